@@ -36,10 +36,14 @@ func (s *Server) commit() {
 		}
 		acks.Send()
 	}
-	if s.queue.failure() == nil {
-		if err := s.checkpoint(); err != nil {
-			s.fail(err)
-		}
+	if s.queue.failure() != nil || s.ctx.Err() != nil {
+		return
+	}
+	s.leaving = true
+	if err := s.checkpoint(); errors.Is(err, journal.ErrNoSpace) {
+		s.log.Warn("no space for a checkpoint at the end; the next start reads more of the log", "err", err)
+	} else if err != nil {
+		s.fail(err)
 	}
 }
 
@@ -48,6 +52,7 @@ func (s *Server) commit() {
 func (s *Server) fail(err error) {
 	err = fmt.Errorf("gateway: the log failed; the server has stopped acknowledging: %w", err)
 	s.queue.end(err)
+	s.cancel()
 	s.framed.Close()
 	s.sockets.Close()
 }
@@ -146,14 +151,12 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 // append stores one envelope. While the disk is full it retries until there is space. Until
 // then the server acknowledges nothing and stops reading its clients.
 func (s *Server) append(envelope []byte) error {
-	for full := false; ; {
+	for {
 		pos, err := s.appendOnce(envelope)
-		if errors.Is(err, journal.ErrNoSpace) {
-			if !full {
+		if errors.Is(err, journal.ErrNoSpace) && !s.leaving {
+			if !s.full.Swap(true) {
 				s.log.Error("no space for the log: records are not acknowledged until there is space", "err", err)
 			}
-			full = true
-			s.full.Store(true)
 			select {
 			case <-s.ctx.Done():
 				return err
@@ -161,11 +164,10 @@ func (s *Server) append(envelope []byte) error {
 				continue
 			}
 		}
-		if full {
-			s.full.Store(false)
-			s.log.Info("there is space for the log again", "err", err)
-		}
 		if err == nil {
+			if s.full.Swap(false) {
+				s.log.Info("there is space for the log again")
+			}
 			s.stored(pos, envelope)
 		}
 		return err
@@ -175,7 +177,12 @@ func (s *Server) append(envelope []byte) error {
 func (s *Server) appendOnce(envelope []byte) (uint64, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.AppendTime)
 	defer cancel()
-	return s.Log.Append(ctx, envelope)
+	began := time.Now()
+	pos, err := s.Log.Append(ctx, envelope)
+	if err == nil {
+		s.count.appends.add(time.Since(began))
+	}
+	return pos, err
 }
 
 // stored counts an envelope that is in the log.

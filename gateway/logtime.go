@@ -73,8 +73,12 @@ func (s *Server) ticking() (stop func()) {
 // tick wakes the committer when a quiet server should store its clock or a checkpoint.
 func (s *Server) tick() {
 	s.reportClock()
+	_, left := s.room()
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
+	if _, waits := s.queue.oldest(); !waits { // else the committer finds out
+		s.full.Store(left == 0)
+	}
 	if !s.queue.ended {
 		s.queue.last(0).tick = true
 	}

@@ -21,11 +21,12 @@ type queue struct {
 	sending []answer // those that release has returned
 	bytes   int      // that are not stored yet
 	records int
-	ended   bool         // the queue accepts no more records
-	err     error        // why it ended; nil: a shutdown
-	base    uint64       // where the newest complete checkpoint begins in the log
-	now     func() int64 // log time; mu is held
-	format  uint8        // of the envelopes
+	ended   bool                            // the queue accepts no more records
+	err     error                           // why it ended; nil: a shutdown
+	base    uint64                          // where the newest complete checkpoint begins in the log
+	now     func() (logTime, running int64) // of the clock; mu is held
+	storing *pack                           // that was taken and not released yet
+	format  uint8                           // of the envelopes
 	sums    sums
 }
 
@@ -33,6 +34,7 @@ type queue struct {
 type pack struct {
 	records  journal.Encoder
 	began    int64     // log time of the arrival of its first record
+	ran      int64     // running time of the servers then
 	entries  []entry   // in the order of the records
 	requests []request // hellos to answer when the records are stored
 	messages int       // accepted, duplicates included
@@ -56,7 +58,7 @@ const (
 	keptPacks   = 16
 )
 
-func (q *queue) prepare(most int, format uint8, now func() int64) {
+func (q *queue) prepare(most int, format uint8, now func() (logTime, running int64)) {
 	q.most, q.format, q.now = most, format, now
 	q.filled.L, q.drained.L = &q.mu, &q.mu
 }
@@ -179,7 +181,7 @@ func (q *queue) last(size int) *pack {
 	} else {
 		p = &pack{records: journal.Encoder{Format: q.format}}
 	}
-	p.began = q.now()
+	p.began, p.ran = q.now()
 	p.records.Begin(q.base)
 	q.waiting = append(q.waiting, p)
 	q.filled.Signal()
@@ -197,9 +199,22 @@ func (q *queue) take() *pack {
 	if q.err != nil || len(q.waiting) == 0 {
 		return nil
 	}
-	p := q.waiting[0]
+	q.storing = q.waiting[0]
 	q.waiting = q.waiting[:copy(q.waiting, q.waiting[1:])]
-	return p
+	return q.storing
+}
+
+// oldest returns the running time at which the oldest unacknowledged record came; mu is held.
+func (q *queue) oldest() (ran int64, ok bool) {
+	if q.storing != nil && q.storing.messages > 0 {
+		return q.storing.ran, true
+	}
+	for _, p := range q.waiting {
+		if p.messages > 0 {
+			return p.ran, true
+		}
+	}
+	return 0, false
 }
 
 // release returns a stored pack to the free list. It returns the delayed answers if there is
@@ -207,6 +222,7 @@ func (q *queue) take() *pack {
 func (q *queue) release(p *pack) []answer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.storing = nil
 	q.bytes -= p.bytes
 	q.records -= p.records.Count()
 	q.drained.Broadcast()

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -94,6 +95,7 @@ type Server struct {
 	cancel   context.CancelFunc
 	done     chan struct{}             // closed when the committer has ended
 	full     atomic.Bool               // the log has no space
+	leaving  bool                      // the committer writes its last checkpoint
 	retry    time.Duration             // pause between appends to a full log
 	now      func() (wall, mono int64) // milliseconds
 	clock    clock                     // queue.mu guards it and checkpointed
@@ -120,9 +122,34 @@ func (s *Server) start(ctx context.Context) error {
 			close(s.done)
 			return
 		}
+		s.count.recovered.Store(true)
+		if _, left := s.room(); left == 0 {
+			s.full.Store(true)
+			s.log.Error("no space for the log: records are not acknowledged until there is space")
+		}
 		go s.commit()
+		if log, ok := s.Log.(interface{ Failed() <-chan error }); ok {
+			go s.watch(log.Failed())
+		}
 	})
 	return s.startErr
+}
+
+// room returns the size of the log and how much it may grow, if the log knows that.
+func (s *Server) room() (size, left int64) {
+	if log, ok := s.Log.(interface{ Room() (size, left int64) }); ok {
+		return log.Room()
+	}
+	return 0, math.MaxInt64
+}
+
+// watch ends the server when the log fails between two appends.
+func (s *Server) watch(failed <-chan error) {
+	select {
+	case err := <-failed:
+		s.fail(err)
+	case <-s.done:
+	}
 }
 
 // Recover reads the sessions from the log, until ctx ends. Without a call of Recover, Serve
@@ -157,7 +184,10 @@ func (s *Server) prepare() {
 	}
 	s.retry = cmp.Or(s.retry, time.Second)
 	s.log = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
-	s.queue.prepare(s.QueueBytes, s.Format, func() int64 { s.readClock(); return s.clock.time })
+	s.queue.prepare(s.QueueBytes, s.Format, func() (logTime, running int64) {
+		running = s.readClock()
+		return s.clock.time, running
+	})
 	s.framed = framed.Server{
 		Handler: framed.HandlerFunc(s.submit),
 		Connect: framed.HandlerFunc(s.connect),
@@ -216,18 +246,25 @@ func (s *Server) MayServe(addr net.Addr) error {
 // Shutdown stops accepting, stores and acknowledges what clients have sent, writes a
 // checkpoint and closes every connection. When ctx ends first, Shutdown closes the remaining
 // connections without acknowledgements and returns ctx's error. It returns the log's error
-// if that failed.
+// if that failed. A full log holds Shutdown up until ctx ends if records wait for space, and else
+// costs only the checkpoint.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.start(context.Background()); err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, s.cancel)()
 	err := cmp.Or(s.framed.Shutdown(ctx), s.sockets.Shutdown(ctx))
-	if err != nil {
-		s.cancel()
-	}
 	s.queue.end(nil)
 	<-s.done
-	return cmp.Or(s.queue.failure(), err)
+	failure := s.queue.failure()
+	switch {
+	case ctx.Err() == nil || failure == nil:
+	case s.full.Load():
+		return fmt.Errorf("gateway: records wait for space in the log: %w", journal.ErrNoSpace)
+	default:
+		return ctx.Err()
+	}
+	return cmp.Or(failure, err)
 }
 
 // Close closes every connection immediately and returns when the committer has ended. An

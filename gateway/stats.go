@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,47 @@ type counters struct {
 	records, duplicates, envelopes, bytes atomic.Uint64
 	refused                               atomic.Uint64
 	position                              atomic.Uint64
+	appends                               durations
+	recovered                             atomic.Bool
+}
+
+// durations counts times by size.
+type durations struct {
+	buckets [len(timeBounds) + 1]atomic.Uint64
+	sum     atomic.Int64
+	last    atomic.Int64 // when the newest one was added, in Unix milliseconds; 0: none was
+}
+
+// timeBounds are the upper bounds of the buckets but for the last one.
+var timeBounds = [...]time.Duration{
+	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond,
+	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
+}
+
+func (t *durations) add(d time.Duration) {
+	i := 0
+	for i < len(timeBounds) && d > timeBounds[i] {
+		i++
+	}
+	t.buckets[i].Add(1)
+	t.sum.Add(int64(d))
+	t.last.Store(time.Now().UnixMilli())
+}
+
+// Times are durations by size.
+type Times struct {
+	Bounds []time.Duration `json:"bounds_ns"` // ascending
+	Counts []uint64        `json:"counts"`    // up to each bound and above the one before; one more for the rest
+	Sum    time.Duration   `json:"sum_ns"`
+}
+
+func (t *durations) counts() Times {
+	c := Times{Bounds: timeBounds[:], Counts: make([]uint64, len(t.buckets)), Sum: time.Duration(t.sum.Load())}
+	for i := range c.Counts {
+		c.Counts[i] = t.buckets[i].Load()
+	}
+	return c
 }
 
 // Stats are a Server's counters since its start, and its current state.
@@ -25,7 +67,14 @@ type Stats struct {
 	Clients    int    `json:"clients"`    // remembered
 	Queued     int    `json:"queued"`     // records waiting for the log
 	QueuedSize int    `json:"queued_bytes"`
-	Full       bool   `json:"full"` // the log has no space; the server acknowledges nothing
+	Full       bool   `json:"full"`     // the log has no space; the server acknowledges nothing
+	Starting   bool   `json:"starting"` // the sessions are not recovered yet
+
+	Appends    Times         `json:"appends"`                  // how long the log took to store an envelope, fsync or replication included
+	LastAppend time.Time     `json:"last_append,omitzero"`     // zero: none since the start
+	Waiting    time.Duration `json:"waiting_ns"`               // for how long the oldest unacknowledged record has waited for the log
+	LogSize    int64         `json:"log_bytes,omitempty"`      // 0: the log does not know
+	LogLeft    *int64        `json:"log_left_bytes,omitempty"` // what it may still grow; nil: the log does not know
 
 	LogTime    time.Time     `json:"log_time,omitzero"`
 	ClockAhead time.Duration `json:"clock_ahead_ns"` // the wall clock minus log time
@@ -109,6 +158,16 @@ func (s *Server) Stats() Stats {
 		Refused:    s.count.refused.Load(),
 		Position:   s.count.position.Load(),
 		Full:       s.full.Load(),
+		Starting:   !s.count.recovered.Load(),
+		Appends:    s.count.appends.counts(),
+	}
+	if last := s.count.appends.last.Load(); last > 0 {
+		st.LastAppend = time.UnixMilli(last).UTC()
+	}
+	if !st.Starting {
+		if size, left := s.room(); left < math.MaxInt64 {
+			st.LogSize, st.LogLeft = size, &left
+		}
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -116,6 +175,9 @@ func (s *Server) Stats() Stats {
 		s.readClock()
 	}
 	st.clockStats(&s.clock)
+	if ran, ok := s.queue.oldest(); ok {
+		st.Waiting = time.Duration(s.clock.running-ran) * time.Millisecond
+	}
 	st.Clients, st.Queued, st.QueuedSize = len(s.sessions.byClient), s.queue.records, s.queue.bytes
 	return st
 }

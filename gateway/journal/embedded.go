@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -63,6 +64,7 @@ type Embedded struct {
 	dir    string
 	o      EmbeddedOptions
 	lock   *os.File
+	folder *os.File // dir, locked
 	mark   *mark
 	server *server.Server
 	stream *stream
@@ -87,7 +89,9 @@ func OpenEmbedded(ctx context.Context, dir string, o EmbeddedOptions) (*Embedded
 	l := &Embedded{dir: dir, o: o}
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil && !o.off.lock {
-		l.lock, err = takeLock(filepath.Join(dir, lockName))
+		if l.folder, err = takeFolder(dir); err == nil {
+			l.lock, err = takeLock(l.path(lockName))
+		}
 	}
 	if err == nil {
 		err = l.prepare(ctx)
@@ -103,9 +107,37 @@ func OpenEmbedded(ctx context.Context, dir string, o EmbeddedOptions) (*Embedded
 		}
 		return nil, fmt.Errorf("journal: %s: %w", dir, err)
 	}
+	if !o.off.lock {
+		l.mark.check = l.keep
+	}
 	l.mark.run()
 	return l, nil
 }
+
+// keep checks that the folder and the mark are still those that this process has locked. It
+// replaces a deleted lock file: earlier versions lock nothing else.
+func (l *Embedded) keep() error {
+	err := replaced(l.folder)
+	if err == nil {
+		err = replaced(l.mark.f)
+	}
+	if err != nil || replaced(l.lock) == nil {
+		return err
+	}
+	lock, err := takeLock(l.path(lockName))
+	if err == nil {
+		l.lock.Close()
+		l.lock = lock
+	}
+	if errors.Is(err, errInUse) {
+		return err
+	}
+	return nil
+}
+
+// Failed returns a channel that receives an error if the log fails between two Appends: its files
+// were deleted or replaced, or the high-water mark cannot be written.
+func (l *Embedded) Failed() <-chan error { return l.mark.ended }
 
 // path returns the path of a file in the folder.
 func (l *Embedded) path(name string) string { return filepath.Join(l.dir, name) }
@@ -248,7 +280,10 @@ func (l *Embedded) recover(ctx context.Context) error {
 	if err := checkConfig(info.Config, 1); err != nil {
 		return err
 	}
-	if l.mark, err = openMark(l.path(markName)); err != nil {
+	if l.mark, err = openMark(l.path(markName)); err == nil && !l.o.off.lock {
+		err = exclude(l.mark.f, l.path(lockName))
+	}
+	if err != nil {
 		return err
 	}
 	first, next := bounds(info.State)
@@ -420,6 +455,21 @@ func (f *faults) report(text string, fatal bool) {
 	}
 }
 
+// Room returns the size of the log, and how many bytes it may still grow.
+func (l *Embedded) Room() (size, left int64) {
+	l.turn.mu.Lock()
+	size = l.size
+	l.turn.mu.Unlock()
+	left = math.MaxInt64
+	if free, err := freeSpace(l.dir); err == nil {
+		left = max(int64(free)-l.o.Reserve, 0)
+	}
+	if l.o.MaxBytes > 0 {
+		left = min(left, max(l.o.MaxBytes-size, 0))
+	}
+	return size, left
+}
+
 // room refuses an envelope that would exceed MaxBytes or use the disk's reserve.
 func (l *Embedded) room(size int64) error {
 	if l.o.MaxBytes > 0 && l.size+size > l.o.MaxBytes {
@@ -501,6 +551,9 @@ func (l *Embedded) release() {
 	}
 	if l.lock != nil {
 		l.lock.Close()
+	}
+	if l.folder != nil {
+		l.folder.Close()
 	}
 }
 

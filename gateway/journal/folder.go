@@ -11,28 +11,81 @@ import (
 )
 
 // takeLock locks the file path and writes this process's id into it. Two processes on one store
-// would destroy it.
+// would destroy it. The file looks like something left over and may be deleted, so it does not
+// protect the store alone: exclude locks what nobody deletes.
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(f); err != nil {
-		owner, _ := os.ReadFile(path)
+	if err := exclude(f, path); err != nil {
 		f.Close()
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, &Refusal{What: "cannot lock " + path, Repair: "use a folder on a file system that has locks", Err: err}
-		}
-		return nil, &Refusal{
-			What:   fmt.Sprintf("%s is in use by process %s", filepath.Dir(path), strings.TrimSpace(string(owner))),
-			Repair: "stop that process, or use another folder",
-		}
+		return nil, err
 	}
 	// The process id is for the error message only; the lock works without it.
 	if f.Truncate(0) == nil {
 		f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	return f, nil
+}
+
+// takeFolder locks a folder, until the file that it returns is closed.
+func takeFolder(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	// Some network file systems lock no folders; there the mark's lock has to do.
+	err = exclude(f, filepath.Join(dir, lockName))
+	if errors.Is(err, errInUse) {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+var errInUse = errors.New("it is locked")
+
+// exclude locks f, or refuses and names the process whose id is in the file lock.
+func exclude(f *os.File, lock string) error {
+	err := lockFile(f)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, syscall.EWOULDBLOCK):
+		return &Refusal{What: "cannot lock " + f.Name(), Repair: "use a folder on a file system that has locks", Err: err}
+	}
+	owner := "another process"
+	if id, err := os.ReadFile(lock); err == nil && len(id) > 0 {
+		owner = "process " + strings.TrimSpace(string(id))
+	}
+	return &Refusal{
+		What:   fmt.Sprintf("%s is in use by %s", filepath.Dir(lock), owner),
+		Repair: "stop that process, or use another folder",
+		Err:    errInUse,
+	}
+}
+
+// replaced returns an error if f's path does not lead to f any more.
+func replaced(f *os.File) error {
+	at, err := os.Stat(f.Name())
+	if err == nil {
+		var open os.FileInfo
+		if open, err = f.Stat(); err == nil && os.SameFile(at, open) {
+			return nil
+		}
+	}
+	what := "was replaced"
+	if errors.Is(err, os.ErrNotExist) {
+		what = "was deleted or moved"
+	} else if err != nil {
+		what = "cannot be found"
+	}
+	return &Refusal{
+		What:   fmt.Sprintf("%s %s while this process wrote to it", f.Name(), what),
+		Repair: "put the log back, or choose which one to keep, before you start again",
+		Err:    err,
+	}
 }
 
 // syncDir makes a folder's entries durable.

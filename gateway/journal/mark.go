@@ -23,7 +23,9 @@ type mark struct {
 	written    uint64 // position in the file
 
 	pos    atomic.Uint64 // newest acknowledged position
+	check  func() error  // called every second; its error ends run
 	failed atomic.Pointer[error]
+	ended  chan error // receives the error that ended run
 	stop   chan struct{}
 	done   sync.WaitGroup
 }
@@ -45,7 +47,8 @@ func markSlot(generation, pos uint64) []byte {
 func openMark(path string) (*mark, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err == nil {
-		m := &mark{f: f, stop: make(chan struct{})}
+		m := &mark{f: f, ended: make(chan error, 1), stop: make(chan struct{})}
+		m.check = func() error { return replaced(f) }
 		for slot := range int64(2) {
 			b := make([]byte, markSize)
 			if _, err = f.ReadAt(b, slot*markSlots); err != nil {
@@ -69,7 +72,8 @@ func openMark(path string) (*mark, error) {
 	}
 }
 
-// run writes the position to the file every second until halt.
+// run writes the position to the file every second until halt. It ends early if that fails, or if
+// the mark is not the file at its path any more: then the log is not either.
 func (m *mark) run() {
 	m.done.Go(func() {
 		tick := time.NewTicker(markEvery)
@@ -77,8 +81,13 @@ func (m *mark) run() {
 		for {
 			select {
 			case <-tick.C:
-				if err := m.save(); err != nil {
+				err := m.check()
+				if err == nil {
+					err = m.save()
+				}
+				if err != nil {
 					m.failed.Store(&err)
+					m.ended <- m.err()
 					return
 				}
 			case <-m.stop:

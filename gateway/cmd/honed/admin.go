@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,7 +28,8 @@ type adminSide struct {
 	done     chan struct{}
 }
 
-func (f *serving) startAdmin(srv *gateway.Server, logger *slog.Logger) (*adminSide, error) {
+// startAdmin starts the admin side, before the log is opened, which may take long.
+func (f *serving) startAdmin(srv *gateway.Server, opening *progress, logger *slog.Logger) (*adminSide, error) {
 	a := &adminSide{}
 	if f.admin == "off" {
 		return a, nil
@@ -43,7 +46,7 @@ func (f *serving) startAdmin(srv *gateway.Server, logger *slog.Logger) (*adminSi
 	}
 	inner := &observe.Admin{
 		Stats:  srv.EngineStats,
-		Ready:  func() bool { return !a.draining.Load() && !srv.Stats().Full },
+		Ready:  func() bool { st := srv.Stats(); return !a.draining.Load() && !st.Full && !st.Starting },
 		Token:  token,
 		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: version()},
 		Logger: logger,
@@ -53,11 +56,11 @@ func (f *serving) startAdmin(srv *gateway.Server, logger *slog.Logger) (*adminSi
 	if err != nil {
 		return nil, err
 	}
-	a.serve(ln, inner, guard, srv)
+	a.serve(ln, inner, guard, srv, opening)
 	return a, nil
 }
 
-func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.Guard, srv *gateway.Server) {
+func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.Guard, srv *gateway.Server, opening *progress) {
 	mux := http.NewServeMux()
 	mux.Handle("/", inner.Handler())
 	mux.Handle("/gateway/stats", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -66,7 +69,7 @@ func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.
 	})))
 	mux.Handle("/gateway/metrics", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		writeMetrics(w, srv.Stats())
+		writeMetrics(w, srv.Stats(), opening)
 	})))
 	a.addr, a.done = ln.Addr().String(), make(chan struct{})
 	a.server = guard.Server(mux)
@@ -77,8 +80,12 @@ func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.
 }
 
 // writeMetrics writes the gateway's counters for Prometheus.
-func writeMetrics(w http.ResponseWriter, st gateway.Stats) {
+func writeMetrics(w http.ResponseWriter, st gateway.Stats, opening *progress) {
 	number := map[bool]int{true: 1}
+	last := 0.0
+	if !st.LastAppend.IsZero() {
+		last = float64(st.LastAppend.UnixMilli()) / 1e3
+	}
 	for _, m := range []struct {
 		name, kind, help string
 		value            any
@@ -96,9 +103,37 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats) {
 		{"honed_clock_ahead_seconds", "gauge", "The wall clock minus log time.", st.ClockAhead.Seconds()},
 		{"honed_clock_steps_total", "counter", "Steps of the wall clock that log time did not follow.", st.ClockSteps},
 		{"honed_clock_off", "gauge", "1 while log time does not follow the wall clock.", number[st.ClockOff]},
+		{"honed_starting", "gauge", "1 while the log is opened and the sessions are recovered.", number[st.Starting]},
+		{"honed_start_envelopes", "gauge", "Envelopes to verify at the start.", opening.all.Load()},
+		{"honed_start_envelopes_verified", "gauge", "Envelopes verified at the start.", opening.done.Load()},
+		{"honed_unacknowledged_seconds", "gauge", "For how long the oldest unacknowledged record has waited for the log.", st.Waiting.Seconds()},
+		{"honed_last_append_timestamp_seconds", "gauge", "When the log last stored an envelope; 0: not since the start.", last},
 	} {
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %v\n", m.name, m.help, m.name, m.kind, m.name, m.value)
+		metric(w, m.name, m.kind, m.help)
+		fmt.Fprintf(w, "%s %v\n", m.name, m.value)
 	}
+	if st.LogLeft != nil {
+		metric(w, "honed_log_bytes", "gauge", "Size of the log.")
+		fmt.Fprintf(w, "honed_log_bytes %d\n", st.LogSize)
+		metric(w, "honed_log_left_bytes", "gauge", "How much the log may grow, up to --max-log and the disk's reserve.")
+		fmt.Fprintf(w, "honed_log_left_bytes %d\n", *st.LogLeft)
+	}
+	metric(w, "honed_append_seconds", "histogram", "How long the log took to store an envelope, fsync or replication included.")
+	all := uint64(0)
+	for i, n := range st.Appends.Counts {
+		all += n
+		bound := "+Inf"
+		if i < len(st.Appends.Bounds) {
+			bound = strconv.FormatFloat(st.Appends.Bounds[i].Seconds(), 'g', -1, 64)
+		}
+		fmt.Fprintf(w, "honed_append_seconds_bucket{le=%q} %d\n", bound, all)
+	}
+	fmt.Fprintf(w, "honed_append_seconds_sum %v\nhoned_append_seconds_count %d\n", st.Appends.Sum.Seconds(), all)
+}
+
+// metric writes what precedes a metric's values.
+func metric(w io.Writer, name, kind, help string) {
+	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
 // stop shuts the admin server down.

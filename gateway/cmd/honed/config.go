@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -38,11 +40,10 @@ func parse(flags *flag.FlagSet, config *string, args []string, stdout io.Writer)
 	if err := flags.Parse(args); err != nil {
 		if err == flag.ErrHelp {
 			fmt.Fprintf(stdout, "Flags of %s:\n", flags.Name())
-			flags.SetOutput(stdout)
-			flags.PrintDefaults()
+			printFlags(flags, stdout)
 			return err
 		}
-		return usageError{err}
+		return usageError{errors.New(oneDash.ReplaceAllString(err.Error(), "$1--$2"))}
 	}
 	if flags.NArg() > 0 {
 		return usageError{fmt.Errorf("unexpected argument %q", flags.Arg(0))}
@@ -51,6 +52,21 @@ func parse(flags *flag.FlagSet, config *string, args []string, stdout io.Writer)
 		return nil
 	}
 	return readConfig(flags, *config)
+}
+
+// oneDash matches a flag in a message of package flag, which writes one dash.
+var oneDash = regexp.MustCompile(`(^|[ :])-([a-z])`)
+
+// printFlags prints the flags as they are written everywhere else, with two dashes.
+func printFlags(flags *flag.FlagSet, out io.Writer) {
+	flags.VisitAll(func(f *flag.Flag) {
+		kind, usage := flag.UnquoteUsage(f)
+		fmt.Fprintf(out, "  --%s %s\n    \t%s", f.Name, kind, usage)
+		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" {
+			fmt.Fprintf(out, " (default %s)", f.DefValue)
+		}
+		fmt.Fprintln(out)
+	})
 }
 
 // readConfig sets the flags that the file has and the command line has not. The keys are the

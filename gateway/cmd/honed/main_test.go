@@ -99,10 +99,11 @@ func TestRefusals(t *testing.T) {
 		says string
 	}{
 		{"no such verb", []string{"fly"}, exitUsage, `there is no verb "fly"`},
-		{"no such flag", []string{"--fly"}, exitUsage, "flag provided but not defined"},
+		{"no such flag", []string{"--fly"}, exitUsage, "flag provided but not defined: --fly;"},
 		{"a word", []string{"verify", "it"}, exitUsage, `unexpected argument "it"`},
 		{"port in use", []string{"--data", dir + "/a", "--listen", ln.Addr().String()}, exitFailed, "choose another address with --listen"},
-		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, exitFailed, "give --tokens FILE or --client-ca FILE"},
+		{"not a number", []string{"--clients", "x"}, exitUsage, `for flag --clients`},
+		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, exitFailed, "0.0.0.0:0; give --tokens FILE or --client-ca FILE"},
 		{"key without certificate", []string{"--key", "x"}, exitUsage, "--cert and --key must be given together"},
 		{"no such format", []string{"--format", "3"}, exitUsage, "--format is 1 or 2, not 3"},
 		{"readable tokens", []string{"--tokens", open}, exitFailed, "chmod 600"},

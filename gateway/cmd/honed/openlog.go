@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,6 +26,7 @@ type logFlags struct {
 	create      bool
 	reserve     int64
 	maxBytes    int64
+	appendTime  time.Duration
 }
 
 func (f *logFlags) add(flags *flag.FlagSet) {
@@ -35,6 +37,7 @@ func (f *logFlags) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.credentials, "nats-credentials", "", "`FILE` of NATS credentials")
 	flags.BoolVar(&f.create, "create-stream", false, "create the cluster's stream if it does not exist")
 	flags.Int64Var(&f.reserve, "reserve", 64<<20, "`BYTES` of disk space that the log leaves free")
+	flags.DurationVar(&f.appendTime, "append-time", 30*time.Second, "how long storing an envelope may take before the log counts as failed and honed exits")
 	flags.Int64Var(&f.maxBytes, "max-log", 0, "size limit of the log in `BYTES`; 0: only the disk limits it")
 }
 
@@ -43,30 +46,35 @@ func (f *logFlags) isCluster() bool {
 	return strings.HasPrefix(f.url, "nats://") || strings.HasPrefix(f.url, "tls://")
 }
 
-// open opens the log and returns the level that its acknowledgements promise.
-func (f *logFlags) open(ctx context.Context, stderr io.Writer, logger *slog.Logger) (log journal.Log, level gateway.Level, err error) {
-	watch := &progress{out: stderr, what: "verified", unit: "envelopes"}
+// level returns what the log's acknowledgements promise.
+func (f *logFlags) level() gateway.Level {
+	if f.isCluster() {
+		return gateway.Quorum
+	}
+	return gateway.Disk
+}
+
+// open opens the log.
+func (f *logFlags) open(ctx context.Context, watch *progress, logger *slog.Logger) (log journal.Log, err error) {
 	switch {
 	case f.isCluster():
 		if f.replicas < 3 && logger != nil {
 			logger.Warn("a stream with fewer than 3 replicas loses records when one machine is lost", "replicas", f.replicas)
 		}
-		log, err = journal.OpenCluster(ctx, f.url, journal.ClusterOptions{
+		return journal.OpenCluster(ctx, f.url, journal.ClusterOptions{
 			Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Credentials: f.credentials, Progress: watch.set,
 		})
-		return log, gateway.Quorum, err
 	case f.url == "file:":
 		if err = os.MkdirAll(f.data, 0o700); err == nil {
 			log, err = journal.OpenFile(f.data + "/log")
 		}
-		return log, gateway.Disk, err
+		return log, err
 	case f.url != "":
-		return nil, 0, usageError{fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
+		return nil, usageError{fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
 	}
-	log, err = journal.OpenEmbedded(ctx, f.data, journal.EmbeddedOptions{
-		Reserve: f.reserve, MaxBytes: f.maxBytes, Progress: watch.set, Logger: logger,
+	return journal.OpenEmbedded(ctx, f.data, journal.EmbeddedOptions{
+		Reserve: f.reserve, MaxBytes: f.maxBytes, Progress: watch.set, Patience: f.appendTime, Logger: logger,
 	})
-	return log, gateway.Disk, err
 }
 
 // explain adds the remedy to an error that an operator can fix.
@@ -92,13 +100,21 @@ func explain(err error) string {
 
 // progress prints a line to standard error every second while long work runs.
 type progress struct {
+	done, all atomic.Uint64 // for others to read
+
 	out        io.Writer
 	what, unit string
 	began      time.Time
 	shown      time.Time
 }
 
+func verifying(out io.Writer) *progress {
+	return &progress{out: out, what: "verified", unit: "envelopes"}
+}
+
 func (p *progress) set(done, all uint64) {
+	p.done.Store(done)
+	p.all.Store(all)
 	now := time.Now()
 	if p.began.IsZero() {
 		p.began, p.shown = now, now

@@ -97,7 +97,7 @@ func (f *proveFlags) run(ctx context.Context, dir string, stderr io.Writer) (p *
 	p.PerSecond = float64(p.Acknowledged) / p.Seconds
 	gw.kill()
 	fmt.Fprintln(stderr, "reading the log back")
-	log, _, err := (&logFlags{data: dir, url: f.url, reserve: 64 << 20}).open(ctx, stderr, nil)
+	log, err := (&logFlags{data: dir, url: f.url, reserve: 64 << 20}).open(ctx, verifying(stderr), nil)
 	if err != nil {
 		return nil, err
 	}

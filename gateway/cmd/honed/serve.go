@@ -37,6 +37,10 @@ type serving struct {
 	expiry        time.Duration
 	clockGap      time.Duration
 	format        uint
+	clients       int
+	checkpoint    int
+	helloTime     time.Duration
+	idleTime      time.Duration
 	queueBytes    int
 	window        int
 	totalInFlight int
@@ -63,6 +67,10 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.DurationVar(&f.expiry, "expiry", 7*24*time.Hour, "how long to remember the session of a disconnected client")
 	flags.DurationVar(&f.clockGap, "clock-gap", 24*time.Hour, "largest step forward of the wall clock that is followed at once")
 	flags.UintVar(&f.format, "format", 0, "format of new envelopes, 1 or 2; 0: 1 in a cluster, else 2. See docs/envelope.md before you change it")
+	flags.IntVar(&f.clients, "clients", 1_000_000, "how many clients to remember; new ones above that are refused")
+	flags.IntVar(&f.checkpoint, "checkpoint", 1<<14, "envelopes between two checkpoints of all sessions; a start reads about as many")
+	flags.DurationVar(&f.helloTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
+	flags.DurationVar(&f.idleTime, "idle-time", 3*time.Minute, "how long a client may send nothing")
 	flags.IntVar(&f.queueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
 	flags.IntVar(&f.totalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
 	flags.IntVar(&f.window, "window", 1024, "records in flight per connection")
@@ -91,7 +99,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Open all listeners before the log, which may take long: a port in use fails at once.
+	// Open all listeners before the log, which may take long: a port in use fails at once. Clients
+	// that connect early wait.
 	listeners, err := listen(f.listen.values, srv, tlsConfig)
 	if err != nil {
 		return err
@@ -105,23 +114,21 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.engine.CheckDescriptors(logDescriptors); err != nil {
 		return err
 	}
-	log, level, err := f.log.open(ctx, stderr, logger)
-	if err != nil {
-		if ctx.Err() != nil {
-			return errInterrupted
-		}
-		return err
-	}
-	defer log.Close()
-	srv.Log, srv.Durable, srv.Shared = log, level, f.log.isCluster()
-	if err := srv.Recover(ctx); err != nil {
-		return err
-	}
-	admin, err := f.startAdmin(srv, logger)
+	opening := verifying(stderr)
+	admin, err := f.startAdmin(srv, opening, logger)
 	if err != nil {
 		return err
 	}
 	defer admin.stop()
+	log, err := f.log.open(ctx, opening, logger)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	defer log.Close()
+	srv.Log = log
+	if err := srv.Recover(ctx); err != nil {
+		return interrupted(ctx, err)
+	}
 	if f.untilEOF {
 		ctx = untilEOF(ctx, os.Stdin)
 	}
@@ -143,13 +150,20 @@ func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, err
 		return nil, nil, usageError{fmt.Errorf("--format is 1 or 2, not %d", f.format)}
 	}
 	srv := &gateway.Server{
-		ClockGap: f.clockGap, Format: uint8(f.format),
+		Durable:      f.log.level(),
+		Shared:       f.log.isCluster(),
+		AppendTime:   f.log.appendTime,
+		Checkpoint:   f.checkpoint,
+		Clients:      f.clients,
+		ClockGap:     f.clockGap,
+		Format:       uint8(f.format),
 		Certificates: f.ca != "",
 		Expiry:       f.expiry,
 		QueueBytes:   f.queueBytes,
 		Engine:       f.engine,
 		Limits: engine.Limits{
 			InFlight: f.window, TotalInFlight: f.totalInFlight, FrameSize: f.frameSize, Conns: f.conns,
+			AuthTime: f.helloTime, IdleTime: f.idleTime,
 		},
 		Logger: logger,
 	}
@@ -184,6 +198,7 @@ func listen(addrs []string, srv *gateway.Server, config *tls.Config) (all []net.
 		if err == nil {
 			if err = srv.MayServe(ln.Addr()); err != nil {
 				ln.Close()
+				err = fmt.Errorf("%w: %s", gateway.ErrOpen, addr) // as it was typed
 			}
 		}
 		if err != nil {
@@ -223,7 +238,8 @@ func (f *serving) serveAll(ctx context.Context, srv *gateway.Server, listeners, 
 	}
 	admin.draining.Store(true)
 	logger.Info("draining", "within", f.drain)
-	limit, cancel := context.WithTimeout(context.Background(), f.drain)
+	// What is left of the time is for closing what remains.
+	limit, cancel := context.WithTimeout(context.Background(), f.drain-min(f.drain/10, time.Second))
 	defer cancel()
 	limit, stop := signal.NotifyContext(limit, os.Interrupt, syscall.SIGTERM) // a second signal ends the drain
 	defer stop()

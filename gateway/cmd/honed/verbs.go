@@ -25,7 +25,7 @@ func openForReading(ctx context.Context, verb string, args []string, stdout, std
 	if err != nil {
 		return nil, err
 	}
-	log, _, err := f.open(ctx, stderr, logger)
+	log, err := f.open(ctx, verifying(stderr), logger)
 	return log, interrupted(ctx, err)
 }
 
@@ -44,8 +44,7 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer log.Close()
-	watch := &progress{out: stderr, what: "verified", unit: "envelopes"}
-	if err := log.Verify(ctx, watch.set); err != nil {
+	if err := log.Verify(ctx, verifying(stderr).set); err != nil {
 		return interrupted(ctx, err)
 	}
 	checked, err := gateway.Check(ctx, log, nil)

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway/internal/namespacetest"
+	"github.com/hone-go/hone/internal/testrun"
+)
+
+// TestDeletedLock deletes the lock file of a running gateway, which looks like something left over.
+// Nobody else gets the log, neither before nor after the file is there again.
+func TestDeletedLock(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "log")
+	g := startGateway(t, dir, "127.0.0.1:0")
+	l := begin(t, g.addr)
+	l.reach(10)
+	lock := filepath.Join(dir, "lock")
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--listen", "127.0.0.1:0", "--admin", "off"}, {"verify"}} {
+		code, _, errs := honed(t, append(args, "--data", dir)...)
+		if code != exitFailed || !strings.Contains(errs, "is in use by") || !strings.Contains(errs, "stop that process") {
+			t.Errorf("%v: %d %s", args, code, errs)
+		}
+	}
+	eventually(t, "the lock file is there again", func() bool { _, err := os.Stat(lock); return err == nil })
+	l.end()
+	g.kill()
+	l.stored(dir)
+}
+
+// TestLogIsTakenAway deletes or replaces what belongs to the log of a running gateway, which would
+// acknowledge into nothing: it stops within two seconds and says why.
+func TestLogIsTakenAway(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]func(dir string) error{
+		"mark deleted": func(dir string) error { return os.Remove(filepath.Join(dir, "mark")) },
+		"mark replaced": func(dir string) error {
+			content, err := os.ReadFile(filepath.Join(dir, "mark"))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, "new"), content, 0o600)
+			}
+			if err != nil {
+				return err
+			}
+			return os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "mark"))
+		},
+		"folder moved": func(dir string) error { return os.Rename(dir, dir+".old") },
+		"folder replaced": func(dir string) error {
+			if err := os.Rename(dir, dir+".old"); err != nil {
+				return err
+			}
+			return os.CopyFS(dir, os.DirFS(dir+".old"))
+		},
+	} {
+		for _, loaded := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", loaded ", loaded), func(t *testing.T) {
+				t.Parallel()
+				dir := filepath.Join(t.TempDir(), "log")
+				g := startGateway(t, dir, "127.0.0.1:0")
+				if loaded {
+					begin(t, g.addr).reach(10)
+				}
+				began := time.Now()
+				if err := take(dir); err != nil {
+					t.Fatal(err)
+				}
+				code, took := g.wait(), time.Since(began)
+				if code != exitFailed || !strings.Contains(g.lastLine(), "while this process wrote to it") && !strings.Contains(g.lastLine(), "no such file or directory") {
+					t.Errorf("honed ended with %d: %s", code, g.lastLine())
+				}
+				if t.Logf("after %v", took); took > 2*time.Second && !testrun.Race {
+					t.Errorf("honed ended after %v, want 2 s", took)
+				}
+			})
+		}
+	}
+}
+
+// TestStopsWithFullDisk ends gateways whose disk is full, within --drain. What waits for space has
+// not been acknowledged, and the exit code says so; without it there is nothing to say.
+func TestStopsWithFullDisk(t *testing.T) {
+	t.Parallel()
+	if !namespacetest.Inside(t) {
+		return
+	}
+	const drain = 2 * time.Second
+	for i := range testrun.Sized(1, 10) {
+		for _, loaded := range []bool{false, true} {
+			t.Run(fmt.Sprint(i, ", loaded ", loaded), func(t *testing.T) {
+				t.Parallel()
+				dir := disk(t, "size=160m")
+				g := startGateway(t, filepath.Join(dir, "log"), freeAddr(t), "--drain", drain.String())
+				var l *load
+				if loaded {
+					l = begin(t, g.addr)
+					l.reach(10)
+				}
+				if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 100<<20), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if loaded {
+					g.says("no space for the log")
+				}
+				began := time.Now()
+				if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+				code, took := g.wait(), time.Since(began)
+				want, says := exitOK, "no space for a checkpoint"
+				if loaded {
+					want, says = exitFailed, "records wait for space in the log"
+				}
+				if code != want || !strings.Contains(g.said.String(), says) {
+					t.Errorf("honed ended with %d: %s", code, g.said.String())
+				}
+				if t.Logf("after %v", took); took > drain && !testrun.Race {
+					t.Errorf("honed ended after %v, want %v", took, drain)
+				}
+				if !loaded {
+					return
+				}
+				acked := l.acked.Load()
+				os.Remove(filepath.Join(dir, "ballast"))
+				g = startGateway(t, filepath.Join(dir, "log"), g.addr)
+				l.reach(acked + 10)
+				l.end()
+				g.kill()
+				l.stored(filepath.Join(dir, "log"))
+			})
+		}
+	}
+}
+
+// TestSecondSignal ends a drain that waits for space at once.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	if !namespacetest.Inside(t) {
+		return
+	}
+	dir := disk(t, "size=160m")
+	g := startGateway(t, filepath.Join(dir, "log"), freeAddr(t), "--drain", "10m")
+	begin(t, g.addr).reach(10)
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 100<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.says("no space for the log")
+	for _, wait := range []string{"draining", ""} {
+		if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if wait != "" {
+			g.says(wait)
+		}
+	}
+	if code := g.wait(); code != exitFailed {
+		t.Errorf("honed ended with %d", code)
+	}
+}
+
+// TestFullFromTheStart starts with a full disk: alive, not ready, ready when there is space.
+func TestFullFromTheStart(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "log")
+	g := startGateway(t, dir, "127.0.0.1:0")
+	l := begin(t, g.addr)
+	l.reach(10)
+	l.end()
+	g.kill()
+	g = startGateway(t, dir, "127.0.0.1:0", "--max-log", "1")
+	g.says("no space for the log")
+	if status := g.health(); status != http.StatusServiceUnavailable {
+		t.Errorf("/healthz returns %d", status)
+	}
+}
+
+// TestAdminBeforeTheLog asks the admin side while the log cannot be opened yet.
+func TestAdminBeforeTheLog(t *testing.T) {
+	t.Parallel()
+	admin := freeAddr(t)
+	cmd := exec.Command(os.Args[0], "serve", "--until-eof", "--admin", admin, "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--log", "nats://"+freeAddr(t))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(path string) (status int, body string) {
+		resp, err := http.Get("http://" + admin + path)
+		if err != nil {
+			return 0, ""
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	eventually(t, "the admin side answers", func() bool { status, _ := ask("/healthz"); return status != 0 })
+	if status, _ := ask("/healthz"); status != http.StatusServiceUnavailable {
+		t.Errorf("/healthz returns %d", status)
+	}
+	if _, body := ask("/gateway/metrics"); !strings.Contains(body, "\nhoned_starting 1\n") {
+		t.Errorf("metrics: %s", body)
+	}
+	began := time.Now()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the exit code tells
+	if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != exitInterrupted || took > 5*time.Second {
+		t.Errorf("honed ended with %d after %v: %s", code, took, said.String())
+	}
+}
