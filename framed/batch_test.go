@@ -235,7 +235,7 @@ func TestReusedBatchTrustsWhomItHasAccepted(t *testing.T) {
 				p.want(frame(wire.ConnAck, 1, wire.Unauthorised, ""))
 			}
 			for _, p := range others {
-				p.wantRefusal(wire.Unauthorised)
+				p.wantRefusal(wire.TooSlow)
 				p.Close() // otherwise it would linger
 			}
 			ended(t, s, engine.AuthTimeout, uint64(len(others)))

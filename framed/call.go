@@ -160,6 +160,13 @@ func (c Conn) Send(id uint64, content []byte) error {
 // flushes the queued output.
 func (c Conn) Close() { c.c.Close(engine.ClosedHere) }
 
+// End closes the connection like Close, and tells the client why: the error's result and content, as
+// if a handler had returned it, go out under id 0 after everything sent before. It returns ErrClosed
+// if the connection is ending already. In the Demo dialect use Close.
+func (c Conn) End(why error) error {
+	return c.c.End(engine.ClosedHere, wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, Result: resultOf(why), Content: contentOf(why)}))
+}
+
 // Unsent returns how many bytes of replies and pushes wait for the kernel to accept them,
 // because the client reads too slowly, see engine.Conn.Unsent.
 func (c Conn) Unsent() int { return c.c.Unsent() }

@@ -134,7 +134,7 @@ func (p *protocol) fault(t *engine.Turn, err error) error {
 var refusals = map[engine.Reason]wire.Result{
 	engine.IdleTimeout:       wire.Idle,
 	engine.FrameTimeout:      wire.TooSlow,
-	engine.AuthTimeout:       wire.Unauthorised,
+	engine.AuthTimeout:       wire.TooSlow,
 	engine.TooLarge:          wire.TooLarge,
 	engine.Malformed:         wire.Malformed,
 	engine.BadProxyHeader:    wire.Malformed,

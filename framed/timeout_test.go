@@ -655,7 +655,7 @@ func TestConnectMustBeAcceptedInTime(t *testing.T) {
 		heard(t, late, "Connect is called").Fail(wire.Unauthorised)
 		denied.want(frame(wire.ConnAck, 1, wire.Unauthorised, ""))
 		for _, p := range []*peer{stranger, mute, denied} {
-			p.wantRefusal(wire.Unauthorised)
+			p.wantRefusal(wire.TooSlow)
 			p.Close() // otherwise it would linger
 		}
 		ended(t, s, engine.AuthTimeout, 3)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -44,6 +45,12 @@ type Client struct {
 	// Next is the lowest sequence number of that session that was not acknowledged. The
 	// next record gets the number after the newest stored one. Zero: 1.
 	Next uint64
+	// Sum is the checksum of that session's records below Next, see Acknowledged. Nil: unknown.
+	Sum *uint32
+	// Unacknowledged are that session's records from Next on, which the run before had submitted.
+	// The client resends those that are not stored, and ends with ErrDiverged if others are
+	// stored in their place. Without them it takes what is stored from Next on as it is.
+	Unacknowledged [][]byte
 	// Window is how many records may be in flight; further calls wait. Zero: 1024, or the
 	// server's limit if that is lower.
 	Window int
@@ -57,6 +64,8 @@ type Client struct {
 	Heartbeat time.Duration
 	// Logger receives lost connections. Zero: no logging.
 	Logger *slog.Logger
+
+	instance uint64 // of this program
 
 	once   sync.Once
 	ctx    context.Context // for dials; canceled when the client ends
@@ -72,6 +81,9 @@ type Client struct {
 	slots   []slot // records in flight, by sequence number modulo len(slots)
 	base    uint64 // lowest unacknowledged sequence number
 	next    uint64 // sequence number of the next record
+	sums    sums
+	sum     uint32 // checksum of the records below base
+	summed  bool   // sum is known
 	conn    *clientConn
 	err     error // why the client ended
 	closing bool
@@ -130,6 +142,7 @@ func (c *Client) start() {
 		c.changed.L = &c.mu
 		c.base = max(c.Next, 1)
 		c.next = c.base
+		c.instance = max(rand.Uint64(), 1)
 		if c.Logger == nil {
 			c.Logger = slog.New(slog.DiscardHandler)
 		}
@@ -155,6 +168,17 @@ func (c *Client) Open(ctx context.Context) (Session, error) {
 	defer c.mu.Unlock()
 	err := c.wait(ctx, func() bool { return c.session.Epoch != 0 })
 	return c.session, err
+}
+
+// Acknowledged returns what to keep for another run of the program: the values for Client.Next and
+// Client.Sum, to go with Session.Epoch. The records from next on are Client.Unacknowledged.
+func (c *Client) Acknowledged() (next uint64, sum *uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.summed {
+		sum = new(c.sum)
+	}
+	return c.base, sum
 }
 
 // Stats reports the counters. It may be called at any time.
@@ -353,7 +377,7 @@ func (m *moves) record(err error) bool {
 
 // isFinal reports whether reconnecting cannot help.
 func isFinal(err error) bool {
-	for _, final := range []error{ErrUnauthorised, ErrFenced, ErrExpired, ErrLevel, ErrRegressed, ErrGap, ErrHandshake, ErrTooMany} {
+	for _, final := range []error{ErrUnauthorised, ErrFenced, ErrExpired, ErrLevel, ErrRegressed, ErrGap, ErrHandshake, ErrTooMany, ErrDiverged} {
 		if errors.Is(err, final) {
 			return true
 		}
@@ -364,23 +388,34 @@ func isFinal(err error) bool {
 // serve runs one connection from dial to close, and reports whether the server welcomed it.
 func (c *Client) serve(addr string) (welcomed bool, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, cmp.Or(c.DialTime, 10*time.Second))
-	nc, err := c.Dial(ctx, addr)
-	if err != nil {
-		cancel()
-		return false, fmt.Errorf("gateway: %w", err)
+	conn, w, err := c.open(ctx, addr, 2)
+	if errors.Is(err, ErrHandshake) { // an older server
+		conn, w, err = c.open(ctx, addr, 1)
 	}
-	conn := &clientConn{client: c, nc: nc}
-	conn.wake.L = &c.mu
-	defer nc.Close()
-	w, err := conn.handshake(ctx)
 	cancel()
-	if err == nil {
-		err = c.adopt(conn, w)
-	}
 	if err != nil {
 		return false, err
 	}
+	defer conn.nc.Close()
+	if err := c.adopt(conn, w); err != nil {
+		return false, err
+	}
 	return true, conn.serve()
+}
+
+// open dials and shakes hands, in a version of the protocol.
+func (c *Client) open(ctx context.Context, addr string, version uint8) (*clientConn, welcome, error) {
+	nc, err := c.Dial(ctx, addr)
+	if err != nil {
+		return nil, welcome{}, fmt.Errorf("gateway: %w", err)
+	}
+	conn := &clientConn{client: c, nc: nc}
+	conn.wake.L = &c.mu
+	w, err := conn.handshake(ctx, version)
+	if err != nil {
+		nc.Close()
+	}
+	return conn, w, err
 }
 
 // adopt makes conn the current connection, and queues all unacknowledged records on it.
@@ -390,15 +425,15 @@ func (c *Client) adopt(conn *clientConn, w welcome) error {
 		c.mu.Unlock()
 		return c.err
 	}
-	if c.session.Epoch == 0 { // the first connection
-		c.base = max(c.base, w.last+1)
-		c.next = c.base
+	if c.session.Epoch == 0 {
+		c.begin(w)
+	}
+	if err := c.compare(w); err != nil {
+		c.mu.Unlock()
+		return err
 	}
 	c.session = Session{Epoch: w.epoch, Level: w.level, Last: w.last, Expiry: w.expiry}
-	if c.most = int(w.most); c.slots == nil {
-		c.window = min(uint64(cmp.Or(c.Window, 1024)), uint64(w.window))
-		c.slots = make([]slot, c.window)
-	}
+	c.most = int(w.most)
 	c.window = min(c.window, uint64(w.window))
 	c.stats.Connected++
 	if w.last+1 < c.base {
@@ -420,6 +455,50 @@ func (c *Client) adopt(conn *clientConn, w welcome) error {
 	return nil
 }
 
+// begin takes over the state of the run before, with the first welcome; mu is held.
+func (c *Client) begin(w welcome) {
+	c.window = min(uint64(cmp.Or(c.Window, 1024)), uint64(w.window))
+	c.slots = make([]slot, max(c.window, uint64(len(c.Unacknowledged))))
+	switch {
+	case c.Epoch == 0 || c.base == 1:
+		c.summed = true
+	case c.Sum != nil:
+		c.summed, c.sum = true, *c.Sum
+	}
+	if len(c.Unacknowledged) == 0 && w.last >= c.base {
+		c.base = w.last + 1
+		c.summed, c.sum = w.summed, w.sum
+	}
+	c.next = c.base
+	for _, data := range c.Unacknowledged {
+		c.stats.Submitted++
+		*c.slot(c.next) = slot{seq: c.next, frame: wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: c.next, Content: data})}
+		c.next++
+	}
+	c.Unacknowledged = nil
+}
+
+// compare returns an error if what the server has stored is not what this client has sent; mu is held.
+func (c *Client) compare(w welcome) error {
+	if w.last >= c.next {
+		return fmt.Errorf("%w: it ends at record %d, and the client's next one is %d", ErrDiverged, w.last, c.next)
+	}
+	if w.last+1 < c.base { // at level received, records were lost
+		c.summed = false
+	}
+	if !c.summed || !w.summed {
+		return nil
+	}
+	sum := c.sum
+	for seq := c.base; seq <= w.last; seq++ {
+		sum = c.sums.add(sum, seq, c.slot(seq).frame[submitHead:])
+	}
+	if sum != w.sum {
+		return fmt.Errorf("%w: the checksums up to record %d are %08x there and %08x here", ErrDiverged, w.last, w.sum, sum)
+	}
+	return nil
+}
+
 // settle marks a record as acknowledged and appends its done, which the caller calls; mu is held.
 func (c *Client) settle(seq uint64, settled []slot) []slot {
 	s := c.slot(seq)
@@ -432,7 +511,11 @@ func (c *Client) settle(seq uint64, settled []slot) []slot {
 	}
 	s.done, s.acked = nil, true
 	for ; c.base < c.next && c.slot(c.base).acked; c.base++ {
-		if s := c.slot(c.base); cap(s.frame) > keptFrame {
+		s := c.slot(c.base)
+		if c.summed {
+			c.sum = c.sums.add(c.sum, c.base, s.frame[submitHead:])
+		}
+		if cap(s.frame) > keptFrame {
 			s.frame = nil
 		}
 	}

@@ -34,13 +34,13 @@ const helloID = 1
 const maxAnswer = 64 << 10
 
 // handshake says hello and reads the welcome.
-func (c *clientConn) handshake(ctx context.Context) (w welcome, err error) {
+func (c *clientConn) handshake(ctx context.Context, version uint8) (w welcome, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		c.nc.SetDeadline(deadline)
 	}
 	stop := context.AfterFunc(ctx, func() { c.nc.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	h := c.client.hello()
+	h := c.client.hello(version)
 	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID, Content: h.append(nil)})
 	if _, err := c.nc.Write(frame); err != nil {
 		return w, fmt.Errorf("gateway: %w", err)
@@ -65,10 +65,13 @@ func (c *clientConn) handshake(ctx context.Context) (w welcome, err error) {
 }
 
 // hello returns the hello for the next connection.
-func (c *Client) hello() hello {
+func (c *Client) hello(version uint8) hello {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := hello{level: c.Level, epoch: c.session.Epoch, next: c.base, client: c.ID, token: c.Token}
+	h := hello{version: version, level: c.Level, epoch: c.session.Epoch, next: c.base, client: c.ID, token: c.Token}
+	if version > 1 {
+		h.instance, h.welcomed = c.instance, h.epoch != 0
+	}
 	if h.epoch == 0 {
 		h.epoch = c.Epoch
 	}

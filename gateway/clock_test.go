@@ -74,6 +74,7 @@ type pinned struct{ closed bool }
 
 func (p *pinned) TLS() *tls.ConnectionState { return nil }
 func (p *pinned) Close()                    { p.closed = true }
+func (p *pinned) End(error) error           { p.closed = true; return nil }
 
 // offline is a Server without sockets: a test calls what the committer calls.
 type offline struct {
@@ -97,6 +98,12 @@ func (o *offline) hello(h hello) (l *link, known *session, err error) {
 	l = &link{conn: &pinned{}, level: Disk}
 	requests := []request{{client: context.Background(), came: time.Now(), link: l, hello: h}}
 	claims, granted, refusals := o.decide(requests)
+	if granted[0] == nil && refusals[0] == nil { // it waits behind what has come
+		last := o.queue.waiting[len(o.queue.waiting)-1]
+		requests, last.requests = last.requests, nil
+		o.settleAll()
+		claims, granted, refusals = o.decide(requests)
+	}
 	if refusals[0] != nil {
 		return nil, nil, refusals[0]
 	}

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"cmp"
+
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -34,7 +36,8 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 	return journal.ErrConflict
 }
 
-// decide finds each request's session or refusal, and the claims to store before the answers.
+// decide finds each request's session or refusal, and the claims to store before the answers. A
+// request without either is in the queue again.
 func (s *Server) decide(requests []request) (claims []journal.State, granted []*session, refusals []error) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -49,15 +52,34 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 	granted, refusals = make([]*session, len(requests)), make([]error, len(requests))
 	for i := range requests {
 		r := &requests[i]
+		if r.passed {
+			continue
+		}
 		if stale[i] || newest[r.hello.client] != i {
 			refusals[i] = ErrMoved
 			continue
 		}
-		if granted[i], refusals[i] = s.sessions.granted(r, s.clock.time, s.Clients); refusals[i] != nil {
+		known, err := s.sessions.granted(r, s.clock.time, s.Clients)
+		if err != nil {
+			refusals[i] = err
 			continue
 		}
-		if s.Shared || r.hello.epoch == 0 {
-			claims = append(claims, granted[i].state(0, true))
+		if r.hello.epoch != 0 && known.accepted > known.durable.Load() && !r.waited {
+			// The welcome has to name everything that is stored: nothing more comes over the old
+			// connection, and the hello waits behind what has come.
+			known.fence(ErrMoved)
+			r.waited = true
+			s.queue.addRequest(*r)
+			r.passed = true
+			continue
+		}
+		granted[i] = known
+		claim := known.state(0, true)
+		if r.hello.instance != 0 {
+			claim.Instance = r.hello.instance
+		}
+		if s.Shared || r.hello.epoch == 0 || claim.Instance != known.instance {
+			claims = append(claims, claim)
 		}
 	}
 	return claims, granted, refusals
@@ -65,11 +87,14 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 
 // settle attaches the sessions to their connections and answers the hellos.
 func (s *Server) settle(requests []request, granted []*session, refusals []error, acks *framed.Batch) {
-	var room [welcomeSize]byte
+	var room [welcomeSize + 7]byte
 	s.queue.mu.Lock()
 	now := s.readClock()
 	for i := range requests {
 		r, known := &requests[i], granted[i]
+		if known == nil && refusals[i] == nil {
+			continue
+		}
 		if refusals[i] == nil {
 			refusals[i] = s.sessions.settle(r, known, now)
 		}
@@ -78,7 +103,7 @@ func (s *Server) settle(requests []request, granted []*session, refusals []error
 			r.reply.fail(acks, refusal(refusals[i]))
 			continue
 		}
-		r.reply.send(acks, s.welcome(r.link.level, known).append(room[:0]))
+		r.reply.send(acks, s.welcome(r, known).append(room[:0]))
 	}
 	s.queue.mu.Unlock()
 	acks.Send()
@@ -94,7 +119,7 @@ func (s *Server) settle(requests []request, granted []*session, refusals []error
 func (t *sessions) settle(r *request, known *session, now int64) error {
 	if before := t.byClient[known.client]; before != nil && before != known {
 		before.ended = true
-		before.fence()
+		before.fence(ErrFenced)
 	}
 	t.byClient[known.client] = known
 	if r.link.gone || r.client.Err() != nil {
@@ -103,14 +128,22 @@ func (t *sessions) settle(r *request, known *session, now int64) error {
 	if r.hello.next > known.accepted+1 { // at level received: skip what a crash lost
 		known.accepted = r.hello.next - 1
 	}
+	if other := known.instance; other != 0 && r.hello.instance != 0 && other != r.hello.instance {
+		known.fence(ErrFenced)
+	}
+	known.instance = cmp.Or(r.hello.instance, known.instance)
 	r.link.take(known, now)
 	return nil
 }
 
 // welcome returns the welcome for a session.
-func (s *Server) welcome(level Level, known *session) welcome {
+func (s *Server) welcome(r *request, known *session) welcome {
 	return welcome{
-		level:  level,
+		version: r.hello.version,
+		summed:  known.summed && known.accepted == known.durable.Load(),
+		sum:     known.storedSum,
+
+		level:  r.link.level,
 		epoch:  known.epoch,
 		last:   known.durable.Load(),
 		window: uint32(max(s.limits.InFlight, 1)),
@@ -140,7 +173,10 @@ func (t *sessions) learn(client string, epoch uint64, seen int64, claimed bool) 
 			return nil // a checkpoint that repeats what this server stored
 		}
 		known.dead, known.ended = true, epoch > known.epoch
-		known.fence()
+		if known.ended {
+			known.fence(ErrFenced)
+		}
+		known.fence(ErrMoved)
 		next := newSession(client, epoch, known.seen)
 		if epoch == known.epoch {
 			next.summed, next.sum, next.instance = known.summed, known.storedSum, known.instance

@@ -58,6 +58,7 @@ var (
 	ErrRegressed    = errors.New("gateway: the server's log lacks records that it acknowledged")
 	ErrMoved        = errors.New("gateway: another connection has this session now")
 	ErrTooMany      = errors.New("gateway: the server has reached its limit of remembered clients")
+	ErrDiverged     = errors.New("gateway: the log has other records of this session than this client sent")
 	ErrHandshake    = errors.New("gateway: not a valid handshake of the gateway's protocol")
 )
 
@@ -111,8 +112,8 @@ func refused(code wire.Result, words []byte) error {
 	return code
 }
 
-// magic begins a hello and a welcome; its last byte is the version.
-const magic = "hgw1"
+// magic begins a hello and a welcome; one byte with the version follows, '1' or '2'.
+const magic = "hgw"
 
 // Sizes of a handshake.
 const (
@@ -129,23 +130,68 @@ type hello struct {
 	next   uint64 // lowest sequence number without an acknowledgement
 	client string
 	token  string
+
+	version  uint8  // 1 or 2; 0 is 1
+	instance uint64 // of the program; version 2
+	welcomed bool   // a server has welcomed this instance to the session before; version 2
+}
+
+// The types of the fields that follow in version 2. Readers skip others.
+const (
+	instanceField = 1 // in a hello: 8 bytes
+	welcomedField = 2 // in a hello: no bytes
+	sumField      = 1 // in a welcome: 4 bytes
+)
+
+// appendField appends a field: its type, the length of its value, the value.
+func appendField(dst []byte, kind byte, value []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(append(dst, kind), uint16(len(value))), value...)
+}
+
+// fields calls each for the fields in in, and reports whether they are well formed.
+func fields(in []byte, each func(kind byte, value []byte)) bool {
+	for len(in) > 0 {
+		if len(in) < 3 || len(in) < 3+int(binary.BigEndian.Uint16(in[1:])) {
+			return false
+		}
+		end := 3 + int(binary.BigEndian.Uint16(in[1:]))
+		each(in[0], in[3:end])
+		in = in[end:]
+	}
+	return true
+}
+
+// version returns the version of a hello or a welcome, 0 if it is neither.
+func version(in []byte) uint8 {
+	if len(in) > 3 && string(in[:3]) == magic && (in[3] == '1' || in[3] == '2') {
+		return in[3] - '0'
+	}
+	return 0
 }
 
 func (h hello) append(dst []byte) []byte {
 	dst = append(dst, magic...)
-	dst = append(dst, byte(h.level))
+	dst = append(dst, '0'+max(h.version, 1), byte(h.level))
 	dst = binary.BigEndian.AppendUint64(dst, h.epoch)
 	dst = binary.BigEndian.AppendUint64(dst, h.next)
 	dst = append(dst, byte(len(h.client)))
 	dst = append(dst, h.client...)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(h.token)))
-	return append(dst, h.token...)
+	dst = append(dst, h.token...)
+	if h.instance != 0 {
+		dst = appendField(dst, instanceField, binary.BigEndian.AppendUint64(nil, h.instance))
+	}
+	if h.welcomed {
+		dst = appendField(dst, welcomedField, nil)
+	}
+	return dst
 }
 
-// parseHello accepts exactly the bytes that append makes from a valid hello.
+// parseHello accepts exactly the bytes that append makes from a valid hello, and in version 2 other
+// fields as well.
 func parseHello(in []byte) (h hello, err error) {
-	if len(in) < helloSize || string(in[:4]) != magic {
-		return h, fmt.Errorf("%w: it does not begin with %q", ErrHandshake, magic)
+	if h.version = version(in); h.version == 0 || len(in) < helloSize {
+		return h, fmt.Errorf("%w: it does not begin with %q or %q", ErrHandshake, magic+"1", magic+"2")
 	}
 	h.level = Level(in[4])
 	h.epoch, h.next = binary.BigEndian.Uint64(in[5:]), binary.BigEndian.Uint64(in[13:])
@@ -158,11 +204,27 @@ func parseHello(in []byte) (h hello, err error) {
 	if err := checkClientID(string(name)); err != nil {
 		return h, fmt.Errorf("%w: %w", ErrHandshake, err)
 	}
-	if t := int(binary.BigEndian.Uint16(in)); t > maxToken || t != len(in)-2 {
-		return h, fmt.Errorf("%w: the token's length is %d, %d bytes follow, and the limit is %d", ErrHandshake, t, len(in)-2, maxToken)
-	}
-	h.client, h.token = string(name), string(in[2:])
+	t, rest := int(binary.BigEndian.Uint16(in)), in[2:]
 	switch {
+	case t > maxToken:
+		return h, fmt.Errorf("%w: the token has %d bytes; the limit is %d", ErrHandshake, t, maxToken)
+	case t > len(rest):
+		return h, fmt.Errorf("%w: it ends within the token", ErrHandshake)
+	case t < len(rest) && h.version == 1:
+		return h, fmt.Errorf("%w: %d bytes follow the token", ErrHandshake, len(rest)-t)
+	}
+	h.client, h.token = string(name), string(rest[:t])
+	whole := fields(rest[t:], func(kind byte, value []byte) {
+		switch {
+		case kind == instanceField && len(value) == 8:
+			h.instance = binary.BigEndian.Uint64(value)
+		case kind == welcomedField:
+			h.welcomed = true
+		}
+	})
+	switch {
+	case !whole:
+		return h, fmt.Errorf("%w: it ends within a field", ErrHandshake)
 	case h.level > Quorum:
 		return h, fmt.Errorf("%w: there is no level %d", ErrHandshake, h.level)
 	case h.next == 0:
@@ -195,17 +257,25 @@ type welcome struct {
 	most   uint32 // maximum bytes of one record's data
 	idle   time.Duration
 	expiry time.Duration
+
+	version uint8  // that of the hello
+	summed  bool   // sum is known; version 2
+	sum     uint32 // running checksum of the session's records up to last
 }
 
 func (w welcome) append(dst []byte) []byte {
 	dst = append(dst, magic...)
-	dst = append(dst, byte(w.level))
+	dst = append(dst, '0'+max(w.version, 1), byte(w.level))
 	dst = binary.BigEndian.AppendUint64(dst, w.epoch)
 	dst = binary.BigEndian.AppendUint64(dst, w.last)
 	dst = binary.BigEndian.AppendUint32(dst, w.window)
 	dst = binary.BigEndian.AppendUint32(dst, w.most)
 	dst = binary.BigEndian.AppendUint32(dst, wholeSeconds(w.idle))
-	return binary.BigEndian.AppendUint32(dst, wholeSeconds(w.expiry))
+	dst = binary.BigEndian.AppendUint32(dst, wholeSeconds(w.expiry))
+	if w.version > 1 && w.summed {
+		dst = appendField(dst, sumField, binary.BigEndian.AppendUint32(nil, w.sum))
+	}
+	return dst
 }
 
 // wholeSeconds rounds down, so that a client that obeys the value is never late; 0 is no limit.
@@ -214,8 +284,16 @@ func wholeSeconds(d time.Duration) uint32 {
 }
 
 func parseWelcome(in []byte) (w welcome, err error) {
-	if len(in) != welcomeSize || string(in[:4]) != magic {
+	w.version = version(in)
+	if w.version == 0 || len(in) < welcomeSize || w.version == 1 && len(in) > welcomeSize {
 		return w, fmt.Errorf("%w: the server's answer is not a welcome", ErrHandshake)
+	}
+	if !fields(in[welcomeSize:], func(kind byte, value []byte) {
+		if kind == sumField && len(value) == 4 {
+			w.summed, w.sum = true, binary.BigEndian.Uint32(value)
+		}
+	}) {
+		return w, fmt.Errorf("%w: the server's welcome ends within a field", ErrHandshake)
 	}
 	w.level = Level(in[4])
 	w.epoch, w.last = binary.BigEndian.Uint64(in[5:]), binary.BigEndian.Uint64(in[13:])

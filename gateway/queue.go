@@ -162,9 +162,14 @@ func (q *queue) addHello(r request) bool {
 	if q.ended {
 		return false
 	}
+	q.addRequest(r)
+	return true
+}
+
+// addRequest queues a hello behind everything that has come; mu is held.
+func (q *queue) addRequest(r request) {
 	p := q.last(0)
 	p.requests = append(p.requests, r)
-	return true
 }
 
 // last returns the last pack, or a new one if that lacks room for a record of size bytes.

@@ -70,6 +70,7 @@ type sessions struct {
 type caller interface {
 	TLS() *tls.ConnectionState
 	Close()
+	End(why error) error // closes, and first sends why's result under id 0
 }
 
 // connect handles a Conn packet: first a hello, later empty heartbeats.
@@ -152,6 +153,8 @@ type request struct {
 	reply  answer
 	link   *link
 	hello  hello
+	waited bool // for the records of the connection before, in a queue again
+	passed bool // on, to the queue
 }
 
 // helloTimeout is how old a hello may be. A client that gave up waiting may have a session on
@@ -171,6 +174,8 @@ func (known *session) checkResume(h hello, level Level) error {
 		return ErrExpired
 	case h.epoch < known.epoch:
 		return ErrFenced
+	case h.welcomed && known.instance != 0 && h.instance != known.instance:
+		return fmt.Errorf("%w: another program has resumed this session", ErrFenced)
 	case h.next > known.accepted+1 && level != Received:
 		return fmt.Errorf("%w: it ends at record %d, and records up to %d were acknowledged", ErrRegressed, known.durable.Load(), h.next-1)
 	}
@@ -182,26 +187,33 @@ func (known *session) checkResume(h hello, level Level) error {
 func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	known := t.byClient[r.hello.client]
 	if r.hello.epoch != 0 {
-		return known, known.checkResume(r.hello, r.link.level)
+		err := known.checkResume(r.hello, r.link.level)
+		if err == ErrExpired && r.hello.version > 1 && t.exact && r.hello.epoch > t.highest {
+			err = fmt.Errorf("%w: it has never given an epoch as high as %d", ErrRegressed, r.hello.epoch)
+		}
+		return known, err
 	}
 	if known == nil && len(t.byClient) >= most {
 		return nil, fmt.Errorf("%w: %d", ErrTooMany, most)
 	}
 	t.highest = max(uint64(now), t.highest+1)
-	return newSession(r.hello.client, t.highest, 0), nil
+	next := newSession(r.hello.client, t.highest, 0)
+	next.instance = r.hello.instance
+	return next, nil
 }
 
 // take makes l the only connection that may write to the session.
 func (l *link) take(known *session, now int64) {
-	known.fence()
+	known.fence(ErrMoved)
 	known.link, known.seen = l, now
 	l.session = known
 }
 
-// fence closes the connection that may write to the session.
-func (known *session) fence() {
+// fence closes the connection that may write to the session, and tells the client why, if the
+// connection is able to take it.
+func (known *session) fence(why error) {
 	if known.link != nil {
-		known.link.conn.Close()
+		known.link.conn.End(refusal(why))
 		known.link = nil
 	}
 }
@@ -254,7 +266,7 @@ func (s *Server) Revoke() (ended int) {
 	defer s.queue.mu.Unlock()
 	for _, known := range s.sessions.byClient {
 		if known.link != nil && !s.Tokens.valid(known.client, known.link.proof) {
-			known.fence()
+			known.fence(ErrUnauthorised)
 			ended++
 		}
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -53,6 +54,14 @@ type socket struct{ websocket.Conn }
 
 // Close closes the connection with the code for a client's mistake.
 func (s socket) Close() { s.Conn.Close(websocket.PolicyViolation, "") }
+
+// End sends why's result under id 0 and closes the connection.
+func (s socket) End(why error) error {
+	if r, ok := errors.AsType[*framed.Refusal](why); ok {
+		s.Binary(payload(wire.ConnAck, 0, r.Result, r.Content))
+	}
+	return s.Conn.Close(websocket.PolicyViolation, "")
+}
 
 // upgrader returns the handler of WebSocket connections.
 func (s *Server) upgrader() *websocket.Upgrader {

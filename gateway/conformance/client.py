@@ -163,7 +163,7 @@ def main():
     must("level received", quick.acknowledged(1), {1})
     print("ok received")
 
-    for wrong in (b"", b"hgw2" + hello(name, token)[4:], hello(name, token) + b"\0", hello(name, token)[:-1],
+    for wrong in (b"", b"hgw9" + hello(name, token)[4:], hello(name, token) + b"\0", hello(name, token)[:-1],
                   hello(b"", token), hello(b"two words", token), hello(name, token, level=9),
                   hello(name, token, following=0), hello(name, token, following=2)):
         bad = socket.create_connection(address, timeout=30)

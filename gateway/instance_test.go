@@ -1,0 +1,553 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/wire"
+)
+
+// second returns the hello of an instance, in version 2.
+func second(client string, instance, epoch, next uint64, welcomed bool) hello {
+	return hello{version: 2, client: client, instance: instance, epoch: epoch, next: next, welcomed: welcomed}
+}
+
+// refusedHello sends a hello that the server must refuse.
+func (p *peer) refusedHello(h hello, with wire.Result) {
+	p.t.Helper()
+	p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: h.append(nil)})
+	p.must(wire.ConnAck, 1, with)
+	p.closed()
+}
+
+// TestTakeoverIsTold has connections lose their session to others: each is told why.
+func TestTakeoverIsTold(t *testing.T) {
+	up := serve(t, &Server{Log: newGate()})
+	old := up.peer(t)
+	w := old.hello(first("a"))
+	again := up.peer(t)
+	again.hello(hello{client: "a", epoch: w.epoch, next: 1})
+	old.must(wire.ConnAck, 0, resultMoved)
+	old.closed()
+	newer := up.peer(t)
+	newer.hello(first("a"))
+	again.must(wire.ConnAck, 0, resultFenced)
+	again.closed()
+
+	// Of a session's instances, the one that comes last has it for good, also after a restart.
+	one, two := up.peer(t), up.peer(t)
+	w = one.hello(second("b", 1, 0, 1, false))
+	two.hello(second("b", 2, w.epoch, 1, false))
+	one.must(wire.ConnAck, 0, resultFenced)
+	one.closed()
+	up.peer(t).refusedHello(second("b", 1, w.epoch, 1, true), resultFenced)
+	log := up.Log
+	up.Close()
+	up.ended(t)
+	up = serve(t, &Server{Log: log})
+	up.peer(t).refusedHello(second("b", 1, w.epoch, 1, true), resultFenced)
+	up.peer(t).hello(second("b", 2, w.epoch, 1, true))
+	three := up.peer(t)
+	three.hello(hello{client: "b", epoch: w.epoch, next: 1}) // version 1 has no instances
+	up.peer(t).hello(second("b", 2, w.epoch, 1, true))
+	three.must(wire.ConnAck, 0, resultMoved)
+}
+
+// TestSumOfWelcome resumes sessions: the welcome has the checksum of what is stored, if it is known.
+func TestSumOfWelcome(t *testing.T) {
+	log := newGate()
+	srv := &Server{Log: log}
+	up := serve(t, srv)
+	p := up.peer(t)
+	w := p.hello(second("a", 1, 0, 1, false))
+	if !w.summed || w.sum != 0 {
+		t.Errorf("a new session has %+v", w)
+	}
+	var s sums
+	want := uint32(0)
+	for seq, data := range []string{"x", "", "some more"} {
+		p.submit(uint64(seq)+1, data)
+		p.must(wire.SubmitAck, uint64(seq)+1, wire.OK)
+		want = s.add(want, uint64(seq)+1, []byte(data))
+	}
+	for name, restart := range map[string]func(){"running": nil, "after a crash": func() { srv.Close() }, "after a stop": func() { srv.Shutdown(soon(t)) }} {
+		if restart != nil {
+			restart()
+			up.ended(t)
+			srv = &Server{Log: log}
+			up = serve(t, srv)
+		}
+		if w = up.peer(t).hello(second("a", 1, w.epoch, 4, true)); !w.summed || w.sum != want || w.last != 3 {
+			t.Errorf("%s: %+v, want the sum %08x", name, w, want)
+		}
+	}
+	p = up.peer(t)
+	h := second("r", 1, 0, 1, false)
+	h.level = Received
+	w = p.hello(h)
+	p.submit(1, "x")
+	p.must(wire.SubmitAck, 1, wire.OK)
+	waitFor(t, "it to be stored", func() bool { return up.Stats().Queued == 0 })
+	h.epoch, h.next, h.welcomed = w.epoch, 2, true
+	if w := up.peer(t).hello(h); w.summed {
+		t.Errorf("at level received: %+v", w)
+	}
+}
+
+// TestUnknownEpochs asks for epochs that the log does not know.
+func TestUnknownEpochs(t *testing.T) {
+	up := serve(t, &Server{Log: newGate()})
+	w := up.peer(t).hello(first("a"))
+	up.peer(t).refusedHello(second("a", 1, w.epoch+1, 1, false), resultRegressed)
+	up.peer(t).refusedHello(second("b", 1, w.epoch+1, 1, false), resultRegressed)
+	up.peer(t).refusedHello(second("b", 1, w.epoch, 1, false), resultExpired)
+	up.peer(t).refusedHello(hello{client: "b", epoch: w.epoch + 1, next: 1}, resultExpired)
+}
+
+// TestHelloFields has fields that the server does not know, and malformed ones.
+func TestHelloFields(t *testing.T) {
+	up := serve(t, &Server{Log: newGate()})
+	known := second("a", 7, 0, 1, false).append(nil)
+	for name, c := range map[string]struct {
+		hello []byte
+		want  wire.Result
+	}{
+		"none":        {hello{version: 2, client: "a", next: 1}.append(nil), wire.OK},
+		"unknown":     {appendField(slices.Clone(known), 200, []byte("what?")), wire.OK},
+		"cut":         {known[:len(known)-1], wire.Malformed},
+		"half a head": {append(slices.Clone(known), 1, 0), wire.Malformed},
+		"version 1":   {append([]byte("hgw1"), known[4:]...), wire.Malformed},
+		"version 3":   {append([]byte("hgw3"), known[4:]...), wire.Malformed},
+	} {
+		p := up.peer(t)
+		p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: c.hello})
+		if got := p.must(wire.ConnAck, 1, c.want); c.want == wire.OK && string(got.Content[:4]) != "hgw2" {
+			t.Errorf("%s: %q", name, got.Content)
+		}
+	}
+}
+
+// TestSlowHelloMayTryAgain has a client say hello too late, once.
+func TestSlowHelloMayTryAgain(t *testing.T) {
+	srv := &Server{Log: newGate()}
+	srv.Limits.AuthTime = 300 * time.Millisecond
+	up := serve(t, srv)
+	late := up.peer(t)
+	late.must(wire.ConnAck, 0, wire.TooSlow)
+	late.closed()
+	if isFinal(refused(wire.TooSlow, nil)) {
+		t.Error("a client stops for good when it was slow once")
+	}
+}
+
+// TestTwoProgramsOneIdentity runs two programs that resume the same session, as overlapping pods
+// and restored machines do. Nothing is acknowledged that is not stored, and one of them ends.
+func TestTwoProgramsOneIdentity(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	start := &Client{ID: "dup", Addrs: []string{up.addr}}
+	session, err := start.Open(soon(t))
+	for range 3 {
+		if _, e := start.Submit(soon(t), []byte("before")); e != nil {
+			t.Fatal(e)
+		}
+	}
+	next, sum := start.Acknowledged()
+	if err != nil || next != 4 || sum == nil {
+		t.Fatal(session, next, err)
+	}
+	start.Close(soon(t))
+	var both sync.WaitGroup
+	var mu sync.Mutex
+	acked := map[string]bool{}
+	var ends [2]error
+	for i := range ends {
+		both.Go(func() {
+			c := &Client{ID: "dup", Addrs: []string{up.addr}, Epoch: session.Epoch, Next: next, Sum: sum}
+			defer c.Close(soon(t))
+			for n := range 300 {
+				data := fmt.Sprintf("%c %d", 'A'+i, n)
+				if _, ends[i] = c.Submit(soon(t), []byte(data)); ends[i] != nil {
+					return
+				}
+				mu.Lock()
+				acked[data] = true
+				mu.Unlock()
+			}
+		})
+	}
+	both.Wait()
+	t.Logf("%d acknowledged; %v; %v", len(acked), ends[0], ends[1])
+	stored := records(t, log)["dup"]
+	for data := range acked {
+		if !slices.Contains(stored, data) {
+			t.Errorf("%s was acknowledged and is not stored", data)
+		}
+	}
+	for _, err := range ends {
+		if err != nil && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrDiverged) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestInstances runs random interleavings of programs that have one identity: fresh ones, ones that
+// kept their state, copies of running ones, and restarts with unacknowledged records, against a
+// log of one server and one of two. What was acknowledged is stored, as its program's own record,
+// and a program that is alone is never refused.
+func TestInstances(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	n := testrun.Sized(400, 10_000)
+	var refused, resumed, diverged int
+	for i := range n {
+		w := &world{t: t, random: rand.New(rand.NewPCG(seed, uint64(i))), acked: map[uint64]string{}}
+		w.live(i%2 == 1)
+		refused, resumed, diverged = refused+w.refused, resumed+w.resumed, diverged+w.diverged
+		if t.Failed() {
+			t.Fatalf("interleaving %d", i)
+		}
+	}
+	t.Logf("%d interleavings: %d resumptions, %d refusals, %d found that others had written", n, resumed, refused, diverged)
+	if refused == 0 || resumed == 0 || diverged == 0 {
+		t.Error("something never happened")
+	}
+}
+
+// world is one interleaving: servers of one log, and programs with one identity.
+type world struct {
+	t        *testing.T
+	random   *rand.Rand
+	servers  []*offline
+	programs []*program
+	names    int
+	acked    map[uint64]string // by epoch and sequence number: what the program that was told so had sent
+	refused  int
+	resumed  int
+	diverged int
+}
+
+// program is a program that follows the rules of docs/gateway.md.
+type program struct {
+	instance    uint64
+	welcomed    bool
+	epoch, base uint64
+	sum         uint32
+	sums        sums
+	pending     []string // records from base on
+	link        *link
+	at          *offline
+	ended       bool
+	lawful      bool // nobody else has used the identity since it had it
+}
+
+func (w *world) live(shared bool) {
+	var memory journal.Memory
+	var all sync.Mutex
+	for range 1 + min(1, map[bool]int{true: 1}[shared]) {
+		var log journal.Log = &memory
+		if shared {
+			log = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+		}
+		w.servers = append(w.servers, recovered(w.t, &Server{Log: log, Shared: shared, Format: 2, Checkpoint: 5}))
+	}
+	w.programs = []*program{{instance: 1, lawful: true}}
+	for range 30 {
+		p := w.programs[w.random.IntN(len(w.programs))]
+		switch w.random.IntN(9) {
+		case 0, 1:
+			w.connect(p)
+		case 2, 3, 4:
+			w.write(p)
+		case 5: // the connection breaks
+			if p.link != nil {
+				p.at.closed(p.link)
+				p.link = nil
+			}
+		case 6: // the program restarts with what it has kept
+			next := *p
+			next.instance, next.welcomed, next.link = w.random.Uint64()|1<<40, false, nil
+			next.pending = slices.Clone(p.pending)
+			p.ended = true
+			w.programs = append(w.programs, &next)
+		case 7: // its machine is copied, while it runs
+			if len(w.programs) < 6 {
+				next := *p
+				next.link = nil
+				next.pending = slices.Clone(p.pending)
+				w.programs = append(w.programs, &next)
+				for _, one := range w.programs {
+					one.lawful = false
+				}
+			}
+		case 8: // a server crashes, and another is started
+			i := w.random.IntN(len(w.servers))
+			old := w.servers[i]
+			for _, one := range w.programs {
+				if one.at == old {
+					one.link, one.at = nil, nil
+				}
+			}
+			w.servers[i] = recovered(w.t, &Server{Log: old.Log, Shared: old.Shared, Format: 2, Checkpoint: 5})
+		}
+	}
+	w.check()
+}
+
+func (w *world) connect(p *program) {
+	if p.ended || p.link != nil {
+		return
+	}
+	at := w.servers[w.random.IntN(len(w.servers))]
+	h := second("dup", p.instance, p.epoch, p.base, p.welcomed)
+	h.next = max(h.next, 1)
+	if at.Shared {
+		if err := at.follow(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	l, known, err := at.hello(h)
+	if err != nil {
+		w.refused++
+		if p.lawful {
+			w.t.Errorf("a program that is alone is refused: %v", err)
+		}
+		p.ended = true
+		return
+	}
+	w.resumed++
+	got := at.welcome(&request{link: l, hello: h}, known)
+	if p.epoch == 0 {
+		p.epoch, p.base = got.epoch, 1
+	}
+	p.at, p.welcomed = at, true
+	if got.last >= p.base+uint64(len(p.pending)) {
+		w.stop(p, l)
+		return
+	}
+	sum := p.sum
+	for seq := p.base; seq <= got.last; seq++ {
+		sum = p.sums.add(sum, seq, []byte(p.pending[seq-p.base]))
+	}
+	if !got.summed || sum != got.sum {
+		w.stop(p, l)
+		return
+	}
+	for p.base <= got.last {
+		w.acknowledged(p)
+	}
+	p.link = l
+	for i, data := range p.pending {
+		w.submit(p, p.base+uint64(i), data)
+	}
+	w.settle(p)
+}
+
+// stop ends a program that finds records of others in its session.
+func (w *world) stop(p *program, l *link) {
+	w.diverged++
+	if p.lawful {
+		w.t.Errorf("a program that is alone finds records of others")
+	}
+	p.ended = true
+	p.at.closed(l)
+}
+
+// write submits a record, and may leave its acknowledgement on the way.
+func (w *world) write(p *program) {
+	if p.ended || p.link == nil {
+		return
+	}
+	w.names++
+	data := fmt.Sprint("record ", w.names)
+	p.pending = append(p.pending, data)
+	seq := p.base + uint64(len(p.pending)) - 1
+	w.submit(p, seq, data)
+	if w.random.IntN(3) > 0 {
+		w.settle(p)
+	}
+}
+
+// submit sends one record over p's connection, unless it is not the session's any more.
+func (w *world) submit(p *program, seq uint64, data string) {
+	if p.link == nil || p.link.session.link != p.link {
+		p.link = nil // it was told so, or was not
+		return
+	}
+	p.at.queue.mu.Lock()
+	pack, n, err := p.at.queue.admit(p.link, seq, []byte(data))
+	if err == nil && n > 0 {
+		pack.entries = append(pack.entries, entry{session: p.link.session, seq: seq, sum: p.link.session.sum, records: 1})
+	}
+	p.at.queue.mu.Unlock()
+	if err != nil && err != errDuplicate {
+		w.t.Fatal(err)
+	}
+}
+
+// settle lets the server store what waits; what is stored then is acknowledged.
+func (w *world) settle(p *program) {
+	if p.link == nil {
+		return
+	}
+	p.at.settleAll()
+	if known := p.link.session; known.link == p.link && !known.dead {
+		for len(p.pending) > 0 && p.base <= known.durable.Load() {
+			w.acknowledged(p)
+		}
+	} else {
+		p.link = nil
+	}
+}
+
+// acknowledged notes that the first pending record is.
+func (w *world) acknowledged(p *program) {
+	key := p.epoch<<20 | p.base
+	if before, known := w.acked[key]; known && before != p.pending[0] {
+		w.t.Errorf("%q and %q are both acknowledged as record %d", before, p.pending[0], p.base)
+	}
+	w.acked[key] = p.pending[0]
+	p.sum = p.sums.add(p.sum, p.base, []byte(p.pending[0]))
+	p.base++
+	p.pending = p.pending[1:]
+}
+
+// check compares what was acknowledged with the log.
+func (w *world) check() {
+	for _, s := range w.servers {
+		if !s.Shared {
+			s.settleAll()
+		}
+	}
+	stored := map[uint64]string{}
+	if _, err := Check(context.Background(), w.servers[0].Log, func(r journal.Record) error {
+		stored[r.Epoch<<20|r.Seq] = string(r.Data)
+		return nil
+	}); err != nil {
+		w.t.Error(err)
+	}
+	for key, data := range w.acked {
+		if stored[key] != data {
+			w.t.Errorf("record %d: %q was acknowledged, %q is stored", key&(1<<20-1), data, stored[key])
+		}
+	}
+}
+
+// TestCapturedConversations replays conversations of version 1 that were captured from commit
+// a4fc546: everything is the same, byte for byte, but for epochs.
+func TestCapturedConversations(t *testing.T) {
+	up := serve(t, &Server{Log: newGate()})
+	token := strings.Repeat("t", 16)
+	w := []byte("hgw1\x02EEEEEEEE\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\xff\xf3\x00\x00\x00\xb4\x00\x09\x3a\x80")
+	for name, c := range map[string]struct {
+		hello  []byte
+		result wire.Result
+		says   string
+	}{
+		"new session":  {[]byte("hgw1\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01c\x00\x00"), wire.OK, string(w)},
+		"with a token": {append([]byte("hgw1\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01d\x00\x10"), token...), wire.OK, string(w)},
+		"level":        {[]byte("hgw1\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01c\x00\x00"), resultLevel, "gateway: the server's log cannot promise this level: it offers received and disk; the client asked for quorum"},
+		"expired":      {[]byte("hgw1\x00\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x01\x01e\x00\x00"), resultExpired, "gateway: the server does not know this session, or has forgotten it"},
+		"next":         {[]byte("hgw1\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x01c\x00\x00"), wire.Malformed, "gateway: not a valid handshake of the gateway's protocol: a new session starts at sequence number 1, not 2"},
+	} {
+		p := up.peer(t)
+		p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: c.hello})
+		got := p.must(wire.ConnAck, 1, c.result).Content
+		if c.result == wire.OK && len(got) == len(w) {
+			if binary.BigEndian.Uint64(got[5:]) == 0 {
+				t.Errorf("%s: no epoch", name)
+			}
+			copy(got[5:], "EEEEEEEE")
+		}
+		if string(got) != c.says {
+			t.Errorf("%s:\n%q, want\n%q", name, got, c.says)
+		}
+	}
+}
+
+// TestUnacknowledged resumes a session with the records that the run before had not seen
+// acknowledged: those that are stored are found, the others are sent.
+func TestUnacknowledged(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	before := &Client{ID: "a", Addrs: []string{up.addr}}
+	session, err := before.Open(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := before.Submit(soon(t), []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	next, sum := before.Acknowledged()
+	if _, err := before.Submit(soon(t), []byte("two")); err != nil {
+		t.Fatal(err)
+	}
+	before.end(ErrClosed) // the program is killed, before it has kept that
+	<-before.done
+	for name, c := range map[string]struct {
+		sum  *uint32
+		data []string
+		want error
+	}{
+		"another record": {sum, []string{"2"}, ErrDiverged},
+		"another sum":    {new(*sum + 1), []string{"two"}, ErrDiverged},
+		"too few":        {sum, []string{}, nil}, // takes what is stored as it is
+		"as it was":      {sum, []string{"two", "three"}, nil},
+	} {
+		after := &Client{ID: "a", Addrs: []string{up.addr}, Epoch: session.Epoch, Next: next, Sum: c.sum}
+		for _, data := range c.data {
+			after.Unacknowledged = append(after.Unacknowledged, []byte(data))
+		}
+		if _, err := after.Open(soon(t)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if c.want == nil {
+			if err := after.Flush(soon(t)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if n, _ := after.Acknowledged(); n < 3 {
+				t.Errorf("%s: the next record is %d", name, n)
+			}
+		}
+		after.Close(soon(t))
+	}
+	if got := records(t, log)["a"]; !slices.Equal(got, []string{"one", "two", "three"}) {
+		t.Errorf("stored: %q", got)
+	}
+}
+
+// TestOlderServer has a client meet a server that knows only version 1.
+func TestOlderServer(t *testing.T) {
+	up := serve(t, &Server{Log: newGate()})
+	c := &Client{ID: "a", Addrs: []string{up.addr}}
+	c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+		nc, err := dial(ctx, addr)
+		return &refusesVersion2{Conn: nc}, err
+	}
+	defer c.Close(soon(t))
+	if seq, err := c.Submit(soon(t), []byte("x")); err != nil || seq != 1 {
+		t.Errorf("%d, %v", seq, err)
+	}
+}
+
+// refusesVersion2 is a connection to a server that says of hgw2 what a4fc546 says.
+type refusesVersion2 struct{ net.Conn }
+
+func (r *refusesVersion2) Write(p []byte) (int, error) {
+	if i := bytes.Index(p, []byte("hgw2")); i >= 0 {
+		p = slices.Concat(p[:i], []byte("hgw0"), p[i+4:])
+	}
+	return r.Conn.Write(p)
+}
