@@ -143,6 +143,18 @@ func (s *Server) room() (size, left int64) {
 	return 0, math.MaxInt64
 }
 
+// connection returns whether the log is connected to its cluster, and how often it was not; nil: it
+// has none.
+func (s *Server) connection() (connected *bool, lost uint64) {
+	if log, ok := s.Log.(interface {
+		Connection() (connected bool, lost uint64)
+	}); ok {
+		now, lost := log.Connection()
+		return &now, lost
+	}
+	return nil, 0
+}
+
 // watch ends the server when the log fails between two appends.
 func (s *Server) watch(failed <-chan error) {
 	select {

@@ -70,11 +70,14 @@ type Stats struct {
 	Full       bool   `json:"full"`     // the log has no space; the server acknowledges nothing
 	Starting   bool   `json:"starting"` // the sessions are not recovered yet
 
-	Appends    Times         `json:"appends"`                  // how long the log took to store an envelope, fsync or replication included
-	LastAppend time.Time     `json:"last_append,omitzero"`     // zero: none since the start
-	Waiting    time.Duration `json:"waiting_ns"`               // for how long the oldest unacknowledged record has waited for the log
-	LogSize    int64         `json:"log_bytes,omitempty"`      // 0: the log does not know
-	LogLeft    *int64        `json:"log_left_bytes,omitempty"` // what it may still grow; nil: the log does not know
+	Appends    Times         `json:"appends"`              // how long the log took to store an envelope, fsync or replication included
+	LastAppend time.Time     `json:"last_append,omitzero"` // zero: none since the start
+	Waiting    time.Duration `json:"waiting_ns"`           // for how long the oldest unacknowledged record has waited for the log
+	// Connected says whether the log is connected to its cluster; nil: it has none.
+	Connected      *bool  `json:"connected,omitempty"`
+	Disconnections uint64 `json:"disconnections,omitempty"` // of the log from its cluster
+	LogSize        int64  `json:"log_bytes,omitempty"`      // 0: the log does not know
+	LogLeft        *int64 `json:"log_left_bytes,omitempty"` // what it may still grow; nil: the log does not know
 
 	LogTime    time.Time     `json:"log_time,omitzero"`
 	ClockAhead time.Duration `json:"clock_ahead_ns"` // the wall clock minus log time
@@ -165,6 +168,7 @@ func (s *Server) Stats() Stats {
 		st.LastAppend = time.UnixMilli(last).UTC()
 	}
 	if !st.Starting {
+		st.Connected, st.Disconnections = s.connection()
 		if size, left := s.room(); left < math.MaxInt64 {
 			st.LogSize, st.LogLeft = size, &left
 		}

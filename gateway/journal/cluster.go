@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,8 +28,15 @@ type ClusterOptions struct {
 	// Dir is a local folder for a high-water mark, which detects that the stream has lost
 	// its end or is gone. Empty means no detection.
 	Dir string
-	// Credentials is a file of NATS credentials. Empty means none.
-	Credentials string
+	// Credentials is a file of NATS credentials, NKey one with an nkey's seed, PasswordFile one with
+	// the password of User. Empty means none. They are read again for each connection.
+	Credentials, NKey  string
+	User, PasswordFile string
+	// CA is a PEM file with the authorities that sign the servers' certificates. Empty means the
+	// system's. Cert and Key are PEM files with a certificate of this client.
+	CA, Cert, Key string
+	// Logger gets trouble with the cluster, and its end. nil means no logging.
+	Logger *slog.Logger
 	// Progress is called with the progress of the verification at start. nil means no call.
 	Progress func(done, all uint64)
 }
@@ -54,6 +62,7 @@ type Cluster struct {
 	o      ClusterOptions
 	lock   *os.File
 	mark   *mark
+	said   troubles
 	stream *stream
 	turn   turn
 	writer string // id of this process, for writerHeader
@@ -70,7 +79,10 @@ func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluste
 	if o.Replicas == 0 {
 		o.Replicas = 3
 	}
-	l := &Cluster{o: o, writer: nuid.Next()}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Cluster{o: o, writer: nuid.Next(), said: troubles{log: o.Logger}}
 	err := l.open(ctx, servers)
 	if err != nil {
 		l.release()
@@ -87,16 +99,7 @@ func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluste
 }
 
 func (l *Cluster) open(ctx context.Context, servers string) error {
-	// ReconnectBufSize -1: a publish without a connection fails immediately and is not buffered.
-	options := []nats.Option{
-		nats.Name("honed"), nats.Timeout(connectTime), nats.RetryOnFailedConnect(true),
-		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectEvery), nats.ReconnectBufSize(-1),
-		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsOut), nats.IgnoreDiscoveredServers(),
-	}
-	if l.o.Credentials != "" {
-		options = append(options, nats.UserCredentials(l.o.Credentials))
-	}
-	nc, err := nats.Connect(servers, options...)
+	nc, err := l.o.connect(servers, &l.said)
 	if err != nil {
 		return err
 	}
@@ -112,7 +115,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkConfig(info.Config, l.o.Replicas); err != nil {
+	if err := l.stream.checkConfig(info.Config, l.o.Replicas); err != nil {
 		return err
 	}
 	_, l.next = bounds(info.State)
@@ -173,6 +176,9 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 			_, err = l.stream.js.CreateStream(attempt, l.stream.config(l.o.Replicas))
 			cancel()
 		}
+		if err != nil && l.stream.nc.IsConnected() { // else the connection has said why
+			l.said.trouble("the cluster does not answer for the stream "+l.o.Stream, err)
+		}
 		if paused := pause(ctx, retryEvery); paused != nil {
 			return nil, errors.Join(paused, err)
 		}
@@ -228,6 +234,7 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 // place publishes an envelope until its outcome is known. uncertain means that an earlier
 // attempt may have stored it.
 func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, uncertain bool) (uint64, error) {
+	began := time.Now()
 	for pos := l.next; ; uncertain = true {
 		attempt, cancel := context.WithTimeout(ctx, attemptTime)
 		err := l.stream.publish(attempt, envelope, pos, true, writer)
@@ -244,11 +251,20 @@ func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, unc
 				return l.stored(pos), nil
 			}
 			return 0, ErrConflict
+		case isFull(err) && !uncertain:
+			return 0, fmt.Errorf("%w: %w", ErrNoSpace, err)
+		case time.Since(began) > attemptTime && l.stream.nc.IsConnected():
+			l.said.trouble("the cluster does not store an envelope", err)
 		}
 		if paused := pause(ctx, retryEvery); paused != nil {
 			return 0, l.turn.breaks(errors.Join(err, paused))
 		}
 	}
+}
+
+// Connection returns whether there is a connection to the cluster, and how often it was lost.
+func (l *Cluster) Connection() (connected bool, lost uint64) {
+	return l.stream.nc.IsConnected(), l.stream.nc.Stats().Reconnects
 }
 
 func (l *Cluster) stored(pos uint64) uint64 {

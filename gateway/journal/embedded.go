@@ -277,7 +277,7 @@ func (l *Embedded) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkConfig(info.Config, 1); err != nil {
+	if err := l.stream.checkConfig(info.Config, 1); err != nil {
 		return err
 	}
 	if l.mark, err = openMark(l.path(markName)); err == nil && !l.o.off.lock {

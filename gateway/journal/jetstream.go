@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +26,9 @@ const (
 	codeStreamNotFound    = 10059
 	codeWrongLastSequence = 10071
 	codeWrongLastConstant = 10164
+	codeNoResources       = 10023
+	codeNoStorage         = 10047
+	codeStoreFailed       = 10077
 )
 
 // stream is one JetStream stream, which holds one envelope per message.
@@ -75,10 +79,24 @@ func bounds(state jetstream.StreamState) (first, next uint64) {
 	return max(state.FirstSeq, 1), state.LastSeq + 1
 }
 
-// checkConfig refuses a stream whose configuration may lose envelopes.
-func checkConfig(c jetstream.StreamConfig, replicas int) error {
+// checkConfig refuses a stream whose configuration may lose envelopes, or cannot store them.
+func (s *stream) checkConfig(c jetstream.StreamConfig, replicas int) error {
 	wrong := ""
 	switch {
+	case !slices.Equal(c.Subjects, []string{subject + "." + s.name}):
+		wrong = fmt.Sprintf("has the subjects %q instead of %q", c.Subjects, subject+"."+s.name)
+	case c.NoAck:
+		wrong = "acknowledges nothing (no_ack)"
+	case c.MaxMsgs > 0 || c.MaxBytes > 0 || c.MaxMsgSize > 0:
+		wrong = fmt.Sprintf("has limits of its own (max_msgs %d, max_bytes %d, max_msg_size %d)", c.MaxMsgs, c.MaxBytes, c.MaxMsgSize)
+	case c.SubjectTransform != nil || c.Mirror != nil || len(c.Sources) > 0:
+		wrong = "has messages of other subjects or streams (a subject transform, mirror or sources)"
+	case !c.DenyDelete || !c.DenyPurge || c.AllowRollup:
+		wrong = "lets its messages be deleted (deny_delete, deny_purge, allow_rollup_hdrs)"
+	case c.PersistMode != jetstream.DefaultPersistMode:
+		wrong = "acknowledges before it has written (persist_mode async)"
+	case c.Sealed:
+		wrong = "is sealed"
 	case c.Storage != jetstream.FileStorage:
 		wrong = "keeps its messages in memory"
 	case c.Discard != jetstream.DiscardNew:
@@ -142,6 +160,12 @@ func (s *stream) publish(ctx context.Context, envelope []byte, want uint64, expe
 		return fmt.Errorf("stored as %d in %q, expected %d in %q", a.Sequence, a.Stream, want, s.name)
 	}
 	return nil
+}
+
+// isFull reports whether JetStream refused for want of storage. Nothing was stored.
+func isFull(err error) bool {
+	var r *apiError
+	return errors.As(err, &r) && slices.Contains([]int{codeNoResources, codeNoStorage, codeStoreFailed}, r.code)
 }
 
 // isWrongPosition reports whether JetStream refused because another message has the position.

@@ -46,7 +46,7 @@ func (f *serving) startAdmin(srv *gateway.Server, opening *progress, logger *slo
 	}
 	inner := &observe.Admin{
 		Stats:  srv.EngineStats,
-		Ready:  func() bool { st := srv.Stats(); return !a.draining.Load() && !st.Full && !st.Starting },
+		Ready:  func() bool { return !a.draining.Load() && ready(srv.Stats()) },
 		Token:  token,
 		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: version()},
 		Logger: logger,
@@ -59,6 +59,15 @@ func (f *serving) startAdmin(srv *gateway.Server, opening *progress, logger *slo
 	a.serve(ln, inner, guard, srv, opening)
 	return a, nil
 }
+
+// ready reports whether a server can acknowledge.
+func ready(st gateway.Stats) bool {
+	return !st.Starting && !st.Full && st.Waiting < stalledAfter && (st.Connected == nil || *st.Connected)
+}
+
+// stalledAfter is how long a record may wait for the log before the server is not ready. An election
+// in a cluster takes up to 9 s.
+const stalledAfter = 15 * time.Second
 
 func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.Guard, srv *gateway.Server, opening *progress) {
 	mux := http.NewServeMux()
@@ -111,6 +120,12 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats, opening *progress) {
 	} {
 		metric(w, m.name, m.kind, m.help)
 		fmt.Fprintf(w, "%s %v\n", m.name, m.value)
+	}
+	if st.Connected != nil {
+		metric(w, "honed_log_connected", "gauge", "1 while the log is connected to its cluster.")
+		fmt.Fprintf(w, "honed_log_connected %d\n", number[*st.Connected])
+		metric(w, "honed_log_disconnections_total", "counter", "Lost connections to the cluster.")
+		fmt.Fprintf(w, "honed_log_disconnections_total %d\n", st.Disconnections)
 	}
 	if st.LogLeft != nil {
 		metric(w, "honed_log_bytes", "gauge", "Size of the log.")

@@ -43,6 +43,7 @@ func parse(flags *flag.FlagSet, config *string, args []string, stdout io.Writer)
 			printFlags(flags, stdout)
 			return err
 		}
+		oneDash := regexp.MustCompile(`(^|[ :])-([a-z])`) // as package flag writes flags
 		return usageError{errors.New(oneDash.ReplaceAllString(err.Error(), "$1--$2"))}
 	}
 	if flags.NArg() > 0 {
@@ -53,9 +54,6 @@ func parse(flags *flag.FlagSet, config *string, args []string, stdout io.Writer)
 	}
 	return readConfig(flags, *config)
 }
-
-// oneDash matches a flag in a message of package flag, which writes one dash.
-var oneDash = regexp.MustCompile(`(^|[ :])-([a-z])`)
 
 // printFlags prints the flags as they are written everywhere else, with two dashes.
 func printFlags(flags *flag.FlagSet, out io.Writer) {

@@ -129,6 +129,7 @@ type ran struct {
 	cmd         *exec.Cmd
 	stdin       io.Closer
 	addr, admin string
+	line        chan []byte // what it prints when it is ready
 	ended       chan struct{}
 
 	mu   sync.Mutex
@@ -154,7 +155,15 @@ func gatewayArgs(dir, listen string) []string {
 // startProcess starts a gateway with a command line of its own.
 func startProcess(t *testing.T, cmd *exec.Cmd) *ran {
 	t.Helper()
-	g := &ran{t: t, cmd: cmd, ended: make(chan struct{})}
+	g := launch(t, cmd)
+	g.ready()
+	return g
+}
+
+// launch starts a gateway and does not wait for it.
+func launch(t *testing.T, cmd *exec.Cmd) *ran {
+	t.Helper()
+	g := &ran{t: t, cmd: cmd, ended: make(chan struct{}), line: make(chan []byte, 1)}
 	g.cmd.Stderr = g
 	stdin, err := g.cmd.StdinPipe()
 	if err != nil {
@@ -168,19 +177,28 @@ func startProcess(t *testing.T, cmd *exec.Cmd) *ran {
 	if err := g.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line, _ := bufio.NewReader(out).ReadBytes('\n')
-	go func() { g.cmd.Wait(); close(g.ended) }()
+	go func() {
+		line, _ := bufio.NewReader(out).ReadBytes('\n')
+		g.line <- line
+		g.cmd.Wait()
+		close(g.ended)
+	}()
 	t.Cleanup(g.kill)
+	return g
+}
+
+// ready waits until the gateway serves.
+func (g *ran) ready() {
+	g.t.Helper()
 	var ready struct {
 		Listen []string
 		Admin  string
 	}
-	if err := json.Unmarshal(line, &ready); err != nil {
+	if err := json.Unmarshal(<-g.line, &ready); err != nil {
 		<-g.ended
-		t.Fatalf("honed did not start: %s", g.said.String())
+		g.t.Fatalf("honed did not start: %s", g.said.String())
 	}
 	g.addr, g.admin = ready.Listen[0], ready.Admin
-	return g
 }
 
 func (g *ran) kill() {

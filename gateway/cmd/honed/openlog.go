@@ -23,6 +23,11 @@ type logFlags struct {
 	stream      string
 	replicas    int
 	credentials string
+	nkey        string
+	user        string
+	password    string
+	ca          string
+	cert, key   string
 	create      bool
 	reserve     int64
 	maxBytes    int64
@@ -35,6 +40,12 @@ func (f *logFlags) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.stream, "stream", "HONED", "name of the cluster's stream")
 	flags.IntVar(&f.replicas, "replicas", 3, "how many replicas the cluster's stream must have")
 	flags.StringVar(&f.credentials, "nats-credentials", "", "`FILE` of NATS credentials")
+	flags.StringVar(&f.nkey, "nats-nkey", "", "`FILE` with the seed of an nkey")
+	flags.StringVar(&f.user, "nats-user", "", "user `NAME` at NATS, with --nats-password-file")
+	flags.StringVar(&f.password, "nats-password-file", "", "`FILE` with the password of --nats-user")
+	flags.StringVar(&f.ca, "nats-ca", "", "trust the certificate authorities in this PEM `FILE` for NATS instead of the system's")
+	flags.StringVar(&f.cert, "nats-cert", "", "client certificate for NATS, a PEM `FILE`")
+	flags.StringVar(&f.key, "nats-key", "", "key of --nats-cert, a PEM `FILE`")
 	flags.BoolVar(&f.create, "create-stream", false, "create the cluster's stream if it does not exist")
 	flags.Int64Var(&f.reserve, "reserve", 64<<20, "`BYTES` of disk space that the log leaves free")
 	flags.DurationVar(&f.appendTime, "append-time", 30*time.Second, "how long storing an envelope may take before the log counts as failed and honed exits")
@@ -57,12 +68,15 @@ func (f *logFlags) level() gateway.Level {
 // open opens the log.
 func (f *logFlags) open(ctx context.Context, watch *progress, logger *slog.Logger) (log journal.Log, err error) {
 	switch {
+	case (f.user == "") != (f.password == ""), (f.cert == "") != (f.key == ""):
+		return nil, usageError{errors.New("--nats-user and --nats-password-file, and --nats-cert and --nats-key, must be given together")}
 	case f.isCluster():
 		if f.replicas < 3 && logger != nil {
 			logger.Warn("a stream with fewer than 3 replicas loses records when one machine is lost", "replicas", f.replicas)
 		}
 		return journal.OpenCluster(ctx, f.url, journal.ClusterOptions{
-			Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Credentials: f.credentials, Progress: watch.set,
+			Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Progress: watch.set, Logger: logger,
+			Credentials: f.credentials, NKey: f.nkey, User: f.user, PasswordFile: f.password, CA: f.ca, Cert: f.cert, Key: f.key,
 		})
 	case f.url == "file:":
 		if err = os.MkdirAll(f.data, 0o700); err == nil {

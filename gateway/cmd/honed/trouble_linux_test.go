@@ -1,0 +1,339 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// lone is one nats-server, whose configuration may change.
+type lone struct {
+	t       *testing.T
+	addr    string
+	store   string
+	config  string
+	binary  string
+	process *exec.Cmd
+}
+
+func newLone(t *testing.T, binary string) *lone {
+	dir := t.TempDir()
+	return &lone{t: t, binary: binary, addr: freeAddr(t), store: filepath.Join(dir, "store"), config: filepath.Join(dir, "nats.conf")}
+}
+
+// configure writes a configuration with settings, and has a running server read it.
+func (l *lone) configure(jetstream, settings string) {
+	l.t.Helper()
+	text := fmt.Sprintf("listen: %q\njetstream { store_dir: %q, sync_interval: always%s }\n%s\n", l.addr, l.store, jetstream, settings)
+	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	if l.process != nil {
+		if err := l.process.Process.Signal(syscall.SIGHUP); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+func (l *lone) start() {
+	l.t.Helper()
+	l.process = exec.Command(l.binary, "-c", l.config)
+	if err := l.process.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { l.process.Process.Kill(); l.process.Wait() })
+	eventually(l.t, "nats-server listens", func() bool {
+		nc, err := net.Dial("tcp", l.addr)
+		if err == nil {
+			nc.Close()
+		}
+		return err == nil
+	})
+}
+
+// gateway starts a honed whose log is in this server.
+func (l *lone) gateway(more ...string) *ran {
+	l.t.Helper()
+	args := append([]string{
+		"serve", "--json", "--until-eof", "--admin", "127.0.0.1:0", "--data", l.t.TempDir(), "--listen", freeAddr(l.t),
+		"--log", "nats://" + l.addr, "--replicas", "1", "--create-stream",
+	}, more...)
+	return launch(l.t, exec.Command(os.Args[0], args...))
+}
+
+// secret writes a file that only its owner may read.
+func secret(t *testing.T, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// within waits until honed has said a text, and fails after five seconds.
+func (g *ran) within(texts ...string) {
+	g.t.Helper()
+	began := time.Now()
+	for _, text := range texts {
+		g.says(text)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		g.t.Errorf("honed said %q after %v", texts, took)
+	}
+}
+
+// TestClusterTrouble has everything go wrong with the connection to a cluster: honed says it within
+// five seconds, and goes on by itself when it is over.
+func TestClusterTrouble(t *testing.T) {
+	t.Parallel()
+	binary := builtServer(t)
+	for name, test := range map[string]func(t *testing.T, l *lone){
+		"nobody answers": func(t *testing.T, l *lone) {
+			l.configure("", "")
+			g := l.gateway()
+			g.within("cannot connect to the cluster", "connection refused")
+			l.start()
+			g.ready()
+			g.says("connected to the cluster")
+		},
+		"wrong password": func(t *testing.T, l *lone) {
+			l.configure("", `authorization { user: honed, password: "the right one" }`)
+			l.start()
+			password := secret(t, "wrong\n")
+			g := l.gateway("--nats-user", "honed", "--nats-password-file", password)
+			g.within("cannot connect to the cluster", "Authorization Violation")
+			if err := os.WriteFile(password, []byte("the right one\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g.ready()
+			// The password is changed in both places, first at the server.
+			load := begin(t, g.addr)
+			load.reach(100)
+			l.configure("", `authorization { user: honed, password: "another one" }`)
+			g.within("the connection to the cluster is lost")
+			if err := os.WriteFile(password, []byte("another one\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g.says("connected to the cluster again")
+			load.reach(load.acked.Load() + 100)
+			load.end()
+		},
+		"no TLS there": func(t *testing.T, l *lone) {
+			l.configure("", "")
+			l.start()
+			g := l.gateway("--log", "tls://"+l.addr)
+			g.within("cannot connect to the cluster", "secure connection not available")
+		},
+		"an authority of one's own": func(t *testing.T, l *lone) {
+			cert, key := ownCertificate(t)
+			l.configure("", fmt.Sprintf("tls { cert_file: %q, key_file: %q }", cert, key))
+			l.start()
+			g := l.gateway()
+			g.within("cannot connect to the cluster", "certificate signed by unknown authority")
+			l.gateway("--nats-ca", cert).ready()
+		},
+		"no storage left": func(t *testing.T, l *lone) {
+			l.configure(", max_file_store: 64MB", "")
+			l.start()
+			js := l.client()
+			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "BALLAST", Subjects: []string{"ballast"}}); err != nil {
+				t.Fatal(err)
+			}
+			for range 50 {
+				if _, err := js.Publish(t.Context(), "ballast", make([]byte, 1<<20-1024)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g := l.gateway()
+			g.ready()
+			load := begin(t, g.addr)
+			g.says("no space for the log")
+			if status := g.health(); status != http.StatusServiceUnavailable {
+				t.Errorf("/healthz returns %d without storage", status)
+			}
+			before := load.acked.Load()
+			if err := js.DeleteStream(t.Context(), "BALLAST"); err != nil {
+				t.Fatal(err)
+			}
+			g.says("there is space for the log again")
+			load.reach(before + 100)
+			load.stop()
+		},
+		"stopped server": func(t *testing.T, l *lone) {
+			l.configure("", "")
+			l.start()
+			g := l.gateway()
+			g.ready()
+			load := begin(t, g.addr)
+			load.reach(100)
+			if err := l.process.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			g.within("the connection to the cluster is lost")
+			if status := g.health(); status != http.StatusServiceUnavailable {
+				t.Errorf("/healthz returns %d without a cluster", status)
+			}
+			if err := l.process.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			g.says("connected to the cluster again")
+			load.reach(load.acked.Load() + 100)
+			load.end()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newLone(t, binary))
+		})
+	}
+}
+
+// client connects to the server.
+func (l *lone) client(options ...nats.Option) jetstream.JetStream {
+	l.t.Helper()
+	nc, err := nats.Connect("nats://"+l.addr, options...)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return js
+}
+
+// TestStreamSettings has streams that cannot keep the promise. Each is refused at the start.
+func TestStreamSettings(t *testing.T) {
+	t.Parallel()
+	l := newLone(t, builtServer(t))
+	l.configure("", "")
+	l.start()
+	js := l.client()
+	for name, c := range map[string]struct {
+		change func(*jetstream.StreamConfig)
+		says   string
+	}{
+		"subjects": {func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "more."+c.Name) }, "has the subjects"},
+		"no ack":   {func(c *jetstream.StreamConfig) { c.NoAck = true }, "no_ack"},
+		"number":   {func(c *jetstream.StreamConfig) { c.MaxMsgs = 100 }, "max_msgs 100"},
+		"size":     {func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, "max_bytes 1048576"},
+		"age":      {func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, "deletes messages by age"},
+		"transform": {func(c *jetstream.StreamConfig) {
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: ">", Destination: "x.>"}
+		}, "subject transform"},
+		"deletion": {func(c *jetstream.StreamConfig) { c.DenyDelete = false }, "lets its messages be deleted"},
+		"purge":    {func(c *jetstream.StreamConfig) { c.DenyPurge = false }, "lets its messages be deleted"},
+		"async":    {func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode }, "persist_mode async"},
+		"memory":   {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, "in memory"},
+		"old":      {func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld }, "discards old messages"},
+		"good":     {func(*jetstream.StreamConfig) {}, ""},
+	} {
+		stream := strings.ToUpper(strings.ReplaceAll(name, " ", ""))
+		config := jetstream.StreamConfig{
+			Name: stream, Subjects: []string{"honed.log." + stream}, Discard: jetstream.DiscardNew,
+			Storage: jetstream.FileStorage, Replicas: 1, AllowDirect: true, DenyDelete: true, DenyPurge: true,
+		}
+		c.change(&config)
+		if _, err := js.CreateStream(t.Context(), config); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		g := l.gateway("--stream", stream)
+		if c.says == "" {
+			g.ready()
+			continue
+		}
+		if code := g.wait(); code != exitFailed || !strings.Contains(g.lastLine(), c.says) || !strings.Contains(g.lastLine(), "correct its configuration") {
+			t.Errorf("%s: honed ended with %d: %s", name, code, g.lastLine())
+		}
+	}
+}
+
+// TestClusterPermissions runs honed with the permissions that docs/durability.md recommends: nobody
+// else may write to the stream, change it or delete from it.
+func TestClusterPermissions(t *testing.T) {
+	t.Parallel()
+	l := newLone(t, builtServer(t))
+	text, err := os.ReadFile("../../../docs/durability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, permissions, _ := strings.Cut(string(text), "```conf\n")
+	permissions, _, found := strings.Cut(permissions, "```")
+	if !found {
+		t.Fatal("docs/durability.md has no permissions")
+	}
+	l.configure("", permissions)
+	l.start()
+	g := l.gateway("--nats-user", "honed", "--nats-password-file", secret(t, "CHANGE-ME-1"))
+	g.ready()
+	load := begin(t, g.addr)
+	load.reach(100)
+	other := l.client(nats.UserInfo("app", "CHANGE-ME-2"))
+	brief, cancel := context.WithTimeout(t.Context(), time.Second) // what is forbidden gets no answer
+	defer cancel()
+	var asking sync.WaitGroup
+	for name, ask := range map[string]func() error{
+		"publish": func() error { _, err := other.Publish(brief, "honed.log.HONED", []byte("x")); return err },
+		"update": func() error {
+			_, err := other.UpdateStream(brief, jetstream.StreamConfig{Name: "HONED", Subjects: []string{"honed.log.HONED"}, MaxMsgs: 1})
+			return err
+		},
+		"delete": func() error { return other.DeleteStream(brief, "HONED") },
+	} {
+		asking.Go(func() {
+			if ask() == nil {
+				t.Errorf("%s: allowed", name)
+			}
+		})
+	}
+	asking.Wait()
+	if _, err := other.CreateStream(t.Context(), jetstream.StreamConfig{Name: "MINE", Subjects: []string{"mine"}}); err != nil {
+		t.Errorf("a stream of its own: %v", err)
+	}
+	load.reach(load.acked.Load() + 100)
+	load.end()
+}
+
+// ownCertificate makes a certificate for 127.0.0.1 that signs itself.
+func ownCertificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "nats"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secretKey, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}))),
+		secret(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secretKey})))
+}
