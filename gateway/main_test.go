@@ -60,9 +60,13 @@ func (g *gate) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	case g.tried <- struct{}{}:
 	default:
 	}
-	defer context.AfterFunc(ctx, func() { g.set(false, ctx.Err()) })() // the server is closed
+	defer context.AfterFunc(ctx, func() { // the server is closed
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.opened.Broadcast()
+	})()
 	g.mu.Lock()
-	for g.shut && g.passes == 0 {
+	for g.shut && g.passes == 0 && ctx.Err() == nil {
 		g.opened.Wait()
 	}
 	g.passes = max(g.passes-1, 0)
