@@ -40,7 +40,7 @@ func play(role string) error {
 	switch kind {
 	case "memory":
 		log = forgetful{}
-	case "file":
+	case "file", "clock":
 		log, err = journal.OpenFile(filepath.Join(dir, "log"))
 	default:
 		log, err = journal.OpenEmbedded(context.Background(), dir, journal.EmbeddedOptions{})
@@ -50,14 +50,22 @@ func play(role string) error {
 	}
 	defer log.Close()
 	srv := &Server{Log: log}
+	if kind == "clock" {
+		srv.now, srv.Checkpoint = steppedClock(dir), 5
+	}
+	ended := make(chan error, 1)
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
-		srv.Close()
+		if kind == "clock" {
+			ended <- srv.Shutdown(context.Background())
+			return
+		}
+		ended <- srv.Close()
 	}()
 	if err := srv.Serve(ln); err != ErrServerClosed {
 		return err
 	}
-	return nil
+	return <-ended
 }
 
 // forgetful is a log that keeps nothing.

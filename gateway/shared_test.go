@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -45,6 +46,12 @@ func (v *view) Read(ctx context.Context, from uint64, each func(uint64, []byte) 
 // TestShared has clients move between two servers of one log at any moment, also while
 // the one that they leave still has records that it has not stored, and stores them later.
 func TestShared(t *testing.T) {
+	for _, format := range []uint8{1, 2} {
+		t.Run(fmt.Sprint("format ", format), func(t *testing.T) { moveClients(t, format) })
+	}
+}
+
+func moveClients(t *testing.T, format uint8) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var (
@@ -55,9 +62,9 @@ func TestShared(t *testing.T) {
 	)
 	for i := range servers {
 		views[i] = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
-		servers[i] = serve(t, &Server{Log: views[i], Shared: true, Checkpoint: 7})
+		servers[i] = serve(t, &Server{Log: views[i], Shared: true, Format: format, Checkpoint: 7})
 	}
-	const clients, each = 4, 10000
+	clients, each := 4, testrun.Sized(5000, 10000)
 	ctx, cancel := context.WithCancel(soon(t))
 	var feeding, moving sync.WaitGroup
 	for n := range clients {
