@@ -95,7 +95,7 @@ func recovered(t testing.TB, s *Server) *offline {
 
 // hello resumes or begins a session.
 func (o *offline) hello(h hello) (l *link, known *session, err error) {
-	l = &link{conn: &pinned{}, level: Disk}
+	l = &link{conn: &pinned{}, level: Disk, sums: h.version > 1}
 	requests := []request{{client: context.Background(), came: time.Now(), link: l, hello: h}}
 	claims, granted, refusals := o.decide(requests)
 	if granted[0] == nil && refusals[0] == nil { // it waits behind what has come

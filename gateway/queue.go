@@ -143,7 +143,7 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (p *pack, records int, e
 		return nil, 0, err
 	}
 	known.accepted = seq
-	if known.summed = known.summed && l.level != Received; known.summed {
+	if known.summed = known.summed && l.sums; known.summed {
 		known.sum = q.sums.add(known.sum, seq, data)
 	}
 	p.bytes += len(data) + recordCost

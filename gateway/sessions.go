@@ -56,6 +56,7 @@ type link struct {
 	gone    bool     // the connection has ended; queue.mu guards it
 	conn    caller
 	level   Level
+	sums    bool  // records are added to the session's checksum: version 2, not at level received
 	proof   proof // the token that authenticated the client
 }
 
@@ -115,6 +116,7 @@ func (s *Server) checkConn(conn caller, linked bool, content []byte) (l *link, h
 	if l.level != Received && l.level != s.Durable {
 		return nil, h, fmt.Errorf("%w: it offers received and %v; the client asked for %v", ErrLevel, s.Durable, h.level)
 	}
+	l.sums = h.version > 1 && l.level != Received
 	return l, h, nil
 }
 
@@ -198,7 +200,7 @@ func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	}
 	t.highest = max(uint64(now), t.highest+1)
 	next := newSession(r.hello.client, t.highest, 0)
-	next.instance = r.hello.instance
+	next.instance, next.summed = r.hello.instance, r.link.sums
 	return next, nil
 }
 
