@@ -118,7 +118,7 @@ func (k *connRef) mayOwe() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := k.x.Load()
-	owes := x != nil && x.promises.open > 0
+	owes := x != nil && x.promises.Open() > 0
 	switch {
 	case x != nil && x.permit:
 		return true
@@ -146,7 +146,7 @@ func (k *connRef) mayOweMore() bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	x := k.x.Load()
-	return x == nil || x.promises.open == 0
+	return x == nil || x.promises.Open() == 0
 }
 
 // visitOwes updates the request budget after a visit, and records whether it left replies
@@ -161,7 +161,7 @@ func (k *connRef) visitOwes(x *inflight, t *Turn) {
 	if x == nil {
 		return
 	}
-	if t.requests > 0 && x.promises.open > 0 {
+	if t.requests > 0 && x.promises.Open() > 0 {
 		k.s.own.set(isLate)
 	}
 	if x.place != nil && x.place.granted.Load() { // the budget had room again before the visit
@@ -174,7 +174,7 @@ func (k *connRef) visitOwes(x *inflight, t *Turn) {
 
 // recountOwed updates the request budget with what the connection is owed. mu held.
 func (k *connRef) recountOwed(x *inflight) {
-	owed := x.promises.open
+	owed := x.promises.Open()
 	if x.permit {
 		owed++
 	}

@@ -127,7 +127,7 @@ func TestRequestsAnsweredAtOnceAreNotCounted(t *testing.T) {
 		for i := range promised {
 			if r := turn.Later(); i < answered {
 				k.s.mu.Lock()
-				k.attach().promises.settle(r.ticket)
+				k.attach().promises.Settle(r.ticket)
 				k.s.mu.Unlock()
 			}
 		}

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/hone-go/hone/internal/sys"
+import (
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/internal/sys"
+)
 
 // A connection's life on an event loop: what the poll reports, which steps follow, and
 // what the connection then waits for.
@@ -31,11 +34,11 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 			return // nothing is in flight: no change
 		}
 		if !d.offLoop && s.own.has(isLate) {
-			k.sh.loop.yield.others()
+			k.sh.loop.yield.Others()
 		}
 		k.drive(d, r.Out())
 		return
-	case readable && k.phase() == lingering:
+	case readable && k.phase() == life.Lingering:
 		k.discardOnce(d)
 	case readable && s.own.has(drains):
 		if x := k.x.Load(); x.expectsRest() {
@@ -47,7 +50,7 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 
 // readsOn reports whether to read at once.
 func (k *connRef) readsOn() bool {
-	if k.phase() != serving || k.reason() != 0 || !k.s.opened || k.sh.srv.draining.Load() {
+	if k.phase() != life.Serving || k.reason() != 0 || !k.s.opened || k.sh.srv.draining.Load() {
 		return false
 	}
 	x := k.x.Load()
@@ -119,20 +122,20 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			k.detach()
 			x = k.x.Load()
 		}
-		switch st := next(k.facts(nil)); st {
-		case waitForUser, waitForPeer, waitForSettled, waitForReceipt, waitForRoom, waitForBytes:
-			if x != nil && (st == waitForRoom || st == waitForBytes) {
-				k.paceFrame(x, &x.in, st == waitForRoom)
+		switch st := life.Next(k.facts(nil)); st {
+		case life.WaitForUser, life.WaitForPeer, life.WaitForSettled, life.WaitForReceipt, life.WaitForRoom, life.WaitForBytes:
+			if x != nil && (st == life.WaitForRoom || st == life.WaitForBytes) {
+				k.paceFrame(x, &x.in, st == life.WaitForRoom)
 			}
 			switch st {
-			case waitForRoom, waitForSettled:
+			case life.WaitForRoom, life.WaitForSettled:
 				s.marks.set(isWaiting)
-			case waitForReceipt:
+			case life.WaitForReceipt:
 				k.startStall(x)
 			}
 			k.release()
 			return
-		case stepServe, stepRead:
+		case life.StepServe, life.StepRead:
 			switch {
 			case served: // other connections first
 				k.list()
@@ -146,13 +149,13 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			s.mu.Unlock()
 			k.serveKept(d)
 			served = true
-		case stepHandOver:
+		case life.StepHandOver:
 			if !d.offLoop {
-				k.sh.loop.yield.others()
+				k.sh.loop.yield.Others()
 			}
 			k.lendOffLoop()
 			return
-		case stepEnd:
+		case life.StepEnd:
 			s.dead = true // under this hold of mu: anything posted from now on would be lost
 			s.mu.Unlock()
 			k.end(d)
@@ -265,9 +268,9 @@ func (k *connRef) watchFor(away bool) {
 	case s.dead || !s.opened:
 	case away && x != nil && x.goal == arrived:
 		want = sys.In | sys.Once
-	case away || phase == finishing || phase == closing:
-	case phase == serving && (s.own.has(drains) && !x.expectsRest() || x != nil && (x.in.ready() || x.blocked.Load())):
-	case phase == serving && k.servedOffLoop():
+	case away || phase == life.Finishing || phase == life.Closing:
+	case phase == life.Serving && (s.own.has(drains) && !x.expectsRest() || x != nil && (x.in.ready() || x.blocked.Load())):
+	case phase == life.Serving && k.servedOffLoop():
 		want = sys.In | sys.Once
 	default:
 		want = sys.In

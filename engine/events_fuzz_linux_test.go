@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -408,7 +409,7 @@ func (st *stage) gather() {
 		if k, ok := o.conn.lock(); !ok {
 			st.loan = nil // the connection ended before
 		} else {
-			o.begun = k.phase() == takenOver
+			o.begun = k.phase() == life.TakenOver
 			k.s.mu.Unlock()
 			if o.begun {
 				<-o.entered
@@ -609,7 +610,7 @@ func (st *stage) check() {
 			k.reason(), k.phase(), k.s.tenant.Load()&awayBit != 0, k.s.want, k.s.marks.has(isListed), k.s.dead, k.s.own.has(drains), k.s.marks.has(isWaiting), k.s.marks.has(isDirty))
 		if x != nil {
 			state += fmt.Sprintf(", goal %d, rest %d, ready %v, lacks %d, left %d, waiting %d, owed %d, blocked %v, front %v, queue %d",
-				x.goal, x.in.len(), x.in.ready(), x.in.want, x.left, x.waiting, x.promises.open, x.blocked.Load(), x.front.Lent(), x.queue.len())
+				x.goal, x.in.len(), x.in.ready(), x.in.want, x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.front.Lent(), x.queue.len())
 		}
 		t.Errorf("connection %d did not end: %s", uint32(k.key), state)
 	})

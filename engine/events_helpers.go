@@ -8,7 +8,7 @@ import (
 
 // handOff moves a connection off its loop, to a helper. The caller is the loop.
 func (k *connRef) handOff() {
-	k.sh.loop.yield.others()
+	k.sh.loop.yield.Others()
 	k.s.mu.Lock()
 	k.setAway(true)
 	k.watchFor(true)
@@ -261,9 +261,9 @@ func (k *connRef) serveOffLoop(d *workspace) {
 	}
 	if s, slow := k.s, &k.sh.loop.slow; time.Since(began) < fast {
 		s.slowVisits -= min(s.slowVisits, 1)
-		s.epoch = uint8(slow.epoch.Load())
-	} else if slow.epoch.Load() != 0 {
-		slow.last.Store(int64(time.Since(k.sh.srv.clock.start)))
+		s.epoch = slow.Epoch()
+	} else if slow.Epoch() != 0 {
+		slow.Prolong(time.Since(k.sh.srv.clock.start))
 	}
 	k.drive(d, false)
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -130,7 +131,7 @@ func (g *goroutineConn) tired() bool {
 	if g.borrows() {
 		return g.used.Load()
 	}
-	return g.promises.open == 0 && len(g.promises.slots) > keepTickets
+	return g.promises.IsLarge()
 }
 
 // nudge wakes the owner to check its connection. mu held.
@@ -145,7 +146,7 @@ func (g *goroutineConn) nudge() {
 		case g.wakeUp <- struct{}{}:
 		default:
 		}
-	case !g.nudged && g.ref.phase() != takenOver:
+	case !g.nudged && g.ref.phase() != life.TakenOver:
 		g.nudged = true
 		g.nc.SetReadDeadline(past())
 	}

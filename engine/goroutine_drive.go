@@ -3,6 +3,8 @@ package engine
 import (
 	"cmp"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/life"
 )
 
 // A connection's life on a goroutine engine: its goroutine carries out the steps in
@@ -15,22 +17,22 @@ func (g *goroutineConn) live() {
 	k, s, own := &g.ref, g.ref.s, g.own
 	for {
 		s.mu.Lock()
-		switch st := next(k.facts(own)); st {
-		case stepEnd:
+		switch st := life.Next(k.facts(own)); st {
+		case life.StepEnd:
 			s.dead = true // under this hold of mu: anything posted from now on would be lost
 			s.mu.Unlock()
 			g.over = true
 			return
-		case stepHandOver:
+		case life.StepHandOver:
 			if !g.lend() {
 				g.over = true
 				return
 			}
-		case waitForRoom, waitForSettled, waitForReceipt:
+		case life.WaitForRoom, life.WaitForSettled, life.WaitForReceipt:
 			switch st {
-			case waitForRoom:
+			case life.WaitForRoom:
 				k.paceFrame(&g.inflight, &g.in, true)
-			case waitForReceipt:
+			case life.WaitForReceipt:
 				k.startStall(&g.inflight)
 			}
 			if !g.writing && g.nextFront() {
@@ -47,15 +49,15 @@ func (g *goroutineConn) live() {
 			}
 			s.mu.Unlock()
 			<-g.wakeUp
-		case waitForPeer:
+		case life.WaitForPeer:
 			g.clearNudge()
 			s.mu.Unlock()
 			g.discard()
-		case waitForBytes:
+		case life.WaitForBytes:
 			if s.marks.has(isTired) {
 				s.marks.clear(isTired)
 				g.used.Store(false)
-				g.promises.forget()
+				g.promises.Forget()
 				g.resting = true
 				s.mu.Unlock()
 				return
@@ -85,7 +87,7 @@ func (g *goroutineConn) leave() {
 		go g.live()
 		return
 	}
-	if d := cmp.Or(g.own, g.borrowed); d != nil && !g.over && g.ref.phase() != takenOver {
+	if d := cmp.Or(g.own, g.borrowed); d != nil && !g.over && g.ref.phase() != life.TakenOver {
 		go g.resumeAfterExit(d)
 		return
 	}
@@ -112,18 +114,18 @@ func (g *goroutineConn) resumeAfterExit(d *workspace) {
 
 // carryOutOn carries out a step that needs a workspace: own, or a borrowed one. mu is
 // held, and released. After runtime.Goexit in user code, resumeAfterExit does the rest.
-func (g *goroutineConn) carryOutOn(st step, own *workspace) {
+func (g *goroutineConn) carryOutOn(st life.Step, own *workspace) {
 	k, d := &g.ref, own
 	if own == nil {
 		d = g.borrow()
 		k.unpack(d)
 	}
 	switch st {
-	case stepServe:
+	case life.StepServe:
 		k.s.mu.Unlock()
 		d.lendOut()
 		k.serve(d)
-	case stepRead:
+	case life.StepRead:
 		g.nudged = true // marks our own deadline; clearNudge resets it
 		g.nc.SetReadDeadline(time.Now().Add(drainRead))
 		k.s.mu.Unlock()

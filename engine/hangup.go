@@ -58,7 +58,7 @@ func (k *connRef) watch(parent context.Context) context.Context {
 // a visit, and when a late reply has been sent. It returns what ends the context, to be
 // called without mu, or nil. mu held.
 func (k *connRef) unwatch(x *inflight) (end context.CancelFunc) {
-	if r := x.rare; r != nil && r.watched.ctx != nil && !r.watched.visited && x.promises.open == 0 {
+	if r := x.rare; r != nil && r.watched.ctx != nil && !r.watched.visited && x.promises.Open() == 0 {
 		end = r.watched.end
 		r.watched = watched{}
 		x.forgetRare()

@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/ticket"
 	"github.com/hone-go/hone/pool"
 )
 
@@ -42,7 +44,7 @@ type inflight struct {
 	cut        bool        // the last write ended for fairness, not because the socket was full
 	writing    bool        // a goroutine that may block is writing: all other output is queued
 	queue      outputQueue
-	promises   tickets       // late replies owed
+	promises   ticket.Set    // late replies owed
 	told       int32         // of these, what the request budget has counted, and the permit
 	permit     bool          // the request budget allows one request
 	place      *claim        // in line for the request budget, or granted; written by the owner
@@ -81,7 +83,7 @@ func (k *connRef) attach() *inflight {
 	x := k.x.Load()
 	if x == nil {
 		x = k.sh.srv.inflights.Get().(*inflight)
-		x.promises.generation = k.s.tickets
+		x.promises.StartAt(k.s.tickets)
 		k.x.Store(x)
 	}
 	return x
@@ -101,23 +103,19 @@ func (k *connRef) attachUnlocked() *inflight {
 // that is ending keeps it, because it counts what is left to read.
 func (k *connRef) detach() {
 	x := k.x.Load()
-	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != serving {
+	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
 		return
 	}
 	k.recountExactly(x)
 	k.visitCharged(x)
-	k.s.tickets = x.promises.generation
+	k.s.tickets = x.promises.Generation()
 	k.x.Store(nil)
 	k.sh.srv.putInflight(x)
 }
 
 // putInflight pools x for another connection of an event loop.
 func (s *Server) putInflight(x *inflight) {
-	promises := x.promises
-	if promises.abandon(); cap(promises.slots) > keepTickets {
-		promises = tickets{}
-	}
-	*x = inflight{promises: promises}
+	*x = inflight{promises: x.promises.Recycled()}
 	s.inflights.Put(x)
 }
 
@@ -127,7 +125,7 @@ func (x *inflight) quiet() bool {
 }
 
 // settled reports whether no reply is owed and no output is unsent.
-func (x *inflight) settled() bool { return x.promises.open == 0 && x.unwritten() }
+func (x *inflight) settled() bool { return x.promises.Open() == 0 && x.unwritten() }
 
 // unwritten reports that no output is queued or being written. See settled.
 func (x *inflight) unwritten() bool {
@@ -164,7 +162,7 @@ func (k *connRef) admit(first bool) int {
 	case first && k.sh.srv.ordered:
 		x.queue.startVisit() // a reply that was posted since the visit began still precedes its output
 	}
-	if x.promises.open > 0 || x.waiting > 0 {
+	if x.promises.Open() > 0 || x.waiting > 0 {
 		return 1
 	}
 	return mostGranted
@@ -173,13 +171,13 @@ func (k *connRef) admit(first bool) int {
 // below reports whether x is below the limits that pause reading. mu held.
 func (k *connRef) below(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && !x.starves() && int(x.promises.open) < limits.InFlight && x.waiting < int64(limits.HighWater)
+	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) < limits.InFlight && x.waiting < int64(limits.HighWater)
 }
 
 // resumes reports whether a pause may end: at half of the limit, as hysteresis. mu held.
 func (k *connRef) resumes(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && !x.starves() && int(x.promises.open) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
+	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
 }
 
 // hasRoom reports whether flow control lets the connection continue after a visit.
@@ -280,7 +278,7 @@ func (k *connRef) drop(x *inflight) {
 		k.sh.srv.input.add(int64(-x.rare.holds))
 		x.rare.holds = 0
 	}
-	x.promises.abandon()
+	x.promises.Abandon()
 	if x.permit = false; x.place != nil {
 		k.sh.srv.requests.cancel(x.place)
 		x.place = nil

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -25,7 +26,7 @@ func (k *connRef) promiseSocket(d *workspace) {
 // beginLoan gives nc to user code: from here the engine must not read or write it. mu
 // held.
 func (k *connRef) beginLoan(nc net.Conn) {
-	k.enter(takenOver)
+	k.enter(life.TakenOver)
 	k.s.marks.set(isShut)
 	k.x.Load().rare.given = nc
 }
@@ -39,7 +40,7 @@ func (k *connRef) endLoan() {
 	if k.s.own.has(drains) {
 		x.left = k.unread() // user code has read some of it
 	}
-	k.enter(serving)
+	k.enter(life.Serving)
 	k.touch()
 }
 

@@ -154,7 +154,7 @@ func (g *guest) describe() string {
 		defer k.s.mu.Unlock()
 		fmt.Fprintf(&b, "; why %v, phase %d, want %d, dead %v, drains %v", k.reason(), k.phase(), k.s.want, k.s.dead, k.s.own.has(drains))
 		if x := k.x.Load(); x != nil {
-			fmt.Fprintf(&b, ", goroutine %p of %p, unsent %d, listed %v, marks %b, goal %d, left %d, waiting %d, owed %d, blocked %v, queue %d, starves %v", x.g, k.sh.srv, len(g.unsent), k.s.marks.has(isDirty), k.s.marks, x.goal, x.left, x.waiting, x.promises.open, x.blocked.Load(), x.queue.len(), x.starves())
+			fmt.Fprintf(&b, ", goroutine %p of %p, unsent %d, listed %v, marks %b, goal %d, left %d, waiting %d, owed %d, blocked %v, queue %d, starves %v", x.g, k.sh.srv, len(g.unsent), k.s.marks.has(isDirty), k.s.marks, x.goal, x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.queue.len(), x.starves())
 		}
 	}
 	return b.String()
@@ -167,7 +167,7 @@ type gauge struct {
 }
 
 // gauges returns the counts that must be zero while connections may be open.
-func (l *life) gauges() []gauge {
+func (l *playing) gauges() []gauge {
 	s, st := l.srv, l.srv.Stats()
 	s.mu.Lock()
 	displacing, excess, newcomers := s.displacing, s.excess, len(s.newcomers)
@@ -186,7 +186,7 @@ func (l *life) gauges() []gauge {
 }
 
 // nonzero returns the gauges that do not become zero, as text with the first one's rule.
-func (l *life) nonzero(gauges func() []gauge) (rule, text string) {
+func (l *playing) nonzero(gauges func() []gauge) (rule, text string) {
 	soon := time.Now().Add(l.patience / 10)
 	for round := 0; ; round++ {
 		rule, text = "", ""
@@ -210,14 +210,14 @@ func (l *life) nonzero(gauges func() []gauge) (rule, text string) {
 }
 
 // checkGauges checks that nothing is left while connections are open.
-func (l *life) checkGauges() {
+func (l *playing) checkGauges() {
 	if rule, text := l.nonzero(l.gauges); rule != "" {
 		l.fail(rule, "at a checkpoint, with %d connections open: %s", l.srv.Stats().Open, text)
 	}
 }
 
 // contexts counts the contexts of handlers that are not cancelled.
-func (l *life) contexts() (n int64) {
+func (l *playing) contexts() (n int64) {
 	l.each(func(g *guest) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -228,7 +228,7 @@ func (l *life) contexts() (n int64) {
 }
 
 // checkEnd checks what remains of the connections, and of the server.
-func (l *life) checkEnd() {
+func (l *playing) checkEnd() {
 	denied := uint64(0)
 	l.each(func(g *guest) {
 		if g.denied {

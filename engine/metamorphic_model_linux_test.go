@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/hone-go/hone/engine/internal/life"
+)
 
 // forecast is the model of one connection: what its client must receive, in which order,
 // and when and why the connection must end. While the connection is exact, the model also
@@ -91,7 +95,7 @@ func (f *forecast) advance() {
 		case f.words != nil:
 			f.answers = append(f.answers, f.words[0])
 		case f.why == PeerClosed && !(len(f.pending) == 1 && !f.complete()): // no half a message to refuse
-		case !needsNoRefusal(f.why):
+		case f.why.kind() != life.Told:
 			f.answers = append(f.answers, f.refusal(f.why))
 		}
 	}

@@ -17,7 +17,7 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 	}
 	if ticket == noTicket {
 		k.sh.counts.pushes.Add(1)
-	} else if x.promises.settle(ticket) {
+	} else if x.promises.Settle(ticket) {
 		x.late++
 	} else {
 		k.s.mu.Unlock()
@@ -36,7 +36,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 		return n, nil, err
 	}
 	good := 0
-	for good < n && replies[good].conn == c && x.promises.settle(replies[good].ticket) {
+	for good < n && replies[good].conn == c && x.promises.Settle(replies[good].ticket) {
 		good++
 	}
 	x.late += uint64(good)
@@ -48,7 +48,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 	for i := range n {
 		switch {
 		case i < good:
-		case replies[i].conn == c && x.promises.settle(replies[i].ticket):
+		case replies[i].conn == c && x.promises.Settle(replies[i].ticket):
 			x.late++
 		default:
 			settled = append(settled, i)
@@ -216,14 +216,14 @@ func (k *connRef) burdens(x *inflight) bool {
 func (k *connRef) promise(into []uint64) (n int, more bool) {
 	k.s.mu.Lock()
 	x := k.attach()
-	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.open)))
+	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.Open())))
 	if b := &k.sh.srv.requests; b.owed.Load() > b.limit/2 {
 		n = 1 // tickets taken in advance by many visits would far exceed Limits.TotalInFlight
 	}
 	for i := range into[:n] {
-		into[i] = x.promises.take()
+		into[i] = x.promises.Take()
 	}
-	if x.promises.open-x.told >= k.sh.srv.requests.every {
+	if x.promises.Open()-x.told >= k.sh.srv.requests.every {
 		k.recountOwed(x) // one visit must not exceed the limit by much
 	}
 	more = k.below(x) && !k.sh.srv.requests.full.Load()
@@ -234,7 +234,7 @@ func (k *connRef) promise(into []uint64) (n int, more bool) {
 // giveBack returns the tickets that a visit has not used. mu held.
 func (t *Turn) giveBack(x *inflight) {
 	if t.spares > 0 {
-		x.promises.revoke(t.spare[:t.spares])
+		x.promises.Revoke(t.spare[:t.spares])
 		t.spares = 0
 	}
 }
@@ -243,7 +243,7 @@ func (t *Turn) giveBack(x *inflight) {
 func (k *connRef) revoke(tickets []uint64) (open int) {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.attach().promises.revoke(tickets)
+	return k.attach().promises.Revoke(tickets)
 }
 
 // notify makes the owner check its connection. mu held.
@@ -300,7 +300,7 @@ func (k *connRef) breakOff() {
 	x := k.attach()
 	x.unfinished = x.g == nil || x.g.control(func(uintptr) {})
 	x.waiting -= int64(x.queue.dropHeld())
-	x.promises.abandon()
+	x.promises.Abandon()
 	k.recountOwed(x)
 }
 

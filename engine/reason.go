@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/hone-go/hone/engine/internal/life"
 )
 
 // Reason is why a connection ended or was refused. It is an error. The engine's reasons
@@ -91,6 +93,26 @@ func (r Reason) String() string {
 
 // Error returns the reason's label with a prefix.
 func (r Reason) Error() string { return "engine: connection ended: " + r.String() }
+
+// kind returns what the reason means for the life cycle.
+func (r Reason) kind() life.Kind {
+	switch r {
+	case 0:
+		return life.Lives
+	case PeerClosed:
+		return life.Left
+	case ShuttingDown:
+		return life.Draining
+	case Displaced:
+		return life.Displaced
+	case TooLarge, Malformed, UnknownCommand, Panicked, ClosedHere:
+		return life.Told
+	}
+	return life.Untold
+}
+
+// ends reports whether why ends the service at once.
+func ends(why Reason) bool { return why != 0 && why.kind().Ends() }
 
 // checkOwnReasons panics if a protocol's reasons cannot be used as labels.
 func (s *Server) checkOwnReasons() {

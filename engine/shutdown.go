@@ -111,7 +111,7 @@ func (s *Server) force(until time.Time) {
 			return
 		}
 		if x := k.x.Load(); x != nil {
-			owed += int(x.promises.open)
+			owed += int(x.promises.Open())
 		}
 		k.abort(Forced)
 	})

@@ -177,7 +177,7 @@ func TestTicketsOutliveTheFlight(t *testing.T) {
 	k := taken(t, l)
 	old := promised(&k)
 	k.s.mu.Lock()
-	k.x.Load().promises.settle(old)
+	k.x.Load().promises.Settle(old)
 	k.detach()
 	landed := k.x.Load() == nil
 	k.s.mu.Unlock()
@@ -299,4 +299,18 @@ func promised(k *connRef) uint64 {
 	var tickets [1]uint64
 	k.promise(tickets[:])
 	return tickets[0]
+}
+
+// What a connection costs: a slot is one cache line, and an inflight is not more than the allocator's
+// size class of 448 bytes; the next one is 480.
+func TestSizesOfAConnection(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("the sizes are those of 64-bit systems")
+	}
+	if size := unsafe.Sizeof(slot{}); size != 64 {
+		t.Errorf("a slot has %d bytes, want 64", size)
+	}
+	if size := unsafe.Sizeof(inflight{}); size > 448 {
+		t.Errorf("an inflight has %d bytes, want 448 at most", size)
+	}
 }

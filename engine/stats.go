@@ -74,7 +74,7 @@ func (s *Server) Stats() Stats {
 	s.each(func(k connRef) {
 		if x := k.x.Load(); x != nil {
 			st.Late += x.late
-			st.Owed += int(x.promises.open)
+			st.Owed += int(x.promises.Open())
 			st.Waiting += x.waiting
 		}
 	})

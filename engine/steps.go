@@ -5,10 +5,12 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/proxy"
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// The steps of lifecycle.go, as far as both kinds of engine share them: everything except
+// The steps of package life, as far as both kinds of engine share them: everything except
 // waiting, reading and writing. The caller of every function here is the connection's
 // owner.
 
@@ -17,7 +19,7 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	s, srv := k.s, k.sh.srv
 	s.mu.Lock()
 	s.why.Store(0)
-	s.phase.Store(uint32(serving))
+	s.phase.Store(uint32(life.Serving))
 	s.since.Store(0)
 	s.state, s.socket, s.tickets, s.speaks = 0, socket, 0, 0
 	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
@@ -41,64 +43,64 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	k.setAway(true) // ours, for now
 }
 
-// facts returns the input of next. mu held; d has the connection's input if it is not in
+// facts returns the input of life.Next. mu held; d has the connection's input if it is not in
 // its inflight.
-func (k *connRef) facts(d *workspace) facts {
+func (k *connRef) facts(d *workspace) life.Facts {
 	s, x := k.s, k.x.Load()
-	f := facts{
-		phase: k.phase(), why: k.reason(), dead: s.dead, opened: s.opened,
-		stopped: s.own.has(isStopped), said: s.marks.has(isSaid), settled: true,
-		suspect: s.suspect != 0, draining: k.sh.srv.draining.Load(), drains: s.own.has(drains),
+	f := life.Facts{
+		Phase: k.phase(), Why: k.reason().kind(), Dead: s.dead, Opened: s.opened,
+		Stopped: s.own.has(isStopped), Said: s.marks.has(isSaid), Settled: true,
+		Suspect: s.suspect != 0, Draining: k.sh.srv.draining.Load(), Drains: s.own.has(drains),
 	}
 	if x != nil {
-		f.promised, f.words = x.promised(), x.rare != nil && x.rare.words != nil
-		f.settled = x.settled()
-		f.ready = x.in.ready() || d != nil && d.box.ready()
-		f.unread = f.drains && x.left > 0
-		f.expects = x.expectsRest()
-		f.partial = x.in.len() > 0 || d != nil && d.box.len() > 0
-		if f.unfinished = x.unfinished; f.unfinished {
-			f.received = f.settled && k.isReceived(x)
+		f.Promised, f.Words = x.promised(), x.rare != nil && x.rare.words != nil
+		f.Settled = x.settled()
+		f.Ready = x.in.ready() || d != nil && d.box.ready()
+		f.Unread = f.Drains && x.left > 0
+		f.Expects = x.expectsRest()
+		f.Partial = x.in.len() > 0 || d != nil && d.box.len() > 0
+		if f.Unfinished = x.unfinished; f.Unfinished {
+			f.Received = f.Settled && k.isReceived(x)
 		}
-		f.paused = x.blocked.Load() || x.starves() || f.ready && !k.resumes(x)
+		f.Paused = x.blocked.Load() || x.starves() || f.Ready && !k.resumes(x)
 	}
 	return f
 }
 
 // carryOut carries out a step, unless it is a wait or specific to a kind of engine. mu is
 // held, and released.
-func (k *connRef) carryOut(st step, d *workspace) {
+func (k *connRef) carryOut(st life.Step, d *workspace) {
 	s, srv := k.s, k.sh.srv
 	switch st {
-	case stepOpen:
+	case life.StepOpen:
 		s.opened = true
 		s.mu.Unlock()
 		k.open(d)
 		return
-	case stepReconsider:
+	case life.StepReconsider:
 		// A handler may have been running for long, which does not count as idle, or the
 		// message may have been completed just now.
 		if k.reconsider(); s.displaced && !ends(k.reason()) {
 			k.makeRoom(d)
 			return
 		}
-	case stepDrain:
+	case life.StepDrain:
 		s.own.set(drains)
 		k.fail(ShuttingDown)
 		k.attach().left = k.unread()
-	case stepFinish:
+	case life.StepFinish:
 		if x := k.x.Load(); x != nil && k.reason() == PeerClosed {
 			k.endContext(x) // where the kernel does not report disconnects, this is the only signal
 		}
-		k.enter(finishing)
-	case stepClose:
-		k.enter(closing)
-	case stepRefuse:
+		k.enter(life.Finishing)
+	case life.StepClose:
+		k.enter(life.Closing)
+	case life.StepRefuse:
 		s.marks.set(isSaid)
 		s.mu.Unlock()
 		k.refuse(d)
 		return
-	case stepShut:
+	case life.StepShut:
 		s.marks.set(isShut)
 		x := k.attach()
 		x.left = lingerBytes
@@ -108,9 +110,9 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		if !k.closeWrite() {
 			k.kill() // in this order, because an abort may have come first
 		}
-		k.enter(lingering)
+		k.enter(life.Lingering)
 		return
-	case stepReset:
+	case life.StepReset:
 		k.abort(k.reason())
 	}
 	s.mu.Unlock()
@@ -193,21 +195,21 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		if d.size > smallVisit || k.s.weight != smallWeight && d.size+d.turn.requests > 0 {
 			k.learn(d.size)
 		}
-		if !k.flush(d, needsNoRefusal(why)) {
+		if !k.flush(d, why.kind() == life.Told) {
 			return false
 		}
 		wants := need > 0 || used == 0 && d.box.len() == 0
-		switch after(result{why, d.turn.takeOver != nil, ends(k.reason()), wants}) {
-		case stopVisits:
+		switch life.After(life.Result{Failed: why != 0, TakeOver: d.turn.takeOver != nil, Ending: ends(k.reason()), Hungry: wants}) {
+		case life.StopVisits:
 			k.s.own.set(isStopped)
 			k.fail(why)
 			return false
-		case promise:
+		case life.Promise:
 			k.promiseSocket(d)
 			return false
-		case leave:
+		case life.Leave:
 			return false
-		case visitLater:
+		case life.VisitLater:
 			k.startFrame(&d.box, need)
 			k.touch()
 			x := k.x.Load()
@@ -260,7 +262,7 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 
 // readProxyHeader parses the PROXY header at the front of in.
 func (k *connRef) readProxyHeader(in []byte) (used, need int, why Reason) {
-	used, need, addr, err := proxyHeader(in)
+	used, need, addr, err := proxy.Parse(in)
 	if err != nil {
 		return 0, 0, BadProxyHeader
 	}
@@ -413,9 +415,9 @@ func (k *connRef) broke() {
 	k.kill()
 }
 
-func (k *connRef) phase() phase { return phase(k.s.phase.Load()) }
+func (k *connRef) phase() life.Phase { return life.Phase(k.s.phase.Load()) }
 
-func (k *connRef) enter(p phase) { k.sh.srv.clock.enter(&k.s.since, &k.s.phase, p) }
+func (k *connRef) enter(p life.Phase) { k.sh.srv.clock.enter(&k.s.since, &k.s.phase, p) }
 
 // touch resets the idle timeout.
 func (k *connRef) touch() { k.sh.srv.clock.stamp(&k.s.seen) }

@@ -407,7 +407,7 @@ func TestSentReplyIsOwedUntilItIsWritten(t *testing.T) {
 	owing(t, func(r *running, c *client, reply Reply) {
 		pause(5 * time.Minute)
 		k, x, err := reply.conn.lockToPost(false)
-		if err != nil || !x.promises.settle(reply.ticket) {
+		if err != nil || !x.promises.Settle(reply.ticket) {
 			r.t.Fatal("no reply is owed")
 		}
 		x.late++

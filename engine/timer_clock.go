@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/life"
 )
 
 // Time in an engine is coarse: one sweeper advances one clock, connections store
@@ -97,7 +99,7 @@ func (k *clock) stampAgain(f *atomic.Uint32) {
 // enter begins a phase of the connection's life cycle. It stores the time before the
 // phase, which would otherwise look as old as the server, and again after it, in case the
 // sweeper parked in between.
-func (k *clock) enter(since, phase *atomic.Uint32, p phase) {
+func (k *clock) enter(since, phase *atomic.Uint32, p life.Phase) {
 	k.stamp(since)
 	phase.Store(uint32(p))
 	k.stamp(since)

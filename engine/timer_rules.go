@@ -3,13 +3,15 @@ package engine
 import (
 	"math"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/life"
 )
 
 // moments is what the limits are checked against.
 type moments struct {
 	seen, frame, size, stall, since tick
 	within                          tick // that the message may take; 0: as its size allows
-	phase                           phase
+	phase                           life.Phase
 	owed                            bool   // late replies are outstanding, or not yet written
 	trusted                         bool   // authenticated, or waits in line and cannot authenticate
 	unfinished                      bool   // waits for the peer's receipt, see breakOff
@@ -26,7 +28,7 @@ func (k *connRef) moments() moments {
 	if x := k.x.Load(); x != nil {
 		m.frame, m.size, m.within, m.stall = x.frame.Load(), x.size.Load(), x.within.Load(), x.stall.Load()
 		m.unfinished = x.unfinished
-		m.owed = x.promises.open > 0 || x.late > 0 || x.starves()
+		m.owed = x.promises.Open() > 0 || x.late > 0 || x.starves()
 		m.trusted = m.trusted || x.starves()
 		switch {
 		case x.g == nil && x.rare == nil && m.frame == 0 && !m.owed && x.waiting == 0:
@@ -40,7 +42,7 @@ func (k *connRef) moments() moments {
 
 // isIdle reports whether the connection has nothing in flight, as far as moments shows.
 func (m moments) isIdle() bool {
-	return m.phase == serving && m.frame == 0 && m.stall == 0 && !m.owed
+	return m.phase == life.Serving && m.frame == 0 && m.stall == 0 && !m.owed
 }
 
 // rules are the limits in ticks.
@@ -121,20 +123,20 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 		}
 	}
 	switch m.phase {
-	case finishing: // handlers get as long to reply as an idle peer gets to send
+	case life.Finishing: // handlers get as long to reply as an idle peer gets to send
 		if m.owed && due(m.since, r.idle) {
 			return abort, IdleTimeout, 0
 		}
-	case closing: // the stall timer handles a peer that reads
+	case life.Closing: // the stall timer handles a peer that reads
 		stalled = stalled || m.unfinished
 		if m.stall == 0 && due(m.since, r.stall) {
 			return abort, WriteStall, 0
 		}
-	case lingering:
+	case life.Lingering:
 		if m.draining && uint64(now-m.since) >= min(r.linger, uint64(drainLinger.Milliseconds())) || due(m.since, r.linger) {
 			return abort, 0, 0
 		}
-	case serving:
+	case life.Serving:
 		if m.frame != 0 && due(m.frame, r.message(m)) {
 			return refuse, FrameTimeout, 0
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -44,18 +45,18 @@ func judgeTable() []judged {
 		{"frame while stalled", moments{seen: 1, frame: 1, stall: 1}, refuse, FrameTimeout, 5_249},
 		{"stall before frame", moments{seen: 1, frame: 1, size: 10_000, stall: 1}, abort, WriteStall, 10_249},
 		{"stall while owed", moments{seen: 1, stall: 1, owed: true}, abort, WriteStall, 10_249},
-		{"finishing, owed", moments{phase: finishing, since: 1, seen: 50_000, owed: true}, abort, IdleTimeout, 60_249},
-		{"finishing, not owed", moments{phase: finishing, since: 1, seen: 50_000}, live, 0, never},
-		{"finishing, stalled", moments{phase: finishing, since: 1, stall: 1, owed: true}, abort, WriteStall, 10_249},
-		{"finishing has no frame", moments{phase: finishing, since: 1, frame: 1}, live, 0, never},
-		{"closing", moments{phase: closing, since: 1, seen: 50_000}, abort, WriteStall, 10_249},
-		{"closing has no frame", moments{phase: closing, since: 1, frame: 5_000}, abort, WriteStall, 10_249},
-		{"lingering", moments{phase: lingering, since: 1, seen: 50_000, frame: 1}, abort, 0, 2_249},
+		{"finishing, owed", moments{phase: life.Finishing, since: 1, seen: 50_000, owed: true}, abort, IdleTimeout, 60_249},
+		{"finishing, not owed", moments{phase: life.Finishing, since: 1, seen: 50_000}, live, 0, never},
+		{"finishing, stalled", moments{phase: life.Finishing, since: 1, stall: 1, owed: true}, abort, WriteStall, 10_249},
+		{"finishing has no frame", moments{phase: life.Finishing, since: 1, frame: 1}, live, 0, never},
+		{"closing", moments{phase: life.Closing, since: 1, seen: 50_000}, abort, WriteStall, 10_249},
+		{"closing has no frame", moments{phase: life.Closing, since: 1, frame: 5_000}, abort, WriteStall, 10_249},
+		{"lingering", moments{phase: life.Lingering, since: 1, seen: 50_000, frame: 1}, abort, 0, 2_249},
 		{"stalled for a period", moments{seen: 1, stall: 1}, measure, 0, 249},
-		{"closing while the peer reads", moments{phase: closing, since: 50_000, stall: 1}, abort, WriteStall, 10_249},
+		{"closing while the peer reads", moments{phase: life.Closing, since: 50_000, stall: 1}, abort, WriteStall, 10_249},
 		{"untrusted", moments{seen: 1, since: 1}, refuse, AuthTimeout, 20_249},
 		{"untrusted and busy", moments{seen: 1, since: 20_000, owed: true}, refuse, AuthTimeout, 250},
-		{"untrusted and leaving", moments{phase: finishing, since: 1}, live, 0, never},
+		{"untrusted and leaving", moments{phase: life.Finishing, since: 1}, live, 0, never},
 		{"trusted", moments{seen: 1, since: 20_000, trusted: true}, refuse, IdleTimeout, 60_249},
 		{"tired", moments{seen: 1, restAfter: 8}, rest, 0, 2_249},
 		{"tired on a loop", moments{seen: 1, restAfter: 2}, rest, 0, 749},
@@ -63,7 +64,7 @@ func judgeTable() []judged {
 		{"silent, and may be asked", moments{seen: 1, asks: true, judged: 1}, ask, 0, 30_249},
 		{"silent and asked", moments{seen: 31_000, asks: true, judged: 500}, refuse, IdleTimeout, 29_250},
 		{"silent with a reply owed", moments{seen: 1, asks: true, judged: 1, owed: true}, live, 0, never},
-		{"taken over", moments{phase: takenOver, since: 1, seen: 50_000, frame: 1, owed: true}, live, 0, never},
+		{"taken over", moments{phase: life.TakenOver, since: 1, seen: 50_000, frame: 1, owed: true}, live, 0, never},
 	}
 }
 
@@ -129,9 +130,9 @@ func TestJudgeStampsAheadOfTheSweep(t *testing.T) {
 				{seen: now + ahead},
 				{seen: now + ahead, frame: now + ahead},
 				{seen: now + ahead, stall: now + ahead},
-				{phase: finishing, since: now + ahead, owed: true},
-				{phase: closing, since: now + ahead},
-				{phase: lingering, since: now + ahead},
+				{phase: life.Finishing, since: now + ahead, owed: true},
+				{phase: life.Closing, since: now + ahead},
+				{phase: life.Lingering, since: now + ahead},
 			} {
 				v, why, next := r.judge(m, now)
 				if v != live || next == 0 || next == never {
@@ -200,9 +201,9 @@ func TestLimitsStrikeInTime(t *testing.T) {
 			{moments{frame: 1, owed: true}, refuse, FrameTimeout, r.frame},
 			{moments{frame: 1, owed: true, size: 5_000}, refuse, FrameTimeout, r.frame + 5_000*1000/r.rate},
 			{moments{stall: 1}, abort, WriteStall, r.stall},
-			{moments{phase: finishing, since: 1, owed: true}, abort, IdleTimeout, r.idle},
-			{moments{phase: closing, since: 1}, abort, WriteStall, r.stall},
-			{moments{phase: lingering, since: 1}, abort, 0, r.linger},
+			{moments{phase: life.Finishing, since: 1, owed: true}, abort, IdleTimeout, r.idle},
+			{moments{phase: life.Closing, since: 1}, abort, WriteStall, r.stall},
+			{moments{phase: life.Lingering, since: 1}, abort, 0, r.linger},
 		}
 		kind := kinds[rng.IntN(len(kinds))]
 		begun := uint64(rng.Uint32()) | 1<<33 // the true time; wraps are as likely as any value
@@ -336,7 +337,7 @@ func TestStampWakesAParkedClock(t *testing.T) {
 func TestPhaseIsNeverSeenWithoutItsBeginning(t *testing.T) {
 	s := bare(Limits{})
 	s.clock.now.Store(1_000_000)
-	for _, p := range []phase{finishing, closing, lingering} {
+	for _, p := range []life.Phase{life.Finishing, life.Closing, life.Lingering} {
 		for round := range 1_000 {
 			c := s.bareConn()
 			begun := make(chan struct{})
@@ -346,7 +347,7 @@ func TestPhaseIsNeverSeenWithoutItsBeginning(t *testing.T) {
 			}()
 			close(begun)
 			m := c.locked()
-			for m.phase == serving {
+			for m.phase == life.Serving {
 				m = c.locked()
 			}
 			if v, why, _ := s.rules.judge(m, 1_000_000); v != live {
@@ -387,12 +388,12 @@ func TestLateSentences(t *testing.T) {
 			c.attach().frame.Store(1_000_000 - x.frame)
 		}
 		c.s.suspect = x.why
-		if st := next(c.facts(nil)); st != stepReconsider {
+		if st := life.Next(c.facts(nil)); st != life.StepReconsider {
 			t.Errorf("%s: the next step is %d", x.name, st)
 		}
-		c.carryOut(stepReconsider, nil)
+		c.carryOut(life.StepReconsider, nil)
 		c.s.mu.Lock()
-		if on := next(c.facts(nil)) == waitForBytes; on != x.on {
+		if on := life.Next(c.facts(nil)) == life.WaitForBytes; on != x.on {
 			t.Errorf("%s: continues to read: %v, want %v (ended for %v)", x.name, on, x.on, c.reason())
 		}
 		c.s.mu.Unlock()
@@ -407,7 +408,7 @@ func TestClockAllocates0(t *testing.T) {
 		"judge":   func() { s.rules.judge(m, 2) },
 		"moments": func() { m = c.locked() },
 		"stamp":   c.touch,
-		"enter":   func() { c.enter(closing) },
+		"enter":   func() { c.enter(life.Closing) },
 		"read":    func() { s.clock.read() },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

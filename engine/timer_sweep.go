@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -137,7 +138,7 @@ func (c *sentence) carryOut(now tick) {
 	s := k.s
 	defer s.mu.Unlock()
 	x := k.x.Load()
-	if s.dead || k.phase() == takenOver && !(c.why == InputBudget && x.rare.holds > smallInput) {
+	if s.dead || k.phase() == life.TakenOver && !(c.why == InputBudget && x.rare.holds > smallInput) {
 		return // the connection has ended, or user code has got its socket meanwhile
 	}
 	switch c.v {
@@ -179,7 +180,7 @@ func (k *connRef) ask() {
 // rest makes an idle connection free what it does not need. mu held.
 func (k *connRef) rest(x *inflight) {
 	if x != nil && x.g != nil && !x.g.borrows() {
-		x.promises.forget() // its owner keeps the rest for life, and must not be woken
+		x.promises.Forget() // its owner keeps the rest for life, and must not be woken
 		return
 	}
 	k.s.marks.set(isTired)

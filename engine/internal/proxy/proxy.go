@@ -1,4 +1,6 @@
-package engine
+// Package proxy parses the header of the PROXY protocol, with which a load balancer passes on
+// the address of its client.
+package proxy
 
 import (
 	"bytes"
@@ -7,29 +9,29 @@ import (
 	"net/netip"
 )
 
-// errProxyHeader means that a connection does not begin with a PROXY protocol header.
+// ErrMalformed means that a connection does not begin with a PROXY protocol header.
 // There is no fallback: a listener that accepts connections with and without the header
 // lets every stranger choose its own address.
-var errProxyHeader = errors.New("engine: malformed PROXY header")
+var ErrMalformed = errors.New("proxy: malformed PROXY header")
 
 const (
-	// proxyLineMax is the maximum length of a version 1 line, CRLF included; the
+	// lineMax is the maximum length of a version 1 line, CRLF included; the
 	// specification requires receivers to refuse longer ones.
-	proxyLineMax = 107
-	// proxyUnknownMin is the length of "PROXY UNKNOWN\r\n", the shortest header of all.
-	proxyUnknownMin = 15
-	// proxyFixed is the length of the fixed part of a version 2 header.
-	proxyFixed = 16
-	// proxyBodyMax bounds the addresses and TLVs of version 2. The length field could
+	lineMax = 107
+	// unknownMin is the length of "PROXY UNKNOWN\r\n", the shortest header of all.
+	unknownMin = 15
+	// fixed is the length of the fixed part of a version 2 header.
+	fixed = 16
+	// bodyMax bounds the addresses and TLVs of version 2. The length field could
 	// claim 64 KiB, which an unauthenticated peer would make us buffer. The specification
 	// tells senders to stay within one segment (536 bytes); eight times that leaves room
 	// for names from a TLS certificate.
-	proxyBodyMax = 4096
+	bodyMax = 4096
 
-	proxySignature = "\r\n\r\n\x00\r\nQUIT\n"
+	signature = "\r\n\r\n\x00\r\nQUIT\n"
 )
 
-// proxyHeader parses a PROXY protocol header, version 1 or 2, at the front of in. It
+// Parse parses a PROXY protocol header, version 1 or 2, at the front of in. It
 // reads nothing after the header and keeps no state: call it again with more bytes and it
 // starts over.
 //
@@ -43,46 +45,46 @@ const (
 //
 // IPv4 addresses mapped into IPv6 are returned as IPv4, so that they compare with
 // prefixes like those of plain sockets. TLVs are skipped.
-func proxyHeader(in []byte) (used, need int, addr netip.AddrPort, err error) {
-	if len(in) > 0 && in[0] == proxySignature[0] {
-		return proxyBinary(in)
+func Parse(in []byte) (used, need int, addr netip.AddrPort, err error) {
+	if len(in) > 0 && in[0] == signature[0] {
+		return parseBinary(in)
 	}
-	return proxyLine(in)
+	return parseLine(in)
 }
 
-// proxyBinary parses version 2, whose first byte has been checked.
-func proxyBinary(in []byte) (used, need int, addr netip.AddrPort, err error) {
+// parseBinary parses version 2, whose first byte has been checked.
+func parseBinary(in []byte) (used, need int, addr netip.AddrPort, err error) {
 	const versionAt, familyAt, lengthAt = 12, 13, 14
 	const local, proxied = 0x20, 0x21 // version 2 in the high bits
 
-	for i := range min(len(in), len(proxySignature)) {
-		if in[i] != proxySignature[i] {
-			return 0, 0, addr, errProxyHeader
+	for i := range min(len(in), len(signature)) {
+		if in[i] != signature[i] {
+			return 0, 0, addr, ErrMalformed
 		}
 	}
 	if len(in) > versionAt && in[versionAt] != local && in[versionAt] != proxied {
-		return 0, 0, addr, errProxyHeader
+		return 0, 0, addr, ErrMalformed
 	}
 	least := 0
 	if len(in) > familyAt && in[versionAt] == proxied { // a LOCAL header's content is ignored
-		if least = proxyBodyMin(in[familyAt]); least < 0 {
-			return 0, 0, addr, errProxyHeader
+		if least = bodyMin(in[familyAt]); least < 0 {
+			return 0, 0, addr, ErrMalformed
 		}
 	}
-	if len(in) > lengthAt && int(in[lengthAt]) > proxyBodyMax>>8 {
-		return 0, 0, addr, errProxyHeader
+	if len(in) > lengthAt && int(in[lengthAt]) > bodyMax>>8 {
+		return 0, 0, addr, ErrMalformed
 	}
-	if len(in) < proxyFixed {
-		return 0, proxyFixed - len(in), addr, nil
+	if len(in) < fixed {
+		return 0, fixed - len(in), addr, nil
 	}
 	length := int(binary.BigEndian.Uint16(in[lengthAt:]))
-	if length < least || length > proxyBodyMax {
-		return 0, 0, addr, errProxyHeader
+	if length < least || length > bodyMax {
+		return 0, 0, addr, ErrMalformed
 	}
-	if used = proxyFixed + length; used > len(in) {
+	if used = fixed + length; used > len(in) {
 		return 0, used - len(in), addr, nil
 	}
-	body := in[proxyFixed:used]
+	body := in[fixed:used]
 	if in[versionAt] == proxied {
 		switch in[familyAt] {
 		case 0x11: // TCP over IPv4
@@ -96,9 +98,9 @@ func proxyBinary(in []byte) (used, need int, addr netip.AddrPort, err error) {
 	return used, 0, addr, nil
 }
 
-// proxyBodyMin returns the length of the addresses of a family, or -1 for a family or
+// bodyMin returns the length of the addresses of a family, or -1 for a family or
 // transport that version 2 does not have.
-func proxyBodyMin(family byte) int {
+func bodyMin(family byte) int {
 	if family&0x0f > 2 { // unspecified, stream, datagram
 		return -1
 	}
@@ -115,20 +117,20 @@ func proxyBodyMin(family byte) int {
 	return -1
 }
 
-// proxyLine parses version 1, from its first byte.
-func proxyLine(in []byte) (used, need int, addr netip.AddrPort, err error) {
-	r := proxyText{rest: in}
+// parseLine parses version 1, from its first byte.
+func parseLine(in []byte) (used, need int, addr netip.AddrPort, err error) {
+	r := text{rest: in}
 	r.word("PROXY ")
 	switch {
 	case !r.bad && len(r.rest) == 0: // the kind is not known yet
-		return 0, proxyUnknownMin - len(in), addr, nil
+		return 0, unknownMin - len(in), addr, nil
 	case r.next('U'):
 		r.unknown()
 	default:
 		addr = r.tcp()
 	}
-	if used = len(in) - len(r.rest); r.bad || used+r.short > proxyLineMax {
-		return 0, 0, netip.AddrPort{}, errProxyHeader
+	if used = len(in) - len(r.rest); r.bad || used+r.short > lineMax {
+		return 0, 0, netip.AddrPort{}, ErrMalformed
 	}
 	if r.short > 0 {
 		return 0, r.short, netip.AddrPort{}, nil
@@ -136,25 +138,25 @@ func proxyLine(in []byte) (used, need int, addr netip.AddrPort, err error) {
 	return used, 0, addr, nil
 }
 
-// proxyText parses the fields of a version 1 line, each with its terminating byte. When
+// text parses the fields of a version 1 line, each with its terminating byte. When
 // the bytes run out within a field, that field and all after it add to short the minimum
 // that they still lack: the sum is the minimum that the line still lacks. After an
 // invalid byte every method is a no-op.
-type proxyText struct {
+type text struct {
 	rest  []byte
 	short int
 	bad   bool
 }
 
 // took consumes a field that ends n bytes into rest.
-func (r *proxyText) took(n int) { r.rest = r.rest[n:] }
+func (r *text) took(n int) { r.rest = r.rest[n:] }
 
 // lacks records that a field lacks at least n bytes beyond rest.
-func (r *proxyText) lacks(n int) { r.rest, r.short = nil, r.short+n }
+func (r *text) lacks(n int) { r.rest, r.short = nil, r.short+n }
 
-func (r *proxyText) next(c byte) bool { return len(r.rest) > 0 && r.rest[0] == c }
+func (r *text) next(c byte) bool { return len(r.rest) > 0 && r.rest[0] == c }
 
-func (r *proxyText) word(w string) {
+func (r *text) word(w string) {
 	n := min(len(w), len(r.rest))
 	for i := 0; i < n && !r.bad; i++ {
 		r.bad = r.rest[i] != w[i]
@@ -168,10 +170,10 @@ func (r *proxyText) word(w string) {
 
 // unknown parses "UNKNOWN", any text, which is ignored, and CRLF. Neither CR nor LF may
 // occur alone.
-func (r *proxyText) unknown() {
+func (r *text) unknown() {
 	r.word("UNKNOWN")
 	if r.next(' ') {
-		n := bytes.IndexAny(r.rest[:min(len(r.rest), proxyLineMax)], "\r\n")
+		n := bytes.IndexAny(r.rest[:min(len(r.rest), lineMax)], "\r\n")
 		if n < 0 {
 			n = len(r.rest)
 		}
@@ -181,7 +183,7 @@ func (r *proxyText) unknown() {
 }
 
 // tcp parses "TCP4" or "TCP6", the addresses and ports, and CRLF; it returns the source.
-func (r *proxyText) tcp() netip.AddrPort {
+func (r *text) tcp() netip.AddrPort {
 	r.word("TCP")
 	address := r.address6 // assume the shorter kind until the digit has arrived
 	if r.next('4') {
@@ -199,7 +201,7 @@ func (r *proxyText) tcp() netip.AddrPort {
 }
 
 // port parses a number up to 65535 without leading zeros, and the byte after it.
-func (r *proxyText) port(end byte) uint16 {
+func (r *text) port(end byte) uint16 {
 	digits, value := 0, 0
 	for i, c := range r.rest {
 		switch {
@@ -218,7 +220,7 @@ func (r *proxyText) port(end byte) uint16 {
 }
 
 // address4 parses four numbers without leading zeros, and a space.
-func (r *proxyText) address4() netip.Addr {
+func (r *text) address4() netip.Addr {
 	var ip [4]byte
 	at, digits, value := 0, 0, 0
 	for i, c := range r.rest {
@@ -243,7 +245,7 @@ func (r *proxyText) address4() netip.Addr {
 // address6 parses an IPv6 address and a space. It accepts what netip.ParseAddr accepts,
 // including the dotted tail because inet_ntop writes it, but no zone. The specification
 // allows "::" only for the longest run of zeros; that rule is for senders.
-func (r *proxyText) address6() netip.Addr {
+func (r *text) address6() netip.Addr {
 	var ip [16]byte
 	groups, gap, most := 0, -1, 8 // complete groups, index of "::" or -1, maximum number of groups
 	digits, value := 0, 0         // of the current group
@@ -266,13 +268,13 @@ func (r *proxyText) address6() netip.Addr {
 			}
 			four := tail.As4()
 			copy(ip[2*groups:], four[:])
-			return proxyExpand(ip, groups+2, gap)
+			return expand(ip, groups+2, gap)
 		case c == ' ' && digits > 0 && (groups == 7 || gap >= 0):
 			r.took(i + 1)
-			return proxyExpand(ip, groups+1, gap)
+			return expand(ip, groups+1, gap)
 		case c == ' ' && digits == 0 && gap == groups:
 			r.took(i + 1)
-			return proxyExpand(ip, groups, gap)
+			return expand(ip, groups, gap)
 		default:
 			r.bad = true
 			return netip.Addr{}
@@ -289,8 +291,8 @@ func (r *proxyText) address6() netip.Addr {
 	return netip.Addr{}
 }
 
-// proxyExpand moves the groups after the gap, if there is one, to the end.
-func proxyExpand(ip [16]byte, groups, gap int) netip.Addr {
+// expand moves the groups after the gap, if there is one, to the end.
+func expand(ip [16]byte, groups, gap int) netip.Addr {
 	if gap >= 0 {
 		behind := ip
 		clear(ip[2*gap:])

@@ -1,4 +1,4 @@
-package engine
+package proxy
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 // binaryHeader returns a version 2 header with a correct length field.
 func binaryHeader(command, family byte, body string) string {
-	h := append([]byte(proxySignature), command, family)
+	h := append([]byte(signature), command, family)
 	h = binary.BigEndian.AppendUint16(h, uint16(len(body)))
 	return string(h) + body
 }
@@ -26,9 +26,9 @@ const (
 	tlvs = "\x03\x00\x04\xde\xad\xbe\xef\x02\x00\x0bexample.org"
 )
 
-// goodProxyHeaders are valid headers, with the address that they carry: "" for the
+// goodHeaders are valid headers, with the address that they carry: "" for the
 // socket's own.
-var goodProxyHeaders = []struct{ name, header, addr string }{
+var goodHeaders = []struct{ name, header, addr string }{
 	{"v1 tcp4", "PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\n", "192.168.0.1:56324"},
 	{"v1 tcp4 shortest", "PROXY TCP4 0.0.0.0 0.0.0.0 0 0\r\n", "0.0.0.0:0"},
 	{"v1 tcp4 longest", "PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535\r\n", "255.255.255.255:65535"},
@@ -50,7 +50,7 @@ var goodProxyHeaders = []struct{ name, header, addr string }{
 	{"v2 tcp4 with TLVs", binaryHeader(0x21, 0x11, body4+tlvs), "10.1.2.3:56324"},
 	{"v2 tcp6", binaryHeader(0x21, 0x21, body6), "[2001:db8::7]:56324"},
 	{"v2 tcp6 mapped", binaryHeader(0x21, 0x21, bodyMapped), "10.1.2.3:56324"},
-	{"v2 longest", binaryHeader(0x21, 0x21, body6+strings.Repeat("\x04", proxyBodyMax-len(body6))), "[2001:db8::7]:56324"},
+	{"v2 longest", binaryHeader(0x21, 0x21, body6+strings.Repeat("\x04", bodyMax-len(body6))), "[2001:db8::7]:56324"},
 	{"v2 unspecified", binaryHeader(0x21, 0x00, ""), ""},
 	{"v2 unspecified with a body", binaryHeader(0x21, 0x00, body4), ""},
 	{"v2 unspecified transport", binaryHeader(0x21, 0x10, body4), ""},
@@ -60,8 +60,8 @@ var goodProxyHeaders = []struct{ name, header, addr string }{
 	{"v2 unix datagram", binaryHeader(0x21, 0x32, strings.Repeat("/", 216)), ""},
 }
 
-// badProxyHeaders are invalid headers, and how many of their bytes are still valid.
-var badProxyHeaders = []struct {
+// badHeaders are invalid headers, and how many of their bytes are still valid.
+var badHeaders = []struct {
 	name, header string
 	fine         int
 }{
@@ -128,16 +128,16 @@ var badProxyHeaders = []struct {
 	{"tcp4 without addresses", binaryHeader(0x21, 0x11, ""), 15},
 	{"tcp6 with the addresses of tcp4", binaryHeader(0x21, 0x21, body4), 15},
 	{"unix cut short by its length", binaryHeader(0x21, 0x31, strings.Repeat("/", 215)), 15},
-	{"one byte too long", binaryHeader(0x21, 0x11, strings.Repeat("x", proxyBodyMax+1)), 15},
+	{"one byte too long", binaryHeader(0x21, 0x11, strings.Repeat("x", bodyMax+1)), 15},
 	{"as long as the field can say", binaryHeader(0x21, 0x11, strings.Repeat("x", 0xffff)), 14},
 	{"local and too long", binaryHeader(0x20, 0x00, strings.Repeat("x", 0xffff)), 14},
 }
 
 func TestProxyHeader(t *testing.T) {
-	for _, c := range goodProxyHeaders {
+	for _, c := range goodHeaders {
 		t.Run(c.name, func(t *testing.T) {
 			for _, behind := range []string{"", "PROXY ", "\r\n\r\n\x00", "\x00\x00\x00\x0d"} {
-				used, need, addr, err := proxyHeader([]byte(c.header + behind))
+				used, need, addr, err := Parse([]byte(c.header + behind))
 				if err != nil || need != 0 || used != len(c.header) {
 					t.Fatalf("used %d, need %d, error %v with %q behind it; want used %d", used, need, err, behind, len(c.header))
 				}
@@ -149,25 +149,25 @@ func TestProxyHeader(t *testing.T) {
 					t.Fatalf("address %q, want %q", got, c.addr)
 				}
 			}
-			checkProxyPrefixes(t, []byte(c.header))
+			checkPrefixes(t, []byte(c.header))
 		})
 	}
 }
 
 func TestProxyHeaderRefused(t *testing.T) {
-	for _, c := range badProxyHeaders {
+	for _, c := range badHeaders {
 		t.Run(c.name, func(t *testing.T) {
 			in := []byte(c.header)
-			if used, need, addr, err := proxyHeader(in); err != errProxyHeader || used != 0 || need != 0 || addr.IsValid() {
+			if used, need, addr, err := Parse(in); err != ErrMalformed || used != 0 || need != 0 || addr.IsValid() {
 				t.Fatalf("used %d, need %d, address %v, error %v; want only the error", used, need, addr, err)
 			}
-			if _, need, _, err := proxyHeader(in[:c.fine]); err != nil || need == 0 {
+			if _, need, _, err := Parse(in[:c.fine]); err != nil || need == 0 {
 				t.Errorf("refused within the first %d bytes, which are valid", c.fine)
 			}
-			if _, _, _, err := proxyHeader(in[:c.fine+1]); err == nil {
+			if _, _, _, err := Parse(in[:c.fine+1]); err == nil {
 				t.Errorf("byte %d, %q, was not refused at once", c.fine, in[c.fine])
 			}
-			checkProxyPrefixes(t, in)
+			checkPrefixes(t, in)
 		})
 	}
 }
@@ -204,25 +204,25 @@ func TestProxyHeaderNeed(t *testing.T) {
 		{"PROXY TCP6 1:2:3:4:5:6:7:", ": :: 0 0\r\n"},
 		{"PROXY TCP6 1:2:3:4:5:6:7:8", " :: 0 0\r\n"},
 		{"PROXY TCP6 ::1.", "0.0.0 :: 0 0\r\n"},
-		{"\r", proxySignature[1:] + "\x20\x00\x00\x00"},
-		{proxySignature + "\x21", "\x00\x00\x00"},
-		{proxySignature + "\x21\x11\x00", "\x0c"}, // the length is incomplete
-		{proxySignature + "\x21\x11\x00\x0c", body4},
-		{proxySignature + "\x21\x11\x00\x0c" + body4[:11], body4[11:]},
+		{"\r", signature[1:] + "\x20\x00\x00\x00"},
+		{signature + "\x21", "\x00\x00\x00"},
+		{signature + "\x21\x11\x00", "\x0c"}, // the length is incomplete
+		{signature + "\x21\x11\x00\x0c", body4},
+		{signature + "\x21\x11\x00\x0c" + body4[:11], body4[11:]},
 	}
 	for _, c := range tests {
-		if _, need, _, err := proxyHeader([]byte(c.prefix)); err != nil || need != len(c.shortest) {
+		if _, need, _, err := Parse([]byte(c.prefix)); err != nil || need != len(c.shortest) {
 			t.Errorf("after %q: need %d, error %v; want %d for %q", c.prefix, need, err, len(c.shortest), c.shortest)
 		}
 	}
 }
 
-// checkProxyPrefixes parses every prefix of in and checks that the results are
+// checkPrefixes parses every prefix of in and checks that the results are
 // consistent: more is needed, never beyond the header, until there is a verdict, and then
 // the same verdict for every longer prefix.
-func checkProxyPrefixes(t *testing.T, in []byte) {
+func checkPrefixes(t *testing.T, in []byte) {
 	t.Helper()
-	allUsed, allNeed, allAddr, allErr := proxyHeader(in)
+	allUsed, allNeed, allAddr, allErr := Parse(in)
 	end := len(in) + allNeed // the header has at least this length
 	if allErr == nil && allNeed == 0 {
 		end = allUsed
@@ -230,7 +230,7 @@ func checkProxyPrefixes(t *testing.T, in []byte) {
 	decided := false
 	certain := 0 // minimum length of the header, from the prefixes so far
 	for n := range len(in) + 1 {
-		used, need, addr, err := proxyHeader(in[:n])
+		used, need, addr, err := Parse(in[:n])
 		switch {
 		case used < 0 || used > n || need < 0 || need > 0 && (used != 0 || addr.IsValid() || err != nil) || err != nil && (used != 0 || addr.IsValid()):
 			t.Fatalf("%q: used %d, need %d, address %v, error %v at once", in[:n], used, need, addr, err)
@@ -249,15 +249,15 @@ func checkProxyPrefixes(t *testing.T, in []byte) {
 			}
 		}
 	}
-	checkProxyExactReader(t, in)
+	checkExactReader(t, in)
 }
 
-// checkProxyExactReader reads like an engine that reads exactly what is needed.
-func checkProxyExactReader(t *testing.T, in []byte) {
+// checkExactReader reads like an engine that reads exactly what is needed.
+func checkExactReader(t *testing.T, in []byte) {
 	t.Helper()
-	allUsed, allNeed, _, allErr := proxyHeader(in)
+	allUsed, allNeed, _, allErr := Parse(in)
 	for n, reads := 0, 0; ; reads++ {
-		used, need, _, err := proxyHeader(in[:n])
+		used, need, _, err := Parse(in[:n])
 		if n+need > len(in) && (allErr != nil || allNeed > 0) {
 			return // in ends before the verdict
 		}
@@ -267,7 +267,7 @@ func checkProxyExactReader(t *testing.T, in []byte) {
 			}
 			return
 		}
-		if reads > proxyLineMax {
+		if reads > lineMax {
 			t.Fatalf("%q: no verdict after %d exact reads", in, reads)
 		}
 		if n += need; n > len(in) {
@@ -277,17 +277,17 @@ func checkProxyExactReader(t *testing.T, in []byte) {
 }
 
 var (
-	proxyTCPLine = regexp.MustCompile(`^PROXY TCP([46]) ([0-9a-fA-F:.]+) ([0-9a-fA-F:.]+) (0|[1-9][0-9]*) (0|[1-9][0-9]*)\r\n`)
-	proxyAnyLine = regexp.MustCompile(`(?s)^PROXY UNKNOWN( [^\r\n]*)?\r\n`)
+	tcpLine = regexp.MustCompile(`^PROXY TCP([46]) ([0-9a-fA-F:.]+) ([0-9a-fA-F:.]+) (0|[1-9][0-9]*) (0|[1-9][0-9]*)\r\n`)
+	anyLine = regexp.MustCompile(`(?s)^PROXY UNKNOWN( [^\r\n]*)?\r\n`)
 )
 
-// slowProxyLine is an independent parser of version 1, for whole lines only.
-func slowProxyLine(in []byte) (used int, addr netip.AddrPort, ok bool) {
-	in = in[:min(len(in), proxyLineMax)]
-	if m := proxyAnyLine.FindIndex(in); m != nil {
+// slowLine is an independent parser of version 1, for whole lines only.
+func slowLine(in []byte) (used int, addr netip.AddrPort, ok bool) {
+	in = in[:min(len(in), lineMax)]
+	if m := anyLine.FindIndex(in); m != nil {
 		return m[1], addr, true
 	}
-	m := proxyTCPLine.FindSubmatch(in)
+	m := tcpLine.FindSubmatch(in)
 	if m == nil {
 		return 0, addr, false
 	}
@@ -302,23 +302,23 @@ func slowProxyLine(in []byte) (used int, addr netip.AddrPort, ok bool) {
 }
 
 // FuzzProxyHeader checks that any split gives the same result, that exact reads end and
-// never read too far, and that lines parse like those of slowProxyLine.
+// never read too far, and that lines parse like those of slowLine.
 func FuzzProxyHeader(f *testing.F) {
-	for _, c := range goodProxyHeaders {
+	for _, c := range goodHeaders {
 		f.Add([]byte(c.header))
 		f.Add([]byte(c.header + "\x00\x00\x00\x0d\x02"))
 	}
-	for _, c := range badProxyHeaders {
+	for _, c := range badHeaders {
 		f.Add([]byte(c.header))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		in = in[:min(len(in), proxyFixed+proxyBodyMax+8)]
-		checkProxyPrefixes(t, in)
-		used, need, addr, err := proxyHeader(in)
+		in = in[:min(len(in), fixed+bodyMax+8)]
+		checkPrefixes(t, in)
+		used, need, addr, err := Parse(in)
 		if bytes.HasPrefix(in, []byte("\r")) {
 			return
 		}
-		slowUsed, slowAddr, ok := slowProxyLine(in)
+		slowUsed, slowAddr, ok := slowLine(in)
 		if good := err == nil && need == 0; good != ok || used != slowUsed || addr != slowAddr {
 			t.Fatalf("%q: used %d, need %d, address %v, error %v; the slow reader: %d, %v, %v", in, used, need, addr, err, slowUsed, slowAddr, ok)
 		}
@@ -328,15 +328,15 @@ func FuzzProxyHeader(f *testing.F) {
 func TestProxyHeaderAllocates0(t *testing.T) {
 	try := func(name, header string) {
 		in := []byte(header)
-		if n := testing.AllocsPerRun(100, func() { proxyHeader(in) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { Parse(in) }); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)
 		}
 	}
-	for _, c := range goodProxyHeaders {
+	for _, c := range goodHeaders {
 		try(c.name, c.header)
 		try(c.name+", cut short", c.header[:len(c.header)-1])
 	}
-	for _, c := range badProxyHeaders {
+	for _, c := range badHeaders {
 		try(c.name, c.header)
 	}
 }
@@ -351,7 +351,7 @@ func BenchmarkProxyHeader(b *testing.B) {
 			in := []byte(c.header)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, _, err := proxyHeader(in); err != nil {
+				if _, _, _, err := Parse(in); err != nil {
 					b.Fatal(err)
 				}
 			}

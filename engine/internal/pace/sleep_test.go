@@ -1,4 +1,4 @@
-package engine
+package pace
 
 import "testing"
 
@@ -21,17 +21,17 @@ func TestSleepPolicy(t *testing.T) {
 		{"beside a quarter, while parked", 0, n / 4, true, true},
 		{"beside fewer, while parked", 0, n/4 - 1, true, false},
 	} {
-		p, want := sleepPolicy{parked: c.parked}, c.parked
+		p, want := Sleep{Parked: c.parked}, c.parked
 		for window := range 3 { // each is judged alone
 			for i := range n {
-				if p.parked != want {
-					t.Fatalf("%s: parked is %v after %d windows and %d waits, want %v", c.name, p.parked, window, i, want)
+				if p.Parked != want {
+					t.Fatalf("%s: parked is %v after %d windows and %d waits, want %v", c.name, p.Parked, window, i, want)
 				}
 				work := c.work / n
 				if i < c.work%n {
 					work++
 				}
-				p.slept(work, i < c.offLoop)
+				p.Slept(work, i < c.offLoop)
 			}
 			want = c.after
 		}

@@ -1,4 +1,4 @@
-package engine
+package pace
 
 import (
 	"testing"
@@ -6,13 +6,13 @@ import (
 )
 
 // A loop that is alone yields once per yieldEvery; one whose connections others touch
-// yields before each wait.
+// Yields before each wait.
 func TestYieldPolicy(t *testing.T) {
 	at := func(d time.Duration) (began time.Time) { return time.Now().Add(-d) }
-	var y yieldPolicy
+	var y Yield
 	waits := func(n int, d time.Duration) (yields int) {
 		for range n {
-			if y.yields(at(d)) {
+			if y.Yields(at(d)) {
 				yields++
 			}
 		}
@@ -27,7 +27,7 @@ func TestYieldPolicy(t *testing.T) {
 	if n := waits(100, 3*time.Hour); n != 1 {
 		t.Errorf("%d yields an hour later, want 1", n)
 	}
-	y.others()
+	y.Others()
 	if n := waits(aloneAfter, 3*time.Hour); n != aloneAfter {
 		t.Errorf("%d yields before %d waits after others touched a connection", n, aloneAfter)
 	}

@@ -1,4 +1,4 @@
-package engine
+package ticket
 
 import (
 	"slices"
@@ -7,17 +7,20 @@ import (
 	"pgregory.net/rapid"
 )
 
+// none is a ticket that is never taken: it marks output that settles no promise.
+const none = ^uint64(0)
+
 // TestTickets takes and settles at random and compares with a plain set: a ticket settles
 // once, whatever happens to its slot before and after.
 func TestTickets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var tickets tickets
+		var tickets Set
 		var open, used []uint64
 		most := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
-				n := tickets.take()
-				if n == noTicket || slices.Contains(open, n) || slices.Contains(used, n) {
+				n := tickets.Take()
+				if n == none || slices.Contains(open, n) || slices.Contains(used, n) {
 					t.Fatalf("took %#x, which was used before", n)
 				}
 				open = append(open, n)
@@ -31,10 +34,10 @@ func TestTickets(t *testing.T) {
 				n := open[i]
 				open = slices.Delete(open, i, i+1)
 				used = append(used, n)
-				if !tickets.settle(n) {
+				if !tickets.Settle(n) {
 					t.Fatalf("%#x is open but cannot be settled", n)
 				}
-				if tickets.settle(n) {
+				if tickets.Settle(n) {
 					t.Fatalf("%#x was settled twice", n)
 				}
 			},
@@ -42,13 +45,13 @@ func TestTickets(t *testing.T) {
 				if len(used) == 0 {
 					t.Skip("nothing is settled")
 				}
-				if n := rapid.SampledFrom(used).Draw(t, "which"); tickets.settle(n) {
+				if n := rapid.SampledFrom(used).Draw(t, "which"); tickets.Settle(n) {
 					t.Fatalf("%#x was settled again after its slot was reused", n)
 				}
 			},
 			"settle what nobody took": func(t *rapid.T) {
-				n := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 10), rapid.Just(noTicket)).Draw(t, "n")
-				if !slices.Contains(open, n) && tickets.settle(n) {
+				n := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 10), rapid.Just(none)).Draw(t, "n")
+				if !slices.Contains(open, n) && tickets.Settle(n) {
 					t.Fatalf("%#x was settled but never taken", n)
 				}
 			},
@@ -65,14 +68,14 @@ func TestTickets(t *testing.T) {
 }
 
 func TestTicketsAllocate0(t *testing.T) {
-	var tickets tickets
+	var tickets Set
 	var all [64]uint64
 	n := testing.AllocsPerRun(100, func() {
 		for i := range all {
-			all[i] = tickets.take()
+			all[i] = tickets.Take()
 		}
 		for _, n := range all {
-			tickets.settle(n)
+			tickets.Settle(n)
 		}
 	})
 	if n != 0 {
@@ -81,7 +84,7 @@ func TestTicketsAllocate0(t *testing.T) {
 }
 
 // freeSlots returns the length of the list of free slots.
-func (t *tickets) freeSlots() (n int) {
+func (t *Set) freeSlots() (n int) {
 	for slot := t.free; slot != 0 && n <= len(t.slots); n++ {
 		slot = t.slots[slot-1].next
 	}

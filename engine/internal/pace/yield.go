@@ -1,8 +1,8 @@
-package engine
+package pace
 
 import "time"
 
-// yieldPolicy decides whether a loop that finds nothing yields to other goroutines before
+// Yield decides whether a loop that finds nothing yields to other goroutines before
 // it waits. That helps the goroutines that produce replies for the loop's connections:
 // they cannot run while the loop blocks in the kernel and keeps its processor. It also
 // signals cooperation to the scheduler's monitor (sysmon): from a loop that has not
@@ -11,7 +11,7 @@ import "time"
 // Where processors are idle, each yield wakes a thread that finds nothing: two system
 // calls for three requests of a single busy connection. So a loop whose requests are
 // answered at once yields once per yieldEvery.
-type yieldPolicy struct {
+type Yield struct {
 	alone int           // waits since another goroutine touched a connection of the loop
 	last  time.Duration // time of the last yield while alone, since the server began
 }
@@ -21,11 +21,11 @@ const (
 	aloneAfter = 8 // waits
 )
 
-// others records that another goroutine touches a connection of the loop, or is about to.
-func (y *yieldPolicy) others() { y.alone = 0 }
+// Others records that another goroutine touches a connection of the loop, or is about to.
+func (y *Yield) Others() { y.alone = 0 }
 
-// yields is called before each wait.
-func (y *yieldPolicy) yields(began time.Time) bool {
+// Yields is called before each wait.
+func (y *Yield) Yields(began time.Time) bool {
 	if y.alone < aloneAfter {
 		y.alone++
 		return true
