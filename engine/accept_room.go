@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // At Limits.Conns, a new connection displaces the one that has been open longest without
@@ -168,7 +170,7 @@ func (k *connRef) askToGo() {
 // it give way. mu held.
 func (k *connRef) givesWay() bool {
 	s := k.s
-	if !s.spoken || !s.opened || s.displaced || s.dead || k.reason() != 0 || !k.speaks().givesWay || !k.moments().isIdle() {
+	if !s.spoken || !s.opened || s.displaced || s.dead || k.reason() != 0 || !k.speaks().givesWay || !k.moments().IsIdle() {
 		return false
 	}
 	x := k.x.Load()
@@ -191,13 +193,13 @@ type idlers struct {
 	order []uint64             // idle times, above the inverted indices in found; ascending
 	first map[netip.Addr]int32 // index of the longest idle one from an address
 	next  time.Time            // the next look: unless many were found, looks take a tenth of the time
-	used  tick                 // the last time that somebody needed one
+	used  timing.Tick          // the last time that somebody needed one
 }
 
 type idler struct {
 	c    Conn
 	host netip.Addr
-	seen tick
+	seen timing.Tick
 	same int32 // index of the next one from the address; -1: there is none
 }
 
@@ -207,7 +209,7 @@ type idler struct {
 func (l *idlers) pop(s *Server, host netip.Addr, looked *bool) (one idler, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.used = s.clock.now.Load()
+	l.used = s.clock.Now()
 	if len(l.order) == 0 {
 		if *looked || !l.look(s) {
 			return idler{}, false
@@ -230,7 +232,7 @@ func (l *idlers) look(s *Server) bool {
 		return false
 	}
 	l.found, l.order, l.first = l.found[:0], l.order[:0], make(map[netip.Addr]int32, len(l.first))
-	now := s.clock.read()
+	now := s.clock.Read()
 	s.each(func(k connRef) {
 		if k.givesWay() {
 			seen := k.s.seen.Load()
@@ -255,10 +257,10 @@ func (l *idlers) look(s *Server) bool {
 }
 
 // forget frees the findings when nobody has needed one for some time.
-func (l *idlers) forget(now, period tick) {
+func (l *idlers) forget(now, period timing.Tick) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.first != nil && now-l.used > 4*period && now-l.used < ahead {
+	if l.first != nil && now-l.used > 4*period && now-l.used < timing.Ahead {
 		l.found, l.order, l.first = nil, nil, nil
 	}
 }
@@ -279,7 +281,7 @@ func (k *connRef) makeRoom(d *workspace) {
 	s, silent := k.s, false
 	x := k.x.Load()
 	switch {
-	case s.spoken && !k.moments().isIdle():
+	case s.spoken && !k.moments().IsIdle():
 		s.mu.Unlock()
 	case x != nil && x.g != nil && x.g.raw == nil: // without a plain socket, only a read can tell
 		x.g.nudged = true // marks our own deadline; clearNudge resets it

@@ -15,8 +15,8 @@ func TestUnreadConnectionsDoNotHoldUpTheirLoop(t *testing.T) {
 	s.spoken.Store(&[]*spoken{newSpoken(always{})})
 	f := newFlusher(s, 0)
 	s.flushers = append(s.flushers, f)
-	now := s.clock.read() + 60_000
-	s.clock.now.Store(now)
+	now := s.clock.Read() + 60_000
+	s.clock.Set(now)
 	for range 2 {
 		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -105,13 +106,13 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 	s.spoken.Store(&[]*spoken{newSpoken(always{})})
 	f := newFlusher(s, 0)
 	s.flushers = append(s.flushers, f)
-	now := s.clock.read() + 60_000
-	s.clock.now.Store(now)
+	now := s.clock.Read() + 60_000
+	s.clock.Set(now)
 	mine, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	var all []connRef
 	for i, one := range []struct {
 		from netip.Addr
-		age  tick
+		age  timing.Tick
 	}{{other, 10}, {mine, 5}, {other, 40}, {mine, 30}, {other, 20}} {
 		k, err := f.take()
 		if err != nil {
@@ -139,8 +140,8 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 	if s.askIdlest(mine) {
 		t.Error("somebody makes room again")
 	}
-	s.idlers.forget(now+3*s.rules.period, s.rules.period)
-	s.idlers.forget(now+5*s.rules.period, s.rules.period)
+	s.idlers.forget(now+3*s.rules.Period, s.rules.Period)
+	s.idlers.forget(now+5*s.rules.Period, s.rules.Period)
 	if s.idlers.found != nil || s.idlers.first != nil {
 		t.Error("the findings of a look are kept for ever")
 	}

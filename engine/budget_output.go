@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // outputBudget bounds the memory of all unsent output: the capacity of the buffers that
@@ -52,7 +54,7 @@ type claim struct {
 	key     uint64
 	amount  amount
 	size    int64 // bytes to reserve
-	since   tick
+	since   timing.Tick
 	granted atomic.Bool
 	in      *line // nil while it does not wait
 	before  *claim
@@ -167,11 +169,11 @@ func (k *connRef) mayProduce() bool {
 	case c != nil:
 		amount, size, x.claim = c.amount, c.size, nil
 	case !b.admit(amount, size):
-		x.claim = &claim{sh: k.sh, key: k.key, amount: amount, size: size, since: k.sh.srv.clock.read()}
+		x.claim = &claim{sh: k.sh, key: k.key, amount: amount, size: size, since: k.sh.srv.clock.Read()}
 		b.wait(x.claim)
 		return false
 	}
-	x.trial, x.reserved, x.began = amount == unknown, size, k.sh.srv.clock.now.Load()
+	x.trial, x.reserved, x.began = amount == unknown, size, k.sh.srv.clock.Now()
 	return true
 }
 
@@ -338,11 +340,11 @@ func (b *outputBudget) review() {
 }
 
 // oldest returns how long the first claim in any line has waited, and its size.
-func (b *outputBudget) oldest(now tick) (age tick, size int64) {
+func (b *outputBudget) oldest(now timing.Tick) (age timing.Tick, size int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.line {
-		if c := b.line[i].first; c != nil && now-c.since < ahead && now-c.since >= age {
+		if c := b.line[i].first; c != nil && now-c.since < timing.Ahead && now-c.since >= age {
 			age, size = now-c.since, c.size
 		}
 	}
@@ -393,16 +395,16 @@ const (
 )
 
 // review is the sweeper's check of the connection's share of the budget. mu held.
-func (k *connRef) review(x *inflight, now tick) {
+func (k *connRef) review(x *inflight, now timing.Tick) {
 	if !x.writing { // a blocked writer is about to report its progress itself
 		k.recountExactly(x)
 	}
 	if !x.trial && x.reserved == 0 {
 		return
 	}
-	b, period := &k.sh.srv.output, k.sh.srv.rules.period
+	b, period := &k.sh.srv.output, k.sh.srv.rules.Period
 	age := now - x.began
-	if age >= ahead {
+	if age >= timing.Ahead {
 		return
 	}
 	if x.trial && age > triedFor*period {

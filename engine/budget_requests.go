@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // requestBudget bounds the requests in flight of all connections together:
@@ -97,13 +99,13 @@ func (b *requestBudget) cancel(c *claim) {
 // review is the sweeper's check: when more than half of the budget is owed for long,
 // connections that have waited for a period continue with the room there is. It reports
 // whether any connection waits.
-func (b *requestBudget) review(now, period tick) bool {
+func (b *requestBudget) review(now, period timing.Tick) bool {
 	if b.waiting.Load() == 0 {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.line.first; c != nil && now-c.since > period && now-c.since < ahead {
+	if c := b.line.first; c != nil && now-c.since > period && now-c.since < timing.Ahead {
 		b.resume(b.limit - 1)
 	}
 	return b.waiting.Load() > 0
@@ -133,7 +135,7 @@ func (k *connRef) mayOwe() bool {
 	case s.own.has(hasAsked), b.owed.Load() < b.limit+b.limit/4:
 		return true
 	}
-	c := &claim{sh: k.sh, key: k.key, since: k.sh.srv.clock.read()}
+	c := &claim{sh: k.sh, key: k.key, since: k.sh.srv.clock.Read()}
 	if !b.wait(c) {
 		return true
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -80,7 +81,7 @@ type stage struct {
 	calm    bool // no more failures and no stuck handlers
 	ended   map[Conn]Reason
 	opened  int // connections that OnOpen has seen
-	last    tick
+	last    timing.Tick
 }
 
 // actor is a client, with what it expects from the server.
@@ -513,8 +514,8 @@ func (st *stage) answer(i int) {
 
 // pass advances the time and runs the sweeper.
 func (st *stage) pass(d time.Duration) {
-	st.s.clock.start = st.s.clock.start.Add(-d)
-	now := st.s.clock.read()
+	st.s.clock.Age(d)
+	now := st.s.clock.Read()
 	st.s.judgeAll(st.last, now)
 	st.last = now
 	for _, a := range st.actors {
@@ -596,8 +597,8 @@ func (st *stage) acknowledge() (found bool) {
 		found = found || x != nil && x.unfinished
 	})
 	if found {
-		st.s.clock.start = st.s.clock.start.Add(-time.Duration(2*st.s.rules.period) * time.Millisecond)
-		st.s.judgeAll(st.last, st.s.clock.read())
+		st.s.clock.Age(time.Duration(2*st.s.rules.Period) * time.Millisecond)
+		st.s.judgeAll(st.last, st.s.clock.Read())
 	}
 	return found
 }

@@ -263,7 +263,7 @@ func (k *connRef) serveOffLoop(d *workspace) {
 		s.slowVisits -= min(s.slowVisits, 1)
 		s.epoch = slow.Epoch()
 	} else if slow.Epoch() != 0 {
-		slow.Prolong(time.Since(k.sh.srv.clock.start))
+		slow.Prolong(time.Since(k.sh.srv.clock.Start()))
 	}
 	k.drive(d, false)
 }

@@ -122,7 +122,7 @@ func (l *loop) wait() bool {
 		if l.othersRun() {
 			return true
 		}
-	} else if l.yield.Yields(l.srv.clock.start) {
+	} else if l.yield.Yields(l.srv.clock.Start()) {
 		runtime.Gosched()
 	}
 	if !l.sleep() {

@@ -86,7 +86,7 @@ func (s *Server) watchLoops() {
 				l.takeAway(visit)
 			}
 			last[i] = visit
-			l.slow.CalmDown(time.Since(l.srv.clock.start))
+			l.slow.CalmDown(time.Since(l.srv.clock.Start()))
 			quiet = quiet && l.slow.Epoch() == 0
 		}
 		return quiet
@@ -145,7 +145,7 @@ func (l *loop) passOn(visit uint64, slow bool) {
 	l.srv.helpers.takenAway()
 	if slow {
 		s.slowVisits = max(minSlowVisits, min(2*s.slowVisits, maxSlowVisits))
-		l.slow.TakenAway(time.Since(l.srv.clock.start), l.visits)
+		l.slow.TakenAway(time.Since(l.srv.clock.Start()), l.visits)
 	}
 	k.setAway(true)
 	k.writeAway(false)

@@ -190,7 +190,7 @@ func (g *goroutineConn) handshake() bool {
 		return true
 	}
 	k := &g.ref
-	k.sh.srv.clock.stamp(&g.frame)
+	k.sh.srv.clock.Stamp(&g.frame)
 	err := h.HandshakeContext(k.sh.srv.ctx)
 	g.frame.Store(0)
 	k.touch()

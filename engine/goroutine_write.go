@@ -113,7 +113,7 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	if !g.relock() {
 		return false
 	}
-	if c := &k.sh.srv.clock; c.now.Load()-began > k.sh.srv.rules.period {
+	if c := &k.sh.srv.clock; c.Now()-began > k.sh.srv.rules.Period {
 		k.touch() // a peer that reads slowly is not idle
 	}
 	g.writing, g.lent = false, 0

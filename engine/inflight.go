@@ -6,6 +6,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/ticket"
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/pool"
 )
 
@@ -35,7 +36,7 @@ type inflight struct {
 	lent       int         // capacity of the buffer that a blocked writer holds
 	reserved   int64       // of the budget, for the running visit
 	trial      bool        // the running visit is the connection's first
-	began      tick        // when it started
+	began      timing.Tick // when it started
 	claim      *claim      // in line for the budget, or granted; written by the owner
 	front      pool.Buffer // output that is being written; the socket is full
 	sent       int         // bytes of front that are written
@@ -219,7 +220,7 @@ func (k *connRef) startFrame(in *inputBuffer, need int) {
 	x := k.attachUnlocked()
 	x.size.Store(uint32(in.len() + need))
 	if x.frame.Load() == 0 {
-		k.sh.srv.clock.stamp(&x.frame)
+		k.sh.srv.clock.Stamp(&x.frame)
 	}
 }
 
@@ -241,7 +242,7 @@ func (k *connRef) paceFrame(x *inflight, in *inputBuffer, paused bool) {
 	case running && paused:
 		x.frame.Store(0)
 	case !running && !paused && in.len() > 0:
-		k.sh.srv.clock.stamp(&x.frame)
+		k.sh.srv.clock.Stamp(&x.frame)
 	}
 }
 

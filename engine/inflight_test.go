@@ -31,7 +31,7 @@ func TestRareStateIsFreed(t *testing.T) {
 		k := bare(Limits{}).bareConn()
 		use(k)
 		k.s.mu.Lock()
-		if k.moments().restAfter == 0 {
+		if k.moments().RestAfter == 0 {
 			t.Errorf("%s: the sweeper does not let the connection rest", name)
 		}
 		if k.detach(); k.x.Load() != nil {

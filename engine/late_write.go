@@ -154,7 +154,7 @@ func (k *connRef) send(p []byte, most int) (n int, err error) {
 // fairness. mu held.
 func (k *connRef) notSent(x *inflight, cut bool) {
 	if x.cut = cut; cut && x.stall.Load() != 0 {
-		k.sh.srv.clock.stamp(&x.stall)
+		k.sh.srv.clock.Stamp(&x.stall)
 	}
 	k.startStall(x)
 }
@@ -164,6 +164,6 @@ func (k *connRef) notSent(x *inflight, cut bool) {
 func (k *connRef) startStall(x *inflight) {
 	if x.stall.Load() == 0 {
 		x.measured = false
-		k.sh.srv.clock.stamp(&x.stall)
+		k.sh.srv.clock.Stamp(&x.stall)
 	}
 }

@@ -44,8 +44,8 @@ func TestReaderIsNoBurdenWhenItsSocketFillsUpAgain(t *testing.T) {
 	if x.stall.Load() == 0 || x.queue.empty() {
 		t.Fatal("the socket accepted everything: the test proves nothing")
 	}
-	s.clock.start = s.clock.start.Add(-time.Minute)
-	s.clock.read()
+	s.clock.Age(time.Minute)
+	s.clock.Read()
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	if !k.burdens(x) {

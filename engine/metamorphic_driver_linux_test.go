@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -38,7 +39,7 @@ type playing struct {
 	guests   [mostGuests + 1]atomic.Pointer[guest]
 	env      reasons64 // for which any connection without predictions may end
 
-	now           tick          // of the server's clock, which only moves advance
+	now           timing.Tick   // of the server's clock, which only moves advance
 	stops         atomic.Uint32 // the sweeper must wait before it carries out verdicts of this time or later; 0: never
 	judged, carry chan struct{}
 
@@ -132,8 +133,8 @@ func enact(h history, e Engine, patience time.Duration, without map[string]bool)
 	l.env = h.ends()
 	pprof.Do(context.Background(), pprof.Labels("server", "metamorphic"), func(context.Context) {
 		l.srv.init()
-		l.now = l.srv.clock.now.Load() + 5*60*1000 // real time does not reach it
-		l.srv.clock.now.Store(l.now)
+		l.now = l.srv.clock.Now() + 5*60*1000 // real time does not reach it
+		l.srv.clock.Set(l.now)
 		go func() { l.served <- l.srv.Serve(l.ln) }()
 		<-l.ln.ready
 		over := make(chan struct{})
@@ -165,7 +166,7 @@ func (l *playing) acknowledge(over <-chan struct{}) {
 			waits = waits || x != nil && x.unfinished
 		})
 		if waits {
-			l.srv.clock.sweepNow()
+			l.srv.clock.SweepNow()
 		}
 	}
 }
@@ -377,7 +378,7 @@ func (h *handing) Close() error   { close(h.closed); return nil }
 func (h *handing) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // sweeps is called by the sweeper before it carries out its verdicts.
-func (l *playing) sweeps(now tick) {
+func (l *playing) sweeps(now timing.Tick) {
 	l.events.Add(1)
 	if from := l.stops.Load(); from != 0 && int32(now-from) >= 0 {
 		select {
@@ -395,7 +396,7 @@ func (l *playing) sweeps(now tick) {
 func (l *playing) sweep(all ...func()) {
 	for _, do := range all {
 		l.stops.Store(l.now)
-		l.srv.clock.sweepNow()
+		l.srv.clock.SweepNow()
 		select {
 		case <-l.judged:
 			l.stops.Store(0)
@@ -409,9 +410,9 @@ func (l *playing) sweep(all ...func()) {
 }
 
 // jump advances the clock.
-func (l *playing) jump(by tick) {
+func (l *playing) jump(by timing.Tick) {
 	l.now += by
-	l.srv.clock.now.Store(l.now)
+	l.srv.clock.Set(l.now)
 	l.each(func(g *guest) { g.model.time = l.now })
 }
 
@@ -430,14 +431,14 @@ func (l *playing) pass(m move) {
 		}
 	}
 	l.env.add(IdleTimeout, FrameTimeout, WriteStall)
-	jump, look := func() { l.jump(tick(m.n) * 1000) }, func() {}
+	jump, look := func() { l.jump(timing.Tick(m.n) * 1000) }, func() {}
 	l.sweep(jump, func() {
 		for _, inner := range m.within {
 			l.do(inner)
 			l.calm()
 		}
 	}, look)
-	l.untilEnded(func(f *forecast) { f.expire(l.srv.limits, l.srv.rules.period) }, func() { l.sweep(jump, look, look) })
+	l.untilEnded(func(f *forecast) { f.expire(l.srv.limits, l.srv.rules.Period) }, func() { l.sweep(jump, look, look) })
 }
 
 // endIdle calls EndIdle.
@@ -518,10 +519,10 @@ func (l *playing) quiesce() {
 			})
 		}
 		if <-time.After(100 * time.Microsecond); round%50 == 49 && l.h.shared {
-			l.srv.clock.sweepNow()
+			l.srv.clock.SweepNow()
 			if round == 99 || round == 149 { // what waits for a budget may wait for a sweep
 				l.env.add(IdleTimeout, FrameTimeout, WriteStall)
-				l.jump(l.srv.rules.period + 1)
+				l.jump(l.srv.rules.Period + 1)
 			}
 		}
 	}

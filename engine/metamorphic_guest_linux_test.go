@@ -46,7 +46,7 @@ func (g *guest) await(what string, ok func() bool) {
 		case <-g.changed:
 		case <-g.l.timer.C:
 			g.poll()
-			g.l.srv.clock.sweepNow() // a first visit may wait until sweeps find that none returns
+			g.l.srv.clock.SweepNow() // a first visit may wait until sweeps find that none returns
 		}
 	}
 }

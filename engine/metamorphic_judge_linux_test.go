@@ -203,7 +203,7 @@ func (l *playing) nonzero(gauges func() []gauge) (rule, text string) {
 		}
 		l.each((*guest).poll)
 		if round%10 == 1 {
-			l.srv.clock.sweepNow() // updates what is counted in batches
+			l.srv.clock.SweepNow() // updates what is counted in batches
 		}
 		<-time.After(50 * time.Microsecond)
 	}

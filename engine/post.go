@@ -1,6 +1,10 @@
 package engine
 
-import "math"
+import (
+	"math"
+
+	"github.com/hone-go/hone/engine/internal/timing"
+)
 
 // Operations on a connection by others than its owner: late replies and pushes, promises,
 // and the end. They hold its mutex. How posted output is written is in late_write.go.
@@ -206,8 +210,8 @@ func (k *connRef) burdens(x *inflight) bool {
 		k.write(x, true)
 	}
 	stall := x.stall.Load()
-	age := srv.clock.read() - stall
-	return x.waiting > much && stall != 0 && !x.cut && (far || age > 4*srv.rules.hurried() && age < ahead)
+	age := srv.clock.Read() - stall
+	return x.waiting > much && stall != 0 && !x.cut && (far || age > 4*srv.rules.Hurried() && age < timing.Ahead)
 }
 
 // promise records one more owed reply, or as many as fit into and Limits.InFlight allows,

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // Reason is why a connection ended or was refused. It is an error. The engine's reasons
@@ -109,6 +110,21 @@ func (r Reason) kind() life.Kind {
 		return life.Told
 	}
 	return life.Untold
+}
+
+// exceeded returns the reason to end for a limit.
+func exceeded(limit timing.Limit) Reason {
+	switch limit {
+	case timing.IdleTime:
+		return IdleTimeout
+	case timing.FrameTime:
+		return FrameTimeout
+	case timing.StallTime:
+		return WriteStall
+	case timing.AuthTime:
+		return AuthTimeout
+	}
+	return 0
 }
 
 // ends reports whether why ends the service at once.

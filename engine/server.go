@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/faultlog"
 )
 
@@ -58,8 +59,8 @@ type Server struct {
 	begun    atomic.Bool // the once function has completed
 	how      Engine
 	limits   Limits
-	rules    rules
-	clock    clock
+	rules    timing.Rules
+	clock    timing.Clock
 	ordered  bool // one reply at a time: replies keep the order of requests
 	perVisit int  // messages that one visit may serve
 
@@ -90,7 +91,7 @@ type Server struct {
 	watchdog  watchdog
 	handOffs  atomic.Uint64
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
-	judged    func(now tick)               // for tests: called between the sweeper's verdicts and their execution
+	judged    func(now timing.Tick)        // for tests: called between the sweeper's verdicts and their execution
 	abandoned atomic.Bool                  // all connections were cut off: loops end even if user code still has connections
 
 	counts   [8]counters
@@ -125,14 +126,14 @@ func (s *Server) init() {
 		s.checkOwnReasons()
 		s.how = s.Engine.orDefault()
 		s.limits = s.Limits.OrDefaults()
-		s.rules = rulesOf(s.limits)
-		s.clock.init()
+		s.rules = s.limits.rules()
+		s.clock.Init()
 		s.ordered = s.limits.InFlight == 1
 		s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
 		s.buffers.Max = maxShared
-		s.output.init(s.limits.TotalOutput, &s.buffers.spares, s.clock.sweepNow)
-		s.input.init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.sweepNow)
-		s.requests.init(s.limits.TotalInFlight, s.clock.sweepNow)
+		s.output.init(s.limits.TotalOutput, &s.buffers.spares, s.clock.SweepNow)
+		s.input.init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
+		s.requests.init(s.limits.TotalInFlight, s.clock.SweepNow)
 		s.running = make(chan struct{})
 		s.helpers.srv = s
 		s.watchdog.kick = make(chan struct{}, 1)

@@ -41,7 +41,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) EndIdle() {
 	s.init()
 	s.each(func(k connRef) {
-		if k.s.spoken && !k.s.dead && k.s.suspect == 0 && k.moments().isIdle() {
+		if k.s.spoken && !k.s.dead && k.s.suspect == 0 && k.moments().IsIdle() {
 			k.s.suspect = ClosedHere
 			k.notify()
 		}
@@ -55,10 +55,6 @@ const (
 	closeForce    = 500 * time.Millisecond
 )
 
-// drainLinger is how long a peer that has been sent everything may keep its side open in
-// a drain. By then it has received the refusal, or is gone.
-const drainLinger = 250 * time.Millisecond
-
 func (s *Server) shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
@@ -70,7 +66,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	go s.each(func(k connRef) { k.notify() }) // many connections may take longer than ctx lasts
-	s.clock.sweepNow()                        // the sweeper now runs faster
+	s.clock.SweepNow()                        // the sweeper now runs faster
 
 	var err error
 	patience := shutdownForce

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/proxy"
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -31,11 +32,11 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	k.limitUnsent(k.x.Load(), maxUnsent)
 	k.setAddr(from)
 	k.touch()
-	srv.clock.stamp(&s.since)
+	srv.clock.Stamp(&s.since)
 	switch {
 	case proxy:
 		s.own.set(wantsProxy)
-		srv.clock.stamp(&k.attach().frame) // the PROXY header has a message's time from here on
+		srv.clock.Stamp(&k.attach().frame) // the PROXY header has a message's time from here on
 	case srv.OnOpen == nil && g == nil:
 		s.own.set(isKnown)
 		s.opened = true
@@ -66,6 +67,32 @@ func (k *connRef) facts(d *workspace) life.Facts {
 	}
 	return f
 }
+
+// moments returns a snapshot of the connection. mu held.
+func (k *connRef) moments() timing.Moments {
+	s := k.s
+	m := timing.Moments{Asks: k.speaks().ping != nil, Phase: k.phase(), Since: s.since.Load(), Seen: s.seen.Load(), Trusted: s.trusted, Draining: k.sh.srv.draining.Load()}
+	if x := k.x.Load(); x != nil {
+		m.Frame, m.Size, m.Within, m.Stall = x.frame.Load(), x.size.Load(), x.within.Load(), x.stall.Load()
+		m.Unfinished = x.unfinished
+		m.Owed = x.promises.Open() > 0 || x.late > 0 || x.starves()
+		m.Trusted = m.Trusted || x.starves()
+		switch {
+		case x.g == nil && x.rare == nil && m.Frame == 0 && !m.Owed && x.waiting == 0:
+			m.RestAfter = detachAfter
+		case x.g != nil && x.g.tired():
+			m.RestAfter = parkedRestAfter
+		}
+	}
+	return m
+}
+
+// After how many idle periods a connection rests. A rest must be rare compared with the
+// requests before it: detaching an inflight costs 0.3 µs, a new goroutine 3.
+const (
+	detachAfter     = 2 // half a second by default
+	parkedRestAfter = 8 // 2 s
+)
 
 // carryOut carries out a step, unless it is a wait or specific to a kind of engine. mu is
 // held, and released.
@@ -123,13 +150,13 @@ func (k *connRef) carryOut(st life.Step, d *workspace) {
 func (k *connRef) reconsider() (ends bool) {
 	asked := k.s.suspect == ClosedHere
 	k.s.suspect = 0
-	if asked && k.moments().isIdle() {
+	if asked && k.moments().IsIdle() {
 		k.fail(ClosedHere)
 		return true
 	}
 	// By the clock of the timestamps: a sweeper that was starved left it behind the time.
-	if v, why, _ := k.sh.srv.rules.judge(k.moments(), k.sh.srv.clock.now.Load()); v > rest {
-		k.fail(why)
+	if v, limit, _ := k.sh.srv.rules.Judge(k.moments(), k.sh.srv.clock.Now()); v > timing.Rest {
+		k.fail(exceeded(limit))
 		k.stopFrame() // a drain no longer waits for the message
 		return true
 	}
@@ -214,7 +241,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 			k.touch()
 			x := k.x.Load()
 			if d.turn.within > 0 && d.box.len() > 0 {
-				x.within.Store(ticks(d.turn.within))
+				x.within.Store(timing.Ticks(d.turn.within))
 			}
 			return x == nil || !x.blocked.Load()
 		}
@@ -417,10 +444,10 @@ func (k *connRef) broke() {
 
 func (k *connRef) phase() life.Phase { return life.Phase(k.s.phase.Load()) }
 
-func (k *connRef) enter(p life.Phase) { k.sh.srv.clock.enter(&k.s.since, &k.s.phase, p) }
+func (k *connRef) enter(p life.Phase) { k.sh.srv.clock.Enter(&k.s.since, &k.s.phase, p) }
 
 // touch resets the idle timeout.
-func (k *connRef) touch() { k.sh.srv.clock.stamp(&k.s.seen) }
+func (k *connRef) touch() { k.sh.srv.clock.Stamp(&k.s.seen) }
 
 // netConn makes a net.Conn from a socket, and closes the socket.
 func netConn(s sys.Socket) (net.Conn, error) {

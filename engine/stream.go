@@ -3,6 +3,8 @@ package engine
 import (
 	"runtime"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // Visits that wait: for the kernel to accept their output (Turn.Flush), or for more input
@@ -189,7 +191,7 @@ func (k *connRef) moreInput(d *workspace) error {
 			x.left = max(0, x.left-n)
 		}
 		d.box.arrived(n)
-		t.owed -= min(t.owed, time.Duration(uint64(n)*uint64(time.Second)/srv.rules.rate))
+		t.owed -= min(t.owed, time.Duration(uint64(n)*uint64(time.Second)/srv.rules.Rate))
 	}
 	if err == nil {
 		return nil
@@ -220,16 +222,16 @@ func (d *workspace) slim(size int) {
 // startWait starts the timer for bytes that a visit waits for. Only waiting time counts,
 // and arriving bytes earn time, but none for bytes still to come: a peer that was fast
 // for long must not be silent for as long. mu held.
-func (k *connRef) startWait(x *inflight, t *Turn, lacks int) (began tick) {
-	began = k.sh.srv.clock.read()
-	k.sh.srv.clock.stamp(&x.frame) // wakes the sweeper
+func (k *connRef) startWait(x *inflight, t *Turn, lacks int) (began timing.Tick) {
+	began = k.sh.srv.clock.Read()
+	k.sh.srv.clock.Stamp(&x.frame) // wakes the sweeper
 	x.size.Store(uint32(lacks))
-	x.frame.Store(max(1, began-tick(t.owed.Milliseconds())))
+	x.frame.Store(max(1, began-timing.Tick(t.owed.Milliseconds())))
 	return began
 }
 
 // endWait stops the timer. mu held.
-func (k *connRef) endWait(x *inflight, t *Turn, began tick) {
+func (k *connRef) endWait(x *inflight, t *Turn, began timing.Tick) {
 	x.frame.Store(0)
-	t.owed += time.Duration(k.sh.srv.clock.read()-began) * time.Millisecond
+	t.owed += time.Duration(k.sh.srv.clock.Read()-began) * time.Millisecond
 }

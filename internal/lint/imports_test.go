@@ -17,11 +17,12 @@ const (
 // here and in the table of docs/design.md for a new package.
 var libraryImports = map[string][]string{
 	"wire":                   {},
-	"engine":                 {"pool", "workers", "engine/internal/life", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ticket", "internal/faultlog", "internal/sys"},
+	"engine":                 {"pool", "workers", "engine/internal/life", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ticket", "engine/internal/timing", "internal/faultlog", "internal/sys"},
 	"engine/internal/life":   {},
 	"engine/internal/pace":   {},
 	"engine/internal/proxy":  {},
 	"engine/internal/ticket": {},
+	"engine/internal/timing": {"engine/internal/life"},
 	"http1":                  {"engine", "pool", "internal/faultlog", "internal/sys"},
 	"websocket":              {"engine", "http1", "pool"},
 	"framed":                 {"wire", "engine", "pool", "conns", "internal/sys"},

@@ -85,7 +85,7 @@ const (
 	StepEnd        // close the socket and call OnClose
 )
 
-// Next decides on the Next step. The first matching line wins.
+// Next decides on the next step. The first matching line wins.
 func Next(f Facts) Step {
 	switch {
 	case f.Phase == TakenOver:
@@ -143,7 +143,7 @@ func Next(f Facts) Step {
 	return WaitForBytes
 }
 
-// Result is the Result of a visit.
+// Result is the result of a visit.
 type Result struct {
 	Failed   bool // Advance has returned an error, or panicked
 	TakeOver bool // Turn.TakeOver was called

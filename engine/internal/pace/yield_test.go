@@ -6,7 +6,7 @@ import (
 )
 
 // A loop that is alone yields once per yieldEvery; one whose connections others touch
-// Yields before each wait.
+// yields before each wait.
 func TestYieldPolicy(t *testing.T) {
 	at := func(d time.Duration) (began time.Time) { return time.Now().Add(-d) }
 	var y Yield
