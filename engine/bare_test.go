@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -16,9 +17,9 @@ func bare(l Limits) *Server {
 	s.rules = s.limits.rules()
 	s.ordered = s.limits.InFlight == 1
 	s.clock.Init()
-	s.output.init(s.limits.TotalOutput, &s.buffers.spares, s.clock.SweepNow)
+	s.output.Init(s.limits.TotalOutput, &s.buffers.spares, &s.clock)
 	s.input.init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
-	s.requests.init(s.limits.TotalInFlight, s.clock.SweepNow)
+	s.requests.Init(s.limits.TotalInFlight, &s.clock)
 	s.running = make(chan struct{})
 	s.spoken.Store(&[]*spoken{newSpoken(nil)})
 	s.inflights.New = func() any { return new(inflight) }
@@ -39,7 +40,7 @@ func (s *Server) bareConn() *connRef {
 		panic(err)
 	}
 	k.begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
-	k.s.opened, k.s.weight = true, smallWeight
+	k.s.opened, k.s.weight = true, ration.SmallWeight
 	k.s.mu.Unlock()
 	return &k
 }

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 )
 
@@ -23,9 +24,9 @@ type debtor struct {
 // evict closes connections when a budget is exhausted, and reports whether one is.
 func (s *Server) evict(now timing.Tick) (pressed bool) {
 	out, w := &s.output, &s.sweeper
-	out.review()
-	held := out.held.Load()
-	if held > out.limit || out.waiting.Load() > 0 {
+	out.Review()
+	held := out.Held()
+	if held > out.Limit() || out.Waiting() > 0 {
 		pressed = true
 		if w.pressed++; w.pressed > 6 { // by now the stamps of peers that read are fresh
 			s.evictReaders(now, held)
@@ -46,12 +47,12 @@ func (s *Server) evict(now timing.Tick) (pressed bool) {
 func (s *Server) evictReaders(now timing.Tick, held int64) {
 	out := &s.output
 	patience := max(2*s.rules.Period, timing.Tick(min(s.rules.Stall/8, math.MaxInt32)))
-	if held > out.limit {
+	if held > out.Limit() {
 		patience = 4 * s.rules.Hurried()
 	}
-	waited, size := out.oldest(now)
+	waited, size := out.Oldest(now)
 	slow := uint64(waited) > s.rules.Stall/2
-	target := out.limit*11/16 - max(size, out.limit/16)
+	target := out.Limit()*11/16 - max(size, out.Limit()/16)
 	debtors := s.debtors(func(k connRef, x *inflight) (age timing.Tick, held int64) {
 		if held = x.memory(); held == 0 {
 			return 0, 0
@@ -59,7 +60,7 @@ func (s *Server) evictReaders(now timing.Tick, held int64) {
 		if stall := x.stall.Load(); stall != 0 && now-stall < timing.Ahead {
 			age = now - stall
 		}
-		if age <= patience && !(slow && held > smallVisit) {
+		if age <= patience && !(slow && held > ration.SmallVisit) {
 			return 0, 0
 		}
 		return age, held
@@ -133,16 +134,16 @@ const (
 // again soon.
 func (s *Server) returnMemory(now timing.Tick) (pending bool) {
 	r, out, in := &s.sweeper.memory, &s.output, &s.input
-	peak := out.peak.Load() + in.peak.Load()
+	peak := out.Peak() + in.peak.Load()
 	evicted := s.ended[OutputBudget].Load() + s.ended[InputBudget].Load() + s.ended[SlowReader].Load()
-	if peak+int64(evicted-r.evicted)*int64(s.limits.HighWater) < worthReturning || out.held.Load()+in.held.Load() >= peak/2 {
+	if peak+int64(evicted-r.evicted)*int64(s.limits.HighWater) < worthReturning || out.Held()+in.held.Load() >= peak/2 {
 		r.low = 0
 		return false
 	}
 	if r.low++; r.low < 2 || now-r.at < betweenReturns && r.at != 0 {
 		return true
 	}
-	out.peak.Store(out.held.Load())
+	out.ForgetPeak()
 	in.peak.Store(in.held.Load())
 	r.low, r.at, r.evicted = 0, now, evicted
 	s.goroutines.Add(1)

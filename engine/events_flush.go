@@ -40,8 +40,8 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 	t.emptyOut()
 	if x := k.x.Load(); x != nil {
 		x.waiting -= int64(x.queue.endVisit(&k.sh.srv.buffers, said))
-		first := x.trial
-		k.visitCharged(x)
+		first := x.share.IsTrial()
+		x.share.EndVisit(&k.sh.srv.output)
 		if !s.dead {
 			k.write(x, false)
 		}

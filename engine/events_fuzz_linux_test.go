@@ -639,9 +639,9 @@ func (st *stage) check() {
 	if s.OnOpen != nil {
 		told = st.opened
 	}
-	if s.open != 0 || st.l.open != 0 || s.output.held.Load() != 0 || s.input.held.Load() != 0 || s.output.waiting.Load() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
+	if s.open != 0 || st.l.open != 0 || s.output.Held() != 0 || s.input.held.Load() != 0 || s.output.Waiting() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
 		t.Errorf("counts: %d open, %d in the loop, %d bytes of output, %d of input, %d in line, %d ended of %d accepted, OnClose for %d",
-			s.open, st.l.open, s.output.held.Load(), s.input.held.Load(), s.output.waiting.Load(), ended, s.accepted.Load(), len(st.ended))
+			s.open, st.l.open, s.output.Held(), s.input.held.Load(), s.output.Waiting(), ended, s.accepted.Load(), len(st.ended))
 	}
 	for _, a := range st.actors {
 		why := st.ended[a.conn]

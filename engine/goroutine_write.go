@@ -55,7 +55,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 		g.writeWaiting(out, cap(out))
 	}
 	g.waiting -= int64(g.queue.endVisit(&k.sh.srv.buffers, said))
-	k.visitCharged(&g.inflight)
+	g.share.EndVisit(&k.sh.srv.output)
 	for !s.dead && !g.writing && !g.blocked.Load() && g.nextFront() {
 		g.writeFront()
 	}
@@ -94,7 +94,7 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	k, s := &g.ref, g.ref.s
 	g.writing, g.lent = true, capacity
 	k.recount(&g.inflight)
-	k.visitCharged(&g.inflight)
+	g.share.EndVisit(&k.sh.srv.output)
 	k.startStall(&g.inflight)
 	s.mu.Unlock()
 	var err error

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/ticket"
-	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/pool"
 )
 
@@ -29,26 +29,20 @@ type inflight struct {
 	blocked atomic.Bool   // replies of a visit are in front: stop reading; written under mu
 
 	// The connection's mutex guards everything below.
-	waiting    int64       // bytes of unsent output
-	taken      uint32      // of written, what the peer had acknowledged at the last check
-	measured   bool        // taken is known since the stall began
-	charged    int64       // memory for output that the budget has counted
-	lent       int         // capacity of the buffer that a blocked writer holds
-	reserved   int64       // of the budget, for the running visit
-	trial      bool        // the running visit is the connection's first
-	began      timing.Tick // when it started
-	claim      *claim      // in line for the budget, or granted; written by the owner
-	front      pool.Buffer // output that is being written; the socket is full
-	sent       int         // bytes of front that are written
-	took       int         // bytes that the peer has read since it last stalled
-	wide       bool        // a fast reader: the kernel may accept more for it
-	cut        bool        // the last write ended for fairness, not because the socket was full
-	writing    bool        // a goroutine that may block is writing: all other output is queued
+	waiting    int64        // bytes of unsent output
+	taken      uint32       // of written, what the peer had acknowledged at the last check
+	measured   bool         // taken is known since the stall began
+	lent       int          // capacity of the buffer that a blocked writer holds
+	share      ration.Share // of the output budget
+	front      pool.Buffer  // output that is being written; the socket is full
+	sent       int          // bytes of front that are written
+	took       int          // bytes that the peer has read since it last stalled
+	wide       bool         // a fast reader: the kernel may accept more for it
+	cut        bool         // the last write ended for fairness, not because the socket was full
+	writing    bool         // a goroutine that may block is writing: all other output is queued
 	queue      outputQueue
 	promises   ticket.Set    // late replies owed
-	told       int32         // of these, what the request budget has counted, and the permit
-	permit     bool          // the request budget allows one request
-	place      *claim        // in line for the request budget, or granted; written by the owner
+	debt       ration.Debt   // of the request budget
 	late       uint64        // late replies not yet in the counters
 	goal       goal          // what the owner waits for in the middle of a visit
 	target     uint32        // value of written to wait for
@@ -107,8 +101,8 @@ func (k *connRef) detach() {
 	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
 		return
 	}
-	k.recountExactly(x)
-	k.visitCharged(x)
+	x.share.RecountExactly(&k.sh.srv.output, x.memory())
+	x.share.EndVisit(&k.sh.srv.output)
 	k.s.tickets = x.promises.Generation()
 	k.x.Store(nil)
 	k.sh.srv.putInflight(x)
@@ -122,7 +116,7 @@ func (s *Server) putInflight(x *inflight) {
 
 // quiet reports whether nothing is in flight.
 func (x *inflight) quiet() bool {
-	return x.in.len() == 0 && x.settled() && x.claim == nil && x.place == nil && x.told == 0
+	return x.in.len() == 0 && x.settled() && !x.share.IsClaiming() && x.debt.IsZero()
 }
 
 // settled reports whether no reply is owed and no output is unsent.
@@ -145,10 +139,10 @@ func (k *connRef) admit(first bool) int {
 	if ends(k.reason()) {
 		return 0
 	}
-	if k.sh.srv.requests.full.Load() && !(first && k.mayOwe() || !first && k.mayOweMore()) {
+	if k.sh.srv.requests.IsFull() && !(first && k.mayOwe() || !first && k.mayOweMore()) {
 		return 0
 	}
-	if first && !(k.s.weight == smallWeight && k.x.Load() == nil) && !k.mayProduce() {
+	if first && !(k.s.weight == ration.SmallWeight && k.x.Load() == nil) && !k.mayProduce() {
 		return 0
 	}
 	x := k.x.Load()
@@ -258,13 +252,13 @@ func (k *connRef) countLate(x *inflight) {
 
 // dropOutput drops the unsent output. mu held.
 func (k *connRef) dropOutput(x *inflight) {
-	spares := k.sh.srv.output.whenShort()
+	spares := k.sh.srv.output.WhenShort()
 	if x.front.Lent() {
-		spares.keep(x.front)
+		spares.Keep(x.front)
 	}
 	x.queue.dropAll(spares)
 	x.front, x.waiting, x.lent = pool.Buffer{}, 0, 0
-	k.recountExactly(x)
+	x.share.RecountExactly(&k.sh.srv.output, x.memory())
 }
 
 // drop drops everything in flight, except for the bytes that a blocked writer holds: it
@@ -280,15 +274,7 @@ func (k *connRef) drop(x *inflight) {
 		x.rare.holds = 0
 	}
 	x.promises.Abandon()
-	if x.permit = false; x.place != nil {
-		k.sh.srv.requests.cancel(x.place)
-		x.place = nil
-	}
-	k.recountOwed(x)
+	x.debt.Drop(&k.sh.srv.requests)
 	x.stall.Store(0)
-	k.visitCharged(x)
-	if x.claim != nil {
-		k.sh.srv.output.cancel(x.claim)
-		x.claim = nil
-	}
+	x.share.Drop(&k.sh.srv.output)
 }

@@ -46,7 +46,7 @@ func (k *connRef) write(x *inflight, again bool) {
 			k.s.dead = true
 			break
 		}
-		if memory := &k.sh.srv.buffers; memory.spares.count.Load() == 0 { // giveBack, without a call for most
+		if memory := &k.sh.srv.buffers; !memory.spares.Any() { // giveBack, without a call for most
 			x.front.Release()
 		} else {
 			memory.giveBack(x.front)

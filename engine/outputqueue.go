@@ -2,9 +2,8 @@ package engine
 
 import (
 	"slices"
-	"sync"
-	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/pool"
 )
 
@@ -115,7 +114,7 @@ func (q *outputQueue) dropHeld() (dropped int) {
 }
 
 // dropAll drops everything; to is where the memory goes, nil: to the pool.
-func (q *outputQueue) dropAll(to *spares) {
+func (q *outputQueue) dropAll(to *ration.Spares) {
 	q.drop(to)
 	if q.behind != nil {
 		q.behind.drop(to)
@@ -178,7 +177,7 @@ func (c *chain) len() int { return c.before + len(c.content) }
 func (c *chain) add(memory *outputMemory, parts [][]byte, n int) (grown bool) {
 	content := c.content
 	if grown = n > cap(content)-len(content); grown {
-		if content != nil || memory.spares.count.Load() > 0 {
+		if content != nil || memory.spares.Any() {
 			c.addAcross(memory, parts, n)
 			return true
 		}
@@ -249,7 +248,7 @@ func (c *chain) passOffers(n, by int) {
 func (c *chain) extend(memory *outputMemory, n int) {
 	next := min(max(c.len(), leastPiece), mostPiece)
 	c.close()
-	if c.last = memory.spares.take(); !c.last.Lent() {
+	if c.last = memory.spares.Take(); !c.last.Lent() {
 		c.last = memory.Get(max(n, next))
 	}
 	c.content = c.last.Bytes()[:0]
@@ -326,76 +325,23 @@ func (c *chain) join(other *chain) {
 }
 
 // drop releases all pieces; to is where they go, nil: to the pool.
-func (c *chain) drop(to *spares) {
+func (c *chain) drop(to *ration.Spares) {
 	for c.content != nil {
-		to.keep(c.take())
+		to.Keep(c.take())
 	}
 }
 
 // outputMemory is where output queues get their memory from.
 type outputMemory struct {
 	pool.Buffers
-	spares spares
+	spares ration.Spares
 }
 
 // giveBack releases a buffer, or keeps it as a spare one if there are any.
 func (m *outputMemory) giveBack(b pool.Buffer) {
-	if m.spares.count.Load() > 0 {
-		m.spares.keep(b)
+	if m.spares.Any() {
+		m.spares.Keep(b)
 	} else {
-		b.Release()
-	}
-}
-
-// spares are buffers of connections that were closed while output memory was short. The pool
-// would keep each for requests of its own size, which the longer queues of other connections do
-// not make: until two garbage collections have passed, all memory would count twice.
-type spares struct {
-	isShort func() bool // memory is; nil: always
-	count   atomic.Int32
-	mu      sync.Mutex
-	all     []pool.Buffer
-}
-
-// keep takes a buffer, and releases all if memory is not short any more. A nil spares releases
-// the buffer.
-func (s *spares) keep(b pool.Buffer) {
-	if s == nil {
-		b.Release()
-		return
-	}
-	s.mu.Lock()
-	s.all = append(s.all, b)
-	s.count.Add(1)
-	s.mu.Unlock()
-	if s.isShort != nil && !s.isShort() { // whoever noticed that may have come before
-		s.release()
-	}
-}
-
-// take returns a buffer of any size, or none.
-func (s *spares) take() (b pool.Buffer) {
-	if s.count.Load() == 0 {
-		return b
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if last := len(s.all) - 1; last >= 0 {
-		b, s.all[last] = s.all[last], pool.Buffer{}
-		s.all = s.all[:last]
-		s.count.Add(-1)
-	}
-	return b
-}
-
-// release releases all buffers.
-func (s *spares) release() {
-	s.mu.Lock()
-	all := s.all
-	s.all = nil
-	s.count.Store(0)
-	s.mu.Unlock()
-	for _, b := range all {
 		b.Release()
 	}
 }

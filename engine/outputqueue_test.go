@@ -134,10 +134,10 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 				if round%2 == 0 {
 					buffers.giveBack(b)
 				} else {
-					buffers.spares.keep(b)
+					buffers.spares.Keep(b)
 				}
 			case what == 9 && round%5 == 1:
-				buffers.spares.release()
+				buffers.spares.Release()
 			case what == 9 && round%5 == 0:
 				dropped := 0
 				for _, s := range m.held {
@@ -151,16 +151,13 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 			if q.len() != len(all) || q.chain.len() != len(ready) || q.empty() != (all == "") {
 				t.Fatalf("seed %d: %d bytes, %d of them ready; want %d and %d", seed, q.len(), q.chain.len(), len(all), len(ready))
 			}
-			spare := int64(0)
-			for _, b := range buffers.spares.all {
-				spare += capacity(b)
-			}
-			if lent := buffers.Stats().LentBytes; lent != q.memory()+spare || len(buffers.spares.all) != int(buffers.spares.count.Load()) {
+			spares, spare := buffers.spares.Size()
+			if lent := buffers.Stats().LentBytes; lent != q.memory()+spare || buffers.spares.Any() != (spares > 0) {
 				t.Fatalf("seed %d: the memory is %d and %d, but %d bytes are in use", seed, q.memory(), spare, lent)
 			}
 		}
 		q.dropAll(&buffers.spares)
-		buffers.spares.release()
+		buffers.spares.Release()
 		if st := buffers.Stats(); st.Lent != 0 || q.memory() != 0 || !q.empty() {
 			t.Fatalf("seed %d: %d buffers and %d bytes are left", seed, st.Lent, q.memory())
 		}
@@ -206,22 +203,4 @@ func postTo(q *outputQueue, memory *outputMemory, parts [][]byte, n int, push bo
 		return q.postHeld(memory, parts, n, push)
 	}
 	return q.add(memory, parts, n)
-}
-
-// A buffer that comes back when memory has just ceased to be short does not stay.
-func TestSparesEndWithTheShortage(t *testing.T) {
-	var memory outputMemory
-	short := true
-	memory.spares.isShort = func() bool { return short }
-	memory.spares.keep(memory.Get(100))
-	memory.giveBack(memory.Get(200))
-	if st := memory.Stats(); st.Lent != 2 {
-		t.Fatalf("%d buffers are spare, want 2", st.Lent)
-	}
-	late := memory.Get(300)
-	short = false
-	memory.giveBack(late)
-	if st := memory.Stats(); st.Lent != 0 || memory.spares.count.Load() != 0 {
-		t.Errorf("%d buffers are left", st.Lent)
-	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 )
 
@@ -151,7 +152,7 @@ func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
 	if !s.marks.has(isDirty) && !x.queue.waits() && !x.writing && !x.front.Lent() && !k.inVisit() {
 		k.list()
 	}
-	if srv.output.over() > 0 && k.burdens(x) {
+	if srv.output.Over() > 0 && k.burdens(x) {
 		k.abort(OutputBudget)
 		return OutputBudget
 	}
@@ -198,10 +199,10 @@ func (k *connRef) relieve(x *inflight) bool {
 // exceeded, now. mu held.
 func (k *connRef) burdens(x *inflight) bool {
 	srv := k.sh.srv
-	far := srv.output.over() > srv.output.limit/8
+	far := srv.output.Over() > srv.output.Limit()/8
 	much := int64(srv.limits.HighWater)
 	if far {
-		much = smallVisit
+		much = ration.SmallVisit
 	}
 	if x.waiting <= much {
 		return false
@@ -221,16 +222,14 @@ func (k *connRef) promise(into []uint64) (n int, more bool) {
 	k.s.mu.Lock()
 	x := k.attach()
 	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.Open())))
-	if b := &k.sh.srv.requests; b.owed.Load() > b.limit/2 {
+	if k.sh.srv.requests.IsHalfFull() {
 		n = 1 // tickets taken in advance by many visits would far exceed Limits.TotalInFlight
 	}
 	for i := range into[:n] {
 		into[i] = x.promises.Take()
 	}
-	if x.promises.Open()-x.told >= k.sh.srv.requests.every {
-		k.recountOwed(x) // one visit must not exceed the limit by much
-	}
-	more = k.below(x) && !k.sh.srv.requests.full.Load()
+	x.debt.Promised(&k.sh.srv.requests, x.promises.Open())
+	more = k.below(x) && !k.sh.srv.requests.IsFull()
 	k.s.mu.Unlock()
 	return n, more
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/faultlog"
 )
@@ -99,9 +100,9 @@ type Server struct {
 	panics   atomic.Uint64
 	ended    [reasons]atomic.Uint64
 	endedOwn [mostOwn]atomic.Uint64
-	output   outputBudget
+	output   ration.Output
 	input    inputBudget
-	requests requestBudget
+	requests ration.Requests
 	faults   faultlog.Log
 	silent   silentLine
 	idlers   idlers
@@ -131,9 +132,9 @@ func (s *Server) init() {
 		s.ordered = s.limits.InFlight == 1
 		s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
 		s.buffers.Max = maxShared
-		s.output.init(s.limits.TotalOutput, &s.buffers.spares, s.clock.SweepNow)
+		s.output.Init(s.limits.TotalOutput, &s.buffers.spares, &s.clock)
 		s.input.init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
-		s.requests.init(s.limits.TotalInFlight, s.clock.SweepNow)
+		s.requests.Init(s.limits.TotalInFlight, &s.clock)
 		s.running = make(chan struct{})
 		s.helpers.srv = s
 		s.watchdog.kick = make(chan struct{}, 1)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -39,9 +40,9 @@ type slot struct {
 	trusted    bool         // under mu: authenticated
 	displaced  bool         // under mu: is being displaced, see accept_room.go
 	port       uint16
-	address    [4]byte // if IPv4; IPv6 is in side.sixes
-	weight     uint8   // the owner's: typical output of its visits, see connRef.learn; 0: unknown
-	speaks     uint8   // index in Server.spoken; written under mu by the owner
+	address    [4]byte       // if IPv4; IPv6 is in side.sixes
+	weight     ration.Weight // the owner's: typical output of its visits
+	speaks     uint8         // index in Server.spoken; written under mu by the owner
 }
 
 // flags is a set of eight booleans.
@@ -278,11 +279,11 @@ func (k *connRef) list() {
 		return
 	}
 	k.s.marks.set(isDirty)
-	k.sh.look(k.key)
+	k.sh.Look(k.key)
 }
 
-// look makes the runner check a connection; the caller need not hold its mutex.
-func (sh *shard) look(key uint64) {
+// Look makes the runner check a connection; the caller need not hold its mutex.
+func (sh *shard) Look(key uint64) {
 	sh.mu.Lock()
 	sh.dirty = append(sh.dirty, key)
 	sh.pending.Store(true)

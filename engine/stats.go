@@ -78,8 +78,8 @@ func (s *Server) Stats() Stats {
 			st.Waiting += x.waiting
 		}
 	})
-	st.OutputMemory, st.InputMemory, st.InLine = s.output.held.Load(), s.input.held.Load(), int(s.output.waiting.Load())
-	st.Paused = int(s.requests.waiting.Load())
+	st.OutputMemory, st.InputMemory, st.InLine = s.output.Held(), s.input.held.Load(), s.output.Waiting()
+	st.Paused = s.requests.Waiting()
 	st.Helpers = max(0, int(s.helpers.count.Load())-len(s.started()))
 	s.mu.Lock()
 	defer s.mu.Unlock()

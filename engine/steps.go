@@ -7,6 +7,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/proxy"
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -219,8 +220,8 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		if d.size = max(len(d.turn.Out), d.turn.largest); why == Panicked {
 			d.dropBuffers()
 		}
-		if d.size > smallVisit || k.s.weight != smallWeight && d.size+d.turn.requests > 0 {
-			k.learn(d.size)
+		if d.size > ration.SmallVisit || k.s.weight != ration.SmallWeight && d.size+d.turn.requests > 0 {
+			k.sh.srv.output.Learn(&k.s.weight, d.size)
 		}
 		if !k.flush(d, why.kind() == life.Told) {
 			return false

@@ -67,11 +67,11 @@ func (k *connRef) flushMid(t *Turn) error {
 // streams ends the reservation of a visit whose output is sent or charged so far: it may
 // take for ever, and bounds its output by waiting for the peer. mu held.
 func (k *connRef) streams(t *Turn) {
-	if x := k.x.Load(); x != nil && (x.trial || x.reserved > 0) {
-		if x.trial {
-			k.learn(t.largest)
+	if x := k.x.Load(); x != nil && x.share.IsReserved() {
+		if x.share.IsTrial() {
+			k.sh.srv.output.Learn(&k.s.weight, t.largest)
 		}
-		k.visitCharged(x)
+		x.share.EndVisit(&k.sh.srv.output)
 	}
 }
 

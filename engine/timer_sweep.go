@@ -94,7 +94,10 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 		next = min(next, due)
 		busy = busy || since(m.Seen, last, now) || m.Stall != 0 && since(m.Stall, last, now)
 		if x := k.x.Load(); x != nil {
-			k.review(x, now)
+			if !x.writing { // a blocked writer is about to report its progress itself
+				x.share.RecountExactly(&s.output, x.memory())
+			}
+			x.share.Review(&s.output, now, s.rules.Period)
 			busy = k.listen(x) || busy
 		}
 	})
@@ -102,7 +105,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 	if s.evict(now) {
 		pace, busy = uint64(s.rules.Hurried()), true
 	}
-	if s.requests.review(now, s.rules.Period) {
+	if s.requests.Review(now, s.rules.Period) {
 		busy = true
 	}
 	if s.returnMemory(now) {

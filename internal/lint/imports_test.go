@@ -17,10 +17,11 @@ const (
 // here and in the table of docs/design.md for a new package.
 var libraryImports = map[string][]string{
 	"wire":                   {},
-	"engine":                 {"pool", "workers", "engine/internal/life", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ticket", "engine/internal/timing", "internal/faultlog", "internal/sys"},
+	"engine":                 {"pool", "workers", "engine/internal/life", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "internal/faultlog", "internal/sys"},
 	"engine/internal/life":   {},
 	"engine/internal/pace":   {},
 	"engine/internal/proxy":  {},
+	"engine/internal/ration": {"pool", "engine/internal/timing"},
 	"engine/internal/ticket": {},
 	"engine/internal/timing": {"engine/internal/life"},
 	"http1":                  {"engine", "pool", "internal/faultlog", "internal/sys"},

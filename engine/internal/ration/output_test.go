@@ -1,20 +1,37 @@
-package engine
+package ration
 
 import (
 	"runtime"
 	"slices"
 	"testing"
 
+	"github.com/hone-go/hone/engine/internal/timing"
 	"pgregory.net/rapid"
 )
+
+// nobody waits in line.
+type nobody struct{}
+
+func (nobody) Look(uint64) {}
+
+func newClock() *timing.Clock {
+	c := new(timing.Clock)
+	c.Init()
+	return c
+}
+
+func newOutput(limit int) *Output {
+	b := new(Output)
+	b.Init(limit, new(Spares), newClock())
+	return b
+}
 
 // TestOutputBudgetModel runs random visits against a budget, and a model of it: the bytes
 // held are those reserved by running visits and those retained by connections, nothing is
 // granted without room, and nothing waits while there is room.
 func TestOutputBudgetModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := bare(Limits{TotalOutput: 1 << 20})
-		sh, b := s.bareShard(), &s.output
+		b := newOutput(1 << 20)
 		type visit struct {
 			*claim
 			trial bool
@@ -32,9 +49,9 @@ func TestOutputBudgetModel(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"ask": func(t *rapid.T) {
-				weight := rapid.SampledFrom([]uint8{0, smallWeight, 14, 17, 19, 30}).Draw(t, "weight")
+				weight := rapid.SampledFrom([]Weight{0, SmallWeight, 14, 17, 19, 30}).Draw(t, "weight")
 				amount, size := b.expect(weight)
-				c := &claim{sh: sh, amount: amount, size: size}
+				c := &claim{who: nobody{}, amount: amount, size: size}
 				if b.admit(amount, size) {
 					running = append(running, visit{c, amount == unknown})
 					return
@@ -69,7 +86,7 @@ func TestOutputBudgetModel(t *testing.T) {
 					waiting = slices.Delete(waiting, i, i+1)
 				}
 			},
-			"sweep": func(t *rapid.T) { b.review() },
+			"sweep": func(t *rapid.T) { b.Review() },
 			"": func(t *rapid.T) {
 				collect()
 				held, trials := retained, 0
@@ -97,8 +114,7 @@ func TestOutputBudgetModel(t *testing.T) {
 // When handlers block in the first visits, more and more others may start; when first
 // visits produce much, fewer.
 func TestTrialsWidenAndNarrow(t *testing.T) {
-	s := bare(Limits{TotalOutput: 64 << 20})
-	sh, b := s.bareShard(), &s.output
+	b := newOutput(64 << 20)
 	few := runtime.GOMAXPROCS(0)
 	for range few {
 		if !b.admit(unknown, 0) {
@@ -107,7 +123,7 @@ func TestTrialsWidenAndNarrow(t *testing.T) {
 	}
 	crowd := make([]*claim, 10_000)
 	for i := range crowd {
-		crowd[i] = &claim{sh: sh, amount: unknown}
+		crowd[i] = &claim{who: nobody{}, amount: unknown}
 		if b.admit(unknown, 0) {
 			t.Fatalf("more than %d first visits run at once", few)
 		}
@@ -118,7 +134,7 @@ func TestTrialsWidenAndNarrow(t *testing.T) {
 		if sweeps > 100 {
 			t.Fatalf("%d still waiting after %d sweeps", b.waiting.Load(), sweeps)
 		}
-		b.review()
+		b.Review()
 	}
 	t.Logf("%d blocking handlers start within %d sweeps", len(crowd), sweeps)
 	b.tried(16 << 20)
@@ -134,24 +150,22 @@ func TestTrialsWidenAndNarrow(t *testing.T) {
 }
 
 func TestWeightIsLearnt(t *testing.T) {
-	s := bare(Limits{})
-	k := s.bareConn()
-	k.s.weight = 0
-	if a, _ := s.output.expect(k.s.weight); a != unknown {
+	b, weight := newOutput(128<<20), Weight(0)
+	if a, _ := b.expect(weight); a != unknown {
 		t.Error("a new connection has a known weight")
 	}
 	for _, x := range []struct {
 		size   int
-		weight uint8
-	}{{10, smallWeight}, {100_000, 17}, {10, 16}, {10, 15}, {50_000, 16}, {16_000_000, 24}} {
-		if k.learn(x.size); k.s.weight != x.weight {
-			t.Errorf("after %d bytes the weight is %d, want %d", x.size, k.s.weight, x.weight)
+		weight Weight
+	}{{10, SmallWeight}, {100_000, 17}, {10, 16}, {10, 15}, {50_000, 16}, {16_000_000, 24}} {
+		if b.Learn(&weight, x.size); weight != x.weight {
+			t.Errorf("after %d bytes the weight is %d, want %d", x.size, weight, x.weight)
 		}
 	}
-	if a, size := s.output.expect(20); a != much || size != 1<<20 {
+	if a, size := b.expect(20); a != much || size != 1<<20 {
 		t.Errorf("of weight 20 it expects %d bytes", size)
 	}
-	if a, size := s.output.expect(40); a != much || size != s.output.limit/2 {
+	if a, size := b.expect(40); a != much || size != b.limit/2 {
 		t.Errorf("of weight 40 it expects %d bytes, want no more than half of the budget", size)
 	}
 }

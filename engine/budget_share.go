@@ -1,0 +1,77 @@
+package engine
+
+import "github.com/hone-go/hone/engine/internal/ration"
+
+// Connections and the budgets that all share, see package ration.
+
+// mayProduce reports whether the output budget allows a visit of the connection to start.
+// If not, the connection waits in line, see inflight.starves. The caller is the owner.
+func (k *connRef) mayProduce() bool {
+	b, x := &k.sh.srv.output, k.x.Load()
+	if k.s.weight == ration.SmallWeight && (x == nil || b.Over() <= 0 && !x.share.IsClaiming()) {
+		return true
+	}
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	x = k.attach()
+	return x.share.Start(b, k.s.weight, x.waiting > 0, k.sh, k.key)
+}
+
+// starves reports whether the connection waits in line for a budget. mu held, or called
+// by the owner.
+func (x *inflight) starves() bool { return x.share.Waits() || x.debt.Waits() }
+
+// memory returns the capacity of all buffers that hold the connection's output. mu held.
+func (x *inflight) memory() int64 {
+	return int64(x.lent) + capacity(x.front) + x.queue.memory()
+}
+
+// recount updates the budget for the memory of the connection's output. mu held.
+func (k *connRef) recount(x *inflight) { x.share.Recount(&k.sh.srv.output, x.memory()) }
+
+// mayOwe reports whether a visit may start while the request budget is exhausted. If not,
+// the connection waits in line, see inflight.starves. The caller is the owner.
+func (k *connRef) mayOwe() bool {
+	s, debt := k.s, new(ration.Debt)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := k.x.Load()
+	if x != nil {
+		debt = &x.debt
+	}
+	late := s.own.has(isLate) || x != nil && x.promises.Open() > 0
+	may := debt.Start(&k.sh.srv.requests, late, s.own.has(hasAsked), k.sh, k.key)
+	if x == nil && !may {
+		k.attach().debt = *debt
+	}
+	return may
+}
+
+// mayOweMore reports whether a visit may continue while the request budget is exhausted.
+func (k *connRef) mayOweMore() bool {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	x := k.x.Load()
+	return x == nil || x.promises.Open() == 0
+}
+
+// visitOwes updates the request budget after a visit, and records whether it left replies
+// owed. mu held, by the owner.
+func (k *connRef) visitOwes(x *inflight, t *Turn) {
+	if t.requests > 0 {
+		k.s.own.set(hasAsked)
+		k.s.own.clear(isLate)
+	} else if t.refused {
+		return // a permit is kept until it is used
+	}
+	if x == nil {
+		return
+	}
+	if t.requests > 0 && x.promises.Open() > 0 {
+		k.s.own.set(isLate)
+	}
+	x.debt.EndVisit(&k.sh.srv.requests, x.promises.Open())
+}
+
+// recountOwed updates the request budget with what the connection is owed. mu held.
+func (k *connRef) recountOwed(x *inflight) { x.debt.Recount(&k.sh.srv.requests, x.promises.Open()) }
