@@ -174,7 +174,7 @@ func (k *connRef) givesWay() bool {
 		return false
 	}
 	x := k.x.Load()
-	if x != nil && (x.waiting > 0 || x.in.len() > 0) {
+	if x != nil && (x.waiting > 0 || x.in.Len() > 0) {
 		return false
 	}
 	if x != nil && x.g != nil {
@@ -349,8 +349,8 @@ func (k *connRef) hasUnread() bool {
 // readsInput reads and serves what has arrived, and reports whether there was anything.
 func (g *goroutineConn) readsInput(d *workspace) bool {
 	d.lendOut()
-	p := d.box.space(&g.ref.sh.srv.input)
-	n, err := g.nc.Read(p[:min(len(p), max(1, d.box.want))])
+	p := d.box.Space(&g.ref.sh.srv.input)
+	n, err := g.nc.Read(p[:min(len(p), max(1, d.box.Want()))])
 	if n > 0 {
 		g.ref.received(d, n)
 	}

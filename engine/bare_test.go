@@ -18,7 +18,7 @@ func bare(l Limits) *Server {
 	s.ordered = s.limits.InFlight == 1
 	s.clock.Init()
 	s.output.Init(s.limits.TotalOutput, &s.buffers.spares, &s.clock)
-	s.input.init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
+	s.input.Init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
 	s.requests.Init(s.limits.TotalInFlight, &s.clock)
 	s.running = make(chan struct{})
 	s.spoken.Store(&[]*spoken{newSpoken(nil)})

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 )
@@ -34,7 +35,7 @@ func (s *Server) evict(now timing.Tick) (pressed bool) {
 	} else {
 		w.pressed = 0
 	}
-	if in := &s.input; in.held.Load() > in.high() {
+	if in := &s.input; in.Held() > in.High() {
 		pressed = true
 		s.evictSenders(now)
 	}
@@ -89,13 +90,13 @@ func (s *Server) evictSenders(now timing.Tick) {
 		if held = int64(x.input.Load()); x.rare != nil {
 			held += int64(x.rare.holds)
 		}
-		if held <= smallInput {
+		if held <= input.Small {
 			return 0, 0
 		}
 		return age, held
 	})
 	slices.SortFunc(debtors, func(a, b debtor) int { return -cmp.Compare(int64(a.age)*a.held, int64(b.age)*b.held) })
-	over := in.held.Load() - (in.high() - in.limit/8)
+	over := in.Held() - (in.High() - in.Limit()/8)
 	for _, d := range debtors {
 		if over <= 0 {
 			return
@@ -134,9 +135,9 @@ const (
 // again soon.
 func (s *Server) returnMemory(now timing.Tick) (pending bool) {
 	r, out, in := &s.sweeper.memory, &s.output, &s.input
-	peak := out.Peak() + in.peak.Load()
+	peak := out.Peak() + in.Peak()
 	evicted := s.ended[OutputBudget].Load() + s.ended[InputBudget].Load() + s.ended[SlowReader].Load()
-	if peak+int64(evicted-r.evicted)*int64(s.limits.HighWater) < worthReturning || out.Held()+in.held.Load() >= peak/2 {
+	if peak+int64(evicted-r.evicted)*int64(s.limits.HighWater) < worthReturning || out.Held()+in.Held() >= peak/2 {
 		r.low = 0
 		return false
 	}
@@ -144,7 +145,7 @@ func (s *Server) returnMemory(now timing.Tick) (pending bool) {
 		return true
 	}
 	out.ForgetPeak()
-	in.peak.Store(in.held.Load())
+	in.ForgetPeak()
 	r.low, r.at, r.evicted = 0, now, evicted
 	s.goroutines.Add(1)
 	go func() {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -42,7 +43,7 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 		k.discardOnce(d)
 	case readable && s.own.has(drains):
 		if x := k.x.Load(); x.expectsRest() {
-			x.left = max(1, x.in.want) // and nothing beyond it
+			x.left = max(1, x.in.Want()) // and nothing beyond it
 		}
 	}
 	k.drive(d, true)
@@ -54,7 +55,7 @@ func (k *connRef) readsOn() bool {
 		return false
 	}
 	x := k.x.Load()
-	return x == nil || !x.in.ready() && !x.blocked.Load()
+	return x == nil || !x.in.Ready() && !x.blocked.Load()
 }
 
 // onReadyAway writes the queued output of a connection that is off its loop. It reports
@@ -169,7 +170,7 @@ func (k *connRef) drive(d *workspace, writable bool) {
 // serveKept serves input that was kept, or continues to read in a drain.
 func (k *connRef) serveKept(d *workspace) {
 	x := k.x.Load()
-	if !x.in.ready() {
+	if !x.in.Ready() {
 		k.readOnce(d)
 		return
 	}
@@ -181,7 +182,7 @@ func (k *connRef) serveKept(d *workspace) {
 // readOnce reads once and serves the messages that this completes.
 func (k *connRef) readOnce(d *workspace) {
 	k.unpack(d)
-	p := d.box.space(&k.sh.srv.input)
+	p := d.box.Space(&k.sh.srv.input)
 	x := k.x.Load()
 	if k.s.own.has(drains) {
 		p = p[:min(len(p), x.left)]
@@ -220,30 +221,30 @@ func (k *connRef) discardOnce(d *workspace) {
 
 // unpack moves kept input to where it can be served.
 func (k *connRef) unpack(d *workspace) {
-	d.box.base = d.in
-	if x := k.x.Load(); x != nil && x.in.len() > 0 {
-		d.box, x.in = x.in, inputBuffer{}
-		d.box.lend(&k.sh.srv.input, d.in)
+	d.box.Use(d.in)
+	if x := k.x.Load(); x != nil && x.in.Len() > 0 {
+		d.box, x.in = x.in, input.Buffer{}
+		d.box.Lend(&k.sh.srv.input, d.in)
 	}
 }
 
 // pack keeps unserved input, and clears the workspace for the next connection.
 func (k *connRef) pack(d *workspace) {
-	if x := k.x.Load(); x != nil || d.box.start < d.box.end || d.box.kept.Lent() {
+	if x := k.x.Load(); x != nil || d.box.Len() > 0 || d.box.IsKept() {
 		k.packInput(d, x)
 	}
-	d.box = inputBuffer{}
+	d.box = input.Buffer{}
 }
 
 // packInput is pack where there may be input to keep.
 func (k *connRef) packInput(d *workspace, x *inflight) {
 	memory := &k.sh.srv.input
-	if d.box.len() > 0 && !k.holdsTooMuch(&d.box) {
-		d.box.giveBack(memory)
+	if d.box.Len() > 0 && !k.holdsTooMuch(&d.box) {
+		d.box.GiveBack(memory)
 		x = k.attachUnlocked()
 		x.in = d.box
-	} else if d.box.kept.Lent() {
-		d.box.forget(memory)
+	} else if d.box.IsKept() {
+		d.box.Forget(memory)
 	}
 	if x != nil {
 		x.noteInput(&d.box)
@@ -269,7 +270,7 @@ func (k *connRef) watchFor(away bool) {
 	case away && x != nil && x.goal == arrived:
 		want = sys.In | sys.Once
 	case away || phase == life.Finishing || phase == life.Closing:
-	case phase == life.Serving && (s.own.has(drains) && !x.expectsRest() || x != nil && (x.in.ready() || x.blocked.Load())):
+	case phase == life.Serving && (s.own.has(drains) && !x.expectsRest() || x != nil && (x.in.Ready() || x.blocked.Load())):
 	case phase == life.Serving && k.servedOffLoop():
 		want = sys.In | sys.Once
 	default:

@@ -611,7 +611,7 @@ func (st *stage) check() {
 			k.reason(), k.phase(), k.s.tenant.Load()&awayBit != 0, k.s.want, k.s.marks.has(isListed), k.s.dead, k.s.own.has(drains), k.s.marks.has(isWaiting), k.s.marks.has(isDirty))
 		if x != nil {
 			state += fmt.Sprintf(", goal %d, rest %d, ready %v, lacks %d, left %d, waiting %d, owed %d, blocked %v, front %v, queue %d",
-				x.goal, x.in.len(), x.in.ready(), x.in.want, x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.front.Lent(), x.queue.len())
+				x.goal, x.in.Len(), x.in.Ready(), x.in.Want(), x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.front.Lent(), x.queue.len())
 		}
 		t.Errorf("connection %d did not end: %s", uint32(k.key), state)
 	})
@@ -639,9 +639,9 @@ func (st *stage) check() {
 	if s.OnOpen != nil {
 		told = st.opened
 	}
-	if s.open != 0 || st.l.open != 0 || s.output.Held() != 0 || s.input.held.Load() != 0 || s.output.Waiting() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
+	if s.open != 0 || st.l.open != 0 || s.output.Held() != 0 || s.input.Held() != 0 || s.output.Waiting() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
 		t.Errorf("counts: %d open, %d in the loop, %d bytes of output, %d of input, %d in line, %d ended of %d accepted, OnClose for %d",
-			s.open, st.l.open, s.output.Held(), s.input.held.Load(), s.output.Waiting(), ended, s.accepted.Load(), len(st.ended))
+			s.open, st.l.open, s.output.Held(), s.input.Held(), s.output.Waiting(), ended, s.accepted.Load(), len(st.ended))
 	}
 	for _, a := range st.actors {
 		why := st.ended[a.conn]

@@ -254,7 +254,7 @@ func (k *connRef) serveOffLoop(d *workspace) {
 		return
 	}
 	began := time.Now()
-	if x := k.x.Load(); x != nil && x.in.ready() {
+	if x := k.x.Load(); x != nil && x.in.Ready() {
 		k.serveKept(d)
 	} else {
 		k.readOnce(d)

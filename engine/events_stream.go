@@ -50,7 +50,7 @@ func (x *inflight) reached() bool { return int32(x.written.Load()-x.target) >= 0
 // readMore reads in the middle of a visit. It returns 0, nil when it has waited.
 func (k *connRef) readMore(d *workspace) (n int, err error) {
 	s, t := k.s, &d.turn
-	n, err = k.sh.poll.Read(s.socket, d.box.space(&k.sh.srv.input))
+	n, err = k.sh.poll.Read(s.socket, d.box.Space(&k.sh.srv.input))
 	switch {
 	case err == nil:
 		return n, nil
@@ -77,7 +77,7 @@ func (k *connRef) readMore(d *workspace) (n int, err error) {
 		return 0, k.failed(t)
 	}
 	x.noteInput(&d.box)
-	began := k.startWait(x, t, d.box.want)
+	began := k.startWait(x, t, d.box.Want())
 	k.await(x, arrived)
 	err = k.endsVisit(t)
 	k.endWait(x, t, began)

@@ -63,7 +63,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	}
 	if !g.borrows() {
 		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, offLoop: true}
-		g.own.box.lend(&s.input, g.own.in)
+		g.own.box.Lend(&s.input, g.own.in)
 	}
 	k.begin(from, sys.NoSocket, g, proxy, counted)
 	if s.forced.Load() {

@@ -14,9 +14,9 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 	drains := k.s.own.has(drains) // it reads the rest of a message, and nothing beyond it
 	exact := drains || k.sh.srv.how.style == direct
 	for !k.holdsTooMuch(&d.box) {
-		p := d.box.space(&k.sh.srv.input)
+		p := d.box.Space(&k.sh.srv.input)
 		if exact {
-			p = p[:min(len(p), max(1, d.box.want))]
+			p = p[:min(len(p), max(1, d.box.Want()))]
 		}
 		n, err := readSome(g.nc, p)
 		hungry := true
@@ -24,7 +24,7 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 			d.lendOut()
 			hungry = k.received(d, n)
 			d.returnOut()
-			if d.box.kept.Lent() || g.input.Load() > 0 {
+			if d.box.IsKept() || g.input.Load() > 0 {
 				g.noteInput(&d.box)
 			}
 		}
@@ -64,9 +64,9 @@ func (g *goroutineConn) readParked() {
 			k.unpack(d)
 			g.fd = int(fd)
 		}
-		p := d.box.space(&k.sh.srv.input)
+		p := d.box.Space(&k.sh.srv.input)
 		if k.s.own.has(drains) {
-			p = p[:min(len(p), max(1, d.box.want))] // the rest of a message, and nothing beyond it
+			p = p[:min(len(p), max(1, d.box.Want()))] // the rest of a message, and nothing beyond it
 		}
 		if n, end = readSocket(fd, p); end == errParked {
 			g.giveBack(d)
@@ -134,7 +134,7 @@ func (g *goroutineConn) readFailed(err error) {
 // readDrain reads what a drain has noted, and nothing that is sent from now on: a peer
 // that keeps sending requests must not delay the shutdown.
 func (g *goroutineConn) readDrain(d *workspace) {
-	p := d.box.space(&g.ref.sh.srv.input)
+	p := d.box.Space(&g.ref.sh.srv.input)
 	n, err := g.nc.Read(p[:min(len(p), g.left)])
 	if n > 0 {
 		g.ref.received(d, n)

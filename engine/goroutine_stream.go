@@ -35,7 +35,7 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	k, t, memory := &g.ref, &d.turn, &g.ref.sh.srv.input
 	if g.fd != noDescriptor {
-		n, err = readSocket(uintptr(g.fd), d.box.space(memory))
+		n, err = readSocket(uintptr(g.fd), d.box.Space(memory))
 		switch {
 		case err == nil:
 			return n, nil
@@ -48,7 +48,7 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 		return 0, err
 	}
 	d.slim(streamRead)
-	p := d.box.space(memory)
+	p := d.box.Space(memory)
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	if err := k.endsVisit(t); err != nil {
@@ -59,7 +59,7 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	}
 	nudged := g.nudged
 	g.clearNudge()
-	began := k.startWait(&g.inflight, t, d.box.want)
+	began := k.startWait(&g.inflight, t, d.box.Want())
 	g.noteInput(&d.box)
 	k.s.mu.Unlock()
 	n, err = readSome(g.nc, p)

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/ticket"
@@ -17,8 +18,8 @@ import (
 type inflight struct {
 	g *goroutineConn // its connection, for life; nil on an event loop
 
-	in   inputBuffer // the owner's: unserved input between visits
-	left int         // the owner's: bytes left to read in a drain, or to discard
+	in   input.Buffer // the owner's: unserved input between visits
+	left int          // the owner's: bytes left to read in a drain, or to discard
 
 	frame   atomic.Uint32 // when the unfinished message began
 	size    atomic.Uint32 // its size, as far as known
@@ -116,7 +117,7 @@ func (s *Server) putInflight(x *inflight) {
 
 // quiet reports whether nothing is in flight.
 func (x *inflight) quiet() bool {
-	return x.in.len() == 0 && x.settled() && !x.share.IsClaiming() && x.debt.IsZero()
+	return x.in.Len() == 0 && x.settled() && !x.share.IsClaiming() && x.debt.IsZero()
 }
 
 // settled reports whether no reply is owed and no output is unsent.
@@ -207,12 +208,12 @@ func (k *connRef) hold() {
 
 // startFrame starts the timer of the message that has begun to arrive and lacks need
 // bytes; for a message in progress it keeps running.
-func (k *connRef) startFrame(in *inputBuffer, need int) {
-	if in.len() == 0 {
+func (k *connRef) startFrame(in *input.Buffer, need int) {
+	if in.Len() == 0 {
 		return
 	}
 	x := k.attachUnlocked()
-	x.size.Store(uint32(in.len() + need))
+	x.size.Store(uint32(in.Len() + need))
 	if x.frame.Load() == 0 {
 		k.sh.srv.clock.Stamp(&x.frame)
 	}
@@ -231,11 +232,11 @@ func (x *inflight) expectsRest() bool { return x.within.Load() != 0 }
 
 // paceFrame stops the timer of a message while we do not read, because that is not the
 // peer's fault, and restarts it when we do. mu held, by the owner.
-func (k *connRef) paceFrame(x *inflight, in *inputBuffer, paused bool) {
+func (k *connRef) paceFrame(x *inflight, in *input.Buffer, paused bool) {
 	switch running := x.frame.Load() != 0; {
 	case running && paused:
 		x.frame.Store(0)
-	case !running && !paused && in.len() > 0:
+	case !running && !paused && in.Len() > 0:
 		k.sh.srv.clock.Stamp(&x.frame)
 	}
 }
@@ -268,9 +269,9 @@ func (k *connRef) drop(x *inflight) {
 	x.late = 0
 	k.dropOutput(x)
 	k.endContext(x)
-	x.in.forget(&k.sh.srv.input)
+	x.in.Forget(&k.sh.srv.input)
 	if x.rare != nil {
-		k.sh.srv.input.add(int64(-x.rare.holds))
+		k.sh.srv.input.Add(int64(-x.rare.holds))
 		x.rare.holds = 0
 	}
 	x.promises.Abandon()

@@ -16,8 +16,8 @@ import (
 func (k *connRef) promiseSocket(d *workspace) {
 	serve := d.turn.takeOver
 	d.turn.takeOver = nil
-	unread := append([]byte(nil), d.box.bytes()...)
-	d.box.forget(&k.sh.srv.input)
+	unread := append([]byte(nil), d.box.Bytes()...)
+	d.box.Forget(&k.sh.srv.input)
 	k.s.mu.Lock()
 	k.attach().rarely().give = func(nc net.Conn) ([]byte, bool) { return serve(nc, unread) }
 	k.s.mu.Unlock()
@@ -74,9 +74,9 @@ func (g *goroutineConn) lend() bool {
 	box := &g.in
 	if g.own != nil {
 		box = &g.own.box
-		box.lend(memory, g.own.in)
+		box.Lend(memory, g.own.in)
 	}
-	box.put(memory, left)
+	box.Put(memory, left)
 	k.endLoan()
 	return true
 }
@@ -128,7 +128,7 @@ func (k *connRef) takeBack(nc net.Conn, left []byte) bool {
 	}
 	k.s.mu.Lock()
 	k.s.socket = socket
-	k.x.Load().in.put(&k.sh.srv.input, left)
+	k.x.Load().in.Put(&k.sh.srv.input, left)
 	k.endLoan()
 	k.s.mu.Unlock()
 	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key})

@@ -179,7 +179,7 @@ func (l *playing) gauges() []gauge {
 	return []gauge{
 		{"Owed", int64(st.Owed)}, {"Waiting", st.Waiting}, {"InLine", int64(st.InLine)}, {"Paused", int64(st.Paused)},
 		{"requests.owed", s.requests.Owed()}, {"output.held", s.output.Held()}, {"output.trials", int64(s.output.Trials())},
-		{"input.held", s.input.held.Load()}, {"displacing", int64(displacing)}, {"excess", int64(excess)}, {"newcomers", int64(newcomers)},
+		{"input.held", s.input.Held()}, {"displacing", int64(displacing)}, {"excess", int64(excess)}, {"newcomers", int64(newcomers)},
 		{"helpers off loops", int64(offLoop)}, {"helpers in line", int64(line)}, {"helpers busy", int64(c.busy.Load())},
 		{"contexts", l.contexts()},
 	}

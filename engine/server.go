@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/faultlog"
@@ -101,7 +102,7 @@ type Server struct {
 	ended    [reasons]atomic.Uint64
 	endedOwn [mostOwn]atomic.Uint64
 	output   ration.Output
-	input    inputBudget
+	input    input.Budget
 	requests ration.Requests
 	faults   faultlog.Log
 	silent   silentLine
@@ -133,13 +134,13 @@ func (s *Server) init() {
 		s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
 		s.buffers.Max = maxShared
 		s.output.Init(s.limits.TotalOutput, &s.buffers.spares, &s.clock)
-		s.input.init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
+		s.input.Init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
 		s.requests.Init(s.limits.TotalInFlight, &s.clock)
 		s.running = make(chan struct{})
 		s.helpers.srv = s
 		s.watchdog.kick = make(chan struct{}, 1)
 		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
-		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(smallInput, s.how.size-1)))} }
+		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(input.Small, s.how.size-1)))} }
 		s.inflights.New = func() any { return new(inflight) }
 		s.perVisit = -1 // unlimited
 		if s.how.style == direct {

@@ -1,6 +1,8 @@
 package engine
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+)
 
 // Stats are a server's counters and gauges. Reading them sums a few per-shard counters.
 type Stats struct {
@@ -78,7 +80,7 @@ func (s *Server) Stats() Stats {
 			st.Waiting += x.waiting
 		}
 	})
-	st.OutputMemory, st.InputMemory, st.InLine = s.output.Held(), s.input.held.Load(), s.output.Waiting()
+	st.OutputMemory, st.InputMemory, st.InLine = s.output.Held(), s.input.Held(), s.output.Waiting()
 	st.Paused = s.requests.Waiting()
 	st.Helpers = max(0, int(s.helpers.count.Load())-len(s.started()))
 	s.mu.Lock()

@@ -57,10 +57,10 @@ func (k *connRef) facts(d *workspace) life.Facts {
 	if x != nil {
 		f.Promised, f.Words = x.promised(), x.rare != nil && x.rare.words != nil
 		f.Settled = x.settled()
-		f.Ready = x.in.ready() || d != nil && d.box.ready()
+		f.Ready = x.in.Ready() || d != nil && d.box.Ready()
 		f.Unread = f.Drains && x.left > 0
 		f.Expects = x.expectsRest()
-		f.Partial = x.in.len() > 0 || d != nil && d.box.len() > 0
+		f.Partial = x.in.Len() > 0 || d != nil && d.box.Len() > 0
 		if f.Unfinished = x.unfinished; f.Unfinished {
 			f.Received = f.Settled && k.isReceived(x)
 		}
@@ -132,8 +132,8 @@ func (k *connRef) carryOut(st life.Step, d *workspace) {
 		s.marks.set(isShut)
 		x := k.attach()
 		x.left = lingerBytes
-		x.in.forget(&srv.input)
-		d.box.forget(&srv.input)
+		x.in.Forget(&srv.input)
+		d.box.Forget(&srv.input)
 		s.mu.Unlock()
 		if !k.closeWrite() {
 			k.kill() // in this order, because an abort may have come first
@@ -196,10 +196,10 @@ func (k *connRef) received(d *workspace, n int) (hungry bool) {
 	if !k.s.spoken {
 		k.markSpoken()
 	}
-	if d.box.arrived(n) {
+	if d.box.Arrived(n) {
 		return k.serve(d)
 	}
-	k.startFrame(&d.box, d.box.want)
+	k.startFrame(&d.box, d.box.Want())
 	return true
 }
 
@@ -213,7 +213,7 @@ const rounds = 4
 func (k *connRef) serve(d *workspace) (hungry bool) {
 	for n := 1; ; n++ {
 		used, need, why := k.visit(d)
-		d.box.served(used, need)
+		d.box.Served(used, need)
 		if used > 0 {
 			k.stopFrame()
 		}
@@ -226,7 +226,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		if !k.flush(d, why.kind() == life.Told) {
 			return false
 		}
-		wants := need > 0 || used == 0 && d.box.len() == 0
+		wants := need > 0 || used == 0 && d.box.Len() == 0
 		switch life.After(life.Result{Failed: why != 0, TakeOver: d.turn.takeOver != nil, Ending: ends(k.reason()), Hungry: wants}) {
 		case life.StopVisits:
 			k.s.own.set(isStopped)
@@ -241,7 +241,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 			k.startFrame(&d.box, need)
 			k.touch()
 			x := k.x.Load()
-			if d.turn.within > 0 && d.box.len() > 0 {
+			if d.turn.within > 0 && d.box.Len() > 0 {
 				x.within.Store(timing.Ticks(d.turn.within))
 			}
 			return x == nil || !x.blocked.Load()
@@ -275,7 +275,7 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 	if srv.ordered {
 		k.startVisit()
 	}
-	if !k.s.spoken && d.box.len() > 0 {
+	if !k.s.spoken && d.box.Len() > 0 {
 		k.markSpoken() // after a PROXY header
 	}
 	t.begin(d)
@@ -283,9 +283,9 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 	defer k.exitUser(d)
 	if k.s.own.has(wantsProxy) {
 		defer t.end(0)
-		return k.readProxyHeader(d.box.bytes())
+		return k.readProxyHeader(d.box.Bytes())
 	}
-	return srv.visit(t, d.box.bytes())
+	return srv.visit(t, d.box.Bytes())
 }
 
 // readProxyHeader parses the PROXY header at the front of in.
@@ -335,9 +335,9 @@ func (k *connRef) call(d *workspace, user func()) {
 
 // refuse sends the peer the reason for which the connection ends.
 func (k *connRef) refuse(d *workspace) {
-	unserved := d.box.bytes()
-	if x := k.x.Load(); x != nil && x.in.len() > 0 {
-		unserved = x.in.bytes()
+	unserved := d.box.Bytes()
+	if x := k.x.Load(); x != nil && x.in.Len() > 0 {
+		unserved = x.in.Bytes()
 	}
 	out := d.turn.Out[:0]
 	d.turn.Out = out

@@ -41,7 +41,7 @@ func (t *Turn) yield() {
 
 // flushMid is Turn.Flush.
 func (k *connRef) flushMid(t *Turn) error {
-	if t.moved && t.d.box.len() == 0 { // More has returned all that was read
+	if t.moved && t.d.box.Len() == 0 { // More has returned all that was read
 		t.d.slim(helperRead)
 	}
 	t.yield()
@@ -116,12 +116,12 @@ func (x *inflight) wakeOwner() {
 // more is Turn.More. The caller is the owner, in a visit.
 func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 	t, box := &d.turn, &d.box
-	if used < 0 || used > box.len() || need < 0 {
+	if used < 0 || used > box.Len() || need < 0 {
 		panic("engine: Turn.More with used beyond the unserved input")
 	}
 	t.yield()
 	t.moved = true
-	box.served(used, need)
+	box.Served(used, need)
 	k.stopFrame()
 	k.touch()
 	if need > 0 {
@@ -130,8 +130,8 @@ func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 		err = k.endsVisit(t)
 		k.s.mu.Unlock()
 	}
-	for err == nil && box.want > 0 {
-		if err = k.moreInput(d); box.want <= 0 {
+	for err == nil && box.Want() > 0 {
+		if err = k.moreInput(d); box.Want() <= 0 {
 			err = nil // all input is here, so other errors can wait
 		}
 	}
@@ -140,7 +140,7 @@ func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 		x.noteInput(box)
 	}
 	k.touch()
-	return box.bytes(), err
+	return box.Bytes(), err
 }
 
 // sendEarlier flushes the replies to earlier messages, before More waits, because the
@@ -190,7 +190,7 @@ func (k *connRef) moreInput(d *workspace) error {
 		if x := k.x.Load(); x != nil {
 			x.left = max(0, x.left-n)
 		}
-		d.box.arrived(n)
+		d.box.Arrived(n)
 		t.owed -= min(t.owed, time.Duration(uint64(n)*uint64(time.Second)/srv.rules.Rate))
 	}
 	if err == nil {
@@ -213,10 +213,10 @@ func (d *workspace) slim(size int) {
 		return
 	}
 	srv := d.ref.sh.srv
-	d.box.giveBack(&srv.input)
+	d.box.GiveBack(&srv.input)
 	srv.workspaces.Put(&workspace{in: d.in})
 	d.in = make([]byte, size)
-	d.box.lend(&srv.input, d.in)
+	d.box.Lend(&srv.input, d.in)
 }
 
 // startWait starts the timer for bytes that a visit waits for. Only waiting time counts,

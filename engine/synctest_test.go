@@ -811,7 +811,7 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 			if text == "computes before" {
 				pause(10 * time.Minute)
 			}
-			in := t.d.box.bytes() // after the message, whose bytes scripted has not consumed yet
+			in := t.d.box.Bytes() // after the message, whose bytes scripted has not consumed yet
 			used := 2 + len(message)
 			for got := len(in) - used; got < 4<<20; {
 				more, err := t.More(used, 1)

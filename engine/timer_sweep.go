@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
@@ -142,7 +143,7 @@ func (c *sentence) carryOut(now timing.Tick) {
 	s := k.s
 	defer s.mu.Unlock()
 	x := k.x.Load()
-	if s.dead || k.phase() == life.TakenOver && !(c.why == InputBudget && x.rare.holds > smallInput) {
+	if s.dead || k.phase() == life.TakenOver && !(c.why == InputBudget && x.rare.holds > input.Small) {
 		return // the connection has ended, or user code has got its socket meanwhile
 	}
 	switch c.v {

@@ -245,7 +245,7 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 		if !finished {
 			v := recover() // nil for runtime.Goexit, which ends this goroutine after us
 			used, need, why, fault = t.mark.used, 0, Panicked, Panicked
-			unserved := t.d.box.bytes()
+			unserved := t.d.box.Bytes()
 			if t.moved {
 				used, unserved = 0, nil // the panic occurred somewhere within the message
 			}
@@ -261,7 +261,7 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 		t.end(fault)
 	}()
 	used, need, err := t.ref.speaks().Advance(t, in)
-	if uint(used) > uint(t.d.box.len()) {
+	if uint(used) > uint(t.d.box.Len()) {
 		panic("engine: Protocol.Advance used more than its input")
 	}
 	if err != nil {
