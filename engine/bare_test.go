@@ -17,7 +17,7 @@ func bare(l Limits) *Server {
 	s.rules = s.limits.rules()
 	s.ordered = s.limits.InFlight == 1
 	s.clock.Init()
-	s.output.Init(s.limits.TotalOutput, &s.buffers.spares, &s.clock)
+	s.output.Init(s.limits.TotalOutput, &s.buffers.Spares, &s.clock)
 	s.input.Init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
 	s.requests.Init(s.limits.TotalInFlight, &s.clock)
 	s.running = make(chan struct{})

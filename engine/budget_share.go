@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/hone-go/hone/engine/internal/ration"
+import (
+	"github.com/hone-go/hone/engine/internal/outbox"
+	"github.com/hone-go/hone/engine/internal/ration"
+)
 
 // Connections and the budgets that all share, see package ration.
 
@@ -23,7 +26,7 @@ func (x *inflight) starves() bool { return x.share.Waits() || x.debt.Waits() }
 
 // memory returns the capacity of all buffers that hold the connection's output. mu held.
 func (x *inflight) memory() int64 {
-	return int64(x.lent) + capacity(x.front) + x.queue.memory()
+	return int64(x.lent) + outbox.Capacity(x.front) + x.queue.Memory()
 }
 
 // recount updates the budget for the memory of the connection's output. mu held.

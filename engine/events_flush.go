@@ -39,7 +39,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 	}
 	t.emptyOut()
 	if x := k.x.Load(); x != nil {
-		x.waiting -= int64(x.queue.endVisit(&k.sh.srv.buffers, said))
+		x.waiting -= int64(x.queue.EndVisit(&k.sh.srv.buffers, said))
 		first := x.share.IsTrial()
 		x.share.EndVisit(&k.sh.srv.output)
 		if !s.dead {
@@ -72,7 +72,7 @@ func (k *connRef) put(t *Turn) {
 		}
 	default:
 		x.waiting += int64(len(t.Out))
-		if x.queue.add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
+		if x.queue.Add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
 			k.recount(x)
 		}
 	}

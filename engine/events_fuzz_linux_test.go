@@ -611,7 +611,7 @@ func (st *stage) check() {
 			k.reason(), k.phase(), k.s.tenant.Load()&awayBit != 0, k.s.want, k.s.marks.has(isListed), k.s.dead, k.s.own.has(drains), k.s.marks.has(isWaiting), k.s.marks.has(isDirty))
 		if x != nil {
 			state += fmt.Sprintf(", goal %d, rest %d, ready %v, lacks %d, left %d, waiting %d, owed %d, blocked %v, front %v, queue %d",
-				x.goal, x.in.Len(), x.in.Ready(), x.in.Want(), x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.front.Lent(), x.queue.len())
+				x.goal, x.in.Len(), x.in.Ready(), x.in.Want(), x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.front.Lent(), x.queue.Len())
 		}
 		t.Errorf("connection %d did not end: %s", uint32(k.key), state)
 	})

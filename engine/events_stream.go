@@ -27,9 +27,9 @@ func (k *connRef) flushAndAwait(t *Turn) {
 		return
 	}
 	k.streams(t)
-	x.queue.letEarlierGo()
+	x.queue.LetEarlierGo()
 	k.write(x, false)
-	ahead := x.queue.chain.len()
+	ahead := x.queue.Ready()
 	if x.front.Lent() {
 		ahead += len(x.front.Bytes()) - x.sent
 	}
@@ -72,7 +72,7 @@ func (k *connRef) readMore(d *workspace) (n int, err error) {
 		return 0, err
 	}
 	x := k.attach()
-	x.queue.letEarlierGo() // the peer may wait for it
+	x.queue.LetEarlierGo() // the peer may wait for it
 	if k.write(x, false); s.dead {
 		return 0, k.failed(t)
 	}

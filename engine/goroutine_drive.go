@@ -37,7 +37,7 @@ func (g *goroutineConn) live() {
 			}
 			if !g.writing && g.nextFront() {
 				g.writeFront() // by the owner, which is idle and holds no workspace
-				if !s.dead && !g.queue.waits() {
+				if !s.dead && !g.queue.Waits() {
 					k.list() // it was posted meanwhile, and the owner may read or serve next
 				}
 				s.mu.Unlock()

@@ -10,22 +10,22 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 		g.waiting += int64(len(t.Out))
 		if g.unwritten() {
 			g.writeWaiting(t.Out, cap(t.Out))
-		} else if g.queue.add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
+		} else if g.queue.Add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
 			k.recount(&g.inflight)
 		}
 	}
-	g.queue.letEarlierGo()
-	for until := g.queue.end(); !s.dead; { // others may post without end
+	g.queue.LetEarlierGo()
+	for until := g.queue.End(); !s.dead; { // others may post without end
 		if g.writing {
 			k.await(&g.inflight, written)
 			continue
 		}
-		if !g.front.Lent() && g.queue.isTaken(until) || !g.nextFront() {
+		if !g.front.Lent() && g.queue.IsTaken(until) || !g.nextFront() {
 			break
 		}
 		g.writeFront()
 	}
-	if !s.dead && !g.writing && !g.queue.waits() {
+	if !s.dead && !g.writing && !g.queue.Waits() {
 		k.list() // a flusher writes it
 	}
 }
@@ -54,7 +54,7 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	if err := k.endsVisit(t); err != nil {
 		return 0, err
 	}
-	if g.queue.letEarlierGo(); !g.writing && !g.queue.waits() {
+	if g.queue.LetEarlierGo(); !g.writing && !g.queue.Waits() {
 		k.list() // the peer may wait for it
 	}
 	nudged := g.nudged

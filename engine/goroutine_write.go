@@ -28,7 +28,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 		return false
 	case len(out) > 0 && !g.unwritten():
 		g.waiting += int64(len(out))
-		if g.queue.add(&k.sh.srv.buffers, [][]byte{out}, len(out)) {
+		if g.queue.Add(&k.sh.srv.buffers, [][]byte{out}, len(out)) {
 			k.recount(&g.inflight)
 		}
 	case len(out) > 0:
@@ -54,7 +54,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 		g.waiting += int64(len(out))
 		g.writeWaiting(out, cap(out))
 	}
-	g.waiting -= int64(g.queue.endVisit(&k.sh.srv.buffers, said))
+	g.waiting -= int64(g.queue.EndVisit(&k.sh.srv.buffers, said))
 	g.share.EndVisit(&k.sh.srv.output)
 	for !s.dead && !g.writing && !g.blocked.Load() && g.nextFront() {
 		g.writeFront()
@@ -66,8 +66,8 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 // mu held.
 func (g *goroutineConn) nextFront() bool {
 	g.ref.countLate(&g.inflight)
-	if !g.front.Lent() && !g.queue.waits() {
-		g.front, g.sent = g.queue.take(), 0
+	if !g.front.Lent() && !g.queue.Waits() {
+		g.front, g.sent = g.queue.Take(), 0
 	}
 	return g.front.Lent()
 }
@@ -79,7 +79,7 @@ func (g *goroutineConn) writeFront() (alive bool) {
 	g.front = pool.Buffer{}
 	p := b.Bytes()
 	alive = g.writeWaiting(p[from:], cap(p))
-	g.ref.sh.srv.buffers.giveBack(b)
+	g.ref.sh.srv.buffers.GiveBack(b)
 	if alive {
 		g.blocked.Store(false)
 	}

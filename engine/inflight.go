@@ -6,6 +6,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/outbox"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/ticket"
 	"github.com/hone-go/hone/pool"
@@ -41,7 +42,7 @@ type inflight struct {
 	wide       bool         // a fast reader: the kernel may accept more for it
 	cut        bool         // the last write ended for fairness, not because the socket was full
 	writing    bool         // a goroutine that may block is writing: all other output is queued
-	queue      outputQueue
+	queue      outbox.Queue
 	promises   ticket.Set    // late replies owed
 	debt       ration.Debt   // of the request budget
 	late       uint64        // late replies not yet in the counters
@@ -125,7 +126,7 @@ func (x *inflight) settled() bool { return x.promises.Open() == 0 && x.unwritten
 
 // unwritten reports that no output is queued or being written. See settled.
 func (x *inflight) unwritten() bool {
-	return !x.front.Lent() && x.queue.empty() && !x.writing
+	return !x.front.Lent() && x.queue.IsEmpty() && !x.writing
 }
 
 // mostGranted is how many messages are served before flow control is checked again while
@@ -156,7 +157,7 @@ func (k *connRef) admit(first bool) int {
 	case !k.below(x):
 		return 0
 	case first && k.sh.srv.ordered:
-		x.queue.startVisit() // a reply that was posted since the visit began still precedes its output
+		x.queue.StartVisit() // a reply that was posted since the visit began still precedes its output
 	}
 	if x.promises.Open() > 0 || x.waiting > 0 {
 		return 1
@@ -192,7 +193,7 @@ func (k *connRef) isBelow(x *inflight) bool {
 // replies stay in order.
 func (k *connRef) startVisit() {
 	k.s.mu.Lock()
-	k.attach().queue.startVisit()
+	k.attach().queue.StartVisit()
 	k.s.mu.Unlock()
 }
 
@@ -200,8 +201,8 @@ func (k *connRef) startVisit() {
 // its output.
 func (k *connRef) hold() {
 	k.s.mu.Lock()
-	if q := &k.attach().queue; !q.visiting {
-		q.startVisit()
+	if q := &k.attach().queue; !q.IsVisiting() {
+		q.StartVisit()
 	}
 	k.s.mu.Unlock()
 }
@@ -257,7 +258,7 @@ func (k *connRef) dropOutput(x *inflight) {
 	if x.front.Lent() {
 		spares.Keep(x.front)
 	}
-	x.queue.dropAll(spares)
+	x.queue.DropAll(spares)
 	x.front, x.waiting, x.lent = pool.Buffer{}, 0, 0
 	x.share.RecountExactly(&k.sh.srv.output, x.memory())
 }

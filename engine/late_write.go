@@ -23,13 +23,13 @@ func (k *connRef) write(x *inflight, again bool) {
 	}
 	for left := maxSend; !x.front.Lent() || again; {
 		if !x.front.Lent() {
-			if x.queue.waits() {
+			if x.queue.Waits() {
 				if !x.unfinished { // otherwise the peer still has to receive what was sent
 					x.stall.Store(0)
 				}
 				break
 			}
-			x.front, x.sent = x.queue.take(), 0
+			x.front, x.sent = x.queue.Take(), 0
 		}
 		n, err := k.send(x.front.Bytes()[x.sent:], left)
 		x.sent += n
@@ -46,10 +46,10 @@ func (k *connRef) write(x *inflight, again bool) {
 			k.s.dead = true
 			break
 		}
-		if memory := &k.sh.srv.buffers; !memory.spares.Any() { // giveBack, without a call for most
+		if memory := &k.sh.srv.buffers; !memory.Spares.Any() { // giveBack, without a call for most
 			x.front.Release()
 		} else {
-			memory.giveBack(x.front)
+			memory.GiveBack(x.front)
 		}
 		x.front = pool.Buffer{}
 		x.blocked.Store(false)
@@ -77,7 +77,7 @@ func (k *connRef) shrinkFront(x *inflight) {
 	if rest := all[x.sent:]; cap(all) > maxPooled/4 && len(rest) <= cap(all)/4 {
 		b := k.sh.srv.buffers.Get(len(rest))
 		copy(b.Bytes(), rest)
-		k.sh.srv.buffers.giveBack(x.front)
+		k.sh.srv.buffers.GiveBack(x.front)
 		x.front, x.sent = b, 0
 	}
 }

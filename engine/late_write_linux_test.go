@@ -41,7 +41,7 @@ func TestReaderIsNoBurdenWhenItsSocketFillsUpAgain(t *testing.T) {
 	}
 	push()
 	push()
-	if x.stall.Load() == 0 || x.queue.empty() {
+	if x.stall.Load() == 0 || x.queue.IsEmpty() {
 		t.Fatal("the socket accepted everything: the test proves nothing")
 	}
 	s.clock.Age(time.Minute)
@@ -51,7 +51,7 @@ func TestReaderIsNoBurdenWhenItsSocketFillsUpAgain(t *testing.T) {
 	if !k.burdens(x) {
 		t.Error("a peer that has read nothing for a minute is no burden")
 	}
-	for buf := make([]byte, 64<<10); !x.queue.empty(); k.write(x, true) { // until the second push is being written
+	for buf := make([]byte, 64<<10); !x.queue.IsEmpty(); k.write(x, true) { // until the second push is being written
 		if _, err := syscall.Read(fds[1], buf); err != nil {
 			t.Fatal(err)
 		}

@@ -382,7 +382,7 @@ func (g *guest) rests() {
 		case m.why != 0 || m.vague:
 			return true
 		case m.gate: // a goroutine may be about to write a push
-			return x == nil || x.g == nil || x.stall.Load() == 0 && !x.writing && x.queue.waits()
+			return x == nil || x.g == nil || x.stall.Load() == 0 && !x.writing && x.queue.Waits()
 		}
 		read := x != nil && x.g != nil && x.g.raw == nil || k.unread() == 0
 		switch {

@@ -154,7 +154,7 @@ func (g *guest) describe() string {
 		defer k.s.mu.Unlock()
 		fmt.Fprintf(&b, "; why %v, phase %d, want %d, dead %v, drains %v", k.reason(), k.phase(), k.s.want, k.s.dead, k.s.own.has(drains))
 		if x := k.x.Load(); x != nil {
-			fmt.Fprintf(&b, ", goroutine %p of %p, unsent %d, listed %v, marks %b, goal %d, left %d, waiting %d, owed %d, blocked %v, queue %d, starves %v", x.g, k.sh.srv, len(g.unsent), k.s.marks.has(isDirty), k.s.marks, x.goal, x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.queue.len(), x.starves())
+			fmt.Fprintf(&b, ", goroutine %p of %p, unsent %d, listed %v, marks %b, goal %d, left %d, waiting %d, owed %d, blocked %v, queue %d, starves %v", x.g, k.sh.srv, len(g.unsent), k.s.marks.has(isDirty), k.s.marks, x.goal, x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.queue.Len(), x.starves())
 		}
 	}
 	return b.String()

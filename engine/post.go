@@ -82,15 +82,15 @@ func (c Conn) Offer(parts ...[]byte) error {
 		return err
 	}
 	k.sh.counts.pushes.Add(1)
-	if n == 0 || x.queue.visiting || x.goal != noGoal || x.unwritten() {
+	if n == 0 || x.queue.IsVisiting() || x.goal != noGoal || x.unwritten() {
 		return k.post(x, parts, n, true)
 	}
 	defer k.s.mu.Unlock()
 	memory, limits := &k.sh.srv.buffers, &k.sh.srv.limits
 	x.waiting += int64(n)
-	x.queue.offer(memory, parts, n)
-	for x.queue.offered > min(limits.HighWater, limits.HardCap)/4 {
-		dropped := x.queue.dropOffer(memory)
+	x.queue.Offer(memory, parts, n)
+	for x.queue.Offered() > min(limits.HighWater, limits.HardCap)/4 {
+		dropped := x.queue.DropOffer(memory)
 		if dropped == 0 {
 			break
 		}
@@ -113,7 +113,7 @@ func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 		return k, nil, ErrClosed
 	}
 	x = k.attach()
-	if x.queue.len() > k.sh.srv.limits.HardCap && !k.relieve(x) {
+	if x.queue.Len() > k.sh.srv.limits.HardCap && !k.relieve(x) {
 		k.abort(SlowReader)
 		s.mu.Unlock()
 		return k, nil, SlowReader
@@ -138,18 +138,18 @@ func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
 	if n > 0 {
 		x.waiting += int64(n)
 		grown, memory := false, &srv.buffers
-		if x.queue.visiting {
-			grown = x.queue.postHeld(memory, parts, n, push)
+		if x.queue.IsVisiting() {
+			grown = x.queue.PostHeld(memory, parts, n, push)
 		} else {
-			grown = x.queue.add(memory, parts, n)
+			grown = x.queue.Add(memory, parts, n)
 		}
 		if grown {
 			k.recount(x)
 		}
-	} else if x.queue.empty() {
+	} else if x.queue.IsEmpty() {
 		k.countLate(x) // nothing will be written for it
 	}
-	if !s.marks.has(isDirty) && !x.queue.waits() && !x.writing && !x.front.Lent() && !k.inVisit() {
+	if !s.marks.has(isDirty) && !x.queue.Waits() && !x.writing && !x.front.Lent() && !k.inVisit() {
 		k.list()
 	}
 	if srv.output.Over() > 0 && k.burdens(x) {
@@ -181,16 +181,16 @@ func (k *connRef) resume(x *inflight) {
 func (k *connRef) relieve(x *inflight) bool {
 	limits := &k.sh.srv.limits
 	switch {
-	case x.writing && x.stall.Load() != 0 && !x.queue.visiting: // a writer is blocked, and nothing else holds the queue
+	case x.writing && x.stall.Load() != 0 && !x.queue.IsVisiting(): // a writer is blocked, and nothing else holds the queue
 		return false
-	case x.writing, x.queue.visiting, x.g != nil && x.g.raw == nil:
-		return x.queue.len() <= limits.hardest()
+	case x.writing, x.queue.IsVisiting(), x.g != nil && x.g.raw == nil:
+		return x.queue.Len() <= limits.hardest()
 	}
 	k.write(x, true)
 	if x.front.Lent() && x.cut { // the peer reads all that it is sent
-		return x.queue.len() <= limits.hardest()
+		return x.queue.Len() <= limits.hardest()
 	}
-	return !k.s.dead && x.queue.len() <= limits.HardCap
+	return !k.s.dead && x.queue.Len() <= limits.HardCap
 }
 
 // burdens reports whether a connection to which something was posted must be closed
@@ -207,7 +207,7 @@ func (k *connRef) burdens(x *inflight) bool {
 	if x.waiting <= much {
 		return false
 	}
-	if !x.writing && !x.queue.visiting && (x.g == nil || x.g.raw != nil) {
+	if !x.writing && !x.queue.IsVisiting() && (x.g == nil || x.g.raw != nil) {
 		k.write(x, true)
 	}
 	stall := x.stall.Load()
@@ -302,7 +302,7 @@ func (k *connRef) breakOff() {
 	s.marks.set(isShut | isSaid) // nothing may follow the part
 	x := k.attach()
 	x.unfinished = x.g == nil || x.g.control(func(uintptr) {})
-	x.waiting -= int64(x.queue.dropHeld())
+	x.waiting -= int64(x.queue.DropHeld())
 	x.promises.Abandon()
 	k.recountOwed(x)
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hone-go/hone/engine/internal/input"
+	"github.com/hone-go/hone/engine/internal/outbox"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/faultlog"
@@ -80,7 +81,7 @@ type Server struct {
 	spoken   atomic.Pointer[[]*spoken] // Protocol, and what connections have switched to
 	learning sync.Mutex                // held while a protocol is added
 
-	buffers     outputMemory
+	buffers     outbox.Memory
 	workspaces  sync.Pool // of *workspace, for loops and for connections that borrow
 	smallSpaces sync.Pool // the same, when many borrow at once
 	inflights   sync.Pool // of *inflight, for connections of loops
@@ -133,7 +134,7 @@ func (s *Server) init() {
 		s.ordered = s.limits.InFlight == 1
 		s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
 		s.buffers.Max = maxShared
-		s.output.Init(s.limits.TotalOutput, &s.buffers.spares, &s.clock)
+		s.output.Init(s.limits.TotalOutput, &s.buffers.Spares, &s.clock)
 		s.input.Init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
 		s.requests.Init(s.limits.TotalInFlight, &s.clock)
 		s.running = make(chan struct{})

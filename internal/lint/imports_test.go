@@ -17,9 +17,10 @@ const (
 // here and in the table of docs/design.md for a new package.
 var libraryImports = map[string][]string{
 	"wire":                   {},
-	"engine":                 {"pool", "workers", "engine/internal/input", "engine/internal/life", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "internal/faultlog", "internal/sys"},
+	"engine":                 {"pool", "workers", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "internal/faultlog", "internal/sys"},
 	"engine/internal/input":  {"pool"},
 	"engine/internal/life":   {},
+	"engine/internal/outbox": {"pool", "engine/internal/ration"},
 	"engine/internal/pace":   {},
 	"engine/internal/proxy":  {},
 	"engine/internal/ration": {"pool", "engine/internal/timing"},

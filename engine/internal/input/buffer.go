@@ -5,7 +5,7 @@ package input
 import "github.com/hone-go/hone/pool"
 
 // Buffer holds the received but unserved bytes of one connection. It grows with the
-// Bytes received, never with a claimed length: it doubles, up to what the current message
+// bytes received, never with a claimed length: it doubles, up to what the current message
 // still needs.
 type Buffer struct {
 	base  []byte      // in use while nothing larger is needed

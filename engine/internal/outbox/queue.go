@@ -1,4 +1,5 @@
-package engine
+// Package outbox holds the output that was posted to a connection and no writer has taken yet.
+package outbox
 
 import (
 	"slices"
@@ -7,9 +8,9 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// outputQueue is the output posted to a connection that no writer has taken yet. The
+// Queue is the output posted to a connection that no writer has taken yet. The
 // connection's mutex guards it.
-type outputQueue struct {
+type Queue struct {
 	chain          // what a writer takes next
 	behind   *held // what was posted during the current visit, if that holds it back
 	visiting bool  // in a visit whose output precedes what is posted during it
@@ -22,8 +23,8 @@ type held struct {
 	spans []int // lengths of what was posted, in order; negative: pushes
 }
 
-// len returns the number of bytes, those that are held included.
-func (q *outputQueue) len() int {
+// Len returns the number of bytes, those that are held included.
+func (q *Queue) Len() int {
 	n := q.chain.len()
 	if q.behind != nil {
 		n += q.behind.len()
@@ -31,13 +32,13 @@ func (q *outputQueue) len() int {
 	return n
 }
 
-// empty reports whether nothing is queued.
-func (q *outputQueue) empty() bool {
+// IsEmpty reports whether nothing is queued.
+func (q *Queue) IsEmpty() bool {
 	return q.content == nil && (q.behind == nil || q.behind.content == nil)
 }
 
-// memory returns the capacity of the buffers.
-func (q *outputQueue) memory() int64 {
+// Memory returns the capacity of the buffers.
+func (q *Queue) Memory() int64 {
 	n := q.size
 	if q.behind != nil {
 		n += q.behind.size
@@ -45,22 +46,28 @@ func (q *outputQueue) memory() int64 {
 	return n
 }
 
-// waits reports whether there is nothing that a writer may take now.
-func (q *outputQueue) waits() bool { return q.content == nil || q.visiting && !q.free }
+// Waits reports whether there is nothing that a writer may take now.
+func (q *Queue) Waits() bool { return q.content == nil || q.visiting && !q.free }
 
-// startVisit records what was posted before this visit.
-func (q *outputQueue) startVisit() {
+// StartVisit records what was posted before this visit.
+func (q *Queue) StartVisit() {
 	q.release()
 	q.visiting, q.free = true, false
 }
 
-// letEarlierGo lets a writer take what was posted before the visit, and the visit's output
-// so far.
-func (q *outputQueue) letEarlierGo() { q.free = true }
+// IsVisiting reports whether a visit holds back what is posted.
+func (q *Queue) IsVisiting() bool { return q.visiting }
 
-// postHeld appends parts, n bytes in total, during a visit that holds them back, and reports
+// Ready returns the number of bytes that are not held behind a visit's output.
+func (q *Queue) Ready() int { return q.chain.len() }
+
+// LetEarlierGo lets a writer take what was posted before the visit, and the visit's output
+// so far.
+func (q *Queue) LetEarlierGo() { q.free = true }
+
+// PostHeld appends parts, n bytes in total, during a visit that holds them back, and reports
 // whether that took more memory.
-func (q *outputQueue) postHeld(memory *outputMemory, parts [][]byte, n int, push bool) (grown bool) {
+func (q *Queue) PostHeld(memory *Memory, parts [][]byte, n int, push bool) (grown bool) {
 	h := q.behind
 	if h == nil {
 		h = new(held)
@@ -75,11 +82,11 @@ func (q *outputQueue) postHeld(memory *outputMemory, parts [][]byte, n int, push
 	} else {
 		h.spans = append(h.spans, span)
 	}
-	return h.add(memory, parts, n)
+	return h.Add(memory, parts, n)
 }
 
 // release puts what was held at the end of the chain.
-func (q *outputQueue) release() {
+func (q *Queue) release() {
 	if h := q.behind; h != nil {
 		h.spans = h.spans[:0]
 		if h.content != nil {
@@ -88,10 +95,10 @@ func (q *outputQueue) release() {
 	}
 }
 
-// endVisit lets a writer take what was posted during the visit, less the pushes if the
+// EndVisit lets a writer take what was posted during the visit, less the pushes if the
 // visit's output has ended with the protocol's error message. It returns how many bytes it
 // has dropped.
-func (q *outputQueue) endVisit(memory *outputMemory, said bool) (dropped int) {
+func (q *Queue) EndVisit(memory *Memory, said bool) (dropped int) {
 	if !q.visiting {
 		return 0
 	}
@@ -103,8 +110,8 @@ func (q *outputQueue) endVisit(memory *outputMemory, said bool) (dropped int) {
 	return dropped
 }
 
-// dropHeld drops what was posted during the visit, and returns how many bytes that is.
-func (q *outputQueue) dropHeld() (dropped int) {
+// DropHeld drops what was posted during the visit, and returns how many bytes that is.
+func (q *Queue) DropHeld() (dropped int) {
 	if h := q.behind; h != nil {
 		dropped = h.len()
 		h.drop(nil)
@@ -113,17 +120,17 @@ func (q *outputQueue) dropHeld() (dropped int) {
 	return dropped
 }
 
-// dropAll drops everything; to is where the memory goes, nil: to the pool.
-func (q *outputQueue) dropAll(to *ration.Spares) {
+// DropAll drops everything; to is where the memory goes, nil: to the pool.
+func (q *Queue) DropAll(to *ration.Spares) {
 	q.drop(to)
 	if q.behind != nil {
 		q.behind.drop(to)
 	}
-	q.dropHeld()
+	q.DropHeld()
 }
 
 // dropPushes keeps the late replies only, and returns how many bytes it has dropped.
-func (h *held) dropPushes(memory *outputMemory) (dropped int) {
+func (h *held) dropPushes(memory *Memory) (dropped int) {
 	all := h.chain
 	h.chain = chain{}
 	b, rest := pool.Buffer{}, []byte(nil)
@@ -133,14 +140,14 @@ func (h *held) dropPushes(memory *outputMemory) (dropped int) {
 				if b.Lent() {
 					b.Release()
 				}
-				b = all.take()
+				b = all.Take()
 				rest = b.Bytes()
 			}
 			n := min(left, len(rest))
 			if span < 0 {
 				dropped += n
 			} else {
-				h.add(memory, [][]byte{rest[:n]}, n)
+				h.Add(memory, [][]byte{rest[:n]}, n)
 			}
 			rest, left = rest[n:], left-n
 		}
@@ -173,11 +180,11 @@ const (
 
 func (c *chain) len() int { return c.before + len(c.content) }
 
-// add appends parts, n bytes in total, and reports whether that took another piece.
-func (c *chain) add(memory *outputMemory, parts [][]byte, n int) (grown bool) {
+// Add appends parts, n bytes in total, and reports whether that took another piece.
+func (c *chain) Add(memory *Memory, parts [][]byte, n int) (grown bool) {
 	content := c.content
 	if grown = n > cap(content)-len(content); grown {
-		if content != nil || memory.spares.Any() {
+		if content != nil || memory.Spares.Any() {
 			c.addAcross(memory, parts, n)
 			return true
 		}
@@ -193,7 +200,7 @@ func (c *chain) add(memory *outputMemory, parts [][]byte, n int) (grown bool) {
 }
 
 // addAcross adds parts that need another piece.
-func (c *chain) addAcross(memory *outputMemory, parts [][]byte, n int) {
+func (c *chain) addAcross(memory *Memory, parts [][]byte, n int) {
 	for _, p := range parts {
 		for n -= len(p); ; c.extend(memory, len(p)+n) {
 			m := copy(c.content[len(c.content):cap(c.content)], p)
@@ -205,22 +212,25 @@ func (c *chain) addAcross(memory *outputMemory, parts [][]byte, n int) {
 	}
 }
 
-// offer appends a piece of its own that may be dropped.
-func (c *chain) offer(memory *outputMemory, parts [][]byte, n int) {
+// Offer appends a piece of its own that may be dropped.
+func (c *chain) Offer(memory *Memory, parts [][]byte, n int) {
 	c.close()
 	c.last = memory.Get(n)
 	c.content = c.last.Bytes()[:0:n] // nothing more fits
 	for _, p := range parts {
 		c.content = append(c.content, p...)
 	}
-	c.size += capacity(c.last)
+	c.size += Capacity(c.last)
 	c.offers = append(c.offers, len(c.full))
 	c.offered += n
 }
 
-// dropOffer drops the oldest piece that may be dropped, if there are others of its kind, and
+// Offered returns how many bytes may be dropped.
+func (c *chain) Offered() int { return c.offered }
+
+// DropOffer drops the oldest piece that may be dropped, if there are others of its kind, and
 // returns how many bytes that is.
-func (c *chain) dropOffer(memory *outputMemory) (dropped int) {
+func (c *chain) DropOffer(memory *Memory) (dropped int) {
 	if len(c.offers) < 2 {
 		return 0
 	}
@@ -229,8 +239,8 @@ func (c *chain) dropOffer(memory *outputMemory) (dropped int) {
 	b := c.full[at]
 	c.full = slices.Delete(c.full, at, at+1)
 	dropped = len(b.Bytes())
-	c.before, c.size, c.offered = c.before-dropped, c.size-capacity(b), c.offered-dropped
-	memory.giveBack(b)
+	c.before, c.size, c.offered = c.before-dropped, c.size-Capacity(b), c.offered-dropped
+	memory.GiveBack(b)
 	return dropped
 }
 
@@ -245,10 +255,10 @@ func (c *chain) passOffers(n, by int) {
 }
 
 // extend begins another piece, for n bytes or more, unless there is a spare one.
-func (c *chain) extend(memory *outputMemory, n int) {
+func (c *chain) extend(memory *Memory, n int) {
 	next := min(max(c.len(), leastPiece), mostPiece)
 	c.close()
-	if c.last = memory.spares.Take(); !c.last.Lent() {
+	if c.last = memory.Spares.Take(); !c.last.Lent() {
 		c.last = memory.Get(max(n, next))
 	}
 	c.content = c.last.Bytes()[:0]
@@ -271,13 +281,14 @@ func (c *chain) close() {
 	}
 }
 
-// end marks the end of the chain, and isTaken reports whether everything before it was
-// handed on.
-func (c *chain) end() uint32                { return c.taken + uint32(c.len()) }
-func (c *chain) isTaken(before uint32) bool { return int32(c.taken-before) >= 0 }
+// End marks the end of the chain.
+func (c *chain) End() uint32 { return c.taken + uint32(c.len()) }
 
-// take hands the first piece on.
-func (c *chain) take() (first pool.Buffer) {
+// IsTaken reports whether everything before an End was handed on.
+func (c *chain) IsTaken(before uint32) bool { return int32(c.taken-before) >= 0 }
+
+// Take hands the first piece on.
+func (c *chain) Take() (first pool.Buffer) {
 	if len(c.full) == 0 && len(c.offers) == 0 { // most queues are one piece
 		first = c.last
 		first.SetLen(len(c.content))
@@ -302,7 +313,7 @@ func (c *chain) take() (first pool.Buffer) {
 		c.last.SetLen(len(c.content))
 		first, c.last, c.content = c.last, pool.Buffer{}, nil
 	}
-	c.size -= capacity(first)
+	c.size -= Capacity(first)
 	c.taken += uint32(len(first.Bytes()))
 	if offered {
 		c.offered -= len(first.Bytes())
@@ -327,27 +338,27 @@ func (c *chain) join(other *chain) {
 // drop releases all pieces; to is where they go, nil: to the pool.
 func (c *chain) drop(to *ration.Spares) {
 	for c.content != nil {
-		to.Keep(c.take())
+		to.Keep(c.Take())
 	}
 }
 
-// outputMemory is where output queues get their memory from.
-type outputMemory struct {
+// Memory is where output queues get their memory from.
+type Memory struct {
 	pool.Buffers
-	spares ration.Spares
+	Spares ration.Spares
 }
 
-// giveBack releases a buffer, or keeps it as a spare one if there are any.
-func (m *outputMemory) giveBack(b pool.Buffer) {
-	if m.spares.Any() {
-		m.spares.Keep(b)
+// GiveBack releases a buffer, or keeps it as a spare one if there are any.
+func (m *Memory) GiveBack(b pool.Buffer) {
+	if m.Spares.Any() {
+		m.Spares.Keep(b)
 	} else {
 		b.Release()
 	}
 }
 
-// capacity returns the memory of a buffer, 0 if there is none.
-func capacity(b pool.Buffer) int64 {
+// Capacity returns the memory of a buffer, 0 if there is none.
+func Capacity(b pool.Buffer) int64 {
 	if !b.Lent() {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package engine
+package outbox
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/hone-go/hone/internal/testrun"
 )
 
-// modelQueue is what an outputQueue should hold, in plain slices.
+// modelQueue is what an Queue should hold, in plain slices.
 type modelQueue struct {
 	ready, held []string // one for each post; a held push begins with "P"
 	visiting    bool
@@ -35,9 +35,9 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for round := range testrun.Sized(40, 400) {
-		var q outputQueue
+		var q Queue
 		var m modelQueue
-		var buffers outputMemory
+		var buffers Memory
 		n := 0
 		var offers []string // in ready, or taken
 		text := func(kind string) (string, [][]byte) {
@@ -56,9 +56,9 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 					kind = "P"
 				}
 				s, parts := text(kind)
-				before := q.memory()
-				if grown := postTo(&q, &buffers, parts, len(s), push); grown != (q.memory() > before) {
-					t.Fatalf("seed %d: grown is %v, and the memory went from %d to %d", seed, grown, before, q.memory())
+				before := q.Memory()
+				if grown := postTo(&q, &buffers, parts, len(s), push); grown != (q.Memory() > before) {
+					t.Fatalf("seed %d: grown is %v, and the memory went from %d to %d", seed, grown, before, q.Memory())
 				}
 				if m.visiting {
 					m.held = append(m.held, s)
@@ -67,7 +67,7 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 				}
 			case what == 9 && !m.visiting && round%5 >= 2:
 				s, parts := text("O")
-				q.offer(&buffers, parts, len(s))
+				q.Offer(&buffers, parts, len(s))
 				m.ready = append(m.ready, s)
 				offers = append(offers, s)
 				if rng.IntN(2) == 0 {
@@ -83,19 +83,19 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 					m.ready = slices.Delete(m.ready, at, at+1)
 					offers = offers[1:]
 				}
-				if got := q.dropOffer(&buffers); got != dropped {
+				if got := q.DropOffer(&buffers); got != dropped {
 					t.Fatalf("seed %d: %d bytes are dropped, want %d", seed, got, dropped)
 				}
 			case what == 4:
-				q.startVisit()
+				q.StartVisit()
 				m.ready, m.held = append(m.ready, m.held...), nil
 				m.visiting, m.free = true, false
 			case what == 5:
 				s, parts := text("V")
-				q.add(&buffers, parts, len(s))
+				q.Add(&buffers, parts, len(s))
 				m.ready = append(m.ready, s)
 			case what == 6 && m.visiting:
-				q.letEarlierGo()
+				q.LetEarlierGo()
 				m.free = true
 			case what == 7:
 				said, dropped := rng.IntN(2) == 0, 0
@@ -107,18 +107,18 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 					}
 				}
 				m.held, m.visiting, m.free = nil, false, false
-				if got := q.endVisit(&buffers, said); got != dropped {
+				if got := q.EndVisit(&buffers, said); got != dropped {
 					t.Fatalf("seed %d: the end of a visit dropped %d bytes, want %d", seed, got, dropped)
 				}
 			case what == 8:
 				waits := len(m.ready) == 0 || m.visiting && !m.free
-				if q.waits() != waits {
-					t.Fatalf("seed %d: waits is %v, want %v", seed, q.waits(), waits)
+				if q.Waits() != waits {
+					t.Fatalf("seed %d: waits is %v, want %v", seed, q.Waits(), waits)
 				}
 				if waits {
 					break
 				}
-				b := q.take()
+				b := q.Take()
 				ready, _ := m.bytes()
 				if got := string(b.Bytes()); got == "" || len(got) > len(ready) || got != ready[:len(got)] {
 					t.Fatalf("seed %d: %d bytes are taken that are not the first of %d", seed, len(got), len(ready))
@@ -132,34 +132,34 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 					}
 				}
 				if round%2 == 0 {
-					buffers.giveBack(b)
+					buffers.GiveBack(b)
 				} else {
-					buffers.spares.Keep(b)
+					buffers.Spares.Keep(b)
 				}
 			case what == 9 && round%5 == 1:
-				buffers.spares.Release()
+				buffers.Spares.Release()
 			case what == 9 && round%5 == 0:
 				dropped := 0
 				for _, s := range m.held {
 					dropped += len(s)
 				}
-				if m.held = nil; q.dropHeld() != dropped {
+				if m.held = nil; q.DropHeld() != dropped {
 					t.Fatalf("seed %d: not all that was held is dropped", seed)
 				}
 			}
 			ready, all := m.bytes()
-			if q.len() != len(all) || q.chain.len() != len(ready) || q.empty() != (all == "") {
-				t.Fatalf("seed %d: %d bytes, %d of them ready; want %d and %d", seed, q.len(), q.chain.len(), len(all), len(ready))
+			if q.Len() != len(all) || q.chain.len() != len(ready) || q.IsEmpty() != (all == "") {
+				t.Fatalf("seed %d: %d bytes, %d of them ready; want %d and %d", seed, q.Len(), q.chain.len(), len(all), len(ready))
 			}
-			spares, spare := buffers.spares.Size()
-			if lent := buffers.Stats().LentBytes; lent != q.memory()+spare || buffers.spares.Any() != (spares > 0) {
-				t.Fatalf("seed %d: the memory is %d and %d, but %d bytes are in use", seed, q.memory(), spare, lent)
+			spares, spare := buffers.Spares.Size()
+			if lent := buffers.Stats().LentBytes; lent != q.Memory()+spare || buffers.Spares.Any() != (spares > 0) {
+				t.Fatalf("seed %d: the memory is %d and %d, but %d bytes are in use", seed, q.Memory(), spare, lent)
 			}
 		}
-		q.dropAll(&buffers.spares)
-		buffers.spares.Release()
-		if st := buffers.Stats(); st.Lent != 0 || q.memory() != 0 || !q.empty() {
-			t.Fatalf("seed %d: %d buffers and %d bytes are left", seed, st.Lent, q.memory())
+		q.DropAll(&buffers.Spares)
+		buffers.Spares.Release()
+		if st := buffers.Stats(); st.Lent != 0 || q.Memory() != 0 || !q.IsEmpty() {
+			t.Fatalf("seed %d: %d buffers and %d bytes are left", seed, st.Lent, q.Memory())
 		}
 	}
 }
@@ -167,40 +167,40 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 // However much is queued, in whatever sizes, a queue takes little more memory than that.
 func TestOutputQueueWastesLittle(t *testing.T) {
 	for _, size := range []int{20, 1000, 9000, 16 << 10, 100_000} {
-		var q outputQueue
-		var buffers outputMemory
+		var q Queue
+		var buffers Memory
 		p := make([]byte, size)
-		for q.len() < 1<<20 {
-			q.add(&buffers, [][]byte{p}, size)
+		for q.Len() < 1<<20 {
+			q.Add(&buffers, [][]byte{p}, size)
 		}
-		if waste := q.memory() - int64(q.len()); waste > int64(q.len())/8+mostPiece {
-			t.Errorf("posts of %d bytes: %d bytes take %d more", size, q.len(), waste)
+		if waste := q.Memory() - int64(q.Len()); waste > int64(q.Len())/8+mostPiece {
+			t.Errorf("posts of %d bytes: %d bytes take %d more", size, q.Len(), waste)
 		}
-		q.dropAll(nil)
+		q.DropAll(nil)
 	}
 }
 
 // The list of a queue that is never empty stays as short as the queue.
 func TestOutputQueueThatIsNeverEmpty(t *testing.T) {
-	var q outputQueue
-	var buffers outputMemory
+	var q Queue
+	var buffers Memory
 	p := make([]byte, mostPiece)
 	for range 10 {
 		postTo(&q, &buffers, [][]byte{p}, len(p), true)
 	}
 	for range 10_000 {
 		postTo(&q, &buffers, [][]byte{p}, len(p), true)
-		q.take().Release()
+		q.Take().Release()
 	}
 	if cap(q.full) > 100 {
 		t.Errorf("the list of 10 pieces has room for %d", cap(q.full))
 	}
-	q.dropAll(nil)
+	q.DropAll(nil)
 }
 
-func postTo(q *outputQueue, memory *outputMemory, parts [][]byte, n int, push bool) (grown bool) {
+func postTo(q *Queue, memory *Memory, parts [][]byte, n int, push bool) (grown bool) {
 	if q.visiting {
-		return q.postHeld(memory, parts, n, push)
+		return q.PostHeld(memory, parts, n, push)
 	}
-	return q.add(memory, parts, n)
+	return q.Add(memory, parts, n)
 }
