@@ -126,9 +126,9 @@ func (s *Server) askOldest() bool {
 		if !ok {
 			continue
 		}
-		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.hasUnread()
+		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.held().hasUnread()
 		if found {
-			k.askToGo()
+			k.held().askToGo()
 		}
 		k.s.mu.Unlock()
 		if found {
@@ -149,9 +149,9 @@ func (s *Server) askIdlest(addr netip.Addr) bool {
 		if !ok {
 			continue
 		}
-		found := k.s.seen.Load() == one.seen && k.givesWay() && !k.hasUnread()
+		found := k.s.seen.Load() == one.seen && k.held().givesWay() && !k.held().hasUnread()
 		if found {
-			k.askToGo()
+			k.held().askToGo()
 		}
 		k.s.mu.Unlock()
 		if found {
@@ -160,15 +160,15 @@ func (s *Server) askIdlest(addr netip.Addr) bool {
 	}
 }
 
-// askToGo makes a connection check whether it must go. mu held.
-func (k *connRef) askToGo() {
+// askToGo makes a connection check whether it must go.
+func (k held) askToGo() {
 	k.s.displaced, k.s.suspect = true, Displaced
 	k.notify()
 }
 
-// givesWay reports whether the connection is between two messages, and its protocol lets
-// it give way. mu held.
-func (k *connRef) givesWay() bool {
+// givesWay reports whether the connection is between two messages, and its protocol lets it
+// give way.
+func (k held) givesWay() bool {
 	s := k.s
 	if !s.spoken || !s.opened || s.displaced || s.dead || k.reason() != 0 || !k.speaks().givesWay || !k.moments().IsIdle() {
 		return false
@@ -234,10 +234,10 @@ func (l *idlers) look(s *Server) bool {
 	l.found, l.order, l.first = l.found[:0], l.order[:0], make(map[netip.Addr]int32, len(l.first))
 	now := s.clock.Read()
 	s.each(func(k connRef) {
-		if k.givesWay() {
+		if k.held().givesWay() {
 			seen := k.s.seen.Load()
 			l.order = append(l.order, uint64(now-seen)<<32|uint64(^uint32(len(l.found))))
-			l.found = append(l.found, idler{c: k.conn(), host: hostOf(k.addr().Addr()), seen: seen})
+			l.found = append(l.found, idler{c: k.conn(), host: hostOf(k.held().addr().Addr()), seen: seen})
 		}
 	})
 	slices.Sort(l.order)
@@ -265,8 +265,8 @@ func (l *idlers) forget(now, period timing.Tick) {
 	}
 }
 
-// markSpoken records that the first byte of a message has arrived. The caller is the owner.
-func (k *connRef) markSpoken() {
+// markSpoken records that the first byte of a message has arrived.
+func (k owner) markSpoken() {
 	if s := k.s; !s.own.has(wantsProxy) {
 		s.mu.Lock()
 		s.spoken = true
@@ -276,8 +276,9 @@ func (k *connRef) markSpoken() {
 }
 
 // makeRoom ends a connection that is to be displaced, unless it has sent something, or has
-// been given something to send, in the meantime, unread bytes included. mu is held, and released. The caller is the owner.
-func (k *connRef) makeRoom(d *workspace) {
+// been given something to send, in the meantime, unread bytes included. It unlocks. The
+// caller is the owner.
+func (k held) makeRoom(d *workspace) {
 	s, silent := k.s, false
 	x := k.x.Load()
 	switch {
@@ -295,16 +296,15 @@ func (k *connRef) makeRoom(d *workspace) {
 	if silent {
 		k.fail(Displaced)
 	} else {
-		k.keepPlace()
+		k.owner().keepPlace()
 	}
 }
 
 // keepPlace records that the connection stays, so that another one must be displaced instead.
-// The caller is the owner.
-func (k *connRef) keepPlace() {
+func (k owner) keepPlace() {
 	s := k.s
 	s.mu.Lock()
-	displaced, addr := s.displaced, k.addr().Addr()
+	displaced, addr := s.displaced, k.held().addr().Addr()
 	s.displaced = false
 	s.mu.Unlock()
 	if displaced && !k.sh.srv.askForRoom(addr) {
@@ -326,7 +326,7 @@ func (s *Server) refuseNewcomer() {
 		stays := !k.s.displaced && !k.s.dead && k.reason() == 0
 		if stays {
 			k.fail(TooManyConns)
-			k.notify()
+			k.held().notify()
 		}
 		k.s.mu.Unlock()
 		if stays {
@@ -340,8 +340,7 @@ func (s *Server) refuseNewcomer() {
 }
 
 // hasUnread reports whether there are unread bytes, as far as the kernel reports them.
-// mu held.
-func (k *connRef) hasUnread() bool {
+func (k held) hasUnread() bool {
 	x := k.x.Load()
 	return (x == nil || x.g == nil || x.g.raw != nil) && k.unread() > 0
 }
@@ -352,7 +351,7 @@ func (g *goroutineConn) readsInput(d *workspace) bool {
 	p := d.box.Space(&g.ref.sh.srv.input)
 	n, err := g.nc.Read(p[:min(len(p), max(1, d.box.Want()))])
 	if n > 0 {
-		g.ref.received(d, n)
+		g.ref.owner().received(d, n)
 	}
 	if err != nil && !timedOut(err) {
 		g.readFailed(err)

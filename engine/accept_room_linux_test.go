@@ -31,9 +31,9 @@ func TestUnreadConnectionsDoNotHoldUpTheirLoop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+		k.owner().begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
 		k.s.opened, k.s.spoken = true, true
-		k.setAway(false)
+		k.held().setAway(false)
 		k.s.seen.Store(now - 10_000)
 		k.s.mu.Unlock()
 	}

@@ -20,9 +20,9 @@ func TestSilentLineStaysShort(t *testing.T) {
 		case 0:
 			quiet = append(quiet, k.conn())
 		case 1:
-			k.markSpoken()
+			k.owner().markSpoken()
 		default:
-			k.free()
+			k.owner().free()
 		}
 		if s.silent.push(50_000, k.conn()); len(s.silent.line) > 2*fewSilent {
 			t.Fatalf("%d are queued after %d connections", len(s.silent.line), i+1)
@@ -82,12 +82,12 @@ func BenchmarkSilentLine(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		k.setAway(false)
+		k.held().setAway(false)
 		s.silent.push(50_000, k.conn())
 	}
 	k := s.bareConn()
 	c := k.conn()
-	k.free()
+	k.owner().free()
 	b.ReportAllocs()
 	for b.Loop() {
 		s.silent.push(50_000, c)
@@ -118,9 +118,9 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.begin(netip.AddrPortFrom(one.from, uint16(i)), sys.NoSocket, nil, false, false)
+		k.owner().begin(netip.AddrPortFrom(one.from, uint16(i)), sys.NoSocket, nil, false, false)
 		k.s.opened, k.s.spoken = true, true
-		k.setAway(false)
+		k.held().setAway(false)
 		k.s.seen.Store(now - one.age*1000)
 		k.s.mu.Unlock()
 		all = append(all, k)
@@ -158,9 +158,9 @@ func BenchmarkLook(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		k.begin(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 10), byte(i)}), 1), sys.NoSocket, nil, false, false)
+		k.owner().begin(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 10), byte(i)}), 1), sys.NoSocket, nil, false, false)
 		k.s.opened, k.s.spoken = true, true
-		k.setAway(false)
+		k.held().setAway(false)
 		k.s.seen.Store(uint32(i*7919) % 60_000)
 		k.s.mu.Unlock()
 	}

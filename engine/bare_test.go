@@ -39,7 +39,7 @@ func (s *Server) bareConn() *connRef {
 	if err != nil {
 		panic(err)
 	}
-	k.begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
+	k.owner().begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
 	k.s.opened, k.s.weight = true, ration.SmallWeight
 	k.s.mu.Unlock()
 	return &k
@@ -89,7 +89,7 @@ func TestPhaseIsNeverSeenWithoutItsBeginning(t *testing.T) {
 func (k *connRef) locked() timing.Moments {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.moments()
+	return k.held().moments()
 }
 
 // A sentence may arrive late: the owner, which knows what happened meanwhile, decides.
@@ -112,15 +112,15 @@ func TestLateSentences(t *testing.T) {
 		c.s.seen.Store(1_000_000 - x.seen)
 		c.s.mu.Lock()
 		if x.frame != 0 {
-			c.attach().frame.Store(1_000_000 - x.frame)
+			c.held().attach().frame.Store(1_000_000 - x.frame)
 		}
 		c.s.suspect = x.why
-		if st := life.Next(c.facts(nil)); st != life.StepReconsider {
+		if st := life.Next(c.held().facts(nil)); st != life.StepReconsider {
 			t.Errorf("%s: the next step is %d", x.name, st)
 		}
-		c.carryOut(life.StepReconsider, nil)
+		c.held().carryOut(life.StepReconsider, nil)
 		c.s.mu.Lock()
-		if on := life.Next(c.facts(nil)) == life.WaitForBytes; on != x.on {
+		if on := life.Next(c.held().facts(nil)) == life.WaitForBytes; on != x.on {
 			t.Errorf("%s: continues to read: %v, want %v (ended for %v)", x.name, on, x.on, c.reason())
 		}
 		c.s.mu.Unlock()

@@ -20,7 +20,7 @@ func TestRequestsAnsweredAtOnceAreNotCounted(t *testing.T) {
 		for i := range promised {
 			if r := turn.Later(); i < answered {
 				k.s.mu.Lock()
-				k.attach().promises.Settle(r.ticket)
+				k.held().attach().promises.Settle(r.ticket)
 				k.s.mu.Unlock()
 			}
 		}
@@ -28,7 +28,7 @@ func TestRequestsAnsweredAtOnceAreNotCounted(t *testing.T) {
 		if x := k.x.Load(); x != nil {
 			turn.giveBack(x) // as flush does
 		}
-		k.visitOwes(k.x.Load(), &turn)
+		k.held().visitOwes(k.x.Load(), &turn)
 		k.s.mu.Unlock()
 		turn.end(0)
 	}
@@ -41,7 +41,7 @@ func TestRequestsAnsweredAtOnceAreNotCounted(t *testing.T) {
 		}
 	}
 	k.s.mu.Lock()
-	k.drop(k.x.Load())
+	k.held().drop(k.x.Load())
 	k.s.mu.Unlock()
 	if owed := s.requests.Owed(); owed != 0 {
 		t.Errorf("%d are counted when the connection has ended", owed)
@@ -63,7 +63,7 @@ func TestAGrantedPlaceIsSettledByTheNextVisit(t *testing.T) {
 				turn.Mark(0)
 			}
 			k.s.mu.Lock()
-			k.visitOwes(k.x.Load(), &turn)
+			k.held().visitOwes(k.x.Load(), &turn)
 			k.s.mu.Unlock()
 			turn.end(0)
 			return room

@@ -7,16 +7,16 @@ import (
 
 // Connections and the budgets that all share, see package ration.
 
-// mayProduce reports whether the output budget allows a visit of the connection to start.
-// If not, the connection waits in line, see inflight.starves. The caller is the owner.
-func (k *connRef) mayProduce() bool {
+// mayProduce reports whether the output budget allows a visit of the connection to start. If
+// not, the connection waits in line, see inflight.starves.
+func (k owner) mayProduce() bool {
 	b, x := &k.sh.srv.output, k.x.Load()
 	if k.s.weight == ration.SmallWeight && (x == nil || b.Over() <= 0 && !x.share.IsClaiming()) {
 		return true
 	}
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	x = k.attach()
+	x = k.held().attach()
 	return x.share.Start(b, k.s.weight, x.waiting > 0, k.sh, k.key)
 }
 
@@ -29,12 +29,12 @@ func (x *inflight) memory() int64 {
 	return int64(x.lent) + outbox.Capacity(x.front) + x.queue.Memory()
 }
 
-// recount updates the budget for the memory of the connection's output. mu held.
-func (k *connRef) recount(x *inflight) { x.share.Recount(&k.sh.srv.output, x.memory()) }
+// recount updates the budget for the memory of the connection's output.
+func (k held) recount(x *inflight) { x.share.Recount(&k.sh.srv.output, x.memory()) }
 
-// mayOwe reports whether a visit may start while the request budget is exhausted. If not,
-// the connection waits in line, see inflight.starves. The caller is the owner.
-func (k *connRef) mayOwe() bool {
+// mayOwe reports whether a visit may start while the request budget is exhausted. If not, the
+// connection waits in line, see inflight.starves.
+func (k owner) mayOwe() bool {
 	s, debt := k.s, new(ration.Debt)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,13 +45,13 @@ func (k *connRef) mayOwe() bool {
 	late := s.own.has(isLate) || x != nil && x.promises.Open() > 0
 	may := debt.Start(&k.sh.srv.requests, late, s.own.has(hasAsked), k.sh, k.key)
 	if x == nil && !may {
-		k.attach().debt = *debt
+		k.held().attach().debt = *debt
 	}
 	return may
 }
 
 // mayOweMore reports whether a visit may continue while the request budget is exhausted.
-func (k *connRef) mayOweMore() bool {
+func (k owner) mayOweMore() bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	x := k.x.Load()
@@ -59,8 +59,8 @@ func (k *connRef) mayOweMore() bool {
 }
 
 // visitOwes updates the request budget after a visit, and records whether it left replies
-// owed. mu held, by the owner.
-func (k *connRef) visitOwes(x *inflight, t *Turn) {
+// owed. The caller is the owner.
+func (k held) visitOwes(x *inflight, t *Turn) {
 	if t.requests > 0 {
 		k.s.own.set(hasAsked)
 		k.s.own.clear(isLate)
@@ -76,5 +76,5 @@ func (k *connRef) visitOwes(x *inflight, t *Turn) {
 	x.debt.EndVisit(&k.sh.srv.requests, x.promises.Open())
 }
 
-// recountOwed updates the request budget with what the connection is owed. mu held.
-func (k *connRef) recountOwed(x *inflight) { x.debt.Recount(&k.sh.srv.requests, x.promises.Open()) }
+// recountOwed updates the request budget with what the connection is owed.
+func (k held) recountOwed(x *inflight) { x.debt.Recount(&k.sh.srv.requests, x.promises.Open()) }

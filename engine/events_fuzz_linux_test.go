@@ -333,11 +333,11 @@ func (st *stage) connect() {
 	}
 	st.actors = append(st.actors, a)
 	a.conn = k.conn()
-	k.begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+	k.owner().begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
 	if !k.s.opened || st.s.draining.Load() {
-		k.list()
+		k.held().list()
 	}
-	k.release()
+	k.held().release()
 }
 
 // turn runs one round of the loop.
@@ -456,7 +456,7 @@ func (st *stage) work(i int) {
 	st.run(func() {
 		if k, ok := t.l.find(t.key); ok {
 			d := &workspace{in: make([]byte, 64), offLoop: true, ref: k}
-			d.ref.serveOffLoop(d)
+			d.ref.owner().serveOffLoop(d)
 		}
 		st.served()
 	})
@@ -548,7 +548,7 @@ func (st *stage) harm(what int) {
 // drain starts a Shutdown.
 func (st *stage) drain() {
 	st.s.draining.Store(true)
-	st.l.each(func(k connRef) { k.notify() })
+	st.l.each(func(k connRef) { k.held().notify() })
 	for _, a := range st.actors {
 		a.broken = true
 	}

@@ -17,7 +17,7 @@ import (
 const visitSlots = 1<<slotBits - 1
 
 // enterUser begins a call of user code for the connection.
-func (k *connRef) enterUser(d *workspace) {
+func (k owner) enterUser(d *workspace) {
 	if d.offLoop {
 		if d.g != nil {
 			d.g.inUser.Store(true)
@@ -35,7 +35,7 @@ func (k *connRef) enterUser(d *workspace) {
 
 // exitUser ends the call, however it ended. When the loop was taken away meanwhile, the
 // goroutine must not touch the loop's fields.
-func (k *connRef) exitUser(d *workspace) {
+func (k owner) exitUser(d *workspace) {
 	if d.g != nil {
 		d.g.inUser.Store(false)
 	} else if !d.offLoop && !k.sh.stopVisit(d.visit) {
@@ -147,8 +147,8 @@ func (l *loop) passOn(visit uint64, slow bool) {
 		s.slowVisits = max(minSlowVisits, min(2*s.slowVisits, maxSlowVisits))
 		l.slow.TakenAway(time.Since(l.srv.clock.Start()), l.visits)
 	}
-	k.setAway(true)
-	k.writeAway(false)
+	k.held().setAway(true)
+	k.held().writeAway(false)
 	s.mu.Unlock()
 	l.srv.helpers.run(l)
 }

@@ -65,9 +65,9 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, offLoop: true}
 		g.own.box.Lend(&s.input, g.own.in)
 	}
-	k.begin(from, sys.NoSocket, g, proxy, counted)
+	k.owner().begin(from, sys.NoSocket, g, proxy, counted)
 	if s.forced.Load() {
-		k.abort(Forced)
+		k.held().abort(Forced)
 	}
 	k.s.mu.Unlock()
 	s.queueSilent(k.conn())
@@ -110,7 +110,7 @@ func (g *goroutineConn) borrow() *workspace {
 
 // giveBack keeps unserved input and returns a borrowed workspace.
 func (g *goroutineConn) giveBack(d *workspace) {
-	g.ref.pack(d)
+	g.ref.owner().pack(d)
 	g.fd = noDescriptor
 	d.g, d.offLoop = nil, false
 	sh, to, keep := g.ref.sh, &g.ref.sh.srv.workspaces, maxPooled

@@ -17,7 +17,7 @@ func (g *goroutineConn) live() {
 	k, s, own := &g.ref, g.ref.s, g.own
 	for {
 		s.mu.Lock()
-		switch st := life.Next(k.facts(own)); st {
+		switch st := life.Next(k.held().facts(own)); st {
 		case life.StepEnd:
 			s.dead = true // under this hold of mu: anything posted from now on would be lost
 			s.mu.Unlock()
@@ -31,14 +31,14 @@ func (g *goroutineConn) live() {
 		case life.WaitForRoom, life.WaitForSettled, life.WaitForReceipt:
 			switch st {
 			case life.WaitForRoom:
-				k.paceFrame(&g.inflight, &g.in, true)
+				k.held().paceFrame(&g.inflight, &g.in, true)
 			case life.WaitForReceipt:
-				k.startStall(&g.inflight)
+				k.held().startStall(&g.inflight)
 			}
 			if !g.writing && g.nextFront() {
 				g.writeFront() // by the owner, which is idle and holds no workspace
 				if !s.dead && !g.queue.Waits() {
-					k.list() // it was posted meanwhile, and the owner may read or serve next
+					k.held().list() // it was posted meanwhile, and the owner may read or serve next
 				}
 				s.mu.Unlock()
 				break
@@ -64,11 +64,11 @@ func (g *goroutineConn) live() {
 			}
 			g.clearNudge()
 			if own == nil {
-				k.paceFrame(&g.inflight, &g.in, false)
+				k.held().paceFrame(&g.inflight, &g.in, false)
 				s.mu.Unlock()
 				g.readParked()
 			} else {
-				k.paceFrame(&g.inflight, &own.box, false)
+				k.held().paceFrame(&g.inflight, &own.box, false)
 				s.mu.Unlock()
 				g.readBlocking(own)
 			}
@@ -94,7 +94,7 @@ func (g *goroutineConn) leave() {
 	if g.own != nil {
 		defer g.own.release(g.ref.reason()) // even if Ended or OnClose ends the goroutine
 	}
-	g.ref.end(&workspace{offLoop: true, ref: g.ref, g: g})
+	g.ref.owner().end(&workspace{offLoop: true, ref: g.ref, g: g})
 }
 
 // resumeAfterExit continues after user code has ended the goroutine of a visit.
@@ -103,7 +103,7 @@ func (g *goroutineConn) resumeAfterExit(d *workspace) {
 	k.fail(Panicked)
 	k.s.own.set(isStopped)
 	d.dropBuffers()
-	k.flush(d, true)
+	k.owner().flush(d, true)
 	if g.borrowed != nil {
 		g.giveBack(d)
 	} else {
@@ -118,13 +118,13 @@ func (g *goroutineConn) carryOutOn(st life.Step, own *workspace) {
 	k, d := &g.ref, own
 	if own == nil {
 		d = g.borrow()
-		k.unpack(d)
+		k.owner().unpack(d)
 	}
 	switch st {
 	case life.StepServe:
 		k.s.mu.Unlock()
 		d.lendOut()
-		k.serve(d)
+		k.owner().serve(d)
 	case life.StepRead:
 		g.nudged = true // marks our own deadline; clearNudge resets it
 		g.nc.SetReadDeadline(time.Now().Add(drainRead))
@@ -132,7 +132,7 @@ func (g *goroutineConn) carryOutOn(st life.Step, own *workspace) {
 		d.lendOut()
 		g.readDrain(d)
 	default:
-		k.carryOut(st, d)
+		k.held().carryOut(st, d)
 	}
 	if own == nil {
 		g.giveBack(d)

@@ -11,13 +11,13 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 		if g.unwritten() {
 			g.writeWaiting(t.Out, cap(t.Out))
 		} else if g.queue.Add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
-			k.recount(&g.inflight)
+			k.held().recount(&g.inflight)
 		}
 	}
 	g.queue.LetEarlierGo()
 	for until := g.queue.End(); !s.dead; { // others may post without end
 		if g.writing {
-			k.await(&g.inflight, written)
+			k.held().await(&g.inflight, written)
 			continue
 		}
 		if !g.front.Lent() && g.queue.IsTaken(until) || !g.nextFront() {
@@ -26,7 +26,7 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 		g.writeFront()
 	}
 	if !s.dead && !g.writing && !g.queue.Waits() {
-		k.list() // a flusher writes it
+		k.held().list() // a flusher writes it
 	}
 }
 
@@ -44,22 +44,22 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 			return 0, err
 		}
 	}
-	if sent, err := k.sendEarlier(t); sent {
+	if sent, err := k.owner().sendEarlier(t); sent {
 		return 0, err
 	}
 	d.slim(streamRead)
 	p := d.box.Space(memory)
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	if err := k.endsVisit(t); err != nil {
+	if err := k.held().endsVisit(t); err != nil {
 		return 0, err
 	}
 	if g.queue.LetEarlierGo(); !g.writing && !g.queue.Waits() {
-		k.list() // the peer may wait for it
+		k.held().list() // the peer may wait for it
 	}
 	nudged := g.nudged
 	g.clearNudge()
-	began := k.startWait(&g.inflight, t, d.box.Want())
+	began := k.held().startWait(&g.inflight, t, d.box.Want())
 	g.noteInput(&d.box)
 	k.s.mu.Unlock()
 	n, err = readSome(g.nc, p)
@@ -67,10 +67,10 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 		g.readFailed(err)
 	}
 	k.s.mu.Lock()
-	if ends := k.endsVisit(t); ends != nil || timedOut(err) { // a peer that sends nothing more ends it even in a drain
+	if ends := k.held().endsVisit(t); ends != nil || timedOut(err) { // a peer that sends nothing more ends it even in a drain
 		err = ends
 	}
-	k.endWait(&g.inflight, t, began)
+	k.held().endWait(&g.inflight, t, began)
 	if nudged {
 		g.nudge() // its cause is handled after the visit
 	}

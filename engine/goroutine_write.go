@@ -20,7 +20,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	if said {
 		s.marks.set(isSaid)
 	}
-	k.visitOwes(&g.inflight, t)
+	k.held().visitOwes(&g.inflight, t)
 	out := t.Out
 	t.Out = t.Out[:0] // a borrowed workspace must not carry it to another connection
 	switch {
@@ -29,7 +29,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	case len(out) > 0 && !g.unwritten():
 		g.waiting += int64(len(out))
 		if g.queue.Add(&k.sh.srv.buffers, [][]byte{out}, len(out)) {
-			k.recount(&g.inflight)
+			k.held().recount(&g.inflight)
 		}
 	case len(out) > 0:
 		if g.fd != noDescriptor { // in a visit of a Parked connection the descriptor is available
@@ -46,8 +46,8 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 				t.Out = t.Out[:0]
 				g.waiting += int64(len(out) - n)
 				g.blocked.Store(true)
-				k.recount(&g.inflight)
-				k.startStall(&g.inflight)
+				k.held().recount(&g.inflight)
+				k.held().startStall(&g.inflight)
 			}
 			break
 		}
@@ -65,7 +65,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 // nextFront makes the queued output the front buffer, and reports whether there is any.
 // mu held.
 func (g *goroutineConn) nextFront() bool {
-	g.ref.countLate(&g.inflight)
+	g.ref.held().countLate(&g.inflight)
 	if !g.front.Lent() && !g.queue.Waits() {
 		g.front, g.sent = g.queue.Take(), 0
 	}
@@ -93,9 +93,9 @@ func (g *goroutineConn) writeFront() (alive bool) {
 func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	k, s := &g.ref, g.ref.s
 	g.writing, g.lent = true, capacity
-	k.recount(&g.inflight)
+	k.held().recount(&g.inflight)
 	g.share.EndVisit(&k.sh.srv.output)
-	k.startStall(&g.inflight)
+	k.held().startStall(&g.inflight)
 	s.mu.Unlock()
 	var err error
 	total, wide := 0, false
@@ -121,11 +121,11 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	if wide {
 		k.limitUnsent(&g.inflight, maxUnsent)
 	}
-	k.recount(&g.inflight)
+	k.held().recount(&g.inflight)
 	if err != nil {
 		g.writeFailed()
 	}
-	k.resume(&g.inflight)
+	k.held().resume(&g.inflight)
 	return true
 }
 

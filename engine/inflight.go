@@ -75,8 +75,8 @@ func (x *inflight) rarely() *rare {
 // promised reports whether user code will get the socket. mu held.
 func (x *inflight) promised() bool { return x.rare != nil && x.rare.give != nil }
 
-// attach returns the connection's inflight, created if there is none. mu held.
-func (k *connRef) attach() *inflight {
+// attach returns the connection's inflight, created if there is none.
+func (k held) attach() *inflight {
 	x := k.x.Load()
 	if x == nil {
 		x = k.sh.srv.inflights.Get().(*inflight)
@@ -87,18 +87,18 @@ func (k *connRef) attach() *inflight {
 }
 
 // attachUnlocked is attach for an owner that does not hold mu.
-func (k *connRef) attachUnlocked() *inflight {
+func (k owner) attachUnlocked() *inflight {
 	if x := k.x.Load(); x != nil {
 		return x
 	}
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.attach()
+	return k.held().attach()
 }
 
-// detach frees the inflight of a quiet connection. mu held, by the owner. A connection
-// that is ending keeps it, because it counts what is left to read.
-func (k *connRef) detach() {
+// detach frees the inflight of a quiet connection. The caller is the owner. A connection that
+// is ending keeps it, because it counts what is left to read.
+func (k held) detach() {
 	x := k.x.Load()
 	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
 		return
@@ -137,7 +137,7 @@ const mostGranted = 16
 // admit returns how many messages flow control allows before it must be checked again,
 // which also happens when there is a reason to end. The first call of a visit separates
 // what was posted before the visit.
-func (k *connRef) admit(first bool) int {
+func (k owner) admit(first bool) int {
 	if ends(k.reason()) {
 		return 0
 	}
@@ -154,7 +154,7 @@ func (k *connRef) admit(first bool) int {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	switch {
-	case !k.below(x):
+	case !k.held().below(x):
 		return 0
 	case first && k.sh.srv.ordered:
 		x.queue.StartVisit() // a reply that was posted since the visit began still precedes its output
@@ -165,20 +165,20 @@ func (k *connRef) admit(first bool) int {
 	return mostGranted
 }
 
-// below reports whether x is below the limits that pause reading. mu held.
-func (k *connRef) below(x *inflight) bool {
+// below reports whether x is below the limits that pause reading.
+func (k held) below(x *inflight) bool {
 	limits := &k.sh.srv.limits
 	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) < limits.InFlight && x.waiting < int64(limits.HighWater)
 }
 
-// resumes reports whether a pause may end: at half of the limit, as hysteresis. mu held.
-func (k *connRef) resumes(x *inflight) bool {
+// resumes reports whether a pause may end: at half of the limit, as hysteresis.
+func (k held) resumes(x *inflight) bool {
 	limits := &k.sh.srv.limits
 	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
 }
 
 // hasRoom reports whether flow control lets the connection continue after a visit.
-func (k *connRef) hasRoom() bool {
+func (k owner) hasRoom() bool {
 	x := k.x.Load()
 	return x == nil || k.isBelow(x)
 }
@@ -186,22 +186,22 @@ func (k *connRef) hasRoom() bool {
 func (k *connRef) isBelow(x *inflight) bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.below(x)
+	return k.held().below(x)
 }
 
 // startVisit records what was posted before this visit, so that an ordered protocol's
 // replies stay in order.
-func (k *connRef) startVisit() {
+func (k owner) startVisit() {
 	k.s.mu.Lock()
-	k.attach().queue.StartVisit()
+	k.held().attach().queue.StartVisit()
 	k.s.mu.Unlock()
 }
 
 // hold is startVisit for user code. What was posted during the visit already stays behind
 // its output.
-func (k *connRef) hold() {
+func (k owner) hold() {
 	k.s.mu.Lock()
-	if q := &k.attach().queue; !q.IsVisiting() {
+	if q := &k.held().attach().queue; !q.IsVisiting() {
 		q.StartVisit()
 	}
 	k.s.mu.Unlock()
@@ -209,7 +209,7 @@ func (k *connRef) hold() {
 
 // startFrame starts the timer of the message that has begun to arrive and lacks need
 // bytes; for a message in progress it keeps running.
-func (k *connRef) startFrame(in *input.Buffer, need int) {
+func (k owner) startFrame(in *input.Buffer, need int) {
 	if in.Len() == 0 {
 		return
 	}
@@ -220,7 +220,7 @@ func (k *connRef) startFrame(in *input.Buffer, need int) {
 	}
 }
 
-func (k *connRef) stopFrame() {
+func (k owner) stopFrame() {
 	if x := k.x.Load(); x != nil && x.frame.Load()|x.within.Load() != 0 {
 		x.frame.Store(0)
 		x.within.Store(0)
@@ -231,9 +231,9 @@ func (k *connRef) stopFrame() {
 // in a drain, see Turn.ExpectRest.
 func (x *inflight) expectsRest() bool { return x.within.Load() != 0 }
 
-// paceFrame stops the timer of a message while we do not read, because that is not the
-// peer's fault, and restarts it when we do. mu held, by the owner.
-func (k *connRef) paceFrame(x *inflight, in *input.Buffer, paused bool) {
+// paceFrame stops the timer of a message while we do not read, because that is not the peer's
+// fault, and restarts it when we do. The caller is the owner.
+func (k held) paceFrame(x *inflight, in *input.Buffer, paused bool) {
 	switch running := x.frame.Load() != 0; {
 	case running && paused:
 		x.frame.Store(0)
@@ -242,8 +242,8 @@ func (k *connRef) paceFrame(x *inflight, in *input.Buffer, paused bool) {
 	}
 }
 
-// countLate updates the counters of late replies before they are written. mu held.
-func (k *connRef) countLate(x *inflight) {
+// countLate updates the counters of late replies before they are written.
+func (k held) countLate(x *inflight) {
 	if x.late > 0 {
 		k.sh.counts.late.Add(x.late)
 		x.late = 0
@@ -252,8 +252,8 @@ func (k *connRef) countLate(x *inflight) {
 	}
 }
 
-// dropOutput drops the unsent output. mu held.
-func (k *connRef) dropOutput(x *inflight) {
+// dropOutput drops the unsent output.
+func (k held) dropOutput(x *inflight) {
 	spares := k.sh.srv.output.WhenShort()
 	if x.front.Lent() {
 		spares.Keep(x.front)
@@ -264,8 +264,8 @@ func (k *connRef) dropOutput(x *inflight) {
 }
 
 // drop drops everything in flight, except for the bytes that a blocked writer holds: it
-// releases them itself. mu held.
-func (k *connRef) drop(x *inflight) {
+// releases them itself.
+func (k held) drop(x *inflight) {
 	k.sh.counts.late.Add(x.late)
 	x.late = 0
 	k.dropOutput(x)

@@ -2,10 +2,10 @@ package engine
 
 import "github.com/hone-go/hone/engine/internal/input"
 
-// holdsTooMuch drops unserved input, and ends its connection, when there is much of it
-// and the budget is almost exhausted. It is called before more is read or kept: beyond 4
-// KiB, a read uses a larger buffer. The caller is the owner.
-func (k *connRef) holdsTooMuch(in *input.Buffer) bool {
+// holdsTooMuch drops unserved input, and ends its connection, when there is much of it and
+// the budget is almost exhausted. It is called before more is read or kept: beyond 4 KiB, a
+// read uses a larger buffer.
+func (k owner) holdsTooMuch(in *input.Buffer) bool {
 	m := &k.sh.srv.input
 	if in.Len() < input.Small || !m.IsNearlyFull() {
 		return false
@@ -36,7 +36,7 @@ func (c Conn) HoldInput(n int) bool {
 		return false
 	}
 	defer k.s.mu.Unlock()
-	m, x := &k.sh.srv.input, k.attach()
+	m, x := &k.sh.srv.input, k.held().attach()
 	r := x.rarely()
 	if n > 0 && (k.s.dead || r.holds+n > input.Small && m.IsNearlyFull()) {
 		x.forgetRare()

@@ -15,11 +15,11 @@ func TestFullBufferDoesNotGrowWhenMemoryIsShort(t *testing.T) {
 	var box input.Buffer
 	box.Use(make([]byte, input.Small))
 	box.Arrived(input.Small - 1)
-	if k.holdsTooMuch(&box) {
+	if k.owner().holdsTooMuch(&box) {
 		t.Errorf("a connection with %d bytes is closed", input.Small-1)
 	}
 	box.Arrived(1)
-	if !k.holdsTooMuch(&box) || k.reason() != InputBudget {
+	if !k.owner().holdsTooMuch(&box) || k.reason() != InputBudget {
 		t.Errorf("a connection with %d bytes continues to read, of %d with %d held; its reason to end is %v", input.Small, s.input.Limit(), s.input.Held(), k.reason())
 	}
 }

@@ -10,10 +10,9 @@ import (
 // Writes late replies, pushes, and what a peer did not accept at once: from the loop, or
 // from a flusher of a goroutine engine. No write here blocks.
 
-// write sends the queued output, as far as the socket accepts it. mu held. If the socket
-// was full the last time, it tries again only with again set, because that costs a system
-// call.
-func (k *connRef) write(x *inflight, again bool) {
+// write sends the queued output, as far as the socket accepts it. If the socket was full the
+// last time, it tries again only with again set, because that costs a system call.
+func (k held) write(x *inflight, again bool) {
 	k.countLate(x)
 	if x.g != nil && x.g.raw == nil { // without a plain socket, every write may block
 		if !x.writing && x.g.nextFront() {
@@ -71,8 +70,8 @@ func (k *connRef) write(x *inflight, again bool) {
 	}
 }
 
-// shrinkFront moves the rest of a mostly sent buffer to a smaller one. mu held.
-func (k *connRef) shrinkFront(x *inflight) {
+// shrinkFront moves the rest of a mostly sent buffer to a smaller one.
+func (k held) shrinkFront(x *inflight) {
 	all := x.front.Bytes()
 	if rest := all[x.sent:]; cap(all) > maxPooled/4 && len(rest) <= cap(all)/4 {
 		b := k.sh.srv.buffers.Get(len(rest))
@@ -92,8 +91,8 @@ const (
 	provenFast = 1 << 20
 )
 
-// widen raises the limit for a peer that keeps reading, after n bytes were sent. mu held.
-func (k *connRef) widen(x *inflight, n int) {
+// widen raises the limit for a peer that keeps reading, after n bytes were sent.
+func (k held) widen(x *inflight, n int) {
 	if x.wide {
 		return
 	}
@@ -103,8 +102,8 @@ func (k *connRef) widen(x *inflight, n int) {
 	}
 }
 
-// narrow resets the limit of a peer that has stalled. mu held.
-func (k *connRef) narrow(x *inflight) {
+// narrow resets the limit of a peer that has stalled.
+func (k held) narrow(x *inflight) {
 	if x.took = 0; x.wide {
 		x.wide = false
 		k.limitUnsent(x, maxUnsent)
@@ -128,8 +127,8 @@ func (k *connRef) limitUnsent(x *inflight, n int) {
 const maxSend = 256 << 10
 
 // send writes once without blocking, at most that many bytes. ErrAgain means that p was not
-// sent in full: the socket is full, or other connections are due. mu held.
-func (k *connRef) send(p []byte, most int) (n int, err error) {
+// sent in full: the socket is full, or other connections are due.
+func (k held) send(p []byte, most int) (n int, err error) {
 	q := p[:min(len(p), most)]
 	if len(q) == 0 {
 		return 0, sys.ErrAgain
@@ -150,9 +149,8 @@ func (k *connRef) send(p []byte, most int) (n int, err error) {
 	return n, err
 }
 
-// notSent records that output is unsent, because the socket is full, or cut off for
-// fairness. mu held.
-func (k *connRef) notSent(x *inflight, cut bool) {
+// notSent records that output is unsent, because the socket is full, or cut off for fairness.
+func (k held) notSent(x *inflight, cut bool) {
 	if x.cut = cut; cut && x.stall.Load() != 0 {
 		k.sh.srv.clock.Stamp(&x.stall)
 	}
@@ -160,8 +158,8 @@ func (k *connRef) notSent(x *inflight, cut bool) {
 }
 
 // startStall starts the stall timer, unless it runs: when our own kernel accepts a little
-// more, that does not show that the peer has read anything. mu held.
-func (k *connRef) startStall(x *inflight) {
+// more, that does not show that the peer has read anything.
+func (k held) startStall(x *inflight) {
 	if x.stall.Load() == 0 {
 		x.measured = false
 		k.sh.srv.clock.Stamp(&x.stall)

@@ -28,7 +28,7 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 		k.s.mu.Unlock()
 		return ErrSettled
 	}
-	return k.post(x, parts, n, ticket == noTicket)
+	return k.held().post(x, parts, n, ticket == noTicket)
 }
 
 // postAll queues late replies of the connection, as many as fit into one post, and
@@ -46,7 +46,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 	}
 	x.late += uint64(good)
 	if good == n {
-		return n, nil, k.post(x, [][]byte{out[from:ends[n-1]]}, ends[n-1]-from, false)
+		return n, nil, k.held().post(x, [][]byte{out[from:ends[n-1]]}, ends[n-1]-from, false)
 	}
 	var parts [][]byte
 	size := 0
@@ -64,7 +64,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 		size += ends[i] - from
 		from = ends[i]
 	}
-	return n, settled, k.post(x, parts, size, false)
+	return n, settled, k.held().post(x, parts, size, false)
 }
 
 // Offer is Push for output that may be dropped, such as the state of something that changes:
@@ -83,7 +83,7 @@ func (c Conn) Offer(parts ...[]byte) error {
 	}
 	k.sh.counts.pushes.Add(1)
 	if n == 0 || x.queue.IsVisiting() || x.goal != noGoal || x.unwritten() {
-		return k.post(x, parts, n, true)
+		return k.held().post(x, parts, n, true)
 	}
 	defer k.s.mu.Unlock()
 	memory, limits := &k.sh.srv.buffers, &k.sh.srv.limits
@@ -97,8 +97,8 @@ func (c Conn) Offer(parts ...[]byte) error {
 		x.waiting -= int64(dropped)
 		k.sh.counts.dropped.Add(1)
 	}
-	k.recount(x)
-	return k.enqueue(x, nil, 0, true)
+	k.held().recount(x)
+	return k.held().enqueue(x, nil, 0, true)
 }
 
 // lockToPost locks the connection, if posting to it is allowed.
@@ -112,17 +112,17 @@ func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 		s.mu.Unlock()
 		return k, nil, ErrClosed
 	}
-	x = k.attach()
-	if x.queue.Len() > k.sh.srv.limits.HardCap && !k.relieve(x) {
-		k.abort(SlowReader)
+	x = k.held().attach()
+	if x.queue.Len() > k.sh.srv.limits.HardCap && !k.held().relieve(x) {
+		k.held().abort(SlowReader)
 		s.mu.Unlock()
 		return k, nil, SlowReader
 	}
 	return k, x, nil
 }
 
-// post queues parts, n bytes in total, and triggers a write. mu is held, and released.
-func (k *connRef) post(x *inflight, parts [][]byte, n int, push bool) error {
+// post queues parts, n bytes in total, and triggers a write. It unlocks.
+func (k held) post(x *inflight, parts [][]byte, n int, push bool) error {
 	endContext := k.unwatch(x)
 	err := k.enqueue(x, parts, n, push)
 	k.s.mu.Unlock()
@@ -133,7 +133,7 @@ func (k *connRef) post(x *inflight, parts [][]byte, n int, push bool) error {
 }
 
 // enqueue is post with mu kept.
-func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
+func (k held) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
 	s, srv := k.s, k.sh.srv
 	if n > 0 {
 		x.waiting += int64(n)
@@ -162,23 +162,23 @@ func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
 	return nil
 }
 
-// inVisit reports whether the loop is in a visit of the connection right now: what is
-// posted then is written with the visit's own output. mu held.
-func (k *connRef) inVisit() bool {
+// inVisit reports whether the loop is in a visit of the connection right now: what is posted
+// then is written with the visit's own output.
+func (k held) inVisit() bool {
 	return k.sh.visiting.Load()&visitSlots == uint64(uint32(k.key))+1
 }
 
-// resume wakes an owner that waits for room, or for all replies to be sent. mu held.
-func (k *connRef) resume(x *inflight) {
+// resume wakes an owner that waits for room, or for all replies to be sent.
+func (k held) resume(x *inflight) {
 	if k.s.marks.has(isWaiting) && (k.resumes(x) || x.settled()) {
 		k.notify()
 	}
 }
 
-// relieve is called when more is queued than the hard cap: a queue that merely has not
-// been written yet is not the peer's fault, and is written here. It reports whether the
-// queue may grow. mu held.
-func (k *connRef) relieve(x *inflight) bool {
+// relieve is called when more is queued than the hard cap: a queue that merely has not been
+// written yet is not the peer's fault, and is written here. It reports whether the queue may
+// grow.
+func (k held) relieve(x *inflight) bool {
 	limits := &k.sh.srv.limits
 	switch {
 	case x.writing && x.stall.Load() != 0 && !x.queue.IsVisiting(): // a writer is blocked, and nothing else holds the queue
@@ -193,11 +193,10 @@ func (k *connRef) relieve(x *inflight) bool {
 	return !k.s.dead && x.queue.Len() <= limits.HardCap
 }
 
-// burdens reports whether a connection to which something was posted must be closed
-// because the output budget is exceeded: it has much unsent output although it was just
-// written, and its peer has read nothing for some sweeps, or, when the budget is far
-// exceeded, now. mu held.
-func (k *connRef) burdens(x *inflight) bool {
+// burdens reports whether a connection to which something was posted must be closed because
+// the output budget is exceeded: it has much unsent output although it was just written, and
+// its peer has read nothing for some sweeps, or, when the budget is far exceeded, now.
+func (k held) burdens(x *inflight) bool {
 	srv := k.sh.srv
 	far := srv.output.Over() > srv.output.Limit()/8
 	much := int64(srv.limits.HighWater)
@@ -218,9 +217,9 @@ func (k *connRef) burdens(x *inflight) bool {
 // promise records one more owed reply, or as many as fit into and Limits.InFlight allows,
 // and returns the number. It also returns whether flow control allows one more message
 // after these.
-func (k *connRef) promise(into []uint64) (n int, more bool) {
+func (k owner) promise(into []uint64) (n int, more bool) {
 	k.s.mu.Lock()
-	x := k.attach()
+	x := k.held().attach()
 	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.Open())))
 	if k.sh.srv.requests.IsHalfFull() {
 		n = 1 // tickets taken in advance by many visits would far exceed Limits.TotalInFlight
@@ -229,7 +228,7 @@ func (k *connRef) promise(into []uint64) (n int, more bool) {
 		into[i] = x.promises.Take()
 	}
 	x.debt.Promised(&k.sh.srv.requests, x.promises.Open())
-	more = k.below(x) && !k.sh.srv.requests.IsFull()
+	more = k.held().below(x) && !k.sh.srv.requests.IsFull()
 	k.s.mu.Unlock()
 	return n, more
 }
@@ -243,14 +242,14 @@ func (t *Turn) giveBack(x *inflight) {
 }
 
 // revoke takes promises back and returns how many of them were still open.
-func (k *connRef) revoke(tickets []uint64) (open int) {
+func (k owner) revoke(tickets []uint64) (open int) {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.attach().promises.Revoke(tickets)
+	return k.held().attach().promises.Revoke(tickets)
 }
 
-// notify makes the owner check its connection. mu held.
-func (k *connRef) notify() {
+// notify makes the owner check its connection.
+func (k held) notify() {
 	switch x := k.x.Load(); {
 	case x != nil && x.g != nil:
 		x.g.nudge()
@@ -261,8 +260,8 @@ func (k *connRef) notify() {
 	}
 }
 
-// abort ends the connection at once: unsent output is dropped. mu held.
-func (k *connRef) abort(why Reason) {
+// abort ends the connection at once: unsent output is dropped.
+func (k held) abort(why Reason) {
 	s := k.s
 	switch why {
 	case 0: // its linger time is over; the reason was sent before
@@ -290,21 +289,20 @@ func (k *connRef) abort(why Reason) {
 	k.notify()
 }
 
-// breakOff ends a connection that has been sent a part of a reply, after a panic. What
-// was sent still reaches the peer; then the connection is reset, because a graceful close
-// would look like the end of the reply; where the peer's receipts cannot be seen, it is
-// closed. The caller is the owner.
-func (k *connRef) breakOff() {
+// breakOff ends a connection that has been sent a part of a reply, after a panic. What was
+// sent still reaches the peer; then the connection is reset, because a graceful close would
+// look like the end of the reply; where the peer's receipts cannot be seen, it is closed.
+func (k owner) breakOff() {
 	s := k.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.fail(Panicked)
 	s.marks.set(isShut | isSaid) // nothing may follow the part
-	x := k.attach()
+	x := k.held().attach()
 	x.unfinished = x.g == nil || x.g.control(func(uintptr) {})
 	x.waiting -= int64(x.queue.DropHeld())
 	x.promises.Abandon()
-	k.recountOwed(x)
+	k.held().recountOwed(x)
 }
 
 // hardest is how much may be queued while a write is in progress that the socket has not

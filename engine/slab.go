@@ -134,6 +134,22 @@ type connRef struct {
 	key uint64 // slot in the low bits, generation above
 }
 
+// held and owner are a connection in the hands of a caller with a right to it: held has what
+// only whoever holds its mutex may do, owner what only its owner may do. Both are the same
+// pointer, so a right costs nothing. It begins where held() or owner() is called: there, and
+// nowhere else, must somebody check that the mutex is locked, or that the caller is the owner.
+// It ends with the unlock; a method that unlocks says so.
+type (
+	held  struct{ *connRef }
+	owner struct{ *connRef }
+)
+
+// held returns k for a caller that holds its mutex.
+func (k *connRef) held() held { return held{k} }
+
+// owner returns k for its owner.
+func (k *connRef) owner() owner { return owner{k} }
+
 func keyOf(slot int, generation uint32) uint64 { return uint64(slot) | uint64(generation)<<32 }
 
 func (k *connRef) generation() uint32 { return uint32(k.key >> 32) }
@@ -148,7 +164,7 @@ func (k *connRef) standing() (ended, away bool) {
 	return t&^awayBit != k.generation(), t&awayBit != 0
 }
 
-func (k *connRef) setAway(away bool) {
+func (k held) setAway(away bool) {
 	t := k.generation()
 	if away {
 		t |= awayBit
@@ -223,7 +239,7 @@ func newChunk() chunk {
 
 // free returns an ended connection's slot, and frees the slab's last chunks after a burst
 // of connections.
-func (k *connRef) free() {
+func (k owner) free() {
 	sh, s := k.sh, k.s
 	s.mu.Lock()
 	x := k.x.Swap(nil)
@@ -273,8 +289,8 @@ func (sh *shard) each(do func(k connRef)) {
 	}
 }
 
-// list makes the shard's runner check the connection. mu held.
-func (k *connRef) list() {
+// list makes the shard's runner check the connection.
+func (k held) list() {
 	if k.s.marks.has(isDirty) {
 		return
 	}
@@ -334,8 +350,8 @@ func (sh *shard) end() {
 	sh.mu.Unlock()
 }
 
-// six returns where the connection's IPv6 address is stored. mu held.
-func (k *connRef) six() *[16]byte {
+// six returns where the connection's IPv6 address is stored.
+func (k held) six() *[16]byte {
 	i := int(uint32(k.key))
 	side := (*k.sh.chunks.Load())[i/chunkSlots].side
 	if side.sixes.Load() == nil {
@@ -344,8 +360,8 @@ func (k *connRef) six() *[16]byte {
 	return &side.sixes.Load()[i%chunkSlots]
 }
 
-// setAddr sets the peer's address. mu held.
-func (k *connRef) setAddr(a netip.AddrPort) {
+// setAddr sets the peer's address.
+func (k held) setAddr(a netip.AddrPort) {
 	s := k.s
 	s.marks.clear(hasFour | hasSix)
 	s.port = a.Port()
@@ -364,8 +380,8 @@ func (k *connRef) setAddr(a netip.AddrPort) {
 	}
 }
 
-// addr returns the peer's address. mu held.
-func (k *connRef) addr() netip.AddrPort {
+// addr returns the peer's address.
+func (k held) addr() netip.AddrPort {
 	switch s := k.s; {
 	case s.marks.has(hasFour):
 		return netip.AddrPortFrom(netip.AddrFrom4(s.address), s.port)

@@ -17,7 +17,7 @@ import (
 // owner.
 
 // begin initialises a slot for a connection. The caller then calls release.
-func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, proxy, counted bool) {
+func (k owner) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, proxy, counted bool) {
 	s, srv := k.s, k.sh.srv
 	s.mu.Lock()
 	s.why.Store(0)
@@ -31,23 +31,23 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 		k.x.Store(&g.inflight)
 	}
 	k.limitUnsent(k.x.Load(), maxUnsent)
-	k.setAddr(from)
+	k.held().setAddr(from)
 	k.touch()
 	srv.clock.Stamp(&s.since)
 	switch {
 	case proxy:
 		s.own.set(wantsProxy)
-		srv.clock.Stamp(&k.attach().frame) // the PROXY header has a message's time from here on
+		srv.clock.Stamp(&k.held().attach().frame) // the PROXY header has a message's time from here on
 	case srv.OnOpen == nil && g == nil:
 		s.own.set(isKnown)
 		s.opened = true
 	}
-	k.setAway(true) // ours, for now
+	k.held().setAway(true) // ours, for now
 }
 
 // facts returns the input of life.Next. mu held; d has the connection's input if it is not in
 // its inflight.
-func (k *connRef) facts(d *workspace) life.Facts {
+func (k held) facts(d *workspace) life.Facts {
 	s, x := k.s, k.x.Load()
 	f := life.Facts{
 		Phase: k.phase(), Why: k.reason().kind(), Dead: s.dead, Opened: s.opened,
@@ -69,8 +69,8 @@ func (k *connRef) facts(d *workspace) life.Facts {
 	return f
 }
 
-// moments returns a snapshot of the connection. mu held.
-func (k *connRef) moments() timing.Moments {
+// moments returns a snapshot of the connection.
+func (k held) moments() timing.Moments {
 	s := k.s
 	m := timing.Moments{Asks: k.speaks().ping != nil, Phase: k.phase(), Since: s.since.Load(), Seen: s.seen.Load(), Trusted: s.trusted, Draining: k.sh.srv.draining.Load()}
 	if x := k.x.Load(); x != nil {
@@ -95,15 +95,15 @@ const (
 	parkedRestAfter = 8 // 2 s
 )
 
-// carryOut carries out a step, unless it is a wait or specific to a kind of engine. mu is
-// held, and released.
-func (k *connRef) carryOut(st life.Step, d *workspace) {
+// carryOut carries out a step, unless it is a wait or specific to a kind of engine. It
+// unlocks.
+func (k held) carryOut(st life.Step, d *workspace) {
 	s, srv := k.s, k.sh.srv
 	switch st {
 	case life.StepOpen:
 		s.opened = true
 		s.mu.Unlock()
-		k.open(d)
+		k.owner().open(d)
 		return
 	case life.StepReconsider:
 		// A handler may have been running for long, which does not count as idle, or the
@@ -126,7 +126,7 @@ func (k *connRef) carryOut(st life.Step, d *workspace) {
 	case life.StepRefuse:
 		s.marks.set(isSaid)
 		s.mu.Unlock()
-		k.refuse(d)
+		k.owner().refuse(d)
 		return
 	case life.StepShut:
 		s.marks.set(isShut)
@@ -135,7 +135,7 @@ func (k *connRef) carryOut(st life.Step, d *workspace) {
 		x.in.Forget(&srv.input)
 		d.box.Forget(&srv.input)
 		s.mu.Unlock()
-		if !k.closeWrite() {
+		if !k.owner().closeWrite() {
 			k.kill() // in this order, because an abort may have come first
 		}
 		k.enter(life.Lingering)
@@ -147,8 +147,7 @@ func (k *connRef) carryOut(st life.Step, d *workspace) {
 }
 
 // reconsider checks the sweeper's suspicion, or EndIdle's, and reports whether it was right.
-// mu held.
-func (k *connRef) reconsider() (ends bool) {
+func (k held) reconsider() (ends bool) {
 	asked := k.s.suspect == ClosedHere
 	k.s.suspect = 0
 	if asked && k.moments().IsIdle() {
@@ -158,7 +157,7 @@ func (k *connRef) reconsider() (ends bool) {
 	// By the clock of the timestamps: a sweeper that was starved left it behind the time.
 	if v, limit, _ := k.sh.srv.rules.Judge(k.moments(), k.sh.srv.clock.Now()); v > timing.Rest {
 		k.fail(exceeded(limit))
-		k.stopFrame() // a drain no longer waits for the message
+		k.owner().stopFrame() // a drain no longer waits for the message
 		return true
 	}
 	return false
@@ -170,7 +169,7 @@ const (
 )
 
 // open does what comes before the first read.
-func (k *connRef) open(d *workspace) {
+func (k owner) open(d *workspace) {
 	if k.s.own.has(wantsProxy) {
 		return // OnOpen must see the address in the header
 	}
@@ -186,7 +185,7 @@ func (k *connRef) open(d *workspace) {
 
 // received accounts for n bytes read into the box, and serves the messages that they
 // complete. It reports whether the protocol needs more.
-func (k *connRef) received(d *workspace, n int) (hungry bool) {
+func (k owner) received(d *workspace, n int) (hungry bool) {
 	k.touch()
 	k.sh.counts.bytesIn.Add(uint64(n))
 	if k.s.own.has(drains) {
@@ -210,7 +209,7 @@ const rounds = 4
 // serve passes what has arrived to the protocol until it needs more bytes, and writes its
 // replies. It reports whether the protocol needs more and may have it: otherwise next
 // decides.
-func (k *connRef) serve(d *workspace) (hungry bool) {
+func (k owner) serve(d *workspace) (hungry bool) {
 	for n := 1; ; n++ {
 		used, need, why := k.visit(d)
 		d.box.Served(used, need)
@@ -262,7 +261,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 
 // flush writes the replies of a visit and what was posted meanwhile; said means that they
 // end with the protocol's error message. It reports false when the connection is dead.
-func (k *connRef) flush(d *workspace, said bool) bool {
+func (k owner) flush(d *workspace, said bool) bool {
 	if d.g != nil {
 		return d.g.flushWaiting(&d.turn, said)
 	}
@@ -270,7 +269,7 @@ func (k *connRef) flush(d *workspace, said bool) bool {
 }
 
 // visit calls the protocol, or the parser of the PROXY header, under the watchdog.
-func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
+func (k owner) visit(d *workspace) (used, need int, why Reason) {
 	srv, t := k.sh.srv, &d.turn
 	if srv.ordered {
 		k.startVisit()
@@ -289,7 +288,7 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 }
 
 // readProxyHeader parses the PROXY header at the front of in.
-func (k *connRef) readProxyHeader(in []byte) (used, need int, why Reason) {
+func (k owner) readProxyHeader(in []byte) (used, need int, why Reason) {
 	used, need, addr, err := proxy.Parse(in)
 	if err != nil {
 		return 0, 0, BadProxyHeader
@@ -301,9 +300,9 @@ func (k *connRef) readProxyHeader(in []byte) (used, need int, why Reason) {
 	s.own.clear(wantsProxy)
 	s.mu.Lock()
 	if addr.IsValid() {
-		k.setAddr(addr)
+		k.held().setAddr(addr)
 	}
-	from := k.addr().Addr()
+	from := k.held().addr().Addr()
 	s.mu.Unlock()
 	srv.mu.Lock()
 	ok := srv.count(from, &s.counted)
@@ -319,7 +318,7 @@ func (k *connRef) readProxyHeader(in []byte) (used, need int, why Reason) {
 }
 
 // visited stores the results of a visit: the state, and Panicked or 0.
-func (k *connRef) visited(state uint64, why Reason) {
+func (k owner) visited(state uint64, why Reason) {
 	k.s.state = state
 	if why != 0 {
 		k.fail(why)
@@ -327,14 +326,14 @@ func (k *connRef) visited(state uint64, why Reason) {
 }
 
 // call calls user code under the watchdog.
-func (k *connRef) call(d *workspace, user func()) {
+func (k owner) call(d *workspace, user func()) {
 	k.enterUser(d)
 	defer k.exitUser(d)
 	k.sh.srv.guard(k.conn(), user)
 }
 
 // refuse sends the peer the reason for which the connection ends.
-func (k *connRef) refuse(d *workspace) {
+func (k owner) refuse(d *workspace) {
 	unserved := d.box.Bytes()
 	if x := k.x.Load(); x != nil && x.in.Len() > 0 {
 		unserved = x.in.Bytes()
@@ -350,26 +349,26 @@ func (k *connRef) refuse(d *workspace) {
 }
 
 // end closes the socket, whatever happened, and calls the callbacks.
-func (k *connRef) end(d *workspace) {
+func (k owner) end(d *workspace) {
 	s, srv := k.s, k.sh.srv
 	if k.reason() == 0 {
 		k.fail(Panicked) // only runtime.Goexit gets here without a reason
 	}
 	s.mu.Lock()
 	s.dead = true
-	k.setAway(true) // no owner from here on
+	k.held().setAway(true) // no owner from here on
 	s.marks.clear(isListed)
 	s.want = 0
 	x, resets := k.x.Load(), false
 	if x != nil {
-		k.drop(x)
+		k.held().drop(x)
 		if x.g != nil {
 			x.g.ended, resets = true, x.g.resets
 		}
 	}
 	s.socket.Close()
 	s.socket = sys.NoSocket
-	addr := k.addr().Addr()
+	addr := k.held().addr().Addr()
 	s.mu.Unlock()
 	if x != nil && x.g != nil { // not under mu: TLS sends a close_notify
 		if resets {
@@ -393,9 +392,9 @@ func (k *connRef) end(d *workspace) {
 	}
 }
 
-// unread returns the number of unread bytes: what the kernel reports, or a guess without
-// a plain socket. mu held.
-func (k *connRef) unread() int {
+// unread returns the number of unread bytes: what the kernel reports, or a guess without a
+// plain socket.
+func (k held) unread() int {
 	if x := k.x.Load(); x != nil && x.g != nil {
 		return x.g.unreadBytes()
 	}
@@ -403,7 +402,7 @@ func (k *connRef) unread() int {
 }
 
 // closeWrite shuts down the sending direction and reports whether that was possible.
-func (k *connRef) closeWrite() bool {
+func (k owner) closeWrite() bool {
 	if x := k.x.Load(); x.g != nil {
 		half, ok := x.g.nc.(interface{ CloseWrite() error })
 		return ok && half.CloseWrite() == nil

@@ -40,7 +40,7 @@ func (t *Turn) yield() {
 }
 
 // flushMid is Turn.Flush.
-func (k *connRef) flushMid(t *Turn) error {
+func (k owner) flushMid(t *Turn) error {
 	if t.moved && t.d.box.Len() == 0 { // More has returned all that was read
 		t.d.slim(helperRead)
 	}
@@ -53,20 +53,20 @@ func (k *connRef) flushMid(t *Turn) error {
 	if x := k.x.Load(); x != nil && x.g != nil {
 		x.g.flushAndWait(t)
 	} else {
-		k.flushAndAwait(t)
+		k.held().flushAndAwait(t)
 	}
-	k.streams(t)
+	k.held().streams(t)
 	t.Out = t.Out[:0]
 	t.mark.out = 0
 	if s.dead {
-		return k.failed(t)
+		return k.held().failed(t)
 	}
 	return nil
 }
 
-// streams ends the reservation of a visit whose output is sent or charged so far: it may
-// take for ever, and bounds its output by waiting for the peer. mu held.
-func (k *connRef) streams(t *Turn) {
+// streams ends the reservation of a visit whose output is sent or charged so far: it may take
+// for ever, and bounds its output by waiting for the peer.
+func (k held) streams(t *Turn) {
 	if x := k.x.Load(); x != nil && x.share.IsReserved() {
 		if x.share.IsTrial() {
 			k.sh.srv.output.Learn(&k.s.weight, t.largest)
@@ -75,8 +75,8 @@ func (k *connRef) streams(t *Turn) {
 	}
 }
 
-// failed returns the reason that ends a visit in the middle. mu held.
-func (k *connRef) failed(t *Turn) error {
+// failed returns the reason that ends a visit in the middle.
+func (k held) failed(t *Turn) error {
 	if t.flushed {
 		k.s.marks.set(isSaid) // an error message would become part of the reply
 	}
@@ -86,9 +86,8 @@ func (k *connRef) failed(t *Turn) error {
 	return ErrClosed
 }
 
-// await blocks until the owner, which is off the loop, is woken. mu held, but not
-// meanwhile.
-func (k *connRef) await(x *inflight, what goal) {
+// await blocks until the owner, which is off the loop, is woken. It unlocks meanwhile.
+func (k held) await(x *inflight, what goal) {
 	x.goal = what
 	if x.wakeUp == nil {
 		x.wakeUp = make(chan struct{}, 1)
@@ -114,7 +113,7 @@ func (x *inflight) wakeOwner() {
 }
 
 // more is Turn.More. The caller is the owner, in a visit.
-func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
+func (k owner) more(d *workspace, used, need int) (in []byte, err error) {
 	t, box := &d.turn, &d.box
 	if used < 0 || used > box.Len() || need < 0 {
 		panic("engine: Turn.More with used beyond the unserved input")
@@ -127,7 +126,7 @@ func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 	if need > 0 {
 		k.s.mu.Lock()
 		k.s.suspect = 0 // the time until now was not the peer's fault
-		err = k.endsVisit(t)
+		err = k.held().endsVisit(t)
 		k.s.mu.Unlock()
 	}
 	for err == nil && box.Want() > 0 {
@@ -146,7 +145,7 @@ func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 // sendEarlier flushes the replies to earlier messages, before More waits, because the
 // peer may need them to continue. It reports whether it did. The reply to the current
 // message stays, so that it can be rolled back.
-func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
+func (k owner) sendEarlier(t *Turn) (sent bool, err error) {
 	if t.mark.out == 0 {
 		return false, nil
 	}
@@ -157,8 +156,8 @@ func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
 	return true, err
 }
 
-// endsVisit returns why a visit cannot continue, or nil. mu held.
-func (k *connRef) endsVisit(t *Turn) error {
+// endsVisit returns why a visit cannot continue, or nil.
+func (k held) endsVisit(t *Turn) error {
 	late := false
 	if why := k.s.suspect; why != 0 && why != ClosedHere { // EndIdle waits for the visit's end
 		late = k.reconsider() // a drain keeps its own reason
@@ -170,12 +169,12 @@ func (k *connRef) endsVisit(t *Turn) error {
 }
 
 // moreInput reads once, and waits before that if necessary.
-func (k *connRef) moreInput(d *workspace) error {
+func (k owner) moreInput(d *workspace) error {
 	t, srv := &d.turn, k.sh.srv
 	if k.holdsTooMuch(&d.box) {
 		k.s.mu.Lock()
 		defer k.s.mu.Unlock()
-		return k.failed(t)
+		return k.held().failed(t)
 	}
 	var n int
 	var err error
@@ -198,7 +197,7 @@ func (k *connRef) moreInput(d *workspace) error {
 	}
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.failed(t)
+	return k.held().failed(t)
 }
 
 // streamRead is the read size of a visit after it has waited: there may be thousands of
@@ -219,10 +218,10 @@ func (d *workspace) slim(size int) {
 	d.box.Lend(&srv.input, d.in)
 }
 
-// startWait starts the timer for bytes that a visit waits for. Only waiting time counts,
-// and arriving bytes earn time, but none for bytes still to come: a peer that was fast
-// for long must not be silent for as long. mu held.
-func (k *connRef) startWait(x *inflight, t *Turn, lacks int) (began timing.Tick) {
+// startWait starts the timer for bytes that a visit waits for. Only waiting time counts, and
+// arriving bytes earn time, but none for bytes still to come: a peer that was fast for long
+// must not be silent for as long.
+func (k held) startWait(x *inflight, t *Turn, lacks int) (began timing.Tick) {
 	began = k.sh.srv.clock.Read()
 	k.sh.srv.clock.Stamp(&x.frame) // wakes the sweeper
 	x.size.Store(uint32(lacks))
@@ -230,8 +229,8 @@ func (k *connRef) startWait(x *inflight, t *Turn, lacks int) (began timing.Tick)
 	return began
 }
 
-// endWait stops the timer. mu held.
-func (k *connRef) endWait(x *inflight, t *Turn, began timing.Tick) {
+// endWait stops the timer.
+func (k held) endWait(x *inflight, t *Turn, began timing.Tick) {
 	x.frame.Store(0)
 	t.owed += time.Duration(k.sh.srv.clock.Read()-began) * time.Millisecond
 }

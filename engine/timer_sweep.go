@@ -86,7 +86,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 	next = timing.Never
 	w.condemned = w.condemned[:0]
 	s.each(func(k connRef) {
-		m := k.moments()
+		m := k.held().moments()
 		m.Judged = last
 		v, limit, due := s.rules.Judge(m, now)
 		if v != timing.Live {
@@ -99,7 +99,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 				x.share.RecountExactly(&s.output, x.memory())
 			}
 			x.share.Review(&s.output, now, s.rules.Period)
-			busy = k.listen(x) || busy
+			busy = k.held().listen(x) || busy
 		}
 	})
 	pace := uint64(s.rules.Period)
@@ -149,31 +149,31 @@ func (c *sentence) carryOut(now timing.Tick) {
 	switch c.v {
 	case timing.Measure:
 		if x != nil {
-			k.hasTaken(x, now)
-			if x.unfinished && x.settled() && k.isReceived(x) {
-				k.abort(k.reason())
+			k.held().hasTaken(x, now)
+			if x.unfinished && x.settled() && k.held().isReceived(x) {
+				k.held().abort(k.reason())
 			}
 		}
 	case timing.Rest:
-		k.rest(x)
+		k.held().rest(x)
 	case timing.Ask:
-		k.ask()
+		k.held().ask()
 	case timing.Refuse:
 		s.suspect = c.why
-		k.notify()
+		k.held().notify()
 	case timing.Abort:
-		if c.why == IdleTimeout && !k.moments().Owed {
+		if c.why == IdleTimeout && !k.held().moments().Owed {
 			return // the last reply was sent meanwhile
 		}
 		asks := (c.why == WriteStall || c.why == OutputBudget) && !c.sure && x != nil && x.stall.Load() != 0
-		if !asks || !k.hasTaken(x, now) {
-			k.abort(c.why)
+		if !asks || !k.held().hasTaken(x, now) {
+			k.held().abort(c.why)
 		}
 	}
 }
 
-// ask sends the protocol's ping. mu held.
-func (k *connRef) ask() {
+// ask sends the protocol's ping.
+func (k held) ask() {
 	if s := k.s; s.marks.has(isShut) || s.marks.has(isSaid) || k.reason() != 0 {
 		return
 	}
@@ -182,8 +182,8 @@ func (k *connRef) ask() {
 	k.enqueue(k.attach(), [][]byte{ping}, len(ping), true)
 }
 
-// rest makes an idle connection free what it does not need. mu held.
-func (k *connRef) rest(x *inflight) {
+// rest makes an idle connection free what it does not need.
+func (k held) rest(x *inflight) {
 	if x != nil && x.g != nil && !x.g.borrows() {
 		x.promises.Forget() // its owner keeps the rest for life, and must not be woken
 		return
@@ -193,8 +193,8 @@ func (k *connRef) rest(x *inflight) {
 }
 
 // unsent returns how many bytes the kernel still holds for the peer, as far as it reports
-// them. mu held.
-func (k *connRef) unsent(x *inflight) uint32 {
+// them.
+func (k held) unsent(x *inflight) uint32 {
 	if x.g == nil {
 		return uint32(k.s.socket.Unsent())
 	}
@@ -205,9 +205,9 @@ func (k *connRef) unsent(x *inflight) uint32 {
 	return uint32(n)
 }
 
-// isReceived reports whether the peer's kernel has acknowledged everything that was sent,
-// or never will. mu held.
-func (k *connRef) isReceived(x *inflight) (done bool) {
+// isReceived reports whether the peer's kernel has acknowledged everything that was sent, or
+// never will.
+func (k held) isReceived(x *inflight) (done bool) {
 	ask := func(fd uintptr) { done = sys.Unsent(fd) == 0 || sys.Broken(fd) }
 	if x.g == nil {
 		ask(uintptr(k.s.socket))
@@ -218,12 +218,11 @@ func (k *connRef) isReceived(x *inflight) (done bool) {
 }
 
 // hasTaken reports whether a peer that seems to have stalled has read something since the
-// last check: what our kernel has accepted, less what it still holds. A blocked write
-// does not tell: the kernel wakes it only when a third of a buffer of megabytes is free
-// again, and accepts more although the peer reads nothing. (Nor does the peer's kernel
-// report at once: with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8
-// s.) mu held.
-func (k *connRef) hasTaken(x *inflight, now timing.Tick) bool {
+// last check: what our kernel has accepted, less what it still holds. A blocked write does
+// not tell: the kernel wakes it only when a third of a buffer of megabytes is free again, and
+// accepts more although the peer reads nothing. (Nor does the peer's kernel report at once:
+// with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8 s.)
+func (k held) hasTaken(x *inflight, now timing.Tick) bool {
 	taken := x.written.Load() - k.unsent(x)
 	progress := !x.measured || int32(taken-x.taken) > 0
 	if !progress {

@@ -23,10 +23,10 @@ func TestSweepAllocates0(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.s.mu.Lock()
-		k.setAway(false)
+		k.held().setAway(false)
 		k.touch()
 		if i%2 == 0 {
-			k.attach()
+			k.held().attach()
 		}
 		k.s.mu.Unlock()
 	}
@@ -46,7 +46,7 @@ func BenchmarkSweep(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		k.setAway(false)
+		k.held().setAway(false)
 		k.touch()
 	}
 	b.ReportAllocs()
@@ -67,7 +67,7 @@ func TestLateSweepStrikesNobodyEarly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.setAway(false)
+	k.held().setAway(false)
 	s.clock.Age(time.Hour)
 	s.clock.Read()
 	k.touch()
@@ -179,12 +179,12 @@ func TestSuspicionWhileTheClockStands(t *testing.T) {
 	s.clock.Age(time.Hour) // without a sweep
 	k.touch()
 	k.s.suspect = IdleTimeout
-	if k.reconsider(); k.reason() != 0 {
+	if k.held().reconsider(); k.reason() != 0 {
 		t.Errorf("an active connection ends for %v", k.reason())
 	}
 	now := s.clock.Read()
 	k.s.suspect = IdleTimeout
-	if k.reconsider(); k.reason() != IdleTimeout {
+	if k.held().reconsider(); k.reason() != IdleTimeout {
 		t.Errorf("a connection that was idle until %d ends for %v", now, k.reason())
 	}
 }
