@@ -97,9 +97,15 @@ func (r Reason) Error() string { return "engine: connection ended: " + r.String(
 
 // kind returns what the reason means for the life cycle.
 func (r Reason) kind() life.Kind {
-	switch r {
-	case 0:
+	if r == 0 {
 		return life.Lives
+	}
+	return r.ending()
+}
+
+// ending is the part of kind that is not inlined.
+func (r Reason) ending() life.Kind {
+	switch r {
 	case PeerClosed:
 		return life.Left
 	case ShuttingDown:

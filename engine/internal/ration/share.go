@@ -54,8 +54,8 @@ const keepCharged = 4 << 10
 
 // Recount updates the budget for the memory of the connection's output.
 func (x *Share) Recount(b *Output, memory int64) {
-	if n := memory - x.charged; n > 0 || n < -keepCharged {
-		x.charged += n
+	if n := memory - x.charged; uint64(n+keepCharged) > keepCharged { // above 0, or below -keepCharged
+		x.charged = memory
 		b.add(n)
 	}
 }
@@ -63,7 +63,7 @@ func (x *Share) Recount(b *Output, memory int64) {
 // RecountExactly is Recount to the byte.
 func (x *Share) RecountExactly(b *Output, memory int64) {
 	if n := memory - x.charged; n != 0 {
-		x.charged += n
+		x.charged = memory
 		b.add(n)
 	}
 }
