@@ -112,7 +112,9 @@ func TestLateSentences(t *testing.T) {
 		c.s.seen.Store(1_000_000 - x.seen)
 		c.s.mu.Lock()
 		if x.frame != 0 {
-			c.held().attach().frame.Store(1_000_000 - x.frame)
+			s.clock.Set(1_000_000 - x.frame)
+			c.held().attach().frame.Begin(&s.clock)
+			s.clock.Set(1_000_000)
 		}
 		c.s.suspect = x.why
 		if st := life.Next(c.held().facts(nil)); st != life.StepReconsider {

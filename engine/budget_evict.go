@@ -83,7 +83,7 @@ func (s *Server) evictReaders(now timing.Tick, held int64) {
 func (s *Server) evictSenders(now timing.Tick) {
 	in, patience := &s.input, s.rules.Hurried()
 	debtors := s.debtors(func(k connRef, x *inflight) (age timing.Tick, held int64) {
-		since := cmp.Or(x.frame.Load(), x.stall.Load(), k.s.seen.Load())
+		since := cmp.Or(x.frame.Began(), x.stall.Load(), k.s.seen.Load())
 		if age = now - since; age <= patience || age >= timing.Ahead {
 			return 0, 0
 		}

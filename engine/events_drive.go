@@ -42,7 +42,7 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 	case readable && k.phase() == life.Lingering:
 		k.owner().discardOnce(d)
 	case readable && s.own.has(drains):
-		if x := k.x.Load(); x.expectsRest() {
+		if x := k.x.Load(); x.frame.IsAllowed() {
 			x.left = max(1, x.in.Want()) // and nothing beyond it
 		}
 	}
@@ -126,7 +126,7 @@ func (k owner) drive(d *workspace, writable bool) {
 		switch st := life.Next(k.held().facts(nil)); st {
 		case life.WaitForUser, life.WaitForPeer, life.WaitForSettled, life.WaitForReceipt, life.WaitForRoom, life.WaitForBytes:
 			if x != nil && (st == life.WaitForRoom || st == life.WaitForBytes) {
-				k.held().paceFrame(x, &x.in, st == life.WaitForRoom)
+				x.frame.Pace(&k.sh.srv.clock, st == life.WaitForRoom, x.in.Len() > 0)
 			}
 			switch st {
 			case life.WaitForRoom, life.WaitForSettled:
@@ -269,7 +269,7 @@ func (k held) watchFor(away bool) {
 	case away && x != nil && x.goal == arrived:
 		want = sys.In | sys.Once
 	case away || phase == life.Finishing || phase == life.Closing:
-	case phase == life.Serving && (s.own.has(drains) && !x.expectsRest() || x != nil && (x.in.Ready() || x.blocked.Load())):
+	case phase == life.Serving && (s.own.has(drains) && !x.frame.IsAllowed() || x != nil && (x.in.Ready() || x.blocked.Load())):
 	case phase == life.Serving && k.servedOffLoop():
 		want = sys.In | sys.Once
 	default:

@@ -190,9 +190,9 @@ func (g *goroutineConn) handshake() bool {
 		return true
 	}
 	k := &g.ref
-	k.sh.srv.clock.Stamp(&g.frame)
+	g.frame.Begin(&k.sh.srv.clock)
 	err := h.HandshakeContext(k.sh.srv.ctx)
-	g.frame.Store(0)
+	g.frame.Pause()
 	k.touch()
 	if err == nil {
 		return true

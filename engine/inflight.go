@@ -9,6 +9,7 @@ import (
 	"github.com/hone-go/hone/engine/internal/outbox"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/ticket"
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/pool"
 )
 
@@ -22,9 +23,7 @@ type inflight struct {
 	in   input.Buffer // the owner's: unserved input between visits
 	left int          // the owner's: bytes left to read in a drain, or to discard
 
-	frame   atomic.Uint32 // when the unfinished message began
-	size    atomic.Uint32 // its size, as far as known
-	within  atomic.Uint32 // ticks that it may take, see Turn.ExpectRest; 0: as many as its size allows
+	frame   timing.Frame  // of the message that has begun to arrive
 	input   atomic.Uint32 // capacity of the buffer that holds unserved input
 	stall   atomic.Uint32 // when the peer was last seen to read some of the unsent output
 	written atomic.Uint32 // bytes that the kernel has accepted, modulo 2^32
@@ -207,38 +206,16 @@ func (k owner) hold() {
 	k.s.mu.Unlock()
 }
 
-// startFrame starts the timer of the message that has begun to arrive and lacks need
-// bytes; for a message in progress it keeps running.
+// startFrame starts the timer of the message that has begun to arrive and lacks need bytes.
 func (k owner) startFrame(in *input.Buffer, need int) {
-	if in.Len() == 0 {
-		return
-	}
-	x := k.attachUnlocked()
-	x.size.Store(uint32(in.Len() + need))
-	if x.frame.Load() == 0 {
-		k.sh.srv.clock.Stamp(&x.frame)
+	if in.Len() > 0 {
+		k.attachUnlocked().frame.Start(&k.sh.srv.clock, in.Len()+need)
 	}
 }
 
 func (k owner) stopFrame() {
-	if x := k.x.Load(); x != nil && x.frame.Load()|x.within.Load() != 0 {
-		x.frame.Store(0)
-		x.within.Store(0)
-	}
-}
-
-// expectsRest reports whether the rest of a message is awaited that will be served even
-// in a drain, see Turn.ExpectRest.
-func (x *inflight) expectsRest() bool { return x.within.Load() != 0 }
-
-// paceFrame stops the timer of a message while we do not read, because that is not the peer's
-// fault, and restarts it when we do. The caller is the owner.
-func (k held) paceFrame(x *inflight, in *input.Buffer, paused bool) {
-	switch running := x.frame.Load() != 0; {
-	case running && paused:
-		x.frame.Store(0)
-	case !running && !paused && in.Len() > 0:
-		k.sh.srv.clock.Stamp(&x.frame)
+	if x := k.x.Load(); x != nil {
+		x.frame.Stop()
 	}
 }
 

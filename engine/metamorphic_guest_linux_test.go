@@ -393,7 +393,7 @@ func (g *guest) rests() {
 		case m.loan != nil || len(m.pending) > 0 && m.partial == 0:
 			return k.s.marks.has(isWaiting)
 		}
-		return read && (m.partial != 0) == (x.frame.Load() != 0) && x.stall.Load() == 0 && (m.now != nil || x.unwritten())
+		return read && (m.partial != 0) == (x.frame.Began() != 0) && x.stall.Load() == 0 && (m.now != nil || x.unwritten())
 	}
 	for g.model.exact && !rests() && !g.l.isOver() {
 		if time.Now().After(g.l.deadline) {

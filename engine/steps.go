@@ -37,7 +37,7 @@ func (k owner) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, p
 	switch {
 	case proxy:
 		s.own.set(wantsProxy)
-		srv.clock.Stamp(&k.held().attach().frame) // the PROXY header has a message's time from here on
+		k.held().attach().frame.Begin(&srv.clock) // the PROXY header has a message's time from here on
 	case srv.OnOpen == nil && g == nil:
 		s.own.set(isKnown)
 		s.opened = true
@@ -59,7 +59,7 @@ func (k held) facts(d *workspace) life.Facts {
 		f.Settled = x.settled()
 		f.Ready = x.in.Ready() || d != nil && d.box.Ready()
 		f.Unread = f.Drains && x.left > 0
-		f.Expects = x.expectsRest()
+		f.Expects = x.frame.IsAllowed()
 		f.Partial = x.in.Len() > 0 || d != nil && d.box.Len() > 0
 		if f.Unfinished = x.unfinished; f.Unfinished {
 			f.Received = f.Settled && k.isReceived(x)
@@ -74,7 +74,8 @@ func (k held) moments() timing.Moments {
 	s := k.s
 	m := timing.Moments{Asks: k.speaks().ping != nil, Phase: k.phase(), Since: s.since.Load(), Seen: s.seen.Load(), Trusted: s.trusted, Draining: k.sh.srv.draining.Load()}
 	if x := k.x.Load(); x != nil {
-		m.Frame, m.Size, m.Within, m.Stall = x.frame.Load(), x.size.Load(), x.within.Load(), x.stall.Load()
+		m.SetFrame(&x.frame)
+		m.Stall = x.stall.Load()
 		m.Unfinished = x.unfinished
 		m.Owed = x.promises.Open() > 0 || x.late > 0 || x.starves()
 		m.Trusted = m.Trusted || x.starves()
@@ -241,7 +242,7 @@ func (k owner) serve(d *workspace) (hungry bool) {
 			k.touch()
 			x := k.x.Load()
 			if d.turn.within > 0 && d.box.Len() > 0 {
-				x.within.Store(timing.Ticks(d.turn.within))
+				x.frame.Allow(timing.Ticks(d.turn.within))
 			}
 			return x == nil || !x.blocked.Load()
 		}

@@ -135,7 +135,7 @@ func (k owner) more(d *workspace, used, need int) (in []byte, err error) {
 		}
 	}
 	if x := k.x.Load(); x != nil {
-		x.frame.Store(0)
+		x.frame.Pause()
 		x.noteInput(box)
 	}
 	k.touch()
@@ -222,15 +222,11 @@ func (d *workspace) slim(size int) {
 // arriving bytes earn time, but none for bytes still to come: a peer that was fast for long
 // must not be silent for as long.
 func (k held) startWait(x *inflight, t *Turn, lacks int) (began timing.Tick) {
-	began = k.sh.srv.clock.Read()
-	k.sh.srv.clock.Stamp(&x.frame) // wakes the sweeper
-	x.size.Store(uint32(lacks))
-	x.frame.Store(max(1, began-timing.Tick(t.owed.Milliseconds())))
-	return began
+	return x.frame.Wait(&k.sh.srv.clock, lacks, timing.Tick(t.owed.Milliseconds()))
 }
 
 // endWait stops the timer.
 func (k held) endWait(x *inflight, t *Turn, began timing.Tick) {
-	x.frame.Store(0)
+	x.frame.Pause()
 	t.owed += time.Duration(k.sh.srv.clock.Read()-began) * time.Millisecond
 }

@@ -71,7 +71,7 @@ func (s *Server) readLate() (now timing.Tick) {
 		again(&k.s.seen)
 		again(&k.s.since)
 		if x := k.x.Load(); x != nil {
-			again(&x.frame)
+			x.frame.Restamp(shown, now)
 			again(&x.stall)
 		}
 	})
