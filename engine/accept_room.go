@@ -284,13 +284,13 @@ func (k held) makeRoom(d *workspace) {
 	switch {
 	case s.spoken && !k.moments().IsIdle():
 		s.mu.Unlock()
-	case x != nil && x.g != nil && x.g.raw == nil: // without a plain socket, only a read can tell
+	case !k.link().isPlain(): // without a plain socket, only a read can tell
 		x.g.nudged = true // marks our own deadline; clearNudge resets it
 		x.g.nc.SetReadDeadline(time.Now().Add(drainRead))
 		s.mu.Unlock()
 		silent = !x.g.readsInput(d)
 	default:
-		silent = k.unread() == 0
+		silent = k.link().unread() == 0
 		s.mu.Unlock()
 	}
 	if silent {
@@ -341,8 +341,8 @@ func (s *Server) refuseNewcomer() {
 
 // hasUnread reports whether there are unread bytes, as far as the kernel reports them.
 func (k held) hasUnread() bool {
-	x := k.x.Load()
-	return (x == nil || x.g == nil || x.g.raw != nil) && k.unread() > 0
+	l := k.link()
+	return l.isPlain() && l.unread() > 0
 }
 
 // readsInput reads and serves what has arrived, and reports whether there was anything.

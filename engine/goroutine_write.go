@@ -105,7 +105,7 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 		g.written.Add(uint32(n))
 		if total += n; total >= provenFast && !wide {
 			wide = true
-			k.limitUnsent(&g.inflight, moreUnsent)
+			link{g: g}.limitUnsent(moreUnsent)
 		}
 	}
 	k.sh.counts.bytesOut.Add(uint64(total))
@@ -119,7 +119,7 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	g.writing, g.lent = false, 0
 	g.waiting -= int64(len(p))
 	if wide {
-		k.limitUnsent(&g.inflight, maxUnsent)
+		link{g: g}.limitUnsent(maxUnsent)
 	}
 	k.held().recount(&g.inflight)
 	if err != nil {

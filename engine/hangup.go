@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-
-	"github.com/hone-go/hone/internal/sys"
 )
 
 // A context that is cancelled when the peer disconnects, created on demand. The sweeper
@@ -107,17 +105,8 @@ func (k held) listen(x *inflight) (watching bool) {
 	if x.rare == nil || x.rare.watched.ctx == nil || x.rare.watched.ctx.Err() != nil {
 		return false
 	}
-	if k.hungUp(x) {
+	if k.link().hungUp() {
 		k.endContext(x)
 	}
 	return true
-}
-
-// hungUp reports whether the peer has closed its side or broken the connection.
-func (k held) hungUp(x *inflight) (left bool) {
-	if x.g == nil {
-		return k.s.socket != sys.NoSocket && sys.HungUp(uintptr(k.s.socket))
-	}
-	x.g.control(func(fd uintptr) { left = sys.HungUp(fd) })
-	return left
 }

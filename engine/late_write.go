@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"net"
-
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/pool"
 )
@@ -98,7 +96,7 @@ func (k held) widen(x *inflight, n int) {
 	}
 	if x.took += n; x.took >= provenFast {
 		x.wide = true
-		k.limitUnsent(x, moreUnsent)
+		k.link().limitUnsent(moreUnsent)
 	}
 }
 
@@ -106,18 +104,7 @@ func (k held) widen(x *inflight, n int) {
 func (k held) narrow(x *inflight) {
 	if x.took = 0; x.wide {
 		x.wide = false
-		k.limitUnsent(x, maxUnsent)
-	}
-}
-
-// limitUnsent sets the limit of the connection's socket.
-func (k *connRef) limitUnsent(x *inflight, n int) {
-	if x == nil || x.g == nil {
-		sys.LimitUnsent(uintptr(k.s.socket), n)
-		return
-	}
-	if _, tcp := innermost(x.g.nc).(*net.TCPConn); tcp {
-		x.g.control(func(fd uintptr) { sys.LimitUnsent(fd, n) })
+		k.link().limitUnsent(maxUnsent)
 	}
 }
 

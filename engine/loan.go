@@ -37,7 +37,7 @@ func (k held) endLoan() {
 	x.forgetRare()
 	k.s.marks.clear(isShut)
 	if k.s.own.has(drains) {
-		x.left = k.unread() // user code has read some of it
+		x.left = k.link().unread() // user code has read some of it
 	}
 	k.enter(life.Serving)
 	k.touch()

@@ -183,7 +183,7 @@ func (k held) relieve(x *inflight) bool {
 	switch {
 	case x.writing && x.stall.Load() != 0 && !x.queue.IsVisiting(): // a writer is blocked, and nothing else holds the queue
 		return false
-	case x.writing, x.queue.IsVisiting(), x.g != nil && x.g.raw == nil:
+	case x.writing, x.queue.IsVisiting(), !k.link().isPlain():
 		return x.queue.Len() <= limits.hardest()
 	}
 	k.write(x, true)
@@ -206,7 +206,7 @@ func (k held) burdens(x *inflight) bool {
 	if x.waiting <= much {
 		return false
 	}
-	if !x.writing && !x.queue.IsVisiting() && (x.g == nil || x.g.raw != nil) {
+	if !x.writing && !x.queue.IsVisiting() && k.link().isPlain() {
 		k.write(x, true)
 	}
 	stall := x.stall.Load()
@@ -278,13 +278,10 @@ func (k held) abort(why Reason) {
 		}
 	}
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
-	switch x := k.x.Load(); {
-	case x != nil && x.rare != nil && x.rare.given != nil:
+	if x := k.x.Load(); x != nil && x.rare != nil && x.rare.given != nil {
 		x.rare.given.SetDeadline(past()) // and no reset: its user may still say goodbye
-	case x != nil && x.g != nil:
-		x.g.interrupt(hard)
-	case hard:
-		s.socket.ResetOnClose()
+	} else {
+		k.link().cutOff(hard)
 	}
 	k.notify()
 }
@@ -299,7 +296,7 @@ func (k owner) breakOff() {
 	k.fail(Panicked)
 	s.marks.set(isShut | isSaid) // nothing may follow the part
 	x := k.held().attach()
-	x.unfinished = x.g == nil || x.g.control(func(uintptr) {})
+	x.unfinished = k.link().control(func(uintptr) {})
 	x.waiting -= int64(x.queue.DropHeld())
 	x.promises.Abandon()
 	k.held().recountOwed(x)

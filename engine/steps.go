@@ -30,7 +30,7 @@ func (k owner) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, p
 	if g != nil {
 		k.x.Store(&g.inflight)
 	}
-	k.limitUnsent(k.x.Load(), maxUnsent)
+	k.link().limitUnsent(maxUnsent)
 	k.held().setAddr(from)
 	k.touch()
 	srv.clock.Stamp(&s.since)
@@ -62,7 +62,7 @@ func (k held) facts(d *workspace) life.Facts {
 		f.Expects = x.frame.IsAllowed()
 		f.Partial = x.in.Len() > 0 || d != nil && d.box.Len() > 0
 		if f.Unfinished = x.unfinished; f.Unfinished {
-			f.Received = f.Settled && k.isReceived(x)
+			f.Received = f.Settled && k.link().isReceived()
 		}
 		f.Paused = x.blocked.Load() || x.starves() || f.Ready && !k.resumes(x)
 	}
@@ -116,7 +116,7 @@ func (k held) carryOut(st life.Step, d *workspace) {
 	case life.StepDrain:
 		s.own.set(drains)
 		k.fail(ShuttingDown)
-		k.attach().left = k.unread()
+		k.attach().left = k.link().unread()
 	case life.StepFinish:
 		if x := k.x.Load(); x != nil && k.reason() == PeerClosed {
 			k.endContext(x) // where the kernel does not report disconnects, this is the only signal
@@ -393,24 +393,13 @@ func (k owner) end(d *workspace) {
 	}
 }
 
-// unread returns the number of unread bytes: what the kernel reports, or a guess without a
-// plain socket.
-func (k held) unread() int {
-	if x := k.x.Load(); x != nil && x.g != nil {
-		return x.g.unreadBytes()
-	}
-	return k.s.socket.Unread()
-}
-
 // closeWrite shuts down the sending direction and reports whether that was possible.
 func (k owner) closeWrite() bool {
-	if x := k.x.Load(); x.g != nil {
-		half, ok := x.g.nc.(interface{ CloseWrite() error })
-		return ok && half.CloseWrite() == nil
+	if k.link().g == nil {
+		k.s.mu.Lock()
+		defer k.s.mu.Unlock()
 	}
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
-	return k.s.socket.CloseWrite() == nil
+	return k.link().closeWrite()
 }
 
 // reason returns why the connection is ending, 0 while it is not.

@@ -7,7 +7,6 @@ import (
 	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/timing"
-	"github.com/hone-go/hone/internal/sys"
 )
 
 // sweeper checks all connections of a server every period: one goroutine.
@@ -150,7 +149,7 @@ func (c *sentence) carryOut(now timing.Tick) {
 	case timing.Measure:
 		if x != nil {
 			k.held().hasTaken(x, now)
-			if x.unfinished && x.settled() && k.held().isReceived(x) {
+			if x.unfinished && x.settled() && k.link().isReceived() {
 				k.held().abort(k.reason())
 			}
 		}
@@ -192,38 +191,13 @@ func (k held) rest(x *inflight) {
 	k.notify()
 }
 
-// unsent returns how many bytes the kernel still holds for the peer, as far as it reports
-// them.
-func (k held) unsent(x *inflight) uint32 {
-	if x.g == nil {
-		return uint32(k.s.socket.Unsent())
-	}
-	n := 0
-	if x.g.raw != nil {
-		x.g.raw.Control(func(fd uintptr) { n = sys.Unsent(fd) })
-	}
-	return uint32(n)
-}
-
-// isReceived reports whether the peer's kernel has acknowledged everything that was sent, or
-// never will.
-func (k held) isReceived(x *inflight) (done bool) {
-	ask := func(fd uintptr) { done = sys.Unsent(fd) == 0 || sys.Broken(fd) }
-	if x.g == nil {
-		ask(uintptr(k.s.socket))
-	} else if !x.g.control(ask) {
-		return true
-	}
-	return done
-}
-
 // hasTaken reports whether a peer that seems to have stalled has read something since the
 // last check: what our kernel has accepted, less what it still holds. A blocked write does
 // not tell: the kernel wakes it only when a third of a buffer of megabytes is free again, and
 // accepts more although the peer reads nothing. (Nor does the peer's kernel report at once:
 // with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8 s.)
 func (k held) hasTaken(x *inflight, now timing.Tick) bool {
-	taken := x.written.Load() - k.unsent(x)
+	taken := x.written.Load() - k.link().unsent()
 	progress := !x.measured || int32(taken-x.taken) > 0
 	if !progress {
 		k.narrow(x)
