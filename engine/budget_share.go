@@ -30,7 +30,11 @@ func (x *inflight) memory() int64 {
 }
 
 // recount updates the budget for the memory of the connection's output.
-func (k held) recount(x *inflight) { x.share.Recount(&k.sh.srv.output, x.memory()) }
+func (k held) recount(x *inflight) {
+	if memory := x.memory(); x.share.IsOff(memory) {
+		x.share.Recount(&k.sh.srv.output, memory)
+	}
+}
 
 // mayOwe reports whether a visit may start while the request budget is exhausted. If not, the
 // connection waits in line, see inflight.starves.

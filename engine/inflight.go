@@ -102,7 +102,7 @@ func (k held) detach() {
 	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
 		return
 	}
-	x.share.RecountExactly(&k.sh.srv.output, x.memory())
+	x.share.Recount(&k.sh.srv.output, x.memory())
 	x.share.EndVisit(&k.sh.srv.output)
 	k.s.tickets = x.promises.Generation()
 	k.x.Store(nil)
@@ -237,7 +237,7 @@ func (k held) dropOutput(x *inflight) {
 	}
 	x.queue.DropAll(spares)
 	x.front, x.waiting, x.lent = pool.Buffer{}, 0, 0
-	x.share.RecountExactly(&k.sh.srv.output, x.memory())
+	x.share.Recount(&k.sh.srv.output, x.memory())
 }
 
 // drop drops everything in flight, except for the bytes that a blocked writer holds: it

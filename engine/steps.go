@@ -48,9 +48,9 @@ func (k owner) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, p
 // facts returns the input of life.Next. mu held; d has the connection's input if it is not in
 // its inflight.
 func (k held) facts(d *workspace) life.Facts {
-	s, x := k.s, k.x.Load()
+	s, x, why := k.s, k.x.Load(), k.reason().kind()
 	f := life.Facts{
-		Phase: k.phase(), Why: k.reason().kind(), Dead: s.dead, Opened: s.opened,
+		Phase: k.phase(), Why: why, Dead: s.dead, Opened: s.opened,
 		Stopped: s.own.has(isStopped), Said: s.marks.has(isSaid), Settled: true,
 		Suspect: s.suspect != 0, Draining: k.sh.srv.draining.Load(), Drains: s.own.has(drains),
 	}

@@ -95,7 +95,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 		busy = busy || since(m.Seen, last, now) || m.Stall != 0 && since(m.Stall, last, now)
 		if x := k.x.Load(); x != nil {
 			if !x.writing { // a blocked writer is about to report its progress itself
-				x.share.RecountExactly(&s.output, x.memory())
+				x.share.Recount(&s.output, x.memory())
 			}
 			x.share.Review(&s.output, now, s.rules.Period)
 			busy = k.held().listen(x) || busy

@@ -52,16 +52,15 @@ func (x *Share) IsReserved() bool { return x.trial || x.reserved > 0 }
 // reply.
 const keepCharged = 4 << 10
 
-// Recount updates the budget for the memory of the connection's output.
-func (x *Share) Recount(b *Output, memory int64) {
-	if n := memory - x.charged; uint64(n+keepCharged) > keepCharged { // above 0, or below -keepCharged
-		x.charged = memory
-		b.add(n)
-	}
+// IsOff reports whether Recount must be called now that the connection's output has that much
+// memory.
+func (x *Share) IsOff(memory int64) bool {
+	n := memory - x.charged
+	return n > 0 || n < -keepCharged
 }
 
-// RecountExactly is Recount to the byte.
-func (x *Share) RecountExactly(b *Output, memory int64) {
+// Recount updates the budget for the memory of the connection's output, to the byte.
+func (x *Share) Recount(b *Output, memory int64) {
 	if n := memory - x.charged; n != 0 {
 		x.charged = memory
 		b.add(n)
