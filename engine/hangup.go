@@ -79,7 +79,7 @@ func (k owner) visitUnwatched(t *Turn) {
 	}
 }
 
-// endContext cancels the context. mu held, so another goroutine does it.
+// endContext cancels the context: in another goroutine, because that runs user code.
 func (k held) endContext(x *inflight) {
 	if x.rare == nil || x.rare.watched.ctx == nil || x.rare.watched.ctx.Err() != nil {
 		return

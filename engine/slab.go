@@ -134,11 +134,10 @@ type connRef struct {
 	key uint64 // slot in the low bits, generation above
 }
 
-// held and owner are a connection in the hands of a caller with a right to it: held has what
-// only whoever holds its mutex may do, owner what only its owner may do. Both are the same
-// pointer, so a right costs nothing. It begins where held() or owner() is called: there, and
-// nowhere else, must somebody check that the mutex is locked, or that the caller is the owner.
-// It ends with the unlock; a method that unlocks says so.
+// held and owner are a connection together with a right of the caller: methods of held need
+// the connection's mutex, methods of owner need its ownership. A call of held() or owner()
+// claims the right, so these calls are what a reviewer checks. Both are the same pointer and
+// cost nothing. The right of held ends with the unlock; a method that unlocks says so.
 type (
 	held  struct{ *connRef }
 	owner struct{ *connRef }

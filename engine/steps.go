@@ -45,7 +45,7 @@ func (k owner) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, p
 	k.held().setAway(true) // ours, for now
 }
 
-// facts returns the input of life.Next. mu held; d has the connection's input if it is not in
+// facts returns the input of life.Next; d has the connection's input if it is not in
 // its inflight.
 func (k held) facts(d *workspace) life.Facts {
 	s, x, why := k.s, k.x.Load(), k.reason().kind()

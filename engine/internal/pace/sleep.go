@@ -1,5 +1,5 @@
-// Package pace decides how an event loop waits, when it yields to other goroutines, and when
-// it has become too slow.
+// Package pace decides how an event loop waits, when it yields to other goroutines, and whether
+// slow handlers are an alarm.
 package pace
 
 // Sleep decides how an idle loop waits. Parked in Go's poller it holds no thread:

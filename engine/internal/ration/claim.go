@@ -1,6 +1,6 @@
-// Package ration shares among the connections of a server what it has once: memory for unsent
-// output (Output, Spares), and requests in flight (Requests). Share and Debt are one
-// connection's part of each.
+// Package ration divides what the connections of a server have in common: the memory for unsent
+// output (Output, Spares) and the number of requests in flight (Requests). Share and Debt are
+// one connection's part of each.
 package ration
 
 import (

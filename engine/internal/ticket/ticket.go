@@ -1,7 +1,7 @@
 // Package ticket keeps the promised replies of one connection.
 package ticket
 
-// Set are the promised replies of one connection. They are exact, so that a second
+// Set is the promised replies of one connection. They are exact, so that a second
 // reply to a request can neither reach the peer nor settle another request. A ticket is
 // its slot with the slot's generation above it.
 type Set struct {

@@ -1,5 +1,5 @@
-// Package timing is the time in an engine, which is coarse: one sweeper advances one clock,
-// connections store timestamps from it (an atomic load and, at most, a store), and the
+// Package timing is the coarse clock and the timeouts of a server. One sweeper advances one
+// clock, connections store timestamps from it (an atomic load and, at most, a store), and the
 // sweeper checks the timestamps against rules. Rules read no clock and use no socket:
 // timestamps and a tick go in, a verdict and the next due time come out.
 package timing
