@@ -126,7 +126,7 @@ func (k owner) drive(d *workspace, writable bool) {
 		switch st := life.Next(k.held().facts(nil)); st {
 		case life.WaitForUser, life.WaitForPeer, life.WaitForSettled, life.WaitForReceipt, life.WaitForRoom, life.WaitForBytes:
 			if x != nil && (st == life.WaitForRoom || st == life.WaitForBytes) {
-				x.frame.Pace(&k.sh.srv.clock, st == life.WaitForRoom, x.in.Len() > 0)
+				k.held().paceFrame(x, &x.in, st == life.WaitForRoom)
 			}
 			switch st {
 			case life.WaitForRoom, life.WaitForSettled:

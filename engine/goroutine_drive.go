@@ -31,7 +31,7 @@ func (g *goroutineConn) live() {
 		case life.WaitForRoom, life.WaitForSettled, life.WaitForReceipt:
 			switch st {
 			case life.WaitForRoom:
-				g.frame.Pace(&k.sh.srv.clock, true, g.in.Len() > 0)
+				k.held().paceFrame(&g.inflight, &g.in, true)
 			case life.WaitForReceipt:
 				k.held().startStall(&g.inflight)
 			}
@@ -64,11 +64,11 @@ func (g *goroutineConn) live() {
 			}
 			g.clearNudge()
 			if own == nil {
-				g.frame.Pace(&k.sh.srv.clock, false, g.in.Len() > 0)
+				k.held().paceFrame(&g.inflight, &g.in, false)
 				s.mu.Unlock()
 				g.readParked()
 			} else {
-				g.frame.Pace(&k.sh.srv.clock, false, own.box.Len() > 0)
+				k.held().paceFrame(&g.inflight, &own.box, false)
 				s.mu.Unlock()
 				g.readBlocking(own)
 			}

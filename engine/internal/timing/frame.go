@@ -38,13 +38,13 @@ func (f *Frame) Stop() {
 // Pause stops the timer of a message that is still incomplete.
 func (f *Frame) Pause() { f.began.Store(0) }
 
-// Pace pauses the timer while we do not read, because that is not the peer's fault, and
-// restarts it when we do and the message is still partial.
-func (f *Frame) Pace(k *Clock, paused, partial bool) {
+// Pace pauses the timer of a partial message while we do not read, because that is not the
+// peer's fault, and restarts it when we do.
+func (f *Frame) Pace(k *Clock, paused bool) {
 	switch running := f.began.Load() != 0; {
 	case running && paused:
 		f.Pause()
-	case !running && !paused && partial:
+	case !running && !paused:
 		f.Begin(k)
 	}
 }
