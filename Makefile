@@ -76,7 +76,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	done
 
 mutations: ## change N statements (40) at random, and list the changes that no test notices
-	go run ./tools/mutate $(if $(SEED),-seed $(SEED)) -n $(or $(N),40) -also ./websocket ./engine ./framed ./http1 ./workers
+	go run ./tools/mutate $(if $(SEED),-seed $(SEED)) -n $(or $(N),40) -also ./websocket ./engine/... ./framed ./http1 ./workers
 
 lint: ## gofmt, go vet, staticcheck and the house rules
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "gofmt -w these files:"; echo "$$bad"; exit 1; fi

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // At Limits.Conns, a new connection displaces the one that has been open longest without
@@ -124,9 +126,9 @@ func (s *Server) askOldest() bool {
 		if !ok {
 			continue
 		}
-		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.hasUnread()
+		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.held().hasUnread()
 		if found {
-			k.askToGo()
+			k.held().askToGo()
 		}
 		k.s.mu.Unlock()
 		if found {
@@ -147,9 +149,9 @@ func (s *Server) askIdlest(addr netip.Addr) bool {
 		if !ok {
 			continue
 		}
-		found := k.s.seen.Load() == one.seen && k.givesWay() && !k.hasUnread()
+		found := k.s.seen.Load() == one.seen && k.held().givesWay() && !k.held().hasUnread()
 		if found {
-			k.askToGo()
+			k.held().askToGo()
 		}
 		k.s.mu.Unlock()
 		if found {
@@ -158,21 +160,21 @@ func (s *Server) askIdlest(addr netip.Addr) bool {
 	}
 }
 
-// askToGo makes a connection check whether it must go. mu held.
-func (k *connRef) askToGo() {
+// askToGo makes a connection check whether it must go.
+func (k held) askToGo() {
 	k.s.displaced, k.s.suspect = true, Displaced
 	k.notify()
 }
 
-// givesWay reports whether the connection is between two messages, and its protocol lets
-// it give way. mu held.
-func (k *connRef) givesWay() bool {
+// givesWay reports whether the connection is between two messages, and its protocol lets it
+// give way.
+func (k held) givesWay() bool {
 	s := k.s
-	if !s.spoken || !s.opened || s.displaced || s.dead || k.reason() != 0 || !k.speaks().givesWay || !k.moments().isIdle() {
+	if !s.spoken || !s.opened || s.displaced || s.dead || k.reason() != 0 || !k.speaks().givesWay || !k.moments().IsIdle() {
 		return false
 	}
 	x := k.x.Load()
-	if x != nil && (x.waiting > 0 || x.in.len() > 0) {
+	if x != nil && (x.waiting > 0 || x.in.Len() > 0) {
 		return false
 	}
 	if x != nil && x.g != nil {
@@ -191,13 +193,13 @@ type idlers struct {
 	order []uint64             // idle times, above the inverted indices in found; ascending
 	first map[netip.Addr]int32 // index of the longest idle one from an address
 	next  time.Time            // the next look: unless many were found, looks take a tenth of the time
-	used  tick                 // the last time that somebody needed one
+	used  timing.Tick          // the last time that somebody needed one
 }
 
 type idler struct {
 	c    Conn
 	host netip.Addr
-	seen tick
+	seen timing.Tick
 	same int32 // index of the next one from the address; -1: there is none
 }
 
@@ -207,7 +209,7 @@ type idler struct {
 func (l *idlers) pop(s *Server, host netip.Addr, looked *bool) (one idler, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.used = s.clock.now.Load()
+	l.used = s.clock.Now()
 	if len(l.order) == 0 {
 		if *looked || !l.look(s) {
 			return idler{}, false
@@ -230,12 +232,12 @@ func (l *idlers) look(s *Server) bool {
 		return false
 	}
 	l.found, l.order, l.first = l.found[:0], l.order[:0], make(map[netip.Addr]int32, len(l.first))
-	now := s.clock.read()
+	now := s.clock.Read()
 	s.each(func(k connRef) {
-		if k.givesWay() {
+		if k.held().givesWay() {
 			seen := k.s.seen.Load()
 			l.order = append(l.order, uint64(now-seen)<<32|uint64(^uint32(len(l.found))))
-			l.found = append(l.found, idler{c: k.conn(), host: hostOf(k.addr().Addr()), seen: seen})
+			l.found = append(l.found, idler{c: k.conn(), host: hostOf(k.held().addr().Addr()), seen: seen})
 		}
 	})
 	slices.Sort(l.order)
@@ -255,16 +257,16 @@ func (l *idlers) look(s *Server) bool {
 }
 
 // forget frees the findings when nobody has needed one for some time.
-func (l *idlers) forget(now, period tick) {
+func (l *idlers) forget(now, period timing.Tick) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.first != nil && now-l.used > 4*period && now-l.used < ahead {
+	if l.first != nil && now-l.used > 4*period && now-l.used < timing.Ahead {
 		l.found, l.order, l.first = nil, nil, nil
 	}
 }
 
-// markSpoken records that the first byte of a message has arrived. The caller is the owner.
-func (k *connRef) markSpoken() {
+// markSpoken records that the first byte of a message has arrived.
+func (k owner) markSpoken() {
 	if s := k.s; !s.own.has(wantsProxy) {
 		s.mu.Lock()
 		s.spoken = true
@@ -274,35 +276,35 @@ func (k *connRef) markSpoken() {
 }
 
 // makeRoom ends a connection that is to be displaced, unless it has sent something, or has
-// been given something to send, in the meantime, unread bytes included. mu is held, and released. The caller is the owner.
-func (k *connRef) makeRoom(d *workspace) {
+// been given something to send, in the meantime, unread bytes included. It unlocks. The
+// caller is the owner.
+func (k held) makeRoom(d *workspace) {
 	s, silent := k.s, false
 	x := k.x.Load()
 	switch {
-	case s.spoken && !k.moments().isIdle():
+	case s.spoken && !k.moments().IsIdle():
 		s.mu.Unlock()
-	case x != nil && x.g != nil && x.g.raw == nil: // without a plain socket, only a read can tell
+	case !k.link().isPlain(): // without a plain socket, only a read can tell
 		x.g.nudged = true // marks our own deadline; clearNudge resets it
 		x.g.nc.SetReadDeadline(time.Now().Add(drainRead))
 		s.mu.Unlock()
 		silent = !x.g.readsInput(d)
 	default:
-		silent = k.unread() == 0
+		silent = k.link().unread() == 0
 		s.mu.Unlock()
 	}
 	if silent {
 		k.fail(Displaced)
 	} else {
-		k.keepPlace()
+		k.owner().keepPlace()
 	}
 }
 
 // keepPlace records that the connection stays, so that another one must be displaced instead.
-// The caller is the owner.
-func (k *connRef) keepPlace() {
+func (k owner) keepPlace() {
 	s := k.s
 	s.mu.Lock()
-	displaced, addr := s.displaced, k.addr().Addr()
+	displaced, addr := s.displaced, k.held().addr().Addr()
 	s.displaced = false
 	s.mu.Unlock()
 	if displaced && !k.sh.srv.askForRoom(addr) {
@@ -324,7 +326,7 @@ func (s *Server) refuseNewcomer() {
 		stays := !k.s.displaced && !k.s.dead && k.reason() == 0
 		if stays {
 			k.fail(TooManyConns)
-			k.notify()
+			k.held().notify()
 		}
 		k.s.mu.Unlock()
 		if stays {
@@ -338,19 +340,18 @@ func (s *Server) refuseNewcomer() {
 }
 
 // hasUnread reports whether there are unread bytes, as far as the kernel reports them.
-// mu held.
-func (k *connRef) hasUnread() bool {
-	x := k.x.Load()
-	return (x == nil || x.g == nil || x.g.raw != nil) && k.unread() > 0
+func (k held) hasUnread() bool {
+	l := k.link()
+	return l.isPlain() && l.unread() > 0
 }
 
 // readsInput reads and serves what has arrived, and reports whether there was anything.
 func (g *goroutineConn) readsInput(d *workspace) bool {
 	d.lendOut()
-	p := d.box.space(&g.ref.sh.srv.input)
-	n, err := g.nc.Read(p[:min(len(p), max(1, d.box.want))])
+	p := d.box.Space(&g.ref.sh.srv.input)
+	n, err := g.nc.Read(p[:min(len(p), max(1, d.box.Want()))])
 	if n > 0 {
-		g.ref.received(d, n)
+		g.ref.owner().received(d, n)
 	}
 	if err != nil && !timedOut(err) {
 		g.readFailed(err)

@@ -15,8 +15,8 @@ func TestUnreadConnectionsDoNotHoldUpTheirLoop(t *testing.T) {
 	s.spoken.Store(&[]*spoken{newSpoken(always{})})
 	f := newFlusher(s, 0)
 	s.flushers = append(s.flushers, f)
-	now := s.clock.read() + 60_000
-	s.clock.now.Store(now)
+	now := s.clock.Read() + 60_000
+	s.clock.Set(now)
 	for range 2 {
 		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 		if err != nil {
@@ -31,9 +31,9 @@ func TestUnreadConnectionsDoNotHoldUpTheirLoop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+		k.owner().begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
 		k.s.opened, k.s.spoken = true, true
-		k.setAway(false)
+		k.held().setAway(false)
 		k.s.seen.Store(now - 10_000)
 		k.s.mu.Unlock()
 	}

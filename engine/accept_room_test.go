@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -19,9 +20,9 @@ func TestSilentLineStaysShort(t *testing.T) {
 		case 0:
 			quiet = append(quiet, k.conn())
 		case 1:
-			k.markSpoken()
+			k.owner().markSpoken()
 		default:
-			k.free()
+			k.owner().free()
 		}
 		if s.silent.push(50_000, k.conn()); len(s.silent.line) > 2*fewSilent {
 			t.Fatalf("%d are queued after %d connections", len(s.silent.line), i+1)
@@ -81,12 +82,12 @@ func BenchmarkSilentLine(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		k.setAway(false)
+		k.held().setAway(false)
 		s.silent.push(50_000, k.conn())
 	}
 	k := s.bareConn()
 	c := k.conn()
-	k.free()
+	k.owner().free()
 	b.ReportAllocs()
 	for b.Loop() {
 		s.silent.push(50_000, c)
@@ -105,21 +106,21 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 	s.spoken.Store(&[]*spoken{newSpoken(always{})})
 	f := newFlusher(s, 0)
 	s.flushers = append(s.flushers, f)
-	now := s.clock.read() + 60_000
-	s.clock.now.Store(now)
+	now := s.clock.Read() + 60_000
+	s.clock.Set(now)
 	mine, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	var all []connRef
 	for i, one := range []struct {
 		from netip.Addr
-		age  tick
+		age  timing.Tick
 	}{{other, 10}, {mine, 5}, {other, 40}, {mine, 30}, {other, 20}} {
 		k, err := f.take()
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.begin(netip.AddrPortFrom(one.from, uint16(i)), sys.NoSocket, nil, false, false)
+		k.owner().begin(netip.AddrPortFrom(one.from, uint16(i)), sys.NoSocket, nil, false, false)
 		k.s.opened, k.s.spoken = true, true
-		k.setAway(false)
+		k.held().setAway(false)
 		k.s.seen.Store(now - one.age*1000)
 		k.s.mu.Unlock()
 		all = append(all, k)
@@ -139,8 +140,8 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 	if s.askIdlest(mine) {
 		t.Error("somebody makes room again")
 	}
-	s.idlers.forget(now+3*s.rules.period, s.rules.period)
-	s.idlers.forget(now+5*s.rules.period, s.rules.period)
+	s.idlers.forget(now+3*s.rules.Period, s.rules.Period)
+	s.idlers.forget(now+5*s.rules.Period, s.rules.Period)
 	if s.idlers.found != nil || s.idlers.first != nil {
 		t.Error("the findings of a look are kept for ever")
 	}
@@ -157,9 +158,9 @@ func BenchmarkLook(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		k.begin(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 10), byte(i)}), 1), sys.NoSocket, nil, false, false)
+		k.owner().begin(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 10), byte(i)}), 1), sys.NoSocket, nil, false, false)
 		k.s.opened, k.s.spoken = true, true
-		k.setAway(false)
+		k.held().setAway(false)
 		k.s.seen.Store(uint32(i*7919) % 60_000)
 		k.s.mu.Unlock()
 	}

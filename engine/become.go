@@ -107,8 +107,8 @@ func (c Conn) End(why Reason, words []byte) error {
 	if k.s.dead || ends(k.reason()) && k.reason() != PeerClosed || k.s.marks.has(isShut) || k.s.marks.has(isSaid) {
 		return ErrClosed
 	}
-	k.attach().rarely().words = append([]byte{}, words...)
+	k.held().attach().rarely().words = append([]byte{}, words...)
 	k.fail(why)
-	k.notify()
+	k.held().notify()
 	return nil
 }

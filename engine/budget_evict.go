@@ -6,6 +6,10 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+
+	"github.com/hone-go/hone/engine/internal/input"
+	"github.com/hone-go/hone/engine/internal/ration"
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // What the sweeper does when a budget is exhausted, and when its memory is no longer
@@ -14,16 +18,16 @@ import (
 // debtor is a connection that holds memory of a budget.
 type debtor struct {
 	k    connRef
-	age  tick // how long its peer has read nothing, or the age of its unfinished message
+	age  timing.Tick // how long its peer has read nothing, or the age of its unfinished message
 	held int64
 }
 
 // evict closes connections when a budget is exhausted, and reports whether one is.
-func (s *Server) evict(now tick) (pressed bool) {
+func (s *Server) evict(now timing.Tick) (pressed bool) {
 	out, w := &s.output, &s.sweeper
-	out.review()
-	held := out.held.Load()
-	if held > out.limit || out.waiting.Load() > 0 {
+	out.Review()
+	held := out.Held()
+	if held > out.Limit() || out.Waiting() > 0 {
 		pressed = true
 		if w.pressed++; w.pressed > 6 { // by now the stamps of peers that read are fresh
 			s.evictReaders(now, held)
@@ -31,7 +35,7 @@ func (s *Server) evict(now tick) (pressed bool) {
 	} else {
 		w.pressed = 0
 	}
-	if in := &s.input; in.held.Load() > in.high() {
+	if in := &s.input; in.Held() > in.High() {
 		pressed = true
 		s.evictSenders(now)
 	}
@@ -41,23 +45,23 @@ func (s *Server) evict(now tick) (pressed bool) {
 // evictReaders selects peers that hold the output budget: those that have read nothing
 // for an eighth of StallTime, or for a moment when the budget is exceeded; and when a
 // visit has waited for half of StallTime, those that hold most, even if they read.
-func (s *Server) evictReaders(now tick, held int64) {
+func (s *Server) evictReaders(now timing.Tick, held int64) {
 	out := &s.output
-	patience := max(2*s.rules.period, tick(min(s.rules.stall/8, math.MaxInt32)))
-	if held > out.limit {
-		patience = 4 * s.rules.hurried()
+	patience := max(2*s.rules.Period, timing.Tick(min(s.rules.Stall/8, math.MaxInt32)))
+	if held > out.Limit() {
+		patience = 4 * s.rules.Hurried()
 	}
-	waited, size := out.oldest(now)
-	slow := uint64(waited) > s.rules.stall/2
-	target := out.limit*11/16 - max(size, out.limit/16)
-	debtors := s.debtors(func(k connRef, x *inflight) (age tick, held int64) {
+	waited, size := out.Oldest(now)
+	slow := uint64(waited) > s.rules.Stall/2
+	target := out.Limit()*11/16 - max(size, out.Limit()/16)
+	debtors := s.debtors(func(k connRef, x *inflight) (age timing.Tick, held int64) {
 		if held = x.memory(); held == 0 {
 			return 0, 0
 		}
-		if stall := x.stall.Load(); stall != 0 && now-stall < ahead {
+		if stall := x.stall.Load(); stall != 0 && now-stall < timing.Ahead {
 			age = now - stall
 		}
-		if age <= patience && !(slow && held > smallVisit) {
+		if age <= patience && !(slow && held > ration.SmallVisit) {
 			return 0, 0
 		}
 		return age, held
@@ -69,41 +73,41 @@ func (s *Server) evictReaders(now tick, held int64) {
 		if held <= target {
 			return
 		}
-		s.sweeper.condemned = append(s.sweeper.condemned, sentence{k: d.k, v: abort, why: OutputBudget, sure: d.age <= patience})
+		s.sweeper.condemned = append(s.sweeper.condemned, sentence{k: d.k, v: timing.Abort, why: OutputBudget, sure: d.age <= patience})
 		held -= d.held
 	}
 }
 
 // evictSenders selects peers that hold the input budget: those with the most bytes held
 // for the longest time, but none whose message has only just begun.
-func (s *Server) evictSenders(now tick) {
-	in, patience := &s.input, s.rules.hurried()
-	debtors := s.debtors(func(k connRef, x *inflight) (age tick, held int64) {
-		since := cmp.Or(x.frame.Load(), x.stall.Load(), k.s.seen.Load())
-		if age = now - since; age <= patience || age >= ahead {
+func (s *Server) evictSenders(now timing.Tick) {
+	in, patience := &s.input, s.rules.Hurried()
+	debtors := s.debtors(func(k connRef, x *inflight) (age timing.Tick, held int64) {
+		since := cmp.Or(x.frame.Began(), x.stall.Load(), k.s.seen.Load())
+		if age = now - since; age <= patience || age >= timing.Ahead {
 			return 0, 0
 		}
 		if held = int64(x.input.Load()); x.rare != nil {
 			held += int64(x.rare.holds)
 		}
-		if held <= smallInput {
+		if held <= input.Small {
 			return 0, 0
 		}
 		return age, held
 	})
 	slices.SortFunc(debtors, func(a, b debtor) int { return -cmp.Compare(int64(a.age)*a.held, int64(b.age)*b.held) })
-	over := in.held.Load() - (in.high() - in.limit/8)
+	over := in.Held() - (in.High() - in.Limit()/8)
 	for _, d := range debtors {
 		if over <= 0 {
 			return
 		}
-		s.sweeper.condemned = append(s.sweeper.condemned, sentence{k: d.k, v: abort, why: InputBudget})
+		s.sweeper.condemned = append(s.sweeper.condemned, sentence{k: d.k, v: timing.Abort, why: InputBudget})
 		over -= d.held
 	}
 }
 
 // debtors returns the connections for which owes reports memory held.
-func (s *Server) debtors(owes func(k connRef, x *inflight) (age tick, held int64)) (all []debtor) {
+func (s *Server) debtors(owes func(k connRef, x *inflight) (age timing.Tick, held int64)) (all []debtor) {
 	s.each(func(k connRef) {
 		if x := k.x.Load(); x != nil && !k.s.dead {
 			if age, held := owes(k, x); held > 0 {
@@ -117,9 +121,9 @@ func (s *Server) debtors(owes func(k connRef, x *inflight) (age tick, held int64
 // memoryReturn decides when to return memory to the operating system after a peak: the
 // garbage collector alone would keep it for minutes.
 type memoryReturn struct {
-	low     int    // sweeps in which less than half of the peak was held
-	at      tick   // time of the last return
-	evicted uint64 // connections evicted until then
+	low     int         // sweeps in which less than half of the peak was held
+	at      timing.Tick // time of the last return
+	evicted uint64      // connections evicted until then
 }
 
 const (
@@ -129,19 +133,19 @@ const (
 
 // returnMemory checks the memory held by the budgets, and reports whether to call it
 // again soon.
-func (s *Server) returnMemory(now tick) (pending bool) {
+func (s *Server) returnMemory(now timing.Tick) (pending bool) {
 	r, out, in := &s.sweeper.memory, &s.output, &s.input
-	peak := out.peak.Load() + in.peak.Load()
+	peak := out.Peak() + in.Peak()
 	evicted := s.ended[OutputBudget].Load() + s.ended[InputBudget].Load() + s.ended[SlowReader].Load()
-	if peak+int64(evicted-r.evicted)*int64(s.limits.HighWater) < worthReturning || out.held.Load()+in.held.Load() >= peak/2 {
+	if peak+int64(evicted-r.evicted)*int64(s.limits.HighWater) < worthReturning || out.Held()+in.Held() >= peak/2 {
 		r.low = 0
 		return false
 	}
 	if r.low++; r.low < 2 || now-r.at < betweenReturns && r.at != 0 {
 		return true
 	}
-	out.peak.Store(out.held.Load())
-	in.peak.Store(in.held.Load())
+	out.ForgetPeak()
+	in.ForgetPeak()
 	r.low, r.at, r.evicted = 0, now, evicted
 	s.goroutines.Add(1)
 	go func() {

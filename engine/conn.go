@@ -60,7 +60,7 @@ func (c Conn) SendAll(replies []Reply, out []byte, ends []int, failed func(i int
 func (c Conn) Close(why Reason) {
 	if k, ok := c.lock(); ok {
 		k.fail(why)
-		k.notify()
+		k.held().notify()
 		k.s.mu.Unlock()
 	}
 }
@@ -81,7 +81,7 @@ func (c Conn) RemoteAddr() netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	defer k.s.mu.Unlock()
-	return k.addr()
+	return k.held().addr()
 }
 
 // Unsent returns how many bytes of output wait for the kernel to accept them, because the
@@ -116,7 +116,7 @@ func (c Conn) Value() any {
 // SetValue attaches v to the connection until it ends.
 func (c Conn) SetValue(v any) {
 	if k, ok := c.lock(); ok {
-		k.attach().rarely().value = v
+		k.held().attach().rarely().value = v
 		k.s.mu.Unlock()
 	}
 }

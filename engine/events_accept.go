@@ -65,18 +65,18 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 		s.uncount(notTaken(err), from.Addr(), counted, false)
 		return
 	}
-	k.begin(from, socket, nil, proxy, counted)
+	k.owner().begin(from, socket, nil, proxy, counted)
 	if s.forced.Load() { // the loop may have ended
 		k.fail(Forced)
 		k.s.mu.Unlock()
 		d := &workspace{offLoop: true, ref: k}
-		d.ref.end(d)
+		d.ref.owner().end(d)
 		return
 	}
 	if !k.s.opened || s.draining.Load() {
-		k.list()
+		k.held().list()
 	}
-	k.release()
+	k.held().release()
 	s.queueSilent(k.conn())
 }
 

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/hone-go/hone/internal/sys"
+import (
+	"github.com/hone-go/hone/engine/internal/input"
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/internal/sys"
+)
 
 // A connection's life on an event loop: what the poll reports, which steps follow, and
 // what the connection then waits for.
@@ -21,37 +25,37 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 		s.mu.Unlock()
 	}
 	switch {
-	case readable && k.readsOn():
+	case readable && k.owner().readsOn():
 		if k.servedOffLoop() {
-			k.handOff()
+			k.owner().handOff()
 			return
 		}
-		k.readOnce(d)
+		k.owner().readOnce(d)
 		if !d.offLoop && k.x.Load() == nil && s.want == sys.In && k.reason() == 0 {
 			return // nothing is in flight: no change
 		}
 		if !d.offLoop && s.own.has(isLate) {
-			k.sh.loop.yield.others()
+			k.sh.loop.yield.Others()
 		}
-		k.drive(d, r.Out())
+		k.owner().drive(d, r.Out())
 		return
-	case readable && k.phase() == lingering:
-		k.discardOnce(d)
+	case readable && k.phase() == life.Lingering:
+		k.owner().discardOnce(d)
 	case readable && s.own.has(drains):
-		if x := k.x.Load(); x.expectsRest() {
-			x.left = max(1, x.in.want) // and nothing beyond it
+		if x := k.x.Load(); x.frame.IsAllowed() {
+			x.left = max(1, x.in.Want()) // and nothing beyond it
 		}
 	}
-	k.drive(d, true)
+	k.owner().drive(d, true)
 }
 
 // readsOn reports whether to read at once.
-func (k *connRef) readsOn() bool {
-	if k.phase() != serving || k.reason() != 0 || !k.s.opened || k.sh.srv.draining.Load() {
+func (k owner) readsOn() bool {
+	if k.phase() != life.Serving || k.reason() != 0 || !k.s.opened || k.sh.srv.draining.Load() {
 		return false
 	}
 	x := k.x.Load()
-	return x == nil || !x.in.ready() && !x.blocked.Load()
+	return x == nil || !x.in.Ready() && !x.blocked.Load()
 }
 
 // onReadyAway writes the queued output of a connection that is off its loop. It reports
@@ -72,12 +76,12 @@ func (k *connRef) onReadyAway(r *sys.Ready) bool {
 	if x := k.x.Load(); x != nil && x.goal == arrived && (r.In() || r.HungUp() || r.Broken()) {
 		x.wakeOwner()
 	}
-	k.writeAway(true)
+	k.held().writeAway(true)
 	return true
 }
 
-// writeAway writes queued output while the connection is off its loop. mu held.
-func (k *connRef) writeAway(again bool) {
+// writeAway writes queued output while the connection is off its loop.
+func (k held) writeAway(again bool) {
 	if x := k.x.Load(); x != nil && !k.s.dead {
 		k.write(x, again)
 	}
@@ -92,51 +96,51 @@ func (l *loop) onListed(d *workspace, key uint64) {
 	}
 	k.s.marks.clear(isDirty)
 	if _, away := k.standing(); away {
-		k.writeAway(false)
+		k.held().writeAway(false)
 		k.s.mu.Unlock()
 		return
 	}
 	k.s.mu.Unlock()
 	d.ref = k
-	d.ref.drive(d, false)
+	d.ref.owner().drive(d, false)
 }
 
 // drive runs the connection's steps as far as possible without waiting, then arms it for
 // what it needs next. writable means that the peer reads output again. It is the owner's
 // last call: afterwards the connection may belong to somebody else.
-func (k *connRef) drive(d *workspace, writable bool) {
+func (k owner) drive(d *workspace, writable bool) {
 	s := k.s
 	for served := false; ; {
 		s.mu.Lock()
 		x := k.x.Load()
 		if x != nil && !s.dead {
-			k.write(x, writable)
+			k.held().write(x, writable)
 		}
 		writable = false
 		s.marks.clear(isWaiting)
 		if s.marks.has(isTired) {
 			s.marks.clear(isTired)
-			k.detach()
+			k.held().detach()
 			x = k.x.Load()
 		}
-		switch st := next(k.facts(nil)); st {
-		case waitForUser, waitForPeer, waitForSettled, waitForReceipt, waitForRoom, waitForBytes:
-			if x != nil && (st == waitForRoom || st == waitForBytes) {
-				k.paceFrame(x, &x.in, st == waitForRoom)
+		switch st := life.Next(k.held().facts(nil)); st {
+		case life.WaitForUser, life.WaitForPeer, life.WaitForSettled, life.WaitForReceipt, life.WaitForRoom, life.WaitForBytes:
+			if x != nil && (st == life.WaitForRoom || st == life.WaitForBytes) {
+				k.held().paceFrame(x, &x.in, st == life.WaitForRoom)
 			}
 			switch st {
-			case waitForRoom, waitForSettled:
+			case life.WaitForRoom, life.WaitForSettled:
 				s.marks.set(isWaiting)
-			case waitForReceipt:
-				k.startStall(x)
+			case life.WaitForReceipt:
+				k.held().startStall(x)
 			}
-			k.release()
+			k.held().release()
 			return
-		case stepServe, stepRead:
+		case life.StepServe, life.StepRead:
 			switch {
 			case served: // other connections first
-				k.list()
-				k.release()
+				k.held().list()
+				k.held().release()
 				return
 			case !d.offLoop && k.servedOffLoop():
 				s.mu.Unlock()
@@ -146,27 +150,27 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			s.mu.Unlock()
 			k.serveKept(d)
 			served = true
-		case stepHandOver:
+		case life.StepHandOver:
 			if !d.offLoop {
-				k.sh.loop.yield.others()
+				k.sh.loop.yield.Others()
 			}
-			k.lendOffLoop()
+			k.held().lendOffLoop()
 			return
-		case stepEnd:
+		case life.StepEnd:
 			s.dead = true // under this hold of mu: anything posted from now on would be lost
 			s.mu.Unlock()
 			k.end(d)
 			return
 		default:
-			k.carryOut(st, d)
+			k.held().carryOut(st, d)
 		}
 	}
 }
 
 // serveKept serves input that was kept, or continues to read in a drain.
-func (k *connRef) serveKept(d *workspace) {
+func (k owner) serveKept(d *workspace) {
 	x := k.x.Load()
-	if !x.in.ready() {
+	if !x.in.Ready() {
 		k.readOnce(d)
 		return
 	}
@@ -176,9 +180,9 @@ func (k *connRef) serveKept(d *workspace) {
 }
 
 // readOnce reads once and serves the messages that this completes.
-func (k *connRef) readOnce(d *workspace) {
+func (k owner) readOnce(d *workspace) {
 	k.unpack(d)
-	p := d.box.space(&k.sh.srv.input)
+	p := d.box.Space(&k.sh.srv.input)
 	x := k.x.Load()
 	if k.s.own.has(drains) {
 		p = p[:min(len(p), x.left)]
@@ -206,7 +210,7 @@ func (k *connRef) readOnce(d *workspace) {
 }
 
 // discardOnce reads and drops what a refused peer still sends.
-func (k *connRef) discardOnce(d *workspace) {
+func (k owner) discardOnce(d *workspace) {
 	x := k.attachUnlocked()
 	n, err := k.sh.poll.Read(k.s.socket, d.in[:min(len(d.in), helperRead)])
 	x.left -= n
@@ -216,31 +220,31 @@ func (k *connRef) discardOnce(d *workspace) {
 }
 
 // unpack moves kept input to where it can be served.
-func (k *connRef) unpack(d *workspace) {
-	d.box.base = d.in
-	if x := k.x.Load(); x != nil && x.in.len() > 0 {
-		d.box, x.in = x.in, inputBuffer{}
-		d.box.lend(&k.sh.srv.input, d.in)
+func (k owner) unpack(d *workspace) {
+	d.box.Use(d.in)
+	if x := k.x.Load(); x != nil && x.in.Len() > 0 {
+		d.box, x.in = x.in, input.Buffer{}
+		d.box.Lend(&k.sh.srv.input, d.in)
 	}
 }
 
 // pack keeps unserved input, and clears the workspace for the next connection.
-func (k *connRef) pack(d *workspace) {
-	if x := k.x.Load(); x != nil || d.box.start < d.box.end || d.box.kept.Lent() {
+func (k owner) pack(d *workspace) {
+	if x := k.x.Load(); x != nil || d.box.Len() > 0 || d.box.IsKept() {
 		k.packInput(d, x)
 	}
-	d.box = inputBuffer{}
+	d.box = input.Buffer{}
 }
 
 // packInput is pack where there may be input to keep.
-func (k *connRef) packInput(d *workspace, x *inflight) {
+func (k owner) packInput(d *workspace, x *inflight) {
 	memory := &k.sh.srv.input
-	if d.box.len() > 0 && !k.holdsTooMuch(&d.box) {
-		d.box.giveBack(memory)
+	if d.box.Len() > 0 && !k.holdsTooMuch(&d.box) {
+		d.box.GiveBack(memory)
 		x = k.attachUnlocked()
 		x.in = d.box
-	} else if d.box.kept.Lent() {
-		d.box.forget(memory)
+	} else if d.box.IsKept() {
+		d.box.Forget(memory)
 	}
 	if x != nil {
 		x.noteInput(&d.box)
@@ -250,24 +254,23 @@ func (k *connRef) packInput(d *workspace, x *inflight) {
 // release arms the connection for what it waits for, returns it to its loop if it was
 // away, and unlocks it. Whatever happened while it was away was seen under the same hold
 // of mu.
-func (k *connRef) release() {
+func (k held) release() {
 	k.watchFor(false)
 	k.setAway(false) // last: from here on the loop accesses the owner's fields
 	k.s.mu.Unlock()
 }
 
-// watchFor updates the poll's interest for a connection that is away or on its loop. mu
-// held.
-func (k *connRef) watchFor(away bool) {
+// watchFor updates the poll's interest for a connection that is away or on its loop.
+func (k held) watchFor(away bool) {
 	s, x := k.s, k.x.Load()
 	want := sys.Interest(0)
 	switch phase := k.phase(); {
 	case s.dead || !s.opened:
 	case away && x != nil && x.goal == arrived:
 		want = sys.In | sys.Once
-	case away || phase == finishing || phase == closing:
-	case phase == serving && (s.own.has(drains) && !x.expectsRest() || x != nil && (x.in.ready() || x.blocked.Load())):
-	case phase == serving && k.servedOffLoop():
+	case away || phase == life.Finishing || phase == life.Closing:
+	case phase == life.Serving && (s.own.has(drains) && !x.frame.IsAllowed() || x != nil && (x.in.Ready() || x.blocked.Load())):
+	case phase == life.Serving && k.servedOffLoop():
 		want = sys.In | sys.Once
 	default:
 		want = sys.In

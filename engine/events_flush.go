@@ -10,7 +10,7 @@ import (
 
 // flushNow writes the output of a visit, and what was posted during it. It reports false
 // when the connection is dead.
-func (k *connRef) flushNow(t *Turn, said bool) bool {
+func (k owner) flushNow(t *Turn, said bool) bool {
 	s := k.s
 	s.mu.Lock()
 	x := k.x.Load()
@@ -24,7 +24,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 			s.mu.Unlock()
 			return true
 		}
-		k.putRest(t, n, err)
+		k.held().putRest(t, n, err)
 	} else {
 		if x != nil {
 			t.giveBack(x)
@@ -32,21 +32,21 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 		if said {
 			s.marks.set(isSaid)
 		}
-		k.visitOwes(k.x.Load(), t)
+		k.held().visitOwes(k.x.Load(), t)
 		if !s.dead {
-			k.put(t)
+			k.held().put(t)
 		}
 	}
 	t.emptyOut()
 	if x := k.x.Load(); x != nil {
-		x.waiting -= int64(x.queue.endVisit(&k.sh.srv.buffers, said))
-		first := x.trial
-		k.visitCharged(x)
+		x.waiting -= int64(x.queue.EndVisit(&k.sh.srv.buffers, said))
+		first := x.share.IsTrial()
+		x.share.EndVisit(&k.sh.srv.output)
 		if !s.dead {
-			k.write(x, false)
+			k.held().write(x, false)
 		}
 		if first && !s.dead {
-			k.detach() // it was attached for the trial, and a busy connection would not be detached soon
+			k.held().detach() // it was attached for the trial, and a busy connection would not be detached soon
 		}
 	}
 	dead := s.dead
@@ -61,8 +61,8 @@ func (t *Turn) emptyOut() {
 	}
 }
 
-// put writes the output of a visit, and queues what the socket does not accept. mu held.
-func (k *connRef) put(t *Turn) {
+// put writes the output of a visit, and queues what the socket does not accept.
+func (k held) put(t *Turn) {
 	x := k.x.Load()
 	switch {
 	case len(t.Out) == 0:
@@ -72,14 +72,14 @@ func (k *connRef) put(t *Turn) {
 		}
 	default:
 		x.waiting += int64(len(t.Out))
-		if x.queue.add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
+		if x.queue.Add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
 			k.recount(x)
 		}
 	}
 }
 
-// putRest queues the output of a visit after n bytes have been written, and then err. mu held.
-func (k *connRef) putRest(t *Turn, n int, err error) {
+// putRest queues the output of a visit after n bytes have been written, and then err.
+func (k held) putRest(t *Turn, n int, err error) {
 	if err != sys.ErrAgain {
 		k.fail(PeerReset)
 		k.s.dead = true

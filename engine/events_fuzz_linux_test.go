@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -79,7 +81,7 @@ type stage struct {
 	calm    bool // no more failures and no stuck handlers
 	ended   map[Conn]Reason
 	opened  int // connections that OnOpen has seen
-	last    tick
+	last    timing.Tick
 }
 
 // actor is a client, with what it expects from the server.
@@ -331,11 +333,11 @@ func (st *stage) connect() {
 	}
 	st.actors = append(st.actors, a)
 	a.conn = k.conn()
-	k.begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+	k.owner().begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
 	if !k.s.opened || st.s.draining.Load() {
-		k.list()
+		k.held().list()
 	}
-	k.release()
+	k.held().release()
 }
 
 // turn runs one round of the loop.
@@ -408,7 +410,7 @@ func (st *stage) gather() {
 		if k, ok := o.conn.lock(); !ok {
 			st.loan = nil // the connection ended before
 		} else {
-			o.begun = k.phase() == takenOver
+			o.begun = k.phase() == life.TakenOver
 			k.s.mu.Unlock()
 			if o.begun {
 				<-o.entered
@@ -454,7 +456,7 @@ func (st *stage) work(i int) {
 	st.run(func() {
 		if k, ok := t.l.find(t.key); ok {
 			d := &workspace{in: make([]byte, 64), offLoop: true, ref: k}
-			d.ref.serveOffLoop(d)
+			d.ref.owner().serveOffLoop(d)
 		}
 		st.served()
 	})
@@ -512,8 +514,8 @@ func (st *stage) answer(i int) {
 
 // pass advances the time and runs the sweeper.
 func (st *stage) pass(d time.Duration) {
-	st.s.clock.start = st.s.clock.start.Add(-d)
-	now := st.s.clock.read()
+	st.s.clock.Age(d)
+	now := st.s.clock.Read()
 	st.s.judgeAll(st.last, now)
 	st.last = now
 	for _, a := range st.actors {
@@ -546,7 +548,7 @@ func (st *stage) harm(what int) {
 // drain starts a Shutdown.
 func (st *stage) drain() {
 	st.s.draining.Store(true)
-	st.l.each(func(k connRef) { k.notify() })
+	st.l.each(func(k connRef) { k.held().notify() })
 	for _, a := range st.actors {
 		a.broken = true
 	}
@@ -595,8 +597,8 @@ func (st *stage) acknowledge() (found bool) {
 		found = found || x != nil && x.unfinished
 	})
 	if found {
-		st.s.clock.start = st.s.clock.start.Add(-time.Duration(2*st.s.rules.period) * time.Millisecond)
-		st.s.judgeAll(st.last, st.s.clock.read())
+		st.s.clock.Age(time.Duration(2*st.s.rules.Period) * time.Millisecond)
+		st.s.judgeAll(st.last, st.s.clock.Read())
 	}
 	return found
 }
@@ -609,7 +611,7 @@ func (st *stage) check() {
 			k.reason(), k.phase(), k.s.tenant.Load()&awayBit != 0, k.s.want, k.s.marks.has(isListed), k.s.dead, k.s.own.has(drains), k.s.marks.has(isWaiting), k.s.marks.has(isDirty))
 		if x != nil {
 			state += fmt.Sprintf(", goal %d, rest %d, ready %v, lacks %d, left %d, waiting %d, owed %d, blocked %v, front %v, queue %d",
-				x.goal, x.in.len(), x.in.ready(), x.in.want, x.left, x.waiting, x.promises.open, x.blocked.Load(), x.front.Lent(), x.queue.len())
+				x.goal, x.in.Len(), x.in.Ready(), x.in.Want(), x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.front.Lent(), x.queue.Len())
 		}
 		t.Errorf("connection %d did not end: %s", uint32(k.key), state)
 	})
@@ -637,9 +639,9 @@ func (st *stage) check() {
 	if s.OnOpen != nil {
 		told = st.opened
 	}
-	if s.open != 0 || st.l.open != 0 || s.output.held.Load() != 0 || s.input.held.Load() != 0 || s.output.waiting.Load() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
+	if s.open != 0 || st.l.open != 0 || s.output.Held() != 0 || s.input.Held() != 0 || s.output.Waiting() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
 		t.Errorf("counts: %d open, %d in the loop, %d bytes of output, %d of input, %d in line, %d ended of %d accepted, OnClose for %d",
-			s.open, st.l.open, s.output.held.Load(), s.input.held.Load(), s.output.waiting.Load(), ended, s.accepted.Load(), len(st.ended))
+			s.open, st.l.open, s.output.Held(), s.input.Held(), s.output.Waiting(), ended, s.accepted.Load(), len(st.ended))
 	}
 	for _, a := range st.actors {
 		why := st.ended[a.conn]

@@ -7,11 +7,11 @@ import (
 )
 
 // handOff moves a connection off its loop, to a helper. The caller is the loop.
-func (k *connRef) handOff() {
-	k.sh.loop.yield.others()
+func (k owner) handOff() {
+	k.sh.loop.yield.Others()
 	k.s.mu.Lock()
-	k.setAway(true)
-	k.watchFor(true)
+	k.held().setAway(true)
+	k.held().watchFor(true)
 	k.s.mu.Unlock()
 	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key})
 }
@@ -203,7 +203,7 @@ func (h *helper) do(c *helpers, j job) (offLoop bool) {
 	}()
 	switch {
 	case d != nil:
-		d.ref.resumeAfterExit(d)
+		d.ref.owner().resumeAfterExit(d)
 	case j.key == 0:
 		d = c.srv.workspaces.Get().(*workspace)
 	default:
@@ -214,7 +214,7 @@ func (h *helper) do(c *helpers, j job) (offLoop bool) {
 		}
 		if k, ok := j.l.find(j.key); ok {
 			d.ref = k
-			d.ref.serveOffLoop(d)
+			d.ref.owner().serveOffLoop(d)
 		}
 		if cap(d.turn.Out) > keepOut {
 			d.turn.Out = nil // there may be thousands of helpers
@@ -233,7 +233,7 @@ func (h *helper) do(c *helpers, j job) (offLoop bool) {
 }
 
 // resumeAfterExit continues after user code has ended the goroutine of a visit.
-func (k *connRef) resumeAfterExit(d *workspace) {
+func (k owner) resumeAfterExit(d *workspace) {
 	if ended, _ := k.standing(); ended {
 		return // it was in OnClose
 	}
@@ -245,7 +245,7 @@ func (k *connRef) resumeAfterExit(d *workspace) {
 }
 
 // serveOffLoop serves a connection off its loop.
-func (k *connRef) serveOffLoop(d *workspace) {
+func (k owner) serveOffLoop(d *workspace) {
 	busy := &k.sh.srv.helpers.busy
 	busy.Add(1)
 	defer busy.Add(-1) // also after runtime.Goexit in user code
@@ -254,16 +254,16 @@ func (k *connRef) serveOffLoop(d *workspace) {
 		return
 	}
 	began := time.Now()
-	if x := k.x.Load(); x != nil && x.in.ready() {
+	if x := k.x.Load(); x != nil && x.in.Ready() {
 		k.serveKept(d)
 	} else {
 		k.readOnce(d)
 	}
 	if s, slow := k.s, &k.sh.loop.slow; time.Since(began) < fast {
 		s.slowVisits -= min(s.slowVisits, 1)
-		s.epoch = uint8(slow.epoch.Load())
-	} else if slow.epoch.Load() != 0 {
-		slow.last.Store(int64(time.Since(k.sh.srv.clock.start)))
+		s.epoch = slow.Epoch()
+	} else if slow.Epoch() != 0 {
+		slow.Prolong(time.Since(k.sh.srv.clock.Start()))
 	}
 	k.drive(d, false)
 }

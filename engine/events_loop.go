@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/pace"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -22,12 +23,12 @@ type loop struct {
 	turned int
 	busy   int // consecutive turns with something to do
 	work   int // amount of work since the last sleep, for the policy
-	policy sleepPolicy
-	yield  yieldPolicy
+	policy pace.Sleep
+	yield  pace.Yield
 	turns  int // since counted was updated
 	events int
 	visits uint64
-	slow   slowAlarm
+	slow   pace.Alarm
 
 	counted struct{ sleeps, turns, events atomic.Uint64 }
 }
@@ -112,7 +113,7 @@ func (l *loop) wait() bool {
 	}
 	var dirty bool
 	if l.batch, dirty = l.collect(l.batch); dirty {
-		l.yield.others()
+		l.yield.Others()
 	}
 	if l.found = l.poll.Now(l.ready[:]); dirty || l.found > 0 {
 		return true
@@ -121,7 +122,7 @@ func (l *loop) wait() bool {
 		if l.othersRun() {
 			return true
 		}
-	} else if l.yield.yields(l.srv.clock.start) {
+	} else if l.yield.Yields(l.srv.clock.Start()) {
 		runtime.Gosched()
 	}
 	if !l.sleep() {
@@ -129,9 +130,9 @@ func (l *loop) wait() bool {
 	}
 	l.count()
 	l.counted.sleeps.Add(1)
-	l.policy.slept(l.work, l.srv.how.hand == Auto && l.srv.helpers.busy.Load() > 0)
+	l.policy.Slept(l.work, l.srv.how.hand == Auto && l.srv.helpers.busy.Load() > 0)
 	l.busy, l.work = 0, 0
-	if l.policy.parked {
+	if l.policy.Parked {
 		l.found = l.poll.Park(l.ready[:])
 	} else {
 		l.poll.Unpark()
@@ -141,7 +142,7 @@ func (l *loop) wait() bool {
 	l.asleep = false
 	l.mu.Unlock()
 	if l.batch, dirty = l.collect(l.batch); dirty {
-		l.yield.others()
+		l.yield.Others()
 	}
 	return true
 }

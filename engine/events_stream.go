@@ -5,7 +5,7 @@ import "github.com/hone-go/hone/internal/sys"
 // Visits that wait, on an event loop.
 
 // leaveLoop hands the loop to another goroutine and continues the visit on this one.
-func (k *connRef) leaveLoop(d *workspace) {
+func (k owner) leaveLoop(d *workspace) {
 	if d.g != nil || d.offLoop {
 		return
 	}
@@ -14,9 +14,9 @@ func (k *connRef) leaveLoop(d *workspace) {
 	}
 }
 
-// flushAndAwait writes a visit's output so far, and waits until the kernel has accepted
-// it. mu held, but not meanwhile.
-func (k *connRef) flushAndAwait(t *Turn) {
+// flushAndAwait writes a visit's output so far, and waits until the kernel has accepted it.
+// It unlocks meanwhile.
+func (k held) flushAndAwait(t *Turn) {
 	s := k.s
 	if s.dead {
 		return
@@ -27,9 +27,9 @@ func (k *connRef) flushAndAwait(t *Turn) {
 		return
 	}
 	k.streams(t)
-	x.queue.letEarlierGo()
+	x.queue.LetEarlierGo()
 	k.write(x, false)
-	ahead := x.queue.chain.len()
+	ahead := x.queue.Ready()
 	if x.front.Lent() {
 		ahead += len(x.front.Bytes()) - x.sent
 	}
@@ -48,9 +48,9 @@ func (k *connRef) flushAndAwait(t *Turn) {
 func (x *inflight) reached() bool { return int32(x.written.Load()-x.target) >= 0 }
 
 // readMore reads in the middle of a visit. It returns 0, nil when it has waited.
-func (k *connRef) readMore(d *workspace) (n int, err error) {
+func (k owner) readMore(d *workspace) (n int, err error) {
 	s, t := k.s, &d.turn
-	n, err = k.sh.poll.Read(s.socket, d.box.space(&k.sh.srv.input))
+	n, err = k.sh.poll.Read(s.socket, d.box.Space(&k.sh.srv.input))
 	switch {
 	case err == nil:
 		return n, nil
@@ -68,18 +68,18 @@ func (k *connRef) readMore(d *workspace) (n int, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := k.endsVisit(t); err != nil {
+	if err := k.held().endsVisit(t); err != nil {
 		return 0, err
 	}
-	x := k.attach()
-	x.queue.letEarlierGo() // the peer may wait for it
-	if k.write(x, false); s.dead {
-		return 0, k.failed(t)
+	x := k.held().attach()
+	x.queue.LetEarlierGo() // the peer may wait for it
+	if k.held().write(x, false); s.dead {
+		return 0, k.held().failed(t)
 	}
 	x.noteInput(&d.box)
-	began := k.startWait(x, t, d.box.want)
-	k.await(x, arrived)
-	err = k.endsVisit(t)
-	k.endWait(x, t, began)
+	began := k.held().startWait(x, t, d.box.Want())
+	k.held().await(x, arrived)
+	err = k.held().endsVisit(t)
+	k.held().endWait(x, t, began)
 	return 0, err
 }

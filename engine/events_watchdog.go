@@ -17,7 +17,7 @@ import (
 const visitSlots = 1<<slotBits - 1
 
 // enterUser begins a call of user code for the connection.
-func (k *connRef) enterUser(d *workspace) {
+func (k owner) enterUser(d *workspace) {
 	if d.offLoop {
 		if d.g != nil {
 			d.g.inUser.Store(true)
@@ -35,7 +35,7 @@ func (k *connRef) enterUser(d *workspace) {
 
 // exitUser ends the call, however it ended. When the loop was taken away meanwhile, the
 // goroutine must not touch the loop's fields.
-func (k *connRef) exitUser(d *workspace) {
+func (k owner) exitUser(d *workspace) {
 	if d.g != nil {
 		d.g.inUser.Store(false)
 	} else if !d.offLoop && !k.sh.stopVisit(d.visit) {
@@ -86,8 +86,8 @@ func (s *Server) watchLoops() {
 				l.takeAway(visit)
 			}
 			last[i] = visit
-			l.calmDown()
-			quiet = quiet && l.slow.epoch.Load() == 0
+			l.slow.CalmDown(time.Since(l.srv.clock.Start()))
+			quiet = quiet && l.slow.Epoch() == 0
 		}
 		return quiet
 	}
@@ -145,10 +145,10 @@ func (l *loop) passOn(visit uint64, slow bool) {
 	l.srv.helpers.takenAway()
 	if slow {
 		s.slowVisits = max(minSlowVisits, min(2*s.slowVisits, maxSlowVisits))
-		l.alarm()
+		l.slow.TakenAway(time.Since(l.srv.clock.Start()), l.visits)
 	}
-	k.setAway(true)
-	k.writeAway(false)
+	k.held().setAway(true)
+	k.held().writeAway(false)
 	s.mu.Unlock()
 	l.srv.helpers.run(l)
 }
@@ -171,48 +171,6 @@ const (
 	fast          = 50 * time.Microsecond
 )
 
-// Detecting that a connection is slow costs a tick each. When many become slow at once,
-// the loop raises an alarm: until the alarm ends, it serves only connections that were
-// fast since it began.
-const (
-	alarms   = 3                      // number of visits taken away that raises an alarm
-	alarmGap = 100 * time.Millisecond // maximum gap between two of them, or, on a machine that
-	alarmFew = 16                     // delays the watchdog, the maximum number of visits between
-	calmTime = 500 * time.Millisecond // time without a slow visit after which the alarm ends
-)
-
-// slowAlarm is a loop's alarm about slow visits.
-type slowAlarm struct {
-	epoch  atomic.Uint32 // 0: no alarm; otherwise its number
-	last   atomic.Int64  // time of the last slow visit, in nanoseconds since the server began
-	alarms int           // consecutive; this and what follows is owned by whoever runs the loop
-	visits uint64        // of the loop when it was last taken away
-	epochs uint8
-}
-
-// alarm records that the loop was taken away. The caller owns the loop.
-func (l *loop) alarm() {
-	now := int64(time.Since(l.srv.clock.start))
-	before := l.slow.last.Swap(now)
-	if now-before > int64(alarmGap) && l.visits-l.slow.visits > alarmFew {
-		l.slow.alarms = 0
-	}
-	l.slow.visits = l.visits
-	if l.slow.alarms++; l.slow.alarms >= alarms && l.slow.epoch.Load() == 0 {
-		if l.slow.epochs++; l.slow.epochs == 0 {
-			l.slow.epochs++
-		}
-		l.slow.epoch.Store(uint32(l.slow.epochs))
-	}
-}
-
-// calmDown ends the alarm of a loop that has had no slow visit for a while.
-func (l *loop) calmDown() {
-	if l.slow.epoch.Load() != 0 && int64(time.Since(l.srv.clock.start))-l.slow.last.Load() > int64(calmTime) {
-		l.slow.epoch.Store(0)
-	}
-}
-
 // servedOffLoop reports whether to serve the connection off its loop.
 func (k *connRef) servedOffLoop() bool {
 	switch k.sh.srv.how.hand {
@@ -224,6 +182,6 @@ func (k *connRef) servedOffLoop() bool {
 	if k.s.slowVisits > 0 {
 		return true
 	}
-	epoch := k.sh.loop.slow.epoch.Load()
-	return epoch != 0 && k.s.epoch != uint8(epoch) && !k.sh.srv.helpers.full.Load()
+	epoch := k.sh.loop.slow.Epoch()
+	return epoch != 0 && k.s.epoch != epoch && !k.sh.srv.helpers.full.Load()
 }

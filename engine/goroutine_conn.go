@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -62,11 +63,11 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	}
 	if !g.borrows() {
 		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, offLoop: true}
-		g.own.box.lend(&s.input, g.own.in)
+		g.own.box.Lend(&s.input, g.own.in)
 	}
-	k.begin(from, sys.NoSocket, g, proxy, counted)
+	k.owner().begin(from, sys.NoSocket, g, proxy, counted)
 	if s.forced.Load() {
-		k.abort(Forced)
+		k.held().abort(Forced)
 	}
 	k.s.mu.Unlock()
 	s.queueSilent(k.conn())
@@ -109,7 +110,7 @@ func (g *goroutineConn) borrow() *workspace {
 
 // giveBack keeps unserved input and returns a borrowed workspace.
 func (g *goroutineConn) giveBack(d *workspace) {
-	g.ref.pack(d)
+	g.ref.owner().pack(d)
 	g.fd = noDescriptor
 	d.g, d.offLoop = nil, false
 	sh, to, keep := g.ref.sh, &g.ref.sh.srv.workspaces, maxPooled
@@ -130,7 +131,7 @@ func (g *goroutineConn) tired() bool {
 	if g.borrows() {
 		return g.used.Load()
 	}
-	return g.promises.open == 0 && len(g.promises.slots) > keepTickets
+	return g.promises.IsLarge()
 }
 
 // nudge wakes the owner to check its connection. mu held.
@@ -145,7 +146,7 @@ func (g *goroutineConn) nudge() {
 		case g.wakeUp <- struct{}{}:
 		default:
 		}
-	case !g.nudged && g.ref.phase() != takenOver:
+	case !g.nudged && g.ref.phase() != life.TakenOver:
 		g.nudged = true
 		g.nc.SetReadDeadline(past())
 	}
@@ -189,9 +190,9 @@ func (g *goroutineConn) handshake() bool {
 		return true
 	}
 	k := &g.ref
-	k.sh.srv.clock.stamp(&g.frame)
+	g.frame.Begin(&k.sh.srv.clock)
 	err := h.HandshakeContext(k.sh.srv.ctx)
-	g.frame.Store(0)
+	g.frame.Pause()
 	k.touch()
 	if err == nil {
 		return true

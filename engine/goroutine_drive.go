@@ -3,6 +3,8 @@ package engine
 import (
 	"cmp"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/life"
 )
 
 // A connection's life on a goroutine engine: its goroutine carries out the steps in
@@ -15,28 +17,28 @@ func (g *goroutineConn) live() {
 	k, s, own := &g.ref, g.ref.s, g.own
 	for {
 		s.mu.Lock()
-		switch st := next(k.facts(own)); st {
-		case stepEnd:
+		switch st := life.Next(k.held().facts(own)); st {
+		case life.StepEnd:
 			s.dead = true // under this hold of mu: anything posted from now on would be lost
 			s.mu.Unlock()
 			g.over = true
 			return
-		case stepHandOver:
+		case life.StepHandOver:
 			if !g.lend() {
 				g.over = true
 				return
 			}
-		case waitForRoom, waitForSettled, waitForReceipt:
+		case life.WaitForRoom, life.WaitForSettled, life.WaitForReceipt:
 			switch st {
-			case waitForRoom:
-				k.paceFrame(&g.inflight, &g.in, true)
-			case waitForReceipt:
-				k.startStall(&g.inflight)
+			case life.WaitForRoom:
+				k.held().paceFrame(&g.inflight, &g.in, true)
+			case life.WaitForReceipt:
+				k.held().startStall(&g.inflight)
 			}
 			if !g.writing && g.nextFront() {
 				g.writeFront() // by the owner, which is idle and holds no workspace
-				if !s.dead && !g.queue.waits() {
-					k.list() // it was posted meanwhile, and the owner may read or serve next
+				if !s.dead && !g.queue.Waits() {
+					k.held().list() // it was posted meanwhile, and the owner may read or serve next
 				}
 				s.mu.Unlock()
 				break
@@ -47,26 +49,26 @@ func (g *goroutineConn) live() {
 			}
 			s.mu.Unlock()
 			<-g.wakeUp
-		case waitForPeer:
+		case life.WaitForPeer:
 			g.clearNudge()
 			s.mu.Unlock()
 			g.discard()
-		case waitForBytes:
+		case life.WaitForBytes:
 			if s.marks.has(isTired) {
 				s.marks.clear(isTired)
 				g.used.Store(false)
-				g.promises.forget()
+				g.promises.Forget()
 				g.resting = true
 				s.mu.Unlock()
 				return
 			}
 			g.clearNudge()
 			if own == nil {
-				k.paceFrame(&g.inflight, &g.in, false)
+				k.held().paceFrame(&g.inflight, &g.in, false)
 				s.mu.Unlock()
 				g.readParked()
 			} else {
-				k.paceFrame(&g.inflight, &own.box, false)
+				k.held().paceFrame(&g.inflight, &own.box, false)
 				s.mu.Unlock()
 				g.readBlocking(own)
 			}
@@ -85,14 +87,14 @@ func (g *goroutineConn) leave() {
 		go g.live()
 		return
 	}
-	if d := cmp.Or(g.own, g.borrowed); d != nil && !g.over && g.ref.phase() != takenOver {
+	if d := cmp.Or(g.own, g.borrowed); d != nil && !g.over && g.ref.phase() != life.TakenOver {
 		go g.resumeAfterExit(d)
 		return
 	}
 	if g.own != nil {
 		defer g.own.release(g.ref.reason()) // even if Ended or OnClose ends the goroutine
 	}
-	g.ref.end(&workspace{offLoop: true, ref: g.ref, g: g})
+	g.ref.owner().end(&workspace{offLoop: true, ref: g.ref, g: g})
 }
 
 // resumeAfterExit continues after user code has ended the goroutine of a visit.
@@ -101,7 +103,7 @@ func (g *goroutineConn) resumeAfterExit(d *workspace) {
 	k.fail(Panicked)
 	k.s.own.set(isStopped)
 	d.dropBuffers()
-	k.flush(d, true)
+	k.owner().flush(d, true)
 	if g.borrowed != nil {
 		g.giveBack(d)
 	} else {
@@ -112,25 +114,25 @@ func (g *goroutineConn) resumeAfterExit(d *workspace) {
 
 // carryOutOn carries out a step that needs a workspace: own, or a borrowed one. mu is
 // held, and released. After runtime.Goexit in user code, resumeAfterExit does the rest.
-func (g *goroutineConn) carryOutOn(st step, own *workspace) {
+func (g *goroutineConn) carryOutOn(st life.Step, own *workspace) {
 	k, d := &g.ref, own
 	if own == nil {
 		d = g.borrow()
-		k.unpack(d)
+		k.owner().unpack(d)
 	}
 	switch st {
-	case stepServe:
+	case life.StepServe:
 		k.s.mu.Unlock()
 		d.lendOut()
-		k.serve(d)
-	case stepRead:
+		k.owner().serve(d)
+	case life.StepRead:
 		g.nudged = true // marks our own deadline; clearNudge resets it
 		g.nc.SetReadDeadline(time.Now().Add(drainRead))
 		k.s.mu.Unlock()
 		d.lendOut()
 		g.readDrain(d)
 	default:
-		k.carryOut(st, d)
+		k.held().carryOut(st, d)
 	}
 	if own == nil {
 		g.giveBack(d)

@@ -55,8 +55,8 @@ func (f *flusher) sendPosted() {
 			if k, ok := f.lock(key); ok {
 				k.s.marks.clear(isDirty)
 				if x := k.x.Load(); !k.s.dead && !x.writing {
-					k.write(x, false)
-					k.resume(x)
+					k.held().write(x, false)
+					k.held().resume(x)
 				}
 				k.s.mu.Unlock()
 			}
@@ -118,7 +118,7 @@ func (g *goroutineConn) startWriter() {
 			}
 		}
 		g.wakeOwner() // an owner that waits in a visit continues to write
-		g.ref.resume(&g.inflight)
+		g.ref.held().resume(&g.inflight)
 		g.ref.s.mu.Unlock()
 	}()
 }

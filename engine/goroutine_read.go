@@ -13,18 +13,18 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 	k := &g.ref
 	drains := k.s.own.has(drains) // it reads the rest of a message, and nothing beyond it
 	exact := drains || k.sh.srv.how.style == direct
-	for !k.holdsTooMuch(&d.box) {
-		p := d.box.space(&k.sh.srv.input)
+	for !k.owner().holdsTooMuch(&d.box) {
+		p := d.box.Space(&k.sh.srv.input)
 		if exact {
-			p = p[:min(len(p), max(1, d.box.want))]
+			p = p[:min(len(p), max(1, d.box.Want()))]
 		}
 		n, err := readSome(g.nc, p)
 		hungry := true
 		if n > 0 {
 			d.lendOut()
-			hungry = k.received(d, n)
+			hungry = k.owner().received(d, n)
 			d.returnOut()
-			if d.box.kept.Lent() || g.input.Load() > 0 {
+			if d.box.IsKept() || g.input.Load() > 0 {
 				g.noteInput(&d.box)
 			}
 		}
@@ -61,12 +61,12 @@ func (g *goroutineConn) readParked() {
 	read := func(fd uintptr) (done bool) {
 		if d == nil {
 			d = g.borrow()
-			k.unpack(d)
+			k.owner().unpack(d)
 			g.fd = int(fd)
 		}
-		p := d.box.space(&k.sh.srv.input)
+		p := d.box.Space(&k.sh.srv.input)
 		if k.s.own.has(drains) {
-			p = p[:min(len(p), max(1, d.box.want))] // the rest of a message, and nothing beyond it
+			p = p[:min(len(p), max(1, d.box.Want()))] // the rest of a message, and nothing beyond it
 		}
 		if n, end = readSocket(fd, p); end == errParked {
 			g.giveBack(d)
@@ -84,13 +84,13 @@ func (g *goroutineConn) readParked() {
 			if !g.used.Load() {
 				g.used.Store(true)
 			}
-			if !k.received(d, n) {
+			if !k.owner().received(d, n) {
 				end = errParked // next decides
 			}
 		}
 		switch {
 		case end == nil && k.sh.srv.draining.Load(): // a flood must not hide the shutdown
-		case end == nil && !k.holdsTooMuch(&d.box):
+		case end == nil && !k.owner().holdsTooMuch(&d.box):
 			continue
 		case end != nil && end != errParked:
 			g.readFailed(end)
@@ -125,7 +125,7 @@ func (g *goroutineConn) readFailed(err error) {
 	case timedOut(err): // nudged; next finds out why
 	case errors.Is(err, io.EOF):
 		g.ref.fail(PeerClosed)
-		g.ref.stopFrame()
+		g.ref.owner().stopFrame()
 	default:
 		g.ref.broke()
 	}
@@ -134,10 +134,10 @@ func (g *goroutineConn) readFailed(err error) {
 // readDrain reads what a drain has noted, and nothing that is sent from now on: a peer
 // that keeps sending requests must not delay the shutdown.
 func (g *goroutineConn) readDrain(d *workspace) {
-	p := d.box.space(&g.ref.sh.srv.input)
+	p := d.box.Space(&g.ref.sh.srv.input)
 	n, err := g.nc.Read(p[:min(len(p), g.left)])
 	if n > 0 {
-		g.ref.received(d, n)
+		g.ref.owner().received(d, n)
 	}
 	switch {
 	case timedOut(err) && g.raw != nil:

@@ -10,23 +10,23 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 		g.waiting += int64(len(t.Out))
 		if g.unwritten() {
 			g.writeWaiting(t.Out, cap(t.Out))
-		} else if g.queue.add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
-			k.recount(&g.inflight)
+		} else if g.queue.Add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
+			k.held().recount(&g.inflight)
 		}
 	}
-	g.queue.letEarlierGo()
-	for until := g.queue.end(); !s.dead; { // others may post without end
+	g.queue.LetEarlierGo()
+	for until := g.queue.End(); !s.dead; { // others may post without end
 		if g.writing {
-			k.await(&g.inflight, written)
+			k.held().await(&g.inflight, written)
 			continue
 		}
-		if !g.front.Lent() && g.queue.isTaken(until) || !g.nextFront() {
+		if !g.front.Lent() && g.queue.IsTaken(until) || !g.nextFront() {
 			break
 		}
 		g.writeFront()
 	}
-	if !s.dead && !g.writing && !g.queue.waits() {
-		k.list() // a flusher writes it
+	if !s.dead && !g.writing && !g.queue.Waits() {
+		k.held().list() // a flusher writes it
 	}
 }
 
@@ -35,7 +35,7 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	k, t, memory := &g.ref, &d.turn, &g.ref.sh.srv.input
 	if g.fd != noDescriptor {
-		n, err = readSocket(uintptr(g.fd), d.box.space(memory))
+		n, err = readSocket(uintptr(g.fd), d.box.Space(memory))
 		switch {
 		case err == nil:
 			return n, nil
@@ -44,22 +44,22 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 			return 0, err
 		}
 	}
-	if sent, err := k.sendEarlier(t); sent {
+	if sent, err := k.owner().sendEarlier(t); sent {
 		return 0, err
 	}
 	d.slim(streamRead)
-	p := d.box.space(memory)
+	p := d.box.Space(memory)
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	if err := k.endsVisit(t); err != nil {
+	if err := k.held().endsVisit(t); err != nil {
 		return 0, err
 	}
-	if g.queue.letEarlierGo(); !g.writing && !g.queue.waits() {
-		k.list() // the peer may wait for it
+	if g.queue.LetEarlierGo(); !g.writing && !g.queue.Waits() {
+		k.held().list() // the peer may wait for it
 	}
 	nudged := g.nudged
 	g.clearNudge()
-	began := k.startWait(&g.inflight, t, d.box.want)
+	began := k.held().startWait(&g.inflight, t, d.box.Want())
 	g.noteInput(&d.box)
 	k.s.mu.Unlock()
 	n, err = readSome(g.nc, p)
@@ -67,10 +67,10 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 		g.readFailed(err)
 	}
 	k.s.mu.Lock()
-	if ends := k.endsVisit(t); ends != nil || timedOut(err) { // a peer that sends nothing more ends it even in a drain
+	if ends := k.held().endsVisit(t); ends != nil || timedOut(err) { // a peer that sends nothing more ends it even in a drain
 		err = ends
 	}
-	k.endWait(&g.inflight, t, began)
+	k.held().endWait(&g.inflight, t, began)
 	if nudged {
 		g.nudge() // its cause is handled after the visit
 	}

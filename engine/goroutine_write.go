@@ -20,7 +20,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	if said {
 		s.marks.set(isSaid)
 	}
-	k.visitOwes(&g.inflight, t)
+	k.held().visitOwes(&g.inflight, t)
 	out := t.Out
 	t.Out = t.Out[:0] // a borrowed workspace must not carry it to another connection
 	switch {
@@ -28,8 +28,8 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 		return false
 	case len(out) > 0 && !g.unwritten():
 		g.waiting += int64(len(out))
-		if g.queue.add(&k.sh.srv.buffers, [][]byte{out}, len(out)) {
-			k.recount(&g.inflight)
+		if g.queue.Add(&k.sh.srv.buffers, [][]byte{out}, len(out)) {
+			k.held().recount(&g.inflight)
 		}
 	case len(out) > 0:
 		if g.fd != noDescriptor { // in a visit of a Parked connection the descriptor is available
@@ -46,16 +46,16 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 				t.Out = t.Out[:0]
 				g.waiting += int64(len(out) - n)
 				g.blocked.Store(true)
-				k.recount(&g.inflight)
-				k.startStall(&g.inflight)
+				k.held().recount(&g.inflight)
+				k.held().startStall(&g.inflight)
 			}
 			break
 		}
 		g.waiting += int64(len(out))
 		g.writeWaiting(out, cap(out))
 	}
-	g.waiting -= int64(g.queue.endVisit(&k.sh.srv.buffers, said))
-	k.visitCharged(&g.inflight)
+	g.waiting -= int64(g.queue.EndVisit(&k.sh.srv.buffers, said))
+	g.share.EndVisit(&k.sh.srv.output)
 	for !s.dead && !g.writing && !g.blocked.Load() && g.nextFront() {
 		g.writeFront()
 	}
@@ -65,9 +65,9 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 // nextFront makes the queued output the front buffer, and reports whether there is any.
 // mu held.
 func (g *goroutineConn) nextFront() bool {
-	g.ref.countLate(&g.inflight)
-	if !g.front.Lent() && !g.queue.waits() {
-		g.front, g.sent = g.queue.take(), 0
+	g.ref.held().countLate(&g.inflight)
+	if !g.front.Lent() && !g.queue.Waits() {
+		g.front, g.sent = g.queue.Take(), 0
 	}
 	return g.front.Lent()
 }
@@ -79,7 +79,7 @@ func (g *goroutineConn) writeFront() (alive bool) {
 	g.front = pool.Buffer{}
 	p := b.Bytes()
 	alive = g.writeWaiting(p[from:], cap(p))
-	g.ref.sh.srv.buffers.giveBack(b)
+	g.ref.sh.srv.buffers.GiveBack(b)
 	if alive {
 		g.blocked.Store(false)
 	}
@@ -93,9 +93,9 @@ func (g *goroutineConn) writeFront() (alive bool) {
 func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	k, s := &g.ref, g.ref.s
 	g.writing, g.lent = true, capacity
-	k.recount(&g.inflight)
-	k.visitCharged(&g.inflight)
-	k.startStall(&g.inflight)
+	k.held().recount(&g.inflight)
+	g.share.EndVisit(&k.sh.srv.output)
+	k.held().startStall(&g.inflight)
 	s.mu.Unlock()
 	var err error
 	total, wide := 0, false
@@ -105,7 +105,7 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 		g.written.Add(uint32(n))
 		if total += n; total >= provenFast && !wide {
 			wide = true
-			k.limitUnsent(&g.inflight, moreUnsent)
+			link{g: g}.limitUnsent(moreUnsent)
 		}
 	}
 	k.sh.counts.bytesOut.Add(uint64(total))
@@ -113,19 +113,19 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	if !g.relock() {
 		return false
 	}
-	if c := &k.sh.srv.clock; c.now.Load()-began > k.sh.srv.rules.period {
+	if c := &k.sh.srv.clock; c.Now()-began > k.sh.srv.rules.Period {
 		k.touch() // a peer that reads slowly is not idle
 	}
 	g.writing, g.lent = false, 0
 	g.waiting -= int64(len(p))
 	if wide {
-		k.limitUnsent(&g.inflight, maxUnsent)
+		link{g: g}.limitUnsent(maxUnsent)
 	}
-	k.recount(&g.inflight)
+	k.held().recount(&g.inflight)
 	if err != nil {
 		g.writeFailed()
 	}
-	k.resume(&g.inflight)
+	k.held().resume(&g.inflight)
 	return true
 }
 

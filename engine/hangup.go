@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-
-	"github.com/hone-go/hone/internal/sys"
 )
 
 // A context that is cancelled when the peer disconnects, created on demand. The sweeper
@@ -28,16 +26,16 @@ func (t *Turn) Context(parent context.Context) context.Context {
 		return parent
 	}
 	t.watched = true
-	return t.ref.watch(parent)
+	return t.ref.owner().watch(parent)
 }
 
 // watch returns the connection's context, created if there is none. Making and ending one
 // runs code of its parent, which may be user code that asks for this connection: neither
 // happens with mu held.
-func (k *connRef) watch(parent context.Context) context.Context {
+func (k owner) watch(parent context.Context) context.Context {
 	k.touch() // wakes the sweeper
 	k.s.mu.Lock()
-	if r := k.attach().rarely(); r.watched.ctx != nil {
+	if r := k.held().attach().rarely(); r.watched.ctx != nil {
 		r.watched.visited = true
 		k.s.mu.Unlock()
 		return r.watched.ctx
@@ -45,7 +43,7 @@ func (k *connRef) watch(parent context.Context) context.Context {
 	k.s.mu.Unlock()
 	ctx, end := context.WithCancel(parent)
 	k.s.mu.Lock()
-	k.attach().rarely().watched = watched{ctx, end, true} // only the owner gets here
+	k.held().attach().rarely().watched = watched{ctx, end, true} // only the owner gets here
 	dead := k.s.dead
 	k.s.mu.Unlock()
 	if dead {
@@ -54,11 +52,11 @@ func (k *connRef) watch(parent context.Context) context.Context {
 	return ctx
 }
 
-// unwatch forgets the context when there is nothing left to do for the peer: at the end of
-// a visit, and when a late reply has been sent. It returns what ends the context, to be
-// called without mu, or nil. mu held.
-func (k *connRef) unwatch(x *inflight) (end context.CancelFunc) {
-	if r := x.rare; r != nil && r.watched.ctx != nil && !r.watched.visited && x.promises.open == 0 {
+// unwatch forgets the context when there is nothing left to do for the peer: at the end of a
+// visit, and when a late reply has been sent. It returns what ends the context, to be called
+// without mu, or nil.
+func (k held) unwatch(x *inflight) (end context.CancelFunc) {
+	if r := x.rare; r != nil && r.watched.ctx != nil && !r.watched.visited && x.promises.Open() == 0 {
 		end = r.watched.end
 		r.watched = watched{}
 		x.forgetRare()
@@ -67,13 +65,13 @@ func (k *connRef) unwatch(x *inflight) (end context.CancelFunc) {
 }
 
 // visitUnwatched is called at the end of a visit that has requested the context.
-func (k *connRef) visitUnwatched(t *Turn) {
+func (k owner) visitUnwatched(t *Turn) {
 	var end context.CancelFunc
 	k.s.mu.Lock()
 	if x := k.x.Load(); x != nil && x.rare != nil {
 		t.giveBack(x)
 		x.rare.watched.visited = false
-		end = k.unwatch(x)
+		end = k.held().unwatch(x)
 	}
 	k.s.mu.Unlock()
 	if end != nil {
@@ -81,8 +79,8 @@ func (k *connRef) visitUnwatched(t *Turn) {
 	}
 }
 
-// endContext cancels the context. mu held, so another goroutine does it.
-func (k *connRef) endContext(x *inflight) {
+// endContext cancels the context: in another goroutine, because that runs user code.
+func (k held) endContext(x *inflight) {
 	if x.rare == nil || x.rare.watched.ctx == nil || x.rare.watched.ctx.Err() != nil {
 		return
 	}
@@ -101,23 +99,14 @@ func (x *inflight) forgetRare() {
 	}
 }
 
-// listen cancels the context of a connection whose peer has disconnected, and reports
-// whether there is a context to watch for. mu held.
-func (k *connRef) listen(x *inflight) (watching bool) {
+// listen cancels the context of a connection whose peer has disconnected, and reports whether
+// there is a context to watch for.
+func (k held) listen(x *inflight) (watching bool) {
 	if x.rare == nil || x.rare.watched.ctx == nil || x.rare.watched.ctx.Err() != nil {
 		return false
 	}
-	if k.hungUp(x) {
+	if k.link().hungUp() {
 		k.endContext(x)
 	}
 	return true
-}
-
-// hungUp reports whether the peer has closed its side or broken the connection. mu held.
-func (k *connRef) hungUp(x *inflight) (left bool) {
-	if x.g == nil {
-		return k.s.socket != sys.NoSocket && sys.HungUp(uintptr(k.s.socket))
-	}
-	x.g.control(func(fd uintptr) { left = sys.HungUp(fd) })
-	return left
 }

@@ -91,9 +91,9 @@ func TestServerStopsTicking(t *testing.T) {
 				}
 			}
 			standsStill := func() bool {
-				before := s.clock.now.Load()
-				<-time.After(25 * time.Duration(s.rules.period) * time.Millisecond)
-				return s.clock.now.Load() == before
+				before := s.clock.Now()
+				<-time.After(25 * time.Duration(s.rules.Period) * time.Millisecond)
+				return s.clock.Now() == before
 			}
 			if !eventually(standsStill) {
 				t.Error("the server still ticks")

@@ -4,6 +4,12 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/input"
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/outbox"
+	"github.com/hone-go/hone/engine/internal/ration"
+	"github.com/hone-go/hone/engine/internal/ticket"
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/pool"
 )
 
@@ -14,38 +20,30 @@ import (
 type inflight struct {
 	g *goroutineConn // its connection, for life; nil on an event loop
 
-	in   inputBuffer // the owner's: unserved input between visits
-	left int         // the owner's: bytes left to read in a drain, or to discard
+	in   input.Buffer // the owner's: unserved input between visits
+	left int          // the owner's: bytes left to read in a drain, or to discard
 
-	frame   atomic.Uint32 // when the unfinished message began
-	size    atomic.Uint32 // its size, as far as known
-	within  atomic.Uint32 // ticks that it may take, see Turn.ExpectRest; 0: as many as its size allows
+	frame   timing.Frame  // of the message that has begun to arrive
 	input   atomic.Uint32 // capacity of the buffer that holds unserved input
 	stall   atomic.Uint32 // when the peer was last seen to read some of the unsent output
 	written atomic.Uint32 // bytes that the kernel has accepted, modulo 2^32
 	blocked atomic.Bool   // replies of a visit are in front: stop reading; written under mu
 
 	// The connection's mutex guards everything below.
-	waiting    int64       // bytes of unsent output
-	taken      uint32      // of written, what the peer had acknowledged at the last check
-	measured   bool        // taken is known since the stall began
-	charged    int64       // memory for output that the budget has counted
-	lent       int         // capacity of the buffer that a blocked writer holds
-	reserved   int64       // of the budget, for the running visit
-	trial      bool        // the running visit is the connection's first
-	began      tick        // when it started
-	claim      *claim      // in line for the budget, or granted; written by the owner
-	front      pool.Buffer // output that is being written; the socket is full
-	sent       int         // bytes of front that are written
-	took       int         // bytes that the peer has read since it last stalled
-	wide       bool        // a fast reader: the kernel may accept more for it
-	cut        bool        // the last write ended for fairness, not because the socket was full
-	writing    bool        // a goroutine that may block is writing: all other output is queued
-	queue      outputQueue
-	promises   tickets       // late replies owed
-	told       int32         // of these, what the request budget has counted, and the permit
-	permit     bool          // the request budget allows one request
-	place      *claim        // in line for the request budget, or granted; written by the owner
+	waiting    int64        // bytes of unsent output
+	taken      uint32       // of written, what the peer had acknowledged at the last check
+	measured   bool         // taken is known since the stall began
+	lent       int          // capacity of the buffer that a blocked writer holds
+	share      ration.Share // of the output budget
+	front      pool.Buffer  // output that is being written; the socket is full
+	sent       int          // bytes of front that are written
+	took       int          // bytes that the peer has read since it last stalled
+	wide       bool         // a fast reader: the kernel may accept more for it
+	cut        bool         // the last write ended for fairness, not because the socket was full
+	writing    bool         // a goroutine that may block is writing: all other output is queued
+	queue      outbox.Queue
+	promises   ticket.Set    // late replies owed
+	debt       ration.Debt   // of the request budget
 	late       uint64        // late replies not yet in the counters
 	goal       goal          // what the owner waits for in the middle of a visit
 	target     uint32        // value of written to wait for
@@ -76,62 +74,58 @@ func (x *inflight) rarely() *rare {
 // promised reports whether user code will get the socket. mu held.
 func (x *inflight) promised() bool { return x.rare != nil && x.rare.give != nil }
 
-// attach returns the connection's inflight, created if there is none. mu held.
-func (k *connRef) attach() *inflight {
+// attach returns the connection's inflight, created if there is none.
+func (k held) attach() *inflight {
 	x := k.x.Load()
 	if x == nil {
 		x = k.sh.srv.inflights.Get().(*inflight)
-		x.promises.generation = k.s.tickets
+		x.promises.StartAt(k.s.tickets)
 		k.x.Store(x)
 	}
 	return x
 }
 
 // attachUnlocked is attach for an owner that does not hold mu.
-func (k *connRef) attachUnlocked() *inflight {
+func (k owner) attachUnlocked() *inflight {
 	if x := k.x.Load(); x != nil {
 		return x
 	}
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.attach()
+	return k.held().attach()
 }
 
-// detach frees the inflight of a quiet connection. mu held, by the owner. A connection
-// that is ending keeps it, because it counts what is left to read.
-func (k *connRef) detach() {
+// detach frees the inflight of a quiet connection. The caller is the owner. A connection that
+// is ending keeps it, because it counts what is left to read.
+func (k held) detach() {
 	x := k.x.Load()
-	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != serving {
+	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
 		return
 	}
-	k.recountExactly(x)
-	k.visitCharged(x)
-	k.s.tickets = x.promises.generation
+	x.share.Recount(&k.sh.srv.output, x.memory())
+	x.share.EndVisit(&k.sh.srv.output)
+	k.s.tickets = x.promises.Generation()
 	k.x.Store(nil)
 	k.sh.srv.putInflight(x)
 }
 
 // putInflight pools x for another connection of an event loop.
 func (s *Server) putInflight(x *inflight) {
-	promises := x.promises
-	if promises.abandon(); cap(promises.slots) > keepTickets {
-		promises = tickets{}
-	}
-	*x = inflight{promises: promises}
+	*x = inflight{promises: x.promises.Recycled()}
 	s.inflights.Put(x)
 }
 
 // quiet reports whether nothing is in flight.
 func (x *inflight) quiet() bool {
-	return x.in.len() == 0 && x.settled() && x.claim == nil && x.place == nil && x.told == 0
+	return x.in.Len() == 0 && x.settled() && !x.share.IsClaiming() && x.debt.IsZero()
 }
 
 // settled reports whether no reply is owed and no output is unsent.
-func (x *inflight) settled() bool { return x.promises.open == 0 && x.unwritten() }
+func (x *inflight) settled() bool { return x.promises.Open() == 0 && x.unwritten() }
 
 // unwritten reports that no output is queued or being written. See settled.
 func (x *inflight) unwritten() bool {
-	return !x.front.Lent() && x.queue.empty() && !x.writing
+	return !x.front.Lent() && x.queue.IsEmpty() && !x.writing
 }
 
 // mostGranted is how many messages are served before flow control is checked again while
@@ -142,14 +136,14 @@ const mostGranted = 16
 // admit returns how many messages flow control allows before it must be checked again,
 // which also happens when there is a reason to end. The first call of a visit separates
 // what was posted before the visit.
-func (k *connRef) admit(first bool) int {
+func (k owner) admit(first bool) int {
 	if ends(k.reason()) {
 		return 0
 	}
-	if k.sh.srv.requests.full.Load() && !(first && k.mayOwe() || !first && k.mayOweMore()) {
+	if k.sh.srv.requests.IsFull() && !(first && k.mayOwe() || !first && k.mayOweMore()) {
 		return 0
 	}
-	if first && !(k.s.weight == smallWeight && k.x.Load() == nil) && !k.mayProduce() {
+	if first && !(k.s.weight == ration.SmallWeight && k.x.Load() == nil) && !k.mayProduce() {
 		return 0
 	}
 	x := k.x.Load()
@@ -159,31 +153,31 @@ func (k *connRef) admit(first bool) int {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	switch {
-	case !k.below(x):
+	case !k.held().below(x):
 		return 0
 	case first && k.sh.srv.ordered:
-		x.queue.startVisit() // a reply that was posted since the visit began still precedes its output
+		x.queue.StartVisit() // a reply that was posted since the visit began still precedes its output
 	}
-	if x.promises.open > 0 || x.waiting > 0 {
+	if x.promises.Open() > 0 || x.waiting > 0 {
 		return 1
 	}
 	return mostGranted
 }
 
-// below reports whether x is below the limits that pause reading. mu held.
-func (k *connRef) below(x *inflight) bool {
+// below reports whether x is below the limits that pause reading.
+func (k held) below(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && !x.starves() && int(x.promises.open) < limits.InFlight && x.waiting < int64(limits.HighWater)
+	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) < limits.InFlight && x.waiting < int64(limits.HighWater)
 }
 
-// resumes reports whether a pause may end: at half of the limit, as hysteresis. mu held.
-func (k *connRef) resumes(x *inflight) bool {
+// resumes reports whether a pause may end: at half of the limit, as hysteresis.
+func (k held) resumes(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && !x.starves() && int(x.promises.open) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
+	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
 }
 
 // hasRoom reports whether flow control lets the connection continue after a visit.
-func (k *connRef) hasRoom() bool {
+func (k owner) hasRoom() bool {
 	x := k.x.Load()
 	return x == nil || k.isBelow(x)
 }
@@ -191,64 +185,49 @@ func (k *connRef) hasRoom() bool {
 func (k *connRef) isBelow(x *inflight) bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.below(x)
+	return k.held().below(x)
 }
 
 // startVisit records what was posted before this visit, so that an ordered protocol's
 // replies stay in order.
-func (k *connRef) startVisit() {
+func (k owner) startVisit() {
 	k.s.mu.Lock()
-	k.attach().queue.startVisit()
+	k.held().attach().queue.StartVisit()
 	k.s.mu.Unlock()
 }
 
 // hold is startVisit for user code. What was posted during the visit already stays behind
 // its output.
-func (k *connRef) hold() {
+func (k owner) hold() {
 	k.s.mu.Lock()
-	if q := &k.attach().queue; !q.visiting {
-		q.startVisit()
+	if q := &k.held().attach().queue; !q.IsVisiting() {
+		q.StartVisit()
 	}
 	k.s.mu.Unlock()
 }
 
-// startFrame starts the timer of the message that has begun to arrive and lacks need
-// bytes; for a message in progress it keeps running.
-func (k *connRef) startFrame(in *inputBuffer, need int) {
-	if in.len() == 0 {
-		return
-	}
-	x := k.attachUnlocked()
-	x.size.Store(uint32(in.len() + need))
-	if x.frame.Load() == 0 {
-		k.sh.srv.clock.stamp(&x.frame)
+// startFrame starts the timer of the message that has begun to arrive and lacks need bytes.
+func (k owner) startFrame(in *input.Buffer, need int) {
+	if in.Len() > 0 {
+		k.attachUnlocked().frame.Start(&k.sh.srv.clock, in.Len()+need)
 	}
 }
 
-func (k *connRef) stopFrame() {
-	if x := k.x.Load(); x != nil && x.frame.Load()|x.within.Load() != 0 {
-		x.frame.Store(0)
-		x.within.Store(0)
+func (k owner) stopFrame() {
+	if x := k.x.Load(); x != nil {
+		x.frame.Stop()
 	}
 }
 
-// expectsRest reports whether the rest of a message is awaited that will be served even
-// in a drain, see Turn.ExpectRest.
-func (x *inflight) expectsRest() bool { return x.within.Load() != 0 }
-
-// paceFrame stops the timer of a message while we do not read, because that is not the
-// peer's fault, and restarts it when we do. mu held, by the owner.
-func (k *connRef) paceFrame(x *inflight, in *inputBuffer, paused bool) {
-	switch running := x.frame.Load() != 0; {
-	case running && paused:
-		x.frame.Store(0)
-	case !running && !paused && in.len() > 0:
-		k.sh.srv.clock.stamp(&x.frame)
+// paceFrame stops the timer of a message while we do not read. The caller is the owner.
+func (k held) paceFrame(x *inflight, in *input.Buffer, paused bool) {
+	if paused || in.Len() > 0 {
+		x.frame.Pace(&k.sh.srv.clock, paused)
 	}
 }
 
-// countLate updates the counters of late replies before they are written. mu held.
-func (k *connRef) countLate(x *inflight) {
+// countLate updates the counters of late replies before they are written.
+func (k held) countLate(x *inflight) {
 	if x.late > 0 {
 		k.sh.counts.late.Add(x.late)
 		x.late = 0
@@ -257,39 +236,31 @@ func (k *connRef) countLate(x *inflight) {
 	}
 }
 
-// dropOutput drops the unsent output. mu held.
-func (k *connRef) dropOutput(x *inflight) {
-	spares := k.sh.srv.output.whenShort()
+// dropOutput drops the unsent output.
+func (k held) dropOutput(x *inflight) {
+	spares := k.sh.srv.output.WhenShort()
 	if x.front.Lent() {
-		spares.keep(x.front)
+		spares.Keep(x.front)
 	}
-	x.queue.dropAll(spares)
+	x.queue.DropAll(spares)
 	x.front, x.waiting, x.lent = pool.Buffer{}, 0, 0
-	k.recountExactly(x)
+	x.share.Recount(&k.sh.srv.output, x.memory())
 }
 
 // drop drops everything in flight, except for the bytes that a blocked writer holds: it
-// releases them itself. mu held.
-func (k *connRef) drop(x *inflight) {
+// releases them itself.
+func (k held) drop(x *inflight) {
 	k.sh.counts.late.Add(x.late)
 	x.late = 0
 	k.dropOutput(x)
 	k.endContext(x)
-	x.in.forget(&k.sh.srv.input)
+	x.in.Forget(&k.sh.srv.input)
 	if x.rare != nil {
-		k.sh.srv.input.add(int64(-x.rare.holds))
+		k.sh.srv.input.Add(int64(-x.rare.holds))
 		x.rare.holds = 0
 	}
-	x.promises.abandon()
-	if x.permit = false; x.place != nil {
-		k.sh.srv.requests.cancel(x.place)
-		x.place = nil
-	}
-	k.recountOwed(x)
+	x.promises.Abandon()
+	x.debt.Drop(&k.sh.srv.requests)
 	x.stall.Store(0)
-	k.visitCharged(x)
-	if x.claim != nil {
-		k.sh.srv.output.cancel(x.claim)
-		x.claim = nil
-	}
+	x.share.Drop(&k.sh.srv.output)
 }

@@ -13,15 +13,15 @@ func TestRareStateIsFreed(t *testing.T) {
 	defer far.Close()
 	for name, use := range map[string]func(k *connRef){
 		"context": func(k *connRef) {
-			k.watch(context.Background())
-			k.visitUnwatched(new(Turn))
+			k.owner().watch(context.Background())
+			k.owner().visitUnwatched(new(Turn))
 		},
 		"loan": func(k *connRef) {
 			k.s.mu.Lock()
 			defer k.s.mu.Unlock()
-			k.attach().rarely().give = func(net.Conn) ([]byte, bool) { return nil, true }
-			k.beginLoan(near)
-			k.endLoan()
+			k.held().attach().rarely().give = func(net.Conn) ([]byte, bool) { return nil, true }
+			k.held().beginLoan(near)
+			k.held().endLoan()
 		},
 		"input": func(k *connRef) {
 			k.conn().HoldInput(10)
@@ -31,10 +31,10 @@ func TestRareStateIsFreed(t *testing.T) {
 		k := bare(Limits{}).bareConn()
 		use(k)
 		k.s.mu.Lock()
-		if k.moments().restAfter == 0 {
+		if k.held().moments().RestAfter == 0 {
 			t.Errorf("%s: the sweeper does not let the connection rest", name)
 		}
-		if k.detach(); k.x.Load() != nil {
+		if k.held().detach(); k.x.Load() != nil {
 			t.Errorf("%s: the connection keeps its inflight", name)
 		}
 		k.s.mu.Unlock()

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"net"
-
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/pool"
 )
@@ -10,10 +8,9 @@ import (
 // Writes late replies, pushes, and what a peer did not accept at once: from the loop, or
 // from a flusher of a goroutine engine. No write here blocks.
 
-// write sends the queued output, as far as the socket accepts it. mu held. If the socket
-// was full the last time, it tries again only with again set, because that costs a system
-// call.
-func (k *connRef) write(x *inflight, again bool) {
+// write sends the queued output, as far as the socket accepts it. If the socket was full the
+// last time, it tries again only with again set, because that costs a system call.
+func (k held) write(x *inflight, again bool) {
 	k.countLate(x)
 	if x.g != nil && x.g.raw == nil { // without a plain socket, every write may block
 		if !x.writing && x.g.nextFront() {
@@ -23,13 +20,13 @@ func (k *connRef) write(x *inflight, again bool) {
 	}
 	for left := maxSend; !x.front.Lent() || again; {
 		if !x.front.Lent() {
-			if x.queue.waits() {
+			if x.queue.Waits() {
 				if !x.unfinished { // otherwise the peer still has to receive what was sent
 					x.stall.Store(0)
 				}
 				break
 			}
-			x.front, x.sent = x.queue.take(), 0
+			x.front, x.sent = x.queue.Take(), 0
 		}
 		n, err := k.send(x.front.Bytes()[x.sent:], left)
 		x.sent += n
@@ -46,10 +43,10 @@ func (k *connRef) write(x *inflight, again bool) {
 			k.s.dead = true
 			break
 		}
-		if memory := &k.sh.srv.buffers; memory.spares.count.Load() == 0 { // giveBack, without a call for most
+		if memory := &k.sh.srv.buffers; !memory.Spares.Any() { // giveBack, without a call for most
 			x.front.Release()
 		} else {
-			memory.giveBack(x.front)
+			memory.GiveBack(x.front)
 		}
 		x.front = pool.Buffer{}
 		x.blocked.Store(false)
@@ -71,13 +68,13 @@ func (k *connRef) write(x *inflight, again bool) {
 	}
 }
 
-// shrinkFront moves the rest of a mostly sent buffer to a smaller one. mu held.
-func (k *connRef) shrinkFront(x *inflight) {
+// shrinkFront moves the rest of a mostly sent buffer to a smaller one.
+func (k held) shrinkFront(x *inflight) {
 	all := x.front.Bytes()
 	if rest := all[x.sent:]; cap(all) > maxPooled/4 && len(rest) <= cap(all)/4 {
 		b := k.sh.srv.buffers.Get(len(rest))
 		copy(b.Bytes(), rest)
-		k.sh.srv.buffers.giveBack(x.front)
+		k.sh.srv.buffers.GiveBack(x.front)
 		x.front, x.sent = b, 0
 	}
 }
@@ -92,33 +89,22 @@ const (
 	provenFast = 1 << 20
 )
 
-// widen raises the limit for a peer that keeps reading, after n bytes were sent. mu held.
-func (k *connRef) widen(x *inflight, n int) {
+// widen raises the limit for a peer that keeps reading, after n bytes were sent.
+func (k held) widen(x *inflight, n int) {
 	if x.wide {
 		return
 	}
 	if x.took += n; x.took >= provenFast {
 		x.wide = true
-		k.limitUnsent(x, moreUnsent)
+		k.link().limitUnsent(moreUnsent)
 	}
 }
 
-// narrow resets the limit of a peer that has stalled. mu held.
-func (k *connRef) narrow(x *inflight) {
+// narrow resets the limit of a peer that has stalled.
+func (k held) narrow(x *inflight) {
 	if x.took = 0; x.wide {
 		x.wide = false
-		k.limitUnsent(x, maxUnsent)
-	}
-}
-
-// limitUnsent sets the limit of the connection's socket.
-func (k *connRef) limitUnsent(x *inflight, n int) {
-	if x == nil || x.g == nil {
-		sys.LimitUnsent(uintptr(k.s.socket), n)
-		return
-	}
-	if _, tcp := innermost(x.g.nc).(*net.TCPConn); tcp {
-		x.g.control(func(fd uintptr) { sys.LimitUnsent(fd, n) })
+		k.link().limitUnsent(maxUnsent)
 	}
 }
 
@@ -128,8 +114,8 @@ func (k *connRef) limitUnsent(x *inflight, n int) {
 const maxSend = 256 << 10
 
 // send writes once without blocking, at most that many bytes. ErrAgain means that p was not
-// sent in full: the socket is full, or other connections are due. mu held.
-func (k *connRef) send(p []byte, most int) (n int, err error) {
+// sent in full: the socket is full, or other connections are due.
+func (k held) send(p []byte, most int) (n int, err error) {
 	q := p[:min(len(p), most)]
 	if len(q) == 0 {
 		return 0, sys.ErrAgain
@@ -150,20 +136,19 @@ func (k *connRef) send(p []byte, most int) (n int, err error) {
 	return n, err
 }
 
-// notSent records that output is unsent, because the socket is full, or cut off for
-// fairness. mu held.
-func (k *connRef) notSent(x *inflight, cut bool) {
+// notSent records that output is unsent, because the socket is full, or cut off for fairness.
+func (k held) notSent(x *inflight, cut bool) {
 	if x.cut = cut; cut && x.stall.Load() != 0 {
-		k.sh.srv.clock.stamp(&x.stall)
+		k.sh.srv.clock.Stamp(&x.stall)
 	}
 	k.startStall(x)
 }
 
 // startStall starts the stall timer, unless it runs: when our own kernel accepts a little
-// more, that does not show that the peer has read anything. mu held.
-func (k *connRef) startStall(x *inflight) {
+// more, that does not show that the peer has read anything.
+func (k held) startStall(x *inflight) {
 	if x.stall.Load() == 0 {
 		x.measured = false
-		k.sh.srv.clock.stamp(&x.stall)
+		k.sh.srv.clock.Stamp(&x.stall)
 	}
 }

@@ -28,35 +28,35 @@ func TestReaderIsNoBurdenWhenItsSocketFillsUpAgain(t *testing.T) {
 	sh := s.bareShard()
 	sh.poll = poll
 	k := taken(t, sh)
-	k.begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
-	x := k.attach()
+	k.owner().begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+	x := k.held().attach()
 	k.s.mu.Unlock()
 	push := func() {
 		if err := k.conn().Push(make([]byte, 2*s.limits.HighWater)); err != nil {
 			t.Fatal(err)
 		}
 		k.s.mu.Lock()
-		k.write(x, false)
+		k.held().write(x, false)
 		k.s.mu.Unlock()
 	}
 	push()
 	push()
-	if x.stall.Load() == 0 || x.queue.empty() {
+	if x.stall.Load() == 0 || x.queue.IsEmpty() {
 		t.Fatal("the socket accepted everything: the test proves nothing")
 	}
-	s.clock.start = s.clock.start.Add(-time.Minute)
-	s.clock.read()
+	s.clock.Age(time.Minute)
+	s.clock.Read()
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	if !k.burdens(x) {
+	if !k.held().burdens(x) {
 		t.Error("a peer that has read nothing for a minute is no burden")
 	}
-	for buf := make([]byte, 64<<10); !x.queue.empty(); k.write(x, true) { // until the second push is being written
+	for buf := make([]byte, 64<<10); !x.queue.IsEmpty(); k.held().write(x, true) { // until the second push is being written
 		if _, err := syscall.Read(fds[1], buf); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if k.burdens(x) {
+	if k.held().burdens(x) {
 		t.Error("a peer that has read all of the first push counts as one that does not read")
 	}
 }

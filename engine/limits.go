@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -110,6 +111,13 @@ func (l Limits) OrDefaults() Limits {
 	orInt(&l.Conns, defaultConns())
 	orInt(&l.ConnsPerAddress, math.MaxInt32)
 	return l
+}
+
+// rules returns the timeouts in ticks.
+func (l *Limits) rules() timing.Rules {
+	return timing.Limits{
+		Idle: l.IdleTime, Frame: l.FrameTime, Stall: l.StallTime, Linger: l.LingerTime, Auth: l.AuthTime, Rate: l.FrameRate,
+	}.Rules()
 }
 
 func defaultConns() int {

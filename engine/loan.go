@@ -6,45 +6,45 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/internal/sys"
 )
 
 // Sockets in the hands of user code: given away, or lent and returned.
 
 // promiseSocket records which function gets the socket, and the bytes that go with it.
-func (k *connRef) promiseSocket(d *workspace) {
+func (k owner) promiseSocket(d *workspace) {
 	serve := d.turn.takeOver
 	d.turn.takeOver = nil
-	unread := append([]byte(nil), d.box.bytes()...)
-	d.box.forget(&k.sh.srv.input)
+	unread := append([]byte(nil), d.box.Bytes()...)
+	d.box.Forget(&k.sh.srv.input)
 	k.s.mu.Lock()
-	k.attach().rarely().give = func(nc net.Conn) ([]byte, bool) { return serve(nc, unread) }
+	k.held().attach().rarely().give = func(nc net.Conn) ([]byte, bool) { return serve(nc, unread) }
 	k.s.mu.Unlock()
 }
 
-// beginLoan gives nc to user code: from here the engine must not read or write it. mu
-// held.
-func (k *connRef) beginLoan(nc net.Conn) {
-	k.enter(takenOver)
+// beginLoan gives nc to user code: from here the engine must not read or write it.
+func (k held) beginLoan(nc net.Conn) {
+	k.enter(life.TakenOver)
 	k.s.marks.set(isShut)
 	k.x.Load().rare.given = nc
 }
 
-// endLoan resumes serving the connection. mu held.
-func (k *connRef) endLoan() {
+// endLoan resumes serving the connection.
+func (k held) endLoan() {
 	x := k.x.Load()
 	x.rare.give, x.rare.given = nil, nil
 	x.forgetRare()
 	k.s.marks.clear(isShut)
 	if k.s.own.has(drains) {
-		x.left = k.unread() // user code has read some of it
+		x.left = k.link().unread() // user code has read some of it
 	}
-	k.enter(serving)
+	k.enter(life.Serving)
 	k.touch()
 }
 
 // lent calls user code with the socket and returns its result.
-func (k *connRef) lent(nc net.Conn) (left []byte, back bool) {
+func (k owner) lent(nc net.Conn) (left []byte, back bool) {
 	k.sh.srv.guard(k.conn(), func() { left, back = k.x.Load().rare.give(nc) })
 	if !back {
 		k.fail(ClosedHere)
@@ -56,10 +56,10 @@ func (k *connRef) lent(nc net.Conn) (left []byte, back bool) {
 // whether the connection continues. mu is held, and released.
 func (g *goroutineConn) lend() bool {
 	k, memory := &g.ref, &g.ref.sh.srv.input
-	k.beginLoan(g.nc)
+	k.held().beginLoan(g.nc)
 	g.nc.SetReadDeadline(time.Time{}) // clear the deadline of a nudge
 	k.s.mu.Unlock()
-	left, back := k.lent(g.nc)
+	left, back := k.owner().lent(g.nc)
 	if !back {
 		k.kill()
 		return false
@@ -73,16 +73,16 @@ func (g *goroutineConn) lend() bool {
 	box := &g.in
 	if g.own != nil {
 		box = &g.own.box
-		box.lend(memory, g.own.in)
+		box.Lend(memory, g.own.in)
 	}
-	box.put(memory, left)
-	k.endLoan()
+	box.Put(memory, left)
+	k.held().endLoan()
 	return true
 }
 
 // lendOffLoop gives the socket of an event loop's connection to user code, on a new
-// goroutine. mu is held, and released.
-func (k *connRef) lendOffLoop() {
+// goroutine. It unlocks.
+func (k held) lendOffLoop() {
 	s, srv := k.s, k.sh.srv
 	k.setAway(true)
 	if s.marks.has(isListed) { // the kernel would keep reporting the socket through its duplicate descriptor
@@ -96,7 +96,7 @@ func (k *connRef) lendOffLoop() {
 	if err != nil {
 		k.fail(NoDescriptors)
 	}
-	d := &workspace{offLoop: true, ref: *k} // k may soon refer to another connection
+	d := &workspace{offLoop: true, ref: *k.connRef} // k may soon refer to another connection
 	s.mu.Unlock()
 	srv.goroutines.Add(1)
 	go func() {
@@ -104,7 +104,7 @@ func (k *connRef) lendOffLoop() {
 		defer srv.goroutines.Done()
 		defer func() { // also after runtime.Goexit in user code
 			if !back {
-				d.ref.end(d)
+				d.ref.owner().end(d)
 			}
 		}()
 		if err != nil {
@@ -112,14 +112,14 @@ func (k *connRef) lendOffLoop() {
 		}
 		defer nc.Close()
 		var left []byte
-		if left, back = d.ref.lent(nc); back {
-			back = d.ref.takeBack(nc, left)
+		if left, back = d.ref.owner().lent(nc); back {
+			back = d.ref.owner().takeBack(nc, left)
 		}
 	}()
 }
 
 // takeBack returns a lent connection to a loop, and reports whether that is possible.
-func (k *connRef) takeBack(nc net.Conn, left []byte) bool {
+func (k owner) takeBack(nc net.Conn, left []byte) bool {
 	socket, err := sys.Take(nc.(syscall.Conn))
 	if err != nil {
 		k.fail(NoDescriptors)
@@ -127,8 +127,8 @@ func (k *connRef) takeBack(nc net.Conn, left []byte) bool {
 	}
 	k.s.mu.Lock()
 	k.s.socket = socket
-	k.x.Load().in.put(&k.sh.srv.input, left)
-	k.endLoan()
+	k.x.Load().in.Put(&k.sh.srv.input, left)
+	k.held().endLoan()
 	k.s.mu.Unlock()
 	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key})
 	return true
@@ -150,11 +150,11 @@ func (t *Turn) Socket() (net.Conn, error) {
 	if err := t.Flush(); err != nil {
 		return nil, err
 	}
-	return t.ref.giveAway(t)
+	return t.ref.owner().giveAway(t)
 }
 
 // giveAway ends Turn.Socket: for the engine the connection is dead.
-func (k *connRef) giveAway(t *Turn) (nc net.Conn, err error) {
+func (k owner) giveAway(t *Turn) (nc net.Conn, err error) {
 	s := k.s
 	var away givenAway
 	if g := t.d.g; g != nil {
@@ -164,10 +164,10 @@ func (k *connRef) giveAway(t *Turn) (nc net.Conn, err error) {
 	defer s.mu.Unlock()
 	x := k.x.Load()
 	for x != nil && x.writing && !s.dead {
-		k.await(x, written)
+		k.held().await(x, written)
 	}
 	if s.dead || ends(k.reason()) {
-		return nil, k.failed(t)
+		return nil, k.held().failed(t)
 	}
 	if x != nil && x.g != nil {
 		x.g.clearNudge()

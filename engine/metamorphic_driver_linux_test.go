@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -19,8 +20,8 @@ import (
 // clock. It waits for what the model predicts, and where the model predicts nothing,
 // until the server seems to be at rest.
 
-// life is one history on one engine.
-type life struct {
+// playing is one history on one engine.
+type playing struct {
 	h        history
 	without  map[string]bool
 	srv      *Server
@@ -38,7 +39,7 @@ type life struct {
 	guests   [mostGuests + 1]atomic.Pointer[guest]
 	env      reasons64 // for which any connection without predictions may end
 
-	now           tick          // of the server's clock, which only moves advance
+	now           timing.Tick   // of the server's clock, which only moves advance
 	stops         atomic.Uint32 // the sweeper must wait before it carries out verdicts of this time or later; 0: never
 	judged, carry chan struct{}
 
@@ -56,7 +57,7 @@ type life struct {
 	violation *violation
 }
 
-// violation is what a life has found.
+// violation is what a playing has found.
 type violation struct {
 	rule, text string
 	moves      int // after so many moves
@@ -75,7 +76,7 @@ func (r reasons64) has(why Reason) bool { return why < 64 && r>>why&1 == 1 }
 
 // guest is a client, with its model and with what the server's side knows of it.
 type guest struct {
-	l      *life
+	l      *playing
 	id     uint16
 	model  forecast
 	nc     net.Conn
@@ -119,7 +120,7 @@ type guest struct {
 // enact plays a history and returns the first violation. Everything that it waits for must
 // happen within the patience.
 func enact(h history, e Engine, patience time.Duration, without map[string]bool) *violation {
-	l := &life{
+	l := &playing{
 		h: h, without: without, inline: e == Events(Inline), byConn: map[Conn]*guest{},
 		ln: newHanding(), served: make(chan error, 1), patience: patience, deadline: time.Now().Add(patience),
 		judged: make(chan struct{}), carry: make(chan struct{}), failed: make(chan struct{}), timer: time.NewTimer(0),
@@ -132,8 +133,8 @@ func enact(h history, e Engine, patience time.Duration, without map[string]bool)
 	l.env = h.ends()
 	pprof.Do(context.Background(), pprof.Labels("server", "metamorphic"), func(context.Context) {
 		l.srv.init()
-		l.now = l.srv.clock.now.Load() + 5*60*1000 // real time does not reach it
-		l.srv.clock.now.Store(l.now)
+		l.now = l.srv.clock.Now() + 5*60*1000 // real time does not reach it
+		l.srv.clock.Set(l.now)
 		go func() { l.served <- l.srv.Serve(l.ln) }()
 		<-l.ln.ready
 		over := make(chan struct{})
@@ -150,7 +151,7 @@ func enact(h history, e Engine, patience time.Duration, without map[string]bool)
 
 // acknowledge has the sweeper look, without advancing the clock, while connections wait for
 // their peers to receive an unfinished reply.
-func (l *life) acknowledge(over <-chan struct{}) {
+func (l *playing) acknowledge(over <-chan struct{}) {
 	every := time.NewTicker(2 * time.Millisecond)
 	defer every.Stop()
 	for {
@@ -165,7 +166,7 @@ func (l *life) acknowledge(over <-chan struct{}) {
 			waits = waits || x != nil && x.unfinished
 		})
 		if waits {
-			l.srv.clock.sweepNow()
+			l.srv.clock.SweepNow()
 		}
 	}
 }
@@ -188,7 +189,7 @@ func (h *history) ends() (all reasons64) {
 }
 
 // fail records a violation, unless there was one or it is left out.
-func (l *life) fail(rule, format string, args ...any) {
+func (l *playing) fail(rule, format string, args ...any) {
 	if l.without[rule] {
 		return
 	}
@@ -203,7 +204,7 @@ func (l *life) fail(rule, format string, args ...any) {
 	})
 }
 
-func (l *life) isOver() bool {
+func (l *playing) isOver() bool {
 	select {
 	case <-l.failed:
 		return true
@@ -213,7 +214,7 @@ func (l *life) isOver() bool {
 }
 
 // each calls do with every client.
-func (l *life) each(do func(g *guest)) {
+func (l *playing) each(do func(g *guest)) {
 	for i := range l.guests {
 		if g := l.guests[i].Load(); g != nil && !l.isOver() {
 			do(g)
@@ -221,14 +222,14 @@ func (l *life) each(do func(g *guest)) {
 	}
 }
 
-func (l *life) guestOf(c Conn) *guest {
+func (l *playing) guestOf(c Conn) *guest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byConn[c]
 }
 
 // calm waits until the server seems to be at rest.
-func (l *life) calm() {
+func (l *playing) calm() {
 	for still := 0; still < 2 && !l.isOver(); {
 		before := l.progress()
 		<-time.After(100 * time.Microsecond)
@@ -239,7 +240,7 @@ func (l *life) calm() {
 }
 
 // progress changes with everything that the server does.
-func (l *life) progress() (n int64) {
+func (l *playing) progress() (n int64) {
 	n = l.events.Load()
 	for i := range l.srv.counts {
 		n += int64(l.srv.counts[i].bytesIn.Load() + l.srv.counts[i].bytesOut.Load())
@@ -248,7 +249,7 @@ func (l *life) progress() (n int64) {
 }
 
 // do makes one move.
-func (l *life) do(m move) {
+func (l *playing) do(m move) {
 	g := l.guests[m.on+1].Load()
 	switch m.do {
 	case "connect", "connect tcp", "connect adapter":
@@ -285,7 +286,7 @@ func (l *life) do(m move) {
 }
 
 // connect opens a connection, and waits until the server has accepted or refused it.
-func (l *life) connect(m move) {
+func (l *playing) connect(m move) {
 	near, far, err := l.dial(m)
 	if err != nil {
 		l.fail("harness", "connecting: %v", err)
@@ -310,7 +311,7 @@ func (l *life) connect(m move) {
 	}
 }
 
-func (l *life) dialTCP() (near, far net.Conn, err error) {
+func (l *playing) dialTCP() (near, far net.Conn, err error) {
 	if l.tcp == nil {
 		if l.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			l.tcp = nil
@@ -324,7 +325,7 @@ func (l *life) dialTCP() (near, far net.Conn, err error) {
 }
 
 // dial returns the two ends of a connection; the server's comes second.
-func (l *life) dial(m move) (near, far net.Conn, err error) {
+func (l *playing) dial(m move) (near, far net.Conn, err error) {
 	if m.do == "connect tcp" {
 		near, far, err = l.dialTCP()
 	}
@@ -377,7 +378,7 @@ func (h *handing) Close() error   { close(h.closed); return nil }
 func (h *handing) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // sweeps is called by the sweeper before it carries out its verdicts.
-func (l *life) sweeps(now tick) {
+func (l *playing) sweeps(now timing.Tick) {
 	l.events.Add(1)
 	if from := l.stops.Load(); from != 0 && int32(now-from) >= 0 {
 		select {
@@ -392,10 +393,10 @@ func (l *life) sweeps(now tick) {
 // sweep stops the sweeper when it has judged by the present time, calls the first function,
 // and lets it carry out its verdicts; then the same with the next function. What the last
 // one finds is still to be carried out when sweep returns.
-func (l *life) sweep(all ...func()) {
+func (l *playing) sweep(all ...func()) {
 	for _, do := range all {
 		l.stops.Store(l.now)
-		l.srv.clock.sweepNow()
+		l.srv.clock.SweepNow()
 		select {
 		case <-l.judged:
 			l.stops.Store(0)
@@ -409,9 +410,9 @@ func (l *life) sweep(all ...func()) {
 }
 
 // jump advances the clock.
-func (l *life) jump(by tick) {
+func (l *playing) jump(by timing.Tick) {
 	l.now += by
-	l.srv.clock.now.Store(l.now)
+	l.srv.clock.Set(l.now)
 	l.each(func(g *guest) { g.model.time = l.now })
 }
 
@@ -420,7 +421,7 @@ const mostPassing = 13 * 60 * 1000
 
 // pass advances the clock and lets the sweeper judge. Between that and the execution of
 // its verdicts come the moves within.
-func (l *life) pass(m move) {
+func (l *playing) pass(m move) {
 	if l.each((*guest).rests); l.now > mostPassing {
 		return
 	}
@@ -430,18 +431,18 @@ func (l *life) pass(m move) {
 		}
 	}
 	l.env.add(IdleTimeout, FrameTimeout, WriteStall)
-	jump, look := func() { l.jump(tick(m.n) * 1000) }, func() {}
+	jump, look := func() { l.jump(timing.Tick(m.n) * 1000) }, func() {}
 	l.sweep(jump, func() {
 		for _, inner := range m.within {
 			l.do(inner)
 			l.calm()
 		}
 	}, look)
-	l.untilEnded(func(f *forecast) { f.expire(l.srv.limits, l.srv.rules.period) }, func() { l.sweep(jump, look, look) })
+	l.untilEnded(func(f *forecast) { f.expire(l.srv.limits, l.srv.rules.Period) }, func() { l.sweep(jump, look, look) })
 }
 
 // endIdle calls EndIdle.
-func (l *life) endIdle() {
+func (l *playing) endIdle() {
 	if l.each((*guest).rests); l.down == nil {
 		l.srv.EndIdle()
 		l.untilEnded((*forecast).endIdle, l.srv.EndIdle)
@@ -451,7 +452,7 @@ func (l *life) endIdle() {
 // untilEnded waits for the connections that must end after an event. The server may have
 // stored a time, or have been busy, a moment after the client had read its last reply:
 // then the event is repeated, and predicted again.
-func (l *life) untilEnded(predict func(*forecast), again func()) {
+func (l *playing) untilEnded(predict func(*forecast), again func()) {
 	for try := range 4 {
 		if try > 0 {
 			again()
@@ -472,7 +473,7 @@ func (l *life) untilEnded(predict func(*forecast), again func()) {
 }
 
 // shutdown begins a Shutdown.
-func (l *life) shutdown() {
+func (l *playing) shutdown() {
 	if l.down != nil {
 		return
 	}
@@ -492,7 +493,7 @@ func (l *life) shutdown() {
 }
 
 // quiesce reads and settles everything and opens all gates, until nothing is left to do.
-func (l *life) quiesce() {
+func (l *playing) quiesce() {
 	for round := 0; !l.isOver(); round++ {
 		busy, quiet, before := false, true, l.progress()
 		l.each(func(g *guest) {
@@ -518,24 +519,24 @@ func (l *life) quiesce() {
 			})
 		}
 		if <-time.After(100 * time.Microsecond); round%50 == 49 && l.h.shared {
-			l.srv.clock.sweepNow()
+			l.srv.clock.SweepNow()
 			if round == 99 || round == 149 { // what waits for a budget may wait for a sweep
 				l.env.add(IdleTimeout, FrameTimeout, WriteStall)
-				l.jump(l.srv.rules.period + 1)
+				l.jump(l.srv.rules.Period + 1)
 			}
 		}
 	}
 }
 
 // check is a checkpoint: everything is settled and read, and nothing may be left.
-func (l *life) check() {
+func (l *playing) check() {
 	if l.quiesce(); !l.isOver() {
 		l.checkGauges()
 	}
 }
 
-// finish ends the life.
-func (l *life) finish() {
+// finish ends the playing.
+func (l *playing) finish() {
 	if l.check(); l.down == nil && !l.isOver() {
 		l.each(func(g *guest) {
 			if !g.gone && !g.eof && !g.model.shut {

@@ -46,7 +46,7 @@ func (g *guest) await(what string, ok func() bool) {
 		case <-g.changed:
 		case <-g.l.timer.C:
 			g.poll()
-			g.l.srv.clock.sweepNow() // a first visit may wait until sweeps find that none returns
+			g.l.srv.clock.SweepNow() // a first visit may wait until sweeps find that none returns
 		}
 	}
 }
@@ -382,9 +382,9 @@ func (g *guest) rests() {
 		case m.why != 0 || m.vague:
 			return true
 		case m.gate: // a goroutine may be about to write a push
-			return x == nil || x.g == nil || x.stall.Load() == 0 && !x.writing && x.queue.waits()
+			return x == nil || x.g == nil || x.stall.Load() == 0 && !x.writing && x.queue.Waits()
 		}
-		read := x != nil && x.g != nil && x.g.raw == nil || k.unread() == 0
+		read := x != nil && x.g != nil && x.g.raw == nil || k.link().unread() == 0
 		switch {
 		case x == nil:
 			return read && m.partial == 0
@@ -393,7 +393,7 @@ func (g *guest) rests() {
 		case m.loan != nil || len(m.pending) > 0 && m.partial == 0:
 			return k.s.marks.has(isWaiting)
 		}
-		return read && (m.partial != 0) == (x.frame.Load() != 0) && x.stall.Load() == 0 && (m.now != nil || x.unwritten())
+		return read && (m.partial != 0) == (x.frame.Began() != 0) && x.stall.Load() == 0 && (m.now != nil || x.unwritten())
 	}
 	for g.model.exact && !rests() && !g.l.isOver() {
 		if time.Now().After(g.l.deadline) {

@@ -154,7 +154,7 @@ func (g *guest) describe() string {
 		defer k.s.mu.Unlock()
 		fmt.Fprintf(&b, "; why %v, phase %d, want %d, dead %v, drains %v", k.reason(), k.phase(), k.s.want, k.s.dead, k.s.own.has(drains))
 		if x := k.x.Load(); x != nil {
-			fmt.Fprintf(&b, ", goroutine %p of %p, unsent %d, listed %v, marks %b, goal %d, left %d, waiting %d, owed %d, blocked %v, queue %d, starves %v", x.g, k.sh.srv, len(g.unsent), k.s.marks.has(isDirty), k.s.marks, x.goal, x.left, x.waiting, x.promises.open, x.blocked.Load(), x.queue.len(), x.starves())
+			fmt.Fprintf(&b, ", goroutine %p of %p, unsent %d, listed %v, marks %b, goal %d, left %d, waiting %d, owed %d, blocked %v, queue %d, starves %v", x.g, k.sh.srv, len(g.unsent), k.s.marks.has(isDirty), k.s.marks, x.goal, x.left, x.waiting, x.promises.Open(), x.blocked.Load(), x.queue.Len(), x.starves())
 		}
 	}
 	return b.String()
@@ -167,7 +167,7 @@ type gauge struct {
 }
 
 // gauges returns the counts that must be zero while connections may be open.
-func (l *life) gauges() []gauge {
+func (l *playing) gauges() []gauge {
 	s, st := l.srv, l.srv.Stats()
 	s.mu.Lock()
 	displacing, excess, newcomers := s.displacing, s.excess, len(s.newcomers)
@@ -178,15 +178,15 @@ func (l *life) gauges() []gauge {
 	c.mu.Unlock()
 	return []gauge{
 		{"Owed", int64(st.Owed)}, {"Waiting", st.Waiting}, {"InLine", int64(st.InLine)}, {"Paused", int64(st.Paused)},
-		{"requests.owed", s.requests.owed.Load()}, {"output.held", s.output.held.Load()}, {"output.trials", int64(s.output.trials.Load())},
-		{"input.held", s.input.held.Load()}, {"displacing", int64(displacing)}, {"excess", int64(excess)}, {"newcomers", int64(newcomers)},
+		{"requests.owed", s.requests.Owed()}, {"output.held", s.output.Held()}, {"output.trials", int64(s.output.Trials())},
+		{"input.held", s.input.Held()}, {"displacing", int64(displacing)}, {"excess", int64(excess)}, {"newcomers", int64(newcomers)},
 		{"helpers off loops", int64(offLoop)}, {"helpers in line", int64(line)}, {"helpers busy", int64(c.busy.Load())},
 		{"contexts", l.contexts()},
 	}
 }
 
 // nonzero returns the gauges that do not become zero, as text with the first one's rule.
-func (l *life) nonzero(gauges func() []gauge) (rule, text string) {
+func (l *playing) nonzero(gauges func() []gauge) (rule, text string) {
 	soon := time.Now().Add(l.patience / 10)
 	for round := 0; ; round++ {
 		rule, text = "", ""
@@ -203,21 +203,21 @@ func (l *life) nonzero(gauges func() []gauge) (rule, text string) {
 		}
 		l.each((*guest).poll)
 		if round%10 == 1 {
-			l.srv.clock.sweepNow() // updates what is counted in batches
+			l.srv.clock.SweepNow() // updates what is counted in batches
 		}
 		<-time.After(50 * time.Microsecond)
 	}
 }
 
 // checkGauges checks that nothing is left while connections are open.
-func (l *life) checkGauges() {
+func (l *playing) checkGauges() {
 	if rule, text := l.nonzero(l.gauges); rule != "" {
 		l.fail(rule, "at a checkpoint, with %d connections open: %s", l.srv.Stats().Open, text)
 	}
 }
 
 // contexts counts the contexts of handlers that are not cancelled.
-func (l *life) contexts() (n int64) {
+func (l *playing) contexts() (n int64) {
 	l.each(func(g *guest) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -228,7 +228,7 @@ func (l *life) contexts() (n int64) {
 }
 
 // checkEnd checks what remains of the connections, and of the server.
-func (l *life) checkEnd() {
+func (l *playing) checkEnd() {
 	denied := uint64(0)
 	l.each(func(g *guest) {
 		if g.denied {

@@ -27,7 +27,7 @@ var (
 // until the faults that they show are repaired.
 var leftOut = []string{}
 
-// lifetime is the timeout of everything that a life waits for.
+// lifetime is the timeout of everything that a playing waits for.
 const lifetime = 20 * time.Second
 
 // movesPerLife is the length of a history.

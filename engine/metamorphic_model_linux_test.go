@@ -1,6 +1,11 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/timing"
+)
 
 // forecast is the model of one connection: what its client must receive, in which order,
 // and when and why the connection must end. While the connection is exact, the model also
@@ -15,7 +20,7 @@ type forecast struct {
 	exact    bool
 	inFlight int // Limits.InFlight; 0: no limit
 	tongue   uint8
-	time     tick // the server's clock
+	time     timing.Tick // the server's clock
 
 	answers []frame // what handlers and Refuse write, in order
 	pending []asked // sent, and not begun
@@ -43,15 +48,15 @@ type forecast struct {
 	lossy  bool      // nor all of posts
 
 	shut, draining, spoken bool
-	drains                 bool // it has noticed that it is draining
-	mayDrain               bool // the same, without predictions
-	closes                 bool // a handler has ended it
-	blind                  bool // what is served is not defined
-	vague                  bool // an unfinished message may not have been looked at
-	lent                   int  // served, at the last loan; -1: none
-	seen                   tick // last activity
-	partial                tick // when the first unserved message began to wait for bytes; 0: it does not
-	ending                 tick // when it began to end, or to wait for its loan
+	drains                 bool        // it has noticed that it is draining
+	mayDrain               bool        // the same, without predictions
+	closes                 bool        // a handler has ended it
+	blind                  bool        // what is served is not defined
+	vague                  bool        // an unfinished message may not have been looked at
+	lent                   int         // served, at the last loan; -1: none
+	seen                   timing.Tick // last activity
+	partial                timing.Tick // when the first unserved message began to wait for bytes; 0: it does not
+	ending                 timing.Tick // when it began to end, or to wait for its loan
 }
 
 // asked is a request and its number on its connection.
@@ -91,7 +96,7 @@ func (f *forecast) advance() {
 		case f.words != nil:
 			f.answers = append(f.answers, f.words[0])
 		case f.why == PeerClosed && !(len(f.pending) == 1 && !f.complete()): // no half a message to refuse
-		case !needsNoRefusal(f.why):
+		case f.why.kind() != life.Told:
 			f.answers = append(f.answers, f.refusal(f.why))
 		}
 	}
@@ -356,9 +361,9 @@ func (f *forecast) endIdle() {
 }
 
 // expire predicts the timeouts of an exact connection.
-func (f *forecast) expire(limits Limits, period tick) {
-	due := func(since tick, limit time.Duration) bool {
-		age, least := f.time-since, tick(limit.Milliseconds())
+func (f *forecast) expire(limits Limits, period timing.Tick) {
+	due := func(since timing.Tick, limit time.Duration) bool {
+		age, least := f.time-since, timing.Tick(limit.Milliseconds())
 		if age >= least && age < least+2*period {
 			f.loosen(IdleTimeout, FrameTimeout, WriteStall)
 		}

@@ -90,7 +90,7 @@ type debt struct {
 // tongue is a protocol of a history. All do the same, but mark their replies; those from
 // endsWell on are Enders.
 type tongue struct {
-	l *life
+	l *playing
 	n uint8
 }
 
@@ -106,7 +106,7 @@ const (
 type ender struct{ *tongue }
 
 // newTongue returns protocol n.
-func newTongue(l *life, n uint8) Protocol {
+func newTongue(l *playing, n uint8) Protocol {
 	if t := (&tongue{l, n}); n < endsWell {
 		return t
 	} else {
@@ -175,7 +175,7 @@ func (p *tongue) Advance(t *Turn, in []byte) (used, need int, err error) {
 // service is a request being served.
 type service struct {
 	*Turn
-	l        *life
+	l        *playing
 	g        *guest
 	r        *request
 	seq      uint16
@@ -423,7 +423,7 @@ func (g *guest) pass() {
 }
 
 // opened is Server.OnOpen.
-func (l *life) opened(c Conn) {
+func (l *playing) opened(c Conn) {
 	l.mu.Lock()
 	g := l.opening
 	l.opening = nil
@@ -438,7 +438,7 @@ func (l *life) opened(c Conn) {
 }
 
 // ended is Server.OnClose.
-func (l *life) ended(c Conn, why Reason) {
+func (l *playing) ended(c Conn, why Reason) {
 	g := l.guestOf(c)
 	if g == nil {
 		l.fail("callbacks", "OnClose without OnOpen")

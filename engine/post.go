@@ -1,6 +1,11 @@
 package engine
 
-import "math"
+import (
+	"math"
+
+	"github.com/hone-go/hone/engine/internal/ration"
+	"github.com/hone-go/hone/engine/internal/timing"
+)
 
 // Operations on a connection by others than its owner: late replies and pushes, promises,
 // and the end. They hold its mutex. How posted output is written is in late_write.go.
@@ -17,13 +22,13 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 	}
 	if ticket == noTicket {
 		k.sh.counts.pushes.Add(1)
-	} else if x.promises.settle(ticket) {
+	} else if x.promises.Settle(ticket) {
 		x.late++
 	} else {
 		k.s.mu.Unlock()
 		return ErrSettled
 	}
-	return k.post(x, parts, n, ticket == noTicket)
+	return k.held().post(x, parts, n, ticket == noTicket)
 }
 
 // postAll queues late replies of the connection, as many as fit into one post, and
@@ -36,19 +41,19 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 		return n, nil, err
 	}
 	good := 0
-	for good < n && replies[good].conn == c && x.promises.settle(replies[good].ticket) {
+	for good < n && replies[good].conn == c && x.promises.Settle(replies[good].ticket) {
 		good++
 	}
 	x.late += uint64(good)
 	if good == n {
-		return n, nil, k.post(x, [][]byte{out[from:ends[n-1]]}, ends[n-1]-from, false)
+		return n, nil, k.held().post(x, [][]byte{out[from:ends[n-1]]}, ends[n-1]-from, false)
 	}
 	var parts [][]byte
 	size := 0
 	for i := range n {
 		switch {
 		case i < good:
-		case replies[i].conn == c && x.promises.settle(replies[i].ticket):
+		case replies[i].conn == c && x.promises.Settle(replies[i].ticket):
 			x.late++
 		default:
 			settled = append(settled, i)
@@ -59,7 +64,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 		size += ends[i] - from
 		from = ends[i]
 	}
-	return n, settled, k.post(x, parts, size, false)
+	return n, settled, k.held().post(x, parts, size, false)
 }
 
 // Offer is Push for output that may be dropped, such as the state of something that changes:
@@ -77,23 +82,23 @@ func (c Conn) Offer(parts ...[]byte) error {
 		return err
 	}
 	k.sh.counts.pushes.Add(1)
-	if n == 0 || x.queue.visiting || x.goal != noGoal || x.unwritten() {
-		return k.post(x, parts, n, true)
+	if n == 0 || x.queue.IsVisiting() || x.goal != noGoal || x.unwritten() {
+		return k.held().post(x, parts, n, true)
 	}
 	defer k.s.mu.Unlock()
 	memory, limits := &k.sh.srv.buffers, &k.sh.srv.limits
 	x.waiting += int64(n)
-	x.queue.offer(memory, parts, n)
-	for x.queue.offered > min(limits.HighWater, limits.HardCap)/4 {
-		dropped := x.queue.dropOffer(memory)
+	x.queue.Offer(memory, parts, n)
+	for x.queue.Offered() > min(limits.HighWater, limits.HardCap)/4 {
+		dropped := x.queue.DropOffer(memory)
 		if dropped == 0 {
 			break
 		}
 		x.waiting -= int64(dropped)
 		k.sh.counts.dropped.Add(1)
 	}
-	k.recount(x)
-	return k.enqueue(x, nil, 0, true)
+	k.held().recount(x)
+	return k.held().enqueue(x, nil, 0, true)
 }
 
 // lockToPost locks the connection, if posting to it is allowed.
@@ -107,17 +112,17 @@ func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 		s.mu.Unlock()
 		return k, nil, ErrClosed
 	}
-	x = k.attach()
-	if x.queue.len() > k.sh.srv.limits.HardCap && !k.relieve(x) {
-		k.abort(SlowReader)
+	x = k.held().attach()
+	if x.queue.Len() > k.sh.srv.limits.HardCap && !k.held().relieve(x) {
+		k.held().abort(SlowReader)
 		s.mu.Unlock()
 		return k, nil, SlowReader
 	}
 	return k, x, nil
 }
 
-// post queues parts, n bytes in total, and triggers a write. mu is held, and released.
-func (k *connRef) post(x *inflight, parts [][]byte, n int, push bool) error {
+// post queues parts, n bytes in total, and triggers a write. It unlocks.
+func (k held) post(x *inflight, parts [][]byte, n int, push bool) error {
 	endContext := k.unwatch(x)
 	err := k.enqueue(x, parts, n, push)
 	k.s.mu.Unlock()
@@ -128,26 +133,26 @@ func (k *connRef) post(x *inflight, parts [][]byte, n int, push bool) error {
 }
 
 // enqueue is post with mu kept.
-func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
+func (k held) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
 	s, srv := k.s, k.sh.srv
 	if n > 0 {
 		x.waiting += int64(n)
 		grown, memory := false, &srv.buffers
-		if x.queue.visiting {
-			grown = x.queue.postHeld(memory, parts, n, push)
+		if x.queue.IsVisiting() {
+			grown = x.queue.PostHeld(memory, parts, n, push)
 		} else {
-			grown = x.queue.add(memory, parts, n)
+			grown = x.queue.Add(memory, parts, n)
 		}
 		if grown {
 			k.recount(x)
 		}
-	} else if x.queue.empty() {
+	} else if x.queue.IsEmpty() {
 		k.countLate(x) // nothing will be written for it
 	}
-	if !s.marks.has(isDirty) && !x.queue.waits() && !x.writing && !x.front.Lent() && !k.inVisit() {
+	if !s.marks.has(isDirty) && !x.queue.Waits() && !x.writing && !x.front.Lent() && !k.inVisit() {
 		k.list()
 	}
-	if srv.output.over() > 0 && k.burdens(x) {
+	if srv.output.Over() > 0 && k.burdens(x) {
 		k.abort(OutputBudget)
 		return OutputBudget
 	}
@@ -157,76 +162,73 @@ func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
 	return nil
 }
 
-// inVisit reports whether the loop is in a visit of the connection right now: what is
-// posted then is written with the visit's own output. mu held.
-func (k *connRef) inVisit() bool {
+// inVisit reports whether the loop is in a visit of the connection right now: what is posted
+// then is written with the visit's own output.
+func (k held) inVisit() bool {
 	return k.sh.visiting.Load()&visitSlots == uint64(uint32(k.key))+1
 }
 
-// resume wakes an owner that waits for room, or for all replies to be sent. mu held.
-func (k *connRef) resume(x *inflight) {
+// resume wakes an owner that waits for room, or for all replies to be sent.
+func (k held) resume(x *inflight) {
 	if k.s.marks.has(isWaiting) && (k.resumes(x) || x.settled()) {
 		k.notify()
 	}
 }
 
-// relieve is called when more is queued than the hard cap: a queue that merely has not
-// been written yet is not the peer's fault, and is written here. It reports whether the
-// queue may grow. mu held.
-func (k *connRef) relieve(x *inflight) bool {
+// relieve is called when more is queued than the hard cap: a queue that merely has not been
+// written yet is not the peer's fault, and is written here. It reports whether the queue may
+// grow.
+func (k held) relieve(x *inflight) bool {
 	limits := &k.sh.srv.limits
 	switch {
-	case x.writing && x.stall.Load() != 0 && !x.queue.visiting: // a writer is blocked, and nothing else holds the queue
+	case x.writing && x.stall.Load() != 0 && !x.queue.IsVisiting(): // a writer is blocked, and nothing else holds the queue
 		return false
-	case x.writing, x.queue.visiting, x.g != nil && x.g.raw == nil:
-		return x.queue.len() <= limits.hardest()
+	case x.writing, x.queue.IsVisiting(), !k.link().isPlain():
+		return x.queue.Len() <= limits.hardest()
 	}
 	k.write(x, true)
 	if x.front.Lent() && x.cut { // the peer reads all that it is sent
-		return x.queue.len() <= limits.hardest()
+		return x.queue.Len() <= limits.hardest()
 	}
-	return !k.s.dead && x.queue.len() <= limits.HardCap
+	return !k.s.dead && x.queue.Len() <= limits.HardCap
 }
 
-// burdens reports whether a connection to which something was posted must be closed
-// because the output budget is exceeded: it has much unsent output although it was just
-// written, and its peer has read nothing for some sweeps, or, when the budget is far
-// exceeded, now. mu held.
-func (k *connRef) burdens(x *inflight) bool {
+// burdens reports whether a connection to which something was posted must be closed because
+// the output budget is exceeded: it has much unsent output although it was just written, and
+// its peer has read nothing for some sweeps, or, when the budget is far exceeded, now.
+func (k held) burdens(x *inflight) bool {
 	srv := k.sh.srv
-	far := srv.output.over() > srv.output.limit/8
+	far := srv.output.Over() > srv.output.Limit()/8
 	much := int64(srv.limits.HighWater)
 	if far {
-		much = smallVisit
+		much = ration.SmallVisit
 	}
 	if x.waiting <= much {
 		return false
 	}
-	if !x.writing && !x.queue.visiting && (x.g == nil || x.g.raw != nil) {
+	if !x.writing && !x.queue.IsVisiting() && k.link().isPlain() {
 		k.write(x, true)
 	}
 	stall := x.stall.Load()
-	age := srv.clock.read() - stall
-	return x.waiting > much && stall != 0 && !x.cut && (far || age > 4*srv.rules.hurried() && age < ahead)
+	age := srv.clock.Read() - stall
+	return x.waiting > much && stall != 0 && !x.cut && (far || age > 4*srv.rules.Hurried() && age < timing.Ahead)
 }
 
 // promise records one more owed reply, or as many as fit into and Limits.InFlight allows,
 // and returns the number. It also returns whether flow control allows one more message
 // after these.
-func (k *connRef) promise(into []uint64) (n int, more bool) {
+func (k owner) promise(into []uint64) (n int, more bool) {
 	k.s.mu.Lock()
-	x := k.attach()
-	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.open)))
-	if b := &k.sh.srv.requests; b.owed.Load() > b.limit/2 {
+	x := k.held().attach()
+	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.Open())))
+	if k.sh.srv.requests.IsHalfFull() {
 		n = 1 // tickets taken in advance by many visits would far exceed Limits.TotalInFlight
 	}
 	for i := range into[:n] {
-		into[i] = x.promises.take()
+		into[i] = x.promises.Take()
 	}
-	if x.promises.open-x.told >= k.sh.srv.requests.every {
-		k.recountOwed(x) // one visit must not exceed the limit by much
-	}
-	more = k.below(x) && !k.sh.srv.requests.full.Load()
+	x.debt.Promised(&k.sh.srv.requests, x.promises.Open())
+	more = k.held().below(x) && !k.sh.srv.requests.IsFull()
 	k.s.mu.Unlock()
 	return n, more
 }
@@ -234,20 +236,20 @@ func (k *connRef) promise(into []uint64) (n int, more bool) {
 // giveBack returns the tickets that a visit has not used. mu held.
 func (t *Turn) giveBack(x *inflight) {
 	if t.spares > 0 {
-		x.promises.revoke(t.spare[:t.spares])
+		x.promises.Revoke(t.spare[:t.spares])
 		t.spares = 0
 	}
 }
 
 // revoke takes promises back and returns how many of them were still open.
-func (k *connRef) revoke(tickets []uint64) (open int) {
+func (k owner) revoke(tickets []uint64) (open int) {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.attach().promises.revoke(tickets)
+	return k.held().attach().promises.Revoke(tickets)
 }
 
-// notify makes the owner check its connection. mu held.
-func (k *connRef) notify() {
+// notify makes the owner check its connection.
+func (k held) notify() {
 	switch x := k.x.Load(); {
 	case x != nil && x.g != nil:
 		x.g.nudge()
@@ -258,8 +260,8 @@ func (k *connRef) notify() {
 	}
 }
 
-// abort ends the connection at once: unsent output is dropped. mu held.
-func (k *connRef) abort(why Reason) {
+// abort ends the connection at once: unsent output is dropped.
+func (k held) abort(why Reason) {
 	s := k.s
 	switch why {
 	case 0: // its linger time is over; the reason was sent before
@@ -276,32 +278,28 @@ func (k *connRef) abort(why Reason) {
 		}
 	}
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
-	switch x := k.x.Load(); {
-	case x != nil && x.rare != nil && x.rare.given != nil:
+	if x := k.x.Load(); x != nil && x.rare != nil && x.rare.given != nil {
 		x.rare.given.SetDeadline(past()) // and no reset: its user may still say goodbye
-	case x != nil && x.g != nil:
-		x.g.interrupt(hard)
-	case hard:
-		s.socket.ResetOnClose()
+	} else {
+		k.link().cutOff(hard)
 	}
 	k.notify()
 }
 
-// breakOff ends a connection that has been sent a part of a reply, after a panic. What
-// was sent still reaches the peer; then the connection is reset, because a graceful close
-// would look like the end of the reply; where the peer's receipts cannot be seen, it is
-// closed. The caller is the owner.
-func (k *connRef) breakOff() {
+// breakOff ends a connection that has been sent a part of a reply, after a panic. What was
+// sent still reaches the peer; then the connection is reset, because a graceful close would
+// look like the end of the reply; where the peer's receipts cannot be seen, it is closed.
+func (k owner) breakOff() {
 	s := k.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.fail(Panicked)
 	s.marks.set(isShut | isSaid) // nothing may follow the part
-	x := k.attach()
-	x.unfinished = x.g == nil || x.g.control(func(uintptr) {})
-	x.waiting -= int64(x.queue.dropHeld())
-	x.promises.abandon()
-	k.recountOwed(x)
+	x := k.held().attach()
+	x.unfinished = k.link().control(func(uintptr) {})
+	x.waiting -= int64(x.queue.DropHeld())
+	x.promises.Abandon()
+	k.held().recountOwed(x)
 }
 
 // hardest is how much may be queued while a write is in progress that the socket has not

@@ -42,7 +42,7 @@ func BenchmarkLateReply(b *testing.B) {
 				k.s.mu.Lock()
 				if x := k.x.Load(); x != nil {
 					turn.giveBack(x)
-					k.dropOutput(x)
+					k.held().dropOutput(x)
 				}
 				k.s.mu.Unlock()
 			}

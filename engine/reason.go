@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // Reason is why a connection ended or was refused. It is an error. The engine's reasons
@@ -91,6 +94,47 @@ func (r Reason) String() string {
 
 // Error returns the reason's label with a prefix.
 func (r Reason) Error() string { return "engine: connection ended: " + r.String() }
+
+// kind returns what the reason means for the life cycle.
+func (r Reason) kind() life.Kind {
+	if r == 0 {
+		return life.Lives
+	}
+	return r.ending()
+}
+
+// ending is the part of kind that is not inlined.
+func (r Reason) ending() life.Kind {
+	switch r {
+	case PeerClosed:
+		return life.Left
+	case ShuttingDown:
+		return life.Draining
+	case Displaced:
+		return life.Displaced
+	case TooLarge, Malformed, UnknownCommand, Panicked, ClosedHere:
+		return life.Told
+	}
+	return life.Untold
+}
+
+// exceeded returns the reason to end for a limit.
+func exceeded(limit timing.Limit) Reason {
+	switch limit {
+	case timing.IdleTime:
+		return IdleTimeout
+	case timing.FrameTime:
+		return FrameTimeout
+	case timing.StallTime:
+		return WriteStall
+	case timing.AuthTime:
+		return AuthTimeout
+	}
+	return 0
+}
+
+// ends reports whether why ends the service at once.
+func ends(why Reason) bool { return why != 0 && why.kind().Ends() }
 
 // checkOwnReasons panics if a protocol's reasons cannot be used as labels.
 func (s *Server) checkOwnReasons() {

@@ -11,6 +11,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/input"
+	"github.com/hone-go/hone/engine/internal/outbox"
+	"github.com/hone-go/hone/engine/internal/ration"
+	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/faultlog"
 )
 
@@ -58,8 +62,8 @@ type Server struct {
 	begun    atomic.Bool // the once function has completed
 	how      Engine
 	limits   Limits
-	rules    rules
-	clock    clock
+	rules    timing.Rules
+	clock    timing.Clock
 	ordered  bool // one reply at a time: replies keep the order of requests
 	perVisit int  // messages that one visit may serve
 
@@ -77,7 +81,7 @@ type Server struct {
 	spoken   atomic.Pointer[[]*spoken] // Protocol, and what connections have switched to
 	learning sync.Mutex                // held while a protocol is added
 
-	buffers     outputMemory
+	buffers     outbox.Memory
 	workspaces  sync.Pool // of *workspace, for loops and for connections that borrow
 	smallSpaces sync.Pool // the same, when many borrow at once
 	inflights   sync.Pool // of *inflight, for connections of loops
@@ -90,7 +94,7 @@ type Server struct {
 	watchdog  watchdog
 	handOffs  atomic.Uint64
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
-	judged    func(now tick)               // for tests: called between the sweeper's verdicts and their execution
+	judged    func(now timing.Tick)        // for tests: called between the sweeper's verdicts and their execution
 	abandoned atomic.Bool                  // all connections were cut off: loops end even if user code still has connections
 
 	counts   [8]counters
@@ -98,9 +102,9 @@ type Server struct {
 	panics   atomic.Uint64
 	ended    [reasons]atomic.Uint64
 	endedOwn [mostOwn]atomic.Uint64
-	output   outputBudget
-	input    inputBudget
-	requests requestBudget
+	output   ration.Output
+	input    input.Budget
+	requests ration.Requests
 	faults   faultlog.Log
 	silent   silentLine
 	idlers   idlers
@@ -125,19 +129,19 @@ func (s *Server) init() {
 		s.checkOwnReasons()
 		s.how = s.Engine.orDefault()
 		s.limits = s.Limits.OrDefaults()
-		s.rules = rulesOf(s.limits)
-		s.clock.init()
+		s.rules = s.limits.rules()
+		s.clock.Init()
 		s.ordered = s.limits.InFlight == 1
 		s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
 		s.buffers.Max = maxShared
-		s.output.init(s.limits.TotalOutput, &s.buffers.spares, s.clock.sweepNow)
-		s.input.init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.sweepNow)
-		s.requests.init(s.limits.TotalInFlight, s.clock.sweepNow)
+		s.output.Init(s.limits.TotalOutput, &s.buffers.Spares, &s.clock)
+		s.input.Init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
+		s.requests.Init(s.limits.TotalInFlight, &s.clock)
 		s.running = make(chan struct{})
 		s.helpers.srv = s
 		s.watchdog.kick = make(chan struct{}, 1)
 		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
-		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(smallInput, s.how.size-1)))} }
+		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(input.Small, s.how.size-1)))} }
 		s.inflights.New = func() any { return new(inflight) }
 		s.perVisit = -1 // unlimited
 		if s.how.style == direct {

@@ -41,9 +41,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) EndIdle() {
 	s.init()
 	s.each(func(k connRef) {
-		if k.s.spoken && !k.s.dead && k.s.suspect == 0 && k.moments().isIdle() {
+		if k.s.spoken && !k.s.dead && k.s.suspect == 0 && k.held().moments().IsIdle() {
 			k.s.suspect = ClosedHere
-			k.notify()
+			k.held().notify()
 		}
 	})
 }
@@ -55,10 +55,6 @@ const (
 	closeForce    = 500 * time.Millisecond
 )
 
-// drainLinger is how long a peer that has been sent everything may keep its side open in
-// a drain. By then it has received the refusal, or is gone.
-const drainLinger = 250 * time.Millisecond
-
 func (s *Server) shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
@@ -69,8 +65,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 		close(s.empty)
 	}
 	s.mu.Unlock()
-	go s.each(func(k connRef) { k.notify() }) // many connections may take longer than ctx lasts
-	s.clock.sweepNow()                        // the sweeper now runs faster
+	go s.each(func(k connRef) { k.held().notify() }) // many connections may take longer than ctx lasts
+	s.clock.SweepNow()                               // the sweeper now runs faster
 
 	var err error
 	patience := shutdownForce
@@ -111,9 +107,9 @@ func (s *Server) force(until time.Time) {
 			return
 		}
 		if x := k.x.Load(); x != nil {
-			owed += int(x.promises.open)
+			owed += int(x.promises.Open())
 		}
-		k.abort(Forced)
+		k.held().abort(Forced)
 	})
 	if late { // very many connections take longer than there is time
 		go s.abandon(true)
@@ -145,7 +141,7 @@ func (s *Server) force(until time.Time) {
 // first cuts off the connections that have not been yet.
 func (s *Server) abandon(cut bool) {
 	if cut {
-		s.each(func(k connRef) { k.abort(Forced) })
+		s.each(func(k connRef) { k.held().abort(Forced) })
 	}
 	s.helpers.unbind()
 	s.abandoned.Store(true)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -39,9 +40,9 @@ type slot struct {
 	trusted    bool         // under mu: authenticated
 	displaced  bool         // under mu: is being displaced, see accept_room.go
 	port       uint16
-	address    [4]byte // if IPv4; IPv6 is in side.sixes
-	weight     uint8   // the owner's: typical output of its visits, see connRef.learn; 0: unknown
-	speaks     uint8   // index in Server.spoken; written under mu by the owner
+	address    [4]byte       // if IPv4; IPv6 is in side.sixes
+	weight     ration.Weight // the owner's: typical output of its visits
+	speaks     uint8         // index in Server.spoken; written under mu by the owner
 }
 
 // flags is a set of eight booleans.
@@ -133,6 +134,21 @@ type connRef struct {
 	key uint64 // slot in the low bits, generation above
 }
 
+// held and owner are a connection together with a right of the caller: methods of held need
+// the connection's mutex, methods of owner need its ownership. A call of held() or owner()
+// claims the right, so these calls are what a reviewer checks. Both are the same pointer and
+// cost nothing. The right of held ends with the unlock; a method that unlocks says so.
+type (
+	held  struct{ *connRef }
+	owner struct{ *connRef }
+)
+
+// held returns k for a caller that holds its mutex.
+func (k *connRef) held() held { return held{k} }
+
+// owner returns k for its owner.
+func (k *connRef) owner() owner { return owner{k} }
+
 func keyOf(slot int, generation uint32) uint64 { return uint64(slot) | uint64(generation)<<32 }
 
 func (k *connRef) generation() uint32 { return uint32(k.key >> 32) }
@@ -147,7 +163,7 @@ func (k *connRef) standing() (ended, away bool) {
 	return t&^awayBit != k.generation(), t&awayBit != 0
 }
 
-func (k *connRef) setAway(away bool) {
+func (k held) setAway(away bool) {
 	t := k.generation()
 	if away {
 		t |= awayBit
@@ -222,7 +238,7 @@ func newChunk() chunk {
 
 // free returns an ended connection's slot, and frees the slab's last chunks after a burst
 // of connections.
-func (k *connRef) free() {
+func (k owner) free() {
 	sh, s := k.sh, k.s
 	s.mu.Lock()
 	x := k.x.Swap(nil)
@@ -272,17 +288,17 @@ func (sh *shard) each(do func(k connRef)) {
 	}
 }
 
-// list makes the shard's runner check the connection. mu held.
-func (k *connRef) list() {
+// list makes the shard's runner check the connection.
+func (k held) list() {
 	if k.s.marks.has(isDirty) {
 		return
 	}
 	k.s.marks.set(isDirty)
-	k.sh.look(k.key)
+	k.sh.Look(k.key)
 }
 
-// look makes the runner check a connection; the caller need not hold its mutex.
-func (sh *shard) look(key uint64) {
+// Look makes the runner check a connection; the caller need not hold its mutex.
+func (sh *shard) Look(key uint64) {
 	sh.mu.Lock()
 	sh.dirty = append(sh.dirty, key)
 	sh.pending.Store(true)
@@ -333,8 +349,8 @@ func (sh *shard) end() {
 	sh.mu.Unlock()
 }
 
-// six returns where the connection's IPv6 address is stored. mu held.
-func (k *connRef) six() *[16]byte {
+// six returns where the connection's IPv6 address is stored.
+func (k held) six() *[16]byte {
 	i := int(uint32(k.key))
 	side := (*k.sh.chunks.Load())[i/chunkSlots].side
 	if side.sixes.Load() == nil {
@@ -343,8 +359,8 @@ func (k *connRef) six() *[16]byte {
 	return &side.sixes.Load()[i%chunkSlots]
 }
 
-// setAddr sets the peer's address. mu held.
-func (k *connRef) setAddr(a netip.AddrPort) {
+// setAddr sets the peer's address.
+func (k held) setAddr(a netip.AddrPort) {
 	s := k.s
 	s.marks.clear(hasFour | hasSix)
 	s.port = a.Port()
@@ -363,8 +379,8 @@ func (k *connRef) setAddr(a netip.AddrPort) {
 	}
 }
 
-// addr returns the peer's address. mu held.
-func (k *connRef) addr() netip.AddrPort {
+// addr returns the peer's address.
+func (k held) addr() netip.AddrPort {
 	switch s := k.s; {
 	case s.marks.has(hasFour):
 		return netip.AddrPortFrom(netip.AddrFrom4(s.address), s.port)

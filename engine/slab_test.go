@@ -21,7 +21,7 @@ func taken(t *testing.T, l *shard) connRef {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.setAway(false)
+	k.held().setAway(false)
 	return k
 }
 
@@ -58,7 +58,7 @@ func TestKeysAreNotUsedAgain(t *testing.T) {
 		}
 		for i := range all {
 			k := all[len(all)-1-i]
-			k.free()
+			k.owner().free()
 			if _, ok := l.lock(k.key); ok {
 				t.Fatal("a key has outlived its connection")
 			}
@@ -82,7 +82,7 @@ func TestSlabShrinks(t *testing.T) {
 	}
 	first := all[0]
 	for i := len(all) - 1; i > 0; i-- {
-		all[i].free()
+		all[i].owner().free()
 	}
 	if n := len(*l.chunks.Load()); n > 2 {
 		t.Errorf("%d chunks are kept for one connection", n)
@@ -106,7 +106,7 @@ func TestSlabDoesNotFlutter(t *testing.T) {
 	k := taken(t, l)
 	chunks := l.chunks.Load()
 	for range 100 {
-		k.free()
+		k.owner().free()
 		k = taken(t, l)
 	}
 	if l.chunks.Load() != chunks {
@@ -120,7 +120,7 @@ func TestSlotsAreCleared(t *testing.T) {
 	l := slabs()
 	begun := func() connRef {
 		k := taken(t, l)
-		k.begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
+		k.owner().begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
 		k.s.mu.Unlock()
 		return k
 	}
@@ -129,7 +129,7 @@ func TestSlotsAreCleared(t *testing.T) {
 	for i := unsafe.Offsetof(slot{}.state); i < unsafe.Sizeof(slot{}); i++ {
 		bytes[i] = 1 // true, and no small number
 	}
-	old.free()
+	old.owner().free()
 	next := begun()
 	if next.s != old.s {
 		t.Fatal("the slot was not used again")
@@ -154,17 +154,17 @@ func TestSlotAddresses(t *testing.T) {
 	for _, text := range []string{"203.0.113.7:4711", "[2001:db8::7]:4711", "[fe80::1%lo]:1"} {
 		k := taken(t, l)
 		want := netip.MustParseAddrPort(text)
-		k.setAddr(want)
+		k.held().setAddr(want)
 		if got := (k.conn()).RemoteAddr(); got != want {
 			t.Errorf("%v is returned as %v", want, got)
 		}
 		k.s.mu.Lock()
-		k.detach()
+		k.held().detach()
 		k.s.mu.Unlock()
 		if got := (k.conn()).RemoteAddr(); got != want {
 			t.Errorf("%v is %v when it is quiet", want, got)
 		}
-		k.free()
+		k.owner().free()
 		if got := (k.conn()).RemoteAddr(); got != (netip.AddrPort{}) {
 			t.Errorf("%v is still %v when it has ended", want, got)
 		}
@@ -177,8 +177,8 @@ func TestTicketsOutliveTheFlight(t *testing.T) {
 	k := taken(t, l)
 	old := promised(&k)
 	k.s.mu.Lock()
-	k.x.Load().promises.settle(old)
-	k.detach()
+	k.x.Load().promises.Settle(old)
+	k.held().detach()
 	landed := k.x.Load() == nil
 	k.s.mu.Unlock()
 	if !landed {
@@ -202,7 +202,7 @@ func TestSlabFromManyGoroutines(t *testing.T) {
 		looking.Go(func() {
 			for key := range keys {
 				if k, ok := l.lock(key); ok {
-					k.attach().rarely().value = key
+					k.held().attach().rarely().value = key
 					k.s.mu.Unlock()
 				}
 				l.each(func(k connRef) {
@@ -219,7 +219,7 @@ func TestSlabFromManyGoroutines(t *testing.T) {
 		open = append(open, k)
 		keys <- k.key
 		if i%3 == 0 {
-			open[0].free()
+			open[0].owner().free()
 			open = open[1:]
 		}
 	}
@@ -242,9 +242,9 @@ func TestStaleReportFindsNobody(t *testing.T) {
 				return
 			default:
 			}
-			old.setAway(true)   // the connection is served off its loop,
-			k.s.tenant.Store(0) // ends there,
-			k.setAway(false)    // and the next one reuses its slot.
+			old.held().setAway(true) // the connection is served off its loop,
+			k.s.tenant.Store(0)      // ends there,
+			k.held().setAway(false)  // and the next one reuses its slot.
 		}
 	})
 	report := connRef{sh: l, s: k.s, x: k.x, key: keyOf(0, stale)}
@@ -285,7 +285,7 @@ func TestSlabShrinksWhileOthersLook(t *testing.T) {
 		l.chunks.Store(&chunks)
 		l.open++
 		k := connRef{sh: l, s: &left.slots[1], x: &left.inflights[1], key: keyOf(200*chunkSlots+1, 9)}
-		k.free() // frees 200 chunks
+		k.owner().free() // frees 200 chunks
 		if n := len(*l.chunks.Load()); n != 1 {
 			t.Fatalf("%d chunks are left for one connection", n)
 		}
@@ -297,6 +297,20 @@ func TestSlabShrinksWhileOthersLook(t *testing.T) {
 // promised returns the ticket of one more reply owed by k.
 func promised(k *connRef) uint64 {
 	var tickets [1]uint64
-	k.promise(tickets[:])
+	k.owner().promise(tickets[:])
 	return tickets[0]
+}
+
+// What a connection costs: a slot is one cache line, and an inflight is not more than the allocator's
+// size class of 448 bytes; the next one is 480.
+func TestSizesOfAConnection(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("the sizes are those of 64-bit systems")
+	}
+	if size := unsafe.Sizeof(slot{}); size != 64 {
+		t.Errorf("a slot has %d bytes, want 64", size)
+	}
+	if size := unsafe.Sizeof(inflight{}); size > 448 {
+		t.Errorf("an inflight has %d bytes, want 448 at most", size)
+	}
 }

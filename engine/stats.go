@@ -1,6 +1,8 @@
 package engine
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+)
 
 // Stats are a server's counters and gauges. Reading them sums a few per-shard counters.
 type Stats struct {
@@ -74,12 +76,12 @@ func (s *Server) Stats() Stats {
 	s.each(func(k connRef) {
 		if x := k.x.Load(); x != nil {
 			st.Late += x.late
-			st.Owed += int(x.promises.open)
+			st.Owed += int(x.promises.Open())
 			st.Waiting += x.waiting
 		}
 	})
-	st.OutputMemory, st.InputMemory, st.InLine = s.output.held.Load(), s.input.held.Load(), int(s.output.waiting.Load())
-	st.Paused = int(s.requests.waiting.Load())
+	st.OutputMemory, st.InputMemory, st.InLine = s.output.Held(), s.input.Held(), s.output.Waiting()
+	st.Paused = s.requests.Waiting()
 	st.Helpers = max(0, int(s.helpers.count.Load())-len(s.started()))
 	s.mu.Lock()
 	defer s.mu.Unlock()

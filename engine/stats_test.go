@@ -118,8 +118,8 @@ func TestStatsOfWhatWaits(t *testing.T) {
 			r.t.Errorf("%d bytes are queued, want the whole reply until it is written", got)
 		}
 		pause(time.Minute)
-		if st := r.Stats(); st.Waiting != 0 || st.Open != 0 || st.Ended[WriteStall] != 1 || r.output.held.Load() != 0 {
-			r.t.Errorf("after the stall: %+v, queued %d", st, r.output.held.Load())
+		if st := r.Stats(); st.Waiting != 0 || st.Open != 0 || st.Ended[WriteStall] != 1 || r.output.Held() != 0 {
+			r.t.Errorf("after the stall: %+v, queued %d", st, r.output.Held())
 		}
 	})
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"runtime"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // Visits that wait: for the kernel to accept their output (Turn.Flush), or for more input
@@ -38,8 +40,8 @@ func (t *Turn) yield() {
 }
 
 // flushMid is Turn.Flush.
-func (k *connRef) flushMid(t *Turn) error {
-	if t.moved && t.d.box.len() == 0 { // More has returned all that was read
+func (k owner) flushMid(t *Turn) error {
+	if t.moved && t.d.box.Len() == 0 { // More has returned all that was read
 		t.d.slim(helperRead)
 	}
 	t.yield()
@@ -51,30 +53,30 @@ func (k *connRef) flushMid(t *Turn) error {
 	if x := k.x.Load(); x != nil && x.g != nil {
 		x.g.flushAndWait(t)
 	} else {
-		k.flushAndAwait(t)
+		k.held().flushAndAwait(t)
 	}
-	k.streams(t)
+	k.held().streams(t)
 	t.Out = t.Out[:0]
 	t.mark.out = 0
 	if s.dead {
-		return k.failed(t)
+		return k.held().failed(t)
 	}
 	return nil
 }
 
-// streams ends the reservation of a visit whose output is sent or charged so far: it may
-// take for ever, and bounds its output by waiting for the peer. mu held.
-func (k *connRef) streams(t *Turn) {
-	if x := k.x.Load(); x != nil && (x.trial || x.reserved > 0) {
-		if x.trial {
-			k.learn(t.largest)
+// streams ends the reservation of a visit whose output is sent or charged so far: it may take
+// for ever, and bounds its output by waiting for the peer.
+func (k held) streams(t *Turn) {
+	if x := k.x.Load(); x != nil && x.share.IsReserved() {
+		if x.share.IsTrial() {
+			k.sh.srv.output.Learn(&k.s.weight, t.largest)
 		}
-		k.visitCharged(x)
+		x.share.EndVisit(&k.sh.srv.output)
 	}
 }
 
-// failed returns the reason that ends a visit in the middle. mu held.
-func (k *connRef) failed(t *Turn) error {
+// failed returns the reason that ends a visit in the middle.
+func (k held) failed(t *Turn) error {
 	if t.flushed {
 		k.s.marks.set(isSaid) // an error message would become part of the reply
 	}
@@ -84,9 +86,8 @@ func (k *connRef) failed(t *Turn) error {
 	return ErrClosed
 }
 
-// await blocks until the owner, which is off the loop, is woken. mu held, but not
-// meanwhile.
-func (k *connRef) await(x *inflight, what goal) {
+// await blocks until the owner, which is off the loop, is woken. It unlocks meanwhile.
+func (k held) await(x *inflight, what goal) {
 	x.goal = what
 	if x.wakeUp == nil {
 		x.wakeUp = make(chan struct{}, 1)
@@ -112,39 +113,39 @@ func (x *inflight) wakeOwner() {
 }
 
 // more is Turn.More. The caller is the owner, in a visit.
-func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
+func (k owner) more(d *workspace, used, need int) (in []byte, err error) {
 	t, box := &d.turn, &d.box
-	if used < 0 || used > box.len() || need < 0 {
+	if used < 0 || used > box.Len() || need < 0 {
 		panic("engine: Turn.More with used beyond the unserved input")
 	}
 	t.yield()
 	t.moved = true
-	box.served(used, need)
+	box.Served(used, need)
 	k.stopFrame()
 	k.touch()
 	if need > 0 {
 		k.s.mu.Lock()
 		k.s.suspect = 0 // the time until now was not the peer's fault
-		err = k.endsVisit(t)
+		err = k.held().endsVisit(t)
 		k.s.mu.Unlock()
 	}
-	for err == nil && box.want > 0 {
-		if err = k.moreInput(d); box.want <= 0 {
+	for err == nil && box.Want() > 0 {
+		if err = k.moreInput(d); box.Want() <= 0 {
 			err = nil // all input is here, so other errors can wait
 		}
 	}
 	if x := k.x.Load(); x != nil {
-		x.frame.Store(0)
+		x.frame.Pause()
 		x.noteInput(box)
 	}
 	k.touch()
-	return box.bytes(), err
+	return box.Bytes(), err
 }
 
 // sendEarlier flushes the replies to earlier messages, before More waits, because the
 // peer may need them to continue. It reports whether it did. The reply to the current
 // message stays, so that it can be rolled back.
-func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
+func (k owner) sendEarlier(t *Turn) (sent bool, err error) {
 	if t.mark.out == 0 {
 		return false, nil
 	}
@@ -155,8 +156,8 @@ func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
 	return true, err
 }
 
-// endsVisit returns why a visit cannot continue, or nil. mu held.
-func (k *connRef) endsVisit(t *Turn) error {
+// endsVisit returns why a visit cannot continue, or nil.
+func (k held) endsVisit(t *Turn) error {
 	late := false
 	if why := k.s.suspect; why != 0 && why != ClosedHere { // EndIdle waits for the visit's end
 		late = k.reconsider() // a drain keeps its own reason
@@ -168,12 +169,12 @@ func (k *connRef) endsVisit(t *Turn) error {
 }
 
 // moreInput reads once, and waits before that if necessary.
-func (k *connRef) moreInput(d *workspace) error {
+func (k owner) moreInput(d *workspace) error {
 	t, srv := &d.turn, k.sh.srv
 	if k.holdsTooMuch(&d.box) {
 		k.s.mu.Lock()
 		defer k.s.mu.Unlock()
-		return k.failed(t)
+		return k.held().failed(t)
 	}
 	var n int
 	var err error
@@ -188,15 +189,15 @@ func (k *connRef) moreInput(d *workspace) error {
 		if x := k.x.Load(); x != nil {
 			x.left = max(0, x.left-n)
 		}
-		d.box.arrived(n)
-		t.owed -= min(t.owed, time.Duration(uint64(n)*uint64(time.Second)/srv.rules.rate))
+		d.box.Arrived(n)
+		t.owed -= min(t.owed, time.Duration(uint64(n)*uint64(time.Second)/srv.rules.Rate))
 	}
 	if err == nil {
 		return nil
 	}
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	return k.failed(t)
+	return k.held().failed(t)
 }
 
 // streamRead is the read size of a visit after it has waited: there may be thousands of
@@ -211,25 +212,21 @@ func (d *workspace) slim(size int) {
 		return
 	}
 	srv := d.ref.sh.srv
-	d.box.giveBack(&srv.input)
+	d.box.GiveBack(&srv.input)
 	srv.workspaces.Put(&workspace{in: d.in})
 	d.in = make([]byte, size)
-	d.box.lend(&srv.input, d.in)
+	d.box.Lend(&srv.input, d.in)
 }
 
-// startWait starts the timer for bytes that a visit waits for. Only waiting time counts,
-// and arriving bytes earn time, but none for bytes still to come: a peer that was fast
-// for long must not be silent for as long. mu held.
-func (k *connRef) startWait(x *inflight, t *Turn, lacks int) (began tick) {
-	began = k.sh.srv.clock.read()
-	k.sh.srv.clock.stamp(&x.frame) // wakes the sweeper
-	x.size.Store(uint32(lacks))
-	x.frame.Store(max(1, began-tick(t.owed.Milliseconds())))
-	return began
+// startWait starts the timer for bytes that a visit waits for. Only waiting time counts, and
+// arriving bytes earn time, but none for bytes still to come: a peer that was fast for long
+// must not be silent for as long.
+func (k held) startWait(x *inflight, t *Turn, lacks int) (began timing.Tick) {
+	return x.frame.Wait(&k.sh.srv.clock, lacks, timing.Tick(t.owed.Milliseconds()))
 }
 
-// endWait stops the timer. mu held.
-func (k *connRef) endWait(x *inflight, t *Turn, began tick) {
-	x.frame.Store(0)
-	t.owed += time.Duration(k.sh.srv.clock.read()-began) * time.Millisecond
+// endWait stops the timer.
+func (k held) endWait(x *inflight, t *Turn, began timing.Tick) {
+	x.frame.Pause()
+	t.owed += time.Duration(k.sh.srv.clock.Read()-began) * time.Millisecond
 }

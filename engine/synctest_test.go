@@ -113,7 +113,7 @@ func start(t *testing.T, e Engine, p Protocol, l Limits) *running {
 	}
 	r.OnClose = func(_ Conn, why Reason) { r.ended <- ended{why, time.Now()} }
 	r.Server.init()
-	r.period = time.Duration(r.rules.period) * time.Millisecond
+	r.period = time.Duration(r.rules.Period) * time.Millisecond
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(r.memoryListener) }()
 	t.Cleanup(func() {
@@ -407,7 +407,7 @@ func TestSentReplyIsOwedUntilItIsWritten(t *testing.T) {
 	owing(t, func(r *running, c *client, reply Reply) {
 		pause(5 * time.Minute)
 		k, x, err := reply.conn.lockToPost(false)
-		if err != nil || !x.promises.settle(reply.ticket) {
+		if err != nil || !x.promises.Settle(reply.ticket) {
 			r.t.Fatal("no reply is owed")
 		}
 		x.late++
@@ -420,7 +420,7 @@ func TestSentReplyIsOwedUntilItIsWritten(t *testing.T) {
 		pause(time.Minute)
 		r.alive()
 		k.s.mu.Lock()
-		k.post(x, [][]byte{[]byte("here\n")}, len("here\n"), true)
+		k.held().post(x, [][]byte{[]byte("here\n")}, len("here\n"), true)
 		begun = time.Now()
 		c.want("here")
 		c.want("idle_timeout")
@@ -562,14 +562,14 @@ func TestIdleTimeBeginsAfterALoan(t *testing.T) {
 func TestIdleServerDoesNotWakeUp(t *testing.T) {
 	standsStill := func(r *running, d time.Duration) {
 		r.t.Helper()
-		before := r.clock.now.Load()
+		before := r.clock.Now()
 		for range 100 {
 			pause(d / 100)
-			if now := r.clock.now.Load(); now != before {
+			if now := r.clock.Now(); now != before {
 				r.t.Fatalf("swept at %d ms, after %d", now, before)
 			}
 		}
-		if !r.clock.parked.Load() {
+		if !r.clock.Parked() {
 			r.t.Error("the clock reports that it ticks")
 		}
 	}
@@ -609,10 +609,10 @@ func TestSweepsAreFew(t *testing.T) {
 			}()
 			pause(10 * time.Second)
 		}
-		sweeps, last := 0, r.clock.now.Load()
+		sweeps, last := 0, r.clock.Now()
 		for len(r.ended) < n {
 			pause(time.Millisecond)
-			if now := r.clock.now.Load(); now != last {
+			if now := r.clock.Now(); now != last {
 				sweeps, last = sweeps+1, now
 			}
 		}
@@ -811,7 +811,7 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 			if text == "computes before" {
 				pause(10 * time.Minute)
 			}
-			in := t.d.box.bytes() // after the message, whose bytes scripted has not consumed yet
+			in := t.d.box.Bytes() // after the message, whose bytes scripted has not consumed yet
 			used := 2 + len(message)
 			for got := len(in) - used; got < 4<<20; {
 				more, err := t.More(used, 1)

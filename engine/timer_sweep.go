@@ -4,7 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/engine/internal/input"
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // sweeper checks all connections of a server every period: one goroutine.
@@ -17,7 +19,7 @@ type sweeper struct {
 // sentence is a verdict to be carried out.
 type sentence struct {
 	k    connRef
-	v    verdict
+	v    timing.Verdict
 	why  Reason
 	sure bool // even if the peer has read something
 }
@@ -25,28 +27,28 @@ type sentence struct {
 // sweep runs the sweeper.
 func (s *Server) sweep() {
 	defer s.goroutines.Done()
-	timer := time.NewTimer(time.Duration(s.rules.period) * time.Millisecond)
+	timer := time.NewTimer(time.Duration(s.rules.Period) * time.Millisecond)
 	defer timer.Stop()
-	var last tick
+	var last timing.Tick
 	for {
 		select {
 		case <-s.stop:
 			return
 		case <-timer.C:
-		case <-s.clock.kick:
+		case <-s.clock.Kicks():
 		}
 		now := s.readLate()
 		next, busy := s.judgeAll(last, now)
 		s.helpers.dismiss(!busy)
 		if !busy {
-			s.clock.parked.Store(true)
+			s.clock.Park(true)
 			next, busy = s.judgeAll(last, now)
 			if busy {
-				s.clock.parked.Store(false)
+				s.clock.Park(false)
 			}
 		}
 		last = now
-		if next == never {
+		if next == timing.Never {
 			timer.Stop()
 		} else {
 			timer.Reset(time.Duration(next) * time.Millisecond)
@@ -57,10 +59,10 @@ func (s *Server) sweep() {
 // readLate updates the clock. On a busy machine, or after the whole process was stopped,
 // the clock may have stood still for longer than a period: then timestamps from that time
 // look too old and are stored again, because no limit may apply early.
-func (s *Server) readLate() (now tick) {
-	parked, shown := s.clock.parked.Load(), s.clock.now.Load()
-	now = s.clock.read()
-	if parked || now-shown <= s.rules.period+s.rules.period/4+1 {
+func (s *Server) readLate() (now timing.Tick) {
+	parked, shown := s.clock.Parked(), s.clock.Now()
+	now = s.clock.Read()
+	if parked || now-shown <= s.rules.Period+s.rules.Period/4+1 {
 		return now
 	}
 	again := func(stamp *atomic.Uint32) { stamp.CompareAndSwap(shown, now) }
@@ -68,7 +70,7 @@ func (s *Server) readLate() (now tick) {
 		again(&k.s.seen)
 		again(&k.s.since)
 		if x := k.x.Load(); x != nil {
-			again(&x.frame)
+			x.frame.Restamp(shown, now)
 			again(&x.stall)
 		}
 	})
@@ -78,35 +80,38 @@ func (s *Server) readLate() (now tick) {
 // judgeAll checks every connection once. It returns in how many ticks to check again, and
 // whether anything has happened since last: if so, after a period, else when the next
 // limit can be due. It allocates nothing unless there are more verdicts than ever before.
-func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
+func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 	w := &s.sweeper
-	next = never
+	next = timing.Never
 	w.condemned = w.condemned[:0]
 	s.each(func(k connRef) {
-		m := k.moments()
-		m.judged = last
-		v, why, due := s.rules.judge(m, now)
-		if v != live {
-			w.condemned = append(w.condemned, sentence{k: k, v: v, why: why})
+		m := k.held().moments()
+		m.Judged = last
+		v, limit, due := s.rules.Judge(m, now)
+		if v != timing.Live {
+			w.condemned = append(w.condemned, sentence{k: k, v: v, why: exceeded(limit)})
 		}
 		next = min(next, due)
-		busy = busy || since(m.seen, last, now) || m.stall != 0 && since(m.stall, last, now)
+		busy = busy || since(m.Seen, last, now) || m.Stall != 0 && since(m.Stall, last, now)
 		if x := k.x.Load(); x != nil {
-			k.review(x, now)
-			busy = k.listen(x) || busy
+			if !x.writing { // a blocked writer is about to report its progress itself
+				x.share.Recount(&s.output, x.memory())
+			}
+			x.share.Review(&s.output, now, s.rules.Period)
+			busy = k.held().listen(x) || busy
 		}
 	})
-	pace := uint64(s.rules.period)
+	pace := uint64(s.rules.Period)
 	if s.evict(now) {
-		pace, busy = uint64(s.rules.hurried()), true
+		pace, busy = uint64(s.rules.Hurried()), true
 	}
-	if s.requests.review(now, s.rules.period) {
+	if s.requests.Review(now, s.rules.Period) {
 		busy = true
 	}
 	if s.returnMemory(now) {
 		busy = true
 	}
-	s.idlers.forget(now, s.rules.period)
+	s.idlers.forget(now, s.rules.Period)
 	if s.judged != nil {
 		s.judged(now)
 	}
@@ -116,7 +121,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 		busy = true
 	}
 	if s.draining.Load() {
-		pace, busy = uint64(s.rules.hurried()), true
+		pace, busy = uint64(s.rules.Hurried()), true
 	}
 	if busy {
 		next = pace
@@ -126,10 +131,10 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 
 // since reports whether t lies between last and now, or was stamped while now was being
 // read.
-func since(t, last, now tick) bool { return now-t <= now-last || t-now < ahead }
+func since(t, last, now timing.Tick) bool { return now-t <= now-last || t-now < timing.Ahead }
 
 // carryOut carries out the verdict, if the connection is still open.
-func (c *sentence) carryOut(now tick) {
+func (c *sentence) carryOut(now timing.Tick) {
 	k, ok := c.k.sh.lock(c.k.key)
 	if !ok {
 		return
@@ -137,37 +142,37 @@ func (c *sentence) carryOut(now tick) {
 	s := k.s
 	defer s.mu.Unlock()
 	x := k.x.Load()
-	if s.dead || k.phase() == takenOver && !(c.why == InputBudget && x.rare.holds > smallInput) {
+	if s.dead || k.phase() == life.TakenOver && !(c.why == InputBudget && x.rare.holds > input.Small) {
 		return // the connection has ended, or user code has got its socket meanwhile
 	}
 	switch c.v {
-	case measure:
+	case timing.Measure:
 		if x != nil {
-			k.hasTaken(x, now)
-			if x.unfinished && x.settled() && k.isReceived(x) {
-				k.abort(k.reason())
+			k.held().hasTaken(x, now)
+			if x.unfinished && x.settled() && k.link().isReceived() {
+				k.held().abort(k.reason())
 			}
 		}
-	case rest:
-		k.rest(x)
-	case ask:
-		k.ask()
-	case refuse:
+	case timing.Rest:
+		k.held().rest(x)
+	case timing.Ask:
+		k.held().ask()
+	case timing.Refuse:
 		s.suspect = c.why
-		k.notify()
-	case abort:
-		if c.why == IdleTimeout && !k.moments().owed {
+		k.held().notify()
+	case timing.Abort:
+		if c.why == IdleTimeout && !k.held().moments().Owed {
 			return // the last reply was sent meanwhile
 		}
 		asks := (c.why == WriteStall || c.why == OutputBudget) && !c.sure && x != nil && x.stall.Load() != 0
-		if !asks || !k.hasTaken(x, now) {
-			k.abort(c.why)
+		if !asks || !k.held().hasTaken(x, now) {
+			k.held().abort(c.why)
 		}
 	}
 }
 
-// ask sends the protocol's ping. mu held.
-func (k *connRef) ask() {
+// ask sends the protocol's ping.
+func (k held) ask() {
 	if s := k.s; s.marks.has(isShut) || s.marks.has(isSaid) || k.reason() != 0 {
 		return
 	}
@@ -176,49 +181,23 @@ func (k *connRef) ask() {
 	k.enqueue(k.attach(), [][]byte{ping}, len(ping), true)
 }
 
-// rest makes an idle connection free what it does not need. mu held.
-func (k *connRef) rest(x *inflight) {
+// rest makes an idle connection free what it does not need.
+func (k held) rest(x *inflight) {
 	if x != nil && x.g != nil && !x.g.borrows() {
-		x.promises.forget() // its owner keeps the rest for life, and must not be woken
+		x.promises.Forget() // its owner keeps the rest for life, and must not be woken
 		return
 	}
 	k.s.marks.set(isTired)
 	k.notify()
 }
 
-// unsent returns how many bytes the kernel still holds for the peer, as far as it reports
-// them. mu held.
-func (k *connRef) unsent(x *inflight) uint32 {
-	if x.g == nil {
-		return uint32(k.s.socket.Unsent())
-	}
-	n := 0
-	if x.g.raw != nil {
-		x.g.raw.Control(func(fd uintptr) { n = sys.Unsent(fd) })
-	}
-	return uint32(n)
-}
-
-// isReceived reports whether the peer's kernel has acknowledged everything that was sent,
-// or never will. mu held.
-func (k *connRef) isReceived(x *inflight) (done bool) {
-	ask := func(fd uintptr) { done = sys.Unsent(fd) == 0 || sys.Broken(fd) }
-	if x.g == nil {
-		ask(uintptr(k.s.socket))
-	} else if !x.g.control(ask) {
-		return true
-	}
-	return done
-}
-
 // hasTaken reports whether a peer that seems to have stalled has read something since the
-// last check: what our kernel has accepted, less what it still holds. A blocked write
-// does not tell: the kernel wakes it only when a third of a buffer of megabytes is free
-// again, and accepts more although the peer reads nothing. (Nor does the peer's kernel
-// report at once: with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8
-// s.) mu held.
-func (k *connRef) hasTaken(x *inflight, now tick) bool {
-	taken := x.written.Load() - k.unsent(x)
+// last check: what our kernel has accepted, less what it still holds. A blocked write does
+// not tell: the kernel wakes it only when a third of a buffer of megabytes is free again, and
+// accepts more although the peer reads nothing. (Nor does the peer's kernel report at once:
+// with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8 s.)
+func (k held) hasTaken(x *inflight, now timing.Tick) bool {
+	taken := x.written.Load() - k.link().unsent()
 	progress := !x.measured || int32(taken-x.taken) > 0
 	if !progress {
 		k.narrow(x)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // A sweep over many connections allocates nothing: on a busy server it runs four times a
@@ -21,14 +23,14 @@ func TestSweepAllocates0(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.s.mu.Lock()
-		k.setAway(false)
+		k.held().setAway(false)
 		k.touch()
 		if i%2 == 0 {
-			k.attach()
+			k.held().attach()
 		}
 		k.s.mu.Unlock()
 	}
-	now := s.clock.read() // not later, however slow the test is: verdicts may allocate
+	now := s.clock.Read() // not later, however slow the test is: verdicts may allocate
 	if n := testing.AllocsPerRun(20, func() { s.judgeAll(now, now) }); n != 0 {
 		t.Errorf("%v allocations per sweep, want 0", n)
 	}
@@ -44,12 +46,12 @@ func BenchmarkSweep(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		k.setAway(false)
+		k.held().setAway(false)
 		k.touch()
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		now := s.clock.read()
+		now := s.clock.Read()
 		s.judgeAll(now, now)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/conns, "ns/conn")
@@ -65,17 +67,17 @@ func TestLateSweepStrikesNobodyEarly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.setAway(false)
-	s.clock.start = s.clock.start.Add(-time.Hour)
-	s.clock.read()
+	k.held().setAway(false)
+	s.clock.Age(time.Hour)
+	s.clock.Read()
 	k.touch()
-	s.clock.start = s.clock.start.Add(-time.Hour) // an hour without a sweep until now
+	s.clock.Age(time.Hour) // an hour without a sweep until now
 	now := s.readLate()
 	if age := now - k.s.seen.Load(); age != 0 {
 		t.Errorf("a connection with a timestamp from a stopped clock is %d ms old", age)
 	}
-	s.clock.parked.Store(true) // an idle server does not sweep: its timestamps are right
-	s.clock.start = s.clock.start.Add(-time.Minute)
+	s.clock.Park(true) // an idle server does not sweep: its timestamps are right
+	s.clock.Age(time.Minute)
 	if age := s.readLate() - k.s.seen.Load(); age < 59_000 {
 		t.Errorf("a minute of idleness counts as %d ms", age)
 	}
@@ -130,20 +132,20 @@ func TestSentenceAfterAHandOver(t *testing.T) {
 			}}
 			s := &Server{Protocol: p, Engine: e, Limits: Limits{IdleTime: 100 * time.Millisecond}}
 			condemned, carriedOut := false, sync.OnceFunc(func() { close(goOn) })
-			s.judged = func(tick) {
+			s.judged = func(timing.Tick) {
 				if condemned {
 					carriedOut() // in the sweep before
 					return
 				}
 				for _, c := range s.sweeper.condemned {
-					condemned = condemned || c.v == abort && c.why == IdleTimeout
+					condemned = condemned || c.v == timing.Abort && c.why == IdleTimeout
 				}
 				if condemned {
 					if err := (<-p.replies).Send([]byte("L")); err != nil {
 						t.Errorf("the late reply: %v", err)
 					}
 					<-given
-					s.clock.sweepNow()
+					s.clock.SweepNow()
 				}
 			}
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,15 +176,15 @@ func TestSuspicionWhileTheClockStands(t *testing.T) {
 	s := bare(Limits{})
 	k := s.bareConn()
 	k.touch()
-	s.clock.start = s.clock.start.Add(-time.Hour) // without a sweep
+	s.clock.Age(time.Hour) // without a sweep
 	k.touch()
 	k.s.suspect = IdleTimeout
-	if k.reconsider(); k.reason() != 0 {
+	if k.held().reconsider(); k.reason() != 0 {
 		t.Errorf("an active connection ends for %v", k.reason())
 	}
-	now := s.clock.read()
+	now := s.clock.Read()
 	k.s.suspect = IdleTimeout
-	if k.reconsider(); k.reason() != IdleTimeout {
+	if k.held().reconsider(); k.reason() != IdleTimeout {
 		t.Errorf("a connection that was idle until %d ends for %v", now, k.reason())
 	}
 }

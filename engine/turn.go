@@ -51,7 +51,7 @@ func (t *Turn) Room() bool {
 	}
 	full := t.left == 0 || len(t.Out) >= t.full
 	if !full && (t.granted == 0 || t.ref.reason() != 0) {
-		t.granted = t.ref.admit(t.requests == 0)
+		t.granted = t.ref.owner().admit(t.requests == 0)
 	}
 	if full || t.granted == 0 {
 		t.refused = true
@@ -79,7 +79,7 @@ func (t *Turn) Rollback() (unanswered bool) {
 	t.Out = t.Out[:t.mark.out]
 	unanswered = !t.flushed
 	if len(t.promised) > 0 && t.ref != nil {
-		open := t.ref.revoke(t.promised)
+		open := t.ref.owner().revoke(t.promised)
 		unanswered = unanswered && open == len(t.promised)
 		t.later -= open
 		t.granted = 0
@@ -100,7 +100,7 @@ func (t *Turn) Later() Reply {
 		return Reply{}
 	}
 	if t.spares == 0 { // as many as the visit has used: a visit with one promise may not make more
-		t.spares, t.room = t.ref.promise(t.spare[:min(max(1, t.later), mostSpare)])
+		t.spares, t.room = t.ref.owner().promise(t.spare[:min(max(1, t.later), mostSpare)])
 		if t.ref.sh.srv.ordered { // at most one at a time
 			t.left = 0 // its reply precedes all that follow, even if it is sent at once
 		}
@@ -154,7 +154,7 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte) (left []byte, bac
 // SlowReader.
 func (t *Turn) Hold() {
 	if t.ref != nil {
-		t.ref.hold()
+		t.ref.owner().hold()
 	}
 }
 
@@ -163,7 +163,7 @@ func (t *Turn) Hold() {
 // millisecond or two. Leave costs a few microseconds, and nothing on a goroutine engine.
 func (t *Turn) Leave() {
 	if t.ref != nil {
-		t.ref.leaveLoop(t.d)
+		t.ref.owner().leaveLoop(t.d)
 	}
 }
 
@@ -177,7 +177,7 @@ func (t *Turn) Flush() error {
 	if t.ref == nil {
 		return nil
 	}
-	return t.ref.flushMid(t)
+	return t.ref.owner().flushMid(t)
 }
 
 // More consumes used bytes of the input of Advance, or of the last More, and waits until
@@ -192,7 +192,7 @@ func (t *Turn) More(used, need int) (in []byte, err error) {
 	if t.ref == nil {
 		return nil, errors.ErrUnsupported
 	}
-	return t.ref.more(t.d, used, need)
+	return t.ref.owner().more(t.d, used, need)
 }
 
 // ExpectRest declares that the message at the front of the unused input will be served
@@ -223,7 +223,7 @@ func (t *Turn) end(why Reason) {
 	}
 	if t.watched {
 		t.watched = false
-		k.visitUnwatched(t)
+		k.owner().visitUnwatched(t)
 	}
 	if t.later > 0 {
 		k.sh.counts.promised.Add(uint64(t.later))
@@ -234,7 +234,7 @@ func (t *Turn) end(why Reason) {
 		k.s.speaks = t.becomes
 		k.s.mu.Unlock()
 	}
-	k.visited(t.State, why)
+	k.owner().visited(t.State, why)
 }
 
 // visit calls the protocol once, and recovers panics.
@@ -245,7 +245,7 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 		if !finished {
 			v := recover() // nil for runtime.Goexit, which ends this goroutine after us
 			used, need, why, fault = t.mark.used, 0, Panicked, Panicked
-			unserved := t.d.box.bytes()
+			unserved := t.d.box.Bytes()
 			if t.moved {
 				used, unserved = 0, nil // the panic occurred somewhere within the message
 			}
@@ -255,13 +255,13 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 			if unanswered {
 				t.Out = s.refuse(t.ref, t.Out, unserved[used:], Panicked)
 			} else if t.flushed {
-				t.ref.breakOff()
+				t.ref.owner().breakOff()
 			}
 		}
 		t.end(fault)
 	}()
 	used, need, err := t.ref.speaks().Advance(t, in)
-	if uint(used) > uint(t.d.box.len()) {
+	if uint(used) > uint(t.d.box.Len()) {
 		panic("engine: Protocol.Advance used more than its input")
 	}
 	if err != nil {

@@ -63,7 +63,7 @@ func TestZeroConn(t *testing.T) {
 }
 
 // owed returns how many replies the connection owes.
-func (k *connRef) owed() int { return int(k.x.Load().promises.open) }
+func (k *connRef) owed() int { return int(k.x.Load().promises.Open()) }
 
 func TestSerialChanges(t *testing.T) {
 	var turn Turn

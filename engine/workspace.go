@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/hone-go/hone/pool"
+import (
+	"github.com/hone-go/hone/engine/internal/input"
+	"github.com/hone-go/hone/pool"
+)
 
 // workspace is the scratch memory of a goroutine that serves connections: loops, helpers,
 // and Direct and Buffered connections own one; Parked ones borrow one while bytes are in
@@ -8,7 +11,7 @@ import "github.com/hone-go/hone/pool"
 type workspace struct {
 	turn  Turn
 	in    []byte         // read buffer
-	box   inputBuffer    // the input being served
+	box   input.Buffer   // the input being served
 	ref   connRef        // the connection being served, for the turn
 	g     *goroutineConn // the same, on a goroutine engine
 	visit uint64         // the loop's number of the visit
@@ -25,13 +28,13 @@ type workspace struct {
 func (d *workspace) dropBuffers() {
 	d.turn.Out = append([]byte(nil), d.turn.Out...)
 	memory := &d.ref.sh.srv.input
-	d.box.lose(memory)
+	d.box.Lose(memory)
 	if d.out.Lent() {
 		d.out.Drop()
 	}
 	d.in, d.out = make([]byte, len(d.in)), pool.Buffer{}
 	if d.g != nil && !d.g.borrows() {
-		d.box.lend(memory, d.in)
+		d.box.Lend(memory, d.in)
 	}
 }
 
@@ -61,13 +64,13 @@ func (d *workspace) returnOut() {
 func (d *workspace) release(why Reason) {
 	memory := &d.ref.sh.srv.input
 	if why == 0 || why == Panicked { // user code may still refer to them
-		d.box.lose(memory)
+		d.box.Lose(memory)
 		if d.out.Lent() {
 			d.out.Drop()
 		}
 		return
 	}
-	d.box.forget(memory)
+	d.box.Forget(memory)
 	if d.out.Lent() {
 		d.out.Release()
 	}

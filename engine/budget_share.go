@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"github.com/hone-go/hone/engine/internal/outbox"
+	"github.com/hone-go/hone/engine/internal/ration"
+)
+
+// Connections and the budgets that all share, see package ration.
+
+// mayProduce reports whether the output budget allows a visit of the connection to start. If
+// not, the connection waits in line, see inflight.starves.
+func (k owner) mayProduce() bool {
+	b, x := &k.sh.srv.output, k.x.Load()
+	if k.s.weight == ration.SmallWeight && (x == nil || b.Over() <= 0 && !x.share.IsClaiming()) {
+		return true
+	}
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	x = k.held().attach()
+	return x.share.Start(b, k.s.weight, x.waiting > 0, k.sh, k.key)
+}
+
+// starves reports whether the connection waits in line for a budget. mu held, or called
+// by the owner.
+func (x *inflight) starves() bool { return x.share.Waits() || x.debt.Waits() }
+
+// memory returns the capacity of all buffers that hold the connection's output. mu held.
+func (x *inflight) memory() int64 {
+	return int64(x.lent) + outbox.Capacity(x.front) + x.queue.Memory()
+}
+
+// recount updates the budget for the memory of the connection's output.
+func (k held) recount(x *inflight) {
+	if memory := x.memory(); x.share.IsOff(memory) {
+		x.share.Recount(&k.sh.srv.output, memory)
+	}
+}
+
+// mayOwe reports whether a visit may start while the request budget is exhausted. If not, the
+// connection waits in line, see inflight.starves.
+func (k owner) mayOwe() bool {
+	s, debt := k.s, new(ration.Debt)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := k.x.Load()
+	if x != nil {
+		debt = &x.debt
+	}
+	late := s.own.has(isLate) || x != nil && x.promises.Open() > 0
+	may := debt.Start(&k.sh.srv.requests, late, s.own.has(hasAsked), k.sh, k.key)
+	if x == nil && !may {
+		k.held().attach().debt = *debt
+	}
+	return may
+}
+
+// mayOweMore reports whether a visit may continue while the request budget is exhausted.
+func (k owner) mayOweMore() bool {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	x := k.x.Load()
+	return x == nil || x.promises.Open() == 0
+}
+
+// visitOwes updates the request budget after a visit, and records whether it left replies
+// owed. The caller is the owner.
+func (k held) visitOwes(x *inflight, t *Turn) {
+	if t.requests > 0 {
+		k.s.own.set(hasAsked)
+		k.s.own.clear(isLate)
+	} else if t.refused {
+		return // a permit is kept until it is used
+	}
+	if x == nil {
+		return
+	}
+	if t.requests > 0 && x.promises.Open() > 0 {
+		k.s.own.set(isLate)
+	}
+	x.debt.EndVisit(&k.sh.srv.requests, x.promises.Open())
+}
+
+// recountOwed updates the request budget with what the connection is owed.
+func (k held) recountOwed(x *inflight) { x.debt.Recount(&k.sh.srv.requests, x.promises.Open()) }
