@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -70,10 +71,10 @@ type Embedded struct {
 	stream *stream
 	direct *direct // nil: publish to stream
 	turn   turn
-	next   uint64 // position of the next envelope; under turn.mu
-	size   int64  // approximate size of the log; under turn.mu
-	block  uint64 // number of JetStream's newest file
-	after  string // path of JetStream's next file
+	next   uint64       // position of the next envelope; under turn.mu
+	size   atomic.Int64 // approximate size of the log; only Append changes it
+	block  uint64       // number of JetStream's newest file
+	after  string       // path of JetStream's next file
 	faults faults
 }
 
@@ -287,7 +288,8 @@ func (l *Embedded) recover(ctx context.Context) error {
 		return err
 	}
 	first, next := bounds(info.State)
-	l.next, l.size = next, int64(info.State.Bytes)
+	l.next = next
+	l.size.Store(int64(info.State.Bytes))
 	if reached := l.mark.written; next-1 < reached && !l.o.off.mark {
 		return &Refusal{
 			What:   fmt.Sprintf("the log in %s ends at position %d but has reached %d before", l.dir, next-1, reached),
@@ -370,7 +372,7 @@ func (l *Embedded) Append(ctx context.Context, envelope []byte) (uint64, error) 
 		return 0, l.turn.breaks(err)
 	}
 	l.next++
-	l.size += int64(len(envelope))
+	l.size.Add(int64(len(envelope)))
 	l.mark.pos.Store(pos)
 	return pos, nil
 }
@@ -455,12 +457,10 @@ func (f *faults) report(text string, fatal bool) {
 	}
 }
 
-// Room returns the size of the log, and how many bytes it may still grow.
+// Room returns the size of the log, and how many bytes it may still grow. It does not wait for a
+// running Append.
 func (l *Embedded) Room() (size, left int64) {
-	l.turn.mu.Lock()
-	size = l.size
-	l.turn.mu.Unlock()
-	left = math.MaxInt64
+	size, left = l.size.Load(), math.MaxInt64
 	if free, err := freeSpace(l.dir); err == nil {
 		left = max(int64(free)-l.o.Reserve, 0)
 	}
@@ -472,8 +472,8 @@ func (l *Embedded) Room() (size, left int64) {
 
 // room refuses an envelope that would exceed MaxBytes or use the disk's reserve.
 func (l *Embedded) room(size int64) error {
-	if l.o.MaxBytes > 0 && l.size+size > l.o.MaxBytes {
-		return fmt.Errorf("%w: it has %d bytes, limit %d", ErrNoSpace, l.size, l.o.MaxBytes)
+	if now := l.size.Load(); l.o.MaxBytes > 0 && now+size > l.o.MaxBytes {
+		return fmt.Errorf("%w: it has %d bytes, limit %d", ErrNoSpace, now, l.o.MaxBytes)
 	}
 	if l.o.off.reserve {
 		return nil
