@@ -71,3 +71,27 @@ func numbers(v reflect.Value, each func(name string, v reflect.Value)) {
 		}
 	}
 }
+
+// TestWaiting has the log hang: the statistics say for how long records have waited, meanwhile.
+func TestWaiting(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	p := up.peer(t)
+	p.hello(first("a"))
+	if st := up.Stats(); st.Waiting != 0 || st.Starting || st.LastAppend.IsZero() {
+		t.Errorf("before: %+v", st)
+	}
+	log.set(true, nil)
+	p.submit(1, "x")
+	waitFor(t, "the record to wait", func() bool { return up.Stats().Waiting > 0 })
+	log.set(false, nil)
+	p.must(wire.SubmitAck, 1, wire.OK)
+	waitFor(t, "it to be over", func() bool { return up.Stats().Waiting == 0 })
+	n := uint64(0)
+	for _, count := range up.Stats().Appends.Counts {
+		n += count
+	}
+	if n != 2 {
+		t.Errorf("%d appends were timed, want the claim and the record", n)
+	}
+}
