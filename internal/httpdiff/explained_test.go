@@ -113,7 +113,8 @@ var documented = []explained{
 		where:   "**A refused connection on loan** may end with a reset",
 		witness: stream{Requests: []request{get("/write-300000"), {Line: "\n", Body: fill(500)}}, Half: true},
 		is: func(d *difference) bool {
-			return d.want.End == closed && d.have.End == reset && slices.Equal(d.want.Ran, d.have.Ran) && begins(d.want.Answers, d.have.Answers)
+			// When both are reset, it is chance how much of the last answer the client had read by then.
+			return d.have.End == reset && (d.want.End == closed || d.want.End == reset) && slices.Equal(d.want.Ran, d.have.Ran) && begins(d.want.Answers, d.have.Answers)
 		},
 	},
 }
