@@ -144,7 +144,7 @@ func TestIdleConnectionsThatCannotBe(t *testing.T) {
 		{"closes at once", func(net.Conn) {}, Closed, "log"},
 		{"resets", reset, Closed, "log"},
 		{"says nothing", func(nc net.Conn) { io.Copy(io.Discard, nc) }, Silent, "time-out"},
-		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\n\r\n"), Garbage, "protocol"},
+		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\n\r\n"), Garbage, "http://"},
 		{"refuses", refuses(wire.Overloaded), Refused, "fewer connections"},
 		{"wrong ids", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
 			p.ID++

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -109,6 +110,9 @@ func (c *frameCaller) AppendRequest(dst []byte, id uint64, content []byte) []byt
 
 func (c *frameCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	payload, need, err := wire.Frame(in, c.limit)
+	if err != nil && bytes.HasPrefix(in, []byte("HTTP/1.")) {
+		return 0, &Error{Kind: Garbage, Err: err, What: "the server speaks HTTP", Try: "write http:// before its address"}
+	}
 	if err != nil || need > 0 {
 		return 0, err
 	}

@@ -110,7 +110,7 @@ func (m *measurement) faulty() string {
 	if m.example != nil {
 		first = fmt.Sprintf("; the first failure was %q", m.example)
 	}
-	return fmt.Sprintf("%d of %d requests failed (%s%s); look into the target's log, or allow errors",
+	return fmt.Sprintf("%d of %d requests failed (%s%s); look into the target's log, or allow errors (--allow-errors)",
 		total, m.requests(), inWords(&m.errors), first)
 }
 

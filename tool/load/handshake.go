@@ -21,11 +21,11 @@ func handshakeError(err error) error {
 	e := &Error{Kind: Unreachable, Err: err, What: fmt.Sprintf("the TLS handshake failed (%v)", err)}
 	switch {
 	case errors.As(err, &unknown):
-		e.Try = "give the authority of its certificate, or do without its verification"
+		e.Try = "give the authority of its certificate (--cacert FILE), or do without its verification (--insecure)"
 	case errors.As(err, &name):
 		e.Try = "use the name or address that its certificate is for"
 	case errors.As(err, &invalid):
-		e.Try = "renew its certificate, or do without its verification"
+		e.Try = "renew its certificate, or do without its verification (--insecure)"
 	case errors.As(err, &record):
 		e.Try = "use http:// or ws:// if it does not speak TLS"
 	case errors.As(err, &refused) && refused.Op == "remote error":

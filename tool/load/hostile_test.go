@@ -82,7 +82,7 @@ func hostiles() []hostile {
 			name: "reads nothing", plan: Plan{Conns: 2, Depth: 64, Size: 60 << 10}, kind: Silent, try: "runs",
 			serve: deaf,
 		},
-		{name: "speaks HTTP", serve: says("HTTP/1.1 400 Bad Request\r\n\r\n"), plan: deep, kind: Garbage, cause: wire.TooLarge, try: "protocol"},
+		{name: "speaks HTTP", serve: says("HTTP/1.1 400 Bad Request\r\n\r\n"), plan: deep, kind: Garbage, cause: wire.TooLarge, try: "http://"},
 		{name: "speaks text", serve: says("\x00\x00\x00\x01hello"), plan: deep, kind: Garbage, cause: wire.Malformed, try: "dialect"},
 		{name: "unknown command", serve: says("\x00\x00\x00\x05\x7f"), plan: deep, kind: Garbage, cause: wire.UnknownCommand, try: "dialect"},
 		{name: "speaks as a client", serve: says("\x00\x00\x00\x0d\x02\x00\x00\x00\x00\x00\x00\x00\x01"), plan: deep, kind: Garbage, try: "server"},

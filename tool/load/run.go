@@ -354,7 +354,7 @@ func (r *run) silence(now int64) *Error {
 	return &Error{
 		Kind: Silent,
 		What: fmt.Sprintf("no answer for %v, with requests outstanding on %d of %d connections", quiet, silent, len(r.conns)),
-		Try:  "check that the server runs and speaks this protocol and dialect, or raise the time-out",
+		Try:  "check that the server runs and speaks this protocol and dialect, or raise the time-out (--timeout)",
 	}
 }
 

@@ -117,7 +117,7 @@ func (v *visit) ended(err error) *Error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &Error{
 			Kind: Timeout, Err: err, What: fmt.Sprintf("no answer within %v", v.run.plan.Timeout),
-			Try: "check that the server runs and speaks this protocol and dialect, or raise the time-out",
+			Try: "check that the server runs and speaks this protocol and dialect, or raise the time-out (--timeout)",
 		}
 	case errors.Is(err, io.EOF):
 		var a Answer

@@ -172,6 +172,9 @@ func (f *Load) check(command string) error {
 
 // completeOffer sets the rate, the schedule and the arrivals.
 func (f *Load) completeOffer(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("rate") && f.Plan.Rate == 0 {
+		return exit.Usagef("%s: --rate 0: use a rate above 0, or leave it out for a closed loop", cmd.Name())
+	}
 	if f.Plan.Schedule.None() {
 		return nil
 	}
