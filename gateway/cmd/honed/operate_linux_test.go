@@ -96,7 +96,7 @@ func TestStopsWithFullDisk(t *testing.T) {
 	if !namespacetest.Inside(t) {
 		return
 	}
-	const drain = 2 * time.Second
+	const drain = 4 * time.Second
 	for i := range testrun.Sized(1, 10) {
 		for _, loaded := range []bool{false, true} {
 			t.Run(fmt.Sprint(i, ", loaded ", loaded), func(t *testing.T) {
