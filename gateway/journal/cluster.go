@@ -267,6 +267,15 @@ func (l *Cluster) Connection() (connected bool, lost uint64) {
 	return l.stream.nc.IsConnected(), l.stream.nc.Stats().Reconnects
 }
 
+// Failed returns a channel that receives an error if the mark fails between two Appends. Without a
+// mark it never does.
+func (l *Cluster) Failed() <-chan error {
+	if l.mark == nil {
+		return nil
+	}
+	return l.mark.ended
+}
+
 func (l *Cluster) stored(pos uint64) uint64 {
 	l.next = pos + 1
 	if l.mark != nil {

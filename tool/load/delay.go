@@ -23,9 +23,14 @@ const (
 	leastStop = 100 * time.Millisecond // a single delay that makes any result invalid
 )
 
-func newHeartbeat(r *run) (*heartbeat, error) {
+func (r *run) newHeartbeat() (*heartbeat, error) {
 	timer, err := newTimer()
-	return &heartbeat{run: r, timer: timer, delay: NewHistogram()}, err
+	if err != nil {
+		return nil, err
+	}
+	h := &heartbeat{run: r, timer: timer, delay: NewHistogram()}
+	r.heartbeats = append(r.heartbeats, h)
+	return h, nil
 }
 
 // startHeartbeats measures each reader, or one goroutine where connections have goroutines.
@@ -33,19 +38,19 @@ func (r *run) startHeartbeats() error {
 	if r.paced || len(r.conns) == 0 {
 		return nil
 	}
-	for range max(len(r.readers), 1) {
-		h, err := newHeartbeat(r)
-		if err != nil {
-			return err
-		}
-		r.heartbeats = append(r.heartbeats, h)
-	}
 	if r.conns[0].reader == nil {
-		r.goroutines.Go(r.heartbeats[0].waits)
-		return nil
+		h, err := r.newHeartbeat()
+		if err == nil {
+			r.goroutines.Go(h.waits)
+		}
+		return err
 	}
-	for i, rd := range r.readers {
-		if err := r.heartbeats[i].ringsIn(rd); err != nil {
+	for _, rd := range r.readers {
+		h, err := r.newHeartbeat()
+		if err == nil {
+			err = h.ringsIn(rd)
+		}
+		if err != nil {
 			return err
 		}
 	}

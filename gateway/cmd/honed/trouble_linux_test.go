@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -178,6 +179,20 @@ func TestClusterTrouble(t *testing.T) {
 			g.says("there is space for the log again")
 			load.reach(before + 100)
 			load.stop()
+		},
+		"mark deleted": func(t *testing.T, l *lone) {
+			l.configure("", "")
+			l.start()
+			dir := t.TempDir()
+			g := l.gateway("--data", dir)
+			g.ready()
+			began := time.Now()
+			if err := os.Remove(filepath.Join(dir, "HONED.mark")); err != nil {
+				t.Fatal(err)
+			}
+			if code, took := g.wait(), time.Since(began); code != exitFailed || took > 2*time.Second && !testrun.Race {
+				t.Errorf("honed ended with %d after %v: %s", code, took, g.lastLine())
+			}
 		},
 		"stopped server": func(t *testing.T, l *lone) {
 			l.configure("", "")
