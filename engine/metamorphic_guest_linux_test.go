@@ -315,7 +315,7 @@ func (g *guest) shut() {
 	if f.draining && f.why == 0 || f.loan != nil {
 		f.loosen()
 	}
-	g.cutShort = len(g.back)+len(g.unsent) > 0
+	g.cutShort = g.cutShort || len(g.back)+len(g.unsent) > 0
 	g.back, g.unsent, f.shut = nil, nil, true
 	f.causes.add(PeerClosed)
 	f.advance()
