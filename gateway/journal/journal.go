@@ -83,6 +83,14 @@ func (r *Refusal) Error() string {
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
+// TrimmedError is the error of a Read of positions that were trimmed.
+type TrimmedError struct{ First uint64 } // the first position of the log
+
+// Error names the first position.
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("journal: the positions before %d were trimmed", e.First)
+}
+
 // turn admits one Append at a time, and none after a failure.
 type turn struct {
 	mu     sync.Mutex

@@ -28,6 +28,10 @@ func each(t *testing.T, test func(t *testing.T, open opener)) {
 			return log
 		})
 	})
+	t.Run("segments", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "data")
+		test(t, func(t *testing.T) Log { return openedSegments(t, dir, SegmentsOptions{size: 4 << 10}) })
+	})
 	t.Run("embedded", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
 		test(t, func(t *testing.T) Log { return openedEmbedded(t, dir, EmbeddedOptions{}) })

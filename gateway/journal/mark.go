@@ -43,9 +43,12 @@ func markSlot(generation, pos uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(b))
 }
 
-// openMark reads a mark. A missing file is damage, so openMark does not create it.
-func openMark(path string) (*mark, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+// openMark opens a mark for writing. A missing file is damage, so openMark does not create it.
+func openMark(path string) (*mark, error) { return readMark(path, os.O_RDWR) }
+
+// readMark opens a mark in a mode of os.OpenFile.
+func readMark(path string, mode int) (*mark, error) {
+	f, err := os.OpenFile(path, mode, 0)
 	if err == nil {
 		m := &mark{f: f, ended: make(chan error, 1), stop: make(chan struct{})}
 		m.check = func() error { return replaced(f) }

@@ -83,7 +83,7 @@ func TestProvePowerCuts(t *testing.T) {
 	if *full {
 		cuts, most = 30, 300
 	}
-	for _, kind := range []string{"embedded", "file"} {
+	for _, kind := range []string{"embedded", "segments", "file"} {
 		for _, torn := range []bool{false, true} {
 			p := powerCuts(t, task{Kind: kind}, cuts, most, torn)
 			t.Logf("%s, torn writes %v: %d power cuts, %d records acknowledged, %d lost", kind, torn, cuts, p.total, p.lost)
@@ -106,7 +106,7 @@ func (p *proof) insert(d *disk) (remove func()) {
 	p.t.Helper()
 	dir, remove := inserted(p.t, d)
 	p.task.Dir = dir
-	if p.task.Kind == "embedded" {
+	if p.task.Kind != "file" {
 		p.task.Dir = filepath.Join(dir, "data")
 	}
 	return remove
@@ -139,7 +139,7 @@ func TestProvePowerControls(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	for _, what := range []task{{Kind: "file", Off: "fsync"}, {Kind: "embedded", Off: "fsync"}, {Kind: "embedded", Off: "folders"}} {
+	for _, what := range []task{{Kind: "file", Off: "fsync"}, {Kind: "embedded", Off: "fsync"}, {Kind: "embedded", Off: "folders"}, {Kind: "segments", Off: "fsync"}, {Kind: "segments", Off: "folders"}} {
 		for _, off := range []string{what.Off, ""} {
 			what.Off = off
 			p := newProof(t, what)
@@ -171,12 +171,17 @@ func TestProveFirstStart(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	step, cuts := 61, 0
+	firstStarts(t, "embedded", 61)
+	firstStarts(t, "segments", 11)
+}
+
+func firstStarts(t *testing.T, kind string, step int) {
+	cuts := 0
 	if *full {
-		step = 7
+		step = step/9 + 1
 	}
 	for n := 1; ; n += step {
-		p := newProof(t, task{Kind: "embedded", Appends: 3})
+		p := newProof(t, task{Kind: kind, Appends: 3})
 		d := newDisk()
 		d.left = n
 		remove := p.insert(d)
@@ -202,7 +207,7 @@ func TestProveFirstStart(t *testing.T) {
 		}
 		cuts++
 	}
-	t.Logf("%d power cuts during a first start, 0 records lost", cuts)
+	t.Logf("%s: %d power cuts during a first start, 0 records lost", kind, cuts)
 }
 
 // TestProveRecoveredIsDurable: a killed process has written what it did not sync. The next one
@@ -244,7 +249,7 @@ func TestProveFailedSync(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	for _, kind := range []string{"embedded", "file"} {
+	for _, kind := range []string{"embedded", "segments", "file"} {
 		p := newProof(t, task{Kind: kind})
 		d := newDisk()
 		c, remove := p.onDisk(d)
@@ -278,8 +283,9 @@ func TestProveDiskFull(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	for _, lie := range []bool{false, true} {
-		p := newProof(t, task{Kind: "embedded", Persist: true, Reserve: 8 << 20})
+	for n := range 4 {
+		kind, lie := [...]string{"embedded", "segments"}[n/2], n%2 == 1
+		p := newProof(t, task{Kind: kind, Persist: true, Reserve: 8 << 20})
 		d := newDisk()
 		d.size, d.lie = 32<<20, lie
 		c, remove := p.onDisk(d)

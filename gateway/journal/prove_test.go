@@ -56,7 +56,7 @@ const (
 
 // task is what a child does.
 type task struct {
-	Kind     string // of log: file, embedded, cluster
+	Kind     string // of log: file, embedded, segments, cluster
 	Dir      string // or the URLs of the servers
 	Stream   string
 	Replicas int
@@ -76,6 +76,9 @@ func (t task) open(ctx context.Context) (Log, error) {
 			sync = func(*os.File) error { return nil }
 		}
 		return openFile(filepath.Join(t.Dir, "log"), sync)
+	case "segments":
+		off := segmentGuards{fsync: t.Off == "fsync", resync: t.Off == "resync", folders: t.Off == "folders", mark: t.Off == "mark"}
+		return OpenSegments(t.Dir, SegmentsOptions{Reserve: max(t.Reserve, 1), size: 1 << 20, off: off})
 	case "cluster":
 		return OpenCluster(ctx, t.Dir, ClusterOptions{Stream: t.Stream, Replicas: t.Replicas, Create: true})
 	default:
@@ -346,8 +349,8 @@ func TestProveKills(t *testing.T) {
 		rounds, kills, most = 10, 10, 800
 	}
 	var total uint64
-	for range rounds {
-		p := newProof(t, task{Kind: "embedded", Dir: filepath.Join(t.TempDir(), "data")})
+	for n := range 2 * rounds {
+		p := newProof(t, task{Kind: [...]string{"embedded", "segments"}[n%2], Dir: filepath.Join(t.TempDir(), "data")})
 		for range kills {
 			c := p.start()
 			c.acks(1 + p.rng.IntN(most))
@@ -360,5 +363,5 @@ func TestProveKills(t *testing.T) {
 		total += p.total
 		os.RemoveAll(p.task.Dir)
 	}
-	t.Logf("%d kills, %d records acknowledged, 0 lost, 0 stored twice, 0 out of order", rounds*kills, total)
+	t.Logf("%d kills, %d records acknowledged, 0 lost, 0 stored twice, 0 out of order", 2*rounds*kills, total)
 }

@@ -1,0 +1,364 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+)
+
+// A segment is one file of a log: a header, a frame for each envelope, and once it is sealed a
+// footer with the offset and the checksum of each envelope. docs/segments.md describes every byte.
+//
+// All checksums but the envelopes' own begin with the log's random id. So bytes that a client
+// sends cannot pass for a frame, and bytes of another log do not either.
+const (
+	segmentMagic   = "HNSG"
+	trailerMagic   = "HNSX"
+	segmentVersion = 1
+	segmentSuffix  = ".seg"
+	segmentHead    = 40 // magic, version, id of the log, first position, sum of the previous trailer, checksum
+	segmentTail    = 36 // magic, version, first position, count, end of the frames, checksum of the index, sum of the header, checksum
+	frameHead      = 16 // length, position, checksum
+	slotSize       = 8  // offset, checksum
+	segmentBytes   = 64 << 20
+	segmentFrames  = 1 << 18
+	readAhead      = 256 << 10
+)
+
+// slot is where an envelope is, and its checksum. An offset of 0 means that it is lost.
+type slot struct{ at, sum uint32 }
+
+// Damage says that envelopes are lost: First to Last cannot be read.
+type Damage struct {
+	First, Last uint64   // positions
+	File        string   // path, "" in a cluster
+	Offset      int64    // in File
+	Clients     []string // that the damaged bytes seem to name, at most ten
+	Err         error    // what is wrong
+}
+
+// Error names the positions, the file and the clients.
+func (d *Damage) Error() string {
+	text := fmt.Sprintf("journal: the envelope at position %d is lost", d.First)
+	if d.Last > d.First {
+		text = fmt.Sprintf("journal: the envelopes at positions %d to %d are lost", d.First, d.Last)
+	}
+	if d.File != "" {
+		text += fmt.Sprintf(", %s at byte %d", d.File, d.Offset)
+	}
+	if len(d.Clients) > 0 {
+		text += fmt.Sprintf(", with records of %q", d.Clients)
+	}
+	if d.Err != nil {
+		text += ": " + d.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns Err.
+func (d *Damage) Unwrap() error { return d.Err }
+
+var (
+	errHead      = errors.New("the frame's head is damaged")
+	errEnvelope  = errors.New("the envelope does not match its checksum")
+	errElsewhere = errors.New("its header says that it begins")
+	errMissing   = errors.New("they are not in the file")
+)
+
+// logID tells the files of one log from those of another.
+type logID [16]byte
+
+// sum returns the checksum of bytes of a segment.
+func (id *logID) sum(b []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	return crc32.Update(crc32.Checksum(id[:], table), table, b)
+}
+
+// segment is what is known of one file.
+type segment struct {
+	path        string
+	first, next uint64 // its positions; next is that of the next segment
+	size        int64  // of the file
+	end         int64  // of the frames
+	chain       uint32 // sum of the header
+	sum         uint32 // sum of the trailer
+	sealed      bool
+	lost        error // the header or the trailer is damaged
+	foreign     bool  // another segment has this one's name
+}
+
+func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segmentSuffix) }
+
+// header returns a segment's header. previous is the sum of the segment's before it.
+func (id *logID) header(first uint64, previous uint32) []byte {
+	b := append(make([]byte, 0, segmentHead), segmentMagic...)
+	b = append(b, segmentVersion, 0, 0, 0)
+	b = append(b, id[:]...)
+	b = binary.BigEndian.AppendUint64(b, first)
+	b = binary.BigEndian.AppendUint32(b, previous)
+	return binary.BigEndian.AppendUint32(b, id.sum(b))
+}
+
+// footer returns a segment's index and trailer.
+func (id *logID) footer(s *segment, slots []slot) (index, trailer []byte) {
+	index = make([]byte, 0, slotSize*len(slots))
+	for _, f := range slots {
+		index = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(index, f.at), f.sum)
+	}
+	trailer = append(make([]byte, 0, segmentTail), trailerMagic...)
+	trailer = append(trailer, segmentVersion, 0, 0, 0)
+	trailer = binary.BigEndian.AppendUint64(trailer, s.first)
+	for _, v := range []uint32{uint32(len(slots)), uint32(s.end), id.sum(index), s.chain} {
+		trailer = binary.BigEndian.AppendUint32(trailer, v)
+	}
+	return index, binary.BigEndian.AppendUint32(trailer, id.sum(trailer))
+}
+
+// frame writes a frame to b, which has room for it.
+func (id *logID) frame(b []byte, pos uint64, envelope []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b[:0], uint32(len(envelope)))
+	b = binary.BigEndian.AppendUint64(b, pos)
+	b = binary.BigEndian.AppendUint32(b, id.sum(b))
+	return append(b, envelope...)
+}
+
+// readHeader reads the header of the segment s and learns its sum. previous is the sum that the header
+// has of the segment before it. If id is zero, the header's becomes it.
+func (s *segment) readHeader(f io.ReaderAt, id *logID) (previous uint32, err error) {
+	var b [segmentHead]byte
+	if _, err := f.ReadAt(b[:], 0); err != nil {
+		return 0, fmt.Errorf("its header: %w", err)
+	}
+	known := *id
+	if known == (logID{}) {
+		copy(known[:], b[8:])
+	}
+	switch s.chain = binary.BigEndian.Uint32(b[36:]); {
+	case string(b[:4]) != segmentMagic || s.chain != known.sum(b[:36]) || known != logID(b[8:24]):
+		return 0, errors.New("its header is damaged, or of another log")
+	case b[4] != segmentVersion:
+		return 0, fmt.Errorf("it has version %d; this honed reads version %d", b[4], segmentVersion)
+	case binary.BigEndian.Uint64(b[24:]) != s.first:
+		return 0, fmt.Errorf("%w at position %d", errElsewhere, binary.BigEndian.Uint64(b[24:]))
+	}
+	*id = known
+	return binary.BigEndian.Uint32(b[32:]), nil
+}
+
+// readTrailer reads the trailer, if the segment has one.
+func (s *segment) readTrailer(f io.ReaderAt, id *logID) bool {
+	var b [segmentTail]byte
+	if s.size < segmentHead+segmentTail {
+		return false
+	}
+	if _, err := f.ReadAt(b[:], s.size-segmentTail); err != nil {
+		return false
+	}
+	count, end := binary.BigEndian.Uint32(b[16:]), int64(binary.BigEndian.Uint32(b[20:]))
+	sum := binary.BigEndian.Uint32(b[32:])
+	if string(b[:4]) != trailerMagic || id.sum(b[:32]) != sum || binary.BigEndian.Uint64(b[8:]) != s.first ||
+		end+int64(count)*slotSize+segmentTail != s.size {
+		return false
+	}
+	s.next, s.end, s.sum, s.sealed = s.first+uint64(count), end, sum, true
+	return true
+}
+
+// readIndex returns the slots of a sealed segment. It scans the frames if the index is damaged.
+func (s *segment) readIndex(f *os.File, id *logID) (slots []slot, damaged bool, err error) {
+	if s.sealed {
+		b := make([]byte, s.size-segmentTail-s.end)
+		if _, err := f.ReadAt(b, s.end); err != nil {
+			return nil, true, err
+		}
+		var trailer [segmentTail]byte
+		if _, err := f.ReadAt(trailer[:], s.size-segmentTail); err != nil {
+			return nil, true, err
+		}
+		if id.sum(b) == binary.BigEndian.Uint32(trailer[24:]) {
+			slots = make([]slot, len(b)/slotSize)
+			for i := range slots {
+				slots[i] = slot{binary.BigEndian.Uint32(b[i*slotSize:]), binary.BigEndian.Uint32(b[i*slotSize+4:])}
+			}
+			return slots, false, nil
+		}
+	}
+	found, err := s.scan(f, id)
+	if err != nil {
+		return nil, true, err
+	}
+	slots = found.slots
+	for uint64(len(slots)) < s.next-s.first {
+		slots = append(slots, slot{})
+	}
+	return slots[:s.next-s.first], true, nil
+}
+
+// whole reports whether b is an envelope that matches its checksum, and returns that.
+func whole(b []byte) (sum uint32, ok bool) {
+	if _, err := header(b); err != nil {
+		return 0, false
+	}
+	sum = binary.BigEndian.Uint32(b[len(b)-trailerSize:])
+	return sum, checksum(b[:len(b)-trailerSize]) == sum
+}
+
+// window reads a file forwards, up to limit.
+type window struct {
+	f     io.ReaderAt
+	limit int64
+	at    int64
+	buf   []byte
+}
+
+// bytes returns n bytes from offset at, or fewer at the end. They are valid until the next call.
+func (w *window) bytes(at, n int64) ([]byte, error) {
+	n = max(min(n, w.limit-at), 0)
+	if at < w.at || at > w.at+int64(len(w.buf)) {
+		w.at, w.buf = at, w.buf[:0]
+	}
+	if at+n > w.at+int64(len(w.buf)) {
+		kept := copy(w.buf, w.buf[at-w.at:])
+		want := int(min(max(n, readAhead), w.limit-at))
+		if w.buf = w.buf[:kept]; cap(w.buf) < want {
+			w.buf = append(make([]byte, 0, max(want, 2*cap(w.buf))), w.buf...)
+		}
+		w.at = at
+		got, err := w.f.ReadAt(w.buf[kept:want], at+int64(kept))
+		w.buf = w.buf[:kept+got]
+		if err != nil && !(err == io.EOF && got > 0) {
+			return nil, err
+		}
+	}
+	from := at - w.at
+	return w.buf[from:min(from+n, int64(len(w.buf)))], nil
+}
+
+// scanned is what a scan finds.
+type scanned struct {
+	slots []slot
+	end   int64     // of the last frame
+	holes []*Damage // frames whose envelopes are lost
+	heads int       // damaged frame heads whose envelopes are not lost
+}
+
+// scan finds the frames of a segment by reading all of it. What follows the last frame is a torn
+// write, a footer, or damage.
+func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
+	limit := s.size
+	if s.sealed {
+		limit = s.end
+	}
+	w, found, pos := &window{f: f, limit: limit}, &scanned{end: segmentHead}, s.first
+	for found.end < limit {
+		length, sum, err := w.frame(found.end, pos, id)
+		switch {
+		case err != nil && length == 0: // read error, or nothing that looks like a frame
+			at, next, err := w.nextFrame(found.end+1, pos, id)
+			if err != nil {
+				return nil, err
+			}
+			if at == 0 {
+				return found, nil
+			}
+			found.holes = append(found.holes, &Damage{First: pos, Last: next - 1, File: s.path, Offset: found.end, Err: errHead})
+			for ; pos < next; pos++ {
+				found.slots = append(found.slots, slot{})
+			}
+			found.end = at
+			continue
+		case err == errEnvelope:
+			d := &Damage{First: pos, Last: pos, File: s.path, Offset: found.end, Err: err}
+			if b, err := w.bytes(found.end+frameHead, int64(length)); err == nil {
+				d.Clients = clientsIn(b)
+			}
+			found.holes = append(found.holes, d)
+			found.slots = append(found.slots, slot{})
+		default:
+			if err == errHead {
+				found.heads++
+			}
+			found.slots = append(found.slots, slot{uint32(found.end), sum})
+		}
+		found.end += frameHead + int64(length)
+		pos++
+	}
+	return found, nil
+}
+
+// frame reads the frame at offset at. errHead means that only its head is damaged, errEnvelope
+// that only its envelope is. A length of 0 means that there is no frame.
+func (w *window) frame(at int64, pos uint64, id *logID) (length int, sum uint32, err error) {
+	b, err := w.bytes(at, frameHead+headerSize)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(b) < frameHead+headerSize {
+		return 0, 0, errHead
+	}
+	var head error
+	length = int(binary.BigEndian.Uint32(b))
+	if id.sum(b[:12]) != binary.BigEndian.Uint32(b[12:]) || binary.BigEndian.Uint64(b[4:]) != pos {
+		head = errHead
+		length = headerSize + int(binary.BigEndian.Uint32(b[frameHead+12:])) + trailerSize
+	}
+	if length < headerSize+trailerSize || length > MaxEnvelope {
+		return 0, 0, errHead
+	}
+	if b, err = w.bytes(at+frameHead, int64(length)); err != nil {
+		return 0, 0, err
+	}
+	if len(b) < length {
+		return 0, 0, errHead
+	}
+	sum, ok := whole(b)
+	switch {
+	case ok:
+		return length, sum, head
+	case head != nil:
+		return 0, 0, head
+	}
+	return length, 0, errEnvelope
+}
+
+// nextFrame searches for the head of a frame after position pos, from offset at. It returns offset 0
+// if there is none.
+func (w *window) nextFrame(at int64, pos uint64, id *logID) (found int64, next uint64, err error) {
+	for ; at+frameHead <= w.limit; at++ {
+		b, err := w.bytes(at, frameHead)
+		if err != nil || len(b) < frameHead {
+			return 0, 0, err
+		}
+		next := binary.BigEndian.Uint64(b[4:])
+		if next > pos && next-pos <= segmentFrames && id.sum(b[:12]) == binary.BigEndian.Uint32(b[12:]) {
+			return at, next, nil
+		}
+	}
+	return 0, 0, nil
+}
+
+// clientsIn returns the clients that a damaged envelope seems to name.
+func clientsIn(b []byte) []string {
+	if len(b) < headerSize+trailerSize {
+		return nil
+	}
+	b = append([]byte(nil), b...)
+	body := b[:len(b)-trailerSize]
+	binary.BigEndian.PutUint32(b[len(body):], checksum(body))
+	e, err := Decode(b)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	named := map[string]bool{}
+	for r := range e.Records() {
+		if !named[r.Client] && len(names) < 10 {
+			named[r.Client] = true
+			names = append(names, r.Client)
+		}
+	}
+	return names
+}

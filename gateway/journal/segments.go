@@ -1,0 +1,425 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// SegmentsOptions are the settings of a log of segments. The zero value works.
+type SegmentsOptions struct {
+	// Reserve is how many bytes Append leaves free on the disk. It returns ErrNoSpace
+	// rather than use them. 0 means 64 MiB.
+	Reserve int64
+	// MaxBytes is the size limit of the log. 0 means that only Reserve limits it.
+	MaxBytes int64
+	// AcceptLoss is the first and the last of the positions at the end of the log whose loss an
+	// operator has accepted: the log goes on after them.
+	AcceptLoss [2]uint64
+	// Logger gets what was found damaged or torn at the start. nil means no logging.
+	Logger *slog.Logger
+
+	size int64 // of a segment; 0: segmentBytes
+	off  segmentGuards
+}
+
+// segmentGuards are safety checks that tests switch off, to show that each is needed.
+type segmentGuards struct {
+	fsync, folders, resync, mark bool
+	sparse                       bool // no guard: leave holes in files instead of zeros
+}
+
+// tornPrefix begins the names of copies of torn ends that a start cut off.
+const tornPrefix = "torn-"
+
+// Segments is a Log on one machine, in a folder of files of 64 MiB. Append fsyncs each envelope
+// before it returns. A start reads the last file, or none after a clean stop; damage in the others
+// is found when they are read.
+type Segments struct {
+	dir      string
+	o        SegmentsOptions
+	id       logID
+	readOnly bool
+	lock     *os.File
+	folder   *os.File // dir, locked
+	mark     *mark
+	turn     turn
+	jobs     chan writeJob
+	results  chan error
+	writing  sync.WaitGroup
+	size     atomic.Int64
+
+	// Only Append's worker uses these, and Close after it.
+	file  *os.File
+	frame []byte
+
+	mu    sync.Mutex
+	all   []*segment // ascending
+	slots []slot     // of the last segment, unless it is sealed
+	next  uint64
+	grown chan struct{} // closed when next grows; nil: nobody waits
+	ended bool
+
+	missing  []*Damage // found at the start
+	trimming sync.Mutex
+}
+
+// writeJob is an envelope to store.
+type writeJob struct {
+	envelope []byte
+	pos      uint64
+}
+
+// OpenSegments opens the log in the folder dir, or creates one if dir is empty or does not exist.
+func OpenSegments(dir string, o SegmentsOptions) (*Segments, error) {
+	return openSegments(dir, o, false)
+}
+
+// openSegments opens a log. A log that is open for reading only may be damaged, and another process
+// may write to it: it has the envelopes of when it was opened, and locks and changes nothing.
+func openSegments(dir string, o SegmentsOptions, readOnly bool) (*Segments, error) {
+	o.Reserve, o.size = cmp.Or(o.Reserve, defaultReserve), cmp.Or(o.size, segmentBytes)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	l := &Segments{dir: dir, o: o, readOnly: readOnly}
+	err := l.open()
+	if err == nil {
+		return l, nil
+	}
+	l.release()
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return nil, err
+	}
+	return nil, fmt.Errorf("journal: %s: %w", dir, err)
+}
+
+// path returns the path of a file in the folder.
+func (l *Segments) path(name string) string { return filepath.Join(l.dir, name) }
+
+// begin creates the segment after last and makes its name durable.
+func (l *Segments) begin(last *segment) error {
+	s := &segment{path: l.path(segmentName(last.next)), first: last.next, next: last.next, size: segmentHead, end: segmentHead}
+	header := l.id.header(s.first, last.sum)
+	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(header, 0); err == nil {
+		_, err = s.readHeader(f, &l.id)
+	}
+	if err == nil {
+		err = l.sync(f)
+	}
+	if err == nil && !l.o.off.folders {
+		err = syncDir(l.dir)
+	}
+	if err != nil {
+		f.Close()
+		return err
+	}
+	if l.file != nil {
+		l.file.Close()
+	}
+	l.file = f
+	l.size.Add(segmentHead)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all, l.slots = append(slices.Clip(l.all), s), nil
+	return nil
+}
+
+// seal writes the footer of the last segment, which then never changes again. The trailer is written
+// when the index is durable: a segment with a trailer whose index does not match is damaged, not torn.
+func (l *Segments) seal() (*segment, error) {
+	last := l.last()
+	sealed := *last
+	index, trailer := l.id.footer(&sealed, l.slots)
+	for _, b := range [][]byte{index, trailer} {
+		if _, err := l.file.WriteAt(b, sealed.size); err != nil {
+			return nil, err
+		}
+		if err := l.sync(l.file); err != nil {
+			return nil, err
+		}
+		sealed.size += int64(len(b))
+	}
+	if !sealed.readTrailer(l.file, &l.id) {
+		return nil, fmt.Errorf("%s: the trailer that was written cannot be read", sealed.path)
+	}
+	l.size.Add(int64(len(index) + len(trailer)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(slices.Clone(l.all[:len(l.all)-1]), &sealed)
+	return &sealed, nil
+}
+
+// last returns the segment that Append writes to.
+func (l *Segments) last() *segment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all[len(l.all)-1]
+}
+
+func (l *Segments) sync(f *os.File) error {
+	if l.o.off.fsync {
+		return nil
+	}
+	return dataSync(f)
+}
+
+// Append writes one envelope and waits until it is on the disk.
+func (l *Segments) Append(ctx context.Context, envelope []byte) (uint64, error) {
+	if err := l.turn.enter(ctx, envelope); err != nil {
+		return 0, err
+	}
+	defer l.turn.mu.Unlock()
+	if l.readOnly {
+		return 0, errReadOnly
+	}
+	if err := l.mark.err(); err != nil {
+		return 0, l.breaks(err)
+	}
+	if err := l.room(int64(len(envelope))); err != nil {
+		return 0, err
+	}
+	pos := l.next // without l.mu: only store writes it
+	l.jobs <- writeJob{envelope, pos}
+	err := error(nil)
+	select {
+	case err = <-l.results:
+	case <-ctx.Done(): // the disk hangs
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return 0, l.breaks(err)
+	}
+	l.mark.pos.Store(pos)
+	return pos, nil
+}
+
+var errReadOnly = errors.New("journal: the log is open for reading only")
+
+// breaks ends Append and Wait.
+func (l *Segments) breaks(err error) error {
+	l.end()
+	return l.turn.breaks(err)
+}
+
+// store writes one envelope. Until it returns, its bytes may or may not be in the log.
+func (l *Segments) store(j writeJob) error {
+	last := l.last()
+	if n := int64(len(l.slots)); n > 0 && (n >= segmentFrames || last.end+frameHead+int64(len(j.envelope)) > l.o.size) {
+		sealed, err := l.seal()
+		if err == nil {
+			err = l.begin(sealed)
+		}
+		if err != nil {
+			return err
+		}
+		last = l.last()
+	}
+	l.frame = l.id.frame(l.frame, j.pos, j.envelope)
+	if err := l.write(last.end); err != nil {
+		return err
+	}
+	if err := l.sync(l.file); err != nil {
+		return err
+	}
+	sum, _ := whole(j.envelope)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slots = append(l.slots, slot{uint32(last.end), sum})
+	last.end += int64(len(l.frame))
+	last.size = last.end
+	last.next = j.pos + 1
+	l.next = last.next
+	l.size.Add(int64(len(l.frame)))
+	if l.grown != nil {
+		close(l.grown)
+		l.grown = nil
+	}
+	return nil
+}
+
+// write writes l.frame at an offset.
+func (l *Segments) write(at int64) error {
+	if l.o.off.sparse && len(l.frame) > 8192 { // the caller's data are zeros
+		if _, err := l.file.WriteAt(l.frame[:4096], at); err != nil {
+			return err
+		}
+		_, err := l.file.WriteAt(l.frame[len(l.frame)-2048:], at+int64(len(l.frame)-2048))
+		return err
+	}
+	_, err := l.file.WriteAt(l.frame, at)
+	return err
+}
+
+// Room returns the size of the log, and how many bytes it may still grow. It does not wait for a
+// running Append.
+func (l *Segments) Room() (size, left int64) {
+	size, left = l.size.Load(), math.MaxInt64
+	if free, err := freeSpace(l.dir); err == nil {
+		left = max(int64(free)-l.o.Reserve, 0)
+	}
+	if l.o.MaxBytes > 0 {
+		left = min(left, max(l.o.MaxBytes-size, 0))
+	}
+	return size, left
+}
+
+// room refuses an envelope that would exceed MaxBytes or use the disk's reserve.
+func (l *Segments) room(size int64) error {
+	size += frameHead + segmentHead + segmentTail + int64(len(l.slots))*slotSize // it may be the first of a segment
+	if now := l.size.Load(); l.o.MaxBytes > 0 && now+size > l.o.MaxBytes {
+		return fmt.Errorf("%w: it has %d bytes, limit %d", ErrNoSpace, now, l.o.MaxBytes)
+	}
+	free, err := freeSpace(l.dir)
+	if err != nil {
+		return l.breaks(err)
+	}
+	if free < uint64(l.o.Reserve+size) {
+		return fmt.Errorf("%w: the disk of %s has %d bytes free; the reserve is %d", ErrNoSpace, l.dir, free, l.o.Reserve)
+	}
+	return nil
+}
+
+// Bounds returns the first position and the next one.
+func (l *Segments) Bounds() (first, next uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended && l.turn.closed {
+		return 0, 0, ErrClosed
+	}
+	return l.all[0].first, l.next, nil
+}
+
+// Wait returns when the envelope at position pos is stored.
+func (l *Segments) Wait(ctx context.Context, pos uint64) error {
+	for {
+		l.mu.Lock()
+		if l.next > pos || l.ended || l.readOnly {
+			stored := l.next > pos
+			l.mu.Unlock()
+			if stored {
+				return nil
+			}
+			return ErrClosed
+		}
+		if l.grown == nil {
+			l.grown = make(chan struct{})
+		}
+		grown := l.grown
+		l.mu.Unlock()
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// end wakes all that Wait.
+func (l *Segments) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	if l.grown != nil {
+		close(l.grown)
+		l.grown = nil
+	}
+}
+
+// Trim deletes the oldest segments that have no position from to on. It does not hold up Append, and
+// makes each deletion durable before the next, so that a crash leaves no gap.
+func (l *Segments) Trim(ctx context.Context, to uint64) error {
+	l.trimming.Lock()
+	defer l.trimming.Unlock()
+	if l.readOnly {
+		return errReadOnly
+	}
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		oldest := l.all[0]
+		if l.ended || len(l.all) == 1 || l.all[1].first > to {
+			l.mu.Unlock()
+			return nil
+		}
+		l.all = l.all[1:]
+		l.mu.Unlock()
+		if err := os.Remove(oldest.path); err != nil {
+			return fmt.Errorf("journal: trim: %w", err)
+		}
+		if err := syncDir(l.dir); err != nil {
+			return fmt.Errorf("journal: trim: %w", err)
+		}
+		l.size.Add(-oldest.size)
+	}
+	return ctx.Err()
+}
+
+// Failed returns a channel that receives an error if the log fails between two Appends: its files
+// were deleted or replaced, or the high-water mark cannot be written.
+func (l *Segments) Failed() <-chan error { return l.mark.ended }
+
+// keep checks that the folder, the mark and the last segment are still those that this process uses.
+// It replaces a deleted lock file: earlier versions lock nothing else.
+func (l *Segments) keep() error {
+	err := cmp.Or(replaced(l.folder), replaced(l.mark.f))
+	if err != nil || replaced(l.lock) == nil {
+		return err
+	}
+	lock, err := takeLock(l.path(lockName))
+	if err == nil {
+		l.lock.Close()
+		l.lock = lock
+	}
+	if errors.Is(err, errInUse) {
+		return err
+	}
+	return nil
+}
+
+// Close seals the last segment, so that the next start need not read it, and writes the high-water
+// mark.
+func (l *Segments) Close() error {
+	if !l.turn.shut() {
+		return nil
+	}
+	l.end()
+	if l.readOnly {
+		l.release()
+		return nil
+	}
+	close(l.jobs)
+	var err error
+	if l.turn.broken == nil {
+		l.writing.Wait()
+		if len(l.slots) > 0 && l.room(0) == nil {
+			_, err = l.seal()
+		}
+	}
+	err = cmp.Or(err, l.mark.halt())
+	l.mark = nil
+	l.release()
+	return err
+}
+
+// release releases the resources of a log, which may be partly opened.
+func (l *Segments) release() {
+	if l.mark != nil {
+		l.mark.f.Close()
+	}
+	for _, f := range []*os.File{l.file, l.lock, l.folder} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}

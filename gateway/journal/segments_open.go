@@ -1,0 +1,329 @@
+package journal
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+func (l *Segments) open() error {
+	if err := l.enter(); err != nil {
+		return err
+	}
+	if err := l.find(); err != nil {
+		return err
+	}
+	if err := l.checkMark(); err != nil || l.readOnly {
+		return err
+	}
+	if err := l.prepare(); err != nil {
+		return err
+	}
+	l.jobs, l.results = make(chan writeJob), make(chan error, 1)
+	l.writing.Go(func() {
+		for j := range l.jobs {
+			l.results <- l.store(j)
+		}
+	})
+	l.mark.check = l.keep
+	l.mark.run()
+	return nil
+}
+
+// enter locks the folder, and creates the log if there has never been one.
+func (l *Segments) enter() (err error) {
+	if l.readOnly {
+		l.mark, err = readMark(l.path(markName), os.O_RDONLY)
+		return err
+	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return err
+	}
+	if l.folder, err = takeFolder(l.dir); err != nil {
+		return err
+	}
+	if l.lock, err = takeLock(l.path(lockName)); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(l.path(readyName)); err == nil {
+		return &Refusal{What: l.dir + " has a log of JetStream's", Repair: "use another folder"}
+	}
+	if _, err := os.Lstat(l.path(markName)); errors.Is(err, fs.ErrNotExist) {
+		if err := l.create(1); err != nil {
+			return err
+		}
+	}
+	if l.mark, err = openMark(l.path(markName)); err == nil {
+		err = exclude(l.mark.f, l.path(lockName))
+	}
+	return err
+}
+
+// create makes an empty log that begins at position first. Its mark comes last, so a folder without
+// one and without envelopes is what an interrupted create left.
+func (l *Segments) create(first uint64) error {
+	paths, err := l.segments()
+	if err != nil {
+		return err
+	}
+	for _, s := range paths {
+		if s.size > segmentHead {
+			return &Refusal{
+				What:   fmt.Sprintf("%s has a log but no file %s", l.dir, markName),
+				Repair: "restore the folder from a backup, or use an empty folder",
+			}
+		}
+		if err := os.Remove(s.path); err != nil {
+			return err
+		}
+	}
+	rand.Read(l.id[:])
+	if err := writeSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
+		return err
+	}
+	made := l.path(markName + ".new")
+	if err := createMark(made); err != nil {
+		return err
+	}
+	if err := os.Rename(made, l.path(markName)); err != nil {
+		return err
+	}
+	parent := filepath.Dir(filepath.Clean(l.dir)) // dir may be a new entry there
+	return errors.Join(syncDir(l.dir), syncDir(parent))
+}
+
+// segments lists the files by their names.
+func (l *Segments) segments() (all []*segment, err error) {
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries { // sorted, and so are the positions
+		digits, is := strings.CutSuffix(e.Name(), segmentSuffix)
+		first, err := strconv.ParseUint(digits, 10, 64)
+		if !is || err != nil || e.Name() != segmentName(first) || first == 0 {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) { // trimmed by the process that writes to it
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &segment{path: l.path(e.Name()), first: first, size: info.Size()})
+	}
+	return all, nil
+}
+
+// find reads the headers and the trailers of all segments, and the frames of the last one if it is
+// not sealed.
+func (l *Segments) find() error {
+	all, err := l.segments()
+	if err != nil {
+		return err
+	}
+	var kept []*segment
+	for i, s := range all {
+		last := i == len(all)-1
+		switch err := l.findOne(s, last, kept); {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case l.readOnly && errors.Is(err, errElsewhere):
+			s.lost, s.foreign = err, true
+			if last {
+				s.next = s.first
+			}
+		case err != nil:
+			return err
+		}
+		if last && s.lost != nil && s.size <= segmentHead { // torn while it was created
+			if !l.readOnly {
+				if err := os.Remove(s.path); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		kept = append(kept, s)
+	}
+	if len(kept) == 0 {
+		return &Refusal{
+			What:   fmt.Sprintf("%s has a file %s but no segments", l.dir, markName),
+			Repair: "restore the folder from a backup; acknowledged messages are missing",
+		}
+	}
+	for i, s := range kept[:len(kept)-1] {
+		following := kept[i+1].first
+		if s.next > following { // of an unsealed one, next is 0
+			return l.foreign(kept[i+1], fmt.Errorf("%s goes up to position %d", s.path, s.next-1))
+		}
+		if s.sealed && s.next < following {
+			l.missing = append(l.missing, &Damage{First: s.next, Last: following - 1, Err: errors.New("their segments are missing")})
+		}
+		if !s.sealed {
+			s.lost = errors.New("its trailer is damaged")
+		}
+		if s.next == 0 {
+			s.next = following
+		}
+	}
+	l.all, l.next = kept, kept[len(kept)-1].next
+	size := int64(0)
+	for _, s := range kept {
+		if size += s.size; s.lost != nil {
+			l.o.Logger.Error("a segment of the log is damaged", "file", s.path, "err", s.lost)
+		}
+	}
+	for _, d := range l.missing {
+		l.o.Logger.Error("envelopes are missing", "err", d)
+	}
+	l.size.Store(size)
+	return nil
+}
+
+// findOne reads what the segment s says of itself, and compares it with those before.
+func (l *Segments) findOne(s *segment, last bool, before []*segment) error {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	previous, err := s.readHeader(f, &l.id)
+	if errors.Is(err, errElsewhere) {
+		return l.foreign(s, err)
+	}
+	if err != nil {
+		s.lost = err
+	}
+	if !s.readTrailer(f, &l.id) && last {
+		if s.lost != nil && l.id == (logID{}) {
+			return l.foreign(s, s.lost)
+		}
+		if l.slots, err = l.scanOpen(s, f); err != nil {
+			return err
+		}
+	}
+	if n := len(before); err == nil && s.lost == nil && n > 0 && before[n-1].sealed && before[n-1].next == s.first && before[n-1].sum != previous {
+		return l.foreign(s, fmt.Errorf("it does not continue %s", before[n-1].path))
+	}
+	return nil
+}
+
+// foreign refuses a segment that is not the one that was written under its name.
+func (l *Segments) foreign(s *segment, err error) error {
+	return &Refusal{
+		What:   fmt.Sprintf("%s is not the segment that was written there", s.path),
+		Repair: "restore it from a backup; it holds the envelopes from position " + strconv.FormatUint(s.first, 10),
+		Err:    err,
+	}
+}
+
+// scanOpen finds the frames of the last segment, which is not sealed. What a process was writing when
+// it died is not part of it.
+func (l *Segments) scanOpen(s *segment, f *os.File) ([]slot, error) {
+	found, err := s.scan(f, &l.id)
+	if err != nil {
+		return nil, err
+	}
+	slots := found.slots
+	s.end, s.next = found.end, s.first+uint64(len(slots))
+	// Only the last frame may be torn, and none that was acknowledged long enough ago.
+	if n := len(found.holes); n > 0 {
+		if d := found.holes[n-1]; d.Last == s.next-1 && d.First == d.Last && d.First > l.mark.written {
+			s.end, s.next, slots = d.Offset, d.First, slots[:len(slots)-1]
+			found.holes = found.holes[:n-1]
+		}
+	}
+	if s.size-s.end > frameHead+MaxEnvelope && s.size-s.end > int64(len(slots))*slotSize+segmentTail {
+		return nil, &Refusal{
+			What:   fmt.Sprintf("%s is damaged from byte %d on: %d bytes cannot be read", s.path, s.end, s.size-s.end),
+			Repair: "restore it from a backup",
+		}
+	}
+	for _, d := range found.holes {
+		l.o.Logger.Error("the log is damaged", "err", d)
+	}
+	if found.heads > 0 {
+		l.o.Logger.Error("frame heads of the log are damaged; their envelopes are not", "file", s.path, "count", found.heads)
+	}
+	return slots, nil
+}
+
+// checkMark compares the end of the log with the mark. Positions whose loss was accepted count as
+// lost from now on.
+func (l *Segments) checkMark() error {
+	reached := l.mark.written
+	if l.next > reached || l.o.off.mark {
+		return nil
+	}
+	accepted, last := l.o.AcceptLoss, l.all[len(l.all)-1]
+	if accepted[0] > 0 && accepted[0] <= l.next && accepted[1] >= reached && !last.sealed && !l.readOnly {
+		for ; l.next <= reached; l.next++ {
+			l.slots = append(l.slots, slot{})
+		}
+		last.next = l.next
+		return nil
+	}
+	missing := fmt.Sprintf("%d to %d", l.next, reached)
+	return &Refusal{
+		What:   fmt.Sprintf("the log in %s ends at position %d but has reached %d before", l.dir, l.next-1, reached),
+		Repair: "restore the folder from a backup; the acknowledged messages of positions " + missing + " are missing",
+	}
+}
+
+// prepare makes the log's end ready for Append.
+func (l *Segments) prepare() error {
+	last := l.all[len(l.all)-1]
+	if last.sealed {
+		return l.begin(last)
+	}
+	f, err := os.OpenFile(last.path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	l.file = f
+	if last.end < last.size {
+		if err := l.cut(last); err != nil {
+			return err
+		}
+	}
+	// A killed process may have written an envelope without syncing it. After this start its
+	// records count as stored and are acknowledged, so make them durable now.
+	if l.o.off.resync {
+		return nil
+	}
+	if err := l.sync(f); err != nil {
+		return err
+	}
+	if err := syncDir(l.dir); err != nil {
+		return err
+	}
+	l.mark.pos.Store(l.next - 1)
+	return l.mark.save()
+}
+
+// cut removes a torn write from the end of the last segment, and keeps its bytes in a file.
+func (l *Segments) cut(last *segment) error {
+	torn := make([]byte, last.size-last.end)
+	if _, err := l.file.ReadAt(torn, last.end); err != nil {
+		return err
+	}
+	kept := l.path(tornPrefix + strconv.FormatUint(last.next, 10))
+	if err := writeSynced(kept, torn); err != nil {
+		return err
+	}
+	if err := l.file.Truncate(last.end); err != nil {
+		return err
+	}
+	l.o.Logger.Warn("the last write was torn: it was not acknowledged and is cut off", "position", last.next,
+		"file", last.path, "offset", last.end, "bytes", len(torn), "clients", clientsIn(torn[min(frameHead, len(torn)):]), "kept", kept)
+	l.size.Add(-int64(len(torn)))
+	last.size = last.end
+	return nil
+}

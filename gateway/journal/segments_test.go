@@ -1,0 +1,356 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
+)
+
+func openedSegments(t *testing.T, dir string, o SegmentsOptions) *Segments {
+	t.Helper()
+	log, err := OpenSegments(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	return log
+}
+
+// killed copies a log of n envelopes as a kill -9 leaves it: not sealed, and with an old mark if fresh
+// is false.
+func killed(t *testing.T, n int, fresh bool) (dir string) {
+	t.Helper()
+	from := filepath.Join(t.TempDir(), "data")
+	log := openedSegments(t, from, SegmentsOptions{size: 4 << 10})
+	for i := range n {
+		appended(t, log, sample("client", uint64(i)+1, 1), uint64(i)+1)
+	}
+	if fresh {
+		if err := log.mark.save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir = filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func segmentFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"+segmentSuffix))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	return files
+}
+
+// tree returns all files of a folder with their content.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(b)
+	}
+	return all
+}
+
+// TestSegmentFlips flips one bit anywhere in a log. A reader gets every envelope but at most the one
+// that was hit, which is named, and no byte changes. A writer opens the log, or refuses it, and loses
+// no more.
+func TestSegmentFlips(t *testing.T) {
+	const n = 60
+	source := killed(t, n, true)
+	files := segmentFiles(t, source)
+	if len(files) < 3 {
+		t.Fatal(files)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	lost, refused := 0, 0
+	flips := testrun.Sized(400, 4000)
+	for i := range flips {
+		dir := filepath.Join(t.TempDir(), "data")
+		if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.Base(files[rng.IntN(len(files))]))
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := rng.IntN(len(b))
+		switch rng.IntN(4) { // as often in what is small
+		case 0:
+			at = rng.IntN(segmentHead)
+		case 1:
+			at = len(b) - 1 - rng.IntN(min(segmentTail, len(b)))
+		}
+		b[at] ^= 1 << rng.IntN(8)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := tree(t, dir)
+		what := fmt.Sprintf("flip %d, %s byte %d", i, filepath.Base(path), at)
+		log, err := openSegments(dir, SegmentsOptions{}, true)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		missing, verified := survivors(t, log, n, what)
+		if now := tree(t, dir); fmt.Sprint(now) != fmt.Sprint(before) {
+			t.Fatalf("%s: reading changed the log", what)
+		}
+		log.Close()
+		if missing > 0 {
+			lost++
+		}
+		if writer, err := OpenSegments(dir, SegmentsOptions{}); err != nil {
+			var refusal *Refusal
+			if refused++; !errors.As(err, &refusal) {
+				t.Errorf("%s: %v", what, err)
+			}
+		} else {
+			again, _ := survivors(t, writer, n, what)
+			if appended(t, writer, sample("client", n+1, 1), n+1); again > missing {
+				t.Errorf("%s: opening lost more: %d, then %d", what, missing, again)
+			}
+			writer.Close()
+		}
+		if missing == 0 && !verified && err == nil {
+			t.Logf("%s: nothing lost, and named", what)
+		}
+		os.RemoveAll(dir)
+	}
+	t.Logf("%d flips: %d lost one envelope, %d refused by a writer", flips, lost, refused)
+}
+
+// survivors checks all envelopes of a log, and returns how many are lost and whether Verify is content.
+func survivors(t *testing.T, log *Segments, n int, what string) (lost int, clean bool) {
+	t.Helper()
+	next := uint64(1)
+	err := readPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
+		if pos != next || !bytes.Equal(b, sample("client", pos, 1)) {
+			return fmt.Errorf("position %d, want %d", pos, next)
+		}
+		next++
+		return nil
+	}, func(d *Damage) error {
+		lost += int(d.Last + 1 - d.First)
+		if next = d.Last + 1; d.First != d.Last || d.File == "" {
+			return d
+		}
+		return nil
+	})
+	if err != nil || next != uint64(n)+1 || lost > 1 {
+		t.Errorf("%s: %v; read up to %d, %d lost", what, err, next-1, lost)
+	}
+	err = log.Verify(t.Context(), nil)
+	var d *Damage
+	if errors.As(err, &d) != (lost > 0) {
+		t.Errorf("%s: %d lost, Verify: %v", what, lost, err)
+	}
+	return lost, err == nil
+}
+
+// TestSegmentTails cuts a killed log short everywhere within its last frame: that is a torn write, which
+// is cut off and kept. With a mark that has seen it, the log is refused, unless the loss is accepted.
+func TestSegmentTails(t *testing.T) {
+	const n = 8
+	for _, fresh := range []bool{false, true} {
+		source := killed(t, n, fresh)
+		files := segmentFiles(t, source)
+		last := filepath.Base(files[len(files)-1])
+		content := tree(t, source)[last]
+		frame := frameHead + len(sample("client", n, 1))
+		for cut := 1; cut < frame; cut += 9 {
+			dir := filepath.Join(t.TempDir(), "data")
+			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, last), []byte(content[:len(content)-cut]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			log, err := OpenSegments(dir, SegmentsOptions{})
+			if fresh {
+				var refusal *Refusal
+				if !errors.As(err, &refusal) {
+					t.Fatalf("cut by %d: %v", cut, err)
+				}
+				log, err = OpenSegments(dir, SegmentsOptions{AcceptLoss: [2]uint64{n, n}})
+			}
+			if err != nil {
+				t.Fatalf("cut by %d: %v", cut, err)
+			}
+			want := uint64(n)
+			if fresh {
+				want++
+			}
+			appended(t, log, sample("client", want, 1), want)
+			log.Close()
+			log = openedSegments(t, dir, SegmentsOptions{})
+			if _, next, err := log.Bounds(); next != want+1 || err != nil {
+				t.Errorf("next %d, %v", next, err)
+			}
+			log.Close()
+			if torn, err := filepath.Glob(filepath.Join(dir, tornPrefix+"*")); len(torn) != 1 || err != nil {
+				t.Errorf("cut by %d: torn files %q, %v", cut, torn, err)
+			}
+		}
+	}
+}
+
+// TestSegmentFiles deletes, swaps, duplicates and truncates whole files: no wrong envelope is served, and
+// what is missing is named or refused.
+func TestSegmentFiles(t *testing.T) {
+	const n = 90
+	source := killed(t, n, true)
+	for name, harm := range map[string]func(files []string) error{
+		"deleted":    func(f []string) error { return os.Remove(f[1]) },
+		"tail":       func(f []string) error { return os.Remove(f[len(f)-1]) },
+		"duplicated": func(f []string) error { return copyFile(f[0], f[1]) },
+		"emptied":    func(f []string) error { return os.Truncate(f[1], 0) },
+		"truncated":  func(f []string) error { return os.Truncate(f[1], 1000) },
+		"swapped": func(f []string) error {
+			return errors.Join(os.Rename(f[0], f[0]+"x"), os.Rename(f[1], f[0]), os.Rename(f[0]+"x", f[1]))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
+				t.Fatal(err)
+			}
+			if err := harm(segmentFiles(t, dir)); err != nil {
+				t.Fatal(err)
+			}
+			log, err := OpenSegments(dir, SegmentsOptions{})
+			if err != nil {
+				t.Log(err)
+				var refusal *Refusal
+				if !errors.As(err, &refusal) {
+					t.Error(err)
+				}
+				if log, err = openSegments(dir, SegmentsOptions{}, true); err != nil {
+					return
+				}
+			}
+			defer log.Close()
+			lost := 0
+			err = readPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
+				if !bytes.Equal(b, sample("client", pos, 1)) {
+					return fmt.Errorf("position %d has another envelope", pos)
+				}
+				return nil
+			}, func(d *Damage) error {
+				t.Log(d)
+				lost += int(d.Last + 1 - d.First)
+				return nil
+			})
+			if err != nil || lost == 0 {
+				t.Errorf("%v, %d lost", err, lost)
+			}
+		})
+	}
+}
+
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o600)
+}
+
+// TestSegmentsTrim trims while others append, read and wait.
+func TestSegmentsTrim(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	waited := make(chan error, 1)
+	go func() { waited <- log.Wait(t.Context(), 200) }()
+	trimmed := make(chan error, 1)
+	for pos := uint64(1); pos <= 200; pos++ {
+		appended(t, log, sample("client", pos, 1), pos)
+		if pos == 100 {
+			go func() { trimmed <- log.Trim(t.Context(), 90) }()
+		}
+	}
+	if err := errors.Join(<-waited, <-trimmed); err != nil {
+		t.Fatal(err)
+	}
+	first, next, err := log.Bounds()
+	if first < 50 || first > 90 || next != 201 || err != nil {
+		t.Fatalf("bounds %d and %d, %v", first, next, err)
+	}
+	var gone *TrimmedError
+	if err := log.Read(t.Context(), first-1, nil); !errors.As(err, &gone) || gone.First != first {
+		t.Errorf("a read before the first position: %v", err)
+	}
+	for range 2 {
+		next := first
+		if err := log.Read(t.Context(), 0, func(pos uint64, b []byte) error {
+			if pos != next || !bytes.Equal(b, sample("client", pos, 1)) {
+				return fmt.Errorf("position %d, want %d", pos, next)
+			}
+			next++
+			return nil
+		}); err != nil || next != 201 {
+			t.Errorf("%v, up to %d", err, next)
+		}
+		if size, _ := log.Room(); size > 40<<10 || size < 1000 {
+			t.Errorf("the log has %d bytes", size)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		log = openedSegments(t, dir, SegmentsOptions{})
+	}
+}
+
+// TestReadWhileWritten reads a log that another opens, seals and trims meanwhile, without its lock.
+func TestReadWhileWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	done := make(chan error, 1)
+	go func() {
+		for pos := uint64(1); pos <= 400; pos++ {
+			if _, err := log.Append(t.Context(), sample("client", pos, 1)); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for ended := false; !ended; {
+		select {
+		case err := <-done:
+			if ended = true; err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+		other, err := openSegments(dir, SegmentsOptions{}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Append(t.Context(), sample("client", 1, 1)); !errors.Is(err, errReadOnly) {
+			t.Errorf("Append to a log that is open for reading: %v", err)
+		}
+		if err := other.Verify(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		other.Close()
+	}
+}
