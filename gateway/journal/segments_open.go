@@ -128,6 +128,9 @@ func (l *Segments) find() error {
 	if err != nil {
 		return err
 	}
+	if all, err = l.withoutTorn(all); err != nil {
+		return err
+	}
 	var kept []*segment
 	for i, s := range all {
 		last := i == len(all)-1
@@ -141,14 +144,6 @@ func (l *Segments) find() error {
 			}
 		case err != nil:
 			return err
-		}
-		if last && s.lost != nil && s.size <= segmentHead { // torn while it was created
-			if !l.readOnly {
-				if err := os.Remove(s.path); err != nil {
-					return err
-				}
-			}
-			continue
 		}
 		kept = append(kept, s)
 	}
@@ -185,6 +180,28 @@ func (l *Segments) find() error {
 	}
 	l.size.Store(size)
 	return nil
+}
+
+// withoutTorn leaves out a last segment whose header was torn while it was created: nothing was
+// appended to it.
+func (l *Segments) withoutTorn(all []*segment) ([]*segment, error) {
+	if len(all) == 0 || all[len(all)-1].size > segmentHead {
+		return all, nil
+	}
+	last := all[len(all)-1]
+	f, err := os.Open(last.path)
+	if err != nil {
+		return all, err
+	}
+	defer f.Close()
+	var id logID
+	if _, err := last.readHeader(f, &id); err == nil || errors.Is(err, errElsewhere) {
+		return all, nil
+	}
+	if !l.readOnly {
+		err = os.Remove(last.path)
+	}
+	return all[:len(all)-1], err
 }
 
 // findOne reads what the segment s says of itself, and compares it with those before.
@@ -273,7 +290,7 @@ func (l *Segments) checkMark() error {
 	missing := fmt.Sprintf("%d to %d", l.next, reached)
 	return &Refusal{
 		What:   fmt.Sprintf("the log in %s ends at position %d but has reached %d before", l.dir, l.next-1, reached),
-		Repair: "restore the folder from a backup; the acknowledged messages of positions " + missing + " are missing",
+		Repair: "restore the folder from a backup; acknowledged messages are missing, at positions " + missing,
 	}
 }
 
