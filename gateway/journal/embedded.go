@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -122,18 +121,10 @@ func (l *Embedded) keep() error {
 	if err == nil {
 		err = replaced(l.mark.f)
 	}
-	if err != nil || replaced(l.lock) == nil {
-		return err
-	}
-	lock, err := takeLock(l.path(lockName))
 	if err == nil {
-		l.lock.Close()
-		l.lock = lock
+		l.lock, err = kept(l.lock, l.path(lockName))
 	}
-	if errors.Is(err, errInUse) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // Failed returns a channel that receives an error if the log fails between two Appends: its files
@@ -460,32 +451,22 @@ func (f *faults) report(text string, fatal bool) {
 // Room returns the size of the log, and how many bytes it may still grow. It does not wait for a
 // running Append.
 func (l *Embedded) Room() (size, left int64) {
-	size, left = l.size.Load(), math.MaxInt64
-	if free, err := freeSpace(l.dir); err == nil {
-		left = max(int64(free)-l.o.Reserve, 0)
-	}
-	if l.o.MaxBytes > 0 {
-		left = min(left, max(l.o.MaxBytes-size, 0))
-	}
-	return size, left
+	size = l.size.Load()
+	return size, l.space().left(size)
 }
+
+func (l *Embedded) space() space { return space{l.dir, l.o.Reserve, l.o.MaxBytes} }
 
 // room refuses an envelope that would exceed MaxBytes or use the disk's reserve.
 func (l *Embedded) room(size int64) error {
-	if now := l.size.Load(); l.o.MaxBytes > 0 && now+size > l.o.MaxBytes {
-		return fmt.Errorf("%w: it has %d bytes, limit %d", ErrNoSpace, now, l.o.MaxBytes)
-	}
-	if l.o.off.reserve {
+	err := l.space().check(l.size.Load(), size)
+	switch {
+	case err == nil, l.o.off.reserve:
 		return nil
+	case errors.Is(err, ErrNoSpace):
+		return err
 	}
-	free, err := freeSpace(l.dir)
-	if err != nil {
-		return l.turn.breaks(err)
-	}
-	if free < uint64(l.o.Reserve+size) {
-		return fmt.Errorf("%w: the disk of %s has %d bytes free; the reserve is %d", ErrNoSpace, l.dir, free, l.o.Reserve)
-	}
-	return nil
+	return l.turn.breaks(err)
 }
 
 // syncNewBlock makes the name of a new file durable. JetStream syncs only the file itself, and

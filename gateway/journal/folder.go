@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -86,6 +87,52 @@ func replaced(f *os.File) error {
 		Repair: "put the log back, or choose which one to keep, before you start again",
 		Err:    err,
 	}
+}
+
+// kept replaces the lock file at path if it was deleted: earlier versions lock nothing else.
+func kept(lock *os.File, path string) (*os.File, error) {
+	if replaced(lock) == nil {
+		return lock, nil
+	}
+	again, err := takeLock(path)
+	if err == nil {
+		lock.Close()
+		return again, nil
+	}
+	if errors.Is(err, errInUse) {
+		return lock, err
+	}
+	return lock, nil
+}
+
+// space is how large a log may become.
+type space struct {
+	dir          string
+	reserve, max int64 // max 0: only the disk limits it
+}
+
+// left returns how many bytes a log of a size may still grow.
+func (s space) left(size int64) int64 {
+	left := int64(math.MaxInt64)
+	if free, err := freeSpace(s.dir); err == nil {
+		left = max(int64(free)-s.reserve, 0)
+	}
+	if s.max > 0 {
+		left = min(left, max(s.max-size, 0))
+	}
+	return left
+}
+
+// check returns ErrNoSpace if more bytes would exceed the limit or use the disk's reserve.
+func (s space) check(size, more int64) error {
+	if s.max > 0 && size+more > s.max {
+		return fmt.Errorf("%w: it has %d bytes, limit %d", ErrNoSpace, size, s.max)
+	}
+	free, err := freeSpace(s.dir)
+	if err == nil && free < uint64(s.reserve+more) {
+		err = fmt.Errorf("%w: the disk of %s has %d bytes free; the reserve is %d", ErrNoSpace, s.dir, free, s.reserve)
+	}
+	return err
 }
 
 // syncDir makes a folder's entries durable.

@@ -2,8 +2,8 @@
 // envelopes. Each envelope holds many messages.
 //
 // A Log is an embedded JetStream store on one machine (OpenEmbedded), a JetStream cluster
-// (OpenCluster), a plain file (OpenFile), which is the baseline of the benchmarks, or Memory,
-// for tests. All are crash-only: an Append whose outcome is unknown breaks the Log, and the
+// (OpenCluster), a folder of checksummed segments (OpenSegments, which honed does not use yet), a
+// plain file (OpenFile), which is the baseline of the benchmarks, or Memory, for tests. All are crash-only: an Append whose outcome is unknown breaks the Log, and the
 // process recovers with a restart.
 package journal
 

@@ -170,20 +170,16 @@ func (s *segment) readTrailer(f io.ReaderAt, id *logID) bool {
 // readIndex returns the slots of a sealed segment. It scans the frames if the index is damaged.
 func (s *segment) readIndex(f *os.File, id *logID) (slots []slot, damaged bool, err error) {
 	if s.sealed {
-		b := make([]byte, s.size-segmentTail-s.end)
-		if _, err := f.ReadAt(b, s.end); err != nil {
-			return nil, true, err
-		}
-		var trailer [segmentTail]byte
-		if _, err := f.ReadAt(trailer[:], s.size-segmentTail); err != nil {
-			return nil, true, err
-		}
-		if id.sum(b) == binary.BigEndian.Uint32(trailer[24:]) {
-			slots = make([]slot, len(b)/slotSize)
-			for i := range slots {
-				slots[i] = slot{binary.BigEndian.Uint32(b[i*slotSize:]), binary.BigEndian.Uint32(b[i*slotSize+4:])}
+		b := make([]byte, s.size-s.end) // the index and the trailer
+		if _, err := f.ReadAt(b, s.end); err == nil {
+			index, trailer := b[:len(b)-segmentTail], b[len(b)-segmentTail:]
+			if id.sum(index) == binary.BigEndian.Uint32(trailer[24:]) {
+				slots = make([]slot, len(index)/slotSize)
+				for i := range slots {
+					slots[i] = slot{binary.BigEndian.Uint32(index[i*slotSize:]), binary.BigEndian.Uint32(index[i*slotSize+4:])}
+				}
+				return slots, false, nil
 			}
-			return slots, false, nil
 		}
 	}
 	found, err := s.scan(f, id)
@@ -229,7 +225,7 @@ func (w *window) bytes(at, n int64) ([]byte, error) {
 		w.at = at
 		got, err := w.f.ReadAt(w.buf[kept:want], at+int64(kept))
 		w.buf = w.buf[:kept+got]
-		if err != nil && !(err == io.EOF && got > 0) {
+		if err != nil && err != io.EOF {
 			return nil, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,11 +56,10 @@ type Segments struct {
 	writing  sync.WaitGroup
 	size     atomic.Int64
 
-	// Only Append's worker uses these, and Close after it.
-	file  *os.File
-	frame []byte
+	frame []byte // of Append's worker
 
 	mu    sync.Mutex
+	file  *os.File   // of the last segment; only Append's worker writes to it and replaces it
 	all   []*segment // ascending
 	slots []slot     // of the last segment, unless it is sealed
 	next  uint64
@@ -125,13 +123,13 @@ func (l *Segments) begin(last *segment) error {
 		f.Close()
 		return err
 	}
+	l.size.Add(segmentHead)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.file != nil {
 		l.file.Close()
 	}
 	l.file = f
-	l.size.Add(segmentHead)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.all, l.slots = append(slices.Clip(l.all), s), nil
 	return nil
 }
@@ -265,30 +263,21 @@ func (l *Segments) write(at int64) error {
 // Room returns the size of the log, and how many bytes it may still grow. It does not wait for a
 // running Append.
 func (l *Segments) Room() (size, left int64) {
-	size, left = l.size.Load(), math.MaxInt64
-	if free, err := freeSpace(l.dir); err == nil {
-		left = max(int64(free)-l.o.Reserve, 0)
-	}
-	if l.o.MaxBytes > 0 {
-		left = min(left, max(l.o.MaxBytes-size, 0))
-	}
-	return size, left
+	size = l.size.Load()
+	return size, l.space().left(size)
 }
 
-// room refuses an envelope that would exceed MaxBytes or use the disk's reserve.
+func (l *Segments) space() space { return space{l.dir, l.o.Reserve, l.o.MaxBytes} }
+
+// room refuses an envelope that would exceed MaxBytes or use the disk's reserve. It may be the first
+// of a segment.
 func (l *Segments) room(size int64) error {
-	size += frameHead + segmentHead + segmentTail + int64(len(l.slots))*slotSize // it may be the first of a segment
-	if now := l.size.Load(); l.o.MaxBytes > 0 && now+size > l.o.MaxBytes {
-		return fmt.Errorf("%w: it has %d bytes, limit %d", ErrNoSpace, now, l.o.MaxBytes)
+	size += frameHead + segmentHead + segmentTail + int64(len(l.slots))*slotSize
+	err := l.space().check(l.size.Load(), size)
+	if err == nil || errors.Is(err, ErrNoSpace) {
+		return err
 	}
-	free, err := freeSpace(l.dir)
-	if err != nil {
-		return l.breaks(err)
-	}
-	if free < uint64(l.o.Reserve+size) {
-		return fmt.Errorf("%w: the disk of %s has %d bytes free; the reserve is %d", ErrNoSpace, l.dir, free, l.o.Reserve)
-	}
-	return nil
+	return l.breaks(err)
 }
 
 // Bounds returns the first position and the next one.
@@ -370,21 +359,14 @@ func (l *Segments) Trim(ctx context.Context, to uint64) error {
 func (l *Segments) Failed() <-chan error { return l.mark.ended }
 
 // keep checks that the folder, the mark and the last segment are still those that this process uses.
-// It replaces a deleted lock file: earlier versions lock nothing else.
 func (l *Segments) keep() error {
-	err := cmp.Or(replaced(l.folder), replaced(l.mark.f))
-	if err != nil || replaced(l.lock) == nil {
-		return err
-	}
-	lock, err := takeLock(l.path(lockName))
+	l.mu.Lock() // begin does not close the file meanwhile
+	err := cmp.Or(replaced(l.folder), replaced(l.mark.f), replaced(l.file))
+	l.mu.Unlock()
 	if err == nil {
-		l.lock.Close()
-		l.lock = lock
+		l.lock, err = kept(l.lock, l.path(lockName))
 	}
-	if errors.Is(err, errInUse) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // Close seals the last segment, so that the next start need not read it, and writes the high-water

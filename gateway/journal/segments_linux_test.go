@@ -13,9 +13,6 @@ import (
 // TestSegmentStart opens logs of few and of many segments as a kill -9 leaves them. It reads one segment
 // and little of the others, and none after a clean stop.
 func TestSegmentStart(t *testing.T) {
-	if testrun.Race {
-		t.Skip("it counts bytes and writes gigabytes of zeros")
-	}
 	dir := filepath.Join(t.TempDir(), "data")
 	log := openedSegments(t, dir, SegmentsOptions{off: segmentGuards{fsync: true, folders: true, sparse: true}})
 	var e Encoder
@@ -30,9 +27,6 @@ func TestSegmentStart(t *testing.T) {
 		for len(log.all) < segments || log.last().end < segmentBytes-2<<20 {
 			pos++
 			appended(t, log, envelope, pos)
-		}
-		if err := log.mark.save(); err != nil {
-			t.Fatal(err)
 		}
 		before, began := readSoFar(t), time.Now()
 		other, err := openSegments(dir, SegmentsOptions{}, true)
@@ -64,7 +58,7 @@ func readSoFar(t *testing.T) (n int64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	if _, err := fmt.Sscanf(string(text), "rchar: %d", &n); err != nil {
 		t.Fatal(err)

@@ -53,8 +53,10 @@ func (l *Segments) Read(ctx context.Context, from uint64, each func(pos uint64, 
 func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, from uint64, each func(uint64, []byte) error) error {
 	f, err := os.Open(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		first, _, _ := l.Bounds()
-		return &TrimmedError{max(first, s.next)}
+		if first, _, _ := l.Bounds(); l.readOnly || first > from {
+			return &TrimmedError{max(first, s.next)}
+		}
+		return &Damage{First: from, Last: s.next - 1, File: s.path, Err: err}
 	}
 	if err != nil {
 		return err
@@ -136,10 +138,16 @@ func (l *Segments) VerifySlowly(ctx context.Context, rate int64, progress func(d
 	}
 	began, read := time.Now(), int64(0)
 	var damage []error
-	lost := 0
+	found := 0
+	lost := func(d *Damage) error {
+		if found++; found <= mostDamage {
+			damage = append(damage, d)
+		}
+		return nil
+	}
 	err = readPast(ctx, l, first, func(pos uint64, envelope []byte) error {
 		if _, err := Decode(envelope); err != nil {
-			damage = append(damage, &Damage{First: pos, Last: pos, Err: err})
+			lost(&Damage{First: pos, Last: pos, Err: err})
 		}
 		if done := pos + 1 - first; progress != nil && done%progressStep == 0 {
 			progress(done, next-first)
@@ -150,17 +158,12 @@ func (l *Segments) VerifySlowly(ctx context.Context, rate int64, progress func(d
 			}
 		}
 		return nil
-	}, func(d *Damage) error {
-		if lost++; lost <= mostDamage {
-			damage = append(damage, d)
-		}
-		return nil
-	})
+	}, lost)
 	if err != nil {
 		return err
 	}
-	if lost > mostDamage {
-		damage = append(damage, fmt.Errorf("journal: and %d more", lost-mostDamage))
+	if found > mostDamage {
+		damage = append(damage, fmt.Errorf("journal: and %d more", found-mostDamage))
 	}
 	l.mu.Lock()
 	all := l.all

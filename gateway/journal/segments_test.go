@@ -31,14 +31,16 @@ func killed(t *testing.T, n int, fresh bool) (dir string) {
 	for i := range n {
 		appended(t, log, sample("client", uint64(i)+1, 1), uint64(i)+1)
 	}
-	if fresh {
-		if err := log.mark.save(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	dir = filepath.Join(t.TempDir(), "data")
 	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
 		t.Fatal(err)
+	}
+	if fresh {
+		b := make([]byte, 2*markSlots)
+		copy(b, markSlot(2, uint64(n)))
+		if err := os.WriteFile(filepath.Join(dir, markName), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }
@@ -316,6 +318,34 @@ func TestSegmentsTrim(t *testing.T) {
 			t.Fatal(err)
 		}
 		log = openedSegments(t, dir, SegmentsOptions{})
+	}
+}
+
+// TestSegmentsTakenAway deletes a segment of a running log. Reading names what is lost, and if Append
+// writes to it the log fails.
+func TestSegmentsTakenAway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	for pos := uint64(1); pos <= 50; pos++ {
+		appended(t, log, sample("client", pos, 1), pos)
+	}
+	files := segmentFiles(t, dir)
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	var d *Damage
+	if err := log.Verify(t.Context(), nil); !errors.As(err, &d) || d.First != 1 || d.Last+1 != log.all[1].first {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if err := log.keep(); err != nil {
+		t.Errorf("the last segment is there: %v", err)
+	}
+	if err := os.Remove(files[len(files)-1]); err != nil {
+		t.Fatal(err)
+	}
+	var refusal *Refusal
+	if err := log.keep(); !errors.As(err, &refusal) {
+		t.Errorf("the last segment is deleted: %v", err)
 	}
 }
 
