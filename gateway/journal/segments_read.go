@@ -168,8 +168,12 @@ func (l *Segments) VerifySlowly(ctx context.Context, rate int64, progress func(d
 	l.mu.Lock()
 	all := l.all
 	l.mu.Unlock()
-	for _, s := range all[:len(all)-1] {
-		if err := s.checkIndex(&l.id); err != nil {
+	for i, s := range all {
+		err := s.lost // found at the start
+		if i < len(all)-1 || s.sealed {
+			err = s.checkIndex(&l.id)
+		}
+		if err != nil {
 			damage = append(damage, err)
 		}
 	}
