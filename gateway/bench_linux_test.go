@@ -40,10 +40,8 @@ func play(role string) error {
 	switch kind {
 	case "memory":
 		log = forgetful{}
-	case "file", "clock":
-		log, err = journal.OpenFile(filepath.Join(dir, "log"))
 	default:
-		log, err = journal.OpenEmbedded(context.Background(), dir, journal.EmbeddedOptions{})
+		log, err = journal.OpenSegments(dir, journal.SegmentsOptions{})
 	}
 	if err != nil {
 		return err
@@ -74,7 +72,9 @@ type forgetful struct{}
 func (forgetful) Append(context.Context, []byte) (uint64, error)                 { return 1, nil }
 func (forgetful) Read(context.Context, uint64, func(uint64, []byte) error) error { return nil }
 func (forgetful) Bounds() (uint64, uint64, error)                                { return 1, 1, nil }
-func (forgetful) Verify(context.Context, func(uint64, uint64)) error             { return nil }
+func (forgetful) Verify(context.Context, int64, func(uint64, uint64)) error      { return nil }
+func (forgetful) Wait(context.Context, uint64) error                             { return nil }
+func (forgetful) Trim(context.Context, uint64) error                             { return nil }
 func (forgetful) Close() error                                                   { return nil }
 
 // playPlain is the plain late handler that level received is compared with: a goroutine gets
@@ -244,9 +244,8 @@ func BenchmarkGateway(b *testing.B) {
 			{"late", "late", Default},
 			{"memory", "memory", Default},
 			{"received-memory", "memory", Received},
-			{"received", "jetstream", Received},
-			{"file", "file", Default},
-			{"jetstream", "jetstream", Default},
+			{"received", "segments", Received},
+			{"segments", "segments", Default},
 		} {
 			b.Run(fmt.Sprintf("%dx%d/%s", shape.conns, shape.window, kind.name), func(b *testing.B) {
 				measure(b, kind.log, kind.level, shape.conns, shape.window, 0)
@@ -258,10 +257,10 @@ func BenchmarkGateway(b *testing.B) {
 // BenchmarkOpenLoop offers records at a rate: ns/op is nothing, p50 and p99 are.
 func BenchmarkOpenLoop(b *testing.B) {
 	for _, rate := range []int{50_000, 100_000} {
-		for _, kind := range []string{"file", "jetstream"} {
+		for _, kind := range []string{"segments"} {
 			b.Run(fmt.Sprintf("%d/%s", rate, kind), func(b *testing.B) { measure(b, kind, Default, 8, 1024, rate) })
 		}
-		b.Run(fmt.Sprintf("%d/received", rate), func(b *testing.B) { measure(b, "jetstream", Received, 8, 1024, rate) })
+		b.Run(fmt.Sprintf("%d/received", rate), func(b *testing.B) { measure(b, "segments", Received, 8, 1024, rate) })
 	}
 }
 

@@ -16,15 +16,18 @@ func (s *Server) commit() {
 	defer close(s.done)
 	defer s.ticking()()
 	var acks framed.Batch
-	for checkpointed := uint64(0); ; {
+	if err := s.bury(); err != nil {
+		s.fail(err)
+		return
+	}
+	for {
 		p := s.queue.take()
 		if p == nil {
 			break
 		}
 		err := s.store(p, &acks)
-		if err == nil && (s.count.envelopes.Load()-checkpointed >= uint64(s.Checkpoint) || p.tick && s.checkpointDue()) {
+		if err == nil && (s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes || p.tick && s.checkpointDue()) {
 			err = s.checkpoint()
-			checkpointed = s.count.envelopes.Load()
 		}
 		if err != nil {
 			s.fail(err)
@@ -191,6 +194,8 @@ func (s *Server) stored(pos uint64, envelope []byte) {
 	s.count.bytes.Add(uint64(len(envelope)))
 	s.count.position.Store(pos)
 	s.next = pos + 1
+	s.since.envelopes++
+	s.since.bytes += int64(len(envelope))
 	if s.OnStored != nil {
 		s.OnStored(pos, envelope)
 	}

@@ -23,7 +23,7 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 		claims, sessions, refusals := s.decide(requests)
 		var err error
 		if len(claims) > 0 {
-			err = s.appendStates(0, claims, nil)
+			err = s.appendStates(0, 0, claims, nil)
 		}
 		if s.conflicts(err) {
 			continue

@@ -93,17 +93,24 @@ func (s *Server) checkpointDue() bool {
 }
 
 // storeClock stores the clock before a pack if log time was moved by more than running time, and
-// every hour. Recovery learns from it how long the servers have run.
+// every hour, and how far the log may be trimmed. Recovery learns from it how long the servers have run.
 func (s *Server) storeClock(p *pack) error {
 	s.queue.mu.Lock()
 	s.readClock()
 	due := s.Format > 1 && (s.clock.skipped >= unloggedSkip && p.records.Count() > 0 || p.tick && s.clock.running-s.noted >= min(time.Hour, s.Expiry/8).Milliseconds())
 	s.queue.mu.Unlock()
+	if p.trimTo > s.trimmed {
+		s.trimmed, due = p.trimTo, true
+	}
 	for range maxConflicts {
 		if !due {
-			return nil
+			break
 		}
-		err := s.appendStates(0, nil, nil)
+		err := s.appendStates(0, 0, nil, nil)
+		if err == nil {
+			due = false
+			continue
+		}
 		if !s.conflicts(err) {
 			return err
 		}
@@ -111,5 +118,11 @@ func (s *Server) storeClock(p *pack) error {
 			return err
 		}
 	}
-	return journal.ErrConflict
+	if due {
+		return journal.ErrConflict
+	}
+	for _, stored := range p.trims {
+		close(stored)
+	}
+	return nil
 }

@@ -28,7 +28,7 @@ func TestTenfold(t *testing.T) {
 	if *tenfold == 0 {
 		t.Skip("measures; run it with -tenfold 20s")
 	}
-	p := startProcess(t, "jetstream")
+	p := startProcess(t, "segments")
 	var peak float64
 	total := map[string]uint64{}
 	for _, window := range []int64{256, 1024} { // as long as the overload: a disk is faster for a few seconds
@@ -43,7 +43,7 @@ func TestTenfold(t *testing.T) {
 	close(ended)
 	rss := <-memory
 	p.stop()
-	log, err := journal.OpenEmbedded(context.Background(), p.dir, journal.EmbeddedOptions{})
+	log, err := journal.OpenSegments(p.dir, journal.SegmentsOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,13 +33,15 @@ type queue struct {
 // pack is an envelope and the requests to answer when it is stored.
 type pack struct {
 	records  journal.Encoder
-	began    int64     // log time of the arrival of its first record
-	ran      int64     // running time of the servers then
-	entries  []entry   // in the order of the records
-	requests []request // hellos to answer when the records are stored
-	messages int       // accepted, duplicates included
-	tick     bool      // the clock or a checkpoint may be due
-	bytes    int       // of the records' data
+	began    int64           // log time of the arrival of its first record
+	ran      int64           // running time of the servers then
+	entries  []entry         // in the order of the records
+	requests []request       // hellos to answer when the records are stored
+	messages int             // accepted, duplicates included
+	tick     bool            // the clock or a checkpoint may be due
+	trims    []chan struct{} // to close when it is stored that the log may be trimmed up to trimTo
+	trimTo   uint64
+	bytes    int // of the records' data
 }
 
 // entry is one action to take when the pack is stored.

@@ -45,11 +45,11 @@ func (s *Server) writeCheckpoint() error {
 		if n == len(states) && forgotten == len(expired) {
 			part |= journal.Last
 		}
-		if err := s.appendStates(part, states[:n], expired[:forgotten]); err != nil {
-			return err
-		}
 		if part&journal.First != 0 {
-			begins = s.count.position.Load()
+			begins = s.next
+		}
+		if err := s.appendStates(part, begins, states[:n], expired[:forgotten]); err != nil {
+			return err
 		}
 		states, expired = states[n:], expired[forgotten:]
 		if part&journal.Last != 0 {
@@ -60,23 +60,32 @@ func (s *Server) writeCheckpoint() error {
 	defer s.queue.mu.Unlock()
 	s.queue.base = begins
 	s.checkpointed = s.clock.running
+	s.since.envelopes, s.since.bytes = 0, 0
 	return nil
 }
 
 // statesPerEnvelope keeps an envelope of states and forgettings under 512 KiB.
 const statesPerEnvelope = 2000
 
-// appendStates stores states, with the clock in format 2, and forgets the expired sessions.
-func (s *Server) appendStates(part journal.Part, states []journal.State, expired []*session) error {
+// appendStates stores states, with the clock in format 2, and forgets the expired sessions. They are
+// part of the checkpoint that begins at a position; with part 0, of none.
+func (s *Server) appendStates(part journal.Part, begins uint64, states []journal.State, expired []*session) error {
 	e := journal.Encoder{Format: s.Format}
 	s.queue.mu.Lock()
 	s.readClock()
 	clock := journal.Clock{Time: s.clock.time, Highest: s.sessions.highest, Skipped: s.clock.skipped}
-	e.BeginCheckpoint(part, s.queue.base)
+	base, at := s.queue.base, s.next
+	if part&journal.Last != 0 { // it is complete with this envelope: a start after it reads no older one
+		base = begins
+	}
+	e.BeginCheckpoint(part, base)
 	s.queue.mu.Unlock()
 	var err error
 	if s.Format > 1 {
 		err = e.Clock(clock)
+		if s.trimmed > 0 && part != journal.Last {
+			err = cmp.Or(err, e.Trim(s.trimmed))
+		}
 	}
 	for _, state := range states {
 		state.Seen += clock.Time
@@ -95,6 +104,9 @@ func (s *Server) appendStates(part journal.Part, states []journal.State, expired
 	}
 	if err != nil {
 		return err
+	}
+	if s.next != at+1 {
+		return fmt.Errorf("gateway: a checkpoint was stored at position %d instead of %d", s.next-1, at)
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -133,15 +145,9 @@ func (s *Server) statesNow() (states []journal.State, expired []*session) {
 // checkpoint, whose position every envelope has. It forgets nobody: only the log does.
 func (s *Server) recover(ctx context.Context) error {
 	began := time.Now()
-	s.queue.mu.Lock()
-	s.sessions.byClient = map[string]*session{}
-	s.queue.mu.Unlock()
 	first, next, err := s.Log.Bounds()
-	if err == nil && next > first {
-		var base uint64
-		if base, err = s.newestCheckpoint(ctx, next-1); err == nil {
-			err = s.walk(ctx, first, base)
-		}
+	if err == nil {
+		err = s.walk(ctx, first, next)
 	}
 	if err != nil {
 		return fmt.Errorf("gateway: cannot recover the sessions from the log: %w", err)
@@ -163,35 +169,181 @@ func (s *Server) recover(ctx context.Context) error {
 	return nil
 }
 
-// newestCheckpoint reads the checkpoint's position from the log's last envelope; 0: none.
-func (s *Server) newestCheckpoint(ctx context.Context, last uint64) (base uint64, err error) {
-	err = s.Log.Read(ctx, last, func(pos uint64, envelope []byte) error {
+// walk reads the log from its newest complete checkpoint, or from its beginning. If envelopes are lost
+// after that and the operator has accepted it, the checkpoint may be hit: walk begins again at the one
+// before.
+func (s *Server) walk(ctx context.Context, first, next uint64) error {
+	from := next
+	for range 2 {
+		base, err := s.newestCheckpoint(ctx, first, from)
+		if err != nil {
+			return err
+		}
+		from = max(base, first)
+		lost, err := s.replay(ctx, from)
+		if err != nil {
+			return err
+		}
+		if len(lost) == 0 {
+			break
+		}
+		for _, d := range lost {
+			for pos := d.First; pos <= d.Last; pos++ {
+				s.accepted = append(s.accepted, pos)
+			}
+		}
+	}
+	if first > max(s.trimmed, 1) || first > 1 && s.queue.base < first {
+		return &journal.Refusal{
+			What: fmt.Sprintf("it begins at position %d, of which it does not know: it was trimmed to position %d, and its newest checkpoint is at %d",
+				first, s.trimmed, s.queue.base),
+			Repair: "restore its beginning from a backup",
+		}
+	}
+	return nil
+}
+
+// Trim deletes the envelopes before position to from the log, but none that a start needs: it keeps the
+// newest checkpoint. What it may delete is written down first, so that a log whose beginning is gone for
+// another reason is refused. It needs Format 2.
+func (s *Server) Trim(ctx context.Context, to uint64) error {
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	if s.Format < 2 {
+		return errors.New("gateway: the log can be trimmed when the format of new envelopes is 2")
+	}
+	s.queue.mu.Lock()
+	stored := make(chan struct{})
+	if s.queue.ended {
+		s.queue.mu.Unlock()
+		return ErrServerClosed
+	}
+	if to = min(to, s.queue.base); to > 0 {
+		p := s.queue.last(0)
+		p.trims, p.trimTo = append(p.trims, stored), max(p.trimTo, to)
+	}
+	s.queue.mu.Unlock()
+	if to == 0 {
+		return nil
+	}
+	select {
+	case <-stored:
+		return s.Log.Trim(ctx, to)
+	case <-s.done:
+		return ErrServerClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// newestCheckpoint returns the position of the newest complete checkpoint that begins before position
+// before; 0: none. The last envelope that can be read has it.
+func (s *Server) newestCheckpoint(ctx context.Context, first, before uint64) (base uint64, err error) {
+	found := errors.New("found")
+	for pos := before - 1; pos >= first && pos > 0; pos-- {
+		err := s.Log.Read(ctx, pos, func(pos uint64, envelope []byte) error {
+			e, err := journal.Decode(envelope)
+			if err != nil {
+				return &journal.Damage{First: pos, Last: pos, Err: err}
+			}
+			base = e.Base
+			return found
+		})
+		var lost *journal.Damage
+		if err == found {
+			return base, nil
+		}
+		if !errors.As(err, &lost) {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// replay rebuilds the sessions from position from on. It returns the envelopes that are lost there and
+// accepted but not buried yet, and refuses others.
+func (s *Server) replay(ctx context.Context, from uint64) ([]*journal.Damage, error) {
+	s.queue.mu.Lock()
+	s.sessions.byClient = map[string]*session{}
+	s.queue.base = 0
+	s.queue.mu.Unlock()
+	s.since.envelopes, s.since.bytes, s.accepted = 0, 0, nil
+	var all []*journal.Damage
+	buried := map[uint64]bool{}
+	lost := func(d *journal.Damage) error { all = append(all, d); return nil }
+	err := journal.ReadPast(ctx, s.Log, from, func(pos uint64, envelope []byte) error {
 		e, err := journal.Decode(envelope)
 		if err != nil {
-			return fmt.Errorf("envelope %d: %w", pos, err)
+			return lost(&journal.Damage{First: pos, Last: pos, Err: err})
 		}
-		base = e.Base
+		for at := range e.Tombstones() {
+			buried[at] = true
+		}
+		s.learn(pos, envelope, e)
 		return nil
-	})
-	return base, err
-}
-
-// walk reads the log from its newest complete checkpoint, or from its beginning.
-func (s *Server) walk(ctx context.Context, first, base uint64) error {
-	if base < first && first > 1 {
-		return fmt.Errorf("it begins at envelope %d and lacks the checkpoint at %d, so a resent record could be "+
-			"stored twice; restore its beginning from a backup", first, base)
+	}, lost)
+	if err != nil {
+		return nil, err
 	}
-	return s.Log.Read(ctx, max(base, first), s.apply)
+	for _, d := range all {
+		known := s.AcceptLoss.Has(d)
+		for pos := d.First; !known && buried[pos]; pos++ {
+			known = pos == d.Last
+		}
+		if !known {
+			return nil, &journal.Refusal{
+				What: "it is damaged at its newest checkpoint or later, so it does not say which records are stored",
+				Repair: fmt.Sprintf("restore it from a backup, or start once with --accept-loss %d-%d: records there count as never stored",
+					all[0].First, all[len(all)-1].Last),
+				Err: d,
+			}
+		}
+	}
+	return all, nil
 }
 
-// apply learns from an envelope in the log: one that recovery reads, or that another server
-// appended.
+// bury writes down which lost envelopes the operator has accepted, and then a checkpoint: later starts
+// do not need them.
+func (s *Server) bury() error {
+	if len(s.accepted) == 0 {
+		return nil
+	}
+	s.log.Warn("the operator has accepted the loss of envelopes", "first", s.accepted[0], "last", s.accepted[len(s.accepted)-1])
+	for left := s.accepted; len(left) > 0 && s.Format > 1; {
+		e := journal.Encoder{Format: s.Format}
+		e.Begin(s.queue.base)
+		n := min(len(left), statesPerEnvelope)
+		for _, pos := range left[:n] {
+			if err := e.Tombstone(pos); err != nil {
+				return err
+			}
+		}
+		err := s.append(e.Bytes())
+		if s.conflicts(err) {
+			err = s.follow()
+			n = 0
+		}
+		if err != nil {
+			return err
+		}
+		left = left[n:]
+	}
+	return s.checkpoint()
+}
+
+// apply learns from an envelope that another server appended.
 func (s *Server) apply(pos uint64, envelope []byte) error {
 	e, err := journal.Decode(envelope)
 	if err != nil {
 		return fmt.Errorf("envelope %d: %w", pos, err)
 	}
+	s.learn(pos, envelope, e)
+	return nil
+}
+
+// learn learns from an envelope in the log: one that recovery reads, or that another server appended.
+func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	now := int64(0)
@@ -227,10 +379,15 @@ func (s *Server) apply(pos uint64, envelope []byte) error {
 			delete(s.sessions.byClient, f.Client)
 		}
 	}
-	s.queue.base = max(s.queue.base, e.Base)
+	s.trimmed = max(s.trimmed, e.Trimmed())
+	s.since.envelopes++
+	s.since.bytes += int64(len(envelope))
+	if e.Base > s.queue.base { // another server's checkpoint is complete
+		s.queue.base = e.Base
+		s.since.envelopes, s.since.bytes = 0, 0
+	}
 	s.next = pos + 1
 	s.count.position.Store(pos)
-	return nil
 }
 
 // ErrTwice is wrapped by the error of Check when a record is stored twice or out of order.
@@ -238,30 +395,48 @@ var ErrTwice = errors.New("gateway: a record is stored twice or out of order")
 
 // Checked is the result of Check.
 type Checked struct {
+	First     uint64 `json:"first"` // position
 	Envelopes uint64 `json:"envelopes"`
 	Records   uint64 `json:"records"`
 	Sessions  int    `json:"sessions"`
 	LeftOut   uint64 `json:"left_out"` // gaps: sequence numbers without a record, within a session
+	Lost      uint64 `json:"lost"`     // envelopes that cannot be read
+	Accepted  uint64 `json:"accepted"` // of those, how many the operator has accepted
 }
 
 // Check reads a log and verifies that each record is stored once and in its client's order.
 // It calls each, if not nil, for every record. Gaps in the sequence numbers are counted and
-// are not an error: at level received a crash may lose records.
-func Check(ctx context.Context, log journal.Log, each func(journal.Record) error) (c Checked, err error) {
+// are not an error: at level received a crash may lose records. Nor are lost envelopes, which
+// Verify names.
+func Check(ctx context.Context, log journal.Reader, each func(journal.Record) error) (c Checked, err error) {
 	type numbering struct {
 		client string
 		epoch  uint64
 	}
 	last := map[numbering]uint64{}
-	first, _, err := log.Bounds()
-	if err != nil {
+	buried, trimmed := map[uint64]bool{}, uint64(0)
+	if c.First, _, err = log.Bounds(); err != nil {
 		return c, fmt.Errorf("gateway: %w", err)
 	}
-	err = log.Read(ctx, first, func(pos uint64, envelope []byte) error {
-		c.Envelopes++
+	lost := func(d *journal.Damage) error {
+		c.Lost += d.Last + 1 - d.First
+		for pos := d.First; pos <= d.Last && len(buried) < 1<<20; pos++ {
+			buried[pos] = false
+		}
+		return nil
+	}
+	err = journal.ReadPast(ctx, log, c.First, func(pos uint64, envelope []byte) error {
 		e, err := journal.Decode(envelope)
 		if err != nil {
-			return fmt.Errorf("gateway: envelope %d: %w", pos, err)
+			return lost(&journal.Damage{First: pos, Last: pos})
+		}
+		c.Envelopes++
+		trimmed = max(trimmed, e.Trimmed())
+		for at := range e.Tombstones() {
+			if done, is := buried[at]; is && !done {
+				buried[at] = true
+				c.Accepted++
+			}
 		}
 		for r := range e.Records() {
 			of := numbering{r.Client, r.Epoch}
@@ -269,7 +444,9 @@ func Check(ctx context.Context, log journal.Log, each func(journal.Record) error
 			if r.Seq <= before {
 				return fmt.Errorf("%w: client %s, epoch %d: %d comes after %d in envelope %d", ErrTwice, r.Client, r.Epoch, r.Seq, before, pos)
 			}
-			c.LeftOut += r.Seq - before - 1
+			if before > 0 || c.First == 1 { // else its first records may have been trimmed
+				c.LeftOut += r.Seq - before - 1
+			}
 			c.Records++
 			last[of] = r.Seq
 			if each == nil {
@@ -280,7 +457,10 @@ func Check(ctx context.Context, log journal.Log, each func(journal.Record) error
 			}
 		}
 		return nil
-	})
+	}, lost)
+	if err == nil && c.First > max(trimmed, 1) {
+		err = fmt.Errorf("gateway: the log begins at position %d, and was trimmed to position %d only: restore its beginning from a backup", c.First, trimmed)
+	}
 	c.Sessions = len(last)
 	return c, err
 }

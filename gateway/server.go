@@ -64,9 +64,14 @@ type Server struct {
 	// AppendTime is the timeout for appending one envelope; after it the log has failed.
 	// Zero: 30 s.
 	AppendTime time.Duration
-	// Checkpoint is the number of envelopes between two checkpoints of all sessions. A
-	// start reads about as many. Zero: 16 384.
-	Checkpoint int
+	// Checkpoint is the number of envelopes between two checkpoints of all sessions, and
+	// CheckpointBytes the number of their bytes, whichever comes first. A start reads about as
+	// many. Zero: 16 384 and 188 MiB.
+	Checkpoint      int
+	CheckpointBytes int64
+	// AcceptLoss are positions of envelopes whose loss the operator has accepted. Without it, a
+	// log that is damaged at its newest checkpoint or later is refused. Zero: none.
+	AcceptLoss journal.Range
 	// Engine does the I/O. Zero: the default of this operating system.
 	Engine engine.Engine
 	// Limits protect the server. Zero fields have their defaults; that of AuthTime is 5 s.
@@ -99,6 +104,13 @@ type Server struct {
 	retry    time.Duration             // pause between appends to a full log
 	now      func() (wall, mono int64) // milliseconds
 	clock    clock                     // queue.mu guards it and checkpointed
+
+	since struct { // the newest checkpoint; of the committer
+		envelopes int
+		bytes     int64
+	}
+	accepted []uint64 // lost positions to bury
+	trimmed  uint64   // the log may begin at this position; of the committer
 
 	checkpointed int64 // clock.running at the newest checkpoint
 	noted        int64 // clock.running at the newest Clock in the log
@@ -176,6 +188,7 @@ func (s *Server) prepare() {
 	s.QueueBytes = cmp.Or(s.QueueBytes, 64<<20)
 	s.AppendTime = cmp.Or(s.AppendTime, 30*time.Second)
 	s.Checkpoint = cmp.Or(s.Checkpoint, 1<<14)
+	s.CheckpointBytes = cmp.Or(s.CheckpointBytes, 188<<20)
 	s.Limits.AuthTime = cmp.Or(s.Limits.AuthTime, 5*time.Second)
 	s.limits = s.Limits.OrDefaults()
 	s.most = s.limits.FrameSize - submitHead

@@ -37,8 +37,6 @@ type ClusterOptions struct {
 	CA, Cert, Key string
 	// Logger gets trouble with the cluster, and its end. nil means no logging.
 	Logger *slog.Logger
-	// Progress is called with the progress of the verification at start. nil means no call.
-	Progress func(done, all uint64)
 }
 
 // Timeouts and retries of requests to a cluster. A hanging node is detected after
@@ -47,6 +45,7 @@ const (
 	defaultStream  = "HONED"
 	attemptTime    = 2 * time.Second
 	retryEvery     = 100 * time.Millisecond
+	requestTimeout = 30 * time.Second // of a request that is retried until then
 	pingEvery      = time.Second
 	pingsOut       = 2
 	reconnectEvery = 200 * time.Millisecond
@@ -70,8 +69,8 @@ type Cluster struct {
 	next   uint64 // position after the last one that the caller has read; under turn.mu
 }
 
-// OpenCluster connects to the servers, comma-separated NATS URLs, checks the configuration of
-// the stream and verifies its content. ctx applies to OpenCluster only.
+// OpenCluster connects to the servers, comma-separated NATS URLs, and checks the configuration of
+// the stream and that it has not lost its end. ctx applies to OpenCluster only.
 func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluster, error) {
 	if o.Stream == "" {
 		o.Stream = defaultStream
@@ -133,7 +132,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 			return err
 		}
 	}
-	return l.Verify(ctx, l.o.Progress)
+	return nil
 }
 
 func (l *Cluster) markPath() string { return filepath.Join(l.o.Dir, l.o.Stream+"."+markName) }
@@ -382,8 +381,8 @@ func (l *Cluster) Bounds() (first, next uint64, err error) {
 }
 
 // Verify reads and checks every envelope. It does not affect which position Append expects.
-func (l *Cluster) Verify(ctx context.Context, progress func(done, all uint64)) error {
-	return verify(ctx, verifyReader{l}, progress)
+func (l *Cluster) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
+	return verify(ctx, verifyReader{l}, rate, progress)
 }
 
 // verifyReader is a Cluster whose Read does not affect Append.
@@ -392,6 +391,34 @@ type verifyReader struct{ *Cluster }
 func (u verifyReader) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
 	_, err := u.read(ctx, from, each)
 	return err
+}
+
+// Wait returns when the envelope at position pos is stored.
+func (l *Cluster) Wait(ctx context.Context, pos uint64) error {
+	for {
+		info, err := l.awaitState(ctx)
+		if err != nil {
+			return err
+		}
+		if _, next := bounds(info.State); next > pos {
+			return nil
+		}
+		if err := pause(ctx, retryEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// Trim purges the envelopes before position to.
+func (l *Cluster) Trim(ctx context.Context, to uint64) error {
+	found, err := l.stream.js.Stream(ctx, l.stream.name)
+	if err == nil {
+		err = found.Purge(ctx, jetstream.WithPurgeSequence(to))
+	}
+	if err != nil {
+		return fmt.Errorf("journal: trim: %w", err)
+	}
+	return nil
 }
 
 // Close ends the connection and writes the high-water mark.

@@ -40,6 +40,7 @@ const (
 	forgettingKind Kind = 3
 	tombstoneKind  Kind = 4
 	clockKind      Kind = 5
+	trimKind       Kind = 6 | maySkip
 )
 
 // String returns the kind's name as in JSON.
@@ -224,7 +225,7 @@ func (e *Encoder) State(s *State) error {
 }
 
 // Forgetting adds that a session was forgotten. It returns the same errors as Record, and panics
-// in format 1, as Tombstone and Clock do.
+// in format 1, as Tombstone, Trim and Clock do.
 func (e *Encoder) Forgetting(f *Forgetting) error {
 	size := headSize + 1 + 8
 	if err := e.admit(forgettingKind, f.Client, size); err != nil {
@@ -238,6 +239,9 @@ func (e *Encoder) Forgetting(f *Forgetting) error {
 
 // Tombstone adds that an operator has accepted the loss of the envelope at a position.
 func (e *Encoder) Tombstone(pos uint64) error { return e.words(tombstoneKind, pos) }
+
+// Trim adds that the envelopes before a position may be deleted from now on.
+func (e *Encoder) Trim(to uint64) error { return e.words(trimKind, to) }
 
 // Clock adds the log's clock.
 func (e *Encoder) Clock(c Clock) error {
@@ -438,7 +442,7 @@ func wellFormed(kind Kind, b []byte) bool {
 		return flags&^7 == 0 && (flags&2 != 0 || binary.BigEndian.Uint32(b[len(b)-13:]) == 0)
 	case forgettingKind:
 		return n > 0 && len(b) == 1+n+8
-	case tombstoneKind:
+	case tombstoneKind, trimKind:
 		return len(b) == 8
 	case clockKind:
 		return len(b) == 24
@@ -528,6 +532,12 @@ func (e Envelope) Tombstones() iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		e.entries(tombstoneKind, func(b []byte) bool { return yield(binary.BigEndian.Uint64(b)) })
 	}
+}
+
+// Trimmed returns the newest position before which envelopes may be deleted; 0: the envelope has none.
+func (e Envelope) Trimmed() (to uint64) {
+	e.entries(trimKind, func(b []byte) bool { to = max(to, binary.BigEndian.Uint64(b)); return true })
+	return to
 }
 
 // Clocks yields the log's clock.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -40,9 +41,20 @@ type otherLine struct {
 	Client    string    `json:"forgotten,omitempty"`
 	Epoch     uint64    `json:"epoch,omitempty"`
 	Tombstone uint64    `json:"tombstone,omitempty"`
+	Trimmed   uint64    `json:"trimmed,omitempty"`
 	Clock     time.Time `json:"clock,omitzero"`
 	Highest   uint64    `json:"highest_epoch,omitempty"`
 	Skipped   int64     `json:"skipped_ms,omitempty"`
+}
+
+// lostLine is a line for envelopes that cannot be read.
+type lostLine struct {
+	Lost    uint64   `json:"lost"`
+	Last    uint64   `json:"last"`
+	File    string   `json:"file,omitempty"`
+	Offset  int64    `json:"offset,omitempty"`
+	Clients []string `json:"clients,omitempty"`
+	Error   string   `json:"error,omitempty"`
 }
 
 type envelopeLine struct {
@@ -54,8 +66,12 @@ type envelopeLine struct {
 	Base  uint64 `json:"base"`
 }
 
+// ErrLost is wrapped by the error of Export and Inspect after they have written everything that can be
+// read, and a line for each envelope that is lost.
+var ErrLost = errors.New("journal: envelopes of the log are lost")
+
 // Export writes every entry from position from as JSON lines.
-func Export(ctx context.Context, log Log, from uint64, w io.Writer) error {
+func Export(ctx context.Context, log Reader, from uint64, w io.Writer) error {
 	return lines(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e Envelope) error {
 		for r := range e.Records() {
 			if err := out.Encode(recordLine{pos, r.Client, r.Epoch, r.Seq, jsonTime(r.Time), r.Data, r.Attributes}); err != nil {
@@ -86,6 +102,9 @@ func Export(ctx context.Context, log Log, from uint64, w io.Writer) error {
 		for lost := range e.Tombstones() {
 			others = append(others, otherLine{Pos: pos, Tombstone: lost})
 		}
+		if to := e.Trimmed(); to > 0 {
+			others = append(others, otherLine{Pos: pos, Trimmed: to})
+		}
 		for c := range e.Clocks() {
 			others = append(others, otherLine{Pos: pos, Clock: jsonTime(c.Time), Highest: c.Highest, Skipped: c.Skipped})
 		}
@@ -99,25 +118,37 @@ func Export(ctx context.Context, log Log, from uint64, w io.Writer) error {
 }
 
 // Inspect writes the header of each envelope from position from as JSON lines.
-func Inspect(ctx context.Context, log Log, from uint64, w io.Writer) error {
+func Inspect(ctx context.Context, log Reader, from uint64, w io.Writer) error {
 	return lines(ctx, log, from, w, func(out *json.Encoder, pos uint64, b []byte, e Envelope) error {
 		return out.Encode(envelopeLine{pos, e.Kind.String(), e.Part, e.Count, len(b), e.Base})
 	})
 }
 
-func lines(ctx context.Context, log Log, from uint64, w io.Writer,
+func lines(ctx context.Context, log Reader, from uint64, w io.Writer,
 	each func(out *json.Encoder, pos uint64, b []byte, e Envelope) error,
 ) error {
 	buffered := bufio.NewWriter(w)
 	out := json.NewEncoder(buffered)
-	err := log.Read(ctx, from, func(pos uint64, b []byte) error {
+	all := uint64(0)
+	lost := func(d *Damage) error {
+		all += d.Last + 1 - d.First
+		line := lostLine{Lost: d.First, Last: d.Last, File: d.File, Offset: d.Offset, Clients: d.Clients}
+		if d.Err != nil {
+			line.Error = d.Err.Error()
+		}
+		return out.Encode(line)
+	}
+	err := ReadPast(ctx, log, from, func(pos uint64, b []byte) error {
 		e, err := Decode(b)
 		if err != nil {
-			return fmt.Errorf("position %d: %w", pos, err)
+			return lost(&Damage{First: pos, Last: pos, Err: err})
 		}
 		return each(out, pos, b, e)
-	})
-	if flushed := buffered.Flush(); err == nil {
+	}, lost)
+	if err == nil && all > 0 {
+		err = fmt.Errorf("%w: %d of them; the lines with \"lost\" name them", ErrLost, all)
+	}
+	if flushed := buffered.Flush(); flushed != nil {
 		err = flushed
 	}
 	return err

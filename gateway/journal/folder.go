@@ -11,6 +11,11 @@ import (
 	"syscall"
 )
 
+const (
+	lockName       = "lock"
+	defaultReserve = 64 << 20
+)
+
 // takeLock locks the file path and writes this process's id into it. Two processes on one store
 // would destroy it. The file looks like something left over and may be deleted, so it does not
 // protect the store alone: exclude locks what nobody deletes.

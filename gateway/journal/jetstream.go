@@ -198,12 +198,8 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 			tries += maxTries / maxTimeouts
 		}
 		switch {
-		case missing != nil && missing.replied && (tries >= maxTries || s.nc.Opts.InProcessServer != nil):
-			return &Refusal{
-				What:   fmt.Sprintf("the envelope at position %d cannot be read", at),
-				Repair: "restore the log from a backup or a replica",
-				Err:    err,
-			}
+		case missing != nil && missing.replied && tries >= maxTries:
+			return &Damage{First: at, Last: at, Err: err}
 		case missing != nil && tries < maxTries:
 			// A replica has not caught up, the connection broke, or the machine is too busy
 			// to answer in time.
@@ -281,16 +277,4 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 func lostBefore(m *nats.Msg, at uint64) bool {
 	before, err := strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64)
 	return err == nil && before >= at
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -1,10 +1,9 @@
 // Package journal stores the messages that a gateway acknowledges, in an append-only log of
 // envelopes. Each envelope holds many messages.
 //
-// A Log is an embedded JetStream store on one machine (OpenEmbedded), a JetStream cluster
-// (OpenCluster), a folder of checksummed segments (OpenSegments, which honed does not use yet), a
-// plain file (OpenFile), which is the baseline of the benchmarks, or Memory, for tests. All are crash-only: an Append whose outcome is unknown breaks the Log, and the
-// process recovers with a restart.
+// A Log is a folder of checksummed segments on one machine (OpenSegments), a stream of a JetStream
+// cluster (OpenCluster), or Memory, for tests. All are crash-only: an Append whose outcome is unknown
+// breaks the Log, and the process recovers with a restart.
 package journal
 
 import (
@@ -12,11 +11,36 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
-// Log is an append-only sequence of envelopes. Positions start at 1 and have no gaps. All
-// methods are safe for concurrent use; Append runs one call at a time.
+// Reader reads a log. Positions start at 1 and have no gaps. All methods are safe for concurrent use.
+type Reader interface {
+	// Read calls each for every envelope from position from (0 is the first one) up to the
+	// newest at the time of the call. envelope is valid until each returns. When each
+	// returns an error, Read stops and returns it. A lost envelope ends it with a *Damage, and a
+	// Read from the position after Damage.Last goes on, as ReadPast does. Positions that were
+	// trimmed are a *TrimmedError.
+	Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error
+
+	// Bounds returns the positions of the first envelope and of the next one to be stored.
+	// They are equal in an empty log.
+	Bounds() (first, next uint64, err error)
+
+	// Verify reads the whole log, at most at a rate in bytes per second (0: as fast as possible),
+	// and checks everything in it. Its error joins all damage, a *Damage for each lost envelope.
+	// It calls progress, if not nil, periodically with numbers of envelopes.
+	Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error
+
+	// Close releases the log. It waits for a running Append, and loses nothing that Append
+	// has stored.
+	Close() error
+}
+
+// Log is an append-only sequence of envelopes. Append runs one call at a time.
 type Log interface {
+	Reader
+
 	// Append stores one envelope and returns its position. It returns a nil error only
 	// when the envelope is as durable as the log promises: fsynced, or on a majority of
 	// machines. After ErrNoSpace, ErrTooLarge, ErrMalformed and ErrConflict nothing was
@@ -26,22 +50,13 @@ type Log interface {
 	// still read it after it broke.
 	Append(ctx context.Context, envelope []byte) (pos uint64, err error)
 
-	// Read calls each for every envelope from position from (0 is the first one) up to the
-	// newest at the time of the call. envelope is valid until each returns. When each
-	// returns an error, Read stops and returns it.
-	Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error
+	// Wait returns when the envelope at position pos is stored, by whichever writer. It
+	// returns an error when ctx ends, or the log closes or breaks first.
+	Wait(ctx context.Context, pos uint64) error
 
-	// Bounds returns the positions of the first envelope and of the next one to be stored.
-	// They are equal in an empty log.
-	Bounds() (first, next uint64, err error)
-
-	// Verify reads the whole log and checks each envelope. It reports damage as a *Refusal.
-	// It calls progress, if not nil, periodically with numbers of envelopes.
-	Verify(ctx context.Context, progress func(done, all uint64)) error
-
-	// Close waits for a running Append and releases the log. It loses nothing that Append
-	// has stored.
-	Close() error
+	// Trim deletes old envelopes, none at position to or later. It may leave some before to. It
+	// does not hold up Append. A crash leaves no gap.
+	Trim(ctx context.Context, to uint64) error
 }
 
 // The errors of a Log that callers handle.
@@ -62,9 +77,8 @@ var (
 	ErrMalformed = errors.New("journal: malformed envelope")
 )
 
-// Refusal is the error of a log that cannot be opened, or of a failed Verify. This package does
-// not change a log that it refuses. JetStream may have done so: it opens its files before they can
-// be checked, truncates torn ends and rebuilds its indexes. Copy the folder before you repair it.
+// Refusal is the error of a log that cannot be opened. This package does not change a log that it
+// refuses.
 type Refusal struct {
 	What   string // what is wrong, with the values
 	Repair string // what the operator can do
@@ -135,44 +149,90 @@ func (t *turn) shut() bool {
 	return first
 }
 
-// progressStep is the number of envelopes between two calls of Verify's progress.
-const progressStep = 1024
+// Range is a range of positions. The zero value is empty.
+type Range struct{ First, Last uint64 }
 
-// verify reads the whole log and checks that positions have no gap and envelopes are undamaged.
-func verify(ctx context.Context, log Log, progress func(done, all uint64)) error {
+// Has reports whether all positions of d are in the range.
+func (r Range) Has(d *Damage) bool { return r.First > 0 && r.First <= d.First && d.Last <= r.Last }
+
+// ReadPast is Reader.Read, but goes on after lost envelopes once it has called lost.
+func ReadPast(ctx context.Context, log Reader, from uint64, each func(pos uint64, envelope []byte) error, lost func(*Damage) error) error {
+	for {
+		err := log.Read(ctx, from, each)
+		var d *Damage
+		if !errors.As(err, &d) {
+			return err
+		}
+		if err := lost(d); err != nil {
+			return err
+		}
+		from = d.Last + 1
+	}
+}
+
+const (
+	progressStep = 1024                  // envelopes between two calls of Verify's progress
+	verifyStep   = 50 * time.Millisecond // how far Verify may be ahead of its rate
+	mostDamage   = 100                   // how much damage one Verify names
+)
+
+// verify is Verify for a log of which Read finds all damage.
+func verify(ctx context.Context, log Reader, rate int64, progress func(done, all uint64)) error {
 	first, next, err := log.Bounds()
 	if err != nil {
 		return err
 	}
-	at, all := first, next-first
-	err = log.Read(ctx, first, func(pos uint64, envelope []byte) error {
-		if pos != at {
-			return &Refusal{
-				What:   fmt.Sprintf("position %d follows %d: envelopes are missing", pos, at-1),
-				Repair: "restore the log from a backup or a replica",
-			}
-		}
-		if _, err := Decode(envelope); err != nil {
-			return &Refusal{
-				What:   fmt.Sprintf("the envelope at position %d is damaged", pos),
-				Repair: "restore the log from a backup or a replica",
-				Err:    err,
-			}
-		}
-		at++
-		if done := at - first; progress != nil && done%progressStep == 0 {
-			progress(done, all)
+	began, read := time.Now(), int64(0)
+	var damage []error
+	found := 0
+	lost := func(d *Damage) error {
+		if found++; found <= mostDamage {
+			damage = append(damage, d)
 		}
 		return nil
-	})
-	if err == nil && at < next {
-		err = &Refusal{
-			What:   fmt.Sprintf("the log ends at position %d and should end at %d", at-1, next-1),
-			Repair: "restore the log from a backup or a replica",
+	}
+	at := first
+	err = ReadPast(ctx, log, first, func(pos uint64, envelope []byte) error {
+		if pos != at {
+			lost(&Damage{First: at, Last: pos - 1, Err: errMissing})
 		}
+		at = pos + 1
+		if _, err := Decode(envelope); err != nil {
+			lost(&Damage{First: pos, Last: pos, Err: err})
+		}
+		if done := at - first; progress != nil && done%progressStep == 0 {
+			progress(done, next-first)
+		}
+		if read += int64(len(envelope)); rate > 0 {
+			if ahead := time.Duration(float64(read)/float64(rate)*float64(time.Second)) - time.Since(began); ahead > verifyStep {
+				return pause(ctx, ahead)
+			}
+		}
+		return nil
+	}, func(d *Damage) error { at = d.Last + 1; return lost(d) })
+	if err != nil {
+		return err
 	}
-	if err == nil && progress != nil {
-		progress(all, all)
+	if at < next {
+		lost(&Damage{First: at, Last: next - 1, Err: errMissing})
 	}
-	return err
+	if found > mostDamage {
+		damage = append(damage, fmt.Errorf("journal: and %d more", found-mostDamage))
+	}
+	if progress != nil {
+		progress(next-first, next-first)
+	}
+	return errors.Join(damage...)
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 )
@@ -18,23 +17,9 @@ func each(t *testing.T, test func(t *testing.T, open opener)) {
 		log := new(Memory)
 		test(t, func(*testing.T) Log { log.turn.closed = false; return log })
 	})
-	t.Run("file", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "log")
-		test(t, func(t *testing.T) Log {
-			log, err := OpenFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return log
-		})
-	})
 	t.Run("segments", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
 		test(t, func(t *testing.T) Log { return openedSegments(t, dir, SegmentsOptions{size: 4 << 10}) })
-	})
-	t.Run("embedded", func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "data")
-		test(t, func(t *testing.T) Log { return openedEmbedded(t, dir, EmbeddedOptions{}) })
 	})
 }
 
@@ -95,7 +80,7 @@ func TestLog(t *testing.T) {
 			t.Errorf("%d envelopes after the last", len(all))
 		}
 		var done, all uint64
-		if err := log.Verify(t.Context(), func(d, a uint64) { done, all = d, a }); err != nil || done != n || all != n {
+		if err := log.Verify(t.Context(), 0, func(d, a uint64) { done, all = d, a }); err != nil || done != n || all != n {
 			t.Errorf("Verify: %v, progress %d of %d", err, done, all)
 		}
 		stop := errors.New("stop")
@@ -132,76 +117,6 @@ func TestRefusedAppends(t *testing.T) {
 		}
 		appended(t, log, sample("a", 1, 1), 1)
 	})
-}
-
-func TestFileTail(t *testing.T) {
-	whole := append(sample("a", 1, 3), sample("a", 4, 3)...)
-	second := len(sample("a", 1, 3))
-	for cut := second; cut < len(whole); cut += 7 {
-		path := filepath.Join(t.TempDir(), "log")
-		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		log, err := OpenFile(path)
-		if err != nil {
-			t.Fatalf("cut after %d bytes: %v", cut, err)
-		}
-		appended(t, log, sample("a", 4, 1), 2)
-		log.Close()
-	}
-}
-
-func TestFileRefusesDamage(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	damaged := append(sample("a", 1, 3), sample("a", 4, 3)...)
-	damaged[100] ^= 1
-	if err := os.WriteFile(path, damaged, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var refusal *Refusal
-	if _, err := OpenFile(path); !errors.As(err, &refusal) || refusal.Repair == "" {
-		t.Fatalf("got %v", err)
-	}
-	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, damaged) {
-		t.Error("the refused file was changed")
-	}
-}
-
-func TestFileIsLocked(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	log, err := OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var refusal *Refusal
-	if _, err := OpenFile(path); !errors.As(err, &refusal) {
-		t.Errorf("the second opener got %v", err)
-	}
-	log.Close()
-	if log, err = OpenFile(path); err != nil {
-		t.Fatalf("after Close: %v", err)
-	}
-	log.Close()
-}
-
-// TestBrokenFile: after an fsync that failed nothing is acknowledged any more.
-func TestBrokenFile(t *testing.T) {
-	fault := errors.New("input/output error")
-	var fails error
-	log, err := openFile(filepath.Join(t.TempDir(), "log"), func(*os.File) error { return fails })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	appended(t, log, sample("a", 1, 1), 1)
-	fails = fault
-	if _, err := log.Append(t.Context(), sample("a", 2, 1)); !errors.Is(err, ErrBroken) || !errors.Is(err, fault) {
-		t.Errorf("got %v", err)
-	}
-	fails = nil
-	if _, err := log.Append(t.Context(), sample("a", 2, 1)); !errors.Is(err, ErrBroken) {
-		t.Errorf("after the fault: %v", err)
-	}
 }
 
 func TestExport(t *testing.T) {

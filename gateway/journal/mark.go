@@ -10,6 +10,7 @@ import (
 )
 
 const (
+	markName  = "mark"
 	markSlots = 4096 // distance of the two slots: a torn write destroys at most one
 	markSize  = 20   // generation, position, checksum
 	markEvery = time.Second

@@ -279,7 +279,7 @@ func TestTwoWriters(t *testing.T) {
 			t.Fatalf("the one that has not read: %v", err)
 		}
 	}
-	if err := b.Verify(t.Context(), nil); err != nil {
+	if err := b.Verify(t.Context(), 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Append(t.Context(), sample("b", 1, 1)); !errors.Is(err, ErrConflict) {

@@ -83,7 +83,7 @@ func TestProvePowerCuts(t *testing.T) {
 	if *full {
 		cuts, most = 30, 300
 	}
-	for _, kind := range []string{"embedded", "segments", "file"} {
+	for _, kind := range []string{"segments"} {
 		for _, torn := range []bool{false, true} {
 			p := powerCuts(t, task{Kind: kind}, cuts, most, torn)
 			t.Logf("%s, torn writes %v: %d power cuts, %d records acknowledged, %d lost", kind, torn, cuts, p.total, p.lost)
@@ -105,10 +105,7 @@ func (p *proof) onDisk(d *disk) (c *child, remove func()) {
 func (p *proof) insert(d *disk) (remove func()) {
 	p.t.Helper()
 	dir, remove := inserted(p.t, d)
-	p.task.Dir = dir
-	if p.task.Kind != "file" {
-		p.task.Dir = filepath.Join(dir, "data")
-	}
+	p.task.Dir = filepath.Join(dir, "data")
 	return remove
 }
 
@@ -139,13 +136,13 @@ func TestProvePowerControls(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	for _, what := range []task{{Kind: "file", Off: "fsync"}, {Kind: "embedded", Off: "fsync"}, {Kind: "embedded", Off: "folders"}, {Kind: "segments", Off: "fsync"}, {Kind: "segments", Off: "folders"}} {
+	for _, what := range []task{{Kind: "segments", Off: "fsync"}, {Kind: "segments", Off: "folders"}} {
 		for _, off := range []string{what.Off, ""} {
 			what.Off = off
 			p := newProof(t, what)
 			d := newDisk()
 			c, remove := p.onDisk(d)
-			c.acks(130) // more than one file of JetStream
+			c.acks(130) // more than one segment
 			after := d.cut(nil)
 			c.kill()
 			remove()
@@ -172,7 +169,6 @@ func TestProveFirstStart(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	firstStarts(t, "embedded", 61)
 	firstStarts(t, "segments", 11)
 }
 
@@ -218,10 +214,10 @@ func TestProveRecoveredIsDurable(t *testing.T) {
 		return
 	}
 	lost := func(off string) uint64 {
-		p := newProof(t, task{Kind: "embedded", Off: "fsync"})
+		p := newProof(t, task{Kind: "segments", Off: "fsync"})
 		d := newDisk()
 		c, remove := p.onDisk(d)
-		c.acks(20)
+		c.acks(10) // in one segment: a process syncs it before it begins the next
 		c.kill()
 		p.task.Off = off
 		c = p.start()
@@ -250,7 +246,7 @@ func TestProveFailedSync(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	for _, kind := range []string{"embedded", "segments", "file"} {
+	for _, kind := range []string{"segments"} {
 		p := newProof(t, task{Kind: kind})
 		d := newDisk()
 		c, remove := p.onDisk(d)
@@ -284,8 +280,8 @@ func TestProveDiskFull(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	for n := range 4 {
-		kind, lie := [...]string{"embedded", "segments"}[n/2], n%2 == 1
+	for _, lie := range []bool{false, true} {
+		kind := "segments"
 		p := newProof(t, task{Kind: kind, Persist: true, Reserve: 8 << 20})
 		d := newDisk()
 		d.size, d.lie = 32<<20, lie

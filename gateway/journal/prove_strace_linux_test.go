@@ -72,7 +72,7 @@ func TestProveOrder(t *testing.T) {
 		namespacetest.Lacks(t, "strace", err)
 	}
 	const appends = 150
-	for _, kind := range []string{"embedded", "file"} {
+	for _, kind := range []string{"segments"} {
 		for _, off := range []string{"", "fsync"} {
 			out := filepath.Join(t.TempDir(), "trace")
 			p := newProof(t, task{Kind: kind, Dir: t.TempDir(), Off: off, Appends: appends})
@@ -85,7 +85,7 @@ func TestProveOrder(t *testing.T) {
 			}
 			defer f.Close()
 			acks, err := order(bufio.NewScanner(f), func(path string) bool {
-				return strings.HasSuffix(path, ".blk") || path == filepath.Join(p.task.Dir, "log")
+				return strings.HasSuffix(path, segmentSuffix)
 			})
 			t.Logf("%s, without %q: %d acknowledgements, %v", kind, off, acks, err)
 			if off == "" && (err != nil || acks != appends || got != appends) {

@@ -56,12 +56,12 @@ const (
 
 // task is what a child does.
 type task struct {
-	Kind     string // of log: file, embedded, segments, cluster
+	Kind     string // of log: segments, cluster
 	Dir      string // or the URLs of the servers
 	Stream   string
 	Replicas int
 	Off      string // the guard that is switched off, in the controls
-	Reserve  int64  // of an embedded log
+	Reserve  int64  // of segments
 	Acked    uint64 // what the clients know, and need not send again
 	Each     int    // records of each client in an envelope
 	Appends  uint64 // ends after so many; 0: goes on until it is killed
@@ -70,21 +70,13 @@ type task struct {
 
 func (t task) open(ctx context.Context) (Log, error) {
 	switch t.Kind {
-	case "file":
-		sync := dataSync
-		if t.Off == "fsync" {
-			sync = func(*os.File) error { return nil }
-		}
-		return openFile(filepath.Join(t.Dir, "log"), sync)
 	case "segments":
 		off := segmentGuards{fsync: t.Off == "fsync", resync: t.Off == "resync", folders: t.Off == "folders", mark: t.Off == "mark"}
 		return OpenSegments(t.Dir, SegmentsOptions{Reserve: max(t.Reserve, 1), size: 1 << 20, off: off})
 	case "cluster":
 		return OpenCluster(ctx, t.Dir, ClusterOptions{Stream: t.Stream, Replicas: t.Replicas, Create: true})
-	default:
-		off := guards{fsync: t.Off == "fsync", resync: t.Off == "resync", folders: t.Off == "folders", mark: t.Off == "mark"}
-		return OpenEmbedded(ctx, t.Dir, EmbeddedOptions{Reserve: max(t.Reserve, 1), off: off})
 	}
+	return nil, fmt.Errorf("there is no kind %q", t.Kind)
 }
 
 // ledger checks that a log holds each client's records once, in order and unchanged.
@@ -349,8 +341,8 @@ func TestProveKills(t *testing.T) {
 		rounds, kills, most = 10, 10, 800
 	}
 	var total uint64
-	for n := range 2 * rounds {
-		p := newProof(t, task{Kind: [...]string{"embedded", "segments"}[n%2], Dir: filepath.Join(t.TempDir(), "data")})
+	for range rounds {
+		p := newProof(t, task{Kind: "segments", Dir: filepath.Join(t.TempDir(), "data")})
 		for range kills {
 			c := p.start()
 			c.acks(1 + p.rng.IntN(most))
@@ -363,5 +355,5 @@ func TestProveKills(t *testing.T) {
 		total += p.total
 		os.RemoveAll(p.task.Dir)
 	}
-	t.Logf("%d kills, %d records acknowledged, 0 lost, 0 stored twice, 0 out of order", 2*rounds*kills, total)
+	t.Logf("%d kills, %d records acknowledged, 0 lost, 0 stored twice, 0 out of order", rounds*kills, total)
 }

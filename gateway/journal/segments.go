@@ -20,9 +20,9 @@ type SegmentsOptions struct {
 	Reserve int64
 	// MaxBytes is the size limit of the log. 0 means that only Reserve limits it.
 	MaxBytes int64
-	// AcceptLoss is the first and the last of the positions at the end of the log whose loss an
-	// operator has accepted: the log goes on after them.
-	AcceptLoss [2]uint64
+	// AcceptLoss are positions whose loss an operator has accepted: if the log should end with
+	// them and does not, it goes on after them.
+	AcceptLoss Range
 	// Logger gets what was found damaged or torn at the start. nil means no logging.
 	Logger *slog.Logger
 

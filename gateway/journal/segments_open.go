@@ -50,8 +50,8 @@ func (l *Segments) enter() (err error) {
 	if l.lock, err = takeLock(l.path(lockName)); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(l.path(readyName)); err == nil {
-		return &Refusal{What: l.dir + " has a log of JetStream's", Repair: "use another folder"}
+	if err := refuseOld(l.dir); err != nil {
+		return err
 	}
 	if _, err := os.Lstat(l.path(markName)); errors.Is(err, fs.ErrNotExist) {
 		if err := l.create(1); err != nil {
@@ -280,17 +280,16 @@ func (l *Segments) checkMark() error {
 		return nil
 	}
 	accepted, last := l.o.AcceptLoss, l.all[len(l.all)-1]
-	if accepted[0] > 0 && accepted[0] <= l.next && accepted[1] >= reached && !last.sealed && !l.readOnly {
+	if accepted.Has(&Damage{First: l.next, Last: reached}) && !last.sealed && !l.readOnly {
 		for ; l.next <= reached; l.next++ {
 			l.slots = append(l.slots, slot{})
 		}
 		last.next = l.next
 		return nil
 	}
-	missing := fmt.Sprintf("%d to %d", l.next, reached)
 	return &Refusal{
 		What:   fmt.Sprintf("the log in %s ends at position %d but has reached %d before", l.dir, l.next-1, reached),
-		Repair: "restore the folder from a backup; acknowledged messages are missing, at positions " + missing,
+		Repair: fmt.Sprintf("restore the folder from a backup, since acknowledged messages are missing, or start once with --accept-loss %d-%d", l.next, reached),
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"time"
 )
 
 // Read calls each for every envelope from position from. A lost envelope ends it with a *Damage;
@@ -124,46 +123,11 @@ func (w *window) envelope(at slot) ([]byte, error) {
 	return damaged, errEnvelope
 }
 
-// Verify reads and checks every envelope, and the headers, trailers and indexes. Its error joins all
-// damage, a *Damage for each lost envelope.
-func (l *Segments) Verify(ctx context.Context, progress func(done, all uint64)) error {
-	return l.VerifySlowly(ctx, 0, progress)
-}
-
-// VerifySlowly is Verify at most at a rate in bytes per second; 0: as fast as possible.
-func (l *Segments) VerifySlowly(ctx context.Context, rate int64, progress func(done, all uint64)) error {
-	first, next, err := l.Bounds()
-	if err != nil {
-		return err
-	}
-	began, read := time.Now(), int64(0)
-	var damage []error
-	found := 0
-	lost := func(d *Damage) error {
-		if found++; found <= mostDamage {
-			damage = append(damage, d)
-		}
-		return nil
-	}
-	err = readPast(ctx, l, first, func(pos uint64, envelope []byte) error {
-		if _, err := Decode(envelope); err != nil {
-			lost(&Damage{First: pos, Last: pos, Err: err})
-		}
-		if done := pos + 1 - first; progress != nil && done%progressStep == 0 {
-			progress(done, next-first)
-		}
-		if read += int64(len(envelope)) + frameHead; rate > 0 {
-			if ahead := time.Duration(float64(read)/float64(rate)*float64(time.Second)) - time.Since(began); ahead > verifyStep {
-				return pause(ctx, ahead)
-			}
-		}
-		return nil
-	}, lost)
-	if err != nil {
-		return err
-	}
-	if found > mostDamage {
-		damage = append(damage, fmt.Errorf("journal: and %d more", found-mostDamage))
+// Verify reads and checks every envelope, and the headers, trailers and indexes.
+func (l *Segments) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
+	damage := verify(ctx, l, rate, progress)
+	if ctx.Err() != nil {
+		return damage
 	}
 	l.mu.Lock()
 	all := l.all
@@ -173,36 +137,10 @@ func (l *Segments) VerifySlowly(ctx context.Context, rate int64, progress func(d
 		if i < len(all)-1 || s.sealed {
 			err = s.checkIndex(&l.id)
 		}
-		if err != nil {
-			damage = append(damage, err)
-		}
+		damage = errors.Join(damage, err)
 	}
-	if progress != nil {
-		progress(next-first, next-first)
-	}
-	return errors.Join(damage...)
+	return damage
 }
-
-// mostDamage is how much damage one Verify names.
-const mostDamage = 100
-
-// readPast is Log.Read, but goes on after lost envelopes once it has called lost.
-func readPast(ctx context.Context, log Log, from uint64, each func(pos uint64, envelope []byte) error, lost func(*Damage) error) error {
-	for {
-		err := log.Read(ctx, from, each)
-		var d *Damage
-		if !errors.As(err, &d) {
-			return err
-		}
-		if err := lost(d); err != nil {
-			return err
-		}
-		from = d.Last + 1
-	}
-}
-
-// verifyStep is how far VerifySlowly may be ahead of its rate.
-const verifyStep = 50 * time.Millisecond
 
 // checkIndex returns an error if something of a sealed segment is damaged that Read does not need.
 func (s *segment) checkIndex(id *logID) error {

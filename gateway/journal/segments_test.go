@@ -149,7 +149,7 @@ func TestSegmentFlips(t *testing.T) {
 func survivors(t *testing.T, log *Segments, n int, what string) (lost int, clean bool) {
 	t.Helper()
 	next := uint64(1)
-	err := readPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
+	err := ReadPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
 		if pos != next || !bytes.Equal(b, sample("client", pos, 1)) {
 			return fmt.Errorf("position %d, want %d", pos, next)
 		}
@@ -165,7 +165,7 @@ func survivors(t *testing.T, log *Segments, n int, what string) (lost int, clean
 	if err != nil || next != uint64(n)+1 || lost > 1 {
 		t.Errorf("%s: %v; read up to %d, %d lost", what, err, next-1, lost)
 	}
-	err = log.Verify(t.Context(), nil)
+	err = log.Verify(t.Context(), 0, nil)
 	var d *Damage
 	if errors.As(err, &d) != (lost > 0) {
 		t.Errorf("%s: %d lost, Verify: %v", what, lost, err)
@@ -197,7 +197,7 @@ func TestSegmentTails(t *testing.T) {
 				if !errors.As(err, &refusal) {
 					t.Fatalf("cut by %d: %v", cut, err)
 				}
-				log, err = OpenSegments(dir, SegmentsOptions{AcceptLoss: [2]uint64{n, n}})
+				log, err = OpenSegments(dir, SegmentsOptions{AcceptLoss: Range{n, n}})
 			}
 			if err != nil {
 				t.Fatalf("cut by %d: %v", cut, err)
@@ -256,7 +256,7 @@ func TestSegmentFiles(t *testing.T) {
 			}
 			defer log.Close()
 			lost := 0
-			err = readPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
+			err = ReadPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
 				if !bytes.Equal(b, sample("client", pos, 1)) {
 					return fmt.Errorf("position %d has another envelope", pos)
 				}
@@ -339,7 +339,7 @@ func TestSegmentsTakenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d *Damage
-	if err := log.Verify(t.Context(), nil); !errors.As(err, &d) || d.First != 1 || d.Last+1 != log.all[1].first {
+	if err := log.Verify(t.Context(), 0, nil); !errors.As(err, &d) || d.First != 1 || d.Last+1 != log.all[1].first {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if err := log.keep(); err != nil {
@@ -383,7 +383,7 @@ func TestReadWhileWritten(t *testing.T) {
 		if _, err := other.Append(t.Context(), sample("client", 1, 1)); !errors.Is(err, errReadOnly) {
 			t.Errorf("Append to a log that is open for reading: %v", err)
 		}
-		if err := other.Verify(t.Context(), nil); err != nil {
+		if err := other.Verify(t.Context(), 0, nil); err != nil {
 			t.Fatal(err)
 		}
 		other.Close()

@@ -29,7 +29,7 @@ type adminSide struct {
 }
 
 // startAdmin starts the admin side, before the log is opened, which may take long.
-func (f *serving) startAdmin(srv *gateway.Server, opening *progress, logger *slog.Logger) (*adminSide, error) {
+func (f *serving) startAdmin(srv *gateway.Server, behind *verification, logger *slog.Logger) (*adminSide, error) {
 	a := &adminSide{}
 	if f.admin == "off" {
 		return a, nil
@@ -56,7 +56,7 @@ func (f *serving) startAdmin(srv *gateway.Server, opening *progress, logger *slo
 	if err != nil {
 		return nil, err
 	}
-	a.serve(ln, inner, guard, srv, opening)
+	a.serve(ln, inner, guard, srv, behind)
 	return a, nil
 }
 
@@ -69,7 +69,7 @@ func ready(st gateway.Stats) bool {
 // in a cluster takes up to 9 s.
 const stalledAfter = 15 * time.Second
 
-func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.Guard, srv *gateway.Server, opening *progress) {
+func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.Guard, srv *gateway.Server, behind *verification) {
 	mux := http.NewServeMux()
 	mux.Handle("/", inner.Handler())
 	mux.Handle("/gateway/stats", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -78,7 +78,7 @@ func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.
 	})))
 	mux.Handle("/gateway/metrics", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		writeMetrics(w, srv.Stats(), opening)
+		writeMetrics(w, srv.Stats(), behind)
 	})))
 	a.addr, a.done = ln.Addr().String(), make(chan struct{})
 	a.server = guard.Server(mux)
@@ -89,7 +89,7 @@ func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.
 }
 
 // writeMetrics writes the gateway's counters for Prometheus.
-func writeMetrics(w http.ResponseWriter, st gateway.Stats, opening *progress) {
+func writeMetrics(w http.ResponseWriter, st gateway.Stats, behind *verification) {
 	number := map[bool]int{true: 1}
 	last := 0.0
 	if !st.LastAppend.IsZero() {
@@ -113,8 +113,10 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats, opening *progress) {
 		{"honed_clock_steps_total", "counter", "Steps of the wall clock that log time did not follow.", st.ClockSteps},
 		{"honed_clock_off", "gauge", "1 while log time does not follow the wall clock.", number[st.ClockOff]},
 		{"honed_starting", "gauge", "1 while the log is opened and the sessions are recovered.", number[st.Starting]},
-		{"honed_start_envelopes", "gauge", "Envelopes to verify at the start.", opening.all.Load()},
-		{"honed_start_envelopes_verified", "gauge", "Envelopes verified at the start.", opening.done.Load()},
+		{"honed_verify_envelopes", "gauge", "Envelopes of the log that the background verification reads.", behind.all.Load()},
+		{"honed_verify_envelopes_done", "gauge", "Envelopes that it has read.", behind.done.Load()},
+		{"honed_verified_timestamp_seconds", "gauge", "When a background verification last ended; 0: not since the start.", behind.ended.Load()},
+		{"honed_log_damage", "gauge", "Damaged places that the last background verification found.", behind.damage.Load()},
 		{"honed_unacknowledged_seconds", "gauge", "For how long the oldest unacknowledged record has waited for the log.", st.Waiting.Seconds()},
 		{"honed_last_append_timestamp_seconds", "gauge", "When the log last stored an envelope; 0: not since the start.", last},
 	} {

@@ -74,7 +74,7 @@ func TestProveDiskFull(t *testing.T) {
 		if err := os.Mkdir(ballast, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for n := 0; ; n++ { // use up all inodes: the log needs a new file every 8 MiB
+		for n := 0; ; n++ { // use up all inodes: the log needs one for its next segment
 			err := os.WriteFile(filepath.Join(ballast, fmt.Sprint(n)), nil, 0o600)
 			if errors.Is(err, syscall.ENOSPC) {
 				break
@@ -94,8 +94,8 @@ func TestProveDiskFull(t *testing.T) {
 			}
 		}
 		code, out, errs := honed(t, "verify", "--data", filepath.Join(dir, "log"))
-		if code != exitFailed || !strings.Contains(errs, "not writable") {
-			t.Errorf("verify opened the log on a full disk: %d %s%s", code, out, errs)
+		if code != exitOK {
+			t.Errorf("verify on a full disk: %d %s%s", code, out, errs)
 		}
 		os.RemoveAll(ballast)
 		g = startGateway(t, filepath.Join(dir, "log"), addr)
@@ -308,7 +308,7 @@ func (l *load) end() {
 // stored checks that every acknowledged record is in the log, once and in order.
 func (l *load) stored(dir string) {
 	l.t.Helper()
-	log, err := journal.OpenEmbedded(l.t.Context(), dir, journal.EmbeddedOptions{})
+	log, err := journal.OpenReader(dir, nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}

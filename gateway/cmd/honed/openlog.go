@@ -8,8 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,11 +32,12 @@ type logFlags struct {
 	reserve     int64
 	maxBytes    int64
 	appendTime  time.Duration
+	acceptLoss  positions
 }
 
 func (f *logFlags) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.data, "data", "honed-data", "`FOLDER` of the log")
-	flags.StringVar(&f.url, "log", "", "keep the log in a JetStream cluster, `nats://HOST:PORT,…`, or with file: in a plain file in --data; empty: embedded JetStream in --data")
+	flags.StringVar(&f.url, "log", "", "keep the log in a JetStream cluster, `nats://HOST:PORT,…`; empty: in segments in --data")
 	flags.StringVar(&f.stream, "stream", "HONED", "name of the cluster's stream")
 	flags.IntVar(&f.replicas, "replicas", 3, "how many replicas the cluster's stream must have")
 	flags.StringVar(&f.credentials, "nats-credentials", "", "`FILE` of NATS credentials")
@@ -46,7 +47,13 @@ func (f *logFlags) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.ca, "nats-ca", "", "trust the certificate authorities in this PEM `FILE` for NATS instead of the system's")
 	flags.StringVar(&f.cert, "nats-cert", "", "client certificate for NATS, a PEM `FILE`")
 	flags.StringVar(&f.key, "nats-key", "", "key of --nats-cert, a PEM `FILE`")
+}
+
+// addWriting adds the flags that only a verb that appends to the log has.
+func (f *logFlags) addWriting(flags *flag.FlagSet) {
+	f.add(flags)
 	flags.BoolVar(&f.create, "create-stream", false, "create the cluster's stream if it does not exist")
+	flags.Var(&f.acceptLoss, "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which a start has refused as lost")
 	flags.Int64Var(&f.reserve, "reserve", 64<<20, "`BYTES` of disk space that the log leaves free")
 	flags.DurationVar(&f.appendTime, "append-time", 30*time.Second, "how long storing an envelope may take before the log counts as failed and honed exits")
 	flags.Int64Var(&f.maxBytes, "max-log", 0, "size limit of the log in `BYTES`; 0: only the disk limits it")
@@ -65,30 +72,75 @@ func (f *logFlags) level() gateway.Level {
 	return gateway.Disk
 }
 
-// open opens the log.
-func (f *logFlags) open(ctx context.Context, watch *progress, logger *slog.Logger) (log journal.Log, err error) {
+// check refuses flags that contradict each other.
+func (f *logFlags) check() error {
 	switch {
 	case (f.user == "") != (f.password == ""), (f.cert == "") != (f.key == ""):
-		return nil, usageError{errors.New("--nats-user and --nats-password-file, and --nats-cert and --nats-key, must be given together")}
-	case f.isCluster():
-		if f.replicas < 3 && logger != nil {
-			logger.Warn("a stream with fewer than 3 replicas loses records when one machine is lost", "replicas", f.replicas)
-		}
-		return journal.OpenCluster(ctx, f.url, journal.ClusterOptions{
-			Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Progress: watch.set, Logger: logger,
-			Credentials: f.credentials, NKey: f.nkey, User: f.user, PasswordFile: f.password, CA: f.ca, Cert: f.cert, Key: f.key,
-		})
+		return usageError{errors.New("--nats-user and --nats-password-file, and --nats-cert and --nats-key, must be given together")}
 	case f.url == "file:":
-		if err = os.MkdirAll(f.data, 0o700); err == nil {
-			log, err = journal.OpenFile(f.data + "/log")
-		}
-		return log, err
-	case f.url != "":
-		return nil, usageError{fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
+		return usageError{errors.New("there is no --log file: any more: the log in --data is as fast. honed migrate brings an old file over")}
+	case f.url != "" && !f.isCluster():
+		return usageError{fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
 	}
-	return journal.OpenEmbedded(ctx, f.data, journal.EmbeddedOptions{
-		Reserve: f.reserve, MaxBytes: f.maxBytes, Progress: watch.set, Patience: f.appendTime, Logger: logger,
+	return nil
+}
+
+// open opens the log to append to it.
+func (f *logFlags) open(ctx context.Context, logger *slog.Logger) (journal.Log, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	if f.isCluster() {
+		return f.openCluster(ctx, logger)
+	}
+	return journal.OpenSegments(f.data, journal.SegmentsOptions{
+		Reserve: f.reserve, MaxBytes: f.maxBytes, AcceptLoss: journal.Range(f.acceptLoss), Logger: logger,
 	})
+}
+
+// read opens the log to read it. Another process may append to it meanwhile.
+func (f *logFlags) read(ctx context.Context, logger *slog.Logger) (journal.Reader, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	if f.isCluster() {
+		return f.openCluster(ctx, logger)
+	}
+	return journal.OpenReader(f.data, logger)
+}
+
+func (f *logFlags) openCluster(ctx context.Context, logger *slog.Logger) (*journal.Cluster, error) {
+	if f.replicas < 3 && logger != nil {
+		logger.Warn("a stream with fewer than 3 replicas loses records when one machine is lost", "replicas", f.replicas)
+	}
+	return journal.OpenCluster(ctx, f.url, journal.ClusterOptions{
+		Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Logger: logger,
+		Credentials: f.credentials, NKey: f.nkey, User: f.user, PasswordFile: f.password, CA: f.ca, Cert: f.cert, Key: f.key,
+	})
+}
+
+// positions is a flag: a position or FIRST-LAST.
+type positions journal.Range
+
+func (p *positions) String() string {
+	if p.First == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", p.First, p.Last)
+}
+
+func (p *positions) Set(text string) (err error) {
+	first, last, isRange := strings.Cut(text, "-")
+	if p.First, err = strconv.ParseUint(first, 10, 64); err != nil {
+		return errors.New("want a position or FIRST-LAST")
+	}
+	if p.Last = p.First; isRange {
+		p.Last, err = strconv.ParseUint(last, 10, 64)
+	}
+	if err != nil || p.First == 0 || p.Last < p.First {
+		return errors.New("want a position or FIRST-LAST")
+	}
+	return nil
 }
 
 // explain adds the remedy to an error that an operator can fix.
@@ -114,8 +166,6 @@ func explain(err error) string {
 
 // progress prints a line to standard error every second while long work runs.
 type progress struct {
-	done, all atomic.Uint64 // for others to read
-
 	out        io.Writer
 	what, unit string
 	began      time.Time
@@ -127,8 +177,6 @@ func verifying(out io.Writer) *progress {
 }
 
 func (p *progress) set(done, all uint64) {
-	p.done.Store(done)
-	p.all.Store(all)
 	now := time.Now()
 	if p.began.IsZero() {
 		p.began, p.shown = now, now

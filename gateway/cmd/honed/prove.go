@@ -24,7 +24,6 @@ import (
 // proveFlags are the flags of honed prove.
 type proveFlags struct {
 	messages, clients, window, size, kills int
-	url                                    string
 	keep                                   string
 	level                                  gateway.Level
 	json                                   bool
@@ -56,14 +55,13 @@ func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&f.size, "size", 128, "size of a message in `BYTES`, at least 16")
 	flags.IntVar(&f.kills, "kills", 1, "how many times to kill the gateway with kill -9, evenly spread")
 	flags.StringVar(&f.keep, "keep", "", "use this `FOLDER` for the log, and keep it")
-	flags.StringVar(&f.url, "log", "", "file: tests the plain file instead of embedded JetStream")
 	flags.TextVar(&f.level, "level", gateway.Disk, "durability level: disk, or received, which must lose messages")
 	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
 	if err := parse(flags, config, args, stdout); err != nil {
 		return err
 	}
-	if f.messages < 1 || f.clients < 1 || f.size < 16 || f.kills < 0 || f.url != "" && f.url != "file:" {
-		return usageError{errors.New("prove needs at least 1 message of 16 bytes and 1 client; --log must be file: or empty")}
+	if f.messages < 1 || f.clients < 1 || f.size < 16 || f.kills < 0 {
+		return usageError{errors.New("prove needs at least 1 message of 16 bytes and 1 client")}
 	}
 	dir := f.keep
 	if dir == "" {
@@ -83,7 +81,7 @@ func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // run submits, kills and verifies.
 func (f *proveFlags) run(ctx context.Context, dir string, stderr io.Writer) (p *proof, err error) {
-	gw := &victim{dir: dir, url: f.url, stderr: stderr}
+	gw := &victim{dir: dir, stderr: stderr}
 	if err := gw.start(ctx, "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
@@ -97,7 +95,7 @@ func (f *proveFlags) run(ctx context.Context, dir string, stderr io.Writer) (p *
 	p.PerSecond = float64(p.Acknowledged) / p.Seconds
 	gw.kill()
 	fmt.Fprintln(stderr, "reading the log back")
-	log, err := (&logFlags{data: dir, url: f.url, reserve: 64 << 20}).open(ctx, verifying(stderr), nil)
+	log, err := journal.OpenReader(dir, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +196,7 @@ func fill(data []byte, n uint64) {
 }
 
 // verify reads the log and counts what is lost, twice, out of order or wrong.
-func (f *proveFlags) verify(ctx context.Context, log journal.Log, p *proof) error {
+func (f *proveFlags) verify(ctx context.Context, log journal.Reader, p *proof) error {
 	seen := make([]bool, f.messages)
 	newest := map[string]uint64{}
 	want := make([]byte, f.size)
@@ -262,11 +260,11 @@ func (p *proof) print(asJSON bool, stdout io.Writer) error {
 
 // victim is the honed process that prove kills.
 type victim struct {
-	dir, url string
-	addr     string
-	stderr   io.Writer
-	cmd      *exec.Cmd
-	stdin    io.Closer // its EOF ends the child if this process dies
+	dir    string
+	addr   string
+	stderr io.Writer
+	cmd    *exec.Cmd
+	stdin  io.Closer // its EOF ends the child if this process dies
 }
 
 // start starts honed and waits until it serves.
@@ -276,9 +274,6 @@ func (v *victim) start(ctx context.Context, listen string) error {
 		return err
 	}
 	args := []string{"serve", "--json", "--until-eof", "--admin", "off", "--data", v.dir, "--listen", listen}
-	if v.url != "" {
-		args = append(args, "--log", v.url)
-	}
 	v.cmd = exec.CommandContext(ctx, self, args...)
 	var said bytes.Buffer
 	v.cmd.Stderr = &said

@@ -20,40 +20,44 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tlsfiles"
 )
 
 // serving are the flags of honed without a verb.
 type serving struct {
-	log           logFlags
-	listen        list
-	sockets       list
-	admin         string
-	adminToken    string
-	tokens        string
-	cert, key, ca string
-	engine        engine.Engine
-	expiry        time.Duration
-	clockGap      time.Duration
-	format        uint
-	clients       int
-	checkpoint    int
-	helloTime     time.Duration
-	idleTime      time.Duration
-	queueBytes    int
-	window        int
-	totalInFlight int
-	frameSize     int
-	conns         int
-	drain         time.Duration
-	logFormat     string
-	json          bool
-	untilEOF      bool
+	log             logFlags
+	listen          list
+	sockets         list
+	admin           string
+	adminToken      string
+	tokens          string
+	cert, key, ca   string
+	engine          engine.Engine
+	expiry          time.Duration
+	clockGap        time.Duration
+	format          uint
+	clients         int
+	checkpoint      int
+	checkpointBytes int64
+	helloTime       time.Duration
+	idleTime        time.Duration
+	queueBytes      int
+	window          int
+	totalInFlight   int
+	frameSize       int
+	conns           int
+	drain           time.Duration
+	verifyRate      int64
+	verifyEvery     time.Duration
+	logFormat       string
+	json            bool
+	untilEOF        bool
 }
 
 func (f *serving) add(flags *flag.FlagSet) {
-	f.log.add(flags)
+	f.log.addWriting(flags)
 	f.listen.values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
 	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
@@ -69,6 +73,9 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.UintVar(&f.format, "format", 0, "format of new envelopes, 1 or 2; 0: 1 in a cluster, else 2. See docs/envelope.md before you change it")
 	flags.IntVar(&f.clients, "clients", 1_000_000, "how many clients to remember; new ones above that are refused")
 	flags.IntVar(&f.checkpoint, "checkpoint", 1<<14, "envelopes between two checkpoints of all sessions; a start reads about as many")
+	flags.Int64Var(&f.checkpointBytes, "checkpoint-bytes", 188<<20, "`BYTES` of envelopes between two checkpoints; a start reads about as many")
+	flags.Int64Var(&f.verifyRate, "verify-rate", 20<<20, "`BYTES` per second at which the whole log is verified in the background; 0: it is not")
+	flags.DurationVar(&f.verifyEvery, "verify-every", 7*24*time.Hour, "time from one background verification to the next; the first begins at the start")
 	flags.DurationVar(&f.helloTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
 	flags.DurationVar(&f.idleTime, "idle-time", 3*time.Minute, "how long a client may send nothing")
 	flags.IntVar(&f.queueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
@@ -114,13 +121,13 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.engine.CheckDescriptors(logDescriptors); err != nil {
 		return err
 	}
-	opening := verifying(stderr)
-	admin, err := f.startAdmin(srv, opening, logger)
+	var behind verification
+	admin, err := f.startAdmin(srv, &behind, logger)
 	if err != nil {
 		return err
 	}
 	defer admin.stop()
-	log, err := f.log.open(ctx, opening, logger)
+	log, err := f.log.open(ctx, logger)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -134,10 +141,12 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	stop := f.reloadOnHangup(srv, logger)
 	defer stop()
+	stopVerifying := behind.start(log, f.verifyRate, f.verifyEvery, logger)
 	stopClock := answerClock(srv, f.log.data, logger)
 	defer stopClock()
 	f.announce(stdout, listeners, sockets, admin)
 	err = f.serveAll(ctx, srv, listeners, sockets, admin, logger)
+	stopVerifying()
 	return cmp.Or(err, log.Close())
 }
 
@@ -150,17 +159,19 @@ func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, err
 		return nil, nil, usageError{fmt.Errorf("--format is 1 or 2, not %d", f.format)}
 	}
 	srv := &gateway.Server{
-		Durable:      f.log.level(),
-		Shared:       f.log.isCluster(),
-		AppendTime:   f.log.appendTime,
-		Checkpoint:   f.checkpoint,
-		Clients:      f.clients,
-		ClockGap:     f.clockGap,
-		Format:       uint8(f.format),
-		Certificates: f.ca != "",
-		Expiry:       f.expiry,
-		QueueBytes:   f.queueBytes,
-		Engine:       f.engine,
+		Durable:         f.log.level(),
+		Shared:          f.log.isCluster(),
+		AppendTime:      f.log.appendTime,
+		Checkpoint:      f.checkpoint,
+		CheckpointBytes: f.checkpointBytes,
+		AcceptLoss:      journal.Range(f.log.acceptLoss),
+		Clients:         f.clients,
+		ClockGap:        f.clockGap,
+		Format:          uint8(f.format),
+		Certificates:    f.ca != "",
+		Expiry:          f.expiry,
+		QueueBytes:      f.queueBytes,
+		Engine:          f.engine,
 		Limits: engine.Limits{
 			InFlight: f.window, TotalInFlight: f.totalInFlight, FrameSize: f.frameSize, Conns: f.conns,
 			AuthTime: f.helloTime, IdleTime: f.idleTime,

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // openForReading parses the flags of a verb that only reads the log, and opens the log.
-func openForReading(ctx context.Context, verb string, args []string, stdout, stderr io.Writer, from *uint64) (journal.Log, error) {
+func openForReading(ctx context.Context, verb string, args []string, stdout, stderr io.Writer, from *uint64) (journal.Reader, error) {
 	var f logFlags
 	flags, config := newFlags("honed " + verb)
 	f.add(flags)
@@ -25,7 +26,7 @@ func openForReading(ctx context.Context, verb string, args []string, stdout, std
 	if err != nil {
 		return nil, err
 	}
-	log, err := f.open(ctx, verifying(stderr), logger)
+	log, err := f.read(ctx, logger)
 	return log, interrupted(ctx, err)
 }
 
@@ -37,21 +38,34 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// verify checks envelopes and records.
+// verify checks envelopes and records. It names what is lost on standard error.
 func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	log, err := openForReading(ctx, "verify", args, stdout, stderr, nil)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	if err := log.Verify(ctx, verifying(stderr).set); err != nil {
-		return interrupted(ctx, err)
+	damage := log.Verify(ctx, 0, verifying(stderr).set)
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	if damage != nil {
+		fmt.Fprintln(stderr, damage)
 	}
 	checked, err := gateway.Check(ctx, log, nil)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	return json.NewEncoder(stdout).Encode(checked)
+	if err := json.NewEncoder(stdout).Encode(checked); err != nil {
+		return err
+	}
+	switch {
+	case checked.Lost > checked.Accepted:
+		return fmt.Errorf("verify: %w: %d of them, named above; restore the log from a backup", journal.ErrLost, checked.Lost-checked.Accepted)
+	case checked.Lost == 0 && damage != nil:
+		return errors.New("verify: the log is damaged, as named above, and nothing is lost")
+	}
+	return nil
 }
 
 // inspect prints the header of each envelope.
@@ -65,7 +79,7 @@ func export(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 }
 
 func printed(ctx context.Context, verb string, args []string, stdout, stderr io.Writer,
-	print func(context.Context, journal.Log, uint64, io.Writer) error,
+	print func(context.Context, journal.Reader, uint64, io.Writer) error,
 ) error {
 	var from uint64
 	log, err := openForReading(ctx, verb, args, stdout, stderr, &from)
