@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -328,12 +329,34 @@ func (w *window) nextFrame(at int64, pos uint64, id *logID) (found int64, next u
 		if err != nil || len(b) < frameHead {
 			return 0, 0, err
 		}
+		if [4]byte(b) == ([4]byte{}) { // no frame has length 0
+			if at, err = w.zeros(at + 4); err != nil {
+				return 0, 0, err
+			}
+			at -= 4
+			continue
+		}
 		next := binary.BigEndian.Uint64(b[4:])
 		if next > pos && next-pos <= segmentFrames && id.sum(b[:12]) == binary.BigEndian.Uint32(b[12:]) {
 			return at, next, nil
 		}
 	}
 	return 0, 0, nil
+}
+
+// zeros returns the offset of the first byte that is not zero, from offset at, or limit.
+func (w *window) zeros(at int64) (int64, error) {
+	for at < w.limit {
+		b, err := w.bytes(at, readAhead)
+		if err != nil || len(b) == 0 {
+			return w.limit, err
+		}
+		if rest := bytes.TrimLeft(b, "\x00"); len(rest) > 0 {
+			return at + int64(len(b)-len(rest)), nil
+		}
+		at += int64(len(b))
+	}
+	return w.limit, nil
 }
 
 // clientsIn returns the clients that a damaged envelope seems to name.

@@ -33,7 +33,7 @@ type SegmentsOptions struct {
 // segmentGuards are safety checks that tests switch off, to show that each is needed.
 type segmentGuards struct {
 	fsync, folders, resync, mark bool
-	sparse                       bool // no guard: leave holes in files instead of zeros
+	sparse                       bool // no guard: leave holes in files instead of zeros, and make no spare
 }
 
 // tornPrefix begins the names of copies of torn ends that a start cut off.
@@ -57,6 +57,7 @@ type Segments struct {
 	size     atomic.Int64
 
 	frame []byte // of Append's worker
+	spare spare
 
 	mu    sync.Mutex
 	file  *os.File   // of the last segment; only Append's worker writes to it and replaces it
@@ -106,15 +107,21 @@ func (l *Segments) path(name string) string { return filepath.Join(l.dir, name) 
 func (l *Segments) begin(last *segment) error {
 	s := &segment{path: l.path(segmentName(last.next)), first: last.next, next: last.next, size: segmentHead, end: segmentHead}
 	header := l.id.header(s.first, last.sum)
-	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
+	f, err := l.spare.take(), error(nil)
+	spare := f != nil
+	if !spare {
+		if f, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+			return err
+		}
 	}
 	if _, err = f.WriteAt(header, 0); err == nil {
 		_, err = s.readHeader(f, &l.id)
 	}
 	if err == nil {
 		err = l.sync(f)
+	}
+	if err == nil && spare {
+		f, err = l.renamed(f, s.path)
 	}
 	if err == nil && !l.o.off.folders {
 		err = syncDir(l.dir)
@@ -131,7 +138,20 @@ func (l *Segments) begin(last *segment) error {
 	}
 	l.file = f
 	l.all, l.slots = append(slices.Clip(l.all), s), nil
+	l.spare.tried = l.o.off.sparse
 	return nil
+}
+
+// renamed gives the spare a segment's path.
+func (l *Segments) renamed(f *os.File, path string) (*os.File, error) {
+	if err := os.Rename(f.Name(), path); err != nil {
+		return f, err
+	}
+	again, err := os.OpenFile(path, os.O_RDWR, 0) // with its new name, which keep compares
+	if err != nil {
+		return f, err
+	}
+	return again, f.Close()
 }
 
 // seal writes the footer of the last segment, which then never changes again. The trailer is written
@@ -139,6 +159,9 @@ func (l *Segments) begin(last *segment) error {
 func (l *Segments) seal() (*segment, error) {
 	last := l.last()
 	sealed := *last
+	if err := l.file.Truncate(sealed.end); err != nil { // the zeros of a spare
+		return nil, err
+	}
 	index, trailer := l.id.footer(&sealed, l.slots)
 	for _, b := range [][]byte{index, trailer} {
 		if _, err := l.file.WriteAt(b, sealed.size); err != nil {
@@ -224,6 +247,9 @@ func (l *Segments) store(j writeJob) error {
 		}
 		last = l.last()
 	}
+	if !l.spare.tried && last.end > l.o.size/4 { // a small log needs none
+		l.spare.prepare()
+	}
 	l.frame = l.id.frame(l.frame, j.pos, j.envelope)
 	if err := l.write(last.end); err != nil {
 		return err
@@ -274,6 +300,9 @@ func (l *Segments) space() space { return space{l.dir, l.o.Reserve, l.o.MaxBytes
 func (l *Segments) room(size int64) error {
 	size += frameHead + segmentHead + segmentTail + int64(len(l.slots))*slotSize
 	err := l.space().check(l.size.Load(), size)
+	if errors.Is(err, ErrNoSpace) && l.spare.drop() {
+		err = l.space().check(l.size.Load(), size)
+	}
 	if err == nil || errors.Is(err, ErrNoSpace) {
 		return err
 	}
@@ -384,6 +413,7 @@ func (l *Segments) Close() error {
 	var err error
 	if l.turn.broken == nil {
 		l.writing.Wait()
+		l.spare.end()
 		if len(l.slots) > 0 && l.room(0) == nil {
 			_, err = l.seal()
 		}
@@ -396,6 +426,7 @@ func (l *Segments) Close() error {
 
 // release releases the resources of a log, which may be partly opened.
 func (l *Segments) release() {
+	l.spare.end()
 	if l.mark != nil {
 		l.mark.f.Close()
 	}

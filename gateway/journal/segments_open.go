@@ -1,9 +1,11 @@
 package journal
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -257,6 +259,9 @@ func (l *Segments) scanOpen(s *segment, f *os.File) ([]slot, error) {
 			found.holes = found.holes[:n-1]
 		}
 	}
+	if s.size, err = s.used(f); err != nil {
+		return nil, err
+	}
 	if s.size-s.end > frameHead+MaxEnvelope && s.size-s.end > int64(len(slots))*slotSize+segmentTail {
 		return nil, &Refusal{
 			What:   fmt.Sprintf("%s is damaged from byte %d on: %d bytes cannot be read", s.path, s.end, s.size-s.end),
@@ -270,6 +275,23 @@ func (l *Segments) scanOpen(s *segment, f *os.File) ([]slot, error) {
 		l.o.Logger.Error("frame heads of the log are damaged; their envelopes are not", "file", s.path, "count", found.heads)
 	}
 	return slots, nil
+}
+
+// used returns the size of a segment without the zeros at its end, which are there before the frames.
+func (s *segment) used(f *os.File) (int64, error) {
+	b := make([]byte, readAhead)
+	for at := s.size; at > s.end; {
+		n := min(int64(len(b)), at-s.end)
+		got, err := f.ReadAt(b[:n], at-n)
+		if err != nil && err != io.EOF { // it may be sealed meanwhile, and is shorter then
+			return 0, err
+		}
+		if rest := bytes.TrimRight(b[:got], "\x00"); len(rest) > 0 {
+			return at - n + int64(len(rest)), nil
+		}
+		at -= n
+	}
+	return s.end, nil
 }
 
 // checkMark compares the end of the log with the mark. Positions whose loss was accepted count as
@@ -296,9 +318,14 @@ func (l *Segments) checkMark() error {
 // prepare makes the log's end ready for Append.
 func (l *Segments) prepare() error {
 	last := l.all[len(l.all)-1]
+	l.spare.path, l.spare.size, l.spare.space = l.path(spareName), l.o.size, l.space()
+	if err := os.Remove(l.spare.path); err != nil && !errors.Is(err, fs.ErrNotExist) { // a killed process left it
+		return err
+	}
 	if last.sealed {
 		return l.begin(last)
 	}
+	l.spare.tried = l.o.off.sparse
 	f, err := os.OpenFile(last.path, os.O_RDWR, 0)
 	if err != nil {
 		return err
