@@ -88,7 +88,7 @@ func (l *Segments) create(first uint64) error {
 	if err := writeSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
 		return err
 	}
-	made := l.path(markName + ".new")
+	made := l.path(markName + newSuffix)
 	if err := createMark(made); err != nil {
 		return err
 	}

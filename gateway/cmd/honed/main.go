@@ -29,6 +29,8 @@ Usage:
   honed verify  [flags]    check the whole log: damage, records stored twice or out of order
   honed inspect [flags]    print a line of JSON for each envelope of the log
   honed export  [flags]    print a line of JSON for each record of the log
+  honed backup  [flags]    copy the log, of a running honed too, or bring a copy up to date
+  honed restore [flags]    make a data folder of a backup
   honed prove   [flags]    start a second honed, submit a million messages to it, kill it
                            with kill -9 half-way, restart it, and verify every message
   honed clock   [flags]    print the log time of the running honed and how far the wall clock
@@ -98,6 +100,10 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return inspect(ctx, args, stdout, stderr)
 	case "export":
 		return export(ctx, args, stdout, stderr)
+	case "backup":
+		return backup(ctx, args, stdout, stderr)
+	case "restore":
+		return restore(ctx, args, stdout, stderr)
 	case "prove":
 		return prove(ctx, args, stdout, stderr)
 	case "clock":
@@ -106,5 +112,5 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return usageError{fmt.Errorf("there is no verb %q; use verify, inspect, export, prove, clock or version", verb)}
+	return usageError{fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, prove, clock or version", verb)}
 }

@@ -1,0 +1,116 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// copyOf opens a backup and checks that it has the positions first to next-1 and goes on after them.
+func copyOf(t *testing.T, dir string, first, next uint64) {
+	t.Helper()
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	defer log.Close()
+	at := first
+	err := log.Read(t.Context(), 0, func(pos uint64, b []byte) error {
+		if pos != at || !bytes.Equal(b, sample("client", pos, 1)) {
+			return fmt.Errorf("position %d, want %d", pos, at)
+		}
+		at++
+		return nil
+	})
+	if err != nil || at != next {
+		t.Errorf("the copy goes up to %d, want %d: %v", at-1, next-1, err)
+	}
+	if err := log.Verify(t.Context(), 0, nil); err != nil {
+		t.Error(err)
+	}
+	appended(t, log, sample("client", next, 1), next)
+}
+
+// TestBackup copies a log while another goroutine appends to it and trims it, again and again into one
+// folder. Each copy is a whole log.
+func TestBackup(t *testing.T) {
+	dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "copies", "backup")
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	if err := os.Mkdir(filepath.Dir(to), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		for pos := uint64(1); pos <= 600; pos++ {
+			_, err := log.Append(t.Context(), sample("client", pos, 1))
+			if err == nil && pos%50 == 0 && pos > 200 {
+				err = log.Trim(t.Context(), pos-200)
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	written := int64(0)
+	for ended, n := false, 0; !ended; n++ {
+		select {
+		case err := <-done:
+			if ended = true; err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+		c, err := Backup(t.Context(), dir, to, BackupOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		written += c.Written
+		restored := filepath.Join(t.TempDir(), fmt.Sprint(n))
+		if again, err := Backup(t.Context(), to, restored, BackupOptions{Empty: true}); err != nil || again.First != c.First || again.Next != c.Next {
+			t.Fatalf("%+v, then %+v: %v", c, again, err)
+		}
+		copyOf(t, restored, c.First, c.Next)
+	}
+	first, next, err := log.Bounds()
+	c, again := Backup(t.Context(), dir, to, BackupOptions{})
+	if err := errors.Join(err, again); err != nil || c.First != first || c.Next != next || c.Written > 8<<10 {
+		t.Errorf("%+v, want %d to %d: %v", c, first, next, err)
+	}
+	copyOf(t, to, first, next)
+	t.Logf("%d bytes written by all backups", written)
+}
+
+// TestBackupRefuses: a backup does not overwrite another log, or the log itself, and names damage.
+func TestBackupRefuses(t *testing.T) {
+	dir, other := killed(t, 60, true), killed(t, 10, true)
+	var refusal *Refusal
+	if _, err := Backup(t.Context(), dir, other, BackupOptions{}); !errors.As(err, &refusal) {
+		t.Errorf("over another log: %v", err)
+	}
+	if _, err := Backup(t.Context(), dir, dir, BackupOptions{}); !errors.As(err, &refusal) {
+		t.Errorf("over itself: %v", err)
+	}
+	to := filepath.Join(t.TempDir(), "backup")
+	if _, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Backup(t.Context(), dir, to, BackupOptions{Empty: true}); !errors.As(err, &refusal) {
+		t.Errorf("over a backup, which has to be empty: %v", err)
+	}
+	file := segmentFiles(t, dir)[1]
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[segmentHead+frameHead+headerSize+9] ^= 1
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var d *Damage
+	c, err := Backup(t.Context(), dir, filepath.Join(t.TempDir(), "damaged"), BackupOptions{})
+	if !errors.As(err, &d) || d.File != file || c.Next != 61 {
+		t.Errorf("a damaged envelope: %+v, %v", c, err)
+	}
+}
