@@ -1,0 +1,268 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// holed is a log of which some envelopes are lost.
+type holed struct {
+	*journal.Memory
+	lost map[uint64]bool
+}
+
+func (h *holed) Read(ctx context.Context, from uint64, each func(uint64, []byte) error) error {
+	return h.Memory.Read(ctx, from, func(pos uint64, envelope []byte) error {
+		if h.lost[pos] {
+			return &journal.Damage{First: pos, Last: pos, Err: errors.New("a flipped bit")}
+		}
+		return each(pos, envelope)
+	})
+}
+
+// written fills a log with records of three clients, their claims and checkpoints of several envelopes, and
+// returns what each client has in it and where the newest complete checkpoint begins.
+func written(t *testing.T, log journal.Log) (last map[string]uint64, base uint64) {
+	t.Helper()
+	o := recovered(t, &Server{Log: log})
+	last = map[string]uint64{}
+	for round := range 4 {
+		for i := range 3 {
+			name := fmt.Sprint("c", i)
+			l, known, err := o.hello(hello{next: last[name] + 1, client: name, epoch: known(o, name)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				last[name]++
+				o.write(l, last[name], "data")
+			}
+			known.link = nil
+		}
+		if round < 3 {
+			if err := o.checkpoint(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return last, o.queue.base
+}
+
+// known returns the epoch of a client's session; 0: it has none.
+func known(o *offline, client string) uint64 {
+	if session := o.sessions.byClient[client]; session != nil {
+		return session.epoch
+	}
+	return 0
+}
+
+// opened recovers a server on a log; the error is that of a Serve.
+func opened(t *testing.T, log journal.Log, accept journal.Range) (*offline, error) {
+	t.Helper()
+	s := &Server{Log: log, AcceptLoss: accept}
+	s.prepared.Do(s.prepare)
+	t.Cleanup(s.cancel)
+	err := s.recover(t.Context())
+	return &offline{Server: s, t: t}, err
+}
+
+// TestLostEnvelopes loses each envelope of a log in turn. Those before the newest checkpoint cost nothing.
+// Later ones are refused, until the operator accepts their loss. That is written down: the next start
+// needs no flag, and knows all that the other envelopes say.
+func TestLostEnvelopes(t *testing.T) {
+	log := new(journal.Memory)
+	last, base := written(t, log)
+	_, end, _ := log.Bounds()
+	for pos := uint64(1); pos < end; pos++ {
+		whole := &holed{new(journal.Memory), map[uint64]bool{pos: true}}
+		if err := log.Read(t.Context(), 0, func(_ uint64, b []byte) error {
+			_, err := whole.Memory.Append(t.Context(), b)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		o, err := opened(t, whole, journal.Range{})
+		if pos < base {
+			if err != nil {
+				t.Errorf("position %d, before the checkpoint at %d: %v", pos, base, err)
+				continue
+			}
+			for name, n := range last {
+				if got := o.sessions.byClient[name].accepted; got != n {
+					t.Errorf("position %d: client %s has %d, want %d", pos, name, got, n)
+				}
+			}
+			continue
+		}
+		var refusal *journal.Refusal
+		var lost *journal.Damage
+		if !errors.As(err, &refusal) || !errors.As(err, &lost) || lost.First != pos {
+			t.Fatalf("position %d, after the checkpoint at %d: %v", pos, base, err)
+		}
+		if _, err := opened(t, whole, journal.Range{First: 1, Last: pos - 1}); !errors.As(err, &refusal) {
+			t.Errorf("position %d is refused when the loss of others is accepted: %v", pos, err)
+		}
+		if o, err = opened(t, whole, journal.Range{First: pos, Last: pos}); err != nil {
+			t.Fatalf("position %d, accepted: %v", pos, err)
+		}
+		check := func(o *offline, when string) {
+			for name, n := range last {
+				session := o.sessions.byClient[name]
+				if session == nil || session.accepted > n || session.accepted+1 < n && pos != end-1 {
+					t.Errorf("position %d, %s: client %s: %+v, want up to %d", pos, when, name, session, n)
+				}
+			}
+		}
+		check(o, "accepted")
+		if err := o.bury(); err != nil {
+			t.Fatal(err)
+		}
+		if o, err = opened(t, whole, journal.Range{}); err != nil {
+			t.Fatalf("position %d, the start after the accepted one: %v", pos, err)
+		}
+		check(o, "later")
+		if c, err := Check(t.Context(), whole, nil); err != nil || c.Lost != 1 || c.Accepted != 1 {
+			t.Errorf("position %d: %+v, %v", pos, c, err)
+		}
+	}
+}
+
+// TestAcceptedButNotBuried crashes after the tombstones and before the checkpoint that follows them.
+func TestAcceptedButNotBuried(t *testing.T) {
+	log := &holed{Memory: new(journal.Memory)}
+	_, base := written(t, log)
+	log.lost = map[uint64]bool{base: true, base + 3: true}
+	o, err := opened(t, log, journal.Range{First: base, Last: base + 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, before, _ := log.Bounds()
+	if err := o.bury(); err != nil {
+		t.Fatal(err)
+	}
+	for keep := before; ; keep++ {
+		cut := &holed{new(journal.Memory), log.lost}
+		all := uint64(0)
+		if err := log.Memory.Read(t.Context(), 0, func(pos uint64, b []byte) error {
+			if all++; pos > keep {
+				return nil
+			}
+			_, err := cut.Memory.Append(t.Context(), b)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := opened(t, cut, journal.Range{}); err != nil {
+			t.Errorf("%d of %d envelopes after the hole's acceptance: %v", keep+1-before, all+1-before, err)
+		}
+		if keep >= all {
+			break
+		}
+	}
+}
+
+// TestTrim: a server keeps what the next start needs, and a log that begins where no server trimmed it is
+// refused.
+func TestTrim(t *testing.T) {
+	log := new(journal.Memory)
+	last, base := written(t, log)
+	u := serve(t, &Server{Log: log})
+	if err := u.Server.Trim(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if first, _, _ := log.Bounds(); first != 2 {
+		t.Errorf("it begins at %d, want 2", first)
+	}
+	if err := u.Server.Trim(t.Context(), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	first, next, _ := log.Bounds()
+	if first < base || first >= next {
+		t.Errorf("trimmed to %d; the newest checkpoint was at %d, the next position is %d", first, base, next)
+	}
+	if err := u.Server.Shutdown(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	o, err := opened(t, log, journal.Range{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range last {
+		if got := o.sessions.byClient[name].accepted; got != n {
+			t.Errorf("client %s has %d, want %d", name, got, n)
+		}
+	}
+	if _, err := Check(t.Context(), log, nil); err != nil {
+		t.Error(err)
+	}
+	if err := log.Trim(t.Context(), first+2); err != nil { // not by a server
+		t.Fatal(err)
+	}
+	var refusal *journal.Refusal
+	if _, err := opened(t, log, journal.Range{}); !errors.As(err, &refusal) {
+		t.Errorf("a log whose beginning is gone: %v", err)
+	}
+	if _, err := Check(t.Context(), log, nil); err == nil {
+		t.Error("Check accepts a log whose beginning is gone")
+	}
+	older := serve(t, &Server{Log: new(journal.Memory), Format: 1})
+	if err := older.Server.Trim(t.Context(), 1); err == nil {
+		t.Error("a log of format 1 was trimmed")
+	}
+}
+
+// TestCheckpointBytes: checkpoints come by bytes too, counted from the one before a crash.
+func TestCheckpointBytes(t *testing.T) {
+	log := new(journal.Memory)
+	for range 3 { // as many crashes
+		o := recovered(t, &Server{Log: log, CheckpointBytes: 10_000})
+		l, session, err := o.hello(hello{next: 1, client: "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seq := uint64(1); seq <= 6; seq++ {
+			o.write(l, seq, string(make([]byte, 900)))
+		}
+		session.link = nil
+	}
+	o := recovered(t, &Server{Log: log, CheckpointBytes: 10_000})
+	if o.since.bytes < 15_000 || o.since.envelopes < 18 {
+		t.Fatalf("%+v since the newest checkpoint", o.since)
+	}
+	u := serve(t, &Server{Log: log, CheckpointBytes: 10_000})
+	c := u.client(t, "d")
+	if _, err := c.Submit(t.Context(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "a checkpoint", func() bool {
+		u.Server.queue.mu.Lock()
+		defer u.Server.queue.mu.Unlock()
+		return u.Server.queue.base > 0
+	})
+	if err := u.Server.Shutdown(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	read := 0 // a start after a clean stop reads the checkpoint and nothing before it
+	_, next, _ := log.Bounds()
+	o = recovered(t, &Server{Log: &counting{Log: log, n: &read}})
+	if read > 2 || known(o, "c") == 0 {
+		t.Errorf("a start after a clean stop reads %d envelopes of %d", read, next-1)
+	}
+}
+
+// counting counts the envelopes that are read.
+type counting struct {
+	journal.Log
+	n *int
+}
+
+func (c *counting) Read(ctx context.Context, from uint64, each func(uint64, []byte) error) error {
+	return c.Log.Read(ctx, from, func(pos uint64, b []byte) error { *c.n++; return each(pos, b) })
+}
