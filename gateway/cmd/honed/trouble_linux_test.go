@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/natstest"
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -107,7 +108,7 @@ func (g *ran) within(texts ...string) {
 // five seconds, and goes on by itself when it is over.
 func TestClusterTrouble(t *testing.T) {
 	t.Parallel()
-	binary := builtServer(t)
+	binary := natstest.Binary(t)
 	for name, test := range map[string]func(t *testing.T, l *lone){
 		"nobody answers": func(t *testing.T, l *lone) {
 			l.configure("", "")
@@ -241,7 +242,7 @@ func (l *lone) client(options ...nats.Option) jetstream.JetStream {
 // TestStreamSettings has streams that cannot keep the promise. Each is refused at the start.
 func TestStreamSettings(t *testing.T) {
 	t.Parallel()
-	l := newLone(t, builtServer(t))
+	l := newLone(t, natstest.Binary(t))
 	l.configure("", "")
 	l.start()
 	js := l.client()
@@ -288,7 +289,7 @@ func TestStreamSettings(t *testing.T) {
 // else may write to the stream, change it or delete from it.
 func TestClusterPermissions(t *testing.T) {
 	t.Parallel()
-	l := newLone(t, builtServer(t))
+	l := newLone(t, natstest.Binary(t))
 	text, err := os.ReadFile("../../../docs/durability.md")
 	if err != nil {
 		t.Fatal(err)
