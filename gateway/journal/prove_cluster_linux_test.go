@@ -348,11 +348,11 @@ func TestClusterRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(ctx, other.config(1)); err != nil {
+	if _, err := js.CreateStream(ctx, other.config(&ClusterOptions{Replicas: 1})); err != nil {
 		t.Fatal(err)
 	}
 	refuses("the stream is empty", ClusterOptions{Dir: dir})
-	config := other.config(1)
+	config := other.config(&ClusterOptions{Replicas: 1})
 	config.Name, config.Subjects, config.Discard = "OTHER", []string{"other"}, jetstream.DiscardOld
 	if _, err := js.CreateStream(ctx, config); err != nil {
 		t.Fatal(err)

@@ -16,32 +16,23 @@ import (
 	"github.com/hone-go/hone/internal/testrun"
 )
 
-// built builds nats-server, or finds it in the build cache.
-var built = sync.OnceValues(func() (string, error) {
+// Binary builds nats-server, or finds it in the build cache. A test on a machine that cannot build it is
+// skipped, as testrun.Lacks does.
+func Binary(t testing.TB) (path string) {
+	t.Helper()
 	module, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
+		t.Fatalf("go env GOMOD: %v", err)
 	}
 	cmd := exec.Command("go", "tool", "-n", "github.com/nats-io/nats-server/v2")
 	cmd.Dir = filepath.Join(filepath.Dir(string(module)), "internal", "natsserver")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	path, err := cmd.Output()
+	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("go tool -n nats-server: %w\n%s", err, errs.Bytes())
+		testrun.Lacks(t, fmt.Sprintf("NOT TESTED HERE: this test needs nats-server, which make deps downloads: %v\n%s", err, errs.Bytes()))
 	}
-	return string(bytes.TrimSpace(path)), nil
-})
-
-// Binary returns the path of nats-server. A test on a machine that cannot build it is skipped, as
-// testrun.Lacks does.
-func Binary(t testing.TB) string {
-	t.Helper()
-	path, err := built()
-	if err != nil {
-		testrun.Lacks(t, fmt.Sprintf("NOT TESTED HERE: this test needs nats-server; run make deps: %v", err))
-	}
-	return path
+	return string(bytes.TrimSpace(out))
 }
 
 // Start starts a server without a cluster, with settings that its configuration has besides
