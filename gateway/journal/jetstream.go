@@ -94,7 +94,10 @@ func bounds(state jetstream.StreamState) (first, next uint64) {
 // checkConfig refuses a stream whose configuration may lose envelopes, or cannot store them.
 func (s *stream) checkConfig(c jetstream.StreamConfig, replicas int, from string) error {
 	wrong := ""
-	if other := c.Metadata[copiedFrom]; other != "" && other != from {
+	switch other := c.Metadata[copiedFrom]; {
+	case from != "" && other != from:
+		return &Refusal{What: fmt.Sprintf("the stream %s is not an unfinished copy of %s", c.Name, from), Repair: "choose another name for the copy"}
+	case other != from:
 		return &Refusal{
 			What:   fmt.Sprintf("the stream %s has an unfinished copy of %s", c.Name, other),
 			Repair: "finish it with honed migrate --to-stream " + c.Name + ", or delete the stream",

@@ -29,6 +29,7 @@ Usage:
   honed verify  [flags]    check the whole log: damage, records stored twice or out of order
   honed inspect [flags]    print a line of JSON for each envelope of the log
   honed export  [flags]    print a line of JSON for each record of the log
+  honed migrate [flags]    copy a log to a new stream of a cluster, at the same positions
   honed prove   [flags]    start a second honed, submit a million messages to it, kill it
                            with kill -9 half-way, restart it, and verify every message
   honed clock   [flags]    print the log time of the running honed and how far the wall clock
@@ -98,6 +99,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return inspect(ctx, args, stdout, stderr)
 	case "export":
 		return export(ctx, args, stdout, stderr)
+	case "migrate":
+		return migrateToStream(ctx, args, stdout, stderr)
 	case "prove":
 		return prove(ctx, args, stdout, stderr)
 	case "clock":
@@ -106,5 +109,5 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return usageError{fmt.Errorf("there is no verb %q; use verify, inspect, export, prove, clock or version", verb)}
+	return usageError{fmt.Errorf("there is no verb %q; use verify, inspect, export, migrate, prove, clock or version", verb)}
 }
