@@ -170,7 +170,8 @@ func TestForeignPurge(t *testing.T) {
 				t.Fatal(err)
 			}
 			var refusal *journal.Refusal
-			if err := open().Recover(soon(t)); !errors.As(err, &refusal) || !strings.Contains(err.Error(), says) {
+			err := open().Recover(soon(t))
+			if text := fmt.Sprint(err); !errors.As(err, &refusal) || !strings.Contains(text, says) {
 				t.Errorf("format %d, trimmed %v: %v", format, trimmed, err)
 			}
 			if err := memory.Trim(soon(t), next); err != nil { // nothing is left

@@ -132,7 +132,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 			return err
 		}
 		if l.keepsAll = info.Config.DenyPurge; l.keepsAll {
-			l.o.Logger.Warn("the stream keeps everything: it has deny_purge, as earlier versions made it, so it cannot be trimmed. honed migrate --to-stream NAME copies it to one that can", "stream", l.o.Stream)
+			l.o.Logger.Warn("the log cannot be trimmed", "err", l.Trim(ctx, 0))
 		}
 	}
 	_, l.next = bounds(info.State)
@@ -345,16 +345,17 @@ func (l *Cluster) holds(ctx context.Context, pos uint64, writer string, uncertai
 	return ours, err
 }
 
-// ErrKeepsAll is the error of Trim for a stream that has deny_purge, as earlier versions made it.
-var ErrKeepsAll = errors.New("journal: the stream keeps everything (deny_purge); honed migrate --to-stream copies it to one that can be trimmed")
-
-// KeepsAll reports whether Trim would return ErrKeepsAll.
+// KeepsAll reports whether the stream cannot be trimmed, because it has deny_purge as earlier versions
+// made it. Trim returns a *Refusal then.
 func (l *Cluster) KeepsAll() bool { return l.keepsAll }
 
 // Trim purges the envelopes before position to. nats-server deletes whole files, beside Append.
 func (l *Cluster) Trim(ctx context.Context, to uint64) error {
 	if l.keepsAll {
-		return ErrKeepsAll
+		return &Refusal{
+			What:   fmt.Sprintf("the stream %s keeps everything (deny_purge)", l.o.Stream),
+			Repair: fmt.Sprintf("copy it to one that can be trimmed with honed migrate --stream %s --to-stream NAME", l.o.Stream),
+		}
 	}
 	first, next, err := l.bounds(ctx)
 	// Purging to 0 would delete everything, and beyond the end would skip positions.

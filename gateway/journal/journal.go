@@ -77,7 +77,7 @@ var (
 	ErrMalformed = errors.New("journal: malformed envelope")
 )
 
-// Refusal is the error of a log that cannot be opened. This package does not change a log that it
+// Refusal is the error of a log that cannot be opened, or not be trimmed. This package does not change a log that it
 // refuses.
 type Refusal struct {
 	What   string // what is wrong, with the values

@@ -11,11 +11,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// MigrateToStream copies a log, the stream from of the same cluster or else the one in the folder dir, to
-// the stream o.Stream, which it creates, at the same positions. An interrupted one goes on where it was.
+// Migrate copies a log, the stream from of the same cluster or else the one in the folder dir, to the
+// stream o.Stream, which it creates, at the same positions. An interrupted one goes on where it was.
 // It seals the old stream, so that nobody can append to it any more, copies the rest, and compares every
 // envelope; no honed opens the new stream before. It calls progress periodically.
-func MigrateToStream(ctx context.Context, servers, from, dir string, o ClusterOptions, progress func(what string, done, all uint64)) (first, next uint64, err error) {
+func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, progress func(what string, done, all uint64)) (first, next uint64, err error) {
 	m := migration{progress: progress}
 	if from != "" {
 		old := o

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func TestMigrateToStream(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		begun, next, err := MigrateToStream(ctx, url, from, dir, ClusterOptions{Stream: to, Replicas: 1}, func(what string, done, _ uint64) {
+		begun, next, err := ClusterOptions{Stream: to, Replicas: 1}.Migrate(ctx, url, from, dir, func(what string, done, _ uint64) {
 			if what == "copied" && done == stopAt {
 				cancel()
 			}
@@ -43,7 +44,8 @@ func TestMigrateToStream(t *testing.T) {
 	refused := func(what string, err error, says string) {
 		t.Helper()
 		var refusal *Refusal
-		if !errors.As(err, &refusal) || !strings.Contains(err.Error(), says) {
+		text := fmt.Sprint(err)
+		if !errors.As(err, &refusal) || !strings.Contains(text, says) {
 			t.Errorf("%s: %v; want … %s …", what, err, says)
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-
-	"github.com/hone-go/hone/gateway/journal"
 )
 
 // migrateToStream copies a cluster's stream, or the log in a folder, to a new stream.
@@ -44,7 +42,7 @@ func migrateToStream(ctx context.Context, args []string, stdout, stderr io.Write
 	shown := map[string]*progress{}
 	o := f.clusterOptions(logger)
 	o.Stream, o.Dir = to, ""
-	first, next, err := journal.MigrateToStream(ctx, f.url, from, dir, o, func(what string, done, all uint64) {
+	first, next, err := o.Migrate(ctx, f.url, from, dir, func(what string, done, all uint64) {
 		if shown[what] == nil {
 			shown[what] = &progress{out: stderr, what: what, unit: "envelopes"}
 		}

@@ -281,7 +281,7 @@ func TestStreamSettings(t *testing.T) {
 			g.ready()
 			keeps := "honed_log_keeps_all 0"
 			if config.DenyPurge {
-				g.says("the stream keeps everything")
+				g.says("the log cannot be trimmed")
 				keeps = "honed_log_keeps_all 1"
 			}
 			if text := get(t, "http://"+g.admin+"/gateway/metrics"); !strings.Contains(text, keeps) {
