@@ -134,3 +134,30 @@ func TestKeepsAll(t *testing.T) {
 		t.Error("a new stream keeps everything")
 	}
 }
+
+// TestNoReplicaAnswers: while no replica answers, a read asks again and again, and finds no damage.
+func TestNoReplicaAnswers(t *testing.T) {
+	url := natstest.Start(t, "")
+	config := (&stream{name: "MUTE"}).config(&ClusterOptions{Replicas: 1})
+	config.AllowDirect = false
+	if _, err := operator(t, url).CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "MUTE", ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := log.stream.publish(t.Context(), sample("a", 1, 1), 1, true, "w-1"); err != nil {
+		t.Fatal(err)
+	}
+	log.stream.tries = 2 * maxTimeouts
+	before := log.stream.nc.Stats().OutMsgs
+	err = log.Read(t.Context(), 1, func(uint64, []byte) error { return nil })
+	if damage := (*Damage)(nil); err == nil || errors.As(err, &damage) {
+		t.Errorf("Read: %v", err)
+	}
+	if asked := log.stream.nc.Stats().OutMsgs - before; asked < 2*maxTimeouts {
+		t.Errorf("%d requests", asked)
+	}
+}

@@ -219,7 +219,7 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 			if err := s.lacks(ctx, at, next, tries, missing); err != nil {
 				return err
 			}
-		} else if missing != nil {
+		} else if missing != nil && !missing.refused {
 			tries += s.tries / maxTimeouts
 		}
 		switch {
@@ -301,6 +301,7 @@ func (s *stream) reaches(ctx context.Context, pos uint64) bool {
 type missingError struct {
 	status  string
 	replied bool // the replica answered that it lacks the message
+	refused bool // there was an answer at once, and another one
 }
 
 func (e *missingError) Error() string { return "JetStream did not return the message: " + e.status }
@@ -339,12 +340,13 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 		}
 		if status := m.Header.Get("Status"); status != "" { // 404 not found, 204 the end, 503 no replica
 			if at == from {
-				return at, &missingError{status, (status == "404" || status == "204") && !lostBefore(m, at)}
+				lacks := (status == "404" || status == "204") && !lostBefore(m, at)
+				return at, &missingError{status: status, replied: lacks, refused: !lacks}
 			}
 			return at, nil // the end of the batch
 		}
 		if pos := m.Header.Get(jetstream.SequenceHeader); pos != strconv.FormatUint(at, 10) {
-			return at, &missingError{fmt.Sprintf("position %s comes after %d", pos, at-1), !lostBefore(m, at)}
+			return at, &missingError{status: fmt.Sprintf("position %s comes after %d", pos, at-1), replied: !lostBefore(m, at)}
 		}
 		if at >= next {
 			return at, nil
