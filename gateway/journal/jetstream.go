@@ -334,11 +334,11 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil && !errors.Is(err, nats.ErrConnectionClosed):
-			return at, &missingError{status: err.Error()}
+			return at, &missingError{status: err.Error(), refused: errors.Is(err, nats.ErrNoResponders)}
 		case err != nil:
 			return at, err
 		}
-		if status := m.Header.Get("Status"); status != "" { // 404 not found, 204 the end, 503 no replica
+		if status := m.Header.Get("Status"); status != "" { // 404 not found, 204 the end
 			if at == from {
 				lacks := (status == "404" || status == "204") && !lostBefore(m, at)
 				return at, &missingError{status: status, replied: lacks, refused: !lacks}
