@@ -93,6 +93,10 @@ func TestClusterWait(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+	quiet := b.stream.nc.Stats().OutMsgs
+	if err := b.Wait(t.Context(), 2); err != nil || b.stream.nc.Stats().OutMsgs != quiet {
+		t.Errorf("Wait for what this process has appended asks somebody: %v", err)
+	}
 	began, before := time.Now(), a.stream.nc.Stats().OutMsgs
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
