@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,6 +56,10 @@ func TestMigrateToStream(t *testing.T) {
 			log.Close()
 		}
 		return err
+	}
+	refused("a folder in use", migrate("", dir, "ONE", 0), "is in use by")
+	if err := os.Remove(filepath.Join(dir, lockName)); err != nil { // the folder is locked as well
+		t.Fatal(err)
 	}
 	refused("a folder in use", migrate("", dir, "ONE", 0), "is in use by")
 	if err := log.Close(); err != nil {
