@@ -71,6 +71,9 @@ const statesPerEnvelope = 2000
 // part of the checkpoint that begins at a position; with part 0, of none.
 func (s *Server) appendStates(part journal.Part, begins uint64, states []journal.State, expired []*session) error {
 	e := journal.Encoder{Format: s.Format}
+	if s.trimmed > 0 { // every envelope of states from now on says so, and only format 2 can
+		e.Format = 2
+	}
 	s.queue.mu.Lock()
 	s.readClock()
 	clock := journal.Clock{Time: s.clock.time, Highest: s.sessions.highest, Skipped: s.clock.skipped}
@@ -81,7 +84,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	e.BeginCheckpoint(part, base)
 	s.queue.mu.Unlock()
 	var err error
-	if s.Format > 1 {
+	if e.Format > 1 {
 		err = e.Clock(clock)
 		if s.trimmed > 0 && part != journal.Last {
 			err = cmp.Or(err, e.Trim(s.trimmed))
@@ -95,7 +98,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 		err = cmp.Or(err, e.State(&state))
 	}
 	for _, known := range expired {
-		if s.Format > 1 {
+		if e.Format > 1 {
 			err = cmp.Or(err, e.Forgetting(&journal.Forgetting{Client: known.client, Epoch: known.epoch}))
 		}
 	}
@@ -149,6 +152,11 @@ func (s *Server) recover(ctx context.Context) error {
 	if err == nil {
 		err = s.walk(ctx, first, next)
 	}
+	for trimmed := (*journal.TrimmedError)(nil); errors.As(err, &trimmed) && trimmed.First > first; { // by another server
+		if first, next, err = s.Log.Bounds(); err == nil {
+			err = s.walk(ctx, first, next)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("gateway: cannot recover the sessions from the log: %w", err)
 	}
@@ -194,11 +202,11 @@ func (s *Server) walk(ctx context.Context, first, next uint64) error {
 		}
 	}
 	if first > max(s.trimmed, 1) || first > 1 && s.queue.base < first {
-		return &journal.Refusal{
-			What: fmt.Sprintf("it begins at position %d, of which it does not know: it was trimmed to position %d, and its newest checkpoint is at %d",
-				first, s.trimmed, s.queue.base),
-			Repair: "restore its beginning from a backup",
+		what := fmt.Sprintf("it begins at position %d, but honed trimmed it to position %d only, and its newest checkpoint is at %d", first, s.trimmed, s.queue.base)
+		if s.trimmed == 0 {
+			what = fmt.Sprintf("it begins at position %d, but honed did not trim it: something else has deleted its beginning", first)
 		}
+		return &journal.Refusal{What: what, Repair: "restore its beginning from a backup"}
 	}
 	return nil
 }
@@ -211,7 +219,10 @@ func (s *Server) Trim(ctx context.Context, to uint64) error {
 		return err
 	}
 	if s.Format < 2 {
-		return errors.New("gateway: the log can be trimmed when the format of new envelopes is 2")
+		return errors.New("gateway: the log can be trimmed when the format of new envelopes is 2 (honed --format 2)")
+	}
+	if s.keepsAll() {
+		return s.Log.Trim(ctx, 0) // which says why
 	}
 	s.queue.mu.Lock()
 	stored := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,6 +26,8 @@ type ClusterOptions struct {
 	// Create creates the stream if it does not exist. Without Create, or if Dir has a mark,
 	// a missing stream is refused.
 	Create bool
+	// ReadOnly opens a stream only to read it, sealed or not. It takes no lock and creates nothing.
+	ReadOnly bool
 	// Dir is a local folder for a high-water mark, which detects that the stream has lost
 	// its end or is gone. Empty means no detection.
 	Dir string
@@ -37,6 +40,9 @@ type ClusterOptions struct {
 	CA, Cert, Key string
 	// Logger gets trouble with the cluster, and its end. nil means no logging.
 	Logger *slog.Logger
+
+	first uint64 // position of the first envelope of a stream that Create creates; 0: 1
+	from  string // what is being copied to the stream; empty: nothing
 }
 
 // Timeouts and retries of requests to a cluster. A hanging node is detected after
@@ -67,6 +73,13 @@ type Cluster struct {
 	writer string // id of this process, for writerHeader
 	count  uint64 // Appends so far; under turn.mu
 	next   uint64 // position after the last one that the caller has read; under turn.mu
+
+	keepsAll bool // Trim cannot work
+
+	news    sync.Mutex
+	reached uint64        // every position before it is stored
+	ended   error         // the log is closed or broken
+	changed chan struct{} // closed when one of them changes; nil: nobody waits
 }
 
 // OpenCluster connects to the servers, comma-separated NATS URLs, and checks the configuration of
@@ -91,7 +104,7 @@ func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluste
 		}
 		return nil, fmt.Errorf("journal: %s: %w", servers, err)
 	}
-	if l.mark != nil {
+	if l.mark != nil && !o.ReadOnly {
 		l.mark.run()
 	}
 	return l, nil
@@ -114,17 +127,23 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 	if err != nil {
 		return err
 	}
-	if err := l.stream.checkConfig(info.Config, l.o.Replicas); err != nil {
-		return err
+	if !l.o.ReadOnly {
+		if err := l.stream.checkConfig(info.Config, l.o.Replicas, l.o.from); err != nil {
+			return err
+		}
+		if l.keepsAll = info.Config.DenyPurge; l.keepsAll {
+			l.o.Logger.Warn("the log cannot be trimmed", "err", l.Trim(ctx, 0))
+		}
 	}
 	_, l.next = bounds(info.State)
+	l.tell(l.next, nil)
 	if marked && l.next-1 < l.mark.written {
 		return &Refusal{
 			What:   fmt.Sprintf("the stream %s ends at position %d but has reached %d before", l.o.Stream, l.next-1, l.mark.written),
 			Repair: "restore the stream from a backup; acknowledged messages are missing",
 		}
 	}
-	if l.o.Dir != "" && !marked {
+	if l.o.Dir != "" && !marked && !l.o.ReadOnly {
 		if err := createMark(l.markPath()); err != nil {
 			return err
 		}
@@ -139,19 +158,23 @@ func (l *Cluster) markPath() string { return filepath.Join(l.o.Dir, l.o.Stream+"
 
 // openMark opens the local mark, if Dir is set and has one.
 func (l *Cluster) openMark() (found bool, err error) {
-	if l.o.Dir == "" {
+	mode := os.O_RDONLY
+	switch {
+	case l.o.Dir == "":
 		return false, nil
-	}
-	if err := os.MkdirAll(l.o.Dir, 0o700); err != nil {
-		return false, err
-	}
-	if l.lock, err = takeLock(filepath.Join(l.o.Dir, l.o.Stream+"."+lockName)); err != nil {
-		return false, err
+	case !l.o.ReadOnly:
+		mode = os.O_RDWR
+		if err := os.MkdirAll(l.o.Dir, 0o700); err != nil {
+			return false, err
+		}
+		if l.lock, err = takeLock(filepath.Join(l.o.Dir, l.o.Stream+"."+lockName)); err != nil {
+			return false, err
+		}
 	}
 	if _, err := os.Lstat(l.markPath()); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	l.mark, err = openMark(l.markPath())
+	l.mark, err = readMark(l.markPath(), mode)
 	return true, err
 }
 
@@ -164,7 +187,7 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 		switch {
 		case err == nil:
 			return info, nil
-		case missing && (marked || !l.o.Create):
+		case missing && (marked || !l.o.Create || l.o.ReadOnly):
 			return nil, &Refusal{
 				What:   fmt.Sprintf("the cluster has no stream %s", l.o.Stream),
 				Repair: "check the URL and the account; restore the stream from a backup, or create a new one explicitly",
@@ -172,7 +195,7 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 			}
 		case missing:
 			attempt, cancel := context.WithTimeout(ctx, requestTimeout)
-			_, err = l.stream.js.CreateStream(attempt, l.stream.config(l.o.Replicas))
+			_, err = l.stream.js.CreateStream(attempt, l.stream.config(&l.o))
 			cancel()
 		}
 		if err != nil && l.stream.nc.IsConnected() { // else the connection has said why
@@ -223,11 +246,19 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 		return 0, err
 	}
 	defer l.turn.mu.Unlock()
+	if l.o.ReadOnly {
+		return 0, errors.New("journal: the stream is open to be read only")
+	}
 	if l.mark != nil && l.mark.err() != nil {
+		l.tell(0, ErrBroken)
 		return 0, l.turn.breaks(l.mark.err())
 	}
 	l.count++
-	return l.place(ctx, envelope, l.writer+"-"+strconv.FormatUint(l.count, 10), false)
+	pos, err := l.place(ctx, envelope, l.writer+"-"+strconv.FormatUint(l.count, 10), false)
+	if errors.Is(err, ErrBroken) {
+		l.tell(0, ErrBroken)
+	}
+	return pos, err
 }
 
 // place publishes an envelope until its outcome is known. uncertain means that an earlier
@@ -277,6 +308,7 @@ func (l *Cluster) Failed() <-chan error {
 
 func (l *Cluster) stored(pos uint64) uint64 {
 	l.next = pos + 1
+	l.tell(l.next, nil)
 	if l.mark != nil {
 		l.mark.pos.Store(pos)
 	}
@@ -313,104 +345,23 @@ func (l *Cluster) holds(ctx context.Context, pos uint64, writer string, uncertai
 	return ours, err
 }
 
-// Read calls each for every envelope from position from. The next Append expects to follow the
-// last envelope that Read yielded.
-//
-// JetStream may store an envelope twice after an election. Read yields it once, and yields an
-// empty envelope of records in place of the duplicate.
-func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
-	known, err := l.read(ctx, from, each)
-	if err != nil {
+// KeepsAll reports whether the stream cannot be trimmed, because it has deny_purge as earlier versions
+// made it. Trim returns a *Refusal then.
+func (l *Cluster) KeepsAll() bool { return l.keepsAll }
+
+// Trim purges the envelopes before position to. nats-server deletes whole files, beside Append.
+func (l *Cluster) Trim(ctx context.Context, to uint64) error {
+	if l.keepsAll {
+		return &Refusal{
+			What:   fmt.Sprintf("the stream %s keeps everything (deny_purge)", l.o.Stream),
+			Repair: fmt.Sprintf("copy it to one that can be trimmed with honed migrate --stream %s --to-stream NAME", l.o.Stream),
+		}
+	}
+	first, next, err := l.bounds(ctx)
+	// Purging to 0 would delete everything, and beyond the end would skip positions.
+	if to = min(to, next); err != nil || to <= first {
 		return err
 	}
-	l.turn.mu.Lock()
-	defer l.turn.mu.Unlock()
-	l.next = max(l.next, known)
-	return nil
-}
-
-// read is Read without the effect on Append. It returns the position after the last envelope.
-func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) (uint64, error) {
-	info, err := l.awaitState(ctx)
-	if errors.Is(err, nats.ErrConnectionClosed) {
-		return 0, ErrClosed
-	}
-	if err != nil {
-		return 0, fmt.Errorf("journal: %w", err)
-	}
-	first, next := bounds(info.State)
-	from = max(from, first)
-	previous := ""
-	return next, l.stream.read(ctx, max(from-1, first), next, func(pos uint64, m *nats.Msg) error {
-		envelope, writer := m.Data, m.Header.Get(writerHeader)
-		if writer != "" && writer == previous {
-			envelope = emptied(envelope)
-		}
-		previous = writer
-		if pos < from {
-			return nil
-		}
-		return each(pos, envelope)
-	})
-}
-
-// emptied returns an envelope without entries that has the base of another.
-func emptied(envelope []byte) []byte {
-	var e Encoder
-	base := uint64(0)
-	if full, err := header(envelope); err == nil {
-		base = full.Base
-	}
-	e.Begin(base)
-	return e.Bytes()
-}
-
-// Bounds asks the leader of the stream for the bounds.
-func (l *Cluster) Bounds() (first, next uint64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-	defer cancel()
-	info, err := l.awaitState(ctx)
-	if errors.Is(err, nats.ErrConnectionClosed) {
-		return 0, 0, ErrClosed
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("journal: %w", err)
-	}
-	first, next = bounds(info.State)
-	return first, next, nil
-}
-
-// Verify reads and checks every envelope. It does not affect which position Append expects.
-func (l *Cluster) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
-	return verify(ctx, verifyReader{l}, rate, progress)
-}
-
-// verifyReader is a Cluster whose Read does not affect Append.
-type verifyReader struct{ *Cluster }
-
-func (u verifyReader) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
-	_, err := u.read(ctx, from, each)
-	return err
-}
-
-// Wait returns when the envelope at position pos is stored.
-func (l *Cluster) Wait(ctx context.Context, pos uint64) error {
-	for {
-		info, err := l.awaitState(ctx)
-		if err != nil {
-			return err
-		}
-		if _, next := bounds(info.State); next > pos {
-			return nil
-		}
-		if err := pause(ctx, retryEvery); err != nil {
-			return err
-		}
-	}
-}
-
-// Trim purges the envelopes before position to.
-func (l *Cluster) Trim(ctx context.Context, to uint64) error {
 	found, err := l.stream.js.Stream(ctx, l.stream.name)
 	if err == nil {
 		err = found.Purge(ctx, jetstream.WithPurgeSequence(to))
@@ -426,8 +377,9 @@ func (l *Cluster) Close() error {
 	if !l.turn.shut() {
 		return nil
 	}
+	l.tell(0, ErrClosed)
 	var err error
-	if l.mark != nil {
+	if l.mark != nil && !l.o.ReadOnly {
 		err = l.mark.halt()
 		l.mark = nil
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,6 +30,7 @@ const (
 	codeNoResources       = 10023
 	codeNoStorage         = 10047
 	codeStoreFailed       = 10077
+	codeNoMessage         = 10037
 )
 
 // stream is one JetStream stream, which holds one envelope per message.
@@ -36,6 +38,9 @@ type stream struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	name string
+
+	tries int                    // attempts of a read without progress
+	hole  atomic.Pointer[Damage] // that a read has met last
 }
 
 func newStream(nc *nats.Conn, name string) (*stream, error) {
@@ -43,27 +48,34 @@ func newStream(nc *nats.Conn, name string) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stream{nc: nc, js: js, name: name}, nil
+	return &stream{nc: nc, js: js, name: name, tries: maxTries}, nil
 }
 
 // config returns the configuration of a new stream: JetStream never deletes from it by itself.
-func (s *stream) config(replicas int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
+func (s *stream) config(o *ClusterOptions) jetstream.StreamConfig {
+	c := jetstream.StreamConfig{
 		Name:        s.name,
 		Description: "honed: what was acknowledged; written by honed alone",
 		Subjects:    []string{subject + "." + s.name},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardNew,
 		Storage:     jetstream.FileStorage,
-		Replicas:    replicas,
+		Replicas:    o.Replicas,
+		FirstSeq:    o.first,
 		MaxMsgs:     -1,
 		MaxBytes:    -1,
 		MaxMsgSize:  -1,
 		AllowDirect: true,
-		DenyDelete:  true,
-		DenyPurge:   true,
+		DenyDelete:  true, // and purging is for Trim
 	}
+	if o.from != "" {
+		c.Metadata = map[string]string{copiedFrom: o.from}
+	}
+	return c
 }
+
+// copiedFrom is the key of a stream's metadata that names what is being copied to it.
+const copiedFrom = "honed-copied-from"
 
 // state asks the stream's leader for its configuration and bounds.
 func (s *stream) state(ctx context.Context) (*jetstream.StreamInfo, error) {
@@ -80,8 +92,17 @@ func bounds(state jetstream.StreamState) (first, next uint64) {
 }
 
 // checkConfig refuses a stream whose configuration may lose envelopes, or cannot store them.
-func (s *stream) checkConfig(c jetstream.StreamConfig, replicas int) error {
+func (s *stream) checkConfig(c jetstream.StreamConfig, replicas int, from string) error {
 	wrong := ""
+	switch other := c.Metadata[copiedFrom]; {
+	case from != "" && other != from:
+		return &Refusal{What: fmt.Sprintf("the stream %s is not an unfinished copy of %s", c.Name, from), Repair: "choose another name for the copy"}
+	case other != from:
+		return &Refusal{
+			What:   fmt.Sprintf("the stream %s has an unfinished copy of %s", c.Name, other),
+			Repair: "finish it with honed migrate --to-stream " + c.Name + ", or delete the stream",
+		}
+	}
 	switch {
 	case !slices.Equal(c.Subjects, []string{subject + "." + s.name}):
 		wrong = fmt.Sprintf("has the subjects %q instead of %q", c.Subjects, subject+"."+s.name)
@@ -91,8 +112,8 @@ func (s *stream) checkConfig(c jetstream.StreamConfig, replicas int) error {
 		wrong = fmt.Sprintf("has limits of its own (max_msgs %d, max_bytes %d, max_msg_size %d)", c.MaxMsgs, c.MaxBytes, c.MaxMsgSize)
 	case c.SubjectTransform != nil || c.Mirror != nil || len(c.Sources) > 0:
 		wrong = "has messages of other subjects or streams (a subject transform, mirror or sources)"
-	case !c.DenyDelete || !c.DenyPurge || c.AllowRollup:
-		wrong = "lets its messages be deleted (deny_delete, deny_purge, allow_rollup_hdrs)"
+	case !c.DenyDelete || c.AllowRollup:
+		wrong = "lets its messages be deleted (deny_delete, allow_rollup_hdrs)"
 	case c.PersistMode != jetstream.DefaultPersistMode:
 		wrong = "acknowledges before it has written (persist_mode async)"
 	case c.Sealed:
@@ -190,17 +211,19 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 	for tries := 0; from < next; {
 		at, err := s.readBatch(ctx, from, next, each)
 		if tries++; at > from {
-			tries = 0
+			tries = 1
 		}
 		from = at
 		var missing *missingError
-		if errors.As(err, &missing) && !missing.replied {
-			tries += maxTries / maxTimeouts
+		if errors.As(err, &missing) && missing.replied {
+			if err := s.lacks(ctx, at, next, tries, missing); err != nil {
+				return err
+			}
+		} else if missing != nil && !missing.refused {
+			tries += s.tries / maxTimeouts
 		}
 		switch {
-		case missing != nil && missing.replied && tries >= maxTries:
-			return &Damage{First: at, Last: at, Err: err}
-		case missing != nil && tries < maxTries:
+		case missing != nil && tries < s.tries:
 			// A replica has not caught up, the connection broke, or the machine is too busy
 			// to answer in time.
 			if err := pause(ctx, retryPause); err != nil {
@@ -208,6 +231,8 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 			}
 		case errors.Is(err, nats.ErrConnectionClosed):
 			return ErrClosed
+		case missing != nil:
+			return fmt.Errorf("journal: position %d: %w", at, missing)
 		case err != nil:
 			return err
 		}
@@ -215,10 +240,68 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 	return nil
 }
 
+// askLeader is how many tries of a read are between two questions to the leader.
+const askLeader = 20
+
+// lacks returns a *TrimmedError or *Damage if not only a replica lacks the message at a position, but the
+// stream; nil: the replica may catch up. The leader decides: a replica may be far behind.
+func (s *stream) lacks(ctx context.Context, at, next uint64, tries int, cause error) error {
+	if h := s.hole.Load(); h != nil && h.First <= at && at <= h.Last {
+		return &Damage{First: at, Last: min(h.Last, next-1), Err: cause}
+	}
+	attempt, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	if tries%askLeader == 2 { // most replicas have caught up by then
+		if info, err := s.state(attempt); err == nil && !leaderless(info) {
+			if first, _ := bounds(info.State); first > at {
+				return &TrimmedError{first}
+			}
+		}
+	}
+	if tries < s.tries {
+		return nil
+	}
+	request, err := json.Marshal(map[string]any{"seq": at, "next_by_subj": subject + "." + s.name})
+	if err != nil {
+		return err
+	}
+	reply, err := s.nc.RequestWithContext(attempt, "$JS.API.STREAM.MSG.GET."+s.name, request)
+	var answer struct {
+		Error *struct {
+			ErrCode int `json:"err_code"`
+		}
+		Message struct{ Seq uint64 }
+	}
+	if err == nil {
+		err = json.Unmarshal(reply.Data, &answer)
+	}
+	switch {
+	case err != nil:
+		return errors.Join(cause, fmt.Errorf("the leader did not say whether it has position %d: %w", at, err))
+	case answer.Error != nil && answer.Error.ErrCode == codeNoMessage:
+		answer.Message.Seq = next
+	case answer.Message.Seq <= at:
+		return nil
+	}
+	h := &Damage{First: at, Last: min(answer.Message.Seq, next) - 1, Err: cause}
+	s.hole.Store(h)
+	return h
+}
+
+// reaches reports whether a replica has the message at position pos, or one after it.
+func (s *stream) reaches(ctx context.Context, pos uint64) bool {
+	attempt, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	request := fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, pos, subject+"."+s.name)
+	m, err := s.nc.RequestWithContext(attempt, "$JS.API.DIRECT.GET."+s.name, []byte(request))
+	return err == nil && m.Header.Get("Status") == ""
+}
+
 // missingError means that a batch ended without the expected message.
 type missingError struct {
 	status  string
 	replied bool // the replica answered that it lacks the message
+	refused bool // there was an answer at once, and another one
 }
 
 func (e *missingError) Error() string { return "JetStream did not return the message: " + e.status }
@@ -251,18 +334,19 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil && !errors.Is(err, nats.ErrConnectionClosed):
-			return at, &missingError{status: err.Error()}
+			return at, &missingError{status: err.Error(), refused: errors.Is(err, nats.ErrNoResponders)}
 		case err != nil:
 			return at, err
 		}
-		if status := m.Header.Get("Status"); status != "" {
+		if status := m.Header.Get("Status"); status != "" { // 404 not found, 204 the end
 			if at == from {
-				return at, &missingError{status, !lostBefore(m, at)}
+				lacks := (status == "404" || status == "204") && !lostBefore(m, at)
+				return at, &missingError{status: status, replied: lacks, refused: !lacks}
 			}
 			return at, nil // the end of the batch
 		}
 		if pos := m.Header.Get(jetstream.SequenceHeader); pos != strconv.FormatUint(at, 10) {
-			return at, &missingError{fmt.Sprintf("position %s comes after %d", pos, at-1), !lostBefore(m, at)}
+			return at, &missingError{status: fmt.Sprintf("position %s comes after %d", pos, at-1), replied: !lostBefore(m, at)}
 		}
 		if at >= next {
 			return at, nil

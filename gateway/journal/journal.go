@@ -77,7 +77,7 @@ var (
 	ErrMalformed = errors.New("journal: malformed envelope")
 )
 
-// Refusal is the error of a log that cannot be opened. This package does not change a log that it
+// Refusal is the error of a log that cannot be opened, or not be trimmed. This package does not change a log that it
 // refuses.
 type Refusal struct {
 	What   string // what is wrong, with the values
@@ -191,8 +191,8 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 		}
 		return nil
 	}
-	at := first
-	err = ReadPast(ctx, log, first, func(pos uint64, envelope []byte) error {
+	at, trimmed := first, (*TrimmedError)(nil)
+	each := func(pos uint64, envelope []byte) error {
 		if pos != at {
 			lost(&Damage{First: at, Last: pos - 1, Err: errMissing})
 		}
@@ -209,7 +209,14 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 			}
 		}
 		return nil
-	}, func(d *Damage) error { at = d.Last + 1; return lost(d) })
+	}
+	for {
+		err = ReadPast(ctx, log, at, each, func(d *Damage) error { at = d.Last + 1; return lost(d) })
+		if !errors.As(err, &trimmed) || trimmed.First <= at {
+			break
+		}
+		at = trimmed.First // it was trimmed meanwhile
+	}
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway/internal/natstest"
 )
 
 // opener opens a log of one kind; a second call opens the same log again.
@@ -21,6 +26,21 @@ func each(t *testing.T, test func(t *testing.T, open opener)) {
 		dir := filepath.Join(t.TempDir(), "data")
 		test(t, func(t *testing.T) Log { return openedSegments(t, dir, SegmentsOptions{size: 4 << 10}) })
 	})
+	t.Run("cluster", func(t *testing.T) {
+		url, dir := natstest.Start(t, ""), t.TempDir()
+		test(t, func(t *testing.T) Log { return openedCluster(t, url, ClusterOptions{Dir: dir}) })
+	})
+}
+
+func openedCluster(t *testing.T, url string, o ClusterOptions) *Cluster {
+	t.Helper()
+	o.Replicas, o.Create = 1, true
+	log, err := OpenCluster(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	return log
 }
 
 func appended(t *testing.T, log Log, envelope []byte, want uint64) {
@@ -116,6 +136,187 @@ func TestRefusedAppends(t *testing.T) {
 			t.Errorf("ended: %v", err)
 		}
 		appended(t, log, sample("a", 1, 1), 1)
+	})
+}
+
+// TestTrim: what was trimmed is gone and says so, the rest keeps its positions, and a start finds it so.
+func TestTrim(t *testing.T) {
+	each(t, func(t *testing.T, open opener) {
+		const n = 200
+		log := open(t)
+		for i := uint64(1); i <= n; i++ {
+			appended(t, log, sample("a", i, 1), i)
+		}
+		first := uint64(0)
+		check := func(to uint64) {
+			t.Helper()
+			begins, next, err := log.Bounds()
+			if err != nil || next != n+1 || begins > to || begins < first {
+				t.Fatalf("trimmed to %d: bounds %d and %d, %v", to, begins, next, err)
+			}
+			first = begins
+			if all := contents(t, log, first); uint64(len(all)) != n+1-first {
+				t.Fatalf("trimmed to %d: %d envelopes", to, len(all))
+			}
+			err = log.Read(t.Context(), 1, func(uint64, []byte) error { return nil })
+			if trimmed := (*TrimmedError)(nil); first > 1 && (!errors.As(err, &trimmed) || trimmed.First != first) {
+				t.Fatalf("trimmed to %d: reading position 1: %v", to, err)
+			}
+			if err := log.Verify(t.Context(), 0, nil); err != nil {
+				t.Fatalf("trimmed to %d: %v", to, err)
+			}
+		}
+		for _, to := range []uint64{0, 1, 150, 100} {
+			if err := log.Trim(t.Context(), to); err != nil {
+				t.Fatal(err)
+			}
+			check(max(to, first, 1))
+		}
+		if first < 100 {
+			t.Errorf("of 200 envelopes, trimming to 150 leaves those from %d on", first)
+		}
+		if err := log.Wait(t.Context(), 1); err != nil {
+			t.Errorf("Wait for what was trimmed: %v", err)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		log = open(t)
+		check(first)
+		if err := log.Trim(t.Context(), n+100); err != nil {
+			t.Fatal(err)
+		}
+		check(n + 1)
+		appended(t, log, sample("a", n+1, 1), n+1)
+	})
+}
+
+// TestTrimBeside trims while others append, read and verify: positions go on without gaps, and a reader
+// is overtaken at most.
+func TestTrimBeside(t *testing.T) {
+	each(t, func(t *testing.T, open opener) {
+		const n = 300
+		log := open(t)
+		var beside sync.WaitGroup
+		ended := make(chan struct{})
+		beside.Go(func() {
+			defer close(ended)
+			for i := uint64(1); i <= n; i++ {
+				if pos, err := log.Append(t.Context(), sample("a", i, 1)); err != nil || pos != i {
+					t.Errorf("Append: position %d, %v; want %d", pos, err, i)
+					return
+				}
+			}
+		})
+		running := func() bool {
+			select {
+			case <-ended:
+				return false
+			default:
+				return true
+			}
+		}
+		beside.Go(func() {
+			for from := uint64(1); running(); {
+				err := log.Read(t.Context(), from, func(pos uint64, b []byte) error {
+					if pos != from || !bytes.Equal(b, sample("a", pos, 1)) {
+						return fmt.Errorf("position %d instead of %d", pos, from)
+					}
+					from++
+					return nil
+				})
+				if trimmed := (*TrimmedError)(nil); errors.As(err, &trimmed) {
+					from = max(from, trimmed.First)
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		beside.Go(func() {
+			for running() {
+				if err := log.Verify(t.Context(), 0, nil); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		for running() {
+			_, next, err := log.Bounds()
+			if err == nil {
+				err = log.Trim(t.Context(), max(next, 20)-20)
+			}
+			if err != nil {
+				t.Error(err)
+				break
+			}
+		}
+		beside.Wait()
+		if _, next, err := log.Bounds(); next != n+1 || err != nil {
+			t.Errorf("next position %d, %v", next, err)
+		}
+	})
+}
+
+// TestWait: those that wait are woken by an Append, by Close and by their context.
+func TestWait(t *testing.T) {
+	each(t, func(t *testing.T, open opener) {
+		log := open(t)
+		wait := func(ctx context.Context, pos uint64) chan error {
+			done := make(chan error, 1)
+			go func() { done <- log.Wait(ctx, pos) }()
+			return done
+		}
+		second := wait(t.Context(), 2)
+		appended(t, log, sample("a", 1, 1), 1)
+		if err := log.Wait(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-second:
+			t.Errorf("Wait for the second returns with the first: %v", err)
+		default:
+		}
+		appended(t, log, sample("a", 2, 1), 2)
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		third := wait(ctx, 3)
+		cancel()
+		if err := <-third; !errors.Is(err, context.Canceled) {
+			t.Errorf("its context has ended: %v", err)
+		}
+		third = wait(t.Context(), 3)
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-third; !errors.Is(err, ErrClosed) {
+			t.Errorf("the log is closed: %v", err)
+		}
+	})
+}
+
+// TestVerifyRate: Verify keeps to its rate, and Append goes on meanwhile where it was.
+func TestVerifyRate(t *testing.T) {
+	each(t, func(t *testing.T, open opener) {
+		log := open(t)
+		const n = 20
+		for i := uint64(1); i <= n; i++ {
+			appended(t, log, sample("a", i, 1), i)
+		}
+		size := len(sample("a", 1, 1)) * n
+		began := time.Now()
+		verified := make(chan error, 1)
+		go func() { verified <- log.Verify(t.Context(), int64(size)*4, nil) }()
+		appended(t, log, sample("a", n+1, 1), n+1)
+		if err := <-verified; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < 150*time.Millisecond {
+			t.Errorf("a quarter of a second's bytes were verified in %v", took)
+		}
+		appended(t, log, sample("a", n+2, 1), n+2)
 	})
 }
 

@@ -9,46 +9,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hone-go/hone/gateway/internal/natstest"
 )
 
 // node is one nats-server process.
 type node struct {
 	url, config, store, binary string
 	cmd                        *exec.Cmd
-}
-
-// natsServer builds the server of the pinned version, once for all tests.
-var natsServer = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(os.Getenv(folderVariable), "nats-server")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/nats-io/nats-server/v2").CombinedOutput(); err != nil {
-		return binary, fmt.Errorf("go build nats-server: %w\n%s", err, out)
-	}
-	return binary, nil
-})
-
-// oneServer starts a server without a cluster in this process, and returns its URL.
-func oneServer(t *testing.T) string {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("the server does not start")
-	}
-	return s.ClientURL()
 }
 
 // freePorts returns ports of 127.0.0.1 that nobody listens on now.
@@ -70,10 +44,7 @@ func freePorts(t *testing.T, n int) []int {
 func cluster(t *testing.T, n int) ([]*node, string) {
 	t.Helper()
 	dir := t.TempDir()
-	binary, err := natsServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := natstest.Binary(t)
 	ports := freePorts(t, 2*n)
 	var routes, urls []string
 	for _, p := range ports[n:] {
@@ -262,7 +233,7 @@ func TestProveClusterControl(t *testing.T) {
 
 // TestTwoWriters: two processes share a stream; each learns what the other has appended.
 func TestTwoWriters(t *testing.T) {
-	urls := oneServer(t)
+	urls := natstest.Start(t, "")
 	open := func() *Cluster {
 		log, err := OpenCluster(t.Context(), urls, ClusterOptions{Replicas: 1, Create: true})
 		if err != nil {
@@ -293,7 +264,7 @@ func TestTwoWriters(t *testing.T) {
 
 // TestLostReply: an envelope that was stored, and whose acknowledgement was lost, is recognised.
 func TestLostReply(t *testing.T) {
-	urls := oneServer(t)
+	urls := natstest.Start(t, "")
 	log, err := OpenCluster(t.Context(), urls, ClusterOptions{Replicas: 1, Create: true})
 	if err != nil {
 		t.Fatal(err)
@@ -335,7 +306,7 @@ func TestLostReply(t *testing.T) {
 
 // TestClusterRefusals: a stream that is gone, shorter than the mark, or made for something else.
 func TestClusterRefusals(t *testing.T) {
-	urls := oneServer(t)
+	urls := natstest.Start(t, "")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	refuses := func(what string, o ClusterOptions) {
@@ -377,11 +348,11 @@ func TestClusterRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(ctx, other.config(1)); err != nil {
+	if _, err := js.CreateStream(ctx, other.config(&ClusterOptions{Replicas: 1})); err != nil {
 		t.Fatal(err)
 	}
 	refuses("the stream is empty", ClusterOptions{Dir: dir})
-	config := other.config(1)
+	config := other.config(&ClusterOptions{Replicas: 1})
 	config.Name, config.Subjects, config.Discard = "OTHER", []string{"other"}, jetstream.DiscardOld
 	if _, err := js.CreateStream(ctx, config); err != nil {
 		t.Fatal(err)

@@ -25,9 +25,6 @@ var full = flag.Bool("full", false, "run the proofs in full: 100 kills, 50 power
 // childVariable holds the task of a process that a proof has started.
 const childVariable = "HONED_PROVE_CHILD"
 
-// folderVariable is a folder that all tests share, and that is removed after them.
-const folderVariable = "HONED_PROVE_DIR"
-
 func TestMain(m *testing.M) {
 	if task := os.Getenv(childVariable); task != "" {
 		if err := runChild(task); err != nil {
@@ -36,15 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	dir, err := os.MkdirTemp("", "honed-prove-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Setenv(folderVariable, dir)
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // Every envelope of a proof holds as many records of each client, so that one number says

@@ -80,9 +80,10 @@ var toolImports = map[string][]string{
 // gatewayImports is the module in gateway/, in the same form.
 var gatewayImports = map[string][]string{
 	"gateway":                        {anyLibrary, "gateway/journal"},
-	"gateway/journal":                {"gateway/internal/namespacetest"}, // only for its tests
+	"gateway/journal":                {"gateway/internal/namespacetest", "gateway/internal/natstest"}, // only for its tests
 	"gateway/cmd/honed":              {anyPackage},
 	"gateway/internal/namespacetest": {"internal/testrun"},
+	"gateway/internal/natstest":      {"internal/testrun"},
 }
 
 // onlyHome lists import paths that only one package may import, tests included. A path with a final

@@ -109,6 +109,7 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats, behind *verification)
 		{"honed_queued_records", "gauge", "Records waiting for the log.", st.Queued},
 		{"honed_queued_bytes", "gauge", "Bytes waiting for the log.", st.QueuedSize},
 		{"honed_log_full", "gauge", "1 while the log has no space and nothing is acknowledged.", number[st.Full]},
+		{"honed_log_keeps_all", "gauge", "1 if the log cannot be trimmed, because its stream has deny_purge.", number[st.KeepsAll]},
 		{"honed_clock_ahead_seconds", "gauge", "The wall clock minus log time.", st.ClockAhead.Seconds()},
 		{"honed_clock_steps_total", "counter", "Steps of the wall clock that log time did not follow.", st.ClockSteps},
 		{"honed_clock_off", "gauge", "1 while log time does not follow the wall clock.", number[st.ClockOff]},

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/natstest"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -174,7 +175,7 @@ func TestProveUnsynced(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	binary := builtServer(t)
+	binary := natstest.Binary(t)
 	server := &daemon{name: "nats-server", binary: binary, args: []string{"-c", config}}
 	server.begin(t)
 	data, more := filepath.Join(dir, "mark"), []string{"--log", "nats://" + addr, "--replicas", "1"}
@@ -350,20 +351,10 @@ func freeAddr(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// builtServer builds nats-server in the embedded version.
-func builtServer(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "nats-server")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/nats-io/nats-server/v2").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
-}
-
 // natsServers starts a cluster of three nats-servers.
 func natsServers(t *testing.T) (all []*daemon, urls string) {
 	t.Helper()
-	dir, binary := t.TempDir(), builtServer(t)
+	dir, binary := t.TempDir(), natstest.Binary(t)
 	var routes, clients []string
 	for range 3 {
 		routes, clients = append(routes, freeAddr(t)), append(clients, freeAddr(t))

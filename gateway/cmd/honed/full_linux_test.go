@@ -313,6 +313,11 @@ func (l *load) stored(dir string) {
 		l.t.Fatal(err)
 	}
 	defer log.Close()
+	l.storedIn(log)
+}
+
+func (l *load) storedIn(log journal.Reader) {
+	l.t.Helper()
 	n, want := uint64(0), make([]byte, loadSize)
 	checked, err := gateway.Check(l.t.Context(), log, func(r journal.Record) error {
 		if r.Client == "load" {

@@ -31,6 +31,8 @@ Usage:
   honed export  [flags]    print a line of JSON for each record of the log
   honed backup  [flags]    copy the log, of a running honed too, or bring a copy up to date
   honed restore [flags]    make a data folder of a backup
+  honed migrate [flags]    bring over the log of an earlier version, or with --to-stream copy a
+                           log to a new stream of a cluster
   honed prove   [flags]    start a second honed, submit a million messages to it, kill it
                            with kill -9 half-way, restart it, and verify every message
   honed clock   [flags]    print the log time of the running honed and how far the wall clock
@@ -104,6 +106,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return backup(ctx, args, stdout, stderr)
 	case "restore":
 		return restore(ctx, args, stdout, stderr)
+	case "migrate":
+		return migrate(ctx, args, stdout, stderr)
 	case "prove":
 		return prove(ctx, args, stdout, stderr)
 	case "clock":
@@ -112,5 +116,5 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return usageError{fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, prove, clock or version", verb)}
+	return usageError{fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, clock or version", verb)}
 }

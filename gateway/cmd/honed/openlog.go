@@ -104,7 +104,9 @@ func (f *logFlags) read(ctx context.Context, logger *slog.Logger) (journal.Reade
 		return nil, err
 	}
 	if f.isCluster() {
-		return f.openCluster(ctx, logger)
+		o := f.clusterOptions(logger)
+		o.ReadOnly = true
+		return journal.OpenCluster(ctx, f.url, o)
 	}
 	return journal.OpenReader(f.data, logger)
 }
@@ -113,10 +115,14 @@ func (f *logFlags) openCluster(ctx context.Context, logger *slog.Logger) (*journ
 	if f.replicas < 3 && logger != nil {
 		logger.Warn("a stream with fewer than 3 replicas loses records when one machine is lost", "replicas", f.replicas)
 	}
-	return journal.OpenCluster(ctx, f.url, journal.ClusterOptions{
+	return journal.OpenCluster(ctx, f.url, f.clusterOptions(logger))
+}
+
+func (f *logFlags) clusterOptions(logger *slog.Logger) journal.ClusterOptions {
+	return journal.ClusterOptions{
 		Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Logger: logger,
 		Credentials: f.credentials, NKey: f.nkey, User: f.user, PasswordFile: f.password, CA: f.ca, Cert: f.cert, Key: f.key,
-	})
+	}
 }
 
 // positions is a flag: a position or FIRST-LAST.

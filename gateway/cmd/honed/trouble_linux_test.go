@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -21,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/natstest"
+	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -107,7 +110,7 @@ func (g *ran) within(texts ...string) {
 // five seconds, and goes on by itself when it is over.
 func TestClusterTrouble(t *testing.T) {
 	t.Parallel()
-	binary := builtServer(t)
+	binary := natstest.Binary(t)
 	for name, test := range map[string]func(t *testing.T, l *lone){
 		"nobody answers": func(t *testing.T, l *lone) {
 			l.configure("", "")
@@ -241,7 +244,7 @@ func (l *lone) client(options ...nats.Option) jetstream.JetStream {
 // TestStreamSettings has streams that cannot keep the promise. Each is refused at the start.
 func TestStreamSettings(t *testing.T) {
 	t.Parallel()
-	l := newLone(t, builtServer(t))
+	l := newLone(t, natstest.Binary(t))
 	l.configure("", "")
 	l.start()
 	js := l.client()
@@ -258,16 +261,16 @@ func TestStreamSettings(t *testing.T) {
 			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: ">", Destination: "x.>"}
 		}, "subject transform"},
 		"deletion": {func(c *jetstream.StreamConfig) { c.DenyDelete = false }, "lets its messages be deleted"},
-		"purge":    {func(c *jetstream.StreamConfig) { c.DenyPurge = false }, "lets its messages be deleted"},
 		"async":    {func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode }, "persist_mode async"},
 		"memory":   {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, "in memory"},
 		"old":      {func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld }, "discards old messages"},
 		"good":     {func(*jetstream.StreamConfig) {}, ""},
+		"keeps":    {func(c *jetstream.StreamConfig) { c.DenyPurge = true }, ""},
 	} {
 		stream := strings.ToUpper(strings.ReplaceAll(name, " ", ""))
 		config := jetstream.StreamConfig{
 			Name: stream, Subjects: []string{"honed.log." + stream}, Discard: jetstream.DiscardNew,
-			Storage: jetstream.FileStorage, Replicas: 1, AllowDirect: true, DenyDelete: true, DenyPurge: true,
+			Storage: jetstream.FileStorage, Replicas: 1, AllowDirect: true, DenyDelete: true,
 		}
 		c.change(&config)
 		if _, err := js.CreateStream(t.Context(), config); err != nil {
@@ -276,6 +279,14 @@ func TestStreamSettings(t *testing.T) {
 		g := l.gateway("--stream", stream)
 		if c.says == "" {
 			g.ready()
+			keeps := "honed_log_keeps_all 0"
+			if config.DenyPurge {
+				g.says("the log cannot be trimmed")
+				keeps = "honed_log_keeps_all 1"
+			}
+			if text := get(t, "http://"+g.admin+"/gateway/metrics"); !strings.Contains(text, keeps) {
+				t.Errorf("%s: the metrics lack %s", name, keeps)
+			}
 			continue
 		}
 		if code := g.wait(); code != exitFailed || !strings.Contains(g.lastLine(), c.says) || !strings.Contains(g.lastLine(), "correct its configuration") {
@@ -288,7 +299,7 @@ func TestStreamSettings(t *testing.T) {
 // else may write to the stream, change it or delete from it.
 func TestClusterPermissions(t *testing.T) {
 	t.Parallel()
-	l := newLone(t, builtServer(t))
+	l := newLone(t, natstest.Binary(t))
 	text, err := os.ReadFile("../../../docs/durability.md")
 	if err != nil {
 		t.Fatal(err)
@@ -304,27 +315,65 @@ func TestClusterPermissions(t *testing.T) {
 	g.ready()
 	load := begin(t, g.addr)
 	load.reach(100)
-	other := l.client(nats.UserInfo("app", "CHANGE-ME-2"))
 	brief, cancel := context.WithTimeout(t.Context(), time.Second) // what is forbidden gets no answer
 	defer cancel()
 	var asking sync.WaitGroup
-	for name, ask := range map[string]func() error{
-		"publish": func() error { _, err := other.Publish(brief, "honed.log.HONED", []byte("x")); return err },
-		"update": func() error {
-			_, err := other.UpdateStream(brief, jetstream.StreamConfig{Name: "HONED", Subjects: []string{"honed.log.HONED"}, MaxMsgs: 1})
-			return err
-		},
-		"delete": func() error { return other.DeleteStream(brief, "HONED") },
-	} {
-		asking.Go(func() {
-			if ask() == nil {
-				t.Errorf("%s: allowed", name)
+	for user, password := range map[string]string{"reader": "CHANGE-ME-2", "app": "CHANGE-ME-3"} {
+		js := l.client(nats.UserInfo(user, password), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		ask := func(subject, request string) func() error {
+			return func() error {
+				answer, err := js.Conn().RequestWithContext(brief, subject, []byte(request))
+				if err == nil && strings.Contains(string(answer.Data), `"error"`) {
+					err = errors.New(string(answer.Data))
+				}
+				return err
+			}
+		}
+		for name, ask := range map[string]func() error{
+			"publish":        ask("honed.log.HONED", "x"),
+			"update":         ask("$JS.API.STREAM.UPDATE.HONED", `{"name":"HONED","subjects":["honed.log.HONED"],"max_msgs":1}`),
+			"delete":         ask("$JS.API.STREAM.DELETE.HONED", ""),
+			"purge":          ask("$JS.API.STREAM.PURGE.HONED", "{}"),
+			"purge a part":   ask("$JS.API.STREAM.PURGE.HONED", `{"seq":2}`),
+			"delete message": ask("$JS.API.STREAM.MSG.DELETE.HONED", `{"seq":1}`),
+			"restore":        ask("$JS.API.STREAM.RESTORE.HONED", `{"config":{"name":"HONED"}}`),
+		} {
+			asking.Go(func() {
+				if ask() == nil && (user != "app" || name != "restore") { // in its own account it may
+					t.Errorf("%s, %s: allowed", user, name)
+				}
+			})
+		}
+		asking.Go(func() { // have the server publish to the stream
+			_, err := js.CreateStream(brief, jetstream.StreamConfig{
+				Name: "MINE", Subjects: []string{"mine"}, RePublish: &jetstream.RePublish{Source: "mine", Destination: "honed.log.HONED"},
+			})
+			if err == nil {
+				_, err = js.Publish(brief, "mine", []byte("x"))
+			}
+			if (err == nil) != (user == "app") {
+				t.Errorf("%s, a stream of its own: %v", user, err)
 			}
 		})
 	}
 	asking.Wait()
-	if _, err := other.CreateStream(t.Context(), jetstream.StreamConfig{Name: "MINE", Subjects: []string{"mine"}}); err != nil {
-		t.Errorf("a stream of its own: %v", err)
+	if code, out, errs := honed(t, "verify", "--data", t.TempDir(), "--log", "nats://"+l.addr, "--replicas", "1",
+		"--nats-user", "reader", "--nats-password-file", secret(t, "CHANGE-ME-2")); code != exitOK {
+		t.Errorf("verify as reader: %d %s%s", code, out, errs)
+	}
+	own, err := journal.OpenCluster(t.Context(), "nats://"+l.addr, journal.ClusterOptions{Replicas: 1, User: "honed", PasswordFile: secret(t, "CHANGE-ME-1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	if err := own.Verify(t.Context(), 0, nil); err != nil {
+		t.Errorf("something else is in the log: %v", err)
+	}
+	if err := own.Trim(t.Context(), 2); err != nil {
+		t.Errorf("honed's own trim: %v", err)
+	}
+	if first, _, err := own.Bounds(); first != 2 || err != nil {
+		t.Errorf("trimmed: the first position is %d, %v", first, err)
 	}
 	load.reach(load.acked.Load() + 100)
 	load.end()

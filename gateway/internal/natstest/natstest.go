@@ -1,0 +1,75 @@
+// Package natstest runs nats-server for tests, in the version of gateway/internal/natsserver/go.mod.
+package natstest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
+)
+
+// Binary builds nats-server, or finds it in the build cache. A test on a machine that cannot build it is
+// skipped, as testrun.Lacks does.
+func Binary(t testing.TB) (path string) {
+	t.Helper()
+	module, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatalf("go env GOMOD: %v", err)
+	}
+	cmd := exec.Command("go", "tool", "-n", "github.com/nats-io/nats-server/v2")
+	cmd.Dir = filepath.Join(filepath.Dir(string(module)), "internal", "natsserver")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		testrun.Lacks(t, fmt.Sprintf("NOT TESTED HERE: this test needs nats-server, which make deps downloads: %v\n%s", err, errs.Bytes()))
+	}
+	return string(bytes.TrimSpace(out))
+}
+
+// Start starts a server without a cluster, with settings that its configuration has besides
+// JetStream's, waits until it is ready, and returns its URL. It ends with the test.
+func Start(t testing.TB, settings string) (url string) {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "nats.conf")
+	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\njetstream { store_dir: %q, sync_interval: always }\n%s\n", filepath.Join(dir, "store"), settings)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(Binary(t), "-c", config)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		reading.Wait()
+		cmd.Wait()
+	})
+	var all strings.Builder
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		fmt.Fprintln(&all, lines.Text())
+		if _, addr, found := strings.Cut(lines.Text(), "client connections on "); found {
+			url = "nats://" + addr
+		}
+		if strings.Contains(lines.Text(), "Server is ready") {
+			reading.Go(func() { io.Copy(io.Discard, said) })
+			return url
+		}
+	}
+	t.Fatalf("nats-server did not start:\n%s", all.String())
+	return ""
+}

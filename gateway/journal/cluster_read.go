@@ -1,0 +1,151 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Read calls each for every envelope from position from. The next Append expects to follow the
+// last envelope that Read yielded.
+//
+// JetStream may store an envelope twice after an election. Read yields it once, and yields an
+// empty envelope of records in place of the duplicate.
+func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	known, err := l.read(ctx, from, each)
+	if err != nil {
+		return err
+	}
+	l.turn.mu.Lock()
+	defer l.turn.mu.Unlock()
+	l.next = max(l.next, known)
+	l.tell(l.next, nil)
+	return nil
+}
+
+// read is Read without the effect on Append. It returns the position after the last envelope.
+func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) (uint64, error) {
+	first, next, err := l.bounds(ctx)
+	if err != nil {
+		return 0, err
+	}
+	switch from = cmp.Or(from, first); {
+	case from < first:
+		return 0, &TrimmedError{first}
+	case from >= next:
+		return next, nil
+	}
+	previous := ""
+	one := func(pos uint64, m *nats.Msg) error {
+		envelope, writer := m.Data, m.Header.Get(writerHeader)
+		if writer != "" && writer == previous {
+			envelope = emptied(envelope)
+		}
+		previous = writer
+		if pos < from {
+			return nil
+		}
+		return each(pos, envelope)
+	}
+	err = l.stream.read(ctx, max(from-1, first), next, one)
+	var lost *Damage
+	var trimmed *TrimmedError
+	if errors.As(err, &lost) && lost.First < from || errors.As(err, &trimmed) && trimmed.First <= from {
+		err = l.stream.read(ctx, from, next, one) // the one before it is gone, and what its writer was
+	}
+	return next, err
+}
+
+// emptied returns an envelope without entries that has the base of another.
+func emptied(envelope []byte) []byte {
+	var e Encoder
+	base := uint64(0)
+	if full, err := header(envelope); err == nil {
+		base = full.Base
+	}
+	e.Begin(base)
+	return e.Bytes()
+}
+
+// Bounds asks the leader of the stream for the bounds.
+func (l *Cluster) Bounds() (first, next uint64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	return l.bounds(ctx)
+}
+
+func (l *Cluster) bounds(ctx context.Context) (first, next uint64, err error) {
+	info, err := l.awaitState(ctx)
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return 0, 0, ErrClosed
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("journal: %w", err)
+	}
+	first, next = bounds(info.State)
+	return first, next, nil
+}
+
+// Verify reads and checks every envelope. It does not affect which position Append expects.
+func (l *Cluster) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
+	return verify(ctx, verifyReader{l}, rate, progress)
+}
+
+// verifyReader is a Cluster whose Read does not affect Append.
+type verifyReader struct{ *Cluster }
+
+func (u verifyReader) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	_, err := u.read(ctx, from, each)
+	return err
+}
+
+// waitEvery is how often Wait asks for an envelope of another process.
+const waitEvery = 100 * time.Millisecond
+
+// Wait returns when the envelope at position pos is stored. An Append of this process wakes it at once.
+// For those of others it sends a request of 300 bytes every 100 ms, to the nearest replica instead of the
+// leader, and receives the envelope once.
+func (l *Cluster) Wait(ctx context.Context, pos uint64) error {
+	for ask := true; ; {
+		l.news.Lock()
+		if l.changed == nil {
+			l.changed = make(chan struct{})
+		}
+		reached, ended, changed := l.reached, l.ended, l.changed
+		l.news.Unlock()
+		switch {
+		case pos < reached:
+			return nil
+		case ended != nil:
+			return ended
+		case ask && l.stream.reaches(ctx, pos):
+			l.tell(pos+1, nil)
+			return nil
+		}
+		timer := time.NewTimer(waitEvery)
+		select {
+		case <-timer.C:
+			ask = true
+		case <-changed:
+			ask = false
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		timer.Stop()
+	}
+}
+
+// tell notes how far the stream reaches, or why the log has ended, and wakes those that Wait.
+func (l *Cluster) tell(reached uint64, ended error) {
+	l.news.Lock()
+	defer l.news.Unlock()
+	l.reached, l.ended = max(l.reached, reached), cmp.Or(l.ended, ended)
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}

@@ -1,0 +1,167 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hone-go/hone/gateway/internal/natstest"
+)
+
+// operator connects to a server as somebody who may do everything.
+func operator(t *testing.T, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// TestClusterHoles deletes messages of a stream. Each hole is one *Damage, reading goes on behind it, and
+// a replica that is behind is no hole.
+func TestClusterHoles(t *testing.T) {
+	url := natstest.Start(t, "")
+	js := operator(t, url)
+	config := (&stream{name: "HOLES"}).config(&ClusterOptions{Replicas: 1})
+	config.DenyDelete = false
+	made, err := js.CreateStream(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "HOLES", ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	log.stream.tries = 2
+	for i := uint64(1); i <= 20; i++ {
+		if err := log.stream.publish(t.Context(), sample("a", i, 1), i, true, fmt.Sprint("w-", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pos := range []uint64{5, 6, 7, 12, 19, 20} {
+		if err := made.DeleteMsg(t.Context(), pos); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for from, want := range map[uint64]string{
+		0: "5-7 12-12 19-20 14", 6: "6-7 12-12 19-20 10", 8: "12-12 19-20 10", 13: "19-20 6", 20: "20-20 0", 21: "0",
+	} {
+		got, n := "", 0
+		err := ReadPast(t.Context(), log, from, func(uint64, []byte) error { n++; return nil }, func(d *Damage) error {
+			got += fmt.Sprintf("%d-%d ", d.First, d.Last)
+			return nil
+		})
+		if got += strconv.Itoa(n); err != nil || got != want {
+			t.Errorf("from %d: %s, %v; want %s", from, got, err, want)
+		}
+	}
+	damage := log.Verify(t.Context(), 0, nil)
+	if said := fmt.Sprint(damage); strings.Count(said, " lost: ") != 3 {
+		t.Errorf("Verify: %s", said)
+	}
+	// The leader has what the replica seems to lack.
+	if err := log.stream.lacks(t.Context(), 8, 21, 2, errors.New("behind")); err != nil {
+		t.Errorf("a replica that is behind: %v", err)
+	}
+}
+
+// TestClusterWait: an Append of another process wakes those that wait, which ask the leader for nothing.
+func TestClusterWait(t *testing.T) {
+	url := natstest.Start(t, "")
+	a, b := openedCluster(t, url, ClusterOptions{}), openedCluster(t, url, ClusterOptions{})
+	done := make(chan error, 1)
+	go func() { done <- a.Wait(t.Context(), 2) }()
+	for pos := uint64(1); pos <= 2; pos++ {
+		appended(t, b, sample("b", pos, 1), pos)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	quiet := b.stream.nc.Stats().OutMsgs
+	if err := b.Wait(t.Context(), 2); err != nil || b.stream.nc.Stats().OutMsgs != quiet {
+		t.Errorf("Wait for what this process has appended asks somebody: %v", err)
+	}
+	began, before := time.Now(), a.stream.nc.Stats().OutMsgs
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := a.Wait(ctx, 3); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	asked := a.stream.nc.Stats().OutMsgs - before
+	if most := uint64(time.Since(began)/waitEvery) + 2; asked > most {
+		t.Errorf("%d requests within %v", asked, time.Since(began))
+	}
+	a.turn.mu.Lock()
+	a.turn.breaks(errors.New("test"))
+	a.turn.mu.Unlock()
+	a.tell(0, ErrBroken)
+	if err := a.Wait(t.Context(), 3); !errors.Is(err, ErrBroken) {
+		t.Errorf("a broken log: %v", err)
+	}
+}
+
+// TestKeepsAll: a stream that earlier versions made works, and says that it cannot be trimmed.
+func TestKeepsAll(t *testing.T) {
+	url := natstest.Start(t, "")
+	config := (&stream{name: "OLD"}).config(&ClusterOptions{Replicas: 1})
+	config.DenyPurge = true
+	if _, err := operator(t, url).CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	log := openedCluster(t, url, ClusterOptions{Stream: "OLD", Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	appended(t, log, sample("a", 1, 1), 1)
+	var refusal *Refusal
+	if err := log.Trim(t.Context(), 2); !errors.As(err, &refusal) || !log.KeepsAll() || !strings.Contains(said.String(), "honed migrate --stream OLD --to-stream") {
+		t.Errorf("Trim: %v; KeepsAll %v; it said %s", err, log.KeepsAll(), said.String())
+	}
+	if first, _, err := log.Bounds(); first != 1 || err != nil {
+		t.Errorf("first position %d, %v", first, err)
+	}
+	if fresh := openedCluster(t, url, ClusterOptions{Stream: "NEW"}); fresh.KeepsAll() {
+		t.Error("a new stream keeps everything")
+	}
+}
+
+// TestNoReplicaAnswers: while no replica answers, a read asks again and again, and finds no damage.
+func TestNoReplicaAnswers(t *testing.T) {
+	url := natstest.Start(t, "")
+	config := (&stream{name: "MUTE"}).config(&ClusterOptions{Replicas: 1})
+	config.AllowDirect = false
+	if _, err := operator(t, url).CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "MUTE", ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := log.stream.publish(t.Context(), sample("a", 1, 1), 1, true, "w-1"); err != nil {
+		t.Fatal(err)
+	}
+	log.stream.tries = 2 * maxTimeouts
+	before := log.stream.nc.Stats().OutMsgs
+	err = log.Read(t.Context(), 1, func(uint64, []byte) error { return nil })
+	if damage := (*Damage)(nil); err == nil || errors.As(err, &damage) {
+		t.Errorf("Read: %v", err)
+	}
+	if asked := log.stream.nc.Stats().OutMsgs - before; asked < 2*maxTimeouts {
+		t.Errorf("%d requests", asked)
+	}
+}

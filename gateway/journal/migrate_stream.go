@@ -1,0 +1,177 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Migrate copies a log, the stream from of the same cluster or else the one in the folder dir, to the
+// stream o.Stream, which it creates, at the same positions. An interrupted one goes on where it was.
+// It seals the old stream, so that nobody can append to it any more, copies the rest, and compares every
+// envelope; no honed opens the new stream before. It calls progress periodically.
+func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, progress func(what string, done, all uint64)) (first, next uint64, err error) {
+	m := migration{progress: progress}
+	if from != "" {
+		old := o
+		old.Stream, old.ReadOnly = from, true
+		if m.old, err = OpenCluster(ctx, servers, old); err != nil {
+			return 0, 0, err
+		}
+		m.source = m.old
+	} else {
+		from = "the folder " + dir
+		folder, err := takeFolder(dir)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer folder.Close()
+		lock, err := takeLock(filepath.Join(dir, lockName))
+		if err != nil {
+			return 0, 0, err
+		}
+		defer lock.Close()
+		if m.source, err = OpenReader(dir, o.Logger); err != nil {
+			return 0, 0, err
+		}
+	}
+	defer m.source.Close()
+	if first, next, err = m.source.Bounds(); err != nil {
+		return 0, 0, err
+	}
+	o.Create, o.first, o.from = true, first, from
+	if m.target, err = OpenCluster(ctx, servers, o); err != nil {
+		return 0, 0, err
+	}
+	defer m.target.Close()
+	next, err = m.run(ctx, next)
+	if err != nil {
+		err = fmt.Errorf("journal: migrate %s to the stream %s: %w", from, o.Stream, err)
+	}
+	return first, next, err
+}
+
+// migration copies source to target.
+type migration struct {
+	source   Reader
+	old      *Cluster // source, if it is a stream
+	target   *Cluster
+	progress func(what string, done, all uint64)
+}
+
+// run copies until source has nothing more, and returns the next position.
+func (m *migration) run(ctx context.Context, next uint64) (uint64, error) {
+	first, copied, err := m.target.Bounds()
+	if err == nil && copied > first {
+		err = m.same(ctx, copied-1, copied) // it goes on behind the same envelope
+	}
+	for compared := first; err == nil; {
+		if err = m.copy(ctx, copied, next); err != nil {
+			break
+		}
+		if m.old != nil {
+			if err = m.old.seal(ctx); err != nil {
+				break
+			}
+		}
+		copied = next
+		if _, next, err = m.source.Bounds(); err != nil || next > copied {
+			continue
+		}
+		if err = m.same(ctx, compared, next); err == nil {
+			return next, m.target.finish(ctx)
+		}
+	}
+	return 0, err
+}
+
+// copy appends the envelopes from position from up to, but not including, next.
+func (m *migration) copy(ctx context.Context, from, next uint64) error {
+	err := m.source.Read(ctx, from, func(pos uint64, envelope []byte) error {
+		if pos >= next {
+			return errEnough
+		}
+		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		at, err := m.target.Append(attempt, envelope)
+		if err == nil && at != pos {
+			err = fmt.Errorf("position %d was stored as %d; delete the new stream and begin again", pos, at)
+		}
+		m.progress("copied", pos+1, next)
+		return err
+	})
+	if err == errEnough {
+		err = nil
+	}
+	return err
+}
+
+var errEnough = errors.New("enough")
+
+// same compares the envelopes from position from up to, but not including, next.
+func (m *migration) same(ctx context.Context, from, next uint64) error {
+	var failed error
+	theirs, stop := iter.Pull2(func(yield func(uint64, []byte) bool) {
+		failed = verifyReader{m.target}.Read(ctx, from, func(pos uint64, envelope []byte) error {
+			if pos >= next || !yield(pos, envelope) {
+				return errEnough
+			}
+			return nil
+		})
+	})
+	defer stop()
+	at := from
+	err := m.source.Read(ctx, from, func(pos uint64, envelope []byte) error {
+		if pos >= next {
+			return errEnough
+		}
+		copied, theirs, _ := theirs()
+		if copied != pos || !bytes.Equal(theirs, envelope) {
+			return errors.Join(failed, &Refusal{
+				What:   fmt.Sprintf("the new stream does not have the envelope at position %d that the old log has", pos),
+				Repair: "delete the new stream, or choose another name, and begin again",
+			})
+		}
+		at = pos + 1
+		m.progress("compared", at, next)
+		return nil
+	})
+	if err == errEnough || err == nil && at == next {
+		return nil
+	}
+	if err == nil {
+		err = &Refusal{What: fmt.Sprintf("the old log ends at position %d and the new stream at %d", at-1, next-1), Repair: "choose another name for the new stream"}
+	}
+	return err
+}
+
+// seal has the stream refuse every further envelope, whoever sends it, for ever.
+func (l *Cluster) seal(ctx context.Context) error {
+	return l.update(ctx, func(c *jetstream.StreamConfig) { c.Sealed = true })
+}
+
+// finish lets others open the stream, which has all that was to be copied to it.
+func (l *Cluster) finish(ctx context.Context) error {
+	return l.update(ctx, func(c *jetstream.StreamConfig) { delete(c.Metadata, copiedFrom) })
+}
+
+func (l *Cluster) update(ctx context.Context, change func(*jetstream.StreamConfig)) error {
+	info, err := l.awaitState(ctx)
+	if err != nil {
+		return err
+	}
+	c := info.Config
+	if c.Sealed {
+		return nil
+	}
+	change(&c)
+	attempt, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err = l.stream.js.UpdateStream(attempt, c)
+	return err
+}

@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/wire"
+)
+
+// stores has a client submit and wait for n records.
+func (p *peer) stores(from, n uint64) {
+	p.t.Helper()
+	for seq := from; seq < from+n; seq++ {
+		p.submit(seq, fmt.Sprint(seq))
+		p.must(wire.SubmitAck, seq, wire.OK)
+	}
+}
+
+// TestSharedTrim has two servers on one log, of which one trims it. Whatever format the other writes, a
+// start afterwards knows that the log was trimmed, and all sessions.
+func TestSharedTrim(t *testing.T) {
+	for _, formats := range [][2]uint8{{2, 2}, {2, 1}} {
+		t.Run(fmt.Sprint("formats ", formats), func(t *testing.T) {
+			var memory journal.Memory
+			var all sync.Mutex
+			open := func(format uint8) *Server {
+				return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Format: format, Checkpoint: 5}
+			}
+			trims, other := serve(t, open(formats[0])), serve(t, open(formats[1]))
+			p, q := trims.peer(t), other.peer(t)
+			p.hello(first("a"))
+			q.hello(first("b"))
+			p.stores(1, 20)
+			_, next, _ := memory.Bounds()
+			other.tick() // a quiet server follows
+			waitFor(t, "the other server", func() bool { return other.Stats().Position == next-1 })
+			if err := trims.Trim(soon(t), 1<<60); err != nil {
+				t.Fatal(err)
+			}
+			begins, _, _ := memory.Bounds()
+			if begins < 5 {
+				t.Fatalf("the log begins at position %d", begins)
+			}
+			q.stores(1, 20) // with checkpoints
+			starts := open(1)
+			if err := starts.Recover(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+			defer starts.Close()
+			if n := starts.Stats().Clients; n != 2 {
+				t.Errorf("%d clients", n)
+			}
+			for client, last := range map[string]uint64{"a": 20, "b": 20} {
+				if known := starts.sessions.byClient[client]; known == nil || known.durable.Load() != last {
+					t.Errorf("client %s: %+v", client, known)
+				}
+			}
+			if _, err := Check(soon(t), &memory, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTrimOvertakes trims a log beyond what another server has read of it. That one may have missed
+// anything: it stores nothing more, and a start knows everything.
+func TestTrimOvertakes(t *testing.T) {
+	var memory journal.Memory
+	var all sync.Mutex
+	open := func() *Server {
+		return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Format: 2, Checkpoint: 5}
+	}
+	trims, behind := serve(t, open()), serve(t, open())
+	q := behind.peer(t)
+	q.hello(first("b"))
+	p := trims.peer(t)
+	p.hello(first("a"))
+	p.stores(1, 20)
+	if err := trims.Trim(soon(t), 1<<60); err != nil {
+		t.Fatal(err)
+	}
+	_, before, _ := memory.Bounds()
+	q.submit(1, "x")
+	q.closed()
+	var trimmed *journal.TrimmedError
+	if err := behind.ended(t); !errors.As(err, &trimmed) {
+		t.Errorf("the server that is behind ends with %v", err)
+	}
+	if _, now, _ := memory.Bounds(); now != before {
+		t.Errorf("it has stored something: the next position was %d and is %d", before, now)
+	}
+	starts := open()
+	if err := starts.Recover(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	defer starts.Close()
+}
+
+// overtaken is a log that is trimmed after a start has asked for its bounds.
+type overtaken struct {
+	*view
+	once sync.Once
+	trim func()
+}
+
+func (o *overtaken) Bounds() (first, next uint64, err error) {
+	first, next, err = o.view.Bounds()
+	o.once.Do(o.trim)
+	return first, next, err
+}
+
+// TestStartWhileTrimmed: a start that another server's Trim overtakes begins again.
+func TestStartWhileTrimmed(t *testing.T) {
+	var memory journal.Memory
+	var all sync.Mutex
+	open := func() *view { return &view{Memory: &memory, all: &all, next: 1, gate: newGate()} }
+	trims := serve(t, &Server{Log: open(), Shared: true, Format: 2, Checkpoint: 5})
+	p := trims.peer(t)
+	p.hello(first("a"))
+	p.stores(1, 3)
+	log := &overtaken{view: open(), trim: func() {
+		p.stores(4, 20)
+		if err := trims.Trim(soon(t), 1<<60); err != nil {
+			t.Error(err)
+		}
+	}}
+	starts := &Server{Log: log, Shared: true}
+	if err := starts.Recover(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	defer starts.Close()
+	if known := starts.sessions.byClient["a"]; known == nil || known.durable.Load() != 23 {
+		t.Errorf("%+v", known)
+	}
+}
+
+// TestForeignPurge: a log whose beginning something else has deleted is refused, in both formats, although
+// a checkpoint is left.
+func TestForeignPurge(t *testing.T) {
+	for _, format := range []uint8{1, 2} {
+		for _, trimmed := range []bool{false, true} {
+			if trimmed && format == 1 {
+				continue
+			}
+			var memory journal.Memory
+			var all sync.Mutex
+			open := func() *Server {
+				return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Format: format, Checkpoint: 5}
+			}
+			s := serve(t, open())
+			p := s.peer(t)
+			p.hello(first("a"))
+			p.stores(1, 20)
+			says := "honed did not trim it"
+			if trimmed {
+				if err := s.Trim(soon(t), 6); err != nil {
+					t.Fatal(err)
+				}
+				says = "trimmed it to position 6 only"
+			}
+			if err := s.Shutdown(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+			_, next, _ := memory.Bounds()
+			if err := memory.Trim(soon(t), next-1); err != nil { // the checkpoint at the end is left
+				t.Fatal(err)
+			}
+			var refusal *journal.Refusal
+			err := open().Recover(soon(t))
+			if text := fmt.Sprint(err); !errors.As(err, &refusal) || !strings.Contains(text, says) {
+				t.Errorf("format %d, trimmed %v: %v", format, trimmed, err)
+			}
+			if err := memory.Trim(soon(t), next); err != nil { // nothing is left
+				t.Fatal(err)
+			}
+			if err := open().Recover(soon(t)); !errors.As(err, &refusal) {
+				t.Errorf("format %d, trimmed %v, empty: %v", format, trimmed, err)
+			}
+		}
+	}
+}
