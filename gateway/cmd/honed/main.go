@@ -31,6 +31,8 @@ Usage:
   honed export  [flags]    print a line of JSON for each record of the log
   honed prove   [flags]    start a second honed, submit a million messages to it, kill it
                            with kill -9 half-way, restart it, and verify every message
+  honed migrate [flags]    turn the log of an earlier version into one of this version; the
+                           old one is kept in the folder old
   honed clock   [flags]    print the log time of the running honed and how far the wall clock
                            is ahead; honed clock accept makes log time follow it
   honed version            print the version
@@ -100,11 +102,13 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return export(ctx, args, stdout, stderr)
 	case "prove":
 		return prove(ctx, args, stdout, stderr)
+	case "migrate":
+		return migrate(ctx, args, stdout, stderr)
 	case "clock":
 		return clock(ctx, args, stdout)
 	case "version":
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return usageError{fmt.Errorf("there is no verb %q; use verify, inspect, export, prove, clock or version", verb)}
+	return usageError{fmt.Errorf("there is no verb %q; use verify, inspect, export, prove, migrate, clock or version", verb)}
 }
