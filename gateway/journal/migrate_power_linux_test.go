@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/internal/testrun"
@@ -115,7 +114,7 @@ func intact(t *testing.T, dir, kind string, all [][]byte, n int) {
 			t.Fatal(lost)
 		}
 		log.Close()
-	} else if !strings.Contains(err.Error(), "honed migrate --data") {
+	} else if !says(err, "honed migrate --data") {
 		t.Fatalf("after %d calls: %v", n, err)
 	}
 	if kind != "plain" && earlierHoned(dir, kind) == "begins an empty log" {

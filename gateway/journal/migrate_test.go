@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -50,7 +49,7 @@ func TestMigrateCrashes(t *testing.T) {
 			if log, err := OpenSegments(dir, SegmentsOptions{}); err == nil {
 				log.Close()
 				t.Fatalf("%s, before %q: the folder opens", kind, step)
-			} else if !strings.Contains(err.Error(), "honed migrate --data "+dir) {
+			} else if !says(err, "honed migrate --data "+dir) {
 				t.Errorf("%s, before %q: %v", kind, step, err)
 			}
 			if does := earlierHoned(dir, kind); kind != "plain" && does == "begins an empty log" {
@@ -59,7 +58,7 @@ func TestMigrateCrashes(t *testing.T) {
 			if log, err := OpenReader(dir, nil); err == nil {
 				sameEnvelopes(t, log, all)
 				log.Close()
-			} else if !strings.Contains(err.Error(), "has an unfinished migration") {
+			} else if !says(err, "has an unfinished migration") {
 				t.Errorf("%s, before %q: %v", kind, step, err)
 			}
 			migratedAfter(t, dir, all, before, step)
@@ -151,7 +150,7 @@ func TestMigrateRefuses(t *testing.T) {
 		delete(before, lockName)
 		_, err := Migrate(t.Context(), dir, MigrateOptions{})
 		var refusal *Refusal
-		if !errors.As(err, &refusal) || !strings.Contains(err.Error(), want) {
+		if !errors.As(err, &refusal) || !says(err, want) {
 			t.Errorf("%s: %v", what, err)
 		}
 		after := folderTree(t, dir)
@@ -187,7 +186,7 @@ func TestMigrateLocked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Migrate(t.Context(), dir, MigrateOptions{}); err == nil || !strings.Contains(err.Error(), "is in use by") {
+			if _, err := Migrate(t.Context(), dir, MigrateOptions{}); err == nil || !says(err, "is in use by") {
 				t.Errorf("%s, %s: %v", kind, name, err)
 			}
 			log, err := OpenReader(dir, nil)
@@ -220,7 +219,7 @@ func TestMigrateCompares(t *testing.T) {
 		}
 		m := &migration{dir: dir, o: MigrateOptions{Progress: func(string, uint64, uint64) {}}}
 		err = m.compare(t.Context(), old, &Migration{Envelopes: 10, First: 1, Last: 10})
-		if err == nil || !strings.Contains(err.Error(), "differs from the old one at position") {
+		if err == nil || !says(err, "differs from the old one at position") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -45,8 +45,9 @@ func openPlain(path string, logger *slog.Logger) (*oldLog, error) {
 	parts := slices.Clone(l.parts)
 	err = l.settle(0, logger, func(pos uint64, end int64) {
 		if last := &parts[len(parts)-1]; end-last.from >= partBytes && end < last.to {
-			parts = append(parts, oldPart{path: path, from: end, to: last.to, first: pos + 1})
+			next := oldPart{path: path, from: end, to: last.to, first: pos + 1}
 			last.to = end
+			parts = append(parts, next)
 		}
 	})
 	parts[len(parts)-1].to = l.parts[0].to // without a torn end

@@ -71,15 +71,58 @@ func natsFolder(t *testing.T, all [][]byte) (dir string) {
 	return dir
 }
 
+// largeEnvelopes returns more than one block or part of envelopes.
+func largeEnvelopes() [][]byte {
+	all := oldEnvelopes(60)
+	for i := range 60 {
+		all = append(all, sampleOf(uint8(1+i%2), "large", uint64(i)*3000+1, 3000+i))
+	}
+	return append(all, sample("last", 1, 1))
+}
+
+// TestOldLargeFile reads a plain file of several parts, and one that is damaged where a part begins.
+func TestOldLargeFile(t *testing.T) {
+	all := largeEnvelopes()
+	dir := oldFolder(t, "plain", all)
+	log, err := openOld(dir, nil, Range{})
+	if err != nil || len(log.parts) < 3 {
+		t.Fatal(log, err)
+	}
+	if lost := sameEnvelopes(t, log, all); len(lost) > 0 {
+		t.Fatal(lost)
+	}
+	for pos := range uint64(len(all)) {
+		got := pos
+		if err := log.Read(t.Context(), pos+1, func(uint64, []byte) error { got++; return nil }); err != nil || got != uint64(len(all)) {
+			t.Fatal(pos, got, err)
+		}
+	}
+	path := filepath.Join(dir, plainName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int64{log.parts[1].from, log.parts[1].from + 13, log.parts[2].from - 9, log.parts[2].from + 50} {
+		hit := bytes.Clone(b)
+		hit[at] ^= 2
+		if err := os.WriteFile(path, hit, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log, err := OpenReader(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lost := sameEnvelopes(t, log, all); len(lost) > 1 {
+			t.Error(at, lost)
+		}
+	}
+}
+
 // TestOldNATS reads and migrates what a real nats-server wrote, in several blocks, also when the last write is
 // torn.
 func TestOldNATS(t *testing.T) {
 	t.Parallel() // it waits more than it works
-	all := oldEnvelopes(60)
-	for i := range 30 { // more than one block
-		all = append(all, sampleOf(uint8(1+i%2), "large", uint64(i)*3000+1, 3000+i))
-	}
-	all = append(all, sample("last", 1, 1))
+	all := largeEnvelopes()
 	for _, torn := range []int{0, 1, 100} {
 		dir := natsFolder(t, all)
 		files, err := filepath.Glob(filepath.Join(dir, blockFolder, "*.blk"))
