@@ -188,7 +188,10 @@ func (m *migration) copy(ctx context.Context) (done *Migration, err error) {
 	if done, err = m.fill(ctx, l, old); err != nil {
 		return nil, err
 	}
-	if err := m.compare(ctx, old, done); err != nil {
+	if err = m.o.step("compare"); err == nil {
+		err = m.compare(ctx, old, done)
+	}
+	if err != nil {
 		return nil, err
 	}
 	b, err := json.Marshal(done)

@@ -13,8 +13,10 @@ var errCrash = errors.New("crash")
 // earlierHoned says what an honed of an earlier version does with a folder.
 func earlierHoned(dir, kind string) string {
 	switch {
-	case kind == "plain" && exists(dir, plainName), kind != "plain" && exists(dir, readyName):
+	case kind == "plain" && exists(dir, plainName), kind != "plain" && exists(dir, readyName) && exists(dir, storeName):
 		return "opens"
+	case kind != "plain" && exists(dir, readyName):
+		return "looks for the log that READY promises"
 	case kind != "plain" && (exists(dir, storeName) || exists(dir, markName)):
 		return "refuses"
 	}
@@ -52,7 +54,7 @@ func TestMigrateCrashes(t *testing.T) {
 			} else if !says(err, "honed migrate --data "+dir) {
 				t.Errorf("%s, before %q: %v", kind, step, err)
 			}
-			if does := earlierHoned(dir, kind); kind != "plain" && does == "begins an empty log" {
+			if does := earlierHoned(dir, kind); kind != "plain" && does != "opens" && does != "refuses" {
 				t.Errorf("before %q: an earlier honed %s", step, does)
 			}
 			if log, err := OpenReader(dir, nil); err == nil {
@@ -222,5 +224,21 @@ func TestMigrateCompares(t *testing.T) {
 		if err == nil || !says(err, "differs from the old one at position") {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	dir := oldFolder(t, "plain", all)
+	_, err := Migrate(t.Context(), dir, MigrateOptions{step: func(what string) error {
+		if what != "compare" {
+			return nil
+		}
+		path := filepath.Join(dir, migratingName, segmentName(1))
+		b, err := os.ReadFile(path)
+		if err == nil {
+			b[len(b)/2] ^= 1
+			err = os.WriteFile(path, b, 0o600)
+		}
+		return err
+	}})
+	if !says(err, "differs from the old one at position") || exists(dir, migratingName) {
+		t.Error(err)
 	}
 }
