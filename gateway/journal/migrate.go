@@ -335,9 +335,6 @@ func (m *migration) compare(ctx context.Context, old Reader, done *Migration) er
 		}
 		return nil
 	}, func(*Damage) error { return nil })
-	if at, _, ok := next(); read == nil && ok {
-		read = differs(at)
-	}
 	_, end, _ := made.Bounds()
 	if read == nil && (count != done.Envelopes || end != done.Last+1) {
 		read = differs(end)
@@ -356,7 +353,7 @@ func (m *migration) move() error {
 	if err := syncDir(m.dir); err != nil {
 		return err
 	}
-	for _, name := range []string{readyName, storeName, plainName, plainLock} {
+	for _, name := range []string{storeName, plainName, plainLock, readyName} {
 		if err := m.rename(m.dir, m.path(oldName), name); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@
 package journal
 
 import (
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -80,7 +81,9 @@ func TestMigratePower(t *testing.T) {
 					if d = after; done {
 						break
 					}
-					interrupted++
+					if interrupted++; interrupted > 500 {
+						t.Fatalf("%s, %s: it does not end", kind, end)
+					}
 					if dir, remove := inserted(t, d); true {
 						intact(t, filepath.Join(dir, "data"), kind, all, n)
 						remove()
@@ -119,5 +122,40 @@ func intact(t *testing.T, dir, kind string, all [][]byte, n int) {
 	}
 	if kind != "plain" && earlierHoned(dir, kind) == "begins an empty log" {
 		t.Fatalf("after %d calls: an earlier honed would begin an empty log", n)
+	}
+}
+
+// TestMigrateSpace: a disk without room for a second log is refused before anything is written.
+func TestMigrateSpace(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	all := largeEnvelopes()
+	for _, kind := range oldKinds {
+		d := newDisk()
+		dir, remove := inserted(t, d)
+		dir = filepath.Join(dir, "data")
+		if err := os.CopyFS(dir, os.DirFS(oldFolder(t, kind, all))); err != nil {
+			t.Fatal(err)
+		}
+		d.mu.Lock()
+		d.size = d.used + 8<<20
+		d.mu.Unlock()
+		_, err := Migrate(t.Context(), dir, MigrateOptions{})
+		if !errors.Is(err, ErrNoSpace) || !says(err, "it needs ") || exists(dir, migratingName) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		d.mu.Lock()
+		d.lie = true // it ends in the middle
+		d.mu.Unlock()
+		if _, err := Migrate(t.Context(), dir, MigrateOptions{}); err == nil || exists(dir, migratingName) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		log, err := OpenReader(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameEnvelopes(t, log, all)
+		remove()
 	}
 }
