@@ -353,7 +353,7 @@ func (m *migration) move() error {
 	if err := syncDir(m.dir); err != nil {
 		return err
 	}
-	for _, name := range []string{storeName, plainName, plainLock, readyName} {
+	for _, name := range []string{readyName, storeName, plainName, plainLock} {
 		if err := m.rename(m.dir, m.path(oldName), name); err != nil {
 			return err
 		}
