@@ -162,8 +162,8 @@ func TestOldLogs(t *testing.T) {
 				if err := os.MkdirAll(filepath.Join(dir, blockFolder), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.Remove(filepath.Join(dir, markName)); err == nil {
-					err = createMark(filepath.Join(dir, markName))
+				if err := createMark(filepath.Join(dir, markName)); err != nil {
+					t.Fatal(err)
 				}
 			}
 			before := folderTree(t, dir)
