@@ -77,14 +77,17 @@ type Record struct {
 
 // Attribute is what a record says about its data.
 type Attribute struct {
-	Kind  uint8  `json:"kind"` // Topic, ContentType, Key, Property; readers ignore others
-	Value []byte `json:"value"`
+	Kind  AttributeKind `json:"kind"` // readers ignore kinds that they do not know
+	Value []byte        `json:"value"`
 }
+
+// AttributeKind is what an attribute's value is.
+type AttributeKind uint8
 
 // The kinds of attributes. The value of a Property is one byte with the length of its name, the
 // name, and its value.
 const (
-	Topic uint8 = 1 + iota
+	Topic AttributeKind = 1 + iota
 	ContentType
 	Key
 	Property
@@ -185,7 +188,7 @@ func (e *Encoder) Record(r *Record) error {
 	} else {
 		e.buf = append(e.buf, byte(len(r.Attributes)))
 		for _, a := range r.Attributes {
-			e.buf = binary.BigEndian.AppendUint16(append(e.buf, a.Kind), uint16(len(a.Value)))
+			e.buf = binary.BigEndian.AppendUint16(append(e.buf, byte(a.Kind)), uint16(len(a.Value)))
 			e.buf = append(e.buf, a.Value...)
 		}
 	}
@@ -490,7 +493,7 @@ func (e Envelope) Records() iter.Seq[Record] {
 			n := b[0]
 			for b = b[1:]; n > 0; n-- {
 				end := 3 + int(binary.BigEndian.Uint16(b[1:]))
-				r.Attributes = append(r.Attributes, Attribute{b[0], b[3:end:end]})
+				r.Attributes = append(r.Attributes, Attribute{AttributeKind(b[0]), b[3:end:end]})
 				b = b[end:]
 			}
 			r.Data = b

@@ -32,9 +32,11 @@ type mark struct {
 }
 
 // createMark writes a mark with position 0.
-func createMark(path string) error {
+func createMark(path string) error { return createMarkAt(path, 0) }
+
+func createMarkAt(path string, pos uint64) error {
 	b := make([]byte, 2*markSlots)
-	copy(b, markSlot(1, 0))
+	copy(b, markSlot(1, pos))
 	return writeSynced(path, b)
 }
 

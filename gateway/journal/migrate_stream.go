@@ -16,7 +16,7 @@ import (
 // It seals the old stream, so that nobody can append to it any more, copies the rest, and compares every
 // envelope; no honed opens the new stream before. It calls progress periodically.
 func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, progress func(what string, done, all uint64)) (first, next uint64, err error) {
-	m := migration{progress: progress}
+	m := streamCopy{progress: progress}
 	if from != "" {
 		old := o
 		old.Stream, old.ReadOnly = from, true
@@ -56,8 +56,8 @@ func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, 
 	return first, next, err
 }
 
-// migration copies source to target.
-type migration struct {
+// streamCopy copies source to target.
+type streamCopy struct {
 	source   Reader
 	old      *Cluster // source, if it is a stream
 	target   *Cluster
@@ -65,7 +65,7 @@ type migration struct {
 }
 
 // run copies until source has nothing more, and returns the next position.
-func (m *migration) run(ctx context.Context, next uint64) (uint64, error) {
+func (m *streamCopy) run(ctx context.Context, next uint64) (uint64, error) {
 	first, copied, err := m.target.Bounds()
 	if err == nil && copied > first {
 		err = m.same(ctx, copied-1, copied) // it goes on behind the same envelope
@@ -91,7 +91,7 @@ func (m *migration) run(ctx context.Context, next uint64) (uint64, error) {
 }
 
 // copy appends the envelopes from position from up to, but not including, next.
-func (m *migration) copy(ctx context.Context, from, next uint64) error {
+func (m *streamCopy) copy(ctx context.Context, from, next uint64) error {
 	err := m.source.Read(ctx, from, func(pos uint64, envelope []byte) error {
 		if pos >= next {
 			return errEnough
@@ -114,7 +114,7 @@ func (m *migration) copy(ctx context.Context, from, next uint64) error {
 var errEnough = errors.New("enough")
 
 // same compares the envelopes from position from up to, but not including, next.
-func (m *migration) same(ctx context.Context, from, next uint64) error {
+func (m *streamCopy) same(ctx context.Context, from, next uint64) error {
 	var failed error
 	theirs, stop := iter.Pull2(func(yield func(uint64, []byte) bool) {
 		failed = verifyReader{m.target}.Read(ctx, from, func(pos uint64, envelope []byte) error {

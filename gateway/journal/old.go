@@ -8,33 +8,50 @@ import (
 
 // The files of logs that earlier versions wrote.
 const (
-	readyName     = "READY"     // beside an embedded JetStream store
-	storeName     = "store"     // JetStream's folder
+	readyName     = "READY" // beside an embedded JetStream store
+	storeName     = "store" // JetStream's folder
+	blockFolder   = storeName + "/jetstream/$G/streams/LOG/msgs"
 	plainName     = "log"       // the plain file of --log file:
+	plainLock     = "log.lock"  // beside it
 	migratingName = "migrating" // the new log while Migrate works
+	oldName       = "old"       // what Migrate replaced
 )
 
-// OpenReader opens the log in the folder dir for reading. It needs no lock and changes nothing, so another
-// process may append meanwhile: the log has the envelopes of the time of the call. logger gets what is
-// damaged; nil means no logging.
+// OpenReader opens the log in the folder dir for reading, also one that an earlier version wrote. It needs
+// no lock and changes nothing, so another process may append meanwhile: the log has the envelopes of the
+// time of the call. logger gets what is damaged; nil means no logging.
 func OpenReader(dir string, logger *slog.Logger) (Reader, error) {
-	for _, name := range []string{markName, readyName, plainName} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return openSegments(dir, SegmentsOptions{Logger: logger}, true)
-		}
+	switch {
+	case hasOld(dir):
+		return openOld(dir, logger, Range{})
+	case exists(dir, migratingName):
+		return nil, refuseOld(dir)
+	case exists(dir, markName):
+		return openSegments(dir, SegmentsOptions{Logger: logger}, true)
 	}
 	return nil, &Refusal{What: dir + " has no log", Repair: "give the folder of a log with --data"}
 }
 
+// hasOld reports whether a folder has the log of an earlier version, or a part of one.
+func hasOld(dir string) bool {
+	return exists(dir, readyName) || exists(dir, storeName) || exists(dir, plainName)
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil
+}
+
 // refuseOld returns a *Refusal if the folder has a log of an earlier version, or an unfinished migration.
 func refuseOld(dir string) error {
-	for name, what := range map[string]string{
-		migratingName: "has an unfinished migration",
-		readyName:     "has the log of an earlier honed, in JetStream's format",
-		plainName:     "has the log of an earlier honed, a plain file",
+	for _, old := range [][2]string{
+		{migratingName, "has an unfinished migration"},
+		{readyName, "has the log of an earlier honed, in JetStream's format"},
+		{storeName, "has the log of an earlier honed, in JetStream's format"},
+		{plainName, "has the log of an earlier honed, a plain file"},
 	} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return &Refusal{What: dir + " " + what, Repair: "type: honed migrate --data " + dir}
+		if exists(dir, old[0]) {
+			return &Refusal{What: dir + " " + old[1], Repair: "type: honed migrate --data " + dir}
 		}
 	}
 	return nil

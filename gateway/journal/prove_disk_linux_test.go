@@ -22,6 +22,8 @@ type disk struct {
 	off  bool // the power is cut: every call fails
 	left int  // calls until then; 0: it stays
 
+	renames []rename // that no fsync has covered; each reaches the disk as a whole or not at all
+
 	failSync bool   // fsync fails with EIO, and what it should have kept is lost
 	size     uint64 // what statfs promises; 0: 1 TiB
 	used     uint64 // bytes of file contents
@@ -45,6 +47,21 @@ type write struct {
 	data []byte // nil: the file was cut or grown to at
 }
 
+// rename is one from a folder to another: file systems with a journal write both at once.
+type rename struct {
+	from, to    *inode
+	name, newly string
+	child       *inode
+}
+
+// keep makes a rename durable.
+func (r rename) keep() {
+	if r.from.saved[r.name] == r.child {
+		delete(r.from.saved, r.name)
+	}
+	r.to.saved[r.newly] = r.child
+}
+
 const sector = 512
 
 func newDisk() *disk {
@@ -64,6 +81,23 @@ func (d *disk) cut(rng *rand.Rand) *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.off = true
+	for _, r := range d.renames {
+		if rng == nil || rng.IntN(2) == 0 {
+			break // in their order
+		}
+		r.keep()
+	}
+	for _, r := range d.renames { // what is known of them is decided
+		r.from.names[r.name], r.to.names[r.newly] = r.from.saved[r.name], r.to.saved[r.newly]
+		for _, f := range []struct {
+			*inode
+			string
+		}{{r.from, r.name}, {r.to, r.newly}} {
+			if f.names[f.string] == nil {
+				delete(f.names, f.string)
+			}
+		}
+	}
 	after := newDisk()
 	after.root = d.root.survivor(after, rng)
 	return after
@@ -271,8 +305,10 @@ func (n *inode) Rename(_ context.Context, name string, to fs.InodeEmbedder, newN
 		return e
 	}
 	defer n.d.mu.Unlock()
-	to.(*inode).names[newName] = n.names[name]
+	child := n.names[name]
+	to.(*inode).names[newName] = child
 	delete(n.names, name)
+	n.d.renames = append(n.d.renames, rename{n, to.(*inode), name, newName, child})
 	return 0
 }
 
@@ -317,6 +353,15 @@ func (n *inode) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 		return syscall.EIO
 	}
 	if n.names != nil {
+		for i := len(n.d.renames) - 1; i >= 0; i-- { // with it reach the disk those that came before
+			if r := n.d.renames[i]; r.from == n || r.to == n {
+				for _, r := range n.d.renames[:i+1] {
+					r.keep()
+				}
+				n.d.renames = n.d.renames[i+1:]
+				break
+			}
+		}
 		n.saved = maps.Clone(n.names)
 		return 0
 	}

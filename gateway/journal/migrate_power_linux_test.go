@@ -1,0 +1,161 @@
+//go:build amd64 || arm64
+
+package journal
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
+)
+
+// survives returns the disk as a kill -9 leaves it: with all that was written.
+func (d *disk) survives() *disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.off = true
+	after := newDisk()
+	after.root = d.root.written(after)
+	return after
+}
+
+func (n *inode) written(d *disk) *inode {
+	if n.names == nil {
+		return &inode{d: d, data: append([]byte(nil), n.data...), kept: append([]byte(nil), n.data...)}
+	}
+	folder := d.folder()
+	for name, child := range n.names {
+		folder.names[name] = child.written(d)
+	}
+	folder.saved = maps.Clone(folder.names)
+	return folder
+}
+
+// TestMigratePower ends a migration after each call to the disk, by a kill, by a power cut, and by one that
+// tears writes. The next one goes on, as often as it takes, and no start finds an empty log.
+func TestMigratePower(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	if !inNamespace(t) {
+		return
+	}
+	step := testrun.Sized(23, 1)
+	if *full {
+		step = 1
+	}
+	rng := rand.New(rand.NewPCG(11, 11))
+	all := oldEnvelopes(24)
+	for _, kind := range oldKinds {
+		source := os.DirFS(oldFolder(t, kind, all))
+		for _, end := range []string{"kill", "power", "torn"} {
+			cuts := 0
+			for n := 1; ; n += step {
+				d := newDisk()
+				dir, remove := inserted(t, d)
+				if err := os.CopyFS(filepath.Join(dir, "data"), source); err != nil {
+					t.Fatal(err)
+				}
+				remove()
+				d = d.survives()
+				interrupted, done := 0, false
+				for left := n; !done; left += 1 + rng.IntN(40) { // ended again and again
+					d.left = left
+					dir, remove := inserted(t, d)
+					_, err := Migrate(t.Context(), filepath.Join(dir, "data"), MigrateOptions{})
+					d.mu.Lock()
+					d.left, done = 0, err == nil && !d.off
+					d.mu.Unlock()
+					var after *disk
+					switch {
+					case end == "kill" && !done:
+						after = d.survives()
+					case end == "torn":
+						after = d.cut(rng)
+					default:
+						after = d.cut(nil)
+					}
+					remove()
+					if d = after; done {
+						break
+					}
+					if interrupted++; interrupted > 500 {
+						t.Fatalf("%s, %s: it does not end", kind, end)
+					}
+					if dir, remove := inserted(t, d); true {
+						intact(t, filepath.Join(dir, "data"), kind, all, n)
+						remove()
+					}
+				}
+				dir, remove = inserted(t, d)
+				log, err := OpenSegments(filepath.Join(dir, "data"), SegmentsOptions{})
+				if err != nil {
+					t.Fatalf("%s, %s after %d calls: %v", kind, end, n, err)
+				}
+				if lost := sameEnvelopes(t, log, all); len(lost) > 0 {
+					t.Fatal(lost)
+				}
+				log.Close()
+				remove()
+				if cuts += interrupted; interrupted == 0 {
+					break
+				}
+			}
+			t.Logf("%s, %s: %d ends of a migration, 0 envelopes lost", kind, end, cuts)
+		}
+	}
+}
+
+// intact checks what an interrupted migration has left: nobody opens it as a log without its envelopes.
+func intact(t *testing.T, dir, kind string, all [][]byte, n int) {
+	t.Helper()
+	log, err := OpenSegments(dir, SegmentsOptions{})
+	if err == nil { // the last call of all was the one that failed
+		if lost := sameEnvelopes(t, log, all); len(lost) > 0 {
+			t.Fatal(lost)
+		}
+		log.Close()
+	} else if !says(err, "honed migrate --data") {
+		t.Fatalf("after %d calls: %v", n, err)
+	}
+	if kind != "plain" && earlierHoned(dir, kind) == "begins an empty log" {
+		t.Fatalf("after %d calls: an earlier honed would begin an empty log", n)
+	}
+}
+
+// TestMigrateSpace: a disk without room for a second log is refused before anything is written.
+func TestMigrateSpace(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	all := largeEnvelopes()
+	for _, kind := range oldKinds {
+		d := newDisk()
+		dir, remove := inserted(t, d)
+		dir = filepath.Join(dir, "data")
+		if err := os.CopyFS(dir, os.DirFS(oldFolder(t, kind, all))); err != nil {
+			t.Fatal(err)
+		}
+		d.mu.Lock()
+		d.size = d.used + 8<<20
+		d.mu.Unlock()
+		_, err := Migrate(t.Context(), dir, MigrateOptions{})
+		if !errors.Is(err, ErrNoSpace) || !says(err, "it needs ") || exists(dir, migratingName) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		d.mu.Lock()
+		d.lie = true // it ends in the middle
+		d.mu.Unlock()
+		if _, err := Migrate(t.Context(), dir, MigrateOptions{}); err == nil || exists(dir, migratingName) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		log, err := OpenReader(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameEnvelopes(t, log, all)
+		remove()
+	}
+}

@@ -1,0 +1,276 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// openOld opens the log that an earlier version wrote into the folder dir. accepted may be lost at its end.
+func openOld(dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
+	plain := exists(dir, plainName)
+	if plain && (exists(dir, readyName) || exists(dir, storeName)) {
+		return nil, &Refusal{
+			What:   fmt.Sprintf("%s has two logs, %s and %s", dir, plainName, storeName),
+			Repair: fmt.Sprintf("move %s, or %s with %s and %s, into a folder of its own", plainName, storeName, readyName, markName),
+		}
+	}
+	l, err := (*oldLog)(nil), error(nil)
+	if plain {
+		l, err = openPlain(filepath.Join(dir, plainName), logger)
+	} else {
+		l, err = openBlocks(dir, logger, accepted)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return l, nil
+}
+
+// openPlain opens a file of envelopes, one after the other. It has no mark.
+func openPlain(path string, logger *slog.Logger) (*oldLog, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &oldLog{format: plain{}, parts: []oldPart{{path: path, to: info.Size(), first: 1}}}
+	parts := slices.Clone(l.parts)
+	err = l.settle(0, logger, func(pos uint64, end int64) {
+		if last := &parts[len(parts)-1]; end-last.from >= partBytes && end < last.to {
+			next := oldPart{path: path, from: end, to: last.to, first: pos + 1}
+			last.to = end
+			parts = append(parts, next)
+		}
+	})
+	parts[len(parts)-1].to = l.parts[0].to // without a torn end
+	l.parts = parts
+	return l, err
+}
+
+// plain is the format of --log file:.
+type plain struct{}
+
+func (plain) numbered() bool { return false }
+
+func (plain) search(b []byte) (at, overlap int) { return bytes.Index(b, []byte(magic)), len(magic) - 1 }
+
+// record reads the envelope at offset at. If one bit of its length has flipped, the others tell which.
+func (plain) record(w *window, at int64, want uint64) (oldRecord, error) {
+	b, err := w.bytes(at, headerSize)
+	if err != nil || len(b) < headerSize {
+		return oldRecord{}, err
+	}
+	claimed := binary.BigEndian.Uint32(b[12:])
+	r := oldRecord{pos: want}
+	for i := range 33 { // first as it is
+		length := claimed ^ uint32(uint64(1)<<i>>1)
+		end := at + headerSize + int64(length) + trailerSize
+		if length > MaxEnvelope || end > w.limit {
+			continue
+		}
+		b, err := w.bytes(at, end-at+int64(len(magic)))
+		if err != nil {
+			return oldRecord{}, err
+		}
+		b, next := b[:end-at], b[end-at:]
+		begins := end == w.limit || string(next) == magic
+		if i == 0 && begins {
+			r.end, r.envelope = end, b
+		}
+		if i > 0 {
+			if !begins {
+				continue
+			}
+			b = slices.Clone(b)
+			binary.BigEndian.PutUint32(b[12:], length)
+		}
+		if _, ok := whole(b); ok {
+			return oldRecord{end: end, pos: want, envelope: b, whole: true}, nil
+		}
+	}
+	if r.end > 0 {
+		r.envelope, err = w.bytes(at, r.end-at)
+	}
+	return r, err
+}
+
+// openBlocks opens a JetStream store.
+func openBlocks(dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
+	m, err := readMark(filepath.Join(dir, markName), os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer m.f.Close()
+	entries, err := os.ReadDir(filepath.Join(dir, blockFolder))
+	if err != nil {
+		return nil, err
+	}
+	numbers := map[string]uint64{}
+	l := &oldLog{format: blocks{}}
+	for _, e := range entries {
+		digits, is := strings.CutSuffix(e.Name(), ".blk")
+		number, err := strconv.ParseUint(digits, 10, 64)
+		if !is || err != nil {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		p := oldPart{path: filepath.Join(dir, blockFolder, e.Name()), to: info.Size()}
+		if p.first, err = firstOf(p); err != nil {
+			return nil, err
+		}
+		numbers[p.path] = number
+		l.parts = append(l.parts, p)
+	}
+	slices.SortFunc(l.parts, func(a, b oldPart) int { return cmp.Compare(numbers[a.path], numbers[b.path]) })
+	if err = l.settle(m.written, logger, func(uint64, int64) {}); err == nil {
+		err = l.checkMark(dir, m.written, accepted)
+	}
+	return l, err
+}
+
+// firstOf returns the position of a block's first record, 0 if it does not say it twice.
+func firstOf(p oldPart) (uint64, error) {
+	f, err := os.Open(p.path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	h, err := readBlockHead(&window{f: f, limit: p.to}, 0)
+	return h.position(math.MaxUint64), err
+}
+
+// blocks is the format of a JetStream store: records of nats-server, little-endian. Each has its length (4
+// bytes, the top bit is set if there are headers), sequence (8), time (8) and length of the subject (2); the
+// subject; the length of the headers (4), the headers and the message; and a checksum (8). An envelope's own
+// checksum is the one that counts. What honed needs of the rest is there twice: the sequence is also in the
+// headers, and the length in the envelope.
+type blocks struct{}
+
+const (
+	blockHead   = 22
+	blockSum    = 8
+	blockLook   = 512     // of a record, at least up to its message
+	withHeaders = 1 << 31 // in the length
+	headersEnd  = "\r\n\r\n"
+	oldSubject  = "honed.log.LOG"
+)
+
+// blockRecord is the beginning of a record.
+type blockRecord struct {
+	size     int64
+	sequence uint64
+	expected uint64 // from the headers; 0: unreadable
+	message  int64  // its offset in the record; 0: there is none
+}
+
+func readBlockHead(w *window, at int64) (h blockRecord, err error) {
+	b, err := w.bytes(at, blockLook)
+	if err != nil || len(b) < blockHead+blockSum {
+		return h, err
+	}
+	subject := int(binary.LittleEndian.Uint16(b[20:]))
+	h.size, h.sequence = int64(binary.LittleEndian.Uint32(b)&^withHeaders), binary.LittleEndian.Uint64(b[4:])
+	if h.size == blockHead+blockSum && subject == 0 {
+		return h, nil // says that a message was deleted
+	}
+	message := blockHead + subject + 4
+	if message <= len(b) {
+		message += int(min(binary.LittleEndian.Uint32(b[message-4:]), blockLook))
+	}
+	if message+len(magic) > len(b) || string(b[message:message+len(magic)]) != magic && !bytes.HasSuffix(b[:message], []byte(headersEnd)) {
+		// One of the two lengths is damaged. Nothing that a client has sent comes before the headers' end.
+		if message = bytes.Index(b[blockHead:], []byte(headersEnd)); message < 0 {
+			return h, nil
+		}
+		message += blockHead + len(headersEnd)
+	}
+	h.message = int64(message)
+	headers := bytes.TrimSuffix(b[:message], []byte(headersEnd))
+	digits := string(headers[bytes.LastIndexByte(headers, ' ')+1:])
+	if before, err := strconv.ParseUint(digits, 10, 64); err == nil {
+		h.expected = before + 1
+	}
+	return h, nil
+}
+
+// position returns the record's position if it says that twice, or want if it says that once; else 0.
+func (h blockRecord) position(want uint64) uint64 {
+	switch {
+	case h.expected > 0 && h.expected == h.sequence:
+		return h.sequence
+	case h.expected == want || h.sequence == want:
+		return want
+	}
+	return 0
+}
+
+func (blocks) numbered() bool { return true }
+
+func (blocks) search(b []byte) (at, overlap int) {
+	overlap = blockHead + len(oldSubject) - 1
+	if len(b) <= overlap {
+		return -1, overlap
+	}
+	return bytes.Index(b[blockHead:], []byte(oldSubject)), overlap
+}
+
+// record reads the record at offset at.
+func (f blocks) record(w *window, at int64, want uint64) (oldRecord, error) {
+	h, err := readBlockHead(w, at)
+	if err != nil || h.size == 0 {
+		return oldRecord{}, err
+	}
+	pos := h.position(want)
+	if pos < want {
+		pos = 0
+	}
+	claims := []int64{at + h.size}
+	if h.message > 0 {
+		start := at + h.message
+		b, err := w.bytes(start, headerSize)
+		if err != nil {
+			return oldRecord{}, err
+		}
+		if len(b) == headerSize {
+			size := headerSize + int64(binary.BigEndian.Uint32(b[12:])) + trailerSize
+			if end := start + size + blockSum; size <= MaxEnvelope && end <= w.limit {
+				if b, err = w.bytes(start, size); err != nil {
+					return oldRecord{}, err
+				}
+				if _, ok := whole(b); ok {
+					return oldRecord{end: end, pos: pos, envelope: b, whole: true}, nil
+				}
+				claims = append(claims, end)
+			}
+		}
+	}
+	for _, end := range claims {
+		if end < at+blockHead+blockSum || end > w.limit || end-at > maxRecord {
+			continue
+		}
+		next, err := w.bytes(end, blockHead+int64(len(oldSubject)))
+		if err != nil {
+			return oldRecord{}, err
+		}
+		if i, _ := f.search(next); end < w.limit && i != 0 {
+			continue
+		}
+		r := oldRecord{end: end, pos: pos}
+		if start := at + h.message; h.message > 0 && start < end-blockSum {
+			r.envelope, err = w.bytes(start, end-blockSum-start)
+		}
+		return r, err
+	}
+	return oldRecord{}, nil
+}
