@@ -214,10 +214,10 @@ func TestProveRecoveredIsDurable(t *testing.T) {
 		return
 	}
 	lost := func(off string) uint64 {
-		p := newProof(t, task{Kind: "segments", Off: "fsync"})
+		p := newProof(t, task{Kind: "segments", Off: "fsync", Each: 1}) // in one segment: a process syncs it before it begins the next
 		d := newDisk()
 		c, remove := p.onDisk(d)
-		c.acks(10) // in one segment: a process syncs it before it begins the next
+		c.acks(20)
 		c.kill()
 		p.task.Off = off
 		c = p.start()

@@ -58,7 +58,7 @@ func copied(ctx context.Context, from, to string, empty, asJSON bool, stdout, st
 	}
 	if lost != nil {
 		fmt.Fprintln(stderr, err)
-		return fmt.Errorf("%w: in %s already, and so in %s, as named above", journal.ErrLost, from, to)
+		return fmt.Errorf("%w: in %s already, and so in %s, as named above", errLost, from, to)
 	}
 	return nil
 }

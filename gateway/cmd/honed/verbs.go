@@ -61,7 +61,7 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	switch {
 	case checked.Lost > checked.Accepted:
-		return fmt.Errorf("verify: %w: %d of them, named above; restore the log from a backup", journal.ErrLost, checked.Lost-checked.Accepted)
+		return fmt.Errorf("verify: %w: %d of them, named above; restore the log from a backup", errLost, checked.Lost-checked.Accepted)
 	case checked.Lost == 0 && damage != nil:
 		return errors.New("verify: the log is damaged, as named above, and nothing is lost")
 	}
@@ -70,12 +70,12 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 
 // inspect prints the header of each envelope.
 func inspect(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	return printed(ctx, "inspect", args, stdout, stderr, journal.Inspect)
+	return printed(ctx, "inspect", args, stdout, stderr, inspectLines)
 }
 
 // export prints every record.
 func export(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	return printed(ctx, "export", args, stdout, stderr, journal.Export)
+	return printed(ctx, "export", args, stdout, stderr, exportLines)
 }
 
 func printed(ctx context.Context, verb string, args []string, stdout, stderr io.Writer,

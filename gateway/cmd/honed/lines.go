@@ -1,4 +1,4 @@
-package journal
+package main
 
 import (
 	"bufio"
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
 )
 
 // recordLine, stateLine, otherLine and envelopeLine are the lines documented in docs/envelope.md.
@@ -19,7 +21,7 @@ type recordLine struct {
 	Time   time.Time `json:"time"`
 	Data   []byte    `json:"data"`
 
-	Attributes []Attribute `json:"attributes,omitempty"`
+	Attributes []journal.Attribute `json:"attributes,omitempty"`
 }
 
 type stateLine struct {
@@ -58,21 +60,21 @@ type lostLine struct {
 }
 
 type envelopeLine struct {
-	Pos   uint64 `json:"pos"`
-	Kind  string `json:"kind"`
-	Part  Part   `json:"part,omitempty"`
-	Count int    `json:"count"`
-	Bytes int    `json:"bytes"`
-	Base  uint64 `json:"base"`
+	Pos   uint64       `json:"pos"`
+	Kind  string       `json:"kind"`
+	Part  journal.Part `json:"part,omitempty"`
+	Count int          `json:"count"`
+	Bytes int          `json:"bytes"`
+	Base  uint64       `json:"base"`
 }
 
-// ErrLost is wrapped by the error of Export and Inspect after they have written everything that can be
+// errLost is wrapped by the error of a verb after it has written everything that can be
 // read, and a line for each envelope that is lost.
-var ErrLost = errors.New("journal: envelopes of the log are lost")
+var errLost = errors.New("envelopes of the log are lost")
 
-// Export writes every entry from position from as JSON lines.
-func Export(ctx context.Context, log Reader, from uint64, w io.Writer) error {
-	return lines(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e Envelope) error {
+// exportLines writes every entry from position from as JSON lines.
+func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writer) error {
+	return eachLine(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e journal.Envelope) error {
 		for r := range e.Records() {
 			if err := out.Encode(recordLine{pos, r.Client, r.Epoch, r.Seq, jsonTime(r.Time), r.Data, r.Attributes}); err != nil {
 				return err
@@ -117,20 +119,20 @@ func Export(ctx context.Context, log Reader, from uint64, w io.Writer) error {
 	})
 }
 
-// Inspect writes the header of each envelope from position from as JSON lines.
-func Inspect(ctx context.Context, log Reader, from uint64, w io.Writer) error {
-	return lines(ctx, log, from, w, func(out *json.Encoder, pos uint64, b []byte, e Envelope) error {
+// inspectLines writes the header of each envelope from position from as JSON lines.
+func inspectLines(ctx context.Context, log journal.Reader, from uint64, w io.Writer) error {
+	return eachLine(ctx, log, from, w, func(out *json.Encoder, pos uint64, b []byte, e journal.Envelope) error {
 		return out.Encode(envelopeLine{pos, e.Kind.String(), e.Part, e.Count, len(b), e.Base})
 	})
 }
 
-func lines(ctx context.Context, log Reader, from uint64, w io.Writer,
-	each func(out *json.Encoder, pos uint64, b []byte, e Envelope) error,
+func eachLine(ctx context.Context, log journal.Reader, from uint64, w io.Writer,
+	each func(out *json.Encoder, pos uint64, b []byte, e journal.Envelope) error,
 ) error {
 	buffered := bufio.NewWriter(w)
 	out := json.NewEncoder(buffered)
 	all := uint64(0)
-	lost := func(d *Damage) error {
+	lost := func(d *journal.Damage) error {
 		all += d.Last + 1 - d.First
 		line := lostLine{Lost: d.First, Last: d.Last, File: d.File, Offset: d.Offset, Clients: d.Clients}
 		if d.Err != nil {
@@ -138,15 +140,15 @@ func lines(ctx context.Context, log Reader, from uint64, w io.Writer,
 		}
 		return out.Encode(line)
 	}
-	err := ReadPast(ctx, log, from, func(pos uint64, b []byte) error {
-		e, err := Decode(b)
+	err := journal.ReadPast(ctx, log, from, func(pos uint64, b []byte) error {
+		e, err := journal.Decode(b)
 		if err != nil {
-			return lost(&Damage{First: pos, Last: pos, Err: err})
+			return lost(&journal.Damage{First: pos, Last: pos, Err: err})
 		}
 		return each(out, pos, b, e)
 	}, lost)
 	if err == nil && all > 0 {
-		err = fmt.Errorf("%w: %d of them; the lines with \"lost\" name them", ErrLost, all)
+		err = fmt.Errorf("%w: %d of them; the lines with \"lost\" name them", errLost, all)
 	}
 	if flushed := buffered.Flush(); flushed != nil {
 		err = flushed

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+func TestExport(t *testing.T) {
+	log := new(journal.Memory)
+	e := journal.Encoder{Format: 1}
+	add := func() {
+		t.Helper()
+		if _, err := log.Append(t.Context(), e.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.Begin(0)
+	if err := e.Record(&journal.Record{Client: "meter-4", Epoch: 1, Seq: 12, Time: 1795381200125, Data: []byte("hello")}); err != nil {
+		t.Fatal(err)
+	}
+	add()
+	e.BeginCheckpoint(journal.First|journal.Last, 0)
+	for _, s := range []journal.State{{Expiry: 1795986000000}, {Expiry: 1795381200125, Claim: true}} {
+		s.Client, s.Epoch, s.Last = "meter-4", 1, 12
+		if err := e.State(&s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add()
+	e.Format = 2
+	e.BeginCheckpoint(journal.First, 4)
+	err := errors.Join(
+		e.Clock(journal.Clock{Time: 1, Highest: 2, Skipped: -3}),
+		e.Trim(9),
+		e.Record(&journal.Record{Client: "a", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz"), Attributes: []journal.Attribute{
+			{Kind: journal.Topic, Value: []byte("t")}, {Kind: journal.Property, Value: []byte("\x01nv")}, {Kind: 99}}}),
+		e.State(&journal.State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Summed: true, Sum: 4, Instance: 5}),
+		e.Forgetting(&journal.Forgetting{Client: "b", Epoch: 6}),
+		e.Tombstone(7),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add()
+	var got bytes.Buffer
+	if err := exportLines(t.Context(), log, 0, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"pos":1,"client":"meter-4","epoch":1,"seq":12,"time":"2026-11-22T21:00:00.125Z","data":"aGVsbG8="}
+{"pos":2,"client":"meter-4","epoch":1,"last":12,"expiry":"2026-11-29T21:00:00Z"}
+{"pos":2,"client":"meter-4","epoch":1,"last":12,"claimed":"2026-11-22T21:00:00.125Z"}
+{"pos":3,"client":"a","epoch":1,"seq":2,"time":"1970-01-01T00:00:00.003Z","data":"eHl6","attributes":[{"kind":1,"value":"dA=="},{"kind":4,"value":"AW52"},{"kind":99,"value":""}]}
+{"pos":3,"client":"a","epoch":1,"last":2,"claimed":"1970-01-01T00:00:00.003Z","sum":4,"instance":5}
+{"pos":3,"forgotten":"b","epoch":6}
+{"pos":3,"tombstone":7}
+{"pos":3,"trimmed":9}
+{"pos":3,"clock":"1970-01-01T00:00:00.001Z","highest_epoch":2,"skipped_ms":-3}
+`
+	if got.String() != want {
+		t.Errorf("got\n%swant\n%s", got.String(), want)
+	}
+	got.Reset()
+	if err := inspectLines(t.Context(), log, 0, &got); err != nil {
+		t.Fatal(err)
+	}
+	want = `{"pos":1,"kind":"records","count":1,"bytes":69,"base":0}
+{"pos":2,"kind":"checkpoint","part":3,"count":2,"bytes":92,"base":0}
+{"pos":3,"kind":"mixed","part":1,"count":6,"bytes":190,"base":4}
+`
+	if got.String() != want {
+		t.Errorf("got\n%swant\n%s", got.String(), want)
+	}
+}
