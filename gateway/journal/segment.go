@@ -88,7 +88,6 @@ type segment struct {
 	sum         uint32 // sum of the trailer
 	sealed      bool
 	lost        error // the header or the trailer is damaged
-	foreign     bool  // another segment has this one's name
 }
 
 func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segmentSuffix) }

@@ -139,11 +139,9 @@ func (l *Segments) find() error {
 		switch err := l.findOne(s, last, kept); {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
-		case l.readOnly && errors.Is(err, errElsewhere):
-			s.lost, s.foreign = err, true
-			if last {
-				s.next = s.first
-			}
+		case l.readOnly && errors.Is(err, errElsewhere): // its positions count as missing
+			l.o.Logger.Error("a segment has another one's name", "err", err)
+			continue
 		case err != nil:
 			return err
 		}

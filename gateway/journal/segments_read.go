@@ -61,9 +61,6 @@ func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, fr
 		return err
 	}
 	defer f.Close()
-	if s.foreign {
-		known = make([]slot, s.next-s.first)
-	}
 	if known == nil {
 		if known, _, err = s.readIndex(f, &l.id); err != nil {
 			return err
