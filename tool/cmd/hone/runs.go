@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exchange"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
@@ -57,14 +58,14 @@ func oneRef(args []string, orLatest bool, example string) (string, error) {
 }
 
 func newRunList() *cobra.Command {
-	var store storeFlag
-	var out outputFlags
+	var store session.Store
+	var out session.Output
 	var filter record.Filter
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the runs, newest first",
 		Example: "  hone run list --limit 5\n  hone run list --scenario hello --json",
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := store.Read(cmd.Context(), "run list")
 			if err != nil {
@@ -75,7 +76,7 @@ func newRunList() *cobra.Command {
 			if err != nil {
 				return session.StoreFailure("run list", err)
 			}
-			return out.write(cmd, listed{"hone.runs/1", runs}, func(w io.Writer) { writeList(w, runs) })
+			return out.Print(cmd, listed{"hone.runs/1", runs}, func(w io.Writer) { writeList(w, runs) })
 		},
 	}
 	flags := cmd.Flags()
@@ -83,8 +84,8 @@ func newRunList() *cobra.Command {
 	flags.StringVar(&filter.Scenario, "scenario", "", "only runs of the scenario with this name or hash")
 	flags.StringVar(&filter.Name, "name", "", "only runs of this name")
 	flags.IntVar(&filter.Limit, "limit", 0, "number of runs, newest first (default: all)")
-	out.define(cmd)
-	store.define(cmd)
+	out.Define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
@@ -103,8 +104,8 @@ func writeList(w io.Writer, runs []record.Summary) {
 }
 
 func newRunShow() *cobra.Command {
-	var store storeFlag
-	var out outputFlags
+	var store session.Store
+	var out session.Output
 	cmd := &cobra.Command{
 		Use:     "show [RUN]",
 		Short:   "Show a run: its figures and settings",
@@ -118,12 +119,12 @@ func newRunShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.write(cmd, shown{"hone.run/1", run}, func(w io.Writer) { writeRun(w, run) })
+			return out.Print(cmd, shown{"hone.run/1", run}, func(w io.Writer) { writeRun(w, run) })
 		},
-		ValidArgsFunction: store.completeRuns,
+		ValidArgsFunction: store.Complete,
 	}
-	out.define(cmd)
-	store.define(cmd)
+	out.Define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
@@ -211,7 +212,7 @@ func figuresOf(r *record.Run) (figures []spread) {
 }
 
 func newRunRemove() *cobra.Command {
-	var store storeFlag
+	var store session.Store
 	cmd := &cobra.Command{
 		Use:     "rm RUN…",
 		Short:   "Remove runs permanently",
@@ -232,14 +233,14 @@ func newRunRemove() *cobra.Command {
 			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Size(int(freed)))
 			return nil
 		},
-		ValidArgsFunction: store.completeRuns,
+		ValidArgsFunction: store.Complete,
 	}
-	store.define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
 func newRunExport() *cobra.Command {
-	var store storeFlag
+	var store session.Store
 	var file string
 	cmd := &cobra.Command{
 		Use:   "export [RUN…]",
@@ -283,9 +284,9 @@ hone load … --save NAME; hone run export NAME --format hdr.
 		}
 		return exportRuns(cmd, format.Value, file, runs)
 	}
-	cmd.ValidArgsFunction = store.completeRuns
+	cmd.ValidArgsFunction = store.Complete
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE` instead of standard output")
-	store.define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
@@ -303,7 +304,7 @@ func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) err
 
 // importFlags holds the parsed flags of hone run import.
 type importFlags struct {
-	store       storeFlag
+	store       session.Store
 	from        *spec.Choice
 	save        string
 	allowErrors bool
@@ -334,7 +335,7 @@ verdicts need --noise.`,
 	f.from = spec.AddChoice(cmd, "from", "hone", "the load generator that wrote the files", append([]string{"hone"}, exchange.Generators()...)...)
 	cmd.Flags().StringVar(&f.save, "save", "", "with --from: store the run under this `NAME`")
 	cmd.Flags().BoolVar(&f.allowErrors, "allow-errors", false, "with --from: accept samples in which requests failed as valid")
-	f.store.define(cmd)
+	f.store.Define(cmd)
 	return cmd
 }
 

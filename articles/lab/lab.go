@@ -2,7 +2,7 @@
 // measures hone under the same load. One more lab, http, compares net/http, fasthttp and
 // http1.
 //
-//	report, err := lab.Run(ctx, lab.Plan{Stage: []string{"hone", "lab", "stage"}})
+//	report, err := lab.Run(ctx, lab.Plan{Stage: []string{"lab", "stage"}})
 //
 // A lab is one article's experiment. Its servers and its timed code are stages: each runs
 // in a separate process, with the same garbage collector settings and the same CPUs,

@@ -1,3 +1,7 @@
+// Command lab measures again what five articles on fast Go services claim, and hone beside
+// them.
+//
+//	go run ./articles/cmd/lab all
 package main
 
 import (
@@ -12,8 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/articles/lab"
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/lab"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/page"
@@ -23,18 +28,20 @@ import (
 
 const allLabs = "all"
 
-// labFlags holds the parsed flags of hone lab.
-type labFlags struct {
-	out   outputFlags
+func main() { command.Main(newRoot()) }
+
+// options holds the parsed flags.
+type options struct {
+	out   session.Output
 	save  string
 	quick bool
 	fast  string // path of the fasthttp server
-	store storeFlag
-	ui    uiFlags
+	store session.Store
+	ui    session.UI
 }
 
-func newLab() *cobra.Command {
-	f := new(labFlags)
+func newRoot() *cobra.Command {
+	f := new(options)
 	names := append(lab.Names(), allLabs)
 	cmd := &cobra.Command{
 		Use:   "lab NAME|all",
@@ -58,17 +65,17 @@ machine meanwhile.
 
 fasthttp is not part of hone: in a clone, make lab builds its server from the bench
 module and passes it. Without it the http lab reports that it was left out.`,
-		Example: `  hone lab ladder
-  hone lab all -o lab.txt
-  hone lab all --save tuesday
-  hone lab ladder --ui 127.0.0.1:8080 --ui-stay
-  hone lab workers --quick --json`,
+		Example: `  lab ladder
+  lab all -o lab.txt
+  lab all --save tuesday
+  lab ladder --ui 127.0.0.1:8080 --ui-stay
+  lab workers --quick --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
 				return exit.Usagef("lab: name a lab: %s", strings.Join(names, ", "))
 			case len(args) > 1:
-				return exit.Usagef("lab: give one lab, not also %q; to run all: hone lab all", args[1])
+				return exit.Usagef("lab: give one lab, not also %q; to run all: lab all", args[1])
 			case !slices.Contains(names, args[0]):
 				return exit.Usagef("lab: no lab %q; %s", args[0], exit.DidYouMean(args[0], names, "use one of "+strings.Join(names, ", ")))
 			}
@@ -79,17 +86,17 @@ module and passes it. Without it the http lab reports that it was left out.`,
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "spend a second or so on each lab, to see that it works; figures are rough")
-	cmd.Flags().StringVar(&f.save, "save", "", "store a run of each lab, with its profiles, under this `NAME`; with all, NAME followed by the lab's name; see hone run --help")
+	cmd.Flags().StringVar(&f.save, "save", "", "store a run of each lab, with its profiles, under this `NAME`; with all, NAME followed by the lab's name; hone run lists them")
 	cmd.Flags().StringVar(&f.fast, "fasthttp", "", "the `PROGRAM` built from bench/servers/fasthttp, for the http lab")
-	f.out.define(cmd)
-	f.store.define(cmd)
-	f.ui.define(cmd)
-	cmd.AddCommand(newLabStage())
+	f.out.Define(cmd)
+	f.store.Define(cmd)
+	f.ui.Define(cmd)
+	cmd.AddCommand(newStage())
 	return cmd
 }
 
-// newLabStage returns the hidden command that runs a lab's servers in separate processes.
-func newLabStage() *cobra.Command {
+// newStage returns the hidden command that runs a lab's servers in separate processes.
+func newStage() *cobra.Command {
 	return &cobra.Command{
 		Use:    "stage NAME",
 		Short:  "Run one program of a lab until standard input ends",
@@ -102,17 +109,17 @@ func newLabStage() *cobra.Command {
 }
 
 // run runs the labs and prints their results.
-func (f *labFlags) run(cmd *cobra.Command, name string) error {
+func (f *options) run(cmd *cobra.Command, name string) error {
 	ctx := cmd.Context()
-	if err := f.ui.check("lab"); err != nil {
+	if err := f.ui.Check("lab"); err != nil {
 		return err
 	}
 	s, err := session.Open(ctx, session.Plan{
-		Command: "lab", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
-		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI,
+		Command: "lab", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
+		Keep: f.save != "", Store: f.store, UI: f.ui,
 		Page: &page.Page{
-			Title: "hone lab " + name, Groups: []string{page.Client, page.Host},
-			About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+			Title: "lab " + name, Groups: []string{page.Client, page.Host},
+			About: []page.Fact{{Name: "hone", Value: command.BuildOf("").Version}},
 		},
 	})
 	if err != nil {
@@ -153,13 +160,13 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	return s.Finish(end)
 }
 
-func (f *labFlags) plan(name string, live *session.Live, stderr io.Writer) (lab.Plan, error) {
+func (f *options) plan(name string, live *session.Live, stderr io.Writer) (lab.Plan, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return lab.Plan{}, exit.Failedf("lab: %w", err)
 	}
 	plan := lab.Plan{
-		Stage: []string{exe, "lab", "stage"}, Quick: f.quick, Fasthttp: f.fast,
+		Stage: []string{exe, "stage"}, Quick: f.quick, Fasthttp: f.fast,
 		Say:   func(line string) { fmt.Fprintln(stderr, line) },
 		Watch: func(what, stage string, now load.Progress) { live.Show(page.Lane{Group: what, Name: stage}, now) },
 	}
@@ -171,7 +178,7 @@ func (f *labFlags) plan(name string, live *session.Live, stderr io.Writer) (lab.
 
 // made returns the labs as runs to store, one per lab: one sample of all its medians, and
 // its profiles.
-func (f *labFlags) made(report *lab.Report, labs string, began time.Time) (runs []*record.Run) {
+func (f *options) made(report *lab.Report, labs string, began time.Time) (runs []*record.Run) {
 	facts := machine.Read()
 	for _, l := range report.Labs {
 		sample := record.Sample{Order: 1, At: began, Valid: report.Valid, Reasons: report.InvalidReasons}

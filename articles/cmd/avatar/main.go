@@ -1,3 +1,6 @@
+// Command avatar serves people's initials as pictures over HTTP.
+//
+//	go run ./articles/cmd/avatar
 package main
 
 import (
@@ -18,11 +21,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/articles/avatar"
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tlsfiles"
-	"github.com/hone-go/hone/tool/avatar"
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/serving"
@@ -30,12 +34,14 @@ import (
 )
 
 const (
-	usualAvatar      = "127.0.0.1:8081"
-	usualAvatarAdmin = "127.0.0.1:8082"
+	usualAddr  = "127.0.0.1:8081"
+	usualAdmin = "127.0.0.1:8082"
 )
 
-// avatarFlags holds the parsed flags of hone avatar.
-type avatarFlags struct {
+func main() { command.Main(newRoot()) }
+
+// options holds the parsed flags.
+type options struct {
 	addr, admin, cert, key, log string
 	fonts                       []string
 	cache                       spec.Size
@@ -47,15 +53,15 @@ type avatarFlags struct {
 }
 
 // engineName returns the name of the engine, or net/http.
-func (f *avatarFlags) engineName() string {
+func (f *options) engineName() string {
 	if f.nethttp {
 		return "net/http"
 	}
 	return f.engine.String()
 }
 
-func newAvatar() *cobra.Command {
-	f := &avatarFlags{cache: 64 << 20}
+func newRoot() *cobra.Command {
+	f := &options{cache: 64 << 20}
 	cmd := &cobra.Command{
 		Use:   "avatar",
 		Short: "Serve avatars with people's initials over HTTP until a signal",
@@ -77,13 +83,13 @@ Latin, Greek and Cyrillic letters are built in; Han characters come from an
 installed font. --font adds fonts for other scripts; docs/avatar.md lists free
 ones for Korean, Hebrew, Arabic, Devanagari and Thai. A name in a script that no
 font covers gets a pattern.`,
-		Example: `  hone avatar
-  hone avatar --addr :8080 --log access.log --log-sample 100
-  hone avatar --font NotoSansHebrew-Regular.ttf --font NotoSansThai-Regular.ttf
-  hone avatar --font NotoSansSC-Regular.otf --cache 256MiB
-  hone avatar --cert server.pem --key server-key.pem
-  hone avatar --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
-		Args: noArguments,
+		Example: `  avatar
+  avatar --addr :8080 --log access.log --log-sample 100
+  avatar --font NotoSansHebrew-Regular.ttf --font NotoSansThai-Regular.ttf
+  avatar --font NotoSansSC-Regular.otf --cache 256MiB
+  avatar --cert server.pem --key server-key.pem
+  avatar --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
+		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.nethttp && cmd.Flags().Changed("engine") {
 				return exit.Usagef("avatar: --engine and --net-http exclude each other; use one of them")
@@ -93,8 +99,8 @@ font covers gets a pattern.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.addr, "addr", usualAvatar, "serve on `HOST:PORT`; port 0 picks a free one")
-	flags.StringVar(&f.admin, "admin", usualAvatarAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
+	flags.StringVar(&f.addr, "addr", usualAddr, "serve on `HOST:PORT`; port 0 picks a free one")
+	flags.StringVar(&f.admin, "admin", usualAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
 	f.engine.Add(cmd)
 	flags.BoolVar(&f.nethttp, "net-http", false, "serve with net/http instead of an engine, to compare")
 	flags.StringArrayVar(&f.fonts, "font", nil, "add the TrueType or OpenType font in this `FILE`, up to 64 MiB; repeat for up to 16")
@@ -122,7 +128,7 @@ type gallery struct {
 	sides   sync.WaitGroup
 }
 
-func (f *avatarFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+func (f *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	sys.OutliveReaders()
 	g, err := f.prepare(stdout, stderr)
 	if err != nil {
@@ -155,7 +161,7 @@ func (f *avatarFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 }
 
 // prepare sets up everything that needs no listener.
-func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
+func (f *options) prepare(stdout, stderr io.Writer) (*gallery, error) {
 	if (f.cert == "") != (f.key == "") {
 		return nil, exit.Usagef("avatar: --cert and --key go together; give both, or neither for plain HTTP")
 	}
@@ -192,7 +198,7 @@ func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
 	}
 	g.admin = &observe.Admin{
 		Stats: g.stats, Ready: g.ready.Load, Logger: g.log,
-		Info:   observe.Info{Service: "avatar", Dialect: "http", Version: buildVersion().Version},
+		Info:   observe.Info{Service: "avatar", Dialect: "http", Version: command.BuildOf("").Version},
 		Caches: map[string]func() observe.Cache{"pictures": g.pictures, "masks": g.masks},
 	}
 	if !f.nethttp {
@@ -201,7 +207,7 @@ func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
 	return g, nil
 }
 
-func (f *avatarFlags) openLog(g *gallery, stdout io.Writer) error {
+func (f *options) openLog(g *gallery, stdout io.Writer) error {
 	switch f.log {
 	case "off":
 		return nil
@@ -232,9 +238,9 @@ func cacheOf(c avatar.CacheStats) observe.Cache {
 }
 
 // open opens both listeners or, on an error, neither.
-func (f *avatarFlags) open(ctx context.Context, g *gallery) error {
+func (f *options) open(ctx context.Context, g *gallery) error {
 	if _, _, err := net.SplitHostPort(f.addr); err != nil {
-		return exit.Usagef("avatar: --addr %q is not HOST:PORT; write it as in %s", f.addr, usualAvatar)
+		return exit.Usagef("avatar: --addr %q is not HOST:PORT; write it as in %s", f.addr, usualAddr)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.addr)
 	if err != nil {
@@ -249,7 +255,7 @@ func (f *avatarFlags) open(ctx context.Context, g *gallery) error {
 		if errors.Is(err, observe.ErrNoToken) {
 			return exit.Failedf("avatar: --admin %s: other machines can reach this address; listen on 127.0.0.1:PORT or unix:PATH", f.admin)
 		}
-		return exit.Failedf("avatar: --admin %s: %w; use another address, as in %s, or off", f.admin, err, usualAvatarAdmin)
+		return exit.Failedf("avatar: --admin %s: %w; use another address, as in %s, or off", f.admin, err, usualAdmin)
 	}
 	return nil
 }
@@ -310,7 +316,7 @@ func (g *gallery) reopenOnHangup() (stop func()) {
 }
 
 // announce reports that the service is ready, and which fonts it lacks.
-func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
+func (f *options) announce(g *gallery, stdout io.Writer) error {
 	line := serving.Ready{Addr: serving.AddressOf(g.public), Engine: f.engineName(), PID: os.Getpid()}
 	admin := "off"
 	if g.private != nil {

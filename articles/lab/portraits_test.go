@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/image/math/fixed"
 
-	"github.com/hone-go/hone/tool/avatar"
+	"github.com/hone-go/hone/articles/avatar"
 )
 
 // The faults of the article's published service: each is present in the rebuilt stage and

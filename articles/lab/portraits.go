@@ -21,8 +21,8 @@ import (
 	"golang.org/x/image/font/opentype"
 	"golang.org/x/image/math/fixed"
 
+	"github.com/hone-go/hone/articles/avatar"
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/tool/avatar"
 )
 
 // step is one of the stages in the article's optimisation of its service.
