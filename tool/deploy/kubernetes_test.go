@@ -1,4 +1,4 @@
-package dashboard
+package deploy
 
 import (
 	"path/filepath"
@@ -296,21 +296,6 @@ func TestKustomize(t *testing.T) {
 			}
 		}
 	}
-}
-
-// ruleObject returns rules.yml as the Prometheus Operator reads it.
-func ruleObject(rules string) []byte {
-	var out strings.Builder
-	out.WriteString("# Made from deploy/prometheus/rules.yml: go test ./tool/dashboard -update\n" +
-		"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: hone\n" +
-		"  labels: {app.kubernetes.io/name: hone}\nspec:\n")
-	for line := range strings.Lines(rules[strings.Index(rules, "groups:"):]) {
-		if line != "\n" {
-			out.WriteString("  ")
-		}
-		out.WriteString(line)
-	}
-	return []byte(out.String())
 }
 
 // TestMonitors compares the PodMonitors with the pods, and with honed's paths.

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package dashboard
+package deploy
 
 import "os/exec"
 

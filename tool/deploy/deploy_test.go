@@ -1,4 +1,4 @@
-package dashboard
+package deploy
 
 import (
 	"io/fs"
@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hone-go/hone/observe"
+	"github.com/hone-go/hone/observe/dashboard"
 )
 
 // decode reads a YAML file of the deploy folder into the fields that the test expects;
@@ -533,5 +536,66 @@ func TestComposeConfig(t *testing.T) {
 	}
 	if said, err := check(strings.Replace(filled, "mem_limit:", "memory_limit:", 1)); err == nil {
 		t.Errorf("a setting that Compose does not have is accepted:\n%.300s", said)
+	}
+}
+
+// panels returns the panels of all dashboards.
+func panels() (all []dashboard.Panel) {
+	for _, d := range dashboard.All() {
+		for _, row := range d.Rows {
+			all = append(all, row.Panels...)
+		}
+	}
+	return all
+}
+
+// listed returns observe's metrics under all names that a query may use.
+func listed() map[string]observe.Metric {
+	all := map[string]observe.Metric{}
+	for _, m := range observe.Metrics() {
+		all[m.Name] = m
+		if m.Kind == observe.Histogram || m.Kind == observe.Summary {
+			all[m.Name+"_sum"], all[m.Name+"_count"] = m, m
+		}
+		if m.Kind == observe.Histogram {
+			all[m.Name+"_bucket"] = m
+		}
+	}
+	return all
+}
+
+// TestThresholds checks the panels' lines against the alerts of rules.yml: each alert on
+// a metric of observe has a panel, whose line is where the alert fires.
+func TestThresholds(t *testing.T) {
+	var rules ruleFile
+	decode(t, &rules, "prometheus", "rules.yml")
+	exprs, shown := map[string]string{}, map[string]bool{
+		"HoneDown": true, "HoneAbsent": true, // there is nothing to show
+		"HonedLogFull": true, "HonedClockOff": true, "HonedStalled": true, "HonedLogFilling": true, "HonedDisconnected": true, // honed's own metrics
+	}
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			exprs[r.Alert] = r.Expr
+		}
+	}
+	for _, p := range panels() {
+		for i, alert := range p.Alerts {
+			expr, found := exprs[alert]
+			if !found {
+				t.Errorf("%s shows %s, which is not an alert", p.Title, alert)
+			}
+			shown[alert] = true
+			expr, _, _ = strings.Cut(expr, " and on ")
+			ratio := strings.Contains(expr, "_limit") || strings.Contains(expr, "process_")
+			fires, err := strconv.ParseFloat(expr[strings.LastIndex(expr, "> ")+2:], 64)
+			if i == 0 && !ratio && (err != nil || fires != p.Threshold) {
+				t.Errorf("%s has its line at %v, and %s fires at %v (%v)", p.Title, p.Threshold, alert, fires, err)
+			}
+		}
+	}
+	for alert := range exprs {
+		if alert != "" && !shown[alert] {
+			t.Errorf("no panel shows %s", alert)
+		}
 	}
 }

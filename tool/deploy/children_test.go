@@ -1,4 +1,4 @@
-package dashboard
+package deploy
 
 import (
 	"bufio"
@@ -15,6 +15,9 @@ import (
 
 	"github.com/hone-go/hone/internal/testrun"
 )
+
+// root is the repository's root.
+const root = "../.."
 
 // patience bounds every wait of a test.
 const patience = 60 * time.Second

@@ -1,4 +1,4 @@
-package dashboard
+package deploy
 
 import (
 	"encoding/json"

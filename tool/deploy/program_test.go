@@ -1,6 +1,6 @@
 //go:build unix
 
-package dashboard
+package deploy
 
 import (
 	"bufio"

@@ -14,7 +14,7 @@ func metricsPage() []byte {
 	page.WriteString(`# Metrics
 
 The metrics of ` + "`/metrics`" + ` on the admin side. This page is generated from the list that the
-server itself uses (` + "`go test ./tool/dashboard -update`" + `); a test fails when they differ.
+server itself uses (` + "`go test ./observe/dashboard -update`" + `); a test fails when they differ.
 
 - Metrics are read when they are scraped: without scrapes they cost nothing.
 - No label has a value that a client chose, and no metric has more than 200 series.
@@ -51,7 +51,7 @@ const cost = `
 
 ` + "`BenchmarkScrape`, `BenchmarkScrapeOfACrowd` and `BenchmarkLatency`" + ` in [observe](../observe)
 measure one scrape, one scrape over HTTP of a server with 15 000 connections, and what timing
-handlers adds to each request. ` + "`BenchmarkScrapeCost`" + ` in [tool/dashboard](../tool/dashboard)
+handlers adds to each request. ` + "`BenchmarkScrapeCost`" + ` in [tool/deploy](../tool/deploy)
 measures what one scrape per second costs at 50 000 requests per second.
 
 Handlers are timed by sampling, and only if the program enables it:

@@ -2,11 +2,11 @@
 // describes every metric, from the list of metrics in package observe. So they cannot
 // drift apart.
 //
-//	go test ./tool/dashboard -update
+//	go test ./observe/dashboard -update
 //
 // writes what Files returns into the repository. Without -update the same test compares.
-// Other tests check the queries against the list, run each on a real Prometheus, and
-// check the rest of the deploy folder.
+// Other tests check the queries against the list. Those of tool/deploy run each on a real
+// Prometheus.
 package dashboard
 
 import (
