@@ -102,7 +102,7 @@ var onlyHome = []struct{ path, home, instead string }{
 	{"github.com/prometheus/procfs", "observe", "offer Stats() and let observe read it when it is scraped"},
 	{"github.com/prometheus/client_model/", "tool/admin", "let tool/admin read /metrics"},
 	{"github.com/prometheus/common/", "tool/admin", "let tool/admin read /metrics"},
-	{"charm.land/", "tool/view", "return values and let tool/view draw them"},
+	{"golang.org/x/term", "tool/view", "return values and let tool/view draw them"},
 }
 
 // outsideCode and outsideTests are the modules outside the standard library that the root module may
