@@ -1,7 +1,7 @@
 # Every target runs from the root of a clone. `make` alone prints this list.
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
-ALL         := ./... ./observe/... ./gateway/... ./tool/... ./examples/embed
+ALL         := ./... ./observe/... ./gateway/... ./tool/... ./articles/... ./examples/embed
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
@@ -122,7 +122,7 @@ bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers tables bench/README.md docs/http1.md
 	go run ./bench/cmd/peers picture
 
-bench-avatar: ## compare hone avatar with the article's service and with others, and flood it with new names
+bench-avatar: ## compare the avatar service with the article's service and with others, and flood it with new names
 	go run ./bench/avatar -all
 	go run ./bench/avatar -flood
 
@@ -146,8 +146,8 @@ bench-gateway: ## measure the gateway: levels, logs, shapes of load and open loo
 
 lab: ## measure again what five articles claim, with fasthttp beside http1, within 11 minutes, and keep the runs
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	go build -o "$$dir/fasthttp" ./bench/servers/fasthttp && go build -o "$$dir/hone" ./tool/cmd/hone && \
-	"$$dir/hone" lab all --fasthttp "$$dir/fasthttp" --save lab
+	go build -o "$$dir/fasthttp" ./bench/servers/fasthttp && go build -o "$$dir/lab" ./articles/cmd/lab && \
+	"$$dir/lab" all --fasthttp "$$dir/fasthttp" --save lab
 
 prove-gateway: ## kill a gateway 100 times under load, move clients between two of one cluster, offer too much; verify every message
 	go run ./gateway/cmd/honed prove --messages 20000000 --kills 100

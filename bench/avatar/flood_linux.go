@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hone-go/hone/articles/avatar"
 	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
-	"github.com/hone-go/hone/tool/avatar"
 	"github.com/hone-go/hone/tool/child"
 )
 

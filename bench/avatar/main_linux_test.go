@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/articles/avatar"
 	"github.com/hone-go/hone/bench/client"
-	"github.com/hone-go/hone/tool/avatar"
 )
 
 // TestMain makes the test binary a server, a client or a flood, too, as the program is.
@@ -54,7 +54,7 @@ func TestServers(t *testing.T) {
 	}
 	for _, e := range servers() {
 		if e.serve == nil {
-			continue // tool/lab tests its stages
+			continue // articles/lab tests its stages
 		}
 		t.Run(e.name, func(t *testing.T) {
 			ln := listen(t)

@@ -19,11 +19,11 @@ import (
 	"github.com/labstack/echo/v5/middleware"
 	"github.com/valyala/fasthttp"
 
+	"github.com/hone-go/hone/articles/avatar"
+	"github.com/hone-go/hone/articles/lab"
 	"github.com/hone-go/hone/bench/web"
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
-	"github.com/hone-go/hone/tool/avatar"
-	"github.com/hone-go/hone/tool/lab"
 )
 
 // The pictures that are asked for: as many as fit any cache.
@@ -83,7 +83,7 @@ func service(log *avatar.AccessLog) (*avatar.Service, error) {
 // entry is a program that takes part.
 type entry struct {
 	name  string
-	serve func(net.Listener) error // nil: a stage of tool/lab
+	serve func(net.Listener) error // nil: a stage of articles/lab
 	path  string                   // of the picture that it is asked for
 }
 
@@ -155,7 +155,7 @@ func serveHone(ln net.Listener, log *avatar.AccessLog, std bool) error {
 	if err != nil {
 		return err
 	}
-	s.Limits.UseMemory() // as hone avatar does
+	s.Limits.UseMemory() // as the command does
 	return (&avatar.Server{Service: s, NetHTTP: std}).Serve(ln)
 }
 

@@ -58,7 +58,7 @@ func closed(err error) bool {
 		{
 			name: "one mux for the whole process",
 			files: `
--- tool/avatar/avatar.go --
+-- articles/avatar/avatar.go --
 package avatar
 
 import web "net/http"
@@ -68,8 +68,8 @@ func serve() {
 	_ = web.DefaultServeMux
 }`,
 			want: []string{
-				"tool/avatar/avatar.go:6: http.HandleFunc uses http.DefaultServeMux; ",
-				"tool/avatar/avatar.go:7: http.DefaultServeMux uses http.DefaultServeMux; ",
+				"articles/avatar/avatar.go:6: http.HandleFunc uses http.DefaultServeMux; ",
+				"articles/avatar/avatar.go:7: http.DefaultServeMux uses http.DefaultServeMux; ",
 			},
 		},
 		{
@@ -85,7 +85,7 @@ var _ = http.DefaultServeMux`,
 		{
 			name: "a separate mux",
 			files: `
--- tool/avatar/avatar.go --
+-- articles/avatar/avatar.go --
 package avatar
 
 import "net/http"

@@ -20,8 +20,10 @@ func importTable(which string) (map[string][]string, error) {
 		return toolImports, nil
 	case "gateway":
 		return gatewayImports, nil
+	case "articles":
+		return articlesImports, nil
 	}
-	return nil, fmt.Errorf("there is no import table %q; use library, observe, tool or gateway", which)
+	return nil, fmt.Errorf("there is no import table %q; use library, observe, tool, gateway or articles", which)
 }
 
 // packageTable lists a module's packages, each with the first sentence of its documentation. It leaves out
@@ -64,7 +66,7 @@ func (t *tree) graph(which string) (string, error) {
 	arrows := make(map[string]bool)
 	for _, f := range t.files {
 		from := f.dir()
-		if _, known := table[from]; !known || f.isTest() || from == "tool/cmd/hone" || from == "gateway/cmd/honed" {
+		if _, known := table[from]; !known || f.isTest() || strings.Contains(from, "/cmd/") {
 			continue
 		}
 		for _, spec := range f.ast.Imports {

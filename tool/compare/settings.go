@@ -49,10 +49,10 @@ func loadOf(r *record.Run) map[string]string {
 	return nil
 }
 
-// generatorKey names what measured a run: hone, unless an imported run says otherwise.
-const generatorKey = "generator"
+// GeneratorKey names what measured a run: hone, unless an imported run says otherwise.
+const GeneratorKey = "generator"
 
-func (s Settings) generator() string { return orElse(s.Soft[generatorKey], "hone") }
+func (s Settings) generator() string { return orElse(s.Soft[GeneratorKey], "hone") }
 
 // scenarioKey is the setting that allows the whole scenario to differ.
 const scenarioKey = "scenario"
@@ -77,7 +77,7 @@ func (d Difference) String() string {
 func Differences(a, b Settings, across []string) (all []Difference) {
 	all = slices.DeleteFunc(differing(a.Machine, b.Machine), func(d Difference) bool { return d.A == "" || d.B == "" }) // unknown on one side
 	if ga, gb := a.generator(), b.generator(); ga != gb {                                                               // each generator measures other times
-		all = append(all, Difference{generatorKey, ga, gb})
+		all = append(all, Difference{GeneratorKey, ga, gb})
 	}
 	if !slices.Contains(across, scenarioKey) {
 		all = append(all, loadDifferences(a, b)...)
@@ -158,7 +158,7 @@ func Refusal(a, b Settings, across []string, try func(keys []string) string) err
 func Doubts(a, b Settings) []string {
 	var doubts []string
 	if ga, gb := a.generator(), b.generator(); ga != "hone" || gb != "hone" {
-		doubts = append(doubts, fmt.Sprintf("measured by %s and imported: the machine, and whether the generator kept up, are unknown, and no runs are pairs; compare only runs of one machine, one after the other", orElse(a.Soft[generatorKey], gb)))
+		doubts = append(doubts, fmt.Sprintf("measured by %s and imported: the machine, and whether the generator kept up, are unknown, and no runs are pairs; compare only runs of one machine, one after the other", orElse(a.Soft[GeneratorKey], gb)))
 	} else if a.Untold || b.Untold || (a.Scenario == nil) != (b.Scenario == nil) && (a.Load == nil) != (b.Load == nil) {
 		doubts = append(doubts, "one side was written by an older hone and does not record the load; compare only runs with the same load")
 	}
@@ -176,4 +176,4 @@ func Doubts(a, b Settings) []string {
 }
 
 // notOfTheMachine lists soft settings that are expected to differ between two programs.
-var notOfTheMachine = []string{"revision", "sha256", "command", "build", generatorKey}
+var notOfTheMachine = []string{"revision", "sha256", "command", "build", GeneratorKey}

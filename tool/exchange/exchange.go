@@ -1,8 +1,7 @@
-// Package exchange exports stored runs to other programs' formats, and imports the results of
-// other load generators as runs.
+// Package exchange exports stored runs to other programs' formats.
 //
 // [WriteIntervals] is for spreadsheets, [WriteHistogramLog] for HdrHistogram's tools,
-// [WriteOpenMetrics] for Prometheus. [Read] reads what wrk, k6 and vegeta write.
+// [WriteOpenMetrics] for Prometheus.
 package exchange
 
 import (

@@ -40,7 +40,7 @@ func WriteIntervals(w io.Writer, runs ...*record.Run) error {
 			}
 		}
 		if lines == 0 {
-			return fmt.Errorf("exchange: run %s has no intervals: only loads by hone and vegeta's results have them; use --format csv for its metrics", title(r))
+			return fmt.Errorf("exchange: run %s has no intervals: only loads have them; use --format csv for its metrics", title(r))
 		}
 	}
 	out.Flush()

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/hone-go/hone/tool/exit"
 )
 
@@ -73,9 +75,9 @@ func (o Output) Stream(command string, stdout io.Writer, result func(io.Writer) 
 	return nil
 }
 
-// Write writes v as JSON, or as text.
-func (o Output) Write(command string, stdout io.Writer, v any, text func(io.Writer)) error {
-	return o.Stream(command, stdout, func(w io.Writer) error {
+// Print writes the result of cmd: v as JSON, or text.
+func (o Output) Print(cmd *cobra.Command, v any, text func(io.Writer)) error {
+	return o.Stream(cmd.Name(), cmd.OutOrStdout(), func(w io.Writer) error {
 		if o.JSON {
 			return WriteJSON(w, v)
 		}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"charm.land/lipgloss/v2"
 	"github.com/rivo/uniseg"
 )
 
@@ -30,8 +29,9 @@ const (
 	toneCurve
 )
 
-// palette maps tones to styles; nil has no colour.
-type palette []lipgloss.Style
+// palette maps tones to the parameters of the escape sequence that chooses their look;
+// nil has no colour.
+type palette []string
 
 // newPalette uses the terminal's own colours, which its user has chosen to be readable,
 // except yellow and blue, which often are not.
@@ -39,16 +39,13 @@ func newPalette(colour bool) palette {
 	if !colour {
 		return nil
 	}
-	of := func(c lipgloss.Style) lipgloss.Style { return c.Inline(true) }
-	plain := lipgloss.NewStyle()
 	return palette{
-		toneText:  of(plain),
-		toneTitle: of(plain.Bold(true)),
-		toneLabel: of(plain.Faint(true)),
-		toneGood:  of(plain.Foreground(lipgloss.Green)),
-		toneBad:   of(plain.Foreground(lipgloss.Red).Bold(true)),
-		toneWarn:  of(plain.Foreground(lipgloss.Magenta).Bold(true)),
-		toneCurve: of(plain.Foreground(lipgloss.Cyan)),
+		toneTitle: "1",    // bold
+		toneLabel: "2",    // faint
+		toneGood:  "32",   // green
+		toneBad:   "1;31", // bold red
+		toneWarn:  "1;35", // bold magenta
+		toneCurve: "36",   // cyan
 	}
 }
 
@@ -77,7 +74,7 @@ func render(p picture, at time.Duration, width, height int, colours palette) str
 				b.WriteString(s.text)
 				continue
 			}
-			b.WriteString(colours[s.tone].Render(s.text))
+			b.WriteString("\x1b[" + colours[s.tone] + "m" + s.text + "\x1b[m")
 		}
 	}
 	return b.String()

@@ -10,13 +10,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	tea "charm.land/bubbletea/v2"
 )
 
 const (
-	framesPerSecond = 4
-	frameTime       = time.Second / framesPerSecond
+	frameTime = time.Second / 4
 
 	// stuckTime is how long a terminal may accept no output before the command ends
 	// without clearing it.
@@ -36,9 +33,7 @@ type screen struct {
 
 	mu      sync.Mutex
 	picture picture // and the values that it is made of
-	tall    int     // height of the drawn picture, which may not shrink
 
-	resized chan struct{} // the terminal's size has changed
 	closing chan struct{}
 	once    sync.Once
 	closed  chan struct{}
@@ -48,7 +43,7 @@ type screen struct {
 func openScreen(w io.Writer, p picture) *screen {
 	s := &screen{
 		to: w.(*os.File), colours: newPalette(wantsColour()), began: time.Now(), picture: p,
-		resized: make(chan struct{}, 1), closing: make(chan struct{}), closed: make(chan struct{}),
+		closing: make(chan struct{}), closed: make(chan struct{}),
 	}
 	go s.run()
 	return s
@@ -98,15 +93,13 @@ func (s *screen) run() {
 		case <-shown.ended():
 			shown.keys.giveBack()
 			return // the error has been reported; the command goes on without a view
-		case <-s.resized:
-			shown.hide()
-			shown = s.show()
 		case sig := <-jobs.signals:
 			shown.hide()
 			jobs.obey(sig)
 			shown = s.show()
 		case <-ticker.C:
-			if shown == nil {
+			if !shown.fits() {
+				shown.hide()
 				shown = s.show()
 			}
 			shown.draw()
@@ -116,33 +109,86 @@ func (s *screen) run() {
 
 // showing is the period from showing a picture until it is hidden.
 type showing struct {
-	screen  *screen
-	program *tea.Program
-	keys    *keyboard
-	over    chan struct{}
+	screen        *screen
+	width, height int // of the terminal
+	keys          *keyboard
+	frames        chan []string // the next frame; a newer one replaces it
+	over          chan struct{}
+	drawn         []string // the lines on the terminal; of write until over
 }
 
 // show shows the picture; nil in the background.
 func (s *screen) show() *showing {
-	if !inForeground(s.to) {
+	width, height, known := sizeOf(s.to)
+	if !known || !inForeground(s.to) {
 		return nil
 	}
-	s.tall = 0 // nothing draws now
-	w := &showing{screen: s, keys: takeKeyboard(), over: make(chan struct{})}
-	w.program = tea.NewProgram(frame{screen: s}, tea.WithOutput(s.to), tea.WithInput(nil), tea.WithoutSignalHandler(),
-		tea.WithFPS(framesPerSecond), tea.WithEnvironment(drawnFor(os.Getenv("TERM"))))
-	go func() {
-		defer close(w.over)
-		w.program.Run() // it fails only when the terminal is gone
-	}()
+	w := &showing{screen: s, width: width, height: height, keys: takeKeyboard(), frames: make(chan []string, 1), over: make(chan struct{})}
+	go w.write()
+	w.draw()
 	return w
 }
 
-// draw redraws the picture.
-func (w *showing) draw() {
-	if w != nil {
-		w.program.Send(redraw{})
+// fits reports whether the picture is shown, on a terminal that has the same size as at
+// first. A terminal that changes its width breaks lines anew.
+func (w *showing) fits() bool {
+	if w == nil {
+		return false
 	}
+	width, height, known := sizeOf(w.screen.to)
+	return !known || width == w.width && height == w.height
+}
+
+// draw redraws the picture. The last line of the terminal stays free, so that nothing
+// scrolls.
+func (w *showing) draw() {
+	if w == nil {
+		return
+	}
+	s := w.screen
+	s.mu.Lock()
+	frame := render(s.picture, time.Since(s.began), w.width, w.height-1, s.colours)
+	s.mu.Unlock()
+	select {
+	case <-w.frames: // the terminal is slow: it never gets this one
+	default:
+	}
+	w.frames <- strings.Split(frame, "\n")
+}
+
+// write writes frames until there are no more: what has changed, from the first line on.
+func (w *showing) write() {
+	defer close(w.over)
+	out := "\x1b[?25l" // hides the cursor
+	for frame := range w.frames {
+		for len(frame) < len(w.drawn) { // a picture never gets shorter: the position of its end would be lost
+			frame = append(frame, "")
+		}
+		if slices.Equal(frame, w.drawn) {
+			continue
+		}
+		out += top(len(w.drawn))
+		for i, line := range frame {
+			if i > 0 {
+				out += "\r\n"
+			}
+			if i >= len(w.drawn) || line != w.drawn[i] {
+				out += "\x1b[K" + line
+			}
+		}
+		if _, err := io.WriteString(w.screen.to, out); err != nil {
+			return // the terminal is gone
+		}
+		w.drawn, out = frame, ""
+	}
+}
+
+// top moves the cursor from the last line of a picture to the beginning of its first one.
+func top(tall int) string {
+	if tall < 2 {
+		return "\r"
+	}
+	return "\r\x1b[" + strconv.Itoa(tall-1) + "A"
 }
 
 // ended is closed when nothing can be shown any more.
@@ -159,68 +205,7 @@ func (w *showing) hide() {
 		return
 	}
 	w.keys.giveBack() // first: it does not wait for the terminal
-	w.program.Quit()
+	close(w.frames)
 	<-w.over
-	// bubbletea leaves the picture on screen, with the cursor in its last line.
-	up := ""
-	if tall := w.screen.tall; tall > 1 {
-		up = "\x1b[" + strconv.Itoa(tall-1) + "A"
-	}
-	io.WriteString(w.screen.to, "\r"+up+"\x1b[J") // a terminal that is gone needs no clearing
-}
-
-// drawnFor returns the environment that decides which escape sequences are used: those
-// that most terminals know, without any query, because a late answer would be typed into
-// the shell.
-func drawnFor(name string) []string {
-	kind, _, _ := strings.Cut(name, "-")
-	if !slices.Contains([]string{"linux", "screen"}, kind) {
-		name = "xterm-256color"
-	}
-	return []string{"TERM=" + name, "SSH_TTY=none"} // a remote terminal is not queried
-}
-
-// frame implements bubbletea's Model for a screen's picture.
-type frame struct {
-	screen        *screen
-	width, height int
-}
-
-// redraw is the message to redraw the picture.
-type redraw struct{}
-
-// Init has nothing to start.
-func (f frame) Init() tea.Cmd { return nil }
-
-// Update handles the terminal's size. After a change the screen starts anew.
-func (f frame) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	size, ok := msg.(tea.WindowSizeMsg)
-	switch {
-	case !ok || size.Width == f.width && size.Height == f.height:
-	case f.width == 0:
-		f.width, f.height = size.Width, size.Height
-	default:
-		select {
-		case f.screen.resized <- struct{}{}:
-		default:
-		}
-	}
-	return f, nil
-}
-
-// View draws. The last line of the terminal stays free, so that nothing scrolls. A
-// picture never has fewer lines than before: bubbletea would lose its position.
-func (f frame) View() tea.View {
-	v := tea.View{DisableBracketedPasteMode: true}
-	if f.width < 1 {
-		return v
-	}
-	s := f.screen
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v.Content = render(s.picture, time.Since(s.began), f.width, f.height-1, s.colours)
-	tall := strings.Count(v.Content, "\n") + 1
-	v.Content += strings.Repeat("\n", max(s.tall-tall, 0))
-	s.tall = max(s.tall, tall)
-	return v
+	io.WriteString(w.screen.to, top(len(w.drawn))+"\x1b[J\x1b[?25h") // a terminal that is gone needs no clearing
 }

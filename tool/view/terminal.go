@@ -3,6 +3,7 @@ package view
 import (
 	"io"
 	"os"
+	"runtime"
 )
 
 // IsTerminal reports whether w is a terminal.
@@ -18,7 +19,7 @@ func IsTerminal(w io.Writer) bool {
 // isDumb reports whether the terminal understands no escape sequences.
 func isDumb() bool {
 	name := os.Getenv("TERM")
-	return name == "dumb" || name == "" && needsTERM
+	return name == "dumb" || name == "" && needsTERM || runtime.GOOS == "windows"
 }
 
 // wantsColour reports whether a terminal may show colours.
@@ -47,7 +48,10 @@ type How struct {
 // the user's work.
 func (h How) watching() watching {
 	w, asked, plain := h.To, h.Lines, h.Plain
-	draws := IsTerminal(w) && hasSize(w.(*os.File))
+	draws := IsTerminal(w)
+	if draws {
+		_, _, draws = sizeOf(w.(*os.File))
+	}
 	switch {
 	case draws && !plain && !isDumb() && inForeground(w.(*os.File)):
 		return asPicture

@@ -2,13 +2,21 @@
 
 package view
 
-import "os"
+import (
+	"os"
+	"runtime"
+
+	"golang.org/x/term"
+)
 
 // needsTERM: some systems do not set TERM.
 const needsTERM = false
 
-// hasSize assumes that the size is known.
-func hasSize(*os.File) bool { return true }
+// sizeOf returns the size of the terminal. On Windows it is unknown: nothing is drawn there.
+func sizeOf(terminal *os.File) (width, height int, known bool) {
+	width, height, err := term.GetSize(int(terminal.Fd()))
+	return width, height, err == nil && width > 0 && height > 0 && runtime.GOOS != "windows"
+}
 
 // inForeground assumes that this process may write to the terminal.
 func inForeground(*os.File) bool { return true }

@@ -54,7 +54,7 @@ require (
 	}
 }
 
-// What is published works for those who do not have the repository: both commands are
+// What is published works for those who do not have the repository: all commands are
 // installed from a file-system proxy with an empty module cache, and every example is built
 // as a program of its own. go mod tidy finds nothing to do in the repository.
 func TestPublished(t *testing.T) {
@@ -82,6 +82,7 @@ func TestPublished(t *testing.T) {
 	dir := t.TempDir()
 	output(t, dir, outside, "go", "install", root+"/tool/cmd/hone@"+version)
 	output(t, dir, outside, "go", "install", root+"/gateway/cmd/honed@"+version)
+	output(t, dir, outside, "go", "install", root+"/articles/cmd/avatar@"+version, root+"/articles/cmd/lab@"+version)
 	if said := output(t, dir, nil, filepath.Join(bin, "hone"), "version"); !strings.Contains(said, version) {
 		t.Errorf("hone version says %q", said)
 	}
@@ -136,7 +137,7 @@ func TestPublished(t *testing.T) {
 		}
 		build(folder, fmt.Sprintf("start%d", i+1))
 	}
-	if built, err := os.ReadDir(bin); err != nil || len(built) < 16 {
+	if built, err := os.ReadDir(bin); err != nil || len(built) < 18 {
 		t.Errorf("%d programs built, %v", len(built), err)
 	}
 }

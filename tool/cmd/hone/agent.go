@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/load/fleet"
@@ -149,7 +150,7 @@ func onPage(all []fleet.Now) []page.Agent {
 
 // buildText identifies the build, which must be the same for agents and coordinator.
 func buildText() string {
-	v := buildVersion()
+	v := command.BuildOf(release)
 	if v.Commit != nil {
 		return v.Version + " " + *v.Commit
 	}

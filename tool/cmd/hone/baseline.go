@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
@@ -28,7 +29,7 @@ hone compare baseline:NAME latest.`,
 }
 
 func newBaselineSet() *cobra.Command {
-	var store storeFlag
+	var store session.Store
 	var dirty bool
 	cmd := &cobra.Command{
 		Use:     "set NAME [RUN]",
@@ -62,7 +63,7 @@ func newBaselineSet() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&dirty, "dirty", false, "accept a run of uncommitted code")
-	store.define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
@@ -81,13 +82,13 @@ func fitForBaseline(run *record.Run, dirty bool) error {
 }
 
 func newBaselineList() *cobra.Command {
-	var store storeFlag
-	var out outputFlags
+	var store session.Store
+	var out session.Output
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the baselines",
 		Example: "  hone baseline list --json",
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := store.Read(cmd.Context(), "baseline list")
 			if err != nil {
@@ -98,7 +99,7 @@ func newBaselineList() *cobra.Command {
 			if err != nil {
 				return session.StoreFailure("baseline list", err)
 			}
-			return out.write(cmd, baselines{"hone.baselines/1", all}, func(w io.Writer) {
+			return out.Print(cmd, baselines{"hone.baselines/1", all}, func(w io.Writer) {
 				table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 				fmt.Fprintln(table, "name\trun\tset")
 				for _, b := range all {
@@ -108,8 +109,8 @@ func newBaselineList() *cobra.Command {
 			})
 		},
 	}
-	out.define(cmd)
-	store.define(cmd)
+	out.Define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
@@ -119,7 +120,7 @@ type baselines struct {
 }
 
 func newBaselineRemove() *cobra.Command {
-	var store storeFlag
+	var store session.Store
 	cmd := &cobra.Command{
 		Use:     "rm NAME",
 		Short:   "Remove a baseline; its run stays",
@@ -136,6 +137,6 @@ func newBaselineRemove() *cobra.Command {
 			return session.StoreFailure("baseline rm", s.RemoveBaseline(cmd.Context(), args[0]))
 		},
 	}
-	store.define(cmd)
+	store.Define(cmd)
 	return cmd
 }

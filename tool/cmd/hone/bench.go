@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
@@ -27,10 +28,10 @@ type benchFlags struct {
 	against  string
 	save     string
 	discard  bool
-	store    storeFlag
+	store    session.Store
 	json, md bool
 	file     string
-	ui       uiFlags
+	ui       session.UI
 }
 
 func newBench() *cobra.Command {
@@ -68,7 +69,7 @@ are too few valid samples or the primary figure is unclear.`,
   hone bench -f hello.toml --revision main
   hone bench -f hello.toml --save before && hone baseline set main
   hone bench -f hello.toml --against baseline:main --md`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.Subject.Define(cmd)
@@ -82,8 +83,8 @@ are too few valid samples or the primary figure is unclear.`,
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	flags.BoolVar(&f.md, "md", false, "print Markdown, for a pull request")
 	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
-	f.ui.define(cmd)
-	f.store.define(cmd)
+	f.ui.Define(cmd)
+	f.store.Define(cmd)
 	return cmd
 }
 
@@ -98,7 +99,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	case f.save != "" && f.discard:
 		return exit.Usagef("bench: choose one of --save and --discard")
 	}
-	if err := f.ui.check("bench"); err != nil {
+	if err := f.ui.Check("bench"); err != nil {
 		return err
 	}
 	plan, server, err := f.Plan(cmd)
@@ -125,7 +126,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	}
 	s, err := session.Open(ctx, session.Plan{
 		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: session.Output{JSON: f.json, File: f.file},
-		Keep: !f.discard, Store: f.store.Store, UI: f.ui.UI, Page: f.page(base),
+		Keep: !f.discard, Store: f.store, UI: f.ui, Page: f.page(base),
 	})
 	if err != nil {
 		return err

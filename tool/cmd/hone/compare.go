@@ -18,7 +18,7 @@ import (
 type compareFlags struct {
 	judge    judgeFlags
 	pairs    bool
-	store    storeFlag
+	store    session.Store
 	json, md bool
 	file     string
 }
@@ -65,8 +65,8 @@ is unclear or the two cannot be compared.`,
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	flags.BoolVar(&f.md, "md", false, "print Markdown, for a pull request")
 	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
-	f.store.define(cmd)
-	cmd.ValidArgsFunction = f.store.completeRuns
+	f.store.Define(cmd)
+	cmd.ValidArgsFunction = f.store.Complete
 	return cmd
 }
 

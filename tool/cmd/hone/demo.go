@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
@@ -21,8 +22,8 @@ const longestLap = time.Minute
 // demoFlags holds the parsed flags of hone demo.
 type demoFlags struct {
 	lap time.Duration
-	out outputFlags
-	ui  uiFlags
+	out session.Output
+	ui  session.UI
 }
 
 func newDemo() *cobra.Command {
@@ -37,7 +38,7 @@ with one request in flight each, then with 64. The second measures head-of-line
 blocking: the latency of 40 connections while the handlers of 4 others sleep 50 ms
 per request. It takes under a minute and leaves no process running.`,
 		Example: "  hone demo\n  hone demo --for 10s\n  hone demo --for 1s --json",
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.lap <= 0 || f.lap > longestLap {
 				return exit.Usagef("demo: --for %v: use a duration up to %v, as in 3s", f.lap, longestLap)
@@ -47,8 +48,8 @@ per request. It takes under a minute and leaves no process running.`,
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().DurationVar(&f.lap, "for", 2500*time.Millisecond, "how long to measure each load")
-	f.out.define(cmd)
-	f.ui.define(cmd)
+	f.out.Define(cmd)
+	f.ui.Define(cmd)
 	return cmd
 }
 
@@ -59,14 +60,14 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return exit.Failedf("demo: %w", err)
 	}
-	if err := f.ui.check("demo"); err != nil {
+	if err := f.ui.Check("demo"); err != nil {
 		return err
 	}
 	s, err := session.Open(ctx, session.Plan{
-		Command: "demo", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output, UI: f.ui.UI,
+		Command: "demo", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out, UI: f.ui,
 		Page: &page.Page{
 			Title: "hone demo: every engine, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
-			About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+			About: []page.Fact{{Name: "hone", Value: command.BuildOf(release).Version}},
 		},
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/session"
@@ -17,7 +18,7 @@ import (
 // doctorFlags holds the parsed flags of hone doctor.
 type doctorFlags struct {
 	quick, strict, script bool
-	out                   outputFlags
+	out                   session.Output
 	noise                 noiseFlags
 }
 
@@ -49,7 +50,7 @@ noise could not be measured.`,
   hone doctor --quick --json
   hone doctor --noise
   hone doctor --noise -f hello.toml --ui 127.0.0.1:8080`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.noise.check(); err != nil {
 				return err
@@ -66,7 +67,7 @@ noise could not be measured.`,
 	flags.BoolVar(&f.strict, "strict", false, "exit code 4 when the machine is BAD")
 	flags.BoolVar(&f.script, "fix-script", false, "print only the commands that fix it, as a shell script")
 	f.noise.define(cmd)
-	f.out.define(cmd)
+	f.out.Define(cmd)
 	return cmd
 }
 

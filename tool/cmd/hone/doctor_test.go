@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/session"
@@ -32,8 +33,8 @@ func TestDoctorStrict(t *testing.T) {
 		"not asked":    {doctorFlags{}, ill, exit.OK, ""},
 		"fair":         {doctorFlags{strict: true}, healthy, exit.OK, ""},
 		"bad":          {doctorFlags{strict: true}, ill, exit.Invalid, ""},
-		"bad, in JSON": {doctorFlags{strict: true, out: outputFlags{session.Output{JSON: true}}}, ill, exit.Invalid, "doctor: this machine is not fit for measuring: power battery: it runs slower; plug it in"},
-		"bad, a file":  {doctorFlags{strict: true, out: outputFlags{session.Output{File: "out"}}}, ill, exit.Invalid, "doctor: this machine is not fit for measuring: power battery: it runs slower; plug it in"},
+		"bad, in JSON": {doctorFlags{strict: true, out: session.Output{JSON: true}}, ill, exit.Invalid, "doctor: this machine is not fit for measuring: power battery: it runs slower; plug it in"},
+		"bad, a file":  {doctorFlags{strict: true, out: session.Output{File: "out"}}, ill, exit.Invalid, "doctor: this machine is not fit for measuring: power battery: it runs slower; plug it in"},
 	} {
 		err, end := c.flags.verdict(c.d), &exit.Error{}
 		if err != nil && !errors.As(err, &end) {
@@ -70,7 +71,7 @@ func TestNoisePage(t *testing.T) {
 	said, stderr := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"doctor", "--noise", "-f", scenario, "--sessions", "3", "-n", "5", "--ui", "127.0.0.1:0", "--store", filepath.Join(dir, "runs.db")},
+		ended <- command.Run(ctx, newRoot(), []string{"doctor", "--noise", "-f", scenario, "--sessions", "3", "-n", "5", "--ui", "127.0.0.1:0", "--store", filepath.Join(dir, "runs.db")},
 			strings.NewReader(""), io.Discard, stderr)
 		stderr.Close()
 	}()

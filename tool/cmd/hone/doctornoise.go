@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
@@ -28,8 +29,8 @@ type noiseFlags struct {
 	samples  int
 	sessions int
 	progress bool
-	store    storeFlag
-	ui       uiFlags
+	store    session.Store
+	ui       session.UI
 }
 
 func (f *noiseFlags) define(cmd *cobra.Command) {
@@ -39,8 +40,8 @@ func (f *noiseFlags) define(cmd *cobra.Command) {
 	flags.IntVarP(&f.samples, "samples", "n", 16, "with --noise: pairs per session")
 	flags.IntVar(&f.sessions, "sessions", 1, "with --noise: sessions to measure now; each builds the program twice")
 	flags.BoolVar(&f.progress, "progress", false, "with --noise: report every second even if standard error is not a terminal")
-	f.ui.define(cmd)
-	f.store.define(cmd)
+	f.ui.Define(cmd)
+	f.store.Define(cmd)
 }
 
 // check refuses flags that need --noise.
@@ -48,11 +49,11 @@ func (f *noiseFlags) check() error {
 	if f.ui.Addr != "" && !f.wanted {
 		return exit.Usagef("doctor: --ui needs --noise: the checks take a second and have no live page; use hone doctor --noise --ui %s", f.ui.Addr)
 	}
-	return f.ui.check("doctor")
+	return f.ui.Check("doctor")
 }
 
 // run measures a program against itself.
-func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
+func (f *noiseFlags) run(cmd *cobra.Command, out *session.Output) error {
 	ctx := cmd.Context()
 	subject := new(spec.Subject)
 	as := &cobra.Command{Use: "doctor"} // its flags are the keys of a scenario file
@@ -73,11 +74,11 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 		name = "a server of hone's"
 	}
 	s, err := session.Open(ctx, session.Plan{
-		Command: "doctor", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: out.Output,
-		Keep: true, Store: f.store.Store, UI: f.ui.UI,
+		Command: "doctor", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: *out,
+		Keep: true, Store: f.store, UI: f.ui,
 		Page: &page.Page{
 			Title: "hone doctor --noise", Groups: []string{page.Client, page.Host},
-			About: []page.Fact{{Name: "scenario", Value: name}, {Name: "load", Value: subject.Load.Shape()}, {Name: "hone", Value: buildVersion().Version}},
+			About: []page.Fact{{Name: "scenario", Value: name}, {Name: "load", Value: subject.Load.Shape()}, {Name: "hone", Value: command.BuildOf(release).Version}},
 		},
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/page"
@@ -31,9 +32,9 @@ type kneeFlags struct {
 	stats    string
 	others   spec.Others
 	save     string
-	store    storeFlag
-	out      outputFlags
-	ui       uiFlags
+	store    session.Store
+	out      session.Output
+	ui       session.UI
 	progress bool
 	plain    bool
 }
@@ -105,9 +106,9 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags.StringVar(&f.save, "save", "", "store the trials as a run under this `NAME`; see hone run --help")
 	flags.BoolVar(&f.progress, "progress", false, "report every trial even if standard error is not a terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
-	f.out.define(cmd)
-	f.ui.define(cmd)
-	f.store.define(cmd)
+	f.out.Define(cmd)
+	f.ui.Define(cmd)
+	f.store.Define(cmd)
 }
 
 // plan checks the flags and builds the search's plan.
@@ -143,7 +144,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	ctx := cmd.Context()
-	if err := f.ui.check("knee"); err != nil {
+	if err := f.ui.Check("knee"); err != nil {
 		return err
 	}
 	stats, err := serverAt(f.stats)
@@ -159,8 +160,8 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	}
 	shown := spec.Public(target)
 	open, err := session.Open(ctx, session.Plan{
-		Command: "knee", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
-		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI, Page: f.page(shown),
+		Command: "knee", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
+		Keep: f.save != "", Store: f.store, UI: f.ui, Page: f.page(shown),
 	})
 	if err != nil {
 		return err
@@ -203,7 +204,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 func (f *kneeFlags) page(target string) *page.Page {
 	return &page.Page{
 		Title: "hone knee " + target, Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "goals", Value: f.goals.String()}, {Name: "load", Value: f.load.Shape()}, {Name: "hone", Value: buildVersion().Version}},
+		About: []page.Fact{{Name: "goals", Value: f.goals.String()}, {Name: "load", Value: f.load.Shape()}, {Name: "hone", Value: command.BuildOf(release).Version}},
 	}
 }
 

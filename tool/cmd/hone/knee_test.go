@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/record"
@@ -43,7 +44,7 @@ func pacedServer(t *testing.T, every time.Duration) string {
 func kneeJSON(t *testing.T, args ...string) (code int, report knee.Report) {
 	t.Helper()
 	var out, said strings.Builder
-	code = run(t.Context(), append([]string{"knee", "--json"}, args...), strings.NewReader(""), &out, &said)
+	code = command.Run(t.Context(), newRoot(), append([]string{"knee", "--json"}, args...), strings.NewReader(""), &out, &said)
 	if err := json.Unmarshal([]byte(out.String()), &report); err != nil {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out.String(), said.String())
 	}
@@ -91,7 +92,7 @@ func TestKnee(t *testing.T) {
 		}
 	}
 	var html, said strings.Builder
-	if code := run(t.Context(), []string{"report", "paced", "--store", store}, strings.NewReader(""), &html, &said); code != exit.OK {
+	if code := command.Run(t.Context(), newRoot(), []string{"report", "paced", "--store", store}, strings.NewReader(""), &html, &said); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, said.String())
 	}
 	if n := strings.Count(html.String(), `,"full":`); n != len(report.Trials) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
@@ -27,7 +28,7 @@ type loadFlags struct {
 	spec.Load
 	goals        spec.Goals
 	stats        string
-	out          outputFlags
+	out          session.Output
 	others       spec.Others
 	agents       agentsFlags
 	progress     bool
@@ -36,7 +37,7 @@ type loadFlags struct {
 	file, target string // a scenario, and its target
 	draft        int
 	ui           uiFlags
-	store        storeFlag
+	store        session.Store
 }
 
 func newLoad() *cobra.Command {
@@ -133,11 +134,10 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	f.agents.define(cmd)
 	flags.BoolVar(&f.progress, "progress", false, "report every second, even if standard error is not a terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
-	f.out.define(cmd)
+	f.out.Define(cmd)
 	flags.StringVar(&f.save, "save", "", "save the run under this `NAME`; see hone run --help")
 	f.ui.define(cmd)
-	f.ui.defineBeside(cmd)
-	f.store.define(cmd)
+	f.store.Define(cmd)
 }
 
 // flagGroups are the headings of load's flags, in the order of its help.
@@ -231,8 +231,8 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	s, err := session.Open(ctx, session.Plan{
-		Command: "load", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
-		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI, Page: p,
+		Command: "load", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
+		Keep: f.save != "", Store: f.store, UI: f.ui.UI, Page: p,
 	})
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		}
 		return fleetFailure(err)
 	}
-	result.Version = buildVersion().Version
+	result.Version = command.BuildOf(release).Version
 	if stats != nil {
 		result.Server = stats.Used()
 	}

@@ -145,9 +145,6 @@ func TestStartNeedsDescriptors(t *testing.T) {
 			}
 		})
 	}
-	t.Run("avatar", func(t *testing.T) {
-		lacking(t, 11, "avatar", "--json", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-	})
 }
 
 // lacking runs a server, and returns how many more descriptors it asks for; 0 if it

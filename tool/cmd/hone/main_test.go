@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -91,6 +92,9 @@ func transcripts(t *testing.T, dir string) {
 		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", quickExit)
+			if old, err := filepath.Abs("testdata/a4fc546.db"); err == nil {
+				env.Setenv("A4FC546", old)
+			}
 			cache, err := exec.Command("go", "env", "GOCACHE").Output()
 			env.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 			return err

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 )
 
@@ -27,7 +28,7 @@ func newMan() *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			header := &doc.GenManHeader{Section: "1", Source: "hone " + buildVersion().Version, Manual: "hone"}
+			header := &doc.GenManHeader{Section: "1", Source: "hone " + command.BuildOf(release).Version, Manual: "hone"}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return exit.Failedf("man: %w; name a writable folder", err)
 			}

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -33,20 +32,6 @@ func TestServersOutliveTheReaderOfTheirLog(t *testing.T) {
 		broken.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("panic")}))
 		io.Copy(io.Discard, broken) // the panic is logged before the connection ends
 		askFrame(t, kept, "reply 4", "xxxx")
-		s.drains(t)
-	})
-	t.Run("avatar", func(t *testing.T) {
-		s := startUnread(t, "avatar", "--log", "-") // the requests go to standard output
-		kept := s.dial(t)
-		r := bufio.NewReader(kept)
-		for range 2 {
-			io.WriteString(kept, "GET /v1/Ada.svg HTTP/1.1\r\nHost: h\r\n\r\n")
-			resp, err := http.ReadResponse(r, nil)
-			if err != nil || resp.StatusCode != 200 {
-				t.Fatalf("no picture: %v", err)
-			}
-			io.Copy(io.Discard, resp.Body)
-		}
 		s.drains(t)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
@@ -17,21 +18,14 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// uiFlags sets the address of the live page and who may open it.
+// uiFlags sets up the live page of a load, which knows the load's server.
 type uiFlags struct {
 	session.UI
 	against, pprof, bearerFile string
 }
 
 func (f *uiFlags) define(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.Addr, "ui", "", "show progress on a live page at this `ADDR`, as in 127.0.0.1:8080; port 0 picks a free one")
-	flags.BoolVar(&f.Stay, "ui-stay", false, "keep serving the page after the end, until Ctrl-C")
-	flags.StringVar(&f.TokenFile, "ui-token-file", "", "`FILE` with the token that opens the page to other machines: a browser asks for it as a password")
-}
-
-// defineBeside adds the flags for a command that does not define them for other purposes.
-func (f *uiFlags) defineBeside(cmd *cobra.Command) {
+	f.UI.Define(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.pprof, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, from which the page captures profiles (default: that of --server-stats)")
 	flags.StringVar(&f.bearerFile, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
@@ -40,12 +34,10 @@ func (f *uiFlags) defineBeside(cmd *cobra.Command) {
 
 // check refuses flags that would have no effect.
 func (f *uiFlags) check(command string) error {
+	if err := f.UI.Check(command); err != nil || f.Addr != "" {
+		return err
+	}
 	switch {
-	case f.Addr != "":
-	case f.Stay:
-		return exit.Usagef("%s: --ui-stay needs --ui, the page's address, as in --ui 127.0.0.1:8080", command)
-	case f.TokenFile != "":
-		return exit.Usagef("%s: --ui-token-file needs --ui, the page's address, as in --ui :8080", command)
 	case f.pprof != "" || f.bearerFile != "":
 		return exit.Usagef("%s: --pprof is for the live page; give --ui as well, as in --ui 127.0.0.1:8080", command)
 	case f.against != "":
@@ -55,7 +47,7 @@ func (f *uiFlags) check(command string) error {
 }
 
 // baseline reads the run to draw under the charts; nil: none was asked for.
-func (f *uiFlags) baseline(ctx context.Context, store *storeFlag, command string) (*record.Run, error) {
+func (f *uiFlags) baseline(ctx context.Context, store *session.Store, command string) (*record.Run, error) {
 	if f.against == "" {
 		return nil, nil
 	}
@@ -97,7 +89,7 @@ func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server)
 	}
 	p := &page.Page{
 		Title: "hone load " + spec.Public(target), Baseline: baseline, Profiles: profilesOf(f.ui.pprof, bearer, stats), Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "load", Value: f.Shape()}, {Name: "hone", Value: buildVersion().Version}},
+		About: []page.Fact{{Name: "load", Value: f.Shape()}, {Name: "hone", Value: command.BuildOf(release).Version}},
 	}
 	if stats != nil {
 		p.Groups = []string{page.Client, page.Server, page.Runtime, page.Host}
@@ -109,7 +101,7 @@ func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server)
 func (f *benchFlags) page(base *record.Run) *page.Page {
 	return &page.Page{
 		Title: "hone bench " + spec.Public(f.Target), Baseline: base, Profiles: profilesOf(f.profiles.url, f.profiles.token, nil), Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "scenario", Value: f.Subject.Name()}, {Name: "load", Value: f.Load.Shape()}, {Name: "hone", Value: buildVersion().Version}},
+		About: []page.Fact{{Name: "scenario", Value: f.Subject.Name()}, {Name: "load", Value: f.Load.Shape()}, {Name: "hone", Value: command.BuildOf(release).Version}},
 	}
 }
 

@@ -25,8 +25,8 @@ type profileFlags struct {
 	cum     bool
 	list    string
 	web     string
-	out     outputFlags
-	store   storeFlag
+	out     session.Output
+	store   session.Store
 }
 
 func newProfile() *cobra.Command {
@@ -68,7 +68,7 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
 			}
 			return f.run(cmd, ref)
 		},
-		ValidArgsFunction: f.store.completeRuns,
+		ValidArgsFunction: f.store.Complete,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -85,8 +85,8 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
 	flags.BoolVar(&f.cum, "cum", false, "sort by cum instead of flat")
 	flags.StringVar(&f.list, "list", "", "show the source lines of functions whose names match `REGEXP`, instead")
 	flags.StringVar(&f.web, "web", "", "serve the flame graph on this loopback `ADDR`, as in 127.0.0.1:8080, instead")
-	f.out.define(cmd)
-	f.store.define(cmd)
+	f.out.Define(cmd)
+	f.store.Define(cmd)
 	return cmd
 }
 
@@ -121,10 +121,10 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 		if len(report.Lines) == 0 {
 			return exit.Failedf("profile: no function name matches %q; hone profile --top 0 shows all", f.list)
 		}
-		return f.out.write(cmd, report, report.WriteList)
+		return f.out.Print(cmd, report, report.WriteList)
 	}
 	report.Top(view, f.cum, f.top)
-	return f.out.write(cmd, report, report.WriteTop)
+	return f.out.Print(cmd, report, report.WriteTop)
 }
 
 // view reads one profile or two, and scales them.

@@ -19,6 +19,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/probe"
@@ -32,7 +33,7 @@ func hone(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	var out, err bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
-	if got := run(ctx, args, strings.NewReader(""), &out, &err); got != want {
+	if got := command.Run(ctx, newRoot(), args, strings.NewReader(""), &out, &err); got != want {
 		t.Fatalf("hone %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), got, want, &out, &err)
 	}
 	return out.String(), err.String()
@@ -284,7 +285,7 @@ func profilePages(t *testing.T, store string) {
 	read, write := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"profile", "after", "--against", "before", "--web", "localhost:0", "--store", store}, strings.NewReader(""), write, io.Discard)
+		ended <- command.Run(ctx, newRoot(), []string{"profile", "after", "--against", "before", "--web", "localhost:0", "--store", store}, strings.NewReader(""), write, io.Discard)
 		write.Close()
 	}()
 	line := make([]byte, 100)

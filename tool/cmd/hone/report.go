@@ -17,7 +17,7 @@ import (
 type reportFlags struct {
 	against, file string
 	judge         judgeFlags
-	store         storeFlag
+	store         session.Store
 }
 
 func newReport() *cobra.Command {
@@ -42,14 +42,14 @@ refuses runs with different settings (exit code 4).`,
 			}
 			return f.run(cmd, ref)
 		},
-		ValidArgsFunction: f.store.completeRuns,
+		ValidArgsFunction: f.store.Complete,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN`")
 	f.judge.define(cmd)
 	flags.StringVarP(&f.file, "output", "o", "", "write the page to `FILE` instead of standard output")
-	f.store.define(cmd)
+	f.store.Define(cmd)
 	return cmd
 }
 

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/spec"
 )
 
 func newRoot() *cobra.Command {
@@ -21,15 +17,11 @@ Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed or regression,
 		Example: `  hone demo                                    every engine, raced: under a minute
   hone serve                                   a server on 127.0.0.1:7000
   hone load 127.0.0.1:7000 -c 100 -d 5s        how fast is it?`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          unknownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.DisableDefaultCmd = true // ours lists the shells
-	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newServe(), newAvatar(), newLoad(), newAgent(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newLab(), newProfile(), newReport(), newVersion(), newCompletion(), newMan())
+	root.AddCommand(newDemo(), newServe(), newLoad(), newAgent(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newProfile(), newReport(), newVersion(), newCompletion(), newMan(), moved("avatar"), moved("lab"))
 	return root
 }
 
@@ -51,56 +43,15 @@ func commandNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// noArguments refuses arguments other than flags.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+// moved returns a hidden command that says what to type instead of a command of an older
+// version.
+func moved(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return exit.Usagef("%[1]s is a command of its own now: go run ./articles/cmd/%[1]s in a clone, or go install github.com/hone-go/hone/articles/cmd/%[1]s@latest", name)
+		},
 	}
-	return exit.Usagef("%s: unexpected argument %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
-}
-
-// renamed returns what replaces a flag of an older version.
-func renamed(command, name string) string {
-	return map[string]string{
-		"knee goal": "--expect", "knee trial": "--for", "bench name": "--save", "bench baseline": "--against baseline:NAME", "load ui-against": "--against",
-	}[command+" "+name]
-}
-
-// flagError explains in one line what is wrong with a flag and how to fix it.
-func flagError(cmd *cobra.Command, err error) error {
-	var (
-		unknown *pflag.NotExistError
-		missing *pflag.ValueRequiredError
-		invalid *pflag.InvalidValueError
-		help    = "see " + cmd.CommandPath() + " --help"
-	)
-	switch {
-	case errors.As(err, &unknown):
-		name := unknown.GetSpecifiedName()
-		if name == spec.PprofToken && cmd.Flags().Lookup(spec.PprofToken+"-file") != nil {
-			return exit.Usagef("%s: --%s", cmd.Name(), spec.TokenInClear)
-		}
-		if now := renamed(cmd.Name(), name); now != "" && unknown.GetSpecifiedShortnames() == "" {
-			return exit.Usagef("%s: --%s is now %s; %s", cmd.Name(), name, now, help)
-		}
-		if unknown.GetSpecifiedShortnames() != "" {
-			return exit.Usagef("%s: unknown flag -%s; %s", cmd.Name(), name, help)
-		}
-		return exit.Usagef("%s: unknown flag --%s; %s", cmd.Name(), name, exit.DidYouMean("--"+name, flagNames(cmd), help))
-	case errors.As(err, &missing):
-		return exit.Usagef("%s: --%s needs a value; %s", cmd.Name(), missing.GetFlag().Name, help)
-	case errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == spec.GoalType:
-		return &exit.Error{Code: exit.Usage, Err: invalid.Unwrap()} // it names the goal
-	case errors.As(err, &invalid):
-		return exit.Usagef("%s: --%s %q: %s", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), spec.WhyInvalid(invalid))
-	}
-	return exit.Usagef("%s: %w; %s", cmd.Name(), err, help)
-}
-
-func flagNames(cmd *cobra.Command) []string {
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	return names
 }
 
 // newHelp is cobra's help command, except that it refuses unknown commands.

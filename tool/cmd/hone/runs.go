@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
+	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exchange"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
@@ -57,14 +59,14 @@ func oneRef(args []string, orLatest bool, example string) (string, error) {
 }
 
 func newRunList() *cobra.Command {
-	var store storeFlag
-	var out outputFlags
+	var store session.Store
+	var out session.Output
 	var filter record.Filter
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the runs, newest first",
 		Example: "  hone run list --limit 5\n  hone run list --scenario hello --json",
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := store.Read(cmd.Context(), "run list")
 			if err != nil {
@@ -75,7 +77,7 @@ func newRunList() *cobra.Command {
 			if err != nil {
 				return session.StoreFailure("run list", err)
 			}
-			return out.write(cmd, listed{"hone.runs/1", runs}, func(w io.Writer) { writeList(w, runs) })
+			return out.Print(cmd, listed{"hone.runs/1", runs}, func(w io.Writer) { writeList(w, runs) })
 		},
 	}
 	flags := cmd.Flags()
@@ -83,8 +85,8 @@ func newRunList() *cobra.Command {
 	flags.StringVar(&filter.Scenario, "scenario", "", "only runs of the scenario with this name or hash")
 	flags.StringVar(&filter.Name, "name", "", "only runs of this name")
 	flags.IntVar(&filter.Limit, "limit", 0, "number of runs, newest first (default: all)")
-	out.define(cmd)
-	store.define(cmd)
+	out.Define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
@@ -103,8 +105,8 @@ func writeList(w io.Writer, runs []record.Summary) {
 }
 
 func newRunShow() *cobra.Command {
-	var store storeFlag
-	var out outputFlags
+	var store session.Store
+	var out session.Output
 	cmd := &cobra.Command{
 		Use:     "show [RUN]",
 		Short:   "Show a run: its figures and settings",
@@ -118,12 +120,12 @@ func newRunShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.write(cmd, shown{"hone.run/1", run}, func(w io.Writer) { writeRun(w, run) })
+			return out.Print(cmd, shown{"hone.run/1", run}, func(w io.Writer) { writeRun(w, run) })
 		},
-		ValidArgsFunction: store.completeRuns,
+		ValidArgsFunction: store.Complete,
 	}
-	out.define(cmd)
-	store.define(cmd)
+	out.Define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
@@ -140,7 +142,7 @@ func writeRun(w io.Writer, r *record.Run) {
 		}
 	}
 	by := "hone " + r.Made
-	if generator := r.Environment.Soft[exchange.GeneratorKey]; generator != "" {
+	if generator := r.Environment.Soft[compare.GeneratorKey]; generator != "" {
 		by = generator
 	}
 	fmt.Fprintf(w, "%s %s, by %s, %s\n", r.ID, r.Name, by, r.At.Local().Format(time.DateTime))
@@ -211,7 +213,7 @@ func figuresOf(r *record.Run) (figures []spread) {
 }
 
 func newRunRemove() *cobra.Command {
-	var store storeFlag
+	var store session.Store
 	cmd := &cobra.Command{
 		Use:     "rm RUN…",
 		Short:   "Remove runs permanently",
@@ -232,14 +234,14 @@ func newRunRemove() *cobra.Command {
 			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Size(int(freed)))
 			return nil
 		},
-		ValidArgsFunction: store.completeRuns,
+		ValidArgsFunction: store.Complete,
 	}
-	store.define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
 func newRunExport() *cobra.Command {
-	var store storeFlag
+	var store session.Store
 	var file string
 	cmd := &cobra.Command{
 		Use:   "export [RUN…]",
@@ -283,9 +285,9 @@ hone load … --save NAME; hone run export NAME --format hdr.
 		}
 		return exportRuns(cmd, format.Value, file, runs)
 	}
-	cmd.ValidArgsFunction = store.completeRuns
+	cmd.ValidArgsFunction = store.Complete
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE` instead of standard output")
-	store.define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
@@ -301,109 +303,43 @@ func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) err
 	return session.Output{File: file}.Stream("run export", cmd.OutOrStdout(), write)
 }
 
-// importFlags holds the parsed flags of hone run import.
-type importFlags struct {
-	store       storeFlag
-	from        *spec.Choice
-	save        string
-	allowErrors bool
-}
-
 func newRunImport() *cobra.Command {
-	f := &importFlags{}
+	var store session.Store
 	cmd := &cobra.Command{
 		Use:   "import FILE…",
-		Short: "Import runs from other stores, go test -bench or other load generators",
+		Short: "Import runs from other stores or go test -bench",
 		Long: `Import runs from other stores (files of hone run export) or from the output of
-go test -bench -count. With --from, import the results of another load generator: the
-files are samples of one run, to compare with another run of the same generator.
-
-  wrk     its output, with --latency; also of wrk2
-  k6      the summary in JSON: k6 run --summary-trend-stats 'med,p(99),p(99.9),max'
-          --summary-export FILE
-  vegeta  the results that vegeta attack wrote; or vegeta report -type=json
-
-Such files do not record the machine, whether the generator kept up, or which runs
-alternated. So hone compare refuses to compare them with loads by hone, and its
-verdicts need --noise.`,
+go test -bench -count.`,
 		Example: `  hone run import run.tar
-  go test -bench . -count 10 | tee new.txt; hone run import new.txt
-  hone run import --from k6 old-1.json old-2.json old-3.json old-4.json old-5.json --save old`,
-		RunE: f.run,
+  go test -bench . -count 10 | tee new.txt; hone run import new.txt`,
+		RunE: func(cmd *cobra.Command, args []string) error { return importRuns(cmd, &store, args) },
 	}
-	f.from = spec.AddChoice(cmd, "from", "hone", "the load generator that wrote the files", append([]string{"hone"}, exchange.Generators()...)...)
-	cmd.Flags().StringVar(&f.save, "save", "", "with --from: store the run under this `NAME`")
-	cmd.Flags().BoolVar(&f.allowErrors, "allow-errors", false, "with --from: accept samples in which requests failed as valid")
-	f.store.define(cmd)
+	store.Define(cmd)
 	return cmd
 }
 
-func (f *importFlags) run(cmd *cobra.Command, args []string) error {
-	foreign := f.from.Value != "hone"
-	switch {
-	case len(args) == 0:
+func importRuns(cmd *cobra.Command, store *session.Store, args []string) error {
+	if len(args) == 0 {
 		return exit.Usagef("run import: name files, as in: hone run import run.tar")
-	case !foreign && (f.save != "" || f.allowErrors):
-		return exit.Usagef("run import: --save and --allow-errors need --from; runs of hone keep their names")
 	}
-	s, err := f.store.Write(cmd.Context(), "run import")
+	s, err := store.Write(cmd.Context(), "run import")
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	keep := func(name string, run *record.Run) error {
-		if err := s.Add(cmd.Context(), run); err != nil {
-			return session.StoreFailure("run import: "+name, err)
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), run.ID)
-		return nil
-	}
-	if foreign {
-		run, err := f.join(cmd.ErrOrStderr(), args)
-		if err != nil {
-			return err
-		}
-		return keep(args[0], run)
-	}
 	for _, name := range args {
 		runs, err := importFile(name)
 		if err != nil {
 			return exit.Failedf("run import: %s: %w", name, err)
 		}
 		for _, run := range runs {
-			if err := keep(name, run); err != nil {
-				return err
+			if err := s.Add(cmd.Context(), run); err != nil {
+				return session.StoreFailure("run import: "+name, err)
 			}
+			fmt.Fprintln(cmd.OutOrStdout(), run.ID)
 		}
 	}
 	return nil
-}
-
-// join combines another generator's files into one run and reports what they lack.
-func (f *importFlags) join(stderr io.Writer, names []string) (*record.Run, error) {
-	var all []*exchange.Measured
-	var at time.Time
-	for _, name := range names {
-		m, written, err := exchange.ReadFile(f.from.Value, name, f.allowErrors)
-		if err != nil {
-			return nil, exit.Failedf("run import: %s: %w", name, err)
-		}
-		if at.IsZero() || written.Before(at) {
-			at = written
-		}
-		for _, reason := range m.Sample.Reasons {
-			fmt.Fprintf(stderr, "hone: %s is not valid: %s\n", name, reason)
-		}
-		all = append(all, m)
-	}
-	run, err := exchange.Join(f.save, at, all)
-	if err != nil {
-		return nil, exit.Failedf("run import: %w", err)
-	}
-	for _, lack := range all[0].Lacks {
-		fmt.Fprintf(stderr, "hone: not in %s: %s\n", names[0], lack)
-	}
-	return run, nil
 }
 
 // importFile reads a tar or benchmarks, by its content.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -69,7 +70,7 @@ func TestSecretsStay(t *testing.T) {
 	check := func(what string, args []string, wanted ...int) {
 		t.Helper()
 		var stdout, stderr strings.Builder
-		code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
+		code := command.Run(t.Context(), newRoot(), args, strings.NewReader(""), &stdout, &stderr)
 		if ok := strings.Contains(fmt.Sprint(wanted), fmt.Sprint(code)); !ok {
 			t.Errorf("%s: exit code %d, want one of %v: %s%s", what, code, wanted, stdout.String(), stderr.String())
 		}
@@ -126,7 +127,7 @@ func livePageIsClean(t *testing.T, secrets map[string]string, args []string) {
 	said, stderr := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, args, strings.NewReader(""), io.Discard, stderr)
+		ended <- command.Run(ctx, newRoot(), args, strings.NewReader(""), io.Discard, stderr)
 		stderr.Close()
 	}()
 	url := ""

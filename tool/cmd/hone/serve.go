@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/serving"
 	"github.com/hone-go/hone/tool/spec"
 )
@@ -16,7 +17,7 @@ const (
 )
 
 func newServe() *cobra.Command {
-	f := &serving.Options{Mode: 0o600, Version: buildVersion().Version}
+	f := &serving.Options{Mode: 0o600, Version: command.BuildOf(release).Version}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve framed requests, HTTP or WebSocket, until a signal",
@@ -59,7 +60,7 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
   hone serve --cert server.pem --key server-key.pem
   hone serve --cert server.pem --key server-key.pem --client-ca clients.pem
   hone serve --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.Given = cmd.Flags().Changed
 			return f.Run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())

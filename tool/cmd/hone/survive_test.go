@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 )
@@ -94,7 +95,7 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 		if allowed {
 			args = append(args, "--allow-errors")
 		}
-		code := run(t.Context(), args, strings.NewReader(""), &out, &said)
+		code := command.Run(t.Context(), newRoot(), args, strings.NewReader(""), &out, &said)
 		if err := errors.Join(<-moved, d.drain()); err != nil {
 			t.Fatal(err)
 		}

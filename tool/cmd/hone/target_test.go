@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 )
 
@@ -29,7 +30,7 @@ func loaded(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	args = append([]string{"load", "-c", "2", "--warmup", "0"}, args...)
-	code = run(context.Background(), args, strings.NewReader(""), &out, &err)
+	code = command.Run(context.Background(), newRoot(), args, strings.NewReader(""), &out, &err)
 	return code, out.String(), err.String()
 }
 

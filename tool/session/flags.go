@@ -1,0 +1,57 @@
+package session
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// Define adds the flags of a command that writes a result.
+func (o *Output) Define(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.JSON, "json", false, "print one JSON object")
+	cmd.Flags().StringVarP(&o.File, "output", "o", "", "write the result to `FILE` instead of standard output")
+}
+
+// Define adds the flag of a command that uses a store.
+func (f *Store) Define(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Path, "store", "", "the `FILE` with the runs (default: .hone/runs.db in the nearest parent folder with .hone, else the user's)")
+}
+
+// Complete offers the store's runs for shell completion.
+func (f *Store) Complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	s, err := f.Read(cmd.Context(), cmd.Name())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	defer s.Close()
+	runs, err := s.List(cmd.Context(), record.Filter{Limit: 50})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	offers := []cobra.Completion{cobra.CompletionWithDesc("latest", "the newest run")}
+	for _, r := range runs {
+		offers = append(offers, cobra.CompletionWithDesc(r.ID, r.Name+" "+r.Scenario))
+	}
+	return offers, cobra.ShellCompDirectiveDefault
+}
+
+// Define adds the flags of a command with a live page.
+func (f *UI) Define(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Addr, "ui", "", "show progress on a live page at this `ADDR`, as in 127.0.0.1:8080; port 0 picks a free one")
+	flags.BoolVar(&f.Stay, "ui-stay", false, "keep serving the page after the end, until Ctrl-C")
+	flags.StringVar(&f.TokenFile, "ui-token-file", "", "`FILE` with the token that opens the page to other machines: a browser asks for it as a password")
+}
+
+// Check refuses flags that would have no effect.
+func (f *UI) Check(command string) error {
+	switch {
+	case f.Addr != "":
+	case f.Stay:
+		return exit.Usagef("%s: --ui-stay needs --ui, the page's address, as in --ui 127.0.0.1:8080", command)
+	case f.TokenFile != "":
+		return exit.Usagef("%s: --ui-token-file needs --ui, the page's address, as in --ui :8080", command)
+	}
+	return nil
+}
