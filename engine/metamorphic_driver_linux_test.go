@@ -277,6 +277,14 @@ func (l *playing) do(m move) {
 			l.env.add(Forced)
 			l.forced.Store(true)
 			l.force()
+			for cut := false; !cut; { // until then it serves what clients send from now on
+				select {
+				case <-l.srv.empty:
+					cut = true
+				case <-time.After(50 * time.Microsecond):
+					cut = l.srv.abandoned.Load()
+				}
+			}
 		}
 	default:
 		if g != nil && !g.denied {
