@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -131,9 +132,9 @@ func (s *Server) prepare(ln net.Listener) error {
 
 // accept serves nc, or refuses it.
 func (s *Server) accept(nc net.Conn) {
-	from, counted := remoteAddr(nc), false
+	from, counted := transport.AddrPort(nc.RemoteAddr()), false // once: an adapter may not know its peer any more when it is closed
 	proxy := s.trusts(from.Addr())
-	onLoop, socket := s.how.style == events && isSocket(nc), sys.NoSocket
+	onLoop, socket := s.how.style == events && transport.IsSocket(nc), sys.NoSocket
 	if onLoop {
 		err := s.startLoops(nil)
 		if err == nil {
@@ -259,21 +260,6 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
 	}
 }
 
-// remoteAddr is called once, on accept: an adapter may not know its peer any more when it
-// is closed.
-func remoteAddr(nc net.Conn) netip.AddrPort {
-	return addrPort(nc.RemoteAddr())
-}
-
-// addrPort converts a, or returns zero if a has no port.
-func addrPort(a net.Addr) netip.AddrPort {
-	if a, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
-		p := a.AddrPort()
-		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
-	}
-	return netip.AddrPort{}
-}
-
 // turnAway refuses nc. A goroutine sends the reason to the peer, unless too many such
 // goroutines are running.
 func (s *Server) turnAway(nc net.Conn, why Reason) {
@@ -300,16 +286,6 @@ func (s *Server) turnAway(nc net.Conn, why Reason) {
 		}()
 		s.explainRefusal(nc, why)
 	}()
-}
-
-// isSocket checks the exact type: a type that embeds a socket may read and write
-// differently.
-func isSocket(nc net.Conn) bool {
-	switch nc.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		return true
-	}
-	return false
 }
 
 // maxRefusing is the maximum number of refused connections that get a reason at the same
@@ -341,7 +317,7 @@ func (s *Server) endLingering() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for nc := range s.refusing {
-		(*nc).SetDeadline(past())
+		(*nc).SetDeadline(transport.Past())
 	}
 }
 

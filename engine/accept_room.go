@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/engine/internal/transport"
 )
 
 // At Limits.Conns, a new connection displaces the one that has been open longest without
@@ -126,7 +127,7 @@ func (s *Server) askOldest() bool {
 		if !ok {
 			continue
 		}
-		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.held().hasUnread()
+		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.link().HasUnread()
 		if found {
 			k.held().askToGo()
 		}
@@ -149,7 +150,7 @@ func (s *Server) askIdlest(addr netip.Addr) bool {
 		if !ok {
 			continue
 		}
-		found := k.s.seen.Load() == one.seen && k.held().givesWay() && !k.held().hasUnread()
+		found := k.s.seen.Load() == one.seen && k.held().givesWay() && !k.link().HasUnread()
 		if found {
 			k.held().askToGo()
 		}
@@ -284,13 +285,12 @@ func (k held) makeRoom(d *workspace) {
 	switch {
 	case s.spoken && !k.moments().IsIdle():
 		s.mu.Unlock()
-	case !k.link().isPlain(): // without a plain socket, only a read can tell
-		x.g.nudged = true // marks our own deadline; clearNudge resets it
-		x.g.nc.SetReadDeadline(time.Now().Add(drainRead))
+	case !k.link().IsPlain(): // without a plain socket, only a read can tell
+		x.g.ReadArrived()
 		s.mu.Unlock()
 		silent = !x.g.readsInput(d)
 	default:
-		silent = k.link().unread() == 0
+		silent = k.link().Unread() == 0
 		s.mu.Unlock()
 	}
 	if silent {
@@ -339,21 +339,15 @@ func (s *Server) refuseNewcomer() {
 	}
 }
 
-// hasUnread reports whether there are unread bytes, as far as the kernel reports them.
-func (k held) hasUnread() bool {
-	l := k.link()
-	return l.isPlain() && l.unread() > 0
-}
-
 // readsInput reads and serves what has arrived, and reports whether there was anything.
 func (g *goroutineConn) readsInput(d *workspace) bool {
 	d.lendOut()
 	p := d.box.Space(&g.ref.sh.srv.input)
-	n, err := g.nc.Read(p[:min(len(p), max(1, d.box.Want()))])
+	n, err := g.Conn.Read(p[:min(len(p), max(1, d.box.Want()))])
 	if n > 0 {
 		g.ref.owner().received(d, n)
 	}
-	if err != nil && !timedOut(err) {
+	if err != nil && !transport.TimedOut(err) {
 		g.readFailed(err)
 	}
 	return n > 0

@@ -6,10 +6,7 @@ import "github.com/hone-go/hone/internal/sys"
 
 // leaveLoop hands the loop to another goroutine and continues the visit on this one.
 func (k owner) leaveLoop(d *workspace) {
-	if d.g != nil || d.offLoop {
-		return
-	}
-	if _, away := k.standing(); !away {
+	if _, away := k.standing(); !d.offLoop && !away {
 		k.sh.loop.passOn(d.visit, false)
 	}
 }

@@ -101,11 +101,11 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	total, wide := 0, false
 	for total < len(p) && err == nil {
 		var n int
-		n, err = g.nc.Write(p[total:min(len(p), total+writeChunk)])
+		n, err = g.Conn.Write(p[total:min(len(p), total+writeChunk)])
 		g.written.Add(uint32(n))
 		if total += n; total >= provenFast && !wide {
 			wide = true
-			link{g: g}.limitUnsent(moreUnsent)
+			k.link().LimitUnsent(moreUnsent)
 		}
 	}
 	k.sh.counts.bytesOut.Add(uint64(total))
@@ -119,7 +119,7 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	g.writing, g.lent = false, 0
 	g.waiting -= int64(len(p))
 	if wide {
-		link{g: g}.limitUnsent(maxUnsent)
+		k.link().LimitUnsent(maxUnsent)
 	}
 	k.held().recount(&g.inflight)
 	if err != nil {

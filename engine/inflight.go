@@ -41,6 +41,7 @@ type inflight struct {
 	wide       bool         // a fast reader: the kernel may accept more for it
 	cut        bool         // the last write ended for fairness, not because the socket was full
 	writing    bool         // a goroutine that may block is writing: all other output is queued
+	ended      bool         // what is in flight is dropped and no longer counted
 	queue      outbox.Queue
 	promises   ticket.Set    // late replies owed
 	debt       ration.Debt   // of the request budget
@@ -95,11 +96,11 @@ func (k owner) attachUnlocked() *inflight {
 	return k.held().attach()
 }
 
-// detach frees the inflight of a quiet connection. The caller is the owner. A connection that
-// is ending keeps it, because it counts what is left to read.
+// detach frees the inflight of a loop's connection that is quiet. The caller is the owner. A
+// connection that is ending keeps it, because it counts what is left to read.
 func (k held) detach() {
 	x := k.x.Load()
-	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
+	if x == nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
 		return
 	}
 	x.share.Recount(&k.sh.srv.output, x.memory())

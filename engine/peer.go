@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -19,7 +20,7 @@ func (c Conn) LocalAddr() netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	if nc != nil {
-		return addrPort(nc.LocalAddr())
+		return transport.AddrPort(nc.LocalAddr())
 	}
 	defer k.s.mu.Unlock()
 	return k.s.socket.LocalAddr()
@@ -57,25 +58,7 @@ func (c Conn) Credentials() (pid, uid, gid int, known bool) {
 		defer k.s.mu.Unlock()
 		return sys.PeerCredentials(int(k.s.socket))
 	}
-	pid, uid, gid = -1, -1, -1
-	if socket, plain := innermost(nc).(*net.UnixConn); plain {
-		if raw, err := socket.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) { pid, uid, gid, known = sys.PeerCredentials(int(fd)) })
-		}
-	}
-	return pid, uid, gid, known
-}
-
-// innermost returns the connection under layers such as TLS.
-func innermost(nc net.Conn) net.Conn {
-	for range 8 { // bounded, because a layer may wrap itself
-		outer, ok := nc.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		nc = outer.NetConn()
-	}
-	return nc
+	return transport.Credentials(nc)
 }
 
 // carrier finds the transport of the connection: a net.Conn, to be used without the mutex
@@ -89,7 +72,7 @@ func (c Conn) carrier() (k connRef, nc net.Conn, ok bool) {
 	if x := k.x.Load(); x != nil {
 		switch {
 		case x.g != nil:
-			nc = x.g.nc
+			nc = x.g.Conn
 		case x.rare != nil:
 			nc = x.rare.given
 		}

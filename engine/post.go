@@ -5,6 +5,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/engine/internal/transport"
 )
 
 // Operations on a connection by others than its owner: late replies and pushes, promises,
@@ -183,7 +184,7 @@ func (k held) relieve(x *inflight) bool {
 	switch {
 	case x.writing && x.stall.Load() != 0 && !x.queue.IsVisiting(): // a writer is blocked, and nothing else holds the queue
 		return false
-	case x.writing, x.queue.IsVisiting(), !k.link().isPlain():
+	case x.writing, x.queue.IsVisiting(), !k.link().IsPlain():
 		return x.queue.Len() <= limits.hardest()
 	}
 	k.write(x, true)
@@ -206,7 +207,7 @@ func (k held) burdens(x *inflight) bool {
 	if x.waiting <= much {
 		return false
 	}
-	if !x.writing && !x.queue.IsVisiting() && k.link().isPlain() {
+	if !x.writing && !x.queue.IsVisiting() && k.link().IsPlain() {
 		k.write(x, true)
 	}
 	stall := x.stall.Load()
@@ -279,9 +280,9 @@ func (k held) abort(why Reason) {
 	}
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
 	if x := k.x.Load(); x != nil && x.rare != nil && x.rare.given != nil {
-		x.rare.given.SetDeadline(past()) // and no reset: its user may still say goodbye
+		x.rare.given.SetDeadline(transport.Past()) // and no reset: its user may still say goodbye
 	} else {
-		k.link().cutOff(hard)
+		k.link().CutOff(hard)
 	}
 	k.notify()
 }
@@ -296,7 +297,7 @@ func (k owner) breakOff() {
 	k.fail(Panicked)
 	s.marks.set(isShut | isSaid) // nothing may follow the part
 	x := k.held().attach()
-	x.unfinished = k.link().control(func(uintptr) {})
+	x.unfinished = k.link().Control(func(uintptr) {})
 	x.waiting -= int64(x.queue.DropHeld())
 	x.promises.Abandon()
 	k.held().recountOwed(x)

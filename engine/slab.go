@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/hone-go/hone/engine/internal/ration"
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -152,6 +153,14 @@ func (k *connRef) owner() owner { return owner{k} }
 func keyOf(slot int, generation uint32) uint64 { return uint64(slot) | uint64(generation)<<32 }
 
 func (k *connRef) generation() uint32 { return uint32(k.key >> 32) }
+
+// link returns the connection's transport, to its owner or to whoever holds its mutex.
+func (k *connRef) link() transport.Link {
+	if x := k.x.Load(); x != nil && x.g != nil {
+		return transport.Link{Stream: &x.g.Stream}
+	}
+	return transport.Link{Socket: k.s.socket}
+}
 
 // conn returns the handle of the connection, which may be kept.
 func (k *connRef) conn() Conn { return Conn{sh: k.sh, key: k.key} }

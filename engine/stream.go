@@ -208,7 +208,7 @@ const streamRead = 16 << 10
 // visit leaves its loop: the loop's next runner needs a large one. A connection's own
 // buffer stays.
 func (d *workspace) slim(size int) {
-	if len(d.in) <= streamRead || d.g != nil && !d.g.borrows() {
+	if len(d.in) <= streamRead || d.isOwn() {
 		return
 	}
 	srv := d.ref.sh.srv

@@ -149,7 +149,7 @@ func (c *sentence) carryOut(now timing.Tick) {
 	case timing.Measure:
 		if x != nil {
 			k.held().hasTaken(x, now)
-			if x.unfinished && x.settled() && k.link().isReceived() {
+			if x.unfinished && x.settled() && k.link().IsReceived() {
 				k.held().abort(k.reason())
 			}
 		}
@@ -197,7 +197,7 @@ func (k held) rest(x *inflight) {
 // accepts more although the peer reads nothing. (Nor does the peer's kernel report at once:
 // with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8 s.)
 func (k held) hasTaken(x *inflight, now timing.Tick) bool {
-	taken := x.written.Load() - k.link().unsent()
+	taken := x.written.Load() - k.link().Unsent()
 	progress := !x.measured || int32(taken-x.taken) > 0
 	if !progress {
 		k.narrow(x)

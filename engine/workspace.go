@@ -22,6 +22,9 @@ type workspace struct {
 	offLoop bool
 }
 
+// isOwn reports whether it belongs to a connection, which does not borrow one.
+func (d *workspace) isOwn() bool { return d.g != nil && !d.g.borrows() }
+
 // dropBuffers drops memory to which user code may still refer after a panic. Unsent
 // output is copied: it may have to wait for a slow peer, in a buffer that others use
 // next.
@@ -33,7 +36,7 @@ func (d *workspace) dropBuffers() {
 		d.out.Drop()
 	}
 	d.in, d.out = make([]byte, len(d.in)), pool.Buffer{}
-	if d.g != nil && !d.g.borrows() {
+	if d.isOwn() {
 		d.box.Lend(memory, d.in)
 	}
 }

@@ -16,30 +16,31 @@ const (
 // libraryImports is the root module: each package, and which of our packages it may import. Add a line
 // here and in the table of docs/design.md for a new package.
 var libraryImports = map[string][]string{
-	"wire":                   {},
-	"engine":                 {"pool", "workers", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "internal/faultlog", "internal/sys"},
-	"engine/internal/input":  {"pool"},
-	"engine/internal/life":   {},
-	"engine/internal/outbox": {"pool", "engine/internal/ration"},
-	"engine/internal/pace":   {},
-	"engine/internal/proxy":  {},
-	"engine/internal/ration": {"pool", "engine/internal/timing"},
-	"engine/internal/ticket": {},
-	"engine/internal/timing": {"engine/internal/life"},
-	"http1":                  {"engine", "pool", "internal/faultlog", "internal/sys"},
-	"websocket":              {"engine", "http1", "pool"},
-	"framed":                 {"wire", "engine", "pool", "conns", "internal/sys"},
-	"pool":                   {},
-	"workers":                {},
-	"conns":                  {},
-	"route":                  {},
-	"tlsfiles":               {},
-	"internal/faultlog":      {},
-	"internal/httpdiff":      {}, // its tests import engine and http1
-	"internal/sys":           {},
-	"internal/lint":          {},
-	"internal/servetest":     {},
-	"internal/testrun":       {}, // only tests import it, in every package
+	"wire":                      {},
+	"engine":                    {"pool", "workers", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "engine/internal/transport", "internal/faultlog", "internal/sys"},
+	"engine/internal/input":     {"pool"},
+	"engine/internal/life":      {},
+	"engine/internal/outbox":    {"pool", "engine/internal/ration"},
+	"engine/internal/pace":      {},
+	"engine/internal/proxy":     {},
+	"engine/internal/ration":    {"pool", "engine/internal/timing"},
+	"engine/internal/ticket":    {},
+	"engine/internal/timing":    {"engine/internal/life"},
+	"engine/internal/transport": {"internal/sys"},
+	"http1":                     {"engine", "pool", "internal/faultlog", "internal/sys"},
+	"websocket":                 {"engine", "http1", "pool"},
+	"framed":                    {"wire", "engine", "pool", "conns", "internal/sys"},
+	"pool":                      {},
+	"workers":                   {},
+	"conns":                     {},
+	"route":                     {},
+	"tlsfiles":                  {},
+	"internal/faultlog":         {},
+	"internal/httpdiff":         {}, // its tests import engine and http1
+	"internal/sys":              {},
+	"internal/lint":             {},
+	"internal/servetest":        {},
+	"internal/testrun":          {}, // only tests import it, in every package
 }
 
 // observeImports is the module in observe/, in the same form.
