@@ -165,7 +165,6 @@ func newStage(t *testing.T, script []byte) *stage {
 		}
 	}
 	s.stop, s.empty = make(chan struct{}), make(chan struct{})
-	s.addresses = map[netip.Addr]int{}
 	s.ctx = context.Background()
 	s.waits = st.wait
 	s.helpers.srv = s

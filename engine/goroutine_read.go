@@ -122,7 +122,7 @@ func (g *goroutineConn) readDrain(d *workspace) {
 // discard reads and drops what a refused peer still sends: closing a socket with unread
 // bytes resets it and can destroy the last replies in transit.
 func (g *goroutineConn) discard() {
-	waste := g.ref.sh.srv.buffers.Get(lingerRead)
+	waste := g.ref.sh.srv.buffers.Get(transport.LingerRead)
 	defer waste.Release()
 	n, err := g.Conn.Read(waste.Bytes())
 	if transport.TimedOut(err) {

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/admission"
 	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/outbox"
 	"github.com/hone-go/hone/engine/internal/ration"
@@ -106,19 +106,19 @@ type Server struct {
 	input    input.Budget
 	requests ration.Requests
 	faults   faultlog.Log
-	silent   silentLine
-	idlers   idlers
+	silent   admission.Silent[Conn]
+	idlers   admission.Idlers[Conn]
+	refusals admission.Refusals
 	sweeper  sweeper
 
 	mu         sync.Mutex
-	open       int                // connections
-	displacing int                // of these, silent ones that are being displaced
-	newcomers  []Conn             // admitted meanwhile
-	excess     int                // newcomers to refuse that are not queued yet
-	addresses  map[netip.Addr]int // see hostOf
-	listeners  map[*listenerCloser]struct{}
-	refusing   map[*net.Conn]struct{} // refused connections that are being sent the reason
-	empty      chan struct{}          // closed when a drain has no connection left
+	open       int    // connections
+	displacing int    // of these, silent ones that are being displaced
+	newcomers  []Conn // admitted meanwhile
+	excess     int    // newcomers to refuse that are not queued yet
+	addresses  admission.Addresses
+	listeners  map[*admission.Listener]struct{}
+	empty      chan struct{} // closed when a drain has no connection left
 	drained    Drained
 	drainEnded bool // drained is final
 }
@@ -152,9 +152,8 @@ func (s *Server) init() {
 		s.gone = make(chan struct{})
 		s.hurry = make(chan struct{})
 		s.empty = make(chan struct{})
-		s.listeners = map[*listenerCloser]struct{}{}
-		s.addresses = map[netip.Addr]int{}
-		s.refusing = map[*net.Conn]struct{}{}
+		s.listeners = map[*admission.Listener]struct{}{}
+		s.addresses.Init(s.Limits.ConnsPerAddress, s.Uncounted)
 		for i := range runtime.GOMAXPROCS(0) {
 			f := newFlusher(s, i)
 			s.flushers = append(s.flushers, f)

@@ -7,6 +7,7 @@ import (
 	"github.com/hone-go/hone/engine/internal/proxy"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -131,7 +132,7 @@ func (k held) carryOut(st life.Step, d *workspace) {
 	case life.StepShut:
 		s.marks.set(isShut)
 		x := k.attach()
-		x.left = lingerBytes
+		x.left = transport.LingerBytes
 		x.in.Forget(&srv.input)
 		d.box.Forget(&srv.input)
 		s.mu.Unlock()
@@ -162,11 +163,6 @@ func (k held) reconsider() (ends bool) {
 	}
 	return false
 }
-
-const (
-	lingerBytes = 1 << 20 // bounds what a refused peer may still send
-	lingerRead  = 256     // small, because there may be many of them
-)
 
 // open does what comes before the first read.
 func (k owner) open(d *workspace) {
@@ -305,7 +301,7 @@ func (k owner) readProxyHeader(in []byte) (used, need int, why Reason) {
 	from := k.held().addr().Addr()
 	s.mu.Unlock()
 	srv.mu.Lock()
-	ok := srv.count(from, &s.counted)
+	ok := srv.addresses.Count(from, &s.counted)
 	srv.mu.Unlock()
 	if !ok {
 		return used, 0, TooManyPerAddress

@@ -111,7 +111,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 	if s.returnMemory(now) {
 		busy = true
 	}
-	s.idlers.forget(now, s.rules.Period)
+	s.idlers.Forget(now, s.rules.Period)
 	if s.judged != nil {
 		s.judged(now)
 	}

@@ -17,7 +17,8 @@ const (
 // here and in the table of docs/design.md for a new package.
 var libraryImports = map[string][]string{
 	"wire":                      {},
-	"engine":                    {"pool", "workers", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "engine/internal/transport", "internal/faultlog", "internal/sys"},
+	"engine":                    {"pool", "workers", "engine/internal/admission", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "engine/internal/transport", "internal/faultlog", "internal/sys"},
+	"engine/internal/admission": {"engine/internal/timing", "engine/internal/transport"},
 	"engine/internal/input":     {"pool"},
 	"engine/internal/life":      {},
 	"engine/internal/outbox":    {"pool", "engine/internal/ration"},
@@ -141,7 +142,7 @@ package bench`,
 		{
 			name:  "engine imports a protocol",
 			files: "-- engine/direct.go --\npackage engine\n\nimport \"github.com/hone-go/hone/wire\"",
-			want:  []string{"engine/direct.go:3: engine must not import wire; it may import pool, workers, engine/internal/input"},
+			want:  []string{"engine/direct.go:3: engine must not import wire; it may import pool, workers, engine/internal/admission"},
 		},
 		{
 			name:  "the load generator shares the server's code",

@@ -88,6 +88,12 @@ func (l Link) Unread() int {
 // HasUnread reports whether there are unread bytes, as far as the kernel reports them.
 func (l Link) HasUnread() bool { return l.IsPlain() && l.Unread() > 0 }
 
+// What a peer may still send after CloseWrite, so that a reset does not destroy the last replies.
+const (
+	LingerBytes = 1 << 20 // bounds it
+	LingerRead  = 256     // small, because there may be many of them
+)
+
 // CloseWrite shuts down the sending direction and reports whether that was possible. A stream may
 // block: do not hold a mutex.
 func (l Link) CloseWrite() bool {
