@@ -168,7 +168,7 @@ func newStage(t *testing.T, script []byte) *stage {
 	s.ctx = context.Background()
 	s.waits = st.wait
 	s.helpers.srv = s
-	s.watchdog.kick = make(chan struct{}, 1)
+	s.watchdog.Init()
 	s.workspaces.New = func() any { return &workspace{in: make([]byte, st.seats)} }
 	l, err := newLoop(s, 0, st.fault)
 	if err != nil {
@@ -474,7 +474,7 @@ func (st *stage) stuck() {
 		return
 	}
 	if visit := st.l.visiting.Load(); visit&visitSlots != 0 && st.s.how.hand == Auto {
-		st.l.takeAway(visit)
+		st.l.passOn(visit, true)
 	}
 	st.gather()
 	st.depth++

@@ -13,6 +13,7 @@ import (
 	"github.com/hone-go/hone/engine/internal/admission"
 	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/outbox"
+	"github.com/hone-go/hone/engine/internal/pace"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/faultlog"
@@ -91,7 +92,7 @@ type Server struct {
 	loops     []*loop       // of Events; see started
 	running   chan struct{} // closed when there are loops
 	helpers   helpers
-	watchdog  watchdog
+	watchdog  pace.Watch
 	handOffs  atomic.Uint64
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
 	judged    func(now timing.Tick)        // for tests: called between the sweeper's verdicts and their execution
@@ -139,7 +140,7 @@ func (s *Server) init() {
 		s.requests.Init(s.limits.TotalInFlight, &s.clock)
 		s.running = make(chan struct{})
 		s.helpers.srv = s
-		s.watchdog.kick = make(chan struct{}, 1)
+		s.watchdog.Init()
 		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
 		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(input.Small, s.how.size-1)))} }
 		s.inflights.New = func() any { return new(inflight) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 )
 
@@ -13,7 +14,7 @@ import (
 type sweeper struct {
 	condemned []sentence
 	pressed   int // consecutive sweeps with the output budget exceeded, or with a visit waiting for it
-	memory    memoryReturn
+	surplus   ration.Surplus
 }
 
 // sentence is a verdict to be carried out.
