@@ -34,7 +34,7 @@ func (s *Server) startLoops(fault sys.Fault) error {
 	s.loops = loops
 	close(s.running)
 	for _, l := range s.loops {
-		s.helpers.run(l)
+		s.helpers.run(job{l: l})
 	}
 	if s.how.hand != Inline { // also for Offload, whose callbacks run on loops
 		s.goroutines.Add(1)

@@ -92,7 +92,7 @@ func (l *loop) passOn(visit uint64, slow bool) {
 	k.held().setAway(true)
 	k.held().writeAway(false)
 	s.mu.Unlock()
-	l.srv.helpers.run(l)
+	l.srv.helpers.run(job{l: l})
 }
 
 // rescue takes every loop away from its running visit, in all modes, so that a handler

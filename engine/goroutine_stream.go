@@ -9,11 +9,11 @@ import "github.com/hone-go/hone/engine/internal/transport"
 func (g *goroutineConn) flushAndWait(t *Turn) {
 	k, s := &g.ref, g.ref.s
 	if len(t.Out) > 0 && !s.dead {
-		g.waiting += int64(len(t.Out))
 		if g.unwritten() {
+			g.waiting += int64(len(t.Out))
 			g.writeWaiting(t.Out, cap(t.Out))
-		} else if g.queue.Add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
-			k.held().recount(&g.inflight)
+		} else {
+			k.held().queue(&g.inflight, t.Out)
 		}
 	}
 	g.queue.LetEarlierGo()

@@ -30,14 +30,17 @@ func (d *workspace) isOwn() bool { return d.g != nil && !d.g.borrows() }
 // next.
 func (d *workspace) dropBuffers() {
 	d.turn.Out = append([]byte(nil), d.turn.Out...)
-	memory := &d.ref.sh.srv.input
-	d.box.Lose(memory)
-	if d.out.Lent() {
-		d.out.Drop()
-	}
+	d.loseBuffers()
 	d.in, d.out = make([]byte, len(d.in)), pool.Buffer{}
 	if d.isOwn() {
-		d.box.Lend(memory, d.in)
+		d.box.Lend(&d.ref.sh.srv.input, d.in)
+	}
+}
+
+func (d *workspace) loseBuffers() {
+	d.box.Lose(&d.ref.sh.srv.input)
+	if d.out.Lent() {
+		d.out.Drop()
 	}
 }
 
@@ -65,15 +68,11 @@ func (d *workspace) returnOut() {
 
 // release releases the buffers of a connection's own workspace when it has ended.
 func (d *workspace) release(why Reason) {
-	memory := &d.ref.sh.srv.input
 	if why == 0 || why == Panicked { // user code may still refer to them
-		d.box.Lose(memory)
-		if d.out.Lent() {
-			d.out.Drop()
-		}
+		d.loseBuffers()
 		return
 	}
-	d.box.Forget(memory)
+	d.box.Forget(&d.ref.sh.srv.input)
 	if d.out.Lent() {
 		d.out.Release()
 	}

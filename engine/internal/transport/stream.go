@@ -22,20 +22,14 @@ type Stream struct {
 }
 
 // StreamOf returns the stream of an accepted connection.
-func StreamOf(nc net.Conn) Stream {
-	s := Stream{Conn: nc}
-	if IsSocket(nc) {
-		s.Raw = rawConn(nc.(syscall.Conn))
-	}
-	return s
-}
+func StreamOf(nc net.Conn) Stream { return Stream{Conn: nc, Raw: rawConn(nc)} }
 
-// rawConn returns access to a plain socket's descriptor, where the system supports it.
-func rawConn(socket syscall.Conn) syscall.RawConn {
-	if !sys.Readiness {
+// rawConn returns access to the descriptor of a plain socket, where the system supports it.
+func rawConn(nc net.Conn) syscall.RawConn {
+	if !sys.Readiness || !IsSocket(nc) {
 		return nil
 	}
-	raw, err := socket.SyscallConn()
+	raw, err := nc.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil
 	}
@@ -44,8 +38,8 @@ func rawConn(socket syscall.Conn) syscall.RawConn {
 
 func (s *Stream) control(do func(fd uintptr)) bool {
 	raw := s.Raw
-	if nc := innermost(s.Conn); raw == nil && IsSocket(nc) {
-		raw = rawConn(nc.(syscall.Conn))
+	if raw == nil {
+		raw = rawConn(innermost(s.Conn))
 	}
 	return raw != nil && raw.Control(do) == nil
 }
@@ -86,21 +80,17 @@ type writer struct {
 	try func(fd uintptr) bool
 }
 
-func newWriter() *writer {
-	w := &writer{}
-	w.try = func(fd uintptr) bool {
-		w.n, w.err = sys.Write(fd, w.p)
-		return true
-	}
-	return w
-}
-
 // WriteNow writes what a plain socket accepts at once.
 func (s *Stream) WriteNow(p []byte) (int, error) {
-	if s.now == nil {
-		s.now = newWriter()
-	}
 	w := s.now
+	if w == nil {
+		w = &writer{}
+		w.try = func(fd uintptr) bool {
+			w.n, w.err = sys.Write(fd, w.p)
+			return true
+		}
+		s.now = w
+	}
 	w.p, w.n = p, 0
 	err := s.Raw.Write(w.try)
 	w.p = nil
