@@ -345,7 +345,7 @@ func (st *stage) turn() {
 	if st.depth > 0 && l.visiting.Load()&visitSlots != 0 {
 		return // stuck, in inline mode
 	}
-	l.batch, _ = l.collect(l.batch)
+	l.batch, _ = l.Collect(l.batch)
 	l.turned, l.next = 0, 0
 	l.found = l.poll.Now(l.ready[:])
 	st.round()

@@ -18,12 +18,12 @@ func newFlusher(s *Server, i int) *flusher {
 	f := &flusher{kick: make(chan struct{}, 1)}
 	f.srv, f.counts = s, &s.counts[i%len(s.counts)]
 	f.chunks.Store(&[]chunk{})
-	f.rouse = func() {
+	f.Init(func() {
 		select {
 		case f.kick <- struct{}{}:
 		default:
 		}
-	}
+	})
 	return f
 }
 
@@ -31,12 +31,8 @@ func newFlusher(s *Server, i int) *flusher {
 func (f *flusher) sendPosted() {
 	for {
 		more := false
-		if f.batch, more = f.collect(f.batch); !more {
-			f.mu.Lock()
-			f.asleep = len(f.dirty) == 0
-			asleep := f.asleep
-			f.mu.Unlock()
-			if !asleep {
+		if f.batch, more = f.Collect(f.batch); !more {
+			if !f.Sleep() {
 				continue
 			}
 			select {

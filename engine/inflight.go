@@ -190,16 +190,8 @@ func (k *connRef) isBelow(x *inflight) bool {
 }
 
 // startVisit records what was posted before this visit, so that an ordered protocol's
-// replies stay in order.
+// replies stay in order. Once it has begun, what was posted stays behind the visit's output.
 func (k owner) startVisit() {
-	k.s.mu.Lock()
-	k.held().attach().queue.StartVisit()
-	k.s.mu.Unlock()
-}
-
-// hold is startVisit for user code. What was posted during the visit already stays behind
-// its output.
-func (k owner) hold() {
 	k.s.mu.Lock()
 	if q := &k.held().attach().queue; !q.IsVisiting() {
 		q.StartVisit()

@@ -13,10 +13,6 @@ import (
 
 // post queues a late reply or a push.
 func (c Conn) post(ticket uint64, parts [][]byte) error {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
 	k, x, err := c.lockToPost(ticket == noTicket)
 	if err != nil {
 		return err
@@ -29,7 +25,14 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 		k.s.mu.Unlock()
 		return ErrSettled
 	}
-	return k.held().post(x, parts, n, ticket == noTicket)
+	return k.held().post(x, parts, length(parts), ticket == noTicket)
+}
+
+func length(parts [][]byte) (n int) {
+	for _, p := range parts {
+		n += len(p)
+	}
+	return n
 }
 
 // postAll queues late replies of the connection, as many as fit into one post, and
@@ -74,14 +77,11 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 // peer is still read. Offer itself disconnects nobody, but Limits.StallTime and
 // Limits.TotalOutput do.
 func (c Conn) Offer(parts ...[]byte) error {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
 	k, x, err := c.lockToPost(true)
 	if err != nil {
 		return err
 	}
+	n := length(parts)
 	k.sh.counts.pushes.Add(1)
 	if n == 0 || x.queue.IsVisiting() || x.goal != noGoal || x.unwritten() {
 		return k.held().post(x, parts, n, true)

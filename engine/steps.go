@@ -313,14 +313,6 @@ func (k owner) readProxyHeader(in []byte) (used, need int, why Reason) {
 	return used, 0, 0
 }
 
-// visited stores the results of a visit: the state, and Panicked or 0.
-func (k owner) visited(state uint64, why Reason) {
-	k.s.state = state
-	if why != 0 {
-		k.fail(why)
-	}
-}
-
 // call calls user code under the watchdog.
 func (k owner) call(d *workspace, user func()) {
 	k.enterUser(d)
