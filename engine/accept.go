@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hone-go/hone/engine/internal/admission"
 	"github.com/hone-go/hone/engine/internal/transport"
@@ -23,18 +25,18 @@ func (s *Server) Serve(ln net.Listener) error {
 		panic("engine: Server.Protocol is nil")
 	}
 	s.init()
-	closer := &admission.Listener{Listener: ln}
-	defer closer.Close()
+	closer := sync.OnceFunc(func() { ln.Close() })
+	defer closer()
 	s.mu.Lock()
 	if s.draining.Load() {
 		s.mu.Unlock()
 		return ErrServerClosed
 	}
-	s.listeners[closer] = struct{}{}
+	s.listeners[&closer] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.listeners, closer)
+		delete(s.listeners, &closer)
 		s.mu.Unlock()
 	}()
 	if s.accepted.Load() == 0 && len(s.started()) == 0 {
@@ -49,12 +51,12 @@ func (s *Server) Serve(ln net.Listener) error {
 	var spare sys.Spare
 	spare.Hold()
 	defer spare.Release()
-	pause := admission.Backoff{}
+	pause := time.Duration(0) // after a failed accept: 5 ms, doubling to 1 s
 	for {
 		nc, err := ln.Accept()
 		switch {
 		case err == nil:
-			pause.Reset()
+			pause = 0
 			if !spare.Hold() {
 				// nc uses the spare descriptor's number, so there is no room for it.
 				nc.Close()
@@ -68,12 +70,15 @@ func (s *Server) Serve(ln net.Listener) error {
 		case sys.Exhausted(err) && spare.Release():
 			// With one descriptor free, Accept blocks until the next connection instead
 			// of failing in a busy loop.
-		case sys.Exhausted(err) || admission.IsTemporary(err):
+		case sys.Exhausted(err) || temporary(err):
 			s.faults.Write(s.Logger, slog.LevelWarn, "accept_failed", func() (string, []any) {
 				return "accept failed; trying again", []any{"error", err}
 			})
-			if !pause.Wait(s.stop, func() bool { return s.draining.Load() }) {
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			select {
+			case <-s.stop:
 				return ErrServerClosed
+			case <-time.After(pause):
 			}
 		default:
 			return err
@@ -229,4 +234,9 @@ func (s *Server) turnAway(nc net.Conn, why Reason) {
 func (s *Server) refused(why Reason) {
 	s.ended[why].Add(1)
 	s.faults.Write(s.Logger, slog.LevelWarn, why.String(), func() (string, []any) { return "connection refused", nil })
+}
+
+func temporary(err error) bool {
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
 }

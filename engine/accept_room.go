@@ -80,24 +80,12 @@ func (s *Server) askForRoom(addr netip.Addr) bool { return s.askOldest() || s.as
 // askOldest makes the oldest silent connection check whether it must go, and reports
 // whether there is one.
 func (s *Server) askOldest() bool {
-	for {
-		c, ok := s.silent.Pop()
-		if !ok {
-			return false
-		}
-		k, ok := c.lock()
-		if !ok {
-			continue
-		}
-		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.link().HasUnread()
-		if found {
-			k.held().askToGo()
-		}
-		k.s.mu.Unlock()
-		if found {
+	for c, ok := s.silent.Pop(); ok; c, ok = s.silent.Pop() {
+		if c.askToGo(func(k held) bool { return !k.s.spoken && !k.s.dead && k.reason() == 0 }) {
 			return true
 		}
 	}
+	return false
 }
 
 // askIdlest is askOldest for connections between two messages. It looks at all of them once at
@@ -108,19 +96,25 @@ func (s *Server) askIdlest(addr netip.Addr) bool {
 		if !ok {
 			return false
 		}
-		k, ok := one.Conn.lock()
-		if !ok {
-			continue
-		}
-		found := k.s.seen.Load() == one.Seen && k.held().givesWay() && !k.link().HasUnread()
-		if found {
-			k.held().askToGo()
-		}
-		k.s.mu.Unlock()
-		if found {
+		if one.Conn.askToGo(func(k held) bool { return k.s.seen.Load() == one.Seen && k.givesWay() }) {
 			return true
 		}
 	}
+}
+
+// askToGo makes a connection check whether it must go, if it may and has no unread bytes.
+func (c Conn) askToGo(may func(k held) bool) bool {
+	k, ok := c.lock()
+	if !ok {
+		return false
+	}
+	defer k.s.mu.Unlock()
+	if !may(k.held()) || k.link().HasUnread() {
+		return false
+	}
+	k.s.displaced, k.s.suspect = true, Displaced
+	k.held().notify()
+	return true
 }
 
 // findIdle appends the connections that give way.
@@ -131,12 +125,6 @@ func (s *Server) findIdle(found []admission.Idler[Conn]) []admission.Idler[Conn]
 		}
 	})
 	return found
-}
-
-// askToGo makes a connection check whether it must go.
-func (k held) askToGo() {
-	k.s.displaced, k.s.suspect = true, Displaced
-	k.notify()
 }
 
 // givesWay reports whether the connection is between two messages, and its protocol lets it

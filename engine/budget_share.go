@@ -54,14 +54,6 @@ func (k owner) mayOwe() bool {
 	return may
 }
 
-// mayOweMore reports whether a visit may continue while the request budget is exhausted.
-func (k owner) mayOweMore() bool {
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
-	x := k.x.Load()
-	return x == nil || x.promises.Open() == 0
-}
-
 // visitOwes updates the request budget after a visit, and records whether it left replies
 // owed. The caller is the owner.
 func (k held) visitOwes(x *inflight, t *Turn) {

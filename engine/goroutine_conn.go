@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -156,20 +157,12 @@ func (g *goroutineConn) handshake() bool {
 	case errors.As(err, new(net.Error)):
 		k.fail(PeerReset)
 	}
-	k.fail(k.sh.srv.failedHandshake(k.conn(), err)) // the peer sent something, but not a valid handshake
+	why := Reason(0) // the peer sent something, but not a valid handshake
+	if failed := k.sh.srv.HandshakeFailed; failed != nil {
+		k.sh.srv.guard(k.conn(), func() { why = failed(err) })
+	}
+	k.fail(cmp.Or(why, asReason(err)))
 	return false
-}
-
-// failedHandshake returns the reason after a failed handshake.
-func (s *Server) failedHandshake(c Conn, err error) Reason {
-	why := Reason(0)
-	if s.HandshakeFailed != nil {
-		s.guard(c, func() { why = s.HandshakeFailed(err) })
-	}
-	if why == 0 {
-		why = asReason(err)
-	}
-	return why
 }
 
 // yield lets other connections run after a burst. An owner whose socket is never empty

@@ -141,7 +141,8 @@ func (k owner) admit(first bool) int {
 	if ends(k.reason()) {
 		return 0
 	}
-	if k.sh.srv.requests.IsFull() && !(first && k.mayOwe() || !first && k.mayOweMore()) {
+	full := k.sh.srv.requests.IsFull()
+	if full && first && !k.mayOwe() {
 		return 0
 	}
 	if first && !(k.s.weight == ration.SmallWeight && k.x.Load() == nil) && !k.mayProduce() {
@@ -154,7 +155,7 @@ func (k owner) admit(first bool) int {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	switch {
-	case !k.held().below(x):
+	case !k.held().below(x) || full && !first && x.promises.Open() > 0:
 		return 0
 	case first && k.sh.srv.ordered:
 		x.queue.StartVisit() // a reply that was posted since the visit began still precedes its output

@@ -118,8 +118,8 @@ type Server struct {
 	newcomers  []Conn // admitted meanwhile
 	excess     int    // newcomers to refuse that are not queued yet
 	addresses  admission.Addresses
-	listeners  map[*admission.Listener]struct{}
-	empty      chan struct{} // closed when a drain has no connection left
+	listeners  map[*func()]struct{} // what closes them, once
+	empty      chan struct{}        // closed when a drain has no connection left
 	drained    Drained
 	drainEnded bool // drained is final
 }
@@ -153,7 +153,7 @@ func (s *Server) init() {
 		s.gone = make(chan struct{})
 		s.hurry = make(chan struct{})
 		s.empty = make(chan struct{})
-		s.listeners = map[*admission.Listener]struct{}{}
+		s.listeners = map[*func()]struct{}{}
 		s.addresses.Init(s.Limits.ConnsPerAddress, s.Uncounted)
 		for i := range runtime.GOMAXPROCS(0) {
 			f := newFlusher(s, i)

@@ -58,8 +58,8 @@ const (
 func (s *Server) shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
-	for ln := range s.listeners {
-		ln.Close()
+	for closer := range s.listeners {
+		(*closer)()
 	}
 	if s.open == 0 {
 		close(s.empty)

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"errors"
 	"net"
 	"sync"
 	"time"
@@ -73,43 +72,5 @@ func (r *Refusals) End() {
 	r.ended = true
 	for nc := range r.told {
 		(*nc).SetDeadline(transport.Past())
-	}
-}
-
-// Listener closes a listener once. It is used by pointer, because listeners need not be
-// comparable.
-type Listener struct {
-	net.Listener
-	once sync.Once
-}
-
-// Close closes it.
-func (l *Listener) Close() error {
-	l.once.Do(func() { l.Listener.Close() })
-	return nil
-}
-
-// IsTemporary reports whether a failed accept may be tried again.
-func IsTemporary(err error) bool {
-	var t interface{ Temporary() bool }
-	return errors.As(err, &t) && t.Temporary()
-}
-
-// Backoff is the pause after a failed accept: 5 ms, doubling to 1 s.
-type Backoff struct{ next time.Duration }
-
-// Reset begins again with the shortest pause.
-func (b *Backoff) Reset() { b.next = 0 }
-
-// Wait pauses, and reports whether to continue.
-func (b *Backoff) Wait(stop <-chan struct{}, over func() bool) bool {
-	b.next = min(max(2*b.next, 5*time.Millisecond), time.Second)
-	t := time.NewTimer(b.next)
-	defer t.Stop()
-	select {
-	case <-stop:
-		return false
-	case <-t.C:
-		return !over()
 	}
 }

@@ -11,9 +11,9 @@ import (
 // connection that wants to hold much more is closed at once. The last eighth is reserved
 // for connections that hold little.
 type Budget struct {
-	ration.Memory // capacity of the buffers in use by connections
-	kick          func()
-	buffers       *pool.Buffers
+	ration.Meter // capacity of the buffers in use by connections
+	kick         func()
+	buffers      *pool.Buffers
 }
 
 // Small is what a connection may always hold.
@@ -37,7 +37,7 @@ func (m *Budget) borrow(n int) pool.Buffer {
 
 // Add adds n to the bytes held; n may be negative.
 func (m *Budget) Add(n int64) {
-	now := m.Memory.Add(n)
+	now := m.Meter.Add(n)
 	if now > m.High() && now-n <= m.High() {
 		m.kick()
 	}
@@ -51,12 +51,12 @@ func (m *Budget) High() int64 { return m.Limit() - m.Limit()/4 }
 
 // release puts a buffer back.
 func (m *Budget) release(b pool.Buffer) {
-	m.Memory.Add(-int64(cap(b.Bytes())))
+	m.Meter.Add(-int64(cap(b.Bytes())))
 	b.Release()
 }
 
 // lose gives up a buffer to which user code may still refer.
 func (m *Budget) lose(b pool.Buffer) {
-	m.Memory.Add(-int64(cap(b.Bytes())))
+	m.Meter.Add(-int64(cap(b.Bytes())))
 	b.Drop()
 }

@@ -14,7 +14,7 @@ import (
 // room for it; until then its connection waits in line. The expectation depends on the
 // connection's previous visits, see Learn.
 type Output struct {
-	Memory // of retained buffers, and reservations of running visits
+	Meter  // bytes of retained buffers, and reservations of running visits
 	spares *Spares
 	clock  *timing.Clock
 
@@ -217,7 +217,7 @@ func (b *Output) WhenShort() *Spares {
 
 // add adds n to the bytes held; n may be negative.
 func (b *Output) add(n int64) {
-	now := b.Memory.Add(n)
+	now := b.Meter.Add(n)
 	if n < 0 && now <= b.limit/2 && b.spares.Any() {
 		b.spares.Release()
 	}

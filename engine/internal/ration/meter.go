@@ -5,28 +5,28 @@ import (
 	"sync/atomic"
 )
 
-// Memory counts the bytes that connections hold of a budget.
-type Memory struct {
+// Meter counts the bytes that connections hold of a budget.
+type Meter struct {
 	limit int64
 	held  atomic.Int64
 	peak  atomic.Int64 // approximate peak since memory was last returned
 }
 
 // SetLimit sets the limit, math.MaxInt32 for none.
-func (m *Memory) SetLimit(limit int) {
+func (m *Meter) SetLimit(limit int) {
 	if m.limit = int64(limit); limit == math.MaxInt32 {
 		m.limit = math.MaxInt64 / 32
 	}
 }
 
 // Limit returns how many bytes may be held.
-func (m *Memory) Limit() int64 { return m.limit }
+func (m *Meter) Limit() int64 { return m.limit }
 
 // Held returns the bytes held.
-func (m *Memory) Held() int64 { return m.held.Load() }
+func (m *Meter) Held() int64 { return m.held.Load() }
 
 // Add adds n to the bytes held, and returns them; n may be negative.
-func (m *Memory) Add(n int64) (now int64) {
+func (m *Meter) Add(n int64) (now int64) {
 	if now = m.held.Add(n); now > m.peak.Load() {
 		m.peak.Store(now)
 	}
@@ -34,7 +34,7 @@ func (m *Memory) Add(n int64) (now int64) {
 }
 
 // Peak returns the approximate peak of the bytes held since ForgetPeak.
-func (m *Memory) Peak() int64 { return m.peak.Load() }
+func (m *Meter) Peak() int64 { return m.peak.Load() }
 
 // ForgetPeak makes what is held the peak.
-func (m *Memory) ForgetPeak() { m.peak.Store(m.held.Load()) }
+func (m *Meter) ForgetPeak() { m.peak.Store(m.held.Load()) }
