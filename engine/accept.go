@@ -161,14 +161,6 @@ func (s *Server) accept(nc net.Conn) {
 	}
 }
 
-// notTaken returns the reason for a shard's error when it was given a connection.
-func notTaken(err error) Reason {
-	if err == ErrServerClosed {
-		return ShuttingDown
-	}
-	return NoDescriptors
-}
-
 // admit counts a new connection from addr, or returns the reason to refuse it; mu is
 // held. A proxy's connection does not count against the proxy's own address.
 func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/hone-go/hone/engine/internal/admission"
-	"github.com/hone-go/hone/engine/internal/transport"
 )
 
 // At Limits.Conns, a new connection displaces the one that has been open longest without
@@ -216,18 +215,4 @@ func (s *Server) refuseNewcomer() {
 	if s.open-(s.displacing-1) > s.limits.Conns { // otherwise others have left meanwhile
 		s.excess++ // it has been admitted but not queued yet
 	}
-}
-
-// readsInput reads and serves what has arrived, and reports whether there was anything.
-func (g *goroutineConn) readsInput(d *workspace) bool {
-	d.lendOut()
-	p := d.box.Space(&g.ref.sh.srv.input)
-	n, err := g.Conn.Read(p[:min(len(p), max(1, d.box.Want()))])
-	if n > 0 {
-		g.ref.owner().received(d, n)
-	}
-	if err != nil && !transport.TimedOut(err) {
-		g.readFailed(err)
-	}
-	return n > 0
 }

@@ -56,9 +56,9 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 		from netip.Addr
 		age  timing.Tick
 	}{{other, 10}, {mine, 5}, {other, 40}, {mine, 30}, {other, 20}} {
-		k, err := f.take()
-		if err != nil {
-			t.Fatal(err)
+		k, why := f.take()
+		if why != 0 {
+			t.Fatal(why)
 		}
 		k.owner().begin(netip.AddrPortFrom(one.from, uint16(i)), sys.NoSocket, nil, false, false)
 		k.s.opened, k.s.spoken = true, true
@@ -91,9 +91,9 @@ func BenchmarkLook(b *testing.B) {
 	f := newFlusher(s, 0)
 	s.flushers = append(s.flushers, f)
 	for i := range 50_000 {
-		k, err := f.take()
-		if err != nil {
-			b.Fatal(err)
+		k, why := f.take()
+		if why != 0 {
+			b.Fatal(why)
 		}
 		k.owner().begin(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 10), byte(i)}), 1), sys.NoSocket, nil, false, false)
 		k.s.opened, k.s.spoken = true, true

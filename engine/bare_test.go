@@ -36,9 +36,9 @@ func (s *Server) bareShard() *shard {
 
 // bareConn returns a connection of a bare server without an owner.
 func (s *Server) bareConn() *connRef {
-	k, err := s.bareShard().take()
-	if err != nil {
-		panic(err)
+	k, why := s.bareShard().take()
+	if why != 0 {
+		panic(why)
 	}
 	k.owner().begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
 	k.s.opened, k.s.weight = true, ration.SmallWeight

@@ -41,9 +41,6 @@ func (k held) flushAndAwait(t *Turn) {
 	}
 }
 
-// reached reports whether the kernel has accepted what the owner waits for. mu held.
-func (x *inflight) reached() bool { return int32(x.written.Load()-x.target) >= 0 }
-
 // readMore reads in the middle of a visit. It returns 0, nil when it has waited.
 func (k owner) readMore(d *workspace) (n int, err error) {
 	s, t := k.s, &d.turn

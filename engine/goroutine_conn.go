@@ -44,16 +44,20 @@ const noDescriptor = -1
 // startGoroutine serves an admitted connection on a goroutine of its own.
 func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted bool) {
 	sh := &s.flushers[s.accepted.Load()%uint64(len(s.flushers))].shard
-	k, err := sh.take()
-	if err != nil {
+	k, why := sh.take()
+	if why != 0 {
 		nc.Close()
-		s.uncount(notTaken(err), from.Addr(), counted, false)
+		s.uncount(why, from.Addr(), counted, false)
 		return
 	}
 	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc), fd: noDescriptor}
 	g.inflight.g = g
 	if !g.borrows() {
-		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, offLoop: true}
+		size := s.how.size
+		if s.how.style == parked || s.how.style == events {
+			size = Buffered(0).size
+		}
+		g.own = &workspace{in: make([]byte, size), g: g, ref: k, offLoop: true}
 		g.own.box.Lend(&s.input, g.own.in)
 	}
 	k.owner().begin(from, sys.NoSocket, g, proxy, counted)

@@ -132,3 +132,17 @@ func (g *goroutineConn) discard() {
 		g.ref.kill()
 	}
 }
+
+// readsInput reads and serves what has arrived, and reports whether there was anything.
+func (g *goroutineConn) readsInput(d *workspace) bool {
+	d.lendOut()
+	p := d.box.Space(&g.ref.sh.srv.input)
+	n, err := g.Conn.Read(p[:min(len(p), max(1, d.box.Want()))])
+	if n > 0 {
+		g.ref.owner().received(d, n)
+	}
+	if err != nil && !transport.TimedOut(err) {
+		g.readFailed(err)
+	}
+	return n > 0
+}

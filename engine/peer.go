@@ -14,7 +14,8 @@ import (
 // LocalAddr returns the address to which the peer connected; behind a trusted proxy, that
 // is the address to which the proxy connected. It returns the zero AddrPort for unix
 // sockets and after the connection has ended. It costs a system call.
-func (c Conn) LocalAddr() (addr netip.AddrPort) {
+func (c Conn) LocalAddr() netip.AddrPort {
+	var addr netip.AddrPort
 	if nc := c.carrier(func(s sys.Socket) { addr = s.LocalAddr() }); nc != nil {
 		addr = transport.AddrPort(nc.LocalAddr())
 	}

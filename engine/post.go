@@ -169,13 +169,6 @@ func (k held) inVisit() bool {
 	return k.sh.visiting.Load()&visitSlots == uint64(uint32(k.key))+1
 }
 
-// resume wakes an owner that waits for room, or for all replies to be sent.
-func (k held) resume(x *inflight) {
-	if k.s.marks.has(isWaiting) && (k.resumes(x) || x.settled()) {
-		k.notify()
-	}
-}
-
 // relieve is called when more is queued than the hard cap: a queue that merely has not been
 // written yet is not the peer's fault, and is written here. It reports whether the queue may
 // grow.
@@ -247,18 +240,6 @@ func (k owner) revoke(tickets []uint64) (open int) {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	return k.held().attach().promises.Revoke(tickets)
-}
-
-// notify makes the owner check its connection.
-func (k held) notify() {
-	switch x := k.x.Load(); {
-	case x != nil && x.g != nil:
-		x.g.nudge()
-	case x != nil && x.goal != noGoal:
-		x.wakeOwner()
-	default:
-		k.list()
-	}
 }
 
 // abort ends the connection at once: unsent output is dropped.

@@ -177,14 +177,6 @@ func (s *Server) Context() context.Context {
 	return s.ctx
 }
 
-// bufferSize returns the size of a connection's own read buffer.
-func (s *Server) bufferSize() int {
-	if s.how.style == parked || s.how.style == events {
-		return Buffered(0).size
-	}
-	return s.how.size
-}
-
 // each calls do with every connection, with its mutex held.
 func (s *Server) each(do func(k connRef)) {
 	for _, l := range s.started() {

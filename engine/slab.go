@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/hone-go/hone/engine/internal/pace"
 	"github.com/hone-go/hone/engine/internal/ration"
@@ -205,12 +204,12 @@ func (sh *shard) lock(key uint64) (connRef, bool) {
 	return k, true
 }
 
-// take allocates a slot for a new connection.
-func (sh *shard) take() (connRef, error) {
+// take allocates a slot for a new connection, or returns the reason to refuse it.
+func (sh *shard) take() (connRef, Reason) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.leaving.Load() {
-		return connRef{}, ErrServerClosed
+		return connRef{}, ShuttingDown
 	}
 	chunks := *sh.chunks.Load()
 	for sh.roomy < len(chunks) && chunks[sh.roomy].side.free == 0 {
@@ -218,7 +217,7 @@ func (sh *shard) take() (connRef, error) {
 	}
 	if sh.roomy == len(chunks) {
 		if len(chunks)*chunkSlots >= maxSlots {
-			return connRef{}, syscall.ENOMEM
+			return connRef{}, NoDescriptors
 		}
 		grown := append(chunks[:len(chunks):len(chunks)], newChunk())
 		sh.chunks.Store(&grown)
@@ -233,7 +232,7 @@ func (sh *shard) take() (connRef, error) {
 	if sh.generation++; sh.generation == awayBit {
 		sh.generation = 1
 	}
-	return connRef{sh: sh, s: s, x: &c.inflights[i], key: keyOf(sh.roomy*chunkSlots+i, sh.generation)}, nil
+	return connRef{sh: sh, s: s, x: &c.inflights[i], key: keyOf(sh.roomy*chunkSlots+i, sh.generation)}, 0
 }
 
 func newChunk() chunk {

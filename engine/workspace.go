@@ -77,3 +77,21 @@ func (d *workspace) release(why Reason) {
 		d.out.Release()
 	}
 }
+
+// streamRead is the read size of a visit after it has waited: there may be thousands of
+// them, and most wait.
+const streamRead = 16 << 10
+
+// slim replaces a large read buffer by one of that size, before a wait, and before a
+// visit leaves its loop: the loop's next runner needs a large one. A connection's own
+// buffer stays.
+func (d *workspace) slim(size int) {
+	if len(d.in) <= streamRead || d.isOwn() {
+		return
+	}
+	srv := d.ref.sh.srv
+	d.box.GiveBack(&srv.input)
+	srv.workspaces.Put(&workspace{in: d.in})
+	d.in = make([]byte, size)
+	d.box.Lend(&srv.input, d.in)
+}

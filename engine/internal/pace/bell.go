@@ -11,7 +11,6 @@ type Bell struct {
 	listed  []uint64
 	pending atomic.Bool // listed is not empty; written under mu
 	asleep  bool
-	mute    bool
 	rouse   func()
 }
 
@@ -29,7 +28,7 @@ func (b *Bell) Look(key uint64) {
 
 // wake wakes the runner. mu held.
 func (b *Bell) wake() {
-	if b.asleep && !b.mute {
+	if b.asleep {
 		b.asleep = false
 		b.rouse()
 	}
@@ -45,7 +44,7 @@ func (b *Bell) Wake() {
 // Mute is for a runner that has ended: nothing wakes it any more.
 func (b *Bell) Mute() {
 	b.mu.Lock()
-	b.mute = true
+	b.rouse = func() {}
 	b.mu.Unlock()
 }
 

@@ -172,11 +172,9 @@ func (b *Output) grantAll() {
 	defer b.mu.Unlock()
 	for i := range b.line {
 		l := &b.line[i]
-		next := func() *claim {
-			if amount(i) == unknown {
-				return l.Last()
-			}
-			return l.First()
+		next := l.First
+		if amount(i) == unknown {
+			next = l.Last
 		}
 		for c := next(); c != nil && b.take(c.amount, c.size); c = next() {
 			b.grant(c)

@@ -53,10 +53,7 @@ func (l Link) Unsent() uint32 {
 // IsReceived reports whether the peer's kernel has acknowledged everything that was sent, or
 // never will.
 func (l Link) IsReceived() (done bool) {
-	if !l.Control(func(fd uintptr) { done = sys.Unsent(fd) == 0 || sys.Broken(fd) }) {
-		return true
-	}
-	return done
+	return !l.Control(func(fd uintptr) { done = sys.Unsent(fd) == 0 || sys.Broken(fd) }) || done
 }
 
 // HungUp reports whether the peer has closed its side or broken the connection.
