@@ -47,7 +47,7 @@ func newLoop(s *Server, i int, fault sys.Fault) (*loop, error) {
 	}
 	l := &loop{}
 	l.loop, l.srv, l.counts, l.poll = l, s, &s.counts[i%len(s.counts)], poll
-	l.Init(func() { poll.Wake() })
+	l.Bell.Init(func() { poll.Wake() })
 	l.chunks.Store(&[]chunk{})
 	return l, nil
 }

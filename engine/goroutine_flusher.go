@@ -18,7 +18,7 @@ func newFlusher(s *Server, i int) *flusher {
 	f := &flusher{kick: make(chan struct{}, 1)}
 	f.srv, f.counts = s, &s.counts[i%len(s.counts)]
 	f.chunks.Store(&[]chunk{})
-	f.Init(func() {
+	f.Bell.Init(func() {
 		select {
 		case f.kick <- struct{}{}:
 		default:
