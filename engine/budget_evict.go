@@ -118,8 +118,7 @@ func (s *Server) debtors(owes func(k connRef, x *inflight) (age timing.Tick, hel
 	return all
 }
 
-// returnMemory checks the memory held by the budgets, and reports whether to call it
-// again soon.
+// returnMemory checks the memory held by the budgets, and reports whether to call it again soon.
 func (s *Server) returnMemory(now timing.Tick) (pending bool) {
 	out, in := &s.output, &s.input
 	evicted := s.ended[OutputBudget].Load() + s.ended[InputBudget].Load() + s.ended[SlowReader].Load()

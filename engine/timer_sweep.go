@@ -130,8 +130,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 	return next, busy
 }
 
-// since reports whether t lies between last and now, or was stamped while now was being
-// read.
+// since reports whether t lies between last and now, or was stamped while now was being read.
 func since(t, last, now timing.Tick) bool { return now-t <= now-last || t-now < timing.Ahead }
 
 // carryOut carries out the verdict, if the connection is still open.
