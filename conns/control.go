@@ -131,7 +131,7 @@ func (p *Pool[C]) Close(ctx context.Context) error {
 	if !p.ended {
 		p.ended = true
 		p.cancel()
-		p.refuse(p.waiting.len, ErrClosed)
+		p.refuse(p.waiting.Len(), ErrClosed)
 		p.warmed(ErrClosed)
 		p.doomAll(PoolClosed)
 		if p.timer != nil && p.timer.Stop() {

@@ -33,7 +33,7 @@ func (p *Pool[C]) balance() {
 		return
 	}
 	ahead := max(0, p.config.MinIdle-(len(p.idle)-p.worn)-p.probing)
-	want := max(p.waiting.len+ahead-p.dialing, p.warmest()-p.live())
+	want := max(p.waiting.Len()+ahead-p.dialing, p.warmest()-p.live())
 	if want <= 0 {
 		return
 	}
@@ -125,7 +125,7 @@ func (p *Pool[C]) dialFailed(err error) {
 	p.retireWorn(p.worn)
 	p.warmed(err)
 	if p.live() == 0 {
-		p.refuse(p.waiting.len, err)
+		p.refuse(p.waiting.Len(), err)
 	} else {
 		p.refuse(1, err)
 	}

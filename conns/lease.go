@@ -34,7 +34,7 @@ func (l Lease[C]) Release() {
 	p := l.lock()
 	s := l.slot
 	s.quiet = 0
-	if s.doomed == 0 && p.waiting.first == nil && p.ticking && !p.distrust {
+	if s.doomed == 0 && p.waiting.Len() == 0 && p.ticking && !p.distrust {
 		p.idle = append(p.idle, s)
 		p.mu.Unlock()
 		return

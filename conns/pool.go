@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hone-go/hone/internal/fifo"
 )
 
 var (
@@ -56,7 +58,7 @@ type Pool[C any] struct {
 	// callers wait, idle is empty.
 	all     []*slot[C]
 	idle    []*slot[C]
-	waiting queue[C]
+	waiting fifo.Queue[*waiter[C]]
 	warming []*warmer
 	dialing int
 	probing int

@@ -103,8 +103,8 @@ func TestExpiredWaiterIsPassedOver_vitess20310(t *testing.T) {
 		l.lock()
 		cancel()
 		p.comeBack(l.slot)
-		if p.count.passedOver != 8 || p.waiting.len != 0 || len(p.idle) != 0 {
-			t.Errorf("%d passed over, %d in the queue, %d idle", p.count.passedOver, p.waiting.len, len(p.idle))
+		if p.count.passedOver != 8 || p.waiting.Len() != 0 || len(p.idle) != 0 {
+			t.Errorf("%d passed over, %d in the queue, %d idle", p.count.passedOver, p.waiting.Len(), len(p.idle))
 		}
 		p.mu.Unlock()
 		if err := <-stays; err != nil {

@@ -69,7 +69,7 @@ type Stats struct {
 func (p *Pool[C]) Stats() Stats {
 	p.mu.Lock()
 	idle, dialing, probing, closing := len(p.idle), p.dialing, p.probing, p.closing
-	open, waiters, most, n := len(p.all)-dialing-closing, p.waiting.len, p.config.Max, p.count
+	open, waiters, most, n := len(p.all)-dialing-closing, p.waiting.Len(), p.config.Max, p.count
 	p.mu.Unlock()
 	s := Stats{
 		Max: most, Open: open, Idle: idle, InUse: open - idle - probing, Probing: probing,

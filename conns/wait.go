@@ -3,6 +3,8 @@ package conns
 import (
 	"context"
 	"time"
+
+	"github.com/hone-go/hone/internal/fifo"
 )
 
 // waiter is a waiting call of Get. It has one owner: the pool while it is queued; then
@@ -10,12 +12,11 @@ import (
 // or err and puts one token into ready, which has capacity 1, so settling never blocks. A
 // waiter whose context has ended is taken out without a token: it wakes by itself.
 type waiter[C any] struct {
-	next, prev *waiter[C]
-	queued     bool
-	done       <-chan struct{} // of its context
-	ready      chan struct{}
-	slot       *slot[C]
-	err        error
+	place fifo.Member[*waiter[C]]
+	done  <-chan struct{} // of its context
+	ready chan struct{}
+	slot  *slot[C]
+	err   error
 }
 
 // gone reports whether the waiter has given up. It checks the channel rather than the
@@ -29,44 +30,12 @@ func (w *waiter[C]) gone() bool {
 	}
 }
 
-// queue is a FIFO queue of waiters.
-type queue[C any] struct {
-	first, last *waiter[C]
-	len         int
-}
-
-func (q *queue[C]) push(w *waiter[C]) {
-	w.queued, w.prev, w.next = true, q.last, nil
-	if q.last != nil {
-		q.last.next = w
-	} else {
-		q.first = w
-	}
-	q.last = w
-	q.len++
-}
-
-func (q *queue[C]) remove(w *waiter[C]) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		q.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		q.last = w.prev
-	}
-	w.queued, w.prev, w.next = false, nil, nil
-	q.len--
-}
-
 // nextWaiter takes the first waiter that has not given up out of the queue, or returns
 // nil; mu is held. It drops the others on the way: a pool that serves callers who have
 // given up makes no progress under load (vitess #20310).
 func (p *Pool[C]) nextWaiter() *waiter[C] {
-	for w := p.waiting.first; w != nil; w = p.waiting.first {
-		p.waiting.remove(w)
+	for w := p.waiting.First(); w != nil; w = p.waiting.First() {
+		w.place.Leave()
 		if !w.gone() {
 			return w
 		}
@@ -106,16 +75,17 @@ func (p *Pool[C]) enqueue(ctx context.Context) (*waiter[C], error) {
 	case p.pausing() && p.live() == 0:
 		p.count.refused++
 		return nil, &pausedError{p.lastErr}
-	case p.waiting.len-p.dialing-max(0, p.config.Max-len(p.all)) >= p.config.MaxWaiters:
+	case p.waiting.Len()-p.dialing-max(0, p.config.Max-len(p.all)) >= p.config.MaxWaiters:
 		p.count.rejected++
 		return nil, ErrBusy
 	}
 	w, _ := p.spare.Get().(*waiter[C])
 	if w == nil {
 		w = &waiter[C]{ready: make(chan struct{}, 1)}
+		w.place.Value = w
 	}
 	w.done = ctx.Done()
-	p.waiting.push(w)
+	p.waiting.Push(&w.place)
 	p.count.waits++
 	p.balance()
 	return w, nil
@@ -156,9 +126,7 @@ func (p *Pool[C]) giveUp(w *waiter[C]) {
 	case <-w.ready:
 	default:
 	}
-	if w.queued {
-		p.waiting.remove(w)
-	}
+	w.place.Leave()
 	if w.slot != nil {
 		p.comeBack(w.slot)
 		p.balance()

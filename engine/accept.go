@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/admission"
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -23,18 +25,18 @@ func (s *Server) Serve(ln net.Listener) error {
 		panic("engine: Server.Protocol is nil")
 	}
 	s.init()
-	closer := &listenerCloser{ln: ln}
-	defer closer.close()
+	closer := sync.OnceFunc(func() { ln.Close() })
+	defer closer()
 	s.mu.Lock()
 	if s.draining.Load() {
 		s.mu.Unlock()
 		return ErrServerClosed
 	}
-	s.listeners[closer] = struct{}{}
+	s.listeners[&closer] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.listeners, closer)
+		delete(s.listeners, &closer)
 		s.mu.Unlock()
 	}()
 	if s.accepted.Load() == 0 && len(s.started()) == 0 {
@@ -49,12 +51,12 @@ func (s *Server) Serve(ln net.Listener) error {
 	var spare sys.Spare
 	spare.Hold()
 	defer spare.Release()
-	pause := backoff{}
+	pause := time.Duration(0) // after a failed accept: 5 ms, doubling to 1 s
 	for {
 		nc, err := ln.Accept()
 		switch {
 		case err == nil:
-			pause.reset()
+			pause = 0
 			if !spare.Hold() {
 				// nc uses the spare descriptor's number, so there is no room for it.
 				nc.Close()
@@ -72,8 +74,11 @@ func (s *Server) Serve(ln net.Listener) error {
 			s.faults.Write(s.Logger, slog.LevelWarn, "accept_failed", func() (string, []any) {
 				return "accept failed; trying again", []any{"error", err}
 			})
-			if !pause.wait(s.stop, func() bool { return s.draining.Load() }) {
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			select {
+			case <-s.stop:
 				return ErrServerClosed
+			case <-time.After(pause):
 			}
 		default:
 			return err
@@ -101,15 +106,6 @@ func (e Engine) CheckDescriptors(others int) error {
 	}
 }
 
-// listenerCloser closes a listener once. It is used by pointer, because listeners need
-// not be comparable.
-type listenerCloser struct {
-	ln   net.Listener
-	once sync.Once
-}
-
-func (c *listenerCloser) close() { c.once.Do(func() { c.ln.Close() }) }
-
 // prepare prepares the engine for ln's connections. Tests inject system call failures
 // with a listener that has a SystemCalls method. Listeners other than sockets may never
 // produce a connection for a loop, so loops start with the first such connection.
@@ -131,9 +127,9 @@ func (s *Server) prepare(ln net.Listener) error {
 
 // accept serves nc, or refuses it.
 func (s *Server) accept(nc net.Conn) {
-	from, counted := remoteAddr(nc), false
-	proxy := s.trusts(from.Addr())
-	onLoop, socket := s.how.style == events && isSocket(nc), sys.NoSocket
+	from, counted := transport.AddrPort(nc.RemoteAddr()), false // once: an adapter may not know its peer any more when it is closed
+	proxy := admission.Within(s.TrustedProxies, from.Addr())
+	onLoop, socket := s.how.style == events && transport.IsSocket(nc), sys.NoSocket
 	if onLoop {
 		err := s.startLoops(nil)
 		if err == nil {
@@ -165,66 +161,23 @@ func (s *Server) accept(nc net.Conn) {
 	}
 }
 
-// notTaken returns the reason for a shard's error when it was given a connection.
-func notTaken(err error) Reason {
-	if err == ErrServerClosed {
-		return ShuttingDown
-	}
-	return NoDescriptors
-}
-
 // admit counts a new connection from addr, or returns the reason to refuse it; mu is
 // held. A proxy's connection does not count against the proxy's own address.
 func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
 	switch {
 	case s.draining.Load():
 		return ShuttingDown
-	case !proxy && !s.hasPlace(addr):
+	case !proxy && !s.addresses.HasPlace(addr):
 		return TooManyPerAddress
 	case s.open-s.displacing >= s.limits.Conns:
 		return TooManyConns
 	}
 	if !proxy {
-		s.count(addr, counted)
+		s.addresses.Count(addr, counted)
 	}
 	s.open++
 	s.accepted.Add(1)
 	return 0
-}
-
-// count adds a connection to addr's count if the limit allows; mu is held.
-func (s *Server) count(addr netip.Addr, counted *bool) bool {
-	if !s.hasPlace(addr) {
-		return false
-	}
-	if s.isCounted(addr) {
-		s.addresses[hostOf(addr)]++
-		*counted = true
-	}
-	return true
-}
-
-// hasPlace reports whether addr may have one more connection; mu is held.
-func (s *Server) hasPlace(addr netip.Addr) bool {
-	return !s.isCounted(addr) || s.addresses[hostOf(addr)] < s.limits.ConnsPerAddress
-}
-
-// isCounted reports whether the limit of connections per address applies to addr.
-func (s *Server) isCounted(addr netip.Addr) bool {
-	return s.Limits.ConnsPerAddress > 0 && addr.IsValid() && !within(s.Uncounted, addr)
-}
-
-// hostOf returns the key for limits per address: the address itself, or the /64 prefix of
-// an IPv6 address, because a host can choose the other 64 bits freely.
-func hostOf(addr netip.Addr) netip.Addr {
-	if !addr.Is6() {
-		return addr
-	}
-	network, err := addr.Prefix(64) // drops the zone
-	if err != nil {
-		return addr
-	}
-	return network.Addr().WithZone(addr.Zone())
 }
 
 // uncount removes an ended connection from the counts.
@@ -240,10 +193,7 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
 		s.excess = 0
 	}
 	if counted {
-		host := hostOf(addr)
-		if s.addresses[host]--; s.addresses[host] == 0 {
-			delete(s.addresses, host)
-		}
+		s.addresses.Uncount(addr)
 	}
 	if s.draining.Load() {
 		switch {
@@ -259,90 +209,17 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
 	}
 }
 
-// remoteAddr is called once, on accept: an adapter may not know its peer any more when it
-// is closed.
-func remoteAddr(nc net.Conn) netip.AddrPort {
-	return addrPort(nc.RemoteAddr())
-}
-
-// addrPort converts a, or returns zero if a has no port.
-func addrPort(a net.Addr) netip.AddrPort {
-	if a, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
-		p := a.AddrPort()
-		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
-	}
-	return netip.AddrPort{}
-}
-
-// turnAway refuses nc. A goroutine sends the reason to the peer, unless too many such
-// goroutines are running.
+// turnAway refuses nc.
 func (s *Server) turnAway(nc net.Conn, why Reason) {
 	s.refused(why)
-	s.mu.Lock()
-	mine := &nc // a key, because connections need not be comparable
-	tell := len(s.refusing) < maxRefusing && !s.draining.Load()
-	if tell {
-		s.refusing[mine] = struct{}{}
-		s.goroutines.Add(1)
-	}
-	s.mu.Unlock()
-	if !tell {
+	if s.draining.Load() {
 		nc.Close()
 		return
 	}
-	go func() {
-		defer s.goroutines.Done()
-		defer func() {
-			s.mu.Lock()
-			delete(s.refusing, mine)
-			s.mu.Unlock()
-			nc.Close()
-		}()
-		s.explainRefusal(nc, why)
-	}()
-}
-
-// isSocket checks the exact type: a type that embeds a socket may read and write
-// differently.
-func isSocket(nc net.Conn) bool {
-	switch nc.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		return true
-	}
-	return false
-}
-
-// maxRefusing is the maximum number of refused connections that get a reason at the same
-// time; the others are just closed.
-const maxRefusing = 64
-
-// explainRefusal sends a refused peer the reason, and lingers so that the peer can read
-// it. Shutdown does not wait for the linger: see endLingering.
-func (s *Server) explainRefusal(nc net.Conn, why Reason) {
-	if _, tls := nc.(interface{ NetConn() net.Conn }); tls {
-		return // a TLS handshake for a refusal would help a flood
-	}
-	nc.SetDeadline(time.Now().Add(min(s.limits.LingerTime, time.Second)))
-	var words []byte
-	s.guard(Conn{}, func() { words = s.Protocol.Refuse(nil, nil, why) })
-	nc.Write(words)
-	if half, ok := nc.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		var waste [lingerRead]byte
-		for range lingerBytes / len(waste) {
-			if _, err := nc.Read(waste[:]); err != nil {
-				return
-			}
-		}
-	}
-}
-
-// endLingering ends the linger of refused connections.
-func (s *Server) endLingering() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for nc := range s.refusing {
-		(*nc).SetDeadline(past())
-	}
+	s.refusals.Tell(nc, s.limits.LingerTime, &s.goroutines, func() (words []byte) {
+		s.guard(Conn{}, func() { words = s.Protocol.Refuse(nil, nil, why) })
+		return words
+	})
 }
 
 // refused counts and logs a refused connection.
@@ -351,38 +228,7 @@ func (s *Server) refused(why Reason) {
 	s.faults.Write(s.Logger, slog.LevelWarn, why.String(), func() (string, []any) { return "connection refused", nil })
 }
 
-// trusts reports whether addr is a trusted proxy.
-func (s *Server) trusts(addr netip.Addr) bool { return within(s.TrustedProxies, addr) }
-
-// within reports whether one of the prefixes contains addr.
-func within(all []netip.Prefix, addr netip.Addr) bool {
-	for _, p := range all {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
-}
-
 func temporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return errors.As(err, &t) && t.Temporary()
-}
-
-// backoff is the pause after a failed accept: 5 ms, doubling to 1 s.
-type backoff struct{ next time.Duration }
-
-func (b *backoff) reset() { b.next = 0 }
-
-// wait pauses, and reports whether to continue.
-func (b *backoff) wait(stop <-chan struct{}, over func() bool) bool {
-	b.next = min(max(2*b.next, 5*time.Millisecond), time.Second)
-	t := time.NewTimer(b.next)
-	defer t.Stop()
-	select {
-	case <-stop:
-		return false
-	case <-t.C:
-		return !over()
-	}
 }

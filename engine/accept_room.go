@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"math"
 	"net/netip"
 	"slices"
-	"sync"
-	"time"
 
-	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/engine/internal/admission"
 )
 
 // At Limits.Conns, a new connection displaces the one that has been open longest without
@@ -15,51 +12,6 @@ import (
 // has been between two messages for longest, first among those from the newcomer's own
 // address. So neither clients that only connect nor those that keep connections for later
 // can lock others out.
-
-// silentLine is a FIFO queue of the connections that may not have sent anything yet.
-// Those that have, or have ended, are dropped when they are found.
-type silentLine struct {
-	mu    sync.Mutex
-	line  []Conn
-	drops int // length at which the queue is compacted
-}
-
-// fewSilent is a length below which compacting is not worthwhile.
-const fewSilent = 1 << 10
-
-// push adds a connection. Its amortised cost is little more than an append's: the queue
-// is compacted only when it has doubled.
-func (l *silentLine) push(limit int, c Conn) {
-	if limit == math.MaxInt32 {
-		return // no limit
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.line) >= max(l.drops, fewSilent) {
-		var kept []Conn
-		for _, c := range l.line {
-			if k, ok := c.lock(); ok {
-				if !k.s.spoken {
-					kept = append(kept, c)
-				}
-				k.s.mu.Unlock()
-			}
-		}
-		l.line, l.drops = kept, 2*len(kept)
-	}
-	l.line = append(l.line, c)
-}
-
-// pop removes the oldest.
-func (l *silentLine) pop() (c Conn, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.line) == 0 {
-		return Conn{}, false
-	}
-	c, l.line = l.line[0], l.line[1:]
-	return c, true
-}
 
 // queueSilent queues a new connection, and records it while connections count as displaced that
 // are still open. A connection that is refused because such a place did not become free
@@ -80,7 +32,17 @@ func (s *Server) queueSilent(c Conn) {
 		c.Close(TooManyConns)
 		return
 	}
-	s.silent.push(s.limits.Conns, c)
+	s.silent.Push(s.limits.Conns, c, Conn.isSilent)
+}
+
+// isSilent reports whether the connection is open and has sent nothing of a message.
+func (c Conn) isSilent() bool {
+	k, ok := c.lock()
+	if !ok {
+		return false
+	}
+	defer k.s.mu.Unlock()
+	return !k.s.spoken
 }
 
 // displace tells a connection to end in favour of one from an address, and reports whether
@@ -117,53 +79,51 @@ func (s *Server) askForRoom(addr netip.Addr) bool { return s.askOldest() || s.as
 // askOldest makes the oldest silent connection check whether it must go, and reports
 // whether there is one.
 func (s *Server) askOldest() bool {
-	for {
-		c, ok := s.silent.pop()
-		if !ok {
-			return false
-		}
-		k, ok := c.lock()
-		if !ok {
-			continue
-		}
-		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.held().hasUnread()
-		if found {
-			k.held().askToGo()
-		}
-		k.s.mu.Unlock()
-		if found {
+	for c, ok := s.silent.Pop(); ok; c, ok = s.silent.Pop() {
+		if c.askToGo(func(k held) bool { return !k.s.spoken && !k.s.dead && k.reason() == 0 }) {
 			return true
 		}
 	}
+	return false
 }
 
 // askIdlest is askOldest for connections between two messages. It looks at all of them once at
 // most: those that it finds may have unread bytes and wait for the loop that calls this.
 func (s *Server) askIdlest(addr netip.Addr) bool {
 	for looked := false; ; {
-		one, ok := s.idlers.pop(s, hostOf(addr), &looked)
+		one, ok := s.idlers.Pop(admission.Host(addr), &s.clock, s.limits.Conns/64, &looked, s.findIdle)
 		if !ok {
 			return false
 		}
-		k, ok := one.c.lock()
-		if !ok {
-			continue
-		}
-		found := k.s.seen.Load() == one.seen && k.held().givesWay() && !k.held().hasUnread()
-		if found {
-			k.held().askToGo()
-		}
-		k.s.mu.Unlock()
-		if found {
+		if one.Conn.askToGo(func(k held) bool { return k.s.seen.Load() == one.Seen && k.givesWay() }) {
 			return true
 		}
 	}
 }
 
-// askToGo makes a connection check whether it must go.
-func (k held) askToGo() {
+// askToGo makes a connection check whether it must go, if it may and has no unread bytes.
+func (c Conn) askToGo(may func(k held) bool) bool {
+	k, ok := c.lock()
+	if !ok {
+		return false
+	}
+	defer k.s.mu.Unlock()
+	if !may(k.held()) || k.link().HasUnread() {
+		return false
+	}
 	k.s.displaced, k.s.suspect = true, Displaced
-	k.notify()
+	k.held().notify()
+	return true
+}
+
+// findIdle appends the connections that give way.
+func (s *Server) findIdle(found []admission.Idler[Conn]) []admission.Idler[Conn] {
+	s.each(func(k connRef) {
+		if k.held().givesWay() {
+			found = append(found, admission.Idler[Conn]{Conn: k.conn(), Host: admission.Host(k.held().addr().Addr()), Seen: k.s.seen.Load()})
+		}
+	})
+	return found
 }
 
 // givesWay reports whether the connection is between two messages, and its protocol lets it
@@ -182,87 +142,6 @@ func (k held) givesWay() bool {
 	}
 	_, away := k.standing()
 	return !away && !k.inVisit()
-}
-
-// idlers are the connections that a look at all of them found to give way. There is a
-// look only when a newcomer needs a place and no earlier finding is left, so that its cost
-// is shared by as many newcomers as it finds places.
-type idlers struct {
-	mu    sync.Mutex
-	found []idler
-	order []uint64             // idle times, above the inverted indices in found; ascending
-	first map[netip.Addr]int32 // index of the longest idle one from an address
-	next  time.Time            // the next look: unless many were found, looks take a tenth of the time
-	used  timing.Tick          // the last time that somebody needed one
-}
-
-type idler struct {
-	c    Conn
-	host netip.Addr
-	seen timing.Tick
-	same int32 // index of the next one from the address; -1: there is none
-}
-
-// pop removes the one that has been idle for longest, first among those from a host. One of
-// those is found again in the order of all. If none is left, it looks for others, unless the
-// caller has looked before.
-func (l *idlers) pop(s *Server, host netip.Addr, looked *bool) (one idler, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used = s.clock.Now()
-	if len(l.order) == 0 {
-		if *looked || !l.look(s) {
-			return idler{}, false
-		}
-		*looked = true
-	}
-	if i, known := l.first[host]; known && i >= 0 {
-		l.first[host] = l.found[i].same
-		return l.found[i], true
-	}
-	last := len(l.order) - 1
-	one, l.order = l.found[^uint32(l.order[last])], l.order[:last]
-	return one, true
-}
-
-// look looks for connections that give way, and reports whether there are any. mu held.
-func (l *idlers) look(s *Server) bool {
-	began := time.Now()
-	if began.Before(l.next) {
-		return false
-	}
-	l.found, l.order, l.first = l.found[:0], l.order[:0], make(map[netip.Addr]int32, len(l.first))
-	now := s.clock.Read()
-	s.each(func(k connRef) {
-		if k.held().givesWay() {
-			seen := k.s.seen.Load()
-			l.order = append(l.order, uint64(now-seen)<<32|uint64(^uint32(len(l.found))))
-			l.found = append(l.found, idler{c: k.conn(), host: hostOf(k.held().addr().Addr()), seen: seen})
-		}
-	})
-	slices.Sort(l.order)
-	for _, key := range l.order {
-		i := int32(^uint32(key))
-		one := &l.found[i]
-		one.same = -1
-		if after, known := l.first[one.host]; known {
-			one.same = after
-		}
-		l.first[one.host] = i
-	}
-	if len(l.found) < s.limits.Conns/64 {
-		l.next = time.Now().Add(10 * time.Since(began))
-	}
-	return len(l.found) > 0
-}
-
-// forget frees the findings when nobody has needed one for some time.
-func (l *idlers) forget(now, period timing.Tick) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.first != nil && now-l.used > 4*period && now-l.used < timing.Ahead {
-		l.found, l.order, l.first = nil, nil, nil
-	}
 }
 
 // markSpoken records that the first byte of a message has arrived.
@@ -284,13 +163,12 @@ func (k held) makeRoom(d *workspace) {
 	switch {
 	case s.spoken && !k.moments().IsIdle():
 		s.mu.Unlock()
-	case !k.link().isPlain(): // without a plain socket, only a read can tell
-		x.g.nudged = true // marks our own deadline; clearNudge resets it
-		x.g.nc.SetReadDeadline(time.Now().Add(drainRead))
+	case !k.link().IsPlain(): // without a plain socket, only a read can tell
+		x.g.ReadArrived()
 		s.mu.Unlock()
 		silent = !x.g.readsInput(d)
 	default:
-		silent = k.link().unread() == 0
+		silent = k.link().Unread() == 0
 		s.mu.Unlock()
 	}
 	if silent {
@@ -337,24 +215,4 @@ func (s *Server) refuseNewcomer() {
 	if s.open-(s.displacing-1) > s.limits.Conns { // otherwise others have left meanwhile
 		s.excess++ // it has been admitted but not queued yet
 	}
-}
-
-// hasUnread reports whether there are unread bytes, as far as the kernel reports them.
-func (k held) hasUnread() bool {
-	l := k.link()
-	return l.isPlain() && l.unread() > 0
-}
-
-// readsInput reads and serves what has arrived, and reports whether there was anything.
-func (g *goroutineConn) readsInput(d *workspace) bool {
-	d.lendOut()
-	p := d.box.Space(&g.ref.sh.srv.input)
-	n, err := g.nc.Read(p[:min(len(p), max(1, d.box.Want()))])
-	if n > 0 {
-		g.ref.owner().received(d, n)
-	}
-	if err != nil && !timedOut(err) {
-		g.readFailed(err)
-	}
-	return n > 0
 }

@@ -4,47 +4,10 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/hone-go/hone/engine/internal/admission"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/sys"
 )
-
-// The queue does not grow with connections that have ended or have sent something, and
-// keeps the others in order.
-func TestSilentLineStaysShort(t *testing.T) {
-	s := bare(Limits{})
-	sh := s.bareShard()
-	var quiet []Conn
-	for i := range 20 * fewSilent {
-		k := taken(t, sh)
-		switch i % 100 {
-		case 0:
-			quiet = append(quiet, k.conn())
-		case 1:
-			k.owner().markSpoken()
-		default:
-			k.owner().free()
-		}
-		if s.silent.push(50_000, k.conn()); len(s.silent.line) > 2*fewSilent {
-			t.Fatalf("%d are queued after %d connections", len(s.silent.line), i+1)
-		}
-	}
-	for _, want := range quiet {
-		for {
-			c, ok := s.silent.pop()
-			if !ok {
-				t.Fatal("a silent connection is not queued")
-			}
-			if c == want {
-				break
-			}
-		}
-	}
-	if s.silent.push(Limits{Conns: -1}.OrDefaults().Conns, quiet[0]); len(s.silent.line) > 0 {
-		if c, ok := s.silent.pop(); ok && c == quiet[0] {
-			t.Error("connections are queued although their number is not limited")
-		}
-	}
-}
 
 // A newcomer that is refused at once is not displaced as well: two places would count as
 // free for one connection that ends.
@@ -55,7 +18,7 @@ func TestRefusedNewcomerDoesNotMakeRoom(t *testing.T) {
 	if s.queueSilent(k.conn()); k.reason() != TooManyConns {
 		t.Errorf("it ends for %v, want %v", k.reason(), TooManyConns)
 	}
-	if _, ok := s.silent.pop(); ok {
+	if _, ok := s.silent.Pop(); ok {
 		t.Error("it is queued to be displaced")
 	}
 }
@@ -70,27 +33,6 @@ func TestNewcomerIsNotedWhileOthersMakeRoom(t *testing.T) {
 	}
 	if s.refuseNewcomer(); k.reason() != TooManyConns {
 		t.Errorf("it ends for %v when the place is not freed, want %v", k.reason(), TooManyConns)
-	}
-}
-
-// BenchmarkSilentLine is the cost per connection of the queue, with 50 000 queued.
-func BenchmarkSilentLine(b *testing.B) {
-	s := bare(Limits{})
-	sh := s.bareShard()
-	for range 50_000 {
-		k, err := sh.take()
-		if err != nil {
-			b.Fatal(err)
-		}
-		k.held().setAway(false)
-		s.silent.push(50_000, k.conn())
-	}
-	k := s.bareConn()
-	c := k.conn()
-	k.owner().free()
-	b.ReportAllocs()
-	for b.Loop() {
-		s.silent.push(50_000, c)
 	}
 }
 
@@ -114,9 +56,9 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 		from netip.Addr
 		age  timing.Tick
 	}{{other, 10}, {mine, 5}, {other, 40}, {mine, 30}, {other, 20}} {
-		k, err := f.take()
-		if err != nil {
-			t.Fatal(err)
+		k, why := f.take()
+		if why != 0 {
+			t.Fatal(why)
 		}
 		k.owner().begin(netip.AddrPortFrom(one.from, uint16(i)), sys.NoSocket, nil, false, false)
 		k.s.opened, k.s.spoken = true, true
@@ -140,11 +82,6 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 	if s.askIdlest(mine) {
 		t.Error("somebody makes room again")
 	}
-	s.idlers.forget(now+3*s.rules.Period, s.rules.Period)
-	s.idlers.forget(now+5*s.rules.Period, s.rules.Period)
-	if s.idlers.found != nil || s.idlers.first != nil {
-		t.Error("the findings of a look are kept for ever")
-	}
 }
 
 // BenchmarkLook is the cost of a look at 50 000 idle connections.
@@ -154,9 +91,9 @@ func BenchmarkLook(b *testing.B) {
 	f := newFlusher(s, 0)
 	s.flushers = append(s.flushers, f)
 	for i := range 50_000 {
-		k, err := f.take()
-		if err != nil {
-			b.Fatal(err)
+		k, why := f.take()
+		if why != 0 {
+			b.Fatal(why)
 		}
 		k.owner().begin(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 10), byte(i)}), 1), sys.NoSocket, nil, false, false)
 		k.s.opened, k.s.spoken = true, true
@@ -165,7 +102,9 @@ func BenchmarkLook(b *testing.B) {
 		k.s.mu.Unlock()
 	}
 	for b.Loop() {
-		if !s.idlers.look(s) {
+		s.idlers = admission.Idlers[Conn]{}
+		looked := false
+		if _, ok := s.idlers.Pop(netip.Addr{}, &s.clock, 0, &looked, s.findIdle); !ok {
 			b.Fatal("nobody was found")
 		}
 	}

@@ -28,16 +28,17 @@ func bare(l Limits) *Server {
 
 // bareShard returns a shard without a runner.
 func (s *Server) bareShard() *shard {
-	sh := &shard{srv: s, counts: &s.counts[0], rouse: func() {}}
+	sh := &shard{srv: s, counts: &s.counts[0]}
+	sh.Bell.Init(func() {})
 	sh.chunks.Store(&[]chunk{})
 	return sh
 }
 
 // bareConn returns a connection of a bare server without an owner.
 func (s *Server) bareConn() *connRef {
-	k, err := s.bareShard().take()
-	if err != nil {
-		panic(err)
+	k, why := s.bareShard().take()
+	if why != 0 {
+		panic(why)
 	}
 	k.owner().begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
 	k.s.opened, k.s.weight = true, ration.SmallWeight

@@ -118,40 +118,20 @@ func (s *Server) debtors(owes func(k connRef, x *inflight) (age timing.Tick, hel
 	return all
 }
 
-// memoryReturn decides when to return memory to the operating system after a peak: the
-// garbage collector alone would keep it for minutes.
-type memoryReturn struct {
-	low     int         // sweeps in which less than half of the peak was held
-	at      timing.Tick // time of the last return
-	evicted uint64      // connections evicted until then
-}
-
-const (
-	worthReturning = 16 << 20 // bytes held, or released by evicted connections
-	betweenReturns = 2000     // ticks
-)
-
-// returnMemory checks the memory held by the budgets, and reports whether to call it
-// again soon.
+// returnMemory checks the memory held by the budgets, and reports whether to call it again soon.
 func (s *Server) returnMemory(now timing.Tick) (pending bool) {
-	r, out, in := &s.sweeper.memory, &s.output, &s.input
-	peak := out.Peak() + in.Peak()
+	out, in := &s.output, &s.input
 	evicted := s.ended[OutputBudget].Load() + s.ended[InputBudget].Load() + s.ended[SlowReader].Load()
-	if peak+int64(evicted-r.evicted)*int64(s.limits.HighWater) < worthReturning || out.Held()+in.Held() >= peak/2 {
-		r.low = 0
-		return false
+	due, pending := s.sweeper.surplus.Review(now, out.Held()+in.Held(), out.Peak()+in.Peak(), int64(evicted)*int64(s.limits.HighWater))
+	if due {
+		out.ForgetPeak()
+		in.ForgetPeak()
+		s.goroutines.Add(1)
+		go func() {
+			defer s.goroutines.Done()
+			runtime.GC() // empties half of the pools, and the next one the rest
+			debug.FreeOSMemory()
+		}()
 	}
-	if r.low++; r.low < 2 || now-r.at < betweenReturns && r.at != 0 {
-		return true
-	}
-	out.ForgetPeak()
-	in.ForgetPeak()
-	r.low, r.at, r.evicted = 0, now, evicted
-	s.goroutines.Add(1)
-	go func() {
-		defer s.goroutines.Done()
-		runtime.GC() // empties half of the pools, and the next one the rest
-		debug.FreeOSMemory()
-	}()
-	return true
+	return pending
 }

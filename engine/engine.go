@@ -123,16 +123,8 @@ func All() []Engine {
 // Name returns the engine's name in commands and metrics: direct, buffered, parked,
 // events, events-inline, events-offload.
 func (e Engine) Name() string {
-	e = e.orDefault()
-	switch e.style {
-	case direct:
-		return "direct"
-	case buffered:
-		return "buffered"
-	case parked:
-		return "parked"
-	}
-	return "events" + [...]string{Auto: "", Inline: "-inline", Offload: "-offload"}[e.hand]
+	e = e.orDefault() // whose hand is Auto if it is not Events
+	return [...]string{direct: "direct", buffered: "buffered", parked: "parked", events: "events"}[e.style] + [...]string{Auto: "", Inline: "-inline", Offload: "-offload"}[e.hand]
 }
 
 // MarshalText returns the Name, and nothing for the zero Engine.

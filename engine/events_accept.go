@@ -34,7 +34,7 @@ func (s *Server) startLoops(fault sys.Fault) error {
 	s.loops = loops
 	close(s.running)
 	for _, l := range s.loops {
-		s.helpers.run(l)
+		s.helpers.run(job{l: l})
 	}
 	if s.how.hand != Inline { // also for Offload, whose callbacks run on loops
 		s.goroutines.Add(1)
@@ -59,10 +59,10 @@ func (s *Server) started() []*loop {
 
 // joinLoop gives an admitted connection to the loop that has the fewest.
 func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted bool) {
-	k, err := s.leastLoaded().take()
-	if err != nil {
+	k, why := s.leastLoaded().take()
+	if why != 0 {
 		socket.Close()
-		s.uncount(notTaken(err), from.Addr(), counted, false)
+		s.uncount(why, from.Addr(), counted, false)
 		return
 	}
 	k.owner().begin(from, socket, nil, proxy, counted)

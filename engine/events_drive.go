@@ -167,10 +167,9 @@ func (k owner) drive(d *workspace, writable bool) {
 	}
 }
 
-// serveKept serves input that was kept, or continues to read in a drain.
+// serveKept serves input that was kept, or reads.
 func (k owner) serveKept(d *workspace) {
-	x := k.x.Load()
-	if !x.in.Ready() {
+	if x := k.x.Load(); x == nil || !x.in.Ready() {
 		k.readOnce(d)
 		return
 	}

@@ -71,10 +71,15 @@ func (k held) put(t *Turn) {
 			k.putRest(t, n, err)
 		}
 	default:
-		x.waiting += int64(len(t.Out))
-		if x.queue.Add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
-			k.recount(x)
-		}
+		k.queue(x, t.Out)
+	}
+}
+
+// queue appends output of a visit.
+func (k held) queue(x *inflight, out []byte) {
+	x.waiting += int64(len(out))
+	if x.queue.Add(&k.sh.srv.buffers, [][]byte{out}, len(out)) {
+		k.recount(x)
 	}
 }
 

@@ -165,11 +165,10 @@ func newStage(t *testing.T, script []byte) *stage {
 		}
 	}
 	s.stop, s.empty = make(chan struct{}), make(chan struct{})
-	s.addresses = map[netip.Addr]int{}
 	s.ctx = context.Background()
 	s.waits = st.wait
 	s.helpers.srv = s
-	s.watchdog.kick = make(chan struct{}, 1)
+	s.watchdog.Init()
 	s.workspaces.New = func() any { return &workspace{in: make([]byte, st.seats)} }
 	l, err := newLoop(s, 0, st.fault)
 	if err != nil {
@@ -327,9 +326,9 @@ func (st *stage) connect() {
 		syscall.Close(fds[1])
 		return
 	}
-	k, err := st.l.take()
-	if err != nil {
-		st.t.Fatal(err)
+	k, why := st.l.take()
+	if why != 0 {
+		st.t.Fatal(why)
 	}
 	st.actors = append(st.actors, a)
 	a.conn = k.conn()
@@ -346,7 +345,7 @@ func (st *stage) turn() {
 	if st.depth > 0 && l.visiting.Load()&visitSlots != 0 {
 		return // stuck, in inline mode
 	}
-	l.batch, _ = l.collect(l.batch)
+	l.batch, _ = l.Collect(l.batch)
 	l.turned, l.next = 0, 0
 	l.found = l.poll.Now(l.ready[:])
 	st.round()
@@ -475,7 +474,7 @@ func (st *stage) stuck() {
 		return
 	}
 	if visit := st.l.visiting.Load(); visit&visitSlots != 0 && st.s.how.hand == Auto {
-		st.l.takeAway(visit)
+		st.l.passOn(visit, true)
 	}
 	st.gather()
 	st.depth++

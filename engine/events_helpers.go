@@ -48,12 +48,12 @@ type helper struct {
 	d    workspace
 }
 
-// run has a helper run a loop.
-func (c *helpers) run(l *loop) {
+// run has a helper do a job at once.
+func (c *helpers) run(j job) {
 	c.mu.Lock()
 	h := c.pick()
 	c.mu.Unlock()
-	h.jobs <- job{l: l}
+	h.jobs <- j
 }
 
 // serve has a helper serve a connection, or puts the job in line.
@@ -195,10 +195,7 @@ func (h *helper) do(c *helpers, j job) (offLoop bool) {
 	defer func() {
 		if !done {
 			j.broken = d
-			c.mu.Lock()
-			next := c.pick()
-			c.mu.Unlock()
-			next.jobs <- j
+			c.run(j)
 		}
 	}()
 	switch {
@@ -254,11 +251,7 @@ func (k owner) serveOffLoop(d *workspace) {
 		return
 	}
 	began := time.Now()
-	if x := k.x.Load(); x != nil && x.in.Ready() {
-		k.serveKept(d)
-	} else {
-		k.readOnce(d)
-	}
+	k.serveKept(d)
 	if s, slow := k.s, &k.sh.loop.slow; time.Since(began) < fast {
 		s.slowVisits -= min(s.slowVisits, 1)
 		s.epoch = slow.Epoch()

@@ -51,7 +51,7 @@ func TestHelpersAreBounded(t *testing.T) {
 	if got := 10 - len(c.idle); got != 2 || len(c.line) != 3 {
 		t.Fatalf("%d helpers serve and %d jobs wait in line, want 2 and 3", got, len(c.line))
 	}
-	c.run(l)
+	c.run(job{l: l})
 	if got := 10 - len(c.idle); got != 3 {
 		t.Errorf("a loop had to wait for a helper")
 	}

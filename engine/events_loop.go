@@ -46,7 +46,8 @@ func newLoop(s *Server, i int, fault sys.Fault) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{}
-	l.loop, l.srv, l.counts, l.poll, l.rouse = l, s, &s.counts[i%len(s.counts)], poll, func() { poll.Wake() }
+	l.loop, l.srv, l.counts, l.poll = l, s, &s.counts[i%len(s.counts)], poll
+	l.Bell.Init(func() { poll.Wake() })
 	l.chunks.Store(&[]chunk{})
 	return l, nil
 }
@@ -112,7 +113,7 @@ func (l *loop) wait() bool {
 		runtime.Gosched() // let other goroutines use this processor
 	}
 	var dirty bool
-	if l.batch, dirty = l.collect(l.batch); dirty {
+	if l.batch, dirty = l.Collect(l.batch); dirty {
 		l.yield.Others()
 	}
 	if l.found = l.poll.Now(l.ready[:]); dirty || l.found > 0 {
@@ -125,8 +126,11 @@ func (l *loop) wait() bool {
 	} else if l.yield.Yields(l.srv.clock.Start()) {
 		runtime.Gosched()
 	}
-	if !l.sleep() {
-		return !l.ends()
+	if !l.Sleep() {
+		return true
+	}
+	if l.leaving.Load() && l.ends() {
+		return false
 	}
 	l.count()
 	l.counted.sleeps.Add(1)
@@ -138,10 +142,8 @@ func (l *loop) wait() bool {
 		l.poll.Unpark()
 		l.found = l.poll.Block(l.ready[:])
 	}
-	l.mu.Lock()
-	l.asleep = false
-	l.mu.Unlock()
-	if l.batch, dirty = l.collect(l.batch); dirty {
+	l.Awake()
+	if l.batch, dirty = l.Collect(l.batch); dirty {
 		l.yield.Others()
 	}
 	return true
@@ -172,23 +174,13 @@ func (l *loop) count() {
 	l.turns, l.events = 0, 0
 }
 
-// sleep reports whether the loop may block: whoever lists a connection from now on wakes
-// it.
-func (l *loop) sleep() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asleep = len(l.dirty) == 0 && !l.over()
-	return l.asleep
-}
-
 // ends reports whether the goroutine that runs the loop must leave it.
 func (l *loop) ends() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.over() || len(l.dirty) > 0 {
-		return false
+	if l.over() && l.Sleep() {
+		l.gone = true
+		l.closeIfLast()
 	}
-	l.gone = true
-	l.closeIfLast()
-	return true
+	return l.gone
 }

@@ -6,10 +6,7 @@ import "github.com/hone-go/hone/internal/sys"
 
 // leaveLoop hands the loop to another goroutine and continues the visit on this one.
 func (k owner) leaveLoop(d *workspace) {
-	if d.g != nil || d.offLoop {
-		return
-	}
-	if _, away := k.standing(); !away {
+	if _, away := k.standing(); !d.offLoop && !away {
 		k.sh.loop.passOn(d.visit, false)
 	}
 }
@@ -43,9 +40,6 @@ func (k held) flushAndAwait(t *Turn) {
 		k.await(x, written)
 	}
 }
-
-// reached reports whether the kernel has accepted what the owner waits for. mu held.
-func (x *inflight) reached() bool { return int32(x.written.Load()-x.target) >= 0 }
 
 // readMore reads in the middle of a visit. It returns 0, nil when it has waited.
 func (k owner) readMore(d *workspace) (n int, err error) {

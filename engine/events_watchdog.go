@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // Hand-off. A loop calls handlers itself, because passing each request to another
 // goroutine costs more than most handlers. So that a handler that blocks does not stall
@@ -28,9 +25,7 @@ func (k owner) enterUser(d *workspace) {
 	l.visits++
 	d.visit = l.visits<<slotBits | uint64(uint32(k.key)) + 1
 	l.visiting.Store(d.visit)
-	if l.srv.watchdog.asleep.Load() {
-		l.srv.watchdog.wake()
-	}
+	l.srv.watchdog.Wake()
 }
 
 // exitUser ends the call, however it ended. When the loop was taken away meanwhile, the
@@ -49,33 +44,11 @@ func (sh *shard) stopVisit(visit uint64) bool {
 	return sh.visiting.CompareAndSwap(visit, visit&^visitSlots)
 }
 
-// watchdog checks the loops of a server.
-type watchdog struct {
-	asleep atomic.Bool // the watchdog sleeps: the next visit must wake it
-	kick   chan struct{}
-}
-
-const (
-	watchTick = time.Millisecond
-	watchIdle = 20 // ticks without a visit after which the watchdog sleeps
-)
-
-func (w *watchdog) wake() {
-	if w.asleep.CompareAndSwap(true, false) {
-		select {
-		case w.kick <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// watchLoops checks the loops until stop is closed.
+// watchLoops checks the loops until the server stops.
 func (s *Server) watchLoops() {
 	defer s.goroutines.Done()
-	tick := time.NewTicker(watchTick)
-	defer tick.Stop()
 	last := make([]uint64, len(s.loops))
-	look := func() (quiet bool) {
+	s.watchdog.Run(s.stop, func() (quiet bool) {
 		quiet = true
 		for i, l := range s.loops {
 			visit := l.visiting.Load()
@@ -83,46 +56,15 @@ func (s *Server) watchLoops() {
 				quiet = false
 			} else if visit&visitSlots != 0 {
 				quiet = false
-				l.takeAway(visit)
+				l.passOn(visit, true)
 			}
 			last[i] = visit
 			l.slow.CalmDown(time.Since(l.srv.clock.Start()))
 			quiet = quiet && l.slow.Epoch() == 0
 		}
 		return quiet
-	}
-	idle := 0
-	for {
-		select {
-		case <-s.stop:
-			return
-		case <-tick.C:
-		}
-		if !look() {
-			idle = 0
-			continue
-		}
-		if idle++; idle < watchIdle {
-			continue
-		}
-		idle = 0
-		s.watchdog.asleep.Store(true)
-		if !look() { // a visit may have begun before asleep was set
-			s.watchdog.asleep.Store(false)
-			continue
-		}
-		tick.Stop()
-		select {
-		case <-s.stop:
-			return
-		case <-s.watchdog.kick:
-		}
-		tick.Reset(watchTick)
-	}
+	})
 }
-
-// takeAway moves the loop of a slow visit to another goroutine.
-func (l *loop) takeAway(visit uint64) { l.passOn(visit, true) }
 
 // passOn has another goroutine continue the loop of a visit; slow means that the visit
 // was not known to take long.
@@ -150,7 +92,7 @@ func (l *loop) passOn(visit uint64, slow bool) {
 	k.held().setAway(true)
 	k.held().writeAway(false)
 	s.mu.Unlock()
-	l.srv.helpers.run(l)
+	l.srv.helpers.run(job{l: l})
 }
 
 // rescue takes every loop away from its running visit, in all modes, so that a handler
@@ -158,7 +100,7 @@ func (l *loop) passOn(visit uint64, slow bool) {
 func (s *Server) rescue() {
 	for _, l := range s.started() {
 		if visit := l.visiting.Load(); visit&visitSlots != 0 {
-			l.takeAway(visit)
+			l.passOn(visit, true)
 		}
 	}
 }

@@ -1,18 +1,17 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -26,23 +25,18 @@ type goroutineConn struct {
 	ref connRef
 	inflight
 
-	nc    net.Conn
-	raw   syscall.RawConn // nil unless nc is a plain socket
-	fd    int             // the descriptor, while readParked has a workspace
-	burst int             // visits since the last yield
-	own   *workspace      // nil if the connection borrows one
-	used  atomic.Bool     // a Parked connection has been served since its last rest
+	transport.Stream
+
+	fd    int         // the descriptor, while readParked has a workspace
+	burst int         // visits since the last yield
+	own   *workspace  // nil if the connection borrows one
+	used  atomic.Bool // a Parked connection has been served since its last rest
 
 	inUser atomic.Bool // user code runs for it
 
 	over     bool       // the owner's: the last step is done
 	resting  bool       // the owner's: continue on a new goroutine
 	borrowed *workspace // the owner's: nil unless it has borrowed one
-
-	ended  bool       // under mu: in-flight data is dropped and no longer counted
-	resets bool       // under mu: it ends with a reset
-	nudged bool       // under mu: the read deadline is in the past, to wake the owner
-	now    *nowWriter // under mu; nil until a flusher has written
 }
 
 const noDescriptor = -1
@@ -50,19 +44,20 @@ const noDescriptor = -1
 // startGoroutine serves an admitted connection on a goroutine of its own.
 func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted bool) {
 	sh := &s.flushers[s.accepted.Load()%uint64(len(s.flushers))].shard
-	k, err := sh.take()
-	if err != nil {
+	k, why := sh.take()
+	if why != 0 {
 		nc.Close()
-		s.uncount(notTaken(err), from.Addr(), counted, false)
+		s.uncount(why, from.Addr(), counted, false)
 		return
 	}
-	g := &goroutineConn{ref: k, nc: nc, fd: noDescriptor}
+	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc), fd: noDescriptor}
 	g.inflight.g = g
-	if isSocket(nc) {
-		g.raw = rawConn(nc.(syscall.Conn))
-	}
 	if !g.borrows() {
-		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, offLoop: true}
+		size := s.how.size
+		if s.how.style == parked || s.how.style == events {
+			size = Buffered(0).size
+		}
+		g.own = &workspace{in: make([]byte, size), g: g, ref: k, offLoop: true}
 		g.own.box.Lend(&s.input, g.own.in)
 	}
 	k.owner().begin(from, sys.NoSocket, g, proxy, counted)
@@ -74,21 +69,9 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	go g.live()
 }
 
-// rawConn returns access to a plain socket's descriptor, where the system supports it.
-func rawConn(socket syscall.Conn) syscall.RawConn {
-	if !sys.Readiness {
-		return nil
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return raw
-}
-
 // borrows reports whether the connection holds no buffer while it waits.
 func (g *goroutineConn) borrows() bool {
-	return g.ref.sh.srv.how.style == parked && g.raw != nil
+	return g.ref.sh.srv.how.style == parked && g.Raw != nil
 }
 
 // manyBorrowed is how many full-size workspaces a shard lends. When more goroutines are
@@ -146,46 +129,14 @@ func (g *goroutineConn) nudge() {
 		case g.wakeUp <- struct{}{}:
 		default:
 		}
-	case !g.nudged && g.ref.phase() != life.TakenOver:
-		g.nudged = true
-		g.nc.SetReadDeadline(past())
+	case g.ref.phase() != life.TakenOver:
+		g.Nudge()
 	}
 }
-
-// clearNudge resets the deadline of a nudge, before the owner reads. mu held.
-func (g *goroutineConn) clearNudge() {
-	if g.nudged {
-		g.nudged = false
-		g.nc.SetReadDeadline(time.Time{})
-	}
-}
-
-// interrupt ends all reads and writes of the socket; hard also drops what the kernel has
-// not sent. mu held.
-func (g *goroutineConn) interrupt(hard bool) {
-	g.nudged, g.resets = true, g.resets || hard
-	if s, ok := innermost(g.nc).(interface{ SetLinger(int) error }); ok && hard {
-		s.SetLinger(0)
-	}
-	g.nc.SetDeadline(past())
-}
-
-// control calls do with the descriptor of the socket, also under layers such as TLS, and
-// reports whether there is one that the system gives access to.
-func (g *goroutineConn) control(do func(fd uintptr)) bool {
-	raw := g.raw
-	if nc := innermost(g.nc); raw == nil && isSocket(nc) {
-		raw = rawConn(nc.(syscall.Conn))
-	}
-	return raw != nil && raw.Control(do) == nil
-}
-
-// past is a deadline that has passed.
-func past() time.Time { return time.Unix(1, 0) }
 
 // handshake completes the TLS handshake, if there is one, within a message's time.
 func (g *goroutineConn) handshake() bool {
-	h, ok := g.nc.(interface{ HandshakeContext(context.Context) error })
+	h, ok := g.Conn.(interface{ HandshakeContext(context.Context) error })
 	if !ok {
 		return true
 	}
@@ -210,20 +161,12 @@ func (g *goroutineConn) handshake() bool {
 	case errors.As(err, new(net.Error)):
 		k.fail(PeerReset)
 	}
-	k.fail(k.sh.srv.failedHandshake(k.conn(), err)) // the peer sent something, but not a valid handshake
+	why := Reason(0) // the peer sent something, but not a valid handshake
+	if failed := k.sh.srv.HandshakeFailed; failed != nil {
+		k.sh.srv.guard(k.conn(), func() { why = failed(err) })
+	}
+	k.fail(cmp.Or(why, asReason(err)))
 	return false
-}
-
-// failedHandshake returns the reason after a failed handshake.
-func (s *Server) failedHandshake(c Conn, err error) Reason {
-	why := Reason(0)
-	if s.HandshakeFailed != nil {
-		s.guard(c, func() { why = s.HandshakeFailed(err) })
-	}
-	if why == 0 {
-		why = asReason(err)
-	}
-	return why
 }
 
 // yield lets other connections run after a burst. An owner whose socket is never empty
@@ -235,21 +178,3 @@ func (g *goroutineConn) yield(requests int) {
 		runtime.Gosched()
 	}
 }
-
-// unreadBytes returns the number of unread bytes: what the kernel reports, or a guess
-// without a plain socket.
-func (g *goroutineConn) unreadBytes() (n int) {
-	if g.raw == nil {
-		return drainGuess
-	}
-	g.raw.Control(func(fd uintptr) { n = sys.Unread(fd) })
-	return n
-}
-
-const (
-	drainRead  = 5 * time.Millisecond // bytes in the buffer need no waiting
-	drainGuess = 64 << 10
-)
-
-// timedOut reports whether a nudge has ended a read.
-func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

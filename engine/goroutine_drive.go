@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/hone-go/hone/engine/internal/life"
 )
@@ -50,7 +49,7 @@ func (g *goroutineConn) live() {
 			s.mu.Unlock()
 			<-g.wakeUp
 		case life.WaitForPeer:
-			g.clearNudge()
+			g.ClearNudge()
 			s.mu.Unlock()
 			g.discard()
 		case life.WaitForBytes:
@@ -62,7 +61,7 @@ func (g *goroutineConn) live() {
 				s.mu.Unlock()
 				return
 			}
-			g.clearNudge()
+			g.ClearNudge()
 			if own == nil {
 				k.held().paceFrame(&g.inflight, &g.in, false)
 				s.mu.Unlock()
@@ -126,8 +125,7 @@ func (g *goroutineConn) carryOutOn(st life.Step, own *workspace) {
 		d.lendOut()
 		k.owner().serve(d)
 	case life.StepRead:
-		g.nudged = true // marks our own deadline; clearNudge resets it
-		g.nc.SetReadDeadline(time.Now().Add(drainRead))
+		g.ReadArrived()
 		k.s.mu.Unlock()
 		d.lendOut()
 		g.readDrain(d)

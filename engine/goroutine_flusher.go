@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"runtime"
-
-	"github.com/hone-go/hone/internal/sys"
-)
+import "runtime"
 
 // Late replies and pushes on a goroutine engine: while the owner reads, a flusher writes
 // them without blocking; a temporary goroutine writes what the peer does not accept at
@@ -22,12 +18,12 @@ func newFlusher(s *Server, i int) *flusher {
 	f := &flusher{kick: make(chan struct{}, 1)}
 	f.srv, f.counts = s, &s.counts[i%len(s.counts)]
 	f.chunks.Store(&[]chunk{})
-	f.rouse = func() {
+	f.Bell.Init(func() {
 		select {
 		case f.kick <- struct{}{}:
 		default:
 		}
-	}
+	})
 	return f
 }
 
@@ -35,12 +31,8 @@ func newFlusher(s *Server, i int) *flusher {
 func (f *flusher) sendPosted() {
 	for {
 		more := false
-		if f.batch, more = f.collect(f.batch); !more {
-			f.mu.Lock()
-			f.asleep = len(f.dirty) == 0
-			asleep := f.asleep
-			f.mu.Unlock()
-			if !asleep {
+		if f.batch, more = f.Collect(f.batch); !more {
+			if !f.Sleep() {
 				continue
 			}
 			select {
@@ -62,39 +54,6 @@ func (f *flusher) sendPosted() {
 			}
 		}
 	}
-}
-
-// nowWriter writes without blocking, through RawConn. Its closure is allocated once, so
-// that a late reply allocates nothing.
-type nowWriter struct {
-	p   []byte
-	n   int
-	err error
-	try func(fd uintptr) bool
-}
-
-func newNowWriter() *nowWriter {
-	w := &nowWriter{}
-	w.try = func(fd uintptr) bool {
-		w.n, w.err = sys.Write(fd, w.p)
-		return true
-	}
-	return w
-}
-
-// sendNow sends what a plain socket accepts at once. mu held.
-func (g *goroutineConn) sendNow(p []byte) (int, error) {
-	if g.now == nil {
-		g.now = newNowWriter()
-	}
-	w := g.now
-	w.p, w.n = p, 0
-	err := g.raw.Write(w.try)
-	w.p = nil
-	if err == nil {
-		err = w.err
-	}
-	return w.n, err
 }
 
 // startWriter starts a goroutine that writes the front buffer, and what is queued

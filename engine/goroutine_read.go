@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/engine/internal/transport"
 )
 
 // readBlocking reads and serves as long as the protocol only needs more bytes: Direct and
@@ -18,7 +18,7 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 		if exact {
 			p = p[:min(len(p), max(1, d.box.Want()))]
 		}
-		n, err := readSome(g.nc, p)
+		n, err := g.Read(p)
 		hungry := true
 		if n > 0 {
 			d.lendOut()
@@ -36,17 +36,6 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 			return
 		}
 	}
-}
-
-// readSome reads once. When the end of the input comes together with the last bytes, as
-// from TLS, it returns the bytes first and leaves the end to the next read, which reports
-// it again.
-func readSome(from io.Reader, p []byte) (n int, err error) {
-	n, err = from.Read(p)
-	if n > 0 && errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return n, err
 }
 
 // readParked does the same without holding a buffer while nothing arrives. Go's poller
@@ -68,7 +57,7 @@ func (g *goroutineConn) readParked() {
 		if k.s.own.has(drains) {
 			p = p[:min(len(p), max(1, d.box.Want()))] // the rest of a message, and nothing beyond it
 		}
-		if n, end = readSocket(fd, p); end == errParked {
+		if n, end = transport.ReadReady(fd, p); end == transport.ErrParked {
 			g.giveBack(d)
 			d = nil
 			return false
@@ -77,7 +66,7 @@ func (g *goroutineConn) readParked() {
 	}
 	for {
 		n, end = 0, nil
-		if err := g.raw.Read(read); err != nil {
+		if err := g.Raw.Read(read); err != nil {
 			end = err // d is nil, unless a nudge came in between
 		}
 		if n > 0 {
@@ -85,14 +74,14 @@ func (g *goroutineConn) readParked() {
 				g.used.Store(true)
 			}
 			if !k.owner().received(d, n) {
-				end = errParked // next decides
+				end = transport.ErrParked // next decides
 			}
 		}
 		switch {
 		case end == nil && k.sh.srv.draining.Load(): // a flood must not hide the shutdown
 		case end == nil && !k.owner().holdsTooMuch(&d.box):
 			continue
-		case end != nil && end != errParked:
+		case end != nil && end != transport.ErrParked:
 			g.readFailed(end)
 		}
 		if d != nil {
@@ -102,27 +91,10 @@ func (g *goroutineConn) readParked() {
 	}
 }
 
-// errParked reports that everything that had arrived is read.
-var errParked = errors.New("engine: parked")
-
-// readSocket reads once from a ready descriptor. It returns errParked only when nothing
-// is left, because only then has it seen any FIN: Go's poller is edge-triggered, and data
-// and FIN may share an edge.
-func readSocket(fd uintptr, p []byte) (int, error) {
-	n, err := sys.Read(fd, p)
-	switch err {
-	case sys.ErrAgain:
-		return 0, errParked
-	case sys.ErrClosed:
-		return 0, io.EOF
-	}
-	return n, err
-}
-
 // readFailed handles the error of a read.
 func (g *goroutineConn) readFailed(err error) {
 	switch {
-	case timedOut(err): // nudged; next finds out why
+	case transport.TimedOut(err): // nudged; next finds out why
 	case errors.Is(err, io.EOF):
 		g.ref.fail(PeerClosed)
 		g.ref.owner().stopFrame()
@@ -135,13 +107,13 @@ func (g *goroutineConn) readFailed(err error) {
 // that keeps sending requests must not delay the shutdown.
 func (g *goroutineConn) readDrain(d *workspace) {
 	p := d.box.Space(&g.ref.sh.srv.input)
-	n, err := g.nc.Read(p[:min(len(p), g.left)])
+	n, err := g.Conn.Read(p[:min(len(p), g.left)])
 	if n > 0 {
 		g.ref.owner().received(d, n)
 	}
 	switch {
-	case timedOut(err) && g.raw != nil:
-		g.left = min(g.left, g.unreadBytes()) // on a busy machine the deadline may pass before the read begins
+	case transport.TimedOut(err) && g.Raw != nil:
+		g.left = min(g.left, g.ref.link().Unread()) // on a busy machine the deadline may pass before the read begins
 	case err != nil:
 		g.left = 0
 	}
@@ -150,13 +122,27 @@ func (g *goroutineConn) readDrain(d *workspace) {
 // discard reads and drops what a refused peer still sends: closing a socket with unread
 // bytes resets it and can destroy the last replies in transit.
 func (g *goroutineConn) discard() {
-	waste := g.ref.sh.srv.buffers.Get(lingerRead)
+	waste := g.ref.sh.srv.buffers.Get(transport.LingerRead)
 	defer waste.Release()
-	n, err := g.nc.Read(waste.Bytes())
-	if timedOut(err) {
+	n, err := g.Conn.Read(waste.Bytes())
+	if transport.TimedOut(err) {
 		n++ // bounds this loop too
 	}
-	if g.left -= n; g.left <= 0 || err != nil && !timedOut(err) {
+	if g.left -= n; g.left <= 0 || err != nil && !transport.TimedOut(err) {
 		g.ref.kill()
 	}
+}
+
+// readsInput reads and serves what has arrived, and reports whether there was anything.
+func (g *goroutineConn) readsInput(d *workspace) bool {
+	d.lendOut()
+	p := d.box.Space(&g.ref.sh.srv.input)
+	n, err := g.Conn.Read(p[:min(len(p), max(1, d.box.Want()))])
+	if n > 0 {
+		g.ref.owner().received(d, n)
+	}
+	if err != nil && !transport.TimedOut(err) {
+		g.readFailed(err)
+	}
+	return n > 0
 }

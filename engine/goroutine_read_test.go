@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -33,7 +34,9 @@ func TestDrainReadsAgainAfterALateDeadline(t *testing.T) {
 	client.Write([]byte("request\n"))
 
 	s := bare(Limits{})
-	g := &goroutineConn{ref: *s.bareConn(), nc: nc, raw: rawConn(nc.(*net.UnixConn)), fd: noDescriptor}
+	g := &goroutineConn{ref: *s.bareConn(), Stream: transport.StreamOf(nc), fd: noDescriptor}
+	g.inflight.g = g
+	g.ref.x.Store(&g.inflight)
 	nc.SetReadDeadline(time.Now().Add(-time.Second))
 	g.left = len("request\n") + 100
 	g.readDrain(&workspace{in: make([]byte, 64), ref: g.ref, g: g})

@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/hone-go/hone/engine/internal/transport"
+
 // Visits that wait, on a goroutine engine.
 
 // flushAndWait writes a visit's output so far, and waits until the kernel has accepted
@@ -7,11 +9,11 @@ package engine
 func (g *goroutineConn) flushAndWait(t *Turn) {
 	k, s := &g.ref, g.ref.s
 	if len(t.Out) > 0 && !s.dead {
-		g.waiting += int64(len(t.Out))
 		if g.unwritten() {
+			g.waiting += int64(len(t.Out))
 			g.writeWaiting(t.Out, cap(t.Out))
-		} else if g.queue.Add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
-			k.held().recount(&g.inflight)
+		} else {
+			k.held().queue(&g.inflight, t.Out)
 		}
 	}
 	g.queue.LetEarlierGo()
@@ -35,11 +37,11 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	k, t, memory := &g.ref, &d.turn, &g.ref.sh.srv.input
 	if g.fd != noDescriptor {
-		n, err = readSocket(uintptr(g.fd), d.box.Space(memory))
+		n, err = transport.ReadReady(uintptr(g.fd), d.box.Space(memory))
 		switch {
 		case err == nil:
 			return n, nil
-		case err != errParked:
+		case err != transport.ErrParked:
 			g.readFailed(err)
 			return 0, err
 		}
@@ -57,17 +59,17 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	if g.queue.LetEarlierGo(); !g.writing && !g.queue.Waits() {
 		k.held().list() // the peer may wait for it
 	}
-	nudged := g.nudged
-	g.clearNudge()
+	nudged := g.IsNudged()
+	g.ClearNudge()
 	began := k.held().startWait(&g.inflight, t, d.box.Want())
 	g.noteInput(&d.box)
 	k.s.mu.Unlock()
-	n, err = readSome(g.nc, p)
+	n, err = g.Read(p)
 	if err != nil {
 		g.readFailed(err)
 	}
 	k.s.mu.Lock()
-	if ends := k.held().endsVisit(t); ends != nil || timedOut(err) { // a peer that sends nothing more ends it even in a drain
+	if ends := k.held().endsVisit(t); ends != nil || transport.TimedOut(err) { // a peer that sends nothing more ends it even in a drain
 		err = ends
 	}
 	k.held().endWait(&g.inflight, t, began)

@@ -27,10 +27,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	case s.dead:
 		return false
 	case len(out) > 0 && !g.unwritten():
-		g.waiting += int64(len(out))
-		if g.queue.Add(&k.sh.srv.buffers, [][]byte{out}, len(out)) {
-			k.held().recount(&g.inflight)
-		}
+		k.held().queue(&g.inflight, out)
 	case len(out) > 0:
 		if g.fd != noDescriptor { // in a visit of a Parked connection the descriptor is available
 			n, err := sys.Write(uintptr(g.fd), out[:min(len(out), maxSend)])
@@ -42,12 +39,8 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 			}
 			if n < len(out) { // the owner writes the rest after returning the workspace
 				t.Out = out
-				g.front, g.sent = k.keep(t, n)
-				t.Out = t.Out[:0]
-				g.waiting += int64(len(out) - n)
-				g.blocked.Store(true)
-				k.held().recount(&g.inflight)
-				k.held().startStall(&g.inflight)
+				k.held().putRest(t, n, sys.ErrAgain)
+				g.cut, t.Out = false, t.Out[:0]
 			}
 			break
 		}
@@ -101,11 +94,11 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	total, wide := 0, false
 	for total < len(p) && err == nil {
 		var n int
-		n, err = g.nc.Write(p[total:min(len(p), total+writeChunk)])
+		n, err = g.Conn.Write(p[total:min(len(p), total+writeChunk)])
 		g.written.Add(uint32(n))
 		if total += n; total >= provenFast && !wide {
 			wide = true
-			link{g: g}.limitUnsent(moreUnsent)
+			k.link().LimitUnsent(moreUnsent)
 		}
 	}
 	k.sh.counts.bytesOut.Add(uint64(total))
@@ -119,7 +112,7 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	g.writing, g.lent = false, 0
 	g.waiting -= int64(len(p))
 	if wide {
-		link{g: g}.limitUnsent(maxUnsent)
+		k.link().LimitUnsent(maxUnsent)
 	}
 	k.held().recount(&g.inflight)
 	if err != nil {

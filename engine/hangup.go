@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"context"
-)
+import "context"
 
 // A context that is cancelled when the peer disconnects, created on demand. The sweeper
 // polls the kernel for these connections every period: a loop that does not read from a
@@ -105,7 +103,7 @@ func (k held) listen(x *inflight) (watching bool) {
 	if x.rare == nil || x.rare.watched.ctx == nil || x.rare.watched.ctx.Err() != nil {
 		return false
 	}
-	if k.link().hungUp() {
+	if k.link().HungUp() {
 		k.endContext(x)
 	}
 	return true

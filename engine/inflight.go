@@ -41,6 +41,7 @@ type inflight struct {
 	wide       bool         // a fast reader: the kernel may accept more for it
 	cut        bool         // the last write ended for fairness, not because the socket was full
 	writing    bool         // a goroutine that may block is writing: all other output is queued
+	ended      bool         // what is in flight is dropped and no longer counted
 	queue      outbox.Queue
 	promises   ticket.Set    // late replies owed
 	debt       ration.Debt   // of the request budget
@@ -95,11 +96,11 @@ func (k owner) attachUnlocked() *inflight {
 	return k.held().attach()
 }
 
-// detach frees the inflight of a quiet connection. The caller is the owner. A connection that
-// is ending keeps it, because it counts what is left to read.
+// detach frees the inflight of a loop's connection that is quiet. The caller is the owner. A
+// connection that is ending keeps it, because it counts what is left to read.
 func (k held) detach() {
 	x := k.x.Load()
-	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
+	if x == nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
 		return
 	}
 	x.share.Recount(&k.sh.srv.output, x.memory())
@@ -140,7 +141,8 @@ func (k owner) admit(first bool) int {
 	if ends(k.reason()) {
 		return 0
 	}
-	if k.sh.srv.requests.IsFull() && !(first && k.mayOwe() || !first && k.mayOweMore()) {
+	full := k.sh.srv.requests.IsFull()
+	if full && first && !k.mayOwe() {
 		return 0
 	}
 	if first && !(k.s.weight == ration.SmallWeight && k.x.Load() == nil) && !k.mayProduce() {
@@ -153,7 +155,7 @@ func (k owner) admit(first bool) int {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	switch {
-	case !k.held().below(x):
+	case !k.held().below(x) || full && !first && x.promises.Open() > 0:
 		return 0
 	case first && k.sh.srv.ordered:
 		x.queue.StartVisit() // a reply that was posted since the visit began still precedes its output
@@ -189,16 +191,8 @@ func (k *connRef) isBelow(x *inflight) bool {
 }
 
 // startVisit records what was posted before this visit, so that an ordered protocol's
-// replies stay in order.
+// replies stay in order. Once it has begun, what was posted stays behind the visit's output.
 func (k owner) startVisit() {
-	k.s.mu.Lock()
-	k.held().attach().queue.StartVisit()
-	k.s.mu.Unlock()
-}
-
-// hold is startVisit for user code. What was posted during the visit already stays behind
-// its output.
-func (k owner) hold() {
 	k.s.mu.Lock()
 	if q := &k.held().attach().queue; !q.IsVisiting() {
 		q.StartVisit()

@@ -12,7 +12,7 @@ import (
 // last time, it tries again only with again set, because that costs a system call.
 func (k held) write(x *inflight, again bool) {
 	k.countLate(x)
-	if x.g != nil && x.g.raw == nil { // without a plain socket, every write may block
+	if x.g != nil && x.g.Raw == nil { // without a plain socket, every write may block
 		if !x.writing && x.g.nextFront() {
 			x.g.startWriter()
 		}
@@ -96,7 +96,7 @@ func (k held) widen(x *inflight, n int) {
 	}
 	if x.took += n; x.took >= provenFast {
 		x.wide = true
-		k.link().limitUnsent(moreUnsent)
+		k.link().LimitUnsent(moreUnsent)
 	}
 }
 
@@ -104,7 +104,7 @@ func (k held) widen(x *inflight, n int) {
 func (k held) narrow(x *inflight) {
 	if x.took = 0; x.wide {
 		x.wide = false
-		k.link().limitUnsent(maxUnsent)
+		k.link().LimitUnsent(maxUnsent)
 	}
 }
 
@@ -122,7 +122,7 @@ func (k held) send(p []byte, most int) (n int, err error) {
 	}
 	x := k.x.Load()
 	if x != nil && x.g != nil {
-		n, err = x.g.sendNow(q)
+		n, err = x.g.WriteNow(q)
 	} else {
 		n, err = k.sh.poll.Write(k.s.socket, q)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -37,7 +38,7 @@ func (k held) endLoan() {
 	x.forgetRare()
 	k.s.marks.clear(isShut)
 	if k.s.own.has(drains) {
-		x.left = k.link().unread() // user code has read some of it
+		x.left = k.link().Unread() // user code has read some of it
 	}
 	k.enter(life.Serving)
 	k.touch()
@@ -56,10 +57,10 @@ func (k owner) lent(nc net.Conn) (left []byte, back bool) {
 // whether the connection continues. mu is held, and released.
 func (g *goroutineConn) lend() bool {
 	k, memory := &g.ref, &g.ref.sh.srv.input
-	k.held().beginLoan(g.nc)
-	g.nc.SetReadDeadline(time.Time{}) // clear the deadline of a nudge
+	k.held().beginLoan(g.Conn)
+	g.Conn.SetReadDeadline(time.Time{}) // clear the deadline of a nudge
 	k.s.mu.Unlock()
-	left, back := k.owner().lent(g.nc)
+	left, back := k.owner().lent(g.Conn)
 	if !back {
 		k.kill()
 		return false
@@ -67,8 +68,7 @@ func (g *goroutineConn) lend() bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	if !k.s.dead { // otherwise the deadline ends it
-		g.nc.SetDeadline(time.Time{})
-		g.nudged = false
+		g.Recover()
 	}
 	box := &g.in
 	if g.own != nil {
@@ -80,18 +80,24 @@ func (g *goroutineConn) lend() bool {
 	return true
 }
 
+// leavePoll takes the socket from the event loop.
+func (k held) leavePoll() (net.Conn, error) {
+	s := k.s
+	if s.marks.has(isListed) { // the kernel would keep reporting the socket through its duplicate descriptor
+		k.sh.poll.Remove(s.socket)
+		s.marks.clear(isListed)
+	}
+	nc, err := transport.NetConn(s.socket)
+	s.want, s.socket = 0, sys.NoSocket
+	return nc, err
+}
+
 // lendOffLoop gives the socket of an event loop's connection to user code, on a new
 // goroutine. It unlocks.
 func (k held) lendOffLoop() {
 	s, srv := k.s, k.sh.srv
 	k.setAway(true)
-	if s.marks.has(isListed) { // the kernel would keep reporting the socket through its duplicate descriptor
-		k.sh.poll.Remove(s.socket)
-		s.marks.clear(isListed)
-	}
-	s.want = 0
-	nc, err := netConn(s.socket)
-	s.socket = sys.NoSocket
+	nc, err := k.leavePoll()
 	k.beginLoan(nc)
 	if err != nil {
 		k.fail(NoDescriptors)
@@ -156,10 +162,6 @@ func (t *Turn) Socket() (net.Conn, error) {
 // giveAway ends Turn.Socket: for the engine the connection is dead.
 func (k owner) giveAway(t *Turn) (nc net.Conn, err error) {
 	s := k.s
-	var away givenAway
-	if g := t.d.g; g != nil {
-		away = givenAway{g.nc.LocalAddr(), g.nc.RemoteAddr()}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := k.x.Load()
@@ -170,31 +172,11 @@ func (k owner) giveAway(t *Turn) (nc net.Conn, err error) {
 		return nil, k.held().failed(t)
 	}
 	if x != nil && x.g != nil {
-		x.g.clearNudge()
-		nc = x.g.nc
-		x.g.nc, x.g.fd = away, noDescriptor
-		k.fail(ClosedHere)
+		nc, x.g.fd = x.g.GiveAway(), noDescriptor
 	} else {
-		if s.marks.has(isListed) {
-			k.sh.poll.Remove(s.socket)
-			s.marks.clear(isListed)
-		}
-		nc, err = netConn(s.socket)
-		s.want, s.socket = 0, sys.NoSocket
-		k.fail(ClosedHere)
+		nc, err = k.held().leavePoll()
 	}
+	k.fail(ClosedHere)
 	s.dead = true
 	return nc, err
 }
-
-// givenAway stands in for a socket that was given away: only its addresses are known.
-type givenAway struct{ local, remote net.Addr }
-
-func (a givenAway) Read([]byte) (int, error)         { return 0, net.ErrClosed }
-func (a givenAway) Write([]byte) (int, error)        { return 0, net.ErrClosed }
-func (a givenAway) Close() error                     { return nil }
-func (a givenAway) LocalAddr() net.Addr              { return a.local }
-func (a givenAway) RemoteAddr() net.Addr             { return a.remote }
-func (a givenAway) SetDeadline(time.Time) error      { return net.ErrClosed }
-func (a givenAway) SetReadDeadline(time.Time) error  { return net.ErrClosed }
-func (a givenAway) SetWriteDeadline(time.Time) error { return net.ErrClosed }

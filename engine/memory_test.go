@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/transport"
 )
 
 // stream is one direction of an in-memory connection: a bounded buffer.
@@ -258,12 +260,12 @@ func checkConns(t *testing.T, pair func(t *testing.T) (a, b net.Conn)) {
 	if err != nil || string(buf[:n]) != "hello" {
 		t.Errorf("read %q and %v", buf[:n], err)
 	}
-	b.SetReadDeadline(past())
+	b.SetReadDeadline(transport.Past())
 	expect("read after the deadline", read(b), os.ErrDeadlineExceeded)
 	b.SetReadDeadline(time.Time{})
 	unblocked := make(chan error, 1)
 	go func() { unblocked <- read(b) }()
-	b.SetReadDeadline(past())
+	b.SetReadDeadline(transport.Past())
 	expect("read cut off", <-unblocked, os.ErrDeadlineExceeded)
 	b.SetReadDeadline(time.Now().Add(time.Millisecond))
 	expect("read until the deadline", read(b), os.ErrDeadlineExceeded)
@@ -273,7 +275,7 @@ func checkConns(t *testing.T, pair func(t *testing.T) (a, b net.Conn)) {
 		b.SetReadDeadline(time.Time{})
 		io.ReadFull(b, buf)
 	}
-	a.SetWriteDeadline(past())
+	a.SetWriteDeadline(transport.Past())
 	expect("write to a peer that does not read", <-unblocked, os.ErrDeadlineExceeded)
 
 	a, b = open()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -198,7 +199,7 @@ func (l *playing) fail(rule, format string, args ...any) {
 		close(l.failed)
 		for i := range l.guests {
 			if g := l.guests[i].Load(); g != nil {
-				g.nc.SetDeadline(past())
+				g.nc.SetDeadline(transport.Past())
 			}
 		}
 	})
@@ -277,6 +278,14 @@ func (l *playing) do(m move) {
 			l.env.add(Forced)
 			l.forced.Store(true)
 			l.force()
+			for cut := false; !cut; { // until then it serves what clients send from now on
+				select {
+				case <-l.srv.empty:
+					cut = true
+				case <-time.After(50 * time.Microsecond):
+					cut = l.srv.abandoned.Load()
+				}
+			}
 		}
 	default:
 		if g != nil && !g.denied {
@@ -334,9 +343,9 @@ func (l *playing) dial(m move) (near, far net.Conn, err error) {
 		if fds, err = syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0); err != nil {
 			return nil, nil, err
 		}
-		near, err = netConn(sys.Socket(fds[0]))
+		near, err = transport.NetConn(sys.Socket(fds[0]))
 		if err == nil {
-			far, err = netConn(sys.Socket(fds[1]))
+			far, err = transport.NetConn(sys.Socket(fds[1]))
 		}
 	}
 	if err == nil && m.size > 0 {

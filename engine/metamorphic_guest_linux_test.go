@@ -384,7 +384,7 @@ func (g *guest) rests() {
 		case m.gate: // a goroutine may be about to write a push
 			return x == nil || x.g == nil || x.stall.Load() == 0 && !x.writing && x.queue.Waits()
 		}
-		read := x != nil && x.g != nil && x.g.raw == nil || k.link().unread() == 0
+		read := x != nil && x.g != nil && x.g.Raw == nil || k.link().Unread() == 0
 		switch {
 		case x == nil:
 			return read && m.partial == 0

@@ -251,7 +251,7 @@ func (l *playing) checkEnd() {
 	}
 	rule, text := l.nonzero(func() []gauge {
 		st := s.Stats()
-		all := append(l.gauges(), gauge{"Open", int64(st.Open)}, gauge{"Helpers", int64(st.Helpers)}, gauge{"addresses", int64(len(s.addresses))})
+		all := append(l.gauges(), gauge{"Open", int64(st.Open)}, gauge{"Helpers", int64(st.Helpers)}, gauge{"addresses", int64(s.addresses.Len())})
 		if !l.failing.Load() {
 			all = append(all, gauge{"Buffers", st.Buffers}, gauge{"Lent", st.Lent})
 		}

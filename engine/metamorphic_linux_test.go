@@ -170,7 +170,17 @@ func TestMetamorphicFound(t *testing.T) {
 		{do: "shutdown"},
 	}}
 	lost.limits.TotalInFlight, lost.limits.TotalInput = 1, 36160
+	given := history{limits: limits, moves: []move{ // Shutdown's context had ended, and for a moment the server went on: it gave a socket away
+		{do: "connect"},
+		{do: "send", asks: []request{{acts: []act{{do: "lend", n: 1}}}}},
+		{do: "send", asks: []request{{body: 94, acts: []act{{do: "give"}}}}, back: 90},
+		{do: "shutdown"},
+		{do: "force"},
+		{do: "send", asks: []request{{acts: []act{}}}},
+		{do: "release"},
+	}}
 	for _, e := range allEngines() {
+		replay(t, e, given)
 		replay(t, e, lost)
 		replay(t, e, gone)
 		replay(t, e, slow)

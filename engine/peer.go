@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -14,29 +15,18 @@ import (
 // is the address to which the proxy connected. It returns the zero AddrPort for unix
 // sockets and after the connection has ended. It costs a system call.
 func (c Conn) LocalAddr() netip.AddrPort {
-	k, nc, ok := c.carrier()
-	if !ok {
-		return netip.AddrPort{}
+	var addr netip.AddrPort
+	if nc := c.carrier(func(s sys.Socket) { addr = s.LocalAddr() }); nc != nil {
+		addr = transport.AddrPort(nc.LocalAddr())
 	}
-	if nc != nil {
-		return addrPort(nc.LocalAddr())
-	}
-	defer k.s.mu.Unlock()
-	return k.s.socket.LocalAddr()
+	return addr
 }
 
 // TLS returns the state of the TLS handshake, with the peer's certificates: nil without
 // TLS, and after the connection has ended. It is available from OnOpen on; every call
 // allocates a new copy.
 func (c Conn) TLS() *tls.ConnectionState {
-	k, nc, ok := c.carrier()
-	if !ok {
-		return nil
-	}
-	if nc == nil {
-		k.s.mu.Unlock()
-	}
-	secured, ok := nc.(interface{ ConnectionState() tls.ConnectionState })
+	secured, ok := c.carrier(func(sys.Socket) {}).(interface{ ConnectionState() tls.ConnectionState })
 	if !ok {
 		return nil
 	}
@@ -49,53 +39,28 @@ func (c Conn) TLS() *tls.ConnectionState {
 // are available on Linux while the connection is open. Otherwise all are -1, which is
 // nobody: 0 would be root. It costs two system calls.
 func (c Conn) Credentials() (pid, uid, gid int, known bool) {
-	k, nc, ok := c.carrier()
-	if !ok {
-		return -1, -1, -1, false
-	}
-	if nc == nil {
-		defer k.s.mu.Unlock()
-		return sys.PeerCredentials(int(k.s.socket))
-	}
 	pid, uid, gid = -1, -1, -1
-	if socket, plain := innermost(nc).(*net.UnixConn); plain {
-		if raw, err := socket.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) { pid, uid, gid, known = sys.PeerCredentials(int(fd)) })
-		}
+	if nc := c.carrier(func(s sys.Socket) { pid, uid, gid, known = sys.PeerCredentials(int(s)) }); nc != nil {
+		return transport.Credentials(nc)
 	}
 	return pid, uid, gid, known
 }
 
-// innermost returns the connection under layers such as TLS.
-func innermost(nc net.Conn) net.Conn {
-	for range 8 { // bounded, because a layer may wrap itself
-		outer, ok := nc.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		nc = outer.NetConn()
-	}
-	return nc
-}
-
-// carrier finds the transport of the connection: a net.Conn, to be used without the mutex
-// because it may be user code; or, where that is nil, the slot's socket, with the mutex
-// held.
-func (c Conn) carrier() (k connRef, nc net.Conn, ok bool) {
-	k, ok = c.lock()
+// carrier returns the connection's net.Conn, to be used without the mutex because it may be
+// user code; or nil, after it has called do with its socket, with the mutex held. It does
+// neither after the connection has ended.
+func (c Conn) carrier(do func(sys.Socket)) net.Conn {
+	k, ok := c.lock()
 	if !ok {
-		return k, nil, false
+		return nil
 	}
-	if x := k.x.Load(); x != nil {
-		switch {
-		case x.g != nil:
-			nc = x.g.nc
-		case x.rare != nil:
-			nc = x.rare.given
-		}
+	defer k.s.mu.Unlock()
+	if l := k.link(); l.Stream != nil {
+		return l.Stream.Conn
 	}
-	if nc != nil {
-		k.s.mu.Unlock()
+	if x := k.x.Load(); x != nil && x.rare != nil && x.rare.given != nil {
+		return x.rare.given
 	}
-	return k, nc, true
+	do(k.s.socket)
+	return nil
 }

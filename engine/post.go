@@ -5,6 +5,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/engine/internal/transport"
 )
 
 // Operations on a connection by others than its owner: late replies and pushes, promises,
@@ -12,10 +13,6 @@ import (
 
 // post queues a late reply or a push.
 func (c Conn) post(ticket uint64, parts [][]byte) error {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
 	k, x, err := c.lockToPost(ticket == noTicket)
 	if err != nil {
 		return err
@@ -28,7 +25,14 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 		k.s.mu.Unlock()
 		return ErrSettled
 	}
-	return k.held().post(x, parts, n, ticket == noTicket)
+	return k.held().post(x, parts, length(parts), ticket == noTicket)
+}
+
+func length(parts [][]byte) (n int) {
+	for _, p := range parts {
+		n += len(p)
+	}
+	return n
 }
 
 // postAll queues late replies of the connection, as many as fit into one post, and
@@ -73,14 +77,11 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 // peer is still read. Offer itself disconnects nobody, but Limits.StallTime and
 // Limits.TotalOutput do.
 func (c Conn) Offer(parts ...[]byte) error {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
 	k, x, err := c.lockToPost(true)
 	if err != nil {
 		return err
 	}
+	n := length(parts)
 	k.sh.counts.pushes.Add(1)
 	if n == 0 || x.queue.IsVisiting() || x.goal != noGoal || x.unwritten() {
 		return k.held().post(x, parts, n, true)
@@ -168,13 +169,6 @@ func (k held) inVisit() bool {
 	return k.sh.visiting.Load()&visitSlots == uint64(uint32(k.key))+1
 }
 
-// resume wakes an owner that waits for room, or for all replies to be sent.
-func (k held) resume(x *inflight) {
-	if k.s.marks.has(isWaiting) && (k.resumes(x) || x.settled()) {
-		k.notify()
-	}
-}
-
 // relieve is called when more is queued than the hard cap: a queue that merely has not been
 // written yet is not the peer's fault, and is written here. It reports whether the queue may
 // grow.
@@ -183,7 +177,7 @@ func (k held) relieve(x *inflight) bool {
 	switch {
 	case x.writing && x.stall.Load() != 0 && !x.queue.IsVisiting(): // a writer is blocked, and nothing else holds the queue
 		return false
-	case x.writing, x.queue.IsVisiting(), !k.link().isPlain():
+	case x.writing, x.queue.IsVisiting(), !k.link().IsPlain():
 		return x.queue.Len() <= limits.hardest()
 	}
 	k.write(x, true)
@@ -206,7 +200,7 @@ func (k held) burdens(x *inflight) bool {
 	if x.waiting <= much {
 		return false
 	}
-	if !x.writing && !x.queue.IsVisiting() && k.link().isPlain() {
+	if !x.writing && !x.queue.IsVisiting() && k.link().IsPlain() {
 		k.write(x, true)
 	}
 	stall := x.stall.Load()
@@ -248,18 +242,6 @@ func (k owner) revoke(tickets []uint64) (open int) {
 	return k.held().attach().promises.Revoke(tickets)
 }
 
-// notify makes the owner check its connection.
-func (k held) notify() {
-	switch x := k.x.Load(); {
-	case x != nil && x.g != nil:
-		x.g.nudge()
-	case x != nil && x.goal != noGoal:
-		x.wakeOwner()
-	default:
-		k.list()
-	}
-}
-
 // abort ends the connection at once: unsent output is dropped.
 func (k held) abort(why Reason) {
 	s := k.s
@@ -279,9 +261,9 @@ func (k held) abort(why Reason) {
 	}
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
 	if x := k.x.Load(); x != nil && x.rare != nil && x.rare.given != nil {
-		x.rare.given.SetDeadline(past()) // and no reset: its user may still say goodbye
+		x.rare.given.SetDeadline(transport.Past()) // and no reset: its user may still say goodbye
 	} else {
-		k.link().cutOff(hard)
+		k.link().CutOff(hard)
 	}
 	k.notify()
 }
@@ -296,7 +278,7 @@ func (k owner) breakOff() {
 	k.fail(Panicked)
 	s.marks.set(isShut | isSaid) // nothing may follow the part
 	x := k.held().attach()
-	x.unfinished = k.link().control(func(uintptr) {})
+	x.unfinished = k.link().Control(func(uintptr) {})
 	x.waiting -= int64(x.queue.DropHeld())
 	x.promises.Abandon()
 	k.held().recountOwed(x)

@@ -120,17 +120,7 @@ func (r Reason) ending() life.Kind {
 
 // exceeded returns the reason to end for a limit.
 func exceeded(limit timing.Limit) Reason {
-	switch limit {
-	case timing.IdleTime:
-		return IdleTimeout
-	case timing.FrameTime:
-		return FrameTimeout
-	case timing.StallTime:
-		return WriteStall
-	case timing.AuthTime:
-		return AuthTimeout
-	}
-	return 0
+	return [...]Reason{timing.IdleTime: IdleTimeout, timing.FrameTime: FrameTimeout, timing.StallTime: WriteStall, timing.AuthTime: AuthTimeout}[limit]
 }
 
 // ends reports whether why ends the service at once.

@@ -5,14 +5,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/admission"
 	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/outbox"
+	"github.com/hone-go/hone/engine/internal/pace"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/faultlog"
@@ -91,7 +92,7 @@ type Server struct {
 	loops     []*loop       // of Events; see started
 	running   chan struct{} // closed when there are loops
 	helpers   helpers
-	watchdog  watchdog
+	watchdog  pace.Watch
 	handOffs  atomic.Uint64
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
 	judged    func(now timing.Tick)        // for tests: called between the sweeper's verdicts and their execution
@@ -106,19 +107,19 @@ type Server struct {
 	input    input.Budget
 	requests ration.Requests
 	faults   faultlog.Log
-	silent   silentLine
-	idlers   idlers
+	silent   admission.Silent[Conn]
+	idlers   admission.Idlers[Conn]
+	refusals admission.Refusals
 	sweeper  sweeper
 
 	mu         sync.Mutex
-	open       int                // connections
-	displacing int                // of these, silent ones that are being displaced
-	newcomers  []Conn             // admitted meanwhile
-	excess     int                // newcomers to refuse that are not queued yet
-	addresses  map[netip.Addr]int // see hostOf
-	listeners  map[*listenerCloser]struct{}
-	refusing   map[*net.Conn]struct{} // refused connections that are being sent the reason
-	empty      chan struct{}          // closed when a drain has no connection left
+	open       int    // connections
+	displacing int    // of these, silent ones that are being displaced
+	newcomers  []Conn // admitted meanwhile
+	excess     int    // newcomers to refuse that are not queued yet
+	addresses  admission.Addresses
+	listeners  map[*func()]struct{} // what closes them, once
+	empty      chan struct{}        // closed when a drain has no connection left
 	drained    Drained
 	drainEnded bool // drained is final
 }
@@ -139,7 +140,7 @@ func (s *Server) init() {
 		s.requests.Init(s.limits.TotalInFlight, &s.clock)
 		s.running = make(chan struct{})
 		s.helpers.srv = s
-		s.watchdog.kick = make(chan struct{}, 1)
+		s.watchdog.Init()
 		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
 		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(input.Small, s.how.size-1)))} }
 		s.inflights.New = func() any { return new(inflight) }
@@ -152,9 +153,8 @@ func (s *Server) init() {
 		s.gone = make(chan struct{})
 		s.hurry = make(chan struct{})
 		s.empty = make(chan struct{})
-		s.listeners = map[*listenerCloser]struct{}{}
-		s.addresses = map[netip.Addr]int{}
-		s.refusing = map[*net.Conn]struct{}{}
+		s.listeners = map[*func()]struct{}{}
+		s.addresses.Init(s.Limits.ConnsPerAddress, s.Uncounted)
 		for i := range runtime.GOMAXPROCS(0) {
 			f := newFlusher(s, i)
 			s.flushers = append(s.flushers, f)
@@ -175,14 +175,6 @@ func (s *Server) init() {
 func (s *Server) Context() context.Context {
 	s.init()
 	return s.ctx
-}
-
-// bufferSize returns the size of a connection's own read buffer.
-func (s *Server) bufferSize() int {
-	if s.how.style == parked || s.how.style == events {
-		return Buffered(0).size
-	}
-	return s.how.size
 }
 
 // each calls do with every connection, with its mutex held.

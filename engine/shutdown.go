@@ -58,8 +58,8 @@ const (
 func (s *Server) shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
-	for ln := range s.listeners {
-		ln.close()
+	for closer := range s.listeners {
+		(*closer)()
 	}
 	if s.open == 0 {
 		close(s.empty)
@@ -89,7 +89,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		l.end()
 	}
 	s.helpers.end()
-	s.endLingering()
+	s.refusals.End()
 	s.waitForGoroutines(ctx, until)
 	return err
 }

@@ -4,9 +4,10 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
+	"github.com/hone-go/hone/engine/internal/pace"
 	"github.com/hone-go/hone/engine/internal/ration"
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -90,13 +91,11 @@ type shard struct {
 	poll     *sys.Poll     // the loop's
 	visiting atomic.Uint64 // the loop's: the running visit; see events_watchdog.go
 	borrowed atomic.Int32  // workspaces borrowed by connections of a goroutine engine
-	rouse    func()        // wakes the runner; called with mu held
 
-	mu         sync.Mutex
-	dirty      []uint64    // keys of connections that need attention
-	pending    atomic.Bool // dirty is not empty; written under mu
-	asleep     bool        // the runner waits and must be woken
-	leaving    bool        // no new connections; the runner will end
+	pace.Bell // keys of connections that need attention
+
+	mu         sync.Mutex  // before the Bell's
+	leaving    atomic.Bool // no new connections; the runner will end; written under mu
 	gone       bool        // the runner has ended
 	closed     bool        // the poll is closed
 	open       int
@@ -153,6 +152,14 @@ func keyOf(slot int, generation uint32) uint64 { return uint64(slot) | uint64(ge
 
 func (k *connRef) generation() uint32 { return uint32(k.key >> 32) }
 
+// link returns the connection's transport, to its owner or to whoever holds its mutex.
+func (k *connRef) link() transport.Link {
+	if x := k.x.Load(); x != nil && x.g != nil {
+		return transport.Link{Stream: &x.g.Stream}
+	}
+	return transport.Link{Socket: k.s.socket}
+}
+
 // conn returns the handle of the connection, which may be kept.
 func (k *connRef) conn() Conn { return Conn{sh: k.sh, key: k.key} }
 
@@ -197,12 +204,12 @@ func (sh *shard) lock(key uint64) (connRef, bool) {
 	return k, true
 }
 
-// take allocates a slot for a new connection.
-func (sh *shard) take() (connRef, error) {
+// take allocates a slot for a new connection, or returns the reason to refuse it.
+func (sh *shard) take() (connRef, Reason) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.leaving {
-		return connRef{}, ErrServerClosed
+	if sh.leaving.Load() {
+		return connRef{}, ShuttingDown
 	}
 	chunks := *sh.chunks.Load()
 	for sh.roomy < len(chunks) && chunks[sh.roomy].side.free == 0 {
@@ -210,7 +217,7 @@ func (sh *shard) take() (connRef, error) {
 	}
 	if sh.roomy == len(chunks) {
 		if len(chunks)*chunkSlots >= maxSlots {
-			return connRef{}, syscall.ENOMEM
+			return connRef{}, NoDescriptors
 		}
 		grown := append(chunks[:len(chunks):len(chunks)], newChunk())
 		sh.chunks.Store(&grown)
@@ -225,7 +232,7 @@ func (sh *shard) take() (connRef, error) {
 	if sh.generation++; sh.generation == awayBit {
 		sh.generation = 1
 	}
-	return connRef{sh: sh, s: s, x: &c.inflights[i], key: keyOf(sh.roomy*chunkSlots+i, sh.generation)}, nil
+	return connRef{sh: sh, s: s, x: &c.inflights[i], key: keyOf(sh.roomy*chunkSlots+i, sh.generation)}, 0
 }
 
 func newChunk() chunk {
@@ -265,8 +272,8 @@ func (k owner) free() {
 		kept := chunks[:n:n] // a published slice is never modified: others read it without a lock
 		sh.chunks.Store(&kept)
 	}
-	if sh.open == 0 && sh.leaving {
-		sh.wake()
+	if sh.open == 0 && sh.leaving.Load() {
+		sh.Wake()
 		sh.closeIfLast()
 	}
 }
@@ -297,45 +304,15 @@ func (k held) list() {
 	k.sh.Look(k.key)
 }
 
-// Look makes the runner check a connection; the caller need not hold its mutex.
-func (sh *shard) Look(key uint64) {
-	sh.mu.Lock()
-	sh.dirty = append(sh.dirty, key)
-	sh.pending.Store(true)
-	sh.wake()
-	sh.mu.Unlock()
-}
-
-// collect swaps the list for batch, which is empty, and reports whether there was
-// anything.
-func (sh *shard) collect(batch []uint64) ([]uint64, bool) {
-	batch = batch[:0]
-	if !sh.pending.Load() {
-		return batch, false
-	}
-	sh.mu.Lock()
-	batch, sh.dirty = sh.dirty, batch
-	sh.pending.Store(false)
-	sh.mu.Unlock()
-	return batch, len(batch) > 0
-}
-
-// wake wakes the runner; sh.mu is held.
-func (sh *shard) wake() {
-	if sh.asleep && !sh.closed {
-		sh.asleep = false
-		sh.rouse()
-	}
-}
-
 // over reports whether a runner that is to end has nothing left to wait for; sh.mu is
 // held.
-func (sh *shard) over() bool { return sh.leaving && (sh.open == 0 || sh.srv.abandoned.Load()) }
+func (sh *shard) over() bool { return sh.leaving.Load() && (sh.open == 0 || sh.srv.abandoned.Load()) }
 
 // closeIfLast closes the poll when nobody uses it any more; sh.mu is held.
 func (sh *shard) closeIfLast() {
 	if sh.gone && sh.open == 0 && sh.poll != nil && !sh.closed {
 		sh.closed = true
+		sh.Mute()
 		sh.poll.Close()
 	}
 }
@@ -344,9 +321,9 @@ func (sh *shard) closeIfLast() {
 // given up waiting.
 func (sh *shard) end() {
 	sh.mu.Lock()
-	sh.leaving = true
-	sh.wake()
+	sh.leaving.Store(true)
 	sh.mu.Unlock()
+	sh.Wake()
 }
 
 // six returns where the connection's IPv6 address is stored.

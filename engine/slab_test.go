@@ -17,9 +17,9 @@ func slabs() *shard { return bare(Limits{}).bareShard() }
 
 func taken(t *testing.T, l *shard) connRef {
 	t.Helper()
-	k, err := l.take()
-	if err != nil {
-		t.Fatal(err)
+	k, why := l.take()
+	if why != 0 {
+		t.Fatal(why)
 	}
 	k.held().setAway(false)
 	return k

@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // Stats are a server's counters and gauges. Reading them sums a few per-shard counters.
 type Stats struct {

@@ -1,14 +1,13 @@
 package engine
 
 import (
-	"net"
 	"net/netip"
-	"os"
 
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/proxy"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -30,7 +29,7 @@ func (k owner) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, p
 	if g != nil {
 		k.x.Store(&g.inflight)
 	}
-	k.link().limitUnsent(maxUnsent)
+	k.link().LimitUnsent(maxUnsent)
 	k.held().setAddr(from)
 	k.touch()
 	srv.clock.Stamp(&s.since)
@@ -62,7 +61,7 @@ func (k held) facts(d *workspace) life.Facts {
 		f.Expects = x.frame.IsAllowed()
 		f.Partial = x.in.Len() > 0 || d != nil && d.box.Len() > 0
 		if f.Unfinished = x.unfinished; f.Unfinished {
-			f.Received = f.Settled && k.link().isReceived()
+			f.Received = f.Settled && k.link().IsReceived()
 		}
 		f.Paused = x.blocked.Load() || x.starves() || f.Ready && !k.resumes(x)
 	}
@@ -79,11 +78,12 @@ func (k held) moments() timing.Moments {
 		m.Unfinished = x.unfinished
 		m.Owed = x.promises.Open() > 0 || x.late > 0 || x.starves()
 		m.Trusted = m.Trusted || x.starves()
-		switch {
-		case x.g == nil && x.rare == nil && m.Frame == 0 && !m.Owed && x.waiting == 0:
+		if x.g != nil {
+			if x.g.tired() {
+				m.RestAfter = parkedRestAfter
+			}
+		} else if x.rare == nil && m.Frame == 0 && !m.Owed && x.waiting == 0 {
 			m.RestAfter = detachAfter
-		case x.g != nil && x.g.tired():
-			m.RestAfter = parkedRestAfter
 		}
 	}
 	return m
@@ -116,7 +116,7 @@ func (k held) carryOut(st life.Step, d *workspace) {
 	case life.StepDrain:
 		s.own.set(drains)
 		k.fail(ShuttingDown)
-		k.attach().left = k.link().unread()
+		k.attach().left = k.link().Unread()
 	case life.StepFinish:
 		if x := k.x.Load(); x != nil && k.reason() == PeerClosed {
 			k.endContext(x) // where the kernel does not report disconnects, this is the only signal
@@ -132,11 +132,11 @@ func (k held) carryOut(st life.Step, d *workspace) {
 	case life.StepShut:
 		s.marks.set(isShut)
 		x := k.attach()
-		x.left = lingerBytes
+		x.left = transport.LingerBytes
 		x.in.Forget(&srv.input)
 		d.box.Forget(&srv.input)
 		s.mu.Unlock()
-		if !k.owner().closeWrite() {
+		if !k.link().CloseWrite() {
 			k.kill() // in this order, because an abort may have come first
 		}
 		k.enter(life.Lingering)
@@ -163,11 +163,6 @@ func (k held) reconsider() (ends bool) {
 	}
 	return false
 }
-
-const (
-	lingerBytes = 1 << 20 // bounds what a refused peer may still send
-	lingerRead  = 256     // small, because there may be many of them
-)
 
 // open does what comes before the first read.
 func (k owner) open(d *workspace) {
@@ -306,7 +301,7 @@ func (k owner) readProxyHeader(in []byte) (used, need int, why Reason) {
 	from := k.held().addr().Addr()
 	s.mu.Unlock()
 	srv.mu.Lock()
-	ok := srv.count(from, &s.counted)
+	ok := srv.addresses.Count(from, &s.counted)
 	srv.mu.Unlock()
 	if !ok {
 		return used, 0, TooManyPerAddress
@@ -316,14 +311,6 @@ func (k owner) readProxyHeader(in []byte) (used, need int, why Reason) {
 		srv.guard(k.conn(), func() { srv.OnOpen(k.conn()) })
 	}
 	return used, 0, 0
-}
-
-// visited stores the results of a visit: the state, and Panicked or 0.
-func (k owner) visited(state uint64, why Reason) {
-	k.s.state = state
-	if why != 0 {
-		k.fail(why)
-	}
 }
 
 // call calls user code under the watchdog.
@@ -360,23 +347,17 @@ func (k owner) end(d *workspace) {
 	k.held().setAway(true) // no owner from here on
 	s.marks.clear(isListed)
 	s.want = 0
-	x, resets := k.x.Load(), false
-	if x != nil {
+	stream := k.link().Stream
+	resets := stream.Resets()
+	if x := k.x.Load(); x != nil {
+		x.ended = true
 		k.held().drop(x)
-		if x.g != nil {
-			x.g.ended, resets = true, x.g.resets
-		}
 	}
 	s.socket.Close()
 	s.socket = sys.NoSocket
 	addr := k.held().addr().Addr()
 	s.mu.Unlock()
-	if x != nil && x.g != nil { // not under mu: TLS sends a close_notify
-		if resets {
-			innermost(x.g.nc).Close() // first: a close_notify could look like the end of a reply
-		}
-		x.g.nc.Close()
-	}
+	stream.Close(resets) // not under mu
 	why := k.reason()
 	defer func() { // even if OnClose panics or ends the goroutine
 		srv.uncount(why, addr, s.counted, s.displaced)
@@ -391,15 +372,6 @@ func (k owner) end(d *workspace) {
 	if told := k.speaks().ended; told != nil {
 		k.call(d, func() { told(k.conn(), s.state, why) })
 	}
-}
-
-// closeWrite shuts down the sending direction and reports whether that was possible.
-func (k owner) closeWrite() bool {
-	if k.link().g == nil {
-		k.s.mu.Lock()
-		defer k.s.mu.Unlock()
-	}
-	return k.link().closeWrite()
 }
 
 // reason returns why the connection is ending, 0 while it is not.
@@ -438,10 +410,3 @@ func (k *connRef) enter(p life.Phase) { k.sh.srv.clock.Enter(&k.s.since, &k.s.ph
 
 // touch resets the idle timeout.
 func (k *connRef) touch() { k.sh.srv.clock.Stamp(&k.s.seen) }
-
-// netConn makes a net.Conn from a socket, and closes the socket.
-func netConn(s sys.Socket) (net.Conn, error) {
-	f := os.NewFile(uintptr(s), "connection")
-	defer f.Close()
-	return net.FileConn(f)
-}

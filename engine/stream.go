@@ -12,15 +12,6 @@ import (
 // which watches the connection anyway, wakes it; on a goroutine engine it blocks in its
 // own reads and writes.
 
-// goal is what the owner of a connection waits for in the middle of a visit.
-type goal uint8
-
-const (
-	noGoal  goal = iota
-	written      // inflight.target is reached
-	arrived      // there is something to read
-)
-
 // yieldsPerBurst is how often a visit passes such a point before other goroutines run. Its
 // system calls do not yield: without this, each of many streams would hold a processor for
 // all of the scheduler's 10 ms, and newcomers would wait for the sum.
@@ -86,32 +77,6 @@ func (k held) failed(t *Turn) error {
 	return ErrClosed
 }
 
-// await blocks until the owner, which is off the loop, is woken. It unlocks meanwhile.
-func (k held) await(x *inflight, what goal) {
-	x.goal = what
-	if x.wakeUp == nil {
-		x.wakeUp = make(chan struct{}, 1)
-	}
-	if x.g == nil {
-		k.watchFor(true)
-	}
-	wakeUp := x.wakeUp
-	k.s.mu.Unlock()
-	if waits := k.sh.srv.waits; waits != nil {
-		waits(wakeUp)
-	}
-	<-wakeUp
-	k.s.mu.Lock()
-}
-
-// wakeOwner ends the owner's wait in the middle of a visit, if it waits. mu held.
-func (x *inflight) wakeOwner() {
-	if x.goal != noGoal {
-		x.goal = noGoal
-		x.wakeUp <- struct{}{}
-	}
-}
-
 // more is Turn.More. The caller is the owner, in a visit.
 func (k owner) more(d *workspace, used, need int) (in []byte, err error) {
 	t, box := &d.turn, &d.box
@@ -171,16 +136,12 @@ func (k held) endsVisit(t *Turn) error {
 // moreInput reads once, and waits before that if necessary.
 func (k owner) moreInput(d *workspace) error {
 	t, srv := &d.turn, k.sh.srv
-	if k.holdsTooMuch(&d.box) {
-		k.s.mu.Lock()
-		defer k.s.mu.Unlock()
-		return k.held().failed(t)
-	}
-	var n int
-	var err error
-	if d.g != nil {
+	n, err := 0, error(InputBudget)
+	switch {
+	case k.holdsTooMuch(&d.box):
+	case d.g != nil:
 		n, err = d.g.readMore(d)
-	} else {
+	default:
 		n, err = k.readMore(d)
 	}
 	if n > 0 {
@@ -198,24 +159,6 @@ func (k owner) moreInput(d *workspace) error {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	return k.held().failed(t)
-}
-
-// streamRead is the read size of a visit after it has waited: there may be thousands of
-// them, and most wait.
-const streamRead = 16 << 10
-
-// slim replaces a large read buffer by one of that size, before a wait, and before a
-// visit leaves its loop: the loop's next runner needs a large one. A connection's own
-// buffer stays.
-func (d *workspace) slim(size int) {
-	if len(d.in) <= streamRead || d.g != nil && !d.g.borrows() {
-		return
-	}
-	srv := d.ref.sh.srv
-	d.box.GiveBack(&srv.input)
-	srv.workspaces.Put(&workspace{in: d.in})
-	d.in = make([]byte, size)
-	d.box.Lend(&srv.input, d.in)
 }
 
 // startWait starts the timer for bytes that a visit waits for. Only waiting time counts, and

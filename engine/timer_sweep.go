@@ -6,6 +6,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 )
 
@@ -13,7 +14,7 @@ import (
 type sweeper struct {
 	condemned []sentence
 	pressed   int // consecutive sweeps with the output budget exceeded, or with a visit waiting for it
-	memory    memoryReturn
+	surplus   ration.Surplus
 }
 
 // sentence is a verdict to be carried out.
@@ -111,7 +112,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 	if s.returnMemory(now) {
 		busy = true
 	}
-	s.idlers.forget(now, s.rules.Period)
+	s.idlers.Forget(now, s.rules.Period)
 	if s.judged != nil {
 		s.judged(now)
 	}
@@ -129,8 +130,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 	return next, busy
 }
 
-// since reports whether t lies between last and now, or was stamped while now was being
-// read.
+// since reports whether t lies between last and now, or was stamped while now was being read.
 func since(t, last, now timing.Tick) bool { return now-t <= now-last || t-now < timing.Ahead }
 
 // carryOut carries out the verdict, if the connection is still open.
@@ -149,7 +149,7 @@ func (c *sentence) carryOut(now timing.Tick) {
 	case timing.Measure:
 		if x != nil {
 			k.held().hasTaken(x, now)
-			if x.unfinished && x.settled() && k.link().isReceived() {
+			if x.unfinished && x.settled() && k.link().IsReceived() {
 				k.held().abort(k.reason())
 			}
 		}
@@ -197,7 +197,7 @@ func (k held) rest(x *inflight) {
 // accepts more although the peer reads nothing. (Nor does the peer's kernel report at once:
 // with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8 s.)
 func (k held) hasTaken(x *inflight, now timing.Tick) bool {
-	taken := x.written.Load() - k.link().unsent()
+	taken := x.written.Load() - k.link().Unsent()
 	progress := !x.measured || int32(taken-x.taken) > 0
 	if !progress {
 		k.narrow(x)

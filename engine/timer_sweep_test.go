@@ -18,9 +18,9 @@ func TestSweepAllocates0(t *testing.T) {
 	f := newFlusher(s, 0)
 	s.flushers = append(s.flushers, f)
 	for i := range 3 * chunkSlots {
-		k, err := f.take()
-		if err != nil {
-			t.Fatal(err)
+		k, why := f.take()
+		if why != 0 {
+			t.Fatal(why)
 		}
 		k.s.mu.Lock()
 		k.held().setAway(false)
@@ -42,9 +42,9 @@ func BenchmarkSweep(b *testing.B) {
 	s.flushers = append(s.flushers, f)
 	const conns = 50_000
 	for range conns {
-		k, err := f.take()
-		if err != nil {
-			b.Fatal(err)
+		k, why := f.take()
+		if why != 0 {
+			b.Fatal(why)
 		}
 		k.held().setAway(false)
 		k.touch()
@@ -63,9 +63,9 @@ func TestLateSweepStrikesNobodyEarly(t *testing.T) {
 	s := bare(Limits{})
 	f := newFlusher(s, 0)
 	s.flushers = append(s.flushers, f)
-	k, err := f.take()
-	if err != nil {
-		t.Fatal(err)
+	k, why := f.take()
+	if why != 0 {
+		t.Fatal(why)
 	}
 	k.held().setAway(false)
 	s.clock.Age(time.Hour)

@@ -154,7 +154,7 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte) (left []byte, bac
 // SlowReader.
 func (t *Turn) Hold() {
 	if t.ref != nil {
-		t.ref.owner().hold()
+		t.ref.owner().startVisit()
 	}
 }
 
@@ -234,7 +234,10 @@ func (t *Turn) end(why Reason) {
 		k.s.speaks = t.becomes
 		k.s.mu.Unlock()
 	}
-	k.owner().visited(t.State, why)
+	k.s.state = t.State
+	if why != 0 {
+		k.fail(why)
+	}
 }
 
 // visit calls the protocol once, and recovers panics.
@@ -253,7 +256,7 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 			t.takeOver = nil
 			s.reportPanic(t.Conn(), v)
 			if unanswered {
-				t.Out = s.refuse(t.ref, t.Out, unserved[used:], Panicked)
+				s.guard(t.Conn(), func() { t.Out = t.ref.speaks().Refuse(t.Out, unserved[used:], Panicked) })
 			} else if t.flushed {
 				t.ref.owner().breakOff()
 			}
@@ -279,13 +282,6 @@ func asReason(err error) Reason {
 		return why
 	}
 	return Malformed
-}
-
-// refuse calls Protocol.Refuse for a connection, and recovers panics.
-func (s *Server) refuse(k *connRef, dst, unserved []byte, why Reason) []byte {
-	out := dst
-	s.guard(k.conn(), func() { out = k.speaks().Refuse(dst, unserved, why) })
-	return out
 }
 
 // guard recovers panics of user code.

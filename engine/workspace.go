@@ -22,19 +22,25 @@ type workspace struct {
 	offLoop bool
 }
 
+// isOwn reports whether it belongs to a connection, which does not borrow one.
+func (d *workspace) isOwn() bool { return d.g != nil && !d.g.borrows() }
+
 // dropBuffers drops memory to which user code may still refer after a panic. Unsent
 // output is copied: it may have to wait for a slow peer, in a buffer that others use
 // next.
 func (d *workspace) dropBuffers() {
 	d.turn.Out = append([]byte(nil), d.turn.Out...)
-	memory := &d.ref.sh.srv.input
-	d.box.Lose(memory)
+	d.loseBuffers()
+	d.in, d.out = make([]byte, len(d.in)), pool.Buffer{}
+	if d.isOwn() {
+		d.box.Lend(&d.ref.sh.srv.input, d.in)
+	}
+}
+
+func (d *workspace) loseBuffers() {
+	d.box.Lose(&d.ref.sh.srv.input)
 	if d.out.Lent() {
 		d.out.Drop()
-	}
-	d.in, d.out = make([]byte, len(d.in)), pool.Buffer{}
-	if d.g != nil && !d.g.borrows() {
-		d.box.Lend(memory, d.in)
 	}
 }
 
@@ -62,16 +68,30 @@ func (d *workspace) returnOut() {
 
 // release releases the buffers of a connection's own workspace when it has ended.
 func (d *workspace) release(why Reason) {
-	memory := &d.ref.sh.srv.input
 	if why == 0 || why == Panicked { // user code may still refer to them
-		d.box.Lose(memory)
-		if d.out.Lent() {
-			d.out.Drop()
-		}
+		d.loseBuffers()
 		return
 	}
-	d.box.Forget(memory)
+	d.box.Forget(&d.ref.sh.srv.input)
 	if d.out.Lent() {
 		d.out.Release()
 	}
+}
+
+// streamRead is the read size of a visit after it has waited: there may be thousands of
+// them, and most wait.
+const streamRead = 16 << 10
+
+// slim replaces a large read buffer by one of that size, before a wait, and before a
+// visit leaves its loop: the loop's next runner needs a large one. A connection's own
+// buffer stays.
+func (d *workspace) slim(size int) {
+	if len(d.in) <= streamRead || d.isOwn() {
+		return
+	}
+	srv := d.ref.sh.srv
+	d.box.GiveBack(&srv.input)
+	srv.workspaces.Put(&workspace{in: d.in})
+	d.in = make([]byte, size)
+	d.box.Lend(&srv.input, d.in)
 }

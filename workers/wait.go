@@ -3,64 +3,46 @@ package workers
 import (
 	"context"
 	"errors"
+
+	"github.com/hone-go/hone/internal/fifo"
 )
 
 // waiter is a caller that waits for room.
 type waiter[T any] struct {
-	entry      entry[T]
-	level      int
-	told       chan error // capacity 1; nil: the job has been queued; errEnded: its context has ended
-	prev, next *waiter[T]
-	inLine     bool
+	entry entry[T]
+	level int
+	told  chan error // capacity 1; nil: the job has been queued; errEnded: its context has ended
+	place fifo.Member[*waiter[T]]
 }
 
 // errEnded stands for the cause of a context, which may be foreign code and is asked
 // without the lock.
 var errEnded = errors.New("workers: context ended")
 
-// line holds the callers that wait for room, in a list for each level.
+// line holds the callers that wait for room, in a queue for each level.
 type line[T any] struct {
-	len   int
-	turns turns
-	lists [mostLevels]struct {
-		first, last *waiter[T]
-		len         int
-	}
+	len    int
+	turns  turns
+	queues [mostLevels]fifo.Queue[*waiter[T]]
 }
 
 func (l *line[T]) push(w *waiter[T]) {
-	list := &l.lists[w.level]
-	w.prev, w.next, w.inLine = list.last, nil, true
-	if list.last != nil {
-		list.last.next = w
-	} else {
-		list.first = w
-	}
-	list.last = w
-	list.len++
+	l.queues[w.level].Push(&w.place)
 	l.len++
 }
 
-func (l *line[T]) remove(w *waiter[T]) {
-	list := &l.lists[w.level]
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		list.first = w.next
+// remove reports whether the caller was still in the line.
+func (l *line[T]) remove(w *waiter[T]) bool {
+	if !w.place.Leave() {
+		return false
 	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		list.last = w.prev
-	}
-	w.prev, w.next, w.inLine = nil, nil, false
-	list.len--
 	l.len--
+	return true
 }
 
 // pop removes the caller whose turn it is.
 func (l *line[T]) pop() *waiter[T] {
-	w := l.lists[l.turns.next(mostLevels, func(i int) int { return l.lists[i].len })].first
+	w := l.queues[l.turns.next(mostLevels, func(i int) int { return l.queues[i].Len() })].First()
 	l.remove(w)
 	return w
 }
@@ -140,6 +122,7 @@ func (c *crew[T]) wait(ctx context.Context, done <-chan struct{}, level int, job
 	w, _ := c.spare.Get().(*waiter[T])
 	if w == nil {
 		w = &waiter[T]{told: make(chan error, 1)}
+		w.place.Value = w
 	}
 	c.mu.Lock()
 	if c.ended {
@@ -173,10 +156,9 @@ func (c *crew[T]) wait(ctx context.Context, done <-chan struct{}, level int, job
 func (c *crew[T]) withdraw(w *waiter[T]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !w.inLine {
+	if !c.waiting.remove(w) {
 		return false
 	}
-	c.waiting.remove(w)
 	c.forgo(w)
 	return true
 }

@@ -26,7 +26,7 @@ func (c *crew[T]) audit(t *testing.T) {
 		for i := range q.len {
 			tasks[q.slots[(q.head+i)&(len(q.slots)-1)].watch]++
 		}
-		for w := c.waiting.lists[l].first; w != nil; w = w.next {
+		for w := range c.waiting.queues[l].All() {
 			waiting++
 			tasks[w.entry.watch]++
 		}

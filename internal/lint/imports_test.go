@@ -16,30 +16,33 @@ const (
 // libraryImports is the root module: each package, and which of our packages it may import. Add a line
 // here and in the table of docs/design.md for a new package.
 var libraryImports = map[string][]string{
-	"wire":                   {},
-	"engine":                 {"pool", "workers", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "internal/faultlog", "internal/sys"},
-	"engine/internal/input":  {"pool"},
-	"engine/internal/life":   {},
-	"engine/internal/outbox": {"pool", "engine/internal/ration"},
-	"engine/internal/pace":   {},
-	"engine/internal/proxy":  {},
-	"engine/internal/ration": {"pool", "engine/internal/timing"},
-	"engine/internal/ticket": {},
-	"engine/internal/timing": {"engine/internal/life"},
-	"http1":                  {"engine", "pool", "internal/faultlog", "internal/sys"},
-	"websocket":              {"engine", "http1", "pool"},
-	"framed":                 {"wire", "engine", "pool", "conns", "internal/sys"},
-	"pool":                   {},
-	"workers":                {},
-	"conns":                  {},
-	"route":                  {},
-	"tlsfiles":               {},
-	"internal/faultlog":      {},
-	"internal/httpdiff":      {}, // its tests import engine and http1
-	"internal/sys":           {},
-	"internal/lint":          {},
-	"internal/servetest":     {},
-	"internal/testrun":       {}, // only tests import it, in every package
+	"wire":                      {},
+	"engine":                    {"pool", "workers", "engine/internal/admission", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "engine/internal/transport", "internal/faultlog", "internal/sys"},
+	"engine/internal/admission": {"engine/internal/timing", "engine/internal/transport"},
+	"engine/internal/input":     {"pool", "engine/internal/ration"},
+	"engine/internal/life":      {},
+	"engine/internal/outbox":    {"pool", "engine/internal/ration"},
+	"engine/internal/pace":      {},
+	"engine/internal/proxy":     {},
+	"engine/internal/ration":    {"pool", "engine/internal/timing", "internal/fifo"},
+	"engine/internal/ticket":    {},
+	"engine/internal/timing":    {"engine/internal/life"},
+	"engine/internal/transport": {"internal/sys"},
+	"http1":                     {"engine", "pool", "internal/faultlog", "internal/sys"},
+	"websocket":                 {"engine", "http1", "pool"},
+	"framed":                    {"wire", "engine", "pool", "conns", "internal/sys"},
+	"pool":                      {},
+	"workers":                   {"internal/fifo"},
+	"conns":                     {"internal/fifo"},
+	"route":                     {},
+	"tlsfiles":                  {},
+	"internal/faultlog":         {},
+	"internal/fifo":             {},
+	"internal/httpdiff":         {}, // its tests import engine and http1
+	"internal/sys":              {},
+	"internal/lint":             {},
+	"internal/servetest":        {},
+	"internal/testrun":          {}, // only tests import it, in every package
 }
 
 // observeImports is the module in observe/, in the same form.
@@ -149,7 +152,7 @@ package bench`,
 		{
 			name:  "engine imports a protocol",
 			files: "-- engine/direct.go --\npackage engine\n\nimport \"github.com/hone-go/hone/wire\"",
-			want:  []string{"engine/direct.go:3: engine must not import wire; it may import pool, workers, engine/internal/input"},
+			want:  []string{"engine/direct.go:3: engine must not import wire; it may import pool, workers, engine/internal/admission"},
 		},
 		{
 			name:  "the load generator shares the server's code",

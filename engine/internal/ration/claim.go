@@ -4,9 +4,11 @@
 package ration
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/internal/fifo"
 )
 
 // Waiter owns connections that wait in line. Look makes the owner of one of them check it; it
@@ -21,36 +23,41 @@ type claim struct {
 	size    int64 // bytes to reserve
 	since   timing.Tick
 	granted atomic.Bool
-	in      *line // nil while it does not wait
-	before  *claim
-	behind  *claim
-}
-
-// line is a FIFO queue from which any claim can be removed.
-type line struct{ first, last *claim }
-
-func (l *line) push(c *claim) {
-	c.in, c.before = l, l.last
-	if l.last != nil {
-		l.last.behind = c
-	} else {
-		l.first = c
-	}
-	l.last = c
-}
-
-func (l *line) remove(c *claim) {
-	if c.before != nil {
-		c.before.behind = c.behind
-	} else {
-		l.first = c.behind
-	}
-	if c.behind != nil {
-		c.behind.before = c.before
-	} else {
-		l.last = c.before
-	}
-	c.in, c.before, c.behind = nil, nil, nil
+	place   fifo.Member[*claim]
 }
 
 func (c *claim) waits() bool { return c != nil && !c.granted.Load() }
+
+// waiters are the connections in line for a budget.
+type waiters struct {
+	mu    sync.Mutex // in the lock order, only what a Waiter locks comes after it
+	count atomic.Int32
+}
+
+// Waiting returns how many connections wait in line.
+func (w *waiters) Waiting() int { return int(w.count.Load()) }
+
+// join puts a claim in line, and reports whether no other waits. mu held.
+func (w *waiters) join(line *fifo.Queue[*claim], c *claim) (first bool) {
+	c.place.Value = c
+	line.Push(&c.place)
+	return w.count.Add(1) == 1
+}
+
+// grant lets a waiting connection continue. mu held.
+func (w *waiters) grant(c *claim) {
+	c.place.Leave()
+	w.count.Add(-1)
+	c.granted.Store(true)
+	c.who.Look(c.key)
+}
+
+// cancel removes a claim, in whatever state it is, and reports whether it was granted.
+func (w *waiters) cancel(c *claim) (granted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.place.Leave() {
+		w.count.Add(-1)
+	}
+	return c.granted.Load()
+}

@@ -79,7 +79,7 @@ func (x *Debt) Recount(b *Requests, owed int32) {
 // Drop ends what the connection has of the budget.
 func (x *Debt) Drop(b *Requests) {
 	if x.permit = false; x.place != nil {
-		b.cancel(x.place)
+		b.drop(x.place)
 		x.place = nil
 	}
 	x.Recount(b, 0)

@@ -1,13 +1,12 @@
 package ration
 
 import (
-	"math"
 	"math/bits"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/internal/fifo"
 )
 
 // Output bounds the memory of all unsent output: the capacity of the buffers that
@@ -15,13 +14,9 @@ import (
 // room for it; until then its connection waits in line. The expectation depends on the
 // connection's previous visits, see Learn.
 type Output struct {
-	limit  int64 // Limits.TotalOutput
+	Meter  // bytes of retained buffers, and reservations of running visits
 	spares *Spares
 	clock  *timing.Clock
-
-	held    atomic.Int64 // bytes: retained buffers, and reservations of running visits
-	peak    atomic.Int64 // approximate peak since memory was last returned
-	waiting atomic.Int32 // claims in line
 
 	// The output of a connection's first visit (a trial) cannot be predicted, so few of
 	// them run at once: more after trials that produced little, as TCP grows its
@@ -34,8 +29,8 @@ type Output struct {
 	seen       uint32 // the sweeper's: trials returned at its last check
 	still      int    // the sweeper's: checks since one has returned
 
-	mu   sync.Mutex // in the lock order, only what a Waiter locks comes after it
-	line [amounts]line
+	waiters
+	line [amounts]fifo.Queue[*claim]
 }
 
 // amount is how much output is expected of a visit.
@@ -56,11 +51,9 @@ const (
 
 // Init sets the limit, math.MaxInt32 for none, and where to keep memory while it is short.
 func (b *Output) Init(limit int, spares *Spares, clock *timing.Clock) {
-	b.limit, b.spares, b.clock = int64(limit), spares, clock
+	b.SetLimit(limit)
+	b.spares, b.clock = spares, clock
 	spares.isShort = b.isShort
-	if limit == math.MaxInt32 { // no limit
-		b.limit = math.MaxInt64 / 32
-	}
 	b.most.Store(fewTrials())
 }
 
@@ -112,23 +105,8 @@ func (b *Output) tried(size int) {
 // manyTrials is more than ever run.
 const manyTrials = 1 << 24
 
-// Held returns the bytes held.
-func (b *Output) Held() int64 { return b.held.Load() }
-
-// Limit returns how many bytes may be held.
-func (b *Output) Limit() int64 { return b.limit }
-
-// Waiting returns how many connections wait in line.
-func (b *Output) Waiting() int { return int(b.waiting.Load()) }
-
 // Trials returns how many first visits run.
 func (b *Output) Trials() int { return int(b.trials.Load()) }
-
-// Peak returns the approximate peak of the bytes held since ForgetPeak.
-func (b *Output) Peak() int64 { return b.peak.Load() }
-
-// ForgetPeak makes what is held the peak.
-func (b *Output) ForgetPeak() { b.peak.Store(b.held.Load()) }
 
 // Over returns by how much the limit is exceeded.
 func (b *Output) Over() int64 { return b.held.Load() - b.limit }
@@ -164,9 +142,9 @@ func (b *Output) take(amount amount, size int64) bool {
 
 // admit is take, but a claim that waits already goes first.
 func (b *Output) admit(amount amount, size int64) bool {
-	if amount == much && b.waiting.Load() > 0 {
+	if amount == much && b.Waiting() > 0 {
 		b.mu.Lock()
-		others := b.line[much].first != nil
+		others := b.line[much].Len() > 0
 		b.mu.Unlock()
 		if others {
 			return false
@@ -178,51 +156,38 @@ func (b *Output) admit(amount amount, size int64) bool {
 // wait puts a claim in line.
 func (b *Output) wait(c *claim) {
 	b.mu.Lock()
-	b.line[c.amount].push(c)
-	first := b.waiting.Add(1) == 1
+	first := b.join(&b.line[c.amount], c)
 	b.mu.Unlock()
 	if first {
 		b.clock.SweepNow()
 	}
-	b.grant() // room may have appeared before the claim was visible
+	b.grantAll() // room may have appeared before the claim was visible
 }
 
-// grant starts the claims that have waited longest, as far as there is room. Unknown
+// grantAll starts the claims that have waited longest, as far as there is room. Unknown
 // claims are granted in LIFO order: otherwise an attacker that fills the budget with
 // connections that do not read would make all newcomers wait behind them.
-func (b *Output) grant() {
+func (b *Output) grantAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.line {
 		l := &b.line[i]
-		next := func() *claim {
-			if amount(i) == unknown {
-				return l.last
-			}
-			return l.first
+		next := l.First
+		if amount(i) == unknown {
+			next = l.Last
 		}
 		for c := next(); c != nil && b.take(c.amount, c.size); c = next() {
-			l.remove(c)
-			b.waiting.Add(-1)
-			c.granted.Store(true)
-			c.who.Look(c.key)
+			b.grant(c)
 		}
 	}
 }
 
-// cancel removes a claim, in whatever state it is.
-func (b *Output) cancel(c *claim) {
-	b.mu.Lock()
-	granted := c.granted.Load()
-	if c.in != nil {
-		c.in.remove(c)
-		b.waiting.Add(-1)
-	}
-	b.mu.Unlock()
-	if granted {
+// drop ends a claim, in whatever state it is.
+func (b *Output) drop(c *claim) {
+	if b.cancel(c) {
 		b.giveBack(c.amount == unknown, c.size)
 	} else {
-		b.grant() // claims after it may need less
+		b.grantAll() // claims after it may need less
 	}
 }
 
@@ -232,8 +197,8 @@ func (b *Output) giveBack(trial bool, size int64) {
 		b.trials.Add(-1)
 	}
 	b.held.Add(-size)
-	if b.waiting.Load() > 0 {
-		b.grant()
+	if b.Waiting() > 0 {
+		b.grantAll()
 	}
 }
 
@@ -250,18 +215,15 @@ func (b *Output) WhenShort() *Spares {
 
 // add adds n to the bytes held; n may be negative.
 func (b *Output) add(n int64) {
-	now := b.held.Add(n)
+	now := b.Meter.Add(n)
 	if n < 0 && now <= b.limit/2 && b.spares.Any() {
 		b.spares.Release()
 	}
 	switch {
-	case n < 0 && b.waiting.Load() > 0:
-		b.grant()
+	case n < 0 && b.Waiting() > 0:
+		b.grantAll()
 	case now > b.limit && now-n <= b.limit:
 		b.clock.SweepNow()
-	}
-	if now > b.peak.Load() {
-		b.peak.Store(now)
 	}
 }
 
@@ -280,7 +242,7 @@ func (b *Output) Review() {
 	switch {
 	case b.still > stuck:
 		b.most.CompareAndSwap(most, min(2*most, manyTrials))
-		b.grant()
+		b.grantAll()
 	case atOnce < most/2:
 		b.most.CompareAndSwap(most, max(fewTrials(), most/2))
 	}
@@ -291,7 +253,7 @@ func (b *Output) Oldest(now timing.Tick) (age timing.Tick, size int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.line {
-		if c := b.line[i].first; c != nil && now-c.since < timing.Ahead && now-c.since >= age {
+		if c := b.line[i].First(); c != nil && now-c.since < timing.Ahead && now-c.since >= age {
 			age, size = now-c.since, c.size
 		}
 	}

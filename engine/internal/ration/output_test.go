@@ -82,7 +82,7 @@ func TestOutputBudgetModel(t *testing.T) {
 			"leave": func(t *rapid.T) {
 				if len(waiting) > 0 {
 					i := rapid.IntRange(0, len(waiting)-1).Draw(t, "which")
-					b.cancel(waiting[i])
+					b.drop(waiting[i])
 					waiting = slices.Delete(waiting, i, i+1)
 				}
 			},
@@ -96,11 +96,11 @@ func TestOutputBudgetModel(t *testing.T) {
 						trials++
 					}
 				}
-				if b.held.Load() != held || int(b.trials.Load()) != trials || int(b.waiting.Load()) != len(waiting) {
-					t.Fatalf("%d held, %d trials, %d waiting; want %d, %d, %d", b.held.Load(), b.trials.Load(), b.waiting.Load(), held, trials, len(waiting))
+				if b.held.Load() != held || int(b.trials.Load()) != trials || b.Waiting() != len(waiting) {
+					t.Fatalf("%d held, %d trials, %d waiting; want %d, %d, %d", b.held.Load(), b.trials.Load(), b.Waiting(), held, trials, len(waiting))
 				}
 				for i := range b.line {
-					if c := b.line[i].first; c != nil {
+					if c := b.line[i].First(); c != nil {
 						if b.take(c.amount, c.size) {
 							t.Fatalf("a claim of %d bytes waits although only %d of %d are held", c.size, held, b.limit)
 						}
@@ -130,9 +130,9 @@ func TestTrialsWidenAndNarrow(t *testing.T) {
 		b.wait(crowd[i])
 	}
 	sweeps := 0
-	for ; b.waiting.Load() > 0; sweeps++ {
+	for ; b.Waiting() > 0; sweeps++ {
 		if sweeps > 100 {
-			t.Fatalf("%d still waiting after %d sweeps", b.waiting.Load(), sweeps)
+			t.Fatalf("%d still waiting after %d sweeps", b.Waiting(), sweeps)
 		}
 		b.Review()
 	}

@@ -2,10 +2,10 @@ package ration
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/hone-go/hone/engine/internal/timing"
+	"github.com/hone-go/hone/internal/fifo"
 )
 
 // Requests bounds the requests in flight of all connections together:
@@ -25,11 +25,10 @@ type Requests struct {
 	full atomic.Bool // written under mu
 	_    [64]byte
 
-	owed    atomic.Int64 // replies, and permits
-	waiting atomic.Int32 // connections in line
+	owed atomic.Int64 // replies, and permits
 
-	mu   sync.Mutex // in the lock order, only what a Waiter locks comes after it
-	line line
+	waiters
+	line fifo.Queue[*claim]
 }
 
 // Init sets the limit, math.MaxInt32 for none.
@@ -50,9 +49,6 @@ func (b *Requests) IsHalfFull() bool { return b.owed.Load() > b.limit/2 }
 // Owed returns how many replies and permits are counted.
 func (b *Requests) Owed() int64 { return b.owed.Load() }
 
-// Waiting returns how many connections wait in line.
-func (b *Requests) Waiting() int { return int(b.waiting.Load()) }
-
 // add adds n to the replies owed; n may be negative.
 func (b *Requests) add(n int64) {
 	now, full := b.owed.Add(n), b.full.Load()
@@ -71,12 +67,9 @@ func (b *Requests) resume(most int64) {
 	if owed > most {
 		return
 	}
-	for c := b.line.first; c != nil && owed < b.limit; c = b.line.first {
-		b.line.remove(c)
-		b.waiting.Add(-1)
+	for c := b.line.First(); c != nil && owed < b.limit; c = b.line.First() {
 		owed = b.owed.Add(1)
-		c.granted.Store(true)
-		c.who.Look(c.key)
+		b.grant(c)
 	}
 	b.full.Store(owed >= b.limit)
 }
@@ -88,23 +81,15 @@ func (b *Requests) wait(c *claim) bool {
 	if !b.full.Load() {
 		return false
 	}
-	b.line.push(c)
-	if b.waiting.Add(1) == 1 {
+	if b.join(&b.line, c) {
 		b.clock.SweepNow() // see Review
 	}
 	return true
 }
 
-// cancel removes a claim, in whatever state it is.
-func (b *Requests) cancel(c *claim) {
-	b.mu.Lock()
-	granted := c.granted.Load()
-	if c.in != nil {
-		c.in.remove(c)
-		b.waiting.Add(-1)
-	}
-	b.mu.Unlock()
-	if granted {
+// drop ends a claim, in whatever state it is.
+func (b *Requests) drop(c *claim) {
+	if b.cancel(c) {
 		b.add(-1)
 	}
 }
@@ -113,13 +98,13 @@ func (b *Requests) cancel(c *claim) {
 // connections that have waited for a period continue with the room there is. It reports
 // whether any connection waits.
 func (b *Requests) Review(now, period timing.Tick) bool {
-	if b.waiting.Load() == 0 {
+	if b.Waiting() == 0 {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.line.first; c != nil && now-c.since > period && now-c.since < timing.Ahead {
+	if c := b.line.First(); c != nil && now-c.since > period && now-c.since < timing.Ahead {
 		b.resume(b.limit - 1)
 	}
-	return b.waiting.Load() > 0
+	return b.Waiting() > 0
 }

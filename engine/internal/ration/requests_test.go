@@ -56,10 +56,10 @@ func TestRequestBudget(t *testing.T) {
 	if b.add(-1); granted(all) != 5 || b.owed.Load() != 10 || !b.full.Load() {
 		t.Errorf("%d continue with 5 owed, want 5 in FIFO order; %d are owed then, want 10", granted(all), b.owed.Load())
 	}
-	b.cancel(all[5])
-	b.cancel(all[0]) // frees its permit
-	if b.waiting.Load() != 6 || b.owed.Load() != 9 {
-		t.Errorf("%d waiting, want 6; %d owed, want 9", b.waiting.Load(), b.owed.Load())
+	b.drop(all[5])
+	b.drop(all[0]) // frees its permit
+	if int32(b.Waiting()) != 6 || b.owed.Load() != 9 {
+		t.Errorf("%d waiting, want 6; %d owed, want 9", int32(b.Waiting()), b.owed.Load())
 	}
 	if b.Review(250, 250); granted(all[6:]) != 0 {
 		t.Error("the sweeper released a claim that has not waited for a period")
@@ -86,7 +86,7 @@ func TestRequestBudgetLeavesNobodyInLine(t *testing.T) {
 					b.add(1)
 					c := &claim{who: nobody{}, since: 1}
 					if waits := b.wait(c); waits && random.IntN(3) == 0 {
-						b.cancel(c)
+						b.drop(c)
 					} else if waits {
 						mu.Lock()
 						claims = append(claims, c)
@@ -111,8 +111,8 @@ func TestRequestBudgetLeavesNobodyInLine(t *testing.T) {
 				}
 			}
 		}
-		if b.owed.Load() != 0 || b.waiting.Load() != 0 || len(claims) != 0 || b.full.Load() {
-			t.Fatalf("round %d: %d owed, %d waiting, full is %v; want nothing", round, b.owed.Load(), b.waiting.Load(), b.full.Load())
+		if b.owed.Load() != 0 || int32(b.Waiting()) != 0 || len(claims) != 0 || b.full.Load() {
+			t.Fatalf("round %d: %d owed, %d waiting, full is %v; want nothing", round, b.owed.Load(), int32(b.Waiting()), b.full.Load())
 		}
 	}
 }

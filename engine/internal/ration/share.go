@@ -105,7 +105,7 @@ func (x *Share) Review(b *Output, now, period timing.Tick) {
 func (x *Share) Drop(b *Output) {
 	x.EndVisit(b)
 	if x.claim != nil {
-		b.cancel(x.claim)
+		b.drop(x.claim)
 		x.claim = nil
 	}
 }

@@ -1,0 +1,185 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// Stream is the net.Conn of a goroutine engine's connection. Its owner reads and closes it. The
+// connection's mutex guards the other methods.
+type Stream struct {
+	Conn   net.Conn
+	Raw    syscall.RawConn // nil unless Conn is a plain socket
+	now    *writer         // nil until first used
+	nudged bool            // the read deadline is set, to wake the owner
+	resets bool            // it ends with a reset
+}
+
+// StreamOf returns the stream of an accepted connection.
+func StreamOf(nc net.Conn) Stream { return Stream{Conn: nc, Raw: rawConn(nc)} }
+
+// rawConn returns access to the descriptor of a plain socket, where the system supports it.
+func rawConn(nc net.Conn) syscall.RawConn {
+	if !sys.Readiness || !IsSocket(nc) {
+		return nil
+	}
+	raw, err := nc.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+func (s *Stream) control(do func(fd uintptr)) bool {
+	raw := s.Raw
+	if raw == nil {
+		raw = rawConn(innermost(s.Conn))
+	}
+	return raw != nil && raw.Control(do) == nil
+}
+
+// Read reads once. When the end of the input comes together with the last bytes, as from TLS, it
+// returns the bytes first and leaves the end to the next read, which reports it again.
+func (s *Stream) Read(p []byte) (n int, err error) {
+	n, err = s.Conn.Read(p)
+	if n > 0 && errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+// ErrParked reports that everything that had arrived is read.
+var ErrParked = errors.New("engine: parked")
+
+// ReadReady reads once from a ready descriptor. It returns ErrParked only when nothing is left,
+// because only then has it seen any FIN: Go's poller is edge-triggered, and data and FIN may share
+// an edge.
+func ReadReady(fd uintptr, p []byte) (int, error) {
+	n, err := sys.Read(fd, p)
+	switch err {
+	case sys.ErrAgain:
+		return 0, ErrParked
+	case sys.ErrClosed:
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// writer writes without blocking, through RawConn. Its closure is allocated once, so that a late
+// reply allocates nothing.
+type writer struct {
+	p   []byte
+	n   int
+	err error
+	try func(fd uintptr) bool
+}
+
+// WriteNow writes what a plain socket accepts at once.
+func (s *Stream) WriteNow(p []byte) (int, error) {
+	w := s.now
+	if w == nil {
+		w = &writer{}
+		w.try = func(fd uintptr) bool {
+			w.n, w.err = sys.Write(fd, w.p)
+			return true
+		}
+		s.now = w
+	}
+	w.p, w.n = p, 0
+	err := s.Raw.Write(w.try)
+	w.p = nil
+	if err == nil {
+		err = w.err
+	}
+	return w.n, err
+}
+
+// Nudge ends the owner's read, so that it checks its connection.
+func (s *Stream) Nudge() {
+	if !s.nudged {
+		s.nudged = true
+		s.Conn.SetReadDeadline(Past())
+	}
+}
+
+// IsNudged reports whether a read of the owner ends at once, or soon.
+func (s *Stream) IsNudged() bool { return s.nudged }
+
+// drainTime is enough to read what has arrived.
+const drainTime = 5 * time.Millisecond
+
+// ReadArrived makes the owner's next read end soon, also if nothing has arrived.
+func (s *Stream) ReadArrived() {
+	s.nudged = true
+	s.Conn.SetReadDeadline(time.Now().Add(drainTime))
+}
+
+// ClearNudge lets the owner read again without a deadline.
+func (s *Stream) ClearNudge() {
+	if s.nudged {
+		s.nudged = false
+		s.Conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// Recover clears all deadlines after a loan.
+func (s *Stream) Recover() {
+	s.nudged = false
+	s.Conn.SetDeadline(time.Time{})
+}
+
+// cutOff ends all reads and writes of the socket; hard also drops what the kernel has not sent.
+func (s *Stream) cutOff(hard bool) {
+	s.nudged, s.resets = true, s.resets || hard
+	if socket, ok := innermost(s.Conn).(interface{ SetLinger(int) error }); ok && hard {
+		socket.SetLinger(0)
+	}
+	s.Conn.SetDeadline(Past())
+}
+
+// Resets reports whether there is a stream, and it must end with a reset.
+func (s *Stream) Resets() bool { return s != nil && s.resets }
+
+// Close closes it, if there is one. It may block, because TLS sends a close_notify: do not hold a
+// mutex.
+func (s *Stream) Close(reset bool) {
+	if s == nil {
+		return
+	}
+	if reset {
+		innermost(s.Conn).Close() // first: a close_notify could look like the end of a reply
+	}
+	s.Conn.Close()
+}
+
+// GiveAway returns the net.Conn, which the stream cannot use any more.
+func (s *Stream) GiveAway() net.Conn {
+	s.ClearNudge()
+	nc := s.Conn
+	s.Conn = givenAway{nc.LocalAddr(), nc.RemoteAddr()}
+	return nc
+}
+
+// givenAway stands in for a socket that was given away: only its addresses are known.
+type givenAway struct{ local, remote net.Addr }
+
+func (a givenAway) Read([]byte) (int, error)         { return 0, net.ErrClosed }
+func (a givenAway) Write([]byte) (int, error)        { return 0, net.ErrClosed }
+func (a givenAway) Close() error                     { return nil }
+func (a givenAway) LocalAddr() net.Addr              { return a.local }
+func (a givenAway) RemoteAddr() net.Addr             { return a.remote }
+func (a givenAway) SetDeadline(time.Time) error      { return net.ErrClosed }
+func (a givenAway) SetReadDeadline(time.Time) error  { return net.ErrClosed }
+func (a givenAway) SetWriteDeadline(time.Time) error { return net.ErrClosed }
+
+// Past is a deadline that has passed.
+func Past() time.Time { return time.Unix(1, 0) }
+
+// TimedOut reports whether a deadline has ended a read.
+func TimedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
