@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hone-go/hone/engine/internal/admission"
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // At Limits.Conns, a new connection displaces the one that has been open longest without
@@ -80,7 +81,7 @@ func (s *Server) askForRoom(addr netip.Addr) bool { return s.askOldest() || s.as
 // whether there is one.
 func (s *Server) askOldest() bool {
 	for c, ok := s.silent.Pop(); ok; c, ok = s.silent.Pop() {
-		if c.askToGo(func(k held) bool { return !k.s.spoken && !k.s.dead && k.reason() == 0 }) {
+		if c.askToGo(0) {
 			return true
 		}
 	}
@@ -95,20 +96,23 @@ func (s *Server) askIdlest(addr netip.Addr) bool {
 		if !ok {
 			return false
 		}
-		if one.Conn.askToGo(func(k held) bool { return k.s.seen.Load() == one.Seen && k.givesWay() }) {
+		if one.Conn.askToGo(one.Seen) {
 			return true
 		}
 	}
 }
 
-// askToGo makes a connection check whether it must go, if it may and has no unread bytes.
-func (c Conn) askToGo(may func(k held) bool) bool {
+// askToGo makes a connection check whether it must go, if it is silent, or has been idle since
+// then, and has no unread bytes.
+func (c Conn) askToGo(since timing.Tick) bool {
 	k, ok := c.lock()
 	if !ok {
 		return false
 	}
 	defer k.s.mu.Unlock()
-	if !may(k.held()) || k.link().HasUnread() {
+	isSilent := since == 0 && !k.s.spoken && !k.s.dead && k.reason() == 0
+	isIdle := since != 0 && since == k.s.seen.Load() && k.held().givesWay()
+	if !isSilent && !isIdle || k.link().HasUnread() {
 		return false
 	}
 	k.s.displaced, k.s.suspect = true, Displaced

@@ -24,6 +24,7 @@ type disk struct {
 
 	renames []rename // that no fsync has covered; each reaches the disk as a whole or not at all
 
+	failAt   int    // writes and fsyncs until one fails with EIO; 0: none
 	failSync bool   // fsync fails with EIO, and what it should have kept is lost
 	size     uint64 // what statfs promises; 0: 1 TiB
 	used     uint64 // bytes of file contents
@@ -188,6 +189,15 @@ func (d *disk) enter() syscall.Errno {
 	return 0
 }
 
+// fails reports whether this write or fsync is the one that fails. The caller has locked the disk.
+func (d *disk) fails() bool {
+	if d.failAt == 0 {
+		return false
+	}
+	d.failAt--
+	return d.failAt == 0
+}
+
 // mount shows the disk in the folder dir, and returns what takes it away.
 func (d *disk) mount(dir string) (unmount func(), err error) {
 	zero := time.Duration(0)
@@ -336,6 +346,9 @@ func (n *inode) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64
 		return 0, e
 	}
 	defer n.d.mu.Unlock()
+	if n.d.fails() {
+		return 0, syscall.EIO
+	}
 	if n.d.size > 0 && n.d.used+uint64(len(data)) > n.d.size {
 		return 0, syscall.ENOSPC
 	}
@@ -348,7 +361,7 @@ func (n *inode) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 		return e
 	}
 	defer n.d.mu.Unlock()
-	if n.d.failSync {
+	if n.d.failSync || n.d.fails() {
 		n.lost, n.writes = true, nil // as Linux does: the pages count as clean
 		return syscall.EIO
 	}

@@ -313,3 +313,79 @@ func TestProveDiskFull(t *testing.T) {
 		}
 	}
 }
+
+// TestProveEveryCall cuts the power, or lets one write or fsync fail, at a random call to the disk of a
+// process that appends, seals, trims and makes backups. Nothing that was acknowledged is lost, and the
+// backup is whole.
+func TestProveEveryCall(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	if !inNamespace(t) {
+		return
+	}
+	rounds := 10
+	if *full {
+		rounds = 250
+	}
+	for _, harm := range []string{"power cut", "torn writes", "EIO"} {
+		p := newProof(t, task{Kind: "segments", Tends: true, Appends: 150})
+		d, quiet := newDisk(), 0
+		for n := range rounds {
+			remove := p.insert(d)
+			at := 1 + p.rng.IntN(1500)
+			if n%4 == 0 {
+				at = 1 + p.rng.IntN(60) // within the start
+			}
+			d.mu.Lock()
+			if harm == "EIO" {
+				d.failAt = at
+			} else {
+				d.left = at
+			}
+			d.mu.Unlock()
+			if c, opened := p.try(); opened {
+				c.acks(-1)
+				c.kill()
+			}
+			if p.failed == "" { // it needed fewer calls, or the failure was harmless
+				quiet++
+			}
+			var rng *rand.Rand
+			if harm == "torn writes" {
+				rng = p.rng
+			}
+			after := d.cut(rng)
+			remove()
+			if d = after; p.lost > 0 {
+				t.Fatalf("%s %d: %d of %d acknowledged records are lost", harm, n, p.lost, p.total)
+			}
+			p.backupIsWhole(after)
+		}
+		p.task.Tends, p.task.Appends = false, 0
+		p.after(d)
+		t.Logf("%d times %s, %d of them without effect: %d records acknowledged, %d lost", rounds, harm, quiet, p.total, p.lost)
+		if p.lost > 0 || quiet > rounds*4/5 {
+			t.Errorf("%s: %d lost, %d of %d without effect", harm, p.lost, quiet, rounds)
+		}
+	}
+}
+
+// backupIsWhole verifies the backup on a disk, if there is one.
+func (p *proof) backupIsWhole(d *disk) {
+	p.t.Helper()
+	remove := p.insert(d)
+	defer remove()
+	if _, err := os.Lstat(filepath.Join(backupOf(p.task.Dir), markName)); err != nil {
+		return
+	}
+	log, err := openSegments(backupOf(p.task.Dir), SegmentsOptions{}, true)
+	if err != nil {
+		if segments, _ := (&Segments{dir: backupOf(p.task.Dir)}).segments(); len(segments) == 0 {
+			return // it was interrupted before it had anything
+		}
+		p.t.Fatalf("the backup: %v", err)
+	}
+	defer log.Close()
+	if err := log.Verify(p.t.Context(), 0, nil); err != nil {
+		p.t.Fatalf("the backup: %v", err)
+	}
+}

@@ -55,6 +55,7 @@ type task struct {
 	Each     int    // records of each client in an envelope
 	Appends  uint64 // ends after so many; 0: goes on until it is killed
 	Persist  bool   // tries again after ErrNoSpace
+	Tends    bool   // trims and backs up now and then
 }
 
 func (t task) open(ctx context.Context) (Log, error) {
@@ -75,6 +76,10 @@ type ledger struct {
 
 func (l *ledger) read(ctx context.Context, log Log, from uint64) error {
 	var want []byte
+	first, _, err := log.Bounds()
+	if err != nil {
+		return err
+	}
 	return log.Read(ctx, from, func(pos uint64, b []byte) error {
 		e, err := Decode(b)
 		if err != nil {
@@ -82,6 +87,9 @@ func (l *ledger) read(ctx context.Context, log Log, from uint64) error {
 		}
 		for r := range e.Records() {
 			c := int(r.Client[len(r.Client)-1] - '0')
+			if l.last[c] == 0 && pos == first {
+				l.last[c] = r.Seq - 1 // what was before it is trimmed
+			}
 			if r.Seq != l.last[c]+1 {
 				return fmt.Errorf("position %d: client %s goes from sequence %d to %d", pos, r.Client, l.last[c], r.Seq)
 			}
@@ -171,8 +179,27 @@ func runChild(text string) error {
 		if err := report(os.Stdout, seq+uint64(t.Each)-1, pos); err != nil {
 			return err
 		}
+		if t.Tends && pos%7 == 0 {
+			if err := t.tend(ctx, log, pos); err != nil {
+				return err
+			}
+		}
 	}
 	return log.Close()
+}
+
+// backupOf is where the backup of a proof's log is.
+func backupOf(dir string) string { return dir + "-backup" }
+
+// tend does what happens beside appends.
+func (t task) tend(ctx context.Context, log Log, pos uint64) error {
+	if pos%21 == 0 && pos > 40 {
+		if err := log.Trim(ctx, pos-40); err != nil {
+			return err
+		}
+	}
+	_, err := Backup(ctx, t.Dir, backupOf(t.Dir), BackupOptions{})
+	return err
 }
 
 // noPosition is reported instead of a position while there is no space.
