@@ -66,7 +66,7 @@ type Server struct {
 	AppendTime time.Duration
 	// Checkpoint is the number of envelopes between two checkpoints of all sessions, and
 	// CheckpointBytes the number of their bytes, whichever comes first. A start reads about as
-	// many. Zero: 16 384 and 188 MiB.
+	// many. Zero: 16 384 and 176 MiB.
 	Checkpoint      int
 	CheckpointBytes int64
 	// AcceptLoss are positions of envelopes whose loss the operator has accepted. Without it, a
@@ -194,7 +194,7 @@ func (s *Server) prepare() {
 	s.QueueBytes = cmp.Or(s.QueueBytes, 64<<20)
 	s.AppendTime = cmp.Or(s.AppendTime, 30*time.Second)
 	s.Checkpoint = cmp.Or(s.Checkpoint, 1<<14)
-	s.CheckpointBytes = cmp.Or(s.CheckpointBytes, 188<<20)
+	s.CheckpointBytes = cmp.Or(s.CheckpointBytes, 176<<20)
 	s.Limits.AuthTime = cmp.Or(s.Limits.AuthTime, 5*time.Second)
 	s.limits = s.Limits.OrDefaults()
 	s.most = s.limits.FrameSize - submitHead

@@ -244,7 +244,13 @@ func (l *Segments) foreign(s *segment, err error) error {
 // scanOpen finds the frames of the last segment, which is not sealed. What a process was writing when
 // it died is not part of it.
 func (l *Segments) scanOpen(s *segment, f *os.File) ([]slot, error) {
-	found, err := s.scan(f, &l.id)
+	used, err := s.used(f)
+	if err != nil {
+		return nil, err
+	}
+	written := *s // the last frame may end with zeros, too
+	written.size = min(s.size, used+frameHead+MaxEnvelope)
+	found, err := written.scan(f, &l.id)
 	if err != nil {
 		return nil, err
 	}
@@ -257,9 +263,7 @@ func (l *Segments) scanOpen(s *segment, f *os.File) ([]slot, error) {
 			found.holes = found.holes[:n-1]
 		}
 	}
-	if s.size, err = s.used(f); err != nil {
-		return nil, err
-	}
+	s.size = max(used, s.end)
 	if s.size-s.end > frameHead+MaxEnvelope && s.size-s.end > int64(len(slots))*slotSize+segmentTail {
 		return nil, &Refusal{
 			What:   fmt.Sprintf("%s is damaged from byte %d on: %d bytes cannot be read", s.path, s.end, s.size-s.end),
@@ -278,8 +282,8 @@ func (l *Segments) scanOpen(s *segment, f *os.File) ([]slot, error) {
 // used returns the size of a segment without the zeros at its end, which are there before the frames.
 func (s *segment) used(f *os.File) (int64, error) {
 	b := make([]byte, readAhead)
-	for at := s.size; at > s.end; {
-		n := min(int64(len(b)), at-s.end)
+	for at := s.size; at > segmentHead; {
+		n := min(int64(len(b)), at-segmentHead)
 		got, err := f.ReadAt(b[:n], at-n)
 		if err != nil && err != io.EOF { // it may be sealed meanwhile, and is shorter then
 			return 0, err
@@ -289,7 +293,7 @@ func (s *segment) used(f *os.File) (int64, error) {
 		}
 		at -= n
 	}
-	return s.end, nil
+	return segmentHead, nil
 }
 
 // checkMark compares the end of the log with the mark. Positions whose loss was accepted count as

@@ -471,3 +471,25 @@ func TestReadWhileWritten(t *testing.T) {
 		other.Close()
 	}
 }
+
+// TestLastByteIsZero: the zeros behind the last frame are not part of it, but those at its own end are.
+func TestLastByteIsZero(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	log := openedSegments(t, dir, SegmentsOptions{})
+	envelope := sample("client", 1, 1)
+	for seq := uint64(2); envelope[len(envelope)-1] != 0; seq++ {
+		envelope = sample("client", seq, 1)
+	}
+	appended(t, log, envelope, 1)
+	if err := os.Truncate(segmentFiles(t, dir)[0], 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	other, err := openSegments(dir, SegmentsOptions{}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, next, err := other.Bounds(); next != 2 || err != nil {
+		t.Errorf("next position %d, %v", next, err)
+	}
+}

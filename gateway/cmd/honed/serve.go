@@ -73,7 +73,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.UintVar(&f.format, "format", 0, "format of new envelopes, 1 or 2; 0: 1 in a cluster, else 2. See docs/envelope.md before you change it")
 	flags.IntVar(&f.clients, "clients", 1_000_000, "how many clients to remember; new ones above that are refused")
 	flags.IntVar(&f.checkpoint, "checkpoint", 1<<14, "envelopes between two checkpoints of all sessions; a start reads about as many")
-	flags.Int64Var(&f.checkpointBytes, "checkpoint-bytes", 188<<20, "`BYTES` of envelopes between two checkpoints; a start reads about as many")
+	flags.Int64Var(&f.checkpointBytes, "checkpoint-bytes", 176<<20, "`BYTES` of envelopes between two checkpoints; a start reads about as many")
 	flags.Int64Var(&f.verifyRate, "verify-rate", 20<<20, "`BYTES` per second at which the whole log is verified in the background; 0: it is not")
 	flags.DurationVar(&f.verifyEvery, "verify-every", 7*24*time.Hour, "time from one background verification to the next; the first begins at the start")
 	flags.DurationVar(&f.helloTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
