@@ -103,7 +103,7 @@ func earlier(t *testing.T, commit string) (program string) {
 	archive.Dir = filepath.Join("..", "..", "..")
 	b, err := archive.Output()
 	if err != nil {
-		testrun.Lacks(t, fmt.Sprintf("NOT PROVEN HERE: this test needs the history of the repository with commit %s (a full clone): %v", commit, err))
+		t.Skipf("NOT PROVEN HERE: this test needs the history of the repository with commit %s (a full clone): %v", commit, err)
 	}
 	unpack := exec.Command("tar", "-x", "-C", dir)
 	unpack.Stdin = bytes.NewReader(b)
