@@ -144,7 +144,9 @@ func (s *segment) readHeader(f io.ReaderAt, id *logID) (previous uint32, err err
 	case binary.BigEndian.Uint64(b[24:]) != s.first:
 		return 0, fmt.Errorf("%w at position %d", errElsewhere, binary.BigEndian.Uint64(b[24:]))
 	}
-	*id = known
+	if *id == (logID{}) { // else others may read it
+		*id = known
+	}
 	return binary.BigEndian.Uint32(b[32:]), nil
 }
 
