@@ -14,8 +14,8 @@ const spareName = "spare"
 const spareStep = 4 << 20
 
 // spare makes the file of the next segment while the present one is filled: zeros, on the disk. An
-// fdatasync of an envelope in them writes neither the file's size nor its extents, which saves 40 % of
-// its CPU time and of its latency (Gateway/4x256: 1.8 → 1.5 µs a record, making the spares included).
+// fdatasync of an envelope in them writes neither the file's size nor its extents: for 70 KB on ext4 it took
+// 130 µs of CPU, against 250 µs in a file that grows.
 type spare struct {
 	path   string
 	size   int64
