@@ -201,17 +201,25 @@ func (d *disk) fails() bool {
 // mount shows the disk in the folder dir, and returns what takes it away.
 func (d *disk) mount(dir string) (unmount func(), err error) {
 	zero := time.Duration(0)
-	server, err := fs.Mount(dir, d.root, &fs.Options{
+	o := fs.Options{
 		EntryTimeout: &zero, AttrTimeout: &zero,
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: "prove", MaxWrite: 1 << 20},
-	})
+	}
+	server, err := fuse.NewServer(fs.NewNodeFS(d.root, &o), dir, &o.MountOptions)
 	if err != nil {
 		return nil, err
 	}
-	return func() {
+	var serving sync.WaitGroup // Server.Wait returns while the server still reads the root, which may be mounted again
+	serving.Go(server.Serve)
+	unmount = func() {
 		syscall.Unmount(dir, syscall.MNT_DETACH)
-		server.Wait()
-	}, nil
+		serving.Wait()
+	}
+	if err := server.WaitMount(); err != nil {
+		unmount()
+		return nil, err
+	}
+	return unmount, nil
 }
 
 // OnAdd shows the kernel what a folder contains.
