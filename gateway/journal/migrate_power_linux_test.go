@@ -42,7 +42,7 @@ func TestMigratePower(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	step := testrun.Sized(23, 1)
+	step := testrun.Sized(61, 7)
 	if *full {
 		step = 1
 	}
