@@ -78,7 +78,7 @@ func (f *logFlags) check() error {
 	case (f.user == "") != (f.password == ""), (f.cert == "") != (f.key == ""):
 		return usageError{errors.New("--nats-user and --nats-password-file, and --nats-cert and --nats-key, must be given together")}
 	case f.url == "file:":
-		return usageError{errors.New("there is no --log file: any more: the log in --data is as fast. honed migrate brings an old file over")}
+		return usageError{errors.New("there is no --log file: any more: leave --log out, and bring an old file over with honed migrate")}
 	case f.url != "" && !f.isCluster():
 		return usageError{fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
 	}
