@@ -68,7 +68,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	while read -r pkg name; do \
 		for again in 1 2 3; do \
 			echo "$$name in $$pkg for $(FUZZTIME)"; \
-			out=$$(go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg" 2>&1) && rc=0 || rc=$$?; echo "$$out"; \
+			out=$$(go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$$pkg" 2>&1) && rc=0 || rc=$$?; echo "$$out"; \
 			: 'a fuzzer that its own time-out interrupts says so as a failure, without an input'; \
 			[ $$rc -ne 0 ] && grep -q '^ *context deadline exceeded' <<<"$$out" && ! grep -q 'Failing input' <<<"$$out" || break; \
 		done; \

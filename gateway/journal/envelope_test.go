@@ -345,6 +345,9 @@ func FuzzDecode(f *testing.F) {
 		for x := range got.Clocks() {
 			err = errors.Join(err, again.Clock(x))
 		}
+		if to := got.Trimmed(); to > 0 {
+			err = errors.Join(err, again.Trim(to))
+		}
 		if count := again.Count(); err != nil || count > got.Count || count == got.Count && !sameBytes(again.Bytes(), b) {
 			t.Fatalf("accepted, and encodes differently (%v)", err)
 		}
