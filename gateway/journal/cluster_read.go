@@ -27,6 +27,12 @@ func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, e
 	return nil
 }
 
+// Peek is Read without the effect on Append: the caller need not learn from what it reads.
+func (l *Cluster) Peek(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	_, err := l.read(ctx, from, each)
+	return err
+}
+
 // read is Read without the effect on Append. It returns the position after the last envelope.
 func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) (uint64, error) {
 	first, next, err := l.bounds(ctx)
@@ -99,8 +105,7 @@ func (l *Cluster) Verify(ctx context.Context, rate int64, progress func(done, al
 type verifyReader struct{ *Cluster }
 
 func (u verifyReader) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
-	_, err := u.read(ctx, from, each)
-	return err
+	return u.Peek(ctx, from, each)
 }
 
 // waitEvery is how often Wait asks for an envelope of another process.
