@@ -14,6 +14,7 @@ import (
 // that was queued while the previous envelope was in flight, and then acknowledges it.
 func (s *Server) commit() {
 	defer close(s.done)
+	defer s.endReaders()
 	defer s.ticking()()
 	var acks framed.Batch
 	if err := s.bury(); err != nil {
@@ -85,19 +86,33 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 		}
 	}
 	acks.Send()
-	return s.grant(p.requests, acks)
+	if err := s.grant(p.requests, acks); err != nil {
+		return err
+	}
+	for _, c := range p.changes {
+		if err := s.change(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// storeRecords appends a pack's records.
+// storeRecords appends a pack's records, and the positions of readers.
 func (s *Server) storeRecords(p *pack) error {
-	n := p.records.Count()
-	if n == 0 {
+	n := p.count
+	if s.Format > 1 && (n > 0 || p.positions) {
+		s.ridePositions(p)
+	}
+	if n == 0 && len(p.rides) == 0 {
 		return nil
 	}
 	whole := p.records.Bytes()
 	for range maxConflicts {
 		envelope, left, err := p.live(whole, n)
-		if err == nil && left > 0 {
+		if len(envelope) < len(whole) {
+			s.leftOut(p)
+		}
+		if err == nil && (left > 0 || len(p.rides) > 0) {
 			err = s.append(envelope)
 		}
 		if s.conflicts(err) {
@@ -196,6 +211,7 @@ func (s *Server) stored(pos uint64, envelope []byte) {
 	s.next = pos + 1
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))
+	s.readers.add(pos, envelope)
 	if s.OnStored != nil {
 		s.OnStored(pos, envelope)
 	}

@@ -58,6 +58,8 @@ type Server struct {
 	Format uint8
 	// Clients is how many clients the server remembers. Zero: 1 000 000, about 300 MB.
 	Clients int
+	// Readers is how many readers may be connected. Zero: 1 000.
+	Readers int
 	// QueueBytes is how many bytes may wait for the log. Above it, and above
 	// Limits.TotalInFlight records, the server stops reading. Zero: 64 MiB.
 	QueueBytes int
@@ -94,6 +96,7 @@ type Server struct {
 	most     int // maximum bytes of one record's data
 	queue    queue
 	sessions sessions
+	readers  readers
 	count    counters
 	next     uint64          // the log's next position, as far as the committer has read
 	ctx      context.Context // for appends; canceled by Close
@@ -114,6 +117,9 @@ type Server struct {
 
 	checkpointed int64 // clock.running at the newest checkpoint
 	noted        int64 // clock.running at the newest Clock in the log
+
+	positionTime, tellTime time.Duration
+	mostWindow             int // of a reader
 }
 
 // ErrServerClosed is returned by Serve after Shutdown or Close.
@@ -196,7 +202,17 @@ func (s *Server) prepare() {
 	s.Checkpoint = cmp.Or(s.Checkpoint, 1<<14)
 	s.CheckpointBytes = cmp.Or(s.CheckpointBytes, 176<<20)
 	s.Limits.AuthTime = cmp.Or(s.Limits.AuthTime, 5*time.Second)
+	s.Readers = cmp.Or(s.Readers, 1000)
+	s.positionTime, s.tellTime = cmp.Or(s.positionTime, positionTime), cmp.Or(s.tellTime, tellTime)
+	s.readers.work.L = &s.readers.mu
+	s.readers.holders = map[*holder]bool{}
+	s.readers.ctx, s.readers.cancel = context.WithCancel(context.Background())
+	s.readers.reset()
+	if s.Limits.HardCap == 0 { // readers need it; what others are owed is far less
+		s.Limits.HardCap = maxReadWindow + max(s.Limits.FrameSize, frameTarget)
+	}
 	s.limits = s.Limits.OrDefaults()
+	s.mostWindow = max(min(maxReadWindow, s.limits.HardCap), minReadWindow)
 	s.most = s.limits.FrameSize - submitHead
 	s.done = make(chan struct{})
 	s.ctx, s.cancel = context.WithCancel(context.Background())

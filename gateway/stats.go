@@ -11,7 +11,7 @@ import (
 // counters are the counters behind Stats.
 type counters struct {
 	records, duplicates, envelopes, bytes atomic.Uint64
-	refused                               atomic.Uint64
+	refused, gaps, delivered              atomic.Uint64
 	position                              atomic.Uint64
 	appends                               durations
 	recovered                             atomic.Bool
