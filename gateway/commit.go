@@ -27,7 +27,7 @@ func (s *Server) commit() {
 			break
 		}
 		err := s.store(p, &acks)
-		if err == nil && (s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes || p.tick && s.checkpointDue()) {
+		if err == nil && (s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes || p.tick && s.checkpointDue() || p.checkpoint) {
 			err = s.checkpoint()
 		}
 		if err != nil {
@@ -122,6 +122,7 @@ func (s *Server) storeRecords(p *pack) error {
 		}
 		if err == nil {
 			s.count.records.Add(uint64(left))
+			s.arrived(p, left)
 		}
 		return err
 	}

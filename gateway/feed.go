@@ -37,6 +37,7 @@ type readers struct {
 	waiting []*holder // that have everything
 	run     []*holder // to feed
 	tail    tail
+	stored  milestones
 }
 
 // Limits of feeding.
@@ -313,15 +314,15 @@ func (from *recent) encode() {
 		panic("gateway: " + err.Error())
 	}
 	sum, number, first := journal.Sum(from.envelope), from.pos<<indexBits, uint64(0)
-	cut := func() {
+	cut := func(through uint64) {
 		if len(h.buf) > 0 {
-			from.frames = append(from.frames, frame{first, number - 1, h.buf})
+			from.frames = append(from.frames, frame{first, through, h.buf})
 			h.buf = nil
 		}
 	}
 	for body := range e.RawRecords() {
 		if len(h.buf)+recordHead+len(body) > frameTarget {
-			cut()
+			cut(number - 1)
 		}
 		if len(h.buf) == 0 {
 			first = number
@@ -330,7 +331,7 @@ func (from *recent) encode() {
 		h.buf = appendRecord(h.buf, number, body)
 		number++
 	}
-	cut()
+	cut(from.pos<<indexBits | lastIndex)
 }
 
 func beginDeliver(dst []byte, sum uint32) []byte {
@@ -429,7 +430,7 @@ func (s *Server) fill(h *holder, pos uint64, envelope []byte) error {
 		h.next, h.last, h.sum, filled = number, number-1, sum, true
 	}
 	if h.next = (pos + 1) << indexBits; any {
-		h.last, h.sum = number-1, sum
+		h.last, h.sum = pos<<indexBits|lastIndex, sum
 		if !filled {
 			h.excluded += len(envelope)
 		}
@@ -573,11 +574,18 @@ func (s *Server) tickReaders() {
 	r := &s.readers
 	ticker := time.NewTicker(s.positionTime)
 	defer ticker.Stop()
+	retained := time.Now()
 	for {
 		select {
 		case <-ticker.C:
 		case <-r.ctx.Done():
 			return
+		}
+		if time.Since(retained) >= s.retainTime {
+			if err := s.retain(r.ctx); err != nil && r.ctx.Err() == nil {
+				s.log.Warn("cannot measure or trim the log", "err", err)
+			}
+			retained = time.Now()
 		}
 		r.mu.Lock()
 		due := len(r.dirty) > 0

@@ -24,14 +24,16 @@ type place struct {
 	seen       int64  // when it last had a holder, by clock.running
 	holder     *holder
 
+	lag    Lag
+	logged uint64    // the number that the log has
 	listed bool      // in readers.dirty
 	wrote  time.Time // to the log
 }
 
 // ride is a position in an envelope that is not stored yet.
 type ride struct {
-	place      *place
-	generation uint64
+	place              *place
+	number, generation uint64
 }
 
 // change is a request to change places, for the committer.
@@ -81,12 +83,13 @@ func (s *Server) ridePositions(p *pack) {
 	now, left := time.Now(), r.dirty[:0]
 	for _, at := range r.dirty {
 		e := at.position(at.seen)
+		e.Moves = true
 		if now.Sub(at.wrote) < s.positionTime || p.records.Position(&e) != nil {
 			left = append(left, at)
 			continue
 		}
 		at.listed, at.wrote = false, now
-		p.rides = append(p.rides, ride{at, at.generation})
+		p.rides = append(p.rides, ride{at, at.number, at.generation})
 	}
 	clear(r.dirty[len(left):])
 	r.dirty = left
@@ -103,6 +106,21 @@ func (s *Server) leftOut(p *pack) {
 		}
 	}
 	p.rides = nil
+}
+
+// arrived notes that a pack is stored.
+func (s *Server) arrived(p *pack, records int) {
+	r := &s.readers
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if records > 0 {
+		r.stored.add(s.next-1, records, p.began)
+	}
+	for _, ride := range p.rides {
+		if ride.place.generation == ride.generation {
+			ride.place.logged = max(ride.place.logged, ride.number)
+		}
+	}
 }
 
 // change carries out a change: it stores what it plans, and then calls done.
@@ -166,9 +184,12 @@ func newIdentity() (id journal.Identity) {
 }
 
 // learn learns from an envelope of the log. queue.mu is held.
-func (r *readers) learn(e journal.Envelope, running int64) {
+func (r *readers) learn(e journal.Envelope, running int64, pos uint64, records int, came int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if records > 0 {
+		r.stored.add(pos, records, came)
+	}
 	if id, ok := e.Identity(); ok {
 		r.log, r.named = id, true
 	}
@@ -180,6 +201,9 @@ func (r *readers) learn(e journal.Envelope, running int64) {
 // apply applies a position of the log; mu is held. What an older generation says is void.
 func (r *readers) apply(e *journal.Position, running int64) {
 	all := r.places[e.Name]
+	if e.Moves && (len(all) != int(e.Of) || int(e.Share) >= len(all) || all[e.Share].generation != e.Generation) {
+		return
+	}
 	newest := uint64(0)
 	for _, p := range all {
 		newest = max(newest, p.generation)
@@ -199,7 +223,7 @@ func (r *readers) apply(e *journal.Position, running int64) {
 		r.forget(e.Name)
 		all = make([]*place, e.Of)
 		for i := range all {
-			all[i] = &place{name: e.Name, share: uint16(i), of: e.Of, number: e.Number, expire: e.Expire, seen: running}
+			all[i] = &place{name: e.Name, share: uint16(i), of: e.Of, number: e.Number, logged: e.Number, expire: e.Expire, seen: running}
 		}
 		r.places[e.Name] = all
 		r.shares += len(all)
@@ -214,6 +238,9 @@ func (r *readers) apply(e *journal.Position, running int64) {
 			why = errChanged
 		}
 		r.evict(p, why)
+	}
+	if p.logged = e.Number; p.holder != nil && e.Generation == p.generation {
+		return // it is ahead of the log
 	}
 	if p.number, p.generation, p.expire = e.Number, e.Generation, e.Expire; p.holder == nil {
 		p.seen = running - e.Away
@@ -250,7 +277,7 @@ func (r *readers) any() bool {
 func (r *readers) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.places, r.shares, r.log, r.named = map[string][]*place{}, 0, journal.Identity{}, false
+	r.places, r.shares, r.log, r.named, r.stored = map[string][]*place{}, 0, journal.Identity{}, false, milestones{}
 }
 
 // appendPlaces adds all places and the log's identity to a checkpoint.
@@ -423,7 +450,9 @@ func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
 		}
 	}
 	if o.own != nil {
-		h.number = o.own.Number
+		if h.number, number = o.own.Number, o.own.Number; o.resume != nil {
+			h.number = max(o.resume.Number, number)
+		}
 	}
 	if number == 0 {
 		number = h.number

@@ -43,6 +43,8 @@ type pack struct {
 	trimTo   uint64
 	bytes    int // of the records' data
 
+	checkpoint bool // one is due
+
 	count     int       // records
 	changes   []*change // of readers' places, to make when the records are stored
 	rides     []ride    // positions in the envelope

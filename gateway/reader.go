@@ -81,9 +81,9 @@ type Reader struct {
 	conn    *readConn
 	welcome readWelcome
 	opened  bool
-	acked   uint64 // the number that the program acknowledged last; 0: none
-	lost    error  // why the last connection ended
-	err     error  // why the reader ended
+	acked   Position // what the program acknowledged last
+	lost    error    // why the last connection ended
+	err     error    // why the reader ended
 }
 
 // Message is a record with its number.
@@ -182,10 +182,10 @@ func (r *Reader) Ack(p Position) error {
 		return r.err
 	case p.Number > r.given.Number || r.opened && p.Log != r.given.Log:
 		return fmt.Errorf("%w: %v", ErrAhead, p)
-	case p.Number <= r.acked:
+	case p.Number <= r.acked.Number:
 		return nil
 	}
-	r.acked = p.Number
+	r.acked = p
 	if r.conn != nil {
 		r.say(r.conn)
 	}
@@ -194,7 +194,7 @@ func (r *Reader) Ack(p Position) error {
 
 // say tells the server what the program has taken and done; mu is held.
 func (r *Reader) say(c *readConn) {
-	a := acknowledgement{generation: r.welcome.generation, number: r.acked, taken: c.taken}
+	a := acknowledgement{generation: r.welcome.generation, number: r.acked.Number, taken: c.taken}
 	c.said = c.taken
 	c.queue(wire.Packet{Command: wire.Submit, ID: a.number, Content: a.append(nil)})
 }
@@ -300,8 +300,12 @@ func (r *Reader) opening() *opening {
 	switch {
 	case r.Own != nil && !r.opened:
 		o.own = r.Own
-	case r.opened && (r.Own != nil || r.Passing):
+	case r.opened && r.Passing:
 		o.own = new(r.given)
+	case r.opened && r.Own != nil:
+		if o.own, o.resume = r.Own, new(r.given); r.acked.Number > 0 {
+			o.own = new(r.acked)
+		}
 	case r.opened: // one that was removed meanwhile does not come back
 		o.start, o.generation, o.resume = Stored, r.welcome.generation, new(r.given)
 	}
@@ -347,12 +351,12 @@ func (r *Reader) adopt(c *readConn, w readWelcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.opened || w.number != r.given.Number { // the first connection, or an operator has moved the reader
-		r.given, r.acked = Position{Log: w.log, Number: w.number}, 0
+		r.given, r.acked = Position{Log: w.log, Number: w.number}, Position{}
 	}
 	r.welcome, r.opened, r.conn, r.batches = w, true, c, nil
 	if r.err != nil {
 		c.ended = true
-	} else if r.acked > 0 {
+	} else if r.acked.Number > 0 {
 		r.say(c)
 	}
 	r.changed.Broadcast()

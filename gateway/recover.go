@@ -370,7 +370,9 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 		s.clock.learn(c.Time, c.Skipped)
 		s.sessions.highest, s.sessions.exact = max(s.sessions.highest, c.Highest), true
 	}
+	records, came := 0, int64(0)
 	for r := range e.Records() {
+		records, came = records+1, r.Time
 		if e.Format > 1 {
 			s.clock.learn(r.Time, 0)
 		}
@@ -397,7 +399,7 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 			delete(s.sessions.byClient, f.Client)
 		}
 	}
-	s.readers.learn(e, s.clock.running)
+	s.readers.learn(e, s.clock.running, pos, records, came)
 	s.trimmed = max(s.trimmed, e.Trimmed())
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))

@@ -3,12 +3,151 @@ package gateway
 import (
 	"context"
 	"errors"
+	"math"
 	"sort"
+	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// timeAt returns the log time of the first envelope from pos on that has one, and its position; 0: none has.
+// retainTime is how often the log is measured, and trimmed if that is due.
+const retainTime = 2 * time.Second
+
+// Retention is what retention has done, and what it waits for.
+type Retention struct {
+	First   uint64 `json:"first"`      // position of the log's first envelope
+	Trims   uint64 `json:"trims"`      // since the start
+	Bytes   int64  `json:"bytes"`      // deleted since the start, roughly
+	Held    int64  `json:"held_bytes"` // that age or size would delete, but readers need them
+	Overrun uint64 `json:"overrun"`    // how often records were deleted that a reader needed (RetainHard)
+}
+
+// retain measures the log and deletes what it need not keep: whole segments older than RetainAge, or
+// beyond RetainSize, that no reader needs.
+func (s *Server) retain(ctx context.Context) error {
+	log, ok := s.Log.(interface {
+		Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error)
+	})
+	if !ok {
+		return nil
+	}
+	first, next, err := s.Log.Bounds()
+	if err != nil {
+		return err
+	}
+	measure, err := log.Measure(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.measureLags(ctx, measure); err != nil {
+		return err
+	}
+	wanted, err := s.wanted(ctx, first, next, measure)
+	if err != nil {
+		return err
+	}
+	s.queue.mu.Lock()
+	base, running := s.queue.base, s.readClock()
+	s.queue.mu.Unlock()
+	to := wanted
+	if needed := s.readers.needed(running); needed < wanted && !s.RetainHard {
+		to, _ = measure(max(needed, first))
+	}
+	bytes := func(from, to uint64) int64 {
+		_, a := measure(from)
+		_, b := measure(to)
+		return a - b
+	}
+	s.count.first.Store(first)
+	s.count.held.Store(bytes(to, wanted))
+	if to > base { // a start needs the newest checkpoint: make a newer one
+		s.queue.mu.Lock()
+		if !s.queue.ended {
+			s.queue.last(0).checkpoint = true
+		}
+		s.queue.mu.Unlock()
+		to, _ = measure(base)
+	}
+	if to <= first {
+		return nil
+	}
+	overrun := s.readers.behind(to)
+	if err := s.Trim(ctx, to); err != nil {
+		return err
+	}
+	s.count.trims.Add(1)
+	s.count.trimmed.Add(bytes(first, to))
+	s.count.overrun.Add(overrun)
+	s.log.Info("old records deleted", "before", to, "bytes", bytes(first, to), "readers_overrun", overrun)
+	return nil
+}
+
+// wanted returns up to where age and size want the log to be deleted, the beginning of a segment.
+func (s *Server) wanted(ctx context.Context, first, next uint64, measure func(uint64) (uint64, int64)) (to uint64, err error) {
+	to = first
+	if s.RetainSize > 0 {
+		to += uint64(sort.Search(int(next-first), func(i int) bool {
+			_, after := measure(first + uint64(i))
+			return after <= s.RetainSize
+		}))
+		to, _ = measure(to)
+	}
+	if s.RetainAge <= 0 {
+		return to, nil
+	}
+	s.queue.mu.Lock()
+	s.readClock()
+	youngest := s.clock.time - s.RetainAge.Milliseconds()
+	s.queue.mu.Unlock()
+	for {
+		// Everything before the next segment is at most as young as its first record.
+		here, _ := measure(to)
+		after := to + 1 + uint64(sort.Search(int(next-min(to+1, next)), func(i int) bool {
+			begins, _ := measure(to + 1 + uint64(i))
+			return begins > here
+		}))
+		if after >= next {
+			return to, nil
+		}
+		ms, at, err := s.timeAt(ctx, after, next)
+		if err != nil || at == next || ms > youngest {
+			return to, err
+		}
+		to = after
+	}
+}
+
+// needed returns the first position that a reader needs, by what the log has of it.
+func (r *readers) needed(running int64) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := uint64(math.MaxUint64)
+	for _, all := range r.places {
+		for _, p := range all {
+			if p.holds(running) {
+				first = min(first, (p.logged+1)>>indexBits)
+			}
+		}
+	}
+	return first
+}
+
+// behind returns how many readers need a position before to.
+func (r *readers) behind(to uint64) (n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, all := range r.places {
+		for _, p := range all {
+			if (p.number+1)>>indexBits < to {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// timeAt returns the log time of the first record from the envelope at pos on, and its position; next: there
+// is none.
 func (s *Server) timeAt(ctx context.Context, pos, next uint64) (ms int64, at uint64, err error) {
 	found := errors.New("found")
 	for pos < next {
@@ -46,8 +185,9 @@ func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (
 			return true
 		}
 		var at int64
-		at, pos, err = s.timeAt(ctx, first+uint64(i), next)
-		return err == nil && (pos == next || at >= ms)
+		var found uint64
+		at, found, err = s.timeAt(ctx, first+uint64(i), next)
+		return err == nil && (found == next || at >= ms)
 	})
 	return first + uint64(n), err
 }

@@ -58,6 +58,13 @@ type Server struct {
 	Format uint8
 	// Clients is how many clients the server remembers. Zero: 1 000 000, about 300 MB.
 	Clients int
+	// RetainAge and RetainSize make the server delete the oldest records: those that are older, in log
+	// time, and those that make the log larger, in bytes. It deletes whole segments, nothing that
+	// a reader still needs and has not expired, and nothing that a start needs. Zero: it deletes nothing.
+	RetainAge  time.Duration
+	RetainSize int64
+	// RetainHard deletes also what readers need. They are told which records they missed.
+	RetainHard bool
 	// Readers is how many readers may be connected. Zero: 1 000.
 	Readers int
 	// QueueBytes is how many bytes may wait for the log. Above it, and above
@@ -118,8 +125,8 @@ type Server struct {
 	checkpointed int64 // clock.running at the newest checkpoint
 	noted        int64 // clock.running at the newest Clock in the log
 
-	positionTime, tellTime time.Duration
-	mostWindow             int // of a reader
+	positionTime, tellTime, retainTime time.Duration
+	mostWindow                         int // of a reader
 }
 
 // ErrServerClosed is returned by Serve after Shutdown or Close.
@@ -145,6 +152,11 @@ func (s *Server) start(ctx context.Context) error {
 			s.full.Store(true)
 			s.log.Error("no space for the log: records are not acknowledged until there is space")
 		}
+		s.readers.mu.Lock()
+		if s.RetainAge > 0 || s.RetainSize > 0 || len(s.readers.places) > 0 {
+			s.beginReaders()
+		}
+		s.readers.mu.Unlock()
 		go s.commit()
 		if log, ok := s.Log.(interface{ Failed() <-chan error }); ok {
 			go s.watch(log.Failed())
@@ -203,6 +215,10 @@ func (s *Server) prepare() {
 	s.CheckpointBytes = cmp.Or(s.CheckpointBytes, 176<<20)
 	s.Limits.AuthTime = cmp.Or(s.Limits.AuthTime, 5*time.Second)
 	s.Readers = cmp.Or(s.Readers, 1000)
+	if s.RetainSize > 0 { // what follows the newest checkpoint is kept
+		s.CheckpointBytes = min(s.CheckpointBytes, s.RetainSize/8)
+	}
+	s.retainTime = cmp.Or(s.retainTime, retainTime)
 	s.positionTime, s.tellTime = cmp.Or(s.positionTime, positionTime), cmp.Or(s.tellTime, tellTime)
 	s.readers.work.L = &s.readers.mu
 	s.readers.holders = map[*holder]bool{}

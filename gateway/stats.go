@@ -12,6 +12,8 @@ import (
 type counters struct {
 	records, duplicates, envelopes, bytes atomic.Uint64
 	refused, gaps, delivered              atomic.Uint64
+	first, trims, overrun                 atomic.Uint64
+	held, trimmed                         atomic.Int64
 	position                              atomic.Uint64
 	appends                               durations
 	recovered                             atomic.Bool
@@ -79,6 +81,11 @@ type Stats struct {
 	KeepsAll       bool   `json:"log_keeps_all,omitempty"`  // the log cannot be trimmed
 	LogSize        int64  `json:"log_bytes,omitempty"`      // 0: the log does not know
 	LogLeft        *int64 `json:"log_left_bytes,omitempty"` // what it may still grow; nil: the log does not know
+
+	Readers   int       `json:"readers"`         // connected
+	Delivered uint64    `json:"delivered_bytes"` // to readers
+	Gaps      uint64    `json:"gaps"`            // that readers were told
+	Retention Retention `json:"retention"`
 
 	LogTime    time.Time     `json:"log_time,omitzero"`
 	ClockAhead time.Duration `json:"clock_ahead_ns"` // the wall clock minus log time
@@ -164,7 +171,16 @@ func (s *Server) Stats() Stats {
 		Full:       s.full.Load(),
 		Starting:   !s.count.recovered.Load(),
 		Appends:    s.count.appends.counts(),
+		Delivered:  s.count.delivered.Load(),
+		Gaps:       s.count.gaps.Load(),
+		Retention: Retention{
+			First: s.count.first.Load(), Trims: s.count.trims.Load(), Bytes: s.count.trimmed.Load(),
+			Held: s.count.held.Load(), Overrun: s.count.overrun.Load(),
+		},
 	}
+	s.readers.mu.Lock()
+	st.Readers = len(s.readers.holders)
+	s.readers.mu.Unlock()
 	if last := s.count.appends.last.Load(); last > 0 {
 		st.LastAppend = time.UnixMilli(last).UTC()
 	}

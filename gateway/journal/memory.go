@@ -51,6 +51,19 @@ func (m *Memory) Bounds() (first, next uint64, err error) {
 	return uint64(m.trimmed) + 1, uint64(len(m.envelopes)) + 1, nil
 }
 
+// Measure is as of Segments, with a segment for each envelope.
+func (m *Memory) Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error) {
+	m.turn.mu.Lock()
+	all := m.envelopes
+	m.turn.mu.Unlock()
+	return func(pos uint64) (begins uint64, after int64) {
+		for i := max(pos, 1) - 1; i < uint64(len(all)); i++ {
+			after += int64(len(all[i]))
+		}
+		return pos, after
+	}, nil
+}
+
 // Verify checks every envelope.
 func (m *Memory) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
 	return verify(ctx, m, rate, progress)

@@ -16,6 +16,7 @@ type Position struct {
 	Expire     int64  // milliseconds away after which the reader no longer holds the log; 0: never
 	Removed    bool   // the reader is forgotten, with all its shares
 	Ordered    bool   // an operator wrote this
+	Moves      bool   // it only moves what the log has with this very Generation
 }
 
 // Identity is what makes a log another one than all others: a random number that its first server stores.
@@ -33,6 +34,9 @@ func (e *Encoder) Position(p *Position) error {
 	}
 	if p.Ordered {
 		flags |= 2
+	}
+	if p.Moves {
+		flags |= 4
 	}
 	e.buf = append(append(e.buf, byte(len(p.Name))), p.Name...)
 	e.buf = binary.BigEndian.AppendUint16(e.buf, p.Share)
@@ -58,6 +62,7 @@ func (e Envelope) Positions() iter.Seq[Position] {
 			p.Number, p.Generation = binary.BigEndian.Uint64(b[n+4:]), binary.BigEndian.Uint64(b[n+12:])
 			p.Away, p.Expire = int64(binary.BigEndian.Uint64(b[n+20:])), int64(binary.BigEndian.Uint64(b[n+28:]))
 			p.Removed, p.Ordered = b[n+36]&1 != 0, b[n+36]&2 != 0
+			p.Moves = b[n+36]&4 != 0
 			return yield(p)
 		})
 	}
