@@ -131,6 +131,7 @@ type holder struct {
 	again      bool // while fed: something has changed
 	open       bool // the reader has its welcome
 	gone       bool
+	ended      error  // why the server has ended it
 	place      *place // nil: passing
 	generation uint64
 	through    uint64 // newest number that the reader was told
@@ -244,7 +245,7 @@ func (s *Server) feed(h *holder) error {
 		err := error(nil)
 		switch {
 		case pos >= end:
-			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= tellTime)
+			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= s.tellTime)
 		case from != nil:
 			err = s.feedRecent(h, from)
 		default:
@@ -503,6 +504,8 @@ func (s *Server) acknowledge(h *holder, content []byte) error {
 	switch p := h.place; {
 	case !h.open:
 		return ErrHandshake
+	case h.ended != nil:
+		return h.ended
 	case h.gone || a.generation != h.generation || p != nil && p.holder != h:
 		return ErrMoved
 	case a.number > h.through || a.taken > h.sent:

@@ -36,8 +36,9 @@ type ride struct {
 	number, generation uint64
 }
 
-// change is a request to change places, for the committer.
+// change is a request to change places, or to do something else between two packs, for the committer.
 type change struct {
+	run  func() error                                    // instead of plan; its error is that of done, unless the log has failed
 	plan func(running int64) ([]journal.Position, error) // with readers.mu; again if another server appends first
 	done func(err error)
 }
@@ -126,6 +127,14 @@ func (s *Server) arrived(p *pack, records int) {
 // change carries out a change: it stores what it plans, and then calls done.
 func (s *Server) change(c *change) error {
 	r := &s.readers
+	if c.run != nil {
+		err := c.run()
+		c.done(err)
+		if errors.Is(err, errRefused) {
+			err = nil
+		}
+		return err
+	}
 	for range maxConflicts {
 		if s.Shared {
 			if err := s.follow(); err != nil {
@@ -260,7 +269,7 @@ func (r *readers) forget(name string) {
 // evict ends the connection that holds a place; mu is held.
 func (r *readers) evict(p *place, why error) {
 	if p.holder != nil {
-		p.holder.gone = true
+		p.holder.gone, p.holder.ended = true, why
 		p.holder.conn.End(refusal(why))
 		p.holder = nil
 	}
@@ -359,21 +368,7 @@ func (s *Server) prepareOpening(h *holder) {
 		err = cmp.Or(s.checkPosition(ctx, o.own, first, next), s.checkPosition(ctx, o.resume, first, next))
 	}
 	if err == nil {
-		switch o.start {
-		case FromFirst:
-			h.number = before(first)
-		case FromNext:
-			h.number = before(next)
-		case FromNumber:
-			h.number = max(o.at, 1) - 1
-			if h.number>>indexBits >= next {
-				err = fmt.Errorf("%w: it ends at position %d", ErrRegressed, next-1)
-			}
-		case FromTime:
-			var pos uint64
-			pos, err = s.positionAt(ctx, int64(o.at), first, next)
-			h.number = before(pos)
-		}
+		h.number, err = s.startNumber(ctx, o.start, o.at, first, next)
 	}
 	c := &change{done: func(err error) { s.welcomeReader(h, err) }}
 	c.plan = func(int64) ([]journal.Position, error) {
@@ -385,6 +380,25 @@ func (s *Server) prepareOpening(h *holder) {
 	if !s.queue.addChange(c) {
 		h.conn.Close()
 	}
+}
+
+// startNumber returns the number behind which a start is, in a log with these bounds; Stored: 0.
+func (s *Server) startNumber(ctx context.Context, start Start, at, first, next uint64) (uint64, error) {
+	switch start {
+	case FromFirst:
+		return before(first), nil
+	case FromNext:
+		return before(next), nil
+	case FromNumber:
+		if at>>indexBits > next {
+			return 0, fmt.Errorf("%w: it ends at position %d", ErrRegressed, next-1)
+		}
+		return max(at, 1) - 1, nil
+	case FromTime:
+		pos, err := s.positionAt(ctx, int64(at), first, next)
+		return before(pos), err
+	}
+	return 0, nil
 }
 
 // checkPosition returns ErrRegressed if the log has another record at a position than the reader has seen.
