@@ -25,6 +25,13 @@ type Retention struct {
 // retain measures the log and deletes what it need not keep: whole segments older than RetainAge, or
 // beyond RetainSize, that no reader needs.
 func (s *Server) retain(ctx context.Context) error {
+	if s.Shared { // so that no other server's trim overtakes this one while it is quiet
+		s.queue.mu.Lock()
+		if !s.queue.ended {
+			s.queue.last(0).follow = true
+		}
+		s.queue.mu.Unlock()
+	}
 	log, ok := s.Log.(interface {
 		Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error)
 	})
