@@ -67,7 +67,7 @@ func (s *Server) retain(ctx context.Context) error {
 	}
 	s.count.first.Store(first)
 	s.count.held.Store(bytes(to, wanted))
-	if to > base { // a start needs the newest checkpoint: make a newer one
+	if to > max(base, first) { // a start needs the newest checkpoint: make a newer one
 		s.queue.mu.Lock()
 		if !s.queue.ended {
 			s.queue.last(0).checkpoint = true
