@@ -144,6 +144,7 @@ type holder struct {
 	sum      uint32 // of its envelope
 	excluded int    // bytes of envelopes that buf covers and of which it has nothing
 	told     time.Time
+	atEnd    uint64 // next when an eager reader was told that it has everything
 }
 
 // The reasons why a feeder leaves a holder.
@@ -244,6 +245,11 @@ func (s *Server) feed(h *holder) error {
 		r.mu.Unlock()
 		err := error(nil)
 		switch {
+		case pos >= end && h.opening.eager && h.atEnd != h.next:
+			if err = s.flush(h, false); err == nil {
+				h.atEnd = h.next
+				err = s.push(h, h.next-1, beginDeliver(nil, 0), true)
+			}
 		case pos >= end:
 			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= s.tellTime)
 		case from != nil:

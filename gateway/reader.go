@@ -58,6 +58,8 @@ type Reader struct {
 	// Passing readers store nothing at the gateway and do not make it keep records. They need a
 	// Start or Own.
 	Passing bool
+	// Eager gives a passing reader a batch without messages when it has everything that the log has.
+	Eager bool
 	// Client and Prefix select the records of one client, or of those whose names begin so. Zero: all.
 	Client, Prefix string
 	// Share is which share of the clients to read, from 0 on, and Shares how many there are, the
@@ -288,7 +290,7 @@ func (r *Reader) run() {
 // opening returns the open for the next connection; mu is held.
 func (r *Reader) opening() *opening {
 	o := &opening{
-		start: r.Start, anew: r.Anew && !r.opened, passing: r.Passing, share: uint16(r.Share), shares: uint16(max(r.Shares, 1)),
+		start: r.Start, anew: r.Anew && !r.opened, passing: r.Passing, eager: r.Eager, share: uint16(r.Share), shares: uint16(max(r.Shares, 1)),
 		window: uint32(r.Window), name: r.Name, token: r.Token, client: r.Client, prefix: r.Prefix,
 	}
 	switch {
