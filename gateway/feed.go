@@ -123,6 +123,7 @@ type holder struct {
 	opening opening
 	proof   proof
 	reply   answer
+	client  context.Context // ends with the client's connection
 	shares  uint32
 	number  uint64 // where it begins: behind this one
 

@@ -20,6 +20,7 @@ type place struct {
 	share, of  uint16
 	number     uint64 // of the last record that was acknowledged
 	generation uint64 // of the holder
+	instance   uint64 // of its program; 0: unknown, or an operator has changed the place
 	expire     int64  // milliseconds of running time without a holder after which it does not hold the log
 	seen       int64  // when it last had a holder, by clock.running
 	holder     *holder
@@ -65,7 +66,7 @@ func (r *readers) soil(p *place) {
 
 // position returns the entry for a place; mu is held.
 func (p *place) position(running int64) journal.Position {
-	e := journal.Position{Name: p.name, Share: p.share, Of: p.of, Number: p.number, Generation: p.generation, Expire: p.expire}
+	e := journal.Position{Name: p.name, Share: p.share, Of: p.of, Number: p.number, Generation: p.generation, Instance: p.instance, Expire: p.expire}
 	if p.holder == nil {
 		e.Away = max(running-p.seen, 0)
 	}
@@ -251,6 +252,7 @@ func (r *readers) apply(e *journal.Position, running int64) {
 	if p.logged = e.Number; p.holder != nil && e.Generation == p.generation {
 		return // it is ahead of the log
 	}
+	p.instance = e.Instance
 	if p.number, p.generation, p.expire = e.Number, e.Generation, e.Expire; p.holder == nil {
 		p.seen = running - e.Away
 	}
@@ -437,6 +439,9 @@ func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
 			return nil, fmt.Errorf("%w: the position is of another log", ErrRegressed)
 		}
 	}
+	if h.gone || h.client.Err() != nil { // it would take over from a connection that was opened later
+		return nil, ErrMoved
+	}
 	if o.passing {
 		if o.own != nil {
 			h.number = o.own.Number
@@ -455,9 +460,12 @@ func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
 	if all != nil {
 		p := all[o.share]
 		generation = max(generation, p.generation+1)
+		if o.yields && (p.holder != nil || s.Shared && p.instance != o.instance) {
+			return nil, ErrMoved
+		}
 		switch {
 		case o.own != nil:
-		case o.resume != nil && o.generation == p.generation: // the program goes on where it was
+		case o.resume != nil && o.instance == p.instance && o.instance != 0: // the program goes on where it was
 			h.number, number = max(o.resume.Number, p.number), p.number
 		case !o.anew || o.start == Stored:
 			h.number = p.number
@@ -474,10 +482,12 @@ func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
 	h.generation = generation
 	if all != nil {
 		e := all[o.share].position(0)
-		e.Number, e.Generation, e.Away = number, generation, 0
+		e.Number, e.Generation, e.Instance, e.Away = number, generation, o.instance, 0
 		return []journal.Position{e}, nil
 	}
-	return newPlaces(o.name, o.shares, h.number, generation, 0), nil
+	entries := newPlaces(o.name, o.shares, h.number, generation, 0)
+	entries[o.share].Instance = o.instance
+	return entries, nil
 }
 
 // mostPlaces is how many shares of readers are remembered: each checkpoint has them all.

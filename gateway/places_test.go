@@ -129,7 +129,7 @@ func TestIdlePositions(t *testing.T) {
 		e, err := journal.Decode(b)
 		bytes += len(b)
 		for p := range e.Positions() {
-			positions += 5 + len(p.Name) + 38
+			positions += 5 + len(p.Name) + 46
 		}
 		return err
 	}); err != nil {

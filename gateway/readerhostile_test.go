@@ -285,7 +285,7 @@ func FuzzOpening(f *testing.F) {
 	position := &Position{Log: journal.Identity{1, 2}, Number: 3, Sum: 4}
 	for _, o := range []opening{
 		{start: FromFirst, name: "a", token: "secret", shares: 1},
-		{name: "a", shares: 3, share: 2, client: "c", prefix: "p", own: position, generation: 5, resume: position, window: 1 << 20, anew: true},
+		{name: "a", shares: 3, share: 2, client: "c", prefix: "p", own: position, instance: 5, resume: position, window: 1 << 20, anew: true},
 	} {
 		f.Add(o.append(nil))
 	}

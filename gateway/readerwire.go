@@ -101,6 +101,7 @@ type opening struct {
 	start         Start
 	anew          bool   // begin at start, whatever is stored
 	passing       bool   // nothing is stored for this reader
+	yields        bool   // it does not take over from a connection that is open
 	eager         bool   // a passing reader is told at once when it has everything
 	at            uint64 // time in milliseconds, or number
 	share, shares uint16
@@ -109,8 +110,8 @@ type opening struct {
 
 	client, prefix string    // filter; empty: none
 	own            *Position // the truth, whatever is stored
-	generation     uint64    // of the connection that had reached resume
-	resume         *Position
+	instance       uint64    // of the program; 0: unknown
+	resume         *Position // that this instance has reached
 }
 
 // The fields of an open.
@@ -119,6 +120,7 @@ const (
 	prefixField
 	ownField
 	resumeField
+	readerInstanceField
 )
 
 const (
@@ -148,6 +150,9 @@ func (o *opening) append(dst []byte) []byte {
 	if o.eager {
 		flags |= 4
 	}
+	if o.yields {
+		flags |= 8
+	}
 	dst = append(append(dst, readMagic...), byte(o.start), flags)
 	dst = binary.BigEndian.AppendUint64(dst, o.at)
 	dst = binary.BigEndian.AppendUint16(dst, o.share)
@@ -166,7 +171,10 @@ func (o *opening) append(dst []byte) []byte {
 		dst = appendField(dst, ownField, o.own.append(nil))
 	}
 	if o.resume != nil {
-		dst = appendField(dst, resumeField, o.resume.append(binary.BigEndian.AppendUint64(nil, o.generation)))
+		dst = appendField(dst, resumeField, o.resume.append(nil))
+	}
+	if o.instance != 0 {
+		dst = appendField(dst, readerInstanceField, binary.BigEndian.AppendUint64(nil, o.instance))
 	}
 	return dst
 }
@@ -177,7 +185,7 @@ func parseOpening(in []byte) (o opening, err error) {
 	if len(in) < openSize || string(in[:4]) != readMagic {
 		return malformed("it does not begin with " + readMagic)
 	}
-	o.start, o.anew, o.passing, o.eager = Start(in[4]), in[5]&1 != 0, in[5]&2 != 0, in[5]&4 != 0
+	o.start, o.anew, o.passing, o.eager, o.yields = Start(in[4]), in[5]&1 != 0, in[5]&2 != 0, in[5]&4 != 0, in[5]&8 != 0
 	flags := in[5]
 	o.at = binary.BigEndian.Uint64(in[6:])
 	o.share, o.shares = binary.BigEndian.Uint16(in[14:]), binary.BigEndian.Uint16(in[16:])
@@ -210,15 +218,19 @@ func parseOpening(in []byte) (o opening, err error) {
 				o.own = parsePosition(value)
 			}
 		case resumeField:
-			if valid = valid && len(value) == 8+positionSize; valid {
-				o.generation, o.resume = binary.BigEndian.Uint64(value), parsePosition(value[8:])
+			if valid = valid && len(value) == positionSize; valid {
+				o.resume = parsePosition(value)
+			}
+		case readerInstanceField:
+			if valid = valid && len(value) == 8; valid {
+				o.instance = binary.BigEndian.Uint64(value)
 			}
 		}
 	})
 	switch {
 	case !whole || !valid:
 		return malformed("a field is malformed")
-	case o.start > FromNumber || flags > 7:
+	case o.start > FromNumber || flags > 15:
 		return malformed(fmt.Sprintf("there is no start %d with flags %d", o.start, flags))
 	case o.shares == 0 || o.share >= o.shares || o.shares > maxShares:
 		return malformed(fmt.Sprintf("there is no share %d of %d; the limit is %d", o.share, o.shares, maxShares))

@@ -10,7 +10,7 @@ import (
 // TestPositionEntries encodes and decodes what envelopes say of readers, and older versions skip it.
 func TestPositionEntries(t *testing.T) {
 	want := []Position{
-		{Name: "copy", Share: 2, Of: 3, Number: 1<<40 + 5, Generation: 7, Away: 8, Expire: 9},
+		{Name: "copy", Share: 2, Of: 3, Number: 1<<40 + 5, Generation: 7, Instance: 10, Away: 8, Expire: 9},
 		{Name: "b", Of: 1, Removed: true, Ordered: true}, {Name: "c", Of: 1, Moves: true},
 	}
 	e := Encoder{}

@@ -217,6 +217,7 @@ func TestReadersKilled(t *testing.T) {
 		reading.Go(func() {
 			for life := 0; ; life++ {
 				cmd := exec.CommandContext(ctx, os.Args[0], "test-reader", addr, fmt.Sprint("r", i))
+				cmd.Stderr = os.Stderr
 				out, err := cmd.StdoutPipe()
 				if err == nil {
 					err = cmd.Start()
@@ -226,11 +227,15 @@ func TestReadersKilled(t *testing.T) {
 					return
 				}
 				var listening sync.WaitGroup
-				listening.Go(func() { h.listen(out) })
+				ended := make(chan struct{})
+				listening.Go(func() { h.listen(out); close(ended) })
 				until := h.count() + 1 + rand.IntN(clients*each/(readerKills+1))
 				for (h.count() < until || life >= readerKills) && !h.complete(clients, each) && ctx.Err() == nil {
 					select {
 					case <-h.changed:
+					case <-ended:
+						t.Error("a reader has ended by itself")
+						return
 					case <-ctx.Done():
 						t.Error("it takes too long")
 					}
