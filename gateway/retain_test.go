@@ -350,3 +350,44 @@ func TestReaderWebSocket(t *testing.T) {
 	p.must(wire.SubmitAck, 8, resultAhead)
 	p.closed()
 }
+
+// narrow is a log in memory that has no space beyond a size, but a reserve.
+type narrow struct {
+	*journal.Memory
+	t     *testing.T
+	limit int64
+}
+
+func (n *narrow) Append(ctx context.Context, envelope []byte) (uint64, error) {
+	if sizeOf(n.t, n.Memory)+int64(len(envelope)) > n.limit {
+		return 0, journal.ErrNoSpace
+	}
+	return n.Memory.Append(ctx, envelope)
+}
+
+func (n *narrow) AppendReserved(ctx context.Context, envelope []byte) (uint64, error) {
+	return n.Memory.Append(ctx, envelope)
+}
+
+// TestReaderFreesFullLog: a reader that is behind fills the log, and honed acknowledges nothing more. When the
+// reader has caught up, retention deletes, and honed goes on.
+func TestReaderFreesFullLog(t *testing.T) {
+	log := &narrow{Memory: &journal.Memory{}, t: t, limit: 100 << 10}
+	up := serve(t, &Server{
+		Log: log, RetainSize: 20 << 10, Checkpoint: 20, retry: time.Millisecond, retainTime: time.Millisecond, positionTime: time.Millisecond,
+	})
+	r := up.reader(t, "slow", FromFirst)
+	if _, err := r.Open(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	var feeding sync.WaitGroup
+	feeding.Go(func() { up.submits(t, "a", 20_000) })
+	waitFor(t, "the log to be full", func() bool { return up.Stats().Full })
+	if n := len(r.take(t, 20_000)["a"]); n != 20_000 {
+		t.Errorf("%d records", n)
+	}
+	feeding.Wait()
+	if up.Stats().Retention.Trims == 0 {
+		t.Error("nothing was deleted")
+	}
+}
