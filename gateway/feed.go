@@ -27,7 +27,7 @@ type readers struct {
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 
-	log    journal.Identity
+	log    [16]byte
 	named  bool // the log has its identity
 	places map[string][]*place
 	shares int      // of all places
@@ -321,7 +321,7 @@ func (from *recent) encode() {
 	if err != nil { // the log has stored it
 		panic("gateway: " + err.Error())
 	}
-	sum, number, first := journal.Sum(from.envelope), from.pos<<indexBits, uint64(0)
+	sum, number, first := e.Sum(), from.pos<<indexBits, uint64(0)
 	cut := func(through uint64) {
 		if len(h.buf) > 0 {
 			from.frames = append(from.frames, frame{first, through, h.buf})
@@ -410,7 +410,7 @@ func (s *Server) fill(h *holder, pos uint64, envelope []byte) error {
 	if err != nil {
 		return &journal.Damage{First: pos, Last: pos, Err: err}
 	}
-	sum, number, any, filled := journal.Sum(envelope), pos<<indexBits, false, false
+	sum, number, any, filled := e.Sum(), pos<<indexBits, false, false
 	room := s.windowLeft(h)
 	for body := range e.RawRecords() {
 		number++

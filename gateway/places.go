@@ -25,7 +25,7 @@ type place struct {
 	seen       int64  // when it last had a holder, by clock.running
 	holder     *holder
 
-	lag    Lag
+	lag    lag
 	logged uint64    // the number that the log has
 	listed bool      // in readers.dirty
 	wrote  time.Time // to the log
@@ -188,7 +188,7 @@ func (s *Server) change(c *change) error {
 }
 
 // newIdentity returns an identity for a log that has none.
-func newIdentity() (id journal.Identity) {
+func newIdentity() (id [16]byte) {
 	rand.Read(id[:])
 	return id
 }
@@ -288,11 +288,11 @@ func (r *readers) any() bool {
 func (r *readers) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.places, r.shares, r.log, r.named, r.stored = map[string][]*place{}, 0, journal.Identity{}, false, milestones{}
+	r.places, r.shares, r.log, r.named, r.stored = map[string][]*place{}, 0, [16]byte{}, false, milestones{}
 }
 
 // appendPlaces adds all places and the log's identity to a checkpoint.
-func (s *Server) appendPlaces(e *journal.Encoder, running int64, id *journal.Identity) (err error) {
+func (s *Server) appendPlaces(e *journal.Encoder, running int64, id *[16]byte) (err error) {
 	if e.Format < 2 {
 		return nil
 	}
@@ -313,10 +313,10 @@ func (s *Server) appendPlaces(e *journal.Encoder, running int64, id *journal.Ide
 }
 
 // identified notes that the log has its identity, unless id is none.
-func (r *readers) identified(id journal.Identity) {
+func (r *readers) identified(id [16]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if id != (journal.Identity{}) {
+	if id != ([16]byte{}) {
 		r.log, r.named = id, true
 	}
 }
@@ -417,7 +417,11 @@ func (s *Server) checkPosition(ctx context.Context, p *Position, first, next uin
 	}
 	found := errors.New("found")
 	err := s.peek(ctx, pos, func(_ uint64, envelope []byte) error {
-		if journal.Sum(envelope) != p.Sum {
+		e, err := journal.Decode(envelope)
+		if err != nil {
+			return &journal.Damage{First: pos, Last: pos, Err: err}
+		}
+		if e.Sum() != p.Sum {
 			return fmt.Errorf("%w: it has another envelope at position %d than the reader has read", ErrRegressed, pos)
 		}
 		return found

@@ -403,7 +403,7 @@ func TestOwnPosition(t *testing.T) {
 		t.Errorf("%d clients", n)
 	}
 	for what, wrong := range map[string]Position{
-		"of another log":   {Log: journal.Identity{1}, Number: good.Number, Sum: good.Sum},
+		"of another log":   {Log: [16]byte{1}, Number: good.Number, Sum: good.Sum},
 		"another envelope": {Log: good.Log, Number: good.Number, Sum: good.Sum + 1},
 		"ends at position": {Log: good.Log, Number: 1 << 40},
 	} {

@@ -282,7 +282,7 @@ func TestReaderCertificates(t *testing.T) {
 
 // FuzzOpening reads opens, welcomes, deliveries and positions of any bytes. What is read is written as the same.
 func FuzzOpening(f *testing.F) {
-	position := &Position{Log: journal.Identity{1, 2}, Number: 3, Sum: 4}
+	position := &Position{Log: [16]byte{1, 2}, Number: 3, Sum: 4}
 	for _, o := range []opening{
 		{start: FromFirst, name: "a", token: "secret", shares: 1},
 		{name: "a", shares: 3, share: 2, client: "c", prefix: "p", own: position, instance: 5, resume: position, window: 1 << 20, anew: true},

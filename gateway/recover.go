@@ -90,7 +90,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 			err = cmp.Or(err, e.Trim(s.trimmed))
 		}
 	}
-	id := journal.Identity{}
+	id := [16]byte{}
 	if part&journal.First != 0 {
 		err = cmp.Or(err, s.appendPlaces(&e, running, &id))
 	}

@@ -61,15 +61,15 @@ func TestRetainSize(t *testing.T) {
 	if size := sizeOf(t, &log); size < 3*limit {
 		t.Errorf("the log has %d bytes although a reader needs more", size)
 	}
-	for st := up.state("slow"); st.Lag.Records == 0 || st.Lag.Bytes < limit || !st.Holds; st = up.state("slow") {
-		waitFor(t, "the lag", func() bool { return up.state("slow").Lag.Records > 0 })
+	for st := up.state("slow"); st.LagRecords == 0 || st.LagBytes < limit || !st.Holds; st = up.state("slow") {
+		waitFor(t, "the lag", func() bool { return up.state("slow").LagRecords > 0 })
 	}
 	got := r.take(t, 10_000)
 	if len(got) != 10 {
 		t.Errorf("%d clients", len(got))
 	}
 	waitFor(t, "the log to become small after the reader", small(up))
-	waitFor(t, "no lag", func() bool { return up.state("slow").Lag == Lag{} })
+	waitFor(t, "no lag", func() bool { st := up.state("slow"); return st.LagRecords == 0 && st.LagBytes == 0 && st.LagAge == 0 })
 	r.Close()
 	if err := up.Shutdown(soon(t)); err != nil {
 		t.Fatal(err)
