@@ -65,6 +65,7 @@ func TestReader(t *testing.T) {
 	if got := r.take(t, 50)["b"]; len(got) != 50 || got[49] != "49" {
 		t.Fatal(got)
 	}
+	waitFor(t, "the acknowledgement", func() bool { return up.state("copy").Position.Number == r.acked.Number })
 	if err := up.Shutdown(soon(t)); err != nil {
 		t.Fatal(err)
 	}
