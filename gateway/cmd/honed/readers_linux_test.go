@@ -318,7 +318,7 @@ func TestReadersPage(t *testing.T) {
 		"&\n", "&\nuntil (exec 3<>/dev/tcp/127.0.0.1/"+ports[0]+") 2>/dev/null; do sleep 0.05; done\n").Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	shell := exec.CommandContext(ctx, "bash", "-e", "-c", script+"kill %2; wait %2\n")
+	shell := exec.CommandContext(ctx, "bash", "-e", "-c", script+"kill $!; wait $!\n")
 	shell.Dir, shell.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 	shell.SysProcAttr, shell.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, 5*time.Second
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
