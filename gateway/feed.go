@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -53,6 +52,7 @@ const (
 // tail are the newest envelopes, so that readers that are not behind need not read the log.
 type tail struct {
 	envelopes []*recent // of consecutive positions
+	free      []*recent
 	bytes     int
 	end       uint64 // position after the last one
 }
@@ -61,8 +61,12 @@ type tail struct {
 type recent struct {
 	pos      uint64
 	envelope []byte
-	once     sync.Once
-	frames   []frame // for readers that take everything
+	users    int  // feeders; readers.mu guards it and left
+	left     bool // the tail
+
+	mu     sync.Mutex
+	frames []frame // for readers that take everything; nil: not encoded yet
+	room   []byte  // of their contents
 }
 
 // frame is the content of a Deliver.
@@ -78,6 +82,13 @@ func (t *tail) at(pos uint64) *recent {
 	return nil
 }
 
+// recycle keeps the memory of an envelope that has left the tail and that no feeder uses.
+func (t *tail) recycle(from *recent) {
+	if from.left && from.users == 0 && len(t.free) < keptPacks {
+		t.free = append(t.free, from)
+	}
+}
+
 // add notes an envelope that the log has stored. With no reader it costs nothing; else a copy.
 func (r *readers) add(pos uint64, envelope []byte) {
 	r.mu.Lock()
@@ -90,13 +101,22 @@ func (r *readers) add(pos uint64, envelope []byte) {
 	case pos != t.end: // known, or of a shared log and still to be read
 		return
 	}
-	t.envelopes = append(t.envelopes, &recent{pos: pos, envelope: bytes.Clone(envelope)})
+	var newest *recent
+	if n := len(t.free); n > 0 {
+		newest, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		newest = &recent{}
+	}
+	newest.pos, newest.envelope, newest.left, newest.frames = pos, append(newest.envelope[:0], envelope...), false, newest.frames[:0]
+	t.envelopes = append(t.envelopes, newest)
 	t.bytes += len(envelope)
 	t.end++
 	for t.bytes > tailBytes {
-		t.bytes -= len(t.envelopes[0].envelope)
-		t.envelopes[0] = nil
-		t.envelopes = t.envelopes[1:]
+		oldest := t.envelopes[0]
+		t.bytes -= len(oldest.envelope)
+		t.envelopes = t.envelopes[:copy(t.envelopes, t.envelopes[1:])]
+		oldest.left = true
+		t.recycle(oldest)
 	}
 	for _, h := range r.waiting {
 		h.state = queued
@@ -243,6 +263,9 @@ func (s *Server) feed(h *holder) error {
 		r.mu.Lock()
 		pos, end := h.next>>indexBits, r.tail.end
 		from := r.tail.at(pos)
+		if from != nil {
+			from.users++
+		}
 		r.mu.Unlock()
 		err := error(nil)
 		switch {
@@ -255,6 +278,10 @@ func (s *Server) feed(h *holder) error {
 			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= s.tellTime)
 		case from != nil:
 			err = s.feedRecent(h, from)
+			r.mu.Lock()
+			from.users--
+			r.tail.recycle(from)
+			r.mu.Unlock()
 		default:
 			if err = s.feedLog(h, until); err == nil {
 				err = s.flush(h, false)
@@ -294,8 +321,7 @@ func (s *Server) feedRecent(h *holder, from *recent) error {
 	if err := s.flush(h, false); err != nil {
 		return err
 	}
-	from.once.Do(from.encode)
-	for _, f := range from.frames {
+	for _, f := range from.encoded() {
 		switch {
 		case f.through < h.next:
 			continue
@@ -314,32 +340,42 @@ func (s *Server) feedRecent(h *holder, from *recent) error {
 	return nil
 }
 
-// encode makes the frames of an envelope, once for all readers that take everything.
+// encoded returns the frames of an envelope, which it makes once for all readers that take everything.
+func (from *recent) encoded() []frame {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	if len(from.frames) == 0 {
+		from.encode()
+	}
+	return from.frames
+}
+
 func (from *recent) encode() {
-	h := &holder{next: from.pos << indexBits, shares: 1}
 	e, err := journal.Decode(from.envelope)
 	if err != nil { // the log has stored it
 		panic("gateway: " + err.Error())
 	}
-	sum, number, first := e.Sum(), from.pos<<indexBits, uint64(0)
+	sum, number, first, begins := e.Sum(), from.pos<<indexBits, uint64(0), 0
+	room := slices.Grow(from.room[:0], len(from.envelope)+(recordHead-5)*e.Count+deliverHead*(len(from.envelope)/(frameTarget/2)+1))
 	cut := func(through uint64) {
-		if len(h.buf) > 0 {
-			from.frames = append(from.frames, frame{first, through, h.buf})
-			h.buf = nil
+		if content := room[begins:len(room):len(room)]; len(content) > 0 {
+			from.frames = append(from.frames, frame{first, through, content})
+			begins = len(room)
 		}
 	}
 	for body := range e.RawRecords() {
-		if len(h.buf)+recordHead+len(body) > frameTarget {
+		if len(room)-begins+recordHead+len(body) > frameTarget {
 			cut(number - 1)
 		}
-		if len(h.buf) == 0 {
+		if begins == len(room) {
 			first = number
-			h.buf = beginDeliver(make([]byte, 0, min(frameTarget, len(from.envelope)+8*e.Count)), sum)
+			room = beginDeliver(room, sum)
 		}
-		h.buf = appendRecord(h.buf, number, body)
+		room = appendRecord(room, number, body)
 		number++
 	}
 	cut(from.pos<<indexBits | lastIndex)
+	from.room = room
 }
 
 func beginDeliver(dst []byte, sum uint32) []byte {

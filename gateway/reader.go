@@ -118,6 +118,7 @@ type readConn struct {
 	ended bool
 	taken uint64 // bytes that the program has taken
 	said  uint64 // what the server knows of that
+	due   bool   // to tell the server what is done
 	beat  *time.Timer
 }
 
@@ -194,8 +195,15 @@ func (r *Reader) Ack(p Position) error {
 		return nil
 	}
 	r.acked = p
-	if r.conn != nil {
-		r.say(r.conn)
+	if c := r.conn; c != nil && !c.due {
+		c.due = true
+		time.AfterFunc(sayTime, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if c.due && !c.ended {
+				r.say(c)
+			}
+		})
 	}
 	return nil
 }
@@ -203,9 +211,12 @@ func (r *Reader) Ack(p Position) error {
 // say tells the server what the program has taken and done; mu is held.
 func (r *Reader) say(c *readConn) {
 	a := acknowledgement{generation: r.welcome.generation, number: r.acked.Number, taken: c.taken}
-	c.said = c.taken
+	c.said, c.due = c.taken, false
 	c.queue(wire.Packet{Command: wire.Submit, ID: a.number, Content: a.append(nil)})
 }
+
+// sayTime is how long an acknowledgement waits for others. The server stores them twice a second.
+const sayTime = 20 * time.Millisecond
 
 // queue hands a packet to the writer; mu is held. An acknowledgement replaces one that still waits.
 func (c *readConn) queue(p wire.Packet) {
@@ -234,9 +245,12 @@ func (r *Reader) end(why error) {
 	}
 	r.err = why
 	r.batches = nil
-	if r.conn != nil {
-		r.conn.ended = true
-		r.conn.wake.Signal()
+	if c := r.conn; c != nil {
+		if c.due {
+			r.say(c)
+		}
+		c.ended = true
+		c.wake.Signal()
 	}
 	r.changed.Broadcast()
 	r.cancel()
