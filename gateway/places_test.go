@@ -58,7 +58,9 @@ func TestPositionsSurvive(t *testing.T) {
 		for range random.IntN(4) {
 			n := 1 + random.IntN(5)
 			up.submits(t, fmt.Sprint("c", round), n)
-			r.take(t, n)
+			if got := r.take(t, n); len(got) != 1 || len(got[fmt.Sprint("c", round)]) != n {
+				t.Fatalf("round %d: %v instead of %d new messages", round, got, n)
+			}
 			taken += n
 		}
 		up.placed(t, "copy", r.acked.Number)
@@ -304,6 +306,54 @@ func TestSharedReaders(t *testing.T) {
 	}
 	if st := third.state("copy"); st.Position.Number != d.ID {
 		t.Errorf("the log has %d, want %d", st.Position.Number, d.ID)
+	}
+}
+
+// TestRemovedElsewhere removes and splits readers at one server while another stands still with an
+// acknowledgement of theirs: that brings nothing back.
+func TestRemovedElsewhere(t *testing.T) {
+	for _, do := range []string{"remove", "split"} {
+		var memory journal.Memory
+		var all sync.Mutex
+		open := func() (*view, *served) {
+			v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+			return v, serve(t, &Server{Log: v, Shared: true, Format: 2, positionTime: time.Millisecond})
+		}
+		a, left := open()
+		_, taken := open()
+		left.submits(t, "c", 20)
+		p := left.peer(t)
+		w := p.openReader(&opening{start: FromFirst, name: "copy", shares: 1})
+		d := p.delivery()
+		a.gate.set(true, nil)
+		p.acknowledge(w, d.ID)
+		<-a.gate.tried
+		if err := taken.OrderReader(soon(t), ReaderOrder{Do: do, Name: "copy", Shares: 2}); err != nil {
+			t.Fatal(err)
+		}
+		a.gate.set(false, nil)
+		for result := wire.OK; result != resultChanged; { // the first server has heard of it
+			packet, err := p.receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			result = packet.Result
+		}
+		for _, up := range []*served{left, taken} {
+			if err := up.Shutdown(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, third := open()
+		if err := third.Recover(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		for _, up := range []*served{left, taken, third} {
+			st := up.ReaderStates()
+			if do == "remove" && len(st) != 0 || do == "split" && (len(st) != 2 || st[0].Position.Number != w.number) {
+				t.Errorf("%s: %+v", do, st)
+			}
+		}
 	}
 }
 

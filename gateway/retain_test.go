@@ -391,3 +391,31 @@ func TestReaderFreesFullLog(t *testing.T) {
 		t.Error("nothing was deleted")
 	}
 }
+
+// TestHeldByTheLog: what a reader has acknowledged, and the log does not know yet, is not deleted: after a crash
+// it comes again.
+func TestHeldByTheLog(t *testing.T) {
+	var log journal.Memory
+	start := func() *served {
+		return serve(t, &Server{Log: &log, RetainSize: 1 << 10, Checkpoint: 3, CheckpointBytes: 1 << 30, retainTime: time.Hour, positionTime: time.Hour})
+	}
+	up := start()
+	r := up.reader(t, "copy", FromFirst)
+	if _, err := r.Open(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for i := range 40 {
+		up.submits(t, fmt.Sprint("c", i), 5)
+		n += 5
+	}
+	r.take(t, n)
+	waitFor(t, "the acknowledgement", func() bool { return up.state("copy").Position.Number == r.acked.Number })
+	if err := up.retain(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	up.Close()
+	if b, err := start().reader(t, "copy", Stored).Next(soon(t)); err != nil || b.Gap != nil {
+		t.Errorf("%+v, %v", b.Gap, err)
+	}
+}
