@@ -1,13 +1,12 @@
 package journal
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,7 +16,7 @@ import (
 type MigrateOptions struct {
 	// AcceptLoss are positions whose envelopes may be lost. Migrate refuses a log that has lost others.
 	AcceptLoss Range
-	// Progress is called with the progress of each pass over the log: "copied", then "verified". nil
+	// Progress is called with the progress of each pass over the log: "copied", then "compared". nil
 	// means no call.
 	Progress func(what string, done, all uint64)
 	// Logger gets what is damaged or torn. nil means no logging.
@@ -35,10 +34,8 @@ type Migration struct {
 	Old       string `json:"old"`       // folder with the old log; "": there was nothing to do
 }
 
-const (
-	verifiedName = "verified" // in migratingName: the new log equals the old one
-	frameCost    = frameHead + slotSize
-)
+// verifiedName is in migratingName: the new log equals the old one.
+const verifiedName = "verified"
 
 // migration moves the files of one folder. Everything happens inside it, because it may be a mount point. A
 // crash leaves one of these states, from which the next run goes on:
@@ -59,9 +56,7 @@ type migration struct {
 // The old log is kept in the folder old in dir. If Migrate is interrupted, run it again: it goes on.
 func Migrate(ctx context.Context, dir string, o MigrateOptions) (*Migration, error) {
 	m := &migration{dir: dir, o: o}
-	if m.o.Progress == nil {
-		m.o.Progress = func(string, uint64, uint64) {}
-	}
+	m.o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if m.o.step == nil {
 		m.o.step = func(string) error { return nil }
 	}
@@ -155,8 +150,6 @@ func (m *migration) copy(ctx context.Context) (done *Migration, err error) {
 			return nil, &Refusal{What: m.path(oldName, name) + " exists", Repair: "move it away: the old log will be kept there"}
 		}
 	}
-	l := &Segments{dir: m.path(migratingName), o: SegmentsOptions{size: segmentBytes}}
-	l.o.off.fsync, l.o.off.folders = true, true // all of it is synced at the end
 	if found, err := (&Segments{dir: m.dir}).segments(); err != nil || len(found) > 0 {
 		return nil, errors.Join(err, &Refusal{
 			What:   m.dir + " has segments of a new log and an old log",
@@ -167,41 +160,42 @@ func (m *migration) copy(ctx context.Context) (done *Migration, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(l.dir); err != nil {
+	if err := os.RemoveAll(m.path(migratingName)); err != nil {
 		return nil, err
 	}
 	if err := m.space(old); err != nil {
 		return nil, err
 	}
 	defer func() {
-		l.release()
 		if err != nil {
-			os.RemoveAll(l.dir)
+			os.RemoveAll(m.path(migratingName))
 		}
 	}()
 	if err := m.o.step("copy"); err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(l.dir, 0o700); err != nil {
+	if done, err = m.fill(ctx, old); err != nil {
 		return nil, err
 	}
-	if done, err = m.fill(ctx, l, old); err != nil {
+	if err := m.o.step("compare"); err != nil {
 		return nil, err
 	}
-	if err = m.o.step("compare"); err == nil {
-		err = m.compare(ctx, old, done)
-	}
+	made, err := openSegments(m.path(migratingName), SegmentsOptions{}, true)
 	if err != nil {
+		return nil, err
+	}
+	defer made.Close()
+	if err := compare(ctx, old, made, done.First, done.Last+1, pass(m.o.Progress, "compared")); err != nil {
 		return nil, err
 	}
 	b, err := json.Marshal(done)
+	if err == nil {
+		err = m.o.step("mark as verified")
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := m.o.step("mark as verified"); err != nil {
-		return nil, err
-	}
-	return done, writeSynced(filepath.Join(l.dir, verifiedName), b)
+	return done, writeSynced(m.path(migratingName, verifiedName), b)
 }
 
 // space refuses a disk that has no room for a second log.
@@ -211,7 +205,7 @@ func (m *migration) space(old *oldLog) error {
 		need += p.to - p.from
 	}
 	if !old.format.numbered() { // JetStream's records cost more
-		need += int64(old.next) * frameCost
+		need += int64(old.next) * (frameHead + slotSize)
 	}
 	if free, err := freeSpace(m.dir); err == nil && free < uint64(need) {
 		return fmt.Errorf("%w: it needs %d bytes beside the old log, and the disk of %s has %d bytes free", ErrNoSpace, need, m.dir, free)
@@ -219,68 +213,63 @@ func (m *migration) space(old *oldLog) error {
 	return nil
 }
 
-// fill copies the old log to l and makes it durable. It refuses losses that are not accepted, when it has
-// named them all.
-func (m *migration) fill(ctx context.Context, l *Segments, old Reader) (*Migration, error) {
+// fill copies the old log to a new one and makes it durable. It refuses losses that are not accepted, when
+// it has named them all.
+func (m *migration) fill(ctx context.Context, old Reader) (done *Migration, err error) {
+	o := SegmentsOptions{Reserve: 1}
+	o.off.fsync, o.off.folders = true, true // all of it is synced at the end
+	l, err := OpenSegments(m.path(migratingName), o)
+	if err != nil {
+		return nil, err
+	}
+	l.spare.space.max = 1 // there is none
+	defer func() {
+		if err = errors.Join(err, l.Close()); err == nil {
+			err = m.sync(l)
+		}
+	}()
 	first, next, err := old.Bounds()
 	if err != nil {
 		return nil, err
 	}
-	done := &Migration{First: first, Last: next - 1, Old: m.path(oldName)}
-	rand.Read(l.id[:])
-	l.next = first
-	if err := l.begin(&segment{next: first}); err != nil {
-		return nil, err
-	}
+	done = &Migration{First: first, Last: next - 1, Old: m.path(oldName)}
 	var refused, worst *Damage
-	err = ReadPast(ctx, old, first, func(pos uint64, envelope []byte) error {
-		if done.Envelopes++; done.Envelopes%progressStep == 0 {
-			m.o.Progress("copied", pos+1-first, next-first)
-		}
-		if refused != nil {
+	err = copyRange(ctx, old, first, next, pass(m.o.Progress, "copied"), func(_ uint64, envelope []byte) error {
+		if done.Envelopes++; refused != nil {
 			return nil // only to name the other losses
 		}
-		return l.store(writeJob{envelope, pos})
+		_, err := l.Append(ctx, envelope)
+		return err
 	}, func(d *Damage) error {
-		if m.o.Logger != nil {
-			m.o.Logger.Error("the old log is damaged", "err", d)
-		}
+		m.o.Logger.Error("the old log is damaged", "err", d)
 		done.Lost += d.Last + 1 - d.First
 		if !m.o.AcceptLoss.Has(d) {
-			if worst = d; refused == nil {
-				refused = d
-			}
+			worst, refused = d, cmp.Or(refused, d)
 		}
 		if refused != nil {
 			return nil
 		}
 		return l.lose(d.Last)
 	})
-	switch {
-	case err != nil:
-		return nil, err
-	case refused != nil:
-		return nil, &Refusal{
+	if err == nil && refused != nil {
+		err = &Refusal{
 			What: fmt.Sprintf("%d envelopes of the old log in %s are lost", done.Lost, m.dir),
 			Repair: fmt.Sprintf("restore it from a backup, or go on without them: honed migrate --data %s --accept-loss %d-%d",
 				m.dir, refused.First, worst.Last),
 			Err: refused,
 		}
 	}
-	if len(l.slots) > 0 {
-		if _, err := l.seal(); err != nil {
-			return nil, err
-		}
-	}
+	return done, err
+}
+
+// sync makes a new log durable, which is closed.
+func (m *migration) sync(l *Segments) error {
 	for _, s := range l.all {
 		if err := syncFile(s.path); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := createMarkAt(l.path(markName), l.next-1); err != nil {
-		return nil, err
-	}
-	return done, syncDir(m.dir)
+	return errors.Join(syncDir(l.dir), syncDir(m.dir))
 }
 
 // lose adds the lost envelopes up to a position.
@@ -299,47 +288,8 @@ func (l *Segments) lose(last uint64) error {
 		l.next++
 		l.last().next = l.next
 	}
+	l.mark.pos.Store(last)
 	return nil
-}
-
-// compare reads both logs and compares each envelope.
-func (m *migration) compare(ctx context.Context, old Reader, done *Migration) error {
-	made, err := openSegments(m.path(migratingName), SegmentsOptions{}, true)
-	if err != nil {
-		return err
-	}
-	defer made.Close()
-	ended := errors.New("ended")
-	next, stop := iter.Pull2(func(yield func(uint64, []byte) bool) {
-		failed := ReadPast(ctx, made, done.First, func(pos uint64, b []byte) error {
-			if !yield(pos, b) {
-				return ended
-			}
-			return nil
-		}, func(*Damage) error { return nil })
-		if failed != ended {
-			err = failed
-		}
-	})
-	defer stop()
-	differs := func(pos uint64) error {
-		return fmt.Errorf("the new log differs from the old one at position %d; run it again, and check the machine's memory and disk", pos)
-	}
-	count := uint64(0)
-	read := ReadPast(ctx, old, done.First, func(pos uint64, b []byte) error {
-		if count++; count%progressStep == 0 {
-			m.o.Progress("verified", pos+1-done.First, done.Last+1-done.First)
-		}
-		if at, again, ok := next(); !ok || at != pos || string(again) != string(b) {
-			return errors.Join(err, differs(pos))
-		}
-		return nil
-	}, func(*Damage) error { return nil })
-	_, end, _ := made.Bounds()
-	if read == nil && (count != done.Envelopes || end != done.Last+1) {
-		read = differs(end)
-	}
-	return errors.Join(read, err)
 }
 
 // move moves the old files away and the new ones into their places.
@@ -376,11 +326,11 @@ func (m *migration) move() error {
 	if err := m.rename(made, m.dir, markName); err != nil {
 		return err
 	}
-	for _, remove := range []string{m.path(migratingName, verifiedName), made} {
+	for _, remove := range []string{filepath.Join(made, lockName), filepath.Join(made, verifiedName), made} {
 		if err := m.o.step("remove " + filepath.Base(remove)); err != nil {
 			return err
 		}
-		if err := os.Remove(remove); err != nil {
+		if err := os.Remove(remove); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err := syncDir(filepath.Dir(remove)); err != nil {
