@@ -47,9 +47,8 @@ const verifiedName = "verified"
 // An earlier honed refuses a folder with a mark and without READY, and this one refuses migratingName. So no
 // honed begins an empty log in any of them: READY goes first, and there is always a mark.
 type migration struct {
-	dir   string
-	o     MigrateOptions
-	locks []*os.File
+	dir string
+	o   MigrateOptions
 }
 
 // Migrate turns the log of an earlier version in the folder dir into Segments. Positions stay the same.
@@ -60,7 +59,6 @@ func Migrate(ctx context.Context, dir string, o MigrateOptions) (*Migration, err
 	if m.o.step == nil {
 		m.o.step = func(string) error { return nil }
 	}
-	defer m.unlock()
 	done, err := m.run(ctx)
 	var refusal *Refusal
 	if err == nil || errors.As(err, &refusal) {
@@ -73,7 +71,9 @@ func (m *migration) run(ctx context.Context) (*Migration, error) {
 	if !hasOld(m.dir) && !exists(m.dir, migratingName) && !exists(m.dir, markName) {
 		return nil, &Refusal{What: m.dir + " has no log", Repair: "give the folder of a log with --data"}
 	}
-	if err := m.lock(); err != nil {
+	unlock, err := lockAll(m.dir)
+	defer unlock()
+	if err != nil {
 		return nil, err
 	}
 	done, verified := m.verified()
@@ -107,33 +107,33 @@ func (m *migration) path(names ...string) string {
 	return filepath.Join(append([]string{m.dir}, names...)...)
 }
 
-// lock locks what each version locks.
-func (m *migration) lock() error {
+// lockAll locks what each version locks.
+func lockAll(dir string) (unlock func(), err error) {
+	var locks []*os.File
+	unlock = func() {
+		for _, f := range locks {
+			f.Close()
+		}
+	}
 	keep := func(f *os.File, err error) error {
 		if err == nil {
-			m.locks = append(m.locks, f)
+			locks = append(locks, f)
 		}
 		return err
 	}
-	err := keep(takeFolder(m.dir))
-	if err == nil {
-		err = keep(takeLock(m.path(lockName)))
+	lock := filepath.Join(dir, lockName)
+	if err = keep(takeFolder(dir)); err == nil {
+		err = keep(takeLock(lock))
 	}
-	if err == nil && exists(m.dir, plainName) {
-		err = keep(takeLock(m.path(plainLock)))
+	if err == nil && exists(dir, plainName) {
+		err = keep(takeLock(filepath.Join(dir, plainLock)))
 	}
-	if err == nil && exists(m.dir, markName) {
-		if err = keep(os.OpenFile(m.path(markName), os.O_RDWR, 0)); err == nil {
-			err = exclude(m.locks[len(m.locks)-1], m.path(lockName))
+	if err == nil && exists(dir, markName) {
+		if err = keep(os.OpenFile(filepath.Join(dir, markName), os.O_RDWR, 0)); err == nil {
+			err = exclude(locks[len(locks)-1], lock)
 		}
 	}
-	return err
-}
-
-func (m *migration) unlock() {
-	for _, f := range m.locks {
-		f.Close()
-	}
+	return unlock, err
 }
 
 // verified reads what copy has written down last.

@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -23,16 +22,11 @@ func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, 
 		m.source = m.old
 	} else {
 		from = "the folder " + dir
-		folder, err := takeFolder(dir)
+		unlock, err := lockAll(dir)
+		defer unlock()
 		if err != nil {
 			return 0, 0, err
 		}
-		defer folder.Close()
-		lock, err := takeLock(filepath.Join(dir, lockName))
-		if err != nil {
-			return 0, 0, err
-		}
-		defer lock.Close()
 		if m.source, err = OpenReader(dir, o.Logger); err != nil {
 			return 0, 0, err
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 func (l *Segments) open() error {
-	if err := l.enter(); err != nil {
+	if err := l.enter(1); err != nil {
 		return err
 	}
 	if err := l.find(); err != nil {
@@ -37,8 +37,8 @@ func (l *Segments) open() error {
 	return nil
 }
 
-// enter locks the folder, and creates the log if there has never been one.
-func (l *Segments) enter() (err error) {
+// enter locks the folder, and creates the log if there has never been one. Then it begins at position first.
+func (l *Segments) enter(first uint64) (err error) {
 	if l.readOnly {
 		l.mark, err = readMark(l.path(markName), os.O_RDONLY)
 		return err
@@ -56,7 +56,7 @@ func (l *Segments) enter() (err error) {
 		return err
 	}
 	if _, err := os.Lstat(l.path(markName)); errors.Is(err, fs.ErrNotExist) {
-		if err := l.create(1); err != nil {
+		if err := l.create(first); err != nil {
 			return err
 		}
 	}
@@ -84,7 +84,9 @@ func (l *Segments) create(first uint64) error {
 			return err
 		}
 	}
-	rand.Read(l.id[:])
+	if l.id == (logID{}) { // else it is a copy
+		rand.Read(l.id[:])
+	}
 	if err := writeSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
 		return err
 	}
