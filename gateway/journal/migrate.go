@@ -96,7 +96,7 @@ func (m *migration) run(ctx context.Context) (*Migration, error) {
 			Err:    err,
 		}
 	}
-	log, err := OpenReader(m.dir, m.o.Logger)
+	log, err := OpenReader(ctx, m.dir, m.o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (m *migration) copy(ctx context.Context) (done *Migration, err error) {
 			Repair: "move one of them into a folder of its own",
 		})
 	}
-	old, err := openOld(m.dir, m.o.Logger, m.o.AcceptLoss)
+	old, err := openOld(ctx, m.dir, m.o.Logger, m.o.AcceptLoss)
 	if err != nil {
 		return nil, err
 	}
@@ -234,9 +234,14 @@ func (m *migration) fill(ctx context.Context, old Reader) (done *Migration, err 
 	}
 	done = &Migration{First: first, Last: next - 1, Old: m.path(oldName)}
 	var refused, worst *Damage
+	var lost []*Damage
+	base := uint64(0)
 	err = copyRange(ctx, old, first, next, pass(m.o.Progress, "copied"), func(_ uint64, envelope []byte) error {
 		if done.Envelopes++; refused != nil {
 			return nil // only to name the other losses
+		}
+		if e, err := header(envelope); err == nil {
+			base = e.Base
 		}
 		_, err := l.Append(ctx, envelope)
 		return err
@@ -249,8 +254,12 @@ func (m *migration) fill(ctx context.Context, old Reader) (done *Migration, err 
 		if refused != nil {
 			return nil
 		}
+		lost = append(lost, d)
 		return l.lose(d.Last)
 	})
+	if err == nil && refused == nil {
+		err = l.bury(ctx, lost, base)
+	}
 	if err == nil && refused != nil {
 		err = &Refusal{
 			What: fmt.Sprintf("%d envelopes of the old log in %s are lost", done.Lost, m.dir),
@@ -290,6 +299,33 @@ func (l *Segments) lose(last uint64) error {
 	}
 	l.mark.pos.Store(last)
 	return nil
+}
+
+// bury writes down that an operator has accepted what is lost, as a start with --accept-loss does. base is that
+// of the newest envelope.
+func (l *Segments) bury(ctx context.Context, lost []*Damage, base uint64) error {
+	var e Encoder
+	e.Begin(base)
+	for _, d := range lost {
+		for pos := d.First; pos <= d.Last; pos++ {
+			err := e.Tombstone(pos)
+			if err == ErrTooLarge {
+				if _, err := l.Append(ctx, e.Bytes()); err != nil {
+					return err
+				}
+				e.Begin(base)
+				err = e.Tombstone(pos)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if e.Count() == 0 {
+		return nil
+	}
+	_, err := l.Append(ctx, e.Bytes())
+	return err
 }
 
 // move moves the old files away and the new ones into their places.

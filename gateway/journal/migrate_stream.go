@@ -27,7 +27,7 @@ func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, 
 		if err != nil {
 			return 0, 0, err
 		}
-		if m.source, err = OpenReader(dir, o.Logger); err != nil {
+		if m.source, err = OpenReader(ctx, dir, o.Logger); err != nil {
 			return 0, 0, err
 		}
 	}

@@ -57,7 +57,7 @@ func TestMigrateCrashes(t *testing.T) {
 			if does := earlierHoned(dir, kind); kind != "plain" && does != "opens" && does != "refuses" {
 				t.Errorf("before %q: an earlier honed %s", step, does)
 			}
-			if log, err := OpenReader(dir, nil); err == nil {
+			if log, err := OpenReader(t.Context(), dir, nil); err == nil {
 				sameEnvelopes(t, log, all)
 				log.Close()
 			} else if !says(err, "has an unfinished migration") {
@@ -191,7 +191,7 @@ func TestMigrateLocked(t *testing.T) {
 			if _, err := Migrate(t.Context(), dir, MigrateOptions{}); err == nil || !says(err, "is in use by") {
 				t.Errorf("%s, %s: %v", kind, name, err)
 			}
-			log, err := OpenReader(dir, nil)
+			log, err := OpenReader(t.Context(), dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +215,7 @@ func TestMigrateCompares(t *testing.T) {
 		if err := os.Rename(made, filepath.Join(dir, migratingName)); err != nil {
 			t.Fatal(err)
 		}
-		old, err := openOld(dir, nil, Range{})
+		old, err := openOld(t.Context(), dir, nil, Range{})
 		if err != nil {
 			t.Fatal(err)
 		}

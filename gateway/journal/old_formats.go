@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
@@ -15,7 +16,7 @@ import (
 )
 
 // openOld opens the log that an earlier version wrote into the folder dir. accepted may be lost at its end.
-func openOld(dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
+func openOld(ctx context.Context, dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
 	plain := exists(dir, plainName)
 	if plain && (exists(dir, readyName) || exists(dir, storeName)) {
 		return nil, &Refusal{
@@ -25,9 +26,9 @@ func openOld(dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
 	}
 	l, err := (*oldLog)(nil), error(nil)
 	if plain {
-		l, err = openPlain(filepath.Join(dir, plainName), logger)
+		l, err = openPlain(ctx, filepath.Join(dir, plainName), logger)
 	} else {
-		l, err = openBlocks(dir, logger, accepted)
+		l, err = openBlocks(ctx, dir, logger, accepted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
@@ -36,14 +37,14 @@ func openOld(dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
 }
 
 // openPlain opens a file of envelopes, one after the other. It has no mark.
-func openPlain(path string, logger *slog.Logger) (*oldLog, error) {
+func openPlain(ctx context.Context, path string, logger *slog.Logger) (*oldLog, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	l := &oldLog{format: plain{}, parts: []oldPart{{path: path, to: info.Size(), first: 1}}}
 	parts := slices.Clone(l.parts)
-	err = l.settle(0, logger, func(pos uint64, end int64) {
+	err = l.settle(ctx, 0, logger, func(pos uint64, end int64) {
 		if last := &parts[len(parts)-1]; end-last.from >= partBytes && end < last.to {
 			next := oldPart{path: path, from: end, to: last.to, first: pos + 1}
 			last.to = end
@@ -103,7 +104,7 @@ func (plain) record(w *window, at int64, want uint64) (oldRecord, error) {
 }
 
 // openBlocks opens a JetStream store.
-func openBlocks(dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
+func openBlocks(ctx context.Context, dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
 	m, err := readMark(filepath.Join(dir, markName), os.O_RDONLY)
 	if err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func openBlocks(dir string, logger *slog.Logger, accepted Range) (*oldLog, error
 		l.parts = append(l.parts, p)
 	}
 	slices.SortFunc(l.parts, func(a, b oldPart) int { return cmp.Compare(numbers[a.path], numbers[b.path]) })
-	if err = l.settle(m.written, logger, func(uint64, int64) {}); err == nil {
+	if err = l.settle(ctx, m.written, logger, func(uint64, int64) {}); err == nil {
 		err = l.checkMark(dir, m.written, accepted)
 	}
 	return l, err
@@ -141,7 +142,7 @@ func openBlocks(dir string, logger *slog.Logger, accepted Range) (*oldLog, error
 
 // firstOf returns the position of a block's first record, 0 if it does not say it twice.
 func firstOf(p oldPart) (uint64, error) {
-	f, err := os.Open(p.path)
+	f, err := openOldFile(p.path)
 	if err != nil {
 		return 0, err
 	}

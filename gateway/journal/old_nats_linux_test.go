@@ -75,7 +75,7 @@ func largeEnvelopes() [][]byte {
 func TestOldLargeFile(t *testing.T) {
 	all := largeEnvelopes()
 	dir := oldFolder(t, "plain", all)
-	log, err := openOld(dir, nil, Range{})
+	log, err := openOld(t.Context(), dir, nil, Range{})
 	if err != nil || len(log.parts) < 3 {
 		t.Fatal(log, err)
 	}
@@ -99,7 +99,7 @@ func TestOldLargeFile(t *testing.T) {
 		if err := os.WriteFile(path, hit, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		log, err := OpenReader(dir, nil)
+		log, err := OpenReader(t.Context(), dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestOldNATS(t *testing.T) {
 			want = all[:len(all)-1]
 			markOf(t, dir, uint64(len(want)))
 		}
-		log, err := OpenReader(dir, nil)
+		log, err := OpenReader(t.Context(), dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 )
 
 // oldLog reads a log of an earlier version. It keeps no file open, so Close does nothing.
@@ -45,20 +46,22 @@ type oldPart struct {
 }
 
 const (
-	partBytes = 8 << 20             // of a plain file
-	maxRecord = MaxEnvelope + 1<<10 // with what JetStream adds
+	partBytes  = 8 << 20             // of a plain file
+	unreadPage = 4096                // how much of a file is passed over where the disk cannot read
+	maxRecord  = MaxEnvelope + 1<<10 // with what JetStream adds
 )
 
 var (
-	errTail  = errors.New("the end of the file cannot be read")
-	errCount = errors.New("what is here cannot be read; if it was more than one envelope, the positions after it are too low")
+	errUnread = fmt.Errorf("the disk cannot read a part of the file: %w", syscall.EIO)
+	errTail   = errors.New("the end of the file cannot be read")
+	errCount  = errors.New("what is here cannot be read; if it was more than one envelope, the positions after it are too low")
 )
 
 // settle finds the end of the log. reached is the high-water mark.
-func (l *oldLog) settle(reached uint64, logger *slog.Logger, split func(pos uint64, end int64)) error {
+func (l *oldLog) settle(ctx context.Context, reached uint64, logger *slog.Logger, split func(pos uint64, end int64)) error {
 	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	var newest *Damage
-	want, rest, err := l.scan(context.Background(), l.part(1<<63), func(pos uint64, _ []byte, end int64) error {
+	want, rest, err := l.scan(ctx, l.part(1<<63), func(pos uint64, _ []byte, end int64) error {
 		split(pos, end)
 		return nil
 	}, func(d *Damage) error { newest = d; return nil })
@@ -67,17 +70,20 @@ func (l *oldLog) settle(reached uint64, logger *slog.Logger, split func(pos uint
 		return err
 	}
 	last := &l.parts[len(l.parts)-1]
-	tail, err := readRange(last.path, rest, last.to)
+	tail, unread, err := readRange(last.path, rest, last.to)
 	if err != nil {
 		return err
 	}
 	at := rest
 	switch {
-	case len(tail) > maxRecord:
+	case len(tail) > maxRecord || unread:
 		l.end = &Damage{First: want, Last: want, File: last.path, Offset: rest, Err: errTail}
+		if unread {
+			l.end.Err = errUnread
+		}
 		want++
 	case len(tail) == 0 && newest != nil && newest.Last == want-1 && newest.First > reached:
-		b, err := readRange(last.path, last.to-4, last.to)
+		b, _, err := readRange(last.path, last.to-4, last.to)
 		if err != nil {
 			return err
 		}
@@ -94,18 +100,43 @@ func (l *oldLog) settle(reached uint64, logger *slog.Logger, split func(pos uint
 	return nil
 }
 
-func readRange(path string, from, to int64) ([]byte, error) {
-	f, err := os.Open(path)
+func readRange(path string, from, to int64) (b []byte, unread bool, err error) {
+	f, err := openOldFile(path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer f.Close()
-	b := make([]byte, min(to-from, maxRecord+1))
-	_, err = f.ReadAt(b, from)
-	if err == io.EOF {
+	b = make([]byte, min(to-from, maxRecord+1))
+	if _, err = f.ReadAt(b, from); err == io.EOF {
 		err = nil
 	}
-	return b, err
+	return b, f.unread, err
+}
+
+// oldFile reads a file of an old log. What the disk cannot read becomes bytes that no checksum takes for an
+// envelope, so it counts as damage and reading goes on after it.
+type oldFile struct {
+	*os.File
+	unread bool // there was such a part
+}
+
+func openOldFile(path string) (*oldFile, error) {
+	f, err := os.Open(path)
+	return &oldFile{File: f}, err
+}
+
+// ReadAt reads len(b) bytes, or fewer at the end of the file.
+func (f *oldFile) ReadAt(b []byte, at int64) (n int, err error) {
+	for {
+		got, err := f.File.ReadAt(b[n:], at+int64(n))
+		if n += got; !errors.Is(err, syscall.EIO) {
+			return n, err
+		}
+		f.unread = true
+		for page := (at + int64(n)) / unreadPage; n < len(b) && (at+int64(n))/unreadPage == page; n++ {
+			b[n] = 0xff
+		}
+	}
 }
 
 // part returns the index of the part from which position pos is found.
@@ -141,13 +172,16 @@ func (l *oldLog) scan(ctx context.Context, i int, each func(pos uint64, envelope
 
 // walk is scan for one part, in which position want comes next.
 func (l *oldLog) walk(ctx context.Context, p oldPart, want uint64, each func(pos uint64, envelope []byte, end int64) error, lost func(*Damage) error) (next uint64, rest int64, err error) {
-	f, err := os.Open(p.path)
+	f, err := openOldFile(p.path)
 	if err != nil {
 		return want, p.from, err
 	}
 	defer f.Close()
 	w, at, hole := &window{f: f, limit: p.to}, p.from, int64(-1)
 	lose := func(last uint64, offset int64, clients []string, err error) error {
+		if f.unread {
+			err = fmt.Errorf("%w: %w", err, errUnread)
+		}
 		d := &Damage{First: want, Last: last, File: p.path, Offset: offset, Clients: clients, Err: err}
 		want = last + 1
 		return lost(d)
@@ -159,7 +193,7 @@ func (l *oldLog) walk(ctx context.Context, p oldPart, want uint64, each func(pos
 		}
 		switch {
 		case r.end == 0:
-			found, err := l.resync(w, at, want)
+			found, err := l.resync(ctx, w, at, want)
 			if err != nil || found == 0 {
 				return want, at, err
 			}
@@ -194,10 +228,10 @@ func (l *oldLog) walk(ctx context.Context, p oldPart, want uint64, each func(pos
 }
 
 // resync searches for the next record after damage at offset at. It returns 0 if there is none.
-func (l *oldLog) resync(w *window, at int64, want uint64) (int64, error) {
+func (l *oldLog) resync(ctx context.Context, w *window, at int64, want uint64) (int64, error) {
 	for at++; ; {
 		b, err := w.bytes(at, readAhead)
-		if err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return 0, err
 		}
 		i, overlap := l.format.search(b)
@@ -236,7 +270,10 @@ func (l *oldLog) Read(ctx context.Context, from uint64, each func(pos uint64, en
 		return each(pos, envelope)
 	}, lost)
 	if err == nil && next < l.next {
-		d := *l.end
+		d := Damage{Last: l.next - 1, Err: errTail} // it could be read before
+		if l.end != nil {
+			d = *l.end
+		}
 		d.First = next
 		err = lost(&d)
 	}

@@ -54,17 +54,17 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	if done.Lost > 0 {
-		fmt.Fprintf(stderr, "%d envelopes are lost; if the newest of them are newer than the log's last checkpoint, start honed once with --accept-loss %v\n",
-			done.Lost, &accept)
-	}
 	switch {
 	case *asJSON:
 		return json.NewEncoder(stdout).Encode(done)
 	case done.Old == "":
 		_, err = fmt.Fprintf(stdout, "nothing to migrate: %s has a log of this version\n", f.data)
 	default:
-		_, err = fmt.Fprintf(stdout, "migrated %d envelopes, positions %d to %d, old log kept in %s\n", done.Envelopes, done.First, done.Last, done.Old)
+		lost := ""
+		if done.Lost > 0 {
+			lost = fmt.Sprintf("%d lost as accepted, ", done.Lost)
+		}
+		_, err = fmt.Fprintf(stdout, "migrated %d envelopes, positions %d to %d, %sold log kept in %s\n", done.Envelopes, done.First, done.Last, lost, done.Old)
 	}
 	return err
 }

@@ -108,7 +108,7 @@ func (f *logFlags) read(ctx context.Context, logger *slog.Logger) (journal.Reade
 		o.ReadOnly = true
 		return journal.OpenCluster(ctx, f.url, o)
 	}
-	return journal.OpenReader(f.data, logger)
+	return journal.OpenReader(ctx, f.data, logger)
 }
 
 func (f *logFlags) openCluster(ctx context.Context, logger *slog.Logger) (*journal.Cluster, error) {
