@@ -128,7 +128,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 		return err
 	}
 	if !l.o.ReadOnly {
-		if err := l.stream.checkConfig(info.Config, l.o.Replicas, l.o.from); err != nil {
+		if err := l.o.checkConfig(info.Config); err != nil {
 			return err
 		}
 		if l.keepsAll = info.Config.DenyPurge; l.keepsAll {
@@ -181,9 +181,8 @@ func (l *Cluster) openMark() (found bool, err error) {
 // find waits until the cluster answers for the stream, and creates it if that is allowed.
 func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo, error) {
 	for {
-		info, err := l.state(ctx)
-		var api jetstream.JetStreamError
-		missing := errors.As(err, &api) && api.APIError() != nil && api.APIError().ErrorCode == codeStreamNotFound
+		info, err := l.stream.state(ctx)
+		missing := refused(err, jetstream.JSErrCodeStreamNotFound)
 		switch {
 		case err == nil:
 			return info, nil
@@ -195,7 +194,7 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 			}
 		case missing:
 			attempt, cancel := context.WithTimeout(ctx, requestTimeout)
-			_, err = l.stream.js.CreateStream(attempt, l.stream.config(&l.o))
+			_, err = l.stream.js.CreateStream(attempt, l.o.config())
 			cancel()
 		}
 		if err != nil && l.stream.nc.IsConnected() { // else the connection has said why
@@ -207,29 +206,10 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 	}
 }
 
-// state asks the leader of the stream once, without a retry.
-func (l *Cluster) state(ctx context.Context) (*jetstream.StreamInfo, error) {
-	attempt, cancel := context.WithTimeout(ctx, attemptTime)
-	defer cancel()
-	info, err := l.stream.state(attempt)
-	if err == nil && leaderless(info) {
-		return nil, errLeaderless
-	}
-	return info, err
-}
-
-var errLeaderless = errors.New("the stream has no leader")
-
-// leaderless reports whether the stream had no leader. Without one, JetStream answers that the
-// stream is empty.
-func leaderless(info *jetstream.StreamInfo) bool {
-	return info.Cluster != nil && info.Cluster.Name != "" && info.Cluster.Leader == ""
-}
-
 // awaitState asks for the state until it gets an answer or ctx ends.
 func (l *Cluster) awaitState(ctx context.Context) (*jetstream.StreamInfo, error) {
 	for {
-		info, err := l.state(ctx)
+		info, err := l.stream.state(ctx)
 		if err == nil || errors.Is(err, nats.ErrConnectionClosed) {
 			return info, err
 		}
@@ -267,12 +247,12 @@ func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, unc
 	began := time.Now()
 	for pos := l.next; ; uncertain = true {
 		attempt, cancel := context.WithTimeout(ctx, attemptTime)
-		err := l.stream.publish(attempt, envelope, pos, true, writer)
+		err := l.stream.publish(attempt, envelope, pos, writer)
 		cancel()
 		switch {
 		case err == nil:
 			return l.stored(pos), nil
-		case isWrongPosition(err):
+		case refused(err, jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 			ours, resolved := l.holds(ctx, pos, writer, uncertain)
 			switch {
 			case resolved != nil:
@@ -281,7 +261,7 @@ func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, unc
 				return l.stored(pos), nil
 			}
 			return 0, ErrConflict
-		case isFull(err) && !uncertain:
+		case refused(err, codeNoResources, codeNoStorage, codeStoreFailed) && !uncertain:
 			return 0, fmt.Errorf("%w: %w", ErrNoSpace, err)
 		case time.Since(began) > attemptTime && l.stream.nc.IsConnected():
 			l.said.trouble("the cluster does not store an envelope", err)

@@ -104,7 +104,7 @@ func TestMigrateToStream(t *testing.T) {
 	if err := sealed.Verify(t.Context(), 0, nil); err != nil {
 		t.Error(err)
 	}
-	if err := sealed.stream.publish(t.Context(), sample("a", n+1, 1), n+1, true, "other-1"); err == nil {
+	if err := sealed.stream.publish(t.Context(), sample("a", n+1, 1), n+1, "other-1"); err == nil {
 		t.Error("a sealed stream stores an envelope")
 	}
 	// An unfinished copy with another content.
