@@ -18,8 +18,7 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags, config := newFlags("honed migrate")
 	f.add(flags)
 	to := flags.String("to-stream", "", "copy the stream --stream, or else the log in --data, to a new stream of this `NAME` in the cluster --log")
-	accept := positions{}
-	flags.Var(&accept, "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which the old log in --data has lost")
+	flags.Var((*positions)(&f.segments.AcceptLoss), "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which the old log in --data has lost")
 	asJSON := flags.Bool("json", false, "print the result as JSON")
 	if err := parse(flags, config, args, stdout); err != nil {
 		return err
@@ -38,7 +37,7 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return usageError{errors.New("--log needs --to-stream NAME, the new stream; without both, migrate brings over the folder --data")}
 	}
 	if *to != "" {
-		from, dir := f.stream, ""
+		from, dir := f.cluster.Stream, ""
 		if given["data"] {
 			from, dir = "", f.data
 		}
@@ -49,7 +48,7 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return err
 	}
 	done, err := journal.Migrate(ctx, f.data, journal.MigrateOptions{
-		AcceptLoss: journal.Range(accept), Logger: logger, Progress: steps(stderr),
+		AcceptLoss: f.segments.AcceptLoss, Logger: logger, Progress: steps(stderr),
 	})
 	if err != nil {
 		return interrupted(ctx, err)
@@ -75,9 +74,8 @@ func (f *logFlags) toStream(ctx context.Context, to, from, dir string, asJSON bo
 	if err != nil {
 		return err
 	}
-	o := f.clusterOptions(logger)
-	o.Stream, o.Dir = to, ""
-	first, next, err := o.Migrate(ctx, f.url, from, dir, steps(stderr))
+	f.cluster.Stream, f.cluster.Logger = to, logger
+	first, next, err := f.cluster.Migrate(ctx, f.url, from, dir, steps(stderr))
 	if err != nil {
 		return interrupted(ctx, err)
 	}
