@@ -147,7 +147,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 		if err := createMark(l.markPath()); err != nil {
 			return err
 		}
-		if l.mark, err = openMark(l.markPath()); err != nil {
+		if l.mark, err = openMark(l.markPath(), false); err != nil {
 			return err
 		}
 	}
@@ -158,12 +158,10 @@ func (l *Cluster) markPath() string { return filepath.Join(l.o.Dir, l.o.Stream+"
 
 // openMark opens the local mark, if Dir is set and has one.
 func (l *Cluster) openMark() (found bool, err error) {
-	mode := os.O_RDONLY
 	switch {
 	case l.o.Dir == "":
 		return false, nil
 	case !l.o.ReadOnly:
-		mode = os.O_RDWR
 		if err := os.MkdirAll(l.o.Dir, 0o700); err != nil {
 			return false, err
 		}
@@ -174,7 +172,7 @@ func (l *Cluster) openMark() (found bool, err error) {
 	if _, err := os.Lstat(l.markPath()); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	l.mark, err = readMark(l.markPath(), mode)
+	l.mark, err = openMark(l.markPath(), l.o.ReadOnly)
 	return true, err
 }
 

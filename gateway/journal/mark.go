@@ -32,11 +32,9 @@ type mark struct {
 }
 
 // createMark writes a mark with position 0.
-func createMark(path string) error { return createMarkAt(path, 0) }
-
-func createMarkAt(path string, pos uint64) error {
+func createMark(path string) error {
 	b := make([]byte, 2*markSlots)
-	copy(b, markSlot(1, pos))
+	copy(b, markSlot(1, 0))
 	return writeSynced(path, b)
 }
 
@@ -46,11 +44,12 @@ func markSlot(generation, pos uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(b))
 }
 
-// openMark opens a mark for writing. A missing file is damage, so openMark does not create it.
-func openMark(path string) (*mark, error) { return readMark(path, os.O_RDWR) }
-
-// readMark opens a mark in a mode of os.OpenFile.
-func readMark(path string, mode int) (*mark, error) {
+// openMark opens a mark. A missing file is damage, so openMark does not create it.
+func openMark(path string, readOnly bool) (*mark, error) {
+	mode := os.O_RDWR
+	if readOnly {
+		mode = os.O_RDONLY
+	}
 	f, err := os.OpenFile(path, mode, 0)
 	if err == nil {
 		m := &mark{f: f, ended: make(chan error, 1), stop: make(chan struct{})}

@@ -105,7 +105,7 @@ func (plain) record(w *window, at int64, want uint64) (oldRecord, error) {
 
 // openBlocks opens a JetStream store.
 func openBlocks(ctx context.Context, dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
-	m, err := readMark(filepath.Join(dir, markName), os.O_RDONLY)
+	m, err := openMark(filepath.Join(dir, markName), true)
 	if err != nil {
 		return nil, err
 	}

@@ -229,7 +229,7 @@ func migrated(t testing.TB, dir string, all [][]byte, before map[string]string) 
 	if exists(dir, migratingName) || hasOld(dir) {
 		t.Fatal("not all is moved")
 	}
-	m, err := openMark(filepath.Join(dir, markName))
+	m, err := openMark(filepath.Join(dir, markName), false)
 	if err != nil || m.written != uint64(len(all)) {
 		t.Fatalf("%+v %v", m, err)
 	}

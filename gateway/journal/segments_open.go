@@ -40,7 +40,7 @@ func (l *Segments) open() error {
 // enter locks the folder, and creates the log if there has never been one. Then it begins at position first.
 func (l *Segments) enter(first uint64) (err error) {
 	if l.readOnly {
-		l.mark, err = readMark(l.path(markName), os.O_RDONLY)
+		l.mark, err = openMark(l.path(markName), true)
 		return err
 	}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
@@ -60,7 +60,7 @@ func (l *Segments) enter(first uint64) (err error) {
 			return err
 		}
 	}
-	if l.mark, err = openMark(l.path(markName)); err == nil {
+	if l.mark, err = openMark(l.path(markName), false); err == nil {
 		err = exclude(l.mark.f, l.path(lockName))
 	}
 	return err
