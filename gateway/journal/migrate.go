@@ -202,7 +202,7 @@ func (m *migration) copy(ctx context.Context) (done *Migration, err error) {
 func (m *migration) space(old *oldLog) error {
 	need := int64(1 << 20)
 	for _, p := range old.parts {
-		need += p.to - p.from
+		need += p.to
 	}
 	if !old.format.numbered() { // JetStream's records cost more
 		need += int64(old.next) * (frameHead + slotSize)

@@ -42,18 +42,8 @@ func openPlain(ctx context.Context, path string, logger *slog.Logger) (*oldLog, 
 	if err != nil {
 		return nil, err
 	}
-	l := &oldLog{format: plain{}, parts: []oldPart{{path: path, to: info.Size(), first: 1}}}
-	parts := slices.Clone(l.parts)
-	err = l.settle(ctx, 0, logger, func(pos uint64, end int64) {
-		if last := &parts[len(parts)-1]; end-last.from >= partBytes && end < last.to {
-			next := oldPart{path: path, from: end, to: last.to, first: pos + 1}
-			last.to = end
-			parts = append(parts, next)
-		}
-	})
-	parts[len(parts)-1].to = l.parts[0].to // without a torn end
-	l.parts = parts
-	return l, err
+	l := &oldLog{format: plain{}, parts: []oldPart{{path: path, to: info.Size()}}}
+	return l, l.settle(ctx, 0, logger)
 }
 
 // plain is the format of --log file:.
@@ -134,7 +124,7 @@ func openBlocks(ctx context.Context, dir string, logger *slog.Logger, accepted R
 		l.parts = append(l.parts, p)
 	}
 	slices.SortFunc(l.parts, func(a, b oldPart) int { return cmp.Compare(numbers[a.path], numbers[b.path]) })
-	if err = l.settle(ctx, m.written, logger, func(uint64, int64) {}); err == nil {
+	if err = l.settle(ctx, m.written, logger); err == nil {
 		err = l.checkMark(dir, m.written, accepted)
 	}
 	return l, err

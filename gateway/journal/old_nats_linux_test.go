@@ -76,7 +76,7 @@ func TestOldLargeFile(t *testing.T) {
 	all := largeEnvelopes()
 	dir := oldFolder(t, "plain", all)
 	log, err := openOld(t.Context(), dir, nil, Range{})
-	if err != nil || len(log.parts) < 3 {
+	if err != nil || len(log.places) < 3 {
 		t.Fatal(log, err)
 	}
 	if lost := sameEnvelopes(t, log, all); len(lost) > 0 {
@@ -93,7 +93,7 @@ func TestOldLargeFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []int64{log.parts[1].from, log.parts[1].from + 13, log.parts[2].from - 9, log.parts[2].from + 50} {
+	for _, at := range []int64{log.places[1].at, log.places[1].at + 13, log.places[2].at - 9, log.places[2].at + 50} {
 		hit := bytes.Clone(b)
 		hit[at] ^= 2
 		if err := os.WriteFile(path, hit, 0o600); err != nil {
