@@ -180,6 +180,28 @@ func TestForeignPurge(t *testing.T) {
 			if err := open().Recover(soon(t)); !errors.As(err, &refusal) {
 				t.Errorf("format %d, trimmed %v, empty: %v", format, trimmed, err)
 			}
+			if text := fmt.Sprint(open().Recover(soon(t))); !strings.Contains(text, fmt.Sprintf("--accept-loss 1-%d:", next-1)) {
+				t.Errorf("format %d, trimmed %v: %s", format, trimmed, text)
+			}
+			accepting := open()
+			accepting.AcceptLoss = journal.Range{First: 1, Last: next - 2}
+			if err := accepting.Recover(soon(t)); !errors.As(err, &refusal) {
+				t.Errorf("format %d, trimmed %v, less is accepted: %v", format, trimmed, err)
+			}
+			for _, accepted := range []journal.Range{{First: 1, Last: next - 1}, {}} {
+				accepting = open()
+				accepting.AcceptLoss = accepted
+				s = serve(t, accepting)
+				p = s.peer(t)
+				p.hello(first("a"))
+				p.stores(1, 5)
+				if err := s.Shutdown(soon(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := Check(t.Context(), &memory, nil); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
