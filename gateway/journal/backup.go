@@ -10,10 +10,8 @@ import (
 	"os"
 )
 
-const (
-	newSuffix = ".new" // of a file that is being written
-	partName  = "part" // the segment that a backup is writing
-)
+// partName is the segment that a backup is writing.
+const partName = "part"
 
 // BackupOptions are the settings of a backup. The zero value works.
 type BackupOptions struct {
@@ -51,14 +49,10 @@ func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, er
 		b.to.mark = nil
 	}
 	b.to.release()
-	var refusal *Refusal
-	switch {
-	case err == nil:
-		err = errors.Join(b.damage...)
-	case !errors.As(err, &refusal):
-		err = fmt.Errorf("journal: %s: %w", to, err)
+	if err == nil {
+		return b.Copied, errors.Join(b.damage...)
 	}
-	return b.Copied, err
+	return b.Copied, about(to, err)
 }
 
 // backup is one call of Backup.

@@ -98,11 +98,7 @@ func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluste
 	err := l.open(ctx, servers)
 	if err != nil {
 		l.release()
-		var refusal *Refusal
-		if errors.As(err, &refusal) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("journal: %s: %w", servers, err)
+		return nil, about(servers, err)
 	}
 	if l.mark != nil && !o.ReadOnly {
 		l.mark.run()

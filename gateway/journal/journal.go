@@ -97,6 +97,15 @@ func (r *Refusal) Error() string {
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
+// about adds what an error is about, unless a *Refusal says it.
+func about(what string, err error) error {
+	var refusal *Refusal
+	if err == nil || errors.As(err, &refusal) {
+		return err
+	}
+	return fmt.Errorf("journal: %s: %w", what, err)
+}
+
 // TrimmedError is the error of a Read of positions that were trimmed.
 type TrimmedError struct{ First uint64 } // the first position of the log
 

@@ -60,11 +60,7 @@ func Migrate(ctx context.Context, dir string, o MigrateOptions) (*Migration, err
 		m.o.step = func(string) error { return nil }
 	}
 	done, err := m.run(ctx)
-	var refusal *Refusal
-	if err == nil || errors.As(err, &refusal) {
-		return done, err
-	}
-	return nil, fmt.Errorf("journal: migrate %s: %w", dir, err)
+	return done, about("migrate "+dir, err)
 }
 
 func (m *migration) run(ctx context.Context) (*Migration, error) {

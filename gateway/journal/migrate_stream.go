@@ -41,10 +41,7 @@ func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, 
 	}
 	defer m.target.Close()
 	next, err = m.run(ctx, next)
-	if err != nil {
-		err = fmt.Errorf("journal: migrate %s to the stream %s: %w", from, o.Stream, err)
-	}
-	return first, next, err
+	return first, next, about("migrate "+from+" to the stream "+o.Stream, err)
 }
 
 // streamCopy copies source to target.

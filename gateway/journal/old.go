@@ -20,7 +20,8 @@ const (
 
 // OpenReader opens the log in the folder dir for reading, also one that an earlier version wrote. It needs
 // no lock and changes nothing, so another process may append meanwhile: the log has the envelopes of the
-// time of the call. Opening the log of an earlier version reads all of it, until ctx ends. logger gets what is damaged; nil means no logging.
+// time of the call. Opening the log of an earlier version reads all of it, until ctx ends. logger gets what is
+// damaged; nil means no logging.
 func OpenReader(ctx context.Context, dir string, logger *slog.Logger) (Reader, error) {
 	switch {
 	case hasOld(dir):

@@ -24,26 +24,23 @@ func openOld(ctx context.Context, dir string, logger *slog.Logger, accepted Rang
 			Repair: fmt.Sprintf("move %s, or %s with %s and %s, into a folder of its own", plainName, storeName, readyName, markName),
 		}
 	}
-	l, err := (*oldLog)(nil), error(nil)
+	l, err := &oldLog{format: blocks{}}, error(nil)
 	if plain {
-		l, err = openPlain(ctx, filepath.Join(dir, plainName), logger)
+		err = l.openPlain(ctx, filepath.Join(dir, plainName), logger)
 	} else {
-		l, err = openBlocks(ctx, dir, logger, accepted)
+		err = l.openBlocks(ctx, dir, logger, accepted)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
-	}
-	return l, nil
+	return l, about(dir, err)
 }
 
 // openPlain opens a file of envelopes, one after the other. It has no mark.
-func openPlain(ctx context.Context, path string, logger *slog.Logger) (*oldLog, error) {
+func (l *oldLog) openPlain(ctx context.Context, path string, logger *slog.Logger) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l := &oldLog{format: plain{}, parts: []oldPart{{path: path, to: info.Size()}}}
-	return l, l.settle(ctx, 0, logger)
+	l.format, l.parts = plain{}, []oldPart{{path: path, to: info.Size()}}
+	return l.settle(ctx, 0, logger)
 }
 
 // plain is the format of --log file:.
@@ -94,18 +91,17 @@ func (plain) record(w *window, at int64, want uint64) (oldRecord, error) {
 }
 
 // openBlocks opens a JetStream store.
-func openBlocks(ctx context.Context, dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
+func (l *oldLog) openBlocks(ctx context.Context, dir string, logger *slog.Logger, accepted Range) error {
 	m, err := openMark(filepath.Join(dir, markName), true)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer m.f.Close()
 	entries, err := os.ReadDir(filepath.Join(dir, blockFolder))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	numbers := map[string]uint64{}
-	l := &oldLog{format: blocks{}}
 	for _, e := range entries {
 		digits, is := strings.CutSuffix(e.Name(), ".blk")
 		number, err := strconv.ParseUint(digits, 10, 64)
@@ -114,11 +110,11 @@ func openBlocks(ctx context.Context, dir string, logger *slog.Logger, accepted R
 		}
 		info, err := e.Info()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p := oldPart{path: filepath.Join(dir, blockFolder, e.Name()), to: info.Size()}
 		if p.first, err = firstOf(p); err != nil {
-			return nil, err
+			return err
 		}
 		numbers[p.path] = number
 		l.parts = append(l.parts, p)
@@ -127,7 +123,7 @@ func openBlocks(ctx context.Context, dir string, logger *slog.Logger, accepted R
 	if err = l.settle(ctx, m.written, logger); err == nil {
 		err = l.checkMark(dir, m.written, accepted)
 	}
-	return l, err
+	return err
 }
 
 // firstOf returns the position of a block's first record, 0 if it does not say it twice.

@@ -90,7 +90,7 @@ func (l *Segments) create(first uint64) error {
 	if err := writeSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
 		return err
 	}
-	made := l.path(markName + newSuffix)
+	made := l.path(markName + ".new")
 	if err := createMark(made); err != nil {
 		return err
 	}
