@@ -140,7 +140,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 		}
 	}
 	if l.o.Dir != "" && !marked && !l.o.ReadOnly {
-		if err := createMark(l.markPath()); err != nil {
+		if err := createMark(l.markPath(), 0); err != nil {
 			return err
 		}
 		if l.mark, err = openMark(l.markPath(), false); err != nil {

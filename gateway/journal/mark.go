@@ -31,10 +31,10 @@ type mark struct {
 	done   sync.WaitGroup
 }
 
-// createMark writes a mark with position 0.
-func createMark(path string) error {
+// createMark writes a mark.
+func createMark(path string, pos uint64) error {
 	b := make([]byte, 2*markSlots)
-	copy(b, markSlot(1, 0))
+	copy(b, markSlot(1, pos))
 	return writeSynced(path, b)
 }
 

@@ -3,6 +3,7 @@ package journal
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,18 +35,16 @@ type Migration struct {
 	Old       string `json:"old"`       // folder with the old log; "": there was nothing to do
 }
 
-// verifiedName is in migratingName: the new log equals the old one.
-const verifiedName = "verified"
-
-// migration moves the files of one folder. Everything happens inside it, because it may be a mount point. A
-// crash leaves one of these states, from which the next run goes on:
+// migration works in one folder, because it may be a mount point. The new log's segments are beside the old log.
+// The file migratingName is the first thing there and the last one to go, and no honed of this version opens the
+// folder meanwhile. A crash leaves one of these states, from which the next run goes on:
 //
-//   - The old log is in its place: what is in migratingName is deleted and begun again, since an earlier honed
-//     may have appended meanwhile.
-//   - Some of the old log is in oldName: the new one was verified, and the move goes on.
+//   - The old log is in its place: the segments are deleted and begun again, since an earlier honed may have
+//     appended meanwhile.
+//   - Some of the old log is in oldName: the new one was verified, as migratingName says, and the move goes on.
 //
-// An earlier honed refuses a folder with a mark and without READY, and this one refuses migratingName. So no
-// honed begins an empty log in any of them: READY goes first, and there is always a mark.
+// An earlier honed refuses a folder with a mark and without READY. So no honed begins an empty log in any of
+// them: READY goes first, and the mark stays.
 type migration struct {
 	dir string
 	o   MigrateOptions
@@ -72,31 +71,29 @@ func (m *migration) run(ctx context.Context) (*Migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, verified := m.verified()
-	moved := hasOld(m.path(oldName))
+	done := &Migration{}
+	b, err := os.ReadFile(m.path(migratingName))
+	begun := err == nil
+	verified := begun && json.Unmarshal(b, done) == nil
 	switch {
-	case moved && verified:
+	case verified && (hasOld(m.path(oldName)) || !hasOld(m.dir)):
 		return done, m.move()
 	case hasOld(m.dir):
-		done, err := m.copy(ctx)
-		if err != nil {
+		if done, err = m.copy(ctx, begun); err != nil {
 			return nil, err
 		}
 		return done, m.move()
-	}
-	// The last steps of a move remove an empty folder.
-	if err := os.Remove(m.path(migratingName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	case begun:
 		return nil, &Refusal{
-			What:   fmt.Sprintf("%s has no old log, and %s was not verified", m.dir, m.path(migratingName)),
+			What:   fmt.Sprintf("%s has no old log, and the new one was not verified", m.dir),
 			Repair: "put the old log back, or restore the folder from a backup",
-			Err:    err,
 		}
 	}
 	log, err := OpenReader(ctx, m.dir, m.o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	return &Migration{}, errors.Join(log.Close(), syncDir(m.dir))
+	return &Migration{}, log.Close()
 }
 
 func (m *migration) path(names ...string) string {
@@ -132,66 +129,86 @@ func lockAll(dir string) (unlock func(), err error) {
 	return unlock, err
 }
 
-// verified reads what copy has written down last.
-func (m *migration) verified() (*Migration, bool) {
-	b, err := os.ReadFile(m.path(migratingName, verifiedName))
-	done := &Migration{}
-	return done, err == nil && json.Unmarshal(b, done) == nil && done.Old != ""
-}
-
-// copy makes the new log, beside the old one, and verifies it. If it fails, it leaves nothing.
-func (m *migration) copy(ctx context.Context) (done *Migration, err error) {
+// copy makes the new log, beside the old one, and verifies it. If it fails, it leaves nothing. begun says that
+// segments may be there.
+func (m *migration) copy(ctx context.Context, begun bool) (done *Migration, err error) {
 	for _, name := range []string{readyName, storeName, markName, plainName, plainLock} {
 		if exists(m.path(oldName), name) {
 			return nil, &Refusal{What: m.path(oldName, name) + " exists", Repair: "move it away: the old log will be kept there"}
 		}
 	}
-	if found, err := (&Segments{dir: m.dir}).segments(); err != nil || len(found) > 0 {
-		return nil, errors.Join(err, &Refusal{
+	l := &Segments{dir: m.dir, readOnly: true, mark: &mark{}, o: SegmentsOptions{Logger: m.o.Logger, size: segmentBytes}}
+	l.o.off.fsync, l.o.off.folders = true, true // all of it is synced at the end
+	if begun {
+		err = m.discard(l)
+	} else if found, failed := l.segments(); failed != nil || len(found) > 0 {
+		return nil, errors.Join(failed, &Refusal{
 			What:   m.dir + " has segments of a new log and an old log",
 			Repair: "move one of them into a folder of its own",
 		})
 	}
-	old, err := openOld(ctx, m.dir, m.o.Logger, m.o.AcceptLoss)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(m.path(migratingName)); err != nil {
+	old, err := openOld(ctx, m.dir, m.o.Logger, m.o.AcceptLoss)
+	if err != nil {
 		return nil, err
 	}
 	if err := m.space(old); err != nil {
 		return nil, err
 	}
 	defer func() {
-		if err != nil {
-			os.RemoveAll(m.path(migratingName))
+		if l.release(); err != nil {
+			m.discard(l)
 		}
 	}()
-	if err := m.o.step("copy"); err != nil {
-		return nil, err
+	if err = m.o.step("copy"); err == nil {
+		err = writeSynced(m.path(migratingName), nil)
 	}
-	if done, err = m.fill(ctx, old); err != nil {
-		return nil, err
+	if err == nil {
+		done, err = m.fill(ctx, l, old)
 	}
-	if err := m.o.step("compare"); err != nil {
-		return nil, err
+	if err == nil {
+		err = m.o.step("compare")
 	}
-	made, err := openSegments(m.path(migratingName), SegmentsOptions{}, true)
+	if err == nil {
+		err = l.find() // as the next start does
+	}
+	if err == nil {
+		err = compare(ctx, old, l, done.First, done.Last+1, pass(m.o.Progress, "compared"))
+	}
+	if err == nil {
+		err = m.o.step("mark as verified")
+	}
+	if err == nil && exists(m.dir, plainName) { // else the old mark will do
+		err = createMark(m.path(markName), l.next-1)
+	}
 	if err != nil {
-		return nil, err
-	}
-	defer made.Close()
-	if err := compare(ctx, old, made, done.First, done.Last+1, pass(m.o.Progress, "compared")); err != nil {
 		return nil, err
 	}
 	b, err := json.Marshal(done)
 	if err == nil {
-		err = m.o.step("mark as verified")
+		err = writeSynced(m.path(migratingName), b)
 	}
-	if err != nil {
-		return nil, err
+	return done, err
+}
+
+// discard deletes a new log that is not verified.
+func (m *migration) discard(l *Segments) error {
+	all, err := l.segments()
+	for _, s := range all {
+		err = errors.Join(err, os.Remove(s.path))
 	}
-	return done, writeSynced(m.path(migratingName, verifiedName), b)
+	if err == nil {
+		err = syncDir(m.dir)
+	}
+	if err == nil {
+		err = os.Remove(m.path(migratingName))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // space refuses a disk that has no room for a second log.
@@ -209,38 +226,30 @@ func (m *migration) space(old *oldLog) error {
 	return nil
 }
 
-// fill copies the old log to a new one and makes it durable. It refuses losses that are not accepted, when
-// it has named them all.
-func (m *migration) fill(ctx context.Context, old Reader) (done *Migration, err error) {
-	o := SegmentsOptions{Reserve: 1}
-	o.off.fsync, o.off.folders = true, true // all of it is synced at the end
-	l, err := OpenSegments(m.path(migratingName), o)
+// fill copies the old log to l and makes it durable. It refuses losses that are not accepted, when it has
+// named them all.
+func (m *migration) fill(ctx context.Context, l *Segments, old Reader) (done *Migration, err error) {
+	first, next, err := old.Bounds()
 	if err != nil {
 		return nil, err
 	}
-	l.spare.space.max = 1 // there is none
-	defer func() {
-		if err = errors.Join(err, l.Close()); err == nil {
-			err = m.sync(l)
-		}
-	}()
-	first, next, err := old.Bounds()
-	if err != nil {
+	rand.Read(l.id[:])
+	l.next = first
+	if err := l.begin(&segment{next: first}); err != nil {
 		return nil, err
 	}
 	done = &Migration{First: first, Last: next - 1, Old: m.path(oldName)}
 	var refused, worst *Damage
 	var lost []*Damage
 	base := uint64(0)
-	err = copyRange(ctx, old, first, next, pass(m.o.Progress, "copied"), func(_ uint64, envelope []byte) error {
+	err = copyRange(ctx, old, first, next, pass(m.o.Progress, "copied"), func(pos uint64, envelope []byte) error {
 		if done.Envelopes++; refused != nil {
 			return nil // only to name the other losses
 		}
 		if e, err := header(envelope); err == nil {
 			base = e.Base
 		}
-		_, err := l.Append(ctx, envelope)
-		return err
+		return l.store(writeJob{envelope, pos})
 	}, func(d *Damage) error {
 		m.o.Logger.Error("the old log is damaged", "err", d)
 		done.Lost += d.Last + 1 - d.First
@@ -253,28 +262,35 @@ func (m *migration) fill(ctx context.Context, old Reader) (done *Migration, err 
 		lost = append(lost, d)
 		return l.lose(d.Last)
 	})
-	if err == nil && refused == nil {
-		err = l.bury(ctx, lost, base)
-	}
-	if err == nil && refused != nil {
-		err = &Refusal{
+	switch {
+	case err != nil:
+		return nil, err
+	case refused != nil:
+		return nil, &Refusal{
 			What: fmt.Sprintf("%d envelopes of the old log in %s are lost", done.Lost, m.dir),
 			Repair: fmt.Sprintf("restore it from a backup, or go on without them: honed migrate --data %s --accept-loss %d-%d",
 				m.dir, refused.First, worst.Last),
 			Err: refused,
 		}
 	}
-	return done, err
-}
-
-// sync makes a new log durable, which is closed.
-func (m *migration) sync(l *Segments) error {
-	for _, s := range l.all {
-		if err := syncFile(s.path); err != nil {
-			return err
+	if err := l.bury(lost, base); err != nil {
+		return nil, err
+	}
+	if len(l.slots) > 0 {
+		if _, err := l.seal(); err != nil {
+			return nil, err
 		}
 	}
-	return errors.Join(syncDir(l.dir), syncDir(m.dir))
+	for _, s := range l.all {
+		f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return done, syncDir(m.dir)
 }
 
 // lose adds the lost envelopes up to a position.
@@ -293,20 +309,19 @@ func (l *Segments) lose(last uint64) error {
 		l.next++
 		l.last().next = l.next
 	}
-	l.mark.pos.Store(last)
 	return nil
 }
 
 // bury writes down that an operator has accepted what is lost, as a start with --accept-loss does. base is that
 // of the newest envelope.
-func (l *Segments) bury(ctx context.Context, lost []*Damage, base uint64) error {
+func (l *Segments) bury(lost []*Damage, base uint64) error {
 	var e Encoder
 	e.Begin(base)
 	for _, d := range lost {
 		for pos := d.First; pos <= d.Last; pos++ {
 			err := e.Tombstone(pos)
 			if err == ErrTooLarge {
-				if _, err := l.Append(ctx, e.Bytes()); err != nil {
+				if err := l.store(writeJob{e.Bytes(), l.next}); err != nil {
 					return err
 				}
 				e.Begin(base)
@@ -320,59 +335,47 @@ func (l *Segments) bury(ctx context.Context, lost []*Damage, base uint64) error 
 	if e.Count() == 0 {
 		return nil
 	}
-	_, err := l.Append(ctx, e.Bytes())
+	return l.store(writeJob{e.Bytes(), l.next})
+}
+
+// move moves the old files away.
+func (m *migration) move() error {
+	old := m.path(oldName)
+	err := m.o.step("make a folder for the old log")
+	if err == nil {
+		err = os.MkdirAll(old, 0o700)
+	}
+	if err == nil {
+		err = syncDir(m.dir)
+	}
+	for _, name := range []string{readyName, storeName, plainName, plainLock} {
+		if err != nil || !exists(m.dir, name) {
+			continue
+		}
+		if err = m.o.step("move " + name); err == nil {
+			err = os.Rename(m.path(name), filepath.Join(old, name))
+		}
+		if err == nil {
+			err = errors.Join(syncDir(old), syncDir(m.dir))
+		}
+	}
+	if err == nil && exists(old, storeName) {
+		err = m.keepMark()
+	}
+	if err == nil {
+		err = m.o.step("remove " + migratingName)
+	}
+	if err == nil {
+		err = os.Remove(m.path(migratingName))
+	}
+	if err == nil {
+		err = syncDir(m.dir)
+	}
 	return err
 }
 
-// move moves the old files away and the new ones into their places.
-func (m *migration) move() error {
-	if err := m.o.step("make a folder for the old log"); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(m.path(oldName), 0o700); err != nil {
-		return err
-	}
-	if err := syncDir(m.dir); err != nil {
-		return err
-	}
-	for _, name := range []string{readyName, storeName, plainName, plainLock} {
-		if err := m.rename(m.dir, m.path(oldName), name); err != nil {
-			return err
-		}
-	}
-	made := m.path(migratingName)
-	if exists(made, markName) && exists(m.path(oldName), storeName) { // else the mark is the new one
-		if err := m.keepMark(); err != nil {
-			return err
-		}
-	}
-	segments, err := (&Segments{dir: made}).segments()
-	if err != nil {
-		return err
-	}
-	for _, s := range segments {
-		if err := m.rename(made, m.dir, filepath.Base(s.path)); err != nil {
-			return err
-		}
-	}
-	if err := m.rename(made, m.dir, markName); err != nil {
-		return err
-	}
-	for _, remove := range []string{filepath.Join(made, lockName), filepath.Join(made, verifiedName), made} {
-		if err := m.o.step("remove " + filepath.Base(remove)); err != nil {
-			return err
-		}
-		if err := os.Remove(remove); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := syncDir(filepath.Dir(remove)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// keepMark copies the old mark: if it moved, an earlier honed would make an empty log in the folder.
+// keepMark copies the mark, which the new log goes on with: if it moved, an earlier honed would make an empty log in
+// the folder.
 func (m *migration) keepMark() error {
 	b, err := os.ReadFile(m.path(markName))
 	if err == nil {
@@ -382,27 +385,4 @@ func (m *migration) keepMark() error {
 		err = writeSynced(m.path(oldName, markName), b)
 	}
 	return err
-}
-
-// rename durably moves a file, if it is there, to another folder.
-func (m *migration) rename(from, to, name string) error {
-	if !exists(from, name) {
-		return nil
-	}
-	if err := m.o.step("move " + name); err != nil {
-		return err
-	}
-	if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
-		return err
-	}
-	return errors.Join(syncDir(to), syncDir(from))
-}
-
-// syncFile makes a file's content durable.
-func syncFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

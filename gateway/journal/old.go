@@ -14,7 +14,7 @@ const (
 	blockFolder   = storeName + "/jetstream/$G/streams/LOG/msgs"
 	plainName     = "log"       // the plain file of --log file:
 	plainLock     = "log.lock"  // beside it
-	migratingName = "migrating" // the new log while Migrate works
+	migratingName = "migrating" // a file: Migrate has not ended
 	oldName       = "old"       // what Migrate replaced
 )
 

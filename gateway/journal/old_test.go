@@ -164,7 +164,7 @@ func TestOldLogs(t *testing.T) {
 				if err := os.MkdirAll(filepath.Join(dir, blockFolder), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				if err := createMark(filepath.Join(dir, markName)); err != nil {
+				if err := createMark(filepath.Join(dir, markName), 0); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -91,7 +91,7 @@ func (l *Segments) create(first uint64) error {
 		return err
 	}
 	made := l.path(markName + ".new")
-	if err := createMark(made); err != nil {
+	if err := createMark(made, 0); err != nil {
 		return err
 	}
 	if err := os.Rename(made, l.path(markName)); err != nil {
