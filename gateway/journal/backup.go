@@ -80,11 +80,16 @@ func (b *backup) prepare() error {
 	if err := b.to.enter(b.First); err != nil {
 		return err
 	}
-	if reached := b.to.mark.written; reached >= b.Next {
+	reached := b.to.mark.written
+	if reached > b.Next { // one more it may have, which the log has lost with the power before it was acknowledged
 		return &Refusal{
 			What:   fmt.Sprintf("the copy in %s goes up to position %d, and the log in %s to %d only", b.to.dir, reached, b.log.dir, b.Next-1),
 			Repair: "give another folder for the backup, since the log was restored from an older one",
 		}
+	}
+	b.to.mark.pos.Store(min(reached, b.Next-1))
+	if err := b.to.mark.save(); err != nil {
+		return err
 	}
 	all, err := b.to.segments()
 	for _, s := range all {
@@ -101,7 +106,7 @@ func (b *backup) prepare() error {
 	return err
 }
 
-// copy copies the segments, oldest first, and then deletes those that the log has trimmed.
+// copy copies the segments, oldest first, and then deletes those that the log has trimmed, or not reached.
 func (b *backup) copy(ctx context.Context) error {
 	l := b.log
 	for _, d := range l.missing {
@@ -123,7 +128,7 @@ func (b *backup) copy(ctx context.Context) error {
 	}
 	all, err := b.to.segments()
 	for _, s := range all { // oldest first, so that an interruption leaves no gap
-		if err == nil && s.first < b.First {
+		if err == nil && (s.first < b.First || s.first > l.last().first) {
 			err = errors.Join(os.Remove(s.path), syncDir(b.to.dir))
 		}
 	}
