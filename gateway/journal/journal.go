@@ -1,9 +1,9 @@
 // Package journal stores the messages that a gateway acknowledges, in an append-only log of
 // envelopes. Each envelope holds many messages.
 //
-// A Log is a folder of checksummed segments on one machine (OpenSegments), a stream of a JetStream
-// cluster (OpenCluster), or Memory, for tests. All are crash-only: an Append whose outcome is unknown
-// breaks the Log, and the process recovers with a restart.
+// A Log is a folder of checksummed segments on one machine (OpenSegments), or a stream of a JetStream
+// cluster (OpenCluster). Both are crash-only: an Append whose outcome is unknown breaks the Log, and the
+// process recovers with a restart.
 package journal
 
 import (
