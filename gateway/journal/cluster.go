@@ -101,7 +101,7 @@ func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluste
 		return nil, about(servers, err)
 	}
 	if l.mark != nil && !o.ReadOnly {
-		l.mark.run()
+		l.mark.run(func() error { return replaced(l.mark.f) })
 	}
 	return l, nil
 }

@@ -32,8 +32,7 @@ func (l *Segments) open() error {
 			l.results <- l.store(j)
 		}
 	})
-	l.mark.check = l.keep
-	l.mark.run()
+	l.mark.run(l.keep)
 	return nil
 }
 
