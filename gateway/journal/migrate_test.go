@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -214,6 +216,30 @@ func TestMigrateCompares(t *testing.T) {
 		copied.Close()
 		if err == nil || !says(err, "differs from the old log at position") {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+	made := oldFolder(t, "plain", all)
+	if _, err := Migrate(t.Context(), made, MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	copied := openedSegments(t, made, SegmentsOptions{})
+	for _, lost := range []int{4, 9} { // the copy has one that the old log has lost, also the last one
+		dir := oldFolder(t, "JetStream's", all)
+		path := filepath.Join(dir, blockFolder, fmt.Sprintf("%d.blk", lost/9+1))
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[bytes.Index(b, all[lost])+headerSize+9] ^= 1
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		old, err := openOld(t.Context(), dir, nil, Range{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := compare(t.Context(), old, copied, 1, 11, nil); err == nil || !says(err, "differs from the old log at position") {
+			t.Errorf("position %d: %v", lost+1, err)
 		}
 	}
 	dir := oldFolder(t, "plain", all)
