@@ -259,3 +259,26 @@ func TestMigrateCompares(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestMigrateBase: what a migration adds for an accepted loss names the newest checkpoint, from which a start reads.
+func TestMigrateBase(t *testing.T) {
+	var all [][]byte
+	for i := range uint64(5) {
+		var e Encoder
+		e.Begin(i / 2)
+		if err := e.Record(&Record{Client: "a", Epoch: 1, Seq: i + 1, Data: []byte("hello")}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, bytes.Clone(e.Bytes()))
+	}
+	all[1][headerSize+9] ^= 1
+	dir := oldFolder(t, "plain", all)
+	if _, err := Migrate(t.Context(), dir, MigrateOptions{AcceptLoss: Range{2, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	last, log := Envelope{}, openedSegments(t, dir, SegmentsOptions{})
+	err := log.Read(t.Context(), 6, func(pos uint64, b []byte) (err error) { last, err = Decode(b); return err })
+	if lost := slices.Collect(last.Tombstones()); err != nil || last.Base != 2 || !slices.Equal(lost, []uint64{2}) {
+		t.Errorf("base %d, tombstones of %d, %v", last.Base, lost, err)
+	}
+}
