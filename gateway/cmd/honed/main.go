@@ -85,7 +85,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		verb = "version"
 	case args[0] == "" || args[0][0] != '-':
 		verb, args = args[0], args[1:]
-	case args[0] == "--help" || args[0] == "-h" || args[0] == "-help":
+	}
+	if verb == "serve" && len(args) > 0 && (args[0] == "--help" || args[0] == "-h" || args[0] == "-help") {
 		fmt.Fprint(stdout, help)
 		fmt.Fprintln(stdout)
 	}
