@@ -94,11 +94,7 @@ func openSegments(dir string, o SegmentsOptions, readOnly bool) (*Segments, erro
 		return l, nil
 	}
 	l.release()
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
-		return nil, err
-	}
-	return nil, fmt.Errorf("journal: %s: %w", dir, err)
+	return nil, about(dir, err)
 }
 
 // path returns the path of a file in the folder.
