@@ -192,18 +192,9 @@ func (s *service) told(p load.Progress) {
 	s.mu.Unlock()
 }
 
-func failureOf(err error) *failure {
+func failureOf(err error) *load.Error {
 	if e := new(load.Error); errors.As(err, &e) {
-		f := &failure{e.Kind, e.Target, e.What, e.Try}
-		if f.What == "" && e.Err != nil {
-			f.What = e.Err.Error()
-		}
-		return f
+		return e
 	}
-	return &failure{Kind: load.BadPlan, What: err.Error()}
-}
-
-// fault returns the failure as an error of this process, with the agent's name.
-func (f *failure) fault(agent string) *load.Error {
-	return &load.Error{Kind: f.Kind, Target: f.Target, What: "agent " + agent + ": " + f.What, Try: f.Try}
+	return &load.Error{Kind: load.BadPlan, What: err.Error()}
 }

@@ -53,14 +53,8 @@ type seen struct {
 // done is the outcome of an agent's run.
 type done struct {
 	Measured *load.Measured `json:",omitempty"` // nil: nothing was measured
-	Failure  *failure       `json:",omitempty"`
+	Failure  *load.Error    `json:",omitempty"`
 	Leaves   bool           `json:",omitempty"` // the agent itself was interrupted
-}
-
-// failure is a load.Error without its cause.
-type failure struct {
-	Kind              load.Kind
-	Target, What, Try string
 }
 
 // carrier carries messages in order, or fails. Send and Receive are each called from one
