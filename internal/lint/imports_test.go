@@ -64,7 +64,7 @@ var toolImports = map[string][]string{
 	"tool/probe":        {"tool/figure", "tool/record"},
 	"tool/page":         {"tool/figure", "tool/record", "tool/compare", "tool/probe"},
 	"tool/record":       {},
-	"tool/compare":      {"tool/exit", "tool/figure", "tool/probe", "tool/record"},
+	"tool/compare":      {"tool/exit", "tool/figure", "tool/load", "tool/probe", "tool/record"},
 	"tool/command":      {"tool/exit", "tool/spec"},
 	"tool/deploy":       {}, // its tests import observe and observe/dashboard
 	"tool/knee":         {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},

@@ -45,25 +45,41 @@ func (m *Measured) ended() string {
 	return ""
 }
 
-// behind fails when fewer answers came within the window than the schedule offered, not counting
-// requests that were shed or lost. How many requests are in flight at the edges of the window is
-// random; hence the allowance of three standard deviations, which matters only in the shortest
-// runs, and of Plan.MaxStall. Where the rate has grown, more requests are in flight at the end
-// than at the beginning.
+// behind fails when the target does not keep up with the schedule.
 func (m *Measured) behind() string {
-	if m.Lag.Histogram == nil || m.unfinished() || m.Offered == 0 {
-		return ""
-	}
-	each := float64(m.Offered+m.Followed) / float64(m.Offered) // requests per session
-	asked := m.Offered + m.Followed - m.Errors[Shed] - m.Lost
-	median := time.Duration(m.Latency.ValueAtQuantile(50))
-	first, last := m.dueWithin(0, median), m.dueWithin(m.plan.For, median)
-	allowance := each * (max(0, last-first) + 3*math.Sqrt(max(first, last)) + m.dueWithin(m.plan.For, m.plan.MaxStall))
-	if float64(m.During) >= leastAchieved*float64(asked)-allowance {
+	kept := m.kept()
+	if kept == nil || m.plan.AllowBehind {
 		return ""
 	}
 	return fmt.Sprintf("only %d of the %d requests offered were answered in time (%.1f %%, the limit is %.0f %%); offer a lower rate, or warm up for longer than the slowest answer takes",
-		m.During, asked, 100*float64(m.During)/float64(asked), 100*leastAchieved)
+		m.During, m.asked(), 100**kept, 100*leastAchieved)
+}
+
+// asked returns how many requests the schedule offered. Those that were shed or lost are the
+// errors', except for a caller who judges what was kept.
+func (m *Measured) asked() int64 {
+	if m.plan.AllowBehind {
+		return m.Offered + m.Followed
+	}
+	return m.Offered + m.Followed - m.Errors[Shed] - m.Lost
+}
+
+// kept returns Result.Kept: fewer answers came within the window than were asked for. How many requests are in flight at the edges of the window is
+// random; hence the allowance of three standard deviations, which matters only in the shortest
+// runs, and of Plan.MaxStall. Where the rate has grown, more requests are in flight at the end
+// than at the beginning.
+func (m *Measured) kept() *float64 {
+	if m.Lag.Histogram == nil || m.unfinished() || m.Offered == 0 {
+		return nil
+	}
+	each := float64(m.Offered+m.Followed) / float64(m.Offered) // requests per session
+	median := time.Duration(m.Latency.ValueAtQuantile(50))
+	first, last := m.dueWithin(0, median), m.dueWithin(m.plan.For, median)
+	allowance := each * (max(0, last-first) + 3*math.Sqrt(max(first, last)) + m.dueWithin(m.plan.For, m.plan.MaxStall))
+	if asked := float64(m.asked()); float64(m.During) < leastAchieved*asked-allowance {
+		return new(float64(m.During) / asked)
+	}
+	return nil
 }
 
 // dueWithin returns how many requests the schedule has on average in the time before a moment of

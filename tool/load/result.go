@@ -99,6 +99,9 @@ type Result struct {
 	Lag         Quantiles     `json:"-"`
 	Window      time.Duration `json:"-"` // the measured time
 	Interrupted bool          `json:"-"` // the context ended before the run did
+	// Kept is the fraction of the requests offered that were answered in time, where it is too
+	// small for a target that keeps up; else nil.
+	Kept *float64 `json:"-"`
 	// Histograms are the whole distributions, in nanoseconds, from one nanosecond to one hour with
 	// three digits. The caller may keep them.
 	Histograms struct {
@@ -115,6 +118,33 @@ type Result struct {
 	Agents []Agent `json:"agents,omitempty"`
 	// Measured is what Run computed the figures from, for Plan.Merge.
 	Measured *Measured `json:"-"`
+}
+
+// Metrics calls with for each figure that the result has and by which results are compared, in
+// order of importance.
+func (r *Result) Metrics(with func(name, unit string, higherIsBetter bool, value float64)) {
+	add := func(name, unit string, value *float64) {
+		if value != nil {
+			with(name, unit, unit == "req/s", *value)
+		}
+	}
+	if r.Offered == nil { // otherwise the plan sets the rate
+		add("rate", "req/s", r.Rate)
+	}
+	if r.Server != nil {
+		add("server CPU", "µs/req", r.Server.CPUPerRequest)
+	}
+	add("p50", "µs", r.Latency.P50)
+	add("p99", "µs", r.Latency.P99)
+	add("p999", "µs", r.Latency.P999)
+	for _, s := range r.Steps {
+		if len(r.Steps) > 1 {
+			add(s.Name+" p99", "µs", s.Latency.P99)
+		}
+	}
+	if r.Server != nil && r.Server.RSS != nil {
+		add("server memory", "B", new(float64(*r.Server.RSS)))
+	}
 }
 
 // Quantiles are response times in microseconds. A quantile needs enough requests to have one above
@@ -184,6 +214,7 @@ func (m *Measured) result() *Result {
 			r.Client.CPUPerRequest = new(m.CPU.Seconds() / m.CPUSpan.Seconds() / perSecond * 1e6)
 		}
 	}
+	r.Kept = m.kept()
 	r.Stopped, r.Warnings = m.Missed, m.warnings(r)
 	r.InvalidReasons = m.reasons()
 	r.Valid = len(r.InvalidReasons) == 0

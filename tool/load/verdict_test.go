@@ -90,6 +90,40 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// Whether a target keeps up depends on the rate, and on how many requests are in flight at any time.
+func TestKept(t *testing.T) {
+	for _, c := range []struct {
+		offered, answered, lost int64
+		median                  time.Duration
+		behind, allowed         bool // of the rate; and where the caller judges that
+	}{
+		{10_000, 10_000, 0, 100 * time.Microsecond, false, false},
+		{10_000, 9_950, 0, 100 * time.Microsecond, false, false},
+		{10_000, 9_850, 0, 100 * time.Microsecond, true, true},
+		{10_000, 9_850, 0, 2 * time.Second, false, false},
+		{10_000, 5_000, 0, 2 * time.Second, true, true},
+		{10, 9, 0, 100 * time.Millisecond, false, false},
+		{10_000, 9_000, 1_000, 100 * time.Microsecond, false, true},
+	} {
+		m := sound()
+		m.Latency = newHistogram()
+		m.Latency.record(int64(c.median), c.offered)
+		m.plan.Rate, m.Offered, m.During, m.Good, m.Lost, m.Errors[Timeout] = float64(c.offered), c.offered, c.answered, 0, c.lost, c.lost
+		if got := m.kept(); (got != nil) != c.behind {
+			t.Errorf("%+v: kept %v", c, got)
+		}
+		m.plan.AllowBehind, m.plan.AllowErrors = true, true
+		if r := m.result(); (r.Kept != nil) != c.allowed || strings.Contains(strings.Join(r.InvalidReasons, ""), "in time") || r.Kept != nil && *r.Kept != float64(c.answered)/float64(c.offered) {
+			t.Errorf("%+v, allowed: kept %v, %q", c, r.Kept, r.InvalidReasons)
+		}
+	}
+	m := sound()
+	closed(m, spiked(1, 1))
+	if got := m.kept(); got != nil {
+		t.Errorf("a closed loop has no rate to keep: %v", *got)
+	}
+}
+
 // spiked returns a thousand values of 10 µs and n of ns; just n if there are few.
 func spiked(ns int64, n int64) histogram {
 	h := newHistogram()
