@@ -62,7 +62,7 @@ var toolImports = map[string][]string{
 	"tool/machine":      {"tool/figure"},
 	"tool/trial":        {"tool/child", "tool/load", "tool/machine", "tool/record"},
 	"tool/probe":        {"tool/figure", "tool/record"},
-	"tool/page":         {"tool/figure", "tool/record", "tool/compare", "tool/probe"},
+	"tool/page":         {"tool/figure", "tool/machine", "tool/record", "tool/compare", "tool/probe"},
 	"tool/record":       {},
 	"tool/compare":      {"tool/exit", "tool/figure", "tool/load", "tool/probe", "tool/record"},
 	"tool/command":      {"tool/exit", "tool/spec"},
