@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -126,20 +125,11 @@ func (s *soak) keep(number int, nc net.Conn, caller Caller, rest []byte) {
 
 // watched adds the connection to the poller, if possible.
 func (s *soak) watched(number int, nc net.Conn) bool {
-	var direct syscall.Conn
-	switch nc := nc.(type) {
-	case *net.TCPConn:
-		direct = nc
-	case *net.UnixConn:
-		direct = nc
-	default:
+	raw, added := rawOf(nc), false
+	if raw == nil {
 		return false
 	}
-	raw, err := direct.SyscallConn()
-	added := false
-	if err == nil {
-		err = raw.Control(func(fd uintptr) { added = s.poll.Add(sys.Socket(fd), sys.In, uint64(number)) == nil })
-	}
+	err := raw.Control(func(fd uintptr) { added = s.poll.Add(sys.Socket(fd), sys.In, uint64(number)) == nil })
 	return err == nil && added
 }
 

@@ -22,7 +22,7 @@ func (h *host) vitals() Vitals {
 	return Vitals{cpu, parseRetransmits(h.text("proc/net/snmp")), true}
 }
 
-// Since returns the shares of all CPUs that were in use, in interrupts and taken by the host since
+// Since returns the shares of all CPUs that were in use, in interrupts and steal since
 // before, and TCP's retransmits; NaN where that is not known.
 func (v Vitals) Since(before Vitals) (busy, interrupts, steal, retransmits float64) {
 	if !before.known {
