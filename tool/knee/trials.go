@@ -31,23 +31,16 @@ type Search struct {
 	// checked.
 	Others *trial.Others
 	// Watch receives the progress every second. Nil: none.
-	Watch func(Progress)
+	Watch func(trial.Progress)
 	// Made receives each finished trial, and the state of the search. Nil: none.
 	Made func(Point, Knee)
 
 	points []measured
 }
 
-// Progress is the current state of a search.
-type Progress struct {
-	Doing string
-	Taken int            // finished trials
-	Load  *load.Progress // nil: a trial begins
-}
-
 func (s *Search) show(doing string, l *load.Progress) {
 	if s.Watch != nil {
-		s.Watch(Progress{doing, len(s.points), l})
+		s.Watch(trial.Progress{Doing: doing, Taken: len(s.points), Load: l})
 	}
 }
 

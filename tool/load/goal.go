@@ -193,7 +193,7 @@ func (g Goal) figure(r *Result) *float64 {
 	if isService {
 		q = r.Service
 	}
-	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99, "p999": q.P999, "max": q.Max, "mean": q.Mean}[name]
+	return q.Named(name)
 }
 
 // count returns a number of errors, or their fraction of the requests.

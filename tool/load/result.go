@@ -161,6 +161,11 @@ type Quantiles struct {
 	Deviation *float64 `json:"deviation"` // the standard deviation
 }
 
+// Named returns a quantile, max or mean by its name in JSON.
+func (q Quantiles) Named(name string) *float64 {
+	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99, "p999": q.P999, "max": q.Max, "mean": q.Mean}[name]
+}
+
 // Server is what the server's process used in the measured time.
 type Server struct {
 	CPUPerRequest *float64 `json:"cpu_us_per_request"`

@@ -169,10 +169,10 @@ func NewKnee(how How, target, goals string, s *knee.Search) *Knee {
 }
 
 // Show is the search's Progress. It never waits for the terminal of a view.
-func (k *Knee) Show(now knee.Progress) {
+func (k *Knee) Show(now trial.Progress) {
 	switch {
 	case k.lines != nil:
-		k.lines.Show(trial.Progress{Doing: now.Doing, Taken: now.Taken, Load: now.Load})
+		k.lines.Show(now)
 	case k.screen != nil:
 		k.screen.change(func() {
 			p := k.picture

@@ -72,7 +72,7 @@ type service struct {
 	leaves bool
 
 	mu   sync.Mutex
-	seen seen
+	seen load.Progress // without its distributions, which are only lent
 }
 
 // serve handles a coordinator's messages until the coordinator has the result, or is gone.
@@ -187,8 +187,9 @@ func (s *service) run(ctx context.Context, j *job) done {
 }
 
 func (s *service) told(p load.Progress) {
+	p.Latency, p.Service = nil, nil
 	s.mu.Lock()
-	s.seen = seen{p.Phase, p.Conns, p.Answered, p.Errors, p.CPUShare}
+	s.seen = p
 	s.mu.Unlock()
 }
 

@@ -75,7 +75,7 @@ type member struct {
 	ready  bool
 	first  reading // before the start
 	latest reading
-	seen   seen
+	seen   load.Progress
 	before int64 // answers at the last report
 	times  load.Quantiles
 

@@ -37,17 +37,8 @@ type job struct {
 // pong answers a ping.
 type pong struct {
 	Number int64
-	Clock  int64 // the agent's, in nanoseconds
-	Seen   seen
-}
-
-// seen is the state of an agent's run.
-type seen struct {
-	Phase    string
-	Conns    int
-	Answered int64
-	Errors   int64
-	CPUShare *float64
+	Clock  int64         // the agent's, in nanoseconds
+	Seen   load.Progress // without its distributions
 }
 
 // done is the outcome of an agent's run.
