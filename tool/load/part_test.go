@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
@@ -298,6 +300,27 @@ func TestEverythingCountedIsSentAndMerged(t *testing.T) {
 	want := []string{"Start", "End", "Late", "Failure", "Missed", "CPU", "CPUSpan", "CPUKnown", "Procs", "Idle.Idle.ClosedAfter", "Idle.Idle.ServerBytes"}
 	if !slices.Equal(missing, want) {
 		t.Errorf("not merged: %v; want %v", missing, want)
+	}
+}
+
+// The counts of another version are refused: they would be merged wrongly, or not at all.
+func TestOtherCountsAreRefused(t *testing.T) {
+	other := must[[]byte](t)(hdrhistogram.New(1, 1000, 2).Encode(hdrhistogram.V2CompressedEncodingCookieBase))
+	ours := string(newHistogram().encoded())
+	for text, want := range map[string]string{
+		`{}`:                                  "no response times",
+		`{"Latency":"` + string(other) + `"}`: "incompatible histogram",
+		`{"Latency":"x"}`:                     "",
+		`{"Latency":"` + ours + `","Steps":[{}]}`:                      "no response times",
+		`{"Latency":"` + ours + `","Service":"` + string(other) + `"}`: "incompatible histogram",
+	} {
+		err := json.Unmarshal([]byte(text), new(Measured))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v, want %q", text, err, want)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"Latency":"`+ours+`"}`), new(Measured)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -239,6 +239,27 @@ func TestWebSocketIgnores(t *testing.T) {
 	}
 }
 
+// A message that nobody has asked for ends the run, and a Close within a message the connection.
+func TestWebSocketDecodes(t *testing.T) {
+	c := WebSocket{URL: "ws://127.0.0.1"}.Caller()
+	c.AppendRequest(nil, 7, []byte("x"))
+	answer, push := wsFrameOf(0x82, []byte("x")), wsFrameOf(0x82, []byte("y"))
+	var a Answer
+	if used, err := c.Decode(&a, slices.Concat(answer, push)); used != len(answer) || err != nil || a.ID != 7 || string(a.Content) != "x" {
+		t.Fatal(used, err, a)
+	}
+	if used, err := c.Decode(&a, push); used != 0 || faultOf(t, err).Kind != WrongID {
+		t.Errorf("a push: %d, %v", used, err)
+	}
+	c = WebSocket{URL: "ws://127.0.0.1"}.Caller()
+	c.AppendRequest(nil, 7, []byte("x"))
+	in := slices.Concat(wsFrameOf(0x02, []byte("part")), wsFrameOf(0x88, []byte{0x03, 0xe9}))
+	a = Answer{}
+	if used, err := c.Decode(&a, in); used != len(in) || err != nil || !a.Last || a.ID != 0 || a.Err == nil {
+		t.Errorf("a Close within a message: %d of %d, %v, %+v", used, len(in), err, a)
+	}
+}
+
 // When a server closes normally, the run reconnects, and the server receives a Close frame.
 func TestWebSocketReconnects(t *testing.T) {
 	var closes, heard atomic.Int64
