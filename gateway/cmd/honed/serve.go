@@ -67,6 +67,10 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.DurationVar(&limits.AuthTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
 	flags.DurationVar(&limits.IdleTime, "idle-time", 3*time.Minute, "how long a client may send nothing")
 	flags.IntVar(&f.srv.QueueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
+	flags.IntVar(&f.srv.Readers, "readers", 1000, "how many readers may be connected; more are refused")
+	flags.DurationVar(&f.srv.RetainAge, "retain-age", 0, "delete records that are older, in log time, and that no reader needs; 0: none")
+	flags.Int64Var(&f.srv.RetainSize, "retain-size", 0, "delete the oldest records that no reader needs while the log has more `BYTES`; 0: none")
+	flags.BoolVar(&f.srv.RetainHard, "retain-hard", false, "delete also records that readers still need; they are told which they missed")
 	flags.IntVar(&limits.TotalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
 	flags.IntVar(&limits.InFlight, "window", 1024, "records in flight per connection")
 	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`; a record may have 13 less")
@@ -148,6 +152,9 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 		return nil, usageError{fmt.Errorf("--format is 1 or 2, not %d", f.format)}
 	}
 	srv := &f.srv
+	if srv.RetainAge < 0 || srv.RetainSize < 0 || srv.RetainHard && srv.RetainAge == 0 && srv.RetainSize == 0 {
+		return nil, usageError{errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
+	}
 	srv.Durable, srv.Shared = f.log.level(), f.log.isCluster()
 	srv.AppendTime, srv.AcceptLoss = f.log.appendTime, f.log.segments.AcceptLoss
 	srv.Certificates, srv.Format, srv.Logger = f.ca != "", uint8(f.format), logger
