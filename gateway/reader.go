@@ -511,7 +511,9 @@ func (b *Batch) parse(in []byte) bool {
 		if !m.Parse(in[recordHead:end:end]) {
 			return false
 		}
-		client = m.Client
+		if client = m.Client; b.Messages == nil { // as if all were as long as the first
+			b.Messages = make([]Message, 0, min(len(in)/end+1, len(in)/recordHead))
+		}
 		b.Messages = append(b.Messages, m)
 		in = in[end:]
 	}
