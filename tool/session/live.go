@@ -14,6 +14,7 @@ import (
 
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
@@ -209,6 +210,24 @@ func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 		if now.Load != nil {
 			l.Show(page.Lane{Group: "samples", Name: strings.TrimSuffix(now.Doing, ", "+now.Load.Phase)}, *now.Load)
 		}
+	}
+}
+
+// Doing returns show extended to tell the page the step of a measurement without a load.
+func (l *Live) Doing(show func(trial.Progress)) func(trial.Progress) {
+	if l == nil {
+		return show
+	}
+	return func(now trial.Progress) {
+		show(now)
+		l.page.Doing(now.Doing)
+	}
+}
+
+// Judge shows the verdicts on the samples.
+func (l *Live) Judge(c *compare.Report) {
+	if l != nil && c != nil {
+		l.page.Judge(page.Judged{Comparison: c.Comparison, Notes: c.Notes})
 	}
 }
 
