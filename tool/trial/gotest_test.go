@@ -176,8 +176,12 @@ func TestBenchmarksThatCannotBeMeasured(t *testing.T) {
 		"a flag":        {func(p *Benchmarks) { p.Package = "-exec=rm" }, `"-exec=rm" is not a package; `},
 		"only skipped":  {func(p *Benchmarks) { p.Bench = "Skipped" }, "no benchmark printed a result; run one by hand: go test -run '^$' -bench '^BenchmarkSkipped$' example.org/m/a"},
 		"does not link": {func(p *Benchmarks) { p.Trees = []Tree{moduleOf(t, counting("x", ""))} }, "building example.org/m/a for the package: exit status 1: "},
-		"fails":         {func(p *Benchmarks) { p.Trees[0] = moduleOf(t, counting("1", "\nfunc BenchmarkBad(b *testing.B) { b.Fatal(\"sorry\") }\n")) }, "BenchmarkBad of the package failed: exit status 1: --- FAIL: BenchmarkBad"},
-		"only in one":   {func(p *Benchmarks) { p.Trees, p.Bench = []Tree{good, moduleOf(t, counting("1", "\nfunc BenchmarkNew(b *testing.B) {}\n"))}, "New" }, "no benchmark is in both revisions: BenchmarkNew (example.org/m/a) is only in B, so it is not compared; measure it without --revision"},
+		"fails": {func(p *Benchmarks) {
+			p.Trees[0] = moduleOf(t, counting("1", "\nfunc BenchmarkBad(b *testing.B) { b.Fatal(\"sorry\") }\n"))
+		}, "BenchmarkBad of the package failed: exit status 1: --- FAIL: BenchmarkBad"},
+		"only in one": {func(p *Benchmarks) {
+			p.Trees, p.Bench = []Tree{good, moduleOf(t, counting("1", "\nfunc BenchmarkNew(b *testing.B) {}\n"))}, "New"
+		}, "no benchmark is in both revisions: BenchmarkNew (example.org/m/a) is only in B, so it is not compared; measure it without --revision"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shortly(good)
@@ -214,7 +218,7 @@ func TestBenchPattern(t *testing.T) {
 	for pattern, want := range map[string]map[string]string{
 		"":                  {"BenchmarkA": "^BenchmarkA$"},
 		".":                 {"BenchmarkA": "^BenchmarkA$"},
-		"kA/x|kB/y/z|AB":     {"BenchmarkA": "^BenchmarkA$/x", "BenchmarkB": "^BenchmarkB$/y/z", "BenchmarkAB": "^BenchmarkAB$/x|^BenchmarkAB$", "BenchmarkC": ""},
+		"kA/x|kB/y/z|AB":    {"BenchmarkA": "^BenchmarkA$/x", "BenchmarkB": "^BenchmarkB$/y/z", "BenchmarkAB": "^BenchmarkAB$/x|^BenchmarkAB$", "BenchmarkC": ""},
 		"(A|B)/[/|]/(x|/)y": {"BenchmarkA": "^BenchmarkA$/[/|]/(x|/)y"},
 		`A\/b`:              {"BenchmarkA": ""},
 	} {
