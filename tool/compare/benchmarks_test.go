@@ -139,3 +139,16 @@ func benchstatDiffers(f *Figure) bool {
 	c := benchmath.AssumeNothing.Compare(benchmath.NewSample(a, th), benchmath.NewSample(b, th))
 	return c.P <= c.Alpha
 }
+
+// A count that every run agrees on is judged only if so many runs cannot agree by chance, among so many figures.
+func TestCountsOfManyFigures(t *testing.T) {
+	for n, want := range map[int]Verdict{5: Unclear, 6: Worse} {
+		figures := make([]Figure, 40)
+		for i := range figures {
+			figures[i] = Figure{Name: "A", Unit: "B/op", Pairs: counts(n, 16, 32)}
+		}
+		if c := (Rules{}).Compare(figures).Changes[3]; c.Verdict != want || want == Worse && *c.P != 2*math.Pow(0.25, 6) {
+			t.Errorf("%d pairs: %+v", n, c)
+		}
+	}
+}

@@ -17,7 +17,7 @@ func counted(unit string) bool { return unit == "allocs/op" || unit == "B/op" }
 func (j *judgement) isExact() bool {
 	c := &j.c
 	return counted(j.Unit) && (c.LimitedBy == "" || c.LimitedBy == ByValues) && min(len(c.A), len(c.B)) >= fewestPairs &&
-		agree(c.A) && agree(c.B) && exactP(c.A, c.B) <= j.level()
+		agree(c.A) && agree(c.B)
 }
 
 func agree(values []float64) bool {
@@ -26,12 +26,8 @@ func agree(values []float64) bool {
 
 // exactP bounds the probability that two sides with the same distribution come out as they did:
 // if a value has the probability q, then n of A have it and n of B another one with at most
-// q^n (1-q)^n, which is greatest at q = 1/2, and the sides may be swapped. It is 0 if all are
-// equal, which isExact accepts at any level.
+// q^n (1-q)^n, which is greatest at q = 1/2, and the sides may be swapped.
 func exactP(a, b []float64) float64 {
-	if a[0] == b[0] {
-		return 0
-	}
 	return 2 * math.Pow(0.25, float64(min(len(a), len(b))))
 }
 
@@ -39,16 +35,17 @@ func exactP(a, b []float64) float64 {
 func (j *judgement) exactly() {
 	c := &j.c
 	a, b := c.A[0], c.B[0]
+	p, ratio := 1.0, 1.0
+	if a != b {
+		p, ratio = exactP(c.A, c.B), b/a
+	}
+	if a != b && p > j.level() {
+		c.LimitedBy = ByNumber
+		c.Advice = &Advice{Pairs: usualPairs, Reason: fmt.Sprintf("always %g and %g, but %s are too few among so many figures; %d are usual", a, b, j.number(), usualPairs)}
+		return
+	}
 	c.Method, c.LimitedBy = exact, BySpread
-	p := 1.0
-	if a != b {
-		p = exactP(c.A, c.B)
-	}
 	c.P, c.PFamily = &p, new(min(1, p*alpha/j.level()))
-	ratio := 1.0
-	if a != b {
-		ratio = b / a
-	}
 	if !math.IsInf(ratio, 0) {
 		c.Ratio, c.Low, c.High = &ratio, &ratio, &ratio
 	}

@@ -31,7 +31,7 @@ func Changes(values []float64, level float64) []int {
 	s := &search{values: scaled(values), level: level, random: rand.New(rand.NewPCG(1, uint64(len(values))))}
 	s.split(0, len(values))
 	slices.Sort(s.cuts)
-	return s.settle()
+	return s.cuts
 }
 
 // scaled returns logarithms, if all values have one, with those far outside pulled in.
@@ -91,27 +91,6 @@ func (s *search) split(from, to int) {
 			at = cut
 		}
 	}
-}
-
-// settle moves each of several changes to where it is clearest between its neighbours, and drops it if
-// it is no longer clear.
-func (s *search) settle() (cuts []int) {
-	if len(s.cuts) < 2 {
-		return s.cuts
-	}
-	from := 0
-	for i := range s.cuts {
-		to := len(s.values)
-		if i+1 < len(s.cuts) {
-			to = s.cuts[i+1]
-		}
-		part := centred(s.values[from:to])
-		if found := lone(part); s.rare(part, found, lone, loneShare*s.level) {
-			from += max(found.from, found.to%len(part))
-			cuts = append(cuts, from)
-		}
-	}
-	return cuts
 }
 
 // rare reports whether random orders of the values have an arc as large with at most the probability

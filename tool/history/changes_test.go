@@ -125,6 +125,24 @@ func TestStepIsFound(t *testing.T) {
 	}
 }
 
+// TestStepAmongOutliers plants a step of 10 % where one run in ten takes three times as long.
+func TestStepAmongOutliers(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(8, 8))
+	found := 0
+	for range 50 {
+		values := outliers(r, 70)
+		scale(values[50:], 1.1)
+		if cuts := Changes(values, Level); len(cuts) > 0 && cuts[0] >= 45 && cuts[0] <= 55 {
+			found++
+		}
+	}
+	if found < 25 { // without clipping in none
+		t.Errorf("found in %d of 50 histories", found)
+	}
+	t.Logf("found in %d of 50 histories", found)
+}
+
 // Several changes are all found, and nothing beside them.
 func TestSeveralChanges(t *testing.T) {
 	t.Parallel()
