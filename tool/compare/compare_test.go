@@ -96,6 +96,8 @@ func TestVerdicts(t *testing.T) {
 		"the last":                  {Figure{Pairs: counts(5, 1, 0), Unit: "allocs/op"}, Better, BySpread, "better: −100.0 %, exact; 5 pairs"},
 		"one more of forty":         {Figure{Pairs: counts(5, 40, 41), Unit: "allocs/op"}, Same, BySpread, "same within 3 %: +2.5 %, exact"},
 		"one more, four pairs":      {Figure{Pairs: counts(4, 1, 2), Unit: "allocs/op"}, Unclear, ByNumber, ""},
+		"nothing, but for once":     {Figure{Pairs: append(counts(5, 0, 4096), Pair{ID: 6, A: 3, B: 4097}), Unit: "B/op"}, Worse, BySpread, "worse: from 0 to 4096, with no run in between; 6 pairs"},
+		"nothing, and not apart":    {Figure{Pairs: append(counts(5, 0, 1), Pair{ID: 6, A: 1, B: 0}), Unit: "B/op"}, Unclear, ByValues, ""},
 		"counts that vary":          {Figure{Pairs: append(counts(11, 40, 44), Pair{ID: 12, A: 41, B: 45}), Unit: "allocs/op"}, Worse, BySpread, ""},
 		"builds differ":             {Figure{Pairs: inTurn(12, 1.02, 0.01), Sessions: sessions(0.98, 1.02, 0.98, 1.02)}, Unclear, ByFloor, "unclear: +2.0 % (−4.0 … +8.3); more pairs will not settle it; this machine's rebuilds differ by ±6.2 %; measure in several sessions"},
 		"builds hardly differ":      {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.999, 1.001, 0.999, 1.001)}, Worse, BySpread, ""},

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,6 +68,14 @@ func (c *comments) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
+}
+
+// seen returns the comments, and what has been asked since the last call.
+func (c *comments) seen() (all []comment, asked string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked, c.asked = strings.Join(c.asked, ", "), nil
+	return slices.Clone(c.all), asked
 }
 
 func (c *comments) add(by, body string) comment {
@@ -201,8 +210,9 @@ func TestAction(t *testing.T) {
 	if a.read("summary.md") != report || !strings.Contains(a.read("temp/hone/history.html"), "1 run of origin/main") {
 		t.Error("the summary or the history's page is missing")
 	}
-	if code := a.run("comment.sh"); code != 0 || len(hub.all) != 122 || hub.all[121].Body != report || !strings.Contains(a.said, "https://example.org/122") {
-		t.Fatalf("comment.sh: %d, %d comments: %s", code, len(hub.all), a.said)
+	code := a.run("comment.sh")
+	if all, _ := hub.seen(); code != 0 || len(all) != 122 || all[121].Body != report || !strings.Contains(a.said, "https://example.org/122") {
+		t.Fatalf("comment.sh: %d, %d comments: %s", code, len(all), a.said)
 	}
 	if code := a.run("judge.sh", "HONE_CODE=3"); code != 3 {
 		t.Errorf("judge.sh: %d", code)
@@ -212,16 +222,19 @@ func TestAction(t *testing.T) {
 	if code := a.run("measure.sh"); code != 0 {
 		t.Fatalf("measure.sh: %d: %s", code, a.said)
 	}
-	hub.asked = nil
-	if code := a.run("comment.sh"); code != 0 || len(hub.all) != 122 || !strings.Contains(hub.all[121].Body, "**2 runs of origin/main, ") {
-		t.Errorf("comment.sh: %d, %d comments: %s", code, len(hub.all), a.said)
+	code = a.run("comment.sh")
+	all, asked := hub.seen()
+	if code != 0 || len(all) != 122 || !strings.Contains(all[121].Body, "**2 runs of origin/main, ") {
+		t.Errorf("comment.sh: %d, %d comments: %s", code, len(all), a.said)
 	}
-	if asked := strings.Join(hub.asked, ", "); asked != "GET /repos/o/r/issues/12/comments, GET /repos/o/r/issues/12/comments, PATCH /repos/o/r/issues/comments/122" {
+	if asked != "GET /repos/o/r/issues/12/comments, GET /repos/o/r/issues/12/comments, PATCH /repos/o/r/issues/comments/122" {
 		t.Errorf("asked %s", asked)
 	}
 
 	// A token that may not comment does not fail the job.
+	hub.mu.Lock()
 	hub.refuses = true
+	hub.mu.Unlock()
 	if code := a.run("comment.sh"); code != 0 || !strings.Contains(a.said, "::warning::hone: GitHub answers 403") || strings.Contains(a.said, "s3cret") {
 		t.Errorf("comment.sh: %d: %s", code, a.said)
 	}
