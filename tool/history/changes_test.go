@@ -35,7 +35,7 @@ func times(n int) int {
 func TestFalseAlarms(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
-	histories := times(200)
+	histories := times(100)
 	found := 0
 	for range histories {
 		for _, values := range [][]float64{
@@ -83,7 +83,7 @@ func skewed(r *rand.Rand, n int) []float64 {
 func TestFalseAlarmsOfWhoeverLooksAfterEachRun(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(2, 2))
-	histories, found := times(200), 0
+	histories, found := times(100), 0
 	for range histories {
 		values := noise(r, 100, 0.02)
 		for n := 2 * fewest; n <= len(values); n++ {
@@ -107,7 +107,7 @@ func TestStepIsFound(t *testing.T) {
 		after int
 		least float64
 	}{{5, 0.75}, {8, 0.95}} {
-		histories, found, near := times(200), 0, 0
+		histories, found, near := times(100), 0, 0
 		for range histories {
 			values := noise(r, 50+c.after, 0.02)
 			scale(values[50:], 1.05)
