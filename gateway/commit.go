@@ -14,6 +14,7 @@ import (
 // that was queued while the previous envelope was in flight, and then acknowledges it.
 func (s *Server) commit() {
 	defer close(s.done)
+	defer s.endReaders()
 	defer s.ticking()()
 	var acks framed.Batch
 	if err := s.bury(); err != nil {
@@ -26,7 +27,7 @@ func (s *Server) commit() {
 			break
 		}
 		err := s.store(p, &acks)
-		if err == nil && (s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes || p.tick && s.checkpointDue()) {
+		if err == nil && (s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes || p.tick && s.checkpointDue() || p.checkpoint) {
 			err = s.checkpoint()
 		}
 		if err != nil {
@@ -85,19 +86,33 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 		}
 	}
 	acks.Send()
-	return s.grant(p.requests, acks)
+	if err := s.grant(p.requests, acks); err != nil {
+		return err
+	}
+	for _, c := range p.changes {
+		if err := s.change(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// storeRecords appends a pack's records.
+// storeRecords appends a pack's records, and the positions of readers.
 func (s *Server) storeRecords(p *pack) error {
-	n := p.records.Count()
-	if n == 0 {
+	n := p.count
+	if s.Format > 1 && (n > 0 || p.positions) {
+		s.ridePositions(p)
+	}
+	if n == 0 && len(p.rides) == 0 {
 		return nil
 	}
 	whole := p.records.Bytes()
 	for range maxConflicts {
 		envelope, left, err := p.live(whole, n)
-		if err == nil && left > 0 {
+		if len(envelope) < len(whole) {
+			s.leftOut(p)
+		}
+		if err == nil && (left > 0 || len(p.rides) > 0) {
 			err = s.append(envelope)
 		}
 		if s.conflicts(err) {
@@ -107,6 +122,7 @@ func (s *Server) storeRecords(p *pack) error {
 		}
 		if err == nil {
 			s.count.records.Add(uint64(left))
+			s.arrived(p, left)
 		}
 		return err
 	}
@@ -116,8 +132,10 @@ func (s *Server) storeRecords(p *pack) error {
 // maxConflicts bounds the retries when other servers append first.
 const maxConflicts = 1000
 
-// conflicts reports whether err means only that another server appended first.
-func (s *Server) conflicts(err error) bool { return s.Shared && errors.Is(err, journal.ErrConflict) }
+// conflicts reports whether err means only that something else was appended first.
+func (s *Server) conflicts(err error) bool {
+	return s.Shared && errors.Is(err, journal.ErrConflict) || errors.Is(err, errMadeRoom)
+}
 
 // live returns the envelope without the records of clients that another server has taken,
 // and how many of its n records are left.
@@ -153,12 +171,24 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 
 // append stores one envelope. While the disk is full it retries until there is space. Until
 // then the server acknowledges nothing and stops reading its clients.
-func (s *Server) append(envelope []byte) error {
-	for {
+func (s *Server) append(envelope []byte) error { return s.appendNext(envelope, false) }
+
+// errMadeRoom means that an envelope which made room is stored where the caller wanted its own.
+var errMadeRoom = errors.New("gateway: another envelope was stored first")
+
+// appendNext is append. With exact it stores the envelope at position s.next, or returns errMadeRoom.
+func (s *Server) appendNext(envelope []byte, exact bool) error {
+	for at := s.next; ; {
 		pos, err := s.appendOnce(envelope)
 		if errors.Is(err, journal.ErrNoSpace) && !s.leaving {
 			if !s.full.Swap(true) {
 				s.log.Error("no space for the log: records are not acknowledged until there is space", "err", err)
+			}
+			if err := s.makeRoom(); err != nil {
+				return err
+			}
+			if exact && s.next != at {
+				return errMadeRoom
 			}
 			select {
 			case <-s.ctx.Done():
@@ -196,6 +226,7 @@ func (s *Server) stored(pos uint64, envelope []byte) {
 	s.next = pos + 1
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))
+	s.readers.add(pos, envelope)
 	if s.OnStored != nil {
 		s.OnStored(pos, envelope)
 	}

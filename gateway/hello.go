@@ -60,6 +60,12 @@ var (
 	ErrTooMany      = errors.New("gateway: the server has reached its limit of remembered clients")
 	ErrDiverged     = errors.New("gateway: the log has other records of this session than this client sent")
 	ErrHandshake    = errors.New("gateway: not a valid handshake of the gateway's protocol")
+
+	// These concern readers only.
+	ErrNoReader = errors.New("gateway: nothing is stored for a reader of this name")
+	ErrShares   = errors.New("gateway: this reader has another number of shares")
+	ErrAhead    = errors.New("gateway: the reader has acknowledged what it was not sent")
+	errChanged  = errors.New("gateway: an operator has changed this reader; open it again")
 )
 
 // The gateway's own result codes, in addition to those of package wire.
@@ -71,6 +77,10 @@ const (
 	resultRegressed
 	resultMoved
 	resultTooMany
+	resultNoReader
+	resultShares
+	resultAhead
+	resultChanged
 )
 
 var refusals = []struct {
@@ -86,6 +96,10 @@ var refusals = []struct {
 	{ErrRegressed, resultRegressed},
 	{ErrMoved, resultMoved},
 	{ErrTooMany, resultTooMany},
+	{ErrNoReader, resultNoReader},
+	{ErrShares, resultShares},
+	{ErrAhead, resultAhead},
+	{errChanged, resultChanged},
 }
 
 // refusal returns what the server sends for err: its code and its text.

@@ -42,6 +42,14 @@ type pack struct {
 	trims    []chan struct{} // to close when it is stored that the log may be trimmed up to trimTo
 	trimTo   uint64
 	bytes    int // of the records' data
+
+	checkpoint bool // one is due
+	follow     bool // read what other servers have appended
+
+	count     int       // records
+	changes   []*change // of readers' places, to make when the records are stored
+	rides     []ride    // positions in the envelope
+	positions bool      // positions may be due
 }
 
 // entry is one action to take when the pack is stored.
@@ -148,6 +156,7 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (p *pack, records int, e
 	if known.summed = known.summed && l.sums; known.summed {
 		known.sum = q.sums.add(known.sum, seq, data)
 	}
+	p.count++
 	p.bytes += len(data) + recordCost
 	q.bytes += len(data) + recordCost
 	q.records++
@@ -231,7 +240,7 @@ func (q *queue) release(p *pack) []answer {
 	defer q.mu.Unlock()
 	q.storing = nil
 	q.bytes -= p.bytes
-	q.records -= p.records.Count()
+	q.records -= p.count
 	q.drained.Broadcast()
 	if len(q.free) < keptPacks {
 		clear(p.entries)

@@ -71,11 +71,11 @@ const statesPerEnvelope = 2000
 // part of the checkpoint that begins at a position; with part 0, of none.
 func (s *Server) appendStates(part journal.Part, begins uint64, states []journal.State, expired []*session) error {
 	e := journal.Encoder{Format: s.Format}
-	if s.trimmed > 0 { // every envelope of states from now on says so, and only format 2 can
+	if s.trimmed > 0 || part&journal.First != 0 && s.readers.any() { // every envelope of states from now on says so, and only format 2 can
 		e.Format = 2
 	}
 	s.queue.mu.Lock()
-	s.readClock()
+	running := s.readClock()
 	clock := journal.Clock{Time: s.clock.time, Highest: s.sessions.highest, Skipped: s.clock.skipped}
 	base, at := s.queue.base, s.next
 	if part&journal.Last != 0 { // it is complete with this envelope: a start after it reads no older one
@@ -90,6 +90,10 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 			err = cmp.Or(err, e.Trim(s.trimmed))
 		}
 	}
+	id := [16]byte{}
+	if part&journal.First != 0 {
+		err = cmp.Or(err, s.appendPlaces(&e, running, &id))
+	}
 	for _, state := range states {
 		state.Seen += clock.Time
 		if state.Expiry = state.Seen; !state.Claim {
@@ -103,7 +107,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 		}
 	}
 	if err == nil {
-		err = s.append(e.Bytes())
+		err = s.appendNext(e.Bytes(), true)
 	}
 	if err != nil {
 		return err
@@ -114,6 +118,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	s.clock.skipped -= clock.Skipped
+	s.readers.identified(id)
 	s.noted = s.clock.running
 	for _, known := range expired {
 		delete(s.sessions.byClient, known.client)
@@ -162,6 +167,7 @@ func (s *Server) recover(ctx context.Context) error {
 	}
 	s.next = max(s.next, next, 1)
 	s.count.position.Store(s.next - 1)
+	s.readers.skip(s.next)
 	s.queue.mu.Lock()
 	s.sessions.exact = s.sessions.exact || next == first
 	now := s.readClock()
@@ -202,11 +208,19 @@ func (s *Server) walk(ctx context.Context, first, next uint64) error {
 		}
 	}
 	if first > max(s.trimmed, 1) || first > 1 && s.queue.base < first {
+		if s.AcceptLoss.Has(&journal.Damage{First: 1, Last: first - 1}) {
+			s.trimmed = first // so says the checkpoint that bury writes
+			s.accepted = append(s.accepted, first-1)
+			return nil
+		}
 		what := fmt.Sprintf("it begins at position %d, but honed trimmed it to position %d only, and its newest checkpoint is at %d", first, s.trimmed, s.queue.base)
 		if s.trimmed == 0 {
 			what = fmt.Sprintf("it begins at position %d, but honed did not trim it: something else has deleted its beginning", first)
 		}
-		return &journal.Refusal{What: what, Repair: "restore its beginning from a backup"}
+		return &journal.Refusal{
+			What:   what,
+			Repair: fmt.Sprintf("restore its beginning from a backup, or start once with --accept-loss 1-%d: records there count as never stored", first-1),
+		}
 	}
 	return nil
 }
@@ -277,6 +291,7 @@ func (s *Server) newestCheckpoint(ctx context.Context, first, before uint64) (ba
 func (s *Server) replay(ctx context.Context, from uint64) ([]*journal.Damage, error) {
 	s.queue.mu.Lock()
 	s.sessions.byClient = map[string]*session{}
+	s.readers.reset()
 	s.queue.base = 0
 	s.queue.mu.Unlock()
 	s.since.envelopes, s.since.bytes, s.accepted = 0, 0, nil
@@ -363,7 +378,9 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 		s.clock.learn(c.Time, c.Skipped)
 		s.sessions.highest, s.sessions.exact = max(s.sessions.highest, c.Highest), true
 	}
+	records, came := 0, int64(0)
 	for r := range e.Records() {
+		records, came = records+1, r.Time
 		if e.Format > 1 {
 			s.clock.learn(r.Time, 0)
 		}
@@ -390,6 +407,7 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 			delete(s.sessions.byClient, f.Client)
 		}
 	}
+	s.readers.learn(e, s.clock.running, pos, records, came)
 	s.trimmed = max(s.trimmed, e.Trimmed())
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))

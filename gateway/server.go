@@ -58,6 +58,15 @@ type Server struct {
 	Format uint8
 	// Clients is how many clients the server remembers. Zero: 1 000 000, about 300 MB.
 	Clients int
+	// RetainAge and RetainSize make the server delete the oldest records: those that are older, in log
+	// time, and those that make the log larger, in bytes. It deletes whole segments, nothing that
+	// a reader still needs and has not expired, and nothing that a start needs. Zero: it deletes nothing.
+	RetainAge  time.Duration
+	RetainSize int64
+	// RetainHard deletes also what readers need. They are told which records they missed.
+	RetainHard bool
+	// Readers is how many readers may be connected. Zero: 1 000.
+	Readers int
 	// QueueBytes is how many bytes may wait for the log. Above it, and above
 	// Limits.TotalInFlight records, the server stops reading. Zero: 64 MiB.
 	QueueBytes int
@@ -94,6 +103,7 @@ type Server struct {
 	most     int // maximum bytes of one record's data
 	queue    queue
 	sessions sessions
+	readers  readers
 	count    counters
 	next     uint64          // the log's next position, as far as the committer has read
 	ctx      context.Context // for appends; canceled by Close
@@ -114,6 +124,9 @@ type Server struct {
 
 	checkpointed int64 // clock.running at the newest checkpoint
 	noted        int64 // clock.running at the newest Clock in the log
+
+	positionTime, tellTime, retainTime time.Duration
+	mostWindow                         int // of a reader
 }
 
 // ErrServerClosed is returned by Serve after Shutdown or Close.
@@ -139,6 +152,11 @@ func (s *Server) start(ctx context.Context) error {
 			s.full.Store(true)
 			s.log.Error("no space for the log: records are not acknowledged until there is space")
 		}
+		s.readers.mu.Lock()
+		if s.Shared || s.RetainAge > 0 || s.RetainSize > 0 || len(s.readers.places) > 0 {
+			s.beginReaders()
+		}
+		s.readers.mu.Unlock()
 		go s.commit()
 		if log, ok := s.Log.(interface{ Failed() <-chan error }); ok {
 			go s.watch(log.Failed())
@@ -196,7 +214,21 @@ func (s *Server) prepare() {
 	s.Checkpoint = cmp.Or(s.Checkpoint, 1<<14)
 	s.CheckpointBytes = cmp.Or(s.CheckpointBytes, 176<<20)
 	s.Limits.AuthTime = cmp.Or(s.Limits.AuthTime, 5*time.Second)
+	s.Readers = cmp.Or(s.Readers, 1000)
+	if s.RetainSize > 0 { // what follows the newest checkpoint is kept
+		s.CheckpointBytes = min(s.CheckpointBytes, s.RetainSize/8)
+	}
+	s.retainTime = cmp.Or(s.retainTime, retainTime)
+	s.positionTime, s.tellTime = cmp.Or(s.positionTime, positionTime), cmp.Or(s.tellTime, tellTime)
+	s.readers.work.L = &s.readers.mu
+	s.readers.holders = map[*holder]bool{}
+	s.readers.ctx, s.readers.cancel = context.WithCancel(context.Background())
+	s.readers.reset()
+	if s.Limits.HardCap == 0 { // readers need it; what others are owed is far less
+		s.Limits.HardCap = maxReadWindow + max(s.Limits.FrameSize, frameTarget)
+	}
 	s.limits = s.Limits.OrDefaults()
+	s.mostWindow = max(min(maxReadWindow, s.limits.HardCap), minReadWindow)
 	s.most = s.limits.FrameSize - submitHead
 	s.done = make(chan struct{})
 	s.ctx, s.cancel = context.WithCancel(context.Background())

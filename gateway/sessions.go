@@ -77,7 +77,11 @@ type caller interface {
 // connect handles a Conn packet: first a hello, later empty heartbeats.
 func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
 	conn := c.Conn()
-	_, linked := conn.Value().(*link)
+	value := conn.Value()
+	if _, reads := value.(*holder); reads || value == nil && opensReader(content) {
+		return s.connectReader(c, frames{conn}, reads, dst, content)
+	}
+	_, linked := value.(*link)
 	l, h, err := s.checkConn(conn, linked, content)
 	if err != nil {
 		return s.refuse(conn, dst, err)
@@ -222,12 +226,16 @@ func (known *session) fence(why error) {
 
 // closed notes that a connection has ended.
 func (s *Server) closed(value any) {
-	l, ok := value.(*link)
-	if !ok {
+	if value == nil {
 		return
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
+	if h, reads := value.(*holder); reads {
+		s.readers.left(h, s.readClock())
+		return
+	}
+	l := value.(*link)
 	l.gone = true
 	if l.session != nil && l.session.link == l {
 		l.session.link, l.session.seen = nil, s.readClock()
@@ -237,7 +245,14 @@ func (s *Server) closed(value any) {
 // submit accepts one record. The request's id is the sequence number.
 func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	conn := c.Conn()
-	l, _ := conn.Value().(*link)
+	value := conn.Value()
+	l, _ := value.(*link)
+	if h, reads := value.(*holder); reads {
+		if err := s.acknowledge(h, data); err != nil {
+			return s.refuse(conn, dst, err)
+		}
+		return dst, nil
+	}
 	if l == nil {
 		return s.refuse(conn, dst, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake))
 	}
@@ -269,6 +284,14 @@ func (s *Server) Revoke() (ended int) {
 	for _, known := range s.sessions.byClient {
 		if known.link != nil && !s.Tokens.valid(known.client, known.link.proof) {
 			known.fence(ErrUnauthorised)
+			ended++
+		}
+	}
+	s.readers.mu.Lock()
+	defer s.readers.mu.Unlock()
+	for h := range s.readers.holders {
+		if !s.Tokens.allows(h) {
+			h.conn.End(refusal(ErrUnauthorised))
 			ended++
 		}
 	}

@@ -85,8 +85,12 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 		return nil, websocket.ProtocolError
 	}
 	conn := socket{c.Conn()}
-	l, linked := conn.Value().(*link)
+	value := conn.Value()
+	l, linked := value.(*link)
 	ack := wire.SubmitAck
+	if h, reads := value.(*holder); reads || value == nil && p.Command == wire.Conn && opensReader(p.Content) {
+		return s.readerMessage(c, conn, h, p, dst)
+	}
 	switch p.Command {
 	case wire.Conn:
 		ack = wire.ConnAck

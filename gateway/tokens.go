@@ -16,7 +16,9 @@ import (
 
 // Tokens are the clients that may connect and their secrets. They come from a file with a
 // line "CLIENT TOKEN" or "CLIENT sha256:HEX" for each. Two lines for one client let it rotate
-// its token without downtime. A line that begins with # is a comment.
+// its token without downtime. A line that begins with # is a comment. A third word, "reads" or
+// "reads:PREFIX", is for a reader instead of a client: it may read the records of all clients, or of
+// those whose names begin with PREFIX.
 //
 // A change of the file applies to new connections within a second, or after Reload. For open
 // connections see Server.Revoke.
@@ -25,6 +27,7 @@ type Tokens struct {
 
 	mu      sync.Mutex
 	hashes  map[string][]proof
+	readers map[string][]permission
 	checked time.Time // last check of the file
 	changed time.Time // modification time of the file
 	size    int64
@@ -68,8 +71,9 @@ func (t *Tokens) read() error {
 	if err == nil {
 		t.changed, t.size = info.ModTime(), info.Size()
 		var hashes map[string][]proof
-		if hashes, err = tokensIn(t.path, info); err == nil {
-			t.hashes = hashes
+		var readers map[string][]permission
+		if hashes, readers, err = tokensIn(t.path, info); err == nil {
+			t.hashes, t.readers = hashes, readers
 		}
 	}
 	if err != nil {
@@ -79,41 +83,57 @@ func (t *Tokens) read() error {
 	return err
 }
 
-func tokensIn(path string, info fs.FileInfo) (map[string][]proof, error) {
+// permission is what a token lets a reader read.
+type permission struct {
+	proof  proof
+	prefix string // of clients
+}
+
+func tokensIn(path string, info fs.FileInfo) (hashes map[string][]proof, readers map[string][]permission, err error) {
 	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%s has %d bytes; the limit is %d", path, info.Size(), maxFile)
+		return nil, nil, fmt.Errorf("%s has %d bytes; the limit is %d", path, info.Size(), maxFile)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	hashes, clear := map[string][]proof{}, false
+	clear := false
+	hashes, readers = map[string][]proof{}, map[string][]permission{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		fields := strings.Fields(lines.Text())
 		if len(fields) == 0 || fields[0][0] == '#' {
 			continue
 		}
-		if len(fields) != 2 {
-			return nil, fmt.Errorf("%s:%d: the line is not CLIENT TOKEN", path, n)
+		reads, limited := false, ""
+		if len(fields) == 3 {
+			limited, reads = strings.CutPrefix(fields[2], "reads")
+			reads = reads && (limited == "" || len(limited) > 1 && limited[0] == ':')
+		}
+		if len(fields) != 2 && !reads {
+			return nil, nil, fmt.Errorf("%s:%d: the line is not CLIENT TOKEN, nor READER TOKEN reads[:PREFIX]", path, n)
 		}
 		if err := checkClientID(fields[0]); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+			return nil, nil, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
 		hash, hashed, err := hashOf(fields[1])
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+			return nil, nil, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
 		clear = clear || !hashed
+		if reads {
+			readers[fields[0]] = append(readers[fields[0]], permission{hash, strings.TrimPrefix(limited, ":")})
+			continue
+		}
 		hashes[fields[0]] = append(hashes[fields[0]], hash)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if clear && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s holds plaintext tokens and other users can read it (mode %04o); run chmod 600", path, info.Mode().Perm())
+		return nil, nil, fmt.Errorf("%s holds plaintext tokens and other users can read it (mode %04o); run chmod 600", path, info.Mode().Perm())
 	}
-	return hashes, nil
+	return hashes, readers, nil
 }
 
 // hashOf returns the hash of a token in the file, which is plaintext or hashed already.
@@ -149,6 +169,20 @@ func (t *Tokens) valid(client string, shown proof) bool {
 		found = hash.equals(shown) || found
 	}
 	return found
+}
+
+// reads returns what a reader's token lets it read. It takes as long for an unknown reader.
+func (t *Tokens) reads(name string, shown proof) (prefix string, ok bool) {
+	t.mu.Lock()
+	t.reloadIfChanged()
+	permissions := t.readers[name]
+	t.mu.Unlock()
+	for _, p := range permissions {
+		if p.proof.equals(shown) {
+			prefix, ok = p.prefix, true
+		}
+	}
+	return prefix, ok
 }
 
 // reloadIfChanged reads the file again if it has changed, at most once a second; mu is held.

@@ -27,6 +27,12 @@ func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, e
 	return nil
 }
 
+// Peek is Read without the effect on Append: the caller need not learn from what it reads.
+func (l *Cluster) Peek(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	_, err := l.read(ctx, from, each)
+	return err
+}
+
 // read is Read without the effect on Append. It returns the position after the last envelope.
 func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) (uint64, error) {
 	first, next, err := l.bounds(ctx)
@@ -90,6 +96,24 @@ func (l *Cluster) bounds(ctx context.Context) (first, next uint64, err error) {
 	return first, next, nil
 }
 
+// Measure is as of Segments. All envelopes count as equally long, and Trim as worth its while for
+// trimStep of them.
+func (l *Cluster) Measure(ctx context.Context) (func(pos uint64) (begins uint64, after int64), error) {
+	info, err := l.awaitState(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	first, next := bounds(info.State)
+	return func(pos uint64) (begins uint64, after int64) {
+		if pos = max(pos, first); pos < next {
+			after = int64(float64(info.State.Bytes) * float64(next-pos) / float64(next-first))
+		}
+		return max(pos-pos%trimStep, first), after
+	}, nil
+}
+
+const trimStep = 256
+
 // Verify reads and checks every envelope. It does not affect which position Append expects.
 func (l *Cluster) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
 	return verify(ctx, verifyReader{l}, rate, progress)
@@ -99,8 +123,7 @@ func (l *Cluster) Verify(ctx context.Context, rate int64, progress func(done, al
 type verifyReader struct{ *Cluster }
 
 func (u verifyReader) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
-	_, err := u.read(ctx, from, each)
-	return err
+	return u.Peek(ctx, from, each)
 }
 
 // waitEvery is how often Wait asks for an envelope of another process.

@@ -13,19 +13,20 @@ const (
 	// MaxEnvelope is the size limit of an envelope. With JetStream's headers it fits into
 	// the largest payload that a NATS server accepts by default, 1 MiB.
 	MaxEnvelope = 1<<20 - 4096
-	// MaxClient is the maximum length of a client id, in bytes.
-	MaxClient = 255
+	// maxClient is the maximum length of a client id, in bytes.
+	maxClient = 255
 
-	magic       = "HNEV"
-	headerSize  = 24
-	trailerSize = 4
-	recordSize  = 1 + 8 + 8 + 8 + 4                    // in format 1, without client and data
-	stateSize   = 1 + 8 + 8 + 8                        // in format 1, without client
-	headSize    = 1 + 4                                // kind and length of an entry in format 2
-	mixedRecord = headSize + 1 + 8 + 8 + 8 + 1         // without client, attributes and data
-	mixedState  = headSize + 1 + 8 + 8 + 8 + 4 + 1 + 8 // without client
-	newest      = 2                                    // format that Encoder writes by default
-	maySkip     = 0x80                                 // bit of an entry's kind: readers that do not know it skip it
+	magic        = "HNEV"
+	headerSize   = 24
+	trailerSize  = 4
+	recordSize   = 1 + 8 + 8 + 8 + 4                    // in format 1, without client and data
+	stateSize    = 1 + 8 + 8 + 8                        // in format 1, without client
+	headSize     = 1 + 4                                // kind and length of an entry in format 2
+	mixedRecord  = headSize + 1 + 8 + 8 + 8 + 1         // without client, attributes and data
+	mixedState   = headSize + 1 + 8 + 8 + 8 + 4 + 1 + 8 // without client
+	positionSize = headSize + 1 + 2 + 2 + 5*8 + 1       // without name
+	newest       = 2                                    // format that Encoder writes by default
+	maySkip      = 0x80                                 // bit of an entry's kind: readers that do not know it skip it
 )
 
 // Kind is the type of an envelope's entries, and in format 2 of one entry.
@@ -41,6 +42,8 @@ const (
 	tombstoneKind  Kind = 4
 	clockKind      Kind = 5
 	trimKind       Kind = 6 | maySkip
+	positionKind   Kind = 7 | maySkip
+	identityKind   Kind = 8 | maySkip
 )
 
 // String returns the kind's name as in JSON.
@@ -67,7 +70,7 @@ const (
 
 // Record is one message of one client.
 type Record struct {
-	Client     string // 1 to MaxClient bytes of UTF-8
+	Client     string // 1 to maxClient bytes of UTF-8
 	Epoch      uint64
 	Seq        uint64
 	Time       int64       // Unix time in milliseconds; in format 2 log time
@@ -95,7 +98,7 @@ const (
 
 // State is what the log contains for one client, up to the State's envelope.
 type State struct {
-	Client string // 1 to MaxClient bytes of UTF-8
+	Client string // 1 to maxClient bytes of UTF-8
 	Epoch  uint64
 	Last   uint64 // sequence number of the newest record in the log
 	Claim  bool   // a server has taken the client; false: part of a checkpoint
@@ -270,7 +273,7 @@ func (e *Encoder) admit(kind Kind, client string, size int) error {
 	case !e.begun || e.kind != Mixed && e.kind != kind:
 		panic("journal: Encoder: an entry of the wrong kind, or without Begin")
 	case !validClient(client):
-		return fmt.Errorf("%w: a client id must be 1 to %d bytes of UTF-8; this one has %d bytes", ErrMalformed, MaxClient, len(client))
+		return fmt.Errorf("%w: a client id must be 1 to %d bytes of UTF-8; this one has %d bytes", ErrMalformed, maxClient, len(client))
 	case e.Size()+len(client)+size > MaxEnvelope:
 		return ErrTooLarge
 	}
@@ -310,7 +313,7 @@ func (e *Encoder) Bytes() []byte {
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 func validClient(client string) bool {
-	return len(client) >= 1 && len(client) <= MaxClient && utf8.ValidString(client)
+	return len(client) >= 1 && len(client) <= maxClient && utf8.ValidString(client)
 }
 
 // Envelope is a decoded envelope. It refers to the bytes from which it was decoded.
@@ -321,6 +324,7 @@ type Envelope struct {
 	Base   uint64
 	Count  int
 	body   []byte
+	sum    uint32
 }
 
 // header checks only an envelope's header and length.
@@ -364,6 +368,7 @@ func Decode(b []byte) (Envelope, error) {
 	if got, want := checksum(b[:end]), binary.BigEndian.Uint32(b[end:]); got != want {
 		return Envelope{}, fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformed, want, got)
 	}
+	e.sum = binary.BigEndian.Uint32(b[end:])
 	rest := e.body
 	for i := range e.Count {
 		kind, body, after := e.cut(rest)
@@ -449,6 +454,10 @@ func wellFormed(kind Kind, b []byte) bool {
 		return len(b) == 8
 	case clockKind:
 		return len(b) == 24
+	case positionKind:
+		return n > 0 && len(b) == positionSize-headSize+n
+	case identityKind:
+		return len(b) == 16
 	}
 	return true
 }
@@ -484,19 +493,12 @@ func (e Envelope) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		var r Record
 		e.entries(Records, func(b []byte) bool {
-			b = r.entry(b)
 			if e.Format == 1 {
+				b = r.entry(b)
 				r.Data = b[4:len(b):len(b)]
 				return yield(r)
 			}
-			r.Attributes = nil
-			n := b[0]
-			for b = b[1:]; n > 0; n-- {
-				end := 3 + int(binary.BigEndian.Uint16(b[1:]))
-				r.Attributes = append(r.Attributes, Attribute{AttributeKind(b[0]), b[3:end:end]})
-				b = b[end:]
-			}
-			r.Data = b
+			r.parse(b)
 			return yield(r)
 		})
 	}
@@ -550,6 +552,45 @@ func (e Envelope) Clocks() iter.Seq[Clock] {
 			return yield(Clock{int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:]), int64(binary.BigEndian.Uint64(b[16:]))})
 		})
 	}
+}
+
+// RawRecords yields the bodies of the records as format 2 stores them. They refer to the envelope's
+// bytes, but those of format 1 are valid until the next one.
+func (e Envelope) RawRecords() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		var room []byte
+		e.entries(Records, func(b []byte) bool {
+			if e.Format == 1 { // no attributes, and a length before the data
+				end := 1 + int(b[0]) + 24
+				room = append(append(append(room[:0], b[:end]...), 0), b[end+4:]...)
+				b = room
+			}
+			return yield(b)
+		})
+	}
+}
+
+// Parse sets r to what the body of a record of format 2 says, and reports whether it is well formed. r
+// refers to the body's bytes.
+func (r *Record) Parse(body []byte) bool {
+	if !wellFormed(Records, body) {
+		return false
+	}
+	r.parse(body)
+	return true
+}
+
+// parse is Parse of a body that is well formed.
+func (r *Record) parse(b []byte) {
+	b = r.entry(b)
+	r.Attributes = nil
+	n := b[0]
+	for b = b[1:]; n > 0; n-- {
+		end := 3 + int(binary.BigEndian.Uint16(b[1:]))
+		r.Attributes = append(r.Attributes, Attribute{AttributeKind(b[0]), b[3:end:end]})
+		b = b[end:]
+	}
+	r.Data = b
 }
 
 // entry reads the fields that records and states have in common, and returns the rest. Adjacent

@@ -120,6 +120,28 @@ func (w *window) envelope(at slot) ([]byte, error) {
 	return damaged, errEnvelope
 }
 
+// Measure returns a function that says of a position where the segment that has it begins, which is up
+// to where Trim can delete, and how many bytes the log has from the position on, roughly.
+func (l *Segments) Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error) {
+	l.mu.Lock()
+	all := slices.Clone(l.all)
+	last := *all[len(all)-1]
+	l.mu.Unlock()
+	all[len(all)-1] = &last
+	return func(pos uint64) (begins uint64, after int64) {
+		for i := len(all) - 1; i >= 0; i-- {
+			s := all[i]
+			if after += s.size; s.first <= pos || i == 0 {
+				if pos = min(pos, s.next); pos > s.first {
+					after -= int64(float64(s.size) * float64(pos-s.first) / float64(s.next-s.first))
+				}
+				return s.first, after
+			}
+		}
+		return pos, after
+	}, nil
+}
+
 // Verify reads and checks every envelope, and the headers, trailers and indexes.
 func (l *Segments) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
 	damage := verify(ctx, l, rate, progress)

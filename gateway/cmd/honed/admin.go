@@ -51,7 +51,7 @@ func (f *serving) startAdmin(srv *gateway.Server, behind *verification, logger *
 		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: version()},
 		Logger: logger,
 	}
-	guard := &observe.Guard{Token: token}
+	guard := &observe.Guard{Token: token, Posts: []string{readersPath, sessionsPath}}
 	ln, err := guard.Listen(f.admin)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,10 @@ func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.
 	mux.Handle("/gateway/metrics", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		writeMetrics(w, srv.Stats(), behind)
+		writeReaderMetrics(w, srv.ReaderStates())
 	})))
+	mux.Handle(readersPath, guard.Handler(answerReaders(srv)))
+	mux.Handle(sessionsPath, guard.Handler(answerSessions(srv)))
 	a.addr, a.done = ln.Addr().String(), make(chan struct{})
 	a.server = guard.Server(mux)
 	go func() {
@@ -95,10 +98,11 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats, behind *verification)
 	if !st.LastAppend.IsZero() {
 		last = float64(st.LastAppend.UnixMilli()) / 1e3
 	}
-	for _, m := range []struct {
+	type one struct {
 		name, kind, help string
 		value            any
-	}{
+	}
+	all := []one{
 		{"honed_records_total", "counter", "Records stored.", st.Records},
 		{"honed_duplicates_total", "counter", "Records that a client resent and that were stored already.", st.Duplicates},
 		{"honed_envelopes_total", "counter", "Envelopes stored, checkpoints included.", st.Envelopes},
@@ -119,34 +123,39 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats, behind *verification)
 		{"honed_verified_timestamp_seconds", "gauge", "When a background verification last ended; 0: not since the start.", behind.ended.Load()},
 		{"honed_log_damage", "gauge", "Damaged places that the last background verification found.", behind.damage.Load()},
 		{"honed_unacknowledged_seconds", "gauge", "For how long the oldest unacknowledged record has waited for the log.", st.Waiting.Seconds()},
+		{"honed_readers", "gauge", "Readers connected.", st.Readers},
+		{"honed_delivered_bytes_total", "counter", "Bytes sent to readers.", st.Delivered},
+		{"honed_reader_gaps_total", "counter", "Gaps that readers were told: records that they will not get.", st.Gaps},
+		{"honed_log_first_position", "gauge", "Position of the log's first envelope.", st.Retention.First},
+		{"honed_retention_trims_total", "counter", "How often retention has deleted records.", st.Retention.Trims},
+		{"honed_retention_bytes_total", "counter", "Bytes that retention has deleted.", st.Retention.Bytes},
+		{"honed_retention_held_bytes", "gauge", "Bytes that retention would delete if no reader needed them.", st.Retention.Held},
+		{"honed_retention_overruns_total", "counter", "How often retention has deleted records that a reader needed (--retain-hard).", st.Retention.Overrun},
 		{"honed_last_append_timestamp_seconds", "gauge", "When the log last stored an envelope; 0: not since the start.", last},
-	} {
+	}
+	if st.Connected != nil {
+		all = append(all, one{"honed_log_connected", "gauge", "1 while the log is connected to its cluster.", number[*st.Connected]},
+			one{"honed_log_disconnections_total", "counter", "Lost connections to the cluster.", st.Disconnections})
+	}
+	if st.LogLeft != nil {
+		all = append(all, one{"honed_log_bytes", "gauge", "Size of the log.", st.LogSize},
+			one{"honed_log_left_bytes", "gauge", "How much the log may grow, up to --max-log and the disk's reserve.", *st.LogLeft})
+	}
+	for _, m := range all {
 		metric(w, m.name, m.kind, m.help)
 		fmt.Fprintf(w, "%s %v\n", m.name, m.value)
 	}
-	if st.Connected != nil {
-		metric(w, "honed_log_connected", "gauge", "1 while the log is connected to its cluster.")
-		fmt.Fprintf(w, "honed_log_connected %d\n", number[*st.Connected])
-		metric(w, "honed_log_disconnections_total", "counter", "Lost connections to the cluster.")
-		fmt.Fprintf(w, "honed_log_disconnections_total %d\n", st.Disconnections)
-	}
-	if st.LogLeft != nil {
-		metric(w, "honed_log_bytes", "gauge", "Size of the log.")
-		fmt.Fprintf(w, "honed_log_bytes %d\n", st.LogSize)
-		metric(w, "honed_log_left_bytes", "gauge", "How much the log may grow, up to --max-log and the disk's reserve.")
-		fmt.Fprintf(w, "honed_log_left_bytes %d\n", *st.LogLeft)
-	}
 	metric(w, "honed_append_seconds", "histogram", "How long the log took to store an envelope, fsync or replication included.")
-	all := uint64(0)
+	stored := uint64(0)
 	for i, n := range st.Appends.Counts {
-		all += n
+		stored += n
 		bound := "+Inf"
 		if i < len(st.Appends.Bounds) {
 			bound = strconv.FormatFloat(st.Appends.Bounds[i].Seconds(), 'g', -1, 64)
 		}
-		fmt.Fprintf(w, "honed_append_seconds_bucket{le=%q} %d\n", bound, all)
+		fmt.Fprintf(w, "honed_append_seconds_bucket{le=%q} %d\n", bound, stored)
 	}
-	fmt.Fprintf(w, "honed_append_seconds_sum %v\nhoned_append_seconds_count %d\n", st.Appends.Sum.Seconds(), all)
+	fmt.Fprintf(w, "honed_append_seconds_sum %v\nhoned_append_seconds_count %d\n", st.Appends.Sum.Seconds(), stored)
 }
 
 // metric writes what precedes a metric's values.

@@ -35,6 +35,11 @@ Usage:
                            log to a new stream of a cluster
   honed prove   [flags]    start a second honed, submit a million messages to it, kill it
                            with kill -9 half-way, restart it, and verify every message
+  honed tail    [flags]    print a line of JSON for each record, as it is stored
+  honed readers list|create|move|split|remove
+                           list and change the readers of a running honed
+  honed sessions list|forget
+                           list and end the sessions of clients of a running honed
   honed clock   [flags]    print the log time of the running honed and how far the wall clock
                            is ahead; honed clock accept makes log time follow it
   honed version            print the version
@@ -78,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	verb := ""
+	verb := "serve"
 	switch {
 	case len(args) == 0:
 	case args[0] == "--version":
@@ -86,35 +91,23 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	case args[0] == "" || args[0][0] != '-':
 		verb, args = args[0], args[1:]
 	}
-	switch verb {
-	case "", "serve":
-		if len(args) > 0 && (args[0] == "--help" || args[0] == "-h" || args[0] == "-help") {
-			fmt.Fprint(stdout, help)
-			fmt.Fprintln(stdout)
-		}
-		return serve(ctx, args, stdout, stderr)
-	case "help":
+	if verb == "serve" && len(args) > 0 && (args[0] == "--help" || args[0] == "-h" || args[0] == "-help") {
+		fmt.Fprint(stdout, help)
+		fmt.Fprintln(stdout)
+	}
+	do := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
+		"serve": serve, "verify": verify, "inspect": inspect, "export": export, "backup": backup, "restore": restore,
+		"migrate": migrate, "prove": prove, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
+	}[verb]
+	switch {
+	case do != nil:
+		return do(ctx, args, stdout, stderr)
+	case verb == "help":
 		fmt.Fprint(stdout, help)
 		return nil
-	case "verify":
-		return verify(ctx, args, stdout, stderr)
-	case "inspect":
-		return inspect(ctx, args, stdout, stderr)
-	case "export":
-		return export(ctx, args, stdout, stderr)
-	case "backup":
-		return backup(ctx, args, stdout, stderr)
-	case "restore":
-		return restore(ctx, args, stdout, stderr)
-	case "migrate":
-		return migrate(ctx, args, stdout, stderr)
-	case "prove":
-		return prove(ctx, args, stdout, stderr)
-	case "clock":
-		return clock(ctx, args, stdout)
-	case "version":
+	case verb == "version":
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return usageError{fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, clock or version", verb)}
+	return usageError{fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, tail, readers, sessions, clock or version", verb)}
 }

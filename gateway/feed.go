@@ -1,0 +1,634 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// readers are the readers of the log. Its mutex is never held while something waits; who needs
+// queue.mu as well locks that first.
+type readers struct {
+	mu      sync.Mutex
+	work    sync.Cond // run is not empty, a first holder has come, or the server ends
+	started bool
+	ended   bool
+	ctx     context.Context // of what they read
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+
+	log    [16]byte
+	named  bool // the log has its identity
+	places map[string][]*place
+	shares int      // of all places
+	dirty  []*place // whose position the log does not have
+
+	holders map[*holder]bool
+	waiting []*holder // that have everything
+	run     []*holder // to feed
+	tail    tail
+	stored  milestones
+}
+
+// Limits of feeding.
+const (
+	feeders      = 2        // goroutines that read the log for all readers
+	tailBytes    = 4 << 20  // of the newest envelopes, in memory for all readers
+	feedStep     = 1 << 20  // for one reader before it is the turn of others
+	tellBytes    = 64 << 20 // of records that a filter excluded, after which a reader is told how far it is
+	tellTime     = time.Minute
+	positionTime = 500 * time.Millisecond // between two positions of a reader in the log
+)
+
+// tail are the newest envelopes, so that readers that are not behind need not read the log.
+type tail struct {
+	envelopes []*recent // of consecutive positions
+	bytes     int
+	end       uint64 // position after the last one
+}
+
+// recent is an envelope that was just stored.
+type recent struct {
+	pos      uint64
+	envelope []byte
+	once     sync.Once
+	frames   []frame // for readers that take everything
+}
+
+// frame is the content of a Deliver.
+type frame struct {
+	first, through uint64
+	content        []byte
+}
+
+func (t *tail) at(pos uint64) *recent {
+	if i := len(t.envelopes) - int(t.end-pos); pos < t.end && i >= 0 {
+		return t.envelopes[i]
+	}
+	return nil
+}
+
+// add notes an envelope that the log has stored. With no reader it costs nothing; else a copy.
+func (r *readers) add(pos uint64, envelope []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.tail
+	switch {
+	case len(r.holders) == 0:
+		t.envelopes, t.bytes, t.end = nil, 0, max(t.end, pos+1)
+		return
+	case pos != t.end: // known, or of a shared log and still to be read
+		return
+	}
+	t.envelopes = append(t.envelopes, &recent{pos: pos, envelope: bytes.Clone(envelope)})
+	t.bytes += len(envelope)
+	t.end++
+	for t.bytes > tailBytes {
+		t.bytes -= len(t.envelopes[0].envelope)
+		t.envelopes[0] = nil
+		t.envelopes = t.envelopes[1:]
+	}
+	for _, h := range r.waiting {
+		h.state = queued
+		r.run = append(r.run, h)
+		r.work.Signal()
+	}
+	clear(r.waiting)
+	r.waiting = r.waiting[:0]
+}
+
+// holderState is who has a holder.
+type holderState uint8
+
+const (
+	blocked holderState = iota // nobody, until the reader acknowledges
+	parked                     // readers.waiting
+	queued                     // readers.run
+	fed                        // a feeder
+)
+
+// holder is a connection that reads.
+type holder struct {
+	conn    receiver
+	opening opening
+	proof   proof
+	reply   answer
+	client  context.Context // ends with the client's connection
+	shares  uint32
+	number  uint64 // where it begins: behind this one
+
+	// readers.mu guards the rest, but what follows buf is the feeder's.
+	state      holderState
+	again      bool // while fed: something has changed
+	open       bool // the reader has its welcome
+	gone       bool
+	ended      error  // why the server has ended it
+	place      *place // nil: passing
+	generation uint64
+	through    uint64 // newest number that the reader was told
+	sent       uint64 // bytes of the contents
+	taken      uint64 // of these, by the program
+
+	buf      []byte // content of the next Deliver
+	next     uint64 // the first number that is not in buf
+	last     uint64 // the newest number that buf covers
+	sum      uint32 // of its envelope
+	excluded int    // bytes of envelopes that buf covers and of which it has nothing
+	told     time.Time
+	atEnd    uint64 // next when an eager reader was told that it has everything
+}
+
+// The reasons why a feeder leaves a holder.
+var (
+	errCredit = errors.New("the window is full")
+	errTurn   = errors.New("it is the turn of others")
+	errGone   = errors.New("the connection has ended")
+)
+
+// wake lets a feeder look at h; mu is held.
+func (r *readers) wake(h *holder) {
+	switch h.state {
+	case blocked:
+		h.state = queued
+		r.run = append(r.run, h)
+		r.work.Signal()
+	case fed:
+		h.again = true
+	}
+}
+
+// begin starts the goroutines of readers, with the first one; mu is held.
+func (s *Server) beginReaders() {
+	r := &s.readers
+	if r.started || r.ended {
+		return
+	}
+	r.started = true
+	for range feeders {
+		r.workers.Go(s.feeder)
+	}
+	r.workers.Go(s.tickReaders)
+	if s.Shared {
+		r.workers.Go(s.fetch)
+	}
+}
+
+// endReaders ends them.
+func (s *Server) endReaders() {
+	r := &s.readers
+	r.mu.Lock()
+	r.ended = true
+	r.work.Broadcast()
+	r.mu.Unlock()
+	r.cancel()
+	r.workers.Wait()
+}
+
+// feeder feeds one holder after the other.
+func (s *Server) feeder() {
+	r := &s.readers
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		for len(r.run) == 0 && !r.ended {
+			r.work.Wait()
+		}
+		if r.ended {
+			return
+		}
+		h := r.run[0]
+		r.run = r.run[:copy(r.run, r.run[1:])]
+		h.state, h.again = fed, false
+		open := h.open
+		r.mu.Unlock()
+		err := error(nil)
+		if open {
+			err = s.feed(h)
+		} else {
+			s.prepareOpening(h)
+			err = errCredit // until its place is stored
+		}
+		r.mu.Lock()
+		r.leave(h, err)
+	}
+}
+
+// leave decides what a holder waits for; mu is held.
+func (r *readers) leave(h *holder, err error) {
+	h.state = blocked
+	switch {
+	case h.gone || err == errGone:
+	case err == errTurn || h.again || err == nil && h.next>>indexBits < r.tail.end:
+		r.wake(h)
+	case err == nil:
+		h.state = parked
+		r.waiting = append(r.waiting, h)
+	}
+}
+
+// feed sends a holder what it may have. It returns nil when the holder has everything.
+func (s *Server) feed(h *holder) error {
+	r := &s.readers
+	for until := h.sent + feedStep; ; {
+		r.mu.Lock()
+		pos, end := h.next>>indexBits, r.tail.end
+		from := r.tail.at(pos)
+		r.mu.Unlock()
+		err := error(nil)
+		switch {
+		case pos >= end && h.opening.eager && h.atEnd != h.next:
+			if err = s.flush(h, false); err == nil {
+				h.atEnd = h.next
+				err = s.push(h, h.next-1, beginDeliver(nil, 0), true)
+			}
+		case pos >= end:
+			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= s.tellTime)
+		case from != nil:
+			err = s.feedRecent(h, from)
+		default:
+			if err = s.feedLog(h, until); err == nil {
+				err = s.flush(h, false)
+			}
+		}
+		if err == nil && h.sent >= until {
+			err = errTurn
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// everything reports whether a holder gets all records.
+func (h *holder) everything() bool {
+	return h.opening.client == "" && h.opening.prefix == "" && h.shares == 1
+}
+
+// wants reports whether a holder gets a record.
+func (h *holder) wants(body []byte) bool {
+	client := body[1 : 1+int(body[0])]
+	o := &h.opening
+	return (o.client == "" || string(client) == o.client) &&
+		(len(client) >= len(o.prefix) && string(client[:len(o.prefix)]) == o.prefix) &&
+		(h.shares == 1 || crc32.Checksum(client, crc32.MakeTable(crc32.Castagnoli))%h.shares == uint32(h.opening.share))
+}
+
+// feedRecent sends what an envelope of the tail has for h.
+func (s *Server) feedRecent(h *holder, from *recent) error {
+	if !h.everything() {
+		if err := s.fill(h, from.pos, from.envelope); err != nil {
+			return err
+		}
+		return s.flush(h, false)
+	}
+	if err := s.flush(h, false); err != nil {
+		return err
+	}
+	from.once.Do(from.encode)
+	for _, f := range from.frames {
+		switch {
+		case f.through < h.next:
+			continue
+		case f.first < h.next: // it was left within this frame
+			if err := s.fill(h, from.pos, from.envelope); err != nil {
+				return err
+			}
+			return s.flush(h, false)
+		}
+		if err := s.push(h, f.through, f.content, false); err != nil {
+			return err
+		}
+		h.next = f.through + 1
+	}
+	h.next = (from.pos + 1) << indexBits
+	return nil
+}
+
+// encode makes the frames of an envelope, once for all readers that take everything.
+func (from *recent) encode() {
+	h := &holder{next: from.pos << indexBits, shares: 1}
+	e, err := journal.Decode(from.envelope)
+	if err != nil { // the log has stored it
+		panic("gateway: " + err.Error())
+	}
+	sum, number, first := e.Sum(), from.pos<<indexBits, uint64(0)
+	cut := func(through uint64) {
+		if len(h.buf) > 0 {
+			from.frames = append(from.frames, frame{first, through, h.buf})
+			h.buf = nil
+		}
+	}
+	for body := range e.RawRecords() {
+		if len(h.buf)+recordHead+len(body) > frameTarget {
+			cut(number - 1)
+		}
+		if len(h.buf) == 0 {
+			first = number
+			h.buf = beginDeliver(make([]byte, 0, min(frameTarget, len(from.envelope)+8*e.Count)), sum)
+		}
+		h.buf = appendRecord(h.buf, number, body)
+		number++
+	}
+	cut(from.pos<<indexBits | lastIndex)
+}
+
+func beginDeliver(dst []byte, sum uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, deliverRecords), sum)
+}
+
+// feedLog reads the log for h, which is behind, until the step ends or the window is full.
+func (s *Server) feedLog(h *holder, until uint64) error {
+	err := s.peek(s.readers.ctx, h.next>>indexBits, func(pos uint64, envelope []byte) error {
+		if err := s.fill(h, pos, envelope); err != nil {
+			return err
+		}
+		if h.sent >= until {
+			return errTurn
+		}
+		return nil
+	})
+	var lost *journal.Damage
+	var trimmed *journal.TrimmedError
+	switch gap := (Gap{From: h.next}); {
+	case errors.As(err, &lost):
+		gap.To, gap.Reason = before(lost.Last+1), Damaged
+		return s.tellGap(h, gap)
+	case errors.As(err, &trimmed):
+		gap.To, gap.Reason = before(trimmed.First), Trimmed
+		return s.tellGap(h, gap)
+	case err == errTurn || err == errCredit:
+		if flushed := s.flush(h, false); flushed != nil {
+			return flushed
+		}
+		return err
+	case err == nil || err == errGone:
+		return err
+	}
+	if s.readers.ctx.Err() == nil {
+		s.log.Error("cannot read the log for a reader", "reader", h.opening.name, "err", err)
+	}
+	h.conn.End(refusal(err))
+	return errGone
+}
+
+// peek reads the log without an effect on Append.
+func (s *Server) peek(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	if log, ok := s.Log.(interface {
+		Peek(context.Context, uint64, func(uint64, []byte) error) error
+	}); ok {
+		return log.Peek(ctx, from, each)
+	}
+	return s.Log.Read(ctx, from, each)
+}
+
+func (s *Server) tellGap(h *holder, gap Gap) error {
+	if err := s.flush(h, false); err != nil {
+		return err
+	}
+	if gap.To < gap.From {
+		return nil
+	}
+	h.next = gap.To + 1
+	s.count.gaps.Add(1)
+	return s.push(h, gap.To, gap.append(nil), true)
+}
+
+// fill adds what an envelope has for h to its buffer, and sends that whenever it is full. When the
+// window is full, it returns errCredit.
+func (s *Server) fill(h *holder, pos uint64, envelope []byte) error {
+	e, err := journal.Decode(envelope)
+	if err != nil {
+		return &journal.Damage{First: pos, Last: pos, Err: err}
+	}
+	sum, number, any, filled := e.Sum(), pos<<indexBits, false, false
+	room := s.windowLeft(h)
+	for body := range e.RawRecords() {
+		number++
+		if number <= h.next {
+			continue
+		}
+		any = true
+		if !h.wants(body) {
+			continue
+		}
+		size := recordHead + len(body)
+		if len(h.buf) > 0 && len(h.buf)+size > frameTarget {
+			if err := s.flush(h, false); err != nil {
+				return err
+			}
+			room = s.windowLeft(h)
+		}
+		if len(h.buf)+deliverHead+size > room {
+			return errCredit
+		}
+		if len(h.buf) == 0 {
+			h.buf = beginDeliver(h.buf, 0)
+		}
+		h.buf = appendRecord(h.buf, number-1, body)
+		h.next, h.last, h.sum, filled = number, number-1, sum, true
+	}
+	if h.next = (pos + 1) << indexBits; any {
+		h.last, h.sum = pos<<indexBits|lastIndex, sum
+		if !filled {
+			h.excluded += len(envelope)
+		}
+	}
+	if h.excluded > tellBytes {
+		return s.flush(h, true)
+	}
+	return nil
+}
+
+// windowLeft returns how long h's buffer may become. A window without anything in flight takes any record.
+func (s *Server) windowLeft(h *holder) int {
+	s.readers.mu.Lock()
+	defer s.readers.mu.Unlock()
+	if h.sent == h.taken && len(h.buf) == 0 {
+		return math.MaxInt
+	}
+	return int(h.opening.window) - int(h.sent-h.taken)
+}
+
+// flush sends what the buffer has, and with tell also if that is only how far the reader is.
+func (s *Server) flush(h *holder, tell bool) error {
+	if len(h.buf) == 0 {
+		if !tell || h.last <= h.through {
+			return nil
+		}
+		h.buf = beginDeliver(h.buf, 0)
+	}
+	binary.BigEndian.PutUint32(h.buf[1:], h.sum)
+	err := s.push(h, h.last, h.buf, true)
+	if err == nil {
+		h.buf, h.excluded = h.buf[:0], 0
+	}
+	return err
+}
+
+// push sends a Deliver. It is certain that there is room for it in the window, or push looks.
+func (s *Server) push(h *holder, through uint64, content []byte, certain bool) error {
+	r := &s.readers
+	r.mu.Lock()
+	held := h.sent - h.taken
+	switch {
+	case h.gone:
+		r.mu.Unlock()
+		return errGone
+	case !certain && held > 0 && held+uint64(len(content)) > uint64(h.opening.window):
+		r.mu.Unlock()
+		return errCredit
+	}
+	h.through = through
+	h.sent += uint64(len(content))
+	r.mu.Unlock()
+	h.told = time.Now()
+	s.count.delivered.Add(uint64(len(content)))
+	if err := h.conn.deliver(through, content); err != nil {
+		return errGone
+	}
+	return nil
+}
+
+// acknowledge moves a reader's position.
+func (s *Server) acknowledge(h *holder, content []byte) error {
+	a, err := parseAcknowledgement(content)
+	if err != nil {
+		return err
+	}
+	r := &s.readers
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch p := h.place; {
+	case !h.open:
+		return ErrHandshake
+	case h.ended != nil:
+		return h.ended
+	case h.gone || a.generation != h.generation || p != nil && p.holder != h:
+		return ErrMoved
+	case a.number > h.through || a.taken > h.sent:
+		return ErrAhead
+	case p != nil && a.number > p.number:
+		p.number = a.number
+		r.soil(p)
+	}
+	h.taken = max(h.taken, a.taken)
+	r.wake(h)
+	return nil
+}
+
+// fetch reads what other servers append to a shared log, while there are readers.
+func (s *Server) fetch() {
+	r := &s.readers
+	for {
+		r.mu.Lock()
+		for len(r.holders) == 0 && !r.ended {
+			r.work.Wait()
+		}
+		end, ended := r.tail.end, r.ended
+		r.mu.Unlock()
+		if ended {
+			return
+		}
+		err := s.Log.Wait(r.ctx, end)
+		if err == nil {
+			err = s.peek(r.ctx, end, func(pos uint64, envelope []byte) error {
+				if _, err := journal.Decode(envelope); err != nil {
+					return &journal.Damage{First: pos, Last: pos, Err: err}
+				}
+				r.add(pos, envelope)
+				return nil
+			})
+		}
+		var lost *journal.Damage
+		var trimmed *journal.TrimmedError
+		switch {
+		case errors.As(err, &lost):
+			r.skip(lost.Last + 1)
+		case errors.As(err, &trimmed):
+			r.skip(trimmed.First)
+		case err != nil && r.ctx.Err() == nil:
+			s.log.Warn("cannot read what others have appended", "err", err)
+			select {
+			case <-r.ctx.Done():
+			case <-time.After(s.retry):
+			}
+		}
+	}
+}
+
+// skip makes the tail begin at a position.
+func (r *readers) skip(end uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tail = tail{end: max(end, r.tail.end)}
+	for _, h := range r.waiting {
+		h.state = blocked
+		r.wake(h)
+	}
+	clear(r.waiting)
+	r.waiting = r.waiting[:0]
+}
+
+// tickReaders wakes the committer for positions that no envelope of records has taken along.
+func (s *Server) tickReaders() {
+	r := &s.readers
+	ticker := time.NewTicker(s.positionTime)
+	defer ticker.Stop()
+	retained := time.Now()
+	for {
+		select {
+		case <-ticker.C:
+		case <-r.ctx.Done():
+			return
+		}
+		if time.Since(retained) >= s.retainTime {
+			if err := s.retain(r.ctx); err != nil && r.ctx.Err() == nil {
+				s.log.Warn("cannot measure or trim the log", "err", err)
+			}
+			retained = time.Now()
+		}
+		r.mu.Lock()
+		due := len(r.dirty) > 0
+		for _, h := range slices.Clone(r.waiting) {
+			if h.excluded > 0 && time.Since(h.told) >= s.tellTime {
+				h.state = blocked
+				r.waiting = slices.DeleteFunc(r.waiting, func(w *holder) bool { return w == h })
+				r.wake(h)
+			}
+		}
+		r.mu.Unlock()
+		if due {
+			s.queue.mu.Lock()
+			if !s.queue.ended {
+				s.queue.last(0).positions = true
+			}
+			s.queue.mu.Unlock()
+		}
+	}
+}
+
+// frames is the connection of a reader that speaks frames.
+type frames struct{ framed.Conn }
+
+func (f frames) deliver(id uint64, content []byte) error { return f.Send(id, content) }
+
+// permitted narrows a filter to what a permission allows.
+func (o *opening) permitted(prefix string) bool {
+	switch {
+	case o.client != "":
+		return strings.HasPrefix(o.client, prefix)
+	case o.prefix == "":
+		o.prefix = prefix
+	}
+	return strings.HasPrefix(o.prefix, prefix)
+}

@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"time"
+)
+
+// lag is how much a reader has not acknowledged, see ReaderState.
+type lag struct {
+	records uint64
+	bytes   int64
+	age     time.Duration
+}
+
+// milestones are how many records the log has got since the start, up to some of its positions.
+type milestones struct {
+	records uint64
+	newest  uint64 // position of the newest envelope with records; 0: none since the start
+	every   int    // envelopes between two marks
+	left    int    // of those, until the next one
+	marks   []milestone
+}
+
+// milestone is the number of records before a position, and the log time of the next one.
+type milestone struct {
+	pos, records uint64
+	time         int64
+}
+
+// mostMilestones bounds the memory: with more, marks are twice as far apart.
+const mostMilestones = 1 << 12
+
+// add notes an envelope with records.
+func (m *milestones) add(pos uint64, records int, ms int64) {
+	if m.left--; m.left <= 0 {
+		if len(m.marks) == mostMilestones {
+			for i := range len(m.marks) / 2 {
+				m.marks[i] = m.marks[2*i]
+			}
+			m.marks, m.every = m.marks[:len(m.marks)/2], 2*m.every
+		}
+		m.every = max(m.every, 1)
+		m.left = m.every
+		m.marks = append(m.marks, milestone{pos, m.records, ms})
+	}
+	m.records += uint64(records)
+	m.newest = pos
+}
+
+// from returns the first mark at pos or later, or the last one; false: pos is older than all.
+func (m *milestones) from(pos uint64) (milestone, bool) {
+	if len(m.marks) == 0 || pos < m.marks[0].pos {
+		return milestone{}, false
+	}
+	i := sort.Search(len(m.marks), func(i int) bool { return m.marks[i].pos >= pos })
+	return m.marks[min(i, len(m.marks)-1)], true
+}
+
+// measureLags finds out how far each reader is behind.
+func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, int64)) error {
+	r := &s.readers
+	s.queue.mu.Lock()
+	s.readClock()
+	now := s.clock.time
+	s.queue.mu.Unlock()
+	perRecord := max(float64(s.count.bytes.Load())/float64(max(s.count.records.Load(), 1)), 50)
+	r.mu.Lock()
+	end, places := r.tail.end, r.sorted()
+	r.mu.Unlock()
+	for _, p := range places {
+		r.mu.Lock()
+		pos := (p.reached() + 1) >> indexBits
+		mark, known := r.stored.from(pos)
+		all, newest := r.stored.records, r.stored.newest
+		r.mu.Unlock()
+		behind, ms := lag{records: all - mark.records}, mark.time
+		if !known && pos < end { // before this server's start
+			at := uint64(0)
+			var err error
+			if ms, at, err = s.timeAt(ctx, pos, end); err != nil {
+				return err
+			}
+			newest = at + 1
+			if at == end {
+				newest = 0
+			}
+		}
+		if _, behind.bytes = measure(pos); !known {
+			behind.records = max(uint64(float64(behind.bytes)/perRecord), 1)
+		}
+		if behind.age = time.Duration(max(now-ms, 0)) * time.Millisecond; newest < pos || newest == 0 {
+			behind = lag{}
+		}
+		r.mu.Lock()
+		p.lag = behind
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// sorted returns all places in the order of their names; mu is held.
+func (r *readers) sorted() (all []*place) {
+	for _, places := range r.places {
+		all = append(all, places...)
+	}
+	slices.SortFunc(all, func(a, b *place) int {
+		if a.name != b.name {
+			if a.name < b.name {
+				return -1
+			}
+			return 1
+		}
+		return int(a.share) - int(b.share)
+	})
+	return all
+}
+
+// reached is the number up to which a reader has everything; mu is held. It may be beyond what it has
+// acknowledged: there may be no records for it after that.
+func (p *place) reached() uint64 {
+	if h := p.holder; h != nil && h.state == parked && h.through == p.number {
+		return h.next - 1
+	}
+	return p.number
+}
+
+// ReaderState is a reader, or one share of it.
+type ReaderState struct {
+	Name       string        `json:"name"`
+	Share      int           `json:"share"`
+	Shares     int           `json:"shares"`
+	Position   Position      `json:"position"` // acknowledged
+	Generation uint64        `json:"generation"`
+	Connected  bool          `json:"connected"`
+	Away       time.Duration `json:"away_ns"`             // for how long it was not connected, of running time
+	Expire     time.Duration `json:"expire_ns,omitempty"` // after that time away it no longer holds the log; 0: never
+	Holds      bool          `json:"holds"`               // the log
+	InFlight   uint64        `json:"in_flight_bytes"`     // sent, and not taken by the program yet
+
+	// What it has not acknowledged, a few seconds ago: records, roughly if it is behind the start of this
+	// server; bytes of the log, roughly; and the age of the oldest record, in log time.
+	LagRecords uint64        `json:"lag_records"`
+	LagBytes   int64         `json:"lag_bytes"`
+	LagAge     time.Duration `json:"lag_age_ns"`
+}
+
+// ReaderStates returns the readers in the order of their names.
+func (s *Server) ReaderStates() []ReaderState {
+	s.prepared.Do(s.prepare)
+	s.queue.mu.Lock()
+	running := s.clock.running
+	s.queue.mu.Unlock()
+	r := &s.readers
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := []ReaderState{}
+	for _, p := range r.sorted() {
+		st := ReaderState{
+			Name: p.name, Share: int(p.share), Shares: int(p.of), Position: Position{Log: r.log, Number: p.number}, Generation: p.generation,
+			Expire: time.Duration(p.expire) * time.Millisecond, Holds: p.holds(running),
+			LagRecords: p.lag.records, LagBytes: p.lag.bytes, LagAge: p.lag.age,
+		}
+		if h := p.holder; h != nil {
+			st.Connected, st.InFlight = true, h.sent-h.taken
+		} else {
+			st.Away = time.Duration(max(running-p.seen, 0)) * time.Millisecond
+		}
+		all = append(all, st)
+	}
+	return all
+}
+
+// holds reports whether a reader keeps the log from being trimmed; mu is held.
+func (p *place) holds(running int64) bool {
+	return p.expire == 0 || p.holder != nil || running-p.seen < p.expire
+}

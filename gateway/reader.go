@@ -1,0 +1,519 @@
+package gateway
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/wire"
+)
+
+// Reader reads the log of a gateway, live, from a position that the gateway keeps. When the connection
+// is lost it reconnects and goes on behind what was acknowledged: each record comes at least once, and
+// the records of each client in order. Fill the fields, call Next and Ack, and do not change the fields
+// afterwards. The zero value of every field except Addrs and Name is a working default. Call Close at
+// the end.
+//
+//	r := &gateway.Reader{Addrs: []string{"127.0.0.1:7100"}, Name: "billing", Start: gateway.FromFirst}
+//	for {
+//		batch, err := r.Next(ctx)
+//		if err != nil {
+//			return err
+//		}
+//		for _, m := range batch.Messages {
+//			fmt.Printf("%s %d %s\n", m.Client, m.Seq, m.Data)
+//		}
+//		r.Ack(batch.Position)
+//	}
+//
+// Next and Ack may be called by different goroutines, each by one at a time.
+type Reader struct {
+	// Addrs and Dial are as in Client.
+	Addrs []string
+	Dial  func(ctx context.Context, addr string) (net.Conn, error)
+	// Name is the reader's name, as a client's. Its position is stored under it. A second connection
+	// with this name and share ends the first with ErrMoved. Required.
+	Name string
+	// Token authenticates the reader at servers that require tokens.
+	Token string
+	// Start is where a reader begins of which nothing is stored yet. FromTime and FromNumber need At or
+	// Number. Zero: such a reader is refused with ErrNoReader.
+	Start  Start
+	At     time.Time
+	Number uint64
+	// Anew makes the first connection begin at Start, whatever is stored.
+	Anew bool
+	// Own is the position that the program has stored itself, in one transaction with what it did with
+	// the records. It overrides what the gateway has stored. Nil: there is none.
+	Own *Position
+	// Passing readers store nothing at the gateway and do not make it keep records. They need a
+	// Start or Own.
+	Passing bool
+	// Eager gives a passing reader a batch without messages when it has everything that the log has.
+	Eager bool
+	// Client and Prefix select the records of one client, or of those whose names begin so. Zero: all.
+	Client, Prefix string
+	// Share is which share of the clients to read, from 0 on, and Shares how many there are, the
+	// same number for all readers of a name. Zero: 1 share, everything.
+	Share, Shares int
+	// Window is how many bytes may be on the way to the program, from 128 KiB to 2 MiB. Zero: 1 MiB.
+	Window int
+	// DialTime, StallTime, Heartbeat and Logger are as in Client.
+	DialTime, StallTime, Heartbeat time.Duration
+	Logger                         *slog.Logger
+
+	once   sync.Once
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	instance  uint64        // of this program
+	yieldTime time.Duration // 0: the constant
+
+	mu      sync.Mutex
+	changed sync.Cond // batches or err changed
+	batches []Batch   // received
+	given   Position  // behind the batches that the program has got
+	conn    *readConn
+	yields  bool // to another connection
+	welcome readWelcome
+	opened  bool
+	acked   Position // what the program acknowledged last
+	lost    error    // why the last connection ended
+	err     error    // why the reader ended
+}
+
+// Message is a record with its number.
+type Message struct {
+	// Number is unique in the log and rises from record to record, with gaps. Its upper 48 bits are the
+	// position of the record's envelope, its lower 16 the record's index in that.
+	Number uint64
+	journal.Record
+}
+
+// Batch is what Next returns: messages, or how far the reader is without any, or a gap.
+type Batch struct {
+	Messages []Message // in the order of the log; of several envelopes
+	Position Position  // behind the messages, for Ack
+	Gap      *Gap      // records that this reader does not get, instead of messages; nil: none
+
+	size int // of the content of the Deliver
+}
+
+// readConn is one connection of a Reader; Reader.mu guards everything but nc.
+type readConn struct {
+	nc    net.Conn
+	out   []byte // frames for the writer
+	wake  sync.Cond
+	ended bool
+	taken uint64 // bytes that the program has taken
+	said  uint64 // what the server knows of that
+	beat  *time.Timer
+}
+
+func (r *Reader) start() {
+	r.once.Do(func() {
+		if len(r.Addrs) == 0 {
+			panic("gateway: Reader.Addrs is empty")
+		}
+		if err := checkClientID(r.Name); err != nil {
+			panic("gateway: Reader.Name: " + err.Error())
+		}
+		r.ctx, r.cancel = context.WithCancel(context.Background())
+		r.done = make(chan struct{})
+		r.changed.L = &r.mu
+		r.instance = max(rand.Uint64(), 1)
+		if r.Logger == nil {
+			r.Logger = slog.New(slog.DiscardHandler)
+		}
+		if r.Dial == nil {
+			r.Dial = dial
+		}
+		go r.run()
+	})
+}
+
+// Open waits for the first connection and returns the position behind which the reader begins.
+func (r *Reader) Open(ctx context.Context) (Position, error) {
+	r.start()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.wait(ctx, func() bool { return r.opened })
+	return r.given, err
+}
+
+// Next waits for the next batch. Its messages are the caller's to keep. After an error other than
+// ctx's the reader has ended, for example with
+//
+//   - ErrMoved: another connection reads under this name;
+//   - ErrRegressed: the log lacks what this reader has read, or is another one. A new Reader with Anew or
+//     another Own can go on there;
+//   - ErrNoReader, ErrShares, ErrUnauthorised.
+func (r *Reader) Next(ctx context.Context) (Batch, error) {
+	r.start()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.wait(ctx, func() bool { return len(r.batches) > 0 }); err != nil {
+		return Batch{}, err
+	}
+	b := r.batches[0]
+	r.batches[0] = Batch{}
+	r.batches = r.batches[1:]
+	r.given = b.Position
+	if c := r.conn; c != nil {
+		c.taken += uint64(b.size)
+		if c.taken-c.said >= uint64(r.welcome.window)/4 {
+			r.say(c)
+		}
+	}
+	return b, nil
+}
+
+// Ack acknowledges every record up to a position: the gateway stores that within a second, and does not
+// send them again. It does not wait. Positions that do not come from Next are an error.
+func (r *Reader) Ack(p Position) error {
+	r.start()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.err != nil:
+		return r.err
+	case p.Number > r.given.Number || r.opened && p.Log != r.given.Log:
+		return fmt.Errorf("%w: %v", ErrAhead, p)
+	case p.Number <= r.acked.Number:
+		return nil
+	}
+	r.acked = p
+	if r.conn != nil {
+		r.say(r.conn)
+	}
+	return nil
+}
+
+// say tells the server what the program has taken and done; mu is held.
+func (r *Reader) say(c *readConn) {
+	a := acknowledgement{generation: r.welcome.generation, number: r.acked.Number, taken: c.taken}
+	c.said = c.taken
+	c.queue(wire.Packet{Command: wire.Submit, ID: a.number, Content: a.append(nil)})
+}
+
+// queue hands a packet to the writer; mu is held. An acknowledgement replaces one that still waits.
+func (c *readConn) queue(p wire.Packet) {
+	const size = wire.HeaderSize + 9 + ackSize
+	if n := len(c.out); p.Command == wire.Submit && n >= size && c.out[n-size+wire.HeaderSize] == byte(wire.Submit) {
+		c.out = c.out[:n-size]
+	}
+	c.out = wire.Standard.Append(c.out, p)
+	c.wake.Signal()
+}
+
+// Close tells the server what was acknowledged and ends the reader.
+func (r *Reader) Close() error {
+	r.start()
+	r.end(ErrClosed)
+	<-r.done
+	return nil
+}
+
+// end makes all further calls fail with why; the first error is kept.
+func (r *Reader) end(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return
+	}
+	r.err = why
+	r.batches = nil
+	if r.conn != nil {
+		r.conn.ended = true
+		r.conn.wake.Signal()
+	}
+	r.changed.Broadcast()
+	r.cancel()
+}
+
+// wait blocks until ready, and fails when ctx or the reader ends first; mu is held.
+func (r *Reader) wait(ctx context.Context, ready func() bool) error {
+	defer context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.changed.Broadcast()
+	})()
+	for {
+		switch {
+		case r.err != nil:
+			return r.err
+		case ready():
+			return nil
+		case ctx.Err() != nil && r.lost != nil && r.conn == nil:
+			return fmt.Errorf("gateway: %w; the last connection: %w", context.Cause(ctx), r.lost)
+		case ctx.Err() != nil:
+			return fmt.Errorf("gateway: %w", context.Cause(ctx))
+		}
+		r.changed.Wait()
+	}
+}
+
+// run connects, and reconnects, until the reader ends.
+func (r *Reader) run() {
+	defer close(r.done)
+	pause := backoff{shortest: 20 * time.Millisecond, longest: 2 * time.Second}
+	for at := 0; ; at++ {
+		addr := r.Addrs[at%len(r.Addrs)]
+		welcomed, err := r.serve(addr)
+		r.mu.Lock()
+		ended := r.err != nil
+		r.lost = err
+		r.mu.Unlock()
+		if ended {
+			return
+		}
+		r.Logger.Info("connection ended", "addr", addr, "err", err)
+		if errors.Is(err, ErrMoved) && !r.yields { // by another program, or by a connection that is gone
+			r.yields = true
+			select {
+			case <-time.After(cmp.Or(r.yieldTime, yieldTime)):
+			case <-r.ctx.Done():
+			}
+			continue
+		}
+		for _, final := range []error{ErrUnauthorised, ErrLevel, ErrRegressed, ErrMoved, ErrHandshake, ErrTooMany, ErrNoReader, ErrShares, ErrAhead} {
+			if errors.Is(err, final) {
+				r.end(err)
+				return
+			}
+		}
+		if welcomed {
+			pause.reset()
+			at-- // try the same server first
+		}
+		pause.wait(r.ctx)
+	}
+}
+
+// yieldTime is how long a reader waits that another connection has taken over from. If that is gone then, it
+// was an old one whose open came late.
+const yieldTime = 3 * time.Second
+
+// opening returns the open for the next connection; mu is held.
+func (r *Reader) opening() *opening {
+	r.batches = nil // they come again, behind what the program has got
+	o := &opening{
+		start: r.Start, anew: r.Anew && !r.opened, passing: r.Passing, eager: r.Eager, yields: r.yields, share: uint16(r.Share), shares: uint16(max(r.Shares, 1)),
+		window: uint32(r.Window), name: r.Name, token: r.Token, client: r.Client, prefix: r.Prefix, instance: r.instance,
+	}
+	switch {
+	case r.Start == FromTime:
+		o.at = uint64(r.At.UnixMilli())
+	case r.Start == FromNumber:
+		o.at = r.Number
+	}
+	switch {
+	case r.Own != nil && !r.opened:
+		o.own = r.Own
+	case r.opened && r.Passing:
+		o.own = new(r.given)
+	case r.opened && r.Own != nil:
+		if o.own, o.resume = r.Own, new(r.given); r.acked.Number > 0 {
+			o.own = new(r.acked)
+		}
+	case r.opened: // one that was removed meanwhile does not come back
+		o.start, o.resume = Stored, new(r.given)
+	}
+	return o
+}
+
+// serve runs one connection from dial to close, and reports whether the server welcomed it.
+func (r *Reader) serve(addr string) (welcomed bool, err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, cmp.Or(r.DialTime, 10*time.Second))
+	nc, err := r.Dial(ctx, addr)
+	if err != nil {
+		cancel()
+		return false, fmt.Errorf("gateway: %w", err)
+	}
+	defer nc.Close()
+	c := &readConn{nc: nc}
+	c.wake.L = &r.mu
+	w, err := r.open(ctx, c)
+	cancel()
+	if err != nil {
+		return false, err
+	}
+	r.adopt(c, w)
+	var writer sync.WaitGroup
+	writer.Go(func() { r.write(c) })
+	every := cmp.Or(r.Heartbeat, min(20*time.Second, max(w.idle/3, time.Second)))
+	r.mu.Lock()
+	c.beat = time.AfterFunc(every, func() { r.heartbeat(c, every) })
+	r.mu.Unlock()
+	err = r.read(c, 2*every+stallTime(r.StallTime))
+	r.mu.Lock()
+	c.ended, r.conn = true, nil
+	c.beat.Stop()
+	c.wake.Signal()
+	r.mu.Unlock()
+	nc.Close()
+	writer.Wait()
+	return true, err
+}
+
+// adopt makes c the current connection.
+func (r *Reader) adopt(c *readConn, w readWelcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.opened || w.number != r.given.Number { // the first connection, or an operator has moved the reader
+		r.given, r.acked = Position{Log: w.log, Number: w.number}, Position{}
+	}
+	r.welcome, r.opened, r.conn, r.yields = w, true, c, false
+	if r.err != nil {
+		c.ended = true
+	} else if r.acked.Number > 0 {
+		r.say(c)
+	}
+	r.changed.Broadcast()
+}
+
+// open says what the reader wants and reads the answer.
+func (r *Reader) open(ctx context.Context, c *readConn) (w readWelcome, err error) {
+	stop := context.AfterFunc(ctx, func() { c.nc.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	r.mu.Lock()
+	o := r.opening()
+	r.mu.Unlock()
+	if _, err := c.nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID, Content: o.append(nil)})); err != nil {
+		return w, fmt.Errorf("gateway: %w", err)
+	}
+	p, err := (&clientConn{nc: c.nc}).readOne()
+	switch {
+	case err != nil:
+		return w, err
+	case p.Result != wire.OK:
+		return w, refused(p.Result, p.Content)
+	case p.Command != wire.ConnAck || p.ID != helloID:
+		return w, fmt.Errorf("%w: the server answered the open with %v", ErrHandshake, p.Command)
+	}
+	if w, err = parseReadWelcome(p.Content); err == nil && !stop() {
+		err = context.Cause(ctx)
+	}
+	return w, err
+}
+
+// heartbeat keeps the connection from being idle.
+func (r *Reader) heartbeat(c *readConn, every time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !c.ended {
+		c.queue(wire.Packet{Command: wire.Conn, ID: helloID})
+		c.beat.Reset(every)
+	}
+}
+
+// write is the writer goroutine. When the reader ends, it sends what is queued and closes the connection.
+func (r *Reader) write(c *readConn) {
+	var out []byte
+	for ended := false; !ended; {
+		r.mu.Lock()
+		for len(c.out) == 0 && !c.ended {
+			c.wake.Wait()
+		}
+		out, c.out, ended = c.out, out[:0], c.ended
+		r.mu.Unlock()
+		c.nc.SetWriteDeadline(time.Now().Add(stallTime(r.StallTime)))
+		if _, err := c.nc.Write(out); err != nil {
+			ended = true
+		}
+	}
+	c.nc.SetReadDeadline(time.Now().Add(closeTime)) // what the server answers, until it closes
+	if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite()
+	}
+}
+
+// closeTime is how long a connection may take to close.
+const closeTime = 2 * time.Second
+
+// read receives batches until the connection ends.
+func (r *Reader) read(c *readConn, patience time.Duration) error {
+	in := bufio.NewReaderSize(c.nc, 128<<10)
+	var head [wire.HeaderSize]byte
+	for {
+		c.nc.SetReadDeadline(time.Now().Add(patience))
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return fmt.Errorf("gateway: %w", err)
+		}
+		size := int(binary.BigEndian.Uint32(head[:])) - wire.HeaderSize
+		if size < 1 || size > maxDeliver {
+			return fmt.Errorf("%w: a frame of %d bytes", ErrHandshake, size)
+		}
+		payload := make([]byte, size)
+		if _, err := io.ReadFull(in, payload); err != nil {
+			return fmt.Errorf("gateway: %w", err)
+		}
+		p, err := wire.Standard.Parse(payload)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %w", ErrHandshake, err)
+		case p.Command == wire.Deliver:
+			if err = r.receive(p); err != nil {
+				return err
+			}
+		case p.Result != wire.OK:
+			return refused(p.Result, p.Content)
+		}
+	}
+}
+
+// maxDeliver is the largest frame from a server: a record of the longest frame that a server can be set to.
+const maxDeliver = 32 << 20
+
+// receive queues a batch for the program.
+func (r *Reader) receive(p wire.Packet) error {
+	b := Batch{Position: Position{Log: r.welcome.log, Number: p.ID}, size: len(p.Content)}
+	if !b.parse(p.Content) {
+		return fmt.Errorf("%w: a delivery is malformed", ErrHandshake)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.batches = append(r.batches, b)
+		r.changed.Broadcast()
+	}
+	return nil
+}
+
+// parse reads the content of a Deliver.
+func (b *Batch) parse(in []byte) bool {
+	switch {
+	case len(in) == gapSize && in[0] == deliverGap:
+		b.Gap = &Gap{Reason: Reason(in[1]), From: binary.BigEndian.Uint64(in[2:]), To: binary.BigEndian.Uint64(in[10:])}
+		return true
+	case len(in) < deliverHead || in[0] != deliverRecords:
+		return false
+	}
+	b.Position.Sum = binary.BigEndian.Uint32(in[1:])
+	client := ""
+	for in = in[deliverHead:]; len(in) > 0; {
+		if len(in) < recordHead || uint64(len(in)-recordHead) < uint64(binary.BigEndian.Uint32(in[8:])) {
+			return false
+		}
+		end := recordHead + int(binary.BigEndian.Uint32(in[8:]))
+		m := Message{Number: binary.BigEndian.Uint64(in), Record: journal.Record{Client: client}}
+		if !m.Parse(in[recordHead:end:end]) {
+			return false
+		}
+		client = m.Client
+		b.Messages = append(b.Messages, m)
+		in = in[end:]
+	}
+	return true
+}

@@ -1,0 +1,152 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// reader makes a Reader of the server that ends with the test.
+func (u *served) reader(t testing.TB, name string, start Start) *Reader {
+	r := &Reader{Addrs: []string{u.addr}, Name: name, Start: start}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// take waits for n messages, acknowledges them, and returns their data by client.
+func (r *Reader) take(t testing.TB, n int) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for n > 0 {
+		b, err := r.Next(soon(t))
+		if err != nil {
+			t.Fatalf("%d messages are missing: %v", n, err)
+		}
+		for _, m := range b.Messages {
+			all[m.Client] = append(all[m.Client], string(m.Data))
+			n--
+		}
+		if err := r.Ack(b.Position); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// submit stores messages from, from+1 … of a client.
+func (u *served) submits(t testing.TB, client string, n int) {
+	t.Helper()
+	c := &Client{Addrs: []string{u.addr}, ID: client}
+	for i := range n {
+		if _, err := c.SubmitAsync(soon(t), fmt.Append(nil, i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Close(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReader(t *testing.T) {
+	var log Memory
+	up := serve(t, &Server{Log: &log})
+	up.submits(t, "a", 100)
+	r := up.reader(t, "copy", FromFirst)
+	for i, data := range r.take(t, 100)["a"] {
+		if data != fmt.Sprint(i) {
+			t.Fatalf("message %d is %s", i, data)
+		}
+	}
+	up.submits(t, "b", 50) // live
+	if got := r.take(t, 50)["b"]; len(got) != 50 || got[49] != "49" {
+		t.Fatal(got)
+	}
+	waitFor(t, "the acknowledgement", func() bool { return up.state("copy").Position.Number == r.acked.Number })
+	if err := up.Shutdown(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	again := serve(t, &Server{Log: &log})
+	again.submits(t, "c", 1)
+	next := again.reader(t, "copy", Stored)
+	if got := fmt.Sprint(next.take(t, 1)); got != "map[c:[0]]" {
+		t.Errorf("after a restart: %s", got)
+	}
+	if _, err := again.reader(t, "nobody", Stored).Next(soon(t)); !errors.Is(err, ErrNoReader) {
+		t.Error(err)
+	}
+}
+
+// TestReaderTakenOver: a second connection of a name ends the first, which moves nothing any more.
+func TestReaderTakenOver(t *testing.T) {
+	up := serve(t, &Server{Log: &Memory{}})
+	up.submits(t, "a", 10)
+	first := up.reader(t, "copy", FromFirst)
+	first.yieldTime = time.Millisecond
+	b, err := first.Next(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := up.reader(t, "copy", Stored)
+	if got := len(second.take(t, 10)["a"]); got != 10 {
+		t.Error(got)
+	}
+	first.Ack(b.Position)
+	if _, err := first.Next(soon(t)); !errors.Is(err, ErrMoved) {
+		t.Error(err)
+	}
+	up.submits(t, "b", 1)
+	second.take(t, 1) // it was not disturbed
+
+	// A connection that takes over and is gone, as an open that comes late, ends nobody.
+	second.yieldTime = 2 * time.Second
+	late := up.peer(t)
+	late.openReader(&opening{start: Stored, name: "copy", shares: 1})
+	late.nc.Close()
+	up.submits(t, "c", 1)
+	second.take(t, 1)
+}
+
+// TestReaderReconnects: a reader goes on behind what its program got, on another connection.
+func TestReaderReconnects(t *testing.T) {
+	up := serve(t, &Server{Log: &Memory{}})
+	up.submits(t, "a", 10)
+	r := up.reader(t, "copy", FromFirst)
+	r.take(t, 10)
+	r.mu.Lock()
+	r.conn.nc.Close()
+	r.mu.Unlock()
+	up.submits(t, "b", 10)
+	if got := r.take(t, 10); len(got["b"]) != 10 {
+		t.Error(got)
+	}
+}
+
+func BenchmarkReadBehind(b *testing.B) {
+	var log Memory
+	e := journal.Encoder{}
+	data := make([]byte, 128)
+	for at := 0; at < b.N; at += 512 {
+		e.Begin(0)
+		for i := range 512 {
+			e.Record(&journal.Record{Client: fmt.Sprint("c", i%8), Epoch: 1, Seq: uint64(at/8 + i/8 + 1), Time: 1, Data: data})
+		}
+		if _, err := log.Append(context.Background(), e.Bytes()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	up := serve(b, &Server{Log: &log})
+	r := up.reader(b, "copy", FromFirst)
+	b.ResetTimer()
+	for n := 0; n < b.N; {
+		batch, err := r.Next(soon(b))
+		if err != nil {
+			b.Fatal(err)
+		}
+		n += len(batch.Messages)
+		r.Ack(batch.Position)
+	}
+}

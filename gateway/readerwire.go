@@ -1,0 +1,358 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// Position is a place in a log: behind the record of that number. A program that stores it beside its
+// own data gives it back as Reader.Own.
+type Position struct {
+	Log    [16]byte // of the log that the number is in
+	Number uint64   // of a record; see Message.Number
+	Sum    uint32   // of the record's envelope; 0: unknown
+}
+
+// String returns the position in one word, which UnmarshalText reads.
+func (p Position) String() string {
+	return fmt.Sprintf("%x/%s/%08x", p.Log, formatNumber(p.Number), p.Sum)
+}
+
+// MarshalText returns String as bytes.
+func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what String returns.
+func (p *Position) UnmarshalText(text []byte) error {
+	parts := strings.Split(string(text), "/")
+	if len(parts) == 3 {
+		id, err := hex.DecodeString(parts[0])
+		number, err2 := parseNumber(parts[1])
+		sum, err3 := strconv.ParseUint(parts[2], 16, 32)
+		if len(id) == len(p.Log) && errors.Join(err, err2, err3) == nil {
+			*p = Position{[16]byte(id), number, uint32(sum)}
+			return nil
+		}
+	}
+	return fmt.Errorf("gateway: %q is not a position", text)
+}
+
+// Records are numbered by their envelope's position in the log and their index in it.
+const (
+	indexBits = 16
+	lastIndex = 1<<indexBits - 1
+	maxNumber = math.MaxUint64
+)
+
+// before returns the number behind which the records of the envelope at pos begin.
+func before(pos uint64) uint64 { return pos<<indexBits - 1 }
+
+// formatNumber returns a record's number as POSITION.INDEX, which parseNumber reads.
+func formatNumber(number uint64) string {
+	return fmt.Sprintf("%d.%d", number>>indexBits, number&lastIndex)
+}
+
+func parseNumber(text string) (uint64, error) {
+	pos, index, _ := strings.Cut(text, ".")
+	p, err := strconv.ParseUint(pos, 10, 64-indexBits)
+	i, err2 := strconv.ParseUint(index, 10, indexBits)
+	return p<<indexBits | i, errors.Join(err, err2)
+}
+
+// Start is where a reader begins.
+type Start uint8
+
+// The starts. Their values are part of the wire protocol.
+const (
+	Stored     Start = 0 // behind what was acknowledged; a name without that is refused
+	FromFirst  Start = 1 // the log's first record
+	FromNext   Start = 2 // the next record to be stored
+	FromTime   Start = 3 // the first record of a log time or later
+	FromNumber Start = 4 // the record of a number, or the one after it
+)
+
+// Limits of readers.
+const (
+	defaultReadWindow = 1 << 20
+	minReadWindow     = 128 << 10
+	maxReadWindow     = 2 << 20  // so much a server holds for a reader that does not read
+	frameTarget       = 64 << 10 // content of a Deliver, but for a longer record
+	maxShares         = 1024
+)
+
+// readMagic begins an open and its answer.
+const readMagic = "hgr1"
+
+// opening is the first message of a reader.
+type opening struct {
+	start         Start
+	anew          bool   // begin at start, whatever is stored
+	passing       bool   // nothing is stored for this reader
+	yields        bool   // it does not take over from a connection that is open
+	eager         bool   // a passing reader is told at once when it has everything
+	at            uint64 // time in milliseconds, or number
+	share, shares uint16
+	window        uint32 // bytes; 0: the default
+	name, token   string
+
+	client, prefix string    // filter; empty: none
+	own            *Position // the truth, whatever is stored
+	instance       uint64    // of the program; 0: unknown
+	resume         *Position // that this instance has reached
+}
+
+// The fields of an open.
+const (
+	clientField = 1 + iota
+	prefixField
+	ownField
+	resumeField
+	readerInstanceField
+)
+
+const (
+	openSize     = 4 + 1 + 1 + 8 + 2 + 2 + 4 + 1 + 2 // without name and token
+	openedSize   = 4 + 16 + 8 + 8 + 4 + 2 + 2 + 4
+	positionSize = 16 + 8 + 4
+	ackSize      = 8 + 8 + 8
+)
+
+func (p *Position) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint64(append(dst, p.Log[:]...), p.Number)
+	return binary.BigEndian.AppendUint32(dst, p.Sum)
+}
+
+func parsePosition(in []byte) *Position {
+	return &Position{[16]byte(in), binary.BigEndian.Uint64(in[16:]), binary.BigEndian.Uint32(in[24:])}
+}
+
+func (o *opening) append(dst []byte) []byte {
+	flags := byte(0)
+	if o.anew {
+		flags |= 1
+	}
+	if o.passing {
+		flags |= 2
+	}
+	if o.eager {
+		flags |= 4
+	}
+	if o.yields {
+		flags |= 8
+	}
+	dst = append(append(dst, readMagic...), byte(o.start), flags)
+	dst = binary.BigEndian.AppendUint64(dst, o.at)
+	dst = binary.BigEndian.AppendUint16(dst, o.share)
+	dst = binary.BigEndian.AppendUint16(dst, o.shares)
+	dst = binary.BigEndian.AppendUint32(dst, o.window)
+	dst = append(append(dst, byte(len(o.name))), o.name...)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(o.token)))
+	dst = append(dst, o.token...)
+	if o.client != "" {
+		dst = appendField(dst, clientField, []byte(o.client))
+	}
+	if o.prefix != "" {
+		dst = appendField(dst, prefixField, []byte(o.prefix))
+	}
+	if o.own != nil {
+		dst = appendField(dst, ownField, o.own.append(nil))
+	}
+	if o.resume != nil {
+		dst = appendField(dst, resumeField, o.resume.append(nil))
+	}
+	if o.instance != 0 {
+		dst = appendField(dst, readerInstanceField, binary.BigEndian.AppendUint64(nil, o.instance))
+	}
+	return dst
+}
+
+// parseOpening reads an open. Fields that it does not know are skipped.
+func parseOpening(in []byte) (o opening, err error) {
+	malformed := func(what string) (opening, error) { return o, fmt.Errorf("%w: %s", ErrHandshake, what) }
+	if len(in) < openSize || string(in[:4]) != readMagic {
+		return malformed("it does not begin with " + readMagic)
+	}
+	o.start, o.anew, o.passing, o.eager, o.yields = Start(in[4]), in[5]&1 != 0, in[5]&2 != 0, in[5]&4 != 0, in[5]&8 != 0
+	flags := in[5]
+	o.at = binary.BigEndian.Uint64(in[6:])
+	o.share, o.shares = binary.BigEndian.Uint16(in[14:]), binary.BigEndian.Uint16(in[16:])
+	o.window = binary.BigEndian.Uint32(in[18:])
+	n := int(in[22])
+	if in = in[23:]; len(in) < n+2 {
+		return malformed("it ends within the name")
+	}
+	o.name = string(in[:n])
+	if err := checkClientID(o.name); err != nil {
+		return o, fmt.Errorf("%w: %w", ErrHandshake, err)
+	}
+	t := int(binary.BigEndian.Uint16(in[n:]))
+	if in = in[n+2:]; t > maxToken || t > len(in) {
+		return malformed("the token is too long")
+	}
+	o.token = string(in[:t])
+	valid := true
+	whole := fields(in[t:], func(kind byte, value []byte) {
+		switch kind {
+		case clientField, prefixField:
+			valid = valid && checkClientID(string(value)) == nil
+			if kind == clientField {
+				o.client = string(value)
+			} else {
+				o.prefix = string(value)
+			}
+		case ownField:
+			if valid = valid && len(value) == positionSize; valid {
+				o.own = parsePosition(value)
+			}
+		case resumeField:
+			if valid = valid && len(value) == positionSize; valid {
+				o.resume = parsePosition(value)
+			}
+		case readerInstanceField:
+			if valid = valid && len(value) == 8; valid {
+				o.instance = binary.BigEndian.Uint64(value)
+			}
+		}
+	})
+	switch {
+	case !whole || !valid:
+		return malformed("a field is malformed")
+	case o.start > FromNumber || flags > 15:
+		return malformed(fmt.Sprintf("there is no start %d with flags %d", o.start, flags))
+	case o.shares == 0 || o.share >= o.shares || o.shares > maxShares:
+		return malformed(fmt.Sprintf("there is no share %d of %d; the limit is %d", o.share, o.shares, maxShares))
+	case o.passing && o.start == Stored && o.own == nil:
+		return malformed("nothing is stored for a passing reader")
+	case o.eager && !o.passing: // its position would make the log grow, which it would then be told
+		return malformed("only a passing reader is told at once")
+	}
+	return o, nil
+}
+
+// readWelcome is the server's answer to an open.
+type readWelcome struct {
+	log           [16]byte
+	number        uint64 // what is delivered comes behind it
+	generation    uint64 // 0: of a passing reader
+	window        uint32
+	share, shares uint16
+	idle          time.Duration
+}
+
+func (o readWelcome) append(dst []byte) []byte {
+	dst = append(append(dst, readMagic...), o.log[:]...)
+	dst = binary.BigEndian.AppendUint64(dst, o.number)
+	dst = binary.BigEndian.AppendUint64(dst, o.generation)
+	dst = binary.BigEndian.AppendUint32(dst, o.window)
+	dst = binary.BigEndian.AppendUint16(dst, o.share)
+	dst = binary.BigEndian.AppendUint16(dst, o.shares)
+	return binary.BigEndian.AppendUint32(dst, wholeSeconds(o.idle))
+}
+
+func parseReadWelcome(in []byte) (o readWelcome, err error) {
+	if len(in) < openedSize || string(in[:4]) != readMagic {
+		return o, fmt.Errorf("%w: the server's answer is not one to an open", ErrHandshake)
+	}
+	o.log = [16]byte(in[4:])
+	o.number, o.generation = binary.BigEndian.Uint64(in[20:]), binary.BigEndian.Uint64(in[28:])
+	o.window = binary.BigEndian.Uint32(in[36:])
+	o.share, o.shares = binary.BigEndian.Uint16(in[40:]), binary.BigEndian.Uint16(in[42:])
+	o.idle = time.Duration(binary.BigEndian.Uint32(in[44:])) * time.Second
+	return o, nil
+}
+
+// The kinds of a Deliver, its first byte.
+const (
+	deliverRecords = 1 // then the sum of the newest envelope and the records
+	deliverGap     = 2 // then the reason and the first and the last missing number
+)
+
+// deliverHead is the size of a Deliver of records without its records, and recordHead what precedes
+// a record's body.
+const (
+	deliverHead = 1 + 4
+	recordHead  = 8 + 4
+	gapSize     = 1 + 1 + 8 + 8
+)
+
+// Reason is why records are missing.
+type Reason uint8
+
+// The reasons. Their values are part of the wire protocol.
+const (
+	Trimmed Reason = 1 // they were deleted before this reader had read them
+	Damaged Reason = 2 // the log has lost them
+)
+
+// String returns the reason in a word.
+func (r Reason) String() string {
+	switch r {
+	case Trimmed:
+		return "trimmed"
+	case Damaged:
+		return "damaged"
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
+
+// Gap are records that a reader does not get.
+type Gap struct {
+	From, To uint64 // the first number and the last one
+	Reason   Reason
+}
+
+// String names the positions in the log.
+func (g Gap) String() string {
+	return fmt.Sprintf("the records from position %d to %d are missing: %v", g.From>>indexBits, g.To>>indexBits, g.Reason)
+}
+
+func (g *Gap) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint64(append(dst, deliverGap, byte(g.Reason)), g.From)
+	return binary.BigEndian.AppendUint64(dst, g.To)
+}
+
+// appendRecord appends a record to the content of a Deliver.
+func appendRecord(dst []byte, number uint64, body []byte) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, number)
+	return append(binary.BigEndian.AppendUint32(dst, uint32(len(body))), body...)
+}
+
+// acknowledgement is the content of a reader's Submit.
+type acknowledgement struct {
+	generation uint64
+	number     uint64 // every record up to it is done
+	taken      uint64 // bytes of the contents of all Delivers that the program has taken
+}
+
+func (a acknowledgement) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, a.generation)
+	dst = binary.BigEndian.AppendUint64(dst, a.number)
+	return binary.BigEndian.AppendUint64(dst, a.taken)
+}
+
+func parseAcknowledgement(in []byte) (a acknowledgement, err error) {
+	if len(in) != ackSize {
+		return a, fmt.Errorf("%w: an acknowledgement has %d bytes, not %d", ErrHandshake, ackSize, len(in))
+	}
+	return acknowledgement{binary.BigEndian.Uint64(in), binary.BigEndian.Uint64(in[8:]), binary.BigEndian.Uint64(in[16:])}, nil
+}
+
+// receiver is the connection of a reader.
+type receiver interface {
+	caller
+	deliver(id uint64, content []byte) error
+}
+
+func (s socket) deliver(id uint64, content []byte) error {
+	var head [9]byte
+	head[0] = byte(wire.Deliver)
+	binary.BigEndian.PutUint64(head[1:], id)
+	return s.Binary(head[:], content)
+}

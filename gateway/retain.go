@@ -1,0 +1,243 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sort"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// retainTime is how often the log is measured, and trimmed if that is due.
+const retainTime = 2 * time.Second
+
+// retain measures the log and deletes what it need not keep: whole segments older than RetainAge, or
+// beyond RetainSize, that no reader needs.
+func (s *Server) retain(ctx context.Context) error {
+	if s.Shared { // so that no other server's trim overtakes this one while it is quiet
+		s.queue.mu.Lock()
+		if !s.queue.ended {
+			s.queue.last(0).follow = true
+		}
+		s.queue.mu.Unlock()
+	}
+	log, ok := s.Log.(interface {
+		Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error)
+	})
+	if !ok {
+		return nil
+	}
+	first, next, err := s.Log.Bounds()
+	if err != nil {
+		return err
+	}
+	measure, err := log.Measure(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.measureLags(ctx, measure); err != nil {
+		return err
+	}
+	wanted, err := s.wanted(ctx, first, next, measure)
+	if err != nil {
+		return err
+	}
+	s.queue.mu.Lock()
+	base, running := s.queue.base, s.readClock()
+	s.queue.mu.Unlock()
+	to := wanted
+	if needed := s.readers.needed(running); needed < wanted && !s.RetainHard {
+		to, _ = measure(max(needed, first))
+	}
+	bytes := func(from, to uint64) int64 {
+		_, a := measure(from)
+		_, b := measure(to)
+		return a - b
+	}
+	s.count.first.Store(first)
+	s.count.held.Store(bytes(to, wanted))
+	if to > max(base, first) { // a start needs the newest checkpoint: make a newer one
+		s.queue.mu.Lock()
+		if !s.queue.ended {
+			s.queue.last(0).checkpoint = true
+		}
+		s.queue.mu.Unlock()
+		to, _ = measure(base)
+	}
+	if to <= first {
+		return nil
+	}
+	overrun := s.readers.behind(to)
+	if err := s.Trim(ctx, to); err != nil {
+		return err
+	}
+	s.count.trims.Add(1)
+	s.count.trimmed.Add(bytes(first, to))
+	s.count.overrun.Add(overrun)
+	s.log.Info("old records deleted", "before", to, "bytes", bytes(first, to), "readers_overrun", overrun)
+	return nil
+}
+
+// wanted returns up to where age and size want the log to be deleted, the beginning of a segment.
+func (s *Server) wanted(ctx context.Context, first, next uint64, measure func(uint64) (uint64, int64)) (to uint64, err error) {
+	to = first
+	if s.RetainSize > 0 {
+		to += uint64(sort.Search(int(next-first), func(i int) bool {
+			_, after := measure(first + uint64(i))
+			return after <= s.RetainSize
+		}))
+		to, _ = measure(to)
+	}
+	if s.RetainAge <= 0 {
+		return to, nil
+	}
+	s.queue.mu.Lock()
+	s.readClock()
+	youngest := s.clock.time - s.RetainAge.Milliseconds()
+	s.queue.mu.Unlock()
+	for {
+		// Everything before the next segment is at most as young as its first record.
+		here, _ := measure(to)
+		after := to + 1 + uint64(sort.Search(int(next-min(to+1, next)), func(i int) bool {
+			begins, _ := measure(to + 1 + uint64(i))
+			return begins > here
+		}))
+		if after >= next {
+			return to, nil
+		}
+		ms, at, err := s.timeAt(ctx, after, next)
+		if err != nil || at == next || ms > youngest {
+			return to, err
+		}
+		to = after
+	}
+}
+
+// needed returns the first position that a reader needs, by what the log has of it.
+func (r *readers) needed(running int64) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := uint64(math.MaxUint64)
+	for _, all := range r.places {
+		for _, p := range all {
+			if p.holds(running) {
+				first = min(first, (p.logged+1)>>indexBits)
+			}
+		}
+	}
+	return first
+}
+
+// behind returns how many readers need a position before to.
+func (r *readers) behind(to uint64) (n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, all := range r.places {
+		for _, p := range all {
+			if (p.number+1)>>indexBits < to {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// timeAt returns the log time of the first record from the envelope at pos on, and its position; next: there
+// is none.
+func (s *Server) timeAt(ctx context.Context, pos, next uint64) (ms int64, at uint64, err error) {
+	found := errors.New("found")
+	for pos < next {
+		err := s.peek(ctx, pos, func(p uint64, envelope []byte) error {
+			e, err := journal.Decode(envelope)
+			if err != nil {
+				return &journal.Damage{First: p, Last: p, Err: err}
+			}
+			for r := range e.Records() {
+				ms, at = r.Time, p
+				return found
+			}
+			return nil
+		})
+		var lost *journal.Damage
+		var trimmed *journal.TrimmedError
+		switch {
+		case err == found:
+			return ms, at, nil
+		case errors.As(err, &lost):
+			pos = lost.Last + 1
+		case errors.As(err, &trimmed):
+			pos = trimmed.First
+		default:
+			return 0, next, err
+		}
+	}
+	return 0, next, nil
+}
+
+// positionAt returns the first position whose records are of a log time or later.
+func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (pos uint64, err error) {
+	n := sort.Search(int(next-first), func(i int) bool {
+		if err != nil {
+			return true
+		}
+		var at int64
+		var found uint64
+		at, found, err = s.timeAt(ctx, first+uint64(i), next)
+		return err == nil && (found == next || at >= ms)
+	})
+	return first + uint64(n), err
+}
+
+// makeRoom stores, in the reserve of a full log, what lets retention delete: how far readers are, and up to
+// where the log may be trimmed. Only the committer calls it.
+func (s *Server) makeRoom() error {
+	log, ok := s.Log.(interface {
+		AppendReserved(context.Context, []byte) (uint64, error)
+	})
+	if !ok || s.Format < 2 || s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
+		return nil
+	}
+	var waiting []chan struct{}
+	to := s.trimmed
+	s.queue.mu.Lock()
+	all := s.queue.waiting
+	if p := s.queue.storing; p != nil { // its trim may be what waits for space
+		all = append([]*pack{p}, all...)
+	}
+	for _, p := range all {
+		waiting, to = append(waiting, p.trims...), max(to, p.trimTo)
+		p.trims = nil
+	}
+	base := s.queue.base
+	s.queue.mu.Unlock()
+	p := pack{records: journal.Encoder{Format: 2}}
+	p.records.Begin(base)
+	s.ridePositions(&p)
+	if to > s.trimmed || len(waiting) > 0 {
+		if err := p.records.Trim(to); err != nil {
+			return err
+		}
+	}
+	if p.records.Count() > 0 {
+		ctx, cancel := context.WithTimeout(s.ctx, s.AppendTime)
+		defer cancel()
+		envelope := p.records.Bytes()
+		pos, err := log.AppendReserved(ctx, envelope)
+		if errors.Is(err, journal.ErrNoSpace) { // not even there
+			s.leftOut(&p)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.stored(pos, envelope)
+		s.arrived(&p, 0)
+		s.trimmed = to
+	}
+	for _, stored := range waiting {
+		close(stored)
+	}
+	return nil
+}
