@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"time"
@@ -162,7 +161,7 @@ func nameOf(name string) string {
 func (h *History) fill(runs []*record.Run) {
 	for i, r := range runs {
 		h.Runs = append(h.Runs, Run{r.ID, r.At, r.Environment.Soft["revision"], r.Environment.Soft["modified"] == "true", compare.SettingsOf(r)})
-		for _, m := range mediansOf(r) {
+		for _, m := range r.Spreads() {
 			at := slices.IndexFunc(h.Figures, func(f Figure) bool { return f.Name == m.Name && f.Unit == m.Unit })
 			if at < 0 {
 				at = len(h.Figures)
@@ -176,28 +175,6 @@ func (h *History) fill(runs []*record.Run) {
 	for i := range h.Figures {
 		h.addChanges(&h.Figures[i], level)
 	}
-}
-
-// mediansOf returns each figure's median over the valid samples.
-func mediansOf(r *record.Run) (medians []record.Metric) {
-	var values [][]float64
-	for _, s := range r.Samples {
-		for _, m := range s.Metrics {
-			if !s.Valid || math.IsNaN(m.Value) {
-				continue
-			}
-			at := slices.IndexFunc(medians, func(o record.Metric) bool { return o.Name == m.Name && o.Unit == m.Unit })
-			if at < 0 {
-				at = len(medians)
-				medians, values = append(medians, m), append(values, nil)
-			}
-			values[at] = append(values[at], m.Value)
-		}
-	}
-	for i := range medians {
-		medians[i].Value = figure.Median(values[i])
-	}
-	return medians
 }
 
 // neededRuns returns how many runs can be ordered in so many ways that one of them can be a change.

@@ -129,21 +129,8 @@ func title(run, against *record.Run) string {
 
 // factsOfGoTest lists the figures of Go benchmarks.
 func factsOfGoTest(run *record.Run) (facts []Fact) {
-	values := map[string][]float64{}
-	var order []string
-	for _, s := range run.Samples {
-		for _, m := range s.Metrics {
-			if name := m.Name + " " + m.Unit; s.Valid {
-				if values[name] == nil {
-					order = append(order, name)
-				}
-				values[name] = append(values[name], m.Value)
-			}
-		}
-	}
-	for _, name := range order {
-		all := values[name]
-		facts = append(facts, Fact{name, fmt.Sprintf("%s (%s–%s)", figure.Number(figure.Median(all)), figure.Number(slices.Min(all)), figure.Number(slices.Max(all)))})
+	for _, f := range run.Spreads() {
+		facts = append(facts, Fact{f.Name + " " + f.Unit, fmt.Sprintf("%s (%s–%s)", figure.Number(f.Value), figure.Number(f.Values[0]), figure.Number(f.Values[len(f.Values)-1]))})
 	}
 	return facts
 }
