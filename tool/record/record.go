@@ -77,6 +77,10 @@ type Run struct {
 	Samples    []Sample `json:"samples"`
 }
 
+// GoTest is Run.Made of runs of Go benchmarks: each metric is named after its benchmark and has
+// the unit that go test prints.
+const GoTest = "bench --go-test"
+
 // Scenario is the load and its target.
 type Scenario struct {
 	Name string `json:"name"`

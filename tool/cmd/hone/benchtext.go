@@ -19,7 +19,8 @@ type benchResult struct {
 	Runs           []*record.Run   `json:"runs"`
 	Comparison     *compare.Report `json:"comparison"` // null: no comparison
 
-	wanted int // valid samples
+	wanted int      // valid samples
+	notes  []string // about what was measured
 }
 
 func (r *benchResult) failure(quiet bool) error {
@@ -72,7 +73,7 @@ func (r *benchResult) markdown() string {
 	for _, run := range r.Runs {
 		fmt.Fprint(&w, "\n| figure | median | range |\n|---|--:|--:|\n")
 		for _, f := range run.Spreads() {
-			fmt.Fprintf(&w, "| %s %s | %s | %s–%s |\n", f.Name, f.Unit, figure.Number(f.Value), figure.Number(f.Values[0]), figure.Number(f.Values[len(f.Values)-1]))
+			fmt.Fprintf(&w, "| %s | %s | %s–%s |\n", compare.Cell(f.Name+" "+f.Unit), figure.Number(f.Value), figure.Number(f.Values[0]), figure.Number(f.Values[len(f.Values)-1]))
 		}
 	}
 	return w.String()

@@ -97,9 +97,9 @@ type listed struct {
 
 func writeList(w io.Writer, runs []record.Summary) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "id\tbegan\tby\tscenario\tvalid samples\tname\tbaseline")
+	fmt.Fprintln(table, "id\tbegan\tby\ttarget\tscenario\tvalid samples\tname\tbaseline")
 	for _, r := range runs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", r.ID, r.At.Local().Format(time.DateTime), r.Made, r.Scenario, r.Valid, r.Samples, r.Name, strings.Join(r.Baselines, ", "))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", r.ID, r.At.Local().Format(time.DateTime), r.Made, r.Target, r.Scenario, r.Valid, r.Samples, r.Name, strings.Join(r.Baselines, ", "))
 	}
 	table.Flush()
 }
