@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -26,7 +25,7 @@ func TestPythonReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log, Tokens: tokens, positionTime: time.Millisecond})
 	host, port, _ := net.SplitHostPort(up.addr)
 	read := func(args ...string) (string, error) {

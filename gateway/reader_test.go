@@ -52,7 +52,7 @@ func (u *served) submits(t testing.TB, client string, n int) {
 }
 
 func TestReader(t *testing.T) {
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log})
 	up.submits(t, "a", 100)
 	r := up.reader(t, "copy", FromFirst)
@@ -82,7 +82,7 @@ func TestReader(t *testing.T) {
 
 // TestReaderTakenOver: a second connection of a name ends the first, which moves nothing any more.
 func TestReaderTakenOver(t *testing.T) {
-	up := serve(t, &Server{Log: &journal.Memory{}})
+	up := serve(t, &Server{Log: &Memory{}})
 	up.submits(t, "a", 10)
 	first := up.reader(t, "copy", FromFirst)
 	first.yieldTime = time.Millisecond
@@ -112,7 +112,7 @@ func TestReaderTakenOver(t *testing.T) {
 
 // TestReaderReconnects: a reader goes on behind what its program got, on another connection.
 func TestReaderReconnects(t *testing.T) {
-	up := serve(t, &Server{Log: &journal.Memory{}})
+	up := serve(t, &Server{Log: &Memory{}})
 	up.submits(t, "a", 10)
 	r := up.reader(t, "copy", FromFirst)
 	r.take(t, 10)
@@ -126,7 +126,7 @@ func TestReaderReconnects(t *testing.T) {
 }
 
 func BenchmarkReadBehind(b *testing.B) {
-	var log journal.Memory
+	var log Memory
 	e := journal.Encoder{}
 	data := make([]byte, 128)
 	for at := 0; at < b.N; at += 512 {

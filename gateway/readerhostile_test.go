@@ -29,7 +29,7 @@ func TestHostileReaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log, Tokens: tokens})
 	c := &Client{Addrs: []string{up.addr}, ID: "meter", Token: "the-token-of-a-client-only"}
 	for range 20 {
@@ -137,7 +137,7 @@ func (u *served) attackedReader(packets []byte) error {
 // TestAcknowledgeAhead: acknowledgements beyond what was sent, of another generation, or malformed end the
 // connection and move nothing.
 func TestAcknowledgeAhead(t *testing.T) {
-	up := serve(t, &Server{Log: &journal.Memory{}, positionTime: time.Millisecond})
+	up := serve(t, &Server{Log: &Memory{}, positionTime: time.Millisecond})
 	up.submits(t, "a", 5)
 	for i, wrong := range []func(w readWelcome, sent wire.Packet) []byte{
 		func(w readWelcome, sent wire.Packet) []byte {
@@ -176,7 +176,7 @@ func TestReaderTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up := serve(t, &Server{Log: &journal.Memory{}, Tokens: tokens})
+	up := serve(t, &Server{Log: &Memory{}, Tokens: tokens})
 	for _, name := range []string{"meter-1", "door-1"} {
 		c := &Client{Addrs: []string{up.addr}, ID: name, Token: "the-token-of-" + name}
 		if _, err := c.Submit(soon(t), []byte("x")); err != nil {

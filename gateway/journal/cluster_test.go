@@ -37,7 +37,7 @@ func operator(t *testing.T, url string) jetstream.JetStream {
 func TestClusterHoles(t *testing.T) {
 	url := natstest.Start(t, "")
 	js := operator(t, url)
-	config := (&stream{name: "HOLES"}).config(&ClusterOptions{Replicas: 1})
+	config := (&ClusterOptions{Stream: "HOLES", Replicas: 1}).config()
 	config.DenyDelete = false
 	made, err := js.CreateStream(t.Context(), config)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestClusterHoles(t *testing.T) {
 	defer log.Close()
 	log.stream.tries = 2
 	for i := uint64(1); i <= 20; i++ {
-		if err := log.stream.publish(t.Context(), sample("a", i, 1), i, true, fmt.Sprint("w-", i)); err != nil {
+		if err := log.stream.publish(t.Context(), sample("a", i, 1), i, fmt.Sprint("w-", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestClusterWait(t *testing.T) {
 // TestKeepsAll: a stream that earlier versions made works, and says that it cannot be trimmed.
 func TestKeepsAll(t *testing.T) {
 	url := natstest.Start(t, "")
-	config := (&stream{name: "OLD"}).config(&ClusterOptions{Replicas: 1})
+	config := (&ClusterOptions{Stream: "OLD", Replicas: 1}).config()
 	config.DenyPurge = true
 	if _, err := operator(t, url).CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestKeepsAll(t *testing.T) {
 // TestNoReplicaAnswers: while no replica answers, a read asks again and again, and finds no damage.
 func TestNoReplicaAnswers(t *testing.T) {
 	url := natstest.Start(t, "")
-	config := (&stream{name: "MUTE"}).config(&ClusterOptions{Replicas: 1})
+	config := (&ClusterOptions{Stream: "MUTE", Replicas: 1}).config()
 	config.AllowDirect = false
 	if _, err := operator(t, url).CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestNoReplicaAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	if err := log.stream.publish(t.Context(), sample("a", 1, 1), 1, true, "w-1"); err != nil {
+	if err := log.stream.publish(t.Context(), sample("a", 1, 1), 1, "w-1"); err != nil {
 		t.Fatal(err)
 	}
 	log.stream.tries = 2 * maxTimeouts

@@ -172,7 +172,7 @@ func action(verb string, args []string, actions ...string) (do, name string, res
 }
 
 // readers lists and changes the readers of a running honed.
-func readers(ctx context.Context, args []string, stdout io.Writer) error {
+func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	do, name, args, err := action("readers", args, "list", "create", "move", "split", "remove")
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func printAll(out io.Writer, all *[]json.RawMessage, err error) error {
 }
 
 // sessions lists and forgets the sessions of a running honed.
-func sessions(ctx context.Context, args []string, stdout io.Writer) error {
+func sessions(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	do, name, args, err := action("sessions", args, "list", "forget")
 	if err != nil {
 		return err

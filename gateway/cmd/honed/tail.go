@@ -49,7 +49,7 @@ type tailing struct {
 }
 
 // tail prints the records of a running honed.
-func tail(ctx context.Context, args []string, stdout io.Writer) error {
+func tail(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	f := tailing{addrs: list{values: []string{"127.0.0.1:7100"}}}
 	flags, config := newFlags("honed tail")
 	flags.Var(&f.addrs, "addr", "read from the honed on `HOST:PORT` or unix:PATH; repeat for more of one cluster")
