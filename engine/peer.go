@@ -16,7 +16,7 @@ import (
 // sockets and after the connection has ended. It costs a system call.
 func (c Conn) LocalAddr() netip.AddrPort {
 	var addr netip.AddrPort
-	if nc := c.carrier(func(s sys.Socket) { addr = s.LocalAddr() }); nc != nil {
+	if nc := c.carrier(func(s sys.Socket) { addr = s.LocalAddr() }); nc != nil && !addr.IsValid() {
 		addr = transport.AddrPort(nc.LocalAddr())
 	}
 	return addr
@@ -40,15 +40,15 @@ func (c Conn) TLS() *tls.ConnectionState {
 // nobody: 0 would be root. It costs two system calls.
 func (c Conn) Credentials() (pid, uid, gid int, known bool) {
 	pid, uid, gid = -1, -1, -1
-	if nc := c.carrier(func(s sys.Socket) { pid, uid, gid, known = sys.PeerCredentials(int(s)) }); nc != nil {
+	if nc := c.carrier(func(s sys.Socket) { pid, uid, gid, known = sys.PeerCredentials(int(s)) }); nc != nil && !known {
 		return transport.Credentials(nc)
 	}
 	return pid, uid, gid, known
 }
 
 // carrier returns the connection's net.Conn, to be used without the mutex because it may be
-// user code; or nil, after it has called do with its socket, with the mutex held. It does
-// neither after the connection has ended.
+// user code; or nil, after it has called do with its socket, with the mutex held. With TLS on an event
+// loop it does both. It does neither after the connection has ended.
 func (c Conn) carrier(do func(sys.Socket)) net.Conn {
 	k, ok := c.lock()
 	if !ok {
@@ -62,5 +62,8 @@ func (c Conn) carrier(do func(sys.Socket)) net.Conn {
 		return x.rare.given
 	}
 	do(k.s.socket)
+	if k.s.secured && k.s.facets.has(isShaken) {
+		return k.layer().NetConn()
+	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/pace"
 	"github.com/hone-go/hone/engine/internal/ration"
+	"github.com/hone-go/hone/engine/internal/secure"
 	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -38,8 +39,8 @@ type slot struct {
 	suspect    Reason       // under mu: reason suspected by the sweeper
 	counted    bool         // counted for its address; guarded by Server.mu
 	spoken     bool         // written under mu by the owner: a byte of a message has arrived
-	trusted    bool         // under mu: authenticated
-	displaced  bool         // under mu: is being displaced, see accept_room.go
+	facets     facets       // under mu
+	secured    bool         // it has a TLS layer, see side.layers; fixed
 	port       uint16
 	address    [4]byte       // if IPv4; IPv6 is in side.sixes
 	weight     ration.Weight // the owner's: typical output of its visits
@@ -61,6 +62,7 @@ const (
 	wantsProxy                   // a PROXY header comes first
 	hasAsked                     // user code has had a request
 	isLate                       // its last visit has left replies owed
+	mustShake                    // a TLS handshake comes first, after the PROXY header
 )
 
 // The flags under mu.
@@ -74,6 +76,23 @@ const (
 	hasFour                     // has an IPv4 address
 	hasSix                      // has an IPv6 address
 )
+
+// facets is another set of flags, which rarely change.
+type facets uint8
+
+const (
+	isTrusted   facets = 1 << iota // authenticated
+	isDisplaced                    // is being displaced, see accept_room.go
+	isShaken                       // its TLS handshake is complete
+)
+
+func (f facets) has(facet facets) bool { return f&facet != 0 }
+
+func (f *facets) put(facet facets, on bool) {
+	if *f &^= facet; on {
+		*f |= facet
+	}
+}
 
 // awayBit of slot.tenant means that somebody other than the loop owns the connection. It
 // shares a word with the generation, because a loop that holds an event must read both
@@ -116,6 +135,9 @@ type side struct {
 	open  int                                  // guarded by shard.mu
 	free  int                                  // 1 + the first free slot; guarded by shard.mu
 	sixes atomic.Pointer[[chunkSlots][16]byte] // IPv6 addresses; nil until there is one
+	// layers are of the connections with TLS on an event loop; nil until there is one. An entry is
+	// the owner's, who sets it under mu.
+	layers atomic.Pointer[[chunkSlots]*secure.Conn]
 }
 
 const (
@@ -250,6 +272,9 @@ func (k owner) free() {
 	s.mu.Lock()
 	x := k.x.Swap(nil)
 	s.tenant.Store(0)
+	if s.secured {
+		*k.held().layerAt() = nil
+	}
 	s.mu.Unlock()
 	if x != nil && x.g == nil {
 		sh.srv.putInflight(x)
