@@ -148,7 +148,9 @@ func (k owner) takeBack(nc net.Conn, left []byte) bool {
 	k.held().endLoan()
 	k.s.mu.Unlock()
 	if k.s.secured {
-		k.readAhead(in, nil)
+		if k.readAhead(in, nil); in.Len() == 0 {
+			in.Forget(&k.sh.srv.input)
+		}
 	}
 	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key})
 	return true
