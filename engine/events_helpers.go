@@ -9,7 +9,7 @@ import (
 // handOff moves a connection off its loop, to a helper. The caller is the loop.
 func (k owner) handOff() {
 	k.sh.loop.yield.Others()
-	shakes := k.s.own.has(mustShake)
+	shakes := k.s.own.shakesNext()
 	k.s.mu.Lock()
 	if shakes && !k.held().takeTurn(false) {
 		k.held().release()
@@ -260,7 +260,7 @@ func (k owner) serveOffLoop(d *workspace) {
 		k.drive(d, false)
 		return
 	}
-	if k.s.own.has(mustShake) {
+	if k.s.own.shakesNext() {
 		k.shake(d)
 		return
 	}

@@ -115,7 +115,7 @@ const (
 
 // servedOffLoop reports whether to serve the connection off its loop.
 func (k *connRef) servedOffLoop() bool {
-	if k.s.own&(mustShake|wantsProxy) == mustShake {
+	if k.s.own.shakesNext() {
 		return true
 	}
 	switch k.sh.srv.how.hand {

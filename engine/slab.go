@@ -65,6 +65,9 @@ const (
 	mustShake                    // a TLS handshake comes first, after the PROXY header
 )
 
+// shakesNext reports whether a TLS handshake comes next.
+func (f flags) shakesNext() bool { return f&(mustShake|wantsProxy) == mustShake }
+
 // The flags under mu.
 const (
 	isShut    flags = 1 << iota // no more posts; what was posted is written

@@ -139,9 +139,9 @@ func (p *recordPlayer) play(addr net.Addr) (steps int, err error) {
 		return 0, err
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(patience))
+	nc.SetDeadline(time.Now().Add(patience)) // for the handshake
 	if p.IntN(2) == 0 {
-		nc.(*net.TCPConn).SetReadBuffer(32 << 10)
+		nc.(*net.TCPConn).SetReadBuffer(64 << 10)
 	}
 	if p.raw, err = newRawTLS(nc); err != nil {
 		return 0, err

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 )
 
 // rawTLS is a client that controls every record of TLS 1.3: crypto/tls makes its handshake, and
@@ -157,6 +158,7 @@ func (r *rawTLS) keyUpdate(asks bool, piece int) (out []byte) {
 func (r *rawTLS) open() ([]byte, error) {
 	for len(r.buf) < 5 || len(r.buf) < 5+int(binary.BigEndian.Uint16(r.buf[3:])) {
 		p := make([]byte, 4096)
+		r.nc.SetReadDeadline(time.Now().Add(patience))
 		n, err := r.nc.Read(p)
 		r.buf = append(r.buf, p[:n]...)
 		if err == io.EOF && !r.over {
