@@ -10,6 +10,7 @@ import (
 	"github.com/hone-go/hone/engine/internal/admission"
 	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/secure"
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -258,7 +259,7 @@ func (k owner) shake(d *workspace) {
 	remote := netAddr(k.held().addr())
 	s.mu.Unlock()
 	err := k.guardShake(func() error {
-		return c.Handshake(k.sh.srv.ctx, &secure.Source{Read: k.readShake, Local: netAddr(s.socket.LocalAddr()), Remote: remote})
+		return c.Handshake(k.sh.srv.ctx, k.readShake, transport.Addresses{Local: netAddr(s.socket.LocalAddr()), Remote: remote})
 	})
 	k.endTurn()
 	if err != nil {

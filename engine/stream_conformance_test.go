@@ -268,7 +268,7 @@ func (c busyWriter) Write(p []byte) (int, error) {
 
 // Flush waits for its own output, not for concurrent posts, which may have no end.
 func TestFlushEndsBesideEndlessPushes(t *testing.T) {
-	onEach(t, everywhere(func(g ground) bool { return g.isAdapter() }), func(t *testing.T, g ground) {
+	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
 		const records, enough = 20, 10_000
 		var to atomic.Pointer[engine.Conn] // set while it flushes
 		var pushes atomic.Int32
@@ -361,7 +361,7 @@ func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
 func TestHeldPushesAreNotThePeersFault(t *testing.T) {
 	const hardCap, size = 64 << 10, 48 << 10
 	push := strings.Repeat("p", size-1) + "\n"
-	onEach(t, everywhere(func(g ground) bool { return g.isAdapter() }), func(t *testing.T, g ground) {
+	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
 		var to atomic.Pointer[engine.Conn] // set while it flushes
 		wanted := func() func() {
 			if c := to.Swap(nil); c != nil {
@@ -698,7 +698,7 @@ func (c endsWithData) Read(p []byte) (n int, err error) {
 // waited for some of it, and when flow control does not allow all of it to be served at
 // once.
 func TestDataThatComesWithTheEnd(t *testing.T) {
-	onEach(t, everywhere(func(g ground) bool { return g.isAdapter() }), func(t *testing.T, g ground) {
+	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
 		ln := listen(t, overTCP)
 		s := serveOn(t, g, adapting{ln, func(nc net.Conn) net.Conn { return endsWithData{adapter{nc}} }}, streams{lines: lines{serve: func(t *engine.Turn, line []byte) error {
 			if string(line) == "later" {

@@ -25,7 +25,7 @@ var libraryImports = map[string][]string{
 	"engine/internal/pace":      {},
 	"engine/internal/proxy":     {},
 	"engine/internal/ration":    {"pool", "engine/internal/timing", "internal/fifo"},
-	"engine/internal/secure":    {"pool", "internal/sys"},
+	"engine/internal/secure":    {"pool", "engine/internal/transport", "internal/sys"},
 	"engine/internal/ticket":    {},
 	"engine/internal/timing":    {"engine/internal/life"},
 	"engine/internal/transport": {"internal/sys"},

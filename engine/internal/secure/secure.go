@@ -9,8 +9,8 @@ import (
 	"io"
 	"net"
 	"sync"
-	"time"
 
+	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/pool"
 )
@@ -23,13 +23,15 @@ type Conn struct {
 	config *tls.Config // until the handshake
 	tls    *tls.Conn
 	memory *pool.Buffers
+	wire   wire
 
-	fed   []byte   // ciphertext that crypto/tls has not taken yet
-	ended bool     // the peer's last byte was fed
-	over  bool     // and opened
-	holds bool     // more may be opened without being fed
-	from  *Source  // during the handshake
-	lent  net.Conn // the socket, while user code has the connection
+	read    func(p []byte) (int, error) // during the handshake
+	fed     []byte                      // ciphertext that crypto/tls has not taken yet
+	records records                     // of what it has taken, and not opened
+	ended   bool                        // the peer's last byte was fed
+	over    bool                        // and opened
+	holds   bool                        // more may be opened without being fed
+	lent    bool                        // user code has the connection
 
 	sealed int    // bytes of plaintext that were sealed, and are not written in full
 	wrote  uint32 // bytes of ciphertext written, modulo 2^32
@@ -39,26 +41,22 @@ type Conn struct {
 	sent int         // of out
 }
 
-// Source is where a handshake reads from. Read may wait, but first it has everything written that
-// Owes reports.
-type Source struct {
-	Read          func(p []byte) (int, error)
-	Local, Remote net.Addr // what user code sees in a tls.ClientHelloInfo
-}
-
 // Server returns the layer of a new connection. It allocates nothing of crypto/tls's before the
 // handshake.
 func Server(config *tls.Config, memory *pool.Buffers) *Conn {
-	return &Conn{config: config, memory: memory}
+	c := &Conn{config: config, memory: memory}
+	c.wire.layer = c
+	return c
 }
 
-// Handshake runs the handshake. Nothing else may be called meanwhile except Send without plaintext,
-// and what describes the output.
-func (c *Conn) Handshake(ctx context.Context, from *Source) error {
-	c.from, c.tls = from, tls.Server((*wire)(c), c.config)
+// Handshake runs the handshake. read may wait, but first it has everything written that Owes reports.
+// User code sees the addresses in a tls.ClientHelloInfo. Nothing else may be called meanwhile except
+// Send without plaintext, and what describes the output.
+func (c *Conn) Handshake(ctx context.Context, read func(p []byte) (int, error), addresses transport.Addresses) error {
+	c.wire.Conn, c.read, c.tls = addresses, read, tls.Server(&c.wire, c.config)
 	err := c.tls.HandshakeContext(ctx)
 	if err == nil {
-		c.from, c.config = nil, nil
+		c.wire.Conn, c.read, c.config = nil, nil, nil
 	}
 	return err
 }
@@ -69,12 +67,12 @@ func (c *Conn) NetConn() *tls.Conn { return c.tls }
 
 // Lend gives user code the connection on its socket. Nothing may be unsent.
 func (c *Conn) Lend(socket net.Conn) net.Conn {
-	c.lent = socket
+	c.wire.Conn, c.lent = socket, true
 	return c.tls
 }
 
 // Return ends the loan. What crypto/tls has read too far can be opened.
-func (c *Conn) Return() { c.lent = nil }
+func (c *Conn) Return() { c.wire.Conn, c.lent = nil, false }
 
 // Feed passes on ciphertext. It must be opened before p is used again.
 func (c *Conn) Feed(p []byte) { c.fed = p }
@@ -83,13 +81,21 @@ func (c *Conn) Feed(p []byte) { c.fed = p }
 func (c *Conn) FeedEnd() { c.ended = true }
 
 // Open decrypts to p, at most a record. It returns sys.ErrAgain when more ciphertext is needed, and
-// sys.ErrClosed at the end, maybe together with the last bytes. The end is a close_notify or a FIN; after
+// sys.ErrClosed at the end, both maybe together with the last bytes. The end is a close_notify or a FIN; after
 // a close_notify, no FIN may follow.
 func (c *Conn) Open(p []byte) (n int, err error) {
 	n, err = c.tls.Read(p)
 	switch err {
+	case nil:
+		if n < len(p) { // then it was the last of a record
+			c.records.whole--
+		}
+		if c.records.whole > 0 || len(c.fed) > 0 || n == len(p) || c.ended {
+			return n, nil
+		}
+		fallthrough // without the read that would only say so
 	case error(dry{}):
-		err, c.holds = sys.ErrAgain, false
+		err, c.holds, c.records.whole = sys.ErrAgain, false, 0
 	case io.EOF:
 		err, c.over = sys.ErrClosed, true
 	}
@@ -191,7 +197,10 @@ func (c *Conn) Memory() int64 {
 }
 
 // Goodbye seals a close_notify, once; nothing can be sealed after it.
-func (c *Conn) Goodbye() { c.tls.CloseWrite() }
+func (c *Conn) Goodbye() {
+	c.wire.Conn = transport.Addresses{} // crypto/tls sets a deadline
+	c.tls.CloseWrite()
+}
 
 // Drop drops what waits to be written.
 func (c *Conn) Drop() {
@@ -211,88 +220,73 @@ func (dry) Error() string   { return "secure: more ciphertext is needed" }
 func (dry) Timeout() bool   { return true }
 func (dry) Temporary() bool { return true }
 
-// wire is the Conn as crypto/tls sees it: a net.Conn that never blocks, except in a handshake and
-// during a loan.
-type wire Conn
+// wire is a layer as crypto/tls sees it: a net.Conn that never blocks, except in a handshake and
+// during a loan. Without either it has no other methods than Read and Write.
+type wire struct {
+	layer    *Conn
+	net.Conn // the lent socket, or in a handshake the addresses
+}
 
-func (w *wire) Read(p []byte) (int, error) {
+func (w *wire) Read(p []byte) (n int, err error) {
+	c := w.layer
 	switch {
-	case w.lent != nil:
-		return w.lent.Read(p)
-	case len(w.fed) > 0:
-		n := copy(p, w.fed)
-		w.fed = w.fed[n:]
-		return n, nil
-	case w.from != nil:
-		return w.from.Read(p)
-	case w.ended:
+	case c.lent:
+		n, err = w.Conn.Read(p)
+	case len(c.fed) > 0:
+		n = copy(p, c.fed)
+		c.fed = c.fed[n:]
+	case c.read != nil:
+		n, err = c.read(p)
+	case c.ended:
 		return 0, io.EOF
+	default:
+		return 0, dry{}
 	}
-	return 0, dry{}
+	c.records.count(p[:n])
+	return n, err
 }
 
 func (w *wire) Write(p []byte) (int, error) {
-	if w.lent != nil {
-		return w.lent.Write(p)
+	c := w.layer
+	if c.lent {
+		return w.Conn.Write(p)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.out.Lent() {
-		w.out = w.memory.Get(len(p))
-		w.out.SetLen(0)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.out.Lent() {
+		c.out = c.memory.Get(len(p))
+		c.out.SetLen(0)
 	}
-	return w.out.Write(p)
-}
-
-// Close closes a lent socket. A handshake whose context has ended calls it, but the connection's
-// owner ends its wait.
-func (w *wire) Close() error {
-	if w.lent != nil {
-		return w.lent.Close()
-	}
-	return nil
+	return c.out.Write(p)
 }
 
 // NetConn returns the socket of a lent connection.
-func (w *wire) NetConn() net.Conn { return w.lent }
+func (w *wire) NetConn() net.Conn { return w.Conn }
 
-func (w *wire) LocalAddr() net.Addr {
-	switch from := w.from; {
-	case w.lent != nil:
-		return w.lent.LocalAddr()
-	case from != nil:
-		return from.Local
-	}
-	return nil
+// records counts the whole records in a stream.
+type records struct {
+	whole  int32
+	lacks  int32  // bytes of the last one
+	header uint8  // bytes of its header
+	length uint16 // the last two of them
 }
 
-func (w *wire) RemoteAddr() net.Addr {
-	switch from := w.from; {
-	case w.lent != nil:
-		return w.lent.RemoteAddr()
-	case from != nil:
-		return from.Remote
+func (r *records) count(p []byte) {
+	for len(p) > 0 {
+		if r.header < 5 {
+			r.length = r.length<<8 | uint16(p[0])
+			p = p[1:]
+			if r.header++; r.header == 5 {
+				r.lacks = int32(r.length)
+			}
+		}
+		if r.header == 5 {
+			n := min(len(p), int(r.lacks))
+			p = p[n:]
+			if r.lacks -= int32(n); r.lacks == 0 {
+				r.whole++
+				r.header = 0
+			}
+		}
 	}
-	return nil
-}
-
-func (w *wire) SetDeadline(at time.Time) error {
-	if w.lent != nil {
-		return w.lent.SetDeadline(at)
-	}
-	return nil
-}
-
-func (w *wire) SetReadDeadline(at time.Time) error {
-	if w.lent != nil {
-		return w.lent.SetReadDeadline(at)
-	}
-	return nil
-}
-
-func (w *wire) SetWriteDeadline(at time.Time) error {
-	if w.lent != nil {
-		return w.lent.SetWriteDeadline(at)
-	}
-	return nil
 }
