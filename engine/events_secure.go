@@ -61,34 +61,20 @@ func (k owner) readClear(d *workspace) error {
 // pull reads once and decrypts all that has arrived: what crypto/tls kept back would never be
 // reported as readable. It has counted the n bytes already.
 func (k owner) pull(d *workspace) (n int, err error) {
-	if d.fed == nil {
-		d.fed = make([]byte, max(helperRead, len(d.in)*3/4)) // what it completes fits the other buffer, mostly
-	}
-	c := k.layer()
+	c, x := k.layer(), k.x.Load()
 	if c.Over() {
 		return 0, sys.ErrClosed
 	}
-	if !c.Holds() {
-		if err := k.feed(c, d.fed); err != nil {
-			return 0, err
-		}
+	if d.fed == nil {
+		d.fed = make([]byte, max(helperRead, len(d.in)*3/4)) // what it completes fits the other buffer, mostly
 	}
-	if n, err = k.unseal(&d.box, d.in); n > 0 && err == sys.ErrClosed {
-		k.attachUnlocked() // facts reports the end when this is served
-		err = nil
-	}
-	return n, err
-}
-
-// feed reads ciphertext once.
-func (k owner) feed(c *secure.Conn, p []byte) error {
-	drained := k.s.own.has(drains)
-	if drained {
-		p = p[:min(len(p), k.x.Load().left)]
+	p := d.fed
+	if k.s.own.has(drains) {
+		p = p[:min(len(p), x.left)]
 	}
 	m, err := k.sh.poll.Read(k.s.socket, p)
-	if drained {
-		k.x.Load().left -= m
+	if x != nil {
+		x.left = max(0, x.left-m)
 	}
 	switch err {
 	case nil:
@@ -96,39 +82,21 @@ func (k owner) feed(c *secure.Conn, p []byte) error {
 	case sys.ErrClosed:
 		c.FeedEnd()
 	default:
-		return err
+		return 0, err
 	}
-	return nil
+	if n, err = k.unseal(&d.box); n > 0 && err == sys.ErrClosed {
+		k.attachUnlocked() // facts reports the end when this is served
+		err = nil
+	}
+	return n, err
 }
 
-// unseal decrypts what the layer was fed. While in is full, it decrypts to spare, which is not in
-// use then: growing in without need would copy it.
-func (k owner) unseal(in *input.Buffer, spare []byte) (n int, err error) {
-	c, memory := k.layer(), &k.sh.srv.input
-	rest := k.s.own.has(drains) && k.x.Load().frame.IsAllowed() // of a message, and nothing beyond it
+// unseal decrypts what the layer was fed.
+func (k owner) unseal(in *input.Buffer) (n int, err error) {
+	c := k.layer()
 	for m := 0; err == nil; n += m {
-		if rest {
-			if n > 0 && in.Want() <= 0 {
-				c.Hold()
-				k.x.Load().left = 0
-				break
-			}
-			p := in.Space(memory)
-			m, err = c.Open(p[:min(len(p), max(1, in.Want()))])
-			in.Arrived(m)
-			continue
-		}
-		if len(spare) == 0 || !in.IsFull() {
-			m, err = c.Open(in.Space(memory))
-			in.Arrived(m)
-			continue
-		}
-		m, err = c.Open(spare)
-		for rest := spare[:m]; len(rest) > 0; {
-			moved := copy(in.Space(memory), rest)
-			in.Arrived(moved)
-			rest = rest[moved:]
-		}
+		m, err = c.Open(in.Space(&k.sh.srv.input))
+		in.Arrived(m)
 	}
 	k.sh.counts.bytesIn.Add(uint64(n))
 	if c.Owes() {
@@ -143,8 +111,8 @@ func (k owner) unseal(in *input.Buffer, spare []byte) (n int, err error) {
 }
 
 // readAhead decrypts what the layer has read too far: in a handshake, or on loan.
-func (k owner) readAhead(in *input.Buffer, spare []byte) {
-	if _, err := k.unseal(in, spare); err != nil && err != sys.ErrClosed {
+func (k owner) readAhead(in *input.Buffer) {
+	if _, err := k.unseal(in); err != nil && err != sys.ErrClosed {
 		k.broke()
 	}
 }
@@ -180,6 +148,12 @@ func (k held) sendOwn(c *secure.Conn) {
 	if x.front.Lent() {
 		x.blocked.Store(true)
 	}
+}
+
+// isLast reports whether a drain only waits for the rest of one message. The record that brings it
+// may bring more, which is dropped.
+func (k owner) isLast() bool {
+	return k.s.secured && k.s.own.has(drains) && k.x.Load().frame.IsAllowed()
 }
 
 // saysGoodbye sends a close_notify, once, and reports whether it still waits to be written.
@@ -284,7 +258,7 @@ func (k owner) shake(d *workspace) {
 	s.mu.Unlock()
 	k.welcome(d)
 	k.unpack(d)
-	k.readAhead(&d.box, d.in)
+	k.readAhead(&d.box)
 	k.pack(d)
 	s.mu.Lock()
 	k.held().list() // the loop serves it

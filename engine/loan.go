@@ -148,7 +148,7 @@ func (k owner) takeBack(nc net.Conn, left []byte) bool {
 	k.held().endLoan()
 	k.s.mu.Unlock()
 	if k.s.secured {
-		if k.readAhead(in, nil); in.Len() == 0 {
+		if k.readAhead(in); in.Len() == 0 {
 			in.Forget(&k.sh.srv.input)
 		}
 	}

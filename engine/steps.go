@@ -61,7 +61,6 @@ func (k held) facts(d *workspace) life.Facts {
 		f.Ready = x.in.Ready() || d != nil && d.box.Ready() || x.turn == itsTurn
 		f.Unread = f.Unread || f.Drains && x.left > 0
 		f.Expects = x.frame.IsAllowed() && !over
-		f.Unread = f.Unread || f.Expects && s.secured && k.layer().Holds()
 		f.Partial = x.in.Len() > 0 || d != nil && d.box.Len() > 0
 		if f.Unfinished = x.unfinished; f.Unfinished {
 			f.Received = f.Settled && k.link().IsReceived()
@@ -218,6 +217,10 @@ func (k owner) serve(d *workspace) (hungry bool) {
 		used, need, why := k.visit(d)
 		d.box.Served(used, need)
 		if used > 0 {
+			if k.isLast() {
+				d.box.Forget(&k.sh.srv.input)
+				k.x.Load().left = 0
+			}
 			k.stopFrame()
 		}
 		if d.size = max(len(d.turn.Out), d.turn.largest); why == Panicked {
@@ -281,7 +284,9 @@ func (k owner) visit(d *workspace) (used, need int, why Reason) {
 	if !k.s.spoken && d.box.Len() > 0 {
 		k.markSpoken() // after a PROXY header
 	}
-	t.begin(d)
+	if t.begin(d); k.isLast() {
+		t.left = 1
+	}
 	k.enterUser(d)
 	defer k.exitUser(d)
 	if k.s.own.has(wantsProxy) {

@@ -86,9 +86,6 @@ func (b *Buffer) keep(memory *Budget, other pool.Buffer) {
 	b.kept = other
 }
 
-// IsFull reports whether Space would have to grow the buffer beside base.
-func (b *Buffer) IsFull() bool { return b.kept.Lent() && b.start == 0 && b.end == len(b.kept.Bytes()) }
-
 // Arrived accounts for n bytes read into space and reports whether to call the protocol.
 func (b *Buffer) Arrived(n int) bool {
 	b.end += n

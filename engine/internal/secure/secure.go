@@ -3,7 +3,6 @@
 package secure
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -30,7 +29,6 @@ type Conn struct {
 	records records                     // of what it has taken, and not opened
 	ended   bool                        // the peer's last byte was fed
 	over    bool                        // and opened
-	holds   bool                        // more may be opened without being fed
 	lent    bool                        // user code has the connection
 
 	sealed int    // bytes of plaintext that were sealed, and are not written in full
@@ -95,18 +93,12 @@ func (c *Conn) Open(p []byte) (n int, err error) {
 		}
 		fallthrough // without the read that would only say so
 	case error(dry{}):
-		err, c.holds, c.records.whole = sys.ErrAgain, false, 0
+		err, c.records.whole = sys.ErrAgain, 0
 	case io.EOF:
 		err, c.over = sys.ErrClosed, true
 	}
 	return n, err
 }
-
-// Hold keeps what was fed and not opened, to be opened later.
-func (c *Conn) Hold() { c.fed, c.holds = bytes.Clone(c.fed), true }
-
-// Holds reports whether Hold was called, and not everything is opened yet.
-func (c *Conn) Holds() bool { return c.holds }
 
 // Over reports whether Open has returned the end.
 func (c *Conn) Over() bool { return c.over }
