@@ -191,20 +191,23 @@ func (k owner) readOnce(d *workspace) {
 	k.unpack(d)
 	x := k.x.Load()
 	n, err := 0, error(nil)
-	switch {
-	case !k.s.secured:
+	if k.s.secured && !k.s.own.has(wantsProxy) {
+		if n, err = k.pull(d); n > 0 {
+			k.received(d, 0) // pull has counted them
+		}
+	} else {
 		p := d.box.Space(&k.sh.srv.input)
 		if k.s.own.has(drains) {
 			p = p[:min(len(p), x.left)]
 		}
+		if k.s.secured { // the PROXY header, and nothing of the handshake after it
+			p = p[:min(len(p), max(1, d.box.Want()))]
+		}
 		if n, err = k.sh.poll.Read(k.s.socket, p); n > 0 {
 			k.received(d, n)
 		}
-	case k.s.own.has(wantsProxy):
-		err = k.readClear(d)
-	default:
-		if n, err = k.pull(d); n > 0 {
-			k.received(d, 0) // pull has counted them
+		if k.s.own.shakesNext() {
+			k.attachUnlocked().frame.Begin(&k.sh.srv.clock)
 		}
 	}
 	k.pack(d)

@@ -45,19 +45,6 @@ func (k *connRef) layer() *secure.Conn {
 	return (*k.sh.chunks.Load())[i/chunkSlots].side.layers.Load()[i%chunkSlots]
 }
 
-// readClear reads of a PROXY header what is still missing, and nothing of the handshake after it.
-func (k owner) readClear(d *workspace) error {
-	p := d.box.Space(&k.sh.srv.input)
-	n, err := k.sh.poll.Read(k.s.socket, p[:min(len(p), max(1, d.box.Want()))])
-	if n > 0 {
-		k.received(d, n)
-	}
-	if !k.s.own.has(wantsProxy) {
-		k.attachUnlocked().frame.Begin(&k.sh.srv.clock)
-	}
-	return err
-}
-
 // pull reads once and decrypts all that has arrived: what crypto/tls kept back would never be
 // reported as readable. It has counted the n bytes already.
 func (k owner) pull(d *workspace) (n int, err error) {
@@ -99,11 +86,7 @@ func (k owner) unseal(in *input.Buffer) (n int, err error) {
 		in.Arrived(m)
 	}
 	k.sh.counts.bytesIn.Add(uint64(n))
-	if c.Owes() {
-		k.s.mu.Lock()
-		k.held().sendOwn(c)
-		k.s.mu.Unlock()
-	}
+	k.answer()
 	if err == sys.ErrAgain {
 		err = nil
 	}
@@ -133,10 +116,19 @@ func (k held) sendSealed(x *inflight, q []byte, all int) (n int, err error) {
 	return n, err
 }
 
-// sendOwn sends what the layer has written by itself. When the socket is full, nothing is read
-// before it is sent: a peer that asks for such answers and reads none gets no more of them.
-func (k held) sendOwn(c *secure.Conn) {
-	if k.s.dead {
+// answer sends what the layer has written by itself.
+func (k owner) answer() {
+	if k.layer().Owes() {
+		k.s.mu.Lock()
+		k.held().sendOwn()
+		k.s.mu.Unlock()
+	}
+}
+
+// sendOwn is answer with mu held. When the socket is full, nothing is read before all is sent: a
+// peer that asks for such answers and reads none gets no more of them.
+func (k held) sendOwn() {
+	if k.s.dead || !k.layer().Owes() {
 		return
 	}
 	x := k.attach()
@@ -163,10 +155,8 @@ func (k held) saysGoodbye() (waits bool) {
 		return false
 	}
 	s.marks.set(isShut) // nothing can follow
-	c := k.layer()
-	if c.Goodbye(); c.Owes() {
-		k.sendOwn(c)
-	}
+	k.layer().Goodbye()
+	k.sendOwn()
 	x := k.x.Load()
 	return x != nil && x.front.Lent() && !s.dead
 }
@@ -239,11 +229,7 @@ func (k owner) shake(d *workspace) {
 	if err != nil {
 		k.shakeFailed(err)
 	}
-	if c.Owes() { // its last message, an alert, or what user code says to a peer that does not speak TLS
-		s.mu.Lock()
-		k.held().sendOwn(c)
-		s.mu.Unlock()
-	}
+	k.answer() // its last message, an alert, or what user code says to a peer that does not speak TLS
 	k.stopFrame()
 	k.touch()
 	if err != nil {
@@ -289,11 +275,7 @@ func (k owner) readShake(p []byte) (n int, err error) {
 		if err != sys.ErrAgain {
 			return n, err
 		}
-		if c := k.layer(); c.Owes() {
-			k.s.mu.Lock()
-			k.held().sendOwn(c)
-			k.s.mu.Unlock()
-		}
+		k.answer()
 		if err := k.awaitShake(); err != nil {
 			return 0, err
 		}

@@ -5,14 +5,11 @@ import (
 	"net"
 )
 
-// NewTLSListener returns a listener whose connections use TLS, as tls.NewListener does. A Server
-// serves them like plain ones: on Events from its event loops, without a goroutine for each. With
-// Server.TrustedProxies, the PROXY header comes before the handshake. Handshakes take turns: as many
-// compute at a time as there are processors, and hosts that wait for a turn take it in rotation.
-// A connection of tls.NewListener has a goroutine on every engine, and receives the PROXY header
-// encrypted.
-//
-// config must have a certificate, or a function that returns one or another config.
+// NewTLSListener returns a listener whose connections use TLS, as tls.NewListener does. Events serves
+// them from its event loops, without a goroutine for each. With Server.TrustedProxies, the PROXY
+// header comes before the handshake. On Events as many handshakes compute at a time as there are
+// processors, and hosts that wait for a turn take it in rotation. A connection of tls.NewListener has
+// a goroutine on every engine, and receives the PROXY header encrypted.
 func NewTLSListener(inner net.Listener, config *tls.Config) net.Listener {
 	return &tlsListener{inner, config}
 }
