@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -330,4 +331,31 @@ func (c *trickling) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
+}
+
+// A peer that asks for key updates and does not read gets no more of them than its socket holds: then
+// it is not read, and its memory stays small, until it has stalled.
+func TestKeyUpdatesOfADeafPeer(t *testing.T) {
+	onEach(t, loopsOverTLS(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(*engine.Turn, []byte) error { return nil }}, func(s *engine.Server) { s.Limits.StallTime = time.Second })
+		nc := s.dialClear(t)
+		nc.(*net.TCPConn).SetReadBuffer(4096)
+		raw, err := newRawTLS(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := int64(0)
+		for err == nil {
+			var all []byte
+			for range 100 {
+				all = append(append(all, raw.keyUpdate(true, 5)...), raw.seal(dataRecord, []byte("x\n"))...)
+			}
+			_, err = nc.Write(all)
+			most = max(most, s.Stats().OutputMemory)
+		}
+		s.ended(t, engine.WriteStall)
+		if most > 256<<10 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the server has held %d bytes for it; writing: %v", most, err)
+		}
+	})
 }
