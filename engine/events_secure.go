@@ -223,7 +223,7 @@ func (k owner) shake(d *workspace) {
 	remote := netAddr(k.held().addr())
 	s.mu.Unlock()
 	err := k.guardShake(func() error {
-		return c.Handshake(k.sh.srv.ctx, k.readShake, transport.Addresses{Local: netAddr(s.socket.LocalAddr()), Remote: remote})
+		return c.Handshake(k.sh.srv.ctx, k.readShake, transport.AddressesOnly(netAddr(s.socket.LocalAddr()), remote))
 	})
 	k.endTurn()
 	if err != nil {

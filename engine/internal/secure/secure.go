@@ -50,7 +50,7 @@ func Server(config *tls.Config, memory *pool.Buffers) *Conn {
 // Handshake runs the handshake. read may wait, but first it has everything written that Owes reports.
 // User code sees the addresses in a tls.ClientHelloInfo. Nothing else may be called meanwhile except
 // Send without plaintext, and what describes the output.
-func (c *Conn) Handshake(ctx context.Context, read func(p []byte) (int, error), addresses transport.Addresses) error {
+func (c *Conn) Handshake(ctx context.Context, read func(p []byte) (int, error), addresses net.Conn) error {
 	c.wire.Conn, c.read, c.tls = addresses, read, tls.Server(&c.wire, c.config)
 	err := c.tls.HandshakeContext(ctx)
 	if err == nil {
@@ -190,7 +190,7 @@ func (c *Conn) Memory() int64 {
 
 // Goodbye seals a close_notify, once; nothing can be sealed after it.
 func (c *Conn) Goodbye() {
-	c.wire.Conn = transport.Addresses{} // crypto/tls sets a deadline
+	c.wire.Conn = transport.AddressesOnly(nil, nil) // crypto/tls sets a deadline
 	c.tls.CloseWrite()
 }
 

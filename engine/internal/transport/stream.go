@@ -162,22 +162,23 @@ func (s *Stream) Close(reset bool) {
 func (s *Stream) GiveAway() net.Conn {
 	s.ClearNudge()
 	nc := s.Conn
-	s.Conn = Addresses{nc.LocalAddr(), nc.RemoteAddr()}
+	s.Conn = AddressesOnly(nc.LocalAddr(), nc.RemoteAddr())
 	return nc
 }
 
-// Addresses stands in for a socket of which only the addresses are known, such as one that was given
-// away.
-type Addresses struct{ Local, Remote net.Addr }
+// AddressesOnly stands in for a socket of which nothing but the addresses may be used.
+func AddressesOnly(local, remote net.Addr) net.Conn { return givenAway{local, remote} }
 
-func (a Addresses) Read([]byte) (int, error)         { return 0, net.ErrClosed }
-func (a Addresses) Write([]byte) (int, error)        { return 0, net.ErrClosed }
-func (a Addresses) Close() error                     { return nil }
-func (a Addresses) LocalAddr() net.Addr              { return a.Local }
-func (a Addresses) RemoteAddr() net.Addr             { return a.Remote }
-func (a Addresses) SetDeadline(time.Time) error      { return net.ErrClosed }
-func (a Addresses) SetReadDeadline(time.Time) error  { return net.ErrClosed }
-func (a Addresses) SetWriteDeadline(time.Time) error { return net.ErrClosed }
+type givenAway struct{ local, remote net.Addr }
+
+func (a givenAway) Read([]byte) (int, error)         { return 0, net.ErrClosed }
+func (a givenAway) Write([]byte) (int, error)        { return 0, net.ErrClosed }
+func (a givenAway) Close() error                     { return nil }
+func (a givenAway) LocalAddr() net.Addr              { return a.local }
+func (a givenAway) RemoteAddr() net.Addr             { return a.remote }
+func (a givenAway) SetDeadline(time.Time) error      { return net.ErrClosed }
+func (a givenAway) SetReadDeadline(time.Time) error  { return net.ErrClosed }
+func (a givenAway) SetWriteDeadline(time.Time) error { return net.ErrClosed }
 
 // Past is a deadline that has passed.
 func Past() time.Time { return time.Unix(1, 0) }
