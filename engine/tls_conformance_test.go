@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -357,6 +359,67 @@ func TestKeyUpdatesOfADeafPeer(t *testing.T) {
 		s.ended(t, engine.WriteStall)
 		if most > 256<<10 || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the server has held %d bytes for it; writing: %v", most, err)
+		}
+	})
+}
+
+// A connection whose turn at the handshake comes when its time is over, or that ends in line, takes
+// no turn from others.
+func TestTurnsAreNotLost(t *testing.T) {
+	const frame = 500 * time.Millisecond
+	loops := slices.DeleteFunc(loopsOverTLS(), func(g ground) bool { return !g.isInline() })
+	oneByOne(t, loops, func(t *testing.T, g ground) {
+		shaking, handling := newGate(t), newGate(t)
+		var slow atomic.Bool
+		config := &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			if slow.Load() {
+				shaking.pass()
+			}
+			return nil, nil
+		}}
+		s := serveOn(t, g, configured(t, config), lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "wait" {
+				handling.pass()
+			}
+			return say(t, string(line))
+		}}, func(s *engine.Server) { s.Limits.FrameTime = frame })
+		var busy []*client
+		for range runtime.GOMAXPROCS(0) { // one for each loop
+			busy = append(busy, s.dial(t))
+		}
+		slow.Store(true)
+		crowd := 0
+		shake := func() {
+			crowd++
+			c := tls.Client(s.dialClear(t), &tls.Config{InsecureSkipVerify: true})
+			go c.Handshake()
+		}
+		for range runtime.GOMAXPROCS(0) {
+			shake()
+			heard(t, shaking.entered, "a handshake")
+		}
+		for range 4 * runtime.GOMAXPROCS(0) {
+			shake()
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == len(busy)+crowd }) {
+			t.Fatal("they are not open")
+		}
+		for _, c := range busy {
+			c.send("wait\n")
+			heard(t, handling.entered, "a handler")
+		}
+		<-time.After(2 * frame) // the loops are blocked, so nothing shows that the time is over
+		shaking.open()
+		handling.open()
+		for _, c := range busy {
+			c.want("wait\n")
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == len(busy) }) {
+			t.Errorf("%d connections are open, want %d", s.Stats().Open, len(busy))
+		}
+		slow.Store(false)
+		for range 2 * runtime.GOMAXPROCS(0) {
+			s.dial(t).ask("hello", "hello")
 		}
 	})
 }

@@ -72,6 +72,9 @@ func answerRecord(t *engine.Turn, line []byte) error {
 	id, _ := strconv.Atoi(f[1])
 	size, _ := strconv.Atoi(f[2])
 	c := t.Conn()
+	if c.Unsent() < 0 {
+		return engine.Malformed
+	}
 	switch f[0] {
 	case "now":
 		t.Out = append(t.Out, answerTo(id, size)...)
@@ -213,6 +216,9 @@ func (p *recordPlayer) step() error {
 			all = append(all, p.records([]byte("nothing\n"))...)
 		}
 		all = append(all, p.records([]byte("back\n"))...)
+		if p.IntN(2) == 0 { // the borrower's connection may read it too
+			all = append(all, p.request("now")...)
+		}
 		return p.write(all)
 	default:
 		var all []byte
