@@ -423,3 +423,29 @@ func TestTurnsAreNotLost(t *testing.T) {
 		}
 	})
 }
+
+// What crypto/tls has read too far while user code had the connection is served when it is back,
+// although nothing more arrives.
+func TestLoanThatReadsAhead(t *testing.T) {
+	onEach(t, withTLS(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: answerRecord})
+		nc := s.dialClear(t)
+		raw, err := newRawTLS(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads := func(want string) {
+			t.Helper()
+			for got := ""; got != want; {
+				data, err := raw.open()
+				if got += string(data); err != nil || len(got) > len(want) {
+					t.Fatalf("read %q (%v), want %q", got, err, want)
+				}
+			}
+		}
+		nc.Write(raw.seal(dataRecord, []byte("lend 1 0 x\n")))
+		reads("1 0\n")
+		nc.Write(append(raw.seal(dataRecord, []byte("back\n")), raw.seal(dataRecord, []byte("now 2 3 x\n"))...))
+		reads(string(answerTo(2, 3)))
+	})
+}
