@@ -146,9 +146,6 @@ func (s *Server) accept(nc net.Conn, config *tls.Config) {
 			return
 		}
 	}
-	if config != nil && !onLoop {
-		nc = tls.Server(nc, config)
-	}
 	s.mu.Lock()
 	why := s.admit(from.Addr(), proxy, &counted)
 	s.mu.Unlock()
@@ -157,12 +154,12 @@ func (s *Server) accept(nc net.Conn, config *tls.Config) {
 		why = s.admit(from.Addr(), proxy, &counted)
 		s.mu.Unlock()
 	}
+	if config != nil && (why != 0 || !onLoop) {
+		nc = tls.Server(nc, config)
+	}
 	switch {
 	case why != 0:
 		socket.Close()
-		if onLoop && config != nil {
-			nc = tls.Server(nc, config)
-		}
 		s.turnAway(nc, why)
 	case onLoop:
 		nc.Close() // before the poll knows the socket: then closing the socket alone ends the connection

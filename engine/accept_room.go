@@ -115,7 +115,7 @@ func (c Conn) askToGo(since timing.Tick) bool {
 	if !isSilent && !isIdle || k.link().HasUnread() {
 		return false
 	}
-	k.s.facets.put(isDisplaced, true)
+	k.s.facets.set(isDisplaced)
 	k.s.suspect = Displaced
 	k.held().notify()
 	return true
@@ -188,7 +188,7 @@ func (k owner) keepPlace() {
 	s := k.s
 	s.mu.Lock()
 	displaced, addr := s.facets.has(isDisplaced), k.held().addr().Addr()
-	s.facets.put(isDisplaced, false)
+	s.facets.clear(isDisplaced)
 	s.mu.Unlock()
 	if displaced && !k.sh.srv.askForRoom(addr) {
 		k.sh.srv.refuseNewcomer()

@@ -75,7 +75,7 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 			if asked := k.s.facets.has(isDisplaced); asked && j != want {
 				t.Errorf("connection %d makes room for newcomer %d, want %d", j, i, want)
 			}
-			k.s.facets.put(isDisplaced, false)
+			k.s.facets.clear(isDisplaced)
 		}
 		all[want].s.spoken = false // it does not give way any more
 	}

@@ -63,14 +63,10 @@ func (k owner) pull(d *workspace) (n int, err error) {
 	if x != nil {
 		x.left = max(0, x.left-m)
 	}
-	switch err {
-	case nil:
-		c.Feed(p[:m])
-	case sys.ErrClosed:
-		c.FeedEnd()
-	default:
+	if err != nil && err != sys.ErrClosed {
 		return 0, err
 	}
+	c.Feed(p[:m], err != nil)
 	if n, err = k.unseal(&d.box); n > 0 && err == sys.ErrClosed {
 		k.attachUnlocked() // facts reports the end when this is served
 		err = nil
@@ -237,10 +233,10 @@ func (k owner) shake(d *workspace) {
 		k.drive(d, false)
 		return
 	}
-	k.sh.srv.countShaken(c.NetConn().ConnectionState().DidResume)
+	k.sh.srv.countShaken(c.NetConn())
 	s.own.clear(mustShake)
 	s.mu.Lock()
-	s.facets.put(isShaken, true)
+	s.facets.set(isShaken)
 	s.mu.Unlock()
 	k.welcome(d)
 	k.unpack(d)
@@ -258,9 +254,9 @@ func (k owner) guardShake(run func() error) error {
 	return err
 }
 
-func (s *Server) countShaken(resumed bool) {
+func (s *Server) countShaken(nc net.Conn) {
 	s.shaken.done.Add(1)
-	if resumed {
+	if c, ok := nc.(*tls.Conn); ok && c.ConnectionState().DidResume {
 		s.shaken.resumed.Add(1)
 	}
 }

@@ -163,8 +163,7 @@ func (g *goroutineConn) handshake() bool {
 	k.touch()
 	k.s.own.clear(mustShake)
 	if err == nil {
-		secured, ok := g.Conn.(*tls.Conn)
-		k.sh.srv.countShaken(ok && secured.ConnectionState().DidResume)
+		k.sh.srv.countShaken(g.Conn)
 		return true
 	}
 	k.owner().shakeFailed(err)

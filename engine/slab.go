@@ -39,7 +39,7 @@ type slot struct {
 	suspect    Reason       // under mu: reason suspected by the sweeper
 	counted    bool         // counted for its address; guarded by Server.mu
 	spoken     bool         // written under mu by the owner: a byte of a message has arrived
-	facets     facets       // under mu
+	facets     flags        // more flags, under mu
 	secured    bool         // it has a TLS layer, see side.layers; fixed
 	port       uint16
 	address    [4]byte       // if IPv4; IPv6 is in side.sixes
@@ -80,22 +80,12 @@ const (
 	hasSix                      // has an IPv6 address
 )
 
-// facets is another set of flags, which rarely change.
-type facets uint8
-
+// The facets, which rarely change.
 const (
-	isTrusted   facets = 1 << iota // authenticated
-	isDisplaced                    // is being displaced, see accept_room.go
-	isShaken                       // its TLS handshake is complete
+	isTrusted   flags = 1 << iota // authenticated
+	isDisplaced                   // is being displaced, see accept_room.go
+	isShaken                      // its TLS handshake is complete
 )
-
-func (f facets) has(facet facets) bool { return f&facet != 0 }
-
-func (f *facets) put(facet facets, on bool) {
-	if *f &^= facet; on {
-		*f |= facet
-	}
-}
 
 // awayBit of slot.tenant means that somebody other than the loop owns the connection. It
 // shares a word with the generation, because a loop that holds an event must read both

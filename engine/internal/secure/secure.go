@@ -14,7 +14,7 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// Conn is the TLS layer of a connection. The connection's owner calls Handshake, Feed, FeedEnd and
+// Conn is the TLS layer of a connection. The connection's owner calls Handshake, Feed and
 // Open. Whoever holds the connection's mutex calls Send, Goodbye and the methods that describe the
 // output. Both may happen at once: crypto/tls allows one reader beside one writer, and both append
 // to one buffer, because the order of records on the wire must be the order of their encryption.
@@ -72,11 +72,8 @@ func (c *Conn) Lend(socket net.Conn) net.Conn {
 // Return ends the loan. What crypto/tls has read too far can be opened.
 func (c *Conn) Return() { c.wire.Conn, c.lent = nil, false }
 
-// Feed passes on ciphertext. It must be opened before p is used again.
-func (c *Conn) Feed(p []byte) { c.fed = p }
-
-// FeedEnd passes on the end of the stream.
-func (c *Conn) FeedEnd() { c.ended = true }
+// Feed passes on ciphertext, or the end of the stream. It must be opened before p is used again.
+func (c *Conn) Feed(p []byte, ended bool) { c.fed, c.ended = p, ended }
 
 // Open decrypts to p, at most a record. It returns sys.ErrAgain when more ciphertext is needed, and
 // sys.ErrClosed at the end, both maybe together with the last bytes. The end is a close_notify or a FIN; after
