@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,6 +45,10 @@ func (s *Server) Serve(ln net.Listener) error {
 			return err
 		}
 	}
+	var config *tls.Config
+	if secured, ok := ln.(*tlsListener); ok {
+		ln, config = secured.Listener, secured.config
+	}
 	if err := s.prepare(ln); err != nil {
 		return err
 	}
@@ -64,7 +69,7 @@ func (s *Server) Serve(ln net.Listener) error {
 				spare.Hold()
 				continue
 			}
-			s.accept(nc)
+			s.accept(nc, config)
 		case s.draining.Load():
 			return ErrServerClosed
 		case sys.Exhausted(err) && spare.Release():
@@ -125,8 +130,8 @@ func (s *Server) prepare(ln net.Listener) error {
 	return nil
 }
 
-// accept serves nc, or refuses it.
-func (s *Server) accept(nc net.Conn) {
+// accept serves nc, or refuses it; with TLS if there is a config.
+func (s *Server) accept(nc net.Conn, config *tls.Config) {
 	from, counted := transport.AddrPort(nc.RemoteAddr()), false // once: an adapter may not know its peer any more when it is closed
 	proxy := admission.Within(s.TrustedProxies, from.Addr())
 	onLoop, socket := s.how.style == events && transport.IsSocket(nc), sys.NoSocket
@@ -149,15 +154,18 @@ func (s *Server) accept(nc net.Conn) {
 		why = s.admit(from.Addr(), proxy, &counted)
 		s.mu.Unlock()
 	}
+	if config != nil && (why != 0 || !onLoop) {
+		nc = tls.Server(nc, config)
+	}
 	switch {
 	case why != 0:
 		socket.Close()
 		s.turnAway(nc, why)
 	case onLoop:
 		nc.Close() // before the poll knows the socket: then closing the socket alone ends the connection
-		s.joinLoop(socket, from, proxy, counted)
+		s.joinLoop(socket, from, config, proxy, counted)
 	default:
-		s.startGoroutine(nc, from, proxy, counted)
+		s.startGoroutine(nc, from, config != nil, proxy, counted)
 	}
 }
 

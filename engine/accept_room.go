@@ -115,7 +115,8 @@ func (c Conn) askToGo(since timing.Tick) bool {
 	if !isSilent && !isIdle || k.link().HasUnread() {
 		return false
 	}
-	k.s.displaced, k.s.suspect = true, Displaced
+	k.s.facets.set(isDisplaced)
+	k.s.suspect = Displaced
 	k.held().notify()
 	return true
 }
@@ -134,7 +135,7 @@ func (s *Server) findIdle(found []admission.Idler[Conn]) []admission.Idler[Conn]
 // give way.
 func (k held) givesWay() bool {
 	s := k.s
-	if !s.spoken || !s.opened || s.displaced || s.dead || k.reason() != 0 || !k.speaks().givesWay || !k.moments().IsIdle() {
+	if !s.spoken || !s.opened || s.facets.has(isDisplaced) || s.dead || k.reason() != 0 || !k.speaks().givesWay || !k.moments().IsIdle() {
 		return false
 	}
 	x := k.x.Load()
@@ -186,8 +187,8 @@ func (k held) makeRoom(d *workspace) {
 func (k owner) keepPlace() {
 	s := k.s
 	s.mu.Lock()
-	displaced, addr := s.displaced, k.held().addr().Addr()
-	s.displaced = false
+	displaced, addr := s.facets.has(isDisplaced), k.held().addr().Addr()
+	s.facets.clear(isDisplaced)
 	s.mu.Unlock()
 	if displaced && !k.sh.srv.askForRoom(addr) {
 		k.sh.srv.refuseNewcomer()
@@ -205,7 +206,7 @@ func (s *Server) refuseNewcomer() {
 		if !ok {
 			continue
 		}
-		stays := !k.s.displaced && !k.s.dead && k.reason() == 0
+		stays := !k.s.facets.has(isDisplaced) && !k.s.dead && k.reason() == 0
 		if stays {
 			k.fail(TooManyConns)
 			k.held().notify()

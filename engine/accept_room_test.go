@@ -72,10 +72,10 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 			t.Fatalf("nobody makes room for newcomer %d", i)
 		}
 		for j, k := range all {
-			if asked := k.s.displaced; asked && j != want {
+			if asked := k.s.facets.has(isDisplaced); asked && j != want {
 				t.Errorf("connection %d makes room for newcomer %d, want %d", j, i, want)
 			}
-			k.s.displaced = false
+			k.s.facets.clear(isDisplaced)
 		}
 		all[want].s.spoken = false // it does not give way any more
 	}

@@ -151,7 +151,7 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if waited() == 0 && g.network != overAdapter {
+		if waited() == 0 && !g.isAdapter() {
 			t.Log("nobody had to wait") // on a slow machine
 		}
 		if st := s.Stats(); st.Open != crowd || st.InLine != 0 {
@@ -165,7 +165,7 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 func TestPushesKeepToTheOutputBudget(t *testing.T) {
 	const budget, crowd, size, each = 2 << 20, 100, 50_000, 20
 	push := make([]byte, size)
-	onEach(t, everywhere(func(g ground) bool { return g.network != overAdapter }), func(t *testing.T, g ground) {
+	onEach(t, everywhere(func(g ground) bool { return !g.isAdapter() }), func(t *testing.T, g ground) {
 		conns := make(chan engine.Conn, crowd+1)
 		s := serve(t, g, replier(0), func(s *engine.Server) {
 			s.Limits.TotalOutput, s.Limits.HardCap, s.Limits.StallTime = budget, 16<<20, time.Hour

@@ -55,7 +55,7 @@ func (s *Server) evictReaders(now timing.Tick, held int64) {
 	slow := uint64(waited) > s.rules.Stall/2
 	target := out.Limit()*11/16 - max(size, out.Limit()/16)
 	debtors := s.debtors(func(k connRef, x *inflight) (age timing.Tick, held int64) {
-		if held = x.memory(); held == 0 {
+		if held = k.held().memory(x); held == 0 {
 			return 0, 0
 		}
 		if stall := x.stall.Load(); stall != 0 && now-stall < timing.Ahead {

@@ -26,13 +26,17 @@ func (k owner) mayProduce() bool {
 func (x *inflight) starves() bool { return x.share.Waits() || x.debt.Waits() }
 
 // memory returns the capacity of all buffers that hold the connection's output. mu held.
-func (x *inflight) memory() int64 {
-	return int64(x.lent) + outbox.Capacity(x.front) + x.queue.Memory()
+func (k held) memory(x *inflight) int64 {
+	n := int64(x.lent) + outbox.Capacity(x.front) + x.queue.Memory()
+	if k.s.secured {
+		n += k.layer().Memory()
+	}
+	return n
 }
 
 // recount updates the budget for the memory of the connection's output.
 func (k held) recount(x *inflight) {
-	if memory := x.memory(); x.share.IsOff(memory) {
+	if memory := k.memory(x); x.share.IsOff(memory) {
 		x.share.Recount(&k.sh.srv.output, memory)
 	}
 }

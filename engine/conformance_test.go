@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ const (
 	overTCP     = "tcp"
 	overUnix    = "unix"
 	overAdapter = "adapter" // a wrapper of TCP, which engines must not treat as a socket
+	overTLS     = "tls"     // NewTLSListener on TCP
 )
 
 func (g ground) String() string {
@@ -53,6 +55,11 @@ func (g ground) String() string {
 // isLoop reports whether the engine serves this ground's connections from event loops.
 func (g ground) isLoop() bool {
 	return strings.HasPrefix(g.engine.Name(), "events") && g.network != overAdapter
+}
+
+// isAdapter reports whether the engine does not see this ground's sockets.
+func (g ground) isAdapter() bool {
+	return g.network == overAdapter || g.network == overTLS && !g.isLoop()
 }
 
 // isInline reports whether a handler that blocks stalls other connections of its loop,
@@ -83,11 +90,17 @@ func over(network string) (all []ground) {
 // except Direct serve adapters in the same way.
 func everywhere(is ...func(ground) bool) []ground {
 	all := append(over(overTCP), over(overUnix)...)
-	all = append(all, ground{engine.Direct(), overAdapter}, ground{engine.Engine{}, overAdapter})
+	all = append(all, ground{engine.Direct(), overAdapter}, ground{engine.Engine{}, overAdapter}, ground{engine.Direct(), overTLS})
+	all = append(all, loopsOverTLS()...)
 	for _, f := range is {
 		all = slices.DeleteFunc(all, func(g ground) bool { return !f(g) })
 	}
 	return all
+}
+
+// loopsOverTLS returns the engine with event loops over TLS, in every mode.
+func loopsOverTLS() []ground {
+	return slices.DeleteFunc(over(overTLS), func(g ground) bool { return !g.isLoop() })
 }
 
 // onEach runs a test on each ground, concurrently, because the tests wait much and
@@ -450,8 +463,11 @@ func listen(t *testing.T, network string) net.Listener {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if network == overAdapter {
+		switch network {
+		case overAdapter:
 			return adapting{ln, func(nc net.Conn) net.Conn { return adapter{nc} }}
+		case overTLS:
+			return engine.NewTLSListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate()}})
 		}
 		return ln
 	}
@@ -494,6 +510,9 @@ func (s *server) dial(t *testing.T) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
+	if s.g.network == overTLS {
+		nc = secured(nc)
+	}
 	c := &client{Conn: nc, t: t}
 	c.r = bufio.NewReader(c)
 	return c
@@ -556,6 +575,19 @@ func (c *client) wantEnd(text string) {
 	c.Close()
 }
 
+// wantRefused reads why the server has no place for the connection. Over TLS it does not say: a
+// handshake for a refusal would help a flood.
+func (c *client) wantRefused(why engine.Reason) {
+	c.t.Helper()
+	if nc, ok := c.Conn.(secureConn); ok {
+		if nc.Conn.ConnectionState().HandshakeComplete || !c.over() {
+			c.t.Error("a refused connection has completed its handshake, or stays open")
+		}
+		return
+	}
+	c.wantEnd(refusal(why))
+}
+
 // over waits for the end of the stream, FIN or reset, and reports whether it came.
 func (c *client) over() bool {
 	_, err := io.Copy(io.Discard, c.r)
@@ -564,8 +596,12 @@ func (c *client) over() bool {
 
 // reset ends the connection with RST.
 func (c *client) reset() {
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		tcp.SetLinger(0)
+	switch nc := c.Conn.(type) {
+	case *net.TCPConn:
+		nc.SetLinger(0)
+	case secureConn:
+		nc.TCPConn.SetLinger(0)
+		nc.TCPConn.Close() // without a close_notify
 	}
 	c.Close()
 }

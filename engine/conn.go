@@ -68,7 +68,7 @@ func (c Conn) Close(why Reason) {
 // Trust marks the connection as authenticated: it stops the timeout of Limits.AuthTime.
 func (c Conn) Trust() {
 	if k, ok := c.lock(); ok {
-		k.s.trusted = true
+		k.s.facets.set(isTrusted)
 		k.s.mu.Unlock()
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -58,7 +59,7 @@ func (s *Server) started() []*loop {
 }
 
 // joinLoop gives an admitted connection to the loop that has the fewest.
-func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted bool) {
+func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, config *tls.Config, proxy, counted bool) {
 	k, why := s.leastLoaded().take()
 	if why != 0 {
 		socket.Close()
@@ -66,6 +67,9 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 		return
 	}
 	k.owner().begin(from, socket, nil, proxy, counted)
+	if config != nil {
+		k.held().secure(config)
+	}
 	if s.forced.Load() { // the loop may have ended
 		k.fail(Forced)
 		k.s.mu.Unlock()

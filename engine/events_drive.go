@@ -156,7 +156,15 @@ func (k owner) drive(d *workspace, writable bool) {
 			}
 			k.held().lendOffLoop()
 			return
-		case life.StepEnd:
+		case life.StepEnd, life.StepShut:
+			if s.secured && k.held().saysGoodbye() {
+				s.mu.Unlock()
+				continue
+			}
+			if st == life.StepShut {
+				k.held().carryOut(st, d)
+				continue
+			}
 			s.dead = true // under this hold of mu: anything posted from now on would be lost
 			s.mu.Unlock()
 			k.end(d)
@@ -181,14 +189,26 @@ func (k owner) serveKept(d *workspace) {
 // readOnce reads once and serves the messages that this completes.
 func (k owner) readOnce(d *workspace) {
 	k.unpack(d)
-	p := d.box.Space(&k.sh.srv.input)
 	x := k.x.Load()
-	if k.s.own.has(drains) {
-		p = p[:min(len(p), x.left)]
-	}
-	n, err := k.sh.poll.Read(k.s.socket, p)
-	if n > 0 {
-		k.received(d, n)
+	n, err := 0, error(nil)
+	if k.s.secured && !k.s.own.has(wantsProxy) {
+		if n, err = k.pull(d); n > 0 {
+			k.received(d, 0) // pull has counted them
+		}
+	} else {
+		p := d.box.Space(&k.sh.srv.input)
+		if k.s.own.has(drains) {
+			p = p[:min(len(p), x.left)]
+		}
+		if k.s.secured { // the PROXY header, and nothing of the handshake after it
+			p = p[:min(len(p), max(1, d.box.Want()))]
+		}
+		if n, err = k.sh.poll.Read(k.s.socket, p); n > 0 {
+			k.received(d, n)
+		}
+		if k.s.own.shakesNext() {
+			k.attachUnlocked().frame.Begin(&k.sh.srv.clock)
+		}
 	}
 	k.pack(d)
 	switch {
@@ -268,7 +288,7 @@ func (k held) watchFor(away bool) {
 	case away && x != nil && x.goal == arrived:
 		want = sys.In | sys.Once
 	case away || phase == life.Finishing || phase == life.Closing:
-	case phase == life.Serving && (s.own.has(drains) && !x.frame.IsAllowed() || x != nil && (x.in.Ready() || x.blocked.Load())):
+	case phase == life.Serving && (s.own.has(drains) && !x.frame.IsAllowed() || x != nil && (x.in.Ready() || x.blocked.Load() || x.turn == inLine)):
 	case phase == life.Serving && k.servedOffLoop():
 		want = sys.In | sys.Once
 	default:

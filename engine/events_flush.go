@@ -15,7 +15,7 @@ func (k owner) flushNow(t *Turn, said bool) bool {
 	s.mu.Lock()
 	x := k.x.Load()
 	fits := len(t.Out) > 0 && len(t.Out) <= maxSend
-	if x == nil && fits && !said && !s.dead && s.own&(hasAsked|isLate) == hasAsked {
+	if x == nil && fits && !said && !s.dead && !s.secured && s.own&(hasAsked|isLate) == hasAsked {
 		// Most visits: nothing is in flight, and the request budget knows the connection.
 		n, err := k.sh.poll.Write(s.socket, t.Out)
 		k.sh.counts.bytesOut.Add(uint64(n))
@@ -94,6 +94,9 @@ func (k held) putRest(t *Turn, n int, err error) {
 	x.front, x.sent = k.keep(t, n)
 	x.blocked.Store(true)
 	x.waiting += int64(len(x.front.Bytes()) - x.sent)
+	if k.s.secured {
+		x.waiting += int64(k.layer().Sealed())
+	}
 	k.recount(x)
 	k.notSent(x, n == maxSend)
 }
@@ -102,8 +105,8 @@ func (k held) putRest(t *Turn, n int, err error) {
 // copy, or t.Out itself where that is cheaper and not much larger.
 func (k *connRef) keep(t *Turn, sent int) (pool.Buffer, int) {
 	if rest := t.Out[sent:]; len(rest) < max(maxPooled/4, cap(t.Out)/2) {
-		b := k.sh.srv.buffers.Get(len(rest))
-		copy(b.Bytes(), rest)
+		b := k.sh.srv.buffers.Get(max(1, len(rest)))
+		b.SetLen(copy(b.Bytes(), rest))
 		return b, 0
 	}
 	b := k.sh.srv.buffers.Get(1)

@@ -9,10 +9,19 @@ import (
 // handOff moves a connection off its loop, to a helper. The caller is the loop.
 func (k owner) handOff() {
 	k.sh.loop.yield.Others()
+	shakes := k.s.own.shakesNext()
 	k.s.mu.Lock()
+	if shakes && !k.held().takeTurn(false) {
+		k.held().release()
+		return
+	}
 	k.held().setAway(true)
 	k.held().watchFor(true)
 	k.s.mu.Unlock()
+	if shakes {
+		k.sh.srv.helpers.run(job{l: k.sh.loop, key: k.key, shakes: true})
+		return
+	}
 	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key})
 }
 
@@ -20,6 +29,7 @@ func (k owner) handOff() {
 type job struct {
 	l      *loop
 	key    uint64     // 0: run the loop
+	shakes bool       // a TLS handshake, which Limits.Helpers does not count
 	broken *workspace // the workspace of a goroutine that user code ended with runtime.Goexit
 }
 
@@ -220,7 +230,7 @@ func (h *helper) do(c *helpers, j job) (offLoop bool) {
 	if !d.offLoop {
 		j.l.run(d)
 	}
-	offLoop = j.key != 0 || d.offLoop
+	offLoop = !j.shakes && (j.key != 0 || d.offLoop)
 	if done = true; j.key == 0 && j.broken == nil {
 		if d.offLoop = false; len(d.in) == loopRead { // a smaller buffer means that the visit has waited for input
 			c.srv.workspaces.Put(d)
@@ -248,6 +258,10 @@ func (k owner) serveOffLoop(d *workspace) {
 	defer busy.Add(-1) // also after runtime.Goexit in user code
 	if k.isDead() {    // it ended while it waited in line
 		k.drive(d, false)
+		return
+	}
+	if k.s.own.shakesNext() {
+		k.shake(d)
 		return
 	}
 	began := time.Now()

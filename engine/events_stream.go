@@ -27,6 +27,9 @@ func (k held) flushAndAwait(t *Turn) {
 	x.queue.LetEarlierGo()
 	k.write(x, false)
 	ahead := x.queue.Ready()
+	if s.secured {
+		ahead += k.layer().Sealed()
+	}
 	if x.front.Lent() {
 		ahead += len(x.front.Bytes()) - x.sent
 	}
@@ -44,16 +47,20 @@ func (k held) flushAndAwait(t *Turn) {
 // readMore reads in the middle of a visit. It returns 0, nil when it has waited.
 func (k owner) readMore(d *workspace) (n int, err error) {
 	s, t := k.s, &d.turn
-	n, err = k.sh.poll.Read(s.socket, d.box.Space(&k.sh.srv.input))
+	if s.secured {
+		n, err = k.pull(d)
+	} else {
+		n, err = k.sh.poll.Read(s.socket, d.box.Space(&k.sh.srv.input))
+	}
 	switch {
 	case err == nil:
 		return n, nil
 	case err == sys.ErrClosed:
 		k.fail(PeerClosed)
-		return 0, err
+		return n, err
 	case err != sys.ErrAgain:
 		k.broke()
-		return 0, err
+		return n, err
 	}
 	d.slim(streamRead)
 	t.Leave()

@@ -115,6 +115,9 @@ const (
 
 // servedOffLoop reports whether to serve the connection off its loop.
 func (k *connRef) servedOffLoop() bool {
+	if k.s.own.shakesNext() {
+		return true
+	}
 	switch k.sh.srv.how.hand {
 	case Offload:
 		return true

@@ -3,8 +3,10 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
@@ -41,8 +43,9 @@ type goroutineConn struct {
 
 const noDescriptor = -1
 
-// startGoroutine serves an admitted connection on a goroutine of its own.
-func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted bool) {
+// startGoroutine serves an admitted connection on a goroutine of its own; secure: nc is TLS, of
+// which a PROXY header is no part.
+func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, secure, proxy, counted bool) {
 	sh := &s.flushers[s.accepted.Load()%uint64(len(s.flushers))].shard
 	k, why := sh.take()
 	if why != 0 {
@@ -61,6 +64,9 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 		g.own.box.Lend(&s.input, g.own.in)
 	}
 	k.owner().begin(from, sys.NoSocket, g, proxy, counted)
+	if secure && proxy {
+		k.s.own.set(mustShake)
+	}
 	if s.forced.Load() {
 		k.held().abort(Forced)
 	}
@@ -142,15 +148,53 @@ func (g *goroutineConn) handshake() bool {
 	}
 	k := &g.ref
 	g.frame.Begin(&k.sh.srv.clock)
-	err := h.HandshakeContext(k.sh.srv.ctx)
+	err := error(nil)
+	if k.s.own.has(mustShake) {
+		var why Reason
+		if why, err = g.readHeader(); why != 0 {
+			k.fail(why)
+			return false
+		}
+	}
+	if err == nil {
+		err = k.owner().guardShake(func() error { return h.HandshakeContext(k.sh.srv.ctx) })
+	}
 	g.frame.Pause()
 	k.touch()
+	k.s.own.clear(mustShake)
 	if err == nil {
+		k.sh.srv.countShaken(g.Conn)
 		return true
 	}
+	k.owner().shakeFailed(err)
+	return false
+}
+
+// readHeader reads the PROXY header before a TLS handshake, and nothing beyond it.
+func (g *goroutineConn) readHeader() (why Reason, err error) {
+	from := g.Conn.(*tls.Conn).NetConn()
+	var in []byte
+	for {
+		_, need, why := g.ref.owner().readProxyHeader(in)
+		if why != 0 || need == 0 {
+			return why, nil
+		}
+		in = append(in, make([]byte, need)...)
+		if _, err := io.ReadFull(from, in[len(in)-need:]); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// shakeFailed records why a connection ends whose TLS handshake has failed.
+func (k owner) shakeFailed(err error) {
+	k.sh.srv.shaken.failed.Add(1)
 	k.s.mu.Lock()
-	suspect := k.s.suspect
+	suspect, remote := k.s.suspect, k.held().addr()
 	k.s.mu.Unlock()
+	k.sh.srv.faults.Write(k.sh.srv.Logger, slog.LevelWarn, "tls_handshake", func() (string, []any) {
+		return "TLS handshake failed", []any{"remote", remote, "error", err}
+	})
 	switch {
 	case suspect != 0:
 		k.fail(suspect)
@@ -166,7 +210,6 @@ func (g *goroutineConn) handshake() bool {
 		k.sh.srv.guard(k.conn(), func() { why = failed(err) })
 	}
 	k.fail(cmp.Or(why, asReason(err)))
-	return false
 }
 
 // yield lets other connections run after a burst. An owner whose socket is never empty

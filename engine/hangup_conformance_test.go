@@ -12,7 +12,7 @@ import (
 
 // knowsHangUps reports whether the kernel reports the disconnect of a peer from which
 // nobody reads.
-func knowsHangUps(g ground) bool { return sys.Polls && g.network != overAdapter }
+func knowsHangUps(g ground) bool { return sys.Polls && !g.isAdapter() }
 
 // The context of a running handler is cancelled when its client disconnects, with FIN or
 // RST, however much it has sent before; a reply to a client that has only closed its side

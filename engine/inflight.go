@@ -47,6 +47,7 @@ type inflight struct {
 	debt       ration.Debt   // of the request budget
 	late       uint64        // late replies not yet in the counters
 	goal       goal          // what the owner waits for in the middle of a visit
+	turn       turn          // of a TLS handshake
 	target     uint32        // value of written to wait for
 	wakeUp     chan struct{} // ends the owner's wait; capacity 1; nil until first used
 	unfinished bool          // a reply was sent in part, see breakOff
@@ -103,7 +104,7 @@ func (k held) detach() {
 	if x == nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
 		return
 	}
-	x.share.Recount(&k.sh.srv.output, x.memory())
+	x.share.Recount(&k.sh.srv.output, k.memory(x))
 	x.share.EndVisit(&k.sh.srv.output)
 	k.s.tickets = x.promises.Generation()
 	k.x.Store(nil)
@@ -238,7 +239,10 @@ func (k held) dropOutput(x *inflight) {
 	}
 	x.queue.DropAll(spares)
 	x.front, x.waiting, x.lent = pool.Buffer{}, 0, 0
-	x.share.Recount(&k.sh.srv.output, x.memory())
+	if k.s.secured {
+		k.layer().Drop()
+	}
+	x.share.Recount(&k.sh.srv.output, k.memory(x))
 }
 
 // drop drops everything in flight, except for the bytes that a blocked writer holds: it

@@ -28,9 +28,10 @@ func (k held) write(x *inflight, again bool) {
 			}
 			x.front, x.sent = x.queue.Take(), 0
 		}
+		before := x.written.Load()
 		n, err := k.send(x.front.Bytes()[x.sent:], left)
 		x.sent += n
-		x.waiting -= int64(n)
+		x.waiting -= int64(x.written.Load() - before)
 		left -= n
 		if err == sys.ErrAgain {
 			k.notSent(x, left == 0)
@@ -72,8 +73,8 @@ func (k held) write(x *inflight, again bool) {
 func (k held) shrinkFront(x *inflight) {
 	all := x.front.Bytes()
 	if rest := all[x.sent:]; cap(all) > maxPooled/4 && len(rest) <= cap(all)/4 {
-		b := k.sh.srv.buffers.Get(len(rest))
-		copy(b.Bytes(), rest)
+		b := k.sh.srv.buffers.Get(max(1, len(rest)))
+		b.SetLen(copy(b.Bytes(), rest))
 		k.sh.srv.buffers.GiveBack(x.front)
 		x.front, x.sent = b, 0
 	}
@@ -114,13 +115,17 @@ func (k held) narrow(x *inflight) {
 const maxSend = 256 << 10
 
 // send writes once without blocking, at most that many bytes. ErrAgain means that p was not
-// sent in full: the socket is full, or other connections are due.
+// sent in full: the socket is full, or other connections are due. With TLS, n bytes were sealed,
+// and inflight.written says how many were written.
 func (k held) send(p []byte, most int) (n int, err error) {
 	q := p[:min(len(p), most)]
+	x := k.x.Load()
+	if k.s.secured {
+		return k.sendSealed(x, q, len(p))
+	}
 	if len(q) == 0 {
 		return 0, sys.ErrAgain
 	}
-	x := k.x.Load()
 	if x != nil && x.g != nil {
 		n, err = x.g.WriteNow(q)
 	} else {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"syscall"
@@ -89,6 +90,9 @@ func (k held) leavePoll() (net.Conn, error) {
 	}
 	nc, err := transport.NetConn(s.socket)
 	s.want, s.socket = 0, sys.NoSocket
+	if s.secured && err == nil {
+		nc = k.layer().Lend(nc)
+	}
 	return nc, err
 }
 
@@ -116,9 +120,12 @@ func (k held) lendOffLoop() {
 		if err != nil {
 			return
 		}
-		defer nc.Close()
+		defer func() { nc.Close() }()
 		var left []byte
 		if left, back = d.ref.owner().lent(nc); back {
+			if secured, ok := nc.(*tls.Conn); ok {
+				nc = secured.NetConn().(interface{ NetConn() net.Conn }).NetConn() // its user has not closed it
+			}
 			back = d.ref.owner().takeBack(nc, left)
 		}
 	}()
@@ -133,9 +140,18 @@ func (k owner) takeBack(nc net.Conn, left []byte) bool {
 	}
 	k.s.mu.Lock()
 	k.s.socket = socket
-	k.x.Load().in.Put(&k.sh.srv.input, left)
+	in := &k.x.Load().in
+	in.Put(&k.sh.srv.input, left)
+	if k.s.secured {
+		k.layer().Return()
+	}
 	k.held().endLoan()
 	k.s.mu.Unlock()
+	if k.s.secured {
+		if k.readAhead(in); in.Len() == 0 {
+			in.Forget(&k.sh.srv.input)
+		}
+	}
 	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key})
 	return true
 }

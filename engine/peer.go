@@ -16,7 +16,7 @@ import (
 // sockets and after the connection has ended. It costs a system call.
 func (c Conn) LocalAddr() netip.AddrPort {
 	var addr netip.AddrPort
-	if nc := c.carrier(func(s sys.Socket) { addr = s.LocalAddr() }); nc != nil {
+	if nc := c.carrier(func(k connRef) { addr = k.s.socket.LocalAddr() }); nc != nil {
 		addr = transport.AddrPort(nc.LocalAddr())
 	}
 	return addr
@@ -26,7 +26,16 @@ func (c Conn) LocalAddr() netip.AddrPort {
 // TLS, and after the connection has ended. It is available from OnOpen on; every call
 // allocates a new copy.
 func (c Conn) TLS() *tls.ConnectionState {
-	secured, ok := c.carrier(func(sys.Socket) {}).(interface{ ConnectionState() tls.ConnectionState })
+	var layer *tls.Conn
+	nc := c.carrier(func(k connRef) {
+		if k.s.secured && k.s.facets.has(isShaken) {
+			layer = k.layer().NetConn()
+		}
+	})
+	secured, ok := nc.(interface{ ConnectionState() tls.ConnectionState })
+	if layer != nil {
+		secured, ok = layer, true
+	}
 	if !ok {
 		return nil
 	}
@@ -40,16 +49,16 @@ func (c Conn) TLS() *tls.ConnectionState {
 // nobody: 0 would be root. It costs two system calls.
 func (c Conn) Credentials() (pid, uid, gid int, known bool) {
 	pid, uid, gid = -1, -1, -1
-	if nc := c.carrier(func(s sys.Socket) { pid, uid, gid, known = sys.PeerCredentials(int(s)) }); nc != nil {
+	if nc := c.carrier(func(k connRef) { pid, uid, gid, known = sys.PeerCredentials(int(k.s.socket)) }); nc != nil {
 		return transport.Credentials(nc)
 	}
 	return pid, uid, gid, known
 }
 
 // carrier returns the connection's net.Conn, to be used without the mutex because it may be
-// user code; or nil, after it has called do with its socket, with the mutex held. It does
+// user code; or nil, after it has called do with it, with the mutex held. It does
 // neither after the connection has ended.
-func (c Conn) carrier(do func(sys.Socket)) net.Conn {
+func (c Conn) carrier(do func(k connRef)) net.Conn {
 	k, ok := c.lock()
 	if !ok {
 		return nil
@@ -61,6 +70,6 @@ func (c Conn) carrier(do func(sys.Socket)) net.Conn {
 	if x := k.x.Load(); x != nil && x.rare != nil && x.rare.given != nil {
 		return x.rare.given
 	}
-	do(k.s.socket)
+	do(k)
 	return nil
 }

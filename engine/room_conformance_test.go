@@ -41,7 +41,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 			asked = append(asked, newcomer)
 			quiet[i].wantEnd(refusal(engine.Displaced))
 		}
-		s.dial(t).wantEnd(refusal(engine.TooManyConns))
+		s.dial(t).wantRefused(engine.TooManyConns)
 		for i, c := range asked {
 			if i < busy {
 				c.ask("f", "half")
@@ -136,8 +136,9 @@ func (yielding) GivesWay() bool { return true }
 
 // At the limit, connections between two messages make room where the protocol allows it;
 // those with a request in progress, half a message or a reply owed stay.
+// (Over TLS, a goroutine engine may displace a newcomer in its handshake, because it does not see unread bytes.)
 func TestIdleConnectionsMakeRoom(t *testing.T) {
-	onEach(t, everywhere(), func(t *testing.T, g ground) {
+	onEach(t, everywhere(func(g ground) bool { return g.network != overTLS || g.isLoop() }), func(t *testing.T, g ground) {
 		const idle, busy = 4, 3
 		begun, gate := make(chan struct{}, 1), make(chan struct{})
 		s := serve(t, g, yielding{lines{serve: func(t *engine.Turn, line []byte) error {
@@ -201,7 +202,7 @@ func TestIdleConnectionsStay(t *testing.T) {
 		one, two := s.dial(t), s.dial(t)
 		one.ask("one", "one")
 		two.ask("two", "two")
-		s.dial(t).wantEnd(refusal(engine.TooManyConns))
+		s.dial(t).wantRefused(engine.TooManyConns)
 		one.ask("one", "one")
 		two.ask("two", "two")
 	})

@@ -48,8 +48,8 @@ type Server struct {
 	// error is or wraps, as a tls.Config's VerifyConnection may return it, else
 	// Malformed.
 	HandshakeFailed func(err error) Reason
-	// Logger gets panics of user code with their stack (at level Error), and accept errors
-	// and refused connections (Warn): one line a second for each reason, with the number of
+	// Logger gets panics of user code with their stack (at level Error), and accept errors,
+	// refused connections and failed TLS handshakes (Warn): one line a second for each reason, with the number of
 	// suppressed lines. Zero: panics go to slog.Default(), and nothing else is logged. For
 	// silence, use slog.DiscardHandler.
 	Logger *slog.Logger
@@ -93,6 +93,8 @@ type Server struct {
 	running   chan struct{} // closed when there are loops
 	helpers   helpers
 	watchdog  pace.Watch
+	turns     admission.Turns[Conn] // at TLS handshakes of loops
+	shaken    struct{ done, failed, resumed atomic.Uint64 }
 	handOffs  atomic.Uint64
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
 	judged    func(now timing.Tick)        // for tests: called between the sweeper's verdicts and their execution
@@ -141,6 +143,7 @@ func (s *Server) init() {
 		s.running = make(chan struct{})
 		s.helpers.srv = s
 		s.watchdog.Init()
+		s.turns.Init(runtime.GOMAXPROCS(0))
 		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
 		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(input.Small, s.how.size-1)))} }
 		s.inflights.New = func() any { return new(inflight) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hone-go/hone/engine/internal/pace"
 	"github.com/hone-go/hone/engine/internal/ration"
+	"github.com/hone-go/hone/engine/internal/secure"
 	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -38,8 +39,8 @@ type slot struct {
 	suspect    Reason       // under mu: reason suspected by the sweeper
 	counted    bool         // counted for its address; guarded by Server.mu
 	spoken     bool         // written under mu by the owner: a byte of a message has arrived
-	trusted    bool         // under mu: authenticated
-	displaced  bool         // under mu: is being displaced, see accept_room.go
+	facets     flags        // more flags, under mu
+	secured    bool         // it has a TLS layer, see side.layers; fixed
 	port       uint16
 	address    [4]byte       // if IPv4; IPv6 is in side.sixes
 	weight     ration.Weight // the owner's: typical output of its visits
@@ -61,7 +62,11 @@ const (
 	wantsProxy                   // a PROXY header comes first
 	hasAsked                     // user code has had a request
 	isLate                       // its last visit has left replies owed
+	mustShake                    // a TLS handshake comes first, after the PROXY header
 )
+
+// shakesNext reports whether a TLS handshake comes next.
+func (f flags) shakesNext() bool { return f&(mustShake|wantsProxy) == mustShake }
 
 // The flags under mu.
 const (
@@ -73,6 +78,13 @@ const (
 	isListed                    // registered with the poll
 	hasFour                     // has an IPv4 address
 	hasSix                      // has an IPv6 address
+)
+
+// The facets, which rarely change.
+const (
+	isTrusted   flags = 1 << iota // authenticated
+	isDisplaced                   // is being displaced, see accept_room.go
+	isShaken                      // its TLS handshake is complete
 )
 
 // awayBit of slot.tenant means that somebody other than the loop owns the connection. It
@@ -116,6 +128,9 @@ type side struct {
 	open  int                                  // guarded by shard.mu
 	free  int                                  // 1 + the first free slot; guarded by shard.mu
 	sixes atomic.Pointer[[chunkSlots][16]byte] // IPv6 addresses; nil until there is one
+	// layers are of the connections with TLS on an event loop; nil until there is one. An entry is
+	// the owner's, who sets it under mu.
+	layers atomic.Pointer[[chunkSlots]*secure.Conn]
 }
 
 const (
@@ -250,6 +265,9 @@ func (k owner) free() {
 	s.mu.Lock()
 	x := k.x.Swap(nil)
 	s.tenant.Store(0)
+	if s.secured {
+		*k.held().layerAt() = nil
+	}
 	s.mu.Unlock()
 	if x != nil && x.g == nil {
 		sh.srv.putInflight(x)

@@ -4,34 +4,37 @@ import "sync/atomic"
 
 // Stats are a server's counters and gauges. Reading them sums a few per-shard counters.
 type Stats struct {
-	Engine       string            // name of the engine
-	Limits       Limits            // in effect, with defaults; zero before the server serves
-	Open         int               // open connections
-	Accepted     uint64            // connections served
-	Requests     uint64            // messages passed to user code
-	Promised     uint64            // of these, deferred with Later
-	Late         uint64            // late replies sent
-	Pushes       uint64            // pushes queued
-	Dropped      uint64            // of these, dropped for slow peers, see Conn.Offer
-	BytesIn      uint64            // read from sockets
-	BytesOut     uint64            // written to sockets
-	Panics       uint64            // panics in user code
-	HandOffs     uint64            // times that a loop moved on without a slow handler
-	Owed         int               // late replies outstanding; a visit that promises many counts up to 7 ahead
-	Waiting      int64             // bytes of unsent output
-	InLine       int               // connections whose next visit waits for room in Limits.TotalOutput
-	Paused       int               // connections that are not read because of Limits.TotalInFlight
-	Buffers      int64             // pooled buffers in use by connections and workspaces
-	Lent         int64             // their bytes
-	OutputMemory int64             // bytes that count against Limits.TotalOutput: buffered output and reservations
-	InputMemory  int64             // bytes that count against Limits.TotalInput
-	Helpers      int               // goroutines off the event loops, for slow handlers
-	Sleeps       uint64            // times that event loops went to sleep
-	Turns        uint64            // turns of event loops with work, counted in batches of up to 16
-	Events       uint64            // work in these turns: socket events, and connections listed by other goroutines
-	Drained      Drained           // progress or result of a Shutdown
-	Ended        [reasons]uint64   // connections ended or refused, by Reason
-	Own          [mostOwn]OwnEnded // the same for the protocol's own reasons, Own first
+	Engine           string            // name of the engine
+	Limits           Limits            // in effect, with defaults; zero before the server serves
+	Open             int               // open connections
+	Accepted         uint64            // connections served
+	Requests         uint64            // messages passed to user code
+	Promised         uint64            // of these, deferred with Later
+	Late             uint64            // late replies sent
+	Pushes           uint64            // pushes queued
+	Dropped          uint64            // of these, dropped for slow peers, see Conn.Offer
+	BytesIn          uint64            // read from sockets; of TLS, what was decrypted
+	BytesOut         uint64            // written to sockets; of TLS, what was encrypted
+	Panics           uint64            // panics in user code
+	Handshakes       uint64            // TLS handshakes completed
+	Resumed          uint64            // of these, with a session of an earlier connection
+	HandshakesFailed uint64            // TLS handshakes that have failed, or were not completed
+	HandOffs         uint64            // times that a loop moved on without a slow handler
+	Owed             int               // late replies outstanding; a visit that promises many counts up to 7 ahead
+	Waiting          int64             // bytes of unsent output
+	InLine           int               // connections whose next visit waits for room in Limits.TotalOutput
+	Paused           int               // connections that are not read because of Limits.TotalInFlight
+	Buffers          int64             // pooled buffers in use by connections and workspaces
+	Lent             int64             // their bytes
+	OutputMemory     int64             // bytes that count against Limits.TotalOutput: buffered output and reservations
+	InputMemory      int64             // bytes that count against Limits.TotalInput
+	Helpers          int               // goroutines off the event loops, for slow handlers
+	Sleeps           uint64            // times that event loops went to sleep
+	Turns            uint64            // turns of event loops with work, counted in batches of up to 16
+	Events           uint64            // work in these turns: socket events, and connections listed by other goroutines
+	Drained          Drained           // progress or result of a Shutdown
+	Ended            [reasons]uint64   // connections ended or refused, by Reason
+	Own              [mostOwn]OwnEnded // the same for the protocol's own reasons, Own first
 }
 
 // counters are one shard of a server's counters. Connections are spread over the shards,
@@ -48,6 +51,7 @@ func (s *Server) Stats() Stats {
 		return st
 	}
 	st.Limits = s.limits
+	st.Handshakes, st.Resumed, st.HandshakesFailed = s.shaken.done.Load(), s.shaken.resumed.Load(), s.shaken.failed.Load()
 	for i := range s.counts {
 		c := &s.counts[i]
 		st.Requests += c.requests.Load()

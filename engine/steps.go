@@ -25,7 +25,7 @@ func (k owner) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, p
 	s.state, s.socket, s.tickets, s.speaks = 0, socket, 0, 0
 	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
 	s.want, s.suspect, s.counted, s.weight = 0, 0, counted, 0
-	s.spoken, s.displaced, s.trusted = false, false, false
+	s.spoken, s.facets, s.secured = false, 0, false
 	if g != nil {
 		k.x.Store(&g.inflight)
 	}
@@ -49,16 +49,18 @@ func (k owner) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, p
 func (k held) facts(d *workspace) life.Facts {
 	s, x, why := k.s, k.x.Load(), k.reason().kind()
 	f := life.Facts{
-		Phase: k.phase(), Why: why, Dead: s.dead, Opened: s.opened,
+		Phase: k.phase(), Why: why, Dead: s.dead || why != life.Lives && s.own.has(mustShake), Opened: s.opened,
 		Stopped: s.own.has(isStopped), Said: s.marks.has(isSaid), Settled: true,
 		Suspect: s.suspect != 0, Draining: k.sh.srv.draining.Load(), Drains: s.own.has(drains),
 	}
+	over := s.secured && !s.own.has(mustShake) && k.layer().Over()
+	f.Unread = over && !f.Drains
 	if x != nil {
 		f.Promised, f.Words = x.promised(), x.rare != nil && x.rare.words != nil
 		f.Settled = x.settled()
-		f.Ready = x.in.Ready() || d != nil && d.box.Ready()
-		f.Unread = f.Drains && x.left > 0
-		f.Expects = x.frame.IsAllowed()
+		f.Ready = x.in.Ready() || d != nil && d.box.Ready() || x.turn == itsTurn
+		f.Unread = f.Unread || f.Drains && x.left > 0
+		f.Expects = x.frame.IsAllowed() && !over
 		f.Partial = x.in.Len() > 0 || d != nil && d.box.Len() > 0
 		if f.Unfinished = x.unfinished; f.Unfinished {
 			f.Received = f.Settled && k.link().IsReceived()
@@ -71,7 +73,7 @@ func (k held) facts(d *workspace) life.Facts {
 // moments returns a snapshot of the connection.
 func (k held) moments() timing.Moments {
 	s := k.s
-	m := timing.Moments{Asks: k.speaks().ping != nil, Phase: k.phase(), Since: s.since.Load(), Seen: s.seen.Load(), Trusted: s.trusted, Draining: k.sh.srv.draining.Load()}
+	m := timing.Moments{Asks: k.speaks().ping != nil, Phase: k.phase(), Since: s.since.Load(), Seen: s.seen.Load(), Trusted: s.facets.has(isTrusted), Draining: k.sh.srv.draining.Load()}
 	if x := k.x.Load(); x != nil {
 		m.SetFrame(&x.frame)
 		m.Stall = x.stall.Load()
@@ -109,7 +111,7 @@ func (k held) carryOut(st life.Step, d *workspace) {
 	case life.StepReconsider:
 		// A handler may have been running for long, which does not count as idle, or the
 		// message may have been completed just now.
-		if k.reconsider(); s.displaced && !ends(k.reason()) {
+		if k.reconsider(); s.facets.has(isDisplaced) && !ends(k.reason()) {
 			k.makeRoom(d)
 			return
 		}
@@ -166,13 +168,18 @@ func (k held) reconsider() (ends bool) {
 
 // open does what comes before the first read.
 func (k owner) open(d *workspace) {
-	if k.s.own.has(wantsProxy) {
+	if k.s.own&(wantsProxy|mustShake) == wantsProxy {
 		return // OnOpen must see the address in the header
 	}
 	if d.g != nil && (!d.g.handshake() || k.isDead()) {
 		k.kill()
 		return
 	}
+	k.welcome(d)
+}
+
+// welcome calls OnOpen.
+func (k owner) welcome(d *workspace) {
 	k.s.own.set(isKnown)
 	if srv := k.sh.srv; srv.OnOpen != nil {
 		k.call(d, func() { srv.OnOpen(k.conn()) })
@@ -210,6 +217,10 @@ func (k owner) serve(d *workspace) (hungry bool) {
 		used, need, why := k.visit(d)
 		d.box.Served(used, need)
 		if used > 0 {
+			if k.isLast() {
+				d.box.Forget(&k.sh.srv.input)
+				k.x.Load().left = 0
+			}
 			k.stopFrame()
 		}
 		if d.size = max(len(d.turn.Out), d.turn.largest); why == Panicked {
@@ -273,7 +284,9 @@ func (k owner) visit(d *workspace) (used, need int, why Reason) {
 	if !k.s.spoken && d.box.Len() > 0 {
 		k.markSpoken() // after a PROXY header
 	}
-	t.begin(d)
+	if t.begin(d); k.isLast() {
+		t.left = 1
+	}
 	k.enterUser(d)
 	defer k.exitUser(d)
 	if k.s.own.has(wantsProxy) {
@@ -305,6 +318,9 @@ func (k owner) readProxyHeader(in []byte) (used, need int, why Reason) {
 	srv.mu.Unlock()
 	if !ok {
 		return used, 0, TooManyPerAddress
+	}
+	if s.own.has(mustShake) {
+		return used, 0, 0
 	}
 	s.own.set(isKnown)
 	if srv.OnOpen != nil {
@@ -355,12 +371,15 @@ func (k owner) end(d *workspace) {
 	}
 	s.socket.Close()
 	s.socket = sys.NoSocket
-	addr := k.held().addr().Addr()
+	addr, displaced := k.held().addr().Addr(), s.facets.has(isDisplaced)
 	s.mu.Unlock()
 	stream.Close(resets) // not under mu
+	if x := k.x.Load(); x != nil && x.turn == itsTurn {
+		srv.passTurn()
+	}
 	why := k.reason()
 	defer func() { // even if OnClose panics or ends the goroutine
-		srv.uncount(why, addr, s.counted, s.displaced)
+		srv.uncount(why, addr, s.counted, displaced)
 		k.free()
 	}()
 	defer func() { // even if Ended ends the goroutine

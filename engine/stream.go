@@ -146,11 +146,13 @@ func (k owner) moreInput(d *workspace) error {
 	}
 	if n > 0 {
 		k.touch()
-		k.sh.counts.bytesIn.Add(uint64(n))
-		if x := k.x.Load(); x != nil {
-			x.left = max(0, x.left-n)
+		if !k.s.secured { // pull does the same
+			k.sh.counts.bytesIn.Add(uint64(n))
+			if x := k.x.Load(); x != nil {
+				x.left = max(0, x.left-n)
+			}
+			d.box.Arrived(n)
 		}
-		d.box.Arrived(n)
 		t.owed -= min(t.owed, time.Duration(uint64(n)*uint64(time.Second)/srv.rules.Rate))
 	}
 	if err == nil {

@@ -96,7 +96,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 		busy = busy || since(m.Seen, last, now) || m.Stall != 0 && since(m.Stall, last, now)
 		if x := k.x.Load(); x != nil {
 			if !x.writing { // a blocked writer is about to report its progress itself
-				x.share.Recount(&s.output, x.memory())
+				x.share.Recount(&s.output, k.held().memory(x))
 			}
 			x.share.Review(&s.output, now, s.rules.Period)
 			busy = k.held().listen(x) || busy
@@ -173,7 +173,7 @@ func (c *sentence) carryOut(now timing.Tick) {
 
 // ask sends the protocol's ping.
 func (k held) ask() {
-	if s := k.s; s.marks.has(isShut) || s.marks.has(isSaid) || k.reason() != 0 {
+	if s := k.s; s.secured && !s.facets.has(isShaken) || s.marks.has(isShut) || s.marks.has(isSaid) || k.reason() != 0 {
 		return
 	}
 	ping := k.speaks().ping
@@ -197,7 +197,11 @@ func (k held) rest(x *inflight) {
 // accepts more although the peer reads nothing. (Nor does the peer's kernel report at once:
 // with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8 s.)
 func (k held) hasTaken(x *inflight, now timing.Tick) bool {
-	taken := x.written.Load() - k.link().Unsent()
+	written := x.written.Load()
+	if k.s.secured {
+		written = k.layer().Wrote()
+	}
+	taken := written - k.link().Unsent()
 	progress := !x.measured || int32(taken-x.taken) > 0
 	if !progress {
 		k.narrow(x)

@@ -9,6 +9,7 @@ const (
 	noGoal  goal = iota
 	written      // inflight.target is reached
 	arrived      // there is something to read
+	turned       // its TLS handshake may go on
 )
 
 // await blocks until the owner, which is off the loop, is woken. It unlocks meanwhile.

@@ -11,6 +11,7 @@ import (
 type workspace struct {
 	turn  Turn
 	in    []byte         // read buffer
+	fed   []byte         // read buffer for TLS, nil until first used
 	box   input.Buffer   // the input being served
 	ref   connRef        // the connection being served, for the turn
 	g     *goroutineConn // the same, on a goroutine engine
@@ -91,7 +92,7 @@ func (d *workspace) slim(size int) {
 	}
 	srv := d.ref.sh.srv
 	d.box.GiveBack(&srv.input)
-	srv.workspaces.Put(&workspace{in: d.in})
-	d.in = make([]byte, size)
+	srv.workspaces.Put(&workspace{in: d.in, fed: d.fed})
+	d.in, d.fed = make([]byte, size), nil
 	d.box.Lend(&srv.input, d.in)
 }

@@ -41,7 +41,7 @@ func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
-		addr := serveOn(t, s, tls.NewListener(listenTCP(t), config))
+		addr := serveOn(t, s, engine.NewTLSListener(listenTCP(t), config))
 		// connect performs a handshake and returns the server's certificate.
 		connect := func(mine ...tls.Certificate) (*peer, string) {
 			nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, Certificates: mine})
@@ -112,7 +112,7 @@ func TestSilentHandshakesMakeRoom(t *testing.T) {
 		const limit = 6
 		config := tlsConfig(t)
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: limit}}
-		addr := serveOn(t, s, tls.NewListener(listenTCP(t), config))
+		addr := serveOn(t, s, engine.NewTLSListener(listenTCP(t), config))
 		shake := func() *peer {
 			nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {

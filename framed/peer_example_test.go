@@ -1,10 +1,10 @@
 package framed_test
 
 import (
-	"crypto/tls"
 	"log"
 	"net"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/wire"
@@ -39,5 +39,5 @@ func ExampleConn_TLS() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(srv.Serve(tls.NewListener(ln, config)))
+	log.Fatal(srv.Serve(engine.NewTLSListener(ln, config)))
 }

@@ -81,7 +81,7 @@ func TestPeerIsKnownWhereverThereIsAConn(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.tls {
-					ln, nc = tls.NewListener(ln, secure), tls.Client(nc, me)
+					ln, nc = engine.NewTLSListener(ln, secure), tls.Client(nc, me)
 					want.certificate = string(leaf.Raw)
 				}
 				if c.hidden {

@@ -2,7 +2,6 @@ package framed_test
 
 import (
 	"bytes"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/netip"
@@ -360,7 +359,7 @@ func TestTLSHandshakeHasAFramesTimeByDefault(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, e engine.Engine) {
 				s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
 				ln := newMemoryListener()
-				serveOn(t, s, tls.NewListener(ln, config))
+				serveOn(t, s, engine.NewTLSListener(ln, config))
 				p := ln.dial(t)
 				begun := time.Now()
 				if said != nil {

@@ -29,6 +29,7 @@ const (
 	inline   = "events-inline"
 	offload  = "events-offload"
 	onFaults = "events-faults"
+	onTLS    = "events-tls"
 )
 
 // variantsOf returns the engines for a test: all of them, and the relevant variants of
@@ -55,6 +56,9 @@ func eventsOf(test string) (all []variant) {
 	if !time && !memory {
 		all = append(all, variant{onFaults, engine.Events(engine.Auto)})
 	}
+	if !time && !memory && !seesTheFront(top) {
+		all = append(all, variant{onTLS, engine.Events(engine.Auto)})
+	}
 	return all
 }
 
@@ -73,6 +77,37 @@ func handlersBlockOthers(test string) bool {
 		"TestTakenOverSocketHasNoDeadlines",                     // 40 handlers of 250 ms in sequence
 		"TestOthersGoOnWhileHooksBlock",                         // the hooks count as handlers
 		"TestPushAndCloseOfAConnectionWhoseHandlerTakesItsTime": // its push arrives before its end
+		return true
+	}
+	return false
+}
+
+// seesTheFront reports whether a test can tell the front of the variant events-tls from its
+// clients: by their addresses, by a PROXY header, which comes before TLS, by a reset while the front
+// waits for the server, or because over TLS a refused connection is not told why.
+func seesTheFront(test string) bool {
+	switch test {
+	case "TestClientAllocations",
+		"TestClientRefused",
+		"TestConnectionsOverTheCapAreRefusedAndToldWhy",
+		"TestConnsPerAddressCountsTheSocketsAddress",
+		"TestConnsPerAddressCountsTheToldAddress",
+		"TestContextAndValueBelongToTheConnection",
+		"TestCrowdOfRefusedConnectionsIsBounded",
+		"TestBadHeaderFromATrustedProxyIsRefused",
+		"TestEveryListenerIsServedAlike",
+		"TestForgedProxyHeaderIsJustBadBytes",
+		"TestIdleClientsGiveWay",
+		"TestOneServerServesEveryListenerAtOnce",
+		"TestPeerIsAskedWhileItLeaves",
+		"TestPeerIsKnownWhereverThereIsAConn",
+		"TestRemoteAddrIsThePeers",
+		"TestResetAtEveryByteEndsOneConnection",
+		"TestResetWhileReadingIsPaused",
+		"TestServerServesTwoListeners",
+		"TestStaleConnAnswersErrClosedForGood",
+		"TestToldAddressIsTheAddressEverywhere",
+		"TestTrustedProxyTellsTheAddressHoweverItsHeaderIsSplit":
 		return true
 	}
 	return false
@@ -136,7 +171,10 @@ func (l *faltering) SystemCalls() sys.Fault { return l.fault }
 
 // grounds returns the listener for a test: ln, with faults where the variant needs them.
 func grounds(t *testing.T, ln net.Listener) net.Listener {
-	if !slices.Contains(strings.Split(t.Name(), "/"), onFaults) {
+	switch on := strings.Split(t.Name(), "/"); {
+	case slices.Contains(on, onTLS):
+		return secured(t, ln)
+	case !slices.Contains(on, onFaults):
 		return ln
 	}
 	name := fnv.New64a()

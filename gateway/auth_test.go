@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -171,7 +172,7 @@ func TestCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{own.tls()}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
-	up := serveOn(t, &Server{Log: newGate(), Certificates: true}, tls.NewListener(ln, config))
+	up := serveOn(t, &Server{Log: newGate(), Certificates: true}, engine.NewTLSListener(ln, config))
 	for _, c := range []struct {
 		name string
 		with *signer

@@ -128,6 +128,9 @@ func sum(a, b engine.Stats) engine.Stats {
 	a.BytesOut += b.BytesOut
 	a.Panics += b.Panics
 	a.HandOffs += b.HandOffs
+	a.Handshakes += b.Handshakes
+	a.Resumed += b.Resumed
+	a.HandshakesFailed += b.HandshakesFailed
 	a.Owed += b.Owed
 	a.Waiting += b.Waiting
 	a.InLine += b.InLine

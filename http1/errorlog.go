@@ -21,8 +21,8 @@ import (
 const (
 	acceptFailed = "accept_failed"   // the engine's
 	mistaken     = "handler_mistake" // a call of the handler that has no effect
-	handshake    = "tls_handshake"
-	byNetHTTP    = "net_http" // about a lent connection
+	handshake    = "tls_handshake"   // the engine's
+	byNetHTTP    = "net_http"        // about a lent connection
 )
 
 // report logs a line, which may take some effort to make, in net/http's words.
@@ -111,6 +111,8 @@ func (l stdLog) Handle(ctx context.Context, r slog.Record) error {
 	case reason == faultlog.Panicked:
 		text = fmt.Sprintf("http: panic serving %s: %v", remoteText(of["remote"]), of["panic"])
 		stack = "\n" + of["stack"].String()
+	case reason == handshake:
+		text = fmt.Sprintf("http: TLS handshake error from %s: %v", remoteText(of["remote"]), of["error"])
 	case reason == acceptFailed:
 		text = fmt.Sprintf("http: Accept error: %v; retrying", of["error"])
 	}

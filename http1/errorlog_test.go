@@ -210,7 +210,7 @@ func TestErrorLogComesFirst(t *testing.T) {
 			"std: http: Accept error: no luck; retrying\n",
 			"std: http: panic serving 127.0.0.1:", ": broken\ngoroutine ",
 			"std: http: superfluous response.WriteHeader call from github.com/hone-go/hone/http1.",
-			"std: http: TLS handshake error: ",
+			"std: http: TLS handshake error from ",
 			"std: http: 2 further lines suppressed (tls_handshake)\n",
 		}
 		if !first {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -29,6 +30,10 @@ func onEngines(t *testing.T, h http.Handler, test func(t *testing.T, s *Server, 
 			test(t, s, start(t, s))
 		})
 	}
+	overTLS(t, func(t *testing.T, e engine.Engine) {
+		s := &Server{Engine: e, Handler: h}
+		test(t, s, start(t, s))
+	})
 }
 
 // start serves until the test ends, and returns the address.
@@ -37,6 +42,7 @@ func start(t *testing.T, s *Server) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ln = onTLS(t, ln)
 	served := make(chan error, 1)
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler) // faults are often intended

@@ -28,6 +28,7 @@ func run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 			test(t, e)
 		})
 	}
+	overTLS(t, test)
 }
 
 // serving is a server under test and its address.
@@ -44,7 +45,7 @@ func serve(t *testing.T, s *Server) *serving {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, s, ln)
+	return serveOn(t, s, onTLS(t, ln))
 }
 
 func serveOn(t *testing.T, s *Server, ln net.Listener) *serving {

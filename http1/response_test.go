@@ -3,6 +3,7 @@ package http1
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -596,7 +597,8 @@ var answers = []struct {
 		rw.Flush()
 		io.WriteString(nc, "; unbuffered")
 		_, tcp := nc.(*net.TCPConn)
-		n.add("%v", tcp)
+		_, secure := nc.(*tls.Conn)
+		n.add("%v", tcp || secure)
 	}},
 	{"hijacked after WriteHeader", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Upgrade", "x")
@@ -653,7 +655,7 @@ var answers = []struct {
 	}},
 	{"request as it is", "GET /a%20b?q=1;2#f HTTP/1.1\r\nHost: h\r\nA: b\r\nCookie: c=d\r\n\r\n", func(n *notes, w http.ResponseWriter, r *http.Request) {
 		n.add("%v %v %v %v %v %q %v %v", r.Method, r.URL, r.Proto, r.Host, r.RequestURI, r.Header, r.ContentLength, r.TransferEncoding)
-		n.add("%v %v %v %v %v", r.Form, r.TLS, r.Pattern, r.Close, address.MatchString(r.RemoteAddr))
+		n.add("%v %v %v %v %v", r.Form, r.TLS == nil || r.TLS.HandshakeComplete, r.Pattern, r.Close, address.MatchString(r.RemoteAddr))
 	}},
 }
 
@@ -708,8 +710,11 @@ func startContenders(t *testing.T) (all []*contender) {
 	go server.Serve(ln)
 	t.Cleanup(func() { server.Close() })
 	all = append(all, std)
-	for _, e := range engines() {
+	for i, e := range append(engines(), engine.Engine{}) {
 		c, ln := &contender{name: e.Name()}, listen()
+		if i == len(engines()) {
+			c.name, ln = c.name+"-tls", secured(t, ln)
+		}
 		c.addr = ln.Addr().String()
 		s := &Server{Engine: e, Std: &http.Server{Handler: c, ErrorLog: log.New(&c.notes, "", 0)}}
 		s.faults.Interval = -1 // net/http has none

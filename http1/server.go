@@ -103,7 +103,7 @@ func (s *Server) init() *engine.Server {
 		s.engine.Protocol = &s.protocol
 		s.engine.Engine = s.Engine
 		s.engine.TrustedProxies, s.engine.Uncounted = s.TrustedProxies, s.Forwarded.Proxies
-		s.engine.HandshakeFailed = s.badHandshake
+		s.engine.HandshakeFailed = badHandshake
 		if s.hooks.any() {
 			s.engine.OnOpen, s.engine.OnClose = s.opened, s.closed
 		}

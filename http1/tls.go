@@ -61,7 +61,7 @@ func (s *Server) ServeTLS(ln net.Listener, certFile, keyFile string) error {
 	if inner := config.GetConfigForClient; inner != nil {
 		config.GetConfigForClient = (&offering{names: config.NextProtos, inner: inner}).config
 	}
-	return s.Serve(tls.NewListener(ln, config))
+	return s.Serve(engine.NewTLSListener(ln, config))
 }
 
 // offering adds protocol names to configurations that are made per client (tlsfiles does
@@ -153,10 +153,8 @@ func (s *Server) chosen(t *engine.Turn) (done bool, err error) {
 	return true, engine.ClosedHere // as net/http does
 }
 
-// badHandshake logs as net/http does, but without the address, which the engine does not
-// report. It answers a client that speaks HTTP instead of TLS in net/http's words.
-func (s *Server) badHandshake(err error) engine.Reason {
-	s.report(handshake, func() string { return fmt.Sprintf("http: TLS handshake error: %v", err) })
+// badHandshake answers a client that speaks HTTP instead of TLS in net/http's words.
+func badHandshake(err error) engine.Reason {
 	record, ok := err.(tls.RecordHeaderError)
 	if ok && record.Conn != nil {
 		switch string(record.RecordHeader[:]) {

@@ -127,6 +127,9 @@ var plain = map[string]string{
 	"received_bytes":          "hone_received_bytes_total",
 	"sent_bytes":              "hone_sent_bytes_total",
 	"panics":                  "hone_panics_total",
+	"tls_handshakes":          "hone_tls_handshakes_total",
+	"tls_resumed":             "hone_tls_resumed_total",
+	"tls_handshakes_failed":   "hone_tls_handshakes_failed_total",
 	"hand_offs":               "hone_hand_offs_total",
 	"helpers":                 "hone_helpers",
 	"loop_sleeps":             "hone_loop_sleeps_total",
@@ -150,6 +153,7 @@ func TestEveryCounter(t *testing.T) {
 				BytesIn: 6, BytesOut: 7, Panics: 8, Owed: 9, Waiting: 10, HandOffs: 11,
 				Sleeps: 12, Turns: 13, Events: 14, Buffers: 15, Lent: 16, Helpers: 17,
 				OutputMemory: 18, InputMemory: 19, InLine: 20, Paused: 21, Dropped: 22,
+				Handshakes: 23, Resumed: 24, HandshakesFailed: 25,
 			}
 		},
 		Info: observe.Info{Service: "sub\"mit\n", Dialect: "\xff", Version: "v1.2.3"},
@@ -157,6 +161,7 @@ func TestEveryCounter(t *testing.T) {
 	want := map[string]float64{
 		"connections": 1, "connections_accepted": 2, "requests_received": 30, "responses_sent": 21, "late_responses_sent": 4, "pushes_sent": 5, "pushes_dropped": 22,
 		"received_bytes": 6, "sent_bytes": 7, "panics": 8, "output_waiting_bytes": 10, "replies_owed": 9, "hand_offs": 11,
+		"tls_handshakes": 23, "tls_resumed": 24, "tls_handshakes_failed": 25,
 		"loop_sleeps": 12, "loop_turns": 13, "loop_events": 14, "connection_buffers": 15, "connection_buffer_bytes": 16, "helpers": 17,
 		"output_memory_bytes": 18, "input_memory_bytes": 19, "connections_in_line": 20, "connections_paused": 21,
 	}

@@ -37,6 +37,9 @@ type Snapshot struct {
 	ReceivedBytes       uint64 `json:"received_bytes"`
 	SentBytes           uint64 `json:"sent_bytes"`
 	Panics              uint64 `json:"panics"`
+	TLSHandshakes       uint64 `json:"tls_handshakes"`
+	TLSResumed          uint64 `json:"tls_resumed"`
+	TLSHandshakesFailed uint64 `json:"tls_handshakes_failed"`
 	HandOffs            uint64 `json:"hand_offs"` // times a loop went on without a slow handler
 	Helpers             int    `json:"helpers"`   // goroutines in addition to the event loops, now
 	LoopSleeps          uint64 `json:"loop_sleeps"`
@@ -81,6 +84,9 @@ func (a *Admin) Snapshot() Snapshot {
 		ReceivedBytes:       st.BytesIn,
 		SentBytes:           st.BytesOut,
 		Panics:              st.Panics,
+		TLSHandshakes:       st.Handshakes,
+		TLSResumed:          st.Resumed,
+		TLSHandshakesFailed: st.HandshakesFailed,
 		HandOffs:            st.HandOffs,
 		Helpers:             st.Helpers,
 		LoopSleeps:          st.Sleeps,

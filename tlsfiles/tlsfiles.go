@@ -5,7 +5,7 @@
 //	if err != nil {
 //		log.Fatal(err)
 //	}
-//	log.Fatal(srv.Serve(tls.NewListener(ln, config)))
+//	log.Fatal(srv.Serve(engine.NewTLSListener(ln, config)))
 package tlsfiles
 
 import (

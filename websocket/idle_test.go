@@ -175,7 +175,7 @@ func serveIdle(secure bool) error {
 	if secure {
 		certified := httptest.NewUnstartedServer(nil)
 		certified.StartTLS()
-		ln = tls.NewListener(ln, &tls.Config{Certificates: certified.TLS.Certificates})
+		ln = engine.NewTLSListener(ln, &tls.Config{Certificates: certified.TLS.Certificates})
 		certified.Close()
 	}
 	served := make(chan error, 1)

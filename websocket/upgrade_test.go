@@ -214,7 +214,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		conns := make(chan Conn, 1)
-		addr := at.serveOn(&Upgrader{Message: echo, Open: func(c Conn, _ *http.Request) error { conns <- c; return nil }}, tls.NewListener(ln, config))
+		addr := at.serveOn(&Upgrader{Message: echo, Open: func(c Conn, _ *http.Request) error { conns <- c; return nil }}, engine.NewTLSListener(ln, config))
 		nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
 		if err != nil {
 			t.Fatal(err)

@@ -14,16 +14,14 @@
 // file (mTLS), and the answers begin with the name in the certificate. For that, add the
 // client's -cert and -key to the openssl command above.
 //
-// Every engine can serve TLS. Direct and Buffered read from the TLS connection as from any
-// other. Parked and Events wait on the socket itself, where they would see encrypted records,
-// so they serve TLS as Buffered does: a connection has a goroutine and keeps its read buffer
-// while it is idle, in addition to the buffers that crypto/tls keeps anyway.
+// Every engine can serve TLS. With engine.NewTLSListener, Events serves it from its event loops:
+// an idle connection has no goroutine and no buffer, except for those that crypto/tls keeps. The
+// other engines have a goroutine and a read buffer for each connection.
 package main
 
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"flag"
 	"fmt"
 	"io"
@@ -85,7 +83,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	}
 	fmt.Fprintf(stdout, "listening on %v (engine %s)\n", ln.Addr(), o.engine.Name())
 	fmt.Fprintf(stdout, "certificate SHA-256 %s\n", fingerprint(config.Certificates[0].Certificate[0]))
-	err = serve(ctx, srv, tls.NewListener(ln, config))
+	err = serve(ctx, srv, engine.NewTLSListener(ln, config))
 	st := srv.Stats()
 	fmt.Fprintf(stderr, "%d connections, %d requests, %d bytes in, %d bytes out; drained: %d clean, %d forced\n",
 		st.Accepted, st.Requests, st.BytesIn, st.BytesOut, st.Drained.Clean, st.Drained.Forced)

@@ -66,7 +66,7 @@ var kinds = []struct {
 	{name: "http1 lent", message: "GET /panic HTTP/1.0\r\n\r\n"},
 	{name: "http1 twice", message: "GET /twice HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", says: "http: superfluous response.WriteHeader call from "},
 	{name: "http1 lent twice", message: "GET /twice HTTP/1.0\r\n\r\n", says: "http: superfluous response.WriteHeader call from "},
-	{name: "http1 with TLS", message: "GET / HTTP/1.1\r\n\r\n", client: true, says: "http: TLS handshake error: "},
+	{name: "http1 with TLS", message: "GET / HTTP/1.1\r\n\r\n", client: true, says: "TLS handshake "},
 	{name: "http1 full", message: "GET / HTTP/1.1\r\nHost: h\r\n\r\n", client: true, says: "connection refused", first: "GET / HTTP/1.1\r\nHost: h\r\n\r\nGET / HT"},
 	{name: "websocket", message: opening + "\x81\x80mask"},
 	{name: "websocket hijacked", message: opening + "\x81\x80mask"},

@@ -17,7 +17,7 @@ const (
 // here and in the table of docs/design.md for a new package.
 var libraryImports = map[string][]string{
 	"wire":                      {},
-	"engine":                    {"pool", "workers", "engine/internal/admission", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/ticket", "engine/internal/timing", "engine/internal/transport", "internal/faultlog", "internal/sys"},
+	"engine":                    {"pool", "workers", "engine/internal/admission", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/secure", "engine/internal/ticket", "engine/internal/timing", "engine/internal/transport", "internal/faultlog", "internal/sys"},
 	"engine/internal/admission": {"engine/internal/timing", "engine/internal/transport"},
 	"engine/internal/input":     {"pool", "engine/internal/ration"},
 	"engine/internal/life":      {},
@@ -25,6 +25,7 @@ var libraryImports = map[string][]string{
 	"engine/internal/pace":      {},
 	"engine/internal/proxy":     {},
 	"engine/internal/ration":    {"pool", "engine/internal/timing", "internal/fifo"},
+	"engine/internal/secure":    {"pool", "engine/internal/transport", "internal/sys"},
 	"engine/internal/ticket":    {},
 	"engine/internal/timing":    {"engine/internal/life"},
 	"engine/internal/transport": {"internal/sys"},

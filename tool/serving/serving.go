@@ -5,7 +5,6 @@ package serving
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -287,7 +286,7 @@ func (f *Options) open(ctx context.Context, s *serving) error {
 	case s.web != nil:
 		s.web.Std.TLSConfig = config
 	case config != nil:
-		s.public = tls.NewListener(ln, config)
+		s.public = engine.NewTLSListener(ln, config)
 	}
 	if f.Admin == "off" {
 		return nil

@@ -162,11 +162,13 @@ func (s *Stream) Close(reset bool) {
 func (s *Stream) GiveAway() net.Conn {
 	s.ClearNudge()
 	nc := s.Conn
-	s.Conn = givenAway{nc.LocalAddr(), nc.RemoteAddr()}
+	s.Conn = AddressesOnly(nc.LocalAddr(), nc.RemoteAddr())
 	return nc
 }
 
-// givenAway stands in for a socket that was given away: only its addresses are known.
+// AddressesOnly stands in for a socket of which nothing but the addresses may be used.
+func AddressesOnly(local, remote net.Addr) net.Conn { return givenAway{local, remote} }
+
 type givenAway struct{ local, remote net.Addr }
 
 func (a givenAway) Read([]byte) (int, error)         { return 0, net.ErrClosed }

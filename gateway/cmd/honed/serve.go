@@ -194,7 +194,7 @@ func listen(addrs []string, srv *gateway.Server, config *tls.Config) (all []net.
 			return nil, err
 		}
 		if config != nil {
-			ln = tls.NewListener(ln, config)
+			ln = engine.NewTLSListener(ln, config)
 		}
 		all = append(all, ln)
 	}
