@@ -62,6 +62,14 @@ func (g ground) isAdapter() bool {
 	return g.network == overAdapter || g.network == overTLS && !g.isLoop()
 }
 
+// shortly returns a FrameTime for tests: at least 2 s over TLS, where it bounds the handshake too.
+func (g ground) shortly(frame time.Duration) time.Duration {
+	if g.network == overTLS {
+		return max(frame, 2*time.Second)
+	}
+	return frame
+}
+
 // isInline reports whether a handler that blocks stalls other connections of its loop,
 // and isBeside whether they continue.
 func (g ground) isInline() bool { return g.isLoop() && g.engine == engine.Events(engine.Inline) }

@@ -579,10 +579,7 @@ func TestDrainWaitsForTheRestOfAMessage(t *testing.T) {
 // An expected message has its own time, in a drain too.
 func TestAnExpectedMessageHasItsOwnTime(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
-		frame := 50 * time.Millisecond
-		if g.network == overTLS {
-			frame = time.Second // it bounds the handshake too
-		}
+		frame := g.shortly(50 * time.Millisecond)
 		long := serve(t, g, expecting{time.Minute}, func(s *engine.Server) { s.Limits.FrameTime = frame })
 		short := serve(t, g, expecting{4 * frame}, func(s *engine.Server) { s.Limits.FrameTime = frame })
 		patient, slow := long.dial(t), short.dial(t)
@@ -617,7 +614,7 @@ func TestDrainEndsHandlersThatWaitForMore(t *testing.T) {
 			t.Conn().Close(engine.ShuttingDown)
 			_, err := t.More(len("more\n"), 10)
 			return err
-		}}, func(s *engine.Server) { s.Limits.FrameTime = 50 * time.Millisecond })
+		}}, func(s *engine.Server) { s.Limits.FrameTime = g.shortly(50 * time.Millisecond) })
 		s.dial(t).send("more\n")
 		if why := heard(t, s.ends, "the connection's end"); why != engine.ShuttingDown {
 			t.Errorf("it ended for %v", why)

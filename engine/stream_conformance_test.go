@@ -170,7 +170,7 @@ func TestMoreSaysWhyNothingComes(t *testing.T) {
 				failed := make(chan error, 1)
 				opened := make(chan engine.Conn, 1)
 				s := serve(t, g, streams{lines: lines{serve: echoing}, failed: func(t *engine.Turn, err error) { failed <- err }}, func(s *engine.Server) {
-					s.Limits.FrameTime = 100 * time.Millisecond
+					s.Limits.FrameTime = g.shortly(100 * time.Millisecond)
 					s.Limits.FrameRate = 1 << 20
 					s.Limits.LingerTime = 100 * time.Millisecond // OnClose comes after it
 					if test.want != engine.FrameTimeout {

@@ -353,6 +353,7 @@ func TestKeyUpdatesOfADeafPeer(t *testing.T) {
 			for range 100 {
 				all = append(append(all, raw.keyUpdate(true, 5)...), raw.seal(dataRecord, []byte("x\n"))...)
 			}
+			nc.SetDeadline(time.Now().Add(patience))
 			_, err = nc.Write(all)
 			most = max(most, s.Stats().OutputMemory)
 		}
