@@ -313,7 +313,7 @@ func TestSharedReaders(t *testing.T) {
 // acknowledgement of theirs: that brings nothing back.
 func TestRemovedElsewhere(t *testing.T) {
 	for _, do := range []string{"remove", "split"} {
-		var memory journal.Memory
+		var memory Memory
 		var all sync.Mutex
 		open := func() (*view, *served) {
 			v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}

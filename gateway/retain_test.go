@@ -395,7 +395,7 @@ func TestReaderFreesFullLog(t *testing.T) {
 // TestHeldByTheLog: what a reader has acknowledged, and the log does not know yet, is not deleted: after a crash
 // it comes again.
 func TestHeldByTheLog(t *testing.T) {
-	var log journal.Memory
+	var log Memory
 	start := func() *served {
 		return serve(t, &Server{Log: &log, RetainSize: 1 << 10, Checkpoint: 3, CheckpointBytes: 1 << 30, retainTime: time.Hour, positionTime: time.Hour})
 	}
