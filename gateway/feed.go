@@ -445,7 +445,7 @@ func (s *Server) tickReaders() {
 	r := &s.readers
 	ticker := time.NewTicker(s.positionTime)
 	defer ticker.Stop()
-	retained := time.Now()
+	retained, said := time.Now(), ""
 	for {
 		select {
 		case <-ticker.C:
@@ -453,8 +453,11 @@ func (s *Server) tickReaders() {
 			return
 		}
 		if time.Since(retained) >= s.retainTime {
-			if err := s.retain(r.ctx); err != nil && r.ctx.Err() == nil {
+			if err := s.retain(r.ctx); err == nil {
+				said = ""
+			} else if text := err.Error(); text != said && r.ctx.Err() == nil {
 				s.log.Warn("cannot measure or trim the log", "err", err)
+				said = text
 			}
 			retained = time.Now()
 		}
