@@ -150,3 +150,35 @@ func BenchmarkReadBehind(b *testing.B) {
 		r.Ack(batch.Position)
 	}
 }
+
+// TestStalledReader: readers that take nothing cost the server at most their windows, and nobody else waits.
+func TestStalledReader(t *testing.T) {
+	up := serve(t, &Server{Log: &Memory{}})
+	const stalled = 4
+	for i := range stalled {
+		up.peer(t).openReader(&opening{start: FromFirst, name: fmt.Sprint("stalled-", i), shares: 1, window: maxReadWindow})
+	}
+	r := up.reader(t, "reads", FromFirst)
+	c := &Client{Addrs: []string{up.addr}, ID: "a"}
+	data, most := make([]byte, 10_000), int64(0)
+	for range 10 {
+		for range 200 {
+			if _, err := c.SubmitAsync(soon(t), data, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.take(t, 200)
+		most = max(most, up.EngineStats().Waiting)
+	}
+	if err := c.Close(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if most == 0 || most > (stalled+1)*(maxReadWindow+frameTarget) {
+		t.Errorf("%d bytes wait for %d readers that take nothing", most, stalled)
+	}
+	for i := range stalled {
+		if st := up.state(fmt.Sprint("stalled-", i)); st.InFlight > maxReadWindow+frameTarget {
+			t.Errorf("%d bytes are on the way to a reader", st.InFlight)
+		}
+	}
+}

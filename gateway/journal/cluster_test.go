@@ -165,3 +165,39 @@ func TestNoReplicaAnswers(t *testing.T) {
 		t.Errorf("%d requests", asked)
 	}
 }
+
+// TestClusterPeek: what a server peeks at for its readers it does not know for its Append, and Measure knows
+// roughly how large the stream is.
+func TestClusterPeek(t *testing.T) {
+	url := natstest.Start(t, "")
+	open := func(create bool) *Cluster {
+		log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "PEEK", Replicas: 1, Create: create})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { log.Close() })
+		return log
+	}
+	a, b := open(true), open(false)
+	for i := range uint64(300) {
+		if _, err := a.Append(t.Context(), sample("a", i+1, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := uint64(0)
+	if err := b.Peek(t.Context(), 1, func(pos uint64, _ []byte) error { seen = pos; return nil }); err != nil || seen != 300 {
+		t.Fatalf("%d, %v", seen, err)
+	}
+	if _, err := b.Append(t.Context(), sample("b", 1, 1)); !errors.Is(err, ErrConflict) {
+		t.Errorf("an Append after a Peek: %v", err)
+	}
+	measure, err := b.Measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, all := measure(1)
+	begins, half := measure(151)
+	if _, none := measure(301); none != 0 || all < 300*100 || half < all/3 || half > all*2/3 || begins != 1 {
+		t.Errorf("%d bytes, from the middle on %d, after the end %d; the middle begins at %d", all, half, none, begins)
+	}
+}

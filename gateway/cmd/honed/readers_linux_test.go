@@ -99,6 +99,7 @@ func TestReaderVerbs(t *testing.T) {
 		{exitUsage, "--from is first, next, a time", []string{"tail", "--from", "soon"}},
 		{exitFailed, "no honed answers", []string{"readers", "list", "--admin", "127.0.0.1:1"}},
 		{exitUsage, "--retain-hard needs one of them", []string{"serve", "--retain-hard"}},
+		{exitUsage, "need --format 2", []string{"serve", "--retain-age", "1h", "--log", "nats://127.0.0.1:1"}},
 	} {
 		if code, _, errs := honed(t, c.args...); code != c.code || !strings.Contains(errs, c.says) {
 			t.Errorf("%v: %d %s; want %d, … %s …", c.args, code, errs, c.code, c.says)

@@ -155,6 +155,9 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	if srv.RetainAge < 0 || srv.RetainSize < 0 || srv.RetainHard && srv.RetainAge == 0 && srv.RetainSize == 0 {
 		return nil, usageError{errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
 	}
+	if (srv.RetainAge > 0 || srv.RetainSize > 0) && (f.format == 1 || f.format == 0 && f.log.isCluster()) {
+		return nil, usageError{errors.New("--retain-age and --retain-size need --format 2")}
+	}
 	srv.Durable, srv.Shared = f.log.level(), f.log.isCluster()
 	srv.AppendTime, srv.AcceptLoss = f.log.appendTime, f.log.segments.AcceptLoss
 	srv.Certificates, srv.Format, srv.Logger = f.ca != "", uint8(f.format), logger
