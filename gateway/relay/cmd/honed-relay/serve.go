@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
+)
+
+// relaying are the flags of honed-relay without a verb.
+type relaying struct {
+	addr           commandline.List
+	from           string
+	tokenFile      string
+	ca, cert, key  string
+	client, prefix string
+	share, shares  int
+	start          string
+	anew           bool
+	window         int
+
+	to           string
+	table        string
+	createTable  bool
+	dataType     string
+	user         string
+	passwordFile string
+	secretFile   string
+	authFile     string
+	lanes        int
+	messages     int
+	bytes        int
+	requestTime  time.Duration
+	longest      time.Duration
+
+	data         string
+	deadMessages int
+	deadBytes    int64
+	passOn       bool
+	acceptGaps   bool
+
+	admin      string
+	adminToken string
+	logFormat  string
+	untilEOF   bool
+}
+
+func (f *relaying) add(flags *flag.FlagSet) {
+	f.addr.Values = []string{"127.0.0.1:7100"}
+	flags.Var(&f.addr, "addr", "`HOST:PORT` of a honed; repeat for the others of a cluster")
+	flags.StringVar(&f.from, "from", "", "name of the `READER`; honed keeps the relay's position under it")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the reader's token")
+	flags.StringVar(&f.ca, "ca", "", "connect to honed with TLS, and trust the CAs in this PEM `FILE`; system: the system's")
+	flags.StringVar(&f.cert, "cert", "", "certificate that shows honed who this is, a PEM `FILE`")
+	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
+	flags.StringVar(&f.client, "client", "", "relay only the messages of this client")
+	flags.StringVar(&f.prefix, "prefix", "", "relay only the messages of clients whose names begin so")
+	flags.IntVar(&f.share, "share", 0, "which of --shares this relay takes, from 0 on")
+	flags.IntVar(&f.shares, "shares", 1, "how many relays of this name share the clients")
+	flags.StringVar(&f.start, "start", "first", "where a new reader begins: first, next, stored (refuse a new one), a time as 2006-01-02T15:04:05Z, or a `NUMBER`")
+	flags.BoolVar(&f.anew, "anew", false, "begin at --start whatever is stored, also in the destination")
+	flags.IntVar(&f.window, "window", 0, "`BYTES` on the way from honed, 131072 to 2097152; 0: 1 MiB")
+
+	flags.StringVar(&f.to, "to", "", "the `DESTINATION`: stdout, https://…, http://…, postgres://… or kafka://…")
+	flags.StringVar(&f.table, "table", "hone_messages", "PostgreSQL: the table; the relays' positions are in hone_positions in its schema")
+	flags.BoolVar(&f.createTable, "create-table", false, "PostgreSQL: create both tables if they do not exist")
+	flags.StringVar(&f.dataType, "data-type", "bytea", "PostgreSQL: type of the column data in a new table: bytea, text or jsonb")
+	flags.StringVar(&f.user, "user", "", "Kafka: log in as this user, with SCRAM-SHA-512, over TLS")
+	flags.StringVar(&f.passwordFile, "password-file", "", "PostgreSQL, Kafka: `FILE` with the password")
+	flags.StringVar(&f.secretFile, "secret-file", "", "webhook: sign requests with the secret in this `FILE`")
+	flags.StringVar(&f.authFile, "authorization-file", "", "webhook: `FILE` with the value of the header Authorization")
+	flags.IntVar(&f.lanes, "lanes", 4, "webhook: requests at once; each client's messages come one request after the other")
+	flags.IntVar(&f.messages, "batch-messages", 1000, "messages in a batch; a webhook's request has at most a tenth")
+	flags.IntVar(&f.bytes, "batch-bytes", 1<<20, "`BYTES` of data in a batch, or one message")
+	flags.DurationVar(&f.requestTime, "request-time", 30*time.Second, "how long one request or transaction may take")
+	flags.DurationVar(&f.longest, "retry-time", 30*time.Second, "longest pause between two attempts; the first is 100ms. A webhook may ask for more, up to a day")
+
+	flags.StringVar(&f.data, "data", "honed-relay-data", "`FOLDER` of the dead-letter log")
+	flags.IntVar(&f.deadMessages, "dead-messages", 1_000_000, "messages in the dead-letter log at which the relay stops")
+	flags.Int64Var(&f.deadBytes, "dead-bytes", 1<<30, "`BYTES` of the dead-letter log at which the relay stops")
+	flags.BoolVar(&f.passOn, "pass-on", false, "do not hold up a client's later messages while one is in the dead-letter log")
+	flags.BoolVar(&f.acceptGaps, "accept-gaps", false, "go on where honed has deleted or lost messages, instead of stopping")
+
+	flags.StringVar(&f.admin, "admin", "127.0.0.1:7172", "serve metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
+	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that other machines need for the admin side")
+	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log on standard error: text or json")
+	flags.BoolVar(&f.untilEOF, "until-eof", false, "also stop when standard input ends, for a relay that must not outlive its parent")
+}
+
+// serve relays until ctx ends.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var f relaying
+	flags, config := commandline.New("honed-relay")
+	f.add(flags)
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return commandline.UsageError{Err: err}
+	}
+	handler := slog.Handler(slog.NewTextHandler(stderr, nil))
+	if f.logFormat == "json" {
+		handler = slog.NewJSONHandler(stderr, nil)
+	}
+	r := &relay{
+		messages: f.messages, bytes: f.bytes, passOn: f.passOn, acceptGaps: f.acceptGaps, longest: f.longest,
+		logger: slog.New(handler),
+	}
+	var err error
+	if r.reader, err = f.reader(r.logger); err != nil {
+		return err
+	}
+	if r.sink, err = f.sink(stdout); err != nil {
+		return err
+	}
+	return f.relay(ctx, r)
+}
+
+// relay opens the dead-letter log and the admin side, and runs r.
+func (f *relaying) relay(ctx context.Context, r *relay) (err error) {
+	if r.dead, err = openDead(ctx, f.data, f.deadMessages, f.deadBytes, r.logger); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.dead.close()) }()
+	r.dead.changed = r.wake
+	quiet, err := answerVerbs(r.dead, f.data)
+	if err != nil {
+		return err
+	}
+	defer quiet()
+	addr, stop, err := f.startAdmin(r)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if f.untilEOF {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		go func() { // ends with the process
+			defer cancel()
+			io.Copy(io.Discard, os.Stdin)
+		}()
+	}
+	r.logger.Info("started", "admin", addr, "pid", os.Getpid())
+	return r.run(ctx)
+}
+
+func (f *relaying) check() error {
+	switch {
+	case f.from == "":
+		return errors.New("--from READER is missing")
+	case f.to == "":
+		return errors.New("--to DESTINATION is missing")
+	case f.messages < 1 || f.bytes < 1 || f.lanes < 1 || f.deadMessages < 1 || f.longest < time.Second || f.requestTime <= 0:
+		return errors.New("--batch-messages, --batch-bytes, --lanes, --dead-messages and --request-time must be positive, and --retry-time at least 1s")
+	case f.logFormat != "text" && f.logFormat != "json":
+		return fmt.Errorf("--log-format is text or json, not %q", f.logFormat)
+	case f.dataType != "bytea" && f.dataType != "text" && f.dataType != "jsonb":
+		return fmt.Errorf("--data-type is bytea, text or jsonb, not %q", f.dataType)
+	case (f.cert == "") != (f.key == "") || f.cert != "" && f.ca == "":
+		return errors.New("--cert and --key must be given together, and need --ca")
+	case f.share < 0 || f.share >= f.shares:
+		return fmt.Errorf("--share is from 0 to %d, not %d", f.shares-1, f.share)
+	}
+	return nil
+}
+
+// reader returns the reader that the flags describe.
+func (f *relaying) reader(logger *slog.Logger) (*gateway.Reader, error) {
+	r := &gateway.Reader{
+		Addrs: f.addr.Values, Name: f.from, Anew: f.anew, Client: f.client, Prefix: f.prefix,
+		Share: f.share, Shares: f.shares, Window: f.window, Logger: logger,
+	}
+	switch f.start {
+	case "first":
+		r.Start = gateway.FromFirst
+	case "next":
+		r.Start = gateway.FromNext
+	case "stored":
+	default:
+		at, err := time.Parse(time.RFC3339, f.start)
+		if r.Start, r.At = gateway.FromTime, at; err != nil {
+			r.Start = gateway.FromNumber
+			if r.Number, err = strconv.ParseUint(f.start, 10, 64); err != nil {
+				return nil, commandline.UsageError{Err: fmt.Errorf("--start: %q is not first, next, stored, a time or a number", f.start)}
+			}
+		}
+	}
+	if f.tokenFile != "" {
+		token, err := readSecret("--token-file", f.tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		r.Token = token
+	}
+	config, err := f.tls()
+	if config != nil {
+		r.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", addr)
+		}
+	}
+	return r, err
+}
+
+// tls returns how to connect to honed; nil: without TLS.
+func (f *relaying) tls() (*tls.Config, error) {
+	if f.ca == "" {
+		return nil, nil
+	}
+	config := &tls.Config{}
+	if f.ca != "system" {
+		text, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--ca: %s has no certificate", f.ca)
+		}
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("--cert and --key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// sink returns the sink that --to names.
+func (f *relaying) sink(stdout io.Writer) (sink, error) {
+	if f.to == "stdout" {
+		return &printer{to: stdout}, nil
+	}
+	u, err := url.Parse(f.to)
+	if err != nil {
+		return nil, commandline.UsageError{Err: errors.New("--to is not a URL")} // the error would show a password
+	}
+	if _, secret := u.User.Password(); secret {
+		return nil, commandline.UsageError{Err: errors.New("--to has a password, which others can see; put it into a file for --password-file or --authorization-file")}
+	}
+	switch u.Scheme {
+	case "http", "https":
+		return f.webhook()
+	}
+	return nil, commandline.UsageError{Err: fmt.Errorf("--to: there is no destination %q; use stdout, https://, http://, postgres:// or kafka://", u.Redacted())}
+}
+
+func (f *relaying) webhook() (sink, error) {
+	w := &webhook{url: f.to, lanes: f.lanes, messages: max(f.messages/10, 1), bytes: f.bytes, seed: maphash.MakeSeed()}
+	w.client = http.Client{
+		Transport: newTransport(f.lanes), Timeout: f.requestTime,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a POST that becomes a GET is lost
+	}
+	if f.secretFile != "" {
+		secret, err := readSecret("--secret-file", f.secretFile)
+		if err != nil {
+			return nil, err
+		}
+		w.secret = []byte(secret)
+	}
+	if f.authFile != "" {
+		authorization, err := readSecret("--authorization-file", f.authFile)
+		if err != nil {
+			return nil, err
+		}
+		w.authorization = authorization
+	}
+	return w, nil
+}

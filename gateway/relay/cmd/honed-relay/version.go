@@ -1,0 +1,17 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+const windows = runtime.GOOS == "windows"
+
+// version returns the version for the metric hone_info.
+func version() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok || build.Main.Version == "" {
+		return "(devel)"
+	}
+	return build.Main.Version
+}
