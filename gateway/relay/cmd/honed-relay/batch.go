@@ -144,9 +144,11 @@ func (b *batch) split(at []int, try func([]int) error) error {
 func (b *batch) chunks(at []int, messages, bytes int, each func([]int) error) error {
 	for len(at) > 0 {
 		n, size := 0, 0
-		for n < len(at) && n < messages && (n == 0 || size+len(b.messages[at[n]].Data) <= bytes) {
-			size += len(b.messages[at[n]].Data)
-			n++
+		for ; n < len(at) && n < messages; n++ {
+			m := &b.messages[at[n]]
+			if size += len(m.Data) + attributeBytes(m.Attributes); n > 0 && size > bytes {
+				break
+			}
 		}
 		if err := each(at[:n]); err != nil {
 			return err
@@ -154,4 +156,11 @@ func (b *batch) chunks(at []int, messages, bytes int, each func([]int) error) er
 		at = at[n:]
 	}
 	return nil
+}
+
+func attributeBytes(all []journal.Attribute) (n int) {
+	for _, a := range all {
+		n += len(a.Value)
+	}
+	return n
 }

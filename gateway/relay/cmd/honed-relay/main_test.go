@@ -328,3 +328,10 @@ func startHoned(t testing.TB, binary, addr, data string, more ...string) *child 
 	})
 	return c
 }
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -15,7 +15,12 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -257,8 +262,57 @@ func (f *relaying) sink(stdout io.Writer) (sink, error) {
 	switch u.Scheme {
 	case "http", "https":
 		return f.webhook()
+	case "postgres", "postgresql":
+		return f.postgres()
+	case "kafka":
+		return f.kafka(u)
 	}
 	return nil, commandline.UsageError{Err: fmt.Errorf("--to: there is no destination %q; use stdout, https://, http://, postgres:// or kafka://", u.Redacted())}
+}
+
+func (f *relaying) postgres() (sink, error) {
+	config, err := pgx.ParseConfig(f.to)
+	if err != nil {
+		return nil, commandline.UsageError{Err: err} // it hides passwords
+	}
+	if config.Password, err = f.password(config.Password); err != nil {
+		return nil, err
+	}
+	config.RuntimeParams["application_name"] = "honed-relay " + f.from
+	return &postgres{
+		config: config, table: strings.Split(f.table, "."), create: f.createTable, dataType: f.dataType,
+		reader: f.from, share: f.share, shares: f.shares, anew: f.anew, requestTime: f.requestTime,
+	}, nil
+}
+
+// password returns the password in --password-file, or another if there is no such file.
+func (f *relaying) password(other string) (string, error) {
+	if f.passwordFile == "" {
+		return other, nil
+	}
+	return readSecret("--password-file", f.passwordFile)
+}
+
+func (f *relaying) kafka(u *url.URL) (sink, error) {
+	topic := strings.Trim(u.Path, "/")
+	if topic == "" || u.Host == "" {
+		return nil, commandline.UsageError{Err: errors.New("--to kafka://HOST:PORT,HOST:PORT/TOPIC needs brokers and a topic")}
+	}
+	k := &kafka{messages: f.messages, requestTime: f.requestTime}
+	k.options = []kgo.Opt{
+		kgo.SeedBrokers(strings.Split(u.Host, ",")...), kgo.DefaultProduceTopic(topic), kgo.ClientID("honed-relay"),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ManualFlushing(), kgo.MaxBufferedRecords(f.messages + 1),
+		kgo.ProducerBatchMaxBytes(16 << 20), kgo.RecordDeliveryTimeout(f.requestTime),
+	}
+	if f.user != "" {
+		secret, err := f.password("")
+		if err != nil {
+			return nil, err
+		}
+		login := scram.Auth{User: f.user, Pass: secret}
+		k.options = append(k.options, kgo.SASL(login.AsSha512Mechanism()), kgo.DialTLS())
+	}
+	return k, nil
 }
 
 func (f *relaying) webhook() (sink, error) {
