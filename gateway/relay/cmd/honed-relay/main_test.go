@@ -53,21 +53,44 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// newGateway serves a gateway with a log in memory until the test ends.
-func newGateway(t testing.TB) (addr string) {
+// server is a gateway in this process.
+type server struct {
+	t    testing.TB
+	srv  *gateway.Server
+	log  journal.Memory
+	addr string
+}
+
+// newServer serves a gateway with a log in memory until the test ends.
+func newServer(t testing.TB) *server {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &gateway.Server{Log: &journal.Memory{}}
+	s := &server{t: t, addr: ln.Addr().String()}
+	s.srv = &gateway.Server{Log: &s.log, Checkpoint: 1}
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(ln) }()
+	go func() { ended <- s.srv.Serve(ln) }()
 	t.Cleanup(func() {
-		srv.Close()
+		s.srv.Close()
 		<-ended
 	})
-	return ln.Addr().String()
+	return s
+}
+
+func newGateway(t testing.TB) (addr string) { return newServer(t).addr }
+
+// trimPast deletes the beginning of the log, up to an envelope after pos.
+func (s *server) trimPast(pos uint64) {
+	s.t.Helper()
+	eventually(s.t, "a trimmed log", func() bool {
+		if err := s.srv.Trim(soon(s.t), 1<<60); err != nil {
+			s.t.Fatal(err)
+		}
+		first, _, err := s.log.Bounds()
+		return err != nil || first > pos+1
+	})
 }
 
 // submit stores messages of a client: what data returns for 1, 2 … n.
