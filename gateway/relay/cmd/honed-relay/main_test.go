@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -173,6 +174,11 @@ func startRelay(t testing.TB, out io.Writer, addr, data, to string, more ...stri
 	t.Helper()
 	args := append([]string{"--from", "copy", "--addr", addr, "--data", data, "--to", to, "--admin", "127.0.0.1:0", "--until-eof", "--log-format", "json"}, more...)
 	c := launch(t, out, exec.Command(os.Args[0], args...))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.text())
+		}
+	})
 	eventually(t, "the start", func() bool {
 		for line := range strings.Lines(c.text()) {
 			var said struct{ Msg, Admin string }
@@ -357,4 +363,23 @@ func writeFile(t testing.TB, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func mustRead(t testing.TB, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// random returns text that cannot be compressed much.
+func random(n int) string {
+	text := make([]byte, n)
+	source := rand.NewChaCha8([32]byte{})
+	for i := range text {
+		text[i] = byte('!' + source.Uint64()%90)
+	}
+	return string(text)
 }
