@@ -176,6 +176,9 @@ func (s *Server) append(envelope []byte) error {
 			if !s.full.Swap(true) {
 				s.log.Error("no space for the log: records are not acknowledged until there is space", "err", err)
 			}
+			if err := s.makeRoom(); err != nil {
+				return err
+			}
 			select {
 			case <-s.ctx.Done():
 				return err

@@ -123,6 +123,7 @@ type holder struct {
 	opening opening
 	proof   proof
 	reply   answer
+	client  context.Context // ends with the client's connection
 	shares  uint32
 	number  uint64 // where it begins: behind this one
 
@@ -131,6 +132,7 @@ type holder struct {
 	again      bool // while fed: something has changed
 	open       bool // the reader has its welcome
 	gone       bool
+	ended      error  // why the server has ended it
 	place      *place // nil: passing
 	generation uint64
 	through    uint64 // newest number that the reader was told
@@ -143,6 +145,7 @@ type holder struct {
 	sum      uint32 // of its envelope
 	excluded int    // bytes of envelopes that buf covers and of which it has nothing
 	told     time.Time
+	atEnd    uint64 // next when an eager reader was told that it has everything
 }
 
 // The reasons why a feeder leaves a holder.
@@ -243,8 +246,13 @@ func (s *Server) feed(h *holder) error {
 		r.mu.Unlock()
 		err := error(nil)
 		switch {
+		case pos >= end && h.opening.eager && h.atEnd != h.next:
+			if err = s.flush(h, false); err == nil {
+				h.atEnd = h.next
+				err = s.push(h, h.next-1, beginDeliver(nil, 0), true)
+			}
 		case pos >= end:
-			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= tellTime)
+			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= s.tellTime)
 		case from != nil:
 			err = s.feedRecent(h, from)
 		default:
@@ -503,6 +511,8 @@ func (s *Server) acknowledge(h *holder, content []byte) error {
 	switch p := h.place; {
 	case !h.open:
 		return ErrHandshake
+	case h.ended != nil:
+		return h.ended
 	case h.gone || a.generation != h.generation || p != nil && p.holder != h:
 		return ErrMoved
 	case a.number > h.through || a.taken > h.sent:

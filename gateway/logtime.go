@@ -95,7 +95,7 @@ func (s *Server) checkpointDue() bool {
 // storeClock stores the clock before a pack if log time was moved by more than running time, and
 // every hour, and how far the log may be trimmed. Recovery learns from it how long the servers have run.
 func (s *Server) storeClock(p *pack) error {
-	if p.tick && s.Shared { // else a Trim of another server overtakes a quiet one
+	if (p.tick || p.follow) && s.Shared { // else a Trim of another server overtakes a quiet one
 		if err := s.follow(); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ type place struct {
 	share, of  uint16
 	number     uint64 // of the last record that was acknowledged
 	generation uint64 // of the holder
+	instance   uint64 // of its program; 0: unknown, or an operator has changed the place
 	expire     int64  // milliseconds of running time without a holder after which it does not hold the log
 	seen       int64  // when it last had a holder, by clock.running
 	holder     *holder
@@ -36,8 +37,9 @@ type ride struct {
 	number, generation uint64
 }
 
-// change is a request to change places, for the committer.
+// change is a request to change places, or to do something else between two packs, for the committer.
 type change struct {
+	run  func() error                                    // instead of plan; its error is that of done, unless the log has failed
 	plan func(running int64) ([]journal.Position, error) // with readers.mu; again if another server appends first
 	done func(err error)
 }
@@ -64,7 +66,7 @@ func (r *readers) soil(p *place) {
 
 // position returns the entry for a place; mu is held.
 func (p *place) position(running int64) journal.Position {
-	e := journal.Position{Name: p.name, Share: p.share, Of: p.of, Number: p.number, Generation: p.generation, Expire: p.expire}
+	e := journal.Position{Name: p.name, Share: p.share, Of: p.of, Number: p.number, Generation: p.generation, Instance: p.instance, Expire: p.expire}
 	if p.holder == nil {
 		e.Away = max(running-p.seen, 0)
 	}
@@ -126,6 +128,14 @@ func (s *Server) arrived(p *pack, records int) {
 // change carries out a change: it stores what it plans, and then calls done.
 func (s *Server) change(c *change) error {
 	r := &s.readers
+	if c.run != nil {
+		err := c.run()
+		c.done(err)
+		if errors.Is(err, errRefused) {
+			err = nil
+		}
+		return err
+	}
 	for range maxConflicts {
 		if s.Shared {
 			if err := s.follow(); err != nil {
@@ -242,6 +252,7 @@ func (r *readers) apply(e *journal.Position, running int64) {
 	if p.logged = e.Number; p.holder != nil && e.Generation == p.generation {
 		return // it is ahead of the log
 	}
+	p.instance = e.Instance
 	if p.number, p.generation, p.expire = e.Number, e.Generation, e.Expire; p.holder == nil {
 		p.seen = running - e.Away
 	}
@@ -260,7 +271,7 @@ func (r *readers) forget(name string) {
 // evict ends the connection that holds a place; mu is held.
 func (r *readers) evict(p *place, why error) {
 	if p.holder != nil {
-		p.holder.gone = true
+		p.holder.gone, p.holder.ended = true, why
 		p.holder.conn.End(refusal(why))
 		p.holder = nil
 	}
@@ -359,21 +370,7 @@ func (s *Server) prepareOpening(h *holder) {
 		err = cmp.Or(s.checkPosition(ctx, o.own, first, next), s.checkPosition(ctx, o.resume, first, next))
 	}
 	if err == nil {
-		switch o.start {
-		case FromFirst:
-			h.number = before(first)
-		case FromNext:
-			h.number = before(next)
-		case FromNumber:
-			h.number = max(o.at, 1) - 1
-			if h.number>>indexBits >= next {
-				err = fmt.Errorf("%w: it ends at position %d", ErrRegressed, next-1)
-			}
-		case FromTime:
-			var pos uint64
-			pos, err = s.positionAt(ctx, int64(o.at), first, next)
-			h.number = before(pos)
-		}
+		h.number, err = s.startNumber(ctx, o.start, o.at, first, next)
 	}
 	c := &change{done: func(err error) { s.welcomeReader(h, err) }}
 	c.plan = func(int64) ([]journal.Position, error) {
@@ -385,6 +382,25 @@ func (s *Server) prepareOpening(h *holder) {
 	if !s.queue.addChange(c) {
 		h.conn.Close()
 	}
+}
+
+// startNumber returns the number behind which a start is, in a log with these bounds; Stored: 0.
+func (s *Server) startNumber(ctx context.Context, start Start, at, first, next uint64) (uint64, error) {
+	switch start {
+	case FromFirst:
+		return before(first), nil
+	case FromNext:
+		return before(next), nil
+	case FromNumber:
+		if at>>indexBits > next {
+			return 0, fmt.Errorf("%w: it ends at position %d", ErrRegressed, next-1)
+		}
+		return max(at, 1) - 1, nil
+	case FromTime:
+		pos, err := s.positionAt(ctx, int64(at), first, next)
+		return before(pos), err
+	}
+	return 0, nil
 }
 
 // checkPosition returns ErrRegressed if the log has another record at a position than the reader has seen.
@@ -423,6 +439,9 @@ func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
 			return nil, fmt.Errorf("%w: the position is of another log", ErrRegressed)
 		}
 	}
+	if h.gone || h.client.Err() != nil { // it would take over from a connection that was opened later
+		return nil, ErrMoved
+	}
 	if o.passing {
 		if o.own != nil {
 			h.number = o.own.Number
@@ -441,9 +460,12 @@ func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
 	if all != nil {
 		p := all[o.share]
 		generation = max(generation, p.generation+1)
+		if o.yields && (p.holder != nil || s.Shared && p.instance != o.instance) {
+			return nil, ErrMoved
+		}
 		switch {
 		case o.own != nil:
-		case o.resume != nil && o.generation == p.generation: // the program goes on where it was
+		case o.resume != nil && o.instance == p.instance && o.instance != 0: // the program goes on where it was
 			h.number, number = max(o.resume.Number, p.number), p.number
 		case !o.anew || o.start == Stored:
 			h.number = p.number
@@ -460,10 +482,12 @@ func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
 	h.generation = generation
 	if all != nil {
 		e := all[o.share].position(0)
-		e.Number, e.Generation, e.Away = number, generation, 0
+		e.Number, e.Generation, e.Instance, e.Away = number, generation, o.instance, 0
 		return []journal.Position{e}, nil
 	}
-	return newPlaces(o.name, o.shares, h.number, generation, 0), nil
+	entries := newPlaces(o.name, o.shares, h.number, generation, 0)
+	entries[o.share].Instance = o.instance
+	return entries, nil
 }
 
 // mostPlaces is how many shares of readers are remembered: each checkpoint has them all.

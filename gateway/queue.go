@@ -44,6 +44,7 @@ type pack struct {
 	bytes    int // of the records' data
 
 	checkpoint bool // one is due
+	follow     bool // read what other servers have appended
 
 	count     int       // records
 	changes   []*change // of readers' places, to make when the records are stored

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -58,6 +59,8 @@ type Reader struct {
 	// Passing readers store nothing at the gateway and do not make it keep records. They need a
 	// Start or Own.
 	Passing bool
+	// Eager gives a passing reader a batch without messages when it has everything that the log has.
+	Eager bool
 	// Client and Prefix select the records of one client, or of those whose names begin so. Zero: all.
 	Client, Prefix string
 	// Share is which share of the clients to read, from 0 on, and Shares how many there are, the
@@ -74,11 +77,15 @@ type Reader struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
+	instance  uint64        // of this program
+	yieldTime time.Duration // 0: the constant
+
 	mu      sync.Mutex
 	changed sync.Cond // batches or err changed
 	batches []Batch   // received
 	given   Position  // behind the batches that the program has got
 	conn    *readConn
+	yields  bool // to another connection
 	welcome readWelcome
 	opened  bool
 	acked   Position // what the program acknowledged last
@@ -125,6 +132,7 @@ func (r *Reader) start() {
 		r.ctx, r.cancel = context.WithCancel(context.Background())
 		r.done = make(chan struct{})
 		r.changed.L = &r.mu
+		r.instance = max(rand.Uint64(), 1)
 		if r.Logger == nil {
 			r.Logger = slog.New(slog.DiscardHandler)
 		}
@@ -271,6 +279,14 @@ func (r *Reader) run() {
 			return
 		}
 		r.Logger.Info("connection ended", "addr", addr, "err", err)
+		if errors.Is(err, ErrMoved) && !r.yields { // by another program, or by a connection that is gone
+			r.yields = true
+			select {
+			case <-time.After(cmp.Or(r.yieldTime, yieldTime)):
+			case <-r.ctx.Done():
+			}
+			continue
+		}
 		for _, final := range []error{ErrUnauthorised, ErrLevel, ErrRegressed, ErrMoved, ErrHandshake, ErrTooMany, ErrNoReader, ErrShares, ErrAhead} {
 			if errors.Is(err, final) {
 				r.end(err)
@@ -285,11 +301,16 @@ func (r *Reader) run() {
 	}
 }
 
+// yieldTime is how long a reader waits that another connection has taken over from. If that is gone then, it
+// was an old one whose open came late.
+const yieldTime = 3 * time.Second
+
 // opening returns the open for the next connection; mu is held.
 func (r *Reader) opening() *opening {
+	r.batches = nil // they come again, behind what the program has got
 	o := &opening{
-		start: r.Start, anew: r.Anew && !r.opened, passing: r.Passing, share: uint16(r.Share), shares: uint16(max(r.Shares, 1)),
-		window: uint32(r.Window), name: r.Name, token: r.Token, client: r.Client, prefix: r.Prefix,
+		start: r.Start, anew: r.Anew && !r.opened, passing: r.Passing, eager: r.Eager, yields: r.yields, share: uint16(r.Share), shares: uint16(max(r.Shares, 1)),
+		window: uint32(r.Window), name: r.Name, token: r.Token, client: r.Client, prefix: r.Prefix, instance: r.instance,
 	}
 	switch {
 	case r.Start == FromTime:
@@ -307,7 +328,7 @@ func (r *Reader) opening() *opening {
 			o.own = new(r.acked)
 		}
 	case r.opened: // one that was removed meanwhile does not come back
-		o.start, o.generation, o.resume = Stored, r.welcome.generation, new(r.given)
+		o.start, o.resume = Stored, new(r.given)
 	}
 	return o
 }
@@ -353,7 +374,7 @@ func (r *Reader) adopt(c *readConn, w readWelcome) {
 	if !r.opened || w.number != r.given.Number { // the first connection, or an operator has moved the reader
 		r.given, r.acked = Position{Log: w.log, Number: w.number}, Position{}
 	}
-	r.welcome, r.opened, r.conn, r.batches = w, true, c, nil
+	r.welcome, r.opened, r.conn, r.yields = w, true, c, false
 	if r.err != nil {
 		c.ended = true
 	} else if r.acked.Number > 0 {

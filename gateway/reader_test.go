@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -83,6 +84,7 @@ func TestReaderTakenOver(t *testing.T) {
 	up := serve(t, &Server{Log: &journal.Memory{}})
 	up.submits(t, "a", 10)
 	first := up.reader(t, "copy", FromFirst)
+	first.yieldTime = time.Millisecond
 	b, err := first.Next(soon(t))
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +97,16 @@ func TestReaderTakenOver(t *testing.T) {
 	if _, err := first.Next(soon(t)); !errors.Is(err, ErrMoved) {
 		t.Error(err)
 	}
+	up.submits(t, "b", 1)
+	second.take(t, 1) // it was not disturbed
+
+	// A connection that takes over and is gone, as an open that comes late, ends nobody.
+	second.yieldTime = 2 * time.Second
+	late := up.peer(t)
+	late.openReader(&opening{start: Stored, name: "copy", shares: 1})
+	late.nc.Close()
+	up.submits(t, "c", 1)
+	second.take(t, 1)
 }
 
 // TestReaderReconnects: a reader goes on behind what its program got, on another connection.

@@ -24,7 +24,7 @@ func (s *Server) connectReader(c framed.Call, conn frames, linked bool, dst, con
 		return s.refuse(conn, dst, err)
 	}
 	conn.SetValue(h)
-	h.reply.frames = c.Later()
+	h.reply.frames, h.client = c.Later(), c.Context()
 	if err := s.open(h); err != nil {
 		return s.refuse(conn, dst, err)
 	}
@@ -44,7 +44,7 @@ func (s *Server) readerMessage(c websocket.Call, conn socket, h *holder, p wire.
 	case h == nil:
 		if h, err = s.admit(conn, p.Content); err == nil {
 			conn.SetValue(h)
-			h.reply.socket = &socketReply{c.Later(), ack, p.ID}
+			h.reply.socket, h.client = &socketReply{c.Later(), ack, p.ID}, c.Context()
 			if err = s.open(h); err == nil {
 				return nil, nil
 			}

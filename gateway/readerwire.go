@@ -24,7 +24,7 @@ type Position struct {
 
 // String returns the position in one word, which UnmarshalText reads.
 func (p Position) String() string {
-	return fmt.Sprintf("%x/%d.%d/%08x", p.Log, p.Number>>indexBits, p.Number&lastIndex, p.Sum)
+	return fmt.Sprintf("%x/%s/%08x", p.Log, FormatNumber(p.Number), p.Sum)
 }
 
 // MarshalText returns String as bytes.
@@ -35,7 +35,7 @@ func (p *Position) UnmarshalText(text []byte) error {
 	parts := strings.Split(string(text), "/")
 	if len(parts) == 3 {
 		id, err := hex.DecodeString(parts[0])
-		number, err2 := parseNumber(parts[1])
+		number, err2 := ParseNumber(parts[1])
 		sum, err3 := strconv.ParseUint(parts[2], 16, 32)
 		if len(id) == len(p.Log) && errors.Join(err, err2, err3) == nil {
 			*p = Position{journal.Identity(id), number, uint32(sum)}
@@ -55,8 +55,14 @@ const (
 // before returns the number behind which the records of the envelope at pos begin.
 func before(pos uint64) uint64 { return pos<<indexBits - 1 }
 
-// parseNumber reads POSITION.INDEX.
-func parseNumber(text string) (uint64, error) {
+// FormatNumber returns a record's number as ParseNumber reads it: POSITION.INDEX.
+func FormatNumber(number uint64) string {
+	return fmt.Sprintf("%d.%d", number>>indexBits, number&lastIndex)
+}
+
+// ParseNumber reads a record's number: the position of its envelope, and behind a dot its index in that, 0
+// if it is left out.
+func ParseNumber(text string) (uint64, error) {
 	pos, index, _ := strings.Cut(text, ".")
 	p, err := strconv.ParseUint(pos, 10, 64-indexBits)
 	i := uint64(0)
@@ -95,6 +101,8 @@ type opening struct {
 	start         Start
 	anew          bool   // begin at start, whatever is stored
 	passing       bool   // nothing is stored for this reader
+	yields        bool   // it does not take over from a connection that is open
+	eager         bool   // a passing reader is told at once when it has everything
 	at            uint64 // time in milliseconds, or number
 	share, shares uint16
 	window        uint32 // bytes; 0: the default
@@ -102,8 +110,8 @@ type opening struct {
 
 	client, prefix string    // filter; empty: none
 	own            *Position // the truth, whatever is stored
-	generation     uint64    // of the connection that had reached resume
-	resume         *Position
+	instance       uint64    // of the program; 0: unknown
+	resume         *Position // that this instance has reached
 }
 
 // The fields of an open.
@@ -112,6 +120,7 @@ const (
 	prefixField
 	ownField
 	resumeField
+	readerInstanceField
 )
 
 const (
@@ -138,6 +147,12 @@ func (o *opening) append(dst []byte) []byte {
 	if o.passing {
 		flags |= 2
 	}
+	if o.eager {
+		flags |= 4
+	}
+	if o.yields {
+		flags |= 8
+	}
 	dst = append(append(dst, readMagic...), byte(o.start), flags)
 	dst = binary.BigEndian.AppendUint64(dst, o.at)
 	dst = binary.BigEndian.AppendUint16(dst, o.share)
@@ -156,7 +171,10 @@ func (o *opening) append(dst []byte) []byte {
 		dst = appendField(dst, ownField, o.own.append(nil))
 	}
 	if o.resume != nil {
-		dst = appendField(dst, resumeField, o.resume.append(binary.BigEndian.AppendUint64(nil, o.generation)))
+		dst = appendField(dst, resumeField, o.resume.append(nil))
+	}
+	if o.instance != 0 {
+		dst = appendField(dst, readerInstanceField, binary.BigEndian.AppendUint64(nil, o.instance))
 	}
 	return dst
 }
@@ -167,7 +185,7 @@ func parseOpening(in []byte) (o opening, err error) {
 	if len(in) < openSize || string(in[:4]) != readMagic {
 		return malformed("it does not begin with " + readMagic)
 	}
-	o.start, o.anew, o.passing = Start(in[4]), in[5]&1 != 0, in[5]&2 != 0
+	o.start, o.anew, o.passing, o.eager, o.yields = Start(in[4]), in[5]&1 != 0, in[5]&2 != 0, in[5]&4 != 0, in[5]&8 != 0
 	flags := in[5]
 	o.at = binary.BigEndian.Uint64(in[6:])
 	o.share, o.shares = binary.BigEndian.Uint16(in[14:]), binary.BigEndian.Uint16(in[16:])
@@ -200,20 +218,26 @@ func parseOpening(in []byte) (o opening, err error) {
 				o.own = parsePosition(value)
 			}
 		case resumeField:
-			if valid = valid && len(value) == 8+positionSize; valid {
-				o.generation, o.resume = binary.BigEndian.Uint64(value), parsePosition(value[8:])
+			if valid = valid && len(value) == positionSize; valid {
+				o.resume = parsePosition(value)
+			}
+		case readerInstanceField:
+			if valid = valid && len(value) == 8; valid {
+				o.instance = binary.BigEndian.Uint64(value)
 			}
 		}
 	})
 	switch {
 	case !whole || !valid:
 		return malformed("a field is malformed")
-	case o.start > FromNumber || flags > 3:
+	case o.start > FromNumber || flags > 15:
 		return malformed(fmt.Sprintf("there is no start %d with flags %d", o.start, flags))
 	case o.shares == 0 || o.share >= o.shares || o.shares > maxShares:
 		return malformed(fmt.Sprintf("there is no share %d of %d; the limit is %d", o.share, o.shares, maxShares))
 	case o.passing && o.start == Stored && o.own == nil:
 		return malformed("nothing is stored for a passing reader")
+	case o.eager && !o.passing: // its position would make the log grow, which it would then be told
+		return malformed("only a passing reader is told at once")
 	}
 	return o, nil
 }

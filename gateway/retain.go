@@ -25,6 +25,13 @@ type Retention struct {
 // retain measures the log and deletes what it need not keep: whole segments older than RetainAge, or
 // beyond RetainSize, that no reader needs.
 func (s *Server) retain(ctx context.Context) error {
+	if s.Shared { // so that no other server's trim overtakes this one while it is quiet
+		s.queue.mu.Lock()
+		if !s.queue.ended {
+			s.queue.last(0).follow = true
+		}
+		s.queue.mu.Unlock()
+	}
 	log, ok := s.Log.(interface {
 		Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error)
 	})
@@ -60,7 +67,7 @@ func (s *Server) retain(ctx context.Context) error {
 	}
 	s.count.first.Store(first)
 	s.count.held.Store(bytes(to, wanted))
-	if to > base { // a start needs the newest checkpoint: make a newer one
+	if to > max(base, first) { // a start needs the newest checkpoint: make a newer one
 		s.queue.mu.Lock()
 		if !s.queue.ended {
 			s.queue.last(0).checkpoint = true
@@ -190,4 +197,56 @@ func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (
 		return err == nil && (found == next || at >= ms)
 	})
 	return first + uint64(n), err
+}
+
+// makeRoom stores, in the reserve of a full log, what lets retention delete: how far readers are, and up to
+// where the log may be trimmed. Only the committer calls it.
+func (s *Server) makeRoom() error {
+	log, ok := s.Log.(interface {
+		AppendReserved(context.Context, []byte) (uint64, error)
+	})
+	if !ok || s.Format < 2 || s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
+		return nil
+	}
+	var waiting []chan struct{}
+	to := s.trimmed
+	s.queue.mu.Lock()
+	all := s.queue.waiting
+	if p := s.queue.storing; p != nil { // its trim may be what waits for space
+		all = append([]*pack{p}, all...)
+	}
+	for _, p := range all {
+		waiting, to = append(waiting, p.trims...), max(to, p.trimTo)
+		p.trims = nil
+	}
+	base := s.queue.base
+	s.queue.mu.Unlock()
+	p := pack{records: journal.Encoder{Format: 2}}
+	p.records.Begin(base)
+	s.ridePositions(&p)
+	if to > s.trimmed || len(waiting) > 0 {
+		if err := p.records.Trim(to); err != nil {
+			return err
+		}
+	}
+	if p.records.Count() > 0 {
+		ctx, cancel := context.WithTimeout(s.ctx, s.AppendTime)
+		defer cancel()
+		envelope := p.records.Bytes()
+		pos, err := log.AppendReserved(ctx, envelope)
+		if errors.Is(err, journal.ErrNoSpace) { // not even there
+			s.leftOut(&p)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.stored(pos, envelope)
+		s.arrived(&p, 0)
+		s.trimmed = to
+	}
+	for _, stored := range waiting {
+		close(stored)
+	}
+	return nil
 }

@@ -153,7 +153,7 @@ func (s *Server) start(ctx context.Context) error {
 			s.log.Error("no space for the log: records are not acknowledged until there is space")
 		}
 		s.readers.mu.Lock()
-		if s.RetainAge > 0 || s.RetainSize > 0 || len(s.readers.places) > 0 {
+		if s.Shared || s.RetainAge > 0 || s.RetainSize > 0 || len(s.readers.places) > 0 {
 			s.beginReaders()
 		}
 		s.readers.mu.Unlock()

@@ -43,6 +43,11 @@ func (v *view) Read(ctx context.Context, from uint64, each func(uint64, []byte) 
 	return v.Memory.Read(ctx, from, each)
 }
 
+// Peek is Read without the effect on Append.
+func (v *view) Peek(ctx context.Context, from uint64, each func(uint64, []byte) error) error {
+	return v.Memory.Read(ctx, from, each)
+}
+
 // TestShared has clients move between two servers of one log at any moment, also while
 // the one that they leave still has records that it has not stored, and stores them later.
 func TestShared(t *testing.T) {

@@ -111,7 +111,7 @@ func tokensIn(path string, info fs.FileInfo) (hashes map[string][]proof, readers
 			reads = reads && (limited == "" || len(limited) > 1 && limited[0] == ':')
 		}
 		if len(fields) != 2 && !reads {
-			return nil, nil, fmt.Errorf("%s:%d: the line is neither CLIENT TOKEN nor READER TOKEN reads[:PREFIX]", path, n)
+			return nil, nil, fmt.Errorf("%s:%d: the line is not CLIENT TOKEN, nor READER TOKEN reads[:PREFIX]", path, n)
 		}
 		if err := checkClientID(fields[0]); err != nil {
 			return nil, nil, fmt.Errorf("%s:%d: %w", path, n, err)

@@ -24,7 +24,7 @@ const (
 	headSize     = 1 + 4                                // kind and length of an entry in format 2
 	mixedRecord  = headSize + 1 + 8 + 8 + 8 + 1         // without client, attributes and data
 	mixedState   = headSize + 1 + 8 + 8 + 8 + 4 + 1 + 8 // without client
-	positionSize = headSize + 1 + 2 + 2 + 4*8 + 1       // without name
+	positionSize = headSize + 1 + 2 + 2 + 5*8 + 1       // without name
 	newest       = 2                                    // format that Encoder writes by default
 	maySkip      = 0x80                                 // bit of an entry's kind: readers that do not know it skip it
 )

@@ -12,6 +12,7 @@ type Position struct {
 	Share, Of  uint16 // this is share Share, from 0 on, of Of
 	Number     uint64 // of the last record that was acknowledged
 	Generation uint64 // of the connection that acknowledged it
+	Instance   uint64 // of the program that the position is of; 0: unknown, or an operator has changed it
 	Away       int64  // for how many milliseconds of running time the reader was not connected; 0: it is, or nobody knows
 	Expire     int64  // milliseconds away after which the reader no longer holds the log; 0: never
 	Removed    bool   // the reader is forgotten, with all its shares
@@ -41,7 +42,7 @@ func (e *Encoder) Position(p *Position) error {
 	e.buf = append(append(e.buf, byte(len(p.Name))), p.Name...)
 	e.buf = binary.BigEndian.AppendUint16(e.buf, p.Share)
 	e.buf = binary.BigEndian.AppendUint16(e.buf, p.Of)
-	for _, w := range []uint64{p.Number, p.Generation, uint64(p.Away), uint64(p.Expire)} {
+	for _, w := range []uint64{p.Number, p.Generation, p.Instance, uint64(p.Away), uint64(p.Expire)} {
 		e.buf = binary.BigEndian.AppendUint64(e.buf, w)
 	}
 	e.buf = append(e.buf, flags)
@@ -60,9 +61,10 @@ func (e Envelope) Positions() iter.Seq[Position] {
 			n := 1 + int(b[0])
 			p := Position{Name: string(b[1:n]), Share: binary.BigEndian.Uint16(b[n:]), Of: binary.BigEndian.Uint16(b[n+2:])}
 			p.Number, p.Generation = binary.BigEndian.Uint64(b[n+4:]), binary.BigEndian.Uint64(b[n+12:])
-			p.Away, p.Expire = int64(binary.BigEndian.Uint64(b[n+20:])), int64(binary.BigEndian.Uint64(b[n+28:]))
-			p.Removed, p.Ordered = b[n+36]&1 != 0, b[n+36]&2 != 0
-			p.Moves = b[n+36]&4 != 0
+			p.Instance = binary.BigEndian.Uint64(b[n+20:])
+			p.Away, p.Expire = int64(binary.BigEndian.Uint64(b[n+28:])), int64(binary.BigEndian.Uint64(b[n+36:]))
+			p.Removed, p.Ordered = b[n+44]&1 != 0, b[n+44]&2 != 0
+			p.Moves = b[n+44]&4 != 0
 			return yield(p)
 		})
 	}

@@ -198,6 +198,21 @@ func (l *Segments) sync(f *os.File) error {
 
 // Append writes one envelope and waits until it is on the disk.
 func (l *Segments) Append(ctx context.Context, envelope []byte) (uint64, error) {
+	return l.append(ctx, envelope, l.room)
+}
+
+// AppendReserved is Append of what makes room: it may exceed MaxBytes and use half of the reserve.
+func (l *Segments) AppendReserved(ctx context.Context, envelope []byte) (uint64, error) {
+	return l.append(ctx, envelope, func(size int64) error {
+		err := space{l.dir, l.o.Reserve / 2, 0}.check(0, size+segmentTail+segmentHead)
+		if err == nil || errors.Is(err, ErrNoSpace) {
+			return err
+		}
+		return l.breaks(err)
+	})
+}
+
+func (l *Segments) append(ctx context.Context, envelope []byte, room func(size int64) error) (uint64, error) {
 	if err := l.turn.enter(ctx, envelope); err != nil {
 		return 0, err
 	}
@@ -208,7 +223,7 @@ func (l *Segments) Append(ctx context.Context, envelope []byte) (uint64, error) 
 	if err := l.mark.err(); err != nil {
 		return 0, l.breaks(err)
 	}
-	if err := l.room(int64(len(envelope))); err != nil {
+	if err := room(int64(len(envelope))); err != nil {
 		return 0, err
 	}
 	pos := l.next // without l.mu: only store writes it

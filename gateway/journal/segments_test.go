@@ -493,3 +493,49 @@ func TestLastByteIsZero(t *testing.T) {
 		t.Errorf("next position %d, %v", next, err)
 	}
 }
+
+// TestMeasure: Measure knows where segments begin and how large the log is from there on, and Trim deletes up
+// to exactly such a place.
+func TestMeasure(t *testing.T) {
+	log, err := OpenSegments(t.TempDir(), SegmentsOptions{size: 16 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	for i := range 100 {
+		if _, err := log.Append(t.Context(), sample("a", uint64(8*i+1), 8)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	measure, err := log.Measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, _ := log.Room()
+	begins, after := measure(1)
+	if begins != 1 || after != size {
+		t.Errorf("from position 1: %d, %d bytes; the log has %d", begins, after, size)
+	}
+	segments := map[uint64]bool{}
+	for pos := uint64(2); pos <= 101; pos++ {
+		b, a := measure(pos)
+		if b > pos || b < begins || a > after || pos == 101 && a != 0 {
+			t.Errorf("position %d: %d, %d bytes, after %d, %d bytes", pos, b, a, begins, after)
+		}
+		begins, after = b, a
+		segments[b] = true
+	}
+	if len(segments) < 5 {
+		t.Errorf("%d segments", len(segments))
+	}
+	begins, after = measure(60)
+	if err := log.Trim(t.Context(), begins); err != nil {
+		t.Fatal(err)
+	}
+	if first, _, _ := log.Bounds(); first != begins {
+		t.Errorf("trimmed to %d, the log begins at %d", begins, first)
+	}
+	if size, _ := log.Room(); size < after {
+		t.Errorf("%d bytes are left, at least %d were to be", size, after)
+	}
+}

@@ -51,7 +51,7 @@ func (f *serving) startAdmin(srv *gateway.Server, behind *verification, logger *
 		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: version()},
 		Logger: logger,
 	}
-	guard := &observe.Guard{Token: token}
+	guard := &observe.Guard{Token: token, Posts: []string{readersPath, sessionsPath}}
 	ln, err := guard.Listen(f.admin)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,10 @@ func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.
 	mux.Handle("/gateway/metrics", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		writeMetrics(w, srv.Stats(), behind)
+		writeReaderMetrics(w, srv.ReaderStates())
 	})))
+	mux.Handle(readersPath, guard.Handler(answerReaders(srv)))
+	mux.Handle(sessionsPath, guard.Handler(answerSessions(srv)))
 	a.addr, a.done = ln.Addr().String(), make(chan struct{})
 	a.server = guard.Server(mux)
 	go func() {
@@ -119,6 +122,14 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats, behind *verification)
 		{"honed_verified_timestamp_seconds", "gauge", "When a background verification last ended; 0: not since the start.", behind.ended.Load()},
 		{"honed_log_damage", "gauge", "Damaged places that the last background verification found.", behind.damage.Load()},
 		{"honed_unacknowledged_seconds", "gauge", "For how long the oldest unacknowledged record has waited for the log.", st.Waiting.Seconds()},
+		{"honed_readers", "gauge", "Readers connected.", st.Readers},
+		{"honed_delivered_bytes_total", "counter", "Bytes sent to readers.", st.Delivered},
+		{"honed_reader_gaps_total", "counter", "Gaps that readers were told: records that they will not get.", st.Gaps},
+		{"honed_log_first_position", "gauge", "Position of the log's first envelope.", st.Retention.First},
+		{"honed_retention_trims_total", "counter", "How often retention has deleted records.", st.Retention.Trims},
+		{"honed_retention_bytes_total", "counter", "Bytes that retention has deleted.", st.Retention.Bytes},
+		{"honed_retention_held_bytes", "gauge", "Bytes that retention would delete if no reader needed them.", st.Retention.Held},
+		{"honed_retention_overruns_total", "counter", "How often retention has deleted records that a reader needed (--retain-hard).", st.Retention.Overrun},
 		{"honed_last_append_timestamp_seconds", "gauge", "When the log last stored an envelope; 0: not since the start.", last},
 	} {
 		metric(w, m.name, m.kind, m.help)

@@ -3,12 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -47,6 +49,14 @@ type otherLine struct {
 	Clock     time.Time `json:"clock,omitzero"`
 	Highest   uint64    `json:"highest_epoch,omitempty"`
 	Skipped   int64     `json:"skipped_ms,omitempty"`
+
+	Reader     string `json:"reader,omitempty"`
+	Share      uint16 `json:"share,omitempty"`
+	Shares     uint16 `json:"shares,omitempty"`
+	Number     string `json:"number,omitempty"` // that the reader has acknowledged
+	Generation uint64 `json:"generation,omitempty"`
+	Removed    bool   `json:"removed,omitempty"`
+	Log        string `json:"log,omitempty"` // its identity
 }
 
 // lostLine is a line for envelopes that cannot be read.
@@ -109,6 +119,14 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 		}
 		for c := range e.Clocks() {
 			others = append(others, otherLine{Pos: pos, Clock: jsonTime(c.Time), Highest: c.Highest, Skipped: c.Skipped})
+		}
+		for p := range e.Positions() {
+			others = append(others, otherLine{
+				Pos: pos, Reader: p.Name, Share: p.Share, Shares: p.Of, Number: gateway.FormatNumber(p.Number), Generation: p.Generation, Removed: p.Removed,
+			})
+		}
+		if id, ok := e.Identity(); ok {
+			others = append(others, otherLine{Pos: pos, Log: hex.EncodeToString(id[:])})
 		}
 		for _, line := range others {
 			if err := out.Encode(line); err != nil {

@@ -35,6 +35,11 @@ Usage:
                            log to a new stream of a cluster
   honed prove   [flags]    start a second honed, submit a million messages to it, kill it
                            with kill -9 half-way, restart it, and verify every message
+  honed tail    [flags]    print a line of JSON for each record, as it is stored
+  honed readers list|create|move|split|remove
+                           list and change the readers of a running honed
+  honed sessions list|forget
+                           list and end the sessions of clients of a running honed
   honed clock   [flags]    print the log time of the running honed and how far the wall clock
                            is ahead; honed clock accept makes log time follow it
   honed version            print the version
@@ -110,11 +115,17 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return migrate(ctx, args, stdout, stderr)
 	case "prove":
 		return prove(ctx, args, stdout, stderr)
+	case "tail":
+		return tail(ctx, args, stdout)
+	case "readers":
+		return readers(ctx, args, stdout)
+	case "sessions":
+		return sessions(ctx, args, stdout)
 	case "clock":
 		return clock(ctx, args, stdout)
 	case "version":
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return usageError{fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, clock or version", verb)}
+	return usageError{fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, tail, readers, sessions, clock or version", verb)}
 }

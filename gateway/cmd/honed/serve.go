@@ -44,6 +44,10 @@ type serving struct {
 	helloTime       time.Duration
 	idleTime        time.Duration
 	queueBytes      int
+	readers         int
+	retainAge       time.Duration
+	retainSize      int64
+	retainHard      bool
 	window          int
 	totalInFlight   int
 	frameSize       int
@@ -79,6 +83,10 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.DurationVar(&f.helloTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
 	flags.DurationVar(&f.idleTime, "idle-time", 3*time.Minute, "how long a client may send nothing")
 	flags.IntVar(&f.queueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
+	flags.IntVar(&f.readers, "readers", 1000, "how many readers may be connected; more are refused")
+	flags.DurationVar(&f.retainAge, "retain-age", 0, "delete records that are older, in log time, and that no reader needs; 0: none")
+	flags.Int64Var(&f.retainSize, "retain-size", 0, "delete the oldest records that no reader needs while the log has more `BYTES`; 0: none")
+	flags.BoolVar(&f.retainHard, "retain-hard", false, "delete also records that readers still need; they are told which they missed")
 	flags.IntVar(&f.totalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
 	flags.IntVar(&f.window, "window", 1024, "records in flight per connection")
 	flags.IntVar(&f.frameSize, "frame-size", 64<<10, "largest frame in `BYTES`; a record may have 13 less")
@@ -158,6 +166,9 @@ func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, err
 	if f.format > 2 {
 		return nil, nil, usageError{fmt.Errorf("--format is 1 or 2, not %d", f.format)}
 	}
+	if f.retainAge < 0 || f.retainSize < 0 || f.retainHard && f.retainAge == 0 && f.retainSize == 0 {
+		return nil, nil, usageError{errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
+	}
 	srv := &gateway.Server{
 		Durable:         f.log.level(),
 		Shared:          f.log.isCluster(),
@@ -171,6 +182,10 @@ func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, err
 		Certificates:    f.ca != "",
 		Expiry:          f.expiry,
 		QueueBytes:      f.queueBytes,
+		Readers:         f.readers,
+		RetainAge:       f.retainAge,
+		RetainSize:      f.retainSize,
+		RetainHard:      f.retainHard,
 		Engine:          f.engine,
 		Limits: engine.Limits{
 			InFlight: f.window, TotalInFlight: f.totalInFlight, FrameSize: f.frameSize, Conns: f.conns,

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+)
+
+// Paths of the admin side. A GET lists, a POST changes.
+const (
+	readersPath  = "/gateway/readers"
+	sessionsPath = "/gateway/sessions"
+)
+
+// mostSessions is how many sessions one answer lists.
+const mostSessions = 1000
+
+// answerReaders lists readers, and carries out what an operator wants of one.
+func answerReaders(srv *gateway.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			answer(w, srv.ReaderStates())
+			return
+		}
+		var o gateway.ReaderOrder
+		if read(w, r, &o) {
+			finish(w, srv.OrderReader(r.Context(), o))
+		}
+	})
+}
+
+// answerSessions lists sessions, and forgets one.
+func answerSessions(srv *gateway.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			q := r.URL.Query()
+			answer(w, srv.SessionStates(q.Get("prefix"), q.Get("after"), mostSessions))
+			return
+		}
+		var forget struct{ Client string }
+		if read(w, r, &forget) {
+			finish(w, srv.ForgetSession(r.Context(), forget.Client))
+		}
+	})
+}
+
+func answer(w http.ResponseWriter, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(what)
+}
+
+func read(w http.ResponseWriter, r *http.Request, what any) bool {
+	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16))
+	in.DisallowUnknownFields()
+	err := in.Decode(what)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+	return err == nil
+}
+
+func finish(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// writeReaderMetrics writes how far each reader is, for Prometheus.
+func writeReaderMetrics(w io.Writer, all []gateway.ReaderState) {
+	for _, m := range []struct {
+		name, help string
+		value      func(gateway.ReaderState) any
+	}{
+		{"honed_reader_connected", "1 while the reader is connected.", func(r gateway.ReaderState) any { return map[bool]int{true: 1}[r.Connected] }},
+		{"honed_reader_lag_records", "Records that the reader has not acknowledged, roughly.", func(r gateway.ReaderState) any { return r.Lag.Records }},
+		{"honed_reader_lag_bytes", "Bytes of the log behind what the reader has acknowledged, roughly.", func(r gateway.ReaderState) any { return r.Lag.Bytes }},
+		{"honed_reader_lag_seconds", "Age of the oldest record that the reader has not acknowledged, in log time.", func(r gateway.ReaderState) any { return r.Lag.Age.Seconds() }},
+		{"honed_reader_in_flight_bytes", "Bytes sent to the reader that its program has not taken.", func(r gateway.ReaderState) any { return r.InFlight }},
+	} {
+		metric(w, m.name, "gauge", m.help)
+		for _, r := range all {
+			fmt.Fprintf(w, "%s{reader=%q,share=\"%d\"} %v\n", m.name, r.Name, r.Share, m.value(r))
+		}
+	}
+}
+
+// adminClient asks the admin side of a running honed.
+type adminClient struct {
+	addr, tokenFile string
+}
+
+func (a *adminClient) add(flags interface {
+	StringVar(p *string, name, value, usage string)
+},
+) {
+	flags.StringVar(&a.addr, "admin", "127.0.0.1:7171", "admin side of the running honed, `HOST:PORT` or unix:PATH")
+	flags.StringVar(&a.tokenFile, "admin-token-file", "", "`FILE` with the token of the admin side")
+}
+
+// do sends a request and reads the answer into out, unless that is nil.
+func (a *adminClient) do(ctx context.Context, method, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	host, transport := a.addr, &http.Transport{DisableKeepAlives: true}
+	if socket, ok := strings.CutPrefix(a.addr, "unix:"); ok {
+		host = "localhost"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(body))
+	if err != nil {
+		return usageError{err}
+	}
+	if a.tokenFile != "" {
+		token, err := os.ReadFile(a.tokenFile)
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(r)
+	if err != nil {
+		return interrupted(ctx, fmt.Errorf("no honed answers; give its admin side with --admin: %w", err))
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))
+	switch {
+	case err != nil:
+		return err
+	case answer.StatusCode >= 300:
+		return errors.New(strings.TrimSpace(cmp.Or(string(text), answer.Status)))
+	case out != nil:
+		return json.Unmarshal(text, out)
+	}
+	return nil
+}
+
+// action splits the arguments of a verb with actions: the action and, unless that is list, a name.
+func action(verb string, args []string, actions ...string) (do, name string, rest []string, err error) {
+	wrong := usageError{fmt.Errorf("honed %s %s; all but list need a NAME next", verb, strings.Join(actions, "|"))}
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		return "list", "", args, nil
+	}
+	for _, known := range actions {
+		switch {
+		case len(args) == 0 || args[0] != known:
+		case known == "list":
+			return known, "", args[1:], nil
+		case len(args) > 1 && args[1] != "" && args[1][0] != '-':
+			return known, args[1], args[2:], nil
+		}
+	}
+	return "", "", nil, wrong
+}
+
+// readers lists and changes the readers of a running honed.
+func readers(ctx context.Context, args []string, stdout io.Writer) error {
+	do, name, args, err := action("readers", args, "list", "create", "move", "split", "remove")
+	if err != nil {
+		return err
+	}
+	var admin adminClient
+	flags, config := newFlags("honed readers " + do)
+	admin.add(flags)
+	o := gateway.ReaderOrder{Do: do, Name: name}
+	from := ""
+	if do == "create" || do == "move" {
+		flags.StringVar(&from, "from", "first", "where it begins: first, next, a `TIME` such as 2026-11-22T21:00:00Z, or a number as in honed tail")
+	}
+	if do == "create" || do == "split" {
+		flags.IntVar(&o.Shares, "shares", 1, "into how many shares the clients are divided")
+	}
+	if do == "create" {
+		flags.DurationVar(&o.Expire, "expire", 0, "after this time without a connection it no longer holds the log; 0: never")
+	}
+	if err := parse(flags, config, args, stdout); err != nil {
+		return err
+	}
+	if do != "list" {
+		var at time.Time
+		if o.Start, at, o.At, err = parseStart(from); err != nil {
+			return err
+		}
+		if o.Start == gateway.FromTime {
+			o.At = uint64(at.UnixMilli())
+		}
+		return admin.do(ctx, http.MethodPost, readersPath, o, nil)
+	}
+	var all []json.RawMessage
+	return printAll(stdout, &all, admin.do(ctx, http.MethodGet, readersPath, nil, &all))
+}
+
+// printAll prints a line for each item of a list.
+func printAll(out io.Writer, all *[]json.RawMessage, err error) error {
+	for _, one := range *all {
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%s\n", one)
+		}
+	}
+	return err
+}
+
+// sessions lists and forgets the sessions of a running honed.
+func sessions(ctx context.Context, args []string, stdout io.Writer) error {
+	do, name, args, err := action("sessions", args, "list", "forget")
+	if err != nil {
+		return err
+	}
+	var admin adminClient
+	var prefix string
+	flags, config := newFlags("honed sessions " + do)
+	admin.add(flags)
+	if do == "list" {
+		flags.StringVar(&prefix, "prefix", "", "only clients whose names begin with this `TEXT`")
+	}
+	if err := parse(flags, config, args, stdout); err != nil {
+		return err
+	}
+	if do == "forget" {
+		return admin.do(ctx, http.MethodPost, sessionsPath, map[string]string{"Client": name}, nil)
+	}
+	for after := ""; ; {
+		var all []json.RawMessage
+		query := url.Values{"prefix": {prefix}, "after": {after}}.Encode()
+		err := admin.do(ctx, http.MethodGet, sessionsPath+"?"+query, nil, &all)
+		if err := printAll(stdout, &all, err); err != nil || len(all) == 0 {
+			return err
+		}
+		var last gateway.SessionState
+		if err := json.Unmarshal(all[len(all)-1], &last); err != nil {
+			return err
+		}
+		after = last.Client
+	}
+}
+
+// parseStart reads where a reader begins; an empty text is Stored.
+func parseStart(text string) (start gateway.Start, at time.Time, number uint64, err error) {
+	switch text {
+	case "":
+		return gateway.Stored, at, 0, nil
+	case "first":
+		return gateway.FromFirst, at, 0, nil
+	case "next":
+		return gateway.FromNext, at, 0, nil
+	}
+	if number, err = gateway.ParseNumber(text); err == nil {
+		return gateway.FromNumber, at, number, nil
+	}
+	if at, err = time.Parse(time.RFC3339, text); err == nil {
+		return gateway.FromTime, at, 0, nil
+	}
+	return 0, at, 0, usageError{fmt.Errorf("--from is first, next, a time such as 2026-11-22T21:00:00Z, or a number such as 12.0, not %s", strconv.Quote(text))}
+}

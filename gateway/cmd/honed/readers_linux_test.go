@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/internal/testrun"
+)
+
+// submits stores n records of a client.
+func submits(t *testing.T, addr, client string, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := &gateway.Client{Addrs: []string{addr}, ID: client}
+	for i := range n {
+		if _, err := c.SubmitAsync(ctx, fmt.Append(nil, i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReaderVerbs runs honed tail, readers and sessions beside a running honed.
+func TestReaderVerbs(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	g := startGateway(t, dir, "127.0.0.1:0")
+	submits(t, g.addr, "door-1", 3)
+	submits(t, g.addr, "meter-1", 5)
+	must := func(lines int, args ...string) (out string) {
+		t.Helper()
+		code, out, errs := honed(t, args...)
+		if code != exitOK || strings.Count(out, "\n") != lines {
+			t.Fatalf("%v: %d, %d lines instead of %d\n%s%s", args, code, strings.Count(out, "\n"), lines, out, errs)
+		}
+		return out
+	}
+	all := must(8, "tail", "--addr", g.addr)
+	var first, second messageLine
+	in := json.NewDecoder(strings.NewReader(all))
+	if err := errors.Join(in.Decode(&first), in.Decode(&second)); err != nil || first.Client != "door-1" || string(second.Data) != "1" || first.Seq != 1 {
+		t.Errorf("%v, %+v, %+v", err, first, second)
+	}
+	must(7, "tail", "--addr", g.addr, "--from", second.Number)
+	must(5, "tail", "--addr", g.addr, "--client", "meter-1")
+	must(3, "tail", "--addr", g.addr, "--prefix", "door-")
+	must(0, "tail", "--addr", g.addr, "--from", "next")
+	must(0, "tail", "--addr", g.addr, "--from", time.Now().Add(time.Hour).Format(time.RFC3339))
+
+	admin := []string{"--admin", g.admin}
+	with := func(args ...string) []string { return append(args, admin...) }
+	must(0, with("readers", "list")...)
+	must(0, with("readers", "create", "copy", "--shares", "2", "--expire", "720h")...)
+	if out := must(2, with("readers", "list")...); !strings.Contains(out, `"name":"copy"`) || !strings.Contains(out, `"shares":2`) {
+		t.Error(out)
+	}
+	must(0, with("readers", "split", "copy", "--shares", "3")...)
+	must(0, with("readers", "move", "copy", "--from", "next")...)
+	must(3, with("readers")...)
+	eventually(t, "the lag in the metrics", func() bool {
+		text := get(t, "http://"+g.admin+"/gateway/metrics")
+		return strings.Contains(text, `honed_reader_lag_records{reader="copy",share="2"} 0`) && strings.Contains(text, "honed_retention_held_bytes 0")
+	})
+	must(0, with("readers", "remove", "copy")...)
+	must(0, with("readers", "list")...)
+	must(2, with("sessions", "list")...)
+	must(1, with("sessions", "list", "--prefix", "met")...)
+	must(0, with("sessions", "forget", "meter-1")...)
+	must(1, with("sessions", "list")...)
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitFailed, "nothing is stored for a reader of this name", with("readers", "move", "none")},
+		{exitFailed, "there is no session", with("sessions", "forget", "none")},
+		{exitFailed, "a reader has 1 to 1024 shares", with("readers", "create", "x", "--shares", "5000")},
+		{exitUsage, "all but list need a NAME", with("readers", "burn", "x")},
+		{exitUsage, "all but list need a NAME", with("readers", "move")},
+		{exitUsage, "--from is first, next, a time", with("readers", "move", "x", "--from", "soon")},
+		{exitUsage, "--from is first, next, a time", []string{"tail", "--from", "soon"}},
+		{exitFailed, "no honed answers", []string{"readers", "list", "--admin", "127.0.0.1:1"}},
+		{exitUsage, "--retain-hard needs one of them", []string{"serve", "--retain-hard"}},
+	} {
+		if code, _, errs := honed(t, c.args...); code != c.code || !strings.Contains(errs, c.says) {
+			t.Errorf("%v: %d %s; want %d, … %s …", c.args, code, errs, c.code, c.says)
+		}
+	}
+	// A page of another origin changes nothing.
+	r, err := http.NewRequest(http.MethodPost, "http://"+g.admin+readersPath, strings.NewReader(`{"do":"create","name":"evil","start":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", "http://example.com")
+	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusForbidden {
+		t.Error(answer.Status)
+	}
+	must(0, with("readers", "list")...)
+	if code, out, errs := honed(t, "export", "--data", dir); code != exitOK || !strings.Contains(out, `"reader":"copy"`) || !strings.Contains(out, `"removed":true`) || !strings.Contains(out, `"log":"`) {
+		t.Errorf("%d %.2000s%s", code, out, errs)
+	}
+}
+
+// playReader is a reader in a process of its own: it prints each record before it acknowledges it.
+func playReader(addr, name string) error {
+	r := &gateway.Reader{Addrs: []string{addr}, Name: name, Start: gateway.FromFirst}
+	out := bufio.NewWriter(os.Stdout)
+	for {
+		b, err := r.Next(context.Background())
+		if err != nil {
+			return err
+		}
+		for _, m := range b.Messages {
+			fmt.Fprintf(out, "%d %s %d\n", m.Number, m.Client, m.Seq)
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		if err := r.Ack(b.Position); err != nil {
+			return err
+		}
+	}
+}
+
+// heard is what a reader has printed in all its lives.
+type heard struct {
+	mu       sync.Mutex
+	last     map[string]int // by client
+	lines    int
+	problems []string
+	changed  chan struct{} // something came
+}
+
+// listen takes in one life. A last line that was cut off does not count.
+func (h *heard) listen(out io.Reader) {
+	in, before := bufio.NewReader(out), uint64(0)
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return
+		}
+		var number uint64
+		var client string
+		var seq int
+		fmt.Sscan(line, &number, &client, &seq)
+		h.mu.Lock()
+		h.lines++
+		if seq > h.last[client]+1 {
+			h.problems = append(h.problems, fmt.Sprintf("client %s: %d comes after %d", client, seq, h.last[client]))
+		}
+		if number <= before {
+			h.problems = append(h.problems, fmt.Sprintf("number %d comes after %d in one life", number, before))
+		}
+		before, h.last[client] = number, max(h.last[client], seq)
+		h.mu.Unlock()
+		select {
+		case h.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// TestReadersKilled kills honed and its readers with kill -9 while clients send: each reader gets each record at
+// least once, and each client's records in order.
+func TestReadersKilled(t *testing.T) {
+	clients, each := 8, testrun.Sized(20_000, 625_000)
+	gatewayKills, readerKills := testrun.Sized(5, 20), testrun.Sized(3, 5)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	gw := &victim{dir: filepath.Join(t.TempDir(), "log"), stderr: os.Stderr}
+	if err := gw.start(ctx, "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer gw.kill()
+	addr := gw.addr
+	var sending sync.WaitGroup
+	for n := range clients {
+		sending.Go(func() {
+			c := &gateway.Client{Addrs: []string{addr}, ID: fmt.Sprint("c", n)}
+			for i := range each {
+				if _, err := c.SubmitAsync(ctx, fmt.Append(nil, i), nil); err != nil {
+					t.Error(err)
+					break
+				}
+			}
+			if err := c.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	var reading sync.WaitGroup
+	all := make([]*heard, 2)
+	for i := range all {
+		h := &heard{last: map[string]int{}, changed: make(chan struct{}, 1)}
+		all[i] = h
+		reading.Go(func() {
+			for life := 0; ; life++ {
+				cmd := exec.CommandContext(ctx, os.Args[0], "test-reader", addr, fmt.Sprint("r", i))
+				cmd.Stderr = os.Stderr
+				out, err := cmd.StdoutPipe()
+				if err == nil {
+					err = cmd.Start()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var listening sync.WaitGroup
+				ended := make(chan struct{})
+				listening.Go(func() { h.listen(out); close(ended) })
+				until := h.count() + 1 + rand.IntN(clients*each/(readerKills+1))
+				for (h.count() < until || life >= readerKills) && !h.complete(clients, each) && ctx.Err() == nil {
+					select {
+					case <-h.changed:
+					case <-ended:
+						t.Error("a reader has ended by itself")
+						return
+					case <-ctx.Done():
+						t.Error("it takes too long")
+					}
+				}
+				cmd.Process.Kill()
+				listening.Wait()
+				cmd.Wait()
+				if ctx.Err() != nil || h.complete(clients, each) && life >= readerKills {
+					return
+				}
+			}
+		})
+	}
+	for kill := range gatewayKills {
+		for all[0].count() < (kill+1)*clients*each/(gatewayKills+2) && ctx.Err() == nil {
+			select {
+			case <-all[0].changed:
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond): // the reader took the word
+			}
+		}
+		if err := gw.restart(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sending.Wait()
+	reading.Wait()
+	for i, h := range all {
+		if len(h.problems) > 0 {
+			t.Errorf("reader %d: %d problems: %.500s", i, len(h.problems), h.problems)
+		}
+		t.Logf("reader %d: %d records, %d of them again", i, clients*each, h.lines-clients*each)
+	}
+}
+
+func (h *heard) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lines
+}
+
+func (h *heard) complete(clients, each int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n := range clients {
+		if h.last[fmt.Sprint("c", n)] < each {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,537 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/wire"
+)
+
+// state returns what the server knows of the first share of a reader.
+func (u *served) state(name string) (st ReaderState) {
+	for _, st := range u.ReaderStates() {
+		if st.Name == name && st.Share == 0 {
+			return st
+		}
+	}
+	return st
+}
+
+// placed waits until the log has the position that a reader has acknowledged.
+func (u *served) placed(t testing.TB, name string, number uint64) {
+	t.Helper()
+	waitFor(t, "the position of "+name, func() bool {
+		r := &u.readers
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, p := range r.places[name] {
+			if p.logged != p.number || p.number < number {
+				return false
+			}
+		}
+		return len(r.places[name]) > 0
+	})
+}
+
+// TestPositionsSurvive ends a server without a checkpoint after its reader's position is in the log, again
+// and again, and at random with one: each time the next server gives the reader what it had not acknowledged.
+func TestPositionsSurvive(t *testing.T) {
+	var log journal.Memory
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	taken := 0
+	for round := range testrun.Sized(20, 500) {
+		up := serve(t, &Server{Log: &log, positionTime: time.Millisecond, Checkpoint: 1 + random.IntN(40)})
+		r := up.reader(t, "copy", FromFirst)
+		if _, err := r.Open(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		for range random.IntN(4) {
+			n := 1 + random.IntN(5)
+			up.submits(t, fmt.Sprint("c", round), n)
+			r.take(t, n)
+			taken += n
+		}
+		up.placed(t, "copy", r.acked.Number)
+		if random.IntN(2) == 0 {
+			if err := up.Shutdown(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		up.Close()
+		r.Close()
+	}
+	up := serve(t, &Server{Log: &log})
+	up.submits(t, "last", 1)
+	if got := fmt.Sprint(up.reader(t, "copy", Stored).take(t, 1)); got != "map[last:[0]]" {
+		t.Errorf("after %d messages that were acknowledged: %s", taken, got)
+	}
+}
+
+// TestIdlePositions: the positions of readers that have everything are stored once, and make the log grow no
+// further. While records come, they are a small part of the log.
+func TestIdlePositions(t *testing.T) {
+	var log journal.Memory
+	up := serve(t, &Server{Log: &log, positionTime: 10 * time.Millisecond, tellTime: 20 * time.Millisecond})
+	var all []*Reader
+	for i := range 4 {
+		r := up.reader(t, fmt.Sprint("r", i), FromFirst)
+		if i == 3 {
+			r.Client = "nobody" // what the filter excludes moves the position as well
+		}
+		all = append(all, r)
+	}
+	ctx, cancel := context.WithCancel(soon(t))
+	var reading sync.WaitGroup
+	each := testrun.Sized(30_000, 300_000)
+	for i, r := range all {
+		reading.Go(func() {
+			if i < 3 {
+				r.take(t, each)
+				return
+			}
+			for {
+				b, err := r.Next(ctx)
+				if err != nil {
+					return
+				}
+				r.Ack(b.Position)
+			}
+		})
+	}
+	up.submits(t, "a", each)
+	waitFor(t, "the reader that gets nothing", func() bool { return up.state("r3").Position.Number>>indexBits == up.newest() })
+	cancel()
+	reading.Wait()
+	for i := range all {
+		up.placed(t, fmt.Sprint("r", i), 0)
+	}
+	_, before, _ := log.Bounds()
+	ticks := time.NewTicker(10 * time.Millisecond)
+	defer ticks.Stop()
+	for range 100 {
+		<-ticks.C
+	}
+	if _, after, _ := log.Bounds(); after > before+4 {
+		t.Errorf("%d envelopes while nothing happened", after-before)
+	}
+	positions, bytes := 0, 0
+	if err := log.Read(soon(t), 1, func(_ uint64, b []byte) error {
+		e, err := journal.Decode(b)
+		bytes += len(b)
+		for p := range e.Positions() {
+			positions += 5 + len(p.Name) + 46
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("positions: %d of %d bytes", positions, bytes)
+	if positions > bytes/50 { // positionTime is a 50th of that of a real server
+		t.Errorf("positions are %d of %d bytes", positions, bytes)
+	}
+}
+
+// newest is the position of the newest envelope with records.
+func (u *served) newest() uint64 {
+	u.readers.mu.Lock()
+	defer u.readers.mu.Unlock()
+	return u.readers.stored.newest
+}
+
+// TestFilters has readers with filters and shares: each gets its records, in the order of each client, and
+// nothing else, from memory and from the log.
+func TestFilters(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		up := serve(t, &Server{Log: &journal.Memory{}})
+		names := []string{"meter-1", "meter-2", "door-1", "door-2", "x"}
+		each := 2000
+		all := map[string]*Reader{"one": up.reader(t, "one", FromFirst), "doors": up.reader(t, "doors", FromFirst)}
+		all["one"].Client, all["doors"].Prefix = "meter-1", "door-"
+		const shares = 3
+		for i := range shares {
+			r := up.reader(t, "shared", FromFirst)
+			r.Share, r.Shares, r.Window = i, shares, 128<<10
+			all[fmt.Sprint("share ", i)] = r
+		}
+		open := func() {
+			for _, r := range all {
+				if _, err := r.Open(soon(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if !late {
+			open()
+		}
+		var feeding sync.WaitGroup
+		for _, name := range names {
+			feeding.Go(func() { up.submits(t, name, each) })
+		}
+		if late {
+			feeding.Wait()
+		}
+		if got := all["one"].take(t, each); len(got) != 1 || len(got["meter-1"]) != each {
+			t.Errorf("%d clients", len(got))
+		}
+		if got := all["doors"].take(t, 2*each); len(got["door-1"]) != each || len(got["door-2"]) != each {
+			t.Errorf("%d clients", len(got))
+		}
+		var mu sync.Mutex
+		got := map[string][]string{}
+		ctx, cancel := context.WithCancel(soon(t))
+		var reading sync.WaitGroup
+		for i := range shares {
+			reading.Go(func() {
+				for r := all[fmt.Sprint("share ", i)]; ; {
+					b, err := r.Next(ctx)
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					for _, m := range b.Messages {
+						got[m.Client] = append(got[m.Client], string(m.Data))
+					}
+					if n := 0; true {
+						for _, of := range got {
+							n += len(of)
+						}
+						if n >= each*len(names) {
+							cancel()
+						}
+					}
+					mu.Unlock()
+					r.Ack(b.Position)
+				}
+			})
+		}
+		reading.Wait()
+		cancel()
+		feeding.Wait()
+		for _, name := range names {
+			if len(got[name]) != each || !slices.IsSortedFunc(got[name], func(a, b string) int {
+				if len(a) != len(b) {
+					return len(a) - len(b)
+				}
+				return slices.Compare([]byte(a), []byte(b))
+			}) {
+				t.Errorf("late %v: %s: %d records", late, name, len(got[name]))
+			}
+		}
+		if _, err := up.readerOf("shared", 0, 2).Next(soon(t)); !errors.Is(err, ErrShares) {
+			t.Errorf("another number of shares: %v", err)
+		}
+	}
+}
+
+func (u *served) readerOf(name string, share, shares int) *Reader {
+	return &Reader{Addrs: []string{u.addr}, Name: name, Start: FromFirst, Share: share, Shares: shares}
+}
+
+// TestSharedReaders has a reader move from one server of a log to another: a late acknowledgement at the first
+// moves nothing, and a reader at a quiet server gets what the other one stores.
+func TestSharedReaders(t *testing.T) {
+	var memory journal.Memory
+	var all sync.Mutex
+	open := func() (*view, *served) {
+		v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+		return v, serve(t, &Server{Log: v, Shared: true, Format: 2, positionTime: time.Millisecond})
+	}
+	a, left := open()
+	_, taken := open()
+	left.submits(t, "c", 20)
+	p := left.peer(t)
+	w := p.openReader(&opening{start: FromFirst, name: "copy", shares: 1})
+	d := p.delivery()
+	for d.ID>>indexBits < left.newest() {
+		d = p.delivery()
+	}
+	p.acknowledge(w, d.ID)
+	left.placed(t, "copy", d.ID)
+	left.submits(t, "d", 20)
+	late := p.delivery()
+
+	a.gate.set(true, nil) // the first server stands still with an acknowledgement
+	p.acknowledge(w, late.ID)
+	<-a.gate.tried
+	q := taken.peer(t)
+	v := q.openReader(&opening{start: Stored, name: "copy", shares: 1})
+	if v.number != d.ID || v.generation <= w.generation {
+		t.Fatalf("%+v after %+v", v, w)
+	}
+	a.gate.set(false, nil)
+	for {
+		packet, err := p.receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if packet.Result == resultMoved {
+			break
+		}
+	}
+	if again := q.delivery(); again.ID>>indexBits != late.ID>>indexBits {
+		t.Errorf("the second server gives %d, the first %d", again.ID, late.ID)
+	}
+	left.submits(t, "e", 5) // and the second server stores nothing
+	for got := 0; got < 5; {
+		var b Batch
+		if d := q.delivery(); !b.parse(d.Content) {
+			t.Fatal("malformed")
+		}
+		for _, m := range b.Messages {
+			if m.Client == "e" {
+				got++
+			}
+		}
+	}
+	for _, up := range []*served{left, taken} {
+		if err := up.Shutdown(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, third := open()
+	if err := third.Recover(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if st := third.state("copy"); st.Position.Number != d.ID {
+		t.Errorf("the log has %d, want %d", st.Position.Number, d.ID)
+	}
+}
+
+// openReader opens a reader by hand.
+func (p *peer) openReader(o *opening) readWelcome {
+	p.t.Helper()
+	p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: o.append(nil)})
+	w, err := parseReadWelcome(p.must(wire.ConnAck, 1, wire.OK).Content)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return w
+}
+
+// delivery returns the next Deliver; acknowledgements before it are skipped.
+func (p *peer) delivery() wire.Packet {
+	p.t.Helper()
+	for {
+		packet, err := p.receive()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if packet.Command == wire.Deliver {
+			return packet
+		}
+		if packet.Result != wire.OK {
+			p.t.Fatalf("%v %q", packet.Result, packet.Content)
+		}
+	}
+}
+
+func (p *peer) acknowledge(w readWelcome, number uint64) {
+	p.t.Helper()
+	p.send(wire.Packet{Command: wire.Submit, ID: 1, Content: acknowledgement{w.generation, number, 0}.append(nil)})
+}
+
+// TestGaps: a reader is told which records were trimmed before it had read them, and which are damaged, and
+// goes on behind them.
+func TestGaps(t *testing.T) {
+	log := &holed{Memory: &journal.Memory{}, lost: map[uint64]bool{}}
+	up := serve(t, &Server{Log: log, Checkpoint: 3})
+	for i := range 10 {
+		up.submits(t, fmt.Sprint("c", i), 1)
+	}
+	r := up.reader(t, "copy", FromFirst)
+	b, err := r.Next(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Ack(b.Position)
+	if err := up.Trim(soon(t), 6); err != nil {
+		t.Fatal(err)
+	}
+	log.lost[8], log.lost[9] = true, true
+	for _, name := range []string{"trimmed", "own"} {
+		r := up.reader(t, name, FromNumber)
+		r.Number = 1 << indexBits
+		if name == "own" {
+			r.Start, r.Own = Stored, &Position{Log: b.Position.Log, Number: 3 << indexBits, Sum: 99}
+		}
+		var gaps []Gap
+		for last := uint64(0); last>>indexBits < up.newest(); {
+			b, err := r.Next(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Gap != nil {
+				gaps = append(gaps, *b.Gap)
+			}
+			last = b.Position.Number
+			r.Ack(b.Position)
+		}
+		from := map[string]uint64{"trimmed": 1 << indexBits, "own": 3<<indexBits + 1}[name]
+		if len(gaps) < 2 || gaps[0] != (Gap{from, before(6), Trimmed}) || gaps[1].From>>indexBits != 8 || gaps[len(gaps)-1].To != before(10) || gaps[1].Reason != Damaged {
+			t.Errorf("%s: %v", name, gaps)
+		}
+	}
+}
+
+// TestOwnPosition: what a program has stored itself is the truth, forwards and backwards, unless the log is
+// another one, has other records there, or ends before.
+func TestOwnPosition(t *testing.T) {
+	var log journal.Memory
+	up := serve(t, &Server{Log: &log})
+	up.submits(t, "a", 10)
+	r := up.reader(t, "sink", FromFirst)
+	b, err := r.Next(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.take(t, 10-len(b.Messages))
+	good := b.Position
+	r.Close()
+	other := up.reader(t, "sink", Stored)
+	other.Own = &good
+	if n := len(other.take(t, 10-len(b.Messages))); n > 1 {
+		t.Errorf("%d clients", n)
+	}
+	for what, wrong := range map[string]Position{
+		"of another log":   {Log: journal.Identity{1}, Number: good.Number, Sum: good.Sum},
+		"another envelope": {Log: good.Log, Number: good.Number, Sum: good.Sum + 1},
+		"ends at position": {Log: good.Log, Number: 1 << 40},
+	} {
+		r := up.reader(t, "sink", FromFirst)
+		r.Own = &wrong
+		if _, err := r.Next(soon(t)); !errors.Is(err, ErrRegressed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	text, err := good.MarshalText()
+	var back Position
+	if err := errors.Join(err, back.UnmarshalText(text)); err != nil || back != good {
+		t.Errorf("%s: %+v, %v", text, back, err)
+	}
+}
+
+// TestStarts begins readers at each start.
+func TestStarts(t *testing.T) {
+	wall := int64(1_800_000_000_000)
+	var mu sync.Mutex
+	s := &Server{Log: &journal.Memory{}, now: func() (int64, int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		return wall, wall - 1_799_999_999_000
+	}}
+	up := serve(t, s)
+	var at []uint64
+	for i := range 5 {
+		up.submits(t, fmt.Sprint("c", i), 1)
+		at = append(at, up.newest())
+		mu.Lock()
+		wall += 1000
+		mu.Unlock()
+	}
+	for _, c := range []struct {
+		what  string
+		set   func(r *Reader)
+		first string
+	}{
+		{"first", func(r *Reader) { r.Start = FromFirst }, "c0"},
+		{"time", func(r *Reader) { r.Start, r.At = FromTime, time.UnixMilli(1_800_000_002_000) }, "c2"},
+		{"a time between two", func(r *Reader) { r.Start, r.At = FromTime, time.UnixMilli(1_800_000_002_001) }, "c3"},
+		{"a time before all", func(r *Reader) { r.Start, r.At = FromTime, time.UnixMilli(1) }, "c0"},
+		{"number", func(r *Reader) { r.Start, r.Number = FromNumber, at[3]<<indexBits }, "c3"},
+		{"next", func(r *Reader) { r.Start = FromNext }, "new"},
+	} {
+		r := up.reader(t, "r", Stored)
+		r.Passing = true
+		c.set(r)
+		if _, err := r.Open(soon(t)); err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if c.first == "new" {
+			up.submits(t, "new", 1)
+		}
+		b, err := r.Next(soon(t))
+		if err != nil || len(b.Messages) == 0 || b.Messages[0].Client != c.first {
+			t.Errorf("%s: %+v, %v", c.what, b.Messages, err)
+		}
+	}
+	if len(up.ReaderStates()) != 0 {
+		t.Errorf("passing readers have left %v", up.ReaderStates())
+	}
+}
+
+// TestOrders: an operator creates, moves, splits and removes readers, also connected ones, and the next start
+// knows it.
+func TestOrders(t *testing.T) {
+	var log journal.Memory
+	up := serve(t, &Server{Log: &log, positionTime: time.Millisecond})
+	up.submits(t, "a", 10)
+	must := func(o ReaderOrder) {
+		t.Helper()
+		if err := up.OrderReader(soon(t), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(ReaderOrder{Do: "create", Name: "copy", Start: FromFirst, Expire: time.Hour})
+	r := up.reader(t, "copy", Stored)
+	r.take(t, 10)
+	must(ReaderOrder{Do: "move", Name: "copy", Start: FromFirst})
+	r.take(t, 10) // it has been told and has come back
+	must(ReaderOrder{Do: "move", Name: "copy", Start: FromNext})
+	must(ReaderOrder{Do: "split", Name: "copy", Shares: 3})
+	if _, err := r.Next(soon(t)); !errors.Is(err, ErrShares) {
+		t.Errorf("after the split: %v", err)
+	}
+	for _, wrong := range []ReaderOrder{
+		{Do: "create", Name: "copy", Start: FromFirst}, {Do: "move", Name: "none", Start: FromFirst}, {Do: "remove", Name: "none"},
+		{Do: "move", Name: "copy"}, {Do: "split", Name: "copy"}, {Do: "burn", Name: "copy"}, {Do: "create", Name: "a b", Start: FromFirst},
+	} {
+		if err := up.OrderReader(soon(t), wrong); err == nil {
+			t.Errorf("%+v was carried out", wrong)
+		}
+	}
+	must(ReaderOrder{Do: "create", Name: "gone", Start: FromFirst})
+	must(ReaderOrder{Do: "remove", Name: "gone"})
+	up.Close()
+	again := serve(t, &Server{Log: &log})
+	if err := again.Recover(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if st := again.ReaderStates(); len(st) != 3 || st[2].Share != 2 || st[2].Shares != 3 || st[2].Expire != time.Hour || st[0].Generation == 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestForgetSession forgets a session that is connected.
+func TestForgetSession(t *testing.T) {
+	var log journal.Memory
+	up := serve(t, &Server{Log: &log})
+	p := up.peer(t)
+	w := p.hello(first("a"))
+	p.stores(1, 3)
+	up.submits(t, "b", 1)
+	if st := up.SessionStates("", "", 10); len(st) != 2 || !st[0].Connected || st[0].Last != 3 || st[1].Client != "b" {
+		t.Errorf("%+v", st)
+	}
+	if err := up.ForgetSession(soon(t), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := up.ForgetSession(soon(t), "nobody"); err == nil {
+		t.Error("a session that is not there was forgotten")
+	}
+	p.must(wire.ConnAck, 0, resultExpired)
+	up.Close()
+	again := serve(t, &Server{Log: &log})
+	q := again.peer(t)
+	q.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 4, client: "a"}.append(nil)})
+	q.must(wire.ConnAck, 1, resultExpired)
+}
