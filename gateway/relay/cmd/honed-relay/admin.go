@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -21,11 +19,9 @@ func (f *relaying) startAdmin(r *relay) (addr string, stop func(), err error) {
 	if f.admin == "off" {
 		return "off", func() {}, nil
 	}
-	token := ""
-	if f.adminToken != "" {
-		if token, err = readSecret("--admin-token-file", f.adminToken); err != nil {
-			return "", nil, err
-		}
+	token, err := commandline.ReadSecret("--admin-token-file", f.adminToken)
+	if err != nil {
+		return "", nil, err
 	}
 	inner := &observe.Admin{
 		Stats:  func() engine.Stats { return engine.Stats{} }, // a relay serves nobody
@@ -121,24 +117,4 @@ func (s stats) writeMetrics(w io.Writer, reader string) {
 	} {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s{reader=%q} %v\n", m.name, m.help, m.name, m.kind, m.name, reader, m.value)
 	}
-}
-
-// readSecret reads a file with one secret.
-func readSecret(flag, path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", flag, err)
-	}
-	if info.Mode().Perm()&0o077 != 0 && !windows {
-		return "", fmt.Errorf("%s: others can read %s; type: chmod 600 %s", flag, path, path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", flag, err)
-	}
-	secret := strings.TrimSpace(string(text))
-	if secret == "" {
-		return "", commandline.UsageError{Err: fmt.Errorf("%s: %s is empty", flag, path)}
-	}
-	return secret, nil
 }

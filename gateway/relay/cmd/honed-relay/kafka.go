@@ -62,6 +62,8 @@ func (k *kafka) write(ctx context.Context, b *batch) error {
 
 // produce produces some messages. A partition takes all of its messages or none of them.
 func (k *kafka) produce(ctx context.Context, b *batch, at []int) error {
+	ctx, cancel := context.WithTimeout(ctx, k.requestTime)
+	defer cancel()
 	errs := make([]error, len(at))
 	for n, i := range at {
 		k.client.Produce(ctx, b.messages[i].record(), func(_ *kgo.Record, err error) { errs[n] = err })
@@ -93,7 +95,7 @@ func refusedByKafka(err error) bool {
 func (m *message) record() *kgo.Record {
 	r := &kgo.Record{Key: []byte(m.Client), Value: m.Data, Timestamp: time.UnixMilli(m.Time), Headers: []kgo.RecordHeader{
 		{Key: "hone-key", Value: []byte(m.key())},
-		{Key: "hone-number", Value: strconv.AppendUint(nil, m.Number, 10)},
+		{Key: "hone-number", Value: []byte(gateway.FormatNumber(m.Number))},
 		{Key: "hone-epoch", Value: strconv.AppendUint(nil, m.Epoch, 10)},
 		{Key: "hone-seq", Value: strconv.AppendUint(nil, m.Seq, 10)},
 	}}

@@ -15,7 +15,7 @@ import (
 // line is a message as JSON, as docs/relay.md describes it.
 type line struct {
 	Key        string              `json:"key"` // the same whenever this message is sent
-	Number     uint64              `json:"number"`
+	Number     string              `json:"number"`
 	Client     string              `json:"client"`
 	Epoch      uint64              `json:"epoch"`
 	Seq        uint64              `json:"seq"`
@@ -28,7 +28,7 @@ type line struct {
 func (m *message) key() string { return fmt.Sprintf("%s/%d/%d", m.Client, m.Epoch, m.Seq) }
 
 func (m *message) line() line {
-	return line{m.key(), m.Number, m.Client, m.Epoch, m.Seq, time.UnixMilli(m.Time).UTC(), m.Attributes, m.Data}
+	return line{m.key(), gateway.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, time.UnixMilli(m.Time).UTC(), m.Attributes, m.Data}
 }
 
 // appendLines writes messages as lines of JSON.

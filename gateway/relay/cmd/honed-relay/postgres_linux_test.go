@@ -270,9 +270,13 @@ func TestPostgresPoison(t *testing.T) {
 	eventually(t, "the retried ones", func() bool { return count("a") == "100" })
 	// The relay was killed after it had brought a letter into the table and before it had marked it: it comes once.
 	l := deadLines(t, data)[0]
+	number, err := gateway.ParseNumber(l.Number)
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.must(fmt.Sprintf(`alter table hone_messages drop constraint rule;
-		insert into hone_messages select log, %d, 'ruled', 1, 1, now(), null, '{"n":1}' from hone_messages limit 1`, l.Number))
-	verb(t, data, "retry", strconv.FormatUint(l.Number, 10))
+		insert into hone_messages select log, %d, 'ruled', 1, 1, now(), null, '{"n":1}' from hone_messages limit 1`, number))
+	verb(t, data, "retry", l.Number)
 	eventually(t, "the other letters", func() bool { return count("ruled") == "10" && r.stats().Dead+r.stats().Waiting == 0 })
 	if code := r.stop(); code != commandline.OK {
 		t.Error(r.text())

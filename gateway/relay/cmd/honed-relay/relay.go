@@ -252,7 +252,7 @@ func (r *relay) keep(ctx context.Context, b *batch) error {
 	for i := range b.messages {
 		if m := &b.messages[i]; m.state == refused {
 			r.faults.Write(r.logger, slog.LevelWarn, "refused", func() (string, []any) {
-				return "the destination refused a message", []any{"number", m.Number, "client", m.Client, "why", m.reason}
+				return "the destination refused a message", []any{"number", gateway.FormatNumber(m.Number), "client", m.Client, "why", m.reason}
 			})
 		}
 	}

@@ -1,20 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"hash/maphash"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,15 +25,8 @@ import (
 
 // relaying are the flags of honed-relay without a verb.
 type relaying struct {
-	addr           commandline.List
-	from           string
-	tokenFile      string
-	ca, cert, key  string
-	client, prefix string
-	share, shares  int
-	start          string
-	anew           bool
-	window         int
+	reading commandline.Reading
+	stored  bool
 
 	to           string
 	table        string
@@ -65,20 +55,14 @@ type relaying struct {
 }
 
 func (f *relaying) add(flags *flag.FlagSet) {
-	f.addr.Values = []string{"127.0.0.1:7100"}
-	flags.Var(&f.addr, "addr", "`HOST:PORT` of a honed; repeat for the others of a cluster")
-	flags.StringVar(&f.from, "from", "", "name of the `READER`; honed keeps the relay's position under it")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the reader's token")
-	flags.StringVar(&f.ca, "ca", "", "connect to honed with TLS, and trust the CAs in this PEM `FILE`; system: the system's")
-	flags.StringVar(&f.cert, "cert", "", "certificate that shows honed who this is, a PEM `FILE`")
-	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
-	flags.StringVar(&f.client, "client", "", "relay only the messages of this client")
-	flags.StringVar(&f.prefix, "prefix", "", "relay only the messages of clients whose names begin so")
-	flags.IntVar(&f.share, "share", 0, "which of --shares this relay takes, from 0 on")
-	flags.IntVar(&f.shares, "shares", 1, "how many relays of this name share the clients")
-	flags.StringVar(&f.start, "start", "first", "where a new reader begins: first, next, stored (refuse a new one), a time as 2006-01-02T15:04:05Z, or a `NUMBER`")
-	flags.BoolVar(&f.anew, "anew", false, "begin at --start whatever is stored, also in the destination")
-	flags.IntVar(&f.window, "window", 0, "`BYTES` on the way from honed, 131072 to 2097152; 0: 1 MiB")
+	f.reading.Add(flags, "start", "first")
+	r := &f.reading.Reader
+	flags.StringVar(&r.Name, "from", "", "name of the `READER`; honed keeps the relay's position under it")
+	flags.IntVar(&r.Share, "share", 0, "which of --shares this relay takes, from 0 on")
+	flags.IntVar(&r.Shares, "shares", 1, "how many relays of this name share the clients")
+	flags.BoolVar(&f.stored, "stored", false, "refuse to begin if honed has no position of the reader")
+	flags.BoolVar(&r.Anew, "anew", false, "begin at --start whatever is stored, also in the destination")
+	flags.IntVar(&r.Window, "window", 0, "`BYTES` on the way from honed, 131072 to 2097152; 0: 1 MiB")
 
 	flags.StringVar(&f.to, "to", "", "the `DESTINATION`: stdout, https://…, http://…, postgres://… or kafka://…")
 	flags.StringVar(&f.table, "table", "hone_messages", "PostgreSQL: the table; the relays' positions are in hone_positions in its schema")
@@ -122,12 +106,15 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		handler = slog.NewJSONHandler(stderr, nil)
 	}
 	r := &relay{
-		messages: f.messages, bytes: f.bytes, passOn: f.passOn, acceptGaps: f.acceptGaps, longest: f.longest,
+		reader: &f.reading.Reader, messages: f.messages, bytes: f.bytes, passOn: f.passOn, acceptGaps: f.acceptGaps, longest: f.longest,
 		logger: slog.New(handler),
 	}
-	var err error
-	if r.reader, err = f.reader(r.logger); err != nil {
+	err := f.reading.Prepare()
+	if err != nil {
 		return err
+	}
+	if r.reader.Logger = r.logger; r.reader.Start == gateway.Stored && !f.stored {
+		r.reader.Start = gateway.FromFirst
 	}
 	if r.sink, err = f.sink(stdout); err != nil {
 		return err
@@ -165,8 +152,9 @@ func (f *relaying) relay(ctx context.Context, r *relay) (err error) {
 }
 
 func (f *relaying) check() error {
+	r := &f.reading.Reader
 	switch {
-	case f.from == "":
+	case r.Name == "":
 		return errors.New("--from READER is missing")
 	case f.to == "":
 		return errors.New("--to DESTINATION is missing")
@@ -176,75 +164,12 @@ func (f *relaying) check() error {
 		return fmt.Errorf("--log-format is text or json, not %q", f.logFormat)
 	case f.dataType != "bytea" && f.dataType != "text" && f.dataType != "jsonb":
 		return fmt.Errorf("--data-type is bytea, text or jsonb, not %q", f.dataType)
-	case (f.cert == "") != (f.key == "") || f.cert != "" && f.ca == "":
-		return errors.New("--cert and --key must be given together, and need --ca")
-	case f.share < 0 || f.share >= f.shares:
-		return fmt.Errorf("--share is from 0 to %d, not %d", f.shares-1, f.share)
+	case r.Share < 0 || r.Share >= r.Shares:
+		return fmt.Errorf("--share is from 0 to %d, not %d", r.Shares-1, r.Share)
+	case f.stored && r.Start != gateway.Stored:
+		return errors.New("--stored and --start exclude each other")
 	}
 	return nil
-}
-
-// reader returns the reader that the flags describe.
-func (f *relaying) reader(logger *slog.Logger) (*gateway.Reader, error) {
-	r := &gateway.Reader{
-		Addrs: f.addr.Values, Name: f.from, Anew: f.anew, Client: f.client, Prefix: f.prefix,
-		Share: f.share, Shares: f.shares, Window: f.window, Logger: logger,
-	}
-	switch f.start {
-	case "first":
-		r.Start = gateway.FromFirst
-	case "next":
-		r.Start = gateway.FromNext
-	case "stored":
-	default:
-		at, err := time.Parse(time.RFC3339, f.start)
-		if r.Start, r.At = gateway.FromTime, at; err != nil {
-			r.Start = gateway.FromNumber
-			if r.Number, err = strconv.ParseUint(f.start, 10, 64); err != nil {
-				return nil, commandline.UsageError{Err: fmt.Errorf("--start: %q is not first, next, stored, a time or a number", f.start)}
-			}
-		}
-	}
-	if f.tokenFile != "" {
-		token, err := readSecret("--token-file", f.tokenFile)
-		if err != nil {
-			return nil, err
-		}
-		r.Token = token
-	}
-	config, err := f.tls()
-	if config != nil {
-		r.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", addr)
-		}
-	}
-	return r, err
-}
-
-// tls returns how to connect to honed; nil: without TLS.
-func (f *relaying) tls() (*tls.Config, error) {
-	if f.ca == "" {
-		return nil, nil
-	}
-	config := &tls.Config{}
-	if f.ca != "system" {
-		text, err := os.ReadFile(f.ca)
-		if err != nil {
-			return nil, fmt.Errorf("--ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--ca: %s has no certificate", f.ca)
-		}
-	}
-	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return nil, fmt.Errorf("--cert and --key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }
 
 // sink returns the sink that --to names.
@@ -275,22 +200,17 @@ func (f *relaying) postgres() (sink, error) {
 	if err != nil {
 		return nil, commandline.UsageError{Err: err} // it hides passwords
 	}
-	if config.Password, err = f.password(config.Password); err != nil {
+	secret, err := commandline.ReadSecret("--password-file", f.passwordFile)
+	if err != nil {
 		return nil, err
 	}
-	config.RuntimeParams["application_name"] = "honed-relay " + f.from
+	config.Password = cmp.Or(secret, config.Password) // pgx reads that from ~/.pgpass
+	r := &f.reading.Reader
+	config.RuntimeParams["application_name"] = "honed-relay " + r.Name
 	return &postgres{
 		config: config, table: strings.Split(f.table, "."), create: f.createTable, dataType: f.dataType,
-		reader: f.from, share: f.share, shares: f.shares, anew: f.anew, requestTime: f.requestTime,
+		reader: r.Name, share: r.Share, shares: r.Shares, anew: r.Anew, requestTime: f.requestTime,
 	}, nil
-}
-
-// password returns the password in --password-file, or another if there is no such file.
-func (f *relaying) password(other string) (string, error) {
-	if f.passwordFile == "" {
-		return other, nil
-	}
-	return readSecret("--password-file", f.passwordFile)
 }
 
 func (f *relaying) kafka(u *url.URL) (sink, error) {
@@ -302,10 +222,10 @@ func (f *relaying) kafka(u *url.URL) (sink, error) {
 	k.options = []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(u.Host, ",")...), kgo.DefaultProduceTopic(topic), kgo.ClientID("honed-relay"),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ManualFlushing(), kgo.MaxBufferedRecords(f.messages + 1),
-		kgo.ProducerBatchMaxBytes(16 << 20), kgo.RecordDeliveryTimeout(f.requestTime),
+		kgo.ProducerBatchMaxBytes(16 << 20),
 	}
 	if f.user != "" {
-		secret, err := f.password("")
+		secret, err := commandline.ReadSecret("--password-file", f.passwordFile)
 		if err != nil {
 			return nil, err
 		}
@@ -316,24 +236,19 @@ func (f *relaying) kafka(u *url.URL) (sink, error) {
 }
 
 func (f *relaying) webhook() (sink, error) {
-	w := &webhook{url: f.to, lanes: f.lanes, messages: max(f.messages/10, 1), bytes: f.bytes, seed: maphash.MakeSeed()}
-	w.client = http.Client{
-		Transport: newTransport(f.lanes), Timeout: f.requestTime,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a POST that becomes a GET is lost
+	secret, err := commandline.ReadSecret("--secret-file", f.secretFile)
+	authorization, err2 := commandline.ReadSecret("--authorization-file", f.authFile)
+	if err = errors.Join(err, err2); err != nil {
+		return nil, err
 	}
-	if f.secretFile != "" {
-		secret, err := readSecret("--secret-file", f.secretFile)
-		if err != nil {
-			return nil, err
-		}
-		w.secret = []byte(secret)
-	}
-	if f.authFile != "" {
-		authorization, err := readSecret("--authorization-file", f.authFile)
-		if err != nil {
-			return nil, err
-		}
-		w.authorization = authorization
-	}
-	return w, nil
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = f.lanes
+	return &webhook{
+		url: f.to, lanes: f.lanes, messages: max(f.messages/10, 1), bytes: f.bytes, secret: secret, authorization: authorization,
+		seed: maphash.MakeSeed(),
+		client: http.Client{
+			Transport: transport, Timeout: f.requestTime,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a POST may become a GET
+		},
+	}, nil
 }

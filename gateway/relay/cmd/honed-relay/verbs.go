@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
 
+	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -62,7 +62,7 @@ func dead(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	var numbers []uint64
 	for _, word := range flags.Args() {
-		n, err := strconv.ParseUint(word, 10, 64)
+		n, err := gateway.ParseNumber(word)
 		if err != nil {
 			return commandline.UsageError{Err: fmt.Errorf("%q is not the number of a message", word)}
 		}
@@ -132,7 +132,7 @@ func listDead(ctx context.Context, folder, client string, all, asJSON bool, stdo
 	fmt.Fprintln(table, "NUMBER\tSTATE\tCLIENT\tEPOCH\tSEQ\tBYTES\tSINCE\tREASON")
 	for _, l := range lines {
 		reason, _, _ := strings.Cut(l.Reason, "\n")
-		fmt.Fprintf(table, "%d\t%s\t%q\t%d\t%d\t%d\t%s\t%s\n", l.Number, l.State, l.Client, l.Epoch, l.Seq, len(l.Data), l.Since.Format(time.RFC3339), reason)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", l.Number, l.State, l.Client, l.Epoch, l.Seq, len(l.Data), l.Since.Format(time.RFC3339), reason)
 	}
 	if err := table.Flush(); err != nil || all || queued == 0 {
 		return err
@@ -144,7 +144,7 @@ func listDead(ctx context.Context, folder, client string, all, asJSON bool, stdo
 func showDead(ctx context.Context, folder string, number uint64, stdout io.Writer) error {
 	lines, _, err := readDeadLines(ctx, folder, func(l *letter) bool { return l.number == number })
 	if err == nil && len(lines) == 0 {
-		err = fmt.Errorf("the dead-letter log has no message %d that is refused or waits", number)
+		err = fmt.Errorf("the dead-letter log has no message %s that is refused or waits", gateway.FormatNumber(number))
 	}
 	if err != nil {
 		return interrupted(ctx, err)
@@ -217,7 +217,7 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	d.mu.Unlock()
 	for _, n := range what.Numbers {
 		if !found[n] {
-			return outcome{Error: fmt.Sprintf("the dead-letter log has no message %d that is refused or waits; nothing was changed", n)}
+			return outcome{Error: fmt.Sprintf("the dead-letter log has no message %s that is refused or waits; nothing was changed", gateway.FormatNumber(n))}
 		}
 	}
 	if s == pending {

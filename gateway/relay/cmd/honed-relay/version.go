@@ -1,11 +1,6 @@
 package main
 
-import (
-	"runtime"
-	"runtime/debug"
-)
-
-const windows = runtime.GOOS == "windows"
+import "runtime/debug"
 
 // version returns the version for the metric hone_info.
 func version() string {

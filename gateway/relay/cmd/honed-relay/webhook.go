@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -23,7 +22,7 @@ import (
 // webhook posts messages as lines of JSON. Each client's messages go through one lane in their order.
 type webhook struct {
 	url           string
-	secret        []byte // signs requests; nil: they are not signed
+	secret        string // signs requests; empty: they are not signed
 	authorization string // the header; empty: none
 	lanes         int
 	messages      int // of a request
@@ -95,8 +94,8 @@ func (w *webhook) post(ctx context.Context, b *batch, at []int) error {
 	if w.authorization != "" {
 		r.Header.Set("Authorization", w.authorization)
 	}
-	if w.secret != nil {
-		r.Header.Set(signatureHeader, sign(w.secret, time.Now(), body.Bytes()))
+	if w.secret != "" {
+		r.Header.Set(signatureHeader, sign([]byte(w.secret), time.Now(), body.Bytes()))
 	}
 	answer, err := w.client.Do(r)
 	if err != nil {
@@ -158,11 +157,4 @@ func retryAfter(text string, now time.Time) time.Duration {
 		return 0
 	}
 	return max(at.Sub(now), 0)
-}
-
-// newTransport returns a transport that keeps a connection for each lane.
-func newTransport(lanes int) *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = cmp.Or(lanes, 1)
-	return t
 }

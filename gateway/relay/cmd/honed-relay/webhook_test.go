@@ -337,13 +337,13 @@ func TestPoisonHolds(t *testing.T) {
 	r = startRelay(t, nil, addr, data, to[0], to[1:]...)
 	eventually(t, "one more", func() bool { return r.stats().Waiting == 601 })
 	dead := deadLines(t, data)
-	show := verb(t, data, "show", strconv.FormatUint(dead[0].Number, 10))
+	show := verb(t, data, "show", dead[0].Number)
 	if !strings.Contains(show, `"state":"refused"`) || !strings.Contains(show, `"reason":"422`) || !strings.Contains(verb(t, data, "list"), "601 more wait") {
 		t.Error(show)
 	}
 	for _, l := range dead { // the first bad message of each client is refused again, or given up
 		if l.State == "refused" {
-			verb(t, data, map[string]string{"a": "retry", "b": "drop"}[l.Client], strconv.FormatUint(l.Number, 10))
+			verb(t, data, map[string]string{"a": "retry", "b": "drop"}[l.Client], l.Number)
 		}
 	}
 	eventually(t, "b up to its second bad message", func() bool { return counts()["b"] == 99+199 && r.stats().Dead == 2 })
