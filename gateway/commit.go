@@ -132,8 +132,10 @@ func (s *Server) storeRecords(p *pack) error {
 // maxConflicts bounds the retries when other servers append first.
 const maxConflicts = 1000
 
-// conflicts reports whether err means only that another server appended first.
-func (s *Server) conflicts(err error) bool { return s.Shared && errors.Is(err, journal.ErrConflict) }
+// conflicts reports whether err means only that something else was appended first.
+func (s *Server) conflicts(err error) bool {
+	return s.Shared && errors.Is(err, journal.ErrConflict) || errors.Is(err, errMadeRoom)
+}
 
 // live returns the envelope without the records of clients that another server has taken,
 // and how many of its n records are left.
@@ -169,8 +171,14 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 
 // append stores one envelope. While the disk is full it retries until there is space. Until
 // then the server acknowledges nothing and stops reading its clients.
-func (s *Server) append(envelope []byte) error {
-	for {
+func (s *Server) append(envelope []byte) error { return s.appendNext(envelope, false) }
+
+// errMadeRoom means that an envelope which made room is stored where the caller wanted its own.
+var errMadeRoom = errors.New("gateway: another envelope was stored first")
+
+// appendNext is append. With exact it stores the envelope at position s.next, or returns errMadeRoom.
+func (s *Server) appendNext(envelope []byte, exact bool) error {
+	for at := s.next; ; {
 		pos, err := s.appendOnce(envelope)
 		if errors.Is(err, journal.ErrNoSpace) && !s.leaving {
 			if !s.full.Swap(true) {
@@ -178,6 +186,9 @@ func (s *Server) append(envelope []byte) error {
 			}
 			if err := s.makeRoom(); err != nil {
 				return err
+			}
+			if exact && s.next != at {
+				return errMadeRoom
 			}
 			select {
 			case <-s.ctx.Done():

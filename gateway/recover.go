@@ -107,7 +107,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 		}
 	}
 	if err == nil {
-		err = s.append(e.Bytes())
+		err = s.appendNext(e.Bytes(), true)
 	}
 	if err != nil {
 		return err

@@ -372,9 +372,9 @@ func (n *narrow) AppendReserved(ctx context.Context, envelope []byte) (uint64, e
 // TestReaderFreesFullLog: a reader that is behind fills the log, and honed acknowledges nothing more. When the
 // reader has caught up, retention deletes, and honed goes on.
 func TestReaderFreesFullLog(t *testing.T) {
-	log := &narrow{Memory: &journal.Memory{}, t: t, limit: 100 << 10}
+	log := &narrow{Memory: &journal.Memory{}, t: t, limit: 400 << 10}
 	up := serve(t, &Server{
-		Log: log, RetainSize: 20 << 10, Checkpoint: 20, retry: time.Millisecond, retainTime: time.Millisecond, positionTime: time.Millisecond,
+		Log: log, RetainSize: 50 << 10, Checkpoint: 20, retry: time.Millisecond, retainTime: time.Millisecond, positionTime: time.Millisecond,
 	})
 	r := up.reader(t, "slow", FromFirst)
 	if _, err := r.Open(soon(t)); err != nil {

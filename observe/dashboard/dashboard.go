@@ -79,7 +79,7 @@ type Query struct {
 }
 
 // All returns the dashboards; the article's three figures come first.
-func All() []Dashboard { return []Dashboard{server(), pools(), process()} }
+func All() []Dashboard { return []Dashboard{server(), pools(), process(), gateway()} }
 
 // Files returns the generated files by their paths in the repository.
 func Files() map[string][]byte {

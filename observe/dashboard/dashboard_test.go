@@ -108,6 +108,26 @@ func listed() map[string]observe.Metric {
 			all[m.Name+"_bucket"] = m
 		}
 	}
+	for name, kind := range gatewayMetrics() {
+		all[name] = observe.Metric{Name: name, Kind: kind}
+	}
+	return all
+}
+
+// gatewayMetrics finds honed's own metrics in its source.
+func gatewayMetrics() map[string]observe.Kind {
+	all := map[string]observe.Kind{}
+	for _, file := range []string{"admin.go", "readers.go"} {
+		text, err := os.ReadFile(filepath.Join(root, "gateway", "cmd", "honed", file))
+		if err != nil {
+			panic(err)
+		}
+		for _, m := range regexp.MustCompile(`"(honed_[a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+			if all[m[1]] = observe.Gauge; strings.HasSuffix(m[1], "_total") {
+				all[m[1]] = observe.Counter
+			}
+		}
+	}
 	return all
 }
 
