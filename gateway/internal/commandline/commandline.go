@@ -75,7 +75,7 @@ func New(verb string) (flags *flag.FlagSet, config *string) {
 	return flags, flags.String("config", "", "read flags from this TOML `FILE`; the command line takes precedence")
 }
 
-// Parse reads the command line, which may have up to words arguments that are no flags, and then the
+// Parse reads the command line, which may have up to words arguments besides flags, and then the
 // configuration file.
 func Parse(flags *flag.FlagSet, config *string, args []string, words int, stdout io.Writer) error {
 	if err := flags.Parse(args); err != nil {

@@ -28,7 +28,7 @@ import (
 
 // TestMain runs honed-relay when a test has started this binary as a child process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "--from" || os.Args[1] == "dead") {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
 		main()
 	}
 	testrun.SideBySide(4)
