@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -23,7 +24,8 @@ type deadLog struct {
 	mu      sync.Mutex
 	log     *journal.Segments
 	index   deadIndex
-	changed func() // an operator has decided something; nil: nobody is told
+	changed func()    // an operator has decided something; nil: nobody is told
+	trimmed time.Time // when
 }
 
 // letterKey identifies a letter.
@@ -32,7 +34,7 @@ type letterKey struct {
 	number uint64
 }
 
-// letter is a message in the log.
+// letter is a message in the log that is neither delivered nor dropped.
 type letter struct {
 	letterKey
 	client string
@@ -42,9 +44,7 @@ type letter struct {
 	pos    uint64    // of the entry in the dead-letter log
 }
 
-func (l *letter) open() bool { return l.state != done && l.state != dropped }
-
-// deadIndex is what the log contains: the letters by key, and the open ones of each client in their order.
+// deadIndex is what the log contains: the letters by key, and those of each client in their order.
 type deadIndex struct {
 	letters map[letterKey]*letter
 	clients map[string][]*letter
@@ -159,21 +159,22 @@ func (x *deadIndex) count(l *letter, n int) {
 
 func (x *deadIndex) add(l *letter) {
 	x.letters[l.letterKey] = l
-	if x.count(l, 1); l.open() {
-		x.clients[l.client] = append(x.clients[l.client], l)
-	}
+	x.clients[l.client] = append(x.clients[l.client], l)
+	x.count(l, 1)
 }
 
-// set changes the state of a letter, if it is known and still open.
+// set changes the state of a letter, if there is one, and forgets it once it is delivered or dropped.
 func (x *deadIndex) set(l *letter, s state, reason string, since time.Time) {
-	if l == nil || !l.open() {
+	if l == nil || x.letters[l.letterKey] != l {
 		return
 	}
 	x.count(l, -1)
 	l.state, l.reason, l.since = s, reason, since
-	if x.count(l, 1); l.open() {
+	x.count(l, 1)
+	if s != done && s != dropped {
 		return
 	}
+	delete(x.letters, l.letterKey)
 	rest := slices.DeleteFunc(x.clients[l.client], func(other *letter) bool { return other == l })
 	if x.clients[l.client] = rest; len(rest) == 0 {
 		delete(x.clients, l.client)
@@ -206,7 +207,7 @@ func (d *deadLog) keep(ctx context.Context, b *batch) (added int, err error) {
 		m := &b.messages[i]
 		l := d.index.letters[letterKey{m.log, m.Number}]
 		switch {
-		case b.again && l != nil && l.open() && (m.state == refused || m.state == done):
+		case b.again && l != nil && (m.state == refused || m.state == done):
 			err = w.mark(l, m.state, m.reason)
 		case !b.again && l == nil && (m.state == refused || m.state == waiting):
 			added++
@@ -226,9 +227,6 @@ func (d *deadLog) decide(ctx context.Context, letters []*letter, s state) error 
 	defer d.mu.Unlock()
 	w := deadWriter{d: d, ctx: ctx, now: time.Now()}
 	for _, l := range letters {
-		if !l.open() {
-			continue
-		}
 		if err := w.mark(l, s, l.reason); err != nil {
 			return err
 		}
@@ -386,36 +384,26 @@ func cloned(r journal.Record) journal.Record {
 	return r
 }
 
-// settle forgets the letters that are no longer open and that the gateway does not send again, because
-// the position is stored, and deletes what the log begins with and nobody needs.
-func (d *deadLog) settle(ctx context.Context, log journal.Identity, number uint64) error {
+// trim deletes what the log begins with and nobody needs, at most once a minute.
+func (d *deadLog) trim(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, next, err := d.log.Bounds()
-	if err != nil || len(d.index.letters) == 0 {
+	if err != nil || time.Since(d.trimmed) < time.Minute {
 		return err
 	}
-	for key, l := range d.index.letters {
-		if !l.open() && (key.log != log || key.number <= number) {
-			delete(d.index.letters, key)
-			continue
-		}
+	for _, l := range d.index.letters {
 		next = min(next, l.pos)
 	}
+	d.trimmed = time.Now()
 	return d.log.Trim(ctx, next)
 }
 
 func (d *deadLog) close() error { return d.log.Close() }
 
-// sorted returns the open letters, the oldest first.
-func (x *deadIndex) sorted() (all []*letter) {
-	for _, l := range x.letters {
-		if l.open() {
-			all = append(all, l)
-		}
-	}
-	slices.SortFunc(all, func(a, b *letter) int {
+// sorted returns the letters, the oldest first.
+func (x *deadIndex) sorted() []*letter {
+	return slices.SortedFunc(maps.Values(x.letters), func(a, b *letter) int {
 		return cmp.Or(cmp.Compare(a.pos, b.pos), cmp.Compare(a.number, b.number))
 	})
-	return all
 }

@@ -92,10 +92,10 @@ func TestDeadLogTorn(t *testing.T) {
 	}
 }
 
-// TestDeadLogSettles: a letter that is done is known until the gateway does not send it again.
-func TestDeadLogSettles(t *testing.T) {
-	d := openTestDead(t, t.TempDir())
-	defer d.close()
+// TestDeadLogDecisions: what is dropped is forgotten, and deleted once nothing before it is needed.
+func TestDeadLogDecisions(t *testing.T) {
+	dir := t.TempDir()
+	d := openTestDead(t, dir)
 	b := &batch{messages: []message{letterOf(1, refused, []byte("a")), letterOf(2, refused, []byte("b")), letterOf(3, refused, []byte("c"))}}
 	if _, err := d.keep(t.Context(), b); err != nil {
 		t.Fatal(err)
@@ -109,22 +109,45 @@ func TestDeadLogSettles(t *testing.T) {
 	if o := d.carryOut(t.Context(), decision{State: "buried", All: true}); !strings.Contains(o.Error, "no decision") {
 		t.Error(o)
 	}
-	known := func(number uint64) bool {
-		m := letterOf(number, pending, nil)
-		is, waits := d.admit(&m, false)
-		if waits != (number == 4) {
-			t.Errorf("%d waits: %v", number, waits)
+	check := func() {
+		t.Helper()
+		for number := uint64(1); number < 5; number++ {
+			m := letterOf(number, pending, nil)
+			if known, waits := d.admit(&m, false); known != (number == 3) || waits == known {
+				t.Errorf("%d is known: %v, and waits: %v", number, known, waits)
+			}
 		}
-		return is
 	}
-	if !known(1) || !known(2) || !known(3) || known(4) {
-		t.Error("the log does not know what it has")
+	check()
+	d.close()
+	d = openTestDead(t, dir)
+	check()
+	d.close()
+}
+
+// TestDeadLogTrim: the log does not grow for ever, and keeps what is needed.
+func TestDeadLogTrim(t *testing.T) {
+	dir := t.TempDir()
+	d := openTestDead(t, dir)
+	defer d.close()
+	for number := range uint64(200) { // three segments
+		b := &batch{messages: []message{letterOf(number, refused, make([]byte, 1<<20-5000))}}
+		if _, err := d.keep(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if number == 100 {
+			continue
+		}
+		if o := d.carryOut(t.Context(), decision{State: "dropped", Numbers: []uint64{number}}); o.Error != "" {
+			t.Fatal(o)
+		}
 	}
-	if err := d.settle(t.Context(), journal.Identity{}, 1); err != nil {
+	if err := d.trim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(d.index.letters) != 2 || !known(2) || !known(3) {
-		t.Errorf("%d letters", len(d.index.letters))
+	first, _, _ := d.log.Bounds()
+	if loaded, err := load(t.Context(), d.log, d.index.sorted()); err != nil || len(loaded) != 1 || loaded[0].Number != 100 || first == 1 {
+		t.Errorf("%d letters are left, the log begins at %d, %v", len(loaded), first, err)
 	}
 }
 

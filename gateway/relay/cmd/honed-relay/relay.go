@@ -29,9 +29,6 @@ type relay struct {
 	faults     faultlog.Log
 	counts     counts
 
-	settled time.Time        // when the dead-letter log was last told a position
-	before  gateway.Position // that position
-
 	mu   sync.Mutex
 	stop context.CancelFunc // makes the loop look at the dead-letter log; nil: it will
 	look bool               // it has to
@@ -69,7 +66,6 @@ func (r *relay) relay(ctx context.Context) error {
 		return err
 	}
 	r.logger.Info("relaying", "reader", r.reader.Name, "behind", start, "own", own != nil)
-	r.before = start
 	for {
 		if err := r.release(ctx); err != nil {
 			return err
@@ -187,17 +183,8 @@ func (r *relay) acknowledge(ctx context.Context, p gateway.Position) error {
 	if err := r.reader.Ack(p); err != nil {
 		return err
 	}
-	if time.Since(r.settled) < settleEvery {
-		return nil
-	}
-	err := r.dead.settle(ctx, r.before.Log, r.before.Number)
-	r.settled, r.before = time.Now(), p
-	return err
+	return r.dead.trim(ctx)
 }
-
-// settleEvery is how often the dead-letter log is trimmed, up to a position that the gateway or the sink has
-// stored by then.
-const settleEvery = time.Minute
 
 // release delivers the letters that an operator wants retried, and those that no longer wait.
 func (r *relay) release(ctx context.Context) error {
