@@ -31,6 +31,9 @@ type broker struct {
 // newBroker makes and starts a broker.
 func newBroker(t testing.TB) *broker {
 	t.Helper()
+	if !testrun.All() {
+		t.Skip("starting Kafka takes half a minute: HONE_TEST_ALL=1 runs this")
+	}
 	k := &broker{t: t, addr: freeAddr(t), dir: t.TempDir()}
 	java, err := exec.LookPath("java")
 	if err != nil {
