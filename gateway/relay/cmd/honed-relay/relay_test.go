@@ -30,7 +30,7 @@ func TestStdout(t *testing.T) {
 		t.Errorf("%d %s", code, r.text())
 	}
 	submit(t, addr, "c", 100, numbered)
-	r = startRelay(t, &out, addr, data, "stdout")
+	startRelay(t, &out, addr, data, "stdout")
 	eventually(t, "the rest", func() bool { return len(out.lines(t)) >= 300 })
 	if repeated := ordered(t, out.lines(t), 3, 100); repeated != 0 {
 		t.Errorf("%d messages came twice after an orderly stop", repeated)
