@@ -36,7 +36,7 @@ func TestDocs(t *testing.T) {
 	if err := os.Symlink(mustAbs(t, os.Args[0]), filepath.Join(bin, "honed-relay")); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", "set -eu\n"+text+"\nkill $(jobs -p)\nwait\n")
 	cmd.Dir = root

@@ -36,10 +36,10 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = time.Minute
+func patience() time.Duration { return time.Duration(testrun.Sized(1, 10)) * time.Minute }
 
 func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience())
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -47,7 +47,7 @@ func soon(t testing.TB) context.Context {
 // eventually waits until something holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience()); !holds(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not happen", what)
 		}
@@ -243,7 +243,7 @@ func (c *child) stop() int {
 // stats returns the relay's counters.
 func (c *child) stats() (s stats) {
 	c.t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience()}
 	answer, err := client.Get("http://" + c.admin + "/relay/stats")
 	if err != nil {
 		c.t.Fatal(err, c.text())

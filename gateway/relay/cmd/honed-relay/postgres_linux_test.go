@@ -111,7 +111,7 @@ func (d *database) url() string { return "postgres://hone@127.0.0.1:" + d.port +
 // ask returns a query's only value.
 func (d *database) ask(query string, args ...any) string {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience())
 	defer cancel()
 	conn, err := pgx.Connect(ctx, d.url())
 	if err != nil {
@@ -308,5 +308,41 @@ func TestPostgresOvertaken(t *testing.T) {
 	r = startRelay(t, nil, addr, t.TempDir(), d.url(), "--table", "nowhere.messages")
 	if code := r.exit(); code != commandline.Failed || !strings.Contains(r.text(), "--create-table") {
 		t.Errorf("%d %s", code, r.text())
+	}
+}
+
+// TestPostgresUnknownCommit: the connection is lost after a commit and before its answer. The next attempt finds out.
+func TestPostgresUnknownCommit(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	config, err := pgx.ParseConfig(d.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &postgres{config: config, table: pgx.Identifier{"hone_messages"}, create: true, dataType: "bytea", reader: "r", shares: 1, requestTime: patience()}
+	defer func() { p.close() }()
+	if own, err := p.open(soon(t)); err != nil || own != nil {
+		t.Fatal(own, err)
+	}
+	for number := uint64(1); number < 4; number++ {
+		b := &batch{messages: []message{letterOf(number, pending, []byte("x"))}, position: gateway.Position{Number: number}}
+		if err := p.write(soon(t), b); err != nil {
+			t.Fatal(err)
+		}
+		if number == 2 {
+			if err := p.tx.Commit(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+			p.close()
+			if err := p.write(soon(t), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.commit(soon(t), b); err != nil || len(b.pending()) > 0 {
+			t.Fatal(err, b.pending())
+		}
+	}
+	if got := d.ask("select string_agg(number::text, ' ' order by number) from hone_messages"); got != "1 2 3" {
+		t.Error(got)
 	}
 }
