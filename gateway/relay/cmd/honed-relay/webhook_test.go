@@ -102,6 +102,9 @@ func (w *receiver) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	} else if w.delay != "" {
 		to.Header().Set("Retry-After", w.delay)
 	}
+	if status == http.StatusFound {
+		to.Header().Set("Location", "/elsewhere")
+	}
 	to.WriteHeader(status)
 	io.WriteString(to, text)
 }
@@ -154,7 +157,8 @@ func TestWebhook(t *testing.T) {
 		return http.StatusOK, ""
 	}}
 	hook.start()
-	r := startRelay(t, nil, addr, data, "http://"+hook.addr, "--secret-file", secret, "--batch-messages", "100", "--retry-time", "1s")
+	r := startRelay(t, nil, addr, data, "http://"+hook.addr, "--secret-file", secret, "--batch-messages",
+		strconv.Itoa(testrun.Sized(100, 1000)), "--retry-time", "1s")
 	for death := range 2 {
 		eventually(t, "progress", func() bool { return hook.unique() >= (death+1)*clients*n/4 })
 		hook.die()
@@ -175,14 +179,17 @@ func secretFile(t testing.TB, secret string) string {
 	return path
 }
 
-// TestRetryAfter: the relay waits as long as the webhook says.
+// TestRetryAfter: the relay waits as long as the webhook says, and does not follow a redirect, which would be a GET.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	addr := newGateway(t)
 	submit(t, addr, "a", 1, numbered)
 	hook := &receiver{t: t, delay: "2", answer: func(n int, _ []line) (int, string) {
-		if n == 1 {
+		switch n {
+		case 1:
 			return http.StatusTooManyRequests, ""
+		case 2:
+			return http.StatusFound, ""
 		}
 		return http.StatusOK, ""
 	}}
