@@ -185,7 +185,7 @@ func TestClockHistories(t *testing.T) {
 
 func clockHistory(t *testing.T, random *rand.Rand) (forgotten, resumed int) {
 	const expiry = 7 * day
-	var memory journal.Memory
+	var memory Memory
 	wall, mono := int64(1_800_000_000_000)+random.Int64N(1000)*day, int64(0)
 	now := func() (int64, int64) { return wall, mono }
 	open := func() *offline {
@@ -382,7 +382,7 @@ func TestWrongClock(t *testing.T) {
 // TestClockIsReported has a step of the wall clock be counted and accepted by an operator.
 func TestClockIsReported(t *testing.T) {
 	wall := time.Now().UnixMilli()
-	up := recovered(t, &Server{Log: new(journal.Memory), now: func() (int64, int64) { return wall, 0 }})
+	up := recovered(t, &Server{Log: new(Memory), now: func() (int64, int64) { return wall, 0 }})
 	if up.AcceptClock() {
 		t.Error("a step was accepted and there is none")
 	}

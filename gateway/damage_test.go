@@ -11,7 +11,7 @@ import (
 
 // holed is a log of which some envelopes are lost.
 type holed struct {
-	*journal.Memory
+	*Memory
 	lost map[uint64]bool
 }
 
@@ -74,11 +74,11 @@ func opened(t *testing.T, log journal.Log, accept journal.Range) (*offline, erro
 // Later ones are refused, until the operator accepts their loss. That is written down: the next start
 // needs no flag, and knows all that the other envelopes say.
 func TestLostEnvelopes(t *testing.T) {
-	log := new(journal.Memory)
+	log := new(Memory)
 	last, base := written(t, log)
 	_, end, _ := log.Bounds()
 	for pos := uint64(1); pos < end; pos++ {
-		whole := &holed{new(journal.Memory), map[uint64]bool{pos: true}}
+		whole := &holed{new(Memory), map[uint64]bool{pos: true}}
 		if err := log.Read(t.Context(), 0, func(_ uint64, b []byte) error {
 			_, err := whole.Memory.Append(t.Context(), b)
 			return err
@@ -133,7 +133,7 @@ func TestLostEnvelopes(t *testing.T) {
 
 // TestAcceptedButNotBuried crashes after the tombstones and before the checkpoint that follows them.
 func TestAcceptedButNotBuried(t *testing.T) {
-	log := &holed{Memory: new(journal.Memory)}
+	log := &holed{Memory: new(Memory)}
 	_, base := written(t, log)
 	log.lost = map[uint64]bool{base: true, base + 3: true}
 	o, err := opened(t, log, journal.Range{First: base, Last: base + 3})
@@ -145,7 +145,7 @@ func TestAcceptedButNotBuried(t *testing.T) {
 		t.Fatal(err)
 	}
 	for keep := before; ; keep++ {
-		cut := &holed{new(journal.Memory), log.lost}
+		cut := &holed{new(Memory), log.lost}
 		all := uint64(0)
 		if err := log.Memory.Read(t.Context(), 0, func(pos uint64, b []byte) error {
 			if all++; pos > keep {
@@ -168,7 +168,7 @@ func TestAcceptedButNotBuried(t *testing.T) {
 // TestTrim: a server keeps what the next start needs, and a log that begins where no server trimmed it is
 // refused.
 func TestTrim(t *testing.T) {
-	log := new(journal.Memory)
+	log := new(Memory)
 	last, base := written(t, log)
 	u := serve(t, &Server{Log: log})
 	if err := u.Server.Trim(t.Context(), 2); err != nil {
@@ -209,7 +209,7 @@ func TestTrim(t *testing.T) {
 	if _, err := Check(t.Context(), log, nil); err == nil {
 		t.Error("Check accepts a log whose beginning is gone")
 	}
-	older := serve(t, &Server{Log: new(journal.Memory), Format: 1})
+	older := serve(t, &Server{Log: new(Memory), Format: 1})
 	if err := older.Server.Trim(t.Context(), 1); err == nil {
 		t.Error("a log of format 1 was trimmed")
 	}
@@ -217,7 +217,7 @@ func TestTrim(t *testing.T) {
 
 // TestCheckpointBytes: checkpoints come by bytes too, counted from the one before a crash.
 func TestCheckpointBytes(t *testing.T) {
-	log := new(journal.Memory)
+	log := new(Memory)
 	for range 3 { // as many crashes
 		o := recovered(t, &Server{Log: log, CheckpointBytes: 10_000})
 		l, session, err := o.hello(hello{next: 1, client: "c"})

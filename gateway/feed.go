@@ -1,18 +1,15 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -27,7 +24,7 @@ type readers struct {
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 
-	log    journal.Identity
+	log    [16]byte
 	named  bool // the log has its identity
 	places map[string][]*place
 	shares int      // of all places
@@ -49,63 +46,6 @@ const (
 	tellTime     = time.Minute
 	positionTime = 500 * time.Millisecond // between two positions of a reader in the log
 )
-
-// tail are the newest envelopes, so that readers that are not behind need not read the log.
-type tail struct {
-	envelopes []*recent // of consecutive positions
-	bytes     int
-	end       uint64 // position after the last one
-}
-
-// recent is an envelope that was just stored.
-type recent struct {
-	pos      uint64
-	envelope []byte
-	once     sync.Once
-	frames   []frame // for readers that take everything
-}
-
-// frame is the content of a Deliver.
-type frame struct {
-	first, through uint64
-	content        []byte
-}
-
-func (t *tail) at(pos uint64) *recent {
-	if i := len(t.envelopes) - int(t.end-pos); pos < t.end && i >= 0 {
-		return t.envelopes[i]
-	}
-	return nil
-}
-
-// add notes an envelope that the log has stored. With no reader it costs nothing; else a copy.
-func (r *readers) add(pos uint64, envelope []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := &r.tail
-	switch {
-	case len(r.holders) == 0:
-		t.envelopes, t.bytes, t.end = nil, 0, max(t.end, pos+1)
-		return
-	case pos != t.end: // known, or of a shared log and still to be read
-		return
-	}
-	t.envelopes = append(t.envelopes, &recent{pos: pos, envelope: bytes.Clone(envelope)})
-	t.bytes += len(envelope)
-	t.end++
-	for t.bytes > tailBytes {
-		t.bytes -= len(t.envelopes[0].envelope)
-		t.envelopes[0] = nil
-		t.envelopes = t.envelopes[1:]
-	}
-	for _, h := range r.waiting {
-		h.state = queued
-		r.run = append(r.run, h)
-		r.work.Signal()
-	}
-	clear(r.waiting)
-	r.waiting = r.waiting[:0]
-}
 
 // holderState is who has a holder.
 type holderState uint8
@@ -243,6 +183,9 @@ func (s *Server) feed(h *holder) error {
 		r.mu.Lock()
 		pos, end := h.next>>indexBits, r.tail.end
 		from := r.tail.at(pos)
+		if from != nil {
+			from.users++
+		}
 		r.mu.Unlock()
 		err := error(nil)
 		switch {
@@ -255,6 +198,10 @@ func (s *Server) feed(h *holder) error {
 			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= s.tellTime)
 		case from != nil:
 			err = s.feedRecent(h, from)
+			r.mu.Lock()
+			from.users--
+			r.tail.recycle(from)
+			r.mu.Unlock()
 		default:
 			if err = s.feedLog(h, until); err == nil {
 				err = s.flush(h, false)
@@ -294,8 +241,7 @@ func (s *Server) feedRecent(h *holder, from *recent) error {
 	if err := s.flush(h, false); err != nil {
 		return err
 	}
-	from.once.Do(from.encode)
-	for _, f := range from.frames {
+	for _, f := range from.encoded() {
 		switch {
 		case f.through < h.next:
 			continue
@@ -312,38 +258,6 @@ func (s *Server) feedRecent(h *holder, from *recent) error {
 	}
 	h.next = (from.pos + 1) << indexBits
 	return nil
-}
-
-// encode makes the frames of an envelope, once for all readers that take everything.
-func (from *recent) encode() {
-	h := &holder{next: from.pos << indexBits, shares: 1}
-	e, err := journal.Decode(from.envelope)
-	if err != nil { // the log has stored it
-		panic("gateway: " + err.Error())
-	}
-	sum, number, first := journal.Sum(from.envelope), from.pos<<indexBits, uint64(0)
-	cut := func(through uint64) {
-		if len(h.buf) > 0 {
-			from.frames = append(from.frames, frame{first, through, h.buf})
-			h.buf = nil
-		}
-	}
-	for body := range e.RawRecords() {
-		if len(h.buf)+recordHead+len(body) > frameTarget {
-			cut(number - 1)
-		}
-		if len(h.buf) == 0 {
-			first = number
-			h.buf = beginDeliver(make([]byte, 0, min(frameTarget, len(from.envelope)+8*e.Count)), sum)
-		}
-		h.buf = appendRecord(h.buf, number, body)
-		number++
-	}
-	cut(from.pos<<indexBits | lastIndex)
-}
-
-func beginDeliver(dst []byte, sum uint32) []byte {
-	return binary.BigEndian.AppendUint32(append(dst, deliverRecords), sum)
 }
 
 // feedLog reads the log for h, which is behind, until the step ends or the window is full.
@@ -410,7 +324,7 @@ func (s *Server) fill(h *holder, pos uint64, envelope []byte) error {
 	if err != nil {
 		return &journal.Damage{First: pos, Last: pos, Err: err}
 	}
-	sum, number, any, filled := journal.Sum(envelope), pos<<indexBits, false, false
+	sum, number, any, filled := e.Sum(), pos<<indexBits, false, false
 	room := s.windowLeft(h)
 	for body := range e.RawRecords() {
 		number++
@@ -526,65 +440,12 @@ func (s *Server) acknowledge(h *holder, content []byte) error {
 	return nil
 }
 
-// fetch reads what other servers append to a shared log, while there are readers.
-func (s *Server) fetch() {
-	r := &s.readers
-	for {
-		r.mu.Lock()
-		for len(r.holders) == 0 && !r.ended {
-			r.work.Wait()
-		}
-		end, ended := r.tail.end, r.ended
-		r.mu.Unlock()
-		if ended {
-			return
-		}
-		err := s.Log.Wait(r.ctx, end)
-		if err == nil {
-			err = s.peek(r.ctx, end, func(pos uint64, envelope []byte) error {
-				if _, err := journal.Decode(envelope); err != nil {
-					return &journal.Damage{First: pos, Last: pos, Err: err}
-				}
-				r.add(pos, envelope)
-				return nil
-			})
-		}
-		var lost *journal.Damage
-		var trimmed *journal.TrimmedError
-		switch {
-		case errors.As(err, &lost):
-			r.skip(lost.Last + 1)
-		case errors.As(err, &trimmed):
-			r.skip(trimmed.First)
-		case err != nil && r.ctx.Err() == nil:
-			s.log.Warn("cannot read what others have appended", "err", err)
-			select {
-			case <-r.ctx.Done():
-			case <-time.After(s.retry):
-			}
-		}
-	}
-}
-
-// skip makes the tail begin at a position.
-func (r *readers) skip(end uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tail = tail{end: max(end, r.tail.end)}
-	for _, h := range r.waiting {
-		h.state = blocked
-		r.wake(h)
-	}
-	clear(r.waiting)
-	r.waiting = r.waiting[:0]
-}
-
 // tickReaders wakes the committer for positions that no envelope of records has taken along.
 func (s *Server) tickReaders() {
 	r := &s.readers
 	ticker := time.NewTicker(s.positionTime)
 	defer ticker.Stop()
-	retained := time.Now()
+	retained, said := time.Now(), ""
 	for {
 		select {
 		case <-ticker.C:
@@ -592,8 +453,11 @@ func (s *Server) tickReaders() {
 			return
 		}
 		if time.Since(retained) >= s.retainTime {
-			if err := s.retain(r.ctx); err != nil && r.ctx.Err() == nil {
+			if err := s.retain(r.ctx); err == nil {
+				said = ""
+			} else if text := err.Error(); text != said && r.ctx.Err() == nil {
 				s.log.Warn("cannot measure or trim the log", "err", err)
+				said = text
 			}
 			retained = time.Now()
 		}
@@ -615,20 +479,4 @@ func (s *Server) tickReaders() {
 			s.queue.mu.Unlock()
 		}
 	}
-}
-
-// frames is the connection of a reader that speaks frames.
-type frames struct{ framed.Conn }
-
-func (f frames) deliver(id uint64, content []byte) error { return f.Send(id, content) }
-
-// permitted narrows a filter to what a permission allows.
-func (o *opening) permitted(prefix string) bool {
-	switch {
-	case o.client != "":
-		return strings.HasPrefix(o.client, prefix)
-	case o.prefix == "":
-		o.prefix = prefix
-	}
-	return strings.HasPrefix(o.prefix, prefix)
 }

@@ -254,7 +254,7 @@ type program struct {
 }
 
 func (w *world) live(shared bool) {
-	var memory journal.Memory
+	var memory Memory
 	var all sync.Mutex
 	for range 1 + min(1, map[bool]int{true: 1}[shared]) {
 		var log journal.Log = &memory

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Lag is how much a reader has not acknowledged.
-type Lag struct {
-	Records uint64        `json:"records"` // roughly, if it is behind the start of this server
-	Bytes   int64         `json:"bytes"`   // of the log, roughly
-	Age     time.Duration `json:"age_ns"`  // of the oldest record, in log time
+// lag is how much a reader has not acknowledged, see ReaderState.
+type lag struct {
+	records uint64
+	bytes   int64
+	age     time.Duration
 }
 
 // milestones are how many records the log has got since the start, up to some of its positions.
@@ -75,7 +75,7 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 		mark, known := r.stored.from(pos)
 		all, newest := r.stored.records, r.stored.newest
 		r.mu.Unlock()
-		lag, ms := Lag{Records: all - mark.records}, mark.time
+		behind, ms := lag{records: all - mark.records}, mark.time
 		if !known && pos < end { // before this server's start
 			at := uint64(0)
 			var err error
@@ -87,14 +87,14 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 				newest = 0
 			}
 		}
-		if _, lag.Bytes = measure(pos); !known {
-			lag.Records = max(uint64(float64(lag.Bytes)/perRecord), 1)
+		if _, behind.bytes = measure(pos); !known {
+			behind.records = max(uint64(float64(behind.bytes)/perRecord), 1)
 		}
-		if lag.Age = time.Duration(max(now-ms, 0)) * time.Millisecond; newest < pos || newest == 0 {
-			lag = Lag{}
+		if behind.age = time.Duration(max(now-ms, 0)) * time.Millisecond; newest < pos || newest == 0 {
+			behind = lag{}
 		}
 		r.mu.Lock()
-		p.lag = lag
+		p.lag = behind
 		r.mu.Unlock()
 	}
 	return nil
@@ -138,7 +138,12 @@ type ReaderState struct {
 	Expire     time.Duration `json:"expire_ns,omitempty"` // after that time away it no longer holds the log; 0: never
 	Holds      bool          `json:"holds"`               // the log
 	InFlight   uint64        `json:"in_flight_bytes"`     // sent, and not taken by the program yet
-	Lag        Lag           `json:"lag"`                 // a few seconds ago
+
+	// What it has not acknowledged, a few seconds ago: records, roughly if it is behind the start of this
+	// server; bytes of the log, roughly; and the age of the oldest record, in log time.
+	LagRecords uint64        `json:"lag_records"`
+	LagBytes   int64         `json:"lag_bytes"`
+	LagAge     time.Duration `json:"lag_age_ns"`
 }
 
 // ReaderStates returns the readers in the order of their names.
@@ -154,7 +159,8 @@ func (s *Server) ReaderStates() []ReaderState {
 	for _, p := range r.sorted() {
 		st := ReaderState{
 			Name: p.name, Share: int(p.share), Shares: int(p.of), Position: Position{Log: r.log, Number: p.number}, Generation: p.generation,
-			Expire: time.Duration(p.expire) * time.Millisecond, Holds: p.holds(running), Lag: p.lag,
+			Expire: time.Duration(p.expire) * time.Millisecond, Holds: p.holds(running),
+			LagRecords: p.lag.records, LagBytes: p.lag.bytes, LagAge: p.lag.age,
 		}
 		if h := p.holder; h != nil {
 			st.Connected, st.InFlight = true, h.sent-h.taken

@@ -40,7 +40,7 @@ func soon(t testing.TB) context.Context {
 
 // gate is a Log in memory whose Append waits while the gate is shut.
 type gate struct {
-	journal.Memory
+	Memory
 	mu     sync.Mutex
 	opened sync.Cond
 	shut   bool

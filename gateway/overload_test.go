@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/gateway/journal"
 )
 
 // slow is a log that stores few records for one envelope's time.
 type slow struct {
-	journal.Memory
+	Memory
 	pace *time.Ticker
 }
 

@@ -44,7 +44,7 @@ func (u *served) placed(t testing.TB, name string, number uint64) {
 // TestPositionsSurvive ends a server without a checkpoint after its reader's position is in the log, again
 // and again, and at random with one: each time the next server gives the reader what it had not acknowledged.
 func TestPositionsSurvive(t *testing.T) {
-	var log journal.Memory
+	var log Memory
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -58,7 +58,9 @@ func TestPositionsSurvive(t *testing.T) {
 		for range random.IntN(4) {
 			n := 1 + random.IntN(5)
 			up.submits(t, fmt.Sprint("c", round), n)
-			r.take(t, n)
+			if got := r.take(t, n); len(got) != 1 || len(got[fmt.Sprint("c", round)]) != n {
+				t.Fatalf("round %d: %v instead of %d new messages", round, got, n)
+			}
 			taken += n
 		}
 		up.placed(t, "copy", r.acked.Number)
@@ -80,7 +82,7 @@ func TestPositionsSurvive(t *testing.T) {
 // TestIdlePositions: the positions of readers that have everything are stored once, and make the log grow no
 // further. While records come, they are a small part of the log.
 func TestIdlePositions(t *testing.T) {
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log, positionTime: 10 * time.Millisecond, tellTime: 20 * time.Millisecond})
 	var all []*Reader
 	for i := range 4 {
@@ -152,7 +154,7 @@ func (u *served) newest() uint64 {
 // nothing else, from memory and from the log.
 func TestFilters(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		up := serve(t, &Server{Log: &journal.Memory{}})
+		up := serve(t, &Server{Log: &Memory{}})
 		names := []string{"meter-1", "meter-2", "door-1", "door-2", "x"}
 		each := 2000
 		all := map[string]*Reader{"one": up.reader(t, "one", FromFirst), "doors": up.reader(t, "doors", FromFirst)}
@@ -240,7 +242,7 @@ func (u *served) readerOf(name string, share, shares int) *Reader {
 // TestSharedReaders has a reader move from one server of a log to another: a late acknowledgement at the first
 // moves nothing, and a reader at a quiet server gets what the other one stores.
 func TestSharedReaders(t *testing.T) {
-	var memory journal.Memory
+	var memory Memory
 	var all sync.Mutex
 	open := func() (*view, *served) {
 		v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
@@ -307,6 +309,54 @@ func TestSharedReaders(t *testing.T) {
 	}
 }
 
+// TestRemovedElsewhere removes and splits readers at one server while another stands still with an
+// acknowledgement of theirs: that brings nothing back.
+func TestRemovedElsewhere(t *testing.T) {
+	for _, do := range []string{"remove", "split"} {
+		var memory Memory
+		var all sync.Mutex
+		open := func() (*view, *served) {
+			v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+			return v, serve(t, &Server{Log: v, Shared: true, Format: 2, positionTime: time.Millisecond})
+		}
+		a, left := open()
+		_, taken := open()
+		left.submits(t, "c", 20)
+		p := left.peer(t)
+		w := p.openReader(&opening{start: FromFirst, name: "copy", shares: 1})
+		d := p.delivery()
+		a.gate.set(true, nil)
+		p.acknowledge(w, d.ID)
+		<-a.gate.tried
+		if err := taken.OrderReader(soon(t), ReaderOrder{Do: do, Name: "copy", Shares: 2}); err != nil {
+			t.Fatal(err)
+		}
+		a.gate.set(false, nil)
+		for result := wire.OK; result != resultChanged; { // the first server has heard of it
+			packet, err := p.receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			result = packet.Result
+		}
+		for _, up := range []*served{left, taken} {
+			if err := up.Shutdown(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, third := open()
+		if err := third.Recover(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		for _, up := range []*served{left, taken, third} {
+			st := up.ReaderStates()
+			if do == "remove" && len(st) != 0 || do == "split" && (len(st) != 2 || st[0].Position.Number != w.number) {
+				t.Errorf("%s: %+v", do, st)
+			}
+		}
+	}
+}
+
 // openReader opens a reader by hand.
 func (p *peer) openReader(o *opening) readWelcome {
 	p.t.Helper()
@@ -343,7 +393,7 @@ func (p *peer) acknowledge(w readWelcome, number uint64) {
 // TestGaps: a reader is told which records were trimmed before it had read them, and which are damaged, and
 // goes on behind them.
 func TestGaps(t *testing.T) {
-	log := &holed{Memory: &journal.Memory{}, lost: map[uint64]bool{}}
+	log := &holed{Memory: &Memory{}, lost: map[uint64]bool{}}
 	up := serve(t, &Server{Log: log, Checkpoint: 3})
 	for i := range 10 {
 		up.submits(t, fmt.Sprint("c", i), 1)
@@ -386,7 +436,7 @@ func TestGaps(t *testing.T) {
 // TestOwnPosition: what a program has stored itself is the truth, forwards and backwards, unless the log is
 // another one, has other records there, or ends before.
 func TestOwnPosition(t *testing.T) {
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log})
 	up.submits(t, "a", 10)
 	r := up.reader(t, "sink", FromFirst)
@@ -403,7 +453,7 @@ func TestOwnPosition(t *testing.T) {
 		t.Errorf("%d clients", n)
 	}
 	for what, wrong := range map[string]Position{
-		"of another log":   {Log: journal.Identity{1}, Number: good.Number, Sum: good.Sum},
+		"of another log":   {Log: [16]byte{1}, Number: good.Number, Sum: good.Sum},
 		"another envelope": {Log: good.Log, Number: good.Number, Sum: good.Sum + 1},
 		"ends at position": {Log: good.Log, Number: 1 << 40},
 	} {
@@ -424,7 +474,7 @@ func TestOwnPosition(t *testing.T) {
 func TestStarts(t *testing.T) {
 	wall := int64(1_800_000_000_000)
 	var mu sync.Mutex
-	s := &Server{Log: &journal.Memory{}, now: func() (int64, int64) {
+	s := &Server{Log: &Memory{}, now: func() (int64, int64) {
 		mu.Lock()
 		defer mu.Unlock()
 		return wall, wall - 1_799_999_999_000
@@ -472,7 +522,7 @@ func TestStarts(t *testing.T) {
 // TestOrders: an operator creates, moves, splits and removes readers, also connected ones, and the next start
 // knows it.
 func TestOrders(t *testing.T) {
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log, positionTime: time.Millisecond})
 	up.submits(t, "a", 10)
 	must := func(o ReaderOrder) {
@@ -513,7 +563,7 @@ func TestOrders(t *testing.T) {
 
 // TestForgetSession forgets a session that is connected.
 func TestForgetSession(t *testing.T) {
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log})
 	p := up.peer(t)
 	w := p.hello(first("a"))

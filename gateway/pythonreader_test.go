@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -26,7 +25,7 @@ func TestPythonReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log, Tokens: tokens, positionTime: time.Millisecond})
 	host, port, _ := net.SplitHostPort(up.addr)
 	read := func(args ...string) (string, error) {
@@ -83,8 +82,9 @@ func TestPythonReader(t *testing.T) {
 	}
 	check(out, 100)
 	for _, args := range [][]string{{"copy", "--token", "the-token-of-client-a"}, {"copy", "--token", "the-token-of-the-reader", "--share", "1/2"}} {
-		if out, err := read(args...); err == nil || !strings.Contains(err.Error(), "refused") || out != "" {
-			t.Errorf("%v: %v, %.200s", args, err, out)
+		out, err := read(args...)
+		if text := fmt.Sprint(err); !strings.Contains(text, "refused") || out != "" {
+			t.Errorf("%v: %s, %.200s", args, text, out)
 		}
 	}
 	source, err := os.ReadFile("conformance/reader.py")

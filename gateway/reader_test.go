@@ -52,7 +52,7 @@ func (u *served) submits(t testing.TB, client string, n int) {
 }
 
 func TestReader(t *testing.T) {
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log})
 	up.submits(t, "a", 100)
 	r := up.reader(t, "copy", FromFirst)
@@ -65,6 +65,7 @@ func TestReader(t *testing.T) {
 	if got := r.take(t, 50)["b"]; len(got) != 50 || got[49] != "49" {
 		t.Fatal(got)
 	}
+	waitFor(t, "the acknowledgement", func() bool { return up.state("copy").Position.Number == r.acked.Number })
 	if err := up.Shutdown(soon(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestReader(t *testing.T) {
 
 // TestReaderTakenOver: a second connection of a name ends the first, which moves nothing any more.
 func TestReaderTakenOver(t *testing.T) {
-	up := serve(t, &Server{Log: &journal.Memory{}})
+	up := serve(t, &Server{Log: &Memory{}})
 	up.submits(t, "a", 10)
 	first := up.reader(t, "copy", FromFirst)
 	first.yieldTime = time.Millisecond
@@ -111,7 +112,7 @@ func TestReaderTakenOver(t *testing.T) {
 
 // TestReaderReconnects: a reader goes on behind what its program got, on another connection.
 func TestReaderReconnects(t *testing.T) {
-	up := serve(t, &Server{Log: &journal.Memory{}})
+	up := serve(t, &Server{Log: &Memory{}})
 	up.submits(t, "a", 10)
 	r := up.reader(t, "copy", FromFirst)
 	r.take(t, 10)
@@ -125,7 +126,7 @@ func TestReaderReconnects(t *testing.T) {
 }
 
 func BenchmarkReadBehind(b *testing.B) {
-	var log journal.Memory
+	var log Memory
 	e := journal.Encoder{}
 	data := make([]byte, 128)
 	for at := 0; at < b.N; at += 512 {
@@ -147,5 +148,37 @@ func BenchmarkReadBehind(b *testing.B) {
 		}
 		n += len(batch.Messages)
 		r.Ack(batch.Position)
+	}
+}
+
+// TestStalledReader: readers that take nothing cost the server at most their windows, and nobody else waits.
+func TestStalledReader(t *testing.T) {
+	up := serve(t, &Server{Log: &Memory{}})
+	const stalled = 4
+	for i := range stalled {
+		up.peer(t).openReader(&opening{start: FromFirst, name: fmt.Sprint("stalled-", i), shares: 1, window: maxReadWindow})
+	}
+	r := up.reader(t, "reads", FromFirst)
+	c := &Client{Addrs: []string{up.addr}, ID: "a"}
+	data, most := make([]byte, 10_000), int64(0)
+	for range 10 {
+		for range 200 {
+			if _, err := c.SubmitAsync(soon(t), data, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.take(t, 200)
+		most = max(most, up.EngineStats().Waiting)
+	}
+	if err := c.Close(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if most == 0 || most > (stalled+1)*(maxReadWindow+frameTarget) {
+		t.Errorf("%d bytes wait for %d readers that take nothing", most, stalled)
+	}
+	for i := range stalled {
+		if st := up.state(fmt.Sprint("stalled-", i)); st.InFlight > maxReadWindow+frameTarget {
+			t.Errorf("%d bytes are on the way to a reader", st.InFlight)
+		}
 	}
 }

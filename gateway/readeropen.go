@@ -1,12 +1,17 @@
 package gateway
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/websocket"
 	"github.com/hone-go/hone/wire"
 )
@@ -93,4 +98,232 @@ func (s *Server) mayRead(conn caller, name, token string) (shown proof, prefix s
 func (t *Tokens) allows(h *holder) bool {
 	prefix, ok := t.reads(h.opening.name, h.proof)
 	return ok && h.opening.permitted(prefix)
+}
+
+// permitted narrows a filter to what a permission allows.
+func (o *opening) permitted(prefix string) bool {
+	switch {
+	case o.client != "":
+		return strings.HasPrefix(o.client, prefix)
+	case o.prefix == "":
+		o.prefix = prefix
+	}
+	return strings.HasPrefix(o.prefix, prefix)
+}
+
+// frames is the connection of a reader that speaks frames.
+type frames struct{ framed.Conn }
+
+func (f frames) deliver(id uint64, content []byte) error { return f.Send(id, content) }
+
+// opensReader reports whether a Conn is that of a reader.
+func opensReader(content []byte) bool {
+	return len(content) >= len(readMagic) && string(content[:len(readMagic)]) == readMagic
+}
+
+// admit checks an open as far as that needs nothing of the log.
+func (s *Server) admit(conn receiver, content []byte) (*holder, error) {
+	o, err := parseOpening(content)
+	if err != nil {
+		return nil, err
+	}
+	h := &holder{conn: conn, opening: o, shares: uint32(o.shares), state: queued, told: time.Now()}
+	prefix := ""
+	if h.proof, prefix, err = s.mayRead(conn, o.name, o.token); err != nil {
+		return nil, err
+	}
+	if !h.opening.permitted(prefix) {
+		return nil, fmt.Errorf("%w: it may read clients that begin with %q only", ErrUnauthorised, prefix)
+	}
+	if s.Format < 2 && !o.passing {
+		return nil, fmt.Errorf("%w: readers need format 2 of new envelopes (honed --format 2)", ErrLevel)
+	}
+	h.opening.window = min(max(cmp.Or(o.window, defaultReadWindow), minReadWindow), uint32(s.mostWindow))
+	return h, nil
+}
+
+// open has a feeder prepare the answer to an open, since that may read the log.
+func (s *Server) open(h *holder) error {
+	r := &s.readers
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.holders) >= s.Readers {
+		return fmt.Errorf("%w: %d readers are connected", ErrTooMany, s.Readers)
+	}
+	s.beginReaders()
+	r.holders[h] = true
+	r.run = append(r.run, h)
+	r.work.Broadcast()
+	return nil
+}
+
+// prepareOpening finds where a reader begins, and queues its place.
+func (s *Server) prepareOpening(h *holder) {
+	o, ctx := &h.opening, s.readers.ctx
+	first, next, err := s.Log.Bounds()
+	if err == nil {
+		err = cmp.Or(s.checkPosition(ctx, o.own, first, next), s.checkPosition(ctx, o.resume, first, next))
+	}
+	if err == nil {
+		h.number, err = s.startNumber(ctx, o.start, o.at, first, next)
+	}
+	c := &change{done: func(err error) { s.welcomeReader(h, err) }}
+	c.plan = func(int64) ([]journal.Position, error) {
+		if err != nil {
+			return nil, err
+		}
+		return s.planOpening(h)
+	}
+	if !s.queue.addChange(c) {
+		h.conn.Close()
+	}
+}
+
+// startNumber returns the number behind which a start is, in a log with these bounds; Stored: 0.
+func (s *Server) startNumber(ctx context.Context, start Start, at, first, next uint64) (uint64, error) {
+	switch start {
+	case FromFirst:
+		return before(first), nil
+	case FromNext:
+		return before(next), nil
+	case FromNumber:
+		if at>>indexBits > next {
+			return 0, fmt.Errorf("%w: it ends at position %d", ErrRegressed, next-1)
+		}
+		return max(at, 1) - 1, nil
+	case FromTime:
+		pos, err := s.positionAt(ctx, int64(at), first, next)
+		return before(pos), err
+	}
+	return 0, nil
+}
+
+// checkPosition returns ErrRegressed if the log has another record at a position than the reader has seen.
+func (s *Server) checkPosition(ctx context.Context, p *Position, first, next uint64) error {
+	if p == nil {
+		return nil
+	}
+	pos := p.Number >> indexBits
+	if pos >= next {
+		return fmt.Errorf("%w: it ends at position %d, and the reader has read up to %d", ErrRegressed, next-1, pos)
+	}
+	if p.Sum == 0 || pos < first {
+		return nil
+	}
+	found := errors.New("found")
+	err := s.peek(ctx, pos, func(_ uint64, envelope []byte) error {
+		e, err := journal.Decode(envelope)
+		if err != nil {
+			return &journal.Damage{First: pos, Last: pos, Err: err}
+		}
+		if e.Sum() != p.Sum {
+			return fmt.Errorf("%w: it has another envelope at position %d than the reader has read", ErrRegressed, pos)
+		}
+		return found
+	})
+	var lost *journal.Damage
+	var trimmed *journal.TrimmedError
+	if err == found || errors.As(err, &lost) || errors.As(err, &trimmed) {
+		return nil // what is missing is told as a gap
+	}
+	return err
+}
+
+// planOpening returns what to store for a reader that connects; readers.mu is held.
+func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
+	r, o := &s.readers, &h.opening
+	all := r.places[o.name]
+	for _, p := range []*Position{o.own, o.resume} {
+		if p != nil && p.Log != r.log {
+			return nil, fmt.Errorf("%w: the position is of another log", ErrRegressed)
+		}
+	}
+	if h.gone || h.client.Err() != nil { // it would take over from a connection that was opened later
+		return nil, ErrMoved
+	}
+	if o.passing {
+		if o.own != nil {
+			h.number = o.own.Number
+		}
+		return nil, nil
+	}
+	switch {
+	case all == nil && o.start == Stored && o.own == nil:
+		return nil, ErrNoReader
+	case all == nil && r.shares+int(o.shares) > mostPlaces:
+		return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
+	case all != nil && len(all) != int(o.shares):
+		return nil, fmt.Errorf("%w: it has %d, not %d", ErrShares, len(all), o.shares)
+	}
+	number, generation := uint64(0), s.next // higher than every one that this name ever had
+	if all != nil {
+		p := all[o.share]
+		generation = max(generation, p.generation+1)
+		if o.yields && (p.holder != nil || s.Shared && p.instance != o.instance) {
+			return nil, ErrMoved
+		}
+		switch {
+		case o.own != nil:
+		case o.resume != nil && o.instance == p.instance && o.instance != 0: // the program goes on where it was
+			h.number, number = max(o.resume.Number, p.number), p.number
+		case !o.anew || o.start == Stored:
+			h.number = p.number
+		}
+	}
+	if o.own != nil {
+		if h.number, number = o.own.Number, o.own.Number; o.resume != nil {
+			h.number = max(o.resume.Number, number)
+		}
+	}
+	if number == 0 {
+		number = h.number
+	}
+	h.generation = generation
+	if all != nil {
+		e := all[o.share].position(0)
+		e.Number, e.Generation, e.Instance, e.Away = number, generation, o.instance, 0
+		return []journal.Position{e}, nil
+	}
+	entries := newPlaces(o.name, o.shares, h.number, generation, 0)
+	entries[o.share].Instance = o.instance
+	return entries, nil
+}
+
+// welcomeReader answers an open once its place is stored.
+func (s *Server) welcomeReader(h *holder, err error) {
+	r := &s.readers
+	r.mu.Lock()
+	var p *place
+	if all := r.places[h.opening.name]; !h.opening.passing && err == nil {
+		p = all[h.opening.share]
+	}
+	if h.gone {
+		r.mu.Unlock()
+		return
+	}
+	w := readWelcome{
+		log: r.log, number: h.number, generation: h.generation, window: h.opening.window,
+		share: h.opening.share, shares: h.opening.shares, idle: max(s.limits.IdleTime, 0),
+	}
+	if err == nil {
+		h.open, h.place = true, p
+		h.next, h.through = h.number+1, h.number
+		if p != nil {
+			p.holder = h
+		}
+	}
+	r.mu.Unlock()
+	var acks framed.Batch
+	if err != nil {
+		s.count.refused.Add(1)
+		h.reply.fail(&acks, refusal(err))
+		acks.Send()
+		h.conn.Close()
+		return
+	}
+	h.reply.send(&acks, w.append(nil))
+	acks.Send()
+	r.mu.Lock()
+	r.wake(h)
+	r.mu.Unlock()
 }

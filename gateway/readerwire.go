@@ -10,21 +10,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/wire"
 )
 
 // Position is a place in a log: behind the record of that number. A program that stores it beside its
 // own data gives it back as Reader.Own.
 type Position struct {
-	Log    journal.Identity // of the log that the number is in
-	Number uint64           // of a record; see Message.Number
-	Sum    uint32           // of the record's envelope; 0: unknown
+	Log    [16]byte // of the log that the number is in
+	Number uint64   // of a record; see Message.Number
+	Sum    uint32   // of the record's envelope; 0: unknown
 }
 
 // String returns the position in one word, which UnmarshalText reads.
 func (p Position) String() string {
-	return fmt.Sprintf("%x/%s/%08x", p.Log, FormatNumber(p.Number), p.Sum)
+	return fmt.Sprintf("%x/%s/%08x", p.Log, formatNumber(p.Number), p.Sum)
 }
 
 // MarshalText returns String as bytes.
@@ -35,10 +34,10 @@ func (p *Position) UnmarshalText(text []byte) error {
 	parts := strings.Split(string(text), "/")
 	if len(parts) == 3 {
 		id, err := hex.DecodeString(parts[0])
-		number, err2 := ParseNumber(parts[1])
+		number, err2 := parseNumber(parts[1])
 		sum, err3 := strconv.ParseUint(parts[2], 16, 32)
 		if len(id) == len(p.Log) && errors.Join(err, err2, err3) == nil {
-			*p = Position{journal.Identity(id), number, uint32(sum)}
+			*p = Position{[16]byte(id), number, uint32(sum)}
 			return nil
 		}
 	}
@@ -55,21 +54,16 @@ const (
 // before returns the number behind which the records of the envelope at pos begin.
 func before(pos uint64) uint64 { return pos<<indexBits - 1 }
 
-// FormatNumber returns a record's number as ParseNumber reads it: POSITION.INDEX.
-func FormatNumber(number uint64) string {
+// formatNumber returns a record's number as POSITION.INDEX, which parseNumber reads.
+func formatNumber(number uint64) string {
 	return fmt.Sprintf("%d.%d", number>>indexBits, number&lastIndex)
 }
 
-// ParseNumber reads a record's number: the position of its envelope, and behind a dot its index in that, 0
-// if it is left out.
-func ParseNumber(text string) (uint64, error) {
+func parseNumber(text string) (uint64, error) {
 	pos, index, _ := strings.Cut(text, ".")
 	p, err := strconv.ParseUint(pos, 10, 64-indexBits)
-	i := uint64(0)
-	if err == nil && index != "" {
-		i, err = strconv.ParseUint(index, 10, indexBits)
-	}
-	return p<<indexBits | i, err
+	i, err2 := strconv.ParseUint(index, 10, indexBits)
+	return p<<indexBits | i, errors.Join(err, err2)
 }
 
 // Start is where a reader begins.
@@ -136,7 +130,7 @@ func (p *Position) append(dst []byte) []byte {
 }
 
 func parsePosition(in []byte) *Position {
-	return &Position{journal.Identity(in), binary.BigEndian.Uint64(in[16:]), binary.BigEndian.Uint32(in[24:])}
+	return &Position{[16]byte(in), binary.BigEndian.Uint64(in[16:]), binary.BigEndian.Uint32(in[24:])}
 }
 
 func (o *opening) append(dst []byte) []byte {
@@ -244,7 +238,7 @@ func parseOpening(in []byte) (o opening, err error) {
 
 // readWelcome is the server's answer to an open.
 type readWelcome struct {
-	log           journal.Identity
+	log           [16]byte
 	number        uint64 // what is delivered comes behind it
 	generation    uint64 // 0: of a passing reader
 	window        uint32
@@ -266,7 +260,7 @@ func parseReadWelcome(in []byte) (o readWelcome, err error) {
 	if len(in) < openedSize || string(in[:4]) != readMagic {
 		return o, fmt.Errorf("%w: the server's answer is not one to an open", ErrHandshake)
 	}
-	o.log = journal.Identity(in[4:])
+	o.log = [16]byte(in[4:])
 	o.number, o.generation = binary.BigEndian.Uint64(in[20:]), binary.BigEndian.Uint64(in[28:])
 	o.window = binary.BigEndian.Uint32(in[36:])
 	o.share, o.shares = binary.BigEndian.Uint16(in[40:]), binary.BigEndian.Uint16(in[42:])

@@ -90,7 +90,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 			err = cmp.Or(err, e.Trim(s.trimmed))
 		}
 	}
-	id := journal.Identity{}
+	id := [16]byte{}
 	if part&journal.First != 0 {
 		err = cmp.Or(err, s.appendPlaces(&e, running, &id))
 	}
@@ -208,11 +208,19 @@ func (s *Server) walk(ctx context.Context, first, next uint64) error {
 		}
 	}
 	if first > max(s.trimmed, 1) || first > 1 && s.queue.base < first {
+		if s.AcceptLoss.Has(&journal.Damage{First: 1, Last: first - 1}) {
+			s.trimmed = first // so says the checkpoint that bury writes
+			s.accepted = append(s.accepted, first-1)
+			return nil
+		}
 		what := fmt.Sprintf("it begins at position %d, but honed trimmed it to position %d only, and its newest checkpoint is at %d", first, s.trimmed, s.queue.base)
 		if s.trimmed == 0 {
 			what = fmt.Sprintf("it begins at position %d, but honed did not trim it: something else has deleted its beginning", first)
 		}
-		return &journal.Refusal{What: what, Repair: "restore its beginning from a backup"}
+		return &journal.Refusal{
+			What:   what,
+			Repair: fmt.Sprintf("restore its beginning from a backup, or start once with --accept-loss 1-%d: records there count as never stored", first-1),
+		}
 	}
 	return nil
 }

@@ -13,15 +13,6 @@ import (
 // retainTime is how often the log is measured, and trimmed if that is due.
 const retainTime = 2 * time.Second
 
-// Retention is what retention has done, and what it waits for.
-type Retention struct {
-	First   uint64 `json:"first"`      // position of the log's first envelope
-	Trims   uint64 `json:"trims"`      // since the start
-	Bytes   int64  `json:"bytes"`      // deleted since the start, roughly
-	Held    int64  `json:"held_bytes"` // that age or size would delete, but readers need them
-	Overrun uint64 `json:"overrun"`    // how often records were deleted that a reader needed (RetainHard)
-}
-
 // retain measures the log and deletes what it need not keep: whole segments older than RetainAge, or
 // beyond RetainSize, that no reader needs.
 func (s *Server) retain(ctx context.Context) error {

@@ -15,7 +15,7 @@ import (
 )
 
 // sizeOf is the size of a log in memory.
-func sizeOf(t testing.TB, log *journal.Memory) int64 {
+func sizeOf(t testing.TB, log *Memory) int64 {
 	t.Helper()
 	measure, err := log.Measure(soon(t))
 	if err != nil {
@@ -32,7 +32,7 @@ func sizeOf(t testing.TB, log *journal.Memory) int64 {
 // TestRetainSize keeps a log small, unless a reader needs what it has. No client loses its session to that.
 func TestRetainSize(t *testing.T) {
 	const limit = 40 << 10
-	var log journal.Memory
+	var log Memory
 	settings := func(hard bool) *Server {
 		return &Server{Log: &log, RetainSize: limit, RetainHard: hard, Checkpoint: 20, retainTime: time.Millisecond, positionTime: time.Millisecond}
 	}
@@ -61,15 +61,15 @@ func TestRetainSize(t *testing.T) {
 	if size := sizeOf(t, &log); size < 3*limit {
 		t.Errorf("the log has %d bytes although a reader needs more", size)
 	}
-	for st := up.state("slow"); st.Lag.Records == 0 || st.Lag.Bytes < limit || !st.Holds; st = up.state("slow") {
-		waitFor(t, "the lag", func() bool { return up.state("slow").Lag.Records > 0 })
+	for st := up.state("slow"); st.LagRecords == 0 || st.LagBytes < limit || !st.Holds; st = up.state("slow") {
+		waitFor(t, "the lag", func() bool { return up.state("slow").LagRecords > 0 })
 	}
 	got := r.take(t, 10_000)
 	if len(got) != 10 {
 		t.Errorf("%d clients", len(got))
 	}
 	waitFor(t, "the log to become small after the reader", small(up))
-	waitFor(t, "no lag", func() bool { return up.state("slow").Lag == Lag{} })
+	waitFor(t, "no lag", func() bool { st := up.state("slow"); return st.LagRecords == 0 && st.LagBytes == 0 && st.LagAge == 0 })
 	r.Close()
 	if err := up.Shutdown(soon(t)); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestRetainSize(t *testing.T) {
 // TestExpire: a reader that was away for its time to expire no longer holds the log, across restarts too; it
 // is told what it missed.
 func TestExpire(t *testing.T) {
-	var log journal.Memory
+	var log Memory
 	var mu sync.Mutex
 	running := int64(0)
 	start := func() *served {
@@ -138,7 +138,7 @@ func TestExpire(t *testing.T) {
 
 // aged is a log that checks that nothing is trimmed before its age.
 type aged struct {
-	*journal.Memory
+	*Memory
 	t   *testing.T
 	now func() int64 // log time
 	age int64
@@ -170,7 +170,7 @@ func TestRetainAge(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var mu sync.Mutex
 	wall, mono := int64(1_800_000_000_000), int64(0)
-	log := &aged{Memory: &journal.Memory{}, t: t, age: age}
+	log := &aged{Memory: &Memory{}, t: t, age: age}
 	s := &Server{Log: log, RetainAge: time.Duration(age) * time.Millisecond, Checkpoint: 1000, retainTime: time.Millisecond, positionTime: time.Millisecond,
 		now: func() (int64, int64) {
 			mu.Lock()
@@ -220,7 +220,7 @@ func TestRetainAge(t *testing.T) {
 // TestSessionsOutliveRecords has many clients resume whose records are gone.
 func TestSessionsOutliveRecords(t *testing.T) {
 	clients := testrun.Sized(2000, 100_000)
-	var log journal.Memory
+	var log Memory
 	up := serve(t, &Server{Log: &log, RetainSize: 64 << 10, Checkpoint: 50, retainTime: time.Millisecond})
 	epochs := make([]uint64, clients)
 	for i := range clients {
@@ -245,7 +245,7 @@ func TestSessionsOutliveRecords(t *testing.T) {
 // TestSharedRetention has two servers trim one log while a reader moves back at random: it gets everything that
 // the log has, and is told of the rest.
 func TestSharedRetention(t *testing.T) {
-	var memory journal.Memory
+	var memory Memory
 	var all sync.Mutex
 	var servers [2]*served
 	for i := range servers {
@@ -313,7 +313,7 @@ func TestSharedRetention(t *testing.T) {
 
 // TestReaderWebSocket reads over a WebSocket.
 func TestReaderWebSocket(t *testing.T) {
-	up := serve(t, &Server{Log: &journal.Memory{}, positionTime: time.Millisecond})
+	up := serve(t, &Server{Log: &Memory{}, positionTime: time.Millisecond})
 	up.submits(t, "a", 3)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -353,7 +353,7 @@ func TestReaderWebSocket(t *testing.T) {
 
 // narrow is a log in memory that has no space beyond a size, but a reserve.
 type narrow struct {
-	*journal.Memory
+	*Memory
 	t     *testing.T
 	limit int64
 }
@@ -372,7 +372,7 @@ func (n *narrow) AppendReserved(ctx context.Context, envelope []byte) (uint64, e
 // TestReaderFreesFullLog: a reader that is behind fills the log, and honed acknowledges nothing more. When the
 // reader has caught up, retention deletes, and honed goes on.
 func TestReaderFreesFullLog(t *testing.T) {
-	log := &narrow{Memory: &journal.Memory{}, t: t, limit: 400 << 10}
+	log := &narrow{Memory: &Memory{}, t: t, limit: 400 << 10}
 	up := serve(t, &Server{
 		Log: log, RetainSize: 50 << 10, Checkpoint: 20, retry: time.Millisecond, retainTime: time.Millisecond, positionTime: time.Millisecond,
 	})
@@ -389,5 +389,33 @@ func TestReaderFreesFullLog(t *testing.T) {
 	feeding.Wait()
 	if up.Stats().Retention.Trims == 0 {
 		t.Error("nothing was deleted")
+	}
+}
+
+// TestHeldByTheLog: what a reader has acknowledged, and the log does not know yet, is not deleted: after a crash
+// it comes again.
+func TestHeldByTheLog(t *testing.T) {
+	var log Memory
+	start := func() *served {
+		return serve(t, &Server{Log: &log, RetainSize: 1 << 10, Checkpoint: 3, CheckpointBytes: 1 << 30, retainTime: time.Hour, positionTime: time.Hour})
+	}
+	up := start()
+	r := up.reader(t, "copy", FromFirst)
+	if _, err := r.Open(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for i := range 40 {
+		up.submits(t, fmt.Sprint("c", i), 5)
+		n += 5
+	}
+	r.take(t, n)
+	waitFor(t, "the acknowledgement", func() bool { return up.state("copy").Position.Number == r.acked.Number })
+	if err := up.retain(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	up.Close()
+	if b, err := start().reader(t, "copy", Stored).Next(soon(t)); err != nil || b.Gap != nil {
+		t.Errorf("%+v, %v", b.Gap, err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // view is one server's side of a log in memory that others append to as well.
 type view struct {
-	*journal.Memory
+	*Memory
 	all  *sync.Mutex // of all views
 	next uint64      // what this one has read to
 	gate *gate       // what Append waits for
@@ -60,7 +60,7 @@ func moveClients(t *testing.T, format uint8) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var (
-		memory  journal.Memory
+		memory  Memory
 		all     sync.Mutex
 		servers [2]*served
 		views   [2]*view
@@ -150,7 +150,7 @@ func moveClients(t *testing.T, format uint8) {
 // TestSharedLeavesRecords has a client move while its first server still has records of it
 // that are not stored: they are stored once, by the second.
 func TestSharedLeavesRecords(t *testing.T) {
-	var memory journal.Memory
+	var memory Memory
 	var all sync.Mutex
 	a := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
 	b := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
@@ -185,7 +185,7 @@ func TestSharedLeavesRecords(t *testing.T) {
 // TestSharedDropsReceived is the same at level received, which loses what was acknowledged and not
 // stored: the first server stores none of it behind the second's back, and all of its others'.
 func TestSharedDropsReceived(t *testing.T) {
-	var memory journal.Memory
+	var memory Memory
 	var all sync.Mutex
 	a := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
 	b := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}

@@ -82,10 +82,17 @@ type Stats struct {
 	LogSize        int64  `json:"log_bytes,omitempty"`      // 0: the log does not know
 	LogLeft        *int64 `json:"log_left_bytes,omitempty"` // what it may still grow; nil: the log does not know
 
-	Readers   int       `json:"readers"`         // connected
-	Delivered uint64    `json:"delivered_bytes"` // to readers
-	Gaps      uint64    `json:"gaps"`            // that readers were told
-	Retention Retention `json:"retention"`
+	Readers   int    `json:"readers"`         // connected
+	Delivered uint64 `json:"delivered_bytes"` // to readers
+	Gaps      uint64 `json:"gaps"`            // that readers were told
+	// Retention is what was deleted since the start, and what is not.
+	Retention struct {
+		First   uint64 `json:"first"`      // position of the log's first envelope
+		Trims   uint64 `json:"trims"`      // how often it has deleted
+		Bytes   int64  `json:"bytes"`      // deleted, roughly
+		Held    int64  `json:"held_bytes"` // that age or size would delete, but readers need them
+		Overrun uint64 `json:"overrun"`    // how often it has deleted what a reader needed (RetainHard)
+	} `json:"retention"`
 
 	LogTime    time.Time     `json:"log_time,omitzero"`
 	ClockAhead time.Duration `json:"clock_ahead_ns"` // the wall clock minus log time
@@ -173,11 +180,9 @@ func (s *Server) Stats() Stats {
 		Appends:    s.count.appends.counts(),
 		Delivered:  s.count.delivered.Load(),
 		Gaps:       s.count.gaps.Load(),
-		Retention: Retention{
-			First: s.count.first.Load(), Trims: s.count.trims.Load(), Bytes: s.count.trimmed.Load(),
-			Held: s.count.held.Load(), Overrun: s.count.overrun.Load(),
-		},
 	}
+	st.Retention.First, st.Retention.Trims, st.Retention.Overrun = s.count.first.Load(), s.count.trims.Load(), s.count.overrun.Load()
+	st.Retention.Bytes, st.Retention.Held = s.count.trimmed.Load(), s.count.held.Load()
 	s.readers.mu.Lock()
 	st.Readers = len(s.readers.holders)
 	s.readers.mu.Unlock()

@@ -25,7 +25,7 @@ func (p *peer) stores(from, n uint64) {
 func TestSharedTrim(t *testing.T) {
 	for _, formats := range [][2]uint8{{2, 2}, {2, 1}} {
 		t.Run(fmt.Sprint("formats ", formats), func(t *testing.T) {
-			var memory journal.Memory
+			var memory Memory
 			var all sync.Mutex
 			open := func(format uint8) *Server {
 				return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Format: format, Checkpoint: 5}
@@ -69,7 +69,7 @@ func TestSharedTrim(t *testing.T) {
 // TestTrimOvertakes trims a log beyond what another server has read of it. That one may have missed
 // anything: it stores nothing more, and a start knows everything.
 func TestTrimOvertakes(t *testing.T) {
-	var memory journal.Memory
+	var memory Memory
 	var all sync.Mutex
 	open := func() *Server {
 		return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Format: 2, Checkpoint: 5}
@@ -115,7 +115,7 @@ func (o *overtaken) Bounds() (first, next uint64, err error) {
 
 // TestStartWhileTrimmed: a start that another server's Trim overtakes begins again.
 func TestStartWhileTrimmed(t *testing.T) {
-	var memory journal.Memory
+	var memory Memory
 	var all sync.Mutex
 	open := func() *view { return &view{Memory: &memory, all: &all, next: 1, gate: newGate()} }
 	trims := serve(t, &Server{Log: open(), Shared: true, Format: 2, Checkpoint: 5})
@@ -146,7 +146,7 @@ func TestForeignPurge(t *testing.T) {
 			if trimmed && format == 1 {
 				continue
 			}
-			var memory journal.Memory
+			var memory Memory
 			var all sync.Mutex
 			open := func() *Server {
 				return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Format: format, Checkpoint: 5}
@@ -179,6 +179,28 @@ func TestForeignPurge(t *testing.T) {
 			}
 			if err := open().Recover(soon(t)); !errors.As(err, &refusal) {
 				t.Errorf("format %d, trimmed %v, empty: %v", format, trimmed, err)
+			}
+			if text := fmt.Sprint(open().Recover(soon(t))); !strings.Contains(text, fmt.Sprintf("--accept-loss 1-%d:", next-1)) {
+				t.Errorf("format %d, trimmed %v: %s", format, trimmed, text)
+			}
+			accepting := open()
+			accepting.AcceptLoss = journal.Range{First: 1, Last: next - 2}
+			if err := accepting.Recover(soon(t)); !errors.As(err, &refusal) {
+				t.Errorf("format %d, trimmed %v, less is accepted: %v", format, trimmed, err)
+			}
+			for _, accepted := range []journal.Range{{First: 1, Last: next - 1}, {}} {
+				accepting = open()
+				accepting.AcceptLoss = accepted
+				s = serve(t, accepting)
+				p = s.peer(t)
+				p.hello(first("a"))
+				p.stores(1, 5)
+				if err := s.Shutdown(soon(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := Check(t.Context(), &memory, nil); err != nil {
+				t.Error(err)
 			}
 		}
 	}

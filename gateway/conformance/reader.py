@@ -229,7 +229,8 @@ def main():
         for batch in reader:
             for r in batch.records:
                 print(json.dumps({"number": "%d.%d" % (r.number >> 16, r.number & 0xffff), "client": r.client,
-                                  "epoch": r.epoch, "seq": r.sequence, "time": r.time,
+                                  "epoch": r.epoch, "seq": r.sequence, "time": time.strftime(
+                                      "%Y-%m-%dT%H:%M:%S", time.gmtime(r.time // 1000)) + ".%03dZ" % (r.time % 1000),
                                   "data": base64.b64encode(r.data).decode()}))
             if batch.gap:
                 print(json.dumps({"gap": batch.gap[0], "from": batch.gap[1], "to": batch.gap[2]}))

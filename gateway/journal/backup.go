@@ -1,18 +1,17 @@
 package journal
 
 import (
-	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 )
 
-// newSuffix ends the name of a file that is being written.
-const newSuffix = ".new"
+// partName is the segment that a backup is writing.
+const partName = "part"
 
 // BackupOptions are the settings of a backup. The zero value works.
 type BackupOptions struct {
@@ -41,126 +40,83 @@ func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, er
 		return c, err
 	}
 	defer log.Close()
-	b := backup{log: log, to: to, o: o}
+	b := backup{log: log, to: &Segments{dir: to, id: log.id}, o: o}
 	if err = b.prepare(); err == nil {
 		err = b.copy(ctx)
 	}
-	if b.target != nil {
-		err = errors.Join(err, b.target.halt())
+	if b.to.mark != nil {
+		err = errors.Join(err, b.to.mark.halt())
+		b.to.mark = nil
 	}
-	for _, f := range []*os.File{b.folder, b.lock} {
-		if f != nil {
-			f.Close()
-		}
+	b.to.release()
+	if err == nil {
+		return b.Copied, errors.Join(b.damage...)
 	}
-	if err != nil {
-		var refusal *Refusal
-		if !errors.As(err, &refusal) {
-			err = fmt.Errorf("journal: %s: %w", to, err)
-		}
-		return b.Copied, err
-	}
-	return b.Copied, errors.Join(b.damage...)
+	return b.Copied, about(to, err)
 }
 
 // backup is one call of Backup.
 type backup struct {
 	Copied
-	log          *Segments
-	to           string
-	o            BackupOptions
-	folder, lock *os.File
-	target       *mark // of to
-	damage       []error
-	done, all    int64
+	log, to   *Segments
+	o         BackupOptions
+	damage    []error
+	done, all int64
 }
 
 // prepare locks the target and checks that it is empty or has a copy of the same log.
-func (b *backup) prepare() (err error) {
-	if err := os.MkdirAll(b.to, 0o700); err != nil {
-		return err
-	}
-	if err := b.apart(); err != nil {
-		return err
-	}
-	if b.folder, err = takeFolder(b.to); err != nil {
-		return err
-	}
-	if b.lock, err = takeLock(filepath.Join(b.to, lockName)); err != nil {
-		return err
-	}
-	if err := refuseOld(b.to); err != nil {
-		return err
-	}
-	there := &Segments{dir: b.to}
-	all, err := there.segments()
-	if err != nil {
-		return err
-	}
-	_, err = os.Lstat(there.path(markName))
-	if b.o.Empty && (len(all) > 0 || err == nil) {
-		return &Refusal{What: b.to + " has a log", Repair: "give a new folder, or move the log there out of the way"}
-	}
-	for _, s := range all {
-		if err := b.same(s); err != nil {
-			return err
-		}
-	}
-	parts, _ := filepath.Glob(there.path("*" + segmentSuffix + newSuffix)) // of an interrupted backup
-	for _, part := range parts {
-		os.Remove(part)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := createMark(there.path(markName)); err != nil {
-			return err
-		}
-		err = syncDir(filepath.Dir(filepath.Clean(b.to)))
-	}
-	if err == nil {
-		b.target, err = openMark(there.path(markName))
-	}
-	return err
-}
-
-// apart refuses a target that is the log itself.
-func (b *backup) apart() error {
+func (b *backup) prepare() error {
 	from, err := os.Stat(b.log.dir)
 	if err != nil {
 		return err
 	}
-	to, err := os.Stat(b.to)
-	if err == nil && os.SameFile(from, to) {
-		err = &Refusal{What: b.to + " is the log itself", Repair: "give another folder for the copy"}
+	if to, err := os.Stat(b.to.dir); err == nil && os.SameFile(from, to) {
+		return &Refusal{What: b.to.dir + " is the log itself", Repair: "give another folder for the copy"}
 	}
+	if b.o.Empty && exists(b.to.dir, markName) {
+		return &Refusal{What: b.to.dir + " has a log", Repair: "give a new folder, or move the log there out of the way"}
+	}
+	b.First, b.Next = b.log.all[0].first, b.log.next
+	if err := b.to.enter(b.First); err != nil {
+		return err
+	}
+	reached := b.to.mark.written
+	if reached > b.Next { // one more it may have, which the log has lost with the power before it was acknowledged
+		return &Refusal{
+			What:   fmt.Sprintf("the copy in %s goes up to position %d, and the log in %s to %d only", b.to.dir, reached, b.log.dir, b.Next-1),
+			Repair: "give another folder for the backup, since the log was restored from an older one",
+		}
+	}
+	b.to.mark.pos.Store(min(reached, b.Next-1))
+	if err := b.to.mark.save(); err != nil {
+		return err
+	}
+	all, err := b.to.segments()
+	for _, s := range all {
+		f, err := os.Open(s.path)
+		if err != nil {
+			return err
+		}
+		_, err = s.readHeader(f, &b.to.id)
+		if f.Close(); err != nil {
+			return &Refusal{What: s.path + " is not of the log in " + b.log.dir, Repair: "give another folder for the backup", Err: err}
+		}
+	}
+	os.Remove(b.to.path(partName)) // of an interrupted backup
 	return err
 }
 
-// same refuses a segment of another log.
-func (b *backup) same(s *segment) error {
-	f, err := os.Open(s.path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	id := b.log.id
-	if _, err := s.readHeader(f, &id); err != nil {
-		return &Refusal{What: s.path + " is not of the log in " + b.log.dir, Repair: "give another folder for the backup", Err: err}
-	}
-	return nil
-}
-
-// copy copies the segments, oldest first, and then deletes those that the log has trimmed.
+// copy copies the segments, oldest first, and then deletes those that the log has trimmed, or not reached.
 func (b *backup) copy(ctx context.Context) error {
 	l := b.log
-	b.First, b.Next = l.all[0].first, l.next
 	for _, d := range l.missing {
 		b.damage = append(b.damage, d)
 	}
 	for _, s := range l.all {
 		b.all += s.size
 	}
-	for i, s := range l.all {
-		err := b.segment(ctx, s, i == len(l.all)-1)
+	for _, s := range l.all {
+		err := b.segment(ctx, s)
 		if errors.Is(err, fs.ErrNotExist) { // trimmed meanwhile, as all before it
 			b.First, b.Segments = s.next, 0
 			continue
@@ -170,42 +126,38 @@ func (b *backup) copy(ctx context.Context) error {
 		}
 		b.Segments++
 	}
-	copies := &Segments{dir: b.to}
-	all, err := copies.segments()
-	if err != nil {
-		return err
-	}
+	all, err := b.to.segments()
 	for _, s := range all { // oldest first, so that an interruption leaves no gap
-		if s.first < b.First {
-			if err := errors.Join(os.Remove(s.path), syncDir(b.to)); err != nil {
-				return err
-			}
+		if err == nil && (s.first < b.First || s.first > l.last().first) {
+			err = errors.Join(os.Remove(s.path), syncDir(b.to.dir))
 		}
 	}
-	b.target.pos.Store(max(b.target.written, b.Next-1))
-	return nil
+	if err == nil {
+		b.to.mark.pos.Store(b.Next - 1)
+	}
+	return err
 }
 
 // segment copies one segment. The copy of the last one is sealed, and longer at the next backup.
-func (b *backup) segment(ctx context.Context, s *segment, last bool) error {
+func (b *backup) segment(ctx context.Context, s *segment) error {
 	from, err := os.Open(s.path)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	path := filepath.Join(b.to, segmentName(s.first))
-	length, footer := s.size, []byte(nil)
-	if last && !s.sealed {
-		if length = s.end; len(b.log.slots) > 0 {
-			index, trailer := b.log.id.footer(s, b.log.slots)
-			footer = append(index, trailer...)
+	length, sum, known, footer := s.size, s.sum, []slot(nil), []byte(nil)
+	if s == b.log.last() && !s.sealed {
+		if length, known = s.end, b.log.slots; len(known) > 0 {
+			index, trailer := b.log.id.footer(s, known)
+			sum, footer = binary.BigEndian.Uint32(trailer[segmentTail-4:]), append(index, trailer...)
 		}
 	}
-	if b.has(path, from, length, footer) {
+	path := b.to.path(segmentName(s.first))
+	if b.has(path, s.first, sum) {
 		b.progress(s.size)
 		return nil
 	}
-	made := path + newSuffix
+	made := b.to.path(partName)
 	to, err := os.OpenFile(made, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -230,55 +182,37 @@ func (b *backup) segment(ctx context.Context, s *segment, last bool) error {
 	if err := to.Sync(); err != nil {
 		return err
 	}
-	if err := b.verify(ctx, s, made); err != nil {
+	copied := *s
+	copied.path = made
+	err = ReadPast(ctx, &Segments{id: b.log.id, readOnly: true, all: []*segment{&copied}, slots: known, next: s.next}, s.first,
+		func(uint64, []byte) error { return nil },
+		func(d *Damage) error {
+			d.File = s.path
+			b.damage = append(b.damage, d)
+			return nil
+		})
+	if err != nil {
 		return err
 	}
 	if err := os.Rename(made, path); err != nil {
 		return err
 	}
-	return syncDir(b.to)
+	return syncDir(b.to.dir)
 }
 
-// has reports whether the copy at path is complete: it has the length, and ends as the segment does.
-func (b *backup) has(path string, from *os.File, length int64, footer []byte) bool {
+// has reports whether the copy has a segment already, with the trailer whose checksum is sum.
+func (b *backup) has(path string, first uint64, sum uint32) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	size := length + int64(len(footer))
-	if info, err := f.Stat(); err != nil || info.Size() != size || size < segmentHead+segmentTail {
+	info, err := f.Stat()
+	if err != nil {
 		return false
 	}
-	want, got := make([]byte, segmentTail), make([]byte, segmentTail)
-	if footer != nil {
-		copy(want, footer[len(footer)-segmentTail:])
-	} else if _, err := from.ReadAt(want, size-segmentTail); err != nil {
-		return false
-	}
-	_, err = f.ReadAt(got, size-segmentTail)
-	return err == nil && bytes.Equal(got, want)
-}
-
-// verify reads a copy of a segment and notes its damage.
-func (b *backup) verify(ctx context.Context, s *segment, path string) error {
-	copied := *s
-	copied.path = path
-	known := []slot(nil)
-	if s == b.log.last() && !s.sealed {
-		known = b.log.slots
-	}
-	for from := s.first; from < s.next; {
-		err := b.log.readSegment(ctx, &copied, known, from, func(uint64, []byte) error { return nil })
-		var d *Damage
-		if err == nil || !errors.As(err, &d) {
-			return err
-		}
-		d.File = s.path
-		b.damage = append(b.damage, d)
-		from = d.Last + 1
-	}
-	return nil
+	copied := segment{first: first, size: info.Size()}
+	return copied.readTrailer(f, &b.log.id) && copied.sum == sum
 }
 
 func (b *backup) progress(n int64) {

@@ -99,6 +99,28 @@ func TestBackupRefuses(t *testing.T) {
 	if _, err := Backup(t.Context(), dir, to, BackupOptions{Empty: true}); !errors.As(err, &refusal) {
 		t.Errorf("over a backup, which has to be empty: %v", err)
 	}
+	longer := openedSegments(t, to, SegmentsOptions{size: 4 << 10})
+	appended(t, longer, sample("client", 61, 2), 61) // one more is what a crash may leave
+	if err := longer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil {
+		t.Errorf("over a backup with one more: %v", err)
+	}
+	longer = openedSegments(t, to, SegmentsOptions{size: 4 << 10})
+	for pos := uint64(61); pos <= 62; pos++ {
+		appended(t, longer, sample("client", pos, 2), pos)
+	}
+	if err := longer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, to)
+	if _, err := Backup(t.Context(), dir, to, BackupOptions{}); !errors.As(err, &refusal) || !says(err, "goes up to position 62, and the log in "+dir+" to 60 only") {
+		t.Errorf("over a newer backup: %v", err)
+	}
+	if fmt.Sprint(tree(t, to)) != fmt.Sprint(before) {
+		t.Error("the newer backup has changed")
+	}
 	file := segmentFiles(t, dir)[1]
 	b, err := os.ReadFile(file)
 	if err != nil {

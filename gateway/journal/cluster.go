@@ -98,14 +98,10 @@ func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluste
 	err := l.open(ctx, servers)
 	if err != nil {
 		l.release()
-		var refusal *Refusal
-		if errors.As(err, &refusal) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("journal: %s: %w", servers, err)
+		return nil, about(servers, err)
 	}
 	if l.mark != nil && !o.ReadOnly {
-		l.mark.run()
+		l.mark.run(func() error { return replaced(l.mark.f) })
 	}
 	return l, nil
 }
@@ -128,7 +124,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 		return err
 	}
 	if !l.o.ReadOnly {
-		if err := l.stream.checkConfig(info.Config, l.o.Replicas, l.o.from); err != nil {
+		if err := l.o.checkConfig(info.Config); err != nil {
 			return err
 		}
 		if l.keepsAll = info.Config.DenyPurge; l.keepsAll {
@@ -144,10 +140,10 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 		}
 	}
 	if l.o.Dir != "" && !marked && !l.o.ReadOnly {
-		if err := createMark(l.markPath()); err != nil {
+		if err := createMark(l.markPath(), 0); err != nil {
 			return err
 		}
-		if l.mark, err = openMark(l.markPath()); err != nil {
+		if l.mark, err = openMark(l.markPath(), false); err != nil {
 			return err
 		}
 	}
@@ -158,12 +154,10 @@ func (l *Cluster) markPath() string { return filepath.Join(l.o.Dir, l.o.Stream+"
 
 // openMark opens the local mark, if Dir is set and has one.
 func (l *Cluster) openMark() (found bool, err error) {
-	mode := os.O_RDONLY
 	switch {
 	case l.o.Dir == "":
 		return false, nil
 	case !l.o.ReadOnly:
-		mode = os.O_RDWR
 		if err := os.MkdirAll(l.o.Dir, 0o700); err != nil {
 			return false, err
 		}
@@ -174,16 +168,15 @@ func (l *Cluster) openMark() (found bool, err error) {
 	if _, err := os.Lstat(l.markPath()); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	l.mark, err = readMark(l.markPath(), mode)
+	l.mark, err = openMark(l.markPath(), l.o.ReadOnly)
 	return true, err
 }
 
 // find waits until the cluster answers for the stream, and creates it if that is allowed.
 func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo, error) {
 	for {
-		info, err := l.state(ctx)
-		var api jetstream.JetStreamError
-		missing := errors.As(err, &api) && api.APIError() != nil && api.APIError().ErrorCode == codeStreamNotFound
+		info, err := l.stream.state(ctx)
+		missing := refused(err, jetstream.JSErrCodeStreamNotFound)
 		switch {
 		case err == nil:
 			return info, nil
@@ -195,7 +188,7 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 			}
 		case missing:
 			attempt, cancel := context.WithTimeout(ctx, requestTimeout)
-			_, err = l.stream.js.CreateStream(attempt, l.stream.config(&l.o))
+			_, err = l.stream.js.CreateStream(attempt, l.o.config())
 			cancel()
 		}
 		if err != nil && l.stream.nc.IsConnected() { // else the connection has said why
@@ -207,29 +200,10 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 	}
 }
 
-// state asks the leader of the stream once, without a retry.
-func (l *Cluster) state(ctx context.Context) (*jetstream.StreamInfo, error) {
-	attempt, cancel := context.WithTimeout(ctx, attemptTime)
-	defer cancel()
-	info, err := l.stream.state(attempt)
-	if err == nil && leaderless(info) {
-		return nil, errLeaderless
-	}
-	return info, err
-}
-
-var errLeaderless = errors.New("the stream has no leader")
-
-// leaderless reports whether the stream had no leader. Without one, JetStream answers that the
-// stream is empty.
-func leaderless(info *jetstream.StreamInfo) bool {
-	return info.Cluster != nil && info.Cluster.Name != "" && info.Cluster.Leader == ""
-}
-
 // awaitState asks for the state until it gets an answer or ctx ends.
 func (l *Cluster) awaitState(ctx context.Context) (*jetstream.StreamInfo, error) {
 	for {
-		info, err := l.state(ctx)
+		info, err := l.stream.state(ctx)
 		if err == nil || errors.Is(err, nats.ErrConnectionClosed) {
 			return info, err
 		}
@@ -267,12 +241,12 @@ func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, unc
 	began := time.Now()
 	for pos := l.next; ; uncertain = true {
 		attempt, cancel := context.WithTimeout(ctx, attemptTime)
-		err := l.stream.publish(attempt, envelope, pos, true, writer)
+		err := l.stream.publish(attempt, envelope, pos, writer)
 		cancel()
 		switch {
 		case err == nil:
 			return l.stored(pos), nil
-		case isWrongPosition(err):
+		case refused(err, jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 			ours, resolved := l.holds(ctx, pos, writer, uncertain)
 			switch {
 			case resolved != nil:
@@ -281,7 +255,7 @@ func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, unc
 				return l.stored(pos), nil
 			}
 			return 0, ErrConflict
-		case isFull(err) && !uncertain:
+		case refused(err, codeNoResources, codeNoStorage, codeStoreFailed) && !uncertain:
 			return 0, fmt.Errorf("%w: %w", ErrNoSpace, err)
 		case time.Since(began) > attemptTime && l.stream.nc.IsConnected():
 			l.said.trouble("the cluster does not store an envelope", err)

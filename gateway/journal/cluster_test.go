@@ -37,7 +37,7 @@ func operator(t *testing.T, url string) jetstream.JetStream {
 func TestClusterHoles(t *testing.T) {
 	url := natstest.Start(t, "")
 	js := operator(t, url)
-	config := (&stream{name: "HOLES"}).config(&ClusterOptions{Replicas: 1})
+	config := (&ClusterOptions{Stream: "HOLES", Replicas: 1}).config()
 	config.DenyDelete = false
 	made, err := js.CreateStream(t.Context(), config)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestClusterHoles(t *testing.T) {
 	defer log.Close()
 	log.stream.tries = 2
 	for i := uint64(1); i <= 20; i++ {
-		if err := log.stream.publish(t.Context(), sample("a", i, 1), i, true, fmt.Sprint("w-", i)); err != nil {
+		if err := log.stream.publish(t.Context(), sample("a", i, 1), i, fmt.Sprint("w-", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestClusterWait(t *testing.T) {
 // TestKeepsAll: a stream that earlier versions made works, and says that it cannot be trimmed.
 func TestKeepsAll(t *testing.T) {
 	url := natstest.Start(t, "")
-	config := (&stream{name: "OLD"}).config(&ClusterOptions{Replicas: 1})
+	config := (&ClusterOptions{Stream: "OLD", Replicas: 1}).config()
 	config.DenyPurge = true
 	if _, err := operator(t, url).CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestKeepsAll(t *testing.T) {
 // TestNoReplicaAnswers: while no replica answers, a read asks again and again, and finds no damage.
 func TestNoReplicaAnswers(t *testing.T) {
 	url := natstest.Start(t, "")
-	config := (&stream{name: "MUTE"}).config(&ClusterOptions{Replicas: 1})
+	config := (&ClusterOptions{Stream: "MUTE", Replicas: 1}).config()
 	config.AllowDirect = false
 	if _, err := operator(t, url).CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestNoReplicaAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	if err := log.stream.publish(t.Context(), sample("a", 1, 1), 1, true, "w-1"); err != nil {
+	if err := log.stream.publish(t.Context(), sample("a", 1, 1), 1, "w-1"); err != nil {
 		t.Fatal(err)
 	}
 	log.stream.tries = 2 * maxTimeouts
@@ -163,5 +163,41 @@ func TestNoReplicaAnswers(t *testing.T) {
 	}
 	if asked := log.stream.nc.Stats().OutMsgs - before; asked < 2*maxTimeouts {
 		t.Errorf("%d requests", asked)
+	}
+}
+
+// TestClusterPeek: what a server peeks at for its readers it does not know for its Append, and Measure knows
+// roughly how large the stream is.
+func TestClusterPeek(t *testing.T) {
+	url := natstest.Start(t, "")
+	open := func(create bool) *Cluster {
+		log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "PEEK", Replicas: 1, Create: create})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { log.Close() })
+		return log
+	}
+	a, b := open(true), open(false)
+	for i := range uint64(300) {
+		if _, err := a.Append(t.Context(), sample("a", i+1, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := uint64(0)
+	if err := b.Peek(t.Context(), 1, func(pos uint64, _ []byte) error { seen = pos; return nil }); err != nil || seen != 300 {
+		t.Fatalf("%d, %v", seen, err)
+	}
+	if _, err := b.Append(t.Context(), sample("b", 1, 1)); !errors.Is(err, ErrConflict) {
+		t.Errorf("an Append after a Peek: %v", err)
+	}
+	measure, err := b.Measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, all := measure(1)
+	begins, half := measure(151)
+	if _, none := measure(301); none != 0 || all < 300*100 || half < all/3 || half > all*2/3 || begins != 1 {
+		t.Errorf("%d bytes, from the middle on %d, after the end %d; the middle begins at %d", all, half, none, begins)
 	}
 }

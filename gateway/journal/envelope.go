@@ -13,8 +13,8 @@ const (
 	// MaxEnvelope is the size limit of an envelope. With JetStream's headers it fits into
 	// the largest payload that a NATS server accepts by default, 1 MiB.
 	MaxEnvelope = 1<<20 - 4096
-	// MaxClient is the maximum length of a client id, in bytes.
-	MaxClient = 255
+	// maxClient is the maximum length of a client id, in bytes.
+	maxClient = 255
 
 	magic        = "HNEV"
 	headerSize   = 24
@@ -70,7 +70,7 @@ const (
 
 // Record is one message of one client.
 type Record struct {
-	Client     string // 1 to MaxClient bytes of UTF-8
+	Client     string // 1 to maxClient bytes of UTF-8
 	Epoch      uint64
 	Seq        uint64
 	Time       int64       // Unix time in milliseconds; in format 2 log time
@@ -98,7 +98,7 @@ const (
 
 // State is what the log contains for one client, up to the State's envelope.
 type State struct {
-	Client string // 1 to MaxClient bytes of UTF-8
+	Client string // 1 to maxClient bytes of UTF-8
 	Epoch  uint64
 	Last   uint64 // sequence number of the newest record in the log
 	Claim  bool   // a server has taken the client; false: part of a checkpoint
@@ -273,7 +273,7 @@ func (e *Encoder) admit(kind Kind, client string, size int) error {
 	case !e.begun || e.kind != Mixed && e.kind != kind:
 		panic("journal: Encoder: an entry of the wrong kind, or without Begin")
 	case !validClient(client):
-		return fmt.Errorf("%w: a client id must be 1 to %d bytes of UTF-8; this one has %d bytes", ErrMalformed, MaxClient, len(client))
+		return fmt.Errorf("%w: a client id must be 1 to %d bytes of UTF-8; this one has %d bytes", ErrMalformed, maxClient, len(client))
 	case e.Size()+len(client)+size > MaxEnvelope:
 		return ErrTooLarge
 	}
@@ -313,7 +313,7 @@ func (e *Encoder) Bytes() []byte {
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 func validClient(client string) bool {
-	return len(client) >= 1 && len(client) <= MaxClient && utf8.ValidString(client)
+	return len(client) >= 1 && len(client) <= maxClient && utf8.ValidString(client)
 }
 
 // Envelope is a decoded envelope. It refers to the bytes from which it was decoded.
@@ -324,6 +324,7 @@ type Envelope struct {
 	Base   uint64
 	Count  int
 	body   []byte
+	sum    uint32
 }
 
 // header checks only an envelope's header and length.
@@ -367,6 +368,7 @@ func Decode(b []byte) (Envelope, error) {
 	if got, want := checksum(b[:end]), binary.BigEndian.Uint32(b[end:]); got != want {
 		return Envelope{}, fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformed, want, got)
 	}
+	e.sum = binary.BigEndian.Uint32(b[end:])
 	rest := e.body
 	for i := range e.Count {
 		kind, body, after := e.cut(rest)
@@ -455,7 +457,7 @@ func wellFormed(kind Kind, b []byte) bool {
 	case positionKind:
 		return n > 0 && len(b) == positionSize-headSize+n
 	case identityKind:
-		return len(b) == len(Identity{})
+		return len(b) == 16
 	}
 	return true
 }

@@ -66,7 +66,7 @@ func roundTrip(t *testing.T, format uint8, ofRecords, ofStates Kind) {
 	want := []Record{
 		{Client: "a", Epoch: 1, Seq: 1, Time: -1, Data: []byte{}},
 		{Client: "a", Epoch: 1, Seq: 2, Time: 5, Data: []byte("hello")},
-		{Client: strings.Repeat("b", MaxClient), Epoch: 1 << 63, Seq: 1<<64 - 1, Time: 1 << 62, Data: make([]byte, 70_000)},
+		{Client: strings.Repeat("b", maxClient), Epoch: 1 << 63, Seq: 1<<64 - 1, Time: 1 << 62, Data: make([]byte, 70_000)},
 	}
 	e := Encoder{Format: format}
 	e.Begin(7)
@@ -162,7 +162,7 @@ func TestEnvelopeRefusals(t *testing.T) {
 func TestEncoderLimits(t *testing.T) {
 	e := Encoder{Format: 1}
 	e.Begin(0)
-	for _, client := range []string{"", strings.Repeat("x", MaxClient+1), "\xff"} {
+	for _, client := range []string{"", strings.Repeat("x", maxClient+1), "\xff"} {
 		if err := e.Record(&Record{Client: client}); !errors.Is(err, ErrMalformed) {
 			t.Errorf("client %q: got %v", client, err)
 		}

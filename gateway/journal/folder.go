@@ -146,11 +146,7 @@ func syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	err = f.Sync()
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // writeSynced durably creates a file with a content.
@@ -163,11 +159,8 @@ func writeSynced(path string, content []byte) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
 	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	return err
+	return syncDir(filepath.Dir(path))
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Names that both JetStream logs use.
 const (
 	subject = "honed.log"
 	// writerHeader identifies the writer and its Append call, so that a publish with an unknown
@@ -22,16 +21,18 @@ const (
 	writerHeader = "Honed-Writer"
 )
 
-// Error codes of JetStream that are handled here.
+// Error codes of JetStream for want of storage; it stored nothing.
 const (
-	codeStreamNotFound    = 10059
-	codeWrongLastSequence = 10071
-	codeWrongLastConstant = 10164
-	codeNoResources       = 10023
-	codeNoStorage         = 10047
-	codeStoreFailed       = 10077
-	codeNoMessage         = 10037
+	codeNoResources jetstream.ErrorCode = 10023
+	codeNoStorage   jetstream.ErrorCode = 10047
+	codeStoreFailed jetstream.ErrorCode = 10077
 )
+
+// refused reports whether JetStream answered with one of these error codes.
+func refused(err error, codes ...jetstream.ErrorCode) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
+}
 
 // stream is one JetStream stream, which holds one envelope per message.
 type stream struct {
@@ -52,11 +53,11 @@ func newStream(nc *nats.Conn, name string) (*stream, error) {
 }
 
 // config returns the configuration of a new stream: JetStream never deletes from it by itself.
-func (s *stream) config(o *ClusterOptions) jetstream.StreamConfig {
+func (o *ClusterOptions) config() jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
-		Name:        s.name,
+		Name:        o.Stream,
 		Description: "honed: what was acknowledged; written by honed alone",
-		Subjects:    []string{subject + "." + s.name},
+		Subjects:    []string{subject + "." + o.Stream},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardNew,
 		Storage:     jetstream.FileStorage,
@@ -77,14 +78,23 @@ func (s *stream) config(o *ClusterOptions) jetstream.StreamConfig {
 // copiedFrom is the key of a stream's metadata that names what is being copied to it.
 const copiedFrom = "honed-copied-from"
 
-// state asks the stream's leader for its configuration and bounds.
+// state asks the stream's leader once for its configuration and bounds. Without a leader, JetStream answers
+// that the stream is empty.
 func (s *stream) state(ctx context.Context) (*jetstream.StreamInfo, error) {
-	found, err := s.js.Stream(ctx, s.name)
+	attempt, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	found, err := s.js.Stream(attempt, s.name)
 	if err != nil {
 		return nil, err
 	}
-	return found.CachedInfo(), nil
+	info := found.CachedInfo()
+	if c := info.Cluster; c != nil && c.Name != "" && c.Leader == "" {
+		return nil, errLeaderless
+	}
+	return info, nil
 }
+
+var errLeaderless = errors.New("the stream has no leader")
 
 // bounds returns the bounds as Log.Bounds does.
 func bounds(state jetstream.StreamState) (first, next uint64) {
@@ -92,20 +102,20 @@ func bounds(state jetstream.StreamState) (first, next uint64) {
 }
 
 // checkConfig refuses a stream whose configuration may lose envelopes, or cannot store them.
-func (s *stream) checkConfig(c jetstream.StreamConfig, replicas int, from string) error {
+func (o *ClusterOptions) checkConfig(c jetstream.StreamConfig) error {
 	wrong := ""
 	switch other := c.Metadata[copiedFrom]; {
-	case from != "" && other != from:
-		return &Refusal{What: fmt.Sprintf("the stream %s is not an unfinished copy of %s", c.Name, from), Repair: "choose another name for the copy"}
-	case other != from:
+	case o.from != "" && other != o.from:
+		return &Refusal{What: fmt.Sprintf("the stream %s is not an unfinished copy of %s", c.Name, o.from), Repair: "choose another name for the copy"}
+	case other != o.from:
 		return &Refusal{
 			What:   fmt.Sprintf("the stream %s has an unfinished copy of %s", c.Name, other),
 			Repair: "finish it with honed migrate --to-stream " + c.Name + ", or delete the stream",
 		}
 	}
 	switch {
-	case !slices.Equal(c.Subjects, []string{subject + "." + s.name}):
-		wrong = fmt.Sprintf("has the subjects %q instead of %q", c.Subjects, subject+"."+s.name)
+	case !slices.Equal(c.Subjects, []string{subject + "." + o.Stream}):
+		wrong = fmt.Sprintf("has the subjects %q instead of %q", c.Subjects, subject+"."+o.Stream)
 	case c.NoAck:
 		wrong = "acknowledges nothing (no_ack)"
 	case c.MaxMsgs > 0 || c.MaxBytes > 0 || c.MaxMsgSize > 0:
@@ -124,8 +134,8 @@ func (s *stream) checkConfig(c jetstream.StreamConfig, replicas int, from string
 		wrong = "discards old messages when it is full"
 	case c.Retention != jetstream.LimitsPolicy || c.MaxAge != 0 || c.MaxMsgsPerSubject > 0:
 		wrong = "deletes messages by age, number or interest"
-	case c.Replicas < replicas:
-		wrong = fmt.Sprintf("has %d replicas instead of %d", c.Replicas, replicas)
+	case c.Replicas < o.Replicas:
+		wrong = fmt.Sprintf("has %d replicas instead of %d", c.Replicas, o.Replicas)
 	case !c.AllowDirect:
 		wrong = "does not allow direct gets"
 	default:
@@ -137,62 +147,15 @@ func (s *stream) checkConfig(c jetstream.StreamConfig, replicas int, from string
 	}
 }
 
-// ack is JetStream's reply to a publish.
-type ack struct {
-	Error *struct {
-		Code        int    `json:"code"`
-		ErrCode     int    `json:"err_code"`
-		Description string `json:"description"`
-	} `json:"error"`
-	Stream   string `json:"stream"`
-	Sequence uint64 `json:"seq"`
-}
-
-// apiError is an error reply of JetStream.
-type apiError struct {
-	code int
-	text string
-}
-
-func (r *apiError) Error() string { return fmt.Sprintf("JetStream refused: %s (%d)", r.text, r.code) }
-
 // publish sends one envelope for position want, and returns nil when JetStream has confirmed that
-// position. An empty writer omits the header.
-func (s *stream) publish(ctx context.Context, envelope []byte, want uint64, expect bool, writer string) error {
-	m := &nats.Msg{Subject: subject + "." + s.name, Data: envelope, Header: nats.Header{}}
-	if expect {
-		m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(want-1, 10)}
+// position.
+func (s *stream) publish(ctx context.Context, envelope []byte, want uint64, writer string) error {
+	m := &nats.Msg{Subject: subject + "." + s.name, Data: envelope, Header: nats.Header{writerHeader: []string{writer}}}
+	ack, err := s.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequence(want-1), jetstream.WithRetryAttempts(0))
+	if err == nil && (ack.Stream != s.name || ack.Sequence != want) {
+		err = fmt.Errorf("stored as %d in %q, expected %d in %q", ack.Sequence, ack.Stream, want, s.name)
 	}
-	if writer != "" {
-		m.Header[writerHeader] = []string{writer}
-	}
-	reply, err := s.nc.RequestMsgWithContext(ctx, m)
-	if err != nil {
-		return err
-	}
-	var a ack
-	if err := json.Unmarshal(reply.Data, &a); err != nil {
-		return fmt.Errorf("JetStream's reply: %w", err)
-	}
-	switch {
-	case a.Error != nil:
-		return &apiError{a.Error.ErrCode, a.Error.Description}
-	case a.Stream != s.name || a.Sequence != want:
-		return fmt.Errorf("stored as %d in %q, expected %d in %q", a.Sequence, a.Stream, want, s.name)
-	}
-	return nil
-}
-
-// isFull reports whether JetStream refused for want of storage. Nothing was stored.
-func isFull(err error) bool {
-	var r *apiError
-	return errors.As(err, &r) && slices.Contains([]int{codeNoResources, codeNoStorage, codeStoreFailed}, r.code)
-}
-
-// isWrongPosition reports whether JetStream refused because another message has the position.
-func isWrongPosition(err error) bool {
-	var r *apiError
-	return errors.As(err, &r) && (r.code == codeWrongLastSequence || r.code == codeWrongLastConstant)
+	return err
 }
 
 // Limits of reads, which request batches.
@@ -249,10 +212,8 @@ func (s *stream) lacks(ctx context.Context, at, next uint64, tries int, cause er
 	if h := s.hole.Load(); h != nil && h.First <= at && at <= h.Last {
 		return &Damage{First: at, Last: min(h.Last, next-1), Err: cause}
 	}
-	attempt, cancel := context.WithTimeout(ctx, attemptTime)
-	defer cancel()
 	if tries%askLeader == 2 { // most replicas have caught up by then
-		if info, err := s.state(attempt); err == nil && !leaderless(info) {
+		if info, err := s.state(ctx); err == nil {
 			if first, _ := bounds(info.State); first > at {
 				return &TrimmedError{first}
 			}
@@ -265,11 +226,11 @@ func (s *stream) lacks(ctx context.Context, at, next uint64, tries int, cause er
 	if err != nil {
 		return err
 	}
+	attempt, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
 	reply, err := s.nc.RequestWithContext(attempt, "$JS.API.STREAM.MSG.GET."+s.name, request)
 	var answer struct {
-		Error *struct {
-			ErrCode int `json:"err_code"`
-		}
+		Error   *jetstream.APIError
 		Message struct{ Seq uint64 }
 	}
 	if err == nil {
@@ -278,7 +239,7 @@ func (s *stream) lacks(ctx context.Context, at, next uint64, tries int, cause er
 	switch {
 	case err != nil:
 		return errors.Join(cause, fmt.Errorf("the leader did not say whether it has position %d: %w", at, err))
-	case answer.Error != nil && answer.Error.ErrCode == codeNoMessage:
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		answer.Message.Seq = next
 	case answer.Message.Seq <= at:
 		return nil

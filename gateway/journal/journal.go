@@ -1,9 +1,9 @@
 // Package journal stores the messages that a gateway acknowledges, in an append-only log of
 // envelopes. Each envelope holds many messages.
 //
-// A Log is a folder of checksummed segments on one machine (OpenSegments), a stream of a JetStream
-// cluster (OpenCluster), or Memory, for tests. All are crash-only: an Append whose outcome is unknown
-// breaks the Log, and the process recovers with a restart.
+// A Log is a folder of checksummed segments on one machine (OpenSegments), or a stream of a JetStream
+// cluster (OpenCluster). Both are crash-only: an Append whose outcome is unknown breaks the Log, and the
+// process recovers with a restart.
 package journal
 
 import (
@@ -96,6 +96,15 @@ func (r *Refusal) Error() string {
 
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
+
+// about adds what an error is about, unless a *Refusal says it.
+func about(what string, err error) error {
+	var refusal *Refusal
+	if err == nil || errors.As(err, &refusal) {
+		return err
+	}
+	return fmt.Errorf("journal: %s: %w", what, err)
+}
 
 // TrimmedError is the error of a Read of positions that were trimmed.
 type TrimmedError struct{ First uint64 } // the first position of the log

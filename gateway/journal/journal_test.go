@@ -18,10 +18,6 @@ type opener func(t *testing.T) Log
 
 // each runs a test on every kind of log.
 func each(t *testing.T, test func(t *testing.T, open opener)) {
-	t.Run("memory", func(t *testing.T) {
-		log := new(Memory)
-		test(t, func(*testing.T) Log { log.turn.closed = false; return log })
-	})
 	t.Run("segments", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
 		test(t, func(t *testing.T) Log { return openedSegments(t, dir, SegmentsOptions{size: 4 << 10}) })

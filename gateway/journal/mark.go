@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -24,17 +25,14 @@ type mark struct {
 	written    uint64 // position in the file
 
 	pos    atomic.Uint64 // newest acknowledged position
-	check  func() error  // called every second; its error ends run
 	failed atomic.Pointer[error]
 	ended  chan error // receives the error that ended run
 	stop   chan struct{}
 	done   sync.WaitGroup
 }
 
-// createMark writes a mark with position 0.
-func createMark(path string) error { return createMarkAt(path, 0) }
-
-func createMarkAt(path string, pos uint64) error {
+// createMark writes a mark.
+func createMark(path string, pos uint64) error {
 	b := make([]byte, 2*markSlots)
 	copy(b, markSlot(1, pos))
 	return writeSynced(path, b)
@@ -46,15 +44,15 @@ func markSlot(generation, pos uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(b))
 }
 
-// openMark opens a mark for writing. A missing file is damage, so openMark does not create it.
-func openMark(path string) (*mark, error) { return readMark(path, os.O_RDWR) }
-
-// readMark opens a mark in a mode of os.OpenFile.
-func readMark(path string, mode int) (*mark, error) {
+// openMark opens a mark. A missing file is damage, so openMark does not create it.
+func openMark(path string, readOnly bool) (*mark, error) {
+	mode := os.O_RDWR
+	if readOnly {
+		mode = os.O_RDONLY
+	}
 	f, err := os.OpenFile(path, mode, 0)
 	if err == nil {
 		m := &mark{f: f, ended: make(chan error, 1), stop: make(chan struct{})}
-		m.check = func() error { return replaced(f) }
 		for slot := range int64(2) {
 			b := make([]byte, markSize)
 			if _, err = f.ReadAt(b, slot*markSlots); err != nil {
@@ -78,16 +76,16 @@ func readMark(path string, mode int) (*mark, error) {
 	}
 }
 
-// run writes the position to the file every second until halt. It ends early if that fails, or if
-// the mark is not the file at its path any more: then the log is not either.
-func (m *mark) run() {
+// run writes the position to the file every second until halt. It ends early if that fails, or if check
+// does: it checks that the mark and the log are still the files at their paths.
+func (m *mark) run(check func() error) {
 	m.done.Go(func() {
 		tick := time.NewTicker(markEvery)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				err := m.check()
+				err := check()
 				if err == nil {
 					err = m.save()
 				}
@@ -133,8 +131,5 @@ func (m *mark) halt() error {
 	if err == nil {
 		err = m.save()
 	}
-	if closed := m.f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return errors.Join(err, m.f.Close())
 }

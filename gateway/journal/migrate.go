@@ -1,13 +1,13 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,7 +17,7 @@ import (
 type MigrateOptions struct {
 	// AcceptLoss are positions whose envelopes may be lost. Migrate refuses a log that has lost others.
 	AcceptLoss Range
-	// Progress is called with the progress of each pass over the log: "copied", then "verified". nil
+	// Progress is called with the progress of each pass over the log: "copied", then "compared". nil
 	// means no call.
 	Progress func(what string, done, all uint64)
 	// Logger gets what is damaged or torn. nil means no logging.
@@ -35,183 +35,190 @@ type Migration struct {
 	Old       string `json:"old"`       // folder with the old log; "": there was nothing to do
 }
 
-const (
-	verifiedName = "verified" // in migratingName: the new log equals the old one
-	frameCost    = frameHead + slotSize
-)
-
-// migration moves the files of one folder. Everything happens inside it, because it may be a mount point. A
-// crash leaves one of these states, from which the next run goes on:
+// migration works in one folder, because it may be a mount point. The new log's segments are beside the old log.
+// The file migratingName is the first thing there and the last one to go, and no honed of this version opens the
+// folder meanwhile. A crash leaves one of these states, from which the next run goes on:
 //
-//   - The old log is in its place: what is in migratingName is deleted and begun again, since an earlier honed
-//     may have appended meanwhile.
-//   - Some of the old log is in oldName: the new one was verified, and the move goes on.
+//   - The old log is in its place: the segments are deleted and begun again, since an earlier honed may have
+//     appended meanwhile.
+//   - Some of the old log is in oldName: the new one was verified, as migratingName says, and the move goes on.
 //
-// An earlier honed refuses a folder with a mark and without READY, and this one refuses migratingName. So no
-// honed begins an empty log in any of them: READY goes first, and there is always a mark.
+// An earlier honed refuses a folder with a mark and without READY. So no honed begins an empty log in any of
+// them: READY goes first, and the mark stays.
 type migration struct {
-	dir   string
-	o     MigrateOptions
-	locks []*os.File
+	dir string
+	o   MigrateOptions
 }
 
 // Migrate turns the log of an earlier version in the folder dir into Segments. Positions stay the same.
 // The old log is kept in the folder old in dir. If Migrate is interrupted, run it again: it goes on.
 func Migrate(ctx context.Context, dir string, o MigrateOptions) (*Migration, error) {
 	m := &migration{dir: dir, o: o}
-	if m.o.Progress == nil {
-		m.o.Progress = func(string, uint64, uint64) {}
-	}
+	m.o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if m.o.step == nil {
 		m.o.step = func(string) error { return nil }
 	}
-	defer m.unlock()
 	done, err := m.run(ctx)
-	var refusal *Refusal
-	if err == nil || errors.As(err, &refusal) {
-		return done, err
-	}
-	return nil, fmt.Errorf("journal: migrate %s: %w", dir, err)
+	return done, about("migrate "+dir, err)
 }
 
 func (m *migration) run(ctx context.Context) (*Migration, error) {
 	if !hasOld(m.dir) && !exists(m.dir, migratingName) && !exists(m.dir, markName) {
 		return nil, &Refusal{What: m.dir + " has no log", Repair: "give the folder of a log with --data"}
 	}
-	if err := m.lock(); err != nil {
-		return nil, err
-	}
-	done, verified := m.verified()
-	moved := hasOld(m.path(oldName))
-	switch {
-	case moved && verified:
-		return done, m.move()
-	case hasOld(m.dir):
-		done, err := m.copy(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return done, m.move()
-	}
-	// The last steps of a move remove an empty folder.
-	if err := os.Remove(m.path(migratingName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, &Refusal{
-			What:   fmt.Sprintf("%s has no old log, and %s was not verified", m.dir, m.path(migratingName)),
-			Repair: "put the old log back, or restore the folder from a backup",
-			Err:    err,
-		}
-	}
-	log, err := OpenReader(m.dir, m.o.Logger)
+	unlock, err := lockAll(m.dir)
+	defer unlock()
 	if err != nil {
 		return nil, err
 	}
-	return &Migration{}, errors.Join(log.Close(), syncDir(m.dir))
+	done := &Migration{}
+	b, err := os.ReadFile(m.path(migratingName))
+	begun := err == nil
+	verified := begun && json.Unmarshal(b, done) == nil
+	switch {
+	case verified && (hasOld(m.path(oldName)) || !hasOld(m.dir)):
+		return done, m.move()
+	case hasOld(m.dir):
+		if done, err = m.copy(ctx, begun); err != nil {
+			return nil, err
+		}
+		return done, m.move()
+	case begun:
+		return nil, &Refusal{
+			What:   fmt.Sprintf("%s has no old log, and the new one was not verified", m.dir),
+			Repair: "put the old log back, or restore the folder from a backup",
+		}
+	}
+	log, err := OpenReader(ctx, m.dir, m.o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	return &Migration{}, log.Close()
 }
 
 func (m *migration) path(names ...string) string {
 	return filepath.Join(append([]string{m.dir}, names...)...)
 }
 
-// lock locks what each version locks.
-func (m *migration) lock() error {
+// lockAll locks what each version locks.
+func lockAll(dir string) (unlock func(), err error) {
+	var locks []*os.File
+	unlock = func() {
+		for _, f := range locks {
+			f.Close()
+		}
+	}
 	keep := func(f *os.File, err error) error {
 		if err == nil {
-			m.locks = append(m.locks, f)
+			locks = append(locks, f)
 		}
 		return err
 	}
-	err := keep(takeFolder(m.dir))
-	if err == nil {
-		err = keep(takeLock(m.path(lockName)))
+	lock := filepath.Join(dir, lockName)
+	if err = keep(takeFolder(dir)); err == nil {
+		err = keep(takeLock(lock))
 	}
-	if err == nil && exists(m.dir, plainName) {
-		err = keep(takeLock(m.path(plainLock)))
+	if err == nil && exists(dir, plainName) {
+		err = keep(takeLock(filepath.Join(dir, plainLock)))
 	}
-	if err == nil && exists(m.dir, markName) {
-		if err = keep(os.OpenFile(m.path(markName), os.O_RDWR, 0)); err == nil {
-			err = exclude(m.locks[len(m.locks)-1], m.path(lockName))
+	if err == nil && exists(dir, markName) {
+		if err = keep(os.OpenFile(filepath.Join(dir, markName), os.O_RDWR, 0)); err == nil {
+			err = exclude(locks[len(locks)-1], lock)
 		}
 	}
-	return err
+	return unlock, err
 }
 
-func (m *migration) unlock() {
-	for _, f := range m.locks {
-		f.Close()
-	}
-}
-
-// verified reads what copy has written down last.
-func (m *migration) verified() (*Migration, bool) {
-	b, err := os.ReadFile(m.path(migratingName, verifiedName))
-	done := &Migration{}
-	return done, err == nil && json.Unmarshal(b, done) == nil && done.Old != ""
-}
-
-// copy makes the new log, beside the old one, and verifies it. If it fails, it leaves nothing.
-func (m *migration) copy(ctx context.Context) (done *Migration, err error) {
+// copy makes the new log, beside the old one, and verifies it. If it fails, it leaves nothing. begun says that
+// segments may be there.
+func (m *migration) copy(ctx context.Context, begun bool) (done *Migration, err error) {
 	for _, name := range []string{readyName, storeName, markName, plainName, plainLock} {
 		if exists(m.path(oldName), name) {
 			return nil, &Refusal{What: m.path(oldName, name) + " exists", Repair: "move it away: the old log will be kept there"}
 		}
 	}
-	l := &Segments{dir: m.path(migratingName), o: SegmentsOptions{size: segmentBytes}}
+	l := &Segments{dir: m.dir, readOnly: true, mark: &mark{}, o: SegmentsOptions{Logger: m.o.Logger, size: segmentBytes}}
 	l.o.off.fsync, l.o.off.folders = true, true // all of it is synced at the end
-	if found, err := (&Segments{dir: m.dir}).segments(); err != nil || len(found) > 0 {
-		return nil, errors.Join(err, &Refusal{
+	if begun {
+		err = m.discard(l)
+	} else if found, failed := l.segments(); failed != nil || len(found) > 0 {
+		return nil, errors.Join(failed, &Refusal{
 			What:   m.dir + " has segments of a new log and an old log",
 			Repair: "move one of them into a folder of its own",
 		})
 	}
-	old, err := openOld(m.dir, m.o.Logger, m.o.AcceptLoss)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(l.dir); err != nil {
+	old, err := openOld(ctx, m.dir, m.o.Logger, m.o.AcceptLoss)
+	if err != nil {
 		return nil, err
 	}
 	if err := m.space(old); err != nil {
 		return nil, err
 	}
 	defer func() {
-		l.release()
-		if err != nil {
-			os.RemoveAll(l.dir)
+		if l.release(); err != nil {
+			m.discard(l)
 		}
 	}()
-	if err := m.o.step("copy"); err != nil {
-		return nil, err
+	if err = m.o.step("copy"); err == nil {
+		err = writeSynced(m.path(migratingName), nil)
 	}
-	if err := os.Mkdir(l.dir, 0o700); err != nil {
-		return nil, err
+	if err == nil {
+		done, err = m.fill(ctx, l, old)
 	}
-	if done, err = m.fill(ctx, l, old); err != nil {
-		return nil, err
+	if err == nil {
+		err = m.o.step("compare")
 	}
-	if err = m.o.step("compare"); err == nil {
-		err = m.compare(ctx, old, done)
+	if err == nil {
+		err = l.find() // as the next start does
+	}
+	if err == nil {
+		err = compare(ctx, old, l, done.First, done.Last+1, pass(m.o.Progress, "compared"))
+	}
+	if err == nil {
+		err = m.o.step("mark as verified")
+	}
+	if err == nil && exists(m.dir, plainName) { // else the old mark will do
+		err = createMark(m.path(markName), l.next-1)
 	}
 	if err != nil {
 		return nil, err
 	}
 	b, err := json.Marshal(done)
-	if err != nil {
-		return nil, err
+	if err == nil { // and the names of the segments are durable, too
+		err = writeSynced(m.path(migratingName), b)
 	}
-	if err := m.o.step("mark as verified"); err != nil {
-		return nil, err
+	return done, err
+}
+
+// discard deletes a new log that is not verified.
+func (m *migration) discard(l *Segments) error {
+	all, err := l.segments()
+	for _, s := range all {
+		err = errors.Join(err, os.Remove(s.path))
 	}
-	return done, writeSynced(filepath.Join(l.dir, verifiedName), b)
+	if err == nil {
+		err = syncDir(m.dir)
+	}
+	if err == nil {
+		err = os.Remove(m.path(migratingName))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // space refuses a disk that has no room for a second log.
 func (m *migration) space(old *oldLog) error {
 	need := int64(1 << 20)
 	for _, p := range old.parts {
-		need += p.to - p.from
+		need += p.to
 	}
 	if !old.format.numbered() { // JetStream's records cost more
-		need += int64(old.next) * frameCost
+		need += int64(old.next) * (frameHead + slotSize)
 	}
 	if free, err := freeSpace(m.dir); err == nil && free < uint64(need) {
 		return fmt.Errorf("%w: it needs %d bytes beside the old log, and the disk of %s has %d bytes free", ErrNoSpace, need, m.dir, free)
@@ -219,41 +226,40 @@ func (m *migration) space(old *oldLog) error {
 	return nil
 }
 
-// fill copies the old log to l and makes it durable. It refuses losses that are not accepted, when it has
+// fill copies the old log to l and makes it durable but for the names of its files. It refuses losses that are not accepted, when it has
 // named them all.
-func (m *migration) fill(ctx context.Context, l *Segments, old Reader) (*Migration, error) {
+func (m *migration) fill(ctx context.Context, l *Segments, old Reader) (done *Migration, err error) {
 	first, next, err := old.Bounds()
 	if err != nil {
 		return nil, err
 	}
-	done := &Migration{First: first, Last: next - 1, Old: m.path(oldName)}
 	rand.Read(l.id[:])
 	l.next = first
 	if err := l.begin(&segment{next: first}); err != nil {
 		return nil, err
 	}
+	done = &Migration{First: first, Last: next - 1, Old: m.path(oldName)}
 	var refused, worst *Damage
-	err = ReadPast(ctx, old, first, func(pos uint64, envelope []byte) error {
-		if done.Envelopes++; done.Envelopes%progressStep == 0 {
-			m.o.Progress("copied", pos+1-first, next-first)
-		}
-		if refused != nil {
+	var lost []*Damage
+	base := uint64(0)
+	err = copyRange(ctx, old, first, next, pass(m.o.Progress, "copied"), func(pos uint64, envelope []byte) error {
+		if done.Envelopes++; refused != nil {
 			return nil // only to name the other losses
+		}
+		if e, err := header(envelope); err == nil {
+			base = e.Base
 		}
 		return l.store(writeJob{envelope, pos})
 	}, func(d *Damage) error {
-		if m.o.Logger != nil {
-			m.o.Logger.Error("the old log is damaged", "err", d)
-		}
+		m.o.Logger.Error("the old log is damaged", "err", d)
 		done.Lost += d.Last + 1 - d.First
 		if !m.o.AcceptLoss.Has(d) {
-			if worst = d; refused == nil {
-				refused = d
-			}
+			worst, refused = d, cmp.Or(refused, d)
 		}
 		if refused != nil {
 			return nil
 		}
+		lost = append(lost, d)
 		return l.lose(d.Last)
 	})
 	switch {
@@ -267,20 +273,24 @@ func (m *migration) fill(ctx context.Context, l *Segments, old Reader) (*Migrati
 			Err: refused,
 		}
 	}
+	if err := l.bury(lost, base); err != nil {
+		return nil, err
+	}
 	if len(l.slots) > 0 {
 		if _, err := l.seal(); err != nil {
 			return nil, err
 		}
 	}
 	for _, s := range l.all {
-		if err := syncFile(s.path); err != nil {
+		f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	if err := createMarkAt(l.path(markName), l.next-1); err != nil {
-		return nil, err
-	}
-	return done, syncDir(m.dir)
+	return done, nil
 }
 
 // lose adds the lost envelopes up to a position.
@@ -302,95 +312,70 @@ func (l *Segments) lose(last uint64) error {
 	return nil
 }
 
-// compare reads both logs and compares each envelope.
-func (m *migration) compare(ctx context.Context, old Reader, done *Migration) error {
-	made, err := openSegments(m.path(migratingName), SegmentsOptions{}, true)
-	if err != nil {
-		return err
-	}
-	defer made.Close()
-	ended := errors.New("ended")
-	next, stop := iter.Pull2(func(yield func(uint64, []byte) bool) {
-		failed := ReadPast(ctx, made, done.First, func(pos uint64, b []byte) error {
-			if !yield(pos, b) {
-				return ended
+// bury writes down that an operator has accepted what is lost, as a start with --accept-loss does. base is that
+// of the newest envelope.
+func (l *Segments) bury(lost []*Damage, base uint64) error {
+	var e Encoder
+	e.Begin(base)
+	for _, d := range lost {
+		for pos := d.First; pos <= d.Last; pos++ {
+			err := e.Tombstone(pos)
+			if err == ErrTooLarge {
+				if err := l.store(writeJob{e.Bytes(), l.next}); err != nil {
+					return err
+				}
+				e.Begin(base)
+				err = e.Tombstone(pos)
 			}
-			return nil
-		}, func(*Damage) error { return nil })
-		if failed != ended {
-			err = failed
+			if err != nil {
+				return err
+			}
 		}
-	})
-	defer stop()
-	differs := func(pos uint64) error {
-		return fmt.Errorf("the new log differs from the old one at position %d; run it again, and check the machine's memory and disk", pos)
 	}
-	count := uint64(0)
-	read := ReadPast(ctx, old, done.First, func(pos uint64, b []byte) error {
-		if count++; count%progressStep == 0 {
-			m.o.Progress("verified", pos+1-done.First, done.Last+1-done.First)
-		}
-		if at, again, ok := next(); !ok || at != pos || string(again) != string(b) {
-			return errors.Join(err, differs(pos))
-		}
+	if e.Count() == 0 {
 		return nil
-	}, func(*Damage) error { return nil })
-	_, end, _ := made.Bounds()
-	if read == nil && (count != done.Envelopes || end != done.Last+1) {
-		read = differs(end)
 	}
-	return errors.Join(read, err)
+	return l.store(writeJob{e.Bytes(), l.next})
 }
 
-// move moves the old files away and the new ones into their places.
+// move moves the old files away.
 func (m *migration) move() error {
-	if err := m.o.step("make a folder for the old log"); err != nil {
-		return err
+	old := m.path(oldName)
+	err := m.o.step("make a folder for the old log")
+	if err == nil {
+		err = os.MkdirAll(old, 0o700)
 	}
-	if err := os.MkdirAll(m.path(oldName), 0o700); err != nil {
-		return err
-	}
-	if err := syncDir(m.dir); err != nil {
-		return err
+	if err == nil {
+		err = syncDir(m.dir)
 	}
 	for _, name := range []string{readyName, storeName, plainName, plainLock} {
-		if err := m.rename(m.dir, m.path(oldName), name); err != nil {
-			return err
+		if err != nil || !exists(m.dir, name) {
+			continue
+		}
+		if err = m.o.step("move " + name); err == nil {
+			err = os.Rename(m.path(name), filepath.Join(old, name))
+		}
+		if err == nil {
+			err = errors.Join(syncDir(old), syncDir(m.dir))
 		}
 	}
-	made := m.path(migratingName)
-	if exists(made, markName) && exists(m.path(oldName), storeName) { // else the mark is the new one
-		if err := m.keepMark(); err != nil {
-			return err
-		}
+	if err == nil && exists(old, storeName) {
+		err = m.keepMark()
 	}
-	segments, err := (&Segments{dir: made}).segments()
-	if err != nil {
-		return err
+	if err == nil {
+		err = m.o.step("remove " + migratingName)
 	}
-	for _, s := range segments {
-		if err := m.rename(made, m.dir, filepath.Base(s.path)); err != nil {
-			return err
-		}
+	if err == nil {
+		err = os.Remove(m.path(migratingName))
 	}
-	if err := m.rename(made, m.dir, markName); err != nil {
-		return err
+	if err == nil {
+		err = syncDir(m.dir)
 	}
-	for _, remove := range []string{m.path(migratingName, verifiedName), made} {
-		if err := m.o.step("remove " + filepath.Base(remove)); err != nil {
-			return err
-		}
-		if err := os.Remove(remove); err != nil {
-			return err
-		}
-		if err := syncDir(filepath.Dir(remove)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
-// keepMark copies the old mark: if it moved, an earlier honed would make an empty log in the folder.
+// keepMark copies the mark, which the new log goes on with: if it moved, an earlier honed would make an empty log in
+// the folder.
 func (m *migration) keepMark() error {
 	b, err := os.ReadFile(m.path(markName))
 	if err == nil {
@@ -400,27 +385,4 @@ func (m *migration) keepMark() error {
 		err = writeSynced(m.path(oldName, markName), b)
 	}
 	return err
-}
-
-// rename durably moves a file, if it is there, to another folder.
-func (m *migration) rename(from, to, name string) error {
-	if !exists(from, name) {
-		return nil
-	}
-	if err := m.o.step("move " + name); err != nil {
-		return err
-	}
-	if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
-		return err
-	}
-	return errors.Join(syncDir(to), syncDir(from))
-}
-
-// syncFile makes a file's content durable.
-func syncFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/hone-go/hone/internal/testrun"
@@ -151,11 +152,55 @@ func TestMigrateSpace(t *testing.T) {
 		if _, err := Migrate(t.Context(), dir, MigrateOptions{}); err == nil || exists(dir, migratingName) {
 			t.Errorf("%s: %v", kind, err)
 		}
-		log, err := OpenReader(dir, nil)
+		log, err := OpenReader(t.Context(), dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sameEnvelopes(t, log, all)
 		remove()
+	}
+}
+
+// TestOldUnreadable reads and migrates old logs of which the disk cannot read a page: what is in it is named, and
+// everything else is there.
+func TestOldUnreadable(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	all := largeEnvelopes()
+	all = all[:len(all)-1] // the last one is larger than a page, too
+	for _, kind := range oldKinds {
+		for _, where := range []string{"middle", "last byte", "last head"} {
+			d := newDisk()
+			dir, remove := inserted(t, d)
+			dir = filepath.Join(dir, "data")
+			if err := os.CopyFS(dir, os.DirFS(oldFolder(t, kind, all))); err != nil {
+				t.Fatal(err)
+			}
+			path := plainName
+			if kind != "plain" {
+				path = filepath.Join(blockFolder, "9.blk")
+			}
+			d.mu.Lock()
+			n := d.found(filepath.Join("data", path))
+			n.bad = map[string]int{"middle": len(n.data) / 2, "last byte": len(n.data) - 1, "last head": len(n.data) - len(blockRecordOf(1, all[len(all)-1]))}[where]
+			d.mu.Unlock()
+			log, err := OpenReader(t.Context(), dir, nil)
+			if err != nil {
+				t.Fatal(kind, err)
+			}
+			if where == "last head" && kind == "plain" { // two envelopes in a row may count as one
+				all = all[:len(all)-1]
+			}
+			lost := sameEnvelopes(t, log, all)
+			if len(lost) == 0 || len(lost) > 1 && where != "last head" || !errors.Is(lost[0], syscall.EIO) {
+				t.Errorf("%s, %s: %v", kind, where, lost)
+			}
+			t.Log(kind, where, lost)
+			if _, err := Migrate(t.Context(), dir, MigrateOptions{}); !says(err, "input/output error") {
+				t.Errorf("%s: %v", kind, err)
+			}
+			remove()
+		}
 	}
 }

@@ -1,12 +1,8 @@
 package journal
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"iter"
-	"path/filepath"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -26,17 +22,12 @@ func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, 
 		m.source = m.old
 	} else {
 		from = "the folder " + dir
-		folder, err := takeFolder(dir)
+		unlock, err := lockAll(dir)
+		defer unlock()
 		if err != nil {
 			return 0, 0, err
 		}
-		defer folder.Close()
-		lock, err := takeLock(filepath.Join(dir, lockName))
-		if err != nil {
-			return 0, 0, err
-		}
-		defer lock.Close()
-		if m.source, err = OpenReader(dir, o.Logger); err != nil {
+		if m.source, err = OpenReader(ctx, dir, o.Logger); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -50,10 +41,7 @@ func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, 
 	}
 	defer m.target.Close()
 	next, err = m.run(ctx, next)
-	if err != nil {
-		err = fmt.Errorf("journal: migrate %s to the stream %s: %w", from, o.Stream, err)
-	}
-	return first, next, err
+	return first, next, about("migrate "+from+" to the stream "+o.Stream, err)
 }
 
 // streamCopy copies source to target.
@@ -68,9 +56,9 @@ type streamCopy struct {
 func (m *streamCopy) run(ctx context.Context, next uint64) (uint64, error) {
 	first, copied, err := m.target.Bounds()
 	if err == nil && copied > first {
-		err = m.same(ctx, copied-1, copied) // it goes on behind the same envelope
+		err = m.compare(ctx, copied-1, copied) // it goes on behind the same envelope
 	}
-	for compared := first; err == nil; {
+	for err == nil {
 		if err = m.copy(ctx, copied, next); err != nil {
 			break
 		}
@@ -83,71 +71,28 @@ func (m *streamCopy) run(ctx context.Context, next uint64) (uint64, error) {
 		if _, next, err = m.source.Bounds(); err != nil || next > copied {
 			continue
 		}
-		if err = m.same(ctx, compared, next); err == nil {
+		if err = m.compare(ctx, first, next); err == nil {
 			return next, m.target.finish(ctx)
 		}
 	}
 	return 0, err
 }
 
-// copy appends the envelopes from position from up to, but not including, next.
+// copy appends the envelopes from position from up to, but not including, next. None may be lost.
 func (m *streamCopy) copy(ctx context.Context, from, next uint64) error {
-	err := m.source.Read(ctx, from, func(pos uint64, envelope []byte) error {
-		if pos >= next {
-			return errEnough
-		}
+	return copyRange(ctx, m.source, from, next, pass(m.progress, "copied"), func(pos uint64, envelope []byte) error {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		at, err := m.target.Append(attempt, envelope)
 		if err == nil && at != pos {
 			err = fmt.Errorf("position %d was stored as %d; delete the new stream and begin again", pos, at)
 		}
-		m.progress("copied", pos+1, next)
 		return err
-	})
-	if err == errEnough {
-		err = nil
-	}
-	return err
+	}, func(d *Damage) error { return d })
 }
 
-var errEnough = errors.New("enough")
-
-// same compares the envelopes from position from up to, but not including, next.
-func (m *streamCopy) same(ctx context.Context, from, next uint64) error {
-	var failed error
-	theirs, stop := iter.Pull2(func(yield func(uint64, []byte) bool) {
-		failed = verifyReader{m.target}.Read(ctx, from, func(pos uint64, envelope []byte) error {
-			if pos >= next || !yield(pos, envelope) {
-				return errEnough
-			}
-			return nil
-		})
-	})
-	defer stop()
-	at := from
-	err := m.source.Read(ctx, from, func(pos uint64, envelope []byte) error {
-		if pos >= next {
-			return errEnough
-		}
-		copied, theirs, _ := theirs()
-		if copied != pos || !bytes.Equal(theirs, envelope) {
-			return errors.Join(failed, &Refusal{
-				What:   fmt.Sprintf("the new stream does not have the envelope at position %d that the old log has", pos),
-				Repair: "delete the new stream, or choose another name, and begin again",
-			})
-		}
-		at = pos + 1
-		m.progress("compared", at, next)
-		return nil
-	})
-	if err == errEnough || err == nil && at == next {
-		return nil
-	}
-	if err == nil {
-		err = &Refusal{What: fmt.Sprintf("the old log ends at position %d and the new stream at %d", at-1, next-1), Repair: "choose another name for the new stream"}
-	}
-	return err
+func (m *streamCopy) compare(ctx context.Context, from, next uint64) error {
+	return compare(ctx, m.source, verifyReader{m.target}, from, next, pass(m.progress, "compared"))
 }
 
 // seal has the stream refuse every further envelope, whoever sends it, for ever.

@@ -15,7 +15,7 @@ import (
 // TestMigrateToStream copies a trimmed local log and then its copy, with interruptions: the positions and
 // the bytes stay, the old stream is sealed, and no honed opens a copy that is not finished.
 func TestMigrateToStream(t *testing.T) {
-	const n, begins = 120, 60
+	const n, begins, whole = 120, 60, 1 << 20
 	url, dir := natstest.Start(t, ""), filepath.Join(t.TempDir(), "data")
 	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
 	for i := uint64(1); i <= n; i++ {
@@ -32,8 +32,8 @@ func TestMigrateToStream(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		begun, next, err := ClusterOptions{Stream: to, Replicas: 1}.Migrate(ctx, url, from, dir, func(what string, done, _ uint64) {
-			if what == "copied" && done == stopAt {
+		begun, next, err := ClusterOptions{Stream: to, Replicas: 1}.Migrate(ctx, url, from, dir, func(what string, done, all uint64) {
+			if what == "copied" && (done == stopAt || done == all && stopAt == whole) {
 				cancel()
 			}
 		})
@@ -70,7 +70,7 @@ func TestMigrateToStream(t *testing.T) {
 		if from != "" {
 			to, folder = "TWO", ""
 		}
-		for _, at := range []uint64{first + 10, first + 20, n + 1} {
+		for _, at := range []uint64{10, 10, whole} {
 			if err := migrate(from, folder, to, at); !errors.Is(err, context.Canceled) {
 				t.Fatalf("interrupted at %d: %v", at, err)
 			}
@@ -104,14 +104,14 @@ func TestMigrateToStream(t *testing.T) {
 	if err := sealed.Verify(t.Context(), 0, nil); err != nil {
 		t.Error(err)
 	}
-	if err := sealed.stream.publish(t.Context(), sample("a", n+1, 1), n+1, true, "other-1"); err == nil {
+	if err := sealed.stream.publish(t.Context(), sample("a", n+1, 1), n+1, "other-1"); err == nil {
 		t.Error("a sealed stream stores an envelope")
 	}
 	// An unfinished copy with another content.
 	other := openedCluster(t, url, ClusterOptions{Stream: "OTHER", first: first, from: "the folder " + dir})
 	appended(t, other, sample("a", first, 2), first)
-	refused("the last envelope differs", migrate("", dir, "OTHER", 0), "does not have the envelope")
+	refused("the last envelope differs", migrate("", dir, "OTHER", 0), "differs from the old log at position")
 	appended(t, other, sample("a", first+1, 1), first+1)
-	refused("another envelope differs", migrate("", dir, "OTHER", 0), "does not have the envelope")
+	refused("another envelope differs", migrate("", dir, "OTHER", 0), "differs from the old log at position")
 	refused("still unfinished", open("OTHER"), "has an unfinished copy")
 }

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,33 +59,19 @@ func TestMigrateCrashes(t *testing.T) {
 			if does := earlierHoned(dir, kind); kind != "plain" && does != "opens" && does != "refuses" {
 				t.Errorf("before %q: an earlier honed %s", step, does)
 			}
-			if log, err := OpenReader(dir, nil); err == nil {
+			if log, err := OpenReader(t.Context(), dir, nil); err == nil {
 				sameEnvelopes(t, log, all)
 				log.Close()
 			} else if !says(err, "has an unfinished migration") {
 				t.Errorf("%s, before %q: %v", kind, step, err)
 			}
-			migratedAfter(t, dir, all, before, step)
+			migrated(t, dir, all, before)
 		}
 		t.Logf("%s: %q", kind, steps)
-		if len(steps) < 8 {
+		if len(steps) < 7 {
 			t.Errorf("only %d steps", len(steps))
 		}
 	}
-}
-
-// migratedAfter is migrated after a crash before a step: everything may be done but the removal of a folder.
-func migratedAfter(t *testing.T, dir string, all [][]byte, before map[string]string, step string) {
-	t.Helper()
-	if step == "remove "+migratingName {
-		if done, err := Migrate(t.Context(), dir, MigrateOptions{}); err != nil || done.Old != "" {
-			t.Fatal(done, err)
-		}
-		log := openedSegments(t, dir, SegmentsOptions{})
-		sameEnvelopes(t, log, all)
-		return
-	}
-	migrated(t, dir, all, before)
 }
 
 // TestMigrateAgain: an earlier honed that appends after a migration was interrupted loses nothing.
@@ -101,12 +89,16 @@ func TestMigrateAgain(t *testing.T) {
 			if !errors.Is(err, errCrash) {
 				t.Fatal(err)
 			}
-			longer := oldFolder(t, kind, all)
-			before := folderTree(t, longer)
-			if err := os.Rename(filepath.Join(dir, migratingName), filepath.Join(longer, migratingName)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Fatal(err)
+			if kind != "plain" && !exists(dir, readyName) {
+				t.Fatal("it has moved something")
 			}
-			migrated(t, longer, all, before)
+			before := folderTree(t, oldFolder(t, kind, all))
+			for name, content := range before {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			migrated(t, dir, all, before)
 		}
 	}
 }
@@ -132,8 +124,8 @@ func TestMigrateRefuses(t *testing.T) {
 			os.Mkdir(filepath.Join(dir, oldName), 0o700)
 			os.Rename(filepath.Join(dir, readyName), filepath.Join(dir, oldName, readyName))
 			os.Rename(filepath.Join(dir, storeName), filepath.Join(dir, oldName, storeName))
-			os.Mkdir(filepath.Join(dir, migratingName), 0o700)
-			os.WriteFile(filepath.Join(dir, migratingName, segmentName(1)), nil, 0o600)
+			os.WriteFile(filepath.Join(dir, migratingName), nil, 0o600)
+			os.WriteFile(filepath.Join(dir, segmentName(1)), nil, 0o600)
 			return "was not verified"
 		},
 		"no log": func(dir string) string {
@@ -191,7 +183,7 @@ func TestMigrateLocked(t *testing.T) {
 			if _, err := Migrate(t.Context(), dir, MigrateOptions{}); err == nil || !says(err, "is in use by") {
 				t.Errorf("%s, %s: %v", kind, name, err)
 			}
-			log, err := OpenReader(dir, nil)
+			log, err := OpenReader(t.Context(), dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,17 +204,42 @@ func TestMigrateCompares(t *testing.T) {
 		if _, err := Migrate(t.Context(), made, MigrateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Rename(made, filepath.Join(dir, migratingName)); err != nil {
-			t.Fatal(err)
-		}
-		old, err := openOld(dir, nil, Range{})
+		old, err := openOld(t.Context(), dir, nil, Range{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &migration{dir: dir, o: MigrateOptions{Progress: func(string, uint64, uint64) {}}}
-		err = m.compare(t.Context(), old, &Migration{Envelopes: 10, First: 1, Last: 10})
-		if err == nil || !says(err, "differs from the old one at position") {
+		copied, err := openSegments(made, SegmentsOptions{}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = compare(t.Context(), old, copied, 1, 11, nil)
+		copied.Close()
+		if err == nil || !says(err, "differs from the old log at position") {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+	made := oldFolder(t, "plain", all)
+	if _, err := Migrate(t.Context(), made, MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	copied := openedSegments(t, made, SegmentsOptions{})
+	for _, lost := range []int{4, 9} { // the copy has one that the old log has lost, also the last one
+		dir := oldFolder(t, "JetStream's", all)
+		path := filepath.Join(dir, blockFolder, fmt.Sprintf("%d.blk", lost/9+1))
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[bytes.Index(b, all[lost])+headerSize+9] ^= 1
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		old, err := openOld(t.Context(), dir, nil, Range{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := compare(t.Context(), old, copied, 1, 11, nil); err == nil || !says(err, "differs from the old log at position") {
+			t.Errorf("position %d: %v", lost+1, err)
 		}
 	}
 	dir := oldFolder(t, "plain", all)
@@ -230,7 +247,7 @@ func TestMigrateCompares(t *testing.T) {
 		if what != "compare" {
 			return nil
 		}
-		path := filepath.Join(dir, migratingName, segmentName(1))
+		path := filepath.Join(dir, segmentName(1))
 		b, err := os.ReadFile(path)
 		if err == nil {
 			b[len(b)/2] ^= 1
@@ -238,7 +255,30 @@ func TestMigrateCompares(t *testing.T) {
 		}
 		return err
 	}})
-	if !says(err, "differs from the old one at position") || exists(dir, migratingName) {
+	if !says(err, "differs from the old log at position") || exists(dir, migratingName) {
 		t.Error(err)
+	}
+}
+
+// TestMigrateBase: what a migration adds for an accepted loss names the newest checkpoint, from which a start reads.
+func TestMigrateBase(t *testing.T) {
+	var all [][]byte
+	for i := range uint64(5) {
+		var e Encoder
+		e.Begin(i / 2)
+		if err := e.Record(&Record{Client: "a", Epoch: 1, Seq: i + 1, Data: []byte("hello")}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, bytes.Clone(e.Bytes()))
+	}
+	all[1][headerSize+9] ^= 1
+	dir := oldFolder(t, "plain", all)
+	if _, err := Migrate(t.Context(), dir, MigrateOptions{AcceptLoss: Range{2, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	last, log := Envelope{}, openedSegments(t, dir, SegmentsOptions{})
+	err := log.Read(t.Context(), 6, func(pos uint64, b []byte) (err error) { last, err = Decode(b); return err })
+	if lost := slices.Collect(last.Tombstones()); err != nil || last.Base != 2 || !slices.Equal(lost, []uint64{2}) {
+		t.Errorf("base %d, tombstones of %d, %v", last.Base, lost, err)
 	}
 }

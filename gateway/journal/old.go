@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,17 +14,18 @@ const (
 	blockFolder   = storeName + "/jetstream/$G/streams/LOG/msgs"
 	plainName     = "log"       // the plain file of --log file:
 	plainLock     = "log.lock"  // beside it
-	migratingName = "migrating" // the new log while Migrate works
+	migratingName = "migrating" // a file: Migrate has not ended
 	oldName       = "old"       // what Migrate replaced
 )
 
 // OpenReader opens the log in the folder dir for reading, also one that an earlier version wrote. It needs
 // no lock and changes nothing, so another process may append meanwhile: the log has the envelopes of the
-// time of the call. logger gets what is damaged; nil means no logging.
-func OpenReader(dir string, logger *slog.Logger) (Reader, error) {
+// time of the call. Opening the log of an earlier version reads all of it, until ctx ends. logger gets what is
+// damaged; nil means no logging.
+func OpenReader(ctx context.Context, dir string, logger *slog.Logger) (Reader, error) {
 	switch {
 	case hasOld(dir):
-		return openOld(dir, logger, Range{})
+		return openOld(ctx, dir, logger, Range{})
 	case exists(dir, migratingName):
 		return nil, refuseOld(dir)
 	case exists(dir, markName):

@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
@@ -15,7 +16,7 @@ import (
 )
 
 // openOld opens the log that an earlier version wrote into the folder dir. accepted may be lost at its end.
-func openOld(dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
+func openOld(ctx context.Context, dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
 	plain := exists(dir, plainName)
 	if plain && (exists(dir, readyName) || exists(dir, storeName)) {
 		return nil, &Refusal{
@@ -23,36 +24,23 @@ func openOld(dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
 			Repair: fmt.Sprintf("move %s, or %s with %s and %s, into a folder of its own", plainName, storeName, readyName, markName),
 		}
 	}
-	l, err := (*oldLog)(nil), error(nil)
+	l, err := &oldLog{format: blocks{}}, error(nil)
 	if plain {
-		l, err = openPlain(filepath.Join(dir, plainName), logger)
+		err = l.openPlain(ctx, filepath.Join(dir, plainName), logger)
 	} else {
-		l, err = openBlocks(dir, logger, accepted)
+		err = l.openBlocks(ctx, dir, logger, accepted)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
-	}
-	return l, nil
+	return l, about(dir, err)
 }
 
 // openPlain opens a file of envelopes, one after the other. It has no mark.
-func openPlain(path string, logger *slog.Logger) (*oldLog, error) {
+func (l *oldLog) openPlain(ctx context.Context, path string, logger *slog.Logger) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l := &oldLog{format: plain{}, parts: []oldPart{{path: path, to: info.Size(), first: 1}}}
-	parts := slices.Clone(l.parts)
-	err = l.settle(0, logger, func(pos uint64, end int64) {
-		if last := &parts[len(parts)-1]; end-last.from >= partBytes && end < last.to {
-			next := oldPart{path: path, from: end, to: last.to, first: pos + 1}
-			last.to = end
-			parts = append(parts, next)
-		}
-	})
-	parts[len(parts)-1].to = l.parts[0].to // without a torn end
-	l.parts = parts
-	return l, err
+	l.format, l.parts = plain{}, []oldPart{{path: path, to: info.Size()}}
+	return l.settle(ctx, 0, logger)
 }
 
 // plain is the format of --log file:.
@@ -103,18 +91,17 @@ func (plain) record(w *window, at int64, want uint64) (oldRecord, error) {
 }
 
 // openBlocks opens a JetStream store.
-func openBlocks(dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
-	m, err := readMark(filepath.Join(dir, markName), os.O_RDONLY)
+func (l *oldLog) openBlocks(ctx context.Context, dir string, logger *slog.Logger, accepted Range) error {
+	m, err := openMark(filepath.Join(dir, markName), true)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer m.f.Close()
 	entries, err := os.ReadDir(filepath.Join(dir, blockFolder))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	numbers := map[string]uint64{}
-	l := &oldLog{format: blocks{}}
 	for _, e := range entries {
 		digits, is := strings.CutSuffix(e.Name(), ".blk")
 		number, err := strconv.ParseUint(digits, 10, 64)
@@ -123,25 +110,25 @@ func openBlocks(dir string, logger *slog.Logger, accepted Range) (*oldLog, error
 		}
 		info, err := e.Info()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p := oldPart{path: filepath.Join(dir, blockFolder, e.Name()), to: info.Size()}
 		if p.first, err = firstOf(p); err != nil {
-			return nil, err
+			return err
 		}
 		numbers[p.path] = number
 		l.parts = append(l.parts, p)
 	}
 	slices.SortFunc(l.parts, func(a, b oldPart) int { return cmp.Compare(numbers[a.path], numbers[b.path]) })
-	if err = l.settle(m.written, logger, func(uint64, int64) {}); err == nil {
+	if err = l.settle(ctx, m.written, logger); err == nil {
 		err = l.checkMark(dir, m.written, accepted)
 	}
-	return l, err
+	return err
 }
 
 // firstOf returns the position of a block's first record, 0 if it does not say it twice.
 func firstOf(p oldPart) (uint64, error) {
-	f, err := os.Open(p.path)
+	f, err := openOldFile(p.path)
 	if err != nil {
 		return 0, err
 	}

@@ -75,8 +75,8 @@ func largeEnvelopes() [][]byte {
 func TestOldLargeFile(t *testing.T) {
 	all := largeEnvelopes()
 	dir := oldFolder(t, "plain", all)
-	log, err := openOld(dir, nil, Range{})
-	if err != nil || len(log.parts) < 3 {
+	log, err := openOld(t.Context(), dir, nil, Range{})
+	if err != nil || len(log.places) < 3 {
 		t.Fatal(log, err)
 	}
 	if lost := sameEnvelopes(t, log, all); len(lost) > 0 {
@@ -93,13 +93,13 @@ func TestOldLargeFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []int64{log.parts[1].from, log.parts[1].from + 13, log.parts[2].from - 9, log.parts[2].from + 50} {
+	for _, at := range []int64{log.places[1].at, log.places[1].at + 13, log.places[2].at - 9, log.places[2].at + 50} {
 		hit := bytes.Clone(b)
 		hit[at] ^= 2
 		if err := os.WriteFile(path, hit, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		log, err := OpenReader(dir, nil)
+		log, err := OpenReader(t.Context(), dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestOldNATS(t *testing.T) {
 			want = all[:len(all)-1]
 			markOf(t, dir, uint64(len(want)))
 		}
-		log, err := OpenReader(dir, nil)
+		log, err := OpenReader(t.Context(), dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,14 +8,23 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 )
 
 // oldLog reads a log of an earlier version. It keeps no file open, so Close does nothing.
 type oldLog struct {
 	format oldFormat
 	parts  []oldPart // ascending
+	places []place   // ascending; where a Read may begin
 	next   uint64
 	end    *Damage // what is lost after the last record; nil: nothing
+}
+
+// place is where the record of a position should be.
+type place struct {
+	pos  uint64
+	part int
+	at   int64 // offset in the part
 }
 
 // oldFormat is how records follow each other in a file.
@@ -37,142 +46,165 @@ type oldRecord struct {
 	whole    bool // the envelope matches its checksum
 }
 
-// oldPart is one file of a JetStream store, or a part of a plain file.
+// oldPart is one file of an old log.
 type oldPart struct {
-	path     string
-	from, to int64  // offsets
-	first    uint64 // position of its first record; 0: unknown
+	path  string
+	to    int64  // offset of its end
+	first uint64 // position of its first record; 0: unknown
 }
 
 const (
-	partBytes = 8 << 20             // of a plain file
-	maxRecord = MaxEnvelope + 1<<10 // with what JetStream adds
+	placeBytes = 8 << 20             // between two places
+	unreadPage = 4096                // how much of a file is passed over where the disk cannot read
+	maxRecord  = MaxEnvelope + 1<<10 // with what JetStream adds
 )
 
 var (
-	errTail  = errors.New("the end of the file cannot be read")
-	errCount = errors.New("what is here cannot be read; if it was more than one envelope, the positions after it are too low")
+	errUnread = fmt.Errorf("the disk cannot read a part of the file: %w", syscall.EIO)
+	errTail   = errors.New("the end of the file cannot be read")
+	errCount  = errors.New("what is here cannot be read; if it was more than one envelope, the positions after it are too low")
 )
 
-// settle finds the end of the log. reached is the high-water mark.
-func (l *oldLog) settle(reached uint64, logger *slog.Logger, split func(pos uint64, end int64)) error {
+// settle reads the log and finds its end. reached is the high-water mark.
+func (l *oldLog) settle(ctx context.Context, reached uint64, logger *slog.Logger) error {
 	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	var newest *Damage
-	want, rest, err := l.scan(context.Background(), l.part(1<<63), func(pos uint64, _ []byte, end int64) error {
-		split(pos, end)
+	l.places = []place{{pos: 1}}
+	rest, err := l.scan(ctx, l.places[0], func(_ []byte, after place) error {
+		if last := l.places[len(l.places)-1]; after.part > last.part || after.at >= last.at+placeBytes {
+			l.places = append(l.places, after)
+		}
 		return nil
 	}, func(d *Damage) error { newest = d; return nil })
-	if err != nil || len(l.parts) == 0 {
-		l.next = want
+	if l.next = rest.pos; err != nil || len(l.parts) == 0 {
 		return err
 	}
 	last := &l.parts[len(l.parts)-1]
-	tail, err := readRange(last.path, rest, last.to)
+	tail, unread, err := readRange(last.path, rest.at, last.to)
 	if err != nil {
 		return err
 	}
-	at := rest
 	switch {
-	case len(tail) > maxRecord:
-		l.end = &Damage{First: want, Last: want, File: last.path, Offset: rest, Err: errTail}
-		want++
-	case len(tail) == 0 && newest != nil && newest.Last == want-1 && newest.First > reached:
-		b, err := readRange(last.path, last.to-4, last.to)
+	case len(tail) > maxRecord || unread:
+		l.end = &Damage{First: rest.pos, Last: rest.pos, File: last.path, Offset: rest.at, Err: errTail}
+		if unread {
+			l.end.Err = errUnread
+		}
+		l.next++
+		return nil
+	case len(tail) == 0 && newest != nil && newest.Last == rest.pos-1 && newest.First > reached:
+		b, _, err := readRange(last.path, last.to-4, last.to)
 		if err != nil {
 			return err
 		}
 		if string(b) == "\x00\x00\x00\x00" { // a write of which only the size got to the disk
-			want, at = newest.First, newest.Offset
+			rest.pos, rest.at = newest.First, newest.Offset
 		}
 	}
-	if l.end == nil && at < last.to {
-		logger.Warn("the last write is torn: it was not acknowledged and does not count", "position", want,
-			"file", last.path, "offset", at, "bytes", last.to-at)
-		last.to = at
+	if rest.at < last.to {
+		logger.Warn("the last write is torn: it was not acknowledged and does not count", "position", rest.pos,
+			"file", last.path, "offset", rest.at, "bytes", last.to-rest.at)
+		last.to = rest.at
 	}
-	l.next = want
+	l.next = rest.pos
 	return nil
 }
 
-func readRange(path string, from, to int64) ([]byte, error) {
-	f, err := os.Open(path)
+func readRange(path string, from, to int64) (b []byte, unread bool, err error) {
+	f, err := openOldFile(path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer f.Close()
-	b := make([]byte, min(to-from, maxRecord+1))
-	_, err = f.ReadAt(b, from)
-	if err == io.EOF {
+	b = make([]byte, min(to-from, maxRecord+1))
+	if _, err = f.ReadAt(b, from); err == io.EOF {
 		err = nil
 	}
-	return b, err
+	return b, f.unread, err
 }
 
-// part returns the index of the part from which position pos is found.
-func (l *oldLog) part(pos uint64) int {
-	for i := len(l.parts) - 1; i > 0; i-- {
-		if first := l.parts[i].first; first > 0 && first <= pos {
-			return i
+// oldFile reads a file of an old log. What the disk cannot read becomes bytes that no checksum takes for an
+// envelope, so it counts as damage and reading goes on after it.
+type oldFile struct {
+	*os.File
+	unread bool // there was such a part
+}
+
+func openOldFile(path string) (*oldFile, error) {
+	f, err := os.Open(path)
+	return &oldFile{File: f}, err
+}
+
+// ReadAt reads len(b) bytes, or fewer at the end of the file.
+func (f *oldFile) ReadAt(b []byte, at int64) (n int, err error) {
+	for {
+		got, err := f.File.ReadAt(b[n:], at+int64(n))
+		if n += got; !errors.Is(err, syscall.EIO) {
+			return n, err
+		}
+		f.unread = true
+		for page := (at + int64(n)) / unreadPage; n < len(b) && (at+int64(n))/unreadPage == page; n++ {
+			b[n] = 0xff
 		}
 	}
-	return 0
 }
 
-// scan reads the parts from index i on. It returns the next position, and the offset in the last part
-// after which nothing can be read.
-func (l *oldLog) scan(ctx context.Context, i int, each func(pos uint64, envelope []byte, end int64) error, lost func(*Damage) error) (next uint64, rest int64, err error) {
-	next = 1
-	if i > 0 {
-		next = l.parts[i].first
-	}
-	for n := i; n < len(l.parts) && err == nil; n++ {
-		p := l.parts[n]
-		if p.first > next {
-			before := l.parts[max(n-1, i)]
-			if err := lost(&Damage{First: next, Last: p.first - 1, File: before.path, Offset: rest, Err: errMissing}); err != nil {
-				return next, rest, err
+// scan reads from a place on. It returns the place after which nothing can be read.
+func (l *oldLog) scan(ctx context.Context, at place, each func(envelope []byte, after place) error, lost func(*Damage) error) (place, error) {
+	for at.part < len(l.parts) {
+		if first := l.parts[at.part].first; at.at == 0 && first > at.pos {
+			if err := lost(&Damage{First: at.pos, Last: first - 1, File: l.parts[at.part].path, Err: errMissing}); err != nil {
+				return at, err
 			}
-			next = p.first
+			at.pos = first
 		}
-		next, rest, err = l.walk(ctx, p, next, each, lost)
+		var err error
+		if at, err = l.walk(ctx, at, each, lost); err != nil || at.part == len(l.parts)-1 {
+			return at, err
+		}
+		at.part, at.at = at.part+1, 0
 	}
-	return next, rest, err
+	return at, nil
 }
 
-// walk is scan for one part, in which position want comes next.
-func (l *oldLog) walk(ctx context.Context, p oldPart, want uint64, each func(pos uint64, envelope []byte, end int64) error, lost func(*Damage) error) (next uint64, rest int64, err error) {
-	f, err := os.Open(p.path)
+// walk is scan for one part.
+func (l *oldLog) walk(ctx context.Context, at place, each func(envelope []byte, after place) error, lost func(*Damage) error) (place, error) {
+	p := l.parts[at.part]
+	f, err := openOldFile(p.path)
 	if err != nil {
-		return want, p.from, err
+		return at, err
 	}
 	defer f.Close()
-	w, at, hole := &window{f: f, limit: p.to}, p.from, int64(-1)
+	w, hole := &window{f: f, limit: p.to}, int64(-1)
 	lose := func(last uint64, offset int64, clients []string, err error) error {
-		d := &Damage{First: want, Last: last, File: p.path, Offset: offset, Clients: clients, Err: err}
-		want = last + 1
+		if f.unread {
+			err = fmt.Errorf("%w: %w", err, errUnread)
+		}
+		d := &Damage{First: at.pos, Last: last, File: p.path, Offset: offset, Clients: clients, Err: err}
+		at.pos = last + 1
 		return lost(d)
 	}
-	for at < p.to {
-		r, err := l.format.record(w, at, want)
+	for at.at < p.to {
+		r, err := l.format.record(w, at.at, at.pos)
 		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return want, at, err
+			return at, err
 		}
 		switch {
 		case r.end == 0:
-			found, err := l.resync(w, at, want)
+			found, err := l.resync(ctx, w, at.at, at.pos)
 			if err != nil || found == 0 {
-				return want, at, err
+				return at, err
 			}
 			if l.format.numbered() {
-				hole = at
-			} else if err := lose(want, at, nil, errCount); err != nil {
-				return want, at, err
+				hole = at.at
+			} else if err := lose(at.pos, at.at, nil, errCount); err != nil {
+				return at, err
 			}
-			at = found
+			at.at = found
 			continue
-		case r.pos > want:
+		case r.pos > at.pos:
 			if hole < 0 {
-				hole = at
+				hole = at.at
 			}
 			err = lose(r.pos-1, hole, nil, errMissing)
 		}
@@ -180,24 +212,24 @@ func (l *oldLog) walk(ctx context.Context, p oldPart, want uint64, each func(pos
 		switch {
 		case r.pos == 0 || err != nil:
 		case r.whole:
-			err = each(r.pos, r.envelope, r.end)
-			want = r.pos + 1
+			err = each(r.envelope, place{r.pos + 1, at.part, r.end})
+			at.pos = r.pos + 1
 		default:
-			err = lose(r.pos, at, clientsIn(r.envelope), errEnvelope)
+			err = lose(r.pos, at.at, clientsIn(r.envelope), errEnvelope)
 		}
 		if err != nil {
-			return want, at, err
+			return at, err
 		}
-		at = r.end
+		at.at = r.end
 	}
-	return want, at, nil
+	return at, nil
 }
 
 // resync searches for the next record after damage at offset at. It returns 0 if there is none.
-func (l *oldLog) resync(w *window, at int64, want uint64) (int64, error) {
+func (l *oldLog) resync(ctx context.Context, w *window, at int64, want uint64) (int64, error) {
 	for at++; ; {
 		b, err := w.bytes(at, readAhead)
-		if err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return 0, err
 		}
 		i, overlap := l.format.search(b)
@@ -229,15 +261,22 @@ func (l *oldLog) Read(ctx context.Context, from uint64, each func(pos uint64, en
 		d.First = max(d.First, from)
 		return d
 	}
-	next, _, err := l.scan(ctx, l.part(from), func(pos uint64, envelope []byte, _ int64) error {
-		if pos < from {
+	begin := len(l.places) - 1
+	for l.places[begin].pos > from {
+		begin--
+	}
+	end, err := l.scan(ctx, l.places[begin], func(envelope []byte, after place) error {
+		if after.pos <= from {
 			return nil
 		}
-		return each(pos, envelope)
+		return each(after.pos-1, envelope)
 	}, lost)
-	if err == nil && next < l.next {
-		d := *l.end
-		d.First = next
+	if err == nil && end.pos < l.next {
+		d := Damage{Last: l.next - 1, Err: errTail} // it could be read before
+		if l.end != nil {
+			d = *l.end
+		}
+		d.First = end.pos
 		err = lost(&d)
 	}
 	return err

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,17 +164,22 @@ func TestOldLogs(t *testing.T) {
 				if err := os.MkdirAll(filepath.Join(dir, blockFolder), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				if err := createMark(filepath.Join(dir, markName)); err != nil {
+				if err := createMark(filepath.Join(dir, markName), 0); err != nil {
 					t.Fatal(err)
 				}
 			}
 			before := folderTree(t, dir)
-			log, err := OpenReader(dir, nil)
+			log, err := OpenReader(t.Context(), dir, nil)
 			if err != nil {
 				t.Fatal(kind, n, err)
 			}
 			if lost := sameEnvelopes(t, log, all); len(lost) > 0 {
 				t.Error(kind, n, lost)
+			}
+			ended, end := context.WithCancel(t.Context())
+			end()
+			if _, err := OpenReader(ended, dir, nil); n > 0 && !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: opened although interrupted: %v", kind, err)
 			}
 			for from := range uint64(n) {
 				got := from
@@ -222,7 +229,7 @@ func migrated(t testing.TB, dir string, all [][]byte, before map[string]string) 
 	if exists(dir, migratingName) || hasOld(dir) {
 		t.Fatal("not all is moved")
 	}
-	m, err := openMark(filepath.Join(dir, markName))
+	m, err := openMark(filepath.Join(dir, markName), false)
 	if err != nil || m.written != uint64(len(all)) {
 		t.Fatalf("%+v %v", m, err)
 	}
@@ -268,7 +275,7 @@ func TestOldFlips(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := folderTree(t, dir)
-		log, err := OpenReader(dir, nil)
+		log, err := OpenReader(t.Context(), dir, nil)
 		if err != nil {
 			t.Fatalf("%s, bit %d of %s: %v", kind, bit, path, err)
 		}
@@ -299,12 +306,20 @@ func TestOldFlips(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := sameEnvelopes(t, made, all)
+		again := sameEnvelopes(t, made, append(slices.Clone(all), buried(lost[0].First)))
 		if made.Close(); len(again) != 1 || again[0].First != lost[0].First {
 			t.Fatal(again)
 		}
 	}
 	t.Logf("%d flips, %d of them cost an envelope, all named", flips, named)
+}
+
+// buried returns the envelope that says that an operator has accepted a loss.
+func buried(pos uint64) []byte {
+	var e Encoder
+	e.Begin(0)
+	e.Tombstone(pos)
+	return e.Bytes()
 }
 
 // TestOldEnds: a torn write at the end does not count. One that was there before, as the mark says, is missed.
@@ -329,7 +344,7 @@ func TestOldEnds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				log, err := OpenReader(dir, nil)
+				log, err := OpenReader(t.Context(), dir, nil)
 				if kind == "plain" || !missing {
 					if err != nil {
 						t.Fatal(err)
@@ -349,7 +364,7 @@ func TestOldEnds(t *testing.T) {
 					t.Fatal(done, err)
 				}
 				made := openedSegments(t, dir, SegmentsOptions{})
-				if lost := sameEnvelopes(t, made, all); len(lost) != 1 || lost[0].First != 20 {
+				if lost := sameEnvelopes(t, made, append(slices.Clone(all), buried(20))); len(lost) != 1 || lost[0].First != 20 {
 					t.Fatal(lost)
 				}
 			}
@@ -365,7 +380,7 @@ func TestOldBlockMissing(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, blockFolder, fmt.Sprint(block, ".blk"))); err != nil {
 			t.Fatal(err)
 		}
-		log, err := OpenReader(dir, nil)
+		log, err := OpenReader(t.Context(), dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 // Position says how far a reader has read. Of two for one share the one with the higher Generation
 // counts, and of two with the same Generation the later one.
 type Position struct {
-	Name       string // of the reader: 1 to MaxClient bytes of UTF-8
+	Name       string // of the reader: 1 to maxClient bytes of UTF-8
 	Share, Of  uint16 // this is share Share, from 0 on, of Of
 	Number     uint64 // of the last record that was acknowledged
 	Generation uint64 // of the connection that acknowledged it
@@ -19,9 +19,6 @@ type Position struct {
 	Ordered    bool   // an operator wrote this
 	Moves      bool   // it only moves what the log has with this very Generation
 }
-
-// Identity is what makes a log another one than all others: a random number that its first server stores.
-type Identity [16]byte
 
 // Position adds a reader's position. It returns the same errors as Record.
 func (e *Encoder) Position(p *Position) error {
@@ -49,8 +46,8 @@ func (e *Encoder) Position(p *Position) error {
 	return nil
 }
 
-// Identity adds the log's identity.
-func (e *Encoder) Identity(id Identity) error {
+// Identity adds what makes the log another one than all others: a random number that its first server stores.
+func (e *Encoder) Identity(id [16]byte) error {
 	return e.words(identityKind, binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:]))
 }
 
@@ -71,12 +68,10 @@ func (e Envelope) Positions() iter.Seq[Position] {
 }
 
 // Identity returns the log's identity, if the envelope has it.
-func (e Envelope) Identity() (id Identity, ok bool) {
-	e.entries(identityKind, func(b []byte) bool { id, ok = Identity(b), true; return false })
+func (e Envelope) Identity() (id [16]byte, ok bool) {
+	e.entries(identityKind, func(b []byte) bool { id, ok = [16]byte(b), true; return false })
 	return id, ok
 }
 
-// Sum returns the checksum of an envelope that Decode accepts.
-func Sum(envelope []byte) uint32 {
-	return binary.BigEndian.Uint32(envelope[len(envelope)-trailerSize:])
-}
+// Sum returns the envelope's checksum.
+func (e Envelope) Sum() uint32 { return e.sum }

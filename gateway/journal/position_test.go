@@ -15,7 +15,7 @@ func TestPositionEntries(t *testing.T) {
 	}
 	e := Encoder{}
 	e.Begin(4)
-	id := Identity{1, 2, 3}
+	id := [16]byte{1, 2, 3}
 	if err := e.Identity(id); err != nil {
 		t.Fatal(err)
 	}

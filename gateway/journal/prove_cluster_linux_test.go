@@ -102,18 +102,16 @@ func streamInfo(t *testing.T, urls, stream string) *jetstream.StreamInfo {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	asked, err := newStream(nc, stream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
-		attempt, done := context.WithTimeout(ctx, attemptTime)
-		s, err := js.Stream(attempt, stream)
-		done()
-		if err == nil && !leaderless(s.CachedInfo()) {
-			return s.CachedInfo()
+		info, err := asked.state(ctx)
+		if err == nil {
+			return info
 		}
 		if err := pause(ctx, retryEvery); err != nil {
 			t.Fatalf("no leader of %s: %v", stream, err)
@@ -271,7 +269,7 @@ func TestLostReply(t *testing.T) {
 	}
 	defer log.Close()
 	envelope := sample("a", 1, 1)
-	if err := log.stream.publish(t.Context(), envelope, 1, true, log.writer+"-1"); err != nil {
+	if err := log.stream.publish(t.Context(), envelope, 1, log.writer+"-1"); err != nil {
 		t.Fatal(err) // the attempt whose reply is lost
 	}
 	if pos, err := log.place(t.Context(), envelope, log.writer+"-1", true); err != nil || pos != 1 {
@@ -283,7 +281,7 @@ func TestLostReply(t *testing.T) {
 		t.Errorf("%d envelopes, want 2", len(all))
 	}
 	// JetStream stores the second one twice.
-	if err := log.stream.publish(t.Context(), sample("a", 2, 1), 3, true, log.writer+"-2"); err != nil {
+	if err := log.stream.publish(t.Context(), sample("a", 2, 1), 3, log.writer+"-2"); err != nil {
 		t.Fatal(err)
 	}
 	for _, from := range []uint64{1, 3} {
@@ -295,7 +293,7 @@ func TestLostReply(t *testing.T) {
 	// It stores another one behind a foreign envelope, which the caller has not seen.
 	foreign, late := sample("b", 1, 1), sample("a", 3, 1)
 	for i, b := range [][]byte{foreign, late} {
-		if err := log.stream.publish(t.Context(), b, 4+uint64(i), true, []string{"other-1", log.writer + "-3"}[i]); err != nil {
+		if err := log.stream.publish(t.Context(), b, 4+uint64(i), []string{"other-1", log.writer + "-3"}[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -344,15 +342,11 @@ func TestClusterRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuses("the stream is gone", ClusterOptions{Dir: dir, Create: true})
-	other, err := newStream(nc, defaultStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(ctx, other.config(&ClusterOptions{Replicas: 1})); err != nil {
+	config := (&ClusterOptions{Stream: defaultStream, Replicas: 1}).config()
+	if _, err := js.CreateStream(ctx, config); err != nil {
 		t.Fatal(err)
 	}
 	refuses("the stream is empty", ClusterOptions{Dir: dir})
-	config := other.config(&ClusterOptions{Replicas: 1})
 	config.Name, config.Subjects, config.Discard = "OTHER", []string{"other"}, jetstream.DiscardOld
 	if _, err := js.CreateStream(ctx, config); err != nil {
 		t.Fatal(err)

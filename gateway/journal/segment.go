@@ -200,8 +200,13 @@ func whole(b []byte) (sum uint32, ok bool) {
 	if _, err := header(b); err != nil {
 		return 0, false
 	}
-	sum = binary.BigEndian.Uint32(b[len(b)-trailerSize:])
+	sum = sumOf(b)
 	return sum, checksum(b[:len(b)-trailerSize]) == sum
+}
+
+// sumOf returns the checksum that an envelope ends with.
+func sumOf(envelope []byte) uint32 {
+	return binary.BigEndian.Uint32(envelope[len(envelope)-trailerSize:])
 }
 
 // window reads a file forwards, up to limit.

@@ -57,6 +57,7 @@ type Segments struct {
 	size     atomic.Int64
 
 	frame []byte // of Append's worker
+	zeros int64  // how far the last segment's file has zeros on the disk that may not be in memory
 	spare spare
 
 	mu    sync.Mutex
@@ -93,11 +94,7 @@ func openSegments(dir string, o SegmentsOptions, readOnly bool) (*Segments, erro
 		return l, nil
 	}
 	l.release()
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
-		return nil, err
-	}
-	return nil, fmt.Errorf("journal: %s: %w", dir, err)
+	return nil, about(dir, err)
 }
 
 // path returns the path of a file in the folder.
@@ -109,7 +106,10 @@ func (l *Segments) begin(last *segment) error {
 	header := l.id.header(s.first, last.sum)
 	f, err := l.spare.take(), error(nil)
 	spare := f != nil
-	if !spare {
+	l.zeros = 0
+	if spare {
+		l.zeros = l.spare.size
+	} else {
 		if f, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 			return err
 		}
@@ -272,10 +272,9 @@ func (l *Segments) store(j writeJob) error {
 	if err := l.sync(l.file); err != nil {
 		return err
 	}
-	sum, _ := whole(j.envelope)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slots = append(l.slots, slot{uint32(last.end), sum})
+	l.slots = append(l.slots, slot{uint32(last.end), sumOf(j.envelope)})
 	last.end += int64(len(l.frame))
 	last.size = last.end
 	last.next = j.pos + 1
@@ -297,7 +296,13 @@ func (l *Segments) write(at int64) error {
 		_, err := l.file.WriteAt(l.frame[len(l.frame)-2048:], at+int64(len(l.frame)-2048))
 		return err
 	}
-	_, err := l.file.WriteAt(l.frame, at)
+	n := len(l.frame)
+	padded := l.frame
+	if end := at + int64(n); end < l.zeros { // the last page whole, so that the kernel need not read it
+		padded = append(padded, make([]byte, -end&4095)...)
+	}
+	l.frame = padded[:n]
+	_, err := l.file.WriteAt(padded, at)
 	return err
 }
 

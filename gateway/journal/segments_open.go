@@ -14,7 +14,7 @@ import (
 )
 
 func (l *Segments) open() error {
-	if err := l.enter(); err != nil {
+	if err := l.enter(1); err != nil {
 		return err
 	}
 	if err := l.find(); err != nil {
@@ -32,15 +32,14 @@ func (l *Segments) open() error {
 			l.results <- l.store(j)
 		}
 	})
-	l.mark.check = l.keep
-	l.mark.run()
+	l.mark.run(l.keep)
 	return nil
 }
 
-// enter locks the folder, and creates the log if there has never been one.
-func (l *Segments) enter() (err error) {
+// enter locks the folder, and creates the log if there has never been one. Then it begins at position first.
+func (l *Segments) enter(first uint64) (err error) {
 	if l.readOnly {
-		l.mark, err = readMark(l.path(markName), os.O_RDONLY)
+		l.mark, err = openMark(l.path(markName), true)
 		return err
 	}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
@@ -56,11 +55,11 @@ func (l *Segments) enter() (err error) {
 		return err
 	}
 	if _, err := os.Lstat(l.path(markName)); errors.Is(err, fs.ErrNotExist) {
-		if err := l.create(1); err != nil {
+		if err := l.create(first); err != nil {
 			return err
 		}
 	}
-	if l.mark, err = openMark(l.path(markName)); err == nil {
+	if l.mark, err = openMark(l.path(markName), false); err == nil {
 		err = exclude(l.mark.f, l.path(lockName))
 	}
 	return err
@@ -84,12 +83,14 @@ func (l *Segments) create(first uint64) error {
 			return err
 		}
 	}
-	rand.Read(l.id[:])
+	if l.id == (logID{}) { // else it is a copy
+		rand.Read(l.id[:])
+	}
 	if err := writeSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
 		return err
 	}
-	made := l.path(markName + newSuffix)
-	if err := createMark(made); err != nil {
+	made := l.path(markName + ".new")
+	if err := createMark(made, 0); err != nil {
 		return err
 	}
 	if err := os.Rename(made, l.path(markName)); err != nil {

@@ -11,11 +11,15 @@ const spareName = "spare"
 
 // spareStep is how much of a spare is written and synced at once. An fdatasync of another file may wait
 // for a step.
-const spareStep = 4 << 20
+const (
+	spareStep = 4 << 20
+	zeroBytes = 1 << 20 // one write
+)
 
 // spare makes the file of the next segment while the present one is filled: zeros, on the disk. An
 // fdatasync of an envelope in them writes neither the file's size nor its extents: for 70 KB on ext4 it took
-// 130 µs of CPU, against 250 µs in a file that grows.
+// 130 µs of CPU, against 250 µs in a file that grows. The zeros are written past the page cache where the
+// file system can do that: copying them into it took 6 % of a busy gateway's CPU.
 type spare struct {
 	path   string
 	size   int64
@@ -40,7 +44,7 @@ func (p *spare) prepare() {
 		if err != nil {
 			return
 		}
-		if err := zero(f, 0, p.size, &p.stop); err != nil || p.stop.Load() {
+		if err := p.zero(f); err != nil || p.stop.Load() {
 			f.Close()
 			os.Remove(p.path)
 			return
@@ -69,15 +73,27 @@ func (p *spare) end() {
 	p.drop()
 }
 
-// zero writes zeros to a part of a file and syncs them.
-func zero(f *os.File, from, to int64, stop *atomic.Bool) error {
-	zeros := make([]byte, 256<<10)
-	for at := from; at < to && !stop.Load(); {
-		n := min(int64(len(zeros)), to-at)
+// zero fills f with zeros and syncs them.
+func (p *spare) zero(f *os.File) error {
+	direct, zeros, free, err := openDirect(p.path)
+	if err == nil {
+		defer free()
+		defer direct.Close()
+		if err = p.fill(direct, zeros); err == nil {
+			return nil
+		}
+	}
+	return p.fill(f, make([]byte, zeroBytes/4)) // not every file system has direct writes
+}
+
+// fill writes zeros to all of f.
+func (p *spare) fill(f *os.File, zeros []byte) error {
+	for at := int64(0); at < p.size && !p.stop.Load(); {
+		n := min(int64(len(zeros)), p.size-at)
 		if _, err := f.WriteAt(zeros[:n], at); err != nil {
 			return err
 		}
-		if at += n; at == to || at%spareStep == 0 {
+		if at += n; at == p.size || at%spareStep == 0 {
 			if err := dataSync(f); err != nil {
 				return err
 			}

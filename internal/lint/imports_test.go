@@ -54,7 +54,7 @@ var observeImports = map[string][]string{
 // toolImports is the module in tool/, in the same form.
 var toolImports = map[string][]string{
 	"tool/child":        {},
-	"tool/load":         {"wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
+	"tool/load":         {"websocket", "wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
 	"tool/load/fleet":   {"tool/child", "tool/load"},
 	"tool/load/offer":   {},
 	"tool/load/source":  {},
@@ -62,9 +62,10 @@ var toolImports = map[string][]string{
 	"tool/machine":      {"tool/figure"},
 	"tool/trial":        {"tool/child", "tool/load", "tool/machine", "tool/record"},
 	"tool/probe":        {"tool/figure", "tool/record"},
-	"tool/page":         {"tool/figure", "tool/record", "tool/compare", "tool/probe"},
-	"tool/record":       {},
-	"tool/compare":      {"tool/exit", "tool/figure", "tool/probe", "tool/record"},
+	"tool/history":      {"tool/compare", "tool/figure", "tool/record"},
+	"tool/page":         {"tool/figure", "tool/machine", "tool/record", "tool/compare", "tool/history", "tool/probe"},
+	"tool/record":       {"tool/figure"},
+	"tool/compare":      {"tool/exit", "tool/figure", "tool/load", "tool/probe", "tool/record"},
 	"tool/command":      {"tool/exit", "tool/spec"},
 	"tool/deploy":       {}, // its tests import observe and observe/dashboard
 	"tool/knee":         {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
@@ -73,7 +74,7 @@ var toolImports = map[string][]string{
 	"tool/figure":       {},
 	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
 	"tool/view":         {"tool/figure", "tool/knee", "tool/load", "tool/trial"},
-	"tool/session":      {"tool/admin", "tool/exit", "tool/load", "observe", "tool/page", "tool/record", "tool/trial"},
+	"tool/session":      {"tool/admin", "tool/compare", "tool/exit", "tool/load", "observe", "tool/page", "tool/record", "tool/trial"},
 	"tool/spec":         {"wire", "tool/admin", "tool/exit", "tool/figure", "tool/load", "tool/load/offer", "tool/load/source", "tool/load/traffic", "tool/record", "tool/trial"},
 	"tool/serving":      {anyLibrary, "internal/sys", "tool/exit", "tool/figure", "observe", "tool/page", "tool/probe", "tool/session", "tool/spec", "tool/admin"},
 	"tool/admin":        {"tool/exit", "tool/load", "observe"},
@@ -159,7 +160,7 @@ package bench`,
 		{
 			name:  "the load generator shares the server's code",
 			files: "-- tool/load/load.go --\npackage load\n\nimport \"github.com/hone-go/hone/framed\"",
-			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/figure, tool/record, tool/load/offer, tool/load/source, tool/load/traffic, internal/sys"},
+			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import websocket, wire, tool/figure, tool/record, tool/load/offer, tool/load/source, tool/load/traffic, internal/sys"},
 		},
 		{
 			name:  "the admin side imports the tool",

@@ -113,7 +113,7 @@ func (r Rules) Compare(figures []Figure) *Comparison {
 		f := &figures[i]
 		j := &judgement{Figure: f, rules: r, share: weight(f) / weights, tau: math.Log1p(c.Tolerance)}
 		c.Changes[i] = j.change()
-		if c.Changes[i].Floor == nil {
+		if c.Changes[i].Floor == nil && c.Changes[i].Method != exact {
 			c.Scope = ThisSession
 		}
 	}
@@ -235,6 +235,10 @@ func (j *judgement) change() Change {
 	}
 	j.takeValues()
 	j.c.LimitedBy = j.unfit()
+	if j.isExact() {
+		j.exactly()
+		return j.c
+	}
 	if min(len(j.c.A), len(j.c.B)) < fewestPairs || !j.positive() {
 		j.c.Advice = j.advise()
 		return j.c
@@ -335,7 +339,10 @@ func (j *judgement) estimate() estimate {
 	} else if j.Pairs == nil && j.c.LimitedBy == "" {
 		j.c.LimitedBy = ByNoFloor
 	}
-	if j.c.Resolution = hiddenStep(j.c.A, j.c.B); j.c.Resolution > 0 {
+	if !counted(j.Unit) {
+		j.c.Resolution = hiddenStep(j.c.A, j.c.B)
+	}
+	if j.c.Resolution > 0 {
 		j.step = math.Log1p(j.c.Resolution/min(*j.c.MedianA, *j.c.MedianB)) * (1 + 1e-9) // so that a difference of exactly one step is inside
 		e = e.widened(j.step)
 	}

@@ -35,6 +35,14 @@ func sessions(factors ...float64) (all []Session) {
 	return all
 }
 
+// counts are pairs of the same two values.
+func counts(n int, a, b float64) (pairs []Pair) {
+	for i := range n {
+		pairs = append(pairs, Pair{ID: i + 1, A: a, B: b})
+	}
+	return pairs
+}
+
 func TestVerdicts(t *testing.T) {
 	lacking := func(a, b int) []Pair {
 		pairs := inTurn(12, 1, 0.01)
@@ -79,7 +87,18 @@ func TestVerdicts(t *testing.T) {
 		"a zero":                    {Figure{Pairs: zero}, Unclear, ByValues, "unclear: values that are not positive have no ratio"},
 		"a zero, and three missing": {Figure{Pairs: zeroAndMissing}, Unclear, ByMissing, "unclear: 9 of 12 pairs have it (A lacks 3, B 0)"},
 		"endless":                   {Figure{Pairs: inTurn(12, math.Inf(1), 0)}, Unclear, ByMissing, "unclear: 0 of 12 pairs have it (A lacks 0, B 12)"},
-		"whole numbers":             {Figure{Pairs: integers, Unit: "B/op"}, Unclear, ByResolution, "unclear: 0.0 % (−16.7 … +20.0); more pairs will not settle it; values come in steps of 1 B/op, 20 % of the median"},
+		"whole numbers":             {Figure{Pairs: integers, Unit: "ms"}, Unclear, ByResolution, "unclear: 0.0 % (−16.7 … +20.0); more pairs will not settle it; values come in steps of 1 ms, 20 % of the median"},
+		"equal counts":              {Figure{Pairs: integers, Unit: "B/op"}, Same, BySpread, "same: exactly equal"},
+		"counts of nothing":         {Figure{Pairs: counts(5, 0, 0), Unit: "allocs/op"}, Same, BySpread, "same: exactly equal"},
+		"one more":                  {Figure{Pairs: counts(5, 1, 2), Unit: "allocs/op"}, Worse, BySpread, "worse: +100.0 %, exact; 5 pairs"},
+		"one less":                  {Figure{Pairs: counts(5, 3, 2), Unit: "allocs/op"}, Better, BySpread, "better: −33.3 %, exact; 5 pairs"},
+		"the first":                 {Figure{Pairs: counts(5, 0, 1), Unit: "allocs/op"}, Worse, BySpread, "worse: from 0 to 1, exact; 5 pairs"},
+		"the last":                  {Figure{Pairs: counts(5, 1, 0), Unit: "allocs/op"}, Better, BySpread, "better: −100.0 %, exact; 5 pairs"},
+		"one more of forty":         {Figure{Pairs: counts(5, 40, 41), Unit: "allocs/op"}, Same, BySpread, "same within 3 %: +2.5 %, exact"},
+		"one more, four pairs":      {Figure{Pairs: counts(4, 1, 2), Unit: "allocs/op"}, Unclear, ByNumber, ""},
+		"nothing, but for once":     {Figure{Pairs: append(counts(5, 0, 4096), Pair{ID: 6, A: 3, B: 4097}), Unit: "B/op"}, Worse, BySpread, "worse: from 0 to 4096, with no run in between; 6 pairs"},
+		"nothing, and not apart":    {Figure{Pairs: append(counts(5, 0, 1), Pair{ID: 6, A: 1, B: 0}), Unit: "B/op"}, Unclear, ByValues, ""},
+		"counts that vary":          {Figure{Pairs: append(counts(11, 40, 44), Pair{ID: 12, A: 41, B: 45}), Unit: "allocs/op"}, Worse, BySpread, ""},
 		"builds differ":             {Figure{Pairs: inTurn(12, 1.02, 0.01), Sessions: sessions(0.98, 1.02, 0.98, 1.02)}, Unclear, ByFloor, "unclear: +2.0 % (−4.0 … +8.3); more pairs will not settle it; this machine's rebuilds differ by ±6.2 %; measure in several sessions"},
 		"builds hardly differ":      {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.999, 1.001, 0.999, 1.001)}, Worse, BySpread, ""},
 		"three sessions":            {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.9, 1.1, 0.9)}, Worse, BySpread, ""},

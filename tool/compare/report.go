@@ -88,6 +88,7 @@ func (c *Report) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**\n\n", c.Summary())
 	for i, row := range c.rows() {
+		row[0] = Cell(row[0])
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 		if i == 0 {
 			fmt.Fprintln(&b, "|---|--:|--:|---|")
@@ -97,4 +98,13 @@ func (c *Report) Markdown() string {
 		fmt.Fprintf(&b, "\n- %s\n", note)
 	}
 	return b.String()
+}
+
+// Cell returns a name as it can stand in a table of Markdown. A name with characters that mean
+// something there, or that would notify somebody, becomes code.
+func Cell(name string) string {
+	if !strings.ContainsAny(name, "|<>@*[]!\\`#") {
+		return name
+	}
+	return "`" + strings.NewReplacer("`", "'", "|", `\|`).Replace(name) + "`"
 }

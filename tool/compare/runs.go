@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/perf/benchunit"
+
+	"github.com/hone-go/hone/tool/load"
 )
 
 // Runs is one side of a comparison: runs of the same thing.
@@ -108,26 +110,10 @@ func (r *Runs) complete(runs int) {
 
 const loadSchema = "hone.load/"
 
-// loadRun is the comparable part of hone load's result.
-type loadRun struct {
-	Schema   string              `json:"schema"`
-	Valid    bool                `json:"valid"`
-	Reasons  []string            `json:"invalid_reasons"`
-	Version  string              `json:"version"`
-	Settings map[string]string   `json:"settings"`
-	Offered  *float64            `json:"offered"`
-	Rate     *float64            `json:"rate"`
-	Latency  map[string]*float64 `json:"latency_us"`
-	Server   *struct {
-		CPU *float64 `json:"cpu_us_per_request"`
-		RSS *float64 `json:"rss_bytes"`
-	} `json:"server"`
-}
-
 func (r *Runs) readLoads(name string, in io.Reader) error {
 	results := json.NewDecoder(in)
 	for number := 1; ; number++ {
-		var l loadRun
+		var l load.Result
 		switch err := results.Decode(&l); {
 		case err == io.EOF:
 			r.complete(number - 1)
@@ -137,7 +123,7 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 		case !strings.HasPrefix(l.Schema, loadSchema):
 			return fmt.Errorf("compare: %s, result %d: its schema is %q, not that of hone load", name, number, l.Schema)
 		case !l.Valid:
-			return fmt.Errorf("%w: %s, result %d: %s", ErrInvalidRun, name, number, strings.Join(l.Reasons, "; "))
+			return fmt.Errorf("%w: %s, result %d: %s", ErrInvalidRun, name, number, strings.Join(l.InvalidReasons, "; "))
 		}
 		if number == 1 {
 			r.Settings.Load, r.Settings.Soft["hone"], r.Settings.Untold = l.Settings, l.Version, l.Settings == nil
@@ -145,27 +131,13 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 		if differ := differing(r.Settings.Load, l.Settings); len(differ) > 0 {
 			return fmt.Errorf("%w: %s, result %d: %s; give results of one load", ErrMixed, name, number, differ[0])
 		}
-		r.addLoad(number-1, &l)
-	}
-}
-
-func (r *Runs) addLoad(run int, l *loadRun) {
-	add := func(name, unit string, better Direction, value *float64) {
-		if value != nil {
-			r.series(name, unit, better).set(run, *value)
-		}
-	}
-	if l.Offered == nil { // otherwise the plan sets the rate
-		add("rate", "req/s", Higher, l.Rate)
-	}
-	if l.Server != nil {
-		add("server CPU", "µs/req", Lower, l.Server.CPU)
-	}
-	for _, quantile := range []string{"p50", "p99", "p999"} {
-		add(quantile, "µs", Lower, l.Latency[quantile])
-	}
-	if l.Server != nil {
-		add("server memory", "B", Lower, l.Server.RSS)
+		l.Metrics(func(name, unit string, higherIsBetter bool, value float64) {
+			better := Lower
+			if higherIsBetter {
+				better = Higher
+			}
+			r.series(name, unit, better).set(number-1, value)
+		})
 	}
 }
 

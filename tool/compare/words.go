@@ -9,11 +9,13 @@ import (
 // Words is the verdict in one line, as in "better: −8.1 % (−11.2 … −4.9), at least 4.9 %;
 // p 0.0004; 12 pairs".
 func (c *Change) Words(tolerance float64) string {
-	switch c.Verdict {
-	case Better, Worse:
+	switch {
+	case c.Method == exact:
+		return c.exactWords(tolerance)
+	case c.Verdict == Better, c.Verdict == Worse:
 		least := min(math.Abs(*c.Low-1), math.Abs(*c.High-1))
 		return fmt.Sprintf("%s: %s, at least %s; p %s; %s", c.Verdict, c.difference(), percent(least), probability(*c.PFamily), c.runs())
-	case Same:
+	case c.Verdict == Same:
 		words := fmt.Sprintf("same within %s: %s", percent(tolerance), c.difference())
 		if *c.Low > 1 || *c.High < 1 {
 			words += ", small but certain"

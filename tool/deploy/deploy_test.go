@@ -571,7 +571,7 @@ func TestThresholds(t *testing.T) {
 	decode(t, &rules, "prometheus", "rules.yml")
 	exprs, shown := map[string]string{}, map[string]bool{
 		"HoneDown": true, "HoneAbsent": true, // there is nothing to show
-		"HonedLogFull": true, "HonedClockOff": true, "HonedStalled": true, "HonedLogFilling": true, "HonedDisconnected": true, // honed's own metrics
+		"HonedLogFull": true, "HonedLogDamage": true, "HonedClockOff": true, "HonedStalled": true, "HonedLogFilling": true, "HonedDisconnected": true, // honed's own metrics
 	}
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {

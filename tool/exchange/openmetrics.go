@@ -11,7 +11,6 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -73,7 +72,6 @@ func (m *metrics) run(label string, r *record.Run) error {
 	m.gauge("hone_run_info", "What the run was; always 1.", run+","+labelled("id", r.ID)+","+labelled("made", r.Made)+","+labelled("scenario", r.Scenario.Name), 1)
 	m.gauge("hone_run_start_time_seconds", "When the run began, since the epoch.", run, float64(r.At.UnixMilli())/1e3)
 	var valid, invalid float64
-	values := map[record.Metric][]float64{} // by metric, ignoring its value
 	var times *hdrhistogram.Histogram
 	for i := range r.Samples {
 		s := &r.Samples[i]
@@ -82,12 +80,6 @@ func (m *metrics) run(label string, r *record.Run) error {
 			continue
 		}
 		valid++
-		for _, figure := range s.Metrics {
-			if value := figure.Value; !math.IsNaN(value) {
-				figure.Value = 0
-				values[figure] = append(values[figure], value)
-			}
-		}
 		if err := addTimes(&times, s); err != nil {
 			return err
 		}
@@ -96,14 +88,13 @@ func (m *metrics) run(label string, r *record.Run) error {
 	m.gauge("hone_run_samples", samples, run+`,valid="false"`, invalid)
 	m.gauge("hone_run_samples", samples, run+`,valid="true"`, valid)
 	taken := map[string]bool{}
-	for _, f := range slices.SortedFunc(maps.Keys(values), func(a, b record.Metric) int { return strings.Compare(a.Name+a.Unit, b.Name+b.Unit) }) {
-		name, parts := metricName(f)
+	for _, f := range slices.SortedFunc(slices.Values(r.Spreads()), func(a, b record.Spread) int { return strings.Compare(a.Name+a.Unit, b.Name+b.Unit) }) {
+		name, parts := metricName(f.Metric)
 		if taken[name] { // two metrics whose names differ only in invalid characters
 			continue
 		}
 		taken[name] = true
-		slices.Sort(values[f])
-		m.gauge(name, fmt.Sprintf("%s of the run, the median of its valid samples.", oneLine(f.Name)), run, figure.Median(values[f])/parts)
+		m.gauge(name, fmt.Sprintf("%s of the run, the median of its valid samples.", oneLine(f.Name)), run, f.Value/parts)
 	}
 	m.distribution(run, times)
 	return nil

@@ -29,26 +29,60 @@ const (
 	colourNone  = "\x1b[0m"
 )
 
-// plot is points in a grid, both axes logarithmic.
-type plot struct {
-	fromX, toX, fromY, toY float64
-	cells                  [plotHeight][plotWidth]rune
+// Plot is points in a grid of rows, both axes logarithmic.
+type Plot struct {
+	FromX, ToX, FromY, ToY float64
+	Rows                   [][]rune
+}
+
+// NewPlot plots the points that have the metric against x, misses under hits; nil for less than two.
+func NewPlot(points []Point, x func(Point) *float64, width, height int) *Plot {
+	points = slices.DeleteFunc(slices.Clone(points), func(t Point) bool {
+		return x(t) == nil || t.Plotted == nil || *x(t) <= 0 || *t.Plotted <= 0
+	})
+	if len(points) < 2 {
+		return nil
+	}
+	p := &Plot{FromX: math.Inf(1), FromY: math.Inf(1)}
+	for _, t := range points {
+		p.FromX, p.ToX = min(p.FromX, *x(t)), max(p.ToX, *x(t))
+		p.FromY, p.ToY = min(p.FromY, *t.Plotted), max(p.ToY, *t.Plotted)
+	}
+	for range height {
+		p.Rows = append(p.Rows, []rune(strings.Repeat(" ", width)))
+	}
+	for _, mark := range []rune{MarkInvalid, MarkMissed, MarkMet} {
+		for _, t := range points {
+			if t.Mark() == mark {
+				p.row(*t.Plotted)[place(*x(t), p.FromX, p.ToX, width)] = mark
+			}
+		}
+	}
+	return p
+}
+
+// row returns the row of a value of the metric.
+func (p *Plot) row(v float64) []rune {
+	return p.Rows[len(p.Rows)-1-place(v, p.FromY, p.ToY, len(p.Rows))]
 }
 
 // writePlot plots the latency against the throughput.
 func (r *Report) writePlot(w io.Writer) {
-	points := slices.DeleteFunc(r.curve(), func(t Point) bool {
-		return t.Rate == nil || t.Plotted == nil || *t.Rate <= 0 || *t.Plotted <= 0
-	})
-	if len(points) < 2 {
+	p := NewPlot(r.curve(), func(t Point) *float64 { return t.Rate }, plotWidth, plotHeight)
+	if p == nil {
 		return
 	}
-	p := newPlot(points)
 	goal := r.GoalLine()
-	p.draw(points, goal)
+	if goal >= p.FromY && goal <= p.ToY {
+		for column, mark := range p.row(goal) {
+			if mark == ' ' {
+				p.row(goal)[column] = markGoal
+			}
+		}
+	}
 	name := strings.Replace(r.Drawn(), "p999", "p99.9", 1)
 	fmt.Fprintf(w, "\n%s against answers per second: %c met, %c missed", name, MarkMet, MarkMissed)
-	if slices.ContainsFunc(points, func(t Point) bool { return !t.Valid }) {
+	if slices.ContainsFunc(p.Rows, func(row []rune) bool { return slices.Contains(row, MarkInvalid) }) {
 		fmt.Fprintf(w, ", %c not valid", MarkInvalid)
 	}
 	if goal > 0 {
@@ -67,43 +101,12 @@ func (r *Report) GoalLine() float64 {
 	return r.goals[i].Value
 }
 
-func newPlot(points []Point) *plot {
-	p := &plot{fromX: math.Inf(1), fromY: math.Inf(1)}
-	for _, t := range points {
-		p.fromX, p.toX = min(p.fromX, *t.Rate), max(p.toX, *t.Rate)
-		p.fromY, p.toY = min(p.fromY, *t.Plotted), max(p.toY, *t.Plotted)
-	}
-	for row := range p.cells {
-		for column := range p.cells[row] {
-			p.cells[row][column] = ' '
-		}
-	}
-	return p
-}
-
-// Place returns the position of v between from and to, in steps.
-func Place(v, from, to float64, steps int) int {
+// place returns the position of v between from and to, in steps.
+func place(v, from, to float64, steps int) int {
 	if to <= from {
 		return 0
 	}
 	return int(math.Round(math.Log(v/from) / math.Log(to/from) * float64(steps-1)))
-}
-
-// draw draws the goal under the points, and misses under hits.
-func (p *plot) draw(points []Point, goal float64) {
-	if goal >= p.fromY && goal <= p.toY {
-		row := plotHeight - 1 - Place(goal, p.fromY, p.toY, plotHeight)
-		for column := range p.cells[row] {
-			p.cells[row][column] = markGoal
-		}
-	}
-	for _, mark := range []rune{MarkInvalid, MarkMissed, MarkMet} {
-		for _, t := range points {
-			if t.Mark() == mark {
-				p.cells[plotHeight-1-Place(*t.Plotted, p.fromY, p.toY, plotHeight)][Place(*t.Rate, p.fromX, p.toX, plotWidth)] = mark
-			}
-		}
-	}
 }
 
 // Mark returns the point's symbol.
@@ -119,22 +122,22 @@ func (t Point) Mark() rune {
 
 const plotLabel = 9 // columns of a label
 
-func (p *plot) write(w io.Writer, colour bool) {
-	for row, cells := range p.cells {
+func (p *Plot) write(w io.Writer, colour bool) {
+	for row, cells := range p.Rows {
 		label := ""
 		if row%4 == 0 || row == plotHeight-1 {
 			at := float64(plotHeight-1-row) / (plotHeight - 1)
-			label = figure.Micros(p.fromY * math.Pow(p.toY/p.fromY, at))
+			label = figure.Micros(p.FromY * math.Pow(p.ToY/p.FromY, at))
 		}
-		line := strings.TrimRight(string(cells[:]), " ")
+		line := strings.TrimRight(string(cells), " ")
 		if colour {
 			line = strings.NewReplacer(string(MarkMet), colourGreen+string(MarkMet)+colourNone, string(MarkMissed), colourRed+string(MarkMissed)+colourNone).Replace(line)
 		}
 		fmt.Fprintf(w, "%*s │%s\n", plotLabel, label, line)
 	}
 	fmt.Fprintf(w, "%*s └%s\n", plotLabel, "", strings.Repeat("─", plotWidth))
-	labels := figure.Grouped(p.fromX)
-	middle, right := figure.Grouped(math.Sqrt(p.fromX*p.toX)), figure.Grouped(p.toX)
+	labels := figure.Grouped(p.FromX)
+	middle, right := figure.Grouped(math.Sqrt(p.FromX*p.ToX)), figure.Grouped(p.ToX)
 	labels += strings.Repeat(" ", max(1, (plotWidth-len(middle))/2-len(labels))) + middle
 	labels += strings.Repeat(" ", max(1, plotWidth-len(right)-len(labels))) + right
 	fmt.Fprintf(w, "%*s  %s\n", plotLabel, "", labels)

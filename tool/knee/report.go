@@ -104,7 +104,7 @@ func (p measured) inJSON(drawn string) Point {
 	if r := p.result; r != nil {
 		t.Rate, t.P50, t.P99, t.P999 = r.Rate, r.Latency.P50, r.Latency.P99, r.Latency.P999
 		t.Errors, t.Client = r.Errors["total"], r.Client.CPUShare
-		t.Plotted = map[string]*float64{"p50": t.P50, "p90": r.Latency.P90, "p95": r.Latency.P95, "p99": t.P99, "p999": t.P999, "max": r.Latency.Max, "mean": r.Latency.Mean}[drawn]
+		t.Plotted = r.Latency.Named(drawn)
 	}
 	return t
 }

@@ -36,33 +36,11 @@ func result(offered, rate, p50, p99 float64) *load.Result {
 	return r
 }
 
-func TestBehind(t *testing.T) {
-	for _, c := range []struct {
-		offered, answered float64
-		p50               float64 // µs
-		behind            bool
-	}{
-		{10_000, 10_000, 100, false},
-		{10_000, 9_950, 100, false},
-		{10_000, 9_850, 100, true},
-		{10_000, 9_850, 2_000_000, false}, // that many are in flight at any time
-		{10_000, 5_000, 2_000_000, true},
-		{10, 9, 100_000, false},
-	} {
-		if got := behind(result(c.offered, c.answered, c.p50, 0)); (got != "") != c.behind {
-			t.Errorf("%+v: %q", c, got)
-		}
-	}
+func TestFailuresInWords(t *testing.T) {
 	r := result(1000, 500, 100, 200)
 	r.Errors = map[string]int64{"total": 500, "failed": 500}
-	if got := behind(r); got != "" {
-		t.Errorf("answers that say no are answers: %q", got)
-	}
 	if got := failures(r); got != "500 of 500 requests failed" {
 		t.Errorf("%q", got)
-	}
-	if got := behind(&load.Result{}); got != "" {
-		t.Errorf("a closed loop has no rate to keep: %q", got)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,23 +31,16 @@ type Search struct {
 	// checked.
 	Others *trial.Others
 	// Watch receives the progress every second. Nil: none.
-	Watch func(Progress)
+	Watch func(trial.Progress)
 	// Made receives each finished trial, and the state of the search. Nil: none.
 	Made func(Point, Knee)
 
 	points []measured
 }
 
-// Progress is the current state of a search.
-type Progress struct {
-	Doing string
-	Taken int            // finished trials
-	Load  *load.Progress // nil: a trial begins
-}
-
 func (s *Search) show(doing string, l *load.Progress) {
 	if s.Watch != nil {
-		s.Watch(Progress{doing, len(s.points), l})
+		s.Watch(trial.Progress{Doing: doing, Taken: len(s.points), Load: l})
 	}
 }
 
@@ -165,7 +157,7 @@ func (s *Search) fewest() int {
 // invalid.
 func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured, error) {
 	allowed := plan.AllowErrors
-	plan.AllowErrors, plan.MaxStall, plan.MaxLag = true, plan.For, s.mostLag()
+	plan.AllowErrors, plan.AllowBehind, plan.MaxLag = true, true, s.mostLag()
 	doing := s.doing(step)
 	plan.Progress = func(now load.Progress) {
 		s.show(doing, &now)
@@ -193,8 +185,11 @@ func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured,
 		p.Invalid, p.Why = true, strings.Join(result.InvalidReasons, "; ")
 		return p, nil
 	}
-	lost := behind(result)
-	if lost == "" && !allowed && !s.judgesErrors() {
+	lost := ""
+	switch {
+	case result.Kept != nil:
+		lost = fmt.Sprintf("it answered %.1f %% of the requests in time", 100**result.Kept)
+	case !allowed && !s.judgesErrors():
 		lost = failures(result)
 	}
 	p.Why = lost
@@ -245,28 +240,6 @@ func (s *Search) brokenOff(p measured, err error) (measured, error) {
 	}
 	p.Met = make([]bool, len(s.Goals))
 	return p, nil
-}
-
-const leastKept = 0.99 // share of a rate, by a target that keeps up
-
-// behind describes by how much the target fell behind the rate. The number of requests in
-// flight at an edge of the measured time is random, hence a margin of three standard
-// deviations.
-func behind(r *load.Result) string {
-	if r.Offered == nil || r.Rate == nil || *r.Offered == 0 {
-		return ""
-	}
-	seconds := r.Window.Seconds()
-	offered := *r.Offered * seconds
-	answered := *r.Rate*seconds + float64(r.Errors[load.Failed.String()]+r.Errors[load.WrongContent.String()])
-	allowance := 0.0
-	if r.Latency.P50 != nil {
-		allowance = 3 * math.Sqrt(*r.Offered**r.Latency.P50/1e6)
-	}
-	if answered >= leastKept*offered-allowance {
-		return ""
-	}
-	return fmt.Sprintf("it answered %.1f %% of the requests in time", 100*answered/offered)
 }
 
 // failures describes how many requests failed.

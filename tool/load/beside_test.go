@@ -296,17 +296,17 @@ func TestChurnThatFails(t *testing.T) {
 
 func TestGateOfChurn(t *testing.T) {
 	late := sound()
-	late.churned = &churned{lag: spiked(3_000_000, 20), conns: 1000, dial: NewHistogram(), first: NewHistogram()}
+	late.Churned = &churned{Lag: spiked(3_000_000, 20), Conns: 1000, Dial: newHistogram(), First: newHistogram()}
 	few := sound()
-	few.plan.Conns, few.churned = 0, &churned{lag: NewHistogram(), conns: 20, dial: NewHistogram(), first: NewHistogram()}
-	record(few.churned.lag, 1000, 20)
+	few.plan.Conns, few.Churned = 0, &churned{Lag: newHistogram(), Conns: 20, Dial: newHistogram(), First: newHistogram()}
+	few.Churned.Lag.record(1000, 20)
 	own := sound()
 	own.plan.AllowErrors = true
-	own.churned = &churned{lag: spiked(1000, 99), conns: 1000, dial: NewHistogram(), first: NewHistogram()}
-	own.churned.errors[Unreachable] = 7
-	own.churned.example = &Error{Kind: Unreachable, What: "x", Try: "y"}
-	own.churned.own = dialError(&wrappedCall{"connect", syscall.EADDRNOTAVAIL}, 5, time.Second)
-	for says, m := range map[string]*measurement{
+	own.Churned = &churned{Lag: spiked(1000, 99), Conns: 1000, Dial: newHistogram(), First: newHistogram()}
+	own.Churned.Errors[Unreachable] = 7
+	own.Churned.Example = &Error{Kind: Unreachable, What: "x", Try: "y"}
+	own.Churned.Own = dialError(&wrappedCall{"connect", syscall.EADDRNOTAVAIL}, 5, time.Second)
+	for says, m := range map[string]*Measured{
 		"the generator itself began one connection in a hundred 3": late, "only 20 churn connections were measured": few,
 		"7 of 1000 churn connections failed (7 unreachable; the first: out of local ports after 5 connections); spread": own,
 	} {

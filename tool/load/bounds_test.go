@@ -98,10 +98,10 @@ func TestMissedGoalEndsTheRun(t *testing.T) {
 // When a goal is certain to be missed, and when it is not.
 func TestMissedForCertain(t *testing.T) {
 	counted, nothing := newTally(true), newTally(true)
-	record(counted.latency, int64(time.Millisecond), 990)
-	record(counted.latency, int64(time.Second), 10)
-	counted.errors[Failed] = 3
-	counted.errors[Shed] = 2
+	counted.Latency.record(int64(time.Millisecond), 990)
+	counted.Latency.record(int64(time.Second), 10)
+	counted.Errors[Failed] = 3
+	counted.Errors[Shed] = 2
 	for _, c := range []struct {
 		goal string
 		most int64

@@ -1,14 +1,13 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -44,11 +43,22 @@ type churner struct {
 
 // churned holds the counts.
 type churned struct {
-	dial, first, lag *hdrhistogram.Histogram
-	conns            int64
-	errors           [kinds]int64
-	example          *Error
-	own              *Error // the first failure that this machine caused
+	Dial, First, Lag histogram
+	Conns            int64
+	Errors           [kinds]int64
+	Example          *Error
+	Own              *Error // the first failure that this machine caused
+}
+
+func (c *churned) add(other *churned) {
+	c.Dial.add(other.Dial)
+	c.First.add(other.First)
+	c.Lag.add(other.Lag)
+	c.Conns += other.Conns
+	for k, n := range other.Errors {
+		c.Errors[k] += n
+	}
+	c.Example, c.Own = cmp.Or(c.Example, other.Example), cmp.Or(c.Own, other.Own)
 }
 
 func newChurner(r *run) *churner {
@@ -56,7 +66,7 @@ func newChurner(r *run) *churner {
 	return &churner{
 		run:      r,
 		schedule: schedule{arrivals: r.plan.Arrivals, rate: r.plan.Churn, seed: r.plan.Seed ^ apart},
-		churned:  churned{dial: NewHistogram(), first: NewHistogram(), lag: NewHistogram()},
+		churned:  churned{Dial: newHistogram(), First: newHistogram(), Lag: newHistogram()},
 	}
 }
 
@@ -120,7 +130,7 @@ func (c *churner) visit(n uint64, moment int64) {
 // dialError explains why a connection could not be opened; a time-out becomes Timeout.
 func (c *churner) dialError(err error) *Error {
 	c.mu.Lock()
-	opened := c.run.open.Load() + c.conns
+	opened := c.run.open.Load() + c.Conns
 	c.mu.Unlock()
 	e := *c.run.dialError(err, opened)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -138,11 +148,11 @@ func (c *churner) count(moment, begun, opened, answered int64, wrong *Error) {
 	if c.quits {
 		return
 	}
-	c.conns++
-	record(c.lag, begun-moment, 1)
-	record(c.dial, opened-moment, 1)
+	c.Conns++
+	c.Lag.record(begun-moment, 1)
+	c.Dial.record(opened-moment, 1)
 	if !c.run.plan.ChurnUnused {
-		record(c.first, answered-moment, 1)
+		c.First.record(answered-moment, 1)
 	}
 	if wrong == nil {
 		return
@@ -150,12 +160,12 @@ func (c *churner) count(moment, begun, opened, answered int64, wrong *Error) {
 	if c.run.dialing.Err() != nil {
 		wrong.Kind = Unanswered // the run ended first
 	}
-	c.errors[wrong.Kind]++
-	if c.example == nil {
-		c.example = wrong
+	c.Errors[wrong.Kind]++
+	if c.Example == nil {
+		c.Example = wrong
 	}
-	if c.own == nil && (sys.Exhausted(wrong) || errors.Is(wrong, syscall.EADDRNOTAVAIL)) {
-		c.own = wrong
+	if c.Own == nil && (sys.Exhausted(wrong) || errors.Is(wrong, syscall.EADDRNOTAVAIL)) {
+		c.Own = wrong
 	}
 }
 
@@ -174,17 +184,17 @@ func (c *churner) stop() {
 }
 
 // churnOf computes the published figures.
-func (m *measurement) churnOf() *Churn {
-	c := m.churned
+func (m *Measured) churnOf() *Churn {
+	c := m.Churned
 	if c == nil {
 		return nil
 	}
 	figures := &Churn{
-		Conns: c.conns, Errors: namedErrors(&c.errors),
-		Dial: QuantilesOf(c.dial), First: QuantilesOf(c.first), Lag: QuantilesOf(c.lag),
+		Conns: c.Conns, Errors: namedErrors(&c.Errors),
+		Dial: QuantilesOf(c.Dial.Histogram), First: QuantilesOf(c.First.Histogram), Lag: QuantilesOf(c.Lag.Histogram),
 	}
-	if m.span > 0 {
-		figures.Offered = new(float64(c.conns) / m.span.Seconds())
+	if m.Span > 0 {
+		figures.Offered = new(float64(c.Conns) / m.Span.Seconds())
 	}
 	return figures
 }

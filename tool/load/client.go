@@ -61,16 +61,13 @@ func (r *run) prepareTraffic() {
 		first += shares[i].Steps
 	}
 	for _, s := range r.shards {
-		s.steps = make([]stepTally, len(requests))
+		s.steps = make([]counts, len(requests))
 		for i := range s.steps {
-			s.steps[i].latency = NewHistogram()
-			if r.paced {
-				s.steps[i].service = NewHistogram()
-			}
+			s.steps[i] = newCounts(r.paced)
 		}
 	}
 	if r.plan.Traffic.Thinks() {
-		r.thoughts = &thoughts{run: r, lag: NewHistogram()}
+		r.thoughts = &thoughts{run: r, lag: newHistogram()}
 	}
 }
 
@@ -199,54 +196,6 @@ func (c *conn) wake(of *client, now int64) {
 	}
 }
 
-// stepTally holds the counts of one step.
-type stepTally struct {
-	latency, service *hdrhistogram.Histogram // service: nil in a closed loop
-	errors           [kinds]int64
-	untimed, unsent  int64
-	good             int64 // answers within the window that passed
-}
-
-// record counts answers that came at now.
-func (t *stepTally) record(s *shard, a *answers, now int64) {
-	if s.window.has(now) {
-		t.good += a.count - a.bad
-	}
-	if !s.window.has(a.intended) {
-		return
-	}
-	record(t.latency, now-a.intended, a.count)
-	if t.service != nil {
-		record(t.service, now-a.written, a.count)
-	}
-	if now-a.intended > s.timeout {
-		t.errors[Timeout] += a.count - a.bad
-	}
-}
-
-// fail counts a request without an answer.
-func (t *stepTally) fail(k Kind, intended, now int64) {
-	t.errors[k]++
-	if k == Closed {
-		t.untimed++
-	} else {
-		record(t.latency, now-intended, 1)
-	}
-}
-
-func (t *stepTally) add(other *stepTally) {
-	t.latency.Merge(other.latency)
-	if t.service != nil {
-		t.service.Merge(other.service)
-	}
-	for k, n := range other.errors {
-		t.errors[k] += n
-	}
-	t.untimed += other.untimed
-	t.unsent += other.unsent
-	t.good += other.good
-}
-
 // Step is the result of one step of the plan's Traffic.
 type Step struct {
 	Name string `json:"name"`
@@ -262,42 +211,34 @@ type Step struct {
 	Histogram *hdrhistogram.Histogram `json:"-"`
 }
 
-// steps returns the sum over all shards.
-func (r *run) steps() []stepTally {
-	if r.plan.Traffic == nil || len(r.shards) == 0 {
-		return nil
+// addSteps adds the counts of other to all; both are of the same Traffic, or nil.
+func addSteps(all, other []counts) []counts {
+	if all == nil {
+		return other
 	}
-	all := r.shards[0].steps
-	for _, s := range r.shards[1:] {
-		addSteps(all, s.steps)
+	for i := range min(len(all), len(other)) {
+		all[i].add(&other[i])
 	}
 	return all
 }
 
-// addSteps adds the counts of other to all; both are of the same Traffic.
-func addSteps(all, other []stepTally) {
-	for i := range all {
-		all[i].add(&other[i])
-	}
-}
-
 // stepsOf computes the published figures of the steps.
-func (m *measurement) stepsOf() (steps []Step) {
-	if m.plan.Traffic == nil || m.steps == nil {
+func (m *Measured) stepsOf() (steps []Step) {
+	if m.plan.Traffic == nil || m.Steps == nil {
 		return nil
 	}
-	seconds := m.span.Seconds()
+	seconds := m.Span.Seconds()
 	for i, request := range m.plan.Traffic.Requests() {
-		all := &m.steps[i]
+		all := &m.Steps[i]
 		step := Step{
-			Name: request.Name, Flow: request.Flow, Requests: all.latency.TotalCount() + all.untimed,
-			Errors: namedErrors(&all.errors), Unsent: all.unsent, Latency: QuantilesOf(all.latency), Histogram: all.latency,
+			Name: request.Name, Flow: request.Flow, Requests: all.requests(),
+			Errors: namedErrors(&all.Errors), Unsent: all.Unsent, Latency: QuantilesOf(all.Latency.Histogram), Histogram: all.Latency.Histogram,
 		}
-		if step.Service = step.Latency; all.service != nil {
-			step.Service = QuantilesOf(all.service)
+		if step.Service = step.Latency; all.Service.Histogram != nil {
+			step.Service = QuantilesOf(all.Service.Histogram)
 		}
 		if seconds > 0 {
-			step.Rate = new(float64(all.good) / seconds)
+			step.Rate = new(float64(all.Good) / seconds)
 		}
 		steps = append(steps, step)
 	}

@@ -60,23 +60,23 @@ func newConn(r *run, number int, nc net.Conn) *conn {
 
 // sizeSum sums the sizes of requests.
 type sizeSum struct {
-	requests uint64
-	bytes    uint64
-	counted  uint64 // number of requests in bytes
-	most     int
+	Requests uint64
+	Bytes    uint64
+	Counted  uint64 // number of requests in bytes
+	Most     int
 }
 
 func (s *sizeSum) add(size int) {
-	s.bytes += uint64(size)
-	s.counted++
-	s.most = max(s.most, size)
+	s.Bytes += uint64(size)
+	s.Counted++
+	s.Most = max(s.Most, size)
 }
 
 func (s *sizeSum) take(other sizeSum) {
-	s.requests += other.requests
-	s.bytes += other.bytes
-	s.counted += other.counted
-	s.most = max(s.most, other.most)
+	s.Requests += other.Requests
+	s.Bytes += other.Bytes
+	s.Counted += other.Counted
+	s.Most = max(s.Most, other.Most)
 }
 
 // The sizes of a read buffer: it grows when a read fills it; beyond the last size it grows only
@@ -275,7 +275,7 @@ func (c *conn) overdue(waited int64) bool {
 
 // drop gives up a request that was not sent.
 func (c *conn) drop(kind Kind, a arrival, now int64) {
-	c.left.requests++
+	c.left.Requests++
 	c.shard.drop(kind, c.run.firstStep(a.flow), a.moment, now)
 }
 
@@ -323,7 +323,7 @@ func (c *conn) send(a arrival, now int64) {
 	if c.sizes != nil {
 		c.measure(place)
 	}
-	c.left.requests++
+	c.left.Requests++
 	c.encode(place)
 }
 
@@ -367,7 +367,7 @@ func (c *conn) content(place int) []byte {
 
 // measure chooses the size of the next request in a slot.
 func (c *conn) measure(place int) {
-	n := c.left.requests*uint64(c.run.plan.Conns) + c.number
+	n := c.left.Requests*uint64(c.run.plan.Conns) + c.number
 	size := c.run.plan.Sizes.At(c.run.plan.Seed, n)
 	c.sizes[place] = int32(size)
 	c.left.add(size)

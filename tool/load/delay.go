@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -15,7 +14,7 @@ type heartbeat struct {
 	run   *run
 	timer *sys.Timer
 	due   int64
-	delay *hdrhistogram.Histogram // of the window's moments, one for each beatTime
+	delay histogram // of the window's moments, one for each beatTime
 }
 
 const (
@@ -28,7 +27,7 @@ func (r *run) newHeartbeat() (*heartbeat, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &heartbeat{run: r, timer: timer, delay: NewHistogram()}
+	h := &heartbeat{run: r, timer: timer, delay: newHistogram()}
 	r.heartbeats = append(r.heartbeats, h)
 	return h, nil
 }
@@ -95,16 +94,16 @@ func (h *heartbeat) waits() {
 func (h *heartbeat) beat(now int64) {
 	for moment := h.due; moment <= now; moment += int64(beatTime) {
 		if h.run.window.has(moment) {
-			record(h.delay, now-moment, 1)
+			h.delay.record(now-moment, 1)
 		}
 	}
 }
 
 // stopped fails when the generator did not run for so long that nothing excuses it.
-func (m *measurement) stopped() string {
+func (m *Measured) stopped() string {
 	longest, most := time.Duration(0), max(leastStop, m.plan.MaxLag)
-	for _, h := range []*hdrhistogram.Histogram{m.lag, m.delay} {
-		if h != nil {
+	for _, h := range []histogram{m.Lag, m.Delay} {
+		if h.Histogram != nil {
 			longest = max(longest, time.Duration(h.Max()))
 		}
 	}

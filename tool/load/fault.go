@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -53,7 +54,17 @@ type Error struct {
 	Target string // Target.String; empty for a BadPlan
 	What   string // what happened; empty: use Err's text
 	Try    string // what to try next
-	Err    error  // the cause; may be nil
+	Err    error  `json:"-"` // the cause; may be nil
+}
+
+// MarshalJSON encodes an error for another process, which knows the cause's text alone.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	type plain Error // without this method
+	sent := plain(*e)
+	if sent.What == "" && e.Err != nil {
+		sent.What = e.Err.Error()
+	}
+	return json.Marshal(sent)
 }
 
 // Error returns the one-line text.

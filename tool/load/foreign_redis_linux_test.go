@@ -104,3 +104,32 @@ func TestForeignRedis(t *testing.T) {
 		}
 	}
 }
+
+// Redis has received exactly the commands that were counted, with answers of every kind, and each error is
+// one failed request.
+func TestForeignRedisCommands(t *testing.T) {
+	sideBySide(t)
+	redis := startRedis(t)
+	redis.Framing = framing(t, "resp")
+	for _, command := range []string{"SET word hone", "RPUSH list a b c"} {
+		askRedis(t, redis, command)
+	}
+	for _, c := range []struct {
+		command, expect string
+		fails           bool
+	}{
+		{"GET word", "hone", false}, {"GET none", "$-1", false}, {"LRANGE list 0 -1", "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc", false},
+		{"*2\r\n$3\r\nGET\r\n$4\r\nword\r\n", "hone", false}, {"INCR word", "", true}, {"GET word", "other", true},
+	} {
+		p := Plan{Target: redis, Conns: 4, Depth: 16, Content: []byte(c.command), Expect: []byte(c.expect), Warmup: -1, For: 60 * 1e6}
+		before := countsOfRedis(t, redis)
+		r := measured(t, p)
+		after := countsOfRedis(t, redis)
+		if got := after.commands - before.commands - 1; got != r.Requests || r.Requests == 0 {
+			t.Errorf("%q: %d requests counted, %d received", c.command, r.Requests, got)
+		}
+		if failed := r.Errors["total"]; failed != map[bool]int64{true: r.Requests}[c.fails] {
+			t.Errorf("%q: errors %v", c.command, r.Errors)
+		}
+	}
+}

@@ -19,7 +19,7 @@ const (
 
 // reasons returns why the figures are not the target's. Each reason is a sentence that ends with
 // what to try next. An empty list means that the result is valid.
-func (m *measurement) reasons() []string {
+func (m *Measured) reasons() []string {
 	return said(m.ended, m.behind, m.lagging, m.stopped, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
 }
 
@@ -35,40 +35,56 @@ func said(checks ...func() string) []string {
 }
 
 // ended fails when the run was stopped early.
-func (m *measurement) ended() string {
+func (m *Measured) ended() string {
 	switch {
-	case m.failure != nil:
-		return m.failure.Error()
-	case m.interrupted:
-		return fmt.Sprintf("interrupted after %v of %v; let it run to the end", m.span.Round(time.Millisecond), m.plan.For)
+	case m.Failure != nil:
+		return m.Failure.Error()
+	case m.Interrupted:
+		return fmt.Sprintf("interrupted after %v of %v; let it run to the end", m.Span.Round(time.Millisecond), m.plan.For)
 	}
 	return ""
 }
 
-// behind fails when fewer answers came within the window than the schedule offered, not counting
-// requests that were shed or lost. How many requests are in flight at the edges of the window is
-// random; hence the allowance of three standard deviations, which matters only in the shortest
-// runs, and of Plan.MaxStall. Where the rate has grown, more requests are in flight at the end
-// than at the beginning.
-func (m *measurement) behind() string {
-	if m.lag == nil || m.unfinished() || m.offered == 0 {
-		return ""
-	}
-	each := float64(m.offered+m.followed) / float64(m.offered) // requests per session
-	asked := m.offered + m.followed - m.errors[Shed] - m.lost
-	median := time.Duration(m.latency.ValueAtQuantile(50))
-	first, last := m.dueWithin(0, median), m.dueWithin(m.plan.For, median)
-	allowance := each * (max(0, last-first) + 3*math.Sqrt(max(first, last)) + m.dueWithin(m.plan.For, m.plan.MaxStall))
-	if float64(m.during) >= leastAchieved*float64(asked)-allowance {
+// behind fails when the target does not keep up with the schedule.
+func (m *Measured) behind() string {
+	kept := m.kept()
+	if kept == nil || m.plan.AllowBehind {
 		return ""
 	}
 	return fmt.Sprintf("only %d of the %d requests offered were answered in time (%.1f %%, the limit is %.0f %%); offer a lower rate, or warm up for longer than the slowest answer takes",
-		m.during, asked, 100*float64(m.during)/float64(asked), 100*leastAchieved)
+		m.During, m.asked(), 100**kept, 100*leastAchieved)
+}
+
+// asked returns how many requests the schedule offered. Those that were shed or lost are the
+// errors', except for a caller who judges what was kept.
+func (m *Measured) asked() int64 {
+	if m.plan.AllowBehind {
+		return m.Offered + m.Followed
+	}
+	return m.Offered + m.Followed - m.Errors[Shed] - m.Lost
+}
+
+// kept returns Result.Kept: fewer answers came within the window than were asked for. How many requests are in flight at the edges of the window is
+// random; hence the allowance of three standard deviations, which matters only in the shortest
+// runs, and of Plan.MaxStall. Where the rate has grown, more requests are in flight at the end
+// than at the beginning.
+func (m *Measured) kept() *float64 {
+	if m.Lag.Histogram == nil || m.unfinished() || m.Offered == 0 {
+		return nil
+	}
+	each := float64(m.Offered+m.Followed) / float64(m.Offered) // requests per session
+	median := time.Duration(m.Latency.ValueAtQuantile(50))
+	first, last := m.dueWithin(0, median), m.dueWithin(m.plan.For, median)
+	allowance := each * (max(0, last-first) + 3*math.Sqrt(max(first, last)) + m.dueWithin(m.plan.For, m.plan.MaxStall))
+	if asked := float64(m.asked()); float64(m.During) < leastAchieved*asked-allowance {
+		return new(float64(m.During) / asked)
+	}
+	return nil
 }
 
 // dueWithin returns how many requests the schedule has on average in the time before a moment of
 // the window, assuming a warm-up that is long enough.
-func (m *measurement) dueWithin(moment, before time.Duration) float64 {
+func (m *Measured) dueWithin(moment, before time.Duration) float64 {
 	share := 1 / float64(m.plan.Part.of())
 	if m.course == nil {
 		return share * m.plan.Rate * before.Seconds()
@@ -79,11 +95,11 @@ func (m *measurement) dueWithin(moment, before time.Duration) float64 {
 }
 
 // lagging fails when the generator sent its requests late.
-func (m *measurement) lagging() string {
-	if m.lag == nil || m.lag.TotalCount() == 0 {
+func (m *Measured) lagging() string {
+	if m.Lag.Histogram == nil || m.Lag.TotalCount() == 0 {
 		return ""
 	}
-	late := time.Duration(m.lag.ValueAtQuantile(99))
+	late := time.Duration(m.Lag.ValueAtQuantile(99))
 	if late <= m.plan.MaxLag {
 		return ""
 	}
@@ -92,8 +108,8 @@ func (m *measurement) lagging() string {
 }
 
 // starved fails when the generator had no spare CPU.
-func (m *measurement) starved() string {
-	if !m.cpuKnown || m.cpuSpan < leastSpan || m.cpuShare() < mostShare {
+func (m *Measured) starved() string {
+	if !m.CPUKnown || m.CPUSpan < leastSpan || m.cpuShare() < mostShare {
 		return ""
 	}
 	return fmt.Sprintf("the generator used %.0f %% of the CPU it has (the limit is %.0f %%); give it more CPUs, or offer less",
@@ -101,17 +117,17 @@ func (m *measurement) starved() string {
 }
 
 // faulty fails when requests failed.
-func (m *measurement) faulty() string {
+func (m *Measured) faulty() string {
 	total := m.failures()
-	if total == 0 || m.plan.AllowErrors || m.failure != nil {
+	if total == 0 || m.plan.AllowErrors || m.Failure != nil {
 		return ""
 	}
 	first := ""
-	if m.example != nil {
-		first = fmt.Sprintf("; the first failure was %q", m.example)
+	if m.Example != "" {
+		first = fmt.Sprintf("; the first failure was %q", m.Example)
 	}
 	return fmt.Sprintf("%d of %d requests failed (%s%s); look into the target's log, or allow errors (--allow-errors)",
-		total, m.requests(), inWords(&m.errors), first)
+		total, m.requests(), inWords(&m.Errors), first)
 }
 
 // inWords lists error counts, for example "2 timeout, 3 failed".
@@ -126,11 +142,11 @@ func inWords(errors *[kinds]int64) string {
 }
 
 // churnLagging fails when the generator opened the churn's connections late.
-func (m *measurement) churnLagging() string {
-	if m.churned == nil || m.churned.conns == 0 {
+func (m *Measured) churnLagging() string {
+	if m.Churned == nil || m.Churned.Conns == 0 {
 		return ""
 	}
-	late := time.Duration(m.churned.lag.ValueAtQuantile(99))
+	late := time.Duration(m.Churned.Lag.ValueAtQuantile(99))
 	if late <= m.plan.MaxLag {
 		return ""
 	}
@@ -140,17 +156,17 @@ func (m *measurement) churnLagging() string {
 
 // churnFaulty fails when connections of the churn failed, unless that is allowed; failures caused
 // by this machine are never allowed.
-func (m *measurement) churnFaulty() string {
-	c := m.churned
-	if c == nil || c.example == nil || m.failure != nil {
+func (m *Measured) churnFaulty() string {
+	c := m.Churned
+	if c == nil || c.Example == nil || m.Failure != nil {
 		return ""
 	}
-	total, why := int64(0), c.example
-	for _, n := range c.errors {
+	total, why := int64(0), c.Example
+	for _, n := range c.Errors {
 		total += n
 	}
-	if c.own != nil {
-		why = c.own
+	if c.Own != nil {
+		why = c.Own
 	} else if m.plan.AllowErrors {
 		return ""
 	}
@@ -158,21 +174,21 @@ func (m *measurement) churnFaulty() string {
 	if what == "" {
 		what = why.Kind.String()
 	}
-	return fmt.Sprintf("%d of %d churn connections failed (%s; the first: %s); %s", total, c.conns, inWords(&c.errors), what, why.Try)
+	return fmt.Sprintf("%d of %d churn connections failed (%s; the first: %s); %s", total, c.Conns, inWords(&c.Errors), what, why.Try)
 }
 
 // scarce fails when there is too little data for the high percentiles.
-func (m *measurement) scarce() string {
-	if i := m.idle; i != nil && i.Conns == 0 && !m.unfinished() {
+func (m *Measured) scarce() string {
+	if i := m.Idle; i != nil && i.Conns == 0 && !m.unfinished() {
 		return fmt.Sprintf("none of the %d idle connections had an answer; look into the target's log", i.Failed)
 	}
 	if m.unloaded() {
-		if c := m.churned; c != nil && c.conns < leastRequests && !m.unfinished() {
-			return fmt.Sprintf("only %d churn connections were measured, and a 99th percentile needs %d; measure for longer, or open more", c.conns, leastRequests)
+		if c := m.Churned; c != nil && c.Conns < leastRequests && !m.unfinished() {
+			return fmt.Sprintf("only %d churn connections were measured, and a 99th percentile needs %d; measure for longer, or open more", c.Conns, leastRequests)
 		}
 		return ""
 	}
-	all, timed := m.requests(), m.latency.TotalCount()
+	all, timed := m.requests(), m.Latency.TotalCount()
 	switch {
 	case m.unfinished():
 		return ""
@@ -187,10 +203,10 @@ func (m *measurement) scarce() string {
 }
 
 // answersCounted returns how many of the window's requests were answered.
-func (m *measurement) answersCounted() int64 { return m.requests() - m.lost - m.unsent }
+func (m *Measured) answersCounted() int64 { return m.requests() - m.Lost - m.Unsent }
 
-func (m *measurement) unfinished() bool {
-	return m.failure != nil || m.interrupted || m.broken || m.missed != ""
+func (m *Measured) unfinished() bool {
+	return m.Failure != nil || m.Interrupted || m.broken || m.Missed != ""
 }
 
 const (
@@ -202,9 +218,9 @@ const (
 // warnings explain what valid figures hide: that the load was too short for the generator's CPU to
 // be judged, and of a closed loop that while the server stalls, each connection has one slow
 // answer, however many users would have waited.
-func (m *measurement) warnings(r *Result) (warnings []string) {
-	if m.cpuKnown && m.cpuSpan < leastSpan {
-		warnings = append(warnings, fmt.Sprintf("the load took only %v, too short to tell whether the generator was the limit; send more requests", m.cpuSpan.Round(time.Millisecond)))
+func (m *Measured) warnings(r *Result) (warnings []string) {
+	if m.CPUKnown && m.CPUSpan < leastSpan {
+		warnings = append(warnings, fmt.Sprintf("the load took only %v, too short to tell whether the generator was the limit; send more requests", m.CPUSpan.Round(time.Millisecond)))
 	}
 	highest := r.Latency.P999
 	for _, q := range []*float64{r.Latency.P99, r.Latency.P90, r.Latency.P50} {
@@ -212,13 +228,13 @@ func (m *measurement) warnings(r *Result) (warnings []string) {
 			highest = q
 		}
 	}
-	if m.lag != nil || highest == nil || *r.Latency.Max < farAbove**highest || *r.Latency.Max*microsecond < float64(leastStall) {
+	if m.Lag.Histogram != nil || highest == nil || *r.Latency.Max < farAbove**highest || *r.Latency.Max*microsecond < float64(leastStall) {
 		return warnings
 	}
 	slowest := time.Duration(*r.Latency.Max * microsecond)
-	if m.delay != nil && time.Duration(m.delay.Max()) > slowest/4 {
+	if m.Delay.Histogram != nil && time.Duration(m.Delay.Max()) > slowest/4 {
 		return append(warnings, fmt.Sprintf("the slowest answer took %v, and the generator itself once did not run for %v: the server may not be to blame",
-			slowest.Round(time.Millisecond), time.Duration(m.delay.Max()).Round(time.Millisecond)))
+			slowest.Round(time.Millisecond), time.Duration(m.Delay.Max()).Round(time.Millisecond)))
 	}
 	return append(warnings, fmt.Sprintf("the slowest answer took %v, %.0f times the highest percentile: the server stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
 		slowest.Round(time.Millisecond), *r.Latency.Max / *highest))

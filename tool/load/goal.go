@@ -60,11 +60,11 @@ func badGoal(text, why string) error {
 	return fmt.Errorf("load: goal %q: %s", text, why)
 }
 
-// counts are the metrics other than times.
-func counts() []string { return []string{"rate", "errors", "shed", "requests"} }
+// counted are the metrics other than times.
+func counted() []string { return []string{"rate", "errors", "shed", "requests"} }
 
 func metrics() []string {
-	names := counts()
+	names := counted()
 	for _, prefix := range []string{"", "service."} {
 		names = append(names, prefix+"p50", prefix+"p90", prefix+"p95", prefix+"p99", prefix+"p999", prefix+"max", prefix+"mean")
 	}
@@ -72,7 +72,7 @@ func metrics() []string {
 }
 
 func (g Goal) isTime() bool {
-	return !slices.Contains(counts(), g.Metric)
+	return !slices.Contains(counted(), g.Metric)
 }
 
 // value parses the part after the comparison.
@@ -193,7 +193,7 @@ func (g Goal) figure(r *Result) *float64 {
 	if isService {
 		q = r.Service
 	}
-	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99, "p999": q.P999, "max": q.Max, "mean": q.Mean}[name]
+	return q.Named(name)
 }
 
 // count returns a number of errors, or their fraction of the requests.
@@ -221,7 +221,7 @@ func (g Goal) missed(total, recent *tally, most int64) bool {
 	case "errors", "shed":
 		n := float64(total.failures() + recent.failures())
 		if g.Metric == "shed" {
-			n = float64(total.errors[Shed] + recent.errors[Shed])
+			n = float64(total.Errors[Shed] + recent.Errors[Shed])
 		}
 		if g.Part && most == 0 {
 			return false
@@ -246,9 +246,9 @@ func (g Goal) missed(total, recent *tally, most int64) bool {
 
 // above returns how many times of the goal's kind are above its value.
 func (t *tally) above(g Goal) (n int64) {
-	h := t.latency
-	if strings.HasPrefix(g.Metric, "service.") && t.service != nil {
-		h = t.service
+	h := t.Latency.Histogram
+	if strings.HasPrefix(g.Metric, "service.") && t.Service.Histogram != nil {
+		h = t.Service.Histogram
 	}
 	for _, bar := range h.Distribution() {
 		if float64(bar.From)/1e3 > g.Value {

@@ -195,7 +195,7 @@ func TestHTTPAllocatesNothing(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%s: %v allocations for %d answers, want none", name, n, depth)
 		}
-		if n := r.shards[0].now.latency.TotalCount(); n != 201*depth {
+		if n := r.shards[0].now.Latency.TotalCount(); n != 201*depth {
 			t.Errorf("%s: %d answers counted, want %d", name, n, 201*depth)
 		}
 	}

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -39,7 +36,7 @@ type soak struct {
 	used   int64
 	failed int64
 	closed int64
-	after  *hdrhistogram.Histogram
+	after  histogram
 }
 
 // kept is an idle connection; nil: it has ended.
@@ -51,7 +48,7 @@ type kept struct {
 }
 
 func newSoak(r *run) *soak {
-	return &soak{run: r, kept: make([]kept, r.plan.Part.count(r.plan.Idle)), after: NewHistogram()}
+	return &soak{run: r, kept: make([]kept, r.plan.Part.count(r.plan.Idle)), after: newHistogram()}
 }
 
 // open opens the connections, and reports whether all are open.
@@ -128,20 +125,11 @@ func (s *soak) keep(number int, nc net.Conn, caller Caller, rest []byte) {
 
 // watched adds the connection to the poller, if possible.
 func (s *soak) watched(number int, nc net.Conn) bool {
-	var direct syscall.Conn
-	switch nc := nc.(type) {
-	case *net.TCPConn:
-		direct = nc
-	case *net.UnixConn:
-		direct = nc
-	default:
+	raw, added := rawOf(nc), false
+	if raw == nil {
 		return false
 	}
-	raw, err := direct.SyscallConn()
-	added := false
-	if err == nil {
-		err = raw.Control(func(fd uintptr) { added = s.poll.Add(sys.Socket(fd), sys.In, uint64(number)) == nil })
-	}
+	err := raw.Control(func(fd uintptr) { added = s.poll.Add(sys.Socket(fd), sys.In, uint64(number)) == nil })
 	return err == nil && added
 }
 
@@ -176,7 +164,7 @@ func (s *soak) read(number int, nc net.Conn, in []byte) bool {
 	s.mu.Lock()
 	if s.till == 0 || now < s.till {
 		s.closed++
-		record(s.after, now-s.kept[number].since, 1)
+		s.after.record(now-s.kept[number].since, 1)
 	}
 	s.kept[number].nc = nil
 	s.mu.Unlock()
@@ -243,15 +231,23 @@ func (s *soak) result() *soaked {
 // soaked holds the counts.
 type soaked struct {
 	Idle
-	after *hdrhistogram.Histogram
+	After histogram
+}
+
+func (s *soaked) add(other *soaked) {
+	s.Conns += other.Conns
+	s.Failed += other.Failed
+	s.Open += other.Open
+	s.Closed += other.Closed
+	s.After.add(other.After)
 }
 
 // idleOf computes the published figures.
-func (m *measurement) idleOf() *Idle {
-	if m.idle == nil {
+func (m *Measured) idleOf() *Idle {
+	if m.Idle == nil {
 		return nil
 	}
-	figures := m.idle.Idle
-	figures.ClosedAfter = QuantilesOf(m.idle.after)
+	figures := m.Idle.Idle
+	figures.ClosedAfter = QuantilesOf(m.Idle.After.Histogram)
 	return &figures
 }

@@ -1,10 +1,6 @@
 package load
 
-import (
-	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
-)
+import "time"
 
 // Interval is a slice of the measured time, for charts and storing. A request belongs to the
 // interval in which it was answered or given up; the last interval also has those that ended after
@@ -38,10 +34,10 @@ func (p Plan) intervalLength() time.Duration {
 func newInterval(t *tally, start, end int64) Interval {
 	i := Interval{
 		Start: time.Duration(start), End: time.Duration(end),
-		Answered: t.during, Errors: t.failures(), Times: QuantilesOf(t.latency), Latency: encoded(t.latency),
+		Answered: t.During, Errors: t.failures(), Times: QuantilesOf(t.Latency.Histogram), Latency: t.Latency.encoded(),
 	}
-	if i.Service = i.Latency; t.service != nil {
-		i.Service = encoded(t.service)
+	if i.Service = i.Latency; t.Service.Histogram != nil {
+		i.Service = t.Service.encoded()
 	}
 	return i
 }
@@ -52,11 +48,4 @@ func (i Interval) size() int {
 		return len(i.Latency)
 	}
 	return len(i.Latency) + len(i.Service)
-}
-
-// encoded returns a histogram as bytes.
-func encoded(h *hdrhistogram.Histogram) []byte {
-	// Encode fails only for unknown versions of the encoding.
-	b, _ := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	return b
 }

@@ -130,7 +130,7 @@ func BenchmarkInterval(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			t := newTally(false)
 			for range 200_000 {
-				record(t.latency, int64(c.sample()), 1)
+				t.Latency.record(int64(c.sample()), 1)
 			}
 			size := 0
 			for b.Loop() {

@@ -21,8 +21,8 @@
 // Result says first whether it is valid, and what to try when it is not: invalid does not mean
 // failed.
 //
-// The package shares package wire with hone's server, and none of the server's code: a bug of one
-// cannot hide a bug of the other.
+// The package shares package wire with hone's server, and the frames of package websocket, which
+// Autobahn's suite tests from both sides; none of the servers' code.
 package load
 
 import (

@@ -32,6 +32,7 @@ type Messages struct {
 //	len16le  len32le     the same, little-endian
 //	len32be+incl         the length includes itself; also for the others
 //	fixed:N              every message has N bytes
+//	resp                 Redis's protocol: requests are commands, and an answer is complete with all its parts
 //
 // The zero Framing is line.
 type Framing struct {
@@ -39,6 +40,7 @@ type Framing struct {
 	little bool // little-endian
 	whole  bool // the length includes itself
 	fixed  int  // bytes of every message; 0: variable
+	resp   bool
 }
 
 // lengths are the framings with a length, without +incl.
@@ -60,8 +62,12 @@ func (f *Framing) UnmarshalText(text []byte) error {
 		f.whole = whole
 		return nil
 	}
-	if string(text) == "line" {
+	switch string(text) {
+	case "line":
 		*f = Framing{}
+		return nil
+	case "resp":
+		*f = Framing{resp: true}
 		return nil
 	}
 	if digits, ok := strings.CutPrefix(string(text), "fixed:"); ok {
@@ -71,7 +77,7 @@ func (f *Framing) UnmarshalText(text []byte) error {
 		}
 		return fmt.Errorf("load: %q is no number of bytes; write it as in fixed:64", digits)
 	}
-	return fmt.Errorf("load: there is no framing %q; use line, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N", text)
+	return fmt.Errorf("load: there is no framing %q; use line, resp, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N", text)
 }
 
 // MarshalText returns what UnmarshalText parses.
@@ -79,8 +85,11 @@ func (f Framing) MarshalText() ([]byte, error) { return []byte(f.String()), nil 
 
 // String returns the framing as UnmarshalText parses it.
 func (f Framing) String() string {
-	if f.fixed > 0 {
+	switch {
+	case f.fixed > 0:
 		return fmt.Sprintf("fixed:%d", f.fixed)
+	case f.resp:
+		return "resp"
 	}
 	for name, known := range lengths() {
 		if known.width == f.width && known.little == f.little {
@@ -107,6 +116,9 @@ func (f Framing) most() int {
 
 // append appends a message.
 func (f Framing) append(dst, content []byte) []byte {
+	if f.resp {
+		return appendRESP(dst, content)
+	}
 	n := uint32(len(content))
 	if f.whole {
 		n += uint32(f.width)
@@ -131,13 +143,15 @@ func (f Framing) append(dst, content []byte) []byte {
 	return dst
 }
 
-func (f Framing) isLine() bool { return f.width == 0 && f.fixed == 0 }
+func (f Framing) isLine() bool { return f.width == 0 && f.fixed == 0 && !f.resp }
 
 // cut returns the first message of in, and how many bytes it took with its frame; 0 when it is
 // incomplete.
 func (f Framing) cut(in []byte, limit int) (content []byte, used int, err error) {
 	from, till := 0, f.fixed
 	switch {
+	case f.resp:
+		return cutRESP(in, limit)
 	case f.isLine():
 		end := bytes.IndexByte(in, '\n')
 		switch {
@@ -299,8 +313,8 @@ func (m Messages) fits(p Plan) error {
 		return badTarget(fmt.Sprintf("the match %v", number), "have 1 to 8 bytes for the number")
 	}
 	switch {
-	case m.Framing.isLine():
-		return badTarget(fmt.Sprintf("the match %v on lines", number), "match by order: the bytes of a number may be a line's end")
+	case m.Framing.isLine(), m.Framing.resp:
+		return badTarget(fmt.Sprintf("the match %v with the framing %v", number, m.Framing), "match by order: the bytes of a number may be a line's end")
 	case number.end() > least:
 		return badTarget(fmt.Sprintf("the match %v in content of %s bytes", number, fromTo(least, most)), "send content with room for the number")
 	case number.Len == 1 && p.depth() > 1<<8:
@@ -333,7 +347,9 @@ func (c *orderedCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	}
 	content, used, err := c.Framing.cut(in, c.AnswerLimit)
 	if used > 0 {
-		a.ID, a.Content = c.asked.pop(), content
+		if a.ID, a.Content = c.asked.pop(), content; c.Framing.resp {
+			a.Err = failureOfRESP(in)
+		}
 	}
 	return used, err
 }

@@ -318,8 +318,8 @@ func TestMessagesAllocateNothing(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%s: %v allocations for %d answers, want none", of, n, depth)
 		}
-		if got := r.shards[0].now; got.latency.TotalCount() != 201*depth || got.failures() != 0 {
-			t.Errorf("%s: %d answers, errors %v", of, got.latency.TotalCount(), got.errors)
+		if got := r.shards[0].now; got.Latency.TotalCount() != 201*depth || got.failures() != 0 {
+			t.Errorf("%s: %d answers, errors %v", of, got.Latency.TotalCount(), got.Errors)
 		}
 	}
 }

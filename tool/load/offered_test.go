@@ -113,9 +113,9 @@ func TestGateKnowsTheSchedule(t *testing.T) {
 	} {
 		m := sound()
 		m.plan.Rate, m.plan.Schedule, m.plan.For, m.plan.Warmup = 0, scheduleOf(t, c.schedule), 10*time.Second, c.warmup
-		m.course, m.offered, m.during = m.plan.course(), c.offered, c.offered-c.under
-		m.latency = NewHistogram()
-		record(m.latency, int64(latency), c.offered)
+		m.course, m.Offered, m.During = m.plan.course(), c.offered, c.offered-c.under
+		m.Latency = newHistogram()
+		m.Latency.record(int64(latency), c.offered)
 		if says := m.behind(); (says != "") != c.behind {
 			t.Errorf("%s, %d more under way: %q", c.schedule, c.under, says)
 		}
@@ -124,11 +124,11 @@ func TestGateKnowsTheSchedule(t *testing.T) {
 
 func TestShedRequestsAreNotBehind(t *testing.T) {
 	m := sound()
-	m.errors[Shed], m.during, m.plan.AllowErrors = 400, 600, true
+	m.Errors[Shed], m.During, m.plan.AllowErrors = 400, 600, true
 	if r := m.result(); !r.Valid {
 		t.Errorf("not valid: %q", r.InvalidReasons)
 	}
-	m.during = 400
+	m.During = 400
 	if r := m.result(); r.Valid || !strings.Contains(r.InvalidReasons[0], "only 400 of the 600") {
 		t.Errorf("valid %v, %q", r.Valid, r.InvalidReasons)
 	}

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -19,8 +18,8 @@ type pacer struct {
 	next   arrival   // the next request
 	due    []arrival // requests that are due now
 	alarm  alarm
-	usedUp bool                    // the data has no more rows
-	lag    *hdrhistogram.Histogram // sent − intended, of the window's requests
+	usedUp bool      // the data has no more rows
+	lag    histogram // sent − intended, of the window's requests
 }
 
 const (
@@ -47,7 +46,7 @@ func newPacer(r *run, number, pacers int) (*pacer, error) {
 		offering: newOffering(r.plan, r.course),
 		due:      make([]arrival, 0, mostDue),
 		alarm:    alarm{timer: timer, now: r.now, early: int64(usualEarly)},
-		lag:      NewHistogram(),
+		lag:      newHistogram(),
 	}
 	for i := number; i < len(r.conns); i += pacers {
 		p.conns = append(p.conns, r.conns[i])
@@ -118,7 +117,7 @@ func (p *pacer) collect(now int64) {
 func (p *pacer) late(first int, now int64) {
 	for i := first; i < len(p.due); i += len(p.conns) {
 		if moment := p.due[i].moment; p.run.window.has(moment) {
-			record(p.lag, now-moment, 1)
+			p.lag.record(now-moment, 1)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package load
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,70 +53,81 @@ func (p Part) ready() <-chan time.Time {
 }
 
 // Measured is what results are computed from: the counts of one interval, of several, or of a
-// whole part. Its JSON form keeps its histograms exactly, so that agents can send it.
+// whole part. Its JSON form is what agents send: it has all fields with a capital letter.
 type Measured struct {
-	measurement
-	start, end time.Duration // of an interval; Add does not change them
-	late       time.Duration // how late the load began
+	tally
+	Start, End time.Duration // of an interval, since the measured time began; Add does not change them
+	Late       time.Duration // how late the load began
+	// Failure is why the part ended early; nil: it did not.
+	Failure     *Error        `json:",omitempty"`
+	Interrupted bool          `json:",omitempty"`
+	Missed      string        `json:",omitempty"` // the goal that ended the run early
+	Span        time.Duration `json:",omitempty"` // how much of the window has passed
+	Lag         histogram     `json:",omitzero"`  // nil in a closed loop
+	Delay       histogram     `json:",omitzero"`  // nil in an open loop
+	Offered     int64         `json:",omitempty"` // requests, or sessions, of the schedule within the window
+	Followed    int64         `json:",omitempty"` // requests within the window that are later steps of sessions
+	Steps       []counts      `json:",omitempty"` // of the plan's Traffic
+	CPU         time.Duration `json:",omitempty"`
+	CPUSpan     time.Duration `json:",omitempty"`
+	CPUKnown    bool          `json:",omitempty"`
+	Procs       int           `json:",omitempty"`
+	Reconnects  int64         `json:",omitempty"`
+	Retries     int64         `json:",omitempty"`
+	Drains      int64         `json:",omitempty"`
+	Outage      time.Duration `json:",omitempty"`
+	Sizes       sizeSum       `json:",omitzero"`
+	Idle        *soaked       `json:",omitempty"` // nil: there were none
+	Churned     *churned      `json:",omitempty"` // nil: there was no churn
+
+	// What the coordinator knows itself.
+	plan      Plan
+	course    *offer.Course // a changing rate; else nil
+	intervals []Interval
+	broken    bool // an agent is missing or has failed
 }
 
-// Start returns when the interval began, relative to the beginning of the measured time.
-func (m *Measured) Start() time.Duration { return m.start }
+var errNoTimes = errors.New("load: an agent's result has no response times; run the same version of hone everywhere")
+
+// UnmarshalJSON decodes the counts of an agent.
+func (m *Measured) UnmarshalJSON(text []byte) error {
+	type plain Measured // without this method
+	if err := json.Unmarshal(text, (*plain)(m)); err != nil {
+		return err
+	}
+	if m.Latency.Histogram == nil || slices.ContainsFunc(m.Steps, func(c counts) bool { return c.Latency.Histogram == nil }) {
+		return errNoTimes
+	}
+	return nil
+}
 
 // Times returns the response times and the service times; in a closed loop they are the same
 // histogram.
 func (m *Measured) Times() (latency, service *hdrhistogram.Histogram) {
-	if m.service == nil {
-		return m.latency, m.latency
-	}
-	return m.latency, m.service
+	return m.Latency.Histogram, cmp.Or(m.Service, m.Latency).Histogram
 }
-
-// Late returns how late the load began.
-func (m *Measured) Late() time.Duration { return m.late }
-
-// Failure returns why the part ended early; nil if it did not.
-func (m *Measured) Failure() *Error { return m.failure }
 
 // Add adds the counts of another interval.
 func (m *Measured) Add(other *Measured) {
-	if m.tally == nil {
-		m.tally = newTally(other.service != nil)
-		m.start, m.end = other.start, other.end
+	if m.Latency.Histogram == nil {
+		m.Start, m.End = other.Start, other.End
 	}
-	m.tally.add(other.tally)
+	m.tally.add(&other.tally)
 }
 
 // Interval returns the interval of the counts.
 func (m *Measured) Interval() Interval {
-	return newInterval(m.tally, int64(m.start), int64(m.end))
+	return newInterval(&m.tally, int64(m.Start), int64(m.End))
 }
 
-// Same reports whether both have the same counts, bucket by bucket.
+// Same reports whether both have the same counts, bucket by bucket; examples of errors may differ.
 func (m *Measured) Same(other *Measured) bool {
-	return m.tally != nil && other.tally != nil && m.tally.same(other.tally)
-}
-
-// same reports whether both have the same counts; it ignores example errors.
-func (t *tally) same(other *tally) bool {
-	if t.latency.TotalCount() != other.latency.TotalCount() || !t.latency.Equals(other.latency) ||
-		(t.service == nil) != (other.service == nil) || t.service != nil && !t.service.Equals(other.service) {
-		return false
+	text := func(t tally) string {
+		t.Example = ""
+		all, _ := json.Marshal(t) // it has numbers only
+		return string(all)
 	}
-	for code := range mostCodes {
-		if t.codeCount(code) != other.codeCount(code) {
-			return false
-		}
-	}
-	return t.errors == other.errors && t.lost == other.lost && t.untimed == other.untimed && t.unsent == other.unsent &&
-		t.answered == other.answered && t.during == other.during && t.good == other.good
-}
-
-func (t *tally) codeCount(code int) int64 {
-	if t.codes == nil {
-		return 0
-	}
-	return t.codes[code]
+	return text(m.tally) == text(other.tally)
 }
 
 // Agent is one process that runs a part of a plan. The fields up to Measured are input for
@@ -150,9 +163,9 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &measurement{tally: newTally(p.paced()), plan: p, course: p.course(), intervals: intervals}
+	m := &Measured{tally: *newTally(p.paced()), plan: p, course: p.course(), intervals: intervals}
 	if p.paced() {
-		m.lag = NewHistogram()
+		m.Lag = newHistogram()
 	}
 	agents = slices.Clone(agents)
 	for i := range agents {
@@ -161,20 +174,20 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 		if a.broken() {
 			m.broken = true
 		}
-		if a.Measured == nil || a.Measured.tally == nil {
+		if a.Measured == nil || a.Measured.Latency.Histogram == nil {
 			a.Measured = nil
 			continue
 		}
 		a.Measured.plan, a.Measured.course = p, m.course
 		a.Measured.plan.Part = Part{Index: i, Of: len(agents)}
-		m.merge(&a.Measured.measurement)
+		m.merge(a.Measured)
 		a.figures()
 	}
 	m.shareCPUs(agents)
-	if m.interrupted && !m.broken {
-		m.missed = p.missed(m.tally, m.course)
+	if m.Interrupted && !m.broken {
+		m.Missed = p.missed(&m.tally, m.course)
 	}
-	m.interrupted = m.interrupted && !m.broken && m.missed == ""
+	m.Interrupted = m.Interrupted && !m.broken && m.Missed == ""
 	r := m.result()
 	r.Agents = agents
 	r.InvalidReasons = append(faults(agents), said(m.ended, m.behind, m.faulty, m.churnFaulty, m.scarce)...)
@@ -185,8 +198,8 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 // Missed returns the first goal of AbortOn that is certain to be missed given the counts in m;
 // empty: none.
 func (p Plan) Missed(m *Measured) string {
-	if p, err := p.complete(); err == nil && m.tally != nil {
-		return p.missed(m.tally, p.course())
+	if p, err := p.complete(); err == nil && m.Latency.Histogram != nil {
+		return p.missed(&m.tally, p.course())
 	}
 	return ""
 }
@@ -203,7 +216,7 @@ func (p Plan) missed(t *tally, course *offer.Course) string {
 
 // broken reports whether an agent failed or is missing.
 func (a *Agent) broken() bool {
-	return a.Fault != "" || a.Measured == nil || a.Measured.failure != nil
+	return a.Fault != "" || a.Measured == nil || a.Measured.Failure != nil
 }
 
 // figures fills in the agent's own figures.
@@ -214,79 +227,49 @@ func (a *Agent) figures() {
 }
 
 // merge adds the counts of a part, except for its CPU time.
-func (m *measurement) merge(part *measurement) {
-	m.tally.add(part.tally)
-	m.interrupted = m.interrupted || part.interrupted
-	m.span = max(m.span, part.span)
-	m.offered += part.offered
-	m.followed += part.followed
-	if m.steps == nil {
-		m.steps = part.steps
-	} else if len(part.steps) == len(m.steps) {
-		addSteps(m.steps, part.steps)
-	}
-	m.reconnects += part.reconnects
-	m.retries += part.retries
-	m.drains += part.drains
-	m.outage = max(m.outage, part.outage)
-	m.sizes.take(part.sizes)
-	if part.lag != nil && m.lag != nil {
-		m.lag.Merge(part.lag)
-	}
-	if part.delay != nil {
-		if m.delay == nil {
-			m.delay = NewHistogram()
+func (m *Measured) merge(part *Measured) {
+	m.tally.add(&part.tally)
+	m.Interrupted = m.Interrupted || part.Interrupted
+	m.Span = max(m.Span, part.Span)
+	m.Offered += part.Offered
+	m.Followed += part.Followed
+	m.Steps = addSteps(m.Steps, part.Steps)
+	m.Reconnects += part.Reconnects
+	m.Retries += part.Retries
+	m.Drains += part.Drains
+	m.Outage = max(m.Outage, part.Outage)
+	m.Sizes.take(part.Sizes)
+	m.Lag.add(part.Lag)
+	m.Delay.add(part.Delay)
+	if part.Idle != nil {
+		if m.Idle == nil {
+			m.Idle = new(soaked)
 		}
-		m.delay.Merge(part.delay)
+		m.Idle.add(part.Idle)
 	}
-	if part.idle != nil {
-		if m.idle == nil {
-			m.idle = &soaked{after: NewHistogram()}
+	if part.Churned != nil {
+		if m.Churned == nil {
+			m.Churned = new(churned)
 		}
-		m.idle.merge(part.idle)
+		m.Churned.add(part.Churned)
 	}
-	if part.churned != nil {
-		if m.churned == nil {
-			m.churned = &churned{dial: NewHistogram(), first: NewHistogram(), lag: NewHistogram()}
-		}
-		m.churned.merge(part.churned)
-	}
-}
-
-func (s *soaked) merge(part *soaked) {
-	s.Conns += part.Conns
-	s.Failed += part.Failed
-	s.Open += part.Open
-	s.Closed += part.Closed
-	s.after.Merge(part.after)
-}
-
-func (c *churned) merge(part *churned) {
-	c.dial.Merge(part.dial)
-	c.first.Merge(part.first)
-	c.lag.Merge(part.lag)
-	c.conns += part.conns
-	for k, n := range part.errors {
-		c.errors[k] += n
-	}
-	c.example, c.own = cmp.Or(c.example, part.example), cmp.Or(c.own, part.own)
 }
 
 // shareCPUs adds the CPU time. Agents on one machine share its CPUs.
-func (m *measurement) shareCPUs(agents []Agent) {
-	m.cpuKnown = len(agents) > 0
+func (m *Measured) shareCPUs(agents []Agent) {
+	m.CPUKnown = len(agents) > 0
 	processors := make(map[string]int)
 	for _, a := range agents {
-		if a.Measured == nil || !a.Measured.cpuKnown {
-			m.cpuKnown = false
+		if a.Measured == nil || !a.Measured.CPUKnown {
+			m.CPUKnown = false
 			continue
 		}
-		m.cpu += a.Measured.cpu
-		m.cpuSpan = max(m.cpuSpan, a.Measured.cpuSpan)
-		processors[a.Machine] = max(processors[a.Machine], a.Measured.procs)
+		m.CPU += a.Measured.CPU
+		m.CPUSpan = max(m.CPUSpan, a.Measured.CPUSpan)
+		processors[a.Machine] = max(processors[a.Machine], a.Measured.Procs)
 	}
 	for _, n := range processors {
-		m.procs += n
+		m.Procs += n
 	}
 }
 
@@ -299,7 +282,7 @@ func faults(agents []Agent) []string {
 		machines[a.Machine] = append(machines[a.Machine], a)
 	}
 	for _, machine := range slices.Sorted(maps.Keys(machines)) {
-		m := &measurement{}
+		m := &Measured{}
 		m.shareCPUs(machines[machine])
 		if reason := m.starved(); reason != "" {
 			var names []string
@@ -319,8 +302,8 @@ func (a *Agent) faults() []string {
 		reasons = append(reasons, fmt.Sprintf("agent %s %s", a.Name, a.Fault))
 	case a.Measured == nil:
 		reasons = append(reasons, fmt.Sprintf("agent %s has not reported its counts; look into its log", a.Name))
-	case a.Measured.failure != nil:
-		reasons = append(reasons, fmt.Sprintf("agent %s: %v", a.Name, a.Measured.failure))
+	case a.Measured.Failure != nil:
+		reasons = append(reasons, fmt.Sprintf("agent %s: %v", a.Name, a.Measured.Failure))
 	}
 	if a.Measured == nil {
 		return reasons

@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -11,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hone-go/hone/tool/load/offer"
 )
@@ -211,9 +214,9 @@ func checkSum(t *testing.T, r *Result, agents []Agent, told []*Measured) {
 		if !a.Measured.Same(told[i]) {
 			t.Errorf("agent %d: its intervals are not its whole", i)
 		}
-		latency.Merge(a.Measured.latency)
-		service.Merge(a.Measured.service)
-		lag.Merge(a.Measured.lag)
+		latency.Merge(a.Measured.Latency.Histogram)
+		service.Merge(a.Measured.Service.Histogram)
+		lag.Merge(a.Measured.Lag.Histogram)
 	}
 	if !latency.Equals(r.Histograms.Latency) || !service.Equals(r.Histograms.Service) || !lag.Equals(r.Histograms.Lag) {
 		t.Error("the merged histograms are not the sums")
@@ -236,11 +239,11 @@ func TestPartsOfAClosedLoop(t *testing.T) {
 // A result is invalid if an agent is missing, slow or faulty, and the reason names it.
 func TestMergeNamesWhoIsToBlame(t *testing.T) {
 	good := func() *Measured {
-		m := &Measured{measurement: measurement{tally: newTally(true), span: time.Second, lag: NewHistogram(), offered: 1000, cpuKnown: true, cpu: time.Second / 2, cpuSpan: time.Second, procs: 2}}
-		m.during, m.good = 1000, 1000
-		record(m.latency, 1000, 1000)
-		record(m.service, 1000, 1000)
-		record(m.lag, 1000, 1000)
+		m := &Measured{tally: *newTally(true), Span: time.Second, Lag: newHistogram(), Offered: 1000, CPUKnown: true, CPU: time.Second / 2, CPUSpan: time.Second, Procs: 2}
+		m.During, m.Good = 1000, 1000
+		m.Latency.record(1000, 1000)
+		m.Service.record(1000, 1000)
+		m.Lag.record(1000, 1000)
 		return m
 	}
 	p := Plan{Target: Frames{Address: "127.0.0.1:1"}, Conns: 3, Rate: 3000, For: time.Second}
@@ -251,15 +254,15 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 		"good":    {func([]Agent) {}, ""},
 		"missing": {func(all []Agent) { all[1].Measured = nil }, "agent b has not reported its counts; "},
 		"faulty":  {func(all []Agent) { all[2].Fault = "is gone; look for it" }, "agent c is gone; look for it"},
-		"failed":  {func(all []Agent) { all[0].Measured.failure = &Error{Kind: Closed, What: "it ends", Try: "look"} }, "agent a: load: it ends; look"},
-		"late": {func(all []Agent) { record(all[1].Measured.lag, int64(time.Second), 100) },
+		"failed":  {func(all []Agent) { all[0].Measured.Failure = &Error{Kind: Closed, What: "it ends", Try: "look"} }, "agent a: load: it ends; look"},
+		"late": {func(all []Agent) { all[1].Measured.Lag.record(int64(time.Second), 100) },
 			"agent b: the generator itself sent one request in a hundred"},
-		"stopped": {func(all []Agent) { record(all[1].Measured.lag, int64(time.Second), 1) },
+		"stopped": {func(all []Agent) { all[1].Measured.Lag.record(int64(time.Second), 1) },
 			"agent b: the generator itself did not run for 1s"},
 		"busy": {func(all []Agent) {
 			for i := range all {
 				all[i].Machine = "same"
-				all[i].Measured.cpu = time.Second * 6 / 10
+				all[i].Measured.CPU = time.Second * 6 / 10
 			}
 		}, "the machine of agent a, b, c: the generator used 90 % of the CPU"},
 	} {
@@ -275,62 +278,107 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 	}
 }
 
-// All counts are sent between machines: a new field that is not sent must be named here.
-func TestEverythingCountedIsCarried(t *testing.T) {
-	carriedOrNot := map[string]string{
-		"measurement": "tally failure interrupted missed span lag delay offered cpu cpuSpan cpuKnown procs reconnects retries drains outage sizes idle churned steps followed",
-		"stepTally":   "latency service errors untimed unsent good",
-		"tally":       "latency service errors lost untimed unsent example codes answered during good",
-		"churned":     "dial first lag conns errors example own",
-		"sizeSum":     "requests bytes counted most",
-		"soaked":      "Idle after",
-	}
-	// The coordinator has the plan, and merges the intervals that agents report.
-	known := map[string]string{"measurement": "plan course intervals broken"}
-	for _, v := range []any{measurement{}, tally{}, churned{}, sizeSum{}, soaked{}, stepTally{}} {
-		kind := reflect.TypeOf(v)
-		fields := append(strings.Fields(carriedOrNot[kind.Name()]), strings.Fields(known[kind.Name()])...)
-		var have []string
-		for i := range kind.NumField() {
-			have = append(have, kind.Field(i).Name)
-		}
-		slices.Sort(fields)
-		slices.Sort(have)
-		if !slices.Equal(have, fields) {
-			t.Errorf("%s has %v, of which carried.go knows %v; have it carried, and merged in part.go", kind.Name(), have, fields)
-		}
-	}
-	h := NewHistogram()
-	record(h, 12345, 3)
-	full := &Measured{start: 1, end: 2, late: 3, measurement: measurement{
-		tally: &tally{latency: h, service: h, errors: [kinds]int64{1, 2, 3}, lost: 4, untimed: 5, unsent: 6,
-			example: &Error{What: "example"}, codes: make([]int64, mostCodes), answered: 7, during: 8, good: 9},
-		failure: &Error{Kind: Silent, Target: "there", What: "what", Try: "try"}, interrupted: true, missed: "p99", span: 10, lag: h, delay: h, offered: 11, followed: 29,
-		steps: []stepTally{{h, h, [kinds]int64{30}, 31, 32, 33}},
-		cpu:   12, cpuSpan: 13, cpuKnown: true, procs: 14, reconnects: 15, retries: 16, drains: 17, outage: 18, sizes: sizeSum{19, 20, 21, 22},
-		idle:    &soaked{Idle{Conns: 23, Failed: 24, Open: 25, Closed: 26}, h},
-		churned: &churned{dial: h, first: h, lag: h, conns: 27, errors: [kinds]int64{28}, example: &Error{What: "a"}, own: &Error{What: "b"}},
-	}}
-	full.codes[404] = 5
-	first := must[[]byte](t)(json.Marshal(full))
-	if second := must[[]byte](t)(json.Marshal(overTheWire(t, full))); string(first) != string(second) {
+// All counts are sent between machines, and merged there. A field that is not must be named here:
+// what belongs to one agent, and what the coordinator judges and computes from the sum.
+func TestEverythingCountedIsSentAndMerged(t *testing.T) {
+	full := new(Measured)
+	fill(reflect.ValueOf(full).Elem())
+	sent := overTheWire(t, full)
+	if first, second := must[[]byte](t)(json.Marshal(full)), must[[]byte](t)(json.Marshal(sent)); string(first) != string(second) {
 		t.Errorf("on the way it has changed:\n%s\n%s", first, second)
 	}
-	if !overTheWire(t, full).Same(full) {
+	if !sent.Same(full) {
 		t.Error("on the way the counts have changed")
 	}
-	var zero []string
-	c := new(carried)
-	if err := json.Unmarshal(first, c); err != nil {
-		t.Fatal(err)
+	other := overTheWire(t, full)
+	if other.Unsent++; other.Same(full) {
+		t.Error("other counts are the same")
 	}
-	for v, i := reflect.ValueOf(*c), 0; i < v.NumField(); i++ {
-		if v.Field(i).IsZero() {
-			zero = append(zero, v.Type().Field(i).Name)
+	sum := new(Measured)
+	sum.merge(sent)
+	var missing []string
+	zeros(reflect.ValueOf(sum).Elem(), "", &missing)
+	want := []string{"Start", "End", "Late", "Failure", "Missed", "CPU", "CPUSpan", "CPUKnown", "Procs", "Idle.Idle.ClosedAfter", "Idle.Idle.ServerBytes"}
+	if !slices.Equal(missing, want) {
+		t.Errorf("not merged: %v; want %v", missing, want)
+	}
+}
+
+// The counts of another version are refused: they would be merged wrongly, or not at all.
+func TestOtherCountsAreRefused(t *testing.T) {
+	other := must[[]byte](t)(hdrhistogram.New(1, 1000, 2).Encode(hdrhistogram.V2CompressedEncodingCookieBase))
+	ours := string(newHistogram().encoded())
+	for text, want := range map[string]error{
+		`{}`:                                  errNoTimes,
+		`{"Latency":"` + string(other) + `"}`: errHistogram,
+		`{"Latency":"` + ours + `","Steps":[{}]}`:                      errNoTimes,
+		`{"Latency":"` + ours + `","Service":"` + string(other) + `"}`: errHistogram,
+	} {
+		err := json.Unmarshal([]byte(text), new(Measured))
+		if !errors.Is(err, want) {
+			t.Errorf("%.60s: %v, want %v", text, err, want)
 		}
 	}
-	if zero != nil {
-		t.Errorf("fields that nothing is carried in: %v", zero)
+	if err := json.Unmarshal([]byte(`{"Latency":"`+ours+`"}`), new(Measured)); err != nil {
+		t.Error(err)
+	}
+}
+
+// fill sets all exported fields below v.
+func fill(v reflect.Value) {
+	if v.Type() == reflect.TypeFor[histogram]() {
+		h := v.Addr().Interface().(*histogram)
+		*h = newHistogram()
+		h.record(12345, 3)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && f.Name != "Err" || f.Anonymous {
+				fill(v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Array:
+		fill(v.Index(v.Len() / 2))
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(1)
+	case reflect.Uint8, reflect.Uint64:
+		v.SetUint(3)
+	default:
+		v.SetInt(4)
+	}
+}
+
+// zeros appends the names of the exported fields below v that are zero.
+func zeros(v reflect.Value, name string, all *[]string) {
+	if v.IsZero() {
+		*all = append(*all, strings.TrimPrefix(name, "."))
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Type() == reflect.TypeFor[histogram]() || v.Kind() != reflect.Struct {
+		return
+	}
+	for i := range v.NumField() {
+		switch f := v.Type().Field(i); {
+		case f.Anonymous && !f.IsExported():
+			zeros(v.Field(i), name, all)
+		case f.IsExported() && f.Name != "Err":
+			zeros(v.Field(i), name+"."+f.Name, all)
+		}
 	}
 }
 
@@ -354,11 +402,11 @@ func BenchmarkPartMoments(b *testing.B) {
 // BenchmarkMeasuredJSON measures what reporting costs an agent each second, and what each agent
 // costs the coordinator.
 func BenchmarkMeasuredJSON(b *testing.B) {
-	m := &Measured{measurement: measurement{tally: newTally(true)}}
+	m := &Measured{tally: *newTally(true)}
 	for n := range int64(50_000) {
 		wait := int64(gap(1, n) * 1e6)
-		record(m.latency, wait+20_000, 1)
-		record(m.service, wait, 1)
+		m.Latency.record(wait+20_000, 1)
+		m.Service.record(wait, 1)
 	}
 	text := must[[]byte](b)(json.Marshal(m))
 	b.Run("agent", func(b *testing.B) {

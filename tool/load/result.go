@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/hone-go/hone/tool/load/offer"
 )
 
 // Result is the result of a run. Its JSON form is one object with the keys of the tags below. A
@@ -101,6 +99,9 @@ type Result struct {
 	Lag         Quantiles     `json:"-"`
 	Window      time.Duration `json:"-"` // the measured time
 	Interrupted bool          `json:"-"` // the context ended before the run did
+	// Kept is the fraction of the requests offered that were answered in time, where it is too
+	// small for a target that keeps up; else nil.
+	Kept *float64 `json:"-"`
 	// Histograms are the whole distributions, in nanoseconds, from one nanosecond to one hour with
 	// three digits. The caller may keep them.
 	Histograms struct {
@@ -119,6 +120,33 @@ type Result struct {
 	Measured *Measured `json:"-"`
 }
 
+// Metrics calls with for each figure that the result has and by which results are compared, in
+// order of importance.
+func (r *Result) Metrics(with func(name, unit string, higherIsBetter bool, value float64)) {
+	add := func(name, unit string, value *float64) {
+		if value != nil {
+			with(name, unit, unit == "req/s", *value)
+		}
+	}
+	if r.Offered == nil { // otherwise the plan sets the rate
+		add("rate", "req/s", r.Rate)
+	}
+	if r.Server != nil {
+		add("server CPU", "µs/req", r.Server.CPUPerRequest)
+	}
+	add("p50", "µs", r.Latency.P50)
+	add("p99", "µs", r.Latency.P99)
+	add("p999", "µs", r.Latency.P999)
+	for _, s := range r.Steps {
+		if len(r.Steps) > 1 {
+			add(s.Name+" p99", "µs", s.Latency.P99)
+		}
+	}
+	if r.Server != nil && r.Server.RSS != nil {
+		add("server memory", "B", new(float64(*r.Server.RSS)))
+	}
+}
+
 // Quantiles are response times in microseconds. A quantile needs enough requests to have one above
 // it: 2 for the median, 1,000 for the 99.9th; with fewer it is nil. Mean and Deviation are for
 // computing sums and rates; stalls hide in both.
@@ -133,6 +161,11 @@ type Quantiles struct {
 	Deviation *float64 `json:"deviation"` // the standard deviation
 }
 
+// Named returns a quantile, max or mean by its name in JSON.
+func (q Quantiles) Named(name string) *float64 {
+	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99, "p999": q.P999, "max": q.Max, "mean": q.Mean}[name]
+}
+
 // Server is what the server's process used in the measured time.
 type Server struct {
 	CPUPerRequest *float64 `json:"cpu_us_per_request"`
@@ -142,98 +175,64 @@ type Server struct {
 
 const resultSchema = "hone.load/1"
 
-// measurement is what the verdict and the figures are computed from.
-type measurement struct {
-	*tally
-	plan        Plan
-	failure     *Error
-	interrupted bool
-	broken      bool                    // an agent is missing or has failed
-	missed      string                  // the goal that ended the run early
-	span        time.Duration           // how much of the window has passed
-	lag         *hdrhistogram.Histogram // nil in a closed loop
-	delay       *hdrhistogram.Histogram // nil in an open loop
-	offered     int64                   // requests, or sessions, of the schedule within the window
-	followed    int64                   // requests within the window that are later steps of sessions
-	steps       []stepTally             // of the plan's Traffic
-	cpu         time.Duration
-	cpuSpan     time.Duration
-	cpuKnown    bool
-	procs       int
-	reconnects  int64
-	retries     int64
-	drains      int64
-	outage      time.Duration
-	intervals   []Interval
-	course      *offer.Course // a changing rate; else nil
-	sizes       sizeSum
-	idle        *soaked  // nil: there were none
-	churned     *churned // nil: there was no churn
-}
-
 // result computes the figures of m, and the verdict.
-func (m *measurement) result() *Result {
+func (m *Measured) result() *Result {
 	r := &Result{
 		Schema:     resultSchema,
 		Target:     m.plan.Target.String(),
 		Settings:   m.plan.settings(),
 		Requests:   m.requests(),
-		Errors:     namedErrors(&m.errors),
-		Unsent:     m.unsent,
+		Errors:     namedErrors(&m.Errors),
+		Unsent:     m.Unsent,
 		Statuses:   m.statuses(),
-		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains,
+		Reconnects: m.Reconnects, Retries: m.Retries, Drains: m.Drains,
 		Intervals: m.intervals, Steps: m.stepsOf(),
-		Latency:  QuantilesOf(m.latency),
+		Latency:  QuantilesOf(m.Latency.Histogram),
 		Schedule: m.plan.Schedule.String(), Idle: m.idleOf(), Churn: m.churnOf(),
-		Window: m.span, Interrupted: m.interrupted,
+		Window: m.Span, Interrupted: m.Interrupted,
 	}
-	r.Histograms.Latency, r.Histograms.Service, r.Histograms.Lag = m.latency, m.service, m.lag
-	if m.service == nil {
-		r.Histograms.Service = m.latency
-	}
+	r.Histograms.Latency, r.Histograms.Service = m.Times()
+	r.Histograms.Lag = m.Lag.Histogram
 	r.Service = QuantilesOf(r.Histograms.Service)
-	if m.lag != nil {
-		r.Lag = QuantilesOf(m.lag)
+	r.Lag = QuantilesOf(m.Lag.Histogram)
+	delay := QuantilesOf(m.Delay.Histogram)
+	r.Client.DelayP99, r.Client.DelayMax = delay.P99, delay.Max
+	if m.Sizes.Counted > 0 {
+		r.SizeMean, r.SizeMost = new(float64(m.Sizes.Bytes)/float64(m.Sizes.Counted)), &m.Sizes.Most
 	}
-	if m.delay != nil {
-		delay := QuantilesOf(m.delay)
-		r.Client.DelayP99, r.Client.DelayMax = delay.P99, delay.Max
-	}
-	if m.sizes.counted > 0 {
-		r.SizeMean, r.SizeMost = new(float64(m.sizes.bytes)/float64(m.sizes.counted)), &m.sizes.most
-	}
-	if m.span > 0 && !m.unloaded() {
-		r.Rate = new(float64(m.good) / m.span.Seconds())
-		if m.lag != nil {
-			r.Offered = new(float64(m.offered) / m.span.Seconds())
+	if m.Span > 0 && !m.unloaded() {
+		r.Rate = new(float64(m.Good) / m.Span.Seconds())
+		if m.Lag.Histogram != nil {
+			r.Offered = new(float64(m.Offered) / m.Span.Seconds())
 		}
 	}
 	if h := handshakesOf(m.plan.Target); h != nil {
 		r.Handshakes, r.Resumed = new(h.made.Load()), new(h.resumed.Load())
 	}
-	if m.outage > 0 {
-		r.Outage = new(float64(m.outage) / 1e3)
+	if m.Outage > 0 {
+		r.Outage = new(float64(m.Outage) / 1e3)
 	}
-	if m.cpuKnown {
+	if m.CPUKnown {
 		r.Client.CPUShare = new(m.cpuShare())
-		if m.during > 0 && m.span > 0 {
-			perSecond := float64(m.during) / m.span.Seconds()
-			r.Client.CPUPerRequest = new(m.cpu.Seconds() / m.cpuSpan.Seconds() / perSecond * 1e6)
+		if m.During > 0 && m.Span > 0 {
+			perSecond := float64(m.During) / m.Span.Seconds()
+			r.Client.CPUPerRequest = new(m.CPU.Seconds() / m.CPUSpan.Seconds() / perSecond * 1e6)
 		}
 	}
-	r.Stopped, r.Warnings = m.missed, m.warnings(r)
+	r.Kept = m.kept()
+	r.Stopped, r.Warnings = m.Missed, m.warnings(r)
 	r.InvalidReasons = m.reasons()
 	r.Valid = len(r.InvalidReasons) == 0
 	return r
 }
 
 // cpuShare is the fraction of its available CPU time that the process has used.
-func (m *measurement) cpuShare() float64 {
-	return m.cpu.Seconds() / m.cpuSpan.Seconds() / float64(m.procs)
+func (m *Measured) cpuShare() float64 {
+	return m.CPU.Seconds() / m.CPUSpan.Seconds() / float64(m.Procs)
 }
 
 // unloaded reports whether the plan has only Idle and Churn.
-func (m *measurement) unloaded() bool { return m.plan.Conns == 0 }
+func (m *Measured) unloaded() bool { return m.plan.Conns == 0 }
 
 // namedErrors returns the non-zero counts by their names, with their sum.
 func namedErrors(errors *[kinds]int64) map[string]int64 {
@@ -247,21 +246,24 @@ func namedErrors(errors *[kinds]int64) map[string]int64 {
 	return named
 }
 
-func (m *measurement) statuses() map[string]int64 {
-	var counts map[string]int64
-	for code, n := range m.codes {
+func (m *Measured) statuses() map[string]int64 {
+	if m.Codes == nil {
+		return nil
+	}
+	counts := make(map[string]int64)
+	for code, n := range m.Codes {
 		if n > 0 {
-			if counts == nil {
-				counts = make(map[string]int64)
-			}
 			counts[strconv.Itoa(code)] = n
 		}
 	}
 	return counts
 }
 
-// QuantilesOf computes the quantiles of times in nanoseconds.
+// QuantilesOf computes the quantiles of times in nanoseconds; nil: there are none.
 func QuantilesOf(h *hdrhistogram.Histogram) Quantiles {
+	if h == nil {
+		return Quantiles{}
+	}
 	q := Quantiles{
 		P50: quantile(h, 1, 2), P90: quantile(h, 9, 10), P95: quantile(h, 19, 20), P99: quantile(h, 99, 100), P999: quantile(h, 999, 1000),
 	}

@@ -2,116 +2,13 @@ package load
 
 import (
 	"sync"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
-
-// longest is the largest value of the histograms, an hour.
-const longest = int64(3600e9)
-
-// NewHistogram returns an empty histogram for nanoseconds with three digits. It costs 270 KB.
-func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, longest, 3) }
-
-// record counts n requests that took ns.
-func record(h *hdrhistogram.Histogram, ns, n int64) {
-	// RecordValues fails only for values outside of the histogram's range.
-	_ = h.RecordValues(min(max(ns, 1), longest), n)
-}
 
 // window is the measured time, in nanoseconds since Run began. A request belongs to it by its
 // intended moment, or in a closed loop by when it was written.
 type window struct{ from, till int64 }
 
 func (w window) has(moment int64) bool { return moment >= w.from && moment < w.till }
-
-// tally holds counts of a time span or of some connections.
-type tally struct {
-	latency *hdrhistogram.Histogram // answered − intended, of the window's requests
-	service *hdrhistogram.Histogram // answered − written, of those that were written; nil in a closed loop
-	errors  [kinds]int64            // of the window's requests
-	lost    int64                   // of the window's requests, those that were sent and never answered
-	untimed int64                   // of lost, those without a response time
-	unsent  int64                   // of the window's requests, those given up before they were sent
-	example error                   // the server's first failure
-	codes   []int64                 // answers to the window's requests by Answer.Code; nil: none had a code
-
-	answered int64 // answers, at any time
-	during   int64 // answers within the window, good or not
-	good     int64 // of during, the good ones
-}
-
-func newTally(open bool) *tally {
-	t := &tally{latency: NewHistogram()}
-	if open {
-		t.service = NewHistogram()
-	}
-	return t
-}
-
-// mostCodes is above every Answer.Code that is counted.
-const mostCodes = 1000
-
-// add adds the counts of other to t.
-func (t *tally) add(other *tally) {
-	if other.latency.TotalCount() != 0 {
-		t.latency.Merge(other.latency)
-		if t.service != nil {
-			t.service.Merge(other.service)
-		}
-	}
-	for k, n := range other.errors {
-		t.errors[k] += n
-	}
-	if t.example == nil {
-		t.example = other.example
-	}
-	for code, n := range other.codes {
-		t.count(code, n)
-	}
-	t.lost += other.lost
-	t.untimed += other.untimed
-	t.unsent += other.unsent
-	t.answered += other.answered
-	t.during += other.during
-	t.good += other.good
-}
-
-// take moves the counts of other into t.
-func (t *tally) take(other *tally) {
-	t.add(other)
-	other.reset()
-}
-
-func (t *tally) reset() {
-	if t.latency.TotalCount() != 0 {
-		t.latency.Reset()
-		if t.service != nil {
-			t.service.Reset()
-		}
-	}
-	clear(t.codes)
-	*t = tally{latency: t.latency, service: t.service, codes: t.codes}
-}
-
-func (t *tally) count(code int, n int64) {
-	if n == 0 {
-		return
-	}
-	if t.codes == nil {
-		t.codes = make([]int64, mostCodes)
-	}
-	t.codes[code] += n
-}
-
-// requests returns how many of the window's requests have ended.
-func (t *tally) requests() int64 { return t.latency.TotalCount() + t.untimed }
-
-func (t *tally) failures() (n int64) {
-	for _, k := range t.errors {
-		n += k
-	}
-	return n
-}
 
 // shard counts for some of the connections, so that readers on different processors seldom contend
 // for its lock. The lock is held for a few records at a time and is the last in the lock order.
@@ -120,10 +17,10 @@ type shard struct {
 	timeout int64
 
 	mu    sync.Mutex
-	now   *tally      // the current counts
-	spare *tally      // swapped with now by the collector
-	last  int64       // when the last answer came
-	steps []stepTally // per step of the plan's Traffic, for the whole run
+	now   *tally   // the current counts
+	spare *tally   // swapped with now by the collector
+	last  int64    // when the last answer came
+	steps []counts // per step of the plan's Traffic, for the whole run
 
 	_ [64]byte // avoids false sharing with the next shard
 }
@@ -199,21 +96,11 @@ func (s *shard) record(b *batch, now int64) {
 		if s.steps != nil {
 			s.steps[a.step].record(s, &a, now)
 		}
-		if !s.window.has(a.intended) {
-			continue
-		}
-		record(t.latency, now-a.intended, a.count)
-		if t.service != nil {
-			record(t.service, now-a.written, a.count)
-		}
-		if now-a.intended > s.timeout {
-			t.errors[Timeout] += a.count - a.bad
-		}
+		t.counts.record(s, &a, now)
 	}
-	t.answered += b.count
+	t.Answered += b.count
 	if s.window.has(now) {
-		t.during += b.count
-		t.good += b.count - b.bad
+		t.During += b.count
 	}
 	for _, c := range b.codes {
 		t.count(int(c.code), c.count)
@@ -227,14 +114,14 @@ func (s *shard) record(b *batch, now int64) {
 
 func (s *shard) complaints(b *batch) {
 	for k, n := range b.errors {
-		s.now.errors[k] += n
+		s.now.Errors[k] += n
 	}
-	if s.now.example == nil {
-		s.now.example = b.example
+	if s.now.Example == "" && b.example != nil {
+		s.now.Example = b.example.Error()
 	}
 	for _, w := range b.wrong {
 		if s.steps != nil {
-			s.steps[w.step].errors[w.kind]++
+			s.steps[w.step].Errors[w.kind]++
 		}
 	}
 	b.errors, b.example, b.wrong = [kinds]int64{}, nil, b.wrong[:0]
@@ -248,11 +135,10 @@ func (s *shard) drop(k Kind, step int32, intended, now int64) {
 	s.mu.Lock()
 	if s.steps != nil {
 		s.steps[step].fail(k, intended, now)
-		s.steps[step].unsent++
+		s.steps[step].Unsent++
 	}
-	record(s.now.latency, now-intended, 1)
-	s.now.unsent++
-	s.now.errors[k]++
+	s.now.fail(k, intended, now)
+	s.now.Unsent++
 	s.mu.Unlock()
 }
 
@@ -268,15 +154,10 @@ func (s *shard) lose(k Kind, step int32, intended, now int64, why error) {
 	if s.steps != nil {
 		s.steps[step].fail(k, intended, now)
 	}
-	s.now.lost++
-	if k == Closed {
-		s.now.untimed++
-	} else {
-		record(s.now.latency, now-intended, 1)
-	}
-	s.now.errors[k]++
-	if s.now.example == nil {
-		s.now.example = why
+	s.now.Lost++
+	s.now.fail(k, intended, now)
+	if s.now.Example == "" && why != nil {
+		s.now.Example = why.Error()
 	}
 	s.mu.Unlock()
 }

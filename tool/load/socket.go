@@ -34,20 +34,9 @@ func newSocket(nc net.Conn) *socket {
 	if !sys.Readiness {
 		return s
 	}
-	var direct syscall.Conn
-	switch nc := nc.(type) {
-	case *net.TCPConn:
-		direct = nc
-	case *net.UnixConn:
-		direct = nc
-	default:
-		return s // not a plain socket: TLS, a pipe
+	if s.raw = rawOf(nc); s.raw == nil {
+		return s // the first read reports it if it is closed
 	}
-	raw, err := direct.SyscallConn()
-	if err != nil {
-		return s // already closed; the first read reports that
-	}
-	s.raw = raw
 	s.readNow = func(fd uintptr) { s.got, s.readErr = sys.Read(fd, s.in) }
 	s.readRaw = func(fd uintptr) bool {
 		s.readNow(fd)
@@ -55,6 +44,17 @@ func newSocket(nc net.Conn) *socket {
 	}
 	s.writeNow = func(fd uintptr) { s.sent, s.writeErr = sys.Write(fd, s.out) }
 	return s
+}
+
+// rawOf returns the descriptor of a plain socket; nil for others (TLS, a pipe) and for a closed one.
+func rawOf(nc net.Conn) syscall.RawConn {
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		if raw, err := nc.(syscall.Conn).SyscallConn(); err == nil {
+			return raw
+		}
+	}
+	return nil
 }
 
 // cut ends the stream for its reader, whether a goroutine or a poller.

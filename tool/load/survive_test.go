@@ -379,7 +379,7 @@ func TestNothingIsValidWithoutAnswers(t *testing.T) {
 				b.add(1, 1, 0)
 			}
 			s.record(&b, 2)
-			m := measurement{tally: s.now, plan: Plan{Conns: 1, AllowErrors: true}, span: time.Second}
+			m := Measured{tally: *s.now, plan: Plan{Conns: 1, AllowErrors: true}, Span: time.Second}
 			if got := strings.Join(m.reasons(), "; "); c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
 				t.Errorf("%+v, open %v: %q", c, open, got)
 			}

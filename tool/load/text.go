@@ -52,9 +52,9 @@ func Document(r *Result, outcomes []Outcome) any {
 			i.Start.Seconds(), i.End.Seconds(), i.Answered, i.Errors, i.Times.P50, i.Times.P99, i.Times.Max,
 		})
 	}
-	report.Histograms.Latency = string(encoded(r.Histograms.Latency))
+	report.Histograms.Latency = string(histogram{r.Histograms.Latency}.encoded())
 	if r.Histograms.Service != r.Histograms.Latency {
-		report.Histograms.Service = string(encoded(r.Histograms.Service))
+		report.Histograms.Service = string(histogram{r.Histograms.Service}.encoded())
 	}
 	for _, o := range outcomes {
 		report.Goals = append(report.Goals, goalReport{o.Goal.String(), o.Met, o.Got})

@@ -4,8 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -14,7 +12,7 @@ import (
 type thoughts struct {
 	run   *run
 	timer *sys.Timer
-	lag   *hdrhistogram.Histogram // how late they continued, which is the generator's own delay
+	lag   histogram // how late they continued, which is the generator's own delay
 
 	mu     sync.Mutex
 	all    []thought // a binary heap by moment
@@ -97,7 +95,7 @@ func (t *thoughts) wake() {
 			if !ok {
 				break
 			}
-			record(t.lag, now-next.moment, 1)
+			t.lag.record(now-next.moment, 1)
 			next.conn.wake(next.client, now)
 		}
 	}

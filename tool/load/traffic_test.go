@@ -367,7 +367,7 @@ func TestSessionsAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations for a request", n)
 	}
 	if bad := r.shards[0].now.failures(); bad != 0 {
-		t.Errorf("%d of %v failed: %v", bad, done, r.shards[0].now.example)
+		t.Errorf("%d of %v failed: %v", bad, done, r.shards[0].now.Example)
 	}
 	if done["order"] == 0 || done["login"] != done["buy"] || len(c.retired)+c.live > 2 {
 		t.Errorf("%v, %d sessions are kept", done, len(c.retired)+c.live)
@@ -512,12 +512,12 @@ func TestStepsSeeTheirHeads(t *testing.T) {
 // Later steps without timely answers count as behind, like first steps.
 func TestGateKnowsLaterSteps(t *testing.T) {
 	for followed, behind := range map[int64]bool{0: false, 10: false, 1000: true} {
-		m := measurement{
-			tally: newTally(true), lag: NewHistogram(), plan: Plan{Rate: 100, For: 10 * time.Second},
-			offered: 1000, followed: followed,
+		m := Measured{
+			tally: *newTally(true), Lag: newHistogram(), plan: Plan{Rate: 100, For: 10 * time.Second},
+			Offered: 1000, Followed: followed,
 		}
-		m.during = 1000
-		record(m.latency, 1000, 1000)
+		m.During = 1000
+		m.Latency.record(1000, 1000)
 		if why := m.behind(); (why != "") != behind {
 			t.Errorf("%d later steps: %q", followed, why)
 		}

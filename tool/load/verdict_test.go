@@ -8,29 +8,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/hone-go/hone/wire"
 )
 
 // sound returns a valid measurement: 1,000 requests in a second, answered within a millisecond.
-func sound() *measurement {
-	m := &measurement{
-		tally: newTally(true), plan: must1(Plan{Target: Frames{}, Rate: 1000, For: time.Second}.complete()),
-		span: time.Second, lag: NewHistogram(), offered: 1000,
-		cpu: 500 * time.Millisecond, cpuSpan: time.Second, cpuKnown: true, procs: 2,
+func sound() *Measured {
+	m := &Measured{
+		tally: *newTally(true), plan: must1(Plan{Target: Frames{}, Rate: 1000, For: time.Second}.complete()),
+		Span: time.Second, Lag: newHistogram(), Offered: 1000,
+		CPU: 500 * time.Millisecond, CPUSpan: time.Second, CPUKnown: true, Procs: 2,
 	}
 	for i := range int64(1000) {
-		record(m.latency, (i+1)*1000, 1)
-		record(m.service, (i+1)*500, 1)
-		record(m.lag, 10_000, 1)
+		m.Latency.record((i+1)*1000, 1)
+		m.Service.record((i+1)*500, 1)
+		m.Lag.record(10_000, 1)
 	}
-	m.answered, m.during, m.good = 1100, 1000, 1000
+	m.Answered, m.During, m.Good = 1100, 1000, 1000
 	return m
 }
 
 // closed makes a sound measurement that of a closed loop whose generator had these delays.
-func closed(m *measurement, delay *hdrhistogram.Histogram) {
-	m.lag, m.offered, m.delay = nil, 0, delay
+func closed(m *Measured, delay histogram) {
+	m.Lag, m.Offered, m.Delay = histogram{}, 0, delay
 }
 
 func must1[T any](v T, err error) T {
@@ -43,31 +42,31 @@ func must1[T any](v T, err error) T {
 func TestGate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		spoil func(*measurement)
+		spoil func(*Measured)
 		says  string // of the only reason; empty: valid
 	}{
-		{"sound", func(*measurement) {}, ""},
-		{"closed loop", func(m *measurement) { m.lag, m.offered, m.during = nil, 0, 10 }, ""},
-		{"a little behind", func(m *measurement) { m.during = 990 }, ""},
-		{"behind", func(m *measurement) { m.during = 900 }, "only 900 of the 1000 requests offered were answered in time (90.0 %"},
-		{"behind by a stall", func(m *measurement) { m.plan.MaxStall, m.during = 100*time.Millisecond, 900 }, ""},
-		{"behind by more", func(m *measurement) { m.plan.MaxStall, m.during = 50*time.Millisecond, 900 }, "only 900 of the 1000"},
-		{"lag at its limit", func(m *measurement) { m.plan.MaxLag, m.lag = 11*time.Microsecond, spiked(3_000_000, 9) }, ""},
-		{"lag", func(m *measurement) { m.lag = spiked(3_000_000, 20) }, "the generator itself sent one request in a hundred 3"},
-		{"one stop", func(m *measurement) { m.plan.MaxLag, m.lag = time.Second/20, spiked(101_000_000, 1) }, "the generator itself did not run for 101ms (the limit is 100ms)"},
-		{"delays in a closed loop", func(m *measurement) { closed(m, spiked(99_000_000, 20)) }, ""},
-		{"one stop in a closed loop", func(m *measurement) { closed(m, spiked(1_500_000_000, 1)) }, "the generator itself did not run for 1.5"},
-		{"CPU", func(m *measurement) { m.cpu = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
-		{"CPU at its limit", func(m *measurement) { m.cpu = 1599 * time.Millisecond }, ""},
-		{"CPU in a moment", func(m *measurement) { m.cpu, m.cpuSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},
-		{"CPU unknown", func(m *measurement) { m.cpu, m.cpuKnown = time.Hour, false }, ""},
-		{"errors", func(m *measurement) { m.errors[Failed], m.errors[Timeout], m.example = 3, 2, wire.Overloaded },
+		{"sound", func(*Measured) {}, ""},
+		{"closed loop", func(m *Measured) { m.Lag, m.Offered, m.During = histogram{}, 0, 10 }, ""},
+		{"a little behind", func(m *Measured) { m.During = 990 }, ""},
+		{"behind", func(m *Measured) { m.During = 900 }, "only 900 of the 1000 requests offered were answered in time (90.0 %"},
+		{"behind by a stall", func(m *Measured) { m.plan.MaxStall, m.During = 100*time.Millisecond, 900 }, ""},
+		{"behind by more", func(m *Measured) { m.plan.MaxStall, m.During = 50*time.Millisecond, 900 }, "only 900 of the 1000"},
+		{"lag at its limit", func(m *Measured) { m.plan.MaxLag, m.Lag = 11*time.Microsecond, spiked(3_000_000, 9) }, ""},
+		{"lag", func(m *Measured) { m.Lag = spiked(3_000_000, 20) }, "the generator itself sent one request in a hundred 3"},
+		{"one stop", func(m *Measured) { m.plan.MaxLag, m.Lag = time.Second/20, spiked(101_000_000, 1) }, "the generator itself did not run for 101ms (the limit is 100ms)"},
+		{"delays in a closed loop", func(m *Measured) { closed(m, spiked(99_000_000, 20)) }, ""},
+		{"one stop in a closed loop", func(m *Measured) { closed(m, spiked(1_500_000_000, 1)) }, "the generator itself did not run for 1.5"},
+		{"CPU", func(m *Measured) { m.CPU = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
+		{"CPU at its limit", func(m *Measured) { m.CPU = 1599 * time.Millisecond }, ""},
+		{"CPU in a moment", func(m *Measured) { m.CPU, m.CPUSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},
+		{"CPU unknown", func(m *Measured) { m.CPU, m.CPUKnown = time.Hour, false }, ""},
+		{"errors", func(m *Measured) { m.Errors[Failed], m.Errors[Timeout], m.Example = 3, 2, wire.Overloaded.Error() },
 			`5 of 1000 requests failed (2 timeout, 3 failed; the first failure was "wire: overloaded")`},
-		{"allowed errors", func(m *measurement) { m.errors[Failed], m.plan.AllowErrors = 3, true }, ""},
-		{"few requests", func(m *measurement) { m.latency = spiked(1000, 99); m.offered, m.during = 99, 99 }, "only 99 requests were measured"},
-		{"interrupted", func(m *measurement) { m.interrupted, m.span, m.during = true, 300*time.Millisecond, 100 }, "interrupted after 300ms of 1s"},
-		{"failed", func(m *measurement) {
-			m.failure, m.errors[Silent], m.during = &Error{Kind: Silent, What: "no answer", Try: "look"}, 1, 0
+		{"allowed errors", func(m *Measured) { m.Errors[Failed], m.plan.AllowErrors = 3, true }, ""},
+		{"few requests", func(m *Measured) { m.Latency = spiked(1000, 99); m.Offered, m.During = 99, 99 }, "only 99 requests were measured"},
+		{"interrupted", func(m *Measured) { m.Interrupted, m.Span, m.During = true, 300*time.Millisecond, 100 }, "interrupted after 300ms of 1s"},
+		{"failed", func(m *Measured) {
+			m.Failure, m.Errors[Silent], m.During = &Error{Kind: Silent, What: "no answer", Try: "look"}, 1, 0
 		}, "load: no answer; look"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,12 +90,46 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// Whether a target keeps up depends on the rate, and on how many requests are in flight at any time.
+func TestKept(t *testing.T) {
+	for _, c := range []struct {
+		offered, answered, lost int64
+		median                  time.Duration
+		behind, allowed         bool // of the rate; and where the caller judges that
+	}{
+		{10_000, 10_000, 0, 100 * time.Microsecond, false, false},
+		{10_000, 9_950, 0, 100 * time.Microsecond, false, false},
+		{10_000, 9_850, 0, 100 * time.Microsecond, true, true},
+		{10_000, 9_850, 0, 2 * time.Second, false, false},
+		{10_000, 5_000, 0, 2 * time.Second, true, true},
+		{10, 9, 0, 100 * time.Millisecond, false, false},
+		{10_000, 9_000, 1_000, 100 * time.Microsecond, false, true},
+	} {
+		m := sound()
+		m.Latency = newHistogram()
+		m.Latency.record(int64(c.median), c.offered)
+		m.plan.Rate, m.Offered, m.During, m.Good, m.Lost, m.Errors[Timeout] = float64(c.offered), c.offered, c.answered, 0, c.lost, c.lost
+		if got := m.kept(); (got != nil) != c.behind {
+			t.Errorf("%+v: kept %v", c, got)
+		}
+		m.plan.AllowBehind, m.plan.AllowErrors = true, true
+		if r := m.result(); (r.Kept != nil) != c.allowed || strings.Contains(strings.Join(r.InvalidReasons, ""), "in time") || r.Kept != nil && *r.Kept != float64(c.answered)/float64(c.offered) {
+			t.Errorf("%+v, allowed: kept %v, %q", c, r.Kept, r.InvalidReasons)
+		}
+	}
+	m := sound()
+	closed(m, spiked(1, 1))
+	if got := m.kept(); got != nil {
+		t.Errorf("a closed loop has no rate to keep: %v", *got)
+	}
+}
+
 // spiked returns a thousand values of 10 µs and n of ns; just n if there are few.
-func spiked(ns int64, n int64) *hdrhistogram.Histogram {
-	h := NewHistogram()
-	record(h, ns, n)
+func spiked(ns int64, n int64) histogram {
+	h := newHistogram()
+	h.record(ns, n)
 	if n < 99 {
-		record(h, 10_000, 1000-n)
+		h.record(10_000, 1000-n)
 	}
 	return h
 }
@@ -108,12 +141,12 @@ func TestQuantilesNeedEnoughRequests(t *testing.T) {
 	}{
 		{0, ""}, {1, "max"}, {2, "p50 max"}, {10, "p50 p90 max"}, {99, "p50 p90 max"}, {100, "p50 p90 p99 max"}, {1000, "p50 p90 p99 p999 max"},
 	} {
-		h := NewHistogram()
-		record(h, 5_000, c.n)
+		h := newHistogram()
+		h.record(5_000, c.n)
 		if c.n == 0 {
-			h = NewHistogram()
+			h = newHistogram()
 		}
-		q := QuantilesOf(h)
+		q := QuantilesOf(h.Histogram)
 		var have []string
 		for _, f := range []struct {
 			name   string
@@ -134,12 +167,12 @@ func TestQuantilesNeedEnoughRequests(t *testing.T) {
 
 func TestResultAsJSON(t *testing.T) {
 	full := sound()
-	full.errors[Failed], full.errors[WrongContent] = 2, 1
-	full.good = 997
+	full.Errors[Failed], full.Errors[WrongContent] = 2, 1
+	full.Good = 997
 	withServer := full.result()
 	withServer.Server = &Server{CPUPerRequest: new(1.5), RSS: new(int64), Engine: new(string)}
 	*withServer.Server.RSS, *withServer.Server.Engine = 4096, "buffered"
-	nothing := &measurement{tally: newTally(false), plan: full.plan, interrupted: true, procs: 2}
+	nothing := &Measured{tally: *newTally(false), plan: full.plan, Interrupted: true, Procs: 2}
 	got, err := json.MarshalIndent([]*Result{withServer, nothing.result()}, "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +235,7 @@ func TestParseGoal(t *testing.T) {
 
 func TestCheckGoals(t *testing.T) {
 	m := sound()
-	m.errors[Failed], m.errors[Shed], m.plan.AllowErrors = 3, 2, true
+	m.Errors[Failed], m.Errors[Shed], m.plan.AllowErrors = 3, 2, true
 	r := m.result()
 	for _, c := range []struct {
 		goal string
@@ -235,8 +268,8 @@ func TestCheckGoals(t *testing.T) {
 
 func TestCheckWithoutFigures(t *testing.T) {
 	m := sound()
-	m.latency = spiked(1000, 99)
-	m.offered, m.during = 99, 99
+	m.Latency = spiked(1000, 99)
+	m.Offered, m.During = 99, 99
 	r := m.result()
 	r.Valid = true
 	p999 := must[Goal](t)(ParseGoal("p999<1m"))

@@ -155,7 +155,7 @@ func (r *run) closeInterval(now int64) {
 	closed := newInterval(r.recent, r.cut-r.window.from, now-r.window.from)
 	r.stored = append(r.stored, closed)
 	if told := r.plan.Part.Closed; told != nil {
-		told(&Measured{measurement: measurement{tally: r.recent, plan: r.plan}, start: closed.Start, end: closed.End})
+		told(&Measured{tally: *r.recent, plan: r.plan, Start: closed.Start, End: closed.End})
 	}
 	r.storing += closed.size()
 	r.cut = now
@@ -228,12 +228,12 @@ func (r *run) report(now int64) {
 	r.judge()
 	p := Progress{
 		Phase: r.phase, Elapsed: time.Duration(now), Conns: int(r.open.Load()),
-		Answered: r.total.answered + r.recent.answered,
-		Rate:     float64(r.interval.answered) / time.Duration(now-r.reported).Seconds(),
+		Answered: r.total.Answered + r.recent.Answered,
+		Rate:     float64(r.interval.Answered) / time.Duration(now-r.reported).Seconds(),
 		Errors:   r.total.failures() + r.recent.failures(),
-		P50:      quantile(r.interval.latency, 50, 100),
-		P99:      quantile(r.interval.latency, 99, 100),
-		Latency:  r.interval.latency, Service: r.interval.service,
+		P50:      quantile(r.interval.Latency.Histogram, 50, 100),
+		P99:      quantile(r.interval.Latency.Histogram, 99, 100),
+		Latency:  r.interval.Latency.Histogram, Service: r.interval.Service.Histogram,
 		CPUShare: r.shareSince(now),
 	}
 	if p.Service == nil {
@@ -278,15 +278,15 @@ func (r *run) result() (*Result, error) {
 	}
 	r.gather()
 	if r.cause != nil && r.cause.Kind != Closed { // Closed errors are counted with their requests
-		r.recent.errors[r.cause.Kind]++
+		r.recent.Errors[r.cause.Kind]++
 	}
 	if r.opened.taken {
 		r.closeInterval(min(r.end, r.window.till))
 	}
 	r.total.take(r.recent)
-	m := r.measurement()
+	m := r.measured()
 	result := m.result()
-	result.Measured = &Measured{measurement: m, late: time.Duration(r.late)}
+	result.Measured = m
 	switch {
 	case r.cause == nil:
 		return result, nil
@@ -296,49 +296,48 @@ func (r *run) result() (*Result, error) {
 	return result, r.cause
 }
 
-// measurement gathers what the verdict and the figures are computed from.
-func (r *run) measurement() measurement {
-	m := measurement{
-		tally: r.total, plan: r.plan, failure: r.cause, interrupted: r.interrupted, missed: r.missed,
-		reconnects: r.reopened.Load(), retries: r.retried.Load(), drains: r.drains.Load(),
-		outage: r.connections.total(r.end), intervals: r.stored, course: r.course,
-		span:  time.Duration(max(0, min(r.end, r.window.till)-r.window.from)),
-		procs: runtime.GOMAXPROCS(0),
+// measured gathers what the verdict and the figures are computed from.
+func (r *run) measured() *Measured {
+	m := &Measured{
+		Late: time.Duration(r.late), tally: *r.total, plan: r.plan, Failure: r.cause, Interrupted: r.interrupted, Missed: r.missed,
+		Reconnects: r.reopened.Load(), Retries: r.retried.Load(), Drains: r.drains.Load(),
+		Outage: r.connections.total(r.end), intervals: r.stored, course: r.course,
+		Span:  time.Duration(max(0, min(r.end, r.window.till)-r.window.from)),
+		Procs: runtime.GOMAXPROCS(0),
 	}
 	if r.window.till == 0 {
-		m.span = 0 // the load never began
+		m.Span = 0 // the load never began
 	}
 	if r.opened.known && r.closed.known && r.closed.at > r.opened.at {
-		m.cpuKnown, m.cpu, m.cpuSpan = true, r.closed.used-r.opened.used, time.Duration(r.closed.at-r.opened.at)
+		m.CPUKnown, m.CPU, m.CPUSpan = true, r.closed.used-r.opened.used, time.Duration(r.closed.at-r.opened.at)
 	}
 	for _, h := range r.heartbeats {
-		if m.delay == nil {
-			m.delay = NewHistogram()
-		}
-		m.delay.Merge(h.delay)
+		m.Delay.add(h.delay)
 	}
 	if r.paced {
-		m.lag = NewHistogram()
+		m.Lag = newHistogram()
 		for _, p := range r.pacers {
-			m.lag.Merge(p.lag)
+			m.Lag.add(p.lag)
 		}
-		m.offered = m.lag.TotalCount()
-		m.followed = r.followed.Load()
+		m.Offered = m.Lag.TotalCount()
+		m.Followed = r.followed.Load()
 		if r.thoughts != nil {
-			m.lag.Merge(r.thoughts.lag)
+			m.Lag.add(r.thoughts.lag)
 		}
 	}
 	for _, c := range r.conns {
 		if c != nil {
-			m.sizes.take(c.left)
+			m.Sizes.take(c.left)
 		}
 	}
-	m.steps = r.steps()
+	for _, s := range r.shards {
+		m.Steps = addSteps(m.Steps, s.steps)
+	}
 	if r.idle != nil {
-		m.idle = r.idle.result()
+		m.Idle = r.idle.result()
 	}
 	if r.churn != nil {
-		m.churned = &r.churn.churned
+		m.Churned = &r.churn.churned
 	}
 	return m
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hone-go/hone/websocket"
 )
 
 // WebSocket is a target of messages over WebSocket (RFC 6455). The plan's content is sent as one
@@ -142,14 +144,9 @@ func (t *wsTarget) Dial(ctx context.Context) (net.Conn, error) {
 
 // Caller returns the codec for one connection.
 func (t *wsTarget) Caller() Caller {
-	c := &wsCaller{limit: t.limit, opcode: binaryFrame}
+	c := &wsCaller{frames: websocket.Frames{MessageSize: t.limit}, kind: websocket.Binary}
 	if t.text {
-		c.opcode = textFrame
-	}
-	var seed [8]byte
-	rand.Read(seed[:]) // never fails
-	for _, b := range seed {
-		c.random = c.random<<8 | uint64(b)
+		c.kind = websocket.Text
 	}
 	return c
 }

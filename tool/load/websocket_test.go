@@ -208,12 +208,12 @@ func TestWebSocketAnswersPings(t *testing.T) {
 	}
 }
 
-// Idle connections skip pushes, in whatever pieces they come, and answer the ping after them.
+// Idle connections skip pushes, in whatever pieces they come, and answer the pings in and after them.
 func TestWebSocketIgnores(t *testing.T) {
 	c := WebSocket{URL: "ws://127.0.0.1"}.Caller().(*wsCaller)
 	c.Ignore()
 	long := bytes.Repeat([]byte("push"), 40_000)
-	stream := slices.Concat(wsFrameOf(0x01, long), wsFrameOf(0x80, []byte("end")), wsFrameOf(0x82, long[:200]), wsFrameOf(0x89, []byte("ping")))
+	stream := slices.Concat(wsFrameOf(0x01, long), wsFrameOf(0x89, []byte("ping")), wsFrameOf(0x80, []byte("end")), wsFrameOf(0x82, long[:200]), wsFrameOf(0x89, []byte("ping")))
 	for _, piece := range []int{1, 7, 1000, len(stream)} {
 		var held []byte
 		for at := 0; at < len(stream); at += piece {
@@ -229,14 +229,34 @@ func TestWebSocketIgnores(t *testing.T) {
 				}
 				held = held[used:]
 			}
-			if len(held) > 14+shortest {
-				t.Fatalf("%d bytes are held", len(held))
-			}
 		}
 		s := &wsSide{in: bufio.NewReader(bytes.NewReader(c.AppendReplies(nil)))}
-		if kind, payload, err := s.read(); kind != 0x8a || string(payload) != "ping" || err != nil {
-			t.Errorf("in pieces of %d: %#x %q %v", piece, kind, payload, err)
+		for range 2 {
+			if kind, payload, err := s.read(); kind != 0x8a || string(payload) != "ping" || err != nil || len(held) > 0 {
+				t.Errorf("in pieces of %d: %#x %q %v, and %d bytes are left", piece, kind, payload, err, len(held))
+			}
 		}
+	}
+}
+
+// A message that nobody has asked for ends the run, and a Close within a message the connection.
+func TestWebSocketDecodes(t *testing.T) {
+	c := WebSocket{URL: "ws://127.0.0.1"}.Caller()
+	c.AppendRequest(nil, 7, []byte("x"))
+	answer, push := wsFrameOf(0x82, []byte("x")), wsFrameOf(0x82, []byte("y"))
+	var a Answer
+	if used, err := c.Decode(&a, slices.Concat(answer, push)); used != len(answer) || err != nil || a.ID != 7 || string(a.Content) != "x" {
+		t.Fatal(used, err, a)
+	}
+	if used, err := c.Decode(&a, push); used != 0 || faultOf(t, err).Kind != WrongID {
+		t.Errorf("a push: %d, %v", used, err)
+	}
+	c = WebSocket{URL: "ws://127.0.0.1"}.Caller()
+	c.AppendRequest(nil, 7, []byte("x"))
+	in := slices.Concat(wsFrameOf(0x02, []byte("part")), wsFrameOf(0x88, []byte{0x03, 0xe9}))
+	a = Answer{}
+	if used, err := c.Decode(&a, in); used != len(in) || err != nil || !a.Last || a.ID != 0 || a.Err == nil {
+		t.Errorf("a Close within a message: %d of %d, %v, %+v", used, len(in), err, a)
 	}
 }
 
@@ -283,19 +303,20 @@ func TestWebSocketEndsWithHostileServers(t *testing.T) {
 		says        string
 	}{
 		{"masked", "\x81\x81abcdx", Garbage, "masked"},
-		{"reserved bit", "\xc1\x01x", Garbage, "reserved"},
-		{"opcode", "\x83\x01x", Garbage, "opcode 0x3"},
+		{"reserved bit", "\xa1\x01x", Garbage, "reserved"},
+		{"opcode", "\x83\x01x", Garbage, "reserved opcode"},
 		{"long control", "\x89\x7e\x00\x7e", Garbage, "control frame"},
-		{"fragmented control", "\x09\x01x", Garbage, "control frame"},
-		{"length in too many bytes", "\x81\x7e\x00\x05hello", Garbage, "a length of 5 takes 2 bytes"},
-		{"negative length", "\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", Garbage, "takes 8 bytes"},
-		{"continued nothing", "\x80\x01x", Garbage, "goes on that has not begun"},
-		{"message in a message", "\x01\x01x\x81\x01x", Garbage, "begins within another"},
+		{"fragmented control", "\x09\x01x", Garbage, "fragmented control frame"},
+		{"length in too many bytes", "\x81\x7e\x00\x05hello", Garbage, "shortest form"},
+		{"negative length", "\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", Garbage, "beyond 63 bits"},
+		{"continued nothing", "\x80\x01x", Garbage, "without a message to continue"},
+		{"message in a message", "\x01\x01x\x81\x01x", Garbage, "before the last one was complete"},
 		{"too long", "\x81\x7f\x00\x00\x00\x00\x10\x00\x00\x00", Garbage, "longer than the limit"},
 		{"too long in parts", "\x01\x7e\x00\xc8" + strings.Repeat("x", 200) + "\x80\x7e\x00\xc8" + strings.Repeat("x", 200), Garbage, "longer than the limit"},
-		{"close of one byte", "\x88\x01x", Garbage, "one byte"},
-		{"close with 1005", "\x88\x02\x03\xed", Garbage, "1005"},
+		{"close of one byte", "\x88\x01x", Garbage, "one-byte"},
+		{"close with 1005", "\x88\x02\x03\xed", Garbage, "a code that must not be sent"},
 		{"close for too large", "\x88\x07\x03\xf1large", Refused, `1009 "large"`},
+		{"text that is not UTF-8", "\x81\x01\xff", Garbage, "not UTF-8"},
 		{"twice", "\x81\x01x\x81\x01x", WrongID, "nobody has asked"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

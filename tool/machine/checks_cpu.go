@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -52,15 +53,20 @@ func (h *host) checkLimit() Check {
 
 func (h *host) checkGovernor() Check {
 	const files = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
-	c := Check{
-		Name: "governor", State: OK, Found: h.each(files), Want: "performance",
+	return Check{
+		Name: "governor", Found: h.each(files), Want: "performance",
 		Why: "CPU frequency follows the load with a delay: a lightly loaded server looks slower than it is",
 		Fix: setFiles("performance", files),
-	}
-	switch c.Found {
-	case "":
+	}.oneOf("performance")
+}
+
+// oneOf judges what was found by the values that make no noise.
+func (c Check) oneOf(quiet ...string) Check {
+	switch {
+	case c.Found == "":
 		c.State = Unknown
-	case "performance":
+	case slices.Contains(quiet, c.Found):
+		c.State = OK
 	default:
 		c.State = Warn
 	}
@@ -70,14 +76,10 @@ func (h *host) checkGovernor() Check {
 func (h *host) checkTurbo() Check {
 	turbo := h.turbo()
 	c := Check{
-		Name: "turbo", Found: turbo.state, State: OK, Want: "off",
+		Name: "turbo", Found: turbo.state, Want: "off",
 		Why: "the CPU runs faster until it is warm, and when fewer cores are busy: the first of two runs wins",
-	}
-	switch turbo.state {
-	case "":
-		c.State = Unknown
-	case "on":
-		c.State = Warn
+	}.oneOf("off")
+	if c.State == Warn {
 		c.Want = "off, " + path.Base(turbo.path) + "=" + turbo.off
 		c.Fix = setFiles(turbo.off, turbo.path)
 	}
@@ -87,14 +89,10 @@ func (h *host) checkTurbo() Check {
 func (h *host) checkSMT() Check {
 	const file = "sys/devices/system/cpu/smt/control"
 	c := Check{
-		Name: "smt", Found: h.smt(), State: OK, Want: "off",
+		Name: "smt", Found: h.smt(), Want: "off",
 		Why: "two threads share a core and slow each other down; or pin generator and server to separate cores",
-	}
-	switch c.Found {
-	case "":
-		c.State = Unknown
-	case "on":
-		c.State = Warn
+	}.oneOf("off")
+	if c.State == Warn {
 		if cores := h.siblings(); len(cores) > 0 {
 			const shown = 4
 			c.Found += ": " + strings.Join(cores[:min(shown, len(cores))], " ")
@@ -139,18 +137,10 @@ func (h *host) checkClock() Check {
 }
 
 func (h *host) checkVirtual() Check {
-	c := Check{
-		Name: "virtual", State: OK, Found: h.virtual(), Want: "none",
+	return Check{
+		Name: "virtual", Found: h.virtual(), Want: "none",
 		Why: "other machines on the same host come and go, so runs an hour apart may differ; alternate A and B, and compare them with --pairs",
-	}
-	switch c.Found {
-	case "":
-		c.State = Unknown
-	case "none", "container": // limits of a container have their own checks
-	default:
-		c.State = Warn
-	}
-	return c
+	}.oneOf("none", "container") // limits of a container have their own checks
 }
 
 // checkPower detects a machine on battery.
@@ -282,16 +272,9 @@ func (h *host) checkSwap() Check {
 }
 
 func (h *host) checkHugePages() Check {
-	c := Check{
-		Name: "thp", State: OK, Found: h.hugePages(), Want: "never or madvise",
+	return Check{
+		Name: "thp", Found: h.hugePages(), Want: "never or madvise",
 		Why: "the kernel merges pages in the background: memory figures jump by 2 MiB, and a run is slower meanwhile",
 		Fix: setFiles("madvise", "sys/kernel/mm/transparent_hugepage/enabled"),
-	}
-	switch c.Found {
-	case "":
-		c.State = Unknown
-	case "always":
-		c.State = Warn
-	}
-	return c
+	}.oneOf("never", "madvise")
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/fstest"
 	"time"
 )
 
@@ -200,5 +201,27 @@ func BenchmarkMeasure(b *testing.B) {
 func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
 		Read()
+	}
+}
+
+func TestVitals(t *testing.T) {
+	at := func(stat, retransmits string) Vitals {
+		h := &host{root: fstest.MapFS{
+			"proc/stat":     {Data: []byte("cpu  " + stat + " 0 0\ncpu0 1 2\n")},
+			"proc/net/snmp": {Data: []byte("Ip: Forwarding RetransSegs\nIp: 1 7\nTcp: RtoMin RetransSegs InErrs\nTcp: 200 " + retransmits + " 0\nUdp: RetransSegs\nUdp: 9\n")},
+		}}
+		return h.vitals()
+	}
+	first, later := at("100 0 100 700 50 20 20 10", "40"), at("110 5 115 750 60 25 25 10", "43")
+	busy, interrupts, steal, retransmits := later.Since(first)
+	if busy != 0.4 || interrupts != 0.1 || steal != 0 || retransmits != 3 {
+		t.Error(busy, interrupts, steal, retransmits)
+	}
+	if busy, _, steal, retransmits := later.Since(Vitals{}); !math.IsNaN(busy+steal) || !math.IsNaN(retransmits) {
+		t.Error("the first reading has a before:", busy, steal, retransmits)
+	}
+	nothing := (&host{root: nothing{}}).vitals()
+	if busy, _, _, retransmits := nothing.Since(nothing); !math.IsNaN(busy) || !math.IsNaN(retransmits) {
+		t.Error("a machine without files:", busy, retransmits)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -107,7 +108,11 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 		Schema: schema, Title: title(run, against), About: facts(run), Groups: []string{Client},
 		Began: run.At.UTC().Format(time.RFC3339), Ghost: ghostOf(against), Measured: true,
 	}
-	r.addSamples(run)
+	if run.Made == record.GoTest { // its samples have no course
+		r.Hello.Groups, r.Hello.About = []string{}, append(factsOfGoTest(run), r.Hello.About...)
+	} else {
+		r.addSamples(run)
+	}
 	r.judge(run)
 	r.addChanges(judged)
 	r.addHot(run, against)
@@ -120,6 +125,14 @@ func title(run, against *record.Run) string {
 		return nameOf(run)
 	}
 	return nameOf(run) + " against " + nameOf(against)
+}
+
+// factsOfGoTest lists the figures of Go benchmarks.
+func factsOfGoTest(run *record.Run) (facts []Fact) {
+	for _, f := range run.Spreads() {
+		facts = append(facts, Fact{f.Name + " " + f.Unit, fmt.Sprintf("%s (%s–%s)", figure.Number(f.Value), figure.Number(f.Values[0]), figure.Number(f.Values[len(f.Values)-1]))})
+	}
+	return facts
 }
 
 // facts lists the settings that the figures depend on.
@@ -199,15 +212,29 @@ func (r *recorded) judge(run *record.Run) {
 // figure.
 func (r *recorded) addChanges(judged Judged) {
 	r.State.Notes = append(r.State.Notes, judged.Notes...)
-	if judged.Comparison == nil {
-		return
+	r.State.Changes = judged.lines()
+}
+
+func (j Judged) lines() (lines []changeLine) {
+	if j.Comparison == nil {
+		return nil
 	}
-	for _, c := range judged.Comparison.Changes {
-		r.State.Changes = append(r.State.Changes, changeLine{
+	for _, c := range j.Comparison.Changes {
+		lines = append(lines, changeLine{
 			Key: keyOf(c.Name), Name: c.Name, Unit: c.Unit, Before: orNone(c.MedianA), Now: orNone(c.MedianB), Ratio: orNone(c.Ratio),
-			Verdict: c.Verdict, Words: c.Words(judged.Comparison.Tolerance),
+			Verdict: c.Verdict, Words: c.Words(j.Comparison.Tolerance),
 		})
 	}
+	return lines
+}
+
+// Judge shows the comparison with another run.
+func (p *Page) Judge(judged Judged) {
+	p.ready()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Notes, p.state.Changes = judged.Notes, judged.lines()
+	p.tellLocked()
 }
 
 func orNone(v *float64) number {

@@ -7,6 +7,8 @@ import (
 	"runtime/metrics"
 	"sync"
 	"time"
+
+	"github.com/hone-go/hone/tool/machine"
 )
 
 // Keys returns the figures that sources may report, with descriptions. Page.Load adds the
@@ -90,6 +92,17 @@ func (p *Page) sampled(values map[string]float64) {
 	}
 	if p.serves(values) {
 		p.tellLocked()
+	}
+}
+
+// ThisHost reports on the machine, where it has the counters.
+func ThisHost() Source {
+	var before machine.Vitals
+	return func(context.Context) map[string]float64 {
+		now := machine.ReadVitals()
+		busy, interrupts, steal, retransmits := now.Since(before)
+		before = now
+		return map[string]float64{"h.busy": busy, "h.softirq": interrupts, "h.steal": steal, "h.retrans": retransmits}
 	}
 }
 

@@ -93,6 +93,15 @@ func (p *Page) End(v Verdict) {
 	p.tellLocked()
 }
 
+// Doing shows what a measurement without a load does now.
+func (p *Page) Doing(what string) {
+	p.ready()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Status, p.state.Phase = Running, what
+	p.tellLocked()
+}
+
 // serves sets the status of a server whose page shows no load, and reports whether it
 // changed.
 func (p *Page) serves(values map[string]float64) bool {

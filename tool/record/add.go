@@ -141,7 +141,7 @@ func (t *transaction) addSample(seq int64, i int, s *Sample, d *sampleDocument, 
 	}
 	for j, e := range s.Series {
 		if err := t.insert("INSERT INTO series VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			seq, i, j, e.Name, e.Unit, int64(e.Start), int64(e.Step), jsonText(figures(e.Values))); err != nil {
+			seq, i, j, e.Name, e.Unit, int64(e.Start), int64(e.Step), jsonText(nullables(e.Values))); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,8 @@ var strictSettings = []string{"goos", "goarch", "cpu", "pkg"}
 // samples have the setting valid: false.
 //
 // benchstat puts lines with different settings into different tables; its flag -ignore
-// lists settings that do not matter.
+// lists settings that do not matter. A run of Go benchmarks has a line per sample and benchmark,
+// with the units of go test.
 func WriteBenchmarks(w io.Writer, runs ...*Run) error {
 	b := &benchmarkWriter{out: w, results: benchfmt.NewWriter(w), several: len(runs) > 1}
 	b.units(runs)
@@ -72,6 +73,9 @@ func (b *benchmarkWriter) units(runs []*Run) {
 		for _, s := range r.Samples {
 			for _, m := range s.Metrics {
 				unit := benchmarkUnit(m)
+				if r.Made == GoTest {
+					unit = word(m.Unit, '-')
+				}
 				_, tidy := benchunit.Tidy(1, unit)
 				if said[tidy] || m.Better != Lower && m.Better != Higher {
 					continue
@@ -96,11 +100,34 @@ func (b *benchmarkWriter) run(r *Run) {
 			result.Config = append(slices.Clip(settings), benchfmt.Config{Key: validSetting, Value: []byte("false"), File: true})
 			b.note("sample %d is not valid: %s", i+1, oneLine(strings.Join(s.Reasons, "; ")))
 		}
-		if len(result.Values) == 0 {
+		switch {
+		case len(result.Values) == 0:
 			b.note("sample %d has no figures", i+1)
-			continue
+		case r.Made == GoTest:
+			b.lines(result, s.Metrics)
+		default:
+			b.write(result)
 		}
-		b.write(result)
+	}
+}
+
+// lines writes a sample of Go benchmarks as go test does, a line for each of them.
+func (b *benchmarkWriter) lines(sample *benchfmt.Result, metrics []Metric) {
+	for len(metrics) > 0 {
+		n := slices.IndexFunc(metrics, func(m Metric) bool { return m.Name != metrics[0].Name })
+		if n < 0 {
+			n = len(metrics)
+		}
+		line := *sample
+		line.Name, line.Values = benchfmt.Name(word(metrics[0].Name, '_')), nil
+		for _, m := range metrics[:n] {
+			if !math.IsNaN(m.Value) {
+				line.Values = append(line.Values, benchfmt.Value{Value: m.Value, Unit: word(m.Unit, '-')})
+			}
+		}
+		if metrics = metrics[n:]; len(line.Values) > 0 {
+			b.write(&line)
+		}
 	}
 }
 
@@ -215,7 +242,7 @@ func ReadBenchmarks(name string, in io.Reader) ([]*Run, error) {
 	for _, r := range b.runs {
 		for _, s := range r.Samples {
 			for i := range s.Metrics {
-				s.Metrics[i].Better = better(reader.Units(), s.Metrics[i].Unit)
+				s.Metrics[i].Better = BetterOf(reader.Units(), s.Metrics[i].Unit)
 			}
 		}
 	}
@@ -263,8 +290,9 @@ func (b *benchmarkReader) add(line *benchfmt.Result) {
 	r.Samples = append(r.Samples, s)
 }
 
-// better uses the file's declarations, then Go's own units, then the form of a rate.
-func better(units benchfmt.UnitMetadataMap, unit string) string {
+// BetterOf returns Better for a unit of Go's benchmark format: as the file declares it, then
+// by Go's own units, then by the form of a rate.
+func BetterOf(units benchfmt.UnitMetadataMap, unit string) string {
 	switch says := units.GetBetter(unit); {
 	case says > 0, says == 0 && (strings.HasSuffix(unit, "/s") || strings.HasSuffix(unit, "/sec")):
 		return Higher

@@ -15,26 +15,17 @@ import (
 // be omitted when empty, or the IDs of all existing runs change.
 const documentSchema = "hone.run/1"
 
-// document is the content of run.json, with hashes for blobs.
+// document is the content of run.json: a run in which hashes stand for the blobs. Its fields hide
+// those of Run and Sample.
 type document struct {
-	Schema      string           `json:"schema"`
-	ID          string           `json:"id,omitempty"`
-	Name        string           `json:"name"`
-	Made        string           `json:"made"`
-	At          time.Time        `json:"at"`
-	Scenario    Scenario         `json:"scenario"`
-	Environment Environment      `json:"environment"`
-	PairedWith  string           `json:"paired_with,omitempty"`
-	Samples     []sampleDocument `json:"samples"`
+	Schema string `json:"schema"`
+	ID     string `json:"id,omitempty"`
+	Run
+	Samples []sampleDocument `json:"samples"`
 }
 
 type sampleDocument struct {
-	Pair       int                 `json:"pair"`
-	Order      int                 `json:"order"`
-	At         time.Time           `json:"at"`
-	Valid      bool                `json:"valid"`
-	Reasons    []string            `json:"invalid_reasons"`
-	Metrics    []Metric            `json:"metrics"`
+	Sample
 	Histograms []histogramDocument `json:"histograms"`
 	Series     []Series            `json:"series"`
 	Artefacts  []artefactDocument  `json:"artefacts"`
@@ -76,10 +67,8 @@ func sealWithin(r *Run, most int) (*sealed, error) {
 		return nil, err
 	}
 	s := &sealed{Run: c, blobs: map[string][]byte{}}
-	s.doc = document{
-		Schema: documentSchema, Name: c.Name, Made: c.Made, At: c.At, Scenario: c.Scenario,
-		Environment: c.Environment, Samples: make([]sampleDocument, len(c.Samples)),
-	}
+	s.doc = document{Schema: documentSchema, Run: *c, Samples: make([]sampleDocument, len(c.Samples))}
+	s.doc.PairedWith = ""
 	for i := range c.Samples {
 		s.doc.Samples[i] = s.sampleDocument(&c.Samples[i])
 	}
@@ -100,11 +89,7 @@ func sealWithin(r *Run, most int) (*sealed, error) {
 }
 
 func (s *sealed) sampleDocument(m *Sample) sampleDocument {
-	d := sampleDocument{
-		Pair: m.Pair, Order: m.Order, At: m.At, Valid: m.Valid, Reasons: m.Reasons, Metrics: m.Metrics,
-		Histograms: make([]histogramDocument, len(m.Histograms)), Series: m.Series,
-		Artefacts: make([]artefactDocument, len(m.Artefacts)),
-	}
+	d := sampleDocument{Sample: *m, Series: m.Series, Histograms: make([]histogramDocument, len(m.Histograms)), Artefacts: make([]artefactDocument, len(m.Artefacts))}
 	for i, h := range m.Histograms {
 		d.Histograms[i] = histogramDocument{h.Name, h.Start, h.End, s.keep(h.Data)}
 	}
@@ -132,12 +117,11 @@ func (d *document) encode() ([]byte, error) {
 
 // run returns the run that the document describes.
 func (d *document) run(blobs map[string][]byte) *Run {
-	r := &Run{
-		ID: d.ID, Name: d.Name, Made: d.Made, At: d.At, Scenario: d.Scenario, Environment: d.Environment,
-		PairedWith: d.PairedWith, Samples: make([]Sample, len(d.Samples)),
-	}
+	r := d.Run
+	r.ID, r.Samples = d.ID, make([]Sample, len(d.Samples))
 	for i, m := range d.Samples {
-		s := Sample{Pair: m.Pair, Order: m.Order, At: m.At, Valid: m.Valid, Reasons: m.Reasons, Metrics: m.Metrics, Series: m.Series}
+		s := m.Sample
+		s.Series = m.Series
 		for _, h := range m.Histograms {
 			s.Histograms = append(s.Histograms, Histogram{h.Name, h.Start, h.End, blobs[h.SHA256]})
 		}
@@ -146,7 +130,7 @@ func (d *document) run(blobs map[string][]byte) *Run {
 		}
 		r.Samples[i] = s
 	}
-	return r
+	return &r
 }
 
 // clean copies a run except its blobs' bytes: times in UTC, no list or map nil, valid

@@ -179,7 +179,7 @@ func (t *transaction) series(seq int64, samples []Sample) error {
 		if err := rows.Scan(sample, &e.Name, &e.Unit, (*int64)(&e.Start), (*int64)(&e.Step), &text); err != nil {
 			return nil, err
 		}
-		var read []figure
+		var read []nullable
 		err := json.Unmarshal(text, &read)
 		e.Values = values(read)
 		return func(s *Sample) { s.Series = append(s.Series, e) }, err

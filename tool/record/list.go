@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type Summary struct {
 	At           time.Time `json:"at"`
 	Scenario     string    `json:"scenario"`
 	ScenarioHash string    `json:"scenario_hash"`
+	Target       string    `json:"target"` // what was measured, as the scenario's text says; empty: it does not
 	Fingerprint  string    `json:"fingerprint"`
 	PairedWith   string    `json:"paired_with,omitempty"`
 	Samples      int       `json:"samples"`
@@ -42,8 +44,8 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Summary, error) {
 		}
 		return t.rows(func(rows *sql.Rows) error {
 			m := Summary{Baselines: []string{}}
-			var at string
-			if err := rows.Scan(&m.ID, &m.Name, &m.Made, &at, &m.Scenario, &m.ScenarioHash, &m.Fingerprint, &m.PairedWith, &m.Samples, &m.Valid); err != nil {
+			var at, text string
+			if err := rows.Scan(&m.ID, &m.Name, &m.Made, &at, &m.Scenario, &m.ScenarioHash, &text, &m.Fingerprint, &m.PairedWith, &m.Samples, &m.Valid); err != nil {
 				return err
 			}
 			for _, b := range baselines {
@@ -51,11 +53,12 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Summary, error) {
 					m.Baselines = append(m.Baselines, b.Name)
 				}
 			}
+			m.Target = targetOf(text)
 			var err error
 			m.At, err = parseTime(at)
 			all = append(all, m)
 			return err
-		}, `SELECT id, name, made, at, scenario, scenario_hash, fingerprint, paired_with,
+		}, `SELECT id, name, made, at, scenario, scenario_hash, scenario_text, fingerprint, paired_with,
 				(SELECT count(*) FROM sample WHERE run = seq), (SELECT count(*) FROM sample WHERE run = seq AND valid)
 			FROM run WHERE (?1 = '' OR scenario = ?1 OR scenario_hash = ?1) AND (?2 = '' OR name = ?2)
 			ORDER BY at DESC, seq DESC LIMIT ?3`, f.Scenario, f.Name, limit)
@@ -64,4 +67,16 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Summary, error) {
 		return nil, err
 	}
 	return all, nil
+}
+
+// targetOf returns the target of a load, or the package of Go benchmarks.
+func targetOf(text string) string {
+	for line := range strings.Lines(text) {
+		for _, key := range []string{"target=", "go-test=", "pkg: "} {
+			if value, found := strings.CutPrefix(line, key); found {
+				return strings.TrimSpace(value)
+			}
+		}
+	}
+	return ""
 }

@@ -50,7 +50,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // Run is one program, on one machine, under one scenario, measured one or more
@@ -73,6 +76,10 @@ type Run struct {
 	PairedWith string   `json:"paired_with,omitempty"`
 	Samples    []Sample `json:"samples"`
 }
+
+// GoTest is Run.Made of runs of Go benchmarks: each metric is named after its benchmark and has
+// the unit that go test prints.
+const GoTest = "bench --go-test"
 
 // Scenario is the load and its target.
 type Scenario struct {
@@ -133,6 +140,37 @@ type Metric struct {
 	Value  float64
 }
 
+// Spread is a metric over the valid samples of a run: Value is the median.
+type Spread struct {
+	Metric
+	Values []float64 // ascending
+}
+
+// Spreads returns the metrics that have values, in the order of their first ones.
+func (r *Run) Spreads() (all []Spread) {
+	for _, s := range r.Samples {
+		if !s.Valid {
+			continue
+		}
+		for _, m := range s.Metrics {
+			if math.IsNaN(m.Value) {
+				continue
+			}
+			i := slices.IndexFunc(all, func(f Spread) bool { return f.Name == m.Name && f.Unit == m.Unit })
+			if i < 0 {
+				i = len(all)
+				all = append(all, Spread{Metric: m})
+			}
+			all[i].Values = append(all[i].Values, m.Value)
+		}
+	}
+	for i := range all {
+		slices.Sort(all[i].Values)
+		all[i].Value = figure.Median(all[i].Values)
+	}
+	return all
+}
+
 // Histogram is a distribution in HdrHistogram's encoding (V2, compressed).
 type Histogram struct {
 	Name string
@@ -157,11 +195,11 @@ type Artefact struct {
 	Data []byte
 }
 
-// figure is a value in JSON, null for NaN.
-type figure float64
+// nullable is a value in JSON, null for NaN.
+type nullable float64
 
 // MarshalJSON encodes the value, or null.
-func (f figure) MarshalJSON() ([]byte, error) {
+func (f nullable) MarshalJSON() ([]byte, error) {
 	if v := float64(f); math.IsNaN(v) || math.IsInf(v, 0) {
 		return []byte("null"), nil
 	}
@@ -169,8 +207,8 @@ func (f figure) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON decodes the value; null is NaN.
-func (f *figure) UnmarshalJSON(text []byte) error {
-	*f = figure(math.NaN())
+func (f *nullable) UnmarshalJSON(text []byte) error {
+	*f = nullable(math.NaN())
 	if string(text) == "null" {
 		return nil
 	}
@@ -178,20 +216,20 @@ func (f *figure) UnmarshalJSON(text []byte) error {
 }
 
 type metricJSON struct {
-	Name   string `json:"name"`
-	Unit   string `json:"unit"`
-	Better string `json:"better"`
-	Value  figure `json:"value"`
+	Name   string   `json:"name"`
+	Unit   string   `json:"unit"`
+	Better string   `json:"better"`
+	Value  nullable `json:"value"`
 }
 
 // MarshalJSON encodes name, unit, better and value.
 func (m Metric) MarshalJSON() ([]byte, error) {
-	return json.Marshal(metricJSON{m.Name, m.Unit, m.Better, figure(m.Value)})
+	return json.Marshal(metricJSON{m.Name, m.Unit, m.Better, nullable(m.Value)})
 }
 
 // UnmarshalJSON decodes what MarshalJSON encodes.
 func (m *Metric) UnmarshalJSON(text []byte) error {
-	read := metricJSON{Value: figure(math.NaN())}
+	read := metricJSON{Value: nullable(math.NaN())}
 	err := unmarshalStrictly(text, &read)
 	*m = Metric{read.Name, read.Unit, read.Better, float64(read.Value)}
 	return err
@@ -202,12 +240,12 @@ type seriesJSON struct {
 	Unit   string        `json:"unit"`
 	Start  time.Duration `json:"start_ns"`
 	Step   time.Duration `json:"step_ns"`
-	Values []figure      `json:"values"`
+	Values []nullable    `json:"values"`
 }
 
 // MarshalJSON encodes name, unit, start_ns, step_ns and values.
 func (s Series) MarshalJSON() ([]byte, error) {
-	return json.Marshal(seriesJSON{s.Name, s.Unit, s.Start, s.Step, figures(s.Values)})
+	return json.Marshal(seriesJSON{s.Name, s.Unit, s.Start, s.Step, nullables(s.Values)})
 }
 
 // UnmarshalJSON decodes what MarshalJSON encodes.
@@ -218,16 +256,16 @@ func (s *Series) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// figures and values convert slices; nil becomes an empty list.
-func figures(all []float64) []figure {
-	out := make([]figure, len(all))
+// nullables and values convert slices; nil becomes an empty list.
+func nullables(all []float64) []nullable {
+	out := make([]nullable, len(all))
 	for i, v := range all {
-		out[i] = figure(v)
+		out[i] = nullable(v)
 	}
 	return out
 }
 
-func values(all []figure) []float64 {
+func values(all []nullable) []float64 {
 	out := make([]float64, len(all))
 	for i, v := range all {
 		out[i] = float64(v)

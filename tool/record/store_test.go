@@ -178,7 +178,7 @@ func TestList(t *testing.T) {
 		t.Errorf("an empty store: %v, %v", none, err)
 	}
 	a, b, c := sampleRun("a"), sampleRun("b"), sampleRun("c")
-	c.Scenario = Scenario{"other", "other"}
+	b.Scenario.Text, c.Scenario = "conns=1\ntarget=http /\n", Scenario{"other", "other"}
 	c.At = c.At.Add(-time.Nanosecond)
 	add(t, s, a, b, c)
 	if err := s.SetBaseline(t.Context(), "main", b.ID); err != nil {
@@ -192,7 +192,7 @@ func TestList(t *testing.T) {
 		{Filter{Limit: 2}, []string{"b", "a"}},
 		{Filter{Name: "a"}, []string{"a"}},
 		{Filter{Scenario: "other"}, []string{"c"}},
-		{Filter{Scenario: a.Scenario.Hash(), Limit: 1}, []string{"b"}},
+		{Filter{Scenario: b.Scenario.Hash(), Limit: 1}, []string{"b"}},
 		{Filter{Scenario: "other", Name: "a"}, nil},
 	} {
 		all, err := s.List(t.Context(), asked.filter)
@@ -206,7 +206,7 @@ func TestList(t *testing.T) {
 	}
 	all, _ := s.List(t.Context(), Filter{Limit: 1})
 	want := Summary{
-		ID: b.ID, Name: "b", Made: "bench", At: b.At, Scenario: b.Scenario.Name, ScenarioHash: b.Scenario.Hash(),
+		ID: b.ID, Name: "b", Made: "bench", At: b.At, Scenario: b.Scenario.Name, ScenarioHash: b.Scenario.Hash(), Target: "http /",
 		Fingerprint: b.Environment.Fingerprint(), Samples: 2, Valid: 1, Baselines: []string{"main"},
 	}
 	if !reflect.DeepEqual(all[0], want) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
@@ -47,20 +48,9 @@ func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) 
 	if f.Addr == "" {
 		return nil, nil
 	}
-	token, err := ReadToken(f.TokenFile)
+	guard, ln, err := f.listen(command)
 	if err != nil {
-		return nil, exit.Failedf("%s: --ui-token-file: %w; %s", command, err, NewToken(f.TokenFile))
-	}
-	guard := &observe.Guard{Token: token, Posts: []string{"/capture"}, Sandboxed: []string{"/pprof/"}}
-	addr := f.Addr
-	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" && token == "" {
-		addr = net.JoinHostPort("127.0.0.1", port)
-	}
-	ln, err := guard.Listen(addr)
-	if errors.Is(err, observe.ErrNoToken) {
-		return nil, exit.Failedf("%s: --ui %s: %w (--ui-token-file)", command, f.Addr, observe.ErrNoToken)
-	} else if err != nil {
-		return nil, exit.Failedf("%s: --ui %s: %w; use another port (0 picks a free one)", command, f.Addr, err)
+		return nil, err
 	}
 	l := &Live{page: p, ended: make(chan error, 1), stay: f.Stay, stderr: stderr, target: new(admin.Figures)}
 	p.Sources = append(p.Sources, page.ThisHost(), l.target.Read)
@@ -72,6 +62,26 @@ func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) 
 	}
 	fmt.Fprintf(l.stderr, "hone: live page: %s\n", where)
 	return l, nil
+}
+
+// listen listens at the page's address. Without a token only this machine may connect.
+func (f UI) listen(command string) (*observe.Guard, net.Listener, error) {
+	token, err := ReadToken(f.TokenFile)
+	if err != nil {
+		return nil, nil, exit.Failedf("%s: --ui-token-file: %w; %s", command, err, NewToken(f.TokenFile))
+	}
+	guard := &observe.Guard{Token: token, Posts: []string{"/capture"}, Sandboxed: []string{"/pprof/"}}
+	addr := f.Addr
+	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" && token == "" {
+		addr = net.JoinHostPort("127.0.0.1", port)
+	}
+	ln, err := guard.Listen(addr)
+	if errors.Is(err, observe.ErrNoToken) {
+		return nil, nil, exit.Failedf("%s: --ui %s: %w (--ui-token-file)", command, f.Addr, observe.ErrNoToken)
+	} else if err != nil {
+		return nil, nil, exit.Failedf("%s: --ui %s: %w; use another port (0 picks a free one)", command, f.Addr, err)
+	}
+	return guard, ln, nil
 }
 
 // ReadToken reads a token; without a file the token is empty.
@@ -209,6 +219,24 @@ func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 		if now.Load != nil {
 			l.Show(page.Lane{Group: "samples", Name: strings.TrimSuffix(now.Doing, ", "+now.Load.Phase)}, *now.Load)
 		}
+	}
+}
+
+// Doing returns show extended to tell the page the step of a measurement without a load.
+func (l *Live) Doing(show func(trial.Progress)) func(trial.Progress) {
+	if l == nil {
+		return show
+	}
+	return func(now trial.Progress) {
+		show(now)
+		l.page.Doing(now.Doing)
+	}
+}
+
+// Judge shows the verdicts on the samples.
+func (l *Live) Judge(c *compare.Report) {
+	if l != nil && c != nil {
+		l.page.Judge(page.Judged{Comparison: c.Comparison, Notes: c.Notes})
 	}
 }
 

@@ -53,7 +53,7 @@ func (f *targetFlags) define(cmd *cobra.Command, from *files) {
 	flags.Var(&f.expect, "expect-content", "the content that every answer must have: TEXT, hex:BYTES or @FILE")
 	flags.BoolVar(&f.echo, "echo", true, "require WebSocket answers to echo their requests, unless --expect-content is given; --echo=false accepts any answer")
 	f.dialect = AddChoice(cmd, "dialect", "standard", "dialect of hone's frames", "standard", "demo")
-	flags.Var(&f.frame, "frame", "framing of messages: hone, line, len16be, len32be, len16le, len32le (with +incl the length includes itself), fixed:N")
+	flags.Var(&f.frame, "frame", "framing of messages: hone, line, resp (Redis), len16be, len32be, len16le, len32le (with +incl the length includes itself), fixed:N")
 	flags.Var(&f.match, "match", "how answers are matched to requests: order, or a number in both at id@OFFSET:LEN[:be|le] of the content")
 	flags.StringVarP(&f.method, "method", "X", "", "the `METHOD` (GET, with --body POST)")
 	flags.VarP(&f.header, "header", "H", "a header, 'Name: value'; repeat for more")
@@ -238,7 +238,7 @@ type frameFlag struct {
 func (f *frameFlag) Set(text string) error {
 	f.other = text != "hone"
 	if f.other && f.framing.UnmarshalText([]byte(text)) != nil {
-		return errors.New("not a framing; use hone, line, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N as in fixed:64")
+		return errors.New("not a framing; use hone, line, resp, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N as in fixed:64")
 	}
 	return nil
 }

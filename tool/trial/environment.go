@@ -16,7 +16,16 @@ import (
 // environment describes everything but the program that the server's figures depend on.
 func (s *subject) environment(target load.Target) record.Environment {
 	e := Environment(target)
-	variables := append(os.Environ(), s.Env...)
+	noteVariables(e, append(os.Environ(), s.Env...))
+	e.Soft["command"] = digest(s.Command)
+	if s.Build != "" {
+		e.Soft["build"] = digest(s.Build)
+	}
+	return e
+}
+
+// noteVariables adds the variables that the Go runtime reads.
+func noteVariables(e record.Environment, variables []string) {
 	for name, to := range map[string]map[string]string{"GOMAXPROCS": e.Strict, "GOGC": e.Soft, "GOMEMLIMIT": e.Soft, "GODEBUG": e.Soft} {
 		for _, v := range variables { // the last one wins
 			if value, ok := strings.CutPrefix(v, name+"="); ok && value != "" {
@@ -24,11 +33,6 @@ func (s *subject) environment(target load.Target) record.Environment {
 			}
 		}
 	}
-	e.Soft["command"] = digest(s.Command)
-	if s.Build != "" {
-		e.Soft["build"] = digest(s.Build)
-	}
-	return e
 }
 
 // digest makes commands comparable without storing them: runs are shared, and commands

@@ -76,5 +76,22 @@ func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
 	return r, nil
 }
 
+// WorkingTree describes the code in dir: its commit, and whether files that the go command builds
+// differ from that. Outside of a git repository both are unknown.
+func WorkingTree(ctx context.Context, dir string) Tree {
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	commit, err := git("rev-parse", "--verify", "--quiet", "HEAD")
+	if err != nil {
+		return Tree{Dir: dir}
+	}
+	changes, err := git("status", "--porcelain", "--", ":(top)*.go", ":(top)*.s", ":(top)*.c", ":(top)*.h", ":(top)*go.mod", ":(top)*go.sum", ":(top)go.work")
+	return Tree{Dir: dir, Commit: commit, Modified: err != nil || changes != ""}
+}
+
 // Remove deletes the files.
 func (r *Revision) Remove() error { return os.RemoveAll(r.clone) }

@@ -194,33 +194,16 @@ func (w *window) fill(r *load.Result) {
 	}
 }
 
-// SampleOf returns a sample with a load's figures and the data behind them. The names
-// match those under which results of hone load are compared.
+// SampleOf returns a sample with a load's figures and the data behind them.
 func SampleOf(r *load.Result, at time.Time) *record.Sample {
 	sample := &record.Sample{At: at, Valid: r.Valid, Reasons: r.InvalidReasons}
-	add := func(name, unit, better string, value *float64) {
-		if value != nil {
-			sample.Metrics = append(sample.Metrics, record.Metric{Name: name, Unit: unit, Better: better, Value: *value})
+	r.Metrics(func(name, unit string, higherIsBetter bool, value float64) {
+		better := record.Lower
+		if higherIsBetter {
+			better = record.Higher
 		}
-	}
-	if r.Offered == nil { // otherwise the plan sets the rate
-		add("rate", "req/s", record.Higher, r.Rate)
-	}
-	if r.Server != nil {
-		add("server CPU", "µs/req", record.Lower, r.Server.CPUPerRequest)
-	}
-	add("p50", "µs", record.Lower, r.Latency.P50)
-	add("p99", "µs", record.Lower, r.Latency.P99)
-	add("p999", "µs", record.Lower, r.Latency.P999)
-	for _, s := range r.Steps {
-		if len(r.Steps) > 1 {
-			add(s.Name+" p99", "µs", record.Lower, s.Latency.P99)
-		}
-	}
-	if r.Server != nil && r.Server.RSS != nil {
-		resident := float64(*r.Server.RSS)
-		add("server memory", "B", record.Lower, &resident)
-	}
+		sample.Metrics = append(sample.Metrics, record.Metric{Name: name, Unit: unit, Better: better, Value: value})
+	})
 	keep(sample, r)
 	return sample
 }

@@ -67,6 +67,8 @@ type Plan struct {
 	Progress func(Progress)
 }
 
+const usualOthers = 0.3
+
 // Progress is the state of a trial.
 type Progress struct {
 	Doing   string // "building A", "sample 3 of 16: B", with the state of the load
@@ -136,7 +138,7 @@ func (p Plan) begin() (*course, error) {
 		p.Retakes = max(1, p.Samples/2)
 	}
 	if p.MostOthers == 0 {
-		p.MostOthers = 0.3
+		p.MostOthers = usualOthers
 	}
 	if p.Progress == nil {
 		p.Progress = func(Progress) {}
@@ -251,6 +253,7 @@ const (
 	Changed                   // the program changed between samples
 	Unloadable                // the load could not be applied
 	NoRevision                // the requested revision could not be checked out
+	NoBenchmark               // there is no benchmark to measure
 )
 
 // Error explains why a trial could not go on. Its text is one line that ends with advice.

@@ -3,8 +3,6 @@ package view
 import (
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,17 +21,8 @@ type kneePicture struct {
 	doing   string
 	trialAt time.Duration // when the trial began
 	gauge   gauge
-	steps   []kneeStep
+	steps   []knee.Point // finished trials
 	found   knee.Knee
-}
-
-// kneeStep is a finished trial.
-type kneeStep struct {
-	load    float64
-	full    bool
-	mark    rune
-	why     string   // reason for a miss or an invalid trial
-	plotted *float64 // the plotted metric, in microseconds
 }
 
 // lines draws it.
@@ -73,8 +62,8 @@ func orNothing(v float64) string {
 }
 
 // word returns a trial's outcome with its tone.
-func (s kneeStep) word() span {
-	switch s.mark {
+func word(t knee.Point) span {
+	switch t.Mark() {
 	case knee.MarkMet:
 		return span{toneGood, "met"}
 	case knee.MarkMissed:
@@ -90,15 +79,15 @@ func (p *kneePicture) latest() (lines []line) {
 	for i := max(0, len(p.steps)-stepsShown); i < len(p.steps); i++ {
 		s := p.steps[i]
 		length := "short"
-		if s.full {
+		if s.Full {
 			length = "full"
 		}
-		words := fmt.Sprintf("%14s  %-5s  %s %-9s  ", figure.Grouped(s.load)+" "+shortUnit(p.unit), length, p.drawn, figure.OrNone(s.plotted, figure.Micros))
+		words := fmt.Sprintf("%14s  %-5s  %s %-9s  ", figure.Grouped(s.Load)+" "+shortUnit(p.unit), length, p.drawn, figure.OrNone(s.Plotted, figure.Micros))
 		why := text("")
-		if s.why != "" {
-			why = span{toneLabel, ": " + s.why}
+		if s.Why != "" {
+			why = span{toneLabel, ": " + s.Why}
 		}
-		lines = append(lines, line{10 + len(p.steps) - i, []span{{toneLabel, fmt.Sprintf("%4d ", i+1)}, text(words), s.word(), why}})
+		lines = append(lines, line{10 + len(p.steps) - i, []span{{toneLabel, fmt.Sprintf("%4d ", i+1)}, text(words), word(s), why}})
 	}
 	return lines
 }
@@ -120,39 +109,26 @@ const (
 
 // curve plots the metric against the load, both logarithmic.
 func (p *kneePicture) curve(width int) []line {
-	steps := slices.DeleteFunc(slices.Clone(p.steps), func(s kneeStep) bool { return s.plotted == nil || *s.plotted <= 0 || s.load <= 0 })
 	wide := min(curveWidth, width-labelColumns-1)
-	if len(steps) < 2 || wide < 8 {
+	if wide < 8 {
 		return nil
 	}
-	fromX, toX, fromY, toY := math.Inf(1), 0.0, math.Inf(1), 0.0
-	for _, s := range steps {
-		fromX, toX = min(fromX, s.load), max(toX, s.load)
-		fromY, toY = min(fromY, *s.plotted), max(toY, *s.plotted)
-	}
-	cells := make([][]rune, curveHeight)
-	for row := range cells {
-		cells[row] = []rune(strings.Repeat(" ", wide))
-	}
-	for _, mark := range []rune{knee.MarkInvalid, knee.MarkMissed, knee.MarkMet} {
-		for _, s := range steps {
-			if s.mark == mark {
-				cells[curveHeight-1-knee.Place(*s.plotted, fromY, toY, curveHeight)][knee.Place(s.load, fromX, toX, wide)] = mark
-			}
-		}
+	plot := knee.NewPlot(p.steps, func(t knee.Point) *float64 { return &t.Load }, wide, curveHeight)
+	if plot == nil {
+		return nil
 	}
 	var lines []line
-	for row, marks := range cells {
+	for row, marks := range plot.Rows {
 		label := ""
 		switch row {
 		case 0:
-			label = figure.Micros(toY)
+			label = figure.Micros(plot.ToY)
 		case curveHeight - 1:
-			label = figure.Micros(fromY)
+			label = figure.Micros(plot.FromY)
 		}
 		lines = append(lines, line{rankCurve, append([]span{{toneLabel, fmt.Sprintf("%*s │", labelColumns-2, label)}}, coloured(marks)...)})
 	}
-	from, to := figure.Grouped(fromX), figure.Grouped(toX)
+	from, to := figure.Grouped(plot.FromX), figure.Grouped(plot.ToX)
 	axis := from + strings.Repeat(" ", max(1, wide-columns(from)-columns(to))) + to
 	return append(lines, line{rankCurve, []span{{toneLabel, fmt.Sprintf("%*s  %s", labelColumns-2, p.drawn, axis)}}})
 }
@@ -193,10 +169,10 @@ func NewKnee(how How, target, goals string, s *knee.Search) *Knee {
 }
 
 // Show is the search's Progress. It never waits for the terminal of a view.
-func (k *Knee) Show(now knee.Progress) {
+func (k *Knee) Show(now trial.Progress) {
 	switch {
 	case k.lines != nil:
-		k.lines.Show(trial.Progress{Doing: now.Doing, Taken: now.Taken, Load: now.Load})
+		k.lines.Show(now)
 	case k.screen != nil:
 		k.screen.change(func() {
 			p := k.picture
@@ -215,12 +191,11 @@ func (k *Knee) Made(t knee.Point, found knee.Knee) {
 	if k.screen == nil {
 		return
 	}
-	step := kneeStep{load: t.Load, full: t.Full, mark: t.Mark(), why: t.Why, plotted: t.Plotted}
-	if _, figure, missed := strings.Cut(step.why, " missed: "); missed {
-		step.why = figure // the goal is shown above, and the miss in front
+	if _, figure, missed := strings.Cut(t.Why, " missed: "); missed {
+		t.Why = figure // the goal is shown above, and the miss in front
 	}
 	k.screen.change(func() {
-		k.picture.steps = append(k.picture.steps, step)
+		k.picture.steps = append(k.picture.steps, t)
 		k.picture.found = found
 	})
 }

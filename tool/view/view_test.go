@@ -62,13 +62,13 @@ func searching() *kneePicture {
 	p := &kneePicture{title: "127.0.0.1:7000", goals: "p99<5ms", drawn: "p99", unit: "req/s", wanted: 0.02, doing: "trial 9: 9,051 req/s, full",
 		trialAt: 75 * time.Second, gauge: wavy(2, 0.3), found: knee.Knee{Met: 8000, Missed: 12800}}
 	for i, rate := range []float64{100, 200, 400, 800, 1600, 3200, 6400, 12800} {
-		s := kneeStep{load: rate, mark: knee.MarkMet, plotted: new(200 + rate/10)}
+		s := knee.Point{Load: rate, Valid: true, Plotted: new(200 + rate/10)}
 		if i == 7 {
-			s.mark, s.why, s.plotted = knee.MarkMissed, "p99 is 71ms", new(float64(71_000))
+			s.Met, s.Why, s.Plotted = []bool{false}, "p99 is 71ms", new(float64(71_000))
 		}
 		p.steps = append(p.steps, s)
 	}
-	p.steps = append(p.steps, kneeStep{load: 8000, full: true, mark: knee.MarkMet, plotted: new(float64(2400))}, kneeStep{load: 20000, mark: knee.MarkInvalid, why: "the generator was late"})
+	p.steps = append(p.steps, knee.Point{Load: 8000, Full: true, Valid: true, Plotted: new(float64(2400))}, knee.Point{Load: 20000, Why: "the generator was late"})
 	return p
 }
 

@@ -98,10 +98,11 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats, behind *verification)
 	if !st.LastAppend.IsZero() {
 		last = float64(st.LastAppend.UnixMilli()) / 1e3
 	}
-	for _, m := range []struct {
+	type one struct {
 		name, kind, help string
 		value            any
-	}{
+	}
+	all := []one{
 		{"honed_records_total", "counter", "Records stored.", st.Records},
 		{"honed_duplicates_total", "counter", "Records that a client resent and that were stored already.", st.Duplicates},
 		{"honed_envelopes_total", "counter", "Envelopes stored, checkpoints included.", st.Envelopes},
@@ -131,33 +132,30 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats, behind *verification)
 		{"honed_retention_held_bytes", "gauge", "Bytes that retention would delete if no reader needed them.", st.Retention.Held},
 		{"honed_retention_overruns_total", "counter", "How often retention has deleted records that a reader needed (--retain-hard).", st.Retention.Overrun},
 		{"honed_last_append_timestamp_seconds", "gauge", "When the log last stored an envelope; 0: not since the start.", last},
-	} {
+	}
+	if st.Connected != nil {
+		all = append(all, one{"honed_log_connected", "gauge", "1 while the log is connected to its cluster.", number[*st.Connected]},
+			one{"honed_log_disconnections_total", "counter", "Lost connections to the cluster.", st.Disconnections})
+	}
+	if st.LogLeft != nil {
+		all = append(all, one{"honed_log_bytes", "gauge", "Size of the log.", st.LogSize},
+			one{"honed_log_left_bytes", "gauge", "How much the log may grow, up to --max-log and the disk's reserve.", *st.LogLeft})
+	}
+	for _, m := range all {
 		metric(w, m.name, m.kind, m.help)
 		fmt.Fprintf(w, "%s %v\n", m.name, m.value)
 	}
-	if st.Connected != nil {
-		metric(w, "honed_log_connected", "gauge", "1 while the log is connected to its cluster.")
-		fmt.Fprintf(w, "honed_log_connected %d\n", number[*st.Connected])
-		metric(w, "honed_log_disconnections_total", "counter", "Lost connections to the cluster.")
-		fmt.Fprintf(w, "honed_log_disconnections_total %d\n", st.Disconnections)
-	}
-	if st.LogLeft != nil {
-		metric(w, "honed_log_bytes", "gauge", "Size of the log.")
-		fmt.Fprintf(w, "honed_log_bytes %d\n", st.LogSize)
-		metric(w, "honed_log_left_bytes", "gauge", "How much the log may grow, up to --max-log and the disk's reserve.")
-		fmt.Fprintf(w, "honed_log_left_bytes %d\n", *st.LogLeft)
-	}
 	metric(w, "honed_append_seconds", "histogram", "How long the log took to store an envelope, fsync or replication included.")
-	all := uint64(0)
+	stored := uint64(0)
 	for i, n := range st.Appends.Counts {
-		all += n
+		stored += n
 		bound := "+Inf"
 		if i < len(st.Appends.Bounds) {
 			bound = strconv.FormatFloat(st.Appends.Bounds[i].Seconds(), 'g', -1, 64)
 		}
-		fmt.Fprintf(w, "honed_append_seconds_bucket{le=%q} %d\n", bound, all)
+		fmt.Fprintf(w, "honed_append_seconds_bucket{le=%q} %d\n", bound, stored)
 	}
-	fmt.Fprintf(w, "honed_append_seconds_sum %v\nhoned_append_seconds_count %d\n", st.Appends.Sum.Seconds(), all)
+	fmt.Fprintf(w, "honed_append_seconds_sum %v\nhoned_append_seconds_count %d\n", st.Appends.Sum.Seconds(), stored)
 }
 
 // metric writes what precedes a metric's values.

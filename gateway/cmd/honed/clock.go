@@ -81,7 +81,7 @@ func writeClock(srv *gateway.Server, folder string, accept bool) error {
 
 // clock prints the clock of the honed that runs on a data folder, or makes log time follow the
 // wall clock.
-func clock(ctx context.Context, args []string, stdout io.Writer) error {
+func clock(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	ask := "show"
 	if len(args) > 0 && args[0] == "accept" {
 		ask, args = args[0], args[1:]

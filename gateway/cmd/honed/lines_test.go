@@ -9,7 +9,11 @@ import (
 )
 
 func TestExport(t *testing.T) {
-	log := new(journal.Memory)
+	log, err := journal.OpenSegments(t.TempDir(), journal.SegmentsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
 	e := journal.Encoder{Format: 1}
 	add := func() {
 		t.Helper()
@@ -32,7 +36,7 @@ func TestExport(t *testing.T) {
 	add()
 	e.Format = 2
 	e.BeginCheckpoint(journal.First, 4)
-	err := errors.Join(
+	err = errors.Join(
 		e.Clock(journal.Clock{Time: 1, Highest: 2, Skipped: -3}),
 		e.Trim(9),
 		e.Record(&journal.Record{Client: "a", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz"), Attributes: []journal.Attribute{

@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	verb := ""
+	verb := "serve"
 	switch {
 	case len(args) == 0:
 	case args[0] == "--version":
@@ -91,39 +91,21 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	case args[0] == "" || args[0][0] != '-':
 		verb, args = args[0], args[1:]
 	}
-	switch verb {
-	case "", "serve":
-		if len(args) > 0 && (args[0] == "--help" || args[0] == "-h" || args[0] == "-help") {
-			fmt.Fprint(stdout, help)
-			fmt.Fprintln(stdout)
-		}
-		return serve(ctx, args, stdout, stderr)
-	case "help":
+	if verb == "serve" && len(args) > 0 && (args[0] == "--help" || args[0] == "-h" || args[0] == "-help") {
+		fmt.Fprint(stdout, help)
+		fmt.Fprintln(stdout)
+	}
+	do := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
+		"serve": serve, "verify": verify, "inspect": inspect, "export": export, "backup": backup, "restore": restore,
+		"migrate": migrate, "prove": prove, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
+	}[verb]
+	switch {
+	case do != nil:
+		return do(ctx, args, stdout, stderr)
+	case verb == "help":
 		fmt.Fprint(stdout, help)
 		return nil
-	case "verify":
-		return verify(ctx, args, stdout, stderr)
-	case "inspect":
-		return inspect(ctx, args, stdout, stderr)
-	case "export":
-		return export(ctx, args, stdout, stderr)
-	case "backup":
-		return backup(ctx, args, stdout, stderr)
-	case "restore":
-		return restore(ctx, args, stdout, stderr)
-	case "migrate":
-		return migrate(ctx, args, stdout, stderr)
-	case "prove":
-		return prove(ctx, args, stdout, stderr)
-	case "tail":
-		return tail(ctx, args, stdout)
-	case "readers":
-		return readers(ctx, args, stdout)
-	case "sessions":
-		return sessions(ctx, args, stdout)
-	case "clock":
-		return clock(ctx, args, stdout)
-	case "version":
+	case verb == "version":
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}

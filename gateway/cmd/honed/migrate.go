@@ -18,8 +18,7 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags, config := newFlags("honed migrate")
 	f.add(flags)
 	to := flags.String("to-stream", "", "copy the stream --stream, or else the log in --data, to a new stream of this `NAME` in the cluster --log")
-	accept := positions{}
-	flags.Var(&accept, "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which the old log in --data has lost")
+	flags.Var((*positions)(&f.segments.AcceptLoss), "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which the old log in --data has lost")
 	asJSON := flags.Bool("json", false, "print the result as JSON")
 	if err := parse(flags, config, args, stdout); err != nil {
 		return err
@@ -38,7 +37,7 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return usageError{errors.New("--log needs --to-stream NAME, the new stream; without both, migrate brings over the folder --data")}
 	}
 	if *to != "" {
-		from, dir := f.stream, ""
+		from, dir := f.cluster.Stream, ""
 		if given["data"] {
 			from, dir = "", f.data
 		}
@@ -49,14 +48,10 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return err
 	}
 	done, err := journal.Migrate(ctx, f.data, journal.MigrateOptions{
-		AcceptLoss: journal.Range(accept), Logger: logger, Progress: steps(stderr),
+		AcceptLoss: f.segments.AcceptLoss, Logger: logger, Progress: steps(stderr),
 	})
 	if err != nil {
 		return interrupted(ctx, err)
-	}
-	if done.Lost > 0 {
-		fmt.Fprintf(stderr, "%d envelopes are lost; if the newest of them are newer than the log's last checkpoint, start honed once with --accept-loss %v\n",
-			done.Lost, &accept)
 	}
 	switch {
 	case *asJSON:
@@ -64,7 +59,11 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	case done.Old == "":
 		_, err = fmt.Fprintf(stdout, "nothing to migrate: %s has a log of this version\n", f.data)
 	default:
-		_, err = fmt.Fprintf(stdout, "migrated %d envelopes, positions %d to %d, old log kept in %s\n", done.Envelopes, done.First, done.Last, done.Old)
+		lost := ""
+		if done.Lost > 0 {
+			lost = fmt.Sprintf("%d lost as accepted, ", done.Lost)
+		}
+		_, err = fmt.Fprintf(stdout, "migrated %d envelopes, positions %d to %d, %sold log kept in %s\n", done.Envelopes, done.First, done.Last, lost, done.Old)
 	}
 	return err
 }
@@ -75,9 +74,8 @@ func (f *logFlags) toStream(ctx context.Context, to, from, dir string, asJSON bo
 	if err != nil {
 		return err
 	}
-	o := f.clusterOptions(logger)
-	o.Stream, o.Dir = to, ""
-	first, next, err := o.Migrate(ctx, f.url, from, dir, steps(stderr))
+	f.cluster.Stream, f.cluster.Logger = to, logger
+	first, next, err := f.cluster.Migrate(ctx, f.url, from, dir, steps(stderr))
 	if err != nil {
 		return interrupted(ctx, err)
 	}

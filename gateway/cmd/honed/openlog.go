@@ -19,44 +19,35 @@ import (
 
 // logFlags are the flags that select the log.
 type logFlags struct {
-	data, url   string
-	stream      string
-	replicas    int
-	credentials string
-	nkey        string
-	user        string
-	password    string
-	ca          string
-	cert, key   string
-	create      bool
-	reserve     int64
-	maxBytes    int64
-	appendTime  time.Duration
-	acceptLoss  positions
+	data, url  string
+	cluster    journal.ClusterOptions
+	segments   journal.SegmentsOptions
+	appendTime time.Duration
 }
 
 func (f *logFlags) add(flags *flag.FlagSet) {
+	c := &f.cluster
 	flags.StringVar(&f.data, "data", "honed-data", "`FOLDER` of the log")
 	flags.StringVar(&f.url, "log", "", "keep the log in a JetStream cluster, `nats://HOST:PORT,…`; empty: in segments in --data")
-	flags.StringVar(&f.stream, "stream", "HONED", "name of the cluster's stream")
-	flags.IntVar(&f.replicas, "replicas", 3, "how many replicas the cluster's stream must have")
-	flags.StringVar(&f.credentials, "nats-credentials", "", "`FILE` of NATS credentials")
-	flags.StringVar(&f.nkey, "nats-nkey", "", "`FILE` with the seed of an nkey")
-	flags.StringVar(&f.user, "nats-user", "", "user `NAME` at NATS, with --nats-password-file")
-	flags.StringVar(&f.password, "nats-password-file", "", "`FILE` with the password of --nats-user")
-	flags.StringVar(&f.ca, "nats-ca", "", "trust the certificate authorities in this PEM `FILE` for NATS instead of the system's")
-	flags.StringVar(&f.cert, "nats-cert", "", "client certificate for NATS, a PEM `FILE`")
-	flags.StringVar(&f.key, "nats-key", "", "key of --nats-cert, a PEM `FILE`")
+	flags.StringVar(&c.Stream, "stream", "HONED", "name of the cluster's stream")
+	flags.IntVar(&c.Replicas, "replicas", 3, "how many replicas the cluster's stream must have")
+	flags.StringVar(&c.Credentials, "nats-credentials", "", "`FILE` of NATS credentials")
+	flags.StringVar(&c.NKey, "nats-nkey", "", "`FILE` with the seed of an nkey")
+	flags.StringVar(&c.User, "nats-user", "", "user `NAME` at NATS, with --nats-password-file")
+	flags.StringVar(&c.PasswordFile, "nats-password-file", "", "`FILE` with the password of --nats-user")
+	flags.StringVar(&c.CA, "nats-ca", "", "trust the certificate authorities in this PEM `FILE` for NATS instead of the system's")
+	flags.StringVar(&c.Cert, "nats-cert", "", "client certificate for NATS, a PEM `FILE`")
+	flags.StringVar(&c.Key, "nats-key", "", "key of --nats-cert, a PEM `FILE`")
 }
 
 // addWriting adds the flags that only a verb that appends to the log has.
 func (f *logFlags) addWriting(flags *flag.FlagSet) {
 	f.add(flags)
-	flags.BoolVar(&f.create, "create-stream", false, "create the cluster's stream if it does not exist")
-	flags.Var(&f.acceptLoss, "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which a start has refused as lost")
-	flags.Int64Var(&f.reserve, "reserve", 64<<20, "`BYTES` of disk space that the log leaves free")
+	flags.BoolVar(&f.cluster.Create, "create-stream", false, "create the cluster's stream if it does not exist")
+	flags.Var((*positions)(&f.segments.AcceptLoss), "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which a start has refused as lost")
+	flags.Int64Var(&f.segments.Reserve, "reserve", 64<<20, "`BYTES` of disk space that the log leaves free")
 	flags.DurationVar(&f.appendTime, "append-time", 30*time.Second, "how long storing an envelope may take before the log counts as failed and honed exits")
-	flags.Int64Var(&f.maxBytes, "max-log", 0, "size limit of the log in `BYTES`; 0: only the disk limits it")
+	flags.Int64Var(&f.segments.MaxBytes, "max-log", 0, "size limit of the log in `BYTES`; 0: only the disk limits it")
 }
 
 // isCluster reports whether other servers may append to the log.
@@ -74,8 +65,9 @@ func (f *logFlags) level() gateway.Level {
 
 // check refuses flags that contradict each other.
 func (f *logFlags) check() error {
+	c := &f.cluster
 	switch {
-	case (f.user == "") != (f.password == ""), (f.cert == "") != (f.key == ""):
+	case (c.User == "") != (c.PasswordFile == ""), (c.Cert == "") != (c.Key == ""):
 		return usageError{errors.New("--nats-user and --nats-password-file, and --nats-cert and --nats-key, must be given together")}
 	case f.url == "file:":
 		return usageError{errors.New("there is no --log file: any more: leave --log out, and bring an old file over with honed migrate")}
@@ -90,12 +82,15 @@ func (f *logFlags) open(ctx context.Context, logger *slog.Logger) (journal.Log, 
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	if f.isCluster() {
-		return f.openCluster(ctx, logger)
+	if !f.isCluster() {
+		f.segments.Logger = logger
+		return journal.OpenSegments(f.data, f.segments)
 	}
-	return journal.OpenSegments(f.data, journal.SegmentsOptions{
-		Reserve: f.reserve, MaxBytes: f.maxBytes, AcceptLoss: journal.Range(f.acceptLoss), Logger: logger,
-	})
+	if f.cluster.Replicas < 3 {
+		logger.Warn("a stream with fewer than 3 replicas loses records when one machine is lost", "replicas", f.cluster.Replicas)
+	}
+	f.cluster.Dir, f.cluster.Logger = f.data, logger
+	return journal.OpenCluster(ctx, f.url, f.cluster)
 }
 
 // read opens the log to read it. Another process may append to it meanwhile.
@@ -103,26 +98,11 @@ func (f *logFlags) read(ctx context.Context, logger *slog.Logger) (journal.Reade
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	if f.isCluster() {
-		o := f.clusterOptions(logger)
-		o.ReadOnly = true
-		return journal.OpenCluster(ctx, f.url, o)
+	if !f.isCluster() {
+		return journal.OpenReader(ctx, f.data, logger)
 	}
-	return journal.OpenReader(f.data, logger)
-}
-
-func (f *logFlags) openCluster(ctx context.Context, logger *slog.Logger) (*journal.Cluster, error) {
-	if f.replicas < 3 && logger != nil {
-		logger.Warn("a stream with fewer than 3 replicas loses records when one machine is lost", "replicas", f.replicas)
-	}
-	return journal.OpenCluster(ctx, f.url, f.clusterOptions(logger))
-}
-
-func (f *logFlags) clusterOptions(logger *slog.Logger) journal.ClusterOptions {
-	return journal.ClusterOptions{
-		Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Logger: logger,
-		Credentials: f.credentials, NKey: f.nkey, User: f.user, PasswordFile: f.password, CA: f.ca, Cert: f.cert, Key: f.key,
-	}
+	f.cluster.Dir, f.cluster.Logger, f.cluster.ReadOnly = f.data, logger, true
+	return journal.OpenCluster(ctx, f.url, f.cluster)
 }
 
 // positions is a flag: a position or FIRST-LAST.

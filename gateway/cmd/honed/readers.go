@@ -87,9 +87,9 @@ func writeReaderMetrics(w io.Writer, all []gateway.ReaderState) {
 		value      func(gateway.ReaderState) any
 	}{
 		{"honed_reader_connected", "1 while the reader is connected.", func(r gateway.ReaderState) any { return map[bool]int{true: 1}[r.Connected] }},
-		{"honed_reader_lag_records", "Records that the reader has not acknowledged, roughly.", func(r gateway.ReaderState) any { return r.Lag.Records }},
-		{"honed_reader_lag_bytes", "Bytes of the log behind what the reader has acknowledged, roughly.", func(r gateway.ReaderState) any { return r.Lag.Bytes }},
-		{"honed_reader_lag_seconds", "Age of the oldest record that the reader has not acknowledged, in log time.", func(r gateway.ReaderState) any { return r.Lag.Age.Seconds() }},
+		{"honed_reader_lag_records", "Records that the reader has not acknowledged, roughly.", func(r gateway.ReaderState) any { return r.LagRecords }},
+		{"honed_reader_lag_bytes", "Bytes of the log behind what the reader has acknowledged, roughly.", func(r gateway.ReaderState) any { return r.LagBytes }},
+		{"honed_reader_lag_seconds", "Age of the oldest record that the reader has not acknowledged, in log time.", func(r gateway.ReaderState) any { return r.LagAge.Seconds() }},
 		{"honed_reader_in_flight_bytes", "Bytes sent to the reader that its program has not taken.", func(r gateway.ReaderState) any { return r.InFlight }},
 	} {
 		metric(w, m.name, "gauge", m.help)
@@ -172,7 +172,7 @@ func action(verb string, args []string, actions ...string) (do, name string, res
 }
 
 // readers lists and changes the readers of a running honed.
-func readers(ctx context.Context, args []string, stdout io.Writer) error {
+func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	do, name, args, err := action("readers", args, "list", "create", "move", "split", "remove")
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func printAll(out io.Writer, all *[]json.RawMessage, err error) error {
 }
 
 // sessions lists and forgets the sessions of a running honed.
-func sessions(ctx context.Context, args []string, stdout io.Writer) error {
+func sessions(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	do, name, args, err := action("sessions", args, "list", "forget")
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func parseStart(text string) (start gateway.Start, at time.Time, number uint64, 
 	case "next":
 		return gateway.FromNext, at, 0, nil
 	}
-	if number, err = gateway.ParseNumber(text); err == nil {
+	if number, err = parseNumber(text); err == nil {
 		return gateway.FromNumber, at, number, nil
 	}
 	if at, err = time.Parse(time.RFC3339, text); err == nil {

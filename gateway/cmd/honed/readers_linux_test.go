@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,6 +99,7 @@ func TestReaderVerbs(t *testing.T) {
 		{exitUsage, "--from is first, next, a time", []string{"tail", "--from", "soon"}},
 		{exitFailed, "no honed answers", []string{"readers", "list", "--admin", "127.0.0.1:1"}},
 		{exitUsage, "--retain-hard needs one of them", []string{"serve", "--retain-hard"}},
+		{exitUsage, "need --format 2", []string{"serve", "--retain-age", "1h", "--log", "nats://127.0.0.1:1"}},
 	} {
 		if code, _, errs := honed(t, c.args...); code != c.code || !strings.Contains(errs, c.says) {
 			t.Errorf("%v: %d %s; want %d, … %s …", c.args, code, errs, c.code, c.says)
@@ -286,4 +289,78 @@ func (h *heard) complete(clients, each int) bool {
 		}
 	}
 	return true
+}
+
+// TestReadersPage runs the commands at the beginning of docs/readers.md, on free ports.
+func TestReadersPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/readers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(page), "```sh\n")
+	script, _, found := strings.Cut(script, "```")
+	if !found || strings.Count(script, "\n") < 10 {
+		t.Fatalf("docs/readers.md has no commands: %q", script)
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		testrun.Lacks(t, "python3 is missing; make deps installs it")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "honed"), ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := [2]string{freePort(t), freePort(t)}
+	script = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:"+ports[0], "127.0.0.1 7100", "127.0.0.1 "+ports[0],
+		"127.0.0.1:7171", "127.0.0.1:"+ports[1], "./honed-data", filepath.Join(dir, "data"), "gateway/conformance", filepath.Join(root, "gateway/conformance"),
+		"&\n", "&\nuntil (exec 3<>/dev/tcp/127.0.0.1/"+ports[0]+") 2>/dev/null; do sleep 0.05; done\n").Replace(script)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-e", "-c", script+"kill $!; wait $!\n")
+	shell.Dir, shell.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	shell.SysProcAttr, shell.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, 5*time.Second
+	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
+	out, err := shell.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each client's records are in order, over both runs of the reader.
+	last, lines := map[string]int{}, 0
+	for _, file := range []string{"first.jsonl", "second.jsonl"} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var m messageLine
+			if err := json.Unmarshal([]byte(line), &m); err != nil {
+				t.Fatal(err)
+			}
+			session := fmt.Sprint(m.Client, m.Epoch)
+			if m.Seq > uint64(last[session]+1) {
+				t.Errorf("%s: %d comes after %d", session, m.Seq, last[session])
+			}
+			last[session] = max(last[session], int(m.Seq))
+			lines++
+		}
+	}
+	if lines < 1000 || len(last) < 2 {
+		t.Errorf("%d lines of %d sessions", lines, len(last))
+	}
+}
+
+// freePort returns a port that nobody uses now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	return port
 }

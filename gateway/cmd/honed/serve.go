@@ -20,47 +20,31 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway"
-	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tlsfiles"
 )
 
 // serving are the flags of honed without a verb.
 type serving struct {
-	log             logFlags
-	listen          list
-	sockets         list
-	admin           string
-	adminToken      string
-	tokens          string
-	cert, key, ca   string
-	engine          engine.Engine
-	expiry          time.Duration
-	clockGap        time.Duration
-	format          uint
-	clients         int
-	checkpoint      int
-	checkpointBytes int64
-	helloTime       time.Duration
-	idleTime        time.Duration
-	queueBytes      int
-	readers         int
-	retainAge       time.Duration
-	retainSize      int64
-	retainHard      bool
-	window          int
-	totalInFlight   int
-	frameSize       int
-	conns           int
-	drain           time.Duration
-	verifyRate      int64
-	verifyEvery     time.Duration
-	logFormat       string
-	json            bool
-	untilEOF        bool
+	srv           gateway.Server
+	log           logFlags
+	listen        list
+	sockets       list
+	admin         string
+	adminToken    string
+	tokens        string
+	cert, key, ca string
+	format        uint
+	drain         time.Duration
+	verifyRate    int64
+	verifyEvery   time.Duration
+	logFormat     string
+	json          bool
+	untilEOF      bool
 }
 
 func (f *serving) add(flags *flag.FlagSet) {
+	limits := &f.srv.Limits
 	f.log.addWriting(flags)
 	f.listen.values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
@@ -71,26 +55,26 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
 	flags.StringVar(&f.ca, "client-ca", "", "accept only clients whose certificate names them and is signed by a CA in this PEM `FILE`")
-	flags.TextVar(&f.engine, "engine", engine.Engine{}, "I/O engine: direct, buffered, parked, events; default: the fastest on this system")
-	flags.DurationVar(&f.expiry, "expiry", 7*24*time.Hour, "how long to remember the session of a disconnected client")
-	flags.DurationVar(&f.clockGap, "clock-gap", 24*time.Hour, "largest step forward of the wall clock that is followed at once")
+	flags.TextVar(&f.srv.Engine, "engine", engine.Engine{}, "I/O engine: direct, buffered, parked, events; default: the fastest on this system")
+	flags.DurationVar(&f.srv.Expiry, "expiry", 7*24*time.Hour, "how long to remember the session of a disconnected client")
+	flags.DurationVar(&f.srv.ClockGap, "clock-gap", 24*time.Hour, "largest step forward of the wall clock that is followed at once")
 	flags.UintVar(&f.format, "format", 0, "format of new envelopes, 1 or 2; 0: 1 in a cluster, else 2. See docs/envelope.md before you change it")
-	flags.IntVar(&f.clients, "clients", 1_000_000, "how many clients to remember; new ones above that are refused")
-	flags.IntVar(&f.checkpoint, "checkpoint", 1<<14, "envelopes between two checkpoints of all sessions; a start reads about as many")
-	flags.Int64Var(&f.checkpointBytes, "checkpoint-bytes", 176<<20, "`BYTES` of envelopes between two checkpoints; a start reads about as many")
+	flags.IntVar(&f.srv.Clients, "clients", 1_000_000, "how many clients to remember; new ones above that are refused")
+	flags.IntVar(&f.srv.Checkpoint, "checkpoint", 1<<14, "envelopes between two checkpoints of all sessions; a start reads about as many")
+	flags.Int64Var(&f.srv.CheckpointBytes, "checkpoint-bytes", 176<<20, "`BYTES` of envelopes between two checkpoints; a start reads about as many")
 	flags.Int64Var(&f.verifyRate, "verify-rate", 20<<20, "`BYTES` per second at which the whole log is verified in the background; 0: it is not")
 	flags.DurationVar(&f.verifyEvery, "verify-every", 7*24*time.Hour, "time from one background verification to the next; the first begins at the start")
-	flags.DurationVar(&f.helloTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
-	flags.DurationVar(&f.idleTime, "idle-time", 3*time.Minute, "how long a client may send nothing")
-	flags.IntVar(&f.queueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
-	flags.IntVar(&f.readers, "readers", 1000, "how many readers may be connected; more are refused")
-	flags.DurationVar(&f.retainAge, "retain-age", 0, "delete records that are older, in log time, and that no reader needs; 0: none")
-	flags.Int64Var(&f.retainSize, "retain-size", 0, "delete the oldest records that no reader needs while the log has more `BYTES`; 0: none")
-	flags.BoolVar(&f.retainHard, "retain-hard", false, "delete also records that readers still need; they are told which they missed")
-	flags.IntVar(&f.totalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
-	flags.IntVar(&f.window, "window", 1024, "records in flight per connection")
-	flags.IntVar(&f.frameSize, "frame-size", 64<<10, "largest frame in `BYTES`; a record may have 13 less")
-	flags.IntVar(&f.conns, "connections", 0, "maximum open connections; 0: 50 000, or half of the descriptor limit")
+	flags.DurationVar(&limits.AuthTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
+	flags.DurationVar(&limits.IdleTime, "idle-time", 3*time.Minute, "how long a client may send nothing")
+	flags.IntVar(&f.srv.QueueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
+	flags.IntVar(&f.srv.Readers, "readers", 1000, "how many readers may be connected; more are refused")
+	flags.DurationVar(&f.srv.RetainAge, "retain-age", 0, "delete records that are older, in log time, and that no reader needs; 0: none")
+	flags.Int64Var(&f.srv.RetainSize, "retain-size", 0, "delete the oldest records that no reader needs while the log has more `BYTES`; 0: none")
+	flags.BoolVar(&f.srv.RetainHard, "retain-hard", false, "delete also records that readers still need; they are told which they missed")
+	flags.IntVar(&limits.TotalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
+	flags.IntVar(&limits.InFlight, "window", 1024, "records in flight per connection")
+	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`; a record may have 13 less")
+	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections; 0: 50 000, or half of the descriptor limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
 	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log on standard error: text or json")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
@@ -110,7 +94,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	srv, tlsConfig, err := f.server(logger)
+	srv := &f.srv
+	tlsConfig, err := f.configure(logger)
 	if err != nil {
 		return err
 	}
@@ -126,7 +111,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer closeAll(sockets)
-	if err := f.engine.CheckDescriptors(logDescriptors); err != nil {
+	if err := srv.Engine.CheckDescriptors(logDescriptors); err != nil {
 		return err
 	}
 	var behind verification
@@ -147,13 +132,13 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if f.untilEOF {
 		ctx = untilEOF(ctx, os.Stdin)
 	}
-	stop := f.reloadOnHangup(srv, logger)
+	stop := reloadOnHangup(srv, logger)
 	defer stop()
 	stopVerifying := behind.start(log, f.verifyRate, f.verifyEvery, logger)
 	stopClock := answerClock(srv, f.log.data, logger)
 	defer stopClock()
 	f.announce(stdout, listeners, sockets, admin)
-	err = f.serveAll(ctx, srv, listeners, sockets, admin, logger)
+	err = f.serveAll(ctx, listeners, sockets, admin, logger)
 	stopVerifying()
 	return cmp.Or(err, log.Close())
 }
@@ -161,53 +146,33 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // logDescriptors is how many descriptors the log and the admin side need.
 const logDescriptors = 16
 
-// server returns the gateway that the flags describe, without its log.
-func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, error) {
+// configure sets what is not a flag of its own in the gateway, and returns the TLS configuration; nil: none.
+func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	if f.format > 2 {
-		return nil, nil, usageError{fmt.Errorf("--format is 1 or 2, not %d", f.format)}
+		return nil, usageError{fmt.Errorf("--format is 1 or 2, not %d", f.format)}
 	}
-	if f.retainAge < 0 || f.retainSize < 0 || f.retainHard && f.retainAge == 0 && f.retainSize == 0 {
-		return nil, nil, usageError{errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
+	srv := &f.srv
+	if srv.RetainAge < 0 || srv.RetainSize < 0 || srv.RetainHard && srv.RetainAge == 0 && srv.RetainSize == 0 {
+		return nil, usageError{errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
 	}
-	srv := &gateway.Server{
-		Durable:         f.log.level(),
-		Shared:          f.log.isCluster(),
-		AppendTime:      f.log.appendTime,
-		Checkpoint:      f.checkpoint,
-		CheckpointBytes: f.checkpointBytes,
-		AcceptLoss:      journal.Range(f.log.acceptLoss),
-		Clients:         f.clients,
-		ClockGap:        f.clockGap,
-		Format:          uint8(f.format),
-		Certificates:    f.ca != "",
-		Expiry:          f.expiry,
-		QueueBytes:      f.queueBytes,
-		Readers:         f.readers,
-		RetainAge:       f.retainAge,
-		RetainSize:      f.retainSize,
-		RetainHard:      f.retainHard,
-		Engine:          f.engine,
-		Limits: engine.Limits{
-			InFlight: f.window, TotalInFlight: f.totalInFlight, FrameSize: f.frameSize, Conns: f.conns,
-			AuthTime: f.helloTime, IdleTime: f.idleTime,
-		},
-		Logger: logger,
+	if (srv.RetainAge > 0 || srv.RetainSize > 0) && (f.format == 1 || f.format == 0 && f.log.isCluster()) {
+		return nil, usageError{errors.New("--retain-age and --retain-size need --format 2")}
 	}
+	srv.Durable, srv.Shared = f.log.level(), f.log.isCluster()
+	srv.AppendTime, srv.AcceptLoss = f.log.appendTime, f.log.segments.AcceptLoss
+	srv.Certificates, srv.Format, srv.Logger = f.ca != "", uint8(f.format), logger
 	if f.tokens != "" {
-		tokens, err := gateway.ReadTokens(f.tokens)
-		if err != nil {
-			return nil, nil, err
+		if srv.Tokens, err = gateway.ReadTokens(f.tokens); err != nil {
+			return nil, err
 		}
-		srv.Tokens = tokens
 	}
 	if f.cert == "" && f.key == "" && f.ca == "" {
-		return srv, nil, nil
+		return nil, nil
 	}
 	if f.cert == "" || f.key == "" {
-		return nil, nil, usageError{errors.New("--cert and --key must be given together, and --client-ca needs both")}
+		return nil, usageError{errors.New("--cert and --key must be given together, and --client-ca needs both")}
 	}
-	config, err := tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
-	return srv, config, err
+	return tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
 }
 
 // listen opens listeners on addresses that srv may serve.
@@ -246,8 +211,8 @@ func closeAll(all []net.Listener) {
 }
 
 // serveAll serves until ctx ends and then drains, or until the log fails.
-func (f *serving) serveAll(ctx context.Context, srv *gateway.Server, listeners, sockets []net.Listener, admin *adminSide, logger *slog.Logger) error {
-	ends := make(chan error, len(listeners)+len(sockets))
+func (f *serving) serveAll(ctx context.Context, listeners, sockets []net.Listener, admin *adminSide, logger *slog.Logger) error {
+	srv, ends := &f.srv, make(chan error, len(listeners)+len(sockets))
 	var serving sync.WaitGroup
 	for _, ln := range listeners {
 		serving.Go(func() { ends <- srv.Serve(ln) })
@@ -277,7 +242,7 @@ func (f *serving) serveAll(ctx context.Context, srv *gateway.Server, listeners, 
 
 // reloadOnHangup reloads the tokens on SIGHUP and closes the connections whose tokens are
 // gone.
-func (f *serving) reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop func()) {
+func reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop func()) {
 	if srv.Tokens == nil {
 		return func() {}
 	}

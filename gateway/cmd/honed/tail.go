@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ type tailing struct {
 }
 
 // tail prints the records of a running honed.
-func tail(ctx context.Context, args []string, stdout io.Writer) error {
+func tail(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	f := tailing{addrs: list{values: []string{"127.0.0.1:7100"}}}
 	flags, config := newFlags("honed tail")
 	flags.Var(&f.addrs, "addr", "read from the honed on `HOST:PORT` or unix:PATH; repeat for more of one cluster")
@@ -126,13 +127,13 @@ func (f *tailing) print(ctx context.Context, out *bufio.Writer) error {
 			return err
 		}
 		for _, m := range b.Messages {
-			line := messageLine{gateway.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, jsonTime(m.Time), m.Data, m.Attributes}
+			line := messageLine{formatNumber(m.Number), m.Client, m.Epoch, m.Seq, jsonTime(m.Time), m.Data, m.Attributes}
 			if err := lines.Encode(line); err != nil {
 				return err
 			}
 		}
 		if b.Gap != nil {
-			if err := lines.Encode(gapLine{b.Gap.Reason.String(), gateway.FormatNumber(b.Gap.From), gateway.FormatNumber(b.Gap.To)}); err != nil {
+			if err := lines.Encode(gapLine{b.Gap.Reason.String(), formatNumber(b.Gap.From), formatNumber(b.Gap.To)}); err != nil {
 				return err
 			}
 		}
@@ -145,4 +146,17 @@ func (f *tailing) print(ctx context.Context, out *bufio.Writer) error {
 			}
 		}
 	}
+}
+
+// formatNumber writes a record's number as POSITION.INDEX, and parseNumber reads that; without an index, 0.
+func formatNumber(number uint64) string { return fmt.Sprintf("%d.%d", number>>16, number&0xffff) }
+
+func parseNumber(text string) (uint64, error) {
+	before, after, _ := strings.Cut(text, ".")
+	pos, err := strconv.ParseUint(before, 10, 48)
+	index := uint64(0)
+	if err == nil && after != "" {
+		index, err = strconv.ParseUint(after, 10, 16)
+	}
+	return pos<<16 | index, err
 }

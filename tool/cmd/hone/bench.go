@@ -22,6 +22,7 @@ import (
 // measurement are also the keys of a scenario file.
 type benchFlags struct {
 	spec.Subject
+	goTest   spec.GoTest
 	judge    judgeFlags
 	profiles profilingFlags
 	revision string
@@ -47,6 +48,10 @@ that revision (A). With --against RUN the verdict compares this run with a store
 one (see hone run --help). That difference includes whatever changed on the
 machine in the meantime, so it needs a noise floor (hone doctor --noise).
 
+With --go-test PACKAGE it measures Go benchmarks instead of a server: it builds the
+test program of each revision once, and runs each benchmark in a fresh process, 16
+times --for 500ms. allocs/op and B/op that never vary get exact verdicts.
+
 The shell runs --cmd and --build; {out} in them is an empty folder, one per
 revision. The server must listen at --target, be ready when --ready reports it,
 and exit on SIGTERM.
@@ -67,12 +72,14 @@ or loaded, or the runs could not be stored, 3 when a figure is worse, 4 when the
 are too few valid samples or the primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
   hone bench -f hello.toml --revision main
+  hone bench --go-test ./codec --bench Encode --revision main
   hone bench -f hello.toml --save before && hone baseline set main
   hone bench -f hello.toml --against baseline:main --md`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.Subject.Define(cmd)
+	f.goTest.Define(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.revision, "revision", "", "the git `REVISION` to measure alternately with the working tree")
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to compare with, as in baseline:main; see hone run --help")
@@ -102,6 +109,16 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err := f.ui.Check("bench"); err != nil {
 		return err
 	}
+	if f.Scenario != "" { // it may choose what is measured
+		if err := spec.ReadFile(cmd, f.Scenario); err != nil {
+			return err
+		}
+	}
+	if f.goTest.Package != "" {
+		return f.runGoTest(cmd)
+	} else if cmd.Flags().Changed("bench") {
+		return exit.Usagef("bench: --bench needs --go-test, the package with the benchmarks, as in --go-test ./codec")
+	}
 	plan, server, err := f.Plan(cmd)
 	if err != nil {
 		return err
@@ -120,7 +137,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 // measure takes the samples, then judges, prints and stores them.
 func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.Server) error {
 	ctx := cmd.Context()
-	base, err := f.base(ctx, plan)
+	base, err := f.base(ctx, compare.Settings{Machine: trial.Environment(plan.Load.Target).Strict, Load: plan.Load.Settings, Scenario: &plan.Scenario})
 	if err != nil {
 		return err
 	}
@@ -151,13 +168,19 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	defer watcher.End()
 	plan.Progress = s.Live.BesideTrial(watcher.Show)
 	runs, err := trial.Run(ctx, plan)
-	for _, run := range runs {
-		noteVersion(run)
-	}
 	if err == nil {
 		err = f.profiles.take(ctx, plan, runs)
 	}
 	watcher.End()
+	return f.finish(ctx, s, &benchResult{Runs: runs, wanted: plan.Samples}, base, err)
+}
+
+// finish judges, prints and stores what has been measured until err.
+func (f *benchFlags) finish(ctx context.Context, s *session.Session, result *benchResult, base *record.Run, err error) error {
+	runs := result.Runs
+	for _, run := range runs {
+		noteVersion(run)
+	}
 	s.Live.EndBench(runs, err)
 	end := session.End{Runs: runs, Pair: len(runs) == 2}
 	if err != nil {
@@ -167,11 +190,12 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	if s.Store == nil || record.Identify(runs...) != nil { // a failure to store is reported later
 		identify(runs)
 	}
-	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: plan.Samples}
-	result.InvalidReasons = append(result.InvalidReasons, compare.Short(runs, plan.Samples)...)
+	result.Schema = "hone.bench/1"
+	result.InvalidReasons = append([]string{}, compare.Short(runs, result.wanted)...)
 	result.Valid = len(result.InvalidReasons) == 0
 	if len(runs) == 2 || base != nil {
 		end.Err = f.compare(ctx, s.Store, result, base)
+		s.Live.Judge(result.Comparison)
 	}
 	if end.Err == nil {
 		text := result.text
@@ -187,7 +211,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 
 // base reads the earlier run and refuses one with other settings. It returns nil if no
 // run was given.
-func (f *benchFlags) base(ctx context.Context, plan trial.Plan) (*record.Run, error) {
+func (f *benchFlags) base(ctx context.Context, now compare.Settings) (*record.Run, error) {
 	if f.against == "" {
 		return nil, nil
 	}
@@ -198,7 +222,6 @@ func (f *benchFlags) base(ctx context.Context, plan trial.Plan) (*record.Run, er
 	if err != nil {
 		return nil, err
 	}
-	now := compare.Settings{Machine: trial.Environment(plan.Load.Target).Strict, Load: plan.Load.Settings, Scenario: &plan.Scenario}
 	return base, f.judge.judge.Alike("bench", compare.SettingsOf(base), now)
 }
 
@@ -222,6 +245,7 @@ func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *b
 	if err != nil {
 		return err
 	}
+	result.Comparison.Notes = append(result.Comparison.Notes, result.notes...)
 	result.Comparison.A, result.Comparison.B = session.Describe(first), session.Describe(second)
 	return nil
 }

@@ -19,7 +19,8 @@ type benchResult struct {
 	Runs           []*record.Run   `json:"runs"`
 	Comparison     *compare.Report `json:"comparison"` // null: no comparison
 
-	wanted int // valid samples
+	wanted int      // valid samples
+	notes  []string // about what was measured
 }
 
 func (r *benchResult) failure(quiet bool) error {
@@ -71,8 +72,8 @@ func (r *benchResult) markdown() string {
 	fmt.Fprintf(&w, "**%s**\n", r.head())
 	for _, run := range r.Runs {
 		fmt.Fprint(&w, "\n| figure | median | range |\n|---|--:|--:|\n")
-		for _, f := range figuresOf(run) {
-			fmt.Fprintf(&w, "| %s %s | %s | %s–%s |\n", f.Name, f.Unit, figure.Number(f.median()), figure.Number(f.values[0]), figure.Number(f.values[len(f.values)-1]))
+		for _, f := range run.Spreads() {
+			fmt.Fprintf(&w, "| %s | %s | %s–%s |\n", compare.Cell(f.Name+" "+f.Unit), figure.Number(f.Value), figure.Number(f.Values[0]), figure.Number(f.Values[len(f.Values)-1]))
 		}
 	}
 	return w.String()

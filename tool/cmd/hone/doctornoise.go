@@ -58,20 +58,16 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *session.Output) error {
 	subject := new(spec.Subject)
 	as := &cobra.Command{Use: "doctor"} // its flags are the keys of a scenario file
 	subject.Define(as)
+	goTest := new(spec.GoTest)
+	goTest.Define(as)
 	new(judgeFlags).define(as) // they do not affect the load
 	new(profilingFlags).define(as)
 	if err := f.choose(as, subject); err != nil {
 		return err
 	}
-	plan, server, err := subject.Plan(as)
+	name, take, err := f.subject(as, subject, goTest)
 	if err != nil {
 		return err
-	}
-	plan.Samples = f.samples
-	plan.Servers = []trial.Server{server, server}
-	name := plan.Scenario.Name
-	if f.scenario == "" {
-		name = "a server of hone's"
 	}
 	s, err := session.Open(ctx, session.Plan{
 		Command: "doctor", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: *out,
@@ -87,9 +83,8 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *session.Output) error {
 	defer s.Close(ctx)
 	watcher := view.NewSteps(cmd.ErrOrStderr(), f.progress)
 	defer watcher.End()
-	plan.Progress = s.Live.BesideTrial(watcher.Show)
 	report := &compare.Noise{Schema: "hone.noise/2", Valid: true, Scenario: name, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
-	end := session.End{Err: f.sample(ctx, plan, s.Store, report)}
+	end := session.End{Err: f.sample(ctx, take, s.Live.BesideTrial(watcher.Show), s.Store, report)}
 	watcher.End()
 	s.Live.End(report.InvalidReasons, errors.Join(end.Err, ctx.Err()))
 	if report.Kept, err = f.store.Locate(); err != nil {
@@ -106,17 +101,14 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *session.Output) error {
 
 // sample measures the sessions and stores each at once. The report includes a session
 // that could not be stored.
-func (f *noiseFlags) sample(ctx context.Context, plan trial.Plan, store *record.Store, report *compare.Noise) error {
-	show := plan.Progress
+func (f *noiseFlags) sample(ctx context.Context, take takeSession, show func(trial.Progress), store *record.Store, report *compare.Noise) error {
 	for i := range f.sessions {
-		plan.Seed++
-		plan.Progress = func(now trial.Progress) {
+		runs, err := take(ctx, uint64(i), func(now trial.Progress) {
 			if f.sessions > 1 {
 				now.Doing = fmt.Sprintf("session %d of %d, %s", i+1, f.sessions, now.Doing)
 			}
 			show(now)
-		}
-		runs, err := trial.Run(ctx, plan)
+		})
 		if err != nil {
 			return session.Failure("doctor", err)
 		}
@@ -131,6 +123,37 @@ func (f *noiseFlags) sample(ctx context.Context, plan trial.Plan, store *record.
 		}
 	}
 	return nil
+}
+
+// takeSession measures a program against itself. The number of the session chooses the order.
+type takeSession func(ctx context.Context, number uint64, show func(trial.Progress)) ([]*record.Run, error)
+
+// subject returns the name of what is measured, and what measures it.
+func (f *noiseFlags) subject(as *cobra.Command, subject *spec.Subject, goTest *spec.GoTest) (name string, take takeSession, err error) {
+	if subject.Scenario != "" {
+		if err := spec.ReadFile(as, subject.Scenario); err != nil {
+			return "", nil, err
+		}
+	}
+	if goTest.Package != "" {
+		take, err := noiseOfGoTest(as, goTest, subject, f.samples)
+		return subject.Name(), take, err
+	}
+	plan, server, err := subject.Plan(as)
+	if err != nil {
+		return "", nil, err
+	}
+	plan.Samples = f.samples
+	plan.Servers = []trial.Server{server, server}
+	name = plan.Scenario.Name
+	if f.scenario == "" {
+		name = "a server of hone's"
+	}
+	return name, func(ctx context.Context, number uint64, show func(trial.Progress)) ([]*record.Run, error) {
+		again := plan
+		again.Seed, again.Progress = plan.Seed+number, show
+		return trial.Run(ctx, again)
+	}, nil
 }
 
 // choose sets the flags of the measured server: those of a file, or those of hone serve.

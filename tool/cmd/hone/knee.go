@@ -175,7 +175,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		watcher.Made(t, found)
 		open.Live.Search(kneeShown(s.Report(shown, false)))
 	}
-	s.Watch = func(now knee.Progress) {
+	s.Watch = func(now trial.Progress) {
 		watcher.Show(now)
 		if now.Load != nil {
 			open.Live.Show(page.Lane{Group: "trials", Name: now.Doing}, *now.Load)

@@ -97,9 +97,9 @@ type listed struct {
 
 func writeList(w io.Writer, runs []record.Summary) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "id\tbegan\tby\tscenario\tvalid samples\tname\tbaseline")
+	fmt.Fprintln(table, "id\tbegan\tby\ttarget\tscenario\tvalid samples\tname\tbaseline")
 	for _, r := range runs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", r.ID, r.At.Local().Format(time.DateTime), r.Made, r.Scenario, r.Valid, r.Samples, r.Name, strings.Join(r.Baselines, ", "))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", r.ID, r.At.Local().Format(time.DateTime), r.Made, r.Target, r.Scenario, r.Valid, r.Samples, r.Name, strings.Join(r.Baselines, ", "))
 	}
 	table.Flush()
 }
@@ -169,47 +169,16 @@ func writeRun(w io.Writer, r *record.Run) {
 
 // writeFigures writes the median and the range of each figure over the valid samples, if any.
 func writeFigures(w io.Writer, r *record.Run) {
-	figures := figuresOf(r)
+	figures := r.Spreads()
 	if len(figures) == 0 {
 		return
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "figure\tmedian\trange")
 	for _, f := range figures {
-		fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Name, f.Unit, figure.Number(f.median()), figure.Number(f.values[0])+"–"+figure.Number(f.values[len(f.values)-1]))
+		fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Name, f.Unit, figure.Number(f.Value), figure.Number(f.Values[0])+"–"+figure.Number(f.Values[len(f.Values)-1]))
 	}
 	table.Flush()
-}
-
-// spread is one metric over all valid samples, sorted.
-type spread struct {
-	record.Metric
-	values []float64
-}
-
-func (f *spread) median() float64 { return figure.Median(f.values) }
-
-func figuresOf(r *record.Run) (figures []spread) {
-	for _, s := range r.Samples {
-		if !s.Valid {
-			continue
-		}
-		for _, m := range s.Metrics {
-			i := slices.IndexFunc(figures, func(f spread) bool { return f.Name == m.Name && f.Unit == m.Unit })
-			if i < 0 {
-				i = len(figures)
-				figures = append(figures, spread{Metric: m})
-			}
-			if m.Value == m.Value {
-				figures[i].values = append(figures[i].values, m.Value)
-			}
-		}
-	}
-	figures = slices.DeleteFunc(figures, func(f spread) bool { return len(f.values) == 0 })
-	for i := range figures {
-		slices.Sort(figures[i].values)
-	}
-	return figures
 }
 
 func newRunRemove() *cobra.Command {

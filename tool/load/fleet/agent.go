@@ -72,7 +72,7 @@ type service struct {
 	leaves bool
 
 	mu   sync.Mutex
-	seen seen
+	seen load.Progress // without its distributions, which are only lent
 }
 
 // serve handles a coordinator's messages until the coordinator has the result, or is gone.
@@ -187,23 +187,15 @@ func (s *service) run(ctx context.Context, j *job) done {
 }
 
 func (s *service) told(p load.Progress) {
+	p.Latency, p.Service = nil, nil
 	s.mu.Lock()
-	s.seen = seen{p.Phase, p.Conns, p.Answered, p.Errors, p.CPUShare}
+	s.seen = p
 	s.mu.Unlock()
 }
 
-func failureOf(err error) *failure {
+func failureOf(err error) *load.Error {
 	if e := new(load.Error); errors.As(err, &e) {
-		f := &failure{e.Kind, e.Target, e.What, e.Try}
-		if f.What == "" && e.Err != nil {
-			f.What = e.Err.Error()
-		}
-		return f
+		return e
 	}
-	return &failure{Kind: load.BadPlan, What: err.Error()}
-}
-
-// fault returns the failure as an error of this process, with the agent's name.
-func (f *failure) fault(agent string) *load.Error {
-	return &load.Error{Kind: f.Kind, Target: f.Target, What: "agent " + agent + ": " + f.What, Try: f.Try}
+	return &load.Error{Kind: load.BadPlan, What: err.Error()}
 }

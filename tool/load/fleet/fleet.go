@@ -75,7 +75,7 @@ type member struct {
 	ready  bool
 	first  reading // before the start
 	latest reading
-	seen   seen
+	seen   load.Progress
 	before int64 // answers at the last report
 	times  load.Quantiles
 
@@ -283,7 +283,8 @@ func (c *coordinator) ended(m *member, d *done) {
 		c.lose(m, "was interrupted on its own machine; let it run to the end")
 	case d.Failure != nil:
 		if c.err == nil {
-			c.err = d.Failure.fault(m.hello.Name)
+			c.err = d.Failure
+			d.Failure.What = "agent " + m.hello.Name + ": " + d.Failure.What
 		}
 		c.stop()
 	case c.step == running:
@@ -298,7 +299,7 @@ func (c *coordinator) doubt(m *member) string {
 		return "has not reported its counts; look into its log"
 	}
 	latency, _ := measured.Times()
-	if late := measured.Late(); late > mostError {
+	if late := measured.Late; late > mostError {
 		return fmt.Sprintf("began %v late; give it CPUs of its own", late.Round(time.Millisecond))
 	}
 	if (m.told || latency.TotalCount() > 0) && !m.sum.Same(measured) {

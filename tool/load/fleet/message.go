@@ -37,30 +37,15 @@ type job struct {
 // pong answers a ping.
 type pong struct {
 	Number int64
-	Clock  int64 // the agent's, in nanoseconds
-	Seen   seen
-}
-
-// seen is the state of an agent's run.
-type seen struct {
-	Phase    string
-	Conns    int
-	Answered int64
-	Errors   int64
-	CPUShare *float64
+	Clock  int64         // the agent's, in nanoseconds
+	Seen   load.Progress // without its distributions
 }
 
 // done is the outcome of an agent's run.
 type done struct {
 	Measured *load.Measured `json:",omitempty"` // nil: nothing was measured
-	Failure  *failure       `json:",omitempty"`
+	Failure  *load.Error    `json:",omitempty"`
 	Leaves   bool           `json:",omitempty"` // the agent itself was interrupted
-}
-
-// failure is a load.Error without its cause.
-type failure struct {
-	Kind              load.Kind
-	Target, What, Try string
 }
 
 // carrier carries messages in order, or fails. Send and Receive are each called from one

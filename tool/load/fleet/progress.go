@@ -29,7 +29,7 @@ const mostOpen = 8
 
 func (m *merging) second() int64 { return second(&m.Measured) }
 
-func second(m *load.Measured) int64 { return int64(math.Round(m.Start().Seconds())) }
+func second(m *load.Measured) int64 { return int64(math.Round(m.Start.Seconds())) }
 
 // add adds an agent's interval to the same second, and closes the second when all agents have
 // reported.

@@ -33,7 +33,7 @@ type check struct {
 type subject struct {
 	kind string // status, length, body, header, json, cookie or regex
 	name string // of a header or cookie
-	path []pathStep
+	path string // of a json field
 	expr *regexp.Regexp
 }
 
@@ -287,8 +287,7 @@ func (w *subject) find(s *Session, a *Answer) (value []byte, ok bool) {
 			}
 		}
 	case "json":
-		raw, ok := findField(a.Body, w.path)
-		s.found = appendText(s.found[:0], raw)
+		s.found, ok = findField(s.found[:0], a.Body, w.path)
 		return s.found, ok
 	case "regex":
 		at := w.expr.FindSubmatchIndex(a.Body)

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
@@ -184,7 +186,7 @@ func (t *table) readLines(text []byte) error {
 		}
 		if t.columns == nil {
 			var columns []string
-			if !eachField(line, func(key, _ []byte) { columns = append(columns, string(appendText(nil, key))) }) {
+			if eachField(line, func(key, _ gjson.Result) { columns = append(columns, key.Str) }) != nil {
 				return fmt.Errorf("line %d is no JSON object; write one a line, as in {\"name\": \"ada\"}", number)
 			}
 			if err := t.begin(columns); err != nil {
@@ -193,12 +195,11 @@ func (t *table) readLines(text []byte) error {
 			values = make([][]byte, len(columns))
 		}
 		clear(values)
-		whole := eachField(line, func(key, value []byte) {
-			if i := slices.Index(t.columns, string(appendText(nil, key))); i >= 0 {
+		if eachField(line, func(key, value gjson.Result) {
+			if i := slices.Index(t.columns, key.Str); i >= 0 {
 				values[i] = appendText([]byte{}, value) // an empty string is a value, too
 			}
-		})
-		if !whole {
+		}) != nil {
 			return fmt.Errorf("line %d is no JSON object; write one a line, as in {\"name\": \"ada\"}", number)
 		}
 		for i, value := range values {

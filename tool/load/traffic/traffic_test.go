@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 )
 
 func must[T any](tb testing.TB) func(T, error) T {
@@ -290,28 +292,54 @@ func TestMillionRows(t *testing.T) {
 	}
 }
 
-// The walk over JSON finds what package encoding/json finds.
+// A field is found in an answer that is cut off behind it, and is not if its own end is missing.
+func TestFieldsOfACutAnswer(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a": {"b": [1, "x"]}, "c": [1,`: "x", `{"a": {"b": [1, "x"`: "x", `{"a": {"b": [1, "x`: "", `{"a": {"b": [1, "x\"`: "", `{"a": {"b": {"1": 5}}}`: "5", `{"a": {"b": [1]}}`: "",
+	} {
+		for _, text := range []string{"a.b[1]", "a.b.1"} {
+			path := must[string](t)(parsePath(text))
+			if got, ok := findField(nil, []byte(in), path); ok != (want != "") || string(got) != want {
+				t.Errorf("%s of %s is %q (%v), want %q", text, in, got, ok, want)
+			}
+		}
+	}
+	for _, in := range []string{`{"a": {"b": [1, {"c": 2`, `{"a": {"b": [1, [2, 3`} {
+		if got, ok := findField(nil, []byte(in), "a.b.1"); ok {
+			t.Errorf("%s: %q", in, got)
+		}
+	}
+	for _, pattern := range []string{"a.*", "a.#", "#", "@this", "a|b", "a.b.#(x=1)"} {
+		if got, ok := findField(nil, []byte(`{"a": {"b": [1, 2]}}`), must[string](t)(parsePath(pattern))); ok {
+			t.Errorf("%s is no name of a field, and is %q", pattern, got)
+		}
+	}
+}
+
+// Fields are found as package encoding/json finds them.
 func FuzzJSONField(f *testing.F) {
 	for _, text := range []string{`{"a": 1, "b": [true, {"c": "d\"e"}], "": null}`, `{}`, `[]`, `"x"`, ` {"a" : {"b":[[]]} } `, `{"\u0061": "\u00fc"}`, `{"a":1,"a":2}`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		walked := map[string][]byte{}
-		whole := eachField(in, func(key, value []byte) { walked[string(appendText(nil, key))] = value })
+		walked := map[string]gjson.Result{}
+		whole := eachField(in, func(key, value gjson.Result) { walked[key.Str] = value })
 		var fields map[string]json.RawMessage
 		if !utf8.Valid(in) || !json.Valid(in) || json.Unmarshal(in, &fields) != nil || fields == nil {
-			_, _ = findField(in, []pathStep{{"a", -1}, {"0", 0}}) // which ends, whatever it is
+			_, _ = findField(nil, in, "a.0") // which ends, whatever it is
 			return
 		}
-		if !whole || len(walked) != len(fields) {
+		if whole != nil || len(walked) != len(fields) {
 			t.Fatalf("%q has %d fields, %d were found (%v)", in, len(fields), len(walked), whole)
 		}
 		for key, want := range fields {
-			if !bytes.Equal(walked[key], want) {
-				t.Errorf("%q of %q is %q, want %q", key, in, walked[key], want)
+			if walked[key].Raw != string(want) {
+				t.Errorf("%q of %q is %q, want %q", key, in, walked[key].Raw, want)
 			}
-			if _, ok := findField(in, []pathStep{{key, -1}}); !ok {
-				t.Errorf("%q of %q was not found", key, in)
+			if path, err := parsePath(key); err == nil && !strings.ContainsAny(key, ".[]") {
+				if _, ok := findField(nil, in, path); !ok {
+					t.Errorf("%q of %q was not found", key, in)
+				}
 			}
 		}
 	})

@@ -89,7 +89,7 @@ export function fillStrip(strip, store) {
   });
   strip.replaceChildren(...parts);
   // After a race the lanes have figures, and the race itself has none.
-  strip.parentElement.hidden = load && Boolean(store.state.lanes?.length) && loadFigures.every((f) => (store.state.figures[f.key] ?? null) === null);
+  strip.parentElement.hidden = !load && !store.hello.groups.includes("server") || load && Boolean(store.state.lanes?.length) && loadFigures.every((f) => (store.state.figures[f.key] ?? null) === null);
 }
 
 // kinds are the colours of verdicts. An uncertain difference has none.
@@ -164,7 +164,7 @@ export function fillChanges(section, store) {
   const unit = (c) => ({ "req/s": "count", "µs": "us", "µs/req": "us", B: "bytes" }[c.unit] ?? "plain");
   const gap = (c) => element("span", kinds[c.verdict] ?? "", c.ratio === null ? none : signed(c.ratio - 1));
   const table = tableOf(["figure", "earlier", "now", "difference", "verdict"],
-    changes.map((c) => [c.name, written(c.before, unit(c)), written(c.now, unit(c)), gap(c), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");
+    changes.map((c) => [unit(c) === "plain" ? c.name + " " + c.unit : c.name, written(c.before, unit(c)), written(c.now, unit(c)), gap(c), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");
   section.querySelector(".scroll").replaceChildren(table);
 }
 

@@ -1,13 +1,19 @@
-package journal
+package gateway
 
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hone-go/hone/gateway/journal"
 )
 
-// Memory is a Log in memory, for tests. The zero value is empty.
+// Memory is a journal.Log in memory, which several servers may share. The zero value is empty.
 type Memory struct {
-	turn      turn
+	mu        sync.Mutex
+	closed    bool
 	trimmed   int
 	envelopes [][]byte
 	waiting   []chan struct{} // closed by the next Append
@@ -15,10 +21,17 @@ type Memory struct {
 
 // Append stores a copy of envelope.
 func (m *Memory) Append(ctx context.Context, envelope []byte) (uint64, error) {
-	if err := m.turn.enter(ctx, envelope); err != nil {
+	if _, err := journal.Decode(envelope); err != nil {
 		return 0, err
 	}
-	defer m.turn.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return 0, journal.ErrClosed
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	}
 	m.envelopes = append(m.envelopes, bytes.Clone(envelope))
 	m.wake()
 	return uint64(len(m.envelopes)), nil
@@ -26,14 +39,13 @@ func (m *Memory) Append(ctx context.Context, envelope []byte) (uint64, error) {
 
 // Read calls each for every envelope from position from.
 func (m *Memory) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
-	m.turn.mu.Lock()
+	m.mu.Lock()
 	all, first := m.envelopes, uint64(m.trimmed)+1
-	m.turn.mu.Unlock()
+	m.mu.Unlock()
 	if from > 0 && from < first {
-		return &TrimmedError{first}
+		return &journal.TrimmedError{First: first}
 	}
-	from = max(from, first)
-	for i := max(from, 1) - 1; i < uint64(len(all)); i++ {
+	for i := max(from, first) - 1; i < uint64(len(all)); i++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -46,16 +58,16 @@ func (m *Memory) Read(ctx context.Context, from uint64, each func(pos uint64, en
 
 // Bounds returns the first position and the next one.
 func (m *Memory) Bounds() (first, next uint64, err error) {
-	m.turn.mu.Lock()
-	defer m.turn.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return uint64(m.trimmed) + 1, uint64(len(m.envelopes)) + 1, nil
 }
 
 // Measure is as of Segments, with a segment for each envelope.
 func (m *Memory) Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error) {
-	m.turn.mu.Lock()
+	m.mu.Lock()
 	all := m.envelopes
-	m.turn.mu.Unlock()
+	m.mu.Unlock()
 	return func(pos uint64) (begins uint64, after int64) {
 		for i := max(pos, 1) - 1; i < uint64(len(all)); i++ {
 			after += int64(len(all[i]))
@@ -65,25 +77,31 @@ func (m *Memory) Measure(context.Context) (func(pos uint64) (begins uint64, afte
 }
 
 // Verify checks every envelope.
-func (m *Memory) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
-	return verify(ctx, m, rate, progress)
+func (m *Memory) Verify(ctx context.Context, _ int64, _ func(done, all uint64)) (damage error) {
+	err := m.Read(ctx, 0, func(pos uint64, envelope []byte) error {
+		if _, err := journal.Decode(envelope); err != nil {
+			damage = errors.Join(damage, fmt.Errorf("position %d: %w", pos, err))
+		}
+		return nil
+	})
+	return errors.Join(damage, err)
 }
 
 // Wait returns when the envelope at position pos is stored.
 func (m *Memory) Wait(ctx context.Context, pos uint64) error {
 	for {
-		m.turn.mu.Lock()
-		stored, closed := uint64(len(m.envelopes)) >= pos, m.turn.closed
+		m.mu.Lock()
+		stored, closed := uint64(len(m.envelopes)) >= pos, m.closed
 		grown := make(chan struct{})
 		if !stored && !closed {
 			m.waiting = append(m.waiting, grown)
 		}
-		m.turn.mu.Unlock()
+		m.mu.Unlock()
 		switch {
 		case stored:
 			return nil
 		case closed:
-			return ErrClosed
+			return journal.ErrClosed
 		}
 		select {
 		case <-grown:
@@ -93,7 +111,7 @@ func (m *Memory) Wait(ctx context.Context, pos uint64) error {
 	}
 }
 
-// wake wakes all that Wait. The caller has locked m.turn.mu.
+// wake wakes all that Wait. The caller has locked m.mu.
 func (m *Memory) wake() {
 	for _, grown := range m.waiting {
 		close(grown)
@@ -103,17 +121,17 @@ func (m *Memory) wake() {
 
 // Trim deletes the envelopes before position to.
 func (m *Memory) Trim(_ context.Context, to uint64) error {
-	m.turn.mu.Lock()
-	defer m.turn.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.trimmed = max(m.trimmed, min(int(to)-1, len(m.envelopes)))
 	return nil
 }
 
 // Close makes Append fail. The stored envelopes can still be read.
 func (m *Memory) Close() error {
-	m.turn.shut()
-	m.turn.mu.Lock()
-	defer m.turn.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
 	m.wake()
 	return nil
 }

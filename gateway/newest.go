@@ -1,0 +1,184 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// tail are the newest envelopes, so that readers that are not behind need not read the log.
+type tail struct {
+	envelopes []*recent // of consecutive positions
+	free      []*recent
+	bytes     int
+	end       uint64 // position after the last one
+}
+
+// recent is an envelope that was just stored.
+type recent struct {
+	pos      uint64
+	envelope []byte
+	users    int  // feeders; readers.mu guards it and left
+	left     bool // the tail
+
+	mu     sync.Mutex
+	frames []frame // for readers that take everything; nil: not encoded yet
+	room   []byte  // of their contents
+}
+
+// frame is the content of a Deliver.
+type frame struct {
+	first, through uint64
+	content        []byte
+}
+
+func (t *tail) at(pos uint64) *recent {
+	if i := len(t.envelopes) - int(t.end-pos); pos < t.end && i >= 0 {
+		return t.envelopes[i]
+	}
+	return nil
+}
+
+// recycle keeps the memory of an envelope that has left the tail and that no feeder uses.
+func (t *tail) recycle(from *recent) {
+	if from.left && from.users == 0 && len(t.free) < keptPacks {
+		t.free = append(t.free, from)
+	}
+}
+
+// add notes an envelope that the log has stored. With no reader it costs nothing; else a copy.
+func (r *readers) add(pos uint64, envelope []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.tail
+	switch {
+	case len(r.holders) == 0:
+		t.envelopes, t.bytes, t.end = nil, 0, max(t.end, pos+1)
+		return
+	case pos != t.end: // known, or of a shared log and still to be read
+		return
+	}
+	var newest *recent
+	if n := len(t.free); n > 0 {
+		newest, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		newest = &recent{}
+	}
+	newest.pos, newest.envelope, newest.left, newest.frames = pos, append(newest.envelope[:0], envelope...), false, newest.frames[:0]
+	t.envelopes = append(t.envelopes, newest)
+	t.bytes += len(envelope)
+	t.end++
+	for t.bytes > tailBytes {
+		oldest := t.envelopes[0]
+		t.bytes -= len(oldest.envelope)
+		t.envelopes = t.envelopes[:copy(t.envelopes, t.envelopes[1:])]
+		oldest.left = true
+		t.recycle(oldest)
+	}
+	for _, h := range r.waiting {
+		h.state = queued
+		r.run = append(r.run, h)
+		r.work.Signal()
+	}
+	clear(r.waiting)
+	r.waiting = r.waiting[:0]
+}
+
+// encoded returns the frames of an envelope, which it makes once for all readers that take everything.
+func (from *recent) encoded() []frame {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	if len(from.frames) == 0 {
+		from.encode()
+	}
+	return from.frames
+}
+
+func (from *recent) encode() {
+	e, err := journal.Decode(from.envelope)
+	if err != nil { // the log has stored it
+		panic("gateway: " + err.Error())
+	}
+	sum, number, first, begins := e.Sum(), from.pos<<indexBits, uint64(0), 0
+	room := slices.Grow(from.room[:0], len(from.envelope)+(recordHead-5)*e.Count+deliverHead*(len(from.envelope)/(frameTarget/2)+1))
+	cut := func(through uint64) {
+		if content := room[begins:len(room):len(room)]; len(content) > 0 {
+			from.frames = append(from.frames, frame{first, through, content})
+			begins = len(room)
+		}
+	}
+	for body := range e.RawRecords() {
+		if len(room)-begins+recordHead+len(body) > frameTarget {
+			cut(number - 1)
+		}
+		if begins == len(room) {
+			first = number
+			room = beginDeliver(room, sum)
+		}
+		room = appendRecord(room, number, body)
+		number++
+	}
+	cut(from.pos<<indexBits | lastIndex)
+	from.room = room
+}
+
+func beginDeliver(dst []byte, sum uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, deliverRecords), sum)
+}
+
+// fetch reads what other servers append to a shared log, while there are readers.
+func (s *Server) fetch() {
+	r := &s.readers
+	for {
+		r.mu.Lock()
+		for len(r.holders) == 0 && !r.ended {
+			r.work.Wait()
+		}
+		end, ended := r.tail.end, r.ended
+		r.mu.Unlock()
+		if ended {
+			return
+		}
+		err := s.Log.Wait(r.ctx, end)
+		if err == nil {
+			err = s.peek(r.ctx, end, func(pos uint64, envelope []byte) error {
+				if _, err := journal.Decode(envelope); err != nil {
+					return &journal.Damage{First: pos, Last: pos, Err: err}
+				}
+				r.add(pos, envelope)
+				return nil
+			})
+		}
+		var lost *journal.Damage
+		var trimmed *journal.TrimmedError
+		switch {
+		case errors.As(err, &lost):
+			r.skip(lost.Last + 1)
+		case errors.As(err, &trimmed):
+			r.skip(trimmed.First)
+		case err != nil && r.ctx.Err() == nil:
+			s.log.Warn("cannot read what others have appended", "err", err)
+			select {
+			case <-r.ctx.Done():
+			case <-time.After(s.retry):
+			}
+		}
+	}
+}
+
+// skip makes the tail begin at a position.
+func (r *readers) skip(end uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tail = tail{end: max(end, r.tail.end)}
+	for _, h := range r.waiting {
+		h.state = blocked
+		r.wake(h)
+	}
+	clear(r.waiting)
+	r.waiting = r.waiting[:0]
+}

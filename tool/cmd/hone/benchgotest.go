@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/command"
+	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
+	"github.com/hone-go/hone/tool/trial"
+	"github.com/hone-go/hone/tool/view"
+)
+
+// fewestPairs is how many pairs a verdict needs at least.
+const fewestPairs = 5
+
+// runGoTest measures Go benchmarks instead of a server.
+func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
+	plan, err := f.goTest.Plan(cmd, &f.Subject)
+	switch {
+	case err != nil:
+		return err
+	case f.revision != "" && plan.Samples < fewestPairs:
+		return exit.Usagef("bench: --samples %d: a verdict needs at least %d pairs; 16 are usual", plan.Samples, fewestPairs)
+	}
+	ctx := cmd.Context()
+	base, err := f.base(ctx, compare.Settings{Machine: machine.Read().Strict, Scenario: &plan.Scenario})
+	if err != nil {
+		return err
+	}
+	s, err := session.Open(ctx, session.Plan{
+		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: session.Output{JSON: f.json, File: f.file},
+		Keep: !f.discard, Store: f.store, UI: f.ui, Page: f.goTestPage(base),
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Close(ctx)
+	remove, err := f.trees(ctx, &plan)
+	if err != nil {
+		return session.Failure("bench", err)
+	}
+	defer remove()
+	watcher := view.NewSteps(cmd.ErrOrStderr(), f.Progress)
+	defer watcher.End()
+	plan.Progress = s.Live.Doing(watcher.Show)
+	runs, notes, err := plan.Run(ctx)
+	watcher.End()
+	return f.finish(ctx, s, &benchResult{Runs: runs, notes: notes, wanted: plan.Samples}, base, err)
+}
+
+// trees sets what is measured: the working tree, and before it the revision.
+func (f *benchFlags) trees(ctx context.Context, plan *trial.Benchmarks) (remove func() error, err error) {
+	now := trial.WorkingTree(ctx, ".")
+	now.Name = f.save
+	plan.Trees = []trial.Tree{now}
+	if f.revision == "" {
+		return func() error { return nil }, nil
+	}
+	revision, err := trial.Checkout(ctx, ".", f.revision)
+	if err != nil {
+		return nil, err
+	}
+	if now.Name == "" {
+		now.Name = "the working tree"
+	}
+	plan.Trees = []trial.Tree{{Name: revision.Name, Dir: revision.Dir, Commit: revision.Commit}, now}
+	return revision.Remove, nil
+}
+
+// goTestPage is the live page of Go benchmarks: the machine meanwhile, and then the verdicts.
+func (f *benchFlags) goTestPage(base *record.Run) *page.Page {
+	return &page.Page{
+		Title: "hone bench --go-test " + f.goTest.Package, Baseline: base, Groups: []string{page.Host},
+		About: []page.Fact{{Name: "package", Value: f.goTest.Package}, {Name: "benchmarks", Value: f.goTest.Bench}, {Name: "hone", Value: command.BuildOf(release).Version}},
+	}
+}
+
+// noiseOfGoTest returns what measures the working tree against itself, built twice.
+func noiseOfGoTest(cmd *cobra.Command, g *spec.GoTest, subject *spec.Subject, samples int) (takeSession, error) {
+	plan, err := g.Plan(cmd, subject)
+	if err != nil {
+		return nil, err
+	}
+	plan.Samples = samples
+	return func(ctx context.Context, seed uint64, show func(trial.Progress)) ([]*record.Run, error) {
+		tree := trial.WorkingTree(ctx, ".")
+		plan.Trees, plan.Seed, plan.Progress = []trial.Tree{tree, tree}, plan.Seed+seed, show
+		runs, _, err := plan.Run(ctx)
+		return runs, err
+	}, nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/history"
+	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
+)
+
+// historyFlags holds the parsed flags of hone history.
+type historyFlags struct {
+	history.Options
+	json, md, html bool
+	file           string
+	ui             session.UI
+	store          session.Store
+}
+
+func newHistory() *cobra.Command {
+	f := new(historyFlags)
+	cmd := &cobra.Command{
+		Use:   "history [BASELINE]",
+		Short: "Report since which commit figures have changed",
+		Long: `Report since which commit figures have changed, from the stored runs of a baseline: a
+line per figure, with the level now and every change of the level before.
+
+BASELINE is a baseline's name, a run (see hone run --help), or the name of runs, also
+that of the revision given to hone bench --revision. The default is the only baseline,
+or else the newest run. The history has the runs of the same name and scenario whose
+settings are the same; the others are counted.
+
+A history without changes shows one with a probability of 0.2 %. Whoever looks after
+each of the first 100 runs sees a false one in fewer than 5 of 100 histories. After 50
+runs, a change of 5 % where runs vary by 2 % is found within 8 more in 95 of 100
+cases. Runs have to be independent: a machine that becomes slower is a change, too.
+
+The exit code is 4 when no run has a valid sample, and else 0, changes or not.`,
+		Example: `  hone history main
+  hone history main --html -o history.html
+  hone history main --across go,kernel --ui 127.0.0.1:8080`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{""}
+			}
+			if len(args) > 1 {
+				return exit.Usagef("history: name one baseline, as in: hone history main")
+			}
+			return f.run(cmd, args[0])
+		},
+		ValidArgsFunction: f.complete,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&f.All, "all", false, "include runs of other names")
+	flags.StringSliceVar(&f.Across, "across", nil, "settings that may differ, as in go,kernel")
+	flags.IntVar(&f.Limit, "limit", 200, "number of runs, the newest")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object")
+	flags.BoolVar(&f.md, "md", false, "print Markdown, for a pull request")
+	flags.BoolVar(&f.html, "html", false, "print a self-contained HTML page")
+	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	flags.StringVar(&f.ui.Addr, "ui", "", "serve the page at this `ADDR` until Ctrl-C, as in 127.0.0.1:8080; port 0 picks a free one")
+	flags.StringVar(&f.ui.TokenFile, "ui-token-file", "", "`FILE` with the token that opens the page to other machines: a browser asks for it as a password")
+	f.store.Define(cmd)
+	return cmd
+}
+
+func (f *historyFlags) run(cmd *cobra.Command, ref string) error {
+	forms := 0
+	for _, chosen := range []bool{f.json, f.md, f.html} {
+		if chosen {
+			forms++
+		}
+	}
+	switch {
+	case forms > 1:
+		return exit.Usagef("history: choose one of --json, --md and --html")
+	case f.Limit < 1:
+		return exit.Usagef("history: --limit %d: use 1 or more", f.Limit)
+	}
+	if err := f.ui.Check("history"); err != nil {
+		return err
+	}
+	s, err := f.store.Read(cmd.Context(), "history")
+	if err != nil {
+		return err
+	}
+	h, err := history.Read(cmd.Context(), s, ref, f.Options)
+	s.Close()
+	if err != nil {
+		return session.StoreFailure("history", err)
+	}
+	var html bytes.Buffer
+	if err := page.History(&html, h); err != nil {
+		return exit.Failedf("history: %w", err)
+	}
+	err = session.Output{File: f.file}.Stream("history", cmd.OutOrStdout(), func(w io.Writer) error {
+		switch {
+		case f.json:
+			return session.WriteJSON(w, h)
+		case f.md:
+			return session.InText(h.Markdown)(w)
+		case f.html:
+			_, err := w.Write(html.Bytes())
+			return err
+		}
+		return session.InText(h.Text)(w)
+	})
+	switch {
+	case err != nil:
+		return err
+	case !h.Valid:
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("history: %s", h.InvalidReasons[0])}
+	case f.ui.Addr == "":
+		return nil
+	}
+	return f.ui.Serve(cmd.Context(), "history", cmd.ErrOrStderr(), html.Bytes())
+}
+
+// complete offers the baselines for shell completion.
+func (f *historyFlags) complete(cmd *cobra.Command, _ []string, _ string) (offers []cobra.Completion, _ cobra.ShellCompDirective) {
+	s, err := f.store.Read(cmd.Context(), "history")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer s.Close()
+	var all []record.Baseline
+	all, _ = s.Baselines(cmd.Context())
+	for _, b := range all {
+		offers = append(offers, cobra.CompletionWithDesc(b.Name, "run "+b.ID))
+	}
+	return offers, cobra.ShellCompDirectiveNoFileComp
+}

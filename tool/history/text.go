@@ -1,0 +1,142 @@
+package history
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/figure"
+)
+
+// Title says what the history is of.
+func (h *History) Title() string {
+	title := figure.Counted(len(h.Runs), "run")
+	if h.Name != "" {
+		title += " of " + h.Name
+	}
+	title += ", scenario " + h.Scenario
+	if n := len(h.Runs); n > 0 {
+		title += fmt.Sprintf(", %s to %s", h.Runs[0].At.Format(time.DateOnly), h.Runs[n-1].At.Format(time.DateOnly))
+	}
+	return title
+}
+
+// Summary counts the figures that changed.
+func (h *History) Summary() string {
+	changed := 0
+	for _, f := range h.Figures {
+		if len(f.Changes) > 0 {
+			changed++
+		}
+	}
+	return fmt.Sprintf("%d of %s changed", changed, figure.Counted(len(h.Figures), "figure"))
+}
+
+// Notes lists what is worth knowing about the history.
+func (h *History) Notes() (notes []string) {
+	if len(h.Runs) < h.Needed {
+		notes = append(notes, fmt.Sprintf("a change can be found from %d runs on; there are %d", h.Needed, len(h.Runs)))
+	}
+	if n := len(h.LeftOut); n > 0 {
+		notes = append(notes, fmt.Sprintf("%s left out as not comparable, the newest %s; --across allows a difference", figure.Counted(n, "run"), h.LeftOut[0]))
+	}
+	return notes
+}
+
+// Now returns the median since the last change.
+func (f *Figure) Now() float64 {
+	if n := len(f.Changes); n > 0 {
+		return f.Changes[n-1].After
+	}
+	var values []float64
+	for _, v := range f.Values {
+		if v != nil {
+			values = append(values, *v)
+		}
+	}
+	return figure.Median(values)
+}
+
+// Words describes the changes in a line, the newest first.
+func (h *History) Words(f *Figure) string {
+	var parts []string
+	for i := len(f.Changes) - 1; i >= 0; i-- {
+		parts = append(parts, h.words(&f.Changes[i]))
+	}
+	if parts == nil {
+		return "no change"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// words describes a change, as in "worse: +5.1 % in 0123456789..89abcdef01 (2026-11-20, 8 runs)".
+func (h *History) words(c *Change) string {
+	text := fmt.Sprintf("%s: from %s to %s", c.Verdict, figure.Number(c.Before), figure.Number(c.After))
+	if c.Ratio != nil {
+		text = fmt.Sprintf("%s: %+.1f %%", c.Verdict, 100*(*c.Ratio-1))
+		text = strings.Replace(text, "-", "−", 1)
+	}
+	return text + fmt.Sprintf(" %s (%s, %s)", c.where(), h.Runs[c.Run].At.Format(time.DateOnly), strings.Join(append([]string{figure.Counted(len(h.Runs)-c.Run, "run") + " since"}, c.With...), ", "))
+}
+
+// where names the commits.
+func (c *Change) where() string {
+	switch {
+	case c.To == "":
+		return "from run " + c.ID + " on"
+	case c.Since == c.To:
+		return "between runs of " + short(c.To) + ", so it is not the code's"
+	case c.Since == "":
+		return "at " + short(c.To)
+	}
+	return "in " + short(c.Since) + ".." + short(c.To)
+}
+
+func short(commit string) string { return commit[:min(10, len(commit))] }
+
+func (h *History) rows() [][]string {
+	rows := [][]string{{"figure", "now", "changes"}}
+	for i := range h.Figures {
+		f := &h.Figures[i]
+		rows = append(rows, []string{f.Name + " " + f.Unit, numbered(f.Now()), h.Words(f)})
+	}
+	return rows
+}
+
+func numbered(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return figure.Number(v)
+}
+
+// Text writes the history as text, a line per figure.
+func (h *History) Text(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s\n\n", h.Title(), h.Summary())
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range h.rows() {
+		fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+	table.Flush()
+	for _, note := range h.Notes() {
+		fmt.Fprintln(w, "note:", note)
+	}
+}
+
+// Markdown writes the history for a pull request.
+func (h *History) Markdown(w io.Writer) {
+	fmt.Fprintf(w, "**%s**: %s\n\n", h.Title(), h.Summary())
+	for i, row := range h.rows() {
+		fmt.Fprintf(w, "| %s | %s | %s |\n", compare.Cell(row[0]), row[1], row[2])
+		if i == 0 {
+			fmt.Fprintln(w, "|---|--:|---|")
+		}
+	}
+	for _, note := range h.Notes() {
+		fmt.Fprintf(w, "\n- %s\n", note)
+	}
+}

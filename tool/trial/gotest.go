@@ -1,0 +1,310 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hone-go/hone/tool/child"
+	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// Benchmarks are Go benchmarks to measure. Trees and Package are required. Each tree's test
+// programs are built once. A take of a benchmark is one fresh process that runs only it; those
+// of A and B follow each other, A first in half of the pairs.
+type Benchmarks struct {
+	Trees   []Tree // one, or two to compare: A and B
+	Package string // as in go test: ./codec, or a pattern as ./...
+	Bench   string // as go test -bench; zero: all
+	// For is how long a take runs its benchmark, as go test -benchtime. Zero: 500 ms.
+	For time.Duration
+	// Scenario is stored with the runs.
+	Scenario record.Scenario
+	// Samples is how many valid takes, or pairs of them, each benchmark gets. Zero: 16.
+	Samples int
+	// Retakes is how many invalid ones of each benchmark may be retaken. Zero: half of Samples,
+	// at least 1. Negative: none.
+	Retakes int
+	// MostOthers is as in Plan.
+	MostOthers float64
+	// Seed chooses the pairs in which B is first.
+	Seed uint64
+	// Progress receives the progress before each step, from one goroutine. It must return
+	// soon. Zero: none.
+	Progress func(Progress)
+}
+
+// Tree is source code to measure.
+type Tree struct {
+	Name     string // for display; becomes the Run's
+	Dir      string // working folder; zero: the current one
+	Commit   string // stored with the run; zero: unknown
+	Modified bool   // whether files differ from Commit
+}
+
+const (
+	usualFor     = 500 * time.Millisecond
+	usualSamples = 16
+	longestTake  = 10 * time.Minute // as go test
+)
+
+// Run takes the samples and returns a run per tree, in the trees' order, and what is worth
+// knowing beside them, as which benchmarks only one of them has. Sample number n of a run holds
+// the nth valid take of every benchmark; invalid takes are samples of their own.
+//
+// An *Error explains why it could not go on. When ctx ends, Run returns its error and what was
+// taken until then, in whole samples.
+func (p Benchmarks) Run(ctx context.Context) (runs []*record.Run, notes []string, err error) {
+	t, err := p.begin()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer os.RemoveAll(t.folder)
+	if notes, err = t.prepare(ctx); err != nil {
+		return nil, nil, err
+	}
+	err = t.rounds(ctx)
+	if err != nil && ctx.Err() == nil {
+		return nil, nil, err
+	}
+	for _, side := range t.sides {
+		if len(side.run.Samples) > 0 {
+			runs = append(runs, side.run)
+		}
+	}
+	return runs, notes, ctx.Err()
+}
+
+// goTest is a running measurement of Benchmarks.
+type goTest struct {
+	plan    Benchmarks
+	sides   []*treeSide
+	marks   []*benchmark // that all sides have
+	folder  string       // of the test programs
+	cpus    int          // GOMAXPROCS of every take
+	random  *rand.Rand
+	began   time.Time
+	taken   int // takes so far
+	planned int
+	pairs   int // ids given to pairs so far
+}
+
+// treeSide is a tree during a measurement.
+type treeSide struct {
+	Tree
+	label    string // in messages
+	packages []*testPackage
+	run      *record.Run
+}
+
+// benchmark is a top-level benchmark.
+type benchmark struct {
+	name     string // as in BenchmarkEncode
+	label    string // as in Encode, or codec.Encode where several packages are measured
+	filter   string // the -test.bench that runs it, with the wanted sub-benchmarks
+	programs []*testPackage
+	reversed []bool // by sample: whether B is first
+	retaken  int
+}
+
+func (p Benchmarks) begin() (*goTest, error) {
+	if len(p.Trees) == 0 || len(p.Trees) > 2 {
+		return nil, fmt.Errorf("trial: %d trees; give one, or two to compare", len(p.Trees))
+	}
+	if p.Samples == 0 {
+		p.Samples = usualSamples
+	}
+	if p.Retakes == 0 {
+		p.Retakes = max(1, p.Samples/2)
+	}
+	if p.MostOthers == 0 {
+		p.MostOthers = usualOthers
+	}
+	if p.For == 0 {
+		p.For = usualFor
+	}
+	if p.Progress == nil {
+		p.Progress = func(Progress) {}
+	}
+	t := &goTest{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), cpus: runtime.GOMAXPROCS(0), pairs: p.Samples}
+	var err error
+	if t.folder, err = child.Folder("hone-gotest"); err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	for i, tree := range p.Trees {
+		side := &treeSide{Tree: tree, label: "the package"}
+		if len(p.Trees) > 1 {
+			side.label = string(rune('A' + i))
+			if tree.Name != "" {
+				side.label += " (" + tree.Name + ")"
+			}
+		}
+		side.run = &record.Run{Name: tree.Name, Made: record.GoTest, Scenario: p.Scenario}
+		t.sides = append(t.sides, side)
+	}
+	return t, nil
+}
+
+// rounds takes every benchmark once per round, so that the pairs of each are spread over the
+// whole time, and ends early if too many takes of one are not valid.
+func (t *goTest) rounds(ctx context.Context) error {
+	t.began = time.Now().UTC()
+	t.planned = t.plan.Samples * len(t.marks) * len(t.sides)
+	for _, b := range t.marks {
+		b.reversed = halfOf(t.plan.Samples, t.random)
+	}
+	for round := range t.plan.Samples {
+		samples := t.samples(round + 1)
+		for _, b := range t.marks {
+			if ok, err := t.pair(ctx, b, round, samples); err != nil || !ok {
+				return err
+			}
+		}
+		if !slices.ContainsFunc(samples, func(s record.Sample) bool { return len(s.Metrics) > 0 }) {
+			return &Error{NoBenchmark, "no benchmark printed a result", "run one by hand: go test -run '^$' -bench '" + t.marks[0].filter + "' " + t.marks[0].programs[0].path, nil}
+		}
+		t.keep(samples)
+	}
+	return nil
+}
+
+// samples returns an empty sample per side.
+func (t *goTest) samples(pair int) []record.Sample {
+	samples := make([]record.Sample, len(t.sides))
+	for i := range samples {
+		samples[i] = record.Sample{Order: t.taken + i + 1, At: time.Now().UTC(), Valid: true}
+		if len(t.sides) > 1 {
+			samples[i].Pair = pair
+		}
+	}
+	return samples
+}
+
+func (t *goTest) keep(samples []record.Sample) {
+	for i, side := range t.sides {
+		if side.run.At.IsZero() {
+			side.run.At = t.began
+		}
+		side.run.Samples = append(side.run.Samples, samples[i])
+	}
+}
+
+// pair adds a valid take of each side to samples. It is false if there have been too many others.
+func (t *goTest) pair(ctx context.Context, b *benchmark, round int, samples []record.Sample) (bool, error) {
+	for {
+		valid, taken := true, t.samples(t.pairs+1)
+		for i := range t.sides {
+			if b.reversed[round] {
+				i = len(t.sides) - 1 - i
+			}
+			t.say(fmt.Sprintf("sample %d of %d: %s, %s", round+1, t.plan.Samples, b.label, t.sides[i].label))
+			s := &taken[i]
+			var err error
+			if s.Metrics, s.Reasons, err = t.take(ctx, b, i); err != nil {
+				return false, err
+			}
+			t.taken++
+			valid = valid && len(s.Reasons) == 0
+		}
+		if valid {
+			for i := range samples {
+				samples[i].Metrics = append(samples[i].Metrics, taken[i].Metrics...)
+			}
+			return true, nil
+		}
+		t.pairs++
+		for i := range taken {
+			if taken[i].Valid = false; len(taken[i].Reasons) == 0 {
+				taken[i].Reasons = []string{"the other take of its pair is not valid"}
+			}
+		}
+		t.keep(taken)
+		if b.retaken >= t.plan.Retakes {
+			return false, nil // the result will report that there are too few
+		}
+		b.retaken++
+		t.planned += len(t.sides)
+	}
+}
+
+// take runs the benchmark in a fresh process, and returns its figures, none if it skips itself, and
+// why they do not count.
+func (t *goTest) take(ctx context.Context, b *benchmark, side int) ([]record.Metric, []string, error) {
+	before := machine.Measure()
+	out, err := t.execute(ctx, b.programs[side], "-test.bench="+b.filter, "-test.benchmem",
+		"-test.benchtime="+t.plan.For.String(), "-test.count=1", "-test.timeout="+longestTake.String())
+	after := machine.Measure()
+	if err != nil {
+		return nil, nil, t.failed(ctx, b, side, err)
+	}
+	var reasons []string
+	if t.plan.MostOthers < 1 {
+		reasons = disturbed(before.Between(after), t.plan.MostOthers)
+	}
+	metrics, err := metricsOf(out, b, t.cpus)
+	if err != nil {
+		return nil, nil, t.failed(ctx, b, side, err)
+	}
+	return metrics, reasons, nil
+}
+
+func (t *goTest) failed(ctx context.Context, b *benchmark, side int, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &Error{Died, fmt.Sprintf("%s of %s failed", b.name, t.sides[side].label),
+		fmt.Sprintf("run it by hand: go test -run '^$' -bench '%s' %s; or leave it out with --bench", b.filter, b.programs[side].path), err}
+}
+
+func (t *goTest) say(doing string) {
+	p := Progress{Doing: doing, Taken: t.taken, Samples: t.planned}
+	if t.taken > 0 {
+		p.Remaining = time.Since(t.began) / time.Duration(t.taken) * time.Duration(t.planned-t.taken)
+	}
+	t.plan.Progress(p)
+}
+
+// execute runs a test program without tests in its package's folder and returns its output.
+func (t *goTest) execute(ctx context.Context, p *testPackage, args ...string) (string, error) {
+	args = append([]string{"-test.run=^$", "-test.cpu=" + strconv.Itoa(t.cpus)}, args...)
+	return output(ctx, p.dir, p.program, args...)
+}
+
+// environment is what the figures of a side depend on besides its code.
+func (t *goTest) environment(side *treeSide) (record.Environment, error) {
+	facts := machine.Read()
+	e := record.Environment{Strict: facts.Strict, Soft: facts.Soft}
+	noteVariables(e, os.Environ())
+	e.Strict["GOMAXPROCS"] = strconv.Itoa(t.cpus)
+	program, err := machine.Program(t.marks[0].programs[t.indexOf(side)].program)
+	if err != nil {
+		return e, err
+	}
+	delete(program.Soft, "sha256") // of one program among several
+	maps.Copy(e.Strict, program.Strict)
+	maps.Copy(e.Soft, program.Soft)
+	if side.Commit != "" {
+		e.Soft["revision"], e.Soft["modified"] = side.Commit, strconv.FormatBool(side.Modified)
+	}
+	return e, nil
+}
+
+func (t *goTest) indexOf(side *treeSide) int {
+	if side == t.sides[0] {
+		return 0
+	}
+	return 1
+}
+
+// programPath is where the test program of a package is built.
+func (t *goTest) programPath(side, number int) string {
+	return filepath.Join(t.folder, fmt.Sprintf("%c%d.test", 'A'+side, number))
+}
