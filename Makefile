@@ -1,7 +1,7 @@
 # Every target runs from the root of a clone. `make` alone prints this list.
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
-ALL         := ./... ./observe/... ./gateway/... ./tool/... ./articles/... ./examples/embed
+ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... ./articles/... ./examples/embed
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
@@ -17,6 +17,7 @@ deps: ## download modules and install what the tests need from Debian (as root)
 	@missing=$$(for pair in prometheus:prometheus promtool:prometheus amtool:prometheus-alertmanager prometheus-alertmanager:prometheus-alertmanager \
 			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client chromium:chromium \
 			redis-server:redis-server strace:strace nginx:nginx /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy wrk:wrk curl:curl python3:python3 \
+			pg_createcluster:postgresql java:default-jre-headless mvn:maven \
 			/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf:fonts-droid-fallback; do \
 		[ -e "$${pair%:*}" ] || command -v "$${pair%:*}" >/dev/null || echo "$${pair#*:}"; \
 	done | sort -u | tr '\n' ' '); \
@@ -29,6 +30,10 @@ deps: ## download modules and install what the tests need from Debian (as root)
 		fi; \
 		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qqy install --no-install-recommends $$missing >/dev/null; \
 	else echo "missing: $$missing: install these packages, or run make deps as root on Debian"; fi
+	@: 'the Kafka broker for the tests of honed-relay'; \
+	if command -v mvn >/dev/null; then \
+		mvn -q -B -f gateway/relay/cmd/honed-relay/testdata/pom.xml dependency:build-classpath -Dmdep.outputFile=/dev/null; \
+	else echo 'missing: maven, to download the Kafka broker'; fi
 
 demo: ## race every engine and print a table
 	go run ./tool/cmd/hone demo

@@ -95,8 +95,10 @@ var gatewayImports = map[string][]string{
 	"gateway":                        {anyLibrary, "gateway/journal"},
 	"gateway/journal":                {"gateway/internal/namespacetest", "gateway/internal/natstest"}, // only for its tests
 	"gateway/cmd/honed":              {anyPackage},
+	"gateway/internal/commandline":   {"gateway"},
 	"gateway/internal/namespacetest": {"internal/testrun"},
 	"gateway/internal/natstest":      {"internal/testrun"},
+	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "internal/faultlog", "observe"},
 }
 
 // onlyHome lists import paths that only one package may import, tests included. A path with a final

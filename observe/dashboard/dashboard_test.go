@@ -117,8 +117,8 @@ func listed() map[string]observe.Metric {
 // gatewayMetrics finds honed's own metrics in its source.
 func gatewayMetrics() map[string]observe.Kind {
 	all := map[string]observe.Kind{}
-	for _, file := range []string{"admin.go", "readers.go"} {
-		text, err := os.ReadFile(filepath.Join(root, "gateway", "cmd", "honed", file))
+	for _, file := range []string{"cmd/honed/admin.go", "cmd/honed/readers.go", "relay/cmd/honed-relay/admin.go"} {
+		text, err := os.ReadFile(filepath.Join(root, "gateway", file))
 		if err != nil {
 			panic(err)
 		}

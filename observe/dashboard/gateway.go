@@ -4,10 +4,11 @@ package dashboard
 // honed's own, at /gateway/metrics.
 func gateway() Dashboard {
 	return Dashboard{
-		UID: "hone-gateway", Title: "hone: gateway", Help: "How far the readers of honed's log are, and what retention deletes.",
+		UID: "hone-gateway", Title: "hone: gateway", Help: "How far the readers of honed's log are, what retention deletes, and what relays take elsewhere.",
 		Rows: []Row{
 			{"Readers", readerPanels()},
 			{"Retention", retentionPanels()},
+			{"Relays", relayPanels()},
 		},
 	}
 }
@@ -16,6 +17,7 @@ func gateway() Dashboard {
 const (
 	noHoned  = "the instance is not a honed"
 	noReader = "the instance is not a honed, or it has no readers"
+	noRelay  = "the instance is not a honed-relay"
 )
 
 func readerPanels() []Panel {
@@ -68,5 +70,31 @@ func retentionPanels() []Panel {
 			"Size of the log, and what it may still grow. Close to nothing left: honed stops acknowledging; add disk space, or delete more.",
 			Query{gauge("honed_log_bytes"), legend() + " size", noHoned},
 			Query{gauge("honed_log_left_bytes"), legend() + " left", noHoned}),
+	}
+}
+
+func relayPanels() []Panel {
+	by := []string{"reader"}
+	one := func(metric string) Query { return Query{gauge(metric, by...), legend(by...), noRelay} }
+	perSecond := func(metric string) Query { return Query{rate(metric, by...), legend(by...), noRelay} }
+	return []Panel{
+		lines("Relayed", "ops",
+			"Messages per second that the destination of a honed-relay took. None while the reader's lag rises: see the attempts that fail.",
+			perSecond("honed_relay_records_total")),
+		lines("Relay lag", "s",
+			"Age of the oldest message that a relay has in hand. Rising by a second each second: the destination takes nothing, or far too little.",
+			one("honed_relay_lag_seconds")).alerted(900, "HonedRelayLags"),
+		lines("Relay, time since the destination failed", "s",
+			"For how long every attempt has failed. Above a minute: look at the destination; the relay's log has its answer.",
+			one("honed_relay_failing_seconds")).alerted(60, "HonedRelayFailing"),
+		lines("Relay attempts repeated", "ops",
+			"Attempts per second that failed and were repeated. A few are normal; many: the destination is overloaded or down.",
+			perSecond("honed_relay_retries_total")),
+		lines("Dead letters", "short",
+			"Messages that the destination refused. Any at all: honed-relay dead list says why; retry or drop them.",
+			one("honed_relay_dead_letters")).alerted(0, "HonedRelayDeadLetters"),
+		lines("Messages that wait behind dead letters", "short",
+			"Later messages of the same clients, kept in the relay's dead-letter log. Near --dead-messages: the relay will stop.",
+			one("honed_relay_waiting")),
 	}
 }

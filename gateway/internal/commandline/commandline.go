@@ -1,0 +1,138 @@
+// Package commandline reads the flags of the gateway's commands, from arguments and from a TOML file.
+package commandline
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// The exit codes.
+const (
+	OK          = 0
+	Failed      = 1
+	Usage       = 2
+	Interrupted = 130
+)
+
+// UsageError is an error in the command line or the configuration file.
+type UsageError struct{ Err error }
+
+// Error returns Err's text.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// ErrInterrupted means that a signal ended the command.
+var ErrInterrupted = errors.New("interrupted")
+
+// Exit says on stderr why a command failed, and returns the exit code.
+func Exit(command string, err error, stderr io.Writer) int {
+	var usage UsageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return OK
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "%s: %v; see %s --help\n", command, err, command)
+		return Usage
+	case errors.Is(err, ErrInterrupted):
+		fmt.Fprintf(stderr, "%s: interrupted\n", command)
+		return Interrupted
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", command, err)
+	return Failed
+}
+
+// List is a flag that may be repeated.
+type List struct {
+	Values []string
+	given  bool // Set was called: the defaults are replaced
+}
+
+// String returns the values in one line.
+func (l *List) String() string { return strings.Join(l.Values, " ") }
+
+// Set adds a value. The first one replaces the defaults.
+func (l *List) Set(value string) error {
+	if !l.given {
+		l.Values, l.given = nil, true
+	}
+	l.Values = append(l.Values, value)
+	return nil
+}
+
+// New returns the flag set of a verb, with the flag for a configuration file.
+func New(verb string) (flags *flag.FlagSet, config *string) {
+	flags = flag.NewFlagSet(verb, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {} // a wrong flag prints one line, not all flags
+	return flags, flags.String("config", "", "read flags from this TOML `FILE`; the command line takes precedence")
+}
+
+// Parse reads the command line, which may have up to words arguments besides flags, and then the
+// configuration file.
+func Parse(flags *flag.FlagSet, config *string, args []string, words int, stdout io.Writer) error {
+	if err := flags.Parse(args); err != nil {
+		if err == flag.ErrHelp {
+			fmt.Fprintf(stdout, "Flags of %s:\n", flags.Name())
+			printFlags(flags, stdout)
+			return err
+		}
+		oneDash := regexp.MustCompile(`(^|[ :])-([a-z])`) // as package flag writes flags
+		return UsageError{errors.New(oneDash.ReplaceAllString(err.Error(), "$1--$2"))}
+	}
+	if flags.NArg() > words {
+		return UsageError{fmt.Errorf("unexpected argument %q", flags.Arg(words))}
+	}
+	if *config == "" {
+		return nil
+	}
+	return readConfig(flags, *config)
+}
+
+// printFlags prints the flags as they are written everywhere else, with two dashes.
+func printFlags(flags *flag.FlagSet, out io.Writer) {
+	flags.VisitAll(func(f *flag.Flag) {
+		kind, usage := flag.UnquoteUsage(f)
+		fmt.Fprintf(out, "  --%s %s\n    \t%s", f.Name, kind, usage)
+		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" {
+			fmt.Fprintf(out, " (default %s)", f.DefValue)
+		}
+		fmt.Fprintln(out)
+	})
+}
+
+// readConfig sets the flags that the file has and the command line has not. The keys are the
+// flags' names.
+func readConfig(flags *flag.FlagSet, path string) error {
+	var keys map[string]any
+	if _, err := toml.DecodeFile(path, &keys); err != nil {
+		return UsageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for key, value := range keys {
+		if flags.Lookup(key) == nil || key == "config" {
+			return UsageError{fmt.Errorf("%s: there is no setting %q", path, key)}
+		}
+		if given[key] {
+			continue
+		}
+		values, ok := value.([]any)
+		if !ok {
+			values = []any{value}
+		}
+		for _, v := range values {
+			if err := flags.Set(key, fmt.Sprint(v)); err != nil {
+				return UsageError{fmt.Errorf("%s: %s: %w", path, key, err)}
+			}
+		}
+	}
+	return nil
+}

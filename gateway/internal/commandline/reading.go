@@ -1,0 +1,116 @@
+package commandline
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+)
+
+// Reading are the flags of a command that reads from a honed.
+type Reading struct {
+	Reader        gateway.Reader
+	addrs         List
+	tokenFile     string
+	ca, cert, key string
+}
+
+// Add adds the flags. start names the one that says where a reader begins.
+func (f *Reading) Add(flags *flag.FlagSet, start, otherwise string) {
+	f.addrs.Values = []string{"127.0.0.1:7100"}
+	flags.Var(&f.addrs, "addr", "read from the honed on `HOST:PORT` or unix:PATH; repeat for more of one cluster")
+	flags.StringVar(&f.Reader.Client, "client", "", "only the records of this `CLIENT`")
+	flags.StringVar(&f.Reader.Prefix, "prefix", "", "only the records of clients whose names begin with this `TEXT`")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the reader's token")
+	flags.StringVar(&f.ca, "ca", "", "connect with TLS, and trust the certificate authorities in this PEM `FILE`")
+	flags.StringVar(&f.cert, "cert", "", "client certificate, a PEM `FILE`")
+	flags.StringVar(&f.key, "key", "", "key of --cert, a PEM `FILE`")
+	flags.Func(start, fmt.Sprintf("where a new reader begins: first, next, a `TIME` such as 2026-11-22T21:00:00Z, or a number such as 12.0; default: %s", otherwise), f.start)
+}
+
+// start sets where a reader begins.
+func (f *Reading) start(text string) (err error) {
+	r := &f.Reader
+	switch text {
+	case "first":
+		r.Start = gateway.FromFirst
+	case "next":
+		r.Start = gateway.FromNext
+	default:
+		if r.Number, err = gateway.ParseNumber(text); err == nil {
+			r.Start = gateway.FromNumber
+		} else if r.At, err = time.Parse(time.RFC3339, text); err == nil {
+			r.Start = gateway.FromTime
+		} else {
+			err = errors.New("it is first, next, a time such as 2026-11-22T21:00:00Z, or a number such as 12.0")
+		}
+	}
+	return err
+}
+
+// Prepare sets up the Reader, once the flags are parsed.
+func (f *Reading) Prepare() (err error) {
+	f.Reader.Addrs = f.addrs.Values
+	if f.tokenFile != "" {
+		if f.Reader.Token, err = ReadSecret("--token-file", f.tokenFile); err != nil {
+			return err
+		}
+	}
+	switch {
+	case (f.cert == "") != (f.key == ""), f.cert != "" && f.ca == "":
+		return UsageError{errors.New("--cert and --key must be given together, and with --ca")}
+	case f.ca == "":
+		return nil
+	}
+	text, err := os.ReadFile(f.ca)
+	if err != nil {
+		return err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	if !config.RootCAs.AppendCertsFromPEM(text) {
+		return fmt.Errorf("%s has no certificate", f.ca)
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	f.Reader.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", addr)
+	}
+	return nil
+}
+
+// ReadSecret reads a flag's file, which has one secret and which others may not read. No path: no secret.
+func ReadSecret(flag, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, err)
+	}
+	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		return "", fmt.Errorf("%s: others can read %s; type: chmod 600 %s", flag, path, path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, err)
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" {
+		return "", UsageError{fmt.Errorf("%s: %s is empty", flag, path)}
+	}
+	return secret, nil
+}

@@ -1,0 +1,409 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// deadLog is the dead-letter log: the messages that the destination refused, with the reason, and those that
+// wait behind them. It is a journal of its own. What an append has stored is on the disk.
+type deadLog struct {
+	most int // letters
+
+	mu      sync.Mutex
+	log     *journal.Segments
+	index   deadIndex
+	changed func()    // an operator has decided something; nil: nobody is told
+	trimmed time.Time // when
+}
+
+// letterKey identifies a letter.
+type letterKey struct {
+	log    journal.Identity
+	number uint64
+}
+
+// letter is a message in the log that is neither delivered nor dropped.
+type letter struct {
+	letterKey
+	client string
+	state  state
+	reason string    // why it was refused
+	since  time.Time // of the state
+	pos    uint64    // of the entry in the dead-letter log
+}
+
+// deadIndex is what the log contains: the letters by key, and those of each client in their order.
+type deadIndex struct {
+	letters map[letterKey]*letter
+	clients map[string][]*letter
+	refused int // how many of the letters are refused
+	queued  int // and how many are retried or waiting
+}
+
+// entry is a line of JSON that says what happened to a message. It is the data of a record with epoch 0.
+// Behind an entry that makes a letter comes its message, as it was in the gateway's log.
+type entry struct {
+	State  string `json:"state"`
+	Log    string `json:"log"`
+	Letter bool   `json:"letter,omitempty"` // it makes a letter
+	Reason string `json:"reason,omitempty"`
+}
+
+// openDead opens the dead-letter log of a folder, for this process alone.
+func openDead(ctx context.Context, folder string, most int, bytes int64, logger *slog.Logger) (*deadLog, error) {
+	log, err := journal.OpenSegments(folder, journal.SegmentsOptions{MaxBytes: bytes, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	d := &deadLog{most: most, log: log}
+	if d.index, err = readDead(ctx, log, nil); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return d, nil
+}
+
+// readDead reads a dead-letter log. each, if not nil, is called for every letter with its message.
+func readDead(ctx context.Context, log journal.Reader, each func(*letter, journal.Record)) (deadIndex, error) {
+	x := deadIndex{letters: map[letterKey]*letter{}, clients: map[string][]*letter{}}
+	err := walk(ctx, log, 0, func(pos uint64, e entry, meta journal.Record, m *journal.Record) error {
+		key, s, err := e.parse(meta)
+		if err != nil {
+			return err
+		}
+		since := time.UnixMilli(meta.Time)
+		if m == nil {
+			x.set(x.letters[key], s, e.Reason, since)
+			return nil
+		}
+		l := &letter{letterKey: key, client: m.Client, state: s, reason: e.Reason, since: since, pos: pos}
+		x.add(l)
+		if each != nil {
+			each(l, *m)
+		}
+		return nil
+	})
+	return x, err
+}
+
+// walk calls each for the entries of a log, with the message of one that makes a letter. The message is
+// valid until each returns.
+func walk(ctx context.Context, log journal.Reader, from uint64, each func(uint64, entry, journal.Record, *journal.Record) error) error {
+	var e entry
+	var at uint64
+	var meta *journal.Record // whose message comes next
+	return log.Read(ctx, from, func(pos uint64, envelope []byte) error {
+		decoded, err := journal.Decode(envelope)
+		if err != nil {
+			return err
+		}
+		for r := range decoded.Records() {
+			switch {
+			case r.Epoch > 0 && meta != nil:
+				err = each(at, e, *meta, &r)
+				meta = nil
+			case r.Epoch > 0: // begins before from
+			default: // what preceded without its message was not stored completely
+				e, at, meta = entry{}, pos, nil
+				if err := json.Unmarshal(r.Data, &e); err != nil {
+					return fmt.Errorf("the dead-letter log, position %d: %w", pos, err)
+				}
+				if r.Data = nil; e.Letter {
+					meta = new(r)
+				} else {
+					err = each(pos, e, r, nil)
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// parse returns what an entry is about.
+func (e *entry) parse(meta journal.Record) (key letterKey, s state, err error) {
+	id, err := hex.DecodeString(e.Log)
+	if err != nil || len(id) != len(key.log) {
+		return key, s, fmt.Errorf("the dead-letter log: %q is not the identity of a log", e.Log)
+	}
+	for s = done; s <= dropped; s++ {
+		if s.String() == e.State {
+			return letterKey{journal.Identity(id), meta.Seq}, s, nil
+		}
+	}
+	return key, s, fmt.Errorf("the dead-letter log has the state %q, which this version does not know", e.State)
+}
+
+// count adds n to the number of the letters in a letter's state.
+func (x *deadIndex) count(l *letter, n int) {
+	switch l.state {
+	case refused:
+		x.refused += n
+	case waiting, retried:
+		x.queued += n
+	}
+}
+
+func (x *deadIndex) add(l *letter) {
+	x.letters[l.letterKey] = l
+	x.clients[l.client] = append(x.clients[l.client], l)
+	x.count(l, 1)
+}
+
+// set changes the state of a letter, if there is one, and forgets it once it is delivered or dropped.
+func (x *deadIndex) set(l *letter, s state, reason string, since time.Time) {
+	if l == nil || x.letters[l.letterKey] != l {
+		return
+	}
+	x.count(l, -1)
+	l.state, l.reason, l.since = s, reason, since
+	x.count(l, 1)
+	if s != done && s != dropped {
+		return
+	}
+	delete(x.letters, l.letterKey)
+	rest := slices.DeleteFunc(x.clients[l.client], func(other *letter) bool { return other == l })
+	if x.clients[l.client] = rest; len(rest) == 0 {
+		delete(x.clients, l.client)
+	}
+}
+
+// admit says of a message that has come from the gateway whether it is in the log already, or has to wait.
+func (d *deadLog) admit(m *message, passOn bool) (known, waits bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known = d.index.letters[letterKey{m.log, m.Number}]; known {
+		return true, false
+	}
+	return false, len(d.index.clients[m.Client]) > 0 && !passOn
+}
+
+// counts returns how many letters are refused, and how many wait or are being retried.
+func (d *deadLog) counts() (refused, queued int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.index.refused, d.index.queued
+}
+
+// keep stores the refused and waiting messages of a batch, and those that a retry has delivered as done.
+func (d *deadLog) keep(ctx context.Context, b *batch) (added int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := deadWriter{d: d, ctx: ctx, now: time.Now()}
+	for i := range b.messages {
+		m := &b.messages[i]
+		l := d.index.letters[letterKey{m.log, m.Number}]
+		switch {
+		case b.again && l != nil && (m.state == refused || m.state == done):
+			err = w.mark(l, m.state, m.reason)
+		case !b.again && l == nil && (m.state == refused || m.state == waiting):
+			added++
+			err = w.letter(m)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	_, err = w.flush()
+	return added, err
+}
+
+// decide stores an operator's decision about letters.
+func (d *deadLog) decide(ctx context.Context, letters []*letter, s state) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := deadWriter{d: d, ctx: ctx, now: time.Now()}
+	for _, l := range letters {
+		if err := w.mark(l, s, l.reason); err != nil {
+			return err
+		}
+	}
+	_, err := w.flush()
+	if err == nil && d.changed != nil {
+		d.changed()
+	}
+	return err
+}
+
+// deadWriter appends entries, many in an envelope. The index follows each append. d.mu is held.
+type deadWriter struct {
+	d     *deadLog
+	ctx   context.Context
+	now   time.Time
+	e     journal.Encoder
+	begun bool
+	then  []func(pos uint64) // what the envelope changes in the index
+}
+
+// usualEnvelope is the size from which on an envelope is stored.
+const usualEnvelope = 256 << 10
+
+// letter adds a letter.
+func (w *deadWriter) letter(m *message) error {
+	if len(w.d.index.letters)+len(w.then) >= w.d.most {
+		return fmt.Errorf("the dead-letter log has %d messages, which is its limit; type: honed-relay dead list, then retry or drop them, "+
+			"or start with a higher --dead-messages", w.d.most)
+	}
+	l := &letter{letterKey: letterKey{m.log, m.Number}, client: m.Client, state: m.state, reason: m.reason, since: w.now}
+	if err := w.entry(l, entry{State: m.state.String(), Letter: true, Reason: m.reason}); err != nil {
+		return err
+	}
+	err := w.e.Record(&m.Record)
+	if errors.Is(err, journal.ErrTooLarge) { // it needs an envelope of its own
+		if l.pos, err = w.flush(); err != nil {
+			return err
+		}
+		w.begin()
+		err = w.e.Record(&m.Record)
+	}
+	w.then = append(w.then, func(pos uint64) {
+		l.pos = cmp.Or(l.pos, pos)
+		w.d.index.add(l)
+	})
+	return err
+}
+
+// mark adds that a letter has another state.
+func (w *deadWriter) mark(l *letter, s state, reason string) error {
+	if err := w.entry(l, entry{State: s.String(), Reason: reason}); err != nil {
+		return err
+	}
+	w.then = append(w.then, func(uint64) { w.d.index.set(l, s, reason, w.now) })
+	return nil
+}
+
+// entry adds an entry, to the next envelope if this one is large enough.
+func (w *deadWriter) entry(l *letter, e entry) error {
+	if w.begun && w.e.Size() > usualEnvelope {
+		if _, err := w.flush(); err != nil {
+			return err
+		}
+	}
+	if !w.begun {
+		w.begin()
+	}
+	e.Log = hex.EncodeToString(l.log[:])
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return w.e.Record(&journal.Record{Client: l.client, Seq: l.number, Time: w.now.UnixMilli(), Data: text})
+}
+
+func (w *deadWriter) begin() {
+	w.e.Begin(0)
+	w.begun = true
+}
+
+// flush stores what was added, and returns where.
+func (w *deadWriter) flush() (pos uint64, err error) {
+	if !w.begun {
+		return 0, nil
+	}
+	if pos, err = w.d.log.Append(w.ctx, w.e.Bytes()); err != nil {
+		return 0, fmt.Errorf("the dead-letter log: %w", err)
+	}
+	for _, then := range w.then {
+		then(pos)
+	}
+	w.begun, w.then = false, nil
+	return pos, nil
+}
+
+// due returns up to most letters that are to be delivered: for each client the oldest ones, up to one
+// that is refused.
+func (d *deadLog) due(most int, passOn bool) (all []*letter) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.index.queued == 0 {
+		return nil
+	}
+	for _, letters := range d.index.clients {
+		for _, l := range letters {
+			if l.state == refused && passOn {
+				continue
+			}
+			if l.state == refused || len(all) == most {
+				break
+			}
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// load reads letters' messages, in the order of the dead-letter log.
+func load(ctx context.Context, log journal.Reader, letters []*letter) ([]message, error) {
+	if len(letters) == 0 {
+		return nil, nil
+	}
+	wanted := map[letterKey]bool{}
+	first := letters[0].pos
+	for _, l := range letters {
+		wanted[l.letterKey], first = true, min(first, l.pos)
+	}
+	all, enough := []message(nil), errors.New("enough")
+	err := walk(ctx, log, first, func(_ uint64, e entry, meta journal.Record, m *journal.Record) error {
+		key, _, err := e.parse(meta)
+		if err != nil || m == nil || !wanted[key] {
+			return err
+		}
+		delete(wanted, key)
+		loaded := message{log: key.log}
+		loaded.Number, loaded.Record = key.number, cloned(*m)
+		if all = append(all, loaded); len(wanted) == 0 {
+			return enough
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, enough) {
+		return nil, fmt.Errorf("the dead-letter log: %w", err)
+	}
+	return all, nil
+}
+
+// cloned returns a record with memory of its own.
+func cloned(r journal.Record) journal.Record {
+	r.Data = slices.Clone(r.Data)
+	for i := range r.Attributes {
+		r.Attributes[i].Value = slices.Clone(r.Attributes[i].Value)
+	}
+	return r
+}
+
+// trim deletes what the log begins with and nobody needs, at most once a minute.
+func (d *deadLog) trim(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, next, err := d.log.Bounds()
+	if err != nil || time.Since(d.trimmed) < time.Minute {
+		return err
+	}
+	for _, l := range d.index.letters {
+		next = min(next, l.pos)
+	}
+	d.trimmed = time.Now()
+	return d.log.Trim(ctx, next)
+}
+
+func (d *deadLog) close() error { return d.log.Close() }
+
+// sorted returns the letters, the oldest first.
+func (x *deadIndex) sorted() []*letter {
+	return slices.SortedFunc(maps.Values(x.letters), func(a, b *letter) int {
+		return cmp.Or(cmp.Compare(a.pos, b.pos), cmp.Compare(a.number, b.number))
+	})
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+func openTestDead(t *testing.T, dir string) *deadLog {
+	t.Helper()
+	d, err := openDead(t.Context(), dir, 100, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// letterOf makes a message of client c with data, as the sink has left it.
+func letterOf(number uint64, s state, data []byte) message {
+	m := message{state: s, reason: "why"}
+	m.Number = number
+	m.Record = journal.Record{Client: "c", Epoch: 1, Seq: number, Time: 5, Data: data, Attributes: []journal.Attribute{{Kind: journal.Topic, Value: []byte("topic")}}}
+	return m
+}
+
+// TestDeadLog: what was kept is there after the log is opened again, the largest message too.
+func TestDeadLog(t *testing.T) {
+	dir := t.TempDir()
+	d := openTestDead(t, dir)
+	large := bytes.Repeat([]byte("x"), journal.MaxEnvelope-100) // no room for an entry beside it
+	b := &batch{messages: []message{letterOf(1, refused, []byte("a")), letterOf(2, done, nil), letterOf(3, waiting, large), letterOf(4, waiting, []byte("b"))}}
+	for range 2 { // the second time, all are known
+		if _, err := d.keep(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(want int) {
+		t.Helper()
+		if refused, queued := d.counts(); refused != 1 || queued != 2 {
+			t.Fatal(refused, queued)
+		}
+		loaded, err := load(t.Context(), d.log, d.index.sorted())
+		if err != nil || len(loaded) != want {
+			t.Fatal(len(loaded), err)
+		}
+		for i, data := range [][]byte{[]byte("a"), large, []byte("b")} {
+			if m := loaded[i]; !bytes.Equal(m.Data, data) || m.Client != "c" || string(m.Attributes[0].Value) != "topic" || m.Time != 5 {
+				t.Errorf("%d: %d bytes of %s", i, len(m.Data), m.Client)
+			}
+		}
+	}
+	check(3)
+	if due := d.due(10, false); len(due) != 0 {
+		t.Errorf("%d letters go past a refused one", len(due))
+	}
+	if due := d.due(10, true); len(due) != 2 {
+		t.Errorf("%d letters go past a refused one that does not hold them up", len(due))
+	}
+	d.close()
+	d = openTestDead(t, dir)
+	check(3)
+	d.close()
+}
+
+// TestDeadLogTorn: an entry whose message was not stored any more means nothing.
+func TestDeadLogTorn(t *testing.T) {
+	dir := t.TempDir()
+	d := openTestDead(t, dir)
+	w := deadWriter{d: d, ctx: t.Context(), now: time.Now()}
+	if err := w.entry(&letter{letterKey: letterKey{number: 1}, client: "c"}, entry{State: "refused", Letter: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.flush(); err != nil {
+		t.Fatal(err)
+	}
+	d.close()
+	d = openTestDead(t, dir)
+	b := &batch{messages: []message{letterOf(1, refused, []byte("a"))}}
+	if added, err := d.keep(t.Context(), b); added != 1 || err != nil {
+		t.Fatal(added, err)
+	}
+	d.close()
+	d = openTestDead(t, dir)
+	defer d.close()
+	if loaded, err := load(t.Context(), d.log, d.index.sorted()); err != nil || len(loaded) != 1 || string(loaded[0].Data) != "a" {
+		t.Fatal(loaded, err)
+	}
+}
+
+// TestDeadLogDecisions: what is dropped is forgotten, and deleted once nothing before it is needed.
+func TestDeadLogDecisions(t *testing.T) {
+	dir := t.TempDir()
+	d := openTestDead(t, dir)
+	b := &batch{messages: []message{letterOf(1, refused, []byte("a")), letterOf(2, refused, []byte("b")), letterOf(3, refused, []byte("c"))}}
+	if _, err := d.keep(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if o := d.carryOut(t.Context(), decision{State: "dropped", Numbers: []uint64{1, 2}}); o.Changed != 2 || o.Error != "" {
+		t.Fatal(o)
+	}
+	if o := d.carryOut(t.Context(), decision{State: "dropped", Numbers: []uint64{2}}); !strings.Contains(o.Error, "no message 0.2") {
+		t.Error(o)
+	}
+	if o := d.carryOut(t.Context(), decision{State: "buried", All: true}); !strings.Contains(o.Error, "no decision") {
+		t.Error(o)
+	}
+	check := func() {
+		t.Helper()
+		for number := uint64(1); number < 5; number++ {
+			m := letterOf(number, pending, nil)
+			if known, waits := d.admit(&m, false); known != (number == 3) || waits == known {
+				t.Errorf("%d is known: %v, and waits: %v", number, known, waits)
+			}
+		}
+	}
+	check()
+	d.close()
+	d = openTestDead(t, dir)
+	check()
+	d.close()
+}
+
+// TestDeadLogTrim: the log does not grow for ever, and keeps what is needed.
+func TestDeadLogTrim(t *testing.T) {
+	dir := t.TempDir()
+	d := openTestDead(t, dir)
+	defer d.close()
+	for number := range uint64(200) { // three segments
+		b := &batch{messages: []message{letterOf(number, refused, make([]byte, 1<<20-5000))}}
+		if _, err := d.keep(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if number == 100 {
+			continue
+		}
+		if o := d.carryOut(t.Context(), decision{State: "dropped", Numbers: []uint64{number}}); o.Error != "" {
+			t.Fatal(o)
+		}
+	}
+	if err := d.trim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := d.log.Bounds()
+	if loaded, err := load(t.Context(), d.log, d.index.sorted()); err != nil || len(loaded) != 1 || loaded[0].Number != 100 || first == 1 {
+		t.Errorf("%d letters are left, the log begins at %d, %v", len(loaded), first, err)
+	}
+}
+
+// TestSplit finds exactly what is refused.
+func TestSplit(t *testing.T) {
+	for _, passOn := range []bool{true, false} {
+		b := &batch{passOn: passOn}
+		for i := range uint64(100) {
+			m := letterOf(i, pending, nil)
+			m.Client = string(rune('a' + i%5))
+			b.messages = append(b.messages, m)
+		}
+		tries := 0
+		err := b.split(b.pending(), func(at []int) error {
+			tries++
+			for _, i := range at {
+				if i == 12 || i == 57 || i == 62 { // all of client c
+					return refusal{"no"}
+				}
+			}
+			b.done(at...)
+			return nil
+		})
+		if err != nil || len(b.pending()) > 0 || tries > 40 {
+			t.Fatal(err, b.pending(), tries)
+		}
+		for i, m := range b.messages {
+			want := done
+			switch {
+			case i == 12 || passOn && (i == 57 || i == 62):
+				want = refused
+			case !passOn && i > 12 && i%5 == 2:
+				want = waiting
+			}
+			if m.state != want {
+				t.Errorf("pass on %v, message %d is %v; want %v", passOn, i, m.state, want)
+			}
+		}
+	}
+}
+
+// unsteady is a sink that fails for a while.
+type unsteady struct {
+	printer
+	fails int
+}
+
+func (u *unsteady) write(ctx context.Context, b *batch) error {
+	if u.fails--; u.fails >= 0 {
+		return context.DeadlineExceeded
+	}
+	return u.printer.write(ctx, b)
+}
+
+// TestStats: what fails is counted, and how long.
+func TestStats(t *testing.T) {
+	var out bytes.Buffer
+	r := &relay{sink: &unsteady{printer{to: &out}, 2}, longest: time.Second, reader: &gateway.Reader{Name: "copy"}, dead: openTestDead(t, t.TempDir())}
+	defer r.dead.close()
+	if err := r.deliver(t.Context(), &batch{messages: []message{letterOf(1, pending, []byte("abc"))}}); err != nil {
+		t.Fatal(err)
+	}
+	r.counts.oldest.Store(1000)
+	r.counts.trying.Store(2000)
+	s := r.stats(time.UnixMilli(3000))
+	if s.Records != 1 || s.Bytes != 3 || s.Retries != 2 || s.Lag != 2 || s.Failing != 1 || s.LastSuccess == 0 {
+		t.Errorf("%+v", s)
+	}
+	var text bytes.Buffer
+	s.writeMetrics(&text, "copy")
+	for _, want := range []string{"honed_relay_records_total{reader=\"copy\"} 1\n", "honed_relay_lag_seconds{reader=\"copy\"} 2\n", "# TYPE honed_relay_dead_letters gauge"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the metrics lack %s:\n%s", want, &text)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/hone-go/hone/gateway"
+)
+
+// kafka produces messages to a topic, with the client as key, so that a client's messages are in one partition,
+// in order.
+type kafka struct {
+	options     []kgo.Opt
+	messages    int // produced at once
+	requestTime time.Duration
+	client      *kgo.Client // nil: connect first
+}
+
+// chunkBytes is how much data is produced at once. Since it is less than ProducerBatchMaxBytes and nothing is sent
+// before the flush, a partition's messages go in one Kafka batch: the broker takes all of them or none.
+const chunkBytes = 512 << 10
+
+func (k *kafka) open(ctx context.Context) (*gateway.Position, error) { return nil, k.connect(ctx) }
+
+func (k *kafka) connect(ctx context.Context) error {
+	client, err := kgo.NewClient(k.options...)
+	if err != nil {
+		return finalError{err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.requestTime)
+	defer cancel()
+	if err := client.Ping(ctx); err != nil {
+		client.Close()
+		return err
+	}
+	k.client = client
+	return nil
+}
+
+// write produces the pending messages and waits until all in-sync replicas have them.
+func (k *kafka) write(ctx context.Context, b *batch) error {
+	if k.client == nil {
+		if err := k.connect(ctx); err != nil {
+			return err
+		}
+	}
+	err := b.chunks(b.pending(), k.messages, chunkBytes, func(at []int) error {
+		return b.split(at, func(at []int) error { return k.produce(ctx, b, at) })
+	})
+	if err != nil {
+		k.close() // what it still has must not come later
+	}
+	return err
+}
+
+// produce produces some messages. A partition takes all of its messages or none of them.
+func (k *kafka) produce(ctx context.Context, b *batch, at []int) error {
+	ctx, cancel := context.WithTimeout(ctx, k.requestTime)
+	defer cancel()
+	errs := make([]error, len(at))
+	for n, i := range at {
+		k.client.Produce(ctx, b.messages[i].record(), func(_ *kgo.Record, err error) { errs[n] = err })
+	}
+	if err := k.client.Flush(ctx); err != nil {
+		return err
+	}
+	var no error
+	for n, err := range errs {
+		switch {
+		case err == nil:
+			b.done(at[n])
+		case refusedByKafka(err):
+			no = refusal{err.Error()}
+		default:
+			return err
+		}
+	}
+	return no
+}
+
+// refusedByKafka reports whether an error is about the messages.
+func refusedByKafka(err error) bool {
+	return slices.ContainsFunc([]error{kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp},
+		func(about error) bool { return errors.Is(err, about) })
+}
+
+// record returns a message as Kafka's record.
+func (m *message) record() *kgo.Record {
+	r := &kgo.Record{Key: []byte(m.Client), Value: m.Data, Timestamp: time.UnixMilli(m.Time), Headers: []kgo.RecordHeader{
+		{Key: "hone-key", Value: []byte(m.key())},
+		{Key: "hone-number", Value: []byte(gateway.FormatNumber(m.Number))},
+		{Key: "hone-epoch", Value: strconv.AppendUint(nil, m.Epoch, 10)},
+		{Key: "hone-seq", Value: strconv.AppendUint(nil, m.Seq, 10)},
+	}}
+	if len(m.Attributes) > 0 {
+		text, _ := json.Marshal(m.Attributes) // numbers and bytes
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "hone-attributes", Value: text})
+	}
+	return r
+}
+
+func (k *kafka) commit(context.Context, *batch) error { return nil }
+
+// close closes the client, which gives up what it has not sent.
+func (k *kafka) close() {
+	if k.client != nil {
+		k.client.Close()
+	}
+	k.client = nil
+}

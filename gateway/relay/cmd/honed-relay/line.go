@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// line is a message as JSON, as docs/relay.md describes it.
+type line struct {
+	Key        string              `json:"key"` // the same whenever this message is sent
+	Number     string              `json:"number"`
+	Client     string              `json:"client"`
+	Epoch      uint64              `json:"epoch"`
+	Seq        uint64              `json:"seq"`
+	Time       time.Time           `json:"time"`
+	Attributes []journal.Attribute `json:"attributes,omitempty"`
+	Data       []byte              `json:"data"`
+}
+
+// key identifies a message whichever relay sends it, and however often.
+func (m *message) key() string { return fmt.Sprintf("%s/%d/%d", m.Client, m.Epoch, m.Seq) }
+
+func (m *message) line() line {
+	return line{m.key(), gateway.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, time.UnixMilli(m.Time).UTC(), m.Attributes, m.Data}
+}
+
+// appendLines writes messages as lines of JSON.
+func (b *batch) appendLines(to *bytes.Buffer, at []int) {
+	encode := json.NewEncoder(to)
+	encode.SetEscapeHTML(false)
+	for _, i := range at {
+		encode.Encode(b.messages[i].line()) // a line has nothing that cannot be encoded
+	}
+}
+
+// printer is standard output as a sink. It refuses nothing.
+type printer struct {
+	to  io.Writer
+	buf bytes.Buffer
+}
+
+func (p *printer) open(context.Context) (*gateway.Position, error) { return nil, nil }
+
+func (p *printer) write(_ context.Context, b *batch) error {
+	p.buf.Reset()
+	at := b.pending()
+	b.appendLines(&p.buf, at)
+	if _, err := p.to.Write(p.buf.Bytes()); err != nil {
+		return finalError{fmt.Errorf("standard output: %w", err)} // part of a line may be out
+	}
+	b.done(at...)
+	return nil
+}
+
+func (p *printer) commit(context.Context, *batch) error { return nil }
+
+func (p *printer) close() {}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
+)
+
+// relaying are the flags of honed-relay without a verb.
+type relaying struct {
+	reading commandline.Reading
+	stored  bool
+
+	to           string
+	table        string
+	createTable  bool
+	dataType     string
+	user         string
+	passwordFile string
+	secretFile   string
+	authFile     string
+	lanes        int
+	messages     int
+	bytes        int
+	requestTime  time.Duration
+	longest      time.Duration
+
+	data         string
+	deadMessages int
+	deadBytes    int64
+	passOn       bool
+	acceptGaps   bool
+
+	admin      string
+	adminToken string
+	logFormat  string
+	untilEOF   bool
+}
+
+func (f *relaying) add(flags *flag.FlagSet) {
+	f.reading.Add(flags, "start", "first")
+	r := &f.reading.Reader
+	flags.StringVar(&r.Name, "from", "", "name of the `READER`; honed keeps the relay's position under it")
+	flags.IntVar(&r.Share, "share", 0, "which of --shares this relay takes, from 0 on")
+	flags.IntVar(&r.Shares, "shares", 1, "how many relays of this name share the clients")
+	flags.BoolVar(&f.stored, "stored", false, "refuse to begin if honed has no position of the reader")
+	flags.BoolVar(&r.Anew, "anew", false, "begin at --start whatever is stored, also in the destination")
+	flags.IntVar(&r.Window, "window", 0, "`BYTES` on the way from honed, 131072 to 2097152; 0: 1 MiB")
+
+	flags.StringVar(&f.to, "to", "", "the `DESTINATION`: stdout, https://…, http://…, postgres://… or kafka://…")
+	flags.StringVar(&f.table, "table", "hone_messages", "PostgreSQL: the table; the relays' positions are in hone_positions in its schema")
+	flags.BoolVar(&f.createTable, "create-table", false, "PostgreSQL: create both tables if they do not exist")
+	flags.StringVar(&f.dataType, "data-type", "bytea", "PostgreSQL: type of the column data in a new table: bytea, text or jsonb")
+	flags.StringVar(&f.user, "user", "", "Kafka: log in as this user, with SCRAM-SHA-512, over TLS")
+	flags.StringVar(&f.passwordFile, "password-file", "", "PostgreSQL, Kafka: `FILE` with the password")
+	flags.StringVar(&f.secretFile, "secret-file", "", "webhook: sign requests with the secret in this `FILE`")
+	flags.StringVar(&f.authFile, "authorization-file", "", "webhook: `FILE` with the value of the header Authorization")
+	flags.IntVar(&f.lanes, "lanes", 4, "webhook: requests at once; each client's messages come one request after the other")
+	flags.IntVar(&f.messages, "batch-messages", 1000, "messages in a batch; a webhook's request has at most a tenth")
+	flags.IntVar(&f.bytes, "batch-bytes", 1<<20, "`BYTES` of data in a batch, or one message")
+	flags.DurationVar(&f.requestTime, "request-time", 30*time.Second, "how long one request or transaction may take")
+	flags.DurationVar(&f.longest, "retry-time", 30*time.Second, "longest pause between two attempts; the first is 100ms. A webhook may ask for more, up to a day")
+
+	flags.StringVar(&f.data, "data", "honed-relay-data", "`FOLDER` of the dead-letter log")
+	flags.IntVar(&f.deadMessages, "dead-messages", 1_000_000, "messages in the dead-letter log at which the relay stops")
+	flags.Int64Var(&f.deadBytes, "dead-bytes", 1<<30, "`BYTES` of the dead-letter log at which the relay stops")
+	flags.BoolVar(&f.passOn, "pass-on", false, "do not hold up a client's later messages while one is in the dead-letter log")
+	flags.BoolVar(&f.acceptGaps, "accept-gaps", false, "go on where honed has deleted or lost messages, instead of stopping")
+
+	flags.StringVar(&f.admin, "admin", "127.0.0.1:7172", "serve metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
+	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that other machines need for the admin side")
+	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log on standard error: text or json")
+	flags.BoolVar(&f.untilEOF, "until-eof", false, "also stop when standard input ends, for a relay that must not outlive its parent")
+}
+
+// serve relays until ctx ends.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var f relaying
+	flags, config := commandline.New("honed-relay")
+	f.add(flags)
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return commandline.UsageError{Err: err}
+	}
+	handler := slog.Handler(slog.NewTextHandler(stderr, nil))
+	if f.logFormat == "json" {
+		handler = slog.NewJSONHandler(stderr, nil)
+	}
+	r := &relay{
+		reader: &f.reading.Reader, messages: f.messages, bytes: f.bytes, passOn: f.passOn, acceptGaps: f.acceptGaps, longest: f.longest,
+		logger: slog.New(handler),
+	}
+	err := f.reading.Prepare()
+	if err != nil {
+		return err
+	}
+	if r.reader.Logger = r.logger; r.reader.Start == gateway.Stored && !f.stored {
+		r.reader.Start = gateway.FromFirst
+	}
+	if r.sink, err = f.sink(stdout); err != nil {
+		return err
+	}
+	return f.relay(ctx, r)
+}
+
+// relay opens the dead-letter log and the admin side, and runs r.
+func (f *relaying) relay(ctx context.Context, r *relay) (err error) {
+	if r.dead, err = openDead(ctx, f.data, f.deadMessages, f.deadBytes, r.logger); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.dead.close()) }()
+	r.dead.changed = r.wake
+	quiet, err := answerVerbs(r.dead, f.data)
+	if err != nil {
+		return err
+	}
+	defer quiet()
+	addr, stop, err := f.startAdmin(r)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if f.untilEOF {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		go func() { // ends with the process
+			defer cancel()
+			io.Copy(io.Discard, os.Stdin)
+		}()
+	}
+	r.logger.Info("started", "admin", addr, "pid", os.Getpid())
+	return r.run(ctx)
+}
+
+func (f *relaying) check() error {
+	r := &f.reading.Reader
+	switch {
+	case r.Name == "":
+		return errors.New("--from READER is missing")
+	case f.to == "":
+		return errors.New("--to DESTINATION is missing")
+	case f.messages < 1 || f.bytes < 1 || f.lanes < 1 || f.deadMessages < 1 || f.longest < time.Second || f.requestTime <= 0:
+		return errors.New("--batch-messages, --batch-bytes, --lanes, --dead-messages and --request-time must be positive, and --retry-time at least 1s")
+	case f.logFormat != "text" && f.logFormat != "json":
+		return fmt.Errorf("--log-format is text or json, not %q", f.logFormat)
+	case f.dataType != "bytea" && f.dataType != "text" && f.dataType != "jsonb":
+		return fmt.Errorf("--data-type is bytea, text or jsonb, not %q", f.dataType)
+	case r.Share < 0 || r.Share >= r.Shares:
+		return fmt.Errorf("--share is from 0 to %d, not %d", r.Shares-1, r.Share)
+	case f.stored && r.Start != gateway.Stored:
+		return errors.New("--stored and --start exclude each other")
+	}
+	return nil
+}
+
+// sink returns the sink that --to names.
+func (f *relaying) sink(stdout io.Writer) (sink, error) {
+	if f.to == "stdout" {
+		return &printer{to: stdout}, nil
+	}
+	u, err := url.Parse(f.to)
+	if err != nil {
+		return nil, commandline.UsageError{Err: errors.New("--to is not a URL")} // the error would show a password
+	}
+	if _, secret := u.User.Password(); secret {
+		return nil, commandline.UsageError{Err: errors.New("--to has a password, which others can see; put it into a file for --password-file or --authorization-file")}
+	}
+	switch u.Scheme {
+	case "http", "https":
+		return f.webhook()
+	case "postgres", "postgresql":
+		return f.postgres()
+	case "kafka":
+		return f.kafka(u)
+	}
+	return nil, commandline.UsageError{Err: fmt.Errorf("--to: there is no destination %q; use stdout, https://, http://, postgres:// or kafka://", u.Redacted())}
+}
+
+func (f *relaying) postgres() (sink, error) {
+	config, err := pgx.ParseConfig(f.to)
+	if err != nil {
+		return nil, commandline.UsageError{Err: err} // it hides passwords
+	}
+	secret, err := commandline.ReadSecret("--password-file", f.passwordFile)
+	if err != nil {
+		return nil, err
+	}
+	config.Password = cmp.Or(secret, config.Password) // pgx reads that from ~/.pgpass
+	r := &f.reading.Reader
+	config.RuntimeParams["application_name"] = "honed-relay " + r.Name
+	return &postgres{
+		config: config, table: strings.Split(f.table, "."), create: f.createTable, dataType: f.dataType,
+		reader: r.Name, share: r.Share, shares: r.Shares, anew: r.Anew, requestTime: f.requestTime,
+	}, nil
+}
+
+func (f *relaying) kafka(u *url.URL) (sink, error) {
+	topic := strings.Trim(u.Path, "/")
+	if topic == "" || u.Host == "" {
+		return nil, commandline.UsageError{Err: errors.New("--to kafka://HOST:PORT,HOST:PORT/TOPIC needs brokers and a topic")}
+	}
+	k := &kafka{messages: f.messages, requestTime: f.requestTime}
+	k.options = []kgo.Opt{
+		kgo.SeedBrokers(strings.Split(u.Host, ",")...), kgo.DefaultProduceTopic(topic), kgo.ClientID("honed-relay"),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ManualFlushing(), kgo.MaxBufferedRecords(f.messages + 1),
+		kgo.ProducerBatchMaxBytes(16 << 20),
+	}
+	if f.user != "" {
+		secret, err := commandline.ReadSecret("--password-file", f.passwordFile)
+		if err != nil {
+			return nil, err
+		}
+		login := scram.Auth{User: f.user, Pass: secret}
+		k.options = append(k.options, kgo.SASL(login.AsSha512Mechanism()), kgo.DialTLS())
+	}
+	return k, nil
+}
+
+func (f *relaying) webhook() (sink, error) {
+	secret, err := commandline.ReadSecret("--secret-file", f.secretFile)
+	authorization, err2 := commandline.ReadSecret("--authorization-file", f.authFile)
+	if err = errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = f.lanes
+	return &webhook{
+		url: f.to, lanes: f.lanes, messages: max(f.messages/10, 1), bytes: f.bytes, secret: secret, authorization: authorization,
+		seed: maphash.MakeSeed(),
+		client: http.Client{
+			Transport: transport, Timeout: f.requestTime,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a POST may become a GET
+		},
+	}, nil
+}

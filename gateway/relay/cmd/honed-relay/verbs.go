@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// socketName is a unix socket in the folder of the dead-letter log. The verbs that decide something ask the relay
+// that runs there: whoever may write to the folder may decide, and it works without an admin side. If none runs,
+// they do it themselves, under the log's lock.
+const socketName = "control"
+
+// decision is what an operator wants.
+type decision struct {
+	State   string   `json:"state"` // retried or dropped
+	Numbers []uint64 `json:"numbers,omitempty"`
+	Client  string   `json:"client,omitempty"`
+	All     bool     `json:"all,omitempty"`
+}
+
+// outcome is what became of a decision.
+type outcome struct {
+	Changed int    `json:"changed"`
+	Error   string `json:"error,omitempty"`
+}
+
+// dead is honed-relay dead.
+func dead(ctx context.Context, args []string, stdout io.Writer) error {
+	verb := ""
+	if len(args) > 0 {
+		verb, args = args[0], args[1:]
+	}
+	flags, config := commandline.New("honed-relay dead " + verb)
+	folder := flags.String("data", "honed-relay-data", "`FOLDER` of the dead-letter log")
+	asJSON := flags.Bool("json", false, "print JSON, one line for each message")
+	all, client := new(bool), new(string)
+	if verb != "show" {
+		flags.BoolVar(all, "all", false, map[string]string{"list": "list also those that wait behind a refused one"}[verb])
+		flags.StringVar(client, "client", "", "only those of this client")
+	}
+	words := len(args)
+	if verb == "list" {
+		words = 0
+	}
+	if err := commandline.Parse(flags, config, args, words, stdout); err != nil {
+		return err
+	}
+	var numbers []uint64
+	for _, word := range flags.Args() {
+		n, err := gateway.ParseNumber(word)
+		if err != nil {
+			return commandline.UsageError{Err: fmt.Errorf("%q is not the number of a message", word)}
+		}
+		numbers = append(numbers, n)
+	}
+	switch verb {
+	case "list":
+		return listDead(ctx, *folder, *client, *all, *asJSON, stdout)
+	case "show":
+		if len(numbers) != 1 {
+			return commandline.UsageError{Err: errors.New("give the number of one message, as honed-relay dead list prints it")}
+		}
+		return showDead(ctx, *folder, numbers[0], stdout)
+	case "retry", "drop":
+		given := map[bool]int{true: 1}
+		if given[len(numbers) > 0]+given[*client != ""]+given[*all] != 1 {
+			return commandline.UsageError{Err: errors.New("give numbers, --client or --all")}
+		}
+		d := decision{State: map[string]state{"retry": retried, "drop": dropped}[verb].String(), Numbers: numbers, Client: *client, All: *all}
+		return decide(ctx, *folder, d, *asJSON, stdout)
+	}
+	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use dead list, show, retry or drop", "dead "+verb)}
+}
+
+// deadLine is a line of honed-relay dead list and show.
+type deadLine struct {
+	State  string    `json:"state"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since"`
+	line
+}
+
+// readDeadLines returns the open letters that pick chooses, the oldest first.
+func readDeadLines(ctx context.Context, folder string, pick func(*letter) bool) (all []deadLine, waiting int, err error) {
+	log, err := journal.OpenReader(folder, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer log.Close()
+	index, err := readDead(ctx, log, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	letters := slices.DeleteFunc(index.sorted(), func(l *letter) bool { return !pick(l) })
+	loaded, err := load(ctx, log, letters)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, m := range loaded {
+		l := index.letters[letterKey{m.log, m.Number}]
+		all = append(all, deadLine{l.state.String(), l.reason, l.since.UTC(), m.line()})
+	}
+	return all, index.queued, nil
+}
+
+func listDead(ctx context.Context, folder, client string, all, asJSON bool, stdout io.Writer) error {
+	lines, queued, err := readDeadLines(ctx, folder, func(l *letter) bool {
+		return (client == "" || l.client == client) && (all || l.state == refused)
+	})
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	if asJSON {
+		return printJSON(stdout, lines)
+	}
+	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NUMBER\tSTATE\tCLIENT\tEPOCH\tSEQ\tBYTES\tSINCE\tREASON")
+	for _, l := range lines {
+		reason, _, _ := strings.Cut(l.Reason, "\n")
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", l.Number, l.State, l.Client, l.Epoch, l.Seq, len(l.Data), l.Since.Format(time.RFC3339), reason)
+	}
+	if err := table.Flush(); err != nil || all || queued == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%d more wait behind these or are being retried: --all lists them\n", queued)
+	return err
+}
+
+func showDead(ctx context.Context, folder string, number uint64, stdout io.Writer) error {
+	lines, _, err := readDeadLines(ctx, folder, func(l *letter) bool { return l.number == number })
+	if err == nil && len(lines) == 0 {
+		err = fmt.Errorf("the dead-letter log has no message %s that is refused or waits", gateway.FormatNumber(number))
+	}
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	return printJSON(stdout, lines)
+}
+
+func printJSON(stdout io.Writer, lines []deadLine) error {
+	encode := json.NewEncoder(stdout)
+	encode.SetEscapeHTML(false)
+	for _, l := range lines {
+		if err := encode.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// interrupted returns ErrInterrupted instead of an error that ctx caused.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return commandline.ErrInterrupted
+	}
+	return err
+}
+
+// decide has the relay that runs carry out a decision, or does it itself if none does.
+func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout io.Writer) error {
+	if _, err := os.Stat(folder); err != nil {
+		return err // a new log is not wanted
+	}
+	var o outcome
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", filepath.Join(folder, socketName))
+	if err == nil {
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+		err = errors.Join(json.NewEncoder(conn).Encode(d), json.NewDecoder(conn).Decode(&o))
+	} else if log, opened := openDead(ctx, folder, 1, 0, nil); opened == nil {
+		o = log.carryOut(ctx, d)
+		err = log.close()
+	} else {
+		err = opened
+	}
+	switch {
+	case err != nil:
+		return interrupted(ctx, err)
+	case o.Error != "":
+		return errors.New(o.Error)
+	case asJSON:
+		return json.NewEncoder(stdout).Encode(o)
+	}
+	_, err = fmt.Fprintf(stdout, "%s: %d\n", d.State, o.Changed)
+	return err
+}
+
+// carryOut carries out a decision.
+func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
+	s := map[string]state{retried.String(): retried, dropped.String(): dropped}[what.State]
+	d.mu.Lock()
+	var letters []*letter
+	found := map[uint64]bool{}
+	for _, l := range d.index.sorted() {
+		named := slices.Contains(what.Numbers, l.number)
+		if named || what.Client != "" && what.Client == l.client || what.All {
+			if found[l.number] = true; s == dropped || l.state == refused {
+				letters = append(letters, l)
+			}
+		}
+	}
+	d.mu.Unlock()
+	for _, n := range what.Numbers {
+		if !found[n] {
+			return outcome{Error: fmt.Sprintf("the dead-letter log has no message %s that is refused or waits; nothing was changed", gateway.FormatNumber(n))}
+		}
+	}
+	if s == pending {
+		return outcome{Error: fmt.Sprintf("there is no decision %q", what.State)}
+	}
+	if err := d.decide(ctx, letters, s); err != nil {
+		return outcome{Error: err.Error()}
+	}
+	return outcome{Changed: len(letters)}
+}
+
+// answerVerbs carries out what the verbs ask for until stop is called. The log is locked, so a socket that is
+// there already is that of a relay that was killed.
+func answerVerbs(d *deadLog, folder string) (stop func(), err error) {
+	path := filepath.Join(folder, socketName)
+	os.Remove(path)
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("--data: %w; a folder with a shorter path may help", err)
+	}
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conn.SetDeadline(time.Now().Add(verbTime))
+			var what decision
+			if json.NewDecoder(conn).Decode(&what) == nil {
+				json.NewEncoder(conn).Encode(d.carryOut(context.Background(), what))
+			}
+			conn.Close()
+		}
+	})
+	return func() {
+		ln.Close()
+		answering.Wait()
+	}, nil
+}
+
+// verbTime is how long a verb may hold up the others.
+const verbTime = 10 * time.Second

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+)
+
+// webhook posts messages as lines of JSON. Each client's messages go through one lane in their order.
+type webhook struct {
+	url           string
+	secret        string // signs requests; empty: they are not signed
+	authorization string // the header; empty: none
+	lanes         int
+	messages      int // of a request
+	bytes         int
+	client        http.Client
+	seed          maphash.Seed
+}
+
+// The headers of a request.
+const (
+	signatureHeader   = "Hone-Signature"
+	idempotencyHeader = "Idempotency-Key"
+	longestAnswer     = 64 << 10 // bytes of an answer that are read
+	longestReason     = 1 << 10  // bytes of it that the dead-letter log keeps
+)
+
+func (w *webhook) open(context.Context) (*gateway.Position, error) { return nil, nil }
+
+func (w *webhook) commit(context.Context, *batch) error { return nil }
+
+func (w *webhook) close() { w.client.CloseIdleConnections() }
+
+// write sends each lane's messages, all lanes at once.
+func (w *webhook) write(ctx context.Context, b *batch) error {
+	lanes := make([][]int, w.lanes)
+	for _, i := range b.pending() {
+		lane := maphash.String(w.seed, b.messages[i].Client) % uint64(w.lanes)
+		lanes[lane] = append(lanes[lane], i)
+	}
+	errs := make([]error, w.lanes)
+	var sending sync.WaitGroup
+	for n, lane := range lanes {
+		if len(lane) > 0 {
+			sending.Go(func() { errs[n] = w.send(ctx, b, lane) })
+		}
+	}
+	sending.Wait()
+	return errors.Join(errs...)
+}
+
+// send sends a lane's messages, one request after the other.
+func (w *webhook) send(ctx context.Context, b *batch, lane []int) error {
+	return b.chunks(lane, w.messages, w.bytes, func(at []int) error {
+		return b.split(at, func(at []int) error {
+			err := w.post(ctx, b, at)
+			if err == nil {
+				b.done(at...)
+			}
+			return err
+		})
+	})
+}
+
+// post sends one request.
+func (w *webhook) post(ctx context.Context, b *batch, at []int) error {
+	var body bytes.Buffer
+	b.appendLines(&body, at)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body.Bytes()))
+	if err != nil {
+		return finalError{err}
+	}
+	key := b.messages[at[0]].key()
+	if len(at) > 1 {
+		key += " " + b.messages[at[len(at)-1]].key() + " " + strconv.Itoa(len(at))
+	}
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	r.Header.Set("User-Agent", "honed-relay")
+	r.Header.Set(idempotencyHeader, strconv.QuoteToASCII(key))
+	if w.authorization != "" {
+		r.Header.Set("Authorization", w.authorization)
+	}
+	if w.secret != "" {
+		r.Header.Set(signatureHeader, sign([]byte(w.secret), time.Now(), body.Bytes()))
+	}
+	answer, err := w.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, longestAnswer))
+	return classify(answer, text, err)
+}
+
+// sign returns the signature of a body: the time, so that an old request can be told from a new one, and
+// the HMAC-SHA256 of the time, a dot and the body.
+func sign(secret []byte, at time.Time, body []byte) string {
+	seconds := strconv.FormatInt(at.Unix(), 10)
+	mac := hmac.New(sha256.New, secret)
+	io.WriteString(mac, seconds+".")
+	mac.Write(body)
+	return "t=" + seconds + ",v1=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// classify says what an answer means: done, refused, or to be tried again.
+func classify(answer *http.Response, text []byte, err error) error {
+	code := answer.StatusCode
+	switch {
+	case code/100 == 2:
+		return nil // it was accepted, whether or not the rest of the answer came
+	case err != nil:
+		return err
+	case code/100 == 4 && !transient(code):
+		if len(text) > longestReason {
+			text = text[:longestReason]
+		}
+		return refusal{strings.TrimSpace(answer.Status + " " + strings.ToValidUTF8(string(text), "?"))}
+	}
+	err = fmt.Errorf("the webhook answered %s", answer.Status)
+	if after := retryAfter(answer.Header.Get("Retry-After"), time.Now()); after > 0 {
+		err = laterError{err, after}
+	}
+	return err
+}
+
+// transient reports whether a status of the 4xx is about the receiver or the relay and not about the message.
+func transient(code int) bool {
+	switch code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return false
+}
+
+// retryAfter reads the header, seconds or a date.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return time.Duration(min(max(seconds, 0), 24*3600)) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(at.Sub(now), 0)
+}
