@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/observe"
 )
 
@@ -41,7 +42,7 @@ func (f *serving) startAdmin(srv *gateway.Server, behind *verification, logger *
 			return nil, fmt.Errorf("--admin-token-file: %w", err)
 		}
 		if token = strings.TrimSpace(string(text)); token == "" {
-			return nil, usageError{fmt.Errorf("--admin-token-file: %s is empty", f.adminToken)}
+			return nil, commandline.UsageError{Err: fmt.Errorf("--admin-token-file: %s is empty", f.adminToken)}
 		}
 	}
 	inner := &observe.Admin{

@@ -7,35 +7,36 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
 // backup copies the log of a running or a stopped honed.
 func backup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags, config := newFlags("honed backup")
+	flags, config := commandline.New("honed backup")
 	data := flags.String("data", "honed-data", "`FOLDER` of the log; a honed may write to it")
 	to := flags.String("to", "", "write the copy into this `FOLDER`; one that has an earlier backup gets what is new")
 	asJSON := flags.Bool("json", false, "print the result as JSON")
-	if err := parse(flags, config, args, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
 	if *to == "" {
-		return usageError{errors.New("give the folder of the backup with --to")}
+		return commandline.UsageError{Err: errors.New("give the folder of the backup with --to")}
 	}
 	return copied(ctx, *data, *to, false, *asJSON, stdout, stderr)
 }
 
 // restore copies a backup into a new data folder.
 func restore(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags, config := newFlags("honed restore")
+	flags, config := commandline.New("honed restore")
 	from := flags.String("from", "", "`FOLDER` of the backup")
 	data := flags.String("data", "honed-data", "new `FOLDER` for the log")
 	asJSON := flags.Bool("json", false, "print the result as JSON")
-	if err := parse(flags, config, args, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
 	if *from == "" {
-		return usageError{errors.New("give the folder of the backup with --from")}
+		return commandline.UsageError{Err: errors.New("give the folder of the backup with --from")}
 	}
 	return copied(ctx, *from, *data, true, *asJSON, stdout, stderr)
 }

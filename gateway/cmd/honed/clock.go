@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 )
 
 // honed clock asks the running honed through two files in the data folder: whoever may write
@@ -86,9 +87,9 @@ func clock(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) > 0 && args[0] == "accept" {
 		ask, args = args[0], args[1:]
 	}
-	flags, config := newFlags("honed clock")
+	flags, config := commandline.New("honed clock")
 	folder := flags.String("data", "honed-data", "`FOLDER` of the running honed")
-	if err := parse(flags, config, args, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
 	request, answer := filepath.Join(*folder, clockRequest), filepath.Join(*folder, clockAnswer)
@@ -110,7 +111,7 @@ func clock(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		select {
 		case <-ctx.Done():
 			os.Remove(request)
-			return errInterrupted
+			return commandline.ErrInterrupted
 		case <-time.After(clockPoll):
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/natstest"
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -197,11 +198,11 @@ func TestProveUnsynced(t *testing.T) {
 	}
 	again := &daemon{name: "nats-server", binary: binary, args: server.args}
 	again.begin(t)
-	if code := g.wait(); code != exitFailed || !strings.Contains(g.lastLine(), "has reached") {
+	if code := g.wait(); code != commandline.Failed || !strings.Contains(g.lastLine(), "has reached") {
 		t.Errorf("honed ended with %d: %s", code, g.lastLine())
 	}
 	code, out, errs := honed(t, append([]string{"verify", "--data", data}, more...)...)
-	if code != exitFailed || !strings.Contains(errs, "acknowledged messages are missing") {
+	if code != commandline.Failed || !strings.Contains(errs, "acknowledged messages are missing") {
 		t.Errorf("honed verify ended with %d: %s%s", code, out, errs)
 	}
 	acked := load.acked.Load()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 )
 
 // TestLiveLog reads, verifies and copies the log of a gateway under load, in a folder of which the reader
@@ -26,21 +27,21 @@ func TestLiveLog(t *testing.T) {
 	for range 2 {
 		var c gateway.Checked
 		code, out, errs := honed(t, "verify", "--data", dir)
-		if err := json.Unmarshal([]byte(out), &c); code != exitOK || err != nil || c.Records < 1000 {
+		if err := json.Unmarshal([]byte(out), &c); code != commandline.OK || err != nil || c.Records < 1000 {
 			t.Errorf("verify: %d, %v, %s%s", code, err, out, errs)
 		}
-		if code, out, errs := honed(t, "export", "--data", dir); code != exitOK || strings.Count(out, `"data":`) < 1000 {
+		if code, out, errs := honed(t, "export", "--data", dir); code != commandline.OK || strings.Count(out, `"data":`) < 1000 {
 			t.Errorf("export: %d, %.300s%s", code, out, errs)
 		}
-		if code, out, errs := honed(t, "backup", "--data", dir, "--to", to); code != exitOK || !strings.Contains(out, "has a copy of the log, positions 1 to") {
+		if code, out, errs := honed(t, "backup", "--data", dir, "--to", to); code != commandline.OK || !strings.Contains(out, "has a copy of the log, positions 1 to") {
 			t.Errorf("backup: %d, %s%s", code, out, errs)
 		}
 	}
 	before := l.acked.Load()
-	if code, out, errs := honed(t, "backup", "--data", dir, "--to", to, "--json"); code != exitOK || !strings.Contains(out, `"first":1,`) {
+	if code, out, errs := honed(t, "backup", "--data", dir, "--to", to, "--json"); code != commandline.OK || !strings.Contains(out, `"first":1,`) {
 		t.Errorf("backup: %d, %s%s", code, out, errs)
 	}
-	if code, out, errs := honed(t, "restore", "--from", to, "--data", restored); code != exitOK {
+	if code, out, errs := honed(t, "restore", "--from", to, "--data", restored); code != commandline.OK {
 		t.Errorf("restore: %d, %s%s", code, out, errs)
 	}
 	var c gateway.Checked
@@ -48,7 +49,7 @@ func TestLiveLog(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Records < before {
 		t.Errorf("the restored log has %d records, %d were acknowledged before the backup", c.Records, before)
 	}
-	if code, _, errs := honed(t, "restore", "--from", to, "--data", restored); code != exitFailed || !strings.Contains(errs, "has a log") {
+	if code, _, errs := honed(t, "restore", "--from", to, "--data", restored); code != commandline.Failed || !strings.Contains(errs, "has a log") {
 		t.Errorf("restore over a log: %d %s", code, errs)
 	}
 	l.end()
@@ -71,13 +72,13 @@ func TestStartAfterLoss(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := honed(t, "migrate", "--data", dir, "--accept-loss", "100"); code != exitOK || !strings.Contains(out, "1 lost as accepted") {
+	if code, out, errs := honed(t, "migrate", "--data", dir, "--accept-loss", "100"); code != commandline.OK || !strings.Contains(out, "1 lost as accepted") {
 		t.Fatalf("%d %s%s", code, out, errs)
 	}
 	for range 2 {
 		g := startGateway(t, dir, "127.0.0.1:0")
 		g.kill()
-		if code, out, errs := honed(t, "verify", "--data", dir); code != exitOK || !strings.Contains(out, `"lost":1,"accepted":1`) {
+		if code, out, errs := honed(t, "verify", "--data", dir); code != commandline.OK || !strings.Contains(out, `"lost":1,"accepted":1`) {
 			t.Errorf("verify: %d %s%s", code, out, errs)
 		}
 	}
@@ -107,15 +108,15 @@ func TestDamagedLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := honed(t, "verify", "--data", dir)
-	if code != exitFailed || !strings.Contains(errs, "the envelope at position 3 is lost, "+file) || !strings.Contains(out, `"lost":1,"accepted":0`) {
+	if code != commandline.Failed || !strings.Contains(errs, "the envelope at position 3 is lost, "+file) || !strings.Contains(out, `"lost":1,"accepted":0`) {
 		t.Errorf("verify: %d, %s%s", code, out, errs)
 	}
 	code, out, errs = honed(t, "export", "--data", dir)
-	if code != exitFailed || !strings.Contains(out, `{"lost":3,"last":3,`) || !strings.Contains(out, `"pos":4,`) {
+	if code != commandline.Failed || !strings.Contains(out, `{"lost":3,"last":3,`) || !strings.Contains(out, `"pos":4,`) {
 		t.Errorf("export: %d, %.300s%s", code, out, errs)
 	}
 	code, _, errs = honed(t, gatewayArgs(dir, "127.0.0.1:0")...)
-	if code != exitFailed || !strings.Contains(errs, "--accept-loss 3-3") {
+	if code != commandline.Failed || !strings.Contains(errs, "--accept-loss 3-3") {
 		t.Errorf("serve: %d, %s", code, errs)
 	}
 	if now, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(now, bytes.TrimRight(b, "\x00")) {
@@ -133,7 +134,7 @@ func TestDamagedLog(t *testing.T) {
 	g = startGateway(t, dir, "127.0.0.1:0")
 	g.kill()
 	code, out, errs = honed(t, "verify", "--data", dir)
-	if code != exitOK || !strings.Contains(out, `"lost":1,"accepted":1`) {
+	if code != commandline.OK || !strings.Contains(out, `"lost":1,"accepted":1`) {
 		t.Errorf("verify at the end: %d, %s%s", code, out, errs)
 	}
 }

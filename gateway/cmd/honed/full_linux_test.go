@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/namespacetest"
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -83,7 +84,7 @@ func TestProveDiskFull(t *testing.T) {
 			}
 		}
 		load := begin(t, addr)
-		if code := g.wait(); code != exitFailed {
+		if code := g.wait(); code != commandline.Failed {
 			t.Errorf("honed ended with %d", code)
 		}
 		before := load.acked.Load()
@@ -94,7 +95,7 @@ func TestProveDiskFull(t *testing.T) {
 			}
 		}
 		code, out, errs := honed(t, "verify", "--data", filepath.Join(dir, "log"))
-		if code != exitOK {
+		if code != commandline.OK {
 			t.Errorf("verify on a full disk: %d %s%s", code, out, errs)
 		}
 		os.RemoveAll(ballast)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -121,7 +122,7 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 		}
 		for p := range e.Positions() {
 			others = append(others, otherLine{
-				Pos: pos, Reader: p.Name, Share: p.Share, Shares: p.Of, Number: formatNumber(p.Number), Generation: p.Generation, Removed: p.Removed,
+				Pos: pos, Reader: p.Name, Share: p.Share, Shares: p.Of, Number: commandline.FormatNumber(p.Number), Generation: p.Generation, Removed: p.Removed,
 			})
 		}
 		if id, ok := e.Identity(); ok {

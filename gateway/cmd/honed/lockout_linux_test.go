@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/namespacetest"
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -90,7 +91,7 @@ func TestStartNeedsDescriptors(t *testing.T) {
 	var limit, more int
 	_, line, _ := strings.Cut(string(said), "the limit is ")
 	fmt.Sscanf(line, "%d, and a server needs %d more; raise it (ulimit -n, LimitNOFILE)", &limit, &more)
-	if cmd.ProcessState.ExitCode() != exitFailed || strings.Count(string(said), "\n") != 1 || limit != few || more < 1 {
+	if cmd.ProcessState.ExitCode() != commandline.Failed || strings.Count(string(said), "\n") != 1 || limit != few || more < 1 {
 		t.Fatalf("%v: %s", err, said)
 	}
 	g := startProcess(t, withFiles(t, few+more))

@@ -4,22 +4,14 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime"
 	"syscall"
-)
 
-// The exit codes.
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
+	"github.com/hone-go/hone/gateway/internal/commandline"
 )
 
 const help = `honed is a message gateway that never loses an acknowledged message.
@@ -58,28 +50,9 @@ func main() {
 	os.Exit(code)
 }
 
-// usageError is an error in the command line or the configuration file.
-type usageError struct{ error }
-
-// errInterrupted means that a signal ended the verb.
-var errInterrupted = errors.New("interrupted")
-
 // run is the whole program; ctx ends with the first signal.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := dispatch(ctx, args, stdout, stderr)
-	var usage usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "honed: %v; see honed --help\n", err)
-		return exitUsage
-	case errors.Is(err, errInterrupted):
-		fmt.Fprintln(stderr, "honed: interrupted")
-		return exitInterrupted
-	}
-	fmt.Fprintln(stderr, "honed:", explain(err))
-	return exitFailed
+	return commandline.Exit("honed", explain(dispatch(ctx, args, stdout, stderr)), stderr)
 }
 
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -109,5 +82,5 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return usageError{fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, tail, readers, sessions, clock or version", verb)}
+	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, tail, readers, sessions, clock or version", verb)}
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/gateway/internal/commandline"
 )
 
 // TestMain runs honed when a test has started this binary as a child process.
@@ -46,7 +48,7 @@ func TestProve(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	code, out, errs := honed(t, "prove", "--json", "--messages", "60000", "--kills", "3", "--clients", "8", "--keep", dir)
 	var p proof
-	if err := json.Unmarshal([]byte(out), &p); err != nil || code != exitOK {
+	if err := json.Unmarshal([]byte(out), &p); err != nil || code != commandline.OK {
 		t.Fatalf("%d, %v\n%s%s", code, err, out, errs)
 	}
 	if p.Acknowledged != 60000 || p.Stored != 60000 || p.Kills != 3 || p.Resent == 0 {
@@ -58,15 +60,15 @@ func TestProve(t *testing.T) {
 // verbs runs the reading verbs on the log that honed prove left.
 func verbs(t *testing.T, dir string) {
 	code, out, errs := honed(t, "verify", "--data", dir)
-	if code != exitOK || !strings.Contains(out, `"records":60000,"sessions":8,"left_out":0`) {
+	if code != commandline.OK || !strings.Contains(out, `"records":60000,"sessions":8,"left_out":0`) {
 		t.Errorf("verify: %d %s%s", code, out, errs)
 	}
 	code, out, errs = honed(t, "export", "--data", dir)
-	if n := strings.Count(out, `"data":`); code != exitOK || n != 60000 {
+	if n := strings.Count(out, `"data":`); code != commandline.OK || n != 60000 {
 		t.Errorf("export: %d, %d records %s", code, n, errs)
 	}
 	code, out, errs = honed(t, "inspect", "--data", dir, "--from", "1")
-	if code != exitOK || !strings.Contains(out, `"kind":"mixed"`) {
+	if code != commandline.OK || !strings.Contains(out, `"kind":"mixed"`) {
 		t.Errorf("inspect: %d %.300s%s", code, out, errs)
 	}
 }
@@ -75,7 +77,7 @@ func verbs(t *testing.T, dir string) {
 func TestProveFindsLosses(t *testing.T) {
 	code, out, _ := honed(t, "prove", "--json", "--messages", "100000", "--kills", "4", "--level", "received", "--window", "1024")
 	var p proof
-	if err := json.Unmarshal([]byte(out), &p); err != nil || p.Lost == 0 || code != exitFailed {
+	if err := json.Unmarshal([]byte(out), &p); err != nil || p.Lost == 0 || code != commandline.Failed {
 		t.Errorf("%d, %v, %+v", code, err, p)
 	}
 }
@@ -98,26 +100,26 @@ func TestRefusals(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no such verb", []string{"fly"}, exitUsage, `there is no verb "fly"`},
-		{"no such flag", []string{"--fly"}, exitUsage, "flag provided but not defined: --fly;"},
-		{"a word", []string{"verify", "it"}, exitUsage, `unexpected argument "it"`},
-		{"port in use", []string{"--data", dir + "/a", "--listen", ln.Addr().String()}, exitFailed, "choose another address with --listen"},
-		{"not a number", []string{"--clients", "x"}, exitUsage, `for flag --clients`},
-		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, exitFailed, "0.0.0.0:0; give --tokens FILE or --client-ca FILE"},
-		{"key without certificate", []string{"--key", "x"}, exitUsage, "--cert and --key must be given together"},
-		{"no such format", []string{"--format", "3"}, exitUsage, "--format is 1 or 2, not 3"},
-		{"readable tokens", []string{"--tokens", open}, exitFailed, "chmod 600"},
-		{"no log", []string{"--data", dir + "/c", "--log", "http://x", "--listen", "127.0.0.1:0"}, exitUsage, "is not a nats:// or tls:// URL"},
-		{"config", []string{"--config", config}, exitUsage, "address to listen on: address nowhere"},
-		{"config key", []string{"verify", "--config", config}, exitUsage, `there is no setting "listen"`},
-		{"no config", []string{"--config", config + ".none"}, exitUsage, "no such file"},
+		{"no such verb", []string{"fly"}, commandline.Usage, `there is no verb "fly"`},
+		{"no such flag", []string{"--fly"}, commandline.Usage, "flag provided but not defined: --fly;"},
+		{"a word", []string{"verify", "it"}, commandline.Usage, `unexpected argument "it"`},
+		{"port in use", []string{"--data", dir + "/a", "--listen", ln.Addr().String()}, commandline.Failed, "choose another address with --listen"},
+		{"not a number", []string{"--clients", "x"}, commandline.Usage, `for flag --clients`},
+		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, commandline.Failed, "0.0.0.0:0; give --tokens FILE or --client-ca FILE"},
+		{"key without certificate", []string{"--key", "x"}, commandline.Usage, "--cert and --key must be given together"},
+		{"no such format", []string{"--format", "3"}, commandline.Usage, "--format is 1 or 2, not 3"},
+		{"readable tokens", []string{"--tokens", open}, commandline.Failed, "chmod 600"},
+		{"no log", []string{"--data", dir + "/c", "--log", "http://x", "--listen", "127.0.0.1:0"}, commandline.Usage, "is not a nats:// or tls:// URL"},
+		{"config", []string{"--config", config}, commandline.Usage, "address to listen on: address nowhere"},
+		{"config key", []string{"verify", "--config", config}, commandline.Usage, `there is no setting "listen"`},
+		{"no config", []string{"--config", config + ".none"}, commandline.Usage, "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, out, errs := honed(t, c.args...)
 			if code != c.code || !strings.Contains(errs, c.says) {
 				t.Errorf("%d %s; want %d, … %s …", code, errs, c.code, c.says)
 			}
-			if code == exitUsage && (out != "" || strings.Count(errs, "\n") != 1) {
+			if code == commandline.Usage && (out != "" || strings.Count(errs, "\n") != 1) {
 				t.Errorf("wrong usage prints more than one line:\n%s%s", out, errs)
 			}
 		})
@@ -132,7 +134,7 @@ func TestLockedFolder(t *testing.T) {
 	}
 	defer gw.kill()
 	code, _, errs := honed(t, "--data", gw.dir, "--listen", "127.0.0.1:0", "--admin", "off")
-	if code != exitFailed || !strings.Contains(errs, "in use") && !strings.Contains(errs, "lock") {
+	if code != commandline.Failed || !strings.Contains(errs, "in use") && !strings.Contains(errs, "lock") {
 		t.Errorf("%d %s", code, errs)
 	}
 }
@@ -166,12 +168,12 @@ func TestServeDrains(t *testing.T) {
 	for _, args := range [][]string{{"clock", "--data", dir}, {"clock", "accept", "--data", dir}} {
 		code, out, errs := honed(t, args...)
 		var now clockLine
-		if err := json.Unmarshal([]byte(out), &now); code != exitOK || err != nil || now.LogTime.IsZero() || now.Off || now.Accepted {
+		if err := json.Unmarshal([]byte(out), &now); code != commandline.OK || err != nil || now.LogTime.IsZero() || now.Off || now.Accepted {
 			t.Errorf("%v: %d, %v, %s%s", args, code, err, out, errs)
 		}
 	}
 	cancel()
-	if code := <-ended; code != exitOK {
+	if code := <-ended; code != commandline.OK {
 		t.Errorf("%d %s", code, errs.String())
 	}
 	if left, err := os.ReadDir(filepath.Join(dir)); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "clock") }) {

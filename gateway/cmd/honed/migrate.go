@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -15,12 +16,12 @@ import (
 // of a cluster.
 func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f logFlags
-	flags, config := newFlags("honed migrate")
+	flags, config := commandline.New("honed migrate")
 	f.add(flags)
 	to := flags.String("to-stream", "", "copy the stream --stream, or else the log in --data, to a new stream of this `NAME` in the cluster --log")
 	flags.Var((*positions)(&f.segments.AcceptLoss), "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which the old log in --data has lost")
 	asJSON := flags.Bool("json", false, "print the result as JSON")
-	if err := parse(flags, config, args, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
 	if err := f.check(); err != nil {
@@ -30,11 +31,11 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	switch {
 	case *to != "" && !f.isCluster():
-		return usageError{errors.New("--to-stream needs the cluster: --log nats://HOST:PORT,…")}
+		return commandline.UsageError{Err: errors.New("--to-stream needs the cluster: --log nats://HOST:PORT,…")}
 	case *to != "" && given["stream"] == given["data"]:
-		return usageError{errors.New("--to-stream needs what to copy: --stream OLD, or --data FOLDER for a log on this machine")}
+		return commandline.UsageError{Err: errors.New("--to-stream needs what to copy: --stream OLD, or --data FOLDER for a log on this machine")}
 	case *to == "" && f.url != "":
-		return usageError{errors.New("--log needs --to-stream NAME, the new stream; without both, migrate brings over the folder --data")}
+		return commandline.UsageError{Err: errors.New("--log needs --to-stream NAME, the new stream; without both, migrate brings over the folder --data")}
 	}
 	if *to != "" {
 		from, dir := f.cluster.Stream, ""

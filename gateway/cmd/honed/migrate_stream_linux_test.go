@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/natstest"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
@@ -34,14 +35,14 @@ func TestMigrateServing(t *testing.T) {
 	load.reach(500)
 	cluster := []string{"--log", "nats://" + l.addr, "--replicas", "1"}
 	code, out, errs := honed(t, append([]string{"migrate", "--stream", "OLD", "--to-stream", "NEW"}, cluster...)...)
-	if code != exitOK || !strings.Contains(out, "positions 1 to ") || !strings.Contains(out, "start each honed with --stream NEW") {
+	if code != commandline.OK || !strings.Contains(out, "positions 1 to ") || !strings.Contains(out, "start each honed with --stream NEW") {
 		t.Fatalf("%d %s%s", code, out, errs)
 	}
-	if code := g.wait(); code != exitFailed {
+	if code := g.wait(); code != commandline.Failed {
 		t.Errorf("the old honed ends with %d: %s", code, g.lastLine())
 	}
 	acked := load.acked.Load()
-	if g = l.gateway("--stream", "OLD", "--data", dir); g.wait() != exitFailed || !strings.Contains(g.lastLine(), "is sealed") {
+	if g = l.gateway("--stream", "OLD", "--data", dir); g.wait() != commandline.Failed || !strings.Contains(g.lastLine(), "is sealed") {
 		t.Errorf("a start on the old stream: %s", g.lastLine())
 	}
 	g = l.gateway("--stream", "NEW", "--data", dir, "--listen", load.client.Addrs[0])
@@ -50,7 +51,7 @@ func TestMigrateServing(t *testing.T) {
 	load.end()
 	export := func(stream string) string {
 		code, out, errs := honed(t, append([]string{"export", "--stream", stream, "--data", dir}, cluster...)...)
-		if code != exitOK {
+		if code != commandline.OK {
 			t.Errorf("export of %s: %d %s", stream, code, errs)
 		}
 		return out
@@ -73,7 +74,7 @@ func TestMigrateUsage(t *testing.T) {
 		{"--log", "nats://127.0.0.1:1", "--stream", "OLD"},
 		{"--log", "nats://127.0.0.1:1", "--to-stream", "NEW"},
 	} {
-		if code, _, errs := honed(t, append([]string{"migrate"}, args...)...); code != exitUsage || !strings.Contains(errs, "--to-stream") {
+		if code, _, errs := honed(t, append([]string{"migrate"}, args...)...); code != commandline.Usage || !strings.Contains(errs, "--to-stream") {
 			t.Errorf("%v: %d %s", args, code, errs)
 		}
 	}

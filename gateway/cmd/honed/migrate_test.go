@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -37,25 +38,25 @@ func plainLog(t *testing.T, n int) (dir string) {
 // TestMigrate migrates a log and says what it did.
 func TestMigrate(t *testing.T) {
 	dir := plainLog(t, 100)
-	if code, _, errs := honed(t, "serve", "--listen", "127.0.0.1:0", "--admin", "off", "--data", dir); code != exitFailed || !strings.Contains(errs, "type: honed migrate --data "+dir) {
+	if code, _, errs := honed(t, "serve", "--listen", "127.0.0.1:0", "--admin", "off", "--data", dir); code != commandline.Failed || !strings.Contains(errs, "type: honed migrate --data "+dir) {
 		t.Fatal(code, errs)
 	}
 	code, before, errs := honed(t, "export", "--data", dir)
-	if code != exitOK || strings.Count(before, "\n") != 100 {
+	if code != commandline.OK || strings.Count(before, "\n") != 100 {
 		t.Fatal(code, errs)
 	}
 	code, out, errs := honed(t, "migrate", "--data", dir)
-	if want := fmt.Sprintf("migrated 100 envelopes, positions 1 to 100, old log kept in %s\n", filepath.Join(dir, "old")); code != exitOK || out != want {
+	if want := fmt.Sprintf("migrated 100 envelopes, positions 1 to 100, old log kept in %s\n", filepath.Join(dir, "old")); code != commandline.OK || out != want {
 		t.Fatalf("%d %s%s", code, out, errs)
 	}
-	if code, out, errs := honed(t, "migrate", "--data", dir); code != exitOK || !strings.HasPrefix(out, "nothing to migrate: ") {
+	if code, out, errs := honed(t, "migrate", "--data", dir); code != commandline.OK || !strings.HasPrefix(out, "nothing to migrate: ") {
 		t.Errorf("again: %d %s%s", code, out, errs)
 	}
 	for _, folder := range []string{dir, filepath.Join(dir, "old")} {
-		if code, after, errs := honed(t, "export", "--data", folder); code != exitOK || after != before {
+		if code, after, errs := honed(t, "export", "--data", folder); code != commandline.OK || after != before {
 			t.Errorf("%s: %d %s", folder, code, errs)
 		}
-		if code, out, errs := honed(t, "verify", "--data", folder); code != exitOK || !strings.Contains(out, `"records":100,`) {
+		if code, out, errs := honed(t, "verify", "--data", folder); code != commandline.OK || !strings.Contains(out, `"records":100,`) {
 			t.Errorf("%s: %d %s%s", folder, code, out, errs)
 		}
 	}
@@ -74,17 +75,17 @@ func TestMigrateLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, before, _ := honed(t, "export", "--data", dir)
-	if code != exitFailed || strings.Count(before, `"lost":`) != 1 {
+	if code != commandline.Failed || strings.Count(before, `"lost":`) != 1 {
 		t.Fatal(code, before)
 	}
 	code, out, errs := honed(t, "migrate", "--data", dir)
 	_, accept, found := strings.Cut(errs, "--accept-loss ")
-	if code != exitFailed || out != "" || !found || !strings.Contains(errs, "the envelope at position") {
+	if code != commandline.Failed || out != "" || !found || !strings.Contains(errs, "the envelope at position") {
 		t.Fatalf("%d %s%s", code, out, errs)
 	}
 	code, out, errs = honed(t, "migrate", "--json", "--data", dir, "--accept-loss", strings.FieldsFunc(accept, func(r rune) bool { return r == ':' || r == ' ' || r == '\n' })[0])
 	var done journal.Migration
-	if err := json.Unmarshal([]byte(out), &done); err != nil || code != exitOK || done.Envelopes != 99 || done.Lost != 1 {
+	if err := json.Unmarshal([]byte(out), &done); err != nil || code != commandline.OK || done.Envelopes != 99 || done.Lost != 1 {
 		t.Fatalf("%d %s%s", code, out, errs)
 	}
 	_, after, _ := honed(t, "export", "--data", dir)
@@ -93,7 +94,7 @@ func TestMigrateLoss(t *testing.T) {
 			t.Errorf("the new log has no %s", line)
 		}
 	}
-	if code, out, errs := honed(t, "verify", "--data", dir); code != exitOK || !strings.Contains(out, `"lost":1,"accepted":1`) {
+	if code, out, errs := honed(t, "verify", "--data", dir); code != commandline.OK || !strings.Contains(out, `"lost":1,"accepted":1`) {
 		t.Errorf("verify: %d %s%s", code, out, errs)
 	}
 }
@@ -150,18 +151,18 @@ func TestMigrateEarlier(t *testing.T) {
 			want := ran("export", "--data", copied, "--log", kind)
 			before := sizes(t, dir)
 			code, got, errs := honed(t, "export", "--data", dir)
-			if code != exitOK || got != want {
+			if code != commandline.OK || got != want {
 				t.Fatalf("%s %q: %d, %d bytes of export, want %d: %s", commit, kind, code, len(got), len(want), errs)
 			}
 			if after := sizes(t, dir); after != before {
 				t.Errorf("%s %q: reading has changed the folder: %s, before %s", commit, kind, after, before)
 			}
 			code, out, errs := honed(t, "migrate", "--data", dir)
-			if code != exitOK {
+			if code != commandline.OK {
 				t.Fatalf("%s %q: %d %s", commit, kind, code, errs)
 			}
 			for _, folder := range []string{dir, filepath.Join(dir, "old")} {
-				if code, got, errs := honed(t, "export", "--data", folder); code != exitOK || got != want {
+				if code, got, errs := honed(t, "export", "--data", folder); code != commandline.OK || got != want {
 					t.Errorf("%s %q, %s: %d, %d bytes of export, want %d: %s", commit, kind, folder, code, len(got), len(want), errs)
 				}
 			}
@@ -172,7 +173,7 @@ func TestMigrateEarlier(t *testing.T) {
 					t.Errorf("%s: %v %s", commit, err, out)
 				}
 			}
-			if code, out, errs := honed(t, "prove", "--keep", dir, "--messages", "1000", "--kills", "0"); code == exitUsage {
+			if code, out, errs := honed(t, "prove", "--keep", dir, "--messages", "1000", "--kills", "0"); code == commandline.Usage {
 				t.Errorf("the new log does not start: %d %s%s", code, out, errs)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -68,11 +69,11 @@ func (f *logFlags) check() error {
 	c := &f.cluster
 	switch {
 	case (c.User == "") != (c.PasswordFile == ""), (c.Cert == "") != (c.Key == ""):
-		return usageError{errors.New("--nats-user and --nats-password-file, and --nats-cert and --nats-key, must be given together")}
+		return commandline.UsageError{Err: errors.New("--nats-user and --nats-password-file, and --nats-cert and --nats-key, must be given together")}
 	case f.url == "file:":
-		return usageError{errors.New("there is no --log file: any more: leave --log out, and bring an old file over with honed migrate")}
+		return commandline.UsageError{Err: errors.New("there is no --log file: any more: leave --log out, and bring an old file over with honed migrate")}
 	case f.url != "" && !f.isCluster():
-		return usageError{fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
+		return commandline.UsageError{Err: fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
 	}
 	return nil
 }
@@ -130,24 +131,24 @@ func (p *positions) Set(text string) (err error) {
 }
 
 // explain adds the remedy to an error that an operator can fix.
-func explain(err error) string {
+func explain(err error) error {
 	var refusal *journal.Refusal
 	switch {
 	case errors.As(err, &refusal): // it has a remedy already
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Sprintf("%v; choose another address with --listen or --admin", err)
+		return fmt.Errorf("%w; choose another address with --listen or --admin", err)
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrPermission):
-		return fmt.Sprintf("%v; run honed as the owner of that file, or choose another folder with --data", err)
+		return fmt.Errorf("%w; run honed as the owner of that file, or choose another folder with --data", err)
 	case errors.Is(err, journal.ErrNoSpace) || errors.Is(err, syscall.ENOSPC):
-		return fmt.Sprintf("%v; free some space or lower --reserve, and restart honed", err)
+		return fmt.Errorf("%w; free some space or lower --reserve, and restart honed", err)
 	case errors.Is(err, gateway.ErrOpen):
-		return fmt.Sprintf("%v; give --tokens FILE or --client-ca FILE, or listen on 127.0.0.1", err)
+		return fmt.Errorf("%w; give --tokens FILE or --client-ca FILE, or listen on 127.0.0.1", err)
 	case errors.Is(err, journal.ErrConflict):
-		return fmt.Sprintf("%v: another honed writes to this log; restart honed, which then reads the other's records", err)
+		return fmt.Errorf("%w: another honed writes to this log; restart honed, which then reads the other's records", err)
 	case errors.Is(err, journal.ErrBroken):
-		return fmt.Sprintf("%v; restart honed: it recovers every acknowledged record", err)
+		return fmt.Errorf("%w; restart honed: it recovers every acknowledged record", err)
 	}
-	return err.Error()
+	return err
 }
 
 // progress prints a line to standard error every second while long work runs.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/namespacetest"
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -30,10 +31,10 @@ func TestDeletedLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, errs := honed(t, "--listen", "127.0.0.1:0", "--admin", "off", "--data", dir)
-	if code != exitFailed || !strings.Contains(errs, "is in use by") || !strings.Contains(errs, "stop that process") {
+	if code != commandline.Failed || !strings.Contains(errs, "is in use by") || !strings.Contains(errs, "stop that process") {
 		t.Errorf("%d %s", code, errs)
 	}
-	if code, _, errs := honed(t, "verify", "--data", dir); code != exitOK { // reading needs no lock
+	if code, _, errs := honed(t, "verify", "--data", dir); code != commandline.OK { // reading needs no lock
 		t.Errorf("verify: %d %s", code, errs)
 	}
 	eventually(t, "the lock file is there again", func() bool { _, err := os.Stat(lock); return err == nil })
@@ -79,7 +80,7 @@ func TestLogIsTakenAway(t *testing.T) {
 					t.Fatal(err)
 				}
 				code, took := g.wait(), time.Since(began)
-				if code != exitFailed || !strings.Contains(g.lastLine(), "while this process wrote to it") && !strings.Contains(g.lastLine(), "no such file or directory") {
+				if code != commandline.Failed || !strings.Contains(g.lastLine(), "while this process wrote to it") && !strings.Contains(g.lastLine(), "no such file or directory") {
 					t.Errorf("honed ended with %d: %s", code, g.lastLine())
 				}
 				if t.Logf("after %v", took); took > 2*time.Second && !testrun.Race {
@@ -120,9 +121,9 @@ func TestStopsWithFullDisk(t *testing.T) {
 					t.Fatal(err)
 				}
 				code, took := g.wait(), time.Since(began)
-				want, says := exitOK, "no space for a checkpoint"
+				want, says := commandline.OK, "no space for a checkpoint"
 				if loaded {
-					want, says = exitFailed, "records wait for space in the log"
+					want, says = commandline.Failed, "records wait for space in the log"
 				}
 				if code != want || !strings.Contains(g.said.String(), says) {
 					t.Errorf("honed ended with %d: %s", code, g.said.String())
@@ -166,7 +167,7 @@ func TestSecondSignal(t *testing.T) {
 			g.says(wait)
 		}
 	}
-	if code := g.wait(); code != exitFailed {
+	if code := g.wait(); code != commandline.Failed {
 		t.Errorf("honed ended with %d", code)
 	}
 }
@@ -223,7 +224,7 @@ func TestAdminBeforeTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // the exit code tells
-	if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != exitInterrupted || took > 5*time.Second {
+	if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != commandline.Interrupted || took > 5*time.Second {
 		t.Errorf("honed ended with %d after %v: %s", code, took, said.String())
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -48,7 +49,7 @@ type proof struct {
 // prove starts a gateway, submits messages to it, kills it meanwhile, and verifies the log.
 func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f proveFlags
-	flags, config := newFlags("honed prove")
+	flags, config := commandline.New("honed prove")
 	flags.IntVar(&f.messages, "messages", 1_000_000, "how many messages to submit")
 	flags.IntVar(&f.clients, "clients", 4, "how many clients submit them")
 	flags.IntVar(&f.window, "window", 256, "messages in flight per client")
@@ -57,11 +58,11 @@ func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.StringVar(&f.keep, "keep", "", "use this `FOLDER` for the log, and keep it")
 	flags.TextVar(&f.level, "level", gateway.Disk, "durability level: disk, or received, which must lose messages")
 	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
-	if err := parse(flags, config, args, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
 	if f.messages < 1 || f.clients < 1 || f.size < 16 || f.kills < 0 {
-		return usageError{errors.New("prove needs at least 1 message of 16 bytes and 1 client")}
+		return commandline.UsageError{Err: errors.New("prove needs at least 1 message of 16 bytes and 1 client")}
 	}
 	dir := f.keep
 	if dir == "" {

@@ -12,11 +12,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 )
 
 // Paths of the admin side. A GET lists, a POST changes.
@@ -127,7 +127,7 @@ func (a *adminClient) do(ctx context.Context, method, path string, in, out any) 
 	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(body))
 	if err != nil {
-		return usageError{err}
+		return commandline.UsageError{Err: err}
 	}
 	if a.tokenFile != "" {
 		token, err := os.ReadFile(a.tokenFile)
@@ -155,7 +155,7 @@ func (a *adminClient) do(ctx context.Context, method, path string, in, out any) 
 
 // action splits the arguments of a verb with actions: the action and, unless that is list, a name.
 func action(verb string, args []string, actions ...string) (do, name string, rest []string, err error) {
-	wrong := usageError{fmt.Errorf("honed %s %s; all but list need a NAME next", verb, strings.Join(actions, "|"))}
+	wrong := commandline.UsageError{Err: fmt.Errorf("honed %s %s; all but list need a NAME next", verb, strings.Join(actions, "|"))}
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		return "list", "", args, nil
 	}
@@ -178,7 +178,7 @@ func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	var admin adminClient
-	flags, config := newFlags("honed readers " + do)
+	flags, config := commandline.New("honed readers " + do)
 	admin.add(flags)
 	o := gateway.ReaderOrder{Do: do, Name: name}
 	from := ""
@@ -191,13 +191,15 @@ func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	if do == "create" {
 		flags.DurationVar(&o.Expire, "expire", 0, "after this time without a connection it no longer holds the log; 0: never")
 	}
-	if err := parse(flags, config, args, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
 	if do != "list" {
 		var at time.Time
-		if o.Start, at, o.At, err = parseStart(from); err != nil {
-			return err
+		if from != "" { // else what is stored
+			if o.Start, at, o.At, err = commandline.ParseStart(from); err != nil {
+				return commandline.UsageError{Err: fmt.Errorf("--from: %w", err)}
+			}
 		}
 		if o.Start == gateway.FromTime {
 			o.At = uint64(at.UnixMilli())
@@ -226,12 +228,12 @@ func sessions(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	}
 	var admin adminClient
 	var prefix string
-	flags, config := newFlags("honed sessions " + do)
+	flags, config := commandline.New("honed sessions " + do)
 	admin.add(flags)
 	if do == "list" {
 		flags.StringVar(&prefix, "prefix", "", "only clients whose names begin with this `TEXT`")
 	}
-	if err := parse(flags, config, args, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
 	if do == "forget" {
@@ -250,23 +252,4 @@ func sessions(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		}
 		after = last.Client
 	}
-}
-
-// parseStart reads where a reader begins; an empty text is Stored.
-func parseStart(text string) (start gateway.Start, at time.Time, number uint64, err error) {
-	switch text {
-	case "":
-		return gateway.Stored, at, 0, nil
-	case "first":
-		return gateway.FromFirst, at, 0, nil
-	case "next":
-		return gateway.FromNext, at, 0, nil
-	}
-	if number, err = parseNumber(text); err == nil {
-		return gateway.FromNumber, at, number, nil
-	}
-	if at, err = time.Parse(time.RFC3339, text); err == nil {
-		return gateway.FromTime, at, 0, nil
-	}
-	return 0, at, 0, usageError{fmt.Errorf("--from is first, next, a time such as 2026-11-22T21:00:00Z, or a number such as 12.0, not %s", strconv.Quote(text))}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -48,7 +49,7 @@ func TestReaderVerbs(t *testing.T) {
 	must := func(lines int, args ...string) (out string) {
 		t.Helper()
 		code, out, errs := honed(t, args...)
-		if code != exitOK || strings.Count(out, "\n") != lines {
+		if code != commandline.OK || strings.Count(out, "\n") != lines {
 			t.Fatalf("%v: %d, %d lines instead of %d\n%s%s", args, code, strings.Count(out, "\n"), lines, out, errs)
 		}
 		return out
@@ -90,16 +91,16 @@ func TestReaderVerbs(t *testing.T) {
 		says string
 		args []string
 	}{
-		{exitFailed, "nothing is stored for a reader of this name", with("readers", "move", "none")},
-		{exitFailed, "there is no session", with("sessions", "forget", "none")},
-		{exitFailed, "a reader has 1 to 1024 shares", with("readers", "create", "x", "--shares", "5000")},
-		{exitUsage, "all but list need a NAME", with("readers", "burn", "x")},
-		{exitUsage, "all but list need a NAME", with("readers", "move")},
-		{exitUsage, "--from is first, next, a time", with("readers", "move", "x", "--from", "soon")},
-		{exitUsage, "--from is first, next, a time", []string{"tail", "--from", "soon"}},
-		{exitFailed, "no honed answers", []string{"readers", "list", "--admin", "127.0.0.1:1"}},
-		{exitUsage, "--retain-hard needs one of them", []string{"serve", "--retain-hard"}},
-		{exitUsage, "need --format 2", []string{"serve", "--retain-age", "1h", "--log", "nats://127.0.0.1:1"}},
+		{commandline.Failed, "nothing is stored for a reader of this name", with("readers", "move", "none")},
+		{commandline.Failed, "there is no session", with("sessions", "forget", "none")},
+		{commandline.Failed, "a reader has 1 to 1024 shares", with("readers", "create", "x", "--shares", "5000")},
+		{commandline.Usage, "all but list need a NAME", with("readers", "burn", "x")},
+		{commandline.Usage, "all but list need a NAME", with("readers", "move")},
+		{commandline.Usage, "--from is not first, next, a time", with("readers", "move", "x", "--from", "soon")},
+		{commandline.Usage, "--from is not first, next, a time", []string{"tail", "--from", "soon"}},
+		{commandline.Failed, "no honed answers", []string{"readers", "list", "--admin", "127.0.0.1:1"}},
+		{commandline.Usage, "--retain-hard needs one of them", []string{"serve", "--retain-hard"}},
+		{commandline.Usage, "need --format 2", []string{"serve", "--retain-age", "1h", "--log", "nats://127.0.0.1:1"}},
 	} {
 		if code, _, errs := honed(t, c.args...); code != c.code || !strings.Contains(errs, c.says) {
 			t.Errorf("%v: %d %s; want %d, … %s …", c.args, code, errs, c.code, c.says)
@@ -120,7 +121,7 @@ func TestReaderVerbs(t *testing.T) {
 		t.Error(answer.Status)
 	}
 	must(0, with("readers", "list")...)
-	if code, out, errs := honed(t, "export", "--data", dir); code != exitOK || !strings.Contains(out, `"reader":"copy"`) || !strings.Contains(out, `"removed":true`) || !strings.Contains(out, `"log":"`) {
+	if code, out, errs := honed(t, "export", "--data", dir); code != commandline.OK || !strings.Contains(out, `"reader":"copy"`) || !strings.Contains(out, `"removed":true`) || !strings.Contains(out, `"log":"`) {
 		t.Errorf("%d %.2000s%s", code, out, errs)
 	}
 }

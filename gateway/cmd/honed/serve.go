@@ -20,6 +20,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tlsfiles"
 )
@@ -28,8 +29,8 @@ import (
 type serving struct {
 	srv           gateway.Server
 	log           logFlags
-	listen        list
-	sockets       list
+	listen        commandline.List
+	sockets       commandline.List
 	admin         string
 	adminToken    string
 	tokens        string
@@ -46,7 +47,7 @@ type serving struct {
 func (f *serving) add(flags *flag.FlagSet) {
 	limits := &f.srv.Limits
 	f.log.addWriting(flags)
-	f.listen.values = []string{"127.0.0.1:7100"}
+	f.listen.Values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
 	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:7171", "serve metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
@@ -84,9 +85,9 @@ func (f *serving) add(flags *flag.FlagSet) {
 // serve runs a gateway until ctx ends or its log fails.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f serving
-	flags, config := newFlags("honed")
+	flags, config := commandline.New("honed")
 	f.add(flags)
-	if err := parse(flags, config, args, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
 	sys.OutliveReaders()
@@ -101,12 +102,12 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	// Open all listeners before the log, which may take long: a port in use fails at once. Clients
 	// that connect early wait.
-	listeners, err := listen(f.listen.values, srv, tlsConfig)
+	listeners, err := listen(f.listen.Values, srv, tlsConfig)
 	if err != nil {
 		return err
 	}
 	defer closeAll(listeners)
-	sockets, err := listen(f.sockets.values, srv, tlsConfig)
+	sockets, err := listen(f.sockets.Values, srv, tlsConfig)
 	if err != nil {
 		return err
 	}
@@ -149,14 +150,14 @@ const logDescriptors = 16
 // configure sets what is not a flag of its own in the gateway, and returns the TLS configuration; nil: none.
 func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	if f.format > 2 {
-		return nil, usageError{fmt.Errorf("--format is 1 or 2, not %d", f.format)}
+		return nil, commandline.UsageError{Err: fmt.Errorf("--format is 1 or 2, not %d", f.format)}
 	}
 	srv := &f.srv
 	if srv.RetainAge < 0 || srv.RetainSize < 0 || srv.RetainHard && srv.RetainAge == 0 && srv.RetainSize == 0 {
-		return nil, usageError{errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
+		return nil, commandline.UsageError{Err: errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
 	}
 	if (srv.RetainAge > 0 || srv.RetainSize > 0) && (f.format == 1 || f.format == 0 && f.log.isCluster()) {
-		return nil, usageError{errors.New("--retain-age and --retain-size need --format 2")}
+		return nil, commandline.UsageError{Err: errors.New("--retain-age and --retain-size need --format 2")}
 	}
 	srv.Durable, srv.Shared = f.log.level(), f.log.isCluster()
 	srv.AppendTime, srv.AcceptLoss = f.log.appendTime, f.log.segments.AcceptLoss
@@ -170,7 +171,7 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 		return nil, nil
 	}
 	if f.cert == "" || f.key == "" {
-		return nil, usageError{errors.New("--cert and --key must be given together, and --client-ca needs both")}
+		return nil, commandline.UsageError{Err: errors.New("--cert and --key must be given together, and --client-ca needs both")}
 	}
 	return tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
 }
@@ -183,7 +184,7 @@ func listen(addrs []string, srv *gateway.Server, config *tls.Config) (all []net.
 			network, addr = "unix", path
 		} else if _, _, err := net.SplitHostPort(addr); err != nil {
 			closeAll(all)
-			return nil, usageError{fmt.Errorf("the address to listen on: %w", err)}
+			return nil, commandline.UsageError{Err: fmt.Errorf("the address to listen on: %w", err)}
 		}
 		ln, err := net.Listen(network, addr)
 		if err == nil {
@@ -301,7 +302,7 @@ func newLogger(format string, stderr io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(stderr, nil)), nil
 	}
-	return nil, usageError{fmt.Errorf("--log-format is text or json, not %q", format)}
+	return nil, commandline.UsageError{Err: fmt.Errorf("--log-format is text or json, not %q", format)}
 }
 
 // untilEOF returns a context that ends with ctx or at the end of in.

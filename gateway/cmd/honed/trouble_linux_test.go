@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/natstest"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
@@ -193,7 +194,7 @@ func TestClusterTrouble(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, "HONED.mark")); err != nil {
 				t.Fatal(err)
 			}
-			if code, took := g.wait(), time.Since(began); code != exitFailed || took > 2*time.Second && !testrun.Race {
+			if code, took := g.wait(), time.Since(began); code != commandline.Failed || took > 2*time.Second && !testrun.Race {
 				t.Errorf("honed ended with %d after %v: %s", code, took, g.lastLine())
 			}
 		},
@@ -289,7 +290,7 @@ func TestStreamSettings(t *testing.T) {
 			}
 			continue
 		}
-		if code := g.wait(); code != exitFailed || !strings.Contains(g.lastLine(), c.says) || !strings.Contains(g.lastLine(), "correct its configuration") {
+		if code := g.wait(); code != commandline.Failed || !strings.Contains(g.lastLine(), c.says) || !strings.Contains(g.lastLine(), "correct its configuration") {
 			t.Errorf("%s: honed ended with %d: %s", name, code, g.lastLine())
 		}
 	}
@@ -358,7 +359,7 @@ func TestClusterPermissions(t *testing.T) {
 	}
 	asking.Wait()
 	if code, out, errs := honed(t, "verify", "--data", t.TempDir(), "--log", "nats://"+l.addr, "--replicas", "1",
-		"--nats-user", "reader", "--nats-password-file", secret(t, "CHANGE-ME-2")); code != exitOK {
+		"--nats-user", "reader", "--nats-password-file", secret(t, "CHANGE-ME-2")); code != commandline.OK {
 		t.Errorf("verify as reader: %d %s%s", code, out, errs)
 	}
 	own, err := journal.OpenCluster(t.Context(), "nats://"+l.addr, journal.ClusterOptions{Replicas: 1, User: "honed", PasswordFile: secret(t, "CHANGE-ME-1")})

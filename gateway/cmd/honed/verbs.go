@@ -8,18 +8,19 @@ import (
 	"io"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
 // openForReading parses the flags of a verb that only reads the log, and opens the log.
 func openForReading(ctx context.Context, verb string, args []string, stdout, stderr io.Writer, from *uint64) (journal.Reader, error) {
 	var f logFlags
-	flags, config := newFlags("honed " + verb)
+	flags, config := commandline.New("honed " + verb)
 	f.add(flags)
 	if from != nil {
 		flags.Uint64Var(from, "from", 0, "start with the envelope at this `POSITION`")
 	}
-	if err := parse(flags, config, args, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return nil, err
 	}
 	logger, err := newLogger("text", stderr)
@@ -30,10 +31,10 @@ func openForReading(ctx context.Context, verb string, args []string, stdout, std
 	return log, interrupted(ctx, err)
 }
 
-// interrupted returns errInterrupted instead of an error that ctx caused.
+// interrupted returns commandline.ErrInterrupted instead of an error that ctx caused.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
-		return errInterrupted
+		return commandline.ErrInterrupted
 	}
 	return err
 }
@@ -47,7 +48,7 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	defer log.Close()
 	damage := log.Verify(ctx, 0, verifying(stderr).set)
 	if ctx.Err() != nil {
-		return errInterrupted
+		return commandline.ErrInterrupted
 	}
 	if damage != nil {
 		fmt.Fprintln(stderr, damage)

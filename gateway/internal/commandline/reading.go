@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,22 +40,39 @@ func (f *Reading) Add(flags *flag.FlagSet, start, otherwise string) {
 
 // start sets where a reader begins.
 func (f *Reading) start(text string) (err error) {
-	r := &f.Reader
+	f.Reader.Start, f.Reader.At, f.Reader.Number, err = ParseStart(text)
+	return err
+}
+
+// ParseStart reads where a reader begins: first, next, a time or a number.
+func ParseStart(text string) (start gateway.Start, at time.Time, number uint64, err error) {
 	switch text {
 	case "first":
-		r.Start = gateway.FromFirst
+		return gateway.FromFirst, at, 0, nil
 	case "next":
-		r.Start = gateway.FromNext
-	default:
-		if r.Number, err = gateway.ParseNumber(text); err == nil {
-			r.Start = gateway.FromNumber
-		} else if r.At, err = time.Parse(time.RFC3339, text); err == nil {
-			r.Start = gateway.FromTime
-		} else {
-			err = errors.New("it is first, next, a time such as 2026-11-22T21:00:00Z, or a number such as 12.0")
-		}
+		return gateway.FromNext, at, 0, nil
 	}
-	return err
+	if number, err = ParseNumber(text); err == nil {
+		return gateway.FromNumber, at, number, nil
+	}
+	if at, err = time.Parse(time.RFC3339, text); err == nil {
+		return gateway.FromTime, at, 0, nil
+	}
+	return 0, at, 0, fmt.Errorf("%q is not first, next, a time such as 2026-11-22T21:00:00Z, or a number such as 12.0", text)
+}
+
+// FormatNumber writes a record's number as POSITION.INDEX.
+func FormatNumber(number uint64) string { return fmt.Sprintf("%d.%d", number>>16, number&0xffff) }
+
+// ParseNumber reads what FormatNumber writes; without an index, 0.
+func ParseNumber(text string) (uint64, error) {
+	before, after, _ := strings.Cut(text, ".")
+	pos, err := strconv.ParseUint(before, 10, 48)
+	index := uint64(0)
+	if err == nil && after != "" {
+		index, err = strconv.ParseUint(after, 10, 16)
+	}
+	return pos<<16 | index, err
 }
 
 // Prepare sets up the Reader, once the flags are parsed.

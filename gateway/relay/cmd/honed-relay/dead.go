@@ -30,7 +30,7 @@ type deadLog struct {
 
 // letterKey identifies a letter.
 type letterKey struct {
-	log    journal.Identity
+	log    [16]byte
 	number uint64
 }
 
@@ -141,7 +141,7 @@ func (e *entry) parse(meta journal.Record) (key letterKey, s state, err error) {
 	}
 	for s = done; s <= dropped; s++ {
 		if s.String() == e.State {
-			return letterKey{journal.Identity(id), meta.Seq}, s, nil
+			return letterKey{[16]byte(id), meta.Seq}, s, nil
 		}
 	}
 	return key, s, fmt.Errorf("the dead-letter log has the state %q, which this version does not know", e.State)

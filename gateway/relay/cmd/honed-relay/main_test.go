@@ -58,11 +58,11 @@ func eventually(t testing.TB, what string, holds func() bool) {
 type server struct {
 	t    testing.TB
 	srv  *gateway.Server
-	log  journal.Memory
+	log  *journal.Segments
 	addr string
 }
 
-// newServer serves a gateway with a log in memory until the test ends.
+// newServer serves a gateway until the test ends.
 func newServer(t testing.TB) *server {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,12 +70,16 @@ func newServer(t testing.TB) *server {
 		t.Fatal(err)
 	}
 	s := &server{t: t, addr: ln.Addr().String()}
-	s.srv = &gateway.Server{Log: &s.log, Checkpoint: 1}
+	if s.log, err = journal.OpenSegments(filepath.Join(t.TempDir(), "log"), journal.SegmentsOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.srv = &gateway.Server{Log: s.log, Checkpoint: 1}
 	ended := make(chan error, 1)
 	go func() { ended <- s.srv.Serve(ln) }()
 	t.Cleanup(func() {
 		s.srv.Close()
 		<-ended
+		s.log.Close()
 	})
 	return s
 }

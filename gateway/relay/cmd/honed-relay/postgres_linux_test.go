@@ -273,7 +273,7 @@ func TestPostgresPoison(t *testing.T) {
 	eventually(t, "the retried ones", func() bool { return count("a") == "100" })
 	// The relay was killed after it had brought a letter into the table and before it had marked it: it comes once.
 	l := deadLines(t, data)[0]
-	number, err := gateway.ParseNumber(l.Number)
+	number, err := commandline.ParseNumber(l.Number)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func TestRefusals(t *testing.T) {
 		{"no destination", []string{"--from", "a"}, 2, "--to DESTINATION is missing"},
 		{"password", []string{"--from", "a", "--to", "postgres://u:hidden@h/d"}, 2, "put it into a file"},
 		{"another destination", []string{"--config", config}, 2, `there is no destination "carrier-pigeon"`},
-		{"start", []string{"--from", "a", "--to", "stdout", "--start", "soon"}, 2, `it is first, next, a time`},
+		{"start", []string{"--from", "a", "--to", "stdout", "--start", "soon"}, 2, `is not first, next, a time`},
 		{"share", []string{"--from", "a", "--to", "stdout", "--share", "2", "--shares", "2"}, 2, "--share is from 0 to 1, not 2"},
 		{"bounds", []string{"--from", "a", "--to", "stdout", "--batch-bytes", "0"}, 2, "must be positive"},
 		{"readable secret", []string{"--from", "a", "--to", "http://127.0.0.1:1", "--secret-file", open}, 1, "chmod 600"},
