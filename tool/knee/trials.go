@@ -157,7 +157,7 @@ func (s *Search) fewest() int {
 // invalid.
 func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured, error) {
 	allowed := plan.AllowErrors
-	plan.AllowErrors, plan.AllowBehind, plan.MaxLag = true, true, s.mostLag()
+	plan.AllowErrors, plan.AllowBehind, plan.MaxLag = true, true, max(plan.MaxLag, s.mostLag())
 	doing := s.doing(step)
 	plan.Progress = func(now load.Progress) {
 		s.show(doing, &now)
