@@ -130,7 +130,7 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.BoolVar(&f.abort, "abort-on-miss", false, "end as soon as a goal of --expect is certain to be missed")
 	flags.Int64VarP(&f.Plan.Requests, "count", "n", 0, "send this many requests in all, without a warm-up, then end; --for is the time limit (1h)")
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds the server's CPU and memory use")
-	f.others.Define(cmd, 1)
+	f.others.Define(cmd, false)
 	f.agents.define(cmd)
 	flags.BoolVar(&f.progress, "progress", false, "report every second, even if standard error is not a terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
@@ -223,6 +223,9 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	others, err := f.others.Watch(cmd, f.Plan.Target, stats)
 	if err != nil {
 		return err
+	}
+	if f.agents.agents != "" {
+		others.Most = 1 // they may be on other machines
 	}
 	others.Watch(&f.Plan)
 	shown := spec.Public(target)
