@@ -24,7 +24,7 @@ func (j *judgement) advise() *Advice {
 	case ByMissing:
 		return &Advice{Reason: j.lacks()}
 	case ByNumber:
-		return &Advice{Pairs: usualPairs, Reason: fmt.Sprintf("%s; at least %d are needed, %d are usual", j.number(), fewestPairs, usualPairs)}
+		return &Advice{Pairs: usualPairs, Reason: fmt.Sprintf("%s; at least %d are needed, %d are usual", j.number(), FewestPairs, usualPairs)}
 	case ByNoFloor:
 		return &Advice{Reason: "A and B were not measured alternately, and the difference between sessions on this machine is not known"}
 	}

@@ -19,8 +19,8 @@ import (
 // alpha is the probability that any verdict of a comparison is wrong.
 const alpha = 0.05
 
-// fewestPairs are needed for a verdict.
-const fewestPairs = 5
+// FewestPairs are needed for a verdict.
+const FewestPairs = 5
 
 // Figure is a quantity measured on both sides, once per run.
 type Figure struct {
@@ -239,7 +239,7 @@ func (j *judgement) change() Change {
 		j.exactly()
 		return j.c
 	}
-	if min(len(j.c.A), len(j.c.B)) < fewestPairs || !j.positive() {
+	if min(len(j.c.A), len(j.c.B)) < FewestPairs || !j.positive() {
 		j.c.Advice = j.advise()
 		return j.c
 	}
@@ -299,7 +299,7 @@ func (j *judgement) unfit() Limit {
 	switch {
 	case 4*(all-used) > all || max(c.MissingA-c.MissingB, c.MissingB-c.MissingA) > 2:
 		return ByMissing
-	case min(len(c.A), len(c.B)) < fewestPairs:
+	case min(len(c.A), len(c.B)) < FewestPairs:
 		return ByNumber
 	case !j.positive():
 		return ByValues

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // inTurn returns alternating pairs in which B is factor times A, with a fixed spread.
@@ -324,5 +326,29 @@ func TestHiddenStep(t *testing.T) {
 		if got := hiddenStep(c.a, c.b); got != c.want {
 			t.Errorf("%v and %v: %v, want %v", c.a, c.b, got, c.want)
 		}
+	}
+}
+
+// The table does not contradict itself: B is shown as far from A as the verdict says, and a reason
+// that several figures share is said once.
+func TestTable(t *testing.T) {
+	var pairs []Pair
+	for i := range 12 { // the pairs' ratio is 1.2; one pair in another order moves the median of B below that of A
+		pairs = append(pairs, Pair{ID: i + 1, A: 100 + 100*float64(i), B: 1.2 * (100 + 100*float64(i))})
+	}
+	pairs[5].B, pairs[6].B, pairs[7].B, pairs[8].B, pairs[9].B, pairs[10].B = 500, 600, 600, 600, 600, 600
+	r := &Report{Comparison: Rules{}.Compare([]Figure{{Name: "rate", Pairs: pairs}})}
+	c := r.Changes[0]
+	if *c.MedianB >= *c.MedianA || c.Ratio == nil {
+		t.Fatalf("the medians are %v and %v", *c.MedianA, *c.MedianB)
+	}
+	want := figure.Number(*c.MedianA * *c.Ratio)
+	if row := r.rows()[1]; row[2] != want {
+		t.Errorf("%q, want %s where B is %.2f times %v", row, want, *c.Ratio, *c.MedianA)
+	}
+	few := inTurn(3, 1, 0.01)
+	r = &Report{Comparison: Rules{}.Compare([]Figure{{Name: "rate", Pairs: few}, {Name: "p50", Pairs: few}, {Name: "p99", Pairs: few[:2]}})}
+	if text := r.Text(); strings.Count(text, "as above") != 1 || !strings.Contains(text, "unclear: as above") || strings.Count(text, "2 pairs; at least 5") != 1 {
+		t.Errorf("the reasons are\n%s", text)
 	}
 }

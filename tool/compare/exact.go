@@ -17,7 +17,7 @@ func counted(unit string) bool { return unit == "allocs/op" || unit == "B/op" }
 // common with the other side: a buffer that grows once has some bytes in one run of several.
 func (j *judgement) isExact() bool {
 	c := &j.c
-	if !counted(j.Unit) || min(len(c.A), len(c.B)) < fewestPairs || c.LimitedBy != "" && c.LimitedBy != ByValues {
+	if !counted(j.Unit) || min(len(c.A), len(c.B)) < FewestPairs || c.LimitedBy != "" && c.LimitedBy != ByValues {
 		return false
 	}
 	return agree(c.A) && agree(c.B) || c.LimitedBy == ByValues && apart(c.A, c.B)

@@ -69,7 +69,7 @@ func floorOf(f *Figure, method Method) *Floor {
 	for _, s := range f.Sessions {
 		whole := wholePairs(s.Pairs)
 		a, b := logs(whole)
-		if len(whole) < fewestPairs || !positive(whole) {
+		if len(whole) < FewestPairs || !positive(whole) {
 			continue
 		}
 		differences = append(differences, center(minus(b, a), method))

@@ -31,11 +31,24 @@ func (c *Report) Summary() string {
 		len(c.Changes), c.count(Worse), c.count(Better), c.count(Same), c.count(Unclear))
 }
 
-// rows returns the rows of the table.
+// rows returns the rows of the table. B is A's median with the estimated difference, which B's own
+// median may contradict where runs vary. What several figures lack is said once.
 func (c *Report) rows() [][]string {
 	rows := [][]string{{"figure", "A", "B", "B against A"}}
+	said := map[string]bool{}
 	for i, change := range c.Changes {
-		rows = append(rows, []string{change.Name + " " + change.Unit, figure.OrNone(change.MedianA, figure.Number), figure.OrNone(change.MedianB, figure.Number), c.words(i)})
+		b, words := change.MedianB, c.words(i)
+		if change.MedianA != nil && change.Ratio != nil && change.LimitedBy != ByMissing {
+			b = new(*change.MedianA * *change.Ratio)
+		}
+		if change.Verdict == Unclear && change.Advice != nil {
+			if why := change.Advice.Reason; said[why] {
+				words = strings.TrimSuffix(words, why) + "as above"
+			} else {
+				said[why] = true
+			}
+		}
+		rows = append(rows, []string{change.Name + " " + change.Unit, figure.OrNone(change.MedianA, figure.Number), figure.OrNone(b, figure.Number), words})
 	}
 	return rows
 }

@@ -76,11 +76,28 @@ func (s *Search) Report(target string, colour bool) *Report {
 		r.Trials = append(r.Trials, p.inJSON(s.drawn()))
 	}
 	r.judge()
+	if note := s.disturbed(); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
 	if k := found.All; k.Again > unsteadyPart*k.Missed && k.Missed > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("the server's capacity is not constant: a trial at %s met the goals, one at %s did not; if it recovers slowly from overload, use a longer --cool",
 			r.amount(k.Again), r.amount(k.Missed)))
 	}
 	return r
+}
+
+// disturbed says in how many trials other programs had much of the CPU.
+func (s *Search) disturbed() string {
+	n, last := 0, ""
+	for _, p := range s.points {
+		if len(p.disturbed) > 0 {
+			n, last = n+1, p.disturbed[0]
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("in %d of %s, the last time: %s", n, figure.Counted(len(s.points), "trial"), last)
 }
 
 // unsteadyPart is how far above a miss a trial that met the goals cannot be chance.

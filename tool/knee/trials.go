@@ -52,7 +52,9 @@ type measured struct {
 	Trial
 	Why    string       // reason for a miss or an invalid trial; empty if all goals were met
 	result *load.Result // nil: the run failed
-	at     time.Time
+
+	disturbed []string // warnings about other programs
+	at        time.Time
 }
 
 // Run runs trials until the knee is known, the context ends, or the server is gone.
@@ -157,7 +159,7 @@ func (s *Search) fewest() int {
 // invalid.
 func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured, error) {
 	allowed := plan.AllowErrors
-	plan.AllowErrors, plan.AllowBehind, plan.MaxLag = true, true, s.mostLag()
+	plan.AllowErrors, plan.AllowBehind, plan.MaxLag = true, true, max(plan.MaxLag, s.mostLag())
 	doing := s.doing(step)
 	plan.Progress = func(now load.Progress) {
 		s.show(doing, &now)
@@ -168,7 +170,7 @@ func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured,
 	}
 	result, err := load.Run(ctx, plan)
 	if s.Others != nil {
-		s.Others.Judge(result)
+		p.disturbed = s.Others.Judge(result)
 	}
 	if err != nil {
 		return s.brokenOff(p, err)

@@ -2,33 +2,93 @@ package load
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
 )
 
 // heartbeat measures the generator's own delay in a closed loop, whose requests have no moment
-// from which they could be late: a timer rings every beatTime where answers are waited for, and how
-// late it is noticed is how late an answer of that moment would be read.
+// from which they could be late: a timer rings every beatTime where answers are waited for. While
+// it is overdue, the answers that are read are late, too. What counts is how many those are, not
+// for how long: at full speed a processor that is taken away for a hundredth of the time delays
+// far fewer than a hundredth of the answers.
 type heartbeat struct {
-	run   *run
-	timer *sys.Timer
-	due   int64
-	delay histogram // of the window's moments, one for each beatTime
+	run     *run
+	timer   *sys.Timer
+	due     atomic.Int64
+	shards  []*shard // whose answers it measures
+	longest int64    // delay within the window
 }
 
 const (
 	beatTime  = 2 * time.Millisecond
-	leastStop = 100 * time.Millisecond // a single delay that makes any result invalid
+	leastLate = int64(250 * time.Microsecond) // a timer's usual lateness is below it
+	leastStop = 100 * time.Millisecond        // a single delay that makes any result invalid
 )
 
-func (r *run) newHeartbeat() (*heartbeat, error) {
+// delays are those of a shard's answers. Each is an upper limit: that of an answer that arrived
+// when the delay began, and no more than it took longer than the quickest of all.
+type delays struct {
+	beat     *heartbeat // nil in an open loop
+	delayed  histogram  // of the window's late answers; the others were in time
+	late     [8]delay   // the last ones, in a ring
+	newest   int
+	caught   int64 // until when answers are read that had to wait for the newest
+	quickest int64 // response time
+}
+
+// delay is a time in which the generator did not run: between two readings of the clock.
+type delay struct{ due, from, till, length int64 }
+
+// noticed notes a delay that is still going on, or has just ended. The shard's lock is held.
+func (s *shard) noticed(due, now int64) {
+	if s.late[s.newest].due != due {
+		s.newest = (s.newest + 1) % len(s.late)
+		s.late[s.newest] = delay{due: due, from: s.last, till: now}
+	}
+	s.late[s.newest].length = now - due
+	s.caught = now + min(now-due, int64(beatTime))
+}
+
+// lateness returns how late an answer is that was read at now. The shard's lock is held.
+func (s *shard) lateness(now int64) int64 {
+	if s.beat == nil {
+		return 0
+	}
+	if due := s.beat.due.Load(); due > 0 && now-due > leastLate {
+		s.noticed(due, now)
+	} else if now > s.caught {
+		return 0
+	}
+	return s.late[s.newest].length
+}
+
+// heldUp records what the generator added to answers that were read late, or whose request was
+// about to be written when a delay began. The shard's lock is held.
+func (s *shard) heldUp(a *answers, late, now int64) {
+	for i := range s.late {
+		if d := &s.late[i]; a.written >= d.from && a.written < d.till {
+			late += d.length
+		}
+	}
+	if late = min(late, now-a.written-s.quickest); late > 0 && s.window.has(a.intended) {
+		s.delayed.record(late, a.count)
+	}
+}
+
+func (r *run) newHeartbeat(shards ...*shard) (*heartbeat, error) {
 	timer, err := newTimer()
 	if err != nil {
 		return nil, err
 	}
-	h := &heartbeat{run: r, timer: timer, delay: newHistogram()}
+	h := &heartbeat{run: r, timer: timer, shards: shards}
 	r.heartbeats = append(r.heartbeats, h)
+	for _, s := range shards {
+		s.mu.Lock()
+		s.beat, s.delayed, s.quickest = h, newHistogram(), longest
+		s.mu.Unlock()
+	}
 	return h, nil
 }
 
@@ -38,14 +98,14 @@ func (r *run) startHeartbeats() error {
 		return nil
 	}
 	if r.conns[0].reader == nil {
-		h, err := r.newHeartbeat()
+		h, err := r.newHeartbeat(r.shards...)
 		if err == nil {
 			r.goroutines.Go(h.waits)
 		}
 		return err
 	}
-	for _, rd := range r.readers {
-		h, err := r.newHeartbeat()
+	for i, rd := range r.readers {
+		h, err := r.newHeartbeat(r.shards[i]) // connections go to readers and to shards by their number
 		if err == nil {
 			err = h.ringsIn(rd)
 		}
@@ -58,7 +118,7 @@ func (r *run) startHeartbeats() error {
 
 // ringsIn has a reader notice the timer, among the answers that it reads.
 func (h *heartbeat) ringsIn(rd *reader) error {
-	h.due = h.run.now() + int64(beatTime)
+	h.due.Store(h.run.now() + int64(beatTime))
 	if err := h.timer.Set(beatTime); err != nil {
 		return err
 	}
@@ -73,7 +133,7 @@ const beatKey = sys.WakeKey - 1
 func (h *heartbeat) rang() {
 	now := h.run.now()
 	h.beat(now)
-	h.due = now + int64(beatTime)
+	h.due.Store(now + int64(beatTime))
 	// If it fails, the timer is closed because the run is over.
 	_ = h.timer.Set(beatTime)
 }
@@ -81,7 +141,7 @@ func (h *heartbeat) rang() {
 // waits is the goroutine that measures goroutines.
 func (h *heartbeat) waits() {
 	for now := h.run.now(); now < h.run.window.till; {
-		h.due = now + int64(beatTime)
+		h.due.Store(now + int64(beatTime))
 		if h.timer.WaitFor(beatTime) != nil {
 			return // the run has closed the timer
 		}
@@ -90,25 +150,79 @@ func (h *heartbeat) waits() {
 	}
 }
 
-// beat records a delay. What would have arrived in a long one would have waited for the rest of it.
+// beat notes a delay for the answers to come.
 func (h *heartbeat) beat(now int64) {
-	for moment := h.due; moment <= now; moment += int64(beatTime) {
-		if h.run.window.has(moment) {
-			h.delay.record(now-moment, 1)
-		}
+	due := h.due.Load()
+	if w := h.run.window; due < w.till && now >= w.from {
+		h.longest = max(h.longest, now-max(due, w.from))
 	}
+	if now-due <= leastLate {
+		return
+	}
+	for _, s := range h.shards {
+		s.mu.Lock()
+		s.noticed(due, now)
+		s.mu.Unlock()
+	}
+}
+
+// delays adds what the heartbeats have measured.
+func (m *Measured) delays(heartbeats []*heartbeat, shards []*shard) {
+	if len(heartbeats) == 0 {
+		return
+	}
+	m.Delay = newHistogram()
+	for _, h := range heartbeats {
+		m.Stop = max(m.Stop, time.Duration(h.longest))
+	}
+	for _, s := range shards {
+		m.Delay.add(s.delayed)
+	}
+	m.Delay.record(0, m.Latency.TotalCount()-m.Delay.TotalCount())
 }
 
 // stopped fails when the generator did not run for so long that nothing excuses it.
 func (m *Measured) stopped() string {
-	longest, most := time.Duration(0), max(leastStop, m.plan.MaxLag)
-	for _, h := range []histogram{m.Lag, m.Delay} {
-		if h.Histogram != nil {
-			longest = max(longest, time.Duration(h.Max()))
-		}
+	longest, most := m.Stop, max(leastStop, m.plan.MaxLag)
+	if m.Lag.Histogram != nil {
+		longest = max(longest, time.Duration(m.Lag.Max()))
 	}
 	if longest < most {
 		return ""
 	}
 	return fmt.Sprintf("the generator itself did not run for %v (the limit is %v); give it CPUs of its own, and do not stop it", longest.Round(time.Millisecond), most)
+}
+
+// slow fails when a percentile of a closed loop has too much of the generator's own delay in it.
+func (m *Measured) slow() string {
+	for _, p := range []percentile{{"p50", "every second answer", 1, 2}, {"p90", "one answer in ten", 9, 10}, {"p99", "one answer in a hundred", 99, 100}} {
+		if late, most := m.late(m.Delay, p); late > 0 {
+			return fmt.Sprintf("the generator itself read %s %v late or more (the limit for %s is %v); give it CPUs of its own, or use fewer connections",
+				p.each, late, p.name, most)
+		}
+	}
+	return ""
+}
+
+// percentile is the value that parts/whole of the answers do not exceed.
+type percentile struct {
+	name, each   string
+	parts, whole int64
+}
+
+// late returns by how much the generator was late with the answers of a percentile, and how much
+// it may be: a quarter of the percentile, or Plan.MaxLag. It returns 0 if it is within that.
+func (m *Measured) late(delay histogram, p percentile) (late, most time.Duration) {
+	if delay.Histogram == nil {
+		return 0, 0
+	}
+	own, shown := quantile(delay.Histogram, p.parts, p.whole), quantile(m.Latency.Histogram, p.parts, p.whole)
+	if own == nil || shown == nil {
+		return 0, 0
+	}
+	late, most = time.Duration(*own*microsecond), max(m.plan.MaxLag, time.Duration(*shown*microsecond/4))
+	if late <= most {
+		return 0, most
+	}
+	return late.Round(time.Microsecond), most.Round(time.Microsecond)
 }

@@ -20,7 +20,7 @@ const (
 // reasons returns why the figures are not the target's. Each reason is a sentence that ends with
 // what to try next. An empty list means that the result is valid.
 func (m *Measured) reasons() []string {
-	return said(m.ended, m.behind, m.lagging, m.stopped, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
+	return said(m.ended, m.behind, m.lagging, m.stopped, m.slow, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
 }
 
 // said collects the non-empty results of checks.
@@ -215,13 +215,35 @@ const (
 	microsecond = float64(time.Microsecond)
 )
 
+// leastRetried is the share of retried requests that a warning names.
+const leastRetried = 0.01
+
 // warnings explain what valid figures hide: that the load was too short for the generator's CPU to
-// be judged, and of a closed loop that while the server stalls, each connection has one slow
-// answer, however many users would have waited.
+// be judged, that the 99.9th percentile is the generator's or requests were retried, and of a
+// closed loop that while the server stalls, each connection has one slow answer, however many
+// users would have waited.
 func (m *Measured) warnings(r *Result) (warnings []string) {
 	if m.CPUKnown && m.CPUSpan < leastSpan {
 		warnings = append(warnings, fmt.Sprintf("the load took only %v, too short to tell whether the generator was the limit; send more requests", m.CPUSpan.Round(time.Millisecond)))
 	}
+	for _, delay := range []histogram{m.Lag, m.Delay} {
+		if late, most := m.late(delay, percentile{parts: 999, whole: 1000}); late > 0 {
+			warnings = append(warnings, fmt.Sprintf("p99.9 is not the server's: the generator itself was %v late or more with one request in a thousand (the limit is %v)", late, most))
+		}
+	}
+	if all := m.requests(); float64(m.Retries) > leastRetried*float64(all) {
+		warnings = append(warnings, fmt.Sprintf("%d of %d requests (%.1f %%) were retried, because the server closed their connections without an answer; they do not count as errors",
+			m.Retries, all, 100*float64(m.Retries)/float64(all)))
+	}
+	if stall := m.stall(r); stall != "" {
+		warnings = append(warnings, stall)
+	}
+	return warnings
+}
+
+// stall describes the slowest answer of a closed loop where it stands out, and accuses the server
+// only if the generator ran all the time.
+func (m *Measured) stall(r *Result) string {
 	highest := r.Latency.P999
 	for _, q := range []*float64{r.Latency.P99, r.Latency.P90, r.Latency.P50} {
 		if highest == nil {
@@ -229,13 +251,17 @@ func (m *Measured) warnings(r *Result) (warnings []string) {
 		}
 	}
 	if m.Lag.Histogram != nil || highest == nil || *r.Latency.Max < farAbove**highest || *r.Latency.Max*microsecond < float64(leastStall) {
-		return warnings
+		return ""
 	}
 	slowest := time.Duration(*r.Latency.Max * microsecond)
-	if m.Delay.Histogram != nil && time.Duration(m.Delay.Max()) > slowest/4 {
-		return append(warnings, fmt.Sprintf("the slowest answer took %v, and the generator itself once did not run for %v: the server may not be to blame",
-			slowest.Round(time.Millisecond), time.Duration(m.Delay.Max()).Round(time.Millisecond)))
+	if m.Stop > slowest/4 {
+		return fmt.Sprintf("the slowest answer took %v, and the generator itself once did not run for %v: the server may not be to blame",
+			slowest.Round(time.Millisecond), m.Stop.Round(time.Millisecond))
 	}
-	return append(warnings, fmt.Sprintf("the slowest answer took %v, %.0f times the highest percentile: the server stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
-		slowest.Round(time.Millisecond), *r.Latency.Max / *highest))
+	who := "the server, or the way to it,"
+	if m.Delay.Histogram == nil {
+		who = "the server, or the generator,"
+	}
+	return fmt.Sprintf("the slowest answer took %v, %.0f times the highest percentile: %s stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
+		slowest.Round(time.Millisecond), *r.Latency.Max / *highest, who)
 }

@@ -64,7 +64,8 @@ type Measured struct {
 	Missed      string        `json:",omitempty"` // the goal that ended the run early
 	Span        time.Duration `json:",omitempty"` // how much of the window has passed
 	Lag         histogram     `json:",omitzero"`  // nil in a closed loop
-	Delay       histogram     `json:",omitzero"`  // nil in an open loop
+	Delay       histogram     `json:",omitzero"`  // of answers; nil in an open loop
+	Stop        time.Duration `json:",omitempty"` // the longest time in which a closed loop's generator did not run
 	Offered     int64         `json:",omitempty"` // requests, or sessions, of the schedule within the window
 	Followed    int64         `json:",omitempty"` // requests within the window that are later steps of sessions
 	Steps       []counts      `json:",omitempty"` // of the plan's Traffic
@@ -241,6 +242,7 @@ func (m *Measured) merge(part *Measured) {
 	m.Sizes.take(part.Sizes)
 	m.Lag.add(part.Lag)
 	m.Delay.add(part.Delay)
+	m.Stop = max(m.Stop, part.Stop)
 	if part.Idle != nil {
 		if m.Idle == nil {
 			m.Idle = new(soaked)
@@ -308,7 +310,7 @@ func (a *Agent) faults() []string {
 	if a.Measured == nil {
 		return reasons
 	}
-	for _, reason := range said(a.Measured.lagging, a.Measured.stopped, a.Measured.churnLagging) {
+	for _, reason := range said(a.Measured.lagging, a.Measured.stopped, a.Measured.slow, a.Measured.churnLagging) {
 		reasons = append(reasons, fmt.Sprintf("agent %s: %s", a.Name, reason))
 	}
 	return reasons

@@ -259,6 +259,11 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 			"agent b: the generator itself sent one request in a hundred"},
 		"stopped": {func(all []Agent) { all[1].Measured.Lag.record(int64(time.Second), 1) },
 			"agent b: the generator itself did not run for 1s"},
+		"slow": {func(all []Agent) {
+			all[1].Measured.Delay = newHistogram()
+			all[1].Measured.Delay.record(int64(2*time.Millisecond), 100)
+			all[1].Measured.Delay.record(1, 900)
+		}, "agent b: the generator itself read one answer in a hundred 2"},
 		"busy": {func(all []Agent) {
 			for i := range all {
 				all[i].Machine = "same"

@@ -100,8 +100,9 @@ type Plan struct {
 	// same schedule on any machine. Zero is a seed like any other.
 	Seed uint64
 	// MaxLag is how late the generator may send one request in a hundred before the result is
-	// invalid. Zero: 1 ms. In every loop, a single moment of 100 ms (or MaxLag, if that is longer)
-	// in which the generator did not run makes the result invalid.
+	// invalid. Zero: 1 ms. In a closed loop it is what the generator may add to the answers of p50,
+	// p90 and p99, or a quarter of these if that is more. In every loop, a single moment of 100 ms
+	// (or MaxLag, if that is longer) in which the generator did not run makes the result invalid.
 	MaxLag time.Duration
 	// MaxStall is the longest stall of the whole target that does not make the result of an open
 	// loop invalid: what comes due in a stall at the end has no answer yet when the measured time

@@ -86,8 +86,9 @@ type Result struct {
 	Client struct {
 		CPUPerRequest *float64 `json:"cpu_us_per_request"` // microseconds per answer
 		CPUShare      *float64 `json:"cpu_share"`          // of the CPUs that GOMAXPROCS allows; 1 is all
-		// In a closed loop: how late, in microseconds, an answer that arrived at a random moment
-		// was read, as far as the generator is to blame. For open loops, Lag has it.
+		// In a closed loop, in microseconds: what the generator itself added to one answer in a
+		// hundred, at most, and the longest time in which it did not run. For open loops, Lag has
+		// it.
 		DelayP99 *float64 `json:"delay_p99_us,omitempty"`
 		DelayMax *float64 `json:"delay_max_us,omitempty"`
 	} `json:"client"`
@@ -195,8 +196,9 @@ func (m *Measured) result() *Result {
 	r.Histograms.Lag = m.Lag.Histogram
 	r.Service = QuantilesOf(r.Histograms.Service)
 	r.Lag = QuantilesOf(m.Lag.Histogram)
-	delay := QuantilesOf(m.Delay.Histogram)
-	r.Client.DelayP99, r.Client.DelayMax = delay.P99, delay.Max
+	if m.Delay.Histogram != nil {
+		r.Client.DelayP99, r.Client.DelayMax = quantile(m.Delay.Histogram, 99, 100), new(float64(m.Stop)/1e3)
+	}
 	if m.Sizes.Counted > 0 {
 		r.SizeMean, r.SizeMost = new(float64(m.Sizes.Bytes)/float64(m.Sizes.Counted)), &m.Sizes.Most
 	}

@@ -21,6 +21,7 @@ type shard struct {
 	spare *tally   // swapped with now by the collector
 	last  int64    // when the last answer came
 	steps []counts // per step of the plan's Traffic, for the whole run
+	delays
 
 	_ [64]byte // avoids false sharing with the next shard
 }
@@ -91,8 +92,12 @@ func (b *batch) code(code uint16) {
 func (s *shard) record(b *batch, now int64) {
 	s.mu.Lock()
 	t := s.now
+	late := s.lateness(now)
 	s.last = max(s.last, now)
 	for _, a := range b.runs {
+		if s.quickest = min(s.quickest, now-a.written); late > 0 || a.written < s.late[s.newest].till {
+			s.heldUp(&a, late, now)
+		}
 		if s.steps != nil {
 			s.steps[a.step].record(s, &a, now)
 		}

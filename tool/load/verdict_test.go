@@ -54,8 +54,13 @@ func TestGate(t *testing.T) {
 		{"lag at its limit", func(m *Measured) { m.plan.MaxLag, m.Lag = 11*time.Microsecond, spiked(3_000_000, 9) }, ""},
 		{"lag", func(m *Measured) { m.Lag = spiked(3_000_000, 20) }, "the generator itself sent one request in a hundred 3"},
 		{"one stop", func(m *Measured) { m.plan.MaxLag, m.Lag = time.Second/20, spiked(101_000_000, 1) }, "the generator itself did not run for 101ms (the limit is 100ms)"},
-		{"delays in a closed loop", func(m *Measured) { closed(m, spiked(99_000_000, 20)) }, ""},
-		{"one stop in a closed loop", func(m *Measured) { closed(m, spiked(1_500_000_000, 1)) }, "the generator itself did not run for 1.5"},
+		{"delays in a closed loop", func(m *Measured) { closed(m, spiked(3_000_000, 10)) }, ""},
+		{"delays of one answer in a hundred", func(m *Measured) { closed(m, spiked(3_000_000, 11)) }, "the generator itself read one answer in a hundred 3"},
+		{"delays of every second answer", func(m *Measured) { closed(m, spiked(3_000_000, 501)) }, "the generator itself read every second answer 3"},
+		{"delays of a quarter", func(m *Measured) { closed(m, spiked(2_400_000, 20)); m.Latency = spiked(10_000_000, 20) }, ""},
+		{"delays above a quarter", func(m *Measured) { closed(m, spiked(2_600_000, 20)); m.Latency = spiked(10_000_000, 20) }, "(the limit for p99 is 2.5"},
+		{"delays within a given limit", func(m *Measured) { closed(m, spiked(3_000_000, 501)); m.plan.MaxLag = 4 * time.Millisecond }, ""},
+		{"one stop in a closed loop", func(m *Measured) { closed(m, spiked(1, 1)); m.Stop = 1500 * time.Millisecond }, "the generator itself did not run for 1.5s"},
 		{"CPU", func(m *Measured) { m.CPU = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
 		{"CPU at its limit", func(m *Measured) { m.CPU = 1599 * time.Millisecond }, ""},
 		{"CPU in a moment", func(m *Measured) { m.CPU, m.CPUSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},
@@ -128,7 +133,7 @@ func TestKept(t *testing.T) {
 func spiked(ns int64, n int64) histogram {
 	h := newHistogram()
 	h.record(ns, n)
-	if n < 99 {
+	if n < 99 || n > 500 {
 		h.record(10_000, 1000-n)
 	}
 	return h

@@ -311,9 +311,7 @@ func (r *run) measured() *Measured {
 	if r.opened.known && r.closed.known && r.closed.at > r.opened.at {
 		m.CPUKnown, m.CPU, m.CPUSpan = true, r.closed.used-r.opened.used, time.Duration(r.closed.at-r.opened.at)
 	}
-	for _, h := range r.heartbeats {
-		m.Delay.add(h.delay)
-	}
+	m.delays(r.heartbeats, r.shards)
 	if r.paced {
 		m.Lag = newHistogram()
 		for _, p := range r.pacers {

@@ -60,6 +60,8 @@ type Meanwhile struct {
 	// which some thread waited for a CPU or for memory.
 	CPUPressure    *float64 `json:"cpu_pressure"`
 	MemoryPressure *float64 `json:"memory_pressure"`
+	// Busiest are the names of the others that used most, each with its share of one CPU.
+	Busiest string `json:"-"`
 }
 
 // Measure reads the counters. It takes about 30 µs per process on the machine
@@ -80,6 +82,7 @@ func (u Usage) Between(later Usage, own ...int) (m Meanwhile) {
 		m.Steal = part(u.cpu.steal, later.cpu.steal)
 		if ours, known := u.ours(later, own); known {
 			m.Others = part(u.cpu.busy+ours, later.cpu.busy)
+			m.Busiest = strings.Join(u.busiest(later, mostNamed, own...), ", ")
 		}
 		elapsed := time.Duration(ticks) * tickLength / time.Duration(later.cpus)
 		if u.has.throttled && later.has.throttled {
@@ -124,15 +127,18 @@ func (u Usage) pressed(later Usage, what string, elapsed time.Duration) *float64
 	return new(min(max(0, float64(to-from)/float64(elapsed)), 1))
 }
 
-// busiest lists the n processes, except this one, that used most CPU between two
+// mostNamed is how many other programs are named.
+const mostNamed = 3
+
+// busiest lists the n processes, except this one and own, that used most CPU between two
 // snapshots, each with its share of one CPU. Processes that ended meanwhile count for the
 // parent that reaped them.
-func (u Usage) busiest(later Usage, n int) (names []string) {
+func (u Usage) busiest(later Usage, n int, own ...int) (names []string) {
 	if later.cpus == 0 {
 		return nil
 	}
 	elapsed := (later.cpu.all() - u.cpu.all()) / float64(later.cpus)
-	used := u.used(later)
+	used := u.used(later, own)
 	most := slices.SortedFunc(maps.Keys(used), func(a, b string) int {
 		return cmp.Or(cmp.Compare(used[b], used[a]), cmp.Compare(a, b))
 	})
@@ -144,8 +150,8 @@ func (u Usage) busiest(later Usage, n int) (names []string) {
 	return names
 }
 
-// used returns the ticks of all processes, by name, except this one.
-func (u Usage) used(later Usage) map[string]float64 {
+// used returns the ticks of all processes, by name, except this one and own.
+func (u Usage) used(later Usage, own []int) map[string]float64 {
 	used := map[int]float64{}
 	for pid, now := range later.processes {
 		used[pid] = now.own + now.ended
@@ -160,7 +166,7 @@ func (u Usage) used(later Usage) map[string]float64 {
 	}
 	byName := map[string]float64{}
 	for pid, now := range later.processes {
-		if pid != later.self {
+		if pid != later.self && !slices.Contains(own, pid) {
 			byName[now.name] += max(0, used[pid])
 		}
 	}

@@ -96,6 +96,12 @@ func TestBusiest(t *testing.T) {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
+	if got := u.busiest(later, 1, 2); !slices.Equal(got, []string{"worker 5.0 %"}) {
+		t.Errorf("except the server: %q", got)
+	}
+	if m := u.Between(later, 2, 7); m.Busiest != "worker 5.0 %" {
+		t.Errorf("named are %q", m.Busiest)
+	}
 }
 
 // TestNoTime checks that there is no difference from a snapshot to itself, or to an

@@ -56,5 +56,5 @@ func (c *contest) besideSlow(ctx context.Context) (*Beside, error) {
 	// Each request is written at its scheduled time whether or not earlier ones were
 	// answered: a connection has room for five seconds of them. So Latency exceeds
 	// Service only by the generator's lateness.
-	return &Beside{Engine: c.engine, Rate: r.Rate, P50: r.Service.P50, P99: r.Service.P99, P999: r.Service.P999}, nil
+	return besideOf(c.engine, r), nil
 }

@@ -49,15 +49,13 @@ func (c *contest) alone(ctx context.Context) (*Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		*l.lap = Lap{Rate: r.Rate, P50: r.Latency.P50, P99: r.Latency.P99}
-		if used := server.stats.Used(); used != nil {
-			l.lap.ServerCPU = used.CPUPerRequest
-		}
+		*l.lap = lapOf(r, server.stats.Used())
 	}
 	return entry, nil
 }
 
-// drive loads the server for one lap, and again if the first lap was not valid.
+// drive loads the server for one lap, and again if the first lap was not valid. The figures of one
+// that is not valid do not count.
 func (c *contest) drive(ctx context.Context, server *ownServer, what string, plan load.Plan) (*load.Result, error) {
 	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
 	if err = errors.Join(err, ctx.Err()); err != nil {

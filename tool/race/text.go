@@ -8,6 +8,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load"
 )
 
 // Report is the result of a demo. A figure that is not available is null.
@@ -27,7 +28,7 @@ type Entry struct {
 	IdleBytes *float64 `json:"bytes_per_idle_connection"`
 }
 
-// Lap is one load on one engine.
+// Lap is one load on one engine. It has no figures if its result was not valid.
 type Lap struct {
 	Rate      *float64 `json:"rate"`
 	P50       *float64 `json:"p50_us"`
@@ -36,8 +37,28 @@ type Lap struct {
 	Ratio     *float64 `json:"ratio_to_direct"` // of the request rates
 }
 
+// lapOf returns the figures of a load that count.
+func lapOf(r *load.Result, used *load.Server) Lap {
+	if !r.Valid {
+		return Lap{}
+	}
+	l := Lap{Rate: r.Rate, P50: r.Latency.P50, P99: r.Latency.P99}
+	if used != nil {
+		l.ServerCPU = used.CPUPerRequest
+	}
+	return l
+}
+
+// besideOf returns the times, from the write of a request, of a load that counts.
+func besideOf(name string, r *load.Result) *Beside {
+	if !r.Valid {
+		return &Beside{Engine: name}
+	}
+	return &Beside{Engine: name, Rate: r.Rate, P50: r.Service.P50, P99: r.Service.P99, P999: r.Service.P999}
+}
+
 // Beside is the latency of other connections while slow handlers run, measured from the
-// write of a request.
+// write of a request. It has no figures if its result was not valid.
 type Beside struct {
 	Engine   string   `json:"engine"`
 	Rate     *float64 `json:"rate"`
@@ -92,7 +113,7 @@ func (r *Report) writeSpeed(w io.Writer) {
 	fmt.Fprint(w, "\nconnections × depth: 100 × 64 is 100 connections with 64 requests in flight each.\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "load\tengine\trequests/s\tto Direct\tp50\tp99\tserver CPU/request")
-	for _, load := range []struct {
+	for _, shape := range []struct {
 		name string
 		of   func(*Entry) Lap
 	}{
@@ -100,7 +121,7 @@ func (r *Report) writeSpeed(w io.Writer) {
 		{"100 × 64", func(e *Entry) Lap { return e.Pipelined }},
 	} {
 		for i, e := range r.Engines {
-			lap, name := load.of(e), load.name
+			lap, name := shape.of(e), shape.name
 			if i > 0 {
 				name = ""
 			}

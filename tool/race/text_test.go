@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/load"
 )
 
 // A missing figure has no ratio, and its cell in the tables is empty.
@@ -31,5 +32,24 @@ func TestReportRatios(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
 		}
+	}
+}
+
+// The figures of a load that is not valid do not count, nor do ratios to them.
+func TestInvalidLapsHaveNoFigures(t *testing.T) {
+	r := &load.Result{Valid: true, Rate: new(1000.0)}
+	r.Latency.P99, r.Service.P99 = new(5.0), new(4.0)
+	used := &load.Server{CPUPerRequest: new(3.0)}
+	if l, b := lapOf(r, used), besideOf("parked", r); *l.Rate != 1000 || *l.P99 != 5 || *l.ServerCPU != 3 || *b.P99 != 4 {
+		t.Errorf("a valid one has %+v, %+v", l, b)
+	}
+	r.Valid = false
+	report := &Report{InvalidReasons: []string{"late; wait"}, Engines: []*Entry{{Engine: "direct", PingPong: lapOf(r, used)}, {Engine: "events", PingPong: Lap{Rate: new(2000.0)}}}, Beside: []*Beside{besideOf("parked", r)}}
+	report.compare()
+	if l := report.Engines[0].PingPong; l != (Lap{}) || *report.Beside[0] != (Beside{Engine: "parked"}) || report.Engines[1].PingPong.Ratio != nil {
+		t.Errorf("one that is not valid has %+v, %+v", l, report.Beside[0])
+	}
+	if text := report.Text(); strings.Contains(text, "1,000") || !strings.Contains(text, "2,000") {
+		t.Errorf("shown as\n%s", text)
 	}
 }

@@ -12,28 +12,41 @@ import (
 // Others limits the CPU use of other programs during a measurement.
 type Others struct{ Most Percent }
 
-// Define adds the flag.
-func (o *Others) Define(cmd *cobra.Command, usual Percent) {
-	o.Most = usual
-	cmd.Flags().Var(&o.Most, "most-others", "CPU share of all processors that other programs may use before a result is INVALID; 100% also accepts CPU quotas and steal")
+const usualOthers = 0.3
+
+// Define adds the flag. What is above its default is a warning only, unless strict: other programs
+// may be the server's own, such as its database.
+func (o *Others) Define(cmd *cobra.Command, strict bool) {
+	o.Most = usualOthers
+	usage := "CPU share of all processors that other programs may use before a result is INVALID"
+	if !strict {
+		usage += ", if you give it, or has a warning"
+	}
+	cmd.Flags().Var(&o.Most, "most-others", usage+"; 100% also accepts CPU quotas and steal")
 }
 
 // Watch returns the watcher of other programs while target is loaded. A server on this machine
-// does not count as another program: its admin side reports its process.
+// does not count as another program: its admin side reports its process, or its port tells. Where
+// neither does, only a limit that the user gives is an error.
 func (o *Others) Watch(cmd *cobra.Command, target load.Target, server *admin.Server) (*trial.Others, error) {
-	watch := &trial.Others{Most: float64(o.Most)}
-	if watch.Most >= 1 {
-		return watch, nil
-	}
-	if server == nil && trial.Topology(target) != "network" {
-		return nil, exit.Usagef("%s: --most-others needs --server-stats when the server is on this machine, to tell it from other programs; give the server's admin side, or leave --most-others out", cmd.Name())
-	}
-	if server != nil {
+	given := cmd.Flags().Changed("most-others")
+	watch := &trial.Others{Most: float64(o.Most), Warn: !given}
+	switch local := trial.Topology(target) != "network"; {
+	case watch.Most >= 1:
+	case server != nil:
 		seen, err := server.Read(cmd.Context())
 		if err != nil {
 			return nil, exit.Failedf("%s: --server-stats: %w", cmd.Name(), err)
 		}
 		watch.Own = []int{seen.PID}
+	case local:
+		if watch.Own = trial.Listeners(target); watch.Own != nil {
+			break
+		}
+		if given {
+			return nil, exit.Usagef("%s: --most-others needs --server-stats when the server is on this machine and its process cannot be told by its port; give the server's admin side, or leave --most-others out", cmd.Name())
+		}
+		watch.Most = 1
 	}
 	return watch, nil
 }

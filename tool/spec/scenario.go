@@ -164,7 +164,7 @@ func eachSetting(cmd *cobra.Command, with func(name, value, usual string)) {
 	new(Load).Define(plain)
 	plain.Flags().VisitAll(func(flag *pflag.Flag) {
 		value := cmd.Flags().Lookup(flag.Name).Value.String()
-		if flag.Name == "arrivals" && !hasArrivals(cmd) || flag.Name == "resolve" {
+		if flag.Name == "arrivals" && !hasArrivals(cmd) || flag.Name == "resolve" || flag.Name == "max-lag" {
 			return // it does not affect the load, or only says where the target is
 		}
 		if value != flag.DefValue && slices.Contains(mayBeSecret, flag.Name) {

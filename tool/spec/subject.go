@@ -40,7 +40,7 @@ func (f *Subject) Define(cmd *cobra.Command) {
 	flags.DurationVar(&f.readyWithin, "ready-within", 30*time.Second, "time limit for the server to be ready")
 	flags.DurationVar(&f.stopWithin, "stop-within", 10*time.Second, "time limit for the server to stop")
 	flags.IntVarP(&f.samples, "samples", "n", 12, "valid samples, or pairs of samples, to take; 24 can show that two revisions are the same")
-	f.others.Define(cmd, 0.3)
+	f.others.Define(cmd, true)
 	flags.BoolVar(&f.Progress, "progress", false, "report every second, even if standard error is not a terminal")
 	flags.BoolVar(&f.Plain, "plain", false, PlainUsage)
 	f.Load.Define(cmd)

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -136,6 +137,9 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	} else if scheme != "tcp" && scheme != "unix" && scheme != text {
 		return nil, exit.Usagef("%s: target %q: unknown scheme %q; use tcp://HOST:PORT, unix:PATH, http://, https://, ws:// or wss://", cmd.Name(), text, scheme)
 	}
+	if err := dialable(cmd.Name(), text); err != nil {
+		return nil, err
+	}
 	frames, err := load.ParseTarget(text, dialect)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
@@ -148,6 +152,23 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	}
 	frames.FrameSize = int(f.limit)
 	return frames, nil
+}
+
+// dialable refuses a TCP address that cannot be one.
+func dialable(command, text string) error {
+	address, tcp := strings.CutPrefix(text, "tcp://")
+	if !tcp {
+		return nil
+	}
+	if strings.Contains(address, "/") {
+		return exit.Usagef("%s: target %q has a path; for a web service, use http://%s", command, address, address)
+	}
+	if _, port, err := net.SplitHostPort(address); err == nil && port != "" {
+		if _, err := net.LookupPort("tcp", port); err != nil {
+			return exit.Usagef("%s: target %q: there is no port %s; use 1 to 65535", command, address, port)
+		}
+	}
+	return nil
 }
 
 // suits refuses flags that do not apply to the target.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/hone-go/hone/tool/load"
@@ -51,6 +52,22 @@ func Environment(target load.Target) record.Environment {
 
 // Topology returns how the load reaches the server: "loopback", "unix" or "network".
 func Topology(target load.Target) string {
+	topology, _ := place(target)
+	return topology
+}
+
+// Listeners returns the processes of this machine that serve a target at a loopback address, as far
+// as they can be seen.
+func Listeners(target load.Target) []int {
+	topology, port := place(target)
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil && topology == "loopback" {
+		return machine.Listeners(uint16(n))
+	}
+	return nil
+}
+
+// place returns the topology, and the port of a TCP address.
+func place(target load.Target) (topology, port string) {
 	text := target.String()
 	switch t := target.(type) { // by the address connected to, whatever the URL says
 	case load.HTTP:
@@ -59,19 +76,19 @@ func Topology(target load.Target) string {
 		text = cmp.Or(t.Address, text)
 	}
 	if strings.HasPrefix(text, "unix") {
-		return "unix"
+		return "unix", ""
 	}
-	_, rest, found := strings.Cut(text, "://")
+	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
 		rest = text
 	}
 	rest, _, _ = strings.Cut(rest, "/")
-	host, _, err := net.SplitHostPort(rest)
+	host, port, err := net.SplitHostPort(rest)
 	if err != nil {
-		host = rest
+		host, port = rest, map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443"}[scheme]
 	}
 	if ip := net.ParseIP(strings.Trim(host, "[]")); host == "localhost" || ip != nil && ip.IsLoopback() {
-		return "loopback"
+		return "loopback", port
 	}
-	return "network"
+	return "network", port
 }

@@ -11,6 +11,8 @@ type Others struct {
 	// Most is the share of all CPUs that other programs may use. From 1 up it is not
 	// checked.
 	Most float64
+	// Warn makes it a warning, and the result stays valid.
+	Warn bool
 	// Own are the processes of the server, if it runs on this machine.
 	Own []int
 
@@ -37,12 +39,19 @@ func (o *Others) Watch(p *load.Plan) {
 	}
 }
 
-// Judge adds to the result the reasons why the machine makes its figures unreliable.
-func (o *Others) Judge(r *load.Result) {
+// Judge adds to the result the reasons why the machine makes its figures unreliable, or the
+// warnings, and returns these.
+func (o *Others) Judge(r *load.Result) (warnings []string) {
 	if o.Most >= 1 || r == nil {
-		return
+		return nil
 	}
-	for _, reason := range disturbed(o.before.Between(o.after, o.Own...), o.Most) {
-		r.Valid, r.InvalidReasons = false, append(r.InvalidReasons, reason)
+	reasons := disturbed(o.before.Between(o.after, o.Own...), o.Most)
+	switch {
+	case len(reasons) == 0:
+	case o.Warn:
+		r.Warnings, warnings = append(r.Warnings, reasons...), reasons
+	default:
+		r.Valid, r.InvalidReasons = false, append(r.InvalidReasons, reasons...)
 	}
+	return warnings
 }

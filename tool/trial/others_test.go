@@ -1,6 +1,8 @@
 package trial
 
 import (
+	"os/exec"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -17,6 +19,10 @@ func TestDisturbed(t *testing.T) {
 	}
 	if got := disturbed(used, 0.5); got != nil {
 		t.Errorf("40 %% of 50 %%: %q", got)
+	}
+	used.Busiest = "cc1 80 %, go 1.0 %"
+	if got := disturbed(used, 0.3); !slices.Equal(got, []string{"other programs used 40 % of the CPUs (limit 30 %; of one CPU: cc1 80 %, go 1.0 %); stop them, or wait"}) {
+		t.Errorf("with names: %q", got)
 	}
 	if got := disturbed(machine.Meanwhile{}, 0.5); got != nil {
 		t.Errorf("nothing is known: %q", got)
@@ -38,5 +44,48 @@ func TestOthersWatch(t *testing.T) {
 	(&Others{Most: 1}).Watch(&all)
 	if all.WindowOpens != nil || all.WindowCloses != nil {
 		t.Error("somebody looks")
+	}
+}
+
+// A limit that nobody gave is worth a warning; a given one makes the result invalid. The process
+// that counts as another is a child of this test.
+func TestOthersJudge(t *testing.T) {
+	for _, warn := range []bool{true, false} {
+		plan, r := load.Plan{}, &load.Result{Valid: true}
+		o := &Others{Most: 1e-9, Warn: warn}
+		o.Watch(&plan)
+		plan.WindowOpens()
+		if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done").Run(); err != nil {
+			t.Skip("the busy program is one of sh")
+		}
+		plan.WindowCloses()
+		got := o.Judge(r)
+		if r.Valid != warn || (len(got) > 0) != warn || len(r.Warnings) != len(got) || (len(r.InvalidReasons) > 0) == warn {
+			if runtime.GOOS == "linux" {
+				t.Errorf("only a warning %v: valid %v, %q, warnings %q, returned %q", warn, r.Valid, r.InvalidReasons, r.Warnings, got)
+			}
+		}
+	}
+}
+
+// A server is found by the port of a loopback address, whatever its protocol.
+func TestPlace(t *testing.T) {
+	for _, c := range []struct {
+		target         load.Target
+		topology, port string
+	}{
+		{load.Frames{Address: "127.0.0.1:7000"}, "loopback", "7000"},
+		{load.HTTP{URL: "http://localhost/x"}, "loopback", "80"},
+		{load.HTTP{URL: "https://[::1]:8443/x"}, "loopback", "8443"},
+		{load.HTTP{URL: "http://example.org/", Address: "127.0.0.1:81"}, "loopback", "81"},
+		{load.WebSocket{URL: "wss://10.0.0.9/x"}, "network", "443"},
+		{load.HTTP{URL: "http://x/", Address: "unix:/run/x.sock"}, "unix", ""},
+	} {
+		if topology, port := place(c.target); topology != c.topology || port != c.port {
+			t.Errorf("%v: %s, port %q", c.target, topology, port)
+		}
+		if c.topology != "loopback" && Listeners(c.target) != nil {
+			t.Errorf("%v is served here", c.target)
+		}
 	}
 }

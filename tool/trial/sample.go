@@ -178,7 +178,11 @@ func disturbed(m machine.Meanwhile, mostOthers float64) (reasons []string) {
 		{m.Throttled, mostThrottled, "the cgroup's CPU quota throttled it for %s of the time (limit %s); raise the quota"},
 	} {
 		if c.part != nil && *c.part > c.most {
-			reasons = append(reasons, fmt.Sprintf(c.text, percent(*c.part), percent(c.most)))
+			limit := percent(c.most)
+			if c.part == m.Others && m.Busiest != "" {
+				limit += "; of one CPU: " + m.Busiest
+			}
+			reasons = append(reasons, fmt.Sprintf(c.text, percent(*c.part), limit))
 		}
 	}
 	return reasons

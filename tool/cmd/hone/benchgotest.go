@@ -17,17 +17,14 @@ import (
 	"github.com/hone-go/hone/tool/view"
 )
 
-// fewestPairs is how many pairs a verdict needs at least.
-const fewestPairs = 5
-
 // runGoTest measures Go benchmarks instead of a server.
 func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 	plan, err := f.goTest.Plan(cmd, &f.Subject)
 	switch {
 	case err != nil:
 		return err
-	case f.revision != "" && plan.Samples < fewestPairs:
-		return exit.Usagef("bench: --samples %d: a verdict needs at least %d pairs; 16 are usual", plan.Samples, fewestPairs)
+	case f.revision != "" && plan.Samples < compare.FewestPairs:
+		return exit.Usagef("bench: --samples %d: a verdict needs at least %d pairs; 16 are usual", plan.Samples, compare.FewestPairs)
 	}
 	ctx := cmd.Context()
 	base, err := f.base(ctx, compare.Settings{Machine: machine.Read().Strict, Scenario: &plan.Scenario})

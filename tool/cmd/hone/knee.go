@@ -102,7 +102,7 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	f.load.Plan.Conns = usualKneeConn
 	flags.Lookup("conns").DefValue = fmt.Sprint(usualKneeConn)
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT, from which --most-others learns the server's process id")
-	f.others.Define(cmd, 1)
+	f.others.Define(cmd, false)
 	flags.StringVar(&f.save, "save", "", "store the trials as a run under this `NAME`; see hone run --help")
 	flags.BoolVar(&f.progress, "progress", false, "report every trial even if standard error is not a terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)

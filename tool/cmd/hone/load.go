@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -130,7 +131,7 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.BoolVar(&f.abort, "abort-on-miss", false, "end as soon as a goal of --expect is certain to be missed")
 	flags.Int64VarP(&f.Plan.Requests, "count", "n", 0, "send this many requests in all, without a warm-up, then end; --for is the time limit (1h)")
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds the server's CPU and memory use")
-	f.others.Define(cmd, 1)
+	f.others.Define(cmd, false)
 	f.agents.define(cmd)
 	flags.BoolVar(&f.progress, "progress", false, "report every second, even if standard error is not a terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
@@ -150,7 +151,7 @@ func flagGroups() []struct{ heading, flags string } {
 		{"Traffic of several requests", "path flow data check cookies redirects print-requests"},
 		{"TLS (https:// and wss://)", "insecure cacert cert key tls-min tls-max tls-resume"},
 		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
-		{"Verdict", "expect abort-on-miss allow-errors answer-limit most-others"},
+		{"Verdict", "expect abort-on-miss allow-errors answer-limit max-lag most-others"},
 		{"Output", "server-stats progress plain json output save store help"},
 		{"Live page", "ui ui-stay ui-token-file against pprof pprof-token-file"},
 	}
@@ -196,6 +197,9 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	if err := f.agents.check(cmd); err != nil {
 		return err
 	}
+	if n, err := strconv.Atoi(f.agents.agents); err == nil && cmd.Flags().Changed("conns") && f.Plan.Conns > 0 && f.Plan.Conns < n {
+		return exit.Usagef("load: --conns %d: use %d or more, one for each of --agents", f.Plan.Conns, n)
+	}
 	if f.abort {
 		if f.Plan.AbortOn = f.goals.List; len(f.Plan.AbortOn) == 0 {
 			return exit.Usagef("load: --abort-on-miss needs a goal; give one, as in --expect 'p99<5ms'")
@@ -223,6 +227,9 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	others, err := f.others.Watch(cmd, f.Plan.Target, stats)
 	if err != nil {
 		return err
+	}
+	if f.agents.agents != "" {
+		others.Most = 1 // they may be on other machines
 	}
 	others.Watch(&f.Plan)
 	shown := spec.Public(target)

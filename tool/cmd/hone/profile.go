@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -188,6 +189,9 @@ func whyEmpty(kind probe.Kind) string {
 
 // find reads a file, or a run.
 func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
+	if strings.Contains(ref, "://") {
+		return nil, exit.Usagef("profile: %q is not a file or a run; save the profile in a file first, or take one with hone bench --profile cpu --pprof %s", ref, ref)
+	}
 	run, err := f.store.FileOrRun(cmd.Context(), "profile", ref)
 	if err != nil {
 		return nil, err

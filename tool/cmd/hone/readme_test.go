@@ -67,6 +67,42 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
+// TestReadmeLoadsAreValid runs the README's loads twenty times where hone doctor finds that other
+// programs leave the machine alone.
+func TestReadmeLoadsAreValid(t *testing.T) {
+	if os.Getenv("HONE_TEST_TIMING") == "" {
+		t.Skip("judges measured figures, so it needs a machine to itself: make timing runs it")
+	}
+	addr, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	startHone(t, []string{"serve", "--addr", addr, "--admin", "127.0.0.1:0"})
+	awaitPort(t, addr)
+	for _, args := range readmeCommands(t, "README.md") {
+		if args[0] != "load" {
+			continue
+		}
+		valid, quiet := 0, 0
+		for range 20 {
+			if out, _ := exec.Command("hone", "doctor").Output(); !regexp.MustCompile(`(?m)^ok +others`).Match(out) {
+				continue
+			}
+			quiet++
+			cmd := exec.Command("hone", args...)
+			cmd.Args[2] = addr
+			if out, err := cmd.CombinedOutput(); err == nil {
+				valid++
+			} else {
+				t.Logf("%q: %v\n%s", args, err, out)
+			}
+		}
+		if t.Logf("%q: %d of %d valid", args, valid, quiet); valid < quiet {
+			t.Errorf("%q: %d of %d are valid on a quiet machine", args, valid, quiet)
+		}
+	}
+}
+
 // TestReadmeCode builds the READMEs' first lines of Go, which are the same. They are in no
 // package main, so that nothing is linked.
 func TestReadmeCode(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,8 +18,10 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/tool/admin"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/record"
 )
 
 // A generator that was stopped in the measured time makes the result invalid, in a closed loop
@@ -70,12 +73,85 @@ func TestStoppedGeneratorIsNotValid(t *testing.T) {
 					t.Fatalf("%v: %s", err, out.Bytes())
 				}
 				said := strings.Join(append(r.InvalidReasons, r.Warnings...), "\n")
-				if code := cmd.ProcessState.ExitCode(); code != exit.Invalid || r.Valid || !strings.Contains(said, "the generator itself did not run for ") && name != "rate" || strings.Contains(said, "the server stalled") {
+				if code := cmd.ProcessState.ExitCode(); code != exit.Invalid || r.Valid || !strings.Contains(said, "the generator itself did not run for ") && name != "rate" || strings.Contains(said, "to it, stalled") {
 					t.Errorf("exit code %s, valid %v: %s", strconv.Itoa(code), r.Valid, said)
 				}
 			}
 		})
 	}
+}
+
+// What was measured while the generator was stopped does not count: no sample of bench, no trial of
+// a search.
+func TestStoppedGeneratorDoesNotCount(t *testing.T) {
+	t.Parallel()
+	const stopped = "the generator itself did not run for "
+	for name, args := range map[string][]string{
+		"bench": {"bench", "--cmd", "exec hone serve --addr ADDR --admin ADMIN", "--target", "ADDR", "-n", "1", "-c", "4", "-d", "2s", "--warmup", "0", "--most-others", "100%", "--json"},
+		"knee":  {"knee", "ADDR", "--axis", "conns", "--from", "4", "--to", "5", "-d", "3s", "--warmup", "0", "--confirm", "1", "--json", "--expect", "p99<500ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr, err := freeAddr()
+			side, also := freeAddr()
+			if err = errors.Join(err, also); err != nil {
+				t.Fatal(err)
+			}
+			if name == "knee" {
+				startHone(t, []string{"serve", "--addr", addr, "--admin", side})
+				awaitPort(t, addr)
+			}
+			for i := range args {
+				args[i] = strings.NewReplacer("ADDR", addr, "ADMIN", side).Replace(args[i])
+			}
+			store := filepath.Join(t.TempDir(), "runs.db")
+			cmd := exec.Command("hone", append(args, "--save", "stopped", "--store", store)...)
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			awaitReceived(t, side, 2000)
+			if err := syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP); err != nil {
+				t.Error(err)
+			}
+			<-time.After(400 * time.Millisecond)
+			if err := syscall.Kill(cmd.Process.Pid, syscall.SIGCONT); err != nil {
+				t.Error(err)
+			}
+			_ = cmd.Wait() // what it has kept says it
+			s, err := record.OpenRead(t.Context(), store)
+			if err != nil {
+				t.Fatalf("%v: %s", err, said.Bytes())
+			}
+			defer s.Close()
+			run, err := s.Get(t.Context(), "stopped")
+			if err != nil {
+				t.Fatalf("%v: %s", err, said.Bytes())
+			}
+			if first := run.Samples[0]; first.Valid || !strings.Contains(strings.Join(first.Reasons, "\n"), stopped) {
+				t.Errorf("the first sample is valid: %v, %q", first.Valid, first.Reasons)
+			}
+		})
+	}
+}
+
+// awaitReceived waits until a server has answered n requests.
+func awaitReceived(t *testing.T, at string, n uint64) {
+	t.Helper()
+	server, err := admin.Open(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(patience); time.Now().Before(until); <-tick.C {
+		if now, err := server.Read(t.Context()); err == nil && now.RequestsReceived >= n {
+			return
+		}
+	}
+	t.Errorf("%s has not answered %d requests after %v", at, n, patience)
 }
 
 // childOf returns a process that another one has started.

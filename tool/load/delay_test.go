@@ -1,0 +1,85 @@
+package load
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// What the generator added to an answer is known from the timer that rings where it reads: no
+// answer in time counts as late, nor more than an answer took longer than the quickest.
+func TestAnswersTakeTheDelayOfTheirReader(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	s := &shard{window: window{0, 1000 * ms}, timeout: 1000 * ms, now: newTally(false)}
+	r := &run{window: s.window, shards: []*shard{s}}
+	h, err := r.newHeartbeat(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.timer.Close()
+	for _, step := range []struct {
+		what                string
+		due                 int64 // set before
+		rings               bool  // the reader notices the timer, and not an answer
+		written, now, count int64
+		late, delay         int64 // answers that are late after the step, and the longest delay
+	}{
+		{"before it has begun", 0, false, 0, ms, 1, 0, 0},
+		{"in time", 12 * ms, false, 9 * ms, 10 * ms, 5, 0, 0},
+		{"the timer is a little late", 12 * ms, false, 9 * ms, 12*ms + 200_000, 5, 0, 0},
+		{"read after a stop of 8 ms, before the timer", 13 * ms, false, 11 * ms, 21 * ms, 7, 7, 8 * ms},
+		{"and then the timer", 13 * ms, true, 0, 21*ms + 100_000, 0, 7, 8 * ms},
+		{"read in the same turn, asked before the stop", 24 * ms, false, 12 * ms, 22 * ms, 2, 9, 8 * ms},
+		{"asked in the turn of the stop, read in time", 32 * ms, false, 21 * ms, 30 * ms, 3, 9, 8 * ms},
+		{"asked as the stop began, read in time", 32 * ms, false, 12*ms + 200_000, 31 * ms, 4, 13, 8 * ms},
+		{"delayed by less than it took longer", 34 * ms, false, 56 * ms, 60 * ms, 1, 14, 8 * ms},
+		{"asked and read in a stop", 34 * ms, false, 59 * ms, 60 * ms, 1, 14, 8 * ms},
+		{"outside of the window", 34 * ms, false, 2000 * ms, 2100 * ms, 1, 14, 8 * ms},
+	} {
+		h.due.Store(step.due)
+		if step.rings {
+			h.beat(step.now)
+		} else {
+			s.record(&batch{runs: []answers{{intended: step.written, written: step.written, count: step.count}}, count: step.count}, step.now)
+		}
+		if n, most := s.delayed.TotalCount(), s.delayed.Max(); n != step.late || most/ms != step.delay/ms {
+			t.Fatalf("%s: %d answers are late, by up to %v; want %d, %v", step.what, n, time.Duration(most), step.late, time.Duration(step.delay))
+		}
+	}
+	m := &Measured{tally: *s.now}
+	m.delays([]*heartbeat{h}, r.shards)
+	if m.Delay.TotalCount() != m.Latency.TotalCount() || m.Delay.ValueAtQuantile(40) != 1 || m.Stop < 8*time.Millisecond {
+		t.Errorf("%d delays of %d answers, the median %d, a stop of %v", m.Delay.TotalCount(), m.Latency.TotalCount(), m.Delay.ValueAtQuantile(50), m.Stop)
+	}
+}
+
+// Warnings say what valid figures hide, and accuse nobody without evidence.
+func TestWarnings(t *testing.T) {
+	stalled := func(m *Measured) {
+		closed(m, spiked(1, 1))
+		m.Latency = spiked(2_000_000_000, 1)
+	}
+	for _, c := range []struct {
+		name  string
+		spoil func(*Measured)
+		says  string // the only warning; empty: none
+	}{
+		{"sound", func(*Measured) {}, ""},
+		{"retries", func(m *Measured) { m.Retries = 10 }, ""},
+		{"more retries", func(m *Measured) { m.Retries = 11 }, "11 of 1000 requests (1.1 %) were retried"},
+		{"p99.9", func(m *Measured) { closed(m, spiked(3_000_000, 2)) }, "p99.9 is not the server's: the generator itself was 3"},
+		{"p99.9 with a rate", func(m *Measured) { m.Lag = spiked(3_000_000, 2) }, "p99.9 is not the server's: the generator itself was 3"},
+		{"p99.9 by one", func(m *Measured) { closed(m, spiked(3_000_000, 1)) }, ""},
+		{"the server", stalled, "the server, or the way to it, stalled"},
+		{"the generator a little", func(m *Measured) { stalled(m); m.Stop = 90 * time.Millisecond }, "the server, or the way to it, stalled"},
+		{"not known", func(m *Measured) { stalled(m); m.Delay = histogram{} }, "the server, or the generator, stalled"},
+		{"the generator", func(m *Measured) { stalled(m); m.Stop, m.plan.MaxLag = 600*time.Millisecond, time.Second }, "the generator itself once did not run for 600ms: the server may not be to blame"},
+	} {
+		m := sound()
+		c.spoil(m)
+		r := m.result()
+		if all := strings.Join(r.Warnings, "\n"); !r.Valid || !strings.Contains(all, c.says) || c.says == "" && all != "" || len(r.Warnings) > 1 {
+			t.Errorf("%s: valid %v, %q, warnings %q, want %q", c.name, r.Valid, r.InvalidReasons, r.Warnings, c.says)
+		}
+	}
+}
