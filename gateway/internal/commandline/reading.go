@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ func (f *Reading) start(text string) (err error) {
 	case "next":
 		r.Start = gateway.FromNext
 	default:
-		if r.Number, err = gateway.ParseNumber(text); err == nil {
+		if r.Number, err = ParseNumber(text); err == nil {
 			r.Start = gateway.FromNumber
 		} else if r.At, err = time.Parse(time.RFC3339, text); err == nil {
 			r.Start = gateway.FromTime
@@ -113,4 +114,18 @@ func ReadSecret(flag, path string) (string, error) {
 		return "", UsageError{fmt.Errorf("%s: %s is empty", flag, path)}
 	}
 	return secret, nil
+}
+
+// FormatNumber returns a record's number as commands print it: POSITION.INDEX.
+func FormatNumber(number uint64) string { return fmt.Sprintf("%d.%d", number>>16, number&0xffff) }
+
+// ParseNumber reads what FormatNumber returns; without an index, that is 0.
+func ParseNumber(text string) (uint64, error) {
+	before, after, _ := strings.Cut(text, ".")
+	pos, err := strconv.ParseUint(before, 10, 48)
+	index := uint64(0)
+	if err == nil && after != "" {
+		index, err = strconv.ParseUint(after, 10, 16)
+	}
+	return pos<<16 | index, err
 }

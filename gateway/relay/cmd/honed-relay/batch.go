@@ -61,7 +61,7 @@ func (s state) String() string {
 // message is a message on its way.
 type message struct {
 	gateway.Message
-	log    journal.Identity // in which Number counts
+	log    [16]byte // in which Number counts
 	state  state
 	reason string // why it was refused
 }

@@ -30,7 +30,7 @@ type deadLog struct {
 
 // letterKey identifies a letter.
 type letterKey struct {
-	log    journal.Identity
+	log    [16]byte
 	number uint64
 }
 
@@ -141,7 +141,7 @@ func (e *entry) parse(meta journal.Record) (key letterKey, s state, err error) {
 	}
 	for s = done; s <= dropped; s++ {
 		if s.String() == e.State {
-			return letterKey{journal.Identity(id), meta.Seq}, s, nil
+			return letterKey{[16]byte(id), meta.Seq}, s, nil
 		}
 	}
 	return key, s, fmt.Errorf("the dead-letter log has the state %q, which this version does not know", e.State)
@@ -188,7 +188,12 @@ func (d *deadLog) admit(m *message, passOn bool) (known, waits bool) {
 	if _, known = d.index.letters[letterKey{m.log, m.Number}]; known {
 		return true, false
 	}
-	return false, len(d.index.clients[m.Client]) > 0 && !passOn
+	letters := d.index.clients[m.Client]
+	if len(letters) == 0 || passOn {
+		return false, false
+	}
+	first := letters[0] // what precedes it comes again, after a crash
+	return false, first.log != m.log || first.number < m.Number
 }
 
 // counts returns how many letters are refused, and how many wait or are being retried.

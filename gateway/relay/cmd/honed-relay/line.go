@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -28,7 +29,7 @@ type line struct {
 func (m *message) key() string { return fmt.Sprintf("%s/%d/%d", m.Client, m.Epoch, m.Seq) }
 
 func (m *message) line() line {
-	return line{m.key(), gateway.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, time.UnixMilli(m.Time).UTC(), m.Attributes, m.Data}
+	return line{m.key(), commandline.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, time.UnixMilli(m.Time).UTC(), m.Attributes, m.Data}
 }
 
 // appendLines writes messages as lines of JSON.

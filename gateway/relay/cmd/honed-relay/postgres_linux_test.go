@@ -214,6 +214,7 @@ func TestPostgresRestored(t *testing.T) {
 	if err := p.UnmarshalText([]byte(d.ask("select position from hone_positions"))); err != nil {
 		t.Fatal(err)
 	}
+	submit(t, up.addr, "large", 1200, func(int) string { return strings.Repeat("x", 60_000) }) // more than a segment
 	up.trimPast(p.Number >> 16)
 	submit(t, up.addr, "c", 1, numbered)
 	r = d.relay(up.addr, data)
@@ -273,7 +274,7 @@ func TestPostgresPoison(t *testing.T) {
 	eventually(t, "the retried ones", func() bool { return count("a") == "100" })
 	// The relay was killed after it had brought a letter into the table and before it had marked it: it comes once.
 	l := deadLines(t, data)[0]
-	number, err := gateway.ParseNumber(l.Number)
+	number, err := commandline.ParseNumber(l.Number)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -62,7 +61,7 @@ func dead(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	var numbers []uint64
 	for _, word := range flags.Args() {
-		n, err := gateway.ParseNumber(word)
+		n, err := commandline.ParseNumber(word)
 		if err != nil {
 			return commandline.UsageError{Err: fmt.Errorf("%q is not the number of a message", word)}
 		}
@@ -97,7 +96,7 @@ type deadLine struct {
 
 // readDeadLines returns the open letters that pick chooses, the oldest first.
 func readDeadLines(ctx context.Context, folder string, pick func(*letter) bool) (all []deadLine, waiting int, err error) {
-	log, err := journal.OpenReader(folder, nil)
+	log, err := journal.OpenReader(ctx, folder, nil)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -144,7 +143,7 @@ func listDead(ctx context.Context, folder, client string, all, asJSON bool, stdo
 func showDead(ctx context.Context, folder string, number uint64, stdout io.Writer) error {
 	lines, _, err := readDeadLines(ctx, folder, func(l *letter) bool { return l.number == number })
 	if err == nil && len(lines) == 0 {
-		err = fmt.Errorf("the dead-letter log has no message %s that is refused or waits", gateway.FormatNumber(number))
+		err = fmt.Errorf("the dead-letter log has no message %s that is refused or waits", commandline.FormatNumber(number))
 	}
 	if err != nil {
 		return interrupted(ctx, err)
@@ -217,7 +216,7 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	d.mu.Unlock()
 	for _, n := range what.Numbers {
 		if !found[n] {
-			return outcome{Error: fmt.Sprintf("the dead-letter log has no message %s that is refused or waits; nothing was changed", gateway.FormatNumber(n))}
+			return outcome{Error: fmt.Sprintf("the dead-letter log has no message %s that is refused or waits; nothing was changed", commandline.FormatNumber(n))}
 		}
 	}
 	if s == pending {
