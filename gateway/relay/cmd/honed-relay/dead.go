@@ -188,7 +188,12 @@ func (d *deadLog) admit(m *message, passOn bool) (known, waits bool) {
 	if _, known = d.index.letters[letterKey{m.log, m.Number}]; known {
 		return true, false
 	}
-	return false, len(d.index.clients[m.Client]) > 0 && !passOn
+	letters := d.index.clients[m.Client]
+	if len(letters) == 0 || passOn {
+		return false, false
+	}
+	first := letters[0] // what precedes it comes again, after a crash
+	return false, first.log != m.log || first.number < m.Number
 }
 
 // counts returns how many letters are refused, and how many wait or are being retried.

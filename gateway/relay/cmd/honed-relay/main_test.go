@@ -62,24 +62,25 @@ type server struct {
 	addr string
 }
 
-// newServer serves a gateway until the test ends.
+// newServer serves a gateway until the test ends. Its log may have 180 MB.
 func newServer(t testing.TB) *server {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, addr: ln.Addr().String()}
-	if s.log, err = journal.OpenSegments(filepath.Join(t.TempDir(), "log"), journal.SegmentsOptions{}); err != nil {
+	log, err := journal.OpenSegments(t.TempDir(), journal.SegmentsOptions{MaxBytes: 180 << 20})
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.srv = &gateway.Server{Log: s.log, Checkpoint: 1}
+	s := &server{t: t, addr: ln.Addr().String(), log: log}
+	s.srv = &gateway.Server{Log: log, Checkpoint: 1}
 	ended := make(chan error, 1)
 	go func() { ended <- s.srv.Serve(ln) }()
 	t.Cleanup(func() {
 		s.srv.Close()
 		<-ended
-		s.log.Close()
+		log.Close()
 	})
 	return s
 }

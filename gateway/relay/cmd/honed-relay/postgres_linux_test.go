@@ -214,6 +214,7 @@ func TestPostgresRestored(t *testing.T) {
 	if err := p.UnmarshalText([]byte(d.ask("select position from hone_positions"))); err != nil {
 		t.Fatal(err)
 	}
+	submit(t, up.addr, "large", 1200, func(int) string { return strings.Repeat("x", 60_000) }) // more than a segment
 	up.trimPast(p.Number >> 16)
 	submit(t, up.addr, "c", 1, numbered)
 	r = d.relay(up.addr, data)
