@@ -153,7 +153,7 @@ func (r *recorded) addSamples(run *record.Run) {
 		r.State.Lanes = append(r.State.Lanes, laneLine{
 			Group: "samples", Name: name, Rate: get("rate"), P50: get("p50"), P99: get("p99"), CPU: get("cpu"), Done: true, Doubtful: !s.Valid,
 		})
-		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, ""}, mark{number(at.Seconds()), measuring, measuring, ""})
+		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, "", !s.Valid}, mark{number(at.Seconds()), measuring, measuring, "", false})
 		for _, second := range c.seconds {
 			p := point{T: number((at + second.end).Round(time.Millisecond).Seconds()), Values: numbers(second.values)}
 			if second.latency != nil {
@@ -203,8 +203,15 @@ func (r *recorded) addChanges(judged Judged) {
 		return
 	}
 	for _, c := range judged.Comparison.Changes {
+		now := orNone(c.MedianB)
+		if c.MedianA != nil && c.Ratio != nil { // what the verdict is about; medians may contradict it
+			now = number(*c.MedianA * *c.Ratio)
+			if _, shown := r.State.Figures[keyOf(c.Name)]; shown {
+				r.State.Figures[keyOf(c.Name)] = now
+			}
+		}
 		r.State.Changes = append(r.State.Changes, changeLine{
-			Key: keyOf(c.Name), Name: c.Name, Unit: c.Unit, Before: orNone(c.MedianA), Now: orNone(c.MedianB), Ratio: orNone(c.Ratio),
+			Key: keyOf(c.Name), Name: c.Name, Unit: c.Unit, Before: orNone(c.MedianA), Now: now, Ratio: orNone(c.Ratio),
 			Verdict: c.Verdict, Words: c.Words(judged.Comparison.Tolerance),
 		})
 	}
