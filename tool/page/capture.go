@@ -94,7 +94,7 @@ func (p *Page) capture() {
 	c.From, c.To = number(from), number(to)
 	p.state.Captured = append(p.state.Captured, c)
 	p.state.Captured = p.state.Captured[max(0, len(p.state.Captured)-keptCaptures):]
-	p.stream.add(encode("mark", mark{number(from), "capture", "CPU profile " + strconv.Itoa(c.Number), c.Href}))
+	p.stream.add(encode("mark", mark{number(from), "capture", "CPU profile " + strconv.Itoa(c.Number), c.Href, false}))
 }
 
 func (c *captures) keep(made *flames) captured {

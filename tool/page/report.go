@@ -166,7 +166,7 @@ func (r *recorded) addSamples(run *record.Run) {
 		r.State.Lanes = append(r.State.Lanes, laneLine{
 			Group: "samples", Name: name, Rate: get("rate"), P50: get("p50"), P99: get("p99"), CPU: get("cpu"), Done: true, Doubtful: !s.Valid,
 		})
-		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, ""}, mark{number(at.Seconds()), measuring, measuring, ""})
+		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, "", !s.Valid}, mark{number(at.Seconds()), measuring, measuring, "", false})
 		for _, second := range c.seconds {
 			p := point{T: number((at + second.end).Round(time.Millisecond).Seconds()), Values: numbers(second.values)}
 			if second.latency != nil {
@@ -213,6 +213,11 @@ func (r *recorded) judge(run *record.Run) {
 func (r *recorded) addChanges(judged Judged) {
 	r.State.Notes = append(r.State.Notes, judged.Notes...)
 	r.State.Changes = judged.lines()
+	for _, c := range r.State.Changes {
+		if _, shown := r.State.Figures[c.Key]; shown {
+			r.State.Figures[c.Key] = c.Now
+		}
+	}
 }
 
 func (j Judged) lines() (lines []changeLine) {
@@ -220,8 +225,12 @@ func (j Judged) lines() (lines []changeLine) {
 		return nil
 	}
 	for _, c := range j.Comparison.Changes {
+		now := orNone(c.MedianB)
+		if c.MedianA != nil && c.Ratio != nil { // what the verdict is about; medians may contradict it
+			now = number(*c.MedianA * *c.Ratio)
+		}
 		lines = append(lines, changeLine{
-			Key: keyOf(c.Name), Name: c.Name, Unit: c.Unit, Before: orNone(c.MedianA), Now: orNone(c.MedianB), Ratio: orNone(c.Ratio),
+			Key: keyOf(c.Name), Name: c.Name, Unit: c.Unit, Before: orNone(c.MedianA), Now: now, Ratio: orNone(c.Ratio),
 			Verdict: c.Verdict, Words: c.Words(j.Comparison.Tolerance),
 		})
 	}

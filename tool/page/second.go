@@ -43,6 +43,8 @@ type mark struct {
 	Kind string `json:"kind"` // "lane", "measuring", "phase", "capture" or "end"
 	Text string `json:"text"`
 	Href string `json:"href,omitempty"`
+	// Doubtful marks the beginning of a sample that does not count.
+	Doubtful bool `json:"doubtful,omitempty"`
 }
 
 // laneCount accumulates the running lane.
@@ -77,7 +79,7 @@ func (p *Page) Load(s Second) {
 			kind = measuring
 		}
 		l.phase = s.Phase
-		p.stream.add(encode("mark", mark{number(now), kind, s.Phase, ""}))
+		p.stream.add(encode("mark", mark{number(now), kind, s.Phase, "", false}))
 	}
 	pt := point{T: number(now)}
 	values := map[string]float64{"rate": s.Rate, "errors": float64(s.Errors - l.errors), "conns": float64(s.Conns)}
@@ -114,7 +116,7 @@ func addTimes(values map[string]float64, prefix string, s *spread) {
 func (p *Page) beginLane(lane Lane, now float64) {
 	p.lane = laneCount{began: true, lane: lane}
 	if lane != (Lane{}) {
-		p.stream.add(encode("mark", mark{number(now), "lane", lane.text(), ""}))
+		p.stream.add(encode("mark", mark{number(now), "lane", lane.text(), "", false}))
 		if len(p.state.Lanes) > 0 {
 			p.state.Lanes[len(p.state.Lanes)-1].Done = true
 		}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -189,11 +191,31 @@ func TestReport(t *testing.T) {
 			t.Errorf("the tile of %s says %q, want %q, %s and %q", key, tile, want, c.Verdict, kind)
 		}
 	}
+	for i, key := range []string{"p50", "p99"} { // and so has the figure itself
+		c := judged.Comparison.Changes[i]
+		shown := eval[[]string](b, `[document.querySelector("[data-figure=`+key+`] dd").textContent, document.querySelectorAll("[data-changes] tbody tr")[`+strconv.Itoa(i)+`].cells[2].textContent, document.querySelector("[data-figure=`+key+`] small").textContent]`)
+		want := fmt.Sprintf("%.0f µs", *c.MedianA**c.Ratio)
+		if shown[0] != want || shown[1] != want || shown[2] != "earlier median × difference" {
+			t.Errorf("%s is shown as %q, want %s", key, shown, want)
+		}
+	}
+	if marks := eval[string](b, `document.documentElement.innerHTML.match(/"marks":\[.*?\]/)[0]`); strings.Count(marks, `"doubtful":true`) != 1 || !strings.Contains(marks, `"text":"sample 7","doubtful":true`) {
+		t.Errorf("the samples that do not count are not marked: %s", marks)
+	}
+	// The last second, which may contradict the verdicts, is not beside them.
+	legend := `document.querySelector("[data-chart=times] figcaption").innerText`
+	if said := eval[string](b, legend); !strings.Contains(said, "point at a moment") || strings.Contains(said, "ms") || strings.Contains(said, "%") {
+		t.Errorf("the legend says %q", said)
+	}
 	b.shot("report-light")
 	b.size(1280, 900, true)
 	b.shot("report-dark")
 	b.size(375, 812, true)
 	b.shot("report-phone")
+	right := eval[[]float64](b, `[...document.querySelectorAll(".verdicts td:last-child, [data-race] td:last-child")].map((e) => e.getBoundingClientRect().right)`)
+	if len(right) < 9 || slices.Max(right) > 375 {
+		t.Errorf("verdicts and samples end at %v of 375 px", right)
+	}
 	b.mu.Lock()
 	if len(b.asked) != 1 {
 		t.Errorf("the report asked for %q", b.asked)

@@ -89,7 +89,7 @@ func (p *Page) End(v Verdict) {
 		}
 		p.state.Lanes[n-1].Done = true
 	}
-	p.stream.add(encode("mark", mark{number(p.now()), "end", string(v.Status), ""}))
+	p.stream.add(encode("mark", mark{number(p.now()), "end", string(v.Status), "", false}))
 	p.tellLocked()
 }
 

@@ -173,7 +173,7 @@ export class Chart {
     pen.textBaseline = "alphabetic";
     for (const t of timeSteps(low, high, this.width / 90)) {
       const x = this.x(t);
-      pen.fillText(moment(t), Math.min(x, this.width - 14), this.height - 5);
+      pen.fillText(moment(t), Math.min(x, this.width - Math.max(14, pen.measureText(moment(t)).width / 2)), this.height - 5);
     }
     for (const m of this.store.marks) {
       if (m.t < low || m.t > high || m.kind === "phase") continue;
@@ -201,21 +201,22 @@ export class Chart {
   }
 
   // drawLine leaves a gap where points are further apart than gap, between lanes, and at
-  // zeros on a logarithmic scale.
+  // zeros on a logarithmic scale. Samples that do not count are grey.
   drawLine(column, color, width, dash, gap) {
     const lanes = this.view.lanes();
-    let piece = [];
+    let piece = [], doubtful = false;
     for (let i = 0; i < column.t.length; i++) {
       const t = column.t[i];
       const apart = i > 0 && (t - column.t[i - 1] > gap || lanes.some((l) => l > column.t[i - 1] && l <= t));
       const there = column.v[i] !== null && (column.v[i] > 0 || !this.what.log);
       if (apart || !there) {
-        this.stroke(piece, color, width, dash);
+        this.stroke(piece, doubtful ? "--ghost" : color, width, dash);
         piece = [];
       }
+      if (!piece.length) doubtful = this.view.doubtful(t);
       if (there) piece.push([this.x(t), this.y(column.v[i])]);
     }
-    this.stroke(piece, color, width, dash);
+    this.stroke(piece, doubtful ? "--ghost" : color, width, dash);
   }
 
   stroke(places, color, width, dash = []) {
@@ -256,7 +257,7 @@ export class Chart {
     for (const line of this.lines ?? []) {
       const v = this.valueAt(line, t);
       const gap = difference(v, this.ghostAt(line, t));
-      const text = line.name + " " + written(v, this.what.unit) + (gap ? " (" + gap + ")" : "");
+      const text = this.silent(t) ? line.name : line.name + " " + written(v, this.what.unit) + (gap ? " (" + gap + ")" : "");
       const item = element("span", "", text);
       item.prepend(element("i", line.color));
       parts.push(item);
@@ -271,8 +272,12 @@ export class Chart {
     this.words = words.join(", ");
   }
 
+  // silent tells whether the legend has no figures: the last second of a report is one of many, and
+  // may contradict the verdict, which is on all.
+  silent(t) { return t === null && this.store.hello.measured; }
+
   // span labels the time that the legend's figures cover.
-  span(t) { return t === null ? "last second" : "the second at " + this.at(t); }
+  span(t) { return this.silent(t) ? "point at a moment for its figures" : t === null ? "last second" : "the second at " + this.at(t); }
 
   // describe describes the chart to screen readers, and to tests.
   describe() {
@@ -422,6 +427,8 @@ export class Curve extends Chart {
   valueAt(line, at) { return this.look(line.now, at); }
 
   ghostAt(line, at) { return line.before.length ? this.look(line.before[0], at) : undefined; }
+
+  silent() { return false; }
 
   span(at) { return (this.store.hello.measured ? "whole run" : spanOf(this.store)) + ", at " + this.at(at ?? 2); }
 

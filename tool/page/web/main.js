@@ -103,6 +103,9 @@ class View {
   // lanes are the moments at which another lane begins.
   lanes() { return this.lanesAt ??= this.store.marks.filter((m) => m.kind === "lane").map((m) => m.t); }
 
+  // doubtful tells whether a moment belongs to a sample that does not count.
+  doubtful(t) { return Boolean(this.store.marks.findLast((m) => m.kind === "lane" && m.t <= t)?.doubtful); }
+
   // unmeasured are the times outside the measured window.
   unmeasured() {
     if (this.spans) return this.spans;

@@ -82,7 +82,8 @@ export function fillStrip(strip, store) {
     const box = element("div");
     box.dataset.figure = figure.key;
     const name = element("dt", "", figure.name);
-    name.append(element("small", "", load ? spanOf(store) : "last second"));
+    const estimated = store.hello.measured && changeOf(store, figure)?.ratio;
+    name.append(element("small", "", estimated ? "earlier median × difference" : load ? spanOf(store) : "last second"));
     box.append(name, element("dd", "", written(v, figure.unit)));
     if (load && ghost) box.append(store.hello.measured ? judged(store, figure) : unjudged(v, ghost.figures[figure.key], figure.unit));
     return box;
@@ -95,9 +96,12 @@ export function fillStrip(strip, store) {
 // kinds are the colours of verdicts. An uncertain difference has none.
 const kinds = { better: "good", worse: "bad" };
 
+// changeOf is what the comparison says of a figure.
+const changeOf = (store, figure) => (store.state.changes ?? []).find((c) => c.key === figure.key);
+
 // judged is the difference with a verdict.
 function judged(store, figure) {
-  const change = (store.state.changes ?? []).find((c) => c.key === figure.key);
+  const change = changeOf(store, figure);
   if (!change?.ratio) return element("dd", "delta");
   return element("dd", "delta " + (kinds[change.verdict] ?? ""), signed(change.ratio - 1) + " of " + written(change.before, figure.unit) + ", " + change.verdict);
 }
