@@ -30,7 +30,9 @@ func main() {
 }
 
 // built are the published modules' folders in the repository.
-func built() []string { return []string{".", "observe", "gateway", "gateway/relay", "tool", "articles"} }
+func built() []string {
+	return []string{".", "observe", "gateway", "gateway/relay", "tool", "articles"}
+}
 
 // dependency is a module that is built in.
 type dependency struct{ path, version, dir string }

@@ -32,7 +32,9 @@ import (
 )
 
 // published are the modules that others import or install, by their folders.
-func published() []string { return []string{"", "observe", "gateway", "gateway/relay", "tool", "articles"} }
+func published() []string {
+	return []string{"", "observe", "gateway", "gateway/relay", "tool", "articles"}
+}
 
 const root = "github.com/hone-go/hone"
 
