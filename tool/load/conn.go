@@ -192,7 +192,7 @@ func (c *conn) accept(now int64) error {
 	case a.Wrong:
 		c.batch.complain(WrongContent, c.shard.window.has(s.intended), a.Err)
 	case a.Err != nil:
-		c.batch.complain(Failed, c.shard.window.has(s.intended), a.Err)
+		c.batch.complain(Failed, c.shard.window.has(s.intended), c.ofStep(place, a.Err))
 	case expect != nil && !bytes.Equal(a.Content, expect):
 		c.batch.complain(WrongContent, c.shard.window.has(s.intended), nil)
 	default:
@@ -211,6 +211,14 @@ func (c *conn) accept(now int64) error {
 		c.part(nil)
 	}
 	return nil
+}
+
+// ofStep names the step of a failure that may become the example.
+func (c *conn) ofStep(place int, err error) error {
+	if c.clients == nil || c.batch.example != nil {
+		return err
+	}
+	return fmt.Errorf("step %s: %w", c.clients[place].Request().Name, err)
 }
 
 // release frees a slot, and returns its session, if any.

@@ -126,8 +126,21 @@ func (m *Measured) faulty() string {
 	if m.Example != "" {
 		first = fmt.Sprintf("; the first failure was %q", m.Example)
 	}
-	return fmt.Sprintf("%d of %d requests failed (%s%s); look into the target's log, or allow errors (--allow-errors)",
-		total, m.requests(), inWords(&m.Errors), first)
+	return fmt.Sprintf("%d of %d requests failed (%s%s); look into the target's log%s, or allow errors (--allow-errors)",
+		total, m.requests(), inWords(&m.Errors), first, m.acceptable())
+}
+
+// acceptable says how to accept the status code that failed first, if it was one.
+func (m *Measured) acceptable() string {
+	step, status, found := strings.Cut(m.Example, "HTTP ")
+	switch code, _, _ := strings.Cut(status, " "); {
+	case !found:
+		return ""
+	case step == "":
+		return fmt.Sprintf(", accept that status (--status %s)", code)
+	default:
+		return fmt.Sprintf(", accept that status (status = %s in the step)", code)
+	}
 }
 
 // inWords lists error counts, for example "2 timeout, 3 failed".

@@ -48,7 +48,7 @@ func ReadFile(cmd *cobra.Command, name string) error {
 		}
 		if table, ok := flag.Value.(tabled); ok && isTable(values[key]) {
 			if err := table.setTable(values[key], name); err != nil {
-				return exit.Usagef("%s: %s: %s: %w", cmd.Name(), name, key, err)
+				return exit.Usagef("%s: %s: %w", cmd.Name(), name, under(key, err))
 			}
 			flag.Changed = true
 			continue

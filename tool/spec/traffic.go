@@ -122,10 +122,18 @@ func (f fields) read(table map[string]any) error {
 			return fmt.Errorf("unknown key %q; %s", key, exit.DidYouMean(key, keys, "use one of "+strings.Join(keys, ", ")))
 		}
 		if err := take(table[key]); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+			return under(key, err)
 		}
 	}
 	return nil
+}
+
+// under says under which key a mistake is, unless it begins with that, as in "step login".
+func under(key string, err error) error {
+	if strings.HasPrefix(err.Error(), key+" ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", key, err)
 }
 
 func intoText(to *string) func(any) error {
