@@ -76,7 +76,7 @@ func (f *flowsFlag) setTable(value any, file string) error {
 	for i, t := range tables {
 		flow, err := f.readFlow(t, filepath.Dir(file))
 		if err != nil {
-			return fmt.Errorf("%s: %w", place("flow", t["name"], i), err)
+			return place("flow", t["name"], i, err)
 		}
 		f.flows = append(f.flows, flow)
 	}
@@ -102,12 +102,23 @@ func tablesOf(value any) (tables []map[string]any, ok bool) {
 	return nil, false
 }
 
-// place names a table in an error: by its name, else by its number.
-func place(what string, name any, i int) string {
-	if text, ok := name.(string); ok && text != "" {
-		return what + " " + text
+// placed is a mistake in a table: a flow, or a step.
+type placed struct {
+	what, where string
+	err         error
+}
+
+func (p *placed) Error() string { return p.where + ": " + p.err.Error() }
+
+func (p *placed) Unwrap() error { return p.err }
+
+// place names the table of a mistake: by its name, else by its number.
+func place(what string, name any, i int, err error) error {
+	where, ok := name.(string)
+	if where = what + " " + where; !ok || where == what+" " {
+		where = fmt.Sprintf("%s %d", what, i+1)
 	}
-	return fmt.Sprintf("%s %d", what, i+1)
+	return &placed{what, where, err}
 }
 
 // fields maps the keys of a table to their parsers.
@@ -128,9 +139,9 @@ func (f fields) read(table map[string]any) error {
 	return nil
 }
 
-// under says under which key a mistake is, unless it begins with that, as in "step login".
+// under says under which key a mistake is, unless it names one of the key's tables.
 func under(key string, err error) error {
-	if strings.HasPrefix(err.Error(), key+" ") {
+	if in := new(placed); errors.As(err, &in) && in.what == key {
 		return err
 	}
 	return fmt.Errorf("%s: %w", key, err)
@@ -172,7 +183,7 @@ func (f *flowsFlag) readFlow(table map[string]any, folder string) (flow traffic.
 			for i, t := range tables {
 				step, err := f.readStep(t, folder)
 				if err != nil {
-					return fmt.Errorf("%s: %w", place("step", t["name"], i), err)
+					return place("step", t["name"], i, err)
 				}
 				flow.Steps = append(flow.Steps, step)
 			}
