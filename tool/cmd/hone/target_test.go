@@ -29,7 +29,7 @@ import (
 func loaded(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	args = append([]string{"load", "-c", "2", "--warmup", "0"}, args...)
+	args = append([]string{"load", "-c", "2", "--warmup", "0", "--max-lag", "1h"}, args...) // whatever else the machine does
 	code = command.Run(context.Background(), newRoot(), args, strings.NewReader(""), &out, &err)
 	return code, out.String(), err.String()
 }
