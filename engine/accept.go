@@ -26,6 +26,10 @@ func (s *Server) Serve(ln net.Listener) error {
 		panic("engine: Server.Protocol is nil")
 	}
 	s.init()
+	var config *tls.Config
+	if secured, ok := ln.(*tlsListener); ok {
+		ln, config = secured.Listener, secured.config
+	}
 	closer := sync.OnceFunc(func() { ln.Close() })
 	defer closer()
 	s.mu.Lock()
@@ -44,10 +48,6 @@ func (s *Server) Serve(ln net.Listener) error {
 		if err := s.how.CheckDescriptors(0); err != nil {
 			return err
 		}
-	}
-	var config *tls.Config
-	if secured, ok := ln.(*tlsListener); ok {
-		ln, config = secured.Listener, secured.config
 	}
 	if err := s.prepare(ln); err != nil {
 		return err
