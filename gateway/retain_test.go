@@ -219,9 +219,9 @@ func TestRetainAge(t *testing.T) {
 
 // TestSessionsOutliveRecords has many clients resume whose records are gone.
 func TestSessionsOutliveRecords(t *testing.T) {
-	clients := testrun.Sized(2000, 100_000)
+	clients := testrun.Sized(2000, 10_000)
 	var log Memory
-	up := serve(t, &Server{Log: &log, RetainSize: 64 << 10, Checkpoint: 50, retainTime: time.Millisecond})
+	up := serve(t, &Server{Log: &log, RetainSize: int64(clients) * 128, Checkpoint: clients / 10, retainTime: time.Millisecond})
 	epochs := make([]uint64, clients)
 	for i := range clients {
 		p := up.peer(t)
