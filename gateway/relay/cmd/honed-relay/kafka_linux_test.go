@@ -149,7 +149,7 @@ func TestKafka(t *testing.T) {
 	t.Parallel()
 	const clients = 4
 	k := newBroker(t)
-	n, addr, data := testrun.Sized(3000, 250_000), newGateway(t), t.TempDir()
+	n, addr, data := testrun.Sized(3000, 50_000), newGateway(t), t.TempDir()
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)

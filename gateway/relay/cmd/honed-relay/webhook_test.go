@@ -147,7 +147,7 @@ func (w *receiver) unique() int { return len(w.first()) }
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	const clients = 8
-	n, addr, data := testrun.Sized(500, 50_000), newGateway(t), t.TempDir()
+	n, addr, data := testrun.Sized(500, 10_000), newGateway(t), t.TempDir()
 	var sending sync.WaitGroup
 	for i := range clients {
 		sending.Go(func() { submit(t, addr, "client-"+strconv.Itoa(i), n, numbered) })
