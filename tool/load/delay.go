@@ -195,13 +195,35 @@ func (m *Measured) stopped() string {
 
 // slow fails when a percentile of a closed loop has too much of the generator's own delay in it.
 func (m *Measured) slow() string {
-	for _, p := range []percentile{{"p50", "every second answer", 1, 2}, {"p90", "one answer in ten", 9, 10}, {"p99", "one answer in a hundred", 99, 100}} {
+	if m.plan.AllowLate {
+		return ""
+	}
+	for _, p := range judged() {
 		if late, most := m.late(m.Delay, p); late > 0 {
 			return fmt.Sprintf("the generator itself read %s %v late or more (the limit for %s is %v); give it CPUs of its own, or use fewer connections",
 				p.each, late, p.name, most)
 		}
 	}
 	return ""
+}
+
+// withhold removes the percentiles that slow would fail for, and those above them.
+func (m *Measured) withhold(q *Quantiles) {
+	late := false
+	for i, p := range judged() {
+		if own, _ := m.late(m.Delay, p); own > 0 || late {
+			late = true
+			*[]**float64{&q.P50, &q.P90, &q.P99}[i] = nil
+		}
+	}
+	if late {
+		q.P95, q.P999 = nil, nil
+	}
+}
+
+// judged are the percentiles for which a closed loop can be invalid.
+func judged() []percentile {
+	return []percentile{{"p50", "every second answer", 1, 2}, {"p90", "one answer in ten", 9, 10}, {"p99", "one answer in a hundred", 99, 100}}
 }
 
 // percentile is the value that parts/whole of the answers do not exceed.

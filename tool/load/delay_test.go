@@ -83,3 +83,31 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+// With Plan.AllowLate the percentiles that are the generator's are missing, and the result is valid. A stop of
+// the generator still is not.
+func TestPercentilesOfTheGeneratorAreWithheld(t *testing.T) {
+	for _, c := range []struct {
+		late int64 // answers of 1,000 that were read 3 ms late
+		has  [4]bool
+	}{
+		{5, [4]bool{true, true, true, true}},
+		{20, [4]bool{true, true, false, false}},
+		{200, [4]bool{true, false, false, false}},
+		{600, [4]bool{}},
+	} {
+		m := sound()
+		delay := newHistogram()
+		delay.record(3_000_000, c.late)
+		delay.record(1, 1000-c.late)
+		closed(m, delay)
+		m.plan.AllowLate = true
+		r := m.result()
+		if got := [4]bool{r.Latency.P50 != nil, r.Latency.P90 != nil, r.Latency.P99 != nil, r.Latency.P999 != nil}; got != c.has || !r.Valid || r.Rate == nil {
+			t.Errorf("%d late: valid %v (%v), has p50, p90, p99, p99.9: %v, want %v", c.late, r.Valid, r.InvalidReasons, got, c.has)
+		}
+		if m.Stop = 150 * time.Millisecond; m.result().Valid {
+			t.Errorf("%d late: valid after a stop of %v", c.late, m.Stop)
+		}
+	}
+}

@@ -109,9 +109,10 @@ type Plan struct {
 	// ends. Sixteen runs of 2.5 s with four handlers that stop an event loop for 50 ms each were
 	// from 2.8 % behind to 4.1 % ahead of the same schedule. Zero: no stall is expected.
 	MaxStall time.Duration
-	// AllowErrors keeps a result with errors valid, and AllowBehind one of a target that does not
-	// keep up with the rate, which Result.Kept then shows.
-	AllowErrors, AllowBehind bool
+	// AllowErrors keeps a result with errors valid, AllowBehind one of a target that does not
+	// keep up with the rate, which Result.Kept then shows, and AllowLate one of a closed loop whose
+	// percentiles are the generator's own, which Result.Latency and Service then lack.
+	AllowErrors, AllowBehind, AllowLate bool
 	// Part makes the run send one part of the plan, and other processes the rest. Zero: all of it.
 	Part Part
 	// Settings are the caller's names and values of the plan's settings, for Result.Settings.

@@ -195,6 +195,10 @@ func (m *Measured) result() *Result {
 	r.Histograms.Latency, r.Histograms.Service = m.Times()
 	r.Histograms.Lag = m.Lag.Histogram
 	r.Service = QuantilesOf(r.Histograms.Service)
+	if m.plan.AllowLate {
+		m.withhold(&r.Latency)
+		m.withhold(&r.Service)
+	}
 	r.Lag = QuantilesOf(m.Lag.Histogram)
 	if m.Delay.Histogram != nil {
 		r.Client.DelayP99, r.Client.DelayMax = quantile(m.Delay.Histogram, 99, 100), new(float64(m.Stop)/1e3)

@@ -28,7 +28,8 @@ type Entry struct {
 	IdleBytes *float64 `json:"bytes_per_idle_connection"`
 }
 
-// Lap is one load on one engine. It has no figures if its result was not valid.
+// Lap is one load on one engine. It has no figures if its result was not valid, and no times that were the
+// generator's own.
 type Lap struct {
 	Rate      *float64 `json:"rate"`
 	P50       *float64 `json:"p50_us"`
@@ -135,6 +136,21 @@ func (r *Report) writeSpeed(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\n", e.Engine, figure.OrNone(e.IdleBytes, bytes))
 	}
 	table.Flush()
+	if why := r.Withheld(); why != "" {
+		fmt.Fprintf(w, "\n%s\n", why)
+	}
+}
+
+// Withheld says why times are missing; empty: none is.
+func (r *Report) Withheld() string {
+	for _, e := range r.Engines {
+		for _, l := range []Lap{e.PingPong, e.Pipelined} {
+			if l.Rate != nil && (l.P50 == nil || l.P99 == nil) {
+				return "Times that are missing were mostly the generator's own delay: it shares the processors with the servers."
+			}
+		}
+	}
+	return ""
 }
 
 func (r *Report) writeBeside(w io.Writer) {

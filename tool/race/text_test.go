@@ -53,3 +53,16 @@ func TestInvalidLapsHaveNoFigures(t *testing.T) {
 		t.Errorf("shown as\n%s", text)
 	}
 }
+
+// A lap without a time has its other figures, and the table says why.
+func TestWithheldTimesAreExplained(t *testing.T) {
+	lap := Lap{Rate: new(1000.0), P50: new(5.0), P99: new(9.0)}
+	r := &Report{Valid: true, Engines: []*Entry{{Engine: "direct", PingPong: lap, Pipelined: lap}}}
+	if why := r.Withheld(); why != "" {
+		t.Errorf("nothing is missing, and it says %q", why)
+	}
+	r.Engines[0].Pipelined.P99 = nil
+	if why := r.Withheld(); why == "" || !strings.Contains(r.Text(), why) {
+		t.Errorf("a time is missing, and it says %q", why)
+	}
+}

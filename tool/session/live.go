@@ -240,6 +240,13 @@ func (l *Live) Judge(c *compare.Report) {
 	}
 }
 
+// Note shows a remark on the figures.
+func (l *Live) Note(text string) {
+	if l != nil && text != "" {
+		l.page.Judge(page.Judged{Notes: []string{text}})
+	}
+}
+
 // EndBench shows how the samples ended; samples that do not count have been retaken.
 func (l *Live) EndBench(runs []*record.Run, err error) {
 	var doubts []string

@@ -89,6 +89,9 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		s.Live.End(nil, err)
 		return exit.Failedf("demo: %w", err)
 	}
+	if report.Withheld() != "" {
+		s.Live.Note("The table that the command prints lacks times here that were mostly the generator's own delay: it shares the processors with the servers.")
+	}
 	s.Live.End(report.InvalidReasons, nil)
 	end := session.End{JSON: report, Text: session.InText(func(w io.Writer) { io.WriteString(w, report.Text()) })}
 	if !report.Valid {
