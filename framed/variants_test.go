@@ -13,6 +13,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/internal/tlsfront"
 )
 
 // variant is an engine, in a mode or with a kind of listener: a name for the subtests,
@@ -180,7 +181,7 @@ func (l *faltering) SystemCalls() sys.Fault { return l.fault }
 func grounds(t *testing.T, ln net.Listener) net.Listener {
 	switch on := strings.Split(t.Name(), "/"); {
 	case slices.Contains(on, onTLS):
-		return secured(t, ln)
+		return tlsfront.Listen(t, ln, tlsConfig(t))
 	case !slices.Contains(on, onFaults):
 		return ln
 	}

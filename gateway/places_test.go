@@ -239,17 +239,24 @@ func (u *served) readerOf(name string, share, shares int) *Reader {
 	return &Reader{Addrs: []string{u.addr}, Name: name, Start: FromFirst, Share: share, Shares: shares}
 }
 
-// TestSharedReaders has a reader move from one server of a log to another: a late acknowledgement at the first
-// moves nothing, and a reader at a quiet server gets what the other one stores.
-func TestSharedReaders(t *testing.T) {
+// twoOfALog starts two servers that share a log, and open further ones. a is the left one's view of it.
+func twoOfALog(t *testing.T) (a *view, left, taken *served, open func() (*view, *served)) {
+	t.Helper()
 	var memory Memory
 	var all sync.Mutex
-	open := func() (*view, *served) {
+	open = func() (*view, *served) {
 		v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
 		return v, serve(t, &Server{Log: v, Shared: true, Format: 2, positionTime: time.Millisecond})
 	}
-	a, left := open()
-	_, taken := open()
+	a, left = open()
+	_, taken = open()
+	return a, left, taken, open
+}
+
+// TestSharedReaders has a reader move from one server of a log to another: a late acknowledgement at the first
+// moves nothing, and a reader at a quiet server gets what the other one stores.
+func TestSharedReaders(t *testing.T) {
+	a, left, taken, open := twoOfALog(t)
 	left.submits(t, "c", 20)
 	p := left.peer(t)
 	w := p.openReader(&opening{start: FromFirst, name: "copy", shares: 1})
@@ -313,14 +320,7 @@ func TestSharedReaders(t *testing.T) {
 // acknowledgement of theirs: that brings nothing back.
 func TestRemovedElsewhere(t *testing.T) {
 	for _, do := range []string{"remove", "split"} {
-		var memory Memory
-		var all sync.Mutex
-		open := func() (*view, *served) {
-			v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
-			return v, serve(t, &Server{Log: v, Shared: true, Format: 2, positionTime: time.Millisecond})
-		}
-		a, left := open()
-		_, taken := open()
+		a, left, taken, open := twoOfALog(t)
 		left.submits(t, "c", 20)
 		p := left.peer(t)
 		w := p.openReader(&opening{start: FromFirst, name: "copy", shares: 1})

@@ -90,7 +90,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return exit.Failedf("demo: %w", err)
 	}
 	if report.Withheld() != "" {
-		s.Live.Note("The table that the command prints lacks times here that were mostly the generator's own delay: it shares the processors with the servers.")
+		s.Live.Note("Some of these times are mostly the generator's own delay, because it shares the processors with the servers. The table that the command prints leaves those out.")
 	}
 	s.Live.End(report.InvalidReasons, nil)
 	end := session.End{JSON: report, Text: session.InText(func(w io.Writer) { io.WriteString(w, report.Text()) })}

@@ -42,7 +42,7 @@ class View {
     find("phase").textContent = store.state.phase || "";
     changed("banner", [store.state.status, store.state.reasons], () => fillBanner(find("banner"), store));
     fillStrip(find("strip"), store);
-    changed("race", store.state.lanes, () => fillRace(find("race"), store));
+    changed("race", [store.state.lanes, store.state.notes], () => fillRace(find("race"), store));
     changed("changes", store.state.changes, () => fillChanges(find("changes"), store));
     changed("hot", store.state.hot, () => this.showHot());
     changed("knee", [store.state.knee, store.state.status], () => this.showKnee());

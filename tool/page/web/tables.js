@@ -146,6 +146,12 @@ export function fillRace(section, store) {
       for (const [field, unit] of [["rate", "count"], ["p50", "us"], ["p99", "us"], ["cpu", "us"]]) row.insertCell().append(written(l[field] || undefined, unit));
     }
   }
+  const notes = store.state.changes?.length ? [] : store.state.notes ?? []; // those on a comparison are about that
+  for (const note of notes) {
+    const cell = element("td", "muted", note);
+    cell.colSpan = 6;
+    (table.tFoot ?? table.createTFoot()).insertRow().append(cell);
+  }
   section.querySelector(".scroll").replaceChildren(table);
 }
 

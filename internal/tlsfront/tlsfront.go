@@ -1,4 +1,6 @@
-package framed_test
+// Package tlsfront runs a test over TLS without its clients knowing. They connect to a front, which encrypts
+// what they send, and decrypts what the server sends.
+package tlsfront
 
 import (
 	"crypto/tls"
@@ -10,11 +12,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// The variant events-tls runs a test over TLS without its clients knowing: they connect to a front,
-// which encrypts what they send, and decrypts what the server sends.
-
-// secured returns a listener for a server over TLS, at the address of ln.
-func secured(t *testing.T, ln net.Listener) net.Listener {
+// Listen returns a listener for a server over TLS. Clients connect to ln.
+func Listen(t testing.TB, ln net.Listener, config *tls.Config) net.Listener {
 	switch ln.(type) {
 	case *net.TCPListener, *net.UnixListener:
 	default:
@@ -27,7 +26,7 @@ func secured(t *testing.T, ln net.Listener) net.Listener {
 	f := &front{Listener: inner, outer: ln}
 	f.all.Go(f.serve)
 	t.Cleanup(f.all.Wait)
-	return engine.NewTLSListener(f, tlsConfig(t))
+	return engine.NewTLSListener(f, config)
 }
 
 type front struct {
