@@ -209,10 +209,17 @@ func TestRetainAge(t *testing.T) {
 	mu.Lock()
 	wall, mono = wall+day, mono+day
 	mu.Unlock()
-	_, next, _ := log.Bounds()
+	_, before, _ := log.Bounds()
+	s.queue.mu.Lock()
+	s.queue.last(0).checkpoint = true
+	s.queue.mu.Unlock()
+	waitFor(t, "a checkpoint", func() bool { _, next, _ := log.Bounds(); return next > before })
+	s.readers.mu.Lock()
+	newest := s.readers.stored.newest // what follows it, such as a checkpoint, has no age
+	s.readers.mu.Unlock()
 	waitFor(t, "everything old to be deleted", func() bool {
 		begins, _, _ := log.Bounds()
-		return begins >= next-1
+		return begins >= newest
 	})
 	up.submits(t, "c0", 1)
 }
