@@ -336,8 +336,8 @@ func (s *Server) Close() error {
 	if err := s.start(context.Background()); err != nil {
 		return err
 	}
+	s.queue.end(ErrServerClosed) // first: else an append that cancel ends says that the log has failed
 	s.cancel()
-	s.queue.end(ErrServerClosed)
 	err := cmp.Or(s.framed.Close(), s.sockets.Close())
 	<-s.done
 	return err
