@@ -187,16 +187,17 @@ func TestStallTime(t *testing.T) {
 // serves it and whether ReadTimeout is set or not.
 func TestBodiesHaveTheirOwnTime(t *testing.T) {
 	t.Parallel() // it waits
+	const heads = 15 * soon // what a busy machine needs for a few of them
 	run(t, func(t *testing.T, e engine.Engine) {
 		for _, whole := range []time.Duration{0, 30 * time.Second} {
-			s := serve(t, &Server{Engine: e, Std: &http.Server{ReadHeaderTimeout: soon, ReadTimeout: whole, IdleTimeout: soon, Handler: http.HandlerFunc(echo)}})
+			s := serve(t, &Server{Engine: e, Std: &http.Server{ReadHeaderTimeout: heads, ReadTimeout: whole, IdleTimeout: heads, Handler: http.HandlerFunc(echo)}})
 			var conns []net.Conn
 			for _, c := range halfBodies {
 				nc := s.dial(t)
 				say(t, nc, c.begins)
 				conns = append(conns, nc)
 			}
-			<-time.After(5 * soon)
+			<-time.After(heads + heads/4)
 			for i, c := range halfBodies {
 				say(t, conns[i], c.rest)
 				if got := readAnswer(t, bufio.NewReader(conns[i])); got != c.want {
@@ -238,7 +239,7 @@ func TestHandlersOwnReadDeadline(t *testing.T) {
 	t.Parallel() // it waits
 	run(t, func(t *testing.T, e engine.Engine) {
 		waits := make(chan struct{})
-		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: soon}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: 10 * soon}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.NewResponseController(w).SetReadDeadline(time.Time{})
 			close(waits)
 			echo(w, r)
@@ -246,7 +247,7 @@ func TestHandlersOwnReadDeadline(t *testing.T) {
 		nc := s.dial(t)
 		say(t, nc, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
 		<-waits
-		<-time.After(4 * soon)
+		<-time.After(12 * soon)
 		say(t, nc, "1\r\nx\r\n0\r\n\r\n")
 		if got := readAnswer(t, bufio.NewReader(nc)); got != `200 POST / "x" <nil>` {
 			t.Error(got)

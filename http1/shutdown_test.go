@@ -127,7 +127,7 @@ func TestShutdownWaitsForBodies(t *testing.T) {
 func TestShutdownDoesNotAwaitABodyForEver(t *testing.T) {
 	t.Parallel() // it waits
 	run(t, func(t *testing.T, e engine.Engine) {
-		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: soon}, Handler: http.HandlerFunc(echo)})
+		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: 15 * soon}, Handler: http.HandlerFunc(echo)})
 		sent := 0
 		for _, c := range halfBodies {
 			say(t, s.dial(t), c.begins)
