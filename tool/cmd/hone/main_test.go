@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -98,6 +99,12 @@ func transcripts(t *testing.T, dir string) {
 			cache, err := exec.Command("go", "env", "GOCACHE").Output()
 			env.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 			return err
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "all" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			return testrun.All(), nil
 		},
 		UpdateScripts: flag.Lookup("update").Value.String() == "true",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
