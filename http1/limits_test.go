@@ -186,7 +186,7 @@ func TestStallTime(t *testing.T) {
 // Neither the time for heads nor the time between requests applies to a body, whichever half
 // serves it and whether ReadTimeout is set or not.
 func TestBodiesHaveTheirOwnTime(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel()            // it waits
 	const heads = 15 * soon // what a busy machine needs for a few of them
 	run(t, func(t *testing.T, e engine.Engine) {
 		for _, whole := range []time.Duration{0, 30 * time.Second} {
