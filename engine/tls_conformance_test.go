@@ -279,20 +279,30 @@ func (b *lockedBuffer) String() string {
 
 // Neither a silent connection nor one that sends its hello in pieces keeps others from their
 // handshakes, nor do many that stop in the middle; all of these end after FrameTime. Those that
-// have sent nothing need no goroutine.
+// have sent nothing, or not all of their hello, need no goroutine.
 func TestHandshakesInTheMiddle(t *testing.T) {
 	const many = 40
 	onEach(t, loopsOverTLS(), func(t *testing.T, g ground) {
 		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.FrameTime = 5 * time.Second })
-		before := s.goroutines()
 		for range many {
 			s.dialClear(t)
 		}
-		if !eventually(patience, func() bool { return s.Stats().Open == many }) {
-			t.Fatalf("%d connections are open", s.Stats().Open)
+		halves := 0
+		for _, step := range []int{1 << 20, 100, 1} { // all but the last byte, in segments of that size
+			for range many / 4 {
+				rest := &withholding{Conn: s.dialClear(t), step: step, written: make(chan int, 1)}
+				go tls.Client(rest, &tls.Config{InsecureSkipVerify: true}).Handshake()
+				halves += heard(t, rest.written, "the client's hello")
+			}
 		}
-		if now := s.goroutines(); now > before+8 { // loops, and the flushers
-			t.Errorf("%d goroutines for %d silent connections, %d before", now, many, before)
+		if !eventually(patience, func() bool {
+			st := s.Stats()
+			return st.InputMemory >= int64(halves) && st.Open == many+many/4*3
+		}) {
+			t.Fatalf("the server holds %d of %d bytes", s.Stats().InputMemory, halves)
+		}
+		if helpers := s.Stats().Helpers; helpers > 0 {
+			t.Errorf("%d helpers for silent and half hellos", helpers)
 		}
 		for range many {
 			nc := s.dialClear(t)
@@ -305,10 +315,35 @@ func TestHandshakesInTheMiddle(t *testing.T) {
 		}
 		pieces.Close()
 		s.dial(t).ask("hello", "hello")
-		if !eventually(patience, func() bool { return s.Stats().Ended[engine.FrameTimeout] == 2*many }) {
-			t.Errorf("%d have ended for their time, want %d", s.Stats().Ended[engine.FrameTimeout], 2*many)
+		if !eventually(patience, func() bool { return s.Stats().Ended[engine.FrameTimeout] == 2*many+many/4*3 }) {
+			t.Errorf("%d have ended for their time, want %d", s.Stats().Ended[engine.FrameTimeout], 2*many+many/4*3)
+		}
+		if !eventually(patience, func() bool { return s.Stats().InputMemory == 0 }) {
+			t.Errorf("%d bytes of input are still held", s.Stats().InputMemory)
 		}
 	})
+}
+
+// withholding keeps back the last byte of the first message, and all that follows.
+type withholding struct {
+	net.Conn
+	step    int
+	written chan int
+}
+
+func (c *withholding) Write(p []byte) (int, error) {
+	for rest := p[:len(p)-1]; c.step > 0 && len(rest) > 0; {
+		n, err := c.Conn.Write(rest[:min(c.step, len(rest))])
+		if err != nil {
+			return 0, err
+		}
+		rest = rest[n:]
+	}
+	if c.step > 0 {
+		c.written <- len(p) - 1
+	}
+	c.step = 0
+	return len(p), nil
 }
 
 // stopping writes some times, and then nothing.
@@ -360,6 +395,34 @@ func TestKeyUpdatesOfADeafPeer(t *testing.T) {
 		s.ended(t, engine.WriteStall)
 		if most > 256<<10 || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the server has held %d bytes for it; writing: %v", most, err)
+		}
+	})
+}
+
+// What is encrypted and not yet written counts as output memory.
+func TestSealedOutputIsCounted(t *testing.T) {
+	onEach(t, loopsOverTLS(), func(t *testing.T, g ground) {
+		const many = 10
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			t.Out = append(t.Out, make([]byte, 30_000+2000*len(line))...) // sealed at once
+			return nil
+		}}, func(s *engine.Server) { s.Limits.StallTime = -1 })
+		for i := range many {
+			c := tls.Client(s.dialClear(t), &tls.Config{InsecureSkipVerify: true})
+			c.NetConn().(*net.TCPConn).SetReadBuffer(4096)
+			for before := s.Stats().Waiting; ; {
+				served := s.Stats().Requests
+				io.WriteString(c, strings.Repeat("x", i)+"\n")
+				if !eventually(patience, func() bool { return s.Stats().Requests > served }) {
+					t.Fatal("a request is not served")
+				}
+				if s.Stats().Waiting > before {
+					break // it is not read before its socket has room
+				}
+			}
+		}
+		if st := s.Stats(); st.OutputMemory < many*4096 {
+			t.Errorf("%d bytes wait in %d bytes of memory", st.Waiting, st.OutputMemory)
 		}
 	})
 }
