@@ -236,6 +236,7 @@ func (k owner) shake(d *workspace) {
 		return c.Handshake(k.sh.srv.ctx, func(p []byte) (int, error) { return k.readShake(d, p) }, transport.AddressesOnly(netAddr(s.socket.LocalAddr()), remote))
 	})
 	k.endTurn()
+	s.own.clear(mustShake)
 	d.box.Served(d.box.Len(), 0)
 	k.pack(d)
 	if err != nil {
@@ -250,7 +251,6 @@ func (k owner) shake(d *workspace) {
 		return
 	}
 	k.sh.srv.countShaken(c.NetConn())
-	s.own.clear(mustShake)
 	s.mu.Lock()
 	s.facets.set(isShaken)
 	s.mu.Unlock()
