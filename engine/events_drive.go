@@ -191,7 +191,9 @@ func (k owner) readOnce(d *workspace) {
 	k.unpack(d)
 	x := k.x.Load()
 	n, err := 0, error(nil)
-	if k.s.secured && !k.s.own.has(wantsProxy) {
+	if k.s.own.shakesNext() {
+		k.readHello(d)
+	} else if k.s.secured && !k.s.own.has(wantsProxy) {
 		if n, err = k.pull(d); n > 0 {
 			k.received(d, 0) // pull has counted them
 		}

@@ -211,6 +211,18 @@ func (c Conn) giveTurn() bool {
 	return true
 }
 
+// readHello collects a ClientHello, so that no helper waits for the rest of one. What ends or breaks
+// off before is the handshake's to report.
+func (k owner) readHello(d *workspace) {
+	n, err := k.sh.poll.Read(k.s.socket, d.box.Space(&k.sh.srv.input))
+	if d.box.Arrived(n) {
+		d.box.Served(0, secure.HelloLacks(d.box.Bytes()))
+	}
+	if d.box.Ready() || err != nil && err != sys.ErrAgain {
+		k.s.own.set(hasHello)
+	}
+}
+
 // shake runs the handshake, on a helper that no limit counts: it has a turn, and waits for its peer
 // no longer than Limits.FrameTime.
 func (k owner) shake(d *workspace) {
@@ -218,10 +230,15 @@ func (k owner) shake(d *workspace) {
 	s.mu.Lock()
 	remote := netAddr(k.held().addr())
 	s.mu.Unlock()
+	k.unpack(d)
+	c.Feed(d.box.Bytes(), false)
 	err := k.guardShake(func() error {
-		return c.Handshake(k.sh.srv.ctx, k.readShake, transport.AddressesOnly(netAddr(s.socket.LocalAddr()), remote))
+		return c.Handshake(k.sh.srv.ctx, func(p []byte) (int, error) { return k.readShake(d, p) }, transport.AddressesOnly(netAddr(s.socket.LocalAddr()), remote))
 	})
 	k.endTurn()
+	s.own.clear(mustShake)
+	d.box.Served(d.box.Len(), 0)
+	k.pack(d)
 	if err != nil {
 		k.shakeFailed(err)
 	}
@@ -234,7 +251,6 @@ func (k owner) shake(d *workspace) {
 		return
 	}
 	k.sh.srv.countShaken(c.NetConn())
-	s.own.clear(mustShake)
 	s.mu.Lock()
 	s.facets.set(isShaken)
 	s.mu.Unlock()
@@ -262,7 +278,9 @@ func (s *Server) countShaken(nc net.Conn) {
 }
 
 // readShake reads in a handshake, and waits without a turn until there is something.
-func (k owner) readShake(p []byte) (n int, err error) {
+func (k owner) readShake(d *workspace, p []byte) (n int, err error) {
+	d.box.Forget(&k.sh.srv.input) // the handshake has taken all of the hello
+	k.x.Load().noteInput(&d.box)
 	for {
 		n, err := k.sh.poll.Read(k.s.socket, p)
 		if err == sys.ErrClosed {

@@ -116,7 +116,7 @@ const (
 // servedOffLoop reports whether to serve the connection off its loop.
 func (k *connRef) servedOffLoop() bool {
 	if k.s.own.shakesNext() {
-		return true
+		return k.s.own.has(hasHello)
 	}
 	switch k.sh.srv.how.hand {
 	case Offload:

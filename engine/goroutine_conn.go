@@ -186,15 +186,23 @@ func (g *goroutineConn) readHeader() (why Reason, err error) {
 	}
 }
 
-// shakeFailed records why a connection ends whose TLS handshake has failed.
-func (k owner) shakeFailed(err error) {
+// notShaken counts and logs a TLS handshake that has failed, or never begun.
+func (k owner) notShaken(err error) {
 	k.sh.srv.shaken.failed.Add(1)
 	k.s.mu.Lock()
-	suspect, remote := k.s.suspect, k.held().addr()
+	remote := k.held().addr()
 	k.s.mu.Unlock()
 	k.sh.srv.faults.Write(k.sh.srv.Logger, slog.LevelWarn, "tls_handshake", func() (string, []any) {
 		return "TLS handshake failed", []any{"remote", remote, "error", err}
 	})
+}
+
+// shakeFailed records why a connection ends whose TLS handshake has failed.
+func (k owner) shakeFailed(err error) {
+	k.notShaken(err)
+	k.s.mu.Lock()
+	suspect := k.s.suspect
+	k.s.mu.Unlock()
 	switch {
 	case suspect != 0:
 		k.fail(suspect)

@@ -358,6 +358,9 @@ func (k owner) end(d *workspace) {
 	if k.reason() == 0 {
 		k.fail(Panicked) // only runtime.Goexit gets here without a reason
 	}
+	if s.secured && s.own.shakesNext() {
+		k.notShaken(k.reason())
+	}
 	s.mu.Lock()
 	s.dead = true
 	k.held().setAway(true) // no owner from here on

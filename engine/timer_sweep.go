@@ -173,7 +173,7 @@ func (c *sentence) carryOut(now timing.Tick) {
 
 // ask sends the protocol's ping.
 func (k held) ask() {
-	if s := k.s; s.secured && !s.facets.has(isShaken) || s.marks.has(isShut) || s.marks.has(isSaid) || k.reason() != 0 {
+	if s := k.s; s.marks.has(isShut) || s.marks.has(isSaid) || k.reason() != 0 {
 		return
 	}
 	ping := k.speaks().ping

@@ -278,21 +278,17 @@ func (b *lockedBuffer) String() string {
 }
 
 // Neither a silent connection nor one that sends its hello in pieces keeps others from their
-// handshakes, nor do many that stop in the middle; all of these end after FrameTime. Those that
-// have sent nothing need no goroutine.
+// handshakes, nor do many that stop in the middle; all of these end after FrameTime, and count as
+// failed handshakes.
 func TestHandshakesInTheMiddle(t *testing.T) {
 	const many = 40
 	onEach(t, loopsOverTLS(), func(t *testing.T, g ground) {
 		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.FrameTime = 5 * time.Second })
-		before := s.goroutines()
 		for range many {
 			s.dialClear(t)
 		}
 		if !eventually(patience, func() bool { return s.Stats().Open == many }) {
 			t.Fatalf("%d connections are open", s.Stats().Open)
-		}
-		if now := s.goroutines(); now > before+8 { // loops, and the flushers
-			t.Errorf("%d goroutines for %d silent connections, %d before", now, many, before)
 		}
 		for range many {
 			nc := s.dialClear(t)
@@ -308,7 +304,73 @@ func TestHandshakesInTheMiddle(t *testing.T) {
 		if !eventually(patience, func() bool { return s.Stats().Ended[engine.FrameTimeout] == 2*many }) {
 			t.Errorf("%d have ended for their time, want %d", s.Stats().Ended[engine.FrameTimeout], 2*many)
 		}
+		if failed := s.Stats().HandshakesFailed; failed != 2*many {
+			t.Errorf("%d handshakes have failed, want %d", failed, 2*many)
+		}
 	})
+}
+
+// A connection that has sent nothing, or not all of its hello, needs no goroutine.
+func TestHalfAHelloNeedsNoGoroutine(t *testing.T) {
+	const many = 10
+	onEach(t, loopsOverTLS(), func(t *testing.T, g ground) {
+		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.FrameTime = time.Minute })
+		var all []*withholding
+		halves := 0
+		for _, step := range []int{1 << 20, 100, 1} { // in segments of that size
+			for range many {
+				s.dialClear(t)
+				c := &withholding{Conn: s.dialClear(t), step: step, written: make(chan int, 1), rest: make(chan struct{}), done: make(chan error, 1)}
+				go func() { c.done <- tls.Client(c, &tls.Config{InsecureSkipVerify: true}).Handshake() }()
+				halves += heard(t, c.written, "the client's hello")
+				all = append(all, c)
+			}
+		}
+		if !eventually(patience, func() bool {
+			st := s.Stats()
+			return st.InputMemory >= int64(halves) && st.Open == 6*many
+		}) {
+			t.Errorf("the server holds %d of %d bytes of %d connections", s.Stats().InputMemory, halves, s.Stats().Open)
+		}
+		if helpers := s.Stats().Helpers; helpers > 0 {
+			t.Errorf("%d helpers for silent and half hellos", helpers)
+		}
+		for _, c := range all {
+			close(c.rest)
+			if err := heard(t, c.done, "a handshake"); err != nil {
+				t.Errorf("in segments of %d bytes: %v", c.step, err)
+			}
+		}
+		if !eventually(patience, func() bool { return s.Stats().InputMemory == 0 }) {
+			t.Errorf("%d bytes of input are still held", s.Stats().InputMemory)
+		}
+	})
+}
+
+// withholding writes its first message in segments, the last byte when it may.
+type withholding struct {
+	net.Conn
+	step    int
+	begun   bool
+	written chan int
+	rest    chan struct{}
+	done    chan error
+}
+
+func (c *withholding) Write(p []byte) (n int, err error) {
+	last := p
+	if !c.begun {
+		c.begun = true
+		for last = p; len(last) > 1 && err == nil; last = last[n:] {
+			n, err = c.Conn.Write(last[:min(c.step, len(last)-1)])
+		}
+		c.written <- len(p) - 1
+		<-c.rest
+	}
+	if _, err = c.Conn.Write(last); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // stopping writes some times, and then nothing.
@@ -360,6 +422,34 @@ func TestKeyUpdatesOfADeafPeer(t *testing.T) {
 		s.ended(t, engine.WriteStall)
 		if most > 256<<10 || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the server has held %d bytes for it; writing: %v", most, err)
+		}
+	})
+}
+
+// What is encrypted and not yet written counts as output memory.
+func TestSealedOutputIsCounted(t *testing.T) {
+	onEach(t, loopsOverTLS(), func(t *testing.T, g ground) {
+		const many = 10
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			t.Out = append(t.Out, make([]byte, 30_000+2000*len(line))...) // sealed at once
+			return nil
+		}}, func(s *engine.Server) { s.Limits.StallTime = -1 })
+		for i := range many {
+			c := tls.Client(s.dialClear(t), &tls.Config{InsecureSkipVerify: true})
+			c.NetConn().(*net.TCPConn).SetReadBuffer(4096)
+			for before := s.Stats().Waiting; ; {
+				served := s.Stats().Requests
+				io.WriteString(c, strings.Repeat("x", i)+"\n")
+				if !eventually(patience, func() bool { return s.Stats().Requests > served }) {
+					t.Fatal("a request is not served")
+				}
+				if s.Stats().Waiting > before {
+					break // it is not read before its socket has room
+				}
+			}
+		}
+		if st := s.Stats(); st.OutputMemory < many*4096 {
+			t.Errorf("%d bytes wait in %d bytes of memory", st.Waiting, st.OutputMemory)
 		}
 	})
 }

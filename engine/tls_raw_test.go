@@ -23,8 +23,9 @@ type rawTLS struct {
 	nc      net.Conn
 	in, out traffic
 	buf     []byte // received, not yet opened
-	updates int    // key updates of the server
-	over    bool   // the server has sent a close_notify
+	read    [4096]byte
+	updates int  // key updates of the server
+	over    bool // the server has sent a close_notify
 }
 
 // The content types of records.
@@ -157,7 +158,7 @@ func (r *rawTLS) keyUpdate(asks bool, piece int) (out []byte) {
 // FIN, and io.ErrUnexpectedEOF without one.
 func (r *rawTLS) open() ([]byte, error) {
 	for len(r.buf) < 5 || len(r.buf) < 5+int(binary.BigEndian.Uint16(r.buf[3:])) {
-		p := make([]byte, 4096)
+		p := r.read[:]
 		r.nc.SetReadDeadline(time.Now().Add(patience))
 		n, err := r.nc.Read(p)
 		r.buf = append(r.buf, p[:n]...)

@@ -27,6 +27,8 @@ func build(t *testing.T) (binary, source string) {
 	server := filepath.Join("src", "net", "http", "server.go")
 	g.put(server, withHooks(t, read(t, filepath.Join(g.from, server))))
 	g.put("src/net/http/hone.go", read(t, "testdata/hooks.go"))
+	modes := filepath.Join("src", "net", "http", "clientserver_test.go")
+	g.put(modes, withModes(t, read(t, filepath.Join(g.from, modes))))
 	main := filepath.Join("src", "net", "http", "main_test.go")
 	g.put(main, withRun(t, read(t, filepath.Join(g.from, main))))
 	g.put("src/net/http/hone_test.go", read(t, "testdata/hone_test.go"))
@@ -193,6 +195,15 @@ func withRun(t *testing.T, src []byte) []byte {
 		method, ok := call.Fun.(*ast.SelectorExpr)
 		return ok && method.Sel.Name == "Run" && isIdent("m")(method.X)
 	}), "honeRun(m)")
+}
+
+// withModes returns net/http's clientserver_test.go with honeModes's modes instead of the usual ones.
+func withModes(t *testing.T, src []byte) []byte {
+	const usual = "[]testMode{http1Mode, http2Mode}"
+	if bytes.Count(src, []byte(usual)) != 1 {
+		t.Fatalf("%s is not in clientserver_test.go of this Go version; change how the modes are set", usual)
+	}
+	return bytes.Replace(src, []byte(usual), []byte("honeModes("+usual+")"), 1)
 }
 
 // find returns the first node for which wanted is true, or nil.

@@ -32,8 +32,16 @@ const resultFile = "docs/servetest.md"
 // leastFast is how many tests must pass with at least one request on the fast path.
 const leastFast = 80
 
-// columns are the servers: net/http itself, and http1 on each engine.
-var columns = []string{"", "events", "parked"}
+// columns are the servers: net/http itself, and http1 on each engine; and the same over TLS.
+var columns = []string{"", "events", "parked", "tls", "events-tls"}
+
+// oracle returns the column with which another is compared.
+func oracle(column int) int {
+	if column >= 3 {
+		return 3
+	}
+	return 0
+}
 
 // TestServe runs each test of serve_test.go against net/http and against http1.
 func TestServe(t *testing.T) {
@@ -55,8 +63,10 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s fails against net/http itself: no oracle\n%s", name, o.output)
 		}
 	}
-	for i, engine := range columns[1:] {
-		compare(t, engine, names, outcomes, i+1)
+	for i, engine := range columns {
+		if i != oracle(i) {
+			compare(t, engine, names, outcomes, i)
+		}
 	}
 	switch table := markdown(t, names, outcomes); {
 	case *only != "":
@@ -72,7 +82,7 @@ func TestServe(t *testing.T) {
 func compare(t *testing.T, engine string, names []string, outcomes map[string][]outcome, column int) {
 	fast := 0
 	for _, name := range names {
-		want, got := outcomes[name][0], outcomes[name][column]
+		want, got := outcomes[name][oracle(column)], outcomes[name][column]
 		except, excepted := exceptions[name]
 		excepted = excepted && except.passes != engine
 		switch {

@@ -5,6 +5,7 @@ package secure
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"io"
 	"net"
 	"sync"
@@ -72,6 +73,32 @@ func (c *Conn) Lend(socket net.Conn) net.Conn {
 // Return ends the loan. What crypto/tls has read too far can be opened.
 func (c *Conn) Return() { c.wire.Conn, c.lent = nil, false }
 
+// mostHello bounds what is collected of a ClientHello. Those of clients have up to 2 KB.
+const mostHello = 16 << 10
+
+// HelloLacks returns how many bytes must at least follow p, the first that a client has sent, until
+// its ClientHello is whole: 0 too if it is larger than mostHello, or something else.
+func HelloLacks(p []byte) int {
+	var head [4]byte // of the message: its type, and its size
+	for got, left := 0, mostHello-len(p); left > 0 && (len(p) == 0 || p[0] == 22); {
+		if len(p) < 5 {
+			return 5 - len(p)
+		}
+		n := int(binary.BigEndian.Uint16(p[3:]))
+		part := p[5:min(5+n, len(p))]
+		copy(head[min(got, 4):], part)
+		got += len(part)
+		switch {
+		case n == 0 || got >= 4 && got-4 >= int(binary.BigEndian.Uint32(head[:])&0xffffff):
+			return 0
+		case len(part) < n:
+			return min(left, n-len(part))
+		}
+		p = p[5+n:]
+	}
+	return 0
+}
+
 // Feed passes on ciphertext, or the end of the stream. It must be opened before p is used again.
 func (c *Conn) Feed(p []byte, ended bool) { c.fed, c.ended = p, ended }
 
@@ -85,7 +112,7 @@ func (c *Conn) Open(p []byte) (n int, err error) {
 		if n < len(p) { // then it was the last of a record
 			c.records.whole--
 		}
-		if c.records.whole > 0 || len(c.fed) > 0 || n == len(p) || c.ended {
+		if c.records.whole > 0 || len(c.fed) > 0 || n == len(p) {
 			return n, nil
 		}
 		fallthrough // without the read that would only say so

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"net"
@@ -78,8 +79,28 @@ func (h *honeServer) countConns(s *http.Server) {
 	}
 }
 
+// overTLS reports whether tests that would use HTTP/1.1 without TLS use it.
+var server, overTLS = strings.CutSuffix(os.Getenv("HONE_SERVETEST"), "tls")
+
 // servedByHone is nil if net/http serves.
-var servedByHone = hookServers(os.Getenv("HONE_SERVETEST"))
+var servedByHone = hookServers(strings.TrimSuffix(server, "-"))
+
+// honeModes are the modes of a test that does not choose some.
+func honeModes(modes []testMode) []testMode {
+	if overTLS {
+		modes[slices.Index(modes, http1Mode)] = https1Mode
+	}
+	return modes
+}
+
+// onLoops replaces a listener of tls.NewListener, whose connections would have a goroutine each.
+func onLoops(l net.Listener) net.Listener {
+	if v := reflect.ValueOf(l); overTLS && v.Type().String() == "*tls.listener" {
+		inner := v.Elem().FieldByName("Listener").Interface().(net.Listener)
+		return engine.NewTLSListener(inner, (*tls.Config)(v.Elem().FieldByName("config").UnsafePointer()))
+	}
+	return l
+}
 
 // honeOwn marks the context of a Shutdown that http1 itself calls on Server.Std.
 type honeOwn struct{}
@@ -103,7 +124,7 @@ func hookServers(engineName string) *honeServers {
 			return nil, false
 		}
 		defer h.release()
-		return h.Serve(l), true
+		return h.Serve(onLoops(l)), true
 	}
 	hooks.ServeTLS = func(s *http.Server, l net.Listener, certFile, keyFile string) (error, bool) {
 		h := all.serving(s, l)
