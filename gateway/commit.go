@@ -27,7 +27,7 @@ func (s *Server) commit() {
 			break
 		}
 		err := s.store(p, &acks)
-		if err == nil && (s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes || p.tick && s.checkpointDue() || p.checkpoint) {
+		if err == nil && s.checkpointDue(p) {
 			err = s.checkpoint()
 		}
 		if err != nil {
