@@ -16,7 +16,7 @@ type Memory struct {
 	mu        sync.Mutex
 	closed    bool
 	trimmed   int
-	envelopes [][]byte // behind the trimmed ones
+	envelopes [][]byte        // behind the trimmed ones
 	waiting   []chan struct{} // closed by the next Append
 }
 
