@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -232,24 +233,18 @@ func (h *holder) wants(body []byte) bool {
 
 // feedRecent sends what an envelope of the tail has for h.
 func (s *Server) feedRecent(h *holder, from *recent) error {
-	if !h.everything() {
-		if err := s.fill(h, from.pos, from.envelope); err != nil {
-			return err
-		}
-		return s.flush(h, false)
-	}
 	if err := s.flush(h, false); err != nil {
 		return err
 	}
-	for _, f := range from.encoded() {
+	for _, f := range from.frames {
 		switch {
-		case f.through < h.next:
-			continue
-		case f.first < h.next: // it was left within this frame
-			if err := s.fill(h, from.pos, from.envelope); err != nil {
+		case !h.everything() || f.first < h.next && h.next <= f.through: // or it was left within this frame
+			if err := s.fill(h, from.pos, from.sum, len(from.room), from.records); err != nil {
 				return err
 			}
 			return s.flush(h, false)
+		case f.through < h.next:
+			continue
 		}
 		if err := s.push(h, f.through, f.content, false); err != nil {
 			return err
@@ -263,7 +258,11 @@ func (s *Server) feedRecent(h *holder, from *recent) error {
 // feedLog reads the log for h, which is behind, until the step ends or the window is full.
 func (s *Server) feedLog(h *holder, until uint64) error {
 	err := s.peek(s.readers.ctx, h.next>>indexBits, func(pos uint64, envelope []byte) error {
-		if err := s.fill(h, pos, envelope); err != nil {
+		e, err := journal.Decode(envelope)
+		if err != nil {
+			return &journal.Damage{First: pos, Last: pos, Err: err}
+		}
+		if err := s.fill(h, pos, e.Sum(), len(envelope), numbered(pos, e)); err != nil {
 			return err
 		}
 		if h.sent >= until {
@@ -319,16 +318,11 @@ func (s *Server) tellGap(h *holder, gap Gap) error {
 
 // fill adds what an envelope has for h to its buffer, and sends that whenever it is full. When the
 // window is full, it returns errCredit.
-func (s *Server) fill(h *holder, pos uint64, envelope []byte) error {
-	e, err := journal.Decode(envelope)
-	if err != nil {
-		return &journal.Damage{First: pos, Last: pos, Err: err}
-	}
-	sum, number, any, filled := e.Sum(), pos<<indexBits, false, false
+func (s *Server) fill(h *holder, pos uint64, sum uint32, size int, records iter.Seq2[uint64, []byte]) error {
+	any, filled := false, false
 	room := s.windowLeft(h)
-	for body := range e.RawRecords() {
-		number++
-		if number <= h.next {
+	for number, body := range records {
+		if number < h.next {
 			continue
 		}
 		any = true
@@ -348,13 +342,13 @@ func (s *Server) fill(h *holder, pos uint64, envelope []byte) error {
 		if len(h.buf) == 0 {
 			h.buf = beginDeliver(h.buf, 0)
 		}
-		h.buf = appendRecord(h.buf, number-1, body)
-		h.next, h.last, h.sum, filled = number, number-1, sum, true
+		h.buf = appendRecord(h.buf, number, body)
+		h.next, h.last, h.sum, filled = number+1, number, sum, true
 	}
 	if h.next = (pos + 1) << indexBits; any {
 		h.last, h.sum = pos<<indexBits|lastIndex, sum
 		if !filled {
-			h.excluded += len(envelope)
+			h.excluded += size
 		}
 	}
 	if h.excluded > tellBytes {
