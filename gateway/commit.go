@@ -226,7 +226,7 @@ func (s *Server) stored(pos uint64, envelope []byte) {
 	s.next = pos + 1
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))
-	s.readers.add(pos, envelope)
+	s.readers.add(pos, journal.Trust(envelope))
 	if s.OnStored != nil {
 		s.OnStored(pos, envelope)
 	}

@@ -257,12 +257,8 @@ func (s *Server) feedRecent(h *holder, from *recent) error {
 
 // feedLog reads the log for h, which is behind, until the step ends or the window is full.
 func (s *Server) feedLog(h *holder, until uint64) error {
-	err := s.peek(s.readers.ctx, h.next>>indexBits, func(pos uint64, envelope []byte) error {
-		e, err := journal.Decode(envelope)
-		if err != nil {
-			return &journal.Damage{First: pos, Last: pos, Err: err}
-		}
-		if err := s.fill(h, pos, e.Sum(), len(envelope), numbered(pos, e)); err != nil {
+	err := s.peek(s.readers.ctx, h.next>>indexBits, func(pos uint64, e journal.Envelope) error {
+		if err := s.fill(h, pos, e.Sum(), e.Size(), numbered(pos, e)); err != nil {
 			return err
 		}
 		if h.sent >= until {
@@ -270,15 +266,10 @@ func (s *Server) feedLog(h *holder, until uint64) error {
 		}
 		return nil
 	})
-	var lost *journal.Damage
-	var trimmed *journal.TrimmedError
-	switch gap := (Gap{From: h.next}); {
-	case errors.As(err, &lost):
-		gap.To, gap.Reason = before(lost.Last+1), Damaged
-		return s.tellGap(h, gap)
-	case errors.As(err, &trimmed):
-		gap.To, gap.Reason = before(trimmed.First), Trimmed
-		return s.tellGap(h, gap)
+	next, why := missing(err)
+	switch {
+	case next > 0:
+		return s.tellGap(h, Gap{h.next, before(next), why})
 	case err == errTurn || err == errCredit:
 		if flushed := s.flush(h, false); flushed != nil {
 			return flushed
@@ -295,13 +286,34 @@ func (s *Server) feedLog(h *holder, until uint64) error {
 }
 
 // peek reads the log without an effect on Append.
-func (s *Server) peek(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+func (s *Server) peek(ctx context.Context, from uint64, each func(pos uint64, e journal.Envelope) error) error {
+	read := s.Log.Read
 	if log, ok := s.Log.(interface {
 		Peek(context.Context, uint64, func(uint64, []byte) error) error
 	}); ok {
-		return log.Peek(ctx, from, each)
+		read = log.Peek
 	}
-	return s.Log.Read(ctx, from, each)
+	return read(ctx, from, func(pos uint64, envelope []byte) error {
+		e, err := journal.Decode(envelope)
+		if err != nil {
+			return &journal.Damage{First: pos, Last: pos, Err: err}
+		}
+		return each(pos, e)
+	})
+}
+
+// missing returns the position behind envelopes that a read has not found, and why they are gone; 0: err is another
+// error, or none.
+func missing(err error) (next uint64, why Reason) {
+	var lost *journal.Damage
+	var trimmed *journal.TrimmedError
+	switch {
+	case errors.As(err, &lost):
+		return lost.Last + 1, Damaged
+	case errors.As(err, &trimmed):
+		return trimmed.First, Trimmed
+	}
+	return 0, 0
 }
 
 func (s *Server) tellGap(h *holder, gap Gap) error {
@@ -466,11 +478,7 @@ func (s *Server) tickReaders() {
 		}
 		r.mu.Unlock()
 		if due {
-			s.queue.mu.Lock()
-			if !s.queue.ended {
-				s.queue.last(0).positions = true
-			}
-			s.queue.mu.Unlock()
+			s.queue.ask(func(p *pack) { p.positions = true })
 		}
 	}
 }

@@ -16,6 +16,14 @@ func (s *Server) readClock() (running int64) {
 	return s.clock.running
 }
 
+// times returns log time and running time.
+func (s *Server) times() (log, running int64) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	running = s.readClock()
+	return s.clock.time, running
+}
+
 // reportClock logs what the clock has noticed.
 func (s *Server) reportClock() {
 	s.queue.mu.Lock()

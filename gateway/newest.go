@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/binary"
-	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -49,7 +48,7 @@ func (t *tail) recycle(from *recent) {
 }
 
 // add notes an envelope that the log has stored. With no reader it costs nothing; else a copy.
-func (r *readers) add(pos uint64, envelope []byte) {
+func (r *readers) add(pos uint64, e journal.Envelope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := &r.tail
@@ -65,7 +64,7 @@ func (r *readers) add(pos uint64, envelope []byte) {
 		newest, t.free = t.free[n-1], t.free[:n-1]
 	}
 	r.mu.Unlock()
-	newest.encode(pos, journal.Trust(envelope))
+	newest.encode(pos, e)
 	r.mu.Lock()
 	if pos != t.end { // another goroutine was faster
 		return
@@ -80,10 +79,14 @@ func (r *readers) add(pos uint64, envelope []byte) {
 		oldest.left = true
 		t.recycle(oldest)
 	}
+	r.rouse()
+}
+
+// rouse lets feeders look at the holders that had everything; mu is held.
+func (r *readers) rouse() {
 	for _, h := range r.waiting {
-		h.state = queued
-		r.run = append(r.run, h)
-		r.work.Signal()
+		h.state = blocked
+		r.wake(h)
 	}
 	clear(r.waiting)
 	r.waiting = r.waiting[:0]
@@ -159,21 +162,15 @@ func (s *Server) fetch() {
 		}
 		err := s.Log.Wait(r.ctx, end)
 		if err == nil {
-			err = s.peek(r.ctx, end, func(pos uint64, envelope []byte) error {
-				if _, err := journal.Decode(envelope); err != nil {
-					return &journal.Damage{First: pos, Last: pos, Err: err}
-				}
-				r.add(pos, envelope)
+			err = s.peek(r.ctx, end, func(pos uint64, e journal.Envelope) error {
+				r.add(pos, e)
 				return nil
 			})
 		}
-		var lost *journal.Damage
-		var trimmed *journal.TrimmedError
+		next, _ := missing(err)
 		switch {
-		case errors.As(err, &lost):
-			r.skip(lost.Last + 1)
-		case errors.As(err, &trimmed):
-			r.skip(trimmed.First)
+		case next > 0:
+			r.skip(next)
 		case err != nil && r.ctx.Err() == nil:
 			s.log.Warn("cannot read what others have appended", "err", err)
 			select {
@@ -189,10 +186,5 @@ func (r *readers) skip(end uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tail = tail{end: max(end, r.tail.end)}
-	for _, h := range r.waiting {
-		h.state = blocked
-		r.wake(h)
-	}
-	clear(r.waiting)
-	r.waiting = r.waiting[:0]
+	r.rouse()
 }
