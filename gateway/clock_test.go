@@ -143,7 +143,7 @@ func (o *offline) settleAll() {
 		if err := o.store(p, &o.acks); err != nil {
 			o.t.Fatal(err)
 		}
-		if p.tick && o.checkpointDue() {
+		if p.tick && o.checkpointDue(p) {
 			if err := o.checkpoint(); err != nil {
 				o.t.Fatal(err)
 			}

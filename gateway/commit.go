@@ -27,7 +27,7 @@ func (s *Server) commit() {
 			break
 		}
 		err := s.store(p, &acks)
-		if err == nil && (s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes || p.tick && s.checkpointDue() || p.checkpoint) {
+		if err == nil && s.checkpointDue(p) {
 			err = s.checkpoint()
 		}
 		if err != nil {
@@ -226,7 +226,7 @@ func (s *Server) stored(pos uint64, envelope []byte) {
 	s.next = pos + 1
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))
-	s.readers.add(pos, envelope)
+	s.readers.add(pos, journal.Trust(envelope))
 	if s.OnStored != nil {
 		s.OnStored(pos, envelope)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -232,24 +233,18 @@ func (h *holder) wants(body []byte) bool {
 
 // feedRecent sends what an envelope of the tail has for h.
 func (s *Server) feedRecent(h *holder, from *recent) error {
-	if !h.everything() {
-		if err := s.fill(h, from.pos, from.envelope); err != nil {
-			return err
-		}
-		return s.flush(h, false)
-	}
 	if err := s.flush(h, false); err != nil {
 		return err
 	}
-	for _, f := range from.encoded() {
+	for _, f := range from.frames {
 		switch {
-		case f.through < h.next:
-			continue
-		case f.first < h.next: // it was left within this frame
-			if err := s.fill(h, from.pos, from.envelope); err != nil {
+		case !h.everything() || f.first < h.next && h.next <= f.through: // or it was left within this frame
+			if err := s.fill(h, from.pos, from.sum, len(from.room), from.records); err != nil {
 				return err
 			}
 			return s.flush(h, false)
+		case f.through < h.next:
+			continue
 		}
 		if err := s.push(h, f.through, f.content, false); err != nil {
 			return err
@@ -262,8 +257,8 @@ func (s *Server) feedRecent(h *holder, from *recent) error {
 
 // feedLog reads the log for h, which is behind, until the step ends or the window is full.
 func (s *Server) feedLog(h *holder, until uint64) error {
-	err := s.peek(s.readers.ctx, h.next>>indexBits, func(pos uint64, envelope []byte) error {
-		if err := s.fill(h, pos, envelope); err != nil {
+	err := s.peek(s.readers.ctx, h.next>>indexBits, func(pos uint64, e journal.Envelope) error {
+		if err := s.fill(h, pos, e.Sum(), e.Size(), numbered(pos, e)); err != nil {
 			return err
 		}
 		if h.sent >= until {
@@ -271,15 +266,10 @@ func (s *Server) feedLog(h *holder, until uint64) error {
 		}
 		return nil
 	})
-	var lost *journal.Damage
-	var trimmed *journal.TrimmedError
-	switch gap := (Gap{From: h.next}); {
-	case errors.As(err, &lost):
-		gap.To, gap.Reason = before(lost.Last+1), Damaged
-		return s.tellGap(h, gap)
-	case errors.As(err, &trimmed):
-		gap.To, gap.Reason = before(trimmed.First), Trimmed
-		return s.tellGap(h, gap)
+	next, why := missing(err)
+	switch {
+	case next > 0:
+		return s.tellGap(h, Gap{h.next, before(next), why})
 	case err == errTurn || err == errCredit:
 		if flushed := s.flush(h, false); flushed != nil {
 			return flushed
@@ -296,13 +286,34 @@ func (s *Server) feedLog(h *holder, until uint64) error {
 }
 
 // peek reads the log without an effect on Append.
-func (s *Server) peek(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+func (s *Server) peek(ctx context.Context, from uint64, each func(pos uint64, e journal.Envelope) error) error {
+	read := s.Log.Read
 	if log, ok := s.Log.(interface {
 		Peek(context.Context, uint64, func(uint64, []byte) error) error
 	}); ok {
-		return log.Peek(ctx, from, each)
+		read = log.Peek
 	}
-	return s.Log.Read(ctx, from, each)
+	return read(ctx, from, func(pos uint64, envelope []byte) error {
+		e, err := journal.Decode(envelope)
+		if err != nil {
+			return &journal.Damage{First: pos, Last: pos, Err: err}
+		}
+		return each(pos, e)
+	})
+}
+
+// missing returns the position behind envelopes that a read has not found, and why they are gone; 0: err is another
+// error, or none.
+func missing(err error) (next uint64, why Reason) {
+	var lost *journal.Damage
+	var trimmed *journal.TrimmedError
+	switch {
+	case errors.As(err, &lost):
+		return lost.Last + 1, Damaged
+	case errors.As(err, &trimmed):
+		return trimmed.First, Trimmed
+	}
+	return 0, 0
 }
 
 func (s *Server) tellGap(h *holder, gap Gap) error {
@@ -319,16 +330,11 @@ func (s *Server) tellGap(h *holder, gap Gap) error {
 
 // fill adds what an envelope has for h to its buffer, and sends that whenever it is full. When the
 // window is full, it returns errCredit.
-func (s *Server) fill(h *holder, pos uint64, envelope []byte) error {
-	e, err := journal.Decode(envelope)
-	if err != nil {
-		return &journal.Damage{First: pos, Last: pos, Err: err}
-	}
-	sum, number, any, filled := e.Sum(), pos<<indexBits, false, false
+func (s *Server) fill(h *holder, pos uint64, sum uint32, size int, records iter.Seq2[uint64, []byte]) error {
+	any, filled := false, false
 	room := s.windowLeft(h)
-	for body := range e.RawRecords() {
-		number++
-		if number <= h.next {
+	for number, body := range records {
+		if number < h.next {
 			continue
 		}
 		any = true
@@ -348,13 +354,13 @@ func (s *Server) fill(h *holder, pos uint64, envelope []byte) error {
 		if len(h.buf) == 0 {
 			h.buf = beginDeliver(h.buf, 0)
 		}
-		h.buf = appendRecord(h.buf, number-1, body)
-		h.next, h.last, h.sum, filled = number, number-1, sum, true
+		h.buf = appendRecord(h.buf, number, body)
+		h.next, h.last, h.sum, filled = number+1, number, sum, true
 	}
 	if h.next = (pos + 1) << indexBits; any {
 		h.last, h.sum = pos<<indexBits|lastIndex, sum
 		if !filled {
-			h.excluded += len(envelope)
+			h.excluded += size
 		}
 	}
 	if h.excluded > tellBytes {
@@ -472,11 +478,7 @@ func (s *Server) tickReaders() {
 		}
 		r.mu.Unlock()
 		if due {
-			s.queue.mu.Lock()
-			if !s.queue.ended {
-				s.queue.last(0).positions = true
-			}
-			s.queue.mu.Unlock()
+			s.queue.ask(func(p *pack) { p.positions = true })
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -61,10 +63,7 @@ func (m *milestones) from(pos uint64) (milestone, bool) {
 // measureLags finds out how far each reader is behind.
 func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, int64)) error {
 	r := &s.readers
-	s.queue.mu.Lock()
-	s.readClock()
-	now := s.clock.time
-	s.queue.mu.Unlock()
+	now, _ := s.times()
 	perRecord := max(float64(s.count.bytes.Load())/float64(max(s.count.records.Load(), 1)), 50)
 	r.mu.Lock()
 	end, places := r.tail.end, r.sorted()
@@ -106,13 +105,7 @@ func (r *readers) sorted() (all []*place) {
 		all = append(all, places...)
 	}
 	slices.SortFunc(all, func(a, b *place) int {
-		if a.name != b.name {
-			if a.name < b.name {
-				return -1
-			}
-			return 1
-		}
-		return int(a.share) - int(b.share)
+		return cmp.Or(strings.Compare(a.name, b.name), int(a.share)-int(b.share))
 	})
 	return all
 }

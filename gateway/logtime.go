@@ -16,6 +16,14 @@ func (s *Server) readClock() (running int64) {
 	return s.clock.running
 }
 
+// times returns log time and running time.
+func (s *Server) times() (log, running int64) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	running = s.readClock()
+	return s.clock.time, running
+}
+
 // reportClock logs what the clock has noticed.
 func (s *Server) reportClock() {
 	s.queue.mu.Lock()
@@ -84,13 +92,21 @@ func (s *Server) tick() {
 	}
 }
 
-// checkpointDue reports whether the newest checkpoint is older than a quarter of the expiry. So
-// quiet servers forget sessions as well, and servers of one log know about each other's clients.
-func (s *Server) checkpointDue() bool {
+// checkpointDue reports whether a checkpoint is to follow a pack: one was asked for, or so much was stored
+// since the newest one, but at least as much as one has, so that checkpoints are at most half of the log; or
+// that is older than a quarter of the expiry, so that quiet servers forget sessions as well, and servers of
+// one log know about each other's clients.
+func (s *Server) checkpointDue(p *pack) bool {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	return s.readClock()-s.checkpointed >= s.Expiry.Milliseconds()/checkpointsPerExpiry
+	if p.tick && s.readClock()-s.checkpointed >= s.Expiry.Milliseconds()/checkpointsPerExpiry {
+		return true
+	}
+	return (p.checkpoint || s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes) && s.since.bytes >= int64(len(s.sessions.byClient)*stateBytes)
 }
+
+// stateBytes is about how large a session is in a checkpoint.
+const stateBytes = 64
 
 // storeClock stores the clock before a pack if log time was moved by more than running time, and
 // every hour, and how far the log may be trimmed. Recovery learns from it how long the servers have run.

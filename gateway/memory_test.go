@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -15,7 +16,7 @@ type Memory struct {
 	mu        sync.Mutex
 	closed    bool
 	trimmed   int
-	envelopes [][]byte
+	envelopes [][]byte        // behind the trimmed ones
 	waiting   []chan struct{} // closed by the next Append
 }
 
@@ -34,7 +35,7 @@ func (m *Memory) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	}
 	m.envelopes = append(m.envelopes, bytes.Clone(envelope))
 	m.wake()
-	return uint64(len(m.envelopes)), nil
+	return uint64(m.trimmed + len(m.envelopes)), nil
 }
 
 // Read calls each for every envelope from position from.
@@ -45,11 +46,11 @@ func (m *Memory) Read(ctx context.Context, from uint64, each func(pos uint64, en
 	if from > 0 && from < first {
 		return &journal.TrimmedError{First: first}
 	}
-	for i := max(from, first) - 1; i < uint64(len(all)); i++ {
+	for pos := max(from, first); pos < first+uint64(len(all)); pos++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := each(i+1, all[i]); err != nil {
+		if err := each(pos, all[pos-first]); err != nil {
 			return err
 		}
 	}
@@ -60,16 +61,16 @@ func (m *Memory) Read(ctx context.Context, from uint64, each func(pos uint64, en
 func (m *Memory) Bounds() (first, next uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return uint64(m.trimmed) + 1, uint64(len(m.envelopes)) + 1, nil
+	return uint64(m.trimmed) + 1, uint64(m.trimmed+len(m.envelopes)) + 1, nil
 }
 
 // Measure is as of Segments, with a segment for each envelope.
 func (m *Memory) Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error) {
 	m.mu.Lock()
-	all := m.envelopes
+	all, first := m.envelopes, uint64(m.trimmed)+1
 	m.mu.Unlock()
 	return func(pos uint64) (begins uint64, after int64) {
-		for i := max(pos, 1) - 1; i < uint64(len(all)); i++ {
+		for i := max(pos, first) - first; i < uint64(len(all)); i++ {
 			after += int64(len(all[i]))
 		}
 		return pos, after
@@ -91,7 +92,7 @@ func (m *Memory) Verify(ctx context.Context, _ int64, _ func(done, all uint64)) 
 func (m *Memory) Wait(ctx context.Context, pos uint64) error {
 	for {
 		m.mu.Lock()
-		stored, closed := uint64(len(m.envelopes)) >= pos, m.closed
+		stored, closed := uint64(m.trimmed+len(m.envelopes)) >= pos, m.closed
 		grown := make(chan struct{})
 		if !stored && !closed {
 			m.waiting = append(m.waiting, grown)
@@ -123,7 +124,9 @@ func (m *Memory) wake() {
 func (m *Memory) Trim(_ context.Context, to uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.trimmed = max(m.trimmed, min(int(to)-1, len(m.envelopes)))
+	if n := min(int(to)-1-m.trimmed, len(m.envelopes)); n > 0 {
+		m.envelopes, m.trimmed = slices.Clone(m.envelopes[n:]), m.trimmed+n
+	}
 	return nil
 }
 

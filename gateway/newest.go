@@ -2,9 +2,8 @@ package gateway
 
 import (
 	"encoding/binary"
-	"errors"
+	"iter"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -18,16 +17,14 @@ type tail struct {
 	end       uint64 // position after the last one
 }
 
-// recent is an envelope that was just stored.
+// recent is an envelope that was just stored, as readers that take everything get it.
 type recent struct {
-	pos      uint64
-	envelope []byte
-	users    int  // feeders; readers.mu guards it and left
-	left     bool // the tail
-
-	mu     sync.Mutex
-	frames []frame // for readers that take everything; nil: not encoded yet
-	room   []byte  // of their contents
+	pos    uint64
+	sum    uint32
+	frames []frame
+	room   []byte // of their contents
+	users  int    // feeders; readers.mu guards it and left
+	left   bool   // the tail
 }
 
 // frame is the content of a Deliver.
@@ -51,7 +48,7 @@ func (t *tail) recycle(from *recent) {
 }
 
 // add notes an envelope that the log has stored. With no reader it costs nothing; else a copy.
-func (r *readers) add(pos uint64, envelope []byte) {
+func (r *readers) add(pos uint64, e journal.Envelope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := &r.tail
@@ -62,68 +59,88 @@ func (r *readers) add(pos uint64, envelope []byte) {
 	case pos != t.end: // known, or of a shared log and still to be read
 		return
 	}
-	var newest *recent
+	newest := &recent{}
 	if n := len(t.free); n > 0 {
 		newest, t.free = t.free[n-1], t.free[:n-1]
-	} else {
-		newest = &recent{}
 	}
-	newest.pos, newest.envelope, newest.left, newest.frames = pos, append(newest.envelope[:0], envelope...), false, newest.frames[:0]
+	r.mu.Unlock()
+	newest.encode(pos, e)
+	r.mu.Lock()
+	if pos != t.end { // another goroutine was faster
+		return
+	}
 	t.envelopes = append(t.envelopes, newest)
-	t.bytes += len(envelope)
+	t.bytes += len(newest.room)
 	t.end++
 	for t.bytes > tailBytes {
 		oldest := t.envelopes[0]
-		t.bytes -= len(oldest.envelope)
+		t.bytes -= len(oldest.room)
 		t.envelopes = t.envelopes[:copy(t.envelopes, t.envelopes[1:])]
 		oldest.left = true
 		t.recycle(oldest)
 	}
+	r.rouse()
+}
+
+// rouse lets feeders look at the holders that had everything; mu is held.
+func (r *readers) rouse() {
 	for _, h := range r.waiting {
-		h.state = queued
-		r.run = append(r.run, h)
-		r.work.Signal()
+		h.state = blocked
+		r.wake(h)
 	}
 	clear(r.waiting)
 	r.waiting = r.waiting[:0]
 }
 
-// encoded returns the frames of an envelope, which it makes once for all readers that take everything.
-func (from *recent) encoded() []frame {
-	from.mu.Lock()
-	defer from.mu.Unlock()
-	if len(from.frames) == 0 {
-		from.encode()
-	}
-	return from.frames
-}
-
-func (from *recent) encode() {
-	e, err := journal.Decode(from.envelope)
-	if err != nil { // the log has stored it
-		panic("gateway: " + err.Error())
-	}
-	sum, number, first, begins := e.Sum(), from.pos<<indexBits, uint64(0), 0
-	room := slices.Grow(from.room[:0], len(from.envelope)+(recordHead-5)*e.Count+deliverHead*(len(from.envelope)/(frameTarget/2)+1))
+// encode makes the frames of an envelope, once for all readers.
+func (from *recent) encode(pos uint64, e journal.Envelope) {
+	from.pos, from.sum, from.frames, from.left = pos, e.Sum(), from.frames[:0], false
+	first, begins := uint64(0), 0
+	room := slices.Grow(from.room[:0], e.Size()+(recordHead-5)*e.Count+deliverHead*(e.Size()/(frameTarget/2)+1))
 	cut := func(through uint64) {
 		if content := room[begins:len(room):len(room)]; len(content) > 0 {
 			from.frames = append(from.frames, frame{first, through, content})
 			begins = len(room)
 		}
 	}
-	for body := range e.RawRecords() {
+	for number, body := range numbered(pos, e) {
 		if len(room)-begins+recordHead+len(body) > frameTarget {
 			cut(number - 1)
 		}
 		if begins == len(room) {
 			first = number
-			room = beginDeliver(room, sum)
+			room = beginDeliver(room, from.sum)
 		}
 		room = appendRecord(room, number, body)
-		number++
 	}
-	cut(from.pos<<indexBits | lastIndex)
+	cut(pos<<indexBits | lastIndex)
 	from.room = room
+}
+
+// numbered yields the numbers and the bodies of an envelope's records.
+func numbered(pos uint64, e journal.Envelope) iter.Seq2[uint64, []byte] {
+	return func(yield func(uint64, []byte) bool) {
+		number := pos << indexBits
+		for body := range e.RawRecords() {
+			if !yield(number, body) {
+				return
+			}
+			number++
+		}
+	}
+}
+
+// records yields the same from the frames.
+func (from *recent) records(yield func(uint64, []byte) bool) {
+	for _, f := range from.frames {
+		for rest := f.content[deliverHead:]; len(rest) > 0; {
+			end := recordHead + int(binary.BigEndian.Uint32(rest[8:]))
+			if !yield(binary.BigEndian.Uint64(rest), rest[recordHead:end]) {
+				return
+			}
+			rest = rest[end:]
+		}
+	}
 }
 
 func beginDeliver(dst []byte, sum uint32) []byte {
@@ -145,21 +162,15 @@ func (s *Server) fetch() {
 		}
 		err := s.Log.Wait(r.ctx, end)
 		if err == nil {
-			err = s.peek(r.ctx, end, func(pos uint64, envelope []byte) error {
-				if _, err := journal.Decode(envelope); err != nil {
-					return &journal.Damage{First: pos, Last: pos, Err: err}
-				}
-				r.add(pos, envelope)
+			err = s.peek(r.ctx, end, func(pos uint64, e journal.Envelope) error {
+				r.add(pos, e)
 				return nil
 			})
 		}
-		var lost *journal.Damage
-		var trimmed *journal.TrimmedError
+		next, _ := missing(err)
 		switch {
-		case errors.As(err, &lost):
-			r.skip(lost.Last + 1)
-		case errors.As(err, &trimmed):
-			r.skip(trimmed.First)
+		case next > 0:
+			r.skip(next)
 		case err != nil && r.ctx.Err() == nil:
 			s.log.Warn("cannot read what others have appended", "err", err)
 			select {
@@ -175,10 +186,5 @@ func (r *readers) skip(end uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tail = tail{end: max(end, r.tail.end)}
-	for _, h := range r.waiting {
-		h.state = blocked
-		r.wake(h)
-	}
-	clear(r.waiting)
-	r.waiting = r.waiting[:0]
+	r.rouse()
 }

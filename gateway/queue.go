@@ -183,6 +183,15 @@ func (q *queue) addRequest(r request) {
 	p.requests = append(p.requests, r)
 }
 
+// ask lets a pack be asked for more than records, unless the queue has ended.
+func (q *queue) ask(set func(p *pack)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ended {
+		set(q.last(0))
+	}
+}
+
 // last returns the last pack, or a new one if that lacks room for a record of size bytes.
 func (q *queue) last(size int) *pack {
 	if n := len(q.waiting); n > 0 {

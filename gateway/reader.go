@@ -289,7 +289,7 @@ func (r *Reader) run() {
 		if ended {
 			return
 		}
-		r.Logger.Info("connection ended", "addr", addr, "err", err)
+		r.Logger.Debug("connection ended", "addr", addr, "err", err)
 		if errors.Is(err, ErrMoved) && !r.yields { // by another program, or by a connection that is gone
 			r.yields = true
 			select {

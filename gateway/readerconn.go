@@ -125,7 +125,7 @@ const closeTime = 2 * time.Second
 
 // read receives batches until the connection ends.
 func (r *Reader) read(c *readConn, patience time.Duration) error {
-	in := bufio.NewReaderSize(c.nc, 128<<10)
+	in := bufio.NewReaderSize(c.nc, 16<<10) // most of a long frame is read without a copy
 	var head [wire.HeaderSize]byte
 	for {
 		c.nc.SetReadDeadline(time.Now().Add(patience))

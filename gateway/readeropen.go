@@ -211,19 +211,13 @@ func (s *Server) checkPosition(ctx context.Context, p *Position, first, next uin
 		return nil
 	}
 	found := errors.New("found")
-	err := s.peek(ctx, pos, func(_ uint64, envelope []byte) error {
-		e, err := journal.Decode(envelope)
-		if err != nil {
-			return &journal.Damage{First: pos, Last: pos, Err: err}
-		}
+	err := s.peek(ctx, pos, func(_ uint64, e journal.Envelope) error {
 		if e.Sum() != p.Sum {
 			return fmt.Errorf("%w: it has another envelope at position %d than the reader has read", ErrRegressed, pos)
 		}
 		return found
 	})
-	var lost *journal.Damage
-	var trimmed *journal.TrimmedError
-	if err == found || errors.As(err, &lost) || errors.As(err, &trimmed) {
+	if next, _ := missing(err); err == found || next > 0 {
 		return nil // what is missing is told as a gap
 	}
 	return err

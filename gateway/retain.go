@@ -17,11 +17,7 @@ const retainTime = 2 * time.Second
 // beyond RetainSize, that no reader needs.
 func (s *Server) retain(ctx context.Context) error {
 	if s.Shared { // so that no other server's trim overtakes this one while it is quiet
-		s.queue.mu.Lock()
-		if !s.queue.ended {
-			s.queue.last(0).follow = true
-		}
-		s.queue.mu.Unlock()
+		s.queue.ask(func(p *pack) { p.follow = true })
 	}
 	log, ok := s.Log.(interface {
 		Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error)
@@ -44,9 +40,7 @@ func (s *Server) retain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.queue.mu.Lock()
-	base, running := s.queue.base, s.readClock()
-	s.queue.mu.Unlock()
+	_, running := s.times()
 	to := wanted
 	if needed := s.readers.needed(running); needed < wanted && !s.RetainHard {
 		to, _ = measure(max(needed, first))
@@ -58,12 +52,11 @@ func (s *Server) retain(ctx context.Context) error {
 	}
 	s.count.first.Store(first)
 	s.count.held.Store(bytes(to, wanted))
+	s.queue.mu.Lock()
+	base := s.queue.base
+	s.queue.mu.Unlock()
 	if to > max(base, first) { // a start needs the newest checkpoint: make a newer one
-		s.queue.mu.Lock()
-		if !s.queue.ended {
-			s.queue.last(0).checkpoint = true
-		}
-		s.queue.mu.Unlock()
+		s.queue.ask(func(p *pack) { p.checkpoint = true })
 		to, _ = measure(base)
 	}
 	if to <= first {
@@ -93,10 +86,8 @@ func (s *Server) wanted(ctx context.Context, first, next uint64, measure func(ui
 	if s.RetainAge <= 0 {
 		return to, nil
 	}
-	s.queue.mu.Lock()
-	s.readClock()
-	youngest := s.clock.time - s.RetainAge.Milliseconds()
-	s.queue.mu.Unlock()
+	now, _ := s.times()
+	youngest := now - s.RetainAge.Milliseconds()
 	for {
 		// Everything before the next segment is at most as young as its first record.
 		here, _ := measure(to)
@@ -120,11 +111,9 @@ func (r *readers) needed(running int64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := uint64(math.MaxUint64)
-	for _, all := range r.places {
-		for _, p := range all {
-			if p.holds(running) {
-				first = min(first, (p.logged+1)>>indexBits)
-			}
+	for _, p := range r.sorted() {
+		if p.holds(running) {
+			first = min(first, (p.logged+1)>>indexBits)
 		}
 	}
 	return first
@@ -134,11 +123,9 @@ func (r *readers) needed(running int64) uint64 {
 func (r *readers) behind(to uint64) (n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, all := range r.places {
-		for _, p := range all {
-			if (p.number+1)>>indexBits < to {
-				n++
-			}
+	for _, p := range r.sorted() {
+		if (p.number+1)>>indexBits < to {
+			n++
 		}
 	}
 	return n
@@ -149,27 +136,17 @@ func (r *readers) behind(to uint64) (n uint64) {
 func (s *Server) timeAt(ctx context.Context, pos, next uint64) (ms int64, at uint64, err error) {
 	found := errors.New("found")
 	for pos < next {
-		err := s.peek(ctx, pos, func(p uint64, envelope []byte) error {
-			e, err := journal.Decode(envelope)
-			if err != nil {
-				return &journal.Damage{First: p, Last: p, Err: err}
-			}
+		err := s.peek(ctx, pos, func(p uint64, e journal.Envelope) error {
 			for r := range e.Records() {
 				ms, at = r.Time, p
 				return found
 			}
 			return nil
 		})
-		var lost *journal.Damage
-		var trimmed *journal.TrimmedError
-		switch {
-		case err == found:
+		if err == found {
 			return ms, at, nil
-		case errors.As(err, &lost):
-			pos = lost.Last + 1
-		case errors.As(err, &trimmed):
-			pos = trimmed.First
-		default:
+		}
+		if pos, _ = missing(err); pos == 0 {
 			return 0, next, err
 		}
 	}

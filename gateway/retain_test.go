@@ -226,9 +226,9 @@ func TestRetainAge(t *testing.T) {
 
 // TestSessionsOutliveRecords has many clients resume whose records are gone.
 func TestSessionsOutliveRecords(t *testing.T) {
-	clients := testrun.Sized(2000, 10_000)
+	clients := testrun.Sized(2000, 100_000)
 	var log Memory
-	up := serve(t, &Server{Log: &log, RetainSize: int64(clients) * 128, Checkpoint: clients / 10, retainTime: time.Millisecond})
+	up := serve(t, &Server{Log: &log, RetainSize: 64 << 10, Checkpoint: 50, retainTime: time.Millisecond})
 	epochs := make([]uint64, clients)
 	for i := range clients {
 		p := up.peer(t)
@@ -238,6 +238,9 @@ func TestSessionsOutliveRecords(t *testing.T) {
 	}
 	up.submits(t, "last", 1000)
 	waitFor(t, "the records to be deleted", func() bool { return up.Stats().Retention.First > uint64(clients) })
+	if each := up.count.bytes.Load() / uint64(clients); each > 1000 { // half of them records and what envelopes cost
+		t.Errorf("%d bytes were stored for each client: checkpoints are too frequent", each)
+	}
 	up.Close()
 	again := serve(t, &Server{Log: &log})
 	for i := range clients {

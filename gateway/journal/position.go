@@ -75,3 +75,6 @@ func (e Envelope) Identity() (id [16]byte, ok bool) {
 
 // Sum returns the envelope's checksum.
 func (e Envelope) Sum() uint32 { return e.sum }
+
+// Size returns how many bytes the envelope's entries have.
+func (e Envelope) Size() int { return len(e.body) }

@@ -26,8 +26,8 @@ import (
 var clusterMessages = flag.Int("cluster", 0, "messages of TestCluster; 0 skips it")
 
 // TestCluster runs two gateways that share a log in a cluster of three nats-servers, all of them
-// processes. Under load it kills each of the five with kill -9, and stops each for some seconds.
-// It takes 2 minutes: go test ./cmd/honed -run TestCluster -cluster 2000000.
+// processes. Under load it kills each of the five with kill -9, and stops each for some seconds. Two readers get
+// everything meanwhile. It takes 2 minutes: go test ./cmd/honed -run TestCluster -cluster 2000000.
 func TestCluster(t *testing.T) {
 	if *clusterMessages == 0 {
 		t.Skip("takes minutes; run it with -cluster 2000000")
@@ -39,7 +39,7 @@ func TestCluster(t *testing.T) {
 	for i := range gateways {
 		gateways[i] = &daemon{name: fmt.Sprintf("honed %d", i), binary: os.Args[0], args: []string{
 			"serve", "--json", "--until-eof", "--admin", "off", "--data", filepath.Join(t.TempDir(), "mark"),
-			"--log", urls, "--create-stream", "--listen", freeAddr(t),
+			"--format", "2", "--log", urls, "--create-stream", "--listen", freeAddr(t),
 		}}
 		gateways[i].begin(t)
 	}
@@ -66,13 +66,19 @@ func TestCluster(t *testing.T) {
 			}
 		})
 	}
+	var reading sync.WaitGroup
+	for i := range 2 {
+		r := &gateway.Reader{
+			Addrs: []string{gateways[i].listen(), gateways[1-i].listen()}, Name: fmt.Sprint("r", i), Start: gateway.FromFirst,
+			DialTime: 5 * time.Second, StallTime: 3 * time.Second, Heartbeat: time.Second,
+		}
+		reading.Go(func() { readEach(ctx, t, r, f.messages) })
+	}
 	fed := make(chan struct{})
 	go func() { feeding.Wait(); close(fed) }()
 	disturbed := disturb(ctx, t, append(gateways, servers...), fed)
 	<-fed
-	for _, g := range gateways {
-		g.end()
-	}
+	reading.Wait()
 	log, err := journal.OpenCluster(ctx, urls, journal.ClusterOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -81,6 +87,7 @@ func TestCluster(t *testing.T) {
 	if err := f.verify(ctx, log, p); err != nil {
 		t.Fatal(err)
 	}
+	lateAck(ctx, t, gateways)
 	for _, c := range clients {
 		p.Resent += c.Stats().Resent
 		t.Logf("connected %d times", c.Stats().Connected)
@@ -94,6 +101,72 @@ func TestCluster(t *testing.T) {
 	}
 	if stalls.longest > 12*time.Second {
 		t.Errorf("nothing was acknowledged for %v", stalls.longest)
+	}
+}
+
+// readEach reads n messages and checks that nothing of a client is left out.
+func readEach(ctx context.Context, t *testing.T, r *gateway.Reader, n int) {
+	defer r.Close()
+	last, all := map[string]uint64{}, 0
+	for had := 0; had < n; {
+		b, err := r.Next(ctx)
+		if err != nil || b.Gap != nil {
+			t.Errorf("%s has %d of %d messages: %v, %v", r.Name, had, n, b.Gap, err)
+			return
+		}
+		for _, m := range b.Messages {
+			all++
+			switch before := last[m.Client]; {
+			case m.Seq == before+1:
+				last[m.Client] = m.Seq
+				had++
+			case m.Seq > before:
+				t.Errorf("%s: client %s: %d comes after %d", r.Name, m.Client, m.Seq, before)
+				return
+			}
+		}
+		r.Ack(b.Position)
+	}
+	t.Logf("%s: %d messages, %d of them again", r.Name, n, all-n)
+}
+
+// lateAck has a gateway stop while an acknowledgement is on its way to it. Another connection has the reader's name
+// when it goes on: the acknowledgement moves nothing.
+func lateAck(ctx context.Context, t *testing.T, gateways []*daemon) {
+	t.Helper()
+	begin := func(g *daemon) (*gateway.Reader, gateway.Batch) {
+		t.Helper()
+		r := &gateway.Reader{Addrs: []string{g.listen()}, Name: "late", Start: gateway.FromFirst}
+		b, err := r.Next(ctx)
+		if err != nil || len(b.Messages) == 0 {
+			t.Fatalf("%+v, %v", b, err)
+		}
+		return r, b
+	}
+	r, first := begin(gateways[0])
+	gateways[0].signal(syscall.SIGSTOP)
+	if err := r.Ack(first.Position); err != nil {
+		t.Error(err)
+	}
+	r.Close() // which sends it
+	other, again := begin(gateways[1])
+	gateways[0].signal(syscall.SIGCONT)
+	c := &gateway.Client{Addrs: []string{gateways[0].listen()}, ID: "after", Level: gateway.Quorum}
+	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); { // a position goes into the log each 500 ms
+		if _, err := c.Submit(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	other.Close()
+	third, last := begin(gateways[0])
+	third.Close()
+	for _, b := range []gateway.Batch{again, last} {
+		if b.Messages[0].Number != first.Messages[0].Number {
+			t.Errorf("a late acknowledgement has moved the reader from %d to %d", first.Messages[0].Number, b.Messages[0].Number)
+		}
 	}
 }
 

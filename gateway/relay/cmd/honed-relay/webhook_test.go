@@ -27,6 +27,7 @@ type receiver struct {
 	secret string
 	answer func(n int, all []line) (status int, text string) // nil: 200
 	delay  string                                            // Retry-After of what is not 200
+	take   func([]line)                                      // what was answered with 200, instead of got; nil: got has it
 
 	mu       sync.Mutex
 	server   *httptest.Server
@@ -97,7 +98,9 @@ func (w *receiver) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	for client := range clients {
 		delete(w.busy, client)
 	}
-	if status == http.StatusOK {
+	if status == http.StatusOK && w.take != nil {
+		w.take(all)
+	} else if status == http.StatusOK {
 		w.got = append(w.got, all...)
 	} else if w.delay != "" {
 		to.Header().Set("Retry-After", w.delay)

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/internal/testrun"
+)
+
+var allMessages = flag.Int("all", testrun.Sized(0, 400_000), "messages of TestEverythingOut; 0 skips it; from 1,000,000 on with all kills")
+
+// playReader is a gateway.Reader in a process of its own. It prints each message before it acknowledges it.
+func playReader(addr string) error {
+	r := &gateway.Reader{Addrs: []string{addr}, Name: "go", Start: gateway.FromFirst}
+	var out []byte
+	for {
+		b, err := r.Next(context.Background())
+		if err != nil {
+			return err
+		}
+		out = out[:0]
+		for _, m := range b.Messages {
+			out = fmt.Appendf(out, "{\"client\":%q,\"seq\":%d}\n", m.Client, m.Seq)
+		}
+		if _, err := os.Stdout.Write(out); err != nil {
+			return err
+		}
+		if err := r.Ack(b.Position); err != nil {
+			return err
+		}
+	}
+}
+
+// received is what a destination has got, in all lives of its reader.
+type received struct {
+	mu       sync.Mutex
+	last     map[string]uint64 // sequence number, by client
+	repeated int
+	skipped  []string
+	part     []byte // of a line
+}
+
+// begin forgets a line of the life before that was cut off.
+func (r *received) begin() *received {
+	r.part = nil
+	return r
+}
+
+// Write takes lines of JSON.
+func (r *received) Write(text []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.part = append(r.part, text...)
+	for {
+		one, rest, found := bytes.Cut(r.part, []byte("\n"))
+		if !found {
+			r.part = append(r.part[:0], one...)
+			return len(text), nil
+		}
+		r.part = rest
+		var l line
+		if err := json.Unmarshal(one, &struct {
+			Client *string
+			Seq    *uint64
+		}{&l.Client, &l.Seq}); err != nil {
+			r.skipped = append(r.skipped, err.Error())
+		}
+		r.take(&l)
+	}
+}
+
+// take checks that nothing of a client is left out; mu is held.
+func (r *received) take(l *line) {
+	switch last := r.last[l.Client]; {
+	case l.Seq <= last:
+		r.repeated++
+	case l.Seq > last+1:
+		r.skipped = append(r.skipped, fmt.Sprintf("%s: %d comes after %d", l.Client, l.Seq, last))
+	}
+	r.last[l.Client] = max(r.last[l.Client], l.Seq)
+}
+
+func (r *received) count() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, last := range r.last {
+		n += int(last)
+	}
+	return n
+}
+
+// TestEverythingOut takes the messages of 8 clients out through Go, Python, a webhook that fails one request in 20 and
+// dies twice, and PostgreSQL, while honed and all of these are killed with kill -9: each message comes everywhere at
+// least once and in order, and into PostgreSQL once. HONE_TEST_ALL=1 go test -run TestEverythingOut -all 5000000 -timeout 60m is the long run.
+func TestEverythingOut(t *testing.T) {
+	if *allMessages == 0 {
+		t.Skip("takes 20 s; run it with -all 20000")
+	}
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		testrun.Lacks(t, "NOT TESTED HERE: python3 is missing; run make deps")
+	}
+	d := newDatabase(t)
+	const clients = 8
+	each, honedKills, kills := *allMessages/clients, 20, 5
+	if *allMessages < 1_000_000 {
+		honedKills, kills = 4, 2
+	}
+	all := each * clients
+	honed, addr, log := binary(t), freeAddr(t), filepath.Join(t.TempDir(), "log")
+	gw := startHoned(t, honed, addr, log)
+	var running sync.WaitGroup
+	for n := range clients {
+		running.Go(func() {
+			c := &gateway.Client{Addrs: []string{addr}, ID: fmt.Sprint("c", n)}
+			for i := range each {
+				if _, err := c.SubmitAsync(t.Context(), []byte(numbered(i+1)), nil); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			if err := c.Close(soon(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	host, port, _ := net.SplitHostPort(addr)
+	script := filepath.Join("..", "..", "..", "conformance", "reader.py")
+	byGo, byPython, byWebhook := &received{last: map[string]uint64{}}, &received{last: map[string]uint64{}}, &received{last: map[string]uint64{}}
+	hook := &receiver{t: t, answer: func(n int, _ []line) (int, string) {
+		if n%20 == 0 {
+			return http.StatusServiceUnavailable, "busy"
+		}
+		return http.StatusOK, ""
+	}, take: func(all []line) {
+		byWebhook.mu.Lock()
+		defer byWebhook.mu.Unlock()
+		for i := range all {
+			byWebhook.take(&all[i])
+		}
+	}}
+	hook.start()
+	defer func() { hook.die() }()
+	hookData, tableData := t.TempDir(), t.TempDir()
+	inTable := func() int {
+		<-time.After(200 * time.Millisecond) // counting is slow
+		n, _ := strconv.Atoi(d.ask("select count(*)::text from hone_messages"))
+		return n
+	}
+	for _, out := range []struct {
+		name  string
+		count func() int
+		start func() *child
+		hurt  func(kill int) // what is beyond the reader
+	}{
+		{"Go", byGo.count, func() *child { return launch(t, byGo.begin(), exec.Command(os.Args[0], "test-reader", addr)) }, nil},
+		{"Python", byPython.count, func() *child { return launch(t, byPython.begin(), exec.Command(python, script, host, port, "python")) }, nil},
+		{"webhook", byWebhook.count, func() *child {
+			return startRelay(t, nil, addr, hookData, "http://"+hook.addr, "--from", "webhook", "--retry-time", "1s", "--batch-messages", "2000")
+		}, func(kill int) {
+			if kill < 2 {
+				hook.die()
+				hook.start()
+			}
+		}},
+		{"PostgreSQL", inTable, func() *child { return d.relay(addr, tableData, "--from", "table", "--batch-messages", "5000") }, func(kill int) {
+			if kill == 1 {
+				d.kill()
+				d.start()
+			}
+		}},
+	} {
+		running.Go(func() {
+			reader := out.start()
+			for kill := range kills {
+				eventually(t, out.name+": progress", func() bool { return out.count() > kill*all/kills || reader.isEnded() })
+				if out.hurt != nil {
+					out.hurt(kill)
+				}
+				reader.kill()
+				reader = out.start()
+			}
+			eventually(t, out.name+": everything", func() bool { return out.count() == all || reader.isEnded() })
+			if reader.isEnded() {
+				t.Errorf("%s ended: %s", out.name, reader.text())
+			}
+			reader.kill()
+		})
+	}
+	for kill := range honedKills {
+		eventually(t, "progress", func() bool { return byGo.count() > kill*all/honedKills })
+		gw.kill()
+		gw = startHoned(t, honed, addr, log)
+	}
+	running.Wait()
+	for name, r := range map[string]*received{"Go": byGo, "Python": byPython, "webhook": byWebhook} {
+		t.Logf("%s: %d messages, %d of them again", name, r.count(), r.repeated)
+		if len(r.skipped) > 0 || r.count() != all || len(r.last) != clients {
+			t.Errorf("%s: %d messages of %d clients, %d problems: %.1000s", name, r.count(), len(r.last), len(r.skipped), r.skipped)
+		}
+	}
+	for n := range clients {
+		d.once(fmt.Sprint("c", n), each)
+	}
+}
