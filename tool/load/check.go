@@ -1,8 +1,12 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 func wrong(field string, value any, try string) error {
@@ -71,6 +75,8 @@ func (p Plan) checkTogether() error {
 		return badTarget("a Deadline without a rate", "give a rate: a closed loop sends nothing late")
 	case p.Traffic != nil && (p.Content != nil || !p.Sizes.None()):
 		return badTarget("both Traffic and Content or Sizes", "give the steps what their requests carry")
+	case p.Traffic != nil && slices.ContainsFunc(p.Traffic.Requests(), func(r *traffic.Request) bool { return r.Timeout > cmp.Or(p.Timeout, usualTimeout) }):
+		return badTarget("a step with a longer time-out than the load's", "raise that of the load (--timeout)")
 	case p.Traffic != nil && (p.Idle > 0 || p.Churn > 0):
 		return badTarget("Traffic and connections beside the load", "run a second load for those")
 	case !p.Sizes.None() && p.Content != nil:

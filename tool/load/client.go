@@ -1,7 +1,10 @@
 package load
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -64,7 +67,9 @@ func (r *run) prepareTraffic() {
 		s.steps = make([]counts, len(requests))
 		for i := range s.steps {
 			s.steps[i] = newCounts(r.paced)
+			s.timeouts = append(s.timeouts, int64(cmp.Or(requests[i].Timeout, r.plan.Timeout)))
 		}
+		r.shortest = time.Duration(slices.Min(s.timeouts))
 	}
 	if r.plan.Traffic.Thinks() {
 		r.thoughts = &thoughts{run: r, lag: newHistogram()}

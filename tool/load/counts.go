@@ -94,7 +94,7 @@ func (c *counts) record(s *shard, a *answers, now int64) {
 	if c.Service.Histogram != nil {
 		c.Service.record(now-a.written, a.count)
 	}
-	if now-a.intended > s.timeout {
+	if now-a.intended > s.limit(a.step) {
 		c.Errors[Timeout] += a.count - a.bad
 	}
 }

@@ -59,6 +59,7 @@ type Plan struct {
 	// run ends when no connection could be opened, or kept open for an answer, for this long; and
 	// when none has received an answer for this long at the beginning, or for twice as long later.
 	// Zero: 5 s.
+	// A step of Traffic may have a shorter one.
 	Timeout time.Duration
 	// Deadline is how late a request of an open loop is still sent. A later one is shed: not sent,
 	// counted under Shed, and recorded with the time that it waited. Zero: only Timeout limits it.

@@ -293,7 +293,7 @@ func (c *conn) settleRest(now int64) {
 	for i, place := range c.outstanding() {
 		s := c.slots[place]
 		again := c.announced || idempotent != nil && s.id > c.resent && !(i == 0 && c.partial) && idempotent.Repeats(s.id)
-		if again && now-s.intended <= c.shard.timeout {
+		if again && now-s.intended <= c.shard.limit(c.stepAt(place)) {
 			if c.shard.window.has(s.intended) {
 				c.run.retried.Add(1)
 			}
@@ -333,14 +333,14 @@ func (c *conn) resume(now int64) {
 // since the request was sent.
 func (c *conn) expire(now int64) (next int64) {
 	c.mu.Lock()
-	timeout := c.shard.timeout
-	next = now + timeout
+	next = now + int64(c.run.shortest)
 	dark := false
 	for place := range c.slots {
 		s := c.slots[place]
 		if s.id == 0 {
 			continue
 		}
+		timeout := c.shard.limit(c.stepAt(place))
 		if s.written > now-timeout {
 			next = min(next, s.written+timeout)
 			continue

@@ -71,13 +71,14 @@ type run struct {
 
 	connections outages
 
-	begunRequests atomic.Int64 // in a closed loop with Plan.Requests or Plan.Traffic
-	flows         []flowState  // of a plan with Traffic
-	base          *url.URL     // the URL that redirects are relative to
-	heartbeats    []*heartbeat // of a closed loop
-	thoughts      *thoughts    // sessions in their think time; nil: no step has one
-	followed      atomic.Int64 // requests of the window that are later steps of their session
-	usedUp        atomic.Bool  // the data has no more rows
+	begunRequests atomic.Int64  // in a closed loop with Plan.Requests or Plan.Traffic
+	flows         []flowState   // of a plan with Traffic
+	shortest      time.Duration // the shortest time-out of any request
+	base          *url.URL      // the URL that redirects are relative to
+	heartbeats    []*heartbeat  // of a closed loop
+	thoughts      *thoughts     // sessions in their think time; nil: no step has one
+	followed      atomic.Int64  // requests of the window that are later steps of their session
+	usedUp        atomic.Bool   // the data has no more rows
 
 	origin int64 // when the load begins; in an open loop the moment of request 0; 0: not known yet
 	late   int64 // how late it began
@@ -101,7 +102,7 @@ const (
 
 func newRun(p Plan) *run {
 	r := &run{
-		plan: p, start: time.Now(), paced: p.paced(), sized: !p.Sizes.None(), course: p.course(),
+		plan: p, start: time.Now(), shortest: p.Timeout, paced: p.paced(), sized: !p.Sizes.None(), course: p.course(),
 		smallWindow: p.Depth*(p.longest()+headroom) <= smallestBuffer,
 		conns:       make([]*conn, p.Part.count(p.Conns)),
 		connections: outages{all: p.Part.count(p.Conns)},

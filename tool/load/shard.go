@@ -13,8 +13,9 @@ func (w window) has(moment int64) bool { return moment >= w.from && moment < w.t
 // shard counts for some of the connections, so that readers on different processors seldom contend
 // for its lock. The lock is held for a few records at a time and is the last in the lock order.
 type shard struct {
-	window  window
-	timeout int64
+	window   window
+	timeout  int64
+	timeouts []int64 // per step, where a step has its own; else nil
 
 	mu    sync.Mutex
 	now   *tally   // the current counts
@@ -24,6 +25,14 @@ type shard struct {
 	delays
 
 	_ [64]byte // avoids false sharing with the next shard
+}
+
+// limit returns the time-out of a step.
+func (s *shard) limit(step int32) int64 {
+	if s.timeouts == nil {
+		return s.timeout
+	}
+	return s.timeouts[step]
 }
 
 // batch is what one read brought: a few runs of answers to requests of the same moment, since what

@@ -469,14 +469,17 @@ func TestHangingStepEndsItsSession(t *testing.T) {
 	defer s.Close()
 	defer close(hang)
 	script := compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
-		{Name: "well", Path: "/"}, {Name: "hangs", Path: "/hang", Method: "POST"}, {Name: "never", Path: "/"},
+		{Name: "well", Path: "/"}, {Name: "hangs", Path: "/hang", Method: "POST", Timeout: 200 * time.Millisecond}, {Name: "never", Path: "/"},
 	}}}})
 	for _, rate := range []float64{0, 1000} {
 		r := must[*Result](t)(Run(context.Background(), Plan{
-			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 20, Timeout: 200 * time.Millisecond,
+			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 20, Timeout: patience / 2,
 			Traffic: script, MaxLag: time.Hour, For: patience, AllowErrors: true,
 		}))
 		hangs := r.Steps[1]
+		if hangs.Latency.Max != nil && *hangs.Latency.Max > 1e7 {
+			t.Errorf("rate %v: a step's own time-out of 200ms took %v µs", rate, *hangs.Latency.Max)
+		}
 		if r.Steps[2].Requests != 0 || hangs.Errors["timeout"] != hangs.Requests || hangs.Requests == 0 || *hangs.Latency.Max < 190_000 {
 			t.Errorf("rate %v: %+v", rate, r.Steps)
 		}

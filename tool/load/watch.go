@@ -198,7 +198,7 @@ func (r *run) readCPU(now int64) cpuReading {
 
 // step returns how often to check for silence.
 func (r *run) step() time.Duration {
-	return max(time.Millisecond, min(r.plan.Timeout/8, 100*time.Millisecond))
+	return max(time.Millisecond, min(r.shortest/8, 100*time.Millisecond))
 }
 
 // wait returns the time until the next thing to do.

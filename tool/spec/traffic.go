@@ -158,6 +158,30 @@ func intoText(to *string) func(any) error {
 	}
 }
 
+func intoDuration(to *time.Duration) func(any) error {
+	return func(v any) (err error) {
+		text := fmt.Sprint(v)
+		if *to, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("%q is not a duration; write it as in 500ms", text)
+		}
+		return nil
+	}
+}
+
+func intoHeader(to *[]traffic.Field) func(any) error {
+	return func(v any) error {
+		texts, err := asTexts(v)
+		for _, text := range texts {
+			name, value, ok := strings.Cut(text, ":")
+			if !ok || name == "" {
+				return fmt.Errorf("%q is not a header; write it as in \"Accept: text/html\"", text)
+			}
+			*to = append(*to, traffic.Field{Name: name, Value: strings.TrimSpace(value)})
+		}
+		return err
+	}
+}
+
 func intoTexts(to *[]string) func(any) error {
 	return func(v any) (err error) {
 		*to, err = asTexts(v)
@@ -166,8 +190,9 @@ func intoTexts(to *[]string) func(any) error {
 }
 
 func (f *flowsFlag) readFlow(table map[string]any, folder string) (flow traffic.Flow, err error) {
-	return flow, fields{
-		"name": intoText(&flow.Name),
+	var header []traffic.Field // of all steps
+	err = fields{
+		"name": intoText(&flow.Name), "header": intoHeader(&header),
 		"weight": func(v any) error {
 			w, err := strconv.ParseFloat(fmt.Sprint(v), 64)
 			if flow.Weight = w; err != nil || !(w > 0) {
@@ -190,6 +215,20 @@ func (f *flowsFlag) readFlow(table map[string]any, folder string) (flow traffic.
 			return nil
 		},
 	}.read(table)
+	for i := range flow.Steps {
+		inherit(&flow.Steps[i], header)
+	}
+	return flow, err
+}
+
+// inherit adds headers to a step that does not set them itself.
+func inherit(step *traffic.Step, header []traffic.Field) {
+	own := step.Header
+	for _, h := range header {
+		if !slices.ContainsFunc(own, func(o traffic.Field) bool { return strings.EqualFold(o.Name, h.Name) }) {
+			step.Header = append(slices.Clip(step.Header), h)
+		}
+	}
 }
 
 func (f *flowsFlag) readStep(table map[string]any, folder string) (step traffic.Step, err error) {
@@ -209,18 +248,8 @@ func (f *flowsFlag) readStep(table map[string]any, folder string) (step traffic.
 	return step, fields{
 		"name": intoText(&step.Name), "method": intoText(&step.Method), "path": intoText(&step.Path),
 		"body": carried, "request": carried,
-		"check": intoTexts(&step.Checks),
-		"header": func(v any) error {
-			texts, err := asTexts(v)
-			for _, text := range texts {
-				name, value, ok := strings.Cut(text, ":")
-				if !ok || name == "" {
-					return fmt.Errorf("%q is not a header; write it as in \"Accept: text/html\"", text)
-				}
-				step.Header = append(step.Header, traffic.Field{Name: name, Value: strings.TrimSpace(value)})
-			}
-			return err
-		},
+		"check":  intoTexts(&step.Checks),
+		"header": intoHeader(&step.Header), "timeout": intoDuration(&step.Timeout),
 		"status": func(v any) error {
 			texts, err := asTexts(v)
 			if err != nil {
@@ -439,15 +468,13 @@ func (f *Load) completeStep(step *traffic.Step, one traffic.Step, header http.He
 		step.Method, step.Body = one.Method, one.Body
 	}
 	step.Checks = slices.Concat(f.traffic.checks, step.Checks)
+	var all []traffic.Field
 	for _, name := range slices.Sorted(maps.Keys(header)) {
-		own := func(h traffic.Field) bool { return http.CanonicalHeaderKey(h.Name) == name }
-		if slices.ContainsFunc(step.Header, own) {
-			continue
-		}
 		for _, value := range header[name] {
-			step.Header = append(slices.Clip(step.Header), traffic.Field{Name: name, Value: value})
+			all = append(all, traffic.Field{Name: name, Value: value})
 		}
 	}
+	inherit(step, all)
 }
 
 // splitTarget moves the path of a URL with values in it to the steps.

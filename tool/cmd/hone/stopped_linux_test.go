@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -32,11 +33,19 @@ func TestStoppedGeneratorIsNotValid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range testrun.Sized(1, 5) {
-				var asked atomic.Int64
+				var busy, asked atomic.Int64
+				var each sync.Map // requests by connection
 				begun := make(chan struct{}, 1)
-				web := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-					if asked.Add(1) == 200 { // no warm-up: the measured time has begun
-						begun <- struct{}{}
+				web := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+					n, _ := each.LoadOrStore(req.RemoteAddr, new(atomic.Int64))
+					if n.(*atomic.Int64).Add(1) == 5 {
+						busy.Add(1)
+					}
+					if asked.Add(1) >= 200 && busy.Load() >= 9 { // no warm-up: the measured time has begun, for every agent
+						select {
+						case begun <- struct{}{}:
+						default:
+						}
 					}
 				}))
 				if name == "TLS" {
@@ -154,18 +163,24 @@ func awaitReceived(t *testing.T, at string, n uint64) {
 	t.Errorf("%s has not answered %d requests after %v", at, n, patience)
 }
 
-// childOf returns a process that another one has started.
-func childOf(t *testing.T, pid int) (child int) {
+// childOf returns a process of the same program that another one has started. What it starts beside
+// those are the shells that guard them.
+func childOf(t *testing.T, pid int) int {
 	t.Helper()
+	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is a good one
 	for _, name := range tasks {
 		text, _ := os.ReadFile(name) // the thread may have ended
 		for _, one := range strings.Fields(string(text)) {
-			child, _ = strconv.Atoi(one)
+			if exe, err := os.Readlink("/proc/" + one + "/exe"); err == nil && exe == program {
+				child, _ := strconv.Atoi(one)
+				return child
+			}
 		}
 	}
-	if child == 0 {
-		t.Fatalf("process %d has no children", pid)
-	}
-	return child
+	t.Fatalf("process %d has no children", pid)
+	return 0
 }

@@ -66,6 +66,8 @@ type Step struct {
 	Statuses []int // that count as success. Zero: the target's own
 	Checks   []string
 	Takes    []Take
+	// Timeout is how long its answer may take, at most as long as the load's. Zero: as long.
+	Timeout time.Duration
 	// Think and ThinkMost bound the think time, the pause after this step.
 	Think, ThinkMost time.Duration
 }
@@ -109,6 +111,7 @@ type Request struct {
 	Header     []FieldTemplate
 	Body       Template
 	Statuses   []int
+	Timeout    time.Duration
 	// WantsHead and WantsBody say which parts of an answer the session needs.
 	WantsHead, WantsBody bool
 
@@ -343,7 +346,7 @@ func (s *Script) flow(p Plan, i int) (*flow, error) {
 // step compiles the next step of a flow; of is the number of its steps.
 func (s *Script) step(p Plan, f *flow, st Step, of int) error {
 	number := len(f.steps) + 1
-	r := &Request{Flow: f.name, Name: st.Name, Index: len(s.requests), Method: st.Method, Statuses: st.Statuses}
+	r := &Request{Flow: f.name, Name: st.Name, Index: len(s.requests), Method: st.Method, Statuses: st.Statuses, Timeout: st.Timeout}
 	if r.Name == "" {
 		if r.Name = cmp.Or(f.name, "request"); of > 1 {
 			r.Name = fmt.Sprintf("%s-%d", r.Name, number)
@@ -429,10 +432,13 @@ func outside(text string) string {
 	return words.String()
 }
 
-// thinks sets the think time.
+// thinks sets the think time, and checks the time-out.
 func (r *Request) thinks(st Step) error {
 	if st.ThinkMost == 0 {
 		st.ThinkMost = st.Think
+	}
+	if st.Timeout < 0 {
+		return fmt.Errorf("timeout: it cannot be %v; write it as in 500ms", st.Timeout)
 	}
 	if st.Think < 0 || st.ThinkMost < st.Think || st.ThinkMost > time.Hour {
 		return fmt.Errorf("think: it cannot be from %v to %v; write it as in 500ms or 1s..3s, an hour at most", st.Think, st.ThinkMost)
