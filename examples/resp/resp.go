@@ -123,10 +123,10 @@ func (p Protocol) ping(dst []byte, args [][]byte, subscribed bool) []byte {
 	return appendBulk(dst, args[0])
 }
 
-// subscribe answers once for each channel. Hold delays what others publish from here on until the
-// answers are written: without it a message could overtake the answer that announces its channel.
+// subscribe answers once for each channel. What others publish meanwhile comes after the answers,
+// because this server has Limits.InFlight 1. With more in flight, subscribe would have to call t.Hold
+// first, or a message could overtake the answer that announces its channel.
 func (p Protocol) subscribe(t *engine.Turn, channels [][]byte) {
-	t.Hold()
 	for _, channel := range channels {
 		n, ok := p.Hub.subscribe(t.Conn(), channel)
 		if !ok {
@@ -140,7 +140,6 @@ func (p Protocol) subscribe(t *engine.Turn, channels [][]byte) {
 
 // unsubscribe without channels means all.
 func (p Protocol) unsubscribe(t *engine.Turn, channels [][]byte) {
-	t.Hold()
 	if len(channels) == 0 {
 		channels = p.Hub.channels(t.Conn())
 	}

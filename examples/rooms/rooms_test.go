@@ -129,7 +129,7 @@ func TestOrder(t *testing.T) {
 				}
 			}()
 		}
-		next(t, all[0], func(e event) bool { return e.Number == uint64(senders*each/4) })
+		next(t, all[0], func(e event) bool { return e.Number == uint64(senders*each*9/10) })
 		late := enter(t, url+"lobby?name=late")
 		for range senders {
 			if err := <-done; err != nil {
