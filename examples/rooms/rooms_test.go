@@ -216,7 +216,8 @@ func TestRefused(t *testing.T) {
 	for range mostMembers {
 		r.take(step{}, &all.running)
 	}
-	if _, err := websocket.Dial(t.Context(), url+"lobby?name=Ada", websocket.Options{}); err == nil || !strings.Contains(err.Error(), "the room is full") {
+	_, err := websocket.Dial(t.Context(), url+"lobby?name=Ada", websocket.Options{})
+	if refusal, ok := errors.AsType[*websocket.Refusal](err); !ok || refusal.Status != 503 || !strings.Contains(refusal.Text, "the room is full") {
 		t.Errorf("a full room: %v", err)
 	}
 	for range mostMembers {
