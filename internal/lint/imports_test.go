@@ -70,6 +70,7 @@ var toolImports = map[string][]string{
 	"tool/compare":      {"tool/exit", "tool/figure", "tool/load", "tool/probe", "tool/record"},
 	"tool/command":      {"tool/exit", "tool/spec"},
 	"tool/deploy":       {}, // its tests import observe and observe/dashboard
+	"tool/guides":       {}, // its tests run docs/
 	"tool/knee":         {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
 	"tool/exchange":     {"tool/figure", "tool/load", "tool/record"},
 	"tool/exit":         {},

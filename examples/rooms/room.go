@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/hone-go/hone/websocket"
+)
+
+// The limits of a room.
+const (
+	mostMembers = 5000
+	mostWaiting = 1000 // messages that are not sent yet
+	mostKept    = 100  // messages that a newcomer gets
+	mostNames   = 20   // in the list of people
+)
+
+// room is a chat room. What happens in it is a step, and one goroutine takes the steps in order: so
+// everybody gets the same messages in the same order, and a newcomer gets what is kept and then every
+// later message, without a gap. No lock is held while a message is sent.
+type room struct {
+	mu      sync.Mutex
+	steps   []step // that are not taken yet
+	waiting int    // how many of them are messages
+	running bool   // there is a goroutine that takes them
+	count   int    // people who have joined and not left
+
+	// Only the goroutine that takes the steps uses these.
+	people map[websocket.Conn]string
+	last   uint64 // number of the last message
+	kept   []websocket.Prepared
+}
+
+// step is one of three things: somebody joins, leaves or says something.
+type step struct {
+	who  websocket.Conn
+	name string // of somebody who joins
+	text []byte // that is said
+	gone bool
+}
+
+// The events that are sent.
+type (
+	said struct {
+		Number uint64 `json:"number"`
+		Name   string `json:"name"`
+		Text   string `json:"text"`
+	}
+	present struct {
+		Count  int      `json:"count"`
+		People []string `json:"people"`
+	}
+)
+
+// take adds a step, and starts the goroutine that takes it unless there is one. It reports whether
+// there was room. Somebody who leaves always has room.
+func (r *room) take(s step, running *sync.WaitGroup) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case s.gone:
+		r.count--
+	case s.text != nil:
+		if r.waiting == mostWaiting {
+			return false
+		}
+		r.waiting++
+	default:
+		if r.count == mostMembers {
+			return false
+		}
+		r.count++
+	}
+	r.steps = append(r.steps, s)
+	if !r.running {
+		r.running = true
+		running.Go(r.run)
+	}
+	return true
+}
+
+// run takes steps until there are none. An idle room has no goroutine.
+func (r *room) run() {
+	for {
+		r.mu.Lock()
+		steps := r.steps
+		r.steps, r.waiting = nil, 0
+		r.running = len(steps) > 0
+		r.mu.Unlock()
+		if len(steps) == 0 {
+			return
+		}
+		changed := false
+		for _, s := range steps {
+			switch {
+			case s.gone:
+				delete(r.people, s.who)
+			case s.text != nil:
+				r.say(s)
+				continue
+			default:
+				r.join(s)
+			}
+			changed = true
+		}
+		if changed {
+			r.tellPeople() // once for all who came and went together
+		}
+	}
+}
+
+// join sends a newcomer what is kept.
+func (r *room) join(s step) {
+	r.people[s.who] = s.name
+	for _, p := range r.kept {
+		s.who.Send(p)
+	}
+}
+
+// say sends a message to everybody. Somebody who does not read is disconnected by the engine; that
+// is a step like any other, which comes later.
+func (r *room) say(s step) {
+	name, here := r.people[s.who]
+	if !here {
+		return // it left before its message was sent
+	}
+	r.last++
+	p := prepare(said{r.last, name, string(s.text)})
+	if r.kept = append(r.kept, p); len(r.kept) > mostKept {
+		r.kept = slices.Delete(r.kept, 0, 1)
+	}
+	websocket.Broadcast(context.Background(), maps.Keys(r.people), p)
+}
+
+// tellPeople sends everybody who is present. The next list replaces this one, so for a client that
+// reads slowly it may be dropped; messages never are.
+func (r *room) tellPeople() {
+	names := slices.Compact(slices.Sorted(maps.Values(r.people)))
+	p := prepare(present{len(r.people), names[:min(len(names), mostNames)]})
+	websocket.Broadcast(context.Background(), maps.Keys(r.people), p.Droppable())
+}
+
+func prepare(event any) websocket.Prepared {
+	text, err := json.Marshal(event)
+	if err != nil {
+		panic(err) // cannot happen: only strings and numbers
+	}
+	return websocket.Prepare(websocket.Text, text, nil)
+}

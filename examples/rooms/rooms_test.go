@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/websocket"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 30 * time.Second
+
+// event is everything that is sent: a message has a number, a list of people a count.
+type event struct {
+	Number uint64
+	Name   string
+	Text   string
+	Count  int
+	People []string
+}
+
+// start serves rooms on an engine until the test ends.
+func start(t *testing.T, e engine.Engine, names ...string) (all *rooms, srv *http1.Server, url string) {
+	t.Helper()
+	all = newRooms(names...)
+	srv = &http1.Server{Std: &http.Server{Handler: all.handler()}, Engine: e}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		srv.Close()
+		<-served
+		all.running.Wait()
+		for name, r := range all.byName {
+			if len(r.people) > 0 || r.count > 0 || len(r.steps) > 0 {
+				t.Errorf("%s has %d people (%d counted) and %d steps when all have left", name, len(r.people), r.count, len(r.steps))
+			}
+		}
+	})
+	return all, srv, "ws://" + ln.Addr().String() + "/rooms/"
+}
+
+func onEveryEngine(t *testing.T, test func(t *testing.T, e engine.Engine)) {
+	for _, e := range engine.All() {
+		t.Run(e.Name(), func(t *testing.T) { test(t, e) })
+	}
+}
+
+func enter(t *testing.T, url string) *websocket.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := websocket.Dial(ctx, url, websocket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(websocket.NormalClosure, "") })
+	return c
+}
+
+// next is the next event that fits.
+func next(t *testing.T, c *websocket.Client, fits func(event) bool) event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		_, text, err := c.Read(ctx, nil)
+		var e event
+		if err == nil {
+			err = json.Unmarshal(text, &e)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if fits(e) {
+			return e
+		}
+	}
+}
+
+func message(e event) bool { return e.Number > 0 }
+
+// Everybody gets the same messages in the same order, however many say something at once, in a room
+// that takes Broadcast several batches; those of each sender are in its order. Newcomers get what is
+// kept and then every later message.
+func TestOrder(t *testing.T) {
+	const senders = 5
+	each, listeners := testrun.Sized(30, 100), testrun.Sized(70, 200)
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		_, _, url := start(t, e, "lobby")
+		var all []*websocket.Client
+		for i := range listeners {
+			all = append(all, enter(t, fmt.Sprintf("%slobby?name=listener-%d", url, i)))
+		}
+		done := make(chan error, senders)
+		for i := range senders {
+			c := enter(t, fmt.Sprintf("%slobby?name=%d", url, i))
+			go func() {
+				var err error
+				for n := 0; n < each && err == nil; n++ {
+					err = c.Write(t.Context(), websocket.Text, fmt.Appendf(nil, "%d", n))
+					own := fmt.Sprintf(`"name":"%d","text":"%d"`, i, n)
+					for text := []byte(nil); err == nil && !bytes.Contains(text, []byte(own)); {
+						_, text, err = c.Read(t.Context(), text[:0])
+					}
+				}
+				done <- err
+				for err == nil { // the messages of the others
+					_, _, err = c.Read(t.Context(), nil)
+				}
+			}()
+		}
+		next(t, all[0], func(e event) bool { return e.Number == uint64(senders*each*9/10) })
+		late := enter(t, url+"lobby?name=late")
+		for range senders {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		var order []string // what the second listener gets; the first has been read from
+		for i, c := range append(all[1:], late) {
+			var got []string
+			last := map[string]string{}
+			for from := uint64(0); from < uint64(senders*each); {
+				e := next(t, c, message)
+				if from > 0 && e.Number != from+1 || from == 0 && e.Number != 1 && c != late {
+					t.Fatalf("listener %d gets message %d after %d", i, e.Number, from)
+				}
+				from = e.Number
+				got = append(got, e.Name+" "+e.Text)
+				if before := last[e.Name]; before != "" && e.Text != fmt.Sprint(number(before)+1) {
+					t.Fatalf("%s says %s after %s", e.Name, e.Text, before)
+				}
+				last[e.Name] = e.Text
+			}
+			if i == 0 {
+				order = got
+			} else if want := order[len(order)-len(got):]; !slices.Equal(got, want) {
+				t.Fatalf("listener %d gets another order: %q, the first got %q", i, got, want)
+			}
+			if c == late && len(got) < mostKept {
+				t.Errorf("the newcomer gets %d messages, fewer than are kept", len(got))
+			}
+		}
+	})
+}
+
+func number(text string) (n int) {
+	fmt.Sscan(text, &n)
+	return n
+}
+
+// A member that does not read is disconnected, the others are told, and they miss nothing.
+func TestSlowMember(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		_, srv, url := start(t, e, "lobby")
+		ada := enter(t, url+"lobby?name=Ada")
+		deaf := enter(t, url+"lobby?name=Deaf") // it never calls Read
+		next(t, ada, func(e event) bool { return e.Count == 2 })
+		text := []byte(strings.Repeat("x", 4000))
+		n := uint64(0)
+		for alone := false; !alone; {
+			if err := ada.Write(t.Context(), websocket.Text, text); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				e := next(t, ada, func(event) bool { return true })
+				if e.Count == 1 && len(e.People) == 1 && e.People[0] == "Ada" {
+					alone = true
+				}
+				if e.Number > 0 {
+					if n++; e.Number != n {
+						t.Fatalf("message %d after %d", e.Number, n-1)
+					}
+					break
+				}
+			}
+		}
+		if slow := srv.Stats().Ended[engine.SlowReader]; slow != 1 {
+			t.Errorf("%d slow readers are counted", slow)
+		}
+		deaf.Close(websocket.NormalClosure, "")
+	})
+}
+
+func TestRefused(t *testing.T) {
+	all, _, url := start(t, engine.Engine{}, "lobby")
+	for path, status := range map[string]int{
+		"cellar?name=Ada": 404, "lobby": 400, "lobby?name=%20": 400, "lobby?name=%0a": 400, "lobby?name=" + strings.Repeat("x", 25): 400,
+	} {
+		_, err := websocket.Dial(t.Context(), url+path, websocket.Options{})
+		if refusal, ok := errors.AsType[*websocket.Refusal](err); !ok || refusal.Status != status {
+			t.Errorf("%s: %v, want %d", path, err, status)
+		}
+	}
+	r := all.byName["lobby"]
+	for range mostMembers {
+		r.take(step{}, &all.running)
+	}
+	_, err := websocket.Dial(t.Context(), url+"lobby?name=Ada", websocket.Options{})
+	if refusal, ok := errors.AsType[*websocket.Refusal](err); !ok || refusal.Status != 503 || !strings.Contains(refusal.Text, "the room is full") {
+		t.Errorf("a full room: %v", err)
+	}
+	for range mostMembers {
+		r.take(step{gone: true}, &all.running)
+	}
+	all.running.Wait()
+}
+
+// A room in which too many messages wait takes no more; it closes the sender.
+func TestBusy(t *testing.T) {
+	all, _, url := start(t, engine.Engine{}, "lobby")
+	r := all.byName["lobby"]
+	c := enter(t, url+"lobby?name=Ada")
+	next(t, c, func(e event) bool { return e.Count == 1 })
+	all.running.Wait()
+	r.mu.Lock()
+	r.waiting = mostWaiting
+	r.mu.Unlock()
+	c.Write(t.Context(), websocket.Text, []byte("hello"))
+	_, _, err := c.Read(t.Context(), nil)
+	if closed, ok := errors.AsType[*websocket.CloseError](err); !ok || closed.Code != websocket.TryAgainLater {
+		t.Errorf("%v", err)
+	}
+}
+
+// The program's own client talks to the program.
+func TestJoin(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, ended := newLines(), make(chan error, 1)
+	go func() { ended <- run(ctx, "127.0.0.1:0", []string{"lobby"}, out) }()
+	m := regexp.MustCompile(`^listening on (\S+)`).FindStringSubmatch(<-out)
+	if m == nil {
+		t.Fatal("the server does not say where it listens")
+	}
+	var printed bytes.Buffer
+	if err := join(t.Context(), "ws://"+m[1]+"/rooms/lobby?name=Ada", strings.NewReader("hello\n\nbye\n"), &printed); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{`{"count":1,"people":["Ada"]}`, `{"number":1,"name":"Ada","text":"hello"}`, `{"number":2,"name":"Ada","text":"bye"}`} {
+		if !strings.Contains(printed.String(), want+"\n") {
+			t.Errorf("%s was not printed:\n%s", want, &printed)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// lines passes on what is written.
+type lines chan string
+
+func newLines() lines { return make(lines, 10) }
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
