@@ -32,10 +32,10 @@ func UsedBy(pid int) (Use, error) {
 		return Use{}, err
 	}
 	sum := useOf(all, func(of int) bool {
-		for of > 1 && of != pid {
+		for of > 0 && of != pid {
 			of = all[of].parent
 		}
-		return of == pid
+		return of == pid && pid > 0
 	})
 	if sum.Busiest == 0 {
 		return Use{}, fmt.Errorf("there is no process %d", pid)

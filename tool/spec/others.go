@@ -1,13 +1,9 @@
 package spec
 
 import (
-	"cmp"
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/admin"
-	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/trial"
@@ -20,8 +16,6 @@ type Others struct {
 }
 
 const usualOthers = 0.3
-
-var errNoProcess = errors.New("that is no process")
 
 // Define adds the flag. What is above its default is a warning only, unless strict: other programs
 // may be the server's own, such as its database.
@@ -44,8 +38,8 @@ func (o *Others) Watch(cmd *cobra.Command, target load.Target, server *admin.Ser
 	given := cmd.Flags().Changed("most-others")
 	watch := &trial.Others{Most: float64(o.Most), Warn: !given, Server: o.pid}
 	if cmd.Flags().Changed("server-pid") {
-		if _, err := child.UsedBy(o.pid); o.pid < 1 || err != nil {
-			return nil, exit.Failedf("%s: --server-pid %d: %w; give the id of a running process of this machine", cmd.Name(), o.pid, cmp.Or(err, errNoProcess))
+		if err := watch.Reachable(); err != nil {
+			return nil, exit.Failedf("%s: --server-pid: %w; give the id of a running process of this machine", cmd.Name(), err)
 		}
 	}
 	switch local := trial.Topology(target) != "network"; {

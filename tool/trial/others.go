@@ -21,6 +21,12 @@ type Others struct {
 	window
 }
 
+// Reachable checks that the server's process can be watched.
+func (o *Others) Reachable() error {
+	_, err := child.UsedBy(o.Server)
+	return err
+}
+
 // Watch hooks into the start and end of p's measured time.
 func (o *Others) Watch(p *load.Plan) {
 	if o.Most >= 1 && o.Server == 0 {
