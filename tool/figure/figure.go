@@ -163,10 +163,12 @@ func In(v float64, unit string) string {
 		return Micros(v) + "/" + per
 	case time == "µs":
 		return Micros(v)
-	case unit == "sec/op" && v >= 1e-6:
-		return Micros(1e6*v) + "/op"
 	case unit == "sec/op":
-		return Digits(1e9*v) + " ns/op"
+		return In(1e9*v, "ns/op")
+	case unit == "ns/op" && v >= 1000:
+		return Micros(v/1e3) + "/op"
+	case unit == "ns/op":
+		return Digits(v) + " ns/op"
 	case unit == "req/s":
 		return Number(v) + "/s"
 	case unit == "B":
