@@ -2,7 +2,7 @@ package child
 
 import "time"
 
-// Use is the resource use of a process group.
+// Use is the resource use of several processes.
 type Use struct {
 	CPU      time.Duration
 	Resident int64 // bytes

@@ -14,12 +14,40 @@ import (
 // group members. It scans every process of the machine: some milliseconds if there are
 // thousands.
 func (c *Child) Used() (Use, error) {
-	pids, err := members(c.PID)
+	all, err := running()
 	if err != nil {
 		return Use{}, err
 	}
-	var sum Use
-	for _, pid := range pids {
+	sum := useOf(all, func(pid int) bool { return all[pid].group == c.PID })
+	if sum.Busiest == 0 {
+		return Use{}, fmt.Errorf("process %d has ended; its output: %s", c.PID, c.Said())
+	}
+	return sum, nil
+}
+
+// UsedBy returns the same of any process and its descendants.
+func UsedBy(pid int) (Use, error) {
+	all, err := running()
+	if err != nil {
+		return Use{}, err
+	}
+	sum := useOf(all, func(of int) bool {
+		for of > 0 && of != pid {
+			of = all[of].parent
+		}
+		return of == pid && pid > 0
+	})
+	if sum.Busiest == 0 {
+		return Use{}, fmt.Errorf("there is no process %d", pid)
+	}
+	return sum, nil
+}
+
+func useOf(all map[int]kin, ours func(pid int) bool) (sum Use) {
+	for pid := range all {
+		if !ours(pid) {
+			continue
+		}
 		cpu, err := processCPU(pid)
 		if err != nil {
 			continue // it has ended in the meantime
@@ -35,46 +63,52 @@ func (c *Child) Used() (Use, error) {
 		sum.Resident += resident
 		sum.PIDs = append(sum.PIDs, pid)
 	}
-	if sum.Busiest == 0 {
-		return Use{}, fmt.Errorf("process %d has ended; its output: %s", c.PID, c.Said())
-	}
-	return sum, nil
+	return sum
 }
 
-// members returns the processes of a group.
-func members(group int) (pids []int, err error) {
+// kin is what a process belongs to.
+type kin struct{ parent, group int }
+
+// running returns the processes that are not zombies.
+func running() (map[int]kin, error) {
 	names, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
+	all := make(map[int]kin, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name.Name())
 		if err != nil {
 			continue
 		}
 		stat, err := os.ReadFile("/proc/" + name.Name() + "/stat")
-		if err == nil && groupIn(stat) == group {
-			pids = append(pids, pid)
+		if k := kinIn(stat); err == nil && k.group != 0 {
+			all[pid] = k
 		}
 	}
-	return pids, nil
+	return all, nil
 }
 
 // anybodyIn reports whether a group has a process that is not a zombie.
 func anybodyIn(group int) bool {
-	left, err := members(group)
-	return err == nil && len(left) > 0
+	left, err := running()
+	for _, k := range left {
+		if k.group == group {
+			return err == nil
+		}
+	}
+	return false
 }
 
-// groupIn returns the fifth field of a stat line, or 0 for a zombie. The second field is
+// kinIn returns the fourth and fifth field of a stat line, or zeros for a zombie. The second field is
 // a name in parentheses, which may contain parentheses and blanks.
-func groupIn(stat []byte) int {
+func kinIn(stat []byte) (k kin) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 3 || fields[0][0] == 'Z' {
-		return 0
+	if len(fields) >= 3 && fields[0][0] != 'Z' {
+		k.parent, _ = strconv.Atoi(string(fields[1]))
+		k.group, _ = strconv.Atoi(string(fields[2]))
 	}
-	group, _ := strconv.Atoi(string(fields[2]))
-	return group
+	return k
 }
 
 // processCPU reads a process's CPU clock, whose id the kernel derives from the process
@@ -101,6 +135,15 @@ func residentOf(pid int) (int64, error) {
 	}
 	pages, err := strconv.ParseInt(string(words[1]), 10, 64)
 	return pages * int64(os.Getpagesize()), err
+}
+
+// Descriptors returns how many the processes have open now; 0 for those of another user.
+func (u Use) Descriptors() (n int) {
+	for _, pid := range u.PIDs {
+		open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		n += len(open)
+	}
+	return n
 }
 
 // Program returns the path of the busiest process's executable.

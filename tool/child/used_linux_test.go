@@ -21,6 +21,12 @@ func TestUsedCountsTheGroup(t *testing.T) {
 			if exe, err := os.Readlink(u.Program()); err != nil || !strings.HasPrefix(exe, "/") {
 				t.Errorf("its program is %q, %v", exe, err)
 			}
+			if also, err := UsedBy(c.PID); err != nil || also.Busiest != worker || len(also.PIDs) != 2 || also.CPU < u.CPU || also.Descriptors() < 6 {
+				t.Errorf("the same by its process id is %+v, %v", also, err)
+			}
+			if alone, err := UsedBy(worker); err != nil || len(alone.PIDs) != 1 {
+				t.Errorf("the worker alone is %+v, %v", alone, err)
+			}
 			break
 		}
 		if time.Since(begun) > patience {
@@ -28,14 +34,17 @@ func TestUsedCountsTheGroup(t *testing.T) {
 		}
 	}
 	c.Stop()
+	if _, err := UsedBy(c.PID); err == nil {
+		t.Error("the use of a process that has ended is known")
+	}
 	if _, err := c.Used(); err == nil || errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("after its end: %v", err)
 	}
 }
 
-func TestGroupIn(t *testing.T) {
+func TestKinIn(t *testing.T) {
 	for stat, want := range map[string]int{"12 (a) S 1 12 12 0": 12, "13 (a ) (b) R 1 7 12 0": 7, "12 (a) Z 1 12 12 0": 0, "": 0, "13 (a": 0, "13 (a) S 1": 0} {
-		if got := groupIn([]byte(stat)); got != want {
+		if got := kinIn([]byte(stat)).group; got != want {
 			t.Errorf("%q: %d, want %d", stat, got, want)
 		}
 	}

@@ -6,6 +6,10 @@ import "errors"
 
 func (c *Child) Used() (Use, error) { return Use{}, errors.ErrUnsupported }
 
+func UsedBy(int) (Use, error) { return Use{}, errors.ErrUnsupported }
+
+func (u Use) Descriptors() int { return 0 }
+
 func (u Use) Program() string { return "" }
 
 // anybodyIn cannot tell zombies on this system, so it reports none.

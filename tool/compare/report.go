@@ -48,7 +48,8 @@ func (c *Report) rows() [][]string {
 				said[why] = true
 			}
 		}
-		rows = append(rows, []string{change.Name + " " + change.Unit, figure.OrNone(change.MedianA, figure.Number), figure.OrNone(b, figure.Number), words})
+		in := func(v float64) string { return figure.In(v, change.Unit) }
+		rows = append(rows, []string{change.Name, figure.OrNone(change.MedianA, in), figure.OrNone(b, in), words})
 	}
 	return rows
 }

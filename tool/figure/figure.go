@@ -145,6 +145,38 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
+// Bytes formats a size with three significant digits.
+func Bytes(n float64) string {
+	for _, unit := range sizeUnits() {
+		if size := float64(unit.bytes); math.Abs(n) >= size {
+			return Digits(n/size) + " " + unit.name
+		}
+	}
+	return Digits(n) + " B"
+}
+
+// In formats a value with its unit: times, sizes and rates as everywhere, others with at least
+// four digits.
+func In(v float64, unit string) string {
+	switch time, per, found := strings.Cut(unit, "/"); {
+	case time == "µs" && found:
+		return Micros(v) + "/" + per
+	case time == "µs":
+		return Micros(v)
+	case unit == "sec/op":
+		return In(1e9*v, "ns/op")
+	case unit == "ns/op" && v >= 1000:
+		return Micros(v/1e3) + "/op"
+	case unit == "ns/op":
+		return Digits(v) + " ns/op"
+	case unit == "req/s":
+		return Number(v) + "/s"
+	case unit == "B":
+		return Bytes(v)
+	}
+	return strings.TrimSuffix(Number(v)+" "+unit, " ")
+}
+
 // Number formats a figure with at least four digits.
 func Number(v float64) string {
 	if math.Abs(v) >= 1000 {

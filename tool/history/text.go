@@ -102,16 +102,17 @@ func (h *History) rows() [][]string {
 	rows := [][]string{{"figure", "now", "changes"}}
 	for i := range h.Figures {
 		f := &h.Figures[i]
-		rows = append(rows, []string{f.Name + " " + f.Unit, numbered(f.Now()), h.Words(f)})
+		rows = append(rows, []string{f.Name, f.In(f.Now()), h.Words(f)})
 	}
 	return rows
 }
 
-func numbered(v float64) string {
+// In formats a value with the figure's unit.
+func (f *Figure) In(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
 	}
-	return figure.Number(v)
+	return figure.In(v, f.Unit)
 }
 
 // Text writes the history as text, a line per figure.

@@ -417,3 +417,22 @@ func TestPlansThatCannotBe(t *testing.T) {
 		}()
 	}
 }
+
+// Two loads that short trials met and full ones refuted are enough: the next trial is a full one,
+// below them.
+func TestShortTrialsAreNotTrustedForLong(t *testing.T) {
+	p := Plan{Goals: 1, From: 100, Width: 0.02, Confirm: 1}
+	made := []Trial{}
+	for _, step := range []struct {
+		load      float64
+		full, met bool
+	}{{100, false, true}, {200, false, true}, {400, false, false}, {200, true, false}, {150, false, true}, {150, true, false}} {
+		made = append(made, Trial{Step: Step{Load: step.load, Full: step.full}, Met: []bool{step.met}})
+	}
+	if next, more := p.Next(made); !more || !next.Full || next.Load >= 150 {
+		t.Errorf("the next trial is %+v, %v", next, more)
+	}
+	if next, more := p.Next(made[:4]); !more || next.Full {
+		t.Errorf("after one that was refuted it is %+v, %v", next, more)
+	}
+}

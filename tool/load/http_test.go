@@ -525,6 +525,18 @@ func TestHTTPEndsWithHostileServers(t *testing.T) {
 	}
 }
 
+// A request is sent again once, and not if a part of its answer has come.
+func TestHTTPSendsAgainOnce(t *testing.T) {
+	sideBySide(t)
+	for said, again := range map[string]int64{"": 1, "HTTP/1.1": 0, "HTTP/1.1 200 OK\r\n": 0} {
+		address := serveWith(t, "tcp", speaks(func(nc net.Conn) { io.WriteString(nc, said) })).Address
+		r := measured(t, Plan{Target: HTTP{URL: "http://" + address}, MaxLag: time.Hour, AllowErrors: true, For: time.Second, Warmup: -1, Timeout: patience / 2})
+		if n := r.Requests; n == 0 || r.Errors["closed"] < n-1 || r.Retries < (n-1)*again || r.Retries > (n+1)*again {
+			t.Errorf("after %q: %d retries of %d requests, errors %v", said, r.Retries, r.Requests, r.Errors)
+		}
+	}
+}
+
 // A request that the server answers by closing the connection is retried once if it is idempotent,
 // and fails otherwise.
 func TestHTTPSendsAgainWhatMayBe(t *testing.T) {

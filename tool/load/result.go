@@ -167,10 +167,12 @@ func (q Quantiles) Named(name string) *float64 {
 	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99, "p999": q.P999, "max": q.Max, "mean": q.Mean}[name]
 }
 
-// Server is what the server's process used in the measured time.
+// Server is what the server's process, or processes, used in the measured time; memory and
+// descriptors at its end.
 type Server struct {
 	CPUPerRequest *float64 `json:"cpu_us_per_request"`
 	RSS           *int64   `json:"rss_bytes"`
+	Descriptors   *int     `json:"descriptors,omitempty"`
 	Engine        *string  `json:"engine"`
 }
 

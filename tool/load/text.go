@@ -95,14 +95,17 @@ func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome)
 	percent := func(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
 	fmt.Fprintf(table, "client\t%s CPU a request, %s of its CPUs\n", figure.OrNone(r.Client.CPUPerRequest, figure.Micros), figure.OrNone(r.Client.CPUShare, percent))
 	if s := r.Server; s != nil {
-		engine, resident := "unknown engine", "unknown memory"
+		said := []string{figure.OrNone(s.CPUPerRequest, figure.Micros) + " CPU a request"}
 		if s.Engine != nil {
-			engine = *s.Engine
+			said = append(said, *s.Engine)
 		}
 		if s.RSS != nil {
-			resident = strconv.FormatFloat(float64(*s.RSS)/(1<<20), 'f', 1, 64) + " MiB"
+			said = append(said, figure.Bytes(float64(*s.RSS)))
 		}
-		fmt.Fprintf(table, "server\t%s CPU a request, %s, %s\n", figure.OrNone(s.CPUPerRequest, figure.Micros), engine, resident)
+		if s.Descriptors != nil {
+			said = append(said, figure.Grouped(float64(*s.Descriptors))+" descriptors")
+		}
+		fmt.Fprintf(table, "server\t%s\n", strings.Join(said, ", "))
 	}
 	for _, o := range outcomes {
 		fmt.Fprintf(table, "goal\t%v\n", o)
@@ -214,7 +217,7 @@ func writeBeside(table io.Writer, r *Result) {
 			fmt.Fprintf(table, "closed after\t%s\n", quantilesText(i.ClosedAfter))
 		}
 		if i.ServerBytes != nil {
-			fmt.Fprintf(table, "memory\t%s KiB of server memory per idle connection\n", strconv.FormatFloat(*i.ServerBytes/1024, 'f', 1, 64))
+			fmt.Fprintf(table, "memory\t%s of server memory per idle connection\n", figure.Bytes(*i.ServerBytes))
 		}
 	}
 	if c := r.Churn; c != nil {

@@ -455,6 +455,14 @@ func TestBodiesHaveTheirLength(t *testing.T) {
 			t.Errorf("%d bytes: %.200q", n, got)
 		}
 	}
+	for method, want := range map[string]bool{"POST": true, "PUT": true, "PATCH": true, "GET": false, "DELETE": false} {
+		p := Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{{Method: method}}}}})}
+		p = must[Plan](t)(p.complete())
+		s.Start(p.Traffic, 0, 0)
+		if got := string(p.Target.Caller().(stepper).AppendStep(nil, 1, &s)); strings.Contains(got, "\r\nContent-Length: 0\r\n") != want {
+			t.Errorf("%s without a body: %q", method, got)
+		}
+	}
 }
 
 // A missing answer ends its session, and the connection serves the next one.

@@ -60,7 +60,7 @@ type dot struct {
 func chartsOf(h *history.History) (charts []timeline) {
 	for i := range h.Figures {
 		f := &h.Figures[i]
-		c := timeline{Name: f.Name + " " + f.Unit, Now: figure.Number(f.Now()), Words: h.Words(f)}
+		c := timeline{Name: f.Name, Now: f.In(f.Now()), Words: h.Words(f)}
 		c.From, c.To = h.Runs[0].At.Format(time.DateOnly), h.Runs[len(h.Runs)-1].At.Format(time.DateOnly)
 		if n := len(f.Changes); n > 0 {
 			c.Kind = map[compare.Verdict]string{compare.Better: "good", compare.Worse: "bad"}[f.Changes[n-1].Verdict]
@@ -79,7 +79,7 @@ func (c *timeline) draw(h *history.History, f *history.Figure) {
 		}
 	}
 	low, high := slices.Min(values), slices.Max(values)
-	c.Bottom, c.Top = figure.Number(low), figure.Number(high)
+	c.Bottom, c.Top = f.In(low), f.In(high)
 	x := func(run float64) float64 { return 1000 * (run + 0.5) / float64(len(h.Runs)) }
 	y := func(v float64) float64 {
 		if high == low {
@@ -89,7 +89,7 @@ func (c *timeline) draw(h *history.History, f *history.Figure) {
 	}
 	for i, v := range f.Values {
 		if v != nil {
-			c.Dots = append(c.Dots, dot{fmt.Sprintf("M%.1f %.1fh0", x(float64(i)), y(*v)), figure.Number(*v) + ", " + runText(h, i)})
+			c.Dots = append(c.Dots, dot{fmt.Sprintf("M%.1f %.1fh0", x(float64(i)), y(*v)), f.In(*v) + ", " + runText(h, i)})
 		}
 	}
 	var levels strings.Builder
@@ -123,7 +123,7 @@ func runRows(h *history.History) (rows [][]string) {
 	for i := len(h.Runs) - 1; i >= 0; i-- {
 		row := []string{runText(h, i)}
 		for _, f := range h.Figures {
-			row = append(row, figure.OrNone(f.Values[i], figure.Number))
+			row = append(row, figure.OrNone(f.Values[i], f.In))
 		}
 		rows = append(rows, row)
 	}

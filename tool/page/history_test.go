@@ -48,7 +48,7 @@ func TestHistoryBytes(t *testing.T) {
 	}
 	for _, want := range []string{
 		"<title>hone history: 40 runs of main &lt;b&gt;, scenario hello, 2026-01-01 to 2026-02-09</title>", "worse: &#43;10.0 % in 0123456789..ba98765432 (2026-01-31, 10 runs since)",
-		"default-src &#39;none&#39;; style-src &#39;sha256-", "A/name=&lt;script&gt; allocs/op", `<path class="cut" d="M750.0 0V1000">`, "M0.0 ",
+		"default-src &#39;none&#39;; style-src &#39;sha256-", "A/name=&lt;script&gt;", `<path class="cut" d="M750.0 0V1000">`, "M0.0 ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page has no %q", want)

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/compare"
-	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -130,7 +129,8 @@ func title(run, against *record.Run) string {
 // factsOfGoTest lists the figures of Go benchmarks.
 func factsOfGoTest(run *record.Run) (facts []Fact) {
 	for _, f := range run.Spreads() {
-		facts = append(facts, Fact{f.Name + " " + f.Unit, fmt.Sprintf("%s (%s–%s)", figure.Number(f.Value), figure.Number(f.Values[0]), figure.Number(f.Values[len(f.Values)-1]))})
+		median, around := f.Text()
+		facts = append(facts, Fact{f.Name, median + " (" + around + ")"})
 	}
 	return facts
 }

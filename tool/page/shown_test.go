@@ -23,7 +23,7 @@ import (
 // everything returns figures for every chart.
 func everything(context.Context) map[string]float64 {
 	values := map[string]float64{}
-	for key := range page.Keys() {
+	for key := range strings.FieldsSeq("s.rate s.cpureq s.cpu s.conns s.rss s.in s.out s.rejected s.owed s.outmem s.inmem s.inline s.handoffs g.goroutines g.heap g.goal g.gc g.pause g.sched h.busy h.softirq h.steal h.retrans") {
 		values[key] = 0.4
 	}
 	maps.Copy(values, map[string]float64{"s.rate": 50_000, "s.cpureq": 6.4, "s.conns": 100, "s.rss": 48 << 20, "s.in": 3e6, "s.out": 2e6,

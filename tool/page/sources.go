@@ -11,23 +11,6 @@ import (
 	"github.com/hone-go/hone/tool/machine"
 )
 
-// Keys returns the figures that sources may report, with descriptions. Page.Load adds the
-// generator's.
-func Keys() map[string]string {
-	return map[string]string{
-		"s.rate": "requests per second", "s.cpureq": "CPU per request, in microseconds", "s.cpu": "CPUs in use",
-		"s.conns": "connections", "s.rss": "resident memory, in bytes", "s.in": "bytes received per second",
-		"s.out": "bytes sent per second", "s.rejected": "rejections per second", "s.owed": "replies owed",
-		"s.outmem": "memory of pending output, in bytes", "s.inmem": "memory of unserved input, in bytes",
-		"s.inline": "connections waiting for output memory", "s.handoffs": "hand-offs per second",
-		"g.goroutines": "goroutines", "g.heap": "live heap, in bytes", "g.goal": "heap goal of the next collection, in bytes",
-		"g.gc": "collections since the last second", "g.pause": "longest GC pause in microseconds",
-		"g.sched": "scheduler latency p99 in microseconds",
-		"h.busy":  "share of all CPUs in use", "h.softirq": "share of CPU in soft interrupts", "h.steal": "steal: share of CPU that the host gave to other machines",
-		"h.retrans": "TCP segments retransmitted in the second",
-	}
-}
-
 // sampling polls the sources.
 type sampling struct {
 	mu   sync.Mutex

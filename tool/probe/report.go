@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -187,17 +186,10 @@ func (r *Report) amount(v float64) string {
 	if v == 0 {
 		return "0"
 	}
-	switch size := math.Abs(v); {
-	case r.Unit == "B" && size >= 1e9:
-		return figure.Digits(v/1e9) + " GB"
-	case r.Unit == "B" && size >= 1e6:
-		return figure.Digits(v/1e6) + " MB"
-	case r.Unit == "B" && size >= 1e3:
-		return figure.Digits(v/1e3) + " kB"
-	case r.Unit == "":
-		return figure.Digits(v)
+	if r.Unit == "B" {
+		return figure.Bytes(v)
 	}
-	return figure.Digits(v) + " " + r.Unit
+	return strings.TrimSuffix(figure.Digits(v)+" "+r.Unit, " ")
 }
 
 // change formats a difference with its sign.

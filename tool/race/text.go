@@ -130,10 +130,9 @@ func (r *Report) writeSpeed(w io.Writer) {
 				figure.OrNone(lap.P50, figure.Micros), figure.OrNone(lap.P99, figure.Micros), figure.OrNone(lap.ServerCPU, figure.Micros))
 		}
 	}
-	bytes := func(n float64) string { return figure.Grouped(n) + " bytes" }
 	fmt.Fprintln(table, "\nengine\tmemory per active connection")
 	for _, e := range r.Engines {
-		fmt.Fprintf(table, "%s\t%s\n", e.Engine, figure.OrNone(e.IdleBytes, bytes))
+		fmt.Fprintf(table, "%s\t%s\n", e.Engine, figure.OrNone(e.IdleBytes, figure.Bytes))
 	}
 	table.Flush()
 	if why := r.Withheld(); why != "" {

@@ -28,7 +28,7 @@ func TestReportRatios(t *testing.T) {
 		t.Errorf("ratio to parked: %v", got)
 	}
 	text := r.Text()
-	for _, want := range []string{"2.50 ×", "12,345 bytes", "– ", "p99 300 µs = 1.50 × parked", "50.0 ms = 250 × parked"} {
+	for _, want := range []string{"2.50 ×", "12.1 KiB", "– ", "p99 300 µs = 1.50 × parked", "50.0 ms = 250 × parked"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
 		}

@@ -51,6 +51,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hone-go/hone/tool/figure"
@@ -144,6 +145,15 @@ type Metric struct {
 type Spread struct {
 	Metric
 	Values []float64 // ascending
+}
+
+// Text formats the median, and the lowest and the highest value.
+func (s Spread) Text() (median, around string) {
+	low, high := figure.In(s.Values[0], s.Unit), figure.In(s.Values[len(s.Values)-1], s.Unit)
+	if number, unit, found := strings.Cut(low, " "); found && strings.HasSuffix(high, " "+unit) {
+		low = number
+	}
+	return figure.In(s.Value, s.Unit), low + "–" + high
 }
 
 // Spreads returns the metrics that have values, in the order of their first ones.

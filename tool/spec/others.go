@@ -10,7 +10,10 @@ import (
 )
 
 // Others limits the CPU use of other programs during a measurement.
-type Others struct{ Most Percent }
+type Others struct {
+	Most Percent
+	pid  int
+}
 
 const usualOthers = 0.3
 
@@ -23,6 +26,9 @@ func (o *Others) Define(cmd *cobra.Command, strict bool) {
 		usage += ", if you give it, or has a warning"
 	}
 	cmd.Flags().Var(&o.Most, "most-others", usage+"; 100% also accepts CPU quotas and steal")
+	if !strict {
+		cmd.Flags().IntVar(&o.pid, "server-pid", 0, "the process `ID` of a server on this machine, of any kind: adds what it and its children use (CPU, memory, descriptors)")
+	}
 }
 
 // Watch returns the watcher of other programs while target is loaded. A server on this machine
@@ -30,9 +36,14 @@ func (o *Others) Define(cmd *cobra.Command, strict bool) {
 // neither does, only a limit that the user gives is an error.
 func (o *Others) Watch(cmd *cobra.Command, target load.Target, server *admin.Server) (*trial.Others, error) {
 	given := cmd.Flags().Changed("most-others")
-	watch := &trial.Others{Most: float64(o.Most), Warn: !given}
+	watch := &trial.Others{Most: float64(o.Most), Warn: !given, Server: o.pid}
+	if cmd.Flags().Changed("server-pid") {
+		if err := watch.Reachable(); err != nil {
+			return nil, exit.Failedf("%s: --server-pid: %w; give the id of a running process of this machine", cmd.Name(), err)
+		}
+	}
 	switch local := trial.Topology(target) != "network"; {
-	case watch.Most >= 1:
+	case watch.Most >= 1 || o.pid > 0:
 	case server != nil:
 		seen, err := server.Read(cmd.Context())
 		if err != nil {
@@ -44,7 +55,7 @@ func (o *Others) Watch(cmd *cobra.Command, target load.Target, server *admin.Ser
 			break
 		}
 		if given {
-			return nil, exit.Usagef("%s: --most-others needs --server-stats when the server is on this machine and its process cannot be told by its port; give the server's admin side, or leave --most-others out", cmd.Name())
+			return nil, exit.Usagef("%s: --most-others needs --server-pid or --server-stats when the server is on this machine and its process cannot be told by its port; give one of them, or leave --most-others out", cmd.Name())
 		}
 		watch.Most = 1
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -84,11 +85,11 @@ func TestFlowsMeanTheSame(t *testing.T) {
 	var kept []string
 	for name, text := range map[string]string{
 		"shop.toml": "cmd = \"./server\"\ntarget = \"http://127.0.0.1:8080/\"\nrate = 10\n[data.users]\nfile = \"" + data + "\"\norder = \"random\"\n" +
-			"[[flow]]\nname = \"buy\"\nweight = 10\n[[flow.step]]\nname = \"login\"\npath = \"/secret-path\"\nbody = \"{{users.name}}\"\nstatus = [200, 201]\ncheck = \"status == 200\"\ntake.token = \"json token\"\nthink = \"1s..2s\"\n" +
+			"[[flow]]\nname = \"buy\"\nweight = 10\nheader = [\"a: flow\", \"C: flow\"]\n[[flow.step]]\nname = \"login\"\ntimeout = \"2s\"\npath = \"/secret-path\"\nbody = \"{{users.name}}\"\nstatus = [200, 201]\ncheck = \"status == 200\"\ntake.token = \"json token\"\nthink = \"1s..2s\"\n" +
 			"[[flow.step]]\npath = \"/{{token}}\"\nheader = [\"A: b\"]\n",
 		"shop.json": `{"cmd": "./server", "target": "http://127.0.0.1:8080/", "rate": 10, "data": {"users": {"file": "` + data + `", "order": "random"}},
-			"flow": [{"name": "buy", "weight": 10, "step": [
-				{"name": "login", "path": "/secret-path", "body": "{{users.name}}", "status": [200, 201], "check": ["status == 200"], "take": {"token": "json token"}, "think": "1s..2s"},
+			"flow": [{"name": "buy", "weight": 10, "header": ["a: flow", "C: flow"], "step": [
+				{"name": "login", "timeout": "2s", "path": "/secret-path", "body": "{{users.name}}", "status": [200, 201], "check": ["status == 200"], "take": {"token": "json token"}, "think": "1s..2s"},
 				{"path": "/{{token}}", "header": "A: b"}]}]}`,
 	} {
 		s, cmd, err := read(t, name, text)
@@ -100,8 +101,10 @@ func TestFlowsMeanTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept = append(kept, plan.Scenario.Text)
-		if steps := plan.Load.Traffic.Requests(); len(steps) != 2 || steps[0].Name != "login" || steps[1].Name != "buy-2" || len(steps[0].Statuses) != 2 {
+		if steps := plan.Load.Traffic.Requests(); len(steps) != 2 || steps[0].Name != "login" || steps[1].Name != "buy-2" || len(steps[0].Statuses) != 2 || steps[0].Timeout != 2*time.Second || steps[1].Timeout != 0 {
 			t.Errorf("%s: %+v", name, steps)
+		} else if own := steps[1].Header; len(steps[0].Header) != 2 || len(own) != 2 || own[0].Name != "A" || own[1].Name != "C" {
+			t.Errorf("%s: headers %+v, %+v", name, steps[0].Header, own)
 		}
 		for _, value := range plan.Load.Settings {
 			if strings.Contains(value, "secret") {

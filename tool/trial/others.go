@@ -1,8 +1,8 @@
 package trial
 
 import (
+	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/tool/machine"
 )
 
 // Others marks a load's result invalid when other programs used too much CPU during the
@@ -15,24 +15,35 @@ type Others struct {
 	Warn bool
 	// Own are the processes of the server, if it runs on this machine.
 	Own []int
+	// Server is a process whose use, with that of its descendants, Judge adds to the result; zero: none.
+	Server int
 
-	before, after machine.Usage
+	window
+}
+
+// Reachable checks that the server's process can be watched.
+func (o *Others) Reachable() error {
+	_, err := child.UsedBy(o.Server)
+	return err
 }
 
 // Watch hooks into the start and end of p's measured time.
 func (o *Others) Watch(p *load.Plan) {
-	if o.Most >= 1 {
+	if o.Most >= 1 && o.Server == 0 {
 		return
+	}
+	if o.use = func() (child.Use, error) { return child.Use{}, nil }; o.Server != 0 {
+		o.use = func() (child.Use, error) { return child.UsedBy(o.Server) }
 	}
 	opens, closes := p.WindowOpens, p.WindowCloses
 	p.WindowOpens = func() {
 		if opens != nil {
 			opens()
 		}
-		o.before = machine.Measure()
+		o.opens()
 	}
 	p.WindowCloses = func() {
-		o.after = machine.Measure()
+		o.closes()
 		if closes != nil {
 			closes()
 		}
@@ -42,10 +53,16 @@ func (o *Others) Watch(p *load.Plan) {
 // Judge adds to the result the reasons why the machine makes its figures unreliable, or the
 // warnings, and returns these.
 func (o *Others) Judge(r *load.Result) (warnings []string) {
-	if o.Most >= 1 || r == nil {
+	if r == nil {
 		return nil
 	}
-	reasons := disturbed(o.before.Between(o.after, o.Own...), o.Most)
+	if o.Server != 0 {
+		o.fill(r)
+	}
+	if o.Most >= 1 {
+		return nil
+	}
+	reasons := disturbed(o.before.Between(o.after, append(o.last.PIDs, o.Own...)...), o.Most)
 	switch {
 	case len(reasons) == 0:
 	case o.Warn:

@@ -29,7 +29,7 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 		return nil, err
 	}
 	defer process.Stop()
-	w := &window{process: process}
+	w := &window{use: process.Used}
 	plan := t.plan.Load
 	plan.WindowOpens, plan.WindowCloses = w.opens, w.closes
 	plan.Progress = func(p load.Progress) { t.say(Progress{Doing: doing + ", " + p.Phase, Load: &p}) }
@@ -128,7 +128,7 @@ func (s *subject) identify(program string, target load.Target) error {
 // window records what the machine and the server's processes did during the measured
 // time. The load calls its methods.
 type window struct {
-	process       *child.Child
+	use           func() (child.Use, error)
 	first, last   child.Use
 	known         atomic.Bool // whether the processes could be read
 	before, after machine.Usage
@@ -137,13 +137,13 @@ type window struct {
 
 func (w *window) opens() {
 	w.before = machine.Measure()
-	use, err := w.process.Used()
+	use, err := w.use()
 	w.first = use
 	w.known.Store(err == nil)
 }
 
 func (w *window) closes() {
-	use, err := w.process.Used()
+	use, err := w.use()
 	w.last = use
 	w.known.Store(w.known.Load() && err == nil)
 	w.after = machine.Measure()
@@ -195,6 +195,9 @@ func (w *window) fill(r *load.Result) {
 	if w.known.Load() && r.Requests > 0 {
 		used := float64(w.last.CPU-w.first.CPU) / 1e3 / float64(r.Requests)
 		r.Server = &load.Server{CPUPerRequest: &used, RSS: new(w.last.Resident)}
+		if n := w.last.Descriptors(); n > 0 {
+			r.Server.Descriptors = &n
+		}
 	}
 }
 

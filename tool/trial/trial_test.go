@@ -67,7 +67,7 @@ func planFor(t *testing.T, flags string) Plan {
 	addr := freeAddr(t)
 	return Plan{
 		Servers: []Server{{Command: "exec " + service + " -addr " + addr + " " + flags}},
-		Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 1, For: 100 * time.Millisecond, Warmup: -1},
+		Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 1, Requests: 300, For: time.Minute},
 		Samples: 2, MostOthers: 1, Scenario: record.Scenario{Name: "test", Text: "test"},
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -73,7 +72,8 @@ func (r *benchResult) markdown() string {
 	for _, run := range r.Runs {
 		fmt.Fprint(&w, "\n| figure | median | range |\n|---|--:|--:|\n")
 		for _, f := range run.Spreads() {
-			fmt.Fprintf(&w, "| %s | %s | %s–%s |\n", compare.Cell(f.Name+" "+f.Unit), figure.Number(f.Value), figure.Number(f.Values[0]), figure.Number(f.Values[len(f.Values)-1]))
+			median, around := f.Text()
+			fmt.Fprintf(&w, "| %s | %s | %s |\n", compare.Cell(f.Name), median, around)
 		}
 	}
 	return w.String()

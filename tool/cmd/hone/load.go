@@ -152,7 +152,7 @@ func flagGroups() []struct{ heading, flags string } {
 		{"TLS (https:// and wss://)", "insecure cacert cert key tls-min tls-max tls-resume"},
 		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
 		{"Verdict", "expect abort-on-miss allow-errors answer-limit max-lag most-others"},
-		{"Output", "server-stats progress plain json output save store help"},
+		{"Output", "server-stats server-pid progress plain json output save store help"},
 		{"Live page", "ui ui-stay ui-token-file against pprof pprof-token-file"},
 	}
 }

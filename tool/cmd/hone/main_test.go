@@ -55,7 +55,7 @@ func asTest() bool {
 //	                        the same, once a line on standard error matches WHEN
 //	hungup N WHEN COMMAND…  the same, with SIGHUP instead of Ctrl-C
 //	fields FILE KEY=VALUE…  look into one JSON object; VALUE may begin with < or >
-//	serve FLAG…             start hone serve on free ports: $ADDR, $ADMIN, $LOG
+//	serve FLAG…             start hone serve on free ports: $ADDR, $ADMIN, $PID, $LOG
 //	activated FLAG…         the same, with a socket passed in as systemd does
 //	signal TERM             send it a signal
 //	ended N                 wait for its exit code; its log is in server.log

@@ -176,7 +176,8 @@ func writeFigures(w io.Writer, r *record.Run) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "figure\tmedian\trange")
 	for _, f := range figures {
-		fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Name, f.Unit, figure.Number(f.Value), figure.Number(f.Values[0])+"–"+figure.Number(f.Values[len(f.Values)-1]))
+		median, around := f.Text()
+		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Name, median, around)
 	}
 	table.Flush()
 }
@@ -200,7 +201,7 @@ func newRunRemove() *cobra.Command {
 			if err != nil {
 				return session.StoreFailure("run rm", err)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Size(int(freed)))
+			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Bytes(float64(freed)))
 			return nil
 		},
 		ValidArgsFunction: store.Complete,

@@ -82,6 +82,7 @@ func (s *servers) start(ts *testscript.TestScript, cmd *exec.Cmd) {
 			ts.Fatalf("pid %d, want %d", ready.PID, cmd.Process.Pid)
 		}
 		ts.Setenv("ADDR", ready.Addr)
+		ts.Setenv("PID", strconv.Itoa(ready.PID))
 		ts.Setenv("ENGINE", ready.Engine)
 		if ready.Admin != nil {
 			ts.Setenv("ADMIN", *ready.Admin)

@@ -172,9 +172,10 @@ export function fillChanges(section, store) {
   const { changes = [] } = store.state;
   section.hidden = changes.length === 0;
   const unit = (c) => ({ "req/s": "count", "µs": "us", "µs/req": "us", B: "bytes" }[c.unit] ?? "plain");
+  const value = (c, v) => written(v, unit(c)) + (unit(c) === "plain" && v !== null ? " " + c.unit : "");
   const gap = (c) => element("span", kinds[c.verdict] ?? "", c.ratio === null ? none : signed(c.ratio - 1));
   const table = tableOf(["figure", "earlier", "now", "difference", "verdict"],
-    changes.map((c) => [unit(c) === "plain" ? c.name + " " + c.unit : c.name, written(c.before, unit(c)), written(c.now, unit(c)), gap(c), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");
+    changes.map((c) => [c.name, value(c, c.before), value(c, c.now), gap(c), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");
   section.querySelector(".scroll").replaceChildren(table);
 }
 
