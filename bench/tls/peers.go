@@ -38,9 +38,6 @@ func peers(ctx context.Context, dir string) error {
 			return err
 		}
 		all = append(all, s)
-		if err := s.connect(clients); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
 	}
 	for range *rounds {
 		for _, s := range all {
@@ -69,6 +66,10 @@ func peers(ctx context.Context, dir string) error {
 
 // round has 100 clients make one request at a time.
 func (s *server) round() error {
+	defer s.close()
+	if err := s.connect(clients); err != nil {
+		return err
+	}
 	before, err := fleet.ProcessCPU(s.pid)
 	if err != nil {
 		return err
