@@ -25,7 +25,7 @@ const (
 
 // floods measures what clients of http1 notice of a flood: on their server, on another process
 // beside it, and the same on net/http.
-func floods(ctx context.Context, dir string) error {
+func (o options) floods(ctx context.Context, dir string) error {
 	var all []*server
 	defer func() {
 		for _, s := range all {
@@ -41,12 +41,12 @@ func floods(ctx context.Context, dir string) error {
 	}
 	hone, std, other := all[0], all[1], all[2]
 	var on, beside, onStd []float64
-	for range *rounds {
+	for range o.rounds {
 		for _, c := range []struct {
 			watched, flooded *server
 			p99              *[]float64
 		}{{hone, hone, &on}, {hone, other, &beside}, {std, std, &onStd}} {
-			p99, err := c.watched.notices(ctx, c.flooded)
+			p99, err := c.watched.notices(ctx, c.flooded, o.span)
 			if err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func floods(ctx context.Context, dir string) error {
 
 // notices returns the p99 in ms of clients that make ten requests a second each while another
 // process floods a server.
-func (s *server) notices(ctx context.Context, flooded *server) (p99 float64, err error) {
+func (s *server) notices(ctx context.Context, flooded *server, span time.Duration) (p99 float64, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
@@ -88,7 +88,7 @@ func (s *server) notices(ctx context.Context, flooded *server) (p99 float64, err
 	<-time.After(2 * time.Second) // the half handshakes are there
 	var mu sync.Mutex
 	var took []float64
-	end := time.Now().Add(*span)
+	end := time.Now().Add(span)
 	err = each(clients, clients, func(i int) error {
 		const every = 100 * time.Millisecond
 		due := time.Now().Add(every * time.Duration(i) / clients)

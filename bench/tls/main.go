@@ -36,26 +36,30 @@ import (
 	"github.com/hone-go/hone/tool/child"
 )
 
-var (
-	flood    = flag.Bool("flood", false, "measure what clients notice of a flood")
-	floodOn  = flag.String("flood-on", "", "flood this `address` with handshakes until standard input ends; -flood starts itself so")
-	rounds   = flag.Int("rounds", 16, "how often each server is measured")
-	requests = flag.Int("requests", 5000, "requests of a round")
-	idle     = flag.Int("idle", 3000, "idle connections whose memory is measured")
-	span     = flag.Duration("span", 4*time.Second, "how long a round of -flood takes")
-)
+// options are the command's flags.
+type options struct {
+	rounds, requests, idle int
+	span                   time.Duration
+}
 
 func main() {
+	var o options
+	flood := flag.Bool("flood", false, "measure what clients notice of a flood")
+	floodOn := flag.String("flood-on", "", "flood this `address` with handshakes until standard input ends; -flood starts itself so")
+	flag.IntVar(&o.rounds, "rounds", 16, "how often each server is measured")
+	flag.IntVar(&o.requests, "requests", 5000, "requests of a round")
+	flag.IntVar(&o.idle, "idle", 3000, "idle connections whose memory is measured")
+	flag.DurationVar(&o.span, "span", 4*time.Second, "how long a round of -flood takes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	run := peers
+	run := o.peers
 	switch {
 	case *floodOn != "":
 		attack(*floodOn)
 		return
 	case *flood:
-		run = floods
+		run = o.floods
 	}
 	dir, err := os.MkdirTemp("", "bench-tls-")
 	if err == nil {
@@ -76,7 +80,6 @@ type server struct {
 	conns      []*tls.Conn
 	costs      []float64 // of a request in µs, by round
 	memory     int64     // of an idle connection
-	latencies  []float64 // of rounds with -flood: p99 in ms
 }
 
 // ours starts one of bench/servers.

@@ -14,7 +14,7 @@ import (
 const clients = 100
 
 // peers measures a request and an idle connection of each server.
-func peers(ctx context.Context, dir string) error {
+func (o options) peers(ctx context.Context, dir string) error {
 	certificate, err := certified(dir)
 	if err != nil {
 		return err
@@ -39,19 +39,19 @@ func peers(ctx context.Context, dir string) error {
 		}
 		all = append(all, s)
 	}
-	for range *rounds {
+	for range o.rounds {
 		for _, s := range all {
-			if err := s.round(); err != nil || ctx.Err() != nil {
+			if err := s.round(o.requests); err != nil || ctx.Err() != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
 	}
 	for _, s := range all {
-		if err := s.rest(ctx); err != nil {
+		if err := s.rest(ctx, o.idle); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	fmt.Printf("| server | CPU of a request, 100 connections | of http1's, median and 95%% interval of %d pairs | memory of an idle connection |\n|---|---|---|---|\n", *rounds)
+	fmt.Printf("| server | CPU of a request, 100 connections | of http1's, median and 95%% interval of %d pairs | memory of an idle connection |\n|---|---|---|---|\n", o.rounds)
 	for _, s := range all {
 		_, cost, _ := median(s.costs)
 		var ratios []float64
@@ -65,7 +65,7 @@ func peers(ctx context.Context, dir string) error {
 }
 
 // round has 100 clients make one request at a time.
-func (s *server) round() error {
+func (s *server) round(requests int) error {
 	defer s.close()
 	if err := s.connect(clients); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (s *server) round() error {
 		return err
 	}
 	err = each(clients, clients, func(i int) error {
-		for range *requests / clients {
+		for range requests / clients {
 			if err := ask(s.conns[i]); err != nil {
 				return err
 			}
@@ -86,12 +86,12 @@ func (s *server) round() error {
 		return err
 	}
 	after, err := fleet.ProcessCPU(s.pid)
-	s.costs = append(s.costs, float64((after-before)/time.Duration(*requests/clients*clients))/1e3)
+	s.costs = append(s.costs, float64((after-before)/time.Duration(requests/clients*clients))/1e3)
 	return err
 }
 
 // rest measures idle connections.
-func (s *server) rest(ctx context.Context) error {
+func (s *server) rest(ctx context.Context, idle int) error {
 	resident := func() (int64, error) {
 		<-time.After(3 * time.Second) // what a server frees after a while has no event
 		if s.name != "haproxy" && s.name != "nginx" {
@@ -104,13 +104,13 @@ func (s *server) rest(ctx context.Context) error {
 	}
 	before, err := resident()
 	if err == nil {
-		err = s.connect(*idle)
+		err = s.connect(idle)
 	}
 	if err != nil {
 		return err
 	}
 	after, err := resident()
-	s.memory = (after - before) / int64(*idle)
+	s.memory = (after - before) / int64(idle)
 	s.close()
 	return err
 }
