@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... 
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
+.PHONY: help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-tls bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -118,6 +118,10 @@ bench-memory: ## attack every engine, and compare the memory that it takes with 
 
 bench-streams: ## measure visits that wait: long streams, loans, pushes that wait, event feeds; compare with BASE, if given
 	cd bench && go test -count=1 ./streams -timeout 90m -v -args -all $(if $(BASE),-base '$(BASE)')
+
+bench-tls: ## compare servers over TLS: CPU of a request, memory of an idle connection, and what a flood of handshakes does
+	go run ./bench/tls
+	go run ./bench/tls -flood -rounds 5
 
 bench-instructions: ## count the user instructions of a request, and compare REV (the working tree) with BASE (a4fc546); needs valgrind
 	go run ./bench/instructions $(if $(BASE),-base '$(BASE)') $(if $(REV),-rev '$(REV)')

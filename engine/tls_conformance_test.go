@@ -454,6 +454,44 @@ func TestSealedOutputIsCounted(t *testing.T) {
 	})
 }
 
+// Peers that do not read cost a fifth more memory over TLS at most, and end by the same rule.
+func TestDeafPeersOverTLS(t *testing.T) {
+	const many, stall = 20, 2 * time.Second
+	onEach(t, loopsOverTLS(), func(t *testing.T, g ground) {
+		most := map[string]int64{}
+		for _, n := range []string{overTCP, overTLS} {
+			g.network = n
+			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+				t.Out = append(t.Out, make([]byte, 20_000+10_000*len(line))...)
+				return nil
+			}}, func(s *engine.Server) { s.Limits.StallTime = stall })
+			begun := time.Now()
+			for i := range many {
+				nc := s.dialClear(t)
+				nc.(*net.TCPConn).SetReadBuffer(4096)
+				if n == overTLS {
+					nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true})
+				}
+				io.WriteString(nc, strings.Repeat(strings.Repeat("x", i)+"\n", 50))
+			}
+			if !eventually(2*patience, func() bool {
+				st := s.Stats()
+				most[n] = max(most[n], st.OutputMemory)
+				return st.Ended[engine.WriteStall] == many
+			}) {
+				t.Errorf("%d of %d have ended for what they did not read", s.Stats().Ended[engine.WriteStall], many)
+			}
+			if took := time.Since(begun); took < stall {
+				t.Errorf("they ended after %v, before %v", took, stall)
+			}
+		}
+		t.Logf("%d bytes, and %d over TLS", most[overTCP], most[overTLS])
+		if most[overTLS] > most[overTCP]*12/10 {
+			t.Errorf("they hold %d bytes over TLS, %d without", most[overTLS], most[overTCP])
+		}
+	})
+}
+
 // A connection whose turn at the handshake comes when its time is over, or that ends in line, takes
 // no turn from others.
 func TestTurnsAreNotLost(t *testing.T) {

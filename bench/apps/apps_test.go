@@ -91,6 +91,7 @@ func size[N any](small, full N) N {
 type side struct {
 	name   string
 	engine *engine.Engine // nil: net/http's own server
+	secure bool           // serve uses TLS, without HTTP/2
 }
 
 // oracle is net/http.
@@ -99,17 +100,23 @@ func oracle() side { return side{name: "net/http"} }
 // events is http1 on the engine that the heavy tests use.
 func events() []side {
 	e := engine.Events(engine.Auto)
-	return []side{{e.Name(), &e}}
+	return []side{{name: e.Name(), engine: &e}}
+}
+
+// withTLS are engines, and http1 on event loops over TLS.
+func withTLS() []side {
+	e := engine.Events(engine.Auto)
+	return append(engines(), side{e.Name() + " over TLS", &e, true})
 }
 
 // engines are http1 on each engine that is tested.
 func engines() []side {
 	e := engine.Parked(0)
-	sides := append(events(), side{e.Name(), &e})
+	sides := append(events(), side{name: e.Name(), engine: &e})
 	if *all {
 		for _, e := range engine.All() {
 			if !slices.ContainsFunc(sides, func(s side) bool { return s.name == e.Name() }) {
-				sides = append(sides, side{e.Name(), &e})
+				sides = append(sides, side{name: e.Name(), engine: &e})
 			}
 		}
 	}
@@ -125,15 +132,28 @@ func eachSide(t *testing.T, sides []side, run func(t *testing.T, on side)) {
 
 // served is a running server.
 type served struct {
-	addr string
-	http *http1.Server // nil: net/http
+	addr   string
+	secure bool
+	http   *http1.Server // nil: net/http
 }
 
 // url is the address of a path.
-func (s *served) url(path string) string { return "http://" + s.addr + path }
+func (s *served) url(path string) string {
+	if s.secure {
+		return "https://" + s.addr + path
+	}
+	return "http://" + s.addr + path
+}
 
 // serve serves std.Handler until the test ends, which every server must survive in peace.
-func serve(t *testing.T, on side, std *http.Server) *served { return serveOn(t, on, std, false) }
+func serve(t *testing.T, on side, std *http.Server) *served {
+	if on.secure {
+		std.Protocols = new(http.Protocols)
+		std.Protocols.SetHTTP1(true)
+		return serveTLS(t, on, std, certificate(t))
+	}
+	return serveOn(t, on, std, false)
+}
 
 // serveTLS is serve with TLS, and HTTP/2 for clients that ask for it.
 func serveTLS(t *testing.T, on side, std *http.Server, cert tls.Certificate) *served {
@@ -148,7 +168,7 @@ func serveOn(t *testing.T, on side, std *http.Server, secure bool) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{addr: ln.Addr().String()}
+	s := &served{addr: ln.Addr().String(), secure: secure}
 	var server interface {
 		Serve(net.Listener) error
 		ServeTLS(ln net.Listener, cert, key string) error

@@ -30,7 +30,8 @@ func (b *browser) start(program string) {
 			return
 		}
 		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(b.home),
-			chromedp.WSURLReadTimeout(4*patience), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-gpu", true))
+			chromedp.WSURLReadTimeout(4*patience), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-gpu", true),
+			chromedp.Flag("ignore-certificate-errors", true))
 		all, stop := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, end := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {}))
 		b.ctx, b.cancels = ctx, []context.CancelFunc{end, stop}
@@ -113,7 +114,7 @@ func TestChromium(t *testing.T) {
 	if shared.err != nil {
 		t.Fatalf("chromium does not start: %v", shared.err)
 	}
-	eachSide(t, engines(), func(t *testing.T, on side) {
+	eachSide(t, withTLS(), func(t *testing.T, on side) {
 		s := serve(t, on, &http.Server{Handler: site()})
 		ctx, cancel := chromedp.NewContext(shared.ctx)
 		defer cancel()

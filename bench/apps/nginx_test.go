@@ -19,7 +19,7 @@ import (
 
 // startNginx starts an nginx in front of a server and returns its address. It passes
 // requests on as they come, over up to four connections that it keeps.
-func startNginx(t *testing.T, program, upstream string) string {
+func startNginx(t *testing.T, program string, upstream *served) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "apps-")
 	if err != nil {
@@ -44,14 +44,15 @@ http {
 	access_log off;
 	client_max_body_size 0;
 	upstream app { server %s max_conns=4; keepalive 4; }
+	proxy_ssl_verify off; proxy_ssl_protocols TLSv1.2 TLSv1.3;
 	server {
 		listen %s;
 		location / {
-			proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection "";
+			proxy_pass %s://app; proxy_http_version 1.1; proxy_set_header Connection "";
 			proxy_request_buffering off; proxy_buffering off;
 		}
 	}
-}`, user, upstream, ln.Addr())
+}`, user, upstream.addr, ln.Addr(), strings.TrimSuffix(upstream.url(""), "://"+upstream.addr))
 	if err := os.WriteFile(filepath.Join(dir, "nginx.conf"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +84,9 @@ http {
 // connections than loans.
 func TestNginx(t *testing.T) {
 	program := needs(t, "nginx")
-	eachSide(t, engines(), func(t *testing.T, on side) {
+	eachSide(t, withTLS(), func(t *testing.T, on side) {
 		back := serve(t, on, &http.Server{Handler: http.HandlerFunc(told)})
-		front := &served{addr: startNginx(t, program, back.addr)}
+		front := &served{addr: startNginx(t, program, back)}
 		client := newClient(t, &http.Transport{})
 		large := strings.Repeat("0123456789abcdef", 10_000)
 		kinds := []func() (*http.Request, string){

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"runtime/debug"
 	"strconv"
@@ -22,6 +24,7 @@ import (
 type agent struct {
 	name   string
 	module string // "" is package websocket, which has to pass
+	secure bool   // over TLS
 	serve  func(net.Listener) (stop func() error)
 	echo   client
 }
@@ -40,6 +43,7 @@ const (
 func agents() []agent {
 	return []agent{
 		{name: "hone on http1, Events", serve: onHTTP1(engine.Events(engine.Auto))},
+		{name: "hone on http1, Events, TLS", serve: onHTTP1(engine.Events(engine.Auto)), secure: true},
 		{name: "hone on net/http", serve: onPlain},
 		{name: "hone client", echo: honeClient},
 		{name: "gorilla server", module: gorillaModule, serve: onNetHTTP(http.HandlerFunc(gorillaServer))},
@@ -58,9 +62,15 @@ func (a agent) run(ctx context.Context, s *suite, cases []string) (of outcomes, 
 	if err != nil {
 		return nil, err
 	}
+	url := "ws://" + ln.Addr().String()
+	if a.secure {
+		certified := httptest.NewTLSServer(nil)
+		defer certified.Close()
+		ln, url = engine.NewTLSListener(ln, &tls.Config{Certificates: certified.TLS.Certificates}), "wss"+url[2:]
+	}
 	stop := a.serve(ln)
 	defer func() { err = errors.Join(err, stop()) }()
-	return s.testServer(ctx, "ws://"+ln.Addr().String(), cases)
+	return s.testServer(ctx, url, cases)
 }
 
 // onNetHTTP serves a handler on net/http.

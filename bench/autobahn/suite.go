@@ -17,10 +17,11 @@ import (
 	"time"
 )
 
-// release is the suite's last release. It wants Python 2.7. accelerator has its inner loops
-// in C, for which it needs a C compiler.
+// release is the suite's last release. It wants Python 2.7. secure is what it needs for wss.
+// accelerator has its inner loops in C, for which it needs a C compiler.
 const (
 	release     = "autobahntestsuite==0.8.2"
+	secure      = "pyOpenSSL==21.0.0"
 	accelerator = "wsaccel==0.6.2"
 )
 
@@ -91,8 +92,10 @@ func install(ctx context.Context, python, folder string) (*suite, error) {
 // fill installs what is not there, and asks for versions.
 func (s *suite) fill(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(s.folder, "autobahntestsuite", "wstest.py")); errors.Is(err, fs.ErrNotExist) {
-		if err := s.pip(ctx, release); err != nil {
-			return err
+		for _, name := range []string{release, secure} {
+			if err := s.pip(ctx, name); err != nil {
+				return err
+			}
 		}
 		if err := s.pip(ctx, accelerator); err != nil {
 			fmt.Fprintf(os.Stderr, "without it this takes several times as long: %v\n", err)

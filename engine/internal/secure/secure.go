@@ -127,8 +127,9 @@ func (c *Conn) Open(p []byte) (n int, err error) {
 // Over reports whether Open has returned the end.
 func (c *Conn) Over() bool { return c.over }
 
-// piece is how much plaintext is sealed at a time: with its overhead it fits a buffer of 64 KiB.
-const piece = 56 << 10
+// piece is how much plaintext is sealed at a time: with its overhead it fits a buffer of 32 KiB. A
+// peer that does not read costs half of it, beside the rest in plaintext.
+const piece = 28 << 10
 
 // Send writes as much as the socket accepts, and seals p as it goes. It returns how many bytes of p
 // it has sealed. With sys.ErrAgain the socket is full: then the last of them may still have to be
