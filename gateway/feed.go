@@ -458,14 +458,14 @@ func (s *Server) tickReaders() {
 		case <-r.ctx.Done():
 			return
 		}
-		if time.Since(retained) >= s.retainTime {
+		if now := time.Now(); now.Sub(retained) >= s.retainTime {
+			retained = now
 			if err := s.retain(r.ctx); err == nil {
 				said = ""
 			} else if text := err.Error(); text != said && r.ctx.Err() == nil {
 				s.log.Warn("cannot measure or trim the log", "err", err)
 				said = text
 			}
-			retained = time.Now()
 		}
 		r.mu.Lock()
 		due := len(r.dirty) > 0

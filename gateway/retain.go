@@ -11,7 +11,7 @@ import (
 )
 
 // retainTime is how often the log is measured, and trimmed if that is due.
-const retainTime = 2 * time.Second
+const retainTime = time.Second
 
 // retain measures the log and deletes what it need not keep: whole segments older than RetainAge, or
 // beyond RetainSize, that no reader needs.
