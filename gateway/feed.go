@@ -453,12 +453,15 @@ func (s *Server) tickReaders() {
 	defer ticker.Stop()
 	retained, said := time.Now(), ""
 	for {
+		grown := false
 		select {
 		case <-ticker.C:
+		case <-s.grown:
+			grown = true
 		case <-r.ctx.Done():
 			return
 		}
-		if now := time.Now(); now.Sub(retained) >= s.retainTime {
+		if now := time.Now(); grown || now.Sub(retained) >= s.retainTime {
 			retained = now
 			if err := s.retain(r.ctx); err == nil {
 				said = ""
