@@ -35,33 +35,36 @@ const maxAnswer = 64 << 10
 
 // handshake says hello and reads the welcome.
 func (c *clientConn) handshake(ctx context.Context, version uint8) (w welcome, err error) {
-	if deadline, ok := ctx.Deadline(); ok {
-		c.nc.SetDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { c.nc.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
 	h := c.client.hello(version)
-	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID, Content: h.append(nil)})
-	if _, err := c.nc.Write(frame); err != nil {
-		return w, fmt.Errorf("gateway: %w", err)
-	}
-	p, err := c.readOne()
-	switch {
-	case err != nil:
+	answer, err := shake(ctx, c.nc, h.append(nil))
+	if err != nil {
 		return w, err
-	case p.Command != wire.ConnAck || p.ID != helloID && p.Result == wire.OK:
-		return w, fmt.Errorf("%w: the server answered the hello with %v", ErrHandshake, p.Command)
-	case p.Result != wire.OK:
-		return w, refused(p.Result, p.Content)
 	}
-	if w, err = parseWelcome(p.Content); err == nil && h.epoch != 0 && w.epoch != h.epoch {
+	if w, err = parseWelcome(answer); err == nil && h.epoch != 0 && w.epoch != h.epoch {
 		err = fmt.Errorf("%w: the client asked for epoch %d, the server granted %d", ErrHandshake, h.epoch, w.epoch)
 	}
-	if err == nil && !stop() {
-		err = context.Cause(ctx)
-	}
-	c.nc.SetDeadline(time.Time{})
 	return w, err
+}
+
+// shake sends a connection's first message, and returns the content of the answer.
+func shake(ctx context.Context, nc net.Conn, content []byte) (answer []byte, err error) {
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID, Content: content})); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	p, err := readOne(nc)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Command != wire.ConnAck || p.ID != helloID && p.Result == wire.OK:
+		return nil, fmt.Errorf("%w: the server answered with %v", ErrHandshake, p.Command)
+	case p.Result != wire.OK:
+		return nil, refused(p.Result, p.Content)
+	case !stop():
+		return nil, context.Cause(ctx)
+	}
+	return p.Content, nil
 }
 
 // hello returns the hello for the next connection.
@@ -82,7 +85,7 @@ func (c *Client) hello(version uint8) hello {
 }
 
 // readOne reads one frame, and no byte after it.
-func (c *clientConn) readOne() (p wire.Packet, err error) {
+func readOne(nc net.Conn) (p wire.Packet, err error) {
 	var in []byte
 	for {
 		payload, need, err := wire.Frame(in, maxAnswer)
@@ -93,7 +96,7 @@ func (c *clientConn) readOne() (p wire.Packet, err error) {
 			return wire.Standard.Parse(payload)
 		}
 		in = append(in, make([]byte, need)...)
-		if _, err := io.ReadFull(c.nc, in[len(in)-need:]); err != nil {
+		if _, err := io.ReadFull(nc, in[len(in)-need:]); err != nil {
 			return p, fmt.Errorf("gateway: %w", err)
 		}
 	}

@@ -226,6 +226,13 @@ func (s *Server) stored(pos uint64, envelope []byte) {
 	s.next = pos + 1
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))
+	if s.unmeasured += len(envelope); s.unmeasured >= retainBytes {
+		s.unmeasured = 0
+		select {
+		case s.grown <- struct{}{}:
+		default: // it was not measured since the last time
+		}
+	}
 	s.readers.add(pos, journal.Trust(envelope))
 	if s.OnStored != nil {
 		s.OnStored(pos, envelope)

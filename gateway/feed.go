@@ -453,19 +453,22 @@ func (s *Server) tickReaders() {
 	defer ticker.Stop()
 	retained, said := time.Now(), ""
 	for {
+		grown := false
 		select {
 		case <-ticker.C:
+		case <-s.grown:
+			grown = true
 		case <-r.ctx.Done():
 			return
 		}
-		if time.Since(retained) >= s.retainTime {
+		if now := time.Now(); grown || now.Sub(retained) >= s.retainTime {
+			retained = now
 			if err := s.retain(r.ctx); err == nil {
 				said = ""
 			} else if text := err.Error(); text != said && r.ctx.Err() == nil {
 				s.log.Warn("cannot measure or trim the log", "err", err)
 				said = text
 			}
-			retained = time.Now()
 		}
 		r.mu.Lock()
 		due := len(r.dirty) > 0

@@ -190,7 +190,7 @@ func (p *peer) send(packets ...wire.Packet) {
 }
 
 func (p *peer) receive() (wire.Packet, error) {
-	return (&clientConn{nc: p.nc}).readOne()
+	return readOne(p.nc)
 }
 
 func (p *peer) must(what wire.Command, id uint64, result wire.Result) wire.Packet {

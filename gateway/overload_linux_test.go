@@ -91,7 +91,7 @@ func offer(t *testing.T, p *process, name string, conns int, window int64, rate 
 		if _, err := nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: 1, Content: first(client).append(nil)})); err != nil {
 			t.Fatal(err)
 		}
-		if packet, err := (&clientConn{nc: nc}).readOne(); err != nil || packet.Result != wire.OK {
+		if packet, err := readOne(nc); err != nil || packet.Result != wire.OK {
 			t.Fatalf("%+v, %v", packet, err)
 		}
 		room := make(chan struct{}, 1)

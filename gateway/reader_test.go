@@ -3,7 +3,10 @@ package gateway
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -151,25 +154,48 @@ func BenchmarkReadBehind(b *testing.B) {
 	}
 }
 
-// TestStalledReader: readers that take nothing cost the server at most their windows, and nobody else waits.
+var stalledFor = flag.Duration("stalled", 0, "for how long the readers of TestStalledReader take nothing; 0: a moment")
+
+// TestStalledReader: readers that take nothing cost the server at most their windows, and nobody else waits. The long
+// run is go test -run TestStalledReader -stalled 10m -timeout 20m.
 func TestStalledReader(t *testing.T) {
-	up := serve(t, &Server{Log: &Memory{}})
+	s := &Server{Log: &Memory{}}
+	if *stalledFor > 0 {
+		log, err := journal.OpenSegments(filepath.Join(t.TempDir(), "log"), journal.SegmentsOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { log.Close() })
+		s = &Server{Log: log, RetainSize: 200 << 20, RetainHard: true}
+	}
+	up := serve(t, s)
+	r := up.reader(t, "reads", FromFirst)
+	ctx, cancel := context.WithTimeout(t.Context(), 2**stalledFor+patience)
+	defer cancel()
+	c := &Client{Addrs: []string{up.addr}, ID: "a"}
+	data := make([]byte, 10_000)
+	// run returns how long each of some rounds took, and the most bytes that waited for readers.
+	run := func(least int, long time.Duration) (took []time.Duration, most int64) {
+		t.Helper()
+		for began := time.Now(); len(took) < least || time.Since(began) < long; {
+			round := time.Now()
+			for range 200 {
+				if _, err := c.SubmitAsync(ctx, data, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.take(t, 200)
+			took, most = append(took, time.Since(round)), max(most, up.EngineStats().Waiting)
+		}
+		slices.Sort(took)
+		return took, most
+	}
+	alone, _ := run(1, *stalledFor/10)
 	const stalled = 4
 	for i := range stalled {
 		up.peer(t).openReader(&opening{start: FromFirst, name: fmt.Sprint("stalled-", i), shares: 1, window: maxReadWindow})
 	}
-	r := up.reader(t, "reads", FromFirst)
-	c := &Client{Addrs: []string{up.addr}, ID: "a"}
-	data, most := make([]byte, 10_000), int64(0)
-	for range 10 {
-		for range 200 {
-			if _, err := c.SubmitAsync(soon(t), data, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.take(t, 200)
-		most = max(most, up.EngineStats().Waiting)
-	}
+	took, most := run(10, *stalledFor)
 	if err := c.Close(soon(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -180,5 +206,10 @@ func TestStalledReader(t *testing.T) {
 		if st := up.state(fmt.Sprint("stalled-", i)); st.InFlight > maxReadWindow+frameTarget {
 			t.Errorf("%d bytes are on the way to a reader", st.InFlight)
 		}
+	}
+	before, with := alone[len(alone)/2], took[len(took)/2]
+	t.Logf("%d rounds in %v each, before that %d in %v; at most %d bytes waited", len(took), with, len(alone), before, most)
+	if *stalledFor > 0 && with > before*3/2 {
+		t.Error("others are slower beside readers that take nothing")
 	}
 }

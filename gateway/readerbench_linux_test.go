@@ -16,7 +16,8 @@ import (
 )
 
 // BenchmarkRead measures what readers cost a server in a process of its own: its CPU time for each record of 128
-// bytes, and records/s. behind: a reader reads b.N records that are in the log, without writers. live: 4 clients
+// bytes, and records/s. behind: a reader reads b.N records that are in the log, without writers. catching-up: and
+// half as many more that 4 clients store at 250,000 a second meanwhile; behind-s is how long it took after those. live: 4 clients
 // with 256 in flight store b.N records while so many readers read along; compare the CPU and the rate with those of none.
 // They only count what comes, since they take the processors of the server; parsing are Readers instead.
 func BenchmarkRead(b *testing.B) {
@@ -28,6 +29,22 @@ func BenchmarkRead(b *testing.B) {
 		readAll(b, p, "copy", b.N)
 		b.StopTimer()
 		b.ReportMetric(float64(p.cpu(b)-before)/float64(b.N), "cpu-ns/record")
+	})
+	b.Run("catching-up", func(b *testing.B) {
+		p := startProcess(b, "segments")
+		fill4(b, p, b.N)
+		b.ResetTimer()
+		var writing, reading sync.WaitGroup
+		const perSecond = 250_000
+		for i := range 4 {
+			c := &Client{Addrs: []string{p.addr}, ID: fmt.Sprint("late-", i)}
+			writing.Go(func() { feed(b, c, b.N/8, perSecond/4, &times{}) })
+		}
+		reading.Go(func() { drain(b, p, "copy", b.N+b.N/8*4) })
+		writing.Wait()
+		written := time.Now()
+		reading.Wait()
+		b.ReportMetric(time.Since(written).Seconds(), "behind-s")
 	})
 	for _, live := range []struct {
 		name    string

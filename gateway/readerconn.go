@@ -25,8 +25,15 @@ func (r *Reader) serve(addr string) (welcomed bool, err error) {
 	defer nc.Close()
 	c := &readConn{nc: nc}
 	c.wake.L = &r.mu
-	w, err := r.open(ctx, c)
+	r.mu.Lock()
+	opening := r.opening().append(nil)
+	r.mu.Unlock()
+	answer, err := shake(ctx, nc, opening)
 	cancel()
+	var w readWelcome
+	if err == nil {
+		w, err = parseReadWelcome(answer)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -62,31 +69,6 @@ func (r *Reader) adopt(c *readConn, w readWelcome) {
 		r.say(c)
 	}
 	r.changed.Broadcast()
-}
-
-// open says what the reader wants and reads the answer.
-func (r *Reader) open(ctx context.Context, c *readConn) (w readWelcome, err error) {
-	stop := context.AfterFunc(ctx, func() { c.nc.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	r.mu.Lock()
-	o := r.opening()
-	r.mu.Unlock()
-	if _, err := c.nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID, Content: o.append(nil)})); err != nil {
-		return w, fmt.Errorf("gateway: %w", err)
-	}
-	p, err := (&clientConn{nc: c.nc}).readOne()
-	switch {
-	case err != nil:
-		return w, err
-	case p.Result != wire.OK:
-		return w, refused(p.Result, p.Content)
-	case p.Command != wire.ConnAck || p.ID != helloID:
-		return w, fmt.Errorf("%w: the server answered the open with %v", ErrHandshake, p.Command)
-	}
-	if w, err = parseReadWelcome(p.Content); err == nil && !stop() {
-		err = context.Cause(ctx)
-	}
-	return w, err
 }
 
 // heartbeat keeps the connection from being idle.

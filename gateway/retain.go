@@ -10,8 +10,11 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// retainTime is how often the log is measured, and trimmed if that is due.
-const retainTime = 2 * time.Second
+// The log is measured, and trimmed if that is due, this often and after so many bytes.
+const (
+	retainTime  = 2 * time.Second
+	retainBytes = 32 << 20
+)
 
 // retain measures the log and deletes what it need not keep: whole segments older than RetainAge, or
 // beyond RetainSize, that no reader needs.

@@ -100,7 +100,7 @@ func TestRetainUnderLoad(t *testing.T) {
 		return largest, p99, st.Retention.Trims
 	}
 	if *retainFor == 0 {
-		run(limit, 0) // how large the log becomes depends on the machine: retention looks every 2 s
+		run(limit, 0) // how large the log becomes depends on the machine: retention is not at once
 		return
 	}
 	_, without, _ := run(0, *retainFor/10)

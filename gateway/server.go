@@ -119,6 +119,9 @@ type Server struct {
 		envelopes int
 		bytes     int64
 	}
+	unmeasured int           // bytes stored since grown; of the committer
+	grown      chan struct{} // there are retainBytes more
+
 	accepted []uint64 // lost positions to bury
 	trimmed  uint64   // the log may begin at this position; of the committer
 
@@ -220,6 +223,7 @@ func (s *Server) prepare() {
 	}
 	s.retainTime = cmp.Or(s.retainTime, retainTime)
 	s.positionTime, s.tellTime = cmp.Or(s.positionTime, positionTime), cmp.Or(s.tellTime, tellTime)
+	s.grown = make(chan struct{}, 1)
 	s.readers.work.L = &s.readers.mu
 	s.readers.holders = map[*holder]bool{}
 	s.readers.ctx, s.readers.cancel = context.WithCancel(context.Background())

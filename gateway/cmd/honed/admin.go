@@ -49,7 +49,7 @@ func (f *serving) startAdmin(srv *gateway.Server, behind *verification, logger *
 		Stats:  srv.EngineStats,
 		Ready:  func() bool { return !a.draining.Load() && ready(srv.Stats()) },
 		Token:  token,
-		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: version()},
+		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: commandline.Version(release)},
 		Logger: logger,
 	}
 	guard := &observe.Guard{Token: token, Posts: []string{readersPath, sessionsPath}}

@@ -46,7 +46,7 @@ func copied(ctx context.Context, from, to string, empty, asJSON bool, stdout, st
 	c, err := journal.Backup(ctx, from, to, journal.BackupOptions{Empty: empty, Progress: watch.set})
 	var lost *journal.Damage
 	if err != nil && !errors.As(err, &lost) {
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	}
 	if asJSON {
 		if err := json.NewEncoder(stdout).Encode(c); err != nil {

@@ -43,6 +43,10 @@ honed VERB --help lists the flags of a verb. A file for --config may set any of 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 `
 
+// release is the version of a build without version information, such as one from a folder
+// without .git. deploy/Dockerfile sets it with the linker flag -X main.release=v1.2.3.
+var release = ""
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -79,7 +83,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprint(stdout, help)
 		return nil
 	case verb == "version":
-		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", commandline.Version(release), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
 	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, tail, readers, sessions, clock or version", verb)}

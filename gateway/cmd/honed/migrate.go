@@ -52,7 +52,7 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		AcceptLoss: f.segments.AcceptLoss, Logger: logger, Progress: steps(stderr),
 	})
 	if err != nil {
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	}
 	switch {
 	case *asJSON:
@@ -78,7 +78,7 @@ func (f *logFlags) toStream(ctx context.Context, to, from, dir string, asJSON bo
 	f.cluster.Stream, f.cluster.Logger = to, logger
 	first, next, err := f.cluster.Migrate(ctx, f.url, from, dir, steps(stderr))
 	if err != nil {
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	}
 	if asJSON {
 		return json.NewEncoder(stdout).Encode(map[string]any{"stream": to, "first": first, "next": next})

@@ -75,7 +75,7 @@ func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	result, err := f.run(ctx, dir, stderr)
 	if err != nil {
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	}
 	return result.print(f.json, stdout)
 }

@@ -138,7 +138,7 @@ func (a *adminClient) do(ctx context.Context, method, path string, in, out any) 
 	}
 	answer, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
-		return interrupted(ctx, fmt.Errorf("no honed answers; give its admin side with --admin: %w", err))
+		return commandline.OrInterrupted(ctx, fmt.Errorf("no honed answers; give its admin side with --admin: %w", err))
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))

@@ -123,12 +123,12 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer admin.stop()
 	log, err := f.log.open(ctx, logger)
 	if err != nil {
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	}
 	defer log.Close()
 	srv.Log = log
 	if err := srv.Recover(ctx); err != nil {
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	}
 	if f.untilEOF {
 		ctx = untilEOF(ctx, os.Stdin)

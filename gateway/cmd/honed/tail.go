@@ -56,7 +56,7 @@ func tail(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	defer r.Close()
 	out := bufio.NewWriter(stdout)
 	err := f.print(ctx, out)
-	return errors.Join(interrupted(ctx, err), out.Flush())
+	return errors.Join(commandline.OrInterrupted(ctx, err), out.Flush())
 }
 
 // print prints until the log's end, or for ever.

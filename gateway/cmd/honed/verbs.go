@@ -28,15 +28,7 @@ func openForReading(ctx context.Context, verb string, args []string, stdout, std
 		return nil, err
 	}
 	log, err := f.read(ctx, logger)
-	return log, interrupted(ctx, err)
-}
-
-// interrupted returns commandline.ErrInterrupted instead of an error that ctx caused.
-func interrupted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return commandline.ErrInterrupted
-	}
-	return err
+	return log, commandline.OrInterrupted(ctx, err)
 }
 
 // verify checks envelopes and records. It names what is lost on standard error.
@@ -55,7 +47,7 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	checked, err := gateway.Check(ctx, log, nil)
 	if err != nil {
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	}
 	if err := json.NewEncoder(stdout).Encode(checked); err != nil {
 		return err
@@ -89,7 +81,7 @@ func printed(ctx context.Context, verb string, args []string, stdout, stderr io.
 	}
 	defer log.Close()
 	if err := print(ctx, log, from, stdout); err != nil {
-		return interrupted(ctx, fmt.Errorf("%s: %w", verb, err))
+		return commandline.OrInterrupted(ctx, fmt.Errorf("%s: %w", verb, err))
 	}
 	return nil
 }

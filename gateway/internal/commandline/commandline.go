@@ -2,11 +2,13 @@
 package commandline
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"regexp"
+	"runtime/debug"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -31,6 +33,26 @@ func (e UsageError) Unwrap() error { return e.Err }
 
 // ErrInterrupted means that a signal ended the command.
 var ErrInterrupted = errors.New("interrupted")
+
+// OrInterrupted returns err, or ErrInterrupted if ctx caused it.
+func OrInterrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	return err
+}
+
+// Version returns the version of this build: release, if that is not empty, or what Go knows.
+func Version(release string) string {
+	build, ok := debug.ReadBuildInfo()
+	switch {
+	case release != "":
+		return release
+	case !ok || build.Main.Version == "":
+		return "(devel)"
+	}
+	return build.Main.Version
+}
 
 // Exit says on stderr why a command failed, and returns the exit code.
 func Exit(command string, err error, stderr io.Writer) int {

@@ -27,7 +27,7 @@ func (f *relaying) startAdmin(r *relay) (addr string, stop func(), err error) {
 		Stats:  func() engine.Stats { return engine.Stats{} }, // a relay serves nobody
 		Ready:  func() bool { return r.stats(time.Now()).Failing < notReady.Seconds() },
 		Token:  token,
-		Info:   observe.Info{Service: "honed-relay", Version: version()},
+		Info:   observe.Info{Service: "honed-relay", Version: commandline.Version(release)},
 		Logger: r.logger,
 	}
 	guard := &observe.Guard{Token: token}

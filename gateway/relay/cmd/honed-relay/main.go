@@ -39,6 +39,10 @@ The verbs of dead work while the relay runs and while it does not. A file for --
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 `
 
+// release is the version of a build without version information, such as one from a folder
+// without .git. deploy/Dockerfile sets it with the linker flag -X main.release=v1.2.3.
+var release = ""
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -65,7 +69,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintln(stdout)
 		return serve(ctx, []string{"--help"}, stdout, stderr)
 	case "version", "--version":
-		fmt.Fprintf(stdout, "honed-relay %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		fmt.Fprintf(stdout, "honed-relay %s, %s, %s/%s\n", commandline.Version(release), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	case "dead":
 		return dead(ctx, args[1:], stdout)

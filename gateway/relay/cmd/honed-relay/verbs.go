@@ -122,7 +122,7 @@ func listDead(ctx context.Context, folder, client string, all, asJSON bool, stdo
 		return (client == "" || l.client == client) && (all || l.state == refused)
 	})
 	if err != nil {
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	}
 	if asJSON {
 		return printJSON(stdout, lines)
@@ -146,7 +146,7 @@ func showDead(ctx context.Context, folder string, number uint64, stdout io.Write
 		err = fmt.Errorf("the dead-letter log has no message %s that is refused or waits", commandline.FormatNumber(number))
 	}
 	if err != nil {
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	}
 	return printJSON(stdout, lines)
 }
@@ -160,14 +160,6 @@ func printJSON(stdout io.Writer, lines []deadLine) error {
 		}
 	}
 	return nil
-}
-
-// interrupted returns ErrInterrupted instead of an error that ctx caused.
-func interrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return commandline.ErrInterrupted
-	}
-	return err
 }
 
 // decide has the relay that runs carry out a decision, or does it itself if none does.
@@ -189,7 +181,7 @@ func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout 
 	}
 	switch {
 	case err != nil:
-		return interrupted(ctx, err)
+		return commandline.OrInterrupted(ctx, err)
 	case o.Error != "":
 		return errors.New(o.Error)
 	case asJSON:
