@@ -115,7 +115,7 @@ func ExampleTurn_Later() {
 	_, answers, stop := converse(words(func(t *engine.Turn, line string) {
 		r := t.Later()
 		if line == "1 slow" {
-			slow <- r // for whoever does the work
+			slow <- r // to another goroutine, which does the work
 			return
 		}
 		go func() {
