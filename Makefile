@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... 
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
+.PHONY: release help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -166,6 +166,10 @@ prove: ## kill processes, servers and the power under the gateway's log, and cou
 
 release-test: ## build the modules as they would be published, install both commands and build every example from them
 	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...
+
+release: ## build the commands of the last commit for five platforms into dist/, with checksums, an SBOM and notes: make release VERSION=v0.9.0
+	go run ./tools/release -binaries dist $(or $(VERSION),v0.0.0)
+	@echo 'dist/ has the binaries; sha256sum -c SHA256SUMS checks them'
 
 licences: ## list the licences of all dependencies
 	@go run ./tools/licences
