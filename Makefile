@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... 
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-tls bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
+.PHONY: release help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-tls bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -16,7 +16,7 @@ deps: ## download modules and install what the tests need from Debian (as root)
 	done; go list -deps $(ALL) tool >/dev/null
 	@missing=$$(for pair in prometheus:prometheus promtool:prometheus amtool:prometheus-alertmanager prometheus-alertmanager:prometheus-alertmanager \
 			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client chromium:chromium \
-			redis-server:redis-server strace:strace nginx:nginx /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy wrk:wrk curl:curl python3:python3 \
+			redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools logrotate:logrotate strace:strace nginx:nginx /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy wrk:wrk curl:curl python3:python3 \
 			pg_createcluster:postgresql java:default-jre-headless mvn:maven \
 			/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf:fonts-droid-fallback; do \
 		[ -e "$${pair%:*}" ] || command -v "$${pair%:*}" >/dev/null || echo "$${pair#*:}"; \
@@ -170,6 +170,10 @@ prove: ## kill processes, servers and the power under the gateway's log, and cou
 
 release-test: ## build the modules as they would be published, install both commands and build every example from them
 	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...
+
+release: ## build the commands of the last commit for five platforms into dist/, with checksums, an SBOM and notes: make release VERSION=v0.9.0
+	go run ./tools/release -binaries dist $(or $(VERSION),v0.0.0)
+	@echo 'dist/ has the binaries; sha256sum -c SHA256SUMS checks them'
 
 licences: ## list the licences of all dependencies
 	@go run ./tools/licences

@@ -11,6 +11,10 @@
 //
 // Server mirrors net/http where the two overlap. There is no middleware type: middleware
 // is a function from Handler to Handler (see the examples).
+//
+// Where to begin: [Server] and [Handler], then [Call] for what a handler may do besides answering:
+// later, or to other connections ([Conn]). Of the clients, [Mux] reconnects and is shared by all
+// goroutines, and [Client] is one connection.
 package framed
 
 import (

@@ -7,6 +7,10 @@
 // the response equals net/http's. For every other request it lends the connection, with the
 // bytes read so far, to a real http.Server, and takes it back afterwards. So net/http itself
 // refuses every bad request.
+//
+// Where to begin: [Server] and its fields, then Shutdown, ServeTLS and [Prepare]. Limits and
+// Engine are package engine's. Switch and Leave are for other protocols on the same connection, as
+// package websocket is one.
 package http1
 
 import (

@@ -11,6 +11,10 @@
 // An Upgrader is an http.Handler. On an http1.Server the connection stays on its engine: an
 // idle WebSocket is an entry in the engine's table, without a goroutine and without a buffer.
 // On any other server an Upgrader works too, with one goroutine per connection.
+//
+// Where to begin: [Upgrader] and its fields are a server, [Conn] is what it pushes to, [Call] and
+// [Reply] are an answer now and later, [Prepare] and [Broadcast] one message for many. [Dial] and
+// [Client] are the other side; [Frames] is for programs with read loops of their own.
 package websocket
 
 import (

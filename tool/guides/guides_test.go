@@ -144,6 +144,30 @@ func TestQuotedCode(t *testing.T) {
 	}
 }
 
+// Every page is in the manual's list of pages, and in one place of it.
+func TestEveryPageIsListed(t *testing.T) {
+	list, err := os.ReadFile(filepath.Join(root, "docs", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		name = filepath.Base(name)
+		usual := 1
+		if name == "README.md" {
+			usual = 0
+		} else if name == "start.md" {
+			usual = 2 // once more at the top
+		}
+		if n := strings.Count(string(list), "]("+name+")"); n != usual {
+			t.Errorf("docs/README.md links to %s %d times, not %d", name, n, usual)
+		}
+	}
+}
+
 // blocks returns the blocks of a language on a page.
 func blocks(t *testing.T, page, language string) (all []string) {
 	t.Helper()
@@ -167,4 +191,63 @@ func freePort(t *testing.T) string {
 	defer ln.Close() // a moment later the server takes it
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
 	return port
+}
+
+// Links to a heading lead to one: internal/lint checks only that the files exist.
+func TestAnchors(t *testing.T) {
+	spans, link := regexp.MustCompile("`[^`]*`"), regexp.MustCompile(`\]\(([^)\s#]*)#([^)\s]+)\)`)
+	unlinked := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	notInAnchors := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	headings := make(map[string]map[string]bool)
+	read := func(name string) (lines []string) { // outside blocks of code
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fenced := false
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fenced = !fenced
+			} else if !fenced {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		return lines
+	}
+	has := func(name, anchor string) bool {
+		if headings[name] == nil {
+			headings[name] = make(map[string]bool)
+			for _, line := range read(name) {
+				if title := strings.TrimLeft(line, "#"); title != line && strings.HasPrefix(title, " ") {
+					title = strings.ToLower(notInAnchors.ReplaceAllString(unlinked.ReplaceAllString(strings.TrimSpace(title), "$1"), ""))
+					headings[name][strings.ReplaceAll(title, " ", "-")] = true
+				}
+			}
+		}
+		return headings[name][anchor]
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	followed := 0
+	for _, page := range append(pages, root+"/README.md", root+"/README.zh.md", root+"/bench/README.md", root+"/deploy/README.md", root+"/observe/README.md") {
+		for _, line := range read(page) {
+			for _, m := range link.FindAllStringSubmatch(spans.ReplaceAllString(line, ""), -1) {
+				to := filepath.Join(filepath.Dir(page), m[1])
+				if m[1] == "" {
+					to = page
+				}
+				if strings.Contains(m[1], "://") || filepath.Ext(to) != ".md" {
+					continue
+				}
+				if followed++; !has(to, m[2]) {
+					t.Errorf("%s links to %s#%s, which has no such heading", strings.TrimPrefix(page, root+"/"), m[1], m[2])
+				}
+			}
+		}
+	}
+	if followed < 50 {
+		t.Errorf("only %d anchors were followed", followed)
+	}
 }

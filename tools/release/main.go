@@ -3,6 +3,9 @@
 //	go run ./tools/release v0.9.0             sets it in every go.mod, and says how to go on
 //	go run ./tools/release -proxy DIR v0.9.0  writes the modules of the last commit as a module
 //	                                          proxy would serve them, and changes nothing else
+//	go run ./tools/release -binaries DIR v0.9.0
+//	                                          builds the commands of the last commit for five
+//	                                          platforms, with checksums, an SBOM and the notes
 //
 // The modules require each other, and in the repository each replaces the others with their
 // folders. What is published has no replacements: go install refuses a command whose module
@@ -51,6 +54,8 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	proxy := flags.String("proxy", "", "write a module proxy into this folder instead")
+	binaries := flags.String("binaries", "", "build the commands into this folder instead")
+	only := flags.String("platforms", strings.Join(platforms, ","), "the platforms for -binaries")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil // Parse has printed it
 	} else if err != nil {
@@ -67,6 +72,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	dir := strings.TrimSpace(string(top))
 	if *proxy != "" {
 		return writeProxy(ctx, dir, *proxy, version)
+	}
+	if *binaries != "" {
+		return writeBinaries(ctx, dir, *binaries, version, strings.Split(*only, ","))
 	}
 	for _, folder := range published() {
 		if err := setVersion(filepath.Join(dir, folder), version); err != nil {

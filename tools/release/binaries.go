@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// platforms are those that binaries are made for.
+var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
+
+// commands are the binaries of a release, with the folder of their module and their package in it.
+var commands = []struct{ name, module, folder string }{
+	{"hone", "tool", "./cmd/hone"},
+	{"honed", "gateway", "./cmd/honed"},
+	{"honed-relay", "gateway/relay", "./cmd/honed-relay"},
+}
+
+// writeBinaries builds the last commit for some platforms, and writes the binaries, their checksums,
+// an SBOM and the release notes into a folder. The bytes depend only on the commit, the version and
+// Go's version: neither on the folder nor on the machine.
+func writeBinaries(ctx context.Context, dir, into, version string, platforms []string) error {
+	work, err := os.MkdirTemp("", "hone-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if err := archive(ctx, dir, work); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		return err
+	}
+	into, err = filepath.Abs(into)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, platform := range platforms {
+		system, processor, _ := strings.Cut(platform, "/")
+		for _, c := range commands {
+			name := strings.Join([]string{c.name, version, system, processor}, "_")
+			if system == "windows" {
+				name += ".exe"
+			}
+			build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+				"-ldflags=-s -w -buildid= -X main.release="+version, "-o", filepath.Join(into, name), c.folder)
+			build.Dir = filepath.Join(work, c.module)
+			build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+processor, "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0")
+			if out, err := build.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w: %s", name, err, out)
+			}
+			names = append(names, name)
+		}
+	}
+	return finish(into, version, names, filepath.Join(work, "CHANGELOG.md"))
+}
+
+// finish writes the files beside the binaries.
+func finish(into, version string, names []string, changelog string) error {
+	text, err := os.ReadFile(changelog)
+	if err != nil {
+		return err
+	}
+	news, err := notes(text, version)
+	if err != nil {
+		return err
+	}
+	list, err := sbom(into, version, names)
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"NOTES.md": news, "sbom.cdx.json": list} {
+		if err := os.WriteFile(filepath.Join(into, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	var sums bytes.Buffer
+	for _, name := range slices.Sorted(slices.Values(append(names, "NOTES.md", "sbom.cdx.json"))) {
+		content, err := os.ReadFile(filepath.Join(into, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), name)
+	}
+	return os.WriteFile(filepath.Join(into, "SHA256SUMS"), sums.Bytes(), 0o644)
+}
+
+// notes returns the section of the changelog for a version, or what is not released yet.
+func notes(changelog []byte, version string) ([]byte, error) {
+	for _, title := range []string{"\n## [" + strings.TrimPrefix(version, "v") + "]", "\n## [Unreleased]"} {
+		_, section, found := bytes.Cut(changelog, []byte(title))
+		if !found {
+			continue
+		}
+		_, section, _ = bytes.Cut(section, []byte("\n")) // the date
+		section, _, _ = bytes.Cut(section, []byte("\n## ["))
+		return fmt.Appendf(nil, "# hone %s\n\n%s\n", version, bytes.TrimSpace(section)), nil
+	}
+	return nil, fmt.Errorf("CHANGELOG.md has no section for %s and none that is unreleased", version)
+}
+
+// The parts of CycloneDX that the SBOM has. It has no time and no serial number, so that it can be made again.
+type (
+	bill struct {
+		Format     string      `json:"bomFormat"`
+		Spec       string      `json:"specVersion"`
+		Version    int         `json:"version"`
+		Metadata   metadata    `json:"metadata"`
+		Components []component `json:"components"`
+	}
+	metadata struct {
+		Component component `json:"component"`
+	}
+	component struct {
+		Type       string     `json:"type"`
+		Name       string     `json:"name"`
+		Version    string     `json:"version"`
+		URL        string     `json:"purl,omitempty"`
+		Properties []property `json:"properties,omitempty"`
+	}
+	property struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+)
+
+// sbom lists the modules that are in the binaries, as the binaries themselves say.
+func sbom(dir, version string, names []string) ([]byte, error) {
+	type module struct{ path, version string }
+	in := make(map[module][]string) // the binaries that contain it
+	for _, name := range names {
+		info, err := buildinfo.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		std := module{"std", strings.TrimPrefix(info.GoVersion, "go")}
+		in[std] = append(in[std], name)
+		for _, m := range info.Deps {
+			if !ours(m.Path) {
+				one := module{m.Path, m.Version}
+				in[one] = append(in[one], name)
+			}
+		}
+	}
+	list := bill{Format: "CycloneDX", Spec: "1.5", Version: 1, Metadata: metadata{component{Type: "application", Name: "hone", Version: version}}}
+	for m, names := range in {
+		c := component{Type: "library", Name: m.path, Version: m.version, URL: "pkg:golang/" + m.path + "@" + m.version}
+		for _, name := range names {
+			c.Properties = append(c.Properties, property{"hone:binary", name})
+		}
+		list.Components = append(list.Components, c)
+	}
+	slices.SortFunc(list.Components, func(a, b component) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version))
+	})
+	text, err := json.MarshalIndent(list, "", "  ")
+	return append(text, '\n'), err
+}

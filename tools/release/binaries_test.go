@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The notes are the version's section of the changelog, or what is not released yet.
+func TestNotes(t *testing.T) {
+	changelog := []byte("# Changelog\n\n## [Unreleased]\n\n### Added\n- new\n\n## [0.2.0] - 2026-01-02\n\n- second\n\n## [0.1.0] - 2026-01-01\n\n- first\n")
+	for version, want := range map[string]string{
+		"v0.1.0": "# hone v0.1.0\n\n- first\n", "v0.2.0": "# hone v0.2.0\n\n- second\n", "v0.3.0": "# hone v0.3.0\n\n### Added\n- new\n",
+	} {
+		if got, err := notes(changelog, version); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v; want %q", version, got, err, want)
+		}
+	}
+	if _, err := notes([]byte("# Changelog\n"), "v0.1.0"); err == nil {
+		t.Error("a changelog without sections has notes")
+	}
+}
+
+// The files beside the binaries name what is in them. The test's own program stands for a binary.
+func TestFinish(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	changelog := filepath.Join(t.TempDir(), "CHANGELOG.md")
+	for name, content := range map[string][]byte{filepath.Join(dir, "a"): program, changelog: []byte("\n## [Unreleased]\n- new\n")} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := finish(dir, "v0.1.0", []string{"a"}, changelog); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "sbom.cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list bill
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]bool{}
+	for _, c := range list.Components {
+		has[c.Name] = strings.HasPrefix(c.URL, "pkg:golang/"+c.Name+"@") && len(c.Properties) == 1
+	}
+	if !has["std"] || !has["golang.org/x/mod"] || list.Format != "CycloneDX" {
+		t.Errorf("the SBOM is %s", text)
+	}
+	if _, err := exec.LookPath("sha256sum"); err == nil {
+		check := exec.Command("sha256sum", "--strict", "-c", "SHA256SUMS")
+		check.Dir = dir
+		if out, err := check.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 3 {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+	if err := finish(dir, "v0.1.0", []string{"sbom.cdx.json"}, changelog); err == nil {
+		t.Error("a file that is not a Go program has an SBOM")
+	}
+}
