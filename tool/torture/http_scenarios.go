@@ -1,0 +1,3 @@
+package torture
+
+func httpScenarios() []Scenario { return nil }

@@ -1,0 +1,3 @@
+package torture
+
+func messageScenarios() []Scenario { return nil }

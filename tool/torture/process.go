@@ -1,0 +1,6 @@
+package torture
+
+// Process is the server's process.
+type Process struct {
+	PID int
+}

@@ -1,0 +1,3 @@
+package torture
+
+func socketScenarios() []Scenario { return nil }

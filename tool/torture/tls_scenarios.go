@@ -1,0 +1,3 @@
+package torture
+
+func tlsScenarios() []Scenario { return nil }
