@@ -34,6 +34,16 @@ func (c *Conn) hear(ctx context.Context, silence time.Duration, parts [][]byte) 
 			}
 		}
 	}()
+	got := c.collect(ctx, silence, nil)
+	got.took = time.Since(began)
+	c.Close()
+	<-sent
+	return got
+}
+
+// collect reads until the server closes, is silent for that long, or has sent mostHeard bytes. It
+// calls came, if that is not nil, for what it has read.
+func (c *Conn) collect(ctx context.Context, silence time.Duration, came func()) heard {
 	var got heard
 	buf := make([]byte, readSize)
 	for len(got.bytes) < mostHeard {
@@ -42,14 +52,14 @@ func (c *Conn) hear(ctx context.Context, silence time.Duration, parts [][]byte) 
 		}
 		n, err := c.Conn.Read(buf)
 		got.bytes = append(got.bytes, buf[:n]...)
+		if came != nil {
+			came()
+		}
 		if err != nil {
 			got.closed = !timedOut(err)
 			break
 		}
 	}
-	got.took = time.Since(began)
-	c.Close()
-	<-sent
 	return got
 }
 

@@ -4,3 +4,5 @@ package torture
 type Process struct {
 	PID int
 }
+
+func (p *Process) memory() (int64, bool) { return 0, false }

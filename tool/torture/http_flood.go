@@ -1,0 +1,226 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	pourMost   = 16 << 20 // bytes that are poured into one connection
+	pourBlock  = 64 << 10
+	pourPeers  = 4 // connections of each kind
+	hugePeers  = 50
+	hugeBody   = 1 << 10     // bytes that are sent of a body that is said to be huge
+	stallTime  = time.Second // without a byte accepted: the server reads no more
+	expectMany = 20
+)
+
+// poured is what became of a flood on one connection.
+type poured struct {
+	sent    int
+	stalled bool // the server read no more
+	heard
+}
+
+// pour sends beginning and then blocks, until the server answers, closes or reads no more, or most
+// bytes are sent. Then it waits for an answer.
+func (c *Conn) pour(ctx context.Context, beginning string, block []byte, most int) poured {
+	var p poured
+	var came atomic.Bool
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		p.heard = c.collect(ctx, c.arena.Within, func() { came.Store(true) })
+	}()
+	next := []byte(beginning)
+	for p.sent < most && !came.Load() && ctx.Err() == nil {
+		if c.SetWriteDeadline(time.Now().Add(stallTime)) != nil {
+			break
+		}
+		n, err := c.Write(next)
+		p.sent += n
+		if p.stalled = timedOut(err); err != nil {
+			break
+		}
+		next = block
+	}
+	answer := time.NewTimer(c.arena.Answer)
+	defer answer.Stop()
+	select {
+	case <-read:
+		return p
+	case <-answer.C:
+	}
+	c.Close()
+	<-read
+	p.closed = false // by the server
+	return p
+}
+
+// flood is something without end that is sent on a connection.
+type flood struct {
+	what             string
+	beginning, block string // the block is repeated
+}
+
+// pourAll returns an attack that pours floods. Where a server takes all of one, it has no limit for
+// it; if its memory grows with it, it falls.
+func pourAll(floods func(a *Arena) []flood) func(context.Context, *Arena) Finding {
+	return func(ctx context.Context, a *Arena) Finding {
+		var endless []string
+		most := 0
+		for _, f := range floods(a) {
+			before := a.resident()
+			taken, swallowed, err := a.pourOne(ctx, f)
+			if err != nil {
+				return unknown("%s: %v", f.what, err)
+			}
+			most = max(most, taken)
+			if swallowed == 0 {
+				continue
+			}
+			endless = append(endless, f.what)
+			if grown := a.resident() - before; before > 0 && grown > int64(swallowed)*pourMost*3/4 {
+				return falls("its memory grew by %d MiB with %d connections that sent %d MiB each of %s", grown>>20, swallowed, pourMost>>20, f.what)
+			}
+		}
+		if len(endless) > 0 {
+			return unknown("took %d MiB without an answer of %s: no limit up to then", pourMost>>20, strings.Join(endless, ", and of "))
+		}
+		return survives("stopped every flood, after %d KiB at most", most>>10)
+	}
+}
+
+// pourOne pours one flood into several connections. It returns the most that the server took before
+// it stopped the flood, and on how many connections it did not.
+func (a *Arena) pourOne(ctx context.Context, f flood) (taken, swallowed int, err error) {
+	crowd, err := a.Crowd(ctx, pourPeers, a.Dial)
+	if err != nil {
+		return 0, 0, err
+	}
+	block := bytes.Repeat([]byte(f.block), pourBlock/len(f.block))
+	outcomes := make([]poured, len(crowd))
+	var pourers sync.WaitGroup
+	for i, c := range crowd {
+		pourers.Go(func() { outcomes[i] = c.pour(ctx, f.beginning, block, pourMost) })
+	}
+	pourers.Wait()
+	first := "says nothing"
+	for _, p := range outcomes {
+		taken = max(taken, p.sent)
+		if p.sent >= pourMost && !p.closed && len(p.bytes) == 0 {
+			swallowed++
+		}
+		if all, err := httpAnswers(p.bytes); err == nil && len(all) > 0 {
+			first = fmt.Sprintf("answers %d", all[0].status)
+		}
+	}
+	a.Note("%s: %s, after %d KiB at most", f.what, first, taken>>10)
+	for _, c := range crowd {
+		c.Close()
+	}
+	return taken, swallowed, ctx.Err()
+}
+
+// resident returns the memory of the server's process; 0 where it is not watched.
+func (a *Arena) resident() int64 {
+	resident, _ := a.Server.memory()
+	return resident
+}
+
+// headFloods are heads without end.
+func headFloods(a *Arena) []flood {
+	return []flood{
+		{"fields in a head", a.head("GET", ""), "X-Flood: b\r\n"},
+		{"one value", a.head("GET", "X-Flood: "), "abcdefgh"},
+		{"one name", a.head("GET", ""), "abcdefgh"},
+		{"a folded value", a.head("GET", "X-Flood: b\r\n"), " c\r\n"},
+		{"a method", "", "ABCDEFGH"},
+		{"a target", "GET /", "abcdefgh"},
+		{"empty lines", "", "\r\n"},
+	}
+}
+
+// chunkFloods are the parts of a chunked body without end that are not the body.
+func chunkFloods(a *Arena) []flood {
+	chunked := a.head("POST", "Transfer-Encoding: chunked\r\n\r\n")
+	return []flood{
+		{"an extension", chunked + "1;a=", "abcdefgh"},
+		{"zeros before a size", chunked, "00000000"},
+		{"a trailer's fields", chunked + "0\r\n", "X-Flood: b\r\n"},
+		{"a trailer's value", chunked + "0\r\nX-Flood: ", "abcdefgh"},
+	}
+}
+
+// hugeLengths sends the beginnings of bodies that are said to be huge. Memory that a server reserves
+// for what is only announced shows in what the process uses.
+func hugeLengths(ctx context.Context, a *Arena) Finding {
+	heads := []string{
+		fmt.Sprintf("Content-Length: %d\r\n\r\n", int64(math.MaxInt64)),
+		"Content-Length: 1099511627776\r\n\r\n",
+		"Content-Length: 2147483648\r\n\r\n",
+		"Transfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\n",
+		"Transfer-Encoding: chunked\r\n\r\n80000000\r\n",
+	}
+	before := a.resident()
+	crowd, err := a.Crowd(ctx, hugePeers, a.Dial)
+	if err != nil {
+		return unknown("the server accepts %d of %d connections: %v", len(crowd), hugePeers, err)
+	}
+	outcomes := make([]heard, len(crowd))
+	var peers sync.WaitGroup
+	for i, c := range crowd {
+		text := a.head("POST", heads[i%len(heads)]) + strings.Repeat("x", hugeBody)
+		peers.Go(func() { outcomes[i] = c.hear(ctx, a.Answer/2, [][]byte{[]byte(text)}) })
+	}
+	peers.Wait()
+	grown := a.resident() - before
+	answered, closed := 0, 0
+	for _, got := range outcomes {
+		if len(got.bytes) > 0 {
+			answered++
+		}
+		if got.closed {
+			closed++
+		}
+	}
+	words := fmt.Sprintf("of %d bodies of up to 2^63 - 1 bytes it answered %d at once and closed %d", len(crowd), answered, closed)
+	if before > 0 && grown > hugePeers<<20 {
+		return falls("%s; its memory grew by %d MiB", words, grown>>20)
+	}
+	return survives("%s", words)
+}
+
+// expectNothing asks whether to send a body, as some clients do, and never sends it.
+func expectNothing(ctx context.Context, a *Arena) Finding {
+	crowd, err := a.Crowd(ctx, expectMany, a.Dial)
+	if err != nil {
+		return unknown("the server accepts %d of %d connections: %v", len(crowd), expectMany, err)
+	}
+	outcomes := make([]heard, len(crowd))
+	text := []byte(a.head("POST", "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"))
+	var peers sync.WaitGroup
+	for i, c := range crowd {
+		peers.Go(func() { outcomes[i] = c.hear(ctx, a.Answer/2, [][]byte{text}) })
+	}
+	peers.Wait()
+	asked, answered := 0, 0
+	for _, got := range outcomes {
+		switch {
+		case bytes.HasPrefix(got.bytes, []byte("HTTP/1.1 100")):
+			asked++
+		case len(got.bytes) > 0:
+			answered++
+		}
+	}
+	if silent := len(crowd) - asked - answered; silent > 0 {
+		a.Note("neither the body is asked for nor an answer given on %d connections; RFC 9110 §10.1.1 wants one of both", silent)
+	}
+	return survives("asked %d of %d clients for their bodies and answered %d without", asked, len(crowd), answered)
+}
