@@ -36,7 +36,7 @@ func (c *Conn) pour(ctx context.Context, beginning string, block []byte, most in
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		p.heard = c.collect(ctx, c.arena.Within, func() { came.Store(true) })
+		p.heard = c.collect(ctx, c.arena.Within, func([]byte) bool { came.Store(true); return false })
 	}()
 	next := []byte(beginning)
 	for p.sent < most && !came.Load() && ctx.Err() == nil {
@@ -69,15 +69,18 @@ type flood struct {
 	beginning, block string // the block is repeated
 }
 
+// opener is Arena's Dial or Open.
+type opener func(*Arena, context.Context) (*Conn, error)
+
 // pourAll returns an attack that pours floods. Where a server takes all of one, it has no limit for
 // it; if its memory grows with it, it falls.
-func pourAll(floods func(a *Arena) []flood) func(context.Context, *Arena) Finding {
+func pourAll(open opener, floods func(a *Arena) []flood) func(context.Context, *Arena) Finding {
 	return func(ctx context.Context, a *Arena) Finding {
 		var endless []string
 		most := 0
 		for _, f := range floods(a) {
 			before := a.resident()
-			taken, swallowed, err := a.pourOne(ctx, f)
+			taken, swallowed, err := a.pourOne(ctx, open, f)
 			if err != nil {
 				return unknown("%s: %v", f.what, err)
 			}
@@ -99,8 +102,8 @@ func pourAll(floods func(a *Arena) []flood) func(context.Context, *Arena) Findin
 
 // pourOne pours one flood into several connections. It returns the most that the server took before
 // it stopped the flood, and on how many connections it did not.
-func (a *Arena) pourOne(ctx context.Context, f flood) (taken, swallowed int, err error) {
-	crowd, err := a.Crowd(ctx, pourPeers, a.Dial)
+func (a *Arena) pourOne(ctx context.Context, open opener, f flood) (taken, swallowed int, err error) {
+	crowd, err := a.Crowd(ctx, pourPeers, func(ctx context.Context) (*Conn, error) { return open(a, ctx) })
 	if err != nil {
 		return 0, 0, err
 	}
@@ -113,9 +116,15 @@ func (a *Arena) pourOne(ctx context.Context, f flood) (taken, swallowed int, err
 	pourers.Wait()
 	first := "says nothing"
 	for _, p := range outcomes {
+		if p.stalled {
+			first = "reads no more"
+		}
 		taken = max(taken, p.sent)
 		if p.sent >= pourMost && !p.closed && len(p.bytes) == 0 {
 			swallowed++
+		}
+		if p.closed {
+			first = "closes"
 		}
 		if all, err := httpAnswers(p.bytes); err == nil && len(all) > 0 {
 			first = fmt.Sprintf("answers %d", all[0].status)
@@ -177,7 +186,7 @@ func hugeLengths(ctx context.Context, a *Arena) Finding {
 	var peers sync.WaitGroup
 	for i, c := range crowd {
 		text := a.head("POST", heads[i%len(heads)]) + strings.Repeat("x", hugeBody)
-		peers.Go(func() { outcomes[i] = c.hear(ctx, a.Answer/2, [][]byte{[]byte(text)}) })
+		peers.Go(func() { outcomes[i] = c.hear(ctx, a.Answer/2, [][]byte{[]byte(text)}, nil) })
 	}
 	peers.Wait()
 	grown := a.resident() - before
@@ -207,7 +216,7 @@ func expectNothing(ctx context.Context, a *Arena) Finding {
 	text := []byte(a.head("POST", "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"))
 	var peers sync.WaitGroup
 	for i, c := range crowd {
-		peers.Go(func() { outcomes[i] = c.hear(ctx, a.Answer/2, [][]byte{text}) })
+		peers.Go(func() { outcomes[i] = c.hear(ctx, a.Answer/2, [][]byte{text}, nil) })
 	}
 	peers.Wait()
 	asked, answered := 0, 0

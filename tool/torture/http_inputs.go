@@ -278,10 +278,10 @@ func giveAnswers(n int) string {
 	return fmt.Sprintf("give %d answers", n)
 }
 
-// rfc names the section with the number of its RFC.
+// rfc names the section with its RFC.
 func (in *httpInput) rfc() string {
 	if strings.Contains(in.section, "§") {
-		return in.section
+		return "RFC " + in.section
 	}
-	return "9112 §" + in.section
+	return "RFC 9112 §" + in.section
 }

@@ -40,7 +40,7 @@ type httpAnswer struct {
 // refused reports whether it refuses a request, where a good one gets the status good.
 func (a httpAnswer) refused(good int) bool { return a.status >= 400 && a.status != good }
 
-// refusals are the statuses with which servers refuse a malformed request.
+// refusal reports whether servers refuse malformed requests with that status.
 func refusal(status int) bool {
 	return 400 <= status && status < 500 || status == http.StatusNotImplemented || status == http.StatusHTTPVersionNotSupported || status == http.StatusServiceUnavailable
 }

@@ -18,9 +18,8 @@ const (
 	retryFactor  = 3                    // how much longer the second try of an input waits
 )
 
-// hear sends parts and collects what comes back, until the server closes or is silent for that
-// long.
-func (c *Conn) hear(ctx context.Context, silence time.Duration, parts [][]byte) heard {
+// hear sends parts and collects what comes back.
+func (c *Conn) hear(ctx context.Context, silence time.Duration, parts [][]byte, enough func([]byte) bool) heard {
 	began := time.Now()
 	sent := make(chan struct{})
 	go func() {
@@ -34,16 +33,16 @@ func (c *Conn) hear(ctx context.Context, silence time.Duration, parts [][]byte) 
 			}
 		}
 	}()
-	got := c.collect(ctx, silence, nil)
+	got := c.collect(ctx, silence, enough)
 	got.took = time.Since(began)
 	c.Close()
 	<-sent
 	return got
 }
 
-// collect reads until the server closes, is silent for that long, or has sent mostHeard bytes. It
-// calls came, if that is not nil, for what it has read.
-func (c *Conn) collect(ctx context.Context, silence time.Duration, came func()) heard {
+// collect reads until the server closes, is silent for that long, or has sent mostHeard bytes, or
+// until enough, if it is not nil, says so of all that has come.
+func (c *Conn) collect(ctx context.Context, silence time.Duration, enough func([]byte) bool) heard {
 	var got heard
 	buf := make([]byte, readSize)
 	for len(got.bytes) < mostHeard {
@@ -52,11 +51,11 @@ func (c *Conn) collect(ctx context.Context, silence time.Duration, came func()) 
 		}
 		n, err := c.Conn.Read(buf)
 		got.bytes = append(got.bytes, buf[:n]...)
-		if came != nil {
-			came()
-		}
 		if err != nil {
 			got.closed = !timedOut(err)
+			break
+		}
+		if enough != nil && enough(got.bytes) {
 			break
 		}
 	}
@@ -80,51 +79,44 @@ func timedOut(err error) bool {
 
 // judged is an input with what the server did.
 type judged struct {
-	*httpInput
+	name, section string
 	ruling
 	words string
 }
 
-// play sends one input and judges what comes back.
-func (a *Arena) play(ctx context.Context, in *httpInput, mark string, good int, silence time.Duration) (judged, error) {
-	c, err := a.Dial(ctx)
-	if err != nil {
-		return judged{}, err
-	}
-	got := c.hear(ctx, silence, in.render(a.Host, a.Path, mark))
-	if err := ctx.Err(); err != nil {
-		return judged{}, err
-	}
-	found := judged{httpInput: in}
-	found.ruling, found.words = in.judge(got, mark, good)
-	return found, nil
-}
-
-// playAll plays inputs, several at once, and those that look wrong a second time, more patiently.
-func (a *Arena) playAll(ctx context.Context, inputs []httpInput, good int, silence time.Duration) ([]judged, error) {
-	found := make([]judged, len(inputs))
-	errs := make([]error, len(inputs))
-	marks := make([]string, len(inputs))
+// marks returns n paths that nobody else uses.
+func (a *Arena) marks(n int) []string {
+	marks := make([]string, n)
 	for i := range marks {
 		marks[i] = fmt.Sprintf("/hone-%016x", a.Rand.Uint64())
 	}
+	return marks
+}
+
+// silence is how long an answer is waited for in a try.
+func (a *Arena) silence(try int) time.Duration { return time.Duration(try) * a.Answer }
+
+// playAll plays n inputs, several at once, and those that look wrong a second time, more patiently.
+func playAll(n int, play func(i, try int) (judged, error)) ([]judged, error) {
+	found := make([]judged, n)
+	errs := make([]error, n)
 	turns := make(chan int)
 	var players sync.WaitGroup
 	for range inputsAtOnce {
 		players.Go(func() {
 			for i := range turns {
-				found[i], errs[i] = a.play(ctx, &inputs[i], marks[i], good, silence)
+				found[i], errs[i] = play(i, 1)
 			}
 		})
 	}
-	for i := range inputs {
+	for i := range n {
 		turns <- i
 	}
 	close(turns)
 	players.Wait()
 	for i := range found {
 		if errs[i] == nil && found[i].ruling == wrong {
-			found[i], errs[i] = a.play(ctx, &inputs[i], marks[i], good, retryFactor*silence)
+			found[i], errs[i] = play(i, retryFactor)
 		}
 	}
 	for _, err := range errs {
@@ -135,6 +127,47 @@ func (a *Arena) playAll(ctx context.Context, inputs []httpInput, good int, silen
 	return found, nil
 }
 
+// rule plays n inputs, and sums up what the server did.
+func (a *Arena) rule(n int, play func(i, try int) (judged, error)) Finding {
+	found, err := playAll(n, play)
+	if err != nil {
+		return unknown("not all of %d inputs were sent: %v", n, err)
+	}
+	count := [3]int{}
+	for _, f := range found {
+		count[f.ruling]++
+		if f.ruling == wrong {
+			a.Note("%s (%s): %s", f.name, f.section, f.words)
+		}
+	}
+	for _, f := range found {
+		if f.ruling == lenient {
+			a.Note("lenient: %s (%s): %s", f.name, f.section, f.words)
+		}
+	}
+	words := fmt.Sprintf("%d of %d right, %d lenient, %d wrong", count[right], n, count[lenient], count[wrong])
+	if count[wrong] > 0 {
+		return falls("%s", words)
+	}
+	return survives("%s", words)
+}
+
+// playRequests returns a function that plays one of inputs.
+func (a *Arena) playRequests(ctx context.Context, inputs []httpInput, good int) func(i, try int) (judged, error) {
+	marks := a.marks(len(inputs))
+	return func(i, try int) (judged, error) {
+		in := &inputs[i]
+		found := judged{name: in.name, section: in.rfc()}
+		c, err := a.Dial(ctx)
+		if err != nil {
+			return found, err
+		}
+		got := c.hear(ctx, a.silence(try), in.render(a.Host, a.Path, marks[i]), nil)
+		found.ruling, found.words = in.judge(got, marks[i], good)
+		return found, ctx.Err()
+	}
+}
+
 // goodStatus returns the status of the good request that stands behind each input.
 func (a *Arena) goodStatus(ctx context.Context) (int, error) {
 	c, err := a.Dial(ctx)
@@ -142,7 +175,7 @@ func (a *Arena) goodStatus(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	good := httpInput{text: "{next}"}
-	all, err := httpAnswers(c.hear(ctx, a.Answer, good.render(a.Host, a.Path, "")).bytes)
+	all, err := httpAnswers(c.hear(ctx, a.Answer, good.render(a.Host, a.Path, ""), nil).bytes)
 	if err == nil && len(all) != 1 {
 		err = io.ErrUnexpectedEOF
 	}
@@ -159,29 +192,7 @@ func sendMalformed(inputs ...[]httpInput) func(context.Context, *Arena) Finding 
 		if err != nil {
 			return unknown("%v", err)
 		}
-		found, err := a.playAll(ctx, slices.Concat(inputs...), good, a.Answer)
-		count := [3]int{}
-		for _, f := range found {
-			if f.httpInput == nil {
-				continue
-			}
-			count[f.ruling]++
-			if f.ruling == wrong {
-				a.Note("%s (RFC %s): %s", f.name, f.rfc(), f.words)
-			}
-		}
-		for _, f := range found {
-			if f.httpInput != nil && f.ruling == lenient {
-				a.Note("lenient: %s (RFC %s): %s", f.name, f.rfc(), f.words)
-			}
-		}
-		words := fmt.Sprintf("%d of %d right, %d lenient, %d wrong", count[right], len(found), count[lenient], count[wrong])
-		switch {
-		case count[wrong] > 0:
-			return falls("%s", words)
-		case err != nil:
-			return unknown("%s; %v", words, err)
-		}
-		return survives("%s", words)
+		all := slices.Concat(inputs...)
+		return a.rule(len(all), a.playRequests(ctx, all, good))
 	}
 }

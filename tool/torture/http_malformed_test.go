@@ -25,7 +25,7 @@ func TestMalformedLists(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := a.playAll(ctx, httpInputs(), good, 2*time.Second)
+			found, err := playAll(len(httpInputs()), a.playRequests(ctx, httpInputs(), good))
 			if err != nil {
 				t.Error(err)
 			}

@@ -16,12 +16,12 @@ func httpScenarios() []Scenario {
 		{
 			Name: "endless-heads", Kinds: HTTP | WebSocket,
 			Title:  "Heads without end: fields, one value, one name, a folded value, a method, a target, empty lines.",
-			Attack: pourAll(headFloods),
+			Attack: pourAll((*Arena).Dial, headFloods),
 		},
 		{
 			Name: "endless-chunk-parts", Kinds: HTTP,
 			Title:  "Chunked bodies whose extensions, sizes or trailers have no end.",
-			Attack: pourAll(chunkFloods),
+			Attack: pourAll((*Arena).Dial, chunkFloods),
 		},
 		{
 			Name: "huge-bodies", Kinds: HTTP,
@@ -41,12 +41,12 @@ func httpScenarios() []Scenario {
 		{
 			Name: "slow-heads", Kinds: HTTP | WebSocket, Waits: true,
 			Title:  "Heads without end trickle, a byte at a time.",
-			Attack: drips("heads that trickle", slowHead),
+			Attack: drips("heads that trickle", (*Arena).Dial, slowHead),
 		},
 		{
 			Name: "slow-bodies", Kinds: HTTP, Waits: true,
 			Title:  "Bodies trickle, with a length and in chunks, or never come after Expect: 100-continue.",
-			Attack: drips("bodies that trickle", slowBody),
+			Attack: drips("bodies that trickle", (*Arena).Dial, slowBody),
 		},
 	}
 }

@@ -17,9 +17,9 @@ func (a *Arena) head(method, lines string) string {
 
 // drips returns an attack whose peers send a beginning and then a byte of more now and then, for
 // ever. What names them, in the plural.
-func drips(what string, begin func(a *Arena, peer int) (beginning, more string)) func(context.Context, *Arena) Finding {
+func drips(what string, open opener, begin func(a *Arena, peer int) (beginning, more string)) func(context.Context, *Arena) Finding {
 	return func(ctx context.Context, a *Arena) Finding {
-		crowd, err := a.Crowd(ctx, a.Few, a.Dial)
+		crowd, err := a.Crowd(ctx, a.Few, func(ctx context.Context) (*Conn, error) { return open(a, ctx) })
 		if err != nil {
 			return unknown("the server accepts %d of %d connections: %v", len(crowd), a.Few, err)
 		}
