@@ -14,10 +14,9 @@ import (
 const (
 	pourMost   = 16 << 20 // bytes that are poured into one connection
 	pourBlock  = 64 << 10
-	pourPeers  = 4 // connections of each kind
+	pourPeers  = 2 // connections of each kind
 	hugePeers  = 50
-	hugeBody   = 1 << 10     // bytes that are sent of a body that is said to be huge
-	stallTime  = time.Second // without a byte accepted: the server reads no more
+	hugeBody   = 1 << 10 // bytes that are sent of a body that is said to be huge
 	expectMany = 20
 )
 
@@ -40,7 +39,7 @@ func (c *Conn) pour(ctx context.Context, beginning string, block []byte, most in
 	}()
 	next := []byte(beginning)
 	for p.sent < most && !came.Load() && ctx.Err() == nil {
-		if c.SetWriteDeadline(time.Now().Add(stallTime)) != nil {
+		if c.SetWriteDeadline(time.Now().Add(c.arena.Answer)) != nil {
 			break
 		}
 		n, err := c.Write(next)

@@ -65,8 +65,8 @@ func fragmentFloods(*Arena) []flood {
 	}
 }
 
-// floodControl returns an attack that sends control frames and fragments that cost the server time
-// and its own output, and reads nothing meanwhile.
+// floodControl sends control frames and fragments that cost the server time
+// and output, and reads nothing meanwhile.
 func floodControl(ctx context.Context, a *Arena) Finding {
 	floods := []flood{
 		{"pings", "", maskedFrame(finBit|pingOp, strings.Repeat("a", 125))},
@@ -102,7 +102,7 @@ func floodControl(ctx context.Context, a *Arena) Finding {
 func (c *Conn) pourUnread(ctx context.Context, f flood) (taken int, end string) {
 	block := []byte(strings.Repeat(f.block, pourBlock/len(f.block)))
 	for next := []byte(f.beginning + f.block); taken < floodMost && ctx.Err() == nil; next = block {
-		err := c.SetWriteDeadline(earlier(ctx, stallTime))
+		err := c.SetWriteDeadline(earlier(ctx, c.arena.Answer/2))
 		n := 0
 		if err == nil {
 			n, err = c.Write(next)

@@ -139,7 +139,7 @@ func decodeSocket(got heard, mark string) socketHeard {
 	for {
 		kind, payload, used, err := frames.Next(in)
 		if err != nil {
-			s.fault = err
+			s.fault, s.closed = err, in[0]&0x0F == closeOp
 			return s
 		}
 		if kind == 0 {
@@ -168,6 +168,8 @@ func (in *socketInput) judge(got heard, mark string) (ruling, string) {
 	}
 	declined := s.code == websocket.UnsupportedData || s.code == websocket.PolicyViolation || s.code == websocket.InvalidPayload
 	switch {
+	case s.fault != nil && s.closed:
+		return lenient, fmt.Sprintf("closes with a broken frame (%v)", s.fault)
 	case s.fault != nil:
 		return wrong, fmt.Sprintf("sends a broken frame (%v)", s.fault)
 	case in.want == mustGoOn && s.ponged:
@@ -178,23 +180,12 @@ func (in *socketInput) judge(got heard, mark string) (ruling, string) {
 		return lenient, "goes on"
 	case s.ponged:
 		return wrong, "goes on, and answers the ping behind it"
-	case s.closed && s.code != websocket.NoStatus && !mayBeSent(s.code):
-		return lenient, words + ", which must not be sent"
 	case s.closed:
 		return right, words
 	case in.want == mayWait:
 		return right, "waits"
 	}
 	return wrong, fmt.Sprintf("neither goes on nor closes in %s", seconds(got.took))
-}
-
-// mayBeSent reports whether a close may have that code, RFC 6455 §7.4.
-func mayBeSent(code websocket.Code) bool {
-	switch code {
-	case 1004, websocket.NoStatus, websocket.AbnormalClosure, websocket.TLSHandshake:
-		return false
-	}
-	return 1000 <= code && code < 5000
 }
 
 // socketHandshakes returns handshakes that a server should refuse, as inputs whose right answer is
