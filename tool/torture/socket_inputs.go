@@ -139,7 +139,7 @@ func decodeSocket(got heard, mark string) socketHeard {
 	for {
 		kind, payload, used, err := frames.Next(in)
 		if err != nil {
-			s.fault, s.closed = err, in[0]&0x0F == closeOp
+			s.fault, s.closed = err, in[0] == finBit|closeOp
 			return s
 		}
 		if kind == 0 {
