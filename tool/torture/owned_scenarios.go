@@ -63,13 +63,13 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 	now, alive := a.Server.Used()
 	share := (now.CPU - before.CPU).Seconds() / time.Since(began).Seconds()
 	friendly := friend.Ask()
+	how := fates(crowd)
 	for _, c := range crowd {
 		c.Close()
 	}
 	if err := restore(); err != nil || !alive {
 		return falls("the process ends")
 	}
-	how := fmt.Sprintf("%d of %d clients got a connection", len(crowd), pressing+latecomers)
 	switch {
 	case friendly != nil:
 		return falls("%s; a client from before is not served: %s", how, plain(friendly))
@@ -82,17 +82,39 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 // press connects n clients, each with a request. That this fails is one of the things to find out,
 // by what follows.
 func (a *Arena) press(ctx context.Context, n int) (crowd []*Conn) {
+	open := a.Dial
+	if a.Kind == WebSocket {
+		open = a.Open // its handshake is the request
+	}
 	for range n {
-		c, err := a.Dial(ctx)
+		c, err := open(ctx)
 		if err != nil {
 			continue
 		}
 		crowd = append(crowd, c)
-		if a.Kind != WebSocket {
-			_, _ = c.Write(c.Request(nil)) // it may be closed already
-		}
+		_, _ = c.Write(c.Request(nil)) // it may be closed already
 	}
 	return crowd
+}
+
+// fates says what has become of a crowd.
+func fates(crowd []*Conn) string {
+	served, waiting, away := 0, 0, pressing+latecomers-len(crowd)
+	for _, c := range crowd {
+		err := c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if err == nil {
+			err = c.client.answer(c.Conn)
+		}
+		switch {
+		case err == nil:
+			served++
+		case isTimeout(err):
+			waiting++
+		default:
+			away++
+		}
+	}
+	return fmt.Sprintf("%d were served, %d waited, %d were turned away", served, waiting, away)
 }
 
 // loaded is a load whose server is about to end.

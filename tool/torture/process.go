@@ -42,10 +42,11 @@ func (p *Process) running() *child.Child {
 // owned reports whether the process is this program's child.
 func (p *Process) owned() bool { return p != nil && p.pid == 0 }
 
-// start starts an owned server, after the one that runs, if any, has ended.
+// start starts an owned server, after the one that runs, if any, has ended. It lives until stop, also
+// when ctx ends before.
 func (p *Process) start(ctx context.Context) error {
 	p.stop()
-	c, err := p.server.Start(ctx, p.target)
+	c, err := p.server.Start(context.WithoutCancel(ctx), p.target)
 	if err != nil {
 		return err
 	}
