@@ -149,6 +149,16 @@ func (c *Child) Stop() {
 	<-c.ended
 }
 
+// Signal sends the process and its group SIGTERM, or SIGKILL, and does not wait. Stop is still
+// needed. Windows has no SIGTERM.
+func (c *Child) Signal(kill bool) {
+	if kill {
+		killGroup(c.cmd.Process)
+		return
+	}
+	askGroup(c.cmd.Process)
+}
+
 // goneTime bounds how long killed processes may take to disappear.
 const goneTime = 2 * time.Second
 

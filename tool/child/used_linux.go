@@ -18,6 +18,15 @@ func (c *Child) Used() (Use, error) {
 	if err != nil {
 		return Use{}, err
 	}
+	sum := add(pids)
+	if sum.Busiest == 0 {
+		return Use{}, fmt.Errorf("process %d has ended; its output: %s", c.PID, c.Said())
+	}
+	return sum, nil
+}
+
+// add returns what processes use together.
+func add(pids []int) Use {
 	var sum Use
 	for _, pid := range pids {
 		cpu, err := processCPU(pid)
@@ -35,10 +44,7 @@ func (c *Child) Used() (Use, error) {
 		sum.Resident += resident
 		sum.PIDs = append(sum.PIDs, pid)
 	}
-	if sum.Busiest == 0 {
-		return Use{}, fmt.Errorf("process %d has ended; its output: %s", c.PID, c.Said())
-	}
-	return sum, nil
+	return sum
 }
 
 // members returns the processes of a group.

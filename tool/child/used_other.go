@@ -6,6 +6,12 @@ import "errors"
 
 func (c *Child) Used() (Use, error) { return Use{}, errors.ErrUnsupported }
 
+func UsedBy(int) (Use, error) { return Use{}, errors.ErrUnsupported }
+
+func (u Use) Descriptors() int { return 0 }
+
+func LeaveDescriptors(int, int) (func() error, error) { return nil, errors.ErrUnsupported }
+
 func (u Use) Program() string { return "" }
 
 // anybodyIn cannot tell zombies on this system, so it reports none.

@@ -24,16 +24,18 @@ type Limits struct {
 	Within time.Duration // in which it ends, unless it waits. Zero: 10 s
 	Wait   time.Duration // for time-outs of the server. Zero: 75 s
 	Answer time.Duration // in which an answer counts as given, at the least. Zero: 2 s
+	Gone   time.Duration // in which the server has closed what its clients have left. Zero: 5 s
+	Stop   time.Duration // in which an owned server ends after SIGTERM. Zero: 30 s
 }
 
 func (l Limits) complete() Limits {
-	def := Limits{Conns: 1000, Few: 40, Bytes: 256 << 20, Within: 10 * time.Second, Wait: 75 * time.Second, Answer: 2 * time.Second}
+	def := Limits{Conns: 1000, Few: 40, Bytes: 256 << 20, Within: 10 * time.Second, Wait: 75 * time.Second, Answer: 2 * time.Second, Gone: 5 * time.Second, Stop: 30 * time.Second}
 	for _, n := range []struct{ have, usual *int }{{&l.Conns, &def.Conns}, {&l.Few, &def.Few}} {
 		if *n.have == 0 {
 			*n.have = *n.usual
 		}
 	}
-	for _, d := range []struct{ have, usual *time.Duration }{{&l.Within, &def.Within}, {&l.Wait, &def.Wait}, {&l.Answer, &def.Answer}} {
+	for _, d := range []struct{ have, usual *time.Duration }{{&l.Within, &def.Within}, {&l.Wait, &def.Wait}, {&l.Answer, &def.Answer}, {&l.Gone, &def.Gone}, {&l.Stop, &def.Stop}} {
 		if *d.have == 0 {
 			*d.have = *d.usual
 		}
@@ -76,6 +78,7 @@ type Conn struct {
 	tcp    net.Conn // below TLS
 	arena  *Arena
 	client client
+	rest   []byte // of requests, which fill has not sent yet
 }
 
 var (
@@ -249,23 +252,14 @@ func (a *Arena) Note(format string, args ...any) {
 }
 
 // Pause waits, and reports whether ctx has not ended.
-func (a *Arena) Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func (a *Arena) Pause(ctx context.Context, d time.Duration) bool { return pause(ctx, d) }
 
 // Closings reads from connections until the server has closed each, or ctx or Wait ends, and
 // returns how long each took; negative: it is still open. What the server sends is discarded.
 func (a *Arena) Closings(ctx context.Context, crowd []*Conn) []time.Duration {
 	began := time.Now()
 	took := make([]time.Duration, len(crowd))
-	until := began.Add(a.Wait)
+	until := began.Add(a.Wait + a.Wait/50) // a server's limit may be the same
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
 		until = deadline
 	}
@@ -283,7 +277,7 @@ func (a *Arena) Closings(ctx context.Context, crowd []*Conn) []time.Duration {
 				return
 			}
 			_, err := io.Copy(io.Discard, io.LimitReader(c.Conn, a.Bytes))
-			if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+			if isTimeout(err) {
 				return
 			}
 			took[i] = time.Since(began)

@@ -53,6 +53,8 @@ type Scenario struct {
 	// at the same time, so that all of them wait once. They keep to Limits.Few connections, and
 	// must not use Arena.Server.
 	Waits bool
+	// Alone says that bystanders pause: the server ends in it, or refuses newcomers as it should.
+	Alone bool
 	// Attack does it, and says what it saw itself. What the bystanders felt and what the process
 	// used is added to that. It returns when ctx ends, closes nothing (the arena does) and starts
 	// no goroutine that survives it. It panics never.

@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -94,11 +93,12 @@ func (t *target) dial(ctx context.Context, secure bool) (net.Conn, error) {
 
 // client asks on one connection. It is not safe for concurrent use.
 type client struct {
-	target *target
-	codec  load.Caller
-	last   uint64 // id
-	in     []byte // received, and not decoded yet
-	raw    []byte // the end of the current answer
+	target  *target
+	codec   load.Caller
+	last    uint64 // id
+	in      []byte // received, and not decoded yet
+	raw     []byte // the current answer, as far as it is kept
+	closing bool   // the server has announced that it closes the connection
 }
 
 func (t *target) client() client { return client{target: t, codec: t.Caller()} }
@@ -122,10 +122,7 @@ func (c *client) answer(from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if known := c.target.known; known.status != "" && !known.covers(got) {
-		return fmt.Errorf("%w: %s", errWrongAnswer, known.differs(got))
-	}
-	return nil
+	return c.target.known.check(got)
 }
 
 // read reads the next answer.
@@ -141,6 +138,7 @@ func (c *client) read(from io.Reader) (answer, error) {
 			if len(c.raw) < mostKept {
 				c.raw = append(c.raw, c.in[:used]...)
 			}
+			c.closing = c.closing || got.Last
 			if got.ID != 0 {
 				a := c.seen(&got)
 				c.in = append(c.in[:0], c.in[used:]...)
@@ -178,9 +176,12 @@ func (c *client) seen(got *load.Answer) answer {
 	return a
 }
 
-// covers reports whether got is the same as far as a is known.
-func (a answer) covers(got answer) bool {
-	return a.status == got.status && (a.length < 0 || a.length == got.length) && (a.sum == 0 || a.sum == got.sum)
+// check compares got with a, as far as a is known.
+func (a answer) check(got answer) error {
+	if a.status == "" || a.status == got.status && (a.length < 0 || a.length == got.length) && (a.sum == 0 || a.sum == got.sum) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", errWrongAnswer, a.differs(got))
 }
 
 // differs says how got differs.
@@ -188,7 +189,7 @@ func (a answer) differs(got answer) string {
 	switch {
 	case a.status != got.status:
 		return fmt.Sprintf("%s instead of %s", got.status, a.status)
-	case a.length != got.length:
+	case a.length >= 0 && a.length != got.length:
 		return fmt.Sprintf("%d bytes instead of %d", got.length, a.length)
 	}
 	return fmt.Sprintf("other content in its %d bytes", got.length)
@@ -208,10 +209,4 @@ func (t *target) learn(got answer) {
 	if known.sum != got.sum {
 		known.sum = 0
 	}
-}
-
-// requestBytes returns one good request.
-func (t *target) requestBytes() []byte {
-	c := t.client()
-	return bytes.Clone(c.request(nil))
 }
