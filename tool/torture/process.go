@@ -203,5 +203,3 @@ func (p *Process) memory() (int64, bool) {
 	u, ok := p.Used()
 	return u.Resident, ok
 }
-
-func (p *Process) memory() (int64, bool) { return 0, false }
