@@ -66,6 +66,7 @@ func (c *Conn) pour(ctx context.Context, beginning string, block []byte, most in
 type flood struct {
 	what             string
 	beginning, block string // the block is repeated
+	forgotten        bool   // a server may read it for ever without keeping it
 }
 
 // opener is Arena's Dial or Open.
@@ -75,27 +76,33 @@ type opener func(*Arena, context.Context) (*Conn, error)
 // it; if its memory grows with it, it falls.
 func pourAll(open opener, floods func(a *Arena) []flood) func(context.Context, *Arena) Finding {
 	return func(ctx context.Context, a *Arena) Finding {
-		var endless []string
+		var endless, forgotten []string
 		most := 0
 		for _, f := range floods(a) {
 			before := a.resident()
 			taken, swallowed, err := a.pourOne(ctx, open, f)
-			if err != nil {
+			grown := a.resident() - before
+			switch {
+			case err != nil:
 				return unknown("%s: %v", f.what, err)
-			}
-			most = max(most, taken)
-			if swallowed == 0 {
-				continue
-			}
-			endless = append(endless, f.what)
-			if grown := a.resident() - before; before > 0 && grown > int64(swallowed)*pourMost*3/4 {
+			case swallowed == 0:
+				most = max(most, taken)
+			case before > 0 && grown > int64(swallowed)*pourMost*3/4:
 				return falls("its memory grew by %d MiB with %d connections that sent %d MiB each of %s", grown>>20, swallowed, pourMost>>20, f.what)
+			case f.forgotten:
+				forgotten = append(forgotten, f.what)
+			default:
+				endless = append(endless, f.what)
 			}
 		}
+		words := fmt.Sprintf("stopped floods after %d KiB at most", most>>10)
 		if len(endless) > 0 {
 			return unknown("took %d MiB without an answer of %s: no limit up to then", pourMost>>20, strings.Join(endless, ", and of "))
 		}
-		return survives("stopped every flood, after %d KiB at most", most>>10)
+		if len(forgotten) > 0 {
+			words += fmt.Sprintf(", and read %d MiB of %s, which it need not keep", pourMost>>20, strings.Join(forgotten, ", and of "))
+		}
+		return survives("%s", words)
 	}
 }
 
@@ -145,13 +152,13 @@ func (a *Arena) resident() int64 {
 // headFloods are heads without end.
 func headFloods(a *Arena) []flood {
 	return []flood{
-		{"fields in a head", a.head("GET", ""), "X-Flood: b\r\n"},
-		{"one value", a.head("GET", "X-Flood: "), "abcdefgh"},
-		{"one name", a.head("GET", ""), "abcdefgh"},
-		{"a folded value", a.head("GET", "X-Flood: b\r\n"), " c\r\n"},
-		{"a method", "", "ABCDEFGH"},
-		{"a target", "GET /", "abcdefgh"},
-		{"empty lines", "", "\r\n"},
+		{"fields in a head", a.head("GET", ""), "X-Flood: b\r\n", false},
+		{"one value", a.head("GET", "X-Flood: "), "abcdefgh", false},
+		{"one name", a.head("GET", ""), "abcdefgh", false},
+		{"a folded value", a.head("GET", "X-Flood: b\r\n"), " c\r\n", false},
+		{"a method", "", "ABCDEFGH", false},
+		{"a target", "GET /", "abcdefgh", false},
+		{"empty lines", "", "\r\n", true},
 	}
 }
 
@@ -159,10 +166,10 @@ func headFloods(a *Arena) []flood {
 func chunkFloods(a *Arena) []flood {
 	chunked := a.head("POST", "Transfer-Encoding: chunked\r\n\r\n")
 	return []flood{
-		{"an extension", chunked + "1;a=", "abcdefgh"},
-		{"zeros before a size", chunked, "00000000"},
-		{"a trailer's fields", chunked + "0\r\n", "X-Flood: b\r\n"},
-		{"a trailer's value", chunked + "0\r\nX-Flood: ", "abcdefgh"},
+		{"an extension", chunked + "1;a=", "abcdefgh", true},
+		{"zeros before a size", chunked, "00000000", true},
+		{"a trailer's fields", chunked + "0\r\n", "X-Flood: b\r\n", true},
+		{"a trailer's value", chunked + "0\r\nX-Flood: ", "abcdefgh", true},
 	}
 }
 

@@ -59,9 +59,9 @@ func playHandshakes(ctx context.Context, a *Arena) Finding {
 func fragmentFloods(*Arena) []flood {
 	part := strings.Repeat("a", fragmentSize)
 	return []flood{
-		{"a message in fragments of 4 KiB", maskedFrame(binaryOp, part), maskedFrame(contOp, part)},
-		{"a message in fragments of a byte", maskedFrame(binaryOp, "a"), maskedFrame(contOp, "a")},
-		{"a frame", maskedHead(finBit|binaryOp, 8, 1<<40), part},
+		{"a message in fragments of 4 KiB", maskedFrame(binaryOp, part), maskedFrame(contOp, part), false},
+		{"a message in fragments of a byte", maskedFrame(binaryOp, "a"), maskedFrame(contOp, "a"), false},
+		{"a frame", maskedHead(finBit|binaryOp, 8, 1<<40), part, false},
 	}
 }
 
@@ -69,10 +69,10 @@ func fragmentFloods(*Arena) []flood {
 // and output, and reads nothing meanwhile.
 func floodControl(ctx context.Context, a *Arena) Finding {
 	floods := []flood{
-		{"pings", "", maskedFrame(finBit|pingOp, strings.Repeat("a", 125))},
-		{"empty pings", "", maskedFrame(finBit|pingOp, "")},
-		{"pongs", "", maskedFrame(finBit|pongOp, "")},
-		{"empty fragments", maskedFrame(binaryOp, ""), maskedFrame(contOp, "")},
+		{"pings", "", maskedFrame(finBit|pingOp, strings.Repeat("a", 125)), true},
+		{"empty pings", "", maskedFrame(finBit|pingOp, ""), true},
+		{"pongs", "", maskedFrame(finBit|pongOp, ""), true},
+		{"empty fragments", maskedFrame(binaryOp, ""), maskedFrame(contOp, ""), true},
 	}
 	var peers sync.WaitGroup
 	taken := make([]int, pingFloodPeers)
