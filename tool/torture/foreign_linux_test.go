@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/hone-go/hone/tool/child"
 )
 
-// startNginx starts an nginx that answers every request with 200, and returns its URL.
-func startNginx(t *testing.T) string {
+// nginxProgram returns where nginx is.
+func nginxProgram(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("nginx")
 	if err != nil {
@@ -24,6 +25,23 @@ func startNginx(t *testing.T) string {
 	if err != nil {
 		testrun.Lacks(t, "there is no nginx: install it, or run make deps")
 	}
+	return program
+}
+
+// nginxVersion returns what nginx says of its version.
+func nginxVersion(t *testing.T) string {
+	t.Helper()
+	version, err := exec.CommandContext(context.Background(), nginxProgram(t), "-v").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(version))
+}
+
+// startNginx starts an nginx that answers every request with 200, and returns its URL.
+func startNginx(t *testing.T) string {
+	t.Helper()
+	program := nginxProgram(t)
 	dir, err := os.MkdirTemp("", "torture")
 	if err != nil {
 		t.Fatal(err)

@@ -146,7 +146,7 @@ func (in *httpInput) judgeMore(all []httpAnswer, good int) (ruling, string) {
 		return right, words
 	case n < in.lenient && in.fewer:
 		return wrong, words + ": it believed a length that the coding overrides"
-	case in.serve == 1:
+	case in.fewer:
 		return lenient, words + " where it must close after the first"
 	}
 	return lenient, words + ", accepting it"

@@ -139,5 +139,5 @@ func slowFragments(_ *Arena, peer int) (beginning, more string) {
 	if peer%2 > 0 {
 		return maskedFrame(binaryOp, "a"), maskedFrame(contOp, "")
 	}
-	return maskedHead(finBit|binaryOp, 2, 1<<15), "a"
+	return maskedHead(finBit|binaryOp, 2, 1000), "a"
 }
