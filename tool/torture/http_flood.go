@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	pourMost   = 16 << 20 // bytes that are poured into one connection
+	pourShare  = 16 // of the bytes that a scenario may send, that are poured into one connection
 	pourBlock  = 64 << 10
 	pourPeers  = 2 // connections of each kind
 	hugePeers  = 50
@@ -39,7 +39,7 @@ func (c *Conn) pour(ctx context.Context, beginning string, block []byte, most in
 	}()
 	next := []byte(beginning)
 	for p.sent < most && !came.Load() && ctx.Err() == nil {
-		if c.SetWriteDeadline(time.Now().Add(c.arena.Answer)) != nil {
+		if c.SetWriteDeadline(time.Now().Add(2*c.arena.Answer)) != nil {
 			break
 		}
 		n, err := c.Write(next)
@@ -78,17 +78,16 @@ func pourAll(open opener, floods func(a *Arena) []flood) func(context.Context, *
 	return func(ctx context.Context, a *Arena) Finding {
 		var endless, forgotten []string
 		most := 0
-		for _, f := range floods(a) {
-			before := a.resident()
-			taken, swallowed, err := a.pourOne(ctx, open, f)
-			grown := a.resident() - before
+		all := floods(a)
+		for i, p := range a.pourEach(ctx, open, all) {
+			f := all[i]
 			switch {
-			case err != nil:
-				return unknown("%s: %v", f.what, err)
-			case swallowed == 0:
-				most = max(most, taken)
-			case before > 0 && grown > int64(swallowed)*pourMost*3/4:
-				return falls("its memory grew by %d MiB with %d connections that sent %d MiB each of %s", grown>>20, swallowed, pourMost>>20, f.what)
+			case p.err != nil:
+				return unknown("%s: %v", f.what, p.err)
+			case p.swallowed == 0:
+				most = max(most, p.taken)
+			case p.grown > int64(p.swallowed*a.pourMost())*3/4:
+				return falls("its memory grew by %s with %d connections that sent %s each of %s", mib(p.grown), p.swallowed, mib(int64(a.pourMost())), f.what)
 			case f.forgotten:
 				forgotten = append(forgotten, f.what)
 			default:
@@ -97,50 +96,89 @@ func pourAll(open opener, floods func(a *Arena) []flood) func(context.Context, *
 		}
 		words := fmt.Sprintf("stopped floods after %d KiB at most", most>>10)
 		if len(endless) > 0 {
-			return unknown("took %d MiB without an answer of %s: no limit up to then", pourMost>>20, strings.Join(endless, ", and of "))
+			return unknown("took %s without an answer of %s: no limit up to then", mib(int64(a.pourMost())), strings.Join(endless, ", and of "))
 		}
 		if len(forgotten) > 0 {
-			words += fmt.Sprintf(", and read %d MiB of %s, which it need not keep", pourMost>>20, strings.Join(forgotten, ", and of "))
+			words += fmt.Sprintf(", and read %s of %s, which it need not keep", mib(int64(a.pourMost())), strings.Join(forgotten, ", and of "))
 		}
 		return survives("%s", words)
 	}
 }
 
-// pourOne pours one flood into several connections. It returns the most that the server took before
-// it stopped the flood, and on how many connections it did not.
-func (a *Arena) pourOne(ctx context.Context, open opener, f flood) (taken, swallowed int, err error) {
+func (a *Arena) pourMost() int { return int(a.Bytes / pourShare) }
+
+// floodResult is what became of a flood on several connections.
+type floodResult struct {
+	taken     int   // the most that the server took on a connection
+	swallowed int   // connections on which it took all
+	grown     int64 // its memory, if that is watched
+	err       error
+}
+
+// pourEach pours floods: at the same time, or one by one where the server's memory is watched.
+func (a *Arena) pourEach(ctx context.Context, open opener, floods []flood) []floodResult {
+	results := make([]floodResult, len(floods))
+	_, watched := a.Server.memory()
+	var turn sync.Mutex
+	var pourers sync.WaitGroup
+	for i, f := range floods {
+		pourers.Go(func() {
+			if watched {
+				turn.Lock()
+				defer turn.Unlock()
+			}
+			results[i] = a.pourOne(ctx, open, f)
+		})
+	}
+	pourers.Wait()
+	return results
+}
+
+// pourOne pours one flood into several connections.
+func (a *Arena) pourOne(ctx context.Context, open opener, f flood) (r floodResult) {
 	crowd, err := a.Crowd(ctx, pourPeers, func(ctx context.Context) (*Conn, error) { return open(a, ctx) })
 	if err != nil {
-		return 0, 0, err
+		return floodResult{err: err}
 	}
+	before := a.resident()
 	block := bytes.Repeat([]byte(f.block), pourBlock/len(f.block))
 	outcomes := make([]poured, len(crowd))
 	var pourers sync.WaitGroup
 	for i, c := range crowd {
-		pourers.Go(func() { outcomes[i] = c.pour(ctx, f.beginning, block, pourMost) })
+		pourers.Go(func() { outcomes[i] = c.pour(ctx, f.beginning, block, a.pourMost()) })
 	}
 	pourers.Wait()
-	first := "says nothing"
+	end := ""
 	for _, p := range outcomes {
-		if p.stalled {
-			first = "reads no more"
-		}
-		taken = max(taken, p.sent)
-		if p.sent >= pourMost && !p.closed && len(p.bytes) == 0 {
-			swallowed++
-		}
-		if p.closed {
-			first = "closes"
-		}
-		if all, err := httpAnswers(p.bytes); err == nil && len(all) > 0 {
-			first = fmt.Sprintf("answers %d", all[0].status)
+		end = p.end()
+		r.taken = max(r.taken, p.sent)
+		if p.sent >= a.pourMost() && !p.closed && len(p.bytes) == 0 {
+			r.swallowed++
 		}
 	}
-	a.Note("%s: %s, after %d KiB at most", f.what, first, taken>>10)
+	a.Note("%s: %s, after %d KiB at most", f.what, end, r.taken>>10)
+	if before > 0 {
+		r.grown = a.resident() - before
+	}
 	for _, c := range crowd {
 		c.Close()
 	}
-	return taken, swallowed, ctx.Err()
+	r.err = ctx.Err()
+	return r
+}
+
+// end says how a flood ended.
+func (p *poured) end() string {
+	all, err := httpAnswers(p.bytes)
+	switch {
+	case err == nil && len(all) > 0:
+		return fmt.Sprintf("answers %d", all[0].status)
+	case p.closed:
+		return "closes"
+	case p.stalled:
+		return "reads no more"
+	}
+	return "says nothing"
 }
 
 // resident returns the memory of the server's process; 0 where it is not watched.
@@ -207,7 +245,7 @@ func hugeLengths(ctx context.Context, a *Arena) Finding {
 	}
 	words := fmt.Sprintf("of %d bodies of up to 2^63 - 1 bytes it answered %d at once and closed %d", len(crowd), answered, closed)
 	if before > 0 && grown > hugePeers<<20 {
-		return falls("%s; its memory grew by %d MiB", words, grown>>20)
+		return falls("%s; its memory grew by %s", words, mib(grown))
 	}
 	return survives("%s", words)
 }

@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// attack runs a scenario by its name.
-func attack(t *testing.T, name string, a *Arena) Finding {
+// attackWith runs a scenario by its name.
+func attackWith(t *testing.T, name string, a *Arena) Finding {
 	t.Helper()
 	for _, s := range Scenarios() {
 		if s.Name != name {
@@ -66,7 +66,7 @@ func TestHTTPScenariosOnHTTP1(t *testing.T) {
 			}
 			at := serveHTTP1(t, mux, engine.Limits{FrameTime: 2 * time.Second, IdleTime: 3 * time.Second})
 			a := arena(t, load.HTTP{URL: at + path}, eager)
-			if f := attack(t, s.Name, a); f.Verdict != Survived {
+			if f := attackWith(t, s.Name, a); f.Verdict != Survived {
 				t.Errorf("%s: %s", f.Verdict, f.Words)
 			}
 			if s.Name == "event-streams" {
@@ -83,7 +83,7 @@ func TestHTTPScenariosOnHTTP1(t *testing.T) {
 func TestEventStreamsDoNotApply(t *testing.T) {
 	t.Parallel()
 	a := arena(t, load.HTTP{URL: serveHTTP1(t, http.HandlerFunc(web), engine.Limits{}) + "/page"}, eager)
-	if f := attack(t, "event-streams", a); f.Verdict != NotApplicable || !strings.Contains(f.Words, "text/plain") {
+	if f := attackWith(t, "event-streams", a); f.Verdict != NotApplicable || !strings.Contains(f.Words, "text/plain") {
 		t.Errorf("%s: %s", f.Verdict, f.Words)
 	}
 }

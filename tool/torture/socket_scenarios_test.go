@@ -27,7 +27,7 @@ func TestSocketScenariosOnHTTP1(t *testing.T) {
 			t.Parallel()
 			at := serveHTTP1(t, echo(), engine.Limits{FrameTime: 2 * time.Second, IdleTime: 3 * time.Second})
 			a := arena(t, load.WebSocket{URL: "ws" + at[len("http"):] + "/"}, eager)
-			if f := attack(t, s.Name, a); f.Verdict != Survived {
+			if f := attackWith(t, s.Name, a); f.Verdict != Survived {
 				t.Errorf("%s: %s", f.Verdict, f.Words)
 			}
 			if err := a.Healthy(within(t, a.Within)); err != nil {
