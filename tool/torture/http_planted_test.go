@@ -151,7 +151,7 @@ func TestPlantedWeb(t *testing.T) {
 	var turn sync.Mutex
 	late := func(w http.ResponseWriter, r *http.Request) {
 		turn.Lock()
-		<-time.After(50 * time.Millisecond) // what each start costs
+		<-time.After(75 * time.Millisecond) // what each start costs
 		turn.Unlock()
 		events(w, r)
 	}
@@ -189,7 +189,7 @@ func TestPlantedWeb(t *testing.T) {
 			if strings.HasPrefix(at, "ws") {
 				target = load.WebSocket{URL: at}
 			}
-			a := arena(t, target, Limits{Few: 8, Conns: 60, Bytes: 64 << 20, Within: time.Minute, Wait: byTimeOut, Answer: time.Second})
+			a := arena(t, target, Limits{Few: 8, Conns: 60, Bytes: 64 << 20, Within: time.Minute, Wait: byTimeOut, Answer: 3 * time.Second})
 			f := attackWith(t, c.scenario, a)
 			if f.Verdict != c.want {
 				t.Errorf("%s instead of %s", f.Verdict, c.want)

@@ -36,7 +36,7 @@ func streams(ctx context.Context, a *Arena) Finding {
 		}
 		single = append(single, took)
 	}
-	alone := slices.Sorted(slices.Values(single))[aloneStreams/2]
+	alone := slices.Min(single)
 	crowd, err := a.Crowd(ctx, min(streamCrowd, a.Conns-1), a.Dial)
 	if err != nil {
 		return unknown("the server accepts %d of %d connections: %v", len(crowd), streamCrowd, err)
