@@ -19,10 +19,14 @@ const (
 // that run together is how many scenarios share what was felt.
 func (r *run) judge(made *Result, s Scenario, settled bool, together int) {
 	var fell []string
+	if made.Verdict == Fell {
+		fell = append(fell, made.Words)
+	}
 	felt, base := made.Felt, r.report.Baseline
 	if last, ended := r.process.ended(); ended {
 		fell = append(fell, "the process ends; it said: "+shortened(last))
 	}
+	fell = append(fell, r.overused(made.Used, s)...)
 	count := func(n int, what string) {
 		if n > 0 {
 			fell = append(fell, fmt.Sprintf("bystanders: %d %s (%s)", n, what, felt.First))
@@ -38,9 +42,8 @@ func (r *run) judge(made *Result, s Scenario, settled bool, together int) {
 	case !settled && len(fell) == 0:
 		fell = append(fell, "bystanders are not served again when the attack is over")
 	}
-	fell = append(fell, r.overused(made.Used, s)...)
 	if len(fell) > 0 {
-		if together == 1 && made.Words != "" {
+		if made.Verdict != Fell && together == 1 && made.Words != "" {
 			made.Notes = append(made.Notes, "the attack itself saw: "+made.Words)
 		}
 		made.Verdict, made.Words = Fell, strings.Join(fell, "; ")

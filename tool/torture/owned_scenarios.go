@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -218,14 +219,11 @@ func terminate(ctx context.Context, a *Arena) Finding {
 		return a.again(ctx, falls("SIGTERM: ended after %s, and clients waited up to %s for an answer or an end", seconds(took), seconds(silence)))
 	case l.truncated.Load() > 0:
 		return a.again(ctx, falls("SIGTERM: ended after %s, and cut %d answers short", seconds(took), l.truncated.Load()))
-	case took < abrupt && l.broken.Load() > loadClients/2:
-		return a.again(ctx, falls("SIGTERM: ended at once, with the requests of %d of %d clients unanswered: it does not drain", l.broken.Load(), loadClients))
+	case l.broken.Load() > 0 && process.How() != nil && strings.Contains(process.How().Error(), "signal"):
+		return a.again(ctx, falls("SIGTERM: the signal ended it at once, with the requests of %d of %d clients unanswered: it does not drain", l.broken.Load(), loadClients))
 	}
 	return a.again(ctx, survives("SIGTERM: ended after %s; %d of %d clients saw their connection end without an announcement", seconds(took), l.broken.Load(), loadClients))
 }
-
-// abrupt is the time in which a process that does not handle SIGTERM is gone.
-const abrupt = 50 * time.Millisecond
 
 // again starts the server after a scenario that ended it.
 func (a *Arena) again(ctx context.Context, found Finding) Finding {

@@ -170,7 +170,7 @@ func (w *watch) end(ctx context.Context, limits Limits, usual float64) *Used {
 			break
 		}
 	}
-	for range 2 { // a collector may still be at work after the first look
+	for range 3 { // a collector may still be at work at the first looks
 		if used.Idle = w.process.CPU(ctx, idleFor); used.Idle < usual+spins {
 			break
 		}
@@ -181,7 +181,7 @@ func (w *watch) end(ctx context.Context, limits Limits, usual float64) *Used {
 const (
 	fewLeft = 3 // descriptors: bystanders come and go
 	idleFor = 250 * time.Millisecond
-	spins   = 0.5 // of a CPU more than before the attacks
+	spins   = 0.25 // of a CPU more than before the attacks: it is not alone on the machine
 )
 
 func pause(ctx context.Context, d time.Duration) bool {
