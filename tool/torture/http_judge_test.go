@@ -145,6 +145,7 @@ func TestJudgeSocket(t *testing.T) {
 		{"an unmasked text", frame(textOp, "hello"), true, wrong, "neither goes on nor closes in 1.0 s"},
 		{"an unmasked text", frame(closeOp, "\x03\xed"), false, lenient, "closes with a broken frame"},
 		{"an unmasked text", "HTTP/1.1 400 Bad Request\r\n\r\n", false, wrong, "sends a broken frame"},
+		{"a ping of 126 bytes", frame(pongOp, "a") + bye, true, right, "closes with the code 1002"},
 		{"the opcode 3", pong, true, lenient, "goes on"},
 		{"a length of 2^63", "", true, right, "waits"},
 		{"a length of 2^63", pong, true, wrong, "goes on, and answers the ping behind it"},

@@ -58,15 +58,27 @@ func serveEach(t *testing.T, each func(net.Conn)) (address string) {
 // naive serves HTTP with the faults that most who write it themselves begin with: a head may have
 // any length and take any time, chunks are not known, and nothing is checked.
 type naive struct {
-	ignoresLength bool   // of bodies
-	decodesAny    string // it decodes chunks if a field contains this
-	greets        string // before the first answer
-	silent        string // it never answers heads that contain this
+	ignoresLength bool          // of bodies
+	decodesAny    string        // it decodes chunks if a field contains this
+	silent        string        // it never answers heads that contain this
+	between       time.Duration // how long it waits for a byte; 0: for ever
+}
+
+// renewed is a connection whose time-out begins anew with every byte.
+type renewed struct {
+	net.Conn
+	between time.Duration
+}
+
+func (r renewed) Read(p []byte) (int, error) {
+	if r.between > 0 {
+		r.SetReadDeadline(time.Now().Add(r.between))
+	}
+	return r.Conn.Read(p)
 }
 
 func (n naive) serve(c net.Conn) {
-	in := bufio.NewReader(c)
-	io.WriteString(c, n.greets)
+	in := bufio.NewReader(renewed{c, n.between})
 	for {
 		var head strings.Builder
 		for !strings.HasSuffix(head.String(), "\r\n\r\n") {
@@ -171,6 +183,7 @@ func TestPlantedWeb(t *testing.T) {
 	}{
 		{"no head time-out", patient(web), "slow-heads", NotFoundOut, "are still open after 3s: no limit"},
 		{"no body time-out", patient(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }), "slow-bodies", NotFoundOut, "bodies that trickle are still open"},
+		{"a time-out between bytes alone", raw(naive{between: 5 * byTimeOut / 6}), "slow-heads", NotFoundOut, "8 of 8 heads that trickle are still open after 3s"},
 		{"unbounded buffer for a head", raw(naive{}), "endless-heads", NotFoundOut, "took 4.0 MiB without an answer of fields in a head, and of one value"},
 		{"event streams that start late", patient(late), "event-streams", Fell, "streams that start at once have their first event after up to"},
 		{"codings are ignored", raw(naive{}), "request-smuggling", Fell, "a length, then chunked (RFC 9112 §6.1): gives 2 answers: it believed a length that the coding overrides"},
@@ -189,7 +202,7 @@ func TestPlantedWeb(t *testing.T) {
 			if strings.HasPrefix(at, "ws") {
 				target = load.WebSocket{URL: at}
 			}
-			a := arena(t, target, Limits{Few: 8, Conns: 60, Bytes: 64 << 20, Within: time.Minute, Wait: byTimeOut, Answer: 3 * time.Second})
+			a := arena(t, target, Limits{Few: 8, Conns: 60, Bytes: 64 << 20, Within: time.Minute, Wait: byTimeOut, Answer: 2 * time.Second})
 			f := attackWith(t, c.scenario, a)
 			if f.Verdict != c.want {
 				t.Errorf("%s instead of %s", f.Verdict, c.want)

@@ -7,14 +7,8 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/load"
 )
-
-func TestMain(m *testing.M) {
-	testrun.SideBySide(16)
-	m.Run()
-}
 
 // attackWith runs a scenario by its name.
 func attackWith(t *testing.T, name string, a *Arena) Finding {

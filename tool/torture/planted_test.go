@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // The environment of a test binary that is to be a server with a planted fault.
@@ -30,6 +32,7 @@ func TestMain(m *testing.M) {
 		servePlanted(at, os.Getenv(plantedFault))
 		return
 	}
+	testrun.SideBySide(16)
 	code := m.Run()
 	if err := goleak.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
