@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,7 +54,20 @@ func serveNetHTTP(t *testing.T, s *http.Server) string {
 	t.Helper()
 	ln := listen(t)
 	s.ErrorLog = log.New(io.Discard, "", 0)
-	serve(t, func() error { return s.Serve(ln) }, s.Close)
+	var live sync.WaitGroup
+	s.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			live.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			live.Done()
+		}
+	}
+	serve(t, func() error { return s.Serve(ln) }, func() error {
+		err := s.Close()
+		live.Wait()
+		return err
+	})
 	return "http://" + ln.Addr().String()
 }
 

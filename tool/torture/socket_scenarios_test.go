@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,10 +10,16 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-func echo() *websocket.Upgrader {
-	return &websocket.Upgrader{
+func echo(t *testing.T) *websocket.Upgrader {
+	u := &websocket.Upgrader{
 		Message: func(c websocket.Call, dst, msg []byte) ([]byte, error) { return append(dst, msg...), nil },
 	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // closes connections at once
+		_ = u.Shutdown(ctx)
+	})
+	return u
 }
 
 func TestSocketScenariosOnHTTP1(t *testing.T) {
@@ -25,7 +32,7 @@ func TestSocketScenariosOnHTTP1(t *testing.T) {
 	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			at := serveHTTP1(t, echo(), engine.Limits{FrameTime: 2 * time.Second, IdleTime: 3 * time.Second})
+			at := serveHTTP1(t, echo(t), engine.Limits{FrameTime: 2 * time.Second, IdleTime: 3 * time.Second})
 			a := arena(t, load.WebSocket{URL: "ws" + at[len("http"):] + "/"}, eager)
 			if f := attackWith(t, s.Name, a); f.Verdict != Survived {
 				t.Errorf("%s: %s", f.Verdict, f.Words)
