@@ -152,6 +152,7 @@ func TestJudgeSocket(t *testing.T) {
 		{"a ping of 125 bytes", frame(pongOp, "a") + pong, true, right, "goes on"},
 		{"a ping of 125 bytes", bye, true, wrong, "closes with the code 1002 a connection that keeps to the protocol"},
 		{"empty fragments", frame(closeOp, "\x03\xeb"), false, right, "closes with the code 1003"},
+		{"a ping of 125 bytes", frame(closeOp, "\x03\xeb"), true, wrong, "closes with the code 1003 a connection that keeps to the protocol"},
 		{"empty fragments", "", true, wrong, "neither goes on nor closes in 1.0 s"},
 	} {
 		t.Run(c.input, func(t *testing.T) {
@@ -170,6 +171,9 @@ func TestMaskedFrames(t *testing.T) {
 		ours, theirs := maskedFrame(finBit|binaryOp, string(payload)), websocket.AppendFrame(nil, websocket.Binary, payload)
 		if head := len(theirs) - n - 4; len(ours) != len(theirs) || ours[:head] != string(theirs[:head]) {
 			t.Errorf("%d bytes: % x, want % x", n, ours[:head], theirs[:head])
+		}
+		if sent := ours[len(ours)-n:]; masked(sent) != string(payload) || n > 0 && sent[0] != 'a'^maskKey[0] || n > 1 && sent[1] != 'a'^maskKey[1] {
+			t.Errorf("%d bytes are not masked", n)
 		}
 	}
 }

@@ -162,6 +162,8 @@ func TestPlantedWeb(t *testing.T) {
 	const byTimeOut = 3 * time.Second
 	var turn sync.Mutex
 	late := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.(http.Flusher).Flush() // the head alone is not an event
 		turn.Lock()
 		<-time.After(75 * time.Millisecond) // what each start costs
 		turn.Unlock()

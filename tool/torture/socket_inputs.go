@@ -23,12 +23,13 @@ const (
 	mustFail   reaction = iota // it closes; going on is wrong
 	shouldFail                 // it closes; going on is lenient
 	mayWait                    // it closes or waits for more bytes; going on is wrong
-	mustGoOn                   // it answers the ping behind the frames, unless its service refuses the message
+	mustGoOn                   // it answers the ping behind the frames
+	mayDecline                 // the same, unless its service refuses the message
 )
 
 // String says in words what a server may do.
 func (r reaction) String() string {
-	return [...]string{"close", "close (going on harms nobody)", "close, or wait", "go on"}[r]
+	return [...]string{"close", "close (going on harms nobody)", "close, or wait", "go on", "go on, or refuse the message"}[r]
 }
 
 // The first byte of a frame.
@@ -118,8 +119,8 @@ func socketInputs() []socketInput {
 		{"HTTP instead of frames", "5.2", "GET / HTTP/1.1\r\n\r\n", mustFail},
 		{"a pong that nobody asked for", "5.5.3", maskedFrame(finBit|pongOp, "a"), mustGoOn},
 		{"a ping of 125 bytes", "5.5", maskedFrame(finBit|pingOp, long[:125]), mustGoOn},
-		{"a ping between fragments", "5.4", maskedFrame(binaryOp, "a") + ping + maskedFrame(finBit|contOp, "b"), mustGoOn},
-		{"empty fragments", "5.4", maskedFrame(binaryOp, "") + maskedFrame(contOp, "") + maskedFrame(finBit|contOp, ""), mustGoOn},
+		{"a ping between fragments", "5.4", maskedFrame(binaryOp, "a") + ping + maskedFrame(finBit|contOp, "b"), mayDecline},
+		{"empty fragments", "5.4", maskedFrame(binaryOp, "") + maskedFrame(contOp, "") + maskedFrame(finBit|contOp, ""), mayDecline},
 	}
 }
 
@@ -172,9 +173,9 @@ func (in *socketInput) judge(got heard, mark string) (ruling, string) {
 		return lenient, fmt.Sprintf("closes with a broken frame (%v)", s.fault)
 	case s.fault != nil:
 		return wrong, fmt.Sprintf("sends a broken frame (%v)", s.fault)
-	case in.want == mustGoOn && s.ponged:
+	case in.want >= mustGoOn && s.ponged:
 		return right, "goes on"
-	case in.want == mustGoOn && s.closed && !declined:
+	case in.want == mustGoOn && s.closed, in.want == mayDecline && s.closed && !declined:
 		return wrong, words + " a connection that keeps to the protocol"
 	case s.ponged && in.want == shouldFail:
 		return lenient, "goes on"
