@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -23,8 +22,9 @@ const (
 type Felt struct {
 	Asked   int `json:"asked"`
 	Wrong   int `json:"wrong"`   // other answers than before the attacks
-	Lost    int `json:"lost"`    // connections that ended, or kept silent too long, with a request unanswered
-	Refused int `json:"refused"` // newcomers that got no connection, or no answer on it
+	Lost    int `json:"lost"`    // connections that ended with a request unanswered
+	Refused int `json:"refused"` // newcomers that got no connection, or were closed without an answer
+	Silent  int `json:"silent"`  // requests without an answer or an end for so long that they were given up
 	// Median and Worst are response times in seconds; Worst includes waits that had not ended.
 	Median float64 `json:"median_seconds"`
 	Worst  float64 `json:"worst_seconds"`
@@ -267,6 +267,8 @@ func (c *crowd) answered(b *bystander, began time.Time, err error) {
 		return
 	case errors.Is(err, errWrongAnswer):
 		c.felt.Wrong++
+	case isTimeout(err):
+		c.felt.Silent++
 	case b.newcomer || errors.As(err, &dialled):
 		c.felt.Refused++
 	default:
@@ -281,7 +283,7 @@ func (c *crowd) answered(b *bystander, began time.Time, err error) {
 func plain(err error) string {
 	op := new(net.OpError)
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+	case isTimeout(err):
 		return "no answer in time"
 	case errors.As(err, &op):
 		return fmt.Sprintf("%s: %v", op.Op, op.Err)

@@ -137,9 +137,9 @@ func oversizedLengths(ctx context.Context, a *Arena) Finding {
 	}
 	after, _ := a.Server.memory()
 	if grown := after - before; grown > mostClaims {
-		return falls("%d clients announced a long message and sent %d bytes each: its memory grew by %s", sent, len(claim), mib(grown))
+		return falls("%d clients announced a long message and sent %d bytes each: its memory grew by %s", sent, len(claim), size(grown))
 	}
-	return survives("%d clients announced a long message: its memory grew by %s", sent, mib(max(0, after-before)))
+	return survives("%d clients announced a long message: its memory grew by %s", sent, size(max(0, after-before)))
 }
 
 const mutations = 400

@@ -50,7 +50,7 @@ const (
 	stallsAtEnd       = "stalls-at-sigterm"
 	losesOnHalfClose  = "loses-on-half-close"
 	crashesOnLength   = "crashes-on-length-3"
-	spinsOnSilence    = "spins-after-a-reset"
+	spinsOnReset      = "spins-after-a-reset"
 	webServer         = "http"         // a sound server of net/http
 	lateStreams       = "late-streams" // HTTP: event streams that start late
 )
@@ -68,6 +68,7 @@ const (
 type planted struct {
 	fault    string
 	mu       sync.Mutex
+	spin     sync.Once
 	leaked   [][]byte
 	kept     []net.Conn // so that no finalizer closes them
 	conns    map[net.Conn]bool
@@ -139,9 +140,11 @@ func (p *planted) serve(nc net.Conn) {
 		panic("reset")
 	case p.fault == losesOnHalfClose && errors.Is(err, io.EOF):
 		nc.Close()
-	case p.fault == spinsOnSilence && errors.Is(err, syscall.ECONNRESET):
-		for { //nolint:staticcheck // the planted fault
-		}
+	case p.fault == spinsOnReset && errors.Is(err, syscall.ECONNRESET):
+		p.spin.Do(func() {
+			for { //nolint:staticcheck // the planted fault
+			}
+		})
 	}
 	<-answered
 	p.mu.Lock()

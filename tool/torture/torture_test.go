@@ -83,7 +83,7 @@ var plantings = []struct {
 	{stallsAtEnd, "sigterm-under-load", Fell, "SIGTERM"},
 	{losesOnHalfClose, "half-close", Fell, "the end of the sending side"},
 	{crashesOnLength, "impossible-length", Fell, "the process ends"},
-	{spinsOnSilence, "reset-at-each-byte", Fell, "of a CPU after all have left"},
+	{spinsOnReset, "reset-at-each-byte", Fell, "of a CPU after all have left"},
 }
 
 // Each planted fault is found where it is, with words that name it.
