@@ -43,6 +43,7 @@ type crowd struct {
 
 	mu     sync.Mutex
 	felt   Felt
+	first  error // the first failure of felt
 	took   []float64
 	asking map[*bystander]time.Time // when each has asked what is not answered
 	since  time.Time                // when everybody was asked to answer; see settled
@@ -104,7 +105,7 @@ func (c *crowd) pauseAll(paused bool) {
 // begin begins to note what is felt.
 func (c *crowd) begin() {
 	c.mu.Lock()
-	c.felt, c.took = Felt{}, c.took[:0]
+	c.felt, c.first, c.took = Felt{}, nil, c.took[:0]
 	c.mu.Unlock()
 }
 
@@ -151,6 +152,13 @@ func (c *crowd) so() Felt {
 		felt.Median = c.took[len(c.took)/2]
 	}
 	return felt
+}
+
+// failure returns the first failure since begin; nil: there was none.
+func (c *crowd) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.first
 }
 
 // live asks until ctx ends.
@@ -274,8 +282,8 @@ func (c *crowd) answered(b *bystander, began time.Time, err error) {
 	default:
 		c.felt.Lost++
 	}
-	if c.felt.First == "" {
-		c.felt.First = plain(err)
+	if c.first == nil {
+		c.first, c.felt.First = err, plain(err)
 	}
 }
 

@@ -59,7 +59,7 @@ func (a *Arena) lengths(values ...uint64) (all []hostile) {
 	return all
 }
 
-// nonsense returns inputs that are no message, in the target's framing.
+// nonsense returns inputs other than messages, in the target's framing.
 func (a *Arena) nonsense() []hostile {
 	if width, _ := a.lengthWidth(); width > 0 {
 		return a.lengths(0, 1, 2, 3, 4, 5, 7, 8, 11, 1<<15, 1<<16-1, 1<<31-1, 1<<31, 1<<32-4, 1<<32-1)

@@ -92,7 +92,7 @@ func servePlanted(at, fault string) {
 	<-terminated
 	if fault == stallsAtEnd {
 		p.mu.Lock()
-		time.Sleep(stallTime)
+		<-time.After(stallTime)
 		p.mu.Unlock()
 	}
 	listener.Close()
@@ -112,7 +112,7 @@ func (p *planted) accept(listener net.Listener) {
 			return
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // no descriptors
+			<-time.After(10 * time.Millisecond) // no descriptors
 			continue
 		}
 		p.mu.Lock()
@@ -197,7 +197,7 @@ func (p *planted) read(nc net.Conn, answers *backlog) error {
 			return err
 		}
 		if p.fault == losesOnHalfClose {
-			time.Sleep(100 * time.Microsecond) // answers lag behind
+			<-time.After(100 * time.Microsecond) // answers lag behind
 		}
 		answers.push(message)
 	}
@@ -210,7 +210,7 @@ func (p *planted) answer(nc net.Conn, answers *backlog) {
 			return
 		}
 		if p.fault == losesOnHalfClose {
-			time.Sleep(200 * time.Microsecond)
+			<-time.After(200 * time.Microsecond)
 		}
 		if p.fault == lockedWhileWrites {
 			p.mu.Lock()
@@ -289,7 +289,7 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 		w.Header().Set("Content-Type", "text/event-stream")
 		if fault == lateStreams { // one after the other
 			streams.Lock()
-			time.Sleep(20 * time.Millisecond)
+			<-time.After(20 * time.Millisecond)
 			streams.Unlock()
 		}
 		io.WriteString(w, "data: 1\n\n")

@@ -117,11 +117,10 @@ func (r *run) baseline(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		why := r.crowd.so().First
-		if why == "" {
-			why = "no answer in time; does it serve several clients at once?"
+		if err := r.crowd.failure(); err != nil {
+			return fmt.Errorf("%w: %w", errNoBaseline, err)
 		}
-		return fmt.Errorf("%w: %s", errNoBaseline, why)
+		return fmt.Errorf("%w: no answer in time; does it serve several clients at once?", errNoBaseline)
 	}
 	r.crowd.mu.Lock()
 	r.crowd.learns = false
@@ -194,7 +193,7 @@ func (r *run) unfit(s Scenario) string {
 	switch {
 	case s.Kinds&r.target.kind == 0:
 		return "for another kind of target"
-	case s.TLS && r.target.place.TLS == nil:
+	case s.TLS && r.target.tls == nil:
 		return "only for TLS"
 	case s.Access == Owned && !r.process.owned(), s.Access == Watched && r.process == nil:
 		return "needs a process that is " + s.Access.String()
@@ -329,7 +328,7 @@ func (r *run) attack(ctx context.Context, s Scenario) Result {
 	name := fnv.New64a()
 	name.Write([]byte(s.Name))
 	a := &Arena{
-		Limits: r.Limits, Kind: r.target.kind, Host: r.target.place.Host, Path: r.target.place.Path, Secure: r.target.place.TLS != nil,
+		Limits: r.Limits, Kind: r.target.kind, Host: r.target.host, Path: r.target.path, Secure: r.target.tls != nil,
 		Rand: rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, open: map[*Conn]struct{}{},
 	}
 	switch t := r.target.Target.(type) {
