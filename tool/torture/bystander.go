@@ -95,10 +95,33 @@ func (c *crowd) measureLag(ctx context.Context) {
 	}
 }
 
-// pauseAll stops the asking, or lets it go on.
-func (c *crowd) pauseAll(paused bool) {
+// pause stops the asking, and returns when nobody has a connection any more.
+func (c *crowd) pause(ctx context.Context) {
 	c.mu.Lock()
-	c.paused = paused
+	c.paused = true
+	c.mu.Unlock()
+	for until := time.Now().Add(c.patience); time.Now().Before(until) && !c.hasLeft(); {
+		if !pause(ctx, askEvery/4) {
+			return
+		}
+	}
+}
+
+func (c *crowd) hasLeft() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for b := range c.calm {
+		if b.nc != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// goOn lets everybody ask again.
+func (c *crowd) goOn() {
+	c.mu.Lock()
+	c.paused = false
 	c.mu.Unlock()
 }
 

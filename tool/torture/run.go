@@ -137,8 +137,8 @@ func (r *run) baseline(ctx context.Context) error {
 
 // idle returns the share of one CPU that the process uses while nobody asks; negative: not known.
 func (r *run) idle(ctx context.Context) float64 {
-	r.crowd.pauseAll(true)
-	defer r.crowd.pauseAll(false)
+	r.crowd.pause(ctx)
+	defer r.crowd.goOn()
 	least := -1.0
 	for range 3 { // a collector may still be at work at the first looks
 		share := r.process.CPU(ctx, idleFor)
@@ -267,13 +267,16 @@ func (r *run) certain(ctx context.Context, s Scenario, one []Scenario) []Result 
 // server serves again. It reports whether it does.
 func (r *run) recover(ctx context.Context) bool {
 	if r.process.owned() {
-		r.crowd.pauseAll(true)
+		r.crowd.pause(ctx) // who closes a connection first keeps its port busy
 		last, _ := r.process.ended()
 		r.process.kill()
 		err := r.process.start(ctx)
-		r.crowd.pauseAll(false)
+		for try := 1; err != nil && try < startTries && pause(ctx, time.Second); try++ {
+			err = r.process.start(ctx) // a port may be busy for a while
+		}
+		r.crowd.goOn()
 		if err != nil {
-			r.gone = "the server could not be started again; it said: " + shortened(last)
+			r.gone = fmt.Sprintf("the server could not be started again: %s; before, it said: %s", plain(err), shortened(last))
 			return false
 		}
 	}
@@ -286,6 +289,9 @@ func (r *run) recover(ctx context.Context) bool {
 	return false
 }
 
+// startTries is how often a server is started that does not come up.
+const startTries = 5
+
 // try runs scenarios at the same time, once.
 func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 	limit := r.Limits.Within
@@ -296,8 +302,10 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 		limit += r.Limits.Stop
 	}
 	began := time.Now()
-	ends := slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Alone })
-	r.crowd.pauseAll(ends)
+	alone := slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Alone })
+	if alone {
+		r.crowd.pause(ctx)
+	}
 	r.crowd.begin()
 	watched := follow(ctx, r.process)
 	attack, cancel := context.WithTimeout(ctx, limit)
@@ -308,7 +316,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 	}
 	attacks.Wait()
 	cancel()
-	r.crowd.pauseAll(false)
+	r.crowd.goOn()
 	settled := r.crowd.settled(ctx)
 	felt := r.crowd.so()
 	used := watched.end(ctx, r.Limits)
