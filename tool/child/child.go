@@ -149,11 +149,18 @@ func (c *Child) Stop() {
 	<-c.ended
 }
 
-// Signal sends the process and its group SIGTERM, or SIGKILL, and does not wait. Stop is still
-// needed. Windows has no SIGTERM.
-func (c *Child) Signal(kill bool) {
-	if kill {
-		killGroup(c.cmd.Process)
+// Kill kills the process and its group, and does not wait. Stop is still needed.
+func (c *Child) Kill() { killGroup(c.cmd.Process) }
+
+// Terminate sends SIGTERM to the group, but not to a shell that runs the others: it would end before
+// them, and the group with it. It does not wait, and Stop is still needed. Windows has no SIGTERM.
+func (c *Child) Terminate() {
+	if u, err := c.Used(); err == nil && u.Program() != "" && len(u.PIDs) > 1 && !sameProgram(c.PID, u.Busiest) {
+		for _, pid := range u.PIDs {
+			if pid != c.PID {
+				terminate(pid)
+			}
+		}
 		return
 	}
 	askGroup(c.cmd.Process)

@@ -35,7 +35,7 @@ func fromSources(ctx context.Context, a source.Addresses) context.Context {
 // its guard.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
-	if guard, ok := ctx.Value(guardKey{}).(Control); ok {
+	if guard, ok := ctx.Value(guardKey{}).(func(string, string, syscall.RawConn) error); ok {
 		d.Control = guard
 	}
 	if from, ok := ctx.Value(sourcesKey{}).(*sources); ok {

@@ -3,41 +3,46 @@ package load
 import (
 	"context"
 	"crypto/tls"
+	"net"
+	"net/url"
 	"syscall"
 )
 
-// Place is where a target is, for programs that speak to it in other ways than the target does.
-type Place struct {
-	Network, Address string
-	Host, Path       string      // of HTTP and WebSocket: the Host header and the request target
-	TLS              *tls.Config // nil: no TLS
-}
-
-// PlaceOf returns where a target of this package is.
-func PlaceOf(t Target) (Place, error) {
-	var at site
-	var err error
-	switch t := t.(type) {
+// Place returns where the plan's target is, one of this package, for programs that also speak to it
+// in other ways: its address, the page of HTTP and WebSocket (nil: another target) and the TLS
+// configuration (nil: no TLS).
+func (p Plan) Place() (at net.Addr, page *url.URL, config *tls.Config, err error) {
+	var where site
+	switch t := p.Target.(type) {
 	case HTTP:
-		at, err = locate(t.URL, t.Address, "http", "https", t.TLS)
+		where, err = locate(t.URL, t.Address, "http", "https", t.TLS)
 	case WebSocket:
-		at, err = locate(t.URL, t.Address, "ws", "wss", t.TLS)
+		where, err = locate(t.URL, t.Address, "ws", "wss", t.TLS)
 	default:
-		at.network, at.address = whereIs(t)
+		where.network, where.address = whereIs(t)
 	}
-	return Place{Network: at.network, Address: at.address, Host: at.host, Path: at.uri, TLS: at.tls}, err
+	if err == nil && where.uri != "" {
+		if page, err = url.ParseRequestURI(where.uri); err == nil {
+			page.Host = where.host
+		}
+	}
+	return address{where.network, where.address}, page, where.tls, err
 }
 
-type guardKey struct{}
+// address is a net.Addr.
+type address struct{ network, text string }
 
-// Control is net.Dialer's: it sees every address that a dial tries, after its name is resolved and
-// before it connects.
-type Control func(network, address string, raw syscall.RawConn) error
+func (a address) Network() string { return a.network }
 
-// Guarded returns a context in which the targets of this package ask guard before they connect.
-func Guarded(ctx context.Context, guard Control) context.Context {
-	return context.WithValue(ctx, guardKey{}, guard)
-}
+func (a address) String() string { return a.text }
 
 // Carried returns the content that requests of the plan carry; with sizes that vary, the largest.
 func (p Plan) Carried() []byte { return p.content() }
+
+type guardKey struct{}
+
+// Dial opens a connection to the target as its own Dial does, after guard, if not nil, has allowed
+// the address: net.Dialer's Control, which is asked after the name is resolved, before connecting.
+func (p Plan) Dial(ctx context.Context, guard func(network, address string, raw syscall.RawConn) error) (net.Conn, error) {
+	return p.Target.Dial(context.WithValue(ctx, guardKey{}, guard))
+}

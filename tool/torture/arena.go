@@ -222,14 +222,6 @@ func (c *Conn) Reset() error {
 	return c.Close()
 }
 
-// ReadBuffer sets the size of the kernel's receive buffer, for clients that do not read.
-func (c *Conn) ReadBuffer(bytes int) error {
-	if tcp, ok := c.tcp.(*net.TCPConn); ok {
-		return tcp.SetReadBuffer(bytes)
-	}
-	return nil
-}
-
 // Healthy asks the server one good request on a new connection.
 func (a *Arena) Healthy(ctx context.Context) error {
 	c, err := a.Open(ctx)

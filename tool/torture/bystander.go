@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -23,8 +22,9 @@ const (
 type Felt struct {
 	Asked   int `json:"asked"`
 	Wrong   int `json:"wrong"`   // other answers than before the attacks
-	Lost    int `json:"lost"`    // connections that ended, or kept silent too long, with a request unanswered
-	Refused int `json:"refused"` // newcomers that got no connection, or no answer on it
+	Lost    int `json:"lost"`    // connections that ended with a request unanswered
+	Refused int `json:"refused"` // newcomers that got no connection, or were closed without an answer
+	Silent  int `json:"silent"`  // requests without an answer or an end for so long that they were given up
 	// Median and Worst are response times in seconds; Worst includes waits that had not ended.
 	Median float64 `json:"median_seconds"`
 	Worst  float64 `json:"worst_seconds"`
@@ -43,6 +43,7 @@ type crowd struct {
 
 	mu     sync.Mutex
 	felt   Felt
+	first  error // the first failure of felt
 	took   []float64
 	asking map[*bystander]time.Time // when each has asked what is not answered
 	since  time.Time                // when everybody was asked to answer; see settled
@@ -94,17 +95,40 @@ func (c *crowd) measureLag(ctx context.Context) {
 	}
 }
 
-// pauseAll stops the asking, or lets it go on.
-func (c *crowd) pauseAll(paused bool) {
+// pause stops the asking, and returns when nobody has a connection any more.
+func (c *crowd) pause(ctx context.Context) {
 	c.mu.Lock()
-	c.paused = paused
+	c.paused = true
+	c.mu.Unlock()
+	for until := time.Now().Add(c.patience); time.Now().Before(until) && !c.hasLeft(); {
+		if !pause(ctx, askEvery/4) {
+			return
+		}
+	}
+}
+
+func (c *crowd) hasLeft() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for b := range c.calm {
+		if b.nc != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// goOn lets everybody ask again.
+func (c *crowd) goOn() {
+	c.mu.Lock()
+	c.paused = false
 	c.mu.Unlock()
 }
 
 // begin begins to note what is felt.
 func (c *crowd) begin() {
 	c.mu.Lock()
-	c.felt, c.took = Felt{}, c.took[:0]
+	c.felt, c.first, c.took = Felt{}, nil, c.took[:0]
 	c.mu.Unlock()
 }
 
@@ -151,6 +175,13 @@ func (c *crowd) so() Felt {
 		felt.Median = c.took[len(c.took)/2]
 	}
 	return felt
+}
+
+// failure returns the first failure since begin; nil: there was none.
+func (c *crowd) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.first
 }
 
 // live asks until ctx ends.
@@ -267,13 +298,15 @@ func (c *crowd) answered(b *bystander, began time.Time, err error) {
 		return
 	case errors.Is(err, errWrongAnswer):
 		c.felt.Wrong++
+	case isTimeout(err):
+		c.felt.Silent++
 	case b.newcomer || errors.As(err, &dialled):
 		c.felt.Refused++
 	default:
 		c.felt.Lost++
 	}
-	if c.felt.First == "" {
-		c.felt.First = plain(err)
+	if c.first == nil {
+		c.first, c.felt.First = err, plain(err)
 	}
 }
 
@@ -281,7 +314,7 @@ func (c *crowd) answered(b *bystander, began time.Time, err error) {
 func plain(err error) string {
 	op := new(net.OpError)
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+	case isTimeout(err):
 		return "no answer in time"
 	case errors.As(err, &op):
 		return fmt.Sprintf("%s: %v", op.Op, op.Err)

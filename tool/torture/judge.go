@@ -61,7 +61,7 @@ func (r *run) overused(used *Used, s Scenario) (fell []string) {
 		return nil
 	}
 	if used.Grown > mostGrown {
-		fell = append(fell, fmt.Sprintf("its memory grew by %s", mib(used.Grown)))
+		fell = append(fell, fmt.Sprintf("its memory grew by %s", size(used.Grown)))
 	}
 	if used.Left > fewLeft+2*newcomers {
 		fell = append(fell, fmt.Sprintf("%d descriptors are still open %v after all have left", used.Left, r.Limits.Gone))
@@ -85,4 +85,10 @@ func shortened(text string) string {
 	return text
 }
 
-func mib(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
+// size formats a number of bytes.
+func size(bytes int64) string {
+	if bytes < 1<<20 {
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+}

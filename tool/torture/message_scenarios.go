@@ -59,7 +59,7 @@ func (a *Arena) lengths(values ...uint64) (all []hostile) {
 	return all
 }
 
-// nonsense returns inputs that are no message, in the target's framing.
+// nonsense returns inputs other than messages, in the target's framing.
 func (a *Arena) nonsense() []hostile {
 	if width, _ := a.lengthWidth(); width > 0 {
 		return a.lengths(0, 1, 2, 3, 4, 5, 7, 8, 11, 1<<15, 1<<16-1, 1<<31-1, 1<<31, 1<<32-4, 1<<32-1)
@@ -137,9 +137,9 @@ func oversizedLengths(ctx context.Context, a *Arena) Finding {
 	}
 	after, _ := a.Server.memory()
 	if grown := after - before; grown > mostClaims {
-		return falls("%d clients announced a long message and sent %d bytes each: its memory grew by %s", sent, len(claim), mib(grown))
+		return falls("%d clients announced a long message and sent %d bytes each: its memory grew by %s", sent, len(claim), size(grown))
 	}
-	return survives("%d clients announced a long message: its memory grew by %s", sent, mib(max(0, after-before)))
+	return survives("%d clients announced a long message: its memory grew by %s", sent, size(max(0, after-before)))
 }
 
 const mutations = 400

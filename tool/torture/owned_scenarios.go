@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,7 +74,7 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 	switch {
 	case friendly != nil:
 		return falls("%s; a client from before is not served: %s", how, plain(friendly))
-	case share > spins:
+	case share > 5*spins:
 		return falls("%s; it uses %.0f %% of a CPU while it has no descriptors", how, 100*share)
 	}
 	return survives("%s; clients from before are served, and it uses %.0f %% of a CPU", how, 100*share)
@@ -200,13 +200,13 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	l.silent.Store(0)
 	process := a.Server.running()
 	began := time.Now()
-	process.Signal(false)
+	process.Terminate()
 	limit := time.NewTimer(a.Stop)
 	defer limit.Stop()
 	select {
 	case <-process.Ended():
 	case <-limit.C:
-		process.Signal(true)
+		process.Kill()
 		return a.again(ctx, falls("does not end within %v of SIGTERM", a.Stop))
 	case <-ctx.Done():
 		return unknown("interrupted")
@@ -219,10 +219,18 @@ func terminate(ctx context.Context, a *Arena) Finding {
 		return a.again(ctx, falls("SIGTERM: ended after %s, and clients waited up to %s for an answer or an end", seconds(took), seconds(silence)))
 	case l.truncated.Load() > 0:
 		return a.again(ctx, falls("SIGTERM: ended after %s, and cut %d answers short", seconds(took), l.truncated.Load()))
-	case l.broken.Load() > 0 && process.How() != nil && strings.Contains(process.How().Error(), "signal"):
+	case l.broken.Load() > 0 && endedBySignal(process.How()):
 		return a.again(ctx, falls("SIGTERM: the signal ended it at once, with the requests of %d of %d clients unanswered: it does not drain", l.broken.Load(), loadClients))
 	}
 	return a.again(ctx, survives("SIGTERM: ended after %s; %d of %d clients saw their connection end without an announcement", seconds(took), l.broken.Load(), loadClients))
+}
+
+// endedBySignal reports whether a process has not handled SIGTERM: the signal ended it, itself or
+// below a shell, which then returns 128 and the signal's number.
+func endedBySignal(err error) bool {
+	how := new(exec.ExitError)
+	const belowShell = 128 + 15
+	return errors.As(err, &how) && (how.ExitCode() < 0 || how.ExitCode() == belowShell)
 }
 
 // again starts the server after a scenario that ended it.
@@ -243,7 +251,7 @@ func kill(ctx context.Context, a *Arena) Finding {
 		return unknown("interrupted")
 	}
 	process := a.Server.running()
-	process.Signal(true)
+	process.Kill()
 	select {
 	case <-process.Ended():
 	case <-ctx.Done():

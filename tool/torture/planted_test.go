@@ -54,7 +54,7 @@ const (
 	stallsAtEnd       = "stalls-at-sigterm"
 	losesOnHalfClose  = "loses-on-half-close"
 	crashesOnLength   = "crashes-on-length-3"
-	spinsOnSilence    = "spins-after-a-reset"
+	spinsOnReset      = "spins-after-a-reset"
 	webServer         = "http"         // a sound server of net/http
 	lateStreams       = "late-streams" // HTTP: event streams that start late
 )
@@ -72,6 +72,7 @@ const (
 type planted struct {
 	fault    string
 	mu       sync.Mutex
+	spin     sync.Once
 	leaked   [][]byte
 	kept     []net.Conn // so that no finalizer closes them
 	conns    map[net.Conn]bool
@@ -95,7 +96,7 @@ func servePlanted(at, fault string) {
 	<-terminated
 	if fault == stallsAtEnd {
 		p.mu.Lock()
-		time.Sleep(stallTime)
+		<-time.After(stallTime)
 		p.mu.Unlock()
 	}
 	listener.Close()
@@ -115,7 +116,7 @@ func (p *planted) accept(listener net.Listener) {
 			return
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // no descriptors
+			<-time.After(10 * time.Millisecond) // no descriptors
 			continue
 		}
 		p.mu.Lock()
@@ -143,9 +144,11 @@ func (p *planted) serve(nc net.Conn) {
 		panic("reset")
 	case p.fault == losesOnHalfClose && errors.Is(err, io.EOF):
 		nc.Close()
-	case p.fault == spinsOnSilence && errors.Is(err, syscall.ECONNRESET):
-		for { //nolint:staticcheck // the planted fault
-		}
+	case p.fault == spinsOnReset && errors.Is(err, syscall.ECONNRESET):
+		p.spin.Do(func() {
+			for { //nolint:staticcheck // the planted fault
+			}
+		})
 	}
 	<-answered
 	p.mu.Lock()
@@ -198,7 +201,7 @@ func (p *planted) read(nc net.Conn, answers *backlog) error {
 			return err
 		}
 		if p.fault == losesOnHalfClose {
-			time.Sleep(100 * time.Microsecond) // answers lag behind
+			<-time.After(100 * time.Microsecond) // answers lag behind
 		}
 		answers.push(message)
 	}
@@ -211,7 +214,7 @@ func (p *planted) answer(nc net.Conn, answers *backlog) {
 			return
 		}
 		if p.fault == losesOnHalfClose {
-			time.Sleep(200 * time.Microsecond)
+			<-time.After(200 * time.Microsecond)
 		}
 		if p.fault == lockedWhileWrites {
 			p.mu.Lock()
@@ -290,7 +293,7 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 		w.Header().Set("Content-Type", "text/event-stream")
 		if fault == lateStreams { // one after the other
 			streams.Lock()
-			time.Sleep(20 * time.Millisecond)
+			<-time.After(20 * time.Millisecond)
 			streams.Unlock()
 		}
 		io.WriteString(w, "data: 1\n\n")

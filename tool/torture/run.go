@@ -117,25 +117,42 @@ func (r *run) baseline(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		why := r.crowd.so().First
-		if why == "" {
-			why = "no answer in time; does it serve several clients at once?"
+		if err := r.crowd.failure(); err != nil {
+			return fmt.Errorf("%w: %w", errNoBaseline, err)
 		}
-		return fmt.Errorf("%w: %s", errNoBaseline, why)
+		return fmt.Errorf("%w: no answer in time; does it serve several clients at once?", errNoBaseline)
 	}
 	r.crowd.mu.Lock()
 	r.crowd.learns = false
 	r.crowd.mu.Unlock()
 	r.crowd.begin()
-	r.usual = r.process.CPU(ctx, half)
-	if r.usual < 0 {
-		pause(ctx, half)
-	}
+	pause(ctx, half)
 	r.report.Baseline = r.crowd.so()
-	if b := r.report.Baseline; b.Wrong+b.Lost+b.Refused > 0 {
-		return fmt.Errorf("%w: %d of %d failed (%s)", errNoBaseline, b.Wrong+b.Lost+b.Refused, b.Asked, b.First)
+	if b := r.report.Baseline; b.Wrong+b.Lost+b.Refused+b.Silent > 0 {
+		return fmt.Errorf("%w: %d of %d failed (%s)", errNoBaseline, b.Wrong+b.Lost+b.Refused+b.Silent, b.Asked, b.First)
 	}
+	r.usual = r.idle(ctx)
 	return ctx.Err()
+}
+
+// idle returns the share of one CPU that the process uses while nobody asks; negative: not known.
+func (r *run) idle(ctx context.Context) float64 {
+	r.crowd.pause(ctx)
+	defer r.crowd.goOn()
+	least := -1.0
+	for range 3 { // a collector may still be at work at the first looks
+		share := r.process.CPU(ctx, idleFor)
+		if share < 0 {
+			return -1
+		}
+		if least < 0 || share < least {
+			least = share
+		}
+		if share < r.usual+spins {
+			break
+		}
+	}
+	return least
 }
 
 // attackAll runs the scenarios: one after the other, and at last those that wait, together.
@@ -176,7 +193,7 @@ func (r *run) unfit(s Scenario) string {
 	switch {
 	case s.Kinds&r.target.kind == 0:
 		return "for another kind of target"
-	case s.TLS && r.target.place.TLS == nil:
+	case s.TLS && r.target.tls == nil:
 		return "only for TLS"
 	case s.Access == Owned && !r.process.owned(), s.Access == Watched && r.process == nil:
 		return "needs a process that is " + s.Access.String()
@@ -246,33 +263,34 @@ func (r *run) certain(ctx context.Context, s Scenario, one []Scenario) []Result 
 	return second
 }
 
-// recover waits until the server serves again, or starts it again, and reports whether it does.
+// recover starts an owned server again, so that the next try meets a fresh one, or waits until a
+// server serves again. It reports whether it does.
 func (r *run) recover(ctx context.Context) bool {
-	if last, ended := r.process.ended(); ended {
-		r.crowd.pauseAll(true)
+	if r.process.owned() {
+		r.crowd.pause(ctx) // who closes a connection first keeps its port busy
+		last, _ := r.process.ended()
+		r.process.kill()
 		err := r.process.start(ctx)
-		r.crowd.pauseAll(false)
+		for try := 1; err != nil && try < startTries && pause(ctx, time.Second); try++ {
+			err = r.process.start(ctx) // a port may be busy for a while
+		}
+		r.crowd.goOn()
 		if err != nil {
-			r.gone = "the server could not be started again; it said: " + last
+			r.gone = fmt.Sprintf("the server could not be started again: %s; before, it said: %s", plain(err), shortened(last))
 			return false
 		}
 	}
-	for range 2 { // the patience of one round may end within a wait
+	for range 4 { // the patience of one round may end within a wait
 		if r.crowd.settled(ctx) {
-			return true
-		}
-	}
-	if r.process.owned() {
-		r.crowd.pauseAll(true)
-		err := r.process.start(ctx)
-		r.crowd.pauseAll(false)
-		if err == nil && r.crowd.settled(ctx) {
 			return true
 		}
 	}
 	r.gone = "the server had not come back from the scenario before"
 	return false
 }
+
+// startTries is how often a server is started that does not come up.
+const startTries = 5
 
 // try runs scenarios at the same time, once.
 func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
@@ -284,8 +302,10 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 		limit += r.Limits.Stop
 	}
 	began := time.Now()
-	ends := slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Alone })
-	r.crowd.pauseAll(ends)
+	alone := slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Alone })
+	if alone {
+		r.crowd.pause(ctx)
+	}
 	r.crowd.begin()
 	watched := follow(ctx, r.process)
 	attack, cancel := context.WithTimeout(ctx, limit)
@@ -296,10 +316,13 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 	}
 	attacks.Wait()
 	cancel()
-	r.crowd.pauseAll(false)
+	r.crowd.goOn()
 	settled := r.crowd.settled(ctx)
-	used := watched.end(ctx, r.Limits, r.usual)
 	felt := r.crowd.so()
+	used := watched.end(ctx, r.Limits)
+	if used != nil {
+		used.Idle = r.idle(ctx)
+	}
 	for i, s := range scenarios {
 		made := &results[i]
 		made.Took, made.Felt, made.Used, made.Tries = time.Since(began).Seconds(), felt, used, 1
@@ -313,7 +336,7 @@ func (r *run) attack(ctx context.Context, s Scenario) Result {
 	name := fnv.New64a()
 	name.Write([]byte(s.Name))
 	a := &Arena{
-		Limits: r.Limits, Kind: r.target.kind, Host: r.target.place.Host, Path: r.target.place.Path, Secure: r.target.place.TLS != nil,
+		Limits: r.Limits, Kind: r.target.kind, Host: r.target.host, Path: r.target.path, Secure: r.target.tls != nil,
 		Rand: rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, open: map[*Conn]struct{}{},
 	}
 	switch t := r.target.Target.(type) {

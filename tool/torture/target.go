@@ -19,12 +19,15 @@ import (
 // target is the server, and what a good request to it is answered with.
 type target struct {
 	load.Target
-	kind    Kinds
-	place   load.Place
-	content []byte
-	guard   load.Control
-	hash    maphash.Seed
-	known   answer // nothing until it is learnt
+	plan       load.Plan
+	kind       Kinds
+	at         net.Addr
+	host, path string      // of HTTP and WebSocket
+	tls        *tls.Config // nil: no TLS
+	content    []byte
+	guard      func(network, address string, raw syscall.RawConn) error // nil: none
+	hash       maphash.Seed
+	known      answer // nothing until it is learnt
 }
 
 // answer is how answers are compared: what is the same in all of those before the attacks.
@@ -35,11 +38,14 @@ type answer struct {
 }
 
 func newTarget(plan load.Plan, anywhere bool) (*target, error) {
-	place, err := load.PlaceOf(plan.Target)
+	at, page, config, err := plan.Place()
 	if err != nil {
 		return nil, err
 	}
-	t := &target{Target: plan.Target, kind: Messages, place: place, content: plan.Carried(), hash: maphash.MakeSeed()}
+	t := &target{Target: plan.Target, plan: plan, kind: Messages, at: at, tls: config, content: plan.Carried(), hash: maphash.MakeSeed()}
+	if page != nil {
+		t.host, t.path = page.Host, page.RequestURI()
+	}
 	switch plan.Target.(type) {
 	case load.HTTP:
 		t.kind = HTTP
@@ -74,16 +80,16 @@ func onlyPrivate(network, address string, _ syscall.RawConn) error {
 
 // Dial opens a connection that is ready for requests.
 func (t *target) Dial(ctx context.Context) (net.Conn, error) {
-	return t.Target.Dial(load.Guarded(ctx, t.guard))
+	return t.plan.Dial(ctx, t.guard)
 }
 
 // dial opens a connection, with TLS if wanted and if the target speaks it.
 func (t *target) dial(ctx context.Context, secure bool) (net.Conn, error) {
-	nc, err := (&net.Dialer{Control: t.guard}).DialContext(ctx, t.place.Network, t.place.Address)
-	if err != nil || !secure || t.place.TLS == nil {
+	nc, err := (&net.Dialer{Control: t.guard}).DialContext(ctx, t.at.Network(), t.at.String())
+	if err != nil || !secure || t.tls == nil {
 		return nc, err
 	}
-	secured := tls.Client(nc, t.place.TLS)
+	secured := tls.Client(nc, t.tls)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		nc.Close()
 		return nil, err

@@ -84,7 +84,7 @@ func noHandshake(ctx context.Context, a *Arena) Finding {
 			}
 		}
 	}
-	return survives("%d inputs that are no handshake", len(inputs))
+	return survives("%d inputs instead of a handshake", len(inputs))
 }
 
 func forgedRecord(ctx context.Context, a *Arena) Finding {
@@ -121,7 +121,7 @@ func (a *Arena) hello(ctx context.Context) []byte {
 		theirs.Close()
 		said <- b[:n]
 	}()
-	_ = tls.Client(ours, a.target.place.TLS).HandshakeContext(ctx) // it fails: nobody answers
+	_ = tls.Client(ours, a.target.tls).HandshakeContext(ctx) // it fails: nobody answers
 	ours.Close()
 	return <-said
 }

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"errors"
 	"net"
 	"os"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/trial"
 )
@@ -83,13 +85,19 @@ var plantings = []struct {
 	{stallsAtEnd, "sigterm-under-load", Fell, "SIGTERM"},
 	{losesOnHalfClose, "half-close", Fell, "the end of the sending side"},
 	{crashesOnLength, "impossible-length", Fell, "the process ends"},
-	{spinsOnSilence, "reset-at-each-byte", Fell, "of a CPU after all have left"},
+	{spinsOnReset, "reset-at-each-byte", Fell, "of a CPU after all have left"},
 }
 
-// Each planted fault is found where it is, with words that name it.
+// Each planted fault is found where it is, with words that name it. The others take some seconds
+// each.
 func TestPlantedFaults(t *testing.T) {
+	quickest := []string{losesOnHalfClose, panicsOnReset, crashesOnLength}
 	for _, p := range plantings {
 		t.Run(p.fault, func(t *testing.T) {
+			if !testrun.All() && !slices.Contains(quickest, p.fault) {
+				t.Skip("with HONE_TEST_ALL")
+			}
+			t.Parallel()
 			found := attack(t, plan(t, p.fault, p.scenario))[p.scenario]
 			if found.Verdict != p.verdict || !strings.Contains(found.Words, p.says) {
 				t.Errorf("%s: %v, %q; want %v with %q", p.scenario, found.Verdict, found.Words, p.verdict, p.says)
@@ -100,9 +108,46 @@ func TestPlantedFaults(t *testing.T) {
 
 // A sound server survives everything.
 func TestSoundServer(t *testing.T) {
-	for name, found := range attack(t, plan(t, sound)) {
+	t.Parallel()
+	only := []string{"half-close", "reset-at-each-byte", "impossible-length", "kill-under-load", "segmentation", "half-request", "trickle"}
+	if testrun.All() {
+		only = nil
+	}
+	for name, found := range attack(t, plan(t, sound, only...)) {
 		if found.Verdict == Fell || found.Verdict == NotFoundOut {
 			t.Errorf("%s: %v, %s %v", name, found.Verdict, found.Words, found.Notes)
 		}
+	}
+}
+
+// An address that is not private is refused after its name is resolved, at the dial.
+func TestOnlyPrivateAddresses(t *testing.T) {
+	for address, allowed := range map[string]bool{
+		"127.0.0.1:80": true, "10.1.2.3:80": true, "192.168.1.1:80": true, "[::1]:80": true, "[fd00::1]:80": true, "[::ffff:10.0.0.1]:80": true, "[fe80::1%lo]:80": true,
+		"8.8.8.8:80": false, "172.32.0.1:80": false, "[2001:4860::1]:80": false, "[::ffff:8.8.8.8]:80": false, "0.0.0.0:80": false,
+	} {
+		if err := onlyPrivate("tcp", address, nil); (err == nil) != allowed {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	_, err := Run(t.Context(), Plan{Load: load.Plan{Target: load.HTTP{URL: "http://192.0.2.1/"}}, Limits: quick})
+	if !errors.Is(err, errPublic) {
+		t.Errorf("a run against a public address: %v", err)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	before := &Report{Results: []Result{{Name: "a", Verdict: Survived}, {Name: "b", Verdict: Fell}, {Name: "gone", Verdict: Survived}, {Name: "d", Verdict: NotApplicable}}}
+	now := &Report{Results: []Result{{Name: "a", Verdict: Fell}, {Name: "b", Verdict: Slower}, {Name: "new", Verdict: Survived}, {Name: "d", Verdict: NotApplicable}}}
+	now.Compare(before)
+	if len(now.Against.Worse) != 1 || now.Against.Worse[0].String() != "a: fell, before survived" {
+		t.Errorf("worse: %v", now.Against.Worse)
+	}
+	var others []string
+	for _, c := range now.Against.Other {
+		others = append(others, c.String())
+	}
+	if want := []string{"b: slower, before fell", "new is new: survived", "gone was not tried: survived before"}; !slices.Equal(others, want) {
+		t.Errorf("others: %q, want %q", others, want)
 	}
 }
