@@ -87,7 +87,7 @@ func pourAll(open opener, floods func(a *Arena) []flood) func(context.Context, *
 			case p.swallowed == 0:
 				most = max(most, p.taken)
 			case p.grown > int64(p.swallowed*a.pourMost())*3/4:
-				return falls("its memory grew by %s with %d connections that sent %s each of %s", mib(p.grown), p.swallowed, mib(int64(a.pourMost())), f.what)
+				return falls("its memory grew by %s with %d connections that sent %s each of %s", size(p.grown), p.swallowed, size(int64(a.pourMost())), f.what)
 			case f.forgotten:
 				forgotten = append(forgotten, f.what)
 			default:
@@ -96,10 +96,10 @@ func pourAll(open opener, floods func(a *Arena) []flood) func(context.Context, *
 		}
 		words := fmt.Sprintf("stopped floods after %d KiB at most", most>>10)
 		if len(endless) > 0 {
-			return unknown("took %s without an answer of %s: no limit up to then", mib(int64(a.pourMost())), strings.Join(endless, ", and of "))
+			return unknown("took %s without an answer of %s: no limit up to then", size(int64(a.pourMost())), strings.Join(endless, ", and of "))
 		}
 		if len(forgotten) > 0 {
-			words += fmt.Sprintf(", and read %s of %s, which it need not keep", mib(int64(a.pourMost())), strings.Join(forgotten, ", and of "))
+			words += fmt.Sprintf(", and read %s of %s, which it need not keep", size(int64(a.pourMost())), strings.Join(forgotten, ", and of "))
 		}
 		return survives("%s", words)
 	}
@@ -245,7 +245,7 @@ func hugeLengths(ctx context.Context, a *Arena) Finding {
 	}
 	words := fmt.Sprintf("of %d bodies of up to 2^63 - 1 bytes it answered %d at once and closed %d", len(crowd), answered, closed)
 	if before > 0 && grown > hugePeers<<20 {
-		return falls("%s; its memory grew by %s", words, mib(grown))
+		return falls("%s; its memory grew by %s", words, size(grown))
 	}
 	return survives("%s", words)
 }

@@ -27,7 +27,7 @@ func arena(t *testing.T, target load.Target, limits Limits) *Arena {
 		t.Fatal(err)
 	}
 	a := &Arena{
-		Limits: limits.complete(), Kind: at.kind, Host: at.place.Host, Path: at.place.Path,
+		Limits: limits.complete(), Kind: at.kind, Host: at.host, Path: at.path,
 		Rand: rand.New(rand.NewPCG(1, 1)), target: at, open: map[*Conn]struct{}{},
 	}
 	t.Cleanup(a.close)
