@@ -66,6 +66,7 @@ type Arena struct {
 	Server *Process
 
 	target *target
+	usual  float64 // CPU share of the process beside the bystanders, before the attacks
 	mu     sync.Mutex
 	open   map[*Conn]struct{}
 	notes  []string

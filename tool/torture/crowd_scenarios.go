@@ -427,10 +427,8 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 	if watched && grown > mostHeld {
 		return falls("%s of requests whose answers are not read, and holds %s for one client", how, size(grown))
 	}
-	if spin := a.Server.CPU(ctx, idleFor); spin > 5*spins {
-		if again := a.Server.CPU(ctx, 2*idleFor); again > 5*spins {
-			return falls("%s, and then uses %.0f %% of a CPU", how, 100*again)
-		}
+	if share, yes := a.Server.spins(ctx, a.usual); yes {
+		return falls("%s, and then uses %.0f %% of a CPU", how, 100*share)
 	}
 	answers := a.target.known.length * (sent / int64(len(c.Request(nil))))
 	if errors.Is(err, errTooMuch) && answers > min(mostHeld, a.Bytes/2) {

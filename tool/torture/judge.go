@@ -23,8 +23,10 @@ func (r *run) judge(made *Result, s Scenario, settled bool, together int) {
 		fell = append(fell, made.Words)
 	}
 	felt, base := made.Felt, r.report.Baseline
-	if last, ended := r.process.ended(); ended {
+	last, ended := r.process.ended()
+	if ended {
 		fell = append(fell, "the process ends; it said: "+shortened(last))
+		felt = Felt{} // that needs no words
 	}
 	fell = append(fell, r.overused(made.Used, s)...)
 	count := func(n int, what string) {
@@ -39,7 +41,7 @@ func (r *run) judge(made *Result, s Scenario, settled bool, together int) {
 	switch {
 	case silent >= leastSilence && silent >= silentTimes*base.Worst:
 		fell = append(fell, fmt.Sprintf("a bystander had no answer for %s", figure.Micros(1e6*felt.Worst)))
-	case !settled && len(fell) == 0:
+	case !settled && !ended && len(fell) == 0:
 		fell = append(fell, "bystanders are not served again when the attack is over")
 	}
 	if len(fell) > 0 {

@@ -56,25 +56,24 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 		return unknown("%s", plain(err))
 	}
 	crowd := a.press(ctx, pressing)
-	before, began := used, time.Now()
 	a.Pause(ctx, exhausted)
 	_, _ = child.LeaveDescriptors(used.Busiest, 0) // it fails if the process has ended, which is found below
 	crowd = append(crowd, a.press(ctx, latecomers)...)
 	a.Pause(ctx, exhausted)
-	now, alive := a.Server.Used()
-	share := (now.CPU - before.CPU).Seconds() / time.Since(began).Seconds()
+	share, busy := a.Server.spins(ctx, a.usual)
+	_, alive := a.Server.Used()
 	friendly := friend.Ask()
 	how := fates(crowd)
 	for _, c := range crowd {
 		c.Close()
 	}
 	if err := restore(); err != nil || !alive {
-		return falls("the process ends")
+		return falls("no descriptors were left")
 	}
 	switch {
 	case friendly != nil:
 		return falls("%s; a client from before is not served: %s", how, plain(friendly))
-	case share > 5*spins:
+	case busy:
 		return falls("%s; it uses %.0f %% of a CPU while it has no descriptors", how, 100*share)
 	}
 	return survives("%s; clients from before are served, and it uses %.0f %% of a CPU", how, 100*share)

@@ -107,6 +107,19 @@ func (p *Process) CPU(ctx context.Context, over time.Duration) float64 {
 	return max(0, (after.CPU-before.CPU).Seconds()/time.Since(began).Seconds())
 }
 
+// spins reports whether the process keeps a CPU busy for nothing, beside the bystanders: by more than
+// usual, which it used beside them before the attacks, at each of three looks.
+func (p *Process) spins(ctx context.Context, usual float64) (least float64, yes bool) {
+	least = 1e9
+	for range 3 {
+		share := p.CPU(ctx, idleFor)
+		if least = min(least, share); share < max(usual+spins, 3*usual) {
+			return least, false
+		}
+	}
+	return least, true
+}
+
 // Used is how much a scenario made the process use.
 type Used struct {
 	// Grown is the highest that its memory grew above what it was before, in bytes.

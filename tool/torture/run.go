@@ -55,7 +55,8 @@ type run struct {
 	process *Process // nil: not known
 	crowd   crowd
 	report  *Report
-	usual   float64 // the process's CPU share before the attacks
+	usual   float64 // the process's CPU share before the attacks, while nobody asks
+	asked   float64 // and while the bystanders ask
 	gone    string  // why there is nothing left to attack
 }
 
@@ -126,7 +127,9 @@ func (r *run) baseline(ctx context.Context) error {
 	r.crowd.learns = false
 	r.crowd.mu.Unlock()
 	r.crowd.begin()
-	pause(ctx, half)
+	if r.asked = r.process.CPU(ctx, half); r.asked < 0 {
+		pause(ctx, half)
+	}
 	r.report.Baseline = r.crowd.so()
 	if b := r.report.Baseline; b.Wrong+b.Lost+b.Refused+b.Silent > 0 {
 		return fmt.Errorf("%w: %d of %d failed (%s)", errNoBaseline, b.Wrong+b.Lost+b.Refused+b.Silent, b.Asked, b.First)
@@ -337,7 +340,7 @@ func (r *run) attack(ctx context.Context, s Scenario) Result {
 	name.Write([]byte(s.Name))
 	a := &Arena{
 		Limits: r.Limits, Kind: r.target.kind, Host: r.target.host, Path: r.target.path, Secure: r.target.tls != nil,
-		Rand: rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, open: map[*Conn]struct{}{},
+		Rand: rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, usual: r.asked, open: map[*Conn]struct{}{},
 	}
 	switch t := r.target.Target.(type) {
 	case load.Frames:
