@@ -105,3 +105,17 @@ func contentType(head []byte) string {
 	}
 	return "of no type"
 }
+
+// streams reports whether the answer that is being read is a stream of events whose first has come.
+// Such an answer has no end: the connection is of no more use.
+func (c *client) streams() bool {
+	if c.target.kind != HTTP {
+		return false
+	}
+	head, body, _ := bytes.Cut(c.raw, []byte("\r\n\r\n"))
+	if len(body) == 0 || !strings.HasPrefix(contentType(head), "text/event-stream") {
+		return false
+	}
+	c.closing = true
+	return true
+}

@@ -151,6 +151,9 @@ func (c *client) read(from io.Reader) (answer, error) {
 				return a, nil
 			}
 			c.in = append(c.in[:0], c.in[used:]...)
+			if c.streams() {
+				return answer{status: "an event stream", length: -1}, nil
+			}
 			if used > 0 && len(c.in) > 0 {
 				continue
 			}
