@@ -84,6 +84,8 @@ func (in *httpInput) judge(got heard, mark string, good int) (ruling, string) {
 	switch {
 	case err != nil && in.raw && n == 0:
 		return right, "answers in another protocol"
+	case errors.Is(err, errNotHTTP) && n == 0 && got.closed && in.refuse:
+		return lenient, "answers without a status line and closes" // as HTTP/0.9 would
 	case err != nil:
 		return wrong, fmt.Sprintf("sends %d answers and %v", n, err)
 	case n > most && n > 1:

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	inputsAtOnce = 32
+	inputsAtOnce = 8                    // some servers let few connections wait
 	mostHeard    = 4 << 20              // bytes of what comes back for one input
 	partPause    = 5 * time.Millisecond // between the parts of an input, so that they arrive apart
 	retryFactor  = 3                    // how much longer the second try of an input waits
