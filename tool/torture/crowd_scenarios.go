@@ -158,7 +158,7 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 		if n > 0 {
 			_, err = c.Write(c.requests(n))
 		} else {
-			n, err = c.fill(ctx, 4<<20)
+			n, err = c.fill(ctx, 1<<20)
 		}
 		if err == nil {
 			err = c.CloseWrite()
@@ -173,6 +173,9 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 			if c.client.closing {
 				a.Note("%d requests: the server announced that it closes the connection", n)
 				continue
+			}
+			if ctx.Err() != nil {
+				return unknown("the answers to %d requests took longer than the scenario", n)
 			}
 			return falls("%d requests, then the end of the sending side: %s", n, plain(err))
 		}
