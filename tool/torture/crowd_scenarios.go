@@ -604,6 +604,9 @@ func stopsReading(ctx context.Context, a *Arena) Finding {
 					return
 				case n == 0:
 					full.Store(true)
+					if a.Secure { // TLS cannot go on after a write that timed out
+						pause(ctx, time.Until(until))
+					}
 				}
 			}
 		})
