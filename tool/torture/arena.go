@@ -79,7 +79,8 @@ type Conn struct {
 	tcp    net.Conn // below TLS
 	arena  *Arena
 	client client
-	rest   []byte // of requests, which fill has not sent yet
+	until  time.Time // when the scenario ends; zero: not limited
+	rest   []byte    // of requests, which fill has not sent yet
 }
 
 var (
@@ -141,7 +142,7 @@ func (a *Arena) keep(ctx context.Context, dial func(context.Context) (net.Conn, 
 		c.tcp = secured.NetConn()
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		err = nc.SetDeadline(deadline)
+		c.until, err = deadline, nc.SetDeadline(deadline)
 	}
 	return c, err
 }
@@ -178,13 +179,19 @@ func (c *Conn) Ask() error {
 	return c.Answers(1)
 }
 
-// Answers reads the answers to n requests that Request made, and checks them.
+// Answers reads the answers to n requests that Request made, and checks them. Each must come within
+// Limits.Answer of the one before.
 func (c *Conn) Answers(n int) error {
-	if err := c.SetReadDeadline(time.Now().Add(c.arena.Answer)); err != nil {
-		return err
-	}
 	for i := range n {
-		if err := c.client.answer(c.Conn); err != nil {
+		limit := time.Now().Add(c.arena.Answer)
+		if !c.until.IsZero() && c.until.Before(limit) {
+			limit = c.until
+		}
+		err := c.SetReadDeadline(limit)
+		if err == nil {
+			err = c.client.answer(c.Conn)
+		}
+		if err != nil {
 			return fmt.Errorf("answer %d of %d: %w", i+1, n, err)
 		}
 	}

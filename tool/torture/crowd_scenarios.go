@@ -158,7 +158,7 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 		if n > 0 {
 			_, err = c.Write(c.requests(n))
 		} else {
-			n, err = c.fill(ctx, 4<<20)
+			n, err = c.fill(ctx, 1<<20)
 		}
 		if err == nil {
 			err = c.CloseWrite()
@@ -173,6 +173,9 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 			if c.client.closing {
 				a.Note("%d requests: the server announced that it closes the connection", n)
 				continue
+			}
+			if ctx.Err() != nil {
+				return unknown("the answers to %d requests took longer than the scenario", n)
 			}
 			return falls("%d requests, then the end of the sending side: %s", n, plain(err))
 		}
@@ -430,7 +433,7 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 	if share, yes := a.Server.spins(ctx, a.usual); yes {
 		return falls("%s, and then uses %.0f %% of a CPU", how, 100*share)
 	}
-	answers := a.target.known.length * (sent / int64(len(c.Request(nil))))
+	answers := a.target.known.whole * (sent / int64(len(c.Request(nil))))
 	if errors.Is(err, errTooMuch) && answers > min(mostHeld, a.Bytes/2) {
 		return falls("%s of requests whose %s of answers are not read: it must hold them", how, size(answers))
 	}
@@ -460,8 +463,9 @@ func neverReadingCrowd(ctx context.Context, a *Arena) Finding {
 }
 
 func slowReader(ctx context.Context, a *Arena) Finding {
-	const clients, most, rate = 4, 512 << 10, 128 << 10 // bytes, and bytes a second
-	asked := int(max(1, min(8000, most/max(1, a.target.known.length))))
+	const clients, rate = 4, 128 << 10 // bytes a second
+	most := int64(rate * a.Within.Seconds() / 3)
+	asked := int(max(1, min(8000, most/max(1, a.target.known.whole))))
 	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
 	for range clients {
@@ -487,6 +491,9 @@ func slowReader(ctx context.Context, a *Arena) Finding {
 		})
 	}
 	all.Wait()
+	if ctx.Err() != nil {
+		return unknown("the answers took longer than the scenario")
+	}
 	if err := failed.Load(); err != nil {
 		return falls("answers to clients that read %d KiB a second are lost: %s", rate>>10, plain(*err))
 	}
@@ -567,10 +574,10 @@ func trickle(ctx context.Context, a *Arena) Finding {
 // endsWhenRead reports whether a connection ends once what has come is read: then the server had
 // closed it, and the kernel could not say so, as there was no room.
 func (c *Conn) endsWhenRead(within time.Duration) bool {
-	if c.SetReadDeadline(time.Now().Add(within)) != nil {
+	if c.tcp.SetReadDeadline(time.Now().Add(within)) != nil {
 		return true
 	}
-	_, err := io.Copy(io.Discard, io.LimitReader(c.Conn, c.arena.Bytes))
+	_, err := io.Copy(io.Discard, io.LimitReader(c.tcp, c.arena.Bytes))
 	return !isTimeout(err)
 }
 
@@ -597,13 +604,16 @@ func stopsReading(ctx context.Context, a *Arena) Finding {
 					return
 				case n == 0:
 					full.Store(true)
+					if a.Secure { // TLS cannot go on after a write that timed out
+						pause(ctx, time.Until(until))
+					}
 				}
 			}
 		})
 	}
 	all.Wait()
 	for i, c := range crowd {
-		if took[i] < 0 && c.endsWhenRead(a.Answer/2) {
+		if took[i] < 0 && c.endsWhenRead(a.Answer) {
 			took[i] = time.Since(began)
 		}
 	}

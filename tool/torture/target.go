@@ -33,7 +33,8 @@ type target struct {
 // answer is how answers are compared: what is the same in all of those before the attacks.
 type answer struct {
 	status string // of the protocol, or its failure
-	length int64  // negative: it varies
+	length int64  // of the content; negative: it varies
+	whole  int64  // with all that is around it, as far as it is kept
 	sum    uint64 // 0: it varies
 }
 
@@ -173,7 +174,7 @@ func (c *client) read(from io.Reader) (answer, error) {
 // seen describes the answer just decoded.
 func (c *client) seen(got *load.Answer) answer {
 	body := got.Content
-	a := answer{status: fmt.Sprint(got.Code), length: int64(len(body))}
+	a := answer{status: fmt.Sprint(got.Code), length: int64(len(body)), whole: int64(len(c.raw))}
 	if got.Err != nil {
 		a.status = got.Err.Error()
 	}
@@ -211,7 +212,7 @@ func (t *target) learn(got answer) {
 		*known = got
 		return
 	}
-	known.status = got.status
+	known.status, known.whole = got.status, max(known.whole, got.whole)
 	if known.length != got.length {
 		known.length, known.sum = -1, 0
 	}
