@@ -149,6 +149,23 @@ func (c *Child) Stop() {
 	<-c.ended
 }
 
+// Kill kills the process and its group, and does not wait. Stop is still needed.
+func (c *Child) Kill() { killGroup(c.cmd.Process) }
+
+// Terminate sends SIGTERM to the group, but not to a shell that runs the others: it would end before
+// them, and the group with it. It does not wait, and Stop is still needed. Windows has no SIGTERM.
+func (c *Child) Terminate() {
+	if u, err := c.Used(); err == nil && u.Program() != "" && len(u.PIDs) > 1 && !sameProgram(c.PID, u.Busiest) {
+		for _, pid := range u.PIDs {
+			if pid != c.PID {
+				terminate(pid)
+			}
+		}
+		return
+	}
+	askGroup(c.cmd.Process)
+}
+
 // goneTime bounds how long killed processes may take to disappear.
 const goneTime = 2 * time.Second
 

@@ -23,6 +23,9 @@ func lead(cmd *exec.Cmd) {
 // askGroup sends SIGTERM to the group.
 func askGroup(p *os.Process) { syscall.Kill(-p.Pid, syscall.SIGTERM) }
 
+// terminate sends SIGTERM to one process.
+func terminate(pid int) { syscall.Kill(pid, syscall.SIGTERM) }
+
 // killGroup sends SIGKILL to the group.
 func killGroup(p *os.Process) { syscall.Kill(-p.Pid, syscall.SIGKILL) }
 

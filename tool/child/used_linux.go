@@ -148,3 +148,10 @@ func (u Use) Descriptors() (n int) {
 
 // Program returns the path of the busiest process's executable.
 func (u Use) Program() string { return fmt.Sprintf("/proc/%d/exe", u.Busiest) }
+
+// sameProgram reports whether two processes run the same executable.
+func sameProgram(a, b int) bool {
+	one, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", a))
+	other, err2 := os.Readlink(fmt.Sprintf("/proc/%d/exe", b))
+	return err == nil && err2 == nil && one == other
+}

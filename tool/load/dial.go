@@ -31,9 +31,13 @@ func fromSources(ctx context.Context, a source.Addresses) context.Context {
 	return context.WithValue(ctx, sourcesKey{}, &sources{addresses: a})
 }
 
-// dial opens a connection, from the context's next source address if it has any.
+// dial opens a connection, from the context's next source address if it has any, and else with
+// its guard.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
+	if guard, ok := ctx.Value(guardKey{}).(func(string, string, syscall.RawConn) error); ok {
+		d.Control = guard
+	}
 	if from, ok := ctx.Value(sourcesKey{}).(*sources); ok {
 		local := from.addresses.At(from.next.Add(1) - 1)
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))

@@ -114,6 +114,14 @@ func (f Framing) most() int {
 	return most
 }
 
+// Length returns how many bytes the length of a message has, and how it is written; 0: it has none.
+func (f Framing) Length() (width int, order binary.AppendByteOrder) {
+	if f.little {
+		return f.width, binary.LittleEndian
+	}
+	return f.width, binary.BigEndian
+}
+
 // append appends a message.
 func (f Framing) append(dst, content []byte) []byte {
 	if f.resp {
@@ -123,14 +131,7 @@ func (f Framing) append(dst, content []byte) []byte {
 	if f.whole {
 		n += uint32(f.width)
 	}
-	var order interface {
-		AppendUint16([]byte, uint16) []byte
-		AppendUint32([]byte, uint32) []byte
-	} = binary.BigEndian
-	if f.little {
-		order = binary.LittleEndian
-	}
-	switch f.width {
+	switch width, order := f.Length(); width {
 	case 2:
 		dst = order.AppendUint16(dst, uint16(n))
 	case 4:

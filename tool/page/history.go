@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
-	"html/template"
 	"io"
 	"math"
 	"slices"
@@ -22,19 +21,8 @@ var still embed.FS // templates of pages without a script, which are not served 
 // History writes the page of a history as one file that opens from disk, loads nothing and has no
 // script. The same history gives the same bytes.
 func History(w io.Writer, h *history.History) error {
-	style, err := web.ReadFile("web/style.css")
-	if err != nil {
-		return err
-	}
-	made, err := template.ParseFS(still, "still/history.html")
-	if err != nil {
-		return err
-	}
 	var b bytes.Buffer
-	err = made.Execute(&b, map[string]any{
-		"History": h, "Charts": chartsOf(h), "Rows": runRows(h), "Style": template.CSS(style),
-		"Policy": fmt.Sprintf("default-src 'none'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'", hashed(style)),
-	})
+	err := writeStill(&b, "history.html", map[string]any{"History": h, "Charts": chartsOf(h), "Rows": runRows(h)})
 	if err == nil {
 		_, err = w.Write(b.Bytes())
 	}

@@ -24,6 +24,13 @@ type subject struct {
 	binary string // the SHA-256 of its program, once known
 }
 
+// Start runs the server and waits until it is ready. Its Build is not run, and {out} is its Dir. The
+// caller stops it.
+func (s Server) Start(ctx context.Context, target load.Target) (*child.Child, error) {
+	one := subject{Server: s, label: "the server", out: s.Dir}
+	return one.start(ctx, target)
+}
+
 // shell returns a command that runs line in a shell.
 func (s *subject) shell(ctx context.Context, line string) *exec.Cmd {
 	line = strings.ReplaceAll(line, "{out}", s.out)

@@ -48,7 +48,9 @@ func (s *server) OnTraffic(c gnet.Conn) gnet.Action {
 	}
 	buffer := s.buffers.Get()
 	v := s.options.Serve(*buffer, in)
-	_, err = c.Discard(v.Used)
+	if v.Used > 0 { // Discard(0) discards everything
+		_, err = c.Discard(v.Used)
+	}
 	if err == nil && len(v.Out) > 0 {
 		_, err = c.Write(v.Out)
 	}
@@ -63,12 +65,15 @@ func (s *server) OnTraffic(c gnet.Conn) gnet.Action {
 // copied: in belongs to the loop.
 func (s *server) offload(c gnet.Conn, in []byte) gnet.Action {
 	used, err := service.Complete(in)
-	requests := bytes.Clone(in[:used])
-	if _, discarded := c.Discard(used); discarded != nil || err != nil {
+	switch {
+	case err != nil:
 		return gnet.Close
-	}
-	if used == 0 {
+	case used == 0: // Discard(0) discards everything
 		return gnet.None
+	}
+	requests := bytes.Clone(in[:used])
+	if _, err := c.Discard(used); err != nil {
+		return gnet.Close
 	}
 	err = goroutine.DefaultWorkerPool.Submit(func() {
 		v := s.options.Serve(nil, requests)

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/command"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
+	"github.com/hone-go/hone/tool/torture"
+	"github.com/hone-go/hone/tool/trial"
+	"github.com/hone-go/hone/tool/view"
+)
+
+// tortureFlags holds the parsed flags of hone torture.
+type tortureFlags struct {
+	target    spec.Attacked
+	pid       int
+	only      []string
+	against   string
+	patient   bool
+	anywhere  bool
+	list      bool
+	seed      uint64
+	wait      time.Duration
+	out       session.Output
+	html      string
+	progress  bool
+	plain     bool
+	scenarios []torture.Scenario
+}
+
+const (
+	patientWait = 15 * time.Minute
+	usualWait   = 75 * time.Second
+)
+
+func newTorture() *cobra.Command {
+	f := new(tortureFlags)
+	cmd := &cobra.Command{
+		Use:   "torture TARGET",
+		Short: "Attack a server and say what becomes of it",
+		Long: `Attack a server and say what becomes of it. TARGET is as for hone load; the request of
+its flags must be one that the server answers.
+
+While each scenario attacks, bystanders ask what they asked before, on connections that
+stay and on new ones. The verdicts are
+
+  survived         the bystanders got their answers, and the attack found nothing
+  slower           they did, but waited longer, or something failed once and not again
+  fell             wrong or lost answers, newcomers refused, a bystander without an answer
+                   for 1 s and for 10 times its worst before, or a process that ended, in
+                   two of two tries; with --pid or --cmd also memory, descriptors and CPU
+                   that do not come back
+  not found out    as when no time limit was seen within --wait: never a pass
+  not applicable   for another kind of target, or it needs --pid or --cmd
+
+With a TARGET alone, scenarios attack from outside. --pid also watches the server's
+process and its children. --cmd starts the server and owns it: then scenarios limit its
+descriptors, stop it and kill it.
+
+Only private and loopback addresses are attacked, checked after the name is resolved,
+at every dial. Attack servers that are yours. Each scenario opens 1,000 connections and
+sends 256 MiB at most, and ends after 10 s; those that wait for the server's time limits
+run together and end after --wait.
+
+Exit codes: 0 when nothing fell (with --against: nothing is worse than in that report),
+1 when the server cannot be reached or serves no good request, 3 when something fell (is
+worse), 130 when interrupted, with the result so far.`,
+		Example: `  hone torture 127.0.0.1:7000
+  hone torture 127.0.0.1:6379 --frame resp --request PING --pid "$(pidof redis-server)"
+  hone torture http://127.0.0.1:8080/ --cmd './server -addr 127.0.0.1:8080' -o report.html
+  hone torture ws://127.0.0.1:8080/echo --json -o before.json
+  hone torture ws://127.0.0.1:8080/echo --against before.json
+  hone torture 127.0.0.1:7000 --only half-close,trickle --seed 7
+  hone torture --list`,
+		Args: f.oneTarget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.list {
+				return f.listAll(cmd)
+			}
+			return f.run(cmd, args[0])
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	f.target.Define(cmd)
+	flags.IntVar(&f.pid, "pid", 0, "watch this process, the server's, and its children")
+	flags.StringSliceVar(&f.only, "only", nil, "run only these scenarios, as in half-close,trickle")
+	flags.BoolVar(&f.list, "list", false, "print the scenarios, and attack nothing")
+	flags.StringVar(&f.against, "against", "", "compare with the report in this `FILE`, written with --json")
+	flags.DurationVar(&f.wait, "wait", usualWait, "how long to wait for the server's time limits")
+	flags.BoolVar(&f.patient, "patient", false, "wait 15m for them")
+	flags.BoolVar(&f.anywhere, "anywhere", false, "attack an address that is not private, too: only servers that are yours")
+	flags.Uint64Var(&f.seed, "seed", 1, "random seed of inputs and pauses")
+	flags.BoolVar(&f.progress, "progress", false, "report every scenario, even if standard error is not a terminal")
+	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
+	f.out.Define(cmd)
+	flags.Lookup("output").Usage = "write the result to `FILE` instead of standard output; FILE.html gets a self-contained page beside the text"
+	_ = cmd.RegisterFlagCompletionFunc("only", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var names []cobra.Completion
+		for _, s := range torture.Scenarios() {
+			names = append(names, cobra.CompletionWithDesc(s.Name, s.Title))
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+	return cmd
+}
+
+func (f *tortureFlags) oneTarget(_ *cobra.Command, args []string) error {
+	switch {
+	case f.list && len(args) == 0, len(args) == 1 && !f.list:
+		return nil
+	case f.list:
+		return exit.Usagef("torture: --list attacks nothing; leave the target out")
+	}
+	return exit.Usagef("torture: name one target, as in: hone torture 127.0.0.1:7000")
+}
+
+// listAll prints the scenarios.
+func (f *tortureFlags) listAll(cmd *cobra.Command) error {
+	type line struct {
+		Name   string `json:"name"`
+		Title  string `json:"title"`
+		Access string `json:"access"`
+		Kinds  string `json:"kinds"`
+	}
+	var lines []line
+	for _, s := range torture.Scenarios() {
+		lines = append(lines, line{s.Name, s.Title, s.Access.String(), s.Kinds.String()})
+	}
+	return f.out.Print(cmd, lines, func(w io.Writer) {
+		for _, l := range lines {
+			fmt.Fprintf(w, "%-26s %s\n", l.Name, l.Title)
+		}
+	})
+}
+
+// choose returns the scenarios of --only; nil: all.
+func (f *tortureFlags) choose() error {
+	all := torture.Scenarios()
+	for _, name := range f.only {
+		at := slices.IndexFunc(all, func(s torture.Scenario) bool { return s.Name == name })
+		if at < 0 {
+			var names []string
+			for _, s := range all {
+				names = append(names, s.Name)
+			}
+			return exit.Usagef("torture: --only: there is no scenario %q; %s", name, exit.DidYouMean(name, names, "see hone torture --list"))
+		}
+		f.scenarios = append(f.scenarios, all[at])
+	}
+	return nil
+}
+
+// plan checks the flags.
+func (f *tortureFlags) plan(cmd *cobra.Command, target string) (torture.Plan, error) {
+	var plan torture.Plan
+	var server trial.Server
+	var err error
+	if plan.Load, server, err = f.target.Plan(cmd, target); err != nil {
+		return plan, err
+	}
+	if err := f.choose(); err != nil {
+		return plan, err
+	}
+	switch {
+	case f.pid != 0 && server.Command != "":
+		return plan, exit.Usagef("torture: --pid and --cmd exclude each other; give --pid for a server that runs already")
+	case f.pid < 0:
+		return plan, exit.Usagef("torture: --pid %d: use a process id", f.pid)
+	case f.wait <= 0:
+		return plan, exit.Usagef("torture: --wait %v: use a positive duration, as in 75s", f.wait)
+	case f.patient && cmd.Flags().Changed("wait"):
+		return plan, exit.Usagef("torture: --patient and --wait exclude each other; give one of them")
+	case f.patient:
+		f.wait = patientWait
+	}
+	if strings.HasSuffix(f.out.File, ".html") {
+		f.html, f.out.File = f.out.File, ""
+	}
+	plan.Server, plan.PID, plan.Scenarios, plan.Anywhere, plan.Seed, plan.Limits.Wait = server, f.pid, f.scenarios, f.anywhere, f.seed, f.wait
+	return plan, nil
+}
+
+func (f *tortureFlags) run(cmd *cobra.Command, target string) error {
+	plan, err := f.plan(cmd, target)
+	if err != nil {
+		return err
+	}
+	earlier, err := f.earlier()
+	if err != nil {
+		return err
+	}
+	open, err := session.Open(cmd.Context(), session.Plan{Command: "torture", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out})
+	if err != nil {
+		return err
+	}
+	defer open.Close(cmd.Context())
+	watcher := view.NewTorture(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, spec.Public(target))
+	plan.Progress = watcher.Show
+	report, err := torture.Run(cmd.Context(), plan)
+	watcher.End()
+	if err != nil {
+		return session.Failure("torture", err)
+	}
+	report.Version = command.BuildOf(release).Version
+	again := f.again(cmd, target)
+	for i := range report.Results {
+		report.Results[i].Replay = fmt.Sprintf("%s --only %s --seed %d", again, report.Results[i].Name, report.Seed)
+	}
+	if earlier != nil {
+		report.Compare(earlier)
+	}
+	if f.html != "" {
+		err = session.Output{File: f.html}.Stream("torture", io.Discard, func(w io.Writer) error { return page.Torture(w, report) })
+	}
+	return open.Finish(session.End{
+		JSON: report, Text: session.InText(report.WriteText), Err: err,
+		Verdict: f.verdict(cmd.Context(), report, open.Said()),
+	})
+}
+
+// earlier reads the report of --against; nil: none.
+func (f *tortureFlags) earlier() (*torture.Report, error) {
+	if f.against == "" {
+		return nil, nil
+	}
+	file, err := os.Open(f.against)
+	if err != nil {
+		return nil, exit.Failedf("torture: --against: %w; name a file written with hone torture --json", err)
+	}
+	defer file.Close()
+	report, err := torture.Read(file)
+	return report, exit.FailedIf(err)
+}
+
+// verdict returns the exit code.
+func (f *tortureFlags) verdict(ctx context.Context, r *torture.Report, said bool) error {
+	code, what := exit.OK, ""
+	switch {
+	case ctx.Err() != nil:
+		code, what = exit.Interrupted, "torture: interrupted"
+	case r.Against != nil && len(r.Against.Worse) > 0:
+		code, what = exit.Missed, fmt.Sprintf("torture: worse than before: %v", r.Against.Worse[0])
+	case r.Against == nil && r.Count(torture.Fell) > 0:
+		code, what = exit.Missed, "torture: "+r.Summary()
+	}
+	switch {
+	case code == exit.OK:
+		return nil
+	case said:
+		return &exit.Error{Code: code}
+	}
+	return &exit.Error{Code: code, Err: errors.New(what)}
+}
+
+// again returns the command that attacks the same target, without the flags that choose what is run
+// and where the result goes.
+func (f *tortureFlags) again(cmd *cobra.Command, target string) string {
+	words := []string{"hone torture", quoted(target)}
+	for _, flag := range spec.Given(cmd, "only", "seed", "against", "json", "output", "progress", "plain", "list") {
+		words = append(words, flag.Name+"="+quoted(flag.Value))
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted quotes a word for a shell where it needs it.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r < 'a' && r != '-' && r != '.' && r != '/' && r != ':' && r != '_' && r != '=' && r != ',' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') || r > 'z'
+	}
+	if word != "" && !strings.ContainsFunc(word, plain) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,72 @@
+package spec
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// Attacked is the target of attacks, with the good request of its bystanders, and how it is started
+// if it is owned.
+type Attacked struct {
+	targetFlags targetFlags
+	server      Subject
+}
+
+// Define adds the flags.
+func (f *Attacked) Define(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.server.cmd, "cmd", "", "start the server with this shell `COMMAND`, and own it")
+	flags.StringArrayVar(&f.server.env, "env", nil, "environment variable of the server, as in GOGC=200; repeat for more")
+	flags.Var(&f.server.ready, "ready", "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)")
+	f.targetFlags.define(cmd, new(files))
+}
+
+// Plan returns a load with the target and its request, and the server of --cmd, if it was given.
+func (f *Attacked) Plan(cmd *cobra.Command, target string) (plan load.Plan, server trial.Server, err error) {
+	if plan.Target, err = f.targetFlags.target(cmd, target); err != nil {
+		return plan, server, err
+	}
+	f.targetFlags.fill(&plan)
+	if !plan.Sizes.None() {
+		return plan, server, exit.Usagef("%s: --size: attacks send one size; use a number of bytes", cmd.Name())
+	}
+	if f.server.cmd == "" && (len(f.server.env) > 0 || cmd.Flags().Changed("ready")) {
+		return plan, server, exit.Usagef("%s: --env and --ready need --cmd, which starts the server", cmd.Name())
+	}
+	const killed = 30 * time.Second // a server that stops slowly is a finding, made before
+	return plan, trial.Server{Command: f.server.cmd, Env: f.server.env, Ready: f.server.ready.Ready, StopWithin: killed}, nil
+}
+
+// GivenFlag is a flag of a command line.
+type GivenFlag struct{ Name, Value string }
+
+// Given returns the flags that were set, with dashes, without those named. Values that may be
+// secret are replaced.
+func Given(cmd *cobra.Command, without ...string) (given []GivenFlag) {
+	omitted := map[string]bool{}
+	for _, name := range without {
+		omitted[name] = true
+	}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if omitted[flag.Name] {
+			return
+		}
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			if flag.Name == "header" || flag.Name == "body" {
+				value = "…"
+			}
+			given = append(given, GivenFlag{"--" + flag.Name, value})
+		}
+	})
+	return given
+}

@@ -1,0 +1,305 @@
+package torture
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hone-go/hone/tool/load"
+)
+
+// Limits bound what one scenario does.
+type Limits struct {
+	Conns  int           // connections that it has open at once; more make Dial fail. Zero: 1,000
+	Few    int           // connections of a scenario that waits. Zero: 40
+	Bytes  int64         // that it sends in all; more make Write fail. Zero: 256 MiB
+	Within time.Duration // in which it ends, unless it waits. Zero: 10 s
+	Wait   time.Duration // for time-outs of the server. Zero: 75 s
+	Answer time.Duration // in which an answer counts as given, at the least. Zero: 2 s
+	Gone   time.Duration // in which the server has closed what its clients have left. Zero: 5 s
+	Stop   time.Duration // in which an owned server ends after SIGTERM. Zero: 30 s
+}
+
+func (l Limits) complete() Limits {
+	def := Limits{Conns: 1000, Few: 40, Bytes: 256 << 20, Within: 10 * time.Second, Wait: 75 * time.Second, Answer: 2 * time.Second, Gone: 5 * time.Second, Stop: 30 * time.Second}
+	for _, n := range []struct{ have, usual *int }{{&l.Conns, &def.Conns}, {&l.Few, &def.Few}} {
+		if *n.have == 0 {
+			*n.have = *n.usual
+		}
+	}
+	for _, d := range []struct{ have, usual *time.Duration }{{&l.Within, &def.Within}, {&l.Wait, &def.Wait}, {&l.Answer, &def.Answer}, {&l.Gone, &def.Gone}, {&l.Stop, &def.Stop}} {
+		if *d.have == 0 {
+			*d.have = *d.usual
+		}
+	}
+	if l.Bytes == 0 {
+		l.Bytes = def.Bytes
+	}
+	return l
+}
+
+// Arena is what one attack has: its target, and bounds. Its methods may be called concurrently,
+// except for Rand's.
+type Arena struct {
+	Limits
+	// Kind is one of the kinds.
+	Kind Kinds
+	// Host and Path are the Host header and the request target of HTTP and WebSocket.
+	Host, Path string
+	// Secure says that the target speaks TLS.
+	Secure bool
+	// Framing is how messages are cut; only for the kind Messages, and not for hone's frames.
+	Framing load.Framing
+	// Frames says that the target speaks hone's frames.
+	Frames bool
+	// Rand depends on the seed and the scenario's name only.
+	Rand *rand.Rand
+	// Server is the server's process; nil unless it is watched or owned.
+	Server *Process
+
+	target *target
+	usual  float64 // CPU share of the process beside the bystanders, before the attacks
+	mu     sync.Mutex
+	open   map[*Conn]struct{}
+	notes  []string
+	sent   atomic.Int64
+}
+
+// Conn is a connection of an attack.
+type Conn struct {
+	net.Conn
+	tcp    net.Conn // below TLS
+	arena  *Arena
+	client client
+	until  time.Time // when the scenario ends; zero: not limited
+	rest   []byte    // of requests, which fill has not sent yet
+}
+
+var (
+	errTooMany = errors.New("torture: the scenario has as many connections as it may")
+	errTooMuch = errors.New("torture: the scenario has sent as much as it may")
+)
+
+// Open opens a connection that is ready for requests, with TLS if the target speaks it, and with
+// WebSocket's handshake.
+func (a *Arena) Open(ctx context.Context) (*Conn, error) {
+	return a.keep(ctx, a.target.Dial)
+}
+
+// Dial opens a connection on which nothing has been sent yet, except for TLS's handshake.
+func (a *Arena) Dial(ctx context.Context) (*Conn, error) {
+	return a.keep(ctx, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, true) })
+}
+
+// DialPlain opens a connection without TLS, also to a target that speaks it.
+func (a *Arena) DialPlain(ctx context.Context) (*Conn, error) {
+	return a.keep(ctx, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, false) })
+}
+
+// Crowd opens n connections with open, one after the other, and returns those that it got: fewer
+// with an error.
+func (a *Arena) Crowd(ctx context.Context, n int, open func(context.Context) (*Conn, error)) ([]*Conn, error) {
+	var crowd []*Conn
+	for len(crowd) < n {
+		c, err := open(ctx)
+		if err != nil {
+			return crowd, err
+		}
+		crowd = append(crowd, c)
+	}
+	return crowd, nil
+}
+
+// keep opens a connection, which is closed when the attack has ended.
+func (a *Arena) keep(ctx context.Context, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
+	c := &Conn{arena: a}
+	a.mu.Lock()
+	full := len(a.open) >= a.Conns
+	if !full {
+		a.open[c] = struct{}{}
+	}
+	a.mu.Unlock()
+	if full {
+		return nil, errTooMany
+	}
+	attempt, cancel := context.WithTimeout(ctx, a.Answer)
+	defer cancel()
+	nc, err := dial(attempt)
+	if err != nil {
+		a.forget(c)
+		return nil, err
+	}
+	c.Conn, c.tcp, c.client = nc, nc, a.target.client()
+	if secured, ok := nc.(*tls.Conn); ok {
+		c.tcp = secured.NetConn()
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		c.until, err = deadline, nc.SetDeadline(deadline)
+	}
+	return c, err
+}
+
+func (a *Arena) forget(c *Conn) {
+	a.mu.Lock()
+	delete(a.open, c)
+	a.mu.Unlock()
+}
+
+// close closes what an attack has left open.
+func (a *Arena) close() {
+	a.mu.Lock()
+	left := a.open
+	a.open = map[*Conn]struct{}{}
+	a.mu.Unlock()
+	for c := range left {
+		if c.tcp != nil {
+			c.tcp.Close() // below TLS: closing that may wait for a peer that does not read
+		}
+	}
+}
+
+// Request appends one whole good request, as bystanders send it: for HTTP the target's head and
+// body, for WebSocket a masked message.
+func (c *Conn) Request(dst []byte) []byte { return c.client.request(dst) }
+
+// Ask sends a good request and checks its answer, which must come within Limits.Answer. It may be
+// called again on the same connection.
+func (c *Conn) Ask() error {
+	if _, err := c.Write(c.Request(nil)); err != nil {
+		return err
+	}
+	return c.Answers(1)
+}
+
+// Answers reads the answers to n requests that Request made, and checks them. Each must come within
+// Limits.Answer of the one before.
+func (c *Conn) Answers(n int) error {
+	for i := range n {
+		limit := time.Now().Add(c.arena.Answer)
+		if !c.until.IsZero() && c.until.Before(limit) {
+			limit = c.until
+		}
+		err := c.SetReadDeadline(limit)
+		if err == nil {
+			err = c.client.answer(c.Conn)
+		}
+		if err != nil {
+			return fmt.Errorf("answer %d of %d: %w", i+1, n, err)
+		}
+	}
+	return nil
+}
+
+// Write sends p, as far as the scenario may send as much.
+func (c *Conn) Write(p []byte) (int, error) {
+	if c.arena.sent.Add(int64(len(p))) > c.arena.Bytes {
+		return 0, errTooMuch
+	}
+	return c.Conn.Write(p)
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	c.arena.forget(c)
+	return c.tcp.Close()
+}
+
+// CloseWrite closes the sending side, after TLS's closing message.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// Reset closes the connection with a TCP reset.
+func (c *Conn) Reset() error {
+	if tcp, ok := c.tcp.(*net.TCPConn); ok {
+		if err := tcp.SetLinger(0); err != nil {
+			return err
+		}
+	}
+	return c.Close()
+}
+
+// Healthy asks the server one good request on a new connection.
+func (a *Arena) Healthy(ctx context.Context) error {
+	c, err := a.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Ask()
+}
+
+const mostNotes = 20
+
+// Note adds a line of evidence, up to a bound.
+func (a *Arena) Note(format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.notes) < mostNotes {
+		a.notes = append(a.notes, fmt.Sprintf(format, args...))
+	}
+}
+
+// Pause waits, and reports whether ctx has not ended.
+func (a *Arena) Pause(ctx context.Context, d time.Duration) bool { return pause(ctx, d) }
+
+// Closings reads from connections until the server has closed each, or ctx or Wait ends, and
+// returns how long each took; negative: it is still open. What the server sends is discarded.
+func (a *Arena) Closings(ctx context.Context, crowd []*Conn) []time.Duration {
+	began := time.Now()
+	took := make([]time.Duration, len(crowd))
+	until := began.Add(a.Wait + a.Wait/50) // a server's limit may be the same
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
+		until = deadline
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, c := range crowd {
+			_ = c.SetReadDeadline(time.Unix(1, 0)) // fails only if it is closed
+		}
+	})
+	defer stop()
+	var readers sync.WaitGroup
+	for i, c := range crowd {
+		readers.Go(func() {
+			took[i] = -1
+			if c.SetReadDeadline(until) != nil {
+				return
+			}
+			_, err := io.Copy(io.Discard, io.LimitReader(c.Conn, a.Bytes))
+			if isTimeout(err) {
+				return
+			}
+			took[i] = time.Since(began)
+		})
+	}
+	readers.Wait()
+	return took
+}
+
+// closed is the finding about connections that a server should have closed. What names them, in
+// the plural.
+func (a *Arena) closed(what string, took []time.Duration) Finding {
+	var times []time.Duration
+	for _, d := range took {
+		if d >= 0 {
+			times = append(times, d)
+		}
+	}
+	if len(times) < len(took) {
+		return unknown("%d of %d %s are still open after %v: no limit up to then", len(took)-len(times), len(took), what, a.Wait)
+	}
+	return survives("closed %d %s after %s to %s", len(took), what, seconds(slices.Min(times)), seconds(slices.Max(times)))
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

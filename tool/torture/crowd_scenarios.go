@@ -1,0 +1,624 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// crowdScenarios attack any kind of server with good requests, or with none.
+func crowdScenarios() []Scenario {
+	return []Scenario{
+		{
+			Name: "segmentation", Kinds: AllKinds, Attack: segmentation,
+			Title: "Clients send good requests cut at random places, or byte by byte, and check the answers.",
+		},
+		{
+			Name: "pipelining", Kinds: AllKinds, Attack: pipelining,
+			Title: "Clients send 64 good requests at once and check the answers.",
+		},
+		{
+			Name: "half-close", Kinds: Messages | HTTP, Attack: halfClose,
+			Title: "Clients send requests, close their sending side, and read the answers.",
+		},
+		{
+			Name: "reset-at-each-byte", Kinds: AllKinds, Attack: resetAtEachByte,
+			Title: "Clients send a part of a request, one byte more each time, and reset the connection.",
+		},
+		{
+			Name: "reset-with-answers-due", Kinds: AllKinds, Attack: resetWithAnswersDue,
+			Title: "Clients send requests and reset the connection before they read an answer.",
+		},
+		{
+			Name: "random-bytes", Kinds: AllKinds, Attack: randomBytes,
+			Title: "Clients send random bytes.",
+		},
+		{
+			Name: "churn", Kinds: AllKinds, Attack: churn,
+			Title: "Clients connect, ask once and leave, as fast as they can, in three equal rounds.",
+		},
+		{
+			Name: "connection-flood", Kinds: AllKinds, Attack: connectionFlood,
+			Title: "A crowd connects at once, sends nothing and stays.",
+		},
+		{
+			Name: "request-flood", Kinds: AllKinds, Attack: requestFlood,
+			Title: "Some clients keep many requests in flight, as fast as they can.",
+		},
+		{
+			Name: "never-reads", Kinds: AllKinds, Attack: neverReads,
+			Title: "A client sends requests as fast as it can and reads none of the answers.",
+		},
+		{
+			Name: "never-reading-crowd", Kinds: AllKinds, Attack: neverReadingCrowd,
+			Title: "A crowd sends requests and reads none of the answers.",
+		},
+		{
+			Name: "slow-reader", Kinds: AllKinds, Attack: slowReader,
+			Title: "Honest clients send many requests and read the answers slowly, but do read them.",
+		},
+		{
+			Name: "silent", Kinds: AllKinds, Waits: true, Attack: silent,
+			Title: "Clients connect and never send a byte.",
+		},
+		{
+			Name: "silent-after-answer", Kinds: AllKinds, Waits: true, Attack: silentAfterAnswer,
+			Title: "Clients ask once and then are silent.",
+		},
+		{
+			Name: "half-request", Kinds: AllKinds, Waits: true, Attack: halfRequest,
+			Title: "Clients send half a request and no more.",
+		},
+		{
+			Name: "trickle", Kinds: AllKinds, Waits: true, Attack: trickle,
+			Title: "Clients send a request byte by byte, so slowly that it never ends.",
+		},
+		{
+			Name: "stops-reading", Kinds: AllKinds, Waits: true, Attack: stopsReading,
+			Title: "Clients send requests until the server takes no more, read nothing, and stay.",
+		},
+	}
+}
+
+const segmented = 60
+
+func segmentation(ctx context.Context, a *Arena) Finding {
+	for i := range segmented {
+		c, err := a.Open(ctx)
+		if err != nil {
+			return unknown("after %d requests: %s", i, plain(err))
+		}
+		request := c.Request(nil)
+		for len(request) > 0 {
+			n := 1
+			if i%4 > 0 {
+				n = 1 + a.Rand.IntN(len(request))
+			}
+			if _, err := c.Write(request[:n]); err != nil {
+				return falls("request %d was refused in the middle: %s", i+1, plain(err))
+			}
+			if request = request[n:]; !a.Pause(ctx, time.Duration(a.Rand.IntN(int(time.Millisecond)))) {
+				return unknown("interrupted after %d requests", i)
+			}
+		}
+		if err := c.Answers(1); err != nil {
+			return falls("request %d of %d, sent in pieces: %s", i+1, segmented, plain(err))
+		}
+		c.Close()
+	}
+	return survives("%d requests in pieces, all answered", segmented)
+}
+
+const pipelined = 64
+
+func pipelining(ctx context.Context, a *Arena) Finding {
+	const clients = 8
+	for i := range clients {
+		c, err := a.Open(ctx)
+		if err != nil {
+			return unknown("after %d clients: %s", i, plain(err))
+		}
+		if _, err := c.Write(c.requests(pipelined)); err != nil {
+			return falls("%d requests at once: %s", pipelined, plain(err))
+		}
+		if err := c.Answers(pipelined); err != nil {
+			if c.client.closing {
+				return doesNotApply("the server announces that it closes the connection after %d answers or fewer", pipelined)
+			}
+			return falls("%d requests at once: %s", pipelined, plain(err))
+		}
+	}
+	return survives("%d × %d requests at once, all answered", clients, pipelined)
+}
+
+// requests returns n good requests.
+func (c *Conn) requests(n int) (b []byte) {
+	for range n {
+		b = c.Request(b)
+	}
+	return b
+}
+
+const lateBy = 200 * time.Millisecond // reading, so that buffers have filled
+
+// halfClose asks once, then often, then until the server takes no more.
+func halfClose(ctx context.Context, a *Arena) Finding {
+	for _, n := range []int{1, 100, 0} {
+		if n > 1 && a.Kind == HTTP {
+			n = 8
+		}
+		c, err := a.Open(ctx)
+		if err != nil {
+			return unknown("%s", plain(err))
+		}
+		if n > 0 {
+			_, err = c.Write(c.requests(n))
+		} else {
+			n, err = c.fill(ctx, 1<<20)
+		}
+		if err == nil {
+			err = c.CloseWrite()
+		}
+		if err != nil {
+			return falls("the connection ended within %d requests: %s", n, plain(err))
+		}
+		if !a.Pause(ctx, lateBy) {
+			return unknown("interrupted")
+		}
+		if err := c.Answers(n); err != nil {
+			if c.client.closing {
+				a.Note("%d requests: the server announced that it closes the connection", n)
+				continue
+			}
+			if ctx.Err() != nil {
+				return unknown("the answers to %d requests took longer than the scenario", n)
+			}
+			return falls("%d requests, then the end of the sending side: %s", n, plain(err))
+		}
+		a.Note("%d requests before the end: all answered", n)
+	}
+	return survives("all requests before the end are answered")
+}
+
+// fill sends whole requests until the server takes no more for a while, or most bytes, and returns
+// how many it took. A request that it took in part is not counted; the next fill goes on with it.
+func (c *Conn) fill(ctx context.Context, most int) (n int, err error) {
+	each := len(c.Request(nil))
+	for sent := 0; sent < most && ctx.Err() == nil; {
+		if len(c.rest) == 0 {
+			c.rest = c.requests(64)
+		}
+		if err := c.SetWriteDeadline(time.Now().Add(lateBy)); err != nil {
+			return n, err
+		}
+		wrote, err := c.Write(c.rest)
+		c.rest, sent = c.rest[wrote:], sent+wrote
+		n = sent / each
+		if isTimeout(err) {
+			break
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func isTimeout(err error) bool {
+	timeout := net.Error(nil)
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+func resetAtEachByte(ctx context.Context, a *Arena) Finding {
+	const most = 300
+	for i := range most {
+		c, err := a.Open(ctx)
+		if err != nil {
+			return unknown("after %d resets: %s", i, plain(err))
+		}
+		request := c.requests(2)
+		if i > len(request) {
+			return survives("a reset after each of %d bytes", i)
+		}
+		_, err = c.Write(request[:i])
+		if reset := c.Reset(); err != nil || reset != nil {
+			a.Note("%d bytes: %s", i, plain(errors.Join(err, reset)))
+		}
+	}
+	return survives("a reset after each of %d bytes", most)
+}
+
+func resetWithAnswersDue(ctx context.Context, a *Arena) Finding {
+	const clients = 200
+	for i := range clients {
+		c, err := a.Open(ctx)
+		if err != nil {
+			return unknown("after %d resets: %s", i, plain(err))
+		}
+		_, err = c.Write(c.requests(32))
+		if i%2 > 0 && !a.Pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond)))) {
+			return unknown("interrupted")
+		}
+		if reset := c.Reset(); err != nil || reset != nil {
+			a.Note("client %d: %s", i, plain(errors.Join(err, reset)))
+		}
+	}
+	return survives("%d clients reset their connections", clients)
+}
+
+func randomBytes(ctx context.Context, a *Arena) Finding {
+	const clients = 200
+	for i := range clients {
+		open := a.Open
+		if i%2 == 0 {
+			open = a.Dial
+		}
+		c, err := open(ctx)
+		if err != nil {
+			return unknown("after %d clients: %s", i, plain(err))
+		}
+		junk := make([]byte, 1+a.Rand.IntN(4096))
+		for at := range junk {
+			junk[at] = byte(a.Rand.Uint32())
+		}
+		if _, err := c.Write(junk); err != nil {
+			a.Note("client %d: %s", i, plain(err))
+		}
+		if i%8 > 0 {
+			c.Close()
+		}
+	}
+	if err := a.Healthy(ctx); err != nil {
+		return falls("newcomers are not served any more: %s", plain(err))
+	}
+	return survives("%d clients sent random bytes", clients)
+}
+
+const (
+	churnRound  = 600                     // connections
+	churners    = 8                       // at the same time
+	leakAtLeast = 2 << 10                 // bytes for each connection, in both later rounds
+	churnTime   = 2500 * time.Millisecond // at most, for a round
+)
+
+func churn(ctx context.Context, a *Arena) Finding {
+	var memory []int64
+	var made, lost atomic.Int64
+	least := int64(1 << 30)
+	for range 3 {
+		before := made.Load()
+		round, cancel := context.WithTimeout(ctx, churnTime)
+		var clients sync.WaitGroup
+		for range churners {
+			clients.Go(func() {
+				for i := 0; i < churnRound/churners && round.Err() == nil; i++ {
+					if err := a.Healthy(ctx); err != nil && ctx.Err() == nil {
+						lost.Add(1)
+						a.Note("%s", plain(err))
+					}
+					made.Add(1)
+				}
+			})
+		}
+		clients.Wait()
+		cancel()
+		a.Pause(ctx, lateBy)
+		if now, ok := a.Server.memory(); ok {
+			memory = append(memory, now)
+		}
+		least = min(least, made.Load()-before)
+	}
+	if lost.Load() > 0 {
+		return falls("%d of %d newcomers were not served", lost.Load(), made.Load())
+	}
+	if len(memory) < 3 || least == 0 {
+		return survives("%d connections, all served", made.Load())
+	}
+	second, third := (memory[1]-memory[0])/least, (memory[2]-memory[1])/least
+	if min(second, third) >= leakAtLeast {
+		return falls("its memory grows by %s for each connection, although all have left (%s in the second round of %d, %s in the third)",
+			size(min(second, third)), size(memory[1]-memory[0]), least, size(memory[2]-memory[1]))
+	}
+	return survives("%d connections, all served; its memory grew by %s in the third round of %d", made.Load(), size(memory[2]-memory[1]), least)
+}
+
+func connectionFlood(ctx context.Context, a *Arena) Finding {
+	crowd, err := a.Crowd(ctx, a.Conns-1, a.DialPlain)
+	if err != nil {
+		a.Note("connection %d: %s", len(crowd)+1, plain(err))
+	}
+	a.Pause(ctx, a.Answer/2)
+	if err := a.Healthy(ctx); err != nil {
+		return falls("beside %d silent connections newcomers are not served: %s", len(crowd), plain(err))
+	}
+	return survives("newcomers are served beside %d silent connections", len(crowd))
+}
+
+func requestFlood(ctx context.Context, a *Arena) Finding {
+	const clients, depth = 32, 32
+	until := time.Now().Add(a.Answer)
+	var answered atomic.Int64
+	var failed atomic.Pointer[error]
+	var flood sync.WaitGroup
+	for range clients {
+		flood.Go(func() {
+			for time.Now().Before(until) && ctx.Err() == nil {
+				n, err := a.burst(ctx, depth, until)
+				answered.Add(int64(n))
+				if err != nil {
+					failed.CompareAndSwap(nil, &err)
+					return
+				}
+			}
+		})
+	}
+	flood.Wait()
+	if err := failed.Load(); err != nil {
+		return falls("%d requests were answered, and then: %s", answered.Load(), plain(*err))
+	}
+	return survives("%d requests from %d clients answered", answered.Load(), clients)
+}
+
+// burst keeps depth requests in flight on one connection until then, or until the server announces
+// its end.
+func (a *Arena) burst(ctx context.Context, depth int, until time.Time) (answered int, err error) {
+	c, err := a.Open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	for time.Now().Before(until) && ctx.Err() == nil {
+		if _, err := c.Write(c.requests(depth)); err != nil {
+			return answered, notAnnounced(c, err)
+		}
+		for range depth {
+			if err := c.Answers(1); err != nil {
+				return answered, notAnnounced(c, err)
+			}
+			answered++
+		}
+	}
+	return answered, nil
+}
+
+// notAnnounced returns err unless the server has announced that it closes the connection, or the
+// scenario may send no more.
+func notAnnounced(c *Conn, err error) error {
+	if c.client.closing || errors.Is(err, errTooMuch) {
+		return nil
+	}
+	return err
+}
+
+const mostHeld = 64 << 20 // bytes that a server may hold for one client
+
+// stall is how long a server that takes nothing is waited for: so long that a bystander's silence
+// counts.
+func (a *Arena) stall() time.Duration { return 2*time.Second + a.Answer/4 }
+
+func neverReads(ctx context.Context, a *Arena) Finding {
+	c, err := a.Open(ctx)
+	if err != nil {
+		return unknown("%s", plain(err))
+	}
+	before, watched := a.Server.memory()
+	batch := c.requests(max(1, (64<<10)/len(c.Request(nil))))
+	sent, grown := int64(0), int64(0)
+	for err == nil && ctx.Err() == nil {
+		var n int
+		if err = c.SetWriteDeadline(time.Now().Add(a.stall())); err == nil {
+			n, err = c.Write(batch)
+		}
+		if sent += int64(n); sent&(8<<20-1) < int64(len(batch)) {
+			now, _ := a.Server.memory()
+			grown = max(grown, now-before)
+		}
+	}
+	now, _ := a.Server.memory()
+	grown = max(grown, now-before)
+	how := "closes the connection after " + size(sent)
+	switch {
+	case errors.Is(err, errTooMuch), ctx.Err() != nil:
+		how = "takes all of " + size(sent)
+	case isTimeout(err):
+		how = "stops reading after " + size(sent)
+	}
+	if watched && grown > mostHeld {
+		return falls("%s of requests whose answers are not read, and holds %s for one client", how, size(grown))
+	}
+	if share, yes := a.Server.spins(ctx, a.usual); yes {
+		return falls("%s, and then uses %.0f %% of a CPU", how, 100*share)
+	}
+	answers := a.target.known.whole * (sent / int64(len(c.Request(nil))))
+	if errors.Is(err, errTooMuch) && answers > min(mostHeld, a.Bytes/2) {
+		return falls("%s of requests whose %s of answers are not read: it must hold them", how, size(answers))
+	}
+	return survives("%s", how)
+}
+
+func neverReadingCrowd(ctx context.Context, a *Arena) Finding {
+	const clients, each = 32, 2 << 20
+	crowd, err := a.Crowd(ctx, clients, a.Open)
+	if err != nil {
+		a.Note("connection %d: %s", len(crowd)+1, plain(err))
+	}
+	var sent atomic.Int64
+	var all sync.WaitGroup
+	for _, c := range crowd {
+		all.Go(func() {
+			n, _ := c.fill(ctx, each) // that it fails is what servers may do
+			sent.Add(int64(n))
+		})
+	}
+	all.Wait()
+	a.Pause(ctx, a.stall())
+	if err := a.Healthy(ctx); err != nil {
+		return falls("beside %d clients that do not read, newcomers are not served: %s", len(crowd), plain(err))
+	}
+	return survives("took %d requests of %d clients that do not read, and serves newcomers", sent.Load(), len(crowd))
+}
+
+func slowReader(ctx context.Context, a *Arena) Finding {
+	const clients, rate = 4, 128 << 10 // bytes a second
+	most := int64(rate * a.Within.Seconds() / 3)
+	asked := int(max(1, min(8000, most/max(1, a.target.known.whole))))
+	var failed atomic.Pointer[error]
+	var all sync.WaitGroup
+	for range clients {
+		c, err := a.Open(ctx)
+		if err != nil {
+			return unknown("%s", plain(err))
+		}
+		slow := &slowly{ctx: ctx, from: c.Conn, every: time.Second / 16, part: rate / 16}
+		all.Go(func() {
+			requests := c.requests(asked)
+			var writing sync.WaitGroup
+			writing.Go(func() { _, _ = c.Write(requests) }) // reading reports that it failed
+			for range asked {
+				if err := c.client.answer(slow); err != nil && notAnnounced(c, err) != nil {
+					failed.CompareAndSwap(nil, &err)
+					break
+				} else if err != nil {
+					break
+				}
+			}
+			c.Close()
+			writing.Wait()
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return unknown("the answers took longer than the scenario")
+	}
+	if err := failed.Load(); err != nil {
+		return falls("answers to clients that read %d KiB a second are lost: %s", rate>>10, plain(*err))
+	}
+	return survives("%d × %d answers, read at %d KiB a second", clients, asked, rate>>10)
+}
+
+// slowly reads a part at a time, with pauses.
+type slowly struct {
+	ctx   context.Context
+	from  io.Reader
+	every time.Duration
+	part  int
+}
+
+// Read reads after a pause.
+func (s *slowly) Read(p []byte) (int, error) {
+	if !pause(s.ctx, s.every) {
+		return 0, s.ctx.Err()
+	}
+	return s.from.Read(p[:min(len(p), s.part)])
+}
+
+func silent(ctx context.Context, a *Arena) Finding {
+	return a.waits(ctx, "silent connections", a.DialPlain, func(*Conn) error { return nil })
+}
+
+func silentAfterAnswer(ctx context.Context, a *Arena) Finding {
+	return a.waits(ctx, "connections that had asked once", a.Open, (*Conn).Ask)
+}
+
+func halfRequest(ctx context.Context, a *Arena) Finding {
+	return a.waits(ctx, "connections with half a request", a.Open, func(c *Conn) error {
+		request := c.Request(nil)
+		_, err := c.Write(request[:len(request)/2])
+		return err
+	})
+}
+
+// waits opens a few connections, does something on each, and waits until the server has closed
+// them.
+func (a *Arena) waits(ctx context.Context, what string, open func(context.Context) (*Conn, error), do func(*Conn) error) Finding {
+	crowd, err := a.Crowd(ctx, a.Few, open)
+	if err != nil && len(crowd) == 0 {
+		return unknown("%s", plain(err))
+	}
+	for _, c := range crowd {
+		if err := do(c); err != nil {
+			return unknown("%s", plain(err))
+		}
+	}
+	return a.closed(what, a.Closings(ctx, crowd))
+}
+
+// trickle sends all but the last byte of a request over the whole wait.
+func trickle(ctx context.Context, a *Arena) Finding {
+	crowd, err := a.Crowd(ctx, a.Few, a.Open)
+	if err != nil && len(crowd) == 0 {
+		return unknown("%s", plain(err))
+	}
+	var dripping sync.WaitGroup
+	defer dripping.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, c := range crowd {
+		request := c.Request(nil)
+		every := max(a.Wait/time.Duration(len(request)), a.Wait/300)
+		dripping.Go(func() {
+			for i := range len(request) - 1 {
+				if _, err := c.Write(request[i : i+1]); err != nil || !pause(ctx, every) {
+					return
+				}
+			}
+		})
+	}
+	return a.closed("connections with a request that trickles", a.Closings(ctx, crowd))
+}
+
+// endsWhenRead reports whether a connection ends once what has come is read: then the server had
+// closed it, and the kernel could not say so, as there was no room.
+func (c *Conn) endsWhenRead(within time.Duration) bool {
+	if c.tcp.SetReadDeadline(time.Now().Add(within)) != nil {
+		return true
+	}
+	_, err := io.Copy(io.Discard, io.LimitReader(c.tcp, c.arena.Bytes))
+	return !isTimeout(err)
+}
+
+// stopsReading waits for the server to reset the connection.
+func stopsReading(ctx context.Context, a *Arena) Finding {
+	crowd, err := a.Crowd(ctx, max(1, a.Few/8), a.Open)
+	if err != nil && len(crowd) == 0 {
+		return unknown("%s", plain(err))
+	}
+	began := time.Now()
+	took := make([]time.Duration, len(crowd))
+	var full atomic.Bool
+	var all sync.WaitGroup
+	for i, c := range crowd {
+		all.Go(func() {
+			took[i] = -1
+			for until := began.Add(a.Wait + a.Wait/50); time.Now().Before(until) && ctx.Err() == nil; {
+				n, err := c.fill(ctx, int(a.Bytes)/4/len(crowd))
+				switch {
+				case errors.Is(err, errTooMuch):
+					return
+				case err != nil:
+					took[i] = time.Since(began)
+					return
+				case n == 0:
+					full.Store(true)
+					if a.Secure { // TLS cannot go on after a write that timed out
+						pause(ctx, time.Until(until))
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i, c := range crowd {
+		if took[i] < 0 && c.endsWhenRead(a.Answer) {
+			took[i] = time.Since(began)
+		}
+	}
+	if !full.Load() && took[0] < 0 {
+		return unknown("the server never stopped taking requests of clients that read nothing, up to %s", size(a.sent.Load()))
+	}
+	return a.closed("connections that read nothing", took)
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package torture
+
+import (
+	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
+)
+
+func startNginx(t *testing.T) string {
+	testrun.Lacks(t, "nginx is started on Linux only")
+	return ""
+}
+
+func nginxVersion(*testing.T) string { return "" }

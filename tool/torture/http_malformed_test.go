@@ -1,0 +1,69 @@
+package torture
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/load"
+)
+
+// TestMalformed sends every input to three servers. None of them is wrong, http1 does what net/http
+// does, and where a server is lenient is what testdata says.
+func TestMalformed(t *testing.T) {
+	t.Parallel()
+	found := map[string]string{}
+	for _, c := range []struct {
+		name  string
+		start func(t *testing.T) string
+	}{
+		{"net-http", func(t *testing.T) string { return serveNetHTTP(t, &http.Server{Handler: http.HandlerFunc(web)}) }},
+		{"http1", func(t *testing.T) string { return serveHTTP1(t, http.HandlerFunc(web), engine.Limits{}) }},
+		{"nginx", startNginx},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := arena(t, load.HTTP{URL: c.start(t) + "/page"}, Limits{})
+			ctx := within(t, 2*time.Minute)
+			good, err := a.goodStatus(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := playAll(len(httpInputs()), a.playRequests(ctx, httpInputs(), good))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text strings.Builder
+			for _, f := range all {
+				if f.ruling == wrong {
+					t.Errorf("%s (%s): wrong: %s", f.name, f.section, f.words)
+				}
+				if f.ruling != right {
+					fmt.Fprintf(&text, "%s (%s): %s\n", f.name, f.section, f.words)
+				}
+			}
+			found[c.name] = text.String()
+			name := filepath.Join("testdata", "lenient-"+c.name+".txt")
+			switch c.name {
+			case "http1":
+				return // below
+			case "net-http":
+				same(t, name, text.String())
+				return
+			}
+			version := nginxVersion(t) + "\n"
+			if known, err := os.ReadFile(name); err == nil && !strings.HasPrefix(string(known), version) {
+				t.Logf("lenient is %s", text.String())
+				t.Skipf("%s is about another version than %s", name, version)
+			}
+			same(t, name, version+text.String())
+		})
+	}
+	if found["http1"] != found["net-http"] {
+		t.Errorf("http1 is lenient about\n%sand net/http about\n%s", found["http1"], found["net-http"])
+	}
+}

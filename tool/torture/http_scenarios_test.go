@@ -1,0 +1,83 @@
+package torture
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/load"
+)
+
+// attackWith runs a scenario by its name.
+func attackWith(t *testing.T, name string, a *Arena) Finding {
+	t.Helper()
+	for _, s := range Scenarios() {
+		if s.Name != name {
+			continue
+		}
+		if s.Kinds&a.Kind == 0 {
+			t.Fatalf("%s does not apply to this kind", name)
+		}
+		limit := a.Within
+		if s.Waits {
+			limit += a.Wait
+		}
+		f := s.Attack(within(t, limit), a)
+		a.close()
+		t.Logf("%s: %s: %s", name, f.Verdict, f.Words)
+		for _, note := range a.notes {
+			t.Log(note)
+		}
+		return f
+	}
+	t.Fatalf("there is no scenario %s", name)
+	return Finding{}
+}
+
+// events answers with an event at once and another one much later.
+func events(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Write([]byte("data: first\n\n"))
+	w.(http.Flusher).Flush()
+	<-r.Context().Done()
+}
+
+// eager has limits long enough for a busy machine, and short enough for a test.
+var eager = Limits{Few: 8, Within: time.Minute, Wait: time.Minute, Answer: 10 * time.Second}
+
+func TestHTTPScenariosOnHTTP1(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", web)
+	mux.HandleFunc("/events", events)
+	for _, s := range httpScenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			path := "/page"
+			if s.Name == "event-streams" {
+				path = "/events"
+			}
+			at := serveHTTP1(t, mux, engine.Limits{FrameTime: 2 * time.Second, IdleTime: 3 * time.Second})
+			a := arena(t, load.HTTP{URL: at + path}, eager)
+			if f := attackWith(t, s.Name, a); f.Verdict != Survived {
+				t.Errorf("%s: %s", f.Verdict, f.Words)
+			}
+			if s.Name == "event-streams" {
+				a = arena(t, load.HTTP{URL: at + "/page"}, eager)
+			}
+			if err := a.Healthy(within(t, a.Within)); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// A target that is not a stream of events is not asked for one.
+func TestEventStreamsDoNotApply(t *testing.T) {
+	t.Parallel()
+	a := arena(t, load.HTTP{URL: serveHTTP1(t, http.HandlerFunc(web), engine.Limits{}) + "/page"}, eager)
+	if f := attackWith(t, "event-streams", a); f.Verdict != NotApplicable || !strings.Contains(f.Words, "text/plain") {
+		t.Errorf("%s: %s", f.Verdict, f.Words)
+	}
+}

@@ -1,0 +1,96 @@
+package torture
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hone-go/hone/tool/figure"
+)
+
+const (
+	leastSilence = 1.0       // seconds, for a fall
+	silentTimes  = 10        // of the baseline's worst, for a fall
+	slowTimes    = 3         // of the baseline's worst, for slower
+	leastSlow    = 0.1       // seconds, for slower
+	mostGrown    = 512 << 20 // bytes, of all connections of a scenario
+)
+
+// judge adds to an attack's finding what the bystanders felt and what the process used. Of those
+// that run together is how many scenarios share what was felt.
+func (r *run) judge(made *Result, s Scenario, settled bool, together int) {
+	var fell []string
+	if made.Verdict == Fell {
+		fell = append(fell, made.Words)
+	}
+	felt, base := made.Felt, r.report.Baseline
+	last, ended := r.process.ended()
+	if ended {
+		fell = append(fell, "the process ends; it said: "+shortened(last))
+		felt = Felt{} // that needs no words
+	}
+	fell = append(fell, r.overused(made.Used, s)...)
+	count := func(n int, what string) {
+		if n > 0 {
+			fell = append(fell, fmt.Sprintf("bystanders: %d %s (%s)", n, what, felt.First))
+		}
+	}
+	count(felt.Wrong, "wrong answers")
+	count(felt.Lost, "answers lost")
+	count(felt.Refused, "newcomers refused")
+	silent := felt.Worst - felt.Lag
+	switch {
+	case silent >= leastSilence && silent >= silentTimes*base.Worst:
+		fell = append(fell, fmt.Sprintf("a bystander had no answer for %s", figure.Micros(1e6*felt.Worst)))
+	case !settled && !ended && len(fell) == 0:
+		fell = append(fell, "bystanders are not served again when the attack is over")
+	}
+	if len(fell) > 0 {
+		if made.Verdict != Fell && together == 1 && made.Words != "" {
+			made.Notes = append(made.Notes, "the attack itself saw: "+made.Words)
+		}
+		made.Verdict, made.Words = Fell, strings.Join(fell, "; ")
+		return
+	}
+	if made.Verdict == Survived && felt.Worst >= max(leastSlow, slowTimes*base.Worst) && felt.Worst >= 2*felt.Lag {
+		made.Verdict = Slower
+		made.Words = fmt.Sprintf("bystanders waited up to %s (before: %s); %s", figure.Micros(1e6*felt.Worst), figure.Micros(1e6*base.Worst), made.Words)
+	}
+}
+
+// overused returns what the process used too much of.
+func (r *run) overused(used *Used, s Scenario) (fell []string) {
+	if used == nil || s.Alone {
+		return nil
+	}
+	if used.Grown > mostGrown {
+		fell = append(fell, fmt.Sprintf("its memory grew by %s", size(used.Grown)))
+	}
+	if used.Left > fewLeft+2*newcomers {
+		fell = append(fell, fmt.Sprintf("%d descriptors are still open %v after all have left", used.Left, r.Limits.Gone))
+	}
+	if r.usual >= 0 && used.Idle >= r.usual+spins {
+		fell = append(fell, fmt.Sprintf("it uses %.0f %% of a CPU after all have left (before: %.0f %%)", 100*used.Idle, 100*r.usual))
+	}
+	return fell
+}
+
+const mostSaid = 300
+
+// shortened returns the end of what a process said.
+func shortened(text string) string {
+	if len(text) > mostSaid {
+		text = "…" + text[len(text)-mostSaid:]
+	}
+	if text == "" {
+		return "nothing"
+	}
+	return text
+}
+
+// size formats a number of bytes.
+func size(bytes int64) string {
+	if bytes < 1<<20 {
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+}

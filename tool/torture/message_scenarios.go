@@ -1,0 +1,189 @@
+package torture
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// messageScenarios attack the framing of messages.
+func messageScenarios() []Scenario {
+	return []Scenario{
+		{
+			Name: "impossible-length", Kinds: Messages, Attack: impossibleLengths,
+			Title: "Clients send messages whose length cannot be: shorter than its own header, negative, or the largest number.",
+		},
+		{
+			Name: "oversized-length", Kinds: Messages, Attack: oversizedLengths,
+			Title: "Clients announce a message as long as the framing allows, and send a few bytes of it.",
+		},
+		{
+			Name: "mutated-messages", Kinds: Messages, Attack: mutatedMessages,
+			Title: "Clients send good requests with bits flipped, bytes inserted, and parts cut out.",
+		},
+	}
+}
+
+// hostile is an input that no server should accept.
+type hostile struct {
+	name  string
+	bytes []byte
+}
+
+// lengthWidth returns how many bytes the length of a message has, and how it is written; 0: it has
+// none.
+func (a *Arena) lengthWidth() (width int, order binary.AppendByteOrder) {
+	if a.Frames {
+		return 4, binary.BigEndian
+	}
+	return a.Framing.Length()
+}
+
+// lengths returns messages with such lengths, with a few bytes behind them.
+func (a *Arena) lengths(values ...uint64) (all []hostile) {
+	width, order := a.lengthWidth()
+	for _, v := range values {
+		var b []byte
+		switch width {
+		case 2:
+			if v > 1<<16-1 {
+				continue
+			}
+			b = order.AppendUint16(nil, uint16(v))
+		case 4:
+			b = order.AppendUint32(nil, uint32(v))
+		}
+		all = append(all, hostile{fmt.Sprintf("length %d", v), b}, hostile{fmt.Sprintf("length %d and 8 bytes", v), append(slices.Clone(b), "hostile!"...)})
+	}
+	return all
+}
+
+// nonsense returns inputs other than messages, in the target's framing.
+func (a *Arena) nonsense() []hostile {
+	if width, _ := a.lengthWidth(); width > 0 {
+		return a.lengths(0, 1, 2, 3, 4, 5, 7, 8, 11, 1<<15, 1<<16-1, 1<<31-1, 1<<31, 1<<32-4, 1<<32-1)
+	}
+	var all []hostile
+	texts := []string{"\n\n\n\n", "\r\n\r\n", "\x00\n", "\xff\xfe\xfd\n"}
+	if a.Framing.String() == "resp" {
+		texts = []string{
+			"*0\r\n", "*-1\r\n", "*-2147483648\r\n", "*2147483647\r\n", "*99999999999999999999\r\n", "*1\r\n$-1\r\n", "*1\r\n$-5\r\n",
+			"*1\r\n$2147483647\r\n", "*1\r\n$99999999999999999999\r\n", "*x\r\n", "$5\r\nhello\r\n", "*1\r\n+OK\r\n", "*1\r\n*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPINGxx",
+		}
+	}
+	for _, text := range texts {
+		all = append(all, hostile{fmt.Sprintf("%q", text), []byte(text)})
+	}
+	return all
+}
+
+// impossibleLengths sends each on a connection of its own, and asks a newcomer after each.
+func impossibleLengths(ctx context.Context, a *Arena) Finding {
+	inputs := a.nonsense()
+	for _, in := range inputs {
+		c, err := a.Dial(ctx)
+		if err != nil {
+			return unknown("after all inputs before %s: %s", in.name, plain(err))
+		}
+		if _, err := c.Write(in.bytes); err != nil {
+			a.Note("%s: %s", in.name, plain(err))
+		}
+		if err := a.Healthy(ctx); err != nil {
+			return falls("after %s, newcomers are not served: %s", in.name, plain(err))
+		}
+	}
+	return survives("%d inputs, and newcomers are served after each", len(inputs))
+}
+
+const (
+	claims     = 200
+	mostClaims = 64 << 20 // bytes that all of them together may cost
+)
+
+func oversizedLengths(ctx context.Context, a *Arena) Finding {
+	var claim []byte
+	width, order := a.lengthWidth()
+	switch {
+	case width == 2:
+		claim = order.AppendUint16(nil, 1<<16-1)
+	case width == 4:
+		claim = order.AppendUint32(nil, 1<<30)
+	case a.Framing.String() == "resp":
+		claim = []byte("*1\r\n$536870911\r\n")
+	default:
+		return doesNotApply("messages of this framing announce no length")
+	}
+	before, watched := a.Server.memory()
+	claim = append(claim, "only a few bytes of what was announced"...)
+	sent := 0
+	for range min(claims, a.Conns) {
+		c, err := a.Dial(ctx)
+		if err != nil {
+			break
+		}
+		if _, err := c.Write(claim); err == nil {
+			sent++
+		}
+	}
+	if !a.Pause(ctx, a.Answer/8) {
+		return unknown("interrupted")
+	}
+	if err := a.Healthy(ctx); err != nil {
+		return falls("%d clients announced a long message, and newcomers are not served: %s", sent, plain(err))
+	}
+	if !watched {
+		return survives("%d clients announced a long message", sent)
+	}
+	after, _ := a.Server.memory()
+	if grown := after - before; grown > mostClaims {
+		return falls("%d clients announced a long message and sent %d bytes each: its memory grew by %s", sent, len(claim), size(grown))
+	}
+	return survives("%d clients announced a long message: its memory grew by %s", sent, size(max(0, after-before)))
+}
+
+const mutations = 400
+
+func mutatedMessages(ctx context.Context, a *Arena) Finding {
+	sent := 0
+	for i := range mutations {
+		c, err := a.Open(ctx)
+		if err != nil {
+			return unknown("after %d mutated requests: %s", i, plain(err))
+		}
+		if _, err = c.Write(a.mutated(c.Request(c.Request(nil)))); err == nil {
+			sent++
+		}
+		if i%20 == 0 {
+			if err := a.Healthy(ctx); err != nil {
+				return falls("after %d mutated requests, newcomers are not served: %s", i+1, plain(err))
+			}
+		}
+		c.Close()
+	}
+	return survives("%d mutated requests", sent)
+}
+
+// mutated changes bytes at random places.
+func (a *Arena) mutated(b []byte) []byte {
+	for range 1 + a.Rand.IntN(4) {
+		if len(b) == 0 {
+			break
+		}
+		at := a.Rand.IntN(len(b))
+		till := min(len(b), at+1+a.Rand.IntN(8))
+		switch a.Rand.IntN(5) {
+		case 0:
+			b[at] ^= 1 << a.Rand.IntN(8)
+		case 1:
+			b[at] = []byte{0, 1, 0x7f, 0x80, 0xff, '\r', '\n', ' ', ':'}[a.Rand.IntN(9)]
+		case 2:
+			b = slices.Delete(b, at, till)
+		case 3:
+			b = slices.Insert(b, at, b[at:till]...)
+		default:
+			b = b[:at]
+		}
+	}
+	return b
+}

@@ -1,0 +1,268 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hone-go/hone/tool/child"
+)
+
+// ownedScenarios limit, stop and kill the server's process.
+func ownedScenarios() []Scenario {
+	return []Scenario{
+		{
+			Name: "descriptors", Kinds: AllKinds, Access: Owned, Alone: true, Attack: fewDescriptors,
+			Title: "60 clients connect to a process that may open 20 descriptors more, then 10 more when it may open none; then all leave.",
+		},
+		{
+			Name: "sigterm-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: terminate,
+			Title: "The process gets SIGTERM while clients have requests in flight.",
+		},
+		{
+			Name: "kill-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: kill,
+			Title: "The process is killed while clients have requests in flight, and started again at once.",
+		},
+	}
+}
+
+const (
+	spareDescriptors = 20
+	pressing         = 60                     // clients that want one
+	latecomers       = 10                     // and more, when there is none
+	exhausted        = 500 * time.Millisecond // how long each lasts
+)
+
+func fewDescriptors(ctx context.Context, a *Arena) Finding {
+	used, ok := a.Server.Used()
+	if !ok {
+		return unknown("the process has ended")
+	}
+	friend, err := a.Open(ctx)
+	if err == nil {
+		err = friend.Ask()
+	}
+	if err != nil {
+		return unknown("%s", plain(err))
+	}
+	restore, err := child.LeaveDescriptors(used.Busiest, spareDescriptors)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return doesNotApply("this system cannot limit another process")
+	} else if err != nil {
+		return unknown("%s", plain(err))
+	}
+	crowd := a.press(ctx, pressing)
+	a.Pause(ctx, exhausted)
+	_, _ = child.LeaveDescriptors(used.Busiest, 0) // it fails if the process has ended, which is found below
+	crowd = append(crowd, a.press(ctx, latecomers)...)
+	a.Pause(ctx, exhausted)
+	share, busy := a.Server.spins(ctx, a.usual)
+	_, alive := a.Server.Used()
+	friendly := friend.Ask()
+	how := fates(crowd)
+	for _, c := range crowd {
+		c.Close()
+	}
+	if err := restore(); err != nil || !alive {
+		return falls("no descriptors were left")
+	}
+	switch {
+	case friendly != nil:
+		return falls("%s; a client from before is not served: %s", how, plain(friendly))
+	case busy:
+		return falls("%s; it uses %.0f %% of a CPU while it has no descriptors", how, 100*share)
+	}
+	return survives("%s; clients from before are served, and it uses %.0f %% of a CPU", how, 100*share)
+}
+
+// press connects n clients, each with a request. That this fails is one of the things to find out,
+// by what follows.
+func (a *Arena) press(ctx context.Context, n int) (crowd []*Conn) {
+	open := a.Dial
+	if a.Kind == WebSocket {
+		open = a.Open // its handshake is the request
+	}
+	for range n {
+		c, err := open(ctx)
+		if err != nil {
+			continue
+		}
+		crowd = append(crowd, c)
+		_, _ = c.Write(c.Request(nil)) // it may be closed already
+	}
+	return crowd
+}
+
+// fates says what has become of a crowd.
+func fates(crowd []*Conn) string {
+	served, waiting, away := 0, 0, pressing+latecomers-len(crowd)
+	for _, c := range crowd {
+		err := c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if err == nil {
+			err = c.client.answer(c.Conn)
+		}
+		switch {
+		case err == nil:
+			served++
+		case isTimeout(err):
+			waiting++
+		default:
+			away++
+		}
+	}
+	return fmt.Sprintf("%d were served, %d waited, %d were turned away", served, waiting, away)
+}
+
+// loaded is a load whose server is about to end.
+type loaded struct {
+	answered  atomic.Int64
+	truncated atomic.Int64 // connections that ended within an answer
+	broken    atomic.Int64 // that ended with requests unanswered, and no announcement
+	silent    atomic.Int64 // nanoseconds, the longest wait for an answer or an end
+	clients   sync.WaitGroup
+	stop      context.CancelFunc
+}
+
+const loadClients = 16
+
+// load keeps requests in flight on several connections, until they end.
+func (a *Arena) load(ctx context.Context) (*loaded, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &loaded{stop: cancel}
+	crowd, err := a.Crowd(ctx, loadClients, a.Open)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	for _, c := range crowd {
+		l.clients.Go(func() { l.ask(ctx, c, time.Second+a.Stop) })
+	}
+	return l, nil
+}
+
+// ask asks on one connection until it ends.
+func (l *loaded) ask(ctx context.Context, c *Conn, patience time.Duration) {
+	stop := context.AfterFunc(ctx, func() { c.tcp.Close() })
+	defer stop()
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := c.SetDeadline(began.Add(patience))
+		if err == nil {
+			_, err = c.Write(c.Request(nil))
+		}
+		part := 0
+		if err == nil {
+			err = c.client.answer(c.Conn)
+			part = len(c.client.in) + len(c.client.raw)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		waited := int64(time.Since(began))
+		for old := l.silent.Load(); waited > old && !l.silent.CompareAndSwap(old, waited); old = l.silent.Load() {
+		}
+		if err == nil {
+			l.answered.Add(1)
+			continue
+		}
+		switch {
+		case c.client.closing:
+		case part > 0:
+			l.truncated.Add(1)
+		default:
+			l.broken.Add(1)
+		}
+		return
+	}
+}
+
+func (l *loaded) end() {
+	l.stop()
+	l.clients.Wait()
+}
+
+// terminate sends SIGTERM under load. A server that drains answers or refuses what it has read; a
+// client whose request crosses its connection's end is no loss.
+func terminate(ctx context.Context, a *Arena) Finding {
+	l, err := a.load(ctx)
+	if err != nil {
+		return unknown("%s", plain(err))
+	}
+	defer l.end()
+	if !a.Pause(ctx, a.Answer/4) {
+		return unknown("interrupted")
+	}
+	l.silent.Store(0)
+	process := a.Server.running()
+	began := time.Now()
+	process.Terminate()
+	limit := time.NewTimer(a.Stop)
+	defer limit.Stop()
+	select {
+	case <-process.Ended():
+	case <-limit.C:
+		process.Kill()
+		return a.again(ctx, falls("does not end within %v of SIGTERM", a.Stop))
+	case <-ctx.Done():
+		return unknown("interrupted")
+	}
+	took := time.Since(began)
+	l.clients.Wait()
+	silence := time.Duration(l.silent.Load())
+	switch {
+	case silence >= time.Second:
+		return a.again(ctx, falls("SIGTERM: ended after %s, and clients waited up to %s for an answer or an end", seconds(took), seconds(silence)))
+	case l.truncated.Load() > 0:
+		return a.again(ctx, falls("SIGTERM: ended after %s, and cut %d answers short", seconds(took), l.truncated.Load()))
+	case l.broken.Load() > 0 && endedBySignal(process.How()):
+		return a.again(ctx, falls("SIGTERM: the signal ended it at once, with the requests of %d of %d clients unanswered: it does not drain", l.broken.Load(), loadClients))
+	}
+	return a.again(ctx, survives("SIGTERM: ended after %s; %d of %d clients saw their connection end without an announcement", seconds(took), l.broken.Load(), loadClients))
+}
+
+// endedBySignal reports whether a process has not handled SIGTERM: the signal ended it, itself or
+// below a shell, which then returns 128 and the signal's number.
+func endedBySignal(err error) bool {
+	how := new(exec.ExitError)
+	const belowShell = 128 + 15
+	return errors.As(err, &how) && (how.ExitCode() < 0 || how.ExitCode() == belowShell)
+}
+
+// again starts the server after a scenario that ended it.
+func (a *Arena) again(ctx context.Context, found Finding) Finding {
+	if err := a.Server.start(ctx); err != nil {
+		return falls("%s; it cannot be started again: %s", found.Words, plain(err))
+	}
+	return found
+}
+
+func kill(ctx context.Context, a *Arena) Finding {
+	l, err := a.load(ctx)
+	if err != nil {
+		return unknown("%s", plain(err))
+	}
+	defer l.end()
+	if !a.Pause(ctx, a.Answer/4) {
+		return unknown("interrupted")
+	}
+	process := a.Server.running()
+	process.Kill()
+	select {
+	case <-process.Ended():
+	case <-ctx.Done():
+		return unknown("interrupted")
+	}
+	began := time.Now()
+	if err := a.Server.start(ctx); err != nil {
+		return falls("cannot be started again after it was killed: %s", plain(err))
+	}
+	started := time.Since(began)
+	if err := a.Healthy(ctx); err != nil {
+		return falls("does not serve after it was killed and started again: %s", plain(err))
+	}
+	return survives("killed and started again: serves after %s", seconds(started))
+}

@@ -1,0 +1,68 @@
+package torture
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// update writes tables instead of comparing them.
+var update = flag.Bool("update", false, "write generated tables into the repository")
+
+// TestPages holds the tables of docs/torture.md to the code.
+func TestPages(t *testing.T) {
+	var requests, frames, handshakes strings.Builder
+	requests.WriteString("| sent | RFC | a right server may |\n|---|---|---|\n")
+	for _, in := range httpInputs() {
+		fmt.Fprintf(&requests, "| %s | %s | %s |\n", in.name, strings.TrimPrefix(in.rfc(), "RFC "), in.may())
+	}
+	frames.WriteString("| sent, and then a ping | RFC 6455 | a right server must |\n|---|---|---|\n")
+	for _, in := range socketInputs() {
+		fmt.Fprintf(&frames, "| %s | §%s | %s |\n", in.name, in.section, in.want)
+	}
+	handshakes.WriteString("| a handshake with | RFC | a right server may |\n|---|---|---|\n")
+	for _, in := range socketHandshakes() {
+		may := "refuse"
+		if in.serve > 0 {
+			may = "refuse, or accept"
+		}
+		fmt.Fprintf(&handshakes, "| %s | %s | %s |\n", in.name, strings.TrimPrefix(in.rfc(), "RFC "), may)
+	}
+	name := filepath.Join("..", "..", "docs", "torture.md")
+	page, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page)
+	for _, section := range []struct{ name, made string }{
+		{"requests", requests.String()}, {"frames", frames.String()}, {"handshakes", handshakes.String()},
+	} {
+		begin, end := "<!-- "+section.name+" -->\n", "<!-- "+section.name+" end -->"
+		head, rest, hasBegin := strings.Cut(text, begin)
+		_, tail, hasEnd := strings.Cut(rest, end)
+		if !hasBegin || !hasEnd {
+			t.Fatalf("docs/torture.md lacks %s or %s", begin, end)
+		}
+		text = head + begin + "\n" + section.made + "\n" + end + tail
+	}
+	same(t, name, text)
+}
+
+// same compares a file with what it should be, or writes it.
+func same(t *testing.T, name, want string) {
+	t.Helper()
+	got, err := os.ReadFile(name)
+	switch {
+	case *update:
+		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case err != nil:
+		t.Error(err)
+	case string(got) != want:
+		t.Errorf("%s is not what the code says; run go test ./tool/torture -run %s -update, and look at what has changed", name, t.Name())
+	}
+}

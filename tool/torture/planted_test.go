@@ -1,0 +1,307 @@
+package torture
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/internal/testrun"
+)
+
+// The environment of a test binary that is to be a server with a planted fault.
+const (
+	plantedFault = "TORTURE_PLANTED"
+	plantedAt    = "TORTURE_ADDR"
+)
+
+func TestMain(m *testing.M) {
+	if at := os.Getenv(plantedAt); at != "" {
+		servePlanted(at, os.Getenv(plantedFault))
+		return
+	}
+	testrun.SideBySide(16)
+	code := m.Run()
+	// net/http rests for half a second before it closes a connection whose request it refused.
+	if err := goleak.Find(goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// The planted faults. A sound server has none of them.
+const (
+	sound             = ""
+	noHeadTimeout     = "no-head-timeout"
+	unboundedBuffer   = "unbounded-buffer"
+	leaksMemory       = "leaks-memory"
+	leaksDescriptors  = "leaks-descriptors"
+	lockedWhileWrites = "locked-while-it-writes"
+	panicsOnReset     = "panics-on-reset"
+	stallsAtEnd       = "stalls-at-sigterm"
+	losesOnHalfClose  = "loses-on-half-close"
+	crashesOnLength   = "crashes-on-length-3"
+	spinsOnReset      = "spins-after-a-reset"
+	webServer         = "http"         // a sound server of net/http
+	lateStreams       = "late-streams" // HTTP: event streams that start late
+)
+
+// The limits of the planted server.
+const (
+	headLimit  = time.Second
+	idleLimit  = 2 * time.Second
+	writeLimit = time.Second
+	mostLength = 1 << 20
+	stallTime  = 5 * time.Second
+)
+
+// planted echoes messages with a length of four bytes, or speaks HTTP.
+type planted struct {
+	fault    string
+	mu       sync.Mutex
+	spin     sync.Once
+	leaked   [][]byte
+	kept     []net.Conn // so that no finalizer closes them
+	conns    map[net.Conn]bool
+	ending   bool
+	handlers sync.WaitGroup
+}
+
+func servePlanted(at, fault string) {
+	listener, err := net.Listen("tcp", at)
+	if err != nil {
+		panic(err)
+	}
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	if fault == webServer || fault == lateStreams {
+		serveWeb(listener, fault, terminated)
+		return
+	}
+	p := &planted{fault: fault, conns: map[net.Conn]bool{}}
+	go p.accept(listener)
+	<-terminated
+	if fault == stallsAtEnd {
+		p.mu.Lock()
+		<-time.After(stallTime)
+		p.mu.Unlock()
+	}
+	listener.Close()
+	p.mu.Lock()
+	p.ending = true
+	for nc := range p.conns {
+		nc.SetReadDeadline(time.Now())
+	}
+	p.mu.Unlock()
+	p.handlers.Wait()
+}
+
+func (p *planted) accept(listener net.Listener) {
+	for {
+		nc, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			<-time.After(10 * time.Millisecond) // no descriptors
+			continue
+		}
+		p.mu.Lock()
+		p.conns[nc] = true
+		p.mu.Unlock()
+		p.handlers.Go(func() { p.serve(nc) })
+	}
+}
+
+// serve reads messages; another goroutine answers them.
+func (p *planted) serve(nc net.Conn) {
+	answers := newBacklog(64)
+	if p.fault == unboundedBuffer {
+		answers.most = 1 << 30
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		p.answer(nc, answers)
+	}()
+	err := p.read(nc, answers)
+	answers.end()
+	switch {
+	case p.fault == panicsOnReset && errors.Is(err, syscall.ECONNRESET):
+		panic("reset")
+	case p.fault == losesOnHalfClose && errors.Is(err, io.EOF):
+		nc.Close()
+	case p.fault == spinsOnReset && errors.Is(err, syscall.ECONNRESET):
+		p.spin.Do(func() {
+			for { //nolint:staticcheck // the planted fault
+			}
+		})
+	}
+	<-answered
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, nc)
+	switch p.fault {
+	case leaksMemory:
+		p.leaked = append(p.leaked, slices.Repeat([]byte{1}, 16<<10))
+	case leaksDescriptors:
+		p.kept = append(p.kept, nc)
+		return
+	}
+	nc.Close()
+}
+
+func (p *planted) read(nc net.Conn, answers *backlog) error {
+	in := bufio.NewReader(nc)
+	for {
+		p.mu.Lock()
+		ending := p.ending
+		if !ending {
+			nc.SetReadDeadline(time.Now().Add(idleLimit))
+		}
+		p.mu.Unlock()
+		if ending {
+			return nil
+		}
+		if _, err := in.Peek(1); err != nil {
+			return err
+		}
+		if p.fault != noHeadTimeout {
+			nc.SetReadDeadline(time.Now().Add(headLimit))
+		} else {
+			nc.SetReadDeadline(time.Time{})
+		}
+		var head [4]byte
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return err
+		}
+		length := binary.BigEndian.Uint32(head[:])
+		if p.fault == crashesOnLength && length == 3 {
+			panic(head[length:][:4][5])
+		}
+		if length > mostLength {
+			return errors.New("too long")
+		}
+		message := make([]byte, 4+length)
+		copy(message, head[:])
+		if _, err := io.ReadFull(in, message[4:]); err != nil {
+			return err
+		}
+		if p.fault == losesOnHalfClose {
+			<-time.After(100 * time.Microsecond) // answers lag behind
+		}
+		answers.push(message)
+	}
+}
+
+func (p *planted) answer(nc net.Conn, answers *backlog) {
+	for {
+		message := answers.next()
+		if message == nil {
+			return
+		}
+		if p.fault == losesOnHalfClose {
+			<-time.After(200 * time.Microsecond)
+		}
+		if p.fault == lockedWhileWrites {
+			p.mu.Lock()
+		}
+		if p.fault == unboundedBuffer || p.fault == lockedWhileWrites {
+			nc.SetWriteDeadline(time.Now().Add(20 * time.Second))
+		} else {
+			nc.SetWriteDeadline(time.Now().Add(writeLimit))
+		}
+		_, err := nc.Write(message)
+		if p.fault == lockedWhileWrites {
+			p.mu.Unlock()
+		}
+		if err != nil {
+			nc.Close()
+			answers.end()
+			return
+		}
+	}
+}
+
+// backlog is what waits to be written on a connection.
+type backlog struct {
+	mu    sync.Mutex
+	moved sync.Cond
+	all   [][]byte
+	most  int
+	ended bool
+}
+
+func newBacklog(most int) *backlog {
+	b := &backlog{most: most}
+	b.moved.L = &b.mu
+	return b
+}
+
+func (b *backlog) push(message []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.all) >= b.most && !b.ended {
+		b.moved.Wait()
+	}
+	b.all = append(b.all, message)
+	b.moved.Broadcast()
+}
+
+// next returns nil when there is nothing left and nothing comes.
+func (b *backlog) next() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.all) == 0 && !b.ended {
+		b.moved.Wait()
+	}
+	if len(b.all) == 0 {
+		return nil
+	}
+	first := b.all[0]
+	b.all = b.all[1:]
+	b.moved.Broadcast()
+	return first
+}
+
+func (b *backlog) end() {
+	b.mu.Lock()
+	b.ended = true
+	b.moved.Broadcast()
+	b.mu.Unlock()
+}
+
+// serveWeb serves a page, and a stream of events that starts at once or late.
+func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) {
+	var streams sync.Mutex
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
+	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if fault == lateStreams { // one after the other
+			streams.Lock()
+			<-time.After(20 * time.Millisecond)
+			streams.Unlock()
+		}
+		io.WriteString(w, "data: 1\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: headLimit, ReadTimeout: headLimit, WriteTimeout: 30 * time.Second, IdleTimeout: idleLimit}
+	go server.Serve(listener)
+	<-terminated
+	server.Close()
+}

@@ -1,0 +1,221 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/tool/child"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// Process is the server's process, with what it has started. Its methods may be called
+// concurrently.
+type Process struct {
+	pid    int          // 0: owned
+	server trial.Server // how it is started, if it is owned
+	target load.Target
+
+	mu    sync.Mutex
+	child *child.Child // nil: not owned, or not started
+}
+
+// Used returns what the process uses; false when that is not known: it has ended, or this system
+// does not tell.
+func (p *Process) Used() (child.Use, bool) {
+	if c := p.running(); c != nil {
+		u, err := c.Used()
+		return u, err == nil
+	}
+	u, err := child.UsedBy(p.pid)
+	return u, err == nil
+}
+
+func (p *Process) running() *child.Child {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.child
+}
+
+// owned reports whether the process is this program's child.
+func (p *Process) owned() bool { return p != nil && p.pid == 0 }
+
+// start starts an owned server, after the one that runs, if any, has ended. It lives until stop, also
+// when ctx ends before.
+func (p *Process) start(ctx context.Context) error {
+	p.stop()
+	c, err := p.server.Start(context.WithoutCancel(ctx), p.target)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.child = c
+	p.mu.Unlock()
+	return nil
+}
+
+// kill ends an owned server at once.
+func (p *Process) kill() {
+	if c := p.running(); c != nil {
+		c.Kill()
+		c.Stop()
+	}
+}
+
+// stop ends an owned server.
+func (p *Process) stop() {
+	if p.owned() {
+		if c := p.running(); c != nil {
+			c.Stop()
+		}
+	}
+}
+
+// ended reports whether an owned server has ended, and what it said last.
+func (p *Process) ended() (last string, ended bool) {
+	if !p.owned() {
+		return "", false
+	}
+	c := p.running()
+	if c == nil {
+		return "", true
+	}
+	select {
+	case <-c.Ended():
+		return c.Said(), true
+	default:
+		return "", false
+	}
+}
+
+// CPU measures which share of one CPU the process uses over a time; negative: not known.
+func (p *Process) CPU(ctx context.Context, over time.Duration) float64 {
+	if p == nil {
+		return -1
+	}
+	before, ok := p.Used()
+	began := time.Now()
+	if !ok || !pause(ctx, over) {
+		return -1
+	}
+	after, ok := p.Used()
+	if !ok {
+		return -1
+	}
+	return max(0, (after.CPU-before.CPU).Seconds()/time.Since(began).Seconds())
+}
+
+// spins reports whether the process keeps a CPU busy for nothing, beside the bystanders: by more than
+// usual, which it used beside them before the attacks, at each of three looks.
+func (p *Process) spins(ctx context.Context, usual float64) (least float64, yes bool) {
+	least = 1e9
+	for range 3 {
+		share := p.CPU(ctx, idleFor)
+		if least = min(least, share); share < max(usual+spins, 3*usual) {
+			return least, false
+		}
+	}
+	return least, true
+}
+
+// Used is how much a scenario made the process use.
+type Used struct {
+	// Grown is the highest that its memory grew above what it was before, in bytes.
+	Grown int64 `json:"grown"`
+	// CPU is its CPU time.
+	CPU float64 `json:"cpu_seconds"`
+	// Left is how many more descriptors it has open once all have left.
+	Left int `json:"descriptors_left"`
+	// Idle is the share of one CPU that it uses once all have left and nobody asks.
+	Idle float64 `json:"idle_cpu"`
+}
+
+// watch follows a process during a scenario.
+type watch struct {
+	process *Process
+	before  child.Use
+	fds     int
+	grown   int64
+	cpu     time.Duration
+	stop    context.CancelFunc
+	ended   chan struct{}
+}
+
+const watchStep = 50 * time.Millisecond
+
+var errNotWatched = errors.New("torture: the process cannot be watched")
+
+// follow begins to watch; nil: the process is not known.
+func follow(ctx context.Context, p *Process) *watch {
+	if p == nil {
+		return nil
+	}
+	before, ok := p.Used()
+	if !ok {
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	w := &watch{process: p, before: before, fds: before.Descriptors(), stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(w.ended)
+		for pause(ctx, watchStep) {
+			w.look()
+		}
+	}()
+	return w
+}
+
+func (w *watch) look() {
+	if u, ok := w.process.Used(); ok {
+		w.grown, w.cpu = max(w.grown, u.Resident-w.before.Resident), max(w.cpu, u.CPU-w.before.CPU)
+	}
+}
+
+// end stops watching, and waits a while for the descriptors of those who have left to be closed.
+func (w *watch) end(ctx context.Context, limits Limits) *Used {
+	if w == nil {
+		return nil
+	}
+	w.stop()
+	<-w.ended
+	w.look()
+	used := &Used{Grown: w.grown, CPU: w.cpu.Seconds(), Left: -1, Idle: -1}
+	for until := time.Now().Add(limits.Gone); ; {
+		u, ok := w.process.Used()
+		if !ok {
+			return used
+		}
+		if used.Left = max(0, u.Descriptors()-w.fds); used.Left <= fewLeft || time.Now().After(until) || !pause(ctx, watchStep) {
+			break
+		}
+	}
+	return used
+}
+
+const (
+	fewLeft = 3 // descriptors: bystanders come and go
+	idleFor = 250 * time.Millisecond
+	spins   = 0.1 // of a CPU more than before the attacks: it may share it with many others
+)
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// memory returns the process's resident memory; false: it is not known.
+func (p *Process) memory() (int64, bool) {
+	if p == nil {
+		return 0, false
+	}
+	u, ok := p.Used()
+	return u.Resident, ok
+}

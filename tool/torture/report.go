@@ -1,0 +1,224 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// Schema is the version of a report's JSON.
+const Schema = "hone.torture/1"
+
+// Report is what became of a server.
+type Report struct {
+	Schema         string            `json:"schema"`
+	Valid          bool              `json:"valid"`
+	InvalidReasons []string          `json:"invalid_reasons"`
+	Target         string            `json:"target"`
+	Kind           string            `json:"kind"`
+	Access         string            `json:"access"`
+	Seed           uint64            `json:"seed"`
+	Version        string            `json:"version"` // of hone
+	At             time.Time         `json:"at"`
+	Took           float64           `json:"took_seconds"`
+	Machine        map[string]string `json:"machine"`
+	Baseline       Felt              `json:"baseline"`
+	Results        []Result          `json:"results"`
+	// Against is the comparison with an earlier report; nil: none was asked for.
+	Against *Changes `json:"against,omitempty"`
+}
+
+// Result is what became of a server in one scenario.
+type Result struct {
+	Name    string   `json:"name"`
+	Title   string   `json:"title"`
+	Verdict Verdict  `json:"verdict"`
+	Words   string   `json:"words"`
+	Notes   []string `json:"notes,omitempty"`
+	Tries   int      `json:"tries"`
+	Took    float64  `json:"took_seconds"`
+	// Felt is what the bystanders felt, of all scenarios that ran at the same time.
+	Felt Felt `json:"felt"`
+	// Used is nil when the process was not watched.
+	Used *Used `json:"used,omitempty"`
+	// Replay is the command that runs this scenario again.
+	Replay string `json:"replay,omitempty"`
+}
+
+// Changes is what differs from an earlier report.
+type Changes struct {
+	At    time.Time `json:"at"`
+	Worse []Change  `json:"worse"`
+	Other []Change  `json:"other"` // better, new, or gone
+}
+
+// Change is a scenario with another verdict than before.
+type Change struct {
+	Name   string `json:"name"`
+	Before string `json:"before"` // empty: it was not in the earlier report
+	Now    string `json:"now"`    // empty: it is not in this one
+}
+
+// String returns the change in words.
+func (c Change) String() string {
+	switch {
+	case c.Before == "":
+		return c.Name + " is new: " + c.Now
+	case c.Now == "":
+		return c.Name + " was not tried: " + c.Before + " before"
+	}
+	return fmt.Sprintf("%s: %s, before %s", c.Name, c.Now, c.Before)
+}
+
+func newReport(p Plan, t *target) *Report {
+	access := Outside
+	if p.PID != 0 {
+		access = Watched
+	}
+	if p.Server.Command != "" {
+		access = Owned
+	}
+	return &Report{
+		Schema: Schema, Valid: true, InvalidReasons: []string{}, Target: t.String(), Kind: t.kind.String(), Access: access.String(), Seed: p.Seed,
+		At: time.Now().UTC().Truncate(time.Second), Machine: trial.Environment(p.Load.Target).Strict, Results: []Result{},
+	}
+}
+
+// String returns the kinds in words.
+func (k Kinds) String() string {
+	switch k {
+	case Messages:
+		return "messages"
+	case HTTP:
+		return "HTTP"
+	case WebSocket:
+		return "WebSocket"
+	}
+	return "all"
+}
+
+func (r *Report) invalid(reason string) {
+	r.Valid, r.InvalidReasons = false, append(r.InvalidReasons, reason)
+}
+
+// sort puts the results into the order of the scenarios.
+func (r *Report) sort(order []Scenario) {
+	place := map[string]int{}
+	for i, s := range order {
+		place[s.Name] = i
+	}
+	slices.SortStableFunc(r.Results, func(a, b Result) int { return place[a.Name] - place[b.Name] })
+}
+
+// Count returns how many scenarios have a verdict.
+func (r *Report) Count(v Verdict) (n int) {
+	for _, made := range r.Results {
+		if made.Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// Compare adds what has changed since an earlier report. Scenarios that did not apply are left out.
+func (r *Report) Compare(earlier *Report) {
+	verdicts := func(of *Report) map[string]Verdict {
+		all := map[string]Verdict{}
+		for _, made := range of.Results {
+			if made.Verdict != NotApplicable {
+				all[made.Name] = made.Verdict
+			}
+		}
+		return all
+	}
+	before, now := verdicts(earlier), verdicts(r)
+	changes := &Changes{At: earlier.At, Worse: []Change{}, Other: []Change{}}
+	for _, made := range r.Results {
+		is, known := now[made.Name]
+		was, had := before[made.Name]
+		switch {
+		case !known || had && was == is:
+		case !had:
+			changes.Other = append(changes.Other, Change{made.Name, "", is.String()})
+		case is > was:
+			changes.Worse = append(changes.Worse, Change{made.Name, was.String(), is.String()})
+		default:
+			changes.Other = append(changes.Other, Change{made.Name, was.String(), is.String()})
+		}
+	}
+	for _, made := range earlier.Results {
+		if _, known := now[made.Name]; !known && made.Verdict != NotApplicable {
+			changes.Other = append(changes.Other, Change{made.Name, made.Verdict.String(), ""})
+		}
+	}
+	r.Against = changes
+}
+
+// Read reads a report that was written as JSON.
+func Read(from io.Reader) (*Report, error) {
+	r := new(Report)
+	if err := json.NewDecoder(from).Decode(r); err != nil {
+		return nil, fmt.Errorf("torture: not a report: %w; give what hone torture --json has written", err)
+	}
+	if r.Schema != Schema {
+		return nil, fmt.Errorf("torture: a report of the schema %q; give one of %s", r.Schema, Schema)
+	}
+	return r, nil
+}
+
+// Summary returns the result in one line.
+func (r *Report) Summary() string {
+	applied := len(r.Results) - r.Count(NotApplicable)
+	return fmt.Sprintf("%d of %s survived, %d slower, %d fell, %d not found out",
+		r.Count(Survived), figure.Counted(applied, "scenario"), r.Count(Slower), r.Count(Fell), r.Count(NotFoundOut))
+}
+
+// WriteText writes the report for a terminal.
+func (r *Report) WriteText(w io.Writer) {
+	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
+	fmt.Fprintf(w, "%s (%s, %s): %s\n", r.Target, r.Kind, r.Access, r.Summary())
+	fmt.Fprintf(w, "before the attacks: median %s, worst %s of %d answers; seed %d; %s\n\n",
+		figure.Micros(1e6*r.Baseline.Median), figure.Micros(1e6*r.Baseline.Worst), r.Baseline.Asked, r.Seed, figure.Lasting(time.Duration(r.Took*1e9)))
+	left := 0
+	for _, made := range r.Results {
+		if made.Verdict == NotApplicable {
+			left++
+			continue
+		}
+		WriteLine(w, &made)
+		if made.Verdict == Fell || made.Verdict == NotFoundOut {
+			fmt.Fprintf(w, "  %-13s again: %s\n", "", made.Replay)
+		}
+	}
+	if left > 0 {
+		fmt.Fprintf(w, "\n%s not applicable; --json says why\n", figure.Counted(left, "scenario"))
+	}
+	if r.Against != nil {
+		r.Against.write(w)
+	}
+}
+
+// WriteLine writes one result in a line.
+func WriteLine(w io.Writer, made *Result) {
+	fmt.Fprintf(w, "%-13s  %-24s %s\n", made.Verdict, made.Name, made.Words)
+}
+
+func (c *Changes) write(w io.Writer) {
+	fmt.Fprintf(w, "\nagainst the report of %s: ", c.At.Format(time.DateTime))
+	if len(c.Worse)+len(c.Other) == 0 {
+		fmt.Fprintln(w, "the same verdicts")
+		return
+	}
+	fmt.Fprintf(w, "%d worse\n", len(c.Worse))
+	for _, change := range c.Worse {
+		fmt.Fprintf(w, "  WORSE  %v\n", change)
+	}
+	for _, change := range c.Other {
+		fmt.Fprintf(w, "         %v\n", change)
+	}
+}

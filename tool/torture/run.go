@@ -1,0 +1,367 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// Plan is what to attack, and how.
+type Plan struct {
+	// Load has the target and its request. Required.
+	Load load.Plan
+	// Server is how to start the server, which is then owned. Zero: it runs already.
+	Server trial.Server
+	// PID is the process of a server that runs already. Zero: it is not watched.
+	PID int
+	// Scenarios are those to run. Nil: all.
+	Scenarios []Scenario
+	// Anywhere allows addresses that are not private.
+	Anywhere bool
+	// Seed is where randomness comes from.
+	Seed uint64
+	// Limits bound every scenario.
+	Limits Limits
+	// Baseline is how long bystanders are watched before the attacks. Zero: 2 s.
+	Baseline time.Duration
+	// Progress receives each result as it comes, and what runs, from one goroutine at a time. It
+	// must return soon. Zero: none.
+	Progress func(Progress)
+}
+
+// Progress is the state of a run.
+type Progress struct {
+	Doing string  // the scenarios that run
+	Done  int     // of Of
+	Of    int     // scenarios
+	Made  *Result // the newest result; nil: none has come
+}
+
+const usualBaseline = 2 * time.Second
+
+// run is a running Plan.
+type run struct {
+	Plan
+	target  *target
+	process *Process // nil: not known
+	crowd   crowd
+	report  *Report
+	usual   float64 // the process's CPU share before the attacks, while nobody asks
+	asked   float64 // and while the bystanders ask
+	gone    string  // why there is nothing left to attack
+}
+
+var errNoBaseline = errors.New("torture: the server does not serve good requests before any attack")
+
+// Run attacks the target and returns what became of it. When ctx ends, it returns what there is,
+// which says so. An error means that there was nothing to attack.
+func Run(ctx context.Context, p Plan) (*Report, error) {
+	if p.Baseline == 0 {
+		p.Baseline = usualBaseline
+	}
+	p.Limits = p.Limits.complete()
+	if p.Scenarios == nil {
+		p.Scenarios = Scenarios()
+	}
+	r := &run{Plan: p}
+	var err error
+	if r.target, err = newTarget(p.Load, p.Anywhere); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.Server.Command != "":
+		r.process = &Process{server: p.Server, target: r.target}
+		if err := r.process.start(ctx); err != nil {
+			return nil, err
+		}
+		defer r.process.stop()
+	case p.PID != 0:
+		r.process = &Process{pid: p.PID}
+		if _, ok := r.process.Used(); !ok {
+			return nil, fmt.Errorf("%w: process %d has ended, belongs to another user, or this system does not tell", errNotWatched, p.PID)
+		}
+	}
+	r.report = newReport(p, r.target)
+	began := time.Now()
+	r.crowd.target = r.target
+	r.crowd.patience = p.Limits.Answer + p.Limits.Answer/2
+	r.crowd.start(ctx, p.Seed)
+	defer r.crowd.end()
+	if err := r.baseline(ctx); err != nil {
+		return nil, err
+	}
+	r.attackAll(ctx)
+	r.report.Took = time.Since(began).Seconds()
+	if ctx.Err() != nil {
+		r.report.invalid("interrupted: let it run to the end")
+	}
+	return r.report, nil
+}
+
+// baseline learns what the server answers, and how fast.
+func (r *run) baseline(ctx context.Context) error {
+	r.crowd.mu.Lock()
+	r.crowd.learns = true
+	r.crowd.mu.Unlock()
+	r.crowd.begin()
+	half := r.Baseline / 2
+	if !r.crowd.settled(ctx) || !pause(ctx, half) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := r.crowd.failure(); err != nil {
+			return fmt.Errorf("%w: %w", errNoBaseline, err)
+		}
+		return fmt.Errorf("%w: no answer in time; does it serve several clients at once?", errNoBaseline)
+	}
+	r.crowd.mu.Lock()
+	r.crowd.learns = false
+	r.crowd.mu.Unlock()
+	r.crowd.begin()
+	if r.asked = r.process.CPU(ctx, half); r.asked < 0 {
+		pause(ctx, half)
+	}
+	r.report.Baseline = r.crowd.so()
+	if b := r.report.Baseline; b.Wrong+b.Lost+b.Refused+b.Silent > 0 {
+		return fmt.Errorf("%w: %d of %d failed (%s)", errNoBaseline, b.Wrong+b.Lost+b.Refused+b.Silent, b.Asked, b.First)
+	}
+	r.usual = r.idle(ctx)
+	return ctx.Err()
+}
+
+// idle returns the share of one CPU that the process uses while nobody asks; negative: not known.
+func (r *run) idle(ctx context.Context) float64 {
+	r.crowd.pause(ctx)
+	defer r.crowd.goOn()
+	least := -1.0
+	for range 3 { // a collector may still be at work at the first looks
+		share := r.process.CPU(ctx, idleFor)
+		if share < 0 {
+			return -1
+		}
+		if least < 0 || share < least {
+			least = share
+		}
+		if share < r.usual+spins {
+			break
+		}
+	}
+	return least
+}
+
+// attackAll runs the scenarios: one after the other, and at last those that wait, together.
+func (r *run) attackAll(ctx context.Context) {
+	var waiting []Scenario
+	var alone []Scenario
+	for _, s := range r.Scenarios {
+		switch why := r.unfit(s); {
+		case why != "":
+			r.made(Result{Name: s.Name, Title: s.Title, Verdict: NotApplicable, Words: why})
+		case s.Waits:
+			waiting = append(waiting, s)
+		default:
+			alone = append(alone, s)
+		}
+	}
+	// Those that end the server come last.
+	slices.SortStableFunc(alone, func(a, b Scenario) int { return order(a) - order(b) })
+	at := slices.IndexFunc(alone, func(s Scenario) bool { return order(s) > 0 })
+	if at < 0 {
+		at = len(alone)
+	}
+	r.oneByOne(ctx, alone[:at])
+	r.together(ctx, waiting)
+	r.oneByOne(ctx, alone[at:])
+	r.report.sort(r.Scenarios)
+}
+
+func order(s Scenario) int {
+	if s.Access == Owned {
+		return 1
+	}
+	return 0
+}
+
+// unfit returns why a scenario does not apply; empty: it does.
+func (r *run) unfit(s Scenario) string {
+	switch {
+	case s.Kinds&r.target.kind == 0:
+		return "for another kind of target"
+	case s.TLS && r.target.tls == nil:
+		return "only for TLS"
+	case s.Access == Owned && !r.process.owned(), s.Access == Watched && r.process == nil:
+		return "needs a process that is " + s.Access.String()
+	}
+	return ""
+}
+
+func (r *run) oneByOne(ctx context.Context, scenarios []Scenario) {
+	for _, s := range scenarios {
+		if ctx.Err() != nil {
+			return
+		}
+		if r.gone != "" {
+			r.made(Result{Name: s.Name, Title: s.Title, Verdict: NotFoundOut, Words: r.gone})
+			continue
+		}
+		r.say(s.Name)
+		r.made(r.certain(ctx, s, []Scenario{s})[0])
+	}
+}
+
+// together runs scenarios that wait at the same time. When somebody suffers, each is tried alone.
+func (r *run) together(ctx context.Context, scenarios []Scenario) {
+	if len(scenarios) == 0 || ctx.Err() != nil {
+		return
+	}
+	if r.gone != "" {
+		r.oneByOne(ctx, scenarios)
+		return
+	}
+	var names []string
+	for _, s := range scenarios {
+		names = append(names, s.Name)
+	}
+	r.say(strings.Join(names, ", "))
+	results := r.try(ctx, scenarios)
+	if len(scenarios) > 1 && slices.ContainsFunc(results, func(f Result) bool { return f.Verdict == Fell }) {
+		r.recover(ctx)
+		r.oneByOne(ctx, scenarios)
+		return
+	}
+	for _, made := range results {
+		r.made(made)
+	}
+}
+
+// certain tries a scenario, and once more when the server fell.
+func (r *run) certain(ctx context.Context, s Scenario, one []Scenario) []Result {
+	first := r.try(ctx, one)
+	if first[0].Verdict != Fell || ctx.Err() != nil {
+		return first
+	}
+	if !r.recover(ctx) {
+		return first // it did not come back: there is no doubt
+	}
+	second := r.try(ctx, one)
+	second[0].Tries = 2
+	if second[0].Verdict == Fell {
+		r.recover(ctx)
+		return second
+	}
+	// Once is chance: what was felt is shown, but not as a fall.
+	second[0].Notes = append(second[0].Notes, "the first of two tries: "+first[0].Words)
+	if second[0].Verdict == Survived {
+		second[0].Verdict = Slower
+	}
+	return second
+}
+
+// recover starts an owned server again, so that the next try meets a fresh one, or waits until a
+// server serves again. It reports whether it does.
+func (r *run) recover(ctx context.Context) bool {
+	if r.process.owned() {
+		r.crowd.pause(ctx) // who closes a connection first keeps its port busy
+		last, _ := r.process.ended()
+		r.process.kill()
+		err := r.process.start(ctx)
+		for try := 1; err != nil && try < startTries && pause(ctx, time.Second); try++ {
+			err = r.process.start(ctx) // a port may be busy for a while
+		}
+		r.crowd.goOn()
+		if err != nil {
+			r.gone = fmt.Sprintf("the server could not be started again: %s; before, it said: %s", plain(err), shortened(last))
+			return false
+		}
+	}
+	for range 4 { // the patience of one round may end within a wait
+		if r.crowd.settled(ctx) {
+			return true
+		}
+	}
+	r.gone = "the server had not come back from the scenario before"
+	return false
+}
+
+// startTries is how often a server is started that does not come up.
+const startTries = 5
+
+// try runs scenarios at the same time, once.
+func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
+	limit := r.Limits.Within
+	if scenarios[0].Waits {
+		limit = r.Limits.Wait + r.Limits.Wait/10 + r.Limits.Answer
+	}
+	if scenarios[0].Access == Owned {
+		limit += r.Limits.Stop
+	}
+	began := time.Now()
+	alone := slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Alone })
+	if alone {
+		r.crowd.pause(ctx)
+	}
+	r.crowd.begin()
+	watched := follow(ctx, r.process)
+	attack, cancel := context.WithTimeout(ctx, limit)
+	results := make([]Result, len(scenarios))
+	var attacks sync.WaitGroup
+	for i, s := range scenarios {
+		attacks.Go(func() { results[i] = r.attack(attack, s) })
+	}
+	attacks.Wait()
+	cancel()
+	r.crowd.goOn()
+	settled := r.crowd.settled(ctx)
+	felt := r.crowd.so()
+	used := watched.end(ctx, r.Limits)
+	if used != nil {
+		used.Idle = r.idle(ctx)
+	}
+	for i, s := range scenarios {
+		made := &results[i]
+		made.Took, made.Felt, made.Used, made.Tries = time.Since(began).Seconds(), felt, used, 1
+		r.judge(made, s, settled, len(scenarios))
+	}
+	return results
+}
+
+// attack runs one scenario.
+func (r *run) attack(ctx context.Context, s Scenario) Result {
+	name := fnv.New64a()
+	name.Write([]byte(s.Name))
+	a := &Arena{
+		Limits: r.Limits, Kind: r.target.kind, Host: r.target.host, Path: r.target.path, Secure: r.target.tls != nil,
+		Rand: rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, usual: r.asked, open: map[*Conn]struct{}{},
+	}
+	switch t := r.target.Target.(type) {
+	case load.Frames:
+		a.Frames = true
+	case load.Messages:
+		a.Framing = t.Framing
+	}
+	found := s.Attack(ctx, a)
+	a.close()
+	return Result{Name: s.Name, Title: s.Title, Verdict: found.Verdict, Words: found.Words, Notes: a.notes}
+}
+
+func (r *run) say(doing string) {
+	if r.Progress != nil {
+		r.Progress(Progress{Doing: doing, Done: len(r.report.Results), Of: len(r.Scenarios)})
+	}
+}
+
+func (r *run) made(result Result) {
+	r.report.Results = append(r.report.Results, result)
+	if r.Progress != nil {
+		r.Progress(Progress{Done: len(r.report.Results), Of: len(r.Scenarios), Made: &result})
+	}
+}

@@ -1,0 +1,137 @@
+package torture
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// tlsScenarios attack the handshake and the records of TLS.
+func tlsScenarios() []Scenario {
+	return []Scenario{
+		{
+			Name: "handshake-flood", Kinds: AllKinds, TLS: true, Attack: handshakeFlood,
+			Title: "Clients make new TLS handshakes as fast as they can.",
+		},
+		{
+			Name: "no-handshake", Kinds: AllKinds, TLS: true, Attack: noHandshake,
+			Title: "Clients send plain requests, random bytes and broken records instead of a TLS handshake.",
+		},
+		{
+			Name: "forged-record", Kinds: AllKinds, TLS: true, Attack: forgedRecord,
+			Title: "Clients send a record that is not encrypted after a good handshake.",
+		},
+		{
+			Name: "half-handshake", Kinds: AllKinds, TLS: true, Waits: true, Attack: halfHandshake,
+			Title: "Clients send a part of the TLS handshake and no more.",
+		},
+	}
+}
+
+func handshakeFlood(ctx context.Context, a *Arena) Finding {
+	const clients = 16
+	until := time.Now().Add(a.Answer)
+	var made, failed atomic.Int64
+	var flood sync.WaitGroup
+	for range clients {
+		flood.Go(func() {
+			for time.Now().Before(until) && ctx.Err() == nil {
+				c, err := a.Dial(ctx)
+				if err != nil {
+					failed.Add(1)
+					continue
+				}
+				made.Add(1)
+				c.Close()
+			}
+		})
+	}
+	flood.Wait()
+	if made.Load() == 0 {
+		return unknown("none of %d handshakes succeeded", failed.Load())
+	}
+	return survives("%d handshakes, %d more refused", made.Load(), failed.Load())
+}
+
+func noHandshake(ctx context.Context, a *Arena) Finding {
+	inputs := [][]byte{
+		[]byte("GET / HTTP/1.1\r\n\r\n"), {0x16}, {0x16, 3, 1, 0xff, 0xff}, {0x16, 3, 1, 0, 0}, {0x80, 0x80, 1, 3, 1},
+		{0x16, 3, 1, 0, 4, 1, 0xff, 0xff, 0xff}, {0x15, 3, 3, 0, 2, 2, 40}, {0x17, 3, 3, 0, 5, 'h', 'e', 'l', 'l', 'o'},
+	}
+	const random = 40
+	for range random {
+		junk := make([]byte, 1+a.Rand.IntN(2000))
+		for i := range junk {
+			junk[i] = byte(a.Rand.Uint32())
+		}
+		inputs = append(inputs, junk)
+	}
+	for i, in := range inputs {
+		c, err := a.DialPlain(ctx)
+		if err != nil {
+			return unknown("after %d inputs: %s", i, plain(err))
+		}
+		if _, err := c.Write(in); err != nil {
+			a.Note("input %d: %s", i+1, plain(err))
+		}
+		if i%8 == 0 {
+			if err := a.Healthy(ctx); err != nil {
+				return falls("after %d inputs, newcomers are not served: %s", i+1, plain(err))
+			}
+		}
+	}
+	return survives("%d inputs instead of a handshake", len(inputs))
+}
+
+func forgedRecord(ctx context.Context, a *Arena) Finding {
+	const clients = 20
+	for i := range clients {
+		c, err := a.Dial(ctx)
+		if err != nil {
+			return unknown("after %d clients: %s", i, plain(err))
+		}
+		record := []byte{0x17, 3, 3, 0, 32}
+		for range 32 {
+			record = append(record, byte(a.Rand.Uint32()))
+		}
+		if _, err := c.tcp.Write(record); err != nil {
+			return unknown("%s", plain(err))
+		}
+		if err := c.SetReadDeadline(time.Now().Add(a.Answer)); err != nil {
+			return unknown("%s", plain(err))
+		}
+		if _, err := io.Copy(io.Discard, c.Conn); isTimeout(err) {
+			return falls("a forged record does not end the connection within %v", a.Answer)
+		}
+	}
+	return survives("closed %d connections with a forged record", clients)
+}
+
+// hello returns a good first message of TLS.
+func (a *Arena) hello(ctx context.Context) []byte {
+	ours, theirs := net.Pipe()
+	said := make(chan []byte, 1)
+	go func() {
+		b := make([]byte, 16<<10)
+		n, _ := theirs.Read(b) // nothing when ctx has ended
+		theirs.Close()
+		said <- b[:n]
+	}()
+	_ = tls.Client(ours, a.target.tls).HandshakeContext(ctx) // it fails: nobody answers
+	ours.Close()
+	return <-said
+}
+
+func halfHandshake(ctx context.Context, a *Arena) Finding {
+	hello := a.hello(ctx)
+	part := 0
+	return a.waits(ctx, "connections with a part of a handshake", a.DialPlain, func(c *Conn) error {
+		part++
+		_, err := c.Write(hello[:len(hello)*(part%4+1)/4]) // every fourth sends all of it, and does not go on
+		return err
+	})
+}

@@ -1,0 +1,153 @@
+package torture
+
+import (
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// quick are limits for servers whose own limits are those of the planted one.
+var quick = Limits{Conns: 300, Few: 8, Bytes: 64 << 20, Wait: 5 * time.Second, Answer: time.Second, Gone: 2 * time.Second, Stop: 8 * time.Second}
+
+// free returns an address on which nothing listens.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// plan attacks a server with a planted fault, which it owns.
+func plan(t *testing.T, fault string, only ...string) Plan {
+	t.Helper()
+	at := free(t)
+	var length load.Framing
+	if err := length.UnmarshalText([]byte("len32be")); err != nil {
+		t.Fatal(err)
+	}
+	p := Plan{
+		Server: trial.Server{Command: os.Args[0], Env: []string{plantedAt + "=" + at, plantedFault + "=" + fault}, StopWithin: 10 * time.Second},
+		Load:   load.Plan{Target: load.Messages{Address: at, Framing: length}}, Limits: quick, Seed: 1, Baseline: time.Second,
+	}
+	if fault == webServer || fault == lateStreams {
+		p.Load.Target = load.HTTP{URL: "http://" + at + "/events"}
+		if fault == webServer {
+			p.Load.Target = load.HTTP{URL: "http://" + at + "/"}
+		}
+	}
+	for _, s := range Scenarios() {
+		if slices.Contains(only, s.Name) {
+			p.Scenarios = append(p.Scenarios, s)
+		}
+	}
+	return p
+}
+
+func attack(t *testing.T, p Plan) map[string]Result {
+	t.Helper()
+	report, err := Run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]Result{}
+	for _, r := range report.Results {
+		if r.Verdict != NotApplicable {
+			t.Logf("%-13v %-24s %s %v", r.Verdict, r.Name, r.Words, r.Notes)
+		}
+		all[r.Name] = r
+	}
+	return all
+}
+
+// plantings are the faults, where each is found, and a word that names it.
+var plantings = []struct {
+	fault, scenario string
+	verdict         Verdict
+	says            string
+}{
+	{noHeadTimeout, "half-request", NotFoundOut, "no limit up to then"},
+	{unboundedBuffer, "never-reads", Fell, "for one client"},
+	{leaksMemory, "churn", Fell, "for each connection"},
+	{leaksDescriptors, "churn", Fell, "descriptors are still open"},
+	{lockedWhileWrites, "never-reads", Fell, "bystander"},
+	{panicsOnReset, "reset-at-each-byte", Fell, "the process ends"},
+	{stallsAtEnd, "sigterm-under-load", Fell, "SIGTERM"},
+	{losesOnHalfClose, "half-close", Fell, "the end of the sending side"},
+	{crashesOnLength, "impossible-length", Fell, "the process ends"},
+	{spinsOnReset, "reset-at-each-byte", Fell, "of a CPU after all have left"},
+}
+
+// Each planted fault is found where it is, with words that name it. The others take some seconds
+// each.
+func TestPlantedFaults(t *testing.T) {
+	quickest := []string{losesOnHalfClose, panicsOnReset, crashesOnLength}
+	for _, p := range plantings {
+		t.Run(p.fault, func(t *testing.T) {
+			if !testrun.All() && !slices.Contains(quickest, p.fault) {
+				t.Skip("with HONE_TEST_ALL")
+			}
+			t.Parallel()
+			found := attack(t, plan(t, p.fault, p.scenario))[p.scenario]
+			if found.Verdict != p.verdict || !strings.Contains(found.Words, p.says) {
+				t.Errorf("%s: %v, %q; want %v with %q", p.scenario, found.Verdict, found.Words, p.verdict, p.says)
+			}
+		})
+	}
+}
+
+// A sound server survives everything.
+func TestSoundServer(t *testing.T) {
+	t.Parallel()
+	only := []string{"half-close", "reset-at-each-byte", "impossible-length", "kill-under-load", "segmentation", "half-request", "trickle"}
+	if testrun.All() {
+		only = nil
+	}
+	for name, found := range attack(t, plan(t, sound, only...)) {
+		if found.Verdict == Fell || found.Verdict == NotFoundOut {
+			t.Errorf("%s: %v, %s %v", name, found.Verdict, found.Words, found.Notes)
+		}
+	}
+}
+
+// An address that is not private is refused after its name is resolved, at the dial.
+func TestOnlyPrivateAddresses(t *testing.T) {
+	for address, allowed := range map[string]bool{
+		"127.0.0.1:80": true, "10.1.2.3:80": true, "192.168.1.1:80": true, "[::1]:80": true, "[fd00::1]:80": true, "[::ffff:10.0.0.1]:80": true, "[fe80::1%lo]:80": true,
+		"8.8.8.8:80": false, "172.32.0.1:80": false, "[2001:4860::1]:80": false, "[::ffff:8.8.8.8]:80": false, "0.0.0.0:80": false,
+	} {
+		if err := onlyPrivate("tcp", address, nil); (err == nil) != allowed {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	_, err := Run(t.Context(), Plan{Load: load.Plan{Target: load.HTTP{URL: "http://192.0.2.1/"}}, Limits: quick})
+	if !errors.Is(err, errPublic) {
+		t.Errorf("a run against a public address: %v", err)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	before := &Report{Results: []Result{{Name: "a", Verdict: Survived}, {Name: "b", Verdict: Fell}, {Name: "gone", Verdict: Survived}, {Name: "d", Verdict: NotApplicable}}}
+	now := &Report{Results: []Result{{Name: "a", Verdict: Fell}, {Name: "b", Verdict: Slower}, {Name: "new", Verdict: Survived}, {Name: "d", Verdict: NotApplicable}}}
+	now.Compare(before)
+	if len(now.Against.Worse) != 1 || now.Against.Worse[0].String() != "a: fell, before survived" {
+		t.Errorf("worse: %v", now.Against.Worse)
+	}
+	var others []string
+	for _, c := range now.Against.Other {
+		others = append(others, c.String())
+	}
+	if want := []string{"b: slower, before fell", "new is new: survived", "gone was not tried: survived before"}; !slices.Equal(others, want) {
+		t.Errorf("others: %q, want %q", others, want)
+	}
+}
