@@ -79,6 +79,7 @@ type Conn struct {
 	tcp    net.Conn // below TLS
 	arena  *Arena
 	client client
+	free   bool      // it is a newcomer of Healthy, and not bounded by what the attack may do
 	until  time.Time // when the scenario ends; zero: not limited
 	rest   []byte    // of requests, which fill has not sent yet
 }
@@ -120,9 +121,12 @@ func (a *Arena) Crowd(ctx context.Context, n int, open func(context.Context) (*C
 
 // keep opens a connection, which is closed when the attack has ended.
 func (a *Arena) keep(ctx context.Context, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
-	c := &Conn{arena: a}
+	return a.keepAs(ctx, &Conn{arena: a}, dial)
+}
+
+func (a *Arena) keepAs(ctx context.Context, c *Conn, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
 	a.mu.Lock()
-	full := len(a.open) >= a.Conns
+	full := len(a.open) >= a.Conns && !c.free
 	if !full {
 		a.open[c] = struct{}{}
 	}
@@ -200,7 +204,7 @@ func (c *Conn) Answers(n int) error {
 
 // Write sends p, as far as the scenario may send as much.
 func (c *Conn) Write(p []byte) (int, error) {
-	if c.arena.sent.Add(int64(len(p))) > c.arena.Bytes {
+	if !c.free && c.arena.sent.Add(int64(len(p))) > c.arena.Bytes {
 		return 0, errTooMuch
 	}
 	return c.Conn.Write(p)
@@ -230,9 +234,9 @@ func (c *Conn) Reset() error {
 	return c.Close()
 }
 
-// Healthy asks the server one good request on a new connection.
+// Healthy asks the server one good request on a new connection, whatever the attack may still do.
 func (a *Arena) Healthy(ctx context.Context) error {
-	c, err := a.Open(ctx)
+	c, err := a.keepAs(ctx, &Conn{arena: a, free: true}, a.target.Dial)
 	if err != nil {
 		return err
 	}

@@ -441,7 +441,8 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 }
 
 func neverReadingCrowd(ctx context.Context, a *Arena) Finding {
-	const clients, each = 32, 2 << 20
+	const clients = 32
+	each := int(min(2<<20, a.Bytes/2/clients))
 	crowd, err := a.Crowd(ctx, clients, a.Open)
 	if err != nil {
 		a.Note("connection %d: %s", len(crowd)+1, plain(err))

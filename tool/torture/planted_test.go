@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -55,6 +56,7 @@ const (
 	losesOnHalfClose  = "loses-on-half-close"
 	crashesOnLength   = "crashes-on-length-3"
 	spinsOnReset      = "spins-after-a-reset"
+	wrongAfterReset   = "wrong-answers-after-a-reset"
 	webServer         = "http"         // a sound server of net/http
 	lateStreams       = "late-streams" // HTTP: event streams that start late
 )
@@ -73,6 +75,7 @@ type planted struct {
 	fault    string
 	mu       sync.Mutex
 	spin     sync.Once
+	wrong    atomic.Bool
 	leaked   [][]byte
 	kept     []net.Conn // so that no finalizer closes them
 	conns    map[net.Conn]bool
@@ -140,13 +143,15 @@ func (p *planted) serve(nc net.Conn) {
 	err := p.read(nc, answers)
 	answers.end()
 	switch {
+	case p.fault == wrongAfterReset && errors.Is(err, syscall.ECONNRESET):
+		p.wrong.Store(true)
 	case p.fault == panicsOnReset && errors.Is(err, syscall.ECONNRESET):
 		panic("reset")
 	case p.fault == losesOnHalfClose && errors.Is(err, io.EOF):
 		nc.Close()
 	case p.fault == spinsOnReset && errors.Is(err, syscall.ECONNRESET):
 		p.spin.Do(func() {
-			for { //nolint:staticcheck // the planted fault
+			for !p.wrong.Load() { // it never is
 			}
 		})
 	}
@@ -202,6 +207,9 @@ func (p *planted) read(nc net.Conn, answers *backlog) error {
 		}
 		if p.fault == losesOnHalfClose {
 			<-time.After(100 * time.Microsecond) // answers lag behind
+		}
+		if p.wrong.Load() && length > 0 {
+			message[4]++
 		}
 		answers.push(message)
 	}

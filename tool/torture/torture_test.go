@@ -85,13 +85,14 @@ var plantings = []struct {
 	{stallsAtEnd, "sigterm-under-load", Fell, "SIGTERM"},
 	{losesOnHalfClose, "half-close", Fell, "the end of the sending side"},
 	{crashesOnLength, "impossible-length", Fell, "the process ends"},
+	{wrongAfterReset, "reset-at-each-byte", Fell, "wrong answers"},
 	{spinsOnReset, "reset-at-each-byte", Fell, "of a CPU after all have left"},
 }
 
 // Each planted fault is found where it is, with words that name it. The others take some seconds
 // each.
 func TestPlantedFaults(t *testing.T) {
-	quickest := []string{losesOnHalfClose, panicsOnReset, crashesOnLength}
+	quickest := []string{losesOnHalfClose, panicsOnReset, crashesOnLength, wrongAfterReset}
 	for _, p := range plantings {
 		t.Run(p.fault, func(t *testing.T) {
 			if !testrun.All() && !slices.Contains(quickest, p.fault) {
