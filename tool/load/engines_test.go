@@ -49,7 +49,7 @@ func TestRunAgainstEveryEngine(t *testing.T) {
 
 func TestRunAgainstTheDemoDialect(t *testing.T) {
 	target := serveFramed(t, &framed.Server{Dialect: wire.Demo})
-	p := Plan{Target: target, Conns: 2, Depth: 4, For: 100 * time.Millisecond}
+	p := Plan{Target: target, Conns: 2, Depth: 4, Requests: 200, Timeout: patience / 2}
 	if r := measured(t, p); r.Errors["total"] != 0 || r.Requests < 100 {
 		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
 	}

@@ -160,7 +160,7 @@ func TestHTTPCountsStatuses(t *testing.T) {
 		failed int64
 	}{{nil, 200}, {[]int{404}, 300}, {[]int{200, 301, 404, 500}, 0}} {
 		target.Statuses = c.good
-		r := measured(t, Plan{Target: target, Conns: 4, Rate: 800, Warmup: -1, For: 500 * time.Millisecond, MaxLag: time.Second})
+		r := measured(t, Plan{Target: target, Conns: 4, Rate: 800, Warmup: -1, For: 500 * time.Millisecond, MaxLag: time.Second, Timeout: patience / 2})
 		for _, status := range []string{"200", "301", "404", "500"} {
 			if r.Statuses[status] != 100 {
 				t.Errorf("%v: statuses %v, want 100 of each", c.good, r.Statuses)
@@ -548,7 +548,7 @@ func TestHTTPSendsAgainWhatMayBe(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, rate := range []float64{0, 200} {
 			r := measured(t, Plan{
-				Target: HTTP{URL: "http://" + address, Method: method}, Rate: rate, Requests: 40, MaxLag: time.Second, AllowErrors: true,
+				Target: HTTP{URL: "http://" + address, Method: method}, Rate: rate, Requests: 40, MaxLag: time.Second, AllowErrors: true, Timeout: patience / 2,
 			})
 			failed, again := r.Errors["closed"], r.Retries
 			if method == http.MethodPost {

@@ -163,7 +163,7 @@ func TestRunOnAnyConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.Target, p.Echo = throughNothing{echoServer(t, "tcp")}, true
-			p.For, p.MaxLag = 60*time.Millisecond, time.Second
+			p.Requests, p.MaxLag, p.Timeout = 100, time.Second, patience/2
 			r := measured(t, p)
 			if r.Errors["total"] != 0 || r.Requests == 0 {
 				t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
@@ -177,7 +177,7 @@ func TestRunPassesPushesOver(t *testing.T) {
 		dst = wire.Standard.Append(dst, wire.Packet{Command: wire.Deliver, ID: p.ID, Content: []byte("news")})
 		return echo(dst, p)
 	}))
-	r := measured(t, Plan{Target: target, Depth: 4, Echo: true, For: 100 * time.Millisecond})
+	r := measured(t, Plan{Target: target, Depth: 4, Echo: true, Requests: 100, Timeout: patience / 2})
 	if r.Errors["total"] != 0 || r.Requests == 0 {
 		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
 	}
