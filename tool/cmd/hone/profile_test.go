@@ -154,7 +154,7 @@ func TestProfile(t *testing.T) {
 
 	// Another kind, with callers.
 	out, _ = hone(t, exit.OK, "profile", "before", "--kind", "allocs", "--cum", "--store", store)
-	if !regexp.MustCompile(`(?m)^allocs of before .* GB allocated per million requests$`).MatchString(out) || !strings.Contains(out, "main.allocate") {
+	if !regexp.MustCompile(`(?m)^allocs of before .* [GT]iB allocated per million requests$`).MatchString(out) || !strings.Contains(out, "main.allocate") {
 		t.Errorf("%s", out)
 	}
 	profileFailures(t, store)
