@@ -15,6 +15,9 @@
 // A request takes two steps: the engine reads and calls Protocol.Advance, which splits
 // the input into messages and calls user code; then the engine writes all the replies of
 // that visit at once.
+//
+// Where to begin: [Protocol] and [Turn], then [Server] and [Limits]. A [Conn] pushes, and a [Reply]
+// answers later. [Ender], [Pinger] and [Yielder] are optional methods of a Protocol.
 package engine
 
 import (

@@ -11,6 +11,9 @@
 // The server is crash-only: when its log fails, it acknowledges nothing more and closes
 // every connection, and Serve returns the log's error. Every start recovers the sessions
 // from the log.
+//
+// Where to begin: [Server] and [Client] bring messages in, [Reader] brings them out. Package journal
+// has the logs that a server stores them in, and package observe the admin side.
 package gateway
 
 import (
