@@ -55,7 +55,7 @@ func TestOthersJudge(t *testing.T) {
 		o := &Others{Most: 1e-9, Warn: warn}
 		o.Watch(&plan)
 		plan.WindowOpens()
-		if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done").Run(); err != nil {
+		if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done").Run(); err != nil {
 			t.Skip("the busy program is one of sh")
 		}
 		plan.WindowCloses()
