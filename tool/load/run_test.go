@@ -210,8 +210,8 @@ func TestRunTellsItsProgress(t *testing.T) {
 	if counted < 300 || served != counted {
 		t.Errorf("the last one had %d response times and %d service times", counted, served)
 	}
-	if len(told) < 1 || len(told) > 2 {
-		t.Fatalf("told %d times, want 2, or 1 on a busy machine: %+v", len(told), told)
+	if len(told) < 1 || len(told) > 3 {
+		t.Fatalf("told %d times, want 2, or 1 or 3 on a busy machine: %+v", len(told), told)
 	}
 	last := told[len(told)-1]
 	if last.Phase != "measuring" || last.Conns != 2 || last.Answered < 500 || last.Rate < 300 || last.P50 == nil || last.P99 == nil {

@@ -84,12 +84,16 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 			t.Fatal(err)
 		}
 		moved := make(chan error, 1)
-		time.AfterFunc(600*time.Millisecond, func() {
+		go func() {
+			for since := time.Now(); d.served.Load() == 0 && time.Since(since) < patience; {
+				<-time.After(10 * time.Millisecond) // a load that finds no server has nothing to survive
+			}
+			<-time.After(600 * time.Millisecond)
 			err := d.drain()
 			<-time.After(300 * time.Millisecond)
 			_, again := d.listen(address)
 			moved <- errors.Join(err, again)
-		})
+		}()
 		var out, said strings.Builder
 		args := []string{"load", "http://" + address, "--json", "-c", "400", "--rate", "800", "-n", "2200", "--timeout", "2s"}
 		if allowed {
