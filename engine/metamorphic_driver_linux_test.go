@@ -82,13 +82,13 @@ type guest struct {
 	model  forecast
 	nc     net.Conn
 	raw    syscall.RawConn
-	unsent []byte // not yet accepted by the socket
-	back   []byte // kept for the move rest
+	tls    *sealing // nil: in the clear, or not accepted
+	unsent []byte   // not yet accepted by the socket
+	back   []byte   // kept for the move rest
 	heard  heard
 	deaf   bool // it does not read
 	gone   bool // it has closed before the end
 	eof    bool // it has seen the end
-	reset  bool // and that was a reset
 	denied bool // it was not accepted
 
 	cutShort bool // it has closed its side within a request
@@ -136,7 +136,11 @@ func enact(h history, e Engine, patience time.Duration, without map[string]bool)
 		l.srv.init()
 		l.now = l.srv.clock.Now() + 5*60*1000 // real time does not reach it
 		l.srv.clock.Set(l.now)
-		go func() { l.served <- l.srv.Serve(l.ln) }()
+		ln := net.Listener(l.ln)
+		if h.secure {
+			ln = NewTLSListener(ln, secureConfig())
+		}
+		go func() { l.served <- l.srv.Serve(ln) }()
 		<-l.ln.ready
 		over := make(chan struct{})
 		defer close(over)
@@ -316,6 +320,9 @@ func (l *playing) connect(m move) {
 	l.ln.conns <- far
 	<-l.ln.ready
 	if g.denied = l.srv.accepted.Load() == before; !g.denied {
+		if l.h.secure {
+			g.shake()
+		}
 		g.await("OnOpen", func() bool { return g.isOpen })
 	}
 }
