@@ -38,6 +38,7 @@ type playing struct {
 	failing  atomic.Bool    // a handler has failed: it may have kept buffers
 	users    sync.WaitGroup // of sockets that were given away
 	guests   [mostGuests + 1]atomic.Pointer[guest]
+	unopened uint64    // clients whose handshake has failed
 	env      reasons64 // for which any connection without predictions may end
 
 	now           timing.Tick   // of the server's clock, which only moves advance
@@ -319,10 +320,11 @@ func (l *playing) connect(m move) {
 	before := l.srv.accepted.Load()
 	l.ln.conns <- far
 	<-l.ln.ready
-	if g.denied = l.srv.accepted.Load() == before; !g.denied {
-		if l.h.secure {
-			g.shake()
-		}
+	switch g.denied = l.srv.accepted.Load() == before; {
+	case g.denied:
+	case l.h.secure:
+		g.shake()
+	default:
 		g.await("OnOpen", func() bool { return g.isOpen })
 	}
 }

@@ -16,7 +16,8 @@ import (
 
 // Histories over TLS, on the engines that have loops. They differ from those in the clear in this:
 //   - A client that is not accepted is closed without a refusal, because the server makes no handshake
-//     for one.
+//     for one. One that was accepted in the place of a silent client, which then was not silent, ends
+//     in its handshake, without OnOpen.
 //   - A client that has read a close_notify closes: after Turn.Socket no FIN follows. If the model
 //     predicts that a client receives everything, a FIN alone is a fault.
 //   - A client that closes its sending side in the middle of a record leaves instead: for the server
@@ -76,9 +77,17 @@ func (g *guest) shake() {
 	if g.deaf = deaf; g.l.isOver() {
 		return
 	}
-	if g.tls, s.shakes = s, false; err != nil {
-		g.l.fail("handshake", "client %d: %v", g.id, err)
+	g.tls, s.shakes = s, false
+	g.await("OnOpen", func() bool { return g.isOpen || err != nil || g.eof })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.denied = !g.isOpen; !g.denied || g.l.isOver() {
+		return
 	}
+	if g.l.unopened++; !g.l.env.has(TooManyConns) {
+		g.l.fail("handshake", "client %d was accepted and has ended before OnOpen: %v", g.id, err)
+	}
+	g.tls = nil
 }
 
 func (s *sealing) Read(p []byte) (int, error) {
