@@ -183,7 +183,15 @@ func TestMetamorphicFound(t *testing.T) {
 		{do: "send", asks: []request{{acts: []act{}}}},
 		{do: "release"},
 	}}
+	broken := history{limits: limits, moves: []move{ // over TLS, what was sealed for a client that had left counted as output for ever
+		{do: "connect", size: 1},
+		{do: "send", asks: []request{{acts: []act{{do: "gate"}}}}},
+		{do: "pass", n: 1},
+		{do: "reset"},
+		{do: "pass", n: 2},
+	}}
 	for _, e := range allEngines() {
+		replay(t, e, broken)
 		replay(t, e, given)
 		replay(t, e, lost)
 		replay(t, e, gone)
