@@ -106,8 +106,11 @@ func (k held) sendSealed(x *inflight, q []byte, all int) (n int, err error) {
 	if x != nil {
 		x.written.Add(uint32(written))
 	}
-	if err == nil && n < all {
+	switch {
+	case err == nil && n < all:
 		err = sys.ErrAgain
+	case err != nil && err != sys.ErrAgain:
+		c.Drop() // now: the connection may end without an inflight, or lose it first
 	}
 	return n, err
 }

@@ -38,6 +38,7 @@ type playing struct {
 	failing  atomic.Bool    // a handler has failed: it may have kept buffers
 	users    sync.WaitGroup // of sockets that were given away
 	guests   [mostGuests + 1]atomic.Pointer[guest]
+	unopened uint64    // clients whose handshake has failed
 	env      reasons64 // for which any connection without predictions may end
 
 	now           timing.Tick   // of the server's clock, which only moves advance
@@ -82,13 +83,13 @@ type guest struct {
 	model  forecast
 	nc     net.Conn
 	raw    syscall.RawConn
-	unsent []byte // not yet accepted by the socket
-	back   []byte // kept for the move rest
+	tls    *sealing // nil: in the clear, or not accepted
+	unsent []byte   // not yet accepted by the socket
+	back   []byte   // kept for the move rest
 	heard  heard
 	deaf   bool // it does not read
 	gone   bool // it has closed before the end
 	eof    bool // it has seen the end
-	reset  bool // and that was a reset
 	denied bool // it was not accepted
 
 	cutShort bool // it has closed its side within a request
@@ -136,7 +137,11 @@ func enact(h history, e Engine, patience time.Duration, without map[string]bool)
 		l.srv.init()
 		l.now = l.srv.clock.Now() + 5*60*1000 // real time does not reach it
 		l.srv.clock.Set(l.now)
-		go func() { l.served <- l.srv.Serve(l.ln) }()
+		ln := net.Listener(l.ln)
+		if h.secure {
+			ln = NewTLSListener(ln, secureConfig())
+		}
+		go func() { l.served <- l.srv.Serve(ln) }()
 		<-l.ln.ready
 		over := make(chan struct{})
 		defer close(over)
@@ -315,7 +320,11 @@ func (l *playing) connect(m move) {
 	before := l.srv.accepted.Load()
 	l.ln.conns <- far
 	<-l.ln.ready
-	if g.denied = l.srv.accepted.Load() == before; !g.denied {
+	switch g.denied = l.srv.accepted.Load() == before; {
+	case g.denied:
+	case l.h.secure:
+		g.shake()
+	default:
 		g.await("OnOpen", func() bool { return g.isOpen })
 	}
 }

@@ -188,7 +188,7 @@ func (g *guest) runs() bool {
 
 // write sends what the socket accepts, and keeps the rest.
 func (g *guest) write(p []byte) {
-	g.unsent = append(g.unsent, p...)
+	g.unsent = append(g.unsent, g.seal(p)...)
 	for len(g.unsent) > 0 {
 		n, err := 0, error(nil)
 		if outer := g.raw.Write(func(fd uintptr) bool { n, err = syscall.Write(int(fd), g.unsent); return true }); outer != nil {
@@ -200,7 +200,9 @@ func (g *guest) write(p []byte) {
 			}
 			break
 		}
-		g.written.Add(int64(n))
+		if g.tls == nil {
+			g.written.Add(int64(n))
+		}
 		g.unsent = g.unsent[n:]
 	}
 	if len(g.unsent) > 0 && g.model.exact {
@@ -312,6 +314,10 @@ func (g *guest) endHere(m move) {
 // shut closes the client's sending side.
 func (g *guest) shut() {
 	f := &g.model
+	if !g.goodbye() {
+		g.leave(true)
+		return
+	}
 	if f.draining && f.why == 0 || f.loan != nil {
 		f.loosen()
 	}
@@ -325,6 +331,9 @@ func (g *guest) shut() {
 // leave closes the client's connection.
 func (g *guest) leave(hard bool) {
 	g.model.loosen(PeerClosed, PeerReset)
+	if !hard {
+		g.goodbye()
+	}
 	g.gone, g.back, g.unsent = true, nil, nil
 	if tcp, ok := g.nc.(*net.TCPConn); ok && hard {
 		tcp.SetLinger(0)
@@ -409,7 +418,7 @@ func (g *guest) read() bool {
 	if g.eof || g.l.isOver() {
 		return false
 	}
-	n, err := g.nc.Read(g.heard.space())
+	n, err := g.take(g.nc.Read)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		g.stuck(fmt.Sprintf("%v", g.missing()))
 		return false
@@ -424,25 +433,33 @@ func (g *guest) poll() {
 		g.write(nil)
 	}
 	for !g.deaf && !g.gone && !g.eof && !g.l.isOver() {
-		n, err := 0, error(nil)
-		if outer := g.raw.Read(func(fd uintptr) bool { n, err = syscall.Read(int(fd), g.heard.space()); return true }); outer != nil {
-			err = outer
-		}
-		switch {
-		case err == syscall.EAGAIN:
+		n, err := g.take(g.readNow)
+		if err == syscall.EAGAIN {
 			return
-		case n == 0 && err == nil:
-			err = io.EOF
 		}
 		g.received(max(n, 0), err)
 	}
+}
+
+// readNow reads what there is.
+func (g *guest) readNow(p []byte) (n int, err error) {
+	if outer := g.raw.Read(func(fd uintptr) bool { n, err = syscall.Read(int(fd), p); return true }); outer != nil {
+		err = outer
+	}
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // received passes bytes to the judge. At the end the client closes, as most do.
 func (g *guest) received(n int, err error) {
 	g.hears(n)
 	if err != nil {
-		g.eof, g.reset = true, err != io.EOF
+		g.eof = true
+		if err == errNoGoodbye && g.model.exact && !g.model.cut {
+			g.l.fail("close_notify", "client %d: %v", g.id, err)
+		}
 		g.nc.Close()
 	}
 }

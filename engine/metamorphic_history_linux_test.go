@@ -17,6 +17,7 @@ type history struct {
 	limits Limits
 	tongue uint8 // protocol that connections speak first, see tongue
 	shared bool  // connections share limits, so the model cannot predict when they are served
+	secure bool  // over TLS
 	moves  []move
 }
 
@@ -328,7 +329,7 @@ func (m *maker) oneIn(n int) bool { return m.IntN(n) == 0 }
 
 func (h history) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "history{limits: Limits%s, tongue: %d, shared: %v, moves: []move{\n", fieldsOf(reflect.ValueOf(h.limits)), h.tongue, h.shared)
+	fmt.Fprintf(&b, "history{limits: Limits%s, tongue: %d, shared: %v, secure: %v, moves: []move{\n", fieldsOf(reflect.ValueOf(h.limits)), h.tongue, h.shared, h.secure)
 	for _, m := range h.moves {
 		fmt.Fprintf(&b, "\t\t%v,\n", m)
 	}

@@ -255,7 +255,7 @@ func (l *playing) checkEnd() {
 		if !l.failing.Load() {
 			all = append(all, gauge{"Buffers", st.Buffers}, gauge{"Lent", st.Lent})
 		}
-		ended := -int64(st.Accepted + denied)
+		ended := -int64(st.Accepted + denied - l.unopened)
 		for _, n := range st.Ended {
 			ended += int64(n)
 		}

@@ -110,16 +110,22 @@ func clientHello(t *testing.T) []byte {
 // tlsConfig returns a server's configuration with a self-signed certificate.
 func tlsConfig(t *testing.T) *tls.Config {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	config, err := newTLSConfig()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return config
+}
+
+// newTLSConfig is tlsConfig for a role.
+func newTLSConfig() (*tls.Config, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		return nil, err
 	}
 	about := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(crand.Reader, about, about, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, err
 }
 
 // serveTLS is serve with TLS.

@@ -43,6 +43,7 @@ type serveMemory struct {
 //	HONE_TEST_CPU     the CPU to run on; set GOMAXPROCS=1 with it
 //	HONE_TEST_LIMITS  how many connections to allow
 //	HONE_TEST_LATE    how to acknowledge: 1, see committer, or one of lateWays
+//	HONE_TEST_TLS=1   over TLS
 //	HONE_TEST_TRIED=1 do as requests say that try its patience: see tried
 func (roles) serve() error {
 	e, err := engineNamed(os.Getenv("HONE_TEST_ENGINE"))
@@ -90,6 +91,13 @@ func (roles) serve() error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
+	}
+	if os.Getenv("HONE_TEST_TLS") == "1" {
+		config, err := newTLSConfig()
+		if err != nil {
+			return err
+		}
+		ln = engine.NewTLSListener(ln, config)
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()

@@ -24,8 +24,9 @@ import (
 )
 
 // An idle connection needs little of the server's memory, after it has received a fragmented
-// message and a ping, with and without compression. The memory over TLS is only logged: most of
-// it is crypto/tls's. The server runs in a process of its own.
+// message and a ping, with and without compression. Over TLS most of it is crypto/tls's, and the limit
+// is on the process's memory, when there are enough connections to measure that. The server runs in a
+// process of its own.
 func TestIdleMemory(t *testing.T) {
 	if testing.Short() || testrun.Race {
 		t.Skip("it measures memory: run it without -short and without -race")
@@ -39,26 +40,36 @@ func TestIdleMemory(t *testing.T) {
 	}
 	const most = 220
 	for _, c := range []struct {
-		name             string
-		compress, secure bool
-	}{{name: "ws"}, {name: "deflate", compress: true}, {name: "wss", secure: true}} {
+		name     string
+		compress bool
+		version  uint16 // of TLS; 0: none
+		resident int    // at most, with TLS
+	}{
+		{name: "ws"}, {name: "deflate", compress: true},
+		{name: "wss, TLS 1.3", version: tls.VersionTLS13, resident: 8700},
+		{name: "wss, TLS 1.2", version: tls.VersionTLS12, resident: 5700},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			if all <= 1000 {
 				t.Parallel()
 			}
 			n := all
-			if c.secure {
+			if c.version != 0 {
 				n = testrun.Sized(200, 2000)
 			}
-			s := startIdle(t, c.secure)
+			s := startIdle(t, c.version)
 			s.open(t, 100, c.compress) // so that the server has allocated what the first ones need
 			heap, resident := s.memory(t, 100)
 			s.open(t, n, c.compress)
 			heapThen, residentThen := s.memory(t, 100+n)
 			each := float64(heapThen-heap) / float64(n)
-			t.Logf("%s: %.0f bytes of heap and stacks for each of %d idle connections, %.0f of the process's memory", c.name, each, n, float64(residentThen-resident)/float64(n))
-			if each > most && !c.secure {
+			ofProcess := (residentThen - resident) / n
+			t.Logf("%s: %.0f bytes of heap and stacks for each of %d idle connections, %d of the process's memory", c.name, each, n, ofProcess)
+			switch {
+			case c.version == 0 && each > most:
 				t.Errorf("%.0f bytes per connection, want at most %d", each, most)
+			case c.version != 0 && testrun.All() && ofProcess > c.resident:
+				t.Errorf("%d bytes per connection, want at most %d", ofProcess, c.resident)
 			}
 		})
 	}
@@ -66,16 +77,16 @@ func TestIdleMemory(t *testing.T) {
 
 // serverProcess is a server in a process of its own.
 type serverProcess struct {
-	addr   string
-	secure bool
-	in     io.Writer
-	out    *bufio.Scanner
+	addr    string
+	version uint16 // of TLS; 0: none
+	in      io.Writer
+	out     *bufio.Scanner
 }
 
 // startIdle starts the test binary as a server.
-func startIdle(t *testing.T, secure bool) *serverProcess {
-	s := startServer(t, fmt.Sprint("HONE_IDLE_SERVER=", secure))
-	s.secure = secure
+func startIdle(t *testing.T, version uint16) *serverProcess {
+	s := startServer(t, fmt.Sprint("HONE_IDLE_SERVER=", version != 0))
+	s.version = version
 	return s
 }
 
@@ -145,8 +156,8 @@ func (s *serverProcess) open(t *testing.T, n int, compress bool) {
 		}
 		t.Cleanup(func() { nc.Close() })
 		nc.SetDeadline(time.Now().Add(10 * patience))
-		if s.secure {
-			nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true})
+		if s.version != 0 {
+			nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true, MaxVersion: s.version})
 		}
 		r.Reset(nc)
 		p := &peer{nc, t, r}
