@@ -352,3 +352,16 @@ func TestTable(t *testing.T) {
 		t.Errorf("the reasons are\n%s", text)
 	}
 }
+
+// The note names the look at which the advised number of pairs is due.
+func TestNoteOfTheNextLook(t *testing.T) {
+	for look, want := range map[int]string{
+		1: "to look again with 96 pairs, add --look 4: each look uses part of the allowed error of 5 %",
+		2: "to look again with 96 pairs, add --look 5: each look uses part of the allowed error of 5 %",
+	} {
+		r := &Report{Comparison: Rules{Look: look}.Compare([]Figure{{Name: "p99", Pairs: inTurn(12, 1.02, 0.04)}})}
+		if notes := r.advice(true); !slices.Contains(notes, want) {
+			t.Errorf("look %d: %q", look, notes)
+		}
+	}
+}

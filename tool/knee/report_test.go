@@ -18,13 +18,13 @@ func TestKneeOfAServerThatBreaksOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer server.Close()
 	s := searched(t)
-	plan := load.Plan{Target: load.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 8, For: 100 * time.Millisecond, Warmup: -1}
-	p, err := s.once(t.Context(), plan, Step{Load: 20_000})
+	s.Load = load.Plan{Target: load.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 8, For: 100 * time.Millisecond, Warmup: -1}
+	p, err := s.once(t.Context(), s.Load, Step{Load: 20_000})
 	if err != nil || p.Invalid || len(p.Met) != 1 || p.Met[0] || !strings.Contains(p.Why, "the server closed the connections of ") {
 		t.Errorf("%v: %+v", err, p)
 	}
 	s.points = nil
-	if _, err := s.once(t.Context(), plan, Step{Load: 1}); err == nil {
+	if _, err := s.once(t.Context(), s.Load, Step{Load: 1}); err == nil {
 		t.Error("there is no knee, and no error")
 	}
 }
@@ -121,6 +121,27 @@ func TestKneeText(t *testing.T) {
 	s.Report("127.0.0.1:7000", true).Write(&b)
 	if !strings.Contains(b.String(), colourGreen+"●"+colourNone) || !strings.Contains(b.String(), colourRed+"×"+colourNone) {
 		t.Errorf("it has no colours:\n%s", b.String())
+	}
+}
+
+// Goals contain < and >, which the table must not read as HTML.
+func TestTextOfSeveralGoals(t *testing.T) {
+	s := searched(t)
+	s.Goals, s.Plan.Goals = goalsOf(t, "p99<5ms", "rate>500"), 2
+	for i := range s.points {
+		s.points[i].Met = append(s.points[i].Met, true)
+	}
+	var b strings.Builder
+	s.Report("127.0.0.1:7000", false).Write(&b)
+	const want = `
+goal       met up to  missed from  knee
+all goals  8,000/s    8,087/s      found
+p99<5ms    8,000/s    8,087/s      found
+rate>500   16,000/s   –            unfinished
+
+`
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("there is no %s in\n%s", want, b.String())
 	}
 }
 
