@@ -108,11 +108,11 @@ func (p Plan) longest() int {
 
 // stepAt returns the step of the request at a place; 0 without Traffic. c.mu is held, as in all
 // methods below.
-func (c *conn) stepAt(place int) int32 {
-	if c.clients == nil {
-		return 0
+func (c *conn) stepAt(place int) (step int32) {
+	if c.clients != nil {
+		step = c.clients[place].step()
 	}
-	return c.clients[place].step()
+	return step
 }
 
 // admit begins a session.

@@ -319,3 +319,28 @@ func TestParseTarget(t *testing.T) {
 		}
 	}
 }
+
+// The text's line about the server's process has only what is known.
+func TestServerText(t *testing.T) {
+	for want, server := range map[string]*Server{
+		"":                          nil,
+		"server    – CPU a request": {},
+		"server    2.50 µs CPU a request, uring":                       {CPUPerRequest: new(2.5), Engine: new("uring")},
+		"server    2.50 µs CPU a request, 10.0 MiB, 1,234 descriptors": {CPUPerRequest: new(2.5), RSS: new(int64(10 << 20)), Descriptors: new(1234)},
+	} {
+		m := sound()
+		r := m.result()
+		r.Server = server
+		var b strings.Builder
+		WriteText(&b, "a server", m.plan, r, nil)
+		got := ""
+		for line := range strings.Lines(b.String()) {
+			if strings.HasPrefix(line, "server ") {
+				got = strings.TrimSuffix(line, "\n")
+			}
+		}
+		if got != want {
+			t.Errorf("%q, want %q, in\n%s", got, want, b.String())
+		}
+	}
+}
