@@ -52,10 +52,23 @@ func TestShort(t *testing.T) {
 	if got := Short(runs, 12); got != nil {
 		t.Errorf("12 of 12 in another order: %q", got)
 	}
+	a.Samples[2].Valid, b.Samples[9].Valid = false, false // both of pair 3
+	a.Samples[2].Reasons, b.Samples[9].Reasons = []string{"slow"}, []string{"slow"}
+	if got := strings.Join(Short(runs, 12), "; "); got != "11 of 12 samples are valid: slow" {
+		t.Errorf("without one pair: %q", got)
+	}
+	a.Samples[2].Valid, b.Samples[9].Valid = true, true
 	slices.Reverse(b.Samples)
 	b.Samples[3].Valid, b.Samples[3].Reasons = false, []string{"slow", "others used 40 % of the CPUs"}
 	if got := strings.Join(Short(runs, 12), "; "); got != "11 of 12 samples are valid: others used 40 % of the CPUs" {
 		t.Errorf("11 of 12: %q", got)
+	}
+	var n Noise
+	if n.Check(runs, 12); n.Valid || n.Pairs != 12 || len(n.InvalidReasons) != 1 {
+		t.Errorf("11 of 12: %+v", n)
+	}
+	if n.Check(runs, 11); !n.Valid || n.Pairs != 11 || n.InvalidReasons == nil || len(n.InvalidReasons) != 0 {
+		t.Errorf("11 of 11: %+v", n)
 	}
 }
 

@@ -146,7 +146,7 @@ func (p Plan) complete() Plan {
 	if !(p.From > 0) || p.Whole && p.From < 1 || p.To != 0 && !(p.To >= p.From) {
 		panic("knee: the plan needs a From above 0 (1, where loads are whole), and a To above it")
 	}
-	p.To = cmp.Or(p.To, math.MaxFloat64/4) // no limit, and small enough to be doubled
+	p.To = cmp.Or(p.To, math.MaxFloat64)
 	if p.Whole {
 		p.From = math.Ceil(p.From)
 		p.To = max(math.Floor(p.To), p.From)
