@@ -2,6 +2,7 @@ package load
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -341,6 +342,20 @@ func TestServerText(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q, want %q, in\n%s", got, want, b.String())
+		}
+	}
+}
+
+// An error is one line with what is known: where, what or why, and what to do.
+func TestErrorText(t *testing.T) {
+	for want, e := range map[string]*Error{
+		"load: " + Refused.String():                    {Kind: Refused},
+		"load: 127.0.0.1:1: " + Refused.String():       {Kind: Refused, Target: "127.0.0.1:1"},
+		"load: 127.0.0.1:1: nothing listens; start it": {Target: "127.0.0.1:1", What: "nothing listens", Err: io.EOF, Try: "start it"},
+		"load: EOF; start it":                          {Err: io.EOF, Try: "start it"},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
