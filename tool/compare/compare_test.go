@@ -320,6 +320,7 @@ func TestHiddenStep(t *testing.T) {
 		{[]float64{5, 7, 9}, []float64{3, 5, 8}, 0},
 		{[]float64{1.25, 1.25}, []float64{1.25, 1.26}, 0.01},
 		{[]float64{1.251234567, 1.26}, []float64{1.25, 1.26}, 0},
+		{[]float64{5.000000000004, 6}, []float64{5, 5}, 1},
 		{[]float64{1e22, 1e22}, []float64{1e22, 1e22}, 1},
 		{[]float64{6.000000000000001e-09, 6e-9}, []float64{5e-9, 5e-9}, 1e-9},
 	} {
@@ -350,5 +351,61 @@ func TestTable(t *testing.T) {
 	r = &Report{Comparison: Rules{}.Compare([]Figure{{Name: "rate", Pairs: few}, {Name: "p50", Pairs: few}, {Name: "p99", Pairs: few[:2]}})}
 	if text := r.Text(); strings.Count(text, "as above") != 1 || !strings.Contains(text, "unclear: as above") || strings.Count(text, "2 pairs; at least 5") != 1 {
 		t.Errorf("the reasons are\n%s", text)
+	}
+}
+
+// The note names the look at which the advised number of pairs is due.
+func TestNoteOfTheNextLook(t *testing.T) {
+	for look, want := range map[int]string{
+		1: "to look again with 96 pairs, add --look 4: each look uses part of the allowed error of 5 %",
+		2: "to look again with 96 pairs, add --look 5: each look uses part of the allowed error of 5 %",
+	} {
+		r := &Report{Comparison: Rules{Look: look}.Compare([]Figure{{Name: "p99", Pairs: inTurn(12, 1.02, 0.04)}})}
+		if notes := r.advice(true); !slices.Contains(notes, want) {
+			t.Errorf("look %d: %q", look, notes)
+		}
+	}
+}
+
+func TestTextAndMarkdown(t *testing.T) {
+	r := &Report{Notes: []string{"one", "two"}, Comparison: Rules{}.Compare([]Figure{
+		{Name: "rate|x", Unit: "req/s", Pairs: inTurn(12, 0.9, 0.01)}, {Name: "p50", Unit: "µs", Pairs: inTurn(12, 1, 0.001)},
+	})}
+	const text = `VALID: of 2 figures, 0 worse, 1 better, 1 the same, 0 unclear
+figure  A        B        B against A
+rate|x  100.7/s  90.61/s  better: −10.0 % (−10.6 … −9.4), at least 9.4 %; p 0.001; 12 pairs
+p50     101 µs   101 µs   same within 3 %: 0.0 % (−0.06 … +0.07)
+note: one
+note: two
+`
+	const markdown = `**VALID: of 2 figures, 0 worse, 1 better, 1 the same, 0 unclear**
+
+| figure | A | B | B against A |
+|---|--:|--:|---|
+| CODErate\|xCODE | 100.7/s | 90.61/s | better: −10.0 % (−10.6 … −9.4), at least 9.4 %; p 0.001; 12 pairs |
+| p50 | 101 µs | 101 µs | same within 3 %: 0.0 % (−0.06 … +0.07) |
+
+- one
+
+- two
+`
+	if got := r.Text(); got != text {
+		t.Errorf("it is\n%swant\n%s", got, text)
+	}
+	if got, want := r.Markdown(), strings.ReplaceAll(markdown, "CODE", "`"); got != want {
+		t.Errorf("it is\n%swant\n%s", got, want)
+	}
+}
+
+// A side without values has no median, and one value is its own.
+func TestMedians(t *testing.T) {
+	for values, want := range map[[2]int][2]float64{{0, 0}: {0, 0}, {1, 1}: {1, 10}, {2, 3}: {1.5, 20}, {0, 1}: {0, 10}} {
+		f := Figure{A: []float64{1, 2, 3}[:values[0]], B: []float64{10, 20, 30}[:values[1]]}
+		c := Rules{}.Compare([]Figure{f}).Changes[0]
+		for i, got := range []*float64{c.MedianA, c.MedianB} {
+			if (got != nil) != (values[i] > 0) || got != nil && *got != want[i] {
+				t.Errorf("%v values: side %d has the median %v, want %v", values, i, got, want[i])
+			}
+		}
 	}
 }

@@ -33,9 +33,7 @@ func tBound(p, df float64) float64 {
 // chiSquaredBound returns the x that chi² with df degrees of freedom stays below with
 // probability p.
 func chiSquaredBound(p, df float64) float64 {
-	// Newton's method, starting from Wilson and Hilferty's approximation.
-	w := 2 / (9 * df)
-	x := df * math.Pow(max(0.1, 1-w-math.Sqrt2*math.Erfcinv(2*p)*math.Sqrt(w)), 3)
+	x := df // Newton's method, starting from the mean
 	for range 100 {
 		density := math.Exp((df/2-1)*math.Log(x/2)-x/2-lgamma(df/2)) / 2
 		next := max(x-(gammaPart(df/2, x/2)-p)/density, x/4)

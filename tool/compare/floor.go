@@ -37,10 +37,7 @@ const fewestEstimates = 4
 // measured against itself.
 func AddSessions(figures []Figure, repeats [][2]*record.Run) {
 	for _, r := range repeats {
-		measured, err := Match(Stored(r[0], r[1]))
-		if err != nil {
-			continue // not pairs
-		}
+		measured, _ := Match(Stored(r[0], r[1])) // none if they are not pairs
 		for i := range figures {
 			f := &figures[i]
 			j := slices.IndexFunc(measured, func(m Figure) bool { return m.Name == f.Name && m.Unit == f.Unit })

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,8 +48,49 @@ func TestShort(t *testing.T) {
 	if got := Short(runs, 12); got != nil {
 		t.Errorf("12 of 12: %q", got)
 	}
+	slices.Reverse(b.Samples) // pairs have numbers, whatever the order
+	if got := Short(runs, 12); got != nil {
+		t.Errorf("12 of 12 in another order: %q", got)
+	}
+	a.Samples[2].Valid, b.Samples[9].Valid = false, false // both of pair 3
+	a.Samples[2].Reasons, b.Samples[9].Reasons = []string{"slow"}, []string{"slow"}
+	if got := strings.Join(Short(runs, 12), "; "); got != "11 of 12 samples are valid: slow" {
+		t.Errorf("without one pair: %q", got)
+	}
+	a.Samples[2].Valid, b.Samples[9].Valid = true, true
+	slices.Reverse(b.Samples)
 	b.Samples[3].Valid, b.Samples[3].Reasons = false, []string{"slow", "others used 40 % of the CPUs"}
 	if got := strings.Join(Short(runs, 12), "; "); got != "11 of 12 samples are valid: others used 40 % of the CPUs" {
 		t.Errorf("11 of 12: %q", got)
+	}
+	var n Noise
+	if n.Check(runs, 12); n.Valid || n.Pairs != 12 || len(n.InvalidReasons) != 1 {
+		t.Errorf("11 of 12: %+v", n)
+	}
+	if n.Check(runs, 11); !n.Valid || n.Pairs != 11 || n.InvalidReasons == nil || len(n.InvalidReasons) != 0 {
+		t.Errorf("11 of 11: %+v", n)
+	}
+}
+
+func TestNoiseText(t *testing.T) {
+	n := Noise{Valid: true, Scenario: "echo", Sessions: 5, Pairs: 12, Kept: "runs.db", Floors: []NoiseFigure{
+		{Metric: "p99", Unit: "µs", InTurn: new(0.012), Apart: new(0.034)}, {Metric: "rate", Unit: "req/s", InTurn: new(0.005)},
+	}}
+	const first, last = `VALID: the figures are the server's, not the generator's
+echo: 5 sessions so far, 12 pairs in this one
+
+figure      builds differ by (alternating)  between sessions
+p99 µs      ±1.2 %                          ±3.4 %
+rate req/s  ±0.5 %                          –
+
+stored in runs.db for verdicts about this machine and scenario
+`, `verdicts about pairs need 4 sessions, verdicts about runs that did not alternate one more; 8 are better, on several days
+`
+	for sessions, want := range map[int]string{5: first, 4: strings.Replace(first, "5 sessions", "4 sessions", 1) + last} {
+		n.Sessions = sessions
+		var b strings.Builder
+		if n.Write(&b); b.String() != want {
+			t.Errorf("%d sessions:\n%s\nwant\n%s", sessions, b.String(), want)
+		}
 	}
 }

@@ -26,6 +26,7 @@
 package knee
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -142,14 +143,13 @@ func (p Plan) Next(made []Trial) (next Step, more bool) {
 
 // complete fills in the defaults. It panics on invalid values.
 func (p Plan) complete() Plan {
-	if !(p.From > 0) || p.Whole && p.From < 1 || p.To != 0 && p.To < p.From {
+	if !(p.From > 0) || p.Whole && p.From < 1 || p.To != 0 && !(p.To >= p.From) {
 		panic("knee: the plan needs a From above 0 (1, where loads are whole), and a To above it")
 	}
+	p.To = cmp.Or(p.To, math.MaxFloat64)
 	if p.Whole {
 		p.From = math.Ceil(p.From)
-		if p.To > 0 {
-			p.To = max(math.Floor(p.To), p.From)
-		}
+		p.To = max(math.Floor(p.To), p.From)
 	}
 	for _, field := range []struct {
 		is    *int

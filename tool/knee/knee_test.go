@@ -360,6 +360,14 @@ func TestWholeLoads(t *testing.T) {
 	}
 }
 
+// A From or To that is not whole is rounded into the range.
+func TestWholeLoadsBetweenOtherEnds(t *testing.T) {
+	r, made, _ := drive(t, Plan{From: 1.5, To: 5.5, Whole: true}, func(_, _, _ float64) Trial { return Trial{Met: []bool{true}} })
+	if r.All != (Knee{State: Above, Met: 5}) || made[0].Load != 2 {
+		t.Errorf("%+v after %v", r.All, made)
+	}
+}
+
 // TestCutShort checks the partial result after every trial.
 func TestCutShort(t *testing.T) {
 	p := Plan{From: 100}
@@ -406,7 +414,7 @@ func TestAnyThreshold(t *testing.T) {
 }
 
 func TestPlansThatCannotBe(t *testing.T) {
-	for _, p := range []Plan{{}, {From: -1}, {From: math.NaN()}, {From: 0.5, Whole: true}, {From: 2, To: 1}} {
+	for _, p := range []Plan{{}, {From: -1}, {From: math.NaN()}, {From: 0.5, Whole: true}, {From: 2, To: 1}, {From: 2, To: math.NaN()}} {
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -18,13 +18,13 @@ func TestKneeOfAServerThatBreaksOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer server.Close()
 	s := searched(t)
-	plan := load.Plan{Target: load.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 8, For: 100 * time.Millisecond, Warmup: -1}
-	p, err := s.once(t.Context(), plan, Step{Load: 20_000})
+	s.Load = load.Plan{Target: load.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 8, For: 100 * time.Millisecond, Warmup: -1}
+	p, err := s.once(t.Context(), s.Load, Step{Load: 20_000})
 	if err != nil || p.Invalid || len(p.Met) != 1 || p.Met[0] || !strings.Contains(p.Why, "the server closed the connections of ") {
 		t.Errorf("%v: %+v", err, p)
 	}
 	s.points = nil
-	if _, err := s.once(t.Context(), plan, Step{Load: 1}); err == nil {
+	if _, err := s.once(t.Context(), s.Load, Step{Load: 1}); err == nil {
 		t.Error("there is no knee, and no error")
 	}
 }
@@ -121,6 +121,67 @@ func TestKneeText(t *testing.T) {
 	s.Report("127.0.0.1:7000", true).Write(&b)
 	if !strings.Contains(b.String(), colourGreen+"●"+colourNone) || !strings.Contains(b.String(), colourRed+"×"+colourNone) {
 		t.Errorf("it has no colours:\n%s", b.String())
+	}
+}
+
+// Goals contain < and >, which the table must not read as HTML.
+func TestTextOfSeveralGoals(t *testing.T) {
+	s := searched(t)
+	s.Goals, s.Plan.Goals = goalsOf(t, "p99<5ms", "rate>500"), 2
+	for i := range s.points {
+		s.points[i].Met = append(s.points[i].Met, true)
+	}
+	var b strings.Builder
+	s.Report("127.0.0.1:7000", false).Write(&b)
+	const want = `VALID: the knee of all goals is at 8,000/s; at 8,087/s: p99<5ms missed: p99 is 8ms
+
+goal       met up to  missed from  knee
+all goals  8,000/s    8,087/s      found
+p99<5ms    8,000/s    8,087/s      found
+rate>500   16,000/s   –            unfinished
+
+      load  trials  answers/s     p50      p99  p99.9  goals
+   1,000/s       1      1,000  100 µs   200 µs      –  met
+   2,000/s       1      2,000  100 µs   200 µs      –  met
+   4,000/s       1      4,000  100 µs   200 µs      –  met
+   8,000/s       2      8,000  100 µs   200 µs      –  met
+   8,087/s       2      8,000  100 µs  87.2 ms      –  missed
+   8,175/s       1      8,000  100 µs   175 ms      –  missed
+   8,354/s       1      8,000  100 µs   354 ms      –  missed
+   8,723/s       1      8,000  100 µs   723 ms      –  missed
+   9,512/s       1      8,000  100 µs   1.51 s      –  missed
+  11,310/s       1      8,000  100 µs   3.31 s      –  missed
+  16,000/s       1      8,000  100 µs   8.00 s      –  missed
+
+p99 against answers per second: ● met, × missed, ┈ the goal
+   8.00 s │                                                                 ×
+          │                                                                 ×
+          │                                                                 ×
+          │                                                                 ×
+   170 ms │                                                                 ×
+          │                                                                 ×
+          │
+          │
+  3.60 ms │┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈
+          │
+          │
+   200 µs │●                     ●                    ●                     ●
+          └──────────────────────────────────────────────────────────────────
+           1,000                         2,828                          8,000
+`
+	if b.String() != want {
+		t.Errorf("it is\n%swant\n%s", b.String(), want)
+	}
+}
+
+func TestPlace(t *testing.T) {
+	for _, c := range []struct {
+		v, from, to float64
+		want        int
+	}{{10, 10, 1000, 0}, {100, 10, 1000, 5}, {1000, 10, 1000, 10}, {10, 10, 10, 0}} {
+		if got := place(c.v, c.from, c.to, 11); got != c.want {
+			t.Errorf("%g of %g to %g: %d, want %d", c.v, c.from, c.to, got, c.want)
+		}
 	}
 }
 

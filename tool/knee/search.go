@@ -128,8 +128,8 @@ func (s *search) next() (Step, bool) {
 	switch {
 	case len(s.tried) == 0:
 		return Step{Load: s.plan.From}, true
-	case s.high == nil && s.low.load < s.top():
-		return Step{Load: s.round(min(2*s.low.load, s.top()), s.low.load)}, true
+	case s.high == nil && s.low.load < s.plan.To:
+		return Step{Load: s.round(min(2*s.low.load, s.plan.To), s.low.load)}, true
 	case s.high == nil:
 		return s.confirm(s.low)
 	case s.high.invalid == 1 && !s.high.short && s.high.fullMet+s.high.fullMissed == 0:
@@ -171,14 +171,6 @@ func (s *search) confirm(e *evidence) (Step, bool) {
 	return Step{Load: e.load, Full: true}, !certain
 }
 
-// top returns the highest allowed load.
-func (s *search) top() float64 {
-	if s.plan.To > 0 {
-		return s.plan.To
-	}
-	return math.MaxFloat64 / 4
-}
-
 // narrow reports whether the range is narrow enough.
 func (s *search) narrow() bool {
 	return s.high.load <= s.low.load*(1+s.plan.Width) || s.plan.Whole && s.high.load-s.low.load <= 1
@@ -190,7 +182,7 @@ const digits = 4
 // round rounds a load to an integer, or to a few digits, if it stays within the range
 // above low.
 func (s *search) round(load, low float64) float64 {
-	top := s.top()
+	top := s.plan.To
 	if s.high != nil {
 		top = s.high.load
 	}

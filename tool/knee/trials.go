@@ -154,11 +154,8 @@ func (s *Search) fewest() int {
 	return fewest
 }
 
-// once runs and judges one load. It, not the run, judges whether the target keeps up and
-// whether requests fail: both are misses. So only faults of the generator make the run
-// invalid.
+// once runs and judges one load.
 func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured, error) {
-	allowed := plan.AllowErrors
 	plan.AllowErrors, plan.AllowBehind, plan.MaxLag = true, true, max(plan.MaxLag, s.mostLag())
 	doing := s.doing(step)
 	plan.Progress = func(now load.Progress) {
@@ -176,9 +173,16 @@ func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured,
 		return s.brokenOff(p, err)
 	}
 	p.result = result
+	return s.judge(p)
+}
+
+// judge judges a run. Whether the target keeps up and whether requests fail is judged here, not
+// by the run: both are misses. So only faults of the generator make the run invalid.
+func (s *Search) judge(p measured) (measured, error) {
+	result := p.result
 	if broken := result.Errors[load.Closed.String()]; 2*broken > result.Requests {
 		return s.brokenOff(p, &load.Error{
-			Kind: load.Closed, Target: plan.Target.String(),
+			Kind: load.Closed, Target: s.Load.Target.String(),
 			What: fmt.Sprintf("the server closed the connections of %d of %d requests before their answers", broken, result.Requests),
 			Try:  "check its log",
 		})
@@ -191,7 +195,7 @@ func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured,
 	switch {
 	case result.Kept != nil:
 		lost = fmt.Sprintf("it answered %.1f %% of the requests in time", 100**result.Kept)
-	case !allowed && !s.judgesErrors():
+	case !s.Load.AllowErrors && !s.judgesErrors():
 		lost = failures(result)
 	}
 	p.Why = lost

@@ -3,6 +3,8 @@ package knee
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +34,72 @@ func TestServerThatClosesConnections(t *testing.T) {
 		}
 		if err := s.Run(t.Context()); (err != nil) != gone {
 			t.Errorf("every %dth request: %v", each, err)
+		}
+	}
+}
+
+// TestJudge has one case for each thing that a run can show. 8,000 req/s have met the goal
+// before.
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*load.Result)
+		goal    string // another one than a p99 below 5 ms
+		met     []bool
+		invalid bool
+		why     string
+	}{
+		"met":    {met: []bool{true}},
+		"slow":   {goal: "p99<100us", met: []bool{false}, why: "p99<100us missed"},
+		"behind": {func(r *load.Result) { r.Kept = new(0.5) }, "", []bool{false}, false, "it answered 50.0 % of the requests in time"},
+		"not valid": {func(r *load.Result) {
+			r.Valid, r.InvalidReasons = false, []string{"the generator was late", "and slow"}
+		},
+			"", nil, true, "the generator was late; and slow"},
+		"too few": {func(r *load.Result) { r.Requests, r.Latency.P99 = 5, nil },
+			"", nil, true, "p99<5ms cannot be judged: there were only 5 requests; use a longer --for"},
+		"failures":           {errorsOf("failed", 1), "", []bool{false}, false, "1 of 1,000 requests failed"},
+		"failures and slow":  {errorsOf("failed", 1), "p99<100us", []bool{false}, false, "1 of 1,000 requests failed"},
+		"failures in a goal": {errorsOf("failed", 1), "errors<1%", []bool{true}, false, ""},
+		"half are closed":    {errorsOf("closed", 500), "", []bool{false}, false, "500 of 1,000 requests failed"},
+		"most are closed": {errorsOf("closed", 501), "", []bool{false}, false,
+			"the server closed the connections of 501 of 1000 requests before their answers"},
+	} {
+		s := searched(t)
+		s.Load.Target = load.HTTP{URL: "http://127.0.0.1:7000"}
+		if c.goal != "" {
+			s.Goals = goalsOf(t, c.goal)
+		}
+		p := measured{Trial: Trial{Step: Step{Load: 9_000}}, result: result(1000, 1000, 100, 200)}
+		if c.change != nil {
+			c.change(p.result)
+		}
+		p, err := s.judge(p)
+		if err != nil || !slices.Equal(p.Met, c.met) || p.Invalid != c.invalid || !strings.Contains(p.Why, c.why) || (p.Why == "") != (c.why == "") {
+			t.Errorf("%s: met %v, invalid %v, %q, %v", name, p.Met, p.Invalid, p.Why, err)
+		}
+	}
+}
+
+func errorsOf(kind string, n int64) func(*load.Result) {
+	return func(r *load.Result) { r.Errors = map[string]int64{kind: n, "total": n} }
+}
+
+// A trial that broke off is a sample too.
+func TestSamples(t *testing.T) {
+	s := searched(t, "the generator was busy")
+	s.points = s.points[:3] // 1,000, 2,000 and 4,000 requests per second, of which the last is invalid
+	broke := measured{Trial: Trial{Step: Step{Load: 3_000}, Met: []bool{false}}, Why: "refused"}
+	s.points = append(s.points, broke)
+	for i, want := range []struct {
+		valid   bool
+		load    float64
+		figures bool
+		reason  string
+	}{{true, 1_000, true, ""}, {true, 2_000, true, ""}, {false, 4_000, true, "the generator was busy"}, {false, 3_000, false, "refused"}} {
+		got := s.Samples()[i]
+		m := got.Metrics[0]
+		if got.Order != i+1 || got.Valid != want.valid || m.Name != "load" || m.Unit != "req/s" || m.Value != want.load || len(got.Metrics) > 1 != want.figures || strings.Join(got.Reasons, "; ") != want.reason {
+			t.Errorf("sample %d is %+v", i, got)
 		}
 	}
 }

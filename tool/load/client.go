@@ -77,11 +77,11 @@ func (r *run) prepareTraffic() {
 }
 
 // firstStep returns the index of a flow's first step.
-func (r *run) firstStep(flow int32) int32 {
-	if r.flows == nil {
-		return 0
+func (r *run) firstStep(flow int32) (step int32) {
+	if r.flows != nil {
+		step = r.flows[flow].first
 	}
-	return r.flows[flow].first
+	return step
 }
 
 // choose picks the flow and data of session n of a closed loop; ok is false when the data is used
@@ -108,11 +108,11 @@ func (p Plan) longest() int {
 
 // stepAt returns the step of the request at a place; 0 without Traffic. c.mu is held, as in all
 // methods below.
-func (c *conn) stepAt(place int) int32 {
-	if c.clients == nil {
-		return 0
+func (c *conn) stepAt(place int) (step int32) {
+	if c.clients != nil {
+		step = c.clients[place].step()
 	}
-	return c.clients[place].step()
+	return step
 }
 
 // admit begins a session.

@@ -47,7 +47,7 @@ func TestAnswersTakeTheDelayOfTheirReader(t *testing.T) {
 		}
 	}
 	m := &Measured{tally: *s.now}
-	m.delays([]*heartbeat{h}, r.shards)
+	m.delays(r.heartbeats, r.shards)
 	if m.Delay.TotalCount() != m.Latency.TotalCount() || m.Delay.ValueAtQuantile(40) != 1 || m.Stop < 8*time.Millisecond {
 		t.Errorf("%d delays of %d answers, the median %d, a stop of %v", m.Delay.TotalCount(), m.Latency.TotalCount(), m.Delay.ValueAtQuantile(50), m.Stop)
 	}

@@ -222,6 +222,22 @@ func TestRunTellsItsProgress(t *testing.T) {
 	}
 }
 
+// In a closed loop the service times are the response times; an open one has both.
+func TestProgressOfBothLoops(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		var told Progress
+		r := &run{plan: Plan{Progress: func(p Progress) { told = p }}, paced: open}
+		r.total, r.recent, r.interval, r.fresh = newTally(open), newTally(open), newTally(open), newTally(open)
+		r.interval.Answered = 10
+		if r.report(int64(2 * time.Second)); told.Rate != 5 || told.Service == nil || told.Service == told.Latency == open {
+			t.Errorf("open %v: told %+v", open, told)
+		}
+		if r.interval.Answered != 0 || r.reported != int64(2*time.Second) {
+			t.Errorf("open %v: the next one would have the same answers", open)
+		}
+	}
+}
+
 func TestInterruptedRunNeverPasses(t *testing.T) {
 	goals := []Goal{must[Goal](t)(ParseGoal("p50<1m")), must[Goal](t)(ParseGoal("errors==0"))}
 	for name, p := range map[string]Plan{

@@ -193,20 +193,31 @@ func TestOneHangingAnswer(t *testing.T) {
 // An answer that comes after its request was given up is ignored.
 func TestLateAnswerIsPassedOver(t *testing.T) {
 	for _, target := range []Caller{Frames{}.Caller(), Messages{Framing: framing(t, "len32be"), Match: match(t, "id@0:4")}.Caller()} {
-		request := target.AppendRequest(nil, 7, make([]byte, 8))
-		if !target.(forgetter).Forget(7) {
-			t.Fatal("cannot forget")
-		}
-		answer := request
-		if _, ok := target.(*frameCaller); ok {
-			answer = echo(nil, wire.Packet{ID: 7})
+		giveUp := func(id uint64) (answer []byte, ok bool) {
+			answer = target.AppendRequest(nil, id, make([]byte, 8))
+			if _, ok := target.(*frameCaller); ok {
+				answer = echo(nil, wire.Packet{ID: id})
+			}
+			return answer, target.(forgetter).Forget(id)
 		}
 		var a Answer
-		if used, err := target.Decode(&a, answer); err != nil || used != len(answer) || a.ID != 0 {
-			t.Errorf("%T: %d bytes, %v, %+v", target, used, err, a)
+		for n := range mostForgotten + 1 { // only answers that never come use up what may be given up
+			answer, ok := giveUp(7)
+			if !ok {
+				t.Fatalf("%T: cannot forget after %d late answers", target, n)
+			}
+			if used, err := target.Decode(&a, answer); err != nil || used != len(answer) || a.ID != 0 {
+				t.Fatalf("%T: %d bytes, %v, %+v", target, used, err, a)
+			}
+			if _, err := target.Decode(&a, answer); err == nil && a.ID == 0 {
+				t.Fatalf("%T: a second late answer is passed over too", target)
+			}
+			a = Answer{}
 		}
-		if _, err := target.Decode(&a, answer); err == nil && a.ID == 0 {
-			t.Errorf("%T: a second late answer is passed over too", target)
+		for n := range mostForgotten + 1 {
+			if _, ok := giveUp(uint64(1 + n)); ok != (n < mostForgotten) {
+				t.Fatalf("%T: forgets %v with %d answers missing", target, ok, n)
+			}
 		}
 	}
 }

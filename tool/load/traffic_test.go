@@ -601,3 +601,41 @@ func TestGoalsOfSteps(t *testing.T) {
 		t.Errorf("met: %s", met)
 	}
 }
+
+// After an answer a session goes on at once, after its think time, or not at all.
+func TestFollow(t *testing.T) {
+	script := compiled(t, traffic.Plan{Flows: []traffic.Flow{{Name: "f", Weight: 1, Steps: []traffic.Step{
+		{Name: "first", Body: "a", Think: 10}, {Name: "last", Body: "b"},
+	}}}})
+	for name, c := range map[string]struct {
+		now              int64
+		last             bool // the answer was that of the last step
+		again, bad, stop bool
+		live, later      int // sessions, and those of them whose request is due
+		thinking         int
+	}{
+		"think time":          {now: 50, live: 1, thinking: 1},
+		"again":               {now: 50, again: true, live: 1, later: 1},
+		"again, at the end":   {now: 99, again: true, live: 1, later: 1},
+		"again, after it":     {now: 100, again: true},
+		"failed":              {now: 50, bad: true},
+		"last step":           {now: 50, last: true},
+		"due after the load":  {now: 90},
+		"due before its end":  {now: 89, live: 1, thinking: 1},
+		"stopping":            {now: 50, stop: true},
+		"again, and stopping": {now: 50, again: true, stop: true},
+	} {
+		r := &run{plan: Plan{Traffic: script}, start: time.Now()}
+		r.thoughts = &thoughts{run: r, closed: true}
+		r.stopping.Store(c.stop)
+		conn := &conn{run: r, shard: &shard{window: window{0, 100}, now: newTally(true)}}
+		of := conn.admit(arrival{})
+		if c.last {
+			of.Next()
+		}
+		conn.follow(of, c.now, c.again, !c.bad)
+		if conn.live != c.live || conn.later.count != c.later || len(r.thoughts.all) != c.thinking || len(conn.retired) != 1-c.live {
+			t.Errorf("%s: %d live, %d due, %d thinking, %d retired", name, conn.live, conn.later.count, len(r.thoughts.all), len(conn.retired))
+		}
+	}
+}

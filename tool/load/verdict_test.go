@@ -2,6 +2,7 @@ package load
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -316,6 +317,45 @@ func TestParseTarget(t *testing.T) {
 			t.Errorf("%q was taken", text)
 		} else if line := err.Error(); !strings.Contains(line, says) || strings.Contains(line, "%!") {
 			t.Errorf("%q: %q", text, line)
+		}
+	}
+}
+
+// The text's line about the server's process has only what is known.
+func TestServerText(t *testing.T) {
+	for want, server := range map[string]*Server{
+		"":                          nil,
+		"server    – CPU a request": {},
+		"server    2.50 µs CPU a request, uring":                       {CPUPerRequest: new(2.5), Engine: new("uring")},
+		"server    2.50 µs CPU a request, 10.0 MiB, 1,234 descriptors": {CPUPerRequest: new(2.5), RSS: new(int64(10 << 20)), Descriptors: new(1234)},
+	} {
+		m := sound()
+		r := m.result()
+		r.Server = server
+		var b strings.Builder
+		WriteText(&b, "a server", m.plan, r, nil)
+		got := ""
+		for line := range strings.Lines(b.String()) {
+			if strings.HasPrefix(line, "server ") {
+				got = strings.TrimSuffix(line, "\n")
+			}
+		}
+		if got != want {
+			t.Errorf("%q, want %q, in\n%s", got, want, b.String())
+		}
+	}
+}
+
+// An error is one line with what is known: where, what or why, and what to do.
+func TestErrorText(t *testing.T) {
+	for want, e := range map[string]*Error{
+		"load: " + Refused.String():                    {Kind: Refused},
+		"load: 127.0.0.1:1: " + Refused.String():       {Kind: Refused, Target: "127.0.0.1:1"},
+		"load: 127.0.0.1:1: nothing listens; start it": {Target: "127.0.0.1:1", What: "nothing listens", Err: io.EOF, Try: "start it"},
+		"load: EOF; start it":                          {Err: io.EOF, Try: "start it"},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -313,5 +315,53 @@ func TestTopology(t *testing.T) {
 	}
 	if got := Topology(load.Frames{Network: "unix", Address: "/run/x"}); got != "unix" {
 		t.Errorf("a socket: %s", got)
+	}
+}
+
+// Only after lost connections is the end of the process waited for.
+func TestHasDied(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the service has no such name there")
+	}
+	lost := &load.Result{Errors: map[string]int64{load.Closed.String(): 1}}
+	for name, c := range map[string]struct {
+		result *load.Result
+		err    error
+		waits  bool
+	}{
+		"all is well":      {&load.Result{Errors: map[string]int64{load.Timeout.String(): 1}}, nil, false},
+		"a plan":           {nil, &load.Error{Kind: load.BadPlan}, false},
+		"another error":    {nil, context.Canceled, false},
+		"lost connections": {lost, nil, true},
+		"refused":          {nil, fmt.Errorf("run: %w", &load.Error{Kind: load.Refused}), true},
+	} {
+		process, err := child.Start(exec.CommandContext(t.Context(), service, "-deaf"), child.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.waits && hasDied(process, c.result, c.err) {
+			t.Errorf("%s: it has not", name)
+		}
+		if c.waits {
+			go process.Kill()
+			if !hasDied(process, c.result, c.err) {
+				t.Errorf("%s: it has", name)
+			}
+		}
+		process.Kill()
+		process.Stop()
+	}
+}
+
+func TestSampleOf(t *testing.T) {
+	r := &load.Result{Valid: true, Rate: new(500.0)}
+	r.Latency.P50, r.Latency.P99 = new(100.0), new(200.0)
+	s := SampleOf(r, time.Now())
+	want := []record.Metric{
+		{Name: "rate", Unit: "req/s", Better: record.Higher, Value: 500},
+		{Name: "p50", Unit: "µs", Better: record.Lower, Value: 100}, {Name: "p99", Unit: "µs", Better: record.Lower, Value: 200},
+	}
+	if !s.Valid || !slices.Equal(s.Metrics, want) {
+		t.Errorf("%+v", s)
 	}
 }
