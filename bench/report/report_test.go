@@ -198,6 +198,24 @@ func TestFaultTables(t *testing.T) {
 	}
 }
 
+func TestScoreboard(t *testing.T) {
+	run := &Torture{
+		Head: Head{Servers: []fleet.Entry{{Name: "frames/net", Version: "go1.26"}, {Name: "frames/hone"}, {Name: "frames/failed"}}}, Wait: 75, Seed: 1,
+		Outcomes: []Outcome{
+			{"frames/net", "churn", "fell", "dies"}, {"frames/net", "silent", "not found out", ""}, {"frames/net", "trickle", "fell", "dies"},
+			{"frames/hone", "churn", "survived", ""}, {"frames/hone", "trickle", "slower", ""},
+		},
+	}
+	want := "| server | survived | slower | fell | not found out | fell in |\n|---|---|---|---|---|---|\n" +
+		"| frames/net go1.26 | 0 | 0 | 2 | 1 | churn, trickle |\n| **frames/hone** | 1 | 1 | 0 | 0 |  |\n"
+	if got, err := run.Table("scoreboard"); err != nil || !strings.HasPrefix(got, want+"\n") || !strings.Contains(got, "`--wait 75s --seed 1`") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if _, err := run.Table("x"); err == nil {
+		t.Error("there is any table")
+	}
+}
+
 func TestStoredRunsComeBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), PeersFile)
 	if p, err := ReadPeers(path); p != nil || err != nil {
@@ -258,7 +276,7 @@ func TestFill(t *testing.T) {
 
 // TestPagesAreFilled holds the manual to what is stored.
 func TestPagesAreFilled(t *testing.T) {
-	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md", "../../docs/http1.md", "../../docs/load.md"} {
+	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md", "../../docs/http1.md", "../../docs/load.md", "../../docs/torture.md"} {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
