@@ -47,9 +47,11 @@ func Servers() []fleet.Entry {
 		program, _, _ := strings.Cut(command, " ")
 		all = append(all, fleet.Entry{Name: name, Program: filepath.Base(program)})
 	}
-	slices.SortFunc(all, func(a, b fleet.Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, byName)
 	return all
 }
+
+func byName(a, b fleet.Entry) int { return strings.Compare(a.Name, b.Name) }
 
 // plan is what servers of a protocol are asked.
 func plan(name, addr string) (p load.Plan, err error) {
@@ -95,11 +97,14 @@ func Build(ctx context.Context, module, dir string, entries []fleet.Entry, say f
 		}
 		others = append(others, e)
 	}
-	if len(built) == 0 {
-		return others, nil
+	if len(built) > 0 {
+		if err := fleet.Build(ctx, module, dir, built); err != nil {
+			return nil, err
+		}
 	}
-	err := fleet.Build(ctx, module, dir, built)
-	return append(built, others...), err
+	all := append(built, others...)
+	slices.SortFunc(all, byName)
+	return all, nil
 }
 
 // command writes a server's configuration into dir, and returns the command that starts it.

@@ -109,9 +109,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 
 // baseline learns what the server answers, and how fast.
 func (r *run) baseline(ctx context.Context) error {
-	r.crowd.mu.Lock()
-	r.crowd.learns = true
-	r.crowd.mu.Unlock()
+	r.crowd.locked(func() { r.crowd.learns = true })
 	r.crowd.begin()
 	half := r.Baseline / 2
 	if !r.crowd.settled(ctx) || !pause(ctx, half) {
@@ -123,9 +121,7 @@ func (r *run) baseline(ctx context.Context) error {
 		}
 		return fmt.Errorf("%w: no answer in time; does it serve several clients at once?", errNoBaseline)
 	}
-	r.crowd.mu.Lock()
-	r.crowd.learns = false
-	r.crowd.mu.Unlock()
+	r.crowd.locked(func() { r.crowd.learns = false })
 	r.crowd.begin()
 	if r.asked = r.process.CPU(ctx, half); r.asked < 0 {
 		pause(ctx, half)
@@ -274,8 +270,8 @@ func (r *run) recover(ctx context.Context) bool {
 		last, _ := r.process.ended()
 		r.process.kill()
 		err := r.process.start(ctx)
-		for try := 1; err != nil && try < startTries && pause(ctx, time.Second); try++ {
-			err = r.process.start(ctx) // a port may be busy for a while
+		for until := time.Now().Add(portBusy); err != nil && time.Now().Before(until) && pause(ctx, time.Second); {
+			err = r.process.start(ctx)
 		}
 		r.crowd.goOn()
 		if err != nil {
@@ -292,8 +288,9 @@ func (r *run) recover(ctx context.Context) bool {
 	return false
 }
 
-// startTries is how often a server is started that does not come up.
-const startTries = 5
+// portBusy is how long a server is started again and again that does not come up: without SO_REUSEADDR
+// it does not get its port while connections of the one before are in TIME_WAIT, for 60 s.
+const portBusy = 65 * time.Second
 
 // try runs scenarios at the same time, once.
 func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
@@ -339,14 +336,8 @@ func (r *run) attack(ctx context.Context, s Scenario) Result {
 	name := fnv.New64a()
 	name.Write([]byte(s.Name))
 	a := &Arena{
-		Limits: r.Limits, Kind: r.target.kind, Host: r.target.host, Path: r.target.path, Secure: r.target.tls != nil,
-		Rand: rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, usual: r.asked, open: map[*Conn]struct{}{},
-	}
-	switch t := r.target.Target.(type) {
-	case load.Frames:
-		a.Frames = true
-	case load.Messages:
-		a.Framing = t.Framing
+		Limits: r.Limits,
+		Rand:   rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, usual: r.asked, open: map[*Conn]struct{}{},
 	}
 	found := s.Attack(ctx, a)
 	a.close()
