@@ -70,11 +70,10 @@ func plan(name, addr string) (p load.Plan, err error) {
 	return p, err
 }
 
-var version = regexp.MustCompile(`\d+(\.\d+)+`)
-
 // Build builds entries into dir, fills in their versions, and returns those that can be run: a
 // program of the system's may not be installed. module is the folder of the module bench.
 func Build(ctx context.Context, module, dir string, entries []fleet.Entry, say func(string)) ([]fleet.Entry, error) {
+	version := regexp.MustCompile(`\d+(\.\d+)+`)
 	var built, others []fleet.Entry
 	for _, e := range entries {
 		switch {

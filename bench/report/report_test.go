@@ -183,7 +183,7 @@ func TestLimits(t *testing.T) {
 func TestFaultTables(t *testing.T) {
 	grown, share := int64(3<<20), 0.25
 	f := &Faults{
-		Head:     Head{Schema: FaultsSchema, Servers: small().Servers[:2]},
+		Head:     Head{Schema: faultsSchema, Servers: small().Servers[:2]},
 		Probes:   []Scenario{{"panic", "a handler panics"}},
 		Findings: []Finding{{"panic", "net", true, "goes | on", &grown, &share}, {"panic", "gnet", false, "dies", nil, nil}},
 	}
@@ -239,7 +239,7 @@ func TestStoredRunsComeBack(t *testing.T) {
 	if !strings.HasPrefix(string(text), "{\n\"schema\": ") {
 		t.Errorf("the schema does not come first:\n%.80s", text)
 	}
-	if _, err := ReadFaults(path); err == nil {
+	if _, err := readFaults(path); err == nil {
 		t.Error("a run of another schema is read")
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // The stored run of tool/torture, and its schema.
 const (
-	TortureFile   = "torture.json"
+	tortureFile   = "torture.json"
 	TortureSchema = "hone.bench.torture/1"
 )
 
