@@ -53,7 +53,7 @@ func (r *Run) Do(ctx context.Context) *report.Torture {
 		}
 		for _, made := range found.Results {
 			if made.Verdict != torture.NotApplicable {
-				all.Outcomes = append(all.Outcomes, report.Outcome{Server: e.Name, Scenario: made.Name, Verdict: made.Verdict.String(), Words: made.Words})
+				all.Outcomes = append(all.Outcomes, report.Outcome{Server: e.Name, Scenario: made.Name, Verdict: made.Verdict.String(), Words: strings.ReplaceAll(made.Words, r.Dir+"/", "")})
 			}
 		}
 		r.Say(e.Name + ": " + found.Summary())

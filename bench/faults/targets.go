@@ -81,7 +81,7 @@ func Build(ctx context.Context, module, dir string, entries []fleet.Entry, say f
 			built = append(built, e)
 			continue
 		case e.Program == "hone":
-			cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "whole", e.Program), "./tool/cmd/hone")
+			cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, "whole", e.Program), "./tool/cmd/hone")
 			cmd.Dir = filepath.Dir(module)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("go build: %w\n%s", err, out)

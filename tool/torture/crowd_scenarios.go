@@ -124,7 +124,7 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 		if n > 0 {
 			_, err = c.Write(c.requests(n))
 		} else {
-			n, err = c.fill(ctx, 1<<20)
+			n, err = c.fill(ctx, 8<<20)
 		}
 		if err == nil {
 			err = c.CloseWrite()

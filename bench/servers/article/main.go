@@ -5,8 +5,10 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/hone-go/hone/bench/service"
 )
@@ -20,10 +22,14 @@ func main() {
 		ready(ln.Addr().String())
 		for {
 			conn, err := ln.Accept()
-			if err != nil {
+			switch {
+			case errors.Is(err, net.ErrClosed):
 				return err
+			case err != nil: // as when there are no descriptors
+				time.Sleep(5 * time.Millisecond)
+			default:
+				go serve(conn, o)
 			}
-			go serve(conn, o)
 		}
 	})
 }
