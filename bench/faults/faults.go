@@ -70,8 +70,7 @@ func (r *Run) attack(ctx context.Context, e fleet.Entry) (*torture.Report, error
 	}
 	addr := ln.Addr().String()
 	ln.Close() // in the moment between, another program could take the port: then the server does not start
-	host, port, _ := strings.Cut(addr, ":")
-	line, err := command(r.Dir, host, port, e)
+	line, err := command(r.Dir, addr, e)
 	if err != nil {
 		return nil, err
 	}

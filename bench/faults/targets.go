@@ -24,7 +24,7 @@ var whole = map[string]string{
 	"ws/hone-serve":     "{dir}/whole/hone serve --addr {addr} --admin off --service ws",
 	"http/nginx":        "nginx -p {dir} -e stderr -c {dir}/nginx.conf",
 	"http/haproxy":      "haproxy -db -f {dir}/haproxy.cfg",
-	"resp/redis":        "redis-server --bind {host} --port {port} --save '' --appendonly no",
+	"resp/redis":        "redis-server --bind 127.0.0.1 --port {port} --save '' --appendonly no",
 }
 
 // configs are the files of those that need one.
@@ -106,14 +106,11 @@ func Build(ctx context.Context, module, dir string, entries []fleet.Entry, say f
 	return all, nil
 }
 
-// command writes a server's configuration into dir, and returns the command that starts it.
-func command(dir, host, port string, e fleet.Entry) (string, error) {
-	user := "nobody"
-	if os.Getuid() == 0 {
-		user = "root" // dir is root's
-	}
-	fill := strings.NewReplacer("{dir}", dir, "{addr}", host+":"+port, "{host}", host, "{port}", port, "{user}", user)
-	if config := map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[e.Program]; config != "" {
+// command writes the configurations into dir, and returns the command that starts a server there.
+func command(dir, addr string, e fleet.Entry) (string, error) {
+	_, port, _ := strings.Cut(addr, ":")
+	fill := strings.NewReplacer("{dir}", dir, "{addr}", addr, "{port}", port)
+	for _, config := range []string{"nginx.conf", "haproxy.cfg"} {
 		text, err := configs.ReadFile(config)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, config), []byte(fill.Replace(string(text))), 0o600)
