@@ -47,7 +47,7 @@ type Arena struct {
 	Server *Process
 
 	target *target
-	usual  float64 // CPU share of the process beside the bystanders, before the attacks
+	spins  float64 // share of a CPU that the process does not use beside the bystanders
 	mu     sync.Mutex
 	open   map[*Conn]struct{}
 	notes  []string
@@ -73,17 +73,17 @@ var (
 // Open opens a connection that is ready for requests, with TLS if the target speaks it, and with
 // WebSocket's handshake.
 func (a *Arena) Open(ctx context.Context) (*Conn, error) {
-	return a.keep(ctx, a.target.Dial)
+	return a.keep(ctx, false, a.target.Dial)
 }
 
 // Dial opens a connection on which nothing has been sent yet, except for TLS's handshake.
 func (a *Arena) Dial(ctx context.Context) (*Conn, error) {
-	return a.keep(ctx, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, true) })
+	return a.keep(ctx, false, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, true) })
 }
 
 // DialPlain opens a connection without TLS, also to a target that speaks it.
 func (a *Arena) DialPlain(ctx context.Context) (*Conn, error) {
-	return a.keep(ctx, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, false) })
+	return a.keep(ctx, false, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, false) })
 }
 
 // Crowd opens n connections with open, one after the other, and returns those that it got: fewer
@@ -101,11 +101,8 @@ func (a *Arena) Crowd(ctx context.Context, n int, open func(context.Context) (*C
 }
 
 // keep opens a connection, which is closed when the attack has ended.
-func (a *Arena) keep(ctx context.Context, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
-	return a.keepAs(ctx, &Conn{arena: a}, dial)
-}
-
-func (a *Arena) keepAs(ctx context.Context, c *Conn, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
+func (a *Arena) keep(ctx context.Context, free bool, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
+	c := &Conn{arena: a, free: free}
 	a.mu.Lock()
 	full := len(a.open) >= a.Conns && !c.free
 	if !full {
@@ -217,7 +214,7 @@ func (c *Conn) Reset() error {
 
 // Healthy asks the server one good request on a new connection, whatever the attack may still do.
 func (a *Arena) Healthy(ctx context.Context) error {
-	c, err := a.keepAs(ctx, &Conn{arena: a, free: true}, a.target.Dial)
+	c, err := a.keep(ctx, true, a.target.Dial)
 	if err != nil {
 		return err
 	}

@@ -401,7 +401,7 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 	if watched && grown > mostHeld {
 		return falls("%s of requests whose answers are not read, and holds %s for one client", how, size(grown))
 	}
-	if share, yes := a.Server.spins(ctx, a.usual); yes {
+	if share, yes := a.Server.busy(ctx, a.spins); yes {
 		return falls("%s, and then uses %.0f %% of a CPU", how, 100*share)
 	}
 	answers := a.target.known.whole * (sent / int64(len(c.Request(nil))))

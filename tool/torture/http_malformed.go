@@ -85,9 +85,6 @@ func (a *Arena) marks(n int) []string {
 	return marks
 }
 
-// silence is how long an answer is waited for in a try.
-func (a *Arena) silence(try int) time.Duration { return time.Duration(try) * a.Answer }
-
 // playAll plays n inputs, several at once, and those that look wrong a second time, more patiently.
 func playAll(n int, play func(i, try int) (judged, error)) ([]judged, error) {
 	found := make([]judged, n)
@@ -154,7 +151,7 @@ func (a *Arena) playRequests(ctx context.Context, inputs []httpInput, enough fun
 		if err != nil {
 			return found, err
 		}
-		got := c.hear(ctx, a.silence(try), in.render(a.target.host, a.target.path, marks[i]), enough)
+		got := c.hear(ctx, time.Duration(try)*a.Answer, in.render(a.target.host, a.target.path, marks[i]), enough)
 		found.ruling, found.words = judge(in, got, marks[i])
 		return found, ctx.Err()
 	}

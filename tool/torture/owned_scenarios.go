@@ -54,7 +54,7 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 	_, _ = child.LeaveDescriptors(used.Busiest, 0) // it fails if the process has ended, which is found below
 	crowd = append(crowd, a.press(ctx, latecomers)...)
 	pause(ctx, exhausted)
-	share, busy := a.Server.spins(ctx, a.usual)
+	share, busy := a.Server.busy(ctx, a.spins)
 	_, alive := a.Server.Used()
 	friendly := friend.Ask()
 	how := fates(crowd)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 const (
@@ -28,7 +29,7 @@ func playFrames(ctx context.Context, a *Arena) Finding {
 			return found, err
 		}
 		mark := strings.TrimPrefix(marks[i], "/")
-		got := c.hear(ctx, a.silence(patience), [][]byte{[]byte(in.frames + maskedFrame(finBit|pingOp, mark))}, func(b []byte) bool {
+		got := c.hear(ctx, time.Duration(patience)*a.Answer, [][]byte{[]byte(in.frames + maskedFrame(finBit|pingOp, mark))}, func(b []byte) bool {
 			s := decodeSocket(heard{bytes: b}, mark)
 			return s.ponged || s.closed || s.fault != nil
 		})
