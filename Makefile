@@ -140,9 +140,9 @@ bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the r
 	go run ./bench/cmd/peers tables bench/README.md
 	go run ./bench/cmd/peers picture
 
-bench-faults: ## see what each does when things go wrong, and store it
-	go run ./bench/cmd/peers faults -o bench/results/faults.json
-	go run ./bench/cmd/peers tables bench/README.md
+bench-faults: ## attack every server with hone torture, within 90 minutes, and store the result
+	go run ./bench/cmd/peers faults -o bench/results/torture.json
+	go run ./bench/cmd/peers tables docs/torture.md
 
 bench-generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result
 	GOWORK=off go install github.com/tsenart/vegeta/v12@v12.13.0

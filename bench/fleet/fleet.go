@@ -155,7 +155,7 @@ func Compile(ctx context.Context, module, dir, hone string, packages ...string) 
 		}
 		return nil
 	}
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	args := []string{"build", "-trimpath", "-o", dir + string(filepath.Separator)} // panics are stored
 	if hone != "" {
 		own, err := os.MkdirTemp("", "hone-bench-")
 		if err != nil {

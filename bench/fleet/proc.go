@@ -133,56 +133,6 @@ func parseIdle(text []byte) (idle time.Duration, cpus int, err error) {
 	return time.Duration(waiting+disk) * tick, bytes.Count(text, []byte("\ncpu")), nil
 }
 
-// LeaveDescriptors lowers another process's limit so that it can open n more
-// descriptors at most; with n = 0, none but in the place of one that it closes.
-func LeaveDescriptors(pid, n int) error {
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return err
-	}
-	var limit syscall.Rlimit
-	if err := prlimit(pid, nil, &limit); err != nil {
-		return err
-	}
-	open := make(map[int]bool)
-	for _, e := range entries {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && uint64(fd) < limit.Cur {
-			open[fd] = true
-		}
-	}
-	limit.Cur = min(limit.Cur, uint64(limitFor(open, n)))
-	limit.Max = limit.Cur
-	return prlimit(pid, &limit, nil)
-}
-
-// limitFor is the limit under which n numbers are free, whatever is open above
-// it. Without any it is behind the last one open: below it, closing one would not
-// help the process any more.
-func limitFor(open map[int]bool, n int) int {
-	limit := 0
-	if n == 0 {
-		for fd := range open {
-			limit = max(limit, fd+1)
-		}
-		return limit
-	}
-	for ; n > 0; limit++ {
-		if !open[limit] {
-			n--
-		}
-	}
-	return limit
-}
-
-func prlimit(pid int, set, get *syscall.Rlimit) error {
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE,
-		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), 0, 0)
-	if errno != 0 {
-		return os.NewSyscallError("prlimit", errno)
-	}
-	return nil
-}
-
 // mask is a set of CPUs as the kernel has it.
 type mask [1024 / 64]uint64
 

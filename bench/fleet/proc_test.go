@@ -47,31 +47,6 @@ func TestParseIdle(t *testing.T) {
 	}
 }
 
-func TestLimitFor(t *testing.T) {
-	set := func(numbers ...int) map[int]bool {
-		m := make(map[int]bool)
-		for _, n := range numbers {
-			m[n] = true
-		}
-		return m
-	}
-	for _, c := range []struct {
-		open    map[int]bool
-		n, want int
-	}{
-		{set(0, 1, 2), 0, 3},
-		{set(0, 1, 2), 2, 5},
-		{set(0, 2), 0, 3},    // 1 is free all the same
-		{set(0, 2), 1, 2},    // and then the only one
-		{set(0, 1, 9), 3, 5}, // 9 is above the limit and stays open
-		{set(), 0, 0},
-	} {
-		if got := limitFor(c.open, c.n); got != c.want {
-			t.Errorf("limitFor(%v, %d) = %d, want %d", c.open, c.n, got, c.want)
-		}
-	}
-}
-
 // TestThisProcess reads what the system says of the test itself.
 func TestThisProcess(t *testing.T) {
 	m, err := MemoryOf(os.Getpid())

@@ -1,8 +1,12 @@
 package report
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -13,49 +17,44 @@ const (
 )
 
 // nothing replaces a table without stored results.
-const nothing = "*No run is stored: `make bench-peers`, `make bench-http`, `make bench-ws`, `make bench-faults` and `make bench-generators` store them.*\n"
+const nothing = "*No run is stored. %s.*\n"
+
+// stored are the files, how they come about, and how they are read.
+var stored = map[string]struct {
+	origin string
+	read   func(path string) (tabled, error)
+}{
+	PeersFile:      {"`make bench-peers` stores one", func(path string) (tabled, error) { return ReadPeers(path) }},
+	HTTPFile:       {"`make bench-http` stores one", func(path string) (tabled, error) { return ReadHTTP(path) }},
+	WSFile:         {"`make bench-ws` stores one", func(path string) (tabled, error) { return ReadWS(path) }},
+	faultsFile:     {"What measured it was replaced by tool/torture", func(path string) (tabled, error) { return readFaults(path) }},
+	tortureFile:    {"`make bench-faults` stores one", func(path string) (tabled, error) { return ReadTorture(path) }},
+	GeneratorsFile: {"`make bench-generators` stores one", func(path string) (tabled, error) { return ReadGenerators(path) }},
+}
+
+// tabled is a stored run.
+type tabled interface {
+	Table(name string) (string, error)
+}
 
 // Fill returns the page with every table regenerated from the stored results in the folder
 // results.
 func Fill(page, results string) (string, error) {
-	peers, err := ReadPeers(filepath.Join(results, PeersFile))
-	if err != nil {
-		return "", err
-	}
-	faults, err := ReadFaults(filepath.Join(results, FaultsFile))
-	if err != nil {
-		return "", err
-	}
-	web, err := ReadHTTP(filepath.Join(results, HTTPFile))
-	if err != nil {
-		return "", err
-	}
-	sockets, err := ReadWS(filepath.Join(results, WSFile))
-	if err != nil {
-		return "", err
-	}
-	generators, err := ReadGenerators(filepath.Join(results, GeneratorsFile))
-	if err != nil {
-		return "", err
-	}
-	table := func(file, name string) (string, error) {
-		switch {
-		case file == PeersFile && peers != nil:
-			return peers.Table(name)
-		case file == HTTPFile && web != nil:
-			return web.Table(name)
-		case file == WSFile && sockets != nil:
-			return sockets.Table(name)
-		case file == FaultsFile && faults != nil:
-			return faults.Table(name)
-		case file == GeneratorsFile && generators != nil:
-			return generators.Table(name)
-		case file == GeneratorsFile || file == PeersFile || file == HTTPFile || file == WSFile || file == FaultsFile:
-			return nothing, nil
+	return fill(page, func(file, name string) (string, error) {
+		known, ok := stored[file]
+		if !ok {
+			return "", fmt.Errorf("a marker names %q; there are %s", file, strings.Join(slices.Sorted(maps.Keys(stored)), ", "))
 		}
-		return "", fmt.Errorf("a marker names %q; there are %s, %s, %s, %s and %s", file, PeersFile, HTTPFile, WSFile, FaultsFile, GeneratorsFile)
-	}
-	return fill(page, table)
+		path := filepath.Join(results, file)
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return fmt.Sprintf(nothing, known.origin), nil
+		}
+		run, err := known.read(path)
+		if err != nil {
+			return "", err
+		}
+		return run.Table(name)
+	})
 }
 
 // fill replaces the text between the markers with the output of table.

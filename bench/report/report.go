@@ -20,11 +20,11 @@ const (
 	PeersFile    = "peers.json"
 	HTTPFile     = "http.json"
 	WSFile       = "ws.json"
-	FaultsFile   = "faults.json"
+	faultsFile   = "faults.json"
 	PeersSchema  = "hone.bench.peers/1"
 	HTTPSchema   = "hone.bench.http/1"
 	WSSchema     = "hone.bench.ws/1"
-	FaultsSchema = "hone.bench.faults/1"
+	faultsSchema = "hone.bench.faults/1"
 )
 
 // Head has the fields that all stored runs start with.
@@ -214,10 +214,10 @@ func ReadWS(path string) (*WS, error) {
 	return absent(p, read(path, WSSchema, &p.Head, p))
 }
 
-// ReadFaults reads stored Faults; it returns nil if there are none.
-func ReadFaults(path string) (*Faults, error) {
+// readFaults reads stored Faults; it returns nil if there are none.
+func readFaults(path string) (*Faults, error) {
 	f := new(Faults)
-	return absent(f, read(path, FaultsSchema, &f.Head, f))
+	return absent(f, read(path, faultsSchema, &f.Head, f))
 }
 
 func absent[T any](run *T, err error) (*T, error) {

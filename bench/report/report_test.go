@@ -183,7 +183,7 @@ func TestLimits(t *testing.T) {
 func TestFaultTables(t *testing.T) {
 	grown, share := int64(3<<20), 0.25
 	f := &Faults{
-		Head:     Head{Schema: FaultsSchema, Servers: small().Servers[:2]},
+		Head:     Head{Schema: faultsSchema, Servers: small().Servers[:2]},
 		Probes:   []Scenario{{"panic", "a handler panics"}},
 		Findings: []Finding{{"panic", "net", true, "goes | on", &grown, &share}, {"panic", "gnet", false, "dies", nil, nil}},
 	}
@@ -195,6 +195,24 @@ func TestFaultTables(t *testing.T) {
 		if got, err := f.Table(name); err != nil || got != want {
 			t.Errorf("%s: %v\n%s", name, err, got)
 		}
+	}
+}
+
+func TestScoreboard(t *testing.T) {
+	run := &Torture{
+		Head: Head{Servers: []fleet.Entry{{Name: "frames/net", Version: "go1.26"}, {Name: "frames/hone"}, {Name: "frames/failed"}}}, Wait: 75, Seed: 1,
+		Outcomes: []Outcome{
+			{"frames/net", "churn", "fell", "dies"}, {"frames/net", "silent", "not found out", ""}, {"frames/net", "trickle", "fell", "dies"},
+			{"frames/hone", "churn", "survived", ""}, {"frames/hone", "trickle", "slower", ""},
+		},
+	}
+	want := "| server | survived | slower | fell | not found out | fell in |\n|---|---|---|---|---|---|\n" +
+		"| frames/net go1.26 | 0 | 0 | 2 | 1 | churn, trickle |\n| **frames/hone** | 1 | 1 | 0 | 0 |  |\n"
+	if got, err := run.Table("scoreboard"); err != nil || !strings.HasPrefix(got, want+"\n") || !strings.Contains(got, "`--wait 75s --seed 1`") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if _, err := run.Table("x"); err == nil {
+		t.Error("there is any table")
 	}
 }
 
@@ -221,7 +239,7 @@ func TestStoredRunsComeBack(t *testing.T) {
 	if !strings.HasPrefix(string(text), "{\n\"schema\": ") {
 		t.Errorf("the schema does not come first:\n%.80s", text)
 	}
-	if _, err := ReadFaults(path); err == nil {
+	if _, err := readFaults(path); err == nil {
 		t.Error("a run of another schema is read")
 	}
 }
@@ -258,7 +276,7 @@ func TestFill(t *testing.T) {
 
 // TestPagesAreFilled holds the manual to what is stored.
 func TestPagesAreFilled(t *testing.T) {
-	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md", "../../docs/http1.md", "../../docs/load.md"} {
+	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md", "../../docs/http1.md", "../../docs/load.md", "../../docs/torture.md"} {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -76,7 +76,7 @@ func run(engines []string, serve func(Options, func(string)) error, args []strin
 	}
 	go func() {
 		err := serve(o, ready)
-		ended <- fmt.Errorf("the server has stopped by itself (%w)", err)
+		ended <- fmt.Errorf("the server has stopped by itself (%v)", err)
 	}()
 	return <-ended
 }

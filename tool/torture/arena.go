@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // Limits bound what one scenario does.
@@ -29,44 +30,24 @@ type Limits struct {
 }
 
 func (l Limits) complete() Limits {
-	def := Limits{Conns: 1000, Few: 40, Bytes: 256 << 20, Within: 10 * time.Second, Wait: 75 * time.Second, Answer: 2 * time.Second, Gone: 5 * time.Second, Stop: 30 * time.Second}
-	for _, n := range []struct{ have, usual *int }{{&l.Conns, &def.Conns}, {&l.Few, &def.Few}} {
-		if *n.have == 0 {
-			*n.have = *n.usual
-		}
+	return Limits{
+		Conns: cmp.Or(l.Conns, 1000), Few: cmp.Or(l.Few, 40), Bytes: cmp.Or(l.Bytes, 256<<20),
+		Within: cmp.Or(l.Within, 10*time.Second), Wait: cmp.Or(l.Wait, 75*time.Second), Answer: cmp.Or(l.Answer, 2*time.Second),
+		Gone: cmp.Or(l.Gone, 5*time.Second), Stop: cmp.Or(l.Stop, 30*time.Second),
 	}
-	for _, d := range []struct{ have, usual *time.Duration }{{&l.Within, &def.Within}, {&l.Wait, &def.Wait}, {&l.Answer, &def.Answer}, {&l.Gone, &def.Gone}, {&l.Stop, &def.Stop}} {
-		if *d.have == 0 {
-			*d.have = *d.usual
-		}
-	}
-	if l.Bytes == 0 {
-		l.Bytes = def.Bytes
-	}
-	return l
 }
 
 // Arena is what one attack has: its target, and bounds. Its methods may be called concurrently,
 // except for Rand's.
 type Arena struct {
 	Limits
-	// Kind is one of the kinds.
-	Kind Kinds
-	// Host and Path are the Host header and the request target of HTTP and WebSocket.
-	Host, Path string
-	// Secure says that the target speaks TLS.
-	Secure bool
-	// Framing is how messages are cut; only for the kind Messages, and not for hone's frames.
-	Framing load.Framing
-	// Frames says that the target speaks hone's frames.
-	Frames bool
 	// Rand depends on the seed and the scenario's name only.
 	Rand *rand.Rand
 	// Server is the server's process; nil unless it is watched or owned.
 	Server *Process
 
 	target *target
-	usual  float64 // CPU share of the process beside the bystanders, before the attacks
+	spins  float64 // share of a CPU that the process does not use beside the bystanders
 	mu     sync.Mutex
 	open   map[*Conn]struct{}
 	notes  []string
@@ -92,17 +73,17 @@ var (
 // Open opens a connection that is ready for requests, with TLS if the target speaks it, and with
 // WebSocket's handshake.
 func (a *Arena) Open(ctx context.Context) (*Conn, error) {
-	return a.keep(ctx, a.target.Dial)
+	return a.keep(ctx, false, a.target.Dial)
 }
 
 // Dial opens a connection on which nothing has been sent yet, except for TLS's handshake.
 func (a *Arena) Dial(ctx context.Context) (*Conn, error) {
-	return a.keep(ctx, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, true) })
+	return a.keep(ctx, false, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, true) })
 }
 
 // DialPlain opens a connection without TLS, also to a target that speaks it.
 func (a *Arena) DialPlain(ctx context.Context) (*Conn, error) {
-	return a.keep(ctx, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, false) })
+	return a.keep(ctx, false, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, false) })
 }
 
 // Crowd opens n connections with open, one after the other, and returns those that it got: fewer
@@ -112,7 +93,7 @@ func (a *Arena) Crowd(ctx context.Context, n int, open func(context.Context) (*C
 	for len(crowd) < n {
 		c, err := open(ctx)
 		if err != nil {
-			return crowd, err
+			return crowd, fmt.Errorf("connection %d of %d: %s", len(crowd)+1, n, plain(err))
 		}
 		crowd = append(crowd, c)
 	}
@@ -120,11 +101,8 @@ func (a *Arena) Crowd(ctx context.Context, n int, open func(context.Context) (*C
 }
 
 // keep opens a connection, which is closed when the attack has ended.
-func (a *Arena) keep(ctx context.Context, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
-	return a.keepAs(ctx, &Conn{arena: a}, dial)
-}
-
-func (a *Arena) keepAs(ctx context.Context, c *Conn, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
+func (a *Arena) keep(ctx context.Context, free bool, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
+	c := &Conn{arena: a, free: free}
 	a.mu.Lock()
 	full := len(a.open) >= a.Conns && !c.free
 	if !full {
@@ -236,7 +214,7 @@ func (c *Conn) Reset() error {
 
 // Healthy asks the server one good request on a new connection, whatever the attack may still do.
 func (a *Arena) Healthy(ctx context.Context) error {
-	c, err := a.keepAs(ctx, &Conn{arena: a, free: true}, a.target.Dial)
+	c, err := a.keep(ctx, true, a.target.Dial)
 	if err != nil {
 		return err
 	}
@@ -254,9 +232,6 @@ func (a *Arena) Note(format string, args ...any) {
 		a.notes = append(a.notes, fmt.Sprintf(format, args...))
 	}
 }
-
-// Pause waits, and reports whether ctx has not ended.
-func (a *Arena) Pause(ctx context.Context, d time.Duration) bool { return pause(ctx, d) }
 
 // Closings reads from connections until the server has closed each, or ctx or Wait ends, and
 // returns how long each took; negative: it is still open. What the server sends is discarded.
@@ -303,7 +278,7 @@ func (a *Arena) closed(what string, took []time.Duration) Finding {
 	if len(times) < len(took) {
 		return unknown("%d of %d %s are still open after %v: no limit up to then", len(took)-len(times), len(took), what, a.Wait)
 	}
-	return survives("closed %d %s after %s to %s", len(took), what, seconds(slices.Min(times)), seconds(slices.Max(times)))
+	return survives("closed %d %s after %s to %s", len(took), what, elapsed(slices.Min(times)), elapsed(slices.Max(times)))
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+func elapsed(d time.Duration) string { return figure.Micros(float64(d) / 1e3) }

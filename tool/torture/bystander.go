@@ -64,6 +64,13 @@ type bystander struct {
 	client   client
 }
 
+// locked does something while nobody else looks at or changes the crowd.
+func (c *crowd) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
 // start lets bystanders live until end.
 func (c *crowd) start(ctx context.Context, seed uint64) {
 	ctx, c.stop = context.WithCancel(ctx)
@@ -89,29 +96,26 @@ func (c *crowd) measureLag(ctx context.Context) {
 			return
 		}
 		late := time.Since(due).Seconds()
-		c.mu.Lock()
-		c.felt.Lag = max(c.felt.Lag, late)
-		c.mu.Unlock()
+		c.locked(func() { c.felt.Lag = max(c.felt.Lag, late) })
 	}
 }
 
 // pause stops the asking, and returns when nobody has a connection any more.
 func (c *crowd) pause(ctx context.Context) {
-	c.mu.Lock()
-	c.paused = true
-	c.mu.Unlock()
-	for until := time.Now().Add(c.patience); time.Now().Before(until) && !c.hasLeft(); {
+	c.locked(func() { c.paused = true })
+	for until := time.Now().Add(c.patience); time.Now().Before(until) && !c.all(func(b *bystander, _ bool) bool { return b.nc == nil }); {
 		if !pause(ctx, askEvery/4) {
 			return
 		}
 	}
 }
 
-func (c *crowd) hasLeft() bool {
+// all reports whether something is true of every bystander, calm or not.
+func (c *crowd) all(is func(b *bystander, calm bool) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for b := range c.calm {
-		if b.nc != nil {
+	for b, calm := range c.calm {
+		if !is(b, calm) {
 			return false
 		}
 	}
@@ -119,47 +123,28 @@ func (c *crowd) hasLeft() bool {
 }
 
 // goOn lets everybody ask again.
-func (c *crowd) goOn() {
-	c.mu.Lock()
-	c.paused = false
-	c.mu.Unlock()
-}
+func (c *crowd) goOn() { c.locked(func() { c.paused = false }) }
 
 // begin begins to note what is felt.
-func (c *crowd) begin() {
-	c.mu.Lock()
-	c.felt, c.first, c.took = Felt{}, nil, c.took[:0]
-	c.mu.Unlock()
-}
+func (c *crowd) begin() { c.locked(func() { c.felt, c.first, c.took = Felt{}, nil, c.took[:0] }) }
 
 // settled waits until every bystander has had an answer to a request that it sent after now. It
 // reports false when that takes longer than the crowd's patience.
 func (c *crowd) settled(ctx context.Context) bool {
-	c.mu.Lock()
-	c.since = time.Now()
-	for b := range c.calm {
-		c.calm[b] = false
-	}
-	c.mu.Unlock()
+	c.locked(func() {
+		c.since = time.Now()
+		for b := range c.calm {
+			c.calm[b] = false
+		}
+	})
 	for until := time.Now().Add(c.patience); ; {
-		if c.allCalm() {
+		if c.all(func(_ *bystander, calm bool) bool { return calm }) {
 			return true
 		}
 		if time.Now().After(until) || !pause(ctx, askEvery/4) {
 			return false
 		}
 	}
-}
-
-func (c *crowd) allCalm() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, calm := range c.calm {
-		if !calm {
-			return false
-		}
-	}
-	return true
 }
 
 // so returns what was felt since begin.
@@ -178,10 +163,9 @@ func (c *crowd) so() Felt {
 }
 
 // failure returns the first failure since begin; nil: there was none.
-func (c *crowd) failure() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.first
+func (c *crowd) failure() (first error) {
+	c.locked(func() { first = c.first })
+	return first
 }
 
 // live asks until ctx ends.
@@ -196,15 +180,17 @@ func (b *bystander) live(ctx context.Context) {
 	})
 	defer stop()
 	for pause(ctx, time.Duration(b.random.Int64N(2*int64(askEvery)))) {
-		b.crowd.mu.Lock()
-		paused := b.crowd.paused
-		b.crowd.mu.Unlock()
+		began, paused := time.Now(), false
+		b.crowd.locked(func() {
+			if paused = b.crowd.paused; !paused {
+				b.crowd.asking[b] = began
+				b.crowd.felt.Asked++
+			}
+		})
 		if paused {
 			b.hangUp()
 			continue
 		}
-		began := time.Now()
-		b.crowd.note(b, began)
 		err := b.ask(ctx)
 		if ctx.Err() != nil {
 			return
@@ -217,10 +203,8 @@ func (b *bystander) live(ctx context.Context) {
 }
 
 func (b *bystander) hangUp() {
-	b.crowd.mu.Lock()
-	nc := b.nc
-	b.nc = nil
-	b.crowd.mu.Unlock()
+	var nc net.Conn
+	b.crowd.locked(func() { nc, b.nc = b.nc, nil })
 	if nc != nil {
 		nc.Close()
 	}
@@ -238,9 +222,7 @@ func (b *bystander) ask(ctx context.Context) error {
 		if err != nil {
 			return &refused{err}
 		}
-		b.crowd.mu.Lock()
-		b.nc, b.client = nc, b.crowd.target.client()
-		b.crowd.mu.Unlock()
+		b.crowd.locked(func() { b.nc, b.client = nc, b.crowd.target.client() })
 	}
 	deadline, _ := ctx.Deadline()
 	err := b.nc.SetDeadline(deadline)
@@ -275,13 +257,6 @@ func (c *crowd) judge(got answer) error {
 type refused struct{ error }
 
 func (r *refused) Unwrap() error { return r.error }
-
-func (c *crowd) note(b *bystander, began time.Time) {
-	c.mu.Lock()
-	c.asking[b] = began
-	c.felt.Asked++
-	c.mu.Unlock()
-}
 
 // answered notes how a request ended.
 func (c *crowd) answered(b *bystander, began time.Time, err error) {

@@ -13,74 +13,40 @@ import (
 // crowdScenarios attack any kind of server with good requests, or with none.
 func crowdScenarios() []Scenario {
 	return []Scenario{
-		{
-			Name: "segmentation", Kinds: AllKinds, Attack: segmentation,
-			Title: "Clients send good requests cut at random places, or byte by byte, and check the answers.",
-		},
-		{
-			Name: "pipelining", Kinds: AllKinds, Attack: pipelining,
-			Title: "Clients send 64 good requests at once and check the answers.",
-		},
-		{
-			Name: "half-close", Kinds: Messages | HTTP, Attack: halfClose,
-			Title: "Clients send requests, close their sending side, and read the answers.",
-		},
-		{
-			Name: "reset-at-each-byte", Kinds: AllKinds, Attack: resetAtEachByte,
-			Title: "Clients send a part of a request, one byte more each time, and reset the connection.",
-		},
-		{
-			Name: "reset-with-answers-due", Kinds: AllKinds, Attack: resetWithAnswersDue,
-			Title: "Clients send requests and reset the connection before they read an answer.",
-		},
-		{
-			Name: "random-bytes", Kinds: AllKinds, Attack: randomBytes,
-			Title: "Clients send random bytes.",
-		},
-		{
-			Name: "churn", Kinds: AllKinds, Attack: churn,
-			Title: "Clients connect, ask once and leave, as fast as they can, in three equal rounds.",
-		},
-		{
-			Name: "connection-flood", Kinds: AllKinds, Attack: connectionFlood,
-			Title: "A crowd connects at once, sends nothing and stays.",
-		},
-		{
-			Name: "request-flood", Kinds: AllKinds, Attack: requestFlood,
-			Title: "Some clients keep many requests in flight, as fast as they can.",
-		},
-		{
-			Name: "never-reads", Kinds: AllKinds, Attack: neverReads,
-			Title: "A client sends requests as fast as it can and reads none of the answers.",
-		},
-		{
-			Name: "never-reading-crowd", Kinds: AllKinds, Attack: neverReadingCrowd,
-			Title: "A crowd sends requests and reads none of the answers.",
-		},
-		{
-			Name: "slow-reader", Kinds: AllKinds, Attack: slowReader,
-			Title: "Honest clients send many requests and read the answers slowly, but do read them.",
-		},
-		{
-			Name: "silent", Kinds: AllKinds, Waits: true, Attack: silent,
-			Title: "Clients connect and never send a byte.",
-		},
-		{
-			Name: "silent-after-answer", Kinds: AllKinds, Waits: true, Attack: silentAfterAnswer,
-			Title: "Clients ask once and then are silent.",
-		},
-		{
-			Name: "half-request", Kinds: AllKinds, Waits: true, Attack: halfRequest,
-			Title: "Clients send half a request and no more.",
-		},
-		{
-			Name: "trickle", Kinds: AllKinds, Waits: true, Attack: trickle,
-			Title: "Clients send a request byte by byte, so slowly that it never ends.",
-		},
-		{
-			Name: "stops-reading", Kinds: AllKinds, Waits: true, Attack: stopsReading,
-			Title: "Clients send requests until the server takes no more, read nothing, and stay.",
-		},
+		{Name: "segmentation", Kinds: AllKinds, Attack: segmentation,
+			Title: "Clients send good requests cut at random places, or byte by byte, and check the answers."},
+		{Name: "pipelining", Kinds: AllKinds, Attack: pipelining,
+			Title: "Clients send 64 good requests at once and check the answers."},
+		{Name: "half-close", Kinds: Messages | HTTP, Attack: halfClose,
+			Title: "Clients send requests, close their sending side, and read the answers."},
+		{Name: "reset-at-each-byte", Kinds: AllKinds, Attack: resetAtEachByte,
+			Title: "Clients send a part of a request, one byte more each time, and reset the connection."},
+		{Name: "reset-with-answers-due", Kinds: AllKinds, Attack: resetWithAnswersDue,
+			Title: "Clients send requests and reset the connection before they read an answer."},
+		{Name: "random-bytes", Kinds: AllKinds, Attack: randomBytes,
+			Title: "Clients send random bytes."},
+		{Name: "churn", Kinds: AllKinds, Attack: churn,
+			Title: "Clients connect, ask once and leave, as fast as they can, in three equal rounds."},
+		{Name: "connection-flood", Kinds: AllKinds, Attack: connectionFlood,
+			Title: "A crowd connects at once, sends nothing and stays."},
+		{Name: "request-flood", Kinds: AllKinds, Attack: requestFlood,
+			Title: "Some clients keep many requests in flight, as fast as they can."},
+		{Name: "never-reads", Kinds: AllKinds, Attack: neverReads,
+			Title: "A client sends requests as fast as it can and reads none of the answers."},
+		{Name: "never-reading-crowd", Kinds: AllKinds, Attack: neverReadingCrowd,
+			Title: "A crowd sends requests and reads none of the answers."},
+		{Name: "slow-reader", Kinds: AllKinds, Attack: slowReader,
+			Title: "Honest clients send many requests and read the answers slowly, but do read them."},
+		{Name: "silent", Kinds: AllKinds, Waits: true, Attack: silent,
+			Title: "Clients connect and never send a byte."},
+		{Name: "silent-after-answer", Kinds: AllKinds, Waits: true, Attack: silentAfterAnswer,
+			Title: "Clients ask once and then are silent."},
+		{Name: "half-request", Kinds: AllKinds, Waits: true, Attack: halfRequest,
+			Title: "Clients send half a request and no more."},
+		{Name: "trickle", Kinds: AllKinds, Waits: true, Attack: trickle,
+			Title: "Clients send a request byte by byte, so slowly that it never ends."},
+		{Name: "stops-reading", Kinds: AllKinds, Waits: true, Attack: stopsReading,
+			Title: "Clients send requests until the server takes no more, read nothing, and stay."},
 	}
 }
 
@@ -101,7 +67,7 @@ func segmentation(ctx context.Context, a *Arena) Finding {
 			if _, err := c.Write(request[:n]); err != nil {
 				return falls("request %d was refused in the middle: %s", i+1, plain(err))
 			}
-			if request = request[n:]; !a.Pause(ctx, time.Duration(a.Rand.IntN(int(time.Millisecond)))) {
+			if request = request[n:]; !pause(ctx, time.Duration(a.Rand.IntN(int(time.Millisecond)))) {
 				return unknown("interrupted after %d requests", i)
 			}
 		}
@@ -148,7 +114,7 @@ const lateBy = 200 * time.Millisecond // reading, so that buffers have filled
 // halfClose asks once, then often, then until the server takes no more.
 func halfClose(ctx context.Context, a *Arena) Finding {
 	for _, n := range []int{1, 100, 0} {
-		if n > 1 && a.Kind == HTTP {
+		if n > 1 && a.target.kind == HTTP {
 			n = 8
 		}
 		c, err := a.Open(ctx)
@@ -158,7 +124,7 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 		if n > 0 {
 			_, err = c.Write(c.requests(n))
 		} else {
-			n, err = c.fill(ctx, 1<<20)
+			n, err = c.fill(ctx, 8<<20)
 		}
 		if err == nil {
 			err = c.CloseWrite()
@@ -166,7 +132,7 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 		if err != nil {
 			return falls("the connection ended within %d requests: %s", n, plain(err))
 		}
-		if !a.Pause(ctx, lateBy) {
+		if !pause(ctx, lateBy) {
 			return unknown("interrupted")
 		}
 		if err := c.Answers(n); err != nil {
@@ -240,7 +206,7 @@ func resetWithAnswersDue(ctx context.Context, a *Arena) Finding {
 			return unknown("after %d resets: %s", i, plain(err))
 		}
 		_, err = c.Write(c.requests(32))
-		if i%2 > 0 && !a.Pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond)))) {
+		if i%2 > 0 && !pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond)))) {
 			return unknown("interrupted")
 		}
 		if reset := c.Reset(); err != nil || reset != nil {
@@ -261,11 +227,7 @@ func randomBytes(ctx context.Context, a *Arena) Finding {
 		if err != nil {
 			return unknown("after %d clients: %s", i, plain(err))
 		}
-		junk := make([]byte, 1+a.Rand.IntN(4096))
-		for at := range junk {
-			junk[at] = byte(a.Rand.Uint32())
-		}
-		if _, err := c.Write(junk); err != nil {
+		if _, err := c.Write(a.junk(1 + a.Rand.IntN(4096))); err != nil {
 			a.Note("client %d: %s", i, plain(err))
 		}
 		if i%8 > 0 {
@@ -276,6 +238,15 @@ func randomBytes(ctx context.Context, a *Arena) Finding {
 		return falls("newcomers are not served any more: %s", plain(err))
 	}
 	return survives("%d clients sent random bytes", clients)
+}
+
+// junk returns n random bytes.
+func (a *Arena) junk(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(a.Rand.Uint32())
+	}
+	return b
 }
 
 const (
@@ -306,7 +277,7 @@ func churn(ctx context.Context, a *Arena) Finding {
 		}
 		clients.Wait()
 		cancel()
-		a.Pause(ctx, lateBy)
+		pause(ctx, lateBy)
 		if now, ok := a.Server.memory(); ok {
 			memory = append(memory, now)
 		}
@@ -329,9 +300,9 @@ func churn(ctx context.Context, a *Arena) Finding {
 func connectionFlood(ctx context.Context, a *Arena) Finding {
 	crowd, err := a.Crowd(ctx, a.Conns-1, a.DialPlain)
 	if err != nil {
-		a.Note("connection %d: %s", len(crowd)+1, plain(err))
+		a.Note("%v", err)
 	}
-	a.Pause(ctx, a.Answer/2)
+	pause(ctx, a.Answer/2)
 	if err := a.Healthy(ctx); err != nil {
 		return falls("beside %d silent connections newcomers are not served: %s", len(crowd), plain(err))
 	}
@@ -430,7 +401,7 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 	if watched && grown > mostHeld {
 		return falls("%s of requests whose answers are not read, and holds %s for one client", how, size(grown))
 	}
-	if share, yes := a.Server.spins(ctx, a.usual); yes {
+	if share, yes := a.Server.busy(ctx, a.spins); yes {
 		return falls("%s, and then uses %.0f %% of a CPU", how, 100*share)
 	}
 	answers := a.target.known.whole * (sent / int64(len(c.Request(nil))))
@@ -445,7 +416,7 @@ func neverReadingCrowd(ctx context.Context, a *Arena) Finding {
 	each := int(min(2<<20, a.Bytes/2/clients))
 	crowd, err := a.Crowd(ctx, clients, a.Open)
 	if err != nil {
-		a.Note("connection %d: %s", len(crowd)+1, plain(err))
+		a.Note("%v", err)
 	}
 	var sent atomic.Int64
 	var all sync.WaitGroup
@@ -456,7 +427,7 @@ func neverReadingCrowd(ctx context.Context, a *Arena) Finding {
 		})
 	}
 	all.Wait()
-	a.Pause(ctx, a.stall())
+	pause(ctx, a.stall())
 	if err := a.Healthy(ctx); err != nil {
 		return falls("beside %d clients that do not read, newcomers are not served: %s", len(crowd), plain(err))
 	}
@@ -605,7 +576,7 @@ func stopsReading(ctx context.Context, a *Arena) Finding {
 					return
 				case n == 0:
 					full.Store(true)
-					if a.Secure { // TLS cannot go on after a write that timed out
+					if a.target.tls != nil { // TLS cannot go on after a write that timed out
 						pause(ctx, time.Until(until))
 					}
 				}

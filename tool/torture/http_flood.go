@@ -44,7 +44,7 @@ func (c *Conn) pour(ctx context.Context, beginning string, block []byte, most in
 		}
 		n, err := c.Write(next)
 		p.sent += n
-		if p.stalled = timedOut(err); err != nil {
+		if p.stalled = isTimeout(err); err != nil {
 			break
 		}
 		next = block
@@ -140,7 +140,7 @@ func (a *Arena) pourOne(ctx context.Context, open opener, f flood) (r floodResul
 	if err != nil {
 		return floodResult{err: err}
 	}
-	before := a.resident()
+	before, watched := a.Server.memory()
 	block := bytes.Repeat([]byte(f.block), pourBlock/len(f.block))
 	outcomes := make([]poured, len(crowd))
 	var pourers sync.WaitGroup
@@ -157,8 +157,8 @@ func (a *Arena) pourOne(ctx context.Context, open opener, f flood) (r floodResul
 		}
 	}
 	a.Note("%s: %s, after %d KiB at most", f.what, end, r.taken>>10)
-	if before > 0 {
-		r.grown = a.resident() - before
+	if now, ok := a.Server.memory(); ok && watched {
+		r.grown = now - before
 	}
 	for _, c := range crowd {
 		c.Close()
@@ -179,12 +179,6 @@ func (p *poured) end() string {
 		return "reads no more"
 	}
 	return "says nothing"
-}
-
-// resident returns the memory of the server's process; 0 where it is not watched.
-func (a *Arena) resident() int64 {
-	resident, _ := a.Server.memory()
-	return resident
 }
 
 // headFloods are heads without end.
@@ -221,19 +215,13 @@ func hugeLengths(ctx context.Context, a *Arena) Finding {
 		"Transfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\n",
 		"Transfer-Encoding: chunked\r\n\r\n80000000\r\n",
 	}
-	before := a.resident()
-	crowd, err := a.Crowd(ctx, hugePeers, a.Dial)
+	before, watched := a.Server.memory()
+	outcomes, err := a.hearAll(ctx, hugePeers, func(i int) string { return heads[i%len(heads)] + strings.Repeat("x", hugeBody) })
 	if err != nil {
-		return unknown("the server accepts %d of %d connections: %v", len(crowd), hugePeers, err)
+		return unknown("%v", err)
 	}
-	outcomes := make([]heard, len(crowd))
-	var peers sync.WaitGroup
-	for i, c := range crowd {
-		text := a.head("POST", heads[i%len(heads)]) + strings.Repeat("x", hugeBody)
-		peers.Go(func() { outcomes[i] = c.hear(ctx, a.Answer/2, [][]byte{[]byte(text)}, nil) })
-	}
-	peers.Wait()
-	grown := a.resident() - before
+	now, _ := a.Server.memory()
+	grown := now - before
 	answered, closed := 0, 0
 	for _, got := range outcomes {
 		if len(got.bytes) > 0 {
@@ -243,26 +231,34 @@ func hugeLengths(ctx context.Context, a *Arena) Finding {
 			closed++
 		}
 	}
-	words := fmt.Sprintf("of %d bodies of up to 2^63 - 1 bytes it answered %d at once and closed %d", len(crowd), answered, closed)
-	if before > 0 && grown > hugePeers<<20 {
+	words := fmt.Sprintf("of %d bodies of up to 2^63 - 1 bytes it answered %d at once and closed %d", hugePeers, answered, closed)
+	if watched && grown > hugePeers<<20 {
 		return falls("%s; its memory grew by %s", words, size(grown))
 	}
 	return survives("%s", words)
 }
 
-// expectNothing asks whether to send a body, as some clients do, and never sends it.
-func expectNothing(ctx context.Context, a *Arena) Finding {
-	crowd, err := a.Crowd(ctx, expectMany, a.Dial)
+// hearAll sends the beginning of a POST on each of n connections, and returns what came back.
+func (a *Arena) hearAll(ctx context.Context, n int, lines func(i int) string) ([]heard, error) {
+	crowd, err := a.Crowd(ctx, n, a.Dial)
 	if err != nil {
-		return unknown("the server accepts %d of %d connections: %v", len(crowd), expectMany, err)
+		return nil, err
 	}
-	outcomes := make([]heard, len(crowd))
-	text := []byte(a.head("POST", "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"))
+	outcomes := make([]heard, n)
 	var peers sync.WaitGroup
 	for i, c := range crowd {
-		peers.Go(func() { outcomes[i] = c.hear(ctx, a.Answer/2, [][]byte{text}, nil) })
+		peers.Go(func() { outcomes[i] = c.hear(ctx, a.Answer/2, [][]byte{[]byte(a.head("POST", lines(i)))}, nil) })
 	}
 	peers.Wait()
+	return outcomes, nil
+}
+
+// expectNothing asks whether to send a body, as some clients do, and never sends it.
+func expectNothing(ctx context.Context, a *Arena) Finding {
+	outcomes, err := a.hearAll(ctx, expectMany, func(int) string { return "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n" })
+	if err != nil {
+		return unknown("%v", err)
+	}
 	asked, answered := 0, 0
 	for _, got := range outcomes {
 		switch {
@@ -272,8 +268,8 @@ func expectNothing(ctx context.Context, a *Arena) Finding {
 			answered++
 		}
 	}
-	if silent := len(crowd) - asked - answered; silent > 0 {
+	if silent := expectMany - asked - answered; silent > 0 {
 		a.Note("neither the body is asked for nor an answer given on %d connections; RFC 9110 §10.1.1 wants one of both", silent)
 	}
-	return survives("asked %d of %d clients for their bodies and answered %d without", asked, len(crowd), answered)
+	return survives("asked %d of %d clients for their bodies and answered %d without", asked, expectMany, answered)
 }

@@ -27,8 +27,8 @@ func arena(t *testing.T, target load.Target, limits Limits) *Arena {
 		t.Fatal(err)
 	}
 	a := &Arena{
-		Limits: limits.complete(), Kind: at.kind, Host: at.host, Path: at.path,
-		Rand: rand.New(rand.NewPCG(1, 1)), target: at, open: map[*Conn]struct{}{},
+		Limits: limits.complete(),
+		Rand:   rand.New(rand.NewPCG(1, 1)), target: at, open: map[*Conn]struct{}{},
 	}
 	t.Cleanup(a.close)
 	return a

@@ -101,7 +101,7 @@ func (in *httpInput) judge(got heard, mark string, good int) (ruling, string) {
 	case n == 0 && in.waits:
 		return right, "waits"
 	case n == 0:
-		return wrong, fmt.Sprintf("neither answers nor closes in %s", seconds(got.took))
+		return wrong, fmt.Sprintf("neither answers nor closes in %s", elapsed(got.took))
 	case n == 1:
 		return in.judgeOne(all[0], got, good)
 	}
@@ -125,7 +125,7 @@ func (in *httpInput) judgeOne(a httpAnswer, got heard, good int) (ruling, string
 	case in.serve == 1 && !got.closed:
 		return lenient, status + " and leaves the connection open"
 	case !got.closed:
-		return wrong, fmt.Sprintf("%s, and the next request not in %s", status, seconds(got.took))
+		return wrong, fmt.Sprintf("%s, and the next request not in %s", status, elapsed(got.took))
 	case in.serve == 1 || in.serve > 1 && a.closing:
 		return right, status + " and closes"
 	case !in.refuse:

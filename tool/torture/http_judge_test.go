@@ -41,8 +41,8 @@ func TestJudge(t *testing.T) {
 		{"a space before the colon", ok + last, false, lenient, "gives 2 answers, accepting it"},
 		{"a space before the colon", last, false, lenient, "answers with 200, accepting it, and closes"},
 		{"a space before the colon", ok + ok + last, false, wrong, "gives 3 answers where at most 2 are right"},
-		{"a space before the colon", "", true, wrong, "neither answers nor closes in 1.0 s"},
-		{"a space before the colon", ok, true, wrong, "answers with 200, and the next request not in 1.0 s"},
+		{"a space before the colon", "", true, wrong, "neither answers nor closes in 1.00 s"},
+		{"a space before the colon", ok, true, wrong, "answers with 200, and the next request not in 1.00 s"},
 		{"a space before the colon", "hello", false, lenient, "answers without a status line and closes"},
 		{"a space before the colon", "hello", true, wrong, "sends 0 answers and bytes that are not an answer of HTTP/1.1"},
 		{"a space before the colon", ok + "hello", false, wrong, "sends 1 answers and bytes that are not an answer of HTTP/1.1"},
@@ -143,7 +143,7 @@ func TestJudgeSocket(t *testing.T) {
 		{"an unmasked text", "", false, right, "closes"},
 		{"an unmasked text", pong, true, wrong, "goes on, and answers the ping behind it"},
 		{"an unmasked text", pong + bye, true, wrong, "goes on, and answers the ping behind it"},
-		{"an unmasked text", frame(textOp, "hello"), true, wrong, "neither goes on nor closes in 1.0 s"},
+		{"an unmasked text", frame(textOp, "hello"), true, wrong, "neither goes on nor closes in 1.00 s"},
 		{"an unmasked text", frame(closeOp, "\x03\xed"), false, lenient, "closes with a broken frame"},
 		{"an unmasked text", "HTTP/1.1 400 Bad Request\r\n\r\n", false, wrong, "sends a broken frame"},
 		{"a ping of 126 bytes", frame(pongOp, "a") + bye, true, right, "closes with the code 1002"},
@@ -154,7 +154,7 @@ func TestJudgeSocket(t *testing.T) {
 		{"a ping of 125 bytes", bye, true, wrong, "closes with the code 1002 a connection that keeps to the protocol"},
 		{"empty fragments", frame(closeOp, "\x03\xeb"), false, right, "closes with the code 1003"},
 		{"a ping of 125 bytes", frame(closeOp, "\x03\xeb"), true, wrong, "closes with the code 1003 a connection that keeps to the protocol"},
-		{"empty fragments", "", true, wrong, "neither goes on nor closes in 1.0 s"},
+		{"empty fragments", "", true, wrong, "neither goes on nor closes in 1.00 s"},
 	} {
 		t.Run(c.input, func(t *testing.T) {
 			r, words := find(c.input).judge(heard{bytes: []byte(c.bytes), closed: !c.open, took: 1e9}, mark)

@@ -2,10 +2,8 @@ package torture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +23,7 @@ func (c *Conn) hear(ctx context.Context, silence time.Duration, parts [][]byte, 
 	go func() {
 		defer close(sent)
 		for i, part := range parts {
-			if i > 0 && !c.arena.Pause(ctx, partPause) {
+			if i > 0 && !pause(ctx, partPause) {
 				return
 			}
 			if _, err := c.Write(part); err != nil {
@@ -52,7 +50,7 @@ func (c *Conn) collect(ctx context.Context, silence time.Duration, enough func([
 		n, err := c.Conn.Read(buf)
 		got.bytes = append(got.bytes, buf[:n]...)
 		if err != nil {
-			got.closed = !timedOut(err)
+			got.closed = !isTimeout(err)
 			break
 		}
 		if enough != nil && enough(got.bytes) {
@@ -71,12 +69,6 @@ func earlier(ctx context.Context, d time.Duration) time.Time {
 	return at
 }
 
-// timedOut reports whether err is that of a deadline, and not the connection's end.
-func timedOut(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
 // judged is an input with what the server did.
 type judged struct {
 	name, section string
@@ -92,9 +84,6 @@ func (a *Arena) marks(n int) []string {
 	}
 	return marks
 }
-
-// silence is how long an answer is waited for in a try.
-func (a *Arena) silence(try int) time.Duration { return time.Duration(try) * a.Answer }
 
 // playAll plays n inputs, several at once, and those that look wrong a second time, more patiently.
 func playAll(n int, play func(i, try int) (judged, error)) ([]judged, error) {
@@ -152,8 +141,8 @@ func (a *Arena) rule(n int, play func(i, try int) (judged, error)) Finding {
 	return survives("%s", words)
 }
 
-// playRequests returns a function that plays one of inputs.
-func (a *Arena) playRequests(ctx context.Context, inputs []httpInput, good int) func(i, try int) (judged, error) {
+// playRequests returns a function that plays one of inputs, until enough has come, and judges it.
+func (a *Arena) playRequests(ctx context.Context, inputs []httpInput, enough func([]byte) bool, judge func(in *httpInput, got heard, mark string) (ruling, string)) func(i, try int) (judged, error) {
 	marks := a.marks(len(inputs))
 	return func(i, try int) (judged, error) {
 		in := &inputs[i]
@@ -162,10 +151,15 @@ func (a *Arena) playRequests(ctx context.Context, inputs []httpInput, good int) 
 		if err != nil {
 			return found, err
 		}
-		got := c.hear(ctx, a.silence(try), in.render(a.Host, a.Path, marks[i]), nil)
-		found.ruling, found.words = in.judge(got, marks[i], good)
+		got := c.hear(ctx, time.Duration(try)*a.Answer, in.render(a.target.host, a.target.path, marks[i]), enough)
+		found.ruling, found.words = judge(in, got, marks[i])
 		return found, ctx.Err()
 	}
+}
+
+// judgeBeside returns a function that judges inputs, where the good request has a status.
+func judgeBeside(good int) func(in *httpInput, got heard, mark string) (ruling, string) {
+	return func(in *httpInput, got heard, mark string) (ruling, string) { return in.judge(got, mark, good) }
 }
 
 // goodStatus returns the status of the good request that stands behind each input.
@@ -175,7 +169,7 @@ func (a *Arena) goodStatus(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	good := httpInput{text: "{next}"}
-	all, err := httpAnswers(c.hear(ctx, a.Answer, good.render(a.Host, a.Path, ""), nil).bytes)
+	all, err := httpAnswers(c.hear(ctx, a.Answer, good.render(a.target.host, a.target.path, ""), nil).bytes)
 	if err == nil && len(all) != 1 {
 		err = io.ErrUnexpectedEOF
 	}
@@ -193,6 +187,6 @@ func sendMalformed(inputs ...[]httpInput) func(context.Context, *Arena) Finding 
 			return unknown("%v", err)
 		}
 		all := slices.Concat(inputs...)
-		return a.rule(len(all), a.playRequests(ctx, all, good))
+		return a.rule(len(all), a.playRequests(ctx, all, nil, judgeBeside(good)))
 	}
 }

@@ -33,7 +33,7 @@ func TestMalformed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all, err := playAll(len(httpInputs()), a.playRequests(ctx, httpInputs(), good))
+			all, err := playAll(len(httpInputs()), a.playRequests(ctx, httpInputs(), nil, judgeBeside(good)))
 			if err != nil {
 				t.Fatal(err)
 			}

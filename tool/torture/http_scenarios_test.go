@@ -17,7 +17,7 @@ func attackWith(t *testing.T, name string, a *Arena) Finding {
 		if s.Name != name {
 			continue
 		}
-		if s.Kinds&a.Kind == 0 {
+		if s.Kinds&a.target.kind == 0 {
 			t.Fatalf("%s does not apply to this kind", name)
 		}
 		limit := a.Within

@@ -12,7 +12,7 @@ const drip = 500 * time.Millisecond // between two bytes of those that trickle
 
 // head returns the start of a request, without the empty line.
 func (a *Arena) head(method, lines string) string {
-	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s", method, a.Path, a.Host, lines)
+	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s", method, a.target.path, a.target.host, lines)
 }
 
 // drips returns an attack whose peers send a beginning and then a byte of more now and then, for
@@ -21,7 +21,7 @@ func drips(what string, open opener, begin func(a *Arena, peer int) (beginning, 
 	return func(ctx context.Context, a *Arena) Finding {
 		crowd, err := a.Crowd(ctx, a.Few, func(ctx context.Context) (*Conn, error) { return open(a, ctx) })
 		if err != nil {
-			return unknown("the server accepts %d of %d connections: %v", len(crowd), a.Few, err)
+			return unknown("%v", err)
 		}
 		more := make([]string, len(crowd))
 		for peer, c := range crowd {
@@ -34,7 +34,7 @@ func drips(what string, open opener, begin func(a *Arena, peer int) (beginning, 
 		dripping, stop := context.WithCancel(ctx)
 		var writer sync.WaitGroup
 		writer.Go(func() {
-			for at := 0; a.Pause(dripping, drip); at++ {
+			for at := 0; pause(dripping, drip); at++ {
 				for peer, c := range crowd {
 					if text := more[peer]; text != "" {
 						// An error says that the server has closed, which Closings notices.

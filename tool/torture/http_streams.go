@@ -39,7 +39,7 @@ func streams(ctx context.Context, a *Arena) Finding {
 	alone := slices.Min(single)
 	crowd, err := a.Crowd(ctx, min(streamCrowd, a.Conns-1), a.Dial)
 	if err != nil {
-		return unknown("the server accepts %d of %d connections: %v", len(crowd), streamCrowd, err)
+		return unknown("%v", err)
 	}
 	began := time.Now()
 	took := make([]time.Duration, len(crowd))
@@ -58,14 +58,12 @@ func streams(ctx context.Context, a *Arena) Finding {
 	worst, half := slices.Max(took), slices.Sorted(slices.Values(took))[len(took)/2]
 	switch {
 	case late > 0:
-		return falls("%d of %d streams that start at once have no event after %s; one alone has it after %s", late, len(crowd), seconds(worst), precise(alone))
+		return falls("%d of %d streams that start at once have no event after %s; one alone has it after %s", late, len(crowd), elapsed(worst), elapsed(alone))
 	case worst >= lateStream && worst >= lateTimes*alone:
-		return falls("%d streams that start at once have their first event after up to %s, half of them after %s; one alone after %s", len(crowd), seconds(worst), seconds(half), precise(alone))
+		return falls("%d streams that start at once have their first event after up to %s, half of them after %s; one alone after %s", len(crowd), elapsed(worst), elapsed(half), elapsed(alone))
 	}
-	return survives("%d streams that started at once had their first event after up to %s; one alone after %s", len(crowd), precise(worst), precise(alone))
+	return survives("%d streams that started at once had their first event after up to %s; one alone after %s", len(crowd), elapsed(worst), elapsed(alone))
 }
-
-func precise(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
 
 // firstEvent asks for the target's path and returns how long after began the first byte of its body
 // came, and its type.

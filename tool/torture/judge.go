@@ -87,10 +87,4 @@ func shortened(text string) string {
 	return text
 }
 
-// size formats a number of bytes.
-func size(bytes int64) string {
-	if bytes < 1<<20 {
-		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
-	}
-	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-}
+func size(bytes int64) string { return figure.Bytes(float64(bytes)) }

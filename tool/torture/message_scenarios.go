@@ -5,23 +5,19 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/hone-go/hone/tool/load"
 )
 
 // messageScenarios attack the framing of messages.
 func messageScenarios() []Scenario {
 	return []Scenario{
-		{
-			Name: "impossible-length", Kinds: Messages, Attack: impossibleLengths,
-			Title: "Clients send messages whose length cannot be: shorter than its own header, negative, or the largest number.",
-		},
-		{
-			Name: "oversized-length", Kinds: Messages, Attack: oversizedLengths,
-			Title: "Clients announce a message as long as the framing allows, and send a few bytes of it.",
-		},
-		{
-			Name: "mutated-messages", Kinds: Messages, Attack: mutatedMessages,
-			Title: "Clients send good requests with bits flipped, bytes inserted, and parts cut out.",
-		},
+		{Name: "impossible-length", Kinds: Messages, Attack: impossibleLengths,
+			Title: "Clients send messages whose length cannot be: shorter than its own header, negative, or the largest number."},
+		{Name: "oversized-length", Kinds: Messages, Attack: oversizedLengths,
+			Title: "Clients announce a message as long as the framing allows, and send a few bytes of it."},
+		{Name: "mutated-messages", Kinds: Messages, Attack: mutatedMessages,
+			Title: "Clients send good requests with bits flipped, bytes inserted, and parts cut out."},
 	}
 }
 
@@ -31,18 +27,19 @@ type hostile struct {
 	bytes []byte
 }
 
-// lengthWidth returns how many bytes the length of a message has, and how it is written; 0: it has
-// none.
-func (a *Arena) lengthWidth() (width int, order binary.AppendByteOrder) {
-	if a.Frames {
-		return 4, binary.BigEndian
+// lengthWidth returns how many bytes the length of a message has, and how it is written, or 0: it has
+// none, as lines and Redis' messages.
+func (a *Arena) lengthWidth() (width int, order binary.AppendByteOrder, resp bool) {
+	if t, ok := a.target.Target.(load.Messages); ok {
+		width, order = t.Framing.Length()
+		return width, order, t.Framing.String() == "resp"
 	}
-	return a.Framing.Length()
+	return 4, binary.BigEndian, false // hone's frames
 }
 
 // lengths returns messages with such lengths, with a few bytes behind them.
 func (a *Arena) lengths(values ...uint64) (all []hostile) {
-	width, order := a.lengthWidth()
+	width, order, _ := a.lengthWidth()
 	for _, v := range values {
 		var b []byte
 		switch width {
@@ -61,12 +58,13 @@ func (a *Arena) lengths(values ...uint64) (all []hostile) {
 
 // nonsense returns inputs other than messages, in the target's framing.
 func (a *Arena) nonsense() []hostile {
-	if width, _ := a.lengthWidth(); width > 0 {
+	width, _, resp := a.lengthWidth()
+	if width > 0 {
 		return a.lengths(0, 1, 2, 3, 4, 5, 7, 8, 11, 1<<15, 1<<16-1, 1<<31-1, 1<<31, 1<<32-4, 1<<32-1)
 	}
 	var all []hostile
 	texts := []string{"\n\n\n\n", "\r\n\r\n", "\x00\n", "\xff\xfe\xfd\n"}
-	if a.Framing.String() == "resp" {
+	if resp {
 		texts = []string{
 			"*0\r\n", "*-1\r\n", "*-2147483648\r\n", "*2147483647\r\n", "*99999999999999999999\r\n", "*1\r\n$-1\r\n", "*1\r\n$-5\r\n",
 			"*1\r\n$2147483647\r\n", "*1\r\n$99999999999999999999\r\n", "*x\r\n", "$5\r\nhello\r\n", "*1\r\n+OK\r\n", "*1\r\n*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPINGxx",
@@ -103,13 +101,13 @@ const (
 
 func oversizedLengths(ctx context.Context, a *Arena) Finding {
 	var claim []byte
-	width, order := a.lengthWidth()
+	width, order, resp := a.lengthWidth()
 	switch {
 	case width == 2:
 		claim = order.AppendUint16(nil, 1<<16-1)
 	case width == 4:
 		claim = order.AppendUint32(nil, 1<<30)
-	case a.Framing.String() == "resp":
+	case resp:
 		claim = []byte("*1\r\n$536870911\r\n")
 	default:
 		return doesNotApply("messages of this framing announce no length")
@@ -126,7 +124,7 @@ func oversizedLengths(ctx context.Context, a *Arena) Finding {
 			sent++
 		}
 	}
-	if !a.Pause(ctx, a.Answer/8) {
+	if !pause(ctx, a.Answer/8) {
 		return unknown("interrupted")
 	}
 	if err := a.Healthy(ctx); err != nil {

@@ -15,18 +15,12 @@ import (
 // ownedScenarios limit, stop and kill the server's process.
 func ownedScenarios() []Scenario {
 	return []Scenario{
-		{
-			Name: "descriptors", Kinds: AllKinds, Access: Owned, Alone: true, Attack: fewDescriptors,
-			Title: "60 clients connect to a process that may open 20 descriptors more, then 10 more when it may open none; then all leave.",
-		},
-		{
-			Name: "sigterm-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: terminate,
-			Title: "The process gets SIGTERM while clients have requests in flight.",
-		},
-		{
-			Name: "kill-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: kill,
-			Title: "The process is killed while clients have requests in flight, and started again at once.",
-		},
+		{Name: "descriptors", Kinds: AllKinds, Access: Owned, Alone: true, Attack: fewDescriptors,
+			Title: "60 clients connect to a process that may open 20 descriptors more, then 10 more when it may open none; then all leave."},
+		{Name: "sigterm-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: terminate,
+			Title: "The process gets SIGTERM while clients have requests in flight."},
+		{Name: "kill-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: kill,
+			Title: "The process is killed while clients have requests in flight, and started again at once."},
 	}
 }
 
@@ -56,11 +50,11 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 		return unknown("%s", plain(err))
 	}
 	crowd := a.press(ctx, pressing)
-	a.Pause(ctx, exhausted)
+	pause(ctx, exhausted)
 	_, _ = child.LeaveDescriptors(used.Busiest, 0) // it fails if the process has ended, which is found below
 	crowd = append(crowd, a.press(ctx, latecomers)...)
-	a.Pause(ctx, exhausted)
-	share, busy := a.Server.spins(ctx, a.usual)
+	pause(ctx, exhausted)
+	share, busy := a.Server.busy(ctx, a.spins)
 	_, alive := a.Server.Used()
 	friendly := friend.Ask()
 	how := fates(crowd)
@@ -83,7 +77,7 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 // by what follows.
 func (a *Arena) press(ctx context.Context, n int) (crowd []*Conn) {
 	open := a.Dial
-	if a.Kind == WebSocket {
+	if a.target.kind == WebSocket {
 		open = a.Open // its handshake is the request
 	}
 	for range n {
@@ -129,7 +123,8 @@ type loaded struct {
 
 const loadClients = 16
 
-// load keeps requests in flight on several connections, until they end.
+// load keeps requests in flight on several connections, until they end, and returns when it has done
+// so for a while.
 func (a *Arena) load(ctx context.Context) (*loaded, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loaded{stop: cancel}
@@ -141,6 +136,7 @@ func (a *Arena) load(ctx context.Context) (*loaded, error) {
 	for _, c := range crowd {
 		l.clients.Go(func() { l.ask(ctx, c, time.Second+a.Stop) })
 	}
+	pause(ctx, a.Answer/4)
 	return l, nil
 }
 
@@ -190,12 +186,9 @@ func (l *loaded) end() {
 func terminate(ctx context.Context, a *Arena) Finding {
 	l, err := a.load(ctx)
 	if err != nil {
-		return unknown("%s", plain(err))
+		return unknown("%v", err)
 	}
 	defer l.end()
-	if !a.Pause(ctx, a.Answer/4) {
-		return unknown("interrupted")
-	}
 	l.silent.Store(0)
 	process := a.Server.running()
 	began := time.Now()
@@ -215,13 +208,13 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	silence := time.Duration(l.silent.Load())
 	switch {
 	case silence >= time.Second:
-		return a.again(ctx, falls("SIGTERM: ended after %s, and clients waited up to %s for an answer or an end", seconds(took), seconds(silence)))
+		return a.again(ctx, falls("SIGTERM: ended after %s, and clients waited up to %s for an answer or an end", elapsed(took), elapsed(silence)))
 	case l.truncated.Load() > 0:
-		return a.again(ctx, falls("SIGTERM: ended after %s, and cut %d answers short", seconds(took), l.truncated.Load()))
+		return a.again(ctx, falls("SIGTERM: ended after %s, and cut %d answers short", elapsed(took), l.truncated.Load()))
 	case l.broken.Load() > 0 && endedBySignal(process.How()):
 		return a.again(ctx, falls("SIGTERM: the signal ended it at once, with the requests of %d of %d clients unanswered: it does not drain", l.broken.Load(), loadClients))
 	}
-	return a.again(ctx, survives("SIGTERM: ended after %s; %d of %d clients saw their connection end without an announcement", seconds(took), l.broken.Load(), loadClients))
+	return a.again(ctx, survives("SIGTERM: ended after %s; %d of %d clients saw their connection end without an announcement", elapsed(took), l.broken.Load(), loadClients))
 }
 
 // endedBySignal reports whether a process has not handled SIGTERM: the signal ended it, itself or
@@ -243,12 +236,9 @@ func (a *Arena) again(ctx context.Context, found Finding) Finding {
 func kill(ctx context.Context, a *Arena) Finding {
 	l, err := a.load(ctx)
 	if err != nil {
-		return unknown("%s", plain(err))
+		return unknown("%v", err)
 	}
 	defer l.end()
-	if !a.Pause(ctx, a.Answer/4) {
-		return unknown("interrupted")
-	}
 	process := a.Server.running()
 	process.Kill()
 	select {
@@ -264,5 +254,5 @@ func kill(ctx context.Context, a *Arena) Finding {
 	if err := a.Healthy(ctx); err != nil {
 		return falls("does not serve after it was killed and started again: %s", plain(err))
 	}
-	return survives("killed and started again: serves after %s", seconds(started))
+	return survives("killed and started again: serves after %s", elapsed(started))
 }

@@ -54,6 +54,7 @@ const (
 	panicsOnReset     = "panics-on-reset"
 	stallsAtEnd       = "stalls-at-sigterm"
 	losesOnHalfClose  = "loses-on-half-close"
+	losesUnsent       = "loses-what-is-unsent-on-half-close"
 	crashesOnLength   = "crashes-on-length-3"
 	spinsOnReset      = "spins-after-a-reset"
 	wrongAfterReset   = "wrong-answers-after-a-reset"
@@ -132,7 +133,7 @@ func (p *planted) accept(listener net.Listener) {
 // serve reads messages; another goroutine answers them.
 func (p *planted) serve(nc net.Conn) {
 	answers := newBacklog(64)
-	if p.fault == unboundedBuffer {
+	if p.fault == unboundedBuffer || p.fault == losesUnsent {
 		answers.most = 1 << 30
 	}
 	answered := make(chan struct{})
@@ -149,6 +150,10 @@ func (p *planted) serve(nc net.Conn) {
 		panic("reset")
 	case p.fault == losesOnHalfClose && errors.Is(err, io.EOF):
 		nc.Close()
+	case p.fault == losesUnsent && errors.Is(err, io.EOF):
+		if answers.left() > 60_000 { // more than the kernel takes
+			nc.Close()
+		}
 	case p.fault == spinsOnReset && errors.Is(err, syscall.ECONNRESET):
 		p.spin.Do(func() {
 			for !p.wrong.Load() { // it never is
@@ -227,7 +232,7 @@ func (p *planted) answer(nc net.Conn, answers *backlog) {
 		if p.fault == lockedWhileWrites {
 			p.mu.Lock()
 		}
-		if p.fault == unboundedBuffer || p.fault == lockedWhileWrites {
+		if p.fault == unboundedBuffer || p.fault == losesUnsent || p.fault == lockedWhileWrites {
 			nc.SetWriteDeadline(time.Now().Add(20 * time.Second))
 		} else {
 			nc.SetWriteDeadline(time.Now().Add(writeLimit))
@@ -267,6 +272,12 @@ func (b *backlog) push(message []byte) {
 	}
 	b.all = append(b.all, message)
 	b.moved.Broadcast()
+}
+
+func (b *backlog) left() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.all)
 }
 
 // next returns nil when there is nothing left and nothing comes.

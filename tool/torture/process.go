@@ -25,6 +25,9 @@ type Process struct {
 // Used returns what the process uses; false when that is not known: it has ended, or this system
 // does not tell.
 func (p *Process) Used() (child.Use, bool) {
+	if p == nil {
+		return child.Use{}, false
+	}
 	if c := p.running(); c != nil {
 		u, err := c.Used()
 		return u, err == nil
@@ -92,9 +95,6 @@ func (p *Process) ended() (last string, ended bool) {
 
 // CPU measures which share of one CPU the process uses over a time; negative: not known.
 func (p *Process) CPU(ctx context.Context, over time.Duration) float64 {
-	if p == nil {
-		return -1
-	}
 	before, ok := p.Used()
 	began := time.Now()
 	if !ok || !pause(ctx, over) {
@@ -107,13 +107,13 @@ func (p *Process) CPU(ctx context.Context, over time.Duration) float64 {
 	return max(0, (after.CPU-before.CPU).Seconds()/time.Since(began).Seconds())
 }
 
-// spins reports whether the process keeps a CPU busy for nothing, beside the bystanders: by more than
-// usual, which it used beside them before the attacks, at each of three looks.
-func (p *Process) spins(ctx context.Context, usual float64) (least float64, yes bool) {
+// busy reports whether the process uses that share of a CPU or more at each of three looks, as a
+// collector may still be at work at the first, and the least that it used; negative: not known.
+func (p *Process) busy(ctx context.Context, limit float64) (least float64, yes bool) {
 	least = 1e9
 	for range 3 {
 		share := p.CPU(ctx, idleFor)
-		if least = min(least, share); share < max(usual+spins, 3*usual) {
+		if least = min(least, share); share < limit {
 			return least, false
 		}
 	}
@@ -149,9 +149,6 @@ var errNotWatched = errors.New("torture: the process cannot be watched")
 
 // follow begins to watch; nil: the process is not known.
 func follow(ctx context.Context, p *Process) *watch {
-	if p == nil {
-		return nil
-	}
 	before, ok := p.Used()
 	if !ok {
 		return nil
@@ -213,9 +210,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // memory returns the process's resident memory; false: it is not known.
 func (p *Process) memory() (int64, bool) {
-	if p == nil {
-		return 0, false
-	}
 	u, ok := p.Used()
 	return u.Resident, ok
 }

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -91,15 +92,7 @@ func newReport(p Plan, t *target) *Report {
 
 // String returns the kinds in words.
 func (k Kinds) String() string {
-	switch k {
-	case Messages:
-		return "messages"
-	case HTTP:
-		return "HTTP"
-	case WebSocket:
-		return "WebSocket"
-	}
-	return "all"
+	return cmp.Or(map[Kinds]string{Messages: "messages", HTTP: "HTTP", WebSocket: "WebSocket"}[k], "all")
 }
 
 func (r *Report) invalid(reason string) {

@@ -109,9 +109,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 
 // baseline learns what the server answers, and how fast.
 func (r *run) baseline(ctx context.Context) error {
-	r.crowd.mu.Lock()
-	r.crowd.learns = true
-	r.crowd.mu.Unlock()
+	r.crowd.locked(func() { r.crowd.learns = true })
 	r.crowd.begin()
 	half := r.Baseline / 2
 	if !r.crowd.settled(ctx) || !pause(ctx, half) {
@@ -123,9 +121,7 @@ func (r *run) baseline(ctx context.Context) error {
 		}
 		return fmt.Errorf("%w: no answer in time; does it serve several clients at once?", errNoBaseline)
 	}
-	r.crowd.mu.Lock()
-	r.crowd.learns = false
-	r.crowd.mu.Unlock()
+	r.crowd.locked(func() { r.crowd.learns = false })
 	r.crowd.begin()
 	if r.asked = r.process.CPU(ctx, half); r.asked < 0 {
 		pause(ctx, half)
@@ -142,53 +138,30 @@ func (r *run) baseline(ctx context.Context) error {
 func (r *run) idle(ctx context.Context) float64 {
 	r.crowd.pause(ctx)
 	defer r.crowd.goOn()
-	least := -1.0
-	for range 3 { // a collector may still be at work at the first looks
-		share := r.process.CPU(ctx, idleFor)
-		if share < 0 {
-			return -1
-		}
-		if least < 0 || share < least {
-			least = share
-		}
-		if share < r.usual+spins {
-			break
-		}
-	}
+	least, _ := r.process.busy(ctx, r.usual+spins)
 	return least
 }
 
-// attackAll runs the scenarios: one after the other, and at last those that wait, together.
+// attackAll runs the scenarios: one after the other, then those that wait, together, and at last
+// those that end the server.
 func (r *run) attackAll(ctx context.Context) {
-	var waiting []Scenario
-	var alone []Scenario
+	var alone, waiting, ending []Scenario
 	for _, s := range r.Scenarios {
 		switch why := r.unfit(s); {
 		case why != "":
 			r.made(Result{Name: s.Name, Title: s.Title, Verdict: NotApplicable, Words: why})
 		case s.Waits:
 			waiting = append(waiting, s)
+		case s.Access == Owned: // these end the server
+			ending = append(ending, s)
 		default:
 			alone = append(alone, s)
 		}
 	}
-	// Those that end the server come last.
-	slices.SortStableFunc(alone, func(a, b Scenario) int { return order(a) - order(b) })
-	at := slices.IndexFunc(alone, func(s Scenario) bool { return order(s) > 0 })
-	if at < 0 {
-		at = len(alone)
-	}
-	r.oneByOne(ctx, alone[:at])
+	r.oneByOne(ctx, alone)
 	r.together(ctx, waiting)
-	r.oneByOne(ctx, alone[at:])
+	r.oneByOne(ctx, ending)
 	r.report.sort(r.Scenarios)
-}
-
-func order(s Scenario) int {
-	if s.Access == Owned {
-		return 1
-	}
-	return 0
 }
 
 // unfit returns why a scenario does not apply; empty: it does.
@@ -214,7 +187,7 @@ func (r *run) oneByOne(ctx context.Context, scenarios []Scenario) {
 			continue
 		}
 		r.say(s.Name)
-		r.made(r.certain(ctx, s, []Scenario{s})[0])
+		r.made(r.certain(ctx, s))
 	}
 }
 
@@ -244,24 +217,21 @@ func (r *run) together(ctx context.Context, scenarios []Scenario) {
 }
 
 // certain tries a scenario, and once more when the server fell.
-func (r *run) certain(ctx context.Context, s Scenario, one []Scenario) []Result {
-	first := r.try(ctx, one)
-	if first[0].Verdict != Fell || ctx.Err() != nil {
-		return first
+func (r *run) certain(ctx context.Context, s Scenario) Result {
+	first := r.try(ctx, []Scenario{s})[0]
+	if first.Verdict != Fell || ctx.Err() != nil || !r.recover(ctx) {
+		return first // without a doubt, if it did not come back
 	}
-	if !r.recover(ctx) {
-		return first // it did not come back: there is no doubt
-	}
-	second := r.try(ctx, one)
-	second[0].Tries = 2
-	if second[0].Verdict == Fell {
+	second := r.try(ctx, []Scenario{s})[0]
+	second.Tries = 2
+	if second.Verdict == Fell {
 		r.recover(ctx)
 		return second
 	}
 	// Once is chance: what was felt is shown, but not as a fall.
-	second[0].Notes = append(second[0].Notes, "the first of two tries: "+first[0].Words)
-	if second[0].Verdict == Survived {
-		second[0].Verdict = Slower
+	second.Notes = append(second.Notes, "the first of two tries: "+first.Words)
+	if second.Verdict == Survived {
+		second.Verdict = Slower
 	}
 	return second
 }
@@ -274,8 +244,8 @@ func (r *run) recover(ctx context.Context) bool {
 		last, _ := r.process.ended()
 		r.process.kill()
 		err := r.process.start(ctx)
-		for try := 1; err != nil && try < startTries && pause(ctx, time.Second); try++ {
-			err = r.process.start(ctx) // a port may be busy for a while
+		for until := time.Now().Add(portBusy); err != nil && time.Now().Before(until) && pause(ctx, time.Second); {
+			err = r.process.start(ctx)
 		}
 		r.crowd.goOn()
 		if err != nil {
@@ -292,8 +262,9 @@ func (r *run) recover(ctx context.Context) bool {
 	return false
 }
 
-// startTries is how often a server is started that does not come up.
-const startTries = 5
+// portBusy is how long a server is started again and again that does not come up: without SO_REUSEADDR
+// it does not get its port while connections of the one before are in TIME_WAIT, for 60 s.
+const portBusy = 65 * time.Second
 
 // try runs scenarios at the same time, once.
 func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
@@ -339,14 +310,8 @@ func (r *run) attack(ctx context.Context, s Scenario) Result {
 	name := fnv.New64a()
 	name.Write([]byte(s.Name))
 	a := &Arena{
-		Limits: r.Limits, Kind: r.target.kind, Host: r.target.host, Path: r.target.path, Secure: r.target.tls != nil,
-		Rand: rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, usual: r.asked, open: map[*Conn]struct{}{},
-	}
-	switch t := r.target.Target.(type) {
-	case load.Frames:
-		a.Frames = true
-	case load.Messages:
-		a.Framing = t.Framing
+		Limits: r.Limits,
+		Rand:   rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, spins: max(r.asked+spins, 3*r.asked), open: map[*Conn]struct{}{},
 	}
 	found := s.Attack(ctx, a)
 	a.close()

@@ -1,17 +1,18 @@
 package torture
 
 import (
+	"bytes"
 	"context"
-	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 const (
 	fragmentSize   = 4 << 10
 	floodMost      = 8 << 20 // bytes of control frames on one connection
-	abusive        = 40      // connections that abuse closes, at most
 	bytesUnclosed  = 64 << 10
 	pingFloodPeers = 8
 )
@@ -28,7 +29,7 @@ func playFrames(ctx context.Context, a *Arena) Finding {
 			return found, err
 		}
 		mark := strings.TrimPrefix(marks[i], "/")
-		got := c.hear(ctx, a.silence(patience), [][]byte{[]byte(in.frames + maskedFrame(finBit|pingOp, mark))}, func(b []byte) bool {
+		got := c.hear(ctx, time.Duration(patience)*a.Answer, [][]byte{[]byte(in.frames + maskedFrame(finBit|pingOp, mark))}, func(b []byte) bool {
 			s := decodeSocket(heard{bytes: b}, mark)
 			return s.ponged || s.closed || s.fault != nil
 		})
@@ -40,19 +41,8 @@ func playFrames(ctx context.Context, a *Arena) Finding {
 // playHandshakes sends every bad handshake.
 func playHandshakes(ctx context.Context, a *Arena) Finding {
 	inputs := socketHandshakes()
-	return a.rule(len(inputs), func(i int, patience int) (judged, error) {
-		in := &inputs[i]
-		found := judged{name: in.name, section: in.rfc()}
-		c, err := a.Dial(ctx)
-		if err != nil {
-			return found, err
-		}
-		got := c.hear(ctx, a.silence(patience), in.render(a.Host, a.Path, ""), func(b []byte) bool {
-			return strings.Contains(string(b), "\r\n\r\n")
-		})
-		found.ruling, found.words = judgeHandshake(in, got)
-		return found, ctx.Err()
-	})
+	headEnds := func(b []byte) bool { return bytes.Contains(b, []byte("\r\n\r\n")) }
+	return a.rule(len(inputs), a.playRequests(ctx, inputs, headEnds, judgeHandshake))
 }
 
 // fragmentFloods are messages without end.
@@ -74,18 +64,17 @@ func floodControl(ctx context.Context, a *Arena) Finding {
 		{"pongs", "", maskedFrame(finBit|pongOp, ""), true},
 		{"empty fragments", maskedFrame(binaryOp, ""), maskedFrame(contOp, ""), true},
 	}
+	crowd, err := a.Crowd(ctx, pingFloodPeers, a.Open)
+	if err != nil {
+		return unknown("%v", err)
+	}
 	var peers sync.WaitGroup
 	taken := make([]int, pingFloodPeers)
 	ends := make([]string, pingFloodPeers)
-	for i := range pingFloodPeers {
-		c, err := a.Open(ctx)
-		if err != nil {
-			return unknown("connection %d of %d: %v", i+1, pingFloodPeers, err)
-		}
-		f := floods[i%len(floods)]
+	for i, c := range crowd {
 		peers.Go(func() {
-			defer c.Close()
-			taken[i], ends[i] = c.pourUnread(ctx, f)
+			taken[i], ends[i] = c.pourUnread(ctx, floods[i%len(floods)])
+			c.Close()
 		})
 	}
 	peers.Wait()
@@ -107,7 +96,7 @@ func (c *Conn) pourUnread(ctx context.Context, f flood) (taken int, end string) 
 		if err == nil {
 			n, err = c.Write(next)
 		}
-		if taken += n; timedOut(err) {
+		if taken += n; isTimeout(err) {
 			return taken, "the server reads no more"
 		} else if err != nil {
 			return taken, "the server closes"
@@ -118,20 +107,17 @@ func (c *Conn) pourUnread(ctx context.Context, f flood) (taken int, end string) 
 
 // afterClose sends a close, and more, and never closes the TCP connection.
 func afterClose(ctx context.Context, a *Arena) Finding {
-	crowd, err := a.Crowd(ctx, min(abusive, a.Few), a.Open)
-	if err != nil {
-		return unknown("the server accepts %d of %d connections: %v", len(crowd), a.Few, err)
-	}
 	closing := maskedFrame(finBit|closeOp, "\x03\xe8")
 	more := []string{
 		"", closing, maskedFrame(finBit|pingOp, "a"),
 		strings.Repeat(maskedFrame(finBit|binaryOp, strings.Repeat("a", fragmentSize)), bytesUnclosed/fragmentSize),
 	}
-	for i, c := range crowd {
-		// An error says that the server has closed, which Closings notices.
-		_, _ = fmt.Fprint(c, closing, more[i%len(more)])
-	}
-	return a.closed("connections that stay open after a close", a.Closings(ctx, crowd))
+	peer := 0
+	return a.waits(ctx, "connections that stay open after a close", a.Open, func(c *Conn) error {
+		_, _ = io.WriteString(c, closing+more[peer%len(more)]) // an error says that the server has closed, which is noticed
+		peer++
+		return nil
+	})
 }
 
 // slowFragments begins a message and goes on with a byte, or with an empty fragment.

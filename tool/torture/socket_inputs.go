@@ -186,7 +186,7 @@ func (in *socketInput) judge(got heard, mark string) (ruling, string) {
 	case in.want == mayWait:
 		return right, "waits"
 	}
-	return wrong, fmt.Sprintf("neither goes on nor closes in %s", seconds(got.took))
+	return wrong, fmt.Sprintf("neither goes on nor closes in %s", elapsed(got.took))
 }
 
 // socketHandshakes returns handshakes that a server should refuse, as inputs whose right answer is
@@ -224,7 +224,7 @@ func socketHandshakes() []httpInput {
 }
 
 // judgeHandshake says what a server did with a handshake.
-func judgeHandshake(in *httpInput, got heard) (ruling, string) {
+func judgeHandshake(in *httpInput, got heard, _ string) (ruling, string) {
 	head, _, found := strings.Cut(string(got.bytes), "\r\n\r\n")
 	status, _, _ := strings.Cut(head, "\r\n")
 	switch {
@@ -237,5 +237,5 @@ func judgeHandshake(in *httpInput, got heard) (ruling, string) {
 	case got.closed:
 		return right, "closes without an answer"
 	}
-	return wrong, fmt.Sprintf("neither answers nor closes in %s", seconds(got.took))
+	return wrong, fmt.Sprintf("neither answers nor closes in %s", elapsed(got.took))
 }

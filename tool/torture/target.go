@@ -188,21 +188,16 @@ func (c *client) seen(got *load.Answer) answer {
 
 // check compares got with a, as far as a is known.
 func (a answer) check(got answer) error {
-	if a.status == "" || a.status == got.status && (a.length < 0 || a.length == got.length) && (a.sum == 0 || a.sum == got.sum) {
-		return nil
-	}
-	return fmt.Errorf("%w: %s", errWrongAnswer, a.differs(got))
-}
-
-// differs says how got differs.
-func (a answer) differs(got answer) string {
 	switch {
+	case a.status == "":
 	case a.status != got.status:
-		return fmt.Sprintf("%s instead of %s", got.status, a.status)
+		return fmt.Errorf("%w: %s instead of %s", errWrongAnswer, got.status, a.status)
 	case a.length >= 0 && a.length != got.length:
-		return fmt.Sprintf("%d bytes instead of %d", got.length, a.length)
+		return fmt.Errorf("%w: %d bytes instead of %d", errWrongAnswer, got.length, a.length)
+	case a.sum != 0 && a.sum != got.sum:
+		return fmt.Errorf("%w: other content in its %d bytes", errWrongAnswer, got.length)
 	}
-	return fmt.Sprintf("other content in its %d bytes", got.length)
+	return nil
 }
 
 // learn adds an answer of before the attacks.

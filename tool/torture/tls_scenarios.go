@@ -13,22 +13,14 @@ import (
 // tlsScenarios attack the handshake and the records of TLS.
 func tlsScenarios() []Scenario {
 	return []Scenario{
-		{
-			Name: "handshake-flood", Kinds: AllKinds, TLS: true, Attack: handshakeFlood,
-			Title: "Clients make new TLS handshakes as fast as they can.",
-		},
-		{
-			Name: "no-handshake", Kinds: AllKinds, TLS: true, Attack: noHandshake,
-			Title: "Clients send plain requests, random bytes and broken records instead of a TLS handshake.",
-		},
-		{
-			Name: "forged-record", Kinds: AllKinds, TLS: true, Attack: forgedRecord,
-			Title: "Clients send a record that is not encrypted after a good handshake.",
-		},
-		{
-			Name: "half-handshake", Kinds: AllKinds, TLS: true, Waits: true, Attack: halfHandshake,
-			Title: "Clients send a part of the TLS handshake and no more.",
-		},
+		{Name: "handshake-flood", Kinds: AllKinds, TLS: true, Attack: handshakeFlood,
+			Title: "Clients make new TLS handshakes as fast as they can."},
+		{Name: "no-handshake", Kinds: AllKinds, TLS: true, Attack: noHandshake,
+			Title: "Clients send plain requests, random bytes and broken records instead of a TLS handshake."},
+		{Name: "forged-record", Kinds: AllKinds, TLS: true, Attack: forgedRecord,
+			Title: "Clients send a record that is not encrypted after a good handshake."},
+		{Name: "half-handshake", Kinds: AllKinds, TLS: true, Waits: true, Attack: halfHandshake,
+			Title: "Clients send a part of the TLS handshake and no more."},
 	}
 }
 
@@ -64,11 +56,7 @@ func noHandshake(ctx context.Context, a *Arena) Finding {
 	}
 	const random = 40
 	for range random {
-		junk := make([]byte, 1+a.Rand.IntN(2000))
-		for i := range junk {
-			junk[i] = byte(a.Rand.Uint32())
-		}
-		inputs = append(inputs, junk)
+		inputs = append(inputs, a.junk(1+a.Rand.IntN(2000)))
 	}
 	for i, in := range inputs {
 		c, err := a.DialPlain(ctx)
@@ -94,11 +82,7 @@ func forgedRecord(ctx context.Context, a *Arena) Finding {
 		if err != nil {
 			return unknown("after %d clients: %s", i, plain(err))
 		}
-		record := []byte{0x17, 3, 3, 0, 32}
-		for range 32 {
-			record = append(record, byte(a.Rand.Uint32()))
-		}
-		if _, err := c.tcp.Write(record); err != nil {
+		if _, err := c.tcp.Write(append([]byte{0x17, 3, 3, 0, 32}, a.junk(32)...)); err != nil {
 			return unknown("%s", plain(err))
 		}
 		if err := c.SetReadDeadline(time.Now().Add(a.Answer)); err != nil {

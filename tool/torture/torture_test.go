@@ -84,6 +84,7 @@ var plantings = []struct {
 	{panicsOnReset, "reset-at-each-byte", Fell, "the process ends"},
 	{stallsAtEnd, "sigterm-under-load", Fell, "SIGTERM"},
 	{losesOnHalfClose, "half-close", Fell, "the end of the sending side"},
+	{losesUnsent, "half-close", Fell, "the end of the sending side"},
 	{crashesOnLength, "impossible-length", Fell, "the process ends"},
 	{wrongAfterReset, "reset-at-each-byte", Fell, "wrong answers"},
 	{spinsOnReset, "reset-at-each-byte", Fell, "of a CPU after all have left"},

@@ -6,27 +6,30 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/bench/faults"
+	"github.com/hone-go/hone/tool/torture"
 )
 
-// How long bytes trickle, and how many the client sends that never reads.
+// How long the servers' own time limits are waited for.
 const (
-	fullTrickle  = 7 * time.Second // hone's limit for one message is 5
-	fullFlood    = 256 << 20
-	quickTrickle = 300 * time.Millisecond
-	quickFlood   = 80 << 20
+	fullWait  = 75 * time.Second
+	quickWait = 3 * time.Second
 )
 
 func runFaults(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s := newSettings("faults", stderr)
+	s.all = faults.Servers()
+	s.build = faults.Build
+	r := &faults.Run{Limits: torture.Limits{Wait: fullWait}, Say: stopwatch(stderr)}
+	s.flags.DurationVar(&r.Limits.Wait, "wait", fullWait, "how long to wait for the servers' own time limits")
+	s.flags.Uint64Var(&r.Seed, "seed", 1, "of inputs and pauses")
 	if err := s.parse(args); err != nil {
 		return err
 	}
-	r := &faults.Run{Trickle: fullTrickle, Flood: fullFlood, Say: stopwatch(stderr)}
 	if s.quick {
-		r.Trickle, r.Flood = quickTrickle, quickFlood
+		r.Limits = torture.Limits{Wait: quickWait, Answer: time.Second}
 	}
 	var err error
-	if r.Probes, err = faults.Choose(list(s.only)); err != nil {
+	if r.Scenarios, err = faults.Choose(list(s.only)); err != nil {
 		return usageError(err)
 	}
 	g, err := s.prepare(ctx, r.Say)
@@ -37,11 +40,12 @@ func runFaults(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	r.Dir, r.Servers = g.dir, g.entries
 	f := r.Do(ctx)
 	f.Machine = g.machine
-	if s.quick {
-		f.Valid, f.InvalidReasons = false, append(f.InvalidReasons, "too short to mean anything; leave --quick out")
+	short := r.Limits.Wait < fullWait || s.only != ""
+	if short {
+		f.Valid, f.InvalidReasons = false, append(f.InvalidReasons, "not all scenarios, or too short a wait; leave --quick, --only and --wait out")
 	}
 	if err := s.deliver(f, stdout); err != nil {
 		return err
 	}
-	return verdict(ctx, s.quick, f.Valid, f.InvalidReasons)
+	return verdict(ctx, short, f.Valid, f.InvalidReasons)
 }

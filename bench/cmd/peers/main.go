@@ -4,7 +4,7 @@
 //	go run ./bench/cmd/peers race       speed and memory, within 20 minutes
 //	go run ./bench/cmd/peers http       the same for servers of HTTP/1.1
 //	go run ./bench/cmd/peers ws         the same for servers of WebSocket
-//	go run ./bench/cmd/peers faults     what each does when things go wrong
+//	go run ./bench/cmd/peers faults     hone torture against each server
 //	go run ./bench/cmd/peers generators load generators against a server whose response times are known
 //	go run ./bench/cmd/peers tables     makes the tables in bench/README.md from bench/results
 //	go run ./bench/cmd/peers picture    draws docs/img/beside-others.svg from bench/results

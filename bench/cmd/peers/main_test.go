@@ -114,22 +114,24 @@ func TestWS(t *testing.T) {
 	}
 }
 
+// The first article's server falls to a length of 3, and net's does not.
 func TestFaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.json")
-	out, log, code := peers(t, t.Context(), "faults", "--quick", "-o", path, "--servers", "net,hone-events", "--only", "panic,length-3,half-close,long-close,descriptors,trickle")
+	out, log, code := peers(t, t.Context(), "faults", "--quick", "-o", path, "--servers", "frames/net,frames/article", "--only", "impossible-length,sigterm-under-load")
 	if code != 0 || out != "" {
 		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
 	}
-	f, err := report.ReadFaults(path)
+	f, err := report.ReadTorture(path)
 	if err != nil || f == nil {
 		t.Fatal(f, err)
 	}
-	if len(f.Findings) != 12 {
-		t.Errorf("%d findings, not 12", len(f.Findings))
+	if f.Valid || len(f.InvalidReasons) != 1 || len(f.Outcomes) != 2 {
+		t.Fatalf("%+v, %+v", f.Head, f.Outcomes)
 	}
-	for _, found := range f.Findings {
-		if want := found.Probe != "panic" || found.Server != "net"; found.Survived != want || found.Words == "" {
-			t.Errorf("%+v, want survived: %v", found, want)
+	for _, o := range f.Outcomes {
+		want := map[string]string{"frames/article": "fell", "frames/net": "survived"}[o.Server]
+		if o.Verdict != want || want == "fell" && !strings.Contains(o.Words, "the process ends") {
+			t.Errorf("%+v, want %s", o, want)
 		}
 	}
 }

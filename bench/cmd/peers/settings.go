@@ -24,11 +24,12 @@ type settings struct {
 	servers string
 
 	all   []fleet.Entry // what --servers chooses from
+	build func(ctx context.Context, module, dir string, entries []fleet.Entry, say func(string)) ([]fleet.Entry, error)
 	flags *flag.FlagSet
 }
 
 func newSettings(name string, stderr io.Writer) *settings {
-	s := &settings{all: fleet.All(), flags: flag.NewFlagSet(name, flag.ContinueOnError)}
+	s := &settings{all: fleet.All(), build: buildAll, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
 	s.flags.SetOutput(stderr)
 	s.flags.BoolVar(&s.json, "json", false, "print JSON instead of tables")
 	s.flags.StringVar(&s.file, "o", "", "write there instead of to standard output; JSON when it ends in .json")
@@ -62,6 +63,11 @@ func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
+// buildAll builds programs of bench/servers.
+func buildAll(ctx context.Context, module, dir string, entries []fleet.Entry, _ func(string)) ([]fleet.Entry, error) {
+	return entries, fleet.Build(ctx, module, dir, entries)
+}
+
 // grounds are what a run needs, ready for it.
 type grounds struct {
 	module  string
@@ -88,7 +94,7 @@ func (s *settings) prepare(ctx context.Context, say func(string)) (*grounds, err
 		return nil, err
 	}
 	say("building the servers")
-	if err := fleet.Build(ctx, g.module, g.dir, g.entries); err != nil {
+	if g.entries, err = s.build(ctx, g.module, g.dir, g.entries, say); err != nil {
 		g.remove()
 		return nil, err
 	}

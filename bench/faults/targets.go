@@ -1,0 +1,127 @@
+package faults
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/web"
+	"github.com/hone-go/hone/tool/load"
+)
+
+// whole are complete servers, by name, and the commands that start them. The others are programs of
+// bench/servers. honed is not among them: its clients say hello first, which tool/torture cannot.
+var whole = map[string]string{
+	"frames/hone-serve": "{dir}/whole/hone serve --addr {addr} --admin off",
+	"http/hone-serve":   "{dir}/whole/hone serve --addr {addr} --admin off --service http",
+	"ws/hone-serve":     "{dir}/whole/hone serve --addr {addr} --admin off --service ws",
+	"http/nginx":        "nginx -p {dir} -e stderr -c {dir}/nginx.conf",
+	"http/haproxy":      "haproxy -db -f {dir}/haproxy.cfg",
+	"resp/redis":        "redis-server --bind 127.0.0.1 --port {port} --save '' --appendonly no",
+}
+
+// configs are the files of those that need one.
+//
+//go:embed nginx.conf haproxy.cfg
+var configs embed.FS
+
+// Servers are those of bench/servers and the complete ones. Their names begin with their protocol.
+func Servers() []fleet.Entry {
+	all := []fleet.Entry{{Name: "frames/article", Program: "article", Version: "1"}}
+	for protocol, entries := range map[string][]fleet.Entry{"frames": fleet.All(), "http": fleet.HTTP(), "ws": fleet.WebSocket()} {
+		for _, e := range entries {
+			if !e.Extra && !e.ParsesNothing { // what parses nothing cannot refuse anything
+				e.Name = protocol + "/" + e.Name
+				all = append(all, e)
+			}
+		}
+	}
+	for name, command := range whole {
+		program, _, _ := strings.Cut(command, " ")
+		all = append(all, fleet.Entry{Name: name, Program: filepath.Base(program)})
+	}
+	slices.SortFunc(all, byName)
+	return all
+}
+
+func byName(a, b fleet.Entry) int { return strings.Compare(a.Name, b.Name) }
+
+// plan is what servers of a protocol are asked.
+func plan(name, addr string) (p load.Plan, err error) {
+	switch protocol, _, _ := strings.Cut(name, "/"); protocol {
+	case "frames":
+		p.Target = load.Frames{Address: addr}
+	case "http":
+		p.Target = load.HTTP{URL: "http://" + addr + web.HelloPath}
+	case "ws":
+		p.Target = load.WebSocket{URL: "ws://" + addr + web.EchoPath}
+	case "resp":
+		messages := load.Messages{Address: addr}
+		err = messages.Framing.UnmarshalText([]byte(protocol))
+		p.Target, p.Content = messages, []byte("PING")
+	}
+	return p, err
+}
+
+// Build builds entries into dir, fills in their versions, and returns those that can be run: a
+// program of the system's may not be installed. module is the folder of the module bench.
+func Build(ctx context.Context, module, dir string, entries []fleet.Entry, say func(string)) ([]fleet.Entry, error) {
+	version := regexp.MustCompile(`\d+(\.\d+)+`)
+	var built, others []fleet.Entry
+	for _, e := range entries {
+		switch {
+		case whole[e.Name] == "":
+			built = append(built, e)
+			continue
+		case e.Program == "hone":
+			cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, "whole", e.Program), "./tool/cmd/hone")
+			cmd.Dir = filepath.Dir(module)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return nil, fmt.Errorf("go build: %w\n%s", err, out)
+			}
+		default:
+			said, err := exec.CommandContext(ctx, e.Program, "-v").CombinedOutput()
+			if err != nil {
+				say(fmt.Sprintf("%s is left out, as it cannot be run: %v", e.Name, err))
+				continue
+			}
+			e.Version = version.FindString(string(said))
+		}
+		others = append(others, e)
+	}
+	if len(built) > 0 {
+		if err := fleet.Build(ctx, module, dir, built); err != nil {
+			return nil, err
+		}
+	}
+	all := append(built, others...)
+	slices.SortFunc(all, byName)
+	return all, nil
+}
+
+// command writes the configurations into dir, and returns the command that starts a server there.
+func command(dir, addr string, e fleet.Entry) (string, error) {
+	_, port, _ := strings.Cut(addr, ":")
+	fill := strings.NewReplacer("{dir}", dir, "{addr}", addr, "{port}", port)
+	for _, config := range []string{"nginx.conf", "haproxy.cfg"} {
+		text, err := configs.ReadFile(config)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, config), []byte(fill.Replace(string(text))), 0o600)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	line := whole[e.Name]
+	if line == "" {
+		line = "{dir}/" + e.Program + " --addr {addr} --loops 2" + strings.TrimSuffix(" --engine "+e.Engine, " --engine ")
+	}
+	return "exec " + fill.Replace(line), nil
+}

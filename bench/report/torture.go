@@ -1,0 +1,75 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The stored run of tool/torture, and its schema.
+const (
+	tortureFile   = "torture.json"
+	TortureSchema = "hone.bench.torture/1"
+)
+
+// Torture is a run of tool/torture against every server.
+type Torture struct {
+	Head
+	Wait     float64   `json:"wait_seconds"` // for the servers' own time limits
+	Seed     uint64    `json:"seed"`
+	Outcomes []Outcome `json:"outcomes"`
+}
+
+// Outcome is what became of a server in one scenario that applies to it.
+type Outcome struct {
+	Server   string `json:"server"`
+	Scenario string `json:"scenario"`
+	Verdict  string `json:"verdict"`
+	Words    string `json:"words"`
+}
+
+// ReadTorture reads a stored Torture; it returns nil if there is none.
+func ReadTorture(path string) (*Torture, error) {
+	t := new(Torture)
+	return absent(t, read(path, TortureSchema, &t.Head, t))
+}
+
+// Tables are the table names that Torture.Table accepts.
+func (t *Torture) Tables() []string { return []string{"scoreboard"} }
+
+// Table makes one table.
+func (t *Torture) Table(name string) (string, error) {
+	if name != "scoreboard" {
+		return "", fmt.Errorf("there is no table %q; there is scoreboard", name)
+	}
+	return fmt.Sprintf("%s\n%v. Each server started by hone (`--cmd`), `--wait %gs --seed %d`.\n", t.scoreboard(), t.Machine, t.Wait, t.Seed), nil
+}
+
+// scoreboard returns a table with a row for each server: how many scenarios have each verdict, and
+// in which it fell.
+func (t *Torture) scoreboard() string {
+	const fell = "fell"
+	verdicts := []string{"survived", "slower", fell, "not found out"}
+	rows := [][]string{append(append([]string{"server"}, verdicts...), "fell in")}
+	for _, e := range t.Servers {
+		count := map[string]int{}
+		var names []string
+		for _, o := range t.Outcomes {
+			if o.Server != e.Name {
+				continue
+			}
+			if count[o.Verdict]++; o.Verdict == fell {
+				names = append(names, o.Scenario)
+			}
+		}
+		if len(count) == 0 {
+			continue
+		}
+		row := []string{serverName(e.Name, e.Version)}
+		for _, v := range verdicts {
+			row = append(row, strconv.Itoa(count[v]))
+		}
+		rows = append(rows, append(row, strings.Join(names, ", ")))
+	}
+	return markdown(rows)
+}
