@@ -194,7 +194,7 @@ func (k owner) readOnce(d *workspace) {
 	if k.s.own.shakesNext() {
 		k.readHello(d)
 	} else if k.s.secured && !k.s.own.has(wantsProxy) {
-		if n, err = k.pull(d); n > 0 {
+		if n, err = k.pull(d, false); n > 0 {
 			k.received(d, 0) // pull has counted them
 		}
 	} else {

@@ -46,8 +46,9 @@ func (k *connRef) layer() *secure.Conn {
 }
 
 // pull reads once and decrypts all that has arrived: what crypto/tls kept back would never be
-// reported as readable. It has counted the n bytes already.
-func (k owner) pull(d *workspace) (n int, err error) {
+// reported as readable. It has counted the n bytes already. In a drain only a handler that waits for
+// more reads beyond what had arrived.
+func (k owner) pull(d *workspace, waits bool) (n int, err error) {
 	c, x := k.layer(), k.x.Load()
 	if c.Over() {
 		return 0, sys.ErrClosed
@@ -56,7 +57,7 @@ func (k owner) pull(d *workspace) (n int, err error) {
 		d.fed = make([]byte, max(helperRead, len(d.in)*3/4)) // what it completes fits the other buffer, mostly
 	}
 	p := d.fed
-	if k.s.own.has(drains) {
+	if k.s.own.has(drains) && !waits {
 		p = p[:min(len(p), x.left)]
 	}
 	m, err := k.sh.poll.Read(k.s.socket, p)

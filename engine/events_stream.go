@@ -48,7 +48,7 @@ func (k held) flushAndAwait(t *Turn) {
 func (k owner) readMore(d *workspace) (n int, err error) {
 	s, t := k.s, &d.turn
 	if s.secured {
-		n, err = k.pull(d)
+		n, err = k.pull(d, true)
 	} else {
 		n, err = k.sh.poll.Read(s.socket, d.box.Space(&k.sh.srv.input))
 	}

@@ -190,7 +190,19 @@ func TestMetamorphicFound(t *testing.T) {
 		{do: "reset"},
 		{do: "pass", n: 2},
 	}}
+	rest := history{limits: limits, moves: []move{ // over TLS, a drained handler that waited for more than had arrived read nothing, for ever
+		{do: "connect"},
+		{do: "send", asks: []request{{acts: []act{{do: "later"}}}}},
+		{do: "send", asks: []request{{body: 30, tail: 83, acts: []act{{do: "more"}}}}, back: 40},
+		{do: "shutdown"},
+		{do: "calm"},
+		{do: "settle"},
+		{do: "calm"},
+		{do: "rest"},
+	}}
+	rest.limits.InFlight = 1
 	for _, e := range allEngines() {
+		replay(t, e, rest)
 		replay(t, e, broken)
 		replay(t, e, given)
 		replay(t, e, lost)
