@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,7 +29,7 @@ type database struct {
 	dir  string
 	port string
 	as   *syscall.SysProcAttr // PostgreSQL does not run as root
-	run  *exec.Cmd
+	run  *child
 }
 
 // newDatabase makes and starts a server.
@@ -70,32 +71,42 @@ func (d *database) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// start starts the server, again when it ends at once: after kill -9, its memory may not be free yet.
 func (d *database) start() {
 	d.t.Helper()
-	// kill -9 loses nothing that was written; with fsync a start after it takes over a minute on a busy disk.
-	d.run = d.command("postgres", "-D", d.dir, "-p", d.port, "-k", d.dir, "-h", "127.0.0.1", "-c", "fsync=off")
-	if err := d.run.Start(); err != nil {
-		d.t.Fatal(err)
-	}
-	eventually(d.t, "PostgreSQL's start", func() bool {
-		conn, err := pgx.Connect(d.t.Context(), d.url())
-		if err == nil {
-			conn.Close(d.t.Context())
+	for range 20 {
+		// kill -9 loses nothing that was written; with fsync a start after it takes over a minute on a busy disk.
+		cmd := d.command("postgres", "-D", d.dir, "-p", d.port, "-k", d.dir, "-h", "127.0.0.1", "-c", "fsync=off")
+		cmd.WaitDelay = 5 * time.Second
+		d.run = launch(d.t, io.Discard, cmd)
+		ready := false
+		eventually(d.t, "PostgreSQL's start", func() bool {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			conn, err := pgx.Connect(ctx, d.url())
+			if ready = err == nil; ready {
+				conn.Close(ctx)
+			}
+			return ready || d.run.isEnded()
+		})
+		if ready && !d.run.isEnded() {
+			return
 		}
-		return err == nil || d.t.Context().Err() != nil
-	})
+		<-time.After(500 * time.Millisecond)
+	}
+	d.t.Fatal("PostgreSQL does not start: ", d.run.text())
 }
 
 // kill ends the server with kill -9, and the processes that it has started.
 func (d *database) kill() {
-	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(d.run.Process.Pid), "task", strconv.Itoa(d.run.Process.Pid), "children"))
-	d.run.Process.Kill()
+	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(d.run.cmd.Process.Pid), "task", strconv.Itoa(d.run.cmd.Process.Pid), "children"))
+	d.run.cmd.Process.Kill()
 	for child := range strings.FieldsSeq(string(text)) {
 		if pid, err := strconv.Atoi(child); err == nil {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-	d.run.Wait()
+	d.run.kill()
 	eventually(d.t, "the end of PostgreSQL", func() bool {
 		for child := range strings.FieldsSeq(string(text)) {
 			if _, err := os.Stat("/proc/" + child + "/exe"); err == nil {
