@@ -76,7 +76,10 @@ func run(engines []string, serve func(Options, func(string)) error, args []strin
 	}
 	go func() {
 		err := serve(o, ready)
-		ended <- fmt.Errorf("the server has stopped by itself (%v)", err)
+		if err == nil {
+			err = errors.New("without an error")
+		}
+		ended <- fmt.Errorf("the server has stopped by itself (%w)", err)
 	}()
 	return <-ended
 }

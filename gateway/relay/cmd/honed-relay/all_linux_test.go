@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -21,28 +20,6 @@ import (
 )
 
 var allMessages = flag.Int("all", testrun.Sized(0, 400_000), "messages of TestEverythingOut; 0 skips it; from 1,000,000 on with all kills")
-
-// playReader is a gateway.Reader in a process of its own. It prints each message before it acknowledges it.
-func playReader(addr string) error {
-	r := &gateway.Reader{Addrs: []string{addr}, Name: "go", Start: gateway.FromFirst}
-	var out []byte
-	for {
-		b, err := r.Next(context.Background())
-		if err != nil {
-			return err
-		}
-		out = out[:0]
-		for _, m := range b.Messages {
-			out = fmt.Appendf(out, "{\"client\":%q,\"seq\":%d}\n", m.Client, m.Seq)
-		}
-		if _, err := os.Stdout.Write(out); err != nil {
-			return err
-		}
-		if err := r.Ack(b.Position); err != nil {
-			return err
-		}
-	}
-}
 
 // received is what a destination has got, in all lives of its reader.
 type received struct {

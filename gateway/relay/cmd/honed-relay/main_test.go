@@ -395,3 +395,25 @@ func random(n int) string {
 	}
 	return string(text)
 }
+
+// playReader is a gateway.Reader in a process of its own. It prints each message before it acknowledges it.
+func playReader(addr string) error {
+	r := &gateway.Reader{Addrs: []string{addr}, Name: "go", Start: gateway.FromFirst}
+	var out []byte
+	for {
+		b, err := r.Next(context.Background())
+		if err != nil {
+			return err
+		}
+		out = out[:0]
+		for _, m := range b.Messages {
+			out = fmt.Appendf(out, "{\"client\":%q,\"seq\":%d}\n", m.Client, m.Seq)
+		}
+		if _, err := os.Stdout.Write(out); err != nil {
+			return err
+		}
+		if err := r.Ack(b.Position); err != nil {
+			return err
+		}
+	}
+}
