@@ -256,6 +256,7 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 		limit = s.end
 	}
 	w, found, pos := &window{f: f, limit: limit}, &scanned{end: segmentHead}, s.first
+	again := int64(0) // offset that was read a second time
 	for found.end < limit {
 		length, sum, err := w.frame(found.end, pos, id)
 		switch {
@@ -266,6 +267,10 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 			}
 			if at == 0 {
 				return found, nil
+			}
+			if again != found.end { // of a live log: it may have been written since it was read, and what follows too
+				again, w.at, w.buf = found.end, found.end, w.buf[:0]
+				continue
 			}
 			found.holes = append(found.holes, &Damage{First: pos, Last: next - 1, File: s.path, Offset: found.end, Err: errHead})
 			for ; pos < next; pos++ {
