@@ -126,7 +126,7 @@ func start(name, program string, args func(port string) []string) (*server, erro
 		if nc, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
 			return s, nc.Close()
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // nothing tells when another program listens
 	}
 	return nil, errors.Join(errors.New("does not accept connections"), s.end())
 }

@@ -25,7 +25,7 @@ func main() {
 			switch {
 			case errors.Is(err, net.ErrClosed):
 				return err
-			case err != nil: // as when there are no descriptors
+			case err != nil: // as when there are no descriptors; without a pause it would use a whole CPU
 				time.Sleep(5 * time.Millisecond)
 			default:
 				go serve(conn, o)
