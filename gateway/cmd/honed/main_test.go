@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -17,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 )
 
@@ -31,6 +33,27 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
+}
+
+// playReader is a reader in a process of its own: it prints each record before it acknowledges it.
+func playReader(addr, name string) error {
+	r := &gateway.Reader{Addrs: []string{addr}, Name: name, Start: gateway.FromFirst}
+	out := bufio.NewWriter(os.Stdout)
+	for {
+		b, err := r.Next(context.Background())
+		if err != nil {
+			return err
+		}
+		for _, m := range b.Messages {
+			fmt.Fprintf(out, "%d %s %d\n", m.Number, m.Client, m.Seq)
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		if err := r.Ack(b.Position); err != nil {
+			return err
+		}
+	}
 }
 
 // honed runs a command line to its end.

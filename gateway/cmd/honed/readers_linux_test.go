@@ -126,27 +126,6 @@ func TestReaderVerbs(t *testing.T) {
 	}
 }
 
-// playReader is a reader in a process of its own: it prints each record before it acknowledges it.
-func playReader(addr, name string) error {
-	r := &gateway.Reader{Addrs: []string{addr}, Name: name, Start: gateway.FromFirst}
-	out := bufio.NewWriter(os.Stdout)
-	for {
-		b, err := r.Next(context.Background())
-		if err != nil {
-			return err
-		}
-		for _, m := range b.Messages {
-			fmt.Fprintf(out, "%d %s %d\n", m.Number, m.Client, m.Seq)
-		}
-		if err := out.Flush(); err != nil {
-			return err
-		}
-		if err := r.Ack(b.Position); err != nil {
-			return err
-		}
-	}
-}
-
 // heard is what a reader has printed in all its lives.
 type heard struct {
 	mu       sync.Mutex
