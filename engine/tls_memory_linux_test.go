@@ -39,6 +39,9 @@ func TestIdleTLSMemory(t *testing.T) {
 		most    int
 	}{{"TLS 1.3", tls.VersionTLS13, 8500}, {"TLS 1.2", tls.VersionTLS12, 5500}, {"silent", 0, 2000}} {
 		t.Run(c.name, func(t *testing.T) {
+			if n <= 1000 { // three times as many descriptors
+				t.Parallel()
+			}
 			s := startIdleTLS(t)
 			s.open(t, 300, tls.VersionTLS13)
 			s.close()
@@ -47,8 +50,9 @@ func TestIdleTLSMemory(t *testing.T) {
 			heapThen, residentThen, goroutines := s.used(t, n)
 			each := (residentThen - resident) / n
 			t.Logf("%d connections: %d bytes of the process's memory each, %d of heap and stacks, %d goroutines in all", n, each, (heapThen-heap)/n, goroutines)
-			if each > c.most || goroutines > 100 {
-				t.Errorf("want at most %d bytes, and no goroutine for each", c.most)
+			most := c.most + 500_000/n // the process's own weighs on few
+			if each > most || goroutines > 100 {
+				t.Errorf("want at most %d bytes, and no goroutine for each", most)
 			}
 		})
 	}

@@ -174,7 +174,11 @@ func TestStallTime(t *testing.T) {
 				nc.SetReadBuffer(4 << 10)
 				say(t, nc, request)
 				<-ended
+				since := time.Now()
 				await(t, "the connection's end", func() bool { return s.Stats().Open == 0 })
+				if took := time.Since(since); took > 4*time.Second {
+					t.Errorf("the connection ended %v after its handler", took)
+				}
 				if st := s.Stats(); st.Ended[engine.WriteStall] != 1 {
 					t.Errorf("no connection ended with a write stall: %v", st.Ended)
 				}

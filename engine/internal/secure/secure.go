@@ -31,6 +31,7 @@ type Conn struct {
 	ended   bool                        // the peer's last byte was fed
 	over    bool                        // and opened
 	lent    bool                        // user code has the connection
+	cut     error                       // of a write during the loan: a record may be incomplete
 
 	sealed int    // bytes of plaintext that were sealed, and are not written in full
 	wrote  uint32 // bytes of ciphertext written, modulo 2^32
@@ -266,7 +267,12 @@ func (w *wire) Read(p []byte) (n int, err error) {
 func (w *wire) Write(p []byte) (int, error) {
 	c := w.layer
 	if c.lent {
-		return w.Conn.Write(p)
+		if c.cut != nil { // crypto/tls would wait 5 s for the write of its close_notify
+			return 0, c.cut
+		}
+		n, err := w.Conn.Write(p)
+		c.cut = err
+		return n, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
