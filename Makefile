@@ -96,8 +96,9 @@ vuln: ## look the dependencies up in Go's vulnerability database
 		echo '*** Run make vuln again on a machine with access to it.'; exit 0; \
 	fi; exit $$rc
 
-apps: ## run applications and tools that others wrote against http1
+apps: ## run applications and tools that others wrote against http1, and a crowd that does not read its large replies
 	cd bench && go test -count=1 ./apps
+	cd bench && go test -count=1 ./memory -run TestMemoryUnderAttack/100_that_do_not_read
 
 bench-apps: ## the same on every engine, with faults at full size
 	cd bench && go test -count=1 ./apps -timeout 60m -v -args -all

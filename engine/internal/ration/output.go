@@ -53,7 +53,7 @@ const (
 func (b *Output) Init(limit int, spares *Spares, clock *timing.Clock) {
 	b.SetLimit(limit)
 	b.spares, b.clock = spares, clock
-	spares.isShort = b.isShort
+	spares.isShort, spares.most = b.isShort, b.limit/4
 	b.most.Store(fewTrials())
 }
 
