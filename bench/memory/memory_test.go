@@ -157,21 +157,25 @@ func (a attack) on(t *testing.T, hone, engine string) {
 	for _, c := range crowd {
 		c.Close()
 	}
-	pause(ctx, 5*time.Second)
+	closed := time.Now()
 	after := server.resident(t)
+	for after > base+48*mib && time.Since(closed) < 30*time.Second { // on a quiet machine 5 s
+		pause(ctx, 100*time.Millisecond)
+		after = server.resident(t)
+	}
 
 	most := base + 2*budget + 2*int64(runtime.NumCPU()*a.largest) + 64*mib
 	if a.raw != nil {
 		most = base + budget + budget/10
 	}
 	near, far := healthy[0].p99(), healthy[1].p99()
-	t.Logf("base %d, peak %d (at most %d), kernel %d, 5 s after %d MiB; healthy p99 %v, of another server %v; %d and %d failed",
-		base/mib, peak.Load()/mib, most/mib, tcp.Load()/mib, after/mib, near, far, healthy[0].failed, healthy[1].failed)
+	t.Logf("base %d, peak %d (at most %d), kernel %d, %d MiB %.1f s after; healthy p99 %v, of another server %v; %d and %d failed",
+		base/mib, peak.Load()/mib, most/mib, tcp.Load()/mib, after/mib, time.Since(closed).Seconds(), near, far, healthy[0].failed, healthy[1].failed)
 	if peak.Load() > most {
 		t.Errorf("the server took %d MiB, want at most %d", peak.Load()/mib, most/mib)
 	}
 	if after > base+48*mib {
-		t.Errorf("the server still has %d MiB 5 s after the attack, want at most %d", after/mib, base/mib+48)
+		t.Errorf("the server still has %d MiB half a minute after the attack, want at most %d", after/mib, base/mib+48)
 	}
 	if healthy[0].failed > 0 {
 		t.Errorf("%d of %d healthy requests failed: %v", healthy[0].failed, len(healthy[0].took), healthy[0].err)
