@@ -29,7 +29,8 @@ type Client struct {
 	// Addrs are the gateway's servers, host:port or unix:PATH. The client tries them in
 	// this order until one answers, and continues from that one when it fails. Required.
 	Addrs []string
-	// Dial opens a connection to one of Addrs, for example with TLS. Zero: no TLS.
+	// Dial opens a connection to one of Addrs. Zero: without TLS. With it, return
+	// (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", addr).
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// ID is the client's name: 1 to 64 printable ASCII characters without spaces. A client
 	// has one connection; a second one with this name closes the first. Required.

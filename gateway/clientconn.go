@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -55,6 +56,8 @@ func shake(ctx context.Context, nc net.Conn, content []byte) (answer []byte, err
 	}
 	p, err := readOne(nc)
 	switch {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("%w before the server answered; does it expect TLS?", err)
 	case err != nil:
 		return nil, err
 	case p.Command != wire.ConnAck || p.ID != helloID && p.Result == wire.OK:

@@ -279,6 +279,7 @@ func (r *Reader) wait(ctx context.Context, ready func() bool) error {
 func (r *Reader) run() {
 	defer close(r.done)
 	pause := backoff{shortest: 20 * time.Millisecond, longest: 2 * time.Second}
+	var logged string
 	for at := 0; ; at++ {
 		addr := r.Addrs[at%len(r.Addrs)]
 		welcomed, err := r.serve(addr)
@@ -289,7 +290,10 @@ func (r *Reader) run() {
 		if ended {
 			return
 		}
-		r.Logger.Debug("connection ended", "addr", addr, "err", err)
+		if why := err.Error(); welcomed || why != logged { // not the same again every two seconds
+			r.Logger.Info("connection ended", "addr", addr, "err", why)
+			logged = why
+		}
 		if errors.Is(err, ErrMoved) && !r.yields { // by another program, or by a connection that is gone
 			r.yields = true
 			select {

@@ -40,6 +40,46 @@ func submits(t *testing.T, addr, client string, n int) {
 	}
 }
 
+// firstLine ends a command when it has written something.
+type firstLine struct {
+	strings.Builder
+	end context.CancelFunc
+}
+
+func (f *firstLine) Write(p []byte) (int, error) {
+	defer f.end()
+	return f.Builder.Write(p)
+}
+
+// TestTailSaysWhyItWaits has a server that closes connections without an answer, as one with TLS does.
+func TestTailSaysWhyItWaits(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			nc.(*net.TCPConn).CloseWrite()
+			io.Copy(io.Discard, nc) // a reset would lose the end
+			nc.Close()
+		}
+	})
+	defer accepting.Wait()
+	defer ln.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	errs := &firstLine{end: cancel}
+	if err := tail(ctx, []string{"--addr", ln.Addr().String()}, io.Discard, errs); !errors.Is(err, commandline.ErrInterrupted) || !strings.Contains(errs.String(), "does it expect TLS?") {
+		t.Error(err, errs.String())
+	}
+}
+
 // TestReaderVerbs runs honed tail, readers and sessions beside a running honed.
 func TestReaderVerbs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")

@@ -52,7 +52,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:7171", "serve metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
 	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that other machines need for the admin side")
-	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\" or \"CLIENT sha256:HEX\"")
+	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\", or for a reader \"NAME TOKEN reads\"; sha256:HEX may stand for a token")
 	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
 	flags.StringVar(&f.ca, "client-ca", "", "accept only clients whose certificate names them and is signed by a CA in this PEM `FILE`")

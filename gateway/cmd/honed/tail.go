@@ -39,7 +39,7 @@ type tailing struct {
 }
 
 // tail prints the records of a running honed.
-func tail(ctx context.Context, args []string, stdout, _ io.Writer) error {
+func tail(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f tailing
 	r := &f.Reader
 	flags, config := commandline.New("honed tail")
@@ -53,9 +53,13 @@ func tail(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	if err := f.Prepare(); err != nil {
 		return err
 	}
+	var err error
+	if r.Logger, err = newLogger("text", stderr); err != nil {
+		return err
+	}
 	defer r.Close()
 	out := bufio.NewWriter(stdout)
-	err := f.print(ctx, out)
+	err = f.print(ctx, out)
 	return errors.Join(commandline.OrInterrupted(ctx, err), out.Flush())
 }
 

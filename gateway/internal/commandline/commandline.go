@@ -7,8 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/bits"
 	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -100,6 +102,7 @@ func New(verb string) (flags *flag.FlagSet, config *string) {
 // Parse reads the command line, which may have up to words arguments besides flags, and then the
 // configuration file.
 func Parse(flags *flag.FlagSet, config *string, args []string, words int, stdout io.Writer) error {
+	takeAmounts(flags)
 	if err := flags.Parse(args); err != nil {
 		if err == flag.ErrHelp {
 			fmt.Fprintf(stdout, "Flags of %s:\n", flags.Name())
@@ -118,10 +121,59 @@ func Parse(flags *flag.FlagSet, config *string, args []string, words int, stdout
 	return readConfig(flags, *config)
 }
 
+// amount is the Value of a flag for bytes, which may have a unit, or for a duration.
+type amount struct {
+	flag.Value
+	kind string // BYTES or duration
+}
+
+// takeAmounts makes amounts of the flags for bytes and durations.
+func takeAmounts(flags *flag.FlagSet) {
+	flags.VisitAll(func(f *flag.Flag) {
+		switch kind, _ := flag.UnquoteUsage(f); kind {
+		case "BYTES":
+			if n, _ := strconv.ParseInt(f.DefValue, 10, 64); n != 0 {
+				steps := min(bits.TrailingZeros64(uint64(n))/10, 4)
+				f.DefValue = fmt.Sprint(n>>(10*steps), []string{"", "KiB", "MiB", "GiB", "TiB"}[steps])
+			}
+			f.Value = amount{f.Value, kind}
+		case "duration":
+			f.Value = amount{f.Value, kind}
+		}
+	})
+}
+
+// Set says what to write, where package flag says "parse error".
+func (a amount) Set(text string) error {
+	if a.kind == "duration" {
+		if a.Value.Set(text) != nil {
+			return errors.New("not a duration; write it with its unit, as in 168h, 30m or 10s")
+		}
+		return nil
+	}
+	wrong := errors.New("not a number of bytes; write it as in 65536, 64KiB or 10GiB")
+	unit := strings.Index("KiBMiBGiBTiB", text[max(len(text)-3, 0):])
+	if unit < 0 || unit%3 != 0 || len(text) < 3 {
+		if a.Value.Set(text) != nil {
+			return wrong
+		}
+		return nil
+	}
+	n, err := strconv.ParseInt(text[:len(text)-3], 10, 64)
+	shift := 10 * (unit/3 + 1)
+	if err != nil || n<<shift>>shift != n || a.Value.Set(strconv.FormatInt(n<<shift, 10)) != nil {
+		return wrong
+	}
+	return nil
+}
+
 // printFlags prints the flags as they are written everywhere else, with two dashes.
 func printFlags(flags *flag.FlagSet, out io.Writer) {
 	flags.VisitAll(func(f *flag.Flag) {
 		kind, usage := flag.UnquoteUsage(f)
+		if a, ok := f.Value.(amount); ok {
+			kind = a.kind
+		}
 		fmt.Fprintf(out, "  --%s %s\n    \t%s", f.Name, kind, usage)
 		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" {
 			fmt.Fprintf(out, " (default %s)", f.DefValue)
@@ -152,7 +204,7 @@ func readConfig(flags *flag.FlagSet, path string) error {
 		}
 		for _, v := range values {
 			if err := flags.Set(key, fmt.Sprint(v)); err != nil {
-				return UsageError{fmt.Errorf("%s: %s: %w", path, key, err)}
+				return UsageError{fmt.Errorf("%s: invalid value %q for %s: %w", path, fmt.Sprint(v), key, err)}
 			}
 		}
 	}
