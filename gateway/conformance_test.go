@@ -50,3 +50,45 @@ func TestPython(t *testing.T) {
 		})
 	}
 }
+
+// TestPythonDevice runs a device that keeps its session in a file, several times.
+func TestPythonDevice(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		testrun.Lacks(t, "python3 is missing; make deps installs it")
+	}
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	host, port, _ := net.SplitHostPort(up.addr)
+	folder := t.TempDir()
+	send := func(store string, from, to int) (string, error) {
+		cmd := exec.CommandContext(soon(t), python, "conformance/device.py", host, port, "meter", "--store", filepath.Join(folder, store))
+		var lines strings.Builder
+		for n := from; n <= to; n++ {
+			fmt.Fprintln(&lines, n)
+		}
+		cmd.Stdin = strings.NewReader(lines.String())
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for from := range 3 {
+		if out, err := send("first", from*50+1, from*50+50); err != nil || out != "" {
+			t.Fatal(err, out)
+		}
+	}
+	got := records(t, log)["meter"]
+	for i, data := range got {
+		if data != fmt.Sprint(i+1) {
+			t.Fatalf("record %d is %q", i+1, data)
+		}
+	}
+	if len(got) != 150 {
+		t.Errorf("%d records instead of 150", len(got))
+	}
+	if out, err := send("second", 1, 1); err != nil || out != "" {
+		t.Fatal(err, out)
+	}
+	if out, err := send("first", 1, 1); err == nil || !strings.Contains(out, "stopped: fenced") {
+		t.Error("two devices with one name:", err, out)
+	}
+}

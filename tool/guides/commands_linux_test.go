@@ -44,7 +44,7 @@ var pages = []struct {
 	{name: "invalid.md", prints: []string{"descriptors"}},
 	{
 		name: "from-mqtt.md", needs: []string{"python3", "curl", "sha256sum"}, ports: []string{"7100", "7171"},
-		prints: []string{"ok tokens", `"client":"python"`},
+		prints: []string{`"seq":3,`, `{"client":"meter-7","epoch":`},
 	},
 }
 
