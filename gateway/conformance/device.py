@@ -192,10 +192,14 @@ def main():
     flags.add_argument("name")
     flags.add_argument("--token-file")
     flags.add_argument("--ca", help="connect with TLS, and trust the certificate authorities in this PEM file")
+    flags.add_argument("--cert", help="the device's certificate and key, a PEM file")
     flags.add_argument("--store", default="device.db", help="the file of the session and of what is not acknowledged")
     args = flags.parse_args()
-    device = Device((args.host, args.port), args.name, open(args.token_file).read().strip() if args.token_file else "",
-                    args.store, ssl.create_default_context(cafile=args.ca) if args.ca else None)
+    token = open(args.token_file).read().strip() if args.token_file else ""
+    context = ssl.create_default_context(cafile=args.ca) if args.ca else None
+    if args.cert:
+        context.load_cert_chain(args.cert)
+    device = Device((args.host, args.port), args.name, token, args.store, context)
     threading.Thread(target=device.run, daemon=True).start()
     try:
         for line in sys.stdin.buffer:
