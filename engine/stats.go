@@ -20,7 +20,7 @@ type Stats struct {
 	Resumed          uint64            // of these, with a session of an earlier connection
 	HandshakesFailed uint64            // TLS handshakes that have failed, or were not completed
 	HandOffs         uint64            // times that a loop moved on without a slow handler
-	Owed             int               // late replies outstanding; a visit that promises many counts up to 7 ahead
+	Owed             int               // late replies outstanding; during a visit that promises several, up to 7 more
 	Waiting          int64             // bytes of unsent output
 	InLine           int               // connections whose next visit waits for room in Limits.TotalOutput
 	Paused           int               // connections that are not read because of Limits.TotalInFlight

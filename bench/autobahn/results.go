@@ -207,9 +207,9 @@ Conformance: results of package websocket, and of two other libraries as control
 [Autobahn test suite](https://github.com/crossbario/autobahn-testsuite) for WebSocket.
 `+"`make autobahn`"+` writes this page.
 
-Informational: the case has no right answer. Non-strict: it passed, but ignored a
-recommendation. Unclean: the connection did not close as expected, whatever the result. Not
-negotiated: the agent declined the compression parameters, so the case did not run. The
+Cases: those with a result; the others were not run. Informational: the case has no right answer.
+Non-strict: it passed, but ignored a recommendation. Unclean: the connection did not close as
+expected, whatever the result. Not negotiated: the agent declined the compression parameters. The
 controls validate UTF-8 in their handlers, because gorilla and coder leave that to their users.
 
 | agent | version | cases | OK | informational | non-strict | failed | not negotiated | unclean |

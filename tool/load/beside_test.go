@@ -307,7 +307,7 @@ func TestGateOfChurn(t *testing.T) {
 	own.Churned.Example = &Error{Kind: Unreachable, What: "x", Try: "y"}
 	own.Churned.Own = dialError(&wrappedCall{"connect", syscall.EADDRNOTAVAIL}, 5, time.Second)
 	for says, m := range map[string]*Measured{
-		"the generator itself began one connection in a hundred 3": late, "only 20 churn connections were measured": few,
+		"the generator itself began 1 % of the connections 3": late, "only 20 churn connections were measured": few,
 		"7 of 1000 churn connections failed (7 unreachable; the first: out of local ports after 5 connections); spread": own,
 	} {
 		r := m.result()

@@ -200,8 +200,8 @@ func (m *Measured) slow() string {
 	}
 	for _, p := range judged() {
 		if late, most := m.late(m.Delay, p); late > 0 {
-			return fmt.Sprintf("the generator itself read %s %v late or more (the limit for %s is %v); give it CPUs of its own, or use fewer connections",
-				p.each, late, p.name, most)
+			return fmt.Sprintf("the generator itself read %s of the answers %v or more after they had come (the limit for %s is %v); give it CPUs of its own, or use fewer connections",
+				p.share, late, p.name, most)
 		}
 	}
 	return ""
@@ -223,12 +223,12 @@ func (m *Measured) withhold(q *Quantiles) {
 
 // judged are the percentiles for which a closed loop can be invalid.
 func judged() []percentile {
-	return []percentile{{"p50", "every second answer", 1, 2}, {"p90", "one answer in ten", 9, 10}, {"p99", "one answer in a hundred", 99, 100}}
+	return []percentile{{"p50", "half", 1, 2}, {"p90", "10 %", 9, 10}, {"p99", "1 %", 99, 100}}
 }
 
 // percentile is the value that parts/whole of the answers do not exceed.
 type percentile struct {
-	name, each   string
+	name, share  string
 	parts, whole int64
 }
 

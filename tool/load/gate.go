@@ -103,7 +103,7 @@ func (m *Measured) lagging() string {
 	if late <= m.plan.MaxLag {
 		return ""
 	}
-	return fmt.Sprintf("the generator itself sent one request in a hundred %v late or more (the limit is %v); give it CPUs of its own, or offer a lower rate",
+	return fmt.Sprintf("the generator itself sent 1 %% of the requests %v or more after they were due (the limit is %v); give it CPUs of its own, or offer a lower rate",
 		late.Round(time.Microsecond), m.plan.MaxLag)
 }
 
@@ -163,7 +163,7 @@ func (m *Measured) churnLagging() string {
 	if late <= m.plan.MaxLag {
 		return ""
 	}
-	return fmt.Sprintf("the generator itself began one connection in a hundred %v late or more (the limit is %v); give it CPUs of its own, or open fewer",
+	return fmt.Sprintf("the generator itself began 1 %% of the connections %v or more after they were due (the limit is %v); give it CPUs of its own, or open fewer",
 		late.Round(time.Microsecond), m.plan.MaxLag)
 }
 
@@ -241,7 +241,7 @@ func (m *Measured) warnings(r *Result) (warnings []string) {
 	}
 	for _, delay := range []histogram{m.Lag, m.Delay} {
 		if late, most := m.late(delay, percentile{parts: 999, whole: 1000}); late > 0 {
-			warnings = append(warnings, fmt.Sprintf("p99.9 is not the server's: the generator itself was %v late or more with one request in a thousand (the limit is %v)", late, most))
+			warnings = append(warnings, fmt.Sprintf("p99.9 is not the server's: the generator itself delayed 0.1 %% of the requests by %v or more (the limit is %v)", late, most))
 		}
 	}
 	if all := m.requests(); float64(m.Retries) > leastRetried*float64(all) {

@@ -256,14 +256,14 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 		"faulty":  {func(all []Agent) { all[2].Fault = "is gone; look for it" }, "agent c is gone; look for it"},
 		"failed":  {func(all []Agent) { all[0].Measured.Failure = &Error{Kind: Closed, What: "it ends", Try: "look"} }, "agent a: load: it ends; look"},
 		"late": {func(all []Agent) { all[1].Measured.Lag.record(int64(time.Second), 100) },
-			"agent b: the generator itself sent one request in a hundred"},
+			"agent b: the generator itself sent 1 % of the requests"},
 		"stopped": {func(all []Agent) { all[1].Measured.Lag.record(int64(time.Second), 1) },
 			"agent b: the generator itself did not run for 1s"},
 		"slow": {func(all []Agent) {
 			all[1].Measured.Delay = newHistogram()
 			all[1].Measured.Delay.record(int64(2*time.Millisecond), 100)
 			all[1].Measured.Delay.record(1, 900)
-		}, "agent b: the generator itself read one answer in a hundred 2"},
+		}, "agent b: the generator itself read 1 % of the answers 2"},
 		"busy": {func(all []Agent) {
 			for i := range all {
 				all[i].Machine = "same"

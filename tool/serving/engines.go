@@ -33,7 +33,7 @@ func engineNames() []string {
 func engineNote(name string) string {
 	return map[string]string{
 		"direct":         "one goroutine per connection; three system calls per request",
-		"buffered":       "one goroutine per connection, with a buffer; also for TLS",
+		"buffered":       "one goroutine per connection, with a buffer",
 		"parked":         "one goroutine per connection, without a buffer while idle",
 		"events":         "one loop per CPU, which continues without a slow handler",
 		"events-inline":  "one loop per CPU, for handlers that never block",

@@ -194,13 +194,13 @@ func (f *Load) completeOffer(cmd *cobra.Command) error {
 // Shape describes the plan in a few words.
 func (f *Load) Shape() string {
 	p := &f.Plan
-	shape := fmt.Sprintf("connections × depth %d × %d, closed loop", p.Conns, max(p.Depth, 1))
+	shape := fmt.Sprintf("%d connections, %d in flight on each, closed loop", p.Conns, max(p.Depth, 1))
 	open := p.Rate > 0 || !p.Schedule.None()
 	switch {
 	case p.Conns == 0:
 		shape = "no load"
 	case open && p.Depth > 0:
-		shape = fmt.Sprintf("%d connections, depth %d at most, open loop, %v arrivals", p.Conns, p.Depth, p.Arrivals)
+		shape = fmt.Sprintf("%d connections, at most %d in flight on each, open loop, %v arrivals", p.Conns, p.Depth, p.Arrivals)
 	case open:
 		shape = fmt.Sprintf("%d connections, open loop, %v arrivals", p.Conns, p.Arrivals)
 	}

@@ -27,7 +27,7 @@ func wavy(seconds int, share float64) gauge {
 }
 
 func loading() *loadPicture {
-	p := &loadPicture{target: "127.0.0.1:7000", shape: "connections × depth 100 × 1, closed loop", warmup: 3 * time.Second, length: 90 * time.Second,
+	p := &loadPicture{target: "127.0.0.1:7000", shape: "100 connections, 1 in flight on each, closed loop", warmup: 3 * time.Second, length: 90 * time.Second,
 		gauge: wavy(75, 0.43), measuring: 3 * time.Second}
 	for _, text := range []string{"p99<5ms", "rate>=200000"} {
 		g, err := load.ParseGoal(text)
@@ -48,7 +48,7 @@ func saturated() *loadPicture {
 }
 
 func benching() *benchPicture {
-	p := &benchPicture{title: "http://127.0.0.1:8080/, connections × depth 50 × 1, closed loop", planned: 16, gauge: wavy(4, 0.2), told: 40 * time.Second,
+	p := &benchPicture{title: "http://127.0.0.1:8080/, 50 connections, 1 in flight on each, closed loop", planned: 16, gauge: wavy(4, 0.2), told: 40 * time.Second,
 		now: trial.Progress{Doing: "sample 6 of 18: B (what is here), measuring", Taken: 5, Samples: 18, Remaining: 130 * time.Second}, sampling: 1}
 	p.sides = []benchSide{{name: "A (main)"}, {name: "B (what is here)"}}
 	for i := range 5 {

@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -28,15 +30,15 @@ Usage:
   honed prove   [flags]    start a second honed, submit a million messages to it, kill it
                            with kill -9 half-way, restart it, and verify every message
   honed tail    [flags]    print a line of JSON for each record, as it is stored
-  honed readers list|create|move|split|remove
+  honed readers list [flags], honed readers create|move|split|remove NAME [flags]
                            list and change the readers of a running honed
-  honed sessions list|forget
+  honed sessions list [flags], honed sessions forget NAME [flags]
                            list and end the sessions of clients of a running honed
   honed clock   [flags]    print the log time of the running honed and how far the wall clock
                            is ahead; honed clock accept makes log time follow it
   honed version            print the version
 
-honed VERB --help lists the flags of a verb. A file for --config may set any of them:
+honed VERB --help lists the flags of a verb. honed --config FILE reads flags from a TOML file:
   listen = ["127.0.0.1:7100"]
   data = "/var/lib/honed"
 
@@ -68,16 +70,15 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	case args[0] == "" || args[0][0] != '-':
 		verb, args = args[0], args[1:]
 	}
-	if verb == "serve" && len(args) > 0 && (args[0] == "--help" || args[0] == "-h" || args[0] == "-help") {
-		fmt.Fprint(stdout, help)
-		fmt.Fprintln(stdout)
-	}
 	do := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
 		"serve": serve, "verify": verify, "inspect": inspect, "export": export, "backup": backup, "restore": restore,
 		"migrate": migrate, "prove": prove, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
 	}[verb]
 	switch {
 	case do != nil:
+		if slices.ContainsFunc(args, isHelp) {
+			fmt.Fprintln(stdout, usageOf(verb))
+		}
 		return do(ctx, args, stdout, stderr)
 	case verb == "help":
 		fmt.Fprint(stdout, help)
@@ -87,4 +88,14 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return nil
 	}
 	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, tail, readers, sessions, clock or version", verb)}
+}
+
+func isHelp(arg string) bool { return arg == "--help" || arg == "-h" || arg == "-help" }
+
+// usageOf returns what the help says of a verb, and all of it for serve.
+func usageOf(verb string) string {
+	if verb == "serve" {
+		return help
+	}
+	return "Usage:\n" + regexp.MustCompile(`(?m)^  honed `+verb+` .*\n(    .*\n)*`).FindString(help)
 }

@@ -105,6 +105,19 @@ func TestProveFindsLosses(t *testing.T) {
 	}
 }
 
+func TestHelpOfVerbs(t *testing.T) {
+	for _, verb := range []string{
+		"verify", "inspect", "export", "backup", "restore", "migrate", "prove", "tail", "clock",
+		"readers list", "readers create", "readers create x", "sessions forget",
+	} {
+		first, _, _ := strings.Cut(verb, " ")
+		code, out, errs := honed(t, append(strings.Fields(verb), "--help")...)
+		if code != commandline.OK || errs != "" || !strings.HasPrefix(out, "Usage:\n  honed "+first+" ") || !strings.Contains(out, "\n\nFlags of honed "+first) {
+			t.Errorf("%s: %d %q\n%s", verb, code, errs, out)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -45,7 +45,7 @@ func (f *logFlags) add(flags *flag.FlagSet) {
 func (f *logFlags) addWriting(flags *flag.FlagSet) {
 	f.add(flags)
 	flags.BoolVar(&f.cluster.Create, "create-stream", false, "create the cluster's stream if it does not exist")
-	flags.Var((*positions)(&f.segments.AcceptLoss), "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which a start has refused as lost")
+	flags.Var((*positions)(&f.segments.AcceptLoss), "accept-loss", "`FIRST-LAST`, or one position: start without these envelopes, which honed has named as lost")
 	flags.Int64Var(&f.segments.Reserve, "reserve", 64<<20, "`BYTES` of disk space that the log leaves free")
 	flags.DurationVar(&f.appendTime, "append-time", 30*time.Second, "how long storing an envelope may take before the log counts as failed and honed exits")
 	flags.Int64Var(&f.segments.MaxBytes, "max-log", 0, "size limit of the log in `BYTES`; 0: only the disk limits it")

@@ -166,6 +166,8 @@ func action(verb string, args []string, actions ...string) (do, name string, res
 			return known, "", args[1:], nil
 		case len(args) > 1 && args[1] != "" && args[1][0] != '-':
 			return known, args[1], args[2:], nil
+		case len(args) > 1 && isHelp(args[1]):
+			return known, "", args[1:], nil
 		}
 	}
 	return "", "", nil, wrong
@@ -183,7 +185,7 @@ func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	o := gateway.ReaderOrder{Do: do, Name: name}
 	from := ""
 	if do == "create" || do == "move" {
-		flags.StringVar(&from, "from", "first", "where it begins: first, next, a `TIME` such as 2026-11-22T21:00:00Z, or a number as in honed tail")
+		flags.StringVar(&from, "from", "first", "`WHERE` it begins: first, next, a time such as 2026-11-22T21:00:00Z, or a number that honed tail prints")
 	}
 	if do == "create" || do == "split" {
 		flags.IntVar(&o.Shares, "shares", 1, "into how many shares the clients are divided")

@@ -35,7 +35,7 @@ func (f *Reading) Add(flags *flag.FlagSet, start, otherwise string) {
 	flags.StringVar(&f.ca, "ca", "", "connect with TLS, and trust the certificate authorities in this PEM `FILE`")
 	flags.StringVar(&f.cert, "cert", "", "client certificate, a PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "key of --cert, a PEM `FILE`")
-	flags.Func(start, fmt.Sprintf("where a new reader begins: first, next, a `TIME` such as 2026-11-22T21:00:00Z, or a number such as 12.0; default: %s", otherwise), f.start)
+	flags.Func(start, fmt.Sprintf("`WHERE` a new reader begins: first, next, a time such as 2026-11-22T21:00:00Z, or a number such as 12.0; default: %s", otherwise), f.start)
 }
 
 // start sets where a reader begins.

@@ -22,6 +22,7 @@ func (f *judgeFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&f.tolerance, "tolerance", "difference that does not matter: B is the same as A if the whole interval lies within it")
 	flags.Var(&f.noise, "noise", "how much builds of the same source vary on this machine (default: as measured by hone doctor --noise)")
+	flags.Lookup("noise").DefValue = "" // the usage text has the default
 	flags.StringVar(&f.judge.Primary, "primary", "", "the primary figure, which decides between exit codes 0 and 4 (default: the first)")
 	flags.StringSliceVar(&f.judge.Across, "across", nil, "settings that may differ, as in go,cpu")
 	flags.IntVar(&f.judge.Look, "look", 1, "number of this look at the same question: the second needs twice the pairs of the first, the third four times")

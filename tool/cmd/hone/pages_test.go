@@ -70,7 +70,7 @@ type told struct {
 // limitsTold are the limits in the order of their names on the command line.
 func limitsTold() []told {
 	return []told{
-		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a TLS handshake, and a trusted peer's PROXY header, which has its time from the accept on", "8", engine.FrameTimeout, "`TestFrameTimeIsAbsoluteByDefault`"},
+		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a TLS handshake, and a trusted peer's PROXY header, counted from the accept", "8", engine.FrameTimeout, "`TestFrameTimeIsAbsoluteByDefault`"},
 		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "`TestLargeFrameHasTheTimeOfItsSize`"},
 		{"FrameSize", "the largest frame", "3", engine.TooLarge, "`TestFrameOfExactlyTheLimitIsServed`"},
 		{"IdleTime", "silence, while no reply is owed; a protocol that can (WebSocket) asks the peer after half of it", "9", engine.IdleTimeout, "`TestIdleTimeByDefault`"},

@@ -25,7 +25,7 @@ func newServe() *cobra.Command {
 requests in flight get 25 s to finish, then connections close. A second signal ends it
 at once.
 
-Engines (parked and events serve TLS as buffered does):
+Engines (parked serves TLS as buffered does):
 
 ` + serving.EngineList() + `
 Services: submit answers with an empty reply, upper with the content in upper case.
