@@ -21,9 +21,9 @@ const usualOthers = 0.3
 // may be the server's own, such as its database.
 func (o *Others) Define(cmd *cobra.Command, strict bool) {
 	o.Most = usualOthers
-	usage := "CPU share of all processors that other programs may use before a result is INVALID"
+	usage := "share of all CPUs that other programs may use; above it a result is INVALID"
 	if !strict {
-		usage += ", if you give it, or has a warning"
+		usage = "share of all CPUs that other programs may use; above it a result has a warning, or is INVALID if you give this flag"
 	}
 	cmd.Flags().Var(&o.Most, "most-others", usage+"; 100% also accepts CPU quotas and steal")
 	if !strict {

@@ -123,7 +123,7 @@ func (f *Load) Define(cmd *cobra.Command) {
 	f.targetFlags.define(cmd, f.files)
 	f.traffic.define(cmd, f.files)
 	flags.BoolVar(&f.Plan.AllowErrors, "allow-errors", false, "keep a result VALID if requests failed")
-	flags.DurationVar(&f.Plan.MaxLag, "max-lag", time.Millisecond, "how late the generator itself may be before a result is INVALID; in a closed loop also a quarter of a percentile")
+	flags.DurationVar(&f.Plan.MaxLag, "max-lag", time.Millisecond, "how late the generator itself may be before a result is INVALID; in a closed loop a quarter of the percentile if that is more")
 	flags.Uint64Var(&f.Plan.Seed, "seed", 0, "random seed of content and Poisson arrivals")
 }
 

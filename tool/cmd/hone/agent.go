@@ -177,7 +177,7 @@ any address that it can reach, and nothing else: it runs no commands, and reads 
 files of its machine. The files that a load needs, such as bodies and certificates
 with their keys, are sent to it, encrypted with the token.
 
-Give an agent its own CPUs, and run the same build of hone as the coordinator.
+Give an agent its own CPUs, and run the same build of hone as that of hone load.
 See docs/fleet.md.`,
 		Example: `  openssl rand -hex 16 > token                        once, for all machines
   hone agent nats://10.0.0.1:4222 --token-file token

@@ -31,12 +31,12 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Race every engine and print a table",
-		Long: `Race every engine, each in a separate process on 127.0.0.1, one after the other.
-The first race measures memory per active connection (a parked connection
-returns more after 5 s idle), then throughput and latency with 100 connections, first
-with one request in flight each, then with 64. The second measures head-of-line
-blocking: the latency of 40 connections while the handlers of 4 others sleep 50 ms
-per request. It takes under a minute and leaves no process running.`,
+		Long: `Race hone's engines, which are its ways to serve connections: each runs in a process of
+its own on 127.0.0.1, one after the other. The first race measures memory per
+connection, then throughput and latency with 100 connections, first with one request
+in flight on each, then with 64. The second measures the latency of 40 connections
+while the handlers of 4 others sleep 50 ms per request (head-of-line blocking). It
+takes under a minute and leaves no process running.`,
 		Example: "  hone demo\n  hone demo --for 10s\n  hone demo --for 1s --json",
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -36,8 +36,8 @@ that of the revision given to hone bench --revision. The default is the only bas
 or else the newest run. The history has the runs of the same name and scenario whose
 settings are the same; the others are counted.
 
-A history without changes shows one with a probability of 0.2 %. Whoever looks after
-each of the first 100 runs sees a false one in fewer than 5 of 100 histories. After 50
+A history without changes shows one with a probability of 0.2 %. If you look after each
+of the first 100 runs, fewer than 5 of 100 histories show a false one. After 50
 runs, a change of 5 % where runs vary by 2 % is found within 8 more in 95 of 100
 cases. Runs have to be independent: a machine that becomes slower is a change, too.
 

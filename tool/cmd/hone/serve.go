@@ -40,8 +40,9 @@ it: no dot files without --dot-files, no symbolic links without --follow-symlink
 never a link that leaves the folder, and never a FIFO, a socket or a device.
 
 Limits (` + strings.Join(serving.LimitNames(), ", ") + `)
-are all on; the log starts with the limits in effect. Sizes take KiB and MiB,
-durations ms, s and m; off disables a limit.
+have defaults that protect the server, except for auth-time and conns-per-address, which
+are off. docs/limits.md explains them, and the log starts with those in effect. Sizes
+take KiB and MiB, durations ms, s and m; off disables a limit.
 
 Only its owner may connect to a unix socket (mode 0600), whatever the umask is.
 With --socket-mode 0660 its group may connect as well, such as a reverse proxy. The
