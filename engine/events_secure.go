@@ -176,20 +176,18 @@ func (k held) takeTurn(begun bool) bool {
 	return x.turn == itsTurn
 }
 
-// endTurn lets another handshake compute.
+// endTurn passes the connection's turn, if it has one, to the next in line.
 func (k owner) endTurn() {
 	k.s.mu.Lock()
-	k.x.Load().turn = noTurn
+	x := k.x.Load()
+	passes := x != nil && x.turn == itsTurn
+	if passes {
+		x.turn = noTurn
+	}
 	k.s.mu.Unlock()
-	k.sh.srv.passTurn()
-}
-
-// passTurn gives an ended turn to the next in line.
-func (s *Server) passTurn() {
-	for {
-		if c, waits := s.turns.Pass(); !waits || c.giveTurn() {
-			return
-		}
+	for passes {
+		next, waits := k.sh.srv.turns.Pass()
+		passes = waits && !next.giveTurn()
 	}
 }
 

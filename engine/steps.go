@@ -376,9 +376,7 @@ func (k owner) end(d *workspace) {
 	addr, displaced := k.held().addr().Addr(), s.facets.has(isDisplaced)
 	s.mu.Unlock()
 	stream.Close(resets) // not under mu
-	if x := k.x.Load(); x != nil && x.turn == itsTurn {
-		srv.passTurn()
-	}
+	k.endTurn()
 	why := k.reason()
 	defer func() { // even if OnClose panics or ends the goroutine
 		srv.uncount(why, addr, s.counted, displaced)
