@@ -107,7 +107,7 @@ func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
 func TestEndsWithCloseNotify(t *testing.T) {
 	const large = 3 << 20
 	onEach(t, withTLS(), func(t *testing.T, g ground) {
-		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+		protocol := lines{serve: func(t *engine.Turn, line []byte) error {
 			switch string(line) {
 			case "close":
 				t.Out = append(t.Out, "bye\n"...)
@@ -120,16 +120,17 @@ func TestEndsWithCloseNotify(t *testing.T) {
 				go r.Send([]byte("late\n"))
 			}
 			return nil
-		}}, func(s *engine.Server) { s.Limits.IdleTime = 2 * time.Second })
-		connect := func(text string) *rawTLS {
+		}}
+		s, hasty := serve(t, g, protocol), serve(t, g, protocol, func(s *engine.Server) { s.Limits.IdleTime = 100 * time.Millisecond })
+		connect := func(s *server, text string) *rawTLS {
 			nc := s.dialClear(t)
 			nc.(*net.TCPConn).SetReadBuffer(64 << 10)
 			raw, err := newRawTLS(nc)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := nc.Write(raw.seal(dataRecord, []byte(text))); err != nil {
-				t.Fatal(err)
+			if text != "" {
+				nc.Write(raw.seal(dataRecord, []byte(text)))
 			}
 			return raw
 		}
@@ -145,19 +146,22 @@ func TestEndsWithCloseNotify(t *testing.T) {
 			}
 			raw.nc.Close()
 		}
-		ends("a handler that closes", connect("close\n"), 4)
-		ends("a large reply", connect("large\n"), large)
-		half := connect("later\n")
+		ends("a handler that closes", connect(s, "close\n"), 4)
+		ends("a large reply", connect(s, "large\n"), large)
+		half := connect(s, "later\n")
 		half.nc.Write(half.seal(alertRecord, []byte{1, 0}))
 		ends("a half-close", half, 5)
-		ends("the idle timeout", connect("x\n"), len(refusal(engine.IdleTimeout)))
-		drained := connect("later\n")
+		ends("the idle timeout", connect(hasty, ""), len(refusal(engine.IdleTimeout)))
+		drained := connect(s, "later\n")
 		for size := 0; size < 5; { // the server has read it
 			data, err := drained.open()
 			if err != nil {
 				t.Fatal(err)
 			}
 			size += len(data)
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == 1 }) {
+			t.Errorf("%d connections are open, want 1", s.Stats().Open)
 		}
 		done := s.drain(t)
 		ends("a drain", drained, len(refusal(engine.ShuttingDown)))
