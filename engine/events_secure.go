@@ -29,8 +29,8 @@ func (k held) secure(config *tls.Config) {
 	k.attach().frame.Begin(&k.sh.srv.clock) // the PROXY header and the handshake have a message's time each
 }
 
-// layerAt returns where the connection's layer is stored, to its owner or to whoever holds its mutex.
-func (k *connRef) layerAt() **secure.Conn {
+// layerAt returns where the connection's layer is stored.
+func (k held) layerAt() **secure.Conn {
 	i := int(uint32(k.key))
 	side := (*k.sh.chunks.Load())[i/chunkSlots].side
 	if side.layers.Load() == nil {
@@ -39,8 +39,11 @@ func (k *connRef) layerAt() **secure.Conn {
 	return &side.layers.Load()[i%chunkSlots]
 }
 
-// layer returns the layer of a connection that has one.
-func (k *connRef) layer() *secure.Conn { return *k.layerAt() }
+// layer returns the layer of a connection that has one, to its owner or to whoever holds its mutex.
+func (k *connRef) layer() *secure.Conn {
+	i := int(uint32(k.key))
+	return (*k.sh.chunks.Load())[i/chunkSlots].side.layers.Load()[i%chunkSlots]
+}
 
 // pull reads once and decrypts all that has arrived: what crypto/tls kept back would never be
 // reported as readable. It has counted the n bytes already. In a drain only a handler that waits for
