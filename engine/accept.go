@@ -28,7 +28,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	s.init()
 	var config *tls.Config
 	if secured, ok := ln.(*tlsListener); ok {
-		ln, config = secured.Listener, secured.config
+		ln, config = secured.inner, secured.config
 	}
 	closer := sync.OnceFunc(func() { ln.Close() })
 	defer closer()

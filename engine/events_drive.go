@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/secure"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -31,7 +32,7 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 			return
 		}
 		k.owner().readOnce(d)
-		if !d.offLoop && k.x.Load() == nil && s.want == sys.In && k.reason() == 0 {
+		if !d.offLoop && k.x.Load() == nil && s.want == sys.In && k.reason() == 0 && !s.own.has(isOver) {
 			return // nothing is in flight: no change
 		}
 		if !d.offLoop && s.own.has(isLate) {
@@ -191,8 +192,10 @@ func (k owner) readOnce(d *workspace) {
 	k.unpack(d)
 	x := k.x.Load()
 	n, err := 0, error(nil)
-	if k.s.own.shakesNext() {
-		k.readHello(d)
+	if k.s.own.shakesNext() { // so that no helper waits for the rest of a ClientHello
+		if n, err = k.sh.poll.Read(k.s.socket, d.box.Space(&k.sh.srv.input)); d.box.Arrived(n) {
+			d.box.Served(0, secure.HelloLacks(d.box.Bytes()))
+		}
 	} else if k.s.secured && !k.s.own.has(wantsProxy) {
 		if n, err = k.pull(d, false); n > 0 {
 			k.received(d, 0) // pull has counted them
@@ -290,7 +293,7 @@ func (k held) watchFor(away bool) {
 	case away && x != nil && x.goal == arrived:
 		want = sys.In | sys.Once
 	case away || phase == life.Finishing || phase == life.Closing:
-	case phase == life.Serving && (s.own.has(drains) && !x.frame.IsAllowed() || x != nil && (x.in.Ready() || x.blocked.Load() || x.turn == inLine)):
+	case phase == life.Serving && (s.own.has(drains) && !x.frame.IsAllowed() || x != nil && (x.in.Ready() || x.blocked.Load())):
 	case phase == life.Serving && k.servedOffLoop():
 		want = sys.In | sys.Once
 	default:

@@ -18,11 +18,7 @@ func (k owner) handOff() {
 	k.held().setAway(true)
 	k.held().watchFor(true)
 	k.s.mu.Unlock()
-	if shakes {
-		k.sh.srv.helpers.run(job{l: k.sh.loop, key: k.key, shakes: true})
-		return
-	}
-	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key})
+	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key, shakes: shakes})
 }
 
 // job is what a helper does: run a loop, or serve one of its connections.
@@ -69,12 +65,14 @@ func (c *helpers) run(j job) {
 // serve has a helper serve a connection, or puts the job in line.
 func (c *helpers) serve(j job) {
 	c.mu.Lock()
-	if c.full.Load() && !c.unbound {
+	if c.full.Load() && !c.unbound && !j.shakes {
 		c.line = append(c.line, j)
 		c.mu.Unlock()
 		return
 	}
-	c.countOffLoop(1)
+	if !j.shakes {
+		c.countOffLoop(1)
+	}
 	h := c.pick()
 	c.mu.Unlock()
 	h.jobs <- j

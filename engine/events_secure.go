@@ -49,14 +49,13 @@ func (k *connRef) layer() *secure.Conn {
 // reported as readable. It has counted the n bytes already. In a drain only a handler that waits for
 // more reads beyond what had arrived.
 func (k owner) pull(d *workspace, waits bool) (n int, err error) {
-	c, x := k.layer(), k.x.Load()
-	if c.Over() {
+	if k.s.own.has(isOver) {
 		return 0, sys.ErrClosed
 	}
 	if d.fed == nil {
 		d.fed = make([]byte, max(helperRead, len(d.in)*3/4)) // what it completes fits the other buffer, mostly
 	}
-	p := d.fed
+	p, x := d.fed, k.x.Load()
 	if k.s.own.has(drains) && !waits {
 		p = p[:min(len(p), x.left)]
 	}
@@ -67,15 +66,12 @@ func (k owner) pull(d *workspace, waits bool) (n int, err error) {
 	if err != nil && err != sys.ErrClosed {
 		return 0, err
 	}
-	c.Feed(p[:m], err != nil)
-	if n, err = k.unseal(&d.box); n > 0 && err == sys.ErrClosed {
-		k.attachUnlocked() // facts reports the end when this is served
-		err = nil
-	}
-	return n, err
+	k.layer().Feed(p[:m], err != nil)
+	return k.unseal(&d.box)
 }
 
-// unseal decrypts what the layer was fed.
+// unseal decrypts what the layer was fed. It returns sys.ErrClosed at the end, but first what has come
+// before it.
 func (k owner) unseal(in *input.Buffer) (n int, err error) {
 	c := k.layer()
 	for m := 0; err == nil; n += m {
@@ -84,7 +80,10 @@ func (k owner) unseal(in *input.Buffer) (n int, err error) {
 	}
 	k.sh.counts.bytesIn.Add(uint64(n))
 	k.answer()
-	if err == sys.ErrAgain {
+	if err == sys.ErrClosed {
+		k.s.own.set(isOver) // which no event reports
+	}
+	if err == sys.ErrAgain || err == sys.ErrClosed && n > 0 {
 		err = nil
 	}
 	return n, err
@@ -100,9 +99,7 @@ func (k owner) readAhead(in *input.Buffer) {
 // sendSealed is send with TLS, for at most q of all bytes.
 func (k held) sendSealed(x *inflight, q []byte, all int) (n int, err error) {
 	c := k.layer()
-	before := c.Sealed()
-	n, err = c.Send(k.sh.poll, k.s.socket, q)
-	written := before + n - c.Sealed()
+	n, written, err := c.Send(k.sh.poll, k.s.socket, q)
 	k.sh.counts.bytesOut.Add(uint64(written))
 	if x != nil {
 		x.written.Add(uint32(written))
@@ -118,7 +115,7 @@ func (k held) sendSealed(x *inflight, q []byte, all int) (n int, err error) {
 
 // answer sends what the layer has written by itself.
 func (k owner) answer() {
-	if k.layer().Owes() {
+	if k.layer().Memory() > 0 {
 		k.s.mu.Lock()
 		k.held().sendOwn()
 		k.s.mu.Unlock()
@@ -128,7 +125,7 @@ func (k owner) answer() {
 // sendOwn is answer with mu held. When the socket is full, nothing is read before all is sent: a
 // peer that asks for such answers and reads none gets no more of them.
 func (k held) sendOwn() {
-	if k.s.dead || !k.layer().Owes() {
+	if k.s.dead || k.layer().Memory() == 0 {
 		return
 	}
 	x := k.attach()
@@ -182,20 +179,18 @@ func (k held) takeTurn(begun bool) bool {
 	return x.turn == itsTurn
 }
 
-// endTurn lets another handshake compute.
+// endTurn passes the connection's turn, if it has one, to the next in line.
 func (k owner) endTurn() {
 	k.s.mu.Lock()
-	k.x.Load().turn = noTurn
+	x := k.x.Load()
+	passes := x != nil && x.turn == itsTurn
+	if passes {
+		x.turn = noTurn
+	}
 	k.s.mu.Unlock()
-	k.sh.srv.passTurn()
-}
-
-// passTurn gives an ended turn to the next in line.
-func (s *Server) passTurn() {
-	for {
-		if c, waits := s.turns.Pass(); !waits || c.giveTurn() {
-			return
-		}
+	for passes {
+		next, waits := k.sh.srv.turns.Pass()
+		passes = waits && !next.giveTurn()
 	}
 }
 
@@ -215,29 +210,16 @@ func (c Conn) giveTurn() bool {
 	return true
 }
 
-// readHello collects a ClientHello, so that no helper waits for the rest of one. What ends or breaks
-// off before is the handshake's to report.
-func (k owner) readHello(d *workspace) {
-	n, err := k.sh.poll.Read(k.s.socket, d.box.Space(&k.sh.srv.input))
-	if d.box.Arrived(n) {
-		d.box.Served(0, secure.HelloLacks(d.box.Bytes()))
-	}
-	if d.box.Ready() || err != nil && err != sys.ErrAgain {
-		k.s.own.set(hasHello)
-	}
-}
-
 // shake runs the handshake, on a helper that no limit counts: it has a turn, and waits for its peer
 // no longer than Limits.FrameTime.
 func (k owner) shake(d *workspace) {
-	s, c := k.s, k.layer()
-	s.mu.Lock()
-	remote := netAddr(k.held().addr())
-	s.mu.Unlock()
+	s, c, srv := k.s, k.layer(), k.sh.srv
+	addresses := transport.AddressesOnly(netAddr(s.socket.LocalAddr()), netAddr(k.conn().RemoteAddr()))
 	k.unpack(d)
 	c.Feed(d.box.Bytes(), false)
-	err := k.guardShake(func() error {
-		return c.Handshake(k.sh.srv.ctx, func(p []byte) (int, error) { return k.readShake(d, p) }, transport.AddressesOnly(netAddr(s.socket.LocalAddr()), remote))
+	err := error(Panicked)
+	srv.guard(k.conn(), func() {
+		err = c.Handshake(srv.ctx, func(p []byte) (int, error) { return k.readShake(d, p) }, addresses)
 	})
 	k.endTurn()
 	s.own.clear(mustShake)
@@ -245,16 +227,15 @@ func (k owner) shake(d *workspace) {
 	k.pack(d)
 	if err != nil {
 		k.shakeFailed(err)
-	}
-	k.answer() // its last message, an alert, or what user code says to a peer that does not speak TLS
-	k.stopFrame()
-	k.touch()
-	if err != nil {
+		k.answer() // an alert, or what user code says to a peer that does not speak TLS
 		k.kill()
 		k.drive(d, false)
 		return
 	}
-	k.sh.srv.countShaken(c.NetConn())
+	k.answer() // its last message
+	k.stopFrame()
+	k.touch()
+	srv.countShaken(c.NetConn())
 	s.mu.Lock()
 	s.facets.set(isShaken)
 	s.mu.Unlock()
@@ -265,13 +246,6 @@ func (k owner) shake(d *workspace) {
 	s.mu.Lock()
 	k.held().list() // the loop serves it
 	k.held().release()
-}
-
-// guardShake runs a handshake. A panic of user code ends its connection only.
-func (k owner) guardShake(run func() error) error {
-	err := error(Panicked)
-	k.sh.srv.guard(k.conn(), func() { err = run() })
-	return err
 }
 
 func (s *Server) countShaken(nc net.Conn) {
@@ -285,19 +259,16 @@ func (s *Server) countShaken(nc net.Conn) {
 func (k owner) readShake(d *workspace, p []byte) (n int, err error) {
 	d.box.Forget(&k.sh.srv.input) // the handshake has taken all of the hello
 	k.x.Load().noteInput(&d.box)
-	for {
-		n, err := k.sh.poll.Read(k.s.socket, p)
-		if err == sys.ErrClosed {
-			return 0, io.EOF
-		}
-		if err != sys.ErrAgain {
-			return n, err
-		}
+	for n, err = k.sh.poll.Read(k.s.socket, p); err == sys.ErrAgain; n, err = k.sh.poll.Read(k.s.socket, p) {
 		k.answer()
 		if err := k.awaitShake(); err != nil {
 			return 0, err
 		}
 	}
+	if err == sys.ErrClosed {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // awaitShake waits until the peer has sent something, and then for a turn.
@@ -308,22 +279,15 @@ func (k owner) awaitShake() error {
 	k.endTurn()
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	x := k.x.Load()
-	if k.held().shakesOn() {
-		k.held().await(x, arrived)
+	for what := arrived; ; what = turned {
+		switch {
+		case k.s.dead || k.s.suspect != 0 || k.reason() != 0 || k.sh.srv.draining.Load():
+			return os.ErrDeadlineExceeded
+		case what == turned && k.held().takeTurn(true):
+			return nil
+		}
+		k.held().await(k.x.Load(), what)
 	}
-	for k.held().shakesOn() && !k.held().takeTurn(true) {
-		k.held().await(x, turned)
-	}
-	if !k.held().shakesOn() {
-		return os.ErrDeadlineExceeded
-	}
-	return nil
-}
-
-// shakesOn reports whether nothing has ended the handshake.
-func (k held) shakesOn() bool {
-	return !k.s.dead && k.s.suspect == 0 && k.reason() == 0 && !k.sh.srv.draining.Load()
 }
 
 // netAddr makes a net.Addr.

@@ -116,7 +116,8 @@ const (
 // servedOffLoop reports whether to serve the connection off its loop.
 func (k *connRef) servedOffLoop() bool {
 	if k.s.own.shakesNext() {
-		return k.s.own.has(hasHello)
+		x := k.x.Load()
+		return x != nil && x.in.Ready() // its first message is here
 	}
 	switch k.sh.srv.how.hand {
 	case Offload:

@@ -157,7 +157,8 @@ func (g *goroutineConn) handshake() bool {
 		}
 	}
 	if err == nil {
-		err = k.owner().guardShake(func() error { return h.HandshakeContext(k.sh.srv.ctx) })
+		err = Panicked
+		k.sh.srv.guard(k.conn(), func() { err = h.HandshakeContext(k.sh.srv.ctx) })
 	}
 	g.frame.Pause()
 	k.touch()
@@ -186,38 +187,34 @@ func (g *goroutineConn) readHeader() (why Reason, err error) {
 	}
 }
 
-// notShaken counts and logs a TLS handshake that has failed, or never begun.
-func (k owner) notShaken(err error) {
-	k.sh.srv.shaken.failed.Add(1)
+// shakeFailed counts and logs a TLS handshake that has failed, or never begun, and records why the
+// connection ends.
+func (k owner) shakeFailed(err error) {
+	srv := k.sh.srv
+	srv.shaken.failed.Add(1)
 	k.s.mu.Lock()
-	remote := k.held().addr()
+	why, remote := k.s.suspect, k.held().addr()
 	k.s.mu.Unlock()
-	k.sh.srv.faults.Write(k.sh.srv.Logger, slog.LevelWarn, "tls_handshake", func() (string, []any) {
+	srv.faults.Write(srv.Logger, slog.LevelWarn, "tls_handshake", func() (string, []any) {
 		return "TLS handshake failed", []any{"remote", remote, "error", err}
 	})
-}
-
-// shakeFailed records why a connection ends whose TLS handshake has failed.
-func (k owner) shakeFailed(err error) {
-	k.notShaken(err)
-	k.s.mu.Lock()
-	suspect := k.s.suspect
-	k.s.mu.Unlock()
 	switch {
-	case suspect != 0:
-		k.fail(suspect)
-	case k.sh.srv.draining.Load():
-		k.fail(ShuttingDown)
-	case errors.Is(err, io.EOF):
-		k.fail(PeerClosed)
+	case k.reason() != 0:
+		return
+	case why != 0:
+	case srv.draining.Load():
+		why = ShuttingDown
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		why = PeerClosed
 	case errors.As(err, new(net.Error)):
-		k.fail(PeerReset)
+		why = PeerReset
+	default: // the peer sent something, but not a valid handshake
+		if failed := srv.HandshakeFailed; failed != nil {
+			srv.guard(k.conn(), func() { why = failed(err) })
+		}
+		why = cmp.Or(why, asReason(err))
 	}
-	why := Reason(0) // the peer sent something, but not a valid handshake
-	if failed := k.sh.srv.HandshakeFailed; failed != nil {
-		k.sh.srv.guard(k.conn(), func() { why = failed(err) })
-	}
-	k.fail(cmp.Or(why, asReason(err)))
+	k.fail(why)
 }
 
 // yield lets other connections run after a burst. An owner whose socket is never empty

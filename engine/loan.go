@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"crypto/tls"
 	"errors"
 	"net"
 	"syscall"
@@ -81,19 +80,19 @@ func (g *goroutineConn) lend() bool {
 	return true
 }
 
-// leavePoll takes the socket from the event loop.
-func (k held) leavePoll() (net.Conn, error) {
+// leavePoll takes the socket from the event loop. User code gets given, which is nc or TLS on it.
+func (k held) leavePoll() (given, nc net.Conn, err error) {
 	s := k.s
 	if s.marks.has(isListed) { // the kernel would keep reporting the socket through its duplicate descriptor
 		k.sh.poll.Remove(s.socket)
 		s.marks.clear(isListed)
 	}
-	nc, err := transport.NetConn(s.socket)
+	nc, err = transport.NetConn(s.socket)
 	s.want, s.socket = 0, sys.NoSocket
-	if s.secured && err == nil {
-		nc = k.layer().Lend(nc)
+	if given = nc; s.secured && err == nil {
+		given = k.layer().Lend(nc)
 	}
-	return nc, err
+	return given, nc, err
 }
 
 // lendOffLoop gives the socket of an event loop's connection to user code, on a new
@@ -101,8 +100,8 @@ func (k held) leavePoll() (net.Conn, error) {
 func (k held) lendOffLoop() {
 	s, srv := k.s, k.sh.srv
 	k.setAway(true)
-	nc, err := k.leavePoll()
-	k.beginLoan(nc)
+	given, nc, err := k.leavePoll()
+	k.beginLoan(given)
 	if err != nil {
 		k.fail(NoDescriptors)
 	}
@@ -120,12 +119,10 @@ func (k held) lendOffLoop() {
 		if err != nil {
 			return
 		}
-		defer func() { nc.Close() }()
+		defer func() { given.Close() }()
 		var left []byte
-		if left, back = d.ref.owner().lent(nc); back {
-			if secured, ok := nc.(*tls.Conn); ok {
-				nc = secured.NetConn().(interface{ NetConn() net.Conn }).NetConn() // its user has not closed it
-			}
+		if left, back = d.ref.owner().lent(given); back {
+			given = nc // its user has not closed it
 			back = d.ref.owner().takeBack(nc, left)
 		}
 	}()
@@ -190,7 +187,7 @@ func (k owner) giveAway(t *Turn) (nc net.Conn, err error) {
 	if x != nil && x.g != nil {
 		nc, x.g.fd = x.g.GiveAway(), noDescriptor
 	} else {
-		nc, err = k.held().leavePoll()
+		nc, _, err = k.held().leavePoll()
 	}
 	k.fail(ClosedHere)
 	s.dead = true

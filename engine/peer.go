@@ -26,16 +26,15 @@ func (c Conn) LocalAddr() netip.AddrPort {
 // TLS, and after the connection has ended. It is available from OnOpen on; every call
 // allocates a new copy.
 func (c Conn) TLS() *tls.ConnectionState {
-	var layer *tls.Conn
-	nc := c.carrier(func(k connRef) {
-		if k.s.secured && k.s.facets.has(isShaken) {
-			layer = k.layer().NetConn()
+	var nc net.Conn
+	if other := c.carrier(func(k connRef) {
+		if k.s.facets.has(isShaken) {
+			nc = k.layer().NetConn()
 		}
-	})
-	secured, ok := nc.(interface{ ConnectionState() tls.ConnectionState })
-	if layer != nil {
-		secured, ok = layer, true
+	}); other != nil {
+		nc = other
 	}
+	secured, ok := nc.(interface{ ConnectionState() tls.ConnectionState })
 	if !ok {
 		return nil
 	}

@@ -112,7 +112,7 @@ func TestTotalInFlightWithRepliesThatNeverCome(t *testing.T) {
 			}
 			return o.serve(t, line)
 		}}, func(s *engine.Server) {
-			s.Limits.TotalInFlight, s.Limits.FrameTime = limit, 200*time.Millisecond // makes sweeps frequent
+			s.Limits.TotalInFlight, s.Limits.LingerTime = limit, 200*time.Millisecond // makes sweeps frequent
 		})
 		s.dial(t).send(strings.Repeat("never\n", stuck))
 		if !eventually(patience, func() bool { return s.Stats().Owed == stuck }) {

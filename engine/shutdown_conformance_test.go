@@ -556,23 +556,32 @@ func TestDrainWaitsForTheRestOfAMessage(t *testing.T) {
 			c.want("0123456789")
 			return c
 		}
-		begun, whole, left, late := half("head1"), half("head2bo"), half("head3"), half("hea")
-		if !eventually(patience, func() bool { return s.Stats().BytesIn == 4*10+5+7+5+3 }) {
+		begun, whole, left := half("head1"), half("head2bo"), half("head3")
+		var late []*client
+		for range runtime.NumCPU() { // at least one for each loop
+			late = append(late, half("hea"))
+		}
+		if !eventually(patience, func() bool { return int(s.Stats().BytesIn) == 3*10+5+7+5+len(late)*13 }) {
 			t.Fatalf("%d bytes have arrived", s.Stats().BytesIn)
 		}
 		done := s.drain(t)
-		late.wantEnd(refusal(engine.ShuttingDown))
+		for _, c := range late {
+			c.wantEnd(refusal(engine.ShuttingDown))
+		}
 		left.Conn.(interface{ CloseWrite() error }).CloseWrite()
 		left.wantEnd(refusal(engine.ShuttingDown))
 		begun.send("bo")
 		whole.send("dy2")
 		whole.wantEnd("head2body2" + refusal(engine.ShuttingDown))
 		begun.send("dy1head4body4")
-		if got, _ := io.ReadAll(begun.r); !strings.HasPrefix(string(got), "head1body1") || strings.Contains(string(got), "head4") {
+		// A loop drains its connections in their order, and one that came after this has ended. But a
+		// goroutine may be late, and have received all of it by then.
+		got, _ := io.ReadAll(begun.r)
+		if !strings.HasPrefix(string(got), "head1body1") || g.isLoop() && strings.Contains(string(got), "head4") {
 			t.Errorf("read %q", got)
 		}
 		begun.Close()
-		inPeace(t, done, 4)
+		inPeace(t, done, 3+len(late))
 	})
 }
 

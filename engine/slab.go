@@ -63,7 +63,7 @@ const (
 	hasAsked                     // user code has had a request
 	isLate                       // its last visit has left replies owed
 	mustShake                    // a TLS handshake comes first, after the PROXY header
-	hasHello                     // and has something to compute
+	isOver                       // the end of a TLS connection's input was decrypted
 )
 
 // shakesNext reports whether a TLS handshake comes next.

@@ -52,15 +52,14 @@ func (k held) facts(d *workspace) life.Facts {
 		Phase: k.phase(), Why: why, Dead: s.dead || why != life.Lives && s.own.has(mustShake), Opened: s.opened,
 		Stopped: s.own.has(isStopped), Said: s.marks.has(isSaid), Settled: true,
 		Suspect: s.suspect != 0, Draining: k.sh.srv.draining.Load(), Drains: s.own.has(drains),
+		Unread: s.own&(isOver|drains) == isOver,
 	}
-	over := s.secured && !s.own.has(mustShake) && k.layer().Over()
-	f.Unread = over && !f.Drains
 	if x != nil {
 		f.Promised, f.Words = x.promised(), x.rare != nil && x.rare.words != nil
 		f.Settled = x.settled()
-		f.Ready = x.in.Ready() || d != nil && d.box.Ready() || x.turn == itsTurn
+		f.Ready = x.in.Ready() || d != nil && d.box.Ready()
 		f.Unread = f.Unread || f.Drains && x.left > 0
-		f.Expects = x.frame.IsAllowed() && !over
+		f.Expects = x.frame.IsAllowed() && !s.own.has(isOver)
 		f.Partial = x.in.Len() > 0 || d != nil && d.box.Len() > 0
 		if f.Unfinished = x.unfinished; f.Unfinished {
 			f.Received = f.Settled && k.link().IsReceived()
@@ -359,7 +358,7 @@ func (k owner) end(d *workspace) {
 		k.fail(Panicked) // only runtime.Goexit gets here without a reason
 	}
 	if s.secured && s.own.shakesNext() {
-		k.notShaken(k.reason())
+		k.shakeFailed(k.reason())
 	}
 	s.mu.Lock()
 	s.dead = true
@@ -377,9 +376,7 @@ func (k owner) end(d *workspace) {
 	addr, displaced := k.held().addr().Addr(), s.facets.has(isDisplaced)
 	s.mu.Unlock()
 	stream.Close(resets) // not under mu
-	if x := k.x.Load(); x != nil && x.turn == itsTurn {
-		srv.passTurn()
-	}
+	k.endTurn()
 	why := k.reason()
 	defer func() { // even if OnClose panics or ends the goroutine
 		srv.uncount(why, addr, s.counted, displaced)

@@ -107,7 +107,7 @@ func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
 func TestEndsWithCloseNotify(t *testing.T) {
 	const large = 3 << 20
 	onEach(t, withTLS(), func(t *testing.T, g ground) {
-		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+		protocol := lines{serve: func(t *engine.Turn, line []byte) error {
 			switch string(line) {
 			case "close":
 				t.Out = append(t.Out, "bye\n"...)
@@ -120,16 +120,17 @@ func TestEndsWithCloseNotify(t *testing.T) {
 				go r.Send([]byte("late\n"))
 			}
 			return nil
-		}}, func(s *engine.Server) { s.Limits.IdleTime = 2 * time.Second })
-		connect := func(text string) *rawTLS {
+		}}
+		s, hasty := serve(t, g, protocol), serve(t, g, protocol, func(s *engine.Server) { s.Limits.IdleTime = 100 * time.Millisecond })
+		connect := func(s *server, text string) *rawTLS {
 			nc := s.dialClear(t)
 			nc.(*net.TCPConn).SetReadBuffer(64 << 10)
 			raw, err := newRawTLS(nc)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := nc.Write(raw.seal(dataRecord, []byte(text))); err != nil {
-				t.Fatal(err)
+			if text != "" {
+				nc.Write(raw.seal(dataRecord, []byte(text)))
 			}
 			return raw
 		}
@@ -145,19 +146,22 @@ func TestEndsWithCloseNotify(t *testing.T) {
 			}
 			raw.nc.Close()
 		}
-		ends("a handler that closes", connect("close\n"), 4)
-		ends("a large reply", connect("large\n"), large)
-		half := connect("later\n")
+		ends("a handler that closes", connect(s, "close\n"), 4)
+		ends("a large reply", connect(s, "large\n"), large)
+		half := connect(s, "later\n")
 		half.nc.Write(half.seal(alertRecord, []byte{1, 0}))
 		ends("a half-close", half, 5)
-		ends("the idle timeout", connect("x\n"), len(refusal(engine.IdleTimeout)))
-		drained := connect("later\n")
+		ends("the idle timeout", connect(hasty, ""), len(refusal(engine.IdleTimeout)))
+		drained := connect(s, "later\n")
 		for size := 0; size < 5; { // the server has read it
 			data, err := drained.open()
 			if err != nil {
 				t.Fatal(err)
 			}
 			size += len(data)
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == 1 }) {
+			t.Errorf("%d connections are open, want 1", s.Stats().Open)
 		}
 		done := s.drain(t)
 		ends("a drain", drained, len(refusal(engine.ShuttingDown)))
@@ -579,4 +583,70 @@ func TestLoanThatReadsAhead(t *testing.T) {
 		nc.Write(append(raw.seal(dataRecord, []byte("back\n")), raw.seal(dataRecord, []byte("now 2 3 x\n"))...))
 		reads(string(answerTo(2, 3)))
 	})
+}
+
+// A close_notify that comes together with the first request, and no FIN after it, ends the connection
+// when the request is answered.
+func TestFirstRequestMayBeTheLast(t *testing.T) {
+	onEach(t, withTLS(), func(t *testing.T, g ground) {
+		opened := make(chan engine.Conn, 1)
+		s := serve(t, g, lines{serve: answerRecord}, func(s *engine.Server) {
+			s.OnOpen = func(c engine.Conn) { opened <- c }
+		})
+		for range 10 { // the request may still come together with the handshake
+			nc := s.dialClear(t)
+			raw, err := newRawTLS(nc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			heard(t, opened, "OnOpen")
+			nc.Write(append(raw.seal(dataRecord, []byte("now 1 3 x\n")), raw.seal(alertRecord, []byte{1, 0})...))
+			got := ""
+			data, err := raw.open()
+			for ; err == nil; data, err = raw.open() {
+				got += string(data)
+			}
+			if want := string(answerTo(1, 3)); err != io.EOF || got != want {
+				t.Fatalf("read %q and %v, want %q and the end", got, err, want)
+			}
+		}
+	})
+}
+
+// A client that closes its side anywhere in the handshake has left: what it sent is not malformed.
+func TestPeersThatLeaveTheirHandshake(t *testing.T) {
+	onEach(t, withTLS(), func(t *testing.T, g ground) {
+		s := serve(t, g, echoLines(), func(s *engine.Server) {
+			s.HandshakeFailed = func(error) engine.Reason { return engine.UnknownCommand }
+		})
+		all := []leaving{{}, {bytes: 1}, {bytes: 100}, {writes: 1}, {writes: 1, bytes: 3}, {writes: 1, bytes: 20}}
+		for _, c := range all {
+			c.TCPConn = s.dialClear(t).(*net.TCPConn)
+			if _, err := tls.Client(&c, &tls.Config{InsecureSkipVerify: true}).Read(make([]byte, 1)); err == nil {
+				t.Errorf("the server has sent something after %d writes and %d bytes", c.writes, c.bytes)
+			}
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
+			t.Error("a connection stays open")
+		}
+		if st := s.Stats(); int(st.HandshakesFailed) != len(all) || int(st.Ended[engine.PeerClosed]) != len(all) {
+			t.Errorf("%d of %d handshakes have failed; ended %v", st.HandshakesFailed, len(all), st.Ended)
+		}
+	})
+}
+
+// leaving writes some times, then some bytes, and then closes its sending side.
+type leaving struct {
+	*net.TCPConn
+	writes, bytes int
+}
+
+func (c *leaving) Write(p []byte) (int, error) {
+	if c.writes--; c.writes >= 0 {
+		return c.TCPConn.Write(p)
+	}
+	c.TCPConn.Write(p[:min(c.bytes, len(p))])
+	c.bytes = 0
+	c.TCPConn.CloseWrite()
+	return len(p), nil
 }

@@ -11,19 +11,11 @@ import (
 // processors, and hosts that wait for a turn take it in rotation. A connection of tls.NewListener has
 // a goroutine on every engine, and receives the PROXY header encrypted.
 func NewTLSListener(inner net.Listener, config *tls.Config) net.Listener {
-	return &tlsListener{inner, config}
+	return &tlsListener{tls.NewListener(inner, config), inner, config}
 }
 
 type tlsListener struct {
-	net.Listener
-	config *tls.Config
-}
-
-// Accept is for others than Server.Serve, which accepts from the inner listener.
-func (l *tlsListener) Accept() (net.Conn, error) {
-	nc, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return tls.Server(nc, l.config), nil
+	net.Listener // for others than Server.Serve, which accepts from inner
+	inner        net.Listener
+	config       *tls.Config
 }

@@ -43,8 +43,8 @@ var libraryImports = map[string][]string{
 	"internal/sys":              {},
 	"internal/lint":             {},
 	"internal/servetest":        {},
-	"internal/testrun":          {},         // only tests import it, in every package
-	"internal/tlsfront":         {"engine"}, // only tests import it
+	"internal/testrun":          {},                         // only tests import it, in every package
+	"internal/tlsfront":         {"engine", "internal/sys"}, // only tests import it
 }
 
 // observeImports is the module in observe/, in the same form.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // Listen returns a listener for a server over TLS. Clients connect to ln.
@@ -75,7 +76,7 @@ func (f *front) forward(client socket) {
 	}
 	var both sync.WaitGroup
 	both.Go(func() {
-		if _, err := io.Copy(server, client); err != nil {
+		if _, err := io.Copy(server, client); err != nil || isReset(client) {
 			nc.SetLinger(0)
 			nc.Close()
 			return
@@ -93,4 +94,15 @@ func (f *front) forward(client socket) {
 		client.CloseWrite()
 	}
 	both.Wait()
+}
+
+// isReset reports whether a client's connection was reset. A write to it may have got the error, and
+// then a read ends as if the client had closed its side.
+func isReset(client socket) (reset bool) {
+	if tcp, ok := client.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { reset = sys.Broken(fd) })
+		}
+	}
+	return reset
 }

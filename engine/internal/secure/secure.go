@@ -25,11 +25,10 @@ type Conn struct {
 	memory *pool.Buffers
 	wire   wire
 
-	read    func(p []byte) (int, error) // during the handshake
+	read    func(p []byte) (int, error) // during the handshake, or a loan
 	fed     []byte                      // ciphertext that crypto/tls has not taken yet
 	records records                     // of what it has taken, and not opened
 	ended   bool                        // the peer's last byte was fed
-	over    bool                        // and opened
 	lent    bool                        // user code has the connection
 	cut     error                       // of a write during the loan: a record may be incomplete
 
@@ -49,7 +48,7 @@ func Server(config *tls.Config, memory *pool.Buffers) *Conn {
 	return c
 }
 
-// Handshake runs the handshake. read may wait, but first it has everything written that Owes reports.
+// Handshake runs the handshake. read may wait, but first it has everything written that Memory reports.
 // User code sees the addresses in a tls.ClientHelloInfo. Nothing else may be called meanwhile except
 // Send without plaintext, and what describes the output.
 func (c *Conn) Handshake(ctx context.Context, read func(p []byte) (int, error), addresses net.Conn) error {
@@ -67,12 +66,12 @@ func (c *Conn) NetConn() *tls.Conn { return c.tls }
 
 // Lend gives user code the connection on its socket. Nothing may be unsent.
 func (c *Conn) Lend(socket net.Conn) net.Conn {
-	c.wire.Conn, c.lent = socket, true
+	c.wire.Conn, c.read, c.lent = socket, socket.Read, true
 	return c.tls
 }
 
 // Return ends the loan. What crypto/tls has read too far can be opened.
-func (c *Conn) Return() { c.wire.Conn, c.lent = nil, false }
+func (c *Conn) Return() { c.wire.Conn, c.read, c.lent = nil, nil, false }
 
 // mostHello bounds what is collected of a ClientHello. Those of clients have up to 2 KB.
 const mostHello = 16 << 10
@@ -120,30 +119,34 @@ func (c *Conn) Open(p []byte) (n int, err error) {
 	case error(dry{}):
 		err, c.records.whole = sys.ErrAgain, 0
 	case io.EOF:
-		err, c.over = sys.ErrClosed, true
+		err = sys.ErrClosed
 	}
 	return n, err
 }
-
-// Over reports whether Open has returned the end.
-func (c *Conn) Over() bool { return c.over }
 
 // piece is how much plaintext is sealed at a time: with its overhead it fits a buffer of 32 KiB. A
 // peer that does not read costs half of it, beside the rest in plaintext.
 const piece = 28 << 10
 
 // Send writes as much as the socket accepts, and seals p as it goes. It returns how many bytes of p
-// it has sealed. With sys.ErrAgain the socket is full: then the last of them may still have to be
-// written. With nothing in p it writes what is left of that.
-func (c *Conn) Send(poll *sys.Poll, socket sys.Socket, p []byte) (n int, err error) {
+// it has sealed, and how many, with those sealed before, are written in full. With sys.ErrAgain the
+// socket is full: then the last of them may still have to be written. With nothing in p it writes what
+// is left of that.
+func (c *Conn) Send(poll *sys.Poll, socket sys.Socket, p []byte) (n, written int, err error) {
 	for {
-		if err = c.flush(poll, socket); err != nil || n == len(p) {
-			return n, err
+		if err = c.flush(poll, socket); err != nil {
+			return n, written, err
+		}
+		written += c.sealed
+		if c.sealed = 0; n == len(p) {
+			return n, written, nil
 		}
 		next := p[n:min(len(p), n+piece)]
-		c.reserve(len(next))
+		c.mu.Lock()
+		c.reserve(len(next) + len(next)/16 + 128)
+		c.mu.Unlock()
 		if _, err = c.tls.Write(next); err != nil {
-			return n, err
+			return n, written, err
 		}
 		n += len(next)
 		c.sealed = len(next)
@@ -165,7 +168,7 @@ func (c *Conn) flush(poll *sys.Poll, socket sys.Socket) error {
 		return err
 	}
 	c.out.Release()
-	c.out, c.sent, c.sealed = pool.Buffer{}, 0, 0
+	c.out, c.sent = pool.Buffer{}, 0
 	return nil
 }
 
@@ -180,22 +183,12 @@ func (c *Conn) shrink() {
 	}
 }
 
-// reserve makes room for n sealed bytes.
+// reserve makes room for n bytes of ciphertext, unless some waits already. c.mu held.
 func (c *Conn) reserve(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.out.Lent() { // otherwise crypto/tls has written something by itself
-		c.out = c.memory.Get(n + n/16 + 128)
+	if !c.out.Lent() {
+		c.out = c.memory.Get(n)
 		c.out.SetLen(0)
 	}
-}
-
-// Owes reports whether ciphertext waits: after Open, what crypto/tls has answered by itself, such as
-// a key update or an alert.
-func (c *Conn) Owes() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.out.Lent()
 }
 
 // Sealed returns how many of the bytes that Send has sealed are not written in full.
@@ -204,7 +197,8 @@ func (c *Conn) Sealed() int { return c.sealed }
 // Wrote returns how many bytes of ciphertext were written, modulo 2^32.
 func (c *Conn) Wrote() uint32 { return c.wrote }
 
-// Memory returns the capacity of what waits to be written.
+// Memory returns the capacity of what waits to be written: after Open, also what crypto/tls has answered
+// by itself, such as a key update or an alert.
 func (c *Conn) Memory() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,8 +242,6 @@ type wire struct {
 func (w *wire) Read(p []byte) (n int, err error) {
 	c := w.layer
 	switch {
-	case c.lent:
-		n, err = w.Conn.Read(p)
 	case len(c.fed) > 0:
 		n = copy(p, c.fed)
 		c.fed = c.fed[n:]
@@ -276,10 +268,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.out.Lent() {
-		c.out = c.memory.Get(len(p))
-		c.out.SetLen(0)
-	}
+	c.reserve(len(p))
 	return c.out.Write(p)
 }
 
