@@ -2,7 +2,6 @@ package torture
 
 import (
 	"errors"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -17,21 +16,10 @@ import (
 // quick are limits for servers whose own limits are those of the planted one.
 var quick = Limits{Conns: 300, Few: 8, Bytes: 64 << 20, Wait: 5 * time.Second, Answer: time.Second, Gone: 2 * time.Second, Stop: 8 * time.Second}
 
-// free returns an address on which nothing listens.
-func free(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // plan attacks a server with a planted fault, which it owns.
 func plan(t *testing.T, fault string, only ...string) Plan {
 	t.Helper()
-	at := free(t)
+	at := heldAddress(t)
 	var length load.Framing
 	if err := length.UnmarshalText([]byte("len32be")); err != nil {
 		t.Fatal(err)

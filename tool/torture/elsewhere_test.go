@@ -14,3 +14,11 @@ func startNginx(t *testing.T) string {
 }
 
 func nginxVersion(*testing.T) string { return "" }
+
+// heldAddress returns an address on which nothing listens.
+func heldAddress(t *testing.T) string {
+	t.Helper()
+	ln := listen(t)
+	defer ln.Close()
+	return ln.Addr().String()
+}
