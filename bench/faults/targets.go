@@ -17,11 +17,12 @@ import (
 )
 
 // whole are complete servers, by name, and the commands that start them. The others are programs of
-// bench/servers. honed is not among them: its clients say hello first, which tool/torture cannot.
+// bench/servers.
 var whole = map[string]string{
 	"frames/hone-serve": "{dir}/whole/hone serve --addr {addr} --admin off",
 	"http/hone-serve":   "{dir}/whole/hone serve --addr {addr} --admin off --service http",
 	"ws/hone-serve":     "{dir}/whole/hone serve --addr {addr} --admin off --service ws",
+	"frames/honed":      "{dir}/whole/honed --listen {addr} --admin off --data {dir}/log",
 	"http/nginx":        "nginx -p {dir} -e stderr -c {dir}/nginx.conf",
 	"http/haproxy":      "haproxy -db -f {dir}/haproxy.cfg",
 	"resp/redis":        "redis-server --bind 127.0.0.1 --port {port} --save '' --appendonly no",
@@ -53,11 +54,18 @@ func Servers() []fleet.Entry {
 
 func byName(a, b fleet.Entry) int { return strings.Compare(a.Name, b.Name) }
 
+// honedHello begins a session of docs/gateway.md, under a name of the connection's own.
+const honedHello = "hgw1\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x01" + "\x10################" + "\x00\x00"
+
 // plan is what servers of a protocol are asked.
 func plan(name, addr string) (p load.Plan, err error) {
 	switch protocol, _, _ := strings.Cut(name, "/"); protocol {
 	case "frames":
-		p.Target = load.Frames{Address: addr}
+		frames := load.Frames{Address: addr}
+		if name == "frames/honed" {
+			frames.Hello = honedHello
+		}
+		p.Target = frames
 	case "http":
 		p.Target = load.HTTP{URL: "http://" + addr + web.HelloPath}
 	case "ws":
@@ -80,8 +88,9 @@ func Build(ctx context.Context, module, dir string, entries []fleet.Entry, say f
 		case whole[e.Name] == "":
 			built = append(built, e)
 			continue
-		case e.Program == "hone":
-			cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, "whole", e.Program), "./tool/cmd/hone")
+		case e.Program == "hone", e.Program == "honed":
+			from := map[string]string{"hone": "./tool/cmd/hone", "honed": "./gateway/cmd/honed"}[e.Program]
+			cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, "whole", e.Program), from)
 			cmd.Dir = filepath.Dir(module)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("go build: %w\n%s", err, out)

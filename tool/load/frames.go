@@ -23,6 +23,9 @@ type Frames struct {
 	// FrameSize is the largest answer accepted. Zero: 16 MiB. Memory grows with
 	// the bytes received, never with the length claimed.
 	FrameSize int
+	// Hello is the content of a Conn that begins each connection; Dial waits for its ConnAck. The
+	// first 16 # in a row become letters of the connection's own. Zero: no hello.
+	Hello string
 }
 
 const mostFrame = 16 << 20
@@ -50,13 +53,17 @@ func ParseTarget(text string, d wire.Dialect) (Frames, error) {
 	return Frames{}, fmt.Errorf("load: target %q lacks its scheme; write it as tcp://%s or unix://%[1]s", text, text)
 }
 
-// Dial opens one connection. The protocol has no greeting.
+// Dial opens one connection, and says Hello on it.
 func (f Frames) Dial(ctx context.Context) (net.Conn, error) {
 	network := f.Network
 	if network == "" {
 		network = "tcp"
 	}
-	return dial(ctx, network, f.Address)
+	nc, err := dial(ctx, network, f.Address)
+	if err != nil || f.Hello == "" {
+		return nc, err
+	}
+	return greet(ctx, nc, f.hello())
 }
 
 // Caller returns the codec for one connection.

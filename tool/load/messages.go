@@ -23,6 +23,9 @@ type Messages struct {
 	// AnswerLimit is the largest answer accepted. Zero: 16 MiB. Memory grows with
 	// the bytes received, never with the length claimed.
 	AnswerLimit int
+	// Hello is a message that begins each connection, as that of Frames; its answer may be any. Zero: no
+	// hello.
+	Hello string
 }
 
 // Framing is how a stream is split into messages, both requests and answers:
@@ -272,9 +275,14 @@ func (m Match) get(content []byte) (v uint64) {
 	return v
 }
 
-// Dial opens one connection. It expects no greeting: a greeting is an unsolicited message.
+// Dial opens one connection, and says Hello on it. It expects no greeting of the server: that is an
+// unsolicited message.
 func (m Messages) Dial(ctx context.Context) (net.Conn, error) {
-	return Frames{Network: m.Network, Address: m.Address}.Dial(ctx)
+	nc, err := Frames{Network: m.Network, Address: m.Address}.Dial(ctx)
+	if err != nil || m.Hello == "" {
+		return nc, err
+	}
+	return greet(ctx, nc, m.hello())
 }
 
 // Caller returns the codec for one connection.

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/hone-go/hone/websocket"
@@ -129,17 +128,7 @@ func (t *wsTarget) Dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) }) // fails only if nc is closed
-	err = t.upgrade(nc)
-	stop()
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		nc.Close()
-		return nil, err
-	}
-	return nc, nil
+	return greet(ctx, nc, t.upgrade)
 }
 
 // Caller returns the codec for one connection.
@@ -159,28 +148,14 @@ func (t *wsTarget) upgrade(nc net.Conn) error {
 	if _, err := nc.Write(slices.Concat(t.before, []byte(key), t.behind)); err != nil {
 		return err
 	}
-	head, held, end := make([]byte, leastRead), 0, -1
-	for end < 0 {
-		if held == len(head) {
-			if held >= mostHead {
-				return malformed("the head is longer than %d bytes", mostHead)
-			}
-			head = append(head, make([]byte, held)...)
+	return await(nc, "WebSocket", func(in []byte) (used int, err error) {
+		end := bytes.Index(in, []byte("\r\n\r\n"))
+		if end < 0 {
+			return 0, nil
 		}
-		n, err := nc.Read(head[held:])
-		held += n
-		if end = bytes.Index(head[:held], []byte("\r\n\r\n")); end < 0 && err != nil {
-			return fmt.Errorf("the server closed the connection within the handshake (%w)", err)
-		}
-	}
-	end += len("\r\n\r\n")
-	if err := accepted(head[:end], key); err != nil {
-		return err
-	}
-	if held > end {
-		return unasked("WebSocket")
-	}
-	return nil
+		end += len("\r\n\r\n")
+		return end, accepted(in[:end], key)
+	})
 }
 
 // accepted returns why a server's answer does not accept the upgrade; nil when it does.

@@ -25,6 +25,8 @@ func (f *Attacked) Define(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.server.env, "env", nil, "environment variable of the server, as in GOGC=200; repeat for more")
 	flags.Var(&f.server.ready, "ready", "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)")
 	f.targetFlags.define(cmd, new(files))
+	f.targetFlags.hello.files = f.targetFlags.files
+	flags.Var(&f.targetFlags.hello, "hello", "what begins every connection that then asks, before the first request: of hone's frames a Conn with this content; 16 # in a row become letters of the connection's own")
 }
 
 // Plan returns a load with the target and its request, and the server of --cmd, if it was given.
@@ -62,7 +64,7 @@ func Given(cmd *cobra.Command, without ...string) (given []GivenFlag) {
 			values = list.GetSlice()
 		}
 		for _, value := range values {
-			if flag.Name == "header" || flag.Name == "body" {
+			if flag.Name == "header" || flag.Name == "body" || flag.Name == "hello" {
 				value = "…"
 			}
 			given = append(given, GivenFlag{"--" + flag.Name, value})

@@ -66,10 +66,11 @@ func TestFilesRefused(t *testing.T) {
 
 // Every flag listed in particular exists, and its error says what to use instead.
 func TestParticularFlags(t *testing.T) {
-	cmd := &cobra.Command{}
-	new(Load).Define(cmd)
+	loads, attacks := &cobra.Command{}, &cobra.Command{}
+	new(Load).Define(loads)
+	new(Attacked).Define(attacks)
 	for _, o := range particular() {
-		if cmd.Flags().Lookup(o.flag) == nil || len(o.kinds) == 0 || o.instead == "" {
+		if loads.Flags().Lookup(o.flag) == nil && attacks.Flags().Lookup(o.flag) == nil || len(o.kinds) == 0 || o.instead == "" {
 			t.Errorf("%+v", o)
 		}
 	}

@@ -34,6 +34,7 @@ type targetFlags struct {
 	cacert          string
 	cert, key       string
 	content, expect contentFlag
+	hello           contentFlag // of attacks
 	size            contentSizeFlag
 	echo            bool
 	webFlags
@@ -101,7 +102,7 @@ func particular() []onlyFor {
 	const body, https = "use --body for what a request carries", "use https:// or wss://"
 	return []onlyFor{
 		{"dialect", frames, "leave it out: a dialect is one of hone's frames"},
-		{"frame", framed, target}, {"match", messages, "use --frame as well, to say how the messages are cut"},
+		{"frame", framed, target}, {"hello", framed, target}, {"match", messages, "use --frame as well, to say how the messages are cut"},
 		{"size", content, body}, {"request", content, body}, {"expect-content", content, "use --status for what to expect"},
 		{"echo", sockets, "use --expect-content for what to expect"},
 		{"method", web, url}, {"header", urls, url}, {"body", web, "use --request for what a message carries"},
@@ -147,10 +148,10 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	if kind == kindMessages {
 		return load.Messages{
 			Network: frames.Network, Address: frames.Address, AnswerLimit: int(f.limit),
-			Framing: f.frame.framing, Match: f.match.Match,
+			Framing: f.frame.framing, Match: f.match.Match, Hello: string(f.hello.content),
 		}, nil
 	}
-	frames.FrameSize = int(f.limit)
+	frames.FrameSize, frames.Hello = int(f.limit), string(f.hello.content)
 	return frames, nil
 }
 

@@ -153,7 +153,6 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 // fill sends whole requests until the server takes no more for a while, or most bytes, and returns
 // how many it took. A request that it took in part is not counted; the next fill goes on with it.
 func (c *Conn) fill(ctx context.Context, most int) (n int, err error) {
-	each := len(c.Request(nil))
 	for sent := 0; sent < most && ctx.Err() == nil; {
 		if len(c.rest) == 0 {
 			c.rest = c.requests(64)
@@ -163,7 +162,7 @@ func (c *Conn) fill(ctx context.Context, most int) (n int, err error) {
 		}
 		wrote, err := c.Write(c.rest)
 		c.rest, sent = c.rest[wrote:], sent+wrote
-		n = sent / each
+		n = sent / c.arena.target.size
 		if isTimeout(err) {
 			break
 		}
@@ -377,10 +376,10 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 		return unknown("%s", plain(err))
 	}
 	before, watched := a.Server.memory()
-	batch := c.requests(max(1, (64<<10)/len(c.Request(nil))))
 	sent, grown := int64(0), int64(0)
 	for err == nil && ctx.Err() == nil {
-		var n int
+		c.client.codec = a.target.Caller() // forgets the requests before, whose answers nobody reads
+		batch, n := c.requests(max(1, (64<<10)/a.target.size)), 0
 		if err = c.SetWriteDeadline(time.Now().Add(a.stall())); err == nil {
 			n, err = c.Write(batch)
 		}
@@ -404,7 +403,7 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 	if share, yes := a.Server.busy(ctx, a.spins); yes {
 		return falls("%s, and then uses %.0f %% of a CPU", how, 100*share)
 	}
-	answers := a.target.known.whole * (sent / int64(len(c.Request(nil))))
+	answers := a.target.known.whole * (sent / int64(a.target.size))
 	if errors.Is(err, errTooMuch) && answers > min(mostHeld, a.Bytes/2) {
 		return falls("%s of requests whose %s of answers are not read: it must hold them", how, size(answers))
 	}

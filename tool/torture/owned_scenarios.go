@@ -73,21 +73,24 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 	return survives("%s; clients from before are served, and it uses %.0f %% of a CPU", how, 100*share)
 }
 
-// press connects n clients, each with a request. That this fails is one of the things to find out,
-// by what follows.
+// press connects n clients at once, each with a request. That this fails is one of the things to
+// find out, by what follows.
 func (a *Arena) press(ctx context.Context, n int) (crowd []*Conn) {
-	open := a.Dial
-	if a.target.kind == WebSocket {
-		open = a.Open // its handshake is the request
-	}
+	var opened sync.Mutex
+	var clients sync.WaitGroup
 	for range n {
-		c, err := open(ctx)
-		if err != nil {
-			continue
-		}
-		crowd = append(crowd, c)
-		_, _ = c.Write(c.Request(nil)) // it may be closed already
+		clients.Go(func() {
+			c, err := a.Open(ctx)
+			if err != nil {
+				return
+			}
+			_, _ = c.Write(c.Request(nil)) // it may be closed already
+			opened.Lock()
+			defer opened.Unlock()
+			crowd = append(crowd, c)
+		})
 	}
+	clients.Wait()
 	return crowd
 }
 

@@ -25,6 +25,7 @@ type target struct {
 	host, path string      // of HTTP and WebSocket
 	tls        *tls.Config // nil: no TLS
 	content    []byte
+	size       int                                                      // of a good request
 	guard      func(network, address string, raw syscall.RawConn) error // nil: none
 	hash       maphash.Seed
 	known      answer // nothing until it is learnt
@@ -56,6 +57,8 @@ func newTarget(plan load.Plan, anywhere bool) (*target, error) {
 	if !anywhere {
 		t.guard = onlyPrivate
 	}
+	sample := t.client()
+	t.size = len(sample.request(nil))
 	return t, nil
 }
 

@@ -1,0 +1,107 @@
+package load
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// greet does what begins a connection until ctx ends, and closes the connection if that fails.
+func greet(ctx context.Context, nc net.Conn, begin func(net.Conn) error) (net.Conn, error) {
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) }) // fails only if nc is closed
+	err := begin(nc)
+	stop()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
+// await reads an answer, which nothing may follow. decode returns its length, or 0 while it is
+// incomplete.
+func await(nc net.Conn, protocol string, decode func(in []byte) (used int, err error)) error {
+	in, held := make([]byte, leastRead), 0
+	for {
+		n, ended := nc.Read(in[held:])
+		held += n
+		used, err := decode(in[:held])
+		switch {
+		case err != nil:
+			return err
+		case used > 0 && used < held:
+			return unasked(protocol)
+		case used > 0:
+			return nil
+		case ended != nil:
+			return fmt.Errorf("the server closed the connection within the handshake (%w)", ended)
+		case held >= mostHead:
+			return tooLarge(mostHead)
+		case held == len(in):
+			in = append(in, make([]byte, held)...)
+		}
+	}
+}
+
+// say sends a hello and reads its answer.
+func say(hello []byte, decode func(in []byte) (used int, err error)) func(net.Conn) error {
+	return func(nc net.Conn) error {
+		if _, err := nc.Write(hello); err != nil {
+			return err
+		}
+		return await(nc, "a hello", decode)
+	}
+}
+
+// named returns a hello whose first 16 # in a row are letters of the connection's own.
+func named(hello string) []byte {
+	name := rand.Text()[:16]
+	return []byte(strings.Replace(hello, strings.Repeat("#", len(name)), name, 1))
+}
+
+// refused returns why a server does not accept a hello.
+func refused(why error) error {
+	return &Error{Kind: Refused, Err: why, What: fmt.Sprintf("the server refuses the hello (%v)", why), Try: "look into the server's log"}
+}
+
+// hello says the target's hello.
+func (f Frames) hello() func(net.Conn) error {
+	const id = 1
+	packet := f.Dialect.Append(nil, wire.Packet{Command: wire.Conn, ID: id, Content: named(f.Hello)})
+	return say(packet, func(in []byte) (used int, err error) {
+		payload, need, err := wire.Frame(in, mostHead)
+		if err != nil || need > 0 {
+			return 0, err
+		}
+		p, err := f.Dialect.Parse(payload)
+		switch {
+		case err != nil:
+			return 0, err
+		case p.Command != wire.ConnAck:
+			return 0, (&frameCaller{dialect: f.Dialect}).unexpected(p)
+		case p.Result != wire.OK:
+			return 0, refused(p.Result)
+		}
+		return wire.HeaderSize + len(payload), nil
+	})
+}
+
+// hello says the target's hello.
+func (m Messages) hello() func(net.Conn) error {
+	return say(m.Framing.append(nil, named(m.Hello)), func(in []byte) (used int, err error) {
+		if _, used, err = m.Framing.cut(in, mostHead); used > 0 && m.Framing.resp {
+			if why := failureOfRESP(in); why != nil {
+				return 0, refused(why)
+			}
+		}
+		return used, err
+	})
+}
