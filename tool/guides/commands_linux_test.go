@@ -22,6 +22,7 @@ const patience = 5 * time.Minute
 // and what is smaller in a test.
 var pages = []struct {
 	name    string
+	slow    bool // only in a run of all tests
 	needs   []string
 	ports   []string
 	smaller []string
@@ -46,6 +47,12 @@ var pages = []struct {
 		name: "from-mqtt.md", needs: []string{"python3", "curl", "sha256sum"}, ports: []string{"7100", "7171"},
 		prints: []string{`"seq":3,`, `{"client":"meter-7","epoch":`},
 	},
+	{
+		name: "torture.md", slow: true, needs: []string{"node", "python3", "redis-server", "haproxy", "nginx"},
+		ports:   []string{"8080", "8081", "6380", "8082", "8083", "8084", "7100"},
+		smaller: []string{"hone torture ", "hone torture --only segmentation "},
+		prints:  []string{"(HTTP, owned (--cmd)): ", "(messages, owned (--cmd)): ", ", 0 fell, 0 not found out"},
+	},
 }
 
 // A page that says "run this" is right: every block of sh on it, in its order, ends well. Results of
@@ -58,6 +65,9 @@ func TestCommands(t *testing.T) {
 	for _, page := range pages {
 		t.Run(page.name, func(t *testing.T) {
 			t.Parallel()
+			if page.slow && !testrun.All() {
+				t.Skip("takes half a minute; HONE_TEST_ALL=1 runs it")
+			}
 			for _, name := range append(page.needs, "bash") {
 				if _, err := exec.LookPath(name); err != nil {
 					testrun.Lacks(t, name+" (make deps installs what the tests need)")
@@ -74,9 +84,7 @@ func TestCommands(t *testing.T) {
 			}
 			replace := append(page.smaller, "./hone-try", t.TempDir())
 			for _, port := range page.ports {
-				free := freePort(t)
-				replace = append(replace, "127.0.0.1:"+port, "127.0.0.1:"+free, "127.0.0.1/"+port, "127.0.0.1/"+free,
-					"127.0.0.1 "+port, "127.0.0.1 "+free, "-p "+port, "-p "+free)
+				replace = append(replace, port, freePort(t))
 			}
 			out := run(t, bin, strings.NewReplacer(replace...).Replace(script))
 			for _, want := range page.prints {

@@ -27,6 +27,7 @@ type Report struct {
 	Version        string            `json:"version"` // of hone
 	At             time.Time         `json:"at"`
 	Took           float64           `json:"took_seconds"`
+	Own            uint64            `json:"own_memory"` // bytes that hone itself had from the system at most
 	Machine        map[string]string `json:"machine"`
 	Baseline       Felt              `json:"baseline"`
 	Results        []Result          `json:"results"`
@@ -175,8 +176,8 @@ func (r *Report) Summary() string {
 func (r *Report) WriteText(w io.Writer) {
 	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
 	fmt.Fprintf(w, "%s (%s, %s): %s\n", r.Target, r.Kind, r.Access, r.Summary())
-	fmt.Fprintf(w, "before the attacks: median %s, worst %s of %d answers; seed %d; %s\n\n",
-		figure.Micros(1e6*r.Baseline.Median), figure.Micros(1e6*r.Baseline.Worst), r.Baseline.Asked, r.Seed, figure.Lasting(time.Duration(r.Took*1e9)))
+	fmt.Fprintf(w, "before the attacks: median %s, worst %s of %d answers; seed %d; %s; hone itself took %s at most\n\n",
+		figure.Micros(1e6*r.Baseline.Median), figure.Micros(1e6*r.Baseline.Worst), r.Baseline.Asked, r.Seed, figure.Lasting(time.Duration(r.Took*1e9)), size(int64(r.Own)))
 	left := 0
 	for _, made := range r.Results {
 		if made.Verdict == NotApplicable {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -101,6 +102,9 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	}
 	r.attackAll(ctx)
 	r.report.Took = time.Since(began).Seconds()
+	var own runtime.MemStats
+	runtime.ReadMemStats(&own)
+	r.report.Own = own.Sys
 	if ctx.Err() != nil {
 		r.report.invalid("interrupted: let it run to the end")
 	}
