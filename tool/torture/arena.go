@@ -86,18 +86,40 @@ func (a *Arena) DialPlain(ctx context.Context) (*Conn, error) {
 	return a.keep(ctx, false, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, false) })
 }
 
+// opener is Arena's Open, Dial or DialPlain.
+type opener func(*Arena, context.Context) (*Conn, error)
+
 // Crowd opens n connections with open, one after the other, and returns those that it got: fewer
 // with an error.
-func (a *Arena) Crowd(ctx context.Context, n int, open func(context.Context) (*Conn, error)) ([]*Conn, error) {
+func (a *Arena) Crowd(ctx context.Context, n int, open opener) ([]*Conn, error) {
 	var crowd []*Conn
 	for len(crowd) < n {
-		c, err := open(ctx)
+		c, err := open(a, ctx)
 		if err != nil {
 			return crowd, fmt.Errorf("connection %d of %d: %s", len(crowd)+1, n, plain(err))
 		}
 		crowd = append(crowd, c)
 	}
 	return crowd, nil
+}
+
+// each opens n connections, one after the other, and does something on each until that finds
+// something; when nothing was found, it returns done.
+func (a *Arena) each(ctx context.Context, n int, open opener, done Finding, do func(i int, c *Conn) Finding) Finding {
+	for i := range n {
+		c, err := open(a, ctx)
+		if err != nil {
+			return unknown("after %d of %d connections: %s", i, n, plain(err))
+		}
+		found := do(i, c)
+		if ctx.Err() != nil {
+			return unknown("its time was over after %d of %d connections", i+1, n)
+		}
+		if found != (Finding{}) {
+			return found
+		}
+	}
+	return done
 }
 
 // keep opens a connection, which is closed when the attack has ended.
@@ -220,6 +242,14 @@ func (a *Arena) Healthy(ctx context.Context) error {
 	}
 	defer c.Close()
 	return c.Ask()
+}
+
+// serves returns a finding if newcomers are not served when or where the words say.
+func (a *Arena) serves(ctx context.Context, format string, args ...any) Finding {
+	if err := a.Healthy(ctx); err != nil {
+		return falls("%s, newcomers are not served: %s", fmt.Sprintf(format, args...), plain(err))
+	}
+	return Finding{}
 }
 
 const mostNotes = 20

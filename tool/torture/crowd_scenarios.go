@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -37,11 +38,11 @@ func crowdScenarios() []Scenario {
 			Title: "A crowd sends requests and reads none of the answers."},
 		{Name: "slow-reader", Kinds: AllKinds, Attack: slowReader,
 			Title: "Honest clients send many requests and read the answers slowly, but do read them."},
-		{Name: "silent", Kinds: AllKinds, Waits: true, Attack: silent,
+		{Name: "silent", Kinds: AllKinds, Waits: true, Attack: waits("silent connections", (*Arena).DialPlain, saysNothing),
 			Title: "Clients connect and never send a byte."},
-		{Name: "silent-after-answer", Kinds: AllKinds, Waits: true, Attack: silentAfterAnswer,
+		{Name: "silent-after-answer", Kinds: AllKinds, Waits: true, Attack: waits("connections that had asked once", (*Arena).Open, asksOnce),
 			Title: "Clients ask once and then are silent."},
-		{Name: "half-request", Kinds: AllKinds, Waits: true, Attack: halfRequest,
+		{Name: "half-request", Kinds: AllKinds, Waits: true, Attack: waits("connections with half a request", (*Arena).Open, halfRequest),
 			Title: "Clients send half a request and no more."},
 		{Name: "trickle", Kinds: AllKinds, Waits: true, Attack: trickle,
 			Title: "Clients send a request byte by byte, so slowly that it never ends."},
@@ -53,11 +54,7 @@ func crowdScenarios() []Scenario {
 const segmented = 60
 
 func segmentation(ctx context.Context, a *Arena) Finding {
-	for i := range segmented {
-		c, err := a.Open(ctx)
-		if err != nil {
-			return unknown("after %d requests: %s", i, plain(err))
-		}
+	return a.each(ctx, segmented, (*Arena).Open, survives("%d requests in pieces, all answered", segmented), func(i int, c *Conn) Finding {
 		request := c.Request(nil)
 		for len(request) > 0 {
 			n := 1
@@ -67,38 +64,34 @@ func segmentation(ctx context.Context, a *Arena) Finding {
 			if _, err := c.Write(request[:n]); err != nil {
 				return falls("request %d was refused in the middle: %s", i+1, plain(err))
 			}
-			if request = request[n:]; !pause(ctx, time.Duration(a.Rand.IntN(int(time.Millisecond)))) {
-				return unknown("interrupted after %d requests", i)
-			}
+			request = request[n:]
+			pause(ctx, time.Duration(a.Rand.IntN(int(time.Millisecond))))
 		}
 		if err := c.Answers(1); err != nil {
 			return falls("request %d of %d, sent in pieces: %s", i+1, segmented, plain(err))
 		}
 		c.Close()
-	}
-	return survives("%d requests in pieces, all answered", segmented)
+		return Finding{}
+	})
 }
 
 const pipelined = 64
 
 func pipelining(ctx context.Context, a *Arena) Finding {
 	const clients = 8
-	for i := range clients {
-		c, err := a.Open(ctx)
-		if err != nil {
-			return unknown("after %d clients: %s", i, plain(err))
+	return a.each(ctx, clients, (*Arena).Open, survives("%d × %d requests at once, all answered", clients, pipelined), func(_ int, c *Conn) Finding {
+		_, err := c.Write(c.requests(pipelined))
+		if err == nil {
+			err = c.Answers(pipelined)
 		}
-		if _, err := c.Write(c.requests(pipelined)); err != nil {
+		switch {
+		case err != nil && c.client.closing:
+			return doesNotApply("the server announces that it closes the connection after %d answers or fewer", pipelined)
+		case err != nil:
 			return falls("%d requests at once: %s", pipelined, plain(err))
 		}
-		if err := c.Answers(pipelined); err != nil {
-			if c.client.closing {
-				return doesNotApply("the server announces that it closes the connection after %d answers or fewer", pipelined)
-			}
-			return falls("%d requests at once: %s", pipelined, plain(err))
-		}
-	}
-	return survives("%d × %d requests at once, all answered", clients, pipelined)
+		return Finding{}
+	})
 }
 
 // requests returns n good requests.
@@ -150,27 +143,30 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 	return survives("all requests before the end are answered")
 }
 
-// fill sends whole requests until the server takes no more for a while, or most bytes, and returns
-// how many it took. A request that it took in part is not counted; the next fill goes on with it.
-func (c *Conn) fill(ctx context.Context, most int) (n int, err error) {
-	for sent := 0; sent < most && ctx.Err() == nil; {
+// send sends what next returns until most bytes are sent, the server takes nothing for that long, or ctx
+// ends. What is left of the last block is sent first by the next send.
+func (c *Conn) send(ctx context.Context, most int, patience time.Duration, next func() []byte) (sent int, err error) {
+	for sent < most && err == nil && ctx.Err() == nil {
 		if len(c.rest) == 0 {
-			c.rest = c.requests(64)
+			c.rest = next()
 		}
-		if err := c.SetWriteDeadline(time.Now().Add(lateBy)); err != nil {
-			return n, err
+		n := 0
+		if err = c.SetWriteDeadline(earlier(ctx, patience)); err == nil {
+			n, err = c.Write(c.rest)
 		}
-		wrote, err := c.Write(c.rest)
-		c.rest, sent = c.rest[wrote:], sent+wrote
-		n = sent / c.arena.target.size
-		if isTimeout(err) {
-			break
-		}
-		if err != nil {
-			return n, err
-		}
+		c.rest, sent = c.rest[n:], sent+n
 	}
-	return n, nil
+	return sent, err
+}
+
+// fill sends whole requests until the server takes no more for a while, or most bytes, and returns
+// how many it took. A request that it took in part is not counted.
+func (c *Conn) fill(ctx context.Context, most int) (n int, err error) {
+	sent, err := c.send(ctx, most, lateBy, func() []byte { return c.requests(64) })
+	if isTimeout(err) {
+		err = nil
+	}
+	return sent / c.arena.target.size, err
 }
 
 func isTimeout(err error) bool {
@@ -179,64 +175,46 @@ func isTimeout(err error) bool {
 }
 
 func resetAtEachByte(ctx context.Context, a *Arena) Finding {
-	const most = 300
-	for i := range most {
-		c, err := a.Open(ctx)
-		if err != nil {
-			return unknown("after %d resets: %s", i, plain(err))
-		}
-		request := c.requests(2)
-		if i > len(request) {
-			return survives("a reset after each of %d bytes", i)
-		}
-		_, err = c.Write(request[:i])
+	n := min(300, 2*a.target.size+1)
+	return a.each(ctx, n, (*Arena).Open, survives("a reset after each of %d bytes", n), func(i int, c *Conn) Finding {
+		_, err := c.Write(c.requests(2)[:i])
 		if reset := c.Reset(); err != nil || reset != nil {
 			a.Note("%d bytes: %s", i, plain(errors.Join(err, reset)))
 		}
-	}
-	return survives("a reset after each of %d bytes", most)
+		return Finding{}
+	})
 }
 
 func resetWithAnswersDue(ctx context.Context, a *Arena) Finding {
 	const clients = 200
-	for i := range clients {
-		c, err := a.Open(ctx)
-		if err != nil {
-			return unknown("after %d resets: %s", i, plain(err))
-		}
-		_, err = c.Write(c.requests(32))
-		if i%2 > 0 && !pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond)))) {
-			return unknown("interrupted")
+	return a.each(ctx, clients, (*Arena).Open, survives("%d clients reset their connections", clients), func(i int, c *Conn) Finding {
+		_, err := c.Write(c.requests(32))
+		if i%2 > 0 {
+			pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond))))
 		}
 		if reset := c.Reset(); err != nil || reset != nil {
 			a.Note("client %d: %s", i, plain(errors.Join(err, reset)))
 		}
-	}
-	return survives("%d clients reset their connections", clients)
+		return Finding{}
+	})
 }
 
 func randomBytes(ctx context.Context, a *Arena) Finding {
 	const clients = 200
-	for i := range clients {
-		open := a.Open
-		if i%2 == 0 {
-			open = a.Dial
-		}
-		c, err := open(ctx)
-		if err != nil {
-			return unknown("after %d clients: %s", i, plain(err))
-		}
+	turn := 0
+	open := func(a *Arena, ctx context.Context) (*Conn, error) {
+		turn++
+		return []opener{(*Arena).Dial, (*Arena).Open}[turn%2](a, ctx)
+	}
+	return a.each(ctx, clients, open, survives("%d clients sent random bytes", clients), func(i int, c *Conn) Finding {
 		if _, err := c.Write(a.junk(1 + a.Rand.IntN(4096))); err != nil {
 			a.Note("client %d: %s", i, plain(err))
 		}
 		if i%8 > 0 {
 			c.Close()
 		}
-	}
-	if err := a.Healthy(ctx); err != nil {
-		return falls("newcomers are not served any more: %s", plain(err))
-	}
-	return survives("%d clients sent random bytes", clients)
+		return Finding{}
+	})
 }
 
 // junk returns n random bytes.
@@ -297,15 +275,12 @@ func churn(ctx context.Context, a *Arena) Finding {
 }
 
 func connectionFlood(ctx context.Context, a *Arena) Finding {
-	crowd, err := a.Crowd(ctx, a.Conns-1, a.DialPlain)
+	crowd, err := a.Crowd(ctx, a.Conns-1, (*Arena).DialPlain)
 	if err != nil {
 		a.Note("%v", err)
 	}
 	pause(ctx, a.Answer/2)
-	if err := a.Healthy(ctx); err != nil {
-		return falls("beside %d silent connections newcomers are not served: %s", len(crowd), plain(err))
-	}
-	return survives("newcomers are served beside %d silent connections", len(crowd))
+	return a.serves(ctx, "beside %d silent connections", len(crowd)).or(survives("newcomers are served beside %d silent connections", len(crowd)))
 }
 
 func requestFlood(ctx context.Context, a *Arena) Finding {
@@ -376,26 +351,25 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 		return unknown("%s", plain(err))
 	}
 	before, watched := a.Server.memory()
-	sent, grown := int64(0), int64(0)
-	for err == nil && ctx.Err() == nil {
-		c.client.codec = a.target.Caller() // forgets the requests before, whose answers nobody reads
-		batch, n := c.requests(max(1, (64<<10)/a.target.size)), 0
-		if err = c.SetWriteDeadline(time.Now().Add(a.stall())); err == nil {
-			n, err = c.Write(batch)
-		}
-		if sent += int64(n); sent&(8<<20-1) < int64(len(batch)) {
-			now, _ := a.Server.memory()
-			grown = max(grown, now-before)
-		}
+	blocks, grown := 0, int64(0)
+	look := func() {
+		now, _ := a.Server.memory()
+		grown = max(grown, now-before)
 	}
-	now, _ := a.Server.memory()
-	grown = max(grown, now-before)
-	how := "closes the connection after " + size(sent)
+	sent, err := c.send(ctx, math.MaxInt, a.stall(), func() []byte {
+		if blocks++; blocks%128 == 0 {
+			look()
+		}
+		c.client.codec = a.target.Caller() // forgets the requests before, whose answers nobody reads
+		return c.requests(max(1, (64<<10)/a.target.size))
+	})
+	look()
+	how := "closes the connection after " + size(int64(sent))
 	switch {
 	case errors.Is(err, errTooMuch), ctx.Err() != nil:
-		how = "takes all of " + size(sent)
+		how = "takes all of " + size(int64(sent))
 	case isTimeout(err):
-		how = "stops reading after " + size(sent)
+		how = "stops reading after " + size(int64(sent))
 	}
 	if watched && grown > mostHeld {
 		return falls("%s of requests whose answers are not read, and holds %s for one client", how, size(grown))
@@ -403,7 +377,7 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 	if share, yes := a.Server.busy(ctx, a.spins); yes {
 		return falls("%s, and then uses %.0f %% of a CPU", how, 100*share)
 	}
-	answers := a.target.known.whole * (sent / int64(a.target.size))
+	answers := a.target.known.whole * int64(sent/a.target.size)
 	if errors.Is(err, errTooMuch) && answers > min(mostHeld, a.Bytes/2) {
 		return falls("%s of requests whose %s of answers are not read: it must hold them", how, size(answers))
 	}
@@ -413,7 +387,7 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 func neverReadingCrowd(ctx context.Context, a *Arena) Finding {
 	const clients = 32
 	each := int(min(2<<20, a.Bytes/2/clients))
-	crowd, err := a.Crowd(ctx, clients, a.Open)
+	crowd, err := a.Crowd(ctx, clients, (*Arena).Open)
 	if err != nil {
 		a.Note("%v", err)
 	}
@@ -427,10 +401,8 @@ func neverReadingCrowd(ctx context.Context, a *Arena) Finding {
 	}
 	all.Wait()
 	pause(ctx, a.stall())
-	if err := a.Healthy(ctx); err != nil {
-		return falls("beside %d clients that do not read, newcomers are not served: %s", len(crowd), plain(err))
-	}
-	return survives("took %d requests of %d clients that do not read, and serves newcomers", sent.Load(), len(crowd))
+	return a.serves(ctx, "beside %d clients that do not read", len(crowd)).or(
+		survives("took %d requests of %d clients that do not read, and serves newcomers", sent.Load(), len(crowd)))
 }
 
 func slowReader(ctx context.Context, a *Arena) Finding {
@@ -487,59 +459,64 @@ func (s *slowly) Read(p []byte) (int, error) {
 	return s.from.Read(p[:min(len(p), s.part)])
 }
 
-func silent(ctx context.Context, a *Arena) Finding {
-	return a.waits(ctx, "silent connections", a.DialPlain, func(*Conn) error { return nil })
+const drip = 500 * time.Millisecond // between two bytes of those that trickle
+
+// beginning is what a peer of a scenario that waits does first. It returns what is then sent a byte at
+// a time, over and over; empty: nothing.
+type beginning func(c *Conn, peer int) (more string, err error)
+
+// waits returns an attack whose peers begin and then wait until the server has closed them. What names
+// their connections, in the plural.
+func waits(what string, open opener, begin beginning) func(context.Context, *Arena) Finding {
+	return func(ctx context.Context, a *Arena) Finding { return a.waits(ctx, what, open, drip, begin) }
 }
 
-func silentAfterAnswer(ctx context.Context, a *Arena) Finding {
-	return a.waits(ctx, "connections that had asked once", a.Open, (*Conn).Ask)
-}
-
-func halfRequest(ctx context.Context, a *Arena) Finding {
-	return a.waits(ctx, "connections with half a request", a.Open, func(c *Conn) error {
-		request := c.Request(nil)
-		_, err := c.Write(request[:len(request)/2])
-		return err
-	})
-}
-
-// waits opens a few connections, does something on each, and waits until the server has closed
-// them.
-func (a *Arena) waits(ctx context.Context, what string, open func(context.Context) (*Conn, error), do func(*Conn) error) Finding {
+func (a *Arena) waits(ctx context.Context, what string, open opener, every time.Duration, begin beginning) Finding {
 	crowd, err := a.Crowd(ctx, a.Few, open)
 	if err != nil && len(crowd) == 0 {
 		return unknown("%s", plain(err))
 	}
-	for _, c := range crowd {
-		if err := do(c); err != nil {
+	more := make([]string, len(crowd))
+	for peer, c := range crowd {
+		if more[peer], err = begin(c, peer); err != nil {
 			return unknown("%s", plain(err))
 		}
 	}
-	return a.closed(what, a.Closings(ctx, crowd))
-}
-
-// trickle sends all but the last byte of a request over the whole wait.
-func trickle(ctx context.Context, a *Arena) Finding {
-	crowd, err := a.Crowd(ctx, a.Few, a.Open)
-	if err != nil && len(crowd) == 0 {
-		return unknown("%s", plain(err))
-	}
-	var dripping sync.WaitGroup
-	defer dripping.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for _, c := range crowd {
-		request := c.Request(nil)
-		every := max(a.Wait/time.Duration(len(request)), a.Wait/300)
-		dripping.Go(func() {
-			for i := range len(request) - 1 {
-				if _, err := c.Write(request[i : i+1]); err != nil || !pause(ctx, every) {
-					return
+	dripping, stop := context.WithCancel(ctx)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for at := 0; pause(dripping, every); at++ {
+			for peer, c := range crowd {
+				if text := more[peer]; text != "" {
+					_, _ = io.WriteString(c, text[at%len(text):][:1]) // Closings notices that the server has closed
 				}
 			}
-		})
-	}
-	return a.closed("connections with a request that trickles", a.Closings(ctx, crowd))
+		}
+	})
+	took := a.Closings(ctx, crowd)
+	stop()
+	writer.Wait()
+	return a.closed(what, took)
+}
+
+func saysNothing(*Conn, int) (more string, err error) { return "", nil }
+
+func asksOnce(c *Conn, _ int) (more string, err error) { return "", c.Ask() }
+
+func halfRequest(c *Conn, _ int) (more string, err error) {
+	request := c.Request(nil)
+	_, err = c.Write(request[:len(request)/2])
+	return "", err
+}
+
+// trickle sends all but the last byte of a request, over more than the whole wait if it is short.
+func trickle(ctx context.Context, a *Arena) Finding {
+	every := max(a.Wait/time.Duration(max(1, a.target.size-2)), a.Wait/300) * 11 / 10
+	return a.waits(ctx, "connections with a request that trickles", (*Arena).Open, every, func(c *Conn, _ int) (more string, err error) {
+		request := c.Request(nil)
+		_, err = c.Write(request[:1])
+		return string(request[1:max(1, len(request)-1)]), err
+	})
 }
 
 // endsWhenRead reports whether a connection ends once what has come is read: then the server had
@@ -554,7 +531,7 @@ func (c *Conn) endsWhenRead(within time.Duration) bool {
 
 // stopsReading waits for the server to reset the connection.
 func stopsReading(ctx context.Context, a *Arena) Finding {
-	crowd, err := a.Crowd(ctx, max(1, a.Few/8), a.Open)
+	crowd, err := a.Crowd(ctx, max(1, a.Few/8), (*Arena).Open)
 	if err != nil && len(crowd) == 0 {
 		return unknown("%s", plain(err))
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -27,28 +26,20 @@ type poured struct {
 	heard
 }
 
-// pour sends beginning and then blocks, until the server answers, closes or reads no more, or most
-// bytes are sent. Then it waits for an answer.
-func (c *Conn) pour(ctx context.Context, beginning string, block []byte, most int) poured {
+// pour sends a flood until the server answers, closes or reads no more, or most bytes are sent. Then it
+// waits for an answer.
+func (c *Conn) pour(ctx context.Context, f flood, most int) poured {
 	var p poured
-	var came atomic.Bool
 	read := make(chan struct{})
+	pouring, enough := context.WithCancel(ctx)
+	defer enough()
 	go func() {
 		defer close(read)
-		p.heard = c.collect(ctx, c.arena.Within, func([]byte) bool { came.Store(true); return false })
+		p.heard = c.collect(ctx, c.arena.Within, func([]byte) bool { enough(); return false })
 	}()
-	next := []byte(beginning)
-	for p.sent < most && !came.Load() && ctx.Err() == nil {
-		if c.SetWriteDeadline(time.Now().Add(2*c.arena.Answer)) != nil {
-			break
-		}
-		n, err := c.Write(next)
-		p.sent += n
-		if p.stalled = isTimeout(err); err != nil {
-			break
-		}
-		next = block
-	}
+	var err error
+	p.sent, err = c.send(pouring, most, 2*c.arena.Answer, f.blocks())
+	p.stalled = isTimeout(err)
 	answer := time.NewTimer(c.arena.Answer)
 	defer answer.Stop()
 	select {
@@ -69,8 +60,16 @@ type flood struct {
 	forgotten        bool   // a server may read it for ever without keeping it
 }
 
-// opener is Arena's Dial or Open.
-type opener func(*Arena, context.Context) (*Conn, error)
+// blocks returns what sends it.
+func (f flood) blocks() func() []byte {
+	next, block := []byte(f.beginning), bytes.Repeat([]byte(f.block), pourBlock/len(f.block))
+	return func() (now []byte) {
+		if now, next = next, nil; len(now) == 0 {
+			now = block
+		}
+		return now
+	}
+}
 
 // pourAll returns an attack that pours floods. Where a server takes all of one, it has no limit for
 // it; if its memory grows with it, it falls.
@@ -136,16 +135,15 @@ func (a *Arena) pourEach(ctx context.Context, open opener, floods []flood) []flo
 
 // pourOne pours one flood into several connections.
 func (a *Arena) pourOne(ctx context.Context, open opener, f flood) (r floodResult) {
-	crowd, err := a.Crowd(ctx, pourPeers, func(ctx context.Context) (*Conn, error) { return open(a, ctx) })
+	crowd, err := a.Crowd(ctx, pourPeers, open)
 	if err != nil {
 		return floodResult{err: err}
 	}
 	before, watched := a.Server.memory()
-	block := bytes.Repeat([]byte(f.block), pourBlock/len(f.block))
 	outcomes := make([]poured, len(crowd))
 	var pourers sync.WaitGroup
 	for i, c := range crowd {
-		pourers.Go(func() { outcomes[i] = c.pour(ctx, f.beginning, block, a.pourMost()) })
+		pourers.Go(func() { outcomes[i] = c.pour(ctx, f, a.pourMost()) })
 	}
 	pourers.Wait()
 	end := ""
@@ -240,7 +238,7 @@ func hugeLengths(ctx context.Context, a *Arena) Finding {
 
 // hearAll sends the beginning of a POST on each of n connections, and returns what came back.
 func (a *Arena) hearAll(ctx context.Context, n int, lines func(i int) string) ([]heard, error) {
-	crowd, err := a.Crowd(ctx, n, a.Dial)
+	crowd, err := a.Crowd(ctx, n, (*Arena).Dial)
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,9 @@ func httpScenarios() []Scenario {
 			Title: "Clients ask whether to send their bodies, and never send them."},
 		{Name: "event-streams", Kinds: HTTP, Attack: streams,
 			Title: "A crowd of event streams starts at once."},
-		{Name: "slow-heads", Kinds: HTTP | WebSocket, Waits: true, Attack: drips("heads that trickle", (*Arena).Dial, slowHead),
+		{Name: "slow-heads", Kinds: HTTP | WebSocket, Waits: true, Attack: waits("heads that trickle", (*Arena).Dial, slowHead),
 			Title: "Heads without end trickle, a byte at a time."},
-		{Name: "slow-bodies", Kinds: HTTP, Waits: true, Attack: drips("bodies that trickle", (*Arena).Dial, slowBody),
+		{Name: "slow-bodies", Kinds: HTTP, Waits: true, Attack: waits("bodies that trickle", (*Arena).Dial, slowBody),
 			Title: "Bodies trickle, with a length and in chunks, or never come after Expect: 100-continue."},
 	}
 }

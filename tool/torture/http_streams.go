@@ -37,7 +37,7 @@ func streams(ctx context.Context, a *Arena) Finding {
 		single = append(single, took)
 	}
 	alone := slices.Min(single)
-	crowd, err := a.Crowd(ctx, min(streamCrowd, a.Conns-1), a.Dial)
+	crowd, err := a.Crowd(ctx, min(streamCrowd, a.Conns-1), (*Arena).Dial)
 	if err != nil {
 		return unknown("%v", err)
 	}

@@ -79,19 +79,12 @@ func (a *Arena) nonsense() []hostile {
 // impossibleLengths sends each on a connection of its own, and asks a newcomer after each.
 func impossibleLengths(ctx context.Context, a *Arena) Finding {
 	inputs := a.nonsense()
-	for _, in := range inputs {
-		c, err := a.Dial(ctx)
-		if err != nil {
-			return unknown("after all inputs before %s: %s", in.name, plain(err))
+	return a.each(ctx, len(inputs), (*Arena).Dial, survives("%d inputs, and newcomers are served after each", len(inputs)), func(i int, c *Conn) Finding {
+		if _, err := c.Write(inputs[i].bytes); err != nil {
+			a.Note("%s: %s", inputs[i].name, plain(err))
 		}
-		if _, err := c.Write(in.bytes); err != nil {
-			a.Note("%s: %s", in.name, plain(err))
-		}
-		if err := a.Healthy(ctx); err != nil {
-			return falls("after %s, newcomers are not served: %s", in.name, plain(err))
-		}
-	}
-	return survives("%d inputs, and newcomers are served after each", len(inputs))
+		return a.serves(ctx, "after %s", inputs[i].name)
+	})
 }
 
 const (
@@ -127,39 +120,28 @@ func oversizedLengths(ctx context.Context, a *Arena) Finding {
 	if !pause(ctx, a.Answer/8) {
 		return unknown("interrupted")
 	}
-	if err := a.Healthy(ctx); err != nil {
-		return falls("%d clients announced a long message, and newcomers are not served: %s", sent, plain(err))
-	}
+	served := a.serves(ctx, "when %d clients have announced a long message", sent)
 	if !watched {
-		return survives("%d clients announced a long message", sent)
+		return served.or(survives("%d clients announced a long message", sent))
 	}
 	after, _ := a.Server.memory()
 	if grown := after - before; grown > mostClaims {
-		return falls("%d clients announced a long message and sent %d bytes each: its memory grew by %s", sent, len(claim), size(grown))
+		return served.or(falls("%d clients announced a long message and sent %d bytes each: its memory grew by %s", sent, len(claim), size(grown)))
 	}
-	return survives("%d clients announced a long message: its memory grew by %s", sent, size(max(0, after-before)))
+	return served.or(survives("%d clients announced a long message: its memory grew by %s", sent, size(max(0, after-before))))
 }
 
 const mutations = 400
 
 func mutatedMessages(ctx context.Context, a *Arena) Finding {
-	sent := 0
-	for i := range mutations {
-		c, err := a.Open(ctx)
-		if err != nil {
-			return unknown("after %d mutated requests: %s", i, plain(err))
-		}
-		if _, err = c.Write(a.mutated(c.Request(c.Request(nil)))); err == nil {
-			sent++
-		}
-		if i%20 == 0 {
-			if err := a.Healthy(ctx); err != nil {
-				return falls("after %d mutated requests, newcomers are not served: %s", i+1, plain(err))
-			}
-		}
+	return a.each(ctx, mutations, (*Arena).Open, survives("%d mutated requests", mutations), func(i int, c *Conn) Finding {
+		_, _ = c.Write(a.mutated(c.requests(2))) // what the server makes of it is felt by others
 		c.Close()
-	}
-	return survives("%d mutated requests", sent)
+		if i%20 > 0 {
+			return Finding{}
+		}
+		return a.serves(ctx, "after %d mutated requests", i+1)
+	})
 }
 
 // mutated changes bytes at random places.

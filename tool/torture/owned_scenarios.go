@@ -131,7 +131,7 @@ const loadClients = 16
 func (a *Arena) load(ctx context.Context) (*loaded, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loaded{stop: cancel}
-	crowd, err := a.Crowd(ctx, loadClients, a.Open)
+	crowd, err := a.Crowd(ctx, loadClients, (*Arena).Open)
 	if err != nil {
 		cancel()
 		return nil, err

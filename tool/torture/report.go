@@ -121,36 +121,32 @@ func (r *Report) Count(v Verdict) (n int) {
 
 // Compare adds what has changed since an earlier report. Scenarios that did not apply are left out.
 func (r *Report) Compare(earlier *Report) {
-	verdicts := func(of *Report) map[string]Verdict {
-		all := map[string]Verdict{}
-		for _, made := range of.Results {
-			if made.Verdict != NotApplicable {
-				all[made.Name] = made.Verdict
-			}
-		}
-		return all
-	}
-	before, now := verdicts(earlier), verdicts(r)
-	changes := &Changes{At: earlier.At, Worse: []Change{}, Other: []Change{}}
-	for _, made := range r.Results {
-		is, known := now[made.Name]
-		was, had := before[made.Name]
-		switch {
-		case !known || had && was == is:
-		case !had:
-			changes.Other = append(changes.Other, Change{made.Name, "", is.String()})
-		case is > was:
-			changes.Worse = append(changes.Worse, Change{made.Name, was.String(), is.String()})
-		default:
-			changes.Other = append(changes.Other, Change{made.Name, was.String(), is.String()})
-		}
-	}
+	before, now := map[string]Verdict{}, map[string]Verdict{}
 	for _, made := range earlier.Results {
-		if _, known := now[made.Name]; !known && made.Verdict != NotApplicable {
-			changes.Other = append(changes.Other, Change{made.Name, made.Verdict.String(), ""})
+		before[made.Name] = made.Verdict
+	}
+	for _, made := range r.Results {
+		now[made.Name] = made.Verdict
+	}
+	r.Against = &Changes{At: earlier.At, Worse: []Change{}, Other: []Change{}}
+	for _, made := range slices.Concat(r.Results, earlier.Results) {
+		was, is := before[made.Name], now[made.Name]
+		before[made.Name] = is // once
+		switch {
+		case was == is:
+		case was != NotApplicable && is > was:
+			r.Against.Worse = append(r.Against.Worse, Change{made.Name, was.String(), is.String()})
+		default:
+			c := Change{Name: made.Name}
+			if was != NotApplicable {
+				c.Before = was.String()
+			}
+			if is != NotApplicable {
+				c.Now = is.String()
+			}
+			r.Against.Other = append(r.Against.Other, c)
 		}
 	}
-	r.Against = changes
 }
 
 // Read reads a report that was written as JSON.

@@ -105,6 +105,14 @@ type Finding struct {
 	Words string
 }
 
+// or returns f, or other if f has found nothing.
+func (f Finding) or(other Finding) Finding {
+	if f == (Finding{}) {
+		return other
+	}
+	return f
+}
+
 // survives is the finding of a server that did what it should.
 func survives(format string, args ...any) Finding {
 	return Finding{Survived, fmt.Sprintf(format, args...)}

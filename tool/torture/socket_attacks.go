@@ -64,7 +64,7 @@ func floodControl(ctx context.Context, a *Arena) Finding {
 		{"pongs", "", maskedFrame(finBit|pongOp, ""), true},
 		{"empty fragments", maskedFrame(binaryOp, ""), maskedFrame(contOp, ""), true},
 	}
-	crowd, err := a.Crowd(ctx, pingFloodPeers, a.Open)
+	crowd, err := a.Crowd(ctx, pingFloodPeers, (*Arena).Open)
 	if err != nil {
 		return unknown("%v", err)
 	}
@@ -73,7 +73,16 @@ func floodControl(ctx context.Context, a *Arena) Finding {
 	ends := make([]string, pingFloodPeers)
 	for i, c := range crowd {
 		peers.Go(func() {
-			taken[i], ends[i] = c.pourUnread(ctx, floods[i%len(floods)])
+			var err error
+			taken[i], err = c.send(ctx, floodMost, a.Answer/2, floods[i%len(floods)].blocks())
+			switch {
+			case isTimeout(err):
+				ends[i] = "the server reads no more"
+			case err != nil:
+				ends[i] = "the server closes"
+			default:
+				ends[i] = "the server takes all"
+			}
 			c.Close()
 		})
 	}
@@ -87,43 +96,23 @@ func floodControl(ctx context.Context, a *Arena) Finding {
 	return survives("%d peers flood it with control frames and empty fragments, up to %d KiB each", pingFloodPeers, slices.Max(taken)>>10)
 }
 
-// pourUnread sends a flood and reads nothing until the server takes no more. It says how that ended.
-func (c *Conn) pourUnread(ctx context.Context, f flood) (taken int, end string) {
-	block := []byte(strings.Repeat(f.block, pourBlock/len(f.block)))
-	for next := []byte(f.beginning + f.block); taken < floodMost && ctx.Err() == nil; next = block {
-		err := c.SetWriteDeadline(earlier(ctx, c.arena.Answer/2))
-		n := 0
-		if err == nil {
-			n, err = c.Write(next)
-		}
-		if taken += n; isTimeout(err) {
-			return taken, "the server reads no more"
-		} else if err != nil {
-			return taken, "the server closes"
-		}
-	}
-	return taken, "the server takes all"
-}
-
 // afterClose sends a close, and more, and never closes the TCP connection.
-func afterClose(ctx context.Context, a *Arena) Finding {
+func afterClose(c *Conn, peer int) (more string, err error) {
 	closing := maskedFrame(finBit|closeOp, "\x03\xe8")
-	more := []string{
+	behind := []string{
 		"", closing, maskedFrame(finBit|pingOp, "a"),
 		strings.Repeat(maskedFrame(finBit|binaryOp, strings.Repeat("a", fragmentSize)), bytesUnclosed/fragmentSize),
 	}
-	peer := 0
-	return a.waits(ctx, "connections that stay open after a close", a.Open, func(c *Conn) error {
-		_, _ = io.WriteString(c, closing+more[peer%len(more)]) // an error says that the server has closed, which is noticed
-		peer++
-		return nil
-	})
+	_, _ = io.WriteString(c, closing+behind[peer%len(behind)]) // an error says that the server has closed, which is noticed
+	return "", nil
 }
 
 // slowFragments begins a message and goes on with a byte, or with an empty fragment.
-func slowFragments(_ *Arena, peer int) (beginning, more string) {
-	if peer%2 > 0 {
-		return maskedFrame(binaryOp, "a"), maskedFrame(contOp, "")
+func slowFragments(c *Conn, peer int) (more string, err error) {
+	begins := maskedHead(finBit|binaryOp, 2, 1000)
+	if more = "a"; peer%2 > 0 {
+		begins, more = maskedFrame(binaryOp, "a"), maskedFrame(contOp, "")
 	}
-	return maskedHead(finBit|binaryOp, 2, 1000), "a"
+	_, err = io.WriteString(c, begins)
+	return more, err
 }

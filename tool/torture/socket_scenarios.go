@@ -11,9 +11,9 @@ func socketScenarios() []Scenario {
 			Title: "Messages without end, in fragments and in one frame."},
 		{Name: "control-floods", Kinds: WebSocket, Attack: floodControl,
 			Title: "Pings, pongs and empty fragments, as many as the server takes, from peers that read nothing."},
-		{Name: "after-close", Kinds: WebSocket, Waits: true, Attack: afterClose,
+		{Name: "after-close", Kinds: WebSocket, Waits: true, Attack: waits("connections that stay open after a close", (*Arena).Open, afterClose),
 			Title: "Clients send a close and more frames behind it, and never close the TCP connection."},
-		{Name: "slow-messages", Kinds: WebSocket, Waits: true, Attack: drips("messages that trickle", (*Arena).Open, slowFragments),
+		{Name: "slow-messages", Kinds: WebSocket, Waits: true, Attack: waits("messages that trickle", (*Arena).Open, slowFragments),
 			Title: "Messages trickle, a byte at a time, in one frame and in fragments."},
 	}
 }

@@ -58,41 +58,32 @@ func noHandshake(ctx context.Context, a *Arena) Finding {
 	for range random {
 		inputs = append(inputs, a.junk(1+a.Rand.IntN(2000)))
 	}
-	for i, in := range inputs {
-		c, err := a.DialPlain(ctx)
-		if err != nil {
-			return unknown("after %d inputs: %s", i, plain(err))
-		}
-		if _, err := c.Write(in); err != nil {
+	return a.each(ctx, len(inputs), (*Arena).DialPlain, survives("%d inputs instead of a handshake", len(inputs)), func(i int, c *Conn) Finding {
+		if _, err := c.Write(inputs[i]); err != nil {
 			a.Note("input %d: %s", i+1, plain(err))
 		}
-		if i%8 == 0 {
-			if err := a.Healthy(ctx); err != nil {
-				return falls("after %d inputs, newcomers are not served: %s", i+1, plain(err))
-			}
+		if i%8 > 0 {
+			return Finding{}
 		}
-	}
-	return survives("%d inputs instead of a handshake", len(inputs))
+		return a.serves(ctx, "after %d inputs", i+1)
+	})
 }
 
 func forgedRecord(ctx context.Context, a *Arena) Finding {
 	const clients = 20
-	for i := range clients {
-		c, err := a.Dial(ctx)
+	return a.each(ctx, clients, (*Arena).Dial, survives("closed %d connections with a forged record", clients), func(_ int, c *Conn) Finding {
+		_, err := c.tcp.Write(append([]byte{0x17, 3, 3, 0, 32}, a.junk(32)...))
+		if err == nil {
+			err = c.SetReadDeadline(time.Now().Add(a.Answer))
+		}
 		if err != nil {
-			return unknown("after %d clients: %s", i, plain(err))
-		}
-		if _, err := c.tcp.Write(append([]byte{0x17, 3, 3, 0, 32}, a.junk(32)...)); err != nil {
-			return unknown("%s", plain(err))
-		}
-		if err := c.SetReadDeadline(time.Now().Add(a.Answer)); err != nil {
 			return unknown("%s", plain(err))
 		}
 		if _, err := io.Copy(io.Discard, c.Conn); isTimeout(err) {
 			return falls("a forged record does not end the connection within %v", a.Answer)
 		}
-	}
-	return survives("closed %d connections with a forged record", clients)
+		return Finding{}
+	})
 }
 
 // hello returns a good first message of TLS.
@@ -112,10 +103,8 @@ func (a *Arena) hello(ctx context.Context) []byte {
 
 func halfHandshake(ctx context.Context, a *Arena) Finding {
 	hello := a.hello(ctx)
-	part := 0
-	return a.waits(ctx, "connections with a part of a handshake", a.DialPlain, func(c *Conn) error {
-		part++
-		_, err := c.Write(hello[:len(hello)*(part%4+1)/4]) // every fourth sends all of it, and does not go on
-		return err
+	return a.waits(ctx, "connections with a part of a handshake", (*Arena).DialPlain, drip, func(c *Conn, peer int) (more string, err error) {
+		_, err = c.Write(hello[:len(hello)*((peer+1)%4+1)/4]) // every fourth sends all of it, and does not go on
+		return "", err
 	})
 }
