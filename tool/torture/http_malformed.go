@@ -1,11 +1,13 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -89,31 +91,22 @@ func (a *Arena) marks(n int) []string {
 func playAll(n int, play func(i, try int) (judged, error)) ([]judged, error) {
 	found := make([]judged, n)
 	errs := make([]error, n)
-	turns := make(chan int)
+	var turn atomic.Int64
 	var players sync.WaitGroup
 	for range inputsAtOnce {
 		players.Go(func() {
-			for i := range turns {
+			for i := int(turn.Add(1)) - 1; i < n; i = int(turn.Add(1)) - 1 {
 				found[i], errs[i] = play(i, 1)
 			}
 		})
 	}
-	for i := range n {
-		turns <- i
-	}
-	close(turns)
 	players.Wait()
 	for i := range found {
 		if errs[i] == nil && found[i].ruling == wrong {
 			found[i], errs[i] = play(i, retryFactor)
 		}
 	}
-	for _, err := range errs {
-		if err != nil {
-			return found, err
-		}
-	}
-	return found, nil
+	return found, cmp.Or(errs...)
 }
 
 // rule plays n inputs, and sums up what the server did.

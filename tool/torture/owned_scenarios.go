@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os/exec"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/tool/child"
@@ -116,10 +115,10 @@ func fates(crowd []*Conn) string {
 
 // loaded is a load whose server is about to end.
 type loaded struct {
-	answered  atomic.Int64
-	truncated atomic.Int64 // connections that ended within an answer
-	broken    atomic.Int64 // that ended with requests unanswered, and no announcement
-	silent    atomic.Int64 // nanoseconds, the longest wait for an answer or an end
+	mu        sync.Mutex
+	truncated int           // connections that ended within an answer
+	broken    int           // that ended with requests unanswered, and no announcement
+	silence   time.Duration // the longest wait for an answer or an end
 	clients   sync.WaitGroup
 	stop      context.CancelFunc
 }
@@ -161,21 +160,19 @@ func (l *loaded) ask(ctx context.Context, c *Conn, patience time.Duration) {
 		if ctx.Err() != nil {
 			return
 		}
-		waited := int64(time.Since(began))
-		for old := l.silent.Load(); waited > old && !l.silent.CompareAndSwap(old, waited); old = l.silent.Load() {
-		}
-		if err == nil {
-			l.answered.Add(1)
-			continue
-		}
+		l.mu.Lock()
+		l.silence = max(l.silence, time.Since(began))
 		switch {
-		case c.client.closing:
+		case err == nil, c.client.closing:
 		case part > 0:
-			l.truncated.Add(1)
+			l.truncated++
 		default:
-			l.broken.Add(1)
+			l.broken++
 		}
-		return
+		l.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
 }
 
@@ -192,7 +189,9 @@ func terminate(ctx context.Context, a *Arena) Finding {
 		return unknown("%v", err)
 	}
 	defer l.end()
-	l.silent.Store(0)
+	l.mu.Lock()
+	l.silence = 0
+	l.mu.Unlock()
 	process := a.Server.running()
 	began := time.Now()
 	process.Terminate()
@@ -202,22 +201,26 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	case <-process.Ended():
 	case <-limit.C:
 		process.Kill()
-		return a.again(ctx, falls("does not end within %v of SIGTERM", a.Stop))
 	case <-ctx.Done():
 		return unknown("interrupted")
 	}
 	took := time.Since(began)
 	l.clients.Wait()
-	silence := time.Duration(l.silent.Load())
+	found := survives("SIGTERM: ended after %s; %d of %d clients saw their connection end without an announcement", elapsed(took), l.broken, loadClients)
 	switch {
-	case silence >= time.Second:
-		return a.again(ctx, falls("SIGTERM: ended after %s, and clients waited up to %s for an answer or an end", elapsed(took), elapsed(silence)))
-	case l.truncated.Load() > 0:
-		return a.again(ctx, falls("SIGTERM: ended after %s, and cut %d answers short", elapsed(took), l.truncated.Load()))
-	case l.broken.Load() > 0 && endedBySignal(process.How()):
-		return a.again(ctx, falls("SIGTERM: the signal ended it at once, with the requests of %d of %d clients unanswered: it does not drain", l.broken.Load(), loadClients))
+	case took >= a.Stop:
+		found = falls("does not end within %v of SIGTERM", a.Stop)
+	case l.silence >= time.Second:
+		found = falls("SIGTERM: ended after %s, and clients waited up to %s for an answer or an end", elapsed(took), elapsed(l.silence))
+	case l.truncated > 0:
+		found = falls("SIGTERM: ended after %s, and cut %d answers short", elapsed(took), l.truncated)
+	case l.broken > 0 && endedBySignal(process.How()):
+		found = falls("SIGTERM: the signal ended it at once, with the requests of %d of %d clients unanswered: it does not drain", l.broken, loadClients)
 	}
-	return a.again(ctx, survives("SIGTERM: ended after %s; %d of %d clients saw their connection end without an announcement", elapsed(took), l.broken.Load(), loadClients))
+	if err := a.Server.start(ctx); err != nil {
+		return falls("%s; it cannot be started again: %s", found.Words, plain(err))
+	}
+	return found
 }
 
 // endedBySignal reports whether a process has not handled SIGTERM: the signal ended it, itself or
@@ -226,14 +229,6 @@ func endedBySignal(err error) bool {
 	how := new(exec.ExitError)
 	const belowShell = 128 + 15
 	return errors.As(err, &how) && (how.ExitCode() < 0 || how.ExitCode() == belowShell)
-}
-
-// again starts the server after a scenario that ended it.
-func (a *Arena) again(ctx context.Context, found Finding) Finding {
-	if err := a.Server.start(ctx); err != nil {
-		return falls("%s; it cannot be started again: %s", found.Words, plain(err))
-	}
-	return found
 }
 
 func kill(ctx context.Context, a *Arena) Finding {
