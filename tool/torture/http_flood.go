@@ -40,7 +40,7 @@ func (c *Conn) pour(ctx context.Context, f flood, most int) poured {
 	var err error
 	p.sent, err = c.send(pouring, most, 2*c.arena.Answer, f.blocks())
 	p.stalled = isTimeout(err)
-	answer := time.NewTimer(c.arena.Answer)
+	answer := time.NewTimer(c.arena.Answer / 2)
 	defer answer.Stop()
 	select {
 	case <-read:

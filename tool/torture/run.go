@@ -116,7 +116,7 @@ func (r *run) baseline(ctx context.Context) error {
 	r.crowd.locked(func() { r.crowd.learns = true })
 	r.crowd.begin()
 	half := r.Baseline / 2
-	if !r.crowd.settled(ctx) || !pause(ctx, half) {
+	if !r.settled(ctx, r.crowd.failure) || !pause(ctx, half) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -257,12 +257,24 @@ func (r *run) recover(ctx context.Context) bool {
 			return false
 		}
 	}
-	for range 4 { // the patience of one round may end within a wait
+	if r.settled(ctx, ctx.Err) {
+		return true
+	}
+	r.gone = "the server had not come back from the scenario before"
+	return false
+}
+
+// settled waits several times for an answer to every bystander, as a round may end within a wait or on a
+// busy machine, unless there is a reason to give up.
+func (r *run) settled(ctx context.Context, hopeless func() error) bool {
+	for range 4 {
 		if r.crowd.settled(ctx) {
 			return true
 		}
+		if hopeless() != nil {
+			return false
+		}
 	}
-	r.gone = "the server had not come back from the scenario before"
 	return false
 }
 

@@ -48,6 +48,11 @@ func attack(t *testing.T, p Plan) map[string]Result {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const most = 256 << 20 // with all tests beside this one
+	if report.Own > most && !testrun.Race {
+		t.Errorf("hone itself took %d MiB of memory", report.Own>>20)
+	}
+	t.Logf("hone itself took %d MiB of memory", report.Own>>20)
 	all := map[string]Result{}
 	for _, r := range report.Results {
 		if r.Verdict != NotApplicable {
