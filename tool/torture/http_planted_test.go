@@ -62,6 +62,7 @@ type naive struct {
 	decodesAny    string        // it decodes chunks if a field contains this
 	silent        string        // it never answers heads that contain this
 	between       time.Duration // how long it waits for a byte; 0: for ever
+	most          int           // answers on a connection, and then it discards what comes; 0: no limit
 }
 
 // renewed is a connection whose time-out begins anew with every byte.
@@ -79,7 +80,7 @@ func (r renewed) Read(p []byte) (int, error) {
 
 func (n naive) serve(c net.Conn) {
 	in := bufio.NewReader(renewed{c, n.between})
-	for {
+	for answered := 1; ; answered++ {
 		var head strings.Builder
 		for !strings.HasSuffix(head.String(), "\r\n\r\n") {
 			line, err := in.ReadString('\n')
@@ -106,7 +107,32 @@ func (n naive) serve(c net.Conn) {
 		if strings.Contains(text, "connection: close") {
 			return
 		}
+		if answered == n.most {
+			io.Copy(io.Discard, in)
+		}
 	}
+}
+
+// hoards serves HTTP and holds answers without end, if nobody reads them.
+func hoards(c net.Conn) {
+	owed := make(chan struct{}, 1<<22)
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		out := bufio.NewWriterSize(c, 64<<10)
+		for range owed {
+			io.WriteString(out, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nheld")
+			if len(owed) == 0 {
+				out.Flush()
+			}
+		}
+	})
+	for in := bufio.NewScanner(c); in.Scan(); {
+		if in.Text() == "" {
+			owed <- struct{}{}
+		}
+	}
+	close(owed)
+	writing.Wait()
 }
 
 // naiveSocket serves WebSocket and checks nothing: it accepts unmasked frames, any opcode and
@@ -188,6 +214,8 @@ func TestPlantedWeb(t *testing.T) {
 		{"a time-out between bytes alone", raw(naive{between: 5 * byTimeOut / 6}), "slow-heads", NotFoundOut, "8 of 8 heads that trickle are still open after 3s"},
 		{"unbounded buffer for a head", raw(naive{}), "endless-heads", NotFoundOut, "took 4.00 MiB without an answer of fields in a head, and of one value"},
 		{"event streams that start late", patient(late), "event-streams", Fell, "streams that start at once have their first event after up to"},
+		{"answers are held without bound", func(t *testing.T) string { return "http://" + serveEach(t, hoards) + "/page" }, "never-reads", Fell, "and held more than 32.0 MiB of answers"},
+		{"what comes after some requests is discarded", raw(naive{most: 100}), "never-reads", Survived, "takes all of 64.0 MiB"},
 		{"codings are ignored", raw(naive{}), "request-smuggling", Fell, "a length, then chunked (RFC 9112 §6.1): gives 2 answers: it believed a length that the coding overrides"},
 		{"any coding is decoded", raw(naive{decodesAny: "chunked"}), "request-smuggling", Fell, "xchunked (RFC 9112 §6.1): gives 3 answers where at most 2 are right, one of them to the hidden request, whose path it names"},
 		{"bodies are taken for requests", raw(naive{ignoresLength: true}), "request-smuggling", Fell, "a GET with a body (RFC 9110 §9.3.1): gives 3 answers"},
