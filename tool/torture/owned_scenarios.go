@@ -190,6 +190,7 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	}
 	defer l.end()
 	l.mu.Lock()
+	usual := l.silence
 	l.silence = 0
 	l.mu.Unlock()
 	process := a.Server.running()
@@ -210,7 +211,7 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	switch {
 	case took >= a.Stop:
 		found = falls("does not end within %v of SIGTERM", a.Stop)
-	case l.silence >= time.Second:
+	case l.silence >= max(time.Second, silentTimes*usual):
 		found = falls("SIGTERM: ended after %s, and clients waited up to %s for an answer or an end", elapsed(took), elapsed(l.silence))
 	case l.truncated > 0:
 		found = falls("SIGTERM: ended after %s, and cut %d answers short", elapsed(took), l.truncated)
