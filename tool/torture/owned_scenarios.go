@@ -48,6 +48,16 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 	} else if err != nil {
 		return unknown("%s", plain(err))
 	}
+	asking, enough := context.WithCancel(ctx)
+	defer enough()
+	friendly := make(chan error, 1)
+	go func() { // all the time: an idle one may be closed
+		var err error
+		for err == nil && pause(asking, exhausted/4) {
+			err = friend.Ask()
+		}
+		friendly <- err
+	}()
 	crowd := a.press(ctx, pressing)
 	pause(ctx, exhausted)
 	_, _ = child.LeaveDescriptors(used.Busiest, 0) // it fails if the process has ended, which is found below
@@ -55,7 +65,8 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 	pause(ctx, exhausted)
 	share, busy := a.Server.busy(ctx, a.spins)
 	_, alive := a.Server.Used()
-	friendly := friend.Ask()
+	enough()
+	asked := <-friendly
 	how := fates(crowd)
 	for _, c := range crowd {
 		c.Close()
@@ -64,8 +75,8 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 		return falls("no descriptors were left")
 	}
 	switch {
-	case friendly != nil:
-		return falls("%s; a client from before is not served: %s", how, plain(friendly))
+	case asked != nil && !friend.client.closing:
+		return falls("%s; a client from before is not served: %s", how, plain(asked))
 	case busy:
 		return falls("%s; it uses %.0f %% of a CPU while it has no descriptors", how, 100*share)
 	}
