@@ -91,12 +91,12 @@ func (f Judge) tolerated() float64 {
 func (f Judge) first(figures []Figure) error {
 	at := 0
 	if f.Primary != "" {
-		at = slices.IndexFunc(figures, func(g Figure) bool { return g.Name == f.Primary })
+		at = slices.IndexFunc(figures, func(g Figure) bool { return g.Name == f.Primary || figure.Name(g.Name) == f.Primary })
 	}
 	if at < 0 {
 		var names []string
 		for _, g := range figures {
-			names = append(names, g.Name)
+			names = append(names, figure.Name(g.Name))
 		}
 		return exit.Usagef("compare: no figure %q; %s", f.Primary, exit.DidYouMean(f.Primary, names, "use one of "+strings.Join(names, ", ")))
 	}
@@ -176,7 +176,7 @@ func (c *Report) Failure(command string) error {
 	case c.count(Worse) > 0:
 		return &exit.Error{Code: exit.Missed}
 	case c.unclear():
-		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s: %s is %s", command, c.Changes[0].Name, c.words(0))}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s: %s is %s", command, figure.Name(c.Changes[0].Name), c.words(0))}
 	}
 	return nil
 }

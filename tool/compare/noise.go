@@ -88,7 +88,7 @@ func (r *Noise) Write(w io.Writer) {
 		fmt.Fprintln(table, "figure\tbuilds differ by (alternating)\tbetween sessions")
 		percent := func(v float64) string { return fmt.Sprintf("±%.1f %%", 100*v) }
 		for _, f := range r.Floors {
-			fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Metric, f.Unit, figure.OrNone(f.InTurn, percent), figure.OrNone(f.Apart, percent))
+			fmt.Fprintf(table, "%s %s\t%s\t%s\n", figure.Name(f.Metric), f.Unit, figure.OrNone(f.InTurn, percent), figure.OrNone(f.Apart, percent))
 		}
 		table.Flush()
 		fmt.Fprintf(w, "\nstored in %s for verdicts about this machine and scenario\n", r.Kept)

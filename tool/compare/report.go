@@ -25,7 +25,7 @@ func (c *Report) words(figure int) string { return c.Changes[figure].Words(c.Tol
 // Summary is the verdict in one line.
 func (c *Report) Summary() string {
 	if c.unclear() {
-		return "UNCLEAR: " + c.Changes[0].Name + " is " + c.words(0)
+		return "UNCLEAR: " + figure.Name(c.Changes[0].Name) + " is " + c.words(0)
 	}
 	return fmt.Sprintf("VALID: of %d figures, %d worse, %d better, %d the same, %d unclear",
 		len(c.Changes), c.count(Worse), c.count(Better), c.count(Same), c.count(Unclear))
@@ -49,7 +49,7 @@ func (c *Report) rows() [][]string {
 			}
 		}
 		in := func(v float64) string { return figure.In(v, change.Unit) }
-		rows = append(rows, []string{change.Name, figure.OrNone(change.MedianA, in), figure.OrNone(b, in), words})
+		rows = append(rows, []string{figure.Name(change.Name), figure.OrNone(change.MedianA, in), figure.OrNone(b, in), words})
 	}
 	return rows
 }

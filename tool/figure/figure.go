@@ -11,6 +11,14 @@ import (
 	"time"
 )
 
+// Name returns the name under which people know a figure that is stored as name.
+func Name(name string) string {
+	if name == "p999" {
+		return "p99.9"
+	}
+	return name
+}
+
 // Counted formats a count of things whose plural ends in s.
 func Counted(n int, thing string) string {
 	if n != 1 {

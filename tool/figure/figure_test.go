@@ -17,7 +17,7 @@ func TestFigures(t *testing.T) {
 		{Lasting(59600 * time.Millisecond), "1 min 00 s"}, {Lasting(-time.Second), "0 s"}, {Lasting(2*time.Hour + 5*time.Minute), "2 h 05 min"},
 		{OrNone(nil, Micros), "–"}, {Size(64 << 10), "64KiB"}, {Size(65), "65B"},
 		{In(34.04, "µs/req"), "34.0 µs/req"}, {In(1500, "µs"), "1.50 ms"}, {In(232<<20, "B"), "232 MiB"}, {In(1536, "B"), "1.50 KiB"}, {In(12, "B"), "12.0 B"},
-		{In(14790, "req/s"), "14,790/s"}, {In(1.234e-6, "sec/op"), "1.23 µs/op"}, {In(12.3e-9, "sec/op"), "12.3 ns/op"}, {In(12_595, "ns/op"), "12.6 µs/op"}, {In(1234567, "B/op"), "1,234,567 B/op"}, {In(2, ""), "2"},
+		{In(14790, "req/s"), "14,790/s"}, {In(1.234e-6, "sec/op"), "1.23 µs/op"}, {In(12.3e-9, "sec/op"), "12.3 ns/op"}, {In(12_595, "ns/op"), "12.6 µs/op"}, {In(1234567, "B/op"), "1,234,567 B/op"}, {In(2, ""), "2"}, {Name("p999"), "p99.9"}, {Name("p99"), "p99"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -102,7 +102,7 @@ func (h *History) rows() [][]string {
 	rows := [][]string{{"figure", "now", "changes"}}
 	for i := range h.Figures {
 		f := &h.Figures[i]
-		rows = append(rows, []string{f.Name, f.In(f.Now()), h.Words(f)})
+		rows = append(rows, []string{figure.Name(f.Name), f.In(f.Now()), h.Words(f)})
 	}
 	return rows
 }

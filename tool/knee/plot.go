@@ -80,8 +80,7 @@ func (r *Report) writePlot(w io.Writer) {
 			}
 		}
 	}
-	name := strings.Replace(r.Drawn(), "p999", "p99.9", 1)
-	fmt.Fprintf(w, "\n%s against answers per second: %c met, %c missed", name, MarkMet, MarkMissed)
+	fmt.Fprintf(w, "\n%s against answers per second: %c met, %c missed", figure.Name(r.Drawn()), MarkMet, MarkMissed)
 	if slices.ContainsFunc(p.Rows, func(row []rune) bool { return slices.Contains(row, MarkInvalid) }) {
 		fmt.Fprintf(w, ", %c not valid", MarkInvalid)
 	}

@@ -23,11 +23,11 @@ type Goal struct {
 
 // ParseGoal reads one goal, such as
 //
-//	p99<5ms    service.p999<=250us    rate>=10000    errors==0    errors<0.1%    shed<1%
+//	p99<5ms    service.p99.9<=250us    rate>=10000    errors==0    errors<0.1%    shed<1%
 //
 // or login.p99<20ms, for one step of a plan's Traffic. Times are response times, from the
 // intended moment in an open loop, and need a unit: ns, us, µs, ms, s or m. Blanks are allowed;
-// p99.9 is p999.
+// p99.9 may be written as p999, which is its name in JSON.
 func ParseGoal(text string) (Goal, error) {
 	bare := strings.Join(strings.Fields(text), "")
 	at := strings.IndexAny(bare, "<>=!")
@@ -44,7 +44,7 @@ func ParseGoal(text string) (Goal, error) {
 		}
 	}
 	if !slices.Contains(metrics(), g.Metric) {
-		return Goal{}, badGoal(text, fmt.Sprintf("there is no figure %q; use one of %s", g.Metric, strings.Join(metrics(), ", ")))
+		return Goal{}, badGoal(text, fmt.Sprintf("there is no figure %q; use one of %s", g.Metric, strings.ReplaceAll(strings.Join(metrics(), ", "), "p999", "p99.9")))
 	}
 	rest := bare[at:]
 	for _, than := range []string{"<=", ">=", "==", "<", ">"} { // the longer ones first

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -130,7 +131,7 @@ func title(run, against *record.Run) string {
 func factsOfGoTest(run *record.Run) (facts []Fact) {
 	for _, f := range run.Spreads() {
 		median, around := f.Text()
-		facts = append(facts, Fact{f.Name, median + " (" + around + ")"})
+		facts = append(facts, Fact{figure.Name(f.Name), median + " (" + around + ")"})
 	}
 	return facts
 }
@@ -230,7 +231,7 @@ func (j Judged) lines() (lines []changeLine) {
 			now = number(*c.MedianA * *c.Ratio)
 		}
 		lines = append(lines, changeLine{
-			Key: keyOf(c.Name), Name: c.Name, Unit: c.Unit, Before: orNone(c.MedianA), Now: now, Ratio: orNone(c.Ratio),
+			Key: keyOf(c.Name), Name: figure.Name(c.Name), Unit: c.Unit, Before: orNone(c.MedianA), Now: now, Ratio: orNone(c.Ratio),
 			Verdict: c.Verdict, Words: c.Words(j.Comparison.Tolerance),
 		})
 	}

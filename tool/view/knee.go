@@ -162,7 +162,7 @@ func NewKnee(how How, target, goals string, s *knee.Search) *Knee {
 		k.lines = &Steps{w: how.To, asked: true}
 	case asPicture:
 		k.picture = &kneePicture{title: target, goals: goals, unit: s.Unit(), wanted: s.Plan.Width,
-			drawn: strings.Replace(knee.DrawnOf(s.Goals), "p999", "p99.9", 1), doing: "starting"}
+			drawn: figure.Name(knee.DrawnOf(s.Goals)), doing: "starting"}
 		k.screen = openScreen(how.To, k.picture)
 	}
 	return k

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -73,7 +74,7 @@ func (r *benchResult) markdown() string {
 		fmt.Fprint(&w, "\n| figure | median | range |\n|---|--:|--:|\n")
 		for _, f := range run.Spreads() {
 			median, around := f.Text()
-			fmt.Fprintf(&w, "| %s | %s | %s |\n", compare.Cell(f.Name), median, around)
+			fmt.Fprintf(&w, "| %s | %s | %s |\n", compare.Cell(figure.Name(f.Name)), median, around)
 		}
 	}
 	return w.String()

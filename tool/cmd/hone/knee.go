@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
@@ -210,7 +210,7 @@ func (f *kneeFlags) page(target string) *page.Page {
 
 // kneeShown converts a report to the form that the page shows.
 func kneeShown(r *knee.Report) page.Knee {
-	k := page.Knee{Goals: r.Knee.Goal, Unit: r.Unit, Drawn: strings.Replace(r.Drawn(), "p999", "p99.9", 1), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
+	k := page.Knee{Goals: r.Knee.Goal, Unit: r.Unit, Drawn: figure.Name(r.Drawn()), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
 	if goal := r.GoalLine(); goal > 0 {
 		k.Goal = &goal
 	}

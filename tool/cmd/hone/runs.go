@@ -177,7 +177,7 @@ func writeFigures(w io.Writer, r *record.Run) {
 	fmt.Fprintln(table, "figure\tmedian\trange")
 	for _, f := range figures {
 		median, around := f.Text()
-		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Name, median, around)
+		fmt.Fprintf(table, "%s\t%s\t%s\n", figure.Name(f.Name), median, around)
 	}
 	table.Flush()
 }
