@@ -74,6 +74,7 @@ func (s *shard) heldUp(a *answers, late, now int64) {
 	}
 	if late = min(late, now-a.written-s.quickest); late > 0 && s.window.has(a.intended) {
 		s.delayed.record(late, a.count)
+		s.beat.run.lagged(late, a.count)
 	}
 }
 
@@ -155,6 +156,7 @@ func (h *heartbeat) beat(now int64) {
 	due := h.due.Load()
 	if w := h.run.window; due < w.till && now >= w.from {
 		h.longest = max(h.longest, now-max(due, w.from))
+		h.run.lagged(now-max(due, w.from), 0)
 	}
 	if now-due <= leastLate {
 		return
@@ -164,6 +166,30 @@ func (h *heartbeat) beat(now int64) {
 		s.noticed(due, now)
 		s.mu.Unlock()
 	}
+}
+
+// lagged notes for Progress that the generator was late with n requests.
+func (r *run) lagged(by, n int64) {
+	if by > int64(r.plan.MaxLag) {
+		r.tardy.Add(n)
+	}
+	for was := r.lag.Load(); by > was && !r.lag.CompareAndSwap(was, by); was = r.lag.Load() {
+	}
+}
+
+// doubt returns Progress.Doubt. Whether a closed loop's p99 has too much delay in it is known before
+// the end only while the limit is Plan.MaxLag.
+func (r *run) doubt() string {
+	m := Measured{tally: *r.total, plan: r.plan, Stop: r.longestLag}
+	tardy, all := r.tardy.Load(), r.total.requests()+r.recent.requests()
+	most := r.plan.MaxLag
+	if reason := m.stopped(); reason != "" || r.plan.AllowLate || 100*tardy <= all {
+		return reason
+	}
+	if p99 := quantile(m.Latency.Histogram, 99, 100); !r.paced && (p99 == nil || *p99*microsecond > 4*float64(most)) {
+		return ""
+	}
+	return fmt.Sprintf("the generator itself was more than %v late with %.1f %% of the requests (the limit is 1 %%)", most, 100*float64(tardy)/float64(all))
 }
 
 // delays adds what the heartbeats have measured.

@@ -111,3 +111,40 @@ func TestPercentilesOfTheGeneratorAreWithheld(t *testing.T) {
 		}
 	}
 }
+
+// While a run goes on, it is known that the generator's delays will make it invalid: for one stop, or
+// for more than a hundredth of the requests, where the limit does not grow with p99.
+func TestDoubtsOfARunSoFar(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		what   string
+		paced  bool
+		takes  time.Duration // each of 1,000 answers
+		by     time.Duration // how late the generator was with late of them
+		late   int64
+		change func(*Plan)
+		want   string
+	}{
+		{"in time", true, ms, 900 * time.Microsecond, 1000, nil, ""},
+		{"a stop", false, 500 * ms, 100 * ms, 0, nil, "did not run for 100ms"},
+		{"a stop that is allowed", true, ms, 100 * ms, 0, func(p *Plan) { p.MaxLag = 101 * ms }, ""},
+		{"one in a hundred", true, ms, 2 * ms, 10, nil, ""},
+		{"more at a rate", true, 500 * ms, 2 * ms, 11, nil, "more than 1ms late with 1.1 % of the requests"},
+		{"more without", false, 3 * ms, 2 * ms, 11, nil, "more than 1ms late with 1.1 % of the requests"},
+		{"more, but little for such times", false, 9 * ms, 2 * ms, 11, nil, ""},
+		{"more, which is allowed", false, 3 * ms, 2 * ms, 11, func(p *Plan) { p.AllowLate = true }, ""},
+	} {
+		r := &run{plan: Plan{MaxLag: usualMaxLag}, paced: c.paced}
+		r.total, r.recent = newTally(c.paced), newTally(c.paced)
+		if c.change != nil {
+			c.change(&r.plan)
+		}
+		r.total.Latency.record(int64(c.takes), 1000)
+		r.lagged(int64(c.by), c.late)
+		r.lagged(int64(c.by/2), 0)
+		r.longestLag = time.Duration(r.lag.Load())
+		if got := r.doubt(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}

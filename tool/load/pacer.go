@@ -118,6 +118,7 @@ func (p *pacer) late(first int, now int64) {
 	for i := first; i < len(p.due); i += len(p.conns) {
 		if moment := p.due[i].moment; p.run.window.has(moment) {
 			p.lag.record(now-moment, 1)
+			p.run.lagged(now-moment, 1)
 		}
 	}
 }

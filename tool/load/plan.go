@@ -188,6 +188,10 @@ type Progress struct {
 	// CPUShare is the fraction of the CPUs that GOMAXPROCS allows which the process used since the
 	// last Progress; nil where the system does not report it.
 	CPUShare *float64
+	// Lag is the longest time by which the generator itself was late since the last Progress; Doubt
+	// is the reason by which its delays so far make the result invalid. Empty: none is known yet.
+	Lag   time.Duration
+	Doubt string
 }
 
 const (

@@ -76,6 +76,8 @@ type run struct {
 	shortest      time.Duration // the shortest time-out of any request
 	base          *url.URL      // the URL that redirects are relative to
 	heartbeats    []*heartbeat  // of a closed loop
+	lag           atomic.Int64  // the longest time by which the generator was late since the last Progress
+	tardy         atomic.Int64  // of the window's requests, those that it delayed by more than Plan.MaxLag
 	thoughts      *thoughts     // sessions in their think time; nil: no step has one
 	followed      atomic.Int64  // requests of the window that are later steps of their session
 	usedUp        atomic.Bool   // the data has no more rows

@@ -96,6 +96,7 @@ func (t *thoughts) wake() {
 				break
 			}
 			t.lag.record(now-next.moment, 1)
+			t.run.lagged(now-next.moment, 1)
 			next.conn.wake(next.client, now)
 		}
 	}

@@ -18,7 +18,8 @@ type supervision struct {
 	stored   []Interval
 	storing  int // size of stored in bytes
 
-	lately cpuReading // at the last report
+	lately     cpuReading    // at the last report
+	longestLag time.Duration // until then
 
 	unheard int64 // when the first request was sent that has timed out since the last answer; 0: none has
 
@@ -234,8 +235,10 @@ func (r *run) report(now int64) {
 		P50:      quantile(r.interval.Latency.Histogram, 50, 100),
 		P99:      quantile(r.interval.Latency.Histogram, 99, 100),
 		Latency:  r.interval.Latency.Histogram, Service: r.interval.Service.Histogram,
-		CPUShare: r.shareSince(now),
+		CPUShare: r.shareSince(now), Lag: time.Duration(r.lag.Swap(0)),
 	}
+	r.longestLag = max(r.longestLag, p.Lag)
+	p.Doubt = r.doubt()
 	if p.Service == nil {
 		p.Service = p.Latency
 	}

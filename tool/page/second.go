@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -13,12 +14,14 @@ type Lane struct{ Group, Name string }
 
 // Second is what the generator measured since the previous one.
 type Second struct {
-	Lane     Lane     // zero: there is only one
-	Phase    string   // "connecting", "warming up", "measuring" or "draining"
-	Rate     float64  // answers per second
-	Errors   int64    // since the lane began
-	Conns    int      // open now
-	CPUShare *float64 // of the CPU available to the generator; nil: not known
+	Lane     Lane          // zero: there is only one
+	Phase    string        // "connecting", "warming up", "measuring" or "draining"
+	Rate     float64       // answers per second
+	Errors   int64         // since the lane began
+	Conns    int           // open now
+	CPUShare *float64      // of the CPU available to the generator; nil: not known
+	Lag      time.Duration // the longest time by which the generator was late; 0: not known
+	Doubt    string        // the reason by which its lateness makes the lane's figures unreliable; empty: none
 	// Latency and Service are in nanoseconds, of measured requests only; they may be the
 	// same histogram, or nil. Load reads them before it returns.
 	Latency, Service *hdrhistogram.Histogram
@@ -59,6 +62,7 @@ type laneCount struct {
 	rate             float64
 	share            float64
 	shares           int
+	doubt            string
 	cpu, served      float64 // of the server, over the measured seconds
 }
 
@@ -87,6 +91,10 @@ func (p *Page) Load(s Second) {
 	if s.CPUShare != nil {
 		values["share"] = *s.CPUShare
 	}
+	if s.Lag > 0 {
+		values["lag"] = float64(s.Lag) / 1e3
+	}
+	l.doubt = s.Doubt
 	var latency, service spread
 	latency.take(s.Latency)
 	same := s.Service == nil || s.Service == s.Latency
@@ -182,11 +190,14 @@ func (l *laneCount) figures() map[string]float64 {
 	}
 }
 
-// judge updates the state from the lane. A generator without spare CPU distorts every
-// figure, so the page reports it at once.
+// judge updates the state from the lane. A generator that is late, or has no spare CPU, distorts
+// every figure, so the page reports it at once.
 func (p *Page) judge() {
 	l := &p.lane
 	p.state.Reasons = []string{}
+	if l.doubt != "" {
+		p.state.Reasons = append(p.state.Reasons, l.doubt)
+	}
 	if l.shares > 0 && l.share/float64(l.shares) >= mostShare {
 		p.state.Reasons = append(p.state.Reasons, fmt.Sprintf(
 			"the generator uses %.0f %% of its CPUs (limit %.0f %%); give it more CPUs, or offer less load",

@@ -92,7 +92,7 @@ const contrastScript = `(() => {
 	}
 	const root = getComputedStyle(document.documentElement), card = light(parts(hex(root.getPropertyValue("--card"))));
 	function hex(text) { const n = parseInt(text.trim().slice(1), 16); return (n >> 16) + " " + (n >> 8 & 255) + " " + (n & 255); }
-	for (const [name, least] of [["--muted", 4.5], ["--one", 3], ["--two", 3], ["--three", 3], ["--four", 3], ["--ghost", 3]]) {
+	for (const [name, least] of [["--muted", 4.5], ["--one", 3], ["--two", 3], ["--three", 3], ["--four", 3], ["--five", 3], ["--ghost", 3]]) {
 		const a = light(parts(hex(root.getPropertyValue(name))));
 		const ratio = (Math.max(a, card) + 0.05) / (Math.min(a, card) + 0.05);
 		if (ratio < least) bad.add("the charts' " + name + " has a contrast of " + ratio.toFixed(2));

@@ -55,8 +55,8 @@ func TestCrosshair(t *testing.T) {
 	b.quiet(address)
 }
 
-// TestSaturated makes the generator run out of CPU: the page warns above every number
-// while it lasts, and no longer.
+// TestSaturated makes the generator late, and run out of CPU: the page warns above every number
+// while it lasts, and no longer, and draws by how much it was late.
 func TestSaturated(t *testing.T) {
 	b := openTab(t)
 	p := &page.Page{Title: "saturated"}
@@ -64,10 +64,12 @@ func TestSaturated(t *testing.T) {
 	share := 0.97
 	s := second(0)
 	s.CPUShare = &share
+	s.Lag, s.Doubt = 146*time.Millisecond, "the generator itself did not run for 146ms"
 	p.Load(s)
 	b.size(1280, 900, false)
 	b.do(chromedp.Navigate(address))
 	b.await(`!document.querySelector("[data-banner]").hidden && document.querySelector("[data-banner]").innerText.includes("97 %")`)
+	b.await(`document.querySelector("[data-banner]").innerText.includes("146ms") && document.querySelector("[data-chart=times] figcaption").innerText.includes("delay 146 ms")`)
 	if above := eval[bool](b, `document.querySelector("[data-banner]").getBoundingClientRect().bottom <= document.querySelector("[data-strip]").getBoundingClientRect().top`); !above {
 		t.Error("the banner is not above the figures")
 	}

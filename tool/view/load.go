@@ -88,6 +88,8 @@ func (p *loadPicture) soFar() line {
 	switch n := p.gauge.now.Errors; {
 	case n > 0 && !p.allowErrors:
 		return field(2, "so far", span{toneBad, "INVALID: requests have failed"})
+	case p.gauge.now.Doubt != "":
+		return field(2, "so far", span{toneBad, "INVALID: " + p.gauge.now.Doubt})
 	case p.gauge.saturated():
 		return field(2, "so far", span{toneWarn, "in doubt: the generator has too little CPU"})
 	case p.measuring == 0:

@@ -229,6 +229,17 @@ func TestLoadPictureTimes(t *testing.T) {
 	}
 }
 
+// TestLoadPictureDoubts checks that a generator that is late is no reason for "no doubts".
+func TestLoadPictureDoubts(t *testing.T) {
+	p := &loadPicture{length: 10 * time.Second, measuring: 1}
+	for _, c := range []struct{ doubt, want string }{{"", "VALID, no doubts"}, {"the generator itself did not run for 146ms", "INVALID: the generator itself did not run for 146ms"}} {
+		p.take(load.Progress{Phase: load.Measuring, Elapsed: time.Second, Doubt: c.doubt})
+		if got := render(p, time.Second, 120, 40, nil); !strings.Contains(got, c.want) {
+			t.Errorf("%q is not in\n%s", c.want, got)
+		}
+	}
+}
+
 // TestBenchWatcherCountsSamples checks that figures go to the side of their sample.
 func TestBenchWatcherCountsSamples(t *testing.T) {
 	b := &Bench{times: load.NewHistogram(), screen: &screen{began: time.Now()}, picture: &benchPicture{sides: []benchSide{{name: "A (x: y)"}, {name: "B"}}}}

@@ -94,6 +94,10 @@ func (c *coordinator) report(now time.Time) {
 		p.Answered += s.Answered
 		p.Errors += s.Errors
 		p.Rate += rate
+		p.Lag = max(p.Lag, s.Lag)
+		if p.Doubt == "" && s.Doubt != "" {
+			p.Doubt = "agent " + m.hello.Name + ": " + s.Doubt
+		}
 		if s.CPUShare == nil {
 			known = false
 		} else {

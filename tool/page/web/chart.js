@@ -66,7 +66,7 @@ export class Chart {
 
   domain() { return this.view.domain(); }
 
-  series() { return this.what.series.filter((s) => !s.service || this.view.service); }
+  series() { return this.what.series.filter((s) => (!s.service || this.view.service) && !(s.live && this.store.hello.measured)); }
 
   // visible returns a key's points within the domain.
   visible(key) {

@@ -5,7 +5,7 @@ export const charts = [
   {
     id: "times", group: "client", title: "Response time", unit: "us", log: true,
     series: [{ key: "p50", name: "p50", color: "one" }, { key: "p99", name: "p99", color: "two" }, { key: "max", name: "max", color: "three" },
-      { key: "sp99", name: "service p99", color: "four", service: true }],
+      { key: "sp99", name: "service p99", color: "four", service: true }, { key: "lag", name: "generator's longest delay", color: "five", live: true }],
   },
   { id: "heat", group: "client", title: "Response time heat map", unit: "us", log: true, kind: "heat", series: [{ key: "p99", name: "p99", color: "two" }] },
   {
