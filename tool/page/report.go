@@ -37,11 +37,13 @@ type Judged struct {
 
 // changeLine is the comparison of one figure.
 type changeLine struct {
-	Key     string          `json:"key"` // the page's key of it
-	Name    string          `json:"name"`
-	Unit    string          `json:"unit"`
-	Before  number          `json:"before"`
-	Now     number          `json:"now"`
+	Key    string `json:"key"` // the page's key of it
+	Name   string `json:"name"`
+	Unit   string `json:"unit"`
+	Before number `json:"before"`
+	Now    number `json:"now"`
+	// Texts are Before and Now for a unit that the page has no format for.
+	Texts   [2]string       `json:"texts"`
 	Ratio   number          `json:"ratio"`
 	Verdict compare.Verdict `json:"verdict"`
 	Words   string          `json:"words"`
@@ -108,10 +110,13 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 		Schema: schema, Title: title(run, against), About: facts(run), Groups: []string{Client},
 		Began: run.At.UTC().Format(time.RFC3339), Ghost: ghostOf(against), Measured: true,
 	}
-	if run.Made == record.GoTest { // its samples have no course
-		r.Hello.Groups, r.Hello.About = []string{}, append(factsOfGoTest(run), r.Hello.About...)
-	} else {
+	if slices.ContainsFunc(run.Samples, func(s record.Sample) bool { return len(s.Histograms)+len(s.Series) > 0 }) {
 		r.addSamples(run)
+	} else { // Go benchmarks have no course
+		r.Hello.Groups = []string{}
+		if judged.Comparison == nil {
+			r.State.Spreads = spreadsOf(run)
+		}
 	}
 	r.judge(run)
 	r.addChanges(judged)
@@ -127,13 +132,13 @@ func title(run, against *record.Run) string {
 	return nameOf(run) + " against " + nameOf(against)
 }
 
-// factsOfGoTest lists the figures of Go benchmarks.
-func factsOfGoTest(run *record.Run) (facts []Fact) {
+// spreadsOf returns the table of a run's figures: name, median, range.
+func spreadsOf(run *record.Run) (rows [][3]string) {
 	for _, f := range run.Spreads() {
 		median, around := f.Text()
-		facts = append(facts, Fact{figure.Name(f.Name), median + " (" + around + ")"})
+		rows = append(rows, [3]string{figure.Name(f.Name), median, around})
 	}
-	return facts
+	return rows
 }
 
 // facts lists the settings that the figures depend on.
@@ -230,8 +235,10 @@ func (j Judged) lines() (lines []changeLine) {
 		if c.MedianA != nil && c.Ratio != nil { // what the verdict is about; medians may contradict it
 			now = number(*c.MedianA * *c.Ratio)
 		}
+		in := func(v number) string { return figure.In(float64(v), c.Unit) }
 		lines = append(lines, changeLine{
-			Key: keyOf(c.Name), Name: figure.Name(c.Name), Unit: c.Unit, Before: orNone(c.MedianA), Now: now, Ratio: orNone(c.Ratio),
+			Texts: [2]string{in(orNone(c.MedianA)), in(now)},
+			Key:   keyOf(c.Name), Name: figure.Name(c.Name), Unit: c.Unit, Before: orNone(c.MedianA), Now: now, Ratio: orNone(c.Ratio),
 			Verdict: c.Verdict, Words: c.Words(j.Comparison.Tolerance),
 		})
 	}

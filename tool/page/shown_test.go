@@ -149,13 +149,57 @@ func TestRace(t *testing.T) {
 	if strings.Join(got, ",") != want {
 		t.Errorf("lanes %q, want %q", strings.Join(got, ","), want)
 	}
-	b.shot("race")
+	p.Judge(page.Judged{Notes: []string{strings.Repeat("A note that is longer than the table is wide. ", 6)}})
 	p.End(page.Verdict{Status: page.Valid})
 	b.await(`document.querySelector("[data-status]").textContent === "valid"`)
 	if eval[bool](b, `document.querySelector("[data-strip]").checkVisibility()`) {
 		t.Error("it says valid over tiles without a figure")
 	}
+	for _, width := range []int64{390, 1200} {
+		b.size(width, 900, false)
+		b.shot(fmt.Sprintf("race-%d", width))
+		if cut := eval[int64](b, `(() => { const e = document.querySelector("[data-race] .scroll"); return e.scrollWidth - e.clientWidth; })()`); cut > 0 {
+			t.Errorf("the table is %d pixels wider than a page of %d", cut, width)
+		}
+	}
 	b.quiet(address)
+}
+
+// TestReportOfBenchmarks checks that the report of a run without a course, of which there is nothing
+// to draw, has its figures, alone and in a comparison.
+func TestReportOfBenchmarks(t *testing.T) {
+	b := openTab(t)
+	run := &record.Run{ID: "b", Made: "go test -bench"}
+	for i := range 6 {
+		run.Samples = append(run.Samples, record.Sample{Order: i + 1, Valid: true, Metrics: []record.Metric{
+			{Name: "Join", Unit: "ns/op", Better: record.Lower, Value: 3700 + float64(i)}, {Name: "Join", Unit: "allocs/op", Better: record.Lower, Value: 9},
+		}})
+	}
+	file := filepath.Join(t.TempDir(), "report.html")
+	for _, c := range []struct {
+		name, want string
+		against    *record.Run
+		judged     page.Judged
+	}{
+		{"alone", "Join|3.70 µs/op|3.70–3.71 µs/op,Join|9 allocs/op|9–9 allocs/op", nil, page.Judged{}},
+		{"compared", "Join|3.70 µs/op|3.70 µs/op|+0.0 %,Join|9 allocs/op|9 allocs/op|+0.0 %", run, judgedOf(t, run, run)},
+	} {
+		writeReport(t, file, run, c.against, c.judged)
+		b.size(1280, 900, false)
+		b.do(chromedp.Navigate("file://" + file))
+		b.await(`document.querySelector("[data-status]").textContent === "valid"`)
+		got := eval[[]string](b, `[...document.querySelectorAll("section:not([hidden]) tbody tr")].map((r) => [...r.cells].slice(0, 4).map((c) => c.textContent).join("|"))`)
+		if strings.Join(got, ",") != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		for _, useless := range []string{"[data-range]", "[data-events]", "[data-strip]", "[data-race]", "figure"} {
+			if eval[bool](b, `Boolean(document.querySelector("`+useless+`")?.checkVisibility())`) {
+				t.Errorf("%s: %s is shown", c.name, useless)
+			}
+		}
+		b.shot("benchmarks-" + c.name)
+		b.quiet("file://" + file)
+	}
 }
 
 // TestReport opens a report from disk and checks that charts, ghost and verdicts are

@@ -47,6 +47,7 @@ type state struct {
 	Curve    *curves           `json:"curve,omitempty"`
 	Lanes    []laneLine        `json:"lanes,omitempty"`
 	Changes  []changeLine      `json:"changes,omitempty"`
+	Spreads  [][3]string       `json:"spreads,omitempty"`
 	Hot      *hotLines         `json:"hot,omitempty"`
 	Knee     *Knee             `json:"knee,omitempty"`
 	Capture  *captureState     `json:"capture,omitempty"`

@@ -4,7 +4,7 @@ import { Store, follow, take } from "./store.js";
 import { Flame, legendOf } from "./flame.js";
 import { Knee, kneeTable, kneeWords } from "./knee.js";
 import { Chart, Curve, HeatMap } from "./chart.js";
-import { element, fillAbout, fillBanner, fillCaptured, fillChanges, fillEvents, fillHot, fillJumps, fillRace, fillStrip, once } from "./tables.js";
+import { element, fillAbout, fillBanner, fillCaptured, fillChanges, fillEvents, fillHot, fillJumps, fillRace, fillSpreads, fillStrip, once } from "./tables.js";
 
 const find = (name) => document.querySelector("[data-" + name + "]");
 const changed = once();
@@ -44,6 +44,7 @@ class View {
     fillStrip(find("strip"), store);
     changed("race", [store.state.lanes, store.state.notes], () => fillRace(find("race"), store));
     changed("changes", store.state.changes, () => fillChanges(find("changes"), store));
+    changed("spreads", store.state.spreads, () => fillSpreads(find("spreads"), store));
     changed("hot", store.state.hot, () => this.showHot());
     changed("knee", [store.state.knee, store.state.status], () => this.showKnee());
     changed("captured", store.state.captured, () => fillCaptured(find("captured"), store));
@@ -64,6 +65,7 @@ class View {
     find("title").textContent = hello.title;
     find("capture").hidden = !hello.capture;
     find("runtime").hidden = !hello.runtime;
+    find("range").parentElement.hidden = hello.groups.length === 0;
     changed("charts", hello.groups, () => {
       this.drawn = [];
       find("charts").replaceChildren(...hello.groups.map((group) => {

@@ -172,11 +172,18 @@ export function fillChanges(section, store) {
   const { changes = [] } = store.state;
   section.hidden = changes.length === 0;
   const unit = (c) => ({ "req/s": "count", "µs": "us", "µs/req": "us", B: "bytes" }[c.unit] ?? "plain");
-  const value = (c, v) => written(v, unit(c)) + (unit(c) === "plain" && v !== null ? " " + c.unit : "");
+  const value = (c, v, i) => (unit(c) === "plain" && v !== null ? c.texts[i] : written(v, unit(c)));
   const gap = (c) => element("span", kinds[c.verdict] ?? "", c.ratio === null ? none : signed(c.ratio - 1));
   const table = tableOf(["figure", "earlier", "now", "difference", "verdict"],
-    changes.map((c) => [c.name, value(c, c.before), value(c, c.now), gap(c), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");
+    changes.map((c) => [c.name, value(c, c.before, 0), value(c, c.now, 1), gap(c), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");
   section.querySelector(".scroll").replaceChildren(table);
+}
+
+// fillSpreads shows the figures of a run that has no charts.
+export function fillSpreads(section, store) {
+  const { spreads = [] } = store.state;
+  section.hidden = spreads.length === 0;
+  section.querySelector(".scroll").replaceChildren(tableOf(["figure", "median", "range"], spreads, "narrow"));
 }
 
 export function fillHot(section, store) {
@@ -213,6 +220,7 @@ export function fillCaptured(section, store) {
 
 export function fillEvents(details, store) {
   const rows = store.marks.slice(-300).map((m) => [moment(m.t), m.kind, m.text]);
+  details.hidden = Boolean(store.hello.measured) && rows.length === 0;
   details.querySelector(".scroll").replaceChildren(tableOf(["time", "event", ""], rows, "words"));
 }
 
