@@ -354,6 +354,24 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// The advice is the smallest number of pairs, doubled each time, whose interval at its look would be
+// narrow enough.
+func TestAdviceIsTheSmallestNumber(t *testing.T) {
+	const n, share, tau = int(8), 0.25, 0.03
+	for i := 0; i <= looksAhead; i++ {
+		pairs := float64(n << i)
+		enough := tau / 2 * math.Sqrt(pairs/float64(n)) / tBound(share*alphaOf(1+i), pairs-1) // the largest deviation of n pairs
+		for by, want := range map[float64]int{0.999: n << max(i, 1), 1.001: n << (i + 1) % (n << (looksAhead + 1))} {
+			j := &judgement{Figure: &Figure{Pairs: make([]Pair, n)}, rules: Rules{Look: 1}, share: share, tau: tau, df: float64(n - 1)}
+			half := by * enough * tBound(j.level(), j.df) * math.Sqrt(chiSquaredBound(unlucky, j.df)/j.df)
+			j.sampled = estimate{low: -half, high: half}
+			if a := j.advise(); a.Pairs != want {
+				t.Errorf("%v times the deviation that %v pairs allow: %+v, want %d", by, pairs, a, want)
+			}
+		}
+	}
+}
+
 // The note names the look at which the advised number of pairs is due.
 func TestNoteOfTheNextLook(t *testing.T) {
 	for look, want := range map[int]string{
