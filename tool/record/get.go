@@ -67,9 +67,10 @@ func fromLatest(ref string) (back int, ok bool) {
 	return back, ok && err == nil && back >= 0
 }
 
-// findNamed looks for a run with this name, or with an ID of this prefix.
+// findNamed looks for a run with this name, of this git revision (whose runs are called "main 2b1d8c6ad7"),
+// or with an ID of this prefix.
 func (t *transaction) findNamed(ref string) (seq int64, err error) {
-	named, err := t.texts("SELECT id FROM run WHERE name = ? AND name <> '' ORDER BY at DESC, seq DESC LIMIT 1", ref)
+	named, err := t.texts("SELECT id FROM run WHERE name <> '' AND (name = ?1 OR substr(name, 1, length(name) - 10) = ?1 || ' ') ORDER BY name = ?1 DESC, at DESC, seq DESC LIMIT 1", ref)
 	if err != nil {
 		return 0, err
 	}

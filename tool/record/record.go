@@ -25,8 +25,9 @@
 //	latest~2        the run two before it
 //	baseline:NAME   the baseline of this name
 //	3f9c2a71b04e    the run with this ID
-//	before          the newest run of this name, or the only one whose ID
-//	                starts with it, at least 4 digits; if both exist, neither
+//	before          the newest run of this name, else of this git revision ("before
+//	                2b1d8c6ad7"), or the only one whose ID starts with it, at least
+//	                4 digits; if both exist, neither
 //
 // The newest run is the one that began last; among equals, the one added last. Latest
 // leaves out runs of a program against itself ([Repeat]).

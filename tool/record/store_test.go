@@ -147,6 +147,8 @@ func TestReferences(t *testing.T) {
 	}
 	old, young, beef := at("main", 1), at("main", 2), at("", 0)
 	add(t, s, young, old, beef)
+	tagged, revision := at("v1", -4), at("dev 2b1d8c6ad7", -5) // a run called as a revision, and one of a revision
+	add(t, s, at("v1 0a1b2c3d4e", -2), at("v1 2b1d8c6ad7", -3), tagged, revision)
 	named := at(young.ID[:5], -1) // its name is a prefix of another run's ID
 	add(t, s, named)
 	if err := s.SetBaseline(t.Context(), "v1:α", "latest~1"); err != nil {
@@ -154,14 +156,14 @@ func TestReferences(t *testing.T) {
 	}
 	for ref, want := range map[string]*Run{
 		"latest": young, "latest~0": young, "latest~1": old, "latest~3": named,
-		"main": young, old.ID: old, strings.ToUpper(old.ID): old, beef.ID[:6]: beef, "baseline:v1:α": old,
+		"main": young, old.ID: old, strings.ToUpper(old.ID): old, beef.ID[:6]: beef, "dev": revision, "v1": tagged, "baseline:v1:α": old,
 	} {
 		if got := get(t, s, ref); got.ID != want.ID {
 			t.Errorf("%s is %s, want %s", ref, got.ID, want.ID)
 		}
 	}
 	for ref, want := range map[string]error{
-		"": ErrNotFound, "latest~4": ErrNotFound, "latest~-1": ErrNotFound, "latest~x": ErrNotFound, "mai": ErrNotFound, "latests": ErrNotFound,
+		"": ErrNotFound, "latest~8": ErrNotFound, "latest~-1": ErrNotFound, "latest~x": ErrNotFound, "mai": ErrNotFound, "latests": ErrNotFound, "de": ErrNotFound, "dev 2": ErrNotFound,
 		beef.ID[:3]: ErrNotFound, beef.ID + "0": ErrNotFound, "baseline:v1": ErrNotFound, "%": ErrNotFound, "____": ErrNotFound,
 		young.ID[:5]: ErrAmbiguous,
 	} {

@@ -31,8 +31,8 @@ func newRun() *cobra.Command {
 		Short: "Manage stored runs",
 		Long: `Manage the runs that hone bench and hone load --save stored.
 
-Refer to a run by its id or the id's first digits, by its name, by latest or
-latest~2, or by baseline:NAME.
+Refer to a run by its id or the id's first digits, by its name or that of its git
+revision, by latest or latest~2, or by baseline:NAME.
 
 hone compare and hone profile also accept files: a name means the file of that
 name or, if there is none, the run. latest, latest~2 and baseline:NAME are always
