@@ -117,6 +117,22 @@ func eventually(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
+// longer runs a test with longer and longer times until nothing is wrong: a busy machine exceeds any
+// fixed time.
+func longer(tb testing.TB, from time.Duration, wrong func(time.Duration) string) {
+	tb.Helper()
+	for d := from; ; d *= 4 {
+		why := wrong(d)
+		switch {
+		case why == "":
+			return
+		case d > patience/8:
+			tb.Fatalf("with %v: %s", d, why)
+		}
+		tb.Logf("with %v, to be repeated with longer: %s", d, why)
+	}
+}
+
 // serveWith listens on the network and passes every connection to serve, which owns it. Everything
 // ends with the test.
 func serveWith(tb testing.TB, network string, serve func(net.Conn)) Frames {

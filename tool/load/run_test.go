@@ -244,12 +244,23 @@ func TestInterruptedRunNeverPasses(t *testing.T) {
 		"connecting": {Conns: 100, Ramp: Ramp{PerSecond: 1}, For: time.Minute},
 		"warming up": {Depth: 4, Warmup: time.Minute, For: time.Minute},
 		"measuring":  {Depth: 4, Warmup: -1, For: time.Minute},
-		"open":       {Rate: 2000, Warmup: -1, For: time.Minute},
+		"open":       {Depth: 4, Rate: 2000, Warmup: -1, For: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p.Target = echoServer(t, "tcp")
-			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
+			asked := 0
+			reads := answering(wire.Standard, func() {
+				if asked++; asked == 20 { // at most Depth of the requests before have no answer yet
+					cancel()
+				}
+			}, echo)
+			p.Target = serveWith(t, "tcp", func(nc net.Conn) {
+				if p.Ramp.PerSecond > 0 {
+					cancel()
+				}
+				reads(nc)
+			})
 			o := runPlan(t, ctx, p)
 			if o.err != nil || o.result == nil {
 				t.Fatalf("%v, %v", o.result, o.err)

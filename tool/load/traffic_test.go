@@ -378,31 +378,33 @@ func TestSessionsAllocateNothing(t *testing.T) {
 // think time is in no response time.
 func TestThinkingHoldsNoConnection(t *testing.T) {
 	sideBySide(t)
-	const think = 300 * time.Millisecond
-	script := compiled(t, traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{
-		{Name: "first", Body: "a{{n}}", Takes: []traffic.Take{{Name: "it", From: "regex [0-9]+"}}, Think: think},
-		{Name: "second", Body: "b{{it}}", Checks: []string{"body == b{{n}}"}},
-	}}}})
-	r := must[*Result](t)(Run(context.Background(), Plan{
-		Target: echoServer(t, "tcp"), Depth: 1, Rate: 400, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience,
-	}))
-	if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 {
-		t.Fatalf("%v, %+v", r.Errors, r.Steps)
-	}
-	// A connection that blocked during think times would take 300 times as long as one think time.
-	if r.Window > 10*time.Second || r.Window < think {
-		t.Errorf("it took %v", r.Window)
-	}
-	if median := time.Duration(*r.Steps[1].Latency.P50 * 1e3); median > think/2 {
-		t.Errorf("the second step takes %v", median)
-	}
-	// In a closed loop a thinking client keeps its place.
-	r = must[*Result](t)(Run(context.Background(), Plan{
-		Target: echoServer(t, "tcp"), Conns: 2, Depth: 3, Requests: 18, Traffic: script, For: patience,
-	}))
-	if r.Requests != 36 || r.Window < 3*think {
-		t.Errorf("six clients have done 18 sessions in %v: %+v", r.Window, r.Errors)
-	}
+	longer(t, 300*time.Millisecond, func(think time.Duration) string {
+		script := compiled(t, traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{
+			{Name: "first", Body: "a{{n}}", Takes: []traffic.Take{{Name: "it", From: "regex [0-9]+"}}, Think: think},
+			{Name: "second", Body: "b{{it}}", Checks: []string{"body == b{{n}}"}},
+		}}}})
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: echoServer(t, "tcp"), Depth: 1, Rate: 400, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience, Timeout: patience,
+		}))
+		if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 {
+			t.Fatalf("%v, %+v", r.Errors, r.Steps)
+		}
+		// A connection that blocked during think times would take 300 times as long as one think time.
+		if r.Window > 30*think || r.Window < think {
+			return fmt.Sprintf("it took %v", r.Window)
+		}
+		if median := time.Duration(*r.Steps[1].Latency.P50 * 1e3); median > think/2 {
+			return fmt.Sprintf("the second step takes %v", median)
+		}
+		// In a closed loop a thinking client keeps its place.
+		r = must[*Result](t)(Run(context.Background(), Plan{
+			Target: echoServer(t, "tcp"), Conns: 2, Depth: 3, Requests: 18, Traffic: script, For: patience, Timeout: patience,
+		}))
+		if r.Requests != 36 || r.Window < 3*think {
+			t.Errorf("six clients have done 18 sessions in %v: %+v", r.Window, r.Errors)
+		}
+		return ""
+	})
 }
 
 // A closed connection does not end a session that can go on.
