@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -143,6 +144,44 @@ func TestStoppedGeneratorDoesNotCount(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A lap of the demo in which the generator was stopped is repeated.
+func TestStoppedDemoDoesNotCount(t *testing.T) {
+	if !testrun.All() {
+		t.Skip("takes the whole machine for some seconds; HONE_TEST_ALL=1 runs it")
+	}
+	cmd := exec.Command("hone", "demo", "--for", "2s")
+	said, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(said)
+	lap := func() string {
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), " 100 × 1") {
+				return lines.Text()
+			}
+		}
+		return ""
+	}
+	lap()
+	for range 5 { // one of them is in the measured time, whose beginning is not told
+		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+			<-time.After(250 * time.Millisecond)
+			if err := syscall.Kill(cmd.Process.Pid, signal); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if next := lap(); !strings.Contains(next, "100 × 1, again: the generator itself did not run for ") {
+		t.Errorf("the demo goes on with %q", next)
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	_ = cmd.Wait() // it was interrupted
 }
 
 // awaitReceived waits until a server has answered n requests.
