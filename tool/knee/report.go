@@ -73,7 +73,7 @@ func (s *Search) Report(target string, colour bool) *Report {
 		r.Goals = append(r.Goals, rangeOf(goals[i].String(), k))
 	}
 	for _, p := range s.points {
-		r.Trials = append(r.Trials, p.inJSON(s.drawn()))
+		r.Trials = append(r.Trials, p.inJSON(DrawnOf(s.Goals)))
 	}
 	r.judge()
 	if note := s.disturbed(); note != "" {
@@ -128,8 +128,6 @@ func (p measured) inJSON(drawn string) Point {
 
 // Drawn returns the metric that is plotted.
 func (r *Report) Drawn() string { return DrawnOf(r.goals) }
-
-func (s *Search) drawn() string { return DrawnOf(s.Goals) }
 
 // DrawnOf returns the metric to plot: that of the first goal for a time.
 func DrawnOf(goals []load.Goal) string {

@@ -80,7 +80,7 @@ func (s *Search) Run(ctx context.Context) error {
 		}
 		s.points = append(s.points, p)
 		if s.Made != nil {
-			s.Made(p.inJSON(s.drawn()), s.Plan.Find(s.made()).All)
+			s.Made(p.inJSON(DrawnOf(s.Goals)), s.Plan.Find(s.made()).All)
 		}
 	}
 }

@@ -96,15 +96,16 @@ func (m *Measured) dueWithin(moment, before time.Duration) float64 {
 
 // lagging fails when the generator sent its requests late.
 func (m *Measured) lagging() string {
-	if m.Lag.Histogram == nil || m.Lag.TotalCount() == 0 {
+	return m.tardy(m.Lag, "sent 1 % of the requests", "offer a lower rate")
+}
+
+// tardy fails for a 99th percentile above the limit.
+func (m *Measured) tardy(lag histogram, did, less string) string {
+	if lag.Histogram == nil || time.Duration(lag.ValueAtQuantile(99)) <= m.plan.MaxLag {
 		return ""
 	}
-	late := time.Duration(m.Lag.ValueAtQuantile(99))
-	if late <= m.plan.MaxLag {
-		return ""
-	}
-	return fmt.Sprintf("the generator itself sent 1 %% of the requests %v or more after they were due (the limit is %v); give it CPUs of its own, or offer a lower rate",
-		late.Round(time.Microsecond), m.plan.MaxLag)
+	return fmt.Sprintf("the generator itself %s %v or more after they were due (the limit is %v); give it CPUs of its own, or %s",
+		did, time.Duration(lag.ValueAtQuantile(99)).Round(time.Microsecond), m.plan.MaxLag, less)
 }
 
 // starved fails when the generator had no spare CPU.
@@ -159,12 +160,7 @@ func (m *Measured) churnLagging() string {
 	if m.Churned == nil || m.Churned.Conns == 0 {
 		return ""
 	}
-	late := time.Duration(m.Churned.Lag.ValueAtQuantile(99))
-	if late <= m.plan.MaxLag {
-		return ""
-	}
-	return fmt.Sprintf("the generator itself began 1 %% of the connections %v or more after they were due (the limit is %v); give it CPUs of its own, or open fewer",
-		late.Round(time.Microsecond), m.plan.MaxLag)
+	return m.tardy(m.Churned.Lag, "began 1 % of the connections", "open fewer")
 }
 
 // churnFaulty fails when connections of the churn failed, unless that is allowed; failures caused

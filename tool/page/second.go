@@ -148,14 +148,9 @@ func (p *Page) Agents(all []Agent) {
 	defer p.mu.Unlock()
 	p.state.Lanes = nil
 	for _, a := range all[:min(len(all), keptLanes)] {
-		line := laneLine{Group: "agents", Name: a.Name, Rate: number(a.Rate), P50: number(math.NaN()), P99: number(math.NaN()), CPU: number(math.NaN()), Done: true, Doubtful: a.Doubtful}
-		if a.P50 != nil {
-			line.P50 = number(*a.P50)
-		}
-		if a.P99 != nil {
-			line.P99 = number(*a.P99)
-		}
-		p.state.Lanes = append(p.state.Lanes, line)
+		p.state.Lanes = append(p.state.Lanes, laneLine{
+			Group: "agents", Name: a.Name, Rate: number(a.Rate), P50: orNone(a.P50), P99: orNone(a.P99), CPU: orNone(nil), Done: true, Doubtful: a.Doubtful,
+		})
 	}
 	p.tellLocked()
 }
