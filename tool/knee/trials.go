@@ -103,10 +103,8 @@ func (s *Search) made() (made []Trial) {
 
 // rested waits, and reports false if the context ended.
 func rested(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

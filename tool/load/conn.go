@@ -520,10 +520,8 @@ func (c *conn) cannotWrite(err error) {
 
 // cutAfter closes the socket after d unless it has ended or was replaced by then.
 func (c *conn) cutAfter(d time.Duration, parted int) {
-	late := time.NewTimer(d)
-	defer late.Stop()
 	select {
-	case <-late.C:
+	case <-time.After(d):
 	case <-c.run.dialing.Done():
 		return // the run is over
 	}

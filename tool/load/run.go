@@ -206,10 +206,8 @@ func (r *run) cannotDial(err error) {
 // inTurn waits until the ramp, which began at since, allows a connection.
 func (r *run) inTurn(since time.Duration, number int) bool {
 	moment := since + time.Duration(float64(r.plan.Part.number(number))*1e9/r.plan.Ramp.PerSecond)
-	timer := time.NewTimer(moment - time.Duration(r.now()))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(moment - time.Duration(r.now())):
 		return true
 	case <-r.dialing.Done():
 		return false

@@ -131,10 +131,8 @@ func delay(c framed.Call, how string, d time.Duration) {
 		}
 		return
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-c.Context().Done():
 	}
 }

@@ -207,11 +207,9 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	process := a.Server.running()
 	began := time.Now()
 	process.Terminate()
-	limit := time.NewTimer(a.Stop)
-	defer limit.Stop()
 	select {
 	case <-process.Ended():
-	case <-limit.C:
+	case <-time.After(a.Stop):
 		process.Kill()
 	case <-ctx.Done():
 		return unknown("interrupted")

@@ -67,11 +67,9 @@ func (s *screen) close() (was bool) {
 	s.once.Do(func() {
 		was = true
 		close(s.closing)
-		patience := time.NewTimer(stuckTime)
-		defer patience.Stop()
 		select {
 		case <-s.closed:
-		case <-patience.C:
+		case <-time.After(stuckTime):
 		}
 	})
 	return was

@@ -95,8 +95,6 @@ func (l *Local) absent(come int) error {
 // lost explains the end of a process.
 func (l *Local) lost(m *member, why error) string {
 	p := l.children[m.number]
-	soon := time.NewTimer(lastWords)
-	defer soon.Stop()
 	how := why.Error()
 	select {
 	case <-p.Ended():
@@ -107,7 +105,7 @@ func (l *Local) lost(m *member, why error) string {
 		if said := p.Said(); said != "" {
 			how += ", " + said
 		}
-	case <-soon.C:
+	case <-time.After(lastWords):
 	}
 	return fmt.Sprintf("has ended before the load has (%s); find out why, for example too little memory", how)
 }

@@ -151,13 +151,11 @@ func (l *link) end(why error) {
 
 // finish ends the link once everything is sent, or soon.
 func (l *link) finish() {
-	late := time.NewTimer(lastWords)
-	defer late.Stop()
 	select {
 	case l.out <- nil:
 		select {
 		case <-l.over:
-		case <-late.C:
+		case <-time.After(lastWords):
 		}
 	default:
 	}
