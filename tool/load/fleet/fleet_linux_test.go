@@ -276,6 +276,18 @@ func TestAgentsEndWithTheirCoordinator(t *testing.T) {
 	}
 }
 
+// The progress has the delay of the latest agent, and names the first that makes the result invalid.
+func TestProgressNamesTheLateAgent(t *testing.T) {
+	var told load.Progress
+	c := &coordinator{Fleet: &Fleet{Plan: load.Plan{Progress: func(p load.Progress) { told = p }}}, step: running}
+	for _, seen := range []load.Progress{{Lag: 2}, {Lag: 5, Doubt: "it was late"}, {Lag: 1, Doubt: "it was, too"}} {
+		c.members = append(c.members, &member{hello: hello{Name: string(rune('a' + len(c.members)))}, seen: seen})
+	}
+	if c.report(time.Now()); told.Lag != 5 || told.Doubt != "agent b: it was late" {
+		t.Errorf("told %v, %q", told.Lag, told.Doubt)
+	}
+}
+
 // The truth: against a server with a known schedule of stalls, the quantiles of three
 // agents are those that can be computed.
 func TestFleetTellsTheTruth(t *testing.T) {
