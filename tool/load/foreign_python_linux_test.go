@@ -49,7 +49,7 @@ func TestForeignAnswersOutOfOrder(t *testing.T) {
 		{Conns: 3, Rate: 600, MaxLag: time.Second},
 	} {
 		before, _, passed := s.counts(t)
-		p.Target, p.Content, p.Echo, p.Warmup, p.For = s.Messages, word("echo"), true, -1, 100*time.Millisecond
+		p.Target, p.Content, p.Echo, p.Requests = s.Messages, word("echo"), true, 300
 		r := measured(t, p)
 		had, _, out := s.counts(t)
 		t.Logf("%d requests, %d passed by others", r.Requests, out-passed)
@@ -68,7 +68,7 @@ func TestForeignWrongContent(t *testing.T) {
 	s := startScribe(t)
 	for _, depth := range []int{1, 16} {
 		before, _, _ := s.counts(t)
-		r := measured(t, Plan{Target: s.Messages, Conns: 2, Depth: depth, Content: word("other"), Echo: true, Warmup: -1, For: 60 * time.Millisecond})
+		r := measured(t, Plan{Target: s.Messages, Conns: 2, Depth: depth, Content: word("other"), Echo: true, Requests: 300})
 		had, _, _ := s.counts(t)
 		if n := had - before; r.Requests != n || n == 0 || r.Errors["wrong_content"] != n || r.Errors["total"] != n {
 			t.Errorf("%d requests counted, errors %v; the server has had %d, and answered all wrongly", r.Requests, r.Errors, n)

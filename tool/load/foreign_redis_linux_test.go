@@ -82,7 +82,7 @@ func TestForeignRedis(t *testing.T) {
 			{Conns: 4}, {Conns: 4, Depth: 16}, {Conns: 4, Depth: 16, Rate: 1000, MaxLag: time.Second},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				p.Target, p.Content, p.Expect, p.Warmup, p.For = redis, []byte(c.command), []byte(c.expect), -1, 60*time.Millisecond
+				p.Target, p.Content, p.Expect, p.Requests = redis, []byte(c.command), []byte(c.expect), 300
 				before := countsOfRedis(t, redis)
 				r := measured(t, p)
 				after := countsOfRedis(t, redis)
@@ -121,7 +121,7 @@ func TestForeignRedisCommands(t *testing.T) {
 		{"GET word", "hone", false}, {"GET none", "$-1", false}, {"LRANGE list 0 -1", "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc", false},
 		{"*2\r\n$3\r\nGET\r\n$4\r\nword\r\n", "hone", false}, {"INCR word", "", true}, {"GET word", "other", true},
 	} {
-		p := Plan{Target: redis, Conns: 4, Depth: 16, Content: []byte(c.command), Expect: []byte(c.expect), Warmup: -1, For: 60 * 1e6}
+		p := Plan{Target: redis, Conns: 4, Depth: 16, Content: []byte(c.command), Expect: []byte(c.expect), Requests: 300}
 		before := countsOfRedis(t, redis)
 		r := measured(t, p)
 		after := countsOfRedis(t, redis)

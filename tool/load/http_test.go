@@ -110,7 +110,7 @@ func checkAnswered(t *testing.T, r *Result, least int64) {
 func TestHTTPHead(t *testing.T) {
 	target := webServer(t, "tcp", handlers()["long"])
 	target.Method = http.MethodHead
-	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
+	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Requests: 300}), 2)
 }
 
 // Handlers see the requested request.
@@ -142,7 +142,7 @@ func TestHTTPRequest(t *testing.T) {
 		case <-seen:
 		default:
 		}
-		checkAnswered(t, measured(t, Plan{Target: h, Warmup: -1, For: 30 * time.Millisecond}), 1)
+		checkAnswered(t, measured(t, Plan{Target: h, Requests: 300}), 1)
 		if got := <-seen; got != c.want {
 			t.Errorf("the handler saw %s, want %s", got, c.want)
 		}
@@ -258,7 +258,7 @@ func TestHTTPSRefusals(t *testing.T) {
 	}
 	// A plain request to a TLS server gets an invalid answer.
 	plain.URL = "http" + strings.TrimPrefix(target.URL, "https")
-	r := measured(t, Plan{Target: plain, Warmup: -1, For: 50 * time.Millisecond})
+	r := measured(t, Plan{Target: plain, Requests: 300})
 	if r.Valid || r.Statuses["400"] == 0 || r.Errors["failed"] == 0 {
 		t.Errorf("HTTP to a server of HTTPS: %v, %v", r.Statuses, r.Errors)
 	}
@@ -267,7 +267,7 @@ func TestHTTPSRefusals(t *testing.T) {
 func TestHTTPSWithoutVerification(t *testing.T) {
 	target := webServer(t, "tls", handlers()["length"])
 	target.TLS = &tls.Config{InsecureSkipVerify: true}
-	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
+	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Requests: 300}), 2)
 }
 
 // Sessions are resumed if the plan asks for it, on each connection after the first, with both
@@ -372,7 +372,7 @@ func TestHTTPSWithACertificate(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
 	target := HTTP{URL: s.URL, TLS: &tls.Config{RootCAs: roots, Certificates: s.TLS.Certificates}}
-	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
+	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Requests: 300}), 2)
 	target.TLS = &tls.Config{RootCAs: roots}
 	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, For: time.Minute, Timeout: 500 * time.Millisecond})
 	if e := faultOf(t, o.err); e.Kind != Closed && e.Kind != Unreachable {

@@ -167,7 +167,7 @@ func TestMessagesToHone(t *testing.T) {
 	frames := serveFramed(t, &framed.Server{})
 	request := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello")})[wire.HeaderSize:]
 	target := Messages{Address: frames.Address, Framing: framing(t, "len32be+incl"), Match: match(t, "id@1:8")}
-	r := measured(t, Plan{Target: target, Content: request, Conns: 2, Depth: 16, Warmup: -1, For: 50 * time.Millisecond})
+	r := measured(t, Plan{Target: target, Content: request, Conns: 2, Depth: 16, Requests: 300})
 	if r.Errors["total"] != 0 || r.Requests < 32 {
 		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
 	}
@@ -187,12 +187,12 @@ func redis(nc net.Conn) {
 func TestMessagesInLines(t *testing.T) {
 	target := Messages{Address: serveWith(t, "unix", redis).Address, Network: "unix"}
 	for _, request := range []string{"PING", "PING\r", "*1\r\n$4\r\nPING"} {
-		r := measured(t, Plan{Target: target, Content: []byte(request), Expect: []byte("+PONG"), Depth: 4, Conns: 2, Warmup: -1, For: 50 * time.Millisecond})
+		r := measured(t, Plan{Target: target, Content: []byte(request), Expect: []byte("+PONG"), Depth: 4, Conns: 2, Requests: 300})
 		if r.Errors["total"] != 0 || r.Requests < 8 {
 			t.Errorf("%q: %d requests, errors %v", request, r.Requests, r.Errors)
 		}
 	}
-	r := measured(t, Plan{Target: target, Content: []byte("PING"), Expect: []byte("PONG"), Warmup: -1, For: 50 * time.Millisecond})
+	r := measured(t, Plan{Target: target, Content: []byte("PING"), Expect: []byte("PONG"), Requests: 300})
 	if r.Errors["wrong_content"] != r.Requests || r.Requests == 0 {
 		t.Errorf("%d requests, errors %v, want all of them wrong", r.Requests, r.Errors)
 	}

@@ -166,7 +166,8 @@ func TestRunOfManySizes(t *testing.T) {
 	const conns, seed = 3, 9
 	sizes := sizesOf(t, "lognormal:300,1")
 	for name, p := range map[string]Plan{
-		"closed": {Depth: 4}, "open": {Rate: 3000}, "poisson": {Rate: 3000, Arrivals: Poisson}, "schedule": {Schedule: scheduleOf(t, "ramp:0..6000")},
+		"closed": {Depth: 4, Requests: 300}, "open": {Rate: 3000, Requests: 300}, "poisson": {Rate: 3000, Arrivals: Poisson, Requests: 300},
+		"schedule": {Schedule: scheduleOf(t, "ramp:0..6000"), For: 100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -178,7 +179,7 @@ func TestRunOfManySizes(t *testing.T) {
 				mu.Unlock()
 				return echo(dst, p)
 			}))
-			p.Target, p.Conns, p.Sizes, p.Seed, p.Echo, p.For, p.MaxLag, p.Timeout = target, conns, sizes, seed, true, 100*time.Millisecond, time.Second, patience/2
+			p.Target, p.Conns, p.Sizes, p.Seed, p.Echo, p.MaxLag, p.Timeout = target, conns, sizes, seed, true, time.Second, patience/2
 			r := measured(t, p)
 			if r.Errors["total"] != 0 || r.Requests == 0 {
 				t.Fatalf("%d requests, errors %v", r.Requests, r.Errors)

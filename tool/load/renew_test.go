@@ -55,7 +55,7 @@ func TestHTTPReconnects(t *testing.T) {
 func TestHTTPAsksForTheEnd(t *testing.T) {
 	target := webServer(t, "tcp", handlers()["length"])
 	target.Header = http.Header{"Connection": {"close"}}
-	checkEachAlone(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
+	checkEachAlone(t, measured(t, Plan{Target: target, Conns: 2, Requests: 300}), 2)
 }
 
 // checkEachAlone expects one connection for every request of a closed loop.
@@ -82,7 +82,7 @@ func TestHTTPAnnouncements(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", name, rate), func(t *testing.T) {
 				address := serveWith(t, "tcp", speaks(func(nc net.Conn) { io.WriteString(nc, answer) })).Address
 				r := measured(t, Plan{
-					Target: HTTP{URL: "http://" + address}, Conns: 2, Rate: rate, MaxLag: time.Second, Warmup: -1, For: 30 * time.Millisecond,
+					Target: HTTP{URL: "http://" + address}, Conns: 2, Rate: rate, MaxLag: time.Second, Requests: 15,
 				})
 				if rate == 0 {
 					checkEachAlone(t, r, 2)
@@ -97,7 +97,7 @@ func TestHTTPAnnouncements(t *testing.T) {
 			io.WriteString(nc, "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello")
 		}
 	}).Address
-	r := measured(t, Plan{Target: HTTP{URL: "http://" + stays}, Conns: 2, Warmup: -1, For: 50 * time.Millisecond})
+	r := measured(t, Plan{Target: HTTP{URL: "http://" + stays}, Conns: 2, Requests: 300})
 	if checkAnswered(t, r, 2); r.Reconnects != 0 {
 		t.Errorf("%d reconnects to a server of HTTP/1.0 that stays", r.Reconnects)
 	}

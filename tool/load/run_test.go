@@ -120,8 +120,8 @@ func TestRunSpeaksTheDemoDialect(t *testing.T) {
 		return wire.Demo.Append(dst, ack(p))
 	}))
 	target.Dialect = wire.Demo
-	r := measured(t, Plan{Target: target, Conns: 2, Depth: 8, For: 100 * time.Millisecond})
-	if r.Errors["total"] != 0 || r.Requests == 0 {
+	r := measured(t, Plan{Target: target, Conns: 2, Depth: 8, Requests: 300})
+	if r.Errors["total"] != 0 || r.Requests != 300 {
 		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
 	}
 }

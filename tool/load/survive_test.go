@@ -79,19 +79,22 @@ func listenAgain(t *testing.T, address string) (ln net.Listener) {
 
 func TestFramedIdleConnectionsMayBeClosed(t *testing.T) {
 	sideBySide(t)
-	var served atomic.Int64
-	address, _ := framedServer(t, "127.0.0.1:0", engine.Limits{IdleTime: 140 * time.Millisecond}, &served, 0)
-	r := must[*Result](t)(Run(context.Background(), Plan{
-		Target: Frames{Address: address}, Echo: true, Conns: 10, Rate: 20, Requests: 30, MaxLag: time.Second,
-	}))
-	// A request that crosses the server's announcement must not be repeated.
-	crossed := r.Errors["closed"]
-	if crossed > 10 || r.Errors["total"] != crossed || r.Requests != 30 || served.Load() != 30-crossed {
-		t.Errorf("%d requests, %d served, errors %v, reasons %q", r.Requests, served.Load(), r.Errors, r.InvalidReasons)
-	}
-	if r.Reconnects < 10 || r.Drains != 0 {
-		t.Errorf("%d reconnects, %d drains", r.Reconnects, r.Drains)
-	}
+	longer(t, 140*time.Millisecond, func(idle time.Duration) string {
+		var served atomic.Int64
+		address, _ := framedServer(t, "127.0.0.1:0", engine.Limits{IdleTime: idle}, &served, 0)
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: Frames{Address: address}, Echo: true, Conns: 10, Rate: 2.8 / idle.Seconds(), Requests: 30, MaxLag: patience, Timeout: patience,
+		}))
+		// A request that crosses the server's announcement must not be repeated.
+		crossed := r.Errors["closed"]
+		if r.Errors["total"] != crossed || r.Requests != 30 || served.Load() != 30-crossed || r.Drains != 0 {
+			t.Errorf("%d requests, %d served, errors %v, %d drains, reasons %q", r.Requests, served.Load(), r.Errors, r.Drains, r.InvalidReasons)
+		}
+		if r.Reconnects < 10 || crossed > 10 {
+			return fmt.Sprintf("%d reconnects, %d requests crossed an announcement", r.Reconnects, crossed)
+		}
+		return ""
+	})
 }
 
 // A server that drains and comes back during the run is waited for.
@@ -341,18 +344,21 @@ func TestServerThatIsGoneAtTheEnd(t *testing.T) {
 				if comesBack {
 					length *= 3 // long enough to come back
 				}
-				r, err := Run(context.Background(), Plan{
-					Target: mortal(t, 20, comesBack), Conns: 3, Rate: rate, Warmup: -1, For: length, Timeout: 2 * time.Second,
-					AllowErrors: true, MaxLag: time.Second,
+				longer(t, length, func(length time.Duration) string {
+					r, err := Run(context.Background(), Plan{
+						Target: mortal(t, 20, comesBack), Conns: 3, Rate: rate, Warmup: -1, For: length, Timeout: 2 * time.Second,
+						AllowErrors: true, MaxLag: time.Second,
+					})
+					switch e := new(Error); {
+					case r == nil:
+						return fmt.Sprint("nothing was measured: ", err)
+					case comesBack && err != nil:
+						return fmt.Sprint("it came back: ", err)
+					case !comesBack && (!errors.As(err, &e) || e.Kind != Unreachable || r.Valid || r.Errors["unreachable"] != 1):
+						return fmt.Sprintf("it was gone: %v, valid %v, errors %v", err, r.Valid, r.Errors)
+					}
+					return ""
 				})
-				switch e := new(Error); {
-				case r == nil:
-					t.Fatal("nothing was measured: ", err)
-				case comesBack && err != nil:
-					t.Error("it came back: ", err)
-				case !comesBack && (!errors.As(err, &e) || e.Kind != Unreachable || r.Valid || r.Errors["unreachable"] != 1):
-					t.Errorf("it was gone: %v, valid %v, errors %v", err, r.Valid, r.Errors)
-				}
 			})
 		}
 	}

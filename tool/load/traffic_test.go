@@ -428,7 +428,7 @@ func TestSessionsOutliveTheirConnection(t *testing.T) {
 	for _, rate := range []float64{0, 1000} {
 		served = 0
 		r := must[*Result](t)(Run(context.Background(), Plan{
-			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience,
+			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience, Timeout: patience,
 		}))
 		if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 || served != 600 || r.Reconnects < 100 {
 			t.Errorf("rate %v: %d served, %d reconnects, %v, %v", rate, served, r.Reconnects, r.Errors, r.InvalidReasons)

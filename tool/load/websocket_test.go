@@ -150,7 +150,7 @@ func TestWebSocketEchoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := c.plan
-			p.Target, p.Echo, p.Warmup, p.For = wsServer(t, echoWS(c.answer)), true, -1, 30*time.Millisecond
+			p.Target, p.Echo, p.Requests = wsServer(t, echoWS(c.answer)), true, 100
 			binary := kinds[0].Load()
 			r := measured(t, p)
 			if r.Requests == 0 || r.Errors["total"] != 0 || r.Reconnects != 0 {
@@ -172,7 +172,7 @@ func TestWebSocketWrongAnswers(t *testing.T) {
 		}
 		return wsFrameOf(first, payload)
 	}))
-	r := measured(t, Plan{Target: target, Echo: true, AllowErrors: true, Warmup: -1, For: 100 * time.Millisecond})
+	r := measured(t, Plan{Target: target, Echo: true, AllowErrors: true, Requests: 300})
 	if got := r.Errors[WrongContent.String()]; got == 0 || got != wrong.Load() || got != r.Errors["total"] {
 		t.Errorf("errors %v, and %d were wrong", r.Errors, wrong.Load())
 	}
@@ -286,7 +286,7 @@ func TestWebSocketReconnects(t *testing.T) {
 			return
 		}
 	})
-	r := measured(t, Plan{Target: target, Conns: 2, Echo: true, AllowErrors: true, Warmup: -1, For: 100 * time.Millisecond})
+	r := measured(t, Plan{Target: target, Conns: 2, Echo: true, AllowErrors: true, Requests: 300})
 	if r.Reconnects == 0 || r.Requests == 0 || r.Errors["total"] != r.Errors[Closed.String()] || heard.Load() == 0 || heard.Load() < closes.Load()-2 {
 		t.Errorf("%d reconnects, %d requests, errors %v; %d closes, %d answered", r.Reconnects, r.Requests, r.Errors, closes.Load(), heard.Load())
 	}
