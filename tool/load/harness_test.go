@@ -80,9 +80,13 @@ func runPlan(tb testing.TB, ctx context.Context, p Plan) outcome {
 	}
 }
 
-// measured runs a plan that must not fail.
+// measured runs a plan that must not fail. Without a time-out of its own, it has one that no busy
+// machine exceeds.
 func measured(tb testing.TB, p Plan) *Result {
 	tb.Helper()
+	if p.Timeout == 0 {
+		p.Timeout = patience / 2
+	}
 	o := runPlan(tb, context.Background(), p)
 	if o.err != nil {
 		tb.Fatal(o.err)
