@@ -27,29 +27,32 @@ func eachLoop(t *testing.T, test func(t *testing.T, network string, p Plan)) {
 
 func TestRunMeasures(t *testing.T) {
 	eachLoop(t, func(t *testing.T, network string, p Plan) {
-		p.Target, p.Echo = echoServer(t, network), true
-		opened, closed := 0, 0
-		p.WindowOpens, p.WindowCloses = func() { opened++ }, func() { closed++ }
-		r := measured(t, p)
-		if r.Errors["total"] != 0 {
-			t.Fatalf("errors: %v", r.Errors)
-		}
-		if opened != 1 || closed != 1 {
-			t.Errorf("the window opened %d times and closed %d times", opened, closed)
-		}
-		if r.Rate == nil || r.Latency.P50 == nil || r.Latency.Max == nil || r.Service.P50 == nil {
-			t.Fatalf("figures are missing: %+v", r)
-		}
-		if r.Window != p.For || r.Interrupted || r.Server != nil {
-			t.Errorf("window %v, interrupted %v, server %v", r.Window, r.Interrupted, r.Server)
-		}
-		if n := r.Histograms.Latency.TotalCount(); n != r.Requests {
-			t.Errorf("%d requests, %d in the histogram", r.Requests, n)
-		}
-		checkLoop(t, p, r)
-		if runtime.GOOS != "windows" && (r.Client.CPUPerRequest == nil || *r.Client.CPUPerRequest <= 0 || *r.Client.CPUShare <= 0) {
-			t.Errorf("client %+v", r.Client)
-		}
+		longer(t, p.For, func(span time.Duration) string {
+			p.Target, p.Echo, p.For = echoServer(t, network), true, span
+			opened, closed := 0, 0
+			p.WindowOpens, p.WindowCloses = func() { opened++ }, func() { closed++ }
+			r := measured(t, p)
+			if r.Errors["total"] != 0 {
+				t.Fatalf("errors: %v", r.Errors)
+			}
+			if opened != 1 || closed != 1 {
+				t.Errorf("the window opened %d times and closed %d times", opened, closed)
+			}
+			if r.Window != p.For || r.Interrupted || r.Server != nil {
+				t.Errorf("window %v, interrupted %v, server %v", r.Window, r.Interrupted, r.Server)
+			}
+			if n := r.Histograms.Latency.TotalCount(); n != r.Requests {
+				t.Errorf("%d requests, %d in the histogram", r.Requests, n)
+			}
+			if r.Rate == nil || r.Latency.P50 == nil || r.Latency.Max == nil || r.Service.P50 == nil {
+				return fmt.Sprintf("figures are missing: %+v", r)
+			}
+			if runtime.GOOS != "windows" && (r.Client.CPUPerRequest == nil || *r.Client.CPUPerRequest <= 0 || *r.Client.CPUShare <= 0) {
+				return fmt.Sprintf("client %+v", r.Client)
+			}
+			checkLoop(t, p, r)
+			return ""
+		})
 	})
 }
 

@@ -182,7 +182,9 @@ func TestOneHangingAnswer(t *testing.T) {
 				var left atomic.Int64
 				p.Target, p.Echo, p.Requests, p.Timeout, p.MaxLag = hanging(t, 400, &left), true, 1000, timeout, patience
 				r := measured(t, p)
-				if r.Errors["timeout"] != left.Load()+r.Unsent || r.Errors["total"] != r.Errors["timeout"] || r.Requests != 1000 || r.Valid {
+				// What has waited behind a missing answer for almost the time-out may be answered after it.
+				late := r.Errors["timeout"] - left.Load() - r.Unsent
+				if late < 0 || late > 100 || r.Errors["total"] != r.Errors["timeout"] || r.Requests != 1000 || r.Valid {
 					return fmt.Sprintf("%d answers left out, %d of %d requests unsent, errors %v; reasons %q", left.Load(), r.Unsent, r.Requests, r.Errors, r.InvalidReasons)
 				}
 				return ""
