@@ -239,18 +239,18 @@ func (b *bystander) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.crowd.judge(got)
+	return b.crowd.judge(b.client.known(), got)
 }
 
 // judge compares an answer with the known one, or learns it.
-func (c *crowd) judge(got answer) error {
+func (c *crowd) judge(known *answer, got answer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.learns {
-		c.target.learn(got)
+	if c.learns && !got.alien {
+		known.learn(got)
 		return nil
 	}
-	return c.target.known.check(got)
+	return known.check(got)
 }
 
 // refused is the error of a newcomer without a connection.

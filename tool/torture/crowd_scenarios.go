@@ -3,6 +3,7 @@ package torture
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -16,9 +17,9 @@ func crowdScenarios() []Scenario {
 	return []Scenario{
 		{Name: "segmentation", Kinds: AllKinds, Attack: segmentation,
 			Title: "Clients send good requests cut at random places, or byte by byte, and check the answers."},
-		{Name: "pipelining", Kinds: AllKinds, Attack: pipelining,
+		{Name: "pipelining", Kinds: AllKinds, Whole: true, Attack: pipelining,
 			Title: "Clients send 64 good requests at once and check the answers."},
-		{Name: "half-close", Kinds: Messages | HTTP, Attack: halfClose,
+		{Name: "half-close", Kinds: Messages | HTTP, Whole: true, Attack: halfClose,
 			Title: "Clients send requests, close their sending side, and read the answers."},
 		{Name: "reset-at-each-byte", Kinds: AllKinds, Attack: resetAtEachByte,
 			Title: "Clients send a part of a request, one byte more each time, and reset the connection."},
@@ -30,17 +31,17 @@ func crowdScenarios() []Scenario {
 			Title: "Clients connect, ask once and leave, as fast as they can, in three equal rounds."},
 		{Name: "connection-flood", Kinds: AllKinds, Attack: connectionFlood,
 			Title: "A crowd connects at once, sends nothing and stays."},
-		{Name: "request-flood", Kinds: AllKinds, Attack: requestFlood,
+		{Name: "request-flood", Kinds: AllKinds, Whole: true, Attack: requestFlood,
 			Title: "Some clients keep many requests in flight, as fast as they can."},
 		{Name: "never-reads", Kinds: AllKinds, Attack: neverReads,
 			Title: "A client sends requests as fast as it can and reads none of the answers."},
 		{Name: "never-reading-crowd", Kinds: AllKinds, Attack: neverReadingCrowd,
 			Title: "A crowd sends requests and reads none of the answers."},
-		{Name: "slow-reader", Kinds: AllKinds, Attack: slowReader,
+		{Name: "slow-reader", Kinds: AllKinds, Whole: true, Attack: slowReader,
 			Title: "Honest clients send many requests and read the answers slowly, but do read them."},
 		{Name: "silent", Kinds: AllKinds, Waits: true, Attack: waits("silent connections", (*Arena).DialPlain, saysNothing),
 			Title: "Clients connect and never send a byte."},
-		{Name: "silent-after-answer", Kinds: AllKinds, Waits: true, Attack: waits("connections that had asked once", (*Arena).Open, asksOnce),
+		{Name: "silent-after-answer", Kinds: AllKinds, Whole: true, Waits: true, Attack: waits("connections that had asked once", (*Arena).Open, asksOnce),
 			Title: "Clients ask once and then are silent."},
 		{Name: "half-request", Kinds: AllKinds, Waits: true, Attack: waits("connections with half a request", (*Arena).Open, halfRequest),
 			Title: "Clients send half a request and no more."},
@@ -172,7 +173,7 @@ func (c *Conn) fill(ctx context.Context, most int, next func() []byte) (n int, e
 	if isTimeout(err) {
 		err = nil
 	}
-	return sent / c.arena.target.size, err
+	return sent / c.client.size, err
 }
 
 func isTimeout(err error) bool {
@@ -233,51 +234,73 @@ func (a *Arena) junk(n int) []byte {
 }
 
 const (
-	churnRound  = 600                     // connections
-	churners    = 8                       // at the same time
-	leakAtLeast = 2 << 10                 // bytes for each connection, in both later rounds
-	churnTime   = 2500 * time.Millisecond // at most, for a round
+	churnRound   = 600                     // connections
+	leakAtLeast  = 2 << 10                 // bytes for each connection, in both later rounds
+	roundWorkers = 8                       // at the same time
+	roundTime    = 2500 * time.Millisecond // at most
 )
 
-func churn(ctx context.Context, a *Arena) Finding {
-	var memory []int64
-	var made, lost atomic.Int64
-	least := int64(1 << 30)
-	for range 3 {
+// rounds is what three equal rounds have made, and by how much the process's memory grew in the second
+// and the third.
+type rounds struct {
+	made, least   int64 // in all, and in the shortest round
+	known         bool
+	second, third int64
+}
+
+// each returns by how much memory grew for each of what was made, in both later rounds.
+func (r rounds) each() int64 { return min(r.second, r.third) / max(1, r.least) }
+
+// String returns the growth in words.
+func (r rounds) String() string {
+	return fmt.Sprintf("%s in the second round of %d, %s in the third", size(r.second), r.least, size(r.third))
+}
+
+// rounds does something n times in each of three rounds, or less often when that takes too long.
+func (a *Arena) rounds(ctx context.Context, n int, do func(worker int)) rounds {
+	r := rounds{least: int64(n), known: true}
+	var made atomic.Int64
+	var memory [3]int64
+	for i := range memory {
 		before := made.Load()
-		round, cancel := context.WithTimeout(ctx, churnTime)
-		var clients sync.WaitGroup
-		for range churners {
-			clients.Go(func() {
-				for i := 0; i < churnRound/churners && round.Err() == nil; i++ {
-					if err := a.Healthy(ctx); err != nil && ctx.Err() == nil {
-						lost.Add(1)
-						a.Note("%s", plain(err))
-					}
+		round, cancel := context.WithTimeout(ctx, roundTime)
+		var workers sync.WaitGroup
+		for worker := range roundWorkers {
+			workers.Go(func() {
+				for i := 0; i < n/roundWorkers && round.Err() == nil; i++ {
+					do(worker)
 					made.Add(1)
 				}
 			})
 		}
-		clients.Wait()
+		workers.Wait()
 		cancel()
 		pause(ctx, lateBy)
-		if now, ok := a.Server.memory(); ok {
-			memory = append(memory, now)
+		now, ok := a.Server.memory()
+		memory[i], r.known = now, r.known && ok
+		r.least = min(r.least, made.Load()-before)
+	}
+	r.made, r.second, r.third = made.Load(), memory[1]-memory[0], memory[2]-memory[1]
+	return r
+}
+
+func churn(ctx context.Context, a *Arena) Finding {
+	var lost atomic.Int64
+	r := a.rounds(ctx, churnRound, func(int) {
+		if err := a.Healthy(ctx); err != nil && ctx.Err() == nil {
+			lost.Add(1)
+			a.Note("%s", plain(err))
 		}
-		least = min(least, made.Load()-before)
+	})
+	switch {
+	case lost.Load() > 0:
+		return falls("%d of %d newcomers were not served", lost.Load(), r.made)
+	case !r.known || r.least == 0:
+		return survives("%d connections, all served", r.made)
+	case r.each() >= leakAtLeast:
+		return falls("its memory grows by %s for each connection, although all have left (%s)", size(r.each()), r)
 	}
-	if lost.Load() > 0 {
-		return falls("%d of %d newcomers were not served", lost.Load(), made.Load())
-	}
-	if len(memory) < 3 || least == 0 {
-		return survives("%d connections, all served", made.Load())
-	}
-	second, third := (memory[1]-memory[0])/least, (memory[2]-memory[1])/least
-	if min(second, third) >= leakAtLeast {
-		return falls("its memory grows by %s for each connection, although all have left (%s in the second round of %d, %s in the third)",
-			size(min(second, third)), size(memory[1]-memory[0]), least, size(memory[2]-memory[1]))
-	}
-	return survives("%d connections, all served; its memory grew by %s in the third round of %d", made.Load(), size(memory[2]-memory[1]), least)
+	return survives("%d connections, all served; its memory grew by %s in the third round of %d", r.made, size(r.third), r.least)
 }
 
 func connectionFlood(ctx context.Context, a *Arena) Finding {

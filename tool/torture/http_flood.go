@@ -83,6 +83,8 @@ func pourAll(open opener, floods func(a *Arena) []flood) func(context.Context, *
 			switch {
 			case p.err != nil:
 				return unknown("%s: %v", f.what, p.err)
+			case p.busy > 0:
+				return falls("reads no more of %s, and uses %.0f %% of a CPU", f.what, 100*p.busy)
 			case p.swallowed == 0:
 				most = max(most, p.taken)
 			case p.grown > int64(p.swallowed*a.pourMost())*3/4:
@@ -108,9 +110,10 @@ func (a *Arena) pourMost() int { return int(a.Bytes / pourShare) }
 
 // floodResult is what became of a flood on several connections.
 type floodResult struct {
-	taken     int   // the most that the server took on a connection
-	swallowed int   // connections on which it took all
-	grown     int64 // its memory, if that is watched
+	taken     int     // the most that the server took on a connection
+	swallowed int     // connections on which it took all
+	grown     int64   // its memory, if that is watched
+	busy      float64 // share of a CPU that it uses when it reads no more; 0: as before
 	err       error
 }
 
@@ -146,8 +149,9 @@ func (a *Arena) pourOne(ctx context.Context, open opener, f flood) (r floodResul
 		pourers.Go(func() { outcomes[i] = c.pour(ctx, f, a.pourMost()) })
 	}
 	pourers.Wait()
-	end := ""
+	end, stalled := "", false
 	for _, p := range outcomes {
+		stalled = stalled || p.stalled
 		end = p.end()
 		r.taken = max(r.taken, p.sent)
 		if p.sent >= a.pourMost() && !p.closed && len(p.bytes) == 0 {
@@ -157,6 +161,11 @@ func (a *Arena) pourOne(ctx context.Context, open opener, f flood) (r floodResul
 	a.Note("%s: %s, after %d KiB at most", f.what, end, r.taken>>10)
 	if now, ok := a.Server.memory(); ok && watched {
 		r.grown = now - before
+	}
+	if stalled {
+		if share, yes := a.Server.busy(ctx, a.spins); yes {
+			r.busy = share
+		}
 	}
 	for _, c := range crowd {
 		c.Close()

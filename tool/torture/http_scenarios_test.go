@@ -48,10 +48,14 @@ func events(w http.ResponseWriter, r *http.Request) {
 var eager = Limits{Few: 8, Within: time.Minute, Wait: time.Minute, Answer: 10 * time.Second}
 
 func TestHTTPScenariosOnHTTP1(t *testing.T) {
+	t.Parallel()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", web)
 	mux.HandleFunc("/events", events)
 	for _, s := range httpScenarios() {
+		if s.Access != Outside {
+			continue
+		}
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			path := "/page"

@@ -13,9 +13,12 @@ func (a *Arena) head(method, lines string) string {
 // slowHead begins with the request line or within a field, and never ends the head.
 func slowHead(c *Conn, peer int) (more string, err error) {
 	a := c.arena
-	beginnings := []string{"G", a.head("GET", ""), a.head("GET", "X-Slow: "), a.head("GET", "Accept: */*\r\n")}
+	beginnings := []string{"GET /", a.head("GET", ""), a.head("GET", "X-Slow: "), a.head("GET", "Accept: */*\r\n")}
+	if more = "X-a: b\r\n"; peer%len(beginnings) == 0 {
+		more = "a"
+	}
 	_, err = io.WriteString(c, beginnings[peer%len(beginnings)])
-	return "X-a: b\r\n", err
+	return more, err
 }
 
 // slowBody promises a body and sends it a byte at a time, in chunks, or not at all.

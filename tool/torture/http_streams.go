@@ -104,6 +104,9 @@ func contentType(head []byte) string {
 	return "of no type"
 }
 
+// endless reports whether answers are event streams.
+func (t *target) endless() bool { return t.known.status == streaming }
+
 // streams reports whether the answer that is being read is a stream of events whose first has come.
 // Such an answer has no end: the connection is of no more use.
 func (c *client) streams() bool {

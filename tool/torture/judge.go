@@ -3,27 +3,39 @@ package torture
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hone-go/hone/tool/figure"
 )
 
 const (
-	leastSilence = 1.0       // seconds, for a fall
-	silentTimes  = 10        // of the baseline's worst, for a fall
-	slowTimes    = 3         // of the baseline's worst, for slower
-	leastSlow    = 0.1       // seconds, for slower
+	leastSilence = 1.0 // seconds, for a fall
+	silentTimes  = 10  // of the baseline's worst, for a fall
+	slowTimes    = 3   // of the baseline's worst, for slower
+	leastSlow    = 0.1 // seconds, for slower
+	notAgain     = "does not serve again after the attack"
 	mostGrown    = 512 << 20 // bytes, of all connections of a scenario
 )
 
-// judge adds to an attack's finding what the bystanders felt and what the process used. Of those
-// that run together is how many scenarios share what was felt.
-func (r *run) judge(made *Result, s Scenario, settled bool, together int) {
+// aftermath is what came after an attack.
+type aftermath struct {
+	settled  bool          // all bystanders were served again
+	after    time.Duration // until then
+	together int           // scenarios that share what was felt
+	told     bool          // one of them says already how slow it was
+}
+
+// judge adds to an attack's finding what the bystanders felt and what the process used.
+func (r *run) judge(made *Result, s Scenario, then aftermath) {
 	var fell []string
+	felt, base := made.Felt, r.report.Baseline
+	last, ended := r.process.ended()
+	if !then.settled && !ended {
+		fell = append(fell, notAgain)
+	}
 	if made.Verdict == Fell {
 		fell = append(fell, made.Words)
 	}
-	felt, base := made.Felt, r.report.Baseline
-	last, ended := r.process.ended()
 	if ended {
 		fell = append(fell, "the process ends; it said: "+shortened(last))
 		felt = Felt{} // that needs no words
@@ -38,22 +50,27 @@ func (r *run) judge(made *Result, s Scenario, settled bool, together int) {
 	count(felt.Lost, "answers lost")
 	count(felt.Refused, "newcomers refused")
 	silent := felt.Worst - felt.Lag
-	switch {
-	case silent >= leastSilence && silent >= silentTimes*base.Worst:
+	starved := silent >= max(leastSilence, s.Rests.Seconds()) && silent >= silentTimes*base.Worst
+	if starved {
 		fell = append(fell, fmt.Sprintf("a bystander had no answer for %s", figure.Micros(1e6*felt.Worst)))
-	case !settled && !ended && len(fell) == 0:
-		fell = append(fell, "bystanders are not served again when the attack is over")
 	}
 	if len(fell) > 0 {
-		if made.Verdict != Fell && together == 1 && made.Words != "" {
+		if then.settled && (starved || felt.Wrong+felt.Lost+felt.Refused > 0) {
+			fell = append(fell, fmt.Sprintf("serves again after %d ms", then.after.Milliseconds()))
+		}
+		if made.Verdict != Fell && then.together == 1 && made.Words != "" {
 			made.Notes = append(made.Notes, "the attack itself saw: "+made.Words)
 		}
 		made.Verdict, made.Words = Fell, strings.Join(fell, "; ")
 		return
 	}
-	if made.Verdict == Survived && felt.Worst >= max(leastSlow, slowTimes*base.Worst) && felt.Worst >= 2*felt.Lag {
+	if made.Verdict == Survived && !then.told && felt.Worst >= max(leastSlow, s.Rests.Seconds(), slowTimes*base.Worst) && felt.Worst >= 2*felt.Lag {
 		made.Verdict = Slower
-		made.Words = fmt.Sprintf("bystanders waited up to %s (before: %s); %s", figure.Micros(1e6*felt.Worst), figure.Micros(1e6*base.Worst), made.Words)
+		beside := ""
+		if then.together > 1 {
+			beside = fmt.Sprintf(" beside %d scenarios at once", then.together)
+		}
+		made.Words = fmt.Sprintf("bystanders waited up to %s%s (before: %s); %s", figure.Micros(1e6*felt.Worst), beside, figure.Micros(1e6*base.Worst), made.Words)
 	}
 }
 

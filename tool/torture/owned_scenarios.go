@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +15,10 @@ import (
 // ownedScenarios limit, stop and kill the server's process.
 func ownedScenarios() []Scenario {
 	return []Scenario{
-		{Name: "descriptors", Kinds: AllKinds, Access: Owned, Alone: true, Attack: fewDescriptors,
+		{Name: "descriptors", Kinds: AllKinds, Access: Owned, Alone: true, Rests: 1200 * time.Millisecond, Attack: fewDescriptors,
 			Title: "60 clients connect to a process that may open 20 descriptors more, then 10 more when it may open none; then all leave."},
 		{Name: "sigterm-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: terminate,
-			Title: "The process gets SIGTERM while clients have requests in flight."},
+			Title: "The process gets SIGTERM while clients have requests in flight, some of HTTP with half a body."},
 		{Name: "kill-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: kill,
 			Title: "The process is killed while clients have requests in flight, and started again at once."},
 	}
@@ -81,6 +82,21 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 		return falls("%s; it uses %.0f %% of a CPU while it has no descriptors", how, 100*share)
 	}
 	return survives("%s; clients from before are served, and it uses %.0f %% of a CPU", how, 100*share)
+}
+
+// stillServed asks on a connection that has asked before; a stream of events has to go on.
+func (c *Conn) stillServed() error {
+	if !c.arena.target.endless() {
+		return c.Ask()
+	}
+	err := c.SetReadDeadline(time.Now().Add(lateBy))
+	if err == nil {
+		_, err = c.Conn.Read(make([]byte, readSize))
+	}
+	if isTimeout(err) {
+		return nil
+	}
+	return err
 }
 
 // press connects n clients at once, each with a request. That this fails is one of the things to
@@ -181,7 +197,7 @@ func (l *loaded) ask(ctx context.Context, c *Conn, patience time.Duration) {
 			l.broken++
 		}
 		l.mu.Unlock()
-		if err != nil {
+		if err != nil || c.client.closing { // or a stream has begun
 			return
 		}
 	}
@@ -200,6 +216,7 @@ func terminate(ctx context.Context, a *Arena) Finding {
 		return unknown("%v", err)
 	}
 	defer l.end()
+	held := a.hold(ctx)
 	l.mu.Lock()
 	usual := l.silence
 	l.silence = 0
@@ -207,6 +224,8 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	process := a.Server.running()
 	began := time.Now()
 	process.Terminate()
+	cut := 0
+	l.clients.Go(func() { cut = a.finish(ctx, held) })
 	select {
 	case <-process.Ended():
 	case <-time.After(a.Stop):
@@ -226,11 +245,89 @@ func terminate(ctx context.Context, a *Arena) Finding {
 		found = falls("SIGTERM: ended after %s, and cut %d answers short", elapsed(took), l.truncated)
 	case l.broken > 0 && endedBySignal(process.How()):
 		found = falls("SIGTERM: the signal ended it at once, with the requests of %d of %d clients unanswered: it does not drain", l.broken, loadClients)
+	case cut > 0:
+		found = falls("SIGTERM: ended after %s; %d of %d requests in flight were cut, whose last bytes came %v after it", elapsed(took), cut, len(held), heldFor)
 	}
 	if err := a.Server.start(ctx); err != nil {
 		return falls("%s; it cannot be started again: %s", found.Words, plain(err))
 	}
 	return found
+}
+
+const (
+	heldRequests = 8
+	heldFor      = 300 * time.Millisecond
+	heldBack     = 4 // bytes of a body
+)
+
+// held is a request of HTTP whose head and half of whose body the server has.
+type held struct {
+	*Conn
+	rest []byte
+}
+
+// begin sends all but the last bytes of a request with a body.
+func (a *Arena) beginHeld(ctx context.Context) (h held, err error) {
+	if h.Conn, err = a.Open(ctx); err != nil {
+		return h, err
+	}
+	request := h.Request(nil)
+	if bytes.HasSuffix(request, []byte("\r\n\r\n")) && !bytes.Contains(request, []byte("\r\nContent-Length:")) {
+		request = append(request[:len(request)-2], "Content-Length: 8\r\n\r\nhone\r\n\r\n"...)
+	}
+	end := len(request) - heldBack
+	if h.rest = request[end:]; end <= bytes.Index(request, []byte("\r\n\r\n"))+heldBack {
+		return h, errNoBody
+	}
+	_, err = h.Write(request[:end])
+	return h, err
+}
+
+var errNoBody = errors.New("torture: a request without a body")
+
+// hold keeps requests of HTTP in flight whose bodies are not complete. It returns none if the server
+// does not wait for bodies, or refuses them: one is tried before.
+func (a *Arena) hold(ctx context.Context) (all []held) {
+	if a.target.kind != HTTP || a.target.endless() {
+		return nil
+	}
+	for range 1 + heldRequests {
+		h, err := a.beginHeld(ctx)
+		if err != nil {
+			return nil
+		}
+		all = append(all, h)
+	}
+	pause(ctx, heldFor)
+	if all[0].answered(ctx, time.Millisecond) || !all[0].finishes(ctx) {
+		return nil
+	}
+	return all[1:]
+}
+
+// answered reports whether something has come within a time.
+func (h held) answered(ctx context.Context, within time.Duration) bool {
+	return len(h.collect(ctx, within, func([]byte) bool { return true }).bytes) > 0
+}
+
+// finishes sends what is left, and reports whether an answer comes.
+func (h held) finishes(ctx context.Context) bool {
+	_, _ = h.Write(h.rest) // if that fails, no answer comes
+	return h.answered(ctx, h.arena.Answer)
+}
+
+// finish sends what is left of requests, a while after SIGTERM, and counts those without an answer.
+func (a *Arena) finish(ctx context.Context, all []held) (cut int) {
+	if len(all) == 0 {
+		return 0
+	}
+	pause(ctx, heldFor)
+	for _, h := range all {
+		if !h.finishes(ctx) {
+			cut++
+		}
+	}
+	return cut
 }
 
 // endedBySignal reports whether a process has not handled SIGTERM: the signal ended it, itself or

@@ -2,14 +2,17 @@ package torture
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,9 +61,16 @@ const (
 	crashesOnLength   = "crashes-on-length-3"
 	spinsOnReset      = "spins-after-a-reset"
 	wrongAfterReset   = "wrong-answers-after-a-reset"
+	sharesBuffer      = "shares-a-buffer"
 	webServer         = "http"         // a sound server of net/http
 	lateStreams       = "late-streams" // HTTP: event streams that start late
+	keepsTargets      = "keeps-targets"
+	quadraticHeads    = "quadratic-heads"
+	cutsAtEnd         = "cuts-at-sigterm"
 )
+
+// webFaults are those of serveWeb, with the path of its target.
+var webFaults = map[string]string{webServer: "", lateStreams: "events", keepsTargets: "", quadraticHeads: "", cutsAtEnd: ""}
 
 // The limits of the planted server.
 const (
@@ -78,6 +88,7 @@ type planted struct {
 	spin     sync.Once
 	wrong    atomic.Bool
 	leaked   [][]byte
+	buffer   []byte
 	kept     []net.Conn // so that no finalizer closes them
 	conns    map[net.Conn]bool
 	ending   bool
@@ -91,7 +102,7 @@ func servePlanted(at, fault string) {
 	}
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	if fault == webServer || fault == lateStreams {
+	if _, web := webFaults[fault]; web {
 		serveWeb(listener, fault, terminated)
 		return
 	}
@@ -232,6 +243,15 @@ func (p *planted) answer(nc net.Conn, answers *backlog) {
 		if p.fault == lockedWhileWrites {
 			p.mu.Lock()
 		}
+		if p.fault == sharesBuffer && answers.left() > 4 { // of all connections, for the next answer
+			p.mu.Lock()
+			p.buffer = append(p.buffer[:0], message...)
+			p.mu.Unlock()
+			runtime.Gosched()
+			p.mu.Lock()
+			message = slices.Clone(p.buffer)
+			p.mu.Unlock()
+		}
 		if p.fault == unboundedBuffer || p.fault == losesUnsent || p.fault == lockedWhileWrites {
 			nc.SetWriteDeadline(time.Now().Add(20 * time.Second))
 		} else {
@@ -307,7 +327,27 @@ func (b *backlog) end() {
 func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) {
 	var streams sync.Mutex
 	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
+	ending := make(chan struct{})
+	var mu sync.Mutex
+	kept := map[string][]byte{}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		switch fault {
+		case keepsTargets:
+			mu.Lock()
+			if kept[r.RequestURI] == nil {
+				kept[r.RequestURI] = slices.Repeat([]byte{1}, 4<<10)
+			}
+			mu.Unlock()
+		case quadraticHeads: // "which of them are the same?"
+			names := slices.Collect(maps.Keys(r.Header))
+			for i, a := range names {
+				if slices.Contains(names[:i], a) {
+					return
+				}
+			}
+		}
+		io.WriteString(w, "hello\n")
+	})
 	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		if fault == lateStreams { // one after the other
@@ -317,10 +357,21 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 		}
 		io.WriteString(w, "data: 1\n\n")
 		w.(http.Flusher).Flush()
-		<-r.Context().Done()
+		select {
+		case <-r.Context().Done():
+		case <-ending:
+		}
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headLimit, ReadTimeout: headLimit, WriteTimeout: 30 * time.Second, IdleTimeout: idleLimit}
+	server.RegisterOnShutdown(func() { close(ending) })
 	go server.Serve(listener)
 	<-terminated
-	server.Close()
+	if fault == cutsAtEnd {
+		os.Exit(0)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stallTime)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		server.Close()
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/trial"
@@ -56,9 +57,10 @@ type run struct {
 	process *Process // nil: not known
 	crowd   crowd
 	report  *Report
-	usual   float64 // the process's CPU share before the attacks, while nobody asks
-	asked   float64 // and while the bystanders ask
-	gone    string  // why there is nothing left to attack
+	usual   float64        // the process's CPU share before the attacks, while nobody asks
+	asked   float64        // and while the bystanders ask
+	gone    string         // why there is nothing left to attack
+	falls   map[string]int // falls in two of two tries, by symptom
 }
 
 var errNoBaseline = errors.New("torture: the server does not serve good requests before any attack")
@@ -73,7 +75,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	if p.Scenarios == nil {
 		p.Scenarios = Scenarios()
 	}
-	r := &run{Plan: p}
+	r := &run{Plan: p, falls: map[string]int{}}
 	var err error
 	if r.target, err = newTarget(p.Load, p.Anywhere); err != nil {
 		return nil, err
@@ -91,6 +93,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 			return nil, fmt.Errorf("%w: process %d has ended, belongs to another user, or this system does not tell", errNotWatched, p.PID)
 		}
 	}
+	r.target.learnMarking(ctx, p.Limits.Answer)
 	r.report = newReport(p, r.target)
 	began := time.Now()
 	r.crowd.target = r.target
@@ -173,6 +176,8 @@ func (r *run) unfit(s Scenario) string {
 	switch {
 	case s.Kinds&r.target.kind == 0:
 		return "for another kind of target"
+	case s.Whole && r.target.endless():
+		return "answers that are event streams have no end"
 	case s.TLS && r.target.tls == nil:
 		return "only for TLS"
 	case s.Access == Owned && !r.process.owned(), s.Access == Watched && r.process == nil:
@@ -220,15 +225,33 @@ func (r *run) together(ctx context.Context, scenarios []Scenario) {
 	}
 }
 
-// certain tries a scenario, and once more when the server fell.
+const sameFalls = 3 // in two of two tries, after which one try is enough for the same symptom
+
+// symptom is how a server fell, without figures.
+func symptom(words string) string {
+	first, _, _ := strings.Cut(words, ";")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, first)
+}
+
+// certain tries a scenario, and once more when the server fell, unless it falls so all the time.
 func (r *run) certain(ctx context.Context, s Scenario) Result {
 	first := r.try(ctx, []Scenario{s})[0]
 	if first.Verdict != Fell || ctx.Err() != nil || !r.recover(ctx) {
 		return first // without a doubt, if it did not come back
 	}
+	if r.falls[symptom(first.Words)] >= sameFalls {
+		first.Notes = append(first.Notes, fmt.Sprintf("not tried again: %d scenarios fell like this in two of two tries", sameFalls))
+		return first
+	}
 	second := r.try(ctx, []Scenario{s})[0]
 	second.Tries = 2
 	if second.Verdict == Fell {
+		r.falls[symptom(second.Words)]++
 		r.recover(ctx)
 		return second
 	}
@@ -307,7 +330,9 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 	attacks.Wait()
 	cancel()
 	r.crowd.goOn()
+	over := time.Now()
 	settled := r.crowd.settled(ctx)
+	then := aftermath{settled: settled, after: time.Since(over), together: len(scenarios)}
 	felt := r.crowd.so()
 	used := watched.end(ctx, r.Limits)
 	if used != nil {
@@ -316,7 +341,8 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 	for i, s := range scenarios {
 		made := &results[i]
 		made.Took, made.Felt, made.Used, made.Tries = time.Since(began).Seconds(), felt, used, 1
-		r.judge(made, s, settled, len(scenarios))
+		r.judge(made, s, then)
+		then.told = then.told || made.Verdict == Slower
 	}
 	return results
 }

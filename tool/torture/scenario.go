@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Kinds is a set of kinds of target.
@@ -55,6 +56,11 @@ type Scenario struct {
 	Waits bool
 	// Alone says that bystanders pause: the server ends in it, or refuses newcomers as it should.
 	Alone bool
+	// Whole says that it needs answers that end: those of event streams do not.
+	Whole bool
+	// Rests is how long a sound server may serve nobody after it: net/http rests for up to a second
+	// when it had no descriptors.
+	Rests time.Duration
 	// Attack does it, and says what it saw itself. What the bystanders felt and what the process
 	// used is added to that. It returns when ctx ends, closes nothing (the arena does) and starts
 	// no goroutine that survives it. It panics never.

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/hone-go/hone/tool/load"
@@ -28,7 +30,10 @@ type target struct {
 	size       int                                                      // of a good request
 	guard      func(network, address string, raw syscall.RawConn) error // nil: none
 	hash       maphash.Seed
-	known      answer // nothing until it is learnt
+	known      answer       // nothing until it is learnt
+	marked     answer       // the same, of requests with a mark
+	marking    marking      // nil: answers have nothing of the request
+	turn       atomic.Int64 // of clients: every other one has a mark
 }
 
 // answer is how answers are compared: what is the same in all of those before the attacks.
@@ -37,6 +42,7 @@ type answer struct {
 	length int64  // of the content; negative: it varies
 	whole  int64  // with all that is around it, as far as it is kept
 	sum    uint64 // 0: it varies
+	alien  bool   // it lacks the mark of its client
 }
 
 func newTarget(plan load.Plan, anywhere bool) (*target, error) {
@@ -104,6 +110,9 @@ func (t *target) dial(ctx context.Context, secure bool) (net.Conn, error) {
 // client asks on one connection. It is not safe for concurrent use.
 type client struct {
 	target  *target
+	mark    string // of its own, in its requests and their answers; empty: none
+	content []byte
+	size    int // of a request
 	codec   load.Caller
 	last    uint64 // id
 	in      []byte // received, and not decoded yet
@@ -111,18 +120,38 @@ type client struct {
 	closing bool   // the server has announced that it closes the connection
 }
 
-func (t *target) client() client { return client{target: t, codec: t.Caller()} }
+func (t *target) client() client {
+	if t.marking != nil && t.turn.Add(1)%2 == 0 {
+		return t.marker(t.marking)
+	}
+	return t.plain()
+}
+
+// plain returns a client without a mark.
+func (t *target) plain() client {
+	return client{target: t, codec: t.Caller(), content: t.content, size: t.size}
+}
 
 // request appends a good request.
 func (c *client) request(dst []byte) []byte {
 	c.last++
-	return c.codec.AppendRequest(dst, c.last, c.target.content)
+	return c.codec.AppendRequest(dst, c.last, c.content)
+}
+
+// known returns what is known of answers to such a client.
+func (c *client) known() *answer {
+	if c.mark != "" {
+		return &c.target.marked
+	}
+	return &c.target.known
 }
 
 const (
 	readSize = 16 << 10
 	mostKept = 1 << 20 // of an answer, for its sum
 )
+
+const streaming = "an event stream" // the status of such an answer
 
 var errWrongAnswer = errors.New("another answer than before the attacks")
 
@@ -132,7 +161,7 @@ func (c *client) answer(from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	return c.target.known.check(got)
+	return c.known().check(got)
 }
 
 // read reads the next answer.
@@ -156,7 +185,7 @@ func (c *client) read(from io.Reader) (answer, error) {
 			}
 			c.in = append(c.in[:0], c.in[used:]...)
 			if c.streams() {
-				return answer{status: "an event stream", length: -1}, nil
+				return answer{status: streaming, length: -1}, nil
 			}
 			if used > 0 && len(c.in) > 0 {
 				continue
@@ -185,6 +214,10 @@ func (c *client) seen(got *load.Answer) answer {
 		a.length = web.Seen().Length
 		body = c.raw[max(0, int64(len(c.raw))-a.length):] // with the framing of chunks, if there are any
 	}
+	if c.mark != "" {
+		a.alien = !bytes.Contains(body, []byte(c.mark))
+		body = bytes.ReplaceAll(body, []byte(c.mark), []byte(unmarked))
+	}
 	a.sum = max(1, maphash.Bytes(c.target.hash, body))
 	return a
 }
@@ -192,6 +225,8 @@ func (c *client) seen(got *load.Answer) answer {
 // check compares got with a, as far as a is known.
 func (a answer) check(got answer) error {
 	switch {
+	case got.alien && a.status == got.status:
+		return fmt.Errorf("%w: it lacks what this client sent, and may be another client's", errWrongAnswer)
 	case a.status == "":
 	case a.status != got.status:
 		return fmt.Errorf("%w: %s instead of %s", errWrongAnswer, got.status, a.status)
@@ -204,8 +239,7 @@ func (a answer) check(got answer) error {
 }
 
 // learn adds an answer of before the attacks.
-func (t *target) learn(got answer) {
-	known := &t.known
+func (known *answer) learn(got answer) {
 	if known.status == "" {
 		*known = got
 		return

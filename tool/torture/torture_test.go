@@ -28,11 +28,8 @@ func plan(t *testing.T, fault string, only ...string) Plan {
 		Server: trial.Server{Command: os.Args[0], Env: []string{plantedAt + "=" + at, plantedFault + "=" + fault}, StopWithin: 10 * time.Second},
 		Load:   load.Plan{Target: load.Messages{Address: at, Framing: length}}, Limits: quick, Seed: 1, Baseline: time.Second,
 	}
-	if fault == webServer || fault == lateStreams {
-		p.Load.Target = load.HTTP{URL: "http://" + at + "/events"}
-		if fault == webServer {
-			p.Load.Target = load.HTTP{URL: "http://" + at + "/"}
-		}
+	if path, web := webFaults[fault]; web {
+		p.Load.Target = load.HTTP{URL: "http://" + at + "/" + path}
 	}
 	for _, s := range Scenarios() {
 		if slices.Contains(only, s.Name) {
@@ -79,6 +76,10 @@ var plantings = []struct {
 	{losesOnHalfClose, "half-close", Fell, "the end of the sending side"},
 	{losesUnsent, "half-close", Fell, "the end of the sending side"},
 	{crashesOnLength, "impossible-length", Fell, "the process ends"},
+	{sharesBuffer, "request-flood", Fell, "another answer than before"},
+	{keepsTargets, "many-targets", Fell, "for each request with a path or a query of its own"},
+	{quadraticHeads, "large-heads", Fell, "of CPU with"},
+	{cutsAtEnd, "sigterm-under-load", Fell, "8 of 8 requests in flight were cut"},
 	{wrongAfterReset, "reset-at-each-byte", Fell, "wrong answers"},
 	{spinsOnReset, "reset-at-each-byte", Fell, "of a CPU after all have left"},
 }
@@ -86,7 +87,7 @@ var plantings = []struct {
 // Each planted fault is found where it is, with words that name it. The others take some seconds
 // each.
 func TestPlantedFaults(t *testing.T) {
-	quickest := []string{losesOnHalfClose, panicsOnReset, crashesOnLength, wrongAfterReset}
+	quickest := []string{losesOnHalfClose, panicsOnReset, crashesOnLength, wrongAfterReset, sharesBuffer, keepsTargets, quadraticHeads, cutsAtEnd}
 	for _, p := range plantings {
 		t.Run(p.fault, func(t *testing.T) {
 			if !testrun.All() && !slices.Contains(quickest, p.fault) {
@@ -101,17 +102,24 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// A sound server survives everything.
-func TestSoundServer(t *testing.T) {
+// Sound servers survive everything.
+func TestSoundServers(t *testing.T) {
 	t.Parallel()
-	only := []string{"half-close", "reset-at-each-byte", "impossible-length", "kill-under-load", "segmentation", "half-request", "trickle"}
-	if testrun.All() {
-		only = nil
-	}
-	for name, found := range attack(t, plan(t, sound, only...)) {
-		if found.Verdict == Fell || found.Verdict == NotFoundOut {
-			t.Errorf("%s: %v, %s %v", name, found.Verdict, found.Words, found.Notes)
-		}
+	for fault, only := range map[string][]string{
+		sound:     {"half-close", "reset-at-each-byte", "impossible-length", "kill-under-load", "segmentation", "half-request", "trickle"},
+		webServer: {"large-heads", "many-targets", "sigterm-under-load"},
+	} {
+		t.Run("fault "+fault, func(t *testing.T) {
+			t.Parallel()
+			if testrun.All() {
+				only = nil
+			}
+			for name, found := range attack(t, plan(t, fault, only...)) {
+				if found.Verdict == Fell || found.Verdict == NotFoundOut {
+					t.Errorf("%s: %v, %s %v", name, found.Verdict, found.Words, found.Notes)
+				}
+			}
+		})
 	}
 }
 
