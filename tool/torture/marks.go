@@ -14,40 +14,30 @@ import (
 // where the mark belongs there.
 const unmarked = "################"
 
-// marking puts a mark into requests.
-type marking func(mark string) (target load.Target, content []byte)
-
-// markings returns the ways to put a mark into requests, in which a server may give it back.
-func (t *target) markings() []marking {
+// marked returns the target and the content of requests with a mark: in the body of HTTP or at the end
+// of its query, or in the content. None: there is no room.
+func (t *target) marked(mark string) (to load.Target, content []byte) {
 	switch at := t.Target.(type) {
 	case load.HTTP:
-		body := func(mark string) (load.Target, []byte) {
-			marked := at
-			marked.Body = withMark(at.Body, mark)
-			return marked, nil
-		}
-		behind := func(separator string) marking {
-			return func(mark string) (load.Target, []byte) {
-				marked := at
-				marked.URL += separator + mark
-				return marked, nil
-			}
-		}
 		switch {
 		case len(at.Body) > 0:
-			return []marking{body}
+			at.Body = withMark(at.Body, mark)
+			return at, nil
 		case strings.Contains(at.URL, "?"):
-			return []marking{behind("&")}
+			at.URL += "&"
 		case strings.Count(at.URL, "/") < 3:
-			return []marking{behind("/?"), behind("/")}
+			at.URL += "/?"
+		default:
+			at.URL += "?"
 		}
-		return []marking{behind("?"), behind("")}
+		at.URL += mark
+		return at, nil
 	case load.Messages:
-		if strings.HasPrefix(at.Framing.String(), "fixed:") && len(t.content) < len(unmarked) {
-			return nil
+		if strings.HasPrefix(at.Framing.String(), "fixed:") && len(t.content) < len(mark) {
+			return t.Target, t.content
 		}
 	}
-	return []marking{func(mark string) (load.Target, []byte) { return t.Target, withMark(t.content, mark) }}
+	return t.Target, withMark(t.content, mark)
 }
 
 // withMark returns content with a mark: where the user has left room, at the end of what is long, or
@@ -65,44 +55,38 @@ func withMark(content []byte, mark string) []byte {
 }
 
 // marker returns a client with a mark of its own.
-func (t *target) marker(m marking) client {
+func (t *target) marker() client {
 	c := client{target: t, mark: rand.Text()[:len(unmarked)]}
-	at, content := m(c.mark)
-	c.codec, c.content = at.Caller(), content
-	c.size = len(at.Caller().AppendRequest(nil, 1, content))
+	to, content := t.marked(c.mark)
+	c.codec, c.content = to.Caller(), content
+	c.size = len(to.Caller().AppendRequest(nil, 1, content))
 	return c
 }
 
-// learnMarking finds out whether answers have something of the request in them. If so, every other
+// learnMarks finds out whether answers have something of the request in them. If so, every other
 // client sends a mark of its own from now on, so that it notices another client's answer.
-func (t *target) learnMarking(ctx context.Context, within time.Duration) {
-	ask := func(c client) (answer, bool) {
-		ctx, cancel := context.WithTimeout(ctx, within)
-		defer cancel()
-		nc, err := t.Dial(ctx)
-		if err != nil {
-			return answer{}, false
-		}
-		defer nc.Close()
-		deadline, _ := ctx.Deadline()
-		if err = nc.SetDeadline(deadline); err == nil {
-			_, err = nc.Write(c.request(nil))
-		}
-		var got answer
-		if err == nil {
-			got, err = c.read(nc)
-		}
-		return got, err == nil
+func (t *target) learnMarks(ctx context.Context, within time.Duration) {
+	plain, err := t.once(ctx, within, t.plain())
+	if err == nil && plain.status != streaming {
+		got, err := t.once(ctx, within, t.marker())
+		t.marks = err == nil && !got.alien && got.status == plain.status
 	}
-	plain, ok := ask(t.plain())
-	if !ok || plain.status == streaming {
-		return
+}
+
+// once asks on a connection of its own.
+func (t *target) once(ctx context.Context, within time.Duration, c client) (got answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	nc, err := t.Dial(ctx)
+	if err != nil {
+		return got, err
 	}
-	for _, m := range t.markings() {
-		got, ok := ask(t.marker(m))
-		if ok && !got.alien && got.status == plain.status {
-			t.marking = m
-			return
-		}
+	defer nc.Close()
+	if err = nc.SetDeadline(earlier(ctx, within)); err == nil {
+		_, err = nc.Write(c.request(nil))
 	}
+	if err != nil {
+		return got, err
+	}
+	return c.read(nc)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -225,7 +226,10 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	began := time.Now()
 	process.Terminate()
 	cut := 0
-	l.clients.Go(func() { cut = a.finish(ctx, held) })
+	l.clients.Go(func() {
+		pause(ctx, heldFor)
+		cut = a.cut(ctx, held)
+	})
 	select {
 	case <-process.Ended():
 	case <-time.After(a.Stop):
@@ -257,7 +261,6 @@ func terminate(ctx context.Context, a *Arena) Finding {
 const (
 	heldRequests = 8
 	heldFor      = 300 * time.Millisecond
-	heldBack     = 4 // bytes of a body
 )
 
 // held is a request of HTTP whose head and half of whose body the server has.
@@ -266,64 +269,45 @@ type held struct {
 	rest []byte
 }
 
-// begin sends all but the last bytes of a request with a body.
-func (a *Arena) beginHeld(ctx context.Context) (h held, err error) {
-	if h.Conn, err = a.Open(ctx); err != nil {
-		return h, err
-	}
-	request := h.Request(nil)
-	if bytes.HasSuffix(request, []byte("\r\n\r\n")) && !bytes.Contains(request, []byte("\r\nContent-Length:")) {
-		request = append(request[:len(request)-2], "Content-Length: 8\r\n\r\nhone\r\n\r\n"...)
-	}
-	end := len(request) - heldBack
-	if h.rest = request[end:]; end <= bytes.Index(request, []byte("\r\n\r\n"))+heldBack {
-		return h, errNoBody
-	}
-	_, err = h.Write(request[:end])
-	return h, err
-}
-
-var errNoBody = errors.New("torture: a request without a body")
-
-// hold keeps requests of HTTP in flight whose bodies are not complete. It returns none if the server
-// does not wait for bodies, or refuses them: one is tried before.
+// hold keeps requests in flight whose bodies are not complete. It returns none if the server does not
+// wait for bodies, or refuses them: one is tried before.
 func (a *Arena) hold(ctx context.Context) (all []held) {
 	if a.target.kind != HTTP || a.target.endless() {
 		return nil
 	}
-	for range 1 + heldRequests {
-		h, err := a.beginHeld(ctx)
-		if err != nil {
+	crowd, err := a.Crowd(ctx, 1+heldRequests, (*Arena).Open)
+	if err != nil {
+		return nil
+	}
+	for _, c := range crowd {
+		head, body, _ := bytes.Cut(c.Request(nil), []byte("\r\n\r\n"))
+		if !bytes.Contains(head, []byte("\r\nContent-Length:")) {
+			head, body = append(head, "\r\nContent-Length: 4"...), []byte("hone")
+		}
+		half := len(body) / 2
+		request := slices.Concat(head, []byte("\r\n\r\n"), body[:half])
+		if _, err := c.Write(request); err != nil || half == 0 {
 			return nil
 		}
-		all = append(all, h)
+		all = append(all, held{c, body[half:]})
 	}
 	pause(ctx, heldFor)
-	if all[0].answered(ctx, time.Millisecond) || !all[0].finishes(ctx) {
+	if first := all[0]; first.answered(ctx, time.Millisecond) || a.cut(ctx, all[:1]) > 0 {
 		return nil
 	}
 	return all[1:]
 }
 
-// answered reports whether something has come within a time.
+// answered reports whether something comes within a time.
 func (h held) answered(ctx context.Context, within time.Duration) bool {
 	return len(h.collect(ctx, within, func([]byte) bool { return true }).bytes) > 0
 }
 
-// finishes sends what is left, and reports whether an answer comes.
-func (h held) finishes(ctx context.Context) bool {
-	_, _ = h.Write(h.rest) // if that fails, no answer comes
-	return h.answered(ctx, h.arena.Answer)
-}
-
-// finish sends what is left of requests, a while after SIGTERM, and counts those without an answer.
-func (a *Arena) finish(ctx context.Context, all []held) (cut int) {
-	if len(all) == 0 {
-		return 0
-	}
-	pause(ctx, heldFor)
+// cut sends what is left of requests, and counts those without an answer.
+func (a *Arena) cut(ctx context.Context, all []held) (cut int) {
 	for _, h := range all {
-		if !h.finishes(ctx) {
+		_, _ = h.Write(h.rest) // if that fails, no answer comes
+		if !h.answered(ctx, a.Answer) {
 			cut++
 		}
 	}

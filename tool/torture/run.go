@@ -93,7 +93,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 			return nil, fmt.Errorf("%w: process %d has ended, belongs to another user, or this system does not tell", errNotWatched, p.PID)
 		}
 	}
-	r.target.learnMarking(ctx, p.Limits.Answer)
+	r.target.learnMarks(ctx, p.Limits.Answer)
 	r.report = newReport(p, r.target)
 	began := time.Now()
 	r.crowd.target = r.target

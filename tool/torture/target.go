@@ -31,9 +31,9 @@ type target struct {
 	guard      func(network, address string, raw syscall.RawConn) error // nil: none
 	hash       maphash.Seed
 	known      answer       // nothing until it is learnt
-	marked     answer       // the same, of requests with a mark
-	marking    marking      // nil: answers have nothing of the request
-	turn       atomic.Int64 // of clients: every other one has a mark
+	withMarks  answer       // the same, of requests with a mark
+	marks      bool         // every other client has a mark
+	turn       atomic.Int64 // of clients
 }
 
 // answer is how answers are compared: what is the same in all of those before the attacks.
@@ -121,8 +121,8 @@ type client struct {
 }
 
 func (t *target) client() client {
-	if t.marking != nil && t.turn.Add(1)%2 == 0 {
-		return t.marker(t.marking)
+	if t.marks && t.turn.Add(1)%2 == 0 {
+		return t.marker()
 	}
 	return t.plain()
 }
@@ -141,7 +141,7 @@ func (c *client) request(dst []byte) []byte {
 // known returns what is known of answers to such a client.
 func (c *client) known() *answer {
 	if c.mark != "" {
-		return &c.target.marked
+		return &c.target.withMarks
 	}
 	return &c.target.known
 }
