@@ -3,7 +3,6 @@ package torture
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net"
@@ -251,11 +250,6 @@ type rounds struct {
 // each returns by how much memory grew for each of what was made, in both later rounds.
 func (r rounds) each() int64 { return min(r.second, r.third) / max(1, r.least) }
 
-// String returns the growth in words.
-func (r rounds) String() string {
-	return fmt.Sprintf("%s in the second round of %d, %s in the third", size(r.second), r.least, size(r.third))
-}
-
 // rounds does something n times in each of three rounds, or less often when that takes too long.
 func (a *Arena) rounds(ctx context.Context, n int, do func(worker int)) rounds {
 	r := rounds{least: int64(n), known: true}
@@ -298,7 +292,7 @@ func churn(ctx context.Context, a *Arena) Finding {
 	case !r.known || r.least == 0:
 		return survives("%d connections, all served", r.made)
 	case r.each() >= leakAtLeast:
-		return falls("its memory grows by %s for each connection, although all have left (%s)", size(r.each()), r)
+		return falls("its memory grows by %s for each connection, although all have left", size(r.each()))
 	}
 	return survives("%d connections, all served; its memory grew by %s in the third round of %d", r.made, size(r.third), r.least)
 }

@@ -83,8 +83,8 @@ func pourAll(open opener, floods func(a *Arena) []flood) func(context.Context, *
 			switch {
 			case p.err != nil:
 				return unknown("%s: %v", f.what, p.err)
-			case p.busy > 0:
-				return falls("reads no more of %s, and uses %.0f %% of a CPU", f.what, 100*p.busy)
+			case p.busy:
+				return falls("reads no more of %s, and uses %.0f %% of a CPU", f.what, 100*p.share)
 			case p.swallowed == 0:
 				most = max(most, p.taken)
 			case p.grown > int64(p.swallowed*a.pourMost())*3/4:
@@ -113,7 +113,8 @@ type floodResult struct {
 	taken     int     // the most that the server took on a connection
 	swallowed int     // connections on which it took all
 	grown     int64   // its memory, if that is watched
-	busy      float64 // share of a CPU that it uses when it reads no more; 0: as before
+	share     float64 // of a CPU, when it reads no more
+	busy      bool    // that is more than before
 	err       error
 }
 
@@ -163,9 +164,7 @@ func (a *Arena) pourOne(ctx context.Context, open opener, f flood) (r floodResul
 		r.grown = now - before
 	}
 	if stalled {
-		if share, yes := a.Server.busy(ctx, a.spins); yes {
-			r.busy = share
-		}
+		r.share, r.busy = a.Server.busy(ctx, a.spins)
 	}
 	for _, c := range crowd {
 		c.Close()

@@ -23,11 +23,11 @@ func manyTargets(ctx context.Context, a *Arena) Finding {
 	turn.Store(a.Rand.Uint64())
 	conns := make([]*Conn, roundWorkers)
 	r := a.rounds(ctx, targetsRound, func(worker int) {
-		c, err := conns[worker], error(nil)
+		c := conns[worker]
 		if c == nil {
+			var err error
 			if c, err = a.Open(ctx); err != nil {
-				pause(ctx, lateBy)
-				return
+				return // which the bystanders feel
 			}
 			c.client = a.target.plain()
 		}
@@ -36,11 +36,11 @@ func manyTargets(ctx context.Context, a *Arena) Finding {
 			conns[worker] = nil
 		}
 	})
-	if !r.known || r.least < fewTargets {
+	switch each := r.each(); {
+	case !r.known || r.least < fewTargets:
 		return unknown("%d requests for different targets are too few to judge its memory", r.made)
-	}
-	if each := r.each(); each >= keptAtLeast && min(r.second, r.third) >= keptInAll {
-		return falls("its memory grows by %s for each request with a path or a query of its own (%s)", size(each), r)
+	case each >= keptAtLeast && min(r.second, r.third) >= keptInAll:
+		return falls("its memory grows by %s for each request with a path or a query of its own", size(each))
 	}
 	return survives("%d requests with a path or a query of their own; its memory grew by %s in the third round of %d", r.made, size(r.third), r.least)
 }
@@ -83,13 +83,12 @@ func largeHeads(ctx context.Context, a *Arena) Finding {
 			return unknown("heads of %s: %v %v", size(int64(bytes)), err, err2)
 		}
 		a.Note("%d fields: %s, %s of CPU; one value of that size: %s", n, words, elapsed(many), elapsed(value))
-		if many >= headCPU && many >= headTimes*value {
-			return falls("a head of %s takes %s of CPU with %d fields, and %s with one long value", size(int64(bytes)), elapsed(many), n, elapsed(value))
-		}
-		if words == "" {
+		switch most = max(most, many); {
+		case many >= headCPU && many >= headTimes*value:
+			return falls("a complete head of %s takes %s of CPU with %d fields, and %s with one long value", size(int64(bytes)), elapsed(many), n, elapsed(value))
+		case words == "":
 			return falls("a complete head of %s with %d fields gets neither an answer nor an end in %v", size(int64(bytes)), n, 3*a.Answer)
 		}
-		most = max(most, many)
 	}
 	return survives("complete heads of up to 1 MB cost up to %s of CPU", elapsed(most))
 }

@@ -25,8 +25,6 @@ func (t *target) marked(mark string) (to load.Target, content []byte) {
 			return at, nil
 		case strings.Contains(at.URL, "?"):
 			at.URL += "&"
-		case strings.Count(at.URL, "/") < 3:
-			at.URL += "/?"
 		default:
 			at.URL += "?"
 		}
@@ -83,10 +81,9 @@ func (t *target) once(ctx context.Context, within time.Duration, c client) (got 
 	}
 	defer nc.Close()
 	if err = nc.SetDeadline(earlier(ctx, within)); err == nil {
-		_, err = nc.Write(c.request(nil))
+		if _, err = nc.Write(c.request(nil)); err == nil {
+			return c.read(nc)
+		}
 	}
-	if err != nil {
-		return got, err
-	}
-	return c.read(nc)
+	return got, err
 }

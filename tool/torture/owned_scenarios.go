@@ -55,7 +55,7 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 	friendly := make(chan error, 1)
 	go func() { // all the time: an idle one may be closed
 		var err error
-		for err == nil && pause(asking, exhausted/4) {
+		for err == nil && !a.target.endless() && pause(asking, exhausted/4) {
 			err = friend.Ask()
 		}
 		friendly <- err
@@ -83,21 +83,6 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 		return falls("%s; it uses %.0f %% of a CPU while it has no descriptors", how, 100*share)
 	}
 	return survives("%s; clients from before are served, and it uses %.0f %% of a CPU", how, 100*share)
-}
-
-// stillServed asks on a connection that has asked before; a stream of events has to go on.
-func (c *Conn) stillServed() error {
-	if !c.arena.target.endless() {
-		return c.Ask()
-	}
-	err := c.SetReadDeadline(time.Now().Add(lateBy))
-	if err == nil {
-		_, err = c.Conn.Read(make([]byte, readSize))
-	}
-	if isTimeout(err) {
-		return nil
-	}
-	return err
 }
 
 // press connects n clients at once, each with a request. That this fails is one of the things to
@@ -225,10 +210,10 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	process := a.Server.running()
 	began := time.Now()
 	process.Terminate()
-	cut := 0
+	lost := 0
 	l.clients.Go(func() {
 		pause(ctx, heldFor)
-		cut = a.cut(ctx, held)
+		lost = cut(ctx, held)
 	})
 	select {
 	case <-process.Ended():
@@ -249,8 +234,8 @@ func terminate(ctx context.Context, a *Arena) Finding {
 		found = falls("SIGTERM: ended after %s, and cut %d answers short", elapsed(took), l.truncated)
 	case l.broken > 0 && endedBySignal(process.How()):
 		found = falls("SIGTERM: the signal ended it at once, with the requests of %d of %d clients unanswered: it does not drain", l.broken, loadClients)
-	case cut > 0:
-		found = falls("SIGTERM: ended after %s; %d of %d requests in flight were cut, whose last bytes came %v after it", elapsed(took), cut, len(held), heldFor)
+	case lost > 0:
+		found = falls("SIGTERM: ended after %s; %d of %d requests in flight were cut, whose last bytes came %v after it", elapsed(took), lost, len(held), heldFor)
 	}
 	if err := a.Server.start(ctx); err != nil {
 		return falls("%s; it cannot be started again: %s", found.Words, plain(err))
@@ -263,15 +248,9 @@ const (
 	heldFor      = 300 * time.Millisecond
 )
 
-// held is a request of HTTP whose head and half of whose body the server has.
-type held struct {
-	*Conn
-	rest []byte
-}
-
 // hold keeps requests in flight whose bodies are not complete. It returns none if the server does not
 // wait for bodies, or refuses them: one is tried before.
-func (a *Arena) hold(ctx context.Context) (all []held) {
+func (a *Arena) hold(ctx context.Context) []*Conn {
 	if a.target.kind != HTTP || a.target.endless() {
 		return nil
 	}
@@ -285,33 +264,32 @@ func (a *Arena) hold(ctx context.Context) (all []held) {
 			head, body = append(head, "\r\nContent-Length: 4"...), []byte("hone")
 		}
 		half := len(body) / 2
-		request := slices.Concat(head, []byte("\r\n\r\n"), body[:half])
-		if _, err := c.Write(request); err != nil || half == 0 {
+		c.rest = body[half:]
+		if _, err := c.Write(slices.Concat(head, []byte("\r\n\r\n"), body[:half])); err != nil || half == 0 {
 			return nil
 		}
-		all = append(all, held{c, body[half:]})
 	}
 	pause(ctx, heldFor)
-	if first := all[0]; first.answered(ctx, time.Millisecond) || a.cut(ctx, all[:1]) > 0 {
+	if crowd[0].answered(ctx, time.Millisecond) || cut(ctx, crowd[:1]) > 0 {
 		return nil
 	}
-	return all[1:]
+	return crowd[1:]
 }
 
 // answered reports whether something comes within a time.
-func (h held) answered(ctx context.Context, within time.Duration) bool {
-	return len(h.collect(ctx, within, func([]byte) bool { return true }).bytes) > 0
+func (c *Conn) answered(ctx context.Context, within time.Duration) bool {
+	return len(c.collect(ctx, within, func([]byte) bool { return true }).bytes) > 0
 }
 
 // cut sends what is left of requests, and counts those without an answer.
-func (a *Arena) cut(ctx context.Context, all []held) (cut int) {
-	for _, h := range all {
-		_, _ = h.Write(h.rest) // if that fails, no answer comes
-		if !h.answered(ctx, a.Answer) {
-			cut++
+func cut(ctx context.Context, held []*Conn) (n int) {
+	for _, c := range held {
+		_, _ = c.Write(c.rest) // if that fails, no answer comes
+		if !c.answered(ctx, c.arena.Answer) {
+			n++
 		}
 	}
-	return cut
+	return n
 }
 
 // endedBySignal reports whether a process has not handled SIGTERM: the signal ended it, itself or

@@ -230,12 +230,7 @@ const sameFalls = 3 // in two of two tries, after which one try is enough for th
 // symptom is how a server fell, without figures.
 func symptom(words string) string {
 	first, _, _ := strings.Cut(words, ";")
-	return strings.Map(func(r rune) rune {
-		if unicode.IsDigit(r) {
-			return -1
-		}
-		return r
-	}, first)
+	return strings.Join(strings.FieldsFunc(first, unicode.IsDigit), "")
 }
 
 // certain tries a scenario, and once more when the server fell, unless it falls so all the time.

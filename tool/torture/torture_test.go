@@ -78,7 +78,7 @@ var plantings = []struct {
 	{crashesOnLength, "impossible-length", Fell, "the process ends"},
 	{sharesBuffer, "request-flood", Fell, "another answer than before"},
 	{keepsTargets, "many-targets", Fell, "for each request with a path or a query of its own"},
-	{quadraticHeads, "large-heads", Fell, "of CPU with"},
+	{quadraticHeads, "large-heads", Fell, "a complete head of"},
 	{cutsAtEnd, "sigterm-under-load", Fell, "8 of 8 requests in flight were cut"},
 	{wrongAfterReset, "reset-at-each-byte", Fell, "wrong answers"},
 	{spinsOnReset, "reset-at-each-byte", Fell, "of a CPU after all have left"},
