@@ -245,7 +245,7 @@ func terminate(ctx context.Context, a *Arena) Finding {
 
 const (
 	heldRequests = 8
-	heldFor      = 300 * time.Millisecond
+	heldFor      = 500 * time.Millisecond
 )
 
 // hold keeps requests in flight whose bodies are not complete. It returns none if the server does not
@@ -270,7 +270,8 @@ func (a *Arena) hold(ctx context.Context) []*Conn {
 		}
 	}
 	pause(ctx, heldFor)
-	if crowd[0].answered(ctx, time.Millisecond) || cut(ctx, crowd[:1]) > 0 {
+	if early := crowd[0].answered(ctx, time.Millisecond); early || cut(ctx, crowd[:1]) > 0 {
+		a.Note("no requests of HTTP were in flight: one with half a body was answered early (%v), or not at all", early)
 		return nil
 	}
 	return crowd[1:]
