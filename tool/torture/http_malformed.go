@@ -129,7 +129,7 @@ func (a *Arena) rule(n int, play func(i, try int) (judged, error)) Finding {
 	}
 	words := fmt.Sprintf("%d of %d right, %d lenient, %d wrong", count[right], n, count[lenient], count[wrong])
 	if count[wrong] > 0 {
-		return falls("%s", words)
+		return falls("%s: %s", words, a.notes[0])
 	}
 	return survives("%s", words)
 }
