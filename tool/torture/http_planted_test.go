@@ -233,7 +233,7 @@ func TestPlantedWeb(t *testing.T) {
 			if strings.HasPrefix(at, "ws") {
 				target = load.WebSocket{URL: at}
 			}
-			a := arena(t, target, Limits{Few: 8, Conns: 60, Bytes: 64 << 20, Within: time.Minute, Wait: byTimeOut, Answer: time.Second})
+			a := arena(t, target, Limits{Few: 8, Conns: 60, Bytes: 64 << 20, Within: time.Minute, Wait: byTimeOut, Answer: 2 * time.Second})
 			f := attackWith(t, c.scenario, a)
 			if f.Verdict != c.want {
 				t.Errorf("%s instead of %s", f.Verdict, c.want)

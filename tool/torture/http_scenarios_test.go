@@ -45,7 +45,7 @@ func events(w http.ResponseWriter, r *http.Request) {
 }
 
 // eager has limits long enough for a busy machine, and short enough for a test.
-var eager = Limits{Few: 8, Within: time.Minute, Wait: time.Minute, Answer: 10 * time.Second}
+var eager = Limits{Conns: 100, Few: 8, Within: time.Minute, Wait: time.Minute, Answer: 10 * time.Second}
 
 func TestHTTPScenariosOnHTTP1(t *testing.T) {
 	t.Parallel()

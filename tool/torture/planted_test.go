@@ -77,6 +77,7 @@ const (
 	headLimit  = time.Second
 	idleLimit  = 2 * time.Second
 	writeLimit = time.Second
+	webLimit   = 4 * time.Second
 	mostLength = 1 << 20
 	stallTime  = 5 * time.Second
 )
@@ -362,7 +363,7 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 		case <-ending:
 		}
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: headLimit, ReadTimeout: headLimit, WriteTimeout: 30 * time.Second, IdleTimeout: idleLimit}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: webLimit, ReadTimeout: webLimit, WriteTimeout: 30 * time.Second, IdleTimeout: webLimit}
 	server.RegisterOnShutdown(func() { close(ending) })
 	go server.Serve(listener)
 	<-terminated
