@@ -25,7 +25,7 @@ func plan(t *testing.T, fault string, only ...string) Plan {
 		t.Fatal(err)
 	}
 	p := Plan{
-		Server: trial.Server{Command: os.Args[0], Env: []string{plantedAt + "=" + at, plantedFault + "=" + fault}, StopWithin: 10 * time.Second},
+		Server: trial.Server{Command: os.Args[0], Env: []string{plantedAt + "=" + at, plantedFault + "=" + fault, "GORACE=atexit_sleep_ms=0"}, StopWithin: 10 * time.Second},
 		Load:   load.Plan{Target: load.Messages{Address: at, Framing: length}}, Limits: quick, Seed: 1, Baseline: time.Second,
 	}
 	if path, web := webFaults[fault]; web {
