@@ -11,6 +11,7 @@ import (
 const (
 	leastSilence = 1.0 // seconds, for a fall
 	silentTimes  = 10  // of the baseline's worst, for a fall
+	turns        = 4   // on a CPU that an answer needs, of two programs: each may be as late as hone's own
 	slowTimes    = 3   // of the baseline's worst, for slower
 	leastSlow    = 0.1 // seconds, for slower
 	notAgain     = "does not serve again after the attack"
@@ -49,7 +50,7 @@ func (r *run) judge(made *Result, s Scenario, then aftermath) {
 	count(felt.Wrong, "wrong answers")
 	count(felt.Lost, "answers lost")
 	count(felt.Refused, "newcomers refused")
-	silent := felt.Worst - felt.Lag
+	silent := felt.Worst - turns*felt.Lag
 	starved := silent >= max(leastSilence, s.Rests.Seconds()) && silent >= silentTimes*base.Worst
 	if starved {
 		fell = append(fell, fmt.Sprintf("a bystander had no answer for %s", figure.Micros(1e6*felt.Worst)))
