@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,11 +35,14 @@ type Tool struct {
 	Figures func(context.Context, Attack) (p50, p99, p999 *float64, doubt string, err error)
 }
 
-// Find finds the generators; hone is the path of hone's, with which also the others' results
-// are read. The others are those on PATH, or in folder bin.
+// Find finds the generators; hone is the path of hone's. The others are those on PATH, or in
+// folder bin.
 func Find(ctx context.Context, hone, bin string) ([]Tool, error) {
 	tools := []Tool{{Name: "hone", Path: hone, Command: honeCommand, Figures: honeFigures}}
-	for _, other := range []Tool{{Name: "vegeta", Command: vegetaCommand}, {Name: "k6", Command: k6Command}} {
+	for _, other := range []struct {
+		Tool
+		read func(ctx context.Context, path string, a Attack) (p50, p99, p999 *float64, err error)
+	}{{Tool{Name: "vegeta", Command: vegetaCommand}, vegetaFigures}, {Tool{Name: "k6", Command: k6Command}, k6Figures}} {
 		path, err := exec.LookPath(other.Name)
 		if err != nil {
 			path, err = exec.LookPath(filepath.Join(bin, other.Name))
@@ -48,9 +52,10 @@ func Find(ctx context.Context, hone, bin string) ([]Tool, error) {
 		}
 		other.Path, other.Version = path, versionOf(ctx, path)
 		other.Figures = func(ctx context.Context, a Attack) (p50, p99, p999 *float64, doubt string, err error) {
-			return imported(ctx, hone, other.Name, a)
+			p50, p99, p999, err = other.read(ctx, path, a)
+			return p50, p99, p999, "", err
 		}
-		tools = append(tools, other)
+		tools = append(tools, other.Tool)
 	}
 	return tools, nil
 }
@@ -118,34 +123,56 @@ func k6Command(a Attack) ([]string, error) {
 	}, err
 }
 
-// imported reads another generator's result as hone does.
-func imported(ctx context.Context, hone, from string, a Attack) (p50, p99, p999 *float64, doubt string, err error) {
-	store := filepath.Join(a.Dir, "runs.db")
-	if said, err := exec.CommandContext(ctx, hone, "run", "import", "--from", from, a.File, "--store", store).CombinedOutput(); err != nil {
-		return nil, nil, nil, "", fmt.Errorf("importing the result: %w: %s", err, said)
-	}
-	text, err := exec.CommandContext(ctx, hone, "run", "show", "--json", "--store", store).Output()
+// vegetaFigures reads each request's time from the result.
+func vegetaFigures(ctx context.Context, vegeta string, a Attack) (p50, p99, p999 *float64, err error) {
+	text, err := exec.CommandContext(ctx, vegeta, "encode", "-to", "csv", a.File).Output()
 	if err != nil {
-		return nil, nil, nil, "", err
+		return nil, nil, nil, err
 	}
-	var run struct {
-		Samples []struct {
-			Reasons []string `json:"invalid_reasons"`
-			Metrics []struct {
-				Name  string   `json:"name"`
-				Value *float64 `json:"value"`
-			} `json:"metrics"`
-		} `json:"samples"`
+	var took []float64
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(line, ",", 4) // time, status, nanoseconds
+		if len(fields) < 4 {
+			return nil, nil, nil, fmt.Errorf("vegeta's line %q has too few fields", line)
+		}
+		t, err := strconv.ParseFloat(fields[2], 64)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		took = append(took, t/1e3)
 	}
-	if err := json.Unmarshal(text, &run); err != nil {
-		return nil, nil, nil, "", err
+	if len(took) == 0 {
+		return nil, nil, nil, errors.New("vegeta has measured no request")
 	}
-	if len(run.Samples) != 1 {
-		return nil, nil, nil, "", errors.New("the imported run has not one sample")
+	slices.Sort(took)
+	at := func(share float64) *float64 { return &took[min(int(share*float64(len(took))), len(took)-1)] }
+	return at(0.5), at(0.99), at(0.999), nil
+}
+
+// k6Figures reads the summary.
+func k6Figures(_ context.Context, _ string, a Attack) (p50, p99, p999 *float64, err error) {
+	text, err := os.ReadFile(a.File)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	figures := map[string]*float64{}
-	for _, m := range run.Samples[0].Metrics {
-		figures[m.Name] = m.Value
+	var summary struct {
+		Metrics struct {
+			Took struct { // milliseconds
+				P50  *float64 `json:"med"`
+				P99  *float64 `json:"p(99)"`
+				P999 *float64 `json:"p(99.9)"`
+			} `json:"http_req_duration"`
+		} `json:"metrics"`
 	}
-	return figures["p50"], figures["p99"], figures["p999"], strings.Join(run.Samples[0].Reasons, "; "), nil
+	if err := json.Unmarshal(text, &summary); err != nil {
+		return nil, nil, nil, err
+	}
+	took := &summary.Metrics.Took
+	for _, p := range []*float64{took.P50, took.P99, took.P999} {
+		if p == nil {
+			return nil, nil, nil, errors.New("k6's summary lacks a percentile")
+		}
+		*p *= 1e3
+	}
+	return took.P50, took.P99, took.P999, nil
 }
