@@ -363,7 +363,7 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 		case <-ending:
 		}
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: webLimit, ReadTimeout: webLimit, WriteTimeout: 30 * time.Second, IdleTimeout: webLimit}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: webLimit, ReadTimeout: webLimit, WriteTimeout: webLimit, IdleTimeout: webLimit}
 	server.RegisterOnShutdown(func() { close(ending) })
 	go server.Serve(listener)
 	<-terminated
