@@ -80,9 +80,9 @@ func parseLength(in []byte, at, most int) (n, end, need int, err error) {
 
 // parseLine reads a command that is a line of text with blanks between its words.
 func parseLine(in []byte, words [][]byte, most int) (_ [][]byte, size, need int, err error) {
-	end := bytes.IndexByte(in, '\n')
+	end, most := bytes.IndexByte(in, '\n'), min(most, mostLine)
 	switch {
-	case end < 0 && len(in) >= min(most, mostLine), end >= mostLine:
+	case end < 0 && len(in) >= most, end >= most:
 		return words, 0, 0, engine.TooLarge
 	case end < 0:
 		return words, 0, 1, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/engine"
@@ -61,7 +62,7 @@ func TestParse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, in := range []string{
 		command("SET", "key", "value"), command("DEL", "a", "", "b"), "*2\r\n$4\r\nECHO\r\n$10\r\n0123456789\r\n",
-		"GET a\r\n", "*0\r\n", "*1\r\n$-1\r\n", "*3\r\n$1\r\nx\r\n+", "\r\n", "*12\r",
+		"GET a\r\n", "*0\r\n", "*1\r\n$-1\r\n", "*3\r\n$1\r\nx\r\n+", "\r\n", "*12\r", strings.Repeat("a", 512) + "\n",
 	} {
 		f.Add([]byte(in))
 	}
