@@ -152,8 +152,8 @@ func TestHalfHeadsMatchNetHTTP(t *testing.T) {
 
 // A client that does not read a large answer is disconnected, whichever half writes it.
 func TestStallTime(t *testing.T) {
-	t.Parallel() // it waits
-	file := bytes.Repeat([]byte("x"), 8<<20)
+	t.Parallel()                              // it waits
+	file := bytes.Repeat([]byte("x"), 32<<20) // more than the kernel takes
 	for _, request := range []string{getting("/"), chunked, getting("/file"), strings.Replace(chunked, "/up", "/file", 1)} {
 		t.Run(request[:9], func(t *testing.T) {
 			run(t, func(t *testing.T, e engine.Engine) {
