@@ -68,7 +68,8 @@ func TestReadmeCommands(t *testing.T) {
 }
 
 // TestReadmeLoadsAreValid runs the README's loads twenty times where hone doctor finds that other
-// programs leave the machine alone.
+// programs and other machines of the host leave this one alone. A run that met other machines after
+// the doctor had looked, and says so, does not count.
 func TestReadmeLoadsAreValid(t *testing.T) {
 	if os.Getenv("HONE_TEST_TIMING") == "" {
 		t.Skip("judges measured figures, so it needs a machine to itself: make timing runs it")
@@ -85,16 +86,19 @@ func TestReadmeLoadsAreValid(t *testing.T) {
 		}
 		valid, quiet := 0, 0
 		for range 20 {
-			if out, _ := exec.Command("hone", "doctor").Output(); !regexp.MustCompile(`(?m)^ok +others`).Match(out) {
+			if out, _ := exec.Command("hone", "doctor").Output(); len(regexp.MustCompile(`(?m)^ok +(others|steal) `).FindAll(out, -1)) < 2 {
 				continue
 			}
-			quiet++
 			cmd := exec.Command("hone", args...)
 			cmd.Args[2] = addr
-			if out, err := cmd.CombinedOutput(); err == nil {
+			out, err := cmd.CombinedOutput()
+			if err == nil {
 				valid++
 			} else {
 				t.Logf("%q: %v\n%s", args, err, out)
+			}
+			if err == nil || !bytes.Contains(out, []byte("WARNING: steal time was ")) {
+				quiet++
 			}
 		}
 		if t.Logf("%q: %d of %d valid", args, valid, quiet); valid < quiet {
