@@ -47,6 +47,7 @@ type Segments struct {
 	o        SegmentsOptions
 	id       logID
 	readOnly bool
+	unsynced bool // store leaves it to seal to sync the frames, since nothing is acknowledged yet
 	lock     *os.File
 	folder   *os.File // dir, locked
 	mark     *mark
@@ -269,8 +270,10 @@ func (l *Segments) store(j writeJob) error {
 	if err := l.write(last.end); err != nil {
 		return err
 	}
-	if err := l.sync(l.file); err != nil {
-		return err
+	if !l.unsynced {
+		if err := l.sync(l.file); err != nil {
+			return err
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
