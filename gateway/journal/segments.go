@@ -66,8 +66,6 @@ type Segments struct {
 	all   []*segment // ascending
 	slots []slot     // of the last segment, unless it is sealed
 	next  uint64
-	grown chan struct{} // closed when next grows; nil: nobody waits
-	ended bool
 
 	missing  []*Damage // found at the start
 	trimming sync.Mutex
@@ -92,6 +90,11 @@ func openSegments(dir string, o SegmentsOptions, readOnly bool) (*Segments, erro
 	l := &Segments{dir: dir, o: o, readOnly: readOnly}
 	err := l.open()
 	if err == nil {
+		ended := error(nil)
+		if readOnly {
+			ended = errReadOnly
+		}
+		l.turn.tell(l.next, ended)
 		return l, nil
 	}
 	l.release()
@@ -209,7 +212,7 @@ func (l *Segments) AppendReserved(ctx context.Context, envelope []byte) (uint64,
 		if err == nil || errors.Is(err, ErrNoSpace) {
 			return err
 		}
-		return l.breaks(err)
+		return l.turn.breaks(err)
 	})
 }
 
@@ -218,11 +221,8 @@ func (l *Segments) append(ctx context.Context, envelope []byte, room func(size i
 		return 0, err
 	}
 	defer l.turn.mu.Unlock()
-	if l.readOnly {
-		return 0, errReadOnly
-	}
 	if err := l.mark.err(); err != nil {
-		return 0, l.breaks(err)
+		return 0, l.turn.breaks(err)
 	}
 	if err := room(int64(len(envelope))); err != nil {
 		return 0, err
@@ -236,19 +236,13 @@ func (l *Segments) append(ctx context.Context, envelope []byte, room func(size i
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return 0, l.breaks(err)
+		return 0, l.turn.breaks(err)
 	}
 	l.mark.pos.Store(pos)
 	return pos, nil
 }
 
 var errReadOnly = errors.New("journal: the log is open for reading only")
-
-// breaks ends Append and Wait.
-func (l *Segments) breaks(err error) error {
-	l.end()
-	return l.turn.breaks(err)
-}
 
 // store writes one envelope. Until it returns, its bytes may or may not be in the log.
 func (l *Segments) store(j writeJob) error {
@@ -283,10 +277,7 @@ func (l *Segments) store(j writeJob) error {
 	last.next = j.pos + 1
 	l.next = last.next
 	l.size.Add(int64(len(l.frame)))
-	if l.grown != nil {
-		close(l.grown)
-		l.grown = nil
-	}
+	l.turn.tell(l.next, nil)
 	return nil
 }
 
@@ -329,54 +320,21 @@ func (l *Segments) room(size int64) error {
 	if err == nil || errors.Is(err, ErrNoSpace) {
 		return err
 	}
-	return l.breaks(err)
+	return l.turn.breaks(err)
 }
 
 // Bounds returns the first position and the next one.
 func (l *Segments) Bounds() (first, next uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended && l.turn.closed {
+	if l.turn.over() == ErrClosed {
 		return 0, 0, ErrClosed
 	}
 	return l.all[0].first, l.next, nil
 }
 
 // Wait returns when the envelope at position pos is stored.
-func (l *Segments) Wait(ctx context.Context, pos uint64) error {
-	for {
-		l.mu.Lock()
-		if l.next > pos || l.ended || l.readOnly {
-			stored := l.next > pos
-			l.mu.Unlock()
-			if stored {
-				return nil
-			}
-			return ErrClosed
-		}
-		if l.grown == nil {
-			l.grown = make(chan struct{})
-		}
-		grown := l.grown
-		l.mu.Unlock()
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// end wakes all that Wait.
-func (l *Segments) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	if l.grown != nil {
-		close(l.grown)
-		l.grown = nil
-	}
-}
+func (l *Segments) Wait(ctx context.Context, pos uint64) error { return l.turn.wait(ctx, pos, nil) }
 
 // Trim deletes the oldest segments that have no position from to on. It does not hold up Append, and
 // makes each deletion durable before the next, so that a crash leaves no gap.
@@ -389,7 +347,7 @@ func (l *Segments) Trim(ctx context.Context, to uint64) error {
 	for ctx.Err() == nil {
 		l.mu.Lock()
 		oldest := l.all[0]
-		if l.ended || len(l.all) == 1 || l.all[1].first > to {
+		if l.turn.over() != nil || len(l.all) == 1 || l.all[1].first > to {
 			l.mu.Unlock()
 			return nil
 		}
@@ -424,17 +382,17 @@ func (l *Segments) keep() error {
 // Close seals the last segment, so that the next start need not read it, and writes the high-water
 // mark.
 func (l *Segments) Close() error {
-	if !l.turn.shut() {
+	ended := l.turn.shut()
+	if ended == ErrClosed {
 		return nil
 	}
-	l.end()
 	if l.readOnly {
 		l.release()
 		return nil
 	}
 	close(l.jobs)
 	var err error
-	if l.turn.broken == nil {
+	if ended == nil {
 		l.writing.Wait()
 		l.spare.end()
 		if len(l.slots) > 0 && l.room(0) == nil {
