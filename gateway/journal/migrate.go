@@ -266,7 +266,7 @@ func (m *migration) fill(ctx context.Context, l *Segments, old Reader) error {
 		if e, err := header(envelope); err == nil {
 			base = e.Base
 		}
-		return l.store(writeJob{envelope, pos})
+		return l.store(envelope)
 	}, func(d *Damage) error {
 		m.o.Logger.Error("the old log is damaged", "err", d)
 		m.Lost += d.Last + 1 - d.First
@@ -330,7 +330,7 @@ func (l *Segments) bury(lost []uint64, base uint64) error {
 				return err
 			}
 		}
-		if err := l.store(writeJob{e.Bytes(), l.next}); err != nil {
+		if err := l.store(e.Bytes()); err != nil {
 			return err
 		}
 	}

@@ -258,9 +258,9 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 	w, found, pos := &window{f: f, limit: limit}, &scanned{end: segmentHead}, s.first
 	again := int64(0) // offset that was read a second time
 	for found.end < limit {
-		length, sum, err := w.frame(found.end, pos, id)
+		envelope, err := w.frame(found.end, pos, id)
 		switch {
-		case err != nil && length == 0: // read error, or nothing that looks like a frame
+		case envelope == nil: // read error, or nothing that looks like a frame
 			at, next, err := w.nextFrame(found.end+1, pos, id)
 			if err != nil {
 				return nil, err
@@ -279,57 +279,50 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 			found.end = at
 			continue
 		case err == errEnvelope:
-			d := &Damage{First: pos, Last: pos, File: s.path, Offset: found.end, Err: err}
-			if b, err := w.bytes(found.end+frameHead, int64(length)); err == nil {
-				d.Clients = clientsIn(b)
-			}
-			found.holes = append(found.holes, d)
+			found.holes = append(found.holes, &Damage{First: pos, Last: pos, File: s.path, Offset: found.end, Clients: clientsIn(envelope), Err: err})
 			found.slots = append(found.slots, slot{})
 		default:
 			if err == errHead {
 				found.heads++
 			}
-			found.slots = append(found.slots, slot{uint32(found.end), sum})
+			found.slots = append(found.slots, slot{uint32(found.end), sumOf(envelope)})
 		}
-		found.end += frameHead + int64(length)
+		found.end += frameHead + int64(len(envelope))
 		pos++
 	}
 	return found, nil
 }
 
-// frame reads the frame at offset at. errHead means that only its head is damaged, errEnvelope
-// that only its envelope is. A length of 0 means that there is no frame.
-func (w *window) frame(at int64, pos uint64, id *logID) (length int, sum uint32, err error) {
+// frame returns the envelope of the frame at offset at, or nil if there is no frame. errHead means that only
+// its head is damaged, errEnvelope that only its envelope is.
+func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err error) {
 	b, err := w.bytes(at, frameHead+headerSize)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	if len(b) < frameHead+headerSize {
-		return 0, 0, errHead
+		return nil, errHead
 	}
 	var head error
-	length = int(binary.BigEndian.Uint32(b))
+	length := int(binary.BigEndian.Uint32(b))
 	if id.sum(b[:12]) != binary.BigEndian.Uint32(b[12:]) || binary.BigEndian.Uint64(b[4:]) != pos {
 		head = errHead
 		length = headerSize + int(binary.BigEndian.Uint32(b[frameHead+12:])) + trailerSize
 	}
 	if length < headerSize+trailerSize || length > MaxEnvelope {
-		return 0, 0, errHead
+		return nil, errHead
 	}
 	if b, err = w.bytes(at+frameHead, int64(length)); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	if len(b) < length {
-		return 0, 0, errHead
-	}
-	sum, ok := whole(b)
+	_, ok := whole(b)
 	switch {
 	case ok:
-		return length, sum, head
-	case head != nil:
-		return 0, 0, head
+		return b, head
+	case head != nil || len(b) < length:
+		return nil, errHead
 	}
-	return length, 0, errEnvelope
+	return b, errEnvelope
 }
 
 // nextFrame searches for the head of a frame after position pos, from offset at. It returns offset 0

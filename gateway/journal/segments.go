@@ -52,7 +52,7 @@ type Segments struct {
 	folder   *os.File // dir, locked
 	mark     *mark
 	turn     turn
-	jobs     chan writeJob
+	jobs     chan []byte // envelopes to store
 	results  chan error
 	writing  sync.WaitGroup
 	size     atomic.Int64
@@ -69,12 +69,6 @@ type Segments struct {
 
 	missing  []*Damage // found at the start
 	trimming sync.Mutex
-}
-
-// writeJob is an envelope to store.
-type writeJob struct {
-	envelope []byte
-	pos      uint64
 }
 
 // OpenSegments opens the log in the folder dir, or creates one if dir is empty or does not exist.
@@ -208,11 +202,7 @@ func (l *Segments) Append(ctx context.Context, envelope []byte) (uint64, error) 
 // AppendReserved is Append of what makes room: it may exceed MaxBytes and use half of the reserve.
 func (l *Segments) AppendReserved(ctx context.Context, envelope []byte) (uint64, error) {
 	return l.append(ctx, envelope, func(size int64) error {
-		err := space{l.dir, l.o.Reserve / 2, 0}.check(0, size+segmentTail+segmentHead)
-		if err == nil || errors.Is(err, ErrNoSpace) {
-			return err
-		}
-		return l.turn.breaks(err)
+		return space{l.dir, l.o.Reserve / 2, 0}.check(0, size+segmentTail+segmentHead)
 	})
 }
 
@@ -224,12 +214,15 @@ func (l *Segments) append(ctx context.Context, envelope []byte, room func(size i
 	if err := l.mark.err(); err != nil {
 		return 0, l.turn.breaks(err)
 	}
-	if err := room(int64(len(envelope))); err != nil {
+	err := room(int64(len(envelope)))
+	switch {
+	case errors.Is(err, ErrNoSpace):
 		return 0, err
+	case err != nil:
+		return 0, l.turn.breaks(err)
 	}
 	pos := l.next // without l.mu: only store writes it
-	l.jobs <- writeJob{envelope, pos}
-	err := error(nil)
+	l.jobs <- envelope
 	select {
 	case err = <-l.results:
 	case <-ctx.Done(): // the disk hangs
@@ -245,9 +238,9 @@ func (l *Segments) append(ctx context.Context, envelope []byte, room func(size i
 var errReadOnly = errors.New("journal: the log is open for reading only")
 
 // store writes one envelope. Until it returns, its bytes may or may not be in the log.
-func (l *Segments) store(j writeJob) error {
+func (l *Segments) store(envelope []byte) error {
 	last := l.last()
-	if n := int64(len(l.slots)); n > 0 && (n >= segmentFrames || last.end+frameHead+int64(len(j.envelope)) > l.o.size) {
+	if n := int64(len(l.slots)); n > 0 && (n >= segmentFrames || last.end+frameHead+int64(len(envelope)) > l.o.size) {
 		sealed, err := l.seal()
 		if err == nil {
 			err = l.begin(sealed)
@@ -260,7 +253,7 @@ func (l *Segments) store(j writeJob) error {
 	if !l.spare.tried && last.end > l.o.size/4 { // a small log needs none
 		l.spare.prepare()
 	}
-	l.frame = l.id.frame(l.frame, j.pos, j.envelope)
+	l.frame = l.id.frame(l.frame, l.next, envelope)
 	if err := l.write(last.end); err != nil {
 		return err
 	}
@@ -271,11 +264,11 @@ func (l *Segments) store(j writeJob) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slots = append(l.slots, slot{uint32(last.end), sumOf(j.envelope)})
+	l.slots = append(l.slots, slot{uint32(last.end), sumOf(envelope)})
 	last.end += int64(len(l.frame))
 	last.size = last.end
-	last.next = j.pos + 1
-	l.next = last.next
+	l.next++
+	last.next = l.next
 	l.size.Add(int64(len(l.frame)))
 	l.turn.tell(l.next, nil)
 	return nil
@@ -317,10 +310,7 @@ func (l *Segments) room(size int64) error {
 	if errors.Is(err, ErrNoSpace) && l.spare.drop() {
 		err = l.space().check(l.size.Load(), size)
 	}
-	if err == nil || errors.Is(err, ErrNoSpace) {
-		return err
-	}
-	return l.turn.breaks(err)
+	return err
 }
 
 // Bounds returns the first position and the next one.
