@@ -230,7 +230,7 @@ func (m *migration) space(old *oldLog) error {
 	for _, p := range old.parts {
 		need += p.to
 	}
-	if !old.format.numbered() { // JetStream's records cost more
+	if !old.format.numbered { // JetStream's records cost more
 		need += int64(old.next) * (frameHead + slotSize)
 	}
 	if free, err := freeSpace(m.dir); err == nil && free < uint64(need) {
