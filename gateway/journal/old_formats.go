@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,28 +68,13 @@ func (l *oldLog) openBlocks(ctx context.Context, dir string, logger *slog.Logger
 		if err != nil {
 			return err
 		}
-		p := oldPart{path: filepath.Join(dir, blockFolder, e.Name()), number: number, to: info.Size()}
-		if p.first, err = firstOf(p); err != nil {
-			return err
-		}
-		l.parts = append(l.parts, p)
+		l.parts = append(l.parts, oldPart{path: filepath.Join(dir, blockFolder, e.Name()), number: number, to: info.Size()})
 	}
 	slices.SortFunc(l.parts, func(a, b oldPart) int { return cmp.Compare(a.number, b.number) })
 	if err = l.settle(ctx, m.written, logger); err == nil {
 		err = l.checkMark(dir, m.written, accepted)
 	}
 	return err
-}
-
-// firstOf returns the position of a block's first record, 0 if it does not say it twice.
-func firstOf(p oldPart) (uint64, error) {
-	f, err := openOldFile(p.path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	h, err := readBlockHead(&window{f: f, limit: p.to}, 0)
-	return h.position(math.MaxUint64), err
 }
 
 // blocks is the format of a JetStream store: records of nats-server, little-endian. Each has its length (4

@@ -59,7 +59,6 @@ type oldPart struct {
 	path   string
 	number uint64 // in its name
 	to     int64  // offset of its end
-	first  uint64 // position of its first record; 0: unknown
 }
 
 const (
@@ -161,12 +160,6 @@ func (f *oldFile) ReadAt(b []byte, at int64) (n int, err error) {
 // scan reads from a place on. It returns the place after which nothing can be read.
 func (l *oldLog) scan(ctx context.Context, at place, each func(envelope []byte, after place) error, lost func(*Damage) error) (place, error) {
 	for at.part < len(l.parts) {
-		if first := l.parts[at.part].first; at.at == 0 && first > at.pos {
-			if err := lost(&Damage{First: at.pos, Last: first - 1, File: l.parts[at.part].path, Err: errMissing}); err != nil {
-				return at, err
-			}
-			at.pos = first
-		}
 		var err error
 		if at, err = l.walk(ctx, at, each, lost); err != nil || at.part == len(l.parts)-1 {
 			return at, err
@@ -198,8 +191,15 @@ func (l *oldLog) walk(ctx context.Context, at place, each func(envelope []byte, 
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return at, err
 		}
-		switch {
-		case r.end == 0:
+		if r.pos > at.pos && (r.end > 0 || at.at == 0) {
+			if hole < 0 {
+				hole = at.at
+			}
+			if err := lose(r.pos-1, hole, nil, errMissing); err != nil {
+				return at, err
+			}
+		}
+		if r.end == 0 {
 			found, err := l.resync(ctx, w, at.at, at.pos)
 			if err != nil || found == 0 {
 				return at, err
@@ -211,15 +211,10 @@ func (l *oldLog) walk(ctx context.Context, at place, each func(envelope []byte, 
 			}
 			at.at = found
 			continue
-		case r.pos > at.pos:
-			if hole < 0 {
-				hole = at.at
-			}
-			err = lose(r.pos-1, hole, nil, errMissing)
 		}
 		hole = -1
 		switch {
-		case r.pos == 0 || err != nil:
+		case r.pos == 0:
 		case r.whole:
 			err = each(r.envelope, place{r.pos + 1, at.part, r.end})
 			at.pos = r.pos + 1
@@ -251,7 +246,7 @@ func (l *oldLog) record(w *window, at int64, want uint64) (oldRecord, error) {
 			ends, claimed = 34, binary.BigEndian.Uint32(b[12:])
 		}
 	}
-	for i := range ends {
+	for i := range ends { // 0: as the head says, 1: as the envelope says, and then with one bit of that flipped
 		length := claimed ^ uint32(uint64(1)<<i>>2)
 		end := start + headerSize + int64(length) + trailerSize + h.after
 		if i == 0 {
