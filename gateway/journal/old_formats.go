@@ -23,26 +23,20 @@ func openOld(ctx context.Context, dir string, logger *slog.Logger, accepted Rang
 			Repair: fmt.Sprintf("move %s, or %s with %s and %s, into a folder of its own", plainName, storeName, readyName, markName),
 		}
 	}
-	l, err := &oldLog{format: blocks}, error(nil)
-	if isPlain {
-		err = l.openPlain(ctx, filepath.Join(dir, plainName), logger)
-	} else {
-		err = l.openBlocks(ctx, dir, logger, accepted)
+	if !isPlain {
+		l := &oldLog{format: blocks}
+		return l, about(dir, l.openBlocks(ctx, dir, logger, accepted))
 	}
-	return l, about(dir, err)
-}
-
-// openPlain opens a file of envelopes, one after the other. It has no mark.
-func (l *oldLog) openPlain(ctx context.Context, path string, logger *slog.Logger) error {
+	path := filepath.Join(dir, plainName)
 	info, err := os.Stat(path)
 	if err != nil {
-		return err
+		return nil, about(dir, err)
 	}
-	l.format, l.parts = plain, []oldPart{{path: path, to: info.Size()}}
-	return l.settle(ctx, 0, logger)
+	l := &oldLog{format: plain, parts: []oldPart{{path: path, to: info.Size()}}}
+	return l, about(dir, l.settle(ctx, 0, logger))
 }
 
-// plain is the format of --log file:.
+// plain is the format of --log file:, a file of envelopes, one after the other. It has no mark.
 var plain = oldFormat{magic: magic, head: func(_ *window, _ int64, want uint64) (oldHead, error) {
 	return oldHead{pos: want}, nil
 }}

@@ -64,6 +64,7 @@ func (d *Damage) Unwrap() error { return d.Err }
 
 var (
 	errHead      = errors.New("the frame's head is damaged")
+	errNoFrame   = errors.New("this is not a frame")
 	errEnvelope  = errors.New("the envelope does not match its checksum")
 	errElsewhere = errors.New("its header says that it begins")
 	errMissing   = errors.New("they are not in the file")
@@ -260,7 +261,7 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 	for found.end < limit {
 		envelope, err := w.frame(found.end, pos, id)
 		switch {
-		case envelope == nil: // read error, or nothing that looks like a frame
+		case err != nil && err != errHead && err != errEnvelope: // read error, or nothing that looks like a frame
 			at, next, err := w.nextFrame(found.end+1, pos, id)
 			if err != nil {
 				return nil, err
@@ -293,15 +294,15 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 	return found, nil
 }
 
-// frame returns the envelope of the frame at offset at, or nil if there is no frame. errHead means that only
-// its head is damaged, errEnvelope that only its envelope is.
+// frame returns the envelope of the frame at offset at. errHead means that only the frame's head is damaged,
+// errEnvelope that only the envelope is. With errNoFrame it returns what there is.
 func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err error) {
 	b, err := w.bytes(at, frameHead+headerSize)
 	if err != nil {
 		return nil, err
 	}
 	if len(b) < frameHead+headerSize {
-		return nil, errHead
+		return nil, errMissing
 	}
 	var head error
 	length := int(binary.BigEndian.Uint32(b))
@@ -310,7 +311,7 @@ func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err er
 		length = headerSize + int(binary.BigEndian.Uint32(b[frameHead+12:])) + trailerSize
 	}
 	if length < headerSize+trailerSize || length > MaxEnvelope {
-		return nil, errHead
+		return nil, errNoFrame
 	}
 	if b, err = w.bytes(at+frameHead, int64(length)); err != nil {
 		return nil, err
@@ -320,7 +321,7 @@ func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err er
 	case ok:
 		return b, head
 	case head != nil || len(b) < length:
-		return nil, errHead
+		return b, errNoFrame
 	}
 	return b, errEnvelope
 }
