@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -274,10 +273,8 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 				continue
 			}
 			found.holes = append(found.holes, &Damage{First: pos, Last: next - 1, File: s.path, Offset: found.end, Err: errHead})
-			for ; pos < next; pos++ {
-				found.slots = append(found.slots, slot{})
-			}
-			found.end = at
+			found.slots = append(found.slots, make([]slot, next-pos)...)
+			found.end, pos = at, next
 			continue
 		case err == errEnvelope:
 			found.holes = append(found.holes, &Damage{First: pos, Last: pos, File: s.path, Offset: found.end, Clients: clientsIn(envelope), Err: err})
@@ -329,39 +326,20 @@ func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err er
 // nextFrame searches for the head of a frame after position pos, from offset at. It returns offset 0
 // if there is none.
 func (w *window) nextFrame(at int64, pos uint64, id *logID) (found int64, next uint64, err error) {
-	for ; at+frameHead <= w.limit; at++ {
-		b, err := w.bytes(at, frameHead)
+	for at+frameHead <= w.limit {
+		b, err := w.bytes(at, readAhead)
 		if err != nil || len(b) < frameHead {
 			return 0, 0, err
 		}
-		if [4]byte(b) == ([4]byte{}) { // no frame has length 0
-			if at, err = w.zeros(at + 4); err != nil {
-				return 0, 0, err
+		for ; len(b) >= frameHead; b = b[1:] {
+			next := binary.BigEndian.Uint64(b[4:])
+			if next > pos && next-pos <= segmentFrames && id.sum(b[:12]) == binary.BigEndian.Uint32(b[12:]) {
+				return at, next, nil
 			}
-			at -= 4
-			continue
-		}
-		next := binary.BigEndian.Uint64(b[4:])
-		if next > pos && next-pos <= segmentFrames && id.sum(b[:12]) == binary.BigEndian.Uint32(b[12:]) {
-			return at, next, nil
+			at++
 		}
 	}
 	return 0, 0, nil
-}
-
-// zeros returns the offset of the first byte that is not zero, from offset at, or limit.
-func (w *window) zeros(at int64) (int64, error) {
-	for at < w.limit {
-		b, err := w.bytes(at, readAhead)
-		if err != nil || len(b) == 0 {
-			return w.limit, err
-		}
-		if rest := bytes.TrimLeft(b, "\x00"); len(rest) > 0 {
-			return at + int64(len(b)-len(rest)), nil
-		}
-		at += int64(len(b))
-	}
-	return w.limit, nil
 }
 
 // clientsIn returns the clients that a damaged envelope seems to name.

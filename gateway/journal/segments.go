@@ -107,10 +107,8 @@ func (l *Segments) begin(last *segment) error {
 	l.zeros = 0
 	if spare {
 		l.zeros = l.spare.size
-	} else {
-		if f, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
-			return err
-		}
+	} else if f, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+		return err
 	}
 	if _, err = f.WriteAt(header, 0); err == nil {
 		_, err = s.readHeader(f, &l.id)
