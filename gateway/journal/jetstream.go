@@ -30,8 +30,8 @@ const (
 
 // refused reports whether JetStream answered with one of these error codes.
 func refused(err error, codes ...jetstream.ErrorCode) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
+	api, is := errors.AsType[*jetstream.APIError](err)
+	return is && slices.Contains(codes, api.ErrorCode)
 }
 
 // stream is one JetStream stream, which holds one envelope per message.

@@ -100,8 +100,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // about adds what an error is about, unless a *Refusal says it.
 func about(what string, err error) error {
-	var refusal *Refusal
-	if err == nil || errors.As(err, &refusal) {
+	if _, is := errors.AsType[*Refusal](err); is || err == nil {
 		return err
 	}
 	return fmt.Errorf("journal: %s: %w", what, err)
@@ -221,8 +220,8 @@ func (r Range) Has(d *Damage) bool { return r.First > 0 && r.First <= d.First &&
 func ReadPast(ctx context.Context, log Reader, from uint64, each func(pos uint64, envelope []byte) error, lost func(*Damage) error) error {
 	for {
 		err := log.Read(ctx, from, each)
-		var d *Damage
-		if !errors.As(err, &d) {
+		d, is := errors.AsType[*Damage](err)
+		if !is {
 			return err
 		}
 		if err := lost(d); err != nil {
@@ -253,7 +252,7 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 		}
 		return nil
 	}
-	at, trimmed := first, (*TrimmedError)(nil)
+	at := first
 	each := func(pos uint64, envelope []byte) error {
 		if pos != at {
 			lost(&Damage{First: at, Last: pos - 1, Err: errMissing})
@@ -274,7 +273,8 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 	}
 	for {
 		err = ReadPast(ctx, log, at, each, func(d *Damage) error { at = d.Last + 1; return lost(d) })
-		if !errors.As(err, &trimmed) || trimmed.First <= at {
+		trimmed, is := errors.AsType[*TrimmedError](err)
+		if !is || trimmed.First <= at {
 			break
 		}
 		at = trimmed.First // it was trimmed meanwhile

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"slices"
 )
 
 // A segment is one file of a log: a header, a frame for each envelope, and once it is sealed a
@@ -355,10 +356,8 @@ func clientsIn(b []byte) []string {
 		return nil
 	}
 	var names []string
-	named := map[string]bool{}
 	for r := range e.Records() {
-		if !named[r.Client] && len(names) < 10 {
-			named[r.Client] = true
+		if len(names) < 10 && !slices.Contains(names, r.Client) {
 			names = append(names, r.Client)
 		}
 	}

@@ -399,9 +399,7 @@ func (l *Segments) release() {
 	if l.mark != nil {
 		l.mark.f.Close()
 	}
-	for _, f := range []*os.File{l.file, l.lock, l.folder} {
-		if f != nil {
-			f.Close()
-		}
+	for _, f := range []*os.File{l.file, l.lock, l.folder} { // nil: it was not opened
+		f.Close()
 	}
 }
