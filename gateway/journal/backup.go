@@ -60,6 +60,7 @@ type backup struct {
 	Copied
 	log, to   *Segments
 	o         BackupOptions
+	copied    map[uint64]uint32 // sums of the trailers that the copy has, by first position
 	damage    []error
 	done, all int64
 }
@@ -92,12 +93,15 @@ func (b *backup) prepare() error {
 		return err
 	}
 	all, err := b.to.segments()
+	b.copied = map[uint64]uint32{}
 	for _, s := range all {
 		f, err := os.Open(s.path)
 		if err != nil {
 			return err
 		}
-		_, err = s.readHeader(f, &b.to.id)
+		if _, err = s.readHeader(f, &b.to.id); s.readTrailer(f, &b.to.id) {
+			b.copied[s.first] = s.sum
+		}
 		if f.Close(); err != nil {
 			return &Refusal{What: s.path + " is not of the log in " + b.log.dir, Repair: "give another folder for the backup", Err: err}
 		}
@@ -152,8 +156,7 @@ func (b *backup) segment(ctx context.Context, s *segment) error {
 			sum, footer = binary.BigEndian.Uint32(trailer[segmentTail-4:]), append(index, trailer...)
 		}
 	}
-	path := b.to.path(segmentName(s.first))
-	if b.has(path, s.first, sum) {
+	if has, sealed := b.copied[s.first]; sealed && has == sum {
 		b.progress(s.size)
 		return nil
 	}
@@ -194,25 +197,10 @@ func (b *backup) segment(ctx context.Context, s *segment) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(made, path); err != nil {
+	if err := os.Rename(made, b.to.path(segmentName(s.first))); err != nil {
 		return err
 	}
 	return syncDir(b.to.dir)
-}
-
-// has reports whether the copy has a segment already, with the trailer whose checksum is sum.
-func (b *backup) has(path string, first uint64, sum uint32) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	copied := segment{first: first, size: info.Size()}
-	return copied.readTrailer(f, &b.log.id) && copied.sum == sum
 }
 
 func (b *backup) progress(n int64) {

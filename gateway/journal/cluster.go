@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -75,11 +74,6 @@ type Cluster struct {
 	next   uint64 // position after the last one that the caller has read; under turn.mu
 
 	keepsAll bool // Trim cannot work
-
-	news    sync.Mutex
-	reached uint64        // every position before it is stored
-	ended   error         // the log is closed or broken
-	changed chan struct{} // closed when one of them changes; nil: nobody waits
 }
 
 // OpenCluster connects to the servers, comma-separated NATS URLs, and checks the configuration of
@@ -132,7 +126,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 		}
 	}
 	_, l.next = bounds(info.State)
-	l.tell(l.next, nil)
+	l.turn.tell(l.next, nil)
 	if marked && l.next-1 < l.mark.written {
 		return &Refusal{
 			What:   fmt.Sprintf("the stream %s ends at position %d but has reached %d before", l.o.Stream, l.next-1, l.mark.written),
@@ -224,15 +218,10 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 		return 0, errors.New("journal: the stream is open to be read only")
 	}
 	if l.mark != nil && l.mark.err() != nil {
-		l.tell(0, ErrBroken)
 		return 0, l.turn.breaks(l.mark.err())
 	}
 	l.count++
-	pos, err := l.place(ctx, envelope, l.writer+"-"+strconv.FormatUint(l.count, 10), false)
-	if errors.Is(err, ErrBroken) {
-		l.tell(0, ErrBroken)
-	}
-	return pos, err
+	return l.place(ctx, envelope, l.writer+"-"+strconv.FormatUint(l.count, 10), false)
 }
 
 // place publishes an envelope until its outcome is known. uncertain means that an earlier
@@ -282,7 +271,7 @@ func (l *Cluster) Failed() <-chan error {
 
 func (l *Cluster) stored(pos uint64) uint64 {
 	l.next = pos + 1
-	l.tell(l.next, nil)
+	l.turn.tell(l.next, nil)
 	if l.mark != nil {
 		l.mark.pos.Store(pos)
 	}
@@ -348,10 +337,9 @@ func (l *Cluster) Trim(ctx context.Context, to uint64) error {
 
 // Close ends the connection and writes the high-water mark.
 func (l *Cluster) Close() error {
-	if !l.turn.shut() {
+	if l.turn.shut() == ErrClosed {
 		return nil
 	}
-	l.tell(0, ErrClosed)
 	var err error
 	if l.mark != nil && !l.o.ReadOnly {
 		err = l.mark.halt()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -23,7 +22,7 @@ func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, e
 	l.turn.mu.Lock()
 	defer l.turn.mu.Unlock()
 	l.next = max(l.next, known)
-	l.tell(l.next, nil)
+	l.turn.tell(l.next, nil)
 	return nil
 }
 
@@ -126,49 +125,9 @@ func (u verifyReader) Read(ctx context.Context, from uint64, each func(pos uint6
 	return u.Peek(ctx, from, each)
 }
 
-// waitEvery is how often Wait asks for an envelope of another process.
-const waitEvery = 100 * time.Millisecond
-
 // Wait returns when the envelope at position pos is stored. An Append of this process wakes it at once.
 // For those of others it sends a request of 300 bytes every 100 ms, to the nearest replica instead of the
 // leader, and receives the envelope once.
 func (l *Cluster) Wait(ctx context.Context, pos uint64) error {
-	for ask := true; ; {
-		l.news.Lock()
-		if l.changed == nil {
-			l.changed = make(chan struct{})
-		}
-		reached, ended, changed := l.reached, l.ended, l.changed
-		l.news.Unlock()
-		switch {
-		case pos < reached:
-			return nil
-		case ended != nil:
-			return ended
-		case ask && l.stream.reaches(ctx, pos):
-			l.tell(pos+1, nil)
-			return nil
-		}
-		timer := time.NewTimer(waitEvery)
-		select {
-		case <-timer.C:
-			ask = true
-		case <-changed:
-			ask = false
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		timer.Stop()
-	}
-}
-
-// tell notes how far the stream reaches, or why the log has ended, and wakes those that Wait.
-func (l *Cluster) tell(reached uint64, ended error) {
-	l.news.Lock()
-	defer l.news.Unlock()
-	l.reached, l.ended = max(l.reached, reached), cmp.Or(l.ended, ended)
-	if l.changed != nil {
-		close(l.changed)
-		l.changed = nil
-	}
+	return l.turn.wait(ctx, pos, func() bool { return l.stream.reaches(ctx, pos) })
 }

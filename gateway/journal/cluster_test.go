@@ -110,7 +110,7 @@ func TestClusterWait(t *testing.T) {
 	a.turn.mu.Lock()
 	a.turn.breaks(errors.New("test"))
 	a.turn.mu.Unlock()
-	a.tell(0, ErrBroken)
+	a.turn.tell(0, ErrBroken)
 	if err := a.Wait(t.Context(), 3); !errors.Is(err, ErrBroken) {
 		t.Errorf("a broken log: %v", err)
 	}

@@ -10,9 +10,3 @@ import (
 func lockFile(*os.File) error { return errors.ErrUnsupported }
 
 func freeSpace(string) (uint64, error) { return 1 << 62, nil }
-
-func dataSync(f *os.File) error { return f.Sync() }
-
-func openDirect(string) (*os.File, []byte, func(), error) {
-	return nil, nil, nil, errors.ErrUnsupported
-}

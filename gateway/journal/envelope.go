@@ -19,14 +19,13 @@ const (
 	magic        = "HNEV"
 	headerSize   = 24
 	trailerSize  = 4
-	recordSize   = 1 + 8 + 8 + 8 + 4                    // in format 1, without client and data
-	stateSize    = 1 + 8 + 8 + 8                        // in format 1, without client
-	headSize     = 1 + 4                                // kind and length of an entry in format 2
-	mixedRecord  = headSize + 1 + 8 + 8 + 8 + 1         // without client, attributes and data
-	mixedState   = headSize + 1 + 8 + 8 + 8 + 4 + 1 + 8 // without client
-	positionSize = headSize + 1 + 2 + 2 + 5*8 + 1       // without name
-	newest       = 2                                    // format that Encoder writes by default
-	maySkip      = 0x80                                 // bit of an entry's kind: readers that do not know it skip it
+	sessionSize  = 3 * 8                   // epoch, sequence and time of a record or a state
+	recordSize   = 1 + sessionSize + 4     // in format 1, without client and data
+	headSize     = 1 + 4                   // kind and length of an entry in format 2
+	stateSize    = sessionSize + 4 + 1 + 8 // of a body in format 2, after the client
+	positionSize = 2 + 2 + 5*8 + 1         // of a body, after the name
+	newest       = 2                       // format that Encoder writes by default
+	maySkip      = 0x80                    // bit of an entry's kind: readers that do not know it skip it
 )
 
 // Kind is the type of an envelope's entries, and in format 2 of one entry.
@@ -171,21 +170,13 @@ func (e *Encoder) Size() int { return len(e.buf) + trailerSize }
 // Record adds a message. It returns ErrTooLarge if the envelope is full, and ErrMalformed if the
 // client id or the attributes are invalid; an error leaves the envelope unchanged.
 func (e *Encoder) Record(r *Record) error {
-	size, attributes := mixedRecord+len(r.Data), 0
-	if e.kind == Records {
-		size = recordSize + len(r.Data)
-	}
 	for i := range r.Attributes {
-		attributes += 3 + len(r.Attributes[i].Value)
 		if e.kind == Records || len(r.Attributes) > 255 || len(r.Attributes[i].Value) > 0xffff {
 			return fmt.Errorf("%w: %d attributes; format 2 stores up to 255, of up to 65535 bytes each", ErrMalformed, len(r.Attributes))
 		}
 	}
-	if err := e.admit(Records, r.Client, size+attributes); err != nil {
-		return err
-	}
-	e.head(Records, len(r.Client)+size+attributes)
-	e.entry(r.Client, r.Epoch, r.Seq, r.Time)
+	start := e.start(Records)
+	e.buf = appendNamed(e.buf, r.Client, r.Epoch, r.Seq, uint64(r.Time))
 	if e.kind == Records {
 		e.buf = binary.BigEndian.AppendUint32(e.buf, uint32(len(r.Data)))
 	} else {
@@ -196,51 +187,34 @@ func (e *Encoder) Record(r *Record) error {
 		}
 	}
 	e.buf = append(e.buf, r.Data...)
-	return nil
+	return e.end(start, r.Client)
 }
 
 // State adds the state of a client. It returns the same errors as Record.
 func (e *Encoder) State(s *State) error {
-	size, at, flags := mixedState, s.Seen, byte(0)
+	start, at, sum := e.start(Checkpoint), s.Seen, uint32(0)
 	if e.kind != Mixed {
-		if size, at = stateSize, s.Expiry; s.Claim {
+		if at = s.Expiry; s.Claim {
 			at = -at
 		}
 	}
-	if err := e.admit(Checkpoint, s.Client, size); err != nil {
-		return err
+	e.buf = appendNamed(e.buf, s.Client, s.Epoch, s.Last, uint64(at))
+	if e.kind == Mixed {
+		if s.Summed {
+			sum = s.Sum
+		}
+		e.buf = append(binary.BigEndian.AppendUint32(e.buf, sum), flags(s.Claim, s.Summed, s.Connected))
+		e.buf = binary.BigEndian.AppendUint64(e.buf, s.Instance)
 	}
-	e.head(Checkpoint, len(s.Client)+size)
-	e.entry(s.Client, s.Epoch, s.Last, at)
-	if e.kind != Mixed {
-		return nil
-	}
-	if s.Claim {
-		flags |= 1
-	}
-	sum := uint32(0)
-	if s.Summed {
-		flags, sum = flags|2, s.Sum
-	}
-	if s.Connected {
-		flags |= 4
-	}
-	e.buf = append(binary.BigEndian.AppendUint32(e.buf, sum), flags)
-	e.buf = binary.BigEndian.AppendUint64(e.buf, s.Instance)
-	return nil
+	return e.end(start, s.Client)
 }
 
 // Forgetting adds that a session was forgotten. It returns the same errors as Record, and panics
 // in format 1, as Tombstone, Trim and Clock do.
 func (e *Encoder) Forgetting(f *Forgetting) error {
-	size := headSize + 1 + 8
-	if err := e.admit(forgettingKind, f.Client, size); err != nil {
-		return err
-	}
-	e.head(forgettingKind, len(f.Client)+size)
-	e.buf = append(append(e.buf, byte(len(f.Client))), f.Client...)
-	e.buf = binary.BigEndian.AppendUint64(e.buf, f.Epoch)
-	return nil
+	start := e.start(forgettingKind)
+	e.buf = appendNamed(e.buf, f.Client, f.Epoch)
+	return e.end(start, f.Client)
 }
 
 // Tombstone adds that an operator has accepted the loss of the envelope at a position.
@@ -256,45 +230,59 @@ func (e *Encoder) Clock(c Clock) error {
 
 // words adds an entry of a few integers.
 func (e *Encoder) words(kind Kind, words ...uint64) error {
-	size := headSize + 8*len(words)
-	if err := e.admit(kind, "-", size); err != nil {
-		return err
-	}
-	e.head(kind, size)
-	for _, w := range words {
-		e.buf = binary.BigEndian.AppendUint64(e.buf, w)
-	}
-	return nil
+	start := e.start(kind)
+	e.buf = appendWords(e.buf, words...)
+	return e.end(start, "-")
 }
 
-// admit checks an entry that has size bytes without its client id.
-func (e *Encoder) admit(kind Kind, client string, size int) error {
-	switch {
-	case !e.begun || e.kind != Mixed && e.kind != kind:
+// start begins an entry and returns its offset.
+func (e *Encoder) start(kind Kind) int {
+	if !e.begun || e.kind != Mixed && e.kind != kind {
 		panic("journal: Encoder: an entry of the wrong kind, or without Begin")
-	case !validClient(client):
-		return fmt.Errorf("%w: a client id must be 1 to %d bytes of UTF-8; this one has %d bytes", ErrMalformed, maxClient, len(client))
-	case e.Size()+len(client)+size > MaxEnvelope:
-		return ErrTooLarge
 	}
+	start := len(e.buf)
+	if e.kind == Mixed {
+		e.buf = append(e.buf, byte(kind), 0, 0, 0, 0) // length: end fills it
+	}
+	return start
+}
+
+// end completes the entry that begins at an offset, or removes it if it is invalid or does not fit.
+func (e *Encoder) end(start int, client string) error {
+	switch {
+	case !validClient(client):
+		e.buf = e.buf[:start]
+		return fmt.Errorf("%w: a client id must be 1 to %d bytes of UTF-8; this one has %d bytes", ErrMalformed, maxClient, len(client))
+	case e.Size() > MaxEnvelope:
+		e.buf = e.buf[:start]
+		return ErrTooLarge
+	case e.kind == Mixed:
+		binary.BigEndian.PutUint32(e.buf[start+1:], uint32(len(e.buf)-start-headSize))
+	}
+	e.count++
 	return nil
 }
 
-// head counts an entry of size bytes, and begins it in format 2.
-func (e *Encoder) head(kind Kind, size int) {
-	e.count++
-	if e.kind == Mixed {
-		e.buf = binary.BigEndian.AppendUint32(append(e.buf, byte(kind)), uint32(size-headSize))
-	}
+// appendNamed appends a client id or a name, and integers about it.
+func appendNamed(b []byte, name string, words ...uint64) []byte {
+	return appendWords(append(append(b, byte(len(name))), name...), words...)
 }
 
-// entry adds the fields that records and states have in common.
-func (e *Encoder) entry(client string, epoch, seq uint64, ms int64) {
-	e.buf = append(e.buf, byte(len(client)))
-	e.buf = append(e.buf, client...)
-	e.buf = binary.BigEndian.AppendUint64(e.buf, epoch)
-	e.buf = binary.BigEndian.AppendUint64(e.buf, seq)
-	e.buf = binary.BigEndian.AppendUint64(e.buf, uint64(ms))
+func appendWords(b []byte, words ...uint64) []byte {
+	for _, w := range words {
+		b = binary.BigEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+// flags returns a byte of bits, the lowest first.
+func flags(bits ...bool) (b byte) {
+	for i, set := range bits {
+		if set {
+			b |= 1 << i
+		}
+	}
+	return b
 }
 
 // Bytes completes the envelope and returns it. The bytes are valid until the next Begin.
@@ -368,7 +356,7 @@ func Decode(b []byte) (Envelope, error) {
 	rest := e.body
 	for i := range e.Count {
 		kind, body, after := e.cut(rest)
-		if body == nil || e.Format > 1 && !wellFormed(kind, body) {
+		if body == nil || e.Format == 1 && clientSize(body) == 0 || e.Format > 1 && !wellFormed(kind, body) {
 			return Envelope{}, fmt.Errorf("%w: entry %d of %d", ErrMalformed, i+1, e.Count)
 		}
 		if rest = after; kind > clockKind && kind&maySkip == 0 {
@@ -391,40 +379,27 @@ func Trust(b []byte) Envelope {
 }
 
 // cut returns the kind and the body of the entry at the front of b, and the bytes after it; the
-// body is nil if the entry is longer than b. Of format 2, only Decode checks more than that.
+// body is nil if the entry is longer than b. Only Decode checks more than that.
 func (e Envelope) cut(b []byte) (kind Kind, body, rest []byte) {
-	if e.Format == 1 {
-		size := entrySize(e.Kind, b)
-		if size < 0 {
-			return 0, nil, nil
+	begin, end := 0, int64(headSize)
+	switch {
+	case len(b) < headSize:
+		return 0, nil, nil
+	case e.Format > 1:
+		kind, begin = Kind(b[0]), headSize
+		end += int64(binary.BigEndian.Uint32(b[1:]))
+	default:
+		kind, end = e.Kind, 1+int64(b[0])+sessionSize
+		if kind == Records {
+			if end += 4; end <= int64(len(b)) {
+				end += int64(binary.BigEndian.Uint32(b[end-4:]))
+			}
 		}
-		return e.Kind, b[:size], b[size:]
 	}
-	if len(b) < headSize || int64(binary.BigEndian.Uint32(b[1:])) > int64(len(b)-headSize) {
+	if end > int64(len(b)) {
 		return 0, nil, nil
 	}
-	end := headSize + int(binary.BigEndian.Uint32(b[1:]))
-	return Kind(b[0]), b[headSize:end:end], b[end:]
-}
-
-// entrySize returns the size of the entry of format 1 at the front of b, or -1.
-func entrySize(kind Kind, b []byte) int {
-	n := clientSize(b)
-	size := stateSize + n
-	if kind == Records {
-		size = recordSize + n
-	}
-	if n == 0 || len(b) < size {
-		return -1
-	}
-	if kind == Records {
-		data := binary.BigEndian.Uint32(b[size-4:])
-		if int64(data) > int64(len(b)-size) {
-			return -1
-		}
-		size += int(data)
-	}
-	return size
+	return kind, b[begin:end:end], b[end:]
 }
 
 // clientSize returns the length of the valid client id at the front of b, or 0.
@@ -438,25 +413,26 @@ func clientSize(b []byte) int {
 // wellFormed checks an entry's body in format 2. Any body is fine for a kind that is unknown.
 func wellFormed(kind Kind, b []byte) bool {
 	n := clientSize(b)
+	rest := len(b) - 1 - n
 	switch kind {
 	case 0:
 		return false
 	case Records:
-		return n > 0 && len(b) >= mixedRecord-headSize+n && attributesSize(b[mixedRecord-headSize+n-1:]) > 0
+		return n > 0 && rest > sessionSize && attributesSize(b[1+n+sessionSize:]) > 0
 	case Checkpoint:
-		if n == 0 || len(b) != mixedState-headSize+n {
+		if n == 0 || rest != stateSize {
 			return false
 		}
 		flags := b[len(b)-9]
 		return flags&^7 == 0 && (flags&2 != 0 || binary.BigEndian.Uint32(b[len(b)-13:]) == 0)
 	case forgettingKind:
-		return n > 0 && len(b) == 1+n+8
+		return n > 0 && rest == 8
 	case tombstoneKind, trimKind:
 		return len(b) == 8
 	case clockKind:
 		return len(b) == 24
 	case positionKind:
-		return n > 0 && len(b) == positionSize-headSize+n
+		return n > 0 && rest == positionSize
 	case identityKind:
 		return len(b) == 16
 	}
@@ -497,9 +473,9 @@ func (e Envelope) Records() iter.Seq[Record] {
 			if e.Format == 1 {
 				b = r.entry(b)
 				r.Data = b[4:len(b):len(b)]
-				return yield(r)
+			} else {
+				r.parse(b)
 			}
-			r.parse(b)
 			return yield(r)
 		})
 	}
@@ -562,7 +538,7 @@ func (e Envelope) RawRecords() iter.Seq[[]byte] {
 		var room []byte
 		e.entries(Records, func(b []byte) bool {
 			if e.Format == 1 { // no attributes, and a length before the data
-				end := 1 + int(b[0]) + 24
+				end := 1 + int(b[0]) + sessionSize
 				room = append(append(append(room[:0], b[:end]...), 0), b[end+4:]...)
 				b = room
 			}
@@ -604,5 +580,5 @@ func (r *Record) entry(b []byte) []byte {
 	r.Epoch = binary.BigEndian.Uint64(b[n:])
 	r.Seq = binary.BigEndian.Uint64(b[n+8:])
 	r.Time = int64(binary.BigEndian.Uint64(b[n+16:]))
-	return b[n+24:]
+	return b[n+sessionSize:]
 }

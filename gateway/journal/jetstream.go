@@ -30,8 +30,8 @@ const (
 
 // refused reports whether JetStream answered with one of these error codes.
 func refused(err error, codes ...jetstream.ErrorCode) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
+	api, is := errors.AsType[*jetstream.APIError](err)
+	return is && slices.Contains(codes, api.ErrorCode)
 }
 
 // stream is one JetStream stream, which holds one envelope per message.
@@ -222,13 +222,7 @@ func (s *stream) lacks(ctx context.Context, at, next uint64, tries int, cause er
 	if tries < s.tries {
 		return nil
 	}
-	request, err := json.Marshal(map[string]any{"seq": at, "next_by_subj": subject + "." + s.name})
-	if err != nil {
-		return err
-	}
-	attempt, cancel := context.WithTimeout(ctx, attemptTime)
-	defer cancel()
-	reply, err := s.nc.RequestWithContext(attempt, "$JS.API.STREAM.MSG.GET."+s.name, request)
+	reply, err := s.askFor(ctx, at, "$JS.API.STREAM.MSG.GET.")
 	var answer struct {
 		Error   *jetstream.APIError
 		Message struct{ Seq uint64 }
@@ -251,11 +245,16 @@ func (s *stream) lacks(ctx context.Context, at, next uint64, tries int, cause er
 
 // reaches reports whether a replica has the message at position pos, or one after it.
 func (s *stream) reaches(ctx context.Context, pos uint64) bool {
+	m, err := s.askFor(ctx, pos, "$JS.API.DIRECT.GET.")
+	return err == nil && m.Header.Get("Status") == ""
+}
+
+// askFor asks once for the message at position pos, or else the next one.
+func (s *stream) askFor(ctx context.Context, pos uint64, api string) (*nats.Msg, error) {
 	attempt, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	request := fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, pos, subject+"."+s.name)
-	m, err := s.nc.RequestWithContext(attempt, "$JS.API.DIRECT.GET."+s.name, []byte(request))
-	return err == nil && m.Header.Get("Status") == ""
+	return s.nc.RequestWithContext(attempt, api+s.name, []byte(request))
 }
 
 // missingError means that a batch ended without the expected message.
@@ -280,13 +279,8 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 		return from, err
 	}
 	defer sub.Unsubscribe()
-	request, err := json.Marshal(map[string]any{
-		"seq": from, "batch": min(batchMessages, next-from), "max_bytes": batchBytes,
-	})
-	if err != nil {
-		return from, err
-	}
-	if err := s.nc.PublishRequest("$JS.API.DIRECT.GET."+s.name, inbox, request); err != nil {
+	request := fmt.Sprintf(`{"seq":%d,"batch":%d,"max_bytes":%d}`, from, min(batchMessages, next-from), batchBytes)
+	if err := s.nc.PublishRequest("$JS.API.DIRECT.GET."+s.name, inbox, []byte(request)); err != nil {
 		return from, err
 	}
 	for at := from; ; at++ {

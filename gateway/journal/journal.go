@@ -7,6 +7,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,8 +100,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // about adds what an error is about, unless a *Refusal says it.
 func about(what string, err error) error {
-	var refusal *Refusal
-	if err == nil || errors.As(err, &refusal) {
+	if _, is := errors.AsType[*Refusal](err); is || err == nil {
 		return err
 	}
 	return fmt.Errorf("journal: %s: %w", what, err)
@@ -114,11 +114,14 @@ func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("journal: the positions before %d were trimmed", e.First)
 }
 
-// turn admits one Append at a time, and none after a failure.
+// turn admits one Append at a time, and none after the end of the log, and wakes those that wait for one.
 type turn struct {
-	mu     sync.Mutex
-	closed bool
-	broken error // the error that broke the log
+	mu sync.Mutex
+
+	news    sync.Mutex
+	reached uint64        // every position before it is stored
+	ended   error         // why nobody can append any more; nil: the log works
+	changed chan struct{} // closed when one of them changes; nil: nobody waits
 }
 
 // enter waits for the previous Append. If it returns nil, the caller must unlock t.mu.
@@ -130,13 +133,7 @@ func (t *turn) enter(ctx context.Context, envelope []byte) error {
 		return err
 	}
 	t.mu.Lock()
-	err := ctx.Err() // nothing was sent, so the log is not broken
-	switch {
-	case t.closed:
-		err = ErrClosed
-	case t.broken != nil:
-		err = ErrBroken
-	}
+	err := cmp.Or(t.over(), ctx.Err()) // nothing was sent, so the log is not broken
 	if err != nil {
 		t.mu.Unlock()
 	}
@@ -145,17 +142,72 @@ func (t *turn) enter(ctx context.Context, envelope []byte) error {
 
 // breaks marks the log as broken. An Append with an unknown outcome calls it, with t.mu locked.
 func (t *turn) breaks(cause error) error {
-	t.broken = cause
+	t.tell(0, ErrBroken)
 	return fmt.Errorf("%w (%w)", ErrBroken, cause)
 }
 
-// shut marks the log as closed and reports whether this call did it.
-func (t *turn) shut() bool {
+// shut marks the log as closed, and returns what it was before.
+func (t *turn) shut() (ended error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	first := !t.closed
-	t.closed = true
-	return first
+	ended = t.over()
+	t.tell(0, ErrClosed)
+	return ended
+}
+
+// over returns why nobody can append any more.
+func (t *turn) over() error {
+	t.news.Lock()
+	defer t.news.Unlock()
+	return t.ended
+}
+
+// tell notes how far the log reaches, or why it has ended, and wakes those that wait.
+func (t *turn) tell(reached uint64, ended error) {
+	t.news.Lock()
+	defer t.news.Unlock()
+	t.reached, t.ended = max(t.reached, reached), cmp.Or(ended, t.ended)
+	if t.changed != nil {
+		close(t.changed)
+		t.changed = nil
+	}
+}
+
+// waitEvery is how often wait asks for an envelope of another process.
+const waitEvery = 100 * time.Millisecond
+
+// wait returns when the envelope at position pos is stored. If others may have stored it, ask reports that.
+func (t *turn) wait(ctx context.Context, pos uint64, ask func() bool) error {
+	for due := ask != nil; ; {
+		t.news.Lock()
+		reached, ended := t.reached, t.ended
+		if t.changed == nil && reached <= pos {
+			t.changed = make(chan struct{})
+		}
+		changed := t.changed
+		t.news.Unlock()
+		switch {
+		case pos < reached:
+			return nil
+		case ended != nil:
+			return ended
+		case due && ask():
+			t.tell(pos+1, nil)
+			return nil
+		}
+		var tick <-chan time.Time
+		if ask != nil {
+			tick = time.After(waitEvery)
+		}
+		select {
+		case <-tick:
+			due = true
+		case <-changed:
+			due = false
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Range is a range of positions. The zero value is empty.
@@ -168,8 +220,8 @@ func (r Range) Has(d *Damage) bool { return r.First > 0 && r.First <= d.First &&
 func ReadPast(ctx context.Context, log Reader, from uint64, each func(pos uint64, envelope []byte) error, lost func(*Damage) error) error {
 	for {
 		err := log.Read(ctx, from, each)
-		var d *Damage
-		if !errors.As(err, &d) {
+		d, is := errors.AsType[*Damage](err)
+		if !is {
 			return err
 		}
 		if err := lost(d); err != nil {
@@ -200,7 +252,7 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 		}
 		return nil
 	}
-	at, trimmed := first, (*TrimmedError)(nil)
+	at := first
 	each := func(pos uint64, envelope []byte) error {
 		if pos != at {
 			lost(&Damage{First: at, Last: pos - 1, Err: errMissing})
@@ -221,7 +273,8 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 	}
 	for {
 		err = ReadPast(ctx, log, at, each, func(d *Damage) error { at = d.Last + 1; return lost(d) })
-		if !errors.As(err, &trimmed) || trimmed.First <= at {
+		trimmed, is := errors.AsType[*TrimmedError](err)
+		if !is || trimmed.First <= at {
 			break
 		}
 		at = trimmed.First // it was trimmed meanwhile

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // MigrateOptions are the settings of Migrate. The zero value works.
@@ -46,8 +47,15 @@ type Migration struct {
 // An earlier honed refuses a folder with a mark and without READY. So no honed begins an empty log in any of
 // them: READY goes first, and the mark stays.
 type migration struct {
+	Migration
 	dir string
 	o   MigrateOptions
+}
+
+// step is a change that a crash may divide from the next one.
+type step struct {
+	what string
+	do   func() error
 }
 
 // Migrate turns the log of an earlier version in the folder dir into Segments. Positions stay the same.
@@ -55,45 +63,58 @@ type migration struct {
 func Migrate(ctx context.Context, dir string, o MigrateOptions) (*Migration, error) {
 	m := &migration{dir: dir, o: o}
 	m.o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if m.o.step == nil {
-		m.o.step = func(string) error { return nil }
+	if err := m.run(ctx); err != nil {
+		return nil, about("migrate "+dir, err)
 	}
-	done, err := m.run(ctx)
-	return done, about("migrate "+dir, err)
+	return &m.Migration, nil
 }
 
-func (m *migration) run(ctx context.Context) (*Migration, error) {
+func (m *migration) run(ctx context.Context) error {
 	if !hasOld(m.dir) && !exists(m.dir, migratingName) && !exists(m.dir, markName) {
-		return nil, &Refusal{What: m.dir + " has no log", Repair: "give the folder of a log with --data"}
+		return &Refusal{What: m.dir + " has no log", Repair: "give the folder of a log with --data"}
 	}
 	unlock, err := lockAll(m.dir)
 	defer unlock()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	done := &Migration{}
 	b, err := os.ReadFile(m.path(migratingName))
 	begun := err == nil
-	verified := begun && json.Unmarshal(b, done) == nil
+	verified := begun && json.Unmarshal(b, &m.Migration) == nil
 	switch {
 	case verified && (hasOld(m.path(oldName)) || !hasOld(m.dir)):
-		return done, m.move()
+		return m.move()
 	case hasOld(m.dir):
-		if done, err = m.copy(ctx, begun); err != nil {
-			return nil, err
+		if err := m.copy(ctx, begun); err != nil {
+			return err
 		}
-		return done, m.move()
+		return m.move()
 	case begun:
-		return nil, &Refusal{
+		return &Refusal{
 			What:   fmt.Sprintf("%s has no old log, and the new one was not verified", m.dir),
 			Repair: "put the old log back, or restore the folder from a backup",
 		}
 	}
 	log, err := OpenReader(ctx, m.dir, m.o.Logger)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &Migration{}, log.Close()
+	return log.Close()
+}
+
+// steps does one step after the other, until one fails.
+func (m *migration) steps(all ...step) error {
+	for _, s := range all {
+		if m.o.step != nil {
+			if err := m.o.step(s.what); err != nil {
+				return err
+			}
+		}
+		if err := s.do(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *migration) path(names ...string) string {
@@ -131,66 +152,58 @@ func lockAll(dir string) (unlock func(), err error) {
 
 // copy makes the new log, beside the old one, and verifies it. If it fails, it leaves nothing. begun says that
 // segments may be there.
-func (m *migration) copy(ctx context.Context, begun bool) (done *Migration, err error) {
+func (m *migration) copy(ctx context.Context, begun bool) (err error) {
 	for _, name := range []string{readyName, storeName, markName, plainName, plainLock} {
 		if exists(m.path(oldName), name) {
-			return nil, &Refusal{What: m.path(oldName, name) + " exists", Repair: "move it away: the old log will be kept there"}
+			return &Refusal{What: m.path(oldName, name) + " exists", Repair: "move it away: the old log will be kept there"}
 		}
 	}
-	l := &Segments{dir: m.dir, readOnly: true, mark: &mark{}, o: SegmentsOptions{Logger: m.o.Logger, size: segmentBytes}}
-	l.o.off.fsync, l.o.off.folders = true, true // all of it is synced at the end
+	l := &Segments{dir: m.dir, readOnly: true, unsynced: true, mark: &mark{}, o: SegmentsOptions{Logger: m.o.Logger, size: segmentBytes}}
 	if begun {
 		err = m.discard(l)
 	} else if found, failed := l.segments(); failed != nil || len(found) > 0 {
-		return nil, errors.Join(failed, &Refusal{
+		return errors.Join(failed, &Refusal{
 			What:   m.dir + " has segments of a new log and an old log",
 			Repair: "move one of them into a folder of its own",
 		})
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	old, err := openOld(ctx, m.dir, m.o.Logger, m.o.AcceptLoss)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := m.space(old); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if l.release(); err != nil {
 			m.discard(l)
 		}
 	}()
-	if err = m.o.step("copy"); err == nil {
-		err = writeSynced(m.path(migratingName), nil)
-	}
-	if err == nil {
-		done, err = m.fill(ctx, l, old)
-	}
-	if err == nil {
-		err = m.o.step("compare")
-	}
-	if err == nil {
-		err = l.find() // as the next start does
-	}
-	if err == nil {
-		err = compare(ctx, old, l, done.First, done.Last+1, pass(m.o.Progress, "compared"))
-	}
-	if err == nil {
-		err = m.o.step("mark as verified")
-	}
-	if err == nil && exists(m.dir, plainName) { // else the old mark will do
-		err = createMark(m.path(markName), l.next-1)
-	}
-	if err != nil {
-		return nil, err
-	}
-	b, err := json.Marshal(done)
-	if err == nil { // and the names of the segments are durable, too
-		err = writeSynced(m.path(migratingName), b)
-	}
-	return done, err
+	return m.steps(step{"copy", func() error {
+		if err := writeSynced(m.path(migratingName), nil); err != nil {
+			return err
+		}
+		return m.fill(ctx, l, old)
+	}}, step{"compare", func() error {
+		if err := l.find(); err != nil { // as the next start does
+			return err
+		}
+		return compare(ctx, old, l, m.First, m.Last+1, m.o.Progress)
+	}}, step{"mark as verified", func() error {
+		if exists(m.dir, plainName) { // else the old mark will do
+			if err := createMark(m.path(markName), l.next-1); err != nil {
+				return err
+			}
+		}
+		b, err := json.Marshal(m.Migration)
+		if err != nil {
+			return err
+		}
+		return writeSynced(m.path(migratingName), b)
+	}})
 }
 
 // discard deletes a new log that is not verified.
@@ -217,7 +230,7 @@ func (m *migration) space(old *oldLog) error {
 	for _, p := range old.parts {
 		need += p.to
 	}
-	if !old.format.numbered() { // JetStream's records cost more
+	if !old.format.numbered { // JetStream's records cost more
 		need += int64(old.next) * (frameHead + slotSize)
 	}
 	if free, err := freeSpace(m.dir); err == nil && free < uint64(need) {
@@ -226,71 +239,64 @@ func (m *migration) space(old *oldLog) error {
 	return nil
 }
 
-// fill copies the old log to l and makes it durable but for the names of its files. It refuses losses that are not accepted, when it has
-// named them all.
-func (m *migration) fill(ctx context.Context, l *Segments, old Reader) (done *Migration, err error) {
+// fill copies the old log to l and makes it durable. It refuses losses that are not accepted, when it has named
+// them all.
+func (m *migration) fill(ctx context.Context, l *Segments, old Reader) error {
 	first, next, err := old.Bounds()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rand.Read(l.id[:])
 	l.next = first
 	if err := l.begin(&segment{next: first}); err != nil {
-		return nil, err
+		return err
 	}
-	done = &Migration{First: first, Last: next - 1, Old: m.path(oldName)}
+	m.Migration = Migration{First: first, Last: next - 1, Old: m.path(oldName)}
 	var refused, worst *Damage
-	var lost []*Damage
+	var lost []uint64
 	base := uint64(0)
-	err = copyRange(ctx, old, first, next, pass(m.o.Progress, "copied"), func(pos uint64, envelope []byte) error {
-		if done.Envelopes++; refused != nil {
+	err = copyRange(ctx, old, first, next, func(pos uint64, envelope []byte) error {
+		m.Envelopes++
+		if m.o.Progress != nil {
+			m.o.Progress("copied", pos+1-first, next-first)
+		}
+		if refused != nil {
 			return nil // only to name the other losses
 		}
 		if e, err := header(envelope); err == nil {
 			base = e.Base
 		}
-		return l.store(writeJob{envelope, pos})
+		return l.store(envelope)
 	}, func(d *Damage) error {
 		m.o.Logger.Error("the old log is damaged", "err", d)
-		done.Lost += d.Last + 1 - d.First
+		m.Lost += d.Last + 1 - d.First
 		if !m.o.AcceptLoss.Has(d) {
 			worst, refused = d, cmp.Or(refused, d)
 		}
 		if refused != nil {
 			return nil
 		}
-		lost = append(lost, d)
+		for pos := d.First; pos <= d.Last; pos++ {
+			lost = append(lost, pos)
+		}
 		return l.lose(d.Last)
 	})
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case refused != nil:
-		return nil, &Refusal{
-			What: fmt.Sprintf("%d envelopes of the old log in %s are lost", done.Lost, m.dir),
+		return &Refusal{
+			What: fmt.Sprintf("%d envelopes of the old log in %s are lost", m.Lost, m.dir),
 			Repair: fmt.Sprintf("restore it from a backup, or go on without them: honed migrate --data %s --accept-loss %d-%d",
 				m.dir, refused.First, worst.Last),
 			Err: refused,
 		}
 	}
-	if err := l.bury(lost, base); err != nil {
-		return nil, err
+	if err := l.bury(lost, base); err != nil || len(l.slots) == 0 {
+		return err
 	}
-	if len(l.slots) > 0 {
-		if _, err := l.seal(); err != nil {
-			return nil, err
-		}
-	}
-	for _, s := range l.all {
-		f, err := os.OpenFile(s.path, os.O_RDWR, 0)
-		if err == nil {
-			err = errors.Join(f.Sync(), f.Close())
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return done, nil
+	_, err = l.seal()
+	return err
 }
 
 // lose adds the lost envelopes up to a position.
@@ -314,75 +320,56 @@ func (l *Segments) lose(last uint64) error {
 
 // bury writes down that an operator has accepted what is lost, as a start with --accept-loss does. base is that
 // of the newest envelope.
-func (l *Segments) bury(lost []*Damage, base uint64) error {
-	var e Encoder
-	e.Begin(base)
-	for _, d := range lost {
-		for pos := d.First; pos <= d.Last; pos++ {
-			err := e.Tombstone(pos)
-			if err == ErrTooLarge {
-				if err := l.store(writeJob{e.Bytes(), l.next}); err != nil {
-					return err
-				}
-				e.Begin(base)
-				err = e.Tombstone(pos)
-			}
-			if err != nil {
+func (l *Segments) bury(lost []uint64, base uint64) error {
+	const most = (MaxEnvelope - headerSize - trailerSize) / (headSize + 8)
+	for some := range slices.Chunk(lost, most) {
+		var e Encoder
+		e.Begin(base)
+		for _, pos := range some {
+			if err := e.Tombstone(pos); err != nil {
 				return err
 			}
 		}
+		if err := l.store(e.Bytes()); err != nil {
+			return err
+		}
 	}
-	if e.Count() == 0 {
-		return nil
-	}
-	return l.store(writeJob{e.Bytes(), l.next})
+	return nil
 }
 
 // move moves the old files away.
 func (m *migration) move() error {
 	old := m.path(oldName)
-	err := m.o.step("make a folder for the old log")
-	if err == nil {
-		err = os.MkdirAll(old, 0o700)
-	}
-	if err == nil {
-		err = syncDir(m.dir)
-	}
+	steps := []step{{"make a folder for the old log", func() error {
+		return errors.Join(os.MkdirAll(old, 0o700), syncDir(m.dir))
+	}}}
 	for _, name := range []string{readyName, storeName, plainName, plainLock} {
-		if err != nil || !exists(m.dir, name) {
-			continue
+		if exists(m.dir, name) {
+			steps = append(steps, step{"move " + name, func() error {
+				if err := os.Rename(m.path(name), filepath.Join(old, name)); err != nil {
+					return err
+				}
+				return errors.Join(syncDir(old), syncDir(m.dir))
+			}})
 		}
-		if err = m.o.step("move " + name); err == nil {
-			err = os.Rename(m.path(name), filepath.Join(old, name))
+	}
+	if exists(m.dir, storeName) || exists(old, storeName) {
+		steps = append(steps, step{"copy mark", m.keepMark})
+	}
+	return m.steps(append(steps, step{"remove " + migratingName, func() error {
+		if err := os.Remove(m.path(migratingName)); err != nil {
+			return err
 		}
-		if err == nil {
-			err = errors.Join(syncDir(old), syncDir(m.dir))
-		}
-	}
-	if err == nil && exists(old, storeName) {
-		err = m.keepMark()
-	}
-	if err == nil {
-		err = m.o.step("remove " + migratingName)
-	}
-	if err == nil {
-		err = os.Remove(m.path(migratingName))
-	}
-	if err == nil {
-		err = syncDir(m.dir)
-	}
-	return err
+		return syncDir(m.dir)
+	}})...)
 }
 
 // keepMark copies the mark, which the new log goes on with: if it moved, an earlier honed would make an empty log in
 // the folder.
 func (m *migration) keepMark() error {
 	b, err := os.ReadFile(m.path(markName))
-	if err == nil {
-		err = m.o.step("copy mark")
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = writeSynced(m.path(oldName, markName), b)
-	}
-	return err
+	return writeSynced(m.path(oldName, markName), b)
 }

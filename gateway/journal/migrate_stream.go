@@ -12,14 +12,16 @@ import (
 // It seals the old stream, so that nobody can append to it any more, copies the rest, and compares every
 // envelope; no honed opens the new stream before. It calls progress periodically.
 func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, progress func(what string, done, all uint64)) (first, next uint64, err error) {
-	m := streamCopy{progress: progress}
+	var source Reader
+	seal := func(context.Context) error { return nil } // a folder is locked
 	if from != "" {
-		old := o
-		old.Stream, old.ReadOnly = from, true
-		if m.old, err = OpenCluster(ctx, servers, old); err != nil {
+		options := o
+		options.Stream, options.ReadOnly = from, true
+		old, err := OpenCluster(ctx, servers, options)
+		if err != nil {
 			return 0, 0, err
 		}
-		m.source = m.old
+		source, seal = old, old.seal
 	} else {
 		from = "the folder " + dir
 		unlock, err := lockAll(dir)
@@ -27,72 +29,60 @@ func (o ClusterOptions) Migrate(ctx context.Context, servers, from, dir string, 
 		if err != nil {
 			return 0, 0, err
 		}
-		if m.source, err = OpenReader(ctx, dir, o.Logger); err != nil {
+		if source, err = OpenReader(ctx, dir, o.Logger); err != nil {
 			return 0, 0, err
 		}
 	}
-	defer m.source.Close()
-	if first, next, err = m.source.Bounds(); err != nil {
+	defer source.Close()
+	if first, next, err = source.Bounds(); err != nil {
 		return 0, 0, err
 	}
 	o.Create, o.first, o.from = true, first, from
-	if m.target, err = OpenCluster(ctx, servers, o); err != nil {
+	target, err := OpenCluster(ctx, servers, o)
+	if err != nil {
 		return 0, 0, err
 	}
-	defer m.target.Close()
-	next, err = m.run(ctx, next)
+	defer target.Close()
+	next, err = target.copy(ctx, source, seal, next, progress)
 	return first, next, about("migrate "+from+" to the stream "+o.Stream, err)
 }
 
-// streamCopy copies source to target.
-type streamCopy struct {
-	source   Reader
-	old      *Cluster // source, if it is a stream
-	target   *Cluster
-	progress func(what string, done, all uint64)
-}
-
-// run copies until source has nothing more, and returns the next position.
-func (m *streamCopy) run(ctx context.Context, next uint64) (uint64, error) {
-	first, copied, err := m.target.Bounds()
+// copy copies until source has nothing more, and returns the next position. After seal, nobody appends to source.
+func (l *Cluster) copy(ctx context.Context, source Reader, seal func(context.Context) error, next uint64,
+	progress func(what string, done, all uint64),
+) (uint64, error) {
+	first, copied, err := l.Bounds()
 	if err == nil && copied > first {
-		err = m.compare(ctx, copied-1, copied) // it goes on behind the same envelope
+		err = compare(ctx, source, verifyReader{l}, copied-1, copied, progress) // it goes on behind the same envelope
 	}
 	for err == nil {
-		if err = m.copy(ctx, copied, next); err != nil {
+		err = copyRange(ctx, source, copied, next, func(pos uint64, envelope []byte) error {
+			attempt, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			at, err := l.Append(attempt, envelope)
+			if err == nil && at != pos {
+				err = fmt.Errorf("position %d was stored as %d; delete the new stream and begin again", pos, at)
+			}
+			if err == nil {
+				progress("copied", pos+1-copied, next-copied)
+			}
+			return err
+		}, func(d *Damage) error { return d })
+		if err == nil {
+			err = seal(ctx)
+		}
+		if err != nil {
 			break
 		}
-		if m.old != nil {
-			if err = m.old.seal(ctx); err != nil {
-				break
-			}
-		}
 		copied = next
-		if _, next, err = m.source.Bounds(); err != nil || next > copied {
+		if _, next, err = source.Bounds(); err != nil || next > copied {
 			continue
 		}
-		if err = m.compare(ctx, first, next); err == nil {
-			return next, m.target.finish(ctx)
+		if err = compare(ctx, source, verifyReader{l}, first, next, progress); err == nil {
+			return next, l.finish(ctx)
 		}
 	}
 	return 0, err
-}
-
-// copy appends the envelopes from position from up to, but not including, next. None may be lost.
-func (m *streamCopy) copy(ctx context.Context, from, next uint64) error {
-	return copyRange(ctx, m.source, from, next, pass(m.progress, "copied"), func(pos uint64, envelope []byte) error {
-		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		at, err := m.target.Append(attempt, envelope)
-		if err == nil && at != pos {
-			err = fmt.Errorf("position %d was stored as %d; delete the new stream and begin again", pos, at)
-		}
-		return err
-	}, func(d *Damage) error { return d })
-}
-
-func (m *streamCopy) compare(ctx context.Context, from, next uint64) error {
-	return compare(ctx, m.source, verifyReader{m.target}, from, next, pass(m.progress, "compared"))
 }
 
 // seal has the stream refuse every further envelope, whoever sends it, for ever.

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,78 +16,30 @@ import (
 
 // openOld opens the log that an earlier version wrote into the folder dir. accepted may be lost at its end.
 func openOld(ctx context.Context, dir string, logger *slog.Logger, accepted Range) (*oldLog, error) {
-	plain := exists(dir, plainName)
-	if plain && (exists(dir, readyName) || exists(dir, storeName)) {
+	isPlain := exists(dir, plainName)
+	if isPlain && (exists(dir, readyName) || exists(dir, storeName)) {
 		return nil, &Refusal{
 			What:   fmt.Sprintf("%s has two logs, %s and %s", dir, plainName, storeName),
 			Repair: fmt.Sprintf("move %s, or %s with %s and %s, into a folder of its own", plainName, storeName, readyName, markName),
 		}
 	}
-	l, err := &oldLog{format: blocks{}}, error(nil)
-	if plain {
-		err = l.openPlain(ctx, filepath.Join(dir, plainName), logger)
-	} else {
-		err = l.openBlocks(ctx, dir, logger, accepted)
+	if !isPlain {
+		l := &oldLog{format: blocks}
+		return l, about(dir, l.openBlocks(ctx, dir, logger, accepted))
 	}
-	return l, about(dir, err)
-}
-
-// openPlain opens a file of envelopes, one after the other. It has no mark.
-func (l *oldLog) openPlain(ctx context.Context, path string, logger *slog.Logger) error {
+	path := filepath.Join(dir, plainName)
 	info, err := os.Stat(path)
 	if err != nil {
-		return err
+		return nil, about(dir, err)
 	}
-	l.format, l.parts = plain{}, []oldPart{{path: path, to: info.Size()}}
-	return l.settle(ctx, 0, logger)
+	l := &oldLog{format: plain, parts: []oldPart{{path: path, to: info.Size()}}}
+	return l, about(dir, l.settle(ctx, 0, logger))
 }
 
-// plain is the format of --log file:.
-type plain struct{}
-
-func (plain) numbered() bool { return false }
-
-func (plain) search(b []byte) (at, overlap int) { return bytes.Index(b, []byte(magic)), len(magic) - 1 }
-
-// record reads the envelope at offset at. If one bit of its length has flipped, the others tell which.
-func (plain) record(w *window, at int64, want uint64) (oldRecord, error) {
-	b, err := w.bytes(at, headerSize)
-	if err != nil || len(b) < headerSize {
-		return oldRecord{}, err
-	}
-	claimed := binary.BigEndian.Uint32(b[12:])
-	r := oldRecord{pos: want}
-	for i := range 33 { // first as it is
-		length := claimed ^ uint32(uint64(1)<<i>>1)
-		end := at + headerSize + int64(length) + trailerSize
-		if length > MaxEnvelope || end > w.limit {
-			continue
-		}
-		b, err := w.bytes(at, end-at+int64(len(magic)))
-		if err != nil {
-			return oldRecord{}, err
-		}
-		b, next := b[:end-at], b[end-at:]
-		begins := end == w.limit || string(next) == magic
-		if i == 0 && begins {
-			r.end, r.envelope = end, b
-		}
-		if i > 0 {
-			if !begins {
-				continue
-			}
-			b = slices.Clone(b)
-			binary.BigEndian.PutUint32(b[12:], length)
-		}
-		if _, ok := whole(b); ok {
-			return oldRecord{end: end, pos: want, envelope: b, whole: true}, nil
-		}
-	}
-	if r.end > 0 {
-		r.envelope, err = w.bytes(at, r.end-at)
-	}
-	return r, err
-}
+// plain is the format of --log file:, a file of envelopes, one after the other. It has no mark.
+var plain = oldFormat{magic: magic, head: func(_ *window, _ int64, want uint64) (oldHead, error) {
+	return oldHead{pos: want}, nil
+}}
 
 // openBlocks opens a JetStream store.
 func (l *oldLog) openBlocks(ctx context.Context, dir string, logger *slog.Logger, accepted Range) error {
@@ -101,7 +52,6 @@ func (l *oldLog) openBlocks(ctx context.Context, dir string, logger *slog.Logger
 	if err != nil {
 		return err
 	}
-	numbers := map[string]uint64{}
 	for _, e := range entries {
 		digits, is := strings.CutSuffix(e.Name(), ".blk")
 		number, err := strconv.ParseUint(digits, 10, 64)
@@ -112,29 +62,13 @@ func (l *oldLog) openBlocks(ctx context.Context, dir string, logger *slog.Logger
 		if err != nil {
 			return err
 		}
-		p := oldPart{path: filepath.Join(dir, blockFolder, e.Name()), to: info.Size()}
-		if p.first, err = firstOf(p); err != nil {
-			return err
-		}
-		numbers[p.path] = number
-		l.parts = append(l.parts, p)
+		l.parts = append(l.parts, oldPart{path: filepath.Join(dir, blockFolder, e.Name()), number: number, to: info.Size()})
 	}
-	slices.SortFunc(l.parts, func(a, b oldPart) int { return cmp.Compare(numbers[a.path], numbers[b.path]) })
+	slices.SortFunc(l.parts, func(a, b oldPart) int { return cmp.Compare(a.number, b.number) })
 	if err = l.settle(ctx, m.written, logger); err == nil {
 		err = l.checkMark(dir, m.written, accepted)
 	}
 	return err
-}
-
-// firstOf returns the position of a block's first record, 0 if it does not say it twice.
-func firstOf(p oldPart) (uint64, error) {
-	f, err := openOldFile(p.path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	h, err := readBlockHead(&window{f: f, limit: p.to}, 0)
-	return h.position(math.MaxUint64), err
 }
 
 // blocks is the format of a JetStream store: records of nats-server, little-endian. Each has its length (4
@@ -142,7 +76,7 @@ func firstOf(p oldPart) (uint64, error) {
 // subject; the length of the headers (4), the headers and the message; and a checksum (8). An envelope's own
 // checksum is the one that counts. What honed needs of the rest is there twice: the sequence is also in the
 // headers, and the length in the envelope.
-type blocks struct{}
+var blocks = oldFormat{magic: oldSubject, magicAt: blockHead, numbered: true, head: oldBlockHead}
 
 const (
 	blockHead   = 22
@@ -202,62 +136,17 @@ func (h blockRecord) position(want uint64) uint64 {
 	return 0
 }
 
-func (blocks) numbered() bool { return true }
-
-func (blocks) search(b []byte) (at, overlap int) {
-	overlap = blockHead + len(oldSubject) - 1
-	if len(b) <= overlap {
-		return -1, overlap
+func oldBlockHead(w *window, at int64, want uint64) (oldHead, error) {
+	b, err := readBlockHead(w, at)
+	h := oldHead{pos: b.position(want), before: -1, after: blockSum}
+	if h.pos < want {
+		h.pos = 0
 	}
-	return bytes.Index(b[blockHead:], []byte(oldSubject)), overlap
-}
-
-// record reads the record at offset at.
-func (f blocks) record(w *window, at int64, want uint64) (oldRecord, error) {
-	h, err := readBlockHead(w, at)
-	if err != nil || h.size == 0 {
-		return oldRecord{}, err
+	if b.size >= blockHead+blockSum {
+		h.end = at + b.size
 	}
-	pos := h.position(want)
-	if pos < want {
-		pos = 0
+	if b.message > 0 {
+		h.before = b.message
 	}
-	claims := []int64{at + h.size}
-	if h.message > 0 {
-		start := at + h.message
-		b, err := w.bytes(start, headerSize)
-		if err != nil {
-			return oldRecord{}, err
-		}
-		if len(b) == headerSize {
-			size := headerSize + int64(binary.BigEndian.Uint32(b[12:])) + trailerSize
-			if end := start + size + blockSum; size <= MaxEnvelope && end <= w.limit {
-				if b, err = w.bytes(start, size); err != nil {
-					return oldRecord{}, err
-				}
-				if _, ok := whole(b); ok {
-					return oldRecord{end: end, pos: pos, envelope: b, whole: true}, nil
-				}
-				claims = append(claims, end)
-			}
-		}
-	}
-	for _, end := range claims {
-		if end < at+blockHead+blockSum || end > w.limit || end-at > maxRecord {
-			continue
-		}
-		next, err := w.bytes(end, blockHead+int64(len(oldSubject)))
-		if err != nil {
-			return oldRecord{}, err
-		}
-		if i, _ := f.search(next); end < w.limit && i != 0 {
-			continue
-		}
-		r := oldRecord{end: end, pos: pos}
-		if start := at + h.message; h.message > 0 && start < end-blockSum {
-			r.envelope, err = w.bytes(start, end-blockSum-start)
-		}
-		return r, err
-	}
-	return oldRecord{}, nil
+	return h, err
 }

@@ -1,13 +1,16 @@
 package journal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"syscall"
 )
 
@@ -28,29 +31,34 @@ type place struct {
 }
 
 // oldFormat is how records follow each other in a file.
-type oldFormat interface {
-	// record reads what begins at offset at, where the record of position want should be.
-	record(w *window, at int64, want uint64) (oldRecord, error)
-	// search returns the offset in b of what looks like a record, or -1 if none begins before
-	// the last overlap bytes.
-	search(b []byte) (at, overlap int)
-	// numbered reports whether records say their position.
-	numbered() bool
+type oldFormat struct {
+	// head reads the head of what begins at offset at, where the record of position want should be.
+	head     func(w *window, at int64, want uint64) (oldHead, error)
+	magic    string // that each record has
+	magicAt  int    // its offset
+	numbered bool   // records say their position
+}
+
+// oldHead is what a record says before its envelope.
+type oldHead struct {
+	pos           uint64 // 0: no envelope is there, or one that was there before
+	end           int64  // offset of the next record; 0: it does not say that
+	before, after int64  // how many bytes of the record are around the envelope; before -1: there is none
 }
 
 // oldRecord is what begins at an offset of an old log.
 type oldRecord struct {
-	end      int64  // offset of the next record; 0: this is not a record
-	pos      uint64 // 0: no envelope is there, or one that was there before
+	end      int64 // offset of the next record; 0: this is not a record
+	pos      uint64
 	envelope []byte
 	whole    bool // the envelope matches its checksum
 }
 
 // oldPart is one file of an old log.
 type oldPart struct {
-	path  string
-	to    int64  // offset of its end
-	first uint64 // position of its first record; 0: unknown
+	path   string
+	number uint64 // in its name
+	to     int64  // offset of its end
 }
 
 const (
@@ -152,12 +160,6 @@ func (f *oldFile) ReadAt(b []byte, at int64) (n int, err error) {
 // scan reads from a place on. It returns the place after which nothing can be read.
 func (l *oldLog) scan(ctx context.Context, at place, each func(envelope []byte, after place) error, lost func(*Damage) error) (place, error) {
 	for at.part < len(l.parts) {
-		if first := l.parts[at.part].first; at.at == 0 && first > at.pos {
-			if err := lost(&Damage{First: at.pos, Last: first - 1, File: l.parts[at.part].path, Err: errMissing}); err != nil {
-				return at, err
-			}
-			at.pos = first
-		}
 		var err error
 		if at, err = l.walk(ctx, at, each, lost); err != nil || at.part == len(l.parts)-1 {
 			return at, err
@@ -185,32 +187,34 @@ func (l *oldLog) walk(ctx context.Context, at place, each func(envelope []byte, 
 		return lost(d)
 	}
 	for at.at < p.to {
-		r, err := l.format.record(w, at.at, at.pos)
+		r, err := l.record(w, at.at, at.pos)
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return at, err
 		}
-		switch {
-		case r.end == 0:
+		if r.pos > at.pos && (r.end > 0 || at.at == 0) {
+			if hole < 0 {
+				hole = at.at
+			}
+			if err := lose(r.pos-1, hole, nil, errMissing); err != nil {
+				return at, err
+			}
+		}
+		if r.end == 0 {
 			found, err := l.resync(ctx, w, at.at, at.pos)
 			if err != nil || found == 0 {
 				return at, err
 			}
-			if l.format.numbered() {
+			if l.format.numbered {
 				hole = at.at
 			} else if err := lose(at.pos, at.at, nil, errCount); err != nil {
 				return at, err
 			}
 			at.at = found
 			continue
-		case r.pos > at.pos:
-			if hole < 0 {
-				hole = at.at
-			}
-			err = lose(r.pos-1, hole, nil, errMissing)
 		}
 		hole = -1
 		switch {
-		case r.pos == 0 || err != nil:
+		case r.pos == 0:
 		case r.whole:
 			err = each(r.envelope, place{r.pos + 1, at.part, r.end})
 			at.pos = r.pos + 1
@@ -225,6 +229,64 @@ func (l *oldLog) walk(ctx context.Context, at place, each func(envelope []byte, 
 	return at, nil
 }
 
+// record reads what begins at offset at, where the record of position want should be. It ends where its head says,
+// or where its envelope does, or if one bit of the envelope's length has flipped, where the checksum says.
+func (l *oldLog) record(w *window, at int64, want uint64) (oldRecord, error) {
+	h, err := l.format.head(w, at, want)
+	if err != nil {
+		return oldRecord{}, err
+	}
+	r, start, ends, claimed := oldRecord{pos: h.pos}, at+h.before, 1, uint32(0)
+	if h.before >= 0 {
+		b, err := w.bytes(start, headerSize)
+		if err != nil {
+			return r, err
+		}
+		if len(b) == headerSize {
+			ends, claimed = 34, binary.BigEndian.Uint32(b[12:])
+		}
+	}
+	for i := range ends { // 0: as the head says, 1: as the envelope says, and then with one bit of that flipped
+		length := claimed ^ uint32(uint64(1)<<i>>2)
+		end := start + headerSize + int64(length) + trailerSize + h.after
+		if i == 0 {
+			end, length = h.end, uint32(h.end-h.after-start-headerSize-trailerSize)
+		}
+		if end <= at || end > w.limit || end-at > maxRecord {
+			continue
+		}
+		if i > 1 && !l.begins(w, end) {
+			continue
+		}
+		if ends > 1 && length <= MaxEnvelope {
+			b, err := w.bytes(start, end-h.after-start)
+			if err != nil {
+				return r, err
+			}
+			if length != claimed {
+				b = slices.Clone(b)
+				binary.BigEndian.PutUint32(b[12:], length)
+			}
+			if _, ok := whole(b); ok {
+				return oldRecord{end: end, pos: h.pos, envelope: b, whole: true}, nil
+			}
+		}
+		if i < 2 && r.end == 0 && l.begins(w, end) {
+			r.end = end
+		}
+	}
+	if end := r.end - h.after; h.before >= 0 && start < end {
+		r.envelope, err = w.bytes(start, end-start)
+	}
+	return r, err
+}
+
+// begins reports whether something that looks like a record begins at an offset, or the file ends there.
+func (l *oldLog) begins(w *window, at int64) bool {
+	b, err := w.bytes(at+int64(l.format.magicAt), int64(len(l.format.magic)))
+	return at == w.limit || err == nil && string(b) == l.format.magic
+}
+
 // resync searches for the next record after damage at offset at. It returns 0 if there is none.
 func (l *oldLog) resync(ctx context.Context, w *window, at int64, want uint64) (int64, error) {
 	for at++; ; {
@@ -232,16 +294,17 @@ func (l *oldLog) resync(ctx context.Context, w *window, at int64, want uint64) (
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return 0, err
 		}
-		i, overlap := l.format.search(b)
+		overlap := l.format.magicAt + len(l.format.magic) - 1
+		if len(b) <= overlap {
+			return 0, nil
+		}
+		i := bytes.Index(b[l.format.magicAt:], []byte(l.format.magic))
 		if i < 0 {
-			if len(b) <= overlap {
-				return 0, nil
-			}
 			at += int64(len(b) - overlap)
 			continue
 		}
 		at += int64(i)
-		if r, err := l.format.record(w, at, want); err != nil || r.whole && r.pos > 0 {
+		if r, err := l.record(w, at, want); err != nil || r.whole && r.pos > 0 {
 			return at, err
 		}
 		at++

@@ -22,28 +22,12 @@ type Position struct {
 
 // Position adds a reader's position. It returns the same errors as Record.
 func (e *Encoder) Position(p *Position) error {
-	if err := e.admit(positionKind, p.Name, positionSize); err != nil {
-		return err
-	}
-	e.head(positionKind, len(p.Name)+positionSize)
-	flags := byte(0)
-	if p.Removed {
-		flags |= 1
-	}
-	if p.Ordered {
-		flags |= 2
-	}
-	if p.Moves {
-		flags |= 4
-	}
-	e.buf = append(append(e.buf, byte(len(p.Name))), p.Name...)
-	e.buf = binary.BigEndian.AppendUint16(e.buf, p.Share)
-	e.buf = binary.BigEndian.AppendUint16(e.buf, p.Of)
-	for _, w := range []uint64{p.Number, p.Generation, p.Instance, uint64(p.Away), uint64(p.Expire)} {
-		e.buf = binary.BigEndian.AppendUint64(e.buf, w)
-	}
-	e.buf = append(e.buf, flags)
-	return nil
+	start := e.start(positionKind)
+	e.buf = appendNamed(e.buf, p.Name)
+	e.buf = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(e.buf, p.Share), p.Of)
+	e.buf = appendWords(e.buf, p.Number, p.Generation, p.Instance, uint64(p.Away), uint64(p.Expire))
+	e.buf = append(e.buf, flags(p.Removed, p.Ordered, p.Moves))
+	return e.end(start, p.Name)
 }
 
 // Identity adds what makes the log another one than all others: a random number that its first server stores.

@@ -1,13 +1,13 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
+	"slices"
 )
 
 // A segment is one file of a log: a header, a frame for each envelope, and once it is sealed a
@@ -64,6 +64,7 @@ func (d *Damage) Unwrap() error { return d.Err }
 
 var (
 	errHead      = errors.New("the frame's head is damaged")
+	errNoFrame   = errors.New("this is not a frame")
 	errEnvelope  = errors.New("the envelope does not match its checksum")
 	errElsewhere = errors.New("its header says that it begins")
 	errMissing   = errors.New("they are not in the file")
@@ -258,9 +259,9 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 	w, found, pos := &window{f: f, limit: limit}, &scanned{end: segmentHead}, s.first
 	again := int64(0) // offset that was read a second time
 	for found.end < limit {
-		length, sum, err := w.frame(found.end, pos, id)
+		envelope, err := w.frame(found.end, pos, id)
 		switch {
-		case err != nil && length == 0: // read error, or nothing that looks like a frame
+		case err != nil && err != errHead && err != errEnvelope: // read error, or nothing that looks like a frame
 			at, next, err := w.nextFrame(found.end+1, pos, id)
 			if err != nil {
 				return nil, err
@@ -273,101 +274,73 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 				continue
 			}
 			found.holes = append(found.holes, &Damage{First: pos, Last: next - 1, File: s.path, Offset: found.end, Err: errHead})
-			for ; pos < next; pos++ {
-				found.slots = append(found.slots, slot{})
-			}
-			found.end = at
+			found.slots = append(found.slots, make([]slot, next-pos)...)
+			found.end, pos = at, next
 			continue
 		case err == errEnvelope:
-			d := &Damage{First: pos, Last: pos, File: s.path, Offset: found.end, Err: err}
-			if b, err := w.bytes(found.end+frameHead, int64(length)); err == nil {
-				d.Clients = clientsIn(b)
-			}
-			found.holes = append(found.holes, d)
+			found.holes = append(found.holes, &Damage{First: pos, Last: pos, File: s.path, Offset: found.end, Clients: clientsIn(envelope), Err: err})
 			found.slots = append(found.slots, slot{})
 		default:
 			if err == errHead {
 				found.heads++
 			}
-			found.slots = append(found.slots, slot{uint32(found.end), sum})
+			found.slots = append(found.slots, slot{uint32(found.end), sumOf(envelope)})
 		}
-		found.end += frameHead + int64(length)
+		found.end += frameHead + int64(len(envelope))
 		pos++
 	}
 	return found, nil
 }
 
-// frame reads the frame at offset at. errHead means that only its head is damaged, errEnvelope
-// that only its envelope is. A length of 0 means that there is no frame.
-func (w *window) frame(at int64, pos uint64, id *logID) (length int, sum uint32, err error) {
+// frame returns the envelope of the frame at offset at. errHead means that only the frame's head is damaged,
+// errEnvelope that only the envelope is. With errNoFrame it returns what there is.
+func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err error) {
 	b, err := w.bytes(at, frameHead+headerSize)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	if len(b) < frameHead+headerSize {
-		return 0, 0, errHead
+		return nil, errMissing
 	}
 	var head error
-	length = int(binary.BigEndian.Uint32(b))
+	length := int(binary.BigEndian.Uint32(b))
 	if id.sum(b[:12]) != binary.BigEndian.Uint32(b[12:]) || binary.BigEndian.Uint64(b[4:]) != pos {
 		head = errHead
 		length = headerSize + int(binary.BigEndian.Uint32(b[frameHead+12:])) + trailerSize
 	}
 	if length < headerSize+trailerSize || length > MaxEnvelope {
-		return 0, 0, errHead
+		return nil, errNoFrame
 	}
 	if b, err = w.bytes(at+frameHead, int64(length)); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	if len(b) < length {
-		return 0, 0, errHead
-	}
-	sum, ok := whole(b)
+	_, ok := whole(b)
 	switch {
 	case ok:
-		return length, sum, head
-	case head != nil:
-		return 0, 0, head
+		return b, head
+	case head != nil || len(b) < length:
+		return b, errNoFrame
 	}
-	return length, 0, errEnvelope
+	return b, errEnvelope
 }
 
 // nextFrame searches for the head of a frame after position pos, from offset at. It returns offset 0
 // if there is none.
 func (w *window) nextFrame(at int64, pos uint64, id *logID) (found int64, next uint64, err error) {
-	for ; at+frameHead <= w.limit; at++ {
-		b, err := w.bytes(at, frameHead)
+	for at+frameHead <= w.limit {
+		b, err := w.bytes(at, readAhead)
 		if err != nil || len(b) < frameHead {
 			return 0, 0, err
 		}
-		if [4]byte(b) == ([4]byte{}) { // no frame has length 0
-			if at, err = w.zeros(at + 4); err != nil {
-				return 0, 0, err
+		for ; len(b) >= frameHead; b = b[1:] {
+			next := binary.BigEndian.Uint64(b[4:])
+			if next > pos && next-pos <= segmentFrames && id.sum(b[:12]) == binary.BigEndian.Uint32(b[12:]) {
+				return at, next, nil
 			}
-			at -= 4
-			continue
-		}
-		next := binary.BigEndian.Uint64(b[4:])
-		if next > pos && next-pos <= segmentFrames && id.sum(b[:12]) == binary.BigEndian.Uint32(b[12:]) {
-			return at, next, nil
+			at++
 		}
 	}
 	return 0, 0, nil
-}
-
-// zeros returns the offset of the first byte that is not zero, from offset at, or limit.
-func (w *window) zeros(at int64) (int64, error) {
-	for at < w.limit {
-		b, err := w.bytes(at, readAhead)
-		if err != nil || len(b) == 0 {
-			return w.limit, err
-		}
-		if rest := bytes.TrimLeft(b, "\x00"); len(rest) > 0 {
-			return at + int64(len(b)-len(rest)), nil
-		}
-		at += int64(len(b))
-	}
-	return w.limit, nil
 }
 
 // clientsIn returns the clients that a damaged envelope seems to name.
@@ -383,10 +356,8 @@ func clientsIn(b []byte) []string {
 		return nil
 	}
 	var names []string
-	named := map[string]bool{}
 	for r := range e.Records() {
-		if !named[r.Client] && len(names) < 10 {
-			named[r.Client] = true
+		if len(names) < 10 && !slices.Contains(names, r.Client) {
 			names = append(names, r.Client)
 		}
 	}

@@ -47,11 +47,12 @@ type Segments struct {
 	o        SegmentsOptions
 	id       logID
 	readOnly bool
+	unsynced bool // store leaves it to seal to sync the frames, since nothing is acknowledged yet
 	lock     *os.File
 	folder   *os.File // dir, locked
 	mark     *mark
 	turn     turn
-	jobs     chan writeJob
+	jobs     chan []byte // envelopes to store
 	results  chan error
 	writing  sync.WaitGroup
 	size     atomic.Int64
@@ -65,17 +66,9 @@ type Segments struct {
 	all   []*segment // ascending
 	slots []slot     // of the last segment, unless it is sealed
 	next  uint64
-	grown chan struct{} // closed when next grows; nil: nobody waits
-	ended bool
 
 	missing  []*Damage // found at the start
 	trimming sync.Mutex
-}
-
-// writeJob is an envelope to store.
-type writeJob struct {
-	envelope []byte
-	pos      uint64
 }
 
 // OpenSegments opens the log in the folder dir, or creates one if dir is empty or does not exist.
@@ -91,6 +84,11 @@ func openSegments(dir string, o SegmentsOptions, readOnly bool) (*Segments, erro
 	l := &Segments{dir: dir, o: o, readOnly: readOnly}
 	err := l.open()
 	if err == nil {
+		ended := error(nil)
+		if readOnly {
+			ended = errReadOnly
+		}
+		l.turn.tell(l.next, ended)
 		return l, nil
 	}
 	l.release()
@@ -109,10 +107,8 @@ func (l *Segments) begin(last *segment) error {
 	l.zeros = 0
 	if spare {
 		l.zeros = l.spare.size
-	} else {
-		if f, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
-			return err
-		}
+	} else if f, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+		return err
 	}
 	if _, err = f.WriteAt(header, 0); err == nil {
 		_, err = s.readHeader(f, &l.id)
@@ -204,11 +200,7 @@ func (l *Segments) Append(ctx context.Context, envelope []byte) (uint64, error) 
 // AppendReserved is Append of what makes room: it may exceed MaxBytes and use half of the reserve.
 func (l *Segments) AppendReserved(ctx context.Context, envelope []byte) (uint64, error) {
 	return l.append(ctx, envelope, func(size int64) error {
-		err := space{l.dir, l.o.Reserve / 2, 0}.check(0, size+segmentTail+segmentHead)
-		if err == nil || errors.Is(err, ErrNoSpace) {
-			return err
-		}
-		return l.breaks(err)
+		return space{l.dir, l.o.Reserve / 2, 0}.check(0, size+segmentTail+segmentHead)
 	})
 }
 
@@ -217,25 +209,25 @@ func (l *Segments) append(ctx context.Context, envelope []byte, room func(size i
 		return 0, err
 	}
 	defer l.turn.mu.Unlock()
-	if l.readOnly {
-		return 0, errReadOnly
-	}
 	if err := l.mark.err(); err != nil {
-		return 0, l.breaks(err)
+		return 0, l.turn.breaks(err)
 	}
-	if err := room(int64(len(envelope))); err != nil {
+	err := room(int64(len(envelope)))
+	switch {
+	case errors.Is(err, ErrNoSpace):
 		return 0, err
+	case err != nil:
+		return 0, l.turn.breaks(err)
 	}
 	pos := l.next // without l.mu: only store writes it
-	l.jobs <- writeJob{envelope, pos}
-	err := error(nil)
+	l.jobs <- envelope
 	select {
 	case err = <-l.results:
 	case <-ctx.Done(): // the disk hangs
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return 0, l.breaks(err)
+		return 0, l.turn.breaks(err)
 	}
 	l.mark.pos.Store(pos)
 	return pos, nil
@@ -243,16 +235,10 @@ func (l *Segments) append(ctx context.Context, envelope []byte, room func(size i
 
 var errReadOnly = errors.New("journal: the log is open for reading only")
 
-// breaks ends Append and Wait.
-func (l *Segments) breaks(err error) error {
-	l.end()
-	return l.turn.breaks(err)
-}
-
 // store writes one envelope. Until it returns, its bytes may or may not be in the log.
-func (l *Segments) store(j writeJob) error {
+func (l *Segments) store(envelope []byte) error {
 	last := l.last()
-	if n := int64(len(l.slots)); n > 0 && (n >= segmentFrames || last.end+frameHead+int64(len(j.envelope)) > l.o.size) {
+	if n := int64(len(l.slots)); n > 0 && (n >= segmentFrames || last.end+frameHead+int64(len(envelope)) > l.o.size) {
 		sealed, err := l.seal()
 		if err == nil {
 			err = l.begin(sealed)
@@ -265,25 +251,24 @@ func (l *Segments) store(j writeJob) error {
 	if !l.spare.tried && last.end > l.o.size/4 { // a small log needs none
 		l.spare.prepare()
 	}
-	l.frame = l.id.frame(l.frame, j.pos, j.envelope)
+	l.frame = l.id.frame(l.frame, l.next, envelope)
 	if err := l.write(last.end); err != nil {
 		return err
 	}
-	if err := l.sync(l.file); err != nil {
-		return err
+	if !l.unsynced {
+		if err := l.sync(l.file); err != nil {
+			return err
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slots = append(l.slots, slot{uint32(last.end), sumOf(j.envelope)})
+	l.slots = append(l.slots, slot{uint32(last.end), sumOf(envelope)})
 	last.end += int64(len(l.frame))
 	last.size = last.end
-	last.next = j.pos + 1
-	l.next = last.next
+	l.next++
+	last.next = l.next
 	l.size.Add(int64(len(l.frame)))
-	if l.grown != nil {
-		close(l.grown)
-		l.grown = nil
-	}
+	l.turn.tell(l.next, nil)
 	return nil
 }
 
@@ -323,57 +308,21 @@ func (l *Segments) room(size int64) error {
 	if errors.Is(err, ErrNoSpace) && l.spare.drop() {
 		err = l.space().check(l.size.Load(), size)
 	}
-	if err == nil || errors.Is(err, ErrNoSpace) {
-		return err
-	}
-	return l.breaks(err)
+	return err
 }
 
 // Bounds returns the first position and the next one.
 func (l *Segments) Bounds() (first, next uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended && l.turn.closed {
+	if l.turn.over() == ErrClosed {
 		return 0, 0, ErrClosed
 	}
 	return l.all[0].first, l.next, nil
 }
 
 // Wait returns when the envelope at position pos is stored.
-func (l *Segments) Wait(ctx context.Context, pos uint64) error {
-	for {
-		l.mu.Lock()
-		if l.next > pos || l.ended || l.readOnly {
-			stored := l.next > pos
-			l.mu.Unlock()
-			if stored {
-				return nil
-			}
-			return ErrClosed
-		}
-		if l.grown == nil {
-			l.grown = make(chan struct{})
-		}
-		grown := l.grown
-		l.mu.Unlock()
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// end wakes all that Wait.
-func (l *Segments) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	if l.grown != nil {
-		close(l.grown)
-		l.grown = nil
-	}
-}
+func (l *Segments) Wait(ctx context.Context, pos uint64) error { return l.turn.wait(ctx, pos, nil) }
 
 // Trim deletes the oldest segments that have no position from to on. It does not hold up Append, and
 // makes each deletion durable before the next, so that a crash leaves no gap.
@@ -386,7 +335,7 @@ func (l *Segments) Trim(ctx context.Context, to uint64) error {
 	for ctx.Err() == nil {
 		l.mu.Lock()
 		oldest := l.all[0]
-		if l.ended || len(l.all) == 1 || l.all[1].first > to {
+		if l.turn.over() != nil || len(l.all) == 1 || l.all[1].first > to {
 			l.mu.Unlock()
 			return nil
 		}
@@ -421,17 +370,17 @@ func (l *Segments) keep() error {
 // Close seals the last segment, so that the next start need not read it, and writes the high-water
 // mark.
 func (l *Segments) Close() error {
-	if !l.turn.shut() {
+	ended := l.turn.shut()
+	if ended == ErrClosed {
 		return nil
 	}
-	l.end()
 	if l.readOnly {
 		l.release()
 		return nil
 	}
 	close(l.jobs)
 	var err error
-	if l.turn.broken == nil {
+	if ended == nil {
 		l.writing.Wait()
 		l.spare.end()
 		if len(l.slots) > 0 && l.room(0) == nil {
@@ -450,9 +399,7 @@ func (l *Segments) release() {
 	if l.mark != nil {
 		l.mark.f.Close()
 	}
-	for _, f := range []*os.File{l.file, l.lock, l.folder} {
-		if f != nil {
-			f.Close()
-		}
+	for _, f := range []*os.File{l.file, l.lock, l.folder} { // nil: it was not opened
+		f.Close()
 	}
 }

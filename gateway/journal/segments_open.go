@@ -26,10 +26,10 @@ func (l *Segments) open() error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
-	l.jobs, l.results = make(chan writeJob), make(chan error, 1)
+	l.jobs, l.results = make(chan []byte), make(chan error, 1)
 	l.writing.Go(func() {
-		for j := range l.jobs {
-			l.results <- l.store(j)
+		for envelope := range l.jobs {
+			l.results <- l.store(envelope)
 		}
 	})
 	l.mark.run(l.keep)

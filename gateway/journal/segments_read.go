@@ -3,7 +3,6 @@ package journal
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -76,7 +75,7 @@ func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, fr
 			return err
 		}
 		at := known[pos-s.first]
-		envelope, err := w.envelope(at)
+		envelope, err := w.envelope(at, pos, &l.id)
 		if err != nil {
 			d := &Damage{First: pos, Last: pos, File: s.path, Offset: int64(at.at), Clients: clientsIn(envelope), Err: err}
 			for at.at == 0 && d.Last+1 < s.next && known[d.Last+1-s.first].at == 0 {
@@ -92,32 +91,18 @@ func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, fr
 }
 
 // envelope returns the envelope in a slot, and its bytes even if they are damaged.
-func (w *window) envelope(at slot) ([]byte, error) {
+func (w *window) envelope(at slot, pos uint64, id *logID) ([]byte, error) {
 	if at.at == 0 {
 		return nil, errMissing
 	}
-	b, err := w.bytes(int64(at.at), frameHead+headerSize)
-	if err != nil || len(b) < frameHead+headerSize {
-		return nil, cmp.Or(err, errMissing)
+	b, err := w.frame(int64(at.at), pos, id)
+	switch {
+	case (err == nil || err == errHead) && sumOf(b) == at.sum:
+		return b, nil
+	case err == nil || err == errHead || err == errEnvelope || err == errNoFrame:
+		return b, errEnvelope
 	}
-	damaged := []byte(nil)
-	inHead, inEnvelope := int(binary.BigEndian.Uint32(b)), headerSize+int(binary.BigEndian.Uint32(b[frameHead+12:]))+trailerSize
-	for _, length := range []int{inHead, inEnvelope} { // either may be damaged
-		if length > MaxEnvelope {
-			continue
-		}
-		b, err = w.bytes(int64(at.at)+frameHead, int64(length))
-		if err != nil {
-			return nil, err
-		}
-		if sum, ok := whole(b); ok && sum == at.sum {
-			return b, nil
-		}
-		if damaged == nil {
-			damaged = b
-		}
-	}
-	return damaged, errEnvelope
+	return nil, err
 }
 
 // Measure returns a function that says of a position where the segment that has it begins, which is up
