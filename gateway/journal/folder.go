@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
@@ -52,9 +53,16 @@ func takeFolder(dir string) (*os.File, error) {
 
 var errInUse = errors.New("it is locked")
 
+// lockWait is how long a lock is waited for: a process that was killed a moment ago may still hold it.
+const lockWait = time.Second
+
 // exclude locks f, or refuses and names the process whose id is in the file lock.
 func exclude(f *os.File, lock string) error {
-	err := lockFile(f)
+	began, err := time.Now(), lockFile(f)
+	for errors.Is(err, syscall.EWOULDBLOCK) && time.Since(began) < lockWait {
+		time.Sleep(lockWait / 100)
+		err = lockFile(f)
+	}
 	switch {
 	case err == nil:
 		return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -537,5 +538,23 @@ func TestMeasure(t *testing.T) {
 	}
 	if size, _ := log.Room(); size < after {
 		t.Errorf("%d bytes are left, at least %d were to be", size, after)
+	}
+}
+
+// TestLockIsWaitedFor: a start right after a kill -9 finds a lock that the kernel has not let go of yet.
+func TestLockIsWaitedFor(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	log, err := OpenSegments(dir, SegmentsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	time.AfterFunc(lockWait/10, func() { closed <- log.Close() })
+	again, err := OpenSegments(dir, SegmentsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-closed, again.Close()); err != nil {
+		t.Error(err)
 	}
 }
