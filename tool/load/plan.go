@@ -156,8 +156,7 @@ func (a Arrivals) String() string {
 	return fmt.Sprintf("arrivals_%d", uint8(a))
 }
 
-// UnmarshalText parses "constant" or "poisson", exactly; with MarshalText it makes an Arrivals
-// usable with flag.TextVar.
+// UnmarshalText parses "constant" or "poisson", exactly.
 func (a *Arrivals) UnmarshalText(text []byte) error {
 	for _, known := range []Arrivals{Constant, Poisson} {
 		if string(text) == known.String() {
@@ -167,9 +166,6 @@ func (a *Arrivals) UnmarshalText(text []byte) error {
 	}
 	return fmt.Errorf("load: there are no arrivals %q; use constant or poisson", text)
 }
-
-// MarshalText returns what UnmarshalText parses.
-func (a Arrivals) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // Progress is the state of a run.
 type Progress struct {

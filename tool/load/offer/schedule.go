@@ -46,8 +46,7 @@ const (
 
 var errRate = errors.New("write rates in digits, as in 1000 or 0.5, at most 1000000000")
 
-// UnmarshalText parses a schedule as above; with MarshalText it makes a Schedule usable with
-// flag.TextVar.
+// UnmarshalText parses a schedule as above.
 func (s *Schedule) UnmarshalText(text []byte) error {
 	read, err := parse(string(text))
 	if err != nil {
@@ -227,9 +226,6 @@ func parseShapeOfStages(text string) (s shape, err error) {
 	}
 	return s, nil
 }
-
-// MarshalText returns what UnmarshalText parses.
-func (s Schedule) MarshalText() ([]byte, error) { return []byte(s.text), nil }
 
 // String returns the schedule as it was written; empty for none.
 func (s Schedule) String() string { return s.text }

@@ -42,8 +42,8 @@ func read(tb testing.TB, text string) Schedule {
 func TestScheduleAsText(t *testing.T) {
 	for _, text := range schedules() {
 		s := read(t, text)
-		if again, err := s.MarshalText(); err != nil || string(again) != text || s.String() != text || s.None() {
-			t.Errorf("%q is written as %q (%v)", text, again, err)
+		if s.String() != text || s.None() {
+			t.Errorf("%q is written as %q", text, s)
 		}
 		if s != read(t, text) {
 			t.Errorf("%q read twice differs", text)

@@ -2,7 +2,6 @@ package traffic
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -47,7 +46,6 @@ type table struct {
 	rows    int
 	bytes   []byte
 	ends    []uint32
-	digest  [sha256.Size]byte
 }
 
 const (
@@ -104,7 +102,6 @@ func readTable(d Data) (*table, error) {
 	if len(text) > mostFile {
 		return nil, fmt.Errorf("%s has more than 1 GiB; split it", d.File)
 	}
-	t.digest = sha256.Sum256(text)
 	read := t.readCSV
 	if slices.Contains([]string{".jsonl", ".ndjson", ".json"}, filepath.Ext(d.File)) {
 		read = t.readLines
