@@ -127,9 +127,9 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 
 func title(run, against *record.Run) string {
 	if against == nil {
-		return nameOf(run)
+		return run.Title()
 	}
-	return nameOf(run) + " against " + nameOf(against)
+	return run.Title() + " against " + against.Title()
 }
 
 // spreadsOf returns the table of a run's figures: name, median, range.

@@ -94,11 +94,3 @@ func (f *Store) FileOrRun(ctx context.Context, command, name string) (*record.Ru
 	}
 	return run, err
 }
-
-// Describe returns the name of a run for a result.
-func Describe(r *record.Run) string {
-	if r.Name == "" {
-		return r.ID
-	}
-	return r.Name + " (" + r.ID + ")"
-}

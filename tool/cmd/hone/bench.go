@@ -249,7 +249,7 @@ func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *b
 		return err
 	}
 	result.Comparison.Notes = append(result.Comparison.Notes, result.notes...)
-	result.Comparison.A, result.Comparison.B = session.Describe(first), session.Describe(second)
+	result.Comparison.A, result.Comparison.B = first.Title(), second.Title()
 	return nil
 }
 
@@ -266,7 +266,7 @@ func (f *benchFlags) writeKept(w io.Writer, runs []*record.Run) (err error) {
 		return nil
 	}
 	for _, run := range runs {
-		_, err = fmt.Fprintf(w, "kept as %s\n", session.Describe(run))
+		_, err = fmt.Fprintf(w, "kept as %s\n", run.Title())
 	}
 	return err
 }

@@ -203,7 +203,7 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 		}
 		return &profiled{name: ref, file: data}, nil
 	}
-	return &profiled{name: session.Describe(run), run: run}, nil
+	return &profiled{name: run.Title(), run: run}, nil
 }
 
 // common returns the requested kind, or the first that all sides have.
