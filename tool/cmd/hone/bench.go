@@ -30,8 +30,7 @@ type benchFlags struct {
 	save     string
 	discard  bool
 	store    session.Store
-	json, md bool
-	file     string
+	out      session.Output
 	ui       session.UI
 }
 
@@ -87,9 +86,7 @@ are too few valid samples or the primary figure is unclear.`,
 	f.profiles.define(cmd)
 	flags.StringVar(&f.save, "save", "", "store the run under this `NAME` (default: no name)")
 	flags.BoolVar(&f.discard, "discard", false, "do not store the run")
-	flags.BoolVar(&f.json, "json", false, "print one JSON object")
-	flags.BoolVar(&f.md, "md", false, "print Markdown, for a pull request")
-	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	f.out.DefineReport(cmd, nil)
 	f.ui.Define(cmd)
 	f.store.Define(cmd)
 	return cmd
@@ -97,8 +94,8 @@ are too few valid samples or the primary figure is unclear.`,
 
 // run measures, stores and judges.
 func (f *benchFlags) run(cmd *cobra.Command) error {
-	if f.json && f.md {
-		return exit.Usagef("bench: choose one of --json and --md")
+	if err := f.out.Check("bench"); err != nil {
+		return err
 	}
 	switch {
 	case f.against != "" && f.revision != "":
@@ -145,7 +142,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		return err
 	}
 	s, err := session.Open(ctx, session.Plan{
-		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: session.Output{JSON: f.json, File: f.file},
+		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
 		Keep: !f.discard, Store: f.store, UI: f.ui, Page: f.page(base),
 	})
 	if err != nil {
@@ -202,7 +199,7 @@ func (f *benchFlags) finish(ctx context.Context, s *session.Session, result *ben
 	}
 	if end.Err == nil {
 		text := result.text
-		if f.md {
+		if f.out.MD {
 			text = result.markdown
 		}
 		end.JSON, end.Text = result, session.InText(func(w io.Writer) { io.WriteString(w, text()) })
@@ -262,7 +259,7 @@ func identify(runs []*record.Run) {
 }
 
 func (f *benchFlags) writeKept(w io.Writer, runs []*record.Run) (err error) {
-	if f.json || f.md {
+	if f.out.JSON || f.out.MD {
 		return nil
 	}
 	for _, run := range runs {

@@ -32,7 +32,7 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 		return err
 	}
 	s, err := session.Open(ctx, session.Plan{
-		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: session.Output{JSON: f.json, File: f.file},
+		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
 		Keep: !f.discard, Store: f.store, UI: f.ui, Page: f.goTestPage(base),
 	})
 	if err != nil {
