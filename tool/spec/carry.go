@@ -3,6 +3,7 @@ package spec
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,6 +69,31 @@ func (f *files) read(name string) ([]byte, error) {
 	}
 	f.seen[name] = text
 	return text, nil
+}
+
+// content parses TEXT, hex:BYTES or @FILE.
+func (f *files) content(text string) (content []byte, err error) {
+	if name, ok := strings.CutPrefix(text, "@"); ok {
+		if content, err = f.read(name); err != nil {
+			return nil, fmt.Errorf("cannot be read: %w; name a file after @", err)
+		}
+		return content, nil
+	}
+	if digits, ok := strings.CutPrefix(text, "hex:"); ok {
+		if content, err = hex.DecodeString(digits); err != nil {
+			return nil, errors.New("not hexadecimal; write two digits for each byte, as in hex:0a0d")
+		}
+		return content, nil
+	}
+	return []byte(text), nil
+}
+
+// into returns a flag for the content of a request or an answer.
+func (f *files) into(content *[]byte) *parsed {
+	return &parsed{kind: "CONTENT", keep: func(text string) (err error) {
+		*content, err = f.content(text)
+		return err
+	}}
 }
 
 // pair reads a certificate and its key.
