@@ -17,6 +17,7 @@ import (
 
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -172,7 +173,7 @@ func (r *recorded) addSamples(run *record.Run) {
 		r.State.Lanes = append(r.State.Lanes, laneLine{
 			Group: "samples", Name: name, Rate: get("rate"), P50: get("p50"), P99: get("p99"), CPU: get("cpu"), Done: true, Doubtful: !s.Valid,
 		})
-		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, "", !s.Valid}, mark{number(at.Seconds()), measuring, measuring, "", false})
+		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, "", !s.Valid}, mark{number(at.Seconds()), load.Measuring, load.Measuring, "", false})
 		for _, second := range c.seconds {
 			p := point{T: number((at + second.end).Round(time.Millisecond).Seconds()), Values: numbers(second.values)}
 			if second.latency != nil {

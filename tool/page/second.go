@@ -3,34 +3,22 @@ package page
 import (
 	"fmt"
 	"math"
-	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/hone-go/hone/tool/load"
 )
 
 // Lane names what is under load when several take turns: an engine of a race, a sample of
 // a bench. Group is the load that they share.
 type Lane struct{ Group, Name string }
 
-// Second is what the generator measured since the previous one.
+// Second is what the generator measured since the previous one. Load reads its histograms, which may
+// be nil, before it returns.
 type Second struct {
-	Lane     Lane          // zero: there is only one
-	Phase    string        // "connecting", "warming up", "measuring" or "draining"
-	Rate     float64       // answers per second
-	Errors   int64         // since the lane began
-	Conns    int           // open now
-	CPUShare *float64      // of the CPU available to the generator; nil: not known
-	Lag      time.Duration // the longest time by which the generator was late; 0: not known
-	Doubt    string        // the reason by which its lateness makes the lane's figures unreliable; empty: none
-	// Latency and Service are in nanoseconds, of measured requests only; they may be the
-	// same histogram, or nil. Load reads them before it returns.
-	Latency, Service *hdrhistogram.Histogram
+	Lane Lane // zero: there is only one
+	load.Progress
 }
 
-const (
-	measuring = "measuring"
-	mostShare = 0.80 // of its CPU, as in package load
-)
+const mostShare = 0.80 // of its CPU, as in package load
 
 // point is a moment of some figures for the charts.
 type point struct {
@@ -79,8 +67,8 @@ func (p *Page) Load(s Second) {
 	}
 	if s.Phase != l.phase {
 		kind := "phase"
-		if s.Phase == measuring {
-			kind = measuring
+		if s.Phase == load.Measuring {
+			kind = load.Measuring
 		}
 		l.phase = s.Phase
 		p.stream.add(encode("mark", mark{number(now), kind, s.Phase, "", false}))
@@ -106,7 +94,7 @@ func (p *Page) Load(s Second) {
 		pt.Service = service.wide()
 	}
 	pt.Values = numbers(values)
-	if s.Phase == measuring {
+	if s.Phase == load.Measuring {
 		l.measure(s, &latency, &service, same)
 	}
 	p.stream.add(encode("point", pt))
@@ -219,7 +207,7 @@ func (p *Page) judge() {
 func (l *laneCount) counted(values map[string]float64) {
 	cpu, known := values["s.cpu"]
 	rate, also := values["s.rate"]
-	if known && also && l.phase == measuring && !math.IsNaN(cpu+rate) {
+	if known && also && l.phase == load.Measuring && !math.IsNaN(cpu+rate) {
 		l.cpu += cpu * 1e6
 		l.served += rate
 	}

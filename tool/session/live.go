@@ -107,11 +107,7 @@ func (l *Live) Watch(stats *admin.Server) {
 // Show adds one second of a load. In a race, lane names the engine.
 func (l *Live) Show(lane page.Lane, now load.Progress) {
 	if l != nil {
-		l.page.Load(page.Second{
-			Lane: lane, Phase: now.Phase, Rate: now.Rate, Errors: now.Errors, Conns: now.Conns, CPUShare: now.CPUShare,
-			Lag: now.Lag, Doubt: now.Doubt,
-			Latency: now.Latency, Service: now.Service,
-		})
+		l.page.Load(page.Second{Lane: lane, Progress: now})
 	}
 }
 

@@ -124,7 +124,7 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 		}
 		return f.out.Print(cmd, report, report.WriteList)
 	}
-	report.Top(view, f.cum, f.top)
+	report.Largest(f.cum, f.top)
 	return f.out.Print(cmd, report, report.WriteTop)
 }
 
