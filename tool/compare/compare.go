@@ -12,6 +12,7 @@
 package compare
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -90,9 +91,7 @@ const (
 // those without values.
 func (r Rules) Compare(figures []Figure) *Comparison {
 	r.Look = max(1, r.Look)
-	if r.Tolerance == 0 {
-		r.Tolerance = 0.03
-	}
+	r.Tolerance = cmp.Or(r.Tolerance, 0.03)
 	c := &Comparison{Tolerance: max(0, r.Tolerance), Scope: ThisMachine, Changes: make([]Change, len(figures))}
 	c.Family = Family{Figures: len(figures), Alpha: alpha, Look: r.Look, AlphaLook: alphaOf(r.Look)}
 	weights, most := 0.0, 0
@@ -224,9 +223,7 @@ func (j *judgement) level() float64 { return j.share * alphaOf(j.rules.Look) }
 
 func (j *judgement) change() Change {
 	j.c = Change{Name: j.Name, Unit: j.Unit, Better: j.Better, Primary: j.Primary, PairIDs: []int{}, A: []float64{}, B: []float64{}, Level: j.level(), Verdict: Unclear}
-	if j.c.Better == "" {
-		j.c.Better = record.Lower
-	}
+	j.c.Better = cmp.Or(j.c.Better, record.Lower)
 	j.takeValues()
 	j.c.LimitedBy = j.unfit()
 	if j.isExact() {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -228,20 +229,20 @@ func (p Plan) complete() (Plan, error) {
 		p.Conns = max(p.Conns, 1)
 	}
 	p.Depth, p.Content = p.depth(), p.content()
-	orElse(&p.For, p.Schedule.Length())
+	p.For = cmp.Or(p.For, p.Schedule.Length())
 	if p.Requests > 0 {
-		orElse(&p.For, longestFor)
-		orElse(&p.Warmup, -1)
+		p.For = cmp.Or(p.For, longestFor)
+		p.Warmup = cmp.Or(p.Warmup, -1)
 	}
 	if p.Traffic != nil && slices.ContainsFunc(p.Traffic.Shares(), func(s traffic.Share) bool { return s.Limit > 0 }) {
-		orElse(&p.Warmup, -1) // every row counts
+		p.Warmup = cmp.Or(p.Warmup, -1) // every row counts
 	}
-	orElse(&p.For, usualFor)
-	orElse(&p.Warmup, min(p.For/10, longestWarmup))
+	p.For = cmp.Or(p.For, usualFor)
+	p.Warmup = cmp.Or(p.Warmup, min(p.For/10, longestWarmup))
 	p.Warmup = max(p.Warmup, 0)
-	orElse(&p.Timeout, usualTimeout)
-	orElse(&p.MaxLag, usualMaxLag)
-	orElse(&p.Ramp.Dials, usualDials)
+	p.Timeout = cmp.Or(p.Timeout, usualTimeout)
+	p.MaxLag = cmp.Or(p.MaxLag, usualMaxLag)
+	p.Ramp.Dials = cmp.Or(p.Ramp.Dials, usualDials)
 	if p.Echo {
 		p.Expect = p.Content
 	}
@@ -299,15 +300,7 @@ func (p Plan) content() []byte {
 		_, most := p.Sizes.Bounds()
 		return letters(most, p.Seed)
 	}
-	orElse(&p.Size, usualSize)
-	return letters(p.Size, p.Seed)
-}
-
-func orElse[T comparable](field *T, usual T) {
-	var zero T
-	if *field == zero {
-		*field = usual
-	}
+	return letters(cmp.Or(p.Size, usualSize), p.Seed)
 }
 
 // letters returns content that is a function of the seed.

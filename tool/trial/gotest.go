@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -85,16 +86,14 @@ func (p Benchmarks) Run(ctx context.Context) (runs []*record.Run, notes []string
 
 // goTest is a running measurement of Benchmarks.
 type goTest struct {
-	plan    Benchmarks
-	sides   []*treeSide
-	marks   []*benchmark // that all sides have
-	folder  string       // of the test programs
-	cpus    int          // GOMAXPROCS of every take
-	random  *rand.Rand
-	began   time.Time
-	taken   int // takes so far
-	planned int
-	pairs   int // ids given to pairs so far
+	plan   Benchmarks
+	sides  []*treeSide
+	marks  []*benchmark // that all sides have
+	folder string       // of the test programs
+	cpus   int          // GOMAXPROCS of every take
+	random *rand.Rand
+	pairs  int // ids given to pairs so far
+	tally      // of takes
 }
 
 // treeSide is a tree during a measurement.
@@ -119,22 +118,11 @@ func (p Benchmarks) begin() (*goTest, error) {
 	if len(p.Trees) == 0 || len(p.Trees) > 2 {
 		return nil, fmt.Errorf("trial: %d trees; give one, or two to compare", len(p.Trees))
 	}
-	if p.Samples == 0 {
-		p.Samples = usualSamples
-	}
-	if p.Retakes == 0 {
-		p.Retakes = max(1, p.Samples/2)
-	}
-	if p.MostOthers == 0 {
-		p.MostOthers = usualOthers
-	}
-	if p.For == 0 {
-		p.For = usualFor
-	}
-	if p.Progress == nil {
-		p.Progress = func(Progress) {}
-	}
-	t := &goTest{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), cpus: runtime.GOMAXPROCS(0), pairs: p.Samples}
+	p.Samples = cmp.Or(p.Samples, usualSamples)
+	p.Retakes = cmp.Or(p.Retakes, max(1, p.Samples/2))
+	p.MostOthers = cmp.Or(p.MostOthers, usualOthers)
+	p.For = cmp.Or(p.For, usualFor)
+	t := &goTest{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), cpus: runtime.GOMAXPROCS(0), pairs: p.Samples, tally: tally{tell: p.Progress}}
 	var err error
 	if t.folder, err = child.Folder("hone-gotest"); err != nil {
 		return nil, fmt.Errorf("trial: %w", err)
@@ -142,10 +130,7 @@ func (p Benchmarks) begin() (*goTest, error) {
 	for i, tree := range p.Trees {
 		side := &treeSide{Tree: tree, label: "the package"}
 		if len(p.Trees) > 1 {
-			side.label = string(rune('A' + i))
-			if tree.Name != "" {
-				side.label += " (" + tree.Name + ")"
-			}
+			side.label = Label(i, tree.Name)
 		}
 		side.run = &record.Run{Name: tree.Name, Made: record.GoTest, Scenario: p.Scenario}
 		t.sides = append(t.sides, side)
@@ -205,7 +190,7 @@ func (t *goTest) pair(ctx context.Context, b *benchmark, round int, samples []re
 			if b.reversed[round] {
 				i = len(t.sides) - 1 - i
 			}
-			t.say(fmt.Sprintf("sample %d of %d: %s, %s", round+1, t.plan.Samples, b.label, t.sides[i].label))
+			t.say(Progress{Doing: fmt.Sprintf("sample %d of %d: %s, %s", round+1, t.plan.Samples, b.label, t.sides[i].label)})
 			s := &taken[i]
 			var err error
 			if s.Metrics, s.Reasons, err = t.take(ctx, b, i); err != nil {
@@ -264,14 +249,6 @@ func (t *goTest) failed(ctx context.Context, b *benchmark, side int, err error) 
 		fmt.Sprintf("run it by hand: go test -run '^$' -bench '%s' %s; or leave it out with --bench", b.filter, b.programs[side].path), err}
 }
 
-func (t *goTest) say(doing string) {
-	p := Progress{Doing: doing, Taken: t.taken, Samples: t.planned}
-	if t.taken > 0 {
-		p.Remaining = time.Since(t.began) / time.Duration(t.taken) * time.Duration(t.planned-t.taken)
-	}
-	t.plan.Progress(p)
-}
-
 // execute runs a test program without tests in its package's folder and returns its output.
 func (t *goTest) execute(ctx context.Context, p *testPackage, args ...string) (string, error) {
 	args = append([]string{"-test.run=^$", "-test.cpu=" + strconv.Itoa(t.cpus)}, args...)
@@ -279,29 +256,22 @@ func (t *goTest) execute(ctx context.Context, p *testPackage, args ...string) (s
 }
 
 // environment is what the figures of a side depend on besides its code.
-func (t *goTest) environment(side *treeSide) (record.Environment, error) {
+func (t *goTest) environment(number int) (record.Environment, error) {
 	facts := machine.Read()
 	e := record.Environment{Strict: facts.Strict, Soft: facts.Soft}
 	noteVariables(e, os.Environ())
 	e.Strict["GOMAXPROCS"] = strconv.Itoa(t.cpus)
-	program, err := machine.Program(t.marks[0].programs[t.indexOf(side)].program)
+	program, err := machine.Program(t.marks[0].programs[number].program)
 	if err != nil {
 		return e, err
 	}
 	delete(program.Soft, "sha256") // of one program among several
 	maps.Copy(e.Strict, program.Strict)
 	maps.Copy(e.Soft, program.Soft)
-	if side.Commit != "" {
+	if side := t.sides[number]; side.Commit != "" {
 		e.Soft["revision"], e.Soft["modified"] = side.Commit, strconv.FormatBool(side.Modified)
 	}
 	return e, nil
-}
-
-func (t *goTest) indexOf(side *treeSide) int {
-	if side == t.sides[0] {
-		return 0
-	}
-	return 1
 }
 
 // programPath is where the test program of a package is built.

@@ -13,6 +13,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,9 +120,35 @@ type course struct {
 	servers []*subject
 	random  *rand.Rand
 	folder  string // parent of all {out} folders
-	taken   int
-	planned int
-	began   time.Time
+	tally
+}
+
+// tally is how far a measurement has come.
+type tally struct {
+	tell           func(Progress)
+	taken, planned int
+	began          time.Time
+}
+
+// say adds the progress of the whole measurement.
+func (t *tally) say(p Progress) {
+	p.Taken, p.Samples = t.taken, t.planned
+	if t.taken > 0 {
+		each := time.Since(t.began) / time.Duration(t.taken)
+		p.Remaining = each * time.Duration(t.planned-t.taken)
+	}
+	if t.tell != nil {
+		t.tell(p)
+	}
+}
+
+// Label names one of two sides in messages.
+func Label(side int, name string) string {
+	label := string(rune('A' + side))
+	if name != "" {
+		label += " (" + name + ")"
+	}
+	return label
 }
 
 func (p Plan) begin() (*course, error) {
@@ -131,19 +158,10 @@ func (p Plan) begin() (*course, error) {
 	case p.Load.Target == nil:
 		return nil, errors.New("trial: the load has no target")
 	}
-	if p.Samples == 0 {
-		p.Samples = 12
-	}
-	if p.Retakes == 0 {
-		p.Retakes = max(1, p.Samples/2)
-	}
-	if p.MostOthers == 0 {
-		p.MostOthers = usualOthers
-	}
-	if p.Progress == nil {
-		p.Progress = func(Progress) {}
-	}
-	t := &course{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), planned: p.Samples * len(p.Servers)}
+	p.Samples = cmp.Or(p.Samples, 12)
+	p.Retakes = cmp.Or(p.Retakes, max(1, p.Samples/2))
+	p.MostOthers = cmp.Or(p.MostOthers, usualOthers)
+	t := &course{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), tally: tally{tell: p.Progress, planned: p.Samples * len(p.Servers)}}
 	var err error
 	if t.folder, err = child.Folder("hone-trial"); err != nil {
 		return nil, fmt.Errorf("trial: %w", err)
@@ -151,10 +169,7 @@ func (p Plan) begin() (*course, error) {
 	for i, server := range p.Servers {
 		s := &subject{Server: server, label: "the server", out: filepath.Join(t.folder, string(rune('A'+i)))}
 		if len(p.Servers) > 1 {
-			s.label = string(rune('A' + i))
-			if s.Name != "" {
-				s.label += " (" + s.Name + ")"
-			}
+			s.label = Label(i, s.Name)
 		}
 		s.run = &record.Run{Name: s.Name, Made: "bench", Scenario: p.Scenario}
 		t.servers = append(t.servers, s)
@@ -228,16 +243,6 @@ func (t *course) turn(ctx context.Context, number int, reversed bool) (valid boo
 		s.run.Samples = append(s.run.Samples, taken[i])
 	}
 	return valid, nil
-}
-
-// say adds the progress of the whole trial.
-func (t *course) say(p Progress) {
-	p.Taken, p.Samples = t.taken, t.planned
-	if t.taken > 0 {
-		each := time.Since(t.began) / time.Duration(t.taken)
-		p.Remaining = each * time.Duration(t.planned-t.taken)
-	}
-	t.plan.Progress(p)
 }
 
 // Reason classifies an Error.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,9 +160,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		defer revision.Remove()
 		old := server
 		old.Name, old.Dir = revision.Name, revision.Dir
-		if server.Name == "" {
-			server.Name = "the working tree"
-		}
+		server.Name = cmp.Or(server.Name, "the working tree")
 		plan.Servers = []trial.Server{old, server}
 	}
 	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, spec.Public(f.Target)+", "+f.Load.Shape(), plan)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -64,9 +65,7 @@ func (f *benchFlags) trees(ctx context.Context, plan *trial.Benchmarks) (remove 
 	if err != nil {
 		return nil, err
 	}
-	if now.Name == "" {
-		now.Name = "the working tree"
-	}
+	now.Name = cmp.Or(now.Name, "the working tree")
 	plan.Trees = []trial.Tree{{Name: revision.Name, Dir: revision.Dir, Commit: revision.Commit}, now}
 	return revision.Remove, nil
 }

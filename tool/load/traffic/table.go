@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -73,9 +74,7 @@ func (s *Session) row(t *table) int {
 
 // readTable reads a file.
 func readTable(d Data) (*table, error) {
-	if d.Order == "" {
-		d.Order = InOrder
-	}
+	d.Order = cmp.Or(d.Order, InOrder)
 	t := &table{name: d.Name, order: d.Order, key: keyOf("data", d.Name)}
 	if err := checkName("data", d.Name); err != nil || d.Name == "" || strings.Contains(d.Name, ".") {
 		return nil, fmt.Errorf("data cannot have the name %q; use letters, digits, - and _", d.Name)

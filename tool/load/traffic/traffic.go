@@ -300,9 +300,7 @@ func checkName(what, name string) error {
 // flow compiles flow i of the plan.
 func (s *Script) flow(p Plan, i int) (*flow, error) {
 	f := p.Flows[i]
-	if f.Weight == 0 {
-		f.Weight = 1
-	}
+	f.Weight = cmp.Or(f.Weight, 1)
 	switch {
 	case f.Name == "" && len(p.Flows) > 1:
 		return nil, fmt.Errorf("flow %d has no name; give it one, as in name = \"browse\"", i+1)
@@ -423,9 +421,7 @@ func outside(text string) string {
 
 // thinks sets the think time, and checks the time-out.
 func (r *Request) thinks(st Step) error {
-	if st.ThinkMost == 0 {
-		st.ThinkMost = st.Think
-	}
+	st.ThinkMost = cmp.Or(st.ThinkMost, st.Think)
 	if st.Timeout < 0 {
 		return fmt.Errorf("timeout: it cannot be %v; write it as in 500ms", st.Timeout)
 	}
