@@ -72,20 +72,7 @@ type Figures struct {
 func (f *Figures) Of(s *Server) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.let()
-	if s != nil {
-		f.stats = &Server{url: s.url}
-		f.stats.client = http.Client{Transport: &f.stats.transport, Timeout: statsTime}
-		f.stats.transport.DialContext = s.transport.DialContext
-	}
-}
-
-// let stops using the server.
-func (f *Figures) let() {
-	if f.stats != nil {
-		f.stats.Close()
-	}
-	f.stats, f.seen, f.earned = nil, Rates{}, runtimeFigures{}
+	f.stats, f.seen, f.earned = s, Rates{}, runtimeFigures{}
 }
 
 // Close stops using the server.

@@ -248,11 +248,8 @@ func (j Judged) lines() (lines []changeLine) {
 
 // Judge shows the comparison with another run.
 func (p *Page) Judge(judged Judged) {
-	p.ready()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	p.state.Notes, p.state.Changes = judged.Notes, judged.lines()
-	p.tellLocked()
 }
 
 func orNone(v *float64) number {

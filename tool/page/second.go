@@ -57,9 +57,7 @@ type laneCount struct {
 // Load adds a second of the generator's figures. It takes about a millisecond
 // (BenchmarkSecond).
 func (p *Page) Load(s Second) {
-	p.ready()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	now := p.now()
 	l := &p.lane
 	if !l.began || s.Lane != l.lane {
@@ -100,7 +98,6 @@ func (p *Page) Load(s Second) {
 	p.stream.add(encode("point", pt))
 	p.state.Status, p.state.Phase = Running, s.Phase
 	p.judge()
-	p.tellLocked()
 }
 
 // addTimes adds a spread's figures under keys with this prefix.
@@ -131,16 +128,13 @@ type Agent struct {
 
 // Agents adds a second of all agents; Load receives their sum.
 func (p *Page) Agents(all []Agent) {
-	p.ready()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	p.state.Lanes = nil
 	for _, a := range all[:min(len(all), keptLanes)] {
 		p.state.Lanes = append(p.state.Lanes, laneLine{
 			Group: "agents", Name: a.Name, Rate: number(a.Rate), P50: orNone(a.P50), P99: orNone(a.P99), CPU: orNone(nil), Done: true, Doubtful: a.Doubtful,
 		})
 	}
-	p.tellLocked()
 }
 
 func (l Lane) text() string {

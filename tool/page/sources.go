@@ -74,7 +74,7 @@ func (p *Page) sampled(values map[string]float64) {
 		p.stream.add(encode("point", point{T: number(p.now()), Values: clean}))
 	}
 	if p.serves(values) {
-		p.tellLocked()
+		p.tell()
 	}
 }
 
