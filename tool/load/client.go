@@ -192,11 +192,7 @@ func (c *conn) wake(of *client, now int64) {
 	if !c.ending {
 		c.refill(now)
 	}
-	out := c.claim()
-	c.mu.Unlock()
-	if out != nil {
-		c.write(out)
-	}
+	c.unlock()
 }
 
 // Step is the result of one step of the plan's Traffic.
