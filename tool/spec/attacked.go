@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,19 +51,11 @@ type GivenFlag struct{ Name, Value string }
 // Given returns the flags that were set, with dashes, without those named. Values that may be
 // secret are replaced.
 func Given(cmd *cobra.Command, without ...string) (given []GivenFlag) {
-	omitted := map[string]bool{}
-	for _, name := range without {
-		omitted[name] = true
-	}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if omitted[flag.Name] {
+		if slices.Contains(without, flag.Name) {
 			return
 		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
-			values = list.GetSlice()
-		}
-		for _, value := range values {
+		for _, value := range valuesOf(flag) {
 			if flag.Name == "header" || flag.Name == "body" || flag.Name == "hello" {
 				value = "…"
 			}

@@ -139,13 +139,17 @@ func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
 		if !flag.Changed || flag.Value == &f.traffic.flows || flag.Value == &f.traffic.data {
 			return // tables of a file have no text form
 		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
-			values = list.GetSlice()
-		}
-		sent.Flags = append(sent.Flags, sentFlag{flag.Name, values})
+		sent.Flags = append(sent.Flags, sentFlag{flag.Name, valuesOf(flag)})
 	})
 	return json.Marshal(sent)
+}
+
+// valuesOf returns what was given as a flag.
+func valuesOf(flag *pflag.Flag) []string {
+	if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
+		return list.GetSlice()
+	}
+	return []string{flag.Value.String()}
 }
 
 // FromCarried decodes the plan that Carry encoded. It reads no file of this machine.

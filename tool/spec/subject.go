@@ -76,7 +76,7 @@ func (f *Subject) Plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
 	if err := f.Load.Complete(cmd, f.Target); err != nil {
 		return plan, server, err
 	}
-	plan = trial.Plan{Load: f.Load.Plan, Samples: f.samples, MostOthers: float64(f.others.Most), Seed: uint64(time.Now().UnixNano()), Scenario: Kept(cmd, f.Name(), f.Target)}
+	plan = trial.Plan{Load: f.Load.Plan, Design: trial.Design{Samples: f.samples, MostOthers: float64(f.others.Most), Seed: uint64(time.Now().UnixNano()), Scenario: Kept(cmd, f.Name(), f.Target)}}
 	server = trial.Server{Build: f.build, Command: f.cmd, Env: f.env, Ready: f.ready, ReadyWithin: f.readyWithin, StopWithin: f.stopWithin}
 	return plan, server, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -27,20 +25,7 @@ type Benchmarks struct {
 	Bench   string // as go test -bench; zero: all
 	// For is how long a take runs its benchmark, as go test -benchtime. Zero: 500 ms.
 	For time.Duration
-	// Scenario is stored with the runs.
-	Scenario record.Scenario
-	// Samples is how many valid takes, or pairs of them, each benchmark gets. Zero: 16.
-	Samples int
-	// Retakes is how many invalid ones of each benchmark may be retaken. Zero: half of Samples,
-	// at least 1. Negative: none.
-	Retakes int
-	// MostOthers is as in Plan.
-	MostOthers float64
-	// Seed chooses the pairs in which B is first.
-	Seed uint64
-	// Progress receives the progress before each step, from one goroutine. It must return
-	// soon. Zero: none.
-	Progress func(Progress)
+	Design
 }
 
 // Tree is source code to measure.
@@ -52,9 +37,8 @@ type Tree struct {
 }
 
 const (
-	usualFor     = 500 * time.Millisecond
-	usualSamples = 16
-	longestTake  = 10 * time.Minute // as go test
+	usualFor    = 500 * time.Millisecond
+	longestTake = 10 * time.Minute // as go test
 )
 
 // Run takes the samples and returns a run per tree, in the trees' order, and what is worth
@@ -68,7 +52,7 @@ func (p Benchmarks) Run(ctx context.Context) (runs []*record.Run, notes []string
 	if err != nil {
 		return nil, nil, err
 	}
-	defer os.RemoveAll(t.folder)
+	defer t.end()
 	if notes, err = t.prepare(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -76,12 +60,7 @@ func (p Benchmarks) Run(ctx context.Context) (runs []*record.Run, notes []string
 	if err != nil && ctx.Err() == nil {
 		return nil, nil, err
 	}
-	for _, side := range t.sides {
-		if len(side.run.Samples) > 0 {
-			runs = append(runs, side.run)
-		}
-	}
-	return runs, notes, ctx.Err()
+	return t.sampled(), notes, ctx.Err()
 }
 
 // goTest is a running measurement of Benchmarks.
@@ -89,11 +68,9 @@ type goTest struct {
 	plan   Benchmarks
 	sides  []*treeSide
 	marks  []*benchmark // that all sides have
-	folder string       // of the test programs
 	cpus   int          // GOMAXPROCS of every take
-	random *rand.Rand
-	pairs  int // ids given to pairs so far
-	tally      // of takes
+	pairs  int          // ids given to pairs so far
+	taking              // its folder has the test programs
 }
 
 // treeSide is a tree during a measurement.
@@ -118,21 +95,18 @@ func (p Benchmarks) begin() (*goTest, error) {
 	if len(p.Trees) == 0 || len(p.Trees) > 2 {
 		return nil, fmt.Errorf("trial: %d trees; give one, or two to compare", len(p.Trees))
 	}
-	p.Samples = cmp.Or(p.Samples, usualSamples)
-	p.Retakes = cmp.Or(p.Retakes, max(1, p.Samples/2))
-	p.MostOthers = cmp.Or(p.MostOthers, usualOthers)
 	p.For = cmp.Or(p.For, usualFor)
-	t := &goTest{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), cpus: runtime.GOMAXPROCS(0), pairs: p.Samples, tally: tally{tell: p.Progress}}
-	var err error
-	if t.folder, err = child.Folder("hone-gotest"); err != nil {
-		return nil, fmt.Errorf("trial: %w", err)
+	t := &goTest{plan: p, cpus: runtime.GOMAXPROCS(0)}
+	if err := t.begin(&t.plan.Design, "hone-gotest", 16); err != nil {
+		return nil, err
 	}
+	t.pairs = t.plan.Samples
 	for i, tree := range p.Trees {
 		side := &treeSide{Tree: tree, label: "the package"}
 		if len(p.Trees) > 1 {
 			side.label = Label(i, tree.Name)
 		}
-		side.run = &record.Run{Name: tree.Name, Made: record.GoTest, Scenario: p.Scenario}
+		side.run = t.add(record.GoTest, tree.Name)
 		t.sides = append(t.sides, side)
 	}
 	return t, nil
@@ -171,15 +145,6 @@ func (t *goTest) samples(pair int) []record.Sample {
 		}
 	}
 	return samples
-}
-
-func (t *goTest) keep(samples []record.Sample) {
-	for i, side := range t.sides {
-		if side.run.At.IsZero() {
-			side.run.At = t.began
-		}
-		side.run.Samples = append(side.run.Samples, samples[i])
-	}
 }
 
 // pair adds a valid take of each side to samples. It is false if there have been too many others.

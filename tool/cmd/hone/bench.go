@@ -12,6 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
@@ -142,10 +143,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	if err != nil {
 		return err
 	}
-	s, err := session.Open(ctx, session.Plan{
-		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
-		Keep: !f.discard, Store: f.store, UI: f.ui, Page: f.page(base),
-	})
+	s, err := f.open(cmd, f.page(base))
 	if err != nil {
 		return err
 	}
@@ -172,6 +170,13 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	}
 	watcher.End()
 	return f.finish(ctx, s, &benchResult{Runs: runs, wanted: plan.Samples}, base, err)
+}
+
+func (f *benchFlags) open(cmd *cobra.Command, live *page.Page) (*session.Session, error) {
+	return session.Open(cmd.Context(), session.Plan{
+		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
+		Keep: !f.discard, Store: f.store, UI: f.ui, Page: live,
+	})
 }
 
 // finish judges, prints and stores what has been measured until err.

@@ -32,10 +32,7 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := session.Open(ctx, session.Plan{
-		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
-		Keep: !f.discard, Store: f.store, UI: f.ui, Page: f.goTestPage(base),
-	})
+	s, err := f.open(cmd, f.goTestPage(base))
 	if err != nil {
 		return err
 	}
