@@ -9,9 +9,11 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -314,7 +316,7 @@ func (c *coordinator) lose(m *member, why string) {
 		c.members = slices.DeleteFunc(c.members, func(o *member) bool { return o == m })
 		c.left = append(c.left, m)
 	case c.step < running && c.err == nil:
-		c.err = &load.Error{Kind: load.Unreachable, What: "agent " + m.hello.Name + " " + m.fault}
+		c.err = &load.Error{Kind: load.Unreachable, What: "agent " + cmp.Or(m.hello.Name, strconv.Itoa(m.number+1)) + " " + m.fault}
 	default:
 		c.stop()
 	}
