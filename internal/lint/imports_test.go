@@ -65,7 +65,7 @@ var toolImports = map[string][]string{
 	"tool/trial":        {"tool/child", "tool/load", "tool/machine", "tool/record"},
 	"tool/probe":        {"tool/figure", "tool/record"},
 	"tool/history":      {"tool/compare", "tool/figure", "tool/record"},
-	"tool/page":         {"tool/figure", "tool/machine", "tool/record", "tool/compare", "tool/history", "tool/probe", "tool/torture"},
+	"tool/page":         {"tool/figure", "tool/load", "tool/machine", "tool/record", "tool/compare", "tool/history", "tool/probe", "tool/torture"},
 	"tool/record":       {"tool/figure"},
 	"tool/compare":      {"tool/exit", "tool/figure", "tool/load", "tool/probe", "tool/record"},
 	"tool/command":      {"tool/exit", "tool/spec"},

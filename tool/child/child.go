@@ -8,6 +8,7 @@ package child
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,9 +54,7 @@ type Options struct {
 // reads the child's output to its end in any case, so that the child never blocks on it.
 func Start(cmd *exec.Cmd, o Options) (*Child, error) {
 	c := &Child{cmd: cmd, signal: o.Signal, grace: o.Grace, lines: make(chan []byte, 1), ended: make(chan struct{})}
-	if c.grace == 0 {
-		c.grace = 3 * time.Second
-	}
+	c.grace = cmp.Or(c.grace, 3*time.Second)
 	var err error
 	if c.stdin, err = cmd.StdinPipe(); err != nil {
 		return nil, err

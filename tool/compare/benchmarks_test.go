@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/perf/benchmath"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // recorded returns ns/op of six benchmarks of package wire in 192 pairs of hone bench --go-test, A and B
@@ -118,7 +120,7 @@ func quieten(f *Figure) {
 	for i, p := range f.Pairs {
 		ratios[i], levels[i] = math.Log(p.B/p.A), math.Log(p.A*p.B)/2
 	}
-	middle := median(levels)
+	middle := figure.Median(levels)
 	squares := 0.0
 	for _, v := range ratios {
 		squares += v * v / float64(len(ratios))

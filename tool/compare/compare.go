@@ -12,8 +12,12 @@
 package compare
 
 import (
+	"cmp"
 	"math"
 	"slices"
+
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/record"
 )
 
 // alpha is the probability that any verdict of a comparison is wrong.
@@ -26,7 +30,7 @@ const FewestPairs = 5
 type Figure struct {
 	Name   string
 	Unit   string
-	Better Direction
+	Better string // as in record.Metric. Zero: record.Lower
 	// Primary figures weigh three times as much as others: they get a larger share of
 	// alpha.
 	Primary bool
@@ -46,15 +50,6 @@ type Pair struct {
 	ID   int
 	A, B float64 // NaN: that run has no value
 }
-
-// Direction states which values of a figure are good. Zero: lower ones.
-type Direction string
-
-// The directions.
-const (
-	Lower  Direction = "lower"
-	Higher Direction = "higher"
-)
 
 // Rules set how to judge. The zero value works.
 type Rules struct {
@@ -96,9 +91,7 @@ const (
 // those without values.
 func (r Rules) Compare(figures []Figure) *Comparison {
 	r.Look = max(1, r.Look)
-	if r.Tolerance == 0 {
-		r.Tolerance = 0.03
-	}
+	r.Tolerance = cmp.Or(r.Tolerance, 0.03)
 	c := &Comparison{Tolerance: max(0, r.Tolerance), Scope: ThisMachine, Changes: make([]Change, len(figures))}
 	c.Family = Family{Figures: len(figures), Alpha: alpha, Look: r.Look, AlphaLook: alphaOf(r.Look)}
 	weights, most := 0.0, 0
@@ -171,10 +164,10 @@ const (
 
 // Change is the result for one figure. What is not available is nil.
 type Change struct {
-	Name    string    `json:"name"`
-	Unit    string    `json:"unit"`
-	Better  Direction `json:"better"`
-	Primary bool      `json:"primary"`
+	Name    string `json:"name"`
+	Unit    string `json:"unit"`
+	Better  string `json:"better"`
+	Primary bool   `json:"primary"`
 	// Pairs is how many pairs have both values, PairIDs lists them. Unpaired runs have
 	// none.
 	Pairs    int   `json:"pairs"`
@@ -230,16 +223,14 @@ func (j *judgement) level() float64 { return j.share * alphaOf(j.rules.Look) }
 
 func (j *judgement) change() Change {
 	j.c = Change{Name: j.Name, Unit: j.Unit, Better: j.Better, Primary: j.Primary, PairIDs: []int{}, A: []float64{}, B: []float64{}, Level: j.level(), Verdict: Unclear}
-	if j.c.Better == "" {
-		j.c.Better = Lower
-	}
+	j.c.Better = cmp.Or(j.c.Better, record.Lower)
 	j.takeValues()
 	j.c.LimitedBy = j.unfit()
 	if j.isExact() {
 		j.exactly()
 		return j.c
 	}
-	if min(len(j.c.A), len(j.c.B)) < FewestPairs || !j.positive() {
+	if min(len(j.c.A), len(j.c.B)) < FewestPairs || !positive(j.c.A, j.c.B) {
 		j.c.Advice = j.advise()
 		return j.c
 	}
@@ -277,10 +268,10 @@ func (j *judgement) takeValues() {
 		c.MissingA, c.MissingB = len(j.A)-len(c.A), len(j.B)-len(c.B)
 	}
 	if len(c.A) > 0 {
-		c.MedianA = new(median(c.A))
+		c.MedianA = new(figure.Median(c.A))
 	}
 	if len(c.B) > 0 {
-		c.MedianB = new(median(c.B))
+		c.MedianB = new(figure.Median(c.B))
 	}
 }
 
@@ -301,26 +292,28 @@ func (j *judgement) unfit() Limit {
 		return ByMissing
 	case min(len(c.A), len(c.B)) < FewestPairs:
 		return ByNumber
-	case !j.positive():
+	case !positive(c.A, c.B):
 		return ByValues
 	}
 	return ""
 }
 
-// positive reports whether all values that count have a logarithm.
-func (j *judgement) positive() bool {
-	return !slices.ContainsFunc(slices.Concat(j.c.A, j.c.B), func(v float64) bool { return v <= 0 })
+// positive reports whether all values have a logarithm.
+func positive(a, b []float64) bool {
+	return !slices.ContainsFunc(slices.Concat(a, b), func(v float64) bool { return v <= 0 })
+}
+
+func logs(values []float64) []float64 {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = math.Log(v)
+	}
+	return out
 }
 
 // estimate computes the complete interval, and fills in what limits it.
 func (j *judgement) estimate() estimate {
-	a, b := make([]float64, len(j.c.A)), make([]float64, len(j.c.B))
-	for i, v := range j.c.A {
-		a[i] = math.Log(v)
-	}
-	for i, v := range j.c.B {
-		b[i] = math.Log(v)
-	}
+	a, b := logs(j.c.A), logs(j.c.B)
 	if j.Pairs != nil {
 		j.sampled, j.df = ofPairs(minus(b, a), j.level()), float64(len(a)-1)
 	} else {
@@ -355,7 +348,7 @@ func (j *judgement) verdict(e estimate) Verdict {
 		return Same
 	case e.holds(0):
 		return Unclear
-	case (e.center > 0) == (j.Better == Higher):
+	case (e.center > 0) == (j.Better == record.Higher):
 		return Better
 	}
 	return Worse

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/record"
 )
 
 // inTurn returns alternating pairs in which B is factor times A, with a fixed spread.
@@ -72,7 +73,7 @@ func TestVerdicts(t *testing.T) {
 		words   string // empty: any
 	}{
 		"better":                    {Figure{Pairs: inTurn(12, 0.9, 0.01)}, Better, BySpread, "better: −10.0 % (−10.5 … −9.6), at least 9.6 %; p 0.0006; 12 pairs"},
-		"worse":                     {Figure{Pairs: inTurn(12, 0.9, 0.01), Better: Higher}, Worse, BySpread, ""},
+		"worse":                     {Figure{Pairs: inTurn(12, 0.9, 0.01), Better: record.Higher}, Worse, BySpread, ""},
 		"worse by 2 to 4 %":         {Figure{Pairs: inTurn(12, 1.03, 0.01)}, Worse, BySpread, ""},
 		"same":                      {Figure{Pairs: inTurn(12, 1.003, 0.01)}, Same, BySpread, "same within 3 %: +0.3 % (−0.3 … +0.8)"},
 		"small but certain":         {Figure{Pairs: inTurn(12, 1.01, 0.001)}, Same, BySpread, "same within 3 %: +1.0 % (+0.9 … +1.0), small but certain"},

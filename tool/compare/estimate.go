@@ -148,11 +148,6 @@ func moments(values []float64) (mean, variance float64) {
 	return mean, variance
 }
 
-// median does not modify values.
-func median(values []float64) float64 {
-	return middle(slices.Sorted(slices.Values(values)))
-}
-
 func middle(sorted []float64) float64 {
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/hone-go/hone/tool/record"
 )
 
 // exact compares counts that every run of a side agrees on.
@@ -66,7 +68,7 @@ func (j *judgement) exactly() {
 	switch {
 	case a == b, c.Ratio != nil && ratio > 0 && math.Abs(math.Log(ratio)) < j.tau:
 		c.Verdict = Same
-	case (b > a) == (j.Better == Higher):
+	case (b > a) == (j.Better == record.Higher):
 		c.Verdict = Better
 	default:
 		c.Verdict = Worse

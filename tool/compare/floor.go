@@ -30,8 +30,9 @@ type Floor struct {
 	deviation, df float64 // of logarithms
 }
 
-// fewestEstimates is how many estimates are needed to estimate their variance.
-const fewestEstimates = 4
+// fewestSessions is how many sessions are needed to estimate the variance of their differences;
+// unpaired runs need one more.
+const fewestSessions = 4
 
 // AddSessions gives each figure its sessions from repeats, in which a program was
 // measured against itself.
@@ -64,11 +65,14 @@ func floorOf(f *Figure, method Method) *Floor {
 	floor := &Floor{}
 	var differences, meansA, meansB []float64
 	for _, s := range f.Sessions {
-		whole := wholePairs(s.Pairs)
-		a, b := logs(whole)
-		if len(whole) < FewestPairs || !positive(whole) {
+		var a, b []float64
+		for _, p := range wholePairs(s.Pairs) {
+			a, b = append(a, p.A), append(b, p.B)
+		}
+		if len(a) < FewestPairs || !positive(a, b) {
 			continue
 		}
+		a, b = logs(a), logs(b)
 		differences = append(differences, center(minus(b, a), method))
 		meanA, _ := moments(a)
 		meanB, _ := moments(b)
@@ -76,8 +80,8 @@ func floorOf(f *Figure, method Method) *Floor {
 		if floor.Sessions++; floor.Sessions == 1 || s.At.Before(floor.Oldest) {
 			floor.Oldest = s.At
 		}
-		if floor.Pairs == 0 || len(whole) < floor.Pairs {
-			floor.Pairs = len(whole)
+		if floor.Pairs == 0 || len(a) < floor.Pairs {
+			floor.Pairs = len(a)
 		}
 	}
 	var square float64
@@ -92,7 +96,7 @@ func floorOf(f *Figure, method Method) *Floor {
 		_, varB := moments(meansB)
 		square = varA + varB
 	}
-	if floor.df < fewestEstimates {
+	if floor.df < fewestSessions {
 		return nil
 	}
 	floor.deviation = math.Sqrt(square)
@@ -124,18 +128,6 @@ func wholePairs(pairs []Pair) []Pair {
 
 // missing reports whether v is not a number that counts.
 func missing(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
-
-// positive reports whether all values have a logarithm.
-func positive(pairs []Pair) bool {
-	return !slices.ContainsFunc(pairs, func(p Pair) bool { return p.A <= 0 || p.B <= 0 })
-}
-
-func logs(pairs []Pair) (a, b []float64) {
-	for _, p := range pairs {
-		a, b = append(a, math.Log(p.A)), append(b, math.Log(p.B))
-	}
-	return a, b
-}
 
 func minus(b, a []float64) []float64 {
 	differences := make([]float64, len(a))

@@ -150,10 +150,6 @@ func repeatsFor(ctx context.Context, store *record.Store, r *record.Run) (repeat
 	return repeats, notes, nil
 }
 
-// fewestSessions is how many sessions make a noise floor for pairs; unpaired runs need
-// one more.
-const fewestSessions = 4
-
 // ofTheMachine are the strict keys of machine.Read.
 var ofTheMachine = []string{"cpu", "cpus", "smt", "kernel", "goos", "goarch", "virtual", "cpu-limit", "memory"}
 

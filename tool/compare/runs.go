@@ -15,6 +15,7 @@ import (
 	"golang.org/x/perf/benchunit"
 
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/record"
 )
 
 // Runs is one side of a comparison: runs of the same thing.
@@ -30,7 +31,7 @@ type Runs struct {
 type Series struct {
 	Name   string
 	Unit   string
-	Better Direction
+	Better string
 	// Values has one value per run, in order; NaN where a run has none, so that a missing
 	// value never shifts the others to another run.
 	Values []float64
@@ -75,7 +76,7 @@ func isJSON(text *bufio.Reader) bool {
 }
 
 // series returns the series of that name and unit, and creates it if needed.
-func (r *Runs) series(name, unit string, better Direction) *Series {
+func (r *Runs) series(name, unit string, better string) *Series {
 	i := r.index(name, unit)
 	if i < 0 {
 		i = len(r.Series)
@@ -131,11 +132,7 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 		if differ := differing(r.Settings.Load, l.Settings); len(differ) > 0 {
 			return fmt.Errorf("%w: %s, result %d: %s; give results of one load", ErrMixed, name, number, differ[0])
 		}
-		l.Metrics(func(name, unit string, higherIsBetter bool, value float64) {
-			better := Lower
-			if higherIsBetter {
-				better = Higher
-			}
+		l.Metrics(func(name, unit, better string, value float64) {
 			r.series(name, unit, better).set(number-1, value)
 		})
 	}
@@ -144,11 +141,11 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 func (r *Runs) readBenchmarks(name string, in io.Reader) error {
 	reader := benchfmt.NewReader(in, name)
 	for reader.Scan() {
-		switch record := reader.Result().(type) {
+		switch line := reader.Result().(type) {
 		case *benchfmt.Result:
-			r.addBenchmark(record, reader.Units())
+			r.addBenchmark(line, reader.Units())
 		case *benchfmt.SyntaxError:
-			return fmt.Errorf("compare: %w", record)
+			return fmt.Errorf("compare: %w", line)
 		}
 	}
 	if err := reader.Err(); err != nil {
@@ -164,12 +161,8 @@ func (r *Runs) addBenchmark(b *benchfmt.Result, units benchfmt.UnitMetadataMap) 
 		}
 	}
 	for _, v := range b.Values {
-		better := Lower
-		if units.GetBetter(v.Unit) > 0 || strings.HasSuffix(v.Unit, "/s") || strings.HasSuffix(v.Unit, "/sec") {
-			better = Higher
-		}
 		_, unit := benchunit.Tidy(1, v.Unit)
-		series := r.series(b.Name.String(), unit, better)
+		series := r.series(b.Name.String(), unit, record.BetterOf(units, v.Unit))
 		series.Values = append(series.Values, v.Value)
 	}
 }

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func loadOf(r *record.Run) map[string]string {
 // GeneratorKey names what measured a run: hone, unless an imported run says otherwise.
 const GeneratorKey = "generator"
 
-func (s Settings) generator() string { return orElse(s.Soft[GeneratorKey], "hone") }
+func (s Settings) generator() string { return cmp.Or(s.Soft[GeneratorKey], "hone") }
 
 // scenarioKey is the setting that allows the whole scenario to differ.
 const scenarioKey = "scenario"
@@ -100,7 +101,7 @@ func loadDifferences(a, b Settings) []Difference {
 	var differ []Difference
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if ka[key] != kb[key] {
-			differ = append(differ, Difference{key, orElse(ka[key], a.Load[key]), orElse(kb[key], b.Load[key])})
+			differ = append(differ, Difference{key, cmp.Or(ka[key], a.Load[key]), cmp.Or(kb[key], b.Load[key])})
 		}
 	}
 	if differ == nil { // it is only written differently
@@ -121,13 +122,6 @@ func keysOf(s *record.Scenario) map[string]string {
 		keys[key] = value
 	}
 	return keys
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // differing compares the values that both have.
@@ -158,7 +152,7 @@ func Refusal(a, b Settings, across []string, try func(keys []string) string) err
 func Doubts(a, b Settings) []string {
 	var doubts []string
 	if ga, gb := a.generator(), b.generator(); ga != "hone" || gb != "hone" {
-		doubts = append(doubts, fmt.Sprintf("measured by %s and imported: the machine, and whether the generator kept up, are unknown, and no runs are pairs; compare only runs of one machine, one after the other", orElse(a.Soft[GeneratorKey], gb)))
+		doubts = append(doubts, fmt.Sprintf("measured by %s and imported: the machine, and whether the generator kept up, are unknown, and no runs are pairs; compare only runs of one machine, one after the other", cmp.Or(a.Soft[GeneratorKey], gb)))
 	} else if a.Untold || b.Untold || (a.Scenario == nil) != (b.Scenario == nil) && (a.Load == nil) != (b.Load == nil) {
 		doubts = append(doubts, "one side was written by an older hone and does not record the load; compare only runs with the same load")
 	}

@@ -357,9 +357,16 @@ func withoutSteps(t *testing.T, figures []Figure) []Verdict {
 }
 
 // ninetyPercent returns same if the 90 % interval lies within the tolerance.
+func pairLogs(pairs []Pair) (a, b []float64) {
+	for _, p := range pairs {
+		a, b = append(a, p.A), append(b, p.B)
+	}
+	return logs(a), logs(b)
+}
+
 func ninetyPercent(_ *testing.T, figures []Figure) (verdicts []Verdict) {
 	for _, f := range figures {
-		a, b := logs(f.Pairs)
+		a, b := pairLogs(f.Pairs)
 		d := minus(b, a)
 		mean, variance := moments(d)
 		n := float64(len(d))
@@ -379,7 +386,7 @@ func signFlipsAndHolm(_ *testing.T, figures []Figure) []Verdict {
 	verdicts := slices.Repeat([]Verdict{Unclear}, len(figures))
 	ps := make([]float64, len(figures))
 	for i, f := range figures {
-		a, b := logs(f.Pairs)
+		a, b := pairLogs(f.Pairs)
 		d := minus(b, a)
 		ps[i] = signFlip(d)
 		if mean, _ := moments(d); ps[i] <= alpha {

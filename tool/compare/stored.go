@@ -43,7 +43,7 @@ func (r *Runs) addValid(run *record.Run) {
 // only.
 func (r *Runs) addSample(run int, s *record.Sample) {
 	for _, m := range s.Metrics {
-		r.series(m.Name, m.Unit, Direction(m.Better)).set(run, m.Value)
+		r.series(m.Name, m.Unit, m.Better).set(run, m.Value)
 	}
 	r.complete(run + 1)
 }

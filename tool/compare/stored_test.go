@@ -31,7 +31,7 @@ func figureOf(t *testing.T, a, b *record.Run) compare.Figure {
 	t.Helper()
 	ra, rb, paired := compare.Stored(a, b)
 	figures, err := compare.Match(ra, rb, paired)
-	if err != nil || len(figures) != 1 || figures[0].Name != "p999" || figures[0].Better != compare.Lower {
+	if err != nil || len(figures) != 1 || figures[0].Name != "p999" || figures[0].Better != record.Lower {
 		t.Fatalf("figures %+v, %v", figures, err)
 	}
 	return figures[0]
@@ -80,6 +80,14 @@ func TestFigureOfOneSide(t *testing.T) {
 	figures, err := compare.Match(ra, rb, paired)
 	if err != nil || len(figures) != 2 || figures[1].Name != "rate" || len(figures[1].Pairs) != 2 || !math.IsNaN(figures[1].Pairs[0].A) || figures[1].Pairs[0].B != 5 {
 		t.Errorf("%+v, %v", figures, err)
+	}
+}
+
+// A file may declare that lower values of a rate are better.
+func TestDeclaredUnit(t *testing.T) {
+	r, err := compare.ReadRuns("file", strings.NewReader("Unit misses/s better=lower\nBenchmarkCache 1 5 misses/s\n"))
+	if err != nil || len(r.Series) != 1 || r.Series[0].Better != record.Lower {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

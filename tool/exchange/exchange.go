@@ -5,6 +5,7 @@
 package exchange
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,12 +66,7 @@ func seriesOf(s *record.Sample, name string) *record.Series {
 }
 
 // title returns a run's display name: its name, or else its ID.
-func title(r *record.Run) string {
-	if r.Name != "" {
-		return r.Name
-	}
-	return r.ID
-}
+func title(r *record.Run) string { return cmp.Or(r.Name, r.ID) }
 
 // oneLine joins a text's lines.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

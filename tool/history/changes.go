@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 const (
@@ -42,25 +44,17 @@ func scaled(values []float64) []float64 {
 			out[i] = math.Log(v)
 		}
 	}
-	middle := median(out)
+	middle := figure.Median(out)
 	off := make([]float64, len(out))
 	for i, v := range out {
 		off[i] = math.Abs(v - middle)
 	}
-	if far := clipped * 1.4826 * median(off); far > 0 { // 0: most are equal, and a difference is rare
+	if far := clipped * 1.4826 * figure.Median(off); far > 0 { // 0: most are equal, and a difference is rare
 		for i, v := range out {
 			out[i] = min(max(v, middle-far), middle+far)
 		}
 	}
 	return out
-}
-
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
 // search looks for changes.

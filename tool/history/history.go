@@ -133,23 +133,10 @@ func find(ctx context.Context, store *record.Store, ref string) (*record.Run, er
 		}
 	}
 	run, err := store.Get(ctx, "baseline:"+ref)
-	if !errors.Is(err, record.ErrNotFound) {
-		return run, err
+	if errors.Is(err, record.ErrNotFound) {
+		return store.Get(ctx, ref)
 	}
-	run, err = store.Get(ctx, ref)
-	if !errors.Is(err, record.ErrNotFound) {
-		return run, err
-	}
-	all, failed := store.List(ctx, record.Filter{})
-	if failed != nil {
-		return nil, failed
-	}
-	for _, s := range all {
-		if nameOf(s.Name) == ref && s.Made != record.Repeat {
-			return store.Get(ctx, s.ID)
-		}
-	}
-	return nil, err
+	return run, err
 }
 
 // nameOf returns a run's name without the commit that hone bench --revision adds.

@@ -25,8 +25,6 @@ type Churn struct {
 	// First is the time from the intended moment until the answer. It has no figures when the
 	// connections send no request.
 	First Quantiles `json:"first_us"`
-	// Lag is how late the generator opened them; it is part of Dial and First.
-	Lag Quantiles `json:"-"`
 }
 
 // churner opens connections on schedule, uses and closes them.
@@ -191,7 +189,7 @@ func (m *Measured) churnOf() *Churn {
 	}
 	figures := &Churn{
 		Conns: c.Conns, Errors: namedErrors(&c.Errors),
-		Dial: QuantilesOf(c.Dial.Histogram), First: QuantilesOf(c.First.Histogram), Lag: QuantilesOf(c.Lag.Histogram),
+		Dial: QuantilesOf(c.Dial.Histogram), First: QuantilesOf(c.First.Histogram),
 	}
 	if m.Span > 0 {
 		figures.Offered = new(float64(c.Conns) / m.Span.Seconds())

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
@@ -194,11 +192,7 @@ func (c *conn) wake(of *client, now int64) {
 	if !c.ending {
 		c.refill(now)
 	}
-	out := c.claim()
-	c.mu.Unlock()
-	if out != nil {
-		c.write(out)
-	}
+	c.unlock()
 }
 
 // Step is the result of one step of the plan's Traffic.
@@ -212,8 +206,6 @@ type Step struct {
 	Rate     *float64         `json:"rate"`
 	Latency  Quantiles        `json:"latency_us"`
 	Service  Quantiles        `json:"service_us"`
-	// Histogram is the distribution of Latency, in nanoseconds.
-	Histogram *hdrhistogram.Histogram `json:"-"`
 }
 
 // addSteps adds the counts of other to all; both are of the same Traffic, or nil.
@@ -237,7 +229,7 @@ func (m *Measured) stepsOf() (steps []Step) {
 		all := &m.Steps[i]
 		step := Step{
 			Name: request.Name, Flow: request.Flow, Requests: all.requests(),
-			Errors: namedErrors(&all.Errors), Unsent: all.Unsent, Latency: QuantilesOf(all.Latency.Histogram), Histogram: all.Latency.Histogram,
+			Errors: namedErrors(&all.Errors), Unsent: all.Unsent, Latency: QuantilesOf(all.Latency.Histogram),
 		}
 		if step.Service = step.Latency; all.Service.Histogram != nil {
 			step.Service = QuantilesOf(all.Service.Histogram)

@@ -137,11 +137,7 @@ func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error)
 	if r, ok := c.caller.(replier); ok && !parting {
 		c.out = r.AppendReplies(c.out)
 	}
-	out := c.claim()
-	c.mu.Unlock()
-	if out != nil {
-		c.write(out)
-	}
+	c.unlock()
 	if c.batch.count > 0 {
 		c.shard.record(&c.batch, now)
 	}
@@ -388,11 +384,7 @@ func (c *conn) begin(now int64) {
 	if !c.run.paced {
 		c.fill(now)
 	}
-	out := c.claim()
-	c.mu.Unlock()
-	if out != nil {
-		c.write(out)
-	}
+	c.unlock()
 }
 
 // due takes every stride-th of the due requests of an open loop. Requests without a free slot
@@ -414,6 +406,11 @@ func (c *conn) due(all []arrival, stride int, now int64) {
 		c.drop(kind, c.waiting.pop(), now)
 	}
 	c.refill(now)
+	c.unlock()
+}
+
+// unlock releases the connection, and writes the output if nobody else does.
+func (c *conn) unlock() {
 	out := c.claim()
 	c.mu.Unlock()
 	if out != nil {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,20 +51,15 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 func whereIs(t Target) (network, address string) {
 	switch t := t.(type) {
 	case Frames:
-		network, address = t.Network, t.Address
+		return cmp.Or(t.Network, "tcp"), t.Address
 	case Messages:
-		network, address = t.Network, t.Address
+		return cmp.Or(t.Network, "tcp"), t.Address
 	case *httpTarget:
 		return t.network, t.address
 	case *wsTarget:
 		return t.network, t.address
-	default:
-		return "", ""
 	}
-	if network == "" {
-		network = "tcp"
-	}
-	return network, address
+	return "", ""
 }
 
 // handshakesOf returns the handshake counters of a target; nil: it does not use TLS.

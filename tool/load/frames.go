@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,11 +56,7 @@ func ParseTarget(text string, d wire.Dialect) (Frames, error) {
 
 // Dial opens one connection, and says Hello on it.
 func (f Frames) Dial(ctx context.Context) (net.Conn, error) {
-	network := f.Network
-	if network == "" {
-		network = "tcp"
-	}
-	nc, err := dial(ctx, network, f.Address)
+	nc, err := dial(ctx, cmp.Or(f.Network, "tcp"), f.Address)
 	if err != nil || f.Hello == "" {
 		return nc, err
 	}
@@ -84,10 +81,7 @@ func (f Frames) fits(p Plan) error {
 
 // String returns the target in the form that ParseTarget takes.
 func (f Frames) String() string {
-	if f.Network == "" {
-		return "tcp://" + f.Address
-	}
-	return f.Network + "://" + f.Address
+	return cmp.Or(f.Network, "tcp") + "://" + f.Address
 }
 
 type frameCaller struct {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -180,9 +181,7 @@ func (m *Measured) churnFaulty() string {
 		return ""
 	}
 	what := why.What
-	if what == "" {
-		what = why.Kind.String()
-	}
+	what = cmp.Or(what, why.Kind.String())
 	return fmt.Sprintf("%d of %d churn connections failed (%s; the first: %s); %s", total, c.Conns, inWords(&c.Errors), what, why.Try)
 }
 

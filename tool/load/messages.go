@@ -56,8 +56,7 @@ func lengths() map[string]Framing {
 
 const countsItself = "+incl"
 
-// UnmarshalText parses one of the words above, exactly; with MarshalText it makes a Framing usable
-// with flag.TextVar.
+// UnmarshalText parses one of the words above, exactly.
 func (f *Framing) UnmarshalText(text []byte) error {
 	name, whole := strings.CutSuffix(string(text), countsItself)
 	if known, ok := lengths()[name]; ok {
@@ -82,9 +81,6 @@ func (f *Framing) UnmarshalText(text []byte) error {
 	}
 	return fmt.Errorf("load: there is no framing %q; use line, resp, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N", text)
 }
-
-// MarshalText returns what UnmarshalText parses.
-func (f Framing) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // String returns the framing as UnmarshalText parses it.
 func (f Framing) String() string {
@@ -237,9 +233,6 @@ func (m *Match) UnmarshalText(text []byte) error {
 	}
 	return nil
 }
-
-// MarshalText returns what UnmarshalText parses.
-func (m Match) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // String returns order, or for example id@4:8:le.
 func (m Match) String() string {

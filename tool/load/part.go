@@ -186,7 +186,7 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 	}
 	m.shareCPUs(agents)
 	if m.Interrupted && !m.broken {
-		m.Missed = p.missed(&m.tally, m.course)
+		m.Missed = p.missed(&m.tally, newTally(p.paced()), m.course)
 	}
 	m.Interrupted = m.Interrupted && !m.broken && m.Missed == ""
 	r := m.result()
@@ -200,15 +200,14 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 // empty: none.
 func (p Plan) Missed(m *Measured) string {
 	if p, err := p.complete(); err == nil && m.Latency.Histogram != nil {
-		return p.missed(&m.tally, p.course())
+		return p.missed(&m.tally, newTally(p.paced()), p.course())
 	}
 	return ""
 }
 
-func (p Plan) missed(t *tally, course *offer.Course) string {
-	none := newTally(p.paced())
+func (p Plan) missed(total, recent *tally, course *offer.Course) string {
 	for _, g := range p.AbortOn {
-		if g.missed(t, none, p.most(course)) {
+		if g.missed(total, recent, p.most(course)) {
 			return g.String()
 		}
 	}

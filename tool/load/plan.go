@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -156,8 +157,7 @@ func (a Arrivals) String() string {
 	return fmt.Sprintf("arrivals_%d", uint8(a))
 }
 
-// UnmarshalText parses "constant" or "poisson", exactly; with MarshalText it makes an Arrivals
-// usable with flag.TextVar.
+// UnmarshalText parses "constant" or "poisson", exactly.
 func (a *Arrivals) UnmarshalText(text []byte) error {
 	for _, known := range []Arrivals{Constant, Poisson} {
 		if string(text) == known.String() {
@@ -167,9 +167,6 @@ func (a *Arrivals) UnmarshalText(text []byte) error {
 	}
 	return fmt.Errorf("load: there are no arrivals %q; use constant or poisson", text)
 }
-
-// MarshalText returns what UnmarshalText parses.
-func (a Arrivals) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // Progress is the state of a run.
 type Progress struct {
@@ -232,20 +229,20 @@ func (p Plan) complete() (Plan, error) {
 		p.Conns = max(p.Conns, 1)
 	}
 	p.Depth, p.Content = p.depth(), p.content()
-	orElse(&p.For, p.Schedule.Length())
+	p.For = cmp.Or(p.For, p.Schedule.Length())
 	if p.Requests > 0 {
-		orElse(&p.For, longestFor)
-		orElse(&p.Warmup, -1)
+		p.For = cmp.Or(p.For, longestFor)
+		p.Warmup = cmp.Or(p.Warmup, -1)
 	}
 	if p.Traffic != nil && slices.ContainsFunc(p.Traffic.Shares(), func(s traffic.Share) bool { return s.Limit > 0 }) {
-		orElse(&p.Warmup, -1) // every row counts
+		p.Warmup = cmp.Or(p.Warmup, -1) // every row counts
 	}
-	orElse(&p.For, usualFor)
-	orElse(&p.Warmup, min(p.For/10, longestWarmup))
+	p.For = cmp.Or(p.For, usualFor)
+	p.Warmup = cmp.Or(p.Warmup, min(p.For/10, longestWarmup))
 	p.Warmup = max(p.Warmup, 0)
-	orElse(&p.Timeout, usualTimeout)
-	orElse(&p.MaxLag, usualMaxLag)
-	orElse(&p.Ramp.Dials, usualDials)
+	p.Timeout = cmp.Or(p.Timeout, usualTimeout)
+	p.MaxLag = cmp.Or(p.MaxLag, usualMaxLag)
+	p.Ramp.Dials = cmp.Or(p.Ramp.Dials, usualDials)
 	if p.Echo {
 		p.Expect = p.Content
 	}
@@ -303,15 +300,7 @@ func (p Plan) content() []byte {
 		_, most := p.Sizes.Bounds()
 		return letters(most, p.Seed)
 	}
-	orElse(&p.Size, usualSize)
-	return letters(p.Size, p.Seed)
-}
-
-func orElse[T comparable](field *T, usual T) {
-	var zero T
-	if *field == zero {
-		*field = usual
-	}
+	return letters(cmp.Or(p.Size, usualSize), p.Seed)
 }
 
 // letters returns content that is a function of the seed.

@@ -191,11 +191,7 @@ func (c *conn) renew() bool {
 	c.socket, c.caller = newSocket(nc), c.run.plan.Target.Caller()
 	c.parted++
 	c.resume(c.run.now())
-	out := c.claim()
-	c.mu.Unlock()
-	if out != nil {
-		c.write(out)
-	}
+	c.unlock()
 	return true
 }
 
@@ -356,17 +352,12 @@ func (c *conn) expire(now int64) (next int64) {
 		c.timedOut = true
 		c.part(nil)
 	}
-	var out []byte
 	if !c.ending {
 		c.refill(now)
-		out = c.claim()
 	}
-	c.mu.Unlock()
+	c.unlock()
 	if dark {
 		socket.cut()
-	}
-	if out != nil {
-		c.write(out)
 	}
 	return next
 }

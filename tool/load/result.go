@@ -122,11 +122,15 @@ type Result struct {
 }
 
 // Metrics calls with for each figure that the result has and by which results are compared, in
-// order of importance.
-func (r *Result) Metrics(with func(name, unit string, higherIsBetter bool, value float64)) {
+// order of importance; better is "lower" or "higher".
+func (r *Result) Metrics(with func(name, unit, better string, value float64)) {
 	add := func(name, unit string, value *float64) {
+		better := "lower"
+		if unit == "req/s" {
+			better = "higher"
+		}
 		if value != nil {
-			with(name, unit, unit == "req/s", *value)
+			with(name, unit, better, *value)
 		}
 	}
 	if r.Offered == nil { // otherwise the plan sets the rate

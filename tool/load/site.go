@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -84,9 +85,7 @@ func (s *site) secure(config *tls.Config, name string) {
 	if s.tls == nil {
 		s.tls = &tls.Config{}
 	}
-	if s.tls.ServerName == "" {
-		s.tls.ServerName = name
-	}
+	s.tls.ServerName = cmp.Or(s.tls.ServerName, name)
 	s.tls.NextProtos = []string{"http/1.1"}
 }
 

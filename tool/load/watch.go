@@ -226,7 +226,9 @@ func (r *run) wait(now int64) time.Duration {
 // report calls Progress with the counts since the last report.
 func (r *run) report(now int64) {
 	r.gather()
-	r.judge()
+	if r.phase == Measuring {
+		r.missed = r.plan.missed(r.total, r.recent, r.course)
+	}
 	p := Progress{
 		Phase: r.phase, Elapsed: time.Duration(now), Conns: int(r.open.Load()),
 		Answered: r.total.Answered + r.recent.Answered,
@@ -247,19 +249,6 @@ func (r *run) report(now int64) {
 	}
 	r.interval.reset()
 	r.reported = now
-}
-
-// judge checks whether a goal of AbortOn is certain to be missed.
-func (r *run) judge() {
-	if r.phase != Measuring {
-		return
-	}
-	for _, g := range r.plan.AbortOn {
-		if g.missed(r.total, r.recent, r.plan.most(r.course)) {
-			r.missed = g.String()
-			return
-		}
-	}
 }
 
 // shareSince returns the CPU share since the last call.

@@ -177,7 +177,7 @@ func TestDamage(t *testing.T) {
 				if _, err := json.Marshal(m); err != nil {
 					t.Errorf("%s is %q: %v", f.Name, text, err)
 				}
-				for _, part := range []*float64{m.Others, m.Interrupts, m.Steal, m.Throttled, m.CPUPressure, m.MemoryPressure} {
+				for _, part := range []*float64{m.Others, m.Steal, m.Throttled} {
 					if part != nil && !(*part >= 0 && *part <= 1) {
 						t.Errorf("%s is %q: a part is %v", f.Name, text, *part)
 					}

@@ -188,8 +188,7 @@ func meanwhileText(m Meanwhile) string {
 		name  string
 		value *float64
 	}{
-		{"others", m.Others}, {"interrupts", m.Interrupts}, {"steal", m.Steal}, {"throttled", m.Throttled},
-		{"swapped pages", m.SwappedPages}, {"cpu pressure", m.CPUPressure}, {"memory pressure", m.MemoryPressure},
+		{"others", m.Others}, {"steal", m.Steal}, {"throttled", m.Throttled},
 	} {
 		if f.value != nil {
 			fmt.Fprintf(&b, "%s: %.4g\n", f.name, *f.value)

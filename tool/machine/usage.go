@@ -16,12 +16,9 @@ import (
 type Usage struct {
 	cpu       cpuTicks
 	cpus      int
-	throttled time.Duration
-	swapped   float64 // pages, in and out
-	pressure  map[string]time.Duration
+	throttled *time.Duration // nil: not known
 	processes map[int]process
 	self      int
-	has       struct{ throttled, swapped bool }
 }
 
 // cpuTicks is the time of all CPUs together, in ticks of tickLength.
@@ -45,23 +42,14 @@ type process struct {
 // together: of two, one busy CPU is 0.5. What is not available is nil.
 type Meanwhile struct {
 	// Others is the share that other processes used, and the kernel for itself.
-	Others *float64 `json:"others"`
-	// Interrupts is the share spent in interrupts and in the kernel's network stack, on
-	// behalf of any process.
-	Interrupts *float64 `json:"interrupts"`
+	Others *float64
 	// Steal is the share in which the host ran other machines instead.
-	Steal *float64 `json:"steal"`
+	Steal *float64
 	// Throttled is the share of time in which this process's cgroups were throttled by
 	// their quota.
-	Throttled *float64 `json:"throttled"`
-	// SwappedPages were swapped in or out.
-	SwappedPages *float64 `json:"swapped_pages"`
-	// CPUPressure and MemoryPressure are the shares of the time, not of all CPUs', in
-	// which some thread waited for a CPU or for memory.
-	CPUPressure    *float64 `json:"cpu_pressure"`
-	MemoryPressure *float64 `json:"memory_pressure"`
+	Throttled *float64
 	// Busiest are the names of the others that used most, each with its share of one CPU.
-	Busiest string `json:"-"`
+	Busiest string
 }
 
 // Measure reads the counters. It takes about 30 µs per process on the machine
@@ -78,21 +66,14 @@ func (u Usage) Between(later Usage, own ...int) (m Meanwhile) {
 		part := func(from, to float64) *float64 {
 			return new(min(max(0, (to-from)/ticks), 1))
 		}
-		m.Interrupts = part(u.cpu.interrupts, later.cpu.interrupts)
 		m.Steal = part(u.cpu.steal, later.cpu.steal)
 		if ours, known := u.ours(later, own); known {
 			m.Others = part(u.cpu.busy+ours, later.cpu.busy)
 			m.Busiest = strings.Join(u.busiest(later, mostNamed, own...), ", ")
 		}
-		elapsed := time.Duration(ticks) * tickLength / time.Duration(later.cpus)
-		if u.has.throttled && later.has.throttled {
-			m.Throttled = part(0, float64(later.throttled-u.throttled)/float64(tickLength))
+		if u.throttled != nil && later.throttled != nil {
+			m.Throttled = part(0, float64(*later.throttled-*u.throttled)/float64(tickLength))
 		}
-		m.CPUPressure = u.pressed(later, "cpu", elapsed)
-		m.MemoryPressure = u.pressed(later, "memory", elapsed)
-	}
-	if u.has.swapped && later.has.swapped {
-		m.SwappedPages = new(max(0, later.swapped-u.swapped))
 	}
 	return m
 }
@@ -116,15 +97,6 @@ func (u Usage) ours(later Usage, own []int) (ticks float64, known bool) {
 		ticks += now.own + now.ended - before.own - before.ended
 	}
 	return max(0, ticks), true
-}
-
-func (u Usage) pressed(later Usage, what string, elapsed time.Duration) *float64 {
-	from, known := u.pressure[what]
-	to, also := later.pressure[what]
-	if !known || !also || elapsed <= 0 {
-		return nil
-	}
-	return new(min(max(0, float64(to-from)/float64(elapsed)), 1))
 }
 
 // mostNamed is how many other programs are named.
@@ -182,22 +154,14 @@ func percent(part float64) string {
 }
 
 func (h *host) measure() Usage {
-	u := Usage{self: h.pid, pressure: map[string]time.Duration{}}
+	u := Usage{self: h.pid, processes: h.processes()}
 	u.cpu, u.cpus = parseStat(h.text("proc/stat"))
-	u.processes = h.processes()
 	for _, dir := range h.controlGroups() {
 		if stopped, found := parseThrottled(h.text(dir + "/cpu.stat")); found {
-			u.throttled += stopped
-			u.has.throttled = true
-		}
-	}
-	pages := keyed(h.text("proc/vmstat"))
-	in, found := pages["pswpin"]
-	out, also := pages["pswpout"]
-	u.swapped, u.has.swapped = in+out, found && also
-	for _, what := range []string{"cpu", "memory"} {
-		if total, found := parsePressure(h.text("proc/pressure/" + what)); found {
-			u.pressure[what] = total
+			if u.throttled != nil {
+				stopped += *u.throttled
+			}
+			u.throttled = &stopped
 		}
 	}
 	return u
@@ -254,17 +218,6 @@ func parseThrottled(text string) (stopped time.Duration, found bool) {
 	}
 	nanos, found := values["throttled_time"]
 	return time.Duration(nanos), found
-}
-
-// parsePressure returns the total of the line "some".
-func parsePressure(text string) (total time.Duration, found bool) {
-	for line := range strings.Lines(text) {
-		if _, micros, cut := strings.Cut(line, "total="); cut && strings.HasPrefix(line, "some ") {
-			n, err := strconv.ParseInt(strings.TrimSpace(micros), 10, 64)
-			return time.Duration(n) * time.Microsecond, err == nil
-		}
-	}
-	return 0, false
 }
 
 // processes reads all visible processes; nil if this one is not among them.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/load"
 )
 
 // BenchmarkSecond measures Load for one second of a load, without readers.
@@ -24,7 +26,7 @@ func BenchmarkSecond(b *testing.B) {
 	share := 0.3
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Load(Second{Phase: measuring, Rate: 50_000, Conns: 100, CPUShare: &share, Latency: h})
+		p.Load(Second{Progress: load.Progress{Phase: load.Measuring, Rate: 50_000, Conns: 100, CPUShare: &share, Latency: h}})
 	}
 }
 
@@ -63,7 +65,7 @@ func BenchmarkReader(b *testing.B) {
 				<-told
 			}
 			for b.Loop() {
-				p.Load(Second{Phase: measuring, Rate: 50_000, Latency: h})
+				p.Load(Second{Progress: load.Progress{Phase: load.Measuring, Rate: 50_000, Latency: h}})
 				if readers > 0 {
 					<-told
 				}

@@ -64,7 +64,7 @@ func (p *Page) serveCapture(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.state.Capture = &captureState{Busy: true}
-	p.tellLocked()
+	p.tell()
 	p.busy.Go(p.capture)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
@@ -82,10 +82,8 @@ func (p *Page) capture() {
 	if err == nil {
 		made, err = p.flames(taken[0])
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	p.state.Capture = &captureState{}
-	defer p.tellLocked()
 	if err != nil {
 		p.state.Capture.Error = err.Error()
 		return

@@ -28,7 +28,7 @@ func ghostOf(r *record.Run) *ghost {
 	if r == nil {
 		return nil
 	}
-	g := &ghost{Name: nameOf(r), Figures: numbers(medians(r)), Seconds: []point{}}
+	g := &ghost{Name: r.Title(), Figures: numbers(medians(r)), Seconds: []point{}}
 	bySecond := map[time.Duration][]map[string]float64{}
 	var all course
 	for i := range r.Samples {
@@ -51,14 +51,6 @@ func ghostOf(r *record.Run) *ghost {
 	}
 	g.Curve = all.curves()
 	return g
-}
-
-// nameOf returns the name of a run.
-func nameOf(r *record.Run) string {
-	if r.Name == "" {
-		return r.ID
-	}
-	return r.Name + " (" + r.ID + ")"
 }
 
 // course is a sample's time series.

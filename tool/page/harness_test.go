@@ -26,6 +26,7 @@ import (
 
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/observe"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 )
 
@@ -288,8 +289,8 @@ func histogram(micros, n int64) *hdrhistogram.Histogram {
 // second returns one second of a healthy load.
 func second(n int64) page.Second {
 	share := 0.31
-	return page.Second{
-		Phase: "measuring", Rate: 50_000 + float64(900*(n%5)), Conns: 100, CPUShare: &share,
+	return page.Second{Progress: load.Progress{
+		Phase: load.Measuring, Rate: 50_000 + float64(900*(n%5)), Conns: 100, CPUShare: &share,
 		Latency: histogram(180+10*(n%4), 2000), Service: histogram(150, 2000),
-	}
+	}}
 }

@@ -120,7 +120,7 @@ func (p *Page) ready() {
 		p.ghost = ghostOf(p.Baseline)
 		p.state.Status = Waiting
 		p.stream.begin(rand.Text()[:8], encode("hello", p.hello()))
-		p.tell()
+		p.tell() // nobody else has the page yet
 		p.handler = p.routes()
 		if !p.OnlyWatched {
 			p.sampling.begin(p)

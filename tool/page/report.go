@@ -17,6 +17,7 @@ import (
 
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -127,9 +128,9 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 
 func title(run, against *record.Run) string {
 	if against == nil {
-		return nameOf(run)
+		return run.Title()
 	}
-	return nameOf(run) + " against " + nameOf(against)
+	return run.Title() + " against " + against.Title()
 }
 
 // spreadsOf returns the table of a run's figures: name, median, range.
@@ -172,7 +173,7 @@ func (r *recorded) addSamples(run *record.Run) {
 		r.State.Lanes = append(r.State.Lanes, laneLine{
 			Group: "samples", Name: name, Rate: get("rate"), P50: get("p50"), P99: get("p99"), CPU: get("cpu"), Done: true, Doubtful: !s.Valid,
 		})
-		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, "", !s.Valid}, mark{number(at.Seconds()), measuring, measuring, "", false})
+		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, "", !s.Valid}, mark{number(at.Seconds()), load.Measuring, load.Measuring, "", false})
 		for _, second := range c.seconds {
 			p := point{T: number((at + second.end).Round(time.Millisecond).Seconds()), Values: numbers(second.values)}
 			if second.latency != nil {
@@ -247,11 +248,8 @@ func (j Judged) lines() (lines []changeLine) {
 
 // Judge shows the comparison with another run.
 func (p *Page) Judge(judged Judged) {
-	p.ready()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	p.state.Notes, p.state.Changes = judged.Notes, judged.lines()
-	p.tellLocked()
 }
 
 func orNone(v *float64) number {

@@ -29,11 +29,8 @@ type KneeTrial struct {
 
 // Search shows the progress of the search for a knee. k replaces the previous state.
 func (p *Page) Search(k Knee) {
-	p.ready()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	p.state.Knee = &k
-	p.tellLocked()
 }
 
 // kneeKind is the kind of artefact that stores a search.

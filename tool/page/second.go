@@ -3,34 +3,22 @@ package page
 import (
 	"fmt"
 	"math"
-	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/hone-go/hone/tool/load"
 )
 
 // Lane names what is under load when several take turns: an engine of a race, a sample of
 // a bench. Group is the load that they share.
 type Lane struct{ Group, Name string }
 
-// Second is what the generator measured since the previous one.
+// Second is what the generator measured since the previous one. Load reads its histograms, which may
+// be nil, before it returns.
 type Second struct {
-	Lane     Lane          // zero: there is only one
-	Phase    string        // "connecting", "warming up", "measuring" or "draining"
-	Rate     float64       // answers per second
-	Errors   int64         // since the lane began
-	Conns    int           // open now
-	CPUShare *float64      // of the CPU available to the generator; nil: not known
-	Lag      time.Duration // the longest time by which the generator was late; 0: not known
-	Doubt    string        // the reason by which its lateness makes the lane's figures unreliable; empty: none
-	// Latency and Service are in nanoseconds, of measured requests only; they may be the
-	// same histogram, or nil. Load reads them before it returns.
-	Latency, Service *hdrhistogram.Histogram
+	Lane Lane // zero: there is only one
+	load.Progress
 }
 
-const (
-	measuring = "measuring"
-	mostShare = 0.80 // of its CPU, as in package load
-)
+const mostShare = 0.80 // of its CPU, as in package load
 
 // point is a moment of some figures for the charts.
 type point struct {
@@ -69,9 +57,7 @@ type laneCount struct {
 // Load adds a second of the generator's figures. It takes about a millisecond
 // (BenchmarkSecond).
 func (p *Page) Load(s Second) {
-	p.ready()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	now := p.now()
 	l := &p.lane
 	if !l.began || s.Lane != l.lane {
@@ -79,8 +65,8 @@ func (p *Page) Load(s Second) {
 	}
 	if s.Phase != l.phase {
 		kind := "phase"
-		if s.Phase == measuring {
-			kind = measuring
+		if s.Phase == load.Measuring {
+			kind = load.Measuring
 		}
 		l.phase = s.Phase
 		p.stream.add(encode("mark", mark{number(now), kind, s.Phase, "", false}))
@@ -106,13 +92,12 @@ func (p *Page) Load(s Second) {
 		pt.Service = service.wide()
 	}
 	pt.Values = numbers(values)
-	if s.Phase == measuring {
+	if s.Phase == load.Measuring {
 		l.measure(s, &latency, &service, same)
 	}
 	p.stream.add(encode("point", pt))
 	p.state.Status, p.state.Phase = Running, s.Phase
 	p.judge()
-	p.tellLocked()
 }
 
 // addTimes adds a spread's figures under keys with this prefix.
@@ -143,16 +128,13 @@ type Agent struct {
 
 // Agents adds a second of all agents; Load receives their sum.
 func (p *Page) Agents(all []Agent) {
-	p.ready()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	p.state.Lanes = nil
 	for _, a := range all[:min(len(all), keptLanes)] {
 		p.state.Lanes = append(p.state.Lanes, laneLine{
 			Group: "agents", Name: a.Name, Rate: number(a.Rate), P50: orNone(a.P50), P99: orNone(a.P99), CPU: orNone(nil), Done: true, Doubtful: a.Doubtful,
 		})
 	}
-	p.tellLocked()
 }
 
 func (l Lane) text() string {
@@ -219,7 +201,7 @@ func (p *Page) judge() {
 func (l *laneCount) counted(values map[string]float64) {
 	cpu, known := values["s.cpu"]
 	rate, also := values["s.rate"]
-	if known && also && l.phase == measuring && !math.IsNaN(cpu+rate) {
+	if known && also && l.phase == load.Measuring && !math.IsNaN(cpu+rate) {
 		l.cpu += cpu * 1e6
 		l.served += rate
 	}

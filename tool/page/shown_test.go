@@ -16,6 +16,7 @@ import (
 
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -60,7 +61,7 @@ func TestLooks(t *testing.T) {
 	b.do(chromedp.Navigate(address))
 	b.await(`document.querySelector("[data-status]").textContent === "waiting" && document.querySelector("[data-link]").textContent === "live"`)
 	each("empty")
-	p.Load(page.Second{Phase: "warming up", Rate: 30_000, Conns: 100})
+	p.Load(page.Second{Progress: load.Progress{Phase: load.WarmingUp, Rate: 30_000, Conns: 100}})
 	for n := range int64(12) {
 		p.Load(second(n))
 	}

@@ -3,8 +3,6 @@ package page
 import (
 	"context"
 	"maps"
-	"math"
-	"runtime/metrics"
 	"sync"
 	"time"
 
@@ -74,7 +72,7 @@ func (p *Page) sampled(values map[string]float64) {
 		p.stream.add(encode("point", point{T: number(p.now()), Values: clean}))
 	}
 	if p.serves(values) {
-		p.tellLocked()
+		p.tell()
 	}
 }
 
@@ -87,52 +85,4 @@ func ThisHost() Source {
 		before = now
 		return map[string]float64{"h.busy": busy, "h.softirq": interrupts, "h.steal": steal, "h.retrans": retransmits}
 	}
-}
-
-// ThisRuntime reports on the Go runtime of this process. Reading takes about 50 µs.
-func ThisRuntime() Source {
-	names := []string{
-		"/sched/goroutines:goroutines", "/gc/heap/live:bytes", "/gc/heap/goal:bytes", "/gc/cycles/total:gc-cycles",
-		"/sched/pauses/total/gc:seconds", "/sched/latencies:seconds",
-	}
-	samples := make([]metrics.Sample, len(names))
-	for i, name := range names {
-		samples[i].Name = name
-	}
-	var cycles uint64
-	var pauses, waits []uint64
-	return func(context.Context) map[string]float64 {
-		metrics.Read(samples)
-		values := map[string]float64{
-			"g.goroutines": float64(samples[0].Value.Uint64()), "g.heap": float64(samples[1].Value.Uint64()),
-			"g.goal": float64(samples[2].Value.Uint64()),
-		}
-		now, paused, waited := samples[3].Value.Uint64(), samples[4].Value.Float64Histogram(), samples[5].Value.Float64Histogram()
-		if pauses != nil {
-			values["g.gc"] = float64(now - cycles)
-			values["g.pause"] = 1e6 * quantileSince(pauses, paused, 1)
-			values["g.sched"] = 1e6 * quantileSince(waits, waited, 0.99)
-		}
-		cycles, pauses, waits = now, append([]uint64{}, paused.Counts...), append([]uint64{}, waited.Counts...)
-		return values
-	}
-}
-
-// quantileSince returns a quantile of the observations added to a histogram since before;
-// 0 if there are none.
-func quantileSince(before []uint64, h *metrics.Float64Histogram, part float64) float64 {
-	total := uint64(0)
-	for i, n := range h.Counts {
-		total += n - before[i]
-	}
-	wanted, seen := uint64(math.Ceil(part*float64(total))), uint64(0)
-	for i, n := range h.Counts {
-		if seen += n - before[i]; total > 0 && seen >= wanted {
-			if top := h.Buckets[i+1]; !math.IsInf(top, 0) {
-				return top
-			}
-			return h.Buckets[i]
-		}
-	}
-	return 0
 }

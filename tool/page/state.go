@@ -75,9 +75,7 @@ type laneLine struct {
 // End shows the outcome of the load. The Sources are not polled again until Load is
 // called: the charts stay as they are.
 func (p *Page) End(v Verdict) {
-	p.ready()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	p.state.Status, p.state.Phase = v.Status, ""
 	p.state.Reasons = append([]string{}, v.Reasons...)
 	if p.state.Figures == nil {
@@ -91,16 +89,12 @@ func (p *Page) End(v Verdict) {
 		p.state.Lanes[n-1].Done = true
 	}
 	p.stream.add(encode("mark", mark{number(p.now()), "end", string(v.Status), "", false}))
-	p.tellLocked()
 }
 
 // Doing shows what a measurement without a load does now.
 func (p *Page) Doing(what string) {
-	p.ready()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.change()()
 	p.state.Status, p.state.Phase = Running, what
-	p.tellLocked()
 }
 
 // serves sets the status of a server whose page shows no load, and reports whether it
@@ -119,14 +113,18 @@ func (p *Page) serves(values map[string]float64) bool {
 	return changed
 }
 
-// tell sends the state to the readers.
-func (p *Page) tell() {
+// change locks the page; the function that it returns sends the state to the readers, and unlocks.
+func (p *Page) change() (done func()) {
+	p.ready()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tellLocked()
+	return func() {
+		p.tell()
+		p.mu.Unlock()
+	}
 }
 
-func (p *Page) tellLocked() {
+// tell sends the state to the readers. p.mu is held.
+func (p *Page) tell() {
 	if p.state.Reasons == nil {
 		p.state.Reasons = []string{}
 	}

@@ -19,22 +19,15 @@ type Report struct {
 	InvalidReasons []string `json:"invalid_reasons"`
 	Of             string   `json:"of"`
 	Against        *string  `json:"against"` // null: none
-	Kind           Kind     `json:"kind"`
-	Unit           string   `json:"unit"`
-	Per            Per      `json:"per"`
-	Total          float64  `json:"total"`
-	TotalBefore    *float64 `json:"total_before"`
-	Samples        *int64   `json:"samples"` // null: not known for this kind
-	SamplesBefore  *int64   `json:"samples_before"`
-	Lines          []Line   `json:"lines"`
+	*View
+	Lines []Line `json:"lines"`
 
 	left int // functions that are not shown
 }
 
 // NewReport reports on a view of a profile of that name, or of one against another.
 func NewReport(v *View, names []string) *Report {
-	r := &Report{Schema: "hone.profile/1", Valid: true, InvalidReasons: []string{}, Of: names[0],
-		Kind: v.Kind, Unit: v.Unit, Per: v.Per, Total: v.Total, TotalBefore: v.Before, Samples: v.Samples, SamplesBefore: v.SamplesBefore}
+	r := &Report{Schema: "hone.profile/1", Valid: true, InvalidReasons: []string{}, Of: names[0], View: v}
 	r.doubt(names[0], v.Doubts)
 	if len(names) > 1 {
 		r.Against = &names[1]
@@ -43,9 +36,9 @@ func NewReport(v *View, names []string) *Report {
 	return r
 }
 
-// Top lists the n largest functions; 0 means all.
-func (r *Report) Top(v *View, cum bool, n int) {
-	r.Lines = v.Top(cum)
+// Largest lists the n largest functions; 0 means all.
+func (r *Report) Largest(cum bool, n int) {
+	r.Lines = r.Top(cum)
 	if r.left = len(r.Lines) - n; n > 0 && r.left > 0 {
 		r.Lines = r.Lines[:n]
 	}
@@ -77,8 +70,8 @@ func (r *Report) writeHead(w io.Writer) {
 		figure.WriteValidity(w, r.Valid, r.InvalidReasons)
 	}
 	fmt.Fprintf(w, "%s of %s: %s%s\n", r.Kind, r.Of, r.all(), r.from(r.Samples, r.Total))
-	if r.TotalBefore != nil {
-		fmt.Fprintf(w, "against %s: %s%s, so %s\n", *r.Against, r.amount(*r.TotalBefore), r.from(r.SamplesBefore, *r.TotalBefore), r.change(r.Total-*r.TotalBefore))
+	if r.Before != nil {
+		fmt.Fprintf(w, "against %s: %s%s, so %s\n", *r.Against, r.amount(*r.Before), r.from(r.SamplesBefore, *r.Before), r.change(r.Total-*r.Before))
 	}
 	fmt.Fprintln(w)
 }

@@ -12,17 +12,19 @@ import (
 
 // View is a profile, or its difference from an earlier one, on one scale.
 type View struct {
-	Kind Kind
-	Per  Per
-	Unit string // "s", "B" or "", for a count of goroutines
+	Kind Kind   `json:"kind"`
+	Unit string `json:"unit"` // "s", "B" or "", for a count of goroutines
+	Per  Per    `json:"per"`
 	// Total is the sum of all values, Before that of the earlier profile; nil: none.
-	Total  float64
-	Before *float64
+	Total  float64  `json:"total"`
+	Before *float64 `json:"total_before"`
 	// Samples is the number of samples of a CPU profile; else nil. Every value is a
 	// multiple of the value of one sample.
-	Samples, SamplesBefore *int64
+	Samples       *int64 `json:"samples"`
+	SamplesBefore *int64 `json:"samples_before"`
 	// Doubts are why the load under which it was taken was not valid.
-	Doubts, DoubtsBefore []string
+	Doubts       []string `json:"-"`
+	DoubtsBefore []string `json:"-"`
 
 	fine        float64
 	now, before *profile.Profile // before: nil without an earlier profile

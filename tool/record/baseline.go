@@ -39,16 +39,12 @@ func (s *Store) RemoveBaseline(ctx context.Context, name string) error {
 }
 
 // Baselines returns all baselines, sorted by name.
-func (s *Store) Baselines(ctx context.Context) ([]Baseline, error) {
-	var all []Baseline
-	err := s.look(ctx, func(t *transaction) (err error) {
+func (s *Store) Baselines(ctx context.Context) (all []Baseline, err error) {
+	err = s.look(ctx, func(t *transaction) (err error) {
 		all, err = t.baselines()
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, err
 }
 
 func (t *transaction) baselines() ([]Baseline, error) {

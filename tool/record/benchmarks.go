@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -90,10 +91,7 @@ func (b *benchmarkWriter) units(runs []*Run) {
 func (b *benchmarkWriter) run(r *Run) {
 	b.note("run %s, made by %s at %s", oneLine(r.ID), oneLine(r.Made), r.At.UTC().Format("2006-01-02T15:04:05Z"))
 	settings := b.settings(r)
-	name := word(r.Scenario.Name, '_')
-	if name == "" {
-		name = "Unnamed"
-	}
+	name := cmp.Or(word(r.Scenario.Name, '_'), "Unnamed")
 	for i, s := range r.Samples {
 		result := &benchfmt.Result{Name: benchfmt.Name(name), Iters: 1, Config: settings, Values: benchmarkValues(s.Metrics)}
 		if !s.Valid {

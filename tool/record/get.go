@@ -22,10 +22,10 @@ func (s *Store) Get(ctx context.Context, ref string) (*Run, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.verify(r)
 	}
-	if err := s.verify(r); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -79,6 +79,14 @@ type Run struct {
 	Samples    []Sample `json:"samples"`
 }
 
+// Title returns the run's name and ID, for people.
+func (r *Run) Title() string {
+	if r.Name == "" {
+		return r.ID
+	}
+	return r.Name + " (" + r.ID + ")"
+}
+
 // GoTest is Run.Made of runs of Go benchmarks: each metric is named after its benchmark and has
 // the unit that go test prints.
 const GoTest = "bench --go-test"

@@ -167,6 +167,17 @@ type contents struct {
 	application, version, tables int
 }
 
+// contents reads a file's header, and judges it.
+func (o opening) contents(ctx context.Context, s *Store) (c contents, err error) {
+	if err = s.look(ctx, func(t *transaction) (err error) {
+		c, err = readContents(t)
+		return err
+	}); err == nil {
+		err = o.judge(c)
+	}
+	return c, err
+}
+
 func readContents(t *transaction) (c contents, err error) {
 	err = t.row(&c.version, "PRAGMA user_version")
 	if err == nil {
@@ -193,14 +204,7 @@ func (o opening) judge(c contents) error {
 
 // current returns an error unless the store has the latest version.
 func (o opening) current(ctx context.Context, s *Store) error {
-	var c contents
-	err := s.look(ctx, func(t *transaction) (err error) {
-		c, err = readContents(t)
-		return err
-	})
-	if err == nil {
-		err = o.judge(c)
-	}
+	c, err := o.contents(ctx, s)
 	switch {
 	case err != nil:
 		return err
@@ -214,14 +218,8 @@ func (o opening) current(ctx context.Context, s *Store) error {
 
 // upgrade migrates the store to the latest version, each step completely or not at all.
 func (o opening) upgrade(ctx context.Context, s *Store) error {
-	var c contents
-	if err := s.look(ctx, func(t *transaction) (err error) {
-		c, err = readContents(t)
-		return err
-	}); err != nil {
-		return err
-	}
-	if err := o.judge(c); err != nil {
+	c, err := o.contents(ctx, s)
+	if err != nil {
 		return err
 	}
 	if c == (contents{}) {

@@ -22,7 +22,7 @@ func serverPage(side *observe.Admin) *page.Page {
 				now := side.Snapshot()
 				return seen.Since(&now)
 			},
-			page.ThisRuntime(), page.ThisHost(),
+			admin.ThisRuntime(), page.ThisHost(),
 		},
 	}
 }

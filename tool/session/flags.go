@@ -10,6 +10,22 @@ import (
 // Define adds the flags of a command that writes a result.
 func (o *Output) Define(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print one JSON object")
+	o.define(cmd)
+}
+
+// DefineReport adds the flags of a command whose result is for people, too: as Markdown and, unless
+// it is nil, as a page.
+func (o *Output) DefineReport(cmd *cobra.Command, html *bool) {
+	flags := cmd.Flags()
+	flags.BoolVar(&o.JSON, "json", false, "print one JSON object")
+	flags.BoolVar(&o.MD, "md", false, "print Markdown, for a pull request")
+	if html != nil {
+		flags.BoolVar(html, "html", false, "print a self-contained HTML page")
+	}
+	o.define(cmd)
+}
+
+func (o *Output) define(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.File, "output", "o", "", "write the result to `FILE` instead of standard output")
 }
 

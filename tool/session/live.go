@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/admin"
@@ -29,14 +27,11 @@ type UI struct {
 	Stay      bool   // keep serving after the end, until Ctrl-C
 }
 
-// pageEndTime is for responses in flight at the end.
-const pageEndTime = time.Second
-
 // Live is a page that is served during a load. A nil Live, for a command without --ui,
 // does nothing.
 type Live struct {
 	page   *page.Page
-	server *http.Server
+	end    context.CancelFunc
 	ended  chan error
 	stay   bool
 	stderr io.Writer
@@ -54,8 +49,9 @@ func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) 
 	}
 	l := &Live{page: p, ended: make(chan error, 1), stay: f.Stay, stderr: stderr, target: new(admin.Figures)}
 	p.Sources = append(p.Sources, page.ThisHost(), l.target.Read)
-	l.server = guard.Server(guard.Handler(p.Handler()))
-	go func() { l.ended <- l.server.Serve(ln) }()
+	var serving context.Context
+	serving, l.end = context.WithCancel(context.Background())
+	go func() { l.ended <- ServeUntil(serving, guard.Server(guard.Handler(p.Handler())), ln) }()
 	where := "http://" + ln.Addr().String() + "/"
 	if ln.Addr().Network() == "unix" {
 		where = f.Addr
@@ -111,11 +107,7 @@ func (l *Live) Watch(stats *admin.Server) {
 // Show adds one second of a load. In a race, lane names the engine.
 func (l *Live) Show(lane page.Lane, now load.Progress) {
 	if l != nil {
-		l.page.Load(page.Second{
-			Lane: lane, Phase: now.Phase, Rate: now.Rate, Errors: now.Errors, Conns: now.Conns, CPUShare: now.CPUShare,
-			Lag: now.Lag, Doubt: now.Doubt,
-			Latency: now.Latency, Service: now.Service,
-		})
+		l.page.Load(page.Second{Lane: lane, Progress: now})
 	}
 }
 
@@ -200,11 +192,7 @@ func (l *Live) Close(ctx context.Context) {
 		<-ctx.Done()
 	}
 	l.page.Close()
-	grace, cancel := context.WithTimeout(context.Background(), pageEndTime)
-	defer cancel()
-	if l.server.Shutdown(grace) != nil {
-		l.server.Close()
-	}
+	l.end()
 	<-l.ended
 	l.target.Close()
 }

@@ -13,8 +13,16 @@ import (
 
 // Output sets the destination and form of a result.
 type Output struct {
-	JSON bool
-	File string // empty: standard output
+	JSON, MD bool   // neither: text
+	File     string // empty: standard output
+}
+
+// Check refuses two forms at once.
+func (o Output) Check(command string) error {
+	if o.JSON && o.MD {
+		return exit.Usagef("%s: choose one of --json and --md", command)
+	}
+	return nil
 }
 
 // Said reports whether the result is text on standard output, whose first line tells the

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"time"
 
 	"github.com/hone-go/hone/tool/exit"
 )
@@ -28,12 +30,23 @@ func (f UI) Serve(ctx context.Context, command string, stderr io.Writer, html []
 		h.Set("Cache-Control", "no-store")
 		w.Write(html) // an error means that the client has left
 	})))
+	fmt.Fprintf(stderr, "hone: page: http://%s/; stop with Ctrl-C\n", ln.Addr())
+	if err := ServeUntil(ctx, server, ln); err != nil {
+		return exit.Failedf("%s: --ui: %w", command, err)
+	}
+	return nil
+}
+
+// pageEndTime is for responses in flight at the end.
+const pageEndTime = time.Second
+
+// ServeUntil serves until ctx ends. It returns an error if the server ends before.
+func ServeUntil(ctx context.Context, server *http.Server, ln net.Listener) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
-	fmt.Fprintf(stderr, "hone: page: http://%s/; stop with Ctrl-C\n", ln.Addr())
 	select {
 	case err := <-ended:
-		return exit.Failedf("%s: --ui: %w", command, err)
+		return err
 	case <-ctx.Done():
 	}
 	grace, cancel := context.WithTimeout(context.Background(), pageEndTime)

@@ -67,15 +67,32 @@ func StoreFailure(command string, err error) error {
 	return exit.Failedf("%s: %w", command, err) // the cause ends with advice
 }
 
-// Run reads the run that ref refers to.
-func (f *Store) Run(ctx context.Context, command, ref string) (*record.Run, error) {
-	s, err := f.Read(ctx, command)
+// Reading calls do with the store, open for reading.
+func (f *Store) Reading(ctx context.Context, command string, do func(*record.Store) error) error {
+	return during(f.Read, ctx, command, do)
+}
+
+// Writing calls do with the store, open for writing.
+func (f *Store) Writing(ctx context.Context, command string, do func(*record.Store) error) error {
+	return during(f.Write, ctx, command, do)
+}
+
+func during(open func(context.Context, string) (*record.Store, error), ctx context.Context, command string, do func(*record.Store) error) error {
+	s, err := open(ctx, command)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer s.Close()
-	run, err := s.Get(ctx, ref)
-	return run, StoreFailure(command, err)
+	return StoreFailure(command, do(s))
+}
+
+// Run reads the run that ref refers to.
+func (f *Store) Run(ctx context.Context, command, ref string) (run *record.Run, err error) {
+	err = f.Reading(ctx, command, func(s *record.Store) (err error) {
+		run, err = s.Get(ctx, ref)
+		return err
+	})
+	return run, err
 }
 
 // FileOrRun resolves a name for a command that accepts both: a regular file of that name,
@@ -93,12 +110,4 @@ func (f *Store) FileOrRun(ctx context.Context, command, name string) (*record.Ru
 		return nil, exit.Failedf("%s: %q is not a file, and %s", command, name, strings.TrimPrefix(err.Error(), command+": "))
 	}
 	return run, err
-}
-
-// Describe returns the name of a run for a result.
-func Describe(r *record.Run) string {
-	if r.Name == "" {
-		return r.ID
-	}
-	return r.Name + " (" + r.ID + ")"
 }

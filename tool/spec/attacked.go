@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,10 +24,9 @@ func (f *Attacked) Define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.server.cmd, "cmd", "", "start the server with this shell `COMMAND`, and own it")
 	flags.StringArrayVar(&f.server.env, "env", nil, "environment variable of the server, as in GOGC=200; repeat for more")
-	flags.Var(&f.server.ready, "ready", "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)")
+	flags.Var(f.server.readyFlag(), "ready", "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)")
 	f.targetFlags.define(cmd, new(files))
-	f.targetFlags.hello.files = f.targetFlags.files
-	flags.Var(&f.targetFlags.hello, "hello", "what begins every connection that then asks, before the first request: of hone's frames a Conn with this content; 16 # in a row become letters of the connection's own")
+	flags.Var(f.targetFlags.files.into(&f.targetFlags.hello), "hello", "what begins every connection that then asks, before the first request: of hone's frames a Conn with this content; 16 # in a row become letters of the connection's own")
 }
 
 // Plan returns a load with the target and its request, and the server of --cmd, if it was given.
@@ -42,7 +42,7 @@ func (f *Attacked) Plan(cmd *cobra.Command, target string) (plan load.Plan, serv
 		return plan, server, exit.Usagef("%s: --env and --ready need --cmd, which starts the server", cmd.Name())
 	}
 	const killed = 30 * time.Second // a server that stops slowly is a finding, made before
-	return plan, trial.Server{Command: f.server.cmd, Env: f.server.env, Ready: f.server.ready.Ready, StopWithin: killed}, nil
+	return plan, trial.Server{Command: f.server.cmd, Env: f.server.env, Ready: f.server.ready, StopWithin: killed}, nil
 }
 
 // GivenFlag is a flag of a command line.
@@ -51,19 +51,11 @@ type GivenFlag struct{ Name, Value string }
 // Given returns the flags that were set, with dashes, without those named. Values that may be
 // secret are replaced.
 func Given(cmd *cobra.Command, without ...string) (given []GivenFlag) {
-	omitted := map[string]bool{}
-	for _, name := range without {
-		omitted[name] = true
-	}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if omitted[flag.Name] {
+		if slices.Contains(without, flag.Name) {
 			return
 		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
-			values = list.GetSlice()
-		}
-		for _, value := range values {
+		for _, value := range valuesOf(flag) {
 			if flag.Name == "header" || flag.Name == "body" || flag.Name == "hello" {
 				value = "…"
 			}

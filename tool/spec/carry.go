@@ -3,6 +3,7 @@ package spec
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,6 +71,31 @@ func (f *files) read(name string) ([]byte, error) {
 	return text, nil
 }
 
+// content parses TEXT, hex:BYTES or @FILE.
+func (f *files) content(text string) (content []byte, err error) {
+	if name, ok := strings.CutPrefix(text, "@"); ok {
+		if content, err = f.read(name); err != nil {
+			return nil, fmt.Errorf("cannot be read: %w; name a file after @", err)
+		}
+		return content, nil
+	}
+	if digits, ok := strings.CutPrefix(text, "hex:"); ok {
+		if content, err = hex.DecodeString(digits); err != nil {
+			return nil, errors.New("not hexadecimal; write two digits for each byte, as in hex:0a0d")
+		}
+		return content, nil
+	}
+	return []byte(text), nil
+}
+
+// into returns a flag for the content of a request or an answer.
+func (f *files) into(content *[]byte) *parsed {
+	return &parsed{kind: "CONTENT", keep: func(text string) (err error) {
+		*content, err = f.content(text)
+		return err
+	}}
+}
+
 // pair reads a certificate and its key.
 func (f *files) pair(cert, key string) (tls.Certificate, error) {
 	certificate, err := f.read(cert)
@@ -113,13 +139,17 @@ func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
 		if !flag.Changed || flag.Value == &f.traffic.flows || flag.Value == &f.traffic.data {
 			return // tables of a file have no text form
 		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
-			values = list.GetSlice()
-		}
-		sent.Flags = append(sent.Flags, sentFlag{flag.Name, values})
+		sent.Flags = append(sent.Flags, sentFlag{flag.Name, valuesOf(flag)})
 	})
 	return json.Marshal(sent)
+}
+
+// valuesOf returns what was given as a flag.
+func valuesOf(flag *pflag.Flag) []string {
+	if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
+		return list.GetSlice()
+	}
+	return []string{flag.Value.String()}
 }
 
 // FromCarried decodes the plan that Carry encoded. It reads no file of this machine.

@@ -29,6 +29,32 @@ func WhyInvalid(err *pflag.InvalidValueError) string {
 	return err.Unwrap().Error()
 }
 
+// parsed is a flag whose values a function keeps.
+type parsed struct {
+	kind    string // in help texts
+	keep    func(text string) error
+	between string // separates the values of a flag that may be repeated; empty: the last one counts
+	texts   []string
+}
+
+// Set parses a value.
+func (f *parsed) Set(text string) error {
+	if f.between == "" {
+		f.texts = nil
+	}
+	f.texts = append(f.texts, text)
+	return f.keep(text)
+}
+
+// GetSlice returns the values one by one, as they were given.
+func (f *parsed) GetSlice() []string { return f.texts }
+
+// String returns all values.
+func (f *parsed) String() string { return strings.Join(f.texts, f.between) }
+
+// Type returns the value's name in help texts.
+func (f *parsed) Type() string { return f.kind }
+
 // Choice is a flag whose value is one of a few words.
 type Choice struct {
 	Value string

@@ -43,7 +43,7 @@ func (f *GoTest) Plan(cmd *cobra.Command, s *Subject) (plan trial.Benchmarks, er
 			err = exit.Usagef("%s: --%s has no effect on the benchmarks of --go-test; leave one of them out", cmd.Name(), flag.Name)
 		}
 	})
-	plan = trial.Benchmarks{Package: f.Package, Bench: f.Bench, For: goTestFor, Samples: goTestSamples, MostOthers: float64(s.others.Most), Seed: uint64(time.Now().UnixNano())}
+	plan = trial.Benchmarks{Package: f.Package, Bench: f.Bench, For: goTestFor, Design: trial.Design{Samples: goTestSamples, MostOthers: float64(s.others.Most), Seed: uint64(time.Now().UnixNano())}}
 	if cmd.Flags().Changed("samples") {
 		plan.Samples = s.samples
 	}

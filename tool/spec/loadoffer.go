@@ -6,30 +6,7 @@ import (
 	"strings"
 
 	"github.com/hone-go/hone/tool/load/offer"
-	"github.com/hone-go/hone/tool/load/source"
 )
-
-// scheduleFlag is a rate that changes over time.
-type scheduleFlag struct{ *offer.Schedule }
-
-// Set parses a schedule.
-func (f scheduleFlag) Set(text string) error {
-	return withoutValue("not a schedule", f.UnmarshalText([]byte(text)))
-}
-
-// Type returns the value's name in help texts.
-func (f scheduleFlag) Type() string { return "SCHEDULE" }
-
-// sourceFlag is a list of source addresses.
-type sourceFlag struct{ *source.Addresses }
-
-// Set parses the addresses.
-func (f sourceFlag) Set(text string) error {
-	return withoutValue("not source addresses", f.UnmarshalText([]byte(text)))
-}
-
-// Type returns the value's name in help texts.
-func (f sourceFlag) Type() string { return "ADDRESSES" }
 
 // withoutValue replaces the beginning of an error with what, because the flag's own error already
 // has the value.

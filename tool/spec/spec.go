@@ -3,8 +3,6 @@
 package spec
 
 import (
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -60,37 +58,6 @@ func (f *Size) String() string { return figure.Size(int(*f)) }
 // Type returns the value's name in help texts.
 func (f *Size) Type() string { return "SIZE" }
 
-// contentFlag is the content of a request.
-type contentFlag struct {
-	text    string
-	content []byte
-	files   *files
-}
-
-// Set parses TEXT, hex:BYTES or @FILE.
-func (f *contentFlag) Set(text string) (err error) {
-	f.text = text
-	if name, ok := strings.CutPrefix(text, "@"); ok {
-		if f.content, err = f.files.read(name); err != nil {
-			return fmt.Errorf("cannot be read: %w; name a file after @", err)
-		}
-		return nil
-	}
-	f.content = []byte(text)
-	if digits, ok := strings.CutPrefix(text, "hex:"); ok {
-		if f.content, err = hex.DecodeString(digits); err != nil {
-			return errors.New("not hexadecimal; write two digits for each byte, as in hex:0a0d")
-		}
-	}
-	return nil
-}
-
-// String returns the flag as given.
-func (f *contentFlag) String() string { return f.text }
-
-// Type returns the value's name in help texts.
-func (f *contentFlag) Type() string { return "CONTENT" }
-
 // Load is a load and its target, as flags and files describe them.
 type Load struct {
 	Plan        load.Plan
@@ -109,14 +76,18 @@ func (f *Load) Define(cmd *cobra.Command) {
 	flags.IntVarP(&f.Plan.Conns, "conns", "c", 1, "connections; 0 for --idle or --churn without a load")
 	flags.IntVar(&f.Plan.Depth, "depth", 0, "most requests in flight on a connection (1; with --rate 256; for HTTP 1)")
 	flags.Float64Var(&f.Plan.Rate, "rate", 0, "requests a second over all connections (closed loop)")
-	flags.Var(scheduleFlag{&f.Plan.Schedule}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION, sine:LOW..HIGH/PERIOD or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION")
+	flags.Var(&parsed{kind: "SCHEDULE", keep: func(text string) error {
+		return withoutValue("not a schedule", f.Plan.Schedule.UnmarshalText([]byte(text)))
+	}}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION, sine:LOW..HIGH/PERIOD or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION")
 	f.arrivals = AddChoice(cmd, "arrivals", load.Poisson.String(), "how --rate, --schedule and --churn are spread over time", load.Constant.String(), load.Poisson.String())
 	flags.DurationVarP(&f.Plan.For, "for", "d", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.Plan.Warmup, "warmup", 0, "how long to load before measuring (a tenth of --for, at most 5s)")
 	flags.Float64Var(&f.Plan.Ramp.PerSecond, "ramp", 0, "most connections to open a second (no limit)")
 	flags.DurationVar(&f.Plan.Timeout, "timeout", 5*time.Second, "time limit for an answer, and for connecting")
 	flags.DurationVar(&f.Plan.Deadline, "deadline", 0, "shed requests that are later than this: do not send them (send them)")
-	flags.Var(sourceFlag{&f.Plan.Sources}, "source", "source addresses: 127.0.0.1-127.0.0.20, 10.0.0.0/28, or several with commas (the system's choice)")
+	flags.Var(&parsed{kind: "ADDRESSES", keep: func(text string) error {
+		return withoutValue("not source addresses", f.Plan.Sources.UnmarshalText([]byte(text)))
+	}}, "source", "source addresses: 127.0.0.1-127.0.0.20, 10.0.0.0/28, or several with commas (the system's choice)")
 	flags.IntVar(&f.Plan.Idle, "idle", 0, "idle connections that are opened first, used once, and kept")
 	flags.Float64Var(&f.Plan.Churn, "churn", 0, "connection churn: connections a second that are opened, used once, and closed")
 	flags.BoolVar(&f.Plan.ChurnUnused, "churn-unused", false, "close the connections of --churn without a request")

@@ -33,7 +33,7 @@ func TestFilesMeanTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Load.Plan.Rate != 12e6 || s.Target != "http://127.0.0.1:8080/users" || len(s.Load.targetFlags.header.texts) != 2 {
+		if s.Load.Plan.Rate != 12e6 || s.Target != "http://127.0.0.1:8080/users" || len(s.Load.targetFlags.header) != 2 {
 			t.Errorf("%s: %+v", name, s)
 		}
 		kept = append(kept, Kept(cmd, "hello", s.Target).Text)

@@ -17,7 +17,7 @@ type Subject struct {
 	Target      string
 	cmd, build  string
 	env         []string
-	ready       readyFlag
+	ready       trial.Ready
 	readyWithin time.Duration
 	stopWithin  time.Duration
 	samples     int
@@ -36,7 +36,7 @@ func (f *Subject) Define(cmd *cobra.Command) {
 	flags.StringVar(&f.Target, "target", "", "what to load, as in hone load `TARGET`")
 	flags.StringVar(&f.build, "build", "", "shell `COMMAND` that builds the server, run once")
 	flags.StringArrayVar(&f.env, "env", nil, "environment variable of the server, as in GOGC=200; repeat for more")
-	flags.Var(&f.ready, "ready", "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)")
+	flags.Var(f.readyFlag(), "ready", "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)")
 	flags.DurationVar(&f.readyWithin, "ready-within", 30*time.Second, "time limit for the server to be ready")
 	flags.DurationVar(&f.stopWithin, "stop-within", 10*time.Second, "time limit for the server to stop")
 	flags.IntVarP(&f.samples, "samples", "n", 12, "valid samples, or pairs of samples, to take; 24 can show that two revisions are the same")
@@ -46,17 +46,13 @@ func (f *Subject) Define(cmd *cobra.Command) {
 	f.Load.Define(cmd)
 }
 
-// readyFlag is a sign that the server is ready.
-type readyFlag struct{ trial.Ready }
-
-// Set parses the sign.
-func (f *readyFlag) Set(text string) (err error) {
-	f.Ready, err = trial.ParseReady(text)
-	return err
+// readyFlag is the flag for how to tell that the server is ready.
+func (f *Subject) readyFlag() *parsed {
+	return &parsed{kind: "SIGN", keep: func(text string) (err error) {
+		f.ready, err = trial.ParseReady(text)
+		return err
+	}}
 }
-
-// Type returns the value's name in help texts.
-func (f *readyFlag) Type() string { return "SIGN" }
 
 // Plan returns the trial's plan and the server, but not which revision is measured.
 func (f *Subject) Plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
@@ -80,8 +76,8 @@ func (f *Subject) Plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
 	if err := f.Load.Complete(cmd, f.Target); err != nil {
 		return plan, server, err
 	}
-	plan = trial.Plan{Load: f.Load.Plan, Samples: f.samples, MostOthers: float64(f.others.Most), Seed: uint64(time.Now().UnixNano()), Scenario: Kept(cmd, f.Name(), f.Target)}
-	server = trial.Server{Build: f.build, Command: f.cmd, Env: f.env, Ready: f.ready.Ready, ReadyWithin: f.readyWithin, StopWithin: f.stopWithin}
+	plan = trial.Plan{Load: f.Load.Plan, Design: trial.Design{Samples: f.samples, MostOthers: float64(f.others.Most), Seed: uint64(time.Now().UnixNano()), Scenario: Kept(cmd, f.Name(), f.Target)}}
+	server = trial.Server{Build: f.build, Command: f.cmd, Env: f.env, Ready: f.ready, ReadyWithin: f.readyWithin, StopWithin: f.stopWithin}
 	return plan, server, nil
 }
 

@@ -25,16 +25,16 @@ type targetFlags struct {
 	frame           frameFlag
 	match           matchFlag
 	method          string
-	header          headerFlag
-	body            contentFlag
-	statuses        statusFlag
-	length          lengthFlag
+	header          http.Header
+	body            []byte
+	statuses        []int
+	length          int64 // as in load.HTTP: 0 is any
 	limit           Size
 	insecure        bool
 	cacert          string
 	cert, key       string
-	content, expect contentFlag
-	hello           contentFlag // of attacks
+	content, expect []byte
+	hello           []byte // of attacks
 	size            contentSizeFlag
 	echo            bool
 	webFlags
@@ -48,20 +48,20 @@ const (
 
 func (f *targetFlags) define(cmd *cobra.Command, from *files) {
 	flags := cmd.Flags()
-	f.files, f.content.files, f.expect.files, f.body.files, f.size.files = from, from, from, from, from
+	f.files, f.size.files = from, from
 	f.size.bytes, f.limit = usualContent, usualLimit
 	flags.Var(&f.size, "size", "content size in bytes, or a distribution: uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST, file:@FILE")
-	flags.Var(&f.content, "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
-	flags.Var(&f.expect, "expect-content", "the content that every answer must have: TEXT, hex:BYTES or @FILE")
+	flags.Var(from.into(&f.content), "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
+	flags.Var(from.into(&f.expect), "expect-content", "the content that every answer must have: TEXT, hex:BYTES or @FILE")
 	flags.BoolVar(&f.echo, "echo", true, "require WebSocket answers to echo their requests, unless --expect-content is given; --echo=false accepts any answer")
 	f.dialect = AddChoice(cmd, "dialect", "standard", "dialect of hone's frames", "standard", "demo")
 	flags.Var(&f.frame, "frame", "framing of messages: hone, line, resp (Redis), len16be, len32be, len16le, len32le (with +incl the length includes itself), fixed:N")
 	flags.Var(&f.match, "match", "how answers are matched to requests: order, or a number in both at id@OFFSET:LEN[:be|le] of the content")
 	flags.StringVarP(&f.method, "method", "X", "", "the `METHOD` (GET, with --body POST)")
-	flags.VarP(&f.header, "header", "H", "a header, 'Name: value'; repeat for more")
-	flags.Var(&f.body, "body", "request body: TEXT, hex:BYTES or @FILE")
-	flags.Var(&f.statuses, "status", "status codes that count as success, as in 200,404 or 2xx (2xx,3xx)")
-	flags.Var(&f.length, "expect-length", "body length of every successful answer, in bytes (any)")
+	flags.VarP(&parsed{kind: "HEADER", keep: f.addHeader, between: ", "}, "header", "H", "a header, 'Name: value'; repeat for more")
+	flags.Var(from.into(&f.body), "body", "request body: TEXT, hex:BYTES or @FILE")
+	flags.Var(&parsed{kind: "LIST", keep: f.accept}, "status", "status codes that count as success, as in 200,404 or 2xx (2xx,3xx)")
+	flags.Var(&parsed{kind: "SIZE", keep: f.expectLength}, "expect-length", "body length of every successful answer, in bytes (any)")
 	flags.BoolVar(&f.insecure, "insecure", false, "do not verify the server's certificate")
 	flags.StringVar(&f.cacert, "cacert", "", "trust the certificate authorities in this PEM `FILE` instead of the system's")
 	flags.StringVar(&f.cert, "cert", "", "client certificate, a PEM `FILE`")
@@ -148,10 +148,10 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	if kind == kindMessages {
 		return load.Messages{
 			Network: frames.Network, Address: frames.Address, AnswerLimit: int(f.limit),
-			Framing: f.frame.framing, Match: f.match.Match, Hello: string(f.hello.content),
+			Framing: f.frame.framing, Match: f.match.Match, Hello: string(f.hello),
 		}, nil
 	}
-	frames.FrameSize, frames.Hello = int(f.limit), string(f.hello.content)
+	frames.FrameSize, frames.Hello = int(f.limit), string(f.hello)
 	return frames, nil
 }
 
@@ -188,11 +188,11 @@ func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := f.login(command, f.header.header, f.files)
+	header, err := f.login(command, f.header, f.files)
 	if err != nil {
 		return nil, err
 	}
-	address, err := f.resolve.address(command, url)
+	address, err := f.address(command, url)
 	if err != nil {
 		return nil, err
 	}
@@ -200,8 +200,8 @@ func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
 		return load.WebSocket{URL: url, Address: address, Header: header, AnswerLimit: int(f.limit), TLS: config}, nil
 	}
 	return load.HTTP{
-		URL: url, Address: address, Method: f.method, Header: header, Body: f.body.content,
-		Statuses: f.statuses.statuses, Length: f.length.length, AnswerLimit: int64(f.limit), TLS: config,
+		URL: url, Address: address, Method: f.method, Header: header, Body: f.body,
+		Statuses: f.statuses, Length: f.length, AnswerLimit: int64(f.limit), TLS: config,
 	}, nil
 }
 
@@ -239,11 +239,11 @@ func (f *targetFlags) fill(p *load.Plan) {
 	if _, ok := p.Target.(load.HTTP); ok {
 		return // the target has the request
 	}
-	p.Expect = f.expect.content
+	p.Expect = f.expect
 	if _, ok := p.Target.(load.WebSocket); ok {
 		p.Echo = f.echo && p.Expect == nil
 	}
-	if p.Content = f.content.content; p.Content == nil {
+	if p.Content = f.content; p.Content == nil {
 		if p.Size, p.Sizes = int(f.size.bytes), f.size.sizes; p.Size == 0 && p.Sizes.None() {
 			p.Content = []byte{}
 		}
@@ -290,14 +290,8 @@ func (f *matchFlag) Set(text string) error {
 // Type returns the value's name in help texts.
 func (f *matchFlag) Type() string { return "HOW" }
 
-// headerFlag is a list of headers.
-type headerFlag struct {
-	header http.Header
-	texts  []string
-}
-
-// Set parses one header.
-func (f *headerFlag) Set(text string) error {
+// addHeader keeps a header.
+func (f *targetFlags) addHeader(text string) error {
 	name, value, ok := strings.Cut(text, ":")
 	if !ok || name == "" {
 		return errors.New("not a header; write it as in 'Accept: text/html'")
@@ -306,48 +300,27 @@ func (f *headerFlag) Set(text string) error {
 		f.header = http.Header{}
 	}
 	f.header.Add(name, strings.TrimSpace(value))
-	f.texts = append(f.texts, text)
 	return nil
 }
 
-// GetSlice returns the headers one by one.
-func (f *headerFlag) GetSlice() []string { return f.texts }
-
-// String returns the headers given.
-func (f *headerFlag) String() string { return strings.Join(f.texts, ", ") }
-
-// Type returns the value's name in help texts.
-func (f *headerFlag) Type() string { return "HEADER" }
-
-// lengthFlag is the length of a body, as in load.HTTP: 0 is any.
-type lengthFlag struct {
-	text   string
-	length int64
-}
-
-// Set parses the length.
-func (f *lengthFlag) Set(text string) error {
+// expectLength keeps the length of a body.
+func (f *targetFlags) expectLength(text string) error {
 	n, err := figure.ParseSize(text)
-	if f.text, f.length = text, int64(n); n == 0 {
+	if f.length = int64(n); n == 0 {
 		f.length = -1 // no body
 	}
 	return err
 }
 
-// String returns the length as it was given.
-func (f *lengthFlag) String() string { return f.text }
-
-// Type returns the value's name in help texts.
-func (f *lengthFlag) Type() string { return "SIZE" }
-
-// statusFlag is a list of status codes and classes of them.
-type statusFlag struct {
-	text     string
-	statuses []int
+// accept keeps status codes, and classes of them, that count as success.
+func (f *targetFlags) accept(text string) error {
+	statuses, err := parseStatuses(text)
+	f.statuses = append(f.statuses, statuses...)
+	return err
 }
 
-// Set parses a list such as 200,404 or 2xx,404.
-func (f *statusFlag) Set(text string) error {
+// parseStatuses parses a list such as 200,404 or 2xx,404.
+func parseStatuses(text string) (statuses []int, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		digits, class := strings.CutSuffix(word, "xx")
 		first, err := strconv.Atoi(digits)
@@ -356,18 +329,11 @@ func (f *statusFlag) Set(text string) error {
 			first, number = 100*first, 100
 		}
 		if err != nil || first < 100 || first > 999 {
-			return fmt.Errorf("%q is not a status code; write it as in 200,404 or 2xx", word)
+			return nil, fmt.Errorf("%q is not a status code; write it as in 200,404 or 2xx", word)
 		}
 		for status := first; status < first+number; status++ {
-			f.statuses = append(f.statuses, status)
+			statuses = append(statuses, status)
 		}
 	}
-	f.text = text
-	return nil
+	return statuses, nil
 }
-
-// String returns the list.
-func (f *statusFlag) String() string { return f.text }
-
-// Type returns the value's name in help texts.
-func (f *statusFlag) Type() string { return "LIST" }

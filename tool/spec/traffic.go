@@ -24,7 +24,7 @@ import (
 type trafficFlags struct {
 	flows     flowsFlag
 	data      dataFlag
-	paths     pathsFlag
+	paths     []traffic.Flow // of --path
 	checks    []string
 	cookies   bool
 	redirects int
@@ -33,7 +33,7 @@ type trafficFlags struct {
 func (f *trafficFlags) define(cmd *cobra.Command, from *files) {
 	flags := cmd.Flags()
 	f.flows.files, f.data.files = from, from
-	flags.Var(&f.paths, "path", "a request for a path, 'WEIGHT /PATH'; repeat for a weighted mix")
+	flags.Var(&parsed{kind: "REQUEST", keep: f.addPath, between: ", "}, "path", "a request for a path, 'WEIGHT /PATH'; repeat for a weighted mix")
 	flags.Var(&f.data, "data", "a file of values for requests, CSV or JSON lines: NAME=FILE, NAME=FILE,random or NAME=FILE,once; {{NAME.COLUMN}} inserts a value; repeat for more")
 	flags.StringArrayVar(&f.checks, "check", nil, "a check of every answer, as in 'json user.name == ada', 'header Age < 60' or 'body contains ok'; repeat for more")
 	flags.BoolVar(&f.cookies, "cookies", false, "give every session a cookie jar")
@@ -240,9 +240,8 @@ func (f *flowsFlag) readStep(table map[string]any, folder string) (step traffic.
 		if name, ok := strings.CutPrefix(text, "@"); ok {
 			text = "@" + beside(folder, name)
 		}
-		content := contentFlag{files: f.files}
-		err := content.Set(text)
-		step.Body = string(content.content)
+		content, err := f.files.content(text)
+		step.Body = string(content)
 		return err
 	}
 	return step, fields{
@@ -255,9 +254,7 @@ func (f *flowsFlag) readStep(table map[string]any, folder string) (step traffic.
 			if err != nil {
 				return err
 			}
-			var statuses statusFlag
-			err = statuses.Set(strings.Join(texts, ","))
-			step.Statuses = statuses.statuses
+			step.Statuses, err = parseStatuses(strings.Join(texts, ","))
 			return err
 		},
 		"take": func(v any) error {
@@ -368,37 +365,21 @@ func (f *dataFlag) String() string { return f.text }
 // Type returns the value's name in help texts.
 func (f *dataFlag) Type() string { return "NAME=FILE" }
 
-// pathsFlag is a list of similar requests for several paths.
-type pathsFlag struct {
-	texts []string
-	flows []traffic.Flow
-}
-
-// Set parses WEIGHT /PATH.
-func (f *pathsFlag) Set(text string) error {
+// addPath parses WEIGHT /PATH.
+func (f *trafficFlags) addPath(text string) error {
 	first, path, ok := strings.Cut(strings.TrimSpace(text), " ")
 	weight, err := strconv.ParseFloat(strings.TrimSuffix(first, "%"), 64)
 	if path = strings.TrimSpace(path); !ok || err != nil || !(weight > 0) || !strings.HasPrefix(path, "/") {
 		return errors.New("not a request; write it as in '70 /products'")
 	}
 	name, _, _ := strings.Cut(path, "?")
-	f.texts = append(f.texts, text)
-	f.flows = append(f.flows, traffic.Flow{Name: strings.NewReplacer("{", "", "}", "", "|", "").Replace(name), Weight: weight, Steps: []traffic.Step{{Path: path}}})
+	f.paths = append(f.paths, traffic.Flow{Name: strings.NewReplacer("{", "", "}", "", "|", "").Replace(name), Weight: weight, Steps: []traffic.Step{{Path: path}}})
 	return nil
 }
 
-// GetSlice returns them one by one.
-func (f *pathsFlag) GetSlice() []string { return f.texts }
-
-// String returns the requests given.
-func (f *pathsFlag) String() string { return strings.Join(f.texts, ", ") }
-
-// Type returns the value's name in help texts.
-func (f *pathsFlag) Type() string { return "REQUEST" }
-
 // asked reports whether the load is more than one constant request.
 func (f *trafficFlags) asked() bool {
-	return len(f.flows.flows) > 0 || len(f.paths.flows) > 0 || len(f.data.data) > 0 || len(f.checks) > 0 || f.cookies || f.redirects > 0
+	return len(f.flows.flows) > 0 || len(f.paths) > 0 || len(f.data.data) > 0 || len(f.checks) > 0 || f.cookies || f.redirects > 0
 }
 
 // completeTraffic compiles the traffic, if the load is more than one constant request.
@@ -409,7 +390,7 @@ func (f *Load) completeTraffic(cmd *cobra.Command) error {
 		return nil
 	case t.redirects < 0 || t.redirects > 20:
 		return exit.Usagef("%s: --redirects %d is out of range; use 0 to 20", cmd.Name(), t.redirects)
-	case len(t.flows.flows) > 0 && len(t.paths.flows) > 0:
+	case len(t.flows.flows) > 0 && len(t.paths) > 0:
 		return exit.Usagef("%s: --path and the flows of a file exclude each other; write the path as a flow", cmd.Name())
 	case len(t.flows.flows) > 0 && (given("method") || given("body") || given("request")):
 		return exit.Usagef("%s: --method, --body and --request do not apply to flows; set them in the steps of the flows", cmd.Name())
@@ -439,13 +420,13 @@ func (f *Load) trafficPlan(cmd *cobra.Command) traffic.Plan {
 	}
 	one := traffic.Step{Method: target.Method, Body: string(target.Body)}
 	if !isWeb {
-		one.Body = string(f.targetFlags.content.content)
+		one.Body = string(f.targetFlags.content)
 	}
 	switch {
 	case len(t.flows.flows) > 0:
 		p.Flows = t.flows.flows
-	case len(t.paths.flows) > 0:
-		p.Flows = t.paths.flows
+	case len(t.paths) > 0:
+		p.Flows = t.paths
 	default:
 		p.Flows = []traffic.Flow{{Steps: []traffic.Step{one}}}
 	}
@@ -455,7 +436,7 @@ func (f *Load) trafficPlan(cmd *cobra.Command) traffic.Plan {
 		flow := &p.Flows[i]
 		flow.Steps = slices.Clone(flow.Steps)
 		for j := range flow.Steps {
-			f.completeStep(&flow.Steps[j], one, target.Header, len(t.paths.flows) > 0)
+			f.completeStep(&flow.Steps[j], one, target.Header, len(t.paths) > 0)
 		}
 	}
 	f.splitTarget(&p, target, isWeb)

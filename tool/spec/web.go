@@ -19,7 +19,8 @@ import (
 // webFlags say how a URL is reached, and as whom.
 type webFlags struct {
 	basicFile, bearerFile string
-	resolve               resolveFlag
+	resolve               *parsed
+	at                    map[string]string // where hosts are, by host and port in lower case
 	tlsMin, tlsMax        *Choice
 	tlsResume             bool
 }
@@ -28,7 +29,8 @@ func (f *webFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.basicFile, "basic-file", "", "log in with the user:password in this `FILE`")
 	flags.StringVar(&f.bearerFile, "bearer-file", "", "log in with the token in this `FILE`")
-	flags.Var(&f.resolve, "resolve", "connect to ADDRESS for HOST:PORT of the URL, whatever names resolve to; the certificate is still HOST's")
+	f.resolve = &parsed{kind: "HOST:PORT:ADDRESS", keep: f.resolves, between: ","}
+	flags.Var(f.resolve, "resolve", "connect to ADDRESS for HOST:PORT of the URL, whatever names resolve to; the certificate is still HOST's")
 	f.tlsMin = AddChoice(cmd, "tls-min", "1.2", "the lowest version of TLS", "1.0", "1.1", "1.2", "1.3")
 	f.tlsMax = AddChoice(cmd, "tls-max", "1.3", "the highest version of TLS", "1.0", "1.1", "1.2", "1.3")
 	flags.BoolVar(&f.tlsResume, "tls-resume", false, "resume the TLS session on connections after the first, where the server offers it")
@@ -90,14 +92,8 @@ func (f *webFlags) versions(command string, config *tls.Config) error {
 	return nil
 }
 
-// resolveFlag takes where hosts are, as curl's --resolve does.
-type resolveFlag struct {
-	texts []string
-	at    map[string]string // by host and port in lower case
-}
-
-// Set takes HOST:PORT:ADDRESS.
-func (f *resolveFlag) Set(text string) error {
+// resolves keeps where a host is, HOST:PORT:ADDRESS, as curl's --resolve does.
+func (f *webFlags) resolves(text string) error {
 	wrong := errors.New("it is not HOST:PORT:ADDRESS; write it as in example.com:443:127.0.0.1")
 	end := strings.IndexByte(text, ':')
 	if strings.HasPrefix(text, "[") { // the host is an address of IPv6
@@ -119,21 +115,11 @@ func (f *resolveFlag) Set(text string) error {
 		f.at = map[string]string{}
 	}
 	f.at[strings.ToLower(net.JoinHostPort(host, port))] = net.JoinHostPort(ip.String(), port)
-	f.texts = append(f.texts, text)
 	return nil
 }
 
-// GetSlice returns them one by one.
-func (f *resolveFlag) GetSlice() []string { return f.texts }
-
-// String returns what was given.
-func (f *resolveFlag) String() string { return strings.Join(f.texts, ",") }
-
-// Type is how help names the value.
-func (f *resolveFlag) Type() string { return "HOST:PORT:ADDRESS" }
-
 // address is where a URL's host is; empty: where its name resolves to.
-func (f *resolveFlag) address(command, text string) (string, error) {
+func (f *webFlags) address(command, text string) (string, error) {
 	u, err := url.Parse(text)
 	if len(f.at) == 0 || err != nil || u.Hostname() == "" { // what is wrong with the URL is said later
 		return "", nil
@@ -144,7 +130,7 @@ func (f *resolveFlag) address(command, text string) (string, error) {
 	}
 	where := strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 	if f.at[where] == "" {
-		return "", exit.Usagef("%s: --resolve %s is not about the target, which is at %s; name that", command, f, where)
+		return "", exit.Usagef("%s: --resolve %s is not about the target, which is at %s; name that", command, f.resolve, where)
 	}
 	return f.at[where], nil
 }

@@ -1,10 +1,10 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -26,20 +25,7 @@ type Benchmarks struct {
 	Bench   string // as go test -bench; zero: all
 	// For is how long a take runs its benchmark, as go test -benchtime. Zero: 500 ms.
 	For time.Duration
-	// Scenario is stored with the runs.
-	Scenario record.Scenario
-	// Samples is how many valid takes, or pairs of them, each benchmark gets. Zero: 16.
-	Samples int
-	// Retakes is how many invalid ones of each benchmark may be retaken. Zero: half of Samples,
-	// at least 1. Negative: none.
-	Retakes int
-	// MostOthers is as in Plan.
-	MostOthers float64
-	// Seed chooses the pairs in which B is first.
-	Seed uint64
-	// Progress receives the progress before each step, from one goroutine. It must return
-	// soon. Zero: none.
-	Progress func(Progress)
+	Design
 }
 
 // Tree is source code to measure.
@@ -51,9 +37,8 @@ type Tree struct {
 }
 
 const (
-	usualFor     = 500 * time.Millisecond
-	usualSamples = 16
-	longestTake  = 10 * time.Minute // as go test
+	usualFor    = 500 * time.Millisecond
+	longestTake = 10 * time.Minute // as go test
 )
 
 // Run takes the samples and returns a run per tree, in the trees' order, and what is worth
@@ -67,7 +52,7 @@ func (p Benchmarks) Run(ctx context.Context) (runs []*record.Run, notes []string
 	if err != nil {
 		return nil, nil, err
 	}
-	defer os.RemoveAll(t.folder)
+	defer t.end()
 	if notes, err = t.prepare(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -75,26 +60,17 @@ func (p Benchmarks) Run(ctx context.Context) (runs []*record.Run, notes []string
 	if err != nil && ctx.Err() == nil {
 		return nil, nil, err
 	}
-	for _, side := range t.sides {
-		if len(side.run.Samples) > 0 {
-			runs = append(runs, side.run)
-		}
-	}
-	return runs, notes, ctx.Err()
+	return t.sampled(), notes, ctx.Err()
 }
 
 // goTest is a running measurement of Benchmarks.
 type goTest struct {
-	plan    Benchmarks
-	sides   []*treeSide
-	marks   []*benchmark // that all sides have
-	folder  string       // of the test programs
-	cpus    int          // GOMAXPROCS of every take
-	random  *rand.Rand
-	began   time.Time
-	taken   int // takes so far
-	planned int
-	pairs   int // ids given to pairs so far
+	plan   Benchmarks
+	sides  []*treeSide
+	marks  []*benchmark // that all sides have
+	cpus   int          // GOMAXPROCS of every take
+	pairs  int          // ids given to pairs so far
+	taking              // its folder has the test programs
 }
 
 // treeSide is a tree during a measurement.
@@ -119,35 +95,18 @@ func (p Benchmarks) begin() (*goTest, error) {
 	if len(p.Trees) == 0 || len(p.Trees) > 2 {
 		return nil, fmt.Errorf("trial: %d trees; give one, or two to compare", len(p.Trees))
 	}
-	if p.Samples == 0 {
-		p.Samples = usualSamples
+	p.For = cmp.Or(p.For, usualFor)
+	t := &goTest{plan: p, cpus: runtime.GOMAXPROCS(0)}
+	if err := t.begin(&t.plan.Design, "hone-gotest", 16); err != nil {
+		return nil, err
 	}
-	if p.Retakes == 0 {
-		p.Retakes = max(1, p.Samples/2)
-	}
-	if p.MostOthers == 0 {
-		p.MostOthers = usualOthers
-	}
-	if p.For == 0 {
-		p.For = usualFor
-	}
-	if p.Progress == nil {
-		p.Progress = func(Progress) {}
-	}
-	t := &goTest{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), cpus: runtime.GOMAXPROCS(0), pairs: p.Samples}
-	var err error
-	if t.folder, err = child.Folder("hone-gotest"); err != nil {
-		return nil, fmt.Errorf("trial: %w", err)
-	}
+	t.pairs = t.plan.Samples
 	for i, tree := range p.Trees {
 		side := &treeSide{Tree: tree, label: "the package"}
 		if len(p.Trees) > 1 {
-			side.label = string(rune('A' + i))
-			if tree.Name != "" {
-				side.label += " (" + tree.Name + ")"
-			}
+			side.label = Label(i, tree.Name)
 		}
-		side.run = &record.Run{Name: tree.Name, Made: record.GoTest, Scenario: p.Scenario}
+		side.run = t.add(record.GoTest, tree.Name)
 		t.sides = append(t.sides, side)
 	}
 	return t, nil
@@ -188,15 +147,6 @@ func (t *goTest) samples(pair int) []record.Sample {
 	return samples
 }
 
-func (t *goTest) keep(samples []record.Sample) {
-	for i, side := range t.sides {
-		if side.run.At.IsZero() {
-			side.run.At = t.began
-		}
-		side.run.Samples = append(side.run.Samples, samples[i])
-	}
-}
-
 // pair adds a valid take of each side to samples. It is false if there have been too many others.
 func (t *goTest) pair(ctx context.Context, b *benchmark, round int, samples []record.Sample) (bool, error) {
 	for {
@@ -205,7 +155,7 @@ func (t *goTest) pair(ctx context.Context, b *benchmark, round int, samples []re
 			if b.reversed[round] {
 				i = len(t.sides) - 1 - i
 			}
-			t.say(fmt.Sprintf("sample %d of %d: %s, %s", round+1, t.plan.Samples, b.label, t.sides[i].label))
+			t.say(Progress{Doing: fmt.Sprintf("sample %d of %d: %s, %s", round+1, t.plan.Samples, b.label, t.sides[i].label)})
 			s := &taken[i]
 			var err error
 			if s.Metrics, s.Reasons, err = t.take(ctx, b, i); err != nil {
@@ -264,14 +214,6 @@ func (t *goTest) failed(ctx context.Context, b *benchmark, side int, err error) 
 		fmt.Sprintf("run it by hand: go test -run '^$' -bench '%s' %s; or leave it out with --bench", b.filter, b.programs[side].path), err}
 }
 
-func (t *goTest) say(doing string) {
-	p := Progress{Doing: doing, Taken: t.taken, Samples: t.planned}
-	if t.taken > 0 {
-		p.Remaining = time.Since(t.began) / time.Duration(t.taken) * time.Duration(t.planned-t.taken)
-	}
-	t.plan.Progress(p)
-}
-
 // execute runs a test program without tests in its package's folder and returns its output.
 func (t *goTest) execute(ctx context.Context, p *testPackage, args ...string) (string, error) {
 	args = append([]string{"-test.run=^$", "-test.cpu=" + strconv.Itoa(t.cpus)}, args...)
@@ -279,29 +221,22 @@ func (t *goTest) execute(ctx context.Context, p *testPackage, args ...string) (s
 }
 
 // environment is what the figures of a side depend on besides its code.
-func (t *goTest) environment(side *treeSide) (record.Environment, error) {
+func (t *goTest) environment(number int) (record.Environment, error) {
 	facts := machine.Read()
 	e := record.Environment{Strict: facts.Strict, Soft: facts.Soft}
 	noteVariables(e, os.Environ())
 	e.Strict["GOMAXPROCS"] = strconv.Itoa(t.cpus)
-	program, err := machine.Program(t.marks[0].programs[t.indexOf(side)].program)
+	program, err := machine.Program(t.marks[0].programs[number].program)
 	if err != nil {
 		return e, err
 	}
 	delete(program.Soft, "sha256") // of one program among several
 	maps.Copy(e.Strict, program.Strict)
 	maps.Copy(e.Soft, program.Soft)
-	if side.Commit != "" {
+	if side := t.sides[number]; side.Commit != "" {
 		e.Soft["revision"], e.Soft["modified"] = side.Commit, strconv.FormatBool(side.Modified)
 	}
 	return e, nil
-}
-
-func (t *goTest) indexOf(side *treeSide) int {
-	if side == t.sides[0] {
-		return 0
-	}
-	return 1
 }
 
 // programPath is where the test program of a package is built.

@@ -59,7 +59,7 @@ func BenchmarkSkipped(b *testing.B) { b.Skip() }
 }
 
 func shortly(trees ...Tree) Benchmarks {
-	return Benchmarks{Trees: trees, Package: "./...", For: time.Millisecond, Samples: 4, MostOthers: 1}
+	return Benchmarks{Trees: trees, Package: "./...", For: time.Millisecond, Design: Design{Samples: 4, MostOthers: 1}}
 }
 
 func TestBenchmarksAreMeasuredInPairs(t *testing.T) {

@@ -61,8 +61,8 @@ func (t *goTest) prepare(ctx context.Context) (notes []string, err error) {
 		return nil, t.nothing(notes)
 	}
 	t.label()
-	for _, side := range t.sides {
-		if side.run.Environment, err = t.environment(side); err != nil {
+	for i, side := range t.sides {
+		if side.run.Environment, err = t.environment(i); err != nil {
 			return nil, fmt.Errorf("trial: %w", err)
 		}
 	}
@@ -118,7 +118,7 @@ func (t *goTest) label() {
 
 // build builds the side's packages and lists their benchmarks.
 func (t *goTest) build(ctx context.Context, number int, side *treeSide, wanted benchFilter) error {
-	t.say("building " + side.label)
+	t.say(Progress{Doing: "building " + side.label})
 	if t.plan.Package == "" || strings.HasPrefix(t.plan.Package, "-") {
 		return &Error{NoBenchmark, fmt.Sprintf("%q is not a package", t.plan.Package), "name it as in ./codec or ./...", nil}
 	}

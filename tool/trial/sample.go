@@ -204,11 +204,7 @@ func (w *window) fill(r *load.Result) {
 // SampleOf returns a sample with a load's figures and the data behind them.
 func SampleOf(r *load.Result, at time.Time) *record.Sample {
 	sample := &record.Sample{At: at, Valid: r.Valid, Reasons: r.InvalidReasons}
-	r.Metrics(func(name, unit string, higherIsBetter bool, value float64) {
-		better := record.Lower
-		if higherIsBetter {
-			better = record.Higher
-		}
+	r.Metrics(func(name, unit, better string, value float64) {
 		sample.Metrics = append(sample.Metrics, record.Metric{Name: name, Unit: unit, Better: better, Value: value})
 	})
 	keep(sample, r)

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,18 +78,11 @@ func (s *subject) start(ctx context.Context, target load.Target) (*child.Child, 
 		return nil, &Error{Occupied, fmt.Sprintf("something answers at %v before %s was started", target, s.label), "stop it, or use another port", nil}
 	}
 	heard := s.Ready.listen()
-	within, grace := s.ReadyWithin, s.StopWithin
-	if within == 0 {
-		within = usualReady
-	}
-	if grace == 0 {
-		grace = usualStop
-	}
-	process, err := child.Start(s.shell(ctx, s.Command), child.Options{Signal: true, Grace: grace, Said: heard.line})
+	process, err := child.Start(s.shell(ctx, s.Command), child.Options{Signal: true, Grace: cmp.Or(s.StopWithin, usualStop), Said: heard.line})
 	if err != nil {
 		return nil, &Error{NotStarted, fmt.Sprintf("the command of %s could not be run", s.label), "", err}
 	}
-	if err := s.await(ctx, process, heard, target, within); err != nil {
+	if err := s.await(ctx, process, heard, target, cmp.Or(s.ReadyWithin, usualReady)); err != nil {
 		process.Stop()
 		return nil, err
 	}

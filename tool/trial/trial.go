@@ -13,6 +13,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,12 +50,18 @@ type Plan struct {
 	Servers []Server // one, or two to compare: A and B
 	// Load is the load; Run sets its Progress, WindowOpens and WindowCloses.
 	Load load.Plan
+	Design
+}
+
+// Design is how to take samples. The zero value works.
+type Design struct {
 	// Scenario is stored with the runs.
 	Scenario record.Scenario
-	// Samples is how many valid ones to take of each server. Zero: 12.
+	// Samples is how many valid ones to take of each server or tree. Zero: 12 of a server, 16 of a
+	// benchmark.
 	Samples int
-	// Retakes is how many samples that were not valid may be retaken. Zero: half of
-	// Samples, at least 1. Negative: none.
+	// Retakes is how many samples, or takes of each benchmark, that were not valid may be retaken.
+	// Zero: half of Samples, at least 1. Negative: none.
 	Retakes int
 	// MostOthers is the share of all CPUs that other programs may use before a sample
 	// becomes invalid. Zero: 0.3. With 1, neither other programs nor steal time nor CPU
@@ -62,12 +69,10 @@ type Plan struct {
 	MostOthers float64
 	// Seed chooses the pairs in which B is first: half of them.
 	Seed uint64
-	// Progress receives the progress once a second and whenever a sample begins, from one
-	// goroutine at a time. It must return soon. Zero: none.
+	// Progress receives the progress whenever a sample begins, and once a second of a load, from
+	// one goroutine at a time. It must return soon. Zero: none.
 	Progress func(Progress)
 }
-
-const usualOthers = 0.3
 
 // Progress is the state of a trial.
 type Progress struct {
@@ -104,24 +109,14 @@ func Run(ctx context.Context, p Plan) ([]*record.Run, error) {
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	var runs []*record.Run
-	for _, s := range t.servers {
-		if len(s.run.Samples) > 0 {
-			runs = append(runs, s.run)
-		}
-	}
-	return runs, ctx.Err()
+	return t.sampled(), ctx.Err()
 }
 
 // course is a running trial.
 type course struct {
 	plan    Plan
 	servers []*subject
-	random  *rand.Rand
-	folder  string // parent of all {out} folders
-	taken   int
-	planned int
-	began   time.Time
+	taking  // its folder is the parent of all {out} folders
 }
 
 func (p Plan) begin() (*course, error) {
@@ -131,32 +126,17 @@ func (p Plan) begin() (*course, error) {
 	case p.Load.Target == nil:
 		return nil, errors.New("trial: the load has no target")
 	}
-	if p.Samples == 0 {
-		p.Samples = 12
+	t := &course{plan: p}
+	if err := t.begin(&t.plan.Design, "hone-trial", 12); err != nil {
+		return nil, err
 	}
-	if p.Retakes == 0 {
-		p.Retakes = max(1, p.Samples/2)
-	}
-	if p.MostOthers == 0 {
-		p.MostOthers = usualOthers
-	}
-	if p.Progress == nil {
-		p.Progress = func(Progress) {}
-	}
-	t := &course{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), planned: p.Samples * len(p.Servers)}
-	var err error
-	if t.folder, err = child.Folder("hone-trial"); err != nil {
-		return nil, fmt.Errorf("trial: %w", err)
-	}
+	t.planned = t.plan.Samples * len(p.Servers)
 	for i, server := range p.Servers {
 		s := &subject{Server: server, label: "the server", out: filepath.Join(t.folder, string(rune('A'+i)))}
 		if len(p.Servers) > 1 {
-			s.label = string(rune('A' + i))
-			if s.Name != "" {
-				s.label += " (" + s.Name + ")"
-			}
+			s.label = Label(i, s.Name)
 		}
-		s.run = &record.Run{Name: s.Name, Made: "bench", Scenario: p.Scenario}
+		s.run = t.add("bench", s.Name)
 		t.servers = append(t.servers, s)
 		if err := os.Mkdir(s.out, 0o700); err != nil {
 			t.end()
@@ -165,8 +145,6 @@ func (p Plan) begin() (*course, error) {
 	}
 	return t, nil
 }
-
-func (t *course) end() { os.RemoveAll(t.folder) }
 
 // take takes pairs, or samples of the only server, until enough are valid or too many are
 // not. A retaken pair keeps its order: the first of a pair measures differently, and only
@@ -189,6 +167,78 @@ func (t *course) take(ctx context.Context) error {
 		t.planned += len(t.servers)
 	}
 	return nil
+}
+
+// taking is a running measurement.
+type taking struct {
+	design         *Design
+	folder         string
+	random         *rand.Rand
+	runs           []*record.Run // of the sides
+	taken, planned int
+	began          time.Time
+}
+
+// begin completes the design.
+func (t *taking) begin(d *Design, folder string, samples int) (err error) {
+	d.Samples = cmp.Or(d.Samples, samples)
+	d.Retakes = cmp.Or(d.Retakes, max(1, d.Samples/2))
+	d.MostOthers = cmp.Or(d.MostOthers, 0.3)
+	t.design, t.random = d, rand.New(rand.NewPCG(d.Seed, 1))
+	if t.folder, err = child.Folder(folder); err != nil {
+		return fmt.Errorf("trial: %w", err)
+	}
+	return nil
+}
+
+func (t *taking) end() { os.RemoveAll(t.folder) }
+
+// add returns the run of another side.
+func (t *taking) add(made, name string) *record.Run {
+	run := &record.Run{Name: name, Made: made, Scenario: t.design.Scenario}
+	t.runs = append(t.runs, run)
+	return run
+}
+
+// keep adds a sample to each run.
+func (t *taking) keep(samples []record.Sample) {
+	for i, run := range t.runs {
+		if run.At.IsZero() {
+			run.At = t.began // of all samples, so that the last side's run is the newest
+		}
+		run.Samples = append(run.Samples, samples[i])
+	}
+}
+
+// sampled returns the runs that have samples.
+func (t *taking) sampled() (runs []*record.Run) {
+	for _, run := range t.runs {
+		if len(run.Samples) > 0 {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// say adds the progress of the whole measurement.
+func (t *taking) say(p Progress) {
+	p.Taken, p.Samples = t.taken, t.planned
+	if t.taken > 0 {
+		each := time.Since(t.began) / time.Duration(t.taken)
+		p.Remaining = each * time.Duration(t.planned-t.taken)
+	}
+	if t.design.Progress != nil {
+		t.design.Progress(p)
+	}
+}
+
+// Label names one of two sides in messages.
+func Label(side int, name string) string {
+	label := string(rune('A' + side))
+	if name != "" {
+		label += " (" + name + ")"
+	}
+	return label
 }
 
 // halfOf returns n booleans of which half are true, chosen at random.
@@ -221,23 +271,8 @@ func (t *course) turn(ctx context.Context, number int, reversed bool) (valid boo
 		valid = valid && sample.Valid
 		taken[i] = *sample
 	}
-	for i, s := range t.servers {
-		if s.run.At.IsZero() {
-			s.run.At = t.began // of all samples, so that the last server's run is the newest
-		}
-		s.run.Samples = append(s.run.Samples, taken[i])
-	}
+	t.keep(taken)
 	return valid, nil
-}
-
-// say adds the progress of the whole trial.
-func (t *course) say(p Progress) {
-	p.Taken, p.Samples = t.taken, t.planned
-	if t.taken > 0 {
-		each := time.Since(t.began) / time.Duration(t.taken)
-		p.Remaining = each * time.Duration(t.planned-t.taken)
-	}
-	t.plan.Progress(p)
 }
 
 // Reason classifies an Error.

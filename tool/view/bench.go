@@ -159,11 +159,7 @@ func NewBench(how How, title string, plan trial.Plan) *Bench {
 		b.times = load.NewHistogram()
 		b.picture = &benchPicture{title: title, gauge: gauge{conns: plan.Load.Conns}}
 		for i, s := range plan.Servers {
-			name := string(rune('A' + i))
-			if s.Name != "" {
-				name += " (" + s.Name + ")"
-			}
-			b.picture.sides = append(b.picture.sides, benchSide{name: name})
+			b.picture.sides = append(b.picture.sides, benchSide{name: trial.Label(i, s.Name)})
 		}
 		b.screen = openScreen(how.To, b.picture)
 	}

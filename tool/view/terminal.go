@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+
+	"golang.org/x/term"
 )
 
 // IsTerminal reports whether w is a terminal.
@@ -14,6 +16,12 @@ func IsTerminal(w io.Writer) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && file.Name() != os.DevNull
+}
+
+// sizeOf returns the size of the terminal, if it is known. Nothing is drawn on Windows.
+func sizeOf(terminal *os.File) (width, height int, known bool) {
+	width, height, err := term.GetSize(int(terminal.Fd()))
+	return width, height, err == nil && width > 0 && height > 0 && runtime.GOOS != "windows"
 }
 
 // isDumb reports whether the terminal understands no escape sequences.

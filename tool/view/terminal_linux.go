@@ -21,13 +21,6 @@ func control(fd uintptr, request uintptr, value unsafe.Pointer) bool {
 	return errno == 0
 }
 
-// sizeOf returns the size of the terminal, if it is known.
-func sizeOf(terminal *os.File) (width, height int, known bool) {
-	var size struct{ rows, columns, x, y uint16 }
-	known = control(terminal.Fd(), syscall.TIOCGWINSZ, unsafe.Pointer(&size)) && size.rows > 0 && size.columns > 0
-	return int(size.columns), int(size.rows), known
-}
-
 // inForeground reports whether this process may write to the terminal. It may if the
 // terminal is not its session's.
 func inForeground(terminal *os.File) bool {

@@ -2,21 +2,10 @@
 
 package view
 
-import (
-	"os"
-	"runtime"
-
-	"golang.org/x/term"
-)
+import "os"
 
 // needsTERM: some systems do not set TERM.
 const needsTERM = false
-
-// sizeOf returns the size of the terminal. On Windows it is unknown: nothing is drawn there.
-func sizeOf(terminal *os.File) (width, height int, known bool) {
-	width, height, err := term.GetSize(int(terminal.Fd()))
-	return width, height, err == nil && width > 0 && height > 0 && runtime.GOOS != "windows"
-}
 
 // inForeground assumes that this process may write to the terminal.
 func inForeground(*os.File) bool { return true }

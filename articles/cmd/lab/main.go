@@ -153,7 +153,7 @@ func (f *options) run(cmd *cobra.Command, name string) error {
 	}
 	end.Kept = func() error {
 		for _, run := range end.Runs {
-			fmt.Fprintf(cmd.ErrOrStderr(), "kept as %s\n", session.Describe(run))
+			fmt.Fprintf(cmd.ErrOrStderr(), "kept as %s\n", run.Title())
 		}
 		return nil
 	}

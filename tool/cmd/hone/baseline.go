@@ -43,23 +43,19 @@ func newBaselineSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := store.Write(cmd.Context(), "baseline set")
-			if err != nil {
+			return store.Writing(cmd.Context(), "baseline set", func(s *record.Store) error {
+				run, err := s.Get(cmd.Context(), ref)
+				if err == nil {
+					err = fitForBaseline(run, dirty)
+				}
+				if err == nil {
+					err = s.SetBaseline(cmd.Context(), args[0], run.ID)
+				}
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s is the baseline %s\n", run.ID, args[0])
+				}
 				return err
-			}
-			defer s.Close()
-			run, err := s.Get(cmd.Context(), ref)
-			if err != nil {
-				return session.StoreFailure("baseline set", err)
-			}
-			if err := fitForBaseline(run, dirty); err != nil {
-				return err
-			}
-			if err := s.SetBaseline(cmd.Context(), args[0], run.ID); err != nil {
-				return session.StoreFailure("baseline set", err)
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s is the baseline %s\n", run.ID, args[0])
-			return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&dirty, "dirty", false, "accept a run of uncommitted code")
@@ -90,14 +86,12 @@ func newBaselineList() *cobra.Command {
 		Example: "  hone baseline list --json",
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := store.Read(cmd.Context(), "baseline list")
-			if err != nil {
+			var all []record.Baseline
+			if err := store.Reading(cmd.Context(), "baseline list", func(s *record.Store) (err error) {
+				all, err = s.Baselines(cmd.Context())
 				return err
-			}
-			defer s.Close()
-			all, err := s.Baselines(cmd.Context())
-			if err != nil {
-				return session.StoreFailure("baseline list", err)
+			}); err != nil {
+				return err
 			}
 			return out.Print(cmd, baselines{"hone.baselines/1", all}, func(w io.Writer) {
 				table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -129,12 +123,7 @@ func newBaselineRemove() *cobra.Command {
 			if len(args) != 1 {
 				return exit.Usagef("baseline rm: give one name, as in: hone baseline rm main")
 			}
-			s, err := store.Write(cmd.Context(), "baseline rm")
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			return session.StoreFailure("baseline rm", s.RemoveBaseline(cmd.Context(), args[0]))
+			return store.Writing(cmd.Context(), "baseline rm", func(s *record.Store) error { return s.RemoveBaseline(cmd.Context(), args[0]) })
 		},
 	}
 	store.Define(cmd)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
@@ -30,8 +32,7 @@ type benchFlags struct {
 	save     string
 	discard  bool
 	store    session.Store
-	json, md bool
-	file     string
+	out      session.Output
 	ui       session.UI
 }
 
@@ -87,9 +88,7 @@ are too few valid samples or the primary figure is unclear.`,
 	f.profiles.define(cmd)
 	flags.StringVar(&f.save, "save", "", "store the run under this `NAME` (default: no name)")
 	flags.BoolVar(&f.discard, "discard", false, "do not store the run")
-	flags.BoolVar(&f.json, "json", false, "print one JSON object")
-	flags.BoolVar(&f.md, "md", false, "print Markdown, for a pull request")
-	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	f.out.DefineReport(cmd, nil)
 	f.ui.Define(cmd)
 	f.store.Define(cmd)
 	return cmd
@@ -97,8 +96,8 @@ are too few valid samples or the primary figure is unclear.`,
 
 // run measures, stores and judges.
 func (f *benchFlags) run(cmd *cobra.Command) error {
-	if f.json && f.md {
-		return exit.Usagef("bench: choose one of --json and --md")
+	if err := f.out.Check("bench"); err != nil {
+		return err
 	}
 	switch {
 	case f.against != "" && f.revision != "":
@@ -144,10 +143,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	if err != nil {
 		return err
 	}
-	s, err := session.Open(ctx, session.Plan{
-		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: session.Output{JSON: f.json, File: f.file},
-		Keep: !f.discard, Store: f.store, UI: f.ui, Page: f.page(base),
-	})
+	s, err := f.open(cmd, f.page(base))
 	if err != nil {
 		return err
 	}
@@ -162,9 +158,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		defer revision.Remove()
 		old := server
 		old.Name, old.Dir = revision.Name, revision.Dir
-		if server.Name == "" {
-			server.Name = "the working tree"
-		}
+		server.Name = cmp.Or(server.Name, "the working tree")
 		plan.Servers = []trial.Server{old, server}
 	}
 	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, spec.Public(f.Target)+", "+f.Load.Shape(), plan)
@@ -176,6 +170,13 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	}
 	watcher.End()
 	return f.finish(ctx, s, &benchResult{Runs: runs, wanted: plan.Samples}, base, err)
+}
+
+func (f *benchFlags) open(cmd *cobra.Command, live *page.Page) (*session.Session, error) {
+	return session.Open(cmd.Context(), session.Plan{
+		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
+		Keep: !f.discard, Store: f.store, UI: f.ui, Page: live,
+	})
 }
 
 // finish judges, prints and stores what has been measured until err.
@@ -202,7 +203,7 @@ func (f *benchFlags) finish(ctx context.Context, s *session.Session, result *ben
 	}
 	if end.Err == nil {
 		text := result.text
-		if f.md {
+		if f.out.MD {
 			text = result.markdown
 		}
 		end.JSON, end.Text = result, session.InText(func(w io.Writer) { io.WriteString(w, text()) })
@@ -249,7 +250,7 @@ func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *b
 		return err
 	}
 	result.Comparison.Notes = append(result.Comparison.Notes, result.notes...)
-	result.Comparison.A, result.Comparison.B = session.Describe(first), session.Describe(second)
+	result.Comparison.A, result.Comparison.B = first.Title(), second.Title()
 	return nil
 }
 
@@ -262,11 +263,11 @@ func identify(runs []*record.Run) {
 }
 
 func (f *benchFlags) writeKept(w io.Writer, runs []*record.Run) (err error) {
-	if f.json || f.md {
+	if f.out.JSON || f.out.MD {
 		return nil
 	}
 	for _, run := range runs {
-		_, err = fmt.Fprintf(w, "kept as %s\n", session.Describe(run))
+		_, err = fmt.Fprintf(w, "kept as %s\n", run.Title())
 	}
 	return err
 }

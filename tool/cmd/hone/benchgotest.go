@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -31,10 +32,7 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := session.Open(ctx, session.Plan{
-		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: session.Output{JSON: f.json, File: f.file},
-		Keep: !f.discard, Store: f.store, UI: f.ui, Page: f.goTestPage(base),
-	})
+	s, err := f.open(cmd, f.goTestPage(base))
 	if err != nil {
 		return err
 	}
@@ -64,9 +62,7 @@ func (f *benchFlags) trees(ctx context.Context, plan *trial.Benchmarks) (remove 
 	if err != nil {
 		return nil, err
 	}
-	if now.Name == "" {
-		now.Name = "the working tree"
-	}
+	now.Name = cmp.Or(now.Name, "the working tree")
 	plan.Trees = []trial.Tree{{Name: revision.Name, Dir: revision.Dir, Commit: revision.Commit}, now}
 	return revision.Remove, nil
 }

@@ -16,11 +16,10 @@ import (
 
 // compareFlags holds the parsed flags of hone compare.
 type compareFlags struct {
-	judge    judgeFlags
-	pairs    bool
-	store    session.Store
-	json, md bool
-	file     string
+	judge judgeFlags
+	pairs bool
+	store session.Store
+	out   session.Output
 }
 
 func newCompare() *cobra.Command {
@@ -62,17 +61,15 @@ is unclear or the two cannot be compared.`,
 	flags.SortFlags = false
 	flags.BoolVar(&f.pairs, "pairs", false, "for files: pair the first run of A with the first of B, and so on")
 	f.judge.define(cmd)
-	flags.BoolVar(&f.json, "json", false, "print one JSON object")
-	flags.BoolVar(&f.md, "md", false, "print Markdown, for a pull request")
-	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	f.out.DefineReport(cmd, nil)
 	f.store.Define(cmd)
 	cmd.ValidArgsFunction = f.store.Complete
 	return cmd
 }
 
 func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
-	if f.json && f.md {
-		return exit.Usagef("compare: choose one of --json and --md")
+	if err := f.out.Check("compare"); err != nil {
+		return err
 	}
 	ctx := cmd.Context()
 	a, err := f.side(ctx, nameA)
@@ -85,20 +82,25 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	}
 	var result *compare.Report
 	if a.stored != nil && b.stored != nil {
-		store, err := f.store.Read(ctx, "compare")
-		if err != nil {
+		err = f.store.Reading(ctx, "compare", func(store *record.Store) (err error) {
+			result, err = f.judge.stored(ctx, store, a.stored, b.stored)
 			return err
-		}
-		defer store.Close()
-		result, err = f.judge.stored(ctx, store, a.stored, b.stored)
-		if err != nil {
-			return err
-		}
-	} else if result, err = f.judge.as().Compare(a.figures(), b.figures(), f.pairs, nil); err != nil {
+		})
+	} else {
+		result, err = f.judge.as().Compare(a.figures(), b.figures(), f.pairs, nil)
+	}
+	if err != nil {
 		return err
 	}
 	result.A, result.B = nameA, nameB
-	return f.report(cmd, result)
+	text := result.Text
+	if f.out.MD {
+		text = result.Markdown
+	}
+	if err := f.out.Print(cmd, result, func(w io.Writer) { io.WriteString(w, text()) }); err != nil {
+		return err
+	}
+	return result.Failure("compare")
 }
 
 // side is one side of a comparison.
@@ -135,23 +137,4 @@ func readRuns(name string) (*compare.Runs, error) {
 		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	return runs, exit.FailedIf(err)
-}
-
-// report writes the result and returns the exit code.
-func (f *compareFlags) report(cmd *cobra.Command, c *compare.Report) error {
-	err := session.Output{File: f.file}.Stream("compare", cmd.OutOrStdout(), func(w io.Writer) error {
-		if f.json {
-			return session.WriteJSON(w, c)
-		}
-		text := c.Text
-		if f.md {
-			text = c.Markdown
-		}
-		_, err := io.WriteString(w, text())
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return c.Failure("compare")
 }

@@ -58,7 +58,7 @@ noise could not be measured.`,
 			if f.noise.wanted {
 				return f.noise.run(cmd, &f.out)
 			}
-			return f.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return f.run(cmd)
 		},
 	}
 	flags := cmd.Flags()
@@ -72,23 +72,16 @@ noise could not be measured.`,
 }
 
 // run makes the checks, writes the findings and returns the exit code.
-func (f *doctorFlags) run(stdout, stderr io.Writer) error {
+func (f *doctorFlags) run(cmd *cobra.Command) error {
 	if f.out.JSON && f.script {
 		return exit.Usagef("doctor: choose one of --json and --fix-script")
 	}
-	d := machine.Diagnose(f.look(stderr), machine.Read())
-	err := f.out.Stream("doctor", stdout, func(w io.Writer) error {
-		switch {
-		case f.out.JSON:
-			return session.WriteJSON(w, d)
-		case f.script:
-			_, err := io.WriteString(w, d.Script())
-			return err
-		}
-		_, err := io.WriteString(w, d.Text())
-		return err
-	})
-	if err != nil {
+	d := machine.Diagnose(f.look(cmd.ErrOrStderr()), machine.Read())
+	text := d.Text
+	if f.script {
+		text = d.Script
+	}
+	if err := f.out.Print(cmd, d, func(w io.Writer) { io.WriteString(w, text()) }); err != nil {
 		return err
 	}
 	return f.verdict(d)

@@ -17,10 +17,10 @@ import (
 // historyFlags holds the parsed flags of hone history.
 type historyFlags struct {
 	history.Options
-	json, md, html bool
-	file           string
-	ui             session.UI
-	store          session.Store
+	out   session.Output
+	html  bool
+	ui    session.UI
+	store session.Store
 }
 
 func newHistory() *cobra.Command {
@@ -61,10 +61,7 @@ The exit code is 4 when no run has a valid sample, and else 0, changes or not.`,
 	flags.BoolVar(&f.All, "all", false, "include runs of other names")
 	flags.StringSliceVar(&f.Across, "across", nil, "settings that may differ, as in go,kernel")
 	flags.IntVar(&f.Limit, "limit", 200, "number of runs, the newest")
-	flags.BoolVar(&f.json, "json", false, "print one JSON object")
-	flags.BoolVar(&f.md, "md", false, "print Markdown, for a pull request")
-	flags.BoolVar(&f.html, "html", false, "print a self-contained HTML page")
-	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	f.out.DefineReport(cmd, &f.html)
 	flags.StringVar(&f.ui.Addr, "ui", "", "serve the page at this `ADDR` until Ctrl-C, as in 127.0.0.1:8080; port 0 picks a free one")
 	flags.StringVar(&f.ui.TokenFile, "ui-token-file", "", "`FILE` with the token that opens the page to other machines: a browser asks for it as a password")
 	f.store.Define(cmd)
@@ -72,14 +69,8 @@ The exit code is 4 when no run has a valid sample, and else 0, changes or not.`,
 }
 
 func (f *historyFlags) run(cmd *cobra.Command, ref string) error {
-	forms := 0
-	for _, chosen := range []bool{f.json, f.md, f.html} {
-		if chosen {
-			forms++
-		}
-	}
 	switch {
-	case forms > 1:
+	case f.out.JSON && f.out.MD || f.html && (f.out.JSON || f.out.MD):
 		return exit.Usagef("history: choose one of --json, --md and --html")
 	case f.Limit < 1:
 		return exit.Usagef("history: --limit %d: use 1 or more", f.Limit)
@@ -87,34 +78,28 @@ func (f *historyFlags) run(cmd *cobra.Command, ref string) error {
 	if err := f.ui.Check("history"); err != nil {
 		return err
 	}
-	s, err := f.store.Read(cmd.Context(), "history")
-	if err != nil {
+	var h *history.History
+	if err := f.store.Reading(cmd.Context(), "history", func(s *record.Store) (err error) {
+		h, err = history.Read(cmd.Context(), s, ref, f.Options)
 		return err
-	}
-	h, err := history.Read(cmd.Context(), s, ref, f.Options)
-	s.Close()
-	if err != nil {
-		return session.StoreFailure("history", err)
+	}); err != nil {
+		return err
 	}
 	var html bytes.Buffer
 	if err := page.History(&html, h); err != nil {
 		return exit.Failedf("history: %w", err)
 	}
-	err = session.Output{File: f.file}.Stream("history", cmd.OutOrStdout(), func(w io.Writer) error {
-		switch {
-		case f.json:
-			return session.WriteJSON(w, h)
-		case f.md:
-			return session.InText(h.Markdown)(w)
-		case f.html:
-			_, err := w.Write(html.Bytes())
-			return err
-		}
-		return session.InText(h.Text)(w)
-	})
+	text := h.Text
 	switch {
-	case err != nil:
+	case f.out.MD:
+		text = h.Markdown
+	case f.html:
+		text = func(w io.Writer) { w.Write(html.Bytes()) }
+	}
+	if err := f.out.Print(cmd, h, text); err != nil {
 		return err
+	}
+	switch {
 	case !h.Valid:
 		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("history: %s", h.InvalidReasons[0])}
 	case f.ui.Addr == "":

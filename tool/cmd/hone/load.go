@@ -246,7 +246,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	}
 	defer s.Close(ctx)
 	s.Live.Watch(stats)
-	watcher := view.NewLoad(f.how(cmd), shown, f.Shape(), f.Plan, f.goals.List)
+	watcher := view.NewLoad(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, shown, f.Shape(), f.Plan, f.goals.List)
 	defer watcher.End()
 	f.Plan.Progress = s.Live.Beside(page.Lane{}, watcher.Show)
 	began := time.Now().UTC()
@@ -273,10 +273,6 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		Runs: []*record.Run{f.made(cmd, target, result, began)}, Partly: result.Interrupted || err != nil,
 		Err: loadFailure(err), Verdict: f.verdict(result, outcomes),
 	})
-}
-
-func (f *loadFlags) how(cmd *cobra.Command) view.How {
-	return view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}
 }
 
 // serverAt returns the admin side of --server-stats; nil if the flag was not given.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -46,18 +45,6 @@ func (f *uiFlags) check(command string) error {
 	return nil
 }
 
-// baseline reads the run to draw under the charts; nil: none was asked for.
-func (f *uiFlags) baseline(ctx context.Context, store *session.Store, command string) (*record.Run, error) {
-	if f.against == "" {
-		return nil, nil
-	}
-	run, err := store.Run(ctx, command, f.against)
-	if err != nil {
-		return nil, err
-	}
-	return run, nil
-}
-
 // alike refuses to draw a run under a load with other settings.
 func (f *loadFlags) alike(cmd *cobra.Command, target string, baseline *record.Run) error {
 	scenario := f.scenario(cmd, target)
@@ -74,12 +61,13 @@ func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server)
 	if err := f.ui.check("load"); err != nil || f.ui.Addr == "" {
 		return nil, err
 	}
-	baseline, err := f.ui.baseline(cmd.Context(), &f.store, "load")
-	if err != nil {
-		return nil, err
-	}
-	if baseline != nil {
-		if err := f.alike(cmd, target, baseline); err != nil {
+	var baseline *record.Run // to draw under the charts
+	if f.ui.against != "" {
+		var err error
+		if baseline, err = f.store.Run(cmd.Context(), "load", f.ui.against); err == nil {
+			err = f.alike(cmd, target, baseline)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -124,7 +124,7 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 		}
 		return f.out.Print(cmd, report, report.WriteList)
 	}
-	report.Top(view, f.cum, f.top)
+	report.Largest(f.cum, f.top)
 	return f.out.Print(cmd, report, report.WriteTop)
 }
 
@@ -203,7 +203,7 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 		}
 		return &profiled{name: ref, file: data}, nil
 	}
-	return &profiled{name: session.Describe(run), run: run}, nil
+	return &profiled{name: run.Title(), run: run}, nil
 }
 
 // common returns the requested kind, or the first that all sides have.

@@ -12,12 +12,10 @@ import (
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/session"
 )
 
-const (
-	pageHeadTime = 5 * time.Second // to read a request's header
-	pageEndTime  = time.Second     // for responses in flight at the end
-)
+const pageHeadTime = 5 * time.Second // to read a request's header
 
 // serve serves google/pprof's pages until the context ends.
 func (f *profileFlags) serve(cmd *cobra.Command, view *probe.View, names []string) error {
@@ -31,26 +29,15 @@ func (f *profileFlags) serve(cmd *cobra.Command, view *probe.View, names []strin
 	if err != nil {
 		return exit.Failedf("profile: --web: %w", err)
 	}
-	server := &http.Server{Handler: pages, ReadHeaderTimeout: pageHeadTime}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ln) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/\n", ln.Addr())
 	if len(names) > 1 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s of %s, red where it is more than in %s; stop with Ctrl-C\n", view.Kind, names[0], names[1])
 	} else {
 		fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s of %s; stop with Ctrl-C\n", view.Kind, names[0])
 	}
-	select {
-	case err := <-ended:
+	if err := session.ServeUntil(ctx, &http.Server{Handler: pages, ReadHeaderTimeout: pageHeadTime}, ln); err != nil {
 		return exit.Failedf("profile: --web: %w", err)
-	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.Background(), pageEndTime)
-	defer cancel()
-	if server.Shutdown(grace) != nil {
-		server.Close()
-	}
-	<-ended
 	return nil
 }
 

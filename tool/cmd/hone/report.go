@@ -81,14 +81,12 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 
 // judged compares the run with the earlier one.
 func (f *reportFlags) judged(ctx context.Context, against, run *record.Run) (judged page.Judged, err error) {
-	store, err := f.store.Read(ctx, "report")
-	if err != nil {
-		return judged, err
-	}
-	defer store.Close()
-	c, err := f.judge.stored(ctx, store, against, run)
-	if err != nil {
-		return judged, err
-	}
-	return page.Judged{Comparison: c.Comparison, Notes: c.Notes}, nil
+	err = f.store.Reading(ctx, "report", func(store *record.Store) error {
+		c, err := f.judge.stored(ctx, store, against, run)
+		if err == nil {
+			judged = page.Judged{Comparison: c.Comparison, Notes: c.Notes}
+		}
+		return err
+	})
+	return judged, err
 }

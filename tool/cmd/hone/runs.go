@@ -68,14 +68,12 @@ func newRunList() *cobra.Command {
 		Example: "  hone run list --limit 5\n  hone run list --scenario hello --json",
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := store.Read(cmd.Context(), "run list")
-			if err != nil {
+			var runs []record.Summary
+			if err := store.Reading(cmd.Context(), "run list", func(s *record.Store) (err error) {
+				runs, err = s.List(cmd.Context(), filter)
 				return err
-			}
-			defer s.Close()
-			runs, err := s.List(cmd.Context(), filter)
-			if err != nil {
-				return session.StoreFailure("run list", err)
+			}); err != nil {
+				return err
 			}
 			return out.Print(cmd, listed{"hone.runs/1", runs}, func(w io.Writer) { writeList(w, runs) })
 		},
@@ -192,17 +190,13 @@ func newRunRemove() *cobra.Command {
 			if len(args) == 0 {
 				return exit.Usagef("run rm: name the runs to remove, as in: hone run rm 3f9c2a71b04e")
 			}
-			s, err := store.Write(cmd.Context(), "run rm")
-			if err != nil {
+			return store.Writing(cmd.Context(), "run rm", func(s *record.Store) error {
+				freed, err := s.Remove(cmd.Context(), args...)
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Bytes(float64(freed)))
+				}
 				return err
-			}
-			defer s.Close()
-			freed, err := s.Remove(cmd.Context(), args...)
-			if err != nil {
-				return session.StoreFailure("run rm", err)
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Bytes(float64(freed)))
-			return nil
+			})
 		},
 		ValidArgsFunction: store.Complete,
 	}
@@ -240,20 +234,17 @@ hone load … --save NAME; hone run export NAME --format hdr.
 		if format.Value == "tar" && file == "" && view.IsTerminal(cmd.OutOrStdout()) {
 			return exit.Usagef("run export: will not write a tar to a terminal; give -o FILE, or pipe it to a program")
 		}
-		s, err := store.Read(cmd.Context(), "run export")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		var runs []*record.Run
-		for _, ref := range args {
-			run, err := s.Get(cmd.Context(), ref)
-			if err != nil {
-				return session.StoreFailure("run export", err)
+		return store.Reading(cmd.Context(), "run export", func(s *record.Store) error {
+			var runs []*record.Run
+			for _, ref := range args {
+				run, err := s.Get(cmd.Context(), ref)
+				if err != nil {
+					return err
+				}
+				runs = append(runs, run)
 			}
-			runs = append(runs, run)
-		}
-		return exportRuns(cmd, format.Value, file, runs)
+			return exportRuns(cmd, format.Value, file, runs)
+		})
 	}
 	cmd.ValidArgsFunction = store.Complete
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE` instead of standard output")
@@ -292,24 +283,21 @@ func importRuns(cmd *cobra.Command, store *session.Store, args []string) error {
 	if len(args) == 0 {
 		return exit.Usagef("run import: name files, as in: hone run import run.tar")
 	}
-	s, err := store.Write(cmd.Context(), "run import")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	for _, name := range args {
-		runs, err := importFile(name)
-		if err != nil {
-			return exit.Failedf("run import: %s: %w", name, err)
-		}
-		for _, run := range runs {
-			if err := s.Add(cmd.Context(), run); err != nil {
-				return session.StoreFailure("run import: "+name, err)
+	return store.Writing(cmd.Context(), "run import", func(s *record.Store) error {
+		for _, name := range args {
+			runs, err := importFile(name)
+			if err != nil {
+				return exit.Failedf("run import: %s: %w", name, err)
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), run.ID)
+			for _, run := range runs {
+				if err := s.Add(cmd.Context(), run); err != nil {
+					return session.StoreFailure("run import: "+name, err)
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), run.ID)
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // importFile reads a tar or benchmarks, by its content.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,11 +48,7 @@ func (a *Agent) hello() *hello {
 	if err != nil {
 		machine = "unknown"
 	}
-	name := a.Name
-	if name == "" {
-		name = machine
-	}
-	return &hello{name, machine, a.Version}
+	return &hello{cmp.Or(a.Name, machine), machine, a.Version}
 }
 
 func (a *Agent) say(format string, args ...any) {

@@ -9,9 +9,11 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,14 +39,10 @@ type Fleet struct {
 // Now is the state of an agent.
 type Now struct {
 	Name, Machine string
-	Phase         string // of load.Progress
-	Conns         int
-	Rate          float64 // answers a second since the last report
-	Errors        int64
-	CPUShare      *float64
-	Clock         time.Duration // clock offset: how far it is ahead
-	P50, P99      *float64      // of its last interval; nil: none
-	Fault         string        // why its figures are not valid; empty: no fault is known
+	Phase         string   // of load.Progress
+	Rate          float64  // answers a second since the last report
+	P50, P99      *float64 // of its last interval; nil: none
+	Fault         string   // why its figures are not valid; empty: no fault is known
 }
 
 // Source provides agents: Local or NATS.
@@ -67,7 +65,6 @@ type member struct {
 	hello  hello
 	number int // assigned by the Source
 
-	index  int
 	heard  time.Time
 	pings  int64
 	asked  map[int64]time.Time // when unanswered pings were sent
@@ -108,7 +105,7 @@ type coordinator struct {
 	clock    func() time.Time
 	events   chan event
 	over     chan struct{}
-	members  []*member // before the run in the order of joining, then by their index
+	members  []*member // before the run in the order of joining, then by the index of their parts
 	left     []*member // not needed, or lost too early
 	step     int
 	began    time.Time // when Run began
@@ -319,7 +316,7 @@ func (c *coordinator) lose(m *member, why string) {
 		c.members = slices.DeleteFunc(c.members, func(o *member) bool { return o == m })
 		c.left = append(c.left, m)
 	case c.step < running && c.err == nil:
-		c.err = &load.Error{Kind: load.Unreachable, What: "agent " + m.hello.Name + " " + m.fault}
+		c.err = &load.Error{Kind: load.Unreachable, What: "agent " + cmp.Or(m.hello.Name, strconv.Itoa(m.number+1)) + " " + m.fault}
 	default:
 		c.stop()
 	}
@@ -435,14 +432,13 @@ func (c *coordinator) gather(now time.Time, count int) {
 	c.members = come[:count]
 	c.step = connecting
 	names := make(map[string]int)
-	for i, m := range c.members {
+	for _, m := range c.members {
 		if names[m.hello.Name]++; names[m.hello.Name] > 1 {
 			m.hello.Name = fmt.Sprintf("%s-%d", m.hello.Name, names[m.hello.Name])
 		}
 		if m.hello.Version != c.Version && c.err == nil {
 			c.err = &load.Error{Kind: load.BadPlan, What: fmt.Sprintf("agent %s is hone %s, and this is %s", m.hello.Name, m.hello.Version, c.Version), Try: "run the same version everywhere"}
 		}
-		m.index = i
 	}
 	plan := c.Plan
 	plan.Part = load.Part{Of: count}

@@ -173,7 +173,7 @@ func TestFleetFails(t *testing.T) {
 		}}, "agent 1 does not start: "},
 		"ends at once": {testJob{Address: s.ln.Addr().String(), Conns: 2}, &Local{Count: 1, Command: func(ctx context.Context) *exec.Cmd {
 			return exec.CommandContext(ctx, "sh", "-c", "echo no such flag; exit 7")
-		}}, "(exit status 7, no such flag)"},
+		}}, "agent 1 has ended before the load has (exit status 7, no such flag)"},
 		"none": {testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(0, -1), "use 1 to 64"},
 	} {
 		r, err := fleetOf(t, c.job, c.from).Run(t.Context())

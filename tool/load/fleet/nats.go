@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -247,10 +248,7 @@ func (s *server) subject(parts ...string) string {
 }
 
 func (n *NATS) want() (int, time.Duration) {
-	if n.Wait == 0 {
-		return n.Count, usualWait
-	}
-	return n.Count, n.Wait
+	return n.Count, cmp.Or(n.Wait, usualWait)
 }
 
 // open publishes calls for agents until close.

@@ -106,7 +106,7 @@ func (c *coordinator) report(now time.Time) {
 		if phase(s.Phase) < phase(p.Phase) {
 			p.Phase = s.Phase
 		}
-		told = append(told, Now{m.hello.Name, m.hello.Machine, s.Phase, s.Conns, rate, s.Errors, s.CPUShare, m.latest.ahead, m.times.P50, m.times.P99, m.fault})
+		told = append(told, Now{m.hello.Name, m.hello.Machine, s.Phase, rate, m.times.P50, m.times.P99, m.fault})
 	}
 	if p.Phase == "" || c.step < running {
 		p.Phase = load.Connecting

@@ -1,6 +1,7 @@
 package offer
 
 import (
+	"cmp"
 	"math"
 	"sort"
 	"time"
@@ -39,28 +40,15 @@ const (
 // time.
 func (s Schedule) Over(warmup, measured time.Duration) *Course {
 	c := &Course{warmup: warmup.Seconds()}
-	switch s.shape.kind {
-	case "ramp":
-		c.add(s.shape.from, s.shape.to, measured.Seconds())
-		c.add(s.shape.to, s.shape.to, math.Inf(1))
-	case "step":
-		rates, each := s.rates(), s.shape.each.Seconds()
-		for _, rate := range rates[:len(rates)-1] {
-			c.add(rate, rate, each)
-		}
-		last := rates[len(rates)-1]
-		c.add(last, last, math.Inf(1))
-	case "stages":
-		last := 0.0
-		for _, each := range s.stages() {
-			c.add(each.from, each.to, each.length.Seconds())
-			last = each.to
-		}
-		c.add(last, last, math.Inf(1))
-	case "sine":
-		c.period = s.shape.each.Seconds()
+	for _, each := range s.stages {
+		c.add(each.from, each.to, cmp.Or(each.length, measured).Seconds())
+	}
+	if n := len(s.stages); n > 0 {
+		c.add(s.stages[n-1].to, s.stages[n-1].to, math.Inf(1))
+	} else if s.wave.length > 0 {
+		c.period = s.wave.length.Seconds()
 		for i := range sinePieces {
-			c.add(s.wave(i), s.wave(i+1), c.period/sinePieces)
+			c.add(s.height(i), s.height(i+1), c.period/sinePieces)
 		}
 		last := c.pieces[len(c.pieces)-1]
 		c.each = last.before + last.requests(last.length)
@@ -71,11 +59,11 @@ func (s Schedule) Over(warmup, measured time.Duration) *Course {
 	return c
 }
 
-// wave returns the sine's rate after i of its pieces.
-func (s Schedule) wave(i int) float64 {
+// height returns the sine's rate after i of its pieces.
+func (s Schedule) height(i int) float64 {
 	part := (1 - math.Cos(2*math.Pi*float64(i)/sinePieces)) / 2
 	part = math.Round(part*sineDigits) / sineDigits
-	return s.shape.from + float64((s.shape.to-s.shape.from)*part)
+	return s.wave.from + float64((s.wave.to-s.wave.from)*part)
 }
 
 // add appends a piece.

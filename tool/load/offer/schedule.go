@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,20 +22,17 @@ import (
 //	                             a ramp, a plateau, a spike, and a ramp from there to 0, one after the other
 //
 // Stages may have blanks and line ends between them. What comes after the last step or
-// stage has its last rate. The zero Schedule is none. Schedules are values, and can be compared.
+// stage has its last rate. The zero Schedule is none.
 type Schedule struct {
-	shape shape
-	text  string // as UnmarshalText read it
+	text   string  // as UnmarshalText read it
+	stages []stage // one after the other
+	wave   stage   // of a sine: its lowest and highest rate, and its period
 }
 
-// shape is the meaning of a schedule's text. The steps of a list and the stages are in the text
-// alone, so that schedules can be compared.
-type shape struct {
-	kind     string        // "", "ramp", "step", "sine" or "stages"
+// stage is a part of the time with a constant or linear rate.
+type stage struct {
 	from, to float64       // requests a second
-	step     float64       // increment of each step; 0 in a list of steps
-	each     time.Duration // of a step or of all stages, or a sine's period
-	steps    int
+	length   time.Duration // 0: all of the measured time
 }
 
 const (
@@ -46,41 +44,40 @@ const (
 
 var errRate = errors.New("write rates in digits, as in 1000 or 0.5, at most 1000000000")
 
-// UnmarshalText parses a schedule as above; with MarshalText it makes a Schedule usable with
-// flag.TextVar.
+// UnmarshalText parses a schedule as above.
 func (s *Schedule) UnmarshalText(text []byte) error {
 	read, err := parse(string(text))
 	if err != nil {
 		return fmt.Errorf("load: there is no schedule %q; %w", text, err)
 	}
-	*s = Schedule{read, string(text)}
+	*s = read
 	return nil
 }
 
-func parse(text string) (shape, error) {
+func parse(text string) (s Schedule, err error) {
 	kind, rest, _ := strings.Cut(text, ":")
-	var s shape
-	var err error
+	s.text = text
 	switch kind {
 	case "ramp":
-		s.from, s.to, err = parseRange(rest)
+		s.stages = make([]stage, 1)
+		s.stages[0].from, s.stages[0].to, err = parseRange(rest)
 	case "step":
-		s, err = parseSteps(rest)
+		s.stages, err = parseSteps(rest)
 	case "sine":
 		var period string
 		rest, period, _ = strings.Cut(rest, "/")
-		if s.from, s.to, err = parseRange(rest); err == nil {
-			s.each, err = parseTime(period)
+		if s.wave.from, s.wave.to, err = parseRange(rest); err == nil {
+			s.wave.length, err = parseTime(period)
 		}
-		if err == nil && s.from > s.to {
+		if err == nil && s.wave.from > s.wave.to {
 			err = errors.New("name the lower rate first")
 		}
 	case "stages":
-		s, err = parseShapeOfStages(rest)
+		s.stages, err = parseStages(rest)
 	default:
 		err = errors.New("write it as ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE,…/DURATION, sine:LOW..HIGH/PERIOD or stages:FROM..TO/DURATION,RATE/DURATION,…")
 	}
-	if s.kind = kind; err == nil && s.steps == 0 && s.from == 0 && s.to == 0 {
+	if err == nil && s.wave.to == 0 && !slices.ContainsFunc(s.stages, func(each stage) bool { return each.from > 0 || each.to > 0 }) {
 		err = errors.New("offer more than 0")
 	}
 	return s, err
@@ -115,29 +112,24 @@ func parseTime(text string) (time.Duration, error) {
 }
 
 // parseSteps parses FROM..TO:STEP/DURATION or RATE,RATE/DURATION.
-func parseSteps(text string) (s shape, err error) {
-	text, each, _ := strings.Cut(text, "/")
-	if s.each, err = parseTime(each); err != nil {
-		return s, err
-	}
-	if strings.Contains(text, "..") {
-		return s.parseEven(text)
-	}
-	rates, err := parseList(text)
+func parseSteps(text string) (steps []stage, err error) {
+	text, length, _ := strings.Cut(text, "/")
+	each, err := parseTime(length)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
-	s.steps = len(rates)
-	offers := false
+	parseRates := parseList
+	if strings.Contains(text, "..") {
+		parseRates = parseEven
+	}
+	rates, err := parseRates(text)
 	for _, rate := range rates {
-		offers = offers || rate > 0
+		steps = append(steps, stage{rate, rate, each})
 	}
-	if !offers {
-		return s, errors.New("offer more than 0")
-	}
-	return s, nil
+	return steps, err
 }
 
+// parseList parses RATE,RATE.
 func parseList(text string) (rates []float64, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		rate, err := parseRate(word)
@@ -152,35 +144,34 @@ func parseList(text string) (rates []float64, err error) {
 }
 
 // parseEven parses FROM..TO:STEP.
-func (s shape) parseEven(text string) (shape, error) {
-	ends, step, ok := strings.Cut(text, ":")
+func parseEven(text string) (rates []float64, err error) {
+	ends, by, ok := strings.Cut(text, ":")
 	if !ok {
-		return s, errors.New("say by how much it steps, as in step:1000..5000:1000/10s")
+		return nil, errors.New("say by how much it steps, as in step:1000..5000:1000/10s")
 	}
-	var err error
-	if s.from, s.to, err = parseRange(ends); err != nil {
-		return s, err
+	from, to, err := parseRange(ends)
+	if err != nil {
+		return nil, err
 	}
-	if s.step, err = parseRate(step); err != nil {
-		return s, err
+	step, err := parseRate(by)
+	if err != nil {
+		return nil, err
 	}
-	steps := math.Ceil(math.Abs(s.to-s.from)/s.step) + 1
+	steps := math.Ceil(math.Abs(to-from)/step) + 1
 	switch {
-	case s.step == 0:
-		return s, errors.New("step by more than 0")
+	case step == 0:
+		return nil, errors.New("step by more than 0")
 	case steps > mostSteps:
-		return s, fmt.Errorf("have %d steps at most", mostSteps)
-	case s.from == 0 && s.to == 0:
-		return s, errors.New("offer more than 0")
+		return nil, fmt.Errorf("have %d steps at most", mostSteps)
 	}
-	s.steps = int(steps)
-	return s, nil
-}
-
-// stage is a part of the time with a constant or linear rate.
-type stage struct {
-	from, to float64
-	length   time.Duration
+	for i := range int(steps) {
+		if from <= to {
+			rates = append(rates, min(from+float64(float64(i)*step), to))
+		} else {
+			rates = append(rates, max(from-float64(float64(i)*step), to))
+		}
+	}
+	return rates, nil
 }
 
 // parseStages parses FROM..TO/DURATION, RATE/DURATION and ..TO/DURATION, with commas between them.
@@ -211,66 +202,18 @@ func parseStages(text string) (stages []stage, err error) {
 	return stages, nil
 }
 
-func parseShapeOfStages(text string) (s shape, err error) {
-	stages, err := parseStages(text)
-	if err != nil {
-		return s, err
-	}
-	s.steps = len(stages)
-	offers := false
-	for _, each := range stages {
-		offers = offers || each.from > 0 || each.to > 0
-		s.each = min(s.each+each.length, longest)
-	}
-	if !offers {
-		return s, errors.New("offer more than 0")
-	}
-	return s, nil
-}
-
-// MarshalText returns what UnmarshalText parses.
-func (s Schedule) MarshalText() ([]byte, error) { return []byte(s.text), nil }
-
 // String returns the schedule as it was written; empty for none.
 func (s Schedule) String() string { return s.text }
 
 // None reports whether the schedule is empty.
-func (s Schedule) None() bool { return s.shape.kind == "" }
+func (s Schedule) None() bool { return s.stages == nil && s.wave.length == 0 }
 
 // Length returns how long the schedule takes: its steps, its stages, or one period. Zero: any
 // length.
 func (s Schedule) Length() time.Duration {
-	switch s.shape.kind {
-	case "step":
-		return min(s.shape.each, longest/time.Duration(s.shape.steps)) * time.Duration(s.shape.steps)
-	case "sine", "stages":
-		return s.shape.each
+	length := s.wave.length
+	for _, each := range s.stages {
+		length += min(each.length, longest-length)
 	}
-	return 0
-}
-
-// stages returns the stages of the schedule.
-func (s Schedule) stages() []stage {
-	_, list, _ := strings.Cut(s.text, ":")
-	stages, _ := parseStages(list) // UnmarshalText has checked it
-	return stages
-}
-
-// rates returns the rates of the steps.
-func (s Schedule) rates() []float64 {
-	if s.shape.step == 0 {
-		_, list, _ := strings.Cut(s.text, ":")
-		list, _, _ = strings.Cut(list, "/")
-		rates, _ := parseList(list) // UnmarshalText has checked it
-		return rates
-	}
-	rates := make([]float64, s.shape.steps)
-	for i := range rates {
-		if s.shape.from <= s.shape.to {
-			rates[i] = min(s.shape.from+float64(float64(i)*s.shape.step), s.shape.to)
-		} else {
-			rates[i] = max(s.shape.from-float64(float64(i)*s.shape.step), s.shape.to)
-		}
-	}
-	return rates
+	return length
 }

@@ -39,8 +39,7 @@ const (
 	mostPower  = 20
 )
 
-// UnmarshalText parses sizes as above, and reads the file; with MarshalText it makes Sizes usable
-// with flag.TextVar.
+// UnmarshalText parses sizes as above, and reads the file.
 func (s *Sizes) UnmarshalText(text []byte) error { return s.Read(string(text), os.ReadFile) }
 
 // Read parses sizes as above, and reads the file by readFile.
@@ -61,9 +60,6 @@ func (s *Sizes) Read(text string, readFile func(name string) ([]byte, error)) er
 	*s = Sizes{text, d}
 	return nil
 }
-
-// MarshalText returns what UnmarshalText parses.
-func (s Sizes) MarshalText() ([]byte, error) { return []byte(s.text), nil }
 
 // String returns the sizes as they were written; empty for none.
 func (s Sizes) String() string { return s.text }

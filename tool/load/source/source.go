@@ -32,8 +32,7 @@ const most = 1 << 24
 
 var errMany = fmt.Errorf("name %d at most", most)
 
-// UnmarshalText parses addresses as above; with MarshalText it makes Addresses usable with
-// flag.TextVar.
+// UnmarshalText parses addresses as above.
 func (a *Addresses) UnmarshalText(text []byte) error {
 	read := Addresses{text: string(text)}
 	for word := range strings.SplitSeq(string(text), ",") {
@@ -102,9 +101,6 @@ func distance(a, b netip.Addr) uint64 {
 	}
 	return far
 }
-
-// MarshalText returns what UnmarshalText parses.
-func (a Addresses) MarshalText() ([]byte, error) { return []byte(a.text), nil }
 
 // String returns the addresses as they were written; empty for none.
 func (a Addresses) String() string { return a.text }

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,9 +29,7 @@ func parsePath(text string) (path string, err error) {
 // findField appends the value at a path to dst: a string unquoted, any other value as it is. What
 // is behind it in the JSON may be wrong or missing, but not the end of the value itself.
 func findField(dst, in []byte, path string) (value []byte, ok bool) {
-	if path == "" {
-		path = "@this"
-	}
+	path = cmp.Or(path, "@this")
 	// GetBytes would copy the value. Nothing below keeps the string, or changes it.
 	found := gjson.Get(unsafe.String(unsafe.SliceData(in), len(in)), path)
 	if found.Raw == "" || !gjson.Valid(found.Raw) {

@@ -2,7 +2,7 @@ package traffic
 
 import (
 	"bytes"
-	"crypto/sha256"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -47,7 +47,6 @@ type table struct {
 	rows    int
 	bytes   []byte
 	ends    []uint32
-	digest  [sha256.Size]byte
 }
 
 const (
@@ -75,9 +74,7 @@ func (s *Session) row(t *table) int {
 
 // readTable reads a file.
 func readTable(d Data) (*table, error) {
-	if d.Order == "" {
-		d.Order = InOrder
-	}
+	d.Order = cmp.Or(d.Order, InOrder)
 	t := &table{name: d.Name, order: d.Order, key: keyOf("data", d.Name)}
 	if err := checkName("data", d.Name); err != nil || d.Name == "" || strings.Contains(d.Name, ".") {
 		return nil, fmt.Errorf("data cannot have the name %q; use letters, digits, - and _", d.Name)
@@ -104,7 +101,6 @@ func readTable(d Data) (*table, error) {
 	if len(text) > mostFile {
 		return nil, fmt.Errorf("%s has more than 1 GiB; split it", d.File)
 	}
-	t.digest = sha256.Sum256(text)
 	read := t.readCSV
 	if slices.Contains([]string{".jsonl", ".ndjson", ".json"}, filepath.Ext(d.File)) {
 		read = t.readLines

@@ -11,8 +11,6 @@ package traffic
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -99,7 +97,6 @@ type Script struct {
 	binary    bool
 	seed      uint64
 	sum       float64 // of all weights
-	digest    string
 }
 
 // Request is a compiled step.
@@ -171,9 +168,6 @@ func (s *Script) Choose(n uint64) int {
 	return len(s.flows) - 1
 }
 
-// Digest returns 12 hex digits that depend only on the plan and its data.
-func (s *Script) Digest() string { return s.digest }
-
 // Longest returns the largest number of requests of a session.
 func (s *Script) Longest() int {
 	most := 0
@@ -242,8 +236,6 @@ func Compile(p Plan) (*Script, error) {
 	if len(p.Flows) == 0 {
 		return nil, fmt.Errorf("there is no flow; write one, as in [[flow]] with a [[flow.step]]")
 	}
-	hash := sha256.New()
-	fmt.Fprintf(hash, "%#v %v %v %d\n", p.Flows, p.Cookies, p.OneLine, p.Redirects)
 	for _, d := range p.Data {
 		t, err := readTable(d)
 		if err != nil {
@@ -253,8 +245,6 @@ func Compile(p Plan) (*Script, error) {
 			return nil, fmt.Errorf("data %s: there are two of that name; give one another name", d.Name)
 		}
 		s.tables = append(s.tables, t)
-		fmt.Fprintf(hash, "%s %s %v ", d.Name, d.Order, t.columns)
-		hash.Write(t.digest[:])
 	}
 	for i, f := range p.Flows {
 		c, err := s.flow(p, i)
@@ -267,7 +257,6 @@ func Compile(p Plan) (*Script, error) {
 	if err := s.usedOnce(); err != nil {
 		return nil, err
 	}
-	s.digest = hex.EncodeToString(hash.Sum(nil))[:12]
 	return s, nil
 }
 
@@ -311,9 +300,7 @@ func checkName(what, name string) error {
 // flow compiles flow i of the plan.
 func (s *Script) flow(p Plan, i int) (*flow, error) {
 	f := p.Flows[i]
-	if f.Weight == 0 {
-		f.Weight = 1
-	}
+	f.Weight = cmp.Or(f.Weight, 1)
 	switch {
 	case f.Name == "" && len(p.Flows) > 1:
 		return nil, fmt.Errorf("flow %d has no name; give it one, as in name = \"browse\"", i+1)
@@ -434,9 +421,7 @@ func outside(text string) string {
 
 // thinks sets the think time, and checks the time-out.
 func (r *Request) thinks(st Step) error {
-	if st.ThinkMost == 0 {
-		st.ThinkMost = st.Think
-	}
+	st.ThinkMost = cmp.Or(st.ThinkMost, st.Think)
 	if st.Timeout < 0 {
 		return fmt.Errorf("timeout: it cannot be %v; write it as in 500ms", st.Timeout)
 	}
