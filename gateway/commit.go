@@ -107,7 +107,7 @@ func (s *Server) storeRecords(p *pack) error {
 		return nil
 	}
 	whole := p.records.Bytes()
-	for range maxConflicts {
+	return s.untilFirst(maxConflicts, func() error {
 		envelope, left, err := p.live(whole, n)
 		if len(envelope) < len(whole) {
 			s.leftOut(p)
@@ -115,18 +115,12 @@ func (s *Server) storeRecords(p *pack) error {
 		if err == nil && (left > 0 || len(p.rides) > 0) {
 			err = s.append(envelope)
 		}
-		if s.conflicts(err) {
-			if err = s.follow(); err == nil {
-				continue
-			}
-		}
 		if err == nil {
 			s.count.records.Add(uint64(left))
 			s.arrived(p, left)
 		}
 		return err
-	}
-	return journal.ErrConflict
+	})
 }
 
 // maxConflicts bounds the retries when other servers append first.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
@@ -14,26 +15,19 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 	if len(requests) == 0 {
 		return nil
 	}
-	for range maxConflicts {
-		if s.Shared {
-			if err := s.follow(); err != nil {
+	if err := s.followOthers(); err != nil {
+		return err
+	}
+	return s.untilFirst(maxConflicts, func() error {
+		claims, sessions, refusals := s.decide(requests)
+		if len(claims) > 0 {
+			if err := s.appendStates(0, 0, claims, nil); err != nil {
 				return err
 			}
 		}
-		claims, sessions, refusals := s.decide(requests)
-		var err error
-		if len(claims) > 0 {
-			err = s.appendStates(0, 0, claims, nil)
-		}
-		if s.conflicts(err) {
-			continue
-		}
-		if err == nil {
-			s.settle(requests, sessions, refusals, acks)
-		}
-		return err
-	}
-	return journal.ErrConflict
+		s.settle(requests, sessions, refusals, acks)
+		return nil
+	})
 }
 
 // decide finds each request's session or refusal, and the claims to store before the answers. A
@@ -69,7 +63,8 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 			// connection, and the hello waits behind what has come.
 			known.fence(ErrMoved)
 			r.waited = true
-			s.queue.addRequest(*r)
+			p := s.queue.last(0)
+			p.requests = append(p.requests, *r)
 			r.passed = true
 			continue
 		}
@@ -157,6 +152,31 @@ func (s *Server) welcome(r *request, known *session) welcome {
 // server closes its own connection of that client and drops the client's queued records: the
 // client resends them to the other server.
 func (s *Server) follow() error { return s.Log.Read(s.ctx, s.next, s.apply) }
+
+// followOthers is follow, if there are other servers.
+func (s *Server) followOthers() error {
+	if s.Shared {
+		return s.follow()
+	}
+	return nil
+}
+
+// untilFirst calls try, which appends to the log, again after whatever was appended before it, up to some
+// number of times.
+func (s *Server) untilFirst(times int, try func() error) error {
+	for range times {
+		if err := try(); !s.conflicts(err) {
+			return err
+		}
+		if err := s.follow(); err != nil {
+			return err
+		}
+	}
+	return errOvertaken
+}
+
+// errOvertaken means that something else was appended first each time. It reads as what it wraps.
+var errOvertaken = fmt.Errorf("%w", journal.ErrConflict)
 
 // learn returns the session to which an entry of the log applies; nil: the entry says nothing
 // new. queue.mu is held.

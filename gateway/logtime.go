@@ -3,8 +3,6 @@ package gateway
 import (
 	"sync"
 	"time"
-
-	"github.com/hone-go/hone/gateway/journal"
 )
 
 // tickTime is how often a quiet server reads its clocks.
@@ -83,13 +81,11 @@ func (s *Server) tick() {
 	s.reportClock()
 	_, left := s.room()
 	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
 	if _, waits := s.queue.oldest(); !waits { // else the committer finds out
 		s.full.Store(left == 0)
 	}
-	if !s.queue.ended {
-		s.queue.last(0).tick = true
-	}
+	s.queue.mu.Unlock()
+	s.queue.ask(func(p *pack) { p.tick = true })
 }
 
 // checkpointDue reports whether a checkpoint is to follow a pack: one was asked for, or so much was stored
@@ -111,8 +107,8 @@ const stateBytes = 64
 // storeClock stores the clock before a pack if log time was moved by more than running time, and
 // every hour, and how far the log may be trimmed. Recovery learns from it how long the servers have run.
 func (s *Server) storeClock(p *pack) error {
-	if (p.tick || p.follow) && s.Shared { // else a Trim of another server overtakes a quiet one
-		if err := s.follow(); err != nil {
+	if p.tick || p.follow { // else a Trim of another server overtakes a quiet one
+		if err := s.followOthers(); err != nil {
 			return err
 		}
 	}
@@ -123,24 +119,11 @@ func (s *Server) storeClock(p *pack) error {
 	if p.trimTo > s.trimmed {
 		s.trimmed, due = p.trimTo, true
 	}
-	for range maxConflicts {
-		if !due {
-			break
-		}
-		err := s.appendStates(0, 0, nil, nil)
-		if err == nil {
-			due = false
-			continue
-		}
-		if !s.conflicts(err) {
-			return err
-		}
-		if err := s.follow(); err != nil {
-			return err
-		}
-	}
 	if due {
-		return journal.ErrConflict
+		err := s.untilFirst(maxConflicts, func() error { return s.appendStates(0, 0, nil, nil) })
+		if err != nil {
+			return err
+		}
 	}
 	for _, stored := range p.trims {
 		close(stored)

@@ -43,14 +43,7 @@ type change struct {
 
 // addChange queues a change, and reports false when the queue has ended.
 func (q *queue) addChange(c *change) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.ended {
-		return false
-	}
-	p := q.last(0)
-	p.changes = append(p.changes, c)
-	return true
+	return q.ask(func(p *pack) { p.changes = append(p.changes, c) })
 }
 
 // soil lists a place whose position the log does not have; mu is held.
@@ -133,12 +126,10 @@ func (s *Server) change(c *change) error {
 		}
 		return err
 	}
-	for range maxConflicts {
-		if s.Shared {
-			if err := s.follow(); err != nil {
-				return err
-			}
-		}
+	if err := s.followOthers(); err != nil {
+		return err
+	}
+	return s.untilFirst(maxConflicts, func() error {
 		s.queue.mu.Lock()
 		running, base := s.readClock(), s.queue.base
 		s.queue.mu.Unlock()
@@ -164,24 +155,20 @@ func (s *Server) change(c *change) error {
 			c.done(err)
 			return nil
 		}
-		err = s.append(e.Bytes())
-		if s.conflicts(err) {
-			continue
+		if err := s.append(e.Bytes()); err != nil {
+			return err
 		}
-		if err == nil {
-			if !named {
-				r.identified(id)
-			}
-			r.mu.Lock()
-			for i := range entries {
-				r.apply(&entries[i], running)
-			}
-			r.mu.Unlock()
-			c.done(nil)
+		if !named {
+			r.identified(id)
 		}
-		return err
-	}
-	return journal.ErrConflict
+		r.mu.Lock()
+		for i := range entries {
+			r.apply(&entries[i], running)
+		}
+		r.mu.Unlock()
+		c.done(nil)
+		return nil
+	})
 }
 
 // newIdentity returns an identity for a log that has none.

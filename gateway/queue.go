@@ -166,30 +166,15 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (p *pack, records int, e
 // recordCost is the memory overhead of a record, in bytes. An envelope needs less.
 const recordCost = 100
 
-// addHello queues a hello, and reports false when the queue has ended.
-func (q *queue) addHello(r request) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.ended {
-		return false
-	}
-	q.addRequest(r)
-	return true
-}
-
-// addRequest queues a hello behind everything that has come; mu is held.
-func (q *queue) addRequest(r request) {
-	p := q.last(0)
-	p.requests = append(p.requests, r)
-}
-
-// ask lets a pack be asked for more than records, unless the queue has ended.
-func (q *queue) ask(set func(p *pack)) {
+// ask lets a pack, behind everything that has come, be asked for more than records. It reports false
+// when the queue has ended.
+func (q *queue) ask(set func(p *pack)) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.ended {
 		set(q.last(0))
 	}
+	return !q.ended
 }
 
 // last returns the last pack, or a new one if that lacks room for a record of size bytes.

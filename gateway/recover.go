@@ -21,17 +21,12 @@ func (known *session) state(age int64, claim bool) journal.State {
 // checkpoint writes all sessions to the log and forgets the expired ones. Only the committer
 // may call it: then session.durable matches the log.
 func (s *Server) checkpoint() error {
-	for range maxCheckpoints {
-		err := s.writeCheckpoint()
-		if s.conflicts(err) {
-			if err = s.follow(); err == nil {
-				continue
-			}
-		}
-		return err
+	err := s.untilFirst(maxCheckpoints, s.writeCheckpoint)
+	if err == errOvertaken {
+		s.log.Warn("no checkpoint written: other servers kept appending; the next start reads more of the log")
+		return nil
 	}
-	s.log.Warn("no checkpoint written: other servers kept appending; the next start reads more of the log")
-	return nil
+	return err
 }
 
 // maxCheckpoints bounds the attempts when other servers interrupt a checkpoint.
@@ -337,19 +332,17 @@ func (s *Server) bury() error {
 	}
 	s.log.Warn("the operator has accepted the loss of envelopes", "first", s.accepted[0], "last", s.accepted[len(s.accepted)-1])
 	for left := s.accepted; len(left) > 0 && s.Format > 1; {
-		e := journal.Encoder{Format: s.Format}
-		e.Begin(s.queue.base)
 		n := min(len(left), statesPerEnvelope)
-		for _, pos := range left[:n] {
-			if err := e.Tombstone(pos); err != nil {
-				return err
+		err := s.untilFirst(maxConflicts, func() error {
+			e := journal.Encoder{Format: s.Format}
+			e.Begin(s.queue.base)
+			for _, pos := range left[:n] {
+				if err := e.Tombstone(pos); err != nil {
+					return err
+				}
 			}
-		}
-		err := s.append(e.Bytes())
-		if s.conflicts(err) {
-			err = s.follow()
-			n = 0
-		}
+			return s.append(e.Bytes())
+		})
 		if err != nil {
 			return err
 		}

@@ -92,7 +92,7 @@ func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
 	conn.SetValue(l)
 	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
 	r.reply.frames = c.Later()
-	if !s.queue.addHello(r) {
+	if !s.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
 		conn.Close() // without an answer: the server is ending
 	}
 	return dst, nil

@@ -128,7 +128,7 @@ func (s *Server) greetSocket(c websocket.Call, l *link, h hello, id uint64) {
 	c.Conn().SetValue(l)
 	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
 	r.reply.socket = &socketReply{c.Later(), wire.ConnAck, id}
-	if !s.queue.addHello(r) {
+	if !s.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
 		l.conn.Close()
 	}
 }
