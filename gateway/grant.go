@@ -19,43 +19,40 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 		return err
 	}
 	return s.untilFirst(maxConflicts, func() error {
-		claims, sessions, refusals := s.decide(requests)
+		claims := s.decide(requests)
 		if len(claims) > 0 {
 			if err := s.appendStates(0, 0, claims, nil); err != nil {
 				return err
 			}
 		}
-		s.settle(requests, sessions, refusals, acks)
+		s.settle(requests, acks)
 		return nil
 	})
 }
 
 // decide finds each request's session or refusal, and the claims to store before the answers. A
 // request without either is in the queue again.
-func (s *Server) decide(requests []request) (claims []journal.State, granted []*session, refusals []error) {
+func (s *Server) decide(requests []request) (claims []journal.State) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	s.readClock()
-	newest := map[string]int{}
-	stale := make([]bool, len(requests))
+	newest := map[string]*request{} // that is not stale
 	for i := range requests {
-		if stale[i] = requests[i].stale(); !stale[i] {
-			newest[requests[i].hello.client] = i
+		if r := &requests[i]; !r.stale() {
+			newest[r.hello.client] = r
 		}
 	}
-	granted, refusals = make([]*session, len(requests)), make([]error, len(requests))
 	for i := range requests {
 		r := &requests[i]
 		if r.passed {
 			continue
 		}
-		if stale[i] || newest[r.hello.client] != i {
-			refusals[i] = ErrMoved
+		if r.granted, r.refused = nil, nil; newest[r.hello.client] != r {
+			r.refused = ErrMoved
 			continue
 		}
 		known, err := s.sessions.granted(r, s.clock.time, s.Clients)
-		if err != nil {
-			refusals[i] = err
+		if r.refused = err; err != nil {
 			continue
 		}
 		if r.hello.epoch != 0 && known.accepted > known.durable.Load() && !r.waited {
@@ -68,7 +65,7 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 			r.passed = true
 			continue
 		}
-		granted[i] = known
+		r.granted = known
 		claim := known.state(0, true)
 		if r.hello.instance != 0 {
 			claim.Instance = r.hello.instance
@@ -77,33 +74,33 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 			claims = append(claims, claim)
 		}
 	}
-	return claims, granted, refusals
+	return claims
 }
 
 // settle attaches the sessions to their connections and answers the hellos.
-func (s *Server) settle(requests []request, granted []*session, refusals []error, acks *framed.Batch) {
+func (s *Server) settle(requests []request, acks *framed.Batch) {
 	var room [welcomeSize + 7]byte
 	s.queue.mu.Lock()
 	now := s.readClock()
 	for i := range requests {
-		r, known := &requests[i], granted[i]
-		if known == nil && refusals[i] == nil {
+		r := &requests[i]
+		if r.passed {
 			continue
 		}
-		if refusals[i] == nil {
-			refusals[i] = s.sessions.settle(r, known, now)
+		if r.refused == nil {
+			r.refused = s.sessions.settle(r, r.granted, now)
 		}
-		if refusals[i] != nil {
+		if r.refused != nil {
 			s.count.refused.Add(1)
-			r.reply.fail(acks, refusal(refusals[i]))
+			r.reply.fail(acks, refusal(r.refused))
 			continue
 		}
-		r.reply.send(acks, s.welcome(r, known).append(room[:0]))
+		r.reply.send(acks, s.welcome(r, r.granted).append(room[:0]))
 	}
 	s.queue.mu.Unlock()
 	acks.Send()
 	for i := range requests {
-		if refusals[i] != nil {
+		if requests[i].refused != nil {
 			requests[i].link.conn.Close()
 		}
 	}

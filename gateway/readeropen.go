@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -67,23 +68,19 @@ const certScheme = "hone-reader"
 // mayRead checks a reader's certificate and token, and returns the prefix of the clients that it may read.
 func (s *Server) mayRead(conn caller, name, token string) (shown proof, prefix string, err error) {
 	if s.Certificates {
-		state := conn.TLS()
-		if state == nil || len(state.PeerCertificates) == 0 {
-			return shown, "", fmt.Errorf("%w: the connection has no client certificate", ErrUnauthorised)
+		leaf, named, err := certificate(conn, name)
+		if err != nil {
+			return shown, "", err
 		}
-		leaf, found := state.PeerCertificates[0], false
-		for _, uri := range leaf.URIs {
-			if uri.Scheme == certScheme && !found {
-				prefix, found = uri.Opaque, true
-			}
-		}
-		if !found || leaf.Subject.CommonName != name && !slices.Contains(leaf.DNSNames, name) {
+		at := slices.IndexFunc(leaf.URIs, func(uri *url.URL) bool { return uri.Scheme == certScheme })
+		if !named || at < 0 {
 			return shown, "", fmt.Errorf("%w: the certificate does not name this reader", ErrUnauthorised)
 		}
+		prefix = leaf.URIs[at].Opaque
 	}
 	if s.Tokens != nil {
 		shown = sha256.Sum256([]byte(token))
-		allowed, ok := s.Tokens.reads(name, shown)
+		allowed, ok := s.Tokens.allow(name, shown, true)
 		if !ok || !strings.HasPrefix(allowed, prefix) && !strings.HasPrefix(prefix, allowed) {
 			return shown, "", ErrUnauthorised
 		}
@@ -96,7 +93,7 @@ func (s *Server) mayRead(conn caller, name, token string) (shown proof, prefix s
 
 // allows reports whether a reader's token still permits what it reads.
 func (t *Tokens) allows(h *holder) bool {
-	prefix, ok := t.reads(h.opening.name, h.proof)
+	prefix, ok := t.allow(h.opening.name, h.proof, true)
 	return ok && h.opening.permitted(prefix)
 }
 

@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -131,21 +133,29 @@ func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
 	return dst, refusal(err)
 }
 
-// authenticate checks the client's certificate and token.
+// certificate returns the certificate of a connection, and whether that has a name.
+func certificate(conn caller, name string) (leaf *x509.Certificate, named bool, err error) {
+	state := conn.TLS()
+	if state == nil || len(state.PeerCertificates) == 0 {
+		return nil, false, fmt.Errorf("%w: the connection has no client certificate", ErrUnauthorised)
+	}
+	leaf = state.PeerCertificates[0]
+	return leaf, leaf.Subject.CommonName == name || slices.Contains(leaf.DNSNames, name), nil
+}
+
+// authenticate checks the client's certificate and token. It hashes the token of an unknown client too,
+// so that its refusal is not faster.
 func (s *Server) authenticate(conn caller, h hello) (p proof, err error) {
 	if s.Certificates {
-		state := conn.TLS()
-		if state == nil || len(state.PeerCertificates) == 0 {
-			return p, fmt.Errorf("%w: the connection has no client certificate", ErrUnauthorised)
-		}
-		leaf := state.PeerCertificates[0]
-		if leaf.Subject.CommonName != h.client && !slices.Contains(leaf.DNSNames, h.client) {
+		if _, named, err := certificate(conn, h.client); err != nil {
+			return p, err
+		} else if !named {
 			return p, fmt.Errorf("%w: the certificate does not name the client", ErrUnauthorised)
 		}
 	}
 	if s.Tokens != nil {
-		var ok bool
-		if p, ok = s.Tokens.check(h.client, h.token); !ok {
+		p = sha256.Sum256([]byte(h.token))
+		if _, ok := s.Tokens.allow(h.client, p, false); !ok {
 			return p, ErrUnauthorised
 		}
 	}
@@ -161,6 +171,9 @@ type request struct {
 	hello  hello
 	waited bool // for the records of the connection before, in a queue again
 	passed bool // on, to the queue
+
+	granted *session // with refused, what was decided last; neither: it is passed on
+	refused error
 }
 
 // helloTimeout is how old a hello may be. A client that gave up waiting may have a session on
@@ -282,7 +295,10 @@ func (s *Server) Revoke() (ended int) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	for _, known := range s.sessions.byClient {
-		if known.link != nil && !s.Tokens.valid(known.client, known.link.proof) {
+		if known.link == nil {
+			continue
+		}
+		if _, ok := s.Tokens.allow(known.client, known.link.proof, false); !ok {
 			known.fence(ErrUnauthorised)
 			ended++
 		}
