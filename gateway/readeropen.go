@@ -13,54 +13,7 @@ import (
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
-	"github.com/hone-go/hone/websocket"
-	"github.com/hone-go/hone/wire"
 )
-
-// connectReader handles a Conn packet of a reader: first an open, later heartbeats.
-func (s *Server) connectReader(c framed.Call, conn frames, linked bool, dst, content []byte) ([]byte, error) {
-	if linked {
-		if len(content) > 0 {
-			return s.refuse(conn, dst, fmt.Errorf("%w: this connection reads already", ErrHandshake))
-		}
-		return dst, nil
-	}
-	h, err := s.admit(conn, content)
-	if err != nil {
-		return s.refuse(conn, dst, err)
-	}
-	conn.SetValue(h)
-	h.reply.frames, h.client = c.Later(), c.Context()
-	if err := s.open(h); err != nil {
-		return s.refuse(conn, dst, err)
-	}
-	return dst, nil
-}
-
-// readerMessage handles a message of a reader's WebSocket; h is nil before the open.
-func (s *Server) readerMessage(c websocket.Call, conn socket, h *holder, p wire.Packet, dst []byte) ([]byte, error) {
-	ack, err := wire.ConnAck, error(nil)
-	switch {
-	case p.Command == wire.Submit:
-		ack, err = wire.SubmitAck, s.acknowledge(h, p.Content)
-	case p.Command != wire.Conn:
-		return nil, websocket.ProtocolError
-	case h != nil && len(p.Content) > 0:
-		err = fmt.Errorf("%w: this connection reads already", ErrHandshake)
-	case h == nil:
-		if h, err = s.admit(conn, p.Content); err == nil {
-			conn.SetValue(h)
-			h.reply.socket, h.client = &socketReply{c.Later(), ack, p.ID}, c.Context()
-			if err = s.open(h); err == nil {
-				return nil, nil
-			}
-		}
-	}
-	if err != nil {
-		return s.refuseSocket(conn, ack, p.ID, err)
-	}
-	return append(dst, payload(ack, p.ID, wire.OK, nil)...), nil
-}
 
 // certScheme begins the URI in a certificate that lets its owner read: hone-reader:PREFIX.
 const certScheme = "hone-reader"
@@ -106,16 +59,6 @@ func (o *opening) permitted(prefix string) bool {
 		o.prefix = prefix
 	}
 	return strings.HasPrefix(o.prefix, prefix)
-}
-
-// frames is the connection of a reader that speaks frames.
-type frames struct{ framed.Conn }
-
-func (f frames) deliver(id uint64, content []byte) error { return f.Send(id, content) }
-
-// opensReader reports whether a Conn is that of a reader.
-func opensReader(content []byte) bool {
-	return len(content) >= len(readMagic) && string(content[:len(readMagic)]) == readMagic
 }
 
 // admit checks an open as far as that needs nothing of the log.

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/hone-go/hone/wire"
 )
 
 // Position is a place in a log: behind the record of that number. A program that stores it beside its
@@ -318,17 +316,4 @@ func parseAcknowledgement(in []byte) (a acknowledgement, err error) {
 		return a, fmt.Errorf("%w: an acknowledgement has %d bytes, not %d", ErrHandshake, ackSize, len(in))
 	}
 	return acknowledgement{binary.BigEndian.Uint64(in), binary.BigEndian.Uint64(in[8:]), binary.BigEndian.Uint64(in[16:])}, nil
-}
-
-// receiver is the connection of a reader.
-type receiver interface {
-	caller
-	deliver(id uint64, content []byte) error
-}
-
-func (s socket) deliver(id uint64, content []byte) error {
-	var head [9]byte
-	head[0] = byte(wire.Deliver)
-	binary.BigEndian.PutUint64(head[1:], id)
-	return s.Binary(head[:], content)
 }

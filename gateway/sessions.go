@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -76,39 +77,60 @@ type caller interface {
 	End(why error) error // closes, and first sends why's result under id 0
 }
 
-// connect handles a Conn packet: first a hello, later empty heartbeats.
+// receiver is a connection with everything that a reader's needs.
+type receiver interface {
+	caller
+	Value() any
+	SetValue(v any)
+	deliver(id uint64, content []byte) error
+}
+
+// connect handles a Conn: first the hello of a client or the open of a reader, whose answer comes later, then
+// empty heartbeats.
 func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
-	conn := c.Conn()
-	value := conn.Value()
-	if _, reads := value.(*holder); reads || value == nil && opensReader(content) {
-		return s.connectReader(c, frames{conn}, reads, dst, content)
-	}
-	_, linked := value.(*link)
-	l, h, err := s.checkConn(conn, linked, content)
+	conn := frames{c.Conn()}
+	_, err := s.greet(conn, c.Context, content, func() answer { return answer{frames: c.Later()} })
 	if err != nil {
 		return s.refuse(conn, dst, err)
-	}
-	if l == nil {
-		return dst, nil
-	}
-	conn.SetValue(l)
-	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
-	r.reply.frames = c.Later()
-	if !s.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
-		conn.Close() // without an answer: the server is ending
 	}
 	return dst, nil
 }
 
-// checkConn checks a Conn packet as far as that needs no session. It returns no link for a
-// heartbeat.
-func (s *Server) checkConn(conn caller, linked bool, content []byte) (l *link, h hello, err error) {
-	if linked {
-		if len(content) > 0 {
-			err = fmt.Errorf("%w: this connection has a session already", ErrHandshake)
-		}
-		return nil, h, err
+// greet handles a Conn over either kind of connection, and reports whether its answer, which later promises,
+// comes later.
+func (s *Server) greet(conn receiver, client func() context.Context, content []byte, later func() answer) (waits bool, err error) {
+	value := conn.Value()
+	switch _, reads := value.(*holder); {
+	case value != nil && len(content) == 0:
+		return false, nil
+	case reads:
+		return false, fmt.Errorf("%w: this connection reads already", ErrHandshake)
+	case value != nil:
+		return false, fmt.Errorf("%w: this connection has a session already", ErrHandshake)
 	}
+	if strings.HasPrefix(string(content), readMagic) {
+		h, err := s.admit(conn, content)
+		if err != nil {
+			return false, err
+		}
+		conn.SetValue(h)
+		h.reply, h.client = later(), client()
+		return true, s.open(h)
+	}
+	l, h, err := s.checkHello(conn, content)
+	if err != nil {
+		return false, err
+	}
+	conn.SetValue(l)
+	r := request{client: client(), came: time.Now(), link: l, hello: h, reply: later()}
+	if !s.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
+		conn.Close() // without an answer: the server is ending
+	}
+	return true, nil
+}
+
+// checkHello checks a hello as far as that needs no session.
+func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err error) {
 	if h, err = parseHello(content); err != nil {
 		return nil, h, err
 	}
@@ -255,21 +277,10 @@ func (s *Server) closed(value any) {
 	}
 }
 
-// submit accepts one record. The request's id is the sequence number.
+// submit handles a Submit. The request's id is a record's sequence number.
 func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	conn := c.Conn()
-	value := conn.Value()
-	l, _ := value.(*link)
-	if h, reads := value.(*holder); reads {
-		if err := s.acknowledge(h, data); err != nil {
-			return s.refuse(conn, dst, err)
-		}
-		return dst, nil
-	}
-	if l == nil {
-		return s.refuse(conn, dst, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake))
-	}
-	later, err := s.queue.accept(l, c.ID(), data)
+	later, err := s.take(conn.Value(), c.ID(), data)
 	if later != nil {
 		later.frames = c.Later()
 		s.queue.mu.Unlock()
@@ -278,13 +289,27 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	case err == ErrServerClosed: // no answer: the record may be stored or not
 		c.Later()
 		conn.Close()
-		return dst, nil
-	case err == errDuplicate:
-		s.count.duplicates.Add(1)
 	case err != nil:
-		return s.refuse(conn, dst, err)
+		return s.refuse(frames{conn}, dst, err)
 	}
 	return dst, nil
+}
+
+// take takes the content of a Submit: a client's record, as queue.accept says, or a reader's acknowledgement.
+// of is the connection's value.
+func (s *Server) take(of any, id uint64, data []byte) (later *answer, err error) {
+	switch of := of.(type) {
+	case *holder:
+		return nil, s.acknowledge(of, data)
+	case *link:
+		later, err = s.queue.accept(of, id, data)
+		if err == errDuplicate {
+			s.count.duplicates.Add(1)
+			err = nil
+		}
+		return later, err
+	}
+	return nil, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
 }
 
 // Revoke closes the connections whose tokens are no longer valid. Call it after Tokens.Reload.
