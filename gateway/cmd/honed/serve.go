@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,21 +28,20 @@ import (
 
 // serving are the flags of honed without a verb.
 type serving struct {
+	commandline.Serving
 	srv           gateway.Server
 	log           logFlags
 	listen        commandline.List
 	sockets       commandline.List
-	admin         string
-	adminToken    string
 	tokens        string
 	cert, key, ca string
 	format        uint
 	drain         time.Duration
 	verifyRate    int64
 	verifyEvery   time.Duration
-	logFormat     string
 	json          bool
-	untilEOF      bool
+
+	draining atomic.Bool
 }
 
 func (f *serving) add(flags *flag.FlagSet) {
@@ -50,8 +50,6 @@ func (f *serving) add(flags *flag.FlagSet) {
 	f.listen.Values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
 	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
-	flags.StringVar(&f.admin, "admin", "127.0.0.1:7171", "serve metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
-	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that other machines need for the admin side")
 	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\", or for a reader \"NAME TOKEN reads\"; sha256:HEX may stand for a token")
 	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
@@ -77,9 +75,8 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, of which 13 are not the record's")
 	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections; 0: 50 000, or half of the descriptor limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
-	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log on standard error: text or json")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
-	flags.BoolVar(&f.untilEOF, "until-eof", false, "also drain when standard input ends, for a server that must not outlive its parent")
+	f.Serving.Add(flags, "127.0.0.1:7171", "also drain when standard input ends, for a server that must not outlive its parent")
 }
 
 // serve runs a gateway until ctx ends or its log fails.
@@ -91,7 +88,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	sys.OutliveReaders()
-	logger, err := newLogger(f.logFormat, stderr)
+	logger, err := f.Logger(stderr)
 	if err != nil {
 		return err
 	}
@@ -116,11 +113,11 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	var behind verification
-	admin, err := f.startAdmin(srv, &behind, logger)
+	admin, stopAdmin, err := f.startAdmin(&behind, logger)
 	if err != nil {
 		return err
 	}
-	defer admin.stop()
+	defer stopAdmin()
 	log, err := f.log.open(ctx, logger)
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
@@ -130,16 +127,14 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := srv.Recover(ctx); err != nil {
 		return commandline.OrInterrupted(ctx, err)
 	}
-	if f.untilEOF {
-		ctx = untilEOF(ctx, os.Stdin)
-	}
+	ctx = f.Context(ctx)
 	stop := reloadOnHangup(srv, logger)
 	defer stop()
 	stopVerifying := behind.start(log, f.verifyRate, f.verifyEvery, logger)
 	stopClock := answerClock(srv, f.log.data, logger)
 	defer stopClock()
 	f.announce(stdout, listeners, sockets, admin)
-	err = f.serveAll(ctx, listeners, sockets, admin, logger)
+	err = f.serveAll(ctx, listeners, sockets, logger)
 	stopVerifying()
 	return cmp.Or(err, log.Close())
 }
@@ -212,7 +207,7 @@ func closeAll(all []net.Listener) {
 }
 
 // serveAll serves until ctx ends and then drains, or until the log fails.
-func (f *serving) serveAll(ctx context.Context, listeners, sockets []net.Listener, admin *adminSide, logger *slog.Logger) error {
+func (f *serving) serveAll(ctx context.Context, listeners, sockets []net.Listener, logger *slog.Logger) error {
 	srv, ends := &f.srv, make(chan error, len(listeners)+len(sockets))
 	var serving sync.WaitGroup
 	for _, ln := range listeners {
@@ -228,7 +223,7 @@ func (f *serving) serveAll(ctx context.Context, listeners, sockets []net.Listene
 		return err
 	case <-ctx.Done():
 	}
-	admin.draining.Store(true)
+	f.draining.Store(true)
 	logger.Info("draining", "within", f.drain)
 	// What is left of the time is for closing what remains.
 	limit, cancel := context.WithTimeout(context.Background(), f.drain-min(f.drain/10, time.Second))
@@ -268,10 +263,10 @@ func reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop func()) {
 }
 
 // announce prints the addresses of the gateway.
-func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, admin *adminSide) {
+func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, admin string) {
 	addrs, socketAddrs := addresses(listeners), addresses(sockets)
 	if f.json {
-		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": socketAddrs, "admin": admin.addr, "pid": os.Getpid()})
+		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": socketAddrs, "admin": admin, "pid": os.Getpid()})
 		return
 	}
 	where := f.log.data
@@ -281,7 +276,7 @@ func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, 
 	if len(sockets) > 0 {
 		where += "; WebSocket on " + strings.Join(socketAddrs, ", ")
 	}
-	fmt.Fprintf(stdout, "honed listens on %s; log %s; admin %s\n", strings.Join(addrs, ", "), where, cmp.Or(admin.addr, "off"))
+	fmt.Fprintf(stdout, "honed listens on %s; log %s; admin %s\n", strings.Join(addrs, ", "), where, cmp.Or(admin, "off"))
 }
 
 func addresses(all []net.Listener) []string {
@@ -293,24 +288,4 @@ func addresses(all []net.Listener) []string {
 		}
 	}
 	return addrs
-}
-
-func newLogger(format string, stderr io.Writer) (*slog.Logger, error) {
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(stderr, nil)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(stderr, nil)), nil
-	}
-	return nil, commandline.UsageError{Err: fmt.Errorf("--log-format is text or json, not %q", format)}
-}
-
-// untilEOF returns a context that ends with ctx or at the end of in.
-func untilEOF(ctx context.Context, in io.Reader) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() { // ends with the process
-		defer cancel()
-		io.Copy(io.Discard, in)
-	}()
-	return ctx
 }

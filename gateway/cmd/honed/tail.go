@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/hone-go/hone/gateway"
@@ -53,13 +54,10 @@ func tail(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.Prepare(); err != nil {
 		return err
 	}
-	var err error
-	if r.Logger, err = newLogger("text", stderr); err != nil {
-		return err
-	}
+	r.Logger = slog.New(slog.NewTextHandler(stderr, nil))
 	defer r.Close()
 	out := bufio.NewWriter(stdout)
-	err = f.print(ctx, out)
+	err := f.print(ctx, out)
 	return errors.Join(commandline.OrInterrupted(ctx, err), out.Flush())
 }
 

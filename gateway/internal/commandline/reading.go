@@ -122,6 +122,14 @@ func ReadSecret(flag, path string) (string, error) {
 	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		return "", fmt.Errorf("%s: others can read %s; type: chmod 600 %s", flag, path, path)
 	}
+	return ReadToken(flag, path)
+}
+
+// ReadToken is ReadSecret for a file that others may read.
+func ReadToken(flag, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", flag, err)
