@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"math"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -117,45 +118,13 @@ func (s *Server) EngineStats() engine.Stats {
 
 // sum adds up the counters of two servers.
 func sum(a, b engine.Stats) engine.Stats {
-	a.Open += b.Open
-	a.Accepted += b.Accepted
-	a.Requests += b.Requests
-	a.Promised += b.Promised
-	a.Late += b.Late
-	a.Pushes += b.Pushes
-	a.Dropped += b.Dropped
-	a.BytesIn += b.BytesIn
-	a.BytesOut += b.BytesOut
-	a.Panics += b.Panics
-	a.HandOffs += b.HandOffs
-	a.Handshakes += b.Handshakes
-	a.Resumed += b.Resumed
-	a.HandshakesFailed += b.HandshakesFailed
-	a.Owed += b.Owed
-	a.Waiting += b.Waiting
-	a.InLine += b.InLine
-	a.Paused += b.Paused
-	a.Buffers += b.Buffers
-	a.Lent += b.Lent
-	a.OutputMemory += b.OutputMemory
-	a.InputMemory += b.InputMemory
-	a.Helpers += b.Helpers
-	a.Sleeps += b.Sleeps
-	a.Turns += b.Turns
-	a.Events += b.Events
-	a.Drained.Clean += b.Drained.Clean
-	a.Drained.Forced += b.Drained.Forced
-	a.Drained.Owed += b.Drained.Owed
-	a.Drained.Stuck += b.Drained.Stuck
+	addNumbers(reflect.ValueOf(&a).Elem(), reflect.ValueOf(b))
 	// Each server has its own limits, so the budgets add up.
 	a.Limits.Conns += b.Limits.Conns
 	a.Limits.TotalOutput += b.Limits.TotalOutput
 	a.Limits.TotalInput += b.Limits.TotalInput
 	a.Limits.TotalInFlight += b.Limits.TotalInFlight
 	a.Limits.Helpers += b.Limits.Helpers
-	for i, n := range b.Ended {
-		a.Ended[i] += n
-	}
 	for _, own := range b.Own { // each protocol has its own reasons
 		for i := range a.Own {
 			if a.Own[i].Name == own.Name || a.Own[i].Name == "" {
@@ -166,6 +135,26 @@ func sum(a, b engine.Stats) engine.Stats {
 		}
 	}
 	return a
+}
+
+// addNumbers adds the numbers of b to those of a, but for Limits and Own, which are not all counters.
+func addNumbers(a, b reflect.Value) {
+	switch {
+	case a.CanInt():
+		a.SetInt(a.Int() + b.Int())
+	case a.CanUint():
+		a.SetUint(a.Uint() + b.Uint())
+	case a.Kind() == reflect.Array:
+		for i := range a.Len() {
+			addNumbers(a.Index(i), b.Index(i))
+		}
+	case a.Kind() == reflect.Struct:
+		for i := range a.NumField() {
+			if name := a.Type().Field(i).Name; name != "Limits" && name != "Own" {
+				addNumbers(a.Field(i), b.Field(i))
+			}
+		}
+	}
 }
 
 // Stats returns the counters. It may be called at any time.

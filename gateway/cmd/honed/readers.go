@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -190,14 +189,10 @@ func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	if do != "list" {
-		var at time.Time
 		if from != "" { // else what is stored
-			if o.Start, at, o.At, err = commandline.ParseStart(from); err != nil {
+			if o.Start, o.At, err = commandline.ParseStart(from); err != nil {
 				return commandline.UsageError{Err: fmt.Errorf("--from: %w", err)}
 			}
-		}
-		if o.Start == gateway.FromTime {
-			o.At = uint64(at.UnixMilli())
 		}
 		return admin.do(ctx, http.MethodPost, readersPath, o, nil)
 	}

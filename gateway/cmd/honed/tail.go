@@ -7,24 +7,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"time"
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/journal"
 )
-
-// messageLine is the line that honed tail prints for a record.
-type messageLine struct {
-	Number string    `json:"number"`
-	Client string    `json:"client"`
-	Epoch  uint64    `json:"epoch"`
-	Seq    uint64    `json:"seq"`
-	Time   time.Time `json:"time"`
-	Data   []byte    `json:"data"`
-
-	Attributes []journal.Attribute `json:"attributes,omitempty"`
-}
 
 // gapLine is the line for records that are missing.
 type gapLine struct {
@@ -70,7 +56,8 @@ func (f *tailing) print(ctx context.Context, out *bufio.Writer) error {
 			return err
 		}
 		for _, m := range b.Messages {
-			line := messageLine{commandline.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, jsonTime(m.Time), m.Data, m.Attributes}
+			line := lineOf(m.Record)
+			line.Number = commandline.FormatNumber(m.Number)
 			if err := lines.Encode(line); err != nil {
 				return err
 			}
