@@ -115,9 +115,10 @@ func (s *Server) storeClock(p *pack) error {
 	s.queue.mu.Lock()
 	s.readClock()
 	due := s.Format > 1 && (s.clock.skipped >= unloggedSkip && p.records.Count() > 0 || p.tick && s.clock.running-s.noted >= min(time.Hour, s.Expiry/8).Milliseconds())
+	to := s.queue.trimTo
 	s.queue.mu.Unlock()
-	if p.trimTo > s.trimmed {
-		s.trimmed, due = p.trimTo, true
+	if to > s.trimmed {
+		s.trimmed, due = to, true
 	}
 	if due {
 		err := s.untilFirst(maxConflicts, func() error { return s.appendStates(0, 0, nil, nil) })
@@ -125,8 +126,6 @@ func (s *Server) storeClock(p *pack) error {
 			return err
 		}
 	}
-	for _, stored := range p.trims {
-		close(stored)
-	}
+	s.queue.trimsStored(to)
 	return nil
 }

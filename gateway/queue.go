@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -26,22 +27,28 @@ type queue struct {
 	base    uint64                          // where the newest complete checkpoint begins in the log
 	now     func() (logTime, running int64) // of the clock; mu is held
 	storing *pack                           // that was taken and not released yet
-	format  uint8                           // of the envelopes
+	trims   []trim
+	trimTo  uint64 // up to where a Trim wanted the log to be trimmed, ever
+	format  uint8  // of the envelopes
 	sums    sums
+}
+
+// trim is a call of Trim that waits until it is stored that the log may be trimmed up to a position.
+type trim struct {
+	to     uint64
+	stored chan struct{}
 }
 
 // pack is an envelope and the requests to answer when it is stored.
 type pack struct {
 	records  journal.Encoder
-	began    int64           // log time of the arrival of its first record
-	ran      int64           // running time of the servers then
-	entries  []entry         // in the order of the records
-	requests []request       // hellos to answer when the records are stored
-	messages int             // accepted, duplicates included
-	tick     bool            // the clock or a checkpoint may be due
-	trims    []chan struct{} // to close when it is stored that the log may be trimmed up to trimTo
-	trimTo   uint64
-	bytes    int // of the records' data
+	began    int64     // log time of the arrival of its first record
+	ran      int64     // running time of the servers then
+	entries  []entry   // in the order of the records
+	requests []request // hellos to answer when the records are stored
+	messages int       // accepted, duplicates included
+	tick     bool      // the clock or a checkpoint may be due
+	bytes    int       // of the records' data
 
 	checkpoint bool // one is due
 	follow     bool // read what other servers have appended
@@ -248,6 +255,18 @@ func (q *queue) release(p *pack) []answer {
 		q.sending, q.delayed = q.delayed, q.sending
 	}
 	return q.sending
+}
+
+// trimsStored lets the calls of Trim go on for which that is stored.
+func (q *queue) trimsStored(to uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.trims = slices.DeleteFunc(q.trims, func(t trim) bool {
+		if t.to <= to {
+			close(t.stored)
+		}
+		return t.to <= to
+	})
 }
 
 // end makes the queue refuse new records. With an error, the waiting ones are not stored

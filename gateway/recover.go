@@ -240,8 +240,8 @@ func (s *Server) Trim(ctx context.Context, to uint64) error {
 		return ErrServerClosed
 	}
 	if to = min(to, s.queue.base); to > 0 {
-		p := s.queue.last(0)
-		p.trims, p.trimTo = append(p.trims, stored), max(p.trimTo, to)
+		s.queue.trims, s.queue.trimTo = append(s.queue.trims, trim{to, stored}), max(s.queue.trimTo, to)
+		s.queue.last(0) // wakes the committer
 	}
 	s.queue.mu.Unlock()
 	if to == 0 {

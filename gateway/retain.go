@@ -179,23 +179,14 @@ func (s *Server) makeRoom() error {
 	if !ok || s.Format < 2 || s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
 		return nil
 	}
-	var waiting []chan struct{}
-	to := s.trimmed
 	s.queue.mu.Lock()
-	all := s.queue.waiting
-	if p := s.queue.storing; p != nil { // its trim may be what waits for space
-		all = append([]*pack{p}, all...)
-	}
-	for _, p := range all {
-		waiting, to = append(waiting, p.trims...), max(to, p.trimTo)
-		p.trims = nil
-	}
+	to, waits := max(s.trimmed, s.queue.trimTo), len(s.queue.trims) > 0
 	base := s.queue.base
 	s.queue.mu.Unlock()
 	p := pack{records: journal.Encoder{Format: 2}}
 	p.records.Begin(base)
 	s.ridePositions(&p)
-	if to > s.trimmed || len(waiting) > 0 {
+	if to > s.trimmed || waits {
 		if err := p.records.Trim(to); err != nil {
 			return err
 		}
@@ -216,8 +207,6 @@ func (s *Server) makeRoom() error {
 		s.arrived(&p, 0)
 		s.trimmed = to
 	}
-	for _, stored := range waiting {
-		close(stored)
-	}
+	s.queue.trimsStored(to)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -366,16 +367,20 @@ type narrow struct {
 	*Memory
 	t     *testing.T
 	limit int64
+	spent atomic.Bool // the reserve has no space either
 }
 
 func (n *narrow) Append(ctx context.Context, envelope []byte) (uint64, error) {
-	if sizeOf(n.t, n.Memory)+int64(len(envelope)) > n.limit {
+	if n.spent.Load() || sizeOf(n.t, n.Memory)+int64(len(envelope)) > n.limit {
 		return 0, journal.ErrNoSpace
 	}
 	return n.Memory.Append(ctx, envelope)
 }
 
 func (n *narrow) AppendReserved(ctx context.Context, envelope []byte) (uint64, error) {
+	if n.spent.Load() {
+		return 0, journal.ErrNoSpace
+	}
 	return n.Memory.Append(ctx, envelope)
 }
 
@@ -399,6 +404,25 @@ func TestReaderFreesFullLog(t *testing.T) {
 	feeding.Wait()
 	if up.Stats().Retention.Trims == 0 {
 		t.Error("nothing was deleted")
+	}
+}
+
+// TestTrimOutlivesFullReserve: a Trim that came while not even the reserve had space is carried out when there is
+// some again. Retention waits for it, and would else delete nothing more.
+func TestTrimOutlivesFullReserve(t *testing.T) {
+	log := &narrow{Memory: &Memory{}, t: t, limit: 1 << 30}
+	up := serve(t, &Server{Log: log, RetainSize: 1 << 40, Checkpoint: 5, CheckpointBytes: 1 << 30, retry: time.Millisecond, retainTime: time.Hour})
+	for i := range 20 {
+		up.submits(t, fmt.Sprint("c", i), 1)
+	}
+	log.spent.Store(true)
+	trimmed := make(chan error, 1)
+	go func() { trimmed <- up.Trim(soon(t), 1<<60) }()
+	waitFor(t, "the log to be full", func() bool { return up.Stats().Full })
+	time.Sleep(20 * time.Millisecond) // for some attempts to make room
+	log.spent.Store(false)
+	if err := <-trimmed; err != nil {
+		t.Error(err)
 	}
 }
 
