@@ -135,17 +135,16 @@ func (s *Server) change(c *change) error {
 		s.queue.mu.Unlock()
 		r.mu.Lock()
 		entries, why := c.plan(running)
-		id, named := r.log, r.named || s.Format < 2
+		id, unnamed := r.identity(), !r.named() && s.Format > 1
 		r.mu.Unlock()
-		if why != nil || len(entries) == 0 && named {
+		if why != nil || len(entries) == 0 && !unnamed {
 			c.done(why)
 			return nil
 		}
 		e := journal.Encoder{Format: 2}
 		e.Begin(base)
 		err := error(nil)
-		if !named {
-			id = newIdentity()
+		if unnamed {
 			err = e.Identity(id)
 		}
 		for i := range entries {
@@ -158,10 +157,10 @@ func (s *Server) change(c *change) error {
 		if err := s.append(e.Bytes()); err != nil {
 			return err
 		}
-		if !named {
-			r.identified(id)
-		}
 		r.mu.Lock()
+		if unnamed {
+			r.log = id
+		}
 		for i := range entries {
 			r.apply(&entries[i], running)
 		}
@@ -171,9 +170,14 @@ func (s *Server) change(c *change) error {
 	})
 }
 
-// newIdentity returns an identity for a log that has none.
-func newIdentity() (id [16]byte) {
-	rand.Read(id[:])
+// named reports whether the log has its identity; mu is held.
+func (r *readers) named() bool { return r.log != [16]byte{} }
+
+// identity returns the log's identity, or a new one for a log that has none; mu is held.
+func (r *readers) identity() (id [16]byte) {
+	if id = r.log; !r.named() {
+		rand.Read(id[:])
+	}
 	return id
 }
 
@@ -185,7 +189,7 @@ func (r *readers) learn(e journal.Envelope, running int64, pos uint64, records i
 		r.stored.add(pos, records, came)
 	}
 	if id, ok := e.Identity(); ok {
-		r.log, r.named = id, true
+		r.log = id
 	}
 	for p := range e.Positions() {
 		r.apply(&p, running)
@@ -272,7 +276,7 @@ func (r *readers) any() bool {
 func (r *readers) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.places, r.shares, r.log, r.named, r.stored = map[string][]*place{}, 0, [16]byte{}, false, milestones{}
+	r.places, r.shares, r.log, r.stored = map[string][]*place{}, 0, [16]byte{}, milestones{}
 }
 
 // appendPlaces adds all places and the log's identity to a checkpoint.
@@ -283,9 +287,7 @@ func (s *Server) appendPlaces(e *journal.Encoder, running int64, id *[16]byte) (
 	r := &s.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if *id = r.log; !r.named {
-		*id = newIdentity()
-	}
+	*id = r.identity()
 	err = e.Identity(*id)
 	for _, name := range slices.Sorted(maps.Keys(r.places)) {
 		for _, p := range r.places[name] {
@@ -301,7 +303,7 @@ func (r *readers) identified(id [16]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if id != ([16]byte{}) {
-		r.log, r.named = id, true
+		r.log = id
 	}
 }
 
@@ -323,7 +325,6 @@ func (r *readers) left(h *holder, running int64) {
 	defer r.mu.Unlock()
 	h.gone = true
 	delete(r.holders, h)
-	r.waiting = slices.DeleteFunc(r.waiting, func(w *holder) bool { return w == h })
 	if p := h.place; p != nil && p.holder == h {
 		p.holder, p.seen = nil, running
 	}
