@@ -12,7 +12,8 @@ import (
 )
 
 // startAdmin serves the pages of package observe and the relay's counters under /relay/.
-func (f *relaying) startAdmin(r *relay) (addr string, stop func(), err error) {
+func (f *relaying) startAdmin() (addr string, stop func(), err error) {
+	r := &f.relay
 	side := &observe.Admin{
 		Stats:  func() engine.Stats { return engine.Stats{} }, // a relay serves nobody
 		Ready:  func() bool { return r.stats(time.Now()).Failing < notReady.Seconds() },

@@ -25,6 +25,7 @@ import (
 // relaying are the flags of honed-relay without a verb.
 type relaying struct {
 	commandline.Serving
+	relay
 	reading commandline.Reading
 	stored  bool
 
@@ -37,16 +38,11 @@ type relaying struct {
 	secretFile   string
 	authFile     string
 	lanes        int
-	messages     int
-	bytes        int
 	requestTime  time.Duration
-	longest      time.Duration
 
 	data         string
 	deadMessages int
 	deadBytes    int64
-	passOn       bool
-	acceptGaps   bool
 }
 
 func (f *relaying) add(flags *flag.FlagSet) {
@@ -93,28 +89,26 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.check(); err != nil {
 		return commandline.UsageError{Err: err}
 	}
-	logger, err := f.Logger(stderr)
-	if err != nil {
+	var err error
+	if f.logger, err = f.Logger(stderr); err != nil {
 		return err
-	}
-	r := &relay{
-		reader: &f.reading.Reader, messages: f.messages, bytes: f.bytes, passOn: f.passOn, acceptGaps: f.acceptGaps, longest: f.longest,
-		logger: logger,
 	}
 	if err := f.reading.Prepare(); err != nil {
 		return err
 	}
-	if r.reader.Logger = r.logger; r.reader.Start == gateway.Stored && !f.stored {
-		r.reader.Start = gateway.FromFirst
+	f.reader = &f.reading.Reader
+	if f.reader.Logger = f.logger; f.reader.Start == gateway.Stored && !f.stored {
+		f.reader.Start = gateway.FromFirst
 	}
-	if r.sink, err = f.sink(stdout); err != nil {
+	if f.sink, err = f.destination(stdout); err != nil {
 		return err
 	}
-	return f.relay(ctx, r)
+	return f.start(ctx)
 }
 
-// relay opens the dead-letter log and the admin side, and runs r.
-func (f *relaying) relay(ctx context.Context, r *relay) (err error) {
+// start opens the dead-letter log and the admin side, and runs the relay.
+func (f *relaying) start(ctx context.Context) (err error) {
+	r := &f.relay
 	if r.dead, err = openDead(ctx, f.data, f.deadMessages, f.deadBytes, r.logger); err != nil {
 		return err
 	}
@@ -125,7 +119,7 @@ func (f *relaying) relay(ctx context.Context, r *relay) (err error) {
 		return err
 	}
 	defer quiet()
-	addr, stop, err := f.startAdmin(r)
+	addr, stop, err := f.startAdmin()
 	if err != nil {
 		return err
 	}
@@ -154,8 +148,8 @@ func (f *relaying) check() error {
 	return nil
 }
 
-// sink returns the sink that --to names.
-func (f *relaying) sink(stdout io.Writer) (sink, error) {
+// destination returns the sink that --to names.
+func (f *relaying) destination(stdout io.Writer) (sink, error) {
 	if f.to == "stdout" {
 		return &printer{to: stdout}, nil
 	}
