@@ -15,7 +15,7 @@ import (
 func (s *Server) commit() {
 	defer close(s.done)
 	defer s.endReaders()
-	defer s.ticking()()
+	s.readers.workers.Go(s.ticking)
 	var acks framed.Batch
 	if err := s.bury(); err != nil {
 		s.fail(err)
@@ -116,7 +116,7 @@ func (s *Server) storeRecords(p *pack) error {
 			err = s.append(envelope)
 		}
 		if err == nil {
-			s.count.records.Add(uint64(left))
+			s.count.add(func(st *Stats) { st.Records += uint64(left) })
 			s.arrived(p, left)
 		}
 		return err
@@ -207,16 +207,18 @@ func (s *Server) appendOnce(envelope []byte) (uint64, error) {
 	began := time.Now()
 	pos, err := s.Log.Append(ctx, envelope)
 	if err == nil {
-		s.count.appends.add(time.Since(began))
+		s.count.add(func(st *Stats) { st.appended(time.Since(began)) })
 	}
 	return pos, err
 }
 
 // stored counts an envelope that is in the log.
 func (s *Server) stored(pos uint64, envelope []byte) {
-	s.count.envelopes.Add(1)
-	s.count.bytes.Add(uint64(len(envelope)))
-	s.count.position.Store(pos)
+	s.count.add(func(st *Stats) {
+		st.Envelopes++
+		st.Bytes += uint64(len(envelope))
+		st.Position = pos
+	})
 	s.next = pos + 1
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))

@@ -320,7 +320,7 @@ func (s *Server) tellGap(h *holder, gap Gap) error {
 		return nil
 	}
 	h.next = gap.To + 1
-	s.count.gaps.Add(1)
+	s.count.add(func(st *Stats) { st.Gaps++ })
 	return s.push(h, gap.To, gap.append(nil), true)
 }
 
@@ -408,7 +408,7 @@ func (s *Server) push(h *holder, through uint64, content []byte, certain bool) e
 	h.sent += uint64(len(content))
 	r.mu.Unlock()
 	h.told = time.Now()
-	s.count.delivered.Add(uint64(len(content)))
+	s.count.add(func(st *Stats) { st.Delivered += uint64(len(content)) })
 	if err := h.conn.deliver(through, content); err != nil {
 		return errGone
 	}

@@ -91,7 +91,7 @@ func (s *Server) settle(requests []request, acks *framed.Batch) {
 			r.refused = s.sessions.settle(r, r.granted, now)
 		}
 		if r.refused != nil {
-			s.count.refused.Add(1)
+			s.count.add(func(st *Stats) { st.Refused++ })
 			r.reply.fail(acks, refusal(r.refused))
 			continue
 		}

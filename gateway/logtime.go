@@ -1,9 +1,6 @@
 package gateway
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // tickTime is how often a quiet server reads its clocks.
 const tickTime = time.Minute
@@ -55,24 +52,17 @@ func (s *Server) AcceptClock() bool {
 // checkpointsPerExpiry is how many checkpoints a quiet server stores while a session expires.
 const checkpointsPerExpiry = 4
 
-// ticking runs tick periodically until stop is called.
-func (s *Server) ticking() (stop func()) {
-	end, ticker := make(chan struct{}), time.NewTicker(tickTime)
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			select {
-			case <-ticker.C:
-				s.tick()
-			case <-end:
-				return
-			}
+// ticking calls tick periodically until the server ends.
+func (s *Server) ticking() {
+	ticker := time.NewTicker(tickTime)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.tick()
+		case <-s.readers.ctx.Done():
+			return
 		}
-	})
-	return func() {
-		ticker.Stop()
-		close(end)
-		running.Wait()
 	}
 }
 

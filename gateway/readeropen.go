@@ -249,7 +249,7 @@ func (s *Server) welcomeReader(h *holder, err error) {
 	r.mu.Unlock()
 	var acks framed.Batch
 	if err != nil {
-		s.count.refused.Add(1)
+		s.count.add(func(st *Stats) { st.Refused++ })
 		h.reply.fail(&acks, refusal(err))
 		acks.Send()
 		h.conn.Close()

@@ -161,7 +161,7 @@ func (s *Server) recover(ctx context.Context) error {
 		return fmt.Errorf("gateway: cannot recover the sessions from the log: %w", err)
 	}
 	s.next = max(s.next, next, 1)
-	s.count.position.Store(s.next - 1)
+	s.count.add(func(st *Stats) { st.Position = s.next - 1 })
 	s.readers.skip(s.next)
 	s.queue.mu.Lock()
 	s.sessions.exact = s.sessions.exact || next == first
@@ -409,7 +409,7 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 		s.since.envelopes, s.since.bytes = 0, 0
 	}
 	s.next = pos + 1
-	s.count.position.Store(pos)
+	s.count.add(func(st *Stats) { st.Position = pos })
 }
 
 // ErrTwice is wrapped by the error of Check when a record is stored twice or out of order.

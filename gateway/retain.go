@@ -53,8 +53,8 @@ func (s *Server) retain(ctx context.Context) error {
 		_, b := measure(to)
 		return a - b
 	}
-	s.count.first.Store(first)
-	s.count.held.Store(bytes(to, wanted))
+	held := bytes(to, wanted)
+	s.count.add(func(st *Stats) { st.Retention.First, st.Retention.Held = first, held })
 	s.queue.mu.Lock()
 	base := s.queue.base
 	s.queue.mu.Unlock()
@@ -65,14 +65,16 @@ func (s *Server) retain(ctx context.Context) error {
 	if to <= first {
 		return nil
 	}
-	overrun := s.readers.behind(to)
+	overrun, deleted := s.readers.behind(to), bytes(first, to)
 	if err := s.Trim(ctx, to); err != nil {
 		return err
 	}
-	s.count.trims.Add(1)
-	s.count.trimmed.Add(bytes(first, to))
-	s.count.overrun.Add(overrun)
-	s.log.Info("old records deleted", "before", to, "bytes", bytes(first, to), "readers_overrun", overrun)
+	s.count.add(func(st *Stats) {
+		st.Retention.Trims++
+		st.Retention.Bytes += deleted
+		st.Retention.Overrun += overrun
+	})
+	s.log.Info("old records deleted", "before", to, "bytes", deleted, "readers_overrun", overrun)
 	return nil
 }
 

@@ -239,7 +239,7 @@ func TestSessionsOutliveRecords(t *testing.T) {
 	}
 	up.submits(t, "last", 1000)
 	waitFor(t, "the records to be deleted", func() bool { return up.Stats().Retention.First > uint64(clients) })
-	if each := up.count.bytes.Load() / uint64(clients); each > 1000 { // half of them records and what envelopes cost
+	if each := up.Stats().Bytes / uint64(clients); each > 1000 { // half of them records and what envelopes cost
 		t.Errorf("%d bytes were stored for each client: checkpoints are too frequent", each)
 	}
 	up.Close()

@@ -150,7 +150,7 @@ func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err 
 
 // refuse sends err to the client and closes the connection.
 func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
-	s.count.refused.Add(1)
+	s.count.add(func(st *Stats) { st.Refused++ })
 	conn.Close()
 	return dst, refusal(err)
 }
@@ -304,7 +304,7 @@ func (s *Server) take(of any, id uint64, data []byte) (later *answer, err error)
 	case *link:
 		later, err = s.queue.accept(of, id, data)
 		if err == errDuplicate {
-			s.count.duplicates.Add(1)
+			s.count.add(func(st *Stats) { st.Duplicates++ })
 			err = nil
 		}
 		return later, err

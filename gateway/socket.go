@@ -119,7 +119,7 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 		return nil, websocket.ProtocolError
 	}
 	if err != nil {
-		s.count.refused.Add(1)
+		s.count.add(func(st *Stats) { st.Refused++ })
 		why := refusal(err)
 		conn.Binary(payload(ack, p.ID, why.Result, why.Content))
 		conn.Close()

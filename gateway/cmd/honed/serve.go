@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,14 +129,21 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return commandline.OrInterrupted(ctx, err)
 	}
 	ctx = f.Context(ctx)
-	stop := reloadOnHangup(srv, logger)
-	defer stop()
-	stopVerifying := behind.start(log, f.verifyRate, f.verifyEvery, logger)
-	stopClock := answerClock(srv, f.log.data, logger)
-	defer stopClock()
+	background, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	hangups := make(chan os.Signal, 1)
+	if srv.Tokens != nil {
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
+	}
+	os.Remove(filepath.Join(f.log.data, clockRequest)) // whoever asked has given up
+	running.Go(func() { reload(background, hangups, srv, logger) })
+	running.Go(func() { behind.run(background, log, f.verifyRate, f.verifyEvery, logger) })
+	running.Go(func() { answerClock(background, srv, f.log.data, logger) })
 	f.announce(stdout, listeners, sockets, admin)
 	err = f.serveAll(ctx, listeners, sockets, logger)
-	stopVerifying()
+	cancel()
+	running.Wait()
 	return cmp.Or(err, log.Close())
 }
 
@@ -236,29 +244,19 @@ func (f *serving) serveAll(ctx context.Context, listeners, sockets []net.Listene
 	return nil
 }
 
-// reloadOnHangup reloads the tokens on SIGHUP and closes the connections whose tokens are
-// gone.
-func reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop func()) {
-	if srv.Tokens == nil {
-		return func() {}
-	}
-	hangups, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(hangups, syscall.SIGHUP)
-	go func() {
-		defer close(done)
-		for range hangups {
-			err := srv.Tokens.Reload()
-			if err != nil {
-				logger.Error("tokens not reloaded; the old ones stay in use", "err", err)
-				continue
-			}
-			logger.Info("tokens reloaded", "sessions_ended", srv.Revoke())
+// reload reloads the tokens on each SIGHUP and closes the connections whose tokens are gone, until ctx ends.
+func reload(ctx context.Context, hangups <-chan os.Signal, srv *gateway.Server, logger *slog.Logger) {
+	for {
+		select {
+		case <-hangups:
+		case <-ctx.Done():
+			return
 		}
-	}()
-	return func() {
-		signal.Stop(hangups)
-		close(hangups)
-		<-done
+		if err := srv.Tokens.Reload(); err != nil {
+			logger.Error("tokens not reloaded; the old ones stay in use", "err", err)
+			continue
+		}
+		logger.Info("tokens reloaded", "sessions_ended", srv.Revoke())
 	}
 }
 
