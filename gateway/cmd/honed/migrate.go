@@ -20,7 +20,7 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags, config := commandline.New("honed migrate")
 	f.add(flags)
 	to := flags.String("to-stream", "", "copy the stream --stream, or else the log in --data, to a new stream of this `NAME` in the cluster --log")
-	flags.Var((*positions)(&f.segments.AcceptLoss), "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which the old log in --data has lost")
+	flags.Func("accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which the old log in --data has lost", f.acceptLoss)
 	asJSON := flags.Bool("json", false, "print the result as JSON")
 	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err

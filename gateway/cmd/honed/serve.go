@@ -42,7 +42,14 @@ type serving struct {
 	verifyEvery   time.Duration
 	json          bool
 
-	draining atomic.Bool
+	listeners []listening
+	draining  atomic.Bool
+}
+
+// listening is an open listener, and what serves it.
+type listening struct {
+	net.Listener
+	serve func(net.Listener) error
 }
 
 func (f *serving) add(flags *flag.FlagSet) {
@@ -100,16 +107,15 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	// Open all listeners before the log, which may take long: a port in use fails at once. Clients
 	// that connect early wait.
-	listeners, err := listen(f.listen.Values, srv, tlsConfig)
+	defer f.stopListening()
+	addrs, err := f.open(f.listen.Values, srv.Serve, tlsConfig)
 	if err != nil {
 		return err
 	}
-	defer closeAll(listeners)
-	sockets, err := listen(f.sockets.Values, srv, tlsConfig)
+	sockets, err := f.open(f.sockets.Values, srv.ServeWebSocket, tlsConfig)
 	if err != nil {
 		return err
 	}
-	defer closeAll(sockets)
 	if err := srv.Engine.CheckDescriptors(logDescriptors); err != nil {
 		return err
 	}
@@ -140,8 +146,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	running.Go(func() { reload(background, hangups, srv, logger) })
 	running.Go(func() { behind.run(background, log, f.verifyRate, f.verifyEvery, logger) })
 	running.Go(func() { answerClock(background, srv, f.log.data, logger) })
-	f.announce(stdout, listeners, sockets, admin)
-	err = f.serveAll(ctx, listeners, sockets, logger)
+	f.announce(stdout, addrs, sockets, admin)
+	err = f.serveAll(ctx, logger)
 	cancel()
 	running.Wait()
 	return cmp.Or(err, log.Close())
@@ -179,50 +185,44 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	return tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
 }
 
-// listen opens listeners on addresses that srv may serve.
-func listen(addrs []string, srv *gateway.Server, config *tls.Config) (all []net.Listener, err error) {
+// open opens listeners on addresses that the gateway may serve, and returns their addresses.
+func (f *serving) open(addrs []string, serve func(net.Listener) error, config *tls.Config) (opened []string, err error) {
+	opened = make([]string, 0, len(addrs)) // none is [] in JSON
 	for _, addr := range addrs {
-		network := "tcp"
+		network, prefix := "tcp", ""
 		if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-			network, addr = "unix", path
+			network, prefix, addr = "unix", "unix:", path
 		} else if _, _, err := net.SplitHostPort(addr); err != nil {
-			closeAll(all)
 			return nil, commandline.UsageError{Err: fmt.Errorf("the address to listen on: %w", err)}
 		}
 		ln, err := net.Listen(network, addr)
-		if err == nil {
-			if err = srv.MayServe(ln.Addr()); err != nil {
-				ln.Close()
-				err = fmt.Errorf("%w: %s", gateway.ErrOpen, addr) // as it was typed
-			}
-		}
 		if err != nil {
-			closeAll(all)
 			return nil, err
 		}
+		opened = append(opened, prefix+ln.Addr().String())
 		if config != nil {
 			ln = engine.NewTLSListener(ln, config)
 		}
-		all = append(all, ln)
+		f.listeners = append(f.listeners, listening{ln, serve})
+		if f.srv.MayServe(ln.Addr()) != nil {
+			return nil, fmt.Errorf("%w: %s", gateway.ErrOpen, addr) // as it was typed
+		}
 	}
-	return all, nil
+	return opened, nil
 }
 
-func closeAll(all []net.Listener) {
-	for _, ln := range all {
+func (f *serving) stopListening() {
+	for _, ln := range f.listeners {
 		ln.Close()
 	}
 }
 
 // serveAll serves until ctx ends and then drains, or until the log fails.
-func (f *serving) serveAll(ctx context.Context, listeners, sockets []net.Listener, logger *slog.Logger) error {
-	srv, ends := &f.srv, make(chan error, len(listeners)+len(sockets))
+func (f *serving) serveAll(ctx context.Context, logger *slog.Logger) error {
+	srv, ends := &f.srv, make(chan error, len(f.listeners))
 	var serving sync.WaitGroup
-	for _, ln := range listeners {
-		serving.Go(func() { ends <- srv.Serve(ln) })
-	}
-	for _, ln := range sockets {
-		serving.Go(func() { ends <- srv.ServeWebSocket(ln) })
+	for _, ln := range f.listeners {
+		serving.Go(func() { ends <- ln.serve(ln.Listener) })
 	}
 	defer serving.Wait()
 	select {
@@ -261,10 +261,9 @@ func reload(ctx context.Context, hangups <-chan os.Signal, srv *gateway.Server, 
 }
 
 // announce prints the addresses of the gateway.
-func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, admin string) {
-	addrs, socketAddrs := addresses(listeners), addresses(sockets)
+func (f *serving) announce(stdout io.Writer, addrs, sockets []string, admin string) {
 	if f.json {
-		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": socketAddrs, "admin": admin, "pid": os.Getpid()})
+		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": sockets, "admin": admin, "pid": os.Getpid()})
 		return
 	}
 	where := f.log.data
@@ -272,18 +271,7 @@ func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, 
 		where = f.log.url
 	}
 	if len(sockets) > 0 {
-		where += "; WebSocket on " + strings.Join(socketAddrs, ", ")
+		where += "; WebSocket on " + strings.Join(sockets, ", ")
 	}
 	fmt.Fprintf(stdout, "honed listens on %s; log %s; admin %s\n", strings.Join(addrs, ", "), where, cmp.Or(admin, "off"))
-}
-
-func addresses(all []net.Listener) []string {
-	addrs := make([]string, len(all))
-	for i, ln := range all {
-		addrs[i] = ln.Addr().String()
-		if ln.Addr().Network() == "unix" {
-			addrs[i] = "unix:" + addrs[i]
-		}
-	}
-	return addrs
 }
