@@ -31,7 +31,7 @@ func lineOf(r journal.Record) recordLine {
 	return recordLine{Client: r.Client, Epoch: r.Epoch, Seq: r.Seq, Time: commandline.JSONTime(r.Time), Data: r.Data, Attributes: r.Attributes}
 }
 
-// entryLine is an entry that is no record.
+// entryLine is any entry but a record.
 type entryLine struct {
 	Pos uint64 `json:"pos"`
 
@@ -104,7 +104,7 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 	})
 }
 
-// entriesOf returns the lines for an envelope's entries that are no records.
+// entriesOf returns the lines for an envelope's entries other than records.
 func entriesOf(e journal.Envelope) (all []entryLine) {
 	for s := range e.States() {
 		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, Instance: s.Instance}
