@@ -270,26 +270,20 @@ type moves []time.Time
 
 const maxMoves = 10
 
-// record notes why a connection ended, and reports whether another program must be the cause.
-func (m *moves) record(err error) bool {
-	if !errors.Is(err, ErrMoved) {
-		return false
+// judge notes why a connection ended, and says why it was the last one.
+func (m *moves) judge(err error) (final error, wait time.Duration) {
+	if isFinal(err) {
+		return err, 0
 	}
-	*m = append(*m, time.Now())
+	if errors.Is(err, ErrMoved) {
+		*m = append(*m, time.Now())
+	}
 	if len(*m) <= maxMoves {
-		return false
+		return nil, 0
 	}
 	*m = (*m)[1:]
-	return time.Since((*m)[0]) < time.Minute
-}
-
-// judge says why a connection was the last one.
-func (m *moves) judge(err error) (final error, wait time.Duration) {
-	switch {
-	case m.record(err):
+	if time.Since((*m)[0]) < time.Minute {
 		return fmt.Errorf("%w: another program uses this name; it took the session %d times within a minute", ErrFenced, maxMoves), 0
-	case isFinal(err):
-		return err, 0
 	}
 	return nil, 0
 }

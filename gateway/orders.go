@@ -112,14 +112,7 @@ func (s *Server) order(ctx context.Context, c *change) error {
 	if !s.queue.addChange(c) {
 		return ErrServerClosed
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-s.done:
-		return ErrServerClosed
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return s.await(ctx, done)
 }
 
 // SessionState is a client's session.

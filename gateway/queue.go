@@ -36,7 +36,7 @@ type queue struct {
 // trim is a call of Trim that waits until it is stored that the log may be trimmed up to a position.
 type trim struct {
 	to     uint64
-	stored chan struct{}
+	stored chan error
 }
 
 // pack is an envelope and the requests to answer when it is stored.
@@ -263,7 +263,7 @@ func (q *queue) trimsStored(to uint64) {
 	defer q.mu.Unlock()
 	q.trims = slices.DeleteFunc(q.trims, func(t trim) bool {
 		if t.to <= to {
-			close(t.stored)
+			t.stored <- nil // it has room
 		}
 		return t.to <= to
 	})

@@ -233,23 +233,29 @@ func (s *Server) Trim(ctx context.Context, to uint64) error {
 	if s.keepsAll() {
 		return s.Log.Trim(ctx, 0) // which says why
 	}
-	s.queue.mu.Lock()
-	stored := make(chan struct{})
-	if s.queue.ended {
-		s.queue.mu.Unlock()
+	stored := make(chan error, 1)
+	asked := s.queue.ask(func(*pack) {
+		if to = min(to, s.queue.base); to > 0 {
+			s.queue.trims, s.queue.trimTo = append(s.queue.trims, trim{to, stored}), max(s.queue.trimTo, to)
+		}
+	})
+	switch {
+	case !asked:
 		return ErrServerClosed
-	}
-	if to = min(to, s.queue.base); to > 0 {
-		s.queue.trims, s.queue.trimTo = append(s.queue.trims, trim{to, stored}), max(s.queue.trimTo, to)
-		s.queue.last(0) // wakes the committer
-	}
-	s.queue.mu.Unlock()
-	if to == 0 {
+	case to == 0:
 		return nil
 	}
+	if err := s.await(ctx, stored); err != nil {
+		return err
+	}
+	return s.Log.Trim(ctx, to)
+}
+
+// await waits for what the committer was asked for.
+func (s *Server) await(ctx context.Context, done <-chan error) error {
 	select {
-	case <-stored:
-		return s.Log.Trim(ctx, to)
+	case err := <-done:
+		return err
 	case <-s.done:
 		return ErrServerClosed
 	case <-ctx.Done():
