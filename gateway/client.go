@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/wire"
@@ -66,16 +63,8 @@ type Client struct {
 	// Logger receives lost connections. Zero: no logging.
 	Logger *slog.Logger
 
-	instance uint64 // of this program
+	dialer // its mu guards the rest
 
-	once   sync.Once
-	ctx    context.Context // for dials; canceled when the client ends
-	cancel context.CancelFunc
-	done   chan struct{} // closed when run returns
-	idle   time.Duration // between heartbeats
-
-	mu      sync.Mutex
-	changed sync.Cond // the window, the acknowledgements, the session or err changed
 	session Session
 	most    int    // maximum bytes of one record
 	window  uint64 // maximum records in flight
@@ -85,8 +74,6 @@ type Client struct {
 	sums    sums
 	sum     uint32 // checksum of the records below base
 	summed  bool   // sum is known
-	conn    *clientConn
-	err     error // why the client ended
 	closing bool
 	stats   ClientStats
 }
@@ -132,34 +119,14 @@ var ErrUnknown = errors.New("gateway: the record may be stored or not")
 
 func (c *Client) start() {
 	c.once.Do(func() {
-		if len(c.Addrs) == 0 {
-			panic("gateway: Client.Addrs is empty")
-		}
-		if err := checkClientID(c.ID); err != nil {
-			panic("gateway: Client.ID: " + err.Error())
-		}
-		c.ctx, c.cancel = context.WithCancel(context.Background())
-		c.done = make(chan struct{})
-		c.changed.L = &c.mu
+		c.addrs, c.dial, c.logger = c.Addrs, c.Dial, c.Logger
+		c.dialTime, c.stallTime, c.heartbeat = c.DialTime, c.StallTime, c.Heartbeat
+		c.prepare("Client", "ID", c.ID)
 		c.base = max(c.Next, 1)
 		c.next = c.base
-		c.instance = max(rand.Uint64(), 1)
-		if c.Logger == nil {
-			c.Logger = slog.New(slog.DiscardHandler)
-		}
-		if c.Dial == nil {
-			c.Dial = dial
-		}
-		go c.run()
+		var moved moves
+		go c.run(c.serve, moved.judge, c.end)
 	})
-}
-
-func dial(ctx context.Context, addr string) (net.Conn, error) {
-	network := "tcp"
-	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		network, addr = "unix", path
-	}
-	return new(net.Dialer).DialContext(ctx, network, addr)
 }
 
 // Open waits for the first connection and returns the session.
@@ -186,34 +153,9 @@ func (c *Client) Acknowledged() (next uint64, sum *uint32) {
 func (c *Client) Stats() ClientStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stats
-}
-
-// wait blocks until ready returns true, and fails when ctx or the client ends first; mu is
-// held.
-func (c *Client) wait(ctx context.Context, ready func() bool) error {
-	if c.err == nil && !ready() {
-		stop := context.AfterFunc(ctx, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.changed.Broadcast()
-		})
-		defer stop()
-	}
-	for {
-		switch {
-		case c.err != nil:
-			return c.err
-		case ready():
-			return nil
-		case ctx.Err() != nil:
-			if c.stats.LastError != nil && c.conn == nil {
-				return fmt.Errorf("gateway: %w; the last connection: %w", context.Cause(ctx), c.stats.LastError)
-			}
-			return fmt.Errorf("gateway: %w", context.Cause(ctx))
-		}
-		c.changed.Wait()
-	}
+	st := c.stats
+	st.LastError = c.lost
+	return st
 }
 
 // Submit stores data and returns its sequence number after the acknowledgement. When ctx
@@ -265,9 +207,6 @@ func (c *Client) SubmitAsync(ctx context.Context, data []byte, done func(seq uin
 func (c *Client) hasRoom() bool {
 	return c.closing || c.window > 0 && c.next-c.base < c.window && (c.conn == nil || len(c.conn.out) < maxOut)
 }
-
-// maxOut is how many bytes may be buffered for the connection before calls wait.
-const maxOut = 1 << 20
 
 func (c *Client) slot(seq uint64) *slot { return &c.slots[seq%uint64(len(c.slots))] }
 
@@ -324,38 +263,6 @@ func (c *Client) end(why error) {
 	}
 }
 
-// run connects, and reconnects, until the client ends.
-func (c *Client) run() {
-	defer close(c.done)
-	pause := backoff{shortest: 20 * time.Millisecond, longest: 2 * time.Second}
-	var moved moves
-	for at := 0; ; at++ {
-		welcomed, err := c.serve(c.Addrs[at%len(c.Addrs)])
-		c.mu.Lock()
-		ended := c.err != nil
-		c.stats.LastError = err
-		c.mu.Unlock()
-		if ended {
-			return
-		}
-		c.Logger.Info("connection ended", "addr", c.Addrs[at%len(c.Addrs)], "err", err)
-		if moved.record(err) {
-			err = fmt.Errorf("%w: another program uses this name; it took the session %d times within a minute", ErrFenced, maxMoves)
-		}
-		if isFinal(err) {
-			c.end(err)
-			return
-		}
-		if welcomed {
-			pause.reset()
-			at-- // try the same server first: it still has the session
-		}
-		if (at+1)%len(c.Addrs) == 0 || welcomed {
-			pause.wait(c.ctx)
-		}
-	}
-}
-
 // moves are the times at which another connection took the session. It may be an abandoned
 // connection of this client, or one of another program that uses the same name. Only
 // another program keeps taking it.
@@ -363,32 +270,27 @@ type moves []time.Time
 
 const maxMoves = 10
 
-// record notes why a connection ended, and reports whether another program must be the cause.
-func (m *moves) record(err error) bool {
-	if !errors.Is(err, ErrMoved) {
-		return false
+// judge notes why a connection ended, and says why it was the last one.
+func (m *moves) judge(err error) (final error, wait time.Duration) {
+	if isFinal(err) {
+		return err, 0
 	}
-	*m = append(*m, time.Now())
+	if errors.Is(err, ErrMoved) {
+		*m = append(*m, time.Now())
+	}
 	if len(*m) <= maxMoves {
-		return false
+		return nil, 0
 	}
 	*m = (*m)[1:]
-	return time.Since((*m)[0]) < time.Minute
-}
-
-// isFinal reports whether reconnecting cannot help.
-func isFinal(err error) bool {
-	for _, final := range []error{ErrUnauthorised, ErrFenced, ErrExpired, ErrLevel, ErrRegressed, ErrGap, ErrHandshake, ErrTooMany, ErrDiverged} {
-		if errors.Is(err, final) {
-			return true
-		}
+	if time.Since((*m)[0]) < time.Minute {
+		return fmt.Errorf("%w: another program uses this name; it took the session %d times within a minute", ErrFenced, maxMoves), 0
 	}
-	return false
+	return nil, 0
 }
 
 // serve runs one connection from dial to close, and reports whether the server welcomed it.
 func (c *Client) serve(addr string) (welcomed bool, err error) {
-	ctx, cancel := context.WithTimeout(c.ctx, cmp.Or(c.DialTime, 10*time.Second))
+	ctx, cancel := context.WithTimeout(c.ctx, c.dialTime)
 	conn, w, err := c.open(ctx, addr, 2)
 	if errors.Is(err, ErrHandshake) { // an older server
 		conn, w, err = c.open(ctx, addr, 1)
@@ -401,26 +303,48 @@ func (c *Client) serve(addr string) (welcomed bool, err error) {
 	if err := c.adopt(conn, w); err != nil {
 		return false, err
 	}
-	return true, conn.serve()
+	return true, c.converse(conn, c.read)
 }
 
 // open dials and shakes hands, in a version of the protocol.
-func (c *Client) open(ctx context.Context, addr string, version uint8) (*clientConn, welcome, error) {
-	nc, err := c.Dial(ctx, addr)
+func (c *Client) open(ctx context.Context, addr string, version uint8) (*outlet, welcome, error) {
+	var h hello
+	conn, answer, err := c.connect(ctx, addr, func() []byte {
+		h = c.hello(version)
+		return h.append(nil)
+	})
 	if err != nil {
-		return nil, welcome{}, fmt.Errorf("gateway: %w", err)
+		return nil, welcome{}, err
 	}
-	conn := &clientConn{client: c, nc: nc}
-	conn.wake.L = &c.mu
-	w, err := conn.handshake(ctx, version)
+	w, err := parseWelcome(answer)
+	if err == nil && h.epoch != 0 && w.epoch != h.epoch {
+		err = fmt.Errorf("%w: the client asked for epoch %d, the server granted %d", ErrHandshake, h.epoch, w.epoch)
+	}
 	if err != nil {
-		nc.Close()
+		conn.nc.Close()
 	}
 	return conn, w, err
 }
 
+// hello returns the hello for the next connection.
+func (c *Client) hello(version uint8) hello {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := hello{version: version, level: c.Level, epoch: c.session.Epoch, next: c.base, client: c.ID, token: c.Token}
+	if version > 1 {
+		h.instance, h.welcomed = c.instance, h.epoch != 0
+	}
+	if h.epoch == 0 {
+		h.epoch = c.Epoch
+	}
+	if h.epoch == 0 {
+		h.next = 1
+	}
+	return h
+}
+
 // adopt makes conn the current connection, and queues all unacknowledged records on it.
-func (c *Client) adopt(conn *clientConn, w welcome) error {
+func (c *Client) adopt(conn *outlet, w welcome) error {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -448,9 +372,7 @@ func (c *Client) adopt(conn *clientConn, w welcome) error {
 		conn.out = append(conn.out, c.slot(seq).frame...)
 		c.stats.Resent++
 	}
-	c.idle = cmp.Or(c.Heartbeat, min(20*time.Second, max(w.idle/3, time.Second)))
-	c.conn = conn
-	c.changed.Broadcast()
+	c.attach(conn, w.idle)
 	c.mu.Unlock()
 	call(settled, nil)
 	return nil
@@ -526,5 +448,56 @@ func (c *Client) settle(seq uint64, settled []slot) []slot {
 func call(settled []slot, err error) {
 	for _, s := range settled {
 		s.done(s.seq, err)
+	}
+}
+
+// read is the reader: it settles acknowledged records.
+func (c *Client) read(conn *outlet, patience time.Duration) error {
+	buffer, unread := make([]byte, 64<<10), 0
+	var settled []slot
+	for {
+		conn.nc.SetReadDeadline(time.Now().Add(patience))
+		n, readErr := conn.nc.Read(buffer[unread:])
+		used, err := 0, error(nil)
+		used, settled, err = c.receive(buffer[:unread+n], settled[:0])
+		call(settled, nil)
+		if err != nil {
+			return err
+		}
+		if readErr != nil {
+			return fmt.Errorf("gateway: %w", readErr)
+		}
+		unread = copy(buffer, buffer[used:unread+n])
+	}
+}
+
+// receive handles the complete frames at the front of in. A gateway sends small frames only:
+// one that does not fit into the buffer is an error.
+func (c *Client) receive(in []byte, settled []slot) (used int, _ []slot, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.base
+	defer func() {
+		if c.base != before {
+			c.changed.Broadcast()
+		}
+	}()
+	for {
+		payload, need, err := wire.Frame(in[used:], maxAnswer)
+		if err != nil || need > 0 {
+			return used, settled, err
+		}
+		p, err := wire.Standard.Parse(payload)
+		if err != nil {
+			return used, settled, err
+		}
+		used += wire.HeaderSize + len(payload)
+		switch {
+		case p.Command == wire.Deliver:
+		case p.Result != wire.OK:
+			return used, settled, refused(p.Result, p.Content)
+		case p.Command == wire.SubmitAck:
+			settled = c.settle(p.ID, settled)
+		}
 	}
 }

@@ -97,15 +97,15 @@ func recovered(t testing.TB, s *Server) *offline {
 func (o *offline) hello(h hello) (l *link, known *session, err error) {
 	l = &link{conn: &pinned{}, level: Disk, sums: h.version > 1}
 	requests := []request{{client: context.Background(), came: time.Now(), link: l, hello: h}}
-	claims, granted, refusals := o.decide(requests)
-	if granted[0] == nil && refusals[0] == nil { // it waits behind what has come
+	claims := o.decide(requests)
+	if requests[0].passed { // it waits behind what has come
 		last := o.queue.waiting[len(o.queue.waiting)-1]
 		requests, last.requests = last.requests, nil
 		o.settleAll()
-		claims, granted, refusals = o.decide(requests)
+		claims = o.decide(requests)
 	}
-	if refusals[0] != nil {
-		return nil, nil, refusals[0]
+	if requests[0].refused != nil {
+		return nil, nil, requests[0].refused
 	}
 	if len(claims) > 0 {
 		if err := o.appendStates(0, 0, claims, nil); err != nil {
@@ -114,10 +114,10 @@ func (o *offline) hello(h hello) (l *link, known *session, err error) {
 	}
 	o.queue.mu.Lock()
 	defer o.queue.mu.Unlock()
-	if err := o.sessions.settle(&requests[0], granted[0], o.readClock()); err != nil {
+	if err := o.sessions.settle(&requests[0], requests[0].granted, o.readClock()); err != nil {
 		o.t.Fatal(err)
 	}
-	return l, granted[0], nil
+	return l, requests[0].granted, nil
 }
 
 // write stores one record, and reports whether it was a duplicate.

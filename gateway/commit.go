@@ -15,7 +15,7 @@ import (
 func (s *Server) commit() {
 	defer close(s.done)
 	defer s.endReaders()
-	defer s.ticking()()
+	s.readers.workers.Go(s.ticking)
 	var acks framed.Batch
 	if err := s.bury(); err != nil {
 		s.fail(err)
@@ -107,7 +107,7 @@ func (s *Server) storeRecords(p *pack) error {
 		return nil
 	}
 	whole := p.records.Bytes()
-	for range maxConflicts {
+	return s.untilFirst(maxConflicts, func() error {
 		envelope, left, err := p.live(whole, n)
 		if len(envelope) < len(whole) {
 			s.leftOut(p)
@@ -115,18 +115,12 @@ func (s *Server) storeRecords(p *pack) error {
 		if err == nil && (left > 0 || len(p.rides) > 0) {
 			err = s.append(envelope)
 		}
-		if s.conflicts(err) {
-			if err = s.follow(); err == nil {
-				continue
-			}
-		}
 		if err == nil {
-			s.count.records.Add(uint64(left))
+			s.count.add(func(st *Stats) { st.Records += uint64(left) })
 			s.arrived(p, left)
 		}
 		return err
-	}
-	return journal.ErrConflict
+	})
 }
 
 // maxConflicts bounds the retries when other servers append first.
@@ -213,16 +207,18 @@ func (s *Server) appendOnce(envelope []byte) (uint64, error) {
 	began := time.Now()
 	pos, err := s.Log.Append(ctx, envelope)
 	if err == nil {
-		s.count.appends.add(time.Since(began))
+		s.count.add(func(st *Stats) { st.appended(time.Since(began)) })
 	}
 	return pos, err
 }
 
 // stored counts an envelope that is in the log.
 func (s *Server) stored(pos uint64, envelope []byte) {
-	s.count.envelopes.Add(1)
-	s.count.bytes.Add(uint64(len(envelope)))
-	s.count.position.Store(pos)
+	s.count.add(func(st *Stats) {
+		st.Envelopes++
+		st.Bytes += uint64(len(envelope))
+		st.Position = pos
+	})
 	s.next = pos + 1
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"iter"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,14 +24,12 @@ type readers struct {
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 
-	log    [16]byte
-	named  bool // the log has its identity
+	log    [16]byte // its identity; 0: it has none yet
 	places map[string][]*place
 	shares int      // of all places
 	dirty  []*place // whose position the log does not have
 
 	holders map[*holder]bool
-	waiting []*holder // that have everything
 	run     []*holder // to feed
 	tail    tail
 	stored  milestones
@@ -53,7 +50,7 @@ type holderState uint8
 
 const (
 	blocked holderState = iota // nobody, until the reader acknowledges
-	parked                     // readers.waiting
+	parked                     // nobody, until there is something new: it has everything
 	queued                     // readers.run
 	fed                        // a feeder
 )
@@ -173,7 +170,6 @@ func (r *readers) leave(h *holder, err error) {
 		r.wake(h)
 	case err == nil:
 		h.state = parked
-		r.waiting = append(r.waiting, h)
 	}
 }
 
@@ -324,7 +320,7 @@ func (s *Server) tellGap(h *holder, gap Gap) error {
 		return nil
 	}
 	h.next = gap.To + 1
-	s.count.gaps.Add(1)
+	s.count.add(func(st *Stats) { st.Gaps++ })
 	return s.push(h, gap.To, gap.append(nil), true)
 }
 
@@ -412,7 +408,7 @@ func (s *Server) push(h *holder, through uint64, content []byte, certain bool) e
 	h.sent += uint64(len(content))
 	r.mu.Unlock()
 	h.told = time.Now()
-	s.count.delivered.Add(uint64(len(content)))
+	s.count.add(func(st *Stats) { st.Delivered += uint64(len(content)) })
 	if err := h.conn.deliver(through, content); err != nil {
 		return errGone
 	}
@@ -472,10 +468,9 @@ func (s *Server) tickReaders() {
 		}
 		r.mu.Lock()
 		due := len(r.dirty) > 0
-		for _, h := range slices.Clone(r.waiting) {
-			if h.excluded > 0 && time.Since(h.told) >= s.tellTime {
+		for h := range r.holders {
+			if h.state == parked && h.excluded > 0 && time.Since(h.told) >= s.tellTime {
 				h.state = blocked
-				r.waiting = slices.DeleteFunc(r.waiting, func(w *holder) bool { return w == h })
 				r.wake(h)
 			}
 		}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
@@ -14,54 +15,44 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 	if len(requests) == 0 {
 		return nil
 	}
-	for range maxConflicts {
-		if s.Shared {
-			if err := s.follow(); err != nil {
+	if err := s.followOthers(); err != nil {
+		return err
+	}
+	return s.untilFirst(maxConflicts, func() error {
+		claims := s.decide(requests)
+		if len(claims) > 0 {
+			if err := s.appendStates(0, 0, claims, nil); err != nil {
 				return err
 			}
 		}
-		claims, sessions, refusals := s.decide(requests)
-		var err error
-		if len(claims) > 0 {
-			err = s.appendStates(0, 0, claims, nil)
-		}
-		if s.conflicts(err) {
-			continue
-		}
-		if err == nil {
-			s.settle(requests, sessions, refusals, acks)
-		}
-		return err
-	}
-	return journal.ErrConflict
+		s.settle(requests, acks)
+		return nil
+	})
 }
 
 // decide finds each request's session or refusal, and the claims to store before the answers. A
 // request without either is in the queue again.
-func (s *Server) decide(requests []request) (claims []journal.State, granted []*session, refusals []error) {
+func (s *Server) decide(requests []request) (claims []journal.State) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	s.readClock()
-	newest := map[string]int{}
-	stale := make([]bool, len(requests))
+	newest := map[string]*request{} // that is not stale
 	for i := range requests {
-		if stale[i] = requests[i].stale(); !stale[i] {
-			newest[requests[i].hello.client] = i
+		if r := &requests[i]; !r.stale() {
+			newest[r.hello.client] = r
 		}
 	}
-	granted, refusals = make([]*session, len(requests)), make([]error, len(requests))
 	for i := range requests {
 		r := &requests[i]
 		if r.passed {
 			continue
 		}
-		if stale[i] || newest[r.hello.client] != i {
-			refusals[i] = ErrMoved
+		if r.granted, r.refused = nil, nil; newest[r.hello.client] != r {
+			r.refused = ErrMoved
 			continue
 		}
 		known, err := s.sessions.granted(r, s.clock.time, s.Clients)
-		if err != nil {
-			refusals[i] = err
+		if r.refused = err; err != nil {
 			continue
 		}
 		if r.hello.epoch != 0 && known.accepted > known.durable.Load() && !r.waited {
@@ -69,11 +60,12 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 			// connection, and the hello waits behind what has come.
 			known.fence(ErrMoved)
 			r.waited = true
-			s.queue.addRequest(*r)
+			p := s.queue.last(0)
+			p.requests = append(p.requests, *r)
 			r.passed = true
 			continue
 		}
-		granted[i] = known
+		r.granted = known
 		claim := known.state(0, true)
 		if r.hello.instance != 0 {
 			claim.Instance = r.hello.instance
@@ -82,33 +74,33 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 			claims = append(claims, claim)
 		}
 	}
-	return claims, granted, refusals
+	return claims
 }
 
 // settle attaches the sessions to their connections and answers the hellos.
-func (s *Server) settle(requests []request, granted []*session, refusals []error, acks *framed.Batch) {
+func (s *Server) settle(requests []request, acks *framed.Batch) {
 	var room [welcomeSize + 7]byte
 	s.queue.mu.Lock()
 	now := s.readClock()
 	for i := range requests {
-		r, known := &requests[i], granted[i]
-		if known == nil && refusals[i] == nil {
+		r := &requests[i]
+		if r.passed {
 			continue
 		}
-		if refusals[i] == nil {
-			refusals[i] = s.sessions.settle(r, known, now)
+		if r.refused == nil {
+			r.refused = s.sessions.settle(r, r.granted, now)
 		}
-		if refusals[i] != nil {
-			s.count.refused.Add(1)
-			r.reply.fail(acks, refusal(refusals[i]))
+		if r.refused != nil {
+			s.count.add(func(st *Stats) { st.Refused++ })
+			r.reply.fail(acks, refusal(r.refused))
 			continue
 		}
-		r.reply.send(acks, s.welcome(r, known).append(room[:0]))
+		r.reply.send(acks, s.welcome(r, r.granted).append(room[:0]))
 	}
 	s.queue.mu.Unlock()
 	acks.Send()
 	for i := range requests {
-		if refusals[i] != nil {
+		if requests[i].refused != nil {
 			requests[i].link.conn.Close()
 		}
 	}
@@ -157,6 +149,31 @@ func (s *Server) welcome(r *request, known *session) welcome {
 // server closes its own connection of that client and drops the client's queued records: the
 // client resends them to the other server.
 func (s *Server) follow() error { return s.Log.Read(s.ctx, s.next, s.apply) }
+
+// followOthers is follow, if there are other servers.
+func (s *Server) followOthers() error {
+	if s.Shared {
+		return s.follow()
+	}
+	return nil
+}
+
+// untilFirst calls try, which appends to the log, again after whatever was appended before it, up to some
+// number of times.
+func (s *Server) untilFirst(times int, try func() error) error {
+	for range times {
+		if err := try(); !s.conflicts(err) {
+			return err
+		}
+		if err := s.follow(); err != nil {
+			return err
+		}
+	}
+	return errOvertaken
+}
+
+// errOvertaken means that something else was appended first each time. It reads as what it wraps.
+var errOvertaken = fmt.Errorf("%w", journal.ErrConflict)
 
 // learn returns the session to which an entry of the log applies; nil: the entry says nothing
 // new. queue.mu is held.

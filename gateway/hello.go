@@ -157,8 +157,37 @@ const (
 	sumField      = 1 // in a welcome: 4 bytes
 )
 
-// appendField appends a field: its type, the length of its value, the value.
+// appendCredentials appends a name and a token, each behind its length.
+func appendCredentials(dst []byte, name, token string) []byte {
+	dst = append(append(dst, byte(len(name))), name...)
+	return append(binary.BigEndian.AppendUint16(dst, uint16(len(token))), token...)
+}
+
+// parseCredentials reads a name and a token, and returns what follows them.
+func parseCredentials(in []byte) (name, token string, rest []byte, err error) {
+	n := int(in[0])
+	if in = in[1:]; n+2 > len(in) {
+		return "", "", nil, fmt.Errorf("%w: it ends within the name", ErrHandshake)
+	}
+	name = string(in[:n])
+	if err := checkClientID(name); err != nil {
+		return "", "", nil, fmt.Errorf("%w: %w", ErrHandshake, err)
+	}
+	t, rest := int(binary.BigEndian.Uint16(in[n:])), in[n+2:]
+	switch {
+	case t > maxToken:
+		return "", "", nil, fmt.Errorf("%w: the token has %d bytes; the limit is %d", ErrHandshake, t, maxToken)
+	case t > len(rest):
+		return "", "", nil, fmt.Errorf("%w: it ends within the token", ErrHandshake)
+	}
+	return name, string(rest[:t]), rest[t:], nil
+}
+
+// appendField appends a field: its type, the length of its value, the value; without a value, nothing.
 func appendField(dst []byte, kind byte, value []byte) []byte {
+	if len(value) == 0 {
+		return dst
+	}
 	return append(binary.BigEndian.AppendUint16(append(dst, kind), uint16(len(value))), value...)
 }
 
@@ -188,15 +217,12 @@ func (h hello) append(dst []byte) []byte {
 	dst = append(dst, '0'+max(h.version, 1), byte(h.level))
 	dst = binary.BigEndian.AppendUint64(dst, h.epoch)
 	dst = binary.BigEndian.AppendUint64(dst, h.next)
-	dst = append(dst, byte(len(h.client)))
-	dst = append(dst, h.client...)
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(h.token)))
-	dst = append(dst, h.token...)
+	dst = appendCredentials(dst, h.client, h.token)
 	if h.instance != 0 {
 		dst = appendField(dst, instanceField, binary.BigEndian.AppendUint64(nil, h.instance))
 	}
 	if h.welcomed {
-		dst = appendField(dst, welcomedField, nil)
+		dst = append(dst, welcomedField, 0, 0) // its value has no bytes
 	}
 	return dst
 }
@@ -209,26 +235,13 @@ func parseHello(in []byte) (h hello, err error) {
 	}
 	h.level = Level(in[4])
 	h.epoch, h.next = binary.BigEndian.Uint64(in[5:]), binary.BigEndian.Uint64(in[13:])
-	n := int(in[21])
-	in = in[22:]
-	if n+2 > len(in) {
-		return h, fmt.Errorf("%w: it ends within the client's name", ErrHandshake)
+	if h.client, h.token, in, err = parseCredentials(in[21:]); err != nil {
+		return h, err
 	}
-	name, in := in[:n], in[n:]
-	if err := checkClientID(string(name)); err != nil {
-		return h, fmt.Errorf("%w: %w", ErrHandshake, err)
+	if len(in) > 0 && h.version == 1 {
+		return h, fmt.Errorf("%w: %d bytes follow the token", ErrHandshake, len(in))
 	}
-	t, rest := int(binary.BigEndian.Uint16(in)), in[2:]
-	switch {
-	case t > maxToken:
-		return h, fmt.Errorf("%w: the token has %d bytes; the limit is %d", ErrHandshake, t, maxToken)
-	case t > len(rest):
-		return h, fmt.Errorf("%w: it ends within the token", ErrHandshake)
-	case t < len(rest) && h.version == 1:
-		return h, fmt.Errorf("%w: %d bytes follow the token", ErrHandshake, len(rest)-t)
-	}
-	h.client, h.token = string(name), string(rest[:t])
-	whole := fields(rest[t:], func(kind byte, value []byte) {
+	whole := fields(in, func(kind byte, value []byte) {
 		switch {
 		case kind == instanceField && len(value) == 8:
 			h.instance = binary.BigEndian.Uint64(value)

@@ -64,7 +64,8 @@ func (m *milestones) from(pos uint64) (milestone, bool) {
 func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, int64)) error {
 	r := &s.readers
 	now, _ := s.times()
-	perRecord := max(float64(s.count.bytes.Load())/float64(max(s.count.records.Load(), 1)), 50)
+	st := s.count.now()
+	perRecord := max(float64(st.Bytes)/float64(max(st.Records, 1)), 50)
 	r.mu.Lock()
 	end, places := r.tail.end, r.sorted()
 	r.mu.Unlock()

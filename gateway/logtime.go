@@ -1,11 +1,6 @@
 package gateway
 
-import (
-	"sync"
-	"time"
-
-	"github.com/hone-go/hone/gateway/journal"
-)
+import "time"
 
 // tickTime is how often a quiet server reads its clocks.
 const tickTime = time.Minute
@@ -57,24 +52,17 @@ func (s *Server) AcceptClock() bool {
 // checkpointsPerExpiry is how many checkpoints a quiet server stores while a session expires.
 const checkpointsPerExpiry = 4
 
-// ticking runs tick periodically until stop is called.
-func (s *Server) ticking() (stop func()) {
-	end, ticker := make(chan struct{}), time.NewTicker(tickTime)
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			select {
-			case <-ticker.C:
-				s.tick()
-			case <-end:
-				return
-			}
+// ticking calls tick periodically until the server ends.
+func (s *Server) ticking() {
+	ticker := time.NewTicker(tickTime)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.tick()
+		case <-s.readers.ctx.Done():
+			return
 		}
-	})
-	return func() {
-		ticker.Stop()
-		close(end)
-		running.Wait()
 	}
 }
 
@@ -83,13 +71,11 @@ func (s *Server) tick() {
 	s.reportClock()
 	_, left := s.room()
 	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
 	if _, waits := s.queue.oldest(); !waits { // else the committer finds out
 		s.full.Store(left == 0)
 	}
-	if !s.queue.ended {
-		s.queue.last(0).tick = true
-	}
+	s.queue.mu.Unlock()
+	s.queue.ask(func(p *pack) { p.tick = true })
 }
 
 // checkpointDue reports whether a checkpoint is to follow a pack: one was asked for, or so much was stored
@@ -111,39 +97,25 @@ const stateBytes = 64
 // storeClock stores the clock before a pack if log time was moved by more than running time, and
 // every hour, and how far the log may be trimmed. Recovery learns from it how long the servers have run.
 func (s *Server) storeClock(p *pack) error {
-	if (p.tick || p.follow) && s.Shared { // else a Trim of another server overtakes a quiet one
-		if err := s.follow(); err != nil {
+	if p.tick || p.follow { // else a Trim of another server overtakes a quiet one
+		if err := s.followOthers(); err != nil {
 			return err
 		}
 	}
 	s.queue.mu.Lock()
 	s.readClock()
 	due := s.Format > 1 && (s.clock.skipped >= unloggedSkip && p.records.Count() > 0 || p.tick && s.clock.running-s.noted >= min(time.Hour, s.Expiry/8).Milliseconds())
+	to := s.queue.trimTo
 	s.queue.mu.Unlock()
-	if p.trimTo > s.trimmed {
-		s.trimmed, due = p.trimTo, true
-	}
-	for range maxConflicts {
-		if !due {
-			break
-		}
-		err := s.appendStates(0, 0, nil, nil)
-		if err == nil {
-			due = false
-			continue
-		}
-		if !s.conflicts(err) {
-			return err
-		}
-		if err := s.follow(); err != nil {
-			return err
-		}
+	if to > s.trimmed {
+		s.trimmed, due = to, true
 	}
 	if due {
-		return journal.ErrConflict
+		err := s.untilFirst(maxConflicts, func() error { return s.appendStates(0, 0, nil, nil) })
+		if err != nil {
+			return err
+		}
 	}
-	for _, stored := range p.trims {
-		close(stored)
-	}
+	s.queue.trimsStored(to)
 	return nil
 }

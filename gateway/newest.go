@@ -84,12 +84,12 @@ func (r *readers) add(pos uint64, e journal.Envelope) {
 
 // rouse lets feeders look at the holders that had everything; mu is held.
 func (r *readers) rouse() {
-	for _, h := range r.waiting {
-		h.state = blocked
-		r.wake(h)
+	for h := range r.holders {
+		if h.state == parked {
+			h.state = blocked
+			r.wake(h)
+		}
 	}
-	clear(r.waiting)
-	r.waiting = r.waiting[:0]
 }
 
 // encode makes the frames of an envelope, once for all readers.

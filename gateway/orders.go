@@ -112,14 +112,7 @@ func (s *Server) order(ctx context.Context, c *change) error {
 	if !s.queue.addChange(c) {
 		return ErrServerClosed
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-s.done:
-		return ErrServerClosed
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return s.await(ctx, done)
 }
 
 // SessionState is a client's session.
@@ -167,7 +160,7 @@ func (s *Server) ForgetSession(ctx context.Context, client string) error {
 		return fmt.Errorf("%w: that sessions were forgotten needs format 2 of new envelopes (honed --format 2)", errRefused)
 	}
 	return s.order(ctx, &change{run: func() error {
-		for range maxConflicts {
+		return s.untilFirst(maxConflicts, func() error {
 			s.queue.mu.Lock()
 			known := s.sessions.byClient[client]
 			if known != nil {
@@ -181,14 +174,7 @@ func (s *Server) ForgetSession(ctx context.Context, client string) error {
 			case busy:
 				return fmt.Errorf("%w: records of %s are being stored; its connection has been closed, try again", errRefused, client)
 			}
-			err := s.appendStates(0, 0, nil, []*session{known})
-			if s.conflicts(err) {
-				if err = s.follow(); err == nil {
-					continue
-				}
-			}
-			return err
-		}
-		return journal.ErrConflict
+			return s.appendStates(0, 0, nil, []*session{known})
+		})
 	}})
 }

@@ -43,14 +43,7 @@ type change struct {
 
 // addChange queues a change, and reports false when the queue has ended.
 func (q *queue) addChange(c *change) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.ended {
-		return false
-	}
-	p := q.last(0)
-	p.changes = append(p.changes, c)
-	return true
+	return q.ask(func(p *pack) { p.changes = append(p.changes, c) })
 }
 
 // soil lists a place whose position the log does not have; mu is held.
@@ -133,28 +126,25 @@ func (s *Server) change(c *change) error {
 		}
 		return err
 	}
-	for range maxConflicts {
-		if s.Shared {
-			if err := s.follow(); err != nil {
-				return err
-			}
-		}
+	if err := s.followOthers(); err != nil {
+		return err
+	}
+	return s.untilFirst(maxConflicts, func() error {
 		s.queue.mu.Lock()
 		running, base := s.readClock(), s.queue.base
 		s.queue.mu.Unlock()
 		r.mu.Lock()
 		entries, why := c.plan(running)
-		id, named := r.log, r.named || s.Format < 2
+		id, unnamed := r.identity(), !r.named() && s.Format > 1
 		r.mu.Unlock()
-		if why != nil || len(entries) == 0 && named {
+		if why != nil || len(entries) == 0 && !unnamed {
 			c.done(why)
 			return nil
 		}
 		e := journal.Encoder{Format: 2}
 		e.Begin(base)
 		err := error(nil)
-		if !named {
-			id = newIdentity()
+		if unnamed {
 			err = e.Identity(id)
 		}
 		for i := range entries {
@@ -164,29 +154,30 @@ func (s *Server) change(c *change) error {
 			c.done(err)
 			return nil
 		}
-		err = s.append(e.Bytes())
-		if s.conflicts(err) {
-			continue
+		if err := s.append(e.Bytes()); err != nil {
+			return err
 		}
-		if err == nil {
-			if !named {
-				r.identified(id)
-			}
-			r.mu.Lock()
-			for i := range entries {
-				r.apply(&entries[i], running)
-			}
-			r.mu.Unlock()
-			c.done(nil)
+		r.mu.Lock()
+		if unnamed {
+			r.log = id
 		}
-		return err
-	}
-	return journal.ErrConflict
+		for i := range entries {
+			r.apply(&entries[i], running)
+		}
+		r.mu.Unlock()
+		c.done(nil)
+		return nil
+	})
 }
 
-// newIdentity returns an identity for a log that has none.
-func newIdentity() (id [16]byte) {
-	rand.Read(id[:])
+// named reports whether the log has its identity; mu is held.
+func (r *readers) named() bool { return r.log != [16]byte{} }
+
+// identity returns the log's identity, or a new one for a log that has none; mu is held.
+func (r *readers) identity() (id [16]byte) {
+	if id = r.log; !r.named() {
+		rand.Read(id[:])
+	}
 	return id
 }
 
@@ -198,7 +189,7 @@ func (r *readers) learn(e journal.Envelope, running int64, pos uint64, records i
 		r.stored.add(pos, records, came)
 	}
 	if id, ok := e.Identity(); ok {
-		r.log, r.named = id, true
+		r.log = id
 	}
 	for p := range e.Positions() {
 		r.apply(&p, running)
@@ -285,7 +276,7 @@ func (r *readers) any() bool {
 func (r *readers) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.places, r.shares, r.log, r.named, r.stored = map[string][]*place{}, 0, [16]byte{}, false, milestones{}
+	r.places, r.shares, r.log, r.stored = map[string][]*place{}, 0, [16]byte{}, milestones{}
 }
 
 // appendPlaces adds all places and the log's identity to a checkpoint.
@@ -296,9 +287,7 @@ func (s *Server) appendPlaces(e *journal.Encoder, running int64, id *[16]byte) (
 	r := &s.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if *id = r.log; !r.named {
-		*id = newIdentity()
-	}
+	*id = r.identity()
 	err = e.Identity(*id)
 	for _, name := range slices.Sorted(maps.Keys(r.places)) {
 		for _, p := range r.places[name] {
@@ -314,7 +303,7 @@ func (r *readers) identified(id [16]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if id != ([16]byte{}) {
-		r.log, r.named = id, true
+		r.log = id
 	}
 }
 
@@ -336,7 +325,6 @@ func (r *readers) left(h *holder, running int64) {
 	defer r.mu.Unlock()
 	h.gone = true
 	delete(r.holders, h)
-	r.waiting = slices.DeleteFunc(r.waiting, func(w *holder) bool { return w == h })
 	if p := h.place; p != nil && p.holder == h {
 		p.holder, p.seen = nil, running
 	}

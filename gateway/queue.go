@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -26,22 +27,28 @@ type queue struct {
 	base    uint64                          // where the newest complete checkpoint begins in the log
 	now     func() (logTime, running int64) // of the clock; mu is held
 	storing *pack                           // that was taken and not released yet
-	format  uint8                           // of the envelopes
+	trims   []trim
+	trimTo  uint64 // up to where a Trim wanted the log to be trimmed, ever
+	format  uint8  // of the envelopes
 	sums    sums
+}
+
+// trim is a call of Trim that waits until it is stored that the log may be trimmed up to a position.
+type trim struct {
+	to     uint64
+	stored chan error
 }
 
 // pack is an envelope and the requests to answer when it is stored.
 type pack struct {
 	records  journal.Encoder
-	began    int64           // log time of the arrival of its first record
-	ran      int64           // running time of the servers then
-	entries  []entry         // in the order of the records
-	requests []request       // hellos to answer when the records are stored
-	messages int             // accepted, duplicates included
-	tick     bool            // the clock or a checkpoint may be due
-	trims    []chan struct{} // to close when it is stored that the log may be trimmed up to trimTo
-	trimTo   uint64
-	bytes    int // of the records' data
+	began    int64     // log time of the arrival of its first record
+	ran      int64     // running time of the servers then
+	entries  []entry   // in the order of the records
+	requests []request // hellos to answer when the records are stored
+	messages int       // accepted, duplicates included
+	tick     bool      // the clock or a checkpoint may be due
+	bytes    int       // of the records' data
 
 	checkpoint bool // one is due
 	follow     bool // read what other servers have appended
@@ -166,30 +173,15 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (p *pack, records int, e
 // recordCost is the memory overhead of a record, in bytes. An envelope needs less.
 const recordCost = 100
 
-// addHello queues a hello, and reports false when the queue has ended.
-func (q *queue) addHello(r request) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.ended {
-		return false
-	}
-	q.addRequest(r)
-	return true
-}
-
-// addRequest queues a hello behind everything that has come; mu is held.
-func (q *queue) addRequest(r request) {
-	p := q.last(0)
-	p.requests = append(p.requests, r)
-}
-
-// ask lets a pack be asked for more than records, unless the queue has ended.
-func (q *queue) ask(set func(p *pack)) {
+// ask lets a pack, behind everything that has come, be asked for more than records. It reports false
+// when the queue has ended.
+func (q *queue) ask(set func(p *pack)) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.ended {
 		set(q.last(0))
 	}
+	return !q.ended
 }
 
 // last returns the last pack, or a new one if that lacks room for a record of size bytes.
@@ -263,6 +255,18 @@ func (q *queue) release(p *pack) []answer {
 		q.sending, q.delayed = q.delayed, q.sending
 	}
 	return q.sending
+}
+
+// trimsStored lets the calls of Trim go on for which that is stored.
+func (q *queue) trimsStored(to uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.trims = slices.DeleteFunc(q.trims, func(t trim) bool {
+		if t.to <= to {
+			t.stored <- nil // it has room
+		}
+		return t.to <= to
+	})
 }
 
 // end makes the queue refuse new records. With an error, the waiting ones are not stored

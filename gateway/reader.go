@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -69,25 +67,21 @@ type Reader struct {
 	DialTime, StallTime, Heartbeat time.Duration
 	Logger                         *slog.Logger
 
-	once   sync.Once
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{}
-
-	instance  uint64        // of this program
 	yieldTime time.Duration // 0: the constant
 
-	mu      sync.Mutex
-	changed sync.Cond // batches or err changed
-	batches []Batch   // received
-	given   Position  // behind the batches that the program has got
-	conn    *readConn
-	yields  bool // to another connection
+	dialer // its mu guards the rest
+
+	batches []Batch  // received
+	given   Position // behind the batches that the program has got
+	yields  bool     // to another connection
 	welcome readWelcome
 	opened  bool
 	acked   Position // what the program acknowledged last
-	lost    error    // why the last connection ended
-	err     error    // why the reader ended
+
+	// Of the connection:
+	taken uint64 // bytes that the program has taken
+	told  uint64 // what the server knows of that
+	due   bool   // to tell the server what is done
 }
 
 // Message is a record with its number.
@@ -107,37 +101,12 @@ type Batch struct {
 	size int // of the content of the Deliver
 }
 
-// readConn is one connection of a Reader; Reader.mu guards everything but nc.
-type readConn struct {
-	nc    net.Conn
-	out   []byte // frames for the writer
-	wake  sync.Cond
-	ended bool
-	taken uint64 // bytes that the program has taken
-	said  uint64 // what the server knows of that
-	due   bool   // to tell the server what is done
-	beat  *time.Timer
-}
-
 func (r *Reader) start() {
 	r.once.Do(func() {
-		if len(r.Addrs) == 0 {
-			panic("gateway: Reader.Addrs is empty")
-		}
-		if err := checkClientID(r.Name); err != nil {
-			panic("gateway: Reader.Name: " + err.Error())
-		}
-		r.ctx, r.cancel = context.WithCancel(context.Background())
-		r.done = make(chan struct{})
-		r.changed.L = &r.mu
-		r.instance = max(rand.Uint64(), 1)
-		if r.Logger == nil {
-			r.Logger = slog.New(slog.DiscardHandler)
-		}
-		if r.Dial == nil {
-			r.Dial = dial
-		}
-		go r.run()
+		r.addrs, r.dial, r.logger = r.Addrs, r.Dial, r.Logger
+		r.dialTime, r.stallTime, r.heartbeat = r.DialTime, r.StallTime, r.Heartbeat
+		r.prepare("Reader", "Name", r.Name)
+		go r.run(r.serve, r.judge, r.end)
 	})
 }
 
@@ -168,11 +137,8 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 	r.batches[0] = Batch{}
 	r.batches = r.batches[1:]
 	r.given = b.Position
-	if c := r.conn; c != nil {
-		c.taken += uint64(b.size)
-		if c.taken-c.said >= uint64(r.welcome.window)/4 {
-			r.say(c)
-		}
+	if r.taken += uint64(b.size); r.conn != nil && r.taken-r.told >= uint64(r.welcome.window)/4 {
+		r.say()
 	}
 	return b, nil
 }
@@ -192,38 +158,35 @@ func (r *Reader) Ack(p Position) error {
 		return nil
 	}
 	r.acked = p
-	if c := r.conn; c != nil && !c.due {
-		c.due = true
+	if conn := r.conn; conn != nil && !r.due {
+		r.due = true
 		time.AfterFunc(sayTime, func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if c.due && !c.ended {
-				r.say(c)
+			if r.due && r.conn == conn && !conn.ended {
+				r.say()
 			}
 		})
 	}
 	return nil
 }
 
-// say tells the server what the program has taken and done; mu is held.
-func (r *Reader) say(c *readConn) {
-	a := acknowledgement{generation: r.welcome.generation, number: r.acked.Number, taken: c.taken}
-	c.said, c.due = c.taken, false
-	c.queue(wire.Packet{Command: wire.Submit, ID: a.number, Content: a.append(nil)})
+// say tells the server what the program has taken and done; mu is held. It replaces what the writer still has
+// of that.
+func (r *Reader) say() {
+	a := acknowledgement{generation: r.welcome.generation, number: r.acked.Number, taken: r.taken}
+	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: a.number, Content: a.append(nil)})
+	r.told, r.due = r.taken, false
+	c := r.conn
+	if c.said > 0 && c.said == len(c.out) {
+		c.out = c.out[:len(c.out)-len(frame)]
+	}
+	c.queue(frame)
+	c.said = len(c.out)
 }
 
 // sayTime is how long an acknowledgement waits for others. The server stores them twice a second.
 const sayTime = 20 * time.Millisecond
-
-// queue hands a packet to the writer; mu is held. An acknowledgement replaces one that still waits.
-func (c *readConn) queue(p wire.Packet) {
-	const size = wire.HeaderSize + 9 + ackSize
-	if n := len(c.out); p.Command == wire.Submit && n >= size && c.out[n-size+wire.HeaderSize] == byte(wire.Submit) {
-		c.out = c.out[:n-size]
-	}
-	c.out = wire.Standard.Append(c.out, p)
-	c.wake.Signal()
-}
 
 // Close tells the server what was acknowledged and ends the reader.
 func (r *Reader) Close() error {
@@ -243,8 +206,8 @@ func (r *Reader) end(why error) {
 	r.err = why
 	r.batches = nil
 	if c := r.conn; c != nil {
-		if c.due {
-			r.say(c)
+		if r.due {
+			r.say()
 		}
 		c.ended = true
 		c.wake.Signal()
@@ -253,67 +216,17 @@ func (r *Reader) end(why error) {
 	r.cancel()
 }
 
-// wait blocks until ready, and fails when ctx or the reader ends first; mu is held.
-func (r *Reader) wait(ctx context.Context, ready func() bool) error {
-	defer context.AfterFunc(ctx, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.changed.Broadcast()
-	})()
-	for {
-		switch {
-		case r.err != nil:
-			return r.err
-		case ready():
-			return nil
-		case ctx.Err() != nil && r.lost != nil && r.conn == nil:
-			return fmt.Errorf("gateway: %w; the last connection: %w", context.Cause(ctx), r.lost)
-		case ctx.Err() != nil:
-			return fmt.Errorf("gateway: %w", context.Cause(ctx))
-		}
-		r.changed.Wait()
+// judge says why a connection was the last one, or how long the next one has to wait.
+func (r *Reader) judge(err error) (final error, wait time.Duration) {
+	moved := errors.Is(err, ErrMoved) // by another program, or by a connection that is gone
+	switch {
+	case moved && !r.yields:
+		r.yields = true
+		return nil, cmp.Or(r.yieldTime, yieldTime)
+	case moved || isFinal(err):
+		return err, 0
 	}
-}
-
-// run connects, and reconnects, until the reader ends.
-func (r *Reader) run() {
-	defer close(r.done)
-	pause := backoff{shortest: 20 * time.Millisecond, longest: 2 * time.Second}
-	var logged string
-	for at := 0; ; at++ {
-		addr := r.Addrs[at%len(r.Addrs)]
-		welcomed, err := r.serve(addr)
-		r.mu.Lock()
-		ended := r.err != nil
-		r.lost = err
-		r.mu.Unlock()
-		if ended {
-			return
-		}
-		if why := err.Error(); welcomed || why != logged { // not the same again every two seconds
-			r.Logger.Info("connection ended", "addr", addr, "err", why)
-			logged = why
-		}
-		if errors.Is(err, ErrMoved) && !r.yields { // by another program, or by a connection that is gone
-			r.yields = true
-			select {
-			case <-time.After(cmp.Or(r.yieldTime, yieldTime)):
-			case <-r.ctx.Done():
-			}
-			continue
-		}
-		for _, final := range []error{ErrUnauthorised, ErrLevel, ErrRegressed, ErrMoved, ErrHandshake, ErrTooMany, ErrNoReader, ErrShares, ErrAhead} {
-			if errors.Is(err, final) {
-				r.end(err)
-				return
-			}
-		}
-		if welcomed {
-			pause.reset()
-			at-- // try the same server first
-		}
-		pause.wait(r.ctx)
-	}
+	return nil, 0
 }
 
 // yieldTime is how long a reader waits that another connection has taken over from. If that is gone then, it

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/wire"
 )
 
 // reader makes a Reader of the server that ends with the test.
@@ -211,5 +212,33 @@ func TestStalledReader(t *testing.T) {
 	t.Logf("%d rounds in %v each, before that %d in %v; at most %d bytes waited", len(took), with, len(alone), before, most)
 	if *stalledFor > 0 && with > before*3/2 {
 		t.Error("others are slower beside readers that take nothing")
+	}
+}
+
+// TestAcknowledgementsAroundHeartbeat: what waits for a slow writer stays whole frames, whatever the numbers in
+// them are. An acknowledgement replaces the one before it only if nothing came between them.
+func TestAcknowledgementsAroundHeartbeat(t *testing.T) {
+	var r Reader
+	r.conn = &outlet{quiet: true, beat: time.NewTimer(time.Hour), interval: time.Hour}
+	r.welcome.generation = uint64(wire.Submit) << 24 // a byte of it is the command's
+	r.say()
+	r.say()
+	r.conn.quiet = true
+	r.keepAlive(r.conn)
+	r.say()
+	var commands []wire.Command
+	for in := r.conn.out; len(in) > 0; {
+		payload, need, err := wire.Frame(in, maxAnswer)
+		if err != nil || need > 0 {
+			t.Fatalf("%d more bytes, %v: %x", need, err, in)
+		}
+		p, err := wire.Standard.Parse(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, commands = in[wire.HeaderSize+len(payload):], append(commands, p.Command)
+	}
+	if want := []wire.Command{wire.Submit, wire.Conn, wire.Submit}; !slices.Equal(commands, want) {
+		t.Errorf("%v wait; want %v", commands, want)
 	}
 }

@@ -2,12 +2,10 @@ package gateway
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -16,97 +14,41 @@ import (
 
 // serve runs one connection from dial to close, and reports whether the server welcomed it.
 func (r *Reader) serve(addr string) (welcomed bool, err error) {
-	ctx, cancel := context.WithTimeout(r.ctx, cmp.Or(r.DialTime, 10*time.Second))
-	nc, err := r.Dial(ctx, addr)
-	if err != nil {
-		cancel()
-		return false, fmt.Errorf("gateway: %w", err)
-	}
-	defer nc.Close()
-	c := &readConn{nc: nc}
-	c.wake.L = &r.mu
-	r.mu.Lock()
-	opening := r.opening().append(nil)
-	r.mu.Unlock()
-	answer, err := shake(ctx, nc, opening)
+	ctx, cancel := context.WithTimeout(r.ctx, r.dialTime)
+	conn, answer, err := r.connect(ctx, addr, func() []byte {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.opening().append(nil)
+	})
 	cancel()
-	var w readWelcome
-	if err == nil {
-		w, err = parseReadWelcome(answer)
-	}
 	if err != nil {
 		return false, err
 	}
-	r.adopt(c, w)
-	var writer sync.WaitGroup
-	writer.Go(func() { r.write(c) })
-	every := cmp.Or(r.Heartbeat, min(20*time.Second, max(w.idle/3, time.Second)))
-	r.mu.Lock()
-	c.beat = time.AfterFunc(every, func() { r.heartbeat(c, every) })
-	r.mu.Unlock()
-	err = r.read(c, 2*every+stallTime(r.StallTime))
-	r.mu.Lock()
-	c.ended, r.conn = true, nil
-	c.beat.Stop()
-	c.wake.Signal()
-	r.mu.Unlock()
-	nc.Close()
-	writer.Wait()
-	return true, err
+	defer conn.nc.Close()
+	w, err := parseReadWelcome(answer)
+	if err != nil {
+		return false, err
+	}
+	r.adopt(conn, w)
+	return true, r.converse(conn, r.read)
 }
 
-// adopt makes c the current connection.
-func (r *Reader) adopt(c *readConn, w readWelcome) {
+// adopt makes conn the current connection.
+func (r *Reader) adopt(conn *outlet, w readWelcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.opened || w.number != r.given.Number { // the first connection, or an operator has moved the reader
 		r.given, r.acked = Position{Log: w.log, Number: w.number}, Position{}
 	}
-	r.welcome, r.opened, r.conn, r.yields = w, true, c, false
-	if r.err != nil {
-		c.ended = true
-	} else if r.acked.Number > 0 {
-		r.say(c)
-	}
-	r.changed.Broadcast()
-}
-
-// heartbeat keeps the connection from being idle.
-func (r *Reader) heartbeat(c *readConn, every time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !c.ended {
-		c.queue(wire.Packet{Command: wire.Conn, ID: helloID})
-		c.beat.Reset(every)
+	r.welcome, r.opened, r.yields = w, true, false
+	r.taken, r.told, r.due = 0, 0, false
+	if r.attach(conn, w.idle); !conn.ended && r.acked.Number > 0 {
+		r.say()
 	}
 }
-
-// write is the writer goroutine. When the reader ends, it sends what is queued and closes the connection.
-func (r *Reader) write(c *readConn) {
-	var out []byte
-	for ended := false; !ended; {
-		r.mu.Lock()
-		for len(c.out) == 0 && !c.ended {
-			c.wake.Wait()
-		}
-		out, c.out, ended = c.out, out[:0], c.ended
-		r.mu.Unlock()
-		c.nc.SetWriteDeadline(time.Now().Add(stallTime(r.StallTime)))
-		if _, err := c.nc.Write(out); err != nil {
-			ended = true
-		}
-	}
-	c.nc.SetReadDeadline(time.Now().Add(closeTime)) // what the server answers, until it closes
-	if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite()
-	}
-}
-
-// closeTime is how long a connection may take to close.
-const closeTime = 2 * time.Second
 
 // read receives batches until the connection ends.
-func (r *Reader) read(c *readConn, patience time.Duration) error {
+func (r *Reader) read(c *outlet, patience time.Duration) error {
 	in := bufio.NewReaderSize(c.nc, 16<<10) // most of a long frame is read without a copy
 	var head [wire.HeaderSize]byte
 	for {

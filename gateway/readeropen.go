@@ -6,60 +6,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
-	"github.com/hone-go/hone/websocket"
-	"github.com/hone-go/hone/wire"
 )
-
-// connectReader handles a Conn packet of a reader: first an open, later heartbeats.
-func (s *Server) connectReader(c framed.Call, conn frames, linked bool, dst, content []byte) ([]byte, error) {
-	if linked {
-		if len(content) > 0 {
-			return s.refuse(conn, dst, fmt.Errorf("%w: this connection reads already", ErrHandshake))
-		}
-		return dst, nil
-	}
-	h, err := s.admit(conn, content)
-	if err != nil {
-		return s.refuse(conn, dst, err)
-	}
-	conn.SetValue(h)
-	h.reply.frames, h.client = c.Later(), c.Context()
-	if err := s.open(h); err != nil {
-		return s.refuse(conn, dst, err)
-	}
-	return dst, nil
-}
-
-// readerMessage handles a message of a reader's WebSocket; h is nil before the open.
-func (s *Server) readerMessage(c websocket.Call, conn socket, h *holder, p wire.Packet, dst []byte) ([]byte, error) {
-	ack, err := wire.ConnAck, error(nil)
-	switch {
-	case p.Command == wire.Submit:
-		ack, err = wire.SubmitAck, s.acknowledge(h, p.Content)
-	case p.Command != wire.Conn:
-		return nil, websocket.ProtocolError
-	case h != nil && len(p.Content) > 0:
-		err = fmt.Errorf("%w: this connection reads already", ErrHandshake)
-	case h == nil:
-		if h, err = s.admit(conn, p.Content); err == nil {
-			conn.SetValue(h)
-			h.reply.socket, h.client = &socketReply{c.Later(), ack, p.ID}, c.Context()
-			if err = s.open(h); err == nil {
-				return nil, nil
-			}
-		}
-	}
-	if err != nil {
-		return s.refuseSocket(conn, ack, p.ID, err)
-	}
-	return append(dst, payload(ack, p.ID, wire.OK, nil)...), nil
-}
 
 // certScheme begins the URI in a certificate that lets its owner read: hone-reader:PREFIX.
 const certScheme = "hone-reader"
@@ -67,23 +21,19 @@ const certScheme = "hone-reader"
 // mayRead checks a reader's certificate and token, and returns the prefix of the clients that it may read.
 func (s *Server) mayRead(conn caller, name, token string) (shown proof, prefix string, err error) {
 	if s.Certificates {
-		state := conn.TLS()
-		if state == nil || len(state.PeerCertificates) == 0 {
-			return shown, "", fmt.Errorf("%w: the connection has no client certificate", ErrUnauthorised)
+		leaf, named, err := certificate(conn, name)
+		if err != nil {
+			return shown, "", err
 		}
-		leaf, found := state.PeerCertificates[0], false
-		for _, uri := range leaf.URIs {
-			if uri.Scheme == certScheme && !found {
-				prefix, found = uri.Opaque, true
-			}
-		}
-		if !found || leaf.Subject.CommonName != name && !slices.Contains(leaf.DNSNames, name) {
+		at := slices.IndexFunc(leaf.URIs, func(uri *url.URL) bool { return uri.Scheme == certScheme })
+		if !named || at < 0 {
 			return shown, "", fmt.Errorf("%w: the certificate does not name this reader", ErrUnauthorised)
 		}
+		prefix = leaf.URIs[at].Opaque
 	}
 	if s.Tokens != nil {
 		shown = sha256.Sum256([]byte(token))
-		allowed, ok := s.Tokens.reads(name, shown)
+		allowed, ok := s.Tokens.allow(name, shown, true)
 		if !ok || !strings.HasPrefix(allowed, prefix) && !strings.HasPrefix(prefix, allowed) {
 			return shown, "", ErrUnauthorised
 		}
@@ -96,7 +46,7 @@ func (s *Server) mayRead(conn caller, name, token string) (shown proof, prefix s
 
 // allows reports whether a reader's token still permits what it reads.
 func (t *Tokens) allows(h *holder) bool {
-	prefix, ok := t.reads(h.opening.name, h.proof)
+	prefix, ok := t.allow(h.opening.name, h.proof, true)
 	return ok && h.opening.permitted(prefix)
 }
 
@@ -109,16 +59,6 @@ func (o *opening) permitted(prefix string) bool {
 		o.prefix = prefix
 	}
 	return strings.HasPrefix(o.prefix, prefix)
-}
-
-// frames is the connection of a reader that speaks frames.
-type frames struct{ framed.Conn }
-
-func (f frames) deliver(id uint64, content []byte) error { return f.Send(id, content) }
-
-// opensReader reports whether a Conn is that of a reader.
-func opensReader(content []byte) bool {
-	return len(content) >= len(readMagic) && string(content[:len(readMagic)]) == readMagic
 }
 
 // admit checks an open as far as that needs nothing of the log.
@@ -309,7 +249,7 @@ func (s *Server) welcomeReader(h *holder, err error) {
 	r.mu.Unlock()
 	var acks framed.Batch
 	if err != nil {
-		s.count.refused.Add(1)
+		s.count.add(func(st *Stats) { st.Refused++ })
 		h.reply.fail(&acks, refusal(err))
 		acks.Send()
 		h.conn.Close()

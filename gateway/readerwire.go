@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/hone-go/hone/wire"
 )
 
 // Position is a place in a log: behind the record of that number. A program that stores it beside its
@@ -124,49 +122,32 @@ const (
 	ackSize      = 8 + 8 + 8
 )
 
+// append appends a position; nil: nothing.
 func (p *Position) append(dst []byte) []byte {
+	if p == nil {
+		return dst
+	}
 	dst = binary.BigEndian.AppendUint64(append(dst, p.Log[:]...), p.Number)
 	return binary.BigEndian.AppendUint32(dst, p.Sum)
 }
 
-func parsePosition(in []byte) *Position {
-	return &Position{[16]byte(in), binary.BigEndian.Uint64(in[16:]), binary.BigEndian.Uint32(in[24:])}
-}
-
 func (o *opening) append(dst []byte) []byte {
 	flags := byte(0)
-	if o.anew {
-		flags |= 1
-	}
-	if o.passing {
-		flags |= 2
-	}
-	if o.eager {
-		flags |= 4
-	}
-	if o.yields {
-		flags |= 8
+	for bit, set := range []bool{o.anew, o.passing, o.eager, o.yields} {
+		if set {
+			flags |= 1 << bit
+		}
 	}
 	dst = append(append(dst, readMagic...), byte(o.start), flags)
 	dst = binary.BigEndian.AppendUint64(dst, o.at)
 	dst = binary.BigEndian.AppendUint16(dst, o.share)
 	dst = binary.BigEndian.AppendUint16(dst, o.shares)
 	dst = binary.BigEndian.AppendUint32(dst, o.window)
-	dst = append(append(dst, byte(len(o.name))), o.name...)
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(o.token)))
-	dst = append(dst, o.token...)
-	if o.client != "" {
-		dst = appendField(dst, clientField, []byte(o.client))
-	}
-	if o.prefix != "" {
-		dst = appendField(dst, prefixField, []byte(o.prefix))
-	}
-	if o.own != nil {
-		dst = appendField(dst, ownField, o.own.append(nil))
-	}
-	if o.resume != nil {
-		dst = appendField(dst, resumeField, o.resume.append(nil))
-	}
+	dst = appendCredentials(dst, o.name, o.token)
+	dst = appendField(dst, clientField, []byte(o.client))
+	dst = appendField(dst, prefixField, []byte(o.prefix))
+	dst = appendField(dst, ownField, o.own.append(nil))
+	dst = appendField(dst, resumeField, o.resume.append(nil))
 	if o.instance != 0 {
 		dst = appendField(dst, readerInstanceField, binary.BigEndian.AppendUint64(nil, o.instance))
 	}
@@ -184,37 +165,30 @@ func parseOpening(in []byte) (o opening, err error) {
 	o.at = binary.BigEndian.Uint64(in[6:])
 	o.share, o.shares = binary.BigEndian.Uint16(in[14:]), binary.BigEndian.Uint16(in[16:])
 	o.window = binary.BigEndian.Uint32(in[18:])
-	n := int(in[22])
-	if in = in[23:]; len(in) < n+2 {
-		return malformed("it ends within the name")
+	if o.name, o.token, in, err = parseCredentials(in[22:]); err != nil {
+		return o, err
 	}
-	o.name = string(in[:n])
-	if err := checkClientID(o.name); err != nil {
-		return o, fmt.Errorf("%w: %w", ErrHandshake, err)
-	}
-	t := int(binary.BigEndian.Uint16(in[n:]))
-	if in = in[n+2:]; t > maxToken || t > len(in) {
-		return malformed("the token is too long")
-	}
-	o.token = string(in[:t])
 	valid := true
-	whole := fields(in[t:], func(kind byte, value []byte) {
+	text := func(value []byte) string {
+		valid = valid && checkClientID(string(value)) == nil
+		return string(value)
+	}
+	position := func(value []byte) *Position {
+		if valid = valid && len(value) == positionSize; !valid {
+			return nil
+		}
+		return &Position{[16]byte(value), binary.BigEndian.Uint64(value[16:]), binary.BigEndian.Uint32(value[24:])}
+	}
+	whole := fields(in, func(kind byte, value []byte) {
 		switch kind {
-		case clientField, prefixField:
-			valid = valid && checkClientID(string(value)) == nil
-			if kind == clientField {
-				o.client = string(value)
-			} else {
-				o.prefix = string(value)
-			}
+		case clientField:
+			o.client = text(value)
+		case prefixField:
+			o.prefix = text(value)
 		case ownField:
-			if valid = valid && len(value) == positionSize; valid {
-				o.own = parsePosition(value)
-			}
+			o.own = position(value)
 		case resumeField:
-			if valid = valid && len(value) == positionSize; valid {
-				o.resume = parsePosition(value)
-			}
+			o.resume = position(value)
 		case readerInstanceField:
 			if valid = valid && len(value) == 8; valid {
 				o.instance = binary.BigEndian.Uint64(value)
@@ -342,17 +316,4 @@ func parseAcknowledgement(in []byte) (a acknowledgement, err error) {
 		return a, fmt.Errorf("%w: an acknowledgement has %d bytes, not %d", ErrHandshake, ackSize, len(in))
 	}
 	return acknowledgement{binary.BigEndian.Uint64(in), binary.BigEndian.Uint64(in[8:]), binary.BigEndian.Uint64(in[16:])}, nil
-}
-
-// receiver is the connection of a reader.
-type receiver interface {
-	caller
-	deliver(id uint64, content []byte) error
-}
-
-func (s socket) deliver(id uint64, content []byte) error {
-	var head [9]byte
-	head[0] = byte(wire.Deliver)
-	binary.BigEndian.PutUint64(head[1:], id)
-	return s.Binary(head[:], content)
 }

@@ -21,17 +21,12 @@ func (known *session) state(age int64, claim bool) journal.State {
 // checkpoint writes all sessions to the log and forgets the expired ones. Only the committer
 // may call it: then session.durable matches the log.
 func (s *Server) checkpoint() error {
-	for range maxCheckpoints {
-		err := s.writeCheckpoint()
-		if s.conflicts(err) {
-			if err = s.follow(); err == nil {
-				continue
-			}
-		}
-		return err
+	err := s.untilFirst(maxCheckpoints, s.writeCheckpoint)
+	if err == errOvertaken {
+		s.log.Warn("no checkpoint written: other servers kept appending; the next start reads more of the log")
+		return nil
 	}
-	s.log.Warn("no checkpoint written: other servers kept appending; the next start reads more of the log")
-	return nil
+	return err
 }
 
 // maxCheckpoints bounds the attempts when other servers interrupt a checkpoint.
@@ -166,7 +161,7 @@ func (s *Server) recover(ctx context.Context) error {
 		return fmt.Errorf("gateway: cannot recover the sessions from the log: %w", err)
 	}
 	s.next = max(s.next, next, 1)
-	s.count.position.Store(s.next - 1)
+	s.count.add(func(st *Stats) { st.Position = s.next - 1 })
 	s.readers.skip(s.next)
 	s.queue.mu.Lock()
 	s.sessions.exact = s.sessions.exact || next == first
@@ -238,23 +233,29 @@ func (s *Server) Trim(ctx context.Context, to uint64) error {
 	if s.keepsAll() {
 		return s.Log.Trim(ctx, 0) // which says why
 	}
-	s.queue.mu.Lock()
-	stored := make(chan struct{})
-	if s.queue.ended {
-		s.queue.mu.Unlock()
+	stored := make(chan error, 1)
+	asked := s.queue.ask(func(*pack) {
+		if to = min(to, s.queue.base); to > 0 {
+			s.queue.trims, s.queue.trimTo = append(s.queue.trims, trim{to, stored}), max(s.queue.trimTo, to)
+		}
+	})
+	switch {
+	case !asked:
 		return ErrServerClosed
-	}
-	if to = min(to, s.queue.base); to > 0 {
-		p := s.queue.last(0)
-		p.trims, p.trimTo = append(p.trims, stored), max(p.trimTo, to)
-	}
-	s.queue.mu.Unlock()
-	if to == 0 {
+	case to == 0:
 		return nil
 	}
+	if err := s.await(ctx, stored); err != nil {
+		return err
+	}
+	return s.Log.Trim(ctx, to)
+}
+
+// await waits for what the committer was asked for.
+func (s *Server) await(ctx context.Context, done <-chan error) error {
 	select {
-	case <-stored:
-		return s.Log.Trim(ctx, to)
+	case err := <-done:
+		return err
 	case <-s.done:
 		return ErrServerClosed
 	case <-ctx.Done():
@@ -337,19 +338,17 @@ func (s *Server) bury() error {
 	}
 	s.log.Warn("the operator has accepted the loss of envelopes", "first", s.accepted[0], "last", s.accepted[len(s.accepted)-1])
 	for left := s.accepted; len(left) > 0 && s.Format > 1; {
-		e := journal.Encoder{Format: s.Format}
-		e.Begin(s.queue.base)
 		n := min(len(left), statesPerEnvelope)
-		for _, pos := range left[:n] {
-			if err := e.Tombstone(pos); err != nil {
-				return err
+		err := s.untilFirst(maxConflicts, func() error {
+			e := journal.Encoder{Format: s.Format}
+			e.Begin(s.queue.base)
+			for _, pos := range left[:n] {
+				if err := e.Tombstone(pos); err != nil {
+					return err
+				}
 			}
-		}
-		err := s.append(e.Bytes())
-		if s.conflicts(err) {
-			err = s.follow()
-			n = 0
-		}
+			return s.append(e.Bytes())
+		})
 		if err != nil {
 			return err
 		}
@@ -416,7 +415,7 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 		s.since.envelopes, s.since.bytes = 0, 0
 	}
 	s.next = pos + 1
-	s.count.position.Store(pos)
+	s.count.add(func(st *Stats) { st.Position = pos })
 }
 
 // ErrTwice is wrapped by the error of Check when a record is stored twice or out of order.

@@ -53,8 +53,8 @@ func (s *Server) retain(ctx context.Context) error {
 		_, b := measure(to)
 		return a - b
 	}
-	s.count.first.Store(first)
-	s.count.held.Store(bytes(to, wanted))
+	held := bytes(to, wanted)
+	s.count.add(func(st *Stats) { st.Retention.First, st.Retention.Held = first, held })
 	s.queue.mu.Lock()
 	base := s.queue.base
 	s.queue.mu.Unlock()
@@ -65,14 +65,16 @@ func (s *Server) retain(ctx context.Context) error {
 	if to <= first {
 		return nil
 	}
-	overrun := s.readers.behind(to)
+	overrun, deleted := s.readers.behind(to), bytes(first, to)
 	if err := s.Trim(ctx, to); err != nil {
 		return err
 	}
-	s.count.trims.Add(1)
-	s.count.trimmed.Add(bytes(first, to))
-	s.count.overrun.Add(overrun)
-	s.log.Info("old records deleted", "before", to, "bytes", bytes(first, to), "readers_overrun", overrun)
+	s.count.add(func(st *Stats) {
+		st.Retention.Trims++
+		st.Retention.Bytes += deleted
+		st.Retention.Overrun += overrun
+	})
+	s.log.Info("old records deleted", "before", to, "bytes", deleted, "readers_overrun", overrun)
 	return nil
 }
 
@@ -179,23 +181,14 @@ func (s *Server) makeRoom() error {
 	if !ok || s.Format < 2 || s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
 		return nil
 	}
-	var waiting []chan struct{}
-	to := s.trimmed
 	s.queue.mu.Lock()
-	all := s.queue.waiting
-	if p := s.queue.storing; p != nil { // its trim may be what waits for space
-		all = append([]*pack{p}, all...)
-	}
-	for _, p := range all {
-		waiting, to = append(waiting, p.trims...), max(to, p.trimTo)
-		p.trims = nil
-	}
+	to, waits := max(s.trimmed, s.queue.trimTo), len(s.queue.trims) > 0
 	base := s.queue.base
 	s.queue.mu.Unlock()
 	p := pack{records: journal.Encoder{Format: 2}}
 	p.records.Begin(base)
 	s.ridePositions(&p)
-	if to > s.trimmed || len(waiting) > 0 {
+	if to > s.trimmed || waits {
 		if err := p.records.Trim(to); err != nil {
 			return err
 		}
@@ -216,8 +209,6 @@ func (s *Server) makeRoom() error {
 		s.arrived(&p, 0)
 		s.trimmed = to
 	}
-	for _, stored := range waiting {
-		close(stored)
-	}
+	s.queue.trimsStored(to)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,7 +239,7 @@ func TestSessionsOutliveRecords(t *testing.T) {
 	}
 	up.submits(t, "last", 1000)
 	waitFor(t, "the records to be deleted", func() bool { return up.Stats().Retention.First > uint64(clients) })
-	if each := up.count.bytes.Load() / uint64(clients); each > 1000 { // half of them records and what envelopes cost
+	if each := up.Stats().Bytes / uint64(clients); each > 1000 { // half of them records and what envelopes cost
 		t.Errorf("%d bytes were stored for each client: checkpoints are too frequent", each)
 	}
 	up.Close()
@@ -366,16 +367,22 @@ type narrow struct {
 	*Memory
 	t     *testing.T
 	limit int64
+	spent atomic.Bool  // the reserve has no space either
+	tried atomic.Int64 // how often it was asked for then
 }
 
 func (n *narrow) Append(ctx context.Context, envelope []byte) (uint64, error) {
-	if sizeOf(n.t, n.Memory)+int64(len(envelope)) > n.limit {
+	if n.spent.Load() || sizeOf(n.t, n.Memory)+int64(len(envelope)) > n.limit {
 		return 0, journal.ErrNoSpace
 	}
 	return n.Memory.Append(ctx, envelope)
 }
 
 func (n *narrow) AppendReserved(ctx context.Context, envelope []byte) (uint64, error) {
+	if n.spent.Load() {
+		n.tried.Add(1)
+		return 0, journal.ErrNoSpace
+	}
 	return n.Memory.Append(ctx, envelope)
 }
 
@@ -399,6 +406,24 @@ func TestReaderFreesFullLog(t *testing.T) {
 	feeding.Wait()
 	if up.Stats().Retention.Trims == 0 {
 		t.Error("nothing was deleted")
+	}
+}
+
+// TestTrimOutlivesFullReserve: a Trim that came while not even the reserve had space is carried out when there is
+// some again. Retention waits for it, and would else delete nothing more.
+func TestTrimOutlivesFullReserve(t *testing.T) {
+	log := &narrow{Memory: &Memory{}, t: t, limit: 1 << 30}
+	up := serve(t, &Server{Log: log, RetainSize: 1 << 40, Checkpoint: 5, CheckpointBytes: 1 << 30, retry: time.Millisecond, retainTime: time.Hour})
+	for i := range 20 {
+		up.submits(t, fmt.Sprint("c", i), 1)
+	}
+	log.spent.Store(true)
+	trimmed := make(chan error, 1)
+	go func() { trimmed <- up.Trim(soon(t), 1<<60) }()
+	waitFor(t, "attempts to make room", func() bool { return log.tried.Load() > 1 })
+	log.spent.Store(false)
+	if err := <-trimmed; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -153,7 +153,7 @@ func (s *Server) start(ctx context.Context) error {
 			close(s.done)
 			return
 		}
-		s.count.recovered.Store(true)
+		s.count.add(func(st *Stats) { st.Starting = false })
 		if _, left := s.room(); left == 0 {
 			s.full.Store(true)
 			s.log.Error("no space for the log: records are not acknowledged until there is space")
@@ -226,6 +226,8 @@ func (s *Server) prepare() {
 	}
 	s.retainTime = cmp.Or(s.retainTime, retainTime)
 	s.positionTime, s.tellTime = cmp.Or(s.positionTime, positionTime), cmp.Or(s.tellTime, tellTime)
+	s.count.Starting = true
+	s.count.Appends = Times{Bounds: timeBounds[:], Counts: make([]uint64, len(timeBounds)+1)}
 	s.grown = make(chan struct{}, 1)
 	s.readers.work.L = &s.readers.mu
 	s.readers.holders = map[*holder]bool{}

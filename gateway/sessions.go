@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -74,39 +77,60 @@ type caller interface {
 	End(why error) error // closes, and first sends why's result under id 0
 }
 
-// connect handles a Conn packet: first a hello, later empty heartbeats.
+// receiver is a connection with everything that a reader's needs.
+type receiver interface {
+	caller
+	Value() any
+	SetValue(v any)
+	deliver(id uint64, content []byte) error
+}
+
+// connect handles a Conn: first the hello of a client or the open of a reader, whose answer comes later, then
+// empty heartbeats.
 func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
-	conn := c.Conn()
-	value := conn.Value()
-	if _, reads := value.(*holder); reads || value == nil && opensReader(content) {
-		return s.connectReader(c, frames{conn}, reads, dst, content)
-	}
-	_, linked := value.(*link)
-	l, h, err := s.checkConn(conn, linked, content)
+	conn := frames{c.Conn()}
+	_, err := s.greet(conn, c.Context, content, func() answer { return answer{frames: c.Later()} })
 	if err != nil {
 		return s.refuse(conn, dst, err)
-	}
-	if l == nil {
-		return dst, nil
-	}
-	conn.SetValue(l)
-	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
-	r.reply.frames = c.Later()
-	if !s.queue.addHello(r) {
-		conn.Close() // without an answer: the server is ending
 	}
 	return dst, nil
 }
 
-// checkConn checks a Conn packet as far as that needs no session. It returns no link for a
-// heartbeat.
-func (s *Server) checkConn(conn caller, linked bool, content []byte) (l *link, h hello, err error) {
-	if linked {
-		if len(content) > 0 {
-			err = fmt.Errorf("%w: this connection has a session already", ErrHandshake)
-		}
-		return nil, h, err
+// greet handles a Conn over either kind of connection, and reports whether its answer, which later promises,
+// comes later.
+func (s *Server) greet(conn receiver, client func() context.Context, content []byte, later func() answer) (waits bool, err error) {
+	value := conn.Value()
+	switch _, reads := value.(*holder); {
+	case value != nil && len(content) == 0:
+		return false, nil
+	case reads:
+		return false, fmt.Errorf("%w: this connection reads already", ErrHandshake)
+	case value != nil:
+		return false, fmt.Errorf("%w: this connection has a session already", ErrHandshake)
 	}
+	if strings.HasPrefix(string(content), readMagic) {
+		h, err := s.admit(conn, content)
+		if err != nil {
+			return false, err
+		}
+		conn.SetValue(h)
+		h.reply, h.client = later(), client()
+		return true, s.open(h)
+	}
+	l, h, err := s.checkHello(conn, content)
+	if err != nil {
+		return false, err
+	}
+	conn.SetValue(l)
+	r := request{client: client(), came: time.Now(), link: l, hello: h, reply: later()}
+	if !s.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
+		conn.Close() // without an answer: the server is ending
+	}
+	return true, nil
+}
+
+// checkHello checks a hello as far as that needs no session.
+func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err error) {
 	if h, err = parseHello(content); err != nil {
 		return nil, h, err
 	}
@@ -126,26 +150,34 @@ func (s *Server) checkConn(conn caller, linked bool, content []byte) (l *link, h
 
 // refuse sends err to the client and closes the connection.
 func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
-	s.count.refused.Add(1)
+	s.count.add(func(st *Stats) { st.Refused++ })
 	conn.Close()
 	return dst, refusal(err)
 }
 
-// authenticate checks the client's certificate and token.
+// certificate returns the certificate of a connection, and whether that has a name.
+func certificate(conn caller, name string) (leaf *x509.Certificate, named bool, err error) {
+	state := conn.TLS()
+	if state == nil || len(state.PeerCertificates) == 0 {
+		return nil, false, fmt.Errorf("%w: the connection has no client certificate", ErrUnauthorised)
+	}
+	leaf = state.PeerCertificates[0]
+	return leaf, leaf.Subject.CommonName == name || slices.Contains(leaf.DNSNames, name), nil
+}
+
+// authenticate checks the client's certificate and token. It hashes the token of an unknown client too,
+// so that its refusal is not faster.
 func (s *Server) authenticate(conn caller, h hello) (p proof, err error) {
 	if s.Certificates {
-		state := conn.TLS()
-		if state == nil || len(state.PeerCertificates) == 0 {
-			return p, fmt.Errorf("%w: the connection has no client certificate", ErrUnauthorised)
-		}
-		leaf := state.PeerCertificates[0]
-		if leaf.Subject.CommonName != h.client && !slices.Contains(leaf.DNSNames, h.client) {
+		if _, named, err := certificate(conn, h.client); err != nil {
+			return p, err
+		} else if !named {
 			return p, fmt.Errorf("%w: the certificate does not name the client", ErrUnauthorised)
 		}
 	}
 	if s.Tokens != nil {
-		var ok bool
-		if p, ok = s.Tokens.check(h.client, h.token); !ok {
+		p = sha256.Sum256([]byte(h.token))
+		if _, ok := s.Tokens.allow(h.client, p, false); !ok {
 			return p, ErrUnauthorised
 		}
 	}
@@ -161,6 +193,9 @@ type request struct {
 	hello  hello
 	waited bool // for the records of the connection before, in a queue again
 	passed bool // on, to the queue
+
+	granted *session // with refused, what was decided last; neither: it is passed on
+	refused error
 }
 
 // helloTimeout is how old a hello may be. A client that gave up waiting may have a session on
@@ -242,21 +277,10 @@ func (s *Server) closed(value any) {
 	}
 }
 
-// submit accepts one record. The request's id is the sequence number.
+// submit handles a Submit. The request's id is a record's sequence number.
 func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	conn := c.Conn()
-	value := conn.Value()
-	l, _ := value.(*link)
-	if h, reads := value.(*holder); reads {
-		if err := s.acknowledge(h, data); err != nil {
-			return s.refuse(conn, dst, err)
-		}
-		return dst, nil
-	}
-	if l == nil {
-		return s.refuse(conn, dst, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake))
-	}
-	later, err := s.queue.accept(l, c.ID(), data)
+	later, err := s.take(conn.Value(), c.ID(), data)
 	if later != nil {
 		later.frames = c.Later()
 		s.queue.mu.Unlock()
@@ -265,13 +289,27 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	case err == ErrServerClosed: // no answer: the record may be stored or not
 		c.Later()
 		conn.Close()
-		return dst, nil
-	case err == errDuplicate:
-		s.count.duplicates.Add(1)
 	case err != nil:
-		return s.refuse(conn, dst, err)
+		return s.refuse(frames{conn}, dst, err)
 	}
 	return dst, nil
+}
+
+// take takes the content of a Submit: a client's record, as queue.accept says, or a reader's acknowledgement.
+// of is the connection's value.
+func (s *Server) take(of any, id uint64, data []byte) (later *answer, err error) {
+	switch of := of.(type) {
+	case *holder:
+		return nil, s.acknowledge(of, data)
+	case *link:
+		later, err = s.queue.accept(of, id, data)
+		if err == errDuplicate {
+			s.count.add(func(st *Stats) { st.Duplicates++ })
+			err = nil
+		}
+		return later, err
+	}
+	return nil, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
 }
 
 // Revoke closes the connections whose tokens are no longer valid. Call it after Tokens.Reload.
@@ -282,7 +320,10 @@ func (s *Server) Revoke() (ended int) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	for _, known := range s.sessions.byClient {
-		if known.link != nil && !s.Tokens.valid(known.client, known.link.proof) {
+		if known.link == nil {
+			continue
+		}
+		if _, ok := s.Tokens.allow(known.client, known.link.proof, false); !ok {
 			known.fence(ErrUnauthorised)
 			ended++
 		}

@@ -1,8 +1,8 @@
 package gateway
 
 import (
+	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
@@ -49,6 +49,11 @@ func payload(ack wire.Command, id uint64, result wire.Result, content []byte) []
 	return wire.Standard.Append(nil, wire.Packet{Command: ack, ID: id, Result: result, Content: content})[wire.HeaderSize:]
 }
 
+// frames is a connection that speaks frames.
+type frames struct{ framed.Conn }
+
+func (f frames) deliver(id uint64, content []byte) error { return f.Send(id, content) }
+
 // socket is a client's WebSocket.
 type socket struct{ websocket.Conn }
 
@@ -61,6 +66,13 @@ func (s socket) End(why error) error {
 		s.Binary(payload(wire.ConnAck, 0, r.Result, r.Content))
 	}
 	return s.Conn.Close(websocket.PolicyViolation, "")
+}
+
+func (s socket) deliver(id uint64, content []byte) error {
+	var head [9]byte
+	head[0] = byte(wire.Deliver)
+	binary.BigEndian.PutUint64(head[1:], id)
+	return s.Binary(head[:], content)
 }
 
 // upgrader returns the handler of WebSocket connections.
@@ -84,60 +96,34 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 	if err != nil {
 		return nil, websocket.ProtocolError
 	}
-	conn := socket{c.Conn()}
-	value := conn.Value()
-	l, linked := value.(*link)
-	ack := wire.SubmitAck
-	if h, reads := value.(*holder); reads || value == nil && p.Command == wire.Conn && opensReader(p.Content) {
-		return s.readerMessage(c, conn, h, p, dst)
-	}
+	conn, ack := socket{c.Conn()}, wire.ConnAck
 	switch p.Command {
 	case wire.Conn:
-		ack = wire.ConnAck
-		if l, h, err := s.checkConn(conn, linked, p.Content); err != nil {
-			return s.refuseSocket(conn, ack, p.ID, err)
-		} else if l != nil {
-			s.greetSocket(c, l, h, p.ID)
+		var waits bool
+		waits, err = s.greet(conn, c.Context, p.Content, func() answer { return answer{socket: &socketReply{c.Later(), ack, p.ID}} })
+		if err == nil && waits {
 			return nil, nil
 		}
 	case wire.Submit:
-		if !linked {
-			return s.refuseSocket(conn, ack, p.ID, ErrHandshake)
-		}
-		later, err := s.queue.accept(l, p.ID, p.Content)
-		switch {
-		case later != nil:
+		ack = wire.SubmitAck
+		var later *answer
+		if later, err = s.take(conn.Value(), p.ID, p.Content); later != nil {
 			later.socket = &socketReply{c.Later(), ack, p.ID}
 			s.queue.mu.Unlock()
 			return nil, nil
-		case err == ErrServerClosed:
+		}
+		if err == ErrServerClosed {
 			return nil, websocket.GoingAway
-		case err == errDuplicate:
-			s.count.duplicates.Add(1)
-		case err != nil:
-			return s.refuseSocket(conn, ack, p.ID, err)
 		}
 	default:
 		return nil, websocket.ProtocolError
 	}
-	return append(dst, payload(ack, p.ID, wire.OK, nil)...), nil
-}
-
-// greetSocket queues a hello for the committer.
-func (s *Server) greetSocket(c websocket.Call, l *link, h hello, id uint64) {
-	c.Conn().SetValue(l)
-	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
-	r.reply.socket = &socketReply{c.Later(), wire.ConnAck, id}
-	if !s.queue.addHello(r) {
-		l.conn.Close()
+	if err != nil {
+		s.count.add(func(st *Stats) { st.Refused++ })
+		why := refusal(err)
+		conn.Binary(payload(ack, p.ID, why.Result, why.Content))
+		conn.Close()
+		return nil, nil
 	}
-}
-
-// refuseSocket sends err to the client and closes the WebSocket.
-func (s *Server) refuseSocket(conn socket, ack wire.Command, id uint64, err error) ([]byte, error) {
-	s.count.refused.Add(1)
-	why := refusal(err)
-	conn.Binary(payload(ack, id, why.Result, why.Content))
-	conn.Close()
-	return nil, nil
+	return append(dst, payload(ack, p.ID, wire.OK, nil)...), nil
 }

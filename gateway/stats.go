@@ -2,28 +2,34 @@ package gateway
 
 import (
 	"math"
-	"sync/atomic"
+	"reflect"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/hone-go/hone/engine"
 )
 
-// counters are the counters behind Stats.
+// counters are what Stats counts, as opposed to what it finds when it is called.
 type counters struct {
-	records, duplicates, envelopes, bytes atomic.Uint64
-	refused, gaps, delivered              atomic.Uint64
-	first, trims, overrun                 atomic.Uint64
-	held, trimmed                         atomic.Int64
-	position                              atomic.Uint64
-	appends                               durations
-	recovered                             atomic.Bool
+	mu sync.Mutex
+	Stats
 }
 
-// durations counts times by size.
-type durations struct {
-	buckets [len(timeBounds) + 1]atomic.Uint64
-	sum     atomic.Int64
-	last    atomic.Int64 // when the newest one was added, in Unix milliseconds; 0: none was
+// add changes the counters.
+func (c *counters) add(change func(st *Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.Stats)
+}
+
+// now returns a copy.
+func (c *counters) now() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := c.Stats
+	st.Appends.Counts = slices.Clone(st.Appends.Counts)
+	return st
 }
 
 // timeBounds are the upper bounds of the buckets but for the last one.
@@ -33,14 +39,15 @@ var timeBounds = [...]time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 }
 
-func (t *durations) add(d time.Duration) {
+// appended notes how long the log took to store an envelope.
+func (st *Stats) appended(d time.Duration) {
 	i := 0
 	for i < len(timeBounds) && d > timeBounds[i] {
 		i++
 	}
-	t.buckets[i].Add(1)
-	t.sum.Add(int64(d))
-	t.last.Store(time.Now().UnixMilli())
+	st.Appends.Counts[i]++
+	st.Appends.Sum += d
+	st.LastAppend = time.Now().UTC().Truncate(time.Millisecond)
 }
 
 // Times are durations by size.
@@ -48,14 +55,6 @@ type Times struct {
 	Bounds []time.Duration `json:"bounds_ns"` // ascending
 	Counts []uint64        `json:"counts"`    // up to each bound and above the one before; one more for the rest
 	Sum    time.Duration   `json:"sum_ns"`
-}
-
-func (t *durations) counts() Times {
-	c := Times{Bounds: timeBounds[:], Counts: make([]uint64, len(t.buckets)), Sum: time.Duration(t.sum.Load())}
-	for i := range c.Counts {
-		c.Counts[i] = t.buckets[i].Load()
-	}
-	return c
 }
 
 // Stats are a Server's counters since its start, and its current state.
@@ -117,45 +116,13 @@ func (s *Server) EngineStats() engine.Stats {
 
 // sum adds up the counters of two servers.
 func sum(a, b engine.Stats) engine.Stats {
-	a.Open += b.Open
-	a.Accepted += b.Accepted
-	a.Requests += b.Requests
-	a.Promised += b.Promised
-	a.Late += b.Late
-	a.Pushes += b.Pushes
-	a.Dropped += b.Dropped
-	a.BytesIn += b.BytesIn
-	a.BytesOut += b.BytesOut
-	a.Panics += b.Panics
-	a.HandOffs += b.HandOffs
-	a.Handshakes += b.Handshakes
-	a.Resumed += b.Resumed
-	a.HandshakesFailed += b.HandshakesFailed
-	a.Owed += b.Owed
-	a.Waiting += b.Waiting
-	a.InLine += b.InLine
-	a.Paused += b.Paused
-	a.Buffers += b.Buffers
-	a.Lent += b.Lent
-	a.OutputMemory += b.OutputMemory
-	a.InputMemory += b.InputMemory
-	a.Helpers += b.Helpers
-	a.Sleeps += b.Sleeps
-	a.Turns += b.Turns
-	a.Events += b.Events
-	a.Drained.Clean += b.Drained.Clean
-	a.Drained.Forced += b.Drained.Forced
-	a.Drained.Owed += b.Drained.Owed
-	a.Drained.Stuck += b.Drained.Stuck
+	addNumbers(reflect.ValueOf(&a).Elem(), reflect.ValueOf(b))
 	// Each server has its own limits, so the budgets add up.
 	a.Limits.Conns += b.Limits.Conns
 	a.Limits.TotalOutput += b.Limits.TotalOutput
 	a.Limits.TotalInput += b.Limits.TotalInput
 	a.Limits.TotalInFlight += b.Limits.TotalInFlight
 	a.Limits.Helpers += b.Limits.Helpers
-	for i, n := range b.Ended {
-		a.Ended[i] += n
-	}
 	for _, own := range b.Own { // each protocol has its own reasons
 		for i := range a.Own {
 			if a.Own[i].Name == own.Name || a.Own[i].Name == "" {
@@ -168,30 +135,34 @@ func sum(a, b engine.Stats) engine.Stats {
 	return a
 }
 
+// addNumbers adds the numbers of b to those of a, but for Limits and Own, which are not all counters.
+func addNumbers(a, b reflect.Value) {
+	switch {
+	case a.CanInt():
+		a.SetInt(a.Int() + b.Int())
+	case a.CanUint():
+		a.SetUint(a.Uint() + b.Uint())
+	case a.Kind() == reflect.Array:
+		for i := range a.Len() {
+			addNumbers(a.Index(i), b.Index(i))
+		}
+	case a.Kind() == reflect.Struct:
+		for i := range a.NumField() {
+			if name := a.Type().Field(i).Name; name != "Limits" && name != "Own" {
+				addNumbers(a.Field(i), b.Field(i))
+			}
+		}
+	}
+}
+
 // Stats returns the counters. It may be called at any time.
 func (s *Server) Stats() Stats {
 	s.prepared.Do(s.prepare)
-	st := Stats{
-		Records:    s.count.records.Load(),
-		Duplicates: s.count.duplicates.Load(),
-		Envelopes:  s.count.envelopes.Load(),
-		Bytes:      s.count.bytes.Load(),
-		Refused:    s.count.refused.Load(),
-		Position:   s.count.position.Load(),
-		Full:       s.full.Load(),
-		Starting:   !s.count.recovered.Load(),
-		Appends:    s.count.appends.counts(),
-		Delivered:  s.count.delivered.Load(),
-		Gaps:       s.count.gaps.Load(),
-	}
-	st.Retention.First, st.Retention.Trims, st.Retention.Overrun = s.count.first.Load(), s.count.trims.Load(), s.count.overrun.Load()
-	st.Retention.Bytes, st.Retention.Held = s.count.trimmed.Load(), s.count.held.Load()
+	st := s.count.now()
+	st.Full = s.full.Load()
 	s.readers.mu.Lock()
 	st.Readers = len(s.readers.holders)
 	s.readers.mu.Unlock()
-	if last := s.count.appends.last.Load(); last > 0 {
-		st.LastAppend = time.UnixMilli(last).UTC()
-	}
 	if !st.Starting {
 		st.Connected, st.Disconnections = s.connection()
 		st.KeepsAll = s.keepsAll()

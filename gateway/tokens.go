@@ -26,8 +26,7 @@ type Tokens struct {
 	path string
 
 	mu      sync.Mutex
-	hashes  map[string][]proof
-	readers map[string][]permission
+	byName  map[string][]permission
 	checked time.Time // last check of the file
 	changed time.Time // modification time of the file
 	size    int64
@@ -70,10 +69,9 @@ func (t *Tokens) read() error {
 	info, err := os.Stat(t.path)
 	if err == nil {
 		t.changed, t.size = info.ModTime(), info.Size()
-		var hashes map[string][]proof
-		var readers map[string][]permission
-		if hashes, readers, err = tokensIn(t.path, info); err == nil {
-			t.hashes, t.readers = hashes, readers
+		var byName map[string][]permission
+		if byName, err = tokensIn(t.path, info); err == nil {
+			t.byName = byName
 		}
 	}
 	if err != nil {
@@ -83,22 +81,22 @@ func (t *Tokens) read() error {
 	return err
 }
 
-// permission is what a token lets a reader read.
+// permission is what a token allows: to send as a client, or to read.
 type permission struct {
 	proof  proof
-	prefix string // of clients
+	reads  bool
+	prefix string // of the clients that a reader may read
 }
 
-func tokensIn(path string, info fs.FileInfo) (hashes map[string][]proof, readers map[string][]permission, err error) {
+func tokensIn(path string, info fs.FileInfo) (map[string][]permission, error) {
 	if info.Size() > maxFile {
-		return nil, nil, fmt.Errorf("%s has %d bytes; the limit is %d", path, info.Size(), maxFile)
+		return nil, fmt.Errorf("%s has %d bytes; the limit is %d", path, info.Size(), maxFile)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	clear := false
-	hashes, readers = map[string][]proof{}, map[string][]permission{}
+	clear, byName := false, map[string][]permission{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		fields := strings.Fields(lines.Text())
@@ -111,29 +109,25 @@ func tokensIn(path string, info fs.FileInfo) (hashes map[string][]proof, readers
 			reads = reads && (limited == "" || len(limited) > 1 && limited[0] == ':')
 		}
 		if len(fields) != 2 && !reads {
-			return nil, nil, fmt.Errorf("%s:%d: the line is not CLIENT TOKEN, nor READER TOKEN reads[:PREFIX]", path, n)
+			return nil, fmt.Errorf("%s:%d: the line is not CLIENT TOKEN, nor READER TOKEN reads[:PREFIX]", path, n)
 		}
 		if err := checkClientID(fields[0]); err != nil {
-			return nil, nil, fmt.Errorf("%s:%d: %w", path, n, err)
+			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
 		hash, hashed, err := hashOf(fields[1])
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s:%d: %w", path, n, err)
+			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
 		clear = clear || !hashed
-		if reads {
-			readers[fields[0]] = append(readers[fields[0]], permission{hash, strings.TrimPrefix(limited, ":")})
-			continue
-		}
-		hashes[fields[0]] = append(hashes[fields[0]], hash)
+		byName[fields[0]] = append(byName[fields[0]], permission{hash, reads, strings.TrimPrefix(limited, ":")})
 	}
 	if err := lines.Err(); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if clear && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, nil, fmt.Errorf("%s holds plaintext tokens and other users can read it (mode %04o); run chmod 600", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s holds plaintext tokens and other users can read it (mode %04o); run chmod 600", path, info.Mode().Perm())
 	}
-	return hashes, readers, nil
+	return byName, nil
 }
 
 // hashOf returns the hash of a token in the file, which is plaintext or hashed already.
@@ -151,34 +145,15 @@ func hashOf(field string) (p proof, hashed bool, err error) {
 	return sha256.Sum256([]byte(field)), false, nil
 }
 
-// check returns the token's hash and whether it is one of the client's. It hashes the token of
-// an unknown client too, so that its refusal is not faster.
-func (t *Tokens) check(client, token string) (proof, bool) {
-	shown := proof(sha256.Sum256([]byte(token)))
-	return shown, t.valid(client, shown)
-}
-
-// valid reports whether a hash is one of the client's tokens.
-func (t *Tokens) valid(client string, shown proof) bool {
+// allow reports whether a hash is that of a token which lets a name read, or else send, and the prefix
+// of the clients that it may read. It compares with all tokens of the name.
+func (t *Tokens) allow(name string, shown proof, reads bool) (prefix string, ok bool) {
 	t.mu.Lock()
 	t.reloadIfChanged()
-	hashes := t.hashes[client]
-	t.mu.Unlock()
-	found := false
-	for _, hash := range hashes {
-		found = hash.equals(shown) || found
-	}
-	return found
-}
-
-// reads returns what a reader's token lets it read. It takes as long for an unknown reader.
-func (t *Tokens) reads(name string, shown proof) (prefix string, ok bool) {
-	t.mu.Lock()
-	t.reloadIfChanged()
-	permissions := t.readers[name]
+	permissions := t.byName[name]
 	t.mu.Unlock()
 	for _, p := range permissions {
-		if p.proof.equals(shown) {
+		if p.proof.equals(shown) && p.reads == reads {
 			prefix, ok = p.prefix, true
 		}
 	}

@@ -98,7 +98,7 @@ var gatewayImports = map[string][]string{
 	"gateway":                        {anyLibrary, "gateway/journal"},
 	"gateway/journal":                {"gateway/internal/namespacetest", "gateway/internal/natstest"}, // only for its tests
 	"gateway/cmd/honed":              {anyPackage},
-	"gateway/internal/commandline":   {"gateway"},
+	"gateway/internal/commandline":   {"gateway", "observe"},
 	"gateway/internal/namespacetest": {"internal/testrun"},
 	"gateway/internal/natstest":      {"internal/testrun"},
 	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "internal/faultlog", "observe"},

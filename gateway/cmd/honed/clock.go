@@ -34,31 +34,23 @@ type clockLine struct {
 	Accepted  bool      `json:"accepted"`      // a step, by this command
 }
 
-// answerClock answers the requests of honed clock until stop is called.
-func answerClock(srv *gateway.Server, folder string, logger *slog.Logger) (stop func()) {
-	os.Remove(filepath.Join(folder, clockRequest)) // whoever asked has given up
-	ticker, end, ended := time.NewTicker(clockPoll), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-ticker.C:
-				request, err := os.ReadFile(filepath.Join(folder, clockRequest))
-				if err == nil && len(request) > 0 {
-					err = writeClock(srv, folder, string(request) == "accept")
-				}
-				if err != nil && !errors.Is(err, os.ErrNotExist) {
-					logger.Error("cannot answer honed clock", "err", err)
-				}
-			case <-end:
-				return
+// answerClock answers the requests of honed clock until ctx ends.
+func answerClock(ctx context.Context, srv *gateway.Server, folder string, logger *slog.Logger) {
+	ticker := time.NewTicker(clockPoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			request, err := os.ReadFile(filepath.Join(folder, clockRequest))
+			if err == nil && len(request) > 0 {
+				err = writeClock(srv, folder, string(request) == "accept")
 			}
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				logger.Error("cannot answer honed clock", "err", err)
+			}
+		case <-ctx.Done():
+			return
 		}
-	}()
-	return func() {
-		ticker.Stop()
-		close(end)
-		<-ended
 	}
 }
 

@@ -14,9 +14,10 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// recordLine, stateLine, otherLine and envelopeLine are the lines documented in docs/envelope.md.
+// recordLine, entryLine, lostLine and envelopeLine are the lines documented in docs/envelope.md.
 type recordLine struct {
-	Pos    uint64    `json:"pos"`
+	Pos    uint64    `json:"pos,omitempty"`    // of its envelope, in an export
+	Number string    `json:"number,omitempty"` // that a reader gets
 	Client string    `json:"client"`
 	Epoch  uint64    `json:"epoch"`
 	Seq    uint64    `json:"seq"`
@@ -26,24 +27,25 @@ type recordLine struct {
 	Attributes []journal.Attribute `json:"attributes,omitempty"`
 }
 
-type stateLine struct {
-	Pos     uint64    `json:"pos"`
-	Client  string    `json:"client"`
-	Epoch   uint64    `json:"epoch"`
-	Last    uint64    `json:"last"`
-	Expiry  time.Time `json:"expiry,omitzero"`
-	Claimed time.Time `json:"claimed,omitzero"`
-	Seen    time.Time `json:"seen,omitzero"`
-
-	Sum      *uint32 `json:"sum,omitempty"`
-	Instance uint64  `json:"instance,omitempty"`
+func lineOf(r journal.Record) recordLine {
+	return recordLine{Client: r.Client, Epoch: r.Epoch, Seq: r.Seq, Time: commandline.JSONTime(r.Time), Data: r.Data, Attributes: r.Attributes}
 }
 
-// otherLine is one of the entries that only format 2 has.
-type otherLine struct {
-	Pos       uint64    `json:"pos"`
-	Client    string    `json:"forgotten,omitempty"`
+// entryLine is any entry but a record.
+type entryLine struct {
+	Pos uint64 `json:"pos"`
+
+	// A session state has a client, a forgetting the name of another one.
+	Client    string    `json:"client,omitempty"`
+	Forgotten string    `json:"forgotten,omitempty"`
 	Epoch     uint64    `json:"epoch,omitempty"`
+	Last      *uint64   `json:"last,omitempty"`
+	Expiry    time.Time `json:"expiry,omitzero"`
+	Claimed   time.Time `json:"claimed,omitzero"`
+	Seen      time.Time `json:"seen,omitzero"`
+	Sum       *uint32   `json:"sum,omitempty"`
+	Instance  uint64    `json:"instance,omitempty"`
+
 	Tombstone uint64    `json:"tombstone,omitempty"`
 	Trimmed   uint64    `json:"trimmed,omitempty"`
 	Clock     time.Time `json:"clock,omitzero"`
@@ -59,7 +61,7 @@ type otherLine struct {
 	Log        string `json:"log,omitempty"` // its identity
 }
 
-// lostLine is a line for envelopes that cannot be read.
+// lostLine is for envelopes that cannot be read.
 type lostLine struct {
 	Lost    uint64   `json:"lost"`
 	Last    uint64   `json:"last"`
@@ -86,55 +88,59 @@ var errLost = errors.New("envelopes of the log are lost")
 func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writer) error {
 	return eachLine(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e journal.Envelope) error {
 		for r := range e.Records() {
-			if err := out.Encode(recordLine{pos, r.Client, r.Epoch, r.Seq, jsonTime(r.Time), r.Data, r.Attributes}); err != nil {
-				return err
-			}
-		}
-		for s := range e.States() {
-			line := stateLine{Pos: pos, Client: s.Client, Epoch: s.Epoch, Last: s.Last, Instance: s.Instance}
-			switch {
-			case s.Claim:
-				line.Claimed = jsonTime(s.Expiry + s.Seen)
-			case e.Format == 1:
-				line.Expiry = jsonTime(s.Expiry)
-			default:
-				line.Seen = jsonTime(s.Seen)
-			}
-			if s.Summed {
-				line.Sum = &s.Sum
-			}
+			line := lineOf(r)
+			line.Pos = pos
 			if err := out.Encode(line); err != nil {
 				return err
 			}
 		}
-		var others []otherLine
-		for f := range e.Forgettings() {
-			others = append(others, otherLine{Pos: pos, Client: f.Client, Epoch: f.Epoch})
-		}
-		for lost := range e.Tombstones() {
-			others = append(others, otherLine{Pos: pos, Tombstone: lost})
-		}
-		if to := e.Trimmed(); to > 0 {
-			others = append(others, otherLine{Pos: pos, Trimmed: to})
-		}
-		for c := range e.Clocks() {
-			others = append(others, otherLine{Pos: pos, Clock: jsonTime(c.Time), Highest: c.Highest, Skipped: c.Skipped})
-		}
-		for p := range e.Positions() {
-			others = append(others, otherLine{
-				Pos: pos, Reader: p.Name, Share: p.Share, Shares: p.Of, Number: commandline.FormatNumber(p.Number), Generation: p.Generation, Removed: p.Removed,
-			})
-		}
-		if id, ok := e.Identity(); ok {
-			others = append(others, otherLine{Pos: pos, Log: hex.EncodeToString(id[:])})
-		}
-		for _, line := range others {
+		for _, line := range entriesOf(e) {
+			line.Pos = pos
 			if err := out.Encode(line); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// entriesOf returns the lines for an envelope's entries other than records.
+func entriesOf(e journal.Envelope) (all []entryLine) {
+	for s := range e.States() {
+		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, Instance: s.Instance}
+		switch {
+		case s.Claim:
+			line.Claimed = commandline.JSONTime(s.Expiry + s.Seen)
+		case e.Format == 1:
+			line.Expiry = commandline.JSONTime(s.Expiry)
+		default:
+			line.Seen = commandline.JSONTime(s.Seen)
+		}
+		if s.Summed {
+			line.Sum = &s.Sum
+		}
+		all = append(all, line)
+	}
+	for f := range e.Forgettings() {
+		all = append(all, entryLine{Forgotten: f.Client, Epoch: f.Epoch})
+	}
+	for lost := range e.Tombstones() {
+		all = append(all, entryLine{Tombstone: lost})
+	}
+	if to := e.Trimmed(); to > 0 {
+		all = append(all, entryLine{Trimmed: to})
+	}
+	for c := range e.Clocks() {
+		all = append(all, entryLine{Clock: commandline.JSONTime(c.Time), Highest: c.Highest, Skipped: c.Skipped})
+	}
+	for p := range e.Positions() {
+		number := commandline.FormatNumber(p.Number)
+		all = append(all, entryLine{Reader: p.Name, Share: p.Share, Shares: p.Of, Number: number, Generation: p.Generation, Removed: p.Removed})
+	}
+	if id, ok := e.Identity(); ok {
+		all = append(all, entryLine{Log: hex.EncodeToString(id[:])})
+	}
+	return all
 }
 
 // inspectLines writes the header of each envelope from position from as JSON lines.
@@ -172,10 +178,4 @@ func eachLine(ctx context.Context, log journal.Reader, from uint64, w io.Writer,
 		err = flushed
 	}
 	return err
-}
-
-// jsonTime converts Unix milliseconds and clamps them to the years that JSON allows.
-func jsonTime(ms int64) time.Time {
-	const last = 253402300799999 // the end of the year 9999
-	return time.UnixMilli(min(max(ms, 0), last)).UTC()
 }

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
@@ -19,7 +20,7 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags, config := commandline.New("honed migrate")
 	f.add(flags)
 	to := flags.String("to-stream", "", "copy the stream --stream, or else the log in --data, to a new stream of this `NAME` in the cluster --log")
-	flags.Var((*positions)(&f.segments.AcceptLoss), "accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which the old log in --data has lost")
+	flags.Func("accept-loss", "`FIRST-LAST`, or one position: go on without these envelopes, which the old log in --data has lost", f.acceptLoss)
 	asJSON := flags.Bool("json", false, "print the result as JSON")
 	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
@@ -44,12 +45,8 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		}
 		return f.toStream(ctx, *to, from, dir, *asJSON, stdout, stderr)
 	}
-	logger, err := newLogger("text", stderr)
-	if err != nil {
-		return err
-	}
 	done, err := journal.Migrate(ctx, f.data, journal.MigrateOptions{
-		AcceptLoss: f.segments.AcceptLoss, Logger: logger, Progress: steps(stderr),
+		AcceptLoss: f.segments.AcceptLoss, Logger: slog.New(slog.NewTextHandler(stderr, nil)), Progress: steps(stderr),
 	})
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
@@ -71,11 +68,7 @@ func migrate(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
 // toStream copies the stream from, or the log in the folder dir, to a new stream.
 func (f *logFlags) toStream(ctx context.Context, to, from, dir string, asJSON bool, stdout, stderr io.Writer) error {
-	logger, err := newLogger("text", stderr)
-	if err != nil {
-		return err
-	}
-	f.cluster.Stream, f.cluster.Logger = to, logger
+	f.cluster.Stream, f.cluster.Logger = to, slog.New(slog.NewTextHandler(stderr, nil))
 	first, next, err := f.cluster.Migrate(ctx, f.url, from, dir, steps(stderr))
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)

@@ -45,7 +45,7 @@ func (f *logFlags) add(flags *flag.FlagSet) {
 func (f *logFlags) addWriting(flags *flag.FlagSet) {
 	f.add(flags)
 	flags.BoolVar(&f.cluster.Create, "create-stream", false, "create the cluster's stream if it does not exist")
-	flags.Var((*positions)(&f.segments.AcceptLoss), "accept-loss", "`FIRST-LAST`, or one position: start without these envelopes, which honed has named as lost")
+	flags.Func("accept-loss", "`FIRST-LAST`, or one position: start without these envelopes, which honed has named as lost", f.acceptLoss)
 	flags.Int64Var(&f.segments.Reserve, "reserve", 64<<20, "`BYTES` of disk space that the log leaves free")
 	flags.DurationVar(&f.appendTime, "append-time", 30*time.Second, "how long storing an envelope may take before the log counts as failed and honed exits")
 	flags.Int64Var(&f.segments.MaxBytes, "max-log", 0, "size limit of the log in `BYTES`; 0: only the disk limits it")
@@ -106,22 +106,12 @@ func (f *logFlags) read(ctx context.Context, logger *slog.Logger) (journal.Reade
 	return journal.OpenCluster(ctx, f.url, f.cluster)
 }
 
-// positions is a flag: a position or FIRST-LAST.
-type positions journal.Range
-
-func (p *positions) String() string {
-	if p.First == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d-%d", p.First, p.Last)
-}
-
-func (p *positions) Set(text string) (err error) {
+// acceptLoss sets the positions that --accept-loss names: one, or FIRST-LAST.
+func (f *logFlags) acceptLoss(text string) (err error) {
+	p := &f.segments.AcceptLoss
 	first, last, isRange := strings.Cut(text, "-")
-	if p.First, err = strconv.ParseUint(first, 10, 64); err != nil {
-		return errors.New("want a position or FIRST-LAST")
-	}
-	if p.Last = p.First; isRange {
+	p.First, err = strconv.ParseUint(first, 10, 64)
+	if p.Last = p.First; isRange && err == nil {
 		p.Last, err = strconv.ParseUint(last, 10, 64)
 	}
 	if err != nil || p.First == 0 || p.Last < p.First {

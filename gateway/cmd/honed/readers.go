@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -29,37 +29,32 @@ const (
 const mostSessions = 1000
 
 // answerReaders lists readers, and carries out what an operator wants of one.
-func answerReaders(srv *gateway.Server) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func answerReaders(srv *gateway.Server) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			answer(w, srv.ReaderStates())
+			commandline.AnswerJSON(w, srv.ReaderStates())
 			return
 		}
 		var o gateway.ReaderOrder
 		if read(w, r, &o) {
 			finish(w, srv.OrderReader(r.Context(), o))
 		}
-	})
+	}
 }
 
 // answerSessions lists sessions, and forgets one.
-func answerSessions(srv *gateway.Server) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func answerSessions(srv *gateway.Server) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			q := r.URL.Query()
-			answer(w, srv.SessionStates(q.Get("prefix"), q.Get("after"), mostSessions))
+			commandline.AnswerJSON(w, srv.SessionStates(q.Get("prefix"), q.Get("after"), mostSessions))
 			return
 		}
 		var forget struct{ Client string }
 		if read(w, r, &forget) {
 			finish(w, srv.ForgetSession(r.Context(), forget.Client))
 		}
-	})
-}
-
-func answer(w http.ResponseWriter, what any) {
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(what)
+	}
 }
 
 func read(w http.ResponseWriter, r *http.Request, what any) bool {
@@ -92,7 +87,7 @@ func writeReaderMetrics(w io.Writer, all []gateway.ReaderState) {
 		{"honed_reader_lag_seconds", "Age of the oldest record that the reader has not acknowledged, in log time.", func(r gateway.ReaderState) any { return r.LagAge.Seconds() }},
 		{"honed_reader_in_flight_bytes", "Bytes sent to the reader that its program has not taken.", func(r gateway.ReaderState) any { return r.InFlight }},
 	} {
-		metric(w, m.name, "gauge", m.help)
+		commandline.Metrics{To: w}.Head(m.name, "gauge", m.help)
 		for _, r := range all {
 			fmt.Fprintf(w, "%s{reader=%q,share=\"%d\"} %v\n", m.name, r.Name, r.Share, m.value(r))
 		}
@@ -104,10 +99,7 @@ type adminClient struct {
 	addr, tokenFile string
 }
 
-func (a *adminClient) add(flags interface {
-	StringVar(p *string, name, value, usage string)
-},
-) {
+func (a *adminClient) add(flags *flag.FlagSet) {
 	flags.StringVar(&a.addr, "admin", "127.0.0.1:7171", "admin side of the running honed, `HOST:PORT` or unix:PATH")
 	flags.StringVar(&a.tokenFile, "admin-token-file", "", "`FILE` with the token of the admin side")
 }
@@ -197,14 +189,10 @@ func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	if do != "list" {
-		var at time.Time
 		if from != "" { // else what is stored
-			if o.Start, at, o.At, err = commandline.ParseStart(from); err != nil {
+			if o.Start, o.At, err = commandline.ParseStart(from); err != nil {
 				return commandline.UsageError{Err: fmt.Errorf("--from: %w", err)}
 			}
-		}
-		if o.Start == gateway.FromTime {
-			o.At = uint64(at.UnixMilli())
 		}
 		return admin.do(ctx, http.MethodPost, readersPath, o, nil)
 	}

@@ -95,7 +95,7 @@ func TestReaderVerbs(t *testing.T) {
 		return out
 	}
 	all := must(8, "tail", "--addr", g.addr)
-	var first, second messageLine
+	var first, second recordLine
 	in := json.NewDecoder(strings.NewReader(all))
 	if err := errors.Join(in.Decode(&first), in.Decode(&second)); err != nil || first.Client != "door-1" || string(second.Data) != "1" || first.Seq != 1 {
 		t.Errorf("%v, %+v, %+v", err, first, second)
@@ -356,7 +356,7 @@ func TestReadersPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			var m messageLine
+			var m recordLine
 			if err := json.Unmarshal([]byte(line), &m); err != nil {
 				t.Fatal(err)
 			}

@@ -13,8 +13,10 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,21 +29,27 @@ import (
 
 // serving are the flags of honed without a verb.
 type serving struct {
+	commandline.Serving
 	srv           gateway.Server
 	log           logFlags
 	listen        commandline.List
 	sockets       commandline.List
-	admin         string
-	adminToken    string
 	tokens        string
 	cert, key, ca string
 	format        uint
 	drain         time.Duration
 	verifyRate    int64
 	verifyEvery   time.Duration
-	logFormat     string
 	json          bool
-	untilEOF      bool
+
+	listeners []listening
+	draining  atomic.Bool
+}
+
+// listening is an open listener, and what serves it.
+type listening struct {
+	net.Listener
+	serve func(net.Listener) error
 }
 
 func (f *serving) add(flags *flag.FlagSet) {
@@ -50,8 +58,6 @@ func (f *serving) add(flags *flag.FlagSet) {
 	f.listen.Values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
 	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
-	flags.StringVar(&f.admin, "admin", "127.0.0.1:7171", "serve metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
-	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that other machines need for the admin side")
 	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\", or for a reader \"NAME TOKEN reads\"; sha256:HEX may stand for a token")
 	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
@@ -77,9 +83,8 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, of which 13 are not the record's")
 	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections; 0: 50 000, or half of the descriptor limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
-	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log on standard error: text or json")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
-	flags.BoolVar(&f.untilEOF, "until-eof", false, "also drain when standard input ends, for a server that must not outlive its parent")
+	f.Serving.Add(flags, "127.0.0.1:7171", "also drain when standard input ends, for a server that must not outlive its parent")
 }
 
 // serve runs a gateway until ctx ends or its log fails.
@@ -91,7 +96,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	sys.OutliveReaders()
-	logger, err := newLogger(f.logFormat, stderr)
+	logger, err := f.Logger(stderr)
 	if err != nil {
 		return err
 	}
@@ -102,25 +107,24 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	// Open all listeners before the log, which may take long: a port in use fails at once. Clients
 	// that connect early wait.
-	listeners, err := listen(f.listen.Values, srv, tlsConfig)
+	defer f.stopListening()
+	addrs, err := f.open(f.listen.Values, srv.Serve, tlsConfig)
 	if err != nil {
 		return err
 	}
-	defer closeAll(listeners)
-	sockets, err := listen(f.sockets.Values, srv, tlsConfig)
+	sockets, err := f.open(f.sockets.Values, srv.ServeWebSocket, tlsConfig)
 	if err != nil {
 		return err
 	}
-	defer closeAll(sockets)
 	if err := srv.Engine.CheckDescriptors(logDescriptors); err != nil {
 		return err
 	}
 	var behind verification
-	admin, err := f.startAdmin(srv, &behind, logger)
+	admin, stopAdmin, err := f.startAdmin(&behind, logger)
 	if err != nil {
 		return err
 	}
-	defer admin.stop()
+	defer stopAdmin()
 	log, err := f.log.open(ctx, logger)
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
@@ -130,17 +134,22 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := srv.Recover(ctx); err != nil {
 		return commandline.OrInterrupted(ctx, err)
 	}
-	if f.untilEOF {
-		ctx = untilEOF(ctx, os.Stdin)
+	ctx = f.Context(ctx)
+	background, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	hangups := make(chan os.Signal, 1)
+	if srv.Tokens != nil {
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
 	}
-	stop := reloadOnHangup(srv, logger)
-	defer stop()
-	stopVerifying := behind.start(log, f.verifyRate, f.verifyEvery, logger)
-	stopClock := answerClock(srv, f.log.data, logger)
-	defer stopClock()
-	f.announce(stdout, listeners, sockets, admin)
-	err = f.serveAll(ctx, listeners, sockets, admin, logger)
-	stopVerifying()
+	os.Remove(filepath.Join(f.log.data, clockRequest)) // whoever asked has given up
+	running.Go(func() { reload(background, hangups, srv, logger) })
+	running.Go(func() { behind.run(background, log, f.verifyRate, f.verifyEvery, logger) })
+	running.Go(func() { answerClock(background, srv, f.log.data, logger) })
+	f.announce(stdout, addrs, sockets, admin)
+	err = f.serveAll(ctx, logger)
+	cancel()
+	running.Wait()
 	return cmp.Or(err, log.Close())
 }
 
@@ -176,50 +185,44 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	return tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
 }
 
-// listen opens listeners on addresses that srv may serve.
-func listen(addrs []string, srv *gateway.Server, config *tls.Config) (all []net.Listener, err error) {
+// open opens listeners on addresses that the gateway may serve, and returns their addresses.
+func (f *serving) open(addrs []string, serve func(net.Listener) error, config *tls.Config) (opened []string, err error) {
+	opened = make([]string, 0, len(addrs)) // none is [] in JSON
 	for _, addr := range addrs {
-		network := "tcp"
+		network, prefix := "tcp", ""
 		if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-			network, addr = "unix", path
+			network, prefix, addr = "unix", "unix:", path
 		} else if _, _, err := net.SplitHostPort(addr); err != nil {
-			closeAll(all)
 			return nil, commandline.UsageError{Err: fmt.Errorf("the address to listen on: %w", err)}
 		}
 		ln, err := net.Listen(network, addr)
-		if err == nil {
-			if err = srv.MayServe(ln.Addr()); err != nil {
-				ln.Close()
-				err = fmt.Errorf("%w: %s", gateway.ErrOpen, addr) // as it was typed
-			}
-		}
 		if err != nil {
-			closeAll(all)
 			return nil, err
 		}
+		opened = append(opened, prefix+ln.Addr().String())
 		if config != nil {
 			ln = engine.NewTLSListener(ln, config)
 		}
-		all = append(all, ln)
+		f.listeners = append(f.listeners, listening{ln, serve})
+		if f.srv.MayServe(ln.Addr()) != nil {
+			return nil, fmt.Errorf("%w: %s", gateway.ErrOpen, addr) // as it was typed
+		}
 	}
-	return all, nil
+	return opened, nil
 }
 
-func closeAll(all []net.Listener) {
-	for _, ln := range all {
+func (f *serving) stopListening() {
+	for _, ln := range f.listeners {
 		ln.Close()
 	}
 }
 
 // serveAll serves until ctx ends and then drains, or until the log fails.
-func (f *serving) serveAll(ctx context.Context, listeners, sockets []net.Listener, admin *adminSide, logger *slog.Logger) error {
-	srv, ends := &f.srv, make(chan error, len(listeners)+len(sockets))
+func (f *serving) serveAll(ctx context.Context, logger *slog.Logger) error {
+	srv, ends := &f.srv, make(chan error, len(f.listeners))
 	var serving sync.WaitGroup
-	for _, ln := range listeners {
-		serving.Go(func() { ends <- srv.Serve(ln) })
-	}
-	for _, ln := range sockets {
-		serving.Go(func() { ends <- srv.ServeWebSocket(ln) })
+	for _, ln := range f.listeners {
+		serving.Go(func() { ends <- ln.serve(ln.Listener) })
 	}
 	defer serving.Wait()
 	select {
@@ -228,7 +231,7 @@ func (f *serving) serveAll(ctx context.Context, listeners, sockets []net.Listene
 		return err
 	case <-ctx.Done():
 	}
-	admin.draining.Store(true)
+	f.draining.Store(true)
 	logger.Info("draining", "within", f.drain)
 	// What is left of the time is for closing what remains.
 	limit, cancel := context.WithTimeout(context.Background(), f.drain-min(f.drain/10, time.Second))
@@ -241,37 +244,26 @@ func (f *serving) serveAll(ctx context.Context, listeners, sockets []net.Listene
 	return nil
 }
 
-// reloadOnHangup reloads the tokens on SIGHUP and closes the connections whose tokens are
-// gone.
-func reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop func()) {
-	if srv.Tokens == nil {
-		return func() {}
-	}
-	hangups, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(hangups, syscall.SIGHUP)
-	go func() {
-		defer close(done)
-		for range hangups {
-			err := srv.Tokens.Reload()
-			if err != nil {
-				logger.Error("tokens not reloaded; the old ones stay in use", "err", err)
-				continue
-			}
-			logger.Info("tokens reloaded", "sessions_ended", srv.Revoke())
+// reload reloads the tokens on each SIGHUP and closes the connections whose tokens are gone, until ctx ends.
+func reload(ctx context.Context, hangups <-chan os.Signal, srv *gateway.Server, logger *slog.Logger) {
+	for {
+		select {
+		case <-hangups:
+		case <-ctx.Done():
+			return
 		}
-	}()
-	return func() {
-		signal.Stop(hangups)
-		close(hangups)
-		<-done
+		if err := srv.Tokens.Reload(); err != nil {
+			logger.Error("tokens not reloaded; the old ones stay in use", "err", err)
+			continue
+		}
+		logger.Info("tokens reloaded", "sessions_ended", srv.Revoke())
 	}
 }
 
 // announce prints the addresses of the gateway.
-func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, admin *adminSide) {
-	addrs, socketAddrs := addresses(listeners), addresses(sockets)
+func (f *serving) announce(stdout io.Writer, addrs, sockets []string, admin string) {
 	if f.json {
-		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": socketAddrs, "admin": admin.addr, "pid": os.Getpid()})
+		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": sockets, "admin": admin, "pid": os.Getpid()})
 		return
 	}
 	where := f.log.data
@@ -279,38 +271,7 @@ func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, 
 		where = f.log.url
 	}
 	if len(sockets) > 0 {
-		where += "; WebSocket on " + strings.Join(socketAddrs, ", ")
+		where += "; WebSocket on " + strings.Join(sockets, ", ")
 	}
-	fmt.Fprintf(stdout, "honed listens on %s; log %s; admin %s\n", strings.Join(addrs, ", "), where, cmp.Or(admin.addr, "off"))
-}
-
-func addresses(all []net.Listener) []string {
-	addrs := make([]string, len(all))
-	for i, ln := range all {
-		addrs[i] = ln.Addr().String()
-		if ln.Addr().Network() == "unix" {
-			addrs[i] = "unix:" + addrs[i]
-		}
-	}
-	return addrs
-}
-
-func newLogger(format string, stderr io.Writer) (*slog.Logger, error) {
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(stderr, nil)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(stderr, nil)), nil
-	}
-	return nil, commandline.UsageError{Err: fmt.Errorf("--log-format is text or json, not %q", format)}
-}
-
-// untilEOF returns a context that ends with ctx or at the end of in.
-func untilEOF(ctx context.Context, in io.Reader) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() { // ends with the process
-		defer cancel()
-		io.Copy(io.Discard, in)
-	}()
-	return ctx
+	fmt.Fprintf(stdout, "honed listens on %s; log %s; admin %s\n", strings.Join(addrs, ", "), where, cmp.Or(admin, "off"))
 }

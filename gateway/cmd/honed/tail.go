@@ -6,24 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"time"
+	"log/slog"
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/journal"
 )
-
-// messageLine is the line that honed tail prints for a record.
-type messageLine struct {
-	Number string    `json:"number"`
-	Client string    `json:"client"`
-	Epoch  uint64    `json:"epoch"`
-	Seq    uint64    `json:"seq"`
-	Time   time.Time `json:"time"`
-	Data   []byte    `json:"data"`
-
-	Attributes []journal.Attribute `json:"attributes,omitempty"`
-}
 
 // gapLine is the line for records that are missing.
 type gapLine struct {
@@ -53,13 +40,10 @@ func tail(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.Prepare(); err != nil {
 		return err
 	}
-	var err error
-	if r.Logger, err = newLogger("text", stderr); err != nil {
-		return err
-	}
+	r.Logger = slog.New(slog.NewTextHandler(stderr, nil))
 	defer r.Close()
 	out := bufio.NewWriter(stdout)
-	err = f.print(ctx, out)
+	err := f.print(ctx, out)
 	return errors.Join(commandline.OrInterrupted(ctx, err), out.Flush())
 }
 
@@ -72,7 +56,8 @@ func (f *tailing) print(ctx context.Context, out *bufio.Writer) error {
 			return err
 		}
 		for _, m := range b.Messages {
-			line := messageLine{commandline.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, jsonTime(m.Time), m.Data, m.Attributes}
+			line := lineOf(m.Record)
+			line.Number = commandline.FormatNumber(m.Number)
 			if err := lines.Encode(line); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -23,11 +24,7 @@ func openForReading(ctx context.Context, verb string, args []string, stdout, std
 	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return nil, err
 	}
-	logger, err := newLogger("text", stderr)
-	if err != nil {
-		return nil, err
-	}
-	log, err := f.read(ctx, logger)
+	log, err := f.read(ctx, slog.New(slog.NewTextHandler(stderr, nil)))
 	return log, commandline.OrInterrupted(ctx, err)
 }
 

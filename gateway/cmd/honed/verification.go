@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,23 +16,15 @@ type verification struct {
 	damage    atomic.Int64 // places that the last one found
 }
 
-// start verifies log at a rate in bytes per second, again and again, until stop is called.
-func (v *verification) start(log journal.Reader, rate int64, every time.Duration, logger *slog.Logger) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		for rate > 0 && ctx.Err() == nil {
-			began := time.Now()
-			v.once(ctx, log, rate, logger)
-			select {
-			case <-ctx.Done():
-			case <-time.After(every - time.Since(began)):
-			}
+// run verifies log at a rate in bytes per second, again and again, until ctx ends.
+func (v *verification) run(ctx context.Context, log journal.Reader, rate int64, every time.Duration, logger *slog.Logger) {
+	for rate > 0 && ctx.Err() == nil {
+		began := time.Now()
+		v.once(ctx, log, rate, logger)
+		select {
+		case <-ctx.Done():
+		case <-time.After(every - time.Since(began)):
 		}
-	})
-	return func() {
-		cancel()
-		running.Wait()
 	}
 }
 

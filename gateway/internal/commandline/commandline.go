@@ -1,4 +1,5 @@
-// Package commandline reads the flags of the gateway's commands, from arguments and from a TOML file.
+// Package commandline has what the gateway's commands have in common: flags, from arguments and from a TOML file,
+// and the admin side.
 package commandline
 
 import (

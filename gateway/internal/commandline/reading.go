@@ -39,26 +39,28 @@ func (f *Reading) Add(flags *flag.FlagSet, start, otherwise string) {
 }
 
 // start sets where a reader begins.
-func (f *Reading) start(text string) (err error) {
-	f.Reader.Start, f.Reader.At, f.Reader.Number, err = ParseStart(text)
+func (f *Reading) start(text string) error {
+	start, at, err := ParseStart(text)
+	f.Reader.Start, f.Reader.At, f.Reader.Number = start, time.UnixMilli(int64(at)), at // Start says which one counts
 	return err
 }
 
-// ParseStart reads where a reader begins: first, next, a time or a number.
-func ParseStart(text string) (start gateway.Start, at time.Time, number uint64, err error) {
+// ParseStart reads where a reader begins: first, next, a time or a number. At is the time in milliseconds,
+// or the number.
+func ParseStart(text string) (start gateway.Start, at uint64, err error) {
 	switch text {
 	case "first":
-		return gateway.FromFirst, at, 0, nil
+		return gateway.FromFirst, 0, nil
 	case "next":
-		return gateway.FromNext, at, 0, nil
+		return gateway.FromNext, 0, nil
 	}
-	if number, err = ParseNumber(text); err == nil {
-		return gateway.FromNumber, at, number, nil
+	if number, err := ParseNumber(text); err == nil {
+		return gateway.FromNumber, number, nil
 	}
-	if at, err = time.Parse(time.RFC3339, text); err == nil {
-		return gateway.FromTime, at, 0, nil
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return gateway.FromTime, uint64(at.UnixMilli()), nil
 	}
-	return 0, at, 0, fmt.Errorf("%q is not first, next, a time such as 2026-11-22T21:00:00Z, or a number such as 12.0", text)
+	return 0, 0, fmt.Errorf("%q is not first, next, a time such as 2026-11-22T21:00:00Z, or a number such as 12.0", text)
 }
 
 // FormatNumber writes a record's number as POSITION.INDEX.
@@ -73,6 +75,12 @@ func ParseNumber(text string) (uint64, error) {
 		index, err = strconv.ParseUint(after, 10, 16)
 	}
 	return pos<<16 | index, err
+}
+
+// JSONTime converts Unix milliseconds and clamps them to the years that JSON allows.
+func JSONTime(ms int64) time.Time {
+	const last = 253402300799999 // the end of the year 9999
+	return time.UnixMilli(min(max(ms, 0), last)).UTC()
 }
 
 // Prepare sets up the Reader, once the flags are parsed.
@@ -121,6 +129,14 @@ func ReadSecret(flag, path string) (string, error) {
 	}
 	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		return "", fmt.Errorf("%s: others can read %s; type: chmod 600 %s", flag, path, path)
+	}
+	return ReadToken(flag, path)
+}
+
+// ReadToken is ReadSecret for a file that others may read.
+func ReadToken(flag, path string) (string, error) {
+	if path == "" {
+		return "", nil
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

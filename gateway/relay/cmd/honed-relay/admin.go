@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,49 +12,18 @@ import (
 )
 
 // startAdmin serves the pages of package observe and the relay's counters under /relay/.
-func (f *relaying) startAdmin(r *relay) (addr string, stop func(), err error) {
-	if f.admin == "off" {
-		return "off", func() {}, nil
-	}
-	token, err := commandline.ReadSecret("--admin-token-file", f.adminToken)
-	if err != nil {
-		return "", nil, err
-	}
-	inner := &observe.Admin{
+func (f *relaying) startAdmin() (addr string, stop func(), err error) {
+	r := &f.relay
+	side := &observe.Admin{
 		Stats:  func() engine.Stats { return engine.Stats{} }, // a relay serves nobody
 		Ready:  func() bool { return r.stats(time.Now()).Failing < notReady.Seconds() },
-		Token:  token,
 		Info:   observe.Info{Service: "honed-relay", Version: commandline.Version(release)},
 		Logger: r.logger,
 	}
-	guard := &observe.Guard{Token: token}
-	ln, err := guard.Listen(f.admin)
-	if err != nil {
-		return "", nil, err
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/", inner.Handler())
-	mux.Handle("/relay/stats", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(r.stats(time.Now()))
-	})))
-	mux.Handle("/relay/metrics", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		r.stats(time.Now()).writeMetrics(w, r.reader.Name)
-	})))
-	server, done := guard.Server(mux), make(chan struct{})
-	go func() {
-		defer close(done)
-		server.Serve(ln)
-	}()
-	return ln.Addr().String(), func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-			server.Close()
-		}
-		<-done
-	}, nil
+	return f.StartAdmin(side, commandline.ReadSecret, map[string]http.HandlerFunc{
+		"/relay/stats":   func(w http.ResponseWriter, _ *http.Request) { commandline.AnswerJSON(w, r.stats(time.Now())) },
+		"/relay/metrics": commandline.AnswerMetrics(func(w io.Writer) { r.stats(time.Now()).writeMetrics(w, r.reader.Name) }),
+	})
 }
 
 // notReady is for how long the destination may fail before /healthz says so.
@@ -99,22 +65,16 @@ func since(now time.Time, ms int64) float64 {
 
 // writeMetrics writes the counters for Prometheus.
 func (s stats) writeMetrics(w io.Writer, reader string) {
-	for _, m := range []struct {
-		name, kind, help string
-		value            any
-	}{
-		{"honed_relay_records_total", "counter", "Messages that the destination has.", s.Records},
-		{"honed_relay_bytes_total", "counter", "Bytes of their data.", s.Bytes},
-		{"honed_relay_batches_total", "counter", "Batches finished.", s.Batches},
-		{"honed_relay_retries_total", "counter", "Attempts that failed and were repeated.", s.Retries},
-		{"honed_relay_refused_total", "counter", "Messages put into the dead-letter log, refused or waiting.", s.Refused},
-		{"honed_relay_gaps_total", "counter", "Gaps passed with --accept-gaps.", s.Gaps},
-		{"honed_relay_dead_letters", "gauge", "Refused messages in the dead-letter log.", s.Dead},
-		{"honed_relay_waiting", "gauge", "Messages in the dead-letter log that wait behind refused ones, or are being retried.", s.Waiting},
-		{"honed_relay_lag_seconds", "gauge", "Age of the oldest message in hand; 0: none is.", s.Lag},
-		{"honed_relay_failing_seconds", "gauge", "For how long every attempt has failed; 0: the destination works.", s.Failing},
-		{"honed_relay_last_success_timestamp_seconds", "gauge", "When a batch was last finished; 0: not since the start.", s.LastSuccess},
-	} {
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s{reader=%q} %v\n", m.name, m.help, m.name, m.kind, m.name, reader, m.value)
-	}
+	m := commandline.Metrics{To: w, Labels: fmt.Sprintf("{reader=%q}", reader)}
+	m.Counter("honed_relay_records_total", "Messages that the destination has.", s.Records)
+	m.Counter("honed_relay_bytes_total", "Bytes of their data.", s.Bytes)
+	m.Counter("honed_relay_batches_total", "Batches finished.", s.Batches)
+	m.Counter("honed_relay_retries_total", "Attempts that failed and were repeated.", s.Retries)
+	m.Counter("honed_relay_refused_total", "Messages put into the dead-letter log, refused or waiting.", s.Refused)
+	m.Counter("honed_relay_gaps_total", "Gaps passed with --accept-gaps.", s.Gaps)
+	m.Gauge("honed_relay_dead_letters", "Refused messages in the dead-letter log.", s.Dead)
+	m.Gauge("honed_relay_waiting", "Messages in the dead-letter log that wait behind refused ones, or are being retried.", s.Waiting)
+	m.Gauge("honed_relay_lag_seconds", "Age of the oldest message in hand; 0: none is.", s.Lag)
+	m.Gauge("honed_relay_failing_seconds", "For how long every attempt has failed; 0: the destination works.", s.Failing)
+	m.Gauge("honed_relay_last_success_timestamp_seconds", "When a batch was last finished; 0: not since the start.", s.LastSuccess)
 }

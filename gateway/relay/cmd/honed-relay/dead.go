@@ -68,14 +68,14 @@ func openDead(ctx context.Context, folder string, most int, bytes int64, logger 
 		return nil, err
 	}
 	d := &deadLog{most: most, log: log}
-	if d.index, err = readDead(ctx, log, nil); err != nil {
+	if d.index, err = readDead(ctx, log); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	return d, nil
 }
 
-// readDead reads a dead-letter log. each, if not nil, is called for every letter with its message.
-func readDead(ctx context.Context, log journal.Reader, each func(*letter, journal.Record)) (deadIndex, error) {
+// readDead reads a dead-letter log.
+func readDead(ctx context.Context, log journal.Reader) (deadIndex, error) {
 	x := deadIndex{letters: map[letterKey]*letter{}, clients: map[string][]*letter{}}
 	err := walk(ctx, log, 0, func(pos uint64, e entry, meta journal.Record, m *journal.Record) error {
 		key, s, err := e.parse(meta)
@@ -87,11 +87,7 @@ func readDead(ctx context.Context, log journal.Reader, each func(*letter, journa
 			x.set(x.letters[key], s, e.Reason, since)
 			return nil
 		}
-		l := &letter{letterKey: key, client: m.Client, state: s, reason: e.Reason, since: since, pos: pos}
-		x.add(l)
-		if each != nil {
-			each(l, *m)
-		}
+		x.add(&letter{letterKey: key, client: m.Client, state: s, reason: e.Reason, since: since, pos: pos})
 		return nil
 	})
 	return x, err
@@ -224,23 +220,6 @@ func (d *deadLog) keep(ctx context.Context, b *batch) (added int, err error) {
 	}
 	_, err = w.flush()
 	return added, err
-}
-
-// decide stores an operator's decision about letters.
-func (d *deadLog) decide(ctx context.Context, letters []*letter, s state) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	w := deadWriter{d: d, ctx: ctx, now: time.Now()}
-	for _, l := range letters {
-		if err := w.mark(l, s, l.reason); err != nil {
-			return err
-		}
-	}
-	_, err := w.flush()
-	if err == nil && d.changed != nil {
-		d.changed()
-	}
-	return err
 }
 
 // deadWriter appends entries, many in an envelope. The index follows each append. d.mu is held.

@@ -202,6 +202,16 @@ func (u *unsteady) write(ctx context.Context, b *batch) error {
 	return u.printer.write(ctx, b)
 }
 
+// TestFarTime: a message from a time that JSON cannot express is written like any other, and not left out.
+func TestFarTime(t *testing.T) {
+	m := letterOf(1, pending, []byte("abc"))
+	m.Time = 1 << 60
+	var out bytes.Buffer
+	if err := (&printer{to: &out}).write(t.Context(), &batch{messages: []message{m}}); err != nil || !strings.Contains(out.String(), `"data":"YWJj"`) {
+		t.Errorf("%v, and the line is %q", err, out.String())
+	}
+}
+
 // TestStats: what fails is counted, and how long.
 func TestStats(t *testing.T) {
 	var out bytes.Buffer

@@ -29,7 +29,7 @@ type line struct {
 func (m *message) key() string { return fmt.Sprintf("%s/%d/%d", m.Client, m.Epoch, m.Seq) }
 
 func (m *message) line() line {
-	return line{m.key(), commandline.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, time.UnixMilli(m.Time).UTC(), m.Attributes, m.Data}
+	return line{m.key(), commandline.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, commandline.JSONTime(m.Time), m.Attributes, m.Data}
 }
 
 // appendLines writes messages as lines of JSON.

@@ -32,7 +32,6 @@ type relay struct {
 
 	mu   sync.Mutex
 	stop context.CancelFunc // makes the loop look at the dead-letter log; nil: it will
-	look bool               // it has to
 }
 
 // counts are the relay's counters.
@@ -68,10 +67,12 @@ func (r *relay) relay(ctx context.Context) error {
 	}
 	r.logger.Info("relaying", "reader", r.reader.Name, "behind", start, "own", own != nil)
 	for {
+		waiting, stop := r.listen(ctx) // before it looks: what is decided from now on ends the wait
 		if err := r.release(ctx); err != nil {
+			stop()
 			return err
 		}
-		b, gap, err := r.gather(ctx)
+		b, gap, err := r.gather(ctx, waiting, stop)
 		if err == nil && b != nil {
 			err = r.forward(ctx, b)
 		}
@@ -106,13 +107,9 @@ func (r *relay) open(ctx context.Context) (own *gateway.Position, err error) {
 }
 
 // gather waits for messages, takes what there is up to a batch, and returns it, or a gap that follows it.
-// Both are nil if there may be something to do in the dead-letter log.
-func (r *relay) gather(ctx context.Context) (b *batch, gap *gateway.Batch, err error) {
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if r.interruptible(cancel) {
-		return nil, nil, nil
-	}
+// Both are nil if there may be something to do in the dead-letter log. stop ends waiting.
+func (r *relay) gather(ctx, waiting context.Context, stop context.CancelFunc) (b *batch, gap *gateway.Batch, err error) {
+	defer stop()
 	size := 0
 	for b == nil || len(b.messages) < r.messages && size < r.bytes {
 		next, err := r.reader.Next(waiting)
@@ -126,7 +123,7 @@ func (r *relay) gather(ctx context.Context) (b *batch, gap *gateway.Batch, err e
 		}
 		if b == nil {
 			b = &batch{passOn: r.passOn}
-			cancel() // from now on Next returns only what has arrived
+			stop() // from now on Next returns only what has arrived
 		}
 		b.position = next.Position
 		for _, m := range next.Messages {
@@ -137,20 +134,19 @@ func (r *relay) gather(ctx context.Context) (b *batch, gap *gateway.Batch, err e
 	return b, nil, nil
 }
 
-// interruptible sets what wakes gather, and reports whether it is to stop at once.
-func (r *relay) interruptible(cancel context.CancelFunc) bool {
+// listen returns a context that wake ends.
+func (r *relay) listen(ctx context.Context) (context.Context, context.CancelFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	look := r.look
-	r.stop, r.look = cancel, false
-	return look
+	waiting, stop := context.WithCancel(ctx)
+	r.stop = stop
+	return waiting, stop
 }
 
 // wake makes the relay look at the dead-letter log.
 func (r *relay) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.look = true
 	if r.stop != nil {
 		r.stop()
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -25,6 +24,8 @@ import (
 
 // relaying are the flags of honed-relay without a verb.
 type relaying struct {
+	commandline.Serving
+	relay
 	reading commandline.Reading
 	stored  bool
 
@@ -37,21 +38,11 @@ type relaying struct {
 	secretFile   string
 	authFile     string
 	lanes        int
-	messages     int
-	bytes        int
 	requestTime  time.Duration
-	longest      time.Duration
 
 	data         string
 	deadMessages int
 	deadBytes    int64
-	passOn       bool
-	acceptGaps   bool
-
-	admin      string
-	adminToken string
-	logFormat  string
-	untilEOF   bool
 }
 
 func (f *relaying) add(flags *flag.FlagSet) {
@@ -84,10 +75,7 @@ func (f *relaying) add(flags *flag.FlagSet) {
 	flags.BoolVar(&f.passOn, "pass-on", false, "do not hold up a client's later messages while one is in the dead-letter log")
 	flags.BoolVar(&f.acceptGaps, "accept-gaps", false, "go on where honed has deleted or lost messages, instead of stopping")
 
-	flags.StringVar(&f.admin, "admin", "127.0.0.1:7172", "serve metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
-	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that other machines need for the admin side")
-	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log on standard error: text or json")
-	flags.BoolVar(&f.untilEOF, "until-eof", false, "also stop when standard input ends, for a relay that must not outlive its parent")
+	f.Serving.Add(flags, "127.0.0.1:7172", "also stop when standard input ends, for a relay that must not outlive its parent")
 }
 
 // serve relays until ctx ends.
@@ -101,29 +89,26 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.check(); err != nil {
 		return commandline.UsageError{Err: err}
 	}
-	handler := slog.Handler(slog.NewTextHandler(stderr, nil))
-	if f.logFormat == "json" {
-		handler = slog.NewJSONHandler(stderr, nil)
-	}
-	r := &relay{
-		reader: &f.reading.Reader, messages: f.messages, bytes: f.bytes, passOn: f.passOn, acceptGaps: f.acceptGaps, longest: f.longest,
-		logger: slog.New(handler),
-	}
-	err := f.reading.Prepare()
-	if err != nil {
+	var err error
+	if f.logger, err = f.Logger(stderr); err != nil {
 		return err
 	}
-	if r.reader.Logger = r.logger; r.reader.Start == gateway.Stored && !f.stored {
-		r.reader.Start = gateway.FromFirst
-	}
-	if r.sink, err = f.sink(stdout); err != nil {
+	if err := f.reading.Prepare(); err != nil {
 		return err
 	}
-	return f.relay(ctx, r)
+	f.reader = &f.reading.Reader
+	if f.reader.Logger = f.logger; f.reader.Start == gateway.Stored && !f.stored {
+		f.reader.Start = gateway.FromFirst
+	}
+	if f.sink, err = f.destination(stdout); err != nil {
+		return err
+	}
+	return f.start(ctx)
 }
 
-// relay opens the dead-letter log and the admin side, and runs r.
-func (f *relaying) relay(ctx context.Context, r *relay) (err error) {
+// start opens the dead-letter log and the admin side, and runs the relay.
+func (f *relaying) start(ctx context.Context) (err error) {
+	r := &f.relay
 	if r.dead, err = openDead(ctx, f.data, f.deadMessages, f.deadBytes, r.logger); err != nil {
 		return err
 	}
@@ -134,20 +119,13 @@ func (f *relaying) relay(ctx context.Context, r *relay) (err error) {
 		return err
 	}
 	defer quiet()
-	addr, stop, err := f.startAdmin(r)
+	addr, stop, err := f.startAdmin()
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if f.untilEOF {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		go func() { // ends with the process
-			defer cancel()
-			io.Copy(io.Discard, os.Stdin)
-		}()
-	}
-	r.logger.Info("started", "admin", addr, "pid", os.Getpid())
+	ctx = f.Context(ctx)
+	r.logger.Info("started", "admin", cmp.Or(addr, "off"), "pid", os.Getpid())
 	return r.run(ctx)
 }
 
@@ -160,8 +138,6 @@ func (f *relaying) check() error {
 		return errors.New("--to DESTINATION is missing")
 	case f.messages < 1 || f.bytes < 1 || f.lanes < 1 || f.deadMessages < 1 || f.longest < time.Second || f.requestTime <= 0:
 		return errors.New("--batch-messages, --batch-bytes, --lanes, --dead-messages and --request-time must be positive, and --retry-time at least 1s")
-	case f.logFormat != "text" && f.logFormat != "json":
-		return fmt.Errorf("--log-format is text or json, not %q", f.logFormat)
 	case f.dataType != "bytea" && f.dataType != "text" && f.dataType != "jsonb":
 		return fmt.Errorf("--data-type is bytea, text or jsonb, not %q", f.dataType)
 	case r.Share < 0 || r.Share >= r.Shares:
@@ -172,8 +148,8 @@ func (f *relaying) check() error {
 	return nil
 }
 
-// sink returns the sink that --to names.
-func (f *relaying) sink(stdout io.Writer) (sink, error) {
+// destination returns the sink that --to names.
+func (f *relaying) destination(stdout io.Writer) (sink, error) {
 	if f.to == "stdout" {
 		return &printer{to: stdout}, nil
 	}

@@ -101,7 +101,7 @@ func readDeadLines(ctx context.Context, folder string, pick func(*letter) bool) 
 		return nil, 0, err
 	}
 	defer log.Close()
-	index, err := readDead(ctx, log, nil)
+	index, err := readDead(ctx, log)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -195,6 +195,7 @@ func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout 
 func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	s := map[string]state{retried.String(): retried, dropped.String(): dropped}[what.State]
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	var letters []*letter
 	found := map[uint64]bool{}
 	for _, l := range d.index.sorted() {
@@ -205,7 +206,6 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 			}
 		}
 	}
-	d.mu.Unlock()
 	for _, n := range what.Numbers {
 		if !found[n] {
 			return outcome{Error: fmt.Sprintf("the dead-letter log has no message %s that is refused or waits; nothing was changed", commandline.FormatNumber(n))}
@@ -214,8 +214,17 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	if s == pending {
 		return outcome{Error: fmt.Sprintf("there is no decision %q", what.State)}
 	}
-	if err := d.decide(ctx, letters, s); err != nil {
+	w := deadWriter{d: d, ctx: ctx, now: time.Now()}
+	for _, l := range letters {
+		if err := w.mark(l, s, l.reason); err != nil {
+			return outcome{Error: err.Error()}
+		}
+	}
+	if _, err := w.flush(); err != nil {
 		return outcome{Error: err.Error()}
+	}
+	if d.changed != nil {
+		d.changed()
 	}
 	return outcome{Changed: len(letters)}
 }
