@@ -1,8 +1,6 @@
 package torture
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -93,10 +91,7 @@ func (in *httpInput) render(host, path, mark string) [][]byte {
 	return parts
 }
 
-// httpInputs returns the list, which is our own, derived from the two RFCs.
-func httpInputs() []httpInput {
-	return slices.Concat(lineInputs, fieldInputs, hostInputs, lengthInputs, codingInputs, chunkInputs, lifeInputs)
-}
+// The lists are our own, derived from the two RFCs.
 
 var lineInputs = []httpInput{
 	{"no version, as in HTTP/0.9", "2.3", "GET {path}\r\n\r\n{next}", rights{refuse: true, lenient: 2, raw: true}},
@@ -254,28 +249,6 @@ var lifeInputs = []httpInput{
 	{"an unknown upgrade", "9110 §7.8", fieldText("Connection: Upgrade\r\nUpgrade: nothing"), mayServe},
 	{"an upgrade to HTTP/2 with broken settings", "9110 §7.8", fieldText("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: ?"), mayServe},
 	{"a request and half of the next one", "9.3.2", lineText("GET {path} HTTP/1.1") + "GET", rights{serve: 2}},
-}
-
-// may says in words what a server may do.
-func (r rights) may() string {
-	var ways []string
-	if r.refuse {
-		ways = append(ways, "refuse")
-	}
-	if r.serve > 0 {
-		ways = append(ways, giveAnswers(r.serve))
-	}
-	if r.waits {
-		ways = append(ways, "wait")
-	}
-	return strings.Join(ways, ", or ")
-}
-
-func giveAnswers(n int) string {
-	if n == 1 {
-		return "give 1 answer and close"
-	}
-	return fmt.Sprintf("give %d answers", n)
 }
 
 // rfc names the section with its RFC.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"time"
 )
 
 // ruling is what a server did with an input.
@@ -22,13 +21,6 @@ const (
 
 // String returns the ruling in words.
 func (r ruling) String() string { return [...]string{"right", "lenient", "wrong"}[r] }
-
-// heard is what came back for an input.
-type heard struct {
-	bytes  []byte
-	closed bool          // by the server
-	took   time.Duration // until then, or until nothing more was waited for
-}
 
 // httpAnswer is one answer of a server.
 type httpAnswer struct {

@@ -29,12 +29,11 @@ func TestMalformed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a := arena(t, load.HTTP{URL: c.start(t) + "/page"}, Limits{})
 			ctx := within(t, 2*time.Minute)
-			good, err := a.goodStatus(ctx)
+			all, err := a.malformed(ctx, httpInputs())
 			if err != nil {
 				t.Fatal(err)
 			}
-			all, err := playAll(len(httpInputs()), a.playRequests(ctx, httpInputs(), nil, judgeBeside(good)))
-			if err != nil {
+			if err := a.play(ctx, (*target).Bare, all); err != nil {
 				t.Fatal(err)
 			}
 			var text strings.Builder

@@ -104,5 +104,3 @@ func shortened(text string) string {
 	}
 	return text
 }
-
-func size(bytes int64) string { return figure.Bytes(float64(bytes)) }

@@ -264,7 +264,7 @@ func (r *run) recover(ctx context.Context) bool {
 	if r.process.owned() {
 		r.crowd.pause(ctx) // who closes a connection first keeps its port busy
 		last, _ := r.process.ended()
-		r.process.kill()
+		r.process.running().Kill()
 		err := r.process.start(ctx)
 		for until := time.Now().Add(portBusy); err != nil && time.Now().Before(until) && pause(ctx, time.Second); {
 			err = r.process.start(ctx)
@@ -315,7 +315,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 		r.crowd.pause(ctx)
 	}
 	r.crowd.begin()
-	watched := follow(ctx, r.process)
+	watched := r.process.follow(ctx, r.Limits)
 	attack, cancel := context.WithTimeout(ctx, limit)
 	results := make([]Result, len(scenarios))
 	var attacks sync.WaitGroup
@@ -329,7 +329,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 	settled := r.crowd.settled(ctx)
 	then := aftermath{settled: settled, after: time.Since(over), together: len(scenarios)}
 	felt := r.crowd.so()
-	used := watched.end(ctx, r.Limits)
+	used := watched()
 	if used != nil {
 		used.Idle = r.idle(ctx)
 	}
@@ -348,7 +348,7 @@ func (r *run) attack(ctx context.Context, s Scenario) Result {
 	name.Write([]byte(s.Name))
 	a := &Arena{
 		Limits: r.Limits,
-		Rand:   rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, spins: max(r.asked+spins, 3*r.asked), open: map[*Conn]struct{}{},
+		Rand:   rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, spins: max(r.asked+spins, 3*r.asked), conns: map[*Conn]struct{}{},
 	}
 	found := s.Attack(ctx, a)
 	a.close()

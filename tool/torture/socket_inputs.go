@@ -27,11 +27,6 @@ const (
 	mayDecline                 // the same, unless its service refuses the message
 )
 
-// String says in words what a server may do.
-func (r reaction) String() string {
-	return [...]string{"close", "close (going on harms nobody)", "close, or wait", "go on", "go on, or refuse the message"}[r]
-}
-
 // The first byte of a frame.
 const (
 	finBit   = 0x80
