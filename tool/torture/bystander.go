@@ -49,6 +49,7 @@ type crowd struct {
 	since  time.Time // when everybody was asked to answer; see settled
 	paused bool
 	learns bool
+	alien  bool // there was another client's answer since the baseline began
 
 	stop context.CancelFunc
 	live sync.WaitGroup
@@ -163,6 +164,12 @@ func (c *crowd) failure() (first error) {
 	return first
 }
 
+// mixesUp reports whether there was an answer that may be another client's since the baseline began.
+func (c *crowd) mixesUp() (alien bool) {
+	c.locked(func() { alien = c.alien })
+	return alien
+}
+
 // live asks until ctx ends.
 func (b *bystander) live(ctx context.Context) {
 	defer b.hangUp()
@@ -252,6 +259,7 @@ func (b *bystander) answered(began time.Time, err error) {
 	default:
 		c.felt.Lost++
 	}
+	c.alien = c.alien || errors.Is(err, errAlien)
 	if c.first == nil {
 		c.first, c.felt.First = err, plain(err)
 	}

@@ -100,7 +100,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	r.crowd.patience = p.Limits.Answer + p.Limits.Answer/2
 	r.crowd.start(ctx, p.Seed)
 	defer r.crowd.end()
-	if err := r.baseline(ctx); err != nil {
+	if err := r.learn(ctx); err != nil {
 		return nil, err
 	}
 	r.attackAll(ctx)
@@ -114,18 +114,50 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	return r.report, nil
 }
 
-// baseline learns what the server answers, and how fast.
+// Baseline is the name of the result that says that answers were mixed up before any attack.
+const Baseline = "baseline"
+
+// learn learns what the server answers, and how fast. An answer that may be another client's is a fall
+// already, as in a scenario: in two of two tries.
+func (r *run) learn(ctx context.Context) error {
+	began := time.Now()
+	err := r.baseline(ctx)
+	if !errors.Is(err, errAlien) {
+		return err
+	}
+	words := func() string {
+		b := r.report.Baseline
+		return fmt.Sprintf("bystanders: %d of %d answers are wrong before any attack (%v)", b.Wrong, b.Asked, errAlien)
+	}
+	made := Result{
+		Name: Baseline, Title: "Bystanders ask good requests before any attack.", Tries: 2,
+		Verdict: Slower, Words: "all answers are right", Notes: []string{"the first of two tries: " + words()},
+	}
+	if err = r.baseline(ctx); errors.Is(err, errAlien) {
+		made.Verdict, made.Words, made.Notes, err = Fell, words(), nil, nil
+		r.gone = "not tried: answers are mixed up before any attack"
+	}
+	if err == nil {
+		made.Took, made.Felt = time.Since(began).Seconds(), r.report.Baseline
+		r.made(made)
+	}
+	return err
+}
+
 func (r *run) baseline(ctx context.Context) error {
-	r.crowd.locked(func() { r.crowd.learns = true })
+	r.crowd.locked(func() { r.crowd.learns, r.crowd.alien = true, false })
 	r.crowd.begin()
 	half := r.Baseline / 2
-	if !r.settled(ctx, r.crowd.failure) || !pause(ctx, half) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := r.crowd.failure(); err != nil {
-			return fmt.Errorf("%w: %w", errNoBaseline, err)
-		}
+	learnt := r.settled(ctx, r.crowd.failure) && pause(ctx, half)
+	r.report.Baseline = r.crowd.so()
+	switch err := r.crowd.failure(); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case r.crowd.mixesUp():
+		return errAlien
+	case !learnt && err != nil:
+		return fmt.Errorf("%w: %w", errNoBaseline, err)
+	case !learnt:
 		return fmt.Errorf("%w: no answer in time; does it serve several clients at once?", errNoBaseline)
 	}
 	r.crowd.locked(func() { r.crowd.learns = false })
@@ -134,7 +166,10 @@ func (r *run) baseline(ctx context.Context) error {
 		pause(ctx, half)
 	}
 	r.report.Baseline = r.crowd.so()
-	if b := r.report.Baseline; b.Wrong+b.Lost+b.Refused+b.Silent > 0 {
+	switch b := r.report.Baseline; {
+	case r.crowd.mixesUp():
+		return errAlien
+	case b.Wrong+b.Lost+b.Refused+b.Silent > 0:
 		return fmt.Errorf("%w: %d of %d failed (%s)", errNoBaseline, b.Wrong+b.Lost+b.Refused+b.Silent, b.Asked, b.First)
 	}
 	r.usual = r.idle(ctx)
@@ -364,6 +399,6 @@ func (r *run) say(doing string) {
 func (r *run) made(result Result) {
 	r.report.Results = append(r.report.Results, result)
 	if r.Progress != nil {
-		r.Progress(Progress{Done: len(r.report.Results), Of: len(r.Scenarios), Made: &result})
+		r.Progress(Progress{Done: len(r.report.Results), Of: max(len(r.Scenarios), len(r.report.Results)), Made: &result})
 	}
 }

@@ -234,13 +234,16 @@ func (c *Conn) seen(got *load.Answer) answer {
 	return a
 }
 
-var errWrongAnswer = errors.New("another answer than before the attacks")
+var (
+	errWrongAnswer = errors.New("another answer than before the attacks")
+	errAlien       = errors.New("it lacks what this client sent, and may be another client's")
+)
 
 // check compares got with known, as far as that is known.
 func (known *answer) check(got answer) error {
 	switch {
 	case got.alien && known.status == got.status:
-		return fmt.Errorf("%w: it lacks what this client sent, and may be another client's", errWrongAnswer)
+		return fmt.Errorf("%w: %w", errWrongAnswer, errAlien)
 	case known.status == "":
 	case known.status != got.status:
 		return fmt.Errorf("%w: %s instead of %s", errWrongAnswer, got.status, known.status)

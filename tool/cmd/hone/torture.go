@@ -217,7 +217,11 @@ func (f *tortureFlags) run(cmd *cobra.Command, target string) error {
 	report.Version = command.BuildOf(release).Version
 	again := f.again(cmd, target)
 	for i := range report.Results {
-		report.Results[i].Replay = fmt.Sprintf("%s --only %s --seed %d", again, report.Results[i].Name, report.Seed)
+		only := " --only " + report.Results[i].Name
+		if report.Results[i].Name == torture.Baseline {
+			only = ""
+		}
+		report.Results[i].Replay = fmt.Sprintf("%s%s --seed %d", again, only, report.Seed)
 	}
 	if earlier != nil {
 		report.Compare(earlier)
