@@ -143,17 +143,19 @@ func (c *crowd) await(ctx context.Context, is func(*bystander) bool) bool {
 
 // so returns what was felt since begin.
 func (c *crowd) so() Felt {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	felt := c.felt
-	for _, b := range c.all {
-		if !b.asked.IsZero() {
-			felt.Worst = max(felt.Worst, time.Since(b.asked).Seconds())
+	var felt Felt
+	var took []float64
+	c.locked(func() {
+		felt, took = c.felt, slices.Clone(c.took)
+		for _, b := range c.all {
+			if !b.asked.IsZero() {
+				felt.Worst = max(felt.Worst, time.Since(b.asked).Seconds())
+			}
 		}
-	}
-	if len(c.took) > 0 {
-		slices.Sort(c.took)
-		felt.Median = c.took[len(c.took)/2]
+	})
+	if len(took) > 0 { // nobody waits for the sorting
+		slices.Sort(took)
+		felt.Median = took[len(took)/2]
 	}
 	return felt
 }

@@ -478,7 +478,7 @@ func stopsReading(ctx context.Context, a *Arena) Finding {
 		return -1
 	})
 	for i, c := range crowd {
-		if took[i] < 0 && c.endsWhenRead(a.Answer) {
+		if took[i] < 0 && ctx.Err() == nil && c.endsWhenRead(a.Answer) {
 			took[i] = time.Since(began)
 		}
 	}

@@ -235,12 +235,11 @@ func (r *run) oneByOne(ctx context.Context, scenarios []Scenario) {
 	}
 }
 
-// together runs scenarios that wait at the same time. When somebody suffers, each is tried alone.
+// together runs scenarios that wait at the same time, so that they wait once. When somebody suffers, it runs
+// them by halves to find out who is at fault: as falls end soon, that waits for those that survive. Where a
+// fall shows only after the wait, each is tried alone.
 func (r *run) together(ctx context.Context, scenarios []Scenario) {
-	if len(scenarios) == 0 || ctx.Err() != nil {
-		return
-	}
-	if r.gone != "" {
+	if len(scenarios) < 2 || r.gone != "" || ctx.Err() != nil {
 		r.oneByOne(ctx, scenarios)
 		return
 	}
@@ -249,14 +248,19 @@ func (r *run) together(ctx context.Context, scenarios []Scenario) {
 		names = append(names, s.Name)
 	}
 	r.say(strings.Join(names, ", "))
-	results := r.try(ctx, scenarios)
-	if len(scenarios) > 1 && slices.ContainsFunc(results, func(f Result) bool { return f.Verdict == Fell }) {
+	results, early := r.try(ctx, scenarios)
+	switch half := len(scenarios) / 2; {
+	case !slices.ContainsFunc(results, func(f Result) bool { return f.Verdict == Fell }):
+		for _, made := range results {
+			r.made(made)
+		}
+	case early:
+		r.recover(ctx)
+		r.together(ctx, scenarios[:half])
+		r.together(ctx, scenarios[half:])
+	default:
 		r.recover(ctx)
 		r.oneByOne(ctx, scenarios)
-		return
-	}
-	for _, made := range results {
-		r.made(made)
 	}
 }
 
@@ -270,7 +274,7 @@ func symptom(words string) string {
 
 // certain tries a scenario, and once more when the server fell, unless it falls so all the time.
 func (r *run) certain(ctx context.Context, s Scenario) Result {
-	first := r.try(ctx, []Scenario{s})[0]
+	first := r.once(ctx, s)
 	if first.Verdict != Fell || ctx.Err() != nil || !r.recover(ctx) {
 		return first // without a doubt, if it did not come back
 	}
@@ -278,7 +282,7 @@ func (r *run) certain(ctx context.Context, s Scenario) Result {
 		first.Notes = append(first.Notes, fmt.Sprintf("not tried again: %d scenarios fell like this in two of two tries", sameFalls))
 		return first
 	}
-	second := r.try(ctx, []Scenario{s})[0]
+	second := r.once(ctx, s)
 	second.Tries = 2
 	if second.Verdict == Fell {
 		r.falls[symptom(second.Words)]++
@@ -335,8 +339,17 @@ func (r *run) settled(ctx context.Context, hopeless func() error) bool {
 // it does not get its port while connections of the one before are in TIME_WAIT, for 60 s.
 const portBusy = 65 * time.Second
 
-// try runs scenarios at the same time, once.
-func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
+func (r *run) once(ctx context.Context, s Scenario) Result {
+	results, _ := r.try(ctx, []Scenario{s})
+	return results[0]
+}
+
+// lookEvery is how often a try is looked at that waits. What is seen twice is certain: after a pause of
+// this whole program, it knows by then how late it is itself.
+const lookEvery = 250 * time.Millisecond
+
+// try runs scenarios at the same time, once. If they wait, it ends early as soon as a fall is certain.
+func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, endedEarly bool) {
 	limit := r.Limits.Within
 	if scenarios[0].Waits {
 		limit = r.Limits.Wait + r.Limits.Wait/10 + r.Limits.Answer
@@ -352,18 +365,34 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 	r.crowd.begin()
 	watched := r.process.follow(ctx, r.Limits)
 	attack, cancel := context.WithTimeout(ctx, limit)
-	results := make([]Result, len(scenarios))
-	var attacks sync.WaitGroup
-	for i, s := range scenarios {
-		attacks.Go(func() { results[i] = r.attack(attack, s) })
+	var early time.Duration // after which a fall was certain; zero: it was not
+	late := 0.0             // hone itself, until then
+	var looking sync.WaitGroup
+	if scenarios[0].Waits {
+		looking.Go(func() {
+			for seen := 0; seen < 2 && pause(attack, lookEvery); {
+				felt := r.crowd.so()
+				if seen++; !r.suffers(felt, scenarios[0]) {
+					seen = 0
+				}
+				if seen == 2 {
+					early, late = time.Since(began), felt.Lag
+					cancel()
+				}
+			}
+		})
 	}
-	attacks.Wait()
+	results = atOnce(len(scenarios), func(i int) Result { return r.attack(attack, scenarios[i]) })
 	cancel()
+	looking.Wait()
 	r.crowd.goOn()
 	over := time.Now()
 	settled := r.crowd.settled(ctx)
-	then := aftermath{settled: settled, after: time.Since(over), together: len(scenarios)}
+	then := aftermath{settled: settled, after: time.Since(over), together: len(scenarios), early: early}
 	felt := r.crowd.so()
+	if early > 0 {
+		felt.Lag = late
+	}
 	used := watched()
 	if used != nil {
 		used.Idle = r.idle(ctx)
@@ -374,7 +403,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 		r.judge(made, s, then)
 		then.told = then.told || made.Verdict == Slower
 	}
-	return results
+	return results, early > 0
 }
 
 // attack runs one scenario.
