@@ -44,12 +44,11 @@ type crowd struct {
 	mu     sync.Mutex
 	all    []*bystander
 	felt   Felt
-	first  error // the first failure of felt
+	first  error // the first failure of felt, or an answer that may be another client's
 	took   []float64
 	since  time.Time // when everybody was asked to answer; see settled
 	paused bool
 	learns bool
-	alien  bool // there was another client's answer since the baseline began
 
 	stop context.CancelFunc
 	live sync.WaitGroup
@@ -160,16 +159,11 @@ func (c *crowd) so() Felt {
 	return felt
 }
 
-// failure returns the first failure since begin; nil: there was none.
+// failure returns the first failure since begin, or an answer that may be another client's; nil: there
+// was none.
 func (c *crowd) failure() (first error) {
 	c.locked(func() { first = c.first })
 	return first
-}
-
-// mixesUp reports whether there was an answer that may be another client's since the baseline began.
-func (c *crowd) mixesUp() (alien bool) {
-	c.locked(func() { alien = c.alien })
-	return alien
 }
 
 // live asks until ctx ends.
@@ -261,9 +255,11 @@ func (b *bystander) answered(began time.Time, err error) {
 	default:
 		c.felt.Lost++
 	}
-	c.alien = c.alien || errors.Is(err, errAlien)
 	if c.first == nil {
-		c.first, c.felt.First = err, plain(err)
+		c.felt.First = plain(err)
+	}
+	if c.first == nil || errors.Is(err, errAlien) {
+		c.first = err
 	}
 }
 

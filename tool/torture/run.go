@@ -145,7 +145,7 @@ func (r *run) learn(ctx context.Context) error {
 }
 
 func (r *run) baseline(ctx context.Context) error {
-	r.crowd.locked(func() { r.crowd.learns, r.crowd.alien = true, false })
+	r.crowd.locked(func() { r.crowd.learns = true })
 	r.crowd.begin()
 	half := r.Baseline / 2
 	learnt := r.settled(ctx, r.crowd.failure) && pause(ctx, half)
@@ -153,7 +153,7 @@ func (r *run) baseline(ctx context.Context) error {
 	switch err := r.crowd.failure(); {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case r.crowd.mixesUp():
+	case errors.Is(err, errAlien):
 		return errAlien
 	case !learnt && err != nil:
 		return fmt.Errorf("%w: %w", errNoBaseline, err)
@@ -167,7 +167,7 @@ func (r *run) baseline(ctx context.Context) error {
 	}
 	r.report.Baseline = r.crowd.so()
 	switch b := r.report.Baseline; {
-	case r.crowd.mixesUp():
+	case errors.Is(r.crowd.failure(), errAlien):
 		return errAlien
 	case b.Wrong+b.Lost+b.Refused+b.Silent > 0:
 		return fmt.Errorf("%w: %d of %d failed (%s)", errNoBaseline, b.Wrong+b.Lost+b.Refused+b.Silent, b.Asked, b.First)
@@ -200,9 +200,13 @@ func (r *run) attackAll(ctx context.Context) {
 			alone = append(alone, s)
 		}
 	}
-	r.oneByOne(ctx, alone)
+	for one := range slices.Chunk(alone, 1) {
+		r.together(ctx, one)
+	}
 	r.together(ctx, waiting)
-	r.oneByOne(ctx, ending)
+	for one := range slices.Chunk(ending, 1) {
+		r.together(ctx, one)
+	}
 	r.report.sort(r.Scenarios)
 }
 
@@ -221,46 +225,40 @@ func (r *run) unfit(s Scenario) string {
 	return ""
 }
 
-func (r *run) oneByOne(ctx context.Context, scenarios []Scenario) {
-	for _, s := range scenarios {
-		if ctx.Err() != nil {
-			return
-		}
-		if r.gone != "" {
-			r.made(Result{Name: s.Name, Title: s.Title, Verdict: NotFoundOut, Words: r.gone})
-			continue
-		}
-		r.say(s.Name)
-		r.made(r.certain(ctx, s))
-	}
-}
-
-// together runs scenarios that wait at the same time, so that they wait once. When somebody suffers, it runs
-// them by halves to find out who is at fault: as falls end soon, that waits for those that survive. Where a
-// fall shows only after the wait, each is tried alone.
+// together runs scenarios at the same time. When somebody suffers beside several, it runs them by halves to
+// find out who is at fault: as falls end soon, that waits for those that survive. Where a fall shows only
+// after the wait, each is tried alone.
 func (r *run) together(ctx context.Context, scenarios []Scenario) {
-	if len(scenarios) < 2 || r.gone != "" || ctx.Err() != nil {
-		r.oneByOne(ctx, scenarios)
+	if len(scenarios) == 0 || ctx.Err() != nil {
 		return
 	}
 	var names []string
 	for _, s := range scenarios {
-		names = append(names, s.Name)
+		if names = append(names, s.Name); r.gone != "" {
+			r.made(Result{Name: s.Name, Title: s.Title, Verdict: NotFoundOut, Words: r.gone})
+		}
+	}
+	if r.gone != "" {
+		return
 	}
 	r.say(strings.Join(names, ", "))
 	results, early := r.try(ctx, scenarios)
-	switch half := len(scenarios) / 2; {
+	switch {
+	case len(scenarios) == 1:
+		r.made(r.certain(ctx, scenarios, results[0]))
 	case !slices.ContainsFunc(results, func(f Result) bool { return f.Verdict == Fell }):
 		for _, made := range results {
 			r.made(made)
 		}
-	case early:
-		r.recover(ctx)
-		r.together(ctx, scenarios[:half])
-		r.together(ctx, scenarios[half:])
 	default:
 		r.recover(ctx)
-		r.oneByOne(ctx, scenarios)
+		part := 1
+		if early {
+			part = (len(scenarios) + 1) / 2
+		}
+		for some := range slices.Chunk(scenarios, part) {
+			r.together(ctx, some)
+		}
 	}
 }
 
@@ -272,9 +270,8 @@ func symptom(words string) string {
 	return strings.Join(strings.FieldsFunc(first, unicode.IsDigit), "")
 }
 
-// certain tries a scenario, and once more when the server fell, unless it falls so all the time.
-func (r *run) certain(ctx context.Context, s Scenario) Result {
-	first := r.once(ctx, s)
+// certain tries a scenario once more when the server fell, unless it falls so all the time.
+func (r *run) certain(ctx context.Context, one []Scenario, first Result) Result {
 	if first.Verdict != Fell || ctx.Err() != nil || !r.recover(ctx) {
 		return first // without a doubt, if it did not come back
 	}
@@ -282,7 +279,8 @@ func (r *run) certain(ctx context.Context, s Scenario) Result {
 		first.Notes = append(first.Notes, fmt.Sprintf("not tried again: %d scenarios fell like this in two of two tries", sameFalls))
 		return first
 	}
-	second := r.once(ctx, s)
+	again, _ := r.try(ctx, one)
+	second := again[0]
 	second.Tries = 2
 	if second.Verdict == Fell {
 		r.falls[symptom(second.Words)]++
@@ -339,11 +337,6 @@ func (r *run) settled(ctx context.Context, hopeless func() error) bool {
 // it does not get its port while connections of the one before are in TIME_WAIT, for 60 s.
 const portBusy = 65 * time.Second
 
-func (r *run) once(ctx context.Context, s Scenario) Result {
-	results, _ := r.try(ctx, []Scenario{s})
-	return results[0]
-}
-
 // lookEvery is how often a try is looked at that waits. What is seen twice is certain: after a pause of
 // this whole program, it knows by then how late it is itself.
 const lookEvery = 250 * time.Millisecond
@@ -358,8 +351,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, 
 		limit += r.Limits.Stop
 	}
 	began := time.Now()
-	alone := slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Alone })
-	if alone {
+	if scenarios[0].Alone {
 		r.crowd.pause(ctx)
 	}
 	r.crowd.begin()
