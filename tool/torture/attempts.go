@@ -12,7 +12,7 @@ import (
 
 // attempt is an input that is sent on a connection of its own, and what a server did with it.
 type attempt struct {
-	name, section string
+	name, section string // with the number of its RFC
 	parts         [][]byte
 	enough        func([]byte) bool // has come; nil: it is waited for more
 	judge         func(heard) (ruling, string)
@@ -62,12 +62,12 @@ func (a *Arena) rule(ctx context.Context, open opener, all []attempt) Finding {
 	count := [3]int{}
 	for _, one := range all {
 		if count[one.ruling]++; one.ruling == wrong {
-			a.Note("%s (%s): %s", one.name, one.section, one.words)
+			a.Note("%s (RFC %s): %s", one.name, one.section, one.words)
 		}
 	}
 	for _, one := range all {
 		if one.ruling == lenient {
-			a.Note("lenient: %s (%s): %s", one.name, one.section, one.words)
+			a.Note("lenient: %s (RFC %s): %s", one.name, one.section, one.words)
 		}
 	}
 	words := fmt.Sprintf("%d of %d right, %d lenient, %d wrong", count[right], len(all), count[lenient], count[wrong])
@@ -83,7 +83,7 @@ func (a *Arena) requests(inputs []httpInput, enough func([]byte) bool, judge fun
 	for i := range inputs {
 		in, mark := &inputs[i], "/"+a.mark()
 		all[i] = attempt{
-			name: in.name, section: in.rfc(), parts: in.render(a.target.host, a.target.path, mark), enough: enough,
+			name: in.name, section: in.section, parts: in.render(a.target.host, a.target.path, mark), enough: enough,
 			judge: func(got heard) (ruling, string) { return judge(in, got, mark) },
 		}
 	}

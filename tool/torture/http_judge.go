@@ -19,9 +19,6 @@ const (
 	wrong          // it answered a request that nobody sent, answered nonsense, or not at all
 )
 
-// String returns the ruling in words.
-func (r ruling) String() string { return [...]string{"right", "lenient", "wrong"}[r] }
-
 // httpAnswer is one answer of a server.
 type httpAnswer struct {
 	status  int

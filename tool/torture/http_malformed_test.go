@@ -39,10 +39,10 @@ func TestMalformed(t *testing.T) {
 			var text strings.Builder
 			for _, f := range all {
 				if f.ruling == wrong {
-					t.Errorf("%s (%s): wrong: %s", f.name, f.section, f.words)
+					t.Errorf("%s (RFC %s): wrong: %s", f.name, f.section, f.words)
 				}
 				if f.ruling != right {
-					fmt.Fprintf(&text, "%s (%s): %s\n", f.name, f.section, f.words)
+					fmt.Fprintf(&text, "%s (RFC %s): %s\n", f.name, f.section, f.words)
 				}
 			}
 			found[c.name] = text.String()

@@ -18,7 +18,7 @@ func TestPages(t *testing.T) {
 	var requests, frames, handshakes strings.Builder
 	requests.WriteString("| sent | RFC | a right server may |\n|---|---|---|\n")
 	for _, in := range httpInputs() {
-		fmt.Fprintf(&requests, "| %s | %s | %s |\n", in.name, strings.TrimPrefix(in.rfc(), "RFC "), in.may())
+		fmt.Fprintf(&requests, "| %s | %s | %s |\n", in.name, in.section, in.may())
 	}
 	frames.WriteString("| sent, and then a ping | RFC 6455 | a right server must |\n|---|---|---|\n")
 	for _, in := range socketInputs() {
@@ -30,7 +30,7 @@ func TestPages(t *testing.T) {
 		if in.serve > 0 {
 			may = "refuse, or accept"
 		}
-		fmt.Fprintf(&handshakes, "| %s | %s | %s |\n", in.name, strings.TrimPrefix(in.rfc(), "RFC "), may)
+		fmt.Fprintf(&handshakes, "| %s | %s | %s |\n", in.name, in.section, may)
 	}
 	name := filepath.Join("..", "..", "docs", "torture.md")
 	page, err := os.ReadFile(name)
