@@ -126,15 +126,22 @@ func (a *Arena) Crowd(ctx context.Context, n int, open opener, begin beginning) 
 	return crowd, nil
 }
 
-// each opens n connections, one after the other, and does something on each until that finds
-// something; when nothing was found, it returns done.
-func (a *Arena) each(ctx context.Context, n int, open opener, done Finding, do func(i int, c *Conn) Finding) Finding {
+// single is what an attack does on the one connection that it has open, the i-th.
+type single func(ctx context.Context, c *Conn, i int) Finding
+
+// each returns an attack that opens n connections, one after the other, and does something on each until
+// that finds something. When nothing was found, done says so of n.
+func each(n int, open opener, done string, do single) func(context.Context, *Arena) Finding {
+	return func(ctx context.Context, a *Arena) Finding { return a.each(ctx, n, open, done, do) }
+}
+
+func (a *Arena) each(ctx context.Context, n int, open opener, done string, do single) Finding {
 	for i := range n {
 		c, err := a.Open(ctx, open)
 		if err != nil {
 			return unknown("after %d of %d connections: %s", i, n, plain(err))
 		}
-		found := do(i, c)
+		found := do(ctx, c, i)
 		if ctx.Err() != nil {
 			return unknown("its time was over after %d of %d connections", i+1, n)
 		}
@@ -142,7 +149,7 @@ func (a *Arena) each(ctx context.Context, n int, open opener, done Finding, do f
 			return found
 		}
 	}
-	return done
+	return survives(done, n)
 }
 
 // atOnce does something n times at the same time, and returns what each made.

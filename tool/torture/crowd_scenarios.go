@@ -14,15 +14,15 @@ import (
 
 // crowdScenarios attack any kind of server with good requests, or with none.
 var crowdScenarios = []Scenario{
-	{Name: "segmentation", Kinds: AllKinds, Attack: segmentation,
+	{Name: "segmentation", Kinds: AllKinds, Attack: each(segmented, (*target).Dial, "%d requests in pieces, all answered", segmentation),
 		Title: "Clients send good requests cut at random places, or byte by byte, and check the answers."},
-	{Name: "pipelining", Kinds: AllKinds, Whole: true, Attack: pipelining,
+	{Name: "pipelining", Kinds: AllKinds, Whole: true, Attack: each(8, (*target).Dial, "%d × 64 requests at once, all answered", pipelining),
 		Title: "Clients send 64 good requests at once and check the answers."},
 	{Name: "half-close", Kinds: Messages | HTTP, Whole: true, Attack: halfClose,
 		Title: "Clients send requests, close their sending side, and read the answers."},
 	{Name: "reset-at-each-byte", Kinds: AllKinds, Attack: resetAtEachByte,
 		Title: "Clients send a part of a request, one byte more each time, and reset the connection."},
-	{Name: "reset-with-answers-due", Kinds: AllKinds, Attack: resetWithAnswersDue,
+	{Name: "reset-with-answers-due", Kinds: AllKinds, Attack: each(200, (*target).Dial, "%d clients reset their connections", resetWithAnswersDue),
 		Title: "Clients send requests and reset the connection before they read an answer."},
 	{Name: "random-bytes", Kinds: AllKinds, Attack: randomBytes,
 		Title: "Clients send random bytes."},
@@ -52,45 +52,41 @@ var crowdScenarios = []Scenario{
 
 const segmented = 60
 
-func segmentation(ctx context.Context, a *Arena) Finding {
-	return a.each(ctx, segmented, (*target).Dial, survives("%d requests in pieces, all answered", segmented), func(i int, c *Conn) Finding {
-		request := c.Request(nil)
-		for len(request) > 0 {
-			n := 1
-			if i%4 > 0 {
-				n = 1 + a.Rand.IntN(len(request))
-			}
-			if _, err := c.Write(request[:n]); err != nil {
-				return falls("request %d was refused in the middle: %s", i+1, plain(err))
-			}
-			request = request[n:]
-			pause(ctx, time.Duration(a.Rand.IntN(int(time.Millisecond))))
+func segmentation(ctx context.Context, c *Conn, i int) Finding {
+	a := c.arena
+	request := c.Request(nil)
+	for len(request) > 0 {
+		n := 1
+		if i%4 > 0 {
+			n = 1 + a.Rand.IntN(len(request))
 		}
-		if err := c.Answers(1); err != nil {
-			return falls("request %d of %d, sent in pieces: %s", i+1, segmented, plain(err))
+		if _, err := c.Write(request[:n]); err != nil {
+			return falls("request %d was refused in the middle: %s", i+1, plain(err))
 		}
-		c.Close()
-		return Finding{}
-	})
+		request = request[n:]
+		pause(ctx, time.Duration(a.Rand.IntN(int(time.Millisecond))))
+	}
+	if err := c.Answers(1); err != nil {
+		return falls("request %d of %d, sent in pieces: %s", i+1, segmented, plain(err))
+	}
+	c.Close()
+	return Finding{}
 }
 
-const pipelined = 64
+const pipelined = 64 // as its done words say, too
 
-func pipelining(ctx context.Context, a *Arena) Finding {
-	const clients = 8
-	return a.each(ctx, clients, (*target).Dial, survives("%d × %d requests at once, all answered", clients, pipelined), func(_ int, c *Conn) Finding {
-		_, err := c.Write(c.requests(pipelined))
-		if err == nil {
-			err = c.Answers(pipelined)
-		}
-		switch {
-		case err != nil && c.closing:
-			return doesNotApply("the server announces that it closes the connection after %d answers or fewer", pipelined)
-		case err != nil:
-			return falls("%d requests at once: %s", pipelined, plain(err))
-		}
-		return Finding{}
-	})
+func pipelining(_ context.Context, c *Conn, _ int) Finding {
+	_, err := c.Write(c.requests(pipelined))
+	if err == nil {
+		err = c.Answers(pipelined)
+	}
+	switch {
+	case err != nil && c.closing:
+		return doesNotApply("the server announces that it closes the connection after %d answers or fewer", pipelined)
+	case err != nil:
+		return falls("%d requests at once: %s", pipelined, plain(err))
+	}
+	return Finding{}
 }
 
 const lateBy = 200 * time.Millisecond // reading, so that buffers have filled
@@ -135,7 +131,7 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 
 func resetAtEachByte(ctx context.Context, a *Arena) Finding {
 	n := min(300, 2*a.target.size+1)
-	return a.each(ctx, n, (*target).Dial, survives("a reset after each of %d bytes", n), func(i int, c *Conn) Finding {
+	return a.each(ctx, n, (*target).Dial, "a reset after each of %d bytes", func(_ context.Context, c *Conn, i int) Finding {
 		_, err := c.Write(c.requests(2)[:i])
 		if err = errors.Join(err, c.Reset()); err != nil {
 			a.Note("%d bytes: %s", i, plain(err))
@@ -144,28 +140,25 @@ func resetAtEachByte(ctx context.Context, a *Arena) Finding {
 	})
 }
 
-func resetWithAnswersDue(ctx context.Context, a *Arena) Finding {
-	const clients = 200
-	return a.each(ctx, clients, (*target).Dial, survives("%d clients reset their connections", clients), func(i int, c *Conn) Finding {
-		_, err := c.Write(c.requests(32))
-		if i%2 > 0 {
-			pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond))))
-		}
-		if err = errors.Join(err, c.Reset()); err != nil {
-			a.Note("client %d: %s", i, plain(err))
-		}
-		return Finding{}
-	})
+func resetWithAnswersDue(ctx context.Context, c *Conn, i int) Finding {
+	a := c.arena
+	_, err := c.Write(c.requests(32))
+	if i%2 > 0 {
+		pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond))))
+	}
+	if err = errors.Join(err, c.Reset()); err != nil {
+		a.Note("client %d: %s", i, plain(err))
+	}
+	return Finding{}
 }
 
 func randomBytes(ctx context.Context, a *Arena) Finding {
-	const clients = 200
 	turn := 0
 	open := func(t *target, ctx context.Context) (net.Conn, error) {
 		turn++
 		return []opener{(*target).Bare, (*target).Dial}[turn%2](t, ctx)
 	}
-	return a.each(ctx, clients, open, survives("%d clients sent random bytes", clients), func(i int, c *Conn) Finding {
+	return a.each(ctx, 200, open, "%d clients sent random bytes", func(_ context.Context, c *Conn, i int) Finding {
 		if _, err := c.Write(a.junk(1 + a.Rand.IntN(4096))); err != nil {
 			a.Note("client %d: %s", i, plain(err))
 		}

@@ -15,7 +15,7 @@ var messageScenarios = []Scenario{
 		Title: "Clients send messages whose length cannot be: shorter than its own header, negative, or the largest number."},
 	{Name: "oversized-length", Kinds: Messages, Attack: oversizedLengths,
 		Title: "Clients announce a message as long as the framing allows, and send a few bytes of it."},
-	{Name: "mutated-messages", Kinds: Messages, Attack: mutatedMessages,
+	{Name: "mutated-messages", Kinds: Messages, Attack: each(400, (*target).Dial, "%d mutated requests", mutatedMessages),
 		Title: "Clients send good requests with bits flipped, bytes inserted, and parts cut out."},
 }
 
@@ -69,7 +69,7 @@ func (a *Arena) nonsense() (all []hostile) {
 // impossibleLengths sends each on a connection of its own, and asks a newcomer after each.
 func impossibleLengths(ctx context.Context, a *Arena) Finding {
 	inputs := a.nonsense()
-	return a.each(ctx, len(inputs), (*target).Bare, survives("%d inputs, and newcomers are served after each", len(inputs)), func(i int, c *Conn) Finding {
+	return a.each(ctx, len(inputs), (*target).Bare, "%d inputs, and newcomers are served after each", func(ctx context.Context, c *Conn, i int) Finding {
 		if _, err := c.Write(inputs[i].bytes); err != nil {
 			a.Note("%s: %s", inputs[i].name, plain(err))
 		}
@@ -118,17 +118,14 @@ func oversizedLengths(ctx context.Context, a *Arena) Finding {
 	}
 }
 
-const mutations = 400
-
-func mutatedMessages(ctx context.Context, a *Arena) Finding {
-	return a.each(ctx, mutations, (*target).Dial, survives("%d mutated requests", mutations), func(i int, c *Conn) Finding {
-		_, _ = c.Write(a.mutated(c.requests(2))) // what the server makes of it is felt by others
-		c.Close()
-		if i%20 > 0 {
-			return Finding{}
-		}
-		return a.serves(ctx, "after %d mutated requests", i+1)
-	})
+func mutatedMessages(ctx context.Context, c *Conn, i int) Finding {
+	a := c.arena
+	_, _ = c.Write(a.mutated(c.requests(2))) // what the server makes of it is felt by others
+	c.Close()
+	if i%20 > 0 {
+		return Finding{}
+	}
+	return a.serves(ctx, "after %d mutated requests", i+1)
 }
 
 // mutated changes bytes at random places.

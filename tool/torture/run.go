@@ -411,15 +411,16 @@ func (r *run) attack(ctx context.Context, s Scenario) Result {
 	return Result{Name: s.Name, Title: s.Title, Verdict: found.Verdict, Words: found.Words, Notes: a.notes}
 }
 
-func (r *run) say(doing string) {
-	if r.Progress != nil {
-		r.Progress(Progress{Doing: doing, Done: len(r.report.Results), Of: len(r.Scenarios)})
-	}
-}
+func (r *run) say(doing string) { r.tell(Progress{Doing: doing}) }
 
 func (r *run) made(result Result) {
 	r.report.Results = append(r.report.Results, result)
+	r.tell(Progress{Made: &result})
+}
+
+func (r *run) tell(now Progress) {
+	now.Done, now.Of = len(r.report.Results), max(len(r.Scenarios), len(r.report.Results))
 	if r.Progress != nil {
-		r.Progress(Progress{Done: len(r.report.Results), Of: max(len(r.Scenarios), len(r.report.Results)), Made: &result})
+		r.Progress(now)
 	}
 }

@@ -15,7 +15,7 @@ var tlsScenarios = []Scenario{
 		Title: "Clients make new TLS handshakes as fast as they can."},
 	{Name: "no-handshake", Kinds: AllKinds, TLS: true, Attack: noHandshake,
 		Title: "Clients send plain requests, random bytes and broken records instead of a TLS handshake."},
-	{Name: "forged-record", Kinds: AllKinds, TLS: true, Attack: forgedRecord,
+	{Name: "forged-record", Kinds: AllKinds, TLS: true, Attack: each(20, (*target).Bare, "closed %d connections with a forged record", forgedRecord),
 		Title: "Clients send a record that is not encrypted after a good handshake."},
 	{Name: "half-handshake", Kinds: AllKinds, TLS: true, Waits: true, Attack: halfHandshake,
 		Title: "Clients send a part of the TLS handshake and no more."},
@@ -52,7 +52,7 @@ func noHandshake(ctx context.Context, a *Arena) Finding {
 	for range random {
 		inputs = append(inputs, a.junk(1+a.Rand.IntN(2000)))
 	}
-	return a.each(ctx, len(inputs), (*target).Plain, survives("%d inputs instead of a handshake", len(inputs)), func(i int, c *Conn) Finding {
+	return a.each(ctx, len(inputs), (*target).Plain, "%d inputs instead of a handshake", func(ctx context.Context, c *Conn, i int) Finding {
 		if _, err := c.Write(inputs[i]); err != nil {
 			a.Note("input %d: %s", i+1, plain(err))
 		}
@@ -63,21 +63,19 @@ func noHandshake(ctx context.Context, a *Arena) Finding {
 	})
 }
 
-func forgedRecord(ctx context.Context, a *Arena) Finding {
-	const clients = 20
-	return a.each(ctx, clients, (*target).Bare, survives("closed %d connections with a forged record", clients), func(_ int, c *Conn) Finding {
-		_, err := c.tcp.Write(append([]byte{0x17, 3, 3, 0, 32}, a.junk(32)...))
-		if err == nil {
-			err = c.SetReadDeadline(time.Now().Add(a.Answer))
-		}
-		if err != nil {
-			return unknown("%s", plain(err))
-		}
-		if _, err := io.Copy(io.Discard, c.Conn); isTimeout(err) {
-			return falls("a forged record does not end the connection within %v", a.Answer)
-		}
-		return Finding{}
-	})
+func forgedRecord(_ context.Context, c *Conn, _ int) Finding {
+	a := c.arena
+	_, err := c.tcp.Write(append([]byte{0x17, 3, 3, 0, 32}, a.junk(32)...))
+	if err == nil {
+		err = c.SetReadDeadline(time.Now().Add(a.Answer))
+	}
+	if err != nil {
+		return unknown("%s", plain(err))
+	}
+	if _, err := io.Copy(io.Discard, c.Conn); isTimeout(err) {
+		return falls("a forged record does not end the connection within %v", a.Answer)
+	}
+	return Finding{}
 }
 
 // hello returns a good first message of TLS.
