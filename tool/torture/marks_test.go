@@ -1,13 +1,10 @@
 package torture
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,48 +82,5 @@ func TestWordsOfFalls(t *testing.T) {
 	}
 	if a, b := symptom("bystanders: 3 wrong answers; a"), symptom("bystanders: 44 wrong answers; b"); a != b || a == symptom("bystanders: 3 answers lost") {
 		t.Errorf("symptoms: %q, %q", a, b)
-	}
-}
-
-// Answers that belong to other clients are a fall before any attack, and nothing is attacked then. Once
-// is chance.
-func TestMixedUpBeforeAnyAttack(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		mixed   int32 // answers
-		want    Verdict
-		others  Verdict
-		evident string
-	}{
-		{math.MaxInt32, Fell, NotFoundOut, "answers are wrong before any attack (it lacks what this client sent, and may be another client's)"},
-		{1, Slower, Survived, "the first of two tries: bystanders: 1 of"},
-	} {
-		var turn, left atomic.Int32
-		left.Store(c.mixed)
-		at := serveNetHTTP(t, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if query := r.URL.RawQuery; query != "" && turn.Add(1)%20 == 0 && left.Add(-1) >= 0 {
-				io.WriteString(w, strings.Map(func(r rune) rune { return 'A' }, query))
-			} else {
-				io.WriteString(w, query)
-			}
-		})})
-		attacked := false
-		report, err := Run(t.Context(), Plan{
-			Load: load.Plan{Target: load.HTTP{URL: at + "/"}}, Limits: Limits{Answer: 10 * time.Second}, Baseline: time.Second,
-			Scenarios: []Scenario{{Name: "any", Kinds: HTTP, Attack: func(context.Context, *Arena) Finding {
-				attacked = true
-				return survives("anything")
-			}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, other := report.Results[0], report.Results[1]
-		if before.Name != Baseline || before.Verdict != c.want || !strings.Contains(before.Words+strings.Join(before.Notes, ""), c.evident) {
-			t.Errorf("%d answers of others: %+v", c.mixed, before)
-		}
-		if other.Name != "any" || attacked != (c.others == Survived) || (other.Verdict == NotFoundOut) != (c.others == NotFoundOut) {
-			t.Errorf("%d answers of others, the scenario: %+v", c.mixed, other)
-		}
 	}
 }

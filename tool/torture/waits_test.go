@@ -1,12 +1,15 @@
 package torture
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +23,8 @@ import (
 // wait as long as it is connected, and one that says "late" does so for a while after it has left.
 type piped struct {
 	load.Messages
+	mixes    atomic.Int32 // answers, of every twentieth mark: they are another client's
+	marks    atomic.Int32
 	starving atomic.Int32
 	live     sync.WaitGroup
 }
@@ -28,6 +33,14 @@ const (
 	starves = "starve"
 	late    = "late"
 )
+
+func newPiped(t *testing.T) *piped {
+	var framing load.Framing
+	if err := framing.UnmarshalText([]byte("len32be")); err != nil {
+		t.Fatal(err)
+	}
+	return &piped{Messages: load.Messages{Address: "127.0.0.1:1", Framing: framing}}
+}
 
 func (p *piped) Dial(context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
@@ -59,6 +72,9 @@ func (p *piped) serve(nc net.Conn) {
 			p.starving.Add(-1)
 			return
 		}
+		if len(content) == len(unmarked) && string(content) != unmarked && p.marks.Add(1)%20 == 0 && p.mixes.Add(-1) >= 0 {
+			content = bytes.Repeat([]byte("A"), len(unmarked))
+		}
 		for p.starving.Load() > 0 {
 			<-time.After(10 * time.Millisecond)
 		}
@@ -85,11 +101,7 @@ func TestWaitsOverlap(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var framing load.Framing
-				if err := framing.UnmarshalText([]byte("len32be")); err != nil {
-					t.Fatal(err)
-				}
-				server := &piped{Messages: load.Messages{Address: "127.0.0.1:1", Framing: framing}}
+				server := newPiped(t)
 				p := Plan{Load: load.Plan{Target: server}, Anywhere: true}
 				for i := range all {
 					p.Scenarios = append(p.Scenarios, Scenario{Name: fmt.Sprint(i), Kinds: Messages, Waits: true, Attack: func(ctx context.Context, a *Arena) Finding {
@@ -119,6 +131,47 @@ func TestWaitsOverlap(t *testing.T) {
 					t.Errorf("%.1f waits, want %.0f and a little", waited, c.most)
 				}
 			})
+		})
+	}
+}
+
+// Answers that belong to other clients are a fall before any attack, and nothing is attacked then. Once
+// is chance.
+func TestMixedUpBeforeAnyAttack(t *testing.T) {
+	for _, c := range []struct {
+		mixed   int32
+		want    Verdict
+		other   Verdict
+		evident string
+	}{
+		{math.MaxInt32, Fell, NotFoundOut, "answers are wrong before any attack (it lacks what this client sent, and may be another client's)"},
+		{1, Slower, Survived, "the first of two tries: bystanders: 1 of"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := newPiped(t)
+			server.mixes.Store(c.mixed)
+			attacked := false
+			report, err := Run(t.Context(), Plan{
+				Load: load.Plan{Target: server, Content: []byte(unmarked)}, Anywhere: true,
+				Scenarios: []Scenario{{Name: "other", Kinds: Messages, Attack: func(context.Context, *Arena) Finding {
+					attacked = true
+					return survives("anything")
+				}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.live.Wait()
+			if len(report.Results) != 2 {
+				t.Fatalf("%d answers of others: %+v", c.mixed, report.Results)
+			}
+			before, other := report.Results[0], report.Results[1]
+			if before.Name != Baseline || before.Verdict != c.want || !strings.Contains(before.Words+strings.Join(before.Notes, ""), c.evident) {
+				t.Errorf("%d answers of others: %+v", c.mixed, before)
+			}
+			if other.Name != "other" || other.Verdict != c.other || attacked != (c.other == Survived) {
+				t.Errorf("%d answers of others, the scenario: %+v", c.mixed, other)
+			}
 		})
 	}
 }
