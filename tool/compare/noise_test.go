@@ -63,6 +63,10 @@ func TestShort(t *testing.T) {
 	if got := strings.Join(Short(runs, 12), "; "); got != "11 of 12 samples are valid: others used 40 % of the CPUs" {
 		t.Errorf("11 of 12: %q", got)
 	}
+	few := []*record.Run{{Samples: b.Samples[1:4]}} // a run that gave up
+	if got := strings.Join(Short(few, 5), "; "); got != "2 of 3 samples are valid, and 5 are needed: others used 40 % of the CPUs" {
+		t.Errorf("3 of 5 taken: %q", got)
+	}
 	var n Noise
 	if n.Check(runs, 12); n.Valid || n.Pairs != 12 || len(n.InvalidReasons) != 1 {
 		t.Errorf("11 of 12: %+v", n)

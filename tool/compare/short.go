@@ -8,9 +8,9 @@ import (
 )
 
 // Short explains why there are fewer valid samples than wanted; of two runs it counts
-// pairs, both of which must be valid. Empty: there are enough.
+// pairs, both of which must be valid. Empty: there are enough. Samples with a profile are not counted.
 func Short(runs []*record.Run, wanted int) (reasons []string) {
-	valid := make(map[int]int)
+	valid := make(map[int]int) // of each pair; 0 of one that was taken and is not valid
 	last := ""
 	for _, run := range runs {
 		for i, s := range run.Samples {
@@ -21,6 +21,7 @@ func Short(runs []*record.Run, wanted int) (reasons []string) {
 			case s.Valid:
 				valid[i]++
 			case s.Reasons[0] != probe.Profiled:
+				valid[i] += 0
 				last = s.Reasons[len(s.Reasons)-1]
 			}
 		}
@@ -31,7 +32,11 @@ func Short(runs []*record.Run, wanted int) (reasons []string) {
 			whole++
 		}
 	}
-	if whole < wanted {
+	switch taken := len(valid); {
+	case whole >= wanted:
+	case taken < wanted:
+		reasons = append(reasons, fmt.Sprintf("%d of %d samples are valid, and %d are needed: %s", whole, taken, wanted, last))
+	default:
 		reasons = append(reasons, fmt.Sprintf("%d of %d samples are valid: %s", whole, wanted, last))
 	}
 	return reasons

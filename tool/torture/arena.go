@@ -3,12 +3,10 @@ package torture
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,7 +17,7 @@ import (
 
 // Limits bound what one scenario does.
 type Limits struct {
-	Conns  int           // connections that it has open at once; more make Dial fail. Zero: 1,000
+	Conns  int           // connections that it has open at once; more make Open fail. Zero: 1,000
 	Few    int           // connections of a scenario that waits. Zero: 40
 	Bytes  int64         // that it sends in all; more make Write fail. Zero: 256 MiB
 	Within time.Duration // in which it ends, unless it waits. Zero: 10 s
@@ -49,20 +47,9 @@ type Arena struct {
 	target *target
 	spins  float64 // share of a CPU that the process does not use beside the bystanders
 	mu     sync.Mutex
-	open   map[*Conn]struct{}
+	conns  map[*Conn]struct{} // that are open
 	notes  []string
 	sent   atomic.Int64
-}
-
-// Conn is a connection of an attack.
-type Conn struct {
-	net.Conn
-	tcp    net.Conn // below TLS
-	arena  *Arena
-	client client
-	free   bool      // it is a newcomer of Healthy, and not bounded by what the attack may do
-	until  time.Time // when the scenario ends; zero: not limited
-	rest   []byte    // of requests, which fill has not sent yet
 }
 
 var (
@@ -70,31 +57,67 @@ var (
 	errTooMuch = errors.New("torture: the scenario has sent as much as it may")
 )
 
-// Open opens a connection that is ready for requests, with TLS if the target speaks it, and with
-// WebSocket's handshake.
-func (a *Arena) Open(ctx context.Context) (*Conn, error) {
-	return a.keep(ctx, false, a.target.Dial)
+// Open opens a connection, which is closed when the attack has ended.
+func (a *Arena) Open(ctx context.Context, open opener) (*Conn, error) {
+	return a.keep(ctx, open, false)
 }
 
-// Dial opens a connection on which nothing has been sent yet, except for TLS's handshake.
-func (a *Arena) Dial(ctx context.Context) (*Conn, error) {
-	return a.keep(ctx, false, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, true) })
+func (a *Arena) keep(ctx context.Context, open opener, free bool) (*Conn, error) {
+	c := a.target.conn()
+	c.arena, c.free = a, free
+	a.mu.Lock()
+	full := len(a.conns) >= a.Conns && !free
+	if !full {
+		a.conns[c] = struct{}{}
+	}
+	a.mu.Unlock()
+	if full {
+		return nil, errTooMany
+	}
+	err := a.target.open(ctx, a.Answer, open, c)
+	if err != nil {
+		a.forget(c)
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		c.until, err = deadline, c.SetDeadline(deadline)
+	}
+	return c, err
 }
 
-// DialPlain opens a connection without TLS, also to a target that speaks it.
-func (a *Arena) DialPlain(ctx context.Context) (*Conn, error) {
-	return a.keep(ctx, false, func(ctx context.Context) (net.Conn, error) { return a.target.dial(ctx, false) })
+func (a *Arena) forget(c *Conn) {
+	a.mu.Lock()
+	delete(a.conns, c)
+	a.mu.Unlock()
 }
 
-// opener is Arena's Open, Dial or DialPlain.
-type opener func(*Arena, context.Context) (*Conn, error)
+// close closes what an attack has left open.
+func (a *Arena) close() {
+	a.mu.Lock()
+	left := a.conns
+	a.conns = map[*Conn]struct{}{}
+	a.mu.Unlock()
+	for c := range left {
+		if c.tcp != nil {
+			c.tcp.Close()
+		}
+	}
+}
 
-// Crowd opens n connections with open, one after the other, and returns those that it got: fewer
-// with an error.
-func (a *Arena) Crowd(ctx context.Context, n int, open opener) ([]*Conn, error) {
+// beginning is what a peer of a crowd does at once. What it leaves in rest is for later.
+type beginning func(c *Conn, peer int) error
+
+func saysNothing(*Conn, int) error { return nil }
+
+// Crowd opens n connections, one after the other, and begins on each. It returns those that it got:
+// fewer with an error.
+func (a *Arena) Crowd(ctx context.Context, n int, open opener, begin beginning) ([]*Conn, error) {
 	var crowd []*Conn
 	for len(crowd) < n {
-		c, err := open(a, ctx)
+		c, err := a.Open(ctx, open)
+		if err == nil {
+			err = begin(c, len(crowd))
+		}
 		if err != nil {
 			return crowd, fmt.Errorf("connection %d of %d: %s", len(crowd)+1, n, plain(err))
 		}
@@ -103,15 +126,22 @@ func (a *Arena) Crowd(ctx context.Context, n int, open opener) ([]*Conn, error) 
 	return crowd, nil
 }
 
-// each opens n connections, one after the other, and does something on each until that finds
-// something; when nothing was found, it returns done.
-func (a *Arena) each(ctx context.Context, n int, open opener, done Finding, do func(i int, c *Conn) Finding) Finding {
+// single is what an attack does on the one connection that it has open, the i-th.
+type single func(ctx context.Context, c *Conn, i int) Finding
+
+// each returns an attack that opens n connections, one after the other, and does something on each until
+// that finds something. When nothing was found, done says so of n.
+func each(n int, open opener, done string, do single) func(context.Context, *Arena) Finding {
+	return func(ctx context.Context, a *Arena) Finding { return a.each(ctx, n, open, done, do) }
+}
+
+func (a *Arena) each(ctx context.Context, n int, open opener, done string, do single) Finding {
 	for i := range n {
-		c, err := open(a, ctx)
+		c, err := a.Open(ctx, open)
 		if err != nil {
 			return unknown("after %d of %d connections: %s", i, n, plain(err))
 		}
-		found := do(i, c)
+		found := do(ctx, c, i)
 		if ctx.Err() != nil {
 			return unknown("its time was over after %d of %d connections", i+1, n)
 		}
@@ -119,124 +149,23 @@ func (a *Arena) each(ctx context.Context, n int, open opener, done Finding, do f
 			return found
 		}
 	}
-	return done
+	return survives(done, n)
 }
 
-// keep opens a connection, which is closed when the attack has ended.
-func (a *Arena) keep(ctx context.Context, free bool, dial func(context.Context) (net.Conn, error)) (*Conn, error) {
-	c := &Conn{arena: a, free: free}
-	a.mu.Lock()
-	full := len(a.open) >= a.Conns && !c.free
-	if !full {
-		a.open[c] = struct{}{}
-	}
-	a.mu.Unlock()
-	if full {
-		return nil, errTooMany
-	}
-	attempt, cancel := context.WithTimeout(ctx, a.Answer)
-	defer cancel()
-	nc, err := dial(attempt)
-	if err != nil {
-		a.forget(c)
-		return nil, err
-	}
-	c.Conn, c.tcp, c.client = nc, nc, a.target.client()
-	if secured, ok := nc.(*tls.Conn); ok {
-		c.tcp = secured.NetConn()
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		c.until, err = deadline, nc.SetDeadline(deadline)
-	}
-	return c, err
-}
-
-func (a *Arena) forget(c *Conn) {
-	a.mu.Lock()
-	delete(a.open, c)
-	a.mu.Unlock()
-}
-
-// close closes what an attack has left open.
-func (a *Arena) close() {
-	a.mu.Lock()
-	left := a.open
-	a.open = map[*Conn]struct{}{}
-	a.mu.Unlock()
-	for c := range left {
-		if c.tcp != nil {
-			c.tcp.Close() // below TLS: closing that may wait for a peer that does not read
-		}
-	}
-}
-
-// Request appends one whole good request, as bystanders send it: for HTTP the target's head and
-// body, for WebSocket a masked message.
-func (c *Conn) Request(dst []byte) []byte { return c.client.request(dst) }
-
-// Ask sends a good request and checks its answer, which must come within Limits.Answer. It may be
-// called again on the same connection.
-func (c *Conn) Ask() error {
-	if _, err := c.Write(c.Request(nil)); err != nil {
-		return err
-	}
-	return c.Answers(1)
-}
-
-// Answers reads the answers to n requests that Request made, and checks them. Each must come within
-// Limits.Answer of the one before.
-func (c *Conn) Answers(n int) error {
+// atOnce does something n times at the same time, and returns what each made.
+func atOnce[T any](n int, do func(i int) T) []T {
+	made := make([]T, n)
+	var all sync.WaitGroup
 	for i := range n {
-		limit := time.Now().Add(c.arena.Answer)
-		if !c.until.IsZero() && c.until.Before(limit) {
-			limit = c.until
-		}
-		err := c.SetReadDeadline(limit)
-		if err == nil {
-			err = c.client.answer(c.Conn)
-		}
-		if err != nil {
-			return fmt.Errorf("answer %d of %d: %w", i+1, n, err)
-		}
+		all.Go(func() { made[i] = do(i) })
 	}
-	return nil
-}
-
-// Write sends p, as far as the scenario may send as much.
-func (c *Conn) Write(p []byte) (int, error) {
-	if !c.free && c.arena.sent.Add(int64(len(p))) > c.arena.Bytes {
-		return 0, errTooMuch
-	}
-	return c.Conn.Write(p)
-}
-
-// Close closes the connection.
-func (c *Conn) Close() error {
-	c.arena.forget(c)
-	return c.tcp.Close()
-}
-
-// CloseWrite closes the sending side, after TLS's closing message.
-func (c *Conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
-
-// Reset closes the connection with a TCP reset.
-func (c *Conn) Reset() error {
-	if tcp, ok := c.tcp.(*net.TCPConn); ok {
-		if err := tcp.SetLinger(0); err != nil {
-			return err
-		}
-	}
-	return c.Close()
+	all.Wait()
+	return made
 }
 
 // Healthy asks the server one good request on a new connection, whatever the attack may still do.
 func (a *Arena) Healthy(ctx context.Context) error {
-	c, err := a.keep(ctx, true, a.target.Dial)
+	c, err := a.keep(ctx, (*target).Dial, true)
 	if err != nil {
 		return err
 	}
@@ -263,48 +192,51 @@ func (a *Arena) Note(format string, args ...any) {
 	}
 }
 
+// growth returns what says by how many bytes the process's memory has grown since now; false: that is
+// not known.
+func (a *Arena) growth() func() (grown int64, known bool) {
+	before, ok := a.Server.Used()
+	return func() (int64, bool) {
+		now, alive := a.Server.Used()
+		return now.Resident - before.Resident, ok && alive
+	}
+}
+
+// junk returns n random bytes.
+func (a *Arena) junk(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(a.Rand.Uint32())
+	}
+	return b
+}
+
 // Closings reads from connections until the server has closed each, or ctx or Wait ends, and
 // returns how long each took; negative: it is still open. What the server sends is discarded.
 func (a *Arena) Closings(ctx context.Context, crowd []*Conn) []time.Duration {
 	began := time.Now()
-	took := make([]time.Duration, len(crowd))
-	until := began.Add(a.Wait + a.Wait/50) // a server's limit may be the same
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
-		until = deadline
-	}
 	stop := context.AfterFunc(ctx, func() {
 		for _, c := range crowd {
 			_ = c.SetReadDeadline(time.Unix(1, 0)) // fails only if it is closed
 		}
 	})
 	defer stop()
-	var readers sync.WaitGroup
-	for i, c := range crowd {
-		readers.Go(func() {
-			took[i] = -1
-			if c.SetReadDeadline(until) != nil {
-				return
-			}
-			_, err := io.Copy(io.Discard, io.LimitReader(c.Conn, a.Bytes))
-			if isTimeout(err) {
-				return
-			}
-			took[i] = time.Since(began)
-		})
-	}
-	readers.Wait()
-	return took
+	return atOnce(len(crowd), func(i int) time.Duration {
+		c := crowd[i]
+		if c.SetReadDeadline(c.within(a.Wait+a.Wait/50)) != nil || ctx.Err() != nil { // a server's limit may be the same
+			return -1
+		}
+		if _, err := io.Copy(io.Discard, io.LimitReader(c.Conn, a.Bytes)); isTimeout(err) {
+			return -1
+		}
+		return time.Since(began)
+	})
 }
 
 // closed is the finding about connections that a server should have closed. What names them, in
 // the plural.
 func (a *Arena) closed(what string, took []time.Duration) Finding {
-	var times []time.Duration
-	for _, d := range took {
-		if d >= 0 {
-			times = append(times, d)
-		}
-	}
+	times := slices.DeleteFunc(slices.Clone(took), func(d time.Duration) bool { return d < 0 })
 	if len(times) < len(took) {
 		return unknown("%d of %d %s are still open after %v: no limit up to then", len(took)-len(times), len(took), what, a.Wait)
 	}
@@ -312,3 +244,5 @@ func (a *Arena) closed(what string, took []time.Duration) Finding {
 }
 
 func elapsed(d time.Duration) string { return figure.Micros(float64(d) / 1e3) }
+
+func size(bytes int64) string { return figure.Bytes(float64(bytes)) }

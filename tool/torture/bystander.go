@@ -42,12 +42,11 @@ type crowd struct {
 	patience time.Duration
 
 	mu     sync.Mutex
+	all    []*bystander
 	felt   Felt
-	first  error // the first failure of felt
+	first  error // the first failure of felt, or an answer that may be another client's
 	took   []float64
-	asking map[*bystander]time.Time // when each has asked what is not answered
-	since  time.Time                // when everybody was asked to answer; see settled
-	calm   map[*bystander]bool      // who has had an answer since
+	since  time.Time // when everybody was asked to answer; see settled
 	paused bool
 	learns bool
 
@@ -60,8 +59,11 @@ type bystander struct {
 	crowd    *crowd
 	newcomer bool
 	random   *rand.Rand
-	nc       net.Conn // nil: none
-	client   client
+
+	// With the crowd's mutex:
+	conn  *Conn     // nil: none
+	asked time.Time // what is not answered; zero: nothing
+	calm  bool      // it has had an answer since
 }
 
 // locked does something while nobody else looks at or changes the crowd.
@@ -74,10 +76,9 @@ func (c *crowd) locked(do func()) {
 // start lets bystanders live until end.
 func (c *crowd) start(ctx context.Context, seed uint64) {
 	ctx, c.stop = context.WithCancel(ctx)
-	c.asking, c.calm = map[*bystander]time.Time{}, map[*bystander]bool{}
 	for seat := range regulars + newcomers {
 		b := &bystander{crowd: c, newcomer: seat >= regulars, random: rand.New(rand.NewPCG(seed, uint64(seat)))}
-		c.calm[b] = true
+		c.all = append(c.all, b)
 		c.live.Go(func() { b.live(ctx) })
 	}
 	c.live.Go(func() { c.measureLag(ctx) })
@@ -103,23 +104,7 @@ func (c *crowd) measureLag(ctx context.Context) {
 // pause stops the asking, and returns when nobody has a connection any more.
 func (c *crowd) pause(ctx context.Context) {
 	c.locked(func() { c.paused = true })
-	for until := time.Now().Add(c.patience); time.Now().Before(until) && !c.all(func(b *bystander, _ bool) bool { return b.nc == nil }); {
-		if !pause(ctx, askEvery/4) {
-			return
-		}
-	}
-}
-
-// all reports whether something is true of every bystander, calm or not.
-func (c *crowd) all(is func(b *bystander, calm bool) bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for b, calm := range c.calm {
-		if !is(b, calm) {
-			return false
-		}
-	}
-	return true
+	c.await(ctx, func(b *bystander) bool { return b.conn == nil })
 }
 
 // goOn lets everybody ask again.
@@ -133,12 +118,20 @@ func (c *crowd) begin() { c.locked(func() { c.felt, c.first, c.took = Felt{}, ni
 func (c *crowd) settled(ctx context.Context) bool {
 	c.locked(func() {
 		c.since = time.Now()
-		for b := range c.calm {
-			c.calm[b] = false
+		for _, b := range c.all {
+			b.calm = false
 		}
 	})
+	return c.await(ctx, func(b *bystander) bool { return b.calm })
+}
+
+// await waits until something is true of every bystander. It reports false when that takes longer than
+// the crowd's patience.
+func (c *crowd) await(ctx context.Context, is func(*bystander) bool) bool {
 	for until := time.Now().Add(c.patience); ; {
-		if c.all(func(_ *bystander, calm bool) bool { return calm }) {
+		waiting := false
+		c.locked(func() { waiting = slices.ContainsFunc(c.all, func(b *bystander) bool { return !is(b) }) })
+		if !waiting {
 			return true
 		}
 		if time.Now().After(until) || !pause(ctx, askEvery/4) {
@@ -149,20 +142,25 @@ func (c *crowd) settled(ctx context.Context) bool {
 
 // so returns what was felt since begin.
 func (c *crowd) so() Felt {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	felt := c.felt
-	for _, since := range c.asking {
-		felt.Worst = max(felt.Worst, time.Since(since).Seconds())
-	}
-	if len(c.took) > 0 {
-		slices.Sort(c.took)
-		felt.Median = c.took[len(c.took)/2]
+	var felt Felt
+	var took []float64
+	c.locked(func() {
+		felt, took = c.felt, slices.Clone(c.took)
+		for _, b := range c.all {
+			if !b.asked.IsZero() {
+				felt.Worst = max(felt.Worst, time.Since(b.asked).Seconds())
+			}
+		}
+	})
+	if len(took) > 0 { // nobody waits for the sorting
+		slices.Sort(took)
+		felt.Median = took[len(took)/2]
 	}
 	return felt
 }
 
-// failure returns the first failure since begin; nil: there was none.
+// failure returns the first failure since begin, or an answer that may be another client's; nil: there
+// was none.
 func (c *crowd) failure() (first error) {
 	c.locked(func() { first = c.first })
 	return first
@@ -171,19 +169,11 @@ func (c *crowd) failure() (first error) {
 // live asks until ctx ends.
 func (b *bystander) live(ctx context.Context) {
 	defer b.hangUp()
-	stop := context.AfterFunc(ctx, func() {
-		b.crowd.mu.Lock()
-		defer b.crowd.mu.Unlock()
-		if b.nc != nil {
-			_ = b.nc.SetDeadline(time.Unix(1, 0)) // fails only if it is closed
-		}
-	})
-	defer stop()
 	for pause(ctx, time.Duration(b.random.Int64N(2*int64(askEvery)))) {
 		began, paused := time.Now(), false
 		b.crowd.locked(func() {
 			if paused = b.crowd.paused; !paused {
-				b.crowd.asking[b] = began
+				b.asked = began
 				b.crowd.felt.Asked++
 			}
 		})
@@ -195,51 +185,41 @@ func (b *bystander) live(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		b.answered(began, err)
 		if b.newcomer || err != nil {
 			b.hangUp()
 		}
-		b.crowd.answered(b, began, err)
 	}
 }
 
 func (b *bystander) hangUp() {
-	var nc net.Conn
-	b.crowd.locked(func() { nc, b.nc = b.nc, nil })
-	if nc != nil {
-		nc.Close()
+	if c := b.conn; c != nil {
+		b.crowd.locked(func() { b.conn = nil })
+		c.Conn.Close()
 	}
 }
 
-// ask sends a request and reads its answer.
+// ask sends a request and judges its answer.
 func (b *bystander) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, b.crowd.patience)
-	defer cancel()
-	if b.nc != nil && b.client.closing {
+	until := time.Now().Add(b.crowd.patience)
+	if b.conn != nil && b.conn.closing {
 		b.hangUp() // the server has announced that it closes
 	}
-	if b.nc == nil {
-		nc, err := b.crowd.target.Dial(ctx)
-		if err != nil {
-			return &refused{err}
+	if b.conn == nil {
+		c := b.crowd.target.conn()
+		if err := b.crowd.target.open(ctx, b.crowd.patience, (*target).Dial, c); err != nil {
+			return err
 		}
-		b.crowd.locked(func() { b.nc, b.client = nc, b.crowd.target.client() })
+		b.crowd.locked(func() { b.conn = c })
 	}
-	deadline, _ := ctx.Deadline()
-	err := b.nc.SetDeadline(deadline)
-	if err == nil && ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	if err == nil {
-		_, err = b.nc.Write(b.client.request(nil))
-	}
+	c := b.conn
+	stop := context.AfterFunc(ctx, func() { c.tcp.Close() })
+	defer stop()
+	got, err := c.exchange(c.Request(nil), until)
 	if err != nil {
 		return err
 	}
-	got, err := b.client.read(b.nc)
-	if err != nil {
-		return err
-	}
-	return b.crowd.judge(b.client.known(), got)
+	return b.crowd.judge(c.known, got)
 }
 
 // judge compares an answer with the known one, or learns it.
@@ -253,35 +233,33 @@ func (c *crowd) judge(known *answer, got answer) error {
 	return known.check(got)
 }
 
-// refused is the error of a newcomer without a connection.
-type refused struct{ error }
-
-func (r *refused) Unwrap() error { return r.error }
-
 // answered notes how a request ended.
-func (c *crowd) answered(b *bystander, began time.Time, err error) {
+func (b *bystander) answered(began time.Time, err error) {
+	c := b.crowd
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	took := time.Since(began).Seconds()
-	delete(c.asking, b)
+	b.asked = time.Time{}
 	c.felt.Worst = max(c.felt.Worst, took)
-	dialled := new(refused)
 	switch {
 	case err == nil:
 		c.took = append(c.took, took)
-		c.calm[b] = c.calm[b] || began.After(c.since)
+		b.calm = b.calm || began.After(c.since)
 		return
 	case errors.Is(err, errWrongAnswer):
 		c.felt.Wrong++
 	case isTimeout(err):
 		c.felt.Silent++
-	case b.newcomer || errors.As(err, &dialled):
+	case b.newcomer, b.conn == nil: // it got no connection
 		c.felt.Refused++
 	default:
 		c.felt.Lost++
 	}
 	if c.first == nil {
-		c.first, c.felt.First = err, plain(err)
+		c.felt.First = plain(err)
+	}
+	if c.first == nil || errors.Is(err, errAlien) {
+		c.first = err
 	}
 }
 

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,94 +13,80 @@ import (
 )
 
 // crowdScenarios attack any kind of server with good requests, or with none.
-func crowdScenarios() []Scenario {
-	return []Scenario{
-		{Name: "segmentation", Kinds: AllKinds, Attack: segmentation,
-			Title: "Clients send good requests cut at random places, or byte by byte, and check the answers."},
-		{Name: "pipelining", Kinds: AllKinds, Whole: true, Attack: pipelining,
-			Title: "Clients send 64 good requests at once and check the answers."},
-		{Name: "half-close", Kinds: Messages | HTTP, Whole: true, Attack: halfClose,
-			Title: "Clients send requests, close their sending side, and read the answers."},
-		{Name: "reset-at-each-byte", Kinds: AllKinds, Attack: resetAtEachByte,
-			Title: "Clients send a part of a request, one byte more each time, and reset the connection."},
-		{Name: "reset-with-answers-due", Kinds: AllKinds, Attack: resetWithAnswersDue,
-			Title: "Clients send requests and reset the connection before they read an answer."},
-		{Name: "random-bytes", Kinds: AllKinds, Attack: randomBytes,
-			Title: "Clients send random bytes."},
-		{Name: "churn", Kinds: AllKinds, Attack: churn,
-			Title: "Clients connect, ask once and leave, as fast as they can, in three equal rounds."},
-		{Name: "connection-flood", Kinds: AllKinds, Attack: connectionFlood,
-			Title: "A crowd connects at once, sends nothing and stays."},
-		{Name: "request-flood", Kinds: AllKinds, Whole: true, Attack: requestFlood,
-			Title: "Some clients keep many requests in flight, as fast as they can."},
-		{Name: "never-reads", Kinds: AllKinds, Attack: neverReads,
-			Title: "A client sends requests as fast as it can and reads none of the answers."},
-		{Name: "never-reading-crowd", Kinds: AllKinds, Attack: neverReadingCrowd,
-			Title: "A crowd sends requests and reads none of the answers."},
-		{Name: "slow-reader", Kinds: AllKinds, Whole: true, Attack: slowReader,
-			Title: "Honest clients send many requests and read the answers slowly, but do read them."},
-		{Name: "silent", Kinds: AllKinds, Waits: true, Attack: waits("silent connections", (*Arena).DialPlain, saysNothing),
-			Title: "Clients connect and never send a byte."},
-		{Name: "silent-after-answer", Kinds: AllKinds, Whole: true, Waits: true, Attack: waits("connections that had asked once", (*Arena).Open, asksOnce),
-			Title: "Clients ask once and then are silent."},
-		{Name: "half-request", Kinds: AllKinds, Waits: true, Attack: waits("connections with half a request", (*Arena).Open, halfRequest),
-			Title: "Clients send half a request and no more."},
-		{Name: "trickle", Kinds: AllKinds, Waits: true, Attack: trickle,
-			Title: "Clients send a request byte by byte, so slowly that it never ends."},
-		{Name: "stops-reading", Kinds: AllKinds, Waits: true, Attack: stopsReading,
-			Title: "Clients send requests until the server takes no more, read nothing, and stay."},
-	}
+var crowdScenarios = []Scenario{
+	{Name: "segmentation", Kinds: AllKinds, Attack: each(segmented, (*target).Dial, "%d requests in pieces, all answered", segmentation),
+		Title: "Clients send good requests cut at random places, or byte by byte, and check the answers."},
+	{Name: "pipelining", Kinds: AllKinds, Whole: true, Attack: each(8, (*target).Dial, "%d × 64 requests at once, all answered", pipelining),
+		Title: "Clients send 64 good requests at once and check the answers."},
+	{Name: "half-close", Kinds: Messages | HTTP, Whole: true, Attack: halfClose,
+		Title: "Clients send requests, close their sending side, and read the answers."},
+	{Name: "reset-at-each-byte", Kinds: AllKinds, Attack: resetAtEachByte,
+		Title: "Clients send a part of a request, one byte more each time, and reset the connection."},
+	{Name: "reset-with-answers-due", Kinds: AllKinds, Attack: each(200, (*target).Dial, "%d clients reset their connections", resetWithAnswersDue),
+		Title: "Clients send requests and reset the connection before they read an answer."},
+	{Name: "random-bytes", Kinds: AllKinds, Attack: randomBytes,
+		Title: "Clients send random bytes."},
+	{Name: "churn", Kinds: AllKinds, Attack: churn,
+		Title: "Clients connect, ask once and leave, as fast as they can, in three equal rounds."},
+	{Name: "connection-flood", Kinds: AllKinds, Attack: connectionFlood,
+		Title: "A crowd connects at once, sends nothing and stays."},
+	{Name: "request-flood", Kinds: AllKinds, Whole: true, Attack: requestFlood,
+		Title: "Some clients keep many requests in flight, as fast as they can."},
+	{Name: "never-reads", Kinds: AllKinds, Attack: neverReads,
+		Title: "A client sends requests as fast as it can and reads none of the answers."},
+	{Name: "never-reading-crowd", Kinds: AllKinds, Attack: neverReadingCrowd,
+		Title: "A crowd sends requests and reads none of the answers."},
+	{Name: "slow-reader", Kinds: AllKinds, Whole: true, Attack: slowReader,
+		Title: "Honest clients send many requests and read the answers slowly, but do read them."},
+	{Name: "silent", Kinds: AllKinds, Waits: true, Attack: waits("silent connections", (*target).Plain, saysNothing),
+		Title: "Clients connect and never send a byte."},
+	{Name: "silent-after-answer", Kinds: AllKinds, Whole: true, Waits: true, Attack: waits("connections that had asked once", (*target).Dial, asksOnce),
+		Title: "Clients ask once and then are silent."},
+	{Name: "half-request", Kinds: AllKinds, Waits: true, Attack: waits("connections with half a request", (*target).Dial, halfRequest),
+		Title: "Clients send half a request and no more."},
+	{Name: "trickle", Kinds: AllKinds, Waits: true, Attack: trickle,
+		Title: "Clients send a request byte by byte, so slowly that it never ends."},
+	{Name: "stops-reading", Kinds: AllKinds, Waits: true, Attack: stopsReading,
+		Title: "Clients send requests until the server takes no more, read nothing, and stay."},
 }
 
 const segmented = 60
 
-func segmentation(ctx context.Context, a *Arena) Finding {
-	return a.each(ctx, segmented, (*Arena).Open, survives("%d requests in pieces, all answered", segmented), func(i int, c *Conn) Finding {
-		request := c.Request(nil)
-		for len(request) > 0 {
-			n := 1
-			if i%4 > 0 {
-				n = 1 + a.Rand.IntN(len(request))
-			}
-			if _, err := c.Write(request[:n]); err != nil {
-				return falls("request %d was refused in the middle: %s", i+1, plain(err))
-			}
-			request = request[n:]
-			pause(ctx, time.Duration(a.Rand.IntN(int(time.Millisecond))))
+func segmentation(ctx context.Context, c *Conn, i int) Finding {
+	a := c.arena
+	request := c.Request(nil)
+	for len(request) > 0 {
+		n := 1
+		if i%4 > 0 {
+			n = 1 + a.Rand.IntN(len(request))
 		}
-		if err := c.Answers(1); err != nil {
-			return falls("request %d of %d, sent in pieces: %s", i+1, segmented, plain(err))
+		if _, err := c.Write(request[:n]); err != nil {
+			return falls("request %d was refused in the middle: %s", i+1, plain(err))
 		}
-		c.Close()
-		return Finding{}
-	})
-}
-
-const pipelined = 64
-
-func pipelining(ctx context.Context, a *Arena) Finding {
-	const clients = 8
-	return a.each(ctx, clients, (*Arena).Open, survives("%d × %d requests at once, all answered", clients, pipelined), func(_ int, c *Conn) Finding {
-		_, err := c.Write(c.requests(pipelined))
-		if err == nil {
-			err = c.Answers(pipelined)
-		}
-		switch {
-		case err != nil && c.client.closing:
-			return doesNotApply("the server announces that it closes the connection after %d answers or fewer", pipelined)
-		case err != nil:
-			return falls("%d requests at once: %s", pipelined, plain(err))
-		}
-		return Finding{}
-	})
-}
-
-// requests returns n good requests.
-func (c *Conn) requests(n int) (b []byte) {
-	for range n {
-		b = c.Request(b)
+		request = request[n:]
+		pause(ctx, time.Duration(a.Rand.IntN(int(time.Millisecond))))
 	}
-	return b
+	if err := c.Answers(1); err != nil {
+		return falls("request %d of %d, sent in pieces: %s", i+1, segmented, plain(err))
+	}
+	c.Close()
+	return Finding{}
+}
+
+const pipelined = 64 // as its done words say, too
+
+func pipelining(_ context.Context, c *Conn, _ int) Finding {
+	_, err := c.Write(c.requests(pipelined))
+	if err == nil {
+		err = c.Answers(pipelined)
+	}
+	switch {
+	case err != nil && c.closing:
+		return doesNotApply("the server announces that it closes the connection after %d answers or fewer", pipelined)
+	case err != nil:
+		return falls("%d requests at once: %s", pipelined, plain(err))
+	}
+	return Finding{}
 }
 
 const lateBy = 200 * time.Millisecond // reading, so that buffers have filled
@@ -110,7 +97,7 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 		if n > 1 && a.target.kind == HTTP {
 			n = 8
 		}
-		c, err := a.Open(ctx)
+		c, err := a.Open(ctx, (*target).Dial)
 		if err != nil {
 			return unknown("%s", plain(err))
 		}
@@ -128,91 +115,50 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 		if !pause(ctx, lateBy) {
 			return unknown("interrupted")
 		}
-		if err := c.Answers(n); err != nil {
-			if c.client.closing {
-				a.Note("%d requests: the server announced that it closes the connection", n)
-				continue
-			}
-			if ctx.Err() != nil {
-				return unknown("the answers to %d requests took longer than the scenario", n)
-			}
+		switch err := c.Answers(n); {
+		case err == nil:
+			a.Note("%d requests before the end: all answered", n)
+		case c.closing:
+			a.Note("%d requests: the server announced that it closes the connection", n)
+		case ctx.Err() != nil:
+			return unknown("the answers to %d requests took longer than the scenario", n)
+		default:
 			return falls("%d requests, then the end of the sending side: %s", n, plain(err))
 		}
-		a.Note("%d requests before the end: all answered", n)
 	}
 	return survives("all requests before the end are answered")
 }
 
-// send sends what next returns until most bytes are sent, the server takes nothing for that long, or ctx
-// ends. What is left of the last block is sent first by the next send.
-func (c *Conn) send(ctx context.Context, most int, patience time.Duration, next func() []byte) (sent int, err error) {
-	for sent < most && err == nil && ctx.Err() == nil {
-		if len(c.rest) == 0 {
-			c.rest = next()
-		}
-		n := 0
-		if err = c.SetWriteDeadline(earlier(ctx, patience)); err == nil {
-			n, err = c.Write(c.rest)
-		}
-		c.rest, sent = c.rest[n:], sent+n
-	}
-	return sent, err
-}
-
-// unread returns good requests, 64 KiB of them, and forgets those before: nobody reads the answers.
-func (c *Conn) unread() []byte {
-	c.client.codec = c.arena.target.Caller()
-	return c.requests(max(1, (64<<10)/c.arena.target.size))
-}
-
-// fill sends whole requests until the server takes no more for a while, or most bytes, and returns
-// how many it took. A request that it took in part is not counted.
-func (c *Conn) fill(ctx context.Context, most int, next func() []byte) (n int, err error) {
-	sent, err := c.send(ctx, most, lateBy, next)
-	if isTimeout(err) {
-		err = nil
-	}
-	return sent / c.client.size, err
-}
-
-func isTimeout(err error) bool {
-	timeout := net.Error(nil)
-	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
 func resetAtEachByte(ctx context.Context, a *Arena) Finding {
 	n := min(300, 2*a.target.size+1)
-	return a.each(ctx, n, (*Arena).Open, survives("a reset after each of %d bytes", n), func(i int, c *Conn) Finding {
+	return a.each(ctx, n, (*target).Dial, "a reset after each of %d bytes", func(_ context.Context, c *Conn, i int) Finding {
 		_, err := c.Write(c.requests(2)[:i])
-		if reset := c.Reset(); err != nil || reset != nil {
-			a.Note("%d bytes: %s", i, plain(errors.Join(err, reset)))
+		if err = errors.Join(err, c.Reset()); err != nil {
+			a.Note("%d bytes: %s", i, plain(err))
 		}
 		return Finding{}
 	})
 }
 
-func resetWithAnswersDue(ctx context.Context, a *Arena) Finding {
-	const clients = 200
-	return a.each(ctx, clients, (*Arena).Open, survives("%d clients reset their connections", clients), func(i int, c *Conn) Finding {
-		_, err := c.Write(c.requests(32))
-		if i%2 > 0 {
-			pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond))))
-		}
-		if reset := c.Reset(); err != nil || reset != nil {
-			a.Note("client %d: %s", i, plain(errors.Join(err, reset)))
-		}
-		return Finding{}
-	})
+func resetWithAnswersDue(ctx context.Context, c *Conn, i int) Finding {
+	a := c.arena
+	_, err := c.Write(c.requests(32))
+	if i%2 > 0 {
+		pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond))))
+	}
+	if err = errors.Join(err, c.Reset()); err != nil {
+		a.Note("client %d: %s", i, plain(err))
+	}
+	return Finding{}
 }
 
 func randomBytes(ctx context.Context, a *Arena) Finding {
-	const clients = 200
 	turn := 0
-	open := func(a *Arena, ctx context.Context) (*Conn, error) {
+	open := func(t *target, ctx context.Context) (net.Conn, error) {
 		turn++
-		return []opener{(*Arena).Dial, (*Arena).Open}[turn%2](a, ctx)
+		return []opener{(*target).Bare, (*target).Dial}[turn%2](t, ctx)
 	}
-	return a.each(ctx, clients, open, survives("%d clients sent random bytes", clients), func(i int, c *Conn) Finding {
+	return a.each(ctx, 200, open, "%d clients sent random bytes", func(_ context.Context, c *Conn, i int) Finding {
 		if _, err := c.Write(a.junk(1 + a.Rand.IntN(4096))); err != nil {
 			a.Note("client %d: %s", i, plain(err))
 		}
@@ -221,15 +167,6 @@ func randomBytes(ctx context.Context, a *Arena) Finding {
 		}
 		return Finding{}
 	})
-}
-
-// junk returns n random bytes.
-func (a *Arena) junk(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(a.Rand.Uint32())
-	}
-	return b
 }
 
 const (
@@ -253,28 +190,27 @@ func (r rounds) each() int64 { return min(r.second, r.third) / max(1, r.least) }
 // rounds does something n times in each of three rounds, or less often when that takes too long.
 func (a *Arena) rounds(ctx context.Context, n int, do func(worker int)) rounds {
 	r := rounds{least: int64(n), known: true}
-	var made atomic.Int64
-	var memory [3]int64
-	for i := range memory {
-		before := made.Load()
+	grew := a.growth()
+	var grown [3]int64
+	for i := range grown {
 		round, cancel := context.WithTimeout(ctx, roundTime)
-		var workers sync.WaitGroup
-		for worker := range roundWorkers {
-			workers.Go(func() {
-				for i := 0; i < n/roundWorkers && round.Err() == nil; i++ {
-					do(worker)
-					made.Add(1)
-				}
-			})
+		made := int64(0)
+		for _, of := range atOnce(roundWorkers, func(worker int) (made int64) {
+			for made < int64(n/roundWorkers) && round.Err() == nil {
+				do(worker)
+				made++
+			}
+			return made
+		}) {
+			made += of
 		}
-		workers.Wait()
 		cancel()
 		pause(ctx, lateBy)
-		now, ok := a.Server.memory()
-		memory[i], r.known = now, r.known && ok
-		r.least = min(r.least, made.Load()-before)
+		now, known := grew()
+		grown[i], r.known = now, r.known && known
+		r.made, r.least = r.made+made, min(r.least, made)
 	}
-	r.made, r.second, r.third = made.Load(), memory[1]-memory[0], memory[2]-memory[1]
+	r.second, r.third = grown[1]-grown[0], grown[2]-grown[1]
 	return r
 }
 
@@ -298,7 +234,7 @@ func churn(ctx context.Context, a *Arena) Finding {
 }
 
 func connectionFlood(ctx context.Context, a *Arena) Finding {
-	crowd, err := a.Crowd(ctx, a.Conns-1, (*Arena).DialPlain)
+	crowd, err := a.Crowd(ctx, a.Conns-1, (*target).Plain, saysNothing)
 	if err != nil {
 		a.Note("%v", err)
 	}
@@ -310,53 +246,41 @@ func requestFlood(ctx context.Context, a *Arena) Finding {
 	const clients, depth = 32, 32
 	until := time.Now().Add(a.Answer)
 	var answered atomic.Int64
-	var failed atomic.Pointer[error]
-	var flood sync.WaitGroup
-	for range clients {
-		flood.Go(func() {
-			for time.Now().Before(until) && ctx.Err() == nil {
-				n, err := a.burst(ctx, depth, until)
-				answered.Add(int64(n))
-				if err != nil {
-					failed.CompareAndSwap(nil, &err)
-					return
-				}
-			}
-		})
-	}
-	flood.Wait()
-	if err := failed.Load(); err != nil {
-		return falls("%d requests were answered, and then: %s", answered.Load(), plain(*err))
+	err := cmp.Or(atOnce(clients, func(int) (err error) {
+		for err == nil && time.Now().Before(until) && ctx.Err() == nil {
+			err = a.burst(ctx, depth, until, &answered)
+		}
+		return err
+	})...)
+	if err != nil {
+		return falls("%d requests were answered, and then: %s", answered.Load(), plain(err))
 	}
 	return survives("%d requests from %d clients answered", answered.Load(), clients)
 }
 
 // burst keeps depth requests in flight on one connection until then, or until the server announces
 // its end.
-func (a *Arena) burst(ctx context.Context, depth int, until time.Time) (answered int, err error) {
-	c, err := a.Open(ctx)
+func (a *Arena) burst(ctx context.Context, depth int, until time.Time, answered *atomic.Int64) error {
+	c, err := a.Open(ctx, (*target).Dial)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer c.Close()
-	for time.Now().Before(until) && ctx.Err() == nil {
-		if _, err := c.Write(c.requests(depth)); err != nil {
-			return answered, notAnnounced(c, err)
-		}
-		for range depth {
-			if err := c.Answers(1); err != nil {
-				return answered, notAnnounced(c, err)
+	for err == nil && time.Now().Before(until) && ctx.Err() == nil {
+		_, err = c.Write(c.requests(depth))
+		for i := 0; i < depth && err == nil; i++ {
+			if err = c.Answers(1); err == nil {
+				answered.Add(1)
 			}
-			answered++
 		}
 	}
-	return answered, nil
+	return c.notAnnounced(err)
 }
 
 // notAnnounced returns err unless the server has announced that it closes the connection, or the
 // scenario may send no more.
-func notAnnounced(c *Conn, err error) error {
-	if c.client.closing || errors.Is(err, errTooMuch) {
+func (c *Conn) notAnnounced(err error) error {
+	if c.closing || errors.Is(err, errTooMuch) {
 		return nil
 	}
 	return err
@@ -369,23 +293,22 @@ const mostHeld = 64 << 20 // bytes that a server may hold for one client
 func (a *Arena) stall() time.Duration { return 2*time.Second + a.Answer/4 }
 
 func neverReads(ctx context.Context, a *Arena) Finding {
-	c, err := a.Open(ctx)
+	c, err := a.Open(ctx, (*target).Dial)
 	if err != nil {
 		return unknown("%s", plain(err))
 	}
-	before, watched := a.Server.memory()
-	blocks, grown := 0, int64(0)
-	look := func() {
-		now, _ := a.Server.memory()
-		grown = max(grown, now-before)
-	}
+	grew := a.growth()
+	most, watched := grew()
+	blocks := 0
 	sent, err := c.send(ctx, math.MaxInt, a.stall(), func() []byte {
 		if blocks++; blocks%128 == 0 {
-			look()
+			grown, _ := grew()
+			most = max(most, grown)
 		}
 		return c.unread()
 	})
-	look()
+	grown, _ := grew()
+	most = max(most, grown)
 	how := "closes the connection after " + size(int64(sent))
 	switch {
 	case errors.Is(err, errTooMuch), ctx.Err() != nil:
@@ -393,13 +316,13 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 	case isTimeout(err):
 		how = "stops reading after " + size(int64(sent))
 	}
-	if watched && grown > mostHeld {
-		return falls("%s of requests whose answers are not read, and holds %s for one client", how, size(grown))
+	if watched && most > mostHeld {
+		return falls("%s of requests whose answers are not read, and holds %s for one client", how, size(most))
 	}
 	if share, yes := a.Server.busy(ctx, a.spins); yes {
 		return falls("%s, and then uses %.0f %% of a CPU", how, 100*share)
 	}
-	if !watched && errors.Is(err, errTooMuch) && c.SetReadDeadline(earlier(ctx, a.stall())) == nil {
+	if !watched && errors.Is(err, errTooMuch) && c.SetReadDeadline(c.within(a.stall())) == nil {
 		most := min(mostHeld, a.Bytes/2) // far more than the kernels hold
 		if held, _ := io.CopyN(io.Discard, c.Conn, most+1); held > most {
 			return falls("%s of requests whose answers are not read, and held more than %s of answers", how, size(most))
@@ -411,58 +334,48 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 func neverReadingCrowd(ctx context.Context, a *Arena) Finding {
 	const clients = 32
 	each := int(min(2<<20, a.Bytes/2/clients))
-	crowd, err := a.Crowd(ctx, clients, (*Arena).Open)
+	crowd, err := a.Crowd(ctx, clients, (*target).Dial, saysNothing)
 	if err != nil {
 		a.Note("%v", err)
 	}
-	var sent atomic.Int64
-	var all sync.WaitGroup
-	for _, c := range crowd {
-		all.Go(func() {
-			n, _ := c.fill(ctx, each, c.unread) // that it fails is what servers may do
-			sent.Add(int64(n))
-		})
+	sent := 0
+	for _, n := range atOnce(len(crowd), func(i int) int {
+		n, _ := crowd[i].fill(ctx, each, crowd[i].unread) // that it fails is what servers may do
+		return n
+	}) {
+		sent += n
 	}
-	all.Wait()
 	pause(ctx, a.stall())
 	return a.serves(ctx, "beside %d clients that do not read", len(crowd)).or(
-		survives("took %d requests of %d clients that do not read, and serves newcomers", sent.Load(), len(crowd)))
+		survives("took %d requests of %d clients that do not read, and serves newcomers", sent, len(crowd)))
 }
 
 func slowReader(ctx context.Context, a *Arena) Finding {
 	const clients, rate = 4, 128 << 10 // bytes a second
 	most := int64(rate * a.Within.Seconds() / 3)
 	asked := int(max(1, min(8000, most/max(1, a.target.known.whole))))
-	var failed atomic.Pointer[error]
-	var all sync.WaitGroup
-	for range clients {
-		c, err := a.Open(ctx)
-		if err != nil {
-			return unknown("%s", plain(err))
-		}
+	crowd, err := a.Crowd(ctx, clients, (*target).Dial, saysNothing)
+	if err != nil {
+		return unknown("%v", err)
+	}
+	err = cmp.Or(atOnce(clients, func(i int) (err error) {
+		c := crowd[i]
+		requests := c.requests(asked)
+		var writing sync.WaitGroup
+		writing.Go(func() { _, _ = c.Write(requests) }) // reading reports that it failed
 		slow := &slowly{ctx: ctx, from: c.Conn, every: time.Second / 16, part: rate / 16}
-		all.Go(func() {
-			requests := c.requests(asked)
-			var writing sync.WaitGroup
-			writing.Go(func() { _, _ = c.Write(requests) }) // reading reports that it failed
-			for range asked {
-				if err := c.client.answer(slow); err != nil && notAnnounced(c, err) != nil {
-					failed.CompareAndSwap(nil, &err)
-					break
-				} else if err != nil {
-					break
-				}
-			}
-			c.Close()
-			writing.Wait()
-		})
-	}
-	all.Wait()
-	if ctx.Err() != nil {
+		for n := 0; n < asked && err == nil; n++ {
+			err = c.answer(slow)
+		}
+		c.Close()
+		writing.Wait()
+		return c.notAnnounced(err)
+	})...)
+	switch {
+	case ctx.Err() != nil:
 		return unknown("the answers took longer than the scenario")
-	}
-	if err := failed.Load(); err != nil {
-		return falls("answers to clients that read %d KiB a second are lost: %s", rate>>10, plain(*err))
+	case err != nil:
+		return falls("answers to clients that read %d KiB a second are lost: %s", rate>>10, plain(err))
 	}
 	return survives("%d × %d answers, read at %d KiB a second", clients, asked, rate>>10)
 }
@@ -485,27 +398,14 @@ func (s *slowly) Read(p []byte) (int, error) {
 
 const drip = 500 * time.Millisecond // between two bytes of those that trickle
 
-// beginning is what a peer of a scenario that waits does first. It returns what is then sent a byte at
-// a time, over and over; empty: nothing.
-type beginning func(c *Conn, peer int) (more string, err error)
-
-// waits returns an attack whose peers begin and then wait until the server has closed them. What names
-// their connections, in the plural.
+// waits returns an attack whose peers begin and then wait until the server has closed them. Meanwhile
+// they send a byte of their rest at a time, over and over. What names their connections, in the plural.
 func waits(what string, open opener, begin beginning) func(context.Context, *Arena) Finding {
 	return func(ctx context.Context, a *Arena) Finding { return a.waits(ctx, what, open, drip, begin) }
 }
 
 func (a *Arena) waits(ctx context.Context, what string, open opener, every time.Duration, begin beginning) Finding {
-	var more []string
-	crowd, err := a.Crowd(ctx, a.Few, func(a *Arena, ctx context.Context) (*Conn, error) {
-		c, err := open(a, ctx)
-		if err != nil {
-			return nil, err
-		}
-		text, err := begin(c, len(more)) // at once: the server's time limit runs
-		more = append(more, text)
-		return c, err
-	})
+	crowd, err := a.Crowd(ctx, a.Few, open, begin) // at once: the server's time limit runs
 	if err != nil && len(crowd) == 0 {
 		return unknown("%v", err)
 	}
@@ -513,9 +413,9 @@ func (a *Arena) waits(ctx context.Context, what string, open opener, every time.
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for at := 0; pause(dripping, every); at++ {
-			for peer, c := range crowd {
-				if text := more[peer]; text != "" {
-					_, _ = io.WriteString(c, text[at%len(text):][:1]) // Closings notices that the server has closed
+			for _, c := range crowd {
+				if n := len(c.rest); n > 0 {
+					_, _ = c.Write(c.rest[at%n:][:1]) // Closings notices that the server has closed
 				}
 			}
 		}
@@ -526,24 +426,59 @@ func (a *Arena) waits(ctx context.Context, what string, open opener, every time.
 	return a.closed(what, took)
 }
 
-func saysNothing(*Conn, int) (more string, err error) { return "", nil }
+func asksOnce(c *Conn, _ int) error { return c.Ask() }
 
-func asksOnce(c *Conn, _ int) (more string, err error) { return "", c.Ask() }
-
-func halfRequest(c *Conn, _ int) (more string, err error) {
+func halfRequest(c *Conn, _ int) error {
 	request := c.Request(nil)
-	_, err = c.Write(request[:len(request)/2])
-	return "", err
+	_, err := c.Write(request[:len(request)/2])
+	return err
 }
 
 // trickle sends all but the last byte of a request, over more than the whole wait if it is short.
 func trickle(ctx context.Context, a *Arena) Finding {
 	every := max(a.Wait/time.Duration(max(1, a.target.size-2)), a.Wait/300) * 11 / 10
-	return a.waits(ctx, "connections with a request that trickles", (*Arena).Open, every, func(c *Conn, _ int) (more string, err error) {
+	return a.waits(ctx, "connections with a request that trickles", (*target).Dial, every, func(c *Conn, _ int) error {
 		request := c.Request(nil)
-		_, err = c.Write(request[:1])
-		return string(request[1:max(1, len(request)-1)]), err
+		c.rest = request[1:max(1, len(request)-1)]
+		_, err := c.Write(request[:1])
+		return err
 	})
+}
+
+// stopsReading waits for the server to reset the connection.
+func stopsReading(ctx context.Context, a *Arena) Finding {
+	crowd, err := a.Crowd(ctx, max(1, a.Few/8), (*target).Dial, saysNothing)
+	if err != nil && len(crowd) == 0 {
+		return unknown("%v", err)
+	}
+	began := time.Now()
+	var full atomic.Bool
+	took := atOnce(len(crowd), func(i int) time.Duration {
+		for until := began.Add(a.Wait + a.Wait/50); time.Now().Before(until) && ctx.Err() == nil; {
+			n, err := crowd[i].fill(ctx, int(a.Bytes)/4/len(crowd), crowd[i].unread)
+			switch {
+			case errors.Is(err, errTooMuch):
+				return -1
+			case err != nil:
+				return time.Since(began)
+			case n == 0:
+				full.Store(true)
+				if a.target.tls != nil { // TLS cannot go on after a write that timed out
+					pause(ctx, time.Until(until))
+				}
+			}
+		}
+		return -1
+	})
+	for i, c := range crowd {
+		if took[i] < 0 && ctx.Err() == nil && c.endsWhenRead(a.Answer) {
+			took[i] = time.Since(began)
+		}
+	}
+	if !full.Load() && took[0] < 0 {
+		return unknown("the server never stopped taking requests of clients that read nothing, up to %s", size(a.sent.Load()))
+	}
+	return a.closed("connections that read nothing", took)
 }
 
 // endsWhenRead reports whether a connection ends once what has come is read: then the server had
@@ -554,46 +489,4 @@ func (c *Conn) endsWhenRead(within time.Duration) bool {
 	}
 	_, err := io.Copy(io.Discard, io.LimitReader(c.tcp, c.arena.Bytes))
 	return !isTimeout(err)
-}
-
-// stopsReading waits for the server to reset the connection.
-func stopsReading(ctx context.Context, a *Arena) Finding {
-	crowd, err := a.Crowd(ctx, max(1, a.Few/8), (*Arena).Open)
-	if err != nil && len(crowd) == 0 {
-		return unknown("%s", plain(err))
-	}
-	began := time.Now()
-	took := make([]time.Duration, len(crowd))
-	var full atomic.Bool
-	var all sync.WaitGroup
-	for i, c := range crowd {
-		all.Go(func() {
-			took[i] = -1
-			for until := began.Add(a.Wait + a.Wait/50); time.Now().Before(until) && ctx.Err() == nil; {
-				n, err := c.fill(ctx, int(a.Bytes)/4/len(crowd), c.unread)
-				switch {
-				case errors.Is(err, errTooMuch):
-					return
-				case err != nil:
-					took[i] = time.Since(began)
-					return
-				case n == 0:
-					full.Store(true)
-					if a.target.tls != nil { // TLS cannot go on after a write that timed out
-						pause(ctx, time.Until(until))
-					}
-				}
-			}
-		})
-	}
-	all.Wait()
-	for i, c := range crowd {
-		if took[i] < 0 && c.endsWhenRead(a.Answer) {
-			took[i] = time.Since(began)
-		}
-	}
-	if !full.Load() && took[0] < 0 {
-		return unknown("the server never stopped taking requests of clients that read nothing, up to %s", size(a.sent.Load()))
-	}
-	return a.closed("connections that read nothing", took)
 }

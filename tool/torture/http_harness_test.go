@@ -28,7 +28,7 @@ func arena(t *testing.T, target load.Target, limits Limits) *Arena {
 	}
 	a := &Arena{
 		Limits: limits.complete(),
-		Rand:   rand.New(rand.NewPCG(1, 1)), target: at, open: map[*Conn]struct{}{},
+		Rand:   rand.New(rand.NewPCG(1, 1)), target: at, conns: map[*Conn]struct{}{},
 	}
 	t.Cleanup(a.close)
 	return a

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"time"
 )
 
 // ruling is what a server did with an input.
@@ -19,16 +18,6 @@ const (
 	lenient        // it accepted what should be refused; nobody is harmed
 	wrong          // it answered a request that nobody sent, answered nonsense, or not at all
 )
-
-// String returns the ruling in words.
-func (r ruling) String() string { return [...]string{"right", "lenient", "wrong"}[r] }
-
-// heard is what came back for an input.
-type heard struct {
-	bytes  []byte
-	closed bool          // by the server
-	took   time.Duration // until then, or until nothing more was waited for
-}
 
 // httpAnswer is one answer of a server.
 type httpAnswer struct {

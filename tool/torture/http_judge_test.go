@@ -15,6 +15,9 @@ func said(status int, body, more string) string {
 	return fmt.Sprintf("HTTP/1.1 %d Any\r\nContent-Length: %d\r\n%s\r\n%s", status, len(body), more, body)
 }
 
+// String returns the ruling in words.
+func (r ruling) String() string { return [...]string{"right", "lenient", "wrong"}[r] }
+
 func TestJudge(t *testing.T) {
 	const mark, closing = "/hone-1", "Connection: close\r\n"
 	ok, last, no := said(200, "x", ""), said(200, "x", closing), said(400, "", closing)

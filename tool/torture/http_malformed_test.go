@@ -29,21 +29,20 @@ func TestMalformed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a := arena(t, load.HTTP{URL: c.start(t) + "/page"}, Limits{})
 			ctx := within(t, 2*time.Minute)
-			good, err := a.goodStatus(ctx)
+			all, err := a.malformed(ctx, httpInputs())
 			if err != nil {
 				t.Fatal(err)
 			}
-			all, err := playAll(len(httpInputs()), a.playRequests(ctx, httpInputs(), nil, judgeBeside(good)))
-			if err != nil {
+			if err := a.play(ctx, (*target).Bare, all); err != nil {
 				t.Fatal(err)
 			}
 			var text strings.Builder
 			for _, f := range all {
 				if f.ruling == wrong {
-					t.Errorf("%s (%s): wrong: %s", f.name, f.section, f.words)
+					t.Errorf("%s (RFC %s): wrong: %s", f.name, f.section, f.words)
 				}
 				if f.ruling != right {
-					fmt.Fprintf(&text, "%s (%s): %s\n", f.name, f.section, f.words)
+					fmt.Fprintf(&text, "%s (RFC %s): %s\n", f.name, f.section, f.words)
 				}
 			}
 			found[c.name] = text.String()

@@ -52,7 +52,7 @@ func TestHTTPScenariosOnHTTP1(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", web)
 	mux.HandleFunc("/events", events)
-	for _, s := range httpScenarios() {
+	for _, s := range httpScenarios {
 		if s.Access != Outside {
 			continue
 		}

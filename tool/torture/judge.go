@@ -24,6 +24,19 @@ type aftermath struct {
 	after    time.Duration // until then
 	together int           // scenarios that share what was felt
 	told     bool          // one of them says already how slow it was
+	early    time.Duration // after which the attack was ended, as the fall was certain; zero: it was not
+}
+
+// starved reports whether a bystander had no answer for too long, hone's own lateness aside.
+func (r *run) starved(felt Felt, s Scenario) bool {
+	silent := felt.Worst - turns*felt.Lag
+	return silent >= max(leastSilence, s.Rests.Seconds()) && silent >= silentTimes*r.report.Baseline.Worst
+}
+
+// suffers reports whether what was felt is a fall.
+func (r *run) suffers(felt Felt, s Scenario) bool {
+	_, ended := r.process.ended()
+	return ended || felt.Wrong+felt.Lost+felt.Refused > 0 || r.starved(felt, s)
 }
 
 // judge adds to an attack's finding what the bystanders felt and what the process used.
@@ -50,8 +63,7 @@ func (r *run) judge(made *Result, s Scenario, then aftermath) {
 	count(felt.Wrong, "wrong answers")
 	count(felt.Lost, "answers lost")
 	count(felt.Refused, "newcomers refused")
-	silent := felt.Worst - turns*felt.Lag
-	starved := silent >= max(leastSilence, s.Rests.Seconds()) && silent >= silentTimes*base.Worst
+	starved := r.starved(felt, s)
 	if starved {
 		fell = append(fell, fmt.Sprintf("a bystander had no answer for %s", figure.Micros(1e6*felt.Worst)))
 	}
@@ -59,7 +71,10 @@ func (r *run) judge(made *Result, s Scenario, then aftermath) {
 		if then.settled && (starved || felt.Wrong+felt.Lost+felt.Refused > 0) {
 			fell = append(fell, fmt.Sprintf("serves again after %d ms", then.after.Milliseconds()))
 		}
-		if made.Verdict != Fell && then.together == 1 && made.Words != "" {
+		switch {
+		case then.early > 0:
+			made.Notes = append(made.Notes, fmt.Sprintf("ended after %s, as the fall was certain", elapsed(then.early)))
+		case made.Verdict != Fell && then.together == 1 && made.Words != "":
 			made.Notes = append(made.Notes, "the attack itself saw: "+made.Words)
 		}
 		made.Verdict, made.Words = Fell, strings.Join(fell, "; ")
@@ -104,5 +119,3 @@ func shortened(text string) string {
 	}
 	return text
 }
-
-func size(bytes int64) string { return figure.Bytes(float64(bytes)) }

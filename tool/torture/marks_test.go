@@ -49,9 +49,9 @@ func TestMarks(t *testing.T) {
 			}
 			continue
 		}
-		target.client()
-		marked := target.client()
-		request := string(marked.request(nil))
+		target.conn()
+		marked := target.conn()
+		request := string(marked.Request(nil))
 		if marked.mark == "" || !strings.Contains(strings.Replace(request, marked.mark, "*", 1), c.where) || marked.size != len(request) {
 			t.Errorf("%s: no %s in %q", c.path, c.where, request)
 		}

@@ -10,15 +10,13 @@ import (
 )
 
 // messageScenarios attack the framing of messages.
-func messageScenarios() []Scenario {
-	return []Scenario{
-		{Name: "impossible-length", Kinds: Messages, Attack: impossibleLengths,
-			Title: "Clients send messages whose length cannot be: shorter than its own header, negative, or the largest number."},
-		{Name: "oversized-length", Kinds: Messages, Attack: oversizedLengths,
-			Title: "Clients announce a message as long as the framing allows, and send a few bytes of it."},
-		{Name: "mutated-messages", Kinds: Messages, Attack: mutatedMessages,
-			Title: "Clients send good requests with bits flipped, bytes inserted, and parts cut out."},
-	}
+var messageScenarios = []Scenario{
+	{Name: "impossible-length", Kinds: Messages, Attack: impossibleLengths,
+		Title: "Clients send messages whose length cannot be: shorter than its own header, negative, or the largest number."},
+	{Name: "oversized-length", Kinds: Messages, Attack: oversizedLengths,
+		Title: "Clients announce a message as long as the framing allows, and send a few bytes of it."},
+	{Name: "mutated-messages", Kinds: Messages, Attack: each(400, (*target).Dial, "%d mutated requests", mutatedMessages),
+		Title: "Clients send good requests with bits flipped, bytes inserted, and parts cut out."},
 }
 
 // hostile is an input that no server should accept.
@@ -37,34 +35,26 @@ func (a *Arena) lengthWidth() (width int, order binary.AppendByteOrder, resp boo
 	return 4, binary.BigEndian, false // hone's frames
 }
 
-// lengths returns messages with such lengths, with a few bytes behind them.
-func (a *Arena) lengths(values ...uint64) (all []hostile) {
-	width, order, _ := a.lengthWidth()
-	for _, v := range values {
+// nonsense returns inputs other than messages, in the target's framing.
+func (a *Arena) nonsense() (all []hostile) {
+	width, order, resp := a.lengthWidth()
+	for _, v := range []uint64{0, 1, 2, 3, 4, 5, 7, 8, 11, 1 << 15, 1<<16 - 1, 1<<31 - 1, 1 << 31, 1<<32 - 4, 1<<32 - 1} {
 		var b []byte
-		switch width {
-		case 2:
-			if v > 1<<16-1 {
-				continue
-			}
+		switch {
+		case width == 2 && v < 1<<16:
 			b = order.AppendUint16(nil, uint16(v))
-		case 4:
+		case width == 4:
 			b = order.AppendUint32(nil, uint32(v))
+		default:
+			continue
 		}
 		all = append(all, hostile{fmt.Sprintf("length %d", v), b}, hostile{fmt.Sprintf("length %d and 8 bytes", v), append(slices.Clone(b), "hostile!"...)})
 	}
-	return all
-}
-
-// nonsense returns inputs other than messages, in the target's framing.
-func (a *Arena) nonsense() []hostile {
-	width, _, resp := a.lengthWidth()
-	if width > 0 {
-		return a.lengths(0, 1, 2, 3, 4, 5, 7, 8, 11, 1<<15, 1<<16-1, 1<<31-1, 1<<31, 1<<32-4, 1<<32-1)
-	}
-	var all []hostile
 	texts := []string{"\n\n\n\n", "\r\n\r\n", "\x00\n", "\xff\xfe\xfd\n"}
-	if resp {
+	switch {
+	case width > 0:
+		texts = nil
+	case resp:
 		texts = []string{
 			"*0\r\n", "*-1\r\n", "*-2147483648\r\n", "*2147483647\r\n", "*99999999999999999999\r\n", "*1\r\n$-1\r\n", "*1\r\n$-5\r\n",
 			"*1\r\n$2147483647\r\n", "*1\r\n$99999999999999999999\r\n", "*x\r\n", "$5\r\nhello\r\n", "*1\r\n+OK\r\n", "*1\r\n*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPINGxx",
@@ -79,7 +69,7 @@ func (a *Arena) nonsense() []hostile {
 // impossibleLengths sends each on a connection of its own, and asks a newcomer after each.
 func impossibleLengths(ctx context.Context, a *Arena) Finding {
 	inputs := a.nonsense()
-	return a.each(ctx, len(inputs), (*Arena).Dial, survives("%d inputs, and newcomers are served after each", len(inputs)), func(i int, c *Conn) Finding {
+	return a.each(ctx, len(inputs), (*target).Bare, "%d inputs, and newcomers are served after each", func(ctx context.Context, c *Conn, i int) Finding {
 		if _, err := c.Write(inputs[i].bytes); err != nil {
 			a.Note("%s: %s", inputs[i].name, plain(err))
 		}
@@ -105,43 +95,37 @@ func oversizedLengths(ctx context.Context, a *Arena) Finding {
 	default:
 		return doesNotApply("messages of this framing announce no length")
 	}
-	before, watched := a.Server.memory()
+	grew := a.growth()
 	claim = append(claim, "only a few bytes of what was announced"...)
 	sent := 0
-	for range min(claims, a.Conns) {
-		c, err := a.Dial(ctx)
-		if err != nil {
-			break
-		}
+	_, _ = a.Crowd(ctx, min(claims, a.Conns), (*target).Bare, func(c *Conn, _ int) error { // a server may take fewer
 		if _, err := c.Write(claim); err == nil {
 			sent++
 		}
-	}
+		return nil
+	})
 	if !pause(ctx, a.Answer/8) {
 		return unknown("interrupted")
 	}
 	served := a.serves(ctx, "when %d clients have announced a long message", sent)
-	if !watched {
+	switch grown, watched := grew(); {
+	case !watched:
 		return served.or(survives("%d clients announced a long message", sent))
-	}
-	after, _ := a.Server.memory()
-	if grown := after - before; grown > mostClaims {
+	case grown > mostClaims:
 		return served.or(falls("%d clients announced a long message and sent %d bytes each: its memory grew by %s", sent, len(claim), size(grown)))
+	default:
+		return served.or(survives("%d clients announced a long message: its memory grew by %s", sent, size(max(0, grown))))
 	}
-	return served.or(survives("%d clients announced a long message: its memory grew by %s", sent, size(max(0, after-before))))
 }
 
-const mutations = 400
-
-func mutatedMessages(ctx context.Context, a *Arena) Finding {
-	return a.each(ctx, mutations, (*Arena).Open, survives("%d mutated requests", mutations), func(i int, c *Conn) Finding {
-		_, _ = c.Write(a.mutated(c.requests(2))) // what the server makes of it is felt by others
-		c.Close()
-		if i%20 > 0 {
-			return Finding{}
-		}
-		return a.serves(ctx, "after %d mutated requests", i+1)
-	})
+func mutatedMessages(ctx context.Context, c *Conn, i int) Finding {
+	a := c.arena
+	_, _ = c.Write(a.mutated(c.requests(2))) // what the server makes of it is felt by others
+	c.Close()
+	if i%20 > 0 {
+		return Finding{}
+	}
+	return a.serves(ctx, "after %d mutated requests", i+1)
 }
 
 // mutated changes bytes at random places.

@@ -14,15 +14,13 @@ import (
 )
 
 // ownedScenarios limit, stop and kill the server's process.
-func ownedScenarios() []Scenario {
-	return []Scenario{
-		{Name: "descriptors", Kinds: AllKinds, Access: Owned, Alone: true, Rests: 1200 * time.Millisecond, Attack: fewDescriptors,
-			Title: "60 clients connect to a process that may open 20 descriptors more, then 10 more when it may open none; then all leave."},
-		{Name: "sigterm-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: terminate,
-			Title: "The process gets SIGTERM while clients have requests in flight, some of HTTP with half a body."},
-		{Name: "kill-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: kill,
-			Title: "The process is killed while clients have requests in flight, and started again at once."},
-	}
+var ownedScenarios = []Scenario{
+	{Name: "descriptors", Kinds: AllKinds, Access: Owned, Alone: true, Rests: 1200 * time.Millisecond, Attack: fewDescriptors,
+		Title: "60 clients connect to a process that may open 20 descriptors more, then 10 more when it may open none; then all leave."},
+	{Name: "sigterm-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: terminate,
+		Title: "The process gets SIGTERM while clients have requests in flight, some of HTTP with half a body."},
+	{Name: "kill-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: kill,
+		Title: "The process is killed while clients have requests in flight, and started again at once."},
 }
 
 const (
@@ -37,7 +35,7 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 	if !ok {
 		return unknown("the process has ended")
 	}
-	friend, err := a.Open(ctx)
+	friend, err := a.Open(ctx, (*target).Dial)
 	if err == nil {
 		err = friend.Ask()
 	}
@@ -77,7 +75,7 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 		return falls("no descriptors were left")
 	}
 	switch {
-	case asked != nil && !friend.client.closing:
+	case asked != nil && !friend.closing:
 		return falls("%s; a client from before is not served: %s", how, plain(asked))
 	case busy:
 		return falls("%s; it uses %.0f %% of a CPU while it has no descriptors", how, 100*share)
@@ -87,23 +85,15 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 
 // press connects n clients at once, each with a request. That this fails is one of the things to
 // find out, by what follows.
-func (a *Arena) press(ctx context.Context, n int) (crowd []*Conn) {
-	var opened sync.Mutex
-	var clients sync.WaitGroup
-	for range n {
-		clients.Go(func() {
-			c, err := a.Open(ctx)
-			if err != nil {
-				return
-			}
-			_, _ = c.Write(c.Request(nil)) // it may be closed already
-			opened.Lock()
-			defer opened.Unlock()
-			crowd = append(crowd, c)
-		})
-	}
-	clients.Wait()
-	return crowd
+func (a *Arena) press(ctx context.Context, n int) []*Conn {
+	return slices.DeleteFunc(atOnce(n, func(int) *Conn {
+		c, err := a.Open(ctx, (*target).Dial)
+		if err != nil {
+			return nil
+		}
+		_, _ = c.Write(c.Request(nil)) // it may be closed already
+		return c
+	}), func(c *Conn) bool { return c == nil })
 }
 
 // fates says what has become of a crowd.
@@ -112,7 +102,7 @@ func fates(crowd []*Conn) string {
 	for _, c := range crowd {
 		err := c.SetReadDeadline(time.Now().Add(time.Millisecond))
 		if err == nil {
-			err = c.client.answer(c.Conn)
+			err = c.answer(c.Conn)
 		}
 		switch {
 		case err == nil:
@@ -133,7 +123,6 @@ type loaded struct {
 	broken    int           // that ended with requests unanswered, and no announcement
 	silence   time.Duration // the longest wait for an answer or an end
 	clients   sync.WaitGroup
-	stop      context.CancelFunc
 }
 
 const loadClients = 16
@@ -141,13 +130,11 @@ const loadClients = 16
 // load keeps requests in flight on several connections, until they end, and returns when it has done
 // so for a while.
 func (a *Arena) load(ctx context.Context) (*loaded, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &loaded{stop: cancel}
-	crowd, err := a.Crowd(ctx, loadClients, (*Arena).Open)
+	crowd, err := a.Crowd(ctx, loadClients, (*target).Dial, saysNothing)
 	if err != nil {
-		cancel()
 		return nil, err
 	}
+	l := new(loaded)
 	for _, c := range crowd {
 		l.clients.Go(func() { l.ask(ctx, c, time.Second+a.Stop) })
 	}
@@ -159,16 +146,11 @@ func (a *Arena) load(ctx context.Context) (*loaded, error) {
 func (l *loaded) ask(ctx context.Context, c *Conn, patience time.Duration) {
 	stop := context.AfterFunc(ctx, func() { c.tcp.Close() })
 	defer stop()
-	for ctx.Err() == nil {
+	for {
 		began := time.Now()
-		err := c.SetDeadline(began.Add(patience))
+		got, err := c.exchange(c.Request(nil), began.Add(patience))
 		if err == nil {
-			_, err = c.Write(c.Request(nil))
-		}
-		part := 0
-		if err == nil {
-			err = c.client.answer(c.Conn)
-			part = len(c.client.in) + len(c.client.raw)
+			err = c.known.check(got)
 		}
 		if ctx.Err() != nil {
 			return
@@ -176,22 +158,17 @@ func (l *loaded) ask(ctx context.Context, c *Conn, patience time.Duration) {
 		l.mu.Lock()
 		l.silence = max(l.silence, time.Since(began))
 		switch {
-		case err == nil, c.client.closing:
-		case part > 0:
+		case err == nil, c.closing:
+		case len(c.in)+len(c.raw) > 0:
 			l.truncated++
 		default:
 			l.broken++
 		}
 		l.mu.Unlock()
-		if err != nil || c.client.closing { // or a stream has begun
+		if err != nil || c.closing { // or a stream has begun
 			return
 		}
 	}
-}
-
-func (l *loaded) end() {
-	l.stop()
-	l.clients.Wait()
 }
 
 // terminate sends SIGTERM under load. A server that drains answers or refuses what it has read; a
@@ -201,7 +178,8 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	if err != nil {
 		return unknown("%v", err)
 	}
-	defer l.end()
+	defer l.clients.Wait()
+	defer a.close() // which ends them
 	held := a.hold(ctx)
 	l.mu.Lock()
 	usual := l.silence
@@ -213,7 +191,7 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	lost := 0
 	l.clients.Go(func() {
 		pause(ctx, heldFor)
-		lost = cut(ctx, held)
+		lost = cut(held)
 	})
 	select {
 	case <-process.Ended():
@@ -254,39 +232,34 @@ func (a *Arena) hold(ctx context.Context) []*Conn {
 	if a.target.kind != HTTP || a.target.endless() {
 		return nil
 	}
-	crowd, err := a.Crowd(ctx, 1+heldRequests, (*Arena).Open)
-	if err != nil {
-		return nil
-	}
-	for _, c := range crowd {
+	crowd, err := a.Crowd(ctx, 1+heldRequests, (*target).Dial, func(c *Conn, _ int) error {
 		head, body, _ := bytes.Cut(c.Request(nil), []byte("\r\n\r\n"))
 		if !bytes.Contains(head, []byte("\r\nContent-Length:")) {
 			head, body = append(head, "\r\nContent-Length: 4"...), []byte("hone")
 		}
 		half := len(body) / 2
-		c.rest = body[half:]
-		if _, err := c.Write(slices.Concat(head, []byte("\r\n\r\n"), body[:half])); err != nil || half == 0 {
-			return nil
+		if c.rest = body[half:]; half == 0 {
+			return errors.ErrUnsupported
 		}
+		_, err := c.Write(slices.Concat(head, []byte("\r\n\r\n"), body[:half]))
+		return err
+	})
+	if err != nil {
+		return nil
 	}
 	pause(ctx, heldFor)
-	if early := crowd[0].answered(ctx, time.Millisecond); early || cut(ctx, crowd[:1]) > 0 {
+	if early := crowd[0].answered(time.Millisecond); early || cut(crowd[:1]) > 0 {
 		a.Note("no requests of HTTP were in flight: one with half a body was answered early (%v), or not at all", early)
 		return nil
 	}
 	return crowd[1:]
 }
 
-// answered reports whether something comes within a time.
-func (c *Conn) answered(ctx context.Context, within time.Duration) bool {
-	return len(c.collect(ctx, within, func([]byte) bool { return true }).bytes) > 0
-}
-
 // cut sends what is left of requests, and counts those without an answer.
-func cut(ctx context.Context, held []*Conn) (n int) {
+func cut(held []*Conn) (n int) {
 	for _, c := range held {
 		_, _ = c.Write(c.rest) // if that fails, no answer comes
-		if !c.answered(ctx, c.arena.Answer) {
+		if !c.answered(c.arena.Answer) {
 			n++
 		}
 	}
@@ -306,7 +279,8 @@ func kill(ctx context.Context, a *Arena) Finding {
 	if err != nil {
 		return unknown("%v", err)
 	}
-	defer l.end()
+	defer l.clients.Wait()
+	defer a.close() // which ends them
 	process := a.Server.running()
 	process.Kill()
 	select {

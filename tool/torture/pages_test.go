@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,7 +18,7 @@ func TestPages(t *testing.T) {
 	var requests, frames, handshakes strings.Builder
 	requests.WriteString("| sent | RFC | a right server may |\n|---|---|---|\n")
 	for _, in := range httpInputs() {
-		fmt.Fprintf(&requests, "| %s | %s | %s |\n", in.name, strings.TrimPrefix(in.rfc(), "RFC "), in.may())
+		fmt.Fprintf(&requests, "| %s | %s | %s |\n", in.name, in.section, in.may())
 	}
 	frames.WriteString("| sent, and then a ping | RFC 6455 | a right server must |\n|---|---|---|\n")
 	for _, in := range socketInputs() {
@@ -29,7 +30,7 @@ func TestPages(t *testing.T) {
 		if in.serve > 0 {
 			may = "refuse, or accept"
 		}
-		fmt.Fprintf(&handshakes, "| %s | %s | %s |\n", in.name, strings.TrimPrefix(in.rfc(), "RFC "), may)
+		fmt.Fprintf(&handshakes, "| %s | %s | %s |\n", in.name, in.section, may)
 	}
 	name := filepath.Join("..", "..", "docs", "torture.md")
 	page, err := os.ReadFile(name)
@@ -49,6 +50,38 @@ func TestPages(t *testing.T) {
 		text = head + begin + "\n" + section.made + "\n" + end + tail
 	}
 	same(t, name, text)
+}
+
+// may says in words what a server may do.
+func (r rights) may() string {
+	var ways []string
+	if r.refuse {
+		ways = append(ways, "refuse")
+	}
+	if r.serve > 0 {
+		ways = append(ways, giveAnswers(r.serve))
+	}
+	if r.waits {
+		ways = append(ways, "wait")
+	}
+	return strings.Join(ways, ", or ")
+}
+
+func giveAnswers(n int) string {
+	if n == 1 {
+		return "give 1 answer and close"
+	}
+	return fmt.Sprintf("give %d answers", n)
+}
+
+// String says in words what a server may do.
+func (r reaction) String() string {
+	return [...]string{"close", "close (going on harms nobody)", "close, or wait", "go on", "go on, or refuse the message"}[r]
+}
+
+// httpInputs returns all lists.
+func httpInputs() []httpInput {
+	return slices.Concat(lineInputs, fieldInputs, hostInputs, lengthInputs, codingInputs, chunkInputs, lifeInputs)
 }
 
 // same compares a file with what it should be, or writes it.

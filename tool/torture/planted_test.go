@@ -162,7 +162,7 @@ func (p *planted) serve(nc net.Conn) {
 		panic("reset")
 	case p.fault == losesOnHalfClose && errors.Is(err, io.EOF):
 		nc.Close()
-	case p.fault == losesUnsent && errors.Is(err, io.EOF):
+	case p.fault == losesUnsent && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)): // the last request may be cut
 		if answers.left() > 60_000 { // more than the kernel takes
 			nc.Close()
 		}

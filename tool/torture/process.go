@@ -59,20 +59,10 @@ func (p *Process) start(ctx context.Context) error {
 	return nil
 }
 
-// kill ends an owned server at once.
-func (p *Process) kill() {
-	if c := p.running(); c != nil {
-		c.Kill()
-		c.Stop()
-	}
-}
-
 // stop ends an owned server.
 func (p *Process) stop() {
-	if p.owned() {
-		if c := p.running(); c != nil {
-			c.Stop()
-		}
+	if c := p.running(); c != nil {
+		c.Stop()
 	}
 }
 
@@ -132,63 +122,45 @@ type Used struct {
 	Idle float64 `json:"idle_cpu"`
 }
 
-// watch follows a process during a scenario.
-type watch struct {
-	process *Process
-	before  child.Use
-	fds     int
-	grown   int64
-	cpu     time.Duration
-	stop    context.CancelFunc
-	ended   chan struct{}
-}
-
 const watchStep = 50 * time.Millisecond
 
 var errNotWatched = errors.New("torture: the process cannot be watched")
 
-// follow begins to watch; nil: the process is not known.
-func follow(ctx context.Context, p *Process) *watch {
+// follow begins to watch the process, and returns what ends that: it waits a while for the descriptors of
+// those who have left to be closed, and returns nil when the process is not known.
+func (p *Process) follow(ctx context.Context, limits Limits) (end func() *Used) {
 	before, ok := p.Used()
 	if !ok {
-		return nil
+		return func() *Used { return nil }
 	}
-	ctx, stop := context.WithCancel(ctx)
-	w := &watch{process: p, before: before, fds: before.Descriptors(), stop: stop, ended: make(chan struct{})}
-	go func() {
-		defer close(w.ended)
-		for pause(ctx, watchStep) {
-			w.look()
-		}
-	}()
-	return w
-}
-
-func (w *watch) look() {
-	if u, ok := w.process.Used(); ok {
-		w.grown, w.cpu = max(w.grown, u.Resident-w.before.Resident), max(w.cpu, u.CPU-w.before.CPU)
-	}
-}
-
-// end stops watching, and waits a while for the descriptors of those who have left to be closed.
-func (w *watch) end(ctx context.Context, limits Limits) *Used {
-	if w == nil {
-		return nil
-	}
-	w.stop()
-	<-w.ended
-	w.look()
-	used := &Used{Grown: w.grown, CPU: w.cpu.Seconds(), Left: -1, Idle: -1}
-	for until := time.Now().Add(limits.Gone); ; {
-		u, ok := w.process.Used()
-		if !ok {
-			return used
-		}
-		if used.Left = max(0, u.Descriptors()-w.fds); used.Left <= fewLeft || time.Now().After(until) || !pause(ctx, watchStep) {
-			break
+	fds := before.Descriptors()
+	used := &Used{Left: -1, Idle: -1}
+	look := func() {
+		if u, ok := p.Used(); ok {
+			used.Grown, used.CPU = max(used.Grown, u.Resident-before.Resident), max(used.CPU, (u.CPU-before.CPU).Seconds())
 		}
 	}
-	return used
+	watching, stop := context.WithCancel(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		for pause(watching, watchStep) {
+			look()
+		}
+	})
+	return func() *Used {
+		stop()
+		watcher.Wait()
+		look()
+		for until := time.Now().Add(limits.Gone); ; {
+			u, ok := p.Used()
+			if !ok {
+				return used
+			}
+			if used.Left = max(0, u.Descriptors()-fds); used.Left <= fewLeft || time.Now().After(until) || !pause(ctx, watchStep) {
+				return used
+			}
+		}
+	}
 }
 
 const (
@@ -204,10 +176,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// memory returns the process's resident memory; false: it is not known.
-func (p *Process) memory() (int64, bool) {
-	u, ok := p.Used()
-	return u.Resident, ok
 }

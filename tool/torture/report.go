@@ -121,32 +121,35 @@ func (r *Report) Count(v Verdict) (n int) {
 
 // Compare adds what has changed since an earlier report. Scenarios that did not apply are left out.
 func (r *Report) Compare(earlier *Report) {
-	before, now := map[string]Verdict{}, map[string]Verdict{}
-	for _, made := range earlier.Results {
-		before[made.Name] = made.Verdict
-	}
-	for _, made := range r.Results {
-		now[made.Name] = made.Verdict
-	}
+	before, now := earlier.verdicts(), r.verdicts()
 	r.Against = &Changes{At: earlier.At, Worse: []Change{}, Other: []Change{}}
 	for _, made := range slices.Concat(r.Results, earlier.Results) {
 		was, is := before[made.Name], now[made.Name]
 		before[made.Name] = is // once
+		c := Change{Name: made.Name}
+		if was != NotApplicable {
+			c.Before = was.String()
+		}
+		if is != NotApplicable {
+			c.Now = is.String()
+		}
 		switch {
 		case was == is:
 		case was != NotApplicable && is > was:
-			r.Against.Worse = append(r.Against.Worse, Change{made.Name, was.String(), is.String()})
+			r.Against.Worse = append(r.Against.Worse, c)
 		default:
-			c := Change{Name: made.Name}
-			if was != NotApplicable {
-				c.Before = was.String()
-			}
-			if is != NotApplicable {
-				c.Now = is.String()
-			}
 			r.Against.Other = append(r.Against.Other, c)
 		}
 	}
+}
+
+// verdicts returns those of all scenarios.
+func (r *Report) verdicts() map[string]Verdict {
+	all := map[string]Verdict{}
+	for _, made := range r.Results {
+		all[made.Name] = made.Verdict
+	}
+	return all
 }
 
 // Read reads a report that was written as JSON.

@@ -100,7 +100,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	r.crowd.patience = p.Limits.Answer + p.Limits.Answer/2
 	r.crowd.start(ctx, p.Seed)
 	defer r.crowd.end()
-	if err := r.baseline(ctx); err != nil {
+	if err := r.learn(ctx); err != nil {
 		return nil, err
 	}
 	r.attackAll(ctx)
@@ -114,18 +114,50 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	return r.report, nil
 }
 
-// baseline learns what the server answers, and how fast.
+// Baseline is the name of the result that says that answers were mixed up before any attack.
+const Baseline = "baseline"
+
+// learn learns what the server answers, and how fast. An answer that may be another client's is a fall
+// already, as in a scenario: in two of two tries.
+func (r *run) learn(ctx context.Context) error {
+	began := time.Now()
+	err := r.baseline(ctx)
+	if !errors.Is(err, errAlien) {
+		return err
+	}
+	words := func() string {
+		b := r.report.Baseline
+		return fmt.Sprintf("bystanders: %d of %d answers are wrong before any attack (%v)", b.Wrong, b.Asked, errAlien)
+	}
+	made := Result{
+		Name: Baseline, Title: "Bystanders ask good requests before any attack.", Tries: 2,
+		Verdict: Slower, Words: "all answers are right", Notes: []string{"the first of two tries: " + words()},
+	}
+	if err = r.baseline(ctx); errors.Is(err, errAlien) {
+		made.Verdict, made.Words, made.Notes, err = Fell, words(), nil, nil
+		r.gone = "not tried: answers are mixed up before any attack"
+	}
+	if err == nil {
+		made.Took, made.Felt = time.Since(began).Seconds(), r.report.Baseline
+		r.made(made)
+	}
+	return err
+}
+
 func (r *run) baseline(ctx context.Context) error {
 	r.crowd.locked(func() { r.crowd.learns = true })
 	r.crowd.begin()
 	half := r.Baseline / 2
-	if !r.settled(ctx, r.crowd.failure) || !pause(ctx, half) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := r.crowd.failure(); err != nil {
-			return fmt.Errorf("%w: %w", errNoBaseline, err)
-		}
+	learnt := r.settled(ctx, r.crowd.failure) && pause(ctx, half)
+	r.report.Baseline = r.crowd.so()
+	switch err := r.crowd.failure(); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, errAlien):
+		return errAlien
+	case !learnt && err != nil:
+		return fmt.Errorf("%w: %w", errNoBaseline, err)
+	case !learnt:
 		return fmt.Errorf("%w: no answer in time; does it serve several clients at once?", errNoBaseline)
 	}
 	r.crowd.locked(func() { r.crowd.learns = false })
@@ -134,7 +166,10 @@ func (r *run) baseline(ctx context.Context) error {
 		pause(ctx, half)
 	}
 	r.report.Baseline = r.crowd.so()
-	if b := r.report.Baseline; b.Wrong+b.Lost+b.Refused+b.Silent > 0 {
+	switch b := r.report.Baseline; {
+	case errors.Is(r.crowd.failure(), errAlien):
+		return errAlien
+	case b.Wrong+b.Lost+b.Refused+b.Silent > 0:
 		return fmt.Errorf("%w: %d of %d failed (%s)", errNoBaseline, b.Wrong+b.Lost+b.Refused+b.Silent, b.Asked, b.First)
 	}
 	r.usual = r.idle(ctx)
@@ -165,9 +200,13 @@ func (r *run) attackAll(ctx context.Context) {
 			alone = append(alone, s)
 		}
 	}
-	r.oneByOne(ctx, alone)
+	for one := range slices.Chunk(alone, 1) {
+		r.together(ctx, one)
+	}
 	r.together(ctx, waiting)
-	r.oneByOne(ctx, ending)
+	for one := range slices.Chunk(ending, 1) {
+		r.together(ctx, one)
+	}
 	r.report.sort(r.Scenarios)
 }
 
@@ -186,42 +225,40 @@ func (r *run) unfit(s Scenario) string {
 	return ""
 }
 
-func (r *run) oneByOne(ctx context.Context, scenarios []Scenario) {
-	for _, s := range scenarios {
-		if ctx.Err() != nil {
-			return
-		}
-		if r.gone != "" {
-			r.made(Result{Name: s.Name, Title: s.Title, Verdict: NotFoundOut, Words: r.gone})
-			continue
-		}
-		r.say(s.Name)
-		r.made(r.certain(ctx, s))
-	}
-}
-
-// together runs scenarios that wait at the same time. When somebody suffers, each is tried alone.
+// together runs scenarios at the same time. When somebody suffers beside several, it runs them by halves to
+// find out who is at fault: as falls end soon, that waits for those that survive. Where a fall shows only
+// after the wait, each is tried alone.
 func (r *run) together(ctx context.Context, scenarios []Scenario) {
 	if len(scenarios) == 0 || ctx.Err() != nil {
 		return
 	}
-	if r.gone != "" {
-		r.oneByOne(ctx, scenarios)
-		return
-	}
 	var names []string
 	for _, s := range scenarios {
-		names = append(names, s.Name)
+		if names = append(names, s.Name); r.gone != "" {
+			r.made(Result{Name: s.Name, Title: s.Title, Verdict: NotFoundOut, Words: r.gone})
+		}
 	}
-	r.say(strings.Join(names, ", "))
-	results := r.try(ctx, scenarios)
-	if len(scenarios) > 1 && slices.ContainsFunc(results, func(f Result) bool { return f.Verdict == Fell }) {
-		r.recover(ctx)
-		r.oneByOne(ctx, scenarios)
+	if r.gone != "" {
 		return
 	}
-	for _, made := range results {
-		r.made(made)
+	r.say(strings.Join(names, ", "))
+	results, early := r.try(ctx, scenarios)
+	switch {
+	case len(scenarios) == 1:
+		r.made(r.certain(ctx, scenarios, results[0]))
+	case !slices.ContainsFunc(results, func(f Result) bool { return f.Verdict == Fell }):
+		for _, made := range results {
+			r.made(made)
+		}
+	default:
+		r.recover(ctx)
+		part := 1
+		if early {
+			part = (len(scenarios) + 1) / 2
+		}
+		for some := range slices.Chunk(scenarios, part) {
+			r.together(ctx, some)
+		}
 	}
 }
 
@@ -233,9 +270,8 @@ func symptom(words string) string {
 	return strings.Join(strings.FieldsFunc(first, unicode.IsDigit), "")
 }
 
-// certain tries a scenario, and once more when the server fell, unless it falls so all the time.
-func (r *run) certain(ctx context.Context, s Scenario) Result {
-	first := r.try(ctx, []Scenario{s})[0]
+// certain tries a scenario once more when the server fell, unless it falls so all the time.
+func (r *run) certain(ctx context.Context, one []Scenario, first Result) Result {
 	if first.Verdict != Fell || ctx.Err() != nil || !r.recover(ctx) {
 		return first // without a doubt, if it did not come back
 	}
@@ -243,7 +279,8 @@ func (r *run) certain(ctx context.Context, s Scenario) Result {
 		first.Notes = append(first.Notes, fmt.Sprintf("not tried again: %d scenarios fell like this in two of two tries", sameFalls))
 		return first
 	}
-	second := r.try(ctx, []Scenario{s})[0]
+	again, _ := r.try(ctx, one)
+	second := again[0]
 	second.Tries = 2
 	if second.Verdict == Fell {
 		r.falls[symptom(second.Words)]++
@@ -264,7 +301,7 @@ func (r *run) recover(ctx context.Context) bool {
 	if r.process.owned() {
 		r.crowd.pause(ctx) // who closes a connection first keeps its port busy
 		last, _ := r.process.ended()
-		r.process.kill()
+		r.process.running().Kill()
 		err := r.process.start(ctx)
 		for until := time.Now().Add(portBusy); err != nil && time.Now().Before(until) && pause(ctx, time.Second); {
 			err = r.process.start(ctx)
@@ -300,8 +337,12 @@ func (r *run) settled(ctx context.Context, hopeless func() error) bool {
 // it does not get its port while connections of the one before are in TIME_WAIT, for 60 s.
 const portBusy = 65 * time.Second
 
-// try runs scenarios at the same time, once.
-func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
+// lookEvery is how often a try is looked at that waits. What is seen twice is certain: after a pause of
+// this whole program, it knows by then how late it is itself.
+const lookEvery = 250 * time.Millisecond
+
+// try runs scenarios at the same time, once. If they wait, it ends early as soon as a fall is certain.
+func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, endedEarly bool) {
 	limit := r.Limits.Within
 	if scenarios[0].Waits {
 		limit = r.Limits.Wait + r.Limits.Wait/10 + r.Limits.Answer
@@ -310,26 +351,41 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 		limit += r.Limits.Stop
 	}
 	began := time.Now()
-	alone := slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Alone })
-	if alone {
+	if scenarios[0].Alone {
 		r.crowd.pause(ctx)
 	}
 	r.crowd.begin()
-	watched := follow(ctx, r.process)
+	watched := r.process.follow(ctx, r.Limits)
 	attack, cancel := context.WithTimeout(ctx, limit)
-	results := make([]Result, len(scenarios))
-	var attacks sync.WaitGroup
-	for i, s := range scenarios {
-		attacks.Go(func() { results[i] = r.attack(attack, s) })
+	var early time.Duration // after which a fall was certain; zero: it was not
+	late := 0.0             // hone itself, until then
+	var looking sync.WaitGroup
+	if scenarios[0].Waits {
+		looking.Go(func() {
+			for seen := 0; seen < 2 && pause(attack, lookEvery); {
+				felt := r.crowd.so()
+				if seen++; !r.suffers(felt, scenarios[0]) {
+					seen = 0
+				}
+				if seen == 2 {
+					early, late = time.Since(began), felt.Lag
+					cancel()
+				}
+			}
+		})
 	}
-	attacks.Wait()
+	results = atOnce(len(scenarios), func(i int) Result { return r.attack(attack, scenarios[i]) })
 	cancel()
+	looking.Wait()
 	r.crowd.goOn()
 	over := time.Now()
 	settled := r.crowd.settled(ctx)
-	then := aftermath{settled: settled, after: time.Since(over), together: len(scenarios)}
+	then := aftermath{settled: settled, after: time.Since(over), together: len(scenarios), early: early}
 	felt := r.crowd.so()
-	used := watched.end(ctx, r.Limits)
+	if early > 0 {
+		felt.Lag = late
+	}
+	used := watched()
 	if used != nil {
 		used.Idle = r.idle(ctx)
 	}
@@ -339,7 +395,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) []Result {
 		r.judge(made, s, then)
 		then.told = then.told || made.Verdict == Slower
 	}
-	return results
+	return results, early > 0
 }
 
 // attack runs one scenario.
@@ -348,22 +404,23 @@ func (r *run) attack(ctx context.Context, s Scenario) Result {
 	name.Write([]byte(s.Name))
 	a := &Arena{
 		Limits: r.Limits,
-		Rand:   rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, spins: max(r.asked+spins, 3*r.asked), open: map[*Conn]struct{}{},
+		Rand:   rand.New(rand.NewPCG(r.Seed, name.Sum64())), Server: r.process, target: r.target, spins: max(r.asked+spins, 3*r.asked), conns: map[*Conn]struct{}{},
 	}
 	found := s.Attack(ctx, a)
 	a.close()
 	return Result{Name: s.Name, Title: s.Title, Verdict: found.Verdict, Words: found.Words, Notes: a.notes}
 }
 
-func (r *run) say(doing string) {
-	if r.Progress != nil {
-		r.Progress(Progress{Doing: doing, Done: len(r.report.Results), Of: len(r.Scenarios)})
-	}
-}
+func (r *run) say(doing string) { r.tell(Progress{Doing: doing}) }
 
 func (r *run) made(result Result) {
 	r.report.Results = append(r.report.Results, result)
+	r.tell(Progress{Made: &result})
+}
+
+func (r *run) tell(now Progress) {
+	now.Done, now.Of = len(r.report.Results), max(len(r.Scenarios), len(r.report.Results))
 	if r.Progress != nil {
-		r.Progress(Progress{Done: len(r.report.Results), Of: len(r.Scenarios), Made: &result})
+		r.Progress(now)
 	}
 }

@@ -69,7 +69,7 @@ type Scenario struct {
 
 // Scenarios returns all scenarios, in the order in which they run.
 func Scenarios() []Scenario {
-	return slices.Concat(messageScenarios(), crowdScenarios(), httpScenarios(), socketScenarios(), tlsScenarios(), ownedScenarios())
+	return slices.Concat(messageScenarios, crowdScenarios, httpScenarios, socketScenarios, tlsScenarios, ownedScenarios)
 }
 
 // Verdict is what became of a server.

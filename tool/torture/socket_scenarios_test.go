@@ -24,8 +24,8 @@ func echo(t *testing.T) *websocket.Upgrader {
 
 func TestSocketScenariosOnHTTP1(t *testing.T) {
 	t.Parallel()
-	all := socketScenarios()
-	for _, s := range httpScenarios() {
+	all := socketScenarios
+	for _, s := range httpScenarios {
 		if s.Kinds&WebSocket != 0 {
 			all = append(all, s)
 		}

@@ -3,16 +3,17 @@ package torture
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"net"
 	"net/netip"
-	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/load/traffic"
@@ -36,15 +37,6 @@ type target struct {
 	turn       atomic.Int64 // of clients
 }
 
-// answer is how answers are compared: what is the same in all of those before the attacks.
-type answer struct {
-	status string // of the protocol, or its failure
-	length int64  // of the content; negative: it varies
-	whole  int64  // with all that is around it, as far as it is kept
-	sum    uint64 // 0: it varies
-	alien  bool   // it lacks the mark of its client
-}
-
 func newTarget(plan load.Plan, anywhere bool) (*target, error) {
 	at, page, config, err := plan.Place()
 	if err != nil {
@@ -63,8 +55,7 @@ func newTarget(plan load.Plan, anywhere bool) (*target, error) {
 	if !anywhere {
 		t.guard = onlyPrivate
 	}
-	sample := t.client()
-	t.size = len(sample.request(nil))
+	t.size = len(t.conn().Request(nil))
 	return t, nil
 }
 
@@ -88,15 +79,22 @@ func onlyPrivate(network, address string, _ syscall.RawConn) error {
 	return fmt.Errorf("%s: %w", ip, errPublic)
 }
 
-// Dial opens a connection that is ready for requests.
-func (t *target) Dial(ctx context.Context) (net.Conn, error) {
-	return t.plan.Dial(ctx, t.guard)
+// opener is target's Dial, Bare or Plain.
+type opener func(*target, context.Context) (net.Conn, error)
+
+// Dial opens a connection that is ready for requests, with TLS if the target speaks it, and with
+// WebSocket's handshake.
+func (t *target) Dial(ctx context.Context) (net.Conn, error) { return t.plan.Dial(ctx, t.guard) }
+
+// Plain opens a connection without TLS, also to a target that speaks it.
+func (t *target) Plain(ctx context.Context) (net.Conn, error) {
+	return (&net.Dialer{Control: t.guard}).DialContext(ctx, t.at.Network(), t.at.String())
 }
 
-// dial opens a connection, with TLS if wanted and if the target speaks it.
-func (t *target) dial(ctx context.Context, secure bool) (net.Conn, error) {
-	nc, err := (&net.Dialer{Control: t.guard}).DialContext(ctx, t.at.Network(), t.at.String())
-	if err != nil || !secure || t.tls == nil {
+// Bare opens a connection on which nothing has been sent yet, except for TLS's handshake.
+func (t *target) Bare(ctx context.Context) (net.Conn, error) {
+	nc, err := t.Plain(ctx)
+	if err != nil || t.tls == nil {
 		return nc, err
 	}
 	secured := tls.Client(nc, t.tls)
@@ -107,104 +105,118 @@ func (t *target) dial(ctx context.Context, secure bool) (net.Conn, error) {
 	return secured, nil
 }
 
-// client asks on one connection. It is not safe for concurrent use.
-type client struct {
-	target  *target
-	mark    string // of its own, in its requests and their answers; empty: none
-	content []byte
-	size    int // of a request
-	codec   load.Caller
-	last    uint64 // id
-	in      []byte // received, and not decoded yet
-	raw     []byte // the current answer, as far as it is kept
-	closing bool   // the server has announced that it closes the connection
-}
-
-func (t *target) client() client {
-	if t.marks && t.turn.Add(1)%2 == 0 {
-		return t.marker()
-	}
-	return t.plain()
-}
-
-// plain returns a client without a mark.
-func (t *target) plain() client {
-	return client{target: t, codec: t.Caller(), content: t.content, size: t.size}
-}
-
-// request appends a good request.
-func (c *client) request(dst []byte) []byte {
-	c.last++
-	return c.codec.AppendRequest(dst, c.last, c.content)
-}
-
-// known returns what is known of answers to such a client.
-func (c *client) known() *answer {
-	if c.mark != "" {
-		return &c.target.withMarks
-	}
-	return &c.target.known
-}
-
-const (
-	readSize = 16 << 10
-	mostKept = 1 << 20 // of an answer, for its sum
-)
-
-const streaming = "an event stream" // the status of such an answer
-
-var errWrongAnswer = errors.New("another answer than before the attacks")
-
-// answer reads the next answer, and compares it with the known one.
-func (c *client) answer(from io.Reader) error {
-	got, err := c.read(from)
+// open opens a connection for c within a time.
+func (t *target) open(ctx context.Context, within time.Duration, open opener, c *Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	nc, err := open(t, ctx)
 	if err != nil {
 		return err
 	}
-	return c.known().check(got)
+	c.Conn, c.tcp = nc, nc
+	if secured, ok := nc.(*tls.Conn); ok {
+		c.tcp = secured.NetConn()
+	}
+	return nil
 }
 
-// read reads the next answer.
-func (c *client) read(from io.Reader) (answer, error) {
-	c.raw = c.raw[:0]
-	for ended := false; ; {
-		if len(c.in) > 0 || ended {
-			var got load.Answer
-			used, err := c.codec.Decode(&got, c.in)
-			if err != nil {
-				return answer{}, err
-			}
-			if len(c.raw) < mostKept {
-				c.raw = append(c.raw, c.in[:used]...)
-			}
-			c.closing = c.closing || got.Last
-			if got.ID != 0 {
-				a := c.seen(&got)
-				c.in = append(c.in[:0], c.in[used:]...)
-				return a, nil
-			}
-			c.in = append(c.in[:0], c.in[used:]...)
-			if c.streams() {
-				return answer{status: streaming, length: -1}, nil
-			}
-			if used > 0 && len(c.in) > 0 {
-				continue
-			}
-			if ended {
-				return answer{}, io.EOF
-			}
+// conn returns what asks on a connection, which is to be opened.
+func (t *target) conn() *Conn {
+	c := &Conn{target: t}
+	c.renew(t.marks && t.turn.Add(1)%2 == 0)
+	return c
+}
+
+// renew forgets what was asked, and asks with a mark from now on, or without.
+func (c *Conn) renew(marked bool) {
+	t := c.target
+	if !marked {
+		c.mark, c.known, c.codec, c.content, c.size = "", &t.known, t.Caller(), t.content, t.size
+		return
+	}
+	c.mark, c.known = rand.Text()[:len(unmarked)], &t.withMarks
+	to, content := t.marked(c.mark)
+	c.codec, c.content = to.Caller(), content
+	c.size = len(to.Caller().AppendRequest(nil, 1, content))
+}
+
+// unmarked stands for a client's mark in what is known of answers, and in the request that the user gave
+// where the mark belongs there.
+const unmarked = "################"
+
+// marked returns the target and the content of requests with a mark: in the body of HTTP or at the end
+// of its query, or in the content. None: there is no room.
+func (t *target) marked(mark string) (to load.Target, content []byte) {
+	switch at := t.Target.(type) {
+	case load.HTTP:
+		switch {
+		case len(at.Body) > 0:
+			at.Body = withMark(at.Body, mark)
+			return at, nil
+		case strings.Contains(at.URL, "?"):
+			at.URL += "&"
+		default:
+			at.URL += "?"
 		}
-		c.in = slices.Grow(c.in, readSize)
-		n, err := from.Read(c.in[len(c.in):cap(c.in)])
-		c.in = c.in[:len(c.in)+n]
-		if ended = errors.Is(err, io.EOF) && n == 0; err != nil && !errors.Is(err, io.EOF) {
-			return answer{}, err
+		at.URL += mark
+		return at, nil
+	case load.Messages:
+		if strings.HasPrefix(at.Framing.String(), "fixed:") && len(t.content) < len(mark) {
+			return t.Target, t.content
 		}
+	}
+	return t.Target, withMark(t.content, mark)
+}
+
+// withMark returns content with a mark: where the user has left room, at the end of what is long, or
+// behind what is short.
+func withMark(content []byte, mark string) []byte {
+	switch n := len(content) - len(mark); {
+	case bytes.Contains(content, []byte(unmarked)):
+		return bytes.Replace(content, []byte(unmarked), []byte(mark), 1)
+	case n >= 0:
+		return append(bytes.Clone(content[:n]), mark...)
+	case len(content) == 0:
+		return []byte(mark)
+	}
+	return append(append(bytes.Clone(content), ' '), mark...)
+}
+
+// learnMarks finds out whether answers have something of the request in them. If so, every other
+// client sends a mark of its own from now on, so that it notices another client's answer.
+func (t *target) learnMarks(ctx context.Context, within time.Duration) {
+	ask := func(marked bool) (got answer, err error) {
+		c := &Conn{target: t}
+		c.renew(marked)
+		if err = t.open(ctx, within, (*target).Dial, c); err != nil {
+			return got, err
+		}
+		defer c.Conn.Close()
+		return c.exchange(c.Request(nil), time.Now().Add(within))
+	}
+	plain, err := ask(false)
+	if err == nil && plain.status != streaming {
+		got, err := ask(true)
+		t.marks = err == nil && !got.alien && got.status == plain.status
 	}
 }
 
+// answer is how answers are compared: what is the same in all of those before the attacks.
+type answer struct {
+	status string // of the protocol, or its failure
+	length int64  // of the content; negative: it varies
+	whole  int64  // with all that is around it, as far as it is kept
+	sum    uint64 // 0: it varies
+	alien  bool   // it lacks the mark of its client
+}
+
+const streaming = "an event stream" // the status of such an answer
+
+// endless reports whether answers are event streams.
+func (t *target) endless() bool { return t.known.status == streaming }
+
 // seen describes the answer just decoded.
-func (c *client) seen(got *load.Answer) answer {
+func (c *Conn) seen(got *load.Answer) answer {
 	body := got.Content
 	a := answer{status: fmt.Sprint(got.Code), length: int64(len(body)), whole: int64(len(c.raw))}
 	if got.Err != nil {
@@ -222,17 +234,22 @@ func (c *client) seen(got *load.Answer) answer {
 	return a
 }
 
-// check compares got with a, as far as a is known.
-func (a answer) check(got answer) error {
+var (
+	errWrongAnswer = errors.New("another answer than before the attacks")
+	errAlien       = errors.New("it lacks what this client sent, and may be another client's")
+)
+
+// check compares got with known, as far as that is known.
+func (known *answer) check(got answer) error {
 	switch {
-	case got.alien && a.status == got.status:
-		return fmt.Errorf("%w: it lacks what this client sent, and may be another client's", errWrongAnswer)
-	case a.status == "":
-	case a.status != got.status:
-		return fmt.Errorf("%w: %s instead of %s", errWrongAnswer, got.status, a.status)
-	case a.length >= 0 && a.length != got.length:
-		return fmt.Errorf("%w: %d bytes instead of %d", errWrongAnswer, got.length, a.length)
-	case a.sum != 0 && a.sum != got.sum:
+	case got.alien && known.status == got.status:
+		return fmt.Errorf("%w: %w", errWrongAnswer, errAlien)
+	case known.status == "":
+	case known.status != got.status:
+		return fmt.Errorf("%w: %s instead of %s", errWrongAnswer, got.status, known.status)
+	case known.length >= 0 && known.length != got.length:
+		return fmt.Errorf("%w: %d bytes instead of %d", errWrongAnswer, got.length, known.length)
+	case known.sum != 0 && known.sum != got.sum:
 		return fmt.Errorf("%w: other content in its %d bytes", errWrongAnswer, got.length)
 	}
 	return nil

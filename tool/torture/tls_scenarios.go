@@ -5,44 +5,38 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // tlsScenarios attack the handshake and the records of TLS.
-func tlsScenarios() []Scenario {
-	return []Scenario{
-		{Name: "handshake-flood", Kinds: AllKinds, TLS: true, Attack: handshakeFlood,
-			Title: "Clients make new TLS handshakes as fast as they can."},
-		{Name: "no-handshake", Kinds: AllKinds, TLS: true, Attack: noHandshake,
-			Title: "Clients send plain requests, random bytes and broken records instead of a TLS handshake."},
-		{Name: "forged-record", Kinds: AllKinds, TLS: true, Attack: forgedRecord,
-			Title: "Clients send a record that is not encrypted after a good handshake."},
-		{Name: "half-handshake", Kinds: AllKinds, TLS: true, Waits: true, Attack: halfHandshake,
-			Title: "Clients send a part of the TLS handshake and no more."},
-	}
+var tlsScenarios = []Scenario{
+	{Name: "handshake-flood", Kinds: AllKinds, TLS: true, Attack: handshakeFlood,
+		Title: "Clients make new TLS handshakes as fast as they can."},
+	{Name: "no-handshake", Kinds: AllKinds, TLS: true, Attack: noHandshake,
+		Title: "Clients send plain requests, random bytes and broken records instead of a TLS handshake."},
+	{Name: "forged-record", Kinds: AllKinds, TLS: true, Attack: each(20, (*target).Bare, "closed %d connections with a forged record", forgedRecord),
+		Title: "Clients send a record that is not encrypted after a good handshake."},
+	{Name: "half-handshake", Kinds: AllKinds, TLS: true, Waits: true, Attack: halfHandshake,
+		Title: "Clients send a part of the TLS handshake and no more."},
 }
 
 func handshakeFlood(ctx context.Context, a *Arena) Finding {
 	const clients = 16
 	until := time.Now().Add(a.Answer)
 	var made, failed atomic.Int64
-	var flood sync.WaitGroup
-	for range clients {
-		flood.Go(func() {
-			for time.Now().Before(until) && ctx.Err() == nil {
-				c, err := a.Dial(ctx)
-				if err != nil {
-					failed.Add(1)
-					continue
-				}
-				made.Add(1)
-				c.Close()
+	atOnce(clients, func(int) (none struct{}) {
+		for time.Now().Before(until) && ctx.Err() == nil {
+			c, err := a.Open(ctx, (*target).Bare)
+			if err != nil {
+				failed.Add(1)
+				continue
 			}
-		})
-	}
-	flood.Wait()
+			made.Add(1)
+			c.Close()
+		}
+		return none
+	})
 	if made.Load() == 0 {
 		return unknown("none of %d handshakes succeeded", failed.Load())
 	}
@@ -58,7 +52,7 @@ func noHandshake(ctx context.Context, a *Arena) Finding {
 	for range random {
 		inputs = append(inputs, a.junk(1+a.Rand.IntN(2000)))
 	}
-	return a.each(ctx, len(inputs), (*Arena).DialPlain, survives("%d inputs instead of a handshake", len(inputs)), func(i int, c *Conn) Finding {
+	return a.each(ctx, len(inputs), (*target).Plain, "%d inputs instead of a handshake", func(ctx context.Context, c *Conn, i int) Finding {
 		if _, err := c.Write(inputs[i]); err != nil {
 			a.Note("input %d: %s", i+1, plain(err))
 		}
@@ -69,21 +63,19 @@ func noHandshake(ctx context.Context, a *Arena) Finding {
 	})
 }
 
-func forgedRecord(ctx context.Context, a *Arena) Finding {
-	const clients = 20
-	return a.each(ctx, clients, (*Arena).Dial, survives("closed %d connections with a forged record", clients), func(_ int, c *Conn) Finding {
-		_, err := c.tcp.Write(append([]byte{0x17, 3, 3, 0, 32}, a.junk(32)...))
-		if err == nil {
-			err = c.SetReadDeadline(time.Now().Add(a.Answer))
-		}
-		if err != nil {
-			return unknown("%s", plain(err))
-		}
-		if _, err := io.Copy(io.Discard, c.Conn); isTimeout(err) {
-			return falls("a forged record does not end the connection within %v", a.Answer)
-		}
-		return Finding{}
-	})
+func forgedRecord(_ context.Context, c *Conn, _ int) Finding {
+	a := c.arena
+	_, err := c.tcp.Write(append([]byte{0x17, 3, 3, 0, 32}, a.junk(32)...))
+	if err == nil {
+		err = c.SetReadDeadline(time.Now().Add(a.Answer))
+	}
+	if err != nil {
+		return unknown("%s", plain(err))
+	}
+	if _, err := io.Copy(io.Discard, c.Conn); isTimeout(err) {
+		return falls("a forged record does not end the connection within %v", a.Answer)
+	}
+	return Finding{}
 }
 
 // hello returns a good first message of TLS.
@@ -103,8 +95,8 @@ func (a *Arena) hello(ctx context.Context) []byte {
 
 func halfHandshake(ctx context.Context, a *Arena) Finding {
 	hello := a.hello(ctx)
-	return a.waits(ctx, "connections with a part of a handshake", (*Arena).DialPlain, drip, func(c *Conn, peer int) (more string, err error) {
-		_, err = c.Write(hello[:len(hello)*((peer+1)%4+1)/4]) // every fourth sends all of it, and does not go on
-		return "", err
+	return a.waits(ctx, "connections with a part of a handshake", (*target).Plain, drip, func(c *Conn, peer int) error {
+		_, err := c.Write(hello[:len(hello)*((peer+1)%4+1)/4]) // every fourth sends all of it, and does not go on
+		return err
 	})
 }

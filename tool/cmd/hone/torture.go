@@ -217,7 +217,11 @@ func (f *tortureFlags) run(cmd *cobra.Command, target string) error {
 	report.Version = command.BuildOf(release).Version
 	again := f.again(cmd, target)
 	for i := range report.Results {
-		report.Results[i].Replay = fmt.Sprintf("%s --only %s --seed %d", again, report.Results[i].Name, report.Seed)
+		only := " --only " + report.Results[i].Name
+		if report.Results[i].Name == torture.Baseline {
+			only = ""
+		}
+		report.Results[i].Replay = fmt.Sprintf("%s%s --seed %d", again, only, report.Seed)
 	}
 	if earlier != nil {
 		report.Compare(earlier)
@@ -277,10 +281,8 @@ func (f *tortureFlags) again(cmd *cobra.Command, target string) string {
 
 // quoted quotes a word for a shell where it needs it.
 func quoted(word string) string {
-	plain := func(r rune) bool {
-		return r < 'a' && r != '-' && r != '.' && r != '/' && r != ':' && r != '_' && r != '=' && r != ',' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') || r > 'z'
-	}
-	if word != "" && !strings.ContainsFunc(word, plain) {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-./:_=,"
+	if word != "" && strings.Trim(word, plain) == "" {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
