@@ -91,8 +91,9 @@ func pipelining(_ context.Context, c *Conn, _ int) Finding {
 
 const lateBy = 200 * time.Millisecond // reading, so that buffers have filled
 
-// halfClose asks once, then often, then until the server takes no more.
+// halfClose asks once, then often, then until the server takes no more, or for as much as the scenario may send.
 func halfClose(ctx context.Context, a *Arena) Finding {
+	most := 8 << 20 // bytes of requests, and of those only as many as have a.Bytes of answers
 	for _, n := range []int{1, 100, 0} {
 		if n > 1 && a.target.kind == HTTP {
 			n = 8
@@ -104,7 +105,7 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 		if n > 0 {
 			_, err = c.Write(c.requests(n))
 		} else {
-			n, err = c.fill(ctx, 8<<20, func() []byte { return c.requests(64) })
+			n, err = c.fill(ctx, most, func() []byte { return c.requests(64) })
 		}
 		if err == nil {
 			err = c.CloseWrite()
@@ -117,10 +118,11 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 		}
 		switch err := c.Answers(n); {
 		case err == nil:
+			most = min(most, int(a.Bytes)/max(1, len(c.raw))*c.size)
 			a.Note("%d requests before the end: all answered", n)
 		case c.closing:
 			a.Note("%d requests: the server announced that it closes the connection", n)
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, isTimeout(err) && c.within(0).Equal(c.until):
 			return unknown("the answers to %d requests took longer than the scenario", n)
 		default:
 			return falls("%d requests, then the end of the sending side: %s", n, plain(err))
@@ -319,7 +321,7 @@ func neverReads(ctx context.Context, a *Arena) Finding {
 	if watched && most > mostHeld {
 		return falls("%s of requests whose answers are not read, and holds %s for one client", how, size(most))
 	}
-	if share, yes := a.Server.busy(ctx, a.spins); yes {
+	if share, yes := a.Server.busy(ctx, a.spins, 3*idleFor); yes {
 		return falls("%s, and then uses %.0f %% of a CPU", how, 100*share)
 	}
 	if !watched && errors.Is(err, errTooMuch) && c.SetReadDeadline(c.within(a.stall())) == nil {
@@ -347,7 +349,7 @@ func neverReadingCrowd(ctx context.Context, a *Arena) Finding {
 	}
 	pause(ctx, a.stall())
 	return a.serves(ctx, "beside %d clients that do not read", len(crowd)).or(
-		survives("took %d requests of %d clients that do not read, and serves newcomers", sent, len(crowd)))
+		survives("%d requests from %d clients that do not read, and newcomers are served", sent, len(crowd)))
 }
 
 func slowReader(ctx context.Context, a *Arena) Finding {

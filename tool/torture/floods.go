@@ -184,7 +184,7 @@ func (a *Arena) pour(ctx context.Context, open opener, f flood, most int) (r pou
 	grown, _ := grew()
 	share, busy := 0.0, false
 	if stalled {
-		share, busy = a.Server.busy(ctx, a.spins)
+		share, busy = a.Server.busy(ctx, a.spins, 3*idleFor)
 	}
 	for _, c := range crowd {
 		c.Close()

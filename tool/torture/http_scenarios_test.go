@@ -89,3 +89,25 @@ func TestEventStreamsDoNotApply(t *testing.T) {
 		t.Errorf("%s: %s", f.Verdict, f.Words)
 	}
 }
+
+// The answers to all requests that a server takes may be more than fits into the scenario's time: they are as
+// much as the scenario may send, and answers that are late only by the scenario's end say nothing.
+func TestHalfCloseBesideLargeAnswers(t *testing.T) {
+	t.Parallel()
+	page := make([]byte, 256<<10)
+	large := func(w http.ResponseWriter, _ *http.Request) { w.Write(page) }
+	a := arena(t, load.HTTP{URL: serveHTTP1(t, http.HandlerFunc(large), engine.Limits{}) + "/"}, eager)
+	if f := attackWith(t, "half-close", a); f.Verdict != Survived {
+		t.Errorf("%s: %s", f.Verdict, f.Words)
+	}
+	slow := func(w http.ResponseWriter, _ *http.Request) {
+		<-time.After(300 * time.Millisecond)
+		w.Write(page)
+	}
+	short := eager
+	short.Within = 1200 * time.Millisecond
+	a = arena(t, load.HTTP{URL: serveHTTP1(t, http.HandlerFunc(slow), engine.Limits{}) + "/"}, short)
+	if f := attackWith(t, "half-close", a); f.Verdict != NotFoundOut || !strings.Contains(f.Words, "took longer") {
+		t.Errorf("%s: %s", f.Verdict, f.Words)
+	}
+}

@@ -63,7 +63,7 @@ func fewDescriptors(ctx context.Context, a *Arena) Finding {
 	_, _ = child.LeaveDescriptors(used.Busiest, 0) // it fails if the process has ended, which is found below
 	crowd = append(crowd, a.press(ctx, latecomers)...)
 	pause(ctx, exhausted)
-	share, busy := a.Server.busy(ctx, a.spins)
+	share, busy := a.Server.busy(ctx, a.spins, 3*idleFor)
 	_, alive := a.Server.Used()
 	enough()
 	asked := <-friendly

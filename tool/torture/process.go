@@ -97,11 +97,11 @@ func (p *Process) CPU(ctx context.Context, over time.Duration) float64 {
 	return max(0, (after.CPU-before.CPU).Seconds()/time.Since(began).Seconds())
 }
 
-// busy reports whether the process uses that share of a CPU or more at each of three looks, as a
-// collector may still be at work at the first, and the least that it used; negative: not known.
-func (p *Process) busy(ctx context.Context, limit float64) (least float64, yes bool) {
+// busy reports whether the process uses that share of a CPU or more at each look for so long, as it may still work
+// off what came, or collect garbage, and the least that it used; negative: not known.
+func (p *Process) busy(ctx context.Context, limit float64, over time.Duration) (least float64, yes bool) {
 	least = 1e9
-	for range 3 {
+	for looked := time.Duration(0); looked < over; looked += idleFor {
 		share := p.CPU(ctx, idleFor)
 		if least = min(least, share); share < limit {
 			return least, false

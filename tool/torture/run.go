@@ -180,7 +180,7 @@ func (r *run) baseline(ctx context.Context) error {
 func (r *run) idle(ctx context.Context) float64 {
 	r.crowd.pause(ctx)
 	defer r.crowd.goOn()
-	least, _ := r.process.busy(ctx, r.usual+spins)
+	least, _ := r.process.busy(ctx, r.usual+spins, r.Limits.Gone)
 	return least
 }
 
