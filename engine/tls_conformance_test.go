@@ -121,7 +121,7 @@ func TestEndsWithCloseNotify(t *testing.T) {
 			}
 			return nil
 		}}
-		s, hasty := serve(t, g, protocol), serve(t, g, protocol, func(s *engine.Server) { s.Limits.IdleTime = 100 * time.Millisecond })
+		s, hasty := serve(t, g, protocol), serve(t, g, protocol, func(s *engine.Server) { s.Limits.IdleTime = time.Second })
 		connect := func(s *server, text string) *rawTLS {
 			nc := s.dialClear(t)
 			nc.(*net.TCPConn).SetReadBuffer(64 << 10)
