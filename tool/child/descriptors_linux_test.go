@@ -1,8 +1,10 @@
 package child
 
 import (
+	"fmt"
 	"os"
 	"testing"
+	"time"
 )
 
 // A process is counted with what it has started, and its descriptors can be limited and freed again.
@@ -37,8 +39,11 @@ func TestUsedByAndDescriptors(t *testing.T) {
 
 // SIGTERM goes to what a shell runs, whose end the shell then reports.
 func TestTerminate(t *testing.T) {
-	c := start(t, `sleep 100 & trap 'exit 7' TERM; echo $!; wait $!; echo over`, Options{Signal: true})
-	answer[int](t, c)
+	c := start(t, `sh -c 'i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; echo $$; exec sleep 100' & trap 'exit 7' TERM; wait $!; echo over`, Options{Signal: true})
+	comm := fmt.Sprintf("/proc/%d/comm", answer[int](t, c))
+	for b, err := os.ReadFile(comm); err == nil && string(b) != "sleep\n"; b, err = os.ReadFile(comm) {
+		<-time.After(time.Millisecond)
+	}
 	c.Terminate()
 	if c.How() != nil {
 		t.Errorf("the shell ended with %v: it got the signal", c.How())
