@@ -55,10 +55,22 @@ func TestOthersJudge(t *testing.T) {
 		o := &Others{Most: 1e-9, Warn: warn}
 		o.Watch(&plan)
 		plan.WindowOpens()
-		if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done").Run(); err != nil {
+		busy := exec.Command("sh", "-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo; read -r line")
+		in, err := busy.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := busy.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := busy.Start(); err != nil {
 			t.Skip("the busy program is one of sh")
 		}
-		plan.WindowCloses()
+		out.Read(make([]byte, 1))
+		plan.WindowCloses() // once it has ended, its use is this process's
+		in.Close()
+		busy.Wait()
 		got := o.Judge(r)
 		if r.Valid != warn || (len(got) > 0) != warn || len(r.Warnings) != len(got) || (len(r.InvalidReasons) > 0) == warn {
 			if runtime.GOOS == "linux" {
