@@ -55,14 +55,7 @@ func (s *Server) decide(requests []request) (claims []journal.State) {
 		if r.refused = err; err != nil {
 			continue
 		}
-		if r.hello.epoch != 0 && known.accepted > known.durable.Load() && !r.waited {
-			// The welcome has to name everything that is stored: nothing more comes over the old
-			// connection, and the hello waits behind what has come.
-			known.fence(ErrMoved)
-			r.waited = true
-			p := s.queue.last(0)
-			p.requests = append(p.requests, *r)
-			r.passed = true
+		if s.postpone(r, known) {
 			continue
 		}
 		r.granted = known
@@ -77,6 +70,21 @@ func (s *Server) decide(requests []request) (claims []journal.State) {
 	return claims
 }
 
+// postpone puts the hello of a session that has unstored records behind them, and reports whether there were
+// any. The welcome has to name everything that is stored, so nothing more comes over the old connection.
+// queue.mu is held.
+func (s *Server) postpone(r *request, known *session) bool {
+	if r.hello.epoch == 0 || r.waited || known.accepted <= known.durable.Load() {
+		return false
+	}
+	known.fence(ErrMoved)
+	r.waited = true
+	p := s.queue.last(0)
+	p.requests = append(p.requests, *r)
+	r.passed = true
+	return true
+}
+
 // settle attaches the sessions to their connections and answers the hellos.
 func (s *Server) settle(requests []request, acks *framed.Batch) {
 	var room [welcomeSize + 7]byte
@@ -86,6 +94,9 @@ func (s *Server) settle(requests []request, acks *framed.Batch) {
 		r := &requests[i]
 		if r.passed {
 			continue
+		}
+		if r.refused == nil && s.postpone(r, r.granted) {
+			continue // they have come while its claim was stored
 		}
 		if r.refused == nil {
 			r.refused = s.sessions.settle(r, r.granted, now)

@@ -152,6 +152,34 @@ func TestSlowHelloMayTryAgain(t *testing.T) {
 	}
 }
 
+// TestRecordsDuringATakeover: what comes over a session's old connection while a claim for the new one is on its way
+// to the log is stored before the welcome, which names it. Else what the newcomer sends under the same numbers would
+// be acknowledged as duplicates, and not be stored.
+func TestRecordsDuringATakeover(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	one, two := up.peer(t), up.peer(t)
+	w := one.hello(second("b", 1, 0, 1, false))
+	log.set(true, nil)
+	two.send(wire.Packet{Command: wire.Conn, ID: 1, Content: second("b", 2, w.epoch, 1, false).append(nil)})
+	<-log.tried
+	one.submit(1, "of one")
+	waitFor(t, "the record to be queued", func() bool { return up.Stats().Queued == 1 })
+	log.set(false, nil)
+	one.must(wire.SubmitAck, 1, wire.OK)
+	one.must(wire.ConnAck, 0, resultMoved)
+	w, err := parseWelcome(two.must(wire.ConnAck, 1, wire.OK).Content)
+	if err != nil || w.last != 1 || !w.summed {
+		t.Fatalf("%+v, %v", w, err)
+	}
+	two.submit(2, "of two")
+	two.must(wire.SubmitAck, 2, wire.OK)
+	if got := fmt.Sprint(records(t, log)); got != "map[b:[of one of two]]" {
+		t.Error(got)
+	}
+	up.peer(t).refusedHello(second("b", 1, w.epoch, 1, true), resultFenced)
+}
+
 // TestTwoProgramsOneIdentity runs two programs that resume the same session, as overlapping pods
 // and restored machines do. Nothing is acknowledged that is not stored, and one of them ends.
 func TestTwoProgramsOneIdentity(t *testing.T) {
