@@ -271,21 +271,21 @@ type moves []time.Time
 const maxMoves = 10
 
 // judge notes why a connection ended, and says why it was the last one.
-func (m *moves) judge(err error) (final error, wait time.Duration) {
+func (m *moves) judge(err error) (wait time.Duration, final error) {
 	if isFinal(err) {
-		return err, 0
+		return 0, err
 	}
 	if errors.Is(err, ErrMoved) {
 		*m = append(*m, time.Now())
 	}
 	if len(*m) <= maxMoves {
-		return nil, 0
+		return 0, nil
 	}
 	*m = (*m)[1:]
 	if time.Since((*m)[0]) < time.Minute {
-		return fmt.Errorf("%w: another program uses this name; it took the session %d times within a minute", ErrFenced, maxMoves), 0
+		return 0, fmt.Errorf("%w: another program uses this name; it took the session %d times within a minute", ErrFenced, maxMoves)
 	}
-	return nil, 0
+	return 0, nil
 }
 
 // serve runs one connection from dial to close, and reports whether the server welcomed it.

@@ -105,7 +105,7 @@ func (d *dialer) wait(ctx context.Context, ready func() bool) error {
 
 // run connects, and reconnects, until the dialer ends. serve runs one connection, and judge says why it was
 // the last one, or that the next one has to wait.
-func (d *dialer) run(serve func(addr string) (welcomed bool, err error), judge func(error) (final error, wait time.Duration), end func(error)) {
+func (d *dialer) run(serve func(addr string) (welcomed bool, err error), judge func(error) (wait time.Duration, final error), end func(error)) {
 	defer close(d.done)
 	pause := backoff{shortest: 20 * time.Millisecond, longest: 2 * time.Second}
 	var logged string
@@ -123,7 +123,7 @@ func (d *dialer) run(serve func(addr string) (welcomed bool, err error), judge f
 			d.logger.Info("connection ended", "addr", addr, "err", err)
 			logged = why
 		}
-		final, wait := judge(err)
+		wait, final := judge(err)
 		switch {
 		case final != nil:
 			end(final)

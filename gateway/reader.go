@@ -217,16 +217,16 @@ func (r *Reader) end(why error) {
 }
 
 // judge says why a connection was the last one, or how long the next one has to wait.
-func (r *Reader) judge(err error) (final error, wait time.Duration) {
+func (r *Reader) judge(err error) (wait time.Duration, final error) {
 	moved := errors.Is(err, ErrMoved) // by another program, or by a connection that is gone
 	switch {
 	case moved && !r.yields:
 		r.yields = true
-		return nil, cmp.Or(r.yieldTime, yieldTime)
+		return cmp.Or(r.yieldTime, yieldTime), nil
 	case moved || isFinal(err):
-		return err, 0
+		return 0, err
 	}
-	return nil, 0
+	return 0, nil
 }
 
 // yieldTime is how long a reader waits that another connection has taken over from. If that is gone then, it
