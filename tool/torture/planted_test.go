@@ -336,7 +336,7 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 		case keepsTargets:
 			mu.Lock()
 			if kept[r.RequestURI] == nil {
-				kept[r.RequestURI] = slices.Repeat([]byte{1}, 4<<10)
+				kept[r.RequestURI] = slices.Repeat([]byte{1}, 12<<10)
 			}
 			mu.Unlock()
 		case quadraticHeads: // "which of them are the same?"
