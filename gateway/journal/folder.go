@@ -60,7 +60,7 @@ const lockWait = time.Second
 func exclude(f *os.File, lock string) error {
 	began, err := time.Now(), lockFile(f)
 	for errors.Is(err, syscall.EWOULDBLOCK) && time.Since(began) < lockWait {
-		time.Sleep(lockWait / 100)
+		time.Sleep(lockWait / 100) // nothing says when a lock is free but trying
 		err = lockFile(f)
 	}
 	switch {
