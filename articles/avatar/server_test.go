@@ -139,10 +139,15 @@ func oneTooMany(t *testing.T, std bool) {
 	request := "GET /v1/a.png HTTP/1.1\r\nHost: x\r\n\r\n"
 	var held []net.Conn
 	for range 2 {
-		conn := dial(t, addr)
+		conn, kept := dial(t, addr), s.Stats().InputMemory
 		io.WriteString(conn, request+"GET /v1") // in the middle of a request it does not make room
 		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 			t.Fatalf("%q, %v", line, err)
+		}
+		for until := time.Now().Add(patience); !std && s.Stats().InputMemory == kept; runtime.Gosched() {
+			if time.Now().After(until) {
+				t.Fatal("the half request is not kept") // the answer is sent before it is looked at
+			}
 		}
 		held = append(held, conn)
 	}
