@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func play(role string) error {
 	var log journal.Log
 	switch kind {
 	case "memory":
-		log = forgetful{}
+		log = &forgetful{}
 	default:
 		log, err = journal.OpenSegments(dir, journal.SegmentsOptions{})
 	}
@@ -66,16 +67,19 @@ func play(role string) error {
 	return <-ended
 }
 
-// forgetful is a log that keeps nothing.
-type forgetful struct{}
+// forgetful is a log that keeps nothing but the position of the latest envelope.
+type forgetful struct{ last atomic.Uint64 }
 
-func (forgetful) Append(context.Context, []byte) (uint64, error)                 { return 1, nil }
-func (forgetful) Read(context.Context, uint64, func(uint64, []byte) error) error { return nil }
-func (forgetful) Bounds() (uint64, uint64, error)                                { return 1, 1, nil }
-func (forgetful) Verify(context.Context, int64, func(uint64, uint64)) error      { return nil }
-func (forgetful) Wait(context.Context, uint64) error                             { return nil }
-func (forgetful) Trim(context.Context, uint64) error                             { return nil }
-func (forgetful) Close() error                                                   { return nil }
+func (f *forgetful) Append(context.Context, []byte) (uint64, error)               { return f.last.Add(1), nil }
+func (*forgetful) Read(context.Context, uint64, func(uint64, []byte) error) error { return nil }
+func (f *forgetful) Bounds() (uint64, uint64, error) {
+	next := f.last.Load() + 1
+	return next, next, nil
+}
+func (*forgetful) Verify(context.Context, int64, func(uint64, uint64)) error { return nil }
+func (*forgetful) Wait(context.Context, uint64) error                        { return nil }
+func (*forgetful) Trim(context.Context, uint64) error                        { return nil }
+func (*forgetful) Close() error                                              { return nil }
 
 // playPlain is the plain late handler that level received is compared with: a goroutine gets
 // a copy of each request and answers it, without sessions and without a log.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -20,20 +21,42 @@ import (
 // skipped, as testrun.Lacks does.
 func Binary(t testing.TB) (path string) {
 	t.Helper()
+	path, err := build()
+	if err != nil {
+		testrun.Lacks(t, fmt.Sprintf("NOT TESTED HERE: this test needs nats-server, which make deps downloads: %v", err))
+	}
+	return path
+}
+
+// build waits while another package's tests write the program into the build cache.
+var build = sync.OnceValues(func() (path string, err error) {
 	module, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
-		t.Fatalf("go env GOMOD: %v", err)
+		return "", fmt.Errorf("go env GOMOD: %w", err)
 	}
-	cmd := exec.Command("go", "tool", "-n", "github.com/nats-io/nats-server/v2")
-	cmd.Dir = filepath.Join(filepath.Dir(string(module)), "internal", "natsserver")
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		testrun.Lacks(t, fmt.Sprintf("NOT TESTED HERE: this test needs nats-server, which make deps downloads: %v\n%s", err, errs.Bytes()))
+	const busy = "text file busy"
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range 100 {
+		cmd := exec.Command("go", "tool", "-n", "github.com/nats-io/nats-server/v2")
+		cmd.Dir = filepath.Join(filepath.Dir(string(module)), "internal", "natsserver")
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, failed := cmd.Output()
+		path, err = string(bytes.TrimSpace(out)), nil
+		if failed == nil {
+			failed = exec.Command(path, "--version").Run()
+		}
+		if failed == nil {
+			return path, nil
+		}
+		if err = fmt.Errorf("%w\n%s", failed, errs.Bytes()); !strings.Contains(err.Error(), busy) {
+			break
+		}
+		<-tick.C
 	}
-	return string(bytes.TrimSpace(out))
-}
+	return "", err
+})
 
 // Start starts a server without a cluster, with settings that its configuration has besides
 // JetStream's, waits until it is ready, and returns its URL. It ends with the test.
