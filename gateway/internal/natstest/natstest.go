@@ -4,6 +4,7 @@ package natstest
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,20 +23,10 @@ import (
 // skipped, as testrun.Lacks does.
 func Binary(t testing.TB) (path string) {
 	t.Helper()
-	path, err := build()
-	if err != nil {
-		testrun.Lacks(t, fmt.Sprintf("NOT TESTED HERE: this test needs nats-server, which make deps downloads: %v", err))
-	}
-	return path
-}
-
-// build waits while another package's tests write the program into the build cache.
-var build = sync.OnceValues(func() (path string, err error) {
 	module, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
+		t.Fatalf("go env GOMOD: %v", err)
 	}
-	const busy = "text file busy"
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for range 100 {
@@ -42,21 +34,19 @@ var build = sync.OnceValues(func() (path string, err error) {
 		cmd.Dir = filepath.Join(filepath.Dir(string(module)), "internal", "natsserver")
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
-		out, failed := cmd.Output()
-		path, err = string(bytes.TrimSpace(out)), nil
-		if failed == nil {
-			failed = exec.Command(path, "--version").Run()
+		out, err := cmd.Output()
+		if err != nil && !bytes.Contains(errs.Bytes(), []byte(syscall.ETXTBSY.Error())) {
+			testrun.Lacks(t, fmt.Sprintf("NOT TESTED HERE: this test needs nats-server, which make deps downloads: %v\n%s", err, errs.Bytes()))
 		}
-		if failed == nil {
-			return path, nil
-		}
-		if err = fmt.Errorf("%w\n%s", failed, errs.Bytes()); !strings.Contains(err.Error(), busy) {
-			break
+		path = string(bytes.TrimSpace(out))
+		if err == nil && !errors.Is(exec.Command(path, "--version").Run(), syscall.ETXTBSY) {
+			return path
 		}
 		<-tick.C
 	}
-	return "", err
-})
+	t.Fatal("other tests write nats-server into the build cache and do not end")
+	return ""
+}
 
 // Start starts a server without a cluster, with settings that its configuration has besides
 // JetStream's, waits until it is ready, and returns its URL. It ends with the test.
