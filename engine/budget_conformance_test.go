@@ -246,7 +246,7 @@ func TestInputBudgetHolds(t *testing.T) {
 // Few first visits of unknown connections run at once. Handlers that block in them must
 // not delay the others.
 func TestFirstVisitsThatBlockHoldUpNobody(t *testing.T) {
-	const crowd = 300
+	crowd := testrun.Sized(100, 300)
 	onEach(t, everywhere(func(g ground) bool { return !g.isInline() }), func(t *testing.T, g ground) {
 		block := newGate(t)
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {

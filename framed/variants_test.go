@@ -13,6 +13,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/internal/tlsfront"
 )
 
@@ -34,7 +35,8 @@ const (
 )
 
 // variantsOf returns the engines for a test: all of them, and the relevant variants of
-// Events.
+// Events. How its handlers are called differs in a run of all tests and under the race detector
+// only: engine's own tests look at that.
 func variantsOf(test string) (all []variant) {
 	for _, e := range engine.All() {
 		all = append(all, variant{e.Name(), e})
@@ -48,10 +50,11 @@ func variantsOf(test string) (all []variant) {
 func eventsOf(test string) (all []variant) {
 	top, _, _ := strings.Cut(test, "/")
 	time, memory := limitsStrike(top), countsMemory(top)
-	if !time && !memory && !handlersBlockOthers(top) {
+	hands := testrun.All() || testrun.Race
+	if hands && !time && !memory && !handlersBlockOthers(top) {
 		all = append(all, variant{inline, engine.Events(engine.Inline)})
 	}
-	if !time {
+	if hands && !time {
 		all = append(all, variant{offload, engine.Events(engine.Offload)})
 	}
 	if !time && !memory {

@@ -16,9 +16,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
-var howManyMutants = flag.Int("http1.mutants", 200_000, "compare what this many mutated heads mean with net/http")
+var howManyMutants = flag.Int("http1.mutants", testrun.Sized(50_000, 200_000), "compare what this many mutated heads mean with net/http")
 
 // headSeeds are valid and invalid heads, for the fuzzer and the mutants.
 var headSeeds = []string{
