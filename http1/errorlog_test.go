@@ -202,9 +202,10 @@ func TestErrorLogComesFirst(t *testing.T) {
 		for range 3 {
 			ask(secure.addr, getting("/"))
 		}
-		held := bare.dial(t)
+		held, kept := bare.dial(t), s.Stats().InputMemory
 		say(t, held, getting("/")+"GET / HT") // it does not make room
 		readAnswer(t, bufio.NewReader(held))
+		await(t, "the half request", func() bool { return s.Stats().InputMemory > kept })
 		talk(t, bare.addr, getting("/"))
 		held.Close()
 		s.Shutdown(t.Context())
