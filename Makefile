@@ -46,9 +46,8 @@ race: ## run every test with the race detector
 
 timing: ## run the tests that compare measured figures, which need the machine to themselves
 	@: 'other work may change the figures of an attempt, but hardly of three'; \
-	for again in 1 2 3; do \
-		HONE_TEST_TIMING=1 go test -count=1 -p 1 -run '^(TestTiming|TestTour|TestReadmeLoadsAreValid)$$' ./tool/cmd/hone ./bench/avatar && exit 0; \
-	done; exit 1
+	HONE_TEST_TIMING=1 go tool gotestsum --no-color --format standard-verbose --hide-summary skipped \
+		--rerun-fails=2 --rerun-fails-run-root-test --packages './tool/cmd/hone ./bench/avatar' -- -count=1 -p 1 -run '^(TestTiming|TestTour|TestReadmeLoadsAreValid)$$'
 
 suites: ## compare http1 with net/http by Go's own server tests, and by the requests that other projects test their parsers with
 	HONE_TEST_ALL=1 go test -count=1 ./internal/servetest
