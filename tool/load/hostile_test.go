@@ -259,9 +259,15 @@ func TestRunKeepsTheScheduleWhenBehind(t *testing.T) {
 	sideBySide(t)
 	const slow = 50 * time.Millisecond
 	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, echo))
-	r := measured(t, Plan{
-		Target: target, Rate: 200, Depth: 1, Warmup: -1, For: time.Second, Timeout: 300 * time.Millisecond, MaxLag: time.Second,
-	})
+	var r *Result
+	for range 5 { // a machine may be too busy for a single answer in time
+		r = measured(t, Plan{
+			Target: target, Rate: 200, Depth: 1, Warmup: -1, For: time.Second, Timeout: 300 * time.Millisecond, MaxLag: time.Second,
+		})
+		if r.Latency.P50 != nil && r.Service.P50 != nil {
+			break
+		}
+	}
 	t.Log(r.Errors, r.InvalidReasons, *r.Latency.P50, *r.Service.P50)
 	if r.Requests != 200 {
 		t.Errorf("%d requests, want every one of the schedule's 200", r.Requests)
