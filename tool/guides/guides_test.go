@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -199,5 +200,55 @@ func TestTrackRecordIsCounted(t *testing.T) {
 		if has[kind] != n {
 			t.Errorf("%s: the first table says %d, and %d rows do", kind, n, has[kind])
 		}
+	}
+}
+
+// A command that runs benchmarks names a folder that has them: go test succeeds without any.
+func TestBenchmarksAreInTheirFolder(t *testing.T) {
+	command := regexp.MustCompile("go test ([^`\n]*)")
+	pattern, folder := regexp.MustCompile(`-bench '?([^' ]+)'?`), regexp.MustCompile(`(?:^|\s)\./([\w/-]+)`)
+	function := regexp.MustCompile(`(?m)^func Benchmark(\w+)\(`)
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, page := range append(pages, root+"/README.md", root+"/bench/README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range command.FindAllStringSubmatch(string(text), -1) {
+			asked, in := pattern.FindStringSubmatch(c[1]), folder.FindStringSubmatch(c[1])
+			if asked == nil || in == nil {
+				continue
+			}
+			var names []string
+			for _, from := range []string{root, root + "/bench"} {
+				files, _ := filepath.Glob(filepath.Join(from, in[1], "*_test.go"))
+				for _, file := range files {
+					source, err := os.ReadFile(file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, m := range function.FindAllStringSubmatch(string(source), -1) {
+						names = append(names, "Benchmark"+m[1])
+					}
+				}
+			}
+			checked++
+			for wanted := range strings.SplitSeq(asked[1], "|") {
+				first, _, _ := strings.Cut(wanted, "/")
+				match, err := regexp.Compile(first)
+				if err != nil {
+					t.Errorf("%s: %q: %v", page, asked[1], err)
+				} else if !slices.ContainsFunc(names, match.MatchString) {
+					t.Errorf("%s: go test %s: ./%s has no benchmark that matches %s", filepath.Base(page), c[1], in[1], wanted)
+				}
+			}
+		}
+	}
+	if checked < 8 {
+		t.Errorf("only %d commands were checked", checked)
 	}
 }
