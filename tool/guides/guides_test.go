@@ -1,9 +1,12 @@
 package guides
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -121,5 +124,131 @@ func TestAnchors(t *testing.T) {
 	}
 	if followed < 50 {
 		t.Errorf("only %d anchors were followed", followed)
+	}
+}
+
+// Names with a capital letter inside, such as drainLinger, are names of the code. The pages on its inside
+// name what is there now.
+func TestNamesAreInTheCode(t *testing.T) {
+	word := regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
+	known := make(map[string]bool)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, w := range word.FindAll(text, -1) {
+			known[string(w)] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	span, mixed := regexp.MustCompile("`([A-Za-z.]+)`"), regexp.MustCompile(`[a-z][A-Z]`)
+	checked := 0
+	for _, name := range []string{"architecture.md", "design.md"} {
+		page, err := os.ReadFile(filepath.Join(root, "docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range span.FindAllStringSubmatch(string(page), -1) {
+			for _, w := range strings.Split(m[1], ".") {
+				if !mixed.MatchString(w) {
+					continue
+				}
+				if checked++; !known[w] {
+					t.Errorf("%s names `%s`, which no Go file has", name, m[1])
+				}
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("only %d names were checked", checked)
+	}
+}
+
+// The first table of the track record counts the rows of the others.
+func TestTrackRecordIsCounted(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "track-record.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	says, has := make(map[string]int), make(map[string]int)
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		switch len(cells) {
+		case 5: // | kind | what it does | found |
+			if n, err := strconv.Atoi(strings.TrimSpace(cells[3])); err == nil {
+				says[strings.TrimSpace(cells[1])] = n
+			}
+		case 6: // | what was wrong | seen on | found by | caught by |
+			if kind := strings.TrimSpace(cells[3]); kind != "found by" && kind != "---" {
+				has[kind]++
+			}
+		}
+	}
+	if len(says) < 5 || len(has) < 5 {
+		t.Fatalf("only %d kinds are counted, and %d are in the rows", len(says), len(has))
+	}
+	for kind := range has {
+		if _, counted := says[kind]; !counted {
+			t.Errorf("%d rows were found by %q, which the first table does not have", has[kind], kind)
+		}
+	}
+	for kind, n := range says {
+		if has[kind] != n {
+			t.Errorf("%s: the first table says %d, and %d rows do", kind, n, has[kind])
+		}
+	}
+}
+
+// A command that runs benchmarks names a folder that has them: go test succeeds without any.
+func TestBenchmarksAreInTheirFolder(t *testing.T) {
+	command := regexp.MustCompile("go test ([^`\n]*)")
+	pattern, folder := regexp.MustCompile(`-bench '?([^' ]+)'?`), regexp.MustCompile(`(?:^|\s)\./([\w/-]+)`)
+	function := regexp.MustCompile(`(?m)^func Benchmark(\w+)\(`)
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, page := range append(pages, root+"/README.md", root+"/bench/README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range command.FindAllStringSubmatch(string(text), -1) {
+			asked, in := pattern.FindStringSubmatch(c[1]), folder.FindStringSubmatch(c[1])
+			if asked == nil || in == nil {
+				continue
+			}
+			var names []string
+			for _, from := range []string{root, root + "/bench"} {
+				files, _ := filepath.Glob(filepath.Join(from, in[1], "*_test.go"))
+				for _, file := range files {
+					source, err := os.ReadFile(file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, m := range function.FindAllStringSubmatch(string(source), -1) {
+						names = append(names, "Benchmark"+m[1])
+					}
+				}
+			}
+			checked++
+			for wanted := range strings.SplitSeq(asked[1], "|") {
+				first, _, _ := strings.Cut(wanted, "/")
+				match, err := regexp.Compile(first)
+				if err != nil {
+					t.Errorf("%s: %q: %v", page, asked[1], err)
+				} else if !slices.ContainsFunc(names, match.MatchString) {
+					t.Errorf("%s: go test %s: ./%s has no benchmark that matches %s", filepath.Base(page), c[1], in[1], wanted)
+				}
+			}
+		}
+	}
+	if checked < 8 {
+		t.Errorf("only %d commands were checked", checked)
 	}
 }
