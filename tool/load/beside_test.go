@@ -175,6 +175,13 @@ func TestIdleConnectionsThatCannotBe(t *testing.T) {
 	}
 }
 
+func TestIdleConnectionsToNobody(t *testing.T) {
+	o := runPlan(t, context.Background(), Plan{Target: Frames{Address: "127.0.0.1:1"}, Idle: 5, Timeout: patience / 2, For: time.Minute})
+	if e := faultOf(t, o.err); e.Kind != Unreachable || o.result != nil {
+		t.Errorf("%v: %v", o.result, e)
+	}
+}
+
 // Idle connections without an answer are counted where errors are allowed; if none has an answer,
 // the result is invalid.
 func TestIdleConnectionsThatMayFail(t *testing.T) {

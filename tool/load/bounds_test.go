@@ -111,10 +111,40 @@ func TestMissedForCertain(t *testing.T) {
 		{"max<1s", 0, false}, {"max<10ms", 0, true}, {"max>10ms", 0, false}, {"service.max<10ms", 0, false},
 		{"errors==0", 0, true}, {"errors<5", 0, true}, {"errors<=5", 0, false}, {"errors==5", 0, false}, {"errors<6", 0, false},
 		{"errors<1%", 500, true}, {"errors<1%", 501, false}, {"errors<1%", 0, false}, {"shed<2", 0, true}, {"shed<3", 0, false},
-		{"rate>=10", 1000, false}, {"rate<10", 1000, false},
+		{"rate>=10", 1000, false}, {"rate<10", 1000, false}, {"max>=10ms", 0, false}, {"pay.max>10ms", 0, false}, {"pay.max<10ms", 0, false},
 	} {
 		if got := must[Goal](t)(ParseGoal(c.goal)).missed(counted, nothing, c.most); got != c.want {
 			t.Errorf("%s of %d: %v, want %v", c.goal, c.most, got, c.want)
+		}
+	}
+}
+
+// The bound of the number of requests is that of the schedule, and in a closed loop unknown.
+func TestMostRequests(t *testing.T) {
+	for want, p := range map[int64]Plan{
+		0:    {For: time.Second},
+		500:  {Requests: 500, Rate: 1000, For: time.Minute},
+		2001: {Rate: 1000, For: 2 * time.Second},
+		1081: {Rate: 900, For: time.Second, Arrivals: Poisson}, // 900 + 6 * 30 + 1
+	} {
+		if got := p.most(nil); got != want {
+			t.Errorf("%+v: %d, want %d", p, got, want)
+		}
+	}
+}
+
+// HTTP/1.1 answers in order: without a depth, a request waits for no other one's answer.
+func TestDepth(t *testing.T) {
+	frames, web := Frames{Address: "127.0.0.1:1"}, HTTP{URL: "http://127.0.0.1:1/"}
+	for _, c := range []struct {
+		plan Plan
+		want int
+	}{
+		{Plan{Target: frames}, 1}, {Plan{Target: web}, 1}, {Plan{Target: frames, Rate: 1}, openDepth}, {Plan{Target: web, Rate: 1}, 1},
+		{Plan{Target: frames, Depth: 3}, 3}, {Plan{Target: web, Rate: 1, Depth: 3}, 3},
+	} {
+		if got := c.plan.depth(); got != c.want {
+			t.Errorf("%T at %v/s, depth %d: %d, want %d", c.plan.Target, c.plan.Rate, c.plan.Depth, got, c.want)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // decoded is the outcome of decoding a stream.
@@ -275,6 +277,25 @@ func compareWithNetHTTP(t *testing.T, stream []byte, method string, d decoded) {
 			t.Fatalf("answer %d is missing, to net/http it is %s", i, want)
 		}
 		return
+	}
+}
+
+// A body is kept up to its limit, to the byte.
+func TestHTTPKeepsTheBeginningOfABody(t *testing.T) {
+	for _, wants := range []bool{true, false} {
+		c := new(httpCaller)
+		c.asked.push(httpAsked{1, &httpRequest{wantsBody: wants}})
+		body := bytes.Repeat([]byte("x"), traffic.MostBody)
+		for _, piece := range [][]byte{body[:len(body)-1], []byte("yz"), []byte("z")} {
+			c.keepBody(piece)
+		}
+		want := append(body[:len(body)-1], 'y')
+		if !wants {
+			want = nil
+		}
+		if !bytes.Equal(c.keptBody, want) {
+			t.Errorf("wanted %v: %d bytes are kept, want %d", wants, len(c.keptBody), len(want))
+		}
 	}
 }
 

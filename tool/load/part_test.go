@@ -253,8 +253,16 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 	}{
 		"good":    {func([]Agent) {}, ""},
 		"missing": {func(all []Agent) { all[1].Measured = nil }, "agent b has not reported its counts; "},
-		"faulty":  {func(all []Agent) { all[2].Fault = "is gone; look for it" }, "agent c is gone; look for it"},
-		"failed":  {func(all []Agent) { all[0].Measured.Failure = &Error{Kind: Closed, What: "it ends", Try: "look"} }, "agent a: load: it ends; look"},
+		"behind": {func(all []Agent) {
+			for _, a := range all {
+				a.Measured.During = 500
+			}
+		}, "only 1500 of the 3000 requests offered were answered in time"},
+		"missing, and behind": {func(all []Agent) {
+			all[0].Measured.During, all[1].Measured = 500, nil
+		}, "agent b has not reported its counts; "},
+		"faulty": {func(all []Agent) { all[2].Fault = "is gone; look for it" }, "agent c is gone; look for it"},
+		"failed": {func(all []Agent) { all[0].Measured.Failure = &Error{Kind: Closed, What: "it ends", Try: "look"} }, "agent a: load: it ends; look"},
 		"late": {func(all []Agent) { all[1].Measured.Lag.record(int64(time.Second), 100) },
 			"agent b: the generator itself sent 1 % of the requests"},
 		"stopped": {func(all []Agent) { all[1].Measured.Lag.record(int64(time.Second), 1) },
@@ -277,7 +285,8 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said := strings.Join(r.InvalidReasons, "\n"); r.Valid != (c.want == "") || !strings.HasPrefix(said, c.want) || r.Valid && *r.Rate != 3000 {
+		if said := strings.Join(r.InvalidReasons, "\n"); r.Valid != (c.want == "") || !strings.HasPrefix(said, c.want) || r.Valid && *r.Rate != 3000 ||
+			strings.Contains(said, "answered in time") != (name == "behind") {
 			t.Errorf("%s: valid %v: %q, want %q; rate %v", name, r.Valid, said, c.want, *r.Rate)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -342,6 +343,42 @@ func TestServerText(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q, want %q, in\n%s", got, want, b.String())
+		}
+	}
+}
+
+// Lines and parts about what seldom happens appear only where it has happened.
+func TestTextOfWhatSeldomHappens(t *testing.T) {
+	for want, happens := range map[string]func(*Result){
+		"answers 5,000/s (constant)":                                           func(r *Result) { r.Schedule = "constant" },
+		"stopped early: p99<1ms can no longer be met":                          func(r *Result) { r.Stopped = "p99<1ms" },
+		"reconnects 3, 2 requests retried":                                     func(r *Result) { r.Reconnects, r.Retries = 3, 2 },
+		"TLS 1,234 handshakes of all connections, 7 resumed":                   func(r *Result) { r.Handshakes, r.Resumed = new(int64(1234)), new(int64(7)) },
+		"drains 1,234 connections closed by the server's shutdown":             func(r *Result) { r.Drains = 1234 },
+		"outage 2.50 ms without any connection at the longest":                 func(r *Result) { r.Outage = new(2500.0) },
+		"no answer 4 timeout, in the latencies with the time that they waited": func(r *Result) { r.Errors["timeout"] = 4 },
+		"unsent 5 requests that the server has never seen":                     func(r *Result) { r.Unsent = 5 },
+		"broken off 6 requests whose connection ended, in no latency":          func(r *Result) { r.Errors["closed"] = 6 },
+	} {
+		text := func(happens func(*Result)) (lines []string) {
+			m := sound()
+			r := m.result()
+			r.Rate, r.Offered = new(5000.0), nil
+			happens(r)
+			var b strings.Builder
+			WriteText(&b, "a server", m.plan, r, nil)
+			for line := range strings.Lines(b.String()) {
+				lines = append(lines, strings.Join(strings.Fields(line), " "))
+			}
+			return lines
+		}
+		usual, got := text(func(*Result) {}), text(happens)
+		added := slices.DeleteFunc(got, func(line string) bool { return slices.Contains(usual, line) })
+		if !slices.Equal(added, []string{want}) {
+			t.Errorf("%q, want %q besides\n%s", added, want, strings.Join(usual, "\n"))
+		}
+		if slices.ContainsFunc(usual, func(line string) bool { return strings.Contains(line, "()") }) {
+			t.Errorf("a schedule without a name in\n%s", strings.Join(usual, "\n"))
 		}
 	}
 }

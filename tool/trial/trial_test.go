@@ -291,6 +291,26 @@ func TestRunKillsTheDeaf(t *testing.T) {
 	}
 }
 
+// A server is ready when its own check succeeds, whether or not it accepts connections at the target.
+func TestEveryReadinessCheckSucceeds(t *testing.T) {
+	for check, flags := range map[string]string{"line:^thinking$": "-mute", "http://ADDR/": "", "tcp:ADDR": "", "tcp": ""} {
+		t.Run(check, func(t *testing.T) {
+			p := planFor(t, flags)
+			s, addr := p.Servers[0], strings.TrimSuffix(strings.TrimPrefix(p.Load.Target.(load.HTTP).URL, "http://"), "/")
+			s.Command = "echo thinking; " + s.Command // the mute service says the line again
+			var err error
+			if s.Ready, err = ParseReady(strings.Replace(check, "ADDR", addr, 1)); err != nil {
+				t.Fatal(err)
+			}
+			process, err := s.Start(t.Context(), p.Load.Target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			process.Stop()
+		})
+	}
+}
+
 func TestParseReady(t *testing.T) {
 	for _, good := range []string{"tcp", "tcp:127.0.0.1:80", "http://localhost/healthz", "https://x/", "line:ready|go"} {
 		if r, err := ParseReady(good); err != nil || r.String() != good {
