@@ -12,10 +12,11 @@ import (
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
-var histories = flag.Int("histories", 3000, "random histories of clocks, restarts and clients")
+var histories = flag.Int("histories", testrun.Sized(1000, 3000), "random histories of clocks, restarts and clients")
 
 // hour and day are in milliseconds, like the clock.
 const (

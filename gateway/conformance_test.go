@@ -71,8 +71,9 @@ func TestPythonDevice(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
+	each := testrun.Sized(20, 50) // it stores each line with an fsync
 	for from := range 3 {
-		if out, err := send("first", from*50+1, from*50+50); err != nil || out != "" {
+		if out, err := send("first", from*each+1, from*each+each); err != nil || out != "" {
 			t.Fatal(err, out)
 		}
 	}
@@ -82,8 +83,8 @@ func TestPythonDevice(t *testing.T) {
 			t.Fatalf("record %d is %q", i+1, data)
 		}
 	}
-	if len(got) != 150 {
-		t.Errorf("%d records instead of 150", len(got))
+	if len(got) != 3*each {
+		t.Errorf("%d records instead of %d", len(got), 3*each)
 	}
 	if out, err := send("second", 1, 1); err != nil || out != "" {
 		t.Fatal(err, out)

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
 // hostile is how many malformed handshakes, replays, gaps and stolen sessions are tried.
-var hostile = flag.Int("hostile", 4000, "hostile connections of TestHostile")
+var hostile = flag.Int("hostile", testrun.Sized(1500, 4000), "hostile connections of TestHostile")
 
 // TestHostile has every wrong handshake and record refused, and nothing of it stored.
 // go test -run TestHostile -hostile 1000000 is the long run.

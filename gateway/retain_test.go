@@ -223,7 +223,7 @@ func TestRetainAge(t *testing.T) {
 
 // TestSessionsOutliveRecords has many clients resume whose records are gone.
 func TestSessionsOutliveRecords(t *testing.T) {
-	clients := testrun.Sized(2000, 100_000)
+	clients := testrun.Sized(700, 100_000)
 	var log Memory
 	up := serve(t, &Server{Log: &log, RetainSize: 64 << 10, Checkpoint: 50, retainTime: time.Millisecond})
 	epochs := make([]uint64, clients)

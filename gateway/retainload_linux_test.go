@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
-var retainFor = flag.Duration("retain", 0, "for how long TestRetainUnderLoad writes 60 MB/s, with a limit of 2 GB; 0: 300 MB, with one of 100 MB")
+var retainFor = flag.Duration("retain", 0, "for how long TestRetainUnderLoad writes 60 MB/s, with a limit of 2 GB; 0: some 100 MB, with one of a third of that")
 
 // timed is a log that says how long its appends took.
 type timed struct {
@@ -34,7 +35,8 @@ func (l *timed) Append(ctx context.Context, envelope []byte) (uint64, error) {
 // run is go test -run TestRetainUnderLoad -retain 10m -timeout 20m: it first writes for a tenth of that without a
 // limit, which takes 3.6 GB, to compare.
 func TestRetainUnderLoad(t *testing.T) {
-	limit, perSecond := int64(100_000_000), 60_000_000
+	total, perSecond := testrun.Sized(180_000_000, 300_000_000), 60_000_000
+	limit := int64(total / 3)
 	if *retainFor > 0 {
 		limit = 2_000_000_000
 	}
@@ -58,7 +60,7 @@ func TestRetainUnderLoad(t *testing.T) {
 		for i := range clients {
 			feeding.Go(func() {
 				c := &Client{Addrs: []string{up.addr}, ID: fmt.Sprint("c", i)}
-				for n := 0; load == 0 && n < 300_000_000/clients/size || load > 0 && time.Since(began) < load; n++ {
+				for n := 0; load == 0 && n < total/clients/size || load > 0 && time.Since(began) < load; n++ {
 					if due := began.Add(time.Duration(n/whole) * time.Second / rounds); load > 0 && n%whole == 0 {
 						<-time.After(time.Until(due))
 					}

@@ -69,7 +69,7 @@ func moveClients(t *testing.T, format uint8) {
 		views[i] = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
 		servers[i] = serve(t, &Server{Log: views[i], Shared: true, Format: format, Checkpoint: 7})
 	}
-	clients, each := 4, testrun.Sized(5000, 10000)
+	clients, each := 4, testrun.Sized(2000, 10000)
 	ctx, cancel := context.WithCancel(soon(t))
 	var feeding, moving sync.WaitGroup
 	for n := range clients {

@@ -35,6 +35,7 @@ func operator(t *testing.T, url string) jetstream.JetStream {
 // TestClusterHoles deletes messages of a stream. Each hole is one *Damage, reading goes on behind it, and
 // a replica that is behind is no hole.
 func TestClusterHoles(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
 	url := natstest.Start(t, "")
 	js := operator(t, url)
 	config := (&ClusterOptions{Stream: "HOLES", Replicas: 1}).config()
@@ -83,6 +84,7 @@ func TestClusterHoles(t *testing.T) {
 
 // TestClusterWait: an Append of another process wakes those that wait, which ask the leader for nothing.
 func TestClusterWait(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
 	url := natstest.Start(t, "")
 	a, b := openedCluster(t, url, ClusterOptions{}), openedCluster(t, url, ClusterOptions{})
 	done := make(chan error, 1)
@@ -118,6 +120,7 @@ func TestClusterWait(t *testing.T) {
 
 // TestKeepsAll: a stream that earlier versions made works, and says that it cannot be trimmed.
 func TestKeepsAll(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
 	url := natstest.Start(t, "")
 	config := (&ClusterOptions{Stream: "OLD", Replicas: 1}).config()
 	config.DenyPurge = true
@@ -141,6 +144,7 @@ func TestKeepsAll(t *testing.T) {
 
 // TestNoReplicaAnswers: while no replica answers, a read asks again and again, and finds no damage.
 func TestNoReplicaAnswers(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
 	url := natstest.Start(t, "")
 	config := (&ClusterOptions{Stream: "MUTE", Replicas: 1}).config()
 	config.AllowDirect = false
@@ -169,6 +173,7 @@ func TestNoReplicaAnswers(t *testing.T) {
 // TestClusterPeek: what a server peeks at for its readers it does not know for its Append, and Measure knows
 // roughly how large the stream is.
 func TestClusterPeek(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
 	url := natstest.Start(t, "")
 	open := func(create bool) *Cluster {
 		log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "PEEK", Replicas: 1, Create: create})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway/internal/natstest"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // opener opens a log of one kind; a second call opens the same log again.
@@ -191,7 +192,7 @@ func TestTrim(t *testing.T) {
 // is overtaken at most.
 func TestTrimBeside(t *testing.T) {
 	each(t, func(t *testing.T, open opener) {
-		const n = 300
+		n := uint64(testrun.Sized(120, 300))
 		log := open(t)
 		var beside sync.WaitGroup
 		ended := make(chan struct{})

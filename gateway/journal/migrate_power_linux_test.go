@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -43,17 +44,19 @@ func TestMigratePower(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	step := testrun.Sized(61, 7)
+	step := testrun.Sized(131, 7)
 	if *full {
 		step = 1
 	}
-	rng := rand.New(rand.NewPCG(11, 11))
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 11))
 	all := oldEnvelopes(24)
 	for _, kind := range oldKinds {
 		source := os.DirFS(oldFolder(t, kind, all))
 		for _, end := range []string{"kill", "power", "torn"} {
 			cuts := 0
-			for n := 1; ; n += step {
+			for n := 1 + rng.IntN(step); ; n += step {
 				d := newDisk()
 				dir, remove := inserted(t, d)
 				if err := os.CopyFS(filepath.Join(dir, "data"), source); err != nil {
@@ -128,10 +131,11 @@ func intact(t *testing.T, dir, kind string, all [][]byte, n int) {
 
 // TestMigrateSpace: a disk without room for a second log is refused before anything is written.
 func TestMigrateSpace(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	if !inNamespace(t) {
 		return
 	}
-	all := largeEnvelopes()
+	all := largeEnvelopes(testrun.Sized(partRecords/4, partRecords))
 	for _, kind := range oldKinds {
 		d := newDisk()
 		dir, remove := inserted(t, d)
@@ -140,7 +144,7 @@ func TestMigrateSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.mu.Lock()
-		d.size = d.used + 8<<20
+		d.size = d.used + d.used/3
 		d.mu.Unlock()
 		_, err := Migrate(t.Context(), dir, MigrateOptions{})
 		if !errors.Is(err, ErrNoSpace) || !says(err, "it needs ") || exists(dir, migratingName) {
@@ -164,10 +168,11 @@ func TestMigrateSpace(t *testing.T) {
 // TestOldUnreadable reads and migrates old logs of which the disk cannot read a page: what is in it is named, and
 // everything else is there.
 func TestOldUnreadable(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	if !inNamespace(t) {
 		return
 	}
-	all := largeEnvelopes()
+	all := largeEnvelopes(testrun.Sized(partRecords/6, partRecords))
 	all = all[:len(all)-1] // the last one is larger than a page, too
 	for _, kind := range oldKinds {
 		for _, where := range []string{"middle", "last byte", "last head"} {

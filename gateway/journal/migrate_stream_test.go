@@ -15,6 +15,7 @@ import (
 // TestMigrateToStream copies a trimmed local log and then its copy, with interruptions: the positions and
 // the bytes stay, the old stream is sealed, and no honed opens a copy that is not finished.
 func TestMigrateToStream(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
 	const n, begins, whole = 120, 60, 1 << 20
 	url, dir := natstest.Start(t, ""), filepath.Join(t.TempDir(), "data")
 	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})

@@ -169,26 +169,29 @@ func TestMigrateLocked(t *testing.T) {
 			if kind == "plain" && name == markName || kind != "plain" && name == plainLock {
 				continue
 			}
-			dir := oldFolder(t, kind, all)
-			f, err := os.Open(filepath.Join(dir, name))
-			if errors.Is(err, os.ErrNotExist) {
-				f, err = os.Create(filepath.Join(dir, name))
-			}
-			if err == nil {
-				err = lockFile(f)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Migrate(t.Context(), dir, MigrateOptions{}); err == nil || !says(err, "is in use by") {
-				t.Errorf("%s, %s: %v", kind, name, err)
-			}
-			log, err := OpenReader(t.Context(), dir, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sameEnvelopes(t, log, all)
-			f.Close()
+			t.Run(kind+" "+name, func(t *testing.T) {
+				t.Parallel() // a lock is waited for
+				dir := oldFolder(t, kind, all)
+				f, err := os.Open(filepath.Join(dir, name))
+				if errors.Is(err, os.ErrNotExist) {
+					f, err = os.Create(filepath.Join(dir, name))
+				}
+				if err == nil {
+					err = lockFile(f)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				if _, err := Migrate(t.Context(), dir, MigrateOptions{}); err == nil || !says(err, "is in use by") {
+					t.Errorf("%s, %s: %v", kind, name, err)
+				}
+				log, err := OpenReader(t.Context(), dir, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameEnvelopes(t, log, all)
+			})
 		}
 	}
 }

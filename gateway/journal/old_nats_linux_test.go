@@ -3,12 +3,14 @@ package journal
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/hone-go/hone/gateway/internal/natstest"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -62,18 +64,22 @@ func natsFolder(t *testing.T, all [][]byte) (dir string) {
 	return dir
 }
 
-// largeEnvelopes returns more than one block or part of envelopes.
-func largeEnvelopes() [][]byte {
+// partRecords is how many records an envelope of largeEnvelopes needs at least for more than one block or part.
+const partRecords = 3000
+
+// largeEnvelopes returns envelopes of which half have that many records.
+func largeEnvelopes(records int) [][]byte {
 	all := oldEnvelopes(60)
 	for i := range 60 {
-		all = append(all, sampleOf(uint8(1+i%2), "large", uint64(i)*3000+1, 3000+i))
+		all = append(all, sampleOf(uint8(1+i%2), "large", uint64(i*records)+1, records+i))
 	}
 	return append(all, sample("last", 1, 1))
 }
 
 // TestOldLargeFile reads a plain file of several parts, and one that is damaged where a part begins.
 func TestOldLargeFile(t *testing.T) {
-	all := largeEnvelopes()
+	t.Parallel() // it waits for the disk
+	all := largeEnvelopes(partRecords)
 	dir := oldFolder(t, "plain", all)
 	log, err := openOld(t.Context(), dir, nil, Range{})
 	if err != nil || len(log.places) < 3 {
@@ -82,7 +88,10 @@ func TestOldLargeFile(t *testing.T) {
 	if lost := sameEnvelopes(t, log, all); len(lost) > 0 {
 		t.Fatal(lost)
 	}
-	for pos := range uint64(len(all)) {
+	step := testrun.Sized(7, 1)
+	begin := rand.IntN(step)
+	t.Logf("reads one position of every %d, from %d on", step, begin+1)
+	for pos := uint64(begin); pos < uint64(len(all)); pos += uint64(step) {
 		got := pos
 		if err := log.Read(t.Context(), pos+1, func(uint64, []byte) error { got++; return nil }); err != nil || got != uint64(len(all)) {
 			t.Fatal(pos, got, err)
@@ -113,9 +122,13 @@ func TestOldLargeFile(t *testing.T) {
 // torn.
 func TestOldNATS(t *testing.T) {
 	t.Parallel() // it waits more than it works
-	all := largeEnvelopes()
+	all := largeEnvelopes(partRecords)
+	written := os.DirFS(natsFolder(t, all))
 	for _, torn := range []int{0, 1, 100} {
-		dir := natsFolder(t, all)
+		dir := filepath.Join(t.TempDir(), "data")
+		if err := os.CopyFS(dir, written); err != nil {
+			t.Fatal(err)
+		}
 		files, err := filepath.Glob(filepath.Join(dir, blockFolder, "*.blk"))
 		if err != nil || len(files) < 2 {
 			t.Fatal(files, err)

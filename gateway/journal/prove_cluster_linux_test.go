@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hone-go/hone/gateway/internal/natstest"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // node is one nats-server process.
@@ -150,10 +151,14 @@ func TestProveCluster(t *testing.T) {
 	}
 	t.Parallel() // it waits for elections most of the time
 	nodes, urls := cluster(t, 3)
-	p := newProof(t, task{Kind: "cluster", Dir: urls, Stream: "PROOF"})
+	each := 0
+	if !*full {
+		each = testrun.Sized(5, 0)
+	}
+	p := newProof(t, task{Kind: "cluster", Dir: urls, Stream: "PROOF", Each: each})
 	c := p.start()
 	c.acks(20)
-	rounds, between := 1, 100
+	rounds, between := 1, testrun.Sized(50, 100)
 	faults := []string{"kill the leader"}
 	if *full {
 		rounds, between = 2, 300
@@ -231,6 +236,7 @@ func TestProveClusterControl(t *testing.T) {
 
 // TestTwoWriters: two processes share a stream; each learns what the other has appended.
 func TestTwoWriters(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
 	urls := natstest.Start(t, "")
 	open := func() *Cluster {
 		log, err := OpenCluster(t.Context(), urls, ClusterOptions{Replicas: 1, Create: true})
@@ -262,6 +268,7 @@ func TestTwoWriters(t *testing.T) {
 
 // TestLostReply: an envelope that was stored, and whose acknowledgement was lost, is recognised.
 func TestLostReply(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
 	urls := natstest.Start(t, "")
 	log, err := OpenCluster(t.Context(), urls, ClusterOptions{Replicas: 1, Create: true})
 	if err != nil {
@@ -304,6 +311,7 @@ func TestLostReply(t *testing.T) {
 
 // TestClusterRefusals: a stream that is gone, shorter than the mark, or made for something else.
 func TestClusterRefusals(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
 	urls := natstest.Start(t, "")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

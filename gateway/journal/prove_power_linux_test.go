@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/gateway/internal/namespacetest"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // inNamespace is namespacetest.Inside with this package's flag.
@@ -210,6 +211,7 @@ func firstStarts(t *testing.T, kind string, step int) {
 // TestProveRecoveredIsDurable: a killed process has written what it did not sync. The next one
 // finds it, tells the clients, and the power is cut.
 func TestProveRecoveredIsDurable(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	if !inNamespace(t) {
 		return
 	}
@@ -219,13 +221,13 @@ func TestProveRecoveredIsDurable(t *testing.T) {
 		c, remove := p.onDisk(d)
 		c.acks(20)
 		c.kill()
-		p.task.Off = off
+		p.task.Off, p.task.Idle = off, true // an append would sync what was found
 		c = p.start()
 		p.acked = c.newest // as the resuming clients are told
 		after := d.cut(nil)
 		c.kill()
 		remove()
-		p.task.Off = "mark" // which would refuse the log
+		p.task.Off, p.task.Idle = "mark", false // which would refuse the log
 		p.after(after)
 		t.Logf("without %q: %d of %d records that clients were told of are lost", off, p.lost, p.total)
 		return p.lost
@@ -243,6 +245,7 @@ func TestProveRecoveredIsDurable(t *testing.T) {
 
 // TestProveFailedSync: when fsync fails nothing is acknowledged any more, and the process ends.
 func TestProveFailedSync(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	if !inNamespace(t) {
 		return
 	}
@@ -284,7 +287,7 @@ func TestProveDiskFull(t *testing.T) {
 		kind := "segments"
 		p := newProof(t, task{Kind: kind, Persist: true, Reserve: 8 << 20})
 		d := newDisk()
-		d.size, d.lie = 32<<20, lie
+		d.size, d.lie = uint64(testrun.Sized(16, 32))<<20, lie
 		c, remove := p.onDisk(d)
 		got := c.acks(-1)
 		if p.full == lie || got == 0 {
@@ -322,16 +325,16 @@ func TestProveEveryCall(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	rounds := 10
+	rounds, appends, calls := testrun.Sized(6, 10), testrun.Sized(60, 150), testrun.Sized(600, 1500)
 	if *full {
-		rounds = 250
+		rounds, appends, calls = 250, 150, 1500
 	}
 	for _, harm := range []string{"power cut", "torn writes", "EIO"} {
-		p := newProof(t, task{Kind: "segments", Tends: true, Appends: 150})
+		p := newProof(t, task{Kind: "segments", Tends: true, Appends: uint64(appends)})
 		d, quiet := newDisk(), 0
 		for n := range rounds {
 			remove := p.insert(d)
-			at := 1 + p.rng.IntN(1500)
+			at := 1 + p.rng.IntN(calls)
 			if n%4 == 0 {
 				at = 1 + p.rng.IntN(60) // within the start
 			}

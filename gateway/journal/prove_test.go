@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // The proofs kill processes, cut the power and compare what was acknowledged with what is
@@ -33,6 +35,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	testrun.SideBySide(4)
 	os.Exit(m.Run())
 }
 
@@ -56,6 +59,7 @@ type task struct {
 	Appends  uint64 // ends after so many; 0: goes on until it is killed
 	Persist  bool   // tries again after ErrNoSpace
 	Tends    bool   // trims and backs up now and then
+	Idle     bool   // appends nothing, and is killed
 }
 
 func (t task) open(ctx context.Context) (Log, error) {
@@ -152,6 +156,10 @@ func runChild(text string) error {
 	}
 	if err := report(os.Stdout, newest, 0); err != nil {
 		return err
+	}
+	if t.Idle {
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	var e Encoder
 	var data []byte
@@ -352,6 +360,7 @@ func (p *proof) check() {
 
 // TestProveKills: no acknowledged record is lost or doubled by kill -9.
 func TestProveKills(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	rounds, kills, most := 1, 3, 150
 	if *full {
 		rounds, kills, most = 10, 10, 800

@@ -21,7 +21,7 @@ func TestLiveLog(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "log")
 	g := startGateway(t, dir, "127.0.0.1:0")
-	l := begin(t, g.addr)
+	l := beginGently(t, g.addr)
 	l.reach(1000)
 	to, restored := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "restored")
 	for range 2 {

@@ -37,9 +37,7 @@ func TestProveDiskFull(t *testing.T) {
 		dir := disk(t, "size=160m")
 		g := startGateway(t, filepath.Join(dir, "log"), freeAddr(t))
 		ballast := filepath.Join(dir, "ballast")
-		if err := os.WriteFile(ballast, make([]byte, 64<<20), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		takeUp(t, ballast, 80<<20)
 		load := begin(t, g.addr)
 		g.says("no space for the log")
 		before := load.acked.Load()
@@ -58,7 +56,7 @@ func TestProveDiskFull(t *testing.T) {
 		}
 		os.Remove(ballast)
 		g.says("there is space for the log again")
-		load.reach(before + 1000)
+		load.reach(before + 300)
 		if g.health() != http.StatusOK {
 			t.Error("/healthz still fails after space was freed")
 		}
@@ -100,7 +98,7 @@ func TestProveDiskFull(t *testing.T) {
 		}
 		os.RemoveAll(ballast)
 		g = startGateway(t, filepath.Join(dir, "log"), addr)
-		load.reach(before + 1000)
+		load.reach(before + 300)
 		load.end()
 		g.kill()
 		load.stored(filepath.Join(dir, "log"))
@@ -113,6 +111,18 @@ func disk(t *testing.T, options string) string {
 	dir := t.TempDir()
 	mount(t, dir, options)
 	return dir
+}
+
+// takeUp makes a file that takes up space.
+func takeUp(t *testing.T, path string, size int64) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err == nil {
+		err = errors.Join(syscall.Fallocate(int(f.Fd()), 0, 0, size), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // mount hides dir behind an empty file system.
@@ -269,7 +279,13 @@ type load struct {
 // loadSize is large, so that the disk fills quickly.
 const loadSize = 16 << 10
 
-func begin(t *testing.T, addr string) *load {
+func begin(t *testing.T, addr string) *load { return beginAt(t, addr, 0) }
+
+// beginGently is begin for tests that only need a load: 1000 records a second at most.
+func beginGently(t *testing.T, addr string) *load { return beginAt(t, addr, time.Millisecond) }
+
+// beginAt waits for each interval before each record.
+func beginAt(t *testing.T, addr string, each time.Duration) *load {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &load{t: t, client: &gateway.Client{Addrs: []string{addr}, ID: "load", Window: 64}, stop: stop, ended: make(chan struct{})}
 	done := func(_ uint64, err error) {
@@ -279,7 +295,16 @@ func begin(t *testing.T, addr string) *load {
 	}
 	go func() {
 		defer close(l.ended)
+		var next <-chan time.Time
+		if each > 0 {
+			tick := time.NewTicker(each)
+			defer tick.Stop()
+			next = tick.C
+		}
 		for n := uint64(0); ctx.Err() == nil; n++ {
+			if next != nil {
+				<-next
+			}
 			data := make([]byte, loadSize)
 			if fill(data, n); ctx.Err() == nil {
 				l.client.SubmitAsync(ctx, data, done)

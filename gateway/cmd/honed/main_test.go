@@ -20,11 +20,12 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestMain runs honed when a test has started this binary as a child process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "serve" {
+	if filepath.Base(os.Args[0]) == "honed" || len(os.Args) > 1 && os.Args[1] == "serve" {
 		main()
 	}
 	if len(os.Args) > 3 && os.Args[1] == "test-reader" {
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	testrun.SideBySide(4)
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
 }
 

@@ -24,7 +24,7 @@ func TestDeletedLock(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "log")
 	g := startGateway(t, dir, "127.0.0.1:0")
-	l := begin(t, g.addr)
+	l := beginGently(t, g.addr)
 	l.reach(10)
 	lock := filepath.Join(dir, "lock")
 	if err := os.Remove(lock); err != nil {
@@ -73,7 +73,7 @@ func TestLogIsTakenAway(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "log")
 				g := startGateway(t, dir, "127.0.0.1:0")
 				if loaded {
-					begin(t, g.addr).reach(10)
+					beginGently(t, g.addr).reach(10)
 				}
 				began := time.Now()
 				if err := take(dir); err != nil {
@@ -110,9 +110,7 @@ func TestStopsWithFullDisk(t *testing.T) {
 					l = begin(t, g.addr)
 					l.reach(10)
 				}
-				if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 100<<20), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				takeUp(t, filepath.Join(dir, "ballast"), 100<<20)
 				if loaded {
 					g.says("no space for the log")
 				}
@@ -155,9 +153,7 @@ func TestSecondSignal(t *testing.T) {
 	dir := disk(t, "size=160m")
 	g := startGateway(t, filepath.Join(dir, "log"), freeAddr(t), "--drain", "10m")
 	begin(t, g.addr).reach(10)
-	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 100<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	takeUp(t, filepath.Join(dir, "ballast"), 100<<20)
 	g.says("no space for the log")
 	for _, wait := range []string{"draining", ""} {
 		if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -132,7 +132,7 @@ func TestClusterTrouble(t *testing.T) {
 			}
 			g.ready()
 			// The password is changed in both places, first at the server.
-			load := begin(t, g.addr)
+			load := beginGently(t, g.addr)
 			load.reach(100)
 			l.configure("", `authorization { user: honed, password: "another one" }`)
 			g.within("the connection to the cluster is lost")
@@ -158,13 +158,13 @@ func TestClusterTrouble(t *testing.T) {
 			l.gateway("--nats-ca", cert).ready()
 		},
 		"no storage left": func(t *testing.T, l *lone) {
-			l.configure(", max_file_store: 64MB", "")
+			l.configure(", max_file_store: 16MB", "")
 			l.start()
 			js := l.client()
 			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "BALLAST", Subjects: []string{"ballast"}}); err != nil {
 				t.Fatal(err)
 			}
-			for range 50 {
+			for range 12 {
 				if _, err := js.Publish(t.Context(), "ballast", make([]byte, 1<<20-1024)); err != nil {
 					t.Fatal(err)
 				}
@@ -203,7 +203,7 @@ func TestClusterTrouble(t *testing.T) {
 			l.start()
 			g := l.gateway()
 			g.ready()
-			load := begin(t, g.addr)
+			load := beginGently(t, g.addr)
 			load.reach(100)
 			if err := l.process.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
@@ -314,7 +314,7 @@ func TestClusterPermissions(t *testing.T) {
 	l.start()
 	g := l.gateway("--nats-user", "honed", "--nats-password-file", secret(t, "CHANGE-ME-1"))
 	g.ready()
-	load := begin(t, g.addr)
+	load := beginGently(t, g.addr)
 	load.reach(100)
 	brief, cancel := context.WithTimeout(t.Context(), time.Second) // what is forbidden gets no answer
 	defer cancel()

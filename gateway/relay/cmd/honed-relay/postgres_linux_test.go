@@ -172,7 +172,7 @@ func TestPostgresKills(t *testing.T) {
 	gw := startHoned(t, honed, addr, log)
 	stop := steady(t, addr, "a")
 	count := func() string { return d.ask("select count(*)::text from hone_messages") }
-	for kill := range testrun.Sized(6, 30) {
+	for kill := range testrun.Sized(4, 30) {
 		before := count()
 		r := d.relay(addr, data, "--batch-messages", "200")
 		eventually(t, "progress", func() bool { return count() != before })
