@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bufio"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -30,19 +31,35 @@ func (h *host) listeners(port uint16) (pids []int) {
 
 // listening returns the sockets that listen on a port, as links to descriptors name them.
 func (h *host) listening(port uint16) map[string]bool {
-	const listen = "0A" // TCP_LISTEN
 	sockets := map[string]bool{}
 	for _, name := range []string{"proc/net/tcp", "proc/net/tcp6"} {
-		for line := range strings.Lines(h.text(name)) {
-			words := strings.Fields(line) // sl, local address, remote address, state, … the tenth is the inode
-			if len(words) < 10 || words[3] != listen {
-				continue
-			}
-			_, local, _ := strings.Cut(words[1], ":")
-			if n, err := strconv.ParseUint(local, 16, 16); err == nil && uint16(n) == port {
-				sockets["socket:["+words[9]+"]"] = true
-			}
-		}
+		h.addListening(sockets, name, port)
 	}
 	return sockets
+}
+
+// addListening reads a table of sockets up to its first one that does not listen. Linux lists those
+// that listen first. After a load tens of thousands of connections in TIME_WAIT follow, which would
+// cost 150 ms of system time to read.
+func (h *host) addListening(sockets map[string]bool, name string, port uint16) {
+	const listen = "0A" // TCP_LISTEN
+	table, err := h.root.Open(name)
+	if err != nil {
+		return // none of this system
+	}
+	defer table.Close()
+	lines := bufio.NewScanner(table)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text()) // sl, local address, remote address, state, … the tenth is the inode
+		if len(words) < 10 || words[0] == "sl" {
+			continue
+		}
+		if words[3] != listen {
+			return
+		}
+		_, local, _ := strings.Cut(words[1], ":")
+		if n, err := strconv.ParseUint(local, 16, 16); err == nil && uint16(n) == port {
+			sockets["socket:["+words[9]+"]"] = true
+		}
+	}
 }

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 const actionFolder = "../../../ci/action"
@@ -219,12 +221,15 @@ func TestAction(t *testing.T) {
 	}
 
 	// The same branch once more: the comment is updated, and the history has both runs of main.
-	if code := a.run("measure.sh"); code != 0 {
-		t.Fatalf("measure.sh: %d: %s", code, a.said)
+	runs := testrun.Sized(1, 2)
+	if runs == 2 {
+		if code := a.run("measure.sh"); code != 0 {
+			t.Fatalf("measure.sh: %d: %s", code, a.said)
+		}
 	}
 	code = a.run("comment.sh")
 	all, asked := hub.seen()
-	if code != 0 || len(all) != 122 || !strings.Contains(all[121].Body, "**2 runs of origin/main, ") {
+	if code != 0 || len(all) != 122 || !strings.Contains(all[121].Body, []string{"**1 run of origin/main, ", "**2 runs of origin/main, "}[runs-1]) {
 		t.Errorf("comment.sh: %d, %d comments: %s", code, len(all), a.said)
 	}
 	if asked != "GET /repos/o/r/issues/12/comments, GET /repos/o/r/issues/12/comments, PATCH /repos/o/r/issues/comments/122" {
@@ -249,11 +254,14 @@ func TestActionOfAPush(t *testing.T) {
 	a.git("clone", "-q", "--depth", "1", "file://"+filepath.Join(a.dir, "origin"), "shallow")
 	a.env["GITHUB_WORKSPACE"], a.env["GITHUB_BASE_REF"], a.env["GITHUB_REF_NAME"] = filepath.Join(a.dir, "shallow"), "", "slow"
 	a.env["HONE_BEFORE"] = strings.Repeat("0", 40) // of a new branch
-	if code := a.run("measure.sh"); code != 0 || !strings.Contains(a.read("output"), "exit-code=3\n") {
-		t.Fatalf("measure.sh: %d: %s", code, a.said)
-	}
-	if report := a.read("temp/hone/report.md"); !strings.Contains(report, "B is origin/slow (") || !strings.Contains(report, "**1 run of origin/slow, ") {
-		t.Errorf("%s", report)
+
+	if testrun.All() { // TestAction measures in any case
+		if code := a.run("measure.sh"); code != 0 || !strings.Contains(a.read("output"), "exit-code=3\n") {
+			t.Fatalf("measure.sh: %d: %s", code, a.said)
+		}
+		if report := a.read("temp/hone/report.md"); !strings.Contains(report, "B is origin/slow (") || !strings.Contains(report, "**1 run of origin/slow, ") {
+			t.Errorf("%s", report)
+		}
 	}
 	a.env["HONE_BENCH"], a.env["GITHUB_OUTPUT"] = "Nope\"; touch pwned; $(touch pwned) `touch pwned`", filepath.Join(a.dir, "again")
 	if code := a.run("measure.sh"); code != 0 || !strings.Contains(a.read("again"), "exit-code=1\n") {

@@ -47,6 +47,7 @@ func TestStoppedGeneratorIsNotValid(t *testing.T) {
 						case begun <- struct{}{}:
 						default:
 						}
+						<-time.After(5 * time.Millisecond) // a load at full speed would prove no more from here on
 					}
 				}))
 				if name == "TLS" {
@@ -97,8 +98,8 @@ func TestStoppedGeneratorDoesNotCount(t *testing.T) {
 	t.Parallel()
 	const stopped = "the generator itself did not run for "
 	for name, args := range map[string][]string{
-		"bench": {"bench", "--cmd", "exec hone serve --addr ADDR --admin ADMIN", "--target", "ADDR", "-n", "1", "-c", "4", "-d", "2s", "--warmup", "0", "--most-others", "100%", "--json"},
-		"knee":  {"knee", "ADDR", "--axis", "conns", "--from", "4", "--to", "5", "-d", "3s", "--warmup", "0", "--confirm", "1", "--json", "--expect", "p99<500ms"},
+		"bench": {"bench", "--cmd", "exec hone serve --service faults --addr ADDR --admin ADMIN", "--target", "ADDR", "-n", "1", "-c", "4", "-d", "2s", "--warmup", "0", "--most-others", "100%", "--json", "--request", "sleep 2ms"},
+		"knee":  {"knee", "ADDR", "--axis", "conns", "--from", "4", "--to", "5", "-d", "3s", "--warmup", "0", "--confirm", "1", "--json", "--expect", "p99<500ms", "--request", "sleep 2ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +109,7 @@ func TestStoppedGeneratorDoesNotCount(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "knee" {
-				startHone(t, []string{"serve", "--addr", addr, "--admin", side})
+				startHone(t, []string{"serve", "--service", "faults", "--addr", addr, "--admin", side})
 				awaitPort(t, addr)
 			}
 			for i := range args {
@@ -121,7 +122,7 @@ func TestStoppedGeneratorDoesNotCount(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			awaitReceived(t, side, 2000)
+			awaitReceived(t, side, 300)
 			if err := syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP); err != nil {
 				t.Error(err)
 			}
