@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // copyOf opens a backup and checks that it has the positions first to next-1 and goes on after them.
@@ -80,6 +83,45 @@ func TestBackup(t *testing.T) {
 	}
 	copyOf(t, to, first, next)
 	t.Logf("%d bytes written by all backups", written)
+}
+
+// TestOpensBesideTrims: who opens a log while its oldest segments are deleted, one by one, misses nothing in
+// the middle, although it may have seen an older one just before.
+func TestOpensBesideTrims(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	log := openedSegments(t, dir, SegmentsOptions{size: 1 << 10})
+	var writing sync.WaitGroup
+	stop := make(chan struct{})
+	writing.Go(func() {
+		for pos := uint64(1); ; pos++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_, err := log.Append(t.Context(), sample("client", pos, 1))
+			if err == nil && pos%100 == 0 && pos > 200 {
+				err = log.Trim(t.Context(), pos-50)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range testrun.Sized(300, 3000) {
+		copied, err := openSegments(dir, SegmentsOptions{}, true)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if len(copied.missing) > 0 {
+			t.Error(copied.missing)
+		}
+		copied.Close()
+	}
+	close(stop)
+	writing.Wait()
 }
 
 // TestBackupRefuses: a backup does not overwrite another log, or the log itself, and names damage.

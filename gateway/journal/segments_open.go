@@ -113,7 +113,8 @@ func (l *Segments) segments() (all []*segment, err error) {
 			continue
 		}
 		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) { // trimmed by the process that writes to it
+		if errors.Is(err, fs.ErrNotExist) { // trimmed by the process that writes to it, and so are those before
+			all = nil
 			continue
 		}
 		if err != nil {
@@ -138,7 +139,8 @@ func (l *Segments) find() error {
 	for i, s := range all {
 		last := i == len(all)-1
 		switch err := l.findOne(s, last, kept); {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist): // trimmed meanwhile: the oldest goes first
+			kept = nil
 			continue
 		case l.readOnly && errors.Is(err, errElsewhere): // its positions count as missing
 			l.o.Logger.Error("a segment has another one's name", "err", err)
