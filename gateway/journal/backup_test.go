@@ -109,7 +109,7 @@ func TestOpensBesideTrims(t *testing.T) {
 			}
 		}
 	})
-	for range testrun.Sized(300, 3000) {
+	for range testrun.Sized(1500, 3000) { // at 300 the fault was not seen
 		copied, err := openSegments(dir, SegmentsOptions{}, true)
 		if err != nil {
 			t.Error(err)
