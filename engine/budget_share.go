@@ -107,7 +107,7 @@ func (x *inflight) noteInput(in *input.Buffer) {
 // counts fewer. It returns false, and counts nothing, when the budget has no room or the
 // connection has ended: then the caller should drop the input and end the connection. A
 // connection that holds much for long may be closed as InputBudget. What is still counted
-// when the connection ends counts no more.
+// when the connection ends counts no more. HoldInput(0) reports whether it continues.
 func (c Conn) HoldInput(n int) bool {
 	k, ok := c.lock()
 	if !ok {
@@ -116,7 +116,7 @@ func (c Conn) HoldInput(n int) bool {
 	defer k.s.mu.Unlock()
 	m, x := &k.sh.srv.input, k.held().attach()
 	r := x.rarely()
-	if n > 0 && (k.s.dead || r.holds+n > input.Small && m.IsNearlyFull()) {
+	if n >= 0 && k.s.dead || n > 0 && r.holds+n > input.Small && m.IsNearlyFull() {
 		x.forgetRare()
 		return false
 	}

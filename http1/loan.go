@@ -487,7 +487,11 @@ func (l *loan) step() (limited bool, err error) {
 	if until.IsZero() || !l.writeBy.IsZero() && l.writeBy.Before(until) {
 		until = l.writeBy
 	}
-	return true, l.nc.SetWriteDeadline(until)
+	err = l.nc.SetWriteDeadline(until)
+	if l.conn != (engine.Conn{}) && !l.conn.HoldInput(0) {
+		return false, net.ErrClosed // the engine has cut it off, by a deadline that is overwritten now
+	}
+	return true, err
 }
 
 // wrote counts n bytes and records a write stall.
