@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -166,7 +168,7 @@ func action(verb string, args []string, actions ...string) (do, name string, res
 }
 
 // readers lists and changes the readers of a running honed.
-func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
+func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	do, name, args, err := action("readers", args, "list", "create", "move", "split", "remove")
 	if err != nil {
 		return err
@@ -176,6 +178,7 @@ func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	admin.add(flags)
 	o := gateway.ReaderOrder{Do: do, Name: name}
 	from := ""
+	asJSON := listsAsJSON(flags, do)
 	if do == "create" || do == "move" {
 		flags.StringVar(&from, "from", "first", "`WHERE` it begins: first, next, a time such as 2026-11-22T21:00:00Z, or a number that honed tail prints")
 	}
@@ -196,22 +199,57 @@ func readers(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		}
 		return admin.do(ctx, http.MethodPost, readersPath, o, nil)
 	}
-	var all []json.RawMessage
-	return printAll(stdout, &all, admin.do(ctx, http.MethodGet, readersPath, nil, &all))
+	var all []gateway.ReaderState
+	if err := admin.do(ctx, http.MethodGet, readersPath, nil, &all); err != nil {
+		return err
+	}
+	if len(all) == 0 && !*asJSON {
+		fmt.Fprintln(stderr, "no readers")
+		return nil
+	}
+	return printList(stdout, *asJSON, all, "NAME\tSHARE\tOF\tPOSITION\tSEEN\tRECORDS BEHIND\tBYTES BEHIND\tAGE\tHOLDS THE LOG", func(r gateway.ReaderState) string {
+		return fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%d\t%d\t%v\t%t", r.Name, r.Share, r.Shares, commandline.FormatNumber(r.Position.Number),
+			seen(r.Connected, r.Away), r.LagRecords, r.LagBytes, r.LagAge.Round(time.Second), r.Holds)
+	})
 }
 
-// printAll prints a line for each item of a list.
-func printAll(out io.Writer, all *[]json.RawMessage, err error) error {
-	for _, one := range *all {
-		if err == nil {
-			_, err = fmt.Fprintf(out, "%s\n", one)
-		}
+// listsAsJSON defines --json of an action that lists.
+func listsAsJSON(flags *flag.FlagSet, do string) *bool {
+	if do != "list" {
+		return new(bool)
 	}
-	return err
+	return flags.Bool("json", false, "print a line of JSON for each")
+}
+
+// printList prints a table, or a line of JSON for each item.
+func printList[T any](out io.Writer, asJSON bool, items []T, head string, line func(T) string) error {
+	if asJSON {
+		lines := json.NewEncoder(out)
+		for _, item := range items {
+			if err := lines.Encode(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, head)
+	for _, item := range items {
+		fmt.Fprintln(table, line(item))
+	}
+	return table.Flush()
+}
+
+// seen says that a client or reader is connected, or when it last was.
+func seen(connected bool, away time.Duration) string {
+	if connected {
+		return "now"
+	}
+	return fmt.Sprintf("%v ago", away.Round(time.Second))
 }
 
 // sessions lists and forgets the sessions of a running honed.
-func sessions(ctx context.Context, args []string, stdout, _ io.Writer) error {
+func sessions(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	do, name, args, err := action("sessions", args, "list", "forget")
 	if err != nil {
 		return err
@@ -220,6 +258,7 @@ func sessions(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	var prefix string
 	flags, config := commandline.New("honed sessions " + do)
 	admin.add(flags)
+	asJSON := listsAsJSON(flags, do)
 	if do == "list" {
 		flags.StringVar(&prefix, "prefix", "", "only clients whose names begin with this `TEXT`")
 	}
@@ -229,17 +268,24 @@ func sessions(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	if do == "forget" {
 		return admin.do(ctx, http.MethodPost, sessionsPath, map[string]string{"Client": name}, nil)
 	}
+	const head = "CLIENT\tEPOCH\tLAST\tSEEN"
 	for after := ""; ; {
-		var all []json.RawMessage
+		var all []gateway.SessionState
 		query := url.Values{"prefix": {prefix}, "after": {after}}.Encode()
-		err := admin.do(ctx, http.MethodGet, sessionsPath+"?"+query, nil, &all)
-		if err := printAll(stdout, &all, err); err != nil || len(all) == 0 {
+		if err := admin.do(ctx, http.MethodGet, sessionsPath+"?"+query, nil, &all); err != nil {
 			return err
 		}
-		var last gateway.SessionState
-		if err := json.Unmarshal(all[len(all)-1], &last); err != nil {
+		if len(all) == 0 {
+			if after == "" && !*asJSON {
+				fmt.Fprintln(stderr, "no sessions")
+			}
+			return nil
+		}
+		if err := printList(stdout, *asJSON, all, head, func(s gateway.SessionState) string {
+			return fmt.Sprintf("%s\t%d\t%d\t%s", s.Client, s.Epoch, s.Last, seen(s.Connected, s.Away))
+		}); err != nil {
 			return err
 		}
-		after = last.Client
+		after = all[len(all)-1].Client
 	}
 }

@@ -110,22 +110,28 @@ func TestReaderVerbs(t *testing.T) {
 	with := func(args ...string) []string { return append(args, admin...) }
 	must(0, with("readers", "list")...)
 	must(0, with("readers", "create", "copy", "--shares", "2", "--expire", "720h")...)
-	if out := must(2, with("readers", "list")...); !strings.Contains(out, `"name":"copy"`) || !strings.Contains(out, `"shares":2`) {
+	if out := must(2, with("readers", "list", "--json")...); !strings.Contains(out, `"name":"copy"`) || !strings.Contains(out, `"shares":2`) {
+		t.Error(out)
+	}
+	if out := must(3, with("readers", "list")...); !strings.Contains(out, "\ncopy  0      2   ") || strings.Count(out, "\ncopy  1      2   ") != 1 {
 		t.Error(out)
 	}
 	must(0, with("readers", "split", "copy", "--shares", "3")...)
 	must(0, with("readers", "move", "copy", "--from", "next")...)
-	must(3, with("readers")...)
+	must(4, with("readers")...)
 	eventually(t, "the lag in the metrics", func() bool {
 		text := get(t, "http://"+g.admin+"/gateway/metrics")
 		return strings.Contains(text, `honed_reader_lag_records{reader="copy",share="2"} 0`) && strings.Contains(text, "honed_retention_held_bytes 0")
 	})
 	must(0, with("readers", "remove", "copy")...)
 	must(0, with("readers", "list")...)
-	must(2, with("sessions", "list")...)
-	must(1, with("sessions", "list", "--prefix", "met")...)
+	if out := must(3, with("sessions", "list")...); !strings.Contains(out, "  5     0s ago\n") {
+		t.Error(out)
+	}
+	must(1, with("sessions", "list", "--json", "--prefix", "met")...)
+	must(0, with("sessions", "list", "--prefix", "none")...)
 	must(0, with("sessions", "forget", "meter-1")...)
-	must(1, with("sessions", "list")...)
+	must(1, with("sessions", "list", "--json")...)
 	for _, c := range []struct {
 		code int
 		says string
