@@ -1,6 +1,11 @@
 package gateway
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
@@ -8,7 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -18,11 +25,7 @@ func TestPython(t *testing.T) {
 	if err != nil {
 		testrun.Lacks(t, "python3 is missing; make deps installs it")
 	}
-	path := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(path, []byte("python a-token-for-python\nother another-token-there-is\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tokens, err := ReadTokens(path)
+	tokens, err := ReadTokens(tokensOf(t, 0o600, "python a-token-for-python", "other another-token-there-is"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +34,7 @@ func TestPython(t *testing.T) {
 		args   []string
 	}{
 		"open":   {nil, nil},
-		"tokens": {tokens, []string{"a-token-for-python"}},
+		"tokens": {tokens, []string{tokensOf(t, 0o600, "a-token-for-python")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := newGate()
@@ -91,5 +94,46 @@ func TestPythonDevice(t *testing.T) {
 	}
 	if out, err := send("first", 1, 1); err == nil || !strings.Contains(out, "stopped: fenced") {
 		t.Error("two devices with one name:", err, out)
+	}
+}
+
+// TestPythonTLS has both Python programs connect as a deployment has them: with TLS and a token file.
+func TestPythonTLS(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		testrun.Lacks(t, "python3 is missing; make deps installs it")
+	}
+	authority := (*signer)(nil).sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	own := authority.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	trusted := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.cert.Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := ReadTokens(tokensOf(t, 0o600, "meter the-token-of-the-meter", "copy the-token-of-the-reader reads"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := serveOn(t, &Server{Log: new(Memory), Tokens: tokens}, engine.NewTLSListener(ln, &tls.Config{Certificates: []tls.Certificate{own.tls()}}))
+	host, port, _ := net.SplitHostPort(up.addr)
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"", []string{"device.py", host, port, "meter", "--store", filepath.Join(t.TempDir(), "device.db"), "--token-file", tokensOf(t, 0o600, "the-token-of-the-meter"), "--ca", trusted}},
+		{`"data": "MQ=="`, []string{"reader.py", host, port, "copy", "--count", "1", "--token-file", tokensOf(t, 0o600, "the-token-of-the-reader\n"), "--ca", trusted}},
+		{"refused: 6", []string{"reader.py", host, port, "copy", "--token-file", tokensOf(t, 0o600, "another-token-there-is"), "--ca", trusted}},
+	} {
+		c.args[0] = filepath.Join("conformance", c.args[0])
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // they try again without end
+		defer cancel()
+		cmd := exec.CommandContext(ctx, python, c.args...)
+		cmd.Stdin = strings.NewReader("1\n")
+		if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), c.want) || err != nil && !strings.Contains(c.want, "refused") {
+			t.Errorf("%v: %v\n%s", c.args, err, out)
+		}
 	}
 }

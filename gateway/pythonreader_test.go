@@ -70,18 +70,19 @@ func TestPythonReader(t *testing.T) {
 			seq++
 		}
 	}
-	out, err := read("copy", "--token", "the-token-of-the-reader", "--count", "10000")
+	ofReader := tokensOf(t, 0o600, "the-token-of-the-reader")
+	out, err := read("copy", "--token-file", ofReader, "--count", "10000")
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(out, 10_000)
 	waitFor(t, "its position", func() bool { return up.state("copy").Position.Number>>indexBits == up.newest() })
 	submit(100)
-	if out, err = read("copy", "--token", "the-token-of-the-reader", "--start", "stored", "--count", "100"); err != nil {
+	if out, err = read("copy", "--token-file", ofReader, "--start", "stored", "--count", "100"); err != nil {
 		t.Fatal(err)
 	}
 	check(out, 100)
-	for _, args := range [][]string{{"copy", "--token", "the-token-of-client-a"}, {"copy", "--token", "the-token-of-the-reader", "--share", "1/2"}} {
+	for _, args := range [][]string{{"copy", "--token-file", tokensOf(t, 0o600, "the-token-of-client-a")}, {"copy", "--token-file", ofReader, "--share", "1/2"}} {
 		out, err := read(args...)
 		if text := fmt.Sprint(err); !strings.Contains(text, "refused") || out != "" {
 			t.Errorf("%v: %s, %.200s", args, text, out)

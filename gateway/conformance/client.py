@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A client of the gateway's protocol, written from docs/gateway.md alone, that checks a
-running server: client.py HOST PORT [TOKEN]. It prints a line for each check and exits with
+running server: client.py HOST PORT [TOKEN-FILE]. It prints a line for each check and exits with
 1 when one fails. It needs Python 3 and nothing else.
 """
 import os
@@ -103,7 +103,7 @@ def must(what, got, want):
 
 def main():
     address = (sys.argv[1], int(sys.argv[2]))
-    token = sys.argv[3].encode() if len(sys.argv) > 3 else b""
+    token = open(sys.argv[3], "rb").read().strip() if len(sys.argv) > 3 else b""
     name = b"python-%d" % os.getpid() if not token else b"python"
 
     def new(client=name, **how):

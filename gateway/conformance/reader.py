@@ -2,8 +2,8 @@
 """A reader of the gateway's log, written from docs/readers.md alone. It prints a line of JSON for each
 record and acknowledges it. It needs Python 3 and nothing else.
 
-    reader.py HOST PORT NAME [--token TOKEN] [--start first|next|stored] [--client C] [--prefix P]
-              [--share I/N] [--count N]
+    reader.py HOST PORT NAME [--token-file FILE] [--ca FILE] [--start first|next|stored] [--client C]
+              [--prefix P] [--share I/N] [--count N]
 
 As a module:
 
@@ -17,6 +17,7 @@ import json
 import os
 import random
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -140,10 +141,7 @@ class Reader:
         raise Lost("result %s %s" % (result, words.decode("utf-8", "replace")))
 
     def send(self, command, ident, content=b""):
-        try:
-            self.socket.sendall(struct.pack(">IBQ", 13 + len(content), command, ident) + content)
-        except OSError as why:
-            raise Lost(str(why))
+        self.socket.sendall(struct.pack(">IBQ", 13 + len(content), command, ident) + content)
 
     def receive(self):
         """The next frame: command, id, result and content. A Deliver has no result."""
@@ -161,8 +159,6 @@ class Reader:
             except socket.timeout:
                 self.send(CONN, 2)  # a heartbeat
                 continue
-            except OSError as why:
-                raise Lost(str(why))
             if not more:
                 raise Lost("closed by the server")
             self.unread += more
@@ -173,7 +169,7 @@ class Reader:
             if self.socket:
                 self.said = self.taken
                 self.send(SUBMIT, self.acked, struct.pack(">QQQ", self.generation, self.acked, self.taken))
-        except Lost:
+        except OSError:
             self.close()
 
     def close(self):
@@ -203,7 +199,8 @@ class Reader:
                     self.open()
                 yield self.batch()
                 pause = 0.02
-            except (Lost, OSError):
+            except (Lost, OSError) as why:
+                print("reader.py: trying again: %s" % why, file=sys.stderr)
                 self.close()
                 time.sleep(3 if self.yields else pause * random.uniform(0.5, 1))
                 pause = min(2 * pause, 2)
@@ -214,7 +211,8 @@ def main():
     flags.add_argument("host")
     flags.add_argument("port", type=int)
     flags.add_argument("name")
-    flags.add_argument("--token", default="")
+    flags.add_argument("--token-file")
+    flags.add_argument("--ca", help="connect with TLS, and trust the certificate authorities in this PEM file")
     flags.add_argument("--start", default="first", choices=("stored", "first", "next"))
     flags.add_argument("--client", default="")
     flags.add_argument("--prefix", default="")
@@ -222,8 +220,10 @@ def main():
     flags.add_argument("--count", type=int, default=0, help="end after so many records; 0: never")
     args = flags.parse_args()
     share, shares = map(int, args.share.split("/"))
-    reader = Reader((args.host, args.port), args.name, token=args.token, client=args.client, prefix=args.prefix,
-                    start={"stored": STORED, "first": FIRST, "next": NEXT}[args.start], share=share, shares=shares)
+    token = open(args.token_file).read().strip() if args.token_file else ""
+    context = ssl.create_default_context(cafile=args.ca) if args.ca else None
+    reader = Reader((args.host, args.port), args.name, token, {"stored": STORED, "first": FIRST, "next": NEXT}[args.start],
+                    client=args.client, prefix=args.prefix, share=share, shares=shares, context=context)
     printed = 0
     try:
         for batch in reader:
