@@ -51,8 +51,8 @@ type Plan struct {
 	// Warmup is how long to load before measuring. Zero: a tenth of For, at most 5 s. Negative: no
 	// warm-up.
 	Warmup time.Duration
-	// Ramp limits how fast connections are opened.
-	Ramp Ramp
+	// Ramp is how many connections are opened a second. Zero: no limit.
+	Ramp float64
 	// Timeout is the longest time for opening a connection, and for the answer to a request that
 	// was sent. A request without an answer is counted under Timeout and given up, together with
 	// its connection if that cannot go on without the answer. An answer that comes later than this
@@ -129,12 +129,6 @@ type Plan struct {
 	WindowOpens, WindowCloses func()
 }
 
-// Ramp limits how fast connections are opened.
-type Ramp struct {
-	PerSecond float64 // connections started a second; zero: no limit
-	Dials     int     // connections being opened at once; zero: 64
-}
-
 // Arrivals is the distribution of an open loop's requests over time.
 type Arrivals uint8
 
@@ -200,7 +194,7 @@ const (
 	longestWarmup = 5 * time.Second
 	usualTimeout  = 5 * time.Second
 	usualMaxLag   = time.Millisecond
-	usualDials    = 64
+	mostDials     = 64 // connections being opened at once
 )
 
 // complete checks the plan and fills in the defaults.
@@ -242,7 +236,6 @@ func (p Plan) complete() (Plan, error) {
 	p.Warmup = max(p.Warmup, 0)
 	p.Timeout = cmp.Or(p.Timeout, usualTimeout)
 	p.MaxLag = cmp.Or(p.MaxLag, usualMaxLag)
-	p.Ramp.Dials = cmp.Or(p.Ramp.Dials, usualDials)
 	if p.Echo {
 		p.Expect = p.Content
 	}

@@ -161,11 +161,11 @@ func (r *run) rampUp(n int, dial func(number int) bool) bool {
 	var next, opened atomic.Int64
 	var dials sync.WaitGroup
 	since := time.Duration(r.now())
-	for range min(r.plan.Ramp.Dials, n) {
+	for range min(mostDials, n) {
 		dials.Go(func() {
 			for r.dialing.Err() == nil {
 				number := int(next.Add(1)) - 1
-				if number >= n || r.plan.Ramp.PerSecond > 0 && !r.inTurn(since, number) || !dial(number) {
+				if number >= n || r.plan.Ramp > 0 && !r.inTurn(since, number) || !dial(number) {
 					return
 				}
 				opened.Add(1)
@@ -205,7 +205,7 @@ func (r *run) cannotDial(err error) {
 
 // inTurn waits until the ramp, which began at since, allows a connection.
 func (r *run) inTurn(since time.Duration, number int) bool {
-	moment := since + time.Duration(float64(r.plan.Part.number(number))*1e9/r.plan.Ramp.PerSecond)
+	moment := since + time.Duration(float64(r.plan.Part.number(number))*1e9/r.plan.Ramp)
 	select {
 	case <-time.After(moment - time.Duration(r.now())):
 		return true
