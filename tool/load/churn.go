@@ -70,7 +70,7 @@ func newChurner(r *run) *churner {
 
 // begin starts the churn once the run's window is known.
 func (c *churner) begin() error {
-	timer, err := newTimer()
+	timer, err := c.run.newTimer()
 	if err != nil {
 		return err
 	}
@@ -172,13 +172,6 @@ func (c *churner) quit() {
 	c.mu.Lock()
 	c.quits = true
 	c.mu.Unlock()
-}
-
-// stop ends the pace; connections end when the dial context is cancelled.
-func (c *churner) stop() {
-	if c.alarm.timer != nil {
-		c.alarm.timer.Close()
-	}
 }
 
 // churnOf computes the published figures.

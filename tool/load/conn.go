@@ -89,7 +89,6 @@ const (
 
 // read is the connection's reader goroutine. It returns when the connection ends.
 func (c *conn) read() {
-	defer c.run.goroutines.Done()
 	in, held := make([]byte, min(max(leastRead, headroom*c.run.plan.Depth), firstRead)), 0
 	for {
 		n, err := c.socket.read(in[held:])
@@ -480,19 +479,15 @@ func (c *conn) attempt(out []byte) (int, error) {
 
 // hand passes the rest to a goroutine, which may block.
 func (c *conn) hand(out []byte, done int) {
-	c.run.goroutines.Add(1)
-	go c.writeWaiting(out, done)
-}
-
-func (c *conn) writeWaiting(out []byte, done int) {
-	defer c.run.goroutines.Done()
-	for out != nil {
-		if _, err := c.socket.nc.Write(out[done:]); err != nil {
-			c.cannotWrite(err)
-			return
+	c.run.goroutines.Go(func() {
+		for out != nil {
+			if _, err := c.socket.nc.Write(out[done:]); err != nil {
+				c.cannotWrite(err)
+				return
+			}
+			out, done = c.next(out), 0
 		}
-		out, done = c.next(out), 0
-	}
+	})
 }
 
 // lastWords is how long hone still reads answers, or the server's reason, from a connection that

@@ -258,7 +258,6 @@ func (c *conn) renewPolled() {
 	}
 	c.held = c.held[:0]
 	if !c.reader.watch(c) {
-		c.run.goroutines.Add(1)
 		c.read()
 	}
 }

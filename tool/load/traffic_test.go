@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
@@ -628,7 +629,9 @@ func TestFollow(t *testing.T) {
 		"again, and stopping": {now: 50, again: true, stop: true},
 	} {
 		r := &run{plan: Plan{Traffic: script}, start: time.Now()}
-		r.thoughts = &thoughts{run: r, closed: true}
+		timer := must[*sys.Timer](t)(r.newTimer())
+		t.Cleanup(func() { timer.Close() })
+		r.thoughts = &thoughts{run: r, timer: timer}
 		r.stopping.Store(c.stop)
 		conn := &conn{run: r, shard: &shard{window: window{0, 100}, now: newTally(true)}}
 		of := conn.admit(arrival{})
