@@ -114,23 +114,13 @@ func (s *soak) keep(number int, nc net.Conn, caller Caller, rest []byte) {
 	s.used++
 	s.mu.Unlock()
 	s.reply(number, rest)
-	if s.poll == nil || !s.watched(number, nc) {
+	if raw := rawOf(nc); s.poll == nil || raw == nil || !watched(s.poll, raw, uint64(number)) {
 		s.run.goroutines.Go(func() {
 			in := make([]byte, leastRead)
 			for s.read(number, nc, in) {
 			}
 		})
 	}
-}
-
-// watched adds the connection to the poller, if possible.
-func (s *soak) watched(number int, nc net.Conn) bool {
-	raw, added := rawOf(nc), false
-	if raw == nil {
-		return false
-	}
-	err := raw.Control(func(fd uintptr) { added = s.poll.Add(sys.Socket(fd), sys.In, uint64(number)) == nil })
-	return err == nil && added
 }
 
 // watch reads unsolicited messages until the run ends.
