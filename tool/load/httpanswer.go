@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/hone-go/hone/tool/load/traffic"
 )
@@ -254,17 +256,11 @@ func (c *httpCaller) readStatus(in []byte) (int, error) {
 	if len(line) < least || line[7] != '0' && line[7] != '1' || line[8] != ' ' || len(line) > least && line[least] != ' ' {
 		return 0, malformed("it begins with %.60q", line)
 	}
-	status := 0
-	for _, digit := range line[9:least] {
-		if digit < '0' || digit > '9' {
-			return 0, malformed("it begins with %.60q", line)
-		}
-		status = 10*status + int(digit-'0')
-	}
-	if status < leastStatus {
+	status, err := strconv.ParseUint(string(line[9:least]), 10, 16)
+	if err != nil || status < leastStatus {
 		return 0, malformed("it begins with %.60q", line)
 	}
-	c.head, c.size = httpHead{status: status, old: line[7] == '0'}, 0
+	c.head, c.size = httpHead{status: int(status), old: line[7] == '0'}, 0
 	c.state = headerLine
 	return n, nil
 }
@@ -336,21 +332,10 @@ func trimmed(b []byte) []byte {
 	return b
 }
 
-// isNamed compares b, ignoring case, with a name in lower case.
+// isNamed compares b with a name of ASCII letters, ignoring case. The lengths rule out the letters of
+// more than one byte that fold to ASCII.
 func isNamed(b []byte, name string) bool {
-	if len(b) != len(name) {
-		return false
-	}
-	for i := range b {
-		small := b[i]
-		if 'A' <= small && small <= 'Z' {
-			small += 'a' - 'A'
-		}
-		if small != name[i] {
-			return false
-		}
-	}
-	return true
+	return len(b) == len(name) && strings.EqualFold(string(b), name)
 }
 
 func (h *httpHead) connection(value []byte) {
@@ -368,16 +353,11 @@ func (h *httpHead) contentLength(value []byte) error {
 		return malformed("it has two headers Content-Length")
 	}
 	const mostDigits = 18 // always fits into an int64
-	h.hasLength = true
-	for _, digit := range value {
-		if digit < '0' || digit > '9' {
-			return malformed("its Content-Length is %.60q", value)
-		}
-		h.length = 10*h.length + int64(digit-'0')
-	}
-	if len(value) == 0 || len(value) > mostDigits {
+	length, err := strconv.ParseUint(string(value), 10, 63)
+	if err != nil || len(value) > mostDigits {
 		return malformed("its Content-Length is %.60q", value)
 	}
+	h.hasLength, h.length = true, int64(length)
 	return nil
 }
 
@@ -433,34 +413,19 @@ func (c *httpCaller) readChunkSize(in []byte) (int, error) {
 		return 0, malformed("a chunk begins with %.60q", in[:max(n, min(len(in), 60))])
 	}
 	digits, _, _ := bytes.Cut(in[:n-2], []byte(";"))
-	size, ok := hexadecimal(bytes.TrimRight(digits, " \t"))
-	if !ok {
+	digits = bytes.TrimRight(digits, " \t")
+	const mostDigits = 15 // always fit into an int64
+	claimed, err := strconv.ParseUint(string(digits), 16, 63)
+	if err != nil || len(digits) > mostDigits {
 		return 0, malformed("a chunk's size is %.60q", digits)
 	}
+	size := int64(claimed)
 	if size == 0 {
 		c.state = trailerLine
 		return n, c.takeBody(int64(n))
 	}
 	c.state, c.part = chunkBytes, size
 	return n, c.takeBody(int64(n) + size + int64(len("\r\n")))
-}
-
-func hexadecimal(digits []byte) (v int64, ok bool) {
-	const most = 15 // hexadecimal digits that always fit into an int64
-	for _, d := range digits {
-		switch {
-		case '0' <= d && d <= '9':
-			d -= '0'
-		case 'a' <= d && d <= 'f':
-			d -= 'a' - 10
-		case 'A' <= d && d <= 'F':
-			d -= 'A' - 10
-		default:
-			return 0, false
-		}
-		v = v<<4 | int64(d)
-	}
-	return v, len(digits) > 0 && len(digits) <= most
 }
 
 func (c *httpCaller) readChunkEnd(in []byte) (int, error) {
