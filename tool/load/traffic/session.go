@@ -182,9 +182,9 @@ func isGone(line []byte) bool {
 		attribute, rest, _ = bytes.Cut(rest, []byte(";"))
 		name, value := splitCookie(attribute)
 		switch {
-		case len(name) == len("max-age") && isNamed(name, "max-age"):
+		case isNamed(name, "max-age"):
 			return len(value) > 0 && (value[0] == '-' || string(value) == "0")
-		case len(name) == len("expires") && isNamed(name, "expires"):
+		case isNamed(name, "expires"):
 			if bytes.Contains(value, []byte("1970")) {
 				return true
 			}
