@@ -350,12 +350,7 @@ func (c *coordinator) finished() bool {
 
 // alive reports whether an agent with a fault may still report its counts.
 func (m *member) alive() bool {
-	select {
-	case <-m.link.over.Done():
-		return false
-	default:
-		return time.Since(m.heard) < silence
-	}
+	return m.link.over.Err() == nil && time.Since(m.heard) < silence
 }
 
 // advance does what is due.

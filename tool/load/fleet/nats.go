@@ -130,9 +130,6 @@ func (s *server) fail(why error) {
 	}
 }
 
-// close closes the connection.
-func (s *server) close() { s.conn.Close() }
-
 // letters carries messages between one agent and its coordinator.
 type letters struct {
 	server  *server
@@ -308,7 +305,7 @@ func (n *NATS) close() {
 		n.end()
 		n.calls.Wait()
 	}
-	n.server.close()
+	n.server.conn.Close()
 }
 
 // NATS waits for a coordinator's call, runs a part, and waits again, until ctx ends, or after one
@@ -322,7 +319,7 @@ func (a *Agent) NATS(ctx context.Context, n *NATS, once bool) error {
 	defer again.Stop()
 	for {
 		ended, err := a.wait(ctx, n.URL, s, once)
-		s.close()
+		s.conn.Close()
 		if ended {
 			return err
 		}
