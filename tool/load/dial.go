@@ -54,21 +54,16 @@ func whereIs(t Target) (network, address string) {
 		return cmp.Or(t.Network, "tcp"), t.Address
 	case Messages:
 		return cmp.Or(t.Network, "tcp"), t.Address
-	case *httpTarget:
-		return t.network, t.address
-	case *wsTarget:
-		return t.network, t.address
+	case sited:
+		return t.its().network, t.its().address
 	}
 	return "", ""
 }
 
 // handshakesOf returns the handshake counters of a target; nil: it does not use TLS.
 func handshakesOf(t Target) *handshakes {
-	switch t := t.(type) {
-	case *httpTarget:
-		return t.handshakes
-	case *wsTarget:
-		return t.handshakes
+	if t, ok := t.(sited); ok {
+		return t.its().handshakes
 	}
 	return nil
 }

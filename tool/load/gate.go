@@ -180,9 +180,7 @@ func (m *Measured) churnFaulty() string {
 	} else if m.plan.AllowErrors {
 		return ""
 	}
-	what := why.What
-	what = cmp.Or(what, why.Kind.String())
-	return fmt.Sprintf("%d of %d churn connections failed (%s; the first: %s); %s", total, c.Conns, inWords(&c.Errors), what, why.Try)
+	return fmt.Sprintf("%d of %d churn connections failed (%s; the first: %s); %s", total, c.Conns, inWords(&c.Errors), cmp.Or(why.What, why.Kind.String()), why.Try)
 }
 
 // scarce fails when there is too little data for the high percentiles.

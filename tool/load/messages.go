@@ -282,7 +282,7 @@ func (m Messages) String() string { return Frames{Network: m.Network, Address: m
 
 // fits refuses a plan whose requests cannot be encoded.
 func (m Messages) fits(p Plan) error {
-	most, number := len(p.content()), m.Match
+	most, number := len(p.Carried()), m.Match
 	least := most
 	if !p.Sizes.None() {
 		least, _ = p.Sizes.Bounds()

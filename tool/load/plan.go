@@ -222,7 +222,7 @@ func (p Plan) complete() (Plan, error) {
 	if p.Idle == 0 && p.Churn == 0 {
 		p.Conns = max(p.Conns, 1)
 	}
-	p.Depth, p.Content = p.depth(), p.content()
+	p.Depth, p.Content = p.depth(), p.Carried()
 	p.For = cmp.Or(p.For, p.Schedule.Length())
 	if p.Requests > 0 {
 		p.For = cmp.Or(p.For, longestFor)
@@ -244,25 +244,18 @@ func (p Plan) complete() (Plan, error) {
 
 // depth returns Depth, or its default.
 func (p Plan) depth() int {
-	switch {
-	case p.Depth > 0:
-		return p.Depth
-	case !p.paced():
-		return 1
+	_, given := p.Target.(HTTP)
+	_, prepared := p.Target.(*httpTarget)
+	if given || prepared || !p.paced() {
+		return cmp.Or(p.Depth, 1)
 	}
-	switch p.Target.(type) {
-	case HTTP, *httpTarget:
-		return 1
-	}
-	return openDepth
+	return cmp.Or(p.Depth, openDepth)
 }
 
 // settings returns Settings, with the values that the completed plan has for defaults.
 func (p Plan) settings() map[string]string {
-	all := maps.Clone(p.Settings)
-	if all == nil {
-		all = map[string]string{}
-	}
+	all := map[string]string{}
+	maps.Copy(all, p.Settings)
 	all["conns"], all["depth"] = strconv.Itoa(p.Conns), strconv.Itoa(p.Depth)
 	all["rate"] = strconv.FormatFloat(p.Rate, 'g', -1, 64)
 	all["for"], all["warmup"] = p.For.String(), p.Warmup.String()
@@ -283,9 +276,9 @@ func (p Plan) course() *offer.Course {
 	return p.Schedule.Over(p.Warmup, p.For)
 }
 
-// content returns Content, or its default. With Sizes it is the content of the largest request,
-// and the others send a prefix of it.
-func (p Plan) content() []byte {
+// Carried returns the content that requests of the plan carry: Content, or its default. With Sizes it
+// is that of the largest request, and the others send a prefix of it.
+func (p Plan) Carried() []byte {
 	if p.Content != nil {
 		return p.Content
 	}
