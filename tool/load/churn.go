@@ -130,7 +130,7 @@ func (c *churner) dialError(err error) *Error {
 	c.mu.Lock()
 	opened := c.run.open.Load() + c.Conns
 	c.mu.Unlock()
-	e := *c.run.dialError(err, opened)
+	e := *dialError(err, opened, c.run.plan.Timeout)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		e.Kind = Timeout
 	}
@@ -180,12 +180,8 @@ func (m *Measured) churnOf() *Churn {
 	if c == nil {
 		return nil
 	}
-	figures := &Churn{
-		Conns: c.Conns, Errors: namedErrors(&c.Errors),
+	return &Churn{
+		Offered: m.perSecond(c.Conns), Conns: c.Conns, Errors: namedErrors(&c.Errors),
 		Dial: QuantilesOf(c.Dial.Histogram), First: QuantilesOf(c.First.Histogram),
 	}
-	if m.Span > 0 {
-		figures.Offered = new(float64(c.Conns) / m.Span.Seconds())
-	}
-	return figures
 }

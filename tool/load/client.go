@@ -224,18 +224,14 @@ func (m *Measured) stepsOf() (steps []Step) {
 	if m.plan.Traffic == nil || m.Steps == nil {
 		return nil
 	}
-	seconds := m.Span.Seconds()
 	for i, request := range m.plan.Traffic.Requests() {
 		all := &m.Steps[i]
 		step := Step{
 			Name: request.Name, Flow: request.Flow, Requests: all.requests(),
-			Errors: namedErrors(&all.Errors), Unsent: all.Unsent, Latency: QuantilesOf(all.Latency.Histogram),
+			Errors: namedErrors(&all.Errors), Unsent: all.Unsent, Rate: m.perSecond(all.Good), Latency: QuantilesOf(all.Latency.Histogram),
 		}
 		if step.Service = step.Latency; all.Service.Histogram != nil {
 			step.Service = QuantilesOf(all.Service.Histogram)
-		}
-		if seconds > 0 {
-			step.Rate = new(float64(all.Good) / seconds)
 		}
 		steps = append(steps, step)
 	}

@@ -90,7 +90,10 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // dialError explains why a connection could not be opened after open others.
-func dialError(err error, open int, limit time.Duration) *Error {
+func dialError(err error, open int64, limit time.Duration) *Error {
+	if own := new(Error); errors.As(err, &own) {
+		return own // the target's
+	}
 	e := &Error{Kind: Unreachable, Err: err}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -246,7 +246,7 @@ func (c *conn) redial() net.Conn {
 		}
 		c.mu.Lock()
 		c.failures++
-		c.troubled(r.dialError(err, r.open.Load()))
+		c.troubled(dialError(err, r.open.Load(), r.plan.Timeout))
 		c.mu.Unlock()
 	}
 }

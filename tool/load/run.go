@@ -199,7 +199,7 @@ func (r *run) dial(number int) bool {
 
 func (r *run) cannotDial(err error) {
 	if r.dialing.Err() == nil {
-		r.fail(r.dialError(err, r.open.Load()))
+		r.fail(dialError(err, r.open.Load(), r.plan.Timeout))
 		r.endDials()
 	}
 }
