@@ -451,11 +451,14 @@ func (c *conn) next(written []byte) []byte {
 // meanwhile.
 func (c *conn) write(out []byte) {
 	for out != nil {
-		if !c.socket.writesWithoutWaiting() && !c.run.smallWindow {
-			c.hand(out, 0)
-			return
+		var n int
+		var err error
+		switch {
+		case c.socket.writesWithoutWaiting():
+			n, err = c.socket.tryWrite(out)
+		case c.run.smallWindow:
+			n, err = c.socket.nc.Write(out)
 		}
-		n, err := c.attempt(out)
 		if err != nil {
 			c.cannotWrite(err)
 			return
@@ -466,15 +469,6 @@ func (c *conn) write(out []byte) {
 		}
 		out = c.next(out)
 	}
-}
-
-// attempt writes without blocking. Where the system cannot do that, attempt is only called when
-// everything that can be outstanding fits into the smallest socket buffer.
-func (c *conn) attempt(out []byte) (int, error) {
-	if c.socket.writesWithoutWaiting() {
-		return c.socket.tryWrite(out)
-	}
-	return c.socket.nc.Write(out)
 }
 
 // hand passes the rest to a goroutine, which may block.

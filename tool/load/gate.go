@@ -250,12 +250,7 @@ func (m *Measured) warnings(r *Result) (warnings []string) {
 // stall describes the slowest answer of a closed loop where it stands out, and accuses the server
 // only if the generator ran all the time.
 func (m *Measured) stall(r *Result) string {
-	highest := r.Latency.P999
-	for _, q := range []*float64{r.Latency.P99, r.Latency.P90, r.Latency.P50} {
-		if highest == nil {
-			highest = q
-		}
-	}
+	highest := cmp.Or(r.Latency.P999, r.Latency.P99, r.Latency.P90, r.Latency.P50)
 	if m.Lag.Histogram != nil || highest == nil || *r.Latency.Max < farAbove**highest || *r.Latency.Max*microsecond < float64(leastStall) {
 		return ""
 	}

@@ -222,11 +222,9 @@ func (c *conn) redial() net.Conn {
 		failures := c.failures
 		c.mu.Unlock()
 		if failures > 0 {
-			pause := time.NewTimer(min(firstPause<<min(failures-1, 8), mostPause))
 			select {
-			case <-pause.C:
+			case <-time.After(min(firstPause<<min(failures-1, 8), mostPause)):
 			case <-r.dialing.Done():
-				pause.Stop()
 			}
 		}
 		if r.dialing.Err() != nil || !c.wanted() {
