@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -277,11 +278,7 @@ func (w *subject) find(s *Session, a *Answer) (value []byte, ok bool) {
 	case "header":
 		return headerOf(a.Head, w.name)
 	case "cookie":
-		for rest := a.Head; ; {
-			var line []byte
-			if line, rest, ok = nextHeader(rest, "set-cookie"); !ok {
-				return nil, false
-			}
+		for line := range headers(a.Head, "set-cookie") {
 			if name, value := splitCookie(line); string(name) == w.name {
 				return value, true
 			}
@@ -304,21 +301,21 @@ func (w *subject) find(s *Session, a *Answer) (value []byte, ok bool) {
 
 // headerOf returns the value of the first header with that name.
 func headerOf(head []byte, name string) ([]byte, bool) {
-	value, _, ok := nextHeader(head, name)
-	return value, ok
+	for value := range headers(head, name) {
+		return value, true
+	}
+	return nil, false
 }
 
-// nextHeader returns the value of the next header with that name, and the rest of the head after
-// it.
-func nextHeader(head []byte, name string) (value, rest []byte, ok bool) {
-	for len(head) > 0 {
-		var line []byte
-		line, head, _ = bytes.Cut(head, []byte("\n"))
-		if len(line) > len(name) && line[len(name)] == ':' && isNamed(line[:len(name)], name) {
-			return bytes.TrimSpace(line[len(name)+1:]), head, true
+// headers returns the values of the headers with that name.
+func headers(head []byte, name string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for line := range bytes.Lines(head) {
+			if len(line) > len(name) && line[len(name)] == ':' && isNamed(line[:len(name)], name) && !yield(bytes.TrimSpace(line[len(name)+1:])) {
+				return
+			}
 		}
 	}
-	return nil, nil, false
 }
 
 // isNamed compares b with ASCII text, ignoring case. The lengths rule out the letters of more than
