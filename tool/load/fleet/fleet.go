@@ -341,16 +341,12 @@ func (c *coordinator) finished() bool {
 		return false
 	}
 	for _, m := range c.members {
-		if m.done == nil && (m.fault == "" || c.step == stopping && m.alive() && time.Now().Before(c.deadline)) {
+		heard := m.link.over.Err() == nil && time.Since(m.heard) < silence // it may still report, fault or not
+		if m.done == nil && (m.fault == "" || c.step == stopping && heard && time.Now().Before(c.deadline)) {
 			return false
 		}
 	}
 	return true
-}
-
-// alive reports whether an agent with a fault may still report its counts.
-func (m *member) alive() bool {
-	return m.link.over.Err() == nil && time.Since(m.heard) < silence
 }
 
 // advance does what is due.
