@@ -133,8 +133,8 @@ func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error)
 		}
 	}
 	parting = c.ending
-	if r, ok := c.caller.(replier); ok && !parting {
-		c.out = r.AppendReplies(c.out)
+	if r, ok := c.caller.(*wsCaller); ok && !parting {
+		c.out = r.appendReplies(c.out)
 	}
 	c.unlock()
 	if c.batch.count > 0 {
@@ -347,8 +347,8 @@ func (c *conn) occupy(intended, now int64) (at int) {
 func (c *conn) encode(place int) {
 	id := c.slots[place].id
 	if c.clients != nil {
-		if caller, ok := c.caller.(stepper); ok {
-			c.out = caller.AppendStep(c.out, id, &c.clients[place].Session)
+		if caller, ok := c.caller.(*httpCaller); ok {
+			c.out = caller.appendStep(c.out, id, &c.clients[place].Session)
 			return
 		}
 	}
@@ -410,21 +410,15 @@ func (c *conn) due(all []arrival, stride int, now int64) {
 
 // unlock releases the connection, and writes the output if nobody else does.
 func (c *conn) unlock() {
-	out := c.claim()
+	var out []byte
+	if !c.writing && !c.ending && len(c.out) > 0 {
+		c.writing = true
+		out = c.exchange()
+	}
 	c.mu.Unlock()
 	if out != nil {
 		c.write(out)
 	}
-}
-
-// claim makes the caller the writer if there is output and nobody writes, and returns the output.
-// c.mu is held.
-func (c *conn) claim() []byte {
-	if c.writing || c.ending || len(c.out) == 0 {
-		return nil
-	}
-	c.writing = true
-	return c.exchange()
 }
 
 func (c *conn) exchange() []byte {

@@ -73,8 +73,8 @@ func (d *draft) session(a arrival) {
 			name = " of " + of.Flow
 		}
 		fmt.Fprintf(d.w, "# session %d%s, %s: %s\n", a.number, name, when, of.Name)
-		if stepper, ok := d.plan.Target.Caller().(stepper); ok {
-			d.print(stepper.AppendStep(nil, 1, &s))
+		if caller, ok := d.plan.Target.Caller().(*httpCaller); ok {
+			d.print(caller.appendStep(nil, 1, &s))
 		} else {
 			d.print(of.Body.Append(nil, &s))
 		}

@@ -198,7 +198,7 @@ func (m *Measured) scarce() string {
 	switch {
 	case m.unfinished():
 		return ""
-	case all > 0 && m.answersCounted() == 0:
+	case all > 0 && m.requests() == m.Lost+m.Unsent:
 		return fmt.Sprintf("none of the %d requests was answered; check that this is the server, and look into its log", all)
 	case all < leastRequests:
 		return fmt.Sprintf("only %d requests were measured, and a 99th percentile needs %d; measure for longer, or offer more", all, leastRequests)
@@ -207,9 +207,6 @@ func (m *Measured) scarce() string {
 	}
 	return ""
 }
-
-// answersCounted returns how many of the window's requests were answered.
-func (m *Measured) answersCounted() int64 { return m.requests() - m.Lost - m.Unsent }
 
 func (m *Measured) unfinished() bool {
 	return m.Failure != nil || m.Interrupted || m.broken || m.Missed != ""

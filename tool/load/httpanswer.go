@@ -75,8 +75,8 @@ func (c *httpCaller) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
 	return append(dst, c.target.plain.whole...)
 }
 
-// AppendStep appends the request of the session's current step.
-func (c *httpCaller) AppendStep(dst []byte, id uint64, s *traffic.Session) []byte {
+// appendStep appends the request of the session's current step.
+func (c *httpCaller) appendStep(dst []byte, id uint64, s *traffic.Session) []byte {
 	r := &c.target.steps[s.Request().Index]
 	c.asked.push(httpAsked{id, r})
 	location, get := s.Redirected()
@@ -86,14 +86,15 @@ func (c *httpCaller) AppendStep(dst []byte, id uint64, s *traffic.Session) []byt
 	return r.append(dst, s, location, get && len(location) > 0)
 }
 
-// Seen returns the answer that was decoded last, as far as its request needs it.
+// Seen returns the answer that was decoded last, as far as its request needs it; it is valid until the
+// next one is decoded.
 func (c *httpCaller) Seen() traffic.Answer {
 	return traffic.Answer{Status: c.head.status, Head: c.keptHead, Body: c.keptBody, Length: c.size}
 }
 
-// Repeats reports whether the request may be retried: it is idempotent, and no byte of its answer
-// has come.
-func (c *httpCaller) Repeats(id uint64) bool {
+// repeats reports whether the request may be retried when its connection has ended, although the server
+// may have carried it out: it is idempotent, and no byte of its answer has come.
+func (c *httpCaller) repeats(id uint64) bool {
 	untouched := c.state == statusLine && c.headLeft == mostHead
 	for i := range c.asked.count {
 		if asked := c.asked.at(i); asked.id == id {

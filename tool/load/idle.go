@@ -43,8 +43,8 @@ type soak struct {
 type kept struct {
 	nc     net.Conn
 	since  int64
-	caller replier // nil: the protocol needs no replies on an idle connection
-	held   []byte  // the incomplete beginning of a message
+	caller *wsCaller // nil: the protocol needs no replies on an idle connection
+	held   []byte    // the incomplete beginning of a message
 }
 
 func newSoak(r *run) *soak {
@@ -106,8 +106,8 @@ func (s *soak) dial(number int) bool {
 
 func (s *soak) keep(number int, nc net.Conn, caller Caller, rest []byte) {
 	k := kept{nc: nc, since: s.run.now()}
-	if k.caller, _ = caller.(replier); k.caller != nil {
-		k.caller.Ignore()
+	if k.caller, _ = caller.(*wsCaller); k.caller != nil {
+		k.caller.ignores = true
 	}
 	s.mu.Lock()
 	s.kept[number] = k

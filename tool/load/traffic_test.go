@@ -452,7 +452,7 @@ func TestBodiesHaveTheirLength(t *testing.T) {
 	var s traffic.Session
 	for i, n := range []int{0, 1, 9, 10, 99, 100, 12345} {
 		s.Start(p.Traffic, 0, uint64(i))
-		got := string(p.Target.Caller().(stepper).AppendStep([]byte("before"), 1, &s))
+		got := string(p.Target.Caller().(*httpCaller).appendStep([]byte("before"), 1, &s))
 		want := fmt.Sprintf("beforePOST / HTTP/1.1\r\nHost: h\r\nUser-Agent: hone\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
 		if got != want {
 			t.Errorf("%d bytes: %.200q", n, got)
@@ -462,7 +462,7 @@ func TestBodiesHaveTheirLength(t *testing.T) {
 		p := Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{{Method: method}}}}})}
 		p = must[Plan](t)(p.complete())
 		s.Start(p.Traffic, 0, 0)
-		if got := string(p.Target.Caller().(stepper).AppendStep(nil, 1, &s)); strings.Contains(got, "\r\nContent-Length: 0\r\n") != want {
+		if got := string(p.Target.Caller().(*httpCaller).appendStep(nil, 1, &s)); strings.Contains(got, "\r\nContent-Length: 0\r\n") != want {
 			t.Errorf("%s without a body: %q", method, got)
 		}
 	}
