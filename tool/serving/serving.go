@@ -132,7 +132,7 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := f.token()
+	token, err := session.TokenOf("serve", "admin-token-file", f.TokenFile)
 	if err != nil {
 		return nil, err
 	}
@@ -225,15 +225,6 @@ func (f *Options) trusted() ([]netip.Prefix, error) {
 		prefixes = append(prefixes, prefix)
 	}
 	return prefixes, nil
-}
-
-// token reads --admin-token-file.
-func (f *Options) token() (string, error) {
-	token, err := session.ReadToken(f.TokenFile)
-	if err != nil {
-		return "", exit.Failedf("serve: --admin-token-file: %w; %s", err, session.NewToken(f.TokenFile))
-	}
-	return token, nil
 }
 
 // check refuses flags that would have no effect, and names that no Host header can have.
