@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // Snapshot is the response of /stats: a server's counters since it started and the resources
@@ -104,7 +105,7 @@ func (a *Admin) Snapshot() Snapshot {
 		Rejected:         map[string]uint64{},
 		ConnectionsEnded: map[string]uint64{},
 	}
-	if cpu, ok := processCPU(); ok {
+	if cpu, ok := sys.ProcessTime(); ok {
 		s.CPUSeconds = new(cpu.Seconds())
 	}
 	for _, own := range st.Own {

@@ -93,7 +93,14 @@ func (f *Figures) Read(ctx context.Context) map[string]float64 {
 		return nil
 	}
 	values := f.seen.Since(s)
-	maps.Copy(values, f.earned.read(ctx, &f.stats.client, strings.TrimSuffix(f.stats.url, "/stats")+"/metrics"))
+	response, err := f.stats.get(ctx, strings.TrimSuffix(f.stats.url, "/stats")+"/metrics")
+	if err != nil {
+		return values
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		maps.Copy(values, f.earned.since(io.LimitReader(response.Body, statsSize)))
+	}
 	return values
 }
 
@@ -102,22 +109,6 @@ type runtimeFigures struct {
 	cycles        float64
 	pauses, waits map[float64]float64 // by the bucket's upper bound
 	known         bool
-}
-
-func (f *runtimeFigures) read(ctx context.Context, client *http.Client, address string) map[string]float64 {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil
-	}
-	return f.since(io.LimitReader(response.Body, statsSize))
 }
 
 // since reads the metrics and returns the change since the previous reading. Anything

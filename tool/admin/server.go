@@ -69,11 +69,7 @@ func (s *Server) Reachable(ctx context.Context) error {
 
 // Read reads a snapshot.
 func (s *Server) Read(ctx context.Context) (*observe.Snapshot, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := s.client.Do(req)
+	resp, err := s.get(ctx, s.url)
 	if err != nil {
 		var outer *url.Error
 		if errors.As(err, &outer) {
@@ -88,6 +84,14 @@ func (s *Server) Read(ctx context.Context) (*observe.Snapshot, error) {
 		return nil, fmt.Errorf("%s is not a hone server's /stats; use the --admin address of hone serve", s.url)
 	}
 	return snapshot, nil
+}
+
+func (s *Server) get(ctx context.Context, address string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.client.Do(request)
 }
 
 // WindowOpens is for load.Plan. If the read fails, the result lacks these figures.

@@ -102,15 +102,13 @@ func (c *Child) answer(line []byte) {
 // Answer waits for a line of JSON on the child's standard output. At most one line
 // written earlier is kept.
 func (c *Child) Answer(ctx context.Context, limit time.Duration, answer any) error {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case line, ok := <-c.lines:
 		if !ok {
 			return fmt.Errorf("process %d has ended; its output: %s", c.PID, c.Said())
 		}
 		return json.Unmarshal(line, answer)
-	case <-timer.C:
+	case <-time.After(limit):
 		return fmt.Errorf("process %d did not answer within %v; its output: %s", c.PID, limit, c.Said())
 	case <-ctx.Done():
 		return ctx.Err()

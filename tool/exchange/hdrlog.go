@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"time"
@@ -17,17 +18,17 @@ const invalidTag = "INVALID-"
 // tag that begins with INVALID-. Samples are placed at the times at which they were taken. A run
 // without histograms is an error.
 func WriteHistogramLog(w io.Writer, r *record.Run) error {
-	out := &hdrLog{to: w, began: r.At}
-	out.printf("#[hone run %s, %s]\n#[Histogram log format version 1.3]\n", oneLine(r.ID), oneLine(title(r)))
-	out.printf("#[StartTime: %.3f (seconds since epoch), %s]\n", float64(r.At.UnixMilli())/1e3, r.At.UTC().Format(time.RFC3339))
-	out.printf("\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n")
+	out := &hdrLog{to: bufio.NewWriter(w), began: r.At}
+	fmt.Fprintf(out.to, "#[hone run %s, %s]\n#[Histogram log format version 1.3]\n", oneLine(r.ID), oneLine(title(r)))
+	fmt.Fprintf(out.to, "#[StartTime: %.3f (seconds since epoch), %s]\n", float64(r.At.UnixMilli())/1e3, r.At.UTC().Format(time.RFC3339))
+	fmt.Fprintf(out.to, "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n")
 	for i := range r.Samples {
 		if err := out.sample(&r.Samples[i]); err != nil {
 			return fmt.Errorf("exchange: run %s, sample %d: %w", title(r), i+1, err)
 		}
 	}
-	if out.err != nil {
-		return fmt.Errorf("exchange: writing the histogram log: %w", out.err)
+	if err := out.to.Flush(); err != nil {
+		return fmt.Errorf("exchange: writing the histogram log: %w", err)
 	}
 	if out.lines == 0 {
 		return fmt.Errorf("exchange: run %s has no histograms: the program that measured it wrote percentiles only; use --format csv", title(r))
@@ -37,16 +38,9 @@ func WriteHistogramLog(w io.Writer, r *record.Run) error {
 
 // hdrLog is the state of writing a log.
 type hdrLog struct {
-	to    io.Writer
+	to    *bufio.Writer // it keeps the first error until Flush
 	began time.Time
 	lines int
-	err   error // the first one
-}
-
-func (l *hdrLog) printf(format string, args ...any) {
-	if l.err == nil {
-		_, l.err = fmt.Fprintf(l.to, format, args...)
-	}
 }
 
 func (l *hdrLog) sample(s *record.Sample) error {
@@ -62,7 +56,7 @@ func (l *hdrLog) sample(s *record.Sample) error {
 			}
 			const milli = 1e6 // the format's maximum is in units of 10⁶ ns
 			l.lines++
-			l.printf("%s%.3f,%.3f,%.3f,%s\n", tagOf(name, s.Valid), (s.At.Sub(l.began) + p.start).Seconds(), (p.end - p.start).Seconds(), float64(p.times.Max())/milli, data)
+			fmt.Fprintf(l.to, "%s%.3f,%.3f,%.3f,%s\n", tagOf(name, s.Valid), (s.At.Sub(l.began) + p.start).Seconds(), (p.end - p.start).Seconds(), float64(p.times.Max())/milli, data)
 		}
 	}
 	return nil

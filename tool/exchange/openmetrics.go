@@ -156,20 +156,17 @@ var baseUnits = []struct {
 
 // metricName returns a metric's name for Prometheus, and how many of its units are one unit of
 // that name.
-func metricName(f record.Metric) (name string, parts float64) {
-	name, parts = "hone_"+word(f.Name), 1
+func metricName(f record.Metric) (string, float64) {
+	name, suffix, parts := "hone_"+word(f.Name), "_"+word(f.Unit), 1.0
+	if f.Name == f.Unit { // a metric of go test has no other name
+		name = "hone_benchmark"
+	}
 	for _, u := range baseUnits {
 		if u.unit == f.Unit {
-			if f.Name == f.Unit { // a metric of go test has no other name
-				name = "hone_benchmark"
-			}
-			return name + u.suffix, u.parts
+			suffix, parts = u.suffix, u.parts
 		}
 	}
-	if f.Name == f.Unit {
-		return "hone_benchmark_" + word(f.Unit), parts
-	}
-	return name + "_" + word(f.Unit), parts
+	return name + suffix, parts
 }
 
 // word reduces a text to lower case letters, digits and single underscores.

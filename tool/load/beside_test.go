@@ -329,7 +329,7 @@ func TestInterruptedBesides(t *testing.T) {
 	sideBySide(t)
 	mute := serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) })
 	for name, p := range map[string]Plan{
-		"opening":  {Target: echoServer(t, "tcp"), Idle: 100, Ramp: Ramp{PerSecond: 1}},
+		"opening":  {Target: echoServer(t, "tcp"), Idle: 100, Ramp: 1},
 		"answers":  {Target: mute, Idle: 10, Timeout: time.Minute},
 		"dialling": {Target: neverDials{}, Idle: 10, Timeout: time.Minute},
 		"idle":     {Target: echoServer(t, "tcp"), Idle: 100},

@@ -70,7 +70,7 @@ func newChurner(r *run) *churner {
 
 // begin starts the churn once the run's window is known.
 func (c *churner) begin() error {
-	timer, err := newTimer()
+	timer, err := c.run.newTimer()
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (c *churner) dialError(err error) *Error {
 	c.mu.Lock()
 	opened := c.run.open.Load() + c.Conns
 	c.mu.Unlock()
-	e := *c.run.dialError(err, opened)
+	e := *dialError(err, opened, c.run.plan.Timeout)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		e.Kind = Timeout
 	}
@@ -174,25 +174,14 @@ func (c *churner) quit() {
 	c.mu.Unlock()
 }
 
-// stop ends the pace; connections end when the dial context is cancelled.
-func (c *churner) stop() {
-	if c.alarm.timer != nil {
-		c.alarm.timer.Close()
-	}
-}
-
 // churnOf computes the published figures.
 func (m *Measured) churnOf() *Churn {
 	c := m.Churned
 	if c == nil {
 		return nil
 	}
-	figures := &Churn{
-		Conns: c.Conns, Errors: namedErrors(&c.Errors),
+	return &Churn{
+		Offered: m.perSecond(c.Conns), Conns: c.Conns, Errors: namedErrors(&c.Errors),
 		Dial: QuantilesOf(c.Dial.Histogram), First: QuantilesOf(c.First.Histogram),
 	}
-	if m.Span > 0 {
-		figures.Offered = new(float64(c.Conns) / m.Span.Seconds())
-	}
-	return figures
 }

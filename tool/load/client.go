@@ -15,14 +15,6 @@ import (
 // client does not occupy a place of the connection; in a closed loop, whose places are its
 // clients, it does.
 
-// stepper is a Caller that encodes the requests of session steps.
-type stepper interface {
-	// AppendStep is AppendRequest for the session's current step.
-	AppendStep(dst []byte, id uint64, s *traffic.Session) []byte
-	// Seen returns the answer that was decoded last; it is valid until the next one is decoded.
-	Seen() traffic.Answer
-}
-
 // client is a session and its connection.
 type client struct {
 	traffic.Session
@@ -135,7 +127,7 @@ func (c *conn) retire(of *client) {
 // ask passes the answer to the session, which takes its values and runs its checks.
 func (c *conn) ask(place int) (again bool, err error) {
 	seen := traffic.Answer{Body: c.answer.Content, Length: int64(len(c.answer.Content))}
-	if caller, ok := c.caller.(stepper); ok {
+	if caller, ok := c.caller.(*httpCaller); ok {
 		seen = caller.Seen()
 	}
 	return c.clients[place].Answer(seen, c.run.base)
@@ -224,18 +216,14 @@ func (m *Measured) stepsOf() (steps []Step) {
 	if m.plan.Traffic == nil || m.Steps == nil {
 		return nil
 	}
-	seconds := m.Span.Seconds()
 	for i, request := range m.plan.Traffic.Requests() {
 		all := &m.Steps[i]
 		step := Step{
 			Name: request.Name, Flow: request.Flow, Requests: all.requests(),
-			Errors: namedErrors(&all.Errors), Unsent: all.Unsent, Latency: QuantilesOf(all.Latency.Histogram),
+			Errors: namedErrors(&all.Errors), Unsent: all.Unsent, Rate: m.perSecond(all.Good), Latency: QuantilesOf(all.Latency.Histogram),
 		}
 		if step.Service = step.Latency; all.Service.Histogram != nil {
 			step.Service = QuantilesOf(all.Service.Histogram)
-		}
-		if seconds > 0 {
-			step.Rate = new(float64(all.Good) / seconds)
 		}
 		steps = append(steps, step)
 	}

@@ -89,7 +89,6 @@ const (
 
 // read is the connection's reader goroutine. It returns when the connection ends.
 func (c *conn) read() {
-	defer c.run.goroutines.Done()
 	in, held := make([]byte, min(max(leastRead, headroom*c.run.plan.Depth), firstRead)), 0
 	for {
 		n, err := c.socket.read(in[held:])
@@ -134,8 +133,8 @@ func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error)
 		}
 	}
 	parting = c.ending
-	if r, ok := c.caller.(replier); ok && !parting {
-		c.out = r.AppendReplies(c.out)
+	if r, ok := c.caller.(*wsCaller); ok && !parting {
+		c.out = r.appendReplies(c.out)
 	}
 	c.unlock()
 	if c.batch.count > 0 {
@@ -348,8 +347,8 @@ func (c *conn) occupy(intended, now int64) (at int) {
 func (c *conn) encode(place int) {
 	id := c.slots[place].id
 	if c.clients != nil {
-		if caller, ok := c.caller.(stepper); ok {
-			c.out = caller.AppendStep(c.out, id, &c.clients[place].Session)
+		if caller, ok := c.caller.(*httpCaller); ok {
+			c.out = caller.appendStep(c.out, id, &c.clients[place].Session)
 			return
 		}
 	}
@@ -411,21 +410,15 @@ func (c *conn) due(all []arrival, stride int, now int64) {
 
 // unlock releases the connection, and writes the output if nobody else does.
 func (c *conn) unlock() {
-	out := c.claim()
+	var out []byte
+	if !c.writing && !c.ending && len(c.out) > 0 {
+		c.writing = true
+		out = c.exchange()
+	}
 	c.mu.Unlock()
 	if out != nil {
 		c.write(out)
 	}
-}
-
-// claim makes the caller the writer if there is output and nobody writes, and returns the output.
-// c.mu is held.
-func (c *conn) claim() []byte {
-	if c.writing || c.ending || len(c.out) == 0 {
-		return nil
-	}
-	c.writing = true
-	return c.exchange()
 }
 
 func (c *conn) exchange() []byte {
@@ -452,11 +445,14 @@ func (c *conn) next(written []byte) []byte {
 // meanwhile.
 func (c *conn) write(out []byte) {
 	for out != nil {
-		if !c.socket.writesWithoutWaiting() && !c.run.smallWindow {
-			c.hand(out, 0)
-			return
+		var n int
+		var err error
+		switch {
+		case c.socket.writesWithoutWaiting():
+			n, err = c.socket.tryWrite(out)
+		case c.run.smallWindow:
+			n, err = c.socket.nc.Write(out)
 		}
-		n, err := c.attempt(out)
 		if err != nil {
 			c.cannotWrite(err)
 			return
@@ -469,30 +465,17 @@ func (c *conn) write(out []byte) {
 	}
 }
 
-// attempt writes without blocking. Where the system cannot do that, attempt is only called when
-// everything that can be outstanding fits into the smallest socket buffer.
-func (c *conn) attempt(out []byte) (int, error) {
-	if c.socket.writesWithoutWaiting() {
-		return c.socket.tryWrite(out)
-	}
-	return c.socket.nc.Write(out)
-}
-
 // hand passes the rest to a goroutine, which may block.
 func (c *conn) hand(out []byte, done int) {
-	c.run.goroutines.Add(1)
-	go c.writeWaiting(out, done)
-}
-
-func (c *conn) writeWaiting(out []byte, done int) {
-	defer c.run.goroutines.Done()
-	for out != nil {
-		if _, err := c.socket.nc.Write(out[done:]); err != nil {
-			c.cannotWrite(err)
-			return
+	c.run.goroutines.Go(func() {
+		for out != nil {
+			if _, err := c.socket.nc.Write(out[done:]); err != nil {
+				c.cannotWrite(err)
+				return
+			}
+			out, done = c.next(out), 0
 		}
-		out, done = c.next(out), 0
-	}
+	})
 }
 
 // lastWords is how long hone still reads answers, or the server's reason, from a connection that

@@ -79,7 +79,7 @@ func (s *shard) heldUp(a *answers, late, now int64) {
 }
 
 func (r *run) newHeartbeat(shards ...*shard) (*heartbeat, error) {
-	timer, err := newTimer()
+	timer, err := r.newTimer()
 	if err != nil {
 		return nil, err
 	}

@@ -54,35 +54,22 @@ func whereIs(t Target) (network, address string) {
 		return cmp.Or(t.Network, "tcp"), t.Address
 	case Messages:
 		return cmp.Or(t.Network, "tcp"), t.Address
-	case *httpTarget:
-		return t.network, t.address
-	case *wsTarget:
-		return t.network, t.address
+	case sited:
+		return t.its().network, t.its().address
 	}
 	return "", ""
 }
 
 // handshakesOf returns the handshake counters of a target; nil: it does not use TLS.
 func handshakesOf(t Target) *handshakes {
-	switch t := t.(type) {
-	case *httpTarget:
-		return t.handshakes
-	case *wsTarget:
-		return t.handshakes
+	if t, ok := t.(sited); ok {
+		return t.its().handshakes
 	}
 	return nil
 }
 
-// dialError explains why a connection could not be opened after opened others.
-func (r *run) dialError(err error, opened int64) *Error {
-	if kind := new(Error); errors.As(err, &kind) {
-		return kind // the target's own explanation
-	}
-	return dialError(err, int(opened), r.plan.Timeout)
-}
-
 // noAddress explains that the kernel has no local address or port to connect from.
-func noAddress(err error, open int) (what, try string) {
+func noAddress(err error, open int64) (what, try string) {
 	op, call := new(net.OpError), new(os.SyscallError)
 	if errors.As(err, &op) && errors.As(err, &call) && call.Syscall == "bind" && !errors.Is(err, syscall.EADDRINUSE) {
 		from := "an address"

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"time"
@@ -17,7 +18,7 @@ func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 	if err != nil {
 		return err
 	}
-	d := draft{w: w, plan: p}
+	d := draft{bufio.NewWriter(w), p}
 	if p.Traffic == nil {
 		caller := p.Target.Caller()
 		if _, ok := caller.(*httpCaller); ok {
@@ -25,7 +26,7 @@ func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 		} else {
 			d.print(p.Content)
 		}
-		return d.err
+		return d.w.Flush()
 	}
 	all, r := newOffering(p, p.course()), &run{plan: p}
 	r.prepareTraffic()
@@ -39,28 +40,21 @@ func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 		}
 		d.session(a)
 	}
-	return d.err
+	return d.w.Flush()
 }
 
 // draft prints requests.
 type draft struct {
-	w    io.Writer
+	w    *bufio.Writer // it keeps the first error until Flush
 	plan Plan
-	err  error
-}
-
-func (d *draft) printf(format string, args ...any) {
-	if d.err == nil {
-		_, d.err = fmt.Fprintf(d.w, format, args...)
-	}
 }
 
 // print prints a request; if it is not text, quoted as in Go.
 func (d *draft) print(request []byte) {
 	if utf8.Valid(request) {
-		d.printf("%s\n\n", request)
+		fmt.Fprintf(d.w, "%s\n\n", request)
 	} else {
-		d.printf("%q\n\n", request)
+		fmt.Fprintf(d.w, "%q\n\n", request)
 	}
 }
 
@@ -78,9 +72,9 @@ func (d *draft) session(a arrival) {
 		if of.Flow != "" && of.Flow != of.Name {
 			name = " of " + of.Flow
 		}
-		d.printf("# session %d%s, %s: %s\n", a.number, name, when, of.Name)
-		if stepper, ok := d.plan.Target.Caller().(stepper); ok {
-			d.print(stepper.AppendStep(nil, 1, &s))
+		fmt.Fprintf(d.w, "# session %d%s, %s: %s\n", a.number, name, when, of.Name)
+		if caller, ok := d.plan.Target.Caller().(*httpCaller); ok {
+			d.print(caller.appendStep(nil, 1, &s))
 		} else {
 			d.print(of.Body.Append(nil, &s))
 		}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,10 +62,15 @@ type Error struct {
 func (e *Error) MarshalJSON() ([]byte, error) {
 	type plain Error // without this method
 	sent := plain(*e)
-	if sent.What == "" && e.Err != nil {
-		sent.What = e.Err.Error()
-	}
+	sent.What = e.what()
 	return json.Marshal(sent)
+}
+
+func (e *Error) what() string {
+	if e.What == "" && e.Err != nil {
+		return e.Err.Error()
+	}
+	return e.What
 }
 
 // Error returns the one-line text.
@@ -73,14 +79,7 @@ func (e *Error) Error() string {
 	if e.Target != "" {
 		line += e.Target + ": "
 	}
-	switch {
-	case e.What != "":
-		line += e.What
-	case e.Err != nil:
-		line += e.Err.Error()
-	default:
-		line += e.Kind.String()
-	}
+	line += cmp.Or(e.what(), e.Kind.String())
 	if e.Try != "" {
 		line += "; " + e.Try
 	}
@@ -91,7 +90,10 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // dialError explains why a connection could not be opened after open others.
-func dialError(err error, open int, limit time.Duration) *Error {
+func dialError(err error, open int64, limit time.Duration) *Error {
+	if own := new(Error); errors.As(err, &own) {
+		return own // the target's
+	}
 	e := &Error{Kind: Unreachable, Err: err}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):

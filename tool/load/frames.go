@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -171,20 +170,15 @@ func refusal(r wire.Result, d wire.Dialect) *Error {
 		What: fmt.Sprintf("the server refuses the connection (%v)", r),
 		Try:  "look into the server's log",
 	}
-	hints := []struct {
-		result wire.Result
-		try    string
-	}{
-		{wire.Overloaded, "use fewer connections or less depth, or raise the server's limits"},
-		{wire.ShuttingDown, "start the server again"},
-		{wire.TooLarge, "send less content, or raise the server's limit of a frame"},
-		{wire.Malformed, "check that the server speaks the dialect " + d.String()},
-		{wire.UnknownCommand, "check that the server speaks the dialect " + d.String()},
-	}
-	for _, h := range hints {
-		if errors.Is(r, h.result) {
-			e.Try = h.try
-		}
+	switch r {
+	case wire.Overloaded:
+		e.Try = "use fewer connections or less depth, or raise the server's limits"
+	case wire.ShuttingDown:
+		e.Try = "start the server again"
+	case wire.TooLarge:
+		e.Try = "send less content, or raise the server's limit of a frame"
+	case wire.Malformed, wire.UnknownCommand:
+		e.Try = "check that the server speaks the dialect " + d.String()
 	}
 	return e
 }

@@ -180,9 +180,7 @@ func (m *Measured) churnFaulty() string {
 	} else if m.plan.AllowErrors {
 		return ""
 	}
-	what := why.What
-	what = cmp.Or(what, why.Kind.String())
-	return fmt.Sprintf("%d of %d churn connections failed (%s; the first: %s); %s", total, c.Conns, inWords(&c.Errors), what, why.Try)
+	return fmt.Sprintf("%d of %d churn connections failed (%s; the first: %s); %s", total, c.Conns, inWords(&c.Errors), cmp.Or(why.What, why.Kind.String()), why.Try)
 }
 
 // scarce fails when there is too little data for the high percentiles.
@@ -200,7 +198,7 @@ func (m *Measured) scarce() string {
 	switch {
 	case m.unfinished():
 		return ""
-	case all > 0 && m.answersCounted() == 0:
+	case all > 0 && m.requests() == m.Lost+m.Unsent:
 		return fmt.Sprintf("none of the %d requests was answered; check that this is the server, and look into its log", all)
 	case all < leastRequests:
 		return fmt.Sprintf("only %d requests were measured, and a 99th percentile needs %d; measure for longer, or offer more", all, leastRequests)
@@ -209,9 +207,6 @@ func (m *Measured) scarce() string {
 	}
 	return ""
 }
-
-// answersCounted returns how many of the window's requests were answered.
-func (m *Measured) answersCounted() int64 { return m.requests() - m.Lost - m.Unsent }
 
 func (m *Measured) unfinished() bool {
 	return m.Failure != nil || m.Interrupted || m.broken || m.Missed != ""
@@ -252,12 +247,7 @@ func (m *Measured) warnings(r *Result) (warnings []string) {
 // stall describes the slowest answer of a closed loop where it stands out, and accuses the server
 // only if the generator ran all the time.
 func (m *Measured) stall(r *Result) string {
-	highest := r.Latency.P999
-	for _, q := range []*float64{r.Latency.P99, r.Latency.P90, r.Latency.P50} {
-		if highest == nil {
-			highest = q
-		}
-	}
+	highest := cmp.Or(r.Latency.P999, r.Latency.P99, r.Latency.P90, r.Latency.P50)
 	if m.Lag.Histogram != nil || highest == nil || *r.Latency.Max < farAbove**highest || *r.Latency.Max*microsecond < float64(leastStall) {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/load/offer"
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // Goal is a condition on a result, as ParseGoal reads it.
@@ -163,7 +165,7 @@ func Check(r *Result, goals []Goal) []Outcome {
 	outcomes := make([]Outcome, len(goals))
 	for i, g := range goals {
 		got := g.figure(r)
-		outcomes[i] = Outcome{Goal: g, Got: got, Judged: r.Valid, Met: r.Valid && got != nil && g.holds(*got)}
+		outcomes[i] = Outcome{Goal: g, Got: got, Judged: r.Valid, Met: r.Valid && got != nil && traffic.Holds(g.Than, cmp.Compare(*got, g.Value))}
 	}
 	return outcomes
 }
@@ -281,20 +283,6 @@ func (p Plan) most(course *offer.Course) int64 {
 		n += 6 * math.Sqrt(n) // six standard deviations
 	}
 	return int64(n) + 1
-}
-
-func (g Goal) holds(got float64) bool {
-	switch g.Than {
-	case "<":
-		return got < g.Value
-	case "<=":
-		return got <= g.Value
-	case ">":
-		return got > g.Value
-	case ">=":
-		return got >= g.Value
-	}
-	return got == g.Value
 }
 
 // format writes a value in the goal's unit.

@@ -508,7 +508,7 @@ func TestHTTPEndsWithHostileServers(t *testing.T) {
 				sideBySide(t)
 				address := serveWith(t, "tcp", h.serve).Address
 				o := runPlan(t, context.Background(), Plan{
-					Target: HTTP{URL: "http://" + address, AnswerLimit: 1 << 20}, Conns: 2, Ramp: Ramp{PerSecond: 50},
+					Target: HTTP{URL: "http://" + address, AnswerLimit: 1 << 20}, Conns: 2, Ramp: 50,
 					Rate: rate, Timeout: timeoutFor(h.kind), Warmup: -1, For: time.Minute,
 				})
 				e := faultOf(t, o.err)

@@ -43,8 +43,8 @@ type soak struct {
 type kept struct {
 	nc     net.Conn
 	since  int64
-	caller replier // nil: the protocol needs no replies on an idle connection
-	held   []byte  // the incomplete beginning of a message
+	caller *wsCaller // nil: the protocol needs no replies on an idle connection
+	held   []byte    // the incomplete beginning of a message
 }
 
 func newSoak(r *run) *soak {
@@ -106,31 +106,21 @@ func (s *soak) dial(number int) bool {
 
 func (s *soak) keep(number int, nc net.Conn, caller Caller, rest []byte) {
 	k := kept{nc: nc, since: s.run.now()}
-	if k.caller, _ = caller.(replier); k.caller != nil {
-		k.caller.Ignore()
+	if k.caller, _ = caller.(*wsCaller); k.caller != nil {
+		k.caller.ignores = true
 	}
 	s.mu.Lock()
 	s.kept[number] = k
 	s.used++
 	s.mu.Unlock()
 	s.reply(number, rest)
-	if s.poll == nil || !s.watched(number, nc) {
+	if raw := rawOf(nc); s.poll == nil || raw == nil || !watched(s.poll, raw, uint64(number)) {
 		s.run.goroutines.Go(func() {
 			in := make([]byte, leastRead)
 			for s.read(number, nc, in) {
 			}
 		})
 	}
-}
-
-// watched adds the connection to the poller, if possible.
-func (s *soak) watched(number int, nc net.Conn) bool {
-	raw, added := rawOf(nc), false
-	if raw == nil {
-		return false
-	}
-	err := raw.Control(func(fd uintptr) { added = s.poll.Add(sys.Socket(fd), sys.In, uint64(number)) == nil })
-	return err == nil && added
 }
 
 // watch reads unsolicited messages until the run ends.

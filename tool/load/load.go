@@ -47,7 +47,8 @@ type Target interface {
 // The Caller matches answers to requests: if the protocol carries ids, it returns the answer's; if
 // the protocol answers in order, it queues the ids that it was given.
 //
-// A Caller may also implement forgetter, repeater or replier.
+// A Caller may also implement forgetter. An httpCaller also encodes the steps of sessions and says which
+// requests may be retried; a wsCaller replies to messages other than answers, such as pings.
 type Caller interface {
 	// AppendRequest appends one whole request to dst and returns it. The id is never 0 and unique
 	// among the connection's unanswered requests.
@@ -69,24 +70,6 @@ type forgetter interface {
 	// Forget gives up the answer to id; Decode skips it if it comes later. Forget returns false
 	// when the Caller cannot remember more such ids.
 	Forget(id uint64) bool
-}
-
-// repeater is a Caller with requests that may be retried when their connection has ended, although
-// the server may have carried them out. Other requests fail as Closed.
-type repeater interface {
-	// Repeats reports whether the unanswered request may be retried: it is idempotent, and Decode
-	// has used nothing of its answer.
-	Repeats(id uint64) bool
-}
-
-// replier is a Caller of a protocol in which clients reply to messages other than answers, such as
-// pings.
-type replier interface {
-	Caller
-	// AppendReplies appends the replies to what Decode has seen, once.
-	AppendReplies(dst []byte) []byte
-	// Ignore makes Decode skip unsolicited messages from now on.
-	Ignore()
 }
 
 // Answer is what a server sent.

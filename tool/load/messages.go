@@ -46,9 +46,10 @@ type Framing struct {
 	resp   bool
 }
 
-// lengths are the framings with a length, without +incl.
-func lengths() map[string]Framing {
+// framings are those with a name, without +incl.
+func framings() map[string]Framing {
 	return map[string]Framing{
+		"line": {}, "resp": {resp: true},
 		"len16be": {width: 2}, "len16le": {width: 2, little: true},
 		"len32be": {width: 4}, "len32le": {width: 4, little: true},
 	}
@@ -59,17 +60,9 @@ const countsItself = "+incl"
 // UnmarshalText parses one of the words above, exactly.
 func (f *Framing) UnmarshalText(text []byte) error {
 	name, whole := strings.CutSuffix(string(text), countsItself)
-	if known, ok := lengths()[name]; ok {
+	if known, ok := framings()[name]; ok && (!whole || known.width > 0) {
 		*f = known
 		f.whole = whole
-		return nil
-	}
-	switch string(text) {
-	case "line":
-		*f = Framing{}
-		return nil
-	case "resp":
-		*f = Framing{resp: true}
 		return nil
 	}
 	if digits, ok := strings.CutPrefix(string(text), "fixed:"); ok {
@@ -84,21 +77,16 @@ func (f *Framing) UnmarshalText(text []byte) error {
 
 // String returns the framing as UnmarshalText parses it.
 func (f Framing) String() string {
-	switch {
-	case f.fixed > 0:
-		return fmt.Sprintf("fixed:%d", f.fixed)
-	case f.resp:
-		return "resp"
+	suffix := ""
+	if f.whole {
+		suffix, f.whole = countsItself, false
 	}
-	for name, known := range lengths() {
-		if known.width == f.width && known.little == f.little {
-			if f.whole {
-				name += countsItself
-			}
-			return name
+	for name, known := range framings() {
+		if known == f {
+			return name + suffix
 		}
 	}
-	return "line"
+	return fmt.Sprintf("fixed:%d", f.fixed)
 }
 
 // most returns the longest content that a request can have.
@@ -294,7 +282,7 @@ func (m Messages) String() string { return Frames{Network: m.Network, Address: m
 
 // fits refuses a plan whose requests cannot be encoded.
 func (m Messages) fits(p Plan) error {
-	most, number := len(p.content()), m.Match
+	most, number := len(p.Carried()), m.Match
 	least := most
 	if !p.Sizes.None() {
 		least, _ = p.Sizes.Bounds()

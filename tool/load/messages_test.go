@@ -238,7 +238,7 @@ func TestMessagesEndWithHostileServers(t *testing.T) {
 			sideBySide(t)
 			target := Messages{Address: serveWith(t, "tcp", h.serve).Address, Framing: framing(t, h.frame), Match: match(t, h.match), AnswerLimit: 1 << 20}
 			o := runPlan(t, context.Background(), Plan{
-				Target: target, Depth: 4, Conns: 2, Ramp: Ramp{PerSecond: 20}, Timeout: timeoutFor(h.kind), Warmup: -1, For: time.Minute,
+				Target: target, Depth: 4, Conns: 2, Ramp: 20, Timeout: timeoutFor(h.kind), Warmup: -1, For: time.Minute,
 			})
 			e := faultOf(t, o.err)
 			t.Logf("after %v: %v", o.took.Round(time.Millisecond), e)

@@ -37,7 +37,7 @@ func pacersFor(p Plan, processors int) int {
 }
 
 func newPacer(r *run, number, pacers int) (*pacer, error) {
-	timer, err := newTimer()
+	timer, err := r.newTimer()
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +55,13 @@ func newPacer(r *run, number, pacers int) (*pacer, error) {
 	return p, nil
 }
 
-func newTimer() (*sys.Timer, error) {
+// newTimer opens a timer, which the end of the run closes.
+func (r *run) newTimer() (*sys.Timer, error) {
 	timer, err := sys.NewTimer()
 	if err != nil {
 		return nil, &Error{Kind: Unreachable, Err: err, What: "no timer: " + err.Error(), Try: "raise the limit of descriptors (ulimit -n)"}
 	}
+	r.timers = append(r.timers, timer)
 	return timer, nil
 }
 
@@ -81,7 +83,6 @@ func (p *pacer) arrival(m int64) arrival {
 
 // pace sends everything that is due before the window's end, however late.
 func (p *pacer) pace() {
-	defer p.run.goroutines.Done()
 	defer p.run.pacing.Add(-1)
 	for p.next.moment < p.run.window.till && !p.run.stopping.Load() {
 		now, err := p.alarm.until(p.next.moment)

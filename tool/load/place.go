@@ -36,9 +36,6 @@ func (a address) Network() string { return a.network }
 
 func (a address) String() string { return a.text }
 
-// Carried returns the content that requests of the plan carry; with sizes that vary, the largest.
-func (p Plan) Carried() []byte { return p.content() }
-
 type guardKey struct{}
 
 // Dial opens a connection to the target as its own Dial does, after guard, if not nil, has allowed

@@ -51,8 +51,8 @@ type Plan struct {
 	// Warmup is how long to load before measuring. Zero: a tenth of For, at most 5 s. Negative: no
 	// warm-up.
 	Warmup time.Duration
-	// Ramp limits how fast connections are opened.
-	Ramp Ramp
+	// Ramp is how many connections are opened a second. Zero: no limit.
+	Ramp float64
 	// Timeout is the longest time for opening a connection, and for the answer to a request that
 	// was sent. A request without an answer is counted under Timeout and given up, together with
 	// its connection if that cannot go on without the answer. An answer that comes later than this
@@ -129,12 +129,6 @@ type Plan struct {
 	WindowOpens, WindowCloses func()
 }
 
-// Ramp limits how fast connections are opened.
-type Ramp struct {
-	PerSecond float64 // connections started a second; zero: no limit
-	Dials     int     // connections being opened at once; zero: 64
-}
-
 // Arrivals is the distribution of an open loop's requests over time.
 type Arrivals uint8
 
@@ -200,7 +194,7 @@ const (
 	longestWarmup = 5 * time.Second
 	usualTimeout  = 5 * time.Second
 	usualMaxLag   = time.Millisecond
-	usualDials    = 64
+	mostDials     = 64 // connections being opened at once
 )
 
 // complete checks the plan and fills in the defaults.
@@ -228,7 +222,7 @@ func (p Plan) complete() (Plan, error) {
 	if p.Idle == 0 && p.Churn == 0 {
 		p.Conns = max(p.Conns, 1)
 	}
-	p.Depth, p.Content = p.depth(), p.content()
+	p.Depth, p.Content = p.depth(), p.Carried()
 	p.For = cmp.Or(p.For, p.Schedule.Length())
 	if p.Requests > 0 {
 		p.For = cmp.Or(p.For, longestFor)
@@ -242,7 +236,6 @@ func (p Plan) complete() (Plan, error) {
 	p.Warmup = max(p.Warmup, 0)
 	p.Timeout = cmp.Or(p.Timeout, usualTimeout)
 	p.MaxLag = cmp.Or(p.MaxLag, usualMaxLag)
-	p.Ramp.Dials = cmp.Or(p.Ramp.Dials, usualDials)
 	if p.Echo {
 		p.Expect = p.Content
 	}
@@ -251,25 +244,18 @@ func (p Plan) complete() (Plan, error) {
 
 // depth returns Depth, or its default.
 func (p Plan) depth() int {
-	switch {
-	case p.Depth > 0:
-		return p.Depth
-	case !p.paced():
-		return 1
+	_, given := p.Target.(HTTP)
+	_, prepared := p.Target.(*httpTarget)
+	if given || prepared || !p.paced() {
+		return cmp.Or(p.Depth, 1)
 	}
-	switch p.Target.(type) {
-	case HTTP, *httpTarget:
-		return 1
-	}
-	return openDepth
+	return cmp.Or(p.Depth, openDepth)
 }
 
 // settings returns Settings, with the values that the completed plan has for defaults.
 func (p Plan) settings() map[string]string {
-	all := maps.Clone(p.Settings)
-	if all == nil {
-		all = map[string]string{}
-	}
+	all := map[string]string{}
+	maps.Copy(all, p.Settings)
 	all["conns"], all["depth"] = strconv.Itoa(p.Conns), strconv.Itoa(p.Depth)
 	all["rate"] = strconv.FormatFloat(p.Rate, 'g', -1, 64)
 	all["for"], all["warmup"] = p.For.String(), p.Warmup.String()
@@ -290,9 +276,9 @@ func (p Plan) course() *offer.Course {
 	return p.Schedule.Over(p.Warmup, p.For)
 }
 
-// content returns Content, or its default. With Sizes it is the content of the largest request,
-// and the others send a prefix of it.
-func (p Plan) content() []byte {
+// Carried returns the content that requests of the plan carry: Content, or its default. With Sizes it
+// is that of the largest request, and the others send a prefix of it.
+func (p Plan) Carried() []byte {
 	if p.Content != nil {
 		return p.Content
 	}

@@ -59,10 +59,14 @@ func (p Plan) fitsInto(have resources) error {
 	if ports <= addresses*have.ports {
 		return nil
 	}
+	sources := "1 source address"
+	if addresses > 1 {
+		sources = fmt.Sprintf("%d source addresses", addresses)
+	}
 	return &Error{
 		Kind: Unreachable, Err: syscall.EADDRNOTAVAIL, Target: p.Target.String(),
 		What: fmt.Sprintf("the connections need %d local ports, and there are %d for each of %s%s",
-			ports, have.ports, plural(addresses, "source address"), p.whyPorts(have)),
+			ports, have.ports, sources, p.whyPorts(have)),
 		Try: p.moreSources((ports+have.ports-1)/have.ports) + ", or widen net.ipv4.ip_local_port_range",
 	}
 }
@@ -73,13 +77,6 @@ func (p Plan) whyPorts(have resources) string {
 		return ""
 	}
 	return fmt.Sprintf(" (a port is not free for %v after its connection)", have.held)
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "es"
 }
 
 // moreSources suggests how to get n source addresses.

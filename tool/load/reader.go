@@ -2,9 +2,9 @@ package load
 
 import (
 	"errors"
-	"io"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -57,8 +57,12 @@ func (rd *reader) take(c *conn) bool {
 // watch adds c's socket to the poller.
 func (rd *reader) watch(c *conn) bool {
 	rd.conns[c.number].Store(c) // publishes earlier writes to c to the reader
-	added := false
-	err := c.socket.raw.Control(func(fd uintptr) { added = rd.poll.Add(sys.Socket(fd), sys.In, c.number) == nil })
+	return watched(rd.poll, c.socket.raw, c.number)
+}
+
+// watched adds a socket to a poller, if possible.
+func watched(poll *sys.Poll, raw syscall.RawConn, key uint64) (added bool) {
+	err := raw.Control(func(fd uintptr) { added = poll.Add(sys.Socket(fd), sys.In, key) == nil })
 	return err == nil && added
 }
 
@@ -131,11 +135,5 @@ func (rd *reader) leave(c *conn) {
 // tryRead reads what has arrived, without blocking. The end of the stream is io.EOF.
 func (s *socket) tryRead(p []byte) (int, error) {
 	s.in = p
-	if err := s.raw.Control(s.readNow); err != nil {
-		return 0, err
-	}
-	if errors.Is(s.readErr, sys.ErrClosed) {
-		return 0, io.EOF
-	}
-	return s.got, s.readErr
+	return s.hasRead(s.raw.Control(s.readNow))
 }

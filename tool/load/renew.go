@@ -157,8 +157,8 @@ func (c *conn) renew() bool {
 	c.settleRest(c.run.now())
 	old, polite, writerGone := c.socket.nc, c.polite, c.writerGone
 	var words []byte
-	if r, ok := c.caller.(replier); ok && polite && !c.writing {
-		words = r.AppendReplies(nil)
+	if r, ok := c.caller.(*wsCaller); ok && polite && !c.writing {
+		words = r.appendReplies(nil)
 	}
 	c.mu.Unlock()
 	if !c.wanted() {
@@ -222,11 +222,9 @@ func (c *conn) redial() net.Conn {
 		failures := c.failures
 		c.mu.Unlock()
 		if failures > 0 {
-			pause := time.NewTimer(min(firstPause<<min(failures-1, 8), mostPause))
 			select {
-			case <-pause.C:
+			case <-time.After(min(firstPause<<min(failures-1, 8), mostPause)):
 			case <-r.dialing.Done():
-				pause.Stop()
 			}
 		}
 		if r.dialing.Err() != nil || !c.wanted() {
@@ -246,7 +244,7 @@ func (c *conn) redial() net.Conn {
 		}
 		c.mu.Lock()
 		c.failures++
-		c.troubled(r.dialError(err, r.open.Load()))
+		c.troubled(dialError(err, r.open.Load(), r.plan.Timeout))
 		c.mu.Unlock()
 	}
 }
@@ -258,7 +256,6 @@ func (c *conn) renewPolled() {
 	}
 	c.held = c.held[:0]
 	if !c.reader.watch(c) {
-		c.run.goroutines.Add(1)
 		c.read()
 	}
 }
@@ -278,7 +275,7 @@ func (c *conn) outstanding() (places []int) {
 // settleRest decides about the requests in flight: those that may be retried are resent, the
 // others fail. c.mu is held.
 func (c *conn) settleRest(now int64) {
-	idempotent, _ := c.caller.(repeater)
+	web, _ := c.caller.(*httpCaller)
 	kind, why := Closed, error(nil)
 	if c.trouble != nil {
 		why = c.trouble
@@ -288,7 +285,7 @@ func (c *conn) settleRest(now int64) {
 	}
 	for i, place := range c.outstanding() {
 		s := c.slots[place]
-		again := c.announced || idempotent != nil && s.id > c.resent && !(i == 0 && c.partial) && idempotent.Repeats(s.id)
+		again := c.announced || web != nil && s.id > c.resent && !(i == 0 && c.partial) && web.repeats(s.id)
 		if again && now-s.intended <= c.shard.limit(c.stepAt(place)) {
 			if c.shard.window.has(s.intended) {
 				c.run.retried.Add(1)

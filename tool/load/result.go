@@ -212,10 +212,10 @@ func (m *Measured) result() *Result {
 	if m.Sizes.Counted > 0 {
 		r.SizeMean, r.SizeMost = new(float64(m.Sizes.Bytes)/float64(m.Sizes.Counted)), &m.Sizes.Most
 	}
-	if m.Span > 0 && !m.unloaded() {
-		r.Rate = new(float64(m.Good) / m.Span.Seconds())
+	if !m.unloaded() {
+		r.Rate = m.perSecond(m.Good)
 		if m.Lag.Histogram != nil {
-			r.Offered = new(float64(m.Offered) / m.Span.Seconds())
+			r.Offered = m.perSecond(m.Offered)
 		}
 	}
 	if h := handshakesOf(m.plan.Target); h != nil {
@@ -226,9 +226,8 @@ func (m *Measured) result() *Result {
 	}
 	if m.CPUKnown {
 		r.Client.CPUShare = new(m.cpuShare())
-		if m.During > 0 && m.Span > 0 {
-			perSecond := float64(m.During) / m.Span.Seconds()
-			r.Client.CPUPerRequest = new(m.CPU.Seconds() / m.CPUSpan.Seconds() / perSecond * 1e6)
+		if rate := m.perSecond(m.During); rate != nil && m.During > 0 {
+			r.Client.CPUPerRequest = new(m.CPU.Seconds() / m.CPUSpan.Seconds() / *rate * 1e6)
 		}
 	}
 	r.Kept = m.kept()
@@ -236,6 +235,14 @@ func (m *Measured) result() *Result {
 	r.InvalidReasons = m.reasons()
 	r.Valid = len(r.InvalidReasons) == 0
 	return r
+}
+
+// perSecond returns a rate over the measured time; nil: none has passed.
+func (m *Measured) perSecond(n int64) *float64 {
+	if m.Span <= 0 {
+		return nil
+	}
+	return new(float64(n) / m.Span.Seconds())
 }
 
 // cpuShare is the fraction of its available CPU time that the process has used.

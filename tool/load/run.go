@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
@@ -59,7 +60,8 @@ type run struct {
 	conns     []*conn // by number; complete when connected is closed
 	shards    []*shard
 	pacers    []*pacer
-	readers   []*reader // in closed loops, where the system has a poller
+	timers    []*sys.Timer // of the supervisor: it alone opens and closes them
+	readers   []*reader    // in closed loops, where the system has a poller
 	connected chan struct{}
 	dialled   chan struct{} // closed when the last dial has returned
 	dialing   context.Context
@@ -161,11 +163,11 @@ func (r *run) rampUp(n int, dial func(number int) bool) bool {
 	var next, opened atomic.Int64
 	var dials sync.WaitGroup
 	since := time.Duration(r.now())
-	for range min(r.plan.Ramp.Dials, n) {
+	for range min(mostDials, n) {
 		dials.Go(func() {
 			for r.dialing.Err() == nil {
 				number := int(next.Add(1)) - 1
-				if number >= n || r.plan.Ramp.PerSecond > 0 && !r.inTurn(since, number) || !dial(number) {
+				if number >= n || r.plan.Ramp > 0 && !r.inTurn(since, number) || !dial(number) {
 					return
 				}
 				opened.Add(1)
@@ -191,21 +193,20 @@ func (r *run) dial(number int) bool {
 	if n := len(r.readers); n > 0 && r.readers[number%n].take(c) {
 		return true
 	}
-	r.goroutines.Add(1)
-	go c.read()
+	r.goroutines.Go(c.read)
 	return true
 }
 
 func (r *run) cannotDial(err error) {
 	if r.dialing.Err() == nil {
-		r.fail(r.dialError(err, r.open.Load()))
+		r.fail(dialError(err, r.open.Load(), r.plan.Timeout))
 		r.endDials()
 	}
 }
 
 // inTurn waits until the ramp, which began at since, allows a connection.
 func (r *run) inTurn(since time.Duration, number int) bool {
-	moment := since + time.Duration(float64(r.plan.Part.number(number))*1e9/r.plan.Ramp.PerSecond)
+	moment := since + time.Duration(float64(r.plan.Part.number(number))*1e9/r.plan.Ramp)
 	select {
 	case <-time.After(moment - time.Duration(r.now())):
 		return true
@@ -254,10 +255,9 @@ func (r *run) begin() error {
 		}
 		r.pacers = append(r.pacers, p)
 	}
-	r.goroutines.Add(pacers)
 	r.pacing.Store(int64(pacers))
 	for _, p := range r.pacers {
-		go p.pace()
+		r.goroutines.Go(p.pace)
 	}
 	return nil
 }
@@ -378,17 +378,8 @@ func (r *run) stop() {
 	}
 	r.endDials()
 	<-r.dialled
-	for _, p := range r.pacers {
-		p.alarm.timer.Close()
-	}
-	if r.churn != nil {
-		r.churn.stop()
-	}
-	if r.thoughts != nil {
-		r.thoughts.stop()
-	}
-	for _, h := range r.heartbeats {
-		h.timer.Close()
+	for _, t := range r.timers {
+		t.Close() // ends the goroutine that waits for it
 	}
 	if r.idle != nil {
 		r.idle.stop()

@@ -83,7 +83,7 @@ func checkLoop(t *testing.T, p Plan, r *Result) {
 func TestRunOfAPlanOfZeros(t *testing.T) {
 	p := must[Plan](t)(Plan{Target: Frames{Address: "127.0.0.1:1"}}.complete())
 	if p.Conns != 1 || p.Depth != 1 || p.For != 10*time.Second || p.Warmup != time.Second ||
-		p.Timeout != 5*time.Second || len(p.Content) != 32 || p.Expect != nil || p.Ramp.Dials != 64 || p.MaxLag != time.Millisecond {
+		p.Timeout != 5*time.Second || len(p.Content) != 32 || p.Expect != nil || p.MaxLag != time.Millisecond {
 		t.Errorf("zeros became %+v", p)
 	}
 	p = must[Plan](t)(Plan{Target: Frames{}, Rate: 1, Warmup: -1, Content: []byte{}, Echo: true}.complete())
@@ -108,8 +108,7 @@ func TestRunRefusesBadPlans(t *testing.T) {
 		"lag":             {Target: target, MaxLag: -1},
 		"stall":           {Target: target, MaxStall: -1},
 		"size":            {Target: target, Size: -1},
-		"ramp":            {Target: target, Ramp: Ramp{PerSecond: -1}},
-		"dials":           {Target: target, Ramp: Ramp{Dials: -1}},
+		"ramp":            {Target: target, Ramp: -1},
 		"content in demo": {Target: Frames{Address: "127.0.0.1:1", Dialect: wire.Demo}, Echo: true},
 	} {
 		r, err := Run(context.Background(), p)
@@ -190,7 +189,7 @@ func TestRunPassesPushesOver(t *testing.T) {
 func TestRunRamp(t *testing.T) {
 	sideBySide(t)
 	o := runPlan(t, context.Background(), Plan{
-		Target: echoServer(t, "tcp"), Conns: 11, Ramp: Ramp{PerSecond: 50, Dials: 2}, For: 100 * time.Millisecond,
+		Target: echoServer(t, "tcp"), Conns: 11, Ramp: 50, For: 100 * time.Millisecond,
 	})
 	if o.err != nil {
 		t.Fatal(o.err)
@@ -245,7 +244,7 @@ func TestProgressOfBothLoops(t *testing.T) {
 func TestInterruptedRunNeverPasses(t *testing.T) {
 	goals := []Goal{must[Goal](t)(ParseGoal("p50<1m")), must[Goal](t)(ParseGoal("errors==0"))}
 	for name, p := range map[string]Plan{
-		"connecting": {Conns: 100, Ramp: Ramp{PerSecond: 1}, For: time.Minute},
+		"connecting": {Conns: 100, Ramp: 1, For: time.Minute},
 		"warming up": {Depth: 4, Warmup: time.Minute, For: time.Minute},
 		"measuring":  {Depth: 4, Warmup: -1, For: time.Minute},
 		"open":       {Depth: 4, Rate: 2000, Warmup: -1, For: time.Minute},
@@ -260,7 +259,7 @@ func TestInterruptedRunNeverPasses(t *testing.T) {
 				}
 			}, echo)
 			p.Target = serveWith(t, "tcp", func(nc net.Conn) {
-				if p.Ramp.PerSecond > 0 {
+				if p.Ramp > 0 {
 					cancel()
 				}
 				reads(nc)

@@ -22,6 +22,11 @@ type site struct {
 	handshakes             *handshakes // nil: no TLS
 }
 
+// sited is a target that has a site.
+type sited interface{ its() *site }
+
+func (s *site) its() *site { return s }
+
 // handshakes counts the TLS handshakes of all connections of a run.
 type handshakes struct{ made, resumed atomic.Int64 }
 

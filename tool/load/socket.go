@@ -77,7 +77,12 @@ func (s *socket) read(p []byte) (int, error) {
 		return n, err
 	}
 	s.in = p
-	if err := s.raw.Read(s.readRaw); err != nil {
+	return s.hasRead(s.raw.Read(s.readRaw))
+}
+
+// hasRead returns the outcome of readNow, unless err is why it was not called.
+func (s *socket) hasRead(err error) (int, error) {
+	if err != nil {
 		return 0, err
 	}
 	if errors.Is(s.readErr, sys.ErrClosed) {

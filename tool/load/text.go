@@ -92,7 +92,6 @@ func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome)
 		fmt.Fprintf(table, "lag\t%s\n", quantilesText(r.Lag))
 	}
 	writeBeside(table, r)
-	percent := func(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
 	fmt.Fprintf(table, "client\t%s CPU a request, %s of its CPUs\n", figure.OrNone(r.Client.CPUPerRequest, figure.Micros), figure.OrNone(r.Client.CPUShare, percent))
 	if s := r.Server; s != nil {
 		said := []string{figure.OrNone(s.CPUPerRequest, figure.Micros) + " CPU a request"}
@@ -114,6 +113,8 @@ func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome)
 	writeAgents(w, r.Agents)
 }
 
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
+
 // writeAgents prints a line for each agent.
 func writeAgents(w io.Writer, agents []Agent) {
 	if len(agents) == 0 {
@@ -122,16 +123,13 @@ func writeAgents(w io.Writer, agents []Agent) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nagent\tmachine\tconns\trequests\terrors\tanswers/s\tp50\tp99\tlag p99\tCPU\tclock\t")
 	for _, a := range agents {
-		clock, cpu := "–", "–"
+		clock := "–"
 		if a.Clock != nil && a.ClockError != nil {
 			clock = fmt.Sprintf("%+.3f ± %.3f ms", *a.Clock/1e3, *a.ClockError/1e3)
 		}
-		if a.CPUShare != nil {
-			cpu = strconv.FormatFloat(100**a.CPUShare, 'f', 0, 64) + " %"
-		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", a.Name, a.Machine, figure.Grouped(float64(a.Conns)),
 			figure.Grouped(float64(a.Requests)), figure.Grouped(float64(a.Errors)), figure.OrNone(a.Rate, figure.Grouped),
-			figure.OrNone(a.Latency.P50, figure.Micros), figure.OrNone(a.Latency.P99, figure.Micros), figure.OrNone(a.LagP99, figure.Micros), cpu, clock)
+			figure.OrNone(a.Latency.P50, figure.Micros), figure.OrNone(a.Latency.P99, figure.Micros), figure.OrNone(a.LagP99, figure.Micros), figure.OrNone(a.CPUShare, percent), clock)
 	}
 	table.Flush()
 }

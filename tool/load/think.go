@@ -14,9 +14,8 @@ type thoughts struct {
 	timer *sys.Timer
 	lag   histogram // how late they continued, which is the generator's own delay
 
-	mu     sync.Mutex
-	all    []thought // a binary heap by moment
-	closed bool
+	mu  sync.Mutex
+	all []thought // a binary heap by moment
 }
 
 // thought is a session that continues at a moment.
@@ -31,7 +30,7 @@ const mostThinking = 1 << 20
 
 // begin starts the goroutine.
 func (t *thoughts) begin() (err error) {
-	if t.timer, err = newTimer(); err != nil {
+	if t.timer, err = t.run.newTimer(); err != nil {
 		return err
 	}
 	t.run.goroutines.Go(t.wake)
@@ -80,7 +79,7 @@ func (t *thoughts) pop() thought {
 
 // set sets the timer for the first thought. t.mu is held.
 func (t *thoughts) set() {
-	if t.closed || len(t.all) == 0 {
+	if len(t.all) == 0 {
 		return
 	}
 	// If it fails, the timer is closed because the run is over.
@@ -112,13 +111,4 @@ func (t *thoughts) take() (next thought, now int64, ok bool) {
 		return thought{}, now, false
 	}
 	return t.pop(), now, true
-}
-
-// stop ends the goroutine.
-func (t *thoughts) stop() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed = true; t.timer != nil {
-		t.timer.Close()
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
@@ -451,7 +452,7 @@ func TestBodiesHaveTheirLength(t *testing.T) {
 	var s traffic.Session
 	for i, n := range []int{0, 1, 9, 10, 99, 100, 12345} {
 		s.Start(p.Traffic, 0, uint64(i))
-		got := string(p.Target.Caller().(stepper).AppendStep([]byte("before"), 1, &s))
+		got := string(p.Target.Caller().(*httpCaller).appendStep([]byte("before"), 1, &s))
 		want := fmt.Sprintf("beforePOST / HTTP/1.1\r\nHost: h\r\nUser-Agent: hone\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
 		if got != want {
 			t.Errorf("%d bytes: %.200q", n, got)
@@ -461,7 +462,7 @@ func TestBodiesHaveTheirLength(t *testing.T) {
 		p := Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{{Method: method}}}}})}
 		p = must[Plan](t)(p.complete())
 		s.Start(p.Traffic, 0, 0)
-		if got := string(p.Target.Caller().(stepper).AppendStep(nil, 1, &s)); strings.Contains(got, "\r\nContent-Length: 0\r\n") != want {
+		if got := string(p.Target.Caller().(*httpCaller).appendStep(nil, 1, &s)); strings.Contains(got, "\r\nContent-Length: 0\r\n") != want {
 			t.Errorf("%s without a body: %q", method, got)
 		}
 	}
@@ -628,7 +629,9 @@ func TestFollow(t *testing.T) {
 		"again, and stopping": {now: 50, again: true, stop: true},
 	} {
 		r := &run{plan: Plan{Traffic: script}, start: time.Now()}
-		r.thoughts = &thoughts{run: r, closed: true}
+		timer := must[*sys.Timer](t)(r.newTimer())
+		t.Cleanup(func() { timer.Close() })
+		r.thoughts = &thoughts{run: r, timer: timer}
 		r.stopping.Store(c.stop)
 		conn := &conn{run: r, shard: &shard{window: window{0, 100}, now: newTally(true)}}
 		of := conn.admit(arrival{})

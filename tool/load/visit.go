@@ -52,7 +52,7 @@ func (v *visit) await() (rest []byte, wrong *Error) {
 		n, err := v.nc.Read(in[held:])
 		held += n
 		used, done, wrong := v.settle(in[:held])
-		if owed, ok := v.caller.(replier); ok && wrong == nil {
+		if owed, ok := v.caller.(*wsCaller); ok && wrong == nil {
 			reply(v.nc, owed)
 		}
 		switch {
@@ -69,8 +69,8 @@ func (v *visit) await() (rest []byte, wrong *Error) {
 }
 
 // reply sends the protocol's replies. If the write fails, the reader notices.
-func reply(nc net.Conn, caller replier) {
-	if words := caller.AppendReplies(nil); len(words) > 0 {
+func reply(nc net.Conn, caller *wsCaller) {
+	if words := caller.appendReplies(nil); len(words) > 0 {
 		_, _ = nc.Write(words)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // supervision is the state of the supervising goroutine alone.
@@ -193,7 +195,7 @@ func (r *run) closeWindow(now int64) {
 }
 
 func (r *run) readCPU(now int64) cpuReading {
-	used, known := processCPU()
+	used, known := sys.ProcessTime()
 	return cpuReading{now, used, known, true}
 }
 

@@ -78,7 +78,7 @@ func (w WebSocket) String() string { return public(w.URL) }
 
 // prepared returns the target for a plan.
 func (w WebSocket) prepared(p Plan) (Target, error) {
-	content := p.content()
+	content := p.Carried()
 	if len(content) > mostFrame {
 		return nil, badTarget(fmt.Sprintf("content of %d bytes in a message of WebSocket", len(content)), fmt.Sprintf("send %d bytes at most", mostFrame))
 	}

@@ -211,7 +211,7 @@ func TestWebSocketAnswersPings(t *testing.T) {
 // Idle connections skip pushes, in whatever pieces they come, and answer the pings in and after them.
 func TestWebSocketIgnores(t *testing.T) {
 	c := WebSocket{URL: "ws://127.0.0.1"}.Caller().(*wsCaller)
-	c.Ignore()
+	c.ignores = true
 	long := bytes.Repeat([]byte("push"), 40_000)
 	stream := slices.Concat(wsFrameOf(0x01, long), wsFrameOf(0x89, []byte("ping")), wsFrameOf(0x80, []byte("end")), wsFrameOf(0x82, long[:200]), wsFrameOf(0x89, []byte("ping")))
 	for _, piece := range []int{1, 7, 1000, len(stream)} {
@@ -230,7 +230,7 @@ func TestWebSocketIgnores(t *testing.T) {
 				held = held[used:]
 			}
 		}
-		s := &wsSide{in: bufio.NewReader(bytes.NewReader(c.AppendReplies(nil)))}
+		s := &wsSide{in: bufio.NewReader(bytes.NewReader(c.appendReplies(nil)))}
 		for range 2 {
 			if kind, payload, err := s.read(); kind != 0x8a || string(payload) != "ping" || err != nil || len(held) > 0 {
 				t.Errorf("in pieces of %d: %#x %q %v, and %d bytes are left", piece, kind, payload, err, len(held))

@@ -22,15 +22,12 @@ func (c *wsCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
 	return websocket.AppendFrame(dst, c.kind, content)
 }
 
-// AppendReplies appends the pending control frames.
-func (c *wsCaller) AppendReplies(dst []byte) []byte {
+// appendReplies appends the pending control frames, once.
+func (c *wsCaller) appendReplies(dst []byte) []byte {
 	dst = append(dst, c.replies...)
 	c.replies = c.replies[:0]
 	return dst
 }
-
-// Ignore skips unsolicited messages from now on.
-func (c *wsCaller) Ignore() { c.ignores = true }
 
 // mostReplies limits the replies that a server can make us queue.
 const mostReplies = 64 << 10

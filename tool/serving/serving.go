@@ -87,9 +87,6 @@ func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if passed, ours := passedSockets(); passed > 0 && ours && !f.Given("addr") {
 		f.Addr = "fd:3"
 	}
-	if f.Given("socket-mode") && !strings.HasPrefix(f.Addr, "unix:") {
-		return exit.Usagef("serve: --socket-mode is for a socket file, and --addr is %s; give --addr unix:PATH, or leave it out", f.Addr)
-	}
 	s, err := f.prepare(stderr)
 	if err != nil {
 		return err
@@ -128,31 +125,16 @@ func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 
 // prepare builds the server and its admin side.
 func (f *Options) prepare(stderr io.Writer) (*serving, error) {
-	if (f.Cert == "") != (f.Key == "") {
-		return nil, exit.Usagef("serve: --cert and --key go together; give both, or neither for plain TCP")
-	}
-	if f.ClientCA != "" && f.Cert == "" {
-		return nil, exit.Usagef("serve: --client-ca needs TLS; give --cert and --key as well")
+	if err := f.check(); err != nil {
+		return nil, err
 	}
 	proxies, err := f.trusted()
 	if err != nil {
 		return nil, err
 	}
-	token, err := f.token()
+	token, err := session.TokenOf("serve", "admin-token-file", f.TokenFile)
 	if err != nil {
 		return nil, err
-	}
-	if err := f.checkAdminHosts(); err != nil {
-		return nil, err
-	}
-	if f.Given("files") && f.Service.Value != WebService {
-		return nil, exit.Usagef("serve: --files is for --service http, and the service is %s; leave it out", f.Service.Value)
-	}
-	if (f.DotFiles || f.FileLinks) && f.Files == "" {
-		return nil, exit.Usagef("serve: --dot-files and --follow-symlinks are for --files; give the folder, or leave them out")
-	}
-	if f.Compression && f.Service.Value != SocketService {
-		return nil, exit.Usagef("serve: --compression is for --service ws, and the service is %s; leave it out", f.Service.Value)
 	}
 	s := &serving{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
 	if f.Logs.Value == "json" {
@@ -198,9 +180,6 @@ func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
 
 // prepareWeb builds the server of the services http and ws.
 func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
-	if f.Given("dialect") {
-		return exit.Usagef("serve: --dialect is for framed services, and the service is %s; leave it out", f.Service.Value)
-	}
 	if f.Files != "" {
 		root, err := os.OpenRoot(f.Files)
 		if err != nil {
@@ -248,19 +227,25 @@ func (f *Options) trusted() ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// token reads --admin-token-file.
-func (f *Options) token() (string, error) {
-	token, err := session.ReadToken(f.TokenFile)
-	if err != nil {
-		return "", exit.Failedf("serve: --admin-token-file: %w; %s", err, session.NewToken(f.TokenFile))
-	}
-	return token, nil
-}
-
-// checkAdminHosts refuses values that no Host header can have.
-func (f *Options) checkAdminHosts() error {
-	if len(f.AdminHosts) > 0 && f.Admin == "off" {
+// check refuses flags that would have no effect, and names that no Host header can have.
+func (f *Options) check() error {
+	switch service := f.Service.Value; {
+	case f.Given("socket-mode") && !strings.HasPrefix(f.Addr, "unix:"):
+		return exit.Usagef("serve: --socket-mode is for a socket file, and --addr is %s; give --addr unix:PATH, or leave it out", f.Addr)
+	case (f.Cert == "") != (f.Key == ""):
+		return exit.Usagef("serve: --cert and --key go together; give both, or neither for plain TCP")
+	case f.ClientCA != "" && f.Cert == "":
+		return exit.Usagef("serve: --client-ca needs TLS; give --cert and --key as well")
+	case len(f.AdminHosts) > 0 && f.Admin == "off":
 		return exit.Usagef("serve: --admin-host needs the admin side; remove --admin off")
+	case f.Given("files") && service != WebService:
+		return exit.Usagef("serve: --files is for --service http, and the service is %s; leave it out", service)
+	case (f.DotFiles || f.FileLinks) && f.Files == "":
+		return exit.Usagef("serve: --dot-files and --follow-symlinks are for --files; give the folder, or leave them out")
+	case f.Compression && service != SocketService:
+		return exit.Usagef("serve: --compression is for --service ws, and the service is %s; leave it out", service)
+	case f.Given("dialect") && (service == WebService || service == SocketService):
+		return exit.Usagef("serve: --dialect is for framed services, and the service is %s; leave it out", service)
 	}
 	for _, name := range f.AdminHosts {
 		if name == "" || strings.ContainsAny(name, "/*:, \t") {

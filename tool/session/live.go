@@ -62,9 +62,9 @@ func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) 
 
 // listen listens at the page's address. Without a token only this machine may connect.
 func (f UI) listen(command string) (*observe.Guard, net.Listener, error) {
-	token, err := ReadToken(f.TokenFile)
+	token, err := TokenOf(command, "ui-token-file", f.TokenFile)
 	if err != nil {
-		return nil, nil, exit.Failedf("%s: --ui-token-file: %w; %s", command, err, NewToken(f.TokenFile))
+		return nil, nil, err
 	}
 	guard := &observe.Guard{Token: token, Posts: []string{"/capture"}, Sandboxed: []string{"/pprof/"}}
 	addr := f.Addr
@@ -91,6 +91,15 @@ func ReadToken(file string) (string, error) {
 		err = fmt.Errorf("%s is empty", file)
 	}
 	return token, err
+}
+
+// TokenOf reads the token that a flag names.
+func TokenOf(command, flag, file string) (string, error) {
+	token, err := ReadToken(file)
+	if err != nil {
+		return "", exit.Failedf("%s: --%s: %w; %s", command, flag, err, NewToken(file))
+	}
+	return token, nil
 }
 
 // NewToken explains how to create a token file.

@@ -82,7 +82,7 @@ func (f *Load) Define(cmd *cobra.Command) {
 	f.arrivals = AddChoice(cmd, "arrivals", load.Poisson.String(), "how --rate, --schedule and --churn are spread over time", load.Constant.String(), load.Poisson.String())
 	flags.DurationVarP(&f.Plan.For, "for", "d", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.Plan.Warmup, "warmup", 0, "how long to load before measuring (a tenth of --for, at most 5s)")
-	flags.Float64Var(&f.Plan.Ramp.PerSecond, "ramp", 0, "most connections to open a second (no limit)")
+	flags.Float64Var(&f.Plan.Ramp, "ramp", 0, "most connections to open a second (no limit)")
 	flags.DurationVar(&f.Plan.Timeout, "timeout", 5*time.Second, "time limit for an answer, and for connecting")
 	flags.DurationVar(&f.Plan.Deadline, "deadline", 0, "shed requests that are later than this: do not send them (send them)")
 	flags.Var(&parsed{kind: "ADDRESSES", keep: func(text string) error {

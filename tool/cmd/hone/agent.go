@@ -48,9 +48,9 @@ func (f *natsFlags) server(command, url string) (*fleet.NATS, error) {
 	if (f.cert == "") != (f.private == "") {
 		return nil, exit.Usagef("%s: --nats-cert and --nats-key belong together; give both, or neither", command)
 	}
-	token, err := session.ReadToken(f.tokenFile)
+	token, err := session.TokenOf(command, f.tokenName, f.tokenFile)
 	if err != nil {
-		return nil, exit.Failedf("%s: --%s: %w; %s", command, f.tokenName, err, session.NewToken(f.tokenFile))
+		return nil, err
 	}
 	return &fleet.NATS{URL: url, Token: token, Credentials: f.credentials, CA: f.authority, Cert: f.cert, Key: f.private}, nil
 }

@@ -38,9 +38,8 @@ var errGone = fmt.Errorf("the coordinator has been silent for %v", silence)
 
 // Pipe runs one part for the coordinator at the other end of two pipes, and closes the pipes.
 func (a *Agent) Pipe(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	return a.serve(ctx, func(take func(message), ended func(error)) (*link, error) {
-		return newLink(&stream{in, out}, take, ended), nil
-	})
+	_, err := a.serve(ctx, &stream{in, out})
+	return err
 }
 
 func (a *Agent) hello() *hello {
@@ -72,8 +71,9 @@ type service struct {
 	seen load.Progress // without its distributions, which are only lent
 }
 
-// serve handles a coordinator's messages until the coordinator has the result, or is gone.
-func (a *Agent) serve(ctx context.Context, open func(take func(message), ended func(error)) (*link, error)) error {
+// serve handles a coordinator's messages until the coordinator has the result, or is gone. It reports
+// whether there was a part for this agent.
+func (a *Agent) serve(ctx context.Context, c carrier) (worked bool, err error) {
 	messages, gone := make(chan message, mostQueued), make(chan error, 1)
 	serving, end := context.WithCancel(context.Background())
 	defer end()
@@ -83,10 +83,7 @@ func (a *Agent) serve(ctx context.Context, open func(take func(message), ended f
 		case <-serving.Done():
 		}
 	}
-	l, err := open(take, func(err error) { gone <- err })
-	if err != nil {
-		return err
-	}
+	l := newLink(c, take, func(err error) { gone <- err })
 	defer l.close()
 	defer end() // runs before close, which waits for take
 	s := &service{agent: a, link: l, clock: a.clock, start: make(chan time.Time, 1), ended: make(chan done, 1)}
@@ -105,21 +102,22 @@ func (a *Agent) serve(ctx context.Context, open func(take func(message), ended f
 		case m := <-messages:
 			quiet.Reset(silence)
 			if m.Stop && !s.busy {
-				return nil // the coordinator has the result, or does not need this agent
+				return worked, nil // the coordinator has the result, or does not need this agent
 			}
+			worked = worked || m.Job != nil
 			s.take(running, m)
 		case d := <-s.ended:
 			s.busy = false
 			d.Leaves = s.leaves
 			l.send(message{Done: &d})
 		case err := <-gone:
-			return fmt.Errorf("the coordinator is gone: %w", err)
+			return worked, fmt.Errorf("the coordinator is gone: %w", err)
 		case <-quiet.C:
-			if parts, ok := l.carrier.(interface{ heard() time.Time }); ok && time.Since(parts.heard()) < silence {
+			if parts, ok := c.(interface{ heard() time.Time }); ok && time.Since(parts.heard()) < silence {
 				quiet.Reset(silence) // a long message is being sent
 				continue
 			}
-			return errGone
+			return worked, errGone
 		case <-interrupted:
 			interrupted = nil
 			s.leaves = true

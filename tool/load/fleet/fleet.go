@@ -63,7 +63,8 @@ type Source interface {
 type member struct {
 	link   *link
 	hello  hello
-	number int // assigned by the Source
+	number int    // assigned by the Source
+	name   string // the same; empty: its own
 
 	heard  time.Time
 	pings  int64
@@ -178,16 +179,16 @@ func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 	return c.result()
 }
 
-// join adds an agent; connect makes its link. Sources call it.
-func (c *coordinator) join(number int, connect func(take func(message), ended func(error)) *link) {
-	m := &member{number: number, asked: make(map[int64]time.Time)}
+// join adds an agent, under another name than its own if one is given. Sources call it.
+func (c *coordinator) join(number int, name string, by carrier) {
+	m := &member{number: number, name: name, asked: make(map[int64]time.Time)}
 	tell := func(e event) {
 		select {
 		case c.events <- e:
 		case <-c.over:
 		}
 	}
-	m.link = connect(func(said message) { tell(event{from: m, message: said}) }, func(err error) { tell(event{from: m, ended: err}) })
+	m.link = newLink(by, func(said message) { tell(event{from: m, message: said}) }, func(err error) { tell(event{from: m, ended: err}) })
 	tell(event{from: m, joined: true})
 }
 
@@ -213,6 +214,7 @@ func (c *coordinator) take(e event) {
 	switch said := e.message; {
 	case said.Hello != nil:
 		m.hello = *said.Hello
+		m.hello.Name = cmp.Or(m.name, m.hello.Name)
 	case said.Ready:
 		m.ready = true
 	case said.Pong != nil:
@@ -339,21 +341,12 @@ func (c *coordinator) finished() bool {
 		return false
 	}
 	for _, m := range c.members {
-		if m.done == nil && (m.fault == "" || c.step == stopping && m.alive() && time.Now().Before(c.deadline)) {
+		heard := m.link.over.Err() == nil && time.Since(m.heard) < silence // it may still report, fault or not
+		if m.done == nil && (m.fault == "" || c.step == stopping && heard && time.Now().Before(c.deadline)) {
 			return false
 		}
 	}
 	return true
-}
-
-// alive reports whether an agent with a fault may still report its counts.
-func (m *member) alive() bool {
-	select {
-	case <-m.link.over:
-		return false
-	default:
-		return time.Since(m.heard) < silence
-	}
 }
 
 // advance does what is due.

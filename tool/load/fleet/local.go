@@ -70,15 +70,7 @@ func (l *Local) start(c *coordinator, i int) error {
 		return err
 	}
 	l.children = append(l.children, process)
-	c.join(i, func(take func(message), ended func(error)) *link {
-		named := func(m message) {
-			if m.Hello != nil {
-				m.Hello.Name = strconv.Itoa(i + 1)
-			}
-			take(m)
-		}
-		return newLink(&stream{ourIn, ourOut}, named, ended)
-	})
+	c.join(i, strconv.Itoa(i+1), &stream{ourIn, ourOut})
 	return nil
 }
 

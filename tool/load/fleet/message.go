@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,20 +72,20 @@ var (
 type link struct {
 	carrier carrier
 	out     chan []byte
-	over    chan struct{} // closed when it has ended
-	once    sync.Once
-	why     error // read it after over
+	over    context.Context // its cause is why it has ended
+	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
 }
 
 // newLink starts a link. It calls take for each message, one after the other, and ended after the
 // last.
 func newLink(c carrier, take func(message), ended func(error)) *link {
-	l := &link{carrier: c, out: make(chan []byte, mostQueued), over: make(chan struct{})}
+	l := &link{carrier: c, out: make(chan []byte, mostQueued)}
+	l.over, l.cancel = context.WithCancelCause(context.Background())
 	l.running.Go(l.write)
 	l.running.Go(func() {
 		l.end(l.read(take))
-		ended(l.why)
+		ended(context.Cause(l.over))
 	})
 	return l
 }
@@ -101,7 +102,7 @@ func (l *link) write() {
 				l.end(err)
 				return
 			}
-		case <-l.over:
+		case <-l.over.Done():
 			return
 		}
 	}
@@ -134,7 +135,7 @@ func (l *link) send(m message) {
 	}
 	select {
 	case l.out <- text:
-	case <-l.over:
+	case <-l.over.Done():
 	default:
 		l.end(errFull)
 	}
@@ -142,11 +143,8 @@ func (l *link) send(m message) {
 
 // end ends the link; the first reason counts.
 func (l *link) end(why error) {
-	l.once.Do(func() {
-		l.why = why
-		close(l.over)
-		l.carrier.Close()
-	})
+	l.cancel(why)
+	l.carrier.Close()
 }
 
 // finish ends the link once everything is sent, or soon.
@@ -154,7 +152,7 @@ func (l *link) finish() {
 	select {
 	case l.out <- nil:
 		select {
-		case <-l.over:
+		case <-l.over.Done():
 		case <-time.After(lastWords):
 		}
 	default:

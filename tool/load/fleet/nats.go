@@ -130,9 +130,6 @@ func (s *server) fail(why error) {
 	}
 }
 
-// close closes the connection.
-func (s *server) close() { s.conn.Close() }
-
 // letters carries messages between one agent and its coordinator.
 type letters struct {
 	server  *server
@@ -142,15 +139,15 @@ type letters struct {
 	received uint64
 	rest     []byte
 	chunks   chan []byte
-	latest   atomic.Int64 // when the last chunk came, in Unix nanoseconds
-	over     chan struct{}
-	once     sync.Once
-	why      error // read it after over
+	latest   atomic.Int64    // when the last chunk came, in Unix nanoseconds
+	over     context.Context // its cause is why they have ended
+	end      context.CancelCauseFunc
 }
 
 // letters returns a carrier that receives on its own subject.
 func (s *server) letters(to, own string) *letters {
-	l := &letters{server: s, to: to, own: own, chunks: make(chan []byte, 4*mostQueued), over: make(chan struct{})}
+	l := &letters{server: s, to: to, own: own, chunks: make(chan []byte, 4*mostQueued)}
+	l.over, l.end = context.WithCancelCause(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inbox[own] = l
@@ -170,7 +167,7 @@ func (l *letters) put(sealed []byte) {
 	l.latest.Store(time.Now().UnixNano())
 	select {
 	case l.chunks <- chunk:
-	case <-l.over:
+	case <-l.over.Done():
 	default:
 		l.end(errors.New("messages came faster than they were read"))
 	}
@@ -205,8 +202,8 @@ func (l *letters) Receive() ([]byte, error) {
 		var chunk []byte
 		select {
 		case chunk = <-l.chunks:
-		case <-l.over:
-			return nil, l.why
+		case <-l.over.Done():
+			return nil, context.Cause(l.over)
 		}
 		switch number := binary.BigEndian.Uint64(chunk); {
 		case number < l.received:
@@ -225,13 +222,6 @@ func (l *letters) Receive() ([]byte, error) {
 			return text, nil
 		}
 	}
-}
-
-func (l *letters) end(why error) {
-	l.once.Do(func() {
-		l.why = why
-		close(l.over)
-	})
 }
 
 // Close ends them.
@@ -269,7 +259,7 @@ func (n *NATS) open(c *coordinator) (err error) {
 			joined++
 			agent := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 			l = s.letters(s.subject(run, "down", agent), m.Subject)
-			c.join(0, func(take func(message), ended func(error)) *link { return newLink(l, take, ended) })
+			c.join(0, "", l)
 		}
 		l.put(m.Data)
 	})
@@ -315,7 +305,7 @@ func (n *NATS) close() {
 		n.end()
 		n.calls.Wait()
 	}
-	n.server.close()
+	n.server.conn.Close()
 }
 
 // NATS waits for a coordinator's call, runs a part, and waits again, until ctx ends, or after one
@@ -329,7 +319,7 @@ func (a *Agent) NATS(ctx context.Context, n *NATS, once bool) error {
 	defer again.Stop()
 	for {
 		ended, err := a.wait(ctx, n.URL, s, once)
-		s.close()
+		s.conn.Close()
 		if ended {
 			return err
 		}
@@ -373,8 +363,8 @@ func (a *Agent) wait(ctx context.Context, where string, s *server, once bool) (e
 		select {
 		case <-ctx.Done():
 			return true, ctx.Err()
-		case <-lost.over:
-			return false, fmt.Errorf("load: %s: %w", where, lost.why)
+		case <-lost.over.Done():
+			return false, fmt.Errorf("load: %s: %w", where, context.Cause(lost.over))
 		case run := <-calls:
 			if run == last {
 				continue // it was not needed, or has done its part
@@ -406,12 +396,5 @@ func (a *Agent) join(ctx context.Context, s *server, run string) (worked bool, e
 		return false, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // otherwise it ends with the connection
-	err = a.serve(ctx, func(take func(message), ended func(error)) (*link, error) {
-		noting := func(m message) {
-			worked = worked || m.Job != nil
-			take(m)
-		}
-		return newLink(l, noting, ended), nil
-	})
-	return worked, err
+	return a.serve(ctx, l)
 }

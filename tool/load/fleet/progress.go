@@ -121,7 +121,7 @@ func (c *coordinator) report(now time.Time) {
 	if c.step == running && len(c.Plan.AbortOn) > 0 && c.Plan.Missed(&c.series.total) != "" {
 		c.stop()
 	}
-	p.Latency, p.Service = emptied(&c.series.fresh)
+	p.Latency, p.Service = c.series.taken()
 	q := load.QuantilesOf(p.Latency)
 	p.P50, p.P99 = q.P50, q.P99
 	if c.Plan.Progress != nil {
@@ -132,14 +132,14 @@ func (c *coordinator) report(now time.Time) {
 	}
 }
 
-// emptied returns what has come since the last report and resets it.
-func emptied(fresh **load.Measured) (latency, service *hdrhistogram.Histogram) {
-	m := *fresh
-	if *fresh = nil; m == nil {
+// taken returns what was closed since the last report, once.
+func (s *series) taken() (latency, service *hdrhistogram.Histogram) {
+	fresh := s.fresh
+	if s.fresh = nil; fresh == nil {
 		none := load.NewHistogram()
 		return none, none
 	}
-	return m.Times()
+	return fresh.Times()
 }
 
 // phase returns the order of a phase.

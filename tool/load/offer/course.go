@@ -129,14 +129,8 @@ func (c *Course) Due(t time.Duration) float64 {
 	if seconds < c.warmup {
 		return c.first * seconds
 	}
-	seconds -= c.warmup
-	due, rounds := float64(c.first*c.warmup), 0.0
-	if c.period > 0 {
-		rounds = math.Floor(seconds / c.period)
-		seconds = max(0, seconds-float64(rounds*c.period))
-	}
-	p := c.at(seconds)
-	return due + float64(rounds*c.each) + p.before + p.requests(min(seconds-p.from, p.length))
+	rounds, p, into := c.at(seconds - c.warmup)
+	return float64(c.first*c.warmup) + float64(rounds*c.each) + p.before + p.requests(into)
 }
 
 // Rate returns the requests a second at t, since the warm-up began.
@@ -145,18 +139,19 @@ func (c *Course) Rate(t time.Duration) float64 {
 	if seconds < c.warmup {
 		return c.first
 	}
-	seconds -= c.warmup
-	if c.period > 0 {
-		seconds = max(0, seconds-float64(math.Floor(seconds/c.period)*c.period))
-	}
-	p := c.at(seconds)
-	return p.rate + float64(p.slope*min(seconds-p.from, p.length))
+	_, p, into := c.at(seconds - c.warmup)
+	return p.rate + float64(p.slope*into)
 }
 
-// at returns the piece of a moment after the warm-up.
-func (c *Course) at(seconds float64) piece {
+// at returns the periods and the piece of a moment after the warm-up, and how far it is into the piece.
+func (c *Course) at(seconds float64) (rounds float64, p piece, into float64) {
+	if c.period > 0 {
+		rounds = math.Floor(seconds / c.period)
+		seconds = max(0, seconds-float64(rounds*c.period))
+	}
 	i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].from > seconds })
-	return c.pieces[max(i-1, 0)]
+	p = c.pieces[max(i-1, 0)]
+	return rounds, p, min(seconds-p.from, p.length)
 }
 
 // Peak returns the highest rate.

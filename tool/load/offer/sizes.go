@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -188,10 +189,7 @@ func fromFile(text string, readFile func(name string) ([]byte, error)) (*drawing
 	if len(sizes) == 0 {
 		return nil, errors.New("the file is empty: write one size on each line")
 	}
-	d := &drawing{least: sizes[0], most: sizes[0]}
-	for _, size := range sizes {
-		d.least, d.most = min(d.least, size), max(d.most, size)
-	}
-	d.size = func(seed, n uint64) float64 { return float64(sizes[int(part(seed, n, 0)*float64(len(sizes)))]) }
-	return d, nil
+	return &drawing{slices.Min(sizes), slices.Max(sizes), func(seed, n uint64) float64 {
+		return float64(sizes[int(part(seed, n, 0)*float64(len(sizes)))])
+	}}, nil
 }

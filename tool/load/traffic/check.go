@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -179,7 +180,7 @@ func (c *compiler) canHold() error {
 		good := slices.Contains(r.Statuses, status) || len(r.Statuses) == 0 && status >= 200 && status < 400
 		for i := range r.checks {
 			k := &r.checks[i]
-			good = good && (k.what.kind != "status" || k.expr != nil || compared(k.op, cmp.Compare(float64(status), k.number)))
+			good = good && (k.what.kind != "status" || k.expr != nil || Holds(k.op, cmp.Compare(float64(status), k.number)))
 		}
 		if good {
 			break
@@ -222,8 +223,8 @@ func statusesText(statuses []int) string {
 	return strings.Trim(fmt.Sprint(statuses), "[]")
 }
 
-// compared reports whether the operator holds for the outcome of a comparison.
-func compared(op string, outcome int) bool {
+// Holds reports whether an operator of comparison, such as <=, holds for an outcome of cmp.Compare.
+func Holds(op string, outcome int) bool {
 	switch op {
 	case "==":
 		return outcome == 0
@@ -245,9 +246,9 @@ func compared(op string, outcome int) bool {
 func (k *check) holds(s *Session, a *Answer) bool {
 	switch k.what.kind {
 	case "status":
-		return k.expr != nil || compared(k.op, cmp.Compare(float64(a.Status), k.number))
+		return k.expr != nil || Holds(k.op, cmp.Compare(float64(a.Status), k.number))
 	case "length":
-		return k.expr != nil || compared(k.op, cmp.Compare(float64(a.Length), k.number))
+		return k.expr != nil || Holds(k.op, cmp.Compare(float64(a.Length), k.number))
 	}
 	got, ok := k.what.find(s, a)
 	switch k.op {
@@ -257,7 +258,7 @@ func (k *check) holds(s *Session, a *Answer) bool {
 		return ok && k.expr.Match(got)
 	case "<", "<=", ">", ">=":
 		n, err := strconv.ParseFloat(string(got), 64)
-		return ok && err == nil && compared(k.op, cmp.Compare(n, k.number))
+		return ok && err == nil && Holds(k.op, cmp.Compare(n, k.number))
 	}
 	s.want = k.want.Append(s.want[:0], s)
 	switch k.op {
@@ -277,11 +278,7 @@ func (w *subject) find(s *Session, a *Answer) (value []byte, ok bool) {
 	case "header":
 		return headerOf(a.Head, w.name)
 	case "cookie":
-		for rest := a.Head; ; {
-			var line []byte
-			if line, rest, ok = nextHeader(rest, "set-cookie"); !ok {
-				return nil, false
-			}
+		for line := range headers(a.Head, "set-cookie") {
 			if name, value := splitCookie(line); string(name) == w.name {
 				return value, true
 			}
@@ -304,38 +301,27 @@ func (w *subject) find(s *Session, a *Answer) (value []byte, ok bool) {
 
 // headerOf returns the value of the first header with that name.
 func headerOf(head []byte, name string) ([]byte, bool) {
-	value, _, ok := nextHeader(head, name)
-	return value, ok
+	for value := range headers(head, name) {
+		return value, true
+	}
+	return nil, false
 }
 
-// nextHeader returns the value of the next header with that name, and the rest of the head after
-// it.
-func nextHeader(head []byte, name string) (value, rest []byte, ok bool) {
-	for len(head) > 0 {
-		var line []byte
-		line, head, _ = bytes.Cut(head, []byte("\n"))
-		if len(line) > len(name) && line[len(name)] == ':' && isNamed(line[:len(name)], name) {
-			return bytes.TrimSpace(line[len(name)+1:]), head, true
+// headers returns the values of the headers with that name.
+func headers(head []byte, name string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for line := range bytes.Lines(head) {
+			if len(line) > len(name) && line[len(name)] == ':' && isNamed(line[:len(name)], name) && !yield(bytes.TrimSpace(line[len(name)+1:])) {
+				return
+			}
 		}
 	}
-	return nil, nil, false
 }
 
-// isNamed compares ASCII text, ignoring case.
+// isNamed compares b with ASCII text, ignoring case. The lengths rule out the letters of more than
+// one byte that fold to ASCII.
 func isNamed(b []byte, name string) bool {
-	for i := range b {
-		x, y := b[i], name[i]
-		if 'A' <= x && x <= 'Z' {
-			x += 'a' - 'A'
-		}
-		if 'A' <= y && y <= 'Z' {
-			y += 'a' - 'A'
-		}
-		if x != y {
-			return false
-		}
-	}
-	return len(b) == len(name)
+	return len(b) == len(name) && strings.EqualFold(string(b), name)
 }
 
 // takes compiles what a step takes from its answer.

@@ -115,16 +115,14 @@ func (s *Session) follow(a *Answer, from *url.URL) error {
 	if !ok {
 		return &failure{r.Name, "a redirect without a Location"}
 	}
-	at := from
-	if len(s.location) > 0 {
-		if before, err := from.Parse(string(s.location)); err == nil {
-			at = before
-		}
-	} else if !r.Path.IsEmpty() {
+	path := s.location
+	if len(path) == 0 {
 		s.want = r.Path.Append(s.want[:0], s)
-		if before, err := from.Parse(string(s.want)); err == nil {
-			at = before
-		}
+		path = s.want
+	}
+	at, err := from.Parse(string(path))
+	if err != nil {
+		at = from
 	}
 	to, err := at.Parse(string(text))
 	if err != nil || to.Scheme != from.Scheme || to.Host != from.Host {
@@ -145,11 +143,7 @@ func (s *Session) follow(a *Answer, from *url.URL) error {
 // keepCookies stores the cookies of an answer. Domain, Path and Secure are ignored: a session
 // talks to one server.
 func (s *Session) keepCookies(head []byte) {
-	for rest, ok := head, true; ok; {
-		var line []byte
-		if line, rest, ok = nextHeader(rest, "set-cookie"); !ok {
-			return
-		}
+	for line := range headers(head, "set-cookie") {
 		name, value := splitCookie(line)
 		if len(name) == 0 || len(name)+len(value) > mostValue {
 			continue
@@ -182,9 +176,9 @@ func isGone(line []byte) bool {
 		attribute, rest, _ = bytes.Cut(rest, []byte(";"))
 		name, value := splitCookie(attribute)
 		switch {
-		case len(name) == len("max-age") && isNamed(name, "max-age"):
+		case isNamed(name, "max-age"):
 			return len(value) > 0 && (value[0] == '-' || string(value) == "0")
-		case len(name) == len("expires") && isNamed(name, "expires"):
+		case isNamed(name, "expires"):
 			if bytes.Contains(value, []byte("1970")) {
 				return true
 			}

@@ -249,7 +249,7 @@ func Compile(p Plan) (*Script, error) {
 	for i, f := range p.Flows {
 		c, err := s.flow(p, i)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", cmp.Or(label("flow", f.Name), "flow"), err)
+			return nil, fmt.Errorf("%s: %w", strings.TrimSpace("flow "+f.Name), err)
 		}
 		s.flows = append(s.flows, c)
 		s.sum += c.weight
@@ -258,13 +258,6 @@ func Compile(p Plan) (*Script, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-func label(what, name string) string {
-	if name == "" {
-		return ""
-	}
-	return what + " " + name
 }
 
 // table returns the index of the data with a name; -1: none.

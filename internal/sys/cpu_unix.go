@@ -1,14 +1,14 @@
 //go:build unix
 
-package load
+package sys
 
 import (
 	"syscall"
 	"time"
 )
 
-// processCPU returns the CPU time that this process has used.
-func processCPU() (used time.Duration, known bool) {
+// ProcessTime returns the CPU time that this process has used, user and system.
+func ProcessTime() (used time.Duration, known bool) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0, false
