@@ -39,7 +39,7 @@ func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return &Error{NoRevision, "revision " + rev, "name a commit, a branch or a tag of the repository in this folder", err}
+		return fmt.Errorf("revision %s: %w; name a commit, a branch or a tag of the repository in this folder", rev, err)
 	}
 	top, err := git(dir, "rev-parse", "--show-toplevel")
 	if err != nil {

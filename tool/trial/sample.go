@@ -40,7 +40,7 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 	case hasDied(process, result, err):
 		return nil, s.died(process, "during a run")
 	case err != nil:
-		return nil, &Error{Unloadable, s.label + ", under load", "", err}
+		return nil, fmt.Errorf("%s, under load: %w", s.label, err)
 	}
 	if err := s.identify(w.program, t.plan.Load.Target); err != nil {
 		return nil, err
@@ -116,8 +116,7 @@ func (s *subject) identify(program string, target load.Target) error {
 	}
 	hash := facts.Soft["sha256"]
 	if s.binary != "" && hash != s.binary {
-		return &Error{Changed, fmt.Sprintf("the program of %s has changed since the first sample", s.label),
-			"build it once, with --build, and start the built program", nil}
+		return fmt.Errorf("the program of %s has changed since the first sample; build it once, with --build, and start the built program", s.label)
 	}
 	s.binary = hash
 	maps.Copy(s.run.Environment.Strict, facts.Strict)
