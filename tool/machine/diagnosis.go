@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -89,11 +90,7 @@ func (d *Diagnosis) Text() string {
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "state\twhat\tfound\twanted")
 	for _, c := range d.Checks {
-		found := c.Found
-		if found == "" {
-			found = "–"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.State, c.Name, found, c.Want)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.State, c.Name, cmp.Or(c.Found, "–"), c.Want)
 	}
 	table.Flush()
 	for _, c := range d.wrong() {
