@@ -2,7 +2,6 @@ package knee
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -185,21 +184,16 @@ func (r *Report) Fail(err error) {
 
 // Failure returns the exit code.
 func (r *Report) Failure(interrupted, quiet bool) error {
-	var end *exit.Error
+	reasons, said := strings.Join(r.InvalidReasons, "; "), !quiet // by the report's first line
 	switch {
 	case interrupted && r.Knee.knee.State == Unfinished:
-		end = &exit.Error{Code: exit.Interrupted, Err: errors.New("knee: interrupted; " + strings.Join(r.InvalidReasons, "; "))}
+		return exit.Verdict(exit.Interrupted, said, "knee: interrupted; %s", reasons)
 	case !r.Valid:
-		end = &exit.Error{Code: exit.Invalid, Err: errors.New("knee: " + strings.Join(r.InvalidReasons, "; "))}
+		return exit.Verdict(exit.Invalid, said, "knee: %s", reasons)
 	case r.Knee.knee.State == Below:
-		end = &exit.Error{Code: exit.Missed, Err: errors.New("knee: " + r.head())}
-	default:
-		return nil
+		return exit.Verdict(exit.Missed, said, "knee: %s", r.head())
 	}
-	if !quiet {
-		end.Err = nil // the report's first line has given the reason
-	}
-	return end
+	return nil
 }
 
 // amount formats a load with its unit.

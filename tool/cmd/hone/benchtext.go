@@ -25,10 +25,8 @@ type benchResult struct {
 
 func (r *benchResult) failure(quiet bool) error {
 	switch {
-	case !r.Valid && quiet:
-		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: %s", strings.Join(r.InvalidReasons, "; "))}
 	case !r.Valid:
-		return &exit.Error{Code: exit.Invalid} // the verdict has been printed
+		return exit.Verdict(exit.Invalid, !quiet, "bench: %s", strings.Join(r.InvalidReasons, "; "))
 	case r.Comparison == nil:
 		return nil
 	}
