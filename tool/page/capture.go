@@ -68,15 +68,13 @@ func (p *Page) serveCapture(w http.ResponseWriter, r *http.Request) {
 	p.busy.Go(p.capture)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	json.NewEncoder(w).Encode(map[string]float64{"seconds": p.CaptureFor.Seconds()}) // an error means that the client has left
+	json.NewEncoder(w).Encode(map[string]float64{"seconds": p.Profiles.Lasts(probe.CPU).Seconds()}) // an error means that the client has left
 }
 
 // capture takes a profile and builds its pages.
 func (p *Page) capture() {
-	source := *p.Profiles
-	source.For = p.CaptureFor
 	from := p.now()
-	taken, err := source.Take(p.ctx, probe.CPU)
+	taken, err := p.Profiles.Take(p.ctx, probe.CPU)
 	to := p.now()
 	var made *flames
 	if err == nil {
