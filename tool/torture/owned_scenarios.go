@@ -185,7 +185,7 @@ func terminate(ctx context.Context, a *Arena) Finding {
 	usual := l.silence
 	l.silence = 0
 	l.mu.Unlock()
-	process := a.Server.running()
+	process := a.Server.child.Load()
 	began := time.Now()
 	process.Terminate()
 	lost := 0
@@ -281,7 +281,7 @@ func kill(ctx context.Context, a *Arena) Finding {
 	}
 	defer l.clients.Wait()
 	defer a.close() // which ends them
-	process := a.Server.running()
+	process := a.Server.child.Load()
 	process.Kill()
 	select {
 	case <-process.Ended():
