@@ -41,13 +41,16 @@ type captured struct {
 	Diff   string `json:"diff,omitempty"`
 }
 
-// canDiffer reports whether the baseline has a CPU profile.
-func (p *Page) canDiffer() bool {
-	if p.Baseline == nil {
-		return false
+// cpuOf returns a run's CPU profile; nil: there is none, or no run.
+func cpuOf(run *record.Run) *probe.Profile {
+	if run == nil {
+		return nil
 	}
-	_, err := probe.OfRun(p.Baseline, probe.CPU)
-	return err == nil
+	profile, err := probe.OfRun(run, probe.CPU)
+	if err != nil {
+		return nil
+	}
+	return profile
 }
 
 // serveCapture starts a capture unless one is running, and responds at once. An event
@@ -118,14 +121,10 @@ func (p *Page) flames(taken record.Artefact) (*flames, error) {
 		return nil, err
 	}
 	made := new(flames)
-	if made.alone, err = flamesOf(now, nil); err != nil || !p.canDiffer() {
-		return made, err
+	made.alone, err = flamesOf(now, nil)
+	if before := cpuOf(p.Baseline); err == nil && before != nil {
+		made.against, err = flamesOf(now, before)
 	}
-	before, err := probe.OfRun(p.Baseline, probe.CPU)
-	if err != nil {
-		return made, err
-	}
-	made.against, err = flamesOf(now, before)
 	return made, err
 }
 

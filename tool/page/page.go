@@ -142,7 +142,7 @@ func (p *Page) hello() hello {
 		Began: p.began.UTC().Format(time.RFC3339),
 	}
 	if p.Profiles != nil {
-		h.Capture, h.Diff = p.Profiles.Lasts(probe.CPU).Seconds(), p.canDiffer()
+		h.Capture, h.Diff = p.Profiles.Lasts(probe.CPU).Seconds(), cpuOf(p.Baseline) != nil
 	}
 	return h
 }
