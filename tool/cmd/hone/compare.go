@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -92,7 +91,7 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	if f.out.MD {
 		text = result.Markdown
 	}
-	if err := f.out.Print(cmd, result, func(w io.Writer) { io.WriteString(w, text()) }); err != nil {
+	if err := f.out.Print(cmd, result, text); err != nil {
 		return err
 	}
 	return result.Failure("compare")

@@ -80,7 +80,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	if f.script {
 		text = d.Script
 	}
-	if err := f.out.Print(cmd, d, func(w io.Writer) { io.WriteString(w, text()) }); err != nil {
+	if err := f.out.Print(cmd, d, text); err != nil {
 		return err
 	}
 	return f.verdict(d)
