@@ -115,15 +115,17 @@ func (t *goTest) label() {
 	}
 }
 
+const examplePackages = "./codec or ./..."
+
 // build builds the side's packages and lists their benchmarks.
 func (t *goTest) build(ctx context.Context, number int, side *treeSide, wanted benchFilter) error {
 	t.say(Progress{Doing: "building " + side.label})
 	if t.plan.Package == "" || strings.HasPrefix(t.plan.Package, "-") {
-		return fmt.Errorf("%q is not a package; name it as in ./codec or ./...", t.plan.Package)
+		return fmt.Errorf("%q is not a package; name it as in %s", t.plan.Package, examplePackages)
 	}
 	listed, err := output(ctx, side.Dir, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}\t{{.Dir}}{{end}}", t.plan.Package)
 	if err != nil {
-		return t.unbuilt(ctx, side, "finding "+t.plan.Package, "name a package that both revisions have, as in ./codec or ./...", err)
+		return t.unbuilt(ctx, side, "finding "+t.plan.Package, "name a package that both revisions have, as in "+examplePackages, err)
 	}
 	for line := range strings.Lines(listed) {
 		importPath, dir, found := strings.Cut(strings.TrimSpace(line), "\t")
