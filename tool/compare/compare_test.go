@@ -2,6 +2,7 @@ package compare
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -350,7 +351,7 @@ func TestTable(t *testing.T) {
 	}
 	few := inTurn(3, 1, 0.01)
 	r = &Report{Comparison: Rules{}.Compare([]Figure{{Name: "rate", Pairs: few}, {Name: "p50", Pairs: few}, {Name: "p99", Pairs: few[:2]}})}
-	if text := r.Text(); strings.Count(text, "as above") != 1 || !strings.Contains(text, "unclear: as above") || strings.Count(text, "2 pairs; at least 5") != 1 {
+	if text := written(r.Text); strings.Count(text, "as above") != 1 || !strings.Contains(text, "unclear: as above") || strings.Count(text, "2 pairs; at least 5") != 1 {
 		t.Errorf("the reasons are\n%s", text)
 	}
 }
@@ -408,10 +409,10 @@ note: two
 
 - two
 `
-	if got := r.Text(); got != text {
+	if got := written(r.Text); got != text {
 		t.Errorf("it is\n%swant\n%s", got, text)
 	}
-	if got, want := r.Markdown(), strings.ReplaceAll(markdown, "CODE", "`"); got != want {
+	if got, want := written(r.Markdown), strings.ReplaceAll(markdown, "CODE", "`"); got != want {
 		t.Errorf("it is\n%swant\n%s", got, want)
 	}
 }
@@ -427,4 +428,11 @@ func TestMedians(t *testing.T) {
 			}
 		}
 	}
+}
+
+// written returns what a function writes.
+func written(write func(io.Writer)) string {
+	var b strings.Builder
+	write(&b)
+	return b.String()
 }

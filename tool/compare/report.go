@@ -77,12 +77,10 @@ func (c *Report) advice(paired bool) (notes []string) {
 	return notes
 }
 
-// Text formats the result as text.
-func (c *Report) Text() string {
-	var b strings.Builder
-	fmt.Fprintln(&b, c.Summary())
-	c.WriteTable(&b)
-	return b.String()
+// Text writes the result as text.
+func (c *Report) Text(w io.Writer) {
+	fmt.Fprintln(w, c.Summary())
+	c.WriteTable(w)
 }
 
 // WriteTable writes the verdict on each figure, and the notes.
@@ -97,21 +95,19 @@ func (c *Report) WriteTable(w io.Writer) {
 	}
 }
 
-// Markdown formats the result for a pull request.
-func (c *Report) Markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**\n\n", c.Summary())
+// Markdown writes the result for a pull request.
+func (c *Report) Markdown(w io.Writer) {
+	fmt.Fprintf(w, "**%s**\n\n", c.Summary())
 	for i, row := range c.rows() {
 		row[0] = Cell(row[0])
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
 		if i == 0 {
-			fmt.Fprintln(&b, "|---|--:|--:|---|")
+			fmt.Fprintln(w, "|---|--:|--:|---|")
 		}
 	}
 	for _, note := range c.Notes {
-		fmt.Fprintf(&b, "\n- %s\n", note)
+		fmt.Fprintf(w, "\n- %s\n", note)
 	}
-	return b.String()
 }
 
 // Cell returns a name as it can stand in a table of Markdown. A name with characters that mean

@@ -42,6 +42,14 @@ func Failedf(format string, args ...any) error {
 	return &Error{Code: Failed, Err: fmt.Errorf(format, args...)}
 }
 
+// Verdict ends a command with a code, and with the reason unless the result has said it.
+func Verdict(code int, said bool, format string, args ...any) error {
+	if said {
+		return &Error{Code: code}
+	}
+	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
+}
+
 // FailedIf wraps err, if not nil, with the exit code of failures.
 func FailedIf(err error) error {
 	if err == nil {

@@ -177,14 +177,18 @@ func neededRuns(level float64) int {
 	}
 }
 
-func (h *History) addChanges(f *Figure, level float64) {
-	var runs []int // that have the figure
-	var values []float64
+// Known returns the indexes of the runs that have the figure, and its values there.
+func (f *Figure) Known() (runs []int, values []float64) {
 	for i, v := range f.Values {
 		if v != nil {
 			runs, values = append(runs, i), append(values, *v)
 		}
 	}
+	return runs, values
+}
+
+func (h *History) addChanges(f *Figure, level float64) {
+	runs, values := f.Known()
 	cuts := Changes(values, level)
 	for i, cut := range cuts {
 		from, to := 0, len(values)

@@ -52,12 +52,7 @@ func (f *Figure) Now() float64 {
 	if n := len(f.Changes); n > 0 {
 		return f.Changes[n-1].After
 	}
-	var values []float64
-	for _, v := range f.Values {
-		if v != nil {
-			values = append(values, *v)
-		}
-	}
+	_, values := f.Known()
 	return figure.Median(values)
 }
 

@@ -46,10 +46,10 @@ type Plan struct {
 	// Confirm is how many full trials must meet the goals before a load counts. One full
 	// trial that misses is enough for a miss. Zero: 3.
 	Confirm int
-	// Most is the maximum number of trials. Zero: 100, which a target with constant
-	// capacity never needs.
-	Most int
 }
+
+// mostTrials is more than a target with constant capacity ever needs.
+const mostTrials = 100
 
 // Step is a trial to run.
 type Step struct {
@@ -90,8 +90,7 @@ const (
 // String returns the state as in JSON: "found", "below", "above", "hidden" or
 // "unfinished".
 func (s State) String() string {
-	names := []string{"unfinished", "found", "below", "above", "hidden"}
-	return names[min(int(s), len(names)-1)]
+	return [...]string{"unfinished", "found", "below", "above", "hidden"}[s]
 }
 
 // Knee is what the trials show about one goal. An unknown load is 0.
@@ -126,7 +125,7 @@ func (p Plan) Find(made []Trial) Result {
 // each goal then needs few more trials, or none.
 func (p Plan) Next(made []Trial) (next Step, more bool) {
 	p = p.complete()
-	if len(made) >= p.Most {
+	if len(made) >= mostTrials {
 		return Step{}, false
 	}
 	for goal := all; goal < p.Goals; goal++ {
@@ -151,17 +150,7 @@ func (p Plan) complete() Plan {
 		p.From = math.Ceil(p.From)
 		p.To = max(math.Floor(p.To), p.From)
 	}
-	for _, field := range []struct {
-		is    *int
-		usual int
-	}{{&p.Goals, 1}, {&p.Confirm, 3}, {&p.Most, 100}} {
-		if *field.is <= 0 {
-			*field.is = field.usual
-		}
-	}
-	if p.Width <= 0 {
-		p.Width = 0.02
-	}
+	p.Goals, p.Confirm, p.Width = cmp.Or(p.Goals, 1), cmp.Or(p.Confirm, 3), cmp.Or(p.Width, 0.02)
 	return p
 }
 

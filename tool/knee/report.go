@@ -2,7 +2,6 @@ package knee
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -143,13 +142,13 @@ func DrawnOf(goals []load.Goal) string {
 func (r *Report) judge() {
 	switch r.Knee.knee.State {
 	case Hidden:
-		r.InvalidReasons = append(r.InvalidReasons, r.known()+r.amount(r.Knee.knee.Invalid)+" could not be offered: "+r.whyInvalid(r.Knee.knee.Invalid))
+		r.InvalidReasons = append(r.InvalidReasons, r.known()+r.amount(r.Knee.knee.Invalid)+" could not be offered: "+r.why(r.Knee.knee.Invalid, false))
 	case Unfinished:
 		r.InvalidReasons = append(r.InvalidReasons, r.known()+fmt.Sprintf("the search did not finish after %s; let it run to the end, or narrow it with --from and --to", figure.Counted(len(r.Trials), "trial")))
 	}
 	for _, g := range r.Goals {
 		if r.Knee.knee.State != Hidden && g.knee.State == Hidden {
-			r.Notes = append(r.Notes, fmt.Sprintf("the knee of %s alone is not known: %s could not be offered: %s", g.Goal, r.amount(g.knee.Invalid), r.whyInvalid(g.knee.Invalid)))
+			r.Notes = append(r.Notes, fmt.Sprintf("the knee of %s alone is not known: %s could not be offered: %s", g.Goal, r.amount(g.knee.Invalid), r.why(g.knee.Invalid, false)))
 		}
 	}
 	r.Valid = len(r.InvalidReasons) == 0
@@ -167,19 +166,10 @@ func (r *Report) known() string {
 	return fmt.Sprintf("it is only known that %s is met at %s%s: ", r.Knee.Goal, r.amount(*r.Knee.Met), not)
 }
 
-func (r *Report) whyInvalid(load float64) string {
+// why returns why the last trial at this load missed, or was not valid.
+func (r *Report) why(load float64, valid bool) string {
 	for _, t := range slices.Backward(r.Trials) {
-		if t.Load == load && !t.Valid {
-			return t.Why
-		}
-	}
-	return ""
-}
-
-// whyMissed returns why the last trial that missed at this load did.
-func (r *Report) whyMissed(load float64) string {
-	for _, t := range slices.Backward(r.Trials) {
-		if t.Load == load && t.Valid && t.Why != "" {
+		if t.Load == load && t.Valid == valid && t.Why != "" {
 			return t.Why
 		}
 	}
@@ -194,21 +184,16 @@ func (r *Report) Fail(err error) {
 
 // Failure returns the exit code.
 func (r *Report) Failure(interrupted, quiet bool) error {
-	end := &exit.Error{Code: exit.OK}
+	reasons, said := strings.Join(r.InvalidReasons, "; "), !quiet // by the report's first line
 	switch {
 	case interrupted && r.Knee.knee.State == Unfinished:
-		end = &exit.Error{Code: exit.Interrupted, Err: errors.New("knee: interrupted; " + strings.Join(r.InvalidReasons, "; "))}
+		return exit.Verdict(exit.Interrupted, said, "knee: interrupted; %s", reasons)
 	case !r.Valid:
-		end = &exit.Error{Code: exit.Invalid, Err: errors.New("knee: " + strings.Join(r.InvalidReasons, "; "))}
+		return exit.Verdict(exit.Invalid, said, "knee: %s", reasons)
 	case r.Knee.knee.State == Below:
-		end = &exit.Error{Code: exit.Missed, Err: errors.New("knee: " + r.head())}
-	default:
-		return nil
+		return exit.Verdict(exit.Missed, said, "knee: %s", r.head())
 	}
-	if !quiet {
-		end.Err = nil // the report's first line has given the reason
-	}
-	return end
+	return nil
 }
 
 // amount formats a load with its unit.
@@ -227,11 +212,11 @@ func (r *Report) head() string {
 	k := r.Knee.knee
 	switch k.State {
 	case Found:
-		return fmt.Sprintf("the knee of %s is at %s; at %s: %s", r.Knee.Goal, r.amount(k.Met), r.amount(k.Missed), r.whyMissed(k.Missed))
+		return fmt.Sprintf("the knee of %s is at %s; at %s: %s", r.Knee.Goal, r.amount(k.Met), r.amount(k.Missed), r.why(k.Missed, true))
 	case Above:
 		return fmt.Sprintf("%s is met up to %s, the highest load; raise --to", r.Knee.Goal, r.amount(k.Met))
 	case Below:
-		return fmt.Sprintf("%s is missed even at %s, the lowest load: %s; use a lower --from or a weaker goal", r.Knee.Goal, r.amount(k.Missed), r.whyMissed(k.Missed))
+		return fmt.Sprintf("%s is missed even at %s, the lowest load: %s; use a lower --from or a weaker goal", r.Knee.Goal, r.amount(k.Missed), r.why(k.Missed, true))
 	}
 	return strings.Join(r.InvalidReasons, "; ")
 }
@@ -271,12 +256,7 @@ func (r *Report) writeCurve(w io.Writer) {
 				n++
 			}
 		}
-		goals := "met"
-		if !t.Valid {
-			goals = "not valid"
-		} else if slices.Contains(t.Met, false) {
-			goals = "missed"
-		}
+		goals := map[rune]string{MarkMet: "met", MarkMissed: "missed", MarkInvalid: "not valid"}[t.Mark()]
 		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t  %s\n", r.amount(t.Load), n, figure.OrNone(t.Rate, figure.Grouped), figure.OrNone(t.P50, figure.Micros), figure.OrNone(t.P99, figure.Micros), figure.OrNone(t.P999, figure.Micros), goals)
 	}
 	table.Flush()
@@ -293,7 +273,7 @@ func (r *Report) curve() []Point {
 		if t.Full {
 			n += 2
 		}
-		if t.Valid && t.Full && slices.Contains(t.Met, false) {
+		if t.Full && t.Mark() == MarkMissed {
 			n += 4
 		}
 		return n

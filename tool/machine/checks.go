@@ -152,16 +152,14 @@ func (h *host) checkPorts() Check {
 	return c
 }
 
-// atLeast judges a number by a lower limit.
-func (c Check) atLeast(want int) Check {
-	n, err := strconv.Atoi(c.Found)
-	switch {
-	case err != nil:
-		c.State = Unknown
-	case n >= want:
-		c.State = OK
-	default:
-		c.State = Warn
+// atLeast checks a kernel setting against a lower limit.
+func (h *host) atLeast(name, setting string, limit int, why string) Check {
+	want := strconv.Itoa(limit)
+	c := Check{Name: name, State: Unknown, Found: h.sysctl(setting), Want: "at least " + want, Why: why, Fix: setSysctl(setting, want)}
+	if n, err := strconv.Atoi(c.Found); err == nil {
+		if c.State = OK; n < limit {
+			c.State = Warn
+		}
 	}
 	return c
 }
@@ -169,31 +167,22 @@ func (c Check) atLeast(want int) Check {
 const wantBacklog = 4096 // Linux's default since 5.4
 
 func (h *host) checkBacklog() Check {
-	const name = "net.core.somaxconn"
-	want := strconv.Itoa(wantBacklog)
-	return Check{
-		Name: "backlog", Found: h.sysctl(name), Want: "at least " + want,
-		Why: "connections that find the accept queue full are dropped, and retry a second later",
-		Fix: setSysctl(name, want),
-	}.atLeast(wantBacklog)
+	return h.atLeast("backlog", "net.core.somaxconn", wantBacklog,
+		"connections that find the accept queue full are dropped, and retry a second later")
 }
 
 // checkHandshakes checks the queue of half-open connections: with SYN cookies the kernel
 // does not drop them when it is full.
 func (h *host) checkHandshakes() Check {
-	const backlog, cookies = "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_syncookies"
-	found, mode := h.sysctl(backlog), h.sysctl(cookies)
-	want := strconv.Itoa(wantBacklog)
-	c := Check{
-		Name: "handshakes", Found: found, Want: "cookies, or at least " + want,
-		Why: "without SYN cookies, a burst of new connections beyond this is dropped, and retries a second later",
-		Fix: setSysctl(backlog, want),
-	}.atLeast(wantBacklog)
-	switch mode {
+	const cookies = "net.ipv4.tcp_syncookies"
+	c := h.atLeast("handshakes", "net.ipv4.tcp_max_syn_backlog", wantBacklog,
+		"without SYN cookies, a burst of new connections beyond this is dropped, and retries a second later")
+	c.Want = "cookies, or " + c.Want
+	switch h.sysctl(cookies) {
 	case "0":
 		c.Found += ", no cookies"
 	case "1":
-		c.Found, c.State = strings.TrimPrefix(found+", cookies", ", "), OK
+		c.Found, c.State = strings.TrimPrefix(c.Found+", cookies", ", "), OK
 	case "2":
 		c.Found, c.State = "cookies always", Warn
 		c.Want, c.Fix = "tcp_syncookies=1", setSysctl(cookies, "1")
@@ -208,13 +197,8 @@ const wantTracked = 262_144
 
 // checkTracking checks the firewall's connection tracking table, if there is one.
 func (h *host) checkTracking() Check {
-	const name = "net.netfilter.nf_conntrack_max"
-	want := strconv.Itoa(wantTracked)
-	c := Check{
-		Name: "conntrack", Found: h.sysctl(name), Want: "at least " + want,
-		Why: "the firewall tracks every connection in a table, closed ones for two minutes; when it is full, packets are dropped",
-		Fix: setSysctl(name, want),
-	}.atLeast(wantTracked)
+	c := h.atLeast("conntrack", "net.netfilter.nf_conntrack_max", wantTracked,
+		"the firewall tracks every connection in a table, closed ones for two minutes; when it is full, packets are dropped")
 	if c.Found == "" && h.exists("proc/sys/net/core") {
 		c.State, c.Found = OK, "not in use"
 	}

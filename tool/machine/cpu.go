@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"math"
 	"path"
 	"slices"
@@ -9,12 +10,7 @@ import (
 )
 
 // cpuinfo returns the first value of a key in /proc/cpuinfo.
-func (h *host) cpuinfo(key string) string {
-	if all := h.cpuinfos(key); len(all) > 0 {
-		return all[0]
-	}
-	return ""
-}
+func (h *host) cpuinfo(key string) string { return cmp.Or(h.cpuinfos(key)...) }
 
 // cpuinfos returns the distinct values of a key over all CPUs.
 func (h *host) cpuinfos(key string) (values []string) {
@@ -37,12 +33,7 @@ func (h *host) cpuModel() string {
 	if designer, designs := h.cpuinfo("CPU implementer"), h.cpuinfos("CPU part"); designer != "" && len(designs) > 0 {
 		return "ARM " + designer + " " + strings.Join(designs, "+")
 	}
-	for _, key := range []string{"cpu model", "cpu", "uarch", "isa"} {
-		if name := h.cpuinfo(key); name != "" {
-			return name
-		}
-	}
-	return h.told.cpu
+	return cmp.Or(h.cpuinfo("cpu model"), h.cpuinfo("cpu"), h.cpuinfo("uarch"), h.cpuinfo("isa"), h.told.cpu)
 }
 
 // cpuSet is the set of usable CPUs. Without a list only their number is known; 0 means

@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -82,27 +84,21 @@ func (d *Diagnosis) wrong() (checks []Check) {
 	return checks
 }
 
-// Text formats the diagnosis as text.
-func (d *Diagnosis) Text() string {
-	var b strings.Builder
-	fmt.Fprintln(&b, d.summary())
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+// Text writes the diagnosis as text.
+func (d *Diagnosis) Text(w io.Writer) {
+	fmt.Fprintln(w, d.summary())
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "state\twhat\tfound\twanted")
 	for _, c := range d.Checks {
-		found := c.Found
-		if found == "" {
-			found = "–"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.State, c.Name, found, c.Want)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.State, c.Name, cmp.Or(c.Found, "–"), c.Want)
 	}
 	table.Flush()
 	for _, c := range d.wrong() {
-		fmt.Fprintf(&b, "\n%s: %s\n", c.Name, c.Why)
+		fmt.Fprintf(w, "\n%s: %s\n", c.Name, c.Why)
 		if c.Fix != "" {
-			fmt.Fprintln(&b, "  fix:", c.Fix)
+			fmt.Fprintln(w, "  fix:", c.Fix)
 		}
 	}
-	return b.String()
 }
 
 // scriptHead explains how to run a script. Commands about limits affect the shell that
@@ -112,16 +108,17 @@ const scriptHead = `#!/bin/sh
 # Source it, as in ". ./fix.sh": limits apply to the shell that sets them.
 `
 
-// Script returns the commands that fix problems, each under its reason.
-func (d *Diagnosis) Script() string {
-	var b strings.Builder
+// Script writes the commands that fix problems, each under its reason.
+func (d *Diagnosis) Script(w io.Writer) {
+	io.WriteString(w, scriptHead)
+	fixes := false
 	for _, c := range d.wrong() {
 		if c.Fix != "" {
-			fmt.Fprintf(&b, "\n# %s is %s, wanted: %s.\n# %s.\n%s\n", c.Name, c.Found, c.Want, c.Why, c.Fix)
+			fixes = true
+			fmt.Fprintf(w, "\n# %s is %s, wanted: %s.\n# %s.\n%s\n", c.Name, c.Found, c.Want, c.Why, c.Fix)
 		}
 	}
-	if b.Len() == 0 {
-		b.WriteString("\n# No command would fix anything.\n")
+	if !fixes {
+		fmt.Fprintln(w, "\n# No command would fix anything.")
 	}
-	return scriptHead + b.String()
 }

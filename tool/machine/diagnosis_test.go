@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +60,7 @@ power: it runs slower; plug it in
 backlog: connections are dropped
   fix: sudo sysctl -w net.core.somaxconn=4096
 `
-	if got := ward(OK, Warn, Unknown, Bad).Text(); got != want {
+	if got := written(ward(OK, Warn, Unknown, Bad).Text); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
@@ -72,11 +73,11 @@ func TestDoctorScript(t *testing.T) {
 # connections are dropped.
 sudo sysctl -w net.core.somaxconn=4096
 `
-	all := ward(OK, Warn, Unknown, Bad).Script()
+	all := written(ward(OK, Warn, Unknown, Bad).Script)
 	if all != want {
 		t.Errorf("got\n%swant\n%s", all, want)
 	}
-	none := ward(OK, Bad).Script()
+	none := written(ward(OK, Bad).Script)
 	for line := range strings.Lines(none) {
 		if line != "\n" && !strings.HasPrefix(line, "#") {
 			t.Errorf("nothing can be fixed, and yet: %s", line)
@@ -95,4 +96,11 @@ sudo sysctl -w net.core.somaxconn=4096
 			t.Errorf("%v\n%s\n%s", err, out, text)
 		}
 	}
+}
+
+// written returns what a function writes.
+func written(write func(io.Writer)) string {
+	var b strings.Builder
+	write(&b)
+	return b.String()
 }

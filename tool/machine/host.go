@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"embed"
 	"io/fs"
 	"os"
 	"runtime"
@@ -33,7 +34,7 @@ type told struct {
 // thisHost is the machine that runs this process.
 func thisHost() *host {
 	h := &host{
-		root: nothing{}, goos: runtime.GOOS, goarch: runtime.GOARCH, release: runtime.Version(),
+		root: embed.FS{}, goos: runtime.GOOS, goarch: runtime.GOARCH, release: runtime.Version(),
 		procs: runtime.GOMAXPROCS(0), superuser: os.Geteuid() == 0, pid: os.Getpid(),
 		today: time.Now(), told: ask(), wait: time.Sleep,
 	}
@@ -43,14 +44,6 @@ func thisHost() *host {
 	h.told.cpus = runtime.NumCPU()
 	h.told.descriptors = askDescriptors()
 	return h
-}
-
-// nothing is a file system without files.
-type nothing struct{}
-
-// Open fails.
-func (nothing) Open(name string) (fs.File, error) {
-	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
 // text returns a file's content without surrounding white space. Empty: no such file, or

@@ -11,6 +11,7 @@
 package machine
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ func (h *host) facts() Facts {
 			"goarch":    h.goarch,
 			"virtual":   h.virtual(),
 			"cpu-limit": h.cpuLimit().String(),
-			"memory":    h.memorySize(),
+			"memory":    h.size("MemTotal", ""),
 		}),
 		Soft: h.softFacts(),
 	}
@@ -58,7 +59,7 @@ func (h *host) softFacts() map[string]string {
 		"clocksource": h.text(clocksourcePath),
 		"microcode":   h.cpuinfo("microcode"),
 		"nofile":      h.descriptors().String(),
-		"swap":        h.swapSize(),
+		"swap":        h.size("SwapTotal", "none"),
 	}
 	for _, name := range sysctls {
 		soft[name] = h.sysctl(name)
@@ -98,10 +99,7 @@ const clocksourcePath = "sys/devices/system/clocksource/clocksource0/current_clo
 
 // kernel returns the kernel's release.
 func (h *host) kernel() string {
-	if release := h.text("proc/sys/kernel/osrelease"); release != "" {
-		return release
-	}
-	return h.told.kernel
+	return cmp.Or(h.text("proc/sys/kernel/osrelease"), h.told.kernel)
 }
 
 // mitigations lists the CPU's vulnerabilities with a costly mitigation, and those without
@@ -152,24 +150,16 @@ func (h *host) memory(name string) (bytes uint64, found bool) {
 	return 0, false
 }
 
-func (h *host) memorySize() string {
-	total, found := h.memory("MemTotal")
-	if !found || total == 0 {
-		return ""
-	}
-	return roughSize(total)
-}
-
-// swapSize returns the size of all swap, used or not.
-func (h *host) swapSize() string {
-	total, found := h.memory("SwapTotal")
+// size returns a line of /proc/meminfo for people, with a word for zero.
+func (h *host) size(name, zero string) string {
+	bytes, found := h.memory(name)
 	switch {
 	case !found:
 		return ""
-	case total == 0:
-		return "none"
+	case bytes == 0:
+		return zero
 	}
-	return roughSize(total)
+	return roughSize(bytes)
 }
 
 // roughSize rounds to whole GiB, and below one to quarters: kernels on the same machine

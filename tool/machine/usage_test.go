@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bufio"
+	"embed"
 	"io"
 	"math"
 	"os"
@@ -223,7 +224,7 @@ func TestVitals(t *testing.T) {
 	if busy, _, steal, retransmits := later.Since(Vitals{}); !math.IsNaN(busy+steal) || !math.IsNaN(retransmits) {
 		t.Error("the first reading has a before:", busy, steal, retransmits)
 	}
-	nothing := (&host{root: nothing{}}).vitals()
+	nothing := (&host{root: embed.FS{}}).vitals()
 	if busy, _, _, retransmits := nothing.Since(nothing); !math.IsNaN(busy) || !math.IsNaN(retransmits) {
 		t.Error("a machine without files:", busy, retransmits)
 	}

@@ -8,21 +8,16 @@ import (
 // virtual returns what is between the system and the hardware: none, a hypervisor's name,
 // container, or both with a comma between.
 func (h *host) virtual() string {
-	var layers []string
-	switch below := h.hypervisor(); below {
-	case "":
+	below := h.hypervisor()
+	switch {
+	case below == "":
 		return h.told.virtual
-	case "none":
-	default:
-		layers = append(layers, below)
+	case !h.inContainer():
+		return below
+	case below == "none":
+		return "container"
 	}
-	if h.inContainer() {
-		layers = append(layers, "container")
-	}
-	if len(layers) == 0 {
-		return "none"
-	}
-	return strings.Join(layers, ", ")
+	return below + ", container"
 }
 
 // makers maps the product names of hypervisors, and of clouds that use them.

@@ -197,7 +197,7 @@ func TestReadersThatDoNotRead(t *testing.T) {
 // TestMayAsk tries requests that are not allowed.
 func TestMayAsk(t *testing.T) {
 	target := profiled(t)
-	p := &page.Page{Title: "guarded", Profiles: &probe.Source{URL: target}, CaptureFor: 30 * time.Second}
+	p := &page.Page{Title: "guarded", Profiles: &probe.Source{URL: target, For: 30 * time.Second}}
 	address := serve(t, p, &observe.Guard{})
 	origin := strings.TrimSuffix(address, "/")
 	for _, c := range []struct {

@@ -41,13 +41,16 @@ type captured struct {
 	Diff   string `json:"diff,omitempty"`
 }
 
-// canDiffer reports whether the baseline has a CPU profile.
-func (p *Page) canDiffer() bool {
-	if p.Baseline == nil {
-		return false
+// cpuOf returns a run's CPU profile; nil: there is none, or no run.
+func cpuOf(run *record.Run) *probe.Profile {
+	if run == nil {
+		return nil
 	}
-	_, err := probe.OfRun(p.Baseline, probe.CPU)
-	return err == nil
+	profile, err := probe.OfRun(run, probe.CPU)
+	if err != nil {
+		return nil
+	}
+	return profile
 }
 
 // serveCapture starts a capture unless one is running, and responds at once. An event
@@ -68,15 +71,13 @@ func (p *Page) serveCapture(w http.ResponseWriter, r *http.Request) {
 	p.busy.Go(p.capture)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	json.NewEncoder(w).Encode(map[string]float64{"seconds": p.CaptureFor.Seconds()}) // an error means that the client has left
+	json.NewEncoder(w).Encode(map[string]float64{"seconds": p.Profiles.Lasts(probe.CPU).Seconds()}) // an error means that the client has left
 }
 
 // capture takes a profile and builds its pages.
 func (p *Page) capture() {
-	source := *p.Profiles
-	source.For = p.CaptureFor
 	from := p.now()
-	taken, err := source.Take(p.ctx, probe.CPU)
+	taken, err := p.Profiles.Take(p.ctx, probe.CPU)
 	to := p.now()
 	var made *flames
 	if err == nil {
@@ -120,14 +121,10 @@ func (p *Page) flames(taken record.Artefact) (*flames, error) {
 		return nil, err
 	}
 	made := new(flames)
-	if made.alone, err = flamesOf(now, nil); err != nil || !p.canDiffer() {
-		return made, err
+	made.alone, err = flamesOf(now, nil)
+	if before := cpuOf(p.Baseline); err == nil && before != nil {
+		made.against, err = flamesOf(now, before)
 	}
-	before, err := probe.OfRun(p.Baseline, probe.CPU)
-	if err != nil {
-		return made, err
-	}
-	made.against, err = flamesOf(now, before)
 	return made, err
 }
 

@@ -1,11 +1,9 @@
 package page
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -21,12 +19,7 @@ var still embed.FS // templates of pages without a script, which are not served 
 // History writes the page of a history as one file that opens from disk, loads nothing and has no
 // script. The same history gives the same bytes.
 func History(w io.Writer, h *history.History) error {
-	var b bytes.Buffer
-	err := writeStill(&b, "history.html", map[string]any{"History": h, "Charts": chartsOf(h), "Rows": runRows(h)})
-	if err == nil {
-		_, err = w.Write(b.Bytes())
-	}
-	return err
+	return writeStill(w, "history.html", map[string]any{"History": h, "Charts": chartsOf(h), "Rows": runRows(h)})
 }
 
 // timeline is the chart of a figure: one step per run. Its paths are in units of a thousandth of
@@ -60,12 +53,7 @@ func chartsOf(h *history.History) (charts []timeline) {
 }
 
 func (c *timeline) draw(h *history.History, f *history.Figure) {
-	var values []float64
-	for _, v := range f.Values {
-		if v != nil {
-			values = append(values, *v)
-		}
-	}
+	runs, values := f.Known()
 	low, high := slices.Min(values), slices.Max(values)
 	c.Bottom, c.Top = f.In(low), f.In(high)
 	x := func(run float64) float64 { return 1000 * (run + 0.5) / float64(len(h.Runs)) }
@@ -75,10 +63,8 @@ func (c *timeline) draw(h *history.History, f *history.Figure) {
 		}
 		return 950 - 900*(v-low)/(high-low)
 	}
-	for i, v := range f.Values {
-		if v != nil {
-			c.Dots = append(c.Dots, dot{fmt.Sprintf("M%.1f %.1fh0", x(float64(i)), y(*v)), f.In(*v) + ", " + runText(h, i)})
-		}
+	for i, run := range runs {
+		c.Dots = append(c.Dots, dot{fmt.Sprintf("M%.1f %.1fh0", x(float64(run)), y(values[i])), f.In(values[i]) + ", " + runText(h, run)})
 	}
 	var levels strings.Builder
 	from := -0.5
@@ -92,7 +78,7 @@ func (c *timeline) draw(h *history.History, f *history.Figure) {
 	c.Levels = levels.String()
 }
 
-func clamp(v, low, high float64) float64 { return math.Min(math.Max(v, low), high) }
+func clamp(v, low, high float64) float64 { return min(max(v, low), high) }
 
 func runText(h *history.History, i int) string {
 	r := h.Runs[i]

@@ -63,8 +63,6 @@ type Page struct {
 	// ShowRuntime serves this process's Go runtime, through statsviz, below runtime/.
 	// Only one page per process may set it.
 	ShowRuntime bool
-	// CaptureFor is the length of a capture. Zero: 5 s; at most 30 s.
-	CaptureFor time.Duration
 
 	once     sync.Once
 	began    time.Time
@@ -95,8 +93,6 @@ const (
 	keptBytes    = 16 << 20
 	keptCaptures = 8
 	keptLanes    = 64
-	usualCapture = 5 * time.Second
-	mostCapture  = 30 * time.Second
 	writeTime    = 5 * time.Second // for a reader to accept the pending data
 	placeTime    = 2 * time.Second // before a newcomer may displace a reader
 	aliveTime    = 15 * time.Second
@@ -113,10 +109,6 @@ func (p *Page) ready() {
 		if p.Groups == nil {
 			p.Groups = []string{Client, Host}
 		}
-		if p.CaptureFor <= 0 {
-			p.CaptureFor = usualCapture
-		}
-		p.CaptureFor = min(p.CaptureFor, mostCapture)
 		p.ghost = ghostOf(p.Baseline)
 		p.state.Status = Waiting
 		p.stream.begin(rand.Text()[:8], encode("hello", p.hello()))
@@ -150,7 +142,7 @@ func (p *Page) hello() hello {
 		Began: p.began.UTC().Format(time.RFC3339),
 	}
 	if p.Profiles != nil {
-		h.Capture, h.Diff = p.CaptureFor.Seconds(), p.canDiffer()
+		h.Capture, h.Diff = p.Profiles.Lasts(probe.CPU).Seconds(), cpuOf(p.Baseline) != nil
 	}
 	return h
 }

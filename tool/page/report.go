@@ -261,17 +261,11 @@ func orNone(v *float64) number {
 
 // addHot lists functions if the run has a CPU profile.
 func (r *recorded) addHot(run, against *record.Run) {
-	now, err := probe.OfRun(run, probe.CPU)
-	if err != nil {
+	now := cpuOf(run)
+	if now == nil {
 		return
 	}
-	var before *probe.Profile
-	if against != nil {
-		if earlier, err := probe.OfRun(against, probe.CPU); err == nil {
-			before = earlier
-		}
-	}
-	view, err := probe.NewView(now, before)
+	view, err := probe.NewView(now, cpuOf(against))
 	if err != nil {
 		return
 	}

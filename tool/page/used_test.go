@@ -149,7 +149,7 @@ func TestCapture(t *testing.T) {
 	}()
 	rest := sync.OnceFunc(func() { close(stop); <-burnt })
 	t.Cleanup(rest)
-	p := &page.Page{Title: "capture", Baseline: before, Profiles: &probe.Source{URL: profiled(t)}, CaptureFor: time.Second}
+	p := &page.Page{Title: "capture", Baseline: before, Profiles: &probe.Source{URL: profiled(t), For: time.Second}}
 	address := serve(t, p, &observe.Guard{})
 	b.size(1280, 900, false)
 	b.do(chromedp.Navigate(address))

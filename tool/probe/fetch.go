@@ -3,6 +3,7 @@ package probe
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -70,7 +71,7 @@ func (f *fetcher) added(ctx context.Context, kind Kind) ([]byte, error) {
 	both[0].Scale(-1)
 	sum, err := profile.Merge(both[:])
 	if err != nil {
-		return nil, &Error{Garbage, fmt.Sprintf("the %s profiles from %s cannot be subtracted", kind, f.page), "check whether the program was restarted meanwhile", err}
+		return nil, fmt.Errorf("probe: the %s profiles from %s cannot be subtracted: %w; check whether the program was restarted meanwhile", kind, f.page, err)
 	}
 	if kind == Allocs {
 		sum.DefaultSampleType = kind.valueType()
@@ -96,7 +97,7 @@ func (f *fetcher) read(kind Kind, data []byte) (*profile.Profile, error) {
 		_, err = kind.index(p)
 	}
 	if err != nil {
-		return nil, &Error{Garbage, fmt.Sprintf("the answer of %s is not a %s profile", f.page, kind), "use the address of net/http/pprof, or the --admin address of hone serve", err}
+		return nil, fmt.Errorf("probe: the answer of %s is not a %s profile: %w; use the address of net/http/pprof, or the --admin address of hone serve", f.page, kind, err)
 	}
 	return p, nil
 }
@@ -117,7 +118,7 @@ func get(ctx context.Context, s Source, address string, lasts time.Duration) ([]
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, &Error{BadSource, address, "correct the address", err}
+		return nil, fmt.Errorf("probe: %s: %w; correct the address", address, cause(err))
 	}
 	if s.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.Token)
@@ -137,7 +138,7 @@ func get(ctx context.Context, s Source, address string, lasts time.Duration) ([]
 	case err != nil:
 		return nil, unreachable(ctx, address, err)
 	case int64(len(data)) > s.MostBytes:
-		return nil, &Error{TooLong, fmt.Sprintf("%s answers more than %d bytes", address, s.MostBytes), "profile for a shorter time", nil}
+		return nil, fmt.Errorf("probe: %s answers more than %d bytes; profile for a shorter time", address, s.MostBytes)
 	}
 	return data, nil
 }
@@ -146,28 +147,34 @@ func unreachable(ctx context.Context, address string, err error) error {
 	if ctx.Err() == context.Canceled {
 		return context.Cause(ctx)
 	}
-	return &Error{Unreachable, address, "check the address, and that the program serves its profiles there", err}
+	return fmt.Errorf("probe: %s: %w; check the address, and that the program serves its profiles there", address, cause(err))
+}
+
+// cause returns an error without the address in it, which its line has already.
+func cause(err error) error {
+	if outer := new(url.Error); errors.As(err, &outer) {
+		return outer.Err
+	}
+	return err
 }
 
 // refusal explains a status code.
 func refusal(address string, code int, status string, body []byte) error {
-	e := &Error{Reason: Refused, What: fmt.Sprintf("%s answers %s", address, status), Try: "try again when no other profile is being taken"}
+	words, try := firstWords(body), "give the address to which it redirects"
 	switch code {
 	case http.StatusNotFound:
-		e.Reason, e.Try = NoProfiles, `there are no profiles: correct the address, or import _ "net/http/pprof" and serve http.DefaultServeMux on 127.0.0.1`
-		return e
+		words, try = "", `there are no profiles: correct the address, or import _ "net/http/pprof" and serve http.DefaultServeMux on 127.0.0.1`
 	case http.StatusUnauthorized, http.StatusForbidden:
-		e.Reason, e.Try = Unwelcome, "give its token (--pprof-token-file)"
+		try = "give its token (--pprof-token-file)"
 	case http.StatusBadRequest:
-		e.Try = "profile for a shorter time, or raise the WriteTimeout of its server"
+		try = "profile for a shorter time, or raise the WriteTimeout of its server"
 	case http.StatusInternalServerError, http.StatusConflict:
-	default:
-		e.Reason, e.Try = NoProfiles, "give the address to which it redirects"
+		try = "try again when no other profile is being taken"
 	}
-	if words := firstWords(body); words != "" {
-		e.What += " (" + words + ")"
+	if words != "" {
+		status += " (" + words + ")"
 	}
-	return e
+	return fmt.Errorf("probe: %s answers %s; %s", address, status, try)
 }
 
 const mostWords = 200

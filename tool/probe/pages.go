@@ -35,7 +35,7 @@ func (v *View) Pages() (http.Handler, error) {
 		},
 	})
 	if err != nil {
-		return nil, &Error{Garbage, "pprof cannot show this", "look at the table instead", err}
+		return nil, fmt.Errorf("probe: pprof cannot show this: %w; look at the table instead", err)
 	}
 	mux := http.NewServeMux()
 	for _, path := range []string{"/flamegraph", "/top", "/source", "/peek", "/download"} {

@@ -10,7 +10,6 @@ package probe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -61,7 +60,8 @@ type Source struct {
 // garbage collection in the server. A mutex or block profile is empty unless the program
 // has enabled it in the runtime.
 //
-// An *Error explains why a profile could not be taken; then none is returned.
+// An error of one line, which ends with advice, explains why a profile could not be taken;
+// then none is returned.
 func (s Source) Take(ctx context.Context, kinds ...Kind) ([]record.Artefact, error) {
 	page, err := s.page()
 	if err != nil {
@@ -135,8 +135,11 @@ func (s Source) page() (*url.URL, error) {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, &Error{BadSource, fmt.Sprintf("%q is not an address of profiles", s.URL), "write it as in http://127.0.0.1:6060", err}
+	if err != nil {
+		return nil, fmt.Errorf("probe: %q is not an address of profiles: %w; write it as in http://127.0.0.1:6060", s.URL, cause(err))
+	}
+	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("probe: %q is not an address of profiles; write it as in http://127.0.0.1:6060", s.URL)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/debug/pprof"
@@ -171,7 +174,7 @@ func (k Kind) query(lasts time.Duration) (string, error) {
 	case Mutex, Block, Goroutine:
 		return string(k), nil
 	}
-	return "", &Error{BadSource, fmt.Sprintf("no profile %q", k), "use one of " + kindNames(append(Profiles(), Metrics)), nil}
+	return "", fmt.Errorf("probe: no profile %q; use one of %s", k, kindNames(append(Profiles(), Metrics)))
 }
 
 func kindNames(kinds []Kind) string {
@@ -181,48 +184,3 @@ func kindNames(kinds []Kind) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// Reason classifies an Error.
-type Reason uint8
-
-// The reasons.
-const (
-	BadSource   Reason = iota // the address or a kind is invalid
-	Unreachable               // no response, or not in time
-	NoProfiles                // the server has no such page
-	Unwelcome                 // the token is missing or wrong
-	Refused                   // the server reports an error
-	TooLong                   // the response is longer than Source.MostBytes
-	Garbage                   // the response is not a profile
-	Missing                   // the run has no profile of this kind
-	Unlike                    // two profiles are not comparable
-)
-
-// Error explains why profiles could not be taken or shown. Its text is one line that ends
-// with advice.
-type Error struct {
-	Reason Reason
-	What   string
-	Try    string
-	Err    error // may be nil
-}
-
-// Error returns the line.
-func (e *Error) Error() string {
-	text := "probe: " + e.What
-	if e.Err != nil {
-		cause := e.Err
-		var outer *url.Error
-		if errors.As(cause, &outer) {
-			cause = outer.Err // What contains the address already
-		}
-		text += ": " + cause.Error()
-	}
-	if e.Try != "" {
-		text += "; " + e.Try
-	}
-	return text
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }

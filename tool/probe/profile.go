@@ -28,8 +28,8 @@ type part struct {
 // reasons are why its load was not valid.
 const Profiled = "profiled: a server that is looked at is slower"
 
-// OfRun reads a run's profiles of one kind, from all its samples. An *Error with Missing
-// reports that it has none, and what it has.
+// OfRun reads a run's profiles of one kind, from all its samples. If there are none, the
+// error says what it has.
 func OfRun(r *record.Run, kind Kind) (*Profile, error) {
 	all := &Profile{Kind: kind}
 	for _, s := range r.Samples {
@@ -58,7 +58,7 @@ func OfRun(r *record.Run, kind Kind) (*Profile, error) {
 	if kinds := KindsOf(r); len(kinds) > 0 {
 		has = "it has " + kindNames(kinds)
 	}
-	return nil, &Error{Missing, fmt.Sprintf("run %s has no %s profile (%s)", r.ID, kind, has), "take one: hone bench --profile " + string(kind) + " --pprof URL", nil}
+	return nil, fmt.Errorf("probe: run %s has no %s profile (%s); take one: hone bench --profile %[2]s --pprof URL", r.ID, kind, has)
 }
 
 // KindsOf lists the profiles that a run has, in the order of Profiles. Traces are not
@@ -91,13 +91,13 @@ func rateOf(s record.Sample) float64 {
 func Parse(data []byte, kind Kind) (*Profile, error) {
 	p, err := profile.ParseData(data)
 	if err != nil {
-		return nil, &Error{Garbage, "this is not a profile", "give a file that net/http/pprof or go test -cpuprofile wrote", err}
+		return nil, fmt.Errorf("probe: this is not a profile: %w; give a file that net/http/pprof or go test -cpuprofile wrote", err)
 	}
 	if kind == "" {
 		kind = looksLike(p)
 	}
 	if _, err := kind.index(p); err != nil {
-		return nil, &Error{Unlike, fmt.Sprintf("this is not a %s profile", kind), "give another --kind", err}
+		return nil, fmt.Errorf("probe: this is not a %s profile: %w; give another --kind", kind, err)
 	}
 	return &Profile{kind, []part{{profile: p}}}, nil
 }
@@ -223,7 +223,7 @@ func (p *Profile) scaled(per Per, fine float64) (*profile.Profile, error) {
 	}
 	merged, err := profile.Merge(all)
 	if err != nil {
-		return nil, &Error{Unlike, "the profiles of the samples cannot be merged", "pass them one by one, as files", err}
+		return nil, fmt.Errorf("probe: the profiles of the samples cannot be merged: %w; pass them one by one, as files", err)
 	}
 	return merged, nil
 }

@@ -92,14 +92,6 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-func reasonOf(err error) Reason {
-	end := new(Error)
-	if !errors.As(err, &end) {
-		return 255
-	}
-	return end.Reason
-}
-
 // TestRefusals checks that everything other than a profile gives an error with advice.
 func TestRefusals(t *testing.T) {
 	answer := func(status int, body string) http.HandlerFunc {
@@ -111,32 +103,31 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
-		reason  Reason
 		say     string
 	}{
-		"no pprof":    {http.NotFound, NoProfiles, `import _ "net/http/pprof"`},
-		"no token":    {answer(401, "who are you?"), Unwelcome, "(who are you?); give its token (--pprof-token-file)"},
-		"other token": {answer(403, ""), Unwelcome, "--pprof-token-file"},
-		"busy":        {answer(500, "Could not enable CPU profiling: cpu profiling already in use\nmore"), Refused, "already in use); try again"},
-		"busy hone":   {answer(409, "somebody\x1b[31m"), Refused, "(somebody[31m)"},
-		"too long":    {answer(400, "profile duration exceeds server's WriteTimeout"), Refused, "raise the WriteTimeout"},
-		"elsewhere":   {answer(302, ""), NoProfiles, "302"},
-		"a page":      {answer(200, "<html>"), Garbage, "is not a cpu profile"},
+		"no pprof":    {http.NotFound, `import _ "net/http/pprof"`},
+		"no token":    {answer(401, "who are you?"), "(who are you?); give its token (--pprof-token-file)"},
+		"other token": {answer(403, ""), "--pprof-token-file"},
+		"busy":        {answer(500, "Could not enable CPU profiling: cpu profiling already in use\nmore"), "already in use); try again"},
+		"busy hone":   {answer(409, "somebody\x1b[31m"), "(somebody[31m)"},
+		"too long":    {answer(400, "profile duration exceeds server's WriteTimeout"), "raise the WriteTimeout"},
+		"elsewhere":   {answer(302, ""), "302"},
+		"a page":      {answer(200, "<html>"), "is not a cpu profile"},
 		"endless": {func(w http.ResponseWriter, _ *http.Request) {
 			for range 100 {
 				w.Write(make([]byte, 1<<10))
 			}
-		}, TooLong, "more than 65536 bytes"},
+		}, "more than 65536 bytes"},
 		"other kind": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Write(made(t, Block, time.Second, map[string]int64{"a": 1}).Data)
-		}, Garbage, "is not a cpu profile: it has samples, delay, not cpu"},
+		}, "is not a cpu profile: it has samples, delay, not cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(c.handler)
 			defer server.Close()
 			taken, err := Source{URL: server.URL, MostBytes: 1 << 16}.Take(t.Context(), CPU)
 			said := fmt.Sprint(err)
-			if reasonOf(err) != c.reason || taken != nil || !strings.Contains(said, c.say) || !strings.Contains(said, "; ") || strings.ContainsAny(said, "\x1b\n") {
+			if err == nil || taken != nil || !strings.Contains(said, c.say) || !strings.Contains(said, "; ") || strings.ContainsAny(said, "\x1b\n") {
 				t.Errorf("%q", said)
 			}
 		})
@@ -150,7 +141,7 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 	addr := ln.Addr().String()
 	ln.Close()
-	if _, err := (Source{URL: addr}).Take(t.Context(), CPU); reasonOf(err) != Unreachable {
+	if _, err := (Source{URL: addr}).Take(t.Context(), CPU); !strings.Contains(fmt.Sprint(err), "; check the address") {
 		t.Errorf("a port without a server: %v", err)
 	}
 	asked := make(chan struct{}, 9)
@@ -159,7 +150,7 @@ func TestNobodyAnswers(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer mute.Close()
-	if _, err := (Source{URL: mute.URL, For: time.Second, Patience: 50 * time.Millisecond}).Take(t.Context(), CPU); reasonOf(err) != Unreachable {
+	if _, err := (Source{URL: mute.URL, For: time.Second, Patience: 50 * time.Millisecond}).Take(t.Context(), CPU); !strings.Contains(fmt.Sprint(err), "; check the address") {
 		t.Errorf("a server that does not answer: %v", err)
 	}
 	<-asked
@@ -178,12 +169,12 @@ func TestNobodyAnswers(t *testing.T) {
 
 func TestBadSources(t *testing.T) {
 	for _, url := range []string{"", "ftp://localhost", "http://", "http://%zz", "::"} {
-		if _, err := (Source{URL: url}).Take(t.Context(), CPU); reasonOf(err) != BadSource {
+		if _, err := (Source{URL: url}).Take(t.Context(), CPU); !strings.Contains(fmt.Sprint(err), "; write it as in http") {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
 	_, err := Source{URL: "localhost:1"}.Take(t.Context(), "cpus")
-	if said := fmt.Sprint(err); reasonOf(err) != BadSource || !strings.Contains(said, "use one of cpu, allocs") {
+	if said := fmt.Sprint(err); !strings.Contains(said, "use one of cpu, allocs") {
 		t.Errorf("a kind that there is not: %v", err)
 	}
 }

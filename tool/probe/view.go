@@ -35,7 +35,7 @@ func NewView(now, before *Profile) (*View, error) {
 	v := &View{Kind: now.Kind, Per: now.per(), Unit: now.Kind.unit(), Samples: now.samples(), Doubts: now.doubts(), fine: 1}
 	if before != nil {
 		if before.Kind != now.Kind {
-			return nil, &Error{Unlike, fmt.Sprintf("one is a %s profile and the other a %s profile", now.Kind, before.Kind), "compare two of a kind", nil}
+			return nil, fmt.Errorf("probe: one is a %s profile and the other a %s profile; compare two of a kind", now.Kind, before.Kind)
 		}
 		v.Per = leastOf(v.Per, before.per())
 	}

@@ -190,13 +190,13 @@ func TestProfilesThatAreNotThere(t *testing.T) {
 		t.Errorf("it has %v", got)
 	}
 	_, err := OfRun(run, Block)
-	if said := fmt.Sprint(err); reasonOf(err) != Missing || !strings.Contains(said, "run 0123 has no block profile (it has cpu, heap); take one: hone bench --profile block --pprof URL") {
+	if said := fmt.Sprint(err); !strings.Contains(said, "run 0123 has no block profile (it has cpu, heap); take one: hone bench --profile block --pprof URL") {
 		t.Errorf("%v", err)
 	}
-	if _, err := Parse([]byte("nonsense"), CPU); reasonOf(err) != Garbage {
+	if _, err := Parse([]byte("nonsense"), CPU); !strings.Contains(fmt.Sprint(err), "; give a file that") {
 		t.Errorf("%v", err)
 	}
-	if _, err := Parse(cpu.Data, Heap); reasonOf(err) != Unlike {
+	if _, err := Parse(cpu.Data, Heap); !strings.Contains(fmt.Sprint(err), "; give another --kind") {
 		t.Errorf("%v", err)
 	}
 	for kind, a := range map[Kind]record.Artefact{CPU: cpu, Heap: heap, Goroutine: made(t, Goroutine, 0, nil), Block: made(t, Mutex, 0, nil)} {
@@ -206,7 +206,7 @@ func TestProfilesThatAreNotThere(t *testing.T) {
 	}
 	a, _ := Parse(cpu.Data, "")
 	b, _ := Parse(heap.Data, "")
-	if _, err := NewView(a, b); reasonOf(err) != Unlike {
+	if _, err := NewView(a, b); !strings.Contains(fmt.Sprint(err), "; compare two of a kind") {
 		t.Errorf("%v", err)
 	}
 }

@@ -3,7 +3,6 @@ package race
 import (
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/hone-go/hone/engine"
@@ -102,12 +101,10 @@ func (r *Report) beside(e engine.Engine) *Beside {
 }
 
 // Text formats both races.
-func (r *Report) Text() string {
-	var b strings.Builder
-	figure.WriteValidity(&b, r.Valid, r.InvalidReasons)
-	r.writeSpeed(&b)
-	r.writeBeside(&b)
-	return b.String()
+func (r *Report) Text(w io.Writer) {
+	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
+	r.writeSpeed(w)
+	r.writeBeside(w)
 }
 
 func (r *Report) writeSpeed(w io.Writer) {

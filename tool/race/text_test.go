@@ -1,6 +1,7 @@
 package race
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func TestReportRatios(t *testing.T) {
 	if got := *r.beside(engine.Events(engine.Inline)).ToParked; got != 250 {
 		t.Errorf("ratio to parked: %v", got)
 	}
-	text := r.Text()
+	text := written(r.Text)
 	for _, want := range []string{"2.50 ×", "12.1 KiB", "– ", "p99 300 µs = 1.50 × parked", "50.0 ms = 250 × parked"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
@@ -49,7 +50,7 @@ func TestInvalidLapsHaveNoFigures(t *testing.T) {
 	if l := report.Engines[0].PingPong; l != (Lap{}) || *report.Beside[0] != (Beside{Engine: "parked"}) || report.Engines[1].PingPong.Ratio != nil {
 		t.Errorf("one that is not valid has %+v, %+v", l, report.Beside[0])
 	}
-	if text := report.Text(); strings.Contains(text, "1,000") || !strings.Contains(text, "2,000") {
+	if text := written(report.Text); strings.Contains(text, "1,000") || !strings.Contains(text, "2,000") {
 		t.Errorf("shown as\n%s", text)
 	}
 }
@@ -62,7 +63,14 @@ func TestWithheldTimesAreExplained(t *testing.T) {
 		t.Errorf("nothing is missing, and it says %q", why)
 	}
 	r.Engines[0].Pipelined.P99 = nil
-	if why := r.Withheld(); why == "" || !strings.Contains(r.Text(), why) {
+	if why := r.Withheld(); why == "" || !strings.Contains(written(r.Text), why) {
 		t.Errorf("a time is missing, and it says %q", why)
 	}
+}
+
+// written returns what a function writes.
+func written(write func(io.Writer)) string {
+	var b strings.Builder
+	write(&b)
+	return b.String()
 }

@@ -1,13 +1,13 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"time"
 )
 
 // Add stores a run, completely or not at all, and sets its ID. A run that is already
@@ -43,27 +43,24 @@ func Identify(runs ...*Run) error {
 // is already stored gets its partner set, but never changed.
 func (s *Store) AddPair(ctx context.Context, a, b *Run) error {
 	first, err := seal(a)
-	if err != nil {
-		return s.explain(ctx, err)
-	}
-	second, err := seal(b)
-	if err != nil {
+	second, also := seal(b)
+	if err = cmp.Or(err, also); err != nil {
 		return s.explain(ctx, err)
 	}
 	if first.ID == second.ID {
 		return fmt.Errorf("record: run %s cannot be paired with itself; pass two runs whose samples alternate, each with an Order", first.ID)
 	}
 	first.PairedWith, second.PairedWith = second.ID, first.ID
-	if err := s.change(ctx, func(t *transaction) error {
+	if err = s.change(ctx, func(t *transaction) (err error) {
 		for _, c := range []*sealed{first, second} {
-			if err := t.add(c); err != nil {
-				return err
+			if err == nil {
+				err = t.add(c)
 			}
-			if err := t.join(c.ID, c.PairedWith); err != nil {
-				return err
+			if err == nil {
+				err = t.join(c.ID, c.PairedWith)
 			}
 		}
-		return nil
+		return err
 	}); err != nil {
 		return err
 	}
@@ -95,12 +92,11 @@ func (t *transaction) add(c *sealed) error {
 	if err != nil {
 		return err
 	}
-	strict, soft := jsonText(c.Environment.Strict), jsonText(c.Environment.Soft)
 	if err := t.row(&seq, `INSERT INTO run
 		(id, name, made, at, scenario, scenario_hash, fingerprint, paired_with, scenario_text, strict, soft)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
 		c.ID, c.Name, c.Made, c.At.Format(timeText), c.Scenario.Name, c.Scenario.Hash(), c.Environment.Fingerprint(),
-		c.PairedWith, c.Scenario.Text, strict, soft); err != nil {
+		c.PairedWith, c.Scenario.Text, jsonText(c.Environment.Strict), jsonText(c.Environment.Soft)); err != nil {
 		return err
 	}
 	for i := range c.Samples {
@@ -163,9 +159,4 @@ func (t *transaction) addSample(seq int64, i int, s *Sample, d *sampleDocument, 
 func jsonText(v any) string {
 	text, _ := json.Marshal(v)
 	return string(text)
-}
-
-func parseTime(text string) (time.Time, error) {
-	at, err := time.Parse(timeText, text)
-	return at.UTC(), err
 }

@@ -51,12 +51,7 @@ func (t *transaction) baselines() ([]Baseline, error) {
 	all := []Baseline{}
 	err := t.rows(func(rows *sql.Rows) error {
 		var b Baseline
-		var at string
-		if err := rows.Scan(&b.Name, &b.ID, &at); err != nil {
-			return err
-		}
-		var err error
-		b.At, err = parseTime(at)
+		err := rows.Scan(&b.Name, &b.ID, timeColumn{&b.At})
 		all = append(all, b)
 		return err
 	}, "SELECT baseline.name, run.id, baseline.at FROM baseline JOIN run ON run.seq = baseline.run ORDER BY baseline.name")

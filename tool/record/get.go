@@ -3,7 +3,6 @@ package record
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -22,21 +21,18 @@ func (s *Store) Get(ctx context.Context, ref string) (*Run, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = s.verify(r)
-	}
 	if err != nil {
 		return nil, err
 	}
-	return r, nil
+	return s.verified(r)
 }
 
-// verify checks a run's content against its ID.
-func (s *Store) verify(r *Run) error {
+// verified checks a run's content against its ID.
+func (s *Store) verified(r *Run) (*Run, error) {
 	if again, err := seal(r); err != nil || again.ID != r.ID {
-		return fmt.Errorf("%w: run %s in %s; another program has changed the file", ErrDamaged, r.ID, s.path)
+		return nil, fmt.Errorf("%w: run %s in %s; another program has changed the file", ErrDamaged, r.ID, s.path)
 	}
-	return nil
+	return r, nil
 }
 
 // find returns the row of the run that ref refers to.
@@ -109,14 +105,8 @@ func found(err error, ref string) error {
 // get reads a run.
 func (t *transaction) get(seq int64) (*Run, error) {
 	r := &Run{}
-	var at, strict, soft string
 	err := t.tx.QueryRowContext(t.ctx, "SELECT id, name, made, at, scenario, scenario_text, strict, soft, paired_with FROM run WHERE seq = ?", seq).
-		Scan(&r.ID, &r.Name, &r.Made, &at, &r.Scenario.Name, &r.Scenario.Text, &strict, &soft, &r.PairedWith)
-	if err != nil {
-		return nil, err
-	}
-	r.At, err = parseTime(at)
-	err = errors.Join(err, json.Unmarshal([]byte(strict), &r.Environment.Strict), json.Unmarshal([]byte(soft), &r.Environment.Soft))
+		Scan(&r.ID, &r.Name, &r.Made, timeColumn{&r.At}, &r.Scenario.Name, &r.Scenario.Text, jsonColumn{&r.Environment.Strict}, jsonColumn{&r.Environment.Soft}, &r.PairedWith)
 	if err == nil {
 		r.Samples, err = t.samples(seq)
 	}
@@ -132,14 +122,9 @@ func (t *transaction) samples(seq int64) ([]Sample, error) {
 	all := []Sample{}
 	err := t.rows(func(rows *sql.Rows) error {
 		s := Sample{Metrics: []Metric{}, Histograms: []Histogram{}, Series: []Series{}, Artefacts: []Artefact{}}
-		var at, reasons string
-		if err := rows.Scan(&s.Pair, &s.Order, &at, &s.Valid, &reasons); err != nil {
-			return err
-		}
-		var err error
-		s.At, err = parseTime(at)
+		err := rows.Scan(&s.Pair, &s.Order, timeColumn{&s.At}, &s.Valid, jsonColumn{&s.Reasons})
 		all = append(all, s)
-		return errors.Join(err, json.Unmarshal([]byte(reasons), &all[len(all)-1].Reasons))
+		return err
 	}, "SELECT pair, position, at, valid, reasons FROM sample WHERE run = ? ORDER BY number", seq)
 	return all, err
 }
@@ -176,12 +161,8 @@ func (t *transaction) metrics(seq int64, samples []Sample) error {
 func (t *transaction) series(seq int64, samples []Sample) error {
 	return t.each(samples, func(rows *sql.Rows, sample *int) (func(*Sample), error) {
 		var e Series
-		var text []byte
-		if err := rows.Scan(sample, &e.Name, &e.Unit, (*int64)(&e.Start), (*int64)(&e.Step), &text); err != nil {
-			return nil, err
-		}
 		var read []nullable
-		err := json.Unmarshal(text, &read)
+		err := rows.Scan(sample, &e.Name, &e.Unit, (*int64)(&e.Start), (*int64)(&e.Step), jsonColumn{&read})
 		e.Values = values(read)
 		return func(s *Sample) { s.Series = append(s.Series, e) }, err
 	}, "SELECT sample, name, unit, start, step, figures FROM series WHERE run = ? ORDER BY sample, number", seq)

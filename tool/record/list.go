@@ -44,18 +44,14 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Summary, error) {
 		}
 		return t.rows(func(rows *sql.Rows) error {
 			m := Summary{Baselines: []string{}}
-			var at, text string
-			if err := rows.Scan(&m.ID, &m.Name, &m.Made, &at, &m.Scenario, &m.ScenarioHash, &text, &m.Fingerprint, &m.PairedWith, &m.Samples, &m.Valid); err != nil {
-				return err
-			}
+			var text string
+			err := rows.Scan(&m.ID, &m.Name, &m.Made, timeColumn{&m.At}, &m.Scenario, &m.ScenarioHash, &text, &m.Fingerprint, &m.PairedWith, &m.Samples, &m.Valid)
 			for _, b := range baselines {
 				if b.ID == m.ID {
 					m.Baselines = append(m.Baselines, b.Name)
 				}
 			}
 			m.Target = targetOf(text)
-			var err error
-			m.At, err = parseTime(at)
 			all = append(all, m)
 			return err
 		}, `SELECT id, name, made, at, scenario, scenario_hash, scenario_text, fingerprint, paired_with,
@@ -63,10 +59,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Summary, error) {
 			FROM run WHERE (?1 = '' OR scenario = ?1 OR scenario_hash = ?1) AND (?2 = '' OR name = ?2)
 			ORDER BY at DESC, seq DESC LIMIT ?3`, f.Scenario, f.Name, limit)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, err
 }
 
 // targetOf returns the target of a load, or the package of Go benchmarks.

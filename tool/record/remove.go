@@ -35,10 +35,7 @@ func (s *Store) Remove(ctx context.Context, refs ...string) (freed int64, err er
 		freed = before - after
 		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return freed, nil
+	return freed, err
 }
 
 func (t *transaction) remove(seq int64) error {

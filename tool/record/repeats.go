@@ -32,6 +32,9 @@ func (s *Store) Repeats(ctx context.Context, scenarioHash string) ([][2]*Run, er
 			var session [2]*Run
 			for side := range session {
 				r, err := t.get(seq[side])
+				if err == nil {
+					r, err = s.verified(r)
+				}
 				if err != nil {
 					return err
 				}
@@ -41,17 +44,7 @@ func (s *Store) Repeats(ctx context.Context, scenarioHash string) ([][2]*Run, er
 		}
 		return nil
 	})
-	for _, session := range all {
-		for _, r := range session {
-			if err == nil {
-				err = s.verify(r)
-			}
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, err
 }
 
 // HasOldFloors reports whether the store has the noise floors of older programs: one

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed" // schema1.sql
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -310,6 +311,22 @@ func (t *transaction) insert(query string, args ...any) error {
 	_, err := stmt.ExecContext(t.ctx, args...)
 	return err
 }
+
+// timeColumn reads a time.
+type timeColumn struct{ into *time.Time }
+
+// Scan parses the text of a column.
+func (c timeColumn) Scan(text any) error {
+	at, err := time.Parse(timeText, fmt.Sprintf("%s", text))
+	*c.into = at.UTC()
+	return err
+}
+
+// jsonColumn reads a value from JSON.
+type jsonColumn struct{ into any }
+
+// Scan decodes the text of a column.
+func (c jsonColumn) Scan(text any) error { return json.Unmarshal(fmt.Appendf(nil, "%s", text), c.into) }
 
 // row scans the first column of the first row; no row is sql.ErrNoRows.
 func (t *transaction) row(into any, query string, args ...any) error {

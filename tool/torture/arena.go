@@ -131,25 +131,23 @@ type single func(ctx context.Context, c *Conn, i int) Finding
 
 // each returns an attack that opens n connections, one after the other, and does something on each until
 // that finds something. When nothing was found, done says so of n.
-func each(n int, open opener, done string, do single) func(context.Context, *Arena) Finding {
-	return func(ctx context.Context, a *Arena) Finding { return a.each(ctx, n, open, done, do) }
-}
-
-func (a *Arena) each(ctx context.Context, n int, open opener, done string, do single) Finding {
-	for i := range n {
-		c, err := a.Open(ctx, open)
-		if err != nil {
-			return unknown("after %d of %d connections: %s", i, n, plain(err))
+func each(n int, open opener, done string, do single) attackFunc {
+	return func(ctx context.Context, a *Arena) Finding {
+		for i := range n {
+			c, err := a.Open(ctx, open)
+			if err != nil {
+				return unknown("after %d of %d connections: %s", i, n, plain(err))
+			}
+			found := do(ctx, c, i)
+			if ctx.Err() != nil {
+				return unknown("its time was over after %d of %d connections", i+1, n)
+			}
+			if found != (Finding{}) {
+				return found
+			}
 		}
-		found := do(ctx, c, i)
-		if ctx.Err() != nil {
-			return unknown("its time was over after %d of %d connections", i+1, n)
-		}
-		if found != (Finding{}) {
-			return found
-		}
+		return survives(done, n)
 	}
-	return survives(done, n)
 }
 
 // atOnce does something n times at the same time, and returns what each made.
@@ -189,6 +187,13 @@ func (a *Arena) Note(format string, args ...any) {
 	defer a.mu.Unlock()
 	if len(a.notes) < mostNotes {
 		a.notes = append(a.notes, fmt.Sprintf(format, args...))
+	}
+}
+
+// noteError adds what went wrong where the words say, if anything did.
+func (a *Arena) noteError(err error, format string, args ...any) {
+	if err != nil {
+		a.Note("%s: %s", fmt.Sprintf(format, args...), plain(err))
 	}
 }
 

@@ -111,7 +111,7 @@ func (a *Arena) malformed(ctx context.Context, inputs []httpInput) ([]attempt, e
 }
 
 // sendMalformed returns an attack that sends inputs.
-func sendMalformed(inputs ...[]httpInput) func(context.Context, *Arena) Finding {
+func sendMalformed(inputs ...[]httpInput) attackFunc {
 	return func(ctx context.Context, a *Arena) Finding {
 		all, err := a.malformed(ctx, slices.Concat(inputs...))
 		if err != nil {

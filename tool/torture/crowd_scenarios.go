@@ -133,13 +133,11 @@ func halfClose(ctx context.Context, a *Arena) Finding {
 
 func resetAtEachByte(ctx context.Context, a *Arena) Finding {
 	n := min(300, 2*a.target.size+1)
-	return a.each(ctx, n, (*target).Dial, "a reset after each of %d bytes", func(_ context.Context, c *Conn, i int) Finding {
+	return each(n, (*target).Dial, "a reset after each of %d bytes", func(_ context.Context, c *Conn, i int) Finding {
 		_, err := c.Write(c.requests(2)[:i])
-		if err = errors.Join(err, c.Reset()); err != nil {
-			a.Note("%d bytes: %s", i, plain(err))
-		}
+		a.noteError(errors.Join(err, c.Reset()), "%d bytes", i)
 		return Finding{}
-	})
+	})(ctx, a)
 }
 
 func resetWithAnswersDue(ctx context.Context, c *Conn, i int) Finding {
@@ -148,9 +146,7 @@ func resetWithAnswersDue(ctx context.Context, c *Conn, i int) Finding {
 	if i%2 > 0 {
 		pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond))))
 	}
-	if err = errors.Join(err, c.Reset()); err != nil {
-		a.Note("client %d: %s", i, plain(err))
-	}
+	a.noteError(errors.Join(err, c.Reset()), "client %d", i)
 	return Finding{}
 }
 
@@ -160,15 +156,14 @@ func randomBytes(ctx context.Context, a *Arena) Finding {
 		turn++
 		return []opener{(*target).Bare, (*target).Dial}[turn%2](t, ctx)
 	}
-	return a.each(ctx, 200, open, "%d clients sent random bytes", func(_ context.Context, c *Conn, i int) Finding {
-		if _, err := c.Write(a.junk(1 + a.Rand.IntN(4096))); err != nil {
-			a.Note("client %d: %s", i, plain(err))
-		}
+	return each(200, open, "%d clients sent random bytes", func(_ context.Context, c *Conn, i int) Finding {
+		_, err := c.Write(a.junk(1 + a.Rand.IntN(4096)))
+		a.noteError(err, "client %d", i)
 		if i%8 > 0 {
 			c.Close()
 		}
 		return Finding{}
-	})
+	})(ctx, a)
 }
 
 const (
@@ -402,7 +397,7 @@ const drip = 500 * time.Millisecond // between two bytes of those that trickle
 
 // waits returns an attack whose peers begin and then wait until the server has closed them. Meanwhile
 // they send a byte of their rest at a time, over and over. What names their connections, in the plural.
-func waits(what string, open opener, begin beginning) func(context.Context, *Arena) Finding {
+func waits(what string, open opener, begin beginning) attackFunc {
 	return func(ctx context.Context, a *Arena) Finding { return a.waits(ctx, what, open, drip, begin) }
 }
 

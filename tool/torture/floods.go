@@ -126,7 +126,7 @@ type pouredAll struct {
 // pourAll returns an attack that pours floods: at the same time, or one by one where the server's memory
 // is watched. Where a server takes all of one, it has no limit for it; if its memory grows with it, it
 // falls.
-func pourAll(open opener, floods func(*target) []flood) func(context.Context, *Arena) Finding {
+func pourAll(open opener, floods func(*target) []flood) attackFunc {
 	return func(ctx context.Context, a *Arena) Finding {
 		all, most := floods(a.target), int(a.Bytes/pourShare)
 		_, watched := a.Server.Used()

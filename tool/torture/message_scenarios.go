@@ -69,12 +69,11 @@ func (a *Arena) nonsense() (all []hostile) {
 // impossibleLengths sends each on a connection of its own, and asks a newcomer after each.
 func impossibleLengths(ctx context.Context, a *Arena) Finding {
 	inputs := a.nonsense()
-	return a.each(ctx, len(inputs), (*target).Bare, "%d inputs, and newcomers are served after each", func(ctx context.Context, c *Conn, i int) Finding {
-		if _, err := c.Write(inputs[i].bytes); err != nil {
-			a.Note("%s: %s", inputs[i].name, plain(err))
-		}
+	return each(len(inputs), (*target).Bare, "%d inputs, and newcomers are served after each", func(ctx context.Context, c *Conn, i int) Finding {
+		_, err := c.Write(inputs[i].bytes)
+		a.noteError(err, "%s", inputs[i].name)
 		return a.serves(ctx, "after %s", inputs[i].name)
-	})
+	})(ctx, a)
 }
 
 const (

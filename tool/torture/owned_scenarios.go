@@ -17,9 +17,9 @@ import (
 var ownedScenarios = []Scenario{
 	{Name: "descriptors", Kinds: AllKinds, Access: Owned, Alone: true, Rests: 1200 * time.Millisecond, Attack: fewDescriptors,
 		Title: "60 clients connect to a process that may open 20 descriptors more, then 10 more when it may open none; then all leave."},
-	{Name: "sigterm-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: terminate,
+	{Name: "sigterm-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: underLoad(terminate),
 		Title: "The process gets SIGTERM while clients have requests in flight, some of HTTP with half a body."},
-	{Name: "kill-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: kill,
+	{Name: "kill-under-load", Kinds: AllKinds, Access: Owned, Alone: true, Attack: underLoad(kill),
 		Title: "The process is killed while clients have requests in flight, and started again at once."},
 }
 
@@ -171,21 +171,27 @@ func (l *loaded) ask(ctx context.Context, c *Conn, patience time.Duration) {
 	}
 }
 
-// terminate sends SIGTERM under load. A server that drains answers or refuses what it has read; a
-// client whose request crosses its connection's end is no loss.
-func terminate(ctx context.Context, a *Arena) Finding {
-	l, err := a.load(ctx)
-	if err != nil {
-		return unknown("%v", err)
+// underLoad returns an attack on the process of a server that is under load.
+func underLoad(do func(ctx context.Context, a *Arena, l *loaded, process *child.Child) Finding) attackFunc {
+	return func(ctx context.Context, a *Arena) Finding {
+		l, err := a.load(ctx)
+		if err != nil {
+			return unknown("%v", err)
+		}
+		defer l.clients.Wait()
+		defer a.close() // which ends them
+		return do(ctx, a, l, a.Server.child.Load())
 	}
-	defer l.clients.Wait()
-	defer a.close() // which ends them
+}
+
+// terminate sends SIGTERM. A server that drains answers or refuses what it has read; a client whose
+// request crosses its connection's end is no loss.
+func terminate(ctx context.Context, a *Arena, l *loaded, process *child.Child) Finding {
 	held := a.hold(ctx)
 	l.mu.Lock()
 	usual := l.silence
 	l.silence = 0
 	l.mu.Unlock()
-	process := a.Server.running()
 	began := time.Now()
 	process.Terminate()
 	lost := 0
@@ -274,14 +280,7 @@ func endedBySignal(err error) bool {
 	return errors.As(err, &how) && (how.ExitCode() < 0 || how.ExitCode() == belowShell)
 }
 
-func kill(ctx context.Context, a *Arena) Finding {
-	l, err := a.load(ctx)
-	if err != nil {
-		return unknown("%v", err)
-	}
-	defer l.clients.Wait()
-	defer a.close() // which ends them
-	process := a.Server.running()
+func kill(ctx context.Context, a *Arena, _ *loaded, process *child.Child) Finding {
 	process.Kill()
 	select {
 	case <-process.Ended():

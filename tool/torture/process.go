@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/tool/child"
@@ -18,8 +19,7 @@ type Process struct {
 	server trial.Server // how it is started, if it is owned
 	target load.Target
 
-	mu    sync.Mutex
-	child *child.Child // nil: not owned, or not started
+	child atomic.Pointer[child.Child] // nil: not owned, or not started
 }
 
 // Used returns what the process uses; false when that is not known: it has ended, or this system
@@ -28,18 +28,12 @@ func (p *Process) Used() (child.Use, bool) {
 	if p == nil {
 		return child.Use{}, false
 	}
-	if c := p.running(); c != nil {
+	if c := p.child.Load(); c != nil {
 		u, err := c.Used()
 		return u, err == nil
 	}
 	u, err := child.UsedBy(p.pid)
 	return u, err == nil
-}
-
-func (p *Process) running() *child.Child {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.child
 }
 
 // owned reports whether the process is this program's child.
@@ -53,15 +47,13 @@ func (p *Process) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	p.child = c
-	p.mu.Unlock()
+	p.child.Store(c)
 	return nil
 }
 
 // stop ends an owned server.
 func (p *Process) stop() {
-	if c := p.running(); c != nil {
+	if c := p.child.Load(); c != nil {
 		c.Stop()
 	}
 }
@@ -71,7 +63,7 @@ func (p *Process) ended() (last string, ended bool) {
 	if !p.owned() {
 		return "", false
 	}
-	c := p.running()
+	c := p.child.Load()
 	if c == nil {
 		return "", true
 	}

@@ -301,7 +301,7 @@ func (r *run) recover(ctx context.Context) bool {
 	if r.process.owned() {
 		r.crowd.pause(ctx) // who closes a connection first keeps its port busy
 		last, _ := r.process.ended()
-		r.process.running().Kill()
+		r.process.child.Load().Kill()
 		err := r.process.start(ctx)
 		for until := time.Now().Add(portBusy); err != nil && time.Now().Before(until) && pause(ctx, time.Second); {
 			err = r.process.start(ctx)

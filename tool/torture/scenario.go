@@ -64,8 +64,10 @@ type Scenario struct {
 	// Attack does it, and says what it saw itself. What the bystanders felt and what the process
 	// used is added to that. It returns when ctx ends, closes nothing (the arena does) and starts
 	// no goroutine that survives it. It panics never.
-	Attack func(ctx context.Context, a *Arena) Finding
+	Attack attackFunc
 }
+
+type attackFunc func(ctx context.Context, a *Arena) Finding
 
 // Scenarios returns all scenarios, in the order in which they run.
 func Scenarios() []Scenario {

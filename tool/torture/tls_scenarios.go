@@ -52,15 +52,14 @@ func noHandshake(ctx context.Context, a *Arena) Finding {
 	for range random {
 		inputs = append(inputs, a.junk(1+a.Rand.IntN(2000)))
 	}
-	return a.each(ctx, len(inputs), (*target).Plain, "%d inputs instead of a handshake", func(ctx context.Context, c *Conn, i int) Finding {
-		if _, err := c.Write(inputs[i]); err != nil {
-			a.Note("input %d: %s", i+1, plain(err))
-		}
+	return each(len(inputs), (*target).Plain, "%d inputs instead of a handshake", func(ctx context.Context, c *Conn, i int) Finding {
+		_, err := c.Write(inputs[i])
+		a.noteError(err, "input %d", i+1)
 		if i%8 > 0 {
 			return Finding{}
 		}
 		return a.serves(ctx, "after %d inputs", i+1)
-	})
+	})(ctx, a)
 }
 
 func forgedRecord(_ context.Context, c *Conn, _ int) Finding {

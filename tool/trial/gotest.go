@@ -45,8 +45,8 @@ const (
 // knowing beside them, as which benchmarks only one of them has. Sample number n of a run holds
 // the nth valid take of every benchmark; invalid takes are samples of their own.
 //
-// An *Error explains why it could not go on. When ctx ends, Run returns its error and what was
-// taken until then, in whole samples.
+// An error of one line explains why it could not go on. When ctx ends, Run returns its error and
+// what was taken until then, in whole samples.
 func (p Benchmarks) Run(ctx context.Context) (runs []*record.Run, notes []string, err error) {
 	t, err := p.begin()
 	if err != nil {
@@ -128,7 +128,7 @@ func (t *goTest) rounds(ctx context.Context) error {
 			}
 		}
 		if !slices.ContainsFunc(samples, func(s record.Sample) bool { return len(s.Metrics) > 0 }) {
-			return &Error{NoBenchmark, "no benchmark printed a result", "run one by hand: go test -run '^$' -bench '" + t.marks[0].filter + "' " + t.marks[0].programs[0].path, nil}
+			return fmt.Errorf("no benchmark printed a result; run one by hand: go test -run '^$' -bench '%s' %s", t.marks[0].filter, t.marks[0].programs[0].path)
 		}
 		t.keep(samples)
 	}
@@ -210,8 +210,8 @@ func (t *goTest) failed(ctx context.Context, b *benchmark, side int, err error) 
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return &Error{Died, fmt.Sprintf("%s of %s failed", b.name, t.sides[side].label),
-		fmt.Sprintf("run it by hand: go test -run '^$' -bench '%s' %s; or leave it out with --bench", b.filter, b.programs[side].path), err}
+	return fmt.Errorf("%s of %s failed: %w; run it by hand: go test -run '^$' -bench '%s' %s; or leave it out with --bench",
+		b.name, t.sides[side].label, err, b.filter, b.programs[side].path)
 }
 
 // execute runs a test program without tests in its package's folder and returns its output.

@@ -72,10 +72,9 @@ func (t *goTest) prepare(ctx context.Context) (notes []string, err error) {
 // nothing is the error that no benchmark can be measured.
 func (t *goTest) nothing(notes []string) error {
 	if len(notes) > 0 {
-		return &Error{NoBenchmark, "no benchmark is in both revisions: " + notes[0], "measure it without --revision", nil}
+		return fmt.Errorf("no benchmark is in both revisions: %s; measure it without --revision", notes[0])
 	}
-	return &Error{NoBenchmark, fmt.Sprintf("no benchmark of %s matches --bench %q", t.plan.Package, t.plan.Bench),
-		fmt.Sprintf("list them: go test -list '^Benchmark' %s", t.plan.Package), nil}
+	return fmt.Errorf("no benchmark of %s matches --bench %q; list them: go test -list '^Benchmark' %[1]s", t.plan.Package, t.plan.Bench)
 }
 
 func (s *treeSide) find(importPath string) *testPackage {
@@ -116,15 +115,17 @@ func (t *goTest) label() {
 	}
 }
 
+const examplePackages = "./codec or ./..."
+
 // build builds the side's packages and lists their benchmarks.
 func (t *goTest) build(ctx context.Context, number int, side *treeSide, wanted benchFilter) error {
 	t.say(Progress{Doing: "building " + side.label})
 	if t.plan.Package == "" || strings.HasPrefix(t.plan.Package, "-") {
-		return &Error{NoBenchmark, fmt.Sprintf("%q is not a package", t.plan.Package), "name it as in ./codec or ./...", nil}
+		return fmt.Errorf("%q is not a package; name it as in %s", t.plan.Package, examplePackages)
 	}
 	listed, err := output(ctx, side.Dir, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}\t{{.Dir}}{{end}}", t.plan.Package)
 	if err != nil {
-		return t.unbuilt(ctx, side, "finding "+t.plan.Package, "name a package that both revisions have, as in ./codec or ./...", err)
+		return t.unbuilt(ctx, side, "finding "+t.plan.Package, "name a package that both revisions have, as in "+examplePackages, err)
 	}
 	for line := range strings.Lines(listed) {
 		importPath, dir, found := strings.Cut(strings.TrimSpace(line), "\t")
@@ -156,7 +157,7 @@ func (t *goTest) unbuilt(ctx context.Context, side *treeSide, doing, try string,
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return &Error{BuildFailed, fmt.Sprintf("%s for %s", doing, side.label), try, err}
+	return fmt.Errorf("%s for %s: %w; %s", doing, side.label, err, try)
 }
 
 // output runs a program to its end and returns all that it wrote. If it fails, the error has it.
@@ -231,7 +232,7 @@ func parseBench(text string) (filter benchFilter, err error) {
 			wrong = errors.Join(wrong, err)
 		}
 		if wrong != nil {
-			return nil, &Error{NoBenchmark, fmt.Sprintf("--bench %q is no pattern", text), "write it as for go test -bench, as in 'Encode|Decode/small'", wrong}
+			return nil, fmt.Errorf("--bench %q is no pattern: %w; write it as for go test -bench, as in 'Encode|Decode/small'", text, wrong)
 		}
 		filter = append(filter, benchAlternative{regexp.MustCompile(elements[0]), strings.TrimPrefix(alternative, elements[0])})
 	}

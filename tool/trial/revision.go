@@ -24,32 +24,21 @@ type Revision struct {
 // a clone that shares the repository's objects and only reads the repository. Call Remove
 // when it is no longer needed.
 func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
-	git := func(in string, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Dir = in
-		var said strings.Builder
-		cmd.Stderr = &said
-		out, err := cmd.Output()
-		if err != nil && ctx.Err() == nil {
-			return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(said.String()))
-		}
-		return strings.TrimSpace(string(out)), ctx.Err()
-	}
 	wrong := func(err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return &Error{NoRevision, "revision " + rev, "name a commit, a branch or a tag of the repository in this folder", err}
+		return fmt.Errorf("revision %s: %w; name a commit, a branch or a tag of the repository in this folder", rev, err)
 	}
-	top, err := git(dir, "rev-parse", "--show-toplevel")
+	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	if err != nil {
 		return nil, wrong(err)
 	}
-	within, err := git(dir, "rev-parse", "--show-prefix")
+	within, err := git(ctx, dir, "rev-parse", "--show-prefix")
 	if err != nil {
 		return nil, wrong(err)
 	}
-	commit, err := git(dir, "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
+	commit, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
 	if err != nil {
 		return nil, wrong(fmt.Errorf("no such commit"))
 	}
@@ -63,8 +52,8 @@ func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
 	} else {
 		r.Name = short
 	}
-	if _, err = git(top, "clone", "--quiet", "--shared", "--no-checkout", "--", top, clone); err == nil {
-		_, err = git(clone, "checkout", "--quiet", "--detach", commit)
+	if _, err = git(ctx, top, "clone", "--quiet", "--shared", "--no-checkout", "--", top, clone); err == nil {
+		_, err = git(ctx, clone, "checkout", "--quiet", "--detach", commit)
 	}
 	if err == nil {
 		_, err = os.Stat(r.Dir)
@@ -76,20 +65,27 @@ func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
 	return r, nil
 }
 
+// git runs a command of git in dir and returns its output.
+func git(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = dir
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil && ctx.Err() == nil {
+		return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(said.String()))
+	}
+	return strings.TrimSpace(string(out)), ctx.Err()
+}
+
 // WorkingTree describes the code in dir: its commit, and whether files that the go command builds
 // differ from that. Outside of a git repository both are unknown.
 func WorkingTree(ctx context.Context, dir string) Tree {
-	git := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Dir = dir
-		out, err := cmd.Output()
-		return strings.TrimSpace(string(out)), err
-	}
-	commit, err := git("rev-parse", "--verify", "--quiet", "HEAD")
+	commit, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD")
 	if err != nil {
 		return Tree{Dir: dir}
 	}
-	changes, err := git("status", "--porcelain", "--", ":(top)*.go", ":(top)*.s", ":(top)*.c", ":(top)*.h", ":(top)*go.mod", ":(top)*go.sum", ":(top)go.work")
+	changes, err := git(ctx, dir, "status", "--porcelain", "--", ":(top)*.go", ":(top)*.s", ":(top)*.c", ":(top)*.h", ":(top)*go.mod", ":(top)*go.sum", ":(top)go.work")
 	return Tree{Dir: dir, Commit: commit, Modified: err != nil || changes != ""}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +41,7 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 	case hasDied(process, result, err):
 		return nil, s.died(process, "during a run")
 	case err != nil:
-		return nil, &Error{Unloadable, s.label + ", under load", "", err}
+		return nil, fmt.Errorf("%s, under load: %w", s.label, err)
 	}
 	if err := s.identify(w.program, t.plan.Load.Target); err != nil {
 		return nil, err
@@ -60,19 +61,17 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 // server to come back.
 func whileItLives(ctx context.Context, process *child.Child, plan load.Plan) (*load.Result, error) {
 	ctx, stop := context.WithCancel(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	watching.Go(func() {
 		select {
 		case <-process.Ended():
 			stop()
 		case <-ctx.Done():
 		}
-	}()
-	result, err := load.Run(ctx, plan)
-	stop()
-	<-watched
-	return result, err
+	})
+	return load.Run(ctx, plan)
 }
 
 // deathTime is how long after its connections a process may take to end.
@@ -86,17 +85,14 @@ func hasDied(process *child.Child, result *load.Result, err error) bool {
 	if errors.As(err, &end) && end.Kind != load.BadPlan || result != nil && result.Errors[load.Closed.String()] > 0 {
 		wait = deathTime
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
+	case <-process.Ended():
+	case <-time.After(wait):
+	}
+	select { // with nothing to wait for, both may have been ready
 	case <-process.Ended():
 		return true
 	default:
-	}
-	select {
-	case <-process.Ended():
-		return true
-	case <-timer.C:
 		return false
 	}
 }
@@ -116,8 +112,7 @@ func (s *subject) identify(program string, target load.Target) error {
 	}
 	hash := facts.Soft["sha256"]
 	if s.binary != "" && hash != s.binary {
-		return &Error{Changed, fmt.Sprintf("the program of %s has changed since the first sample", s.label),
-			"build it once, with --build, and start the built program", nil}
+		return fmt.Errorf("the program of %s has changed since the first sample; build it once, with --build, and start the built program", s.label)
 	}
 	s.binary = hash
 	maps.Copy(s.run.Environment.Strict, facts.Strict)

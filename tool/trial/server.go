@@ -53,14 +53,14 @@ func (s *subject) build(ctx context.Context) error {
 	}
 	process, err := child.Start(s.shell(ctx, s.Build), child.Options{Signal: true})
 	if err != nil {
-		return &Error{NotStarted, fmt.Sprintf("the command that builds %s could not be run", s.label), "", err}
+		return fmt.Errorf("the command that builds %s could not be run: %w", s.label, err)
 	}
 	defer process.Stop()
 	if err := process.How(); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return &Error{BuildFailed, fmt.Sprintf("building %s ended with %v; its output: %s", s.label, err, said(process)), "run it by hand", nil}
+		return fmt.Errorf("building %s ended with %w; its output: %s; run it by hand", s.label, err, said(process))
 	}
 	return nil
 }
@@ -75,12 +75,12 @@ const (
 // start runs the server and waits until it is ready.
 func (s *subject) start(ctx context.Context, target load.Target) (*child.Child, error) {
 	if err := dials(ctx, target); err == nil {
-		return nil, &Error{Occupied, fmt.Sprintf("something answers at %v before %s was started", target, s.label), "stop it, or use another port", nil}
+		return nil, fmt.Errorf("something answers at %v before %s was started; stop it, or use another port", target, s.label)
 	}
 	heard := s.Ready.listen()
 	process, err := child.Start(s.shell(ctx, s.Command), child.Options{Signal: true, Grace: cmp.Or(s.StopWithin, usualStop), Said: heard.line})
 	if err != nil {
-		return nil, &Error{NotStarted, fmt.Sprintf("the command of %s could not be run", s.label), "", err}
+		return nil, fmt.Errorf("the command of %s could not be run: %w", s.label, err)
 	}
 	if err := s.await(ctx, process, heard, target, cmp.Or(s.ReadyWithin, usualReady)); err != nil {
 		process.Stop()
@@ -111,8 +111,7 @@ func (s *subject) await(ctx context.Context, process *child.Child, heard *hearin
 		case <-process.Ended():
 			return s.died(process, "before it was ready")
 		case <-limit.C:
-			return &Error{NotReady, fmt.Sprintf("%s was not ready within %v: %v; its output: %s", s.label, within, last, said(process)),
-				"give it more time, or another readiness check", nil}
+			return fmt.Errorf("%s was not ready within %v: %v; its output: %s; give it more time, or another readiness check", s.label, within, last, said(process))
 		case <-heard.yes:
 			return nil
 		case <-look.C:
@@ -134,7 +133,7 @@ func (s *subject) died(process *child.Child, when string) error {
 	if err := process.How(); err != nil {
 		how = "with " + err.Error()
 	}
-	return &Error{Died, fmt.Sprintf("%s ended %s, %s; its output: %s", s.label, when, how, said(process)), "run it by hand", nil}
+	return fmt.Errorf("%s ended %s, %s; its output: %s; run it by hand", s.label, when, how, said(process))
 }
 
 // dials reports whether the target accepts a connection.

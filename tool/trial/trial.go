@@ -88,9 +88,9 @@ type Progress struct {
 // samples in the order in which they were taken; with two servers, samples of the same
 // pair have the same Sample.Pair. No process is left running.
 //
-// An *Error explains why a trial could not go on. When ctx ends, Run returns its error
-// and the runs with what was taken until then, whole pairs only; runs without a sample
-// are not returned.
+// An error of one line explains why a trial could not go on. When ctx ends, Run returns
+// its error and the runs with what was taken until then, whole pairs only; runs without
+// a sample are not returned.
 func Run(ctx context.Context, p Plan) ([]*record.Run, error) {
 	t, err := p.begin()
 	if err != nil {
@@ -274,42 +274,3 @@ func (t *course) turn(ctx context.Context, number int, reversed bool) (valid boo
 	t.keep(taken)
 	return valid, nil
 }
-
-// Reason classifies an Error.
-type Reason uint8
-
-// The reasons.
-const (
-	BuildFailed Reason = iota // Server.Build failed
-	NotStarted                // Server.Command could not be run
-	Occupied                  // something answers at the target before the server was started
-	NotReady                  // the server was not ready in time
-	Died                      // the server exited unexpectedly
-	Changed                   // the program changed between samples
-	Unloadable                // the load could not be applied
-	NoRevision                // the requested revision could not be checked out
-	NoBenchmark               // there is no benchmark to measure
-)
-
-// Error explains why a trial could not go on. Its text is one line that ends with advice.
-type Error struct {
-	Reason Reason
-	What   string
-	Try    string
-	Err    error // may be nil
-}
-
-// Error returns the line.
-func (e *Error) Error() string {
-	text := e.What
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
-	if e.Try != "" {
-		text += "; " + e.Try
-	}
-	return text
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }

@@ -93,10 +93,9 @@ func fit(lines []line, height int) []line {
 // figure is another figure. Control characters become question marks.
 func cut(spans []span, width int) []span {
 	total := 0
-	kept := make([]span, 0, len(spans))
-	for _, s := range spans {
-		s.text = strings.Map(printable, s.text)
-		kept = append(kept, s)
+	kept := slices.Clone(spans)
+	for i := range kept {
+		kept[i].text = strings.Map(printable, kept[i].text)
 	}
 	for last := len(kept) - 1; last >= 0; last-- { // drop trailing blanks
 		if kept[last].text = strings.TrimRight(kept[last].text, " "); kept[last].text != "" {
@@ -183,14 +182,11 @@ type history []float64
 
 // add appends a figure, and drops the oldest when full.
 func (h *history) add(v *float64) {
-	if len(*h) >= remembered {
-		*h = append((*h)[:0], (*h)[1:]...)
-	}
 	if v == nil {
-		*h = append(*h, math.NaN())
-		return
+		v = new(math.NaN())
 	}
-	*h = append(*h, *v)
+	all := append(*h, *v)
+	*h = all[max(0, len(all)-remembered):]
 }
 
 // sparkline draws the last figures, one column each, from zero to the highest.

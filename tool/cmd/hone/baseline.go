@@ -35,16 +35,10 @@ func newBaselineSet() *cobra.Command {
 		Use:     "set NAME [RUN]",
 		Short:   "Make a run (default: the newest) the baseline of that name",
 		Example: "  hone baseline set main\n  hone baseline set v1.2 3f9c2a71b04e",
+		Args:    arguments(1, 2, "baseline set: give a name and optionally a run, as in: hone baseline set main latest"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > 2 {
-				return exit.Usagef("baseline set: give a name and optionally a run, as in: hone baseline set main latest")
-			}
-			ref, err := oneRef(args[1:], true, "")
-			if err != nil {
-				return err
-			}
 			return store.Writing(cmd.Context(), "baseline set", func(s *record.Store) error {
-				run, err := s.Get(cmd.Context(), ref)
+				run, err := s.Get(cmd.Context(), orLatest(args[1:]))
 				if err == nil {
 					err = fitForBaseline(run, dirty)
 				}
@@ -119,10 +113,8 @@ func newBaselineRemove() *cobra.Command {
 		Use:     "rm NAME",
 		Short:   "Remove a baseline; its run stays",
 		Example: "  hone baseline rm main",
+		Args:    arguments(1, 1, "baseline rm: give one name, as in: hone baseline rm main"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exit.Usagef("baseline rm: give one name, as in: hone baseline rm main")
-			}
 			return store.Writing(cmd.Context(), "baseline rm", func(s *record.Store) error { return s.RemoveBaseline(cmd.Context(), args[0]) })
 		},
 	}

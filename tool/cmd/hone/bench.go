@@ -206,7 +206,7 @@ func (f *benchFlags) finish(ctx context.Context, s *session.Session, result *ben
 		if f.out.MD {
 			text = result.markdown
 		}
-		end.JSON, end.Text = result, session.InText(func(w io.Writer) { io.WriteString(w, text()) })
+		end.JSON, end.Text = result, session.InText(text)
 		end.Kept = func() error { return f.writeKept(s.Result(), runs) }
 		end.Verdict = result.failure(!s.Said())
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/hone-go/hone/tool/compare"
@@ -25,10 +26,8 @@ type benchResult struct {
 
 func (r *benchResult) failure(quiet bool) error {
 	switch {
-	case !r.Valid && quiet:
-		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: %s", strings.Join(r.InvalidReasons, "; "))}
 	case !r.Valid:
-		return &exit.Error{Code: exit.Invalid} // the verdict has been printed
+		return exit.Verdict(exit.Invalid, !quiet, "bench: %s", strings.Join(r.InvalidReasons, "; "))
 	case r.Comparison == nil:
 		return nil
 	}
@@ -49,33 +48,31 @@ func (r *benchResult) head() string {
 	return fmt.Sprintf("VALID: %d samples", r.wanted)
 }
 
-func (r *benchResult) text() string {
-	var w strings.Builder
-	fmt.Fprintln(&w, r.head())
+func (r *benchResult) text(w io.Writer) {
+	fmt.Fprintln(w, r.head())
 	if r.Comparison != nil {
-		fmt.Fprintf(&w, "A is %s, B is %s\n\n", r.Comparison.A, r.Comparison.B)
-		r.Comparison.WriteTable(&w)
-	} else {
-		for _, run := range r.Runs {
-			fmt.Fprintln(&w)
-			writeFigures(&w, run)
-		}
+		fmt.Fprintf(w, "A is %s, B is %s\n\n", r.Comparison.A, r.Comparison.B)
+		r.Comparison.WriteTable(w)
+		return
 	}
-	return w.String()
+	for _, run := range r.Runs {
+		fmt.Fprintln(w)
+		writeFigures(w, run)
+	}
 }
 
-func (r *benchResult) markdown() string {
+func (r *benchResult) markdown(w io.Writer) {
 	if r.Comparison != nil && r.Valid {
-		return r.Comparison.Markdown() + fmt.Sprintf("\nA is %s, B is %s; %d samples of each.\n", r.Comparison.A, r.Comparison.B, r.wanted)
+		r.Comparison.Markdown(w)
+		fmt.Fprintf(w, "\nA is %s, B is %s; %d samples of each.\n", r.Comparison.A, r.Comparison.B, r.wanted)
+		return
 	}
-	var w strings.Builder
-	fmt.Fprintf(&w, "**%s**\n", r.head())
+	fmt.Fprintf(w, "**%s**\n", r.head())
 	for _, run := range r.Runs {
-		fmt.Fprint(&w, "\n| figure | median | range |\n|---|--:|--:|\n")
+		fmt.Fprint(w, "\n| figure | median | range |\n|---|--:|--:|\n")
 		for _, f := range run.Spreads() {
 			median, around := f.Text()
-			fmt.Fprintf(&w, "| %s | %s | %s |\n", compare.Cell(figure.Name(f.Name)), median, around)
+			fmt.Fprintf(w, "| %s | %s | %s |\n", compare.Cell(figure.Name(f.Name)), median, around)
 		}
 	}
-	return w.String()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -49,12 +48,7 @@ is unclear or the two cannot be compared.`,
   hone compare before.json after.json --pairs
   hone compare old.txt new.txt --tolerance 3% --md
   hone compare laptop.txt server.txt --across cpu`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return exit.Usagef("compare: name two runs or files, as in: hone compare baseline:main latest")
-			}
-			return nil
-		},
+		Args: arguments(2, 2, "compare: name two runs or files, as in: hone compare baseline:main latest"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
 	}
 	flags := cmd.Flags()
@@ -97,7 +91,7 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	if f.out.MD {
 		text = result.Markdown
 	}
-	if err := f.out.Print(cmd, result, func(w io.Writer) { io.WriteString(w, text()) }); err != nil {
+	if err := f.out.Print(cmd, result, text); err != nil {
 		return err
 	}
 	return result.Failure("compare")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"os"
 	"time"
 
@@ -93,7 +92,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		s.Live.Note("Some of these times are mostly the generator's own delay, because it shares the processors with the servers. The table that the command prints leaves those out.")
 	}
 	s.Live.End(report.InvalidReasons, nil)
-	end := session.End{JSON: report, Text: session.InText(func(w io.Writer) { io.WriteString(w, report.Text()) })}
+	end := session.End{JSON: report, Text: session.InText(report.Text)}
 	if !report.Valid {
 		end.Verdict = &exit.Error{Code: exit.Invalid, Err: errors.New("demo: figures are doubtful; stop other work on this machine and try again with --for 10s")}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -81,7 +80,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	if f.script {
 		text = d.Script
 	}
-	if err := f.out.Print(cmd, d, func(w io.Writer) { io.WriteString(w, text()) }); err != nil {
+	if err := f.out.Print(cmd, d, text); err != nil {
 		return err
 	}
 	return f.verdict(d)
@@ -89,13 +88,11 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 
 // verdict returns the exit code.
 func (f *doctorFlags) verdict(d *machine.Diagnosis) error {
-	switch {
-	case !f.strict || d.Valid:
+	if !f.strict || d.Valid {
 		return nil
-	case f.out.File == "" && !f.out.JSON && !f.script: // the report's first line has given the verdict
-		return &exit.Error{Code: exit.Invalid}
 	}
-	return &exit.Error{Code: exit.Invalid, Err: errors.New("doctor: this machine is not fit for measuring: " + strings.Join(d.InvalidReasons, "; "))}
+	said := f.out.File == "" && !f.out.JSON && !f.script // by the report's first line
+	return exit.Verdict(exit.Invalid, said, "doctor: this machine is not fit for measuring: %s", strings.Join(d.InvalidReasons, "; "))
 }
 
 // look makes the checks and, on a terminal, says why they take a second.

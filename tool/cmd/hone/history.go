@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 
@@ -45,15 +46,8 @@ The exit code is 4 when no run has a valid sample, and else 0, changes or not.`,
 		Example: `  hone history main
   hone history main --html -o history.html
   hone history main --across go,kernel --ui 127.0.0.1:8080`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				args = []string{""}
-			}
-			if len(args) > 1 {
-				return exit.Usagef("history: name one baseline, as in: hone history main")
-			}
-			return f.run(cmd, args[0])
-		},
+		Args:              arguments(0, 1, "history: name one baseline, as in: hone history main"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, cmp.Or(args...)) },
 		ValidArgsFunction: f.complete,
 	}
 	flags := cmd.Flags()

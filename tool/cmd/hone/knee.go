@@ -73,12 +73,7 @@ reached or the trials cannot be stored; 3 when goals are missed at the lowest lo
   hone knee http://127.0.0.1:8080/users -c 200 --expect 'p99<20ms' --expect 'p50<2ms' --from 500
   hone knee 127.0.0.1:7000 --axis conns --expect 'p99<10ms' --to 20000
   hone knee 127.0.0.1:7000 -c 100 --expect 'p99.9<5ms' --for 10s --save before`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return nil
-			}
-			return exit.Usagef("knee: name one target, as in: hone knee 127.0.0.1:7000 --expect 'p99<5ms'")
-		},
+		Args: arguments(1, 1, "knee: name one target, as in: hone knee 127.0.0.1:7000 --expect 'p99<5ms'"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	f.define(cmd)

@@ -314,14 +314,10 @@ func loadFailure(err error) error {
 func (f *loadFlags) verdict(r *load.Result, outcomes []load.Outcome) error {
 	said := f.out.Said() // the result's first line already says it
 	switch {
-	case r.Interrupted && said:
-		return &exit.Error{Code: exit.Interrupted}
-	case !r.Valid && said:
-		return &exit.Error{Code: exit.Invalid}
 	case r.Interrupted:
-		return &exit.Error{Code: exit.Interrupted, Err: errors.New("load: interrupted; a partial result meets no goal: let the run finish")}
+		return exit.Verdict(exit.Interrupted, said, "load: interrupted; a partial result meets no goal: let the run finish")
 	case !r.Valid:
-		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("load: the run is not valid: %s", strings.Join(r.InvalidReasons, "; "))}
+		return exit.Verdict(exit.Invalid, said, "load: the run is not valid: %s", strings.Join(r.InvalidReasons, "; "))
 	}
 	for _, o := range outcomes {
 		if !o.Met {

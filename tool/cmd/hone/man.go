@@ -16,12 +16,7 @@ func newMan() *cobra.Command {
 		Short:   "Write man pages into a folder",
 		Long:    "Write a man page for every command into a folder, creating it if needed.\nSOURCE_DATE_EPOCH sets their date.",
 		Example: "  hone man ~/.local/share/man/man1",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exit.Usagef("man: name one folder, as in: hone man ./man1")
-			}
-			return nil
-		},
+		Args:    arguments(1, 1, "man: name one folder, as in: hone man ./man1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return exit.Failedf("man: %w; name a folder that can be created", err)

@@ -62,13 +62,8 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
   hone profile --list 'main\.handle'
   hone profile after --against before --web 127.0.0.1:8080
   hone profile new.pprof --against old.pprof --cum`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ref, err := oneRef(args, true, "hone profile latest")
-			if err != nil {
-				return err
-			}
-			return f.run(cmd, ref)
-		},
+		Args:              arguments(0, 1, "name one run, as in: hone profile latest"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
 		ValidArgsFunction: f.store.Complete,
 	}
 	flags := cmd.Flags()

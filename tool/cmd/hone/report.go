@@ -35,13 +35,8 @@ refuses runs with different settings (exit code 4).`,
 		Example: `  hone report -o report.html
   hone report after --against before -o report.html
   hone report latest --against baseline:main -o report.html`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ref, err := oneRef(args, true, "hone report latest -o report.html")
-			if err != nil {
-				return err
-			}
-			return f.run(cmd, ref)
-		},
+		Args:              arguments(0, 1, "name one run, as in: hone report latest -o report.html"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
 		ValidArgsFunction: f.store.Complete,
 	}
 	flags := cmd.Flags()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -47,16 +48,8 @@ runs; write ./latest for a file of that name.`,
 	return cmd
 }
 
-// oneRef returns the one run reference given. If orLatest is set, none means latest.
-func oneRef(args []string, orLatest bool, example string) (string, error) {
-	switch {
-	case len(args) == 1:
-		return args[0], nil
-	case len(args) == 0 && orLatest:
-		return "latest", nil
-	}
-	return "", exit.Usagef("name one run, as in: %s", example)
-}
+// orLatest returns the run that is given, or else the newest.
+func orLatest(args []string) string { return slices.Concat(args, []string{"latest"})[0] }
 
 func newRunList() *cobra.Command {
 	var store session.Store
@@ -109,12 +102,9 @@ func newRunShow() *cobra.Command {
 		Use:     "show [RUN]",
 		Short:   "Show a run: its figures and settings",
 		Example: "  hone run show\n  hone run show baseline:main --json",
+		Args:    arguments(0, 1, "name one run, as in: hone run show latest"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ref, err := oneRef(args, true, "hone run show latest")
-			if err != nil {
-				return err
-			}
-			run, err := store.Run(cmd.Context(), "run show", ref)
+			run, err := store.Run(cmd.Context(), "run show", orLatest(args))
 			if err != nil {
 				return err
 			}
@@ -186,10 +176,8 @@ func newRunRemove() *cobra.Command {
 		Use:     "rm RUN…",
 		Short:   "Remove runs permanently",
 		Example: "  hone run rm 3f9c2a71b04e",
+		Args:    arguments(1, math.MaxInt, "run rm: name the runs to remove, as in: hone run rm 3f9c2a71b04e"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exit.Usagef("run rm: name the runs to remove, as in: hone run rm 3f9c2a71b04e")
-			}
 			return store.Writing(cmd.Context(), "run rm", func(s *record.Store) error {
 				freed, err := s.Remove(cmd.Context(), args...)
 				if err == nil {
@@ -273,6 +261,7 @@ func newRunImport() *cobra.Command {
 go test -bench -count.`,
 		Example: `  hone run import run.tar
   go test -bench . -count 10 | tee new.txt; hone run import new.txt`,
+		Args: arguments(1, math.MaxInt, "run import: name files, as in: hone run import run.tar"),
 		RunE: func(cmd *cobra.Command, args []string) error { return importRuns(cmd, &store, args) },
 	}
 	store.Define(cmd)
@@ -280,9 +269,6 @@ go test -bench -count.`,
 }
 
 func importRuns(cmd *cobra.Command, store *session.Store, args []string) error {
-	if len(args) == 0 {
-		return exit.Usagef("run import: name files, as in: hone run import run.tar")
-	}
 	return store.Writing(cmd.Context(), "run import", func(s *record.Store) error {
 		for _, name := range args {
 			runs, err := importFile(name)
@@ -329,9 +315,6 @@ func importFile(name string) ([]*record.Run, error) {
 	}
 	for _, run := range runs {
 		run.At = info.ModTime().UTC()
-	}
-	if len(runs) == 0 {
-		return nil, errors.New("the file holds no run; give one from hone run export or go test -bench")
 	}
 	return runs, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -251,22 +250,15 @@ func (f *tortureFlags) earlier() (*torture.Report, error) {
 
 // verdict returns the exit code.
 func (f *tortureFlags) verdict(ctx context.Context, r *torture.Report, said bool) error {
-	code, what := exit.OK, ""
 	switch {
 	case ctx.Err() != nil:
-		code, what = exit.Interrupted, "torture: interrupted"
+		return exit.Verdict(exit.Interrupted, said, "torture: interrupted")
 	case r.Against != nil && len(r.Against.Worse) > 0:
-		code, what = exit.Missed, fmt.Sprintf("torture: worse than before: %v", r.Against.Worse[0])
+		return exit.Verdict(exit.Missed, said, "torture: worse than before: %v", r.Against.Worse[0])
 	case r.Against == nil && r.Count(torture.Fell) > 0:
-		code, what = exit.Missed, "torture: "+r.Summary()
+		return exit.Verdict(exit.Missed, said, "torture: %s", r.Summary())
 	}
-	switch {
-	case code == exit.OK:
-		return nil
-	case said:
-		return &exit.Error{Code: code}
-	}
-	return &exit.Error{Code: code, Err: errors.New(what)}
+	return nil
 }
 
 // again returns the command that attacks the same target, without the flags that choose what is run
