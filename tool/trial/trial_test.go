@@ -131,7 +131,7 @@ func TestRunTakesSamplesOfFreshProcesses(t *testing.T) {
 func TestRunTakesPairsInBalancedOrder(t *testing.T) {
 	p := planFor(t, "-work 1")
 	slow := p.Servers[0]
-	slow.Command = strings.Replace(slow.Command, "-work 1", "-work 400", 1)
+	slow.Command = strings.Replace(slow.Command, "-work 1", "-work 200", 1)
 	p.Servers = append(p.Servers, slow)
 	p.Servers[0].Name, p.Servers[1].Name = "fast", "slow"
 	p.Samples, p.Seed = 4, 3
