@@ -305,7 +305,7 @@ var (
 func TestServersDoNotFloodTheLog(t *testing.T) {
 	t.Parallel()
 	const at = 8
-	faults, most := testrun.Sized(2000, 100_000), testrun.Sized(100<<10, 1<<20)
+	faults, most := testrun.Sized(600, 100_000), testrun.Sized(60<<10, 1<<20)
 	for _, k := range kinds {
 		for _, to := range []string{"zero", "std"} {
 			web := strings.HasPrefix(k.name, "http1")

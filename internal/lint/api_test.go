@@ -24,7 +24,7 @@ const apiFolder = "internal/lint/testdata/api"
 // TestExportedAPI compares the exported names of these packages, with their signatures, fields and
 // constants, with the stored API.
 func TestExportedAPI(t *testing.T) {
-	tree := readTree(t, filepath.Join("..", ".."))
+	tree := repository(t)
 	want := make(map[string]bool)
 	for _, p := range tree.packages() {
 		_, library := libraryImports[p.dir]
@@ -54,7 +54,7 @@ func TestExportedAPI(t *testing.T) {
 // included, each once.
 func (p *pkg) api() string {
 	seen := make(map[string]declared)
-	resolved, _ := p.resolve()
+	resolved, _ := p.resolve(false)
 	for _, f := range p.files {
 		for _, d := range f.ast.Decls {
 			for _, x := range p.declares(d, resolved) {

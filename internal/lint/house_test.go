@@ -2,7 +2,6 @@ package lint
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -47,7 +46,7 @@ var house = slices.Concat(
 
 // TestHouse checks the repository against all rules.
 func TestHouse(t *testing.T) {
-	tree := readTree(t, filepath.Join("..", ".."))
+	tree := repository(t)
 	for _, f := range tree.broken {
 		t.Errorf("%v", f)
 	}

@@ -124,7 +124,7 @@ func (t *tree) made(what string) (string, error) {
 
 // TestMadeSections compares the pages' generated sections with the code.
 func TestMadeSections(t *testing.T) {
-	tree := readTree(t, filepath.Join("..", ".."))
+	tree := repository(t)
 	pages := 0
 	for name, text := range tree.texts {
 		if !strings.HasSuffix(name, ".md") || !strings.Contains(string(text), "<!-- made: ") {

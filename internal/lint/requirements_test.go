@@ -18,7 +18,7 @@ const (
 // TestRequirements checks that every test that covers a requirement of a protocol exists, and makes
 // the page.
 func TestRequirements(t *testing.T) {
-	tree := readTree(t, "../..")
+	tree := repository(t)
 	page, faults := tree.requirements(string(tree.texts[requirementsFile]))
 	for _, fault := range faults {
 		t.Error(fault)

@@ -151,7 +151,7 @@ func checkInit(f *file) []finding {
 // checkGlobals finds package-level variables that hold state.
 func checkGlobals(p *pkg) []finding {
 	var found []finding
-	resolved, info := p.resolve()
+	resolved, info := p.resolve(true)
 	changes := changedVars(p, resolved, info)
 	for _, f := range p.files {
 		for _, d := range f.ast.Decls {

@@ -1,14 +1,17 @@
 package lint
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"maps"
 	"net/url"
 	"path"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // notInText is what no file may contain. The patterns are concatenated so that this file does not
@@ -261,18 +264,15 @@ func linkTarget(page, link string) string {
 
 // checkHygiene finds text that is specific to one machine.
 func checkHygiene(t *tree) []finding {
-	var found []finding
+	var patterns []phrase
 	for _, no := range notInText {
-		pattern := regexp.MustCompile(no.pattern)
-		for _, p := range slices.Sorted(maps.Keys(t.texts)) {
-			number := 0
-			for line := range strings.Lines(string(t.texts[p])) {
-				number++
-				if pattern.MatchString(line) {
-					found = append(found, finding{p, number, "names " + no.what + "; " + no.instead})
-				}
-			}
-		}
+		patterns = append(patterns, newPhrase(no.pattern))
+	}
+	var found []finding
+	for _, p := range slices.Sorted(maps.Keys(t.texts)) {
+		eachPhrase(t.texts[p], patterns, func(line, i int, _ string) {
+			found = append(found, finding{p, line, "names " + notInText[i].what + "; " + notInText[i].instead})
+		})
 	}
 	return found
 }
@@ -280,27 +280,118 @@ func checkHygiene(t *tree) []finding {
 // checkWords finds phrases that docs, messages and comments must not contain.
 func checkWords(t *tree) []finding {
 	fine := regexp.MustCompile(`(?i) no (?:longer|more|less|fewer|later|earlier|different|one)\b`)
-	patterns := make([]*regexp.Regexp, len(notInWords))
-	var all []string
-	for i, no := range notInWords {
-		patterns[i] = regexp.MustCompile(no.pattern)
-		all = append(all, no.pattern)
+	var patterns []phrase
+	for _, no := range notInWords {
+		patterns = append(patterns, newPhrase(no.pattern))
 	}
-	any := regexp.MustCompile(strings.Join(all, "|"))
 	var found []finding
 	for _, p := range slices.Sorted(maps.Keys(t.texts)) {
-		if !any.Match(t.texts[p]) {
-			continue // one scan for all patterns, to be fast
+		eachPhrase(t.texts[p], patterns, func(line, i int, said string) {
+			if !fine.MatchString(said) {
+				found = append(found, finding{p, line, fmt.Sprintf("the phrase %q; %s", said, notInWords[i].instead)})
+			}
+		})
+	}
+	return found
+}
+
+// eachPhrase calls found for each line and pattern that match.
+func eachPhrase(text []byte, patterns []phrase, found func(line, pattern int, said string)) {
+	lower := bytes.ToLower(text)
+	var may []int
+	for i, p := range patterns {
+		if p.mayBeIn(lower) {
+			may = append(may, i)
 		}
-		number := 0
-		for line := range strings.Lines(string(t.texts[p])) {
-			number++
-			for i, no := range notInWords {
-				if phrase := patterns[i].FindString(line); phrase != "" && !fine.MatchString(phrase) {
-					found = append(found, finding{p, number, fmt.Sprintf("the phrase %q; %s", phrase, no.instead)})
+	}
+	if len(may) == 0 {
+		return
+	}
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		lower := bytes.ToLower(line)
+		for _, i := range may {
+			if patterns[i].mayBeIn(lower) {
+				if said := patterns[i].Find(line); said != nil {
+					found(number, i, string(said))
 				}
 			}
 		}
 	}
-	return found
+}
+
+// A phrase is a pattern that is compared only with texts that have one of its literals: finding
+// those is much faster.
+type phrase struct {
+	*regexp.Regexp
+	literals [][]byte // in lower case; every match has one of them
+}
+
+func newPhrase(pattern string) phrase {
+	p := phrase{Regexp: regexp.MustCompile(pattern)}
+	parsed, _ := syntax.Parse(pattern, syntax.Perl) // cannot fail: it has been compiled
+	for _, l := range literals(parsed) {
+		p.literals = append(p.literals, []byte(strings.ToLower(l)))
+	}
+	return p
+}
+
+// mayBeIn reports whether a text in lower case has one of the literals.
+func (p phrase) mayBeIn(lower []byte) bool {
+	has := func(l []byte) bool { return bytes.Contains(lower, l) }
+	return len(p.literals) == 0 || slices.ContainsFunc(p.literals, has)
+}
+
+// literals returns strings of which every match has one, the longest that there are, or none.
+func literals(r *syntax.Regexp) (all []string) {
+	switch r.Op {
+	case syntax.OpLiteral:
+		return []string{string(r.Rune)}
+	case syntax.OpCapture, syntax.OpPlus:
+		return literals(r.Sub[0])
+	case syntax.OpAlternate:
+		for _, sub := range r.Sub {
+			some := literals(sub)
+			if len(some) == 0 {
+				return nil
+			}
+			all = append(all, some...)
+		}
+	case syntax.OpConcat:
+		shortest := func(list []string) int {
+			n := 0
+			for i, s := range list {
+				if i == 0 || len(s) < n {
+					n = len(s)
+				}
+			}
+			return n
+		}
+		for _, sub := range r.Sub {
+			if some := literals(sub); shortest(some) > shortest(all) {
+				all = some
+			}
+		}
+	}
+	return all
+}
+
+// TestLiterals checks what is looked for before a pattern is.
+func TestLiterals(t *testing.T) {
+	for pattern, want := range map[string][]string{
+		`(?i)\bAb (?:c|de)\b`:           {"AB "},
+		`(?:^|[^w])/(?:one|other/\w+)/`: {"ne", "ther/"}, // a common start is taken out
+		`a(?:bc|b*)d`:                   {"a"},
+		`\w+`:                           nil,
+		`x|\w`:                          nil,
+	} {
+		parsed, err := syntax.Parse(pattern, syntax.Perl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := literals(parsed); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", pattern, got, want)
+		}
+	}
 }

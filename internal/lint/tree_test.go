@@ -15,9 +15,11 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
@@ -50,9 +52,24 @@ type pkg struct {
 	tests []*file // its _test.go files, without those of package name_test
 }
 
-// readTree parses the repository at root, without the files that git ignores.
-func readTree(t *testing.T, root string) *tree {
+// readOnce is the repository, which all tests share: they only read it.
+var readOnce = sync.OnceValues(func() (*tree, error) {
+	debug.SetGCPercent(400) // the tree lives until the end, and marking it again and again costs a tenth of the run
+	return readTree(filepath.Join("..", ".."))
+})
+
+// repository returns the parsed repository.
+func repository(t *testing.T) *tree {
 	t.Helper()
+	tree, err := readOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// readTree parses the repository at root, without the files that git ignores.
+func readTree(root string) (*tree, error) {
 	ignored := ignoredPaths(root)
 	files := make(map[string][]byte)
 	err := filepath.WalkDir(root, func(full string, d fs.DirEntry, err error) error {
@@ -81,9 +98,9 @@ func readTree(t *testing.T, root string) *tree {
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return parseTree(files)
+	return parseTree(files), nil
 }
 
 // ignoredPaths asks git for ignored paths; folders end with a slash. Without git, as in an unpacked
@@ -176,8 +193,8 @@ func (t *tree) packages() []*pkg {
 
 // resolve determines what each identifier of the package refers to. Imported names stay unresolved,
 // and a name that two platforms declare refers to the first one: enough to tell a package's variable
-// from a local one without a build.
-func (p *pkg) resolve() (*types.Package, *types.Info) {
+// from a local one without a build. The bodies of functions may be left out.
+func (p *pkg) resolve(bodies bool) (*types.Package, *types.Info) {
 	info := &types.Info{
 		Types:      make(map[ast.Expr]types.TypeAndValue),
 		Uses:       make(map[*ast.Ident]types.Object),
@@ -189,7 +206,7 @@ func (p *pkg) resolve() (*types.Package, *types.Info) {
 		fset = f.fset
 		asts = append(asts, f.ast)
 	}
-	incomplete := types.Config{Error: func(error) {}}
+	incomplete := types.Config{Error: func(error) {}, IgnoreFuncBodies: !bodies}
 	resolved, _ := incomplete.Check(p.dir, fset, asts, info)
 	return resolved, info
 }

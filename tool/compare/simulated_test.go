@@ -17,8 +17,8 @@ import (
 )
 
 // familiesOf returns how many comparisons to simulate of each kind. Of 2,000, in CI, at
-// most 6.6 % may be wrong if the truth is 5 %; of 500 at most 8.2 % (see most), which
-// detects gross errors in a quarter of the time but cannot judge mutants. All limits held
+// most 6.6 % may be wrong if the truth is 5 %; of 250 at most 9.6 % (see most), which
+// detects gross errors in an eighth of the time but cannot judge mutants. All limits held
 // with 10,000: at most 3.8 % were wrong where nothing differs, 4.6 % in three looks. To
 // decide more finely, run it by hand:
 //
@@ -29,7 +29,7 @@ func familiesOf(t *testing.T) int {
 	case text == "" && testrun.Race: // ten times as slow; enough to find races
 		return 200
 	case text == "" && !testrun.All():
-		return 500
+		return 250
 	case text == "":
 		return 2000
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // noise returns runs with a relative deviation.
@@ -83,7 +85,7 @@ func skewed(r *rand.Rand, n int) []float64 {
 func TestFalseAlarmsOfWhoeverLooksAfterEachRun(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(2, 2))
-	histories, found := times(100), 0
+	histories, found := testrun.Sized(40, 500), 0 // each is looked at 90 times
 	for range histories {
 		values := noise(r, 100, 0.02)
 		for n := 2 * fewest; n <= len(values); n++ {

@@ -103,7 +103,7 @@ func (a *action) run(script string, more ...string) int {
 		a.t.Fatal(err)
 	}
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "GORACE="+quickExit)
+	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "GORACE="+quickExit, "GOFLAGS="+withoutDWARF)
 	for name, value := range a.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/machine"
 )
@@ -50,7 +51,9 @@ func TestReadmeCommands(t *testing.T) {
 		}
 		switch args[0] {
 		case "demo":
-			args = append(args, "--for", "10ms")
+			if args = append(args, "--for", "10ms"); !testrun.All() {
+				args = append(args, "--help") // TestRace runs it: here its flags are tried
+			}
 		case "load":
 			args = append(args, "--for", "100ms")
 		}
