@@ -42,7 +42,7 @@ func TestMetamorphic(t *testing.T) {
 		seed = rand.Uint64N(1e9)
 	}
 	if steps == 0 {
-		steps = testrun.Sized(3_000, 20_000)
+		steps = testrun.Sized(2_000, 20_000)
 	}
 	without, bias := choices(t)
 	draw := func(i int64) history {
