@@ -45,7 +45,9 @@ func TestAuthTime(t *testing.T) {
 		begun := time.Now()
 		silent, busy, waiting := s.dial(t), s.dial(t), s.dial(t)
 		waiting.send("later\n")
-		for asked := true; asked; {
+		pace := time.NewTicker(5 * time.Millisecond)
+		defer pace.Stop()
+		for asked := true; asked; <-pace.C {
 			busy.send("what\n")
 			line, err := busy.r.ReadString('\n')
 			if asked = line == "what\n"; !asked && line != refusal(engine.AuthTimeout) {

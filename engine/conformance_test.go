@@ -100,18 +100,23 @@ func over(network string) (all []ground) {
 func everywhere(is ...func(ground) bool) []ground {
 	all := append(over(overTCP), ground{engine.Direct(), overAdapter}, ground{engine.Engine{}, overAdapter}, ground{engine.Direct(), overTLS})
 	if testrun.All() || testrun.Race {
-		all = append(append(all, over(overUnix)...), loopsOverTLS()...)
+		all = append(all, over(overUnix)...)
 	} else {
-		all = append(all, ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overTLS})
+		all = append(all, ground{engine.Engine{}, overUnix})
 	}
+	all = append(all, loopsOverTLS()...)
 	for _, f := range is {
 		all = slices.DeleteFunc(all, func(g ground) bool { return !f(g) })
 	}
 	return all
 }
 
-// loopsOverTLS returns the engine with event loops over TLS, in every mode.
+// loopsOverTLS returns the engine with event loops over TLS: in every mode in a run of all tests
+// and under the race detector, and otherwise in the default mode.
 func loopsOverTLS() []ground {
+	if !testrun.All() && !testrun.Race {
+		return slices.DeleteFunc([]ground{{engine.Engine{}, overTLS}}, func(g ground) bool { return !g.isLoop() })
+	}
 	return slices.DeleteFunc(over(overTLS), func(g ground) bool { return !g.isLoop() })
 }
 
@@ -160,9 +165,14 @@ func heard[T any](t *testing.T, ch <-chan T, what string) T {
 func eventually(within time.Duration, ok func() bool) bool {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
-	ticks := time.NewTicker(2 * time.Millisecond)
+	pause := 2 * time.Millisecond
+	ticks := time.NewTicker(pause)
 	defer ticks.Stop()
-	for !ok() {
+	for n := 1; !ok(); n++ {
+		if n%20 == 0 && pause < 16*time.Millisecond { // a long wait: some conditions cost much
+			pause *= 2
+			ticks.Reset(pause)
+		}
 		select {
 		case <-ticks.C:
 		case <-deadline.C:

@@ -42,7 +42,7 @@ func TestMetamorphic(t *testing.T) {
 		seed = rand.Uint64N(1e9)
 	}
 	if steps == 0 {
-		steps = testrun.Sized(3_000, 20_000)
+		steps = testrun.Sized(2_000, 20_000)
 	}
 	without, bias := choices(t)
 	draw := func(i int64) history {
@@ -106,11 +106,15 @@ func choices(t *testing.T) (without map[string]bool, bias map[string]int) {
 	return without, bias
 }
 
-// replay runs a history, several times if chance plays a role.
+// replay runs a history, several times because chance may play a role.
 func replay(t *testing.T, e Engine, h history) {
 	t.Helper()
+	times := 10
+	if *metaOnly < 0 {
+		times = testrun.Sized(4, times)
+	}
 	for _, h := range ways(h, e) {
-		for range 10 {
+		for range times {
 			if v := enact(h, e, lifetime, nil); v != nil {
 				t.Fatalf("%s, after %d moves on %s, TLS %v: %s", v.rule, v.moves, e.Name(), h.secure, v.text)
 			}

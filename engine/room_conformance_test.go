@@ -81,9 +81,9 @@ func TestSilentBehindAProxyMakesRoom(t *testing.T) {
 	})
 }
 
-// Five hundred silent connections, or two thousand with HONE_TEST_ALL=1, lock nobody out.
+// Three hundred silent connections, or two thousand with HONE_TEST_ALL=1, lock nobody out.
 func TestSilentCrowdKeepsNobodyOut(t *testing.T) {
-	limit, newcomers := testrun.Sized(500, 2000), uint64(testrun.Sized(25, 100))
+	limit, newcomers := testrun.Sized(300, 2000), uint64(testrun.Sized(25, 100))
 	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
 		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.Conns = limit })
 		for range limit {
@@ -210,7 +210,7 @@ func TestIdleConnectionsStay(t *testing.T) {
 
 // A crowd of idle connections keeps nobody out, however many newcomers there are.
 func TestIdleCrowdKeepsNobodyOut(t *testing.T) {
-	limit, newcomers := testrun.Sized(300, 2000), uint64(testrun.Sized(400, 4000))
+	limit, newcomers := testrun.Sized(200, 2000), uint64(testrun.Sized(250, 4000))
 	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
 		s := serve(t, g, yielding{echoLines()}, func(s *engine.Server) { s.Limits.Conns = limit })
 		for range limit {

@@ -468,7 +468,7 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 
 // A connection that is being accepted while the server is closed ends with it.
 func TestCloseWhileAConnectionIsAccepted(t *testing.T) {
-	rounds := testrun.Sized(50, 200)
+	rounds := testrun.Sized(30, 200)
 	grounds := append(over(overTCP), ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overAdapter})
 	oneByOne(t, grounds, func(t *testing.T, g ground) {
 		for round := range rounds {

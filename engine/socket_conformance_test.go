@@ -198,7 +198,7 @@ func TestSocketHasNoLimits(t *testing.T) {
 // Large concurrent pushes arrive in full or not at all.
 func TestSocketCutsNoPush(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
-		line := strings.Repeat("p", 99_999) + "\n"
+		line := strings.Repeat("p", 49_999) + "\n"
 		taken := make(chan net.Conn, 1)
 		p := giving(taken, nil)
 		give := p.serve

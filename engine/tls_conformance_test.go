@@ -500,7 +500,7 @@ func TestDeafPeersOverTLS(t *testing.T) {
 // no turn from others.
 func TestTurnsAreNotLost(t *testing.T) {
 	const frame = 500 * time.Millisecond
-	loops := slices.DeleteFunc(loopsOverTLS(), func(g ground) bool { return !g.isInline() })
+	loops := slices.DeleteFunc(over(overTLS), func(g ground) bool { return !g.isInline() })
 	oneByOne(t, loops, func(t *testing.T, g ground) {
 		shaking, handling := newGate(t), newGate(t)
 		var slow atomic.Bool

@@ -114,7 +114,9 @@ func (c *prefixed) Read(p []byte) (int, error) {
 // newRawTLS makes the handshake on nc.
 func newRawTLS(nc net.Conn) (*rawTLS, error) {
 	var keys bytes.Buffer
-	c := tls.Client(&oneRecord{Conn: nc}, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, KeyLogWriter: &keys})
+	config := quick()
+	config.MinVersion, config.KeyLogWriter = tls.VersionTLS13, &keys
+	c := tls.Client(&oneRecord{Conn: nc}, config)
 	if err := c.Handshake(); err != nil {
 		return nil, err
 	}

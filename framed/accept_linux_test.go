@@ -313,7 +313,9 @@ func TestAcceptErrorsOfOneListenerAreNotTheOthers(t *testing.T) {
 				bad := &faulty{Listener: listenTCP(t), fault: fault, times: 6}
 				p := dial(t, serveOn(t, s, bad))
 				p.send(submit(1, "in the end"))
-				for bad.calls.Load() < bad.times {
+				pace := time.NewTicker(2 * time.Millisecond)
+				defer pace.Stop()
+				for ; bad.calls.Load() < bad.times; <-pace.C {
 					friend.exchange(2, "not concerned")
 				}
 				p.want(ack(1, "in the end"))

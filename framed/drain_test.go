@@ -46,6 +46,7 @@ func drained(t *testing.T, done <-chan outcome, clean int) {
 // that keep sending do not delay the shutdown.
 func TestShutdownUnderLoadAnswersEveryRequestThatWasRead(t *testing.T) {
 	const clients, depth = 20, 16
+	enough := testrun.Sized(150, 500)
 	run(t, func(t *testing.T, e engine.Engine) {
 		var mu sync.Mutex
 		handled := map[uint64]bool{}
@@ -93,7 +94,7 @@ func TestShutdownUnderLoadAnswersEveryRequestThatWasRead(t *testing.T) {
 			}
 			for {
 				r, err := p.tryPacket()
-				if n++; n == 500 || err != nil {
+				if n++; n == enough || err != nil {
 					busy <- struct{}{}
 				}
 				switch {
@@ -506,7 +507,7 @@ func TestCloseCutsOff(t *testing.T) {
 // server is closed, and in either order none outlives Close.
 func TestCloseAmidLeaveTakingLeavesNobodyBehind(t *testing.T) {
 	const conns = 20
-	rounds := testrun.Sized(15, 40)
+	rounds := testrun.Sized(10, 40)
 	run(t, func(t *testing.T, e engine.Engine) {
 		for round := range rounds {
 			s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}

@@ -22,7 +22,7 @@ import (
 func TestServerWithIdleConnectionsDoesNotWake(t *testing.T) {
 	t.Parallel() // it only watches other processes
 	const most = 2
-	conns := testrun.Sized(250, 1000)
+	conns := testrun.Sized(100, 1000)
 	watched := 4 * time.Second // enough to detect periodic work of a second
 	switch {
 	case testrun.All():

@@ -290,6 +290,7 @@ func TestManyConnectionsAtOnceEachGetTheirOwnReplies(t *testing.T) {
 // the server's structures grow, shrink and are reused, and no client gets another's data.
 func TestCrowdComesAndGoes(t *testing.T) {
 	const crowd = 1100 // more than a chunk of the server's slots
+	again := testrun.Sized(500, crowd)
 	start := seed(t)
 	runPlain(t, func(t *testing.T, e engine.Engine) {
 		rnd := rand.New(rand.NewPCG(start, 0))
@@ -302,7 +303,11 @@ func TestCrowdComesAndGoes(t *testing.T) {
 		addr := serve(t, s)
 		var crowded []*peer
 		for round, stay := range []int{crowd / 3, 10, 0} {
-			for len(crowded) < crowd {
+			size := crowd
+			if round > 0 {
+				size = again
+			}
+			for len(crowded) < size {
 				crowded = append(crowded, dial(t, addr))
 			}
 			for i, p := range crowded {
@@ -311,7 +316,7 @@ func TestCrowdComesAndGoes(t *testing.T) {
 				p.send(submit(2, fmt.Sprint("again ", round, i)))
 				p.want(ack(2, p.LocalAddr().String()))
 			}
-			rnd.Shuffle(crowd, func(i, j int) { crowded[i], crowded[j] = crowded[j], crowded[i] })
+			rnd.Shuffle(size, func(i, j int) { crowded[i], crowded[j] = crowded[j], crowded[i] })
 			for _, p := range crowded[stay:] {
 				p.Close()
 			}
@@ -365,11 +370,12 @@ func TestEverythingAskedBeforeAHalfCloseIsAnswered(t *testing.T) {
 // TestDataAndEndInOneWakeUpAreBothSeen: the last request and the end of the stream often
 // arrive together, and neither may hide the other.
 func TestDataAndEndInOneWakeUpAreBothSeen(t *testing.T) {
+	each := uint64(testrun.Sized(15, 40))
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
 		addr := serve(t, s)
 		inParallel(t, 8, func(int) error {
-			for id := range uint64(40) {
+			for id := range each {
 				nc, err := net.Dial("tcp", addr)
 				if err != nil {
 					return err
@@ -388,7 +394,7 @@ func TestDataAndEndInOneWakeUpAreBothSeen(t *testing.T) {
 			}
 			return nil
 		})
-		ended(t, s, engine.PeerClosed, 8*40)
+		ended(t, s, engine.PeerClosed, 8*each)
 	})
 }
 

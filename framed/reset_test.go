@@ -8,6 +8,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -150,7 +151,7 @@ func TestHalfCloseAtEveryByteAnswersWhatWasWhole(t *testing.T) {
 }
 
 func TestResetDuringALargeReply(t *testing.T) {
-	eachWay(t, filler(12<<20), func(t *testing.T, e engine.Engine, h framed.Handler) {
+	eachWay(t, filler(testrun.Sized(6<<20, 12<<20)), func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h}
 		addr := serve(t, s)
 		for n := range uint64(2) {

@@ -129,8 +129,8 @@ func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
 			dial(t, addr).pour(requests(2000))
 		}
 		var peak int64
-		// A queue has its full size for StallTime, so ten looks at it are enough.
-		eventuallyEvery(t, 30*time.Millisecond, "all connections are closed", func() bool {
+		// A queue has its full size for StallTime, so five looks at it are enough.
+		eventuallyEvery(t, 60*time.Millisecond, "all connections are closed", func() bool {
 			peak = max(peak, liveMemory()-before)
 			begun := time.Now()
 			healthy.send(submit(1, ""))

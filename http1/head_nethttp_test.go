@@ -20,7 +20,7 @@ import (
 	"github.com/hone-go/hone/internal/testrun"
 )
 
-var howManyMutants = flag.Int("http1.mutants", testrun.Sized(50_000, 200_000), "compare what this many mutated heads mean with net/http")
+var howManyMutants = flag.Int("http1.mutants", testrun.Sized(30_000, 200_000), "compare what this many mutated heads mean with net/http")
 
 // headSeeds are valid and invalid heads, for the fuzzer and the mutants.
 var headSeeds = []string{
@@ -126,7 +126,7 @@ func checkPrefixes(t *testing.T, h *head, in []byte, whole verdict) {
 }
 
 // TestMutants compares with net/http how mutated heads are read. Of the default number about
-// 35 000 are fast.
+// 20 000 are fast.
 func TestMutants(t *testing.T) {
 	std := newStdServer(t)
 	var counts struct {

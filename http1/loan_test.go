@@ -209,7 +209,7 @@ func TestConversationsMatchNetHTTP(t *testing.T) {
 			if got := talk(t, s.addr, c.sent); got != wants[i] {
 				t.Errorf("%s: got\n%s\nnet/http answers\n%s", c.name, got, wants[i])
 			}
-			step := testrun.Sized(20, 1)
+			step := testrun.Sized(40, 1)
 			for at := 1 + i%step; at < len(c.sent); at += step {
 				if got := splitTalk(t, s, c.sent, at); got != wants[i] {
 					t.Fatalf("%s, split at %d: got\n%s\nnet/http answers\n%s", c.name, at, got, wants[i])

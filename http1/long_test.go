@@ -37,9 +37,8 @@ func TestSlowReadersOfLongAnswers(t *testing.T) {
 		var reading sync.WaitGroup
 		for _, nc := range all {
 			reading.Go(func() {
-				got, err := io.ReadAll(io.LimitReader(nc, int64(len(long))))
-				if err != nil || len(got) < len(long) {
-					t.Errorf("read %d bytes, %v", len(got), err)
+				if n, err := io.CopyN(io.Discard, nc, int64(len(long))); err != nil {
+					t.Errorf("read %d bytes, %v", n, err)
 				}
 			})
 		}

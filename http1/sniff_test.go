@@ -35,10 +35,11 @@ func FuzzSniff(f *testing.F) {
 // Tries all pairs of first bytes, because the fast path decides by those.
 func TestSniffAllPrefixes(t *testing.T) {
 	tails := []string{"", "F", "F87a", "F89a", "FF1234WEBPVP", "FF1234AVI ", "FF1234WAVE", "RM1234AIFF", "3", "gS\x00", "hd\x00\x00\x00\x06", "TO", "cf", "FF", "F2", "\x03\x04", "r!\x1a\x07\x00", "DF-", "PS-Adobe-", "text"}
+	data := make([]byte, 0, 64)
 	for a := range 256 {
 		for b := range 256 {
 			for _, tail := range tails {
-				data := append([]byte{byte(a), byte(b)}, tail...)
+				data = append(append(data[:0], byte(a), byte(b)), tail...)
 				if got, want := sniff(data), http.DetectContentType(data); got != want {
 					t.Fatalf("%q: %s, want %s", data, got, want)
 				}

@@ -20,7 +20,7 @@ func TestNoAllocationsPerMessage(t *testing.T) {
 		t.Skip("the race detector makes sync.Pool drop items at random; go test without -race runs this")
 	}
 	const depth = 20
-	rounds := testrun.Sized(250, 1000)
+	rounds := testrun.Sized(150, 1000)
 	most := uint64(rounds * 4 / 5) // the runtime's own, on a busy machine; one per visit would be a fifth more
 	content := []byte("thirty-two bytes of some content")
 	prepared := Prepare(Text, content, nil)

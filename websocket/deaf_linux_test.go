@@ -29,7 +29,11 @@ func TestDeafClients(t *testing.T) {
 		t.Skip("it measures memory: run it without -short and without -race")
 	}
 	type crowd struct{ clients, deaf, total int }
-	for _, c := range []crowd{{1000, 1000, 32}, {1000, 1000, 128}, {5000, 500, 128}}[:testrun.Sized(1, 3)] {
+	crowds := []crowd{{500, 500, 32}}
+	if testrun.All() {
+		crowds = []crowd{{1000, 1000, 32}, {1000, 1000, 128}, {5000, 500, 128}}
+	}
+	for _, c := range crowds {
 		for _, e := range engine.All() {
 			t.Run(fmt.Sprintf("%d of %d, %d MiB/%s", c.deaf, c.clients, c.total, e.Name()), func(t *testing.T) {
 				grown, left := deafCrowd(t, e, c.clients, c.deaf, c.total)
@@ -101,7 +105,7 @@ func serveDeaf(order string) error {
 		return err
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ln) }()
+	go func() { served <- s.Serve(narrow{ln}) }()
 	fmt.Println(ln.Addr())
 	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
 	defer cancel()
@@ -133,6 +137,18 @@ func serveDeaf(order string) error {
 		return ended
 	}
 	return err
+}
+
+// narrow is a listener with small socket buffers: what the kernel holds for clients that do not
+// read is not this test's subject.
+type narrow struct{ net.Listener }
+
+func (l narrow) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		tcp.SetWriteBuffer(64 << 10)
+	}
+	return nc, err
 }
 
 // residentPeak returns the largest resident memory of the process since the last call, in bytes.

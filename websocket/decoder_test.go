@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // frames builds a stream of frames.
@@ -141,7 +143,7 @@ func TestRandomStreams(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	whole, faults := 0, make(map[Code]int)
-	for i := range 2000 {
+	for i := range testrun.Sized(1000, 2000) {
 		c := randomConfig(random)
 		stream := randomStream(random, c)
 		if i%2 == 0 {

@@ -161,19 +161,21 @@ func couldBeText(b []byte) bool {
 	if len(b) > 3 {
 		return false
 	}
-	var try func(b []byte, more int) bool
-	try = func(b []byte, more int) bool {
-		if utf8.Valid(b) {
+	var text [6]byte
+	return couldEnd(text[:copy(text[:], b)], 3)
+}
+
+// couldEnd reports whether b, followed by up to more bytes, is valid UTF-8. It writes behind b.
+func couldEnd(b []byte, more int) bool {
+	if utf8.Valid(b) {
+		return true
+	}
+	for _, next := range []byte{0x80, 0x90, 0xA0, 0xBF} {
+		if more > 0 && couldEnd(append(b, next), more-1) {
 			return true
 		}
-		for _, next := range []byte{0x80, 0x90, 0xA0, 0xBF} {
-			if more > 0 && try(append(bytes.Clone(b), next), more-1) {
-				return true
-			}
-		}
-		return false
 	}
-	return try(b, 3)
+	return false
 }
 
 // reader feeds a decoder as an engine does. A server's decoder is restored for every visit from
