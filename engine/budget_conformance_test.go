@@ -316,7 +316,7 @@ func TestHeldInputKeepsToTheBudget(t *testing.T) {
 			c := t.Conn()
 			t.TakeOver(func(nc net.Conn, _ []byte) ([]byte, bool) {
 				held := 0
-				for c.HoldInput(0) && c.HoldInput(64 << 10) {
+				for c.HoldInput(0) && c.HoldInput(64<<10) {
 					held += 64 << 10
 				}
 				if !c.HoldInput(1<<10) && held == 0 {
