@@ -45,7 +45,7 @@ var pages = []struct {
 	{name: "invalid.md", prints: []string{"descriptors"}},
 	{
 		name: "from-mqtt.md", needs: []string{"python3", "curl", "sha256sum"}, ports: []string{"7100", "7171"},
-		prints: []string{`"seq":3,`, `{"client":"meter-7","epoch":`},
+		prints: []string{`"seq":3,`, "SEEN\nmeter-7  "},
 	},
 	{
 		name: "torture.md", slow: true, needs: []string{"node", "python3", "redis-server", "haproxy", "nginx"},
