@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -81,7 +82,12 @@ func (n *NATS) connect(name string) (*server, error) {
 			}
 			s.fail(errLost)
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.fail(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if broken := new(net.OpError); errors.As(err, &broken) { // a write may notice it first
+				err = fmt.Errorf("%w (%w)", errLost, err)
+			}
+			s.fail(err)
+		}),
 	}
 	if n.Credentials != "" {
 		options = append(options, nats.UserCredentials(n.Credentials))
