@@ -14,6 +14,7 @@ import (
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // Events makes its own system calls, so these tests make them fail: one call of a
@@ -89,7 +90,7 @@ func serveWith(t *testing.T, s *framed.Server, fault sys.Fault) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, s, &faltering{narrow{ln}, fault})
+	return serveOn(t, s, &faltering{testrun.Narrow{Listener: ln}, fault})
 }
 
 // exposed is a server with faults, with neighbours that must not be affected, and records

@@ -19,25 +19,13 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// narrow is a listener with small socket buffers, so that a peer that does not read has
-// an effect after some hundred KiB instead of some MiB.
-type narrow struct{ net.Listener }
-
-func (l narrow) Accept() (net.Conn, error) {
-	nc, err := l.Listener.Accept()
-	if tcp, ok := nc.(*net.TCPConn); ok {
-		tcp.SetWriteBuffer(64 << 10)
-	}
-	return nc, err
-}
-
 func serveNarrow(t *testing.T, s *framed.Server) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, s, narrow{ln})
+	return serveOn(t, s, testrun.Narrow{Listener: ln})
 }
 
 // filler returns content whose bytes depend on their position.

@@ -105,7 +105,7 @@ func serveDeaf(order string) error {
 		return err
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(narrow{ln}) }()
+	go func() { served <- s.Serve(testrun.Narrow{Listener: ln}) }()
 	fmt.Println(ln.Addr())
 	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
 	defer cancel()
@@ -137,18 +137,6 @@ func serveDeaf(order string) error {
 		return ended
 	}
 	return err
-}
-
-// narrow is a listener with small socket buffers: what the kernel holds for clients that do not
-// read is not this test's subject.
-type narrow struct{ net.Listener }
-
-func (l narrow) Accept() (net.Conn, error) {
-	nc, err := l.Listener.Accept()
-	if tcp, ok := nc.(*net.TCPConn); ok {
-		tcp.SetWriteBuffer(64 << 10)
-	}
-	return nc, err
 }
 
 // residentPeak returns the largest resident memory of the process since the last call, in bytes.
