@@ -106,9 +106,9 @@ func Buffered(n int) Engine { return Engine{style: buffered, size: positive(n, 4
 func Parked(n int) Engine { return Engine{style: parked, size: positive(n, 64<<10)} }
 
 // Events serves connections from one event loop per processor: the least CPU time per
-// request and the least memory per idle connection. Connections other than plain sockets
-// (TLS, adapters) are served as by Buffered. It needs Linux: elsewhere Serve returns
-// errors.ErrUnsupported.
+// request and the least memory per idle connection. It serves plain sockets, and TLS with
+// NewTLSListener; other connections (tls.NewListener's, adapters) are served as by
+// Buffered. It needs Linux: elsewhere Serve returns errors.ErrUnsupported.
 func Events(mode HandOff) Engine { return Engine{style: events, hand: mode, size: 64 << 10} }
 
 // All returns the engines of this operating system, simplest first.

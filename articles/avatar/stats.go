@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Stats are the counters of a Service since its start. Each limit that refuses requests has a
-// counter here or in [ServerStats].
+// Stats are the counters of a Service since its start. Each of its limits that refuse requests has
+// a counter here.
 type Stats struct {
 	Requests    uint64 // answered, with any status
 	NotModified uint64 // answered with 304

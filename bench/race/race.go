@@ -208,8 +208,8 @@ func (r *Race) measure(ctx context.Context, sc Scenario, e fleet.Entry, s *repor
 }
 
 const (
-	slack     = 40 * time.Second // for a client to open its connections and to settle
-	warmConns = 10               // before memory is read for the first time, so that what is there once is not counted
+	slack     = 2 * time.Minute // for a client to open its connections and to settle
+	warmConns = 10              // before memory is read for the first time, so that what is there once is not counted
 )
 
 // warm has a few connections served and reads what memory that takes.

@@ -2,7 +2,10 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/hone-go/hone/bench/fleet"
 )
 
 // wsCPU are the scenarios that compare CPU.
@@ -80,8 +83,13 @@ type column struct {
 	of                figure
 }
 
-// columns returns a table with a row for each server that has any of the metrics.
+// columns returns a table with a row for each server, without the rows and columns that have
+// nothing.
 func (p *Peers) columns(columns []column) string {
+	none := Spread{}.String()
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+		return !slices.ContainsFunc(p.Servers, func(e fleet.Entry) bool { return p.cell(c.scenario, e.Name, c.of) != none })
+	})
 	rows := [][]string{{"server"}}
 	for _, c := range columns {
 		rows[0] = append(rows[0], c.heading)
@@ -90,7 +98,7 @@ func (p *Peers) columns(columns []column) string {
 		row, some := []string{serverName(e.Name, e.Version)}, false
 		for _, c := range columns {
 			text := p.cell(c.scenario, e.Name, c.of)
-			some = some || text != Spread{}.String()
+			some = some || text != none
 			row = append(row, text)
 		}
 		if some {

@@ -24,7 +24,7 @@ const (
 type room struct {
 	mu      sync.Mutex
 	steps   []step // that are not taken yet
-	waiting int    // how many of them are messages
+	waiting int    // messages that were not sent yet, also of steps that are taken
 	running bool   // there is a goroutine that takes them
 	count   int    // people who have joined and not left
 
@@ -84,15 +84,17 @@ func (r *room) take(s step, running *sync.WaitGroup) bool {
 
 // run takes steps until there are none. An idle room has no goroutine.
 func (r *room) run() {
+	sent := 0
 	for {
 		r.mu.Lock()
 		steps := r.steps
-		r.steps, r.waiting = nil, 0
+		r.steps, r.waiting = nil, r.waiting-sent
 		r.running = len(steps) > 0
 		r.mu.Unlock()
 		if len(steps) == 0 {
 			return
 		}
+		sent = 0
 		changed := false
 		for _, s := range steps {
 			switch {
@@ -100,6 +102,7 @@ func (r *room) run() {
 				delete(r.people, s.who)
 			case s.text != nil:
 				r.say(s)
+				sent++
 				continue
 			default:
 				r.join(s)

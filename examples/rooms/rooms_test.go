@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -240,6 +241,18 @@ func TestBusy(t *testing.T) {
 	_, _, err := c.Read(t.Context(), nil)
 	if closed, ok := errors.AsType[*websocket.CloseError](err); !ok || closed.Code != websocket.TryAgainLater {
 		t.Errorf("%v", err)
+	}
+}
+
+// All messages that are not sent count, and those that are sent do not.
+func TestWaiting(t *testing.T) {
+	var running sync.WaitGroup
+	r, n := &room{running: true}, 0
+	for r.take(step{text: []byte("hello")}, &running) {
+		n++
+	}
+	if r.run(); n != mostWaiting || r.waiting != 0 {
+		t.Errorf("%d messages wait in a room, and %d when all are sent; want %d and 0", n, r.waiting, mostWaiting)
 	}
 }
 

@@ -101,7 +101,7 @@ var gatewayImports = map[string][]string{
 	"gateway/internal/commandline":   {"gateway", "observe"},
 	"gateway/internal/namespacetest": {"internal/testrun"},
 	"gateway/internal/natstest":      {"internal/testrun"},
-	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "internal/faultlog", "observe"},
+	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "internal/faultlog", "internal/sys", "observe"},
 }
 
 // onlyHome lists import paths that only one package may import, tests included. A path with a final

@@ -27,8 +27,7 @@ type Search struct {
 	Length time.Duration
 	// Cool is the target's rest after a trial that was too much.
 	Cool time.Duration
-	// Others invalidates trials in which other programs used too much CPU. Nil: not
-	// checked.
+	// Others reports trials in which other programs used too much CPU. Nil: not checked.
 	Others *trial.Others
 	// Watch receives the progress every second. Nil: none.
 	Watch func(trial.Progress)

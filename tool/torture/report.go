@@ -93,7 +93,9 @@ func newReport(p Plan, t *target) *Report {
 
 // String returns the kinds in words.
 func (k Kinds) String() string {
-	return cmp.Or(map[Kinds]string{Messages: "messages", HTTP: "HTTP", WebSocket: "WebSocket"}[k], "all")
+	return cmp.Or(map[Kinds]string{
+		Messages: "messages", HTTP: "HTTP", WebSocket: "WebSocket", Messages | HTTP: "messages and HTTP", HTTP | WebSocket: "HTTP and WebSocket",
+	}[k], "all")
 }
 
 func (r *Report) invalid(reason string) {

@@ -58,9 +58,9 @@ stay and on new ones. The verdicts are
   survived         the bystanders got their answers, and the attack found nothing
   slower           they did, but waited longer, or something failed once and not again
   fell             wrong or lost answers, newcomers refused, a bystander without an answer
-                   for 1 s and for 10 times its worst before, or a process that ended, in
-                   two of two tries; with --pid or --cmd also memory, descriptors and CPU
-                   that do not come back
+                   for 1 s and for 10 times the worst response time before the attacks,
+                   or a process that ended, in two of two tries; with --pid or --cmd also
+                   memory, descriptors and CPU that do not come back
   not found out    as when no time limit was seen within --wait: never a pass
   not applicable   for another kind of target, or it needs --pid or --cmd
 
@@ -71,7 +71,7 @@ descriptors, stop it and kill it.
 Only private and loopback addresses are attacked, checked after the name is resolved,
 at every dial. Attack servers that are yours. Each scenario opens 1,000 connections and
 sends 256 MiB at most, and ends after 10 s; those that wait for the server's time limits
-run together and end after --wait.
+run together and end after --wait, and a server has 30 s to end after SIGTERM.
 
 Exit codes: 0 when nothing fell (with --against: nothing is worse than in that report),
 1 when the server cannot be reached or serves no good request, 3 when something fell (is

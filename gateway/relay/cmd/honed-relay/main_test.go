@@ -203,7 +203,10 @@ func startRelay(t testing.TB, out io.Writer, addr, data, to string, more ...stri
 func launch(t testing.TB, out io.Writer, cmd *exec.Cmd) *child {
 	t.Helper()
 	c := &child{t: t, cmd: cmd, ended: make(chan struct{})}
-	cmd.Stderr, cmd.Stdout = c, out
+	cmd.Stdout = out
+	if cmd.Stderr == nil {
+		cmd.Stderr = c
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // relaying are the flags of honed-relay without a verb.
@@ -92,6 +93,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var err error
 	if f.logger, err = f.Logger(stderr); err != nil {
 		return err
+	}
+	if f.to != "stdout" {
+		sys.OutliveReaders()
 	}
 	if err := f.reading.Prepare(); err != nil {
 		return err

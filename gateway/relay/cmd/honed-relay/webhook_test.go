@@ -10,6 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -403,4 +406,36 @@ func TestDeadLimit(t *testing.T) {
 	}
 	r = startRelay(t, nil, addr, data, to[0], to[1:]...)
 	eventually(t, "the rest", func() bool { return hook.unique() == 90 && r.stats().Dead == 10 })
+}
+
+// A relay goes on when nobody reads its log. One that prints to standard output ends with its reader.
+func TestRelayOutlivesTheReaderOfItsLog(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs signals, which Windows does not send to processes")
+	}
+	t.Parallel()
+	addr := newGateway(t)
+	submit(t, addr, "a", 1, numbered)
+	w := &receiver{t: t}
+	w.start()
+	defer w.die()
+	reader, log, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	reader.Close()
+	relay := func(name, to string) *child {
+		cmd := exec.Command(os.Args[0], "--from", name, "--addr", addr, "--data", t.TempDir(), "--to", to, "--admin", "off", "--until-eof")
+		cmd.Stderr = log
+		return launch(t, log, cmd)
+	}
+	c := relay("hook", "http://"+w.addr)
+	eventually(t, "the delivery", func() bool { return len(w.lines()) == 1 || c.isEnded() })
+	if code := c.stop(); code != commandline.OK || len(w.lines()) != 1 {
+		t.Errorf("exit code %d, and %d messages; want 0 and 1", code, len(w.lines()))
+	}
+	if code := relay("print", "stdout").exit(); code == commandline.OK {
+		t.Error("a relay goes on although nobody reads what it prints")
+	}
 }
