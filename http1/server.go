@@ -204,7 +204,8 @@ func (s *Server) stopLending() {
 }
 
 // SetKeepAlivesEnabled sets whether connections stay open for further requests. By default
-// they do. Switching it off closes idle connections at once.
+// they do. Switching it off closes idle connections at once, and others after their next
+// answer.
 func (s *Server) SetKeepAlivesEnabled(on bool) {
 	s.init()
 	s.keepAlivesOff.Store(!on)

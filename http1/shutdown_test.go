@@ -343,10 +343,12 @@ func TestKeepAlivesOff(t *testing.T) {
 			say(t, nc, request)
 			readAnswer(t, r)
 			await(t, "the loan's end", func() bool { return s.Stats().OpenLoans == 0 })
-			s.SetKeepAlivesEnabled(false)
-			if _, err := r.ReadByte(); err != io.EOF {
-				t.Errorf("an idle connection read %v, want EOF", err)
-			}
+			await(t, "the end of an idle connection", func() bool {
+				s.SetKeepAlivesEnabled(false) // it may not have been idle the first time
+				nc.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+				_, err := r.ReadByte()
+				return err == io.EOF
+			})
 			s.SetKeepAlivesEnabled(true)
 		}
 	})
