@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -59,6 +61,19 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		fmt.Fprintln(stderr, end.Err)
 	}
 	return end.Code
+}
+
+// Self returns the path of the running program. Without /proc, as in a chroot, it is found the way
+// the shell finds it.
+func Self() (string, error) {
+	exe, err := os.Executable()
+	if err == nil {
+		return exe, nil
+	}
+	if exe, err2 := exec.LookPath(os.Args[0]); err2 == nil {
+		return filepath.Abs(exe)
+	}
+	return "", err
 }
 
 // NoArguments refuses arguments other than flags.

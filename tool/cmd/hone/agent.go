@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -110,7 +109,7 @@ func (f *agentsFlags) source() (fleet.Source, error) {
 	if err != nil || count < 1 || count > fleet.MostLocal {
 		return nil, exit.Usagef("load: --agents %q: use 1 to %d processes on this machine, or a NATS server, as in nats://10.0.0.1:4222", f.agents, fleet.MostLocal)
 	}
-	exe, err := os.Executable()
+	exe, err := command.Self()
 	if err != nil {
 		return nil, exit.Failedf("load: %w", err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +54,7 @@ takes under a minute and leaves no process running.`,
 // run races the engines and prints the tables.
 func (f *demoFlags) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
-	exe, err := os.Executable()
+	exe, err := command.Self()
 	if err != nil {
 		return exit.Failedf("demo: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -167,7 +166,7 @@ func (f *noiseFlags) choose(as *cobra.Command, subject *spec.Subject) error {
 		subject.Scenario = f.scenario
 		return nil
 	}
-	exe, err := os.Executable()
+	exe, err := command.Self()
 	if err != nil {
 		return exit.Failedf("doctor: %w", err)
 	}

@@ -224,3 +224,28 @@ func childOf(t *testing.T, pid int) int {
 	t.Fatalf("process %d has no children", pid)
 	return 0
 }
+
+// The demo needs no /proc, as in a chroot where hone is the only file.
+func TestDemoWithoutProc(t *testing.T) {
+	if !testrun.All() {
+		t.Skip("races all engines; HONE_TEST_ALL=1 runs it")
+	}
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", "mount -t tmpfs none /proc && exec hone demo --for 100ms --json")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.Output()
+	ended, _ := errors.AsType[*exec.ExitError](err)
+	if err != nil && ended == nil {
+		testrun.Lacks(t, "needs user namespaces: "+err.Error())
+	}
+	if ended != nil && ended.ExitCode() != exit.Invalid { // busy machines disturb a lap of 100 ms
+		t.Fatalf("%v\n%s", err, ended.Stderr)
+	}
+	if n := strings.Count(string(out), `"rate":`); n != 13 {
+		t.Errorf("%d rates, want 13:\n%s", n, out)
+	}
+}
