@@ -205,10 +205,14 @@ func (r *results) markdown() string {
 
 Conformance: results of package websocket, and of two other libraries as controls, in the
 [Autobahn test suite](https://github.com/crossbario/autobahn-testsuite) for WebSocket.
-`+"`make autobahn`"+` writes this page.
+`+"`make autobahn`"+` writes this page; it needs Python 2.7 with pip.
+
+An agent is a server or a client under test. Events is one of hone's [engines](engines.md), and a version of hone is
+a commit, "with changes" if some were not committed.
 
 Cases: those with a result. The controls' other cases, all of compression, were not run, to save time:
-each exchanges a thousand messages. Informational: the case has no right answer. Non-strict: it passed, but ignored a recommendation. Unclean: the connection did not close as
+each exchanges a thousand messages. Informational: the case has no right answer. Non-strict: it passed, but
+ignored a recommendation. Unclean: the connection did not close as
 expected, whatever the result. Not negotiated: the agent declined the compression parameters. The
 controls validate UTF-8 in their handlers, because gorilla and coder leave that to their users.
 
@@ -243,7 +247,7 @@ func (r *results) sections(b *strings.Builder) {
 			counts[n][run.Agent].add(o)
 		}
 	}
-	fmt.Fprint(b, "\n## Sections\n\n| section |")
+	fmt.Fprint(b, "\n## Sections\n\nThe suite has no sections 8 and 11.\n\n| section |")
 	for _, run := range r.runs {
 		fmt.Fprintf(b, " %s |", run.Agent)
 	}
