@@ -168,7 +168,7 @@ prove: ## kill processes, servers and the power under the gateway's log, and cou
 	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
 	HONE_TEST_ALL=1 go test -count=1 -timeout 10m -v -run '^TestProve' ./gateway/cmd/honed
 
-release-test: ## build the modules as they would be published, install both commands and build every example from them
+release-test: ## build the modules as they would be published, install the five commands and build every example from them
 	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...
 
 release: ## build the commands of the last commit for five platforms into dist/, with checksums, an SBOM and notes: make release VERSION=v0.9.0

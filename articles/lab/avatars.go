@@ -52,7 +52,7 @@ func (b *bench) avatarProfiles(ctx context.Context, all []*process) error {
 	images, last := views[0].cpu, views[1].cpu
 	encoding := cumShare(images, "image/png.(*Encoder).Encode")
 	b.add(one(encoding).row("image cache: encoding PNG, of its CPU", "%", "The article's second profile shows that encoding is what remains. Top functions: "+top(images, 3)+".").as(first(encoding > 50, encoding > 20)))
-	own := cumShare(last, "github.com/hone-go/hone/tool/lab.(*portraits).ServeHTTP")
+	own := cumShare(last, nameOf((*portraits).ServeHTTP))
 	b.add(one(own).row("no log: the service's own handler, of its CPU", "%", "The article's profiles end before this step. Here the handler is the smaller part, and the rest is net/http, the scheduler and the kernel: the next thing to change is the server. Top functions: "+top(last, 3)+".").
 		as(first(own < 50, false)))
 	return nil
@@ -95,9 +95,9 @@ func (b *bench) avatarOwn(laps map[string]lap, lines logCount) {
 		what, why, to string
 		own, other    lap
 	}{
-		{"hone avatar with its log", why + "The claim: more requests/s than the article's step with a log.", "the article's with a log", own, logged},
-		{"hone avatar with its log, against none", why + "The claim: more requests/s than the article's step without one. It also sends a strong ETag and security headers and enforces every limit, which that step does not.", "the article's without a log", own, unlogged},
-		{"hone avatar without its log", "The difference from the row above is the cost of the log.", "the article's without a log", off, unlogged},
+		{"avatar with its log", why + "The claim: more requests/s than the article's step with a log.", "the article's with a log", own, logged},
+		{"avatar with its log, against none", why + "The claim: more requests/s than the article's step without one. It also sends a strong ETag and security headers and enforces every limit, which that step does not.", "the article's without a log", own, unlogged},
+		{"avatar without its log", "The difference from the row above is the cost of the log.", "the article's without a log", off, unlogged},
 	} {
 		more := c.own.rate.over(c.other.rate)
 		b.add(c.own.rate.row(c.what, "requests/s", c.why).to(more, c.to).as(better(more)))

@@ -166,7 +166,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 			return r.partly(len(chosen)), context.Cause(ctx)
 		}
 		if err != nil {
-			return r.partly(len(chosen)), fmt.Errorf("lab: %s: %w; run it alone to see whether the machine is the cause: hone lab %s", e.name, err, e.name)
+			return r.partly(len(chosen)), fmt.Errorf("lab: %s: %w; run it alone to see whether the machine is the cause: lab %s", e.name, err, e.name)
 		}
 		b.alone(before.Between(machine.Measure()))
 		b.lab.Seconds = time.Since(began).Seconds()

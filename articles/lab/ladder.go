@@ -123,10 +123,10 @@ func (b *bench) ladderProfiles(ctx context.Context, all []*process) error {
 	memory := cumShare(buffered.cpu, inAllocation...)
 	b.add(one(memory).row("buffers: allocation and collection, of its CPU", "%", fmt.Sprintf("What the article looks at next. System calls are %.0f %% now. Top functions: %s.", left, top(buffered.cpu, 3))).
 		as(first(memory > left, memory > 10)))
-	decoding := cumShare(buffered.allocs, "github.com/hone-go/hone/tool/lab.(*rung).decodePacket")
+	decoding := cumShare(buffered.allocs, nameOf((*rung).decodePacket))
 	b.add(one(decoding).row("buffers: decoding a packet, of all bytes allocated", "%", "The article's packet.Decode, which is where it puts the pool. Most bytes: "+top(buffered.allocs, 4)+".").
 		beside(35.72).as(first(decoding >= enough*35.72, decoding > 5)))
-	after := cumShare(pooled.allocs, "github.com/hone-go/hone/tool/lab.(*rung).decodePacket")
+	after := cumShare(pooled.allocs, nameOf((*rung).decodePacket))
 	b.add(one(after).row("sync.Pool: decoding a packet, of all bytes allocated", "%", "What remains with the pool: the id, which is a string. Most bytes: "+top(pooled.allocs, 4)+".").
 		to(one(after).over(one(decoding)), "without the pool").as(first(after < decoding/2, after < decoding)))
 	return nil

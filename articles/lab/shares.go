@@ -2,6 +2,8 @@ package lab
 
 import (
 	"fmt"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -30,6 +32,11 @@ func cumShare(v *probe.View, functions ...string) float64 {
 		}
 	}
 	return percent(sum, v.Total)
+}
+
+// nameOf returns the name of a function or method as profiles have it.
+func nameOf(function any) string {
+	return runtime.FuncForPC(reflect.ValueOf(function).Pointer()).Name()
 }
 
 func percent(part, of float64) float64 {

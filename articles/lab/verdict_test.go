@@ -137,6 +137,9 @@ func TestShares(t *testing.T) {
 		t.Fatalf("who allocated is not in the profile: %s", top(view, 5))
 	}
 	want := 100 * lines[i].Flat / view.Total
+	if name := nameOf(makeEach); !strings.HasPrefix(lines[i].Function, strings.TrimSuffix(name, "makeEach")) { // it is inlined
+		t.Errorf("the profile says %s, and nameOf %s", lines[i].Function, name)
+	}
 	if flat, cum := flatShare(view, lines[i].Function), cumShare(view, lines[i].Function); flat != want || cum < want || cum > 100 {
 		t.Errorf("of %.1f %%, %.1f are found flat and %.1f cum: %s", want, flat, cum, top(view, 5))
 	}

@@ -15,16 +15,17 @@ func metricsPage() []byte {
 
 The metrics of ` + "`/metrics`" + ` on the admin side. This page is generated from the list that the
 server itself uses (` + "`go test ./observe/dashboard -update`" + `); a test fails when they differ.
+` + "`honed` and `honed-relay` have further metrics, each with its meaning, at `/gateway/metrics` and `/relay/metrics`" + `.
 
 - Metrics are read when they are scraped: without scrapes they cost nothing.
 - No label has a value that a client chose, and no metric has more than 200 series.
 - Prometheus adds ` + "`job`" + ` and ` + "`instance`" + `. The panel is that of a dashboard in
   [deploy/grafana](../deploy/grafana), which also says what to do about bad values.
 - Metrics that need something exist if that field of ` + "`observe.Admin`" + ` is filled;
-  those that need ` + "`Limits`" + ` while the server serves, unless that limit is off.
+  those that need ` + "`Limits`" + ` while the server serves, unless that limit is off; those that need Linux, there.
 `)
 	sections := []struct{ title, text, prefix string }{
-		{"The server", "Start with the first three.", "hone-server"},
+		{"The server", "Start with the connections, the requests received and the bytes.", "hone-server"},
 		{"Pools and caches", "One series per pool, under the name that the program gave it.", "hone-pools"},
 		{"Process, Go runtime and host", "The figures of the host are read from /proc, those of TCP in the network namespace of the process.", "hone-process"},
 	}

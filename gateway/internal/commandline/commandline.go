@@ -100,11 +100,16 @@ func New(verb string) (flags *flag.FlagSet, config *string) {
 	return flags, flags.String("config", "", "read flags from this TOML `FILE`; the command line takes precedence")
 }
 
-// Parse reads the command line, which may have up to words arguments besides flags, and then the
-// configuration file.
+// Parse reads the command line, which may have up to words arguments before, between and behind the
+// flags, and then the configuration file.
 func Parse(flags *flag.FlagSet, config *string, args []string, words int, stdout io.Writer) error {
 	takeAmounts(flags)
-	if err := flags.Parse(args); err != nil {
+	err, found := flags.Parse(args), []string(nil)
+	for err == nil && flags.NArg() > 0 && len(found) < words { // package flag stops at the first argument
+		found = append(found, flags.Arg(0))
+		err = flags.Parse(flags.Args()[1:])
+	}
+	if err != nil {
 		if err == flag.ErrHelp {
 			fmt.Fprintf(stdout, "Flags of %s:\n", flags.Name())
 			printFlags(flags, stdout)
@@ -113,9 +118,10 @@ func Parse(flags *flag.FlagSet, config *string, args []string, words int, stdout
 		oneDash := regexp.MustCompile(`(^|[ :])-([a-z])`) // as package flag writes flags
 		return UsageError{errors.New(oneDash.ReplaceAllString(err.Error(), "$1--$2"))}
 	}
-	if flags.NArg() > words {
-		return UsageError{fmt.Errorf("unexpected argument %q", flags.Arg(words))}
+	if flags.NArg() > 0 {
+		return UsageError{fmt.Errorf("unexpected argument %q", flags.Arg(0))}
 	}
+	flags.Parse(append([]string{"--"}, found...)) // for flags.Args
 	if *config == "" {
 		return nil
 	}

@@ -2,6 +2,7 @@ package commandline
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,24 @@ func sizes(args ...string) (size int64, help, says string) {
 	var out strings.Builder
 	err := Parse(flags, config, args, 0, &out)
 	return size, out.String(), fmt.Sprint(err)
+}
+
+// Arguments may stand before and behind flags.
+func TestArguments(t *testing.T) {
+	for line, want := range map[string]string{
+		"1 2":               "176 [1 2] <nil>",
+		"--size 64MiB 1 2":  "64 [1 2] <nil>",
+		"1 --size 64MiB 2":  "64 [1 2] <nil>",
+		"1 2 --size=64MiB":  "64 [1 2] <nil>",
+		"1 2 --size 1MiB 3": `1 [3] unexpected argument "3"`,
+	} {
+		flags, config := New("test")
+		size := flags.Int64("size", 176<<20, "`BYTES` of it")
+		err := Parse(flags, config, strings.Fields(line), 2, io.Discard)
+		if got := fmt.Sprint(*size>>20, " ", flags.Args(), " ", err); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
 }
 
 func TestAmounts(t *testing.T) {

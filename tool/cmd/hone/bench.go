@@ -57,8 +57,8 @@ The shell runs --cmd and --build; {out} in them is an empty folder, one per
 revision. The server must listen at --target, be ready when --ready reports it,
 and exit on SIGTERM.
 
-A scenario file (-f) may hold the flags that are listed below before --revision, one
-per line, as in
+A scenario file (-f) may hold flags, one per line, but not --revision, --against and
+those that say where to show or store the run, as in
 
   target = "http://127.0.0.1:8080/"
   build = "go build -o {out}/server ."

@@ -74,7 +74,7 @@ func limitsTold() []told {
 		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "`TestLargeFrameHasTheTimeOfItsSize`"},
 		{"FrameSize", "the largest frame", "3", engine.TooLarge, "`TestFrameOfExactlyTheLimitIsServed`"},
 		{"IdleTime", "silence, while no reply is owed; a protocol that can (WebSocket) asks the peer after half of it", "9", engine.IdleTimeout, "`TestIdleTimeByDefault`"},
-		{"AuthTime", "from the accept until a Conn is accepted, for services that ask for credentials", "6", engine.AuthTimeout, "`TestAuthTime`, `TestConnectMustBeAcceptedInTime`"},
+		{"AuthTime", "from the accept until a Conn is accepted, for services that ask for credentials", "8", engine.AuthTimeout, "`TestAuthTime`, `TestConnectMustBeAcceptedInTime`"},
 		{"HighWater", "output waiting for one peer; its requests are not read until half of it is gone", "–", 0, "`TestHighWaterStopsServingUntilThePeerReads`"},
 		{"HardCap", "output queued for one peer behind what is being written", "none", engine.SlowReader, "`TestPushToPeerThatNeverReadsSaysSlowReader`"},
 		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "`TestStallTimeByDefault`"},

@@ -271,7 +271,7 @@ func (c *child) stats() (s stats) {
 func verb(t testing.TB, data string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	args = append([]string{"dead", args[0], "--data", data}, args[1:]...)
+	args = append(append([]string{"dead"}, args...), "--data", data)
 	if code := run(soon(t), args, &out, &errs); code != commandline.OK {
 		t.Fatalf("%v: %d %s", args, code, &errs)
 	}
