@@ -195,3 +195,15 @@ func TestCertificates(t *testing.T) {
 	plain.send(wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
 	plain.must(wire.ConnAck, 1, wire.Unauthorised)
 }
+
+// Clients are told an idle time that they can obey.
+func TestIdleTold(t *testing.T) {
+	for limit, want := range map[time.Duration]uint32{
+		0: 180, -1: 0, time.Millisecond: 1, time.Second: 1, 1900 * time.Millisecond: 1, time.Hour: 3600,
+	} {
+		s := &Server{limits: engine.Limits{IdleTime: limit}.OrDefaults()}
+		if got := wholeSeconds(s.idleTold()); got != want {
+			t.Errorf("IdleTime %v: %d seconds, want %d", limit, got, want)
+		}
+	}
+}

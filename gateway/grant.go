@@ -151,7 +151,7 @@ func (s *Server) welcome(r *request, known *session) welcome {
 		last:   known.durable.Load(),
 		window: uint32(max(s.limits.InFlight, 1)),
 		most:   uint32(s.most),
-		idle:   max(s.limits.IdleTime, 0),
+		idle:   s.idleTold(),
 		expiry: s.Expiry,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -303,6 +304,14 @@ func (w welcome) append(dst []byte) []byte {
 		dst = appendField(dst, sumField, binary.BigEndian.AppendUint32(nil, w.sum))
 	}
 	return dst
+}
+
+// idleTold is the idle time that clients are told: 0 is no limit, and what is shorter than a second is one.
+func (s *Server) idleTold() time.Duration {
+	if s.limits.IdleTime == math.MaxInt64 { // off
+		return 0
+	}
+	return max(s.limits.IdleTime, time.Second)
 }
 
 // wholeSeconds rounds down, so that a client that obeys the value is never late; 0 is no limit.

@@ -237,7 +237,7 @@ func (s *Server) welcomeReader(h *holder, err error) {
 	}
 	w := readWelcome{
 		log: r.log, number: h.number, generation: h.generation, window: h.opening.window,
-		share: h.opening.share, shares: h.opening.shares, idle: max(s.limits.IdleTime, 0),
+		share: h.opening.share, shares: h.opening.shares, idle: s.idleTold(),
 	}
 	if err == nil {
 		h.open, h.place = true, p

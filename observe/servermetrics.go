@@ -63,7 +63,7 @@ func serverEntries() []entry {
 			func(l *engine.Limits) int { return l.TotalInFlight }),
 		one(Counter, "hone_late_responses_sent_total", "", "Late replies and pushes", "Replies that were promised for later and have been sent.",
 			func(r *reading) float64 { return float64(r.server.Late) }),
-		one(Counter, "hone_pushes_sent_total", "", "Late replies and pushes", "Messages sent without a request (server push).",
+		one(Counter, "hone_pushes_sent_total", "", "Late replies and pushes", "Messages sent without a request (server push), and pings.",
 			func(r *reading) float64 { return float64(r.server.Pushes) }),
 		one(Counter, "hone_pushes_dropped_total", "", "Late replies and pushes", "Pushes that were dropped because their client reads too slowly (Conn.Offer, websocket's Prepared.Droppable).",
 			func(r *reading) float64 { return float64(r.server.Dropped) }),

@@ -14,7 +14,7 @@ const (
 )
 
 // libraryImports is the root module: each package, and which of our packages it may import. Add a line
-// here and in the table of docs/design.md for a new package.
+// here for a new package.
 var libraryImports = map[string][]string{
 	"wire":                      {},
 	"engine":                    {"pool", "workers", "engine/internal/admission", "engine/internal/input", "engine/internal/life", "engine/internal/outbox", "engine/internal/pace", "engine/internal/proxy", "engine/internal/ration", "engine/internal/secure", "engine/internal/ticket", "engine/internal/timing", "engine/internal/transport", "internal/faultlog", "internal/sys"},
@@ -339,7 +339,7 @@ func checkKnownPackages(t *tree) []finding {
 			found = append(found, f.finding(f.ast.Package, "there is no root package; give the code a folder whose name says what it does"))
 		} else if _, known := table[dir]; !known {
 			found = append(found, f.finding(f.ast.Package,
-				"package %s is not in the import table; add it to %s in internal/lint/imports_test.go and to docs/design.md", dir, name))
+				"package %s is not in the import table; add it to %s in internal/lint/imports_test.go", dir, name))
 		}
 	}
 	return found

@@ -55,7 +55,7 @@ measure one scrape, one scrape over HTTP of a server with 15 000 connections, an
 handlers adds to each request. ` + "`BenchmarkScrapeCost`" + ` in [tool/deploy](../tool/deploy)
 measures what one scrape per second costs at 50 000 requests per second.
 
-Handlers are timed by sampling, and only if the program enables it:
+Handlers are timed by sampling, and only if the program enables it, with ` + "`Wrap` for framed, `WrapHTTP` and `WrapMessages`" + `:
 
 ` + "```go" + `
 admin.Latency = new(observe.Latency)

@@ -48,7 +48,7 @@ noise could not be measured.`,
   hone doctor --fix-script -o fix.sh
   hone doctor --quick --json
   hone doctor --noise
-  hone doctor --noise -f hello.toml --ui 127.0.0.1:8080`,
+  hone doctor --noise -f hello.toml --ui 127.0.0.1:8081`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.noise.check(); err != nil {
