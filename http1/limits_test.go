@@ -69,6 +69,12 @@ func TestLimitsOfTime(t *testing.T) {
 				nc := s.dial(t)
 				say(t, nc, c.sent)
 				all, err := io.ReadAll(nc)
+				tries := uint64(1)
+				for ; err != nil && tries < 4 && strings.HasSuffix(t.Name(), "tls"); tries++ { // the handshake has FrameTime too
+					nc = s.dial(t)
+					say(t, nc, c.sent)
+					all, err = io.ReadAll(nc)
+				}
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,8 +83,8 @@ func TestLimitsOfTime(t *testing.T) {
 				}
 				nc.Close() // so that the server need not linger
 				await(t, "the connection's end", func() bool { return s.Stats().Open == 0 })
-				if st := s.Stats(); st.Ended[c.why] != 1 {
-					t.Errorf("no connection ended with %v: %v", c.why, st.Ended)
+				if st := s.Stats(); st.Ended[c.why] != tries {
+					t.Errorf("%d connections ended with %v, want %d: %v", st.Ended[c.why], c.why, tries, st.Ended)
 				}
 			})
 		})
