@@ -260,12 +260,16 @@ func TestPagesNameMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	metric, found := regexp.MustCompile("`((?:honed?|go|process)_[a-z0-9_]+)[`{]"), 0
+	exported := make(map[string]bool)
+	for _, name := range regexp.MustCompile(`(?:honed?|go|process)_[a-z0-9_]+`).FindAllString(known, -1) {
+		exported[name] = true
+	}
 	for _, page := range pages {
 		if filepath.Base(page) == "upgrading.md" {
 			continue // it has the metrics that no longer exist
 		}
 		for _, m := range metric.FindAllStringSubmatch(readPage(t, filepath.Base(page)), -1) {
-			if found++; !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(known) {
+			if found++; !exported[m[1]] {
 				t.Errorf("%s names the metric %s, which nobody exports", filepath.Base(page), m[1])
 			}
 		}
