@@ -84,18 +84,8 @@ func (r *room) take(s step, running *sync.WaitGroup) bool {
 
 // run takes steps until there are none. An idle room has no goroutine.
 func (r *room) run() {
-	sent := 0
-	for {
-		r.mu.Lock()
-		steps := r.steps
-		r.steps, r.waiting = nil, r.waiting-sent
-		r.running = len(steps) > 0
-		r.mu.Unlock()
-		if len(steps) == 0 {
-			return
-		}
-		sent = 0
-		changed := false
+	for steps := r.next(0); len(steps) > 0; {
+		sent, changed := 0, false
 		for _, s := range steps {
 			switch {
 			case s.gone:
@@ -112,7 +102,18 @@ func (r *room) run() {
 		if changed {
 			r.tellPeople() // once for all who came and went together
 		}
+		steps = r.next(sent)
 	}
+}
+
+// next takes the steps that wait, once sent messages of those before are sent.
+func (r *room) next(sent int) []step {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	steps := r.steps
+	r.steps, r.waiting = nil, r.waiting-sent
+	r.running = len(steps) > 0
+	return steps
 }
 
 // join sends a newcomer what is kept.

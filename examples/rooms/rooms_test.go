@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -244,15 +243,20 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// All messages that are not sent count, and those that are sent do not.
+// All messages that are not sent count, those that are being sent too.
 func TestWaiting(t *testing.T) {
-	var running sync.WaitGroup
-	r, n := &room{running: true}, 0
-	for r.take(step{text: []byte("hello")}, &running) {
+	r, say := &room{running: true}, step{text: []byte("hello")}
+	n := 0
+	for r.take(say, nil) {
 		n++
 	}
-	if r.run(); n != mostWaiting || r.waiting != 0 {
-		t.Errorf("%d messages wait in a room, and %d when all are sent; want %d and 0", n, r.waiting, mostWaiting)
+	if taken := len(r.next(0)); n != mostWaiting || taken != n || r.take(say, nil) {
+		t.Errorf("%d messages wait in a room, %d are being sent, and another one has room; want %d", n, taken, mostWaiting)
+	}
+	r.next(n)
+	r.running = true
+	if !r.take(say, nil) || r.waiting != 1 {
+		t.Errorf("%d messages wait when all are sent and one is new", r.waiting)
 	}
 }
 

@@ -94,7 +94,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if f.logger, err = f.Logger(stderr); err != nil {
 		return err
 	}
-	if f.to != "stdout" {
+	if f.to != "stdout" { // a relay that prints the messages ends with their reader
 		sys.OutliveReaders()
 	}
 	if err := f.reading.Prepare(); err != nil {
