@@ -93,7 +93,9 @@ func TestPlantedFaults(t *testing.T) {
 			if !testrun.All() && !slices.Contains(quickest, p.fault) {
 				t.Skip("takes 10 s of waiting; HONE_TEST_ALL=1 runs it")
 			}
-			t.Parallel()
+			if p.fault != keepsTargets { // which is not found out beside those that spin: it needs 500 requests in 2.5 s
+				t.Parallel()
+			}
 			found := attack(t, plan(t, p.fault, p.scenario))[p.scenario]
 			said := strings.Join(found.Notes, " ")
 			switch {
