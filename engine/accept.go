@@ -233,6 +233,10 @@ func (s *Server) turnAway(nc net.Conn, why Reason) {
 // refused counts and logs a refused connection.
 func (s *Server) refused(why Reason) {
 	s.ended[why].Add(1)
+	s.logRefusal(why)
+}
+
+func (s *Server) logRefusal(why Reason) {
 	s.faults.Write(s.Logger, slog.LevelWarn, why.String(), func() (string, []any) { return "connection refused", nil })
 }
 

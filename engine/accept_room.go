@@ -31,6 +31,7 @@ func (s *Server) queueSilent(c Conn) {
 	s.mu.Unlock()
 	if over {
 		c.Close(TooManyConns)
+		s.logRefusal(TooManyConns)
 		return
 	}
 	s.silent.Push(s.limits.Conns, c, Conn.isSilent)
@@ -58,7 +59,7 @@ func (s *Server) displace(addr netip.Addr) bool {
 	if many {
 		return false
 	}
-	if !s.askForRoom(addr) {
+	if !s.askForRoom(addr, Conn{}) {
 		s.mu.Lock()
 		s.displaced()
 		s.mu.Unlock()
@@ -74,13 +75,20 @@ func (s *Server) displaced() {
 	}
 }
 
-// askForRoom makes a connection check whether it must go, and reports whether there is one.
-func (s *Server) askForRoom(addr netip.Addr) bool { return s.askOldest() || s.askIdlest(addr) }
+// askForRoom makes a connection check whether it must go, and reports whether there is one
+// besides the latest newcomer.
+func (s *Server) askForRoom(addr netip.Addr, newest Conn) bool {
+	return s.askOldest(newest) || s.askIdlest(addr)
+}
 
 // askOldest makes the oldest silent connection check whether it must go, and reports
-// whether there is one.
-func (s *Server) askOldest() bool {
+// whether there is one besides the latest newcomer.
+func (s *Server) askOldest(newest Conn) bool {
 	for c, ok := s.silent.Pop(); ok; c, ok = s.silent.Pop() {
+		if c == newest {
+			s.silent.Push(s.limits.Conns, c, Conn.isSilent)
+			return false // those behind it are newer still
+		}
 		if c.askToGo(0) {
 			return true
 		}
@@ -190,14 +198,32 @@ func (k owner) keepPlace() {
 	displaced, addr := s.facets.has(isDisplaced), k.held().addr().Addr()
 	s.facets.clear(isDisplaced)
 	s.mu.Unlock()
-	if displaced && !k.sh.srv.askForRoom(addr) {
-		k.sh.srv.refuseNewcomer()
+	if srv := k.sh.srv; displaced && !srv.askForRoom(addr, srv.newest()) {
+		srv.refuseNewcomer()
 	}
+}
+
+// newest returns the latest newcomer, which is to be refused rather than displaced: a refused
+// client is told why.
+func (s *Server) newest() (c Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.newcomers); n > 0 {
+		c = s.newcomers[n-1]
+	}
+	return c
 }
 
 // refuseNewcomer refuses the latest connection that was admitted to a place that did not
 // become free, unless it is itself being displaced.
 func (s *Server) refuseNewcomer() {
+	if s.endNewcomer() {
+		s.logRefusal(TooManyConns)
+	}
+}
+
+// endNewcomer is refuseNewcomer without its log, and reports whether there is one to end now.
+func (s *Server) endNewcomer() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.displaced()
@@ -214,10 +240,11 @@ func (s *Server) refuseNewcomer() {
 		k.s.mu.Unlock()
 		if stays {
 			s.newcomers = slices.Delete(s.newcomers, i, i+1)
-			return
+			return true
 		}
 	}
 	if s.open-(s.displacing-1) > s.limits.Conns { // otherwise others have left meanwhile
 		s.excess++ // it has been admitted but not queued yet
 	}
+	return false
 }

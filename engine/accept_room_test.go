@@ -36,6 +36,20 @@ func TestNewcomerIsNotedWhileOthersMakeRoom(t *testing.T) {
 	}
 }
 
+// The only silent connection may be the one for which a place was to become free. If that place stays
+// taken, it is refused, and told so, instead of being displaced without a word.
+func TestNewcomerIsNotDisplacedForItself(t *testing.T) {
+	s := bare(Limits{Conns: 1})
+	older := s.bareConn()
+	s.open, s.displacing = 2, 1
+	older.s.facets.set(isDisplaced)
+	newcomer := s.bareConn()
+	s.queueSilent(newcomer.conn())
+	if older.owner().markSpoken(); newcomer.s.facets.has(isDisplaced) || newcomer.reason() != TooManyConns {
+		t.Errorf("it is displaced: %v, and ends for %v, want %v", newcomer.s.facets.has(isDisplaced), newcomer.reason(), TooManyConns)
+	}
+}
+
 // always is a Protocol whose connections give way.
 type always struct{ Protocol }
 

@@ -82,10 +82,10 @@ func (l *loop) passOn(visit uint64, slow bool) {
 		s.mu.Unlock()
 		return
 	}
-	l.srv.handOffs.Add(1)
 	l.srv.helpers.busy.Add(1)
 	l.srv.helpers.takenAway()
 	if slow {
+		l.srv.handOffs.Add(1)
 		s.slowVisits = max(minSlowVisits, min(2*s.slowVisits, maxSlowVisits))
 		l.slow.TakenAway(time.Since(l.srv.clock.Start()), l.visits)
 	}

@@ -17,7 +17,7 @@ type Limits struct {
 	// of accept.
 	FrameTime time.Duration
 	// FrameRate is the minimum rate of a legitimate sender in bytes per second. Zero:
-	// 1024.
+	// 1024. Negative: a message gets no time for its size.
 	FrameRate int
 	// FrameSize is the maximum size of a message. Zero: 64 KiB. The protocol enforces it,
 	// because it can send the peer the reason.
@@ -57,9 +57,9 @@ type Limits struct {
 	// that may produce much waits for room, and if nothing else helps the slowest readers
 	// are closed. Zero: 128 MiB.
 	TotalOutput int
-	// TotalInput bounds the memory of unserved input, mostly unfinished messages, beyond
-	// 4 KiB for each connection; the connections that hold most for the longest time are
-	// closed first. Zero: 128 MiB.
+	// TotalInput bounds the memory of unserved input, mostly unfinished messages; the
+	// connections that hold most for the longest time are closed first. Those that hold at
+	// most 4 KiB count, and are never closed for it. Zero: 128 MiB.
 	TotalInput int
 	// Helpers is how many slow handlers may run off the event loops at once; connections
 	// known for slow handlers then wait for one of them to return. Others do not wait: a

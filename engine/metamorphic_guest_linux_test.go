@@ -29,9 +29,12 @@ func (g *guest) note(change func()) {
 // await waits until ok, which is called with g.mu held. Meanwhile the client reads.
 func (g *guest) await(what string, ok func() bool) {
 	for {
+		g.mu.Lock()
+		wasOpen := g.isOpen // before exists looks: OnOpen may come in between
+		g.mu.Unlock()
 		exists, _ := g.exists()
 		g.mu.Lock()
-		done, lost := ok(), g.isOpen && !exists && g.closed == 0
+		done, lost := ok(), wasOpen && !exists && g.closed == 0
 		g.mu.Unlock()
 		switch {
 		case done || g.l.isOver():

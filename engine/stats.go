@@ -19,7 +19,7 @@ type Stats struct {
 	Handshakes       uint64            // TLS handshakes completed
 	Resumed          uint64            // of these, with a session of an earlier connection
 	HandshakesFailed uint64            // TLS handshakes that have failed, or were not completed
-	HandOffs         uint64            // times that a loop moved on without a slow handler
+	HandOffs         uint64            // times that a loop moved on without a slow handler, unless that had called Turn.Leave
 	Owed             int               // late replies outstanding; during a visit that promises several, up to 7 more
 	Waiting          int64             // bytes of unsent output
 	InLine           int               // connections whose next visit waits for room in Limits.TotalOutput

@@ -14,7 +14,8 @@ import (
 )
 
 // The limits of net/http and of the engine are one set. A value set in either applies to both
-// halves. Where neither is set, the engine's defaults apply, and they are never off.
+// halves, and each half takes its own where both are set. Where neither is set, the engine's
+// defaults apply, and they are never off.
 //
 //	http.Server        engine.Limits  default   what it bounds
 //	ReadHeaderTimeout  FrameTime      5 s       a head, from its first byte to its last

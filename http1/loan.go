@@ -415,7 +415,7 @@ type headSize struct {
 }
 
 // What net/http holds of a head, beyond what any connection costs: the most that was measured
-// (TestHeldHeads). A line of 6 bytes, with another name each, costs it 20 times as much.
+// (TestHeldHeads). A line of 6 bytes, with another name each, costs it 16 times as much.
 const (
 	heldPerByte = 1.25
 	heldPerLine = 112

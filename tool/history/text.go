@@ -39,7 +39,7 @@ func (h *History) Summary() string {
 // Notes lists what is worth knowing about the history.
 func (h *History) Notes() (notes []string) {
 	if len(h.Runs) < h.Needed {
-		notes = append(notes, fmt.Sprintf("a change can be found from %d runs on; there are %d", h.Needed, len(h.Runs)))
+		notes = append(notes, fmt.Sprintf("a change can be found from %d runs on; this history has %d", h.Needed, len(h.Runs)))
 	}
 	if n := len(h.LeftOut); n > 0 {
 		notes = append(notes, fmt.Sprintf("%s left out as not comparable, the newest %s; --across allows a difference", figure.Counted(n, "run"), h.LeftOut[0]))
