@@ -8,7 +8,7 @@ import (
 )
 
 // Limits bound what clients can make the service do. Zero fields mean the default in their
-// comment; each limit has a counter in [Stats].
+// comment; those that refuse requests have counters in [Stats].
 type Limits struct {
 	NameBytes     int // of a name; 0: 256
 	NameGraphemes int // of a name, in grapheme clusters; 0: 64
@@ -24,7 +24,7 @@ type Limits struct {
 	HeaderBytes int           // of a request's head, to which net/http adds 4 KiB; 0: 8 KiB
 	HeaderTime  time.Duration // for a request's head; 0: 5 s
 	ReadTime    time.Duration // for a whole request; 0: 10 s
-	WriteTime   time.Duration // for an answer, from the end of the request's head; 0: 10 s
+	WriteTime   time.Duration // for an answer without progress, or in all where net/http writes it; 0: 10 s
 	IdleTime    time.Duration // between two requests; 0: 60 s
 }
 
