@@ -277,23 +277,23 @@ func TestNewHistory(t *testing.T) {
 	}
 }
 
-// A room keeps only the latest messages.
+// A room keeps only the latest messages. They count as they are sent: JSON encodes a "<" as six bytes.
 func TestKept(t *testing.T) {
 	r := start(t, engine.Engine{}, "")
 	for _, test := range []struct {
 		room   string
-		size   int
+		text   string
 		sent   int
 		atMost int
 	}{
-		{"many", 10, mostKept + 50, mostKept},
-		{"long", longestText, 100, bytesKept / longestText},
+		{"many", strings.Repeat("x", 10), mostKept + 50, mostKept},
+		{"long", strings.Repeat("x", longestText), 100, bytesKept / longestText},
+		{"longer", strings.Repeat("<", longestText), 30, bytesKept / (6 * longestText)},
 	} {
 		ann := join(t, r.addr, test.room, "Ann", "", 0)
-		text := strings.Repeat("x", test.size)
 		for i := range test.sent {
-			ann.says(fmt.Sprint(i), text)
-			ann.hears(fmt.Sprintf("%d Ann %s", i+1, text))
+			ann.says(fmt.Sprint(i), test.text)
+			ann.hears(fmt.Sprintf("%d Ann %s", i+1, test.text))
 		}
 		bob := join(t, r.addr, test.room, "Bob", "", 0)
 		if n := len(bob.past); n > test.atMost || n < test.atMost*9/10 || bob.first != uint64(test.sent-n+1) {

@@ -10,12 +10,14 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// The limits of a room.
+// The limits of a room. bytesKept is well below what may wait for a newcomer (engine.Limits.HardCap).
+// It counts bytes as they are sent: JSON encodes one that was said as up to six.
 const (
 	mostMembers = 5000
-	mostWaiting = 1000 // messages that are not sent yet
-	mostKept    = 100  // messages that a newcomer gets
-	mostNames   = 20   // in the list of people
+	mostWaiting = 1000      // messages that are not sent yet
+	mostKept    = 100       // messages that a newcomer gets
+	bytesKept   = 128 << 10 // of these messages, encoded
+	mostNames   = 20        // in the list of people
 )
 
 // room is a chat room. What happens in it is a step, and one goroutine takes the steps in order: so
@@ -30,8 +32,9 @@ type room struct {
 
 	// Only the goroutine that takes the steps uses these.
 	people map[websocket.Conn]string
-	last   uint64 // number of the last message
-	kept   []websocket.Prepared
+	last   uint64   // number of the last message
+	kept   [][]byte // the latest messages, encoded
+	bytes  int      // size of kept
 }
 
 // step is one of three things: somebody joins, leaves or says something.
@@ -119,8 +122,8 @@ func (r *room) next(sent int) []step {
 // join sends a newcomer what is kept.
 func (r *room) join(s step) {
 	r.people[s.who] = s.name
-	for _, p := range r.kept {
-		s.who.Send(p)
+	for _, text := range r.kept {
+		s.who.Text(text)
 	}
 }
 
@@ -132,25 +135,28 @@ func (r *room) say(s step) {
 		return // it left before its message was sent
 	}
 	r.last++
-	p := prepare(said{r.last, name, string(s.text)})
-	if r.kept = append(r.kept, p); len(r.kept) > mostKept {
+	text := encode(said{r.last, name, string(s.text)})
+	r.kept = append(r.kept, text)
+	r.bytes += len(text)
+	for len(r.kept) > mostKept || r.bytes > bytesKept {
+		r.bytes -= len(r.kept[0])
 		r.kept = slices.Delete(r.kept, 0, 1)
 	}
-	websocket.Broadcast(context.Background(), maps.Keys(r.people), p)
+	websocket.Broadcast(context.Background(), maps.Keys(r.people), websocket.Prepare(websocket.Text, text, nil))
 }
 
 // tellPeople sends everybody who is present. The next list replaces this one, so for a client that
 // reads slowly it may be dropped; messages never are.
 func (r *room) tellPeople() {
 	names := slices.Compact(slices.Sorted(maps.Values(r.people)))
-	p := prepare(present{len(r.people), names[:min(len(names), mostNames)]})
+	p := websocket.Prepare(websocket.Text, encode(present{len(r.people), names[:min(len(names), mostNames)]}), nil)
 	websocket.Broadcast(context.Background(), maps.Keys(r.people), p.Droppable())
 }
 
-func prepare(event any) websocket.Prepared {
+func encode(event any) []byte {
 	text, err := json.Marshal(event)
 	if err != nil {
 		panic(err) // cannot happen: only strings and numbers
 	}
-	return websocket.Prepare(websocket.Text, text, nil)
+	return text
 }

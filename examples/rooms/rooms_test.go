@@ -202,6 +202,36 @@ func TestSlowMember(t *testing.T) {
 	})
 }
 
+// A newcomer that reads only after it was sent all that is kept is not disconnected, even if each byte
+// that was said is encoded as six.
+func TestNewcomer(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		_, srv, url := start(t, e, "lobby")
+		ada := enter(t, url+"lobby?name=Ada")
+		text := bytes.Repeat([]byte("<"), 4<<10)
+		for range mostKept {
+			if err := ada.Write(t.Context(), websocket.Text, text); err != nil {
+				t.Fatal(err)
+			}
+			next(t, ada, message)
+		}
+		ben := enter(t, url+"lobby?name=Ben")
+		next(t, ada, func(e event) bool { return e.Count == 2 }) // by now all that is kept has been sent to Ben
+		first := next(t, ben, message).Number
+		for n := first + 1; n <= mostKept; n++ {
+			if e := next(t, ben, message); e.Number != n || e.Text != string(text) {
+				t.Fatalf("message %d is %d, %.10q", n, e.Number, e.Text)
+			}
+		}
+		if n, want := mostKept+1-first, uint64(bytesKept/(6*len(text))); n != want {
+			t.Errorf("a newcomer gets %d messages, want %d", n, want)
+		}
+		if slow := srv.Stats().Ended[engine.SlowReader]; slow != 0 {
+			t.Errorf("%d newcomers were too slow", slow)
+		}
+	})
+}
+
 func TestRefused(t *testing.T) {
 	all, _, url := start(t, engine.Engine{}, "lobby")
 	for path, status := range map[string]int{
