@@ -29,7 +29,8 @@ const (
 	readAhead      = 256 << 10
 )
 
-// slot is where an envelope is, and its checksum. An offset of 0 means that it is lost.
+// slot is where an envelope is, damaged or not, and its checksum. An offset of 0 means that the file does not
+// have it. Lost envelopes in a row between two frames have one slot.
 type slot struct{ at, sum uint32 }
 
 // Damage says that envelopes are lost: First to Last cannot be read.
@@ -274,18 +275,15 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 				continue
 			}
 			found.holes = append(found.holes, &Damage{First: pos, Last: next - 1, File: s.path, Offset: found.end, Err: errHead})
-			found.slots = append(found.slots, make([]slot, next-pos)...)
+			found.slots = append(found.slots, slices.Repeat([]slot{{at: uint32(found.end)}}, int(next-pos))...)
 			found.end, pos = at, next
 			continue
 		case err == errEnvelope:
 			found.holes = append(found.holes, &Damage{First: pos, Last: pos, File: s.path, Offset: found.end, Clients: clientsIn(envelope), Err: err})
-			found.slots = append(found.slots, slot{})
-		default:
-			if err == errHead {
-				found.heads++
-			}
-			found.slots = append(found.slots, slot{uint32(found.end), sumOf(envelope)})
+		case err == errHead:
+			found.heads++
 		}
+		found.slots = append(found.slots, slot{uint32(found.end), sumOf(envelope)})
 		found.end += frameHead + int64(len(envelope))
 		pos++
 	}

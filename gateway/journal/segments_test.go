@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -369,6 +370,61 @@ func copyFile(from, to string) error {
 		return err
 	}
 	return os.WriteFile(to, b, 0o600)
+}
+
+// TestUnsealedDamage: what is damaged in a segment that a kill has left unsealed is named with its offset and its
+// clients, by a reader, by a backup, by a writer, and once that has sealed the segment.
+func TestUnsealedDamage(t *testing.T) {
+	const n = 8
+	source := killed(t, n, true)
+	third := frames([]byte(tree(t, source)[segmentName(1)]), 0, 0)[2]
+	at, data := third[0], third[1]-trailerSize-1
+	for name, c := range map[string]struct {
+		harm func(b []byte)
+		want Damage
+	}{
+		"an envelope": {func(b []byte) { b[data] ^= 1 }, Damage{First: 3, Last: 3, Clients: []string{"client"}}},
+		"a frame":     {func(b []byte) { b[at] ^= 1; b[data] ^= 1 }, Damage{First: 3, Last: 3, Clients: []string{"client"}}},
+		"two frames":  {func(b []byte) { clear(b[at : 2*third[1]-at]) }, Damage{First: 3, Last: 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
+			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
+				t.Fatal(err)
+			}
+			file := segmentFiles(t, dir)[0]
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.harm(b)
+			if err := os.WriteFile(file, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c.want.File, c.want.Offset, c.want.Err = file, int64(at), errEnvelope
+			named := func(who string, err error) {
+				t.Helper()
+				if d, is := errors.AsType[*Damage](err); !is || !reflect.DeepEqual(*d, c.want) {
+					t.Errorf("%s: %v; want %v", who, err, &c.want)
+				}
+			}
+			nothing := func(uint64, []byte) error { return nil }
+			reader, err := openSegments(dir, SegmentsOptions{}, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			named("a reader", reader.Read(t.Context(), 0, nothing))
+			reader.Close()
+			_, err = Backup(t.Context(), dir, to, BackupOptions{})
+			named("a backup", err)
+			writer := openedSegments(t, dir, SegmentsOptions{})
+			named("a writer", writer.Read(t.Context(), 0, nothing))
+			if err := writer.Close(); err != nil {
+				t.Fatal(err)
+			}
+			named("once it is sealed", openedSegments(t, dir, SegmentsOptions{}).Read(t.Context(), 0, nothing))
+		})
+	}
 }
 
 // TestSegmentsTrim trims while others append, read and wait.
