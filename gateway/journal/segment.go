@@ -263,7 +263,7 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 		envelope, err := w.frame(found.end, pos, id)
 		switch {
 		case err != nil && err != errHead && err != errEnvelope: // read error, or nothing that looks like a frame
-			at, next, err := w.nextFrame(found.end+1, pos, id)
+			at, next, err := w.nextFrame(found.end, pos, id)
 			if err != nil {
 				return nil, err
 			}
@@ -274,8 +274,12 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 				again, w.at, w.buf = found.end, found.end, w.buf[:0]
 				continue
 			}
-			found.holes = append(found.holes, &Damage{First: pos, Last: next - 1, File: s.path, Offset: found.end, Err: errHead})
-			found.slots = append(found.slots, slices.Repeat([]slot{{at: uint32(found.end)}}, int(next-pos))...)
+			d, lost := &Damage{First: pos, Last: next - 1, File: s.path, Offset: found.end, Err: errHead}, slot{at: uint32(found.end)}
+			if at == found.end { // their loss was accepted
+				d.Err, lost = errMissing, slot{}
+			}
+			found.holes = append(found.holes, d)
+			found.slots = append(found.slots, slices.Repeat([]slot{lost}, int(next-pos))...)
 			found.end, pos = at, next
 			continue
 		case err == errEnvelope:
@@ -302,9 +306,12 @@ func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err er
 	}
 	var head error
 	length := int(binary.BigEndian.Uint32(b))
-	if id.sum(b[:12]) != binary.BigEndian.Uint32(b[12:]) || binary.BigEndian.Uint64(b[4:]) != pos {
+	switch {
+	case id.sum(b[:12]) != binary.BigEndian.Uint32(b[12:]):
 		head = errHead
 		length = headerSize + int(binary.BigEndian.Uint32(b[frameHead+12:])) + trailerSize
+	case binary.BigEndian.Uint64(b[4:]) != pos: // those between were lost, and the log went on after them
+		return nil, errNoFrame
 	}
 	if length < headerSize+trailerSize || length > MaxEnvelope {
 		return nil, errNoFrame

@@ -427,6 +427,60 @@ func TestUnsealedDamage(t *testing.T) {
 	}
 }
 
+// TestGapsKeepPositions: what follows positions whose loss was accepted keeps its positions, in a log that is killed
+// once more and in one whose index is damaged, and no damage is found between two frames.
+func TestGapsKeepPositions(t *testing.T) {
+	const n = 8
+	dir := killed(t, n, true)
+	file := segmentFiles(t, dir)[0]
+	ends := frames([]byte(tree(t, dir)[filepath.Base(file)]), 0, 0)
+	if err := os.Truncate(file, int64(ends[n-4][1])); err != nil {
+		t.Fatal(err)
+	}
+	log := openedSegments(t, dir, SegmentsOptions{AcceptLoss: Range{n - 2, n}})
+	for pos := uint64(n + 1); pos <= n+3; pos++ {
+		appended(t, log, sample("client", pos, 1), pos)
+	}
+	again := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-segmentTail-1] ^= 1 // of the index
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{again, dir} {
+		log, err := OpenSegments(dir, SegmentsOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := uint64(1)
+		err = ReadPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
+			if pos != next || !bytes.Equal(b, sample("client", pos, 1)) {
+				t.Errorf("position %d, want %d, or it has another's envelope", pos, next)
+			}
+			next = pos + 1
+			return nil
+		}, func(d *Damage) error {
+			if next = d.Last + 1; d.First != n-2 || d.Last != n || d.Err != errMissing {
+				t.Error(d)
+			}
+			return nil
+		})
+		if err != nil || next != n+4 {
+			t.Errorf("read up to %d: %v", next-1, err)
+		}
+		log.Close()
+	}
+}
+
 // TestSegmentsTrim trims while others append, read and wait.
 func TestSegmentsTrim(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
