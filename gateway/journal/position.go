@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// Position says how far a reader has read. Of two for one share the one with the higher Generation
-// counts, and of two with the same Generation the later one.
+// Position says how far a reader has read. Of two for one share the one with the higher Generation counts, of
+// two with the same Generation the one with the higher Number, and of two with the same Number the later one.
 type Position struct {
 	Name       string // of the reader: 1 to maxClient bytes of UTF-8
 	Share, Of  uint16 // this is share Share, from 0 on, of Of

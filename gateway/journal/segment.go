@@ -29,7 +29,8 @@ const (
 	readAhead      = 256 << 10
 )
 
-// slot is where an envelope is, and its checksum. An offset of 0 means that it is lost.
+// slot is where an envelope is, damaged or not, and its checksum. An offset of 0 means that the file does not
+// have it. Lost envelopes in a row between two frames have one slot.
 type slot struct{ at, sum uint32 }
 
 // Damage says that envelopes are lost: First to Last cannot be read.
@@ -262,7 +263,7 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 		envelope, err := w.frame(found.end, pos, id)
 		switch {
 		case err != nil && err != errHead && err != errEnvelope: // read error, or nothing that looks like a frame
-			at, next, err := w.nextFrame(found.end+1, pos, id)
+			at, next, err := w.nextFrame(found.end, pos, id)
 			if err != nil {
 				return nil, err
 			}
@@ -273,19 +274,20 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 				again, w.at, w.buf = found.end, found.end, w.buf[:0]
 				continue
 			}
-			found.holes = append(found.holes, &Damage{First: pos, Last: next - 1, File: s.path, Offset: found.end, Err: errHead})
-			found.slots = append(found.slots, make([]slot, next-pos)...)
+			d, lost := &Damage{First: pos, Last: next - 1, File: s.path, Offset: found.end, Err: errHead}, slot{at: uint32(found.end)}
+			if at == found.end { // their loss was accepted
+				d.Err, lost = errMissing, slot{}
+			}
+			found.holes = append(found.holes, d)
+			found.slots = append(found.slots, slices.Repeat([]slot{lost}, int(next-pos))...)
 			found.end, pos = at, next
 			continue
 		case err == errEnvelope:
 			found.holes = append(found.holes, &Damage{First: pos, Last: pos, File: s.path, Offset: found.end, Clients: clientsIn(envelope), Err: err})
-			found.slots = append(found.slots, slot{})
-		default:
-			if err == errHead {
-				found.heads++
-			}
-			found.slots = append(found.slots, slot{uint32(found.end), sumOf(envelope)})
+		case err == errHead:
+			found.heads++
 		}
+		found.slots = append(found.slots, slot{uint32(found.end), sumOf(envelope)})
 		found.end += frameHead + int64(len(envelope))
 		pos++
 	}
@@ -304,9 +306,12 @@ func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err er
 	}
 	var head error
 	length := int(binary.BigEndian.Uint32(b))
-	if id.sum(b[:12]) != binary.BigEndian.Uint32(b[12:]) || binary.BigEndian.Uint64(b[4:]) != pos {
+	switch {
+	case id.sum(b[:12]) != binary.BigEndian.Uint32(b[12:]):
 		head = errHead
 		length = headerSize + int(binary.BigEndian.Uint32(b[frameHead+12:])) + trailerSize
+	case binary.BigEndian.Uint64(b[4:]) != pos: // those between were lost, and the log went on after them
+		return nil, errNoFrame
 	}
 	if length < headerSize+trailerSize || length > MaxEnvelope {
 		return nil, errNoFrame

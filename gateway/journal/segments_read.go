@@ -78,7 +78,7 @@ func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, fr
 		envelope, err := w.envelope(at, pos, &l.id)
 		if err != nil {
 			d := &Damage{First: pos, Last: pos, File: s.path, Offset: int64(at.at), Clients: clientsIn(envelope), Err: err}
-			for at.at == 0 && d.Last+1 < s.next && known[d.Last+1-s.first].at == 0 {
+			for d.Last+1 < s.next && known[d.Last+1-s.first] == at {
 				d.Last++
 			}
 			return d

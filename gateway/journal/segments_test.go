@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -369,6 +370,115 @@ func copyFile(from, to string) error {
 		return err
 	}
 	return os.WriteFile(to, b, 0o600)
+}
+
+// TestUnsealedDamage: what is damaged in a segment that a kill has left unsealed is named with its offset and its
+// clients, by a reader, by a backup, by a writer, and once that has sealed the segment.
+func TestUnsealedDamage(t *testing.T) {
+	const n = 8
+	source := killed(t, n, true)
+	third := frames([]byte(tree(t, source)[segmentName(1)]), 0, 0)[2]
+	at, data := third[0], third[1]-trailerSize-1
+	for name, c := range map[string]struct {
+		harm func(b []byte)
+		want Damage
+	}{
+		"an envelope": {func(b []byte) { b[data] ^= 1 }, Damage{First: 3, Last: 3, Clients: []string{"client"}}},
+		"a frame":     {func(b []byte) { b[at] ^= 1; b[data] ^= 1 }, Damage{First: 3, Last: 3, Clients: []string{"client"}}},
+		"two frames":  {func(b []byte) { clear(b[at : 2*third[1]-at]) }, Damage{First: 3, Last: 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
+			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
+				t.Fatal(err)
+			}
+			file := segmentFiles(t, dir)[0]
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.harm(b)
+			if err := os.WriteFile(file, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c.want.File, c.want.Offset, c.want.Err = file, int64(at), errEnvelope
+			named := func(who string, err error) {
+				t.Helper()
+				if d, is := errors.AsType[*Damage](err); !is || !reflect.DeepEqual(*d, c.want) {
+					t.Errorf("%s: %v; want %v", who, err, &c.want)
+				}
+			}
+			nothing := func(uint64, []byte) error { return nil }
+			reader, err := openSegments(dir, SegmentsOptions{}, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			named("a reader", reader.Read(t.Context(), 0, nothing))
+			reader.Close()
+			_, err = Backup(t.Context(), dir, to, BackupOptions{})
+			named("a backup", err)
+			writer := openedSegments(t, dir, SegmentsOptions{})
+			named("a writer", writer.Read(t.Context(), 0, nothing))
+			if err := writer.Close(); err != nil {
+				t.Fatal(err)
+			}
+			named("once it is sealed", openedSegments(t, dir, SegmentsOptions{}).Read(t.Context(), 0, nothing))
+		})
+	}
+}
+
+// TestGapsKeepPositions: what follows positions whose loss was accepted keeps its positions, in a log that is killed
+// once more and in one whose index is damaged, and no damage is found between two frames.
+func TestGapsKeepPositions(t *testing.T) {
+	const n = 8
+	dir := killed(t, n, true)
+	file := segmentFiles(t, dir)[0]
+	ends := frames([]byte(tree(t, dir)[filepath.Base(file)]), 0, 0)
+	if err := os.Truncate(file, int64(ends[n-4][1])); err != nil {
+		t.Fatal(err)
+	}
+	log := openedSegments(t, dir, SegmentsOptions{AcceptLoss: Range{n - 2, n}})
+	for pos := uint64(n + 1); pos <= n+3; pos++ {
+		appended(t, log, sample("client", pos, 1), pos)
+	}
+	again := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-segmentTail-1] ^= 1 // of the index
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{again, dir} {
+		log, err := OpenSegments(dir, SegmentsOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := uint64(1)
+		err = ReadPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
+			if pos != next || !bytes.Equal(b, sample("client", pos, 1)) {
+				t.Errorf("position %d, want %d, or it has another's envelope", pos, next)
+			}
+			next = pos + 1
+			return nil
+		}, func(d *Damage) error {
+			if next = d.Last + 1; d.First != n-2 || d.Last != n || d.Err != errMissing {
+				t.Error(d)
+			}
+			return nil
+		})
+		if err != nil || next != n+4 {
+			t.Errorf("read up to %d: %v", next-1, err)
+		}
+		log.Close()
+	}
 }
 
 // TestSegmentsTrim trims while others append, read and wait.

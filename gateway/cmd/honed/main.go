@@ -22,7 +22,8 @@ Usage:
   honed [flags]            serve clients until SIGTERM or SIGINT, then drain
   honed verify  [flags]    check the whole log: damage, records stored twice or out of order
   honed inspect [flags]    print a line of JSON for each envelope of the log
-  honed export  [flags]    print a line of JSON for each record of the log
+  honed export  [flags]    print a line of JSON for each entry of the log: records, session states,
+                           readers' positions and others
   honed backup  [flags]    copy the log, of a running honed too, or bring a copy up to date
   honed restore [flags]    make a data folder of a backup
   honed migrate [flags]    bring over the log of an earlier version, or with --to-stream copy a

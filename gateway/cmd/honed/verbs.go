@@ -63,7 +63,7 @@ func inspect(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	return printed(ctx, "inspect", args, stdout, stderr, inspectLines)
 }
 
-// export prints every record.
+// export prints every entry.
 func export(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return printed(ctx, "export", args, stdout, stderr, exportLines)
 }
