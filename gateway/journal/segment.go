@@ -282,6 +282,9 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 			found.slots = append(found.slots, slices.Repeat([]slot{lost}, int(next-pos))...)
 			found.end, pos = at, next
 			continue
+		case err == errEnvelope && again != found.end: // likewise
+			again, w.at, w.buf = found.end, found.end, w.buf[:0]
+			continue
 		case err == errEnvelope:
 			found.holes = append(found.holes, &Damage{First: pos, Last: pos, File: s.path, Offset: found.end, Clients: clientsIn(envelope), Err: err})
 		case err == errHead:

@@ -427,6 +427,40 @@ func TestUnsealedDamage(t *testing.T) {
 	}
 }
 
+// growing is a segment whose first read sees what a write has done up to a byte.
+type growing struct {
+	whole    []byte
+	seen     int // by the first read: written
+	prepared int // and zeros up to here
+	reads    int
+}
+
+func (g *growing) ReadAt(b []byte, at int64) (n int, err error) {
+	from := g.whole
+	if g.reads++; g.reads == 1 {
+		from = append(slices.Clone(g.whole[:g.seen]), make([]byte, g.prepared-g.seen)...)
+	}
+	return bytes.NewReader(from).ReadAt(b, at)
+}
+
+// TestScanBesideAWriter: what is being written while it is read is not called damaged, wherever the write is.
+func TestScanBesideAWriter(t *testing.T) {
+	id := logID{1}
+	b := id.header(1, 0)
+	var ends []int
+	for pos := uint64(1); pos <= 4; pos++ {
+		b = append(b, id.frame(nil, pos, sample("client", pos, 1))...)
+		ends = append(ends, len(b))
+	}
+	for seen := ends[1]; seen <= ends[2]; seen++ {
+		s := segment{first: 1, size: int64(len(b))}
+		found, err := s.scan(&growing{whole: b, seen: seen, prepared: ends[2]}, &id)
+		if err != nil || len(found.slots) != 4 || len(found.holes) != 0 || found.heads != 0 {
+			t.Fatalf("written up to byte %d of %d to %d: %+v, %v", seen, ends[1], ends[2], found, err)
+		}
+	}
+}
+
 // TestGapsKeepPositions: what follows positions whose loss was accepted keeps its positions, in a log that is killed
 // once more and in one whose index is damaged, and no damage is found between two frames.
 func TestGapsKeepPositions(t *testing.T) {
