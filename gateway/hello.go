@@ -51,7 +51,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 // The reasons for which a server refuses a session or a record. Each has its result code on
 // the wire (docs/gateway.md) and ends the connection.
 var (
-	ErrUnauthorised = errors.New("gateway: the server does not accept this client's token or certificate")
+	ErrUnauthorised = errors.New("gateway: the server does not accept this token or certificate")
 	ErrFenced       = errors.New("gateway: a newer session of this client has begun")
 	ErrExpired      = errors.New("gateway: the server does not know this session, or has forgotten it")
 	ErrLevel        = errors.New("gateway: the server's log cannot promise this level")
