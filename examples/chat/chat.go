@@ -3,6 +3,7 @@ package main
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -59,7 +60,7 @@ func newChat(file string) (*chat, error) {
 		if c.byName[in] == nil {
 			c.byName[in] = &room{name: in, most: c.roomSize}
 		}
-		c.byName[in].keep(m)
+		c.byName[in].keep(m, m.event())
 	})
 	for _, r := range c.byName {
 		r.store = c.store
@@ -108,6 +109,16 @@ func (c *chat) all() []*room {
 type member struct {
 	name string
 	room *room
+	paid time.Time // when the rate has made up for all that it has said
+}
+
+// may counts an event that a member says, and reports whether the member is within its rate.
+func (m *member) may(event []byte, now time.Time) bool {
+	if m.paid.Before(now) {
+		m.paid = now
+	}
+	m.paid = m.paid.Add(time.Duration(len(event)+overhead) * time.Second / rate)
+	return m.paid.Sub(now) <= burst*time.Second/rate
 }
 
 // open adds a connection to the room that its URL names.
@@ -125,7 +136,7 @@ func (c *chat) open(conn websocket.Conn, r *http.Request) error {
 	if q.Get("history") != c.store.history {
 		seen = 0
 	}
-	conn.SetValue(member{name, in})
+	conn.SetValue(&member{name: name, room: in})
 	if !in.join(conn, name, seen) {
 		return &websocket.Refusal{Status: http.StatusServiceUnavailable, Text: "the room is full; join another"}
 	}
@@ -163,9 +174,11 @@ func (c *chat) message(call websocket.Call, dst, msg []byte) ([]byte, error) {
 	if n := utf8.RuneCountInString(m.Text); n == 0 || n > longestText {
 		return append(dst, encode(refused{"refused", m.ID, fmt.Sprintf("A message has 1 to %d characters.", longestText)})...), nil
 	}
-	who := call.Conn().Value().(member)
+	who := call.Conn().Value().(*member)
 	m.Name = who.name
-	if err := who.room.say(call.Conn(), m); err != nil {
+	if err := who.room.say(call.Conn(), who, m); errors.Is(err, websocket.PolicyViolation) {
+		return nil, err
+	} else if err != nil {
 		return append(dst, encode(refused{"refused", m.ID, "The server cannot keep this message: " + err.Error()})...), nil
 	}
 	return nil, nil // no answer
@@ -173,7 +186,7 @@ func (c *chat) message(call websocket.Call, dst, msg []byte) ([]byte, error) {
 
 // closed removes a connection from its room.
 func (c *chat) closed(conn websocket.Conn, _ websocket.Code, _ engine.Reason) {
-	if who, ok := conn.Value().(member); ok {
+	if who, ok := conn.Value().(*member); ok {
 		who.room.leave(conn)
 	}
 }

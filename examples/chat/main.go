@@ -23,7 +23,9 @@
 // restarted server begins with none.
 //
 // A client that does not read is disconnected once 256 KiB are waiting for it
-// (engine.Limits.HardCap). Others do not wait for it, and it reconnects as after an outage.
+// (engine.Limits.HardCap). Others do not wait for it, and it reconnects as after an outage. So
+// that nobody who reads is disconnected, a client may say 64 KiB at once and 16 KiB per second in
+// the long run, and is closed with 1008 (policy violation) above that.
 // Ctrl-C sends what has been said, closes the connections with 1001 (going away), and prints
 // the counters.
 package main

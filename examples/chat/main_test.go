@@ -277,6 +277,9 @@ func TestNewHistory(t *testing.T) {
 	}
 }
 
+// longest is one of the texts that are longest when they are sent: 12 KB.
+var longest = strings.Repeat("<", longestText)
+
 // A room keeps only the latest messages. They count as they are sent: JSON encodes a "<" as six bytes.
 func TestKept(t *testing.T) {
 	r := start(t, engine.Engine{}, "")
@@ -288,16 +291,105 @@ func TestKept(t *testing.T) {
 	}{
 		{"many", strings.Repeat("x", 10), mostKept + 50, mostKept},
 		{"long", strings.Repeat("x", longestText), 100, bytesKept / longestText},
-		{"longer", strings.Repeat("<", longestText), 30, bytesKept / (6 * longestText)},
+		{"longer", longest, 30, bytesKept / (6 * longestText)},
 	} {
-		ann := join(t, r.addr, test.room, "Ann", "", 0)
+		history := ""
 		for i := range test.sent {
+			ann := join(t, r.addr, test.room, "Ann", history, uint64(i)) // again each time: each connection has its rate
 			ann.says(fmt.Sprint(i), test.text)
 			ann.hears(fmt.Sprintf("%d Ann %s", i+1, test.text))
+			ann.c.Close(websocket.NormalClosure, "")
+			history = ann.history
 		}
 		bob := join(t, r.addr, test.room, "Bob", "", 0)
 		if n := len(bob.past); n > test.atMost || n < test.atMost*9/10 || bob.first != uint64(test.sent-n+1) {
 			t.Errorf("%s: %d messages of %d are kept, the first with number %d; want %d messages", test.room, n, test.sent, bob.first, test.atMost)
+		}
+	}
+}
+
+// A client that sends without waiting is disconnected before its messages are too much for those who read.
+// They stay and receive everything that was accepted, and newcomers get in.
+func TestFlood(t *testing.T) {
+	const honest, flood = 5, 2000
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		r := start(t, e, "")
+		heard := make(chan error, honest)
+		for i := range honest {
+			c := join(t, r.addr, "lobby", fmt.Sprint(i), "", 0)
+			go func() {
+				for last := uint64(0); ; {
+					var e event
+					_, text, err := c.c.Read(c.ctx, nil)
+					if err == nil {
+						err = json.Unmarshal(text, &e)
+					}
+					if err == nil && e.Kind == "message" {
+						if last++; e.Number != last {
+							err = fmt.Errorf("message %d is missing", last)
+						}
+					}
+					if err != nil || e.Text == "Hello." {
+						heard <- err
+						return
+					}
+				}
+			}()
+		}
+		flooder, ended := join(t, r.addr, "lobby", "Flooder", "", 0), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for n := range flood {
+				said, _ := json.Marshal(map[string]string{"id": fmt.Sprint(n), "text": longest})
+				if flooder.c.Write(flooder.ctx, websocket.Text, said) != nil {
+					return
+				}
+			}
+		}()
+		var err error
+		for n := 0; n < flood && err == nil; {
+			var text []byte
+			if _, text, err = flooder.c.Read(flooder.ctx, nil); bytes.Contains(text, []byte(`"kind":"message"`)) {
+				n++
+			}
+		}
+		if !errors.Is(err, websocket.PolicyViolation) {
+			t.Errorf("the flooder: %v, want a policy violation", err)
+		}
+		<-ended
+		newcomer := join(t, r.addr, "lobby", "Newcomer", "", 0)
+		if len(newcomer.past) < 3 {
+			t.Errorf("%d messages of the flood were accepted, want 3 at least", len(newcomer.past))
+		}
+		newcomer.says("hello", "Hello.")
+		for range honest {
+			if err := <-heard; err != nil {
+				t.Errorf("a client that reads: %v", err)
+			}
+		}
+	})
+}
+
+// The rate allows a burst of short messages, the longest one again and again, and a small bot all day long.
+func TestRate(t *testing.T) {
+	const day = 24 * 60 * 60
+	for _, test := range []struct {
+		text        string
+		every       time.Duration
+		least, most int
+	}{
+		{longest, 0, 4, 5},
+		{longest, time.Second, day, day},
+		{"x", 0, 50, 100},
+		{"a line each second", time.Second, day, day},
+	} {
+		who, event, now, n := new(member), message{ID: "x", Name: "Ann", Text: test.text}.event(), time.Now(), 0
+		for n < day && who.may(event, now) {
+			n++
+			now = now.Add(test.every)
+		}
+		if n < test.least || n > test.most {
+			t.Errorf("%.20q every %v: %d are within the rate, want %d to %d", test.text, test.every, n, test.least, test.most)
 		}
 	}
 }
@@ -320,19 +412,20 @@ func TestSlowReader(t *testing.T) {
 			t.Fatalf("the handshake: %q, %v", line, err)
 		}
 		ann, bob := join(t, r.addr, "lobby", "Ann", "", 0), join(t, r.addr, "lobby", "Bob", "", 0)
-		text := strings.Repeat("x", longestText)
-		alone, last := false, uint64(0)
-		for i := 0; !alone; i++ {
+		there, last := true, uint64(0)
+		for i := 0; there; i++ {
 			if i == 20_000 {
 				t.Fatalf("the server has not disconnected a client with %d unread messages", i)
 			}
-			ann.says(fmt.Sprint(i), text)
+			eve := join(t, r.addr, "lobby", "Eve", ann.history, uint64(i)) // again each time: each connection has its rate
+			eve.says(fmt.Sprint(i), longest)
 			for last <= uint64(i) {
 				e := ann.next()
 				last = max(last, e.Number)
-				alone = alone || e.Kind == "people" && slices.Equal(e.People, []string{"Ann", "Bob"}) && i > 0
+				there = there && (e.Kind != "people" || slices.Contains(e.People, "Slow"))
 			}
-			bob.hears(fmt.Sprintf("%d Ann %s", i+1, text))
+			bob.hears(fmt.Sprintf("%d Eve %s", i+1, longest))
+			eve.c.Close(websocket.NormalClosure, "")
 		}
 	})
 }
@@ -402,13 +495,13 @@ func TestTooManyRooms(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i > 0 {
-			r.keep(message{Number: 1})
+			r.keep(message{Number: 1}, nil)
 		}
 	}
 	if _, err := c.room("one-more"); err != nil {
 		t.Errorf("with one unused room: %v", err)
 	}
-	c.byName["one-more"].keep(message{Number: 1})
+	c.byName["one-more"].keep(message{Number: 1}, nil)
 	if _, err := c.room("too-many"); err == nil {
 		t.Errorf("there are %d rooms", len(c.byName))
 	}

@@ -5,16 +5,20 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hone-go/hone/websocket"
 )
 
-// The limits of a room. What it keeps is smaller than what may wait for a client that
-// reconnects (engine.Limits.HardCap).
+// The limits of a room. What it keeps and a burst are together well below what may wait for a
+// client that reconnects (engine.Limits.HardCap). They count bytes as they are sent.
 const (
 	mostKept  = 200
 	bytesKept = 128 << 10
-	mostNames = 50 // in the list of people that is sent
+	mostNames = 50       // in the list of people that is sent
+	burst     = 64 << 10 // bytes that a member may say at once
+	rate      = 16 << 10 // bytes per second that it may say in the long run
+	overhead  = 1 << 10  // bytes that each message counts in addition: short ones cost pushes, too
 )
 
 // room is the people in it and their latest messages. Pushes happen while holding mu, so that
@@ -70,6 +74,9 @@ func encode(event any) []byte {
 	return text
 }
 
+// event is what clients are sent.
+func (m message) event() []byte { return encode(said{"message", m}) }
+
 // join adds a connection that has seen the messages up to a number, and sends it the later
 // ones. It reports whether there was room.
 func (r *room) join(c websocket.Conn, name string, seen uint64) bool {
@@ -101,8 +108,9 @@ func (r *room) leave(c websocket.Conn) {
 }
 
 // say numbers a message, stores it and sends it to everybody. A message that was already said
-// is sent again only to its sender, as it was then.
-func (r *room) say(c websocket.Conn, m message) error {
+// is sent again only to its sender, as it was then. A sender above its rate is disconnected,
+// before those who read have too much waiting for them.
+func (r *room) say(c websocket.Conn, who *member, m message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range r.kept {
@@ -112,16 +120,20 @@ func (r *room) say(c websocket.Conn, m message) error {
 		}
 	}
 	m.Number = r.last + 1
+	event := m.event()
+	if !who.may(event, time.Now()) {
+		return &websocket.CloseError{Code: websocket.PolicyViolation, Text: "you say too much at once"}
+	}
 	if err := r.store.add(r.name, m); err != nil {
 		return err
 	}
-	r.push(r.keep(m))
+	r.keep(m, event)
+	r.push(event)
 	return nil
 }
 
-// keep stores a message, drops the oldest if there are too many, and returns its event.
-func (r *room) keep(m message) []byte {
-	event := encode(said{"message", m})
+// keep stores a message and its event, and drops the oldest if there are too many.
+func (r *room) keep(m message, event []byte) {
 	r.last = m.Number
 	r.kept = append(r.kept, kept{m.Number, m.ID, event})
 	r.bytes += len(event)
@@ -129,7 +141,6 @@ func (r *room) keep(m message) []byte {
 		r.bytes -= len(r.kept[0].event)
 		r.kept = r.kept[1:]
 	}
-	return event
 }
 
 // push sends an event to everybody, without waiting for anybody. A client that does not read

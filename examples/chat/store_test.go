@@ -84,7 +84,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	s.close()
 	r := &room{name: "lobby", store: s}
-	if err := r.say(websocket.Conn{}, message{ID: "1", Text: "x"}); err == nil || r.last != 0 || len(r.kept) != 0 {
+	if err := r.say(websocket.Conn{}, new(member), message{ID: "1", Text: "x"}); err == nil || r.last != 0 || len(r.kept) != 0 {
 		t.Errorf("say: %v, with %d messages kept and the last number %d", err, len(r.kept), r.last)
 	}
 }

@@ -6,19 +6,38 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hone-go/hone/websocket"
 )
 
-// The limits of a room. bytesKept is well below what may wait for a newcomer (engine.Limits.HardCap).
-// It counts bytes as they are sent: JSON encodes one that was said as up to six.
+// The limits of a room. bytesKept and burst together are well below what may wait for a newcomer
+// (engine.Limits.HardCap). They count bytes as they are sent: JSON encodes one that was said as up to six.
 const (
 	mostMembers = 5000
 	mostWaiting = 1000      // messages that are not sent yet
 	mostKept    = 100       // messages that a newcomer gets
 	bytesKept   = 128 << 10 // of these messages, encoded
 	mostNames   = 20        // in the list of people
+	burst       = 64 << 10  // bytes that a member may say at once, encoded
+	rate        = 16 << 10  // bytes per second that it may say in the long run
+	overhead    = 1 << 10   // bytes that each message counts beyond its text: short ones cost sends, too
 )
+
+// member is the value of a connection. It is used by one message at a time.
+type member struct {
+	room *room
+	paid time.Time // when the rate has made up for all that it has said
+}
+
+// may counts a message, and reports whether the member is within its rate.
+func (m *member) may(text []byte, now time.Time) bool {
+	if m.paid.Before(now) {
+		m.paid = now
+	}
+	m.paid = m.paid.Add(time.Duration(len(text)+overhead) * time.Second / rate)
+	return m.paid.Sub(now) <= burst*time.Second/rate
+}
 
 // room is a chat room. What happens in it is a step, and one goroutine takes the steps in order: so
 // everybody gets the same messages in the same order, and a newcomer gets what is kept and then every
@@ -40,17 +59,17 @@ type room struct {
 // step is one of three things: somebody joins, leaves or says something.
 type step struct {
 	who  websocket.Conn
-	name string // of somebody who joins
-	text []byte // that is said
+	name string          // of somebody who joins
+	text json.RawMessage // that is said, encoded
 	gone bool
 }
 
 // The events that are sent.
 type (
 	said struct {
-		Number uint64 `json:"number"`
-		Name   string `json:"name"`
-		Text   string `json:"text"`
+		Number uint64          `json:"number"`
+		Name   string          `json:"name"`
+		Text   json.RawMessage `json:"text"`
 	}
 	present struct {
 		Count  int      `json:"count"`
@@ -135,7 +154,7 @@ func (r *room) say(s step) {
 		return // it left before its message was sent
 	}
 	r.last++
-	text := encode(said{r.last, name, string(s.text)})
+	text := encode(said{r.last, name, s.text})
 	r.kept = append(r.kept, text)
 	r.bytes += len(text)
 	for len(r.kept) > mostKept || r.bytes > bytesKept {

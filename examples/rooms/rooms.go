@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -45,14 +46,15 @@ func (all *rooms) open(c websocket.Conn, req *http.Request) error {
 	case name == "" || utf8.RuneCountInString(name) > 24 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return &websocket.Refusal{Status: http.StatusBadRequest, Text: "choose a name of 1 to 24 characters"}
 	}
-	c.SetValue(r)
+	c.SetValue(&member{room: r})
 	if !r.take(step{who: c, name: name}, &all.running) {
 		return &websocket.Refusal{Status: http.StatusServiceUnavailable, Text: "the room is full"}
 	}
 	return nil
 }
 
-// message answers nothing: the sender gets its message in its place among the others.
+// message answers nothing: the sender gets its message in its place among the others. One that says too
+// much is closed at once, before its messages fill the room or what waits for the members.
 func (all *rooms) message(call websocket.Call, _, msg []byte) ([]byte, error) {
 	if call.Kind() != websocket.Text {
 		return nil, websocket.UnsupportedData
@@ -60,8 +62,11 @@ func (all *rooms) message(call websocket.Call, _, msg []byte) ([]byte, error) {
 	if msg = bytes.TrimSpace(msg); len(msg) == 0 {
 		return nil, nil
 	}
-	r := call.Conn().Value().(*room)
-	if !r.take(step{who: call.Conn(), text: bytes.Clone(msg)}, &all.running) {
+	m, text := call.Conn().Value().(*member), encode(string(msg))
+	if !m.may(text, time.Now()) {
+		return nil, &websocket.CloseError{Code: websocket.PolicyViolation, Text: "you say too much at once"}
+	}
+	if !m.room.take(step{who: call.Conn(), text: text}, &all.running) {
 		return nil, &websocket.CloseError{Code: websocket.TryAgainLater, Text: "too many messages wait in this room"}
 	}
 	return nil, nil
@@ -69,5 +74,5 @@ func (all *rooms) message(call websocket.Call, _, msg []byte) ([]byte, error) {
 
 // closed is called once for each connection that open has let in, also for one that was too slow.
 func (all *rooms) closed(c websocket.Conn, _ websocket.Code, _ engine.Reason) {
-	c.Value().(*room).take(step{who: c, gone: true}, &all.running)
+	c.Value().(*member).room.take(step{who: c, gone: true}, &all.running)
 }

@@ -99,12 +99,27 @@ func next(t *testing.T, c *websocket.Client, fits func(event) bool) event {
 
 func message(e event) bool { return e.Number > 0 }
 
+// longest is one of the messages that are longest when they are sent: 24 KiB.
+var longest = bytes.Repeat([]byte("<"), 4<<10)
+
+// say has a new member say something. A test that says much needs many members: each has its rate.
+func say(t *testing.T, url, name string, texts ...[]byte) *websocket.Client {
+	t.Helper()
+	c := enter(t, url+"lobby?name="+name)
+	for _, text := range texts {
+		if err := c.Write(t.Context(), websocket.Text, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
 // Everybody gets the same messages in the same order, however many say something at once, in a room
 // that takes Broadcast several batches; those of each sender are in its order. Newcomers get what is
 // kept and then every later message.
 func TestOrder(t *testing.T) {
-	const senders = 5
-	each, listeners := testrun.Sized(30, 100), testrun.Sized(70, 200)
+	const senders = 10
+	each, listeners := testrun.Sized(15, 50), testrun.Sized(70, 200) // each is within the rate
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
 		_, _, url := start(t, e, "lobby")
 		var all []*websocket.Client
@@ -169,6 +184,66 @@ func number(text string) (n int) {
 	return n
 }
 
+// A member that sends without waiting is closed before what it says is too much for those who read. They
+// stay and get everything that was accepted, and newcomers get in.
+func TestFlood(t *testing.T) {
+	const honest, flood = 5, 2000
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		_, srv, url := start(t, e, "lobby")
+		heard := make(chan error, honest)
+		for i := range honest {
+			c := enter(t, fmt.Sprintf("%slobby?name=%d", url, i))
+			go func() {
+				for last := uint64(0); ; {
+					var e event
+					_, text, err := c.Read(t.Context(), nil)
+					if err == nil {
+						err = json.Unmarshal(text, &e)
+					}
+					if err == nil && e.Number > 0 {
+						if last++; e.Number != last {
+							err = fmt.Errorf("message %d is missing", last)
+						}
+					}
+					if err != nil || e.Text == "hello" {
+						heard <- err
+						return
+					}
+				}
+			}()
+		}
+		flooder, ended := enter(t, url+"lobby?name=Flooder"), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for n := 0; n < flood && flooder.Write(t.Context(), websocket.Text, longest) == nil; n++ {
+			}
+		}()
+		var err error
+		for n := 0; n < flood && err == nil; {
+			var text []byte
+			if _, text, err = flooder.Read(t.Context(), nil); bytes.HasPrefix(text, []byte(`{"number":`)) {
+				n++
+			}
+		}
+		if closed, ok := errors.AsType[*websocket.CloseError](err); !ok || closed.Code != websocket.PolicyViolation {
+			t.Errorf("the flooder: %v", err)
+		}
+		<-ended
+		hello := next(t, say(t, url, "Newcomer", []byte("hello")), func(e event) bool { return e.Text == "hello" })
+		if hello.Number < 3 {
+			t.Errorf("%d messages of the flood were accepted, want 2 at least", hello.Number-1)
+		}
+		for range honest {
+			if err := <-heard; err != nil {
+				t.Errorf("a member that reads: %v", err)
+			}
+		}
+		if slow := srv.Stats().Ended[engine.SlowReader]; slow != 0 {
+			t.Errorf("%d members were too slow", slow)
+		}
+	})
+}
+
 // A member that does not read is disconnected, the others are told, and they miss nothing.
 func TestSlowMember(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
@@ -176,25 +251,19 @@ func TestSlowMember(t *testing.T) {
 		ada := enter(t, url+"lobby?name=Ada")
 		deaf := enter(t, url+"lobby?name=Deaf") // it never calls Read
 		next(t, ada, func(e event) bool { return e.Count == 2 })
-		text := []byte(strings.Repeat("x", 4000))
-		n := uint64(0)
-		for alone := false; !alone; {
-			if err := ada.Write(t.Context(), websocket.Text, text); err != nil {
-				t.Fatal(err)
-			}
-			for {
+		there := true
+		for n := uint64(1); there; n++ {
+			eve := say(t, url, "Eve", longest)
+			for told := false; !told; {
 				e := next(t, ada, func(event) bool { return true })
-				if e.Count == 1 && len(e.People) == 1 && e.People[0] == "Ada" {
-					alone = true
-				}
-				if e.Number > 0 {
-					if n++; e.Number != n {
-						t.Fatalf("message %d after %d", e.Number, n-1)
-					}
-					break
+				there = there && (e.Count == 0 || slices.Contains(e.People, "Deaf"))
+				if told = e.Number > 0; told && e.Number != n {
+					t.Fatalf("message %d after %d", e.Number, n-1)
 				}
 			}
+			eve.Close(websocket.NormalClosure, "")
 		}
+		next(t, ada, func(e event) bool { return e.Count == 1 && e.People[0] == "Ada" })
 		if slow := srv.Stats().Ended[engine.SlowReader]; slow != 1 {
 			t.Errorf("%d slow readers are counted", slow)
 		}
@@ -208,28 +277,59 @@ func TestNewcomer(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
 		_, srv, url := start(t, e, "lobby")
 		ada := enter(t, url+"lobby?name=Ada")
-		text := bytes.Repeat([]byte("<"), 4<<10)
-		for range mostKept {
-			if err := ada.Write(t.Context(), websocket.Text, text); err != nil {
-				t.Fatal(err)
-			}
+		for range mostKept / 2 {
+			eve := say(t, url, "Eve", longest, longest)
 			next(t, ada, message)
+			next(t, ada, message)
+			eve.Close(websocket.NormalClosure, "")
 		}
 		ben := enter(t, url+"lobby?name=Ben")
-		next(t, ada, func(e event) bool { return e.Count == 2 }) // by now all that is kept has been sent to Ben
+		next(t, ada, func(e event) bool { return slices.Contains(e.People, "Ben") }) // by now all that is kept has been sent to Ben
 		first := next(t, ben, message).Number
 		for n := first + 1; n <= mostKept; n++ {
-			if e := next(t, ben, message); e.Number != n || e.Text != string(text) {
+			if e := next(t, ben, message); e.Number != n || e.Text != string(longest) {
 				t.Fatalf("message %d is %d, %.10q", n, e.Number, e.Text)
 			}
 		}
-		if n, want := mostKept+1-first, uint64(bytesKept/(6*len(text))); n != want {
+		if n, want := mostKept+1-first, uint64(bytesKept/(6*len(longest))); n != want {
 			t.Errorf("a newcomer gets %d messages, want %d", n, want)
 		}
 		if slow := srv.Stats().Ended[engine.SlowReader]; slow != 0 {
 			t.Errorf("%d newcomers were too slow", slow)
 		}
 	})
+}
+
+// The rate allows the longest message, a burst of short ones that leaves the room to others, a small bot
+// all day long, and all of it again after a pause.
+func TestRate(t *testing.T) {
+	const day = 24 * 60 * 60
+	for _, test := range []struct {
+		text        []byte
+		every       time.Duration
+		least, most int
+	}{
+		{longest, 0, 2, 2},
+		{longest, 2 * time.Second, day, day},
+		{[]byte("x"), 0, 60, mostWaiting / 10},
+		{[]byte("a line each second"), time.Second, day, day},
+	} {
+		m, text, now := new(member), encode(string(test.text)), time.Now()
+		for range 2 {
+			n := 0
+			for n < day && m.may(text, now) {
+				n++
+				now = now.Add(test.every)
+			}
+			if n < test.least || n > test.most {
+				t.Errorf("%.20q every %v: %d are within the rate, want %d to %d", test.text, test.every, n, test.least, test.most)
+			}
+			now = now.Add(2 * burst * time.Second / rate)
+		}
+	}
+	if hardCap := 256 << 10; burst+bytesKept > hardCap*3/4 {
+		t.Errorf("%d bytes are kept and %d may follow at once: too much for %d", bytesKept, burst, hardCap)
+	}
 }
 
 func TestRefused(t *testing.T) {
