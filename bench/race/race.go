@@ -125,8 +125,8 @@ func (r *Race) take(ctx context.Context, j job, round int, pace pace, settings *
 	if len(j.scenario.Levels) > 0 {
 		return r.idle(ctx, j, round)
 	}
-	s := report.Sample{Scenario: j.scenario.Name, Server: j.servers[0].Name, Round: round}
 	for again := 0; ; again++ {
+		s := report.Sample{Scenario: j.scenario.Name, Server: j.servers[0].Name, Round: round}
 		err := r.measure(ctx, j.scenario, j.servers[0], &s)
 		if err != nil {
 			s.Error = err.Error()
