@@ -210,3 +210,25 @@ func TestFinalWordsAfterAContext(t *testing.T) {
 		s.ended(t, engine.ClosedHere)
 	})
 }
+
+// The final words of Conn.End reach a peer that has ended its side and waits for a reply, behind that.
+func TestFinalWordsAfterTheEndOfInput(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		contexts, owed := make(chan context.Context, 1), make(chan engine.Reply, 1)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			contexts <- t.Context(context.Background())
+			owed <- t.Later()
+			return nil
+		}})
+		c := s.dial(t)
+		c.send("hello\n")
+		ctx, reply := heard(t, contexts, "the context"), heard(t, owed, "the promise")
+		c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+		heard(t, ctx.Done(), "the end of the context")
+		if err := reply.Conn().End(engine.ClosedHere, []byte("final words\n")); err != nil {
+			t.Error(err)
+		}
+		reply.Send([]byte("late\n"))
+		c.wantEnd("late\nfinal words\n")
+	})
+}

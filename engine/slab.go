@@ -2,6 +2,7 @@ package engine
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -288,7 +289,7 @@ func (k owner) free() {
 		n--
 	}
 	if n < len(chunks) {
-		kept := chunks[:n:n] // a published slice is never modified: others read it without a lock
+		kept := slices.Clone(chunks[:n]) // a published slice is never modified: others read it without a lock
 		sh.chunks.Store(&kept)
 	}
 	if sh.open == 0 && sh.leaving.Load() {

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"unsafe"
+	"weak"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -80,19 +82,24 @@ func TestSlabShrinks(t *testing.T) {
 	for range 20 * chunkSlots {
 		all = append(all, taken(t, l))
 	}
-	first := all[0]
+	first, last := all[0], all[len(all)-1].key
+	memory := weak.Make((*l.chunks.Load())[19].slots)
 	for i := len(all) - 1; i > 0; i-- {
 		all[i].owner().free()
 	}
 	if n := len(*l.chunks.Load()); n > 2 {
 		t.Errorf("%d chunks are kept for one connection", n)
 	}
+	all = nil
+	if runtime.GC(); memory.Value() != nil {
+		t.Error("the memory of a freed chunk is still reachable")
+	}
 	if k, ok := l.lock(first.key); !ok || k.s != first.s {
 		t.Error("the connection that stayed has moved, or is gone")
 	} else {
 		k.s.mu.Unlock()
 	}
-	if _, ok := l.find(all[len(all)-1].key); ok {
+	if _, ok := l.find(last); ok {
 		t.Error("a slot beyond the slab is found")
 	}
 }

@@ -210,8 +210,15 @@ func TestChangesWhileServing(t *testing.T) {
 // A Mux accepts 62 methods, and the error names that limit.
 func TestManyMethods(t *testing.T) {
 	var mux route.Mux
+	echoing(&mux, "/any")
 	for i := range 62 {
 		echoing(&mux, fmt.Sprintf("M%02d /x", i))
+	}
+	echoing(&mux, "/more")
+	for _, path := range []string{"/any", "/more"} {
+		if w, _ := get(&mux, "M61", path); w.Code != 200 {
+			t.Errorf("%s: %d", path, w.Code)
+		}
 	}
 	if w, _ := get(&mux, "NONE", "/x"); len(strings.Split(w.Header().Get("Allow"), ", ")) != 62 {
 		t.Errorf("Allow is %q", w.Header().Get("Allow"))

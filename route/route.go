@@ -55,7 +55,7 @@ type Mux struct {
 	mu      sync.Mutex // held while patterns change
 	entries []*entry
 	tries   map[string]*trie // by host
-	methods map[string]bool  // of all patterns
+	methods map[string]bool  // of all patterns; "", which needs no bit, is always there
 	serving bool             // a request has been served
 	table   atomic.Pointer[table]
 	states  sync.Pool // of *state
@@ -108,9 +108,9 @@ func (m *Mux) add(e *entry) error {
 			e.text, e.site, rival.text, rival.site, why)
 	}
 	if m.tries == nil {
-		m.tries, m.methods = make(map[string]*trie), make(map[string]bool)
+		m.tries, m.methods = make(map[string]*trie), map[string]bool{"": true}
 	}
-	if !m.methods[e.method] && len(m.methods) == mostMethods {
+	if !m.methods[e.method] && len(m.methods) > mostMethods {
 		return fmt.Errorf("route: pattern %q (registered at %s) exceeds the limit of %d different methods per Mux; "+
 			"register it without a method", e.text, e.site, mostMethods)
 	}
@@ -148,7 +148,7 @@ func (m *Mux) Replace(with *Mux) {
 	with.mu.Lock()
 	t, entries := with.table.Load(), slices.Clone(with.entries)
 	with.mu.Unlock()
-	tries, methods := make(map[string]*trie), make(map[string]bool)
+	tries, methods := make(map[string]*trie), map[string]bool{"": true}
 	for _, e := range entries {
 		methods[e.method] = true
 		if tries[e.host] == nil {

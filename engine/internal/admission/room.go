@@ -104,7 +104,11 @@ func (l *Idlers[C]) look(clock *timing.Clock, few int, look func([]Idler[C]) []I
 	now := clock.Read()
 	l.found = look(l.found[:0])
 	for i := range l.found {
-		l.order = append(l.order, uint64(now-l.found[i].Seen)<<32|uint64(^uint32(i)))
+		idle := now - l.found[i].Seen
+		if int32(idle) < 0 { // seen since the clock was read
+			idle = 0
+		}
+		l.order = append(l.order, uint64(idle)<<32|uint64(^uint32(i)))
 	}
 	slices.Sort(l.order)
 	for _, key := range l.order {

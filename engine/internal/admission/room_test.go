@@ -65,11 +65,12 @@ func TestIdlersAreFoundInOrder(t *testing.T) {
 		}{{other, 10}, {mine, 5}, {other, 40}, {mine, 30}, {other, 20}} {
 			found = append(found, Idler[int]{Conn: i, Host: one.from, Seen: now - one.age*1000})
 		}
+		found = append(found, Idler[int]{Conn: 5, Host: other, Seen: now + 1}) // during the look
 		return found
 	}
 	var l Idlers[int]
 	looked := false
-	for _, want := range []int{3, 1, 2, 3, 4, 0, 1} { // those of the host are found again
+	for _, want := range []int{3, 1, 2, 3, 4, 0, 1, 5} { // those of the host are found again
 		if one, ok := l.Pop(mine, &clock, 1, &looked, look); !ok || one.Conn != want {
 			t.Fatalf("found %d, %v, want %d", one.Conn, ok, want)
 		}

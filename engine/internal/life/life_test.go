@@ -73,6 +73,8 @@ func (m modelled) broken(st Step) string {
 		return "a drain drops a message that it waits for"
 	case st == StepEnd && !m.Dead && m.Why == Left && m.Partial && !m.Stopped && !m.Said:
 		return "says nothing to half a message"
+	case st == StepEnd && !m.Dead && m.Phase <= Finishing && m.Words && !m.Said:
+		return "drops the final message"
 	case m.Unfinished && (st == StepShut || st == StepEnd && !m.Dead):
 		return "gives an unfinished reply an end"
 	case st == StepReset && !(m.Unfinished && m.Received && m.Settled):
@@ -195,7 +197,7 @@ func (m modelled) happens() (all []modelled) {
 	for _, why := range []Kind{Draining, Told, Untold} {
 		into(func(m *modelled) { m.fail(why) }) // Conn.Close
 	}
-	if m.Phase == Serving && !m.Said && !m.Why.Ends() {
+	if m.Phase <= Finishing && !m.Said && (!m.Why.Ends() || m.Why == Left) {
 		into(func(m *modelled) { m.fail(Told); m.Words = true }) // Conn.End
 	}
 	if m.Phase == Serving {

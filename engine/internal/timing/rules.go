@@ -96,11 +96,14 @@ const drainLinger = 250 * time.Millisecond
 // applies before it is really reached.
 func (r *Rules) Judge(m Moments, now Tick) (v Verdict, limit Limit, next uint64) {
 	next = Never
-	due := func(since Tick, most uint64) bool {
-		age := uint64(now - since)
+	passed := func(since Tick) uint64 {
 		if int32(now-since) < 0 { // stamped just now by a clock ahead of the sweep
-			age = 0
+			return 0
 		}
+		return uint64(now - since)
+	}
+	due := func(since Tick, most uint64) bool {
+		age := passed(since)
 		if most > math.MaxInt32 { // no limit, or beyond the range of a tick
 			return false
 		}
@@ -131,7 +134,7 @@ func (r *Rules) Judge(m Moments, now Tick) (v Verdict, limit Limit, next uint64)
 			return Abort, StallTime, 0
 		}
 	case life.Lingering:
-		if m.Draining && uint64(now-m.Since) >= min(r.Linger, uint64(drainLinger.Milliseconds())) || due(m.Since, r.Linger) {
+		if m.Draining && passed(m.Since) >= min(r.Linger, uint64(drainLinger.Milliseconds())) || due(m.Since, r.Linger) {
 			return Abort, 0, 0
 		}
 	case life.Serving:

@@ -140,6 +140,7 @@ func TestJudgeStampsAheadOfTheSweep(t *testing.T) {
 				{Phase: life.Finishing, Since: now + ahead, Owed: true},
 				{Phase: life.Closing, Since: now + ahead},
 				{Phase: life.Lingering, Since: now + ahead},
+				{Phase: life.Lingering, Since: now + ahead, Draining: true},
 			} {
 				v, why, next := r.Judge(m, now)
 				if v != Live || next == 0 || next == Never {
