@@ -61,7 +61,8 @@ func (b *bureau) handle(c framed.Call, dst, req []byte) ([]byte, error) {
 		return dst, wire.Malformed
 	}
 	r.reply = c.Later()
-	switch err := b.pool.Go(c.Context(), r); {
+	// Not c.Context(): a task is dropped from the queue when its context ends, and would owe its reply.
+	switch err := b.pool.Go(context.Background(), r); {
 	case errors.Is(err, workers.ErrFull):
 		return dst, wire.Overloaded // withdraws the promise of a late reply
 	case err != nil:

@@ -121,3 +121,21 @@ func TestOverloaded(t *testing.T) {
 		}
 	})
 }
+
+// Requests of clients that have left are done, too: a drain does not wait for what nobody does.
+func TestClientsThatLeave(t *testing.T) {
+	start(t, workers.Options{Limit: workers.Fixed(1)}, func(t *testing.T, ctx context.Context, c *framed.Client) {
+		var all sync.WaitGroup
+		answered := make(chan struct{}, 50)
+		for range cap(answered) {
+			all.Go(func() {
+				if _, err := c.Call(ctx, nil, []byte("ask me")); err == nil {
+					answered <- struct{}{}
+				}
+			})
+		}
+		<-answered
+		c.Close()
+		all.Wait()
+	})
+}

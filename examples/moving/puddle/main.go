@@ -13,8 +13,8 @@ import (
 )
 
 type session struct {
-	net.Conn
-	in *bufio.Reader
+	*net.TCPConn // which the pool can check before it lends the session: it has a SyscallConn
+	in           *bufio.Reader
 }
 
 func newPool(addr string) *conns.Pool[*session] {
@@ -24,7 +24,7 @@ func newPool(addr string) *conns.Pool[*session] {
 			if err != nil {
 				return nil, err
 			}
-			return &session{nc, bufio.NewReader(nc)}, nil
+			return &session{nc.(*net.TCPConn), bufio.NewReader(nc)}, nil
 		},
 		Max: 8,
 	})

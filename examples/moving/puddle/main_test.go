@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,6 +72,9 @@ func TestAsk(t *testing.T) {
 		t.Errorf("%d dials, %d lent; want 8 at most, and none", st.Dials, st.InUse)
 	}
 }
+
+// The pool can check a session before it lends it.
+var _ syscall.Conn = (*session)(nil)
 
 // A connection that failed is not lent again.
 func TestBrokenConnection(t *testing.T) {
