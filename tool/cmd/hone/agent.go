@@ -66,7 +66,7 @@ func (f *agentsFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.agents, "agents", "", "send the load from `N` processes on this machine, or from hone agents at a NATS server: N or nats://HOST:PORT")
 	flags.IntVar(&f.count, "agents-count", 0, "number of agents to wait for at a NATS server (all that connect within --agents-wait)")
-	flags.DurationVar(&f.wait, "agents-wait", 10*time.Second, "how long to wait for agents")
+	flags.DurationVar(&f.wait, "agents-wait", 10*time.Second, "how long to wait for agents at a NATS server")
 	f.natsFlags.define(cmd, "agents-token-file")
 	complete := cobra.FixedCompletions([]cobra.Completion{"2\tprocesses on this machine", "nats://127.0.0.1:4222\tmachines that run hone agent"}, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc("agents", complete); err != nil {
@@ -76,15 +76,15 @@ func (f *agentsFlags) define(cmd *cobra.Command) {
 
 // check refuses flags that have no effect, or do not work with agents.
 func (f *agentsFlags) check(cmd *cobra.Command) error {
-	if f.agents == "" {
+	if !f.remote() {
 		for _, name := range []string{"agents-count", "agents-wait", "agents-token-file", "nats-credentials", "nats-cacert", "nats-cert", "nats-key"} {
 			if cmd.Flags().Changed(name) {
-				return exit.Usagef("load: --%s needs --agents; give it, as in --agents nats://127.0.0.1:4222", name)
+				return exit.Usagef("load: --%s works only with agents at a NATS server; leave it out, or name the server, as in --agents nats://127.0.0.1:4222", name)
 			}
 		}
-		return nil
 	}
 	switch {
+	case f.agents == "":
 	case cmd.Flags().Changed("most-others"):
 		return exit.Usagef("load: --most-others covers only this machine; leave it out with --agents")
 	case f.count < 0:
@@ -95,9 +95,12 @@ func (f *agentsFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
+// remote reports whether the agents are at a NATS server.
+func (f *agentsFlags) remote() bool { return strings.Contains(f.agents, "://") }
+
 // source returns where the agents come from.
 func (f *agentsFlags) source() (fleet.Source, error) {
-	if strings.Contains(f.agents, "://") {
+	if f.remote() {
 		n, err := f.server("load", f.agents)
 		if err != nil {
 			return nil, err
