@@ -74,8 +74,9 @@ func (f *agentsFlags) define(cmd *cobra.Command) {
 	}
 }
 
-// check refuses flags that have no effect, or do not work with agents.
-func (f *agentsFlags) check(cmd *cobra.Command) error {
+// check refuses flags that have no effect, or do not work with agents, and a plan with too few
+// connections for the agents, if their number is known before they join.
+func (f *agentsFlags) check(cmd *cobra.Command, plan load.Plan) error {
 	if !f.remote() {
 		for _, name := range []string{"agents-count", "agents-wait", "agents-token-file", "nats-credentials", "nats-cacert", "nats-cert", "nats-key"} {
 			if cmd.Flags().Changed(name) {
@@ -85,6 +86,7 @@ func (f *agentsFlags) check(cmd *cobra.Command) error {
 	}
 	switch {
 	case f.agents == "":
+		return nil
 	case cmd.Flags().Changed("most-others"):
 		return exit.Usagef("load: --most-others covers only this machine; leave it out with --agents")
 	case f.count < 0:
@@ -92,11 +94,29 @@ func (f *agentsFlags) check(cmd *cobra.Command) error {
 	case f.wait <= 0:
 		return exit.Usagef("load: --agents-wait %v: use a positive duration, as in 10s", f.wait)
 	}
-	return nil
+	plan.Part.Of = f.count
+	if !f.remote() {
+		count, err := f.local()
+		if err != nil {
+			return err
+		}
+		plan.Part.Of = count
+	}
+	_, _, err := plan.Measures()
+	return loadFailure(err)
 }
 
 // remote reports whether the agents are at a NATS server.
 func (f *agentsFlags) remote() bool { return strings.Contains(f.agents, "://") }
+
+// local returns how many agents to start on this machine.
+func (f *agentsFlags) local() (int, error) {
+	count, err := strconv.Atoi(f.agents)
+	if err != nil || count < 1 || count > fleet.MostLocal {
+		return 0, exit.Usagef("load: --agents %q: use 1 to %d processes on this machine, or a NATS server, as in nats://10.0.0.1:4222", f.agents, fleet.MostLocal)
+	}
+	return count, nil
+}
 
 // source returns where the agents come from.
 func (f *agentsFlags) source() (fleet.Source, error) {
@@ -108,9 +128,9 @@ func (f *agentsFlags) source() (fleet.Source, error) {
 		n.Count, n.Wait = f.count, f.wait
 		return n, nil
 	}
-	count, err := strconv.Atoi(f.agents)
-	if err != nil || count < 1 || count > fleet.MostLocal {
-		return nil, exit.Usagef("load: --agents %q: use 1 to %d processes on this machine, or a NATS server, as in nats://10.0.0.1:4222", f.agents, fleet.MostLocal)
+	count, err := f.local()
+	if err != nil {
+		return nil, err
 	}
 	exe, err := command.Self()
 	if err != nil {

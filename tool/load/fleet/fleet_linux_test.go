@@ -167,7 +167,7 @@ func TestFleetFails(t *testing.T) {
 		want string
 	}{
 		"nobody listens":      {testJob{Address: "127.0.0.1:1", Conns: 3}, localAgents(3, -1), "nothing listens there"},
-		"too few connections": {testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(3, -1), "the plan's Conns cannot be 2; use 3 or more"},
+		"too few connections": {testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(3, -1), "-c 2 is too few for 3 agents; use -c 3 or more, one connection for each"},
 		"no program": {testJob{Address: s.ln.Addr().String(), Conns: 2}, &Local{Count: 1, Command: func(ctx context.Context) *exec.Cmd {
 			return exec.CommandContext(ctx, "/nowhere/hone")
 		}}, "agent 1 does not start: "},
