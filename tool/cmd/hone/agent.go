@@ -152,7 +152,7 @@ func (f *loadFlags) send(cmd *cobra.Command, target string, live *session.Live) 
 	}
 	job, err := f.Carry(cmd, target)
 	if err != nil {
-		return nil, exit.Failedf("load: %w", err)
+		return nil, err
 	}
 	sent := fleet.Fleet{Plan: f.Plan, Job: job, Version: buildText(), From: from, Told: func(all []fleet.Now) { live.Agents(onPage(all)) }}
 	return sent.Run(cmd.Context())

@@ -183,7 +183,7 @@ func TestFleetFails(t *testing.T) {
 	}
 	huge := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(1, -1))
 	huge.Job = make([]byte, mostJob+1)
-	if _, err := huge.Run(t.Context()); !strings.Contains(textOf(err), "the load with its files has 47 MiB, and the limit for agents is 47 MiB; use smaller files") {
+	if _, err := huge.Run(t.Context()); !strings.Contains(textOf(err), "the load has 49283073 bytes in the form in which agents receive it, and the limit is 49283072; use a smaller scenario or smaller files") {
 		t.Errorf("a huge job: %v", err)
 	}
 	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(1, -1))
