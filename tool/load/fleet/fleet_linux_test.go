@@ -147,6 +147,9 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 			if c.slow < 0 && (r.Requests == 0 || r.Agents[0].Requests == 0) || r.Agents[1].Fault == "" {
 				t.Errorf("the figures until then are lost: %+v", r.Agents)
 			}
+			if c.slow < 0 && *r.Offered < *r.Rate {
+				t.Errorf("%v answers a second, and only %v requests a second offered", *r.Rate, *r.Offered)
+			}
 			checkWhole(t, r)
 			for _, c := range from.children {
 				if !gone(c.PID) {
