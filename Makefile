@@ -135,7 +135,7 @@ bench-avatar: ## compare the avatar service with the article's service and with 
 	go run ./bench/avatar -all
 	go run ./bench/avatar -flood
 
-bench-ws: ## race other servers of WebSocket, within 30 minutes, and store the result
+bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the result
 	go run ./bench/cmd/peers ws -o bench/results/ws.json
 	go run ./bench/cmd/peers tables bench/README.md
 	go run ./bench/cmd/peers picture

@@ -35,12 +35,14 @@ func (p Plan) check() error {
 		{p.Idle < 0, "Idle", p.Idle, connections},
 		{!finite(p.Churn), "Churn", p.Churn, connections + " a second"},
 		{p.Part.Of < 0 || p.Part.Index < 0 || p.Part.Index >= p.Part.of(), "Part", fmt.Sprintf("%d of %d", p.Part.Index, p.Part.Of), "use an index from 0 up to the number of parts"},
-		{p.Part.Of > 1 && p.Conns < p.Part.Of && (p.Conns > 0 || p.Idle == 0 && p.Churn == 0), "Conns", max(p.Conns, 1), fmt.Sprintf("use %d or more, one for each part", p.Part.Of)},
 		{p.Deadline < 0, "Deadline", p.Deadline, duration},
 	} {
 		if f.wrong {
 			return &Error{Kind: BadPlan, What: fmt.Sprintf("the plan's %s cannot be %v", f.name, f.value), Try: f.try}
 		}
+	}
+	if conns, parts := max(p.Conns, 1), p.Part.Of; conns < parts && (p.Conns > 0 || p.Idle == 0 && p.Churn == 0) {
+		return &Error{Kind: BadPlan, What: fmt.Sprintf("-c %d is too few for %d agents", conns, parts), Try: fmt.Sprintf("use -c %d or more, one connection for each", parts)}
 	}
 	return p.checkTogether()
 }

@@ -2,6 +2,7 @@ package load
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
@@ -20,6 +21,8 @@ type pacer struct {
 	alarm  alarm
 	usedUp bool      // the data has no more rows
 	lag    histogram // sent − intended, of the window's requests
+
+	offered atomic.Int64 // how many requests lag has, for the supervisor
 }
 
 const (
@@ -122,6 +125,7 @@ func (p *pacer) late(first int, now int64) {
 			p.run.lagged(now-moment, 1)
 		}
 	}
+	p.offered.Store(p.lag.TotalCount())
 }
 
 // alarm waits with the kernel's timer. It sets a long wait to end early, by the timer's usual

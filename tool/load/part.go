@@ -114,6 +114,7 @@ func (m *Measured) Add(other *Measured) {
 		m.Start, m.End = other.Start, other.End
 	}
 	m.tally.add(&other.tally)
+	m.Offered += other.Offered
 }
 
 // Interval returns the interval of the counts.

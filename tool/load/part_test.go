@@ -214,6 +214,9 @@ func checkSum(t *testing.T, r *Result, agents []Agent, told []*Measured) {
 		if !a.Measured.Same(told[i]) {
 			t.Errorf("agent %d: its intervals are not its whole", i)
 		}
+		if a.Measured.Offered != told[i].Offered {
+			t.Errorf("agent %d: its intervals have %d requests of the schedule, its whole %d", i, told[i].Offered, a.Measured.Offered)
+		}
 		latency.Merge(a.Measured.Latency.Histogram)
 		service.Merge(a.Measured.Service.Histogram)
 		lag.Merge(a.Measured.Lag.Histogram)

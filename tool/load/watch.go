@@ -17,6 +17,7 @@ type supervision struct {
 	fresh    *tally // a shard's counts, on their way to the others
 	reported int64  // when the last progress was
 	cut      int64  // when the last interval was closed
+	offered  int64  // requests of the schedule until then
 	stored   []Interval
 	storing  int // size of stored in bytes
 
@@ -158,7 +159,12 @@ func (r *run) closeInterval(now int64) {
 	closed := newInterval(r.recent, r.cut-r.window.from, now-r.window.from)
 	r.stored = append(r.stored, closed)
 	if told := r.plan.Part.Closed; told != nil {
-		told(&Measured{tally: *r.recent, plan: r.plan, Start: closed.Start, End: closed.End})
+		before := r.offered
+		r.offered = 0
+		for _, p := range r.pacers {
+			r.offered += p.offered.Load()
+		}
+		told(&Measured{tally: *r.recent, plan: r.plan, Start: closed.Start, End: closed.End, Offered: r.offered - before})
 	}
 	r.storing += closed.size()
 	r.cut = now

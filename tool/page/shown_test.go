@@ -118,16 +118,25 @@ func TestAgents(t *testing.T) {
 	if strings.Join(got, ",") != want {
 		t.Errorf("agents %q, want %q", strings.Join(got, ","), want)
 	}
-	if head := eval[string](b, `document.querySelector("[data-race] h2").textContent`); head != "Agents, whole run of each" {
+	if head := eval[string](b, `document.querySelector("[data-race] h2").textContent`); head != "Agents, last second of each" {
 		t.Errorf("the heading is %q", head)
+	}
+	if span := eval[string](b, spanScript); span != "whole run so far" {
+		t.Errorf("the tiles show %q", span)
 	}
 	if !eval[bool](b, `document.querySelector("[data-strip]").checkVisibility()`) {
 		t.Error("the figures of all are not shown")
 	}
 	p.End(page.Verdict{Status: page.Invalid, Reasons: []string{"agent b is gone"}, Figures: map[string]float64{"rate": 750}})
 	b.await(`document.querySelector("[data-status]").textContent === "invalid"`)
+	if span := eval[string](b, spanScript); span != "whole run" {
+		t.Errorf("after the end, the tiles show %q", span)
+	}
 	b.quiet(address)
 }
+
+// spanScript is what the tiles' figures cover.
+const spanScript = `document.querySelector("[data-figure=rate] small").textContent`
 
 // TestRace shows lanes, one after the other.
 func TestRace(t *testing.T) {
@@ -149,6 +158,9 @@ func TestRace(t *testing.T) {
 	want := "direct 50.00 ,buffered 66.67 ,parked 83.33 ,events 100.00 ,direct 50.00 ,buffered 66.67 ,parked 83.33 ,events 100.00 now"
 	if strings.Join(got, ",") != want {
 		t.Errorf("lanes %q, want %q", strings.Join(got, ","), want)
+	}
+	if span := eval[string](b, spanScript); span != "this turn so far" {
+		t.Errorf("the tiles show %q", span)
 	}
 	p.Judge(page.Judged{Notes: []string{strings.Repeat("A note that is longer than the table is wide. ", 6)}})
 	p.End(page.Verdict{Status: page.Valid})

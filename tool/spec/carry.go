@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
@@ -124,12 +125,22 @@ type sentFlag struct {
 	Values []string
 }
 
+// mostCarried is how many bytes the files of a carried load have together, at most.
+const mostCarried = 35 << 20
+
 // Carry encodes the load, with the content of its files, for FromCarried. It omits flags that were
 // not set: their defaults are the same everywhere.
 func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
 	contents, err := f.files.contents()
 	if err != nil {
-		return nil, err
+		return nil, exit.Failedf("load: %w", err)
+	}
+	size := 0
+	for _, content := range contents {
+		size += len(content)
+	}
+	if size > mostCarried {
+		return nil, exit.Usagef("load: the files of the load have %d bytes together, and agents take %d (%d MiB) at most; use smaller files", size, mostCarried, mostCarried>>20)
 	}
 	sent := sentLoad{Target: target, Requests: f.Plan.Requests, Flows: f.traffic.flows.flows, Data: f.traffic.data.data, Files: contents}
 	plain := &cobra.Command{}

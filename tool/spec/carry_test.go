@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -80,6 +82,30 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 		}
 		if !reflect.DeepEqual(want, got) {
 			t.Errorf("%v:\n%+v\n%+v", c, got, want)
+		}
+	}
+}
+
+// The files of a carried load are bounded together, in bytes as the user counts them.
+func TestCarriedFilesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	body, sizes := filepath.Join(dir, "body"), filepath.Join(dir, "sizes")
+	if err := os.WriteFile(sizes, []byte("10\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		body int64
+		want string // empty: it is sent
+	}{
+		{36_700_157, ""},
+		{36_700_158, "load: the files of the load have 36700161 bytes together, and agents take 36700160 (35 MiB) at most; use smaller files"},
+	} {
+		if err := errors.Join(os.WriteFile(body, nil, 0o600), os.Truncate(body, c.body)); err != nil {
+			t.Fatal(err)
+		}
+		f, cmd := given(t, "127.0.0.1:1", "--expect-content", "@"+body, "--size", "file:@"+sizes)
+		if _, err := f.Carry(cmd, "127.0.0.1:1"); fmt.Sprint(err) != cmp.Or(c.want, "<nil>") {
+			t.Errorf("%d bytes: %v", c.body, err)
 		}
 	}
 }

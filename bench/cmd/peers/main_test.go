@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -41,6 +42,21 @@ func peers(t *testing.T, ctx context.Context, args ...string) (stdout, stderr st
 		log.WriteString(err.Error())
 	}
 	return out.String(), log.String(), code
+}
+
+// TestHelpOfMake checks that make's help says how long the races take at most.
+func TestHelpOfMake(t *testing.T) {
+	text, err := os.ReadFile("../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(", within %.0f minutes, and store the result", fullLimit.Minutes())
+	for _, target := range []string{"bench-peers", "bench-http", "bench-ws"} {
+		_, help, _ := strings.Cut(string(text), "\n"+target+": ## ")
+		if help, _, _ = strings.Cut(help, "\n"); !strings.HasSuffix(help, want) {
+			t.Errorf("%s: %q, want …%q", target, help, want)
+		}
+	}
 }
 
 func TestRace(t *testing.T) {

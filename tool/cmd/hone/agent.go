@@ -66,7 +66,7 @@ func (f *agentsFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.agents, "agents", "", "send the load from `N` processes on this machine, or from hone agents at a NATS server: N or nats://HOST:PORT")
 	flags.IntVar(&f.count, "agents-count", 0, "number of agents to wait for at a NATS server (all that connect within --agents-wait)")
-	flags.DurationVar(&f.wait, "agents-wait", 10*time.Second, "how long to wait for agents")
+	flags.DurationVar(&f.wait, "agents-wait", 10*time.Second, "how long to wait for agents at a NATS server")
 	f.natsFlags.define(cmd, "agents-token-file")
 	complete := cobra.FixedCompletions([]cobra.Completion{"2\tprocesses on this machine", "nats://127.0.0.1:4222\tmachines that run hone agent"}, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc("agents", complete); err != nil {
@@ -74,17 +74,19 @@ func (f *agentsFlags) define(cmd *cobra.Command) {
 	}
 }
 
-// check refuses flags that have no effect, or do not work with agents.
-func (f *agentsFlags) check(cmd *cobra.Command) error {
-	if f.agents == "" {
+// check refuses flags that have no effect, or do not work with agents, and a plan with too few
+// connections for the agents, if their number is known before they join.
+func (f *agentsFlags) check(cmd *cobra.Command, plan load.Plan) error {
+	if !f.remote() {
 		for _, name := range []string{"agents-count", "agents-wait", "agents-token-file", "nats-credentials", "nats-cacert", "nats-cert", "nats-key"} {
 			if cmd.Flags().Changed(name) {
-				return exit.Usagef("load: --%s needs --agents; give it, as in --agents nats://127.0.0.1:4222", name)
+				return exit.Usagef("load: --%s works only with agents at a NATS server; leave it out, or name the server, as in --agents nats://127.0.0.1:4222", name)
 			}
 		}
-		return nil
 	}
 	switch {
+	case f.agents == "":
+		return nil
 	case cmd.Flags().Changed("most-others"):
 		return exit.Usagef("load: --most-others covers only this machine; leave it out with --agents")
 	case f.count < 0:
@@ -92,12 +94,33 @@ func (f *agentsFlags) check(cmd *cobra.Command) error {
 	case f.wait <= 0:
 		return exit.Usagef("load: --agents-wait %v: use a positive duration, as in 10s", f.wait)
 	}
-	return nil
+	plan.Part.Of = f.count
+	if !f.remote() {
+		count, err := f.local()
+		if err != nil {
+			return err
+		}
+		plan.Part.Of = count
+	}
+	_, _, err := plan.Measures()
+	return loadFailure(err)
+}
+
+// remote reports whether the agents are at a NATS server.
+func (f *agentsFlags) remote() bool { return strings.Contains(f.agents, "://") }
+
+// local returns how many agents to start on this machine.
+func (f *agentsFlags) local() (int, error) {
+	count, err := strconv.Atoi(f.agents)
+	if err != nil || count < 1 || count > fleet.MostLocal {
+		return 0, exit.Usagef("load: --agents %q: use 1 to %d processes on this machine, or a NATS server, as in nats://10.0.0.1:4222", f.agents, fleet.MostLocal)
+	}
+	return count, nil
 }
 
 // source returns where the agents come from.
 func (f *agentsFlags) source() (fleet.Source, error) {
-	if strings.Contains(f.agents, "://") {
+	if f.remote() {
 		n, err := f.server("load", f.agents)
 		if err != nil {
 			return nil, err
@@ -105,9 +128,9 @@ func (f *agentsFlags) source() (fleet.Source, error) {
 		n.Count, n.Wait = f.count, f.wait
 		return n, nil
 	}
-	count, err := strconv.Atoi(f.agents)
-	if err != nil || count < 1 || count > fleet.MostLocal {
-		return nil, exit.Usagef("load: --agents %q: use 1 to %d processes on this machine, or a NATS server, as in nats://10.0.0.1:4222", f.agents, fleet.MostLocal)
+	count, err := f.local()
+	if err != nil {
+		return nil, err
 	}
 	exe, err := command.Self()
 	if err != nil {
@@ -129,7 +152,7 @@ func (f *loadFlags) send(cmd *cobra.Command, target string, live *session.Live) 
 	}
 	job, err := f.Carry(cmd, target)
 	if err != nil {
-		return nil, exit.Failedf("load: %w", err)
+		return nil, err
 	}
 	sent := fleet.Fleet{Plan: f.Plan, Job: job, Version: buildText(), From: from, Told: func(all []fleet.Now) { live.Agents(onPage(all)) }}
 	return sent.Run(cmd.Context())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -194,11 +193,8 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	if err := f.Complete(cmd, target); err != nil {
 		return err
 	}
-	if err := f.agents.check(cmd); err != nil {
+	if err := f.agents.check(cmd, f.Plan); err != nil {
 		return err
-	}
-	if n, err := strconv.Atoi(f.agents.agents); err == nil && cmd.Flags().Changed("conns") && f.Plan.Conns > 0 && f.Plan.Conns < n {
-		return exit.Usagef("load: --conns %d: use %d or more, one for each of --agents", f.Plan.Conns, n)
 	}
 	if f.abort {
 		if f.Plan.AbortOn = f.goals.List; len(f.Plan.AbortOn) == 0 {

@@ -135,7 +135,7 @@ func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 		return nil, err
 	}
 	if len(f.Job) > mostJob {
-		return nil, &load.Error{Kind: load.BadPlan, What: fmt.Sprintf("the load with its files has %d MiB, and the limit for agents is %d MiB", len(f.Job)>>20, mostJob>>20), Try: "use smaller files"}
+		return nil, &load.Error{Kind: load.BadPlan, What: fmt.Sprintf("the load has %d bytes in the form in which agents receive it, and the limit is %d", len(f.Job), mostJob), Try: "use a smaller scenario or smaller files"}
 	}
 	count, within := f.From.want()
 	c.deadline = time.Now().Add(within)

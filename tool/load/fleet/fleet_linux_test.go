@@ -147,6 +147,9 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 			if c.slow < 0 && (r.Requests == 0 || r.Agents[0].Requests == 0) || r.Agents[1].Fault == "" {
 				t.Errorf("the figures until then are lost: %+v", r.Agents)
 			}
+			if c.slow < 0 && *r.Offered < *r.Rate {
+				t.Errorf("%v answers a second, and only %v requests a second offered", *r.Rate, *r.Offered)
+			}
 			checkWhole(t, r)
 			for _, c := range from.children {
 				if !gone(c.PID) {
@@ -167,7 +170,7 @@ func TestFleetFails(t *testing.T) {
 		want string
 	}{
 		"nobody listens":      {testJob{Address: "127.0.0.1:1", Conns: 3}, localAgents(3, -1), "nothing listens there"},
-		"too few connections": {testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(3, -1), "the plan's Conns cannot be 2; use 3 or more"},
+		"too few connections": {testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(3, -1), "-c 2 is too few for 3 agents; use -c 3 or more, one connection for each"},
 		"no program": {testJob{Address: s.ln.Addr().String(), Conns: 2}, &Local{Count: 1, Command: func(ctx context.Context) *exec.Cmd {
 			return exec.CommandContext(ctx, "/nowhere/hone")
 		}}, "agent 1 does not start: "},
@@ -183,7 +186,7 @@ func TestFleetFails(t *testing.T) {
 	}
 	huge := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(1, -1))
 	huge.Job = make([]byte, mostJob+1)
-	if _, err := huge.Run(t.Context()); !strings.Contains(textOf(err), "the load with its files has 47 MiB, and the limit for agents is 47 MiB; use smaller files") {
+	if _, err := huge.Run(t.Context()); !strings.Contains(textOf(err), "the load has 49283073 bytes in the form in which agents receive it, and the limit is 49283072; use a smaller scenario or smaller files") {
 		t.Errorf("a huge job: %v", err)
 	}
 	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(1, -1))

@@ -59,7 +59,7 @@ type carrier interface {
 
 const (
 	mostMessage = 64 << 20 // bytes
-	mostJob     = 47 << 20 // bytes; base64 adds a third
+	mostJob     = 47 << 20 // bytes; base64 adds a third, to this and to the files in it
 	mostQueued  = 256      // messages waiting to be sent
 )
 

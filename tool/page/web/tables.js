@@ -57,7 +57,7 @@ export function fillBanner(banner, store) {
 export function spanOf(store) {
   const { hello, state } = store;
   if (hello.measured) return "median of the samples";
-  const lane = state.lanes?.length ? "this turn" : "whole run";
+  const lane = state.lanes?.some((l) => l.group !== "agents") ? "this turn" : "whole run";
   return ["waiting", "running"].includes(state.status) ? lane + " so far" : lane;
 }
 
@@ -111,12 +111,13 @@ function unjudged(now, before, unit) {
   return element("dd", "delta", gap ? gap + " of " + written(before, unit) : "");
 }
 
-// fillRace lists what is under load in turn, with a bar for the figure in which they
-// differ: the rate, or p99 if the rate is fixed.
+// fillRace lists what is under load in turn, or the agents of one load, with a bar for the
+// figure in which they differ: the rate, or p99 if the rate is fixed.
 export function fillRace(section, store) {
   const lanes = store.state.lanes ?? [];
   section.hidden = lanes.length === 0;
-  section.querySelector("h2").textContent = ({ samples: "Samples", agents: "Agents" }[lanes.length > 0 && lanes.every((l) => l.group === lanes[0].group) && lanes[0].group] ?? "In turn") + ", whole run of each";
+  const same = lanes.length > 0 && lanes.every((l) => l.group === lanes[0].group) && lanes[0].group;
+  section.querySelector("h2").textContent = { samples: "Samples, whole run of each", agents: "Agents, last second of each" }[same] ?? "In turn, whole run of each";
   const table = element("table");
   const top = table.createTHead().insertRow();
   for (const name of ["", "", "answers/s", "p50", "p99", "CPU/request"]) {
