@@ -161,6 +161,9 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	if f.format > 2 {
 		return nil, commandline.UsageError{Err: fmt.Errorf("--format is 1 or 2, not %d", f.format)}
 	}
+	if err := f.checkNumbers(); err != nil {
+		return nil, err
+	}
 	srv := &f.srv
 	if srv.RetainAge < 0 || srv.RetainSize < 0 || srv.RetainHard && srv.RetainAge == 0 && srv.RetainSize == 0 {
 		return nil, commandline.UsageError{Err: errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
@@ -183,6 +186,37 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 		return nil, commandline.UsageError{Err: errors.New("--cert and --key must be given together, and --client-ca needs both")}
 	}
 	return tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
+}
+
+// checkNumbers refuses numbers with which honed could not work. Of the flags that it leaves out, a negative one is off.
+func (f *serving) checkNumbers() error {
+	srv := &f.srv
+	return cmp.Or(
+		atLeast("frame-size", srv.Limits.FrameSize, minFrameSize, "1KiB or more"),
+		atLeast("queue-bytes", srv.QueueBytes, 1, "1 or more"),
+		atLeast("append-time", f.log.appendTime, time.Second, "1s or more"),
+		atLeast("max-log", f.log.segments.MaxBytes, 0, "0 (no limit) or more"),
+		atLeast("reserve", f.log.segments.Reserve, 0, "0 (the default) or more"),
+		atLeast("expiry", srv.Expiry, time.Second, "1s or more"),
+		atLeast("clock-gap", srv.ClockGap, time.Second, "1s or more"),
+		atLeast("clients", srv.Clients, 1, "1 or more"),
+		atLeast("readers", srv.Readers, 1, "1 or more"),
+		atLeast("checkpoint", srv.Checkpoint, 1, "1 or more"),
+		atLeast("checkpoint-bytes", srv.CheckpointBytes, 1, "1 or more"),
+		atLeast("verify-rate", f.verifyRate, 0, "0 (off) or more"),
+		atLeast("verify-every", f.verifyEvery, time.Second, "1s or more (off is --verify-rate 0)"),
+		atLeast("drain", f.drain, 0, "0 (at once) or more"),
+	)
+}
+
+// minFrameSize is enough for the longest hello, of a client or a reader.
+const minFrameSize = 1 << 10
+
+func atLeast[N int | int64 | time.Duration](flag string, value, least N, fits string) error {
+	if value < least {
+		return commandline.UsageError{Err: fmt.Errorf("--%s is %s, not %v", flag, fits, value)}
+	}
+	return nil
 }
 
 // open opens listeners on addresses that the gateway may serve, and returns their addresses.
