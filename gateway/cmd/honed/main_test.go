@@ -175,7 +175,8 @@ func TestImpossibleNumbers(t *testing.T) {
 		return code, errs.String()
 	}
 	for _, c := range []struct{ flag, wrong, fits, says string }{
-		{"frame-size", "13", "1KiB", "1KiB or more, not 13;"},
+		{"frame-size", "13", "1KiB", "1KiB to 1019KiB, not 13;"},
+		{"frame-size", "1020KiB", "1019KiB", "1KiB to 1019KiB, not 1044480;"},
 		{"queue-bytes", "-5", "1", "1 or more, not -5;"},
 		{"queue-bytes", "0", "1", "1 or more, not 0;"},
 		{"append-time", "-1s", "1s", "1s or more, not -1s;"},

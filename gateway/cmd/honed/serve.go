@@ -23,6 +23,7 @@ import (
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tlsfiles"
 )
@@ -80,7 +81,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.BoolVar(&f.srv.RetainHard, "retain-hard", false, "delete also records that readers still need; they are told which they missed")
 	flags.IntVar(&limits.TotalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
 	flags.IntVar(&limits.InFlight, "window", 1024, "records in flight per connection")
-	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, of which 13 are not the record's")
+	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, 1KiB to 1019KiB, of which 13 are not the record's")
 	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections; 0: 50 000, or half of the descriptor limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
@@ -190,9 +191,11 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 
 // checkNumbers refuses numbers with which honed could not work. Of the flags that it leaves out, a negative one is off.
 func (f *serving) checkNumbers() error {
-	srv := &f.srv
+	srv, size := &f.srv, f.srv.Limits.FrameSize
+	if size < 1<<10 || size > journal.MaxEnvelope-1<<10 { // gateway.Server keeps it between these, too
+		return commandline.UsageError{Err: fmt.Errorf("--frame-size is 1KiB to 1019KiB, not %d", size)}
+	}
 	return cmp.Or(
-		atLeast("frame-size", srv.Limits.FrameSize, minFrameSize, "1KiB or more"),
 		atLeast("queue-bytes", srv.QueueBytes, 1, "1 or more"),
 		atLeast("append-time", f.log.appendTime, time.Second, "1s or more"),
 		atLeast("max-log", f.log.segments.MaxBytes, 0, "0 (no limit) or more"),
@@ -208,9 +211,6 @@ func (f *serving) checkNumbers() error {
 		atLeast("drain", f.drain, 0, "0 (at once) or more"),
 	)
 }
-
-// minFrameSize is enough for the longest hello, of a client or a reader.
-const minFrameSize = 1 << 10
 
 func atLeast[N int | int64 | time.Duration](flag string, value, least N, fits string) error {
 	if value < least {
