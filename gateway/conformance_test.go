@@ -17,6 +17,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/wire"
 )
 
 // TestPython has a second client, written in another language, check the protocol.
@@ -96,6 +97,94 @@ func TestPythonDevice(t *testing.T) {
 		t.Error("two devices with one name:", err, out)
 	}
 }
+
+// TestPythonDeviceStoresAlone has a device store more records before it connects than its thread can be woken for.
+func TestPythonDeviceStoresAlone(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		testrun.Lacks(t, "python3 is missing; make deps installs it")
+	}
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	host, port, _ := net.SplitHostPort(up.addr)
+	const count = 2000
+	program := fmt.Sprintf(`
+import sys, threading
+sys.path.insert(0, "conformance")
+import device
+meter = device.Device((%q, %s), "meter", store=":memory:")
+for n in range(%d):
+    meter.put(b"%%d" %% n)
+threading.Thread(target=meter.run, daemon=True).start()
+meter.flush()
+`, host, port, count)
+	if out, err := exec.CommandContext(soon(t), python, "-B", "-c", program).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got := records(t, log)["meter"]; len(got) != count || got[count-1] != fmt.Sprint(count-1) {
+		t.Errorf("%d records instead of %d", len(got), count)
+	}
+}
+
+// TestPythonDeviceNoticesSilence has a device store records without a pause, and a server that says nothing after the
+// welcome: it gets heartbeats, and the device connects again.
+func TestPythonDeviceNoticesSilence(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		testrun.Lacks(t, "python3 is missing; make deps installs it")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	host, port, _ := net.SplitHostPort(ln.Addr().String())
+	cmd := exec.CommandContext(soon(t), python, "conformance/device.py", host, port, "meter", "--store", filepath.Join(t.TempDir(), "device.db"))
+	var said strings.Builder
+	cmd.Stdin, cmd.Stderr = endless("21.5\n"), &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	ln.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+	accept := func() *peer {
+		nc, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		nc.SetDeadline(time.Now().Add(patience / 2))
+		return &peer{t, nc}
+	}
+	p := accept()
+	if _, err := p.receive(); err != nil {
+		t.Fatal(err)
+	}
+	w := welcome{version: 2, level: Disk, epoch: 1, window: 10, most: 1000, idle: 3 * time.Second}
+	p.send(wire.Packet{Command: wire.ConnAck, ID: 1, Content: w.append(nil)})
+	heartbeats := 0
+	packet, err := p.receive()
+	for ; err == nil; packet, err = p.receive() {
+		if packet.Command == wire.Conn {
+			heartbeats++
+		}
+	}
+	if heartbeats != 2 {
+		t.Fatalf("%d heartbeats, then %v", heartbeats, err)
+	}
+	accept()
+	cmd.Process.Kill()
+	cmd.Wait()
+	if !strings.Contains(said.String(), "the server is silent") {
+		t.Error(said.String())
+	}
+}
+
+// endless is a Reader of one line again and again.
+type endless string
+
+func (e endless) Read(b []byte) (int, error) { return copy(b, e), nil }
 
 // TestPythonTLS has both Python programs connect as a deployment has them: with TLS and a token file.
 func TestPythonTLS(t *testing.T) {

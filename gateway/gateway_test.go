@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/wire"
 )
@@ -62,6 +64,39 @@ func TestManyInOneEnvelope(t *testing.T) {
 	// one for the epoch, one for what came first, one for all that waited
 	if _, next, _ := log.Bounds(); next > 4 {
 		t.Errorf("%d envelopes", next-1)
+	}
+}
+
+// TestLargestRecord stores what the welcome allows, and has a reader get it, whatever FrameSize says.
+func TestLargestRecord(t *testing.T) {
+	for _, c := range []struct {
+		format     uint8
+		size, most int
+	}{
+		{1, 2 << 20, maxFrameSize}, {2, 2 << 20, maxFrameSize}, {2, -1, maxFrameSize}, {2, 5, minFrameSize}, {2, 0, 64 << 10},
+	} {
+		log := newGate()
+		up := serve(t, &Server{Log: log, Format: c.format, Limits: engine.Limits{FrameSize: c.size}})
+		p, name := up.peer(t), strings.Repeat("n", maxClientID)
+		w := p.hello(hello{version: 2, next: 1, client: name, token: strings.Repeat("t", maxToken), instance: 1, welcomed: true})
+		if int(w.most) != c.most-submitHead {
+			t.Errorf("FrameSize %d: the welcome allows %d bytes", c.size, w.most)
+		}
+		data := strings.Repeat("d", int(w.most))
+		p.submit(1, data)
+		p.must(wire.SubmitAck, 1, wire.OK)
+		p.submit(2, data+"d")
+		if packet, err := p.receive(); err != nil || packet.Result != wire.TooLarge {
+			t.Errorf("FrameSize %d: %v, %v", c.size, packet.Result, err)
+		}
+		if got := records(t, log)[name]; len(got) != 1 || got[0] != data {
+			t.Errorf("FrameSize %d: %d records", c.size, len(got))
+		}
+		r := &Reader{Addrs: []string{up.addr}, Name: "r", Passing: true, Start: FromFirst}
+		if b, err := r.Next(soon(t)); err != nil || len(b.Messages) != 1 || string(b.Messages[0].Data) != data {
+			t.Errorf("FrameSize %d: the reader got %d records, %v", c.size, len(b.Messages), err)
+		}
+		r.Close()
 	}
 }
 

@@ -86,7 +86,8 @@ type Server struct {
 	AcceptLoss journal.Range
 	// Engine does the I/O. Zero: the default of this operating system.
 	Engine engine.Engine
-	// Limits protect the server. Zero fields have their defaults; that of AuthTime is 5 s.
+	// Limits protect the server. Zero fields have their defaults; that of AuthTime is 5 s. FrameSize is
+	// kept between 1 KiB and 1,019 KiB.
 	Limits engine.Limits
 	// Logger gets recovery and the log's failures, and what framed.Server.Logger gets. Zero:
 	// panics go to slog.Default(), and nothing else is logged. For silence, use
@@ -233,6 +234,7 @@ func (s *Server) prepare() {
 	s.readers.holders = map[*holder]bool{}
 	s.readers.ctx, s.readers.cancel = context.WithCancel(context.Background())
 	s.readers.reset()
+	s.Limits.FrameSize = min(max(s.Limits.OrDefaults().FrameSize, minFrameSize), maxFrameSize)
 	if s.Limits.HardCap == 0 { // readers need it; what others are owed is far less
 		s.Limits.HardCap = maxReadWindow + max(s.Limits.FrameSize, frameTarget)
 	}
@@ -270,6 +272,13 @@ func (s *Server) prepare() {
 	}
 	s.sockets = http1.Server{Handler: s.upgrader(), Engine: s.Engine, Limits: s.Limits, Logger: s.Logger}
 }
+
+// The smallest and the largest Limits.FrameSize of a Server: room for the longest hello, and no record that
+// does not fit into an envelope of the log.
+const (
+	minFrameSize = 1 << 10
+	maxFrameSize = journal.MaxEnvelope - 1<<10
+)
 
 // submitHead is how many bytes of a Submit frame come before the record's data.
 const submitHead = 13

@@ -39,6 +39,7 @@ class Device:
         self.address, self.name, self.token, self.context = address, name.encode(), token.encode(), context
         self.instance = struct.pack(">Q", random.SystemRandom().getrandbits(63) | 1)
         self.woken, self.wake = socket.socketpair()
+        self.wake.setblocking(False)
         self.welcomed, self.moved, self.window, self.most, self.beat = False, 0, 0, 65523, 20
         self.changed = threading.Condition()  # guards what follows
         self.why = None
@@ -63,7 +64,10 @@ class Device:
             self.store.execute("insert into queue values (?, ?)", (seq, data))
             self.store.commit()
             self.waiting[seq] = data
-        self.wake.send(b"!")
+        try:
+            self.wake.send(b"!")
+        except BlockingIOError:
+            pass  # run has yet to read the ones before
 
     def flush(self):
         """Waits until honed has everything; the error if it never will."""
@@ -159,7 +163,7 @@ class Device:
 
     def receive(self):
         """The next frame: command, id, result and content. Meanwhile it sends what put has stored, and heartbeats."""
-        silent = 0
+        silent, due = 0, time.monotonic() + self.beat
         while True:
             if len(self.unread) >= 4:
                 length = struct.unpack_from(">I", self.unread)[0]
@@ -169,7 +173,7 @@ class Device:
                     return command, ident, result, whole[14:]
             ready = [self.socket]
             if not (self.context and self.socket.pending()):
-                ready = select.select([self.socket, self.woken], [], [], self.beat)[0]
+                ready = select.select([self.socket, self.woken], [], [], max(0, due - time.monotonic()))[0]
             if self.woken in ready:
                 self.woken.recv(4096)
                 self.pump()
@@ -177,9 +181,9 @@ class Device:
                 more = self.socket.recv(1 << 16)
                 if not more:
                     raise OSError("closed by the server")
-                self.unread, silent = self.unread + more, 0
-            elif not ready:
-                silent += 1
+                self.unread, silent, due = self.unread + more, 0, time.monotonic() + self.beat
+            elif time.monotonic() >= due:  # whether or not put has woken it meanwhile
+                silent, due = silent + 1, time.monotonic() + self.beat
                 if silent > 2:
                     raise OSError("the server is silent")
                 self.send(CONN, 2)  # a heartbeat

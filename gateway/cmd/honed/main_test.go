@@ -164,6 +164,44 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestImpossibleNumbers gives flags numbers with which honed could not work, and the smallest ones that fit.
+func TestImpossibleNumbers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	serve := func(flag, value string) (code int, says string) {
+		var errs bytes.Buffer
+		code = run(ended, []string{"--data", dir, "--listen", "127.0.0.1:0", "--admin", "off", "--" + flag, value}, io.Discard, &errs)
+		return code, errs.String()
+	}
+	for _, c := range []struct{ flag, wrong, fits, says string }{
+		{"frame-size", "13", "1KiB", "1KiB to 1019KiB, not 13;"},
+		{"frame-size", "1020KiB", "1019KiB", "1KiB to 1019KiB, not 1044480;"},
+		{"queue-bytes", "-5", "1", "1 or more, not -5;"},
+		{"queue-bytes", "0", "1", "1 or more, not 0;"},
+		{"append-time", "-1s", "1s", "1s or more, not -1s;"},
+		{"max-log", "-1", "0", "0 (no limit) or more, not -1;"},
+		{"reserve", "-1", "0", "0 (the default) or more, not -1;"},
+		{"expiry", "-1s", "1s", "1s or more, not -1s;"},
+		{"expiry", "0", "1s", "1s or more, not 0s;"},
+		{"clock-gap", "-1h", "1s", "1s or more, not -1h0m0s;"},
+		{"clients", "-1", "1", "1 or more, not -1;"},
+		{"readers", "-1", "1", "1 or more, not -1;"},
+		{"checkpoint", "-1", "1", "1 or more, not -1;"},
+		{"checkpoint-bytes", "-1", "1", "1 or more, not -1;"},
+		{"verify-rate", "-1", "0", "0 (off) or more, not -1;"},
+		{"verify-every", "0", "1s", "1s or more (off is --verify-rate 0), not 0s;"},
+		{"drain", "-1s", "0s", "0 (at once) or more, not -1s;"},
+	} {
+		if code, says := serve(c.flag, c.wrong); code != commandline.Usage || !strings.Contains(says, "--"+c.flag+" is "+c.says) {
+			t.Errorf("--%s %s: %d %s", c.flag, c.wrong, code, says)
+		}
+		if code, says := serve(c.flag, c.fits); code != commandline.OK && code != commandline.Interrupted {
+			t.Errorf("--%s %s: %d %s", c.flag, c.fits, code, says)
+		}
+	}
+}
+
 // TestLockedFolder starts two processes on one log; the second must be refused.
 func TestLockedFolder(t *testing.T) {
 	gw := &victim{dir: filepath.Join(t.TempDir(), "log"), stderr: os.Stderr}

@@ -184,6 +184,28 @@ func TestFullFromTheStart(t *testing.T) {
 	}
 }
 
+// refusesOrders gives a honed that has no log yet every order.
+func refusesOrders(t *testing.T, admin string) {
+	t.Helper()
+	const says = "honed is still starting"
+	for _, order := range []string{"sessions forget x", "readers create x", "readers move x", "readers split x", "readers remove x"} {
+		code, _, errs := honed(t, append(strings.Fields(order), "--admin", admin)...)
+		if code != commandline.Failed || !strings.Contains(errs, says) {
+			t.Errorf("%s: %d %s", order, code, errs)
+		}
+	}
+	for _, path := range []string{readersPath, sessionsPath} {
+		resp, err := http.Post("http://"+admin+path, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if resp.Body.Close(); resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("POST %s: %s", path, resp.Status)
+		}
+	}
+}
+
 // TestAdminBeforeTheLog asks the admin side while the log cannot be opened yet.
 func TestAdminBeforeTheLog(t *testing.T) {
 	t.Parallel()
@@ -215,6 +237,7 @@ func TestAdminBeforeTheLog(t *testing.T) {
 	if _, body := ask("/gateway/metrics"); !strings.Contains(body, "\nhoned_starting 1\n") {
 		t.Errorf("metrics: %s", body)
 	}
+	refusesOrders(t, admin)
 	began := time.Now()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

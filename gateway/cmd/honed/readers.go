@@ -38,7 +38,7 @@ func answerReaders(srv *gateway.Server) http.HandlerFunc {
 			return
 		}
 		var o gateway.ReaderOrder
-		if read(w, r, &o) {
+		if started(w, srv) && read(w, r, &o) {
 			finish(w, srv.OrderReader(r.Context(), o))
 		}
 	}
@@ -53,10 +53,19 @@ func answerSessions(srv *gateway.Server) http.HandlerFunc {
 			return
 		}
 		var forget struct{ Client string }
-		if read(w, r, &forget) {
+		if started(w, srv) && read(w, r, &forget) {
 			finish(w, srv.ForgetSession(r.Context(), forget.Client))
 		}
 	}
+}
+
+// started refuses an order before the server has its log. Stats says so under a lock that the end of the recovery takes.
+func started(w http.ResponseWriter, srv *gateway.Server) bool {
+	starting := srv.Stats().Starting
+	if starting {
+		http.Error(w, "honed is still starting: it opens its log and recovers the sessions; try again when /healthz says ok", http.StatusServiceUnavailable)
+	}
+	return !starting
 }
 
 func read(w http.ResponseWriter, r *http.Request, what any) bool {

@@ -23,6 +23,7 @@ import (
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tlsfiles"
 )
@@ -80,7 +81,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.BoolVar(&f.srv.RetainHard, "retain-hard", false, "delete also records that readers still need; they are told which they missed")
 	flags.IntVar(&limits.TotalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
 	flags.IntVar(&limits.InFlight, "window", 1024, "records in flight per connection")
-	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, of which 13 are not the record's")
+	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, 1KiB to 1019KiB, of which 13 are not the record's")
 	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections; 0: 50 000, or half of the descriptor limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
@@ -161,6 +162,9 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	if f.format > 2 {
 		return nil, commandline.UsageError{Err: fmt.Errorf("--format is 1 or 2, not %d", f.format)}
 	}
+	if err := f.checkNumbers(); err != nil {
+		return nil, err
+	}
 	srv := &f.srv
 	if srv.RetainAge < 0 || srv.RetainSize < 0 || srv.RetainHard && srv.RetainAge == 0 && srv.RetainSize == 0 {
 		return nil, commandline.UsageError{Err: errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
@@ -183,6 +187,36 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 		return nil, commandline.UsageError{Err: errors.New("--cert and --key must be given together, and --client-ca needs both")}
 	}
 	return tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
+}
+
+// checkNumbers refuses numbers with which honed could not work. Of the flags that it leaves out, a negative one is off.
+func (f *serving) checkNumbers() error {
+	srv, size := &f.srv, f.srv.Limits.FrameSize
+	if size < 1<<10 || size > journal.MaxEnvelope-1<<10 { // gateway.Server keeps it between these, too
+		return commandline.UsageError{Err: fmt.Errorf("--frame-size is 1KiB to 1019KiB, not %d", size)}
+	}
+	return cmp.Or(
+		atLeast("queue-bytes", srv.QueueBytes, 1, "1 or more"),
+		atLeast("append-time", f.log.appendTime, time.Second, "1s or more"),
+		atLeast("max-log", f.log.segments.MaxBytes, 0, "0 (no limit) or more"),
+		atLeast("reserve", f.log.segments.Reserve, 0, "0 (the default) or more"),
+		atLeast("expiry", srv.Expiry, time.Second, "1s or more"),
+		atLeast("clock-gap", srv.ClockGap, time.Second, "1s or more"),
+		atLeast("clients", srv.Clients, 1, "1 or more"),
+		atLeast("readers", srv.Readers, 1, "1 or more"),
+		atLeast("checkpoint", srv.Checkpoint, 1, "1 or more"),
+		atLeast("checkpoint-bytes", srv.CheckpointBytes, 1, "1 or more"),
+		atLeast("verify-rate", f.verifyRate, 0, "0 (off) or more"),
+		atLeast("verify-every", f.verifyEvery, time.Second, "1s or more (off is --verify-rate 0)"),
+		atLeast("drain", f.drain, 0, "0 (at once) or more"),
+	)
+}
+
+func atLeast[N int | int64 | time.Duration](flag string, value, least N, fits string) error {
+	if value < least {
+		return commandline.UsageError{Err: fmt.Errorf("--%s is %s, not %v", flag, fits, value)}
+	}
+	return nil
 }
 
 // open opens listeners on addresses that the gateway may serve, and returns their addresses.

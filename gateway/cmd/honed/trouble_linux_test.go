@@ -115,11 +115,22 @@ func TestClusterTrouble(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, l *lone){
 		"nobody answers": func(t *testing.T, l *lone) {
 			l.configure("", "")
-			g := l.gateway()
+			admin := freeAddr(t)
+			g := l.gateway("--admin", admin)
 			g.within("cannot connect to the cluster", "connection refused")
+			refusesOrders(t, admin)
 			l.start()
 			g.ready()
 			g.says("connected to the cluster")
+			load := beginGently(t, g.addr)
+			load.reach(10)
+			load.end()
+			if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if code := g.wait(); code != commandline.OK {
+				t.Errorf("honed ended with %d", code)
+			}
 		},
 		"wrong password": func(t *testing.T, l *lone) {
 			l.configure("", `authorization { user: honed, password: "the right one" }`)
