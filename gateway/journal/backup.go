@@ -10,12 +10,27 @@ import (
 	"os"
 )
 
-// partName is the segment that a backup is writing.
-const partName = "part"
+// Files that a backup has in its target.
+const (
+	partName    = "part"    // the segment that it is writing
+	copyingName = "copying" // the first copy is not complete: the folder has a part of a log
+)
+
+// refuseUnfinished returns a *Refusal if the folder has a copy that is not complete.
+func refuseUnfinished(dir string) error {
+	if !exists(dir, copyingName) {
+		return nil
+	}
+	return &Refusal{
+		What:   dir + " has an unfinished copy of a log",
+		Repair: "repeat the honed backup or honed restore that was interrupted, with the same folders",
+	}
+}
 
 // BackupOptions are the settings of a backup. The zero value works.
 type BackupOptions struct {
-	// Empty refuses a folder that has a log already, instead of bringing its copy up to date.
+	// Empty refuses a folder that has a log already, instead of bringing its copy up to date. A copy that is
+	// not complete is completed.
 	Empty bool
 	// Progress is called periodically with numbers of bytes. nil means no call.
 	Progress func(done, all uint64)
@@ -32,8 +47,8 @@ type Copied struct {
 // Backup copies the log in the folder from, which another process may write to, into the folder to, and
 // verifies what it writes. If to has an earlier backup of the same log, it writes only what is new. The
 // copy is a log that OpenSegments opens; its end is what the log had when Backup began. After an error,
-// to has what it had before or more, and Backup can be called again. Damaged envelopes are copied as they
-// are, and its error joins a *Damage for each.
+// to has what it had before or more, and Backup can be called again; until it has succeeded once, nothing
+// opens to. Damaged envelopes are copied as they are, and its error joins a *Damage for each.
 func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, err error) {
 	log, err := openSegments(from, SegmentsOptions{}, true)
 	if err != nil {
@@ -74,7 +89,7 @@ func (b *backup) prepare() error {
 	if to, err := os.Stat(b.to.dir); err == nil && os.SameFile(from, to) {
 		return &Refusal{What: b.to.dir + " is the log itself", Repair: "give another folder for the copy"}
 	}
-	if b.o.Empty && exists(b.to.dir, markName) {
+	if b.o.Empty && exists(b.to.dir, markName) && !exists(b.to.dir, copyingName) {
 		return &Refusal{What: b.to.dir + " has a log", Repair: "give a new folder, or move the log there out of the way"}
 	}
 	b.First, b.Next = b.log.all[0].first, b.log.next
@@ -138,8 +153,15 @@ func (b *backup) copy(ctx context.Context) error {
 	}
 	if err == nil {
 		b.to.mark.pos.Store(b.Next - 1)
+		err = b.to.mark.save()
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(b.to.path(copyingName)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, syncDir(b.to.dir))
+	}
+	return nil
 }
 
 // segment copies one segment. The copy of the last one is sealed, and longer at the next backup.

@@ -85,6 +85,82 @@ func TestBackup(t *testing.T) {
 	t.Logf("%d bytes written by all backups", written)
 }
 
+// snapshots backs dir up and returns copies of the folder to, as a kill would leave it, one for each step.
+func snapshots(t *testing.T, dir, to string, o BackupOptions) (all []string) {
+	t.Helper()
+	o.Progress = func(uint64, uint64) {
+		at := filepath.Join(t.TempDir(), "data")
+		if err := os.CopyFS(at, os.DirFS(to)); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, at)
+	}
+	if _, err := Backup(t.Context(), dir, to, o); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 3 {
+		t.Fatalf("%d steps", len(all))
+	}
+	return all
+}
+
+// TestUnfinishedCopy kills first backups and restores after each step. What they leave does not pass for a log,
+// until the same command has completed it.
+func TestUnfinishedCopy(t *testing.T) {
+	dir := killed(t, 60, true)
+	for _, o := range []BackupOptions{{}, {Empty: true}} {
+		all := snapshots(t, dir, filepath.Join(t.TempDir(), "data"), o)
+		bare := t.TempDir() // killed before it has a mark
+		if err := os.WriteFile(filepath.Join(bare, copyingName), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range append(all, bare) {
+			_, opens := OpenSegments(to, SegmentsOptions{})
+			_, reads := OpenReader(t.Context(), to, nil)
+			_, migrates := Migrate(t.Context(), to, MigrateOptions{})
+			_, copies := Backup(t.Context(), to, filepath.Join(t.TempDir(), "again"), BackupOptions{})
+			for what, err := range map[string]error{"opens": opens, "reads": reads, "migrates": migrates, "copies": copies} {
+				if !says(err, to+" has an unfinished copy of a log; repeat the honed backup or honed restore") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if c, err := Backup(t.Context(), dir, to, o); err != nil || c.Next != 61 {
+				t.Errorf("again: %+v, %v", c, err)
+			}
+			copyOf(t, to, 1, 61)
+		}
+	}
+}
+
+// TestInterruptedUpdate kills a backup that brings a copy up to date after each step. The copy is still a log.
+func TestInterruptedUpdate(t *testing.T) {
+	dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	for pos := uint64(1); pos <= 300; pos++ {
+		if pos == 151 {
+			if _, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		appended(t, log, sample("client", pos, 1), pos)
+	}
+	if err := log.Trim(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range snapshots(t, dir, to, BackupOptions{}) {
+		copied, err := OpenReader(t.Context(), to, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, next, _ := copied.Bounds()
+		copied.Close()
+		if next < 151 {
+			t.Errorf("the copy goes up to %d", next-1)
+		}
+		copyOf(t, to, 1, next)
+	}
+}
+
 // TestOpensBesideTrims: who opens a log while its oldest segments are deleted, one by one, misses nothing in
 // the middle, although it may have seen an older one just before.
 func TestOpensBesideTrims(t *testing.T) {

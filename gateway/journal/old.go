@@ -28,7 +28,7 @@ func OpenReader(ctx context.Context, dir string, logger *slog.Logger) (Reader, e
 		return openOld(ctx, dir, logger, Range{})
 	case exists(dir, migratingName):
 		return nil, refuseOld(dir)
-	case exists(dir, markName):
+	case exists(dir, markName), exists(dir, copyingName):
 		return openSegments(dir, SegmentsOptions{Logger: logger}, true)
 	}
 	return nil, &Refusal{What: dir + " has no log", Repair: "give the folder of a log with --data"}
