@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 )
 
 // Files that a backup has in its target.
@@ -56,7 +57,7 @@ func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, er
 	}
 	defer log.Close()
 	b := backup{log: log, to: &Segments{dir: to, id: log.id}, o: o}
-	if err = b.prepare(); err == nil {
+	if err = b.prepare(ctx); err == nil {
 		err = b.copy(ctx)
 	}
 	if b.to.mark != nil {
@@ -81,7 +82,7 @@ type backup struct {
 }
 
 // prepare locks the target and checks that it is empty or has a copy of the same log.
-func (b *backup) prepare() error {
+func (b *backup) prepare(ctx context.Context) error {
 	from, err := os.Stat(b.log.dir)
 	if err != nil {
 		return err
@@ -94,17 +95,6 @@ func (b *backup) prepare() error {
 	}
 	b.First, b.Next = b.log.all[0].first, b.log.next
 	if err := b.to.enter(b.First); err != nil {
-		return err
-	}
-	reached := b.to.mark.written
-	if reached > b.Next { // one more it may have, which the log has lost with the power before it was acknowledged
-		return &Refusal{
-			What:   fmt.Sprintf("the copy in %s goes up to position %d, and the log in %s to %d only", b.to.dir, reached, b.log.dir, b.Next-1),
-			Repair: "give another folder for the backup, since the log was restored from an older one",
-		}
-	}
-	b.to.mark.pos.Store(min(reached, b.Next-1))
-	if err := b.to.mark.save(); err != nil {
 		return err
 	}
 	all, err := b.to.segments()
@@ -121,8 +111,84 @@ func (b *backup) prepare() error {
 			return &Refusal{What: s.path + " is not of the log in " + b.log.dir, Repair: "give another folder for the backup", Err: err}
 		}
 	}
+	if err == nil && !exists(b.to.dir, copyingName) {
+		err = b.sameHistory(ctx)
+	}
+	if err != nil {
+		return err
+	}
 	os.Remove(b.to.path(partName)) // of an interrupted backup
-	return err
+	b.to.mark.pos.Store(min(b.to.mark.written, b.Next-1))
+	return b.to.mark.save()
+}
+
+// sameHistory refuses a copy that goes on where the log does not, or whose newest envelope is not the log's: the log
+// was restored from an older backup, and may have grown since. What is damaged or trimmed cannot be compared; the
+// envelope before it counts.
+func (b *backup) sameHistory(ctx context.Context) error {
+	refuse := func(format string, a ...any) error {
+		return &Refusal{What: fmt.Sprintf(format, a...), Repair: "give another folder for the backup, since the log was restored from an older one"}
+	}
+	copied, err := openSegments(b.to.dir, SegmentsOptions{off: segmentGuards{mark: true}}, true)
+	if _, is := errors.AsType[*Refusal](err); is { // it is of no use, and written anew
+		copied = &Segments{readOnly: true, next: 1}
+	} else if err != nil {
+		return err
+	}
+	defer copied.Close()
+	reached := max(b.to.mark.written, copied.next-1)
+	extra := b.log.continues(reached) && copied.continues(reached)
+	if reached > b.Next || reached == b.Next && !extra {
+		return refuse("the copy in %s goes up to position %d, and the log in %s to %d only", b.to.dir, reached, b.log.dir, b.Next-1)
+	}
+	for _, s := range slices.Backward(copied.all) {
+		theirs, err := sums(ctx, copied, s)
+		if err != nil {
+			return err
+		}
+		ours, err := sums(ctx, b.log, s)
+		if err != nil {
+			return err
+		}
+		for pos := s.next - 1; pos >= s.first; pos-- {
+			old, has := theirs[pos]
+			sum, is := ours[pos]
+			switch {
+			case !has || !is || pos == reached && extra:
+			case sum == old:
+				return nil
+			default:
+				return refuse("the copy in %s has another history than the log in %s: they differ at position %d", b.to.dir, b.log.dir, pos)
+			}
+		}
+	}
+	return nil
+}
+
+// continues reports whether the log has position pos in the segment of the position before, or will have. If a log and
+// its copy both do, they may differ there: the log has lost with the power what was not acknowledged. A log that was
+// restored, or a copy that was opened, goes on in a segment of its own.
+func (l *Segments) continues(pos uint64) bool {
+	return slices.ContainsFunc(l.all, func(s *segment) bool {
+		return s.first < pos && (pos < s.next || pos == s.next && s == l.last() && !s.sealed)
+	})
+}
+
+// sums returns the checksums of a log's envelopes in the positions of the segment s, without what is lost.
+func sums(ctx context.Context, log *Segments, s *segment) (map[uint64]uint32, error) {
+	all := map[uint64]uint32{}
+	for from := s.first; from < s.next; {
+		err := copyRange(ctx, log, from, s.next, func(pos uint64, envelope []byte) error {
+			all[pos] = sumOf(envelope)
+			return nil
+		}, func(*Damage) error { return nil })
+		trimmed, is := errors.AsType[*TrimmedError](err)
+		if !is {
+			return all, err
+		}
+		from = trimmed.First
+	}
+	return all, nil
 }
 
 // copy copies the segments, oldest first, and then deletes those that the log has trimmed, or not reached.
