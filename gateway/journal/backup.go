@@ -117,6 +117,14 @@ func (b *backup) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, s := range all {
+		began := func(of *segment) bool { return of.first == s.first }
+		if s.size <= segmentHead && !slices.ContainsFunc(b.log.all, began) { // of a start from the copy
+			if err := os.Remove(s.path); err != nil {
+				return err
+			}
+		}
+	}
 	os.Remove(b.to.path(partName)) // of an interrupted backup
 	b.to.mark.pos.Store(min(b.to.mark.written, b.Next-1))
 	return b.to.mark.save()

@@ -318,6 +318,7 @@ func TestBackupOfTheSameHistory(t *testing.T) {
 		"no mark of its end":   func(_, to string) { markOf(t, to, 40) },
 		"no segments":          func(_, to string) { os.Remove(segmentFiles(t, to)[0]); os.Remove(segmentFiles(t, to)[0]) },
 		"a lost segment":       func(_, to string) { os.Remove(segmentFiles(t, to)[1]) },
+		"a look at the copy":   func(_, to string) { grown(t, to, "", 0) },
 		"retention":            func(dir, _ string) { trimmed(t, grown(t, dir, "client", 200), 55) },
 		"much retention":       func(dir, _ string) { trimmed(t, grown(t, dir, "client", 200), 150) },
 		"damage of the log":    func(dir, _ string) { flip(dir) },
