@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -51,6 +52,9 @@ type Copied struct {
 // to has what it had before or more, and Backup can be called again; until it has succeeded once, nothing
 // opens to. Damaged envelopes are copied as they are, and its error joins a *Damage for each.
 func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, err error) {
+	if err := cmp.Or(refuseOld(from), refuseEmpty(from)); err != nil {
+		return c, err
+	}
 	log, err := openSegments(from, SegmentsOptions{}, true)
 	if err != nil {
 		return c, err

@@ -211,6 +211,24 @@ func TestBackupRefuses(t *testing.T) {
 		t.Errorf("over itself: %v", err)
 	}
 	to := filepath.Join(t.TempDir(), "backup")
+	empty, old, bare := t.TempDir(), t.TempDir(), killed(t, 10, true)
+	if err := errors.Join(os.WriteFile(filepath.Join(old, plainName), nil, 0o600), os.Remove(filepath.Join(bare, markName))); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]string{
+		empty + "/typo": "journal: there is no folder " + empty + "/typo; give the folder of a log",
+		empty:           "journal: " + empty + " has no log; give the folder of a log",
+		old:             "journal: " + old + " has the log of an earlier honed, a plain file; type: honed migrate --data " + old,
+		bare:            "journal: the high-water mark " + bare + "/mark cannot be read",
+	} {
+		if _, err := Backup(t.Context(), from, to, BackupOptions{}); !says(err, want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		_, err := OpenReader(t.Context(), from, nil)
+		if from != old && !says(err, want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 	if _, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil {
 		t.Fatal(err)
 	}
