@@ -69,6 +69,9 @@ func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, er
 		b.to.mark = nil
 	}
 	b.to.release()
+	if errors.Is(err, errOvertaken) && ctx.Err() == nil {
+		return Backup(ctx, from, to, o)
+	}
 	if err == nil {
 		return b.Copied, errors.Join(b.damage...)
 	}
@@ -203,6 +206,9 @@ func sums(ctx context.Context, log *Segments, s *segment) (map[uint64]uint32, er
 	return all, nil
 }
 
+// errOvertaken says that the log has trimmed meanwhile all that it had.
+var errOvertaken = errors.New("the log was trimmed faster than it was copied")
+
 // copy copies the segments, oldest first, and then deletes those that the log has trimmed, or not reached.
 func (b *backup) copy(ctx context.Context) error {
 	l := b.log
@@ -222,6 +228,9 @@ func (b *backup) copy(ctx context.Context) error {
 			return err
 		}
 		b.Segments++
+	}
+	if b.Segments == 0 {
+		return errOvertaken
 	}
 	all, err := b.to.segments()
 	for _, s := range all { // oldest first, so that an interruption leaves no gap

@@ -361,6 +361,35 @@ func TestBackupOfTheSameHistory(t *testing.T) {
 	}
 }
 
+// TestBackupIsOvertaken: while a backup copies, the log grows, and everything that it had is trimmed.
+func TestBackupIsOvertaken(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
+		if grown(t, dir, "client", 60); again {
+			to = backedUp(t, dir)
+		}
+		log := openedSegments(t, grown(t, dir, "client", 90), SegmentsOptions{size: 4 << 10})
+		next := uint64(91)
+		overtake := func(uint64, uint64) {
+			if next > 91 { // once
+				return
+			}
+			for ; next <= 200; next++ {
+				appended(t, log, sample("client", next, 1), next)
+			}
+			if err := log.Trim(t.Context(), next); err != nil {
+				t.Error(err)
+			}
+		}
+		c, err := Backup(t.Context(), dir, to, BackupOptions{Progress: overtake})
+		first, end, _ := log.Bounds()
+		if err != nil || c.First != first || c.Next != end || c.Segments == 0 {
+			t.Errorf("%+v, want %d to %d: %v", c, first, end-1, err)
+		}
+		copyOf(t, to, first, end)
+	}
+}
+
 // TestBackupAfterPowerCut: the copy has an envelope that was being stored when the power was cut. The log has lost it,
 // and then another one at its position.
 func TestBackupAfterPowerCut(t *testing.T) {
