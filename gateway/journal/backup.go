@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,14 +9,30 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 )
 
-// partName is the segment that a backup is writing.
-const partName = "part"
+// Files that a backup has in its target.
+const (
+	partName    = "part"    // the segment that it is writing
+	copyingName = "copying" // the first copy is not complete: the folder has a part of a log
+)
+
+// refuseUnfinished returns a *Refusal if the folder has a copy that is not complete.
+func refuseUnfinished(dir string) error {
+	if !exists(dir, copyingName) {
+		return nil
+	}
+	return &Refusal{
+		What:   dir + " has an unfinished copy of a log",
+		Repair: "repeat the honed backup or honed restore that was interrupted, with the same folders",
+	}
+}
 
 // BackupOptions are the settings of a backup. The zero value works.
 type BackupOptions struct {
-	// Empty refuses a folder that has a log already, instead of bringing its copy up to date.
+	// Empty refuses a folder that has a log already, instead of bringing its copy up to date. A copy that is
+	// not complete is completed.
 	Empty bool
 	// Progress is called periodically with numbers of bytes. nil means no call.
 	Progress func(done, all uint64)
@@ -32,16 +49,19 @@ type Copied struct {
 // Backup copies the log in the folder from, which another process may write to, into the folder to, and
 // verifies what it writes. If to has an earlier backup of the same log, it writes only what is new. The
 // copy is a log that OpenSegments opens; its end is what the log had when Backup began. After an error,
-// to has what it had before or more, and Backup can be called again. Damaged envelopes are copied as they
-// are, and its error joins a *Damage for each.
+// to has what it had before or more, and Backup can be called again; until it has succeeded once, nothing
+// opens to. Damaged envelopes are copied as they are, and its error joins a *Damage for each.
 func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, err error) {
+	if err := cmp.Or(refuseOld(from), refuseEmpty(from)); err != nil {
+		return c, err
+	}
 	log, err := openSegments(from, SegmentsOptions{}, true)
 	if err != nil {
 		return c, err
 	}
 	defer log.Close()
 	b := backup{log: log, to: &Segments{dir: to, id: log.id}, o: o}
-	if err = b.prepare(); err == nil {
+	if err = b.prepare(ctx); err == nil {
 		err = b.copy(ctx)
 	}
 	if b.to.mark != nil {
@@ -49,6 +69,9 @@ func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, er
 		b.to.mark = nil
 	}
 	b.to.release()
+	if errors.Is(err, errOvertaken) && ctx.Err() == nil {
+		return Backup(ctx, from, to, o)
+	}
 	if err == nil {
 		return b.Copied, errors.Join(b.damage...)
 	}
@@ -66,7 +89,7 @@ type backup struct {
 }
 
 // prepare locks the target and checks that it is empty or has a copy of the same log.
-func (b *backup) prepare() error {
+func (b *backup) prepare(ctx context.Context) error {
 	from, err := os.Stat(b.log.dir)
 	if err != nil {
 		return err
@@ -74,22 +97,11 @@ func (b *backup) prepare() error {
 	if to, err := os.Stat(b.to.dir); err == nil && os.SameFile(from, to) {
 		return &Refusal{What: b.to.dir + " is the log itself", Repair: "give another folder for the copy"}
 	}
-	if b.o.Empty && exists(b.to.dir, markName) {
+	if b.o.Empty && exists(b.to.dir, markName) && !exists(b.to.dir, copyingName) {
 		return &Refusal{What: b.to.dir + " has a log", Repair: "give a new folder, or move the log there out of the way"}
 	}
 	b.First, b.Next = b.log.all[0].first, b.log.next
 	if err := b.to.enter(b.First); err != nil {
-		return err
-	}
-	reached := b.to.mark.written
-	if reached > b.Next { // one more it may have, which the log has lost with the power before it was acknowledged
-		return &Refusal{
-			What:   fmt.Sprintf("the copy in %s goes up to position %d, and the log in %s to %d only", b.to.dir, reached, b.log.dir, b.Next-1),
-			Repair: "give another folder for the backup, since the log was restored from an older one",
-		}
-	}
-	b.to.mark.pos.Store(min(reached, b.Next-1))
-	if err := b.to.mark.save(); err != nil {
 		return err
 	}
 	all, err := b.to.segments()
@@ -106,9 +118,96 @@ func (b *backup) prepare() error {
 			return &Refusal{What: s.path + " is not of the log in " + b.log.dir, Repair: "give another folder for the backup", Err: err}
 		}
 	}
+	if err == nil && !exists(b.to.dir, copyingName) {
+		err = b.sameHistory(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		began := func(of *segment) bool { return of.first == s.first }
+		if s.size <= segmentHead && !slices.ContainsFunc(b.log.all, began) { // of a start from the copy
+			if err := os.Remove(s.path); err != nil {
+				return err
+			}
+		}
+	}
 	os.Remove(b.to.path(partName)) // of an interrupted backup
-	return err
+	b.to.mark.pos.Store(min(b.to.mark.written, b.Next-1))
+	return b.to.mark.save()
 }
+
+// sameHistory refuses a copy that goes on where the log does not, or whose newest envelope is not the log's: the log
+// was restored from an older backup, and may have grown since. What is damaged or trimmed cannot be compared; the
+// envelope before it counts.
+func (b *backup) sameHistory(ctx context.Context) error {
+	refuse := func(format string, a ...any) error {
+		return &Refusal{What: fmt.Sprintf(format, a...), Repair: "give another folder for the backup, since the log was restored from an older one"}
+	}
+	copied, err := openSegments(b.to.dir, SegmentsOptions{off: segmentGuards{mark: true}}, true)
+	if _, is := errors.AsType[*Refusal](err); is { // it is of no use, and written anew
+		copied = &Segments{readOnly: true, next: 1}
+	} else if err != nil {
+		return err
+	}
+	defer copied.Close()
+	reached := max(b.to.mark.written, copied.next-1)
+	extra := b.log.continues(reached) && copied.continues(reached)
+	if reached > b.Next || reached == b.Next && !extra {
+		return refuse("the copy in %s goes up to position %d, and the log in %s to %d only", b.to.dir, reached, b.log.dir, b.Next-1)
+	}
+	for _, s := range slices.Backward(copied.all) {
+		theirs, err := sums(ctx, copied, s)
+		if err != nil {
+			return err
+		}
+		ours, err := sums(ctx, b.log, s)
+		if err != nil {
+			return err
+		}
+		for pos := s.next - 1; pos >= s.first; pos-- {
+			old, has := theirs[pos]
+			sum, is := ours[pos]
+			switch {
+			case !has || !is || pos == reached && extra:
+			case sum == old:
+				return nil
+			default:
+				return refuse("the copy in %s has another history than the log in %s: they differ at position %d", b.to.dir, b.log.dir, pos)
+			}
+		}
+	}
+	return nil
+}
+
+// continues reports whether the log has position pos in the segment of the position before, or will have. If a log and
+// its copy both do, they may differ there: the log has lost with the power what was not acknowledged. A log that was
+// restored, or a copy that was opened, goes on in a segment of its own.
+func (l *Segments) continues(pos uint64) bool {
+	return slices.ContainsFunc(l.all, func(s *segment) bool {
+		return s.first < pos && (pos < s.next || pos == s.next && s == l.last() && !s.sealed)
+	})
+}
+
+// sums returns the checksums of a log's envelopes in the positions of the segment s, without what is lost.
+func sums(ctx context.Context, log *Segments, s *segment) (map[uint64]uint32, error) {
+	all := map[uint64]uint32{}
+	for from := s.first; from < s.next; {
+		err := copyRange(ctx, log, from, s.next, func(pos uint64, envelope []byte) error {
+			all[pos] = sumOf(envelope)
+			return nil
+		}, func(*Damage) error { return nil })
+		trimmed, is := errors.AsType[*TrimmedError](err)
+		if !is {
+			return all, err
+		}
+		from = trimmed.First
+	}
+	return all, nil
+}
+
+// errOvertaken says that the log has trimmed meanwhile all that it had.
+var errOvertaken = errors.New("the log was trimmed faster than it was copied")
 
 // copy copies the segments, oldest first, and then deletes those that the log has trimmed, or not reached.
 func (b *backup) copy(ctx context.Context) error {
@@ -130,6 +229,9 @@ func (b *backup) copy(ctx context.Context) error {
 		}
 		b.Segments++
 	}
+	if b.Segments == 0 {
+		return errOvertaken
+	}
 	all, err := b.to.segments()
 	for _, s := range all { // oldest first, so that an interruption leaves no gap
 		if err == nil && (s.first < b.First || s.first > l.last().first) {
@@ -138,8 +240,15 @@ func (b *backup) copy(ctx context.Context) error {
 	}
 	if err == nil {
 		b.to.mark.pos.Store(b.Next - 1)
+		err = b.to.mark.save()
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(b.to.path(copyingName)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, syncDir(b.to.dir))
+	}
+	return nil
 }
 
 // segment copies one segment. The copy of the last one is sealed, and longer at the next backup.

@@ -85,6 +85,82 @@ func TestBackup(t *testing.T) {
 	t.Logf("%d bytes written by all backups", written)
 }
 
+// snapshots backs dir up and returns copies of the folder to, as a kill would leave it, one for each step.
+func snapshots(t *testing.T, dir, to string, o BackupOptions) (all []string) {
+	t.Helper()
+	o.Progress = func(uint64, uint64) {
+		at := filepath.Join(t.TempDir(), "data")
+		if err := os.CopyFS(at, os.DirFS(to)); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, at)
+	}
+	if _, err := Backup(t.Context(), dir, to, o); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 3 {
+		t.Fatalf("%d steps", len(all))
+	}
+	return all
+}
+
+// TestUnfinishedCopy kills first backups and restores after each step. What they leave does not pass for a log,
+// until the same command has completed it.
+func TestUnfinishedCopy(t *testing.T) {
+	dir := killed(t, 60, true)
+	for _, o := range []BackupOptions{{}, {Empty: true}} {
+		all := snapshots(t, dir, filepath.Join(t.TempDir(), "data"), o)
+		bare := t.TempDir() // killed before it has a mark
+		if err := os.WriteFile(filepath.Join(bare, copyingName), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range append(all, bare) {
+			_, opens := OpenSegments(to, SegmentsOptions{})
+			_, reads := OpenReader(t.Context(), to, nil)
+			_, migrates := Migrate(t.Context(), to, MigrateOptions{})
+			_, copies := Backup(t.Context(), to, filepath.Join(t.TempDir(), "again"), BackupOptions{})
+			for what, err := range map[string]error{"opens": opens, "reads": reads, "migrates": migrates, "copies": copies} {
+				if !says(err, to+" has an unfinished copy of a log; repeat the honed backup or honed restore") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if c, err := Backup(t.Context(), dir, to, o); err != nil || c.Next != 61 {
+				t.Errorf("again: %+v, %v", c, err)
+			}
+			copyOf(t, to, 1, 61)
+		}
+	}
+}
+
+// TestInterruptedUpdate kills a backup that brings a copy up to date after each step. The copy is still a log.
+func TestInterruptedUpdate(t *testing.T) {
+	dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	for pos := uint64(1); pos <= 300; pos++ {
+		if pos == 151 {
+			if _, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		appended(t, log, sample("client", pos, 1), pos)
+	}
+	if err := log.Trim(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range snapshots(t, dir, to, BackupOptions{}) {
+		copied, err := OpenReader(t.Context(), to, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, next, _ := copied.Bounds()
+		copied.Close()
+		if next < 151 {
+			t.Errorf("the copy goes up to %d", next-1)
+		}
+		copyOf(t, to, 1, next)
+	}
+}
+
 // TestOpensBesideTrims: who opens a log while its oldest segments are deleted, one by one, misses nothing in
 // the middle, although it may have seen an older one just before.
 func TestOpensBesideTrims(t *testing.T) {
@@ -135,33 +211,38 @@ func TestBackupRefuses(t *testing.T) {
 		t.Errorf("over itself: %v", err)
 	}
 	to := filepath.Join(t.TempDir(), "backup")
+	empty, old, bare := t.TempDir(), t.TempDir(), killed(t, 10, true)
+	if err := errors.Join(os.WriteFile(filepath.Join(old, plainName), nil, 0o600), os.Remove(filepath.Join(bare, markName))); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]string{
+		empty + "/typo": "journal: there is no folder " + empty + "/typo; give the folder of a log",
+		empty:           "journal: " + empty + " has no log; give the folder of a log",
+		old:             "journal: " + old + " has the log of an earlier honed, a plain file; type: honed migrate --data " + old,
+		bare:            "journal: the high-water mark " + bare + "/mark cannot be read",
+	} {
+		if _, err := Backup(t.Context(), from, to, BackupOptions{}); !says(err, want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		_, err := OpenReader(t.Context(), from, nil)
+		if from != old && !says(err, want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 	if _, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Backup(t.Context(), dir, to, BackupOptions{Empty: true}); !errors.As(err, &refusal) {
 		t.Errorf("over a backup, which has to be empty: %v", err)
 	}
-	longer := openedSegments(t, to, SegmentsOptions{size: 4 << 10})
-	appended(t, longer, sample("client", 61, 2), 61) // one more is what a crash may leave
-	if err := longer.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil {
-		t.Errorf("over a backup with one more: %v", err)
-	}
-	longer = openedSegments(t, to, SegmentsOptions{size: 4 << 10})
-	for pos := uint64(61); pos <= 62; pos++ {
-		appended(t, longer, sample("client", pos, 2), pos)
-	}
-	if err := longer.Close(); err != nil {
-		t.Fatal(err)
-	}
-	before := tree(t, to)
-	if _, err := Backup(t.Context(), dir, to, BackupOptions{}); !errors.As(err, &refusal) || !says(err, "goes up to position 62, and the log in "+dir+" to 60 only") {
-		t.Errorf("over a newer backup: %v", err)
-	}
-	if fmt.Sprint(tree(t, to)) != fmt.Sprint(before) {
-		t.Error("the newer backup has changed")
+	for last := uint64(61); last <= 62; last++ {
+		before := tree(t, grown(t, to, "client", last))
+		if _, err := Backup(t.Context(), dir, to, BackupOptions{}); !errors.As(err, &refusal) || !says(err, fmt.Sprintf("goes up to position %d, and the log in %s to 60 only", last, dir)) {
+			t.Errorf("over a newer backup: %v", err)
+		}
+		if fmt.Sprint(tree(t, to)) != fmt.Sprint(before) {
+			t.Error("the newer backup has changed")
+		}
 	}
 	file := segmentFiles(t, dir)[1]
 	b, err := os.ReadFile(file)
@@ -176,5 +257,179 @@ func TestBackupRefuses(t *testing.T) {
 	c, err := Backup(t.Context(), dir, filepath.Join(t.TempDir(), "damaged"), BackupOptions{})
 	if !errors.As(err, &d) || d.File != file || c.Next != 61 {
 		t.Errorf("a damaged envelope: %+v, %v", c, err)
+	}
+}
+
+// grown appends envelopes of a client to a log, up to position last, closes it, and returns its folder.
+func grown(t *testing.T, dir, client string, last uint64) string {
+	t.Helper()
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	_, next, err := log.Bounds()
+	for ; next <= last; next++ {
+		appended(t, log, sample(client, next, 1), next)
+	}
+	if err := errors.Join(err, log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// backedUp backs a log up into a new folder and returns that.
+func backedUp(t *testing.T, dir string) (to string) {
+	t.Helper()
+	to = filepath.Join(t.TempDir(), "backup")
+	if _, err := Backup(t.Context(), dir, to, BackupOptions{Empty: true}); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestBackupOfAnotherHistory: a log that was restored from an older backup, and has grown, does not replace the copy of
+// the log that it was, of which only the copy has the end.
+func TestBackupOfAnotherHistory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	var older []string // backups, the newest with 60 envelopes; 49 fill a segment
+	for _, last := range []uint64{10, 49, 50, 59, 60} {
+		older = append(older, backedUp(t, grown(t, dir, "client", last)))
+	}
+	to := older[len(older)-1]
+	before := tree(t, to)
+	for _, backup := range older[:len(older)-1] {
+		for _, last := range []uint64{0, 60, 61, 200} {
+			restored := grown(t, backedUp(t, backup), "another", last)
+			var refusal *Refusal
+			if _, err := Backup(t.Context(), restored, to, BackupOptions{}); !errors.As(err, &refusal) || !says(err, "; give another folder for the backup, since the log was restored") {
+				t.Errorf("restored from %s, up to %d: %v", backup, last, err)
+			} else if last > 60 && !says(err, "another history than the log in "+restored+": they differ at position ") {
+				t.Error(err)
+			}
+		}
+	}
+	if fmt.Sprint(tree(t, to)) != fmt.Sprint(before) {
+		t.Error("the copy has changed")
+	}
+	restored := grown(t, backedUp(t, to), "client", 200)
+	if _, err := Backup(t.Context(), restored, to, BackupOptions{}); err != nil {
+		t.Errorf("restored from this copy: %v", err)
+	}
+	copyOf(t, to, 1, 201)
+}
+
+// TestBackupOfTheSameHistory: damage, retention and a power cut do not make another history of a log.
+func TestBackupOfTheSameHistory(t *testing.T) {
+	flip := func(dir string) { // in the last envelope
+		files := segmentFiles(t, dir)
+		file := files[len(files)-1]
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := frames(b, 0, 0)
+		b[all[len(all)-1][1]-1] ^= 1 // of its checksum
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, between := range map[string]func(dir, to string){
+		"nothing":              func(string, string) {},
+		"damage of the copy":   func(_, to string) { flip(to) },
+		"no mark of its end":   func(_, to string) { markOf(t, to, 40) },
+		"no segments":          func(_, to string) { os.Remove(segmentFiles(t, to)[0]); os.Remove(segmentFiles(t, to)[0]) },
+		"a lost segment":       func(_, to string) { os.Remove(segmentFiles(t, to)[1]) },
+		"a look at the copy":   func(_, to string) { grown(t, to, "", 0) },
+		"retention":            func(dir, _ string) { trimmed(t, grown(t, dir, "client", 200), 55) },
+		"much retention":       func(dir, _ string) { trimmed(t, grown(t, dir, "client", 200), 150) },
+		"damage of the log":    func(dir, _ string) { flip(dir) },
+		"damage and retention": func(dir, to string) { flip(to); trimmed(t, grown(t, dir, "client", 200), 55) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := killed(t, 60, true)
+			to := backedUp(t, dir)
+			between(dir, to)
+			log := openedSegments(t, grown(t, dir, "client", 200), SegmentsOptions{})
+			first, next, _ := log.Bounds()
+			for range 2 {
+				c, err := Backup(t.Context(), dir, to, BackupOptions{})
+				if _, lost := errors.AsType[*Damage](err); err != nil && !(lost && name == "damage of the log") || c.First != first {
+					t.Errorf("%+v, %v", c, err)
+				}
+			}
+			if name != "damage of the log" {
+				copyOf(t, to, first, next)
+			}
+		})
+	}
+}
+
+// TestBackupIsOvertaken: while a backup copies, the log grows, and everything that it had is trimmed.
+func TestBackupIsOvertaken(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
+		if grown(t, dir, "client", 60); again {
+			to = backedUp(t, dir)
+		}
+		log := openedSegments(t, grown(t, dir, "client", 90), SegmentsOptions{size: 4 << 10})
+		next := uint64(91)
+		overtake := func(uint64, uint64) {
+			if next > 91 { // once
+				return
+			}
+			for ; next <= 200; next++ {
+				appended(t, log, sample("client", next, 1), next)
+			}
+			if err := log.Trim(t.Context(), next); err != nil {
+				t.Error(err)
+			}
+		}
+		c, err := Backup(t.Context(), dir, to, BackupOptions{Progress: overtake})
+		first, end, _ := log.Bounds()
+		if err != nil || c.First != first || c.Next != end || c.Segments == 0 {
+			t.Errorf("%+v, want %d to %d: %v", c, first, end-1, err)
+		}
+		copyOf(t, to, first, end)
+	}
+}
+
+// TestBackupAfterPowerCut: the copy has an envelope that was being stored when the power was cut. The log has lost it,
+// and then another one at its position.
+func TestBackupAfterPowerCut(t *testing.T) {
+	for _, last := range []uint64{59, 60, 200} {
+		dir := killed(t, 60, true)
+		to := backedUp(t, dir)
+		markOf(t, dir, 59)
+		cutOff(t, dir)
+		if last > 59 {
+			grown(t, dir, "another", last)
+		}
+		if c, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil || c.Next != last+1 {
+			t.Errorf("%+v, %v", c, err)
+		}
+		log := openedSegments(t, to, SegmentsOptions{})
+		if _, next, err := log.Bounds(); err != nil || next != last+1 {
+			t.Errorf("the copy goes up to %d, want %d: %v", next-1, last, err)
+		}
+	}
+}
+
+// cutOff takes the last envelope from a log that is not sealed, as a power cut does.
+func cutOff(t *testing.T, dir string) {
+	t.Helper()
+	files := segmentFiles(t, dir)
+	file := files[len(files)-1]
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := frames(b, 0, 0)
+	if err := os.Truncate(file, int64(all[len(all)-1][0])); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func trimmed(t *testing.T, dir string, to uint64) {
+	t.Helper()
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	if err := errors.Join(log.Trim(t.Context(), to), log.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -70,8 +70,10 @@ func Migrate(ctx context.Context, dir string, o MigrateOptions) (*Migration, err
 }
 
 func (m *migration) run(ctx context.Context) error {
-	if !hasOld(m.dir) && !exists(m.dir, migratingName) && !exists(m.dir, markName) {
-		return &Refusal{What: m.dir + " has no log", Repair: "give the folder of a log with --data"}
+	if !hasOld(m.dir) && !exists(m.dir, migratingName) {
+		if err := refuseEmpty(m.dir); err != nil {
+			return err
+		}
 	}
 	unlock, err := lockAll(m.dir)
 	defer unlock()

@@ -2,6 +2,8 @@ package journal
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -28,10 +30,29 @@ func OpenReader(ctx context.Context, dir string, logger *slog.Logger) (Reader, e
 		return openOld(ctx, dir, logger, Range{})
 	case exists(dir, migratingName):
 		return nil, refuseOld(dir)
-	case exists(dir, markName):
-		return openSegments(dir, SegmentsOptions{Logger: logger}, true)
 	}
-	return nil, &Refusal{What: dir + " has no log", Repair: "give the folder of a log with --data"}
+	if err := refuseEmpty(dir); err != nil {
+		return nil, err
+	}
+	return openSegments(dir, SegmentsOptions{Logger: logger}, true)
+}
+
+// refuseEmpty returns a *Refusal if the folder dir does not exist, or has nothing of a log.
+func refuseEmpty(dir string) error {
+	const repair = "give the folder of a log"
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Refusal{What: "there is no folder " + dir, Repair: repair}
+	case err != nil:
+		return err
+	}
+	for _, e := range entries {
+		if name := e.Name(); name == markName || name == copyingName || filepath.Ext(name) == segmentSuffix {
+			return nil
+		}
+	}
+	return &Refusal{What: dir + " has no log", Repair: repair}
 }
 
 // hasOld reports whether a folder has the log of an earlier version, or a part of one.

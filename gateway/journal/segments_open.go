@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (l *Segments) open() error {
 func (l *Segments) enter(first uint64) (err error) {
 	if l.readOnly {
 		l.mark, err = openMark(l.path(markName), true)
-		return err
+		return cmp.Or(refuseUnfinished(l.dir), err) // a copy says so before it has a mark
 	}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
@@ -51,7 +52,11 @@ func (l *Segments) enter(first uint64) (err error) {
 	if l.lock, err = takeLock(l.path(lockName)); err != nil {
 		return err
 	}
-	if err := refuseOld(l.dir); err != nil {
+	err = refuseOld(l.dir)
+	if err == nil && l.id == (logID{}) { // else Backup completes it
+		err = refuseUnfinished(l.dir)
+	}
+	if err != nil {
 		return err
 	}
 	if _, err := os.Lstat(l.path(markName)); errors.Is(err, fs.ErrNotExist) {
@@ -83,8 +88,10 @@ func (l *Segments) create(first uint64) error {
 			return err
 		}
 	}
-	if l.id == (logID{}) { // else it is a copy
+	if l.id == (logID{}) {
 		rand.Read(l.id[:])
+	} else if err := writeSynced(l.path(copyingName), nil); err != nil { // it is a copy
+		return err
 	}
 	if err := writeSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
 		return err

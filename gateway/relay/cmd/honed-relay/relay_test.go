@@ -95,7 +95,7 @@ func TestRefusals(t *testing.T) {
 		{"empty secret", []string{"--from", "a", "--to", "http://127.0.0.1:1", "--secret-file", empty}, 2, "is empty"},
 		{"no secret", []string{"--from", "a", "--to", "stdout", "--token-file", dir + "/none"}, 1, "no such file"},
 		{"port in use", []string{"--from", "a", "--to", "stdout", "--data", dir + "/d", "--admin", ln.Addr().String()}, 1, "address already in use"},
-		{"no log", []string{"dead", "list", "--data", dir + "/none"}, 1, "has no log"},
+		{"no log", []string{"dead", "list", "--data", dir + "/none"}, 1, "there is no folder"},
 		{"no log to change", []string{"dead", "drop", "--all", "--data", dir + "/none"}, 1, "no such file"},
 		{"nothing to retry", []string{"dead", "retry"}, 2, "give numbers, --client or --all"},
 		{"two ways", []string{"dead", "retry", "--all", "1"}, 2, "give numbers, --client or --all"},
