@@ -3,8 +3,10 @@ package traffic
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hone-go/hone/tool/load/offer"
@@ -125,7 +127,7 @@ func (s *Session) follow(a *Answer, from *url.URL) error {
 		at = from
 	}
 	to, err := at.Parse(string(text))
-	if err != nil || to.Scheme != from.Scheme || to.Host != from.Host {
+	if err != nil || to.Scheme != from.Scheme || where(to) != where(from) && where(to) != where(s.named(from)) {
 		return &failure{r.Name, "a redirect to another server, where the connection does not lead; give that server as the target"}
 	}
 	if len(text) > mostValue {
@@ -138,6 +140,27 @@ func (s *Session) follow(a *Answer, from *url.URL) error {
 	}
 	s.location = inURI.append(s.location[:0], []byte(to.RequestURI()))
 	return nil
+}
+
+// named returns the URL of the server by the Host that the step sends.
+func (s *Session) named(server *url.URL) *url.URL {
+	named := *server
+	for _, h := range s.Request().Header {
+		if strings.EqualFold(h.Name, "Host") {
+			s.want = h.Value.Append(s.want[:0], s)
+			named.Host = string(s.want)
+		}
+	}
+	return &named
+}
+
+// where returns the host and the port of a URL.
+func where(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
 // keepCookies stores the cookies of an answer. Domain, Path and Secure are ignored: a session
@@ -168,23 +191,12 @@ func splitCookie(line []byte) (name, value []byte) {
 	return bytes.TrimSpace(name), bytes.TrimSpace(value)
 }
 
-// isGone reports whether a Set-Cookie header deletes its cookie.
+// isGone reports whether a Set-Cookie header deletes its cookie. Only the attributes are parsed: the
+// name and the value may be any.
 func isGone(line []byte) bool {
-	_, rest, _ := bytes.Cut(line, []byte(";"))
-	for len(rest) > 0 {
-		var attribute []byte
-		attribute, rest, _ = bytes.Cut(rest, []byte(";"))
-		name, value := splitCookie(attribute)
-		switch {
-		case isNamed(name, "max-age"):
-			return len(value) > 0 && (value[0] == '-' || string(value) == "0")
-		case isNamed(name, "expires"):
-			if bytes.Contains(value, []byte("1970")) {
-				return true
-			}
-		}
-	}
-	return false
+	_, attributes, _ := bytes.Cut(line, []byte(";"))
+	c, err := http.ParseSetCookie("name=;" + string(attributes))
+	return err == nil && (c.MaxAge < 0 || c.MaxAge == 0 && !c.Expires.IsZero() && c.Expires.Before(time.Now()))
 }
 
 // AppendCookies appends the Cookie header, or nothing.

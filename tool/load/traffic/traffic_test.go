@@ -103,7 +103,8 @@ func TestChecksAndTakes(t *testing.T) {
 	}
 	for check, holds := range map[string]bool{
 		"status == 200": true, "status != 200": false, "status < 300": true, "status >= 201": false,
-		"length == 64": true, "length <= 10": false,
+		"status matches ^[23]": true, "status matches ^20[1-9]$": false,
+		"length == 64": true, "length <= 10": false, "length matches ^6.$": true, "length matches ^[7-9]": false,
 		"header Content-Type == text/json": true, "header Content-Type contains \"json\"": true, "header X exists": false, "header Empty exists": true,
 		"header Content-Type matches ^text/.*n$": true, "header Content-Type != text/json": false, "header X != y": false,
 		"body contains {{u.id}}": true, "body contains nothing": false, "body matches \"id\": [0-9]}": true,
@@ -175,6 +176,7 @@ func TestPlansThatCannotBe(t *testing.T) {
 		"header X: it has a control character; keep it on one line":                                step(Step{Header: []Field{{"X", "a\r\nb"}}}),
 		`check "status == 99": none of the status codes that count as success`:                     {},
 		"none of the status codes that count as success (200 to 399) passes the status checks":     step(Step{Checks: []string{"status == 404"}}),
+		"none of the status codes that count as success (201) passes the status checks":            step(Step{Statuses: []int{201}, Checks: []string{"status matches 5.."}}),
 		`check "body contains x" can never hold: answers to HEAD have no body; use GET`:            step(Step{Method: "HEAD", Checks: []string{"body contains x"}}),
 		`check "length < 0" can never hold: no length is below 0; compare`:                         step(Step{Checks: []string{"length < 0"}}),
 		`check "body != x" can never hold together with "body == x"; leave one of them out`:        step(Step{Checks: []string{"body == x", "body != x"}}),
@@ -266,6 +268,56 @@ func TestCookiesAndRedirects(t *testing.T) {
 	}
 	if n := strings.Count(string(s.AppendCookies(nil)), "="); n != mostCookies {
 		t.Errorf("%d cookies are kept", n)
+	}
+}
+
+// An absolute Location is on the same server by the URL's host or the step's Host, whatever its case and with or
+// without the usual port.
+func TestRedirectsToTheServerItself(t *testing.T) {
+	for _, c := range []struct {
+		base, location string
+		followed       bool
+	}{
+		{"http://h/", "http://h:80/x", true}, {"http://h:80/", "http://H/x", true}, {"https://h/", "https://h:443/x", true},
+		{"http://127.0.0.1:8080/", "http://shop-0.example/x", true}, {"http://127.0.0.1:8080/", "http://Shop-0.example:80/x", true},
+		{"http://127.0.0.1:8080/", "//shop-0.example/x", true}, {"http://127.0.0.1:8080/", "http://127.0.0.1:8080/x", true},
+		{"http://127.0.0.1:8080/", "http://shop-0.example:8080/x", false}, {"http://127.0.0.1:8080/", "https://shop-0.example/x", false},
+		{"http://127.0.0.1:8080/", "http://shop-1.example/x", false}, {"http://127.0.0.1:8080/", "http://127.0.0.1/x", false},
+		{"http://h/", "http://h:443/x", false},
+	} {
+		plan := one(t, Step{Header: []Field{{"host", "shop-{{n}}.example"}}})
+		plan.Redirects = 1
+		script := must[*Script](t)(Compile(plan))
+		var s Session
+		s.Start(script, 0, 0)
+		again, err := s.Answer(Answer{Status: 301, Head: []byte("HTTP/1.1 301 Moved\r\nLocation: " + c.location + "\r\n\r\n")}, must[*url.URL](t)(url.Parse(c.base)))
+		if location, _ := s.Redirected(); again != c.followed || c.followed != (err == nil) || c.followed && string(location) != "/x" {
+			t.Errorf("%s from %s: %v, to %q, %v", c.location, c.base, again, location, err)
+		}
+	}
+}
+
+// A cookie that has expired is deleted, whatever else its header says; Max-Age counts before Expires.
+func TestCookiesExpire(t *testing.T) {
+	plan := one(t, Step{})
+	plan.Cookies = true
+	script := must[*Script](t)(Compile(plan))
+	for attributes, kept := range map[string]bool{
+		"expires=Tue, 12-Oct-1999 10:00:00 GMT; Path=/": false, "Expires=Thu, 01 Jan 1970 00:00:00 GMT": false,
+		"Expires=Fri, 01 Jan 2970 00:00:00 GMT": true, "Path=/; expires=Tue, 01-Jan-2970 10:00:00 GMT": true, "Path=/1970": true, "Expires=soon": true,
+		"max-age=0": false, "Max-Age=-5": false, "Max-Age=60": true, "Max-Age=x": true,
+		"Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT": true, "Expires=Fri, 01 Jan 2970 00:00:00 GMT; Max-Age=0": false,
+	} {
+		var s Session
+		s.Start(script, 0, 0)
+		for _, line := range []string{`a="b\"`, `a="\c"; ` + attributes} {
+			if _, err := s.Answer(Answer{Status: 200, Head: []byte("HTTP/1.1 200 OK\r\nSet-Cookie: " + line + "\r\n\r\n")}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := string(s.AppendCookies(nil)); (got != "") != kept || kept && got != "Cookie: a=\"\\c\"\r\n" {
+			t.Errorf("%s: the cookies are %q", attributes, got)
+		}
 	}
 }
 
