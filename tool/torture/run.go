@@ -352,12 +352,13 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, 
 	if scenarios[0].Access == Owned {
 		limit += r.Limits.Stop
 	}
+	r.crowd.settled(ctx) // as when the process is looked at again: bystanders have descriptors, too
 	began := time.Now()
+	watched := r.process.follow(ctx, r.Limits)
 	if scenarios[0].Alone {
 		r.crowd.pause(ctx)
 	}
 	r.crowd.begin()
-	watched := r.process.follow(ctx, r.Limits)
 	attack, cancel := context.WithTimeout(ctx, limit)
 	var early time.Duration // after which a fall was certain; zero: it was not
 	late := 0.0             // hone itself, until then
