@@ -2,6 +2,7 @@ package spec
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,18 +50,33 @@ func (f *Attacked) Plan(cmd *cobra.Command, target string) (plan load.Plan, serv
 type GivenFlag struct{ Name, Value string }
 
 // Given returns the flags that were set, with dashes, without those named. Values that may be
-// secret are replaced.
+// secret are replaced: results are shared.
 func Given(cmd *cobra.Command, without ...string) (given []GivenFlag) {
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if slices.Contains(without, flag.Name) {
 			return
 		}
 		for _, value := range valuesOf(flag) {
-			if flag.Name == "header" || flag.Name == "body" || flag.Name == "hello" {
-				value = "…"
-			}
-			given = append(given, GivenFlag{"--" + flag.Name, value})
+			given = append(given, GivenFlag{"--" + flag.Name, withoutSecret(flag.Name, value)})
 		}
 	})
 	return given
+}
+
+// withoutSecret returns a flag's value with … in place of what may be secret. The name of a file stays.
+func withoutSecret(flag, value string) string {
+	switch flag {
+	case "cmd", "header":
+		return "…"
+	case "env":
+		name, _, _ := strings.Cut(value, "=")
+		return name + "=…"
+	case "request", "expect-content", "body", "hello":
+		if !strings.HasPrefix(value, "@") {
+			return "…"
+		}
+	case "ready":
+		return Public(value)
+	}
+	return value
 }

@@ -98,7 +98,7 @@ func (r *run) overused(used *Used, s Scenario) (fell []string) {
 	if used.Grown > mostGrown {
 		fell = append(fell, fmt.Sprintf("its memory grew by %s", size(used.Grown)))
 	}
-	if used.Left > fewLeft+2*newcomers {
+	if used.Left > fewLeft {
 		fell = append(fell, fmt.Sprintf("%d descriptors are still open %v after all have left", used.Left, r.Limits.Gone))
 	}
 	if r.usual >= 0 && used.Idle >= r.usual+spins {

@@ -156,7 +156,7 @@ func (p *Process) follow(ctx context.Context, limits Limits) (end func() *Used) 
 }
 
 const (
-	fewLeft = 3 // descriptors: bystanders come and go
+	fewLeft = 3 // descriptors more than before: newcomers come and go
 	idleFor = 250 * time.Millisecond
 	spins   = 0.1 // of a CPU more than before the attacks: it may share it with many others
 )

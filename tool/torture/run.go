@@ -65,8 +65,8 @@ type run struct {
 
 var errNoBaseline = errors.New("torture: the server does not serve good requests before any attack")
 
-// Run attacks the target and returns what became of it. When ctx ends, it returns what there is,
-// which says so. An error means that there was nothing to attack.
+// Run attacks the target and returns what became of it. When ctx ends, it returns the results of the
+// scenarios that had ended, and says so. An error means that there was nothing to attack.
 func Run(ctx context.Context, p Plan) (*Report, error) {
 	if p.Baseline == 0 {
 		p.Baseline = usualBaseline
@@ -243,10 +243,12 @@ func (r *run) together(ctx context.Context, scenarios []Scenario) {
 	}
 	r.say(strings.Join(names, ", "))
 	results, early := r.try(ctx, scenarios)
+	if len(scenarios) == 1 {
+		results[0] = r.certain(ctx, scenarios, results[0])
+	}
 	switch {
-	case len(scenarios) == 1:
-		r.made(r.certain(ctx, scenarios, results[0]))
-	case !slices.ContainsFunc(results, func(f Result) bool { return f.Verdict == Fell }):
+	case ctx.Err() != nil: // who was cut off, or not asked again, says nothing about the server
+	case len(scenarios) == 1, !slices.ContainsFunc(results, func(f Result) bool { return f.Verdict == Fell }):
 		for _, made := range results {
 			r.made(made)
 		}
@@ -350,12 +352,13 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, 
 	if scenarios[0].Access == Owned {
 		limit += r.Limits.Stop
 	}
+	r.crowd.settled(ctx) // as when the process is looked at again: bystanders have descriptors, too
 	began := time.Now()
+	watched := r.process.follow(ctx, r.Limits)
 	if scenarios[0].Alone {
 		r.crowd.pause(ctx)
 	}
 	r.crowd.begin()
-	watched := r.process.follow(ctx, r.Limits)
 	attack, cancel := context.WithTimeout(ctx, limit)
 	var early time.Duration // after which a fall was certain; zero: it was not
 	late := 0.0             // hone itself, until then

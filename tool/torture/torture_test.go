@@ -111,7 +111,7 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// Sound servers survive everything.
+// Sound servers survive everything, and have no descriptors left, for which hone would wait.
 func TestSoundServers(t *testing.T) {
 	t.Parallel()
 	for i, only := range [][]string{
@@ -132,8 +132,22 @@ func TestSoundServers(t *testing.T) {
 				if found.Verdict == Fell || found.Verdict == NotFoundOut {
 					t.Errorf("%s: %v, %s %v", name, found.Verdict, found.Words, found.Notes)
 				}
+				if found.Used != nil && found.Used.Left > fewLeft {
+					t.Errorf("%s: %d descriptors are left", name, found.Used.Left)
+				}
 			}
 		})
+	}
+}
+
+// Descriptors that are left over are a fall if they are more than newcomers have.
+func TestDescriptorsLeft(t *testing.T) {
+	r := new(run)
+	for left := range 2 * fewLeft {
+		fell := r.overused(&Used{Left: left}, Scenario{})
+		if want := left > fewLeft; (len(fell) == 1) != want {
+			t.Errorf("%d are left: %q", left, fell)
+		}
 	}
 }
 

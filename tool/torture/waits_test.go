@@ -181,3 +181,38 @@ func TestMixedUpBeforeAnyAttack(t *testing.T) {
 		})
 	}
 }
+
+// A scenario that is interrupted, in its first try or in its second, has no verdict. Those before keep theirs.
+func TestInterrupted(t *testing.T) {
+	for interrupted := 1; interrupted <= 2; interrupted++ {
+		synctest.Test(t, func(t *testing.T) {
+			server := newPiped(t)
+			ctx, interrupt := context.WithCancel(t.Context())
+			tries := 0
+			report, err := Run(ctx, Plan{
+				Load: load.Plan{Target: server}, Anywhere: true,
+				Scenarios: []Scenario{
+					{Name: "before", Kinds: Messages, Attack: func(context.Context, *Arena) Finding { return survives("anything") }},
+					{Name: "during", Kinds: Messages, Attack: func(ctx context.Context, _ *Arena) Finding {
+						if tries++; tries == interrupted {
+							interrupt()
+							<-ctx.Done()
+						}
+						return falls("an answer is wrong")
+					}},
+					{Name: "after", Kinds: Messages, Attack: func(context.Context, *Arena) Finding { return survives("anything") }},
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.live.Wait()
+			if tries != interrupted || len(report.Results) != 1 || report.Results[0].Name != "before" || report.Results[0].Verdict != Survived {
+				t.Errorf("interrupted in try %d of %d: %+v", interrupted, tries, report.Results)
+			}
+			if report.Valid || !strings.HasPrefix(strings.Join(report.InvalidReasons, ""), "interrupted") {
+				t.Errorf("valid: %v, %v", report.Valid, report.InvalidReasons)
+			}
+		})
+	}
+}

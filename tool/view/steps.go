@@ -9,8 +9,8 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// Steps shows the progress of a trial: on a terminal one changing line; elsewhere, if
-// asked to, one line per step.
+// Steps shows the progress of a trial: on a terminal one changing line; on one that is to be plain, and
+// elsewhere if asked to, one line per step.
 type Steps struct {
 	w        io.Writer
 	terminal bool
@@ -18,9 +18,10 @@ type Steps struct {
 	last     string
 }
 
-// NewSteps shows a trial on w if that is a terminal, or if asked is set.
-func NewSteps(w io.Writer, asked bool) *Steps {
-	return &Steps{w: w, terminal: IsTerminal(w) && !isDumb(), asked: asked || IsTerminal(w)}
+// NewSteps shows a trial on a terminal, and elsewhere if lines are asked for.
+func NewSteps(how How) *Steps {
+	terminal := IsTerminal(how.To)
+	return &Steps{w: how.To, terminal: terminal && !how.Plain && !isDumb(), asked: terminal || how.Lines}
 }
 
 // Show is a trial.Plan's Progress.

@@ -42,7 +42,7 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 		return session.Failure("bench", err)
 	}
 	defer remove()
-	watcher := view.NewSteps(cmd.ErrOrStderr(), f.Progress)
+	watcher := view.NewSteps(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain})
 	defer watcher.End()
 	plan.Progress = s.Live.Doing(watcher.Show)
 	runs, notes, err := plan.Run(ctx)

@@ -80,7 +80,7 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *session.Output) error {
 		return err
 	}
 	defer s.Close(ctx)
-	watcher := view.NewSteps(cmd.ErrOrStderr(), f.progress)
+	watcher := view.NewSteps(view.How{To: cmd.ErrOrStderr(), Lines: f.progress})
 	defer watcher.End()
 	report := &compare.Noise{Schema: "hone.noise/2", Valid: true, Scenario: name, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
 	end := session.End{Err: f.sample(ctx, take, s.Live.BesideTrial(watcher.Show), s.Store, report)}

@@ -261,10 +261,10 @@ func (f *tortureFlags) verdict(ctx context.Context, r *torture.Report, said bool
 	return nil
 }
 
-// again returns the command that attacks the same target, without the flags that choose what is run
-// and where the result goes.
+// again returns the command that attacks the same target, without secrets and the flags that choose
+// what is run and where the result goes.
 func (f *tortureFlags) again(cmd *cobra.Command, target string) string {
-	words := []string{"hone torture", quoted(target)}
+	words := []string{"hone torture", quoted(spec.Public(target))}
 	for _, flag := range spec.Given(cmd, "only", "seed", "against", "json", "output", "progress", "plain", "list") {
 		words = append(words, flag.Name+"="+quoted(flag.Value))
 	}

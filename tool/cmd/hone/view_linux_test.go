@@ -425,6 +425,36 @@ func plainly(t *testing.T, change func(*exec.Cmd), ok func(string, string) bool,
 	return raw
 }
 
+// TestTerminalPlainSteps: Go benchmarks have no view, but a line that changes.
+func TestTerminalPlainSteps(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module example.org/m\n\ngo 1.26\n",
+		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc BenchmarkNothing(b *testing.B) {\n\tfor b.Loop() {\n\t}\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := sitDown(t, 80, 24)
+	built := func(cmd *exec.Cmd) {
+		cmd.Dir, cmd.Env = dir, append(cmd.Env, "GOCACHE="+strings.TrimSpace(string(cache)))
+	}
+	d.start(built, "hone", "bench", "--go-test", ".", "-n", "1", "--for", "1ms", "--most-others", "100%", "--discard", "--plain")
+	code, shown, raw := d.ended()
+	if code != exit.OK || !regexp.MustCompile(`(?m)^sample 1 of 1: `).MatchString(shown) {
+		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
+	}
+	if strings.Contains(raw, "\x1b") {
+		t.Errorf("an escape sequence in %q", raw)
+	}
+}
+
 // TestTerminalErrorRedirected: nothing is drawn where nobody looks.
 func TestTerminalErrorRedirected(t *testing.T) {
 	t.Parallel() // it waits more than it works
