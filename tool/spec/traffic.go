@@ -449,6 +449,9 @@ func (f *Load) completeStep(step *traffic.Step, one traffic.Step, header http.He
 		step.Method, step.Body = one.Method, one.Body
 	}
 	step.Checks = slices.Concat(f.traffic.checks, step.Checks)
+	if len(step.Statuses) == 0 {
+		step.Statuses = f.targetFlags.statuses
+	}
 	var all []traffic.Field
 	for _, name := range slices.Sorted(maps.Keys(header)) {
 		for _, value := range header[name] {

@@ -173,6 +173,7 @@ func (c *compiler) compare(k *check, value string) (err error) {
 // canHold refuses checks that no answer with a successful status can pass.
 func (c *compiler) canHold() error {
 	r := c.request
+	var digits []byte
 	for status := 100; ; status++ {
 		if status == 1000 {
 			return fmt.Errorf("none of the status codes that count as success (%s) passes the status checks; make the step's status and its checks agree", statusesText(r.Statuses))
@@ -180,7 +181,7 @@ func (c *compiler) canHold() error {
 		good := slices.Contains(r.Statuses, status) || len(r.Statuses) == 0 && status >= 200 && status < 400
 		for i := range r.checks {
 			k := &r.checks[i]
-			good = good && (k.what.kind != "status" || k.expr != nil || Holds(k.op, cmp.Compare(float64(status), k.number)))
+			good = good && (k.what.kind != "status" || k.passes(int64(status), &digits))
 		}
 		if good {
 			break
@@ -246,9 +247,9 @@ func Holds(op string, outcome int) bool {
 func (k *check) holds(s *Session, a *Answer) bool {
 	switch k.what.kind {
 	case "status":
-		return k.expr != nil || Holds(k.op, cmp.Compare(float64(a.Status), k.number))
+		return k.passes(int64(a.Status), &s.found)
 	case "length":
-		return k.expr != nil || Holds(k.op, cmp.Compare(float64(a.Length), k.number))
+		return k.passes(a.Length, &s.found)
 	}
 	got, ok := k.what.find(s, a)
 	switch k.op {
@@ -268,6 +269,16 @@ func (k *check) holds(s *Session, a *Answer) bool {
 		return ok && !bytes.Equal(got, s.want)
 	}
 	return ok && bytes.Equal(got, s.want)
+}
+
+// passes reports whether a status or a length passes the check. It writes the digits that an
+// expression matches into digits.
+func (k *check) passes(n int64, digits *[]byte) bool {
+	if k.expr == nil {
+		return Holds(k.op, cmp.Compare(float64(n), k.number))
+	}
+	*digits = strconv.AppendInt((*digits)[:0], n, 10)
+	return k.expr.Match(*digits)
 }
 
 // find returns a part of an answer, valid until the session's next answer.

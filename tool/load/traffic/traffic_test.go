@@ -103,7 +103,8 @@ func TestChecksAndTakes(t *testing.T) {
 	}
 	for check, holds := range map[string]bool{
 		"status == 200": true, "status != 200": false, "status < 300": true, "status >= 201": false,
-		"length == 64": true, "length <= 10": false,
+		"status matches ^[23]": true, "status matches ^20[1-9]$": false,
+		"length == 64": true, "length <= 10": false, "length matches ^6.$": true, "length matches ^[7-9]": false,
 		"header Content-Type == text/json": true, "header Content-Type contains \"json\"": true, "header X exists": false, "header Empty exists": true,
 		"header Content-Type matches ^text/.*n$": true, "header Content-Type != text/json": false, "header X != y": false,
 		"body contains {{u.id}}": true, "body contains nothing": false, "body matches \"id\": [0-9]}": true,
@@ -175,6 +176,7 @@ func TestPlansThatCannotBe(t *testing.T) {
 		"header X: it has a control character; keep it on one line":                                step(Step{Header: []Field{{"X", "a\r\nb"}}}),
 		`check "status == 99": none of the status codes that count as success`:                     {},
 		"none of the status codes that count as success (200 to 399) passes the status checks":     step(Step{Checks: []string{"status == 404"}}),
+		"none of the status codes that count as success (201) passes the status checks":            step(Step{Statuses: []int{201}, Checks: []string{"status matches 5.."}}),
 		`check "body contains x" can never hold: answers to HEAD have no body; use GET`:            step(Step{Method: "HEAD", Checks: []string{"body contains x"}}),
 		`check "length < 0" can never hold: no length is below 0; compare`:                         step(Step{Checks: []string{"length < 0"}}),
 		`check "body != x" can never hold together with "body == x"; leave one of them out`:        step(Step{Checks: []string{"body == x", "body != x"}}),
