@@ -397,6 +397,9 @@ func (f *Load) completeTraffic(cmd *cobra.Command) error {
 	case given("size"):
 		return exit.Usagef("%s: --size does not apply to traffic; write the content, as in --request or a step's request", cmd.Name())
 	}
+	if err := f.fixedHandshake(cmd.Name()); err != nil {
+		return err
+	}
 	script, err := traffic.Compile(f.trafficPlan(cmd))
 	if err != nil {
 		if t.flows.file != "" {
@@ -463,18 +466,56 @@ func (f *Load) completeStep(step *traffic.Step, one traffic.Step, header http.He
 
 // splitTarget moves the path of a URL with values in it to the steps.
 func (f *Load) splitTarget(p *traffic.Plan, target load.HTTP, isWeb bool) {
-	scheme, rest, _ := strings.Cut(target.URL, "://")
-	host, path, found := strings.Cut(rest, "/")
-	if !isWeb || !found || !strings.Contains(path, "{{") || strings.HasPrefix(host, "unix:") {
+	server, path := splitURL(target.URL)
+	if !isWeb || !hasValues(path) {
 		return
 	}
-	target.URL = scheme + "://" + host + "/"
+	target.URL = server + "/"
 	f.Plan.Target = target
 	for i := range p.Flows {
 		for j := range p.Flows[i].Steps {
 			if step := &p.Flows[i].Steps[j]; step.Path == "" {
-				step.Path = "/" + path
+				step.Path = "/" + strings.TrimPrefix(path, "/")
 			}
 		}
 	}
+}
+
+// splitURL splits a URL before its path, or before its query if it has no path.
+func splitURL(url string) (server, path string) {
+	scheme, rest, _ := strings.Cut(url, "://")
+	at := strings.IndexAny(rest, "/?")
+	if socket, ok := strings.CutPrefix(rest, "unix:"); ok {
+		if at = strings.IndexByte(socket, ':'); at >= 0 {
+			at += len("unix:") + len(":")
+		}
+	}
+	if at < 0 {
+		return url, ""
+	}
+	at += len(scheme) + len("://")
+	return url[:at], url[at:]
+}
+
+func hasValues(text string) bool { return strings.Contains(text, "{{") }
+
+// fixedHandshake refuses values in the handshake of WebSocket, which belongs to no step.
+func (f *Load) fixedHandshake(command string) error {
+	target, isWebSocket := f.Plan.Target.(load.WebSocket)
+	if !isWebSocket {
+		return nil
+	}
+	what := ""
+	if _, path := splitURL(target.URL); hasValues(path) {
+		what = "the URL"
+	}
+	for _, name := range slices.Sorted(maps.Keys(target.Header)) {
+		if slices.ContainsFunc(target.Header[name], hasValues) {
+			what = "the header " + name
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return exit.Usagef("%s: %s has {{…}}, but the handshake of WebSocket is the same for all connections; write values in the messages (--request, or a step's request)", command, what)
 }

@@ -215,6 +215,33 @@ func TestScenariosThatCannotBe(t *testing.T) {
 	}
 }
 
+// Values in a URL are inserted, however its path begins, or refused.
+func TestValuesInURLs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "words.csv")
+	if err := os.WriteFile(file, []byte("word\nred chair\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"GET /s?q=red%20chair HTTP/1.1", []string{"http://h:8080/s?q={{w.word}}"}},
+		{"GET /?q=red%20chair/ HTTP/1.1", []string{"http://h:8080?q={{w.word}}/"}},
+		{"GET /s?q=red%20chair HTTP/1.1", []string{"http://unix:/x.sock:/s?q={{w.word}}"}},
+		{"GET /?q=red%20chair HTTP/1.1", []string{"http://unix:/x.sock:?q={{w.word}}"}},
+		{"GET /s HTTP/1.1", []string{"http://unix:/{{w.word}}.sock:/s"}}, // which is the socket's name
+		{"the URL has {{…}}, but the handshake of WebSocket is the same for all connections; ", []string{"ws://h/{{w.word}}"}},
+		{"the URL has {{…}}, but ", []string{"ws://unix:/x.sock:/?{{w.word}}"}},
+		{"the header Origin has {{…}}, but ", []string{"ws://h/", "-H", "Origin: {{w.word}}"}},
+		{"red chair!", []string{"ws://h/", "-H", "Origin: x", "--request", "{{w.word}}!"}},
+	} {
+		_, stdout, stderr := loaded(t, append(c.args, "--data", "w="+file, "--print-requests", "1")...)
+		if !strings.Contains(stdout+stderr, c.want) {
+			t.Errorf("%q: %q%q, want %q in it", c.args, stdout, stderr, c.want)
+		}
+	}
+}
+
 // What fits on a line does what the file does.
 func TestTrafficOnALine(t *testing.T) {
 	var lock sync.Mutex
