@@ -296,6 +296,10 @@ func (m Messages) fits(p Plan) error {
 	if m.Framing.fixed > 0 && (least != m.Framing.fixed || most != m.Framing.fixed) {
 		return badTarget(fmt.Sprintf("content of %s bytes in a message of %v", fromTo(least, most), m.Framing), fmt.Sprintf("send %d bytes", m.Framing.fixed))
 	}
+	ends := func(text []byte) bool { return bytes.HasSuffix(text, []byte("\n")) } // within a message it may be the protocol's
+	if m.Framing.isLine() && (ends(p.Content) || ends(p.Expect) || ends([]byte(m.Hello))) {
+		return badTarget("a line feed at the end of a message of line", "leave it out: the framing adds it")
+	}
 	if number.Len == 0 {
 		return nil
 	}

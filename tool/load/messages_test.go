@@ -261,6 +261,9 @@ func TestMessagesRefuseBadPlans(t *testing.T) {
 		"id in a line":     {Target: of("line", "id@0:4")},
 		"id behind":        {Target: of("len32be", "id@30:4")},
 		"too deep":         {Target: of("len32be", "id@0:1"), Depth: 257},
+		"two lines":        {Target: of("line", "order"), Content: []byte("PING\n")},
+		"two lines back":   {Target: of("line", "order"), Expect: []byte("PONG\n")},
+		"a hello of two":   {Target: Messages{Address: "127.0.0.1:1", Hello: "HELO a\n"}},
 		"no id":            {Target: Messages{Address: "127.0.0.1:1", Framing: framing(t, "len32be"), Match: Match{Len: 9}}},
 	} {
 		r, err := Run(context.Background(), p)
