@@ -3,6 +3,7 @@ package traffic
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -168,23 +169,12 @@ func splitCookie(line []byte) (name, value []byte) {
 	return bytes.TrimSpace(name), bytes.TrimSpace(value)
 }
 
-// isGone reports whether a Set-Cookie header deletes its cookie.
+// isGone reports whether a Set-Cookie header deletes its cookie. Only the attributes are parsed: the
+// name and the value may be any.
 func isGone(line []byte) bool {
-	_, rest, _ := bytes.Cut(line, []byte(";"))
-	for len(rest) > 0 {
-		var attribute []byte
-		attribute, rest, _ = bytes.Cut(rest, []byte(";"))
-		name, value := splitCookie(attribute)
-		switch {
-		case isNamed(name, "max-age"):
-			return len(value) > 0 && (value[0] == '-' || string(value) == "0")
-		case isNamed(name, "expires"):
-			if bytes.Contains(value, []byte("1970")) {
-				return true
-			}
-		}
-	}
-	return false
+	_, attributes, _ := bytes.Cut(line, []byte(";"))
+	c, err := http.ParseSetCookie("name=;" + string(attributes))
+	return err == nil && (c.MaxAge < 0 || c.MaxAge == 0 && !c.Expires.IsZero() && c.Expires.Before(time.Now()))
 }
 
 // AppendCookies appends the Cookie header, or nothing.

@@ -1,6 +1,6 @@
 // Package traffic describes what clients do: the requests that each sends in turn, the values in
-// them, and the checks of their answers. It uses no clock and no socket, and knows only the little
-// of HTTP that checks and cookies need.
+// them, and the checks of their answers. It uses no socket, and a clock only to see that a cookie has
+// expired, and knows only the little of HTTP that checks and cookies need.
 //
 // A [Plan] is what the user writes, a [Script] its compiled form. A [Session] is one client in the
 // course of a flow: it appends its requests to buffers, without allocation unless a value grows,

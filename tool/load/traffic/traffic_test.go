@@ -271,6 +271,30 @@ func TestCookiesAndRedirects(t *testing.T) {
 	}
 }
 
+// A cookie that has expired is deleted, whatever else its header says; Max-Age counts before Expires.
+func TestCookiesExpire(t *testing.T) {
+	plan := one(t, Step{})
+	plan.Cookies = true
+	script := must[*Script](t)(Compile(plan))
+	for attributes, kept := range map[string]bool{
+		"expires=Tue, 12-Oct-1999 10:00:00 GMT; Path=/": false, "Expires=Thu, 01 Jan 1970 00:00:00 GMT": false,
+		"Expires=Fri, 01 Jan 2970 00:00:00 GMT": true, "Path=/; expires=Tue, 01-Jan-2970 10:00:00 GMT": true, "Path=/1970": true, "Expires=soon": true,
+		"max-age=0": false, "Max-Age=-5": false, "Max-Age=60": true, "Max-Age=x": true,
+		"Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT": true, "Expires=Fri, 01 Jan 2970 00:00:00 GMT; Max-Age=0": false,
+	} {
+		var s Session
+		s.Start(script, 0, 0)
+		for _, line := range []string{`a="b\"`, `a="\c"; ` + attributes} {
+			if _, err := s.Answer(Answer{Status: 200, Head: []byte("HTTP/1.1 200 OK\r\nSet-Cookie: " + line + "\r\n\r\n")}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := string(s.AppendCookies(nil)); (got != "") != kept || kept && got != "Cookie: a=\"\\c\"\r\n" {
+			t.Errorf("%s: the cookies are %q", attributes, got)
+		}
+	}
+}
+
 // A million rows take the memory of their values and of four bytes for each.
 func TestMillionRows(t *testing.T) {
 	var text bytes.Buffer
