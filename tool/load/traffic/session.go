@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hone-go/hone/tool/load/offer"
@@ -126,7 +127,7 @@ func (s *Session) follow(a *Answer, from *url.URL) error {
 		at = from
 	}
 	to, err := at.Parse(string(text))
-	if err != nil || to.Scheme != from.Scheme || to.Host != from.Host {
+	if err != nil || to.Scheme != from.Scheme || where(to) != where(from) && where(to) != where(s.named(from)) {
 		return &failure{r.Name, "a redirect to another server, where the connection does not lead; give that server as the target"}
 	}
 	if len(text) > mostValue {
@@ -139,6 +140,27 @@ func (s *Session) follow(a *Answer, from *url.URL) error {
 	}
 	s.location = inURI.append(s.location[:0], []byte(to.RequestURI()))
 	return nil
+}
+
+// named returns the URL of the server by the Host that the step sends.
+func (s *Session) named(server *url.URL) *url.URL {
+	named := *server
+	for _, h := range s.Request().Header {
+		if strings.EqualFold(h.Name, "Host") {
+			s.want = h.Value.Append(s.want[:0], s)
+			named.Host = string(s.want)
+		}
+	}
+	return &named
+}
+
+// where returns the host and the port of a URL.
+func where(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
 // keepCookies stores the cookies of an answer. Domain, Path and Secure are ignored: a session

@@ -271,6 +271,32 @@ func TestCookiesAndRedirects(t *testing.T) {
 	}
 }
 
+// An absolute Location is on the same server by the URL's host or the step's Host, whatever its case and with or
+// without the usual port.
+func TestRedirectsToTheServerItself(t *testing.T) {
+	for _, c := range []struct {
+		base, location string
+		followed       bool
+	}{
+		{"http://h/", "http://h:80/x", true}, {"http://h:80/", "http://H/x", true}, {"https://h/", "https://h:443/x", true},
+		{"http://127.0.0.1:8080/", "http://shop-0.example/x", true}, {"http://127.0.0.1:8080/", "http://Shop-0.example:80/x", true},
+		{"http://127.0.0.1:8080/", "//shop-0.example/x", true}, {"http://127.0.0.1:8080/", "http://127.0.0.1:8080/x", true},
+		{"http://127.0.0.1:8080/", "http://shop-0.example:8080/x", false}, {"http://127.0.0.1:8080/", "https://shop-0.example/x", false},
+		{"http://127.0.0.1:8080/", "http://shop-1.example/x", false}, {"http://127.0.0.1:8080/", "http://127.0.0.1/x", false},
+		{"http://h/", "http://h:443/x", false},
+	} {
+		plan := one(t, Step{Header: []Field{{"host", "shop-{{n}}.example"}}})
+		plan.Redirects = 1
+		script := must[*Script](t)(Compile(plan))
+		var s Session
+		s.Start(script, 0, 0)
+		again, err := s.Answer(Answer{Status: 301, Head: []byte("HTTP/1.1 301 Moved\r\nLocation: " + c.location + "\r\n\r\n")}, must[*url.URL](t)(url.Parse(c.base)))
+		if location, _ := s.Redirected(); again != c.followed || c.followed != (err == nil) || c.followed && string(location) != "/x" {
+			t.Errorf("%s from %s: %v, to %q, %v", c.location, c.base, again, location, err)
+		}
+	}
+}
+
 // A cookie that has expired is deleted, whatever else its header says; Max-Age counts before Expires.
 func TestCookiesExpire(t *testing.T) {
 	plan := one(t, Step{})
