@@ -241,6 +241,29 @@ func TestProgressOfBothLoops(t *testing.T) {
 	}
 }
 
+// A run that ends as soon as it measures has the rate of the time that its answers took.
+func TestRunThatEndsAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	asked, enough := 0, make(chan struct{})
+	p := Plan{Warmup: -1, For: time.Minute, WindowCloses: func() {}, WindowOpens: func() {
+		<-enough
+		cancel()
+	}}
+	p.Target = serveWith(t, "tcp", answering(wire.Standard, func() {
+		if asked++; asked == 100 {
+			close(enough)
+		}
+	}, echo))
+	r := runPlan(t, ctx, p).result
+	if r == nil || r.Requests < 99 || !r.Interrupted || r.Latency.Max == nil {
+		t.Fatalf("%+v", r)
+	}
+	if most := time.Duration(*r.Latency.Max * float64(time.Microsecond)); r.Window < most*9/10 {
+		t.Errorf("%d requests in %v, %v/s; one of them took %v", r.Requests, r.Window, *r.Rate, most)
+	}
+}
+
 func TestInterruptedRunNeverPasses(t *testing.T) {
 	goals := []Goal{must[Goal](t)(ParseGoal("p50<1m")), must[Goal](t)(ParseGoal("errors==0"))}
 	for name, p := range map[string]Plan{

@@ -136,7 +136,11 @@ func writeAgents(w io.Writer, agents []Agent) {
 
 // writeRequests prints the counts of requests and errors.
 func writeRequests(table io.Writer, r *Result) {
-	fmt.Fprintf(table, "requests\t%s in %v, %s errors", figure.Grouped(float64(r.Requests)), r.Window.Round(time.Millisecond), figure.Grouped(float64(r.Errors["total"])))
+	unit := time.Millisecond
+	if r.Window < unit {
+		unit = time.Microsecond
+	}
+	fmt.Fprintf(table, "requests\t%s in %v, %s errors", figure.Grouped(float64(r.Requests)), r.Window.Round(unit), figure.Grouped(float64(r.Errors["total"])))
 	if shed := r.Errors[Shed.String()]; shed > 0 {
 		fmt.Fprintf(table, ", of which %s shed", figure.Grouped(float64(shed)))
 	}

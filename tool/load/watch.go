@@ -83,7 +83,7 @@ func (r *run) watch(ctx context.Context) {
 		}
 		if r.over(ctx, now) {
 			r.closeWindow(now)
-			r.end = now
+			r.end = max(now, r.lastAnswer()) // a run may have failed since now
 			if r.complete() {
 				r.end = max(r.cut, r.lastAnswer())
 			}

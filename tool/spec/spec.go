@@ -179,7 +179,11 @@ func (f *Load) Shape() string {
 		shape += ", " + p.Schedule.String()
 	}
 	if p.Traffic != nil {
-		shape += fmt.Sprintf(", %d kinds of request", len(p.Traffic.Requests()))
+		kinds := "1 kind"
+		if n := len(p.Traffic.Requests()); n > 1 {
+			kinds = fmt.Sprintf("%d kinds", n)
+		}
+		shape += ", " + kinds + " of request"
 	}
 	if p.Idle > 0 {
 		shape += ", " + figure.Grouped(float64(p.Idle)) + " idle"
