@@ -67,8 +67,8 @@ When the server closes a connection, hone reconnects and counts it. A request th
 is not answered within --timeout, or whose connection ends before its answer, is an
 error, and the run goes on; errors make the result INVALID unless you give
 --allow-errors. The run fails (exit code 1) when no answer comes for --timeout (for
-twice as long if connections can still be opened), and when no connection can be
-opened at its end.
+twice as long if some came before and connections can still be opened), and when no
+connection can be opened at its end.
 
 Requests of an open loop arrive like those of independent users (poisson). Requests
 at constant intervals fall into step with periodic stalls of the server, and see
