@@ -104,7 +104,7 @@ func particular() []onlyFor {
 		{"dialect", frames, "leave it out: a dialect is one of hone's frames"},
 		{"frame", framed, target}, {"hello", framed, target}, {"match", messages, "use --frame as well, to say how the messages are cut"},
 		{"size", content, body}, {"request", content, body}, {"expect-content", content, "use --status for what to expect"},
-		{"echo", sockets, "use --expect-content for what to expect"},
+		{"echo", sockets, "use --expect-content for what to expect, or --check for HTTP"},
 		{"method", web, url}, {"header", urls, url}, {"body", web, "use --request for what a message carries"},
 		{"status", web, "use --expect-content for what to expect"}, {"expect-length", web, "use --expect-content for what to expect"},
 		{"path", web, url}, {"cookies", web, url}, {"redirects", web, url},

@@ -373,7 +373,11 @@ func (f *trafficFlags) addPath(text string) error {
 		return errors.New("not a request; write it as in '70 /products'")
 	}
 	name, _, _ := strings.Cut(path, "?")
-	f.paths = append(f.paths, traffic.Flow{Name: strings.NewReplacer("{", "", "}", "", "|", "").Replace(name), Weight: weight, Steps: []traffic.Step{{Path: path}}})
+	name = strings.NewReplacer("{", "", "}", "", "|", "").Replace(name)
+	if slices.ContainsFunc(f.paths, func(o traffic.Flow) bool { return o.Name == name }) {
+		return fmt.Errorf("there is another request named %s; write both as [[flow]] in a scenario file, where each has a name of its own", name)
+	}
+	f.paths = append(f.paths, traffic.Flow{Name: name, Weight: weight, Steps: []traffic.Step{{Path: path}}})
 	return nil
 }
 
