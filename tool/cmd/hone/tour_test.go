@@ -43,7 +43,7 @@ const retell = "run go test ./tool/cmd/hone -run TestTour -update, and look at w
 //	tell N COMMAND…    run it, expect the exit code N, or one of N,M, and show it
 //	often RUN REGEXP   stdout, where the CPU profile of RUN has samples enough to
 //	                   tell its first line from chance, and in what is shown
-//	starts COMMAND…    start a server on $ADDR, and show that
+//	starts COMMAND…    start a server on $ADDR, and show that; hone bench needs $ADDR, too
 //	stops              end it
 //	show FILE          show a file
 //	change FILE WITH   put WITH in place of FILE, and show what differs
@@ -264,7 +264,7 @@ func (s *step) line(line string) {
 		_, command, _ := strings.Cut(rest, " ")
 		s.command(command)
 	case "starts":
-		fmt.Fprintf(&s.page, "```\n$ ADDR=%s ./%s &\n```\n\n", tourAddr, rest)
+		fmt.Fprintf(&s.page, "```\n$ export ADDR=%s\n$ ./%s &\n```\n\n", tourAddr, rest)
 	case "stops":
 		s.page.WriteString("```\n$ kill %1\n```\n\n")
 	case "show":
