@@ -104,6 +104,8 @@ func Next(f Facts) Step {
 			return StepHandOver
 		case f.Why == Draining:
 			return StepClose
+		case f.Words && !f.Said:
+			return StepRefuse
 		case f.Why == Left && f.Partial && !f.Stopped && !f.Said:
 			return StepRefuse // it still reads, and has sent half a message
 		}
