@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,36 @@ func TestRevoke(t *testing.T) {
 	}
 	if err := tokens.Reload(); err == nil || tokens.Err() == nil || up.Revoke() != 0 {
 		t.Errorf("%v, %v", err, tokens.Err())
+	}
+}
+
+// A file that others may read is used once they may not, although it has not changed otherwise.
+func TestTokensArePermittedLater(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("its files have no permissions of this kind")
+	}
+	path := tokensOf(t, 0o600, "a the-first-token-of-a")
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(path, []byte("b the-first-token-of-b\n"), 0o600), os.Chmod(path, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	shown := sha256.Sum256([]byte("the-first-token-of-b"))
+	look := func() (ok bool) {
+		tokens.checked = time.Time{} // a second has passed
+		_, ok = tokens.allow("b", shown, false)
+		return ok
+	}
+	if look() || tokens.Err() == nil {
+		t.Error("plaintext tokens that others can read are used")
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !look() || tokens.Err() != nil {
+		t.Errorf("not used once nobody else can read them: %v", tokens.Err())
 	}
 }
 

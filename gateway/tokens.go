@@ -168,8 +168,8 @@ func (t *Tokens) reloadIfChanged() {
 	}
 	t.checked = now
 	info, err := os.Stat(t.path)
-	if err == nil && info.ModTime().Equal(t.changed) && info.Size() == t.size {
-		return
+	if err == nil && t.failed == nil && info.ModTime().Equal(t.changed) && info.Size() == t.size {
+		return // what has failed may have been a permission, or a lack of descriptors
 	}
 	t.read()
 }

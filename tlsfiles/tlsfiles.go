@@ -82,6 +82,7 @@ type files struct {
 
 	mu   sync.Mutex
 	seen [3]fs.FileInfo // from before the last read; nil for a file that did not exist
+	why  string         // the last read failed
 }
 
 // config returns the configuration for the next handshake.
@@ -103,16 +104,18 @@ func (f *files) look() {
 	for i := range found {
 		changed = changed || !same(found[i], f.seen[i])
 	}
-	if !changed {
+	if !changed && f.why == "" { // what has failed may have been a permission, or a lack of descriptors
 		return
 	}
 	f.seen = found
 	config, err := f.read()
 	switch {
 	case err == nil:
+		f.why = ""
 		f.current.Store(config)
 		f.log(slog.LevelInfo, "TLS files reloaded", "cert", f.Cert, "not_after", config.Certificates[0].Leaf.NotAfter)
-	default:
+	case changed || f.why != err.Error():
+		f.why = err.Error()
 		f.log(slog.LevelWarn, "cannot use the changed TLS files; keeping the old ones", "error", err)
 	}
 }

@@ -368,6 +368,40 @@ func TestBrokenFilesKeepTheOldOnes(t *testing.T) {
 	}
 }
 
+// Files that could not be read are read again, although they have not changed.
+func TestFailedReadIsTriedAgain(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, f folder) {
+		us := newAuthority(t)
+		f.renew(us, 1)
+		config, said := f.config(false)
+		f.renew(us, 2)
+		good, err := os.ReadFile(f.path("cert"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(f.path("cert"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func(content []byte) {
+			if err := errors.Join(os.WriteFile(f.path("cert"), content, 0o600), os.Chtimes(f.path("cert"), info.ModTime(), info.ModTime())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(bytes.Repeat([]byte("?"), len(good)))
+		for range 3 {
+			passes(time.Second)
+			wantSerial(t, "with a broken file", config, us.client(t, nil), 1)
+		}
+		write(good)
+		passes(time.Second)
+		wantSerial(t, "once it can be read", config, us.client(t, nil), 2)
+		if got := said.String(); strings.Count(got, "level=WARN") != 1 {
+			t.Errorf("log = %q, want one warning", got)
+		}
+	})
+}
+
 // A client whose authority was removed cannot return by resuming a session.
 func TestSessionsEndWithTheirAuthority(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
