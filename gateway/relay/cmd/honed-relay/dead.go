@@ -203,7 +203,10 @@ func (d *deadLog) counts() (refused, queued int) {
 func (d *deadLog) keep(ctx context.Context, b *batch) (added int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := deadWriter{d: d, ctx: ctx, now: time.Now()}
+	w := deadWriter{d: d, ctx: ctx, now: time.Now(), store: d.log.Append}
+	if b.again { // it only changes letters: at a limit too, since it makes room, and what is delivered does not come again
+		w.store = d.log.AppendReserved
+	}
 	for i := range b.messages {
 		m := &b.messages[i]
 		l := d.index.letters[letterKey{m.log, m.Number}]
@@ -228,6 +231,7 @@ type deadWriter struct {
 	ctx   context.Context
 	now   time.Time
 	e     journal.Encoder
+	store func(context.Context, []byte) (pos uint64, err error)
 	begun bool
 	then  []func(pos uint64) // what the envelope changes in the index
 }
@@ -297,7 +301,7 @@ func (w *deadWriter) flush() (pos uint64, err error) {
 	if !w.begun {
 		return 0, nil
 	}
-	if pos, err = w.d.log.Append(w.ctx, w.e.Bytes()); err != nil {
+	if pos, err = w.store(w.ctx, w.e.Bytes()); err != nil {
 		return 0, fmt.Errorf("the dead-letter log: %w", err)
 	}
 	for _, then := range w.then {

@@ -71,7 +71,7 @@ func TestDeadLog(t *testing.T) {
 func TestDeadLogTorn(t *testing.T) {
 	dir := t.TempDir()
 	d := openTestDead(t, dir)
-	w := deadWriter{d: d, ctx: t.Context(), now: time.Now()}
+	w := deadWriter{d: d, ctx: t.Context(), now: time.Now(), store: d.log.Append}
 	if err := w.entry(&letter{letterKey: letterKey{number: 1}, client: "c"}, entry{State: "refused", Letter: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -214,7 +214,7 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	if s == pending {
 		return outcome{Error: fmt.Sprintf("there is no decision %q", what.State)}
 	}
-	w := deadWriter{d: d, ctx: ctx, now: time.Now()}
+	w := deadWriter{d: d, ctx: ctx, now: time.Now(), store: d.log.AppendReserved}
 	for _, l := range letters {
 		if err := w.mark(l, s, l.reason); err != nil {
 			return outcome{Error: err.Error()}
