@@ -301,7 +301,15 @@ func (w *deadWriter) flush() (pos uint64, err error) {
 	if !w.begun {
 		return 0, nil
 	}
-	if pos, err = w.store(w.ctx, w.e.Bytes()); err != nil {
+	envelope := w.e.Bytes()
+	pos, err = w.store(w.ctx, envelope)
+	if errors.Is(err, journal.ErrNoSpace) { // what is delivered or dropped makes room
+		if err := w.d.shorten(w.ctx); err != nil {
+			return 0, err
+		}
+		pos, err = w.store(w.ctx, envelope)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("the dead-letter log: %w", err)
 	}
 	for _, then := range w.then {
@@ -372,12 +380,20 @@ func cloned(r journal.Record) journal.Record {
 	return r
 }
 
-// trim deletes what the log begins with and nobody needs, at most once a minute.
+// trim calls shorten at most once a minute.
 func (d *deadLog) trim(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if time.Since(d.trimmed) < time.Minute {
+		return nil
+	}
+	return d.shorten(ctx)
+}
+
+// shorten deletes what the log begins with and nobody needs. d.mu is held.
+func (d *deadLog) shorten(ctx context.Context) error {
 	_, next, err := d.log.Bounds()
-	if err != nil || time.Since(d.trimmed) < time.Minute {
+	if err != nil {
 		return err
 	}
 	for _, l := range d.index.letters {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -142,12 +143,48 @@ func TestDeadLogTrim(t *testing.T) {
 			t.Fatal(o)
 		}
 	}
-	if err := d.trim(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	first, _, _ := d.log.Bounds()
 	if loaded, err := load(t.Context(), d.log, d.index.sorted()); err != nil || len(loaded) != 1 || loaded[0].Number != 100 || first == 1 {
 		t.Errorf("%d letters are left, the log begins at %d, %v", len(loaded), first, err)
+	}
+}
+
+// TestDeadLogAtItsLimit: letters can be dropped when the log has reached its size limit, and then there is room for
+// others after the next start.
+func TestDeadLogAtItsLimit(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *deadLog {
+		d, err := openDead(t.Context(), dir, 100_000, 1<<20, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	number := uint64(0)
+	fill := func(d *deadLog) (letters int) {
+		for size := 10_000; size > 0; {
+			number++
+			_, err := d.keep(t.Context(), &batch{messages: []message{letterOf(number, refused, make([]byte, size))}})
+			switch {
+			case err == nil:
+				letters++
+			case errors.Is(err, journal.ErrNoSpace):
+				size /= 2
+			default:
+				t.Fatal(err)
+			}
+		}
+		return letters
+	}
+	for range 3 {
+		d := open()
+		want := fill(d)
+		if o := d.carryOut(t.Context(), decision{State: "dropped", All: true}); o.Error != "" || o.Changed != want || want < 50 {
+			t.Errorf("%+v; want %d", o, want)
+		}
+		if err := d.close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -220,7 +220,11 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 			return outcome{Error: err.Error()}
 		}
 	}
-	if _, err := w.flush(); err != nil {
+	_, err := w.flush()
+	if err == nil {
+		err = d.shorten(ctx)
+	}
+	if err != nil {
 		return outcome{Error: err.Error()}
 	}
 	if d.changed != nil {
