@@ -85,6 +85,9 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no such verb", []string{"fly"}, 2, `there is no verb "fly"`},
 		{"no reader", []string{"--to", "stdout"}, 2, "--from READER is missing"},
+		{"a space in the name", []string{"--from", "my billing", "--to", "stdout"}, 2, "--from: a name has 1 to 64 characters, printable ASCII without spaces, not \"my billing\""},
+		{"not ASCII", []string{"--from", "zürich", "--to", "stdout"}, 2, "--from: a name has 1 to 64 characters"},
+		{"a long name", []string{"--from", strings.Repeat("a", 65), "--to", "stdout"}, 2, "--from: a name has 1 to 64 characters"},
 		{"no destination", []string{"--from", "a"}, 2, "--to DESTINATION is missing"},
 		{"password", []string{"--from", "a", "--to", "postgres://u:hidden@h/d"}, 2, "put it into a file"},
 		{"another destination", []string{"--config", config}, 2, `there is no destination "carrier-pigeon"`},

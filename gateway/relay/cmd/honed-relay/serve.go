@@ -97,7 +97,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if f.to != "stdout" { // a relay that prints the messages ends with their reader
 		sys.OutliveReaders()
 	}
-	if err := f.reading.Prepare(); err != nil {
+	if err := f.reading.Prepare("--from"); err != nil {
 		return err
 	}
 	f.reader = &f.reading.Reader
