@@ -238,6 +238,7 @@ func TestClassify(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for text, want := range map[string]time.Duration{
 		"": 0, "3": 3 * time.Second, "-1": 0, "soon": 0, "999999999": 24 * time.Hour, now.Add(time.Minute).UTC().Format(http.TimeFormat): time.Minute,
+		"Tue, 01 Dec 2099 00:00:00 GMT": 24 * time.Hour, now.Add(-time.Minute).UTC().Format(http.TimeFormat): 0,
 	} {
 		if got := retryAfter(text, now); got != want {
 			t.Errorf("%q: %v; want %v", text, got, want)
