@@ -91,6 +91,8 @@ func TestRefusals(t *testing.T) {
 		{"no destination", []string{"--from", "a"}, 2, "--to DESTINATION is missing"},
 		{"password", []string{"--from", "a", "--to", "postgres://u:hidden@h/d"}, 2, "put it into a file"},
 		{"another destination", []string{"--config", config}, 2, `there is no destination "carrier-pigeon"`},
+		{"no host", []string{"--from", "a", "--to", "https://"}, 2, "--to https://HOST/PATH needs a host"},
+		{"a path without a host", []string{"--from", "a", "--to", "http:///x"}, 2, "--to http://HOST/PATH needs a host"},
 		{"start", []string{"--from", "a", "--to", "stdout", "--start", "soon"}, 2, `is not first, next, a time`},
 		{"share", []string{"--from", "a", "--to", "stdout", "--share", "2", "--shares", "2"}, 2, "--share is from 0 to 1, not 2"},
 		{"shares that wrap", []string{"--from", "a", "--to", "stdout", "--shares", "65537"}, 2, "--shares is from 1 to 1024, not 65537"},
@@ -121,9 +123,13 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	var out bytes.Buffer
-	if code := run(soon(t), []string{"--help"}, &out, &out); code != 0 || !strings.Contains(out.String(), "--accept-gaps") {
-		t.Errorf("%d %s", code, &out)
+	for line, says := range map[string]string{
+		"--help": "--accept-gaps", "dead --help": "honed-relay dead show NUMBER", "dead help": "honed-relay dead show NUMBER", "dead list --help": "--client",
+	} {
+		var out, errs bytes.Buffer
+		if code := run(soon(t), strings.Fields(line), &out, &errs); code != 0 || !strings.Contains(out.String(), says) || errs.Len() > 0 {
+			t.Errorf("%s: %d %s%s", line, code, &out, &errs)
+		}
 	}
 }
 

@@ -172,6 +172,9 @@ func (f *relaying) destination(stdout io.Writer) (sink, error) {
 	}
 	switch u.Scheme {
 	case "http", "https":
+		if u.Host == "" {
+			return nil, commandline.UsageError{Err: fmt.Errorf("--to %s://HOST/PATH needs a host", u.Scheme)}
+		}
 		return f.webhook()
 	case "postgres", "postgresql":
 		return f.postgres()
