@@ -91,6 +91,8 @@ func TestRefusals(t *testing.T) {
 		{"no destination", []string{"--from", "a"}, 2, "--to DESTINATION is missing"},
 		{"password", []string{"--from", "a", "--to", "postgres://u:hidden@h/d"}, 2, "put it into a file"},
 		{"another destination", []string{"--config", config}, 2, `there is no destination "carrier-pigeon"`},
+		{"a password without a user", []string{"--from", "a", "--to", "kafka://127.0.0.1:1/t", "--password-file", empty}, 2, "needs both --user and --password-file"},
+		{"a user without a password", []string{"--from", "a", "--to", "kafka://127.0.0.1:1/t", "--user", "u"}, 2, "needs both --user and --password-file"},
 		{"no host", []string{"--from", "a", "--to", "https://"}, 2, "--to https://HOST/PATH needs a host"},
 		{"a path without a host", []string{"--from", "a", "--to", "http:///x"}, 2, "--to http://HOST/PATH needs a host"},
 		{"start", []string{"--from", "a", "--to", "stdout", "--start", "soon"}, 2, `is not first, next, a time`},

@@ -207,6 +207,9 @@ func (f *relaying) kafka(u *url.URL) (sink, error) {
 	if topic == "" || u.Host == "" {
 		return nil, commandline.UsageError{Err: errors.New("--to kafka://HOST:PORT,HOST:PORT/TOPIC needs brokers and a topic")}
 	}
+	if (f.user == "") != (f.passwordFile == "") {
+		return nil, commandline.UsageError{Err: errors.New("--to kafka://… needs both --user and --password-file to log in, or neither")}
+	}
 	k := &kafka{messages: f.messages, requestTime: f.requestTime}
 	k.options = []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(u.Host, ",")...), kgo.DefaultProduceTopic(topic), kgo.ClientID("honed-relay"),
