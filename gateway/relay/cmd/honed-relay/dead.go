@@ -171,7 +171,12 @@ func (x *deadIndex) set(l *letter, s state, reason string, since time.Time) {
 		return
 	}
 	delete(x.letters, l.letterKey)
-	rest := slices.DeleteFunc(x.clients[l.client], func(other *letter) bool { return other == l })
+	rest := x.clients[l.client]
+	if rest[0] == l { // usually: the others need not move
+		rest = rest[1:]
+	} else {
+		rest = slices.DeleteFunc(rest, func(other *letter) bool { return other == l })
+	}
 	if x.clients[l.client] = rest; len(rest) == 0 {
 		delete(x.clients, l.client)
 	}
@@ -320,7 +325,7 @@ func (w *deadWriter) flush() (pos uint64, err error) {
 }
 
 // due returns up to most letters that are to be delivered: for each client the oldest ones, up to one
-// that is refused.
+// that is refused. They are the first ones of the log, so that load reads only as far as it must.
 func (d *deadLog) due(most int, passOn bool) (all []*letter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -328,17 +333,19 @@ func (d *deadLog) due(most int, passOn bool) (all []*letter) {
 		return nil
 	}
 	for _, letters := range d.index.clients {
+		before := len(all)
 		for _, l := range letters {
 			if l.state == refused && passOn {
 				continue
 			}
-			if l.state == refused || len(all) == most {
+			if l.state == refused || len(all)-before == most {
 				break
 			}
 			all = append(all, l)
 		}
 	}
-	return all
+	slices.SortStableFunc(all, func(a, b *letter) int { return cmp.Compare(a.pos, b.pos) })
+	return all[:min(most, len(all))]
 }
 
 // load reads letters' messages, in the order of the dead-letter log.

@@ -62,10 +62,44 @@ func TestDeadLog(t *testing.T) {
 	if due := d.due(10, true); len(due) != 2 {
 		t.Errorf("%d letters go past a refused one that does not hold them up", len(due))
 	}
+	if due := d.due(1, true); len(due) != 1 || due[0].number != 3 {
+		t.Errorf("%d letters are the next one", len(due))
+	}
 	d.close()
 	d = openTestDead(t, dir)
 	check(3)
 	d.close()
+}
+
+// TestDeadLogOrder: the letters that are delivered next are the first ones of the log, whosever they are.
+func TestDeadLogOrder(t *testing.T) {
+	d := openTestDead(t, t.TempDir())
+	defer d.close()
+	for number := range uint64(60) {
+		m := letterOf(number, waiting, nil)
+		m.Client = string(rune('a' + number%20))
+		if _, err := d.keep(t.Context(), &batch{messages: []message{m}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for next := uint64(0); next < 60; {
+		due := d.due(25, false)
+		b := &batch{again: true}
+		for _, l := range due {
+			if l.number != next {
+				t.Fatalf("%d is due instead of %d", l.number, next)
+			}
+			m := letterOf(l.number, done, nil)
+			b.messages = append(b.messages, m)
+			next++
+		}
+		if _, err := d.keep(t.Context(), b); err != nil || len(due) == 0 {
+			t.Fatal(len(due), err)
+		}
+	}
+	if _, queued := d.counts(); queued != 0 || len(d.index.clients) != 0 {
+		t.Errorf("%d letters are left", queued)
+	}
 }
 
 // TestDeadLogTorn: an entry whose message was not stored any more means nothing.
