@@ -82,7 +82,7 @@ type files struct {
 
 	mu   sync.Mutex
 	seen [3]fs.FileInfo // from before the last read; nil for a file that did not exist
-	why  string         // the last read failed
+	bad  bool           // the last read failed
 }
 
 // config returns the configuration for the next handshake.
@@ -104,18 +104,17 @@ func (f *files) look() {
 	for i := range found {
 		changed = changed || !same(found[i], f.seen[i])
 	}
-	if !changed && f.why == "" { // what has failed may have been a permission, or a lack of descriptors
+	if !changed && !f.bad { // what has failed may have been a permission, or a lack of descriptors
 		return
 	}
 	f.seen = found
 	config, err := f.read()
+	f.bad = err != nil
 	switch {
 	case err == nil:
-		f.why = ""
 		f.current.Store(config)
 		f.log(slog.LevelInfo, "TLS files reloaded", "cert", f.Cert, "not_after", config.Certificates[0].Leaf.NotAfter)
-	case changed || f.why != err.Error():
-		f.why = err.Error()
+	case changed: // else it was said before
 		f.log(slog.LevelWarn, "cannot use the changed TLS files; keeping the old ones", "error", err)
 	}
 }

@@ -199,9 +199,12 @@ func (l *Segments) Append(ctx context.Context, envelope []byte) (uint64, error) 
 
 // AppendReserved is Append of what makes room: it may exceed MaxBytes and use half of the reserve.
 func (l *Segments) AppendReserved(ctx context.Context, envelope []byte) (uint64, error) {
-	return l.append(ctx, envelope, func(size int64) error {
-		return space{l.dir, l.o.Reserve / 2, 0}.check(0, size+segmentTail+segmentHead)
-	})
+	return l.append(ctx, envelope, l.reserved)
+}
+
+// reserved refuses an envelope that would use more than half of the disk's reserve.
+func (l *Segments) reserved(size int64) error {
+	return space{l.dir, l.o.Reserve / 2, 0}.check(0, size+segmentTail+segmentHead)
 }
 
 func (l *Segments) append(ctx context.Context, envelope []byte, room func(size int64) error) (uint64, error) {
@@ -383,7 +386,7 @@ func (l *Segments) Close() error {
 	if ended == nil {
 		l.writing.Wait()
 		l.spare.end()
-		if len(l.slots) > 0 && l.room(0) == nil {
+		if len(l.slots) > 0 && l.reserved(0) == nil { // also at MaxBytes: Trim deletes only what is sealed
 			_, err = l.seal()
 		}
 	}

@@ -144,6 +144,7 @@ func TestReaderVerbs(t *testing.T) {
 		{commandline.Usage, "all but list need a NAME", with("readers", "move")},
 		{commandline.Usage, "not first, next, a time", with("readers", "move", "x", "--from", "soon")},
 		{commandline.Usage, "not first, next, a time", []string{"tail", "--from", "soon"}},
+		{commandline.Usage, "--name: a name has 1 to 64 characters, printable ASCII without spaces, not \"aaaa", []string{"tail", "--name", strings.Repeat("a", 65)}},
 		{commandline.Failed, "no honed answers", []string{"readers", "list", "--admin", "127.0.0.1:1"}},
 		{commandline.Usage, "--retain-hard needs one of them", []string{"serve", "--retain-hard"}},
 		{commandline.Usage, "need --format 2", []string{"serve", "--retain-age", "1h", "--log", "nats://127.0.0.1:1"}},

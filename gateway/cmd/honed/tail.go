@@ -37,7 +37,7 @@ func tail(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
-	if err := f.Prepare(); err != nil {
+	if err := f.Prepare("--name"); err != nil {
 		return err
 	}
 	r.Logger = slog.New(slog.NewTextHandler(stderr, nil))

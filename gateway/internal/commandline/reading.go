@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -83,8 +84,11 @@ func JSONTime(ms int64) time.Time {
 	return time.UnixMilli(min(max(ms, 0), last)).UTC()
 }
 
-// Prepare sets up the Reader, once the flags are parsed.
-func (f *Reading) Prepare() (err error) {
+// Prepare checks the name and sets up the Reader, once the flags are parsed. name is the flag for the Reader's name.
+func (f *Reading) Prepare(name string) (err error) {
+	if !regexp.MustCompile(`^[!-~]{1,64}$`).MatchString(f.Reader.Name) { // the Reader would panic
+		return UsageError{fmt.Errorf("%s: a name has 1 to 64 characters, printable ASCII without spaces, not %q", name, f.Reader.Name)}
+	}
 	f.Reader.Addrs = f.addrs.Values
 	if f.tokenFile != "" {
 		if f.Reader.Token, err = ReadSecret("--token-file", f.tokenFile); err != nil {

@@ -171,7 +171,12 @@ func (x *deadIndex) set(l *letter, s state, reason string, since time.Time) {
 		return
 	}
 	delete(x.letters, l.letterKey)
-	rest := slices.DeleteFunc(x.clients[l.client], func(other *letter) bool { return other == l })
+	rest := x.clients[l.client]
+	if rest[0] == l { // usually: the others need not move
+		rest = rest[1:]
+	} else {
+		rest = slices.DeleteFunc(rest, func(other *letter) bool { return other == l })
+	}
 	if x.clients[l.client] = rest; len(rest) == 0 {
 		delete(x.clients, l.client)
 	}
@@ -203,7 +208,10 @@ func (d *deadLog) counts() (refused, queued int) {
 func (d *deadLog) keep(ctx context.Context, b *batch) (added int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := deadWriter{d: d, ctx: ctx, now: time.Now()}
+	w := deadWriter{d: d, ctx: ctx, now: time.Now(), store: d.log.Append}
+	if b.again { // it only changes letters: at a limit too, since it makes room, and what is delivered does not come again
+		w.store = d.log.AppendReserved
+	}
 	for i := range b.messages {
 		m := &b.messages[i]
 		l := d.index.letters[letterKey{m.log, m.Number}]
@@ -228,6 +236,7 @@ type deadWriter struct {
 	ctx   context.Context
 	now   time.Time
 	e     journal.Encoder
+	store func(context.Context, []byte) (pos uint64, err error)
 	begun bool
 	then  []func(pos uint64) // what the envelope changes in the index
 }
@@ -297,7 +306,15 @@ func (w *deadWriter) flush() (pos uint64, err error) {
 	if !w.begun {
 		return 0, nil
 	}
-	if pos, err = w.d.log.Append(w.ctx, w.e.Bytes()); err != nil {
+	envelope := w.e.Bytes()
+	pos, err = w.store(w.ctx, envelope)
+	if errors.Is(err, journal.ErrNoSpace) { // what is delivered or dropped makes room
+		if err := w.d.shorten(w.ctx); err != nil {
+			return 0, err
+		}
+		pos, err = w.store(w.ctx, envelope)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("the dead-letter log: %w", err)
 	}
 	for _, then := range w.then {
@@ -308,7 +325,7 @@ func (w *deadWriter) flush() (pos uint64, err error) {
 }
 
 // due returns up to most letters that are to be delivered: for each client the oldest ones, up to one
-// that is refused.
+// that is refused. They are the first ones of the log, so that load reads only as far as it must.
 func (d *deadLog) due(most int, passOn bool) (all []*letter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -316,17 +333,19 @@ func (d *deadLog) due(most int, passOn bool) (all []*letter) {
 		return nil
 	}
 	for _, letters := range d.index.clients {
+		before := len(all)
 		for _, l := range letters {
 			if l.state == refused && passOn {
 				continue
 			}
-			if l.state == refused || len(all) == most {
+			if l.state == refused || len(all)-before == most {
 				break
 			}
 			all = append(all, l)
 		}
 	}
-	return all
+	slices.SortStableFunc(all, func(a, b *letter) int { return cmp.Compare(a.pos, b.pos) })
+	return all[:min(most, len(all))]
 }
 
 // load reads letters' messages, in the order of the dead-letter log.
@@ -368,12 +387,20 @@ func cloned(r journal.Record) journal.Record {
 	return r
 }
 
-// trim deletes what the log begins with and nobody needs, at most once a minute.
+// trim calls shorten at most once a minute.
 func (d *deadLog) trim(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if time.Since(d.trimmed) < time.Minute {
+		return nil
+	}
+	return d.shorten(ctx)
+}
+
+// shorten deletes what the log begins with and nobody needs. d.mu is held.
+func (d *deadLog) shorten(ctx context.Context) error {
 	_, next, err := d.log.Bounds()
-	if err != nil || time.Since(d.trimmed) < time.Minute {
+	if err != nil {
 		return err
 	}
 	for _, l := range d.index.letters {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -61,17 +62,51 @@ func TestDeadLog(t *testing.T) {
 	if due := d.due(10, true); len(due) != 2 {
 		t.Errorf("%d letters go past a refused one that does not hold them up", len(due))
 	}
+	if due := d.due(1, true); len(due) != 1 || due[0].number != 3 {
+		t.Errorf("%d letters are the next one", len(due))
+	}
 	d.close()
 	d = openTestDead(t, dir)
 	check(3)
 	d.close()
 }
 
+// TestDeadLogOrder: the letters that are delivered next are the first ones of the log, whosever they are.
+func TestDeadLogOrder(t *testing.T) {
+	d := openTestDead(t, t.TempDir())
+	defer d.close()
+	for number := range uint64(60) {
+		m := letterOf(number, waiting, nil)
+		m.Client = string(rune('a' + number%20))
+		if _, err := d.keep(t.Context(), &batch{messages: []message{m}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for next := uint64(0); next < 60; {
+		due := d.due(25, false)
+		b := &batch{again: true}
+		for _, l := range due {
+			if l.number != next {
+				t.Fatalf("%d is due instead of %d", l.number, next)
+			}
+			m := letterOf(l.number, done, nil)
+			b.messages = append(b.messages, m)
+			next++
+		}
+		if _, err := d.keep(t.Context(), b); err != nil || len(due) == 0 {
+			t.Fatal(len(due), err)
+		}
+	}
+	if _, queued := d.counts(); queued != 0 || len(d.index.clients) != 0 {
+		t.Errorf("%d letters are left", queued)
+	}
+}
+
 // TestDeadLogTorn: an entry whose message was not stored any more means nothing.
 func TestDeadLogTorn(t *testing.T) {
 	dir := t.TempDir()
 	d := openTestDead(t, dir)
-	w := deadWriter{d: d, ctx: t.Context(), now: time.Now()}
+	w := deadWriter{d: d, ctx: t.Context(), now: time.Now(), store: d.log.Append}
 	if err := w.entry(&letter{letterKey: letterKey{number: 1}, client: "c"}, entry{State: "refused", Letter: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,12 +177,48 @@ func TestDeadLogTrim(t *testing.T) {
 			t.Fatal(o)
 		}
 	}
-	if err := d.trim(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	first, _, _ := d.log.Bounds()
 	if loaded, err := load(t.Context(), d.log, d.index.sorted()); err != nil || len(loaded) != 1 || loaded[0].Number != 100 || first == 1 {
 		t.Errorf("%d letters are left, the log begins at %d, %v", len(loaded), first, err)
+	}
+}
+
+// TestDeadLogAtItsLimit: letters can be dropped when the log has reached its size limit, and then there is room for
+// others after the next start.
+func TestDeadLogAtItsLimit(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *deadLog {
+		d, err := openDead(t.Context(), dir, 100_000, 1<<20, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	number := uint64(0)
+	fill := func(d *deadLog) (letters int) {
+		for size := 10_000; size > 0; {
+			number++
+			_, err := d.keep(t.Context(), &batch{messages: []message{letterOf(number, refused, make([]byte, size))}})
+			switch {
+			case err == nil:
+				letters++
+			case errors.Is(err, journal.ErrNoSpace):
+				size /= 2
+			default:
+				t.Fatal(err)
+			}
+		}
+		return letters
+	}
+	for range 3 {
+		d := open()
+		want := fill(d)
+		if o := d.carryOut(t.Context(), decision{State: "dropped", All: true}); o.Error != "" || o.Changed != want || want < 50 {
+			t.Errorf("%+v; want %d", o, want)
+		}
+		if err := d.close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -12,7 +14,8 @@ import (
 	"github.com/hone-go/hone/gateway/internal/namespacetest"
 )
 
-// TestDeadLogFull: a full disk stops the relay, and nothing is passed over; when there is space, it goes on.
+// TestDeadLogFull: a full disk stops the relay, and nothing is passed over. Letters can be dropped and retried there, and
+// one that is delivered does not come again. When there is space, the relay goes on.
 func TestDeadLogFull(t *testing.T) {
 	if !namespacetest.Inside(t) {
 		return
@@ -31,7 +34,14 @@ func TestDeadLogFull(t *testing.T) {
 		}
 		return numbered(i)
 	})
-	hook := &receiver{t: t, answer: poison}
+	var cured atomic.Value // number of a message that is not refused any more
+	cured.Store("")
+	hook := &receiver{t: t, answer: func(n int, all []line) (int, string) {
+		if len(all) == 1 && all[0].Number == cured.Load() {
+			return http.StatusOK, ""
+		}
+		return poison(n, all)
+	}}
 	hook.start()
 	defer hook.die()
 	data := filepath.Join(disk, "dead")
@@ -39,14 +49,34 @@ func TestDeadLogFull(t *testing.T) {
 	if code := r.exit(); code != commandline.Failed || !strings.Contains(r.text(), "no space left") {
 		t.Fatalf("%d %s", code, r.text())
 	}
-	some := len(deadLines(t, data))
-	if some == 0 || some == 100 {
-		t.Errorf("%d dead letters fit", some)
+	dead := deadLines(t, data)
+	if len(dead) < 2 || len(dead) == 100 {
+		t.Fatalf("%d dead letters fit", len(dead))
+	}
+	writeFile(t, ballast+"2", strings.Repeat("x", 1<<20)) // not even a decision fits in front of the reserve
+	verb(t, data, "drop", dead[0].Number)
+	verb(t, data, "retry", dead[1].Number)
+	cured.Store(dead[1].Number)
+	for range 2 {
+		r = startRelay(t, nil, addr, data, "http://"+hook.addr, "--pass-on", "--batch-messages", "20")
+		if code := r.exit(); code != commandline.Failed || !strings.Contains(r.text(), "no space left") {
+			t.Fatalf("%d %s", code, r.text())
+		}
+	}
+	times := 0
+	for _, l := range hook.lines() {
+		if l.Number == dead[1].Number {
+			times++
+		}
+	}
+	if left := len(deadLines(t, data)); times != 1 || left != len(dead)-2 {
+		t.Errorf("the retried letter came %d times, and %d of %d letters are left", times, left, len(dead))
 	}
 	os.Remove(ballast)
+	os.Remove(ballast + "2")
 	r = startRelay(t, nil, addr, data, "http://"+hook.addr, "--pass-on", "--batch-messages", "20")
-	eventually(t, "everything", func() bool { return hook.unique() == 100 && r.stats().Dead == 100 })
-	if got := len(deadLines(t, data)); got != 100 {
-		t.Errorf("%d dead letters; want 100", got)
+	eventually(t, "everything", func() bool { return hook.unique() == 101 && r.stats().Dead == 98 })
+	if got := len(deadLines(t, data)); got != 98 {
+		t.Errorf("%d dead letters; want 98", got)
 	}
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -65,13 +67,30 @@ func (k *kafka) write(ctx context.Context, b *batch) error {
 func (k *kafka) produce(ctx context.Context, b *batch, at []int) error {
 	ctx, cancel := context.WithTimeout(ctx, k.requestTime)
 	defer cancel()
+	var mu sync.Mutex // a promise may come behind a Flush that fails
 	errs := make([]error, len(at))
 	for n, i := range at {
-		k.client.Produce(ctx, b.messages[i].record(), func(_ *kgo.Record, err error) { errs[n] = err })
+		errs[n] = errUnanswered
+		k.client.Produce(ctx, b.messages[i].record(), func(_ *kgo.Record, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			errs[n] = err
+		})
 	}
-	if err := k.client.Flush(ctx); err != nil {
+	flushed := k.client.Flush(ctx)
+	mu.Lock()
+	defer mu.Unlock()
+	if err := settle(b, at, errs); flushed == nil {
 		return err
 	}
+	return flushed
+}
+
+var errUnanswered = errors.New("no answer from Kafka")
+
+// settle marks what Kafka has taken, and returns why it has not taken the rest: if it has refused some and others
+// failed, why those failed.
+func settle(b *batch, at []int, errs []error) (failed error) {
 	var no error
 	for n, err := range errs {
 		switch {
@@ -80,10 +99,10 @@ func (k *kafka) produce(ctx context.Context, b *batch, at []int) error {
 		case refusedByKafka(err):
 			no = refusal{err.Error()}
 		default:
-			return err
+			failed = cmp.Or(failed, err)
 		}
 	}
-	return no
+	return cmp.Or(failed, no)
 }
 
 // refusedByKafka reports whether an error is about the messages.

@@ -33,6 +33,8 @@ type postgres struct {
 	stored   string    // the position in the table, as text; empty: there is none
 }
 
+const pgUndefinedTable = "42P01"
+
 // columns are those that the relay fills. docs/relay.md describes the table.
 func columns() []string {
 	return []string{"log", "number", "client", "epoch", "seq", "time", "attributes", "data"}
@@ -50,7 +52,11 @@ func (p *postgres) open(ctx context.Context) (own *gateway.Position, err error) 
 	if err := p.connect(ctx); err != nil {
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && strings.Contains("3D 3F 28 42", pg.Code[:2]) { // no such database, schema, user or table
-			err = finalError{fmt.Errorf("%w; --create-table creates the tables, and docs/relay.md describes them", err)}
+			hint := ""
+			if pg.Code == pgUndefinedTable {
+				hint = "; --create-table creates the tables, and docs/relay.md describes them"
+			}
+			err = finalError{fmt.Errorf("PostgreSQL: %w%s", pg, hint)} // err has a line for each attempt, with and without TLS
 		}
 		return nil, err
 	}

@@ -322,6 +322,15 @@ func TestPostgresOvertaken(t *testing.T) {
 	if code := r.exit(); code != commandline.Failed || !strings.Contains(r.text(), "--create-table") {
 		t.Errorf("%d %s", code, r.text())
 	}
+	for to, says := range map[string]string{
+		d.url() + "_none": `FATAL: database "postgres_none" does not exist (SQLSTATE 3D000)`,
+		strings.Replace(d.url(), "hone@", "nobody@", 1): `FATAL: role "nobody" does not exist (SQLSTATE 28000)`,
+	} {
+		r := startRelay(t, nil, addr, t.TempDir(), to)
+		if code := r.exit(); code != commandline.Failed || !strings.HasSuffix(r.text(), "\nhoned-relay: PostgreSQL: "+says+"\n") {
+			t.Errorf("%d %s; want %s", code, r.text(), says)
+		}
+	}
 }
 
 // TestPostgresUnknownCommit: the connection is lost after a commit and before its answer. The next attempt finds out.

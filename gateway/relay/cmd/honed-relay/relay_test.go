@@ -85,11 +85,23 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no such verb", []string{"fly"}, 2, `there is no verb "fly"`},
 		{"no reader", []string{"--to", "stdout"}, 2, "--from READER is missing"},
+		{"a space in the name", []string{"--from", "my billing", "--to", "stdout"}, 2, "--from: a name has 1 to 64 characters, printable ASCII without spaces, not \"my billing\""},
+		{"not ASCII", []string{"--from", "zürich", "--to", "stdout"}, 2, "--from: a name has 1 to 64 characters"},
+		{"a long name", []string{"--from", strings.Repeat("a", 65), "--to", "stdout"}, 2, "--from: a name has 1 to 64 characters"},
 		{"no destination", []string{"--from", "a"}, 2, "--to DESTINATION is missing"},
 		{"password", []string{"--from", "a", "--to", "postgres://u:hidden@h/d"}, 2, "put it into a file"},
 		{"another destination", []string{"--config", config}, 2, `there is no destination "carrier-pigeon"`},
+		{"a password without a user", []string{"--from", "a", "--to", "kafka://127.0.0.1:1/t", "--password-file", empty}, 2, "needs both --user and --password-file"},
+		{"a user without a password", []string{"--from", "a", "--to", "kafka://127.0.0.1:1/t", "--user", "u"}, 2, "needs both --user and --password-file"},
+		{"no host", []string{"--from", "a", "--to", "https://"}, 2, "--to https://HOST/PATH needs a host"},
+		{"a path without a host", []string{"--from", "a", "--to", "http:///x"}, 2, "--to http://HOST/PATH needs a host"},
 		{"start", []string{"--from", "a", "--to", "stdout", "--start", "soon"}, 2, `is not first, next, a time`},
 		{"share", []string{"--from", "a", "--to", "stdout", "--share", "2", "--shares", "2"}, 2, "--share is from 0 to 1, not 2"},
+		{"shares that wrap", []string{"--from", "a", "--to", "stdout", "--shares", "65537"}, 2, "--shares is from 1 to 1024, not 65537"},
+		{"no shares", []string{"--from", "a", "--to", "stdout", "--shares", "0"}, 2, "--shares is from 1 to 1024, not 0"},
+		{"small window", []string{"--from", "a", "--to", "stdout", "--window", "5"}, 2, "--window is from 131072 to 2097152, or 0 for 1 MiB, not 5"},
+		{"negative window", []string{"--from", "a", "--to", "stdout", "--window", "-5"}, 2, "--window is from"},
+		{"negative size", []string{"--from", "a", "--to", "stdout", "--dead-bytes", "-1"}, 2, "--dead-bytes must not be negative"},
 		{"bounds", []string{"--from", "a", "--to", "stdout", "--batch-bytes", "0"}, 2, "must be positive"},
 		{"readable secret", []string{"--from", "a", "--to", "http://127.0.0.1:1", "--secret-file", open}, 1, "chmod 600"},
 		{"empty secret", []string{"--from", "a", "--to", "http://127.0.0.1:1", "--secret-file", empty}, 2, "is empty"},
@@ -113,9 +125,13 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	var out bytes.Buffer
-	if code := run(soon(t), []string{"--help"}, &out, &out); code != 0 || !strings.Contains(out.String(), "--accept-gaps") {
-		t.Errorf("%d %s", code, &out)
+	for line, says := range map[string]string{
+		"--help": "--accept-gaps", "dead --help": "honed-relay dead show NUMBER", "dead help": "honed-relay dead show NUMBER", "dead list --help": "--client",
+	} {
+		var out, errs bytes.Buffer
+		if code := run(soon(t), strings.Fields(line), &out, &errs); code != 0 || !strings.Contains(out.String(), says) || errs.Len() > 0 {
+			t.Errorf("%s: %d %s%s", line, code, &out, &errs)
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ func (f *relaying) add(flags *flag.FlagSet) {
 
 	flags.StringVar(&f.data, "data", "honed-relay-data", "`FOLDER` of the dead-letter log")
 	flags.IntVar(&f.deadMessages, "dead-messages", 1_000_000, "messages in the dead-letter log at which the relay stops")
-	flags.Int64Var(&f.deadBytes, "dead-bytes", 1<<30, "`BYTES` of the dead-letter log at which the relay stops")
+	flags.Int64Var(&f.deadBytes, "dead-bytes", 1<<30, "`BYTES` of the dead-letter log at which the relay stops; 0: only the disk limits it")
 	flags.BoolVar(&f.passOn, "pass-on", false, "do not hold up a client's later messages while one is in the dead-letter log")
 	flags.BoolVar(&f.acceptGaps, "accept-gaps", false, "go on where honed has deleted or lost messages, instead of stopping")
 
@@ -97,7 +97,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if f.to != "stdout" { // a relay that prints the messages ends with their reader
 		sys.OutliveReaders()
 	}
-	if err := f.reading.Prepare(); err != nil {
+	if err := f.reading.Prepare("--from"); err != nil {
 		return err
 	}
 	f.reader = &f.reading.Reader
@@ -144,8 +144,14 @@ func (f *relaying) check() error {
 		return errors.New("--batch-messages, --batch-bytes, --lanes, --dead-messages and --request-time must be positive, and --retry-time at least 1s")
 	case f.dataType != "bytea" && f.dataType != "text" && f.dataType != "jsonb":
 		return fmt.Errorf("--data-type is bytea, text or jsonb, not %q", f.dataType)
+	case r.Shares < 1 || r.Shares > 1024: // as honed allows
+		return fmt.Errorf("--shares is from 1 to 1024, not %d", r.Shares)
 	case r.Share < 0 || r.Share >= r.Shares:
 		return fmt.Errorf("--share is from 0 to %d, not %d", r.Shares-1, r.Share)
+	case r.Window != 0 && (r.Window < 128<<10 || r.Window > 2<<20):
+		return fmt.Errorf("--window is from 131072 to 2097152, or 0 for 1 MiB, not %d", r.Window)
+	case f.deadBytes < 0:
+		return errors.New("--dead-bytes must not be negative; with 0 only the disk limits the dead-letter log")
 	case f.stored && r.Start != gateway.Stored:
 		return errors.New("--stored and --start exclude each other")
 	}
@@ -166,6 +172,9 @@ func (f *relaying) destination(stdout io.Writer) (sink, error) {
 	}
 	switch u.Scheme {
 	case "http", "https":
+		if u.Host == "" {
+			return nil, commandline.UsageError{Err: fmt.Errorf("--to %s://HOST/PATH needs a host", u.Scheme)}
+		}
 		return f.webhook()
 	case "postgres", "postgresql":
 		return f.postgres()
@@ -197,6 +206,9 @@ func (f *relaying) kafka(u *url.URL) (sink, error) {
 	topic := strings.Trim(u.Path, "/")
 	if topic == "" || u.Host == "" {
 		return nil, commandline.UsageError{Err: errors.New("--to kafka://HOST:PORT,HOST:PORT/TOPIC needs brokers and a topic")}
+	}
+	if (f.user == "") != (f.passwordFile == "") {
+		return nil, commandline.UsageError{Err: errors.New("--to kafka://… needs both --user and --password-file to log in, or neither")}
 	}
 	k := &kafka{messages: f.messages, requestTime: f.requestTime}
 	k.options = []kgo.Opt{

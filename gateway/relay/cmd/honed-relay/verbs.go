@@ -38,11 +38,27 @@ type outcome struct {
 	Error   string `json:"error,omitempty"`
 }
 
+const deadHelp = `honed-relay dead decides what becomes of the messages that the destination refused.
+
+Usage:
+  honed-relay dead list [--client C] [--all] [--json]   what was refused and why; --all: and what waits
+  honed-relay dead show NUMBER                          one message, with its data
+  honed-relay dead retry NUMBER… | --client C | --all   deliver refused ones again, and then what waits behind them
+  honed-relay dead drop NUMBER… | --client C | --all    give messages up; what waits behind them is delivered
+
+They take --data, the folder of the relay, which may run or not. honed-relay dead VERB --help lists a verb's flags.
+`
+
 // dead is honed-relay dead.
 func dead(ctx context.Context, args []string, stdout io.Writer) error {
 	verb := ""
 	if len(args) > 0 {
 		verb, args = args[0], args[1:]
+	}
+	switch verb {
+	case "help", "--help", "-h", "-help":
+		_, err := fmt.Fprint(stdout, deadHelp)
+		return err
 	}
 	flags, config := commandline.New("honed-relay dead " + verb)
 	folder := flags.String("data", "honed-relay-data", "`FOLDER` of the dead-letter log")
@@ -214,13 +230,17 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	if s == pending {
 		return outcome{Error: fmt.Sprintf("there is no decision %q", what.State)}
 	}
-	w := deadWriter{d: d, ctx: ctx, now: time.Now()}
+	w := deadWriter{d: d, ctx: ctx, now: time.Now(), store: d.log.AppendReserved}
 	for _, l := range letters {
 		if err := w.mark(l, s, l.reason); err != nil {
 			return outcome{Error: err.Error()}
 		}
 	}
-	if _, err := w.flush(); err != nil {
+	_, err := w.flush()
+	if err == nil {
+		err = d.shorten(ctx)
+	}
+	if err != nil {
 		return outcome{Error: err.Error()}
 	}
 	if d.changed != nil {

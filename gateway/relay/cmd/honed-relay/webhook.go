@@ -147,14 +147,15 @@ func transient(code int) bool {
 	return false
 }
 
-// retryAfter reads the header, seconds or a date.
+// retryAfter reads the header, seconds or a date, up to a day.
 func retryAfter(text string, now time.Time) time.Duration {
+	const longest = 24 * time.Hour
 	if seconds, err := strconv.Atoi(text); err == nil {
-		return time.Duration(min(max(seconds, 0), 24*3600)) * time.Second
+		return time.Duration(min(max(seconds, 0), int(longest/time.Second))) * time.Second
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {
 		return 0
 	}
-	return max(at.Sub(now), 0)
+	return min(max(at.Sub(now), 0), longest)
 }

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,6 +238,7 @@ func TestClassify(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for text, want := range map[string]time.Duration{
 		"": 0, "3": 3 * time.Second, "-1": 0, "soon": 0, "999999999": 24 * time.Hour, now.Add(time.Minute).UTC().Format(http.TimeFormat): time.Minute,
+		"Tue, 01 Dec 2099 00:00:00 GMT": 24 * time.Hour, now.Add(-time.Minute).UTC().Format(http.TimeFormat): 0,
 	} {
 		if got := retryAfter(text, now); got != want {
 			t.Errorf("%q: %v; want %v", text, got, want)
@@ -406,6 +408,52 @@ func TestDeadLimit(t *testing.T) {
 	}
 	r = startRelay(t, nil, addr, data, to[0], to[1:]...)
 	eventually(t, "the rest", func() bool { return hook.unique() == 90 && r.stats().Dead == 10 })
+}
+
+// TestDeadBytes: a dead-letter log that has reached its size limit takes letters again once those in it are delivered
+// or dropped.
+func TestDeadBytes(t *testing.T) {
+	t.Parallel()
+	addr, data := newGateway(t), t.TempDir()
+	var healed atomic.Bool
+	hook := &receiver{t: t, answer: func(_ int, all []line) (int, string) {
+		if healed.Load() && all[0].Client == "a" {
+			return http.StatusOK, ""
+		}
+		return http.StatusBadRequest, ""
+	}}
+	hook.start()
+	defer hook.die()
+	start := func() *child {
+		return startRelay(t, nil, addr, data, "http://"+hook.addr, "--dead-bytes", "1MiB", "--batch-messages", "1")
+	}
+	send := func(client string) { submit(t, addr, client, 40, func(int) string { return random(20_000) }) } // 0.8 MB
+	full := func(r *child) (letters int) {
+		t.Helper()
+		if code := r.exit(); code != commandline.Failed || !strings.Contains(r.text(), "no space left") {
+			t.Fatal(code, r.text())
+		}
+		return len(deadLines(t, data))
+	}
+	letters := func(r *child, n int) {
+		t.Helper()
+		eventually(t, "the letters", func() bool { return r.isEnded() || len(deadLines(t, data)) == n })
+		if r.isEnded() {
+			t.Fatalf("%d letters are in the log, %d come: %s", len(deadLines(t, data)), n, r.text())
+		}
+	}
+	send("a")
+	send("b")
+	some := full(start())
+	verb(t, data, "drop", "--client", "b")
+	verb(t, data, "retry", "--client", "a")
+	healed.Store(true)
+	r := start()
+	letters(r, 80-some)
+	send("c")
+	more := full(r)
+	verb(t, data, "drop", "--all")
+	letters(start(), 80-some+40-more)
 }
 
 // A relay goes on when nobody reads its log. One that prints to standard output ends with its reader.
