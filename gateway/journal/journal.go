@@ -280,7 +280,7 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 		at = trimmed.First // it was trimmed meanwhile
 	}
 	if err != nil {
-		return err
+		return errors.Join(append(damage, err)...)
 	}
 	if at < next {
 		lost(&Damage{First: at, Last: next - 1, Err: errMissing})

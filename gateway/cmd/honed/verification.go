@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -19,27 +21,50 @@ type verification struct {
 // run verifies log at a rate in bytes per second, again and again, until ctx ends.
 func (v *verification) run(ctx context.Context, log journal.Reader, rate int64, every time.Duration, logger *slog.Logger) {
 	for rate > 0 && ctx.Err() == nil {
-		began := time.Now()
-		v.once(ctx, log, rate, logger)
+		next := time.Now().Add(every)
+		if !v.once(ctx, log, rate, logger) {
+			next = time.Now().Add(min(every, verifyAgain))
+		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(every - time.Since(began)):
+		case <-time.After(time.Until(next)):
 		}
 	}
 }
 
-// once verifies the log and logs what it finds.
-func (v *verification) once(ctx context.Context, log journal.Reader, rate int64, logger *slog.Logger) {
+// verifyAgain is when a verification that could not read everything is repeated.
+const verifyAgain = time.Minute
+
+// once verifies the log and logs what it finds. It reports whether it could read everything.
+func (v *verification) once(ctx context.Context, log journal.Reader, rate int64, logger *slog.Logger) (complete bool) {
 	err := log.Verify(ctx, rate, func(done, all uint64) { v.done.Store(done); v.all.Store(all) })
 	if ctx.Err() != nil {
-		return
+		return false
 	}
-	found := places(err)
-	for _, damage := range found {
-		logger.Error("the background verification found damage", "err", damage)
+	found := int64(0)
+	complete = true
+	for _, place := range places(err) {
+		if saysNothing(place) {
+			complete = false
+			logger.Warn("the background verification could not read everything; it is repeated soon", "err", place)
+			continue
+		}
+		found++
+		logger.Error("the background verification found damage", "err", place)
 	}
-	v.damage.Store(int64(len(found)))
-	v.ended.Store(time.Now().Unix())
+	if !complete {
+		found = max(found, v.damage.Load()) // what an earlier one found may be in what this one did not read
+	}
+	v.damage.Store(found)
+	if complete {
+		v.ended.Store(time.Now().Unix())
+	}
+	return complete
+}
+
+// saysNothing reports whether an error is of this machine and not of the log.
+func saysNothing(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // places returns the errors that err joins.
