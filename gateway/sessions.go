@@ -312,7 +312,8 @@ func (s *Server) take(of any, id uint64, data []byte) (later *answer, err error)
 	return nil, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
 }
 
-// Revoke closes the connections whose tokens are no longer valid. Call it after Tokens.Reload.
+// Revoke closes the connections whose tokens are no longer valid, and those of readers whose tokens
+// permit something else now: they open again. Call it after Tokens.Reload.
 func (s *Server) Revoke() (ended int) {
 	if s.Tokens == nil {
 		return 0
@@ -331,8 +332,8 @@ func (s *Server) Revoke() (ended int) {
 	s.readers.mu.Lock()
 	defer s.readers.mu.Unlock()
 	for h := range s.readers.holders {
-		if !s.Tokens.allows(h) {
-			h.conn.End(refusal(ErrUnauthorised))
+		if why := s.Tokens.objection(h); why != nil && !h.gone {
+			h.end(why)
 			ended++
 		}
 	}
