@@ -115,7 +115,7 @@ func (o *offline) hello(h hello) (l *link, known *session, err error) {
 	}
 	o.queue.mu.Lock()
 	defer o.queue.mu.Unlock()
-	if err := o.sessions.settle(&requests[0], requests[0].granted, o.readClock()); err != nil {
+	if err := o.sessions.settle(&requests[0], requests[0].granted, false, o.readClock()); err != nil {
 		o.t.Fatal(err)
 	}
 	return l, requests[0].granted, nil

@@ -47,7 +47,7 @@ func (s *Server) mayRead(h *holder) (prefix string, err error) {
 // objection returns why a reader has to end, or nil: its token is gone, or permits something else
 // than when the reader opened.
 func (t *Tokens) objection(h *holder) error {
-	switch allowed, ok := t.allow(h.opening.name, h.proof, true); {
+	switch allowed, ok := t.permits(h.opening.name, h.proof, true); {
 	case !ok:
 		return ErrUnauthorised
 	case allowed != h.allowed:
@@ -95,6 +95,11 @@ func (s *Server) open(h *holder) error {
 	defer r.mu.Unlock()
 	if len(r.holders) >= s.Readers {
 		return fmt.Errorf("%w: %d readers are connected", ErrTooMany, s.Readers)
+	}
+	if s.Tokens != nil { // Revoke may have come between admit and this
+		if err := s.Tokens.objection(h); err != nil {
+			return err
+		}
 	}
 	s.beginReaders()
 	r.holders[h] = true

@@ -320,11 +320,11 @@ func (s *Server) Revoke() (ended int) {
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	for _, known := range s.sessions.byClient {
+	for _, known := range s.sessions.byClient { // a hello that waits is checked again when it is its turn
 		if known.link == nil {
 			continue
 		}
-		if _, ok := s.Tokens.allow(known.client, known.link.proof, false); !ok {
+		if s.revoked(known.client, known.link) {
 			known.fence(ErrUnauthorised)
 			ended++
 		}
@@ -338,6 +338,15 @@ func (s *Server) Revoke() (ended int) {
 		}
 	}
 	return ended
+}
+
+// revoked reports whether the token that authenticated a client is no longer valid.
+func (s *Server) revoked(client string, l *link) bool {
+	if s.Tokens == nil {
+		return false
+	}
+	_, ok := s.Tokens.permits(client, l.proof, false)
+	return !ok
 }
 
 // proof is the hash of the token that a client sent.
