@@ -325,7 +325,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, s.cancel)()
-	err := cmp.Or(s.framed.Shutdown(ctx), s.sockets.Shutdown(ctx))
+	sockets := make(chan error, 1)
+	go func() { sockets <- s.sockets.Shutdown(ctx) }()
+	err := cmp.Or(s.framed.Shutdown(ctx), <-sockets)
 	s.queue.end(nil)
 	<-s.done
 	failure := s.queue.failure()
