@@ -124,7 +124,7 @@ func (o *offline) hello(h hello) (l *link, known *session, err error) {
 // write stores one record, and reports whether it was a duplicate.
 func (o *offline) write(l *link, seq uint64, data string) (duplicate bool) {
 	o.queue.mu.Lock()
-	p, n, err := o.queue.admit(l, seq, []byte(data))
+	p, n, err := o.queue.admit(l, context.Background, seq, []byte(data))
 	if err == nil && n > 0 {
 		p.addSilent(l.session, seq)
 		p.entries[len(p.entries)-1].sum = l.session.sum

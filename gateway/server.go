@@ -256,7 +256,7 @@ func (s *Server) prepare() {
 	}
 	s.retry = cmp.Or(s.retry, time.Second)
 	s.log = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
-	s.queue.prepare(s.QueueBytes, s.Format, func() (logTime, running int64) {
+	s.queue.prepare(s.QueueBytes, s.Format, s.full.Load, func() (logTime, running int64) {
 		running = s.readClock()
 		return s.clock.time, running
 	})
