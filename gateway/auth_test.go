@@ -154,6 +154,73 @@ func TestTokensArePermittedLater(t *testing.T) {
 	}
 }
 
+// TestRevokeWhileWaiting: a hello is refused if its token was revoked while it waited for the committer, before and after
+// that had decided about it; so is a reader's open.
+func TestRevokeWhileWaiting(t *testing.T) {
+	const left = "a the-token-of-a-client\nb the-next-token-of-b\n"
+	const lines = left + "b the-token-of-b-client\nspy the-token-of-the-spy reads\n"
+	path := tokensOf(t, 0o600, lines)
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := newGate()
+	up := serve(t, &Server{Log: log, Tokens: tokens})
+	a, good := up.peer(t), up.peer(t)
+	a.hello(hello{next: 1, client: "a", token: "the-token-of-a-client"})
+	good.hello(hello{next: 1, client: "b", token: "the-next-token-of-b"})
+	replace := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := tokens.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, behind := range []bool{true, false} { // what is being stored is a record, or the claim of the session
+		replace(lines)
+		log.set(true, nil)
+		if behind {
+			a.submit(1, "x")
+			<-log.tried
+		}
+		b := up.peer(t)
+		b.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{next: 1, client: "b", token: "the-token-of-b-client"}.append(nil)})
+		if behind {
+			waitFor(t, "the hello", func() bool {
+				up.queue.mu.Lock()
+				defer up.queue.mu.Unlock()
+				return len(up.queue.waiting) > 0 && len(up.queue.waiting[0].requests) == 1
+			})
+		} else {
+			<-log.tried
+		}
+		replace(left)
+		up.Revoke()
+		log.set(false, nil)
+		b.must(wire.ConnAck, 1, wire.Unauthorised)
+		b.closed()
+		if behind {
+			a.must(wire.SubmitAck, 1, wire.OK)
+			good.submit(1, "y") // it was not disturbed
+			good.must(wire.SubmitAck, 1, wire.OK)
+		}
+	}
+
+	replace(lines)
+	h, err := up.admit(nil, (&opening{start: FromFirst, name: "spy", token: "the-token-of-the-spy", shares: 1}).append(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(left)
+	up.Revoke()
+	h.gone = true // if it is taken nevertheless, nothing is sent
+	if err := up.open(h); !errors.Is(err, ErrUnauthorised) || len(up.readers.holders) > 0 {
+		t.Errorf("%v, %d readers", err, len(up.readers.holders))
+	}
+}
+
 // signer is an authority, or a certificate of one.
 type signer struct {
 	cert *x509.Certificate

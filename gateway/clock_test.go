@@ -115,7 +115,7 @@ func (o *offline) hello(h hello) (l *link, known *session, err error) {
 	}
 	o.queue.mu.Lock()
 	defer o.queue.mu.Unlock()
-	if err := o.sessions.settle(&requests[0], requests[0].granted, o.readClock()); err != nil {
+	if err := o.sessions.settle(&requests[0], requests[0].granted, false, o.readClock()); err != nil {
 		o.t.Fatal(err)
 	}
 	return l, requests[0].granted, nil
@@ -124,7 +124,7 @@ func (o *offline) hello(h hello) (l *link, known *session, err error) {
 // write stores one record, and reports whether it was a duplicate.
 func (o *offline) write(l *link, seq uint64, data string) (duplicate bool) {
 	o.queue.mu.Lock()
-	p, n, err := o.queue.admit(l, seq, []byte(data))
+	p, n, err := o.queue.admit(l, context.Background, seq, []byte(data))
 	if err == nil && n > 0 {
 		p.addSilent(l.session, seq)
 		p.entries[len(p.entries)-1].sum = l.session.sum

@@ -177,6 +177,7 @@ func (s *Server) appendNext(envelope []byte, exact bool) error {
 		if errors.Is(err, journal.ErrNoSpace) && !s.leaving {
 			if !s.full.Swap(true) {
 				s.log.Error("no space for the log: records are not acknowledged until there is space", "err", err)
+				s.queue.logIsFull()
 			}
 			if err := s.makeRoom(); err != nil {
 				return err

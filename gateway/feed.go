@@ -60,6 +60,7 @@ type holder struct {
 	conn    receiver
 	opening opening
 	proof   proof
+	allowed string // prefix of the clients that its token permits
 	reply   answer
 	client  context.Context // ends with the client's connection
 	shares  uint32

@@ -36,18 +36,27 @@ func (s *Server) decide(requests []request) (claims []journal.State) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	s.readClock()
-	newest := map[string]*request{} // that is not stale
+	newest := map[string]*request{} // that is neither stale nor revoked
 	for i := range requests {
-		if r := &requests[i]; !r.stale() {
+		r, why := &requests[i], error(nil)
+		switch {
+		case r.stale():
+			why = ErrMoved
+		case s.revoked(r.hello.client, r.link):
+			why = ErrUnauthorised
+		default:
 			newest[r.hello.client] = r
+		}
+		if !r.passed {
+			r.granted, r.refused = nil, why
 		}
 	}
 	for i := range requests {
 		r := &requests[i]
-		if r.passed {
+		switch {
+		case r.passed || r.refused != nil:
 			continue
-		}
-		if r.granted, r.refused = nil, nil; newest[r.hello.client] != r {
+		case newest[r.hello.client] != r:
 			r.refused = ErrMoved
 			continue
 		}
@@ -99,7 +108,7 @@ func (s *Server) settle(requests []request, acks *framed.Batch) {
 			continue // they have come while its claim was stored
 		}
 		if r.refused == nil {
-			r.refused = s.sessions.settle(r, r.granted, now)
+			r.refused = s.sessions.settle(r, r.granted, s.revoked(r.hello.client, r.link), now)
 		}
 		if r.refused != nil {
 			s.count.add(func(st *Stats) { st.Refused++ })
@@ -117,16 +126,19 @@ func (s *Server) settle(requests []request, acks *framed.Batch) {
 	}
 }
 
-// settle attaches a stored session to a connection, unless the connection has ended in the
-// meantime; queue.mu is held.
-func (t *sessions) settle(r *request, known *session, now int64) error {
+// settle attaches a stored session to a connection, unless the connection has ended or its token was
+// revoked in the meantime; queue.mu is held.
+func (t *sessions) settle(r *request, known *session, revoked bool, now int64) error {
 	if before := t.byClient[known.client]; before != nil && before != known {
 		before.ended = true
 		before.fence(ErrFenced)
 	}
 	t.byClient[known.client] = known
-	if r.link.gone || r.client.Err() != nil {
+	switch {
+	case r.link.gone || r.client.Err() != nil:
 		return ErrMoved
+	case revoked:
+		return ErrUnauthorised
 	}
 	if r.hello.next > known.accepted+1 { // at level received: skip what a crash lost
 		known.accepted = r.hello.next - 1

@@ -415,7 +415,7 @@ func (w *world) submit(p *program, seq uint64, data string) {
 		return
 	}
 	p.at.queue.mu.Lock()
-	pack, n, err := p.at.queue.admit(p.link, seq, []byte(data))
+	pack, n, err := p.at.queue.admit(p.link, context.Background, seq, []byte(data))
 	if err == nil && n > 0 {
 		pack.entries = append(pack.entries, entry{session: p.link.session, seq: seq, sum: p.link.session.sum, records: 1})
 	}

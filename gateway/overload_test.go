@@ -3,11 +3,17 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // slow is a log that stores few records for one envelope's time.
@@ -75,5 +81,98 @@ func TestOverload(t *testing.T) {
 		if len(got) != each {
 			t.Errorf("%s: %d records", client, len(got))
 		}
+	}
+}
+
+// TestWaitForRoomEnds: while the log has no space, connections whose records wait for room in the queue end with their
+// clients, and when they are revoked.
+func TestWaitForRoomEnds(t *testing.T) {
+	const token = "the-token-of-the-client"
+	left, none := "a "+token+"\n", "b "+token+"\n"
+	path := tokensOf(t, 0o600, left)
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, leave := range map[string]func(up *served, p *peer){
+		"reset": func(_ *served, p *peer) {
+			p.nc.(*net.TCPConn).SetLinger(0)
+			p.nc.Close()
+		},
+		"closed": func(_ *served, p *peer) { p.nc.Close() },
+		"revoked": func(up *served, p *peer) {
+			if err := os.WriteFile(path, []byte(none), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := tokens.Reload(); err != nil {
+				t.Fatal(err)
+			}
+			if n := up.Revoke(); n != 1 {
+				t.Errorf("%d connections ended", n)
+			}
+			p.closed()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(path, []byte(left), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := tokens.Reload(); err != nil {
+				t.Fatal(err)
+			}
+			log := newGate()
+			up := serve(t, &Server{Log: log, Tokens: tokens, QueueBytes: 1000, retry: time.Millisecond, Limits: engine.Limits{StallTime: time.Second}})
+			p := up.peer(t)
+			p.hello(hello{next: 1, client: "a", token: token})
+			log.set(false, journal.ErrNoSpace)
+			p.submit(1, strings.Repeat("x", 2000))
+			p.submit(2, "y")
+			waitFor(t, "a record that waits for room", func() bool {
+				up.queue.mu.Lock()
+				defer up.queue.mu.Unlock()
+				return up.queue.drained != nil && up.full.Load()
+			})
+			if leave(up, p); sys.Polls || name == "revoked" {
+				waitFor(t, "the end of the connection", func() bool { return up.EngineStats().Open == 0 })
+			}
+			if !up.full.Load() {
+				t.Error("the log has space")
+			}
+		})
+	}
+}
+
+// TestHalfClosedWaitsForRoom: a client that has closed its side is owed its answers while the log stores, however slowly.
+func TestHalfClosedWaitsForRoom(t *testing.T) {
+	var full atomic.Bool
+	q := queue{bytes: 1}
+	q.prepare(1, 2, full.Load, nil)
+	l := &link{session: &session{}}
+	l.session.link = l
+	halfClosed, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct{ full, gone bool }{{false, false}, {true, true}} {
+		gone := make(chan bool)
+		go func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			gone <- q.awaitRoom(l, halfClosed)
+		}()
+		waitFor(t, "a record that waits", func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.drained != nil
+		})
+		if full.Store(c.full); c.full {
+			q.logIsFull()
+		} else {
+			q.release(&pack{bytes: 1})
+		}
+		if got := <-gone; got != c.gone {
+			t.Errorf("full %v: gone %v", c.full, got)
+		}
+		q.mu.Lock()
+		q.bytes = 1
+		q.mu.Unlock()
 	}
 }

@@ -259,10 +259,15 @@ func (r *readers) forget(name string) {
 // evict ends the connection that holds a place; mu is held.
 func (r *readers) evict(p *place, why error) {
 	if p.holder != nil {
-		p.holder.gone, p.holder.ended = true, why
-		p.holder.conn.End(refusal(why))
+		p.holder.end(why)
 		p.holder = nil
 	}
+}
+
+// end ends a reader's connection; readers.mu is held.
+func (h *holder) end(why error) {
+	h.gone, h.ended = true, why
+	h.conn.End(refusal(why))
 }
 
 // any reports whether there are readers.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,10 +14,11 @@ import (
 // flight. Its mutex is the gateway's only lock: it orders the records of all clients.
 type queue struct {
 	mu      sync.Mutex
-	filled  sync.Cond // there is a pack to commit, or the queue has ended
-	drained sync.Cond // there is room, or the queue has ended
-	most    int       // maximum bytes
-	waiting []*pack   // in order; only the last one grows
+	filled  sync.Cond     // there is a pack to commit, or the queue has ended
+	drained chan struct{} // closed when those that wait for room have to look again; nil: nobody waits
+	full    func() bool   // the log has no space
+	most    int           // maximum bytes
+	waiting []*pack       // in order; only the last one grows
 	free    []*pack
 	delayed []answer // to records at level received that came while too many waited, in order
 	sending []answer // those that release has returned
@@ -75,9 +77,9 @@ const (
 	keptPacks   = 16
 )
 
-func (q *queue) prepare(most int, format uint8, now func() (logTime, running int64)) {
-	q.most, q.format, q.now = most, format, now
-	q.filled.L, q.drained.L = &q.mu, &q.mu
+func (q *queue) prepare(most int, format uint8, full func() bool, now func() (logTime, running int64)) {
+	q.most, q.format, q.full, q.now = most, format, full, now
+	q.filled.L = &q.mu
 }
 
 // errDuplicate means that the record is stored already: it may be acknowledged now.
@@ -86,10 +88,11 @@ var errDuplicate = errors.New("gateway: the record is stored already")
 // accept queues a record, unless it is queued or stored already. If the acknowledgement must
 // wait, accept returns the answer to fill in, with mu locked. If it returns neither an answer
 // nor an error, the record may be acknowledged now. When too much waits for the log, accept
-// blocks: backpressure, since the connection is not read meanwhile.
-func (q *queue) accept(l *link, seq uint64, data []byte) (*answer, error) {
+// blocks: backpressure, since the connection is not read meanwhile. client returns a context that
+// ends with the connection.
+func (q *queue) accept(l *link, client func() context.Context, seq uint64, data []byte) (*answer, error) {
 	q.mu.Lock()
-	p, records, err := q.admit(l, seq, data)
+	p, records, err := q.admit(l, client, seq, data)
 	if err != nil {
 		q.mu.Unlock()
 		return nil, err
@@ -131,15 +134,15 @@ func (p *pack) addSilent(of *session, seq uint64) {
 
 // admit adds a new record to the last pack, and returns the pack and how many records it added:
 // 0 for a duplicate. mu is held.
-func (q *queue) admit(l *link, seq uint64, data []byte) (p *pack, records int, err error) {
+func (q *queue) admit(l *link, client func() context.Context, seq uint64, data []byte) (p *pack, records int, err error) {
 	known := l.session
 	if known == nil {
 		return nil, 0, fmt.Errorf("%w: the client sent a record before the welcome", ErrHandshake)
 	}
-	for q.bytes >= q.most && !q.ended && known.link == l {
-		q.drained.Wait()
-	}
+	gone := q.bytes >= q.most && q.awaitRoom(l, client())
 	switch {
+	case gone:
+		return nil, 0, errGone
 	case q.ended:
 		return nil, 0, ErrServerClosed
 	case known.ended:
@@ -168,6 +171,49 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (p *pack, records int, e
 	q.bytes += len(data) + recordCost
 	q.records++
 	return p, 1, nil
+}
+
+// awaitRoom waits until there is room, the queue has ended, or l is fenced. It reports true when the client has
+// gone. One that has only closed its side looks the same and is owed its answers: it waits on, unless the log
+// has no space. mu is held, but not while it waits.
+func (q *queue) awaitRoom(l *link, client context.Context) (gone bool) {
+	fenced := make(chan struct{})
+	l.fenced = fenced
+	defer func() { l.fenced = nil }()
+	for left := client.Done(); q.bytes >= q.most && !q.ended && l.session.link == l; {
+		if client.Err() != nil {
+			if left = nil; q.full() {
+				return true
+			}
+		}
+		if q.drained == nil {
+			q.drained = make(chan struct{})
+		}
+		drained := q.drained
+		q.mu.Unlock()
+		select {
+		case <-drained:
+		case <-fenced:
+		case <-left:
+		}
+		q.mu.Lock()
+	}
+	return false
+}
+
+// wake has those that wait for room look again; mu is held.
+func (q *queue) wake() {
+	if q.drained != nil {
+		close(q.drained)
+		q.drained = nil
+	}
+}
+
+// logIsFull has those leave whose clients have gone.
+func (q *queue) logIsFull() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.wake()
 }
 
 // recordCost is the memory overhead of a record, in bytes. An envelope needs less.
@@ -242,7 +288,7 @@ func (q *queue) release(p *pack) []answer {
 	q.storing = nil
 	q.bytes -= p.bytes
 	q.records -= p.count
-	q.drained.Broadcast()
+	q.wake()
 	if len(q.free) < keptPacks {
 		clear(p.entries)
 		clear(p.requests)
@@ -279,7 +325,7 @@ func (q *queue) end(why error) {
 		q.err = why
 	}
 	q.filled.Broadcast()
-	q.drained.Broadcast()
+	q.wake()
 }
 
 // failure returns the error that ended the queue; nil: it is running, or was shut down.

@@ -220,6 +220,79 @@ func TestReaderTokens(t *testing.T) {
 	}
 }
 
+// TestRevokeWhileReading: Revoke changes nothing of what readers read whose tokens permit the same as before. Those whose
+// tokens permit something else open again.
+func TestRevokeWhileReading(t *testing.T) {
+	write := func(path, prefix string) {
+		t.Helper()
+		text := "meter-1 the-token-of-meter-1\ndoor-1 the-token-of-door-1\nspy the-token-of-the-spy reads" + prefix + "\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := tokensOf(t, 0o600)
+	write(path, "")
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := serve(t, &Server{Log: &Memory{}, Tokens: tokens})
+	submit := func(n int) { // door-1 last: what a reader of it is given ends there
+		t.Helper()
+		for _, name := range []string{"meter-1", "door-1"} {
+			c := &Client{Addrs: []string{up.addr}, ID: name, Token: "the-token-of-" + name}
+			for i := range n {
+				if _, err := c.SubmitAsync(soon(t), fmt.Append(nil, i), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.Close(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const many = 5000
+	submit(many)
+	r := up.reader(t, "spy", FromFirst)
+	r.Token = "the-token-of-the-spy"
+	revoking, stop := make(chan int, 1), make(chan struct{})
+	go func() {
+		ended := 0
+		for {
+			select {
+			case <-stop:
+				revoking <- ended
+				return
+			default:
+				ended += up.Revoke()
+			}
+		}
+	}()
+	if got := r.take(t, 2*many); len(got["meter-1"]) != many || len(got["door-1"]) != many {
+		t.Errorf("%d and %d messages", len(got["meter-1"]), len(got["door-1"]))
+	}
+	close(stop)
+	if ended := <-revoking; ended != 0 {
+		t.Errorf("%d connections ended without a change", ended)
+	}
+	for _, c := range []struct {
+		prefix, want string
+		n            int
+	}{{":door", "map[door-1:[0]]", 1}, {"", "map[door-1:[0] meter-1:[0]]", 2}} {
+		write(path, c.prefix)
+		if err := tokens.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		if n := up.Revoke(); n != 1 {
+			t.Errorf("reads%s: %d connections ended", c.prefix, n)
+		}
+		submit(1)
+		if got := fmt.Sprint(r.take(t, c.n)); got != c.want {
+			t.Errorf("reads%s: %s", c.prefix, got)
+		}
+	}
+}
+
 // TestReaderCertificates lets in the readers whose certificates say that they may read, and what.
 func TestReaderCertificates(t *testing.T) {
 	authority := (*signer)(nil).sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})

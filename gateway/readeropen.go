@@ -19,39 +19,45 @@ import (
 const certScheme = "hone-reader"
 
 // mayRead checks a reader's certificate and token, and returns the prefix of the clients that it may read.
-func (s *Server) mayRead(conn caller, name, token string) (shown proof, prefix string, err error) {
+func (s *Server) mayRead(h *holder) (prefix string, err error) {
 	if s.Certificates {
-		leaf, named, err := certificate(conn, name)
+		leaf, named, err := certificate(h.conn, h.opening.name)
 		if err != nil {
-			return shown, "", err
+			return "", err
 		}
 		at := slices.IndexFunc(leaf.URIs, func(uri *url.URL) bool { return uri.Scheme == certScheme })
 		if !named || at < 0 {
-			return shown, "", fmt.Errorf("%w: the certificate does not name this reader", ErrUnauthorised)
+			return "", fmt.Errorf("%w: the certificate does not name this reader", ErrUnauthorised)
 		}
 		prefix = leaf.URIs[at].Opaque
 	}
 	if s.Tokens != nil {
-		shown = sha256.Sum256([]byte(token))
-		allowed, ok := s.Tokens.allow(name, shown, true)
+		h.proof = sha256.Sum256([]byte(h.opening.token))
+		allowed, ok := s.Tokens.allow(h.opening.name, h.proof, true)
 		if !ok || !strings.HasPrefix(allowed, prefix) && !strings.HasPrefix(prefix, allowed) {
-			return shown, "", ErrUnauthorised
+			return "", ErrUnauthorised
 		}
-		if len(allowed) > len(prefix) {
+		if h.allowed = allowed; len(allowed) > len(prefix) {
 			prefix = allowed
 		}
 	}
-	return shown, prefix, nil
+	return prefix, nil
 }
 
-// allows reports whether a reader's token still permits what it reads.
-func (t *Tokens) allows(h *holder) bool {
-	prefix, ok := t.allow(h.opening.name, h.proof, true)
-	return ok && h.opening.permitted(prefix)
+// objection returns why a reader has to end, or nil: its token is gone, or permits something else
+// than when the reader opened.
+func (t *Tokens) objection(h *holder) error {
+	switch allowed, ok := t.permits(h.opening.name, h.proof, true); {
+	case !ok:
+		return ErrUnauthorised
+	case allowed != h.allowed:
+		return errChanged
+	}
+	return nil
 }
 
-// permitted narrows a filter to what a permission allows.
-func (o *opening) permitted(prefix string) bool {
+// narrow narrows a filter to what a permission allows, and reports false if that is nothing.
+func (o *opening) narrow(prefix string) bool {
 	switch {
 	case o.client != "":
 		return strings.HasPrefix(o.client, prefix)
@@ -68,11 +74,11 @@ func (s *Server) admit(conn receiver, content []byte) (*holder, error) {
 		return nil, err
 	}
 	h := &holder{conn: conn, opening: o, shares: uint32(o.shares), state: queued, told: time.Now()}
-	prefix := ""
-	if h.proof, prefix, err = s.mayRead(conn, o.name, o.token); err != nil {
+	prefix, err := s.mayRead(h)
+	if err != nil {
 		return nil, err
 	}
-	if !h.opening.permitted(prefix) {
+	if !h.opening.narrow(prefix) {
 		return nil, fmt.Errorf("%w: it may read clients that begin with %q only", ErrUnauthorised, prefix)
 	}
 	if s.Format < 2 && !o.passing {
@@ -89,6 +95,11 @@ func (s *Server) open(h *holder) error {
 	defer r.mu.Unlock()
 	if len(r.holders) >= s.Readers {
 		return fmt.Errorf("%w: %d readers are connected", ErrTooMany, s.Readers)
+	}
+	if s.Tokens != nil { // Revoke may have come between admit and this
+		if err := s.Tokens.objection(h); err != nil {
+			return err
+		}
 	}
 	s.beginReaders()
 	r.holders[h] = true

@@ -258,7 +258,7 @@ func (s *Server) prepare() {
 	}
 	s.retry = cmp.Or(s.retry, time.Second)
 	s.log = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
-	s.queue.prepare(s.QueueBytes, s.Format, func() (logTime, running int64) {
+	s.queue.prepare(s.QueueBytes, s.Format, s.full.Load, func() (logTime, running int64) {
 		running = s.readClock()
 		return s.clock.time, running
 	})
@@ -334,7 +334,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, s.cancel)()
-	err := cmp.Or(s.framed.Shutdown(ctx), s.sockets.Shutdown(ctx))
+	sockets := make(chan error, 1)
+	go func() { sockets <- s.sockets.Shutdown(ctx) }()
+	err := cmp.Or(s.framed.Shutdown(ctx), <-sockets)
 	s.queue.end(nil)
 	<-s.done
 	failure := s.queue.failure()

@@ -61,6 +61,8 @@ type link struct {
 	level   Level
 	sums    bool  // records are added to the session's checksum: version 2, not at level received
 	proof   proof // the token that authenticated the client
+
+	fenced chan struct{} // fence closes it; nil: no record of the connection waits for room. queue.mu guards it
 }
 
 // sessions is what the server remembers about its clients; queue.mu guards it.
@@ -253,9 +255,12 @@ func (l *link) take(known *session, now int64) {
 // fence closes the connection that may write to the session, and tells the client why, if the
 // connection is able to take it.
 func (known *session) fence(why error) {
-	if known.link != nil {
-		known.link.conn.End(refusal(why))
-		known.link = nil
+	if l := known.link; l != nil {
+		l.conn.End(refusal(why))
+		if known.link = nil; l.fenced != nil {
+			close(l.fenced)
+			l.fenced = nil
+		}
 	}
 }
 
@@ -280,13 +285,13 @@ func (s *Server) closed(value any) {
 // submit handles a Submit. The request's id is a record's sequence number.
 func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	conn := c.Conn()
-	later, err := s.take(conn.Value(), c.ID(), data)
+	later, err := s.take(conn.Value(), c.Context, c.ID(), data)
 	if later != nil {
 		later.frames = c.Later()
 		s.queue.mu.Unlock()
 	}
 	switch {
-	case err == ErrServerClosed: // no answer: the record may be stored or not
+	case err == ErrServerClosed || err == errGone: // no answer: the record may be stored or not
 		c.Later()
 		conn.Close()
 	case err != nil:
@@ -297,12 +302,12 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 
 // take takes the content of a Submit: a client's record, as queue.accept says, or a reader's acknowledgement.
 // of is the connection's value.
-func (s *Server) take(of any, id uint64, data []byte) (later *answer, err error) {
+func (s *Server) take(of any, client func() context.Context, id uint64, data []byte) (later *answer, err error) {
 	switch of := of.(type) {
 	case *holder:
 		return nil, s.acknowledge(of, data)
 	case *link:
-		later, err = s.queue.accept(of, id, data)
+		later, err = s.queue.accept(of, client, id, data)
 		if err == errDuplicate {
 			s.count.add(func(st *Stats) { st.Duplicates++ })
 			err = nil
@@ -312,18 +317,19 @@ func (s *Server) take(of any, id uint64, data []byte) (later *answer, err error)
 	return nil, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
 }
 
-// Revoke closes the connections whose tokens are no longer valid. Call it after Tokens.Reload.
+// Revoke closes the connections whose tokens are no longer valid, and those of readers whose tokens
+// permit something else now: they open again. Call it after Tokens.Reload.
 func (s *Server) Revoke() (ended int) {
 	if s.Tokens == nil {
 		return 0
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	for _, known := range s.sessions.byClient {
+	for _, known := range s.sessions.byClient { // a hello that waits is checked again when it is its turn
 		if known.link == nil {
 			continue
 		}
-		if _, ok := s.Tokens.allow(known.client, known.link.proof, false); !ok {
+		if s.revoked(known.client, known.link) {
 			known.fence(ErrUnauthorised)
 			ended++
 		}
@@ -331,12 +337,21 @@ func (s *Server) Revoke() (ended int) {
 	s.readers.mu.Lock()
 	defer s.readers.mu.Unlock()
 	for h := range s.readers.holders {
-		if !s.Tokens.allows(h) {
-			h.conn.End(refusal(ErrUnauthorised))
+		if why := s.Tokens.objection(h); why != nil && !h.gone {
+			h.end(why)
 			ended++
 		}
 	}
 	return ended
+}
+
+// revoked reports whether the token that authenticated a client is no longer valid.
+func (s *Server) revoked(client string, l *link) bool {
+	if s.Tokens == nil {
+		return false
+	}
+	_, ok := s.Tokens.permits(client, l.proof, false)
+	return !ok
 }
 
 // proof is the hash of the token that a client sent.

@@ -107,12 +107,12 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 	case wire.Submit:
 		ack = wire.SubmitAck
 		var later *answer
-		if later, err = s.take(conn.Value(), p.ID, p.Content); later != nil {
+		if later, err = s.take(conn.Value(), c.Context, p.ID, p.Content); later != nil {
 			later.socket = &socketReply{c.Later(), ack, p.ID}
 			s.queue.mu.Unlock()
 			return nil, nil
 		}
-		if err == ErrServerClosed {
+		if err == ErrServerClosed || err == errGone {
 			return nil, websocket.GoingAway
 		}
 	default:

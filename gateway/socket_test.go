@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/websocket"
 	"github.com/hone-go/hone/wire"
 )
@@ -155,6 +157,51 @@ func TestWebSocketAuthTime(t *testing.T) {
 	known.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("still here")})
 	known.must(wire.SubmitAck, 1, wire.OK)
 	if err := srv.Shutdown(soon(t)); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != ErrServerClosed {
+		t.Error(err)
+	}
+}
+
+// TestDrainOfWebSockets: while frames wait for a log without space, a drain accepts no new WebSocket, and tells an idle one
+// at once.
+func TestDrainOfWebSockets(t *testing.T) {
+	log := newGate()
+	srv := &Server{Log: log, retry: time.Millisecond}
+	up := serve(t, srv)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.ServeWebSocket(ln) }()
+	idle, p := dialSocket(t, ln.Addr().String()), up.peer(t)
+	idle.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: first("idle").append(nil)})
+	idle.must(wire.ConnAck, 1, wire.OK)
+	p.hello(first("a"))
+	log.set(false, journal.ErrNoSpace)
+	p.submit(1, "x")
+	waitFor(t, "the full log", func() bool { return srv.Stats().Full })
+
+	drained := make(chan error, 1)
+	go func() { drained <- srv.Shutdown(soon(t)) }()
+	_, msg, err := idle.c.Read(soon(t), nil)
+	if why := websocket.Code(0); !errors.As(err, &why) || why != websocket.GoingAway {
+		t.Errorf("an idle WebSocket got %x, %v", msg, err)
+	}
+	if c, err := websocket.Dial(soon(t), "ws://"+ln.Addr().String()+"/", websocket.Options{}); err == nil {
+		t.Error("a new WebSocket was accepted")
+		c.Close(websocket.NormalClosure, "")
+	}
+	select {
+	case err := <-drained:
+		t.Errorf("the drain has ended: %v", err)
+	default:
+	}
+	log.set(false, nil)
+	p.must(wire.SubmitAck, 1, wire.OK)
+	if err := <-drained; err != nil {
 		t.Error(err)
 	}
 	if err := <-ended; err != ErrServerClosed {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,10 +24,10 @@ import (
 // A change of the file applies to new connections within a second, or after Reload. For open
 // connections see Server.Revoke.
 type Tokens struct {
-	path string
+	path   string
+	byName atomic.Pointer[map[string][]permission] // nil until the file was read
 
 	mu      sync.Mutex
-	byName  map[string][]permission
 	checked time.Time // last check of the file
 	changed time.Time // modification time of the file
 	size    int64
@@ -71,7 +72,7 @@ func (t *Tokens) read() error {
 		t.changed, t.size = info.ModTime(), info.Size()
 		var byName map[string][]permission
 		if byName, err = tokensIn(t.path, info); err == nil {
-			t.byName = byName
+			t.byName.Store(&byName)
 		}
 	}
 	if err != nil {
@@ -145,14 +146,22 @@ func hashOf(field string) (p proof, hashed bool, err error) {
 	return sha256.Sum256([]byte(field)), false, nil
 }
 
-// allow reports whether a hash is that of a token which lets a name read, or else send, and the prefix
-// of the clients that it may read. It compares with all tokens of the name.
+// allow is permits, after a look at the file.
 func (t *Tokens) allow(name string, shown proof, reads bool) (prefix string, ok bool) {
 	t.mu.Lock()
 	t.reloadIfChanged()
-	permissions := t.byName[name]
 	t.mu.Unlock()
-	for _, p := range permissions {
+	return t.permits(name, shown, reads)
+}
+
+// permits reports whether a hash is that of a token which lets a name read, or else send, and the prefix
+// of the clients that it may read. It compares with all tokens of the name, and never waits for the file.
+func (t *Tokens) permits(name string, shown proof, reads bool) (prefix string, ok bool) {
+	all := t.byName.Load()
+	if all == nil {
+		return "", false
+	}
+	for _, p := range (*all)[name] {
 		if p.proof.equals(shown) && p.reads == reads {
 			prefix, ok = p.prefix, true
 		}

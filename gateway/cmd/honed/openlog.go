@@ -130,7 +130,7 @@ func explain(err error) error {
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w; run honed as the owner of that file, or choose another folder with --data", err)
 	case errors.Is(err, journal.ErrNoSpace) || errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("%w; free some space or lower --reserve, and restart honed", err)
+		return fmt.Errorf("%w; free some space, lower --reserve or raise --max-log, and restart honed", err)
 	case errors.Is(err, gateway.ErrOpen):
 		return fmt.Errorf("%w; give --tokens FILE or --client-ca FILE, or listen on 127.0.0.1", err)
 	case errors.Is(err, journal.ErrConflict):

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/namespacetest"
+	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -181,6 +182,16 @@ func TestFullFromTheStart(t *testing.T) {
 	g.says("no space for the log")
 	if status := g.health(); status != http.StatusServiceUnavailable {
 		t.Errorf("/healthz returns %d", status)
+	}
+}
+
+// TestFullLogExplained: the last line names every limit that can be what has no space.
+func TestFullLogExplained(t *testing.T) {
+	text := explain(fmt.Errorf("full: %w", journal.ErrNoSpace)).Error()
+	for _, remedy := range []string{"space", "--reserve", "--max-log"} {
+		if !strings.Contains(text, remedy) {
+			t.Errorf("it lacks %q: %s", remedy, text)
+		}
 	}
 }
 
