@@ -253,7 +253,7 @@ func hostName(host string) string {
 
 // Listen listens on addr, HOST:PORT or unix:PATH. Without a Token it refuses an address that
 // other machines can reach with ErrNoToken. A socket file is accessible to this user only
-// (mode 0600).
+// (mode 0600), and replaces one on which nobody listens any more.
 func (g *Guard) Listen(addr string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return listenUnix(path)

@@ -74,7 +74,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hone-go/hone/conns"
@@ -229,7 +228,7 @@ func (a *Admin) Handler() http.Handler {
 
 // Listen listens on addr, HOST:PORT or unix:PATH. Without a Token it refuses an address that
 // other machines can reach with ErrNoToken. A socket file is accessible to this user only
-// (mode 0600).
+// (mode 0600), and replaces one on which nobody listens any more.
 func (a *Admin) Listen(addr string) (net.Listener, error) { return a.gate().Listen(addr) }
 
 // gate returns the Admin's guard.
@@ -247,9 +246,6 @@ func listenUnix(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("observe: unix:%s is not a file, so no permissions would protect it; use unix:PATH", path)
 	}
 	ln, err := sys.ListenUnix(path, 0o600)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("observe: %s already exists; remove it if no process serves it any more: %w", path, err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
