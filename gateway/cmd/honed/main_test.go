@@ -143,6 +143,8 @@ func TestRefusals(t *testing.T) {
 		{"a word", []string{"verify", "it"}, commandline.Usage, `unexpected argument "it"`},
 		{"port in use", []string{"--data", dir + "/a", "--listen", ln.Addr().String()}, commandline.Failed, "choose another address with --listen"},
 		{"not a number", []string{"--clients", "x"}, commandline.Usage, `for flag --clients`},
+		{"no file", []string{"--data", dir + "/a", "--listen", "unix:@honed"}, commandline.Usage, "unix:@honed is not a file, so no permissions would protect it"},
+		{"no path", []string{"--data", dir + "/a", "--websocket", "unix:"}, commandline.Usage, "unix: is not a file"},
 		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, commandline.Failed, "0.0.0.0:0; give --tokens FILE or --client-ca FILE"},
 		{"key without certificate", []string{"--key", "x"}, commandline.Usage, "--cert and --key must be given together"},
 		{"no such format", []string{"--format", "3"}, commandline.Usage, "--format is 1 or 2, not 3"},

@@ -212,6 +212,9 @@ func (f *serving) open(addrs []string, serve func(net.Listener) error, config *t
 // listen opens a listener on HOST:PORT or unix:PATH. A socket file is accessible to its owner only.
 func listen(addr string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		if path == "" || path[0] == '@' { // Linux's abstract names are not files
+			return nil, commandline.UsageError{Err: fmt.Errorf("the address to listen on: %s is not a file, so no permissions would protect it; use a path, as in unix:/run/honed.sock", addr)}
+		}
 		return sys.ListenUnix(path, 0o600)
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {

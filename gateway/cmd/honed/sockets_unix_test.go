@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -23,16 +24,52 @@ var socketFlags = [...]string{"--listen", "--websocket", "--admin"}
 // TestStaleSockets starts a gateway where one that was killed has left its socket files.
 func TestStaleSockets(t *testing.T) {
 	dir := socketFolder(t)
-	args := []string{"--json", "--data", filepath.Join(dir, "log")}
 	for _, flag := range socketFlags {
-		path := filepath.Join(dir, flag)
-		ln, err := net.Listen("unix", path)
+		ln, err := net.Listen("unix", filepath.Join(dir, flag))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ln.(*net.UnixListener).SetUnlinkOnClose(false)
 		ln.Close()
-		args = append(args, flag, "unix:"+path)
+	}
+	onSockets(t, dir, func() {
+		for _, flag := range socketFlags {
+			conn, err := net.Dial("unix", filepath.Join(dir, flag))
+			if err != nil {
+				t.Errorf("%s: %v", flag, err)
+				continue
+			}
+			conn.Close()
+		}
+	})
+	for _, flag := range socketFlags {
+		if _, err := os.Lstat(filepath.Join(dir, flag)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: after the end: %v, want no file", flag, err)
+		}
+	}
+}
+
+// TestSocketsAreTheirOwners: the permissions do not depend on the umask.
+func TestSocketsAreTheirOwners(t *testing.T) {
+	before := syscall.Umask(0)
+	defer syscall.Umask(before)
+	dir := socketFolder(t)
+	onSockets(t, dir, func() {
+		for _, flag := range socketFlags {
+			if info, err := os.Lstat(filepath.Join(dir, flag)); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+				t.Errorf("%s makes %v (%v), want a socket with 0600", flag, info.Mode(), err)
+			}
+		}
+	})
+}
+
+// onSockets runs a gateway whose listeners are files in dir, each named as its flag, and calls look while it
+// serves.
+func onSockets(t *testing.T, dir string, look func()) {
+	t.Helper()
+	args := []string{"--json", "--data", filepath.Join(dir, "log")}
+	for _, flag := range socketFlags {
+		args = append(args, flag, "unix:"+filepath.Join(dir, flag))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -47,21 +84,10 @@ func TestStaleSockets(t *testing.T) {
 		cancel()
 		t.Fatalf("not ready: %v, %d %s", err, <-ended, &errs)
 	}
-	for _, flag := range socketFlags {
-		conn, err := net.Dial("unix", filepath.Join(dir, flag))
-		if err != nil {
-			t.Fatalf("%s: %v", flag, err)
-		}
-		conn.Close()
-	}
+	look()
 	cancel()
 	if code := <-ended; code != commandline.OK {
 		t.Errorf("%d %s", code, &errs)
-	}
-	for _, flag := range socketFlags {
-		if _, err := os.Lstat(filepath.Join(dir, flag)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: after the end: %v, want no file", flag, err)
-		}
 	}
 }
 
