@@ -83,7 +83,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		switch {
 		case !g.knowsHost(r):
-			http.Error(w, fmt.Sprintf("host name %q is not allowed here; use the address itself, or allow the name: hone serve --admin-host, in a program observe.Admin.Hosts", r.Host),
+			http.Error(w, fmt.Sprintf("host name %q is not allowed here; use the address or the name that it listens on, or allow the name: hone serve --admin-host, in a program observe.Admin.Hosts", r.Host),
 				http.StatusForbidden)
 		case cross.Check(r) != nil:
 			http.Error(w, "requests from pages of another origin are not allowed", http.StatusForbidden)

@@ -3,6 +3,7 @@ package observe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -357,6 +358,40 @@ func TestServeRefusesWhatListenRefuses(t *testing.T) {
 	}
 	ln := &elsewhere{addr: &net.TCPAddr{IP: net.IPv4zero, Port: 8081}, closed: make(chan struct{})}
 	startOn(t, &observe.Admin{Stats: nothing, Token: secret}, ln)
+}
+
+// TestHandlers: further pages are guarded like the Admin's own, and accept POST where Posts says so.
+func TestHandlers(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method) })
+	s := start(t, &observe.Admin{
+		Stats: nothing, Token: secret,
+		Handlers: map[string]http.Handler{"/own/stats": page, "/own/orders": page},
+		Posts:    []string{"/own/orders"},
+	})
+	for _, c := range []struct {
+		method, path, token, site string
+		want                      int
+	}{
+		{"GET", "/own/stats", secret, "", 200},
+		{"GET", "/own/stats", "", "", 401},
+		{"POST", "/own/stats", secret, "", 405},
+		{"POST", "/own/orders", secret, "", 200},
+		{"POST", "/own/orders", "", "", 401},
+		{"POST", "/own/orders", secret, "cross-site", 403},
+		{"GET", "/own/none", secret, "", 404},
+	} {
+		r := s.request(c.path)
+		r.Method = c.method
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		if c.site != "" {
+			r.Header.Set("Sec-Fetch-Site", c.site)
+		}
+		if got := s.do(r); got.status != c.want {
+			t.Errorf("%v: %d, want %d", c, got.status, c.want)
+		}
+	}
 }
 
 // TestStaleUnixSocket: a server that was killed leaves its socket file, which must not keep the

@@ -18,9 +18,12 @@
 //	/debug/pprof/  profiles: cpu (profile), trace, and all of runtime/pprof
 //	/live/         the live page, if Admin.Page is set
 //
+// and Admin.Handlers.
+//
 // # Access control
 //
-// Only GET and HEAD are allowed, except for POST /live/capture from the page itself. A request
+// Only GET and HEAD are allowed, except for POST to /live/capture, from the page itself, and to
+// Admin.Posts. A request
 // must name the server by localhost, by a loopback address, by the address or name listened
 // on, or by one of Admin.Hosts. That stops DNS rebinding.
 //
@@ -130,6 +133,12 @@ type Admin struct {
 	// Page is served below /live/, with that prefix removed from the path: the Handler of a
 	// page.Page. Only live/capture accepts POST. Zero: nothing.
 	Page http.Handler
+	// Handlers are further pages by path, as in http.ServeMux. They always require the Token
+	// if there is one. Zero: none.
+	Handlers map[string]http.Handler
+	// Posts are the paths of Handlers that accept POST, from pages of the same origin.
+	// Zero: none.
+	Posts []string
 	// Logger gets connection errors, and panics of the functions above. Zero: panics go to
 	// slog.Default(), and nothing else is logged.
 	Logger *slog.Logger
@@ -184,6 +193,9 @@ func (a *Admin) init() {
 		mux.HandleFunc("/stats", a.serveStats)
 		mux.Handle("/metrics", a.metrics())
 		mux.HandleFunc("/debug/pprof/{name...}", a.serveProfile)
+		for path, page := range a.Handlers {
+			mux.Handle(path, page)
+		}
 		if a.Page != nil {
 			mux.Handle(livePath, http.StripPrefix(strings.TrimSuffix(livePath, "/"), a.Page))
 		}
@@ -235,7 +247,7 @@ func (a *Admin) Listen(addr string) (net.Listener, error) { return a.gate().List
 func (a *Admin) gate() *Guard {
 	a.gated.Do(func() {
 		a.guard.Token, a.guard.Hosts, a.guard.MaxConns, a.guard.free = a.Token, a.Hosts, a.MaxConns, open
-		a.guard.Posts, a.guard.Sandboxed = []string{livePath + "capture"}, []string{livePath + "pprof/"}
+		a.guard.Posts, a.guard.Sandboxed = append([]string{livePath + "capture"}, a.Posts...), []string{livePath + "pprof/"}
 	})
 	return &a.guard
 }
