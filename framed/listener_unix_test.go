@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,6 +48,32 @@ func TestListenAndServeMakesSocketFilesPrivate(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestListenAndServeReplacesStaleSockets: a server that was killed leaves its socket file,
+// which must not keep the next one down.
+func TestListenAndServeReplacesStaleSockets(t *testing.T) {
+	path := filepath.Join(socketFolder(t), "s")
+	left, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	left.Close()
+	s := &framed.Server{Addr: "unix:" + path, Handler: framed.HandlerFunc(echo)}
+	ended := make(chan error, 1)
+	go func() { ended <- s.ListenAndServe() }()
+	eventually(t, "the server listens, or has ended", func() bool {
+		client, err := framed.Dial(patient(t), "unix:"+path, framed.ClientOptions{})
+		if err == nil {
+			client.Close()
+		}
+		return err == nil || len(ended) > 0
+	})
+	s.Close()
+	if err := heard(t, ended, "ListenAndServe"); err != framed.ErrServerClosed {
+		t.Errorf("ListenAndServe returned %v", err)
+	}
 }
 
 // TestListenAndServeSaysWhyNot: the error wraps the system's.

@@ -74,7 +74,8 @@ func (f HandlerFunc) Handle(c Call, dst, req []byte) ([]byte, error) { return f(
 // for ListenAndServe, is a working default.
 type Server struct {
 	// Addr is where ListenAndServe listens: host:port, :port on all interfaces, or
-	// unix:PATH. The protocol has no default port. Zero: an error.
+	// unix:PATH, where a socket file on which nobody listens is replaced. The protocol has
+	// no default port. Zero: an error.
 	Addr string
 	// SocketMode is the permissions of the socket at unix:PATH, whatever the umask is:
 	// with 0660 the file's group may connect as well. Zero: 0600, its owner alone.

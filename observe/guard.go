@@ -83,7 +83,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		switch {
 		case !g.knowsHost(r):
-			http.Error(w, fmt.Sprintf("host name %q is not allowed here; use the address itself, or allow the name: hone serve --admin-host, in a program observe.Admin.Hosts", r.Host),
+			http.Error(w, fmt.Sprintf("host name %q is not allowed here; use the address or the name that it listens on, or allow the name: hone serve --admin-host, in a program observe.Admin.Hosts", r.Host),
 				http.StatusForbidden)
 		case cross.Check(r) != nil:
 			http.Error(w, "requests from pages of another origin are not allowed", http.StatusForbidden)
@@ -253,7 +253,7 @@ func hostName(host string) string {
 
 // Listen listens on addr, HOST:PORT or unix:PATH. Without a Token it refuses an address that
 // other machines can reach with ErrNoToken. A socket file is accessible to this user only
-// (mode 0600).
+// (mode 0600), and replaces one on which nobody listens any more.
 func (g *Guard) Listen(addr string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return listenUnix(path)

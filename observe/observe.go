@@ -18,9 +18,12 @@
 //	/debug/pprof/  profiles: cpu (profile), trace, and all of runtime/pprof
 //	/live/         the live page, if Admin.Page is set
 //
+// and Admin.Handlers.
+//
 // # Access control
 //
-// Only GET and HEAD are allowed, except for POST /live/capture from the page itself. A request
+// Only GET and HEAD are allowed, except for POST to /live/capture, from the page itself, and to
+// Admin.Posts. A request
 // must name the server by localhost, by a loopback address, by the address or name listened
 // on, or by one of Admin.Hosts. That stops DNS rebinding.
 //
@@ -74,7 +77,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hone-go/hone/conns"
@@ -131,6 +133,12 @@ type Admin struct {
 	// Page is served below /live/, with that prefix removed from the path: the Handler of a
 	// page.Page. Only live/capture accepts POST. Zero: nothing.
 	Page http.Handler
+	// Handlers are further pages by path, as in http.ServeMux. They always require the Token
+	// if there is one. Zero: none.
+	Handlers map[string]http.Handler
+	// Posts are the paths of Handlers that accept POST, from pages of the same origin.
+	// Zero: none.
+	Posts []string
 	// Logger gets connection errors, and panics of the functions above. Zero: panics go to
 	// slog.Default(), and nothing else is logged.
 	Logger *slog.Logger
@@ -185,6 +193,9 @@ func (a *Admin) init() {
 		mux.HandleFunc("/stats", a.serveStats)
 		mux.Handle("/metrics", a.metrics())
 		mux.HandleFunc("/debug/pprof/{name...}", a.serveProfile)
+		for path, page := range a.Handlers {
+			mux.Handle(path, page)
+		}
 		if a.Page != nil {
 			mux.Handle(livePath, http.StripPrefix(strings.TrimSuffix(livePath, "/"), a.Page))
 		}
@@ -229,14 +240,14 @@ func (a *Admin) Handler() http.Handler {
 
 // Listen listens on addr, HOST:PORT or unix:PATH. Without a Token it refuses an address that
 // other machines can reach with ErrNoToken. A socket file is accessible to this user only
-// (mode 0600).
+// (mode 0600), and replaces one on which nobody listens any more.
 func (a *Admin) Listen(addr string) (net.Listener, error) { return a.gate().Listen(addr) }
 
 // gate returns the Admin's guard.
 func (a *Admin) gate() *Guard {
 	a.gated.Do(func() {
 		a.guard.Token, a.guard.Hosts, a.guard.MaxConns, a.guard.free = a.Token, a.Hosts, a.MaxConns, open
-		a.guard.Posts, a.guard.Sandboxed = []string{livePath + "capture"}, []string{livePath + "pprof/"}
+		a.guard.Posts, a.guard.Sandboxed = append([]string{livePath + "capture"}, a.Posts...), []string{livePath + "pprof/"}
 	})
 	return &a.guard
 }
@@ -247,9 +258,6 @@ func listenUnix(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("observe: unix:%s is not a file, so no permissions would protect it; use unix:PATH", path)
 	}
 	ln, err := sys.ListenUnix(path, 0o600)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("observe: %s already exists; remove it if no process serves it any more: %w", path, err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}

@@ -7,6 +7,10 @@ import (
 	"net"
 )
 
-// ListenUnix listens on a new socket file. The mode is ignored here: the folder's
-// permissions apply.
-func ListenUnix(path string, _ fs.FileMode) (net.Listener, error) { return net.Listen("unix", path) }
+func listenUnix(path string, _ fs.FileMode) (net.Listener, error) {
+	ln, err := net.Listen("unix", path)
+	if op, ok := err.(*net.OpError); ok {
+		err = op.Err
+	}
+	return ln, err
+}

@@ -13,18 +13,7 @@ import (
 // own limit applies, as in package net.
 const longestQueue = 1<<16 - 1
 
-// ListenUnix listens on a new socket file with the given permissions, whatever the umask
-// is. Nobody else can connect while the file is created: a socket refuses connections
-// until listen(2), and the permissions are set before that. Closing the listener removes
-// the file.
-func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
-	ln, err := listenUnix(path, mode)
-	if err != nil {
-		return nil, &net.OpError{Op: "listen", Net: "unix", Addr: &net.UnixAddr{Name: path, Net: "unix"}, Err: err}
-	}
-	return ln, nil
-}
-
+// listenUnix listens on a new socket file.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	socket, err := bindUnix(path, mode)
 	if err != nil {

@@ -93,28 +93,91 @@ func TestSocketFileIsNeverWiderThanAsked(t *testing.T) {
 	}
 }
 
-// Errors are those of package net, and no files are left or removed.
+// Errors are those of package net, and no files are left.
 func TestListenUnixWhereItCannot(t *testing.T) {
 	dir := t.TempDir()
-	taken := filepath.Join(dir, "taken")
-	ln, err := ListenUnix(taken, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
 	for path, want := range map[string]error{
-		taken:                                syscall.EADDRINUSE,
 		filepath.Join(dir, "no", "s"):        fs.ErrNotExist,
 		dir + "/" + strings.Repeat("x", 200): syscall.EINVAL,
 	} {
-		second, err := ListenUnix(path, 0o666)
-		if second != nil || !errors.Is(err, want) {
-			t.Errorf("%s: %v and %v, want %v", path, second, err, want)
+		ln, err := ListenUnix(path, 0o666)
+		if ln != nil || !errors.Is(err, want) {
+			t.Errorf("%s: %v and %v, want %v", path, ln, err, want)
 		}
 		_, theirs := net.Listen("unix", path)
 		if said, usual := fmt.Sprint(err), fmt.Sprint(theirs); said != usual {
 			t.Errorf("%q, and package net says %q", said, usual)
 		}
 	}
-	wantMode(t, taken, 0o600)
+}
+
+// A socket file that a killed server has left is replaced.
+func TestListenUnixReplacesStaleSockets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	leaveSocket(t, path)
+	ln, err := ListenUnix(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	wantMode(t, path, 0o600)
+	exchange(t, ln, path)
+}
+
+// leaveSocket leaves a socket file behind on which nobody listens.
+func leaveSocket(t *testing.T, path string) {
+	t.Helper()
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	ln.Close()
+}
+
+// Whatever else exists is left alone, and the error says what to do.
+func TestListenUnixLeavesTheRest(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	live, err := ListenUnix(at("live"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	packets, err := net.ListenPacket("unixgram", at("packets"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	leaveSocket(t, at("stale"))
+	if err := errors.Join(os.WriteFile(at("file"), nil, 0o600), os.Mkdir(at("folder"), 0o700), os.Symlink(at("stale"), at("link"))); err != nil {
+		t.Fatal(err)
+	}
+	says := map[string]string{
+		"live":    "another server listens there; stop it, or use another path",
+		"packets": "another server listens there; stop it, or use another path",
+		"file":    "that file is not a socket; remove it yourself, or use another path",
+		"folder":  "that file is not a socket; remove it yourself, or use another path",
+		"link":    "that file is not a socket; remove it yourself, or use another path",
+	}
+	if os.Geteuid() != 0 {
+		leaveSocket(t, at("foreign"))
+		if err := os.Chmod(at("foreign"), 0); err != nil {
+			t.Fatal(err)
+		}
+		says["foreign"] = "no permission to connect to that socket; remove it yourself if no server listens there, or use another path"
+	}
+	for name, want := range says {
+		ln, err := ListenUnix(at(name), 0o666)
+		if ln != nil || !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("%s: %v and %v, want EADDRINUSE", name, ln, err)
+		}
+		if said := fmt.Sprint(err); said != "listen unix "+at(name)+": "+want {
+			t.Errorf("%s: %s, want … %s", name, said, want)
+		}
+		if _, err := os.Lstat(at(name)); err != nil {
+			t.Error(err)
+		}
+	}
+	wantMode(t, at("live"), 0o600)
 }

@@ -19,7 +19,7 @@ import (
 type folder struct {
 	root  *os.Root
 	dots  bool // also files and folders whose names begin with a dot
-	links bool // follow symbolic links that stay below root
+	links bool // follow symbolic links that stay below root, without dots not to such names
 }
 
 // Open implements http.FileSystem.
@@ -68,8 +68,44 @@ func (f *folder) shows(name string) bool {
 	info, err := f.root.Lstat(name)
 	if err == nil && f.links && info.Mode().Type() == fs.ModeSymlink {
 		info, err = f.root.Stat(name)
+		if err == nil && !f.dots && f.leadsToDots(name) {
+			return false
+		}
 	}
 	return err == nil && (info.IsDir() || info.Mode().IsRegular())
+}
+
+// mostLinks is how many symbolic links a name may lead through, as on Linux.
+const mostLinks = 40
+
+// leadsToDots reports whether a name leads to or through a name that begins with one dot. It
+// follows every link itself, because what .. means depends on where the links before it lead.
+func (f *folder) leadsToDots(name string) bool {
+	const separator = string(filepath.Separator)
+	at, links := ".", 0
+	for rest, element := name, ""; rest != ""; {
+		element, rest, _ = strings.Cut(rest, separator)
+		switch {
+		case element == "..":
+			at = filepath.Dir(at) // links out of the folder do not get here
+			continue
+		case element == "." || element == "":
+			continue
+		case element[0] == '.' && element[1] != '.': // not a volume of Kubernetes, whose links lead through ..data
+			return true
+		}
+		next := filepath.Join(at, element)
+		target, err := f.root.Readlink(next)
+		if err != nil { // not a link
+			at = next
+			continue
+		}
+		if links++; links > mostLinks { // it changes while it is read
+			return true
+		}
+		rest = filepath.FromSlash(target) + separator + rest
+	}
+	return false
 }
 
 // absent returns fs.ErrNotExist for the errors of names that no file can have and of

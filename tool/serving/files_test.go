@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -130,7 +131,7 @@ func TestFilesAreServedAsByFileServer(t *testing.T) {
 }
 
 // Nothing outside of the folder is served, and of the folder no dot files and no links
-// unless they are asked for, in listings neither.
+// unless they are asked for, in listings neither. A link to a dot file needs both.
 func TestFilesStayInTheirFolder(t *testing.T) {
 	dir := publicFolder(t)
 	link(t, "page.txt", filepath.Join(dir, "inside"))
@@ -139,25 +140,46 @@ func TestFilesStayInTheirFolder(t *testing.T) {
 	link(t, filepath.Join(dir, "page.txt"), filepath.Join(dir, "absolute"))
 	link(t, "..", filepath.Join(dir, "sub", "up"))
 	link(t, "loop", filepath.Join(dir, "loop"))
-	link(t, ".hidden", filepath.Join(dir, "shown"))
-	const usual, dots, links = "usual", "dots", "links"
+	link(t, ".hidden", filepath.Join(dir, "tofile"))
+	link(t, ".git", filepath.Join(dir, "tofolder"))
+	link(t, "tofile", filepath.Join(dir, "twice"))
+	link(t, ".git/../page.txt", filepath.Join(dir, "through"))
+	link(t, "sub/deep", filepath.Join(dir, "deeper"))
+	link(t, "../.env", filepath.Join(dir, "sub", "deep", "env"))
+	link(t, "../deep/a.html", filepath.Join(dir, "sub", "deep", "b.html"))
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "..1"), 0o755), os.WriteFile(filepath.Join(dir, "..1", "k.txt"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	link(t, "..1", filepath.Join(dir, "..data")) // as in a volume of Kubernetes
+	link(t, "..data/k.txt", filepath.Join(dir, "k.txt"))
+	const usual, dots, links, both = "usual", "dots", "links", "both"
 	servers := map[string]*httptest.Server{
 		usual: fileServer(t, dir, nil),
 		dots:  fileServer(t, dir, func(f *folder) { f.dots = true }),
 		links: fileServer(t, dir, func(f *folder) { f.links = true }),
+		both:  fileServer(t, dir, func(f *folder) { f.dots, f.links = true, true }),
 	}
 	for path, serves := range map[string][]string{
-		"page.txt":          {usual, dots, links},
-		"dotted/a.b":        {usual, dots, links},
-		".hidden":           {dots},
-		".git/":             {dots},
-		".git/config":       {dots},
-		"sub/.env":          {dots},
-		"inside":            {links},
-		"folder/":           {links},
-		"folder/deep/":      {links},
-		"sub/up/page.txt":   {links},
-		"shown":             {links}, // the link's own name has no dot
+		"page.txt":          {usual, dots, links, both},
+		"dotted/a.b":        {usual, dots, links, both},
+		".hidden":           {dots, both},
+		".git/":             {dots, both},
+		".git/config":       {dots, both},
+		"sub/.env":          {dots, both},
+		"inside":            {links, both},
+		"folder/":           {links, both},
+		"folder/deep/":      {links, both},
+		"sub/up/page.txt":   {links, both},
+		"sub/up/.hidden":    {both},
+		"tofile":            {both},
+		"twice":             {both},
+		"tofolder/":         {both},
+		"tofolder/config":   {both},
+		"through":           {both},
+		"deeper/env":        {both},
+		"deeper/b.html":     {links, both},
+		"k.txt":             {links, both},
+		"..1/k.txt":         {dots, both},
 		"outside":           nil,
 		"absolute":          nil,
 		"loop":              nil,
@@ -181,8 +203,9 @@ func TestFilesStayInTheirFolder(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		usual: "dotted/ empty/ page.txt site/ space in ü%.txt sub/",
-		dots:  ".git/ .hidden dotted/ empty/ page.txt site/ space in ü%.txt sub/",
-		links: "dotted/ empty/ folder inside page.txt shown site/ space in ü%.txt sub/",
+		dots:  "..1/ .git/ .hidden dotted/ empty/ page.txt site/ space in ü%.txt sub/",
+		links: "deeper dotted/ empty/ folder inside k.txt page.txt site/ space in ü%.txt sub/",
+		both:  "..1/ ..data .git/ .hidden deeper dotted/ empty/ folder inside k.txt page.txt site/ space in ü%.txt sub/ through tofile tofolder twice",
 	} {
 		_, page := fetch(t, servers[name], "/files/")
 		var listed []string

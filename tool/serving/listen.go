@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +27,7 @@ const firstInherited = 3
 // fd:N.
 func listen(ctx context.Context, addr string, mode fs.FileMode) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		return listenUnix(ctx, path, mode)
+		return listenUnix(path, mode)
 	}
 	if number, ok := strings.CutPrefix(addr, "fd:"); ok {
 		return inherit(number)
@@ -57,8 +56,8 @@ func cannotListen(flag, addr string, err error) error {
 	return exit.Failedf("serve: %s %s: %w; check the address", flag, addr, err)
 }
 
-// listenUnix replaces a stale socket file, and nothing else.
-func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
+// listenUnix listens on a socket file.
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if path == "" {
 		return nil, exit.Usagef("serve: --addr unix: has no path; write it as in unix:/run/hone.sock")
 	}
@@ -66,40 +65,15 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listene
 		return nil, exit.Usagef("serve: --addr unix:%s is not a file, so no permissions would protect it; use a path, as in unix:/run/hone.sock", path)
 	}
 	ln, err := sys.ListenUnix(path, mode)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		if err := removeStale(ctx, path); err != nil {
-			return nil, err
-		}
-		ln, err = sys.ListenUnix(path, mode)
-	}
 	switch {
 	case err == nil:
 		return ln, nil
+	case errors.Is(err, syscall.EADDRINUSE): // it has a remedy already
+		return nil, exit.Failedf("serve: --addr unix:%s: %w", path, errors.Unwrap(err))
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, exit.Failedf("serve: --addr unix:%s: no such folder; create it first", path)
 	}
 	return nil, exit.Failedf("serve: --addr unix:%s: %w; check the path and who may write there", path, err)
-}
-
-// removeStale removes a socket file on which no process listens.
-func removeStale(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
-	if err == nil && info.Mode().Type() != fs.ModeSocket {
-		return exit.Failedf("serve: --addr unix:%s: that file is not a socket; remove it yourself, or use another path", path)
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err == nil {
-		conn.Close()
-	}
-	if !errors.Is(err, syscall.ECONNREFUSED) { // also when its backlog is full
-		return exit.Failedf("serve: --addr unix:%s: another server listens there; stop it, or use another path", path)
-	}
-	if err := os.Remove(path); err != nil {
-		return exit.Failedf("serve: --addr unix:%s: the socket is stale and cannot be removed: %w; remove it yourself", path, err)
-	}
-	return nil
 }
 
 // Mode is the permissions of a socket file, in octal.

@@ -22,16 +22,18 @@ func (f *serving) startAdmin(behind *verification, logger *slog.Logger) (addr st
 		Ready:  func() bool { return !f.draining.Load() && ready(srv.Stats()) },
 		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: commandline.Version(release)},
 		Logger: logger,
+		Handlers: map[string]http.Handler{
+			"/gateway/stats": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { commandline.AnswerJSON(w, srv.Stats()) }),
+			"/gateway/metrics": commandline.AnswerMetrics(func(w io.Writer) {
+				writeMetrics(w, srv.Stats(), behind)
+				writeReaderMetrics(w, srv.ReaderStates())
+			}),
+			readersPath:  answerReaders(srv),
+			sessionsPath: answerSessions(srv),
+		},
+		Posts: []string{readersPath, sessionsPath},
 	}
-	return f.StartAdmin(side, commandline.ReadToken, map[string]http.HandlerFunc{
-		"/gateway/stats": func(w http.ResponseWriter, _ *http.Request) { commandline.AnswerJSON(w, srv.Stats()) },
-		"/gateway/metrics": commandline.AnswerMetrics(func(w io.Writer) {
-			writeMetrics(w, srv.Stats(), behind)
-			writeReaderMetrics(w, srv.ReaderStates())
-		}),
-		readersPath:  answerReaders(srv),
-		sessionsPath: answerSessions(srv),
-	}, readersPath, sessionsPath)
+	return f.StartAdmin(side, commandline.ReadToken)
 }
 
 // ready reports whether a server can acknowledge.

@@ -143,6 +143,8 @@ func TestRefusals(t *testing.T) {
 		{"a word", []string{"verify", "it"}, commandline.Usage, `unexpected argument "it"`},
 		{"port in use", []string{"--data", dir + "/a", "--listen", ln.Addr().String()}, commandline.Failed, "choose another address with --listen"},
 		{"not a number", []string{"--clients", "x"}, commandline.Usage, `for flag --clients`},
+		{"no file", []string{"--data", dir + "/a", "--listen", "unix:@honed"}, commandline.Usage, "unix:@honed is not a file, so no permissions would protect it"},
+		{"no path", []string{"--data", dir + "/a", "--websocket", "unix:"}, commandline.Usage, "unix: is not a file"},
 		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, commandline.Failed, "0.0.0.0:0; give --tokens FILE or --client-ca FILE"},
 		{"key without certificate", []string{"--key", "x"}, commandline.Usage, "--cert and --key must be given together"},
 		{"no such format", []string{"--format", "3"}, commandline.Usage, "--format is 1 or 2, not 3"},
@@ -255,6 +257,46 @@ func TestServeDrains(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir)); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "clock") }) {
 		t.Errorf("%v, %v", left, err)
 	}
+}
+
+// TestAdminByName: the name given to --admin opens every page of the admin side.
+func TestAdminByName(t *testing.T) {
+	name := loopbackName(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said, ended := make(chan []byte, 10), make(chan int, 1)
+	var errs bytes.Buffer
+	go func() {
+		ended <- run(ctx, []string{"--json", "--data", filepath.Join(t.TempDir(), "log"), "--listen", "127.0.0.1:0", "--admin", name + ":0"}, lines(said), &errs)
+		close(said)
+	}()
+	var ready struct{ Admin string }
+	if err := json.Unmarshal(<-said, &ready); err != nil {
+		t.Fatalf("not ready: %v, %d %s", err, <-ended, &errs)
+	}
+	_, port, _ := net.SplitHostPort(ready.Admin)
+	for _, path := range []string{"/", "/healthz", "/metrics", "/stats", "/debug/pprof/", "/gateway/stats", "/gateway/metrics", readersPath, sessionsPath} {
+		if got := get(t, "http://"+net.JoinHostPort(name, port)+path); strings.Contains(got, "not allowed") {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+	cancel()
+	if code := <-ended; code != commandline.OK {
+		t.Errorf("%d %s", code, &errs)
+	}
+}
+
+// loopbackName returns a name of this machine, other than localhost, that is a loopback address.
+func loopbackName(t *testing.T) string {
+	t.Helper()
+	host, _ := os.Hostname()
+	for _, name := range []string{host, "ip6-localhost", "localhost.localdomain", "localhost4"} {
+		if addr, err := net.ResolveTCPAddr("tcp", name+":0"); name != "" && name != "localhost" && err == nil && addr.IP.IsLoopback() {
+			return name
+		}
+	}
+	t.Skip("no name of this machine but localhost is a loopback address")
+	return ""
 }
 
 // lines sends every write to the channel.

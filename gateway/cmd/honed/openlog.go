@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -123,8 +124,10 @@ func (f *logFlags) acceptLoss(text string) (err error) {
 // explain adds the remedy to an error that an operator can fix.
 func explain(err error) error {
 	var refusal *journal.Refusal
+	var socket *net.OpError
 	switch {
-	case errors.As(err, &refusal): // it has a remedy already
+	case errors.As(err, &refusal), errors.As(err, &socket) && socket.Net == "unix" && errors.Is(err, syscall.EADDRINUSE):
+		// It has a remedy already.
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w; choose another address with --listen or --admin", err)
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrPermission):

@@ -223,17 +223,15 @@ func atLeast[N int | int64 | time.Duration](flag string, value, least N, fits st
 func (f *serving) open(addrs []string, serve func(net.Listener) error, config *tls.Config) (opened []string, err error) {
 	opened = make([]string, 0, len(addrs)) // none is [] in JSON
 	for _, addr := range addrs {
-		network, prefix := "tcp", ""
-		if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-			network, prefix, addr = "unix", "unix:", path
-		} else if _, _, err := net.SplitHostPort(addr); err != nil {
-			return nil, commandline.UsageError{Err: fmt.Errorf("the address to listen on: %w", err)}
-		}
-		ln, err := net.Listen(network, addr)
+		ln, err := listen(addr)
 		if err != nil {
 			return nil, err
 		}
-		opened = append(opened, prefix+ln.Addr().String())
+		where := ln.Addr().String()
+		if ln.Addr().Network() == "unix" {
+			where = "unix:" + where
+		}
+		opened = append(opened, where)
 		if config != nil {
 			ln = engine.NewTLSListener(ln, config)
 		}
@@ -243,6 +241,20 @@ func (f *serving) open(addrs []string, serve func(net.Listener) error, config *t
 		}
 	}
 	return opened, nil
+}
+
+// listen opens a listener on HOST:PORT or unix:PATH. A socket file is accessible to its owner only.
+func listen(addr string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		if path == "" || path[0] == '@' { // Linux's abstract names are not files
+			return nil, commandline.UsageError{Err: fmt.Errorf("the address to listen on: %s is not a file, so no permissions would protect it; use a path, as in unix:/run/honed.sock", addr)}
+		}
+		return sys.ListenUnix(path, 0o600)
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, commandline.UsageError{Err: fmt.Errorf("the address to listen on: %w", err)}
+	}
+	return net.Listen("tcp", addr)
 }
 
 func (f *serving) stopListening() {

@@ -3,7 +3,6 @@ package commandline
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -53,36 +52,27 @@ func (f *Serving) Context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// StartAdmin serves the pages of an admin side and others by path, of which posts accept POST, until stop
-// is called. token reads the flag's file. If the admin side is off, addr is empty.
-func (f *Serving) StartAdmin(side *observe.Admin, token func(flag, path string) (string, error), pages map[string]http.HandlerFunc, posts ...string) (addr string, stop func(), err error) {
+// StartAdmin serves an admin side until stop. token reads the flag's file. If the admin side is off, addr is empty.
+func (f *Serving) StartAdmin(side *observe.Admin, token func(flag, path string) (string, error)) (addr string, stop func(), err error) {
 	if f.admin == "off" {
 		return "", func() {}, nil
 	}
 	if side.Token, err = token("--admin-token-file", f.adminToken); err != nil {
 		return "", nil, err
 	}
-	guard := &observe.Guard{Token: side.Token, Posts: posts}
-	ln, err := guard.Listen(f.admin)
+	ln, err := side.Listen(f.admin)
 	if err != nil {
 		return "", nil, err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/", side.Handler())
-	for path, page := range pages {
-		mux.Handle(path, guard.Handler(page))
-	}
-	server, done := guard.Server(mux), make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		server.Serve(ln)
+		side.Serve(ln)
 	}()
 	return ln.Addr().String(), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-			server.Close()
-		}
+		side.Shutdown(ctx) // closes what is left at its end
 		<-done
 	}, nil
 }

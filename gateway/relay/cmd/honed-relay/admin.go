@@ -19,11 +19,12 @@ func (f *relaying) startAdmin() (addr string, stop func(), err error) {
 		Ready:  func() bool { return r.stats(time.Now()).Failing < notReady.Seconds() },
 		Info:   observe.Info{Service: "honed-relay", Version: commandline.Version(release)},
 		Logger: r.logger,
+		Handlers: map[string]http.Handler{
+			"/relay/stats":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { commandline.AnswerJSON(w, r.stats(time.Now())) }),
+			"/relay/metrics": commandline.AnswerMetrics(func(w io.Writer) { r.stats(time.Now()).writeMetrics(w, r.reader.Name) }),
+		},
 	}
-	return f.StartAdmin(side, commandline.ReadSecret, map[string]http.HandlerFunc{
-		"/relay/stats":   func(w http.ResponseWriter, _ *http.Request) { commandline.AnswerJSON(w, r.stats(time.Now())) },
-		"/relay/metrics": commandline.AnswerMetrics(func(w io.Writer) { r.stats(time.Now()).writeMetrics(w, r.reader.Name) }),
-	})
+	return f.StartAdmin(side, commandline.ReadSecret)
 }
 
 // notReady is for how long the destination may fail before /healthz says so.
