@@ -116,6 +116,7 @@ type sentLoad struct {
 	Requests int64
 	Flags    []sentFlag // flags that were set
 	Flows    []traffic.Flow
+	Bodies   [][]byte // of the flows' steps, in order: any bytes, of which JSON would keep the text only
 	Data     []traffic.Data
 	Files    map[string][]byte
 }
@@ -142,7 +143,15 @@ func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
 	if size > mostCarried {
 		return nil, exit.Usagef("load: the files of the load have %d bytes together, and agents take %d (%d MiB) at most; use smaller files", size, mostCarried, mostCarried>>20)
 	}
-	sent := sentLoad{Target: target, Requests: f.Plan.Requests, Flows: f.traffic.flows.flows, Data: f.traffic.data.data, Files: contents}
+	sent := sentLoad{Target: target, Requests: f.Plan.Requests, Data: f.traffic.data.data, Files: contents}
+	for _, flow := range f.traffic.flows.flows {
+		flow.Steps = slices.Clone(flow.Steps)
+		for i := range flow.Steps {
+			sent.Bodies = append(sent.Bodies, []byte(flow.Steps[i].Body))
+			flow.Steps[i].Body = ""
+		}
+		sent.Flows = append(sent.Flows, flow)
+	}
 	plain := &cobra.Command{}
 	new(Load).Define(plain)
 	plain.Flags().VisitAll(func(known *pflag.Flag) {
@@ -184,6 +193,11 @@ func FromCarried(text []byte) (load.Plan, error) {
 		}
 	}
 	f.Plan.Requests = sent.Requests
+	for _, flow := range sent.Flows {
+		for i := range flow.Steps[:min(len(flow.Steps), len(sent.Bodies))] {
+			flow.Steps[i].Body, sent.Bodies = string(sent.Bodies[0]), sent.Bodies[1:]
+		}
+	}
 	f.traffic.flows.flows = sent.Flows
 	for _, d := range sent.Data {
 		if err := f.traffic.data.add(d); err != nil {

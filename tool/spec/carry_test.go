@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // given returns a load as the command line sets it.
@@ -83,6 +84,23 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 		if !reflect.DeepEqual(want, got) {
 			t.Errorf("%v:\n%+v\n%+v", c, got, want)
 		}
+	}
+}
+
+// The body of a step is any bytes, not text.
+func TestCarriedFlowsKeepTheirBytes(t *testing.T) {
+	f, cmd := given(t, "http://127.0.0.1:1/")
+	f.traffic.flows.flows = []traffic.Flow{{Steps: []traffic.Step{{Path: "/", Body: "a\xff\xfeb"}}}}
+	text, err := f.Carry(cmd, "http://127.0.0.1:1/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := FromCarried(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent := preview(got); !strings.Contains(sent, `Content-Length: 4\r\n\r\na\xff\xfeb"`) {
+		t.Errorf("it sends %.200s", sent)
 	}
 }
 
