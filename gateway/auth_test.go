@@ -146,11 +146,23 @@ func TestTokensArePermittedLater(t *testing.T) {
 	if look() || tokens.Err() == nil {
 		t.Error("plaintext tokens that others can read are used")
 	}
+	if first, again := tokens.news(), tokens.news(); first == nil || again != nil {
+		t.Errorf("told %v and then %v, want an error once", first, again)
+	}
+	if look() || tokens.news() != nil {
+		t.Error("told again of the same file")
+	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if !look() || tokens.Err() != nil {
 		t.Errorf("not used once nobody else can read them: %v", tokens.Err())
+	}
+	if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !look() || tokens.news() == nil {
+		t.Error("not told of another file")
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *Server) mayRead(h *holder) (prefix string, err error) {
 	}
 	if s.Tokens != nil {
 		h.proof = sha256.Sum256([]byte(h.opening.token))
-		allowed, ok := s.Tokens.allow(h.opening.name, h.proof, true)
+		allowed, ok := s.allow(h.opening.name, h.proof, true)
 		if !ok || !strings.HasPrefix(allowed, prefix) && !strings.HasPrefix(prefix, allowed) {
 			return "", ErrUnauthorised
 		}

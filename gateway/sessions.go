@@ -179,11 +179,20 @@ func (s *Server) authenticate(conn caller, h hello) (p proof, err error) {
 	}
 	if s.Tokens != nil {
 		p = sha256.Sum256([]byte(h.token))
-		if _, ok := s.Tokens.allow(h.client, p, false); !ok {
+		if _, ok := s.allow(h.client, p, false); !ok {
 			return p, ErrUnauthorised
 		}
 	}
 	return p, nil
+}
+
+// allow is Tokens.allow. It logs that a changed file cannot be used.
+func (s *Server) allow(name string, shown proof, reads bool) (prefix string, ok bool) {
+	prefix, ok = s.Tokens.allow(name, shown, reads)
+	if err := s.Tokens.news(); err != nil {
+		s.log.Error("the changed file of tokens cannot be used; the tokens before stay in use", "err", err)
+	}
+	return prefix, ok
 }
 
 // request is a hello queued for the committer.

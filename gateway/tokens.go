@@ -32,6 +32,7 @@ type Tokens struct {
 	changed time.Time // modification time of the file
 	size    int64
 	failed  error // why the current file is not in use
+	told    bool  // news has returned it
 }
 
 // Limits of a token and its file.
@@ -65,10 +66,24 @@ func (t *Tokens) Err() error {
 	return t.failed
 }
 
+// news returns what Err does, once for each file.
+func (t *Tokens) news() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.told {
+		return nil
+	}
+	t.told = t.failed != nil
+	return t.failed
+}
+
 // read reads the file; mu is held.
 func (t *Tokens) read() error {
 	info, err := os.Stat(t.path)
 	if err == nil {
+		if t.failed == nil || !t.changed.Equal(info.ModTime()) {
+			t.told = false
+		}
 		t.changed, t.size = info.ModTime(), info.Size()
 		var byName map[string][]permission
 		if byName, err = tokensIn(t.path, info); err == nil {
