@@ -96,6 +96,7 @@ type Server struct {
 	turns     admission.Turns[Conn] // at TLS handshakes of loops
 	shaken    struct{ done, failed, resumed atomic.Uint64 }
 	handOffs  atomic.Uint64
+	lateTold  highest                      // Stats.Late
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
 	judged    func(now timing.Tick)        // for tests: called between the sweeper's verdicts and their execution
 	abandoned atomic.Bool                  // all connections were cut off: loops end even if user code still has connections

@@ -76,7 +76,7 @@ func TestPythonReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(out, 10_000)
-	waitFor(t, "its position", func() bool { return up.state("copy").Position.Number>>indexBits == up.newest() })
+	waitFor(t, "its position", func() bool { return up.state("copy").Position.Number == up.newest()<<indexBits|lastIndex }) // all of the last envelope
 	submit(100)
 	if out, err = read("copy", "--token-file", ofReader, "--start", "stored", "--count", "100"); err != nil {
 		t.Fatal(err)
