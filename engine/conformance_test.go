@@ -470,12 +470,7 @@ func listen(t *testing.T, network string) net.Listener {
 	t.Helper()
 	switch network {
 	case overUnix:
-		dir, err := os.MkdirTemp("", "hone") // t.TempDir is too long for the address of a unix socket
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		ln, err := net.Listen("unix", filepath.Join(dir, "s"))
+		ln, err := net.Listen("unix", filepath.Join(testrun.SocketFolder(t), "s"))
 		if err != nil {
 			t.Fatal(err)
 		}

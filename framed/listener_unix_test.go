@@ -15,6 +15,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestListenAndServeMakesSocketFilesPrivate: the permissions do not depend on the umask,
@@ -22,7 +23,7 @@ import (
 func TestListenAndServeMakesSocketFilesPrivate(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		for mode, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o660: 0o660, 0o666: 0o666} {
-			path := filepath.Join(socketFolder(t), "s")
+			path := filepath.Join(testrun.SocketFolder(t), "s")
 			s := &framed.Server{Addr: "unix:" + path, SocketMode: mode, Engine: e, Handler: framed.HandlerFunc(echo)}
 			ended := make(chan error, 1)
 			go func() { ended <- s.ListenAndServe() }()
@@ -53,7 +54,7 @@ func TestListenAndServeMakesSocketFilesPrivate(t *testing.T) {
 // TestListenAndServeReplacesStaleSockets: a server that was killed leaves its socket file,
 // which must not keep the next one down.
 func TestListenAndServeReplacesStaleSockets(t *testing.T) {
-	path := filepath.Join(socketFolder(t), "s")
+	path := filepath.Join(testrun.SocketFolder(t), "s")
 	left, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -85,15 +86,4 @@ func TestListenAndServeSaysWhyNot(t *testing.T) {
 	if err := s.ListenAndServe(); !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(fmt.Sprint(err), "framed: ") {
 		t.Errorf("on an address in use: %v, want EADDRINUSE from framed", err)
 	}
-}
-
-// socketFolder returns a directory whose name is short enough for sockets in it.
-func socketFolder(t *testing.T) string {
-	t.Helper()
-	folder, err := os.MkdirTemp("", "hone")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	return folder
 }

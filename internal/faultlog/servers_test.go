@@ -182,13 +182,7 @@ func startChild(t *testing.T, kind, to string) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The path of t.TempDir may be too long for a socket.
-	dir, err := os.MkdirTemp("", "hone")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	c := &child{cmd: exec.Command(self), socket: filepath.Join(dir, "s")}
+	c := &child{cmd: exec.Command(self), socket: filepath.Join(testrun.SocketFolder(t), "s")}
 	c.cmd.Env = append(os.Environ(), "HONE_TEST_SERVER="+kind, "HONE_TEST_LOG="+to, "HONE_TEST_SOCKET="+c.socket)
 	c.cmd.Stderr = &c.stderr
 	stdout, err := c.cmd.StdoutPipe()

@@ -41,3 +41,14 @@ func Lacks(t testing.TB, what string) {
 	}
 	t.Skip(what)
 }
+
+// SocketFolder returns a folder whose name is short enough for sockets in it, unlike t.TempDir's.
+func SocketFolder(t testing.TB) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "hone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	return folder
+}

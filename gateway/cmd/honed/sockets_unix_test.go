@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // socketFlags are the flags that take unix:PATH.
@@ -23,7 +24,7 @@ var socketFlags = [...]string{"--listen", "--websocket", "--admin"}
 
 // TestStaleSockets starts a gateway where one that was killed has left its socket files.
 func TestStaleSockets(t *testing.T) {
-	dir := socketFolder(t)
+	dir := testrun.SocketFolder(t)
 	for _, flag := range socketFlags {
 		ln, err := net.Listen("unix", filepath.Join(dir, flag))
 		if err != nil {
@@ -53,7 +54,7 @@ func TestStaleSockets(t *testing.T) {
 func TestSocketsAreTheirOwners(t *testing.T) {
 	before := syscall.Umask(0)
 	defer syscall.Umask(before)
-	dir := socketFolder(t)
+	dir := testrun.SocketFolder(t)
 	onSockets(t, dir, func() {
 		for _, flag := range socketFlags {
 			if info, err := os.Lstat(filepath.Join(dir, flag)); err != nil || info.Mode() != fs.ModeSocket|0o600 {
@@ -93,7 +94,7 @@ func onSockets(t *testing.T, dir string, look func()) {
 
 // TestOccupiedSockets: what somebody uses is not replaced, and one line says what to do.
 func TestOccupiedSockets(t *testing.T) {
-	dir := socketFolder(t)
+	dir := testrun.SocketFolder(t)
 	live, file := filepath.Join(dir, "live"), filepath.Join(dir, "file")
 	ln, err := net.Listen("unix", live)
 	if err != nil {
@@ -117,15 +118,4 @@ func TestOccupiedSockets(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// socketFolder returns a folder whose name is short enough for sockets in it.
-func socketFolder(t *testing.T) string {
-	t.Helper()
-	folder, err := os.MkdirTemp("", "honed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	return folder
 }
