@@ -297,9 +297,13 @@ func TestTooManyConns(t *testing.T) {
 		first := s.dial(t)
 		say(t, first, getting("/")+"GET / HT") // it does not make room
 		readAnswer(t, bufio.NewReader(first))
-		second := s.dial(t)
-		say(t, second, getting("/"))
-		if got := readAnswer(t, bufio.NewReader(second)); got != "503 503 Service Unavailable: too many connections" {
+		got := "200 "
+		for tries := 0; strings.HasPrefix(got, "200 ") && tries < 100; tries++ { // a newcomer is served until the half head is known
+			second := s.dial(t)
+			say(t, second, getting("/"))
+			got = readAnswer(t, bufio.NewReader(second))
+		}
+		if got != "503 503 Service Unavailable: too many connections" {
 			t.Error(got)
 		}
 		if st := s.Stats(); st.Ended[engine.TooManyConns] != 1 {
