@@ -96,7 +96,7 @@ func (b *bench) avatarOwn(laps map[string]lap, lines logCount) {
 		own, other    lap
 	}{
 		{"avatar with its log", why + "The claim: more requests/s than the article's step with a log.", "the article's with a log", own, logged},
-		{"avatar with its log, against none", why + "The claim: more requests/s than the article's step without one. It also sends a strong ETag and security headers and enforces every limit, which that step does not.", "the article's without a log", own, unlogged},
+		{"avatar with its log, against none", why + "The claim: more requests/s than the article's step without one. It also sends a strong ETag and security headers and enforces limits, which that step does not.", "the article's without a log", own, unlogged},
 		{"avatar without its log", "The difference from the row above is the cost of the log.", "the article's without a log", off, unlogged},
 	} {
 		more := c.own.rate.over(c.other.rate)
