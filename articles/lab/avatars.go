@@ -83,7 +83,7 @@ func (b *bench) avatarSteps(laps map[string]lap) {
 		article := rates[i+1] / rates[i]
 		b.add(gain.row("the gain of "+step.what, "× requests/s", step.why).beside(article).as(gained(article, gain)))
 	}
-	b.add(spread{}.row("another program, the article's reference", "requests/s", "A footnote: a colleague's service did 12,008 requests/s where the article's first version did 897. It was not published, so it is not measured here.").beside(12_007.53))
+	b.add(spread{}.row("another program, the article's reference", "requests/s", "A footnote: a colleague's service did 12,008 requests/s where the article's first version did 898. It was not published, so it is not measured here.").beside(12_007.53))
 }
 
 // avatarOwn compares hone's service with the article's last two steps.

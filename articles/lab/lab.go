@@ -115,7 +115,7 @@ func experiments() []experiment {
 		{"contexts", "A framework pools its contexts, which relieves the garbage collector and makes routing cheap.", contexts},
 		{"conns", "With a pool of 2,000 connections, 500,000 requests take 3.73 s: more than 150,000 per second.", connections},
 		{"idle", "A million connections with a goroutine each take tens of GB; epoll saves most of that.", idle},
-		{"avatar", "An avatar service goes from 897 to 1,204, to 22,889 and to 42,850 requests/s by caching what it sends and by not logging.", avatars},
+		{"avatar", "An avatar service goes from 898 to 1,204, to 22,889 and to 42,850 requests/s by caching what it sends and by not logging.", avatars},
 	}
 }
 
