@@ -128,7 +128,7 @@ bench-instructions: ## count the user instructions of a request, and compare REV
 
 bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers http -o bench/results/http.json
-	go run ./bench/cmd/peers tables bench/README.md docs/http1.md
+	go run ./bench/cmd/peers tables bench/README.md
 	go run ./bench/cmd/peers picture
 
 bench-avatar: ## compare the avatar service with the article's service and with others, and flood it with new names
