@@ -27,7 +27,6 @@ var stored = map[string]struct {
 	PeersFile:      {"`make bench-peers` stores one", func(path string) (tabled, error) { return ReadPeers(path) }},
 	HTTPFile:       {"`make bench-http` stores one", func(path string) (tabled, error) { return ReadHTTP(path) }},
 	WSFile:         {"`make bench-ws` stores one", func(path string) (tabled, error) { return ReadWS(path) }},
-	faultsFile:     {"What measured it was replaced by tool/torture", func(path string) (tabled, error) { return readFaults(path) }},
 	tortureFile:    {"`make bench-faults` stores one", func(path string) (tabled, error) { return ReadTorture(path) }},
 	GeneratorsFile: {"`make bench-generators` stores one", func(path string) (tabled, error) { return ReadGenerators(path) }},
 }

@@ -123,7 +123,7 @@ func draw(subjects []subject) string {
 	}
 	m := subjects[0].run.Machine
 	fmt.Fprintf(&body, `<text class="small" x="%d" y="%d">%s</text>`+"\n", panelMargin, top+26, html.EscapeString(fmt.Sprintf(
-		"Medians of interleaved rounds; %s, %d CPUs, Linux, %s. hone runs with every limit on.", m.CPU, m.CPUs, m.Go)))
+		"Medians of interleaved rounds; %s, %d CPUs, Linux, %s. hone runs with its default limits, except the number of connections.", m.CPU, m.CPUs, m.Go)))
 	width, height := 2*panelMargin+len(subjects)*panelWidth, top+40
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="CPU per request and memory per idle connection: hone beside other Go servers">
 <style>

@@ -17,14 +17,12 @@ import (
 
 // The files in bench/results, and their schemas.
 const (
-	PeersFile    = "peers.json"
-	HTTPFile     = "http.json"
-	WSFile       = "ws.json"
-	faultsFile   = "faults.json"
-	PeersSchema  = "hone.bench.peers/1"
-	HTTPSchema   = "hone.bench.http/1"
-	WSSchema     = "hone.bench.ws/1"
-	faultsSchema = "hone.bench.faults/1"
+	PeersFile   = "peers.json"
+	HTTPFile    = "http.json"
+	WSFile      = "ws.json"
+	PeersSchema = "hone.bench.peers/1"
+	HTTPSchema  = "hone.bench.http/1"
+	WSSchema    = "hone.bench.ws/1"
 )
 
 // Head has the fields that all stored runs start with.
@@ -115,24 +113,7 @@ func (p *Push) String() string {
 	return text
 }
 
-// Faults is a run of the fault probes.
-type Faults struct {
-	Head
-	Probes   []Scenario `json:"probes"`
-	Findings []Finding  `json:"findings"`
-}
-
-// Finding is the result of one probe of one server.
-type Finding struct {
-	Probe    string   `json:"probe"`
-	Server   string   `json:"server"`
-	Survived bool     `json:"survived"`
-	Words    string   `json:"words"`
-	Grown    *int64   `json:"grown_bytes"` // maximum growth of the server's memory meanwhile
-	CPU      *float64 `json:"cpu_share"`   // fraction of one CPU meanwhile
-}
-
-// Encode encodes a run as JSON, with one sample or finding per line, so that diff can compare
+// Encode encodes a run as JSON, with one sample per line, so that diff can compare
 // two runs.
 func Encode(run any) ([]byte, error) {
 	var fields map[string]json.RawMessage
@@ -212,12 +193,6 @@ type WS struct{ Peers }
 func ReadWS(path string) (*WS, error) {
 	p := new(WS)
 	return absent(p, read(path, WSSchema, &p.Head, p))
-}
-
-// readFaults reads stored Faults; it returns nil if there are none.
-func readFaults(path string) (*Faults, error) {
-	f := new(Faults)
-	return absent(f, read(path, faultsSchema, &f.Head, f))
 }
 
 func absent[T any](run *T, err error) (*T, error) {

@@ -180,24 +180,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestFaultTables(t *testing.T) {
-	grown, share := int64(3<<20), 0.25
-	f := &Faults{
-		Head:     Head{Schema: faultsSchema, Servers: small().Servers[:2]},
-		Probes:   []Scenario{{"panic", "a handler panics"}},
-		Findings: []Finding{{"panic", "net", true, "goes | on", &grown, &share}, {"panic", "gnet", false, "dies", nil, nil}},
-	}
-	for name, want := range map[string]string{
-		"verdicts": "| server | panic |\n|---|---|\n| net go1.26 | survived |\n| gnet v2.9.0 | **failed** |\n",
-		"findings": "**panic**: a handler panics.\n\n| server | verdict | what happened | memory | CPU |\n|---|---|---|---|---|\n" +
-			"| net | survived | goes / on | +3.0 MiB | 25 % |\n| gnet | **failed** | dies | – | – |\n",
-	} {
-		if got, err := f.Table(name); err != nil || got != want {
-			t.Errorf("%s: %v\n%s", name, err, got)
-		}
-	}
-}
-
 func TestScoreboard(t *testing.T) {
 	run := &Torture{
 		Head: Head{Servers: []fleet.Entry{{Name: "frames/net", Version: "go1.26"}, {Name: "frames/hone"}, {Name: "frames/failed"}}}, Wait: 75, Seed: 1,
@@ -239,7 +221,7 @@ func TestStoredRunsComeBack(t *testing.T) {
 	if !strings.HasPrefix(string(text), "{\n\"schema\": ") {
 		t.Errorf("the schema does not come first:\n%.80s", text)
 	}
-	if _, err := readFaults(path); err == nil {
+	if _, err := ReadTorture(path); err == nil {
 		t.Error("a run of another schema is read")
 	}
 }
@@ -276,7 +258,7 @@ func TestFill(t *testing.T) {
 
 // TestPagesAreFilled holds the manual to what is stored.
 func TestPagesAreFilled(t *testing.T) {
-	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md", "../../docs/http1.md", "../../docs/load.md", "../../docs/torture.md"} {
+	for _, path := range []string{"../README.md", "../../docs/load.md", "../../docs/torture.md"} {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
