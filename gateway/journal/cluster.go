@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 )
 
 // ClusterOptions are the settings of a log in a JetStream cluster. The zero value works if
@@ -83,7 +83,7 @@ func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluste
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Cluster{o: o, writer: nuid.Next(), said: troubles{log: o.Logger}}
+	l := &Cluster{o: o, writer: rand.Text(), said: troubles{log: o.Logger}}
 	err := l.open(ctx, servers)
 	if err != nil {
 		l.release()
