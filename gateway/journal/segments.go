@@ -70,7 +70,8 @@ type Segments struct {
 	trimming sync.Mutex
 }
 
-// OpenSegments opens the log in the folder dir, or creates one if dir is empty or does not exist.
+// OpenSegments opens the log in the folder dir, or creates one if dir is empty or does not exist. It writes nothing to
+// a folder that has no segments but other files, and returns a *Refusal that names them.
 func OpenSegments(dir string, o SegmentsOptions) (*Segments, error) {
 	return openSegments(dir, o, false)
 }
