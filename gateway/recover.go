@@ -230,9 +230,6 @@ func (s *Server) Trim(ctx context.Context, to uint64) error {
 	if s.Format < 2 {
 		return errors.New("gateway: the log can be trimmed when the format of new envelopes is 2 (honed --format 2)")
 	}
-	if s.keepsAll() {
-		return s.Log.Trim(ctx, 0) // which says why
-	}
 	stored := make(chan error, 1)
 	asked := s.queue.ask(func(*pack) {
 		if to = min(to, s.queue.base); to > 0 {

@@ -180,12 +180,6 @@ func (s *Server) room() (size, left int64) {
 	return 0, math.MaxInt64
 }
 
-// keepsAll reports whether the log cannot be trimmed.
-func (s *Server) keepsAll() bool {
-	log, ok := s.Log.(interface{ KeepsAll() bool })
-	return ok && log.KeepsAll()
-}
-
 // connection returns whether the log is connected to its cluster, and how often it was not; nil: it
 // has none.
 func (s *Server) connection() (connected *bool, lost uint64) {

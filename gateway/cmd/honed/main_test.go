@@ -109,7 +109,7 @@ func TestProveFindsLosses(t *testing.T) {
 
 func TestHelpOfVerbs(t *testing.T) {
 	for _, verb := range []string{
-		"verify", "inspect", "export", "backup", "restore", "migrate", "prove", "tail", "clock",
+		"verify", "inspect", "export", "backup", "restore", "prove", "tail", "clock",
 		"readers list", "readers create", "readers create x", "sessions forget",
 	} {
 		first, _, _ := strings.Cut(verb, " ")
@@ -150,6 +150,8 @@ func TestRefusals(t *testing.T) {
 		{"no such format", []string{"--format", "3"}, commandline.Usage, "--format is 1 or 2, not 3"},
 		{"readable tokens", []string{"--tokens", open}, commandline.Failed, "chmod 600"},
 		{"no log", []string{"--data", dir + "/c", "--log", "http://x", "--listen", "127.0.0.1:0"}, commandline.Usage, "is not a nats:// or tls:// URL"},
+		{"files of no log", []string{"--data", dir, "--listen", "127.0.0.1:0", "--admin", "off"}, commandline.Failed, `has no segments of a log, but other files: "honed.toml", "tokens"; use an empty folder`},
+		{"files to verify", []string{"verify", "--data", dir}, commandline.Failed, `but other files: "honed.toml", "tokens"; use an empty folder`},
 		{"config", []string{"--config", config}, commandline.Usage, "address to listen on: address nowhere"},
 		{"config key", []string{"verify", "--config", config}, commandline.Usage, `there is no setting "listen"`},
 		{"no config", []string{"--config", config + ".none"}, commandline.Usage, "no such file"},
