@@ -69,8 +69,8 @@ func Fill(page, results string) (string, error) {
 			}
 		}
 	}
-	if len(files) > 0 && !dated {
-		return "", fmt.Errorf("the page has tables, and none of the versions that were measured: add %q and %q", beginning+versionsFile+" -->", ending)
+	if dated != (len(files) > 0) {
+		return "", fmt.Errorf("a page with tables needs another one of the versions that were measured, %s%s -->, and no other page does", beginning, versionsFile)
 	}
 	return fill(page, func(file, name string) (string, error) {
 		if file == versionsFile {

@@ -200,7 +200,7 @@ func TestWrongUse(t *testing.T) {
 
 func TestTablesCommand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(path, []byte("<!-- bench: versions.json -->\nold\n<!-- bench end -->\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("<!-- bench: peers.json run -->\nold\n<!-- bench end -->\n<!-- bench: versions.json -->\n<!-- bench end -->\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, log, code := peers(t, t.Context(), "tables", path); code != 0 {
