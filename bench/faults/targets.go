@@ -35,7 +35,7 @@ var configs embed.FS
 
 // Servers are those of bench/servers and the complete ones. Their names begin with their protocol.
 func Servers() []fleet.Entry {
-	all := []fleet.Entry{{Name: "frames/article", Program: "article", Version: "1"}}
+	all := []fleet.Entry{{Name: "frames/article", Program: "article", Module: "github.com/hone-go/hone/bench"}}
 	for protocol, entries := range map[string][]fleet.Entry{"frames": fleet.All(), "http": fleet.HTTP(), "ws": fleet.WebSocket()} {
 		for _, e := range entries {
 			if !e.Extra && !e.ParsesNothing { // what parses nothing cannot refuse anything
