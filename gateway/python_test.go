@@ -182,7 +182,7 @@ func TestPythonClientGoesOn(t *testing.T) {
 	up := serve(t, &Server{Log: log})
 	c := cut(t, up.addr, 3000)
 	host, port, _ := net.SplitHostPort(c.Addr().String())
-	count, kills := testrun.Sized(600, 5000), 4
+	count, kills := testrun.Sized(600, 2000), 4
 	program := fmt.Sprintf(`
 from honed import Client
 with Client((%q, %s), "meter", %q) as client:

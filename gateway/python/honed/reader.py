@@ -70,7 +70,7 @@ class Batch:
         if content[0] == GAP:
             return cls(Position(of, number), [], struct.unpack_from(">BQQ", content, 1))
         if content[0] != RECORDS:
-            raise ConnectionError("a delivery of the unknown type %d" % content[0])
+            raise ConnectionError("a Deliver of unknown type %d" % content[0])
         records, at = [], 5
         while at < len(content):
             ident, size = struct.unpack_from(">QI", content, at)
@@ -112,7 +112,7 @@ class Reader:
                 self.drop()
                 if isinstance(lost, Moved):
                     if self.yields:
-                        raise Refused("another program reads under this name")
+                        raise Refused("another program reads under this name") from lost
                     self.yields = True
                 time.sleep(3 if self.yields else self.pause * random.uniform(0.5, 1))
                 self.pause = min(2 * self.pause, 5)
@@ -141,6 +141,7 @@ class Reader:
         self.drop()
 
     def drop(self) -> None:
+        """Ends the connection at once."""
         if self.connection:
             self.connection.close()
             self.connection = None
@@ -174,6 +175,7 @@ class Reader:
         return connection
 
     def receive(self, connection: Connection) -> Frame:
+        """The next frame. Remembers what the server has noted."""
         command, number, result, content = connection.receive()
         check(result, content)
         if command == SUBMIT_ACK:
