@@ -16,7 +16,8 @@ deps: ## download modules and install what the tests need from Debian (as root)
 	done; go list -deps $(ALL) tool >/dev/null
 	@missing=$$(for pair in prometheus:prometheus promtool:prometheus amtool:prometheus-alertmanager prometheus-alertmanager:prometheus-alertmanager \
 			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client chromium:chromium \
-			redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools logrotate:logrotate strace:strace nginx:nginx /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy wrk:wrk curl:curl python3:python3 node:nodejs \
+			redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools logrotate:logrotate strace:strace nginx:nginx /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy wrk:wrk curl:curl python3:python3 /usr/lib/python3/dist-packages/pip:python3-pip \
+			/usr/lib/python3/dist-packages/setuptools:python3-setuptools /usr/lib/python3/dist-packages/wheel:python3-wheel node:nodejs \
 			pg_createcluster:postgresql java:default-jre-headless mvn:maven \
 			/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf:fonts-droid-fallback; do \
 		[ -e "$${pair%:*}" ] || command -v "$${pair%:*}" >/dev/null || echo "$${pair#*:}"; \

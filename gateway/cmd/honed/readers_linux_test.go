@@ -346,8 +346,8 @@ func TestReadersPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	ports := [2]string{freePort(t), freePort(t)}
-	script = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:"+ports[0], "127.0.0.1 7100", "127.0.0.1 "+ports[0],
-		"127.0.0.1:7171", "127.0.0.1:"+ports[1], "./honed-data", filepath.Join(dir, "data"), "gateway/conformance", filepath.Join(root, "gateway/conformance"),
+	script = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:"+ports[0], "127.0.0.1:7171", "127.0.0.1:"+ports[1],
+		"./honed-data", filepath.Join(dir, "data"), "gateway/python", filepath.Join(root, "gateway/python"),
 		"&\n", "&\nuntil (exec 3<>/dev/tcp/127.0.0.1/"+ports[0]+") 2>/dev/null; do sleep 0.05; done\n").Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
