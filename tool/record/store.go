@@ -1,16 +1,13 @@
 package record
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
 	_ "embed" // schema.sql
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -71,7 +68,7 @@ func (o opening) open(ctx context.Context) (*Store, error) {
 	if _, err := os.Stat(o.path); err == nil && !o.mayWrite() { // SQLite would open it read-only
 		return nil, fmt.Errorf("%w: %s; make the file and its folder writable", ErrReadOnly, o.path)
 	}
-	err := o.glance()
+	err := o.glance(ctx)
 	if err == nil {
 		err = o.connect(ctx, s, "mode=rwc")
 	}
@@ -98,7 +95,7 @@ func (o opening) openRead(ctx context.Context) (*Store, error) {
 		}
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	err := o.glance()
+	err := o.glance(ctx)
 	if err == nil {
 		err = o.connect(ctx, s, o.readMode())
 	}
@@ -175,20 +172,22 @@ type contents struct {
 	application, version, tables int
 }
 
-// glance judges a file by its first bytes, without SQLite: when SQLite closes a file it writes the
-// log of a killed program into it, and a file that is refused must stay as it is.
-func (o opening) glance() error {
-	file, err := os.Open(o.path)
-	if err != nil {
-		return nil // there is none, or SQLite explains it
+// glance judges a file without its log. When SQLite closes a database it writes the log of a killed
+// program into it, and a file that is refused must stay as it is. What cannot be read now, because
+// there is no file or another program writes to it, is judged later, with the log.
+func (o opening) glance(ctx context.Context) error {
+	s := &Store{path: o.path}
+	err := o.connect(ctx, s, "mode=ro&immutable=1")
+	if err == nil {
+		_, err = o.contents(ctx, s)
 	}
-	defer file.Close()
-	header := make([]byte, 100)
-	if _, err := io.ReadFull(file, header); err != nil || !bytes.HasPrefix(header, []byte("SQLite format 3\x00")) {
-		return nil
+	if s.db != nil {
+		_ = s.db.Close() // nothing was written
 	}
-	number := func(at int) int { return int(int32(binary.BigEndian.Uint32(header[at:]))) }
-	return o.judge(contents{version: number(60), application: number(68)}) // none: the log may have them
+	if errors.Is(err, ErrForeign) || errors.Is(err, ErrVersion) {
+		return err
+	}
+	return nil
 }
 
 // contents reads a file's header, and judges it.
