@@ -161,7 +161,7 @@ func TestPythonDeviceNoticesSilence(t *testing.T) {
 	if _, err := p.receive(); err != nil {
 		t.Fatal(err)
 	}
-	w := welcome{version: 2, level: Disk, epoch: 1, window: 10, most: 1000, idle: 3 * time.Second}
+	w := welcome{level: Disk, epoch: 1, window: 10, most: 1000, idle: 3 * time.Second}
 	p.send(wire.Packet{Command: wire.ConnAck, ID: 1, Content: w.append(nil)})
 	heartbeats := 0
 	packet, err := p.receive()

@@ -178,14 +178,14 @@ func (s *Server) makeRoom() error {
 	log, ok := s.Log.(interface {
 		AppendReserved(context.Context, []byte) (uint64, error)
 	})
-	if !ok || s.Format < 2 || s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
+	if !ok || s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
 		return nil
 	}
 	s.queue.mu.Lock()
 	to, waits := max(s.trimmed, s.queue.trimTo), len(s.queue.trims) > 0
 	base := s.queue.base
 	s.queue.mu.Unlock()
-	p := pack{records: journal.Encoder{Format: 2}}
+	var p pack
 	p.records.Begin(base)
 	s.ridePositions(&p)
 	if to > s.trimmed || waits {

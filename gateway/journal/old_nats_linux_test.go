@@ -71,7 +71,7 @@ const partRecords = 3000
 func largeEnvelopes(records int) [][]byte {
 	all := oldEnvelopes(60)
 	for i := range 60 {
-		all = append(all, sampleOf(uint8(1+i%2), "large", uint64(i*records)+1, records+i))
+		all = append(all, sample("large", uint64(i*records)+1, records+i))
 	}
 	return append(all, sample("last", 1, 1))
 }

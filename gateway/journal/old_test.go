@@ -18,12 +18,12 @@ import (
 	"github.com/hone-go/hone/internal/testrun"
 )
 
-// oldEnvelopes returns envelopes of both formats, of very different sizes. One client sends what looks like
+// oldEnvelopes returns envelopes of very different sizes. One client sends what looks like
 // records of old logs.
 func oldEnvelopes(n int) (all [][]byte) {
 	rng := rand.New(rand.NewPCG(uint64(n), 7))
 	for i := range n {
-		e := Encoder{Format: uint8(1 + i%2)}
+		var e Encoder
 		e.Begin(0)
 		for j := range 1 + rng.IntN(4) {
 			data := make([]byte, rng.IntN(2<<rng.IntN(9)))
