@@ -173,7 +173,8 @@ func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (
 }
 
 // makeRoom stores, in the reserve of a full log, what lets retention delete: how far readers are, and up to
-// where the log may be trimmed. Only the committer calls it.
+// where the log may be trimmed. A log of several servers has no reserve, and another one may have appended to it.
+// Only the committer calls it.
 func (s *Server) makeRoom() error {
 	log, ok := s.Log.(interface {
 		AppendReserved(context.Context, []byte) (uint64, error)
