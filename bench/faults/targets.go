@@ -55,7 +55,7 @@ func Servers() []fleet.Entry {
 func byName(a, b fleet.Entry) int { return strings.Compare(a.Name, b.Name) }
 
 // honedHello begins a session of docs/gateway.md, under a name of the connection's own.
-const honedHello = "hgw1\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x01" + "\x10################" + "\x00\x00"
+const honedHello = "hgw2\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x01" + "\x10################" + "\x00\x00"
 
 // plan is what servers of a protocol are asked.
 func plan(name, addr string) (p load.Plan, err error) {

@@ -285,7 +285,7 @@ func TestSegmentTails(t *testing.T) {
 		last := filepath.Base(files[len(files)-1])
 		content := tree(t, source)[last]
 		frame := frameHead + len(sample("client", n, 1))
-		for cut := 1; cut < frame; cut += 9 {
+		for cut := 1; cut < frame-3; cut += 9 { // what is left is not only the zeros that its length begins with
 			dir := filepath.Join(t.TempDir(), "data")
 			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
 				t.Fatal(err)

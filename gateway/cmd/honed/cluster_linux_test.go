@@ -40,7 +40,7 @@ func TestCluster(t *testing.T) {
 	for i := range gateways {
 		gateways[i] = &daemon{name: fmt.Sprintf("honed %d", i), binary: os.Args[0], args: []string{
 			"serve", "--json", "--until-eof", "--admin", "off", "--data", filepath.Join(t.TempDir(), "mark"),
-			"--format", "2", "--log", urls, "--create-stream", "--listen", freeAddr(t),
+			"--log", urls, "--create-stream", "--listen", freeAddr(t),
 		}}
 		gateways[i].begin(t)
 	}
