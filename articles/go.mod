@@ -2,6 +2,8 @@ module github.com/hone-go/hone/articles
 
 go 1.26.0
 
+toolchain go1.26.11
+
 require (
 	github.com/hone-go/hone v0.0.0
 	github.com/hone-go/hone/observe v0.0.0

@@ -2,6 +2,8 @@ module github.com/hone-go/hone/bench
 
 go 1.26.0
 
+toolchain go1.26.11
+
 replace (
 	github.com/hone-go/hone => ../
 	github.com/hone-go/hone/articles => ../articles

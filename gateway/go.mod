@@ -2,9 +2,11 @@ module github.com/hone-go/hone/gateway
 
 go 1.26.0
 
+toolchain go1.26.11
+
 require (
 	github.com/hone-go/hone v0.0.0
-	github.com/hone-go/hone/observe v0.0.0-00010101000000-000000000000
+	github.com/hone-go/hone/observe v0.0.0
 	github.com/nats-io/nats.go v1.55.0
 )
 

@@ -2,6 +2,8 @@ module github.com/hone-go/hone/tools
 
 go 1.26.0
 
+toolchain go1.26.11
+
 tool (
 	github.com/nats-io/nats-server/v2
 	golang.org/x/vuln/cmd/govulncheck
