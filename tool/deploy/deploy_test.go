@@ -317,6 +317,14 @@ func TestDockerfile(t *testing.T) {
 	if !strings.HasPrefix(file[strings.LastIndex(file, "\nFROM "):], "\nFROM scratch AS hone\n") {
 		t.Error("a build without --target does not make hone")
 	}
+	work, err := os.ReadFile(filepath.Join(root, "go.work"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindSubmatch(work)
+	if toolchain == nil || !strings.Contains(file, "\nFROM golang:"+string(toolchain[1])+"-") {
+		t.Errorf("the images are not built with the Go of go.work, %q", toolchain)
+	}
 	for _, from := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(file, -1) {
 		if own := from[1] == "scratch" || from[1] == "build"; !own && !regexp.MustCompile(`:[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+)?$`).MatchString(from[1]) {
 			t.Errorf("%s has no version of three numbers", from[1])
