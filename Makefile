@@ -1,11 +1,11 @@
 # Every target runs from the root of a clone. `make` alone prints this list.
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
-ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... ./articles/... ./examples/embed
+ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... ./articles/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: release help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-tls bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
+.PHONY: release help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences outdated release-test bench bench-peers bench-routes bench-memory bench-streams bench-tls bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -176,6 +176,9 @@ release: ## build the commands of the last commit for five platforms into dist/,
 
 licences: ## list the licences of all dependencies
 	@go run ./tools/licences
+
+outdated: ## list the dependencies that are behind, and why
+	go run ./tools/outdated
 
 cross: ## type-check every package and test for the other platforms
 	@for p in $(PLATFORMS); do \

@@ -56,7 +56,7 @@ func TestModuleStaysSmall(t *testing.T) {
 // TestOutsideProgram builds examples/embed outside the repository, with an empty go.sum and without
 // a network, and compares what it must download with what client_golang and procfs alone need.
 func TestOutsideProgram(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join("..", "examples", "embed", "main.go"))
+	source, err := os.ReadFile(filepath.Join("examples", "embed", "main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (p Picture) mask() Picture {
 }
 
 // version is part of every ETag. Increment it when the bytes of a Picture change.
-const version = 2
+const version = 3
 
 // appendTag appends the strong ETag of p, in quotes, for fonts with this fingerprint. It costs one
 // SHA-256 and no allocation, and needs no drawing.

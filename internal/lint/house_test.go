@@ -42,6 +42,7 @@ var house = slices.Concat(
 	testRules,
 	sizeRules,
 	textRules,
+	moduleRules,
 )
 
 // TestHouse checks the repository against all rules.

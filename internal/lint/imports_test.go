@@ -214,7 +214,7 @@ import (
 	"github.com/hone-go/hone/examples/gateway/room"
 	"github.com/hone-go/hone/framed"
 )
--- examples/embed/main.go --
+-- observe/examples/embed/main.go --
 package main
 
 import (
@@ -320,7 +320,7 @@ func checkKnownPackages(t *tree) []finding {
 	seen := make(map[string]bool)
 	for _, f := range t.files {
 		dir := f.dir()
-		if seen[dir] || within(dir, "examples") || within(dir, "bench") || within(dir, "tools") {
+		if seen[dir] || within(dir, "examples") || within(dir, "observe/examples") || within(dir, "bench") || within(dir, "tools") {
 			continue
 		}
 		seen[dir] = true
@@ -373,7 +373,7 @@ func checkDirection(t *tree) []finding {
 // mayImport returns a folder's entry in the table.
 func mayImport(dir string) []string {
 	switch {
-	case within(dir, "examples/embed"): // a module of its own
+	case within(dir, "observe/examples"):
 		return []string{anyLibrary, "observe"}
 	case within(dir, "examples"):
 		return []string{anyLibrary}

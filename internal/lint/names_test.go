@@ -49,7 +49,7 @@ var nameRules = []rule{
 		},
 		{
 			name:  "a command, which cannot be imported",
-			files: "-- examples/embed/main.go --\npackage main",
+			files: "-- observe/examples/embed/main.go --\npackage main",
 		},
 	}},
 	{"stutter", eachPackage(checkStutter), []example{

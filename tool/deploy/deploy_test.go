@@ -225,6 +225,11 @@ func TestCompose(t *testing.T) {
 			}
 		}
 	}
+	for _, variable := range regexp.MustCompile(`\$\{[^}]*\}`).FindAllString(text(t, "compose.yaml"), -1) {
+		if !strings.Contains(variable, ":?start with deploy/up, which ") {
+			t.Errorf("docker compose alone does not fail without %s", variable)
+		}
+	}
 	if got := c.Services["grafana"].Environment["GF_SECURITY_ADMIN_PASSWORD"]; got == "" {
 		t.Error("Grafana would start with its default password")
 	}
@@ -311,6 +316,14 @@ func TestDockerfile(t *testing.T) {
 	}
 	if !strings.HasPrefix(file[strings.LastIndex(file, "\nFROM "):], "\nFROM scratch AS hone\n") {
 		t.Error("a build without --target does not make hone")
+	}
+	work, err := os.ReadFile(filepath.Join(root, "go.work"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindSubmatch(work)
+	if toolchain == nil || !strings.Contains(file, "\nFROM golang:"+string(toolchain[1])+"-") {
+		t.Errorf("the images are not built with the Go of go.work, %q", toolchain)
 	}
 	for _, from := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(file, -1) {
 		if own := from[1] == "scratch" || from[1] == "build"; !own && !regexp.MustCompile(`:[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+)?$`).MatchString(from[1]) {
@@ -494,47 +507,6 @@ func TestAddressesAgree(t *testing.T) {
 				t.Errorf("%s lacks %q", file, w)
 			}
 		}
-	}
-}
-
-// TestComposeConfig has the reference implementation of the Compose Specification load
-// compose.yaml, as docker compose config does. Without what deploy/up sets, loading must
-// fail.
-func TestComposeConfig(t *testing.T) {
-	t.Parallel()
-	const loader = "github.com/compose-spec/compose-go/v2/cmd" // in tools/go.mod
-	tool := exec.CommandContext(t.Context(), "go", "tool", "-n", loader)
-	tool.Dir = root
-	program, err := tool.Output()
-	if err != nil {
-		missing(t, loader)
-	}
-	check := func(content string) (string, error) {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "compose.yaml"), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		load := exec.CommandContext(t.Context(), strings.TrimSpace(string(program)), "-format", "json", "compose.yaml")
-		load.Dir = dir
-		out, err := load.CombinedOutput()
-		return string(out), err
-	}
-	content := text(t, "compose.yaml")
-	if said, err := check(content); err == nil || strings.Count(said, "start with deploy/up") < 3 {
-		t.Errorf("without deploy/up: %v\n%s", err, said)
-	}
-	filled := regexp.MustCompile(`\$\{[A-Z_]+:\?[^}]*\}`).ReplaceAllString(content, "1")
-	said, err := check(filled)
-	if err != nil {
-		t.Errorf("%v\n%s", err, said)
-	}
-	for _, want := range []string{`"alertmanager": {`, `"mem_limit": "512m"`} {
-		if err == nil && !strings.Contains(said, want) {
-			t.Errorf("%s is missing in\n%s", want, said)
-		}
-	}
-	if said, err := check(strings.Replace(filled, "mem_limit:", "memory_limit:", 1)); err == nil {
-		t.Errorf("a setting that Compose does not have is accepted:\n%.300s", said)
 	}
 }
 

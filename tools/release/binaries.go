@@ -8,11 +8,14 @@ import (
 	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
+	"go/version"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/modfile"
 )
 
 // platforms are those that binaries are made for.
@@ -26,15 +29,19 @@ var commands = []struct{ name, module, folder string }{
 }
 
 // writeBinaries builds the last commit for some platforms, and writes the binaries, their checksums,
-// an SBOM and the release notes into a folder. The bytes depend only on the commit, the version and
-// Go's version: neither on the folder nor on the machine.
-func writeBinaries(ctx context.Context, dir, into, version string, platforms []string) error {
+// an SBOM and the release notes into a folder. The bytes depend only on the commit, which names the
+// version of Go, and the version: neither on the folder nor on the machine.
+func writeBinaries(ctx context.Context, dir, into, release string, platforms []string) error {
 	work, err := os.MkdirTemp("", "hone-release-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
 	if err := archive(ctx, dir, work); err != nil {
+		return err
+	}
+	toolchain, err := toolchainOf(ctx, work)
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(into, 0o755); err != nil {
@@ -48,34 +55,66 @@ func writeBinaries(ctx context.Context, dir, into, version string, platforms []s
 	for _, platform := range platforms {
 		system, processor, _ := strings.Cut(platform, "/")
 		for _, c := range commands {
-			name := strings.Join([]string{c.name, version, system, processor}, "_")
+			name := strings.Join([]string{c.name, release, system, processor}, "_")
 			if system == "windows" {
 				name += ".exe"
 			}
 			build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-				"-ldflags=-s -w -buildid= -X main.release="+version, "-o", filepath.Join(into, name), c.folder)
+				"-ldflags=-s -w -buildid= -X main.release="+release, "-o", filepath.Join(into, name), c.folder)
 			build.Dir = filepath.Join(work, c.module)
-			build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+processor, "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0")
+			build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+processor, "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOTOOLCHAIN="+toolchain)
 			if out, err := build.CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w: %s", name, err, out)
 			}
 			names = append(names, name)
 		}
 	}
-	return finish(into, version, names, filepath.Join(work, "CHANGELOG.md"))
+	return finish(into, release, toolchain, names, filepath.Join(work, "CHANGELOG.md"))
+}
+
+// toolchainOf is the version of Go that go.work in dir names, once the go command has it: it may download it.
+func toolchainOf(ctx context.Context, dir string) (string, error) {
+	name := filepath.Join(dir, "go.work")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	work, err := modfile.ParseWork(name, text, nil)
+	if err != nil {
+		return "", err
+	}
+	if work.Toolchain == nil {
+		return "", fmt.Errorf("go.work names no toolchain; add one with go work edit -toolchain")
+	}
+	toolchain := work.Toolchain.Name
+	ask := exec.CommandContext(ctx, "go", "env", "GOVERSION")
+	ask.Dir, ask.Env = dir, append(os.Environ(), "GOWORK=off", "GOTOOLCHAIN="+toolchain)
+	out, err := ask.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("releases are built with %s, as go.work says, and the go command cannot get it: %w: %s", toolchain, err, out)
+	}
+	return toolchain, checkGo("the go command", strings.TrimSpace(string(out)), toolchain)
+}
+
+// checkGo refuses a Go that is older than what go.work names.
+func checkGo(what, built, toolchain string) error {
+	if version.Compare(built, toolchain) < 0 {
+		return fmt.Errorf("%s is of %s; releases are built with %s, as go.work says: see why there", what, built, toolchain)
+	}
+	return nil
 }
 
 // finish writes the files beside the binaries.
-func finish(into, version string, names []string, changelog string) error {
+func finish(into, release, toolchain string, names []string, changelog string) error {
 	text, err := os.ReadFile(changelog)
 	if err != nil {
 		return err
 	}
-	news, err := notes(text, version)
+	news, err := notes(text, release)
 	if err != nil {
 		return err
 	}
-	list, err := sbom(into, version, names)
+	list, err := sbom(into, release, toolchain, names)
 	if err != nil {
 		return err
 	}
@@ -96,17 +135,17 @@ func finish(into, version string, names []string, changelog string) error {
 }
 
 // notes returns the section of the changelog for a version, or what is not released yet.
-func notes(changelog []byte, version string) ([]byte, error) {
-	for _, title := range []string{"\n## [" + strings.TrimPrefix(version, "v") + "]", "\n## [Unreleased]"} {
+func notes(changelog []byte, release string) ([]byte, error) {
+	for _, title := range []string{"\n## [" + strings.TrimPrefix(release, "v") + "]", "\n## [Unreleased]"} {
 		_, section, found := bytes.Cut(changelog, []byte(title))
 		if !found {
 			continue
 		}
 		_, section, _ = bytes.Cut(section, []byte("\n")) // the date
 		section, _, _ = bytes.Cut(section, []byte("\n## ["))
-		return fmt.Appendf(nil, "# hone %s\n\n%s\n", version, bytes.TrimSpace(section)), nil
+		return fmt.Appendf(nil, "# hone %s\n\n%s\n", release, bytes.TrimSpace(section)), nil
 	}
-	return nil, fmt.Errorf("CHANGELOG.md has no section for %s and none that is unreleased", version)
+	return nil, fmt.Errorf("CHANGELOG.md has no section for %s and none that is unreleased", release)
 }
 
 // The parts of CycloneDX that the SBOM has. It has no time and no serial number, so that it can be made again.
@@ -135,13 +174,16 @@ type (
 )
 
 // sbom lists the modules that are in the binaries, as the binaries themselves say.
-func sbom(dir, version string, names []string) ([]byte, error) {
+func sbom(dir, release, toolchain string, names []string) ([]byte, error) {
 	type module struct{ path, version string }
 	in := make(map[module][]string) // the binaries that contain it
 	for _, name := range names {
 		info, err := buildinfo.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if err := checkGo(name, info.GoVersion, toolchain); err != nil {
+			return nil, err
 		}
 		std := module{"std", strings.TrimPrefix(info.GoVersion, "go")}
 		in[std] = append(in[std], name)
@@ -152,7 +194,7 @@ func sbom(dir, version string, names []string) ([]byte, error) {
 			}
 		}
 	}
-	list := bill{Format: "CycloneDX", Spec: "1.5", Version: 1, Metadata: metadata{component{Type: "application", Name: "hone", Version: version}}}
+	list := bill{Format: "CycloneDX", Spec: "1.5", Version: 1, Metadata: metadata{component{Type: "application", Name: "hone", Version: release}}}
 	for m, names := range in {
 		c := component{Type: "library", Name: m.path, Version: m.version, URL: "pkg:golang/" + m.path + "@" + m.version}
 		for _, name := range names {

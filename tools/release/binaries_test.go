@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -41,7 +44,7 @@ func TestFinish(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := finish(dir, "v0.1.0", []string{"a"}, changelog); err != nil {
+	if err := finish(dir, "v0.1.0", runtime.Version(), []string{"a"}, changelog); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "sbom.cdx.json"))
@@ -66,7 +69,41 @@ func TestFinish(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
-	if err := finish(dir, "v0.1.0", []string{"sbom.cdx.json"}, changelog); err == nil {
+	if err := finish(dir, "v0.1.0", runtime.Version(), []string{"sbom.cdx.json"}, changelog); err == nil {
 		t.Error("a file that is not a Go program has an SBOM")
+	}
+	if said := fmt.Sprint(finish(dir, "v0.1.0", "go1.999.1", []string{"a"}, changelog)); !strings.HasPrefix(said, "a is of "+runtime.Version()+"; ") {
+		t.Errorf("a binary of an older Go than go.work's is released: %s", said)
+	}
+}
+
+// A release is not built with another Go than go.work's: here one that the go command can neither be nor get.
+func TestToolchain(t *testing.T) {
+	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOTOOLCHAIN", "local")
+	for work, want := range map[string]string{
+		"go 1.26.0\n":                                         "names no toolchain",
+		"go 1.26.0\ntoolchain go1.999.1\n":                    "releases are built with go1.999.1",
+		"go 1.26.0\ntoolchain " + runtime.Version() + "\n":    "",
+		"go 1.26.0\nthe toolchain has no lines like this one": "unknown directive",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte(work), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := toolchainOf(t.Context(), dir)
+		if want == "" {
+			if got != runtime.Version() || err != nil {
+				t.Errorf("%q: %q, %v", work, got, err)
+			}
+		} else if said := fmt.Sprint(err); !strings.Contains(said, want) {
+			t.Errorf("%q: %q, %s; want %q", work, got, said, want)
+		}
+	}
+	if err := checkGo("the go command", "go1.26.8", "go1.26.11"); err == nil {
+		t.Error("go1.26.8 is no older than go1.26.11")
+	}
+	if err := errors.Join(checkGo("the go command", "go1.26.11", "go1.26.11"), checkGo("the go command", "go1.27.0", "go1.26.11")); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,7 +61,7 @@ func TestPublished(t *testing.T) {
 	}
 	const version = "v0.9.0-test"
 	top := output(t, "", nil, "git", "rev-parse", "--show-toplevel")
-	for _, folder := range published() {
+	for _, folder := range append(published(), "bench", "tools") {
 		if diff := output(t, filepath.Join(top, folder), []string{"GOWORK=off"}, "go", "mod", "tidy", "-diff"); diff != "" {
 			t.Errorf("go mod tidy changes %s/go.mod:\n%s", folder, diff)
 		}
@@ -88,13 +86,13 @@ func TestPublished(t *testing.T) {
 		t.Errorf("hone version says %q", said)
 	}
 	output(t, dir, nil, filepath.Join(bin, "honed"), "--help")
-	examples, err := filepath.Glob(filepath.Join(top, "examples", "*", "main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := filepath.Glob(filepath.Join(top, "examples", "*", "*", "main.go"))
-	if err != nil {
-		t.Fatal(err)
+	var examples []string
+	for _, pattern := range []string{"examples/*/main.go", "examples/*/*/main.go", "observe/examples/*/main.go"} {
+		found, err := filepath.Glob(filepath.Join(top, filepath.FromSlash(pattern)))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %d examples, %v", pattern, len(found), err)
+		}
+		examples = append(examples, found...)
 	}
 	// build builds the program in a folder, as a module that gets those of ours that it imports.
 	build := func(folder, name string) {
@@ -115,15 +113,10 @@ func TestPublished(t *testing.T) {
 		output(t, folder, outside, "go", get...)
 		output(t, folder, outside, "go", "build", "-o", filepath.Join(bin, name), ".")
 	}
-	for i, example := range append(examples, more...) {
+	for i, example := range examples {
 		program := t.TempDir()
 		if err := os.CopyFS(program, os.DirFS(filepath.Dir(example))); err != nil {
 			t.Fatal(err)
-		}
-		for _, own := range []string{"go.mod", "go.sum"} { // of an example that is a module
-			if err := os.Remove(filepath.Join(program, own)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				t.Fatal(err)
-			}
 		}
 		build(program, fmt.Sprintf("example%d", i+1))
 	}

@@ -4,6 +4,8 @@ package main
 
 import (
 	"errors"
+	"net/http"
+	"strconv"
 
 	"github.com/lesismal/llib/std/crypto/tls"
 	"github.com/lesismal/nbio/nbhttp"
@@ -14,7 +16,7 @@ import (
 
 func main() {
 	service.Main([]string{"pollers"}, func(o service.Options, ready func(string)) error {
-		config := nbhttp.Config{Network: "tcp", Handler: web.Handler(), NPoller: o.Loops, MaxLoad: o.Conns}
+		config := nbhttp.Config{Network: "tcp", Handler: http.HandlerFunc(handle), NPoller: o.Loops, MaxLoad: o.Conns}
 		if o.TLS {
 			cert, err := web.Certificate()
 			if err != nil {
@@ -33,4 +35,13 @@ func main() {
 		engine.Wait()
 		return errors.New("the engine has ended")
 	})
+}
+
+// handle answers with web's handler. It gives the length first: unlike net/http, nbhttp would send
+// chunks, even when the whole answer is known, and the client reads answers with a length only.
+func handle(w http.ResponseWriter, r *http.Request) {
+	if body, found := web.Body(r.URL.Path); found {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	web.Handler().ServeHTTP(w, r)
 }

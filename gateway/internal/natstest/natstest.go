@@ -1,4 +1,4 @@
-// Package natstest runs nats-server for tests, in the version of gateway/internal/natsserver/go.mod.
+// Package natstest runs nats-server for tests, in the version of tools/go.mod.
 package natstest
 
 import (
@@ -28,15 +28,12 @@ func Binary(t testing.TB) (path string) {
 	if path = os.Getenv(known); path != "" {
 		return path
 	}
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/hone-go/hone/gateway").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
+	tools := toolsFolder(t)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for range 100 {
 		cmd := exec.Command("go", "tool", "-n", "github.com/nats-io/nats-server/v2")
-		cmd.Dir = filepath.Join(string(bytes.TrimSpace(module)), "internal", "natsserver")
+		cmd.Dir = tools
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
@@ -52,6 +49,26 @@ func Binary(t testing.TB) (path string) {
 	}
 	t.Fatal("other tests write nats-server into the build cache and do not end")
 	return ""
+}
+
+// toolsFolder is the folder of the module that requires nats-server: tools, beside a folder of the test's.
+func toolsFolder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		tools := filepath.Join(dir, "tools")
+		if _, err := os.Stat(filepath.Join(tools, "go.mod")); err == nil {
+			return tools
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			t.Fatal("no folder above this test has tools/go.mod, with the version of nats-server")
+		}
+		dir = up
+	}
 }
 
 // Start starts a server without a cluster, with settings that its configuration has besides

@@ -73,7 +73,7 @@ func buildNATS(t *testing.T) string {
 	binary := filepath.Join(t.TempDir(), "nats-server")
 	// Unlike go build, go run links only what has changed.
 	cmd := exec.Command("go", "run", "-exec", "cp", "github.com/nats-io/nats-server/v2", binary)
-	cmd.Dir = "../../../gateway"
+	cmd.Dir = "../../../tools" // which has its version
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

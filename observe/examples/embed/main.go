@@ -1,17 +1,17 @@
 // Embed is a web service with hone's admin side embedded: metrics, profiles, counters and
 // health, on a listener that the service's clients cannot reach.
 //
-//	cd examples/embed && go run .
+//	go run ./observe/examples/embed
 //	curl http://127.0.0.1:8080/hello/Ann
 //	curl http://127.0.0.1:7070/metrics        # or open http://127.0.0.1:7070/ in a browser
 //
 // To reach the admin side from other machines, set a token and the host name that they use:
 //
 //	openssl rand -hex 16 > token
-//	go run . -admin :7070 -admin-token-file token -admin-host service.example
+//	go run ./observe/examples/embed -admin :7070 -admin-token-file token -admin-host service.example
 //
-// It is a module of its own, because package observe has two dependencies that the library
-// does not have.
+// It is in the module of package observe, which has two dependencies that the library does not
+// have.
 package main
 
 import (
