@@ -48,7 +48,7 @@ func Find(ctx context.Context, hone, bin string) ([]Tool, error) {
 			path, err = exec.LookPath(filepath.Join(bin, other.Name))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("there is no %s; make bench-generators installs it", other.Name)
+			return nil, fmt.Errorf("there is no %s; make bench WHAT=generators installs it", other.Name)
 		}
 		other.Path, other.Version = path, versionOf(ctx, path)
 		other.Figures = func(ctx context.Context, a Attack) (p50, p99, p999 *float64, doubt string, err error) {

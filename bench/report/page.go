@@ -24,12 +24,12 @@ var stored = map[string]struct {
 	origin string
 	read   func(path string) (tabled, error)
 }{
-	PeersFile:      {"`make bench-peers` stores one", func(path string) (tabled, error) { return ReadPeers(path) }},
-	HTTPFile:       {"`make bench-http` stores one", func(path string) (tabled, error) { return ReadHTTP(path) }},
-	WSFile:         {"`make bench-ws` stores one", func(path string) (tabled, error) { return ReadWS(path) }},
+	PeersFile:      {"`make bench WHAT=peers` stores one", func(path string) (tabled, error) { return ReadPeers(path) }},
+	HTTPFile:       {"`make bench WHAT=http` stores one", func(path string) (tabled, error) { return ReadHTTP(path) }},
+	WSFile:         {"`make bench WHAT=ws` stores one", func(path string) (tabled, error) { return ReadWS(path) }},
 	faultsFile:     {"What measured it was replaced by tool/torture", func(path string) (tabled, error) { return readFaults(path) }},
-	tortureFile:    {"`make bench-faults` stores one", func(path string) (tabled, error) { return ReadTorture(path) }},
-	GeneratorsFile: {"`make bench-generators` stores one", func(path string) (tabled, error) { return ReadGenerators(path) }},
+	tortureFile:    {"`make bench WHAT=faults` stores one", func(path string) (tabled, error) { return ReadTorture(path) }},
+	GeneratorsFile: {"`make bench WHAT=generators` stores one", func(path string) (tabled, error) { return ReadGenerators(path) }},
 }
 
 // tabled is a stored run.

@@ -42,6 +42,7 @@ var house = slices.Concat(
 	testRules,
 	sizeRules,
 	textRules,
+	makeRules,
 )
 
 // TestHouse checks the repository against all rules.
