@@ -2,9 +2,9 @@
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... ./articles/... ./examples/embed
-PACKAGES    ?= $(ALL)
+PACKAGES    := $(ALL)
 FUZZTIME    ?= 10s
-PLATFORMS   ?= darwin/arm64 windows/amd64 linux/386 linux/arm64
+PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
 .PHONY: help deps test race timing suites fuzz mutations lint vuln apps bench lab prove release release-test publish licences cross
 
@@ -75,11 +75,14 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 mutations: ## change N statements (40) at random, and list the changes that no test notices
 	go run ./tools/mutate $(if $(SEED),-seed $(SEED)) -n $(or $(N),40) -also ./websocket ./engine/... ./framed ./http1 ./workers
 
-lint: ## gofmt, go vet, staticcheck and the house rules
+lint: ## gofmt, go vet, staticcheck, actionlint and the house rules
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "gofmt -w these files:"; echo "$$bad"; exit 1; fi
 	go vet $(ALL) ./bench/... ./tools/...
 	go tool staticcheck $(ALL) ./bench/... ./tools/...
+	go tool actionlint
 	go test ./internal/lint
+	@: 'the cache of results does not see files outside of a module, such as the workflows'; \
+	go test -count=1 ./tools/workflows
 
 vuln: ## look the dependencies up in Go's vulnerability database
 	@out=$$(go tool govulncheck $(ALL) 2>&1) && rc=0 || rc=$$?; echo "$$out"; \
@@ -168,9 +171,13 @@ bench.autobahn: ## test websocket with the Autobahn test suite, which needs Pyth
 release-test: ## build the modules as they would be published, install the five commands and build every example from them
 	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...
 
-release: ## build the commands of the last commit for five platforms into dist/, with checksums, an SBOM and notes: make release VERSION=v0.9.0
-	go run ./tools/release -binaries dist $(or $(VERSION),v0.0.0)
+release: ## build the commands of the last commit for five platforms into dist/, with checksums, an SBOM and notes: make release VERSION=v0.1.0
+	go run ./tools/release -binaries dist "$${VERSION:?give one, as in make release VERSION=v0.1.0}"
 	@echo 'dist/ has the binaries; sha256sum -c SHA256SUMS checks them'
+
+publish: ## make a release of GitHub from dist/ and the tag: make publish VERSION=v0.1.0; needs gh and a token
+	gh release create "$${VERSION:?give one, as in make publish VERSION=v0.1.0}" --verify-tag --title "hone $$VERSION" \
+		--notes-file dist/NOTES.md $(if $(findstring -,$(VERSION)),--prerelease) dist/*
 
 licences: ## list the licences of all dependencies
 	@go run ./tools/licences

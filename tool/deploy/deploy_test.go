@@ -497,47 +497,6 @@ func TestAddressesAgree(t *testing.T) {
 	}
 }
 
-// TestComposeConfig has the reference implementation of the Compose Specification load
-// compose.yaml, as docker compose config does. Without what deploy/up sets, loading must
-// fail.
-func TestComposeConfig(t *testing.T) {
-	t.Parallel()
-	const loader = "github.com/compose-spec/compose-go/v2/cmd" // in tools/go.mod
-	tool := exec.CommandContext(t.Context(), "go", "tool", "-n", loader)
-	tool.Dir = root
-	program, err := tool.Output()
-	if err != nil {
-		missing(t, loader)
-	}
-	check := func(content string) (string, error) {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "compose.yaml"), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		load := exec.CommandContext(t.Context(), strings.TrimSpace(string(program)), "-format", "json", "compose.yaml")
-		load.Dir = dir
-		out, err := load.CombinedOutput()
-		return string(out), err
-	}
-	content := text(t, "compose.yaml")
-	if said, err := check(content); err == nil || strings.Count(said, "start with deploy/up") < 3 {
-		t.Errorf("without deploy/up: %v\n%s", err, said)
-	}
-	filled := regexp.MustCompile(`\$\{[A-Z_]+:\?[^}]*\}`).ReplaceAllString(content, "1")
-	said, err := check(filled)
-	if err != nil {
-		t.Errorf("%v\n%s", err, said)
-	}
-	for _, want := range []string{`"alertmanager": {`, `"mem_limit": "512m"`} {
-		if err == nil && !strings.Contains(said, want) {
-			t.Errorf("%s is missing in\n%s", want, said)
-		}
-	}
-	if said, err := check(strings.Replace(filled, "mem_limit:", "memory_limit:", 1)); err == nil {
-		t.Errorf("a setting that Compose does not have is accepted:\n%.300s", said)
-	}
-}
-
 // panels returns the panels of all dashboards.
 func panels() (all []dashboard.Panel) {
 	for _, d := range dashboard.All() {
