@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -35,6 +36,14 @@ func writeBinaries(ctx context.Context, dir, into, version string, platforms []s
 	}
 	defer os.RemoveAll(work)
 	if err := archive(ctx, dir, work); err != nil {
+		return err
+	}
+	changelog, err := os.ReadFile(filepath.Join(work, "CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
+	news, err := notes(changelog, version) // first, because the builds take minutes
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(into, 0o755); err != nil {
@@ -62,19 +71,11 @@ func writeBinaries(ctx context.Context, dir, into, version string, platforms []s
 			names = append(names, name)
 		}
 	}
-	return finish(into, version, names, filepath.Join(work, "CHANGELOG.md"))
+	return finish(into, version, names, news)
 }
 
 // finish writes the files beside the binaries.
-func finish(into, version string, names []string, changelog string) error {
-	text, err := os.ReadFile(changelog)
-	if err != nil {
-		return err
-	}
-	news, err := notes(text, version)
-	if err != nil {
-		return err
-	}
+func finish(into, version string, names []string, news []byte) error {
 	list, err := sbom(into, version, names)
 	if err != nil {
 		return err
@@ -95,18 +96,19 @@ func finish(into, version string, names []string, changelog string) error {
 	return os.WriteFile(filepath.Join(into, "SHA256SUMS"), sums.Bytes(), 0o644)
 }
 
-// notes returns the section of the changelog for a version, or what is not released yet.
+// notes returns the section of the changelog for a version.
 func notes(changelog []byte, version string) ([]byte, error) {
-	for _, title := range []string{"\n## [" + strings.TrimPrefix(version, "v") + "]", "\n## [Unreleased]"} {
-		_, section, found := bytes.Cut(changelog, []byte(title))
-		if !found {
-			continue
-		}
-		_, section, _ = bytes.Cut(section, []byte("\n")) // the date
-		section, _, _ = bytes.Cut(section, []byte("\n## ["))
-		return fmt.Appendf(nil, "# hone %s\n\n%s\n", version, bytes.TrimSpace(section)), nil
+	title := regexp.MustCompile(`(?m)^## \[?` + regexp.QuoteMeta(strings.TrimPrefix(version, "v")) + `\]?( .*)?\n`)
+	at := title.FindIndex(changelog)
+	if at == nil {
+		return nil, fmt.Errorf("CHANGELOG.md has no section \"## %s\"; write what is new in this version", strings.TrimPrefix(version, "v"))
 	}
-	return nil, fmt.Errorf("CHANGELOG.md has no section for %s and none that is unreleased", version)
+	section, _, _ := bytes.Cut(changelog[at[1]:], []byte("\n## "))
+	section = bytes.TrimSpace(section)
+	if len(section) == 0 {
+		return nil, fmt.Errorf("CHANGELOG.md has an empty section \"## %s\"; write what is new in this version", strings.TrimPrefix(version, "v"))
+	}
+	return fmt.Appendf(nil, "# hone %s\n\n%s\n", version, section), nil
 }
 
 // The parts of CycloneDX that the SBOM has. It has no time and no serial number, so that it can be made again.
