@@ -38,6 +38,9 @@ func writeBinaries(ctx context.Context, dir, into, version string, platforms []s
 	if err := archive(ctx, dir, work); err != nil {
 		return err
 	}
+	if err := setFolders(work); err != nil {
+		return err
+	}
 	changelog, err := os.ReadFile(filepath.Join(work, "CHANGELOG.md"))
 	if err != nil {
 		return err
