@@ -11,6 +11,7 @@ tool (
 
 require (
 	github.com/rhysd/actionlint v1.7.12
+	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/mod v0.41.0
 )
 
