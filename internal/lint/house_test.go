@@ -41,8 +41,8 @@ var house = slices.Concat(
 	errorRules,
 	testRules,
 	sizeRules,
-	textRules,
 	makeRules,
+	textRules,
 )
 
 // TestHouse checks the repository against all rules.

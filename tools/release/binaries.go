@@ -38,22 +38,14 @@ func writeBinaries(ctx context.Context, dir, into, version string, platforms []s
 	if err := archive(ctx, dir, work); err != nil {
 		return err
 	}
-	if err := setFolders(work); err != nil {
-		return err
-	}
-	changelog, err := os.ReadFile(filepath.Join(work, "CHANGELOG.md"))
-	if err != nil {
-		return err
-	}
-	news, err := notes(changelog, version) // first, because the builds take minutes
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
 	}
 	into, err = filepath.Abs(into)
 	if err != nil {
+		return err
+	}
+	if err := prepare(work, version); err != nil {
 		return err
 	}
 	var names []string
@@ -74,11 +66,19 @@ func writeBinaries(ctx context.Context, dir, into, version string, platforms []s
 			names = append(names, name)
 		}
 	}
-	return finish(into, version, names, news)
+	return finish(into, version, names, filepath.Join(work, "CHANGELOG.md"))
 }
 
 // finish writes the files beside the binaries.
-func finish(into, version string, names []string, news []byte) error {
+func finish(into, version string, names []string, changelog string) error {
+	text, err := os.ReadFile(changelog)
+	if err != nil {
+		return err
+	}
+	news, err := notes(text, version)
+	if err != nil {
+		return err
+	}
 	list, err := sbom(into, version, names)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func notes(changelog []byte, version string) ([]byte, error) {
 	if at == nil {
 		return nil, fmt.Errorf("CHANGELOG.md has no section \"## %s\"; write what is new in this version", strings.TrimPrefix(version, "v"))
 	}
-	section, _, _ := bytes.Cut(changelog[at[1]:], []byte("\n## "))
+	section, _, _ := bytes.Cut(changelog[at[1]-1:], []byte("\n## "))
 	section = bytes.TrimSpace(section)
 	if len(section) == 0 {
 		return nil, fmt.Errorf("CHANGELOG.md has an empty section \"## %s\"; write what is new in this version", strings.TrimPrefix(version, "v"))

@@ -12,7 +12,7 @@ import (
 
 // The notes are the version's section of the changelog. A version without one is not released.
 func TestNotes(t *testing.T) {
-	changelog := []byte("# Changelog\n\n## 0.2.1\n\n## [0.2.0] - 2026-01-02\n\n- second\n\n## 0.1.0\n\n### wire\n\n- first\n")
+	changelog := []byte("# Changelog\n\n## 0.2.1\n## [0.2.0] - 2026-01-02\n\n- second\n\n## 0.1.0\n\n### wire\n\n- first\n")
 	for version, want := range map[string]string{
 		"v0.1.0": "# hone v0.1.0\n\n### wire\n\n- first\n", "v0.2.0": "# hone v0.2.0\n\n- second\n",
 	} {
@@ -37,11 +37,14 @@ func TestFinish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, news := t.TempDir(), []byte("# hone v0.1.0\n\n- new\n")
-	if err := os.WriteFile(filepath.Join(dir, "a"), program, 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	changelog := filepath.Join(t.TempDir(), "CHANGELOG.md")
+	for name, content := range map[string][]byte{filepath.Join(dir, "a"): program, changelog: []byte("\n## 0.1.0\n- new\n")} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := finish(dir, "v0.1.0", []string{"a"}, news); err != nil {
+	if err := finish(dir, "v0.1.0", []string{"a"}, changelog); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "sbom.cdx.json"))
@@ -66,7 +69,7 @@ func TestFinish(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
-	if err := finish(dir, "v0.1.0", []string{"sbom.cdx.json"}, news); err == nil {
+	if err := finish(dir, "v0.1.0", []string{"sbom.cdx.json"}, changelog); err == nil {
 		t.Error("a file that is not a Go program has an SBOM")
 	}
 }

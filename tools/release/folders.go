@@ -9,7 +9,7 @@ import (
 )
 
 // A commit of a release has no replacements in its modules, and before its tags are pushed nobody can
-// download what they require. These two keep it one that can be built from its folders.
+// download what they require. These keep it one that can be built from its folders.
 
 // setWorkspace has go.work take our modules of a version from their folders.
 func setWorkspace(dir, version string) error {
@@ -28,6 +28,19 @@ func setWorkspace(dir, version string) error {
 		}
 	}
 	return os.WriteFile(name, modfile.Format(work.Syntax), 0o644)
+}
+
+// prepare makes a folder with the files of a commit one to build, and refuses a version without notes
+// before the builds, which take minutes.
+func prepare(dir, version string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
+	if _, err := notes(text, version); err != nil {
+		return err
+	}
+	return setFolders(dir)
 }
 
 // setFolders has each module take those of ours that it requires from their folders.

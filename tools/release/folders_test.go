@@ -28,12 +28,15 @@ func TestReleaseCommit(t *testing.T) {
 	if !strings.Contains(first, "git tag tool/"+version+"\n") || !strings.Contains(last, "git push origin "+version+" ") {
 		t.Errorf("says %s", said.String())
 	}
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	if err := run(t.Context(), []string{"-binaries", "dist", "-platforms", platform, version}, io.Discard); err == nil {
+		t.Error("a version without notes is built")
+	}
 	if err := os.WriteFile("CHANGELOG.md", []byte("## "+version[1:]+"\n\n- new\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	output(t, "", nil, "git", "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-q", "-a", "-m", "Release")
 	output(t, "", nil, "go", "list", "-deps", "./...", "./gateway/...", "./gateway/relay/...", "./tool/...", "./bench/...", "./tools/...")
-	platform := runtime.GOOS + "/" + runtime.GOARCH
 	if err := run(t.Context(), []string{"-binaries", "dist", "-platforms", platform, version}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
