@@ -100,18 +100,18 @@ func finish(into, version string, names []string, changelog string) error {
 }
 
 // notes returns the section of the changelog for a version.
-func notes(changelog []byte, version string) ([]byte, error) {
-	title := regexp.MustCompile(`(?m)^## \[?` + regexp.QuoteMeta(strings.TrimPrefix(version, "v")) + `\]?( .*)?\n`)
+func notes(changelog []byte, release string) ([]byte, error) {
+	title := regexp.MustCompile(`(?m)^## \[?` + regexp.QuoteMeta(strings.TrimPrefix(release, "v")) + `\]?( .*)?\n`)
 	at := title.FindIndex(changelog)
 	if at == nil {
-		return nil, fmt.Errorf("CHANGELOG.md has no section \"## %s\"; write what is new in this version", strings.TrimPrefix(version, "v"))
+		return nil, fmt.Errorf("CHANGELOG.md has no section \"## %s\"; write what is new in this version", strings.TrimPrefix(release, "v"))
 	}
 	section, _, _ := bytes.Cut(changelog[at[1]-1:], []byte("\n## "))
 	section = bytes.TrimSpace(section)
 	if len(section) == 0 {
-		return nil, fmt.Errorf("CHANGELOG.md has an empty section \"## %s\"; write what is new in this version", strings.TrimPrefix(version, "v"))
+		return nil, fmt.Errorf("CHANGELOG.md has an empty section \"## %s\"; write what is new in this version", strings.TrimPrefix(release, "v"))
 	}
-	return fmt.Appendf(nil, "# hone %s\n\n%s\n", version, section), nil
+	return fmt.Appendf(nil, "# hone %s\n\n%s\n", release, section), nil
 }
 
 // The parts of CycloneDX that the SBOM has. It has no time and no serial number, so that it can be made again.
