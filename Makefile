@@ -2,15 +2,16 @@
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... ./articles/...
+PACKAGES    := $(ALL)
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: release help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences outdated release-test bench bench-peers bench-routes bench-memory bench-streams bench-tls bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
+.PHONY: help deps test race timing suites fuzz mutations lint vuln apps bench lab prove release release-test publish licences outdated cross
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
-deps: ## download modules and install what the tests need from Debian (as root)
+deps: ## download modules and install what the tests need from Debian, as root or with SUDO=sudo
 	@for dir in $$(go list -m -f '{{.Dir}}'); do \
 		echo "go mod download in $$dir"; (cd "$$dir" && GOWORK=off go mod download); \
 	done; go list -deps $(ALL) tool >/dev/null
@@ -23,34 +24,32 @@ deps: ## download modules and install what the tests need from Debian (as root)
 		[ -e "$${pair%:*}" ] || command -v "$${pair%:*}" >/dev/null || echo "$${pair#*:}"; \
 	done | sort -u | tr '\n' ' '); \
 	if [ -z "$$missing" ]; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	elif [ "$$(id -u)" = 0 -o -n "$(SUDO)" ] && command -v apt-get >/dev/null; then \
 		: 'Debian starts what it installs, unless this file says no'; \
 		policy=/usr/sbin/policy-rc.d; \
 		if [ ! -e $$policy ]; then \
-			printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; trap "rm -f $$policy" EXIT; \
+			printf '#!/bin/sh\nexit 101\n' | $(SUDO) tee $$policy >/dev/null; \
+			$(SUDO) chmod 755 $$policy; trap "$(SUDO) rm -f $$policy" EXIT; \
 		fi; \
-		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qqy install --no-install-recommends $$missing >/dev/null; \
+		$(SUDO) apt-get -qq update && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qqy install --no-install-recommends $$missing >/dev/null; \
 	else echo "missing: $$missing: install these packages, or run make deps as root on Debian"; fi
 	@: 'the Kafka broker for the tests of honed-relay'; \
 	if command -v mvn >/dev/null; then \
 		mvn -q -B -f gateway/relay/cmd/honed-relay/testdata/pom.xml dependency:build-classpath -Dmdep.outputFile=/dev/null; \
 	else echo 'missing: maven, to download the Kafka broker'; fi
 
-demo: ## race every engine and print a table
-	go run ./tool/cmd/hone demo
+test: ## run every test, or those of PACKAGES
+	go test $(PACKAGES)
 
-test: ## run every test
-	go test $(ALL)
-
-race: ## run every test with the race detector
-	go test -race -timeout 30m $(ALL)
+race: ## the same with the race detector
+	go test -race -timeout 30m $(PACKAGES)
 
 timing: ## run the tests that compare measured figures, which need the machine to themselves
 	@: 'other work may change the figures of an attempt, but hardly of three'; \
 	HONE_TEST_TIMING=1 go tool gotestsum --no-color --format standard-verbose --hide-summary skipped \
 		--rerun-fails=2 --rerun-fails-run-root-test --packages './tool/cmd/hone ./bench/avatar' -- -count=1 -p 1 -run '^(TestTiming|TestTour|TestReadmeLoadsAreValid)$$'
 
-suites: ## compare http1 with net/http by Go's own server tests, and by the requests that other projects test their parsers with
+suites: ## compare http1 with net/http by Go's own server tests, other projects' parser tests and 200,000 streams of drawn requests
 	HONE_TEST_ALL=1 go test -count=1 ./internal/servetest
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	fetch() { \
@@ -60,34 +59,31 @@ suites: ## compare http1 with net/http by Go's own server tests, and by the requ
 	fetch llhttp nodejs/llhttp 01e105a30fd06e248bc8ac73c4adb34a63d4114a; \
 	fetch desync aws/http-desync-guardian 7dd6f37171f0a8428d259f2631aee5e7b01a1d64; \
 	HONE_LLHTTP=$$dir/llhttp HONE_DESYNC=$$dir/desync go test -count=1 -v -run '^(TestLLHTTP|TestDesync)$$' ./http1
-
-differential: ## compare http1 with net/http on 200,000 streams of drawn requests, within 10 minutes
 	go test -count=1 -timeout 30m -v ./internal/httpdiff -streams 200000
 
-autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7 with pip, and store the result
-	go run ./bench/autobahn -agents '$(AGENTS)' $(if $(CASES),-cases '$(CASES)') -store bench/results/autobahn.json -o docs/autobahn.md
-
 fuzz: ## run each fuzz target for FUZZTIME (10s)
-	@listed=$$(go test -list '^Fuzz' $(ALL)); \
-	awk '/^Fuzz/ { name[++n] = $$1 } /^ok/ { while (n) print $$2, name[n--] }' <<<"$$listed" | \
-	while read -r pkg name; do \
+	@go list -f '{{range .TestGoFiles}}{{$$.ImportPath}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$.ImportPath}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}' $(PACKAGES) | \
+	while read -r pkg file; do for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
 		for again in 1 2 3; do \
 			echo "$$name in $$pkg for $(FUZZTIME)"; \
-			out=$$(go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$$pkg" 2>&1) && rc=0 || rc=$$?; echo "$$out"; \
+			out=$$(go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$$pkg" 2>&1 </dev/null) && rc=0 || rc=$$?; echo "$$out"; \
 			: 'a fuzzer that its own time-out interrupts says so as a failure, without an input'; \
 			[ $$rc -ne 0 ] && grep -q '^ *context deadline exceeded' <<<"$$out" && ! grep -q 'Failing input' <<<"$$out" || break; \
 		done; \
 		[ $$rc -eq 0 ] || exit 1; \
-	done
+	done; done
 
 mutations: ## change N statements (40) at random, and list the changes that no test notices
 	go run ./tools/mutate $(if $(SEED),-seed $(SEED)) -n $(or $(N),40) -also ./websocket ./engine/... ./framed ./http1 ./workers
 
-lint: ## gofmt, go vet, staticcheck and the house rules
+lint: ## gofmt, go vet, staticcheck, actionlint and the house rules
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "gofmt -w these files:"; echo "$$bad"; exit 1; fi
-	go vet $(ALL) ./bench/...
-	go tool staticcheck $(ALL) ./bench/...
+	go vet $(ALL) ./bench/... ./tools/...
+	go tool staticcheck $(ALL) ./bench/... ./tools/...
+	go tool actionlint
 	go test ./internal/lint
+	@: 'the cache of results does not see files outside of a module, such as the workflows'; \
+	go test -count=1 ./tools/workflows
 
 vuln: ## look the dependencies up in Go's vulnerability database
 	@out=$$(go tool govulncheck $(ALL) 2>&1) && rc=0 || rc=$$?; echo "$$out"; \
@@ -100,79 +96,87 @@ apps: ## run applications and tools that others wrote against http1, and a crowd
 	cd bench && go test -count=1 ./apps
 	cd bench && go test -count=1 ./memory -run TestMemoryUnderAttack/100_that_do_not_read
 
-bench-apps: ## the same on every engine, with faults at full size
-	cd bench && go test -count=1 ./apps -timeout 60m -v -args -all
-
-bench: ## run the engine benchmarks once each
-	go test -timeout 30m -run '^$$' -bench 'Engines|IdleMemory|BesideSleepers' -benchtime 1x ./framed
-
-bench-peers: ## race other network libraries, within 20 minutes, and store the result
-	go run ./bench/cmd/peers race -o bench/results/peers.json
-	go run ./bench/cmd/peers tables bench/README.md
-	go run ./bench/cmd/peers picture
-
-bench-routes: ## compare routers, and print the ratios
-	GOMAXPROCS=1 go run ./bench/routes/ratios
-
-bench-memory: ## attack every engine, and compare the memory that it takes with its limits
-	cd bench && go test -count=1 ./memory -timeout 40m -v -args -all
-
-bench-streams: ## measure visits that wait: long streams, loans, pushes that wait, event feeds; compare with BASE, if given
-	cd bench && go test -count=1 ./streams -timeout 90m -v -args -all $(if $(BASE),-base '$(BASE)')
-
-bench-tls: ## compare servers over TLS: CPU of a request, memory of an idle connection, and what a flood of handshakes does
-	go run ./bench/tls
-	go run ./bench/tls -flood -rounds 5
-
-bench-instructions: ## count the user instructions of a request, and compare REV (the working tree) with BASE (a4fc546); needs valgrind
-	go run ./bench/instructions $(if $(BASE),-base '$(BASE)') $(if $(REV),-rev '$(REV)')
-
-bench-http: ## race other HTTP servers, within 20 minutes, and store the result
-	go run ./bench/cmd/peers http -o bench/results/http.json
-	go run ./bench/cmd/peers tables bench/README.md
-	go run ./bench/cmd/peers picture
-
-bench-avatar: ## compare the avatar service with the article's service and with others, and flood it with new names
-	go run ./bench/avatar -all
-	go run ./bench/avatar -flood
-
-bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the result
-	go run ./bench/cmd/peers ws -o bench/results/ws.json
-	go run ./bench/cmd/peers tables bench/README.md
-	go run ./bench/cmd/peers picture
-
-bench-faults: ## attack every server with hone torture, within 90 minutes, and store the result
-	go run ./bench/cmd/peers faults -o bench/results/torture.json
-	go run ./bench/cmd/peers tables docs/torture.md
-
-bench-generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result
-	GOWORK=off go install github.com/tsenart/vegeta/v12@v12.13.0
-	GOWORK=off go install go.k6.io/k6@v1.8.1
-	go run ./bench/cmd/peers generators --rate 500 -bin "$$(go env GOPATH)/bin" -o bench/results/generators.json
-	go run ./bench/cmd/peers tables docs/load.md
-
-bench-gateway: ## measure the gateway: levels, logs, shapes of load and open loops
-	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
-
-lab: ## measure again what five articles claim, in about 10 minutes, and keep the runs
-	go run ./articles/cmd/lab all --save lab
-
-prove-gateway: ## kill a gateway 100 times under load, move clients between two of one cluster, offer too much; verify every message
+prove: ## kill processes, servers and the power under the gateway's log, and gateways under load, and verify every message
+	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
+	HONE_TEST_ALL=1 go test -count=1 -timeout 10m -v -run '^TestProve' ./gateway/cmd/honed
 	go run ./gateway/cmd/honed prove --messages 20000000 --kills 100
 	cd gateway && go test -count=1 ./cmd/honed -timeout 30m -v -run TestCluster -cluster 8000000
 	cd gateway && go test -count=1 . -timeout 30m -v -run TestHostile -hostile 1000000
 	cd gateway && go test -count=1 . -v -run TestTenfold -tenfold 20s
 
-prove: ## kill processes, servers and the power under the gateway's log, and count what is lost: 10 minutes
-	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
-	HONE_TEST_ALL=1 go test -count=1 -timeout 10m -v -run '^TestProve' ./gateway/cmd/honed
+lab: ## measure again what five articles claim, in about 10 minutes, and keep the runs
+	go run ./articles/cmd/lab all --save lab
+
+bench: $(if $(WHAT),bench.$(WHAT)) ## measure WHAT, as in make bench WHAT=peers; without it, list what there is
+	@$(if $(WHAT),:,awk -F ': ## ' '/^bench\.[a-z]+: ## / { printf "make bench WHAT=%-12s %s\n", substr($$1, 7), $$2 }' Makefile)
+
+bench.engines: ## run the engine benchmarks once each
+	go test -timeout 30m -run '^$$' -bench 'Engines|IdleMemory|BesideSleepers' -benchtime 1x ./framed
+
+bench.peers: ## race other network libraries, within 20 minutes, and store the result
+	go run ./bench/cmd/peers race -o bench/results/peers.json
+	go run ./bench/cmd/peers tables bench/README.md
+	go run ./bench/cmd/peers picture
+
+bench.http: ## race other HTTP servers, within 20 minutes, and store the result
+	go run ./bench/cmd/peers http -o bench/results/http.json
+	go run ./bench/cmd/peers tables bench/README.md
+	go run ./bench/cmd/peers picture
+
+bench.ws: ## race other servers of WebSocket, within 20 minutes, and store the result
+	go run ./bench/cmd/peers ws -o bench/results/ws.json
+	go run ./bench/cmd/peers tables bench/README.md
+	go run ./bench/cmd/peers picture
+
+bench.tls: ## compare servers over TLS: CPU of a request, memory of an idle connection, and what a flood of handshakes does
+	go run ./bench/tls
+	go run ./bench/tls -flood -rounds 5
+
+bench.faults: ## attack every server with hone torture, within 90 minutes, and store the result
+	go run ./bench/cmd/peers faults -o bench/results/torture.json
+	go run ./bench/cmd/peers tables docs/torture.md
+
+bench.generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result
+	GOWORK=off go install github.com/tsenart/vegeta/v12@v12.13.0
+	GOWORK=off go install go.k6.io/k6@v1.8.1
+	go run ./bench/cmd/peers generators --rate 500 -bin "$$(go env GOPATH)/bin" -o bench/results/generators.json
+	go run ./bench/cmd/peers tables docs/load.md
+
+bench.routes: ## compare routers, and print the ratios
+	GOMAXPROCS=1 go run ./bench/routes/ratios
+
+bench.memory: ## attack every engine, and compare the memory that it takes with its limits
+	cd bench && go test -count=1 ./memory -timeout 40m -v -args -all
+
+bench.streams: ## measure visits that wait: long streams, loans, pushes that wait, event feeds; compare with BASE, if given
+	cd bench && go test -count=1 ./streams -timeout 90m -v -args -all $(if $(BASE),-base '$(BASE)')
+
+bench.apps: ## run make apps on every engine, with faults at full size
+	cd bench && go test -count=1 ./apps -timeout 60m -v -args -all
+
+bench.avatar: ## compare the avatar service with the article's service and with others, and flood it with new names
+	go run ./bench/avatar -all
+	go run ./bench/avatar -flood
+
+bench.gateway: ## measure the gateway: levels, logs, shapes of load and open loops
+	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
+
+bench.instructions: ## count the user instructions of a request, and compare REV (the working tree) with BASE (a4fc546); needs valgrind
+	go run ./bench/instructions $(if $(BASE),-base '$(BASE)') $(if $(REV),-rev '$(REV)')
+
+bench.autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7 with pip, and store the result
+	go run ./bench/autobahn -agents '$(AGENTS)' $(if $(CASES),-cases '$(CASES)') -store bench/results/autobahn.json -o docs/autobahn.md
 
 release-test: ## build the modules as they would be published, install the five commands and build every example from them
 	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...
 
-release: ## build the commands of the last commit for five platforms into dist/, with checksums, an SBOM and notes: make release VERSION=v0.9.0
-	go run ./tools/release -binaries dist $(or $(VERSION),v0.0.0)
+release: ## build the commands of the last commit for five platforms into dist/, with checksums, an SBOM and notes: make release VERSION=v0.1.0
+	go run ./tools/release -binaries dist "$${VERSION:?give one, as in make release VERSION=v0.1.0}"
 	@echo 'dist/ has the binaries; sha256sum -c SHA256SUMS checks them'
+
+publish: ## make a release of GitHub from dist/ and the tag: make publish VERSION=v0.1.0; needs gh and a token
+	gh release create "$${VERSION:?give one, as in make publish VERSION=v0.1.0}" --verify-tag --title "hone $$VERSION" \
+		--notes-file dist/NOTES.md $(if $(findstring -,$(VERSION)),--prerelease) dist/*
 
 licences: ## list the licences of all dependencies
 	@go run ./tools/licences
@@ -181,6 +185,7 @@ outdated: ## list the dependencies that are behind, and why
 	go run ./tools/outdated
 
 cross: ## type-check every package and test for the other platforms
-	@for p in $(PLATFORMS); do \
-		echo "go vet for $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} go vet $(ALL); \
+	@: 'vet has dependencies compiled; without optimisation that takes a quarter less'; \
+	for p in $(PLATFORMS); do \
+		echo "go vet for $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} go vet -gcflags='all=-N -l' $(ALL); \
 	done

@@ -1,10 +1,10 @@
 // Autobahn runs the Autobahn test suite for WebSocket against package websocket, and
 // against gorilla and coder as controls: as evidence that was not written here.
 //
-//	make autobahn                           run everything, store the results and the tables
-//	make autobahn AGENTS='hone client'      run some agents, and leave the others as stored
-//	make autobahn CASES='12.1.*'            run some cases, and keep others of the same commit
-//	make autobahn AGENTS=none               make the page of what is stored
+//	make bench WHAT=autobahn                           run everything, store the results and the tables
+//	make bench WHAT=autobahn AGENTS='hone client'      run some agents, and leave the others as stored
+//	make bench WHAT=autobahn CASES='12.1.*'            run some cases, and keep others of the same commit
+//	make bench WHAT=autobahn AGENTS=none               make the page of what is stored
 //	go run ./bench/autobahn -agents gorilla -cases '1.*,6.4.*'    print what comes of some cases
 //
 // The suite is a Python 2.7 program. This command looks for a python2.7 with pip, installs

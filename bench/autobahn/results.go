@@ -205,7 +205,7 @@ func (r *results) markdown() string {
 
 Conformance: results of package websocket, and of two other libraries as controls, in the
 [Autobahn test suite](https://github.com/crossbario/autobahn-testsuite) for WebSocket.
-`+"`make autobahn`"+` writes this page; it needs Python 2.7 with pip.
+`+"`make bench WHAT=autobahn`"+` writes this page; it needs Python 2.7 with pip.
 
 An agent is a server or a client under test. Events is one of hone's [engines](engines.md), and a version of hone is
 a commit, "with changes" if some were not committed.

@@ -137,7 +137,7 @@ func TestContest(t *testing.T) {
 // The others' commands and results, with the programs themselves where they are installed.
 func TestOthers(t *testing.T) {
 	if os.Getenv("HONE_TEST_GENERATORS") == "" {
-		t.Skip("runs k6 and vegeta; make bench-generators installs them, HONE_TEST_GENERATORS=1 runs it")
+		t.Skip("runs k6 and vegeta; make bench WHAT=generators installs them, HONE_TEST_GENERATORS=1 runs it")
 	}
 	dir := t.TempDir()
 	hone := filepath.Join(dir, "hone")

@@ -52,7 +52,7 @@ func Find(ctx context.Context, hone, bin string) ([]Tool, error) {
 			path, err = exec.LookPath(filepath.Join(bin, other.name))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("there is no %s; make bench-generators installs it", other.name)
+			return nil, fmt.Errorf("there is no %s; make bench WHAT=generators installs it", other.name)
 		}
 		entry := fleet.Entry{Name: other.name, Program: other.name}
 		if info, err := buildinfo.ReadFile(path); err == nil && strings.HasPrefix(info.Main.Version, "v") {

@@ -24,11 +24,11 @@ var stored = map[string]struct {
 	origin string
 	read   func(path string) (Run, error)
 }{
-	PeersFile:      {"make bench-peers", func(path string) (Run, error) { return Read[Peers](path, PeersSchema) }},
-	HTTPFile:       {"make bench-http", func(path string) (Run, error) { return Read[Peers](path, HTTPSchema) }},
-	WSFile:         {"make bench-ws", func(path string) (Run, error) { return Read[Peers](path, WSSchema) }},
-	tortureFile:    {"make bench-faults", func(path string) (Run, error) { return Read[Torture](path, TortureSchema) }},
-	GeneratorsFile: {"make bench-generators", func(path string) (Run, error) { return Read[Generators](path, GeneratorsSchema) }},
+	PeersFile:      {"make bench WHAT=peers", func(path string) (Run, error) { return Read[Peers](path, PeersSchema) }},
+	HTTPFile:       {"make bench WHAT=http", func(path string) (Run, error) { return Read[Peers](path, HTTPSchema) }},
+	WSFile:         {"make bench WHAT=ws", func(path string) (Run, error) { return Read[Peers](path, WSSchema) }},
+	tortureFile:    {"make bench WHAT=faults", func(path string) (Run, error) { return Read[Torture](path, TortureSchema) }},
+	GeneratorsFile: {"make bench WHAT=generators", func(path string) (Run, error) { return Read[Generators](path, GeneratorsSchema) }},
 }
 
 // Run is a stored run.

@@ -284,7 +284,7 @@ func TestVersions(t *testing.T) {
 		t.Errorf("%v\n%s", err, got)
 	}
 	none, err := Fill("<!-- bench: "+HTTPFile+" cpu -->\n<!-- bench end -->\n<!-- bench: versions.json -->\n<!-- bench end -->\n", results)
-	if err != nil || !strings.Contains(none, "*No run is stored. `make bench-http` stores one.*") {
+	if err != nil || !strings.Contains(none, "*No run is stored. `make bench WHAT=http` stores one.*") {
 		t.Errorf("%v %q", err, none)
 	}
 }

@@ -2,7 +2,7 @@
 // and requires the same result.
 //
 //	go test ./internal/httpdiff                                       a few seconds, from a new seed
-//	go test ./internal/httpdiff -streams 200000                       that many streams; make differential
+//	go test ./internal/httpdiff -streams 200000                       that many streams; make suites
 //	go test ./internal/httpdiff -v -run TestStreams -stream 7/1234    one stream again
 //
 // A stream is everything that a client does on one connection: requests that are ordinary, odd or

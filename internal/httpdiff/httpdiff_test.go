@@ -40,7 +40,7 @@ func TestStreams(t *testing.T) {
 // TestTimedStreams compares streams that pause.
 func TestTimedStreams(t *testing.T) {
 	t.Parallel()                                                         // it waits
-	compareStreams(t, drawTimed, 64, *streams/100, 300*time.Millisecond) // for longer in make differential
+	compareStreams(t, drawTimed, 64, *streams/100, 300*time.Millisecond) // for longer in make suites
 }
 
 // compareStreams compares n streams, or if n is 0 as many as it can begin in a time.

@@ -41,6 +41,7 @@ var house = slices.Concat(
 	errorRules,
 	testRules,
 	sizeRules,
+	makeRules,
 	textRules,
 	moduleRules,
 )

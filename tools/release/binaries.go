@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -49,6 +50,9 @@ func writeBinaries(ctx context.Context, dir, into, release string, platforms []s
 	}
 	into, err = filepath.Abs(into)
 	if err != nil {
+		return err
+	}
+	if err := prepare(work, release); err != nil {
 		return err
 	}
 	var names []string
@@ -134,18 +138,19 @@ func finish(into, release, toolchain string, names []string, changelog string) e
 	return os.WriteFile(filepath.Join(into, "SHA256SUMS"), sums.Bytes(), 0o644)
 }
 
-// notes returns the section of the changelog for a version, or what is not released yet.
+// notes returns the section of the changelog for a version.
 func notes(changelog []byte, release string) ([]byte, error) {
-	for _, title := range []string{"\n## [" + strings.TrimPrefix(release, "v") + "]", "\n## [Unreleased]"} {
-		_, section, found := bytes.Cut(changelog, []byte(title))
-		if !found {
-			continue
-		}
-		_, section, _ = bytes.Cut(section, []byte("\n")) // the date
-		section, _, _ = bytes.Cut(section, []byte("\n## ["))
-		return fmt.Appendf(nil, "# hone %s\n\n%s\n", release, bytes.TrimSpace(section)), nil
+	title := regexp.MustCompile(`(?m)^## \[?` + regexp.QuoteMeta(strings.TrimPrefix(release, "v")) + `\]?( .*)?\n`)
+	at := title.FindIndex(changelog)
+	if at == nil {
+		return nil, fmt.Errorf("CHANGELOG.md has no section \"## %s\"; write what is new in this version", strings.TrimPrefix(release, "v"))
 	}
-	return nil, fmt.Errorf("CHANGELOG.md has no section for %s and none that is unreleased", release)
+	section, _, _ := bytes.Cut(changelog[at[1]-1:], []byte("\n## "))
+	section = bytes.TrimSpace(section)
+	if len(section) == 0 {
+		return nil, fmt.Errorf("CHANGELOG.md has an empty section \"## %s\"; write what is new in this version", strings.TrimPrefix(release, "v"))
+	}
+	return fmt.Appendf(nil, "# hone %s\n\n%s\n", release, section), nil
 }
 
 // The parts of CycloneDX that the SBOM has. It has no time and no serial number, so that it can be made again.

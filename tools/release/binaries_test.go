@@ -12,18 +12,20 @@ import (
 	"testing"
 )
 
-// The notes are the version's section of the changelog, or what is not released yet.
+// The notes are the version's section of the changelog. A version without one is not released.
 func TestNotes(t *testing.T) {
-	changelog := []byte("# Changelog\n\n## [Unreleased]\n\n### Added\n- new\n\n## [0.2.0] - 2026-01-02\n\n- second\n\n## [0.1.0] - 2026-01-01\n\n- first\n")
+	changelog := []byte("# Changelog\n\n## 0.2.1\n## [0.2.0] - 2026-01-02\n\n- second\n\n## 0.1.0\n\n### wire\n\n- first\n")
 	for version, want := range map[string]string{
-		"v0.1.0": "# hone v0.1.0\n\n- first\n", "v0.2.0": "# hone v0.2.0\n\n- second\n", "v0.3.0": "# hone v0.3.0\n\n### Added\n- new\n",
+		"v0.1.0": "# hone v0.1.0\n\n### wire\n\n- first\n", "v0.2.0": "# hone v0.2.0\n\n- second\n",
 	} {
 		if got, err := notes(changelog, version); string(got) != want || err != nil {
 			t.Errorf("%s: %q, %v; want %q", version, got, err, want)
 		}
 	}
-	if _, err := notes([]byte("# Changelog\n"), "v0.1.0"); err == nil {
-		t.Error("a changelog without sections has notes")
+	for version, want := range map[string]string{"v0.1.1": "has no section", "v0.1": "has no section", "v0.2.1": "has an empty section"} {
+		if got, err := notes(changelog, version); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: %q, %v; want an error: %s", version, got, err, want)
+		}
 	}
 }
 
@@ -39,7 +41,7 @@ func TestFinish(t *testing.T) {
 	}
 	dir := t.TempDir()
 	changelog := filepath.Join(t.TempDir(), "CHANGELOG.md")
-	for name, content := range map[string][]byte{filepath.Join(dir, "a"): program, changelog: []byte("\n## [Unreleased]\n- new\n")} {
+	for name, content := range map[string][]byte{filepath.Join(dir, "a"): program, changelog: []byte("\n## 0.1.0\n- new\n")} {
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // Command release gives all published modules of the repository one version.
 //
-//	go run ./tools/release v0.9.0             sets it in every go.mod, and says how to go on
+//	go run ./tools/release v0.9.0             sets it in every go.mod and in go.work, and says how to go on
 //	go run ./tools/release -proxy DIR v0.9.0  writes the modules of the last commit as a module
 //	                                          proxy would serve them, and changes nothing else
 //	go run ./tools/release -binaries DIR v0.9.0
@@ -81,11 +81,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 	}
+	if err := setWorkspace(dir, version); err != nil {
+		return err
+	}
 	fmt.Fprintf(stdout, "All modules are %s. Look at git diff, and then:\n\n\tgit commit -am 'Release %s'\n", version, version)
+	var tags []string
 	for _, folder := range published() {
+		tags = append(tags, path.Join(folder, version))
 		fmt.Fprintf(stdout, "\tgit tag %s\n", path.Join(folder, version))
 	}
-	fmt.Fprint(stdout, "\tgit revert --no-edit HEAD   # development goes on with the folders\n\tgit push --follow-tags --tags\n")
+	fmt.Fprintf(stdout, "\tgit revert --no-edit HEAD   # development goes on with the folders\n\tgit push origin HEAD %s\n"+
+		"\tgit push origin %s   # starts the release; GitHub starts none if more than three tags are pushed at once\n",
+		strings.Join(tags[1:], " "), tags[0])
 	return nil
 }
 

@@ -51,7 +51,7 @@ func TestHelpOfMake(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf(", within %.0f minutes, and store the result", fullLimit.Minutes())
-	for _, target := range []string{"bench-peers", "bench-http", "bench-ws"} {
+	for _, target := range []string{"bench.peers", "bench.http", "bench.ws"} {
 		_, help, _ := strings.Cut(string(text), "\n"+target+": ## ")
 		if help, _, _ = strings.Cut(help, "\n"); !strings.HasSuffix(help, want) {
 			t.Errorf("%s: %q, want …%q", target, help, want)
