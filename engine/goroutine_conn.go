@@ -50,7 +50,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, secure, proxy,
 	k, why := sh.take()
 	if why != 0 {
 		nc.Close()
-		s.uncount(why, from.Addr(), counted, false)
+		s.uncount(why, from.Addr(), counted, 0)
 		return
 	}
 	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc), fd: noDescriptor}

@@ -245,6 +245,9 @@ func (k owner) revoke(tickets []uint64) (open int) {
 // abort ends the connection at once: unsent output is dropped.
 func (k held) abort(why Reason) {
 	s := k.s
+	if s.facets.has(isGiven) {
+		return
+	}
 	switch why {
 	case 0: // its linger time is over; the reason was sent before
 	case Forced:

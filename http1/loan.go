@@ -54,7 +54,6 @@ type lender struct {
 
 	mu       sync.Mutex
 	lent     map[*loan]struct{}
-	hijacked int
 	draining bool
 
 	loans, requests, bytesIn, bytesOut atomic.Uint64
@@ -118,9 +117,6 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 	defer func() {
 		le.mu.Lock()
 		delete(le.lent, l)
-		if l.reached() == hijacked {
-			le.hijacked--
-		}
 		le.mu.Unlock()
 	}()
 	var nc net.Conn = l
@@ -150,21 +146,23 @@ func (le *lender) drain() {
 	le.std.SetKeepAlivesEnabled(false) // closes idle connections
 }
 
-// cut closes the loans that net/http no longer tracks: hijacked ones.
+// cut closes the loans that net/http does not track yet.
 func (le *lender) cut() {
 	le.mu.Lock()
 	lent := slices.Collect(maps.Keys(le.lent))
 	le.mu.Unlock()
 	for _, l := range lent {
-		l.Close()
+		if l.reached() != hijacked {
+			l.Close()
+		}
 	}
 }
 
-// open returns how many connections are lent, and how many of them are hijacked.
-func (le *lender) open() (lent, hijacked int) {
+// open returns how many connections are lent.
+func (le *lender) open() int {
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	return len(le.lent), le.hijacked
+	return len(le.lent)
 }
 
 // follow is net/http's ConnState.
@@ -174,13 +172,12 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 		return
 	}
 	if state == http.StateHijacked {
-		le.mu.Lock()
-		le.hijacked++
 		l.mu.Lock()
 		l.phase = hijacked
 		l.complete()
 		l.mu.Unlock()
-		le.mu.Unlock()
+		l.conn.GiveAway()
+		close(l.ended)
 	} else {
 		l.mu.Lock()
 		switch {
@@ -211,7 +208,7 @@ const (
 	answered                  // everything that net/http has read is answered
 	asking                    // as answered, and net/http waits for more
 	given                     // net/http keeps the connection for good
-	hijacked                  // the handler has taken the connection
+	hijacked                  // the handler has taken the connection: the loan has ended
 )
 
 // loan is a connection as net/http sees it.
@@ -563,7 +560,7 @@ func (l *loan) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// Close ends the loan.
+// Close ends the loan, unless the hijack has.
 func (l *loan) Close() (err error) {
 	l.mu.Lock()
 	if l.over {
@@ -571,12 +568,14 @@ func (l *loan) Close() (err error) {
 		return nil
 	}
 	l.over = true
-	back := l.back
+	back, taken := l.back, l.phase == hijacked
 	l.mu.Unlock()
 	if !back {
 		err = l.nc.Close()
 	}
-	close(l.ended)
+	if !taken {
+		close(l.ended)
+	}
 	return err
 }
 
