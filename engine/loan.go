@@ -147,6 +147,7 @@ func (k owner) takeBack(nc net.Conn, left []byte) bool {
 		k.layer().Return()
 	}
 	k.held().endLoan()
+	k.s.facets.set(isHandedOff)
 	k.s.mu.Unlock()
 	if k.s.secured {
 		if k.readAhead(in); in.Len() == 0 {

@@ -311,6 +311,10 @@ func (l *loan) Read(p []byte) (n int, err error) {
 	if bounded {
 		began = time.Now()
 		l.nc.SetReadDeadline(after(began, l.lender.bodyTime-l.owed))
+		if l.isCutOff() {
+			l.mu.Unlock()
+			return 0, net.ErrClosed
+		}
 	}
 	l.mu.Unlock()
 	n, err = l.nc.Read(p)
@@ -485,10 +489,16 @@ func (l *loan) step() (limited bool, err error) {
 		until = l.writeBy
 	}
 	err = l.nc.SetWriteDeadline(until)
-	if l.conn != (engine.Conn{}) && !l.conn.HoldInput(0) {
-		return false, net.ErrClosed // the engine has cut it off, by a deadline that is overwritten now
+	if l.isCutOff() {
+		return false, net.ErrClosed
 	}
 	return true, err
+}
+
+// isCutOff reports whether the engine has cut the connection off: it does so by a deadline, which
+// the caller has just overwritten. Callers hold mu.
+func (l *loan) isCutOff() bool {
+	return l.phase != hijacked && l.conn != (engine.Conn{}) && !l.conn.HoldInput(0)
 }
 
 // wrote counts n bytes and records a write stall.
@@ -599,7 +609,11 @@ func (l *loan) SetReadDeadline(t time.Time) error {
 	if l.draining && l.phase == inHead {
 		return nil // the drain's deadline is sooner
 	}
-	return l.nc.SetReadDeadline(t)
+	err := l.nc.SetReadDeadline(t)
+	if l.isCutOff() {
+		return net.ErrClosed
+	}
+	return err
 }
 
 // SetWriteDeadline sets a deadline for writes. Limits.StallTime still applies if it is sooner.
@@ -635,6 +649,7 @@ func (l *loan) NetConn() net.Conn { return l.nc }
 // handled records that net/http calls the handler.
 func (l *loan) handled(r *http.Request) {
 	l.lender.requests.Add(1)
+	l.conn.Trust()
 	l.mu.Lock()
 	l.posted = r.Method == http.MethodPost
 	l.mu.Unlock()
