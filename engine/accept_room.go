@@ -180,6 +180,7 @@ func (k held) makeRoom(d *workspace) {
 	case !k.link().IsPlain(): // without a plain socket, only a read can tell
 		x.g.ReadArrived()
 		s.mu.Unlock()
+		x.g.Settle()
 		silent = !x.g.readsInput(d)
 	default:
 		silent = k.link().Unread() == 0

@@ -53,7 +53,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, secure, proxy,
 		s.uncount(why, from.Addr(), counted, 0)
 		return
 	}
-	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc), fd: noDescriptor}
+	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc, &s.goroutines), fd: noDescriptor}
 	g.inflight.g = g
 	if !g.borrows() {
 		size := s.how.size

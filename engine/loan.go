@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"syscall"
-	"time"
 
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/transport"
@@ -58,15 +57,19 @@ func (k owner) lent(nc net.Conn) (left []byte, back bool) {
 func (g *goroutineConn) lend() bool {
 	k, memory := &g.ref, &g.ref.sh.srv.input
 	k.held().beginLoan(g.Conn)
-	g.Conn.SetReadDeadline(time.Time{}) // clear the deadline of a nudge
+	g.Lend()
 	k.s.mu.Unlock()
+	g.Settle()
 	left, back := k.owner().lent(g.Conn)
 	if !back {
 		k.kill()
 		return false
 	}
 	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
+	defer func() {
+		k.s.mu.Unlock()
+		g.Settle()
+	}()
 	if !k.s.dead { // otherwise the deadline ends it
 		g.Recover()
 	}
@@ -185,28 +188,29 @@ func (c Conn) GiveAway() {
 	if !ok {
 		return
 	}
-	x := k.x.Load()
+	x, done := k.x.Load(), func() {}
 	lent := x != nil && x.rare != nil && x.rare.given != nil && !k.s.dead
 	if lent {
 		if x.g != nil {
-			x.g.GiveAway()
+			_, done = x.g.GiveAway()
 		}
 		k.held().disown()
 	}
 	k.s.mu.Unlock()
 	if lent {
+		done()
 		k.sh.srv.waitNoMore()
 	}
 }
 
 // giveAway ends Turn.Socket.
 func (k owner) giveAway(t *Turn) (nc net.Conn, err error) {
-	s := k.s
+	s, done := k.s, func() {}
 	s.mu.Lock()
 	defer func() {
 		given := s.facets.has(isGiven)
 		s.mu.Unlock()
-		if given {
+		if done(); given {
 			k.sh.srv.waitNoMore()
 		}
 	}()
@@ -218,7 +222,8 @@ func (k owner) giveAway(t *Turn) (nc net.Conn, err error) {
 		return nil, k.held().failed(t)
 	}
 	if x != nil && x.g != nil {
-		nc, x.g.fd = x.g.GiveAway(), noDescriptor
+		nc, done = x.g.GiveAway()
+		x.g.fd = noDescriptor
 	} else {
 		nc, _, err = k.held().leavePoll()
 	}

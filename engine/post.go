@@ -263,10 +263,13 @@ func (k held) abort(why Reason) {
 		}
 	}
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
-	if x := k.x.Load(); x != nil && x.rare != nil && x.rare.given != nil {
-		x.rare.given.SetDeadline(transport.Past()) // and no reset: its user may still say goodbye
-	} else {
+	switch x := k.x.Load(); {
+	case x == nil || x.rare == nil || x.rare.given == nil:
 		k.link().CutOff(hard)
+	case x.g != nil: // no reset: its user may still say goodbye
+		x.g.Expire()
+	default:
+		x.rare.given.SetDeadline(transport.Past())
 	}
 	k.notify()
 }
