@@ -165,7 +165,7 @@ func (s *Stream) ClearNudge() {
 	}
 }
 
-// Lend clears the deadline of a nudge for whoever gets the connection. Settle follows.
+// Lend clears the deadline of a nudge before the connection is lent. Settle follows.
 func (s *Stream) Lend() { s.readBy(time.Time{}, false) }
 
 // Recover clears all deadlines after a loan. Settle follows.
