@@ -16,7 +16,8 @@ deps: ## download modules and install what the tests need from Debian (as root)
 	done; go list -deps $(ALL) tool >/dev/null
 	@missing=$$(for pair in prometheus:prometheus promtool:prometheus amtool:prometheus-alertmanager prometheus-alertmanager:prometheus-alertmanager \
 			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client chromium:chromium \
-			redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools logrotate:logrotate strace:strace nginx:nginx /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy wrk:wrk curl:curl python3:python3 node:nodejs \
+			redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools logrotate:logrotate strace:strace nginx:nginx /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy wrk:wrk curl:curl python3:python3 /usr/lib/python3/dist-packages/pip:python3-pip \
+			/usr/lib/python3/dist-packages/setuptools:python3-setuptools /usr/lib/python3/dist-packages/wheel:python3-wheel node:nodejs \
 			pg_createcluster:postgresql java:default-jre-headless mvn:maven \
 			/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf:fonts-droid-fallback; do \
 		[ -e "$${pair%:*}" ] || command -v "$${pair%:*}" >/dev/null || echo "$${pair#*:}"; \
@@ -128,7 +129,7 @@ bench-instructions: ## count the user instructions of a request, and compare REV
 
 bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers http -o bench/results/http.json
-	go run ./bench/cmd/peers tables bench/README.md docs/http1.md
+	go run ./bench/cmd/peers tables bench/README.md
 	go run ./bench/cmd/peers picture
 
 bench-avatar: ## compare the avatar service with the article's service and with others, and flood it with new names
@@ -153,10 +154,8 @@ bench-generators: ## install vegeta and k6, compare load generators with a compu
 bench-gateway: ## measure the gateway: levels, logs, shapes of load and open loops
 	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
 
-lab: ## measure again what five articles claim, with fasthttp beside http1, within 11 minutes, and keep the runs
-	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	go build -o "$$dir/fasthttp" ./bench/servers/fasthttp && go build -o "$$dir/lab" ./articles/cmd/lab && \
-	"$$dir/lab" all --fasthttp "$$dir/fasthttp" --save lab
+lab: ## measure again what five articles claim, in about 10 minutes, and keep the runs
+	go run ./articles/cmd/lab all --save lab
 
 prove-gateway: ## kill a gateway 100 times under load, move clients between two of one cluster, offer too much; verify every message
 	go run ./gateway/cmd/honed prove --messages 20000000 --kills 100

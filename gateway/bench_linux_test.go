@@ -42,7 +42,7 @@ func play(role string) error {
 	case "memory":
 		log = &forgetful{}
 	default:
-		log, err = journal.OpenSegments(dir, journal.SegmentsOptions{})
+		log, err = journal.OpenSegments(filepath.Join(dir, "log"), journal.SegmentsOptions{})
 	}
 	if err != nil {
 		return err

@@ -291,10 +291,7 @@ func (m *moves) judge(err error) (wait time.Duration, final error) {
 // serve runs one connection from dial to close, and reports whether the server welcomed it.
 func (c *Client) serve(addr string) (welcomed bool, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.dialTime)
-	conn, w, err := c.open(ctx, addr, 2)
-	if errors.Is(err, ErrHandshake) { // an older server
-		conn, w, err = c.open(ctx, addr, 1)
-	}
+	conn, w, err := c.open(ctx, addr)
 	cancel()
 	if err != nil {
 		return false, err
@@ -306,11 +303,11 @@ func (c *Client) serve(addr string) (welcomed bool, err error) {
 	return true, c.converse(conn, c.read)
 }
 
-// open dials and shakes hands, in a version of the protocol.
-func (c *Client) open(ctx context.Context, addr string, version uint8) (*outlet, welcome, error) {
+// open dials and shakes hands.
+func (c *Client) open(ctx context.Context, addr string) (*outlet, welcome, error) {
 	var h hello
 	conn, answer, err := c.connect(ctx, addr, func() []byte {
-		h = c.hello(version)
+		h = c.hello()
 		return h.append(nil)
 	})
 	if err != nil {
@@ -327,13 +324,11 @@ func (c *Client) open(ctx context.Context, addr string, version uint8) (*outlet,
 }
 
 // hello returns the hello for the next connection.
-func (c *Client) hello(version uint8) hello {
+func (c *Client) hello() hello {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := hello{version: version, level: c.Level, epoch: c.session.Epoch, next: c.base, client: c.ID, token: c.Token}
-	if version > 1 {
-		h.instance, h.welcomed = c.instance, h.epoch != 0
-	}
+	h := hello{level: c.Level, epoch: c.session.Epoch, next: c.base, client: c.ID, token: c.Token, instance: c.instance}
+	h.welcomed = h.epoch != 0
 	if h.epoch == 0 {
 		h.epoch = c.Epoch
 	}

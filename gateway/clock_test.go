@@ -96,7 +96,7 @@ func recovered(t testing.TB, s *Server) *offline {
 
 // hello resumes or begins a session.
 func (o *offline) hello(h hello) (l *link, known *session, err error) {
-	l = &link{conn: &pinned{}, level: Disk, sums: h.version > 1}
+	l = &link{conn: &pinned{}, level: Disk}
 	requests := []request{{client: context.Background(), came: time.Now(), link: l, hello: h}}
 	claims := o.decide(requests)
 	if requests[0].passed { // it waits behind what has come
@@ -335,48 +335,46 @@ func recordTimes(t testing.TB, log journal.Log) func(func(int64) bool) {
 // right again, sessions survive restarts.
 func TestWrongClock(t *testing.T) {
 	for name, wrong := range map[string]int64{"ahead": 10 * day, "behind": -30 * day} {
-		for _, format := range []uint8{1, 2} {
-			t.Run(fmt.Sprint(name, " format ", format), func(t *testing.T) {
-				log := newGate()
-				wall, mono := time.Now().UnixMilli(), int64(0)
-				now := func() (int64, int64) { return wall, mono }
-				set := func(up *served, by int64) {
-					up.queue.mu.Lock()
-					wall += by
-					up.queue.mu.Unlock()
+		t.Run(name, func(t *testing.T) {
+			log := newGate()
+			wall, mono := time.Now().UnixMilli(), int64(0)
+			now := func() (int64, int64) { return wall, mono }
+			set := func(up *served, by int64) {
+				up.queue.mu.Lock()
+				wall += by
+				up.queue.mu.Unlock()
+			}
+			srv := &Server{Log: log, now: now}
+			up := serve(t, srv)
+			alice := up.peer(t)
+			a := alice.hello(first("alice"))
+			alice.submit(1, "x")
+			alice.must(wire.SubmitAck, 1, wire.OK)
+			set(up, wrong)
+			mallory := up.peer(t)
+			m := mallory.hello(first("mallory"))
+			mallory.submit(1, "x")
+			mallory.must(wire.SubmitAck, 1, wire.OK)
+			set(up, -wrong)
+			alice.submit(2, "y")
+			alice.must(wire.SubmitAck, 2, wire.OK)
+			for restart := range 3 {
+				if restart == 1 {
+					srv.Shutdown(soon(t)) // with a checkpoint
+				} else {
+					srv.Close() // without one, as kill -9
 				}
-				srv := &Server{Log: log, Format: format, now: now}
-				up := serve(t, srv)
-				alice := up.peer(t)
-				a := alice.hello(first("alice"))
-				alice.submit(1, "x")
-				alice.must(wire.SubmitAck, 1, wire.OK)
-				set(up, wrong)
-				mallory := up.peer(t)
-				m := mallory.hello(first("mallory"))
-				mallory.submit(1, "x")
-				mallory.must(wire.SubmitAck, 1, wire.OK)
-				set(up, -wrong)
-				alice.submit(2, "y")
-				alice.must(wire.SubmitAck, 2, wire.OK)
-				for restart := range 3 {
-					if restart == 1 {
-						srv.Shutdown(soon(t)) // with a checkpoint
-					} else {
-						srv.Close() // without one, as kill -9
-					}
-					up.ended(t)
-					srv = &Server{Log: log, Format: format, now: now}
-					up = serve(t, srv)
-					if w := up.peer(t).hello(hello{client: "alice", epoch: a.epoch, next: 3}); w.last != 2 {
-						t.Errorf("alice: %+v", w)
-					}
-					if w := up.peer(t).hello(hello{client: "mallory", epoch: m.epoch, next: 2}); w.last != 1 {
-						t.Errorf("mallory: %+v", w)
-					}
+				up.ended(t)
+				srv = &Server{Log: log, now: now}
+				up = serve(t, srv)
+				if w := up.peer(t).hello(hello{client: "alice", epoch: a.epoch, next: 3}); w.last != 2 {
+					t.Errorf("alice: %+v", w)
 				}
-			})
-		}
+				if w := up.peer(t).hello(hello{client: "mallory", epoch: m.epoch, next: 2}); w.last != 1 {
+					t.Errorf("mallory: %+v", w)
+				}
+			}
+		})
 	}
 }
 

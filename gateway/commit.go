@@ -100,7 +100,7 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 // storeRecords appends a pack's records, and the positions of readers.
 func (s *Server) storeRecords(p *pack) error {
 	n := p.count
-	if s.Format > 1 && (n > 0 || p.positions) {
+	if n > 0 || p.positions {
 		s.ridePositions(p)
 	}
 	if n == 0 && len(p.rides) == 0 {
@@ -145,7 +145,7 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	live := journal.Encoder{Format: e.Format}
+	var live journal.Encoder
 	live.Begin(e.Base)
 	at, rest := -1, 0
 	for r := range e.Records() {
@@ -231,7 +231,4 @@ func (s *Server) stored(pos uint64, envelope []byte) {
 		}
 	}
 	s.readers.add(pos, journal.Trust(envelope))
-	if s.OnStored != nil {
-		s.OnStored(pos, envelope)
-	}
 }

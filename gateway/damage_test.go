@@ -2,8 +2,12 @@ package gateway
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -209,9 +213,50 @@ func TestTrim(t *testing.T) {
 	if _, err := Check(t.Context(), log, nil); err == nil {
 		t.Error("Check accepts a log whose beginning is gone")
 	}
-	older := serve(t, &Server{Log: new(Memory), Format: 1})
-	if err := older.Server.Trim(t.Context(), 1); err == nil {
-		t.Error("a log of format 1 was trimmed")
+}
+
+// TestReservedVersion: an envelope of version 1 is refused by name, by a start and by a server that runs, and neither
+// writes anything.
+func TestReservedVersion(t *testing.T) {
+	var e journal.Encoder
+	e.Begin(0)
+	reserved := e.Bytes()
+	reserved[4] = 1
+	end := len(reserved) - 4
+	binary.BigEndian.PutUint32(reserved[end:], crc32.Checksum(reserved[:end], crc32.MakeTable(crc32.Castagnoli)))
+	const says = "version 1 is reserved; this program reads version 2"
+	put := func(log *Memory) { // Append would refuse it
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		log.envelopes = append(log.envelopes, reserved)
+	}
+
+	log := new(Memory)
+	put(log)
+	var refusal *journal.Refusal
+	up := serve(t, &Server{Log: log})
+	err := up.ended(t)
+	if text := fmt.Sprint(err); !errors.As(err, &refusal) || !strings.Contains(text, says) {
+		t.Error(err)
+	}
+	if _, next, _ := log.Bounds(); next != 2 {
+		t.Errorf("a start has written: the next position is %d", next)
+	}
+
+	log = new(Memory)
+	up = serve(t, &Server{Log: &view{Memory: log, all: new(sync.Mutex), next: 1, gate: newGate()}, Shared: true})
+	p := up.peer(t)
+	p.hello(first("a"))
+	put(log) // by another server
+	_, before, _ := log.Bounds()
+	p.submit(1, "x")
+	p.closed()
+	err = up.ended(t)
+	if text := fmt.Sprint(err); !errors.Is(err, journal.ErrMalformed) || !strings.Contains(text, says) {
+		t.Error(err)
+	}
+	if _, next, _ := log.Bounds(); next != before {
+		t.Errorf("a server that runs has written: the next position was %d and is %d", before, next)
 	}
 }
 

@@ -69,16 +69,13 @@ func TestManyInOneEnvelope(t *testing.T) {
 
 // TestLargestRecord stores what the welcome allows, and has a reader get it, whatever FrameSize says.
 func TestLargestRecord(t *testing.T) {
-	for _, c := range []struct {
-		format     uint8
-		size, most int
-	}{
-		{1, 2 << 20, maxFrameSize}, {2, 2 << 20, maxFrameSize}, {2, -1, maxFrameSize}, {2, 5, minFrameSize}, {2, 0, 64 << 10},
+	for _, c := range []struct{ size, most int }{
+		{2 << 20, maxFrameSize}, {-1, maxFrameSize}, {5, minFrameSize}, {0, 64 << 10},
 	} {
 		log := newGate()
-		up := serve(t, &Server{Log: log, Format: c.format, Limits: engine.Limits{FrameSize: c.size}})
+		up := serve(t, &Server{Log: log, Limits: engine.Limits{FrameSize: c.size}})
 		p, name := up.peer(t), strings.Repeat("n", maxClientID)
-		w := p.hello(hello{version: 2, next: 1, client: name, token: strings.Repeat("t", maxToken), instance: 1, welcomed: true})
+		w := p.hello(hello{next: 1, client: name, token: strings.Repeat("t", maxToken), instance: 1, welcomed: true})
 		if int(w.most) != c.most-submitHead {
 			t.Errorf("FrameSize %d: the welcome allows %d bytes", c.size, w.most)
 		}

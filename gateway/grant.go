@@ -154,10 +154,8 @@ func (t *sessions) settle(r *request, known *session, revoked bool, now int64) e
 // welcome returns the welcome for a session.
 func (s *Server) welcome(r *request, known *session) welcome {
 	return welcome{
-		version: r.hello.version,
-		summed:  known.summed && known.accepted == known.durable.Load(),
-		sum:     known.storedSum,
-
+		summed: known.summed && known.accepted == known.durable.Load(),
+		sum:    known.storedSum,
 		level:  r.link.level,
 		epoch:  known.epoch,
 		last:   known.durable.Load(),
@@ -239,13 +237,11 @@ func (known *session) reach(seq uint64) {
 }
 
 // restore applies a state of the log; queue.mu is held.
-func (known *session) restore(state *journal.State, format uint8) {
+func (known *session) restore(state *journal.State) {
 	if state.Last > known.accepted || state.Last == known.accepted && state.Summed {
 		known.summed, known.sum = state.Summed, state.Sum
 	}
-	if format > 1 || state.Claim {
-		known.instance = state.Instance
-	}
-	known.away = format > 1 && !state.Claim && !state.Connected
+	known.instance = state.Instance
+	known.away = !state.Claim && !state.Connected
 	known.reach(state.Last)
 }

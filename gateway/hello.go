@@ -127,8 +127,8 @@ func refused(code wire.Result, words []byte) error {
 	return code
 }
 
-// magic begins a hello and a welcome; one byte with the version follows, '1' or '2'.
-const magic = "hgw"
+// magic begins a hello and a welcome. Its last byte is the version of the protocol.
+const magic = "hgw2"
 
 // Sizes of a handshake.
 const (
@@ -146,12 +146,11 @@ type hello struct {
 	client string
 	token  string
 
-	version  uint8  // 1 or 2; 0 is 1
-	instance uint64 // of the program; version 2
-	welcomed bool   // a server has welcomed this instance to the session before; version 2
+	instance uint64 // of the program; 0: unknown
+	welcomed bool   // a server has welcomed this instance to the session before
 }
 
-// The types of the fields that follow in version 2. Readers skip others.
+// The types of the fields that follow. Readers skip others.
 const (
 	instanceField = 1 // in a hello: 8 bytes
 	welcomedField = 2 // in a hello: no bytes
@@ -205,17 +204,8 @@ func fields(in []byte, each func(kind byte, value []byte)) bool {
 	return true
 }
 
-// version returns the version of a hello or a welcome, 0 if it is neither.
-func version(in []byte) uint8 {
-	if len(in) > 3 && string(in[:3]) == magic && (in[3] == '1' || in[3] == '2') {
-		return in[3] - '0'
-	}
-	return 0
-}
-
 func (h hello) append(dst []byte) []byte {
-	dst = append(dst, magic...)
-	dst = append(dst, '0'+max(h.version, 1), byte(h.level))
+	dst = append(append(dst, magic...), byte(h.level))
 	dst = binary.BigEndian.AppendUint64(dst, h.epoch)
 	dst = binary.BigEndian.AppendUint64(dst, h.next)
 	dst = appendCredentials(dst, h.client, h.token)
@@ -228,19 +218,18 @@ func (h hello) append(dst []byte) []byte {
 	return dst
 }
 
-// parseHello accepts exactly the bytes that append makes from a valid hello, and in version 2 other
-// fields as well.
+// parseHello accepts the bytes that append makes from a valid hello, and other fields as well.
 func parseHello(in []byte) (h hello, err error) {
-	if h.version = version(in); h.version == 0 || len(in) < helloSize {
-		return h, fmt.Errorf("%w: it does not begin with %q or %q", ErrHandshake, magic+"1", magic+"2")
+	switch {
+	case !strings.HasPrefix(string(in), magic):
+		return h, fmt.Errorf("%w: it begins with %q; this server speaks %q, and %q with readers", ErrHandshake, in[:min(len(in), len(magic))], magic, readMagic)
+	case len(in) < helloSize:
+		return h, fmt.Errorf("%w: %d bytes are too few", ErrHandshake, len(in))
 	}
 	h.level = Level(in[4])
 	h.epoch, h.next = binary.BigEndian.Uint64(in[5:]), binary.BigEndian.Uint64(in[13:])
 	if h.client, h.token, in, err = parseCredentials(in[21:]); err != nil {
 		return h, err
-	}
-	if len(in) > 0 && h.version == 1 {
-		return h, fmt.Errorf("%w: %d bytes follow the token", ErrHandshake, len(in))
 	}
 	whole := fields(in, func(kind byte, value []byte) {
 		switch {
@@ -285,22 +274,19 @@ type welcome struct {
 	most   uint32 // maximum bytes of one record's data
 	idle   time.Duration
 	expiry time.Duration
-
-	version uint8  // that of the hello
-	summed  bool   // sum is known; version 2
-	sum     uint32 // running checksum of the session's records up to last
+	summed bool   // sum is known
+	sum    uint32 // running checksum of the session's records up to last
 }
 
 func (w welcome) append(dst []byte) []byte {
-	dst = append(dst, magic...)
-	dst = append(dst, '0'+max(w.version, 1), byte(w.level))
+	dst = append(append(dst, magic...), byte(w.level))
 	dst = binary.BigEndian.AppendUint64(dst, w.epoch)
 	dst = binary.BigEndian.AppendUint64(dst, w.last)
 	dst = binary.BigEndian.AppendUint32(dst, w.window)
 	dst = binary.BigEndian.AppendUint32(dst, w.most)
 	dst = binary.BigEndian.AppendUint32(dst, wholeSeconds(w.idle))
 	dst = binary.BigEndian.AppendUint32(dst, wholeSeconds(w.expiry))
-	if w.version > 1 && w.summed {
+	if w.summed {
 		dst = appendField(dst, sumField, binary.BigEndian.AppendUint32(nil, w.sum))
 	}
 	return dst
@@ -320,8 +306,7 @@ func wholeSeconds(d time.Duration) uint32 {
 }
 
 func parseWelcome(in []byte) (w welcome, err error) {
-	w.version = version(in)
-	if w.version == 0 || len(in) < welcomeSize || w.version == 1 && len(in) > welcomeSize {
+	if !strings.HasPrefix(string(in), magic) || len(in) < welcomeSize {
 		return w, fmt.Errorf("%w: the server's answer is not a welcome", ErrHandshake)
 	}
 	if !fields(in[welcomeSize:], func(kind byte, value []byte) {

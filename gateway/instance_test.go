@@ -1,13 +1,11 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -19,9 +17,9 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// second returns the hello of an instance, in version 2.
+// second returns the hello of an instance.
 func second(client string, instance, epoch, next uint64, welcomed bool) hello {
-	return hello{version: 2, client: client, instance: instance, epoch: epoch, next: next, welcomed: welcomed}
+	return hello{client: client, instance: instance, epoch: epoch, next: next, welcomed: welcomed}
 }
 
 // refusedHello sends a hello that the server must refuse.
@@ -60,7 +58,7 @@ func TestTakeoverIsTold(t *testing.T) {
 	up.peer(t).refusedHello(second("b", 1, w.epoch, 1, true), resultFenced)
 	up.peer(t).hello(second("b", 2, w.epoch, 1, true))
 	three := up.peer(t)
-	three.hello(hello{client: "b", epoch: w.epoch, next: 1}) // version 1 has no instances
+	three.hello(hello{client: "b", epoch: w.epoch, next: 1}) // it does not say which it is
 	up.peer(t).hello(second("b", 2, w.epoch, 1, true))
 	three.must(wire.ConnAck, 0, resultMoved)
 }
@@ -113,7 +111,6 @@ func TestUnknownEpochs(t *testing.T) {
 	up.peer(t).refusedHello(second("a", 1, w.epoch+1, 1, false), resultRegressed)
 	up.peer(t).refusedHello(second("b", 1, w.epoch+1, 1, false), resultRegressed)
 	up.peer(t).refusedHello(second("b", 1, w.epoch, 1, false), resultExpired)
-	up.peer(t).refusedHello(hello{client: "b", epoch: w.epoch + 1, next: 1}, resultExpired)
 }
 
 // TestHelloFields has fields that the server does not know, and malformed ones.
@@ -124,12 +121,10 @@ func TestHelloFields(t *testing.T) {
 		hello []byte
 		want  wire.Result
 	}{
-		"none":        {hello{version: 2, client: "a", next: 1}.append(nil), wire.OK},
+		"none":        {first("a").append(nil), wire.OK},
 		"unknown":     {appendField(slices.Clone(known), 200, []byte("what?")), wire.OK},
 		"cut":         {known[:len(known)-1], wire.Malformed},
 		"half a head": {append(slices.Clone(known), 1, 0), wire.Malformed},
-		"version 1":   {append([]byte("hgw1"), known[4:]...), wire.Malformed},
-		"version 3":   {append([]byte("hgw3"), known[4:]...), wire.Malformed},
 	} {
 		p := up.peer(t)
 		p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: c.hello})
@@ -289,7 +284,7 @@ func (w *world) live(shared bool) {
 		if shared {
 			log = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
 		}
-		w.servers = append(w.servers, recovered(w.t, &Server{Log: log, Shared: shared, Format: 2, Checkpoint: 5}))
+		w.servers = append(w.servers, recovered(w.t, &Server{Log: log, Shared: shared, Checkpoint: 5}))
 	}
 	w.programs = []*program{{instance: 1, lawful: true}}
 	for range 30 {
@@ -328,7 +323,7 @@ func (w *world) live(shared bool) {
 					one.link, one.at = nil, nil
 				}
 			}
-			w.servers[i] = recovered(w.t, &Server{Log: old.Log, Shared: old.Shared, Format: 2, Checkpoint: 5})
+			w.servers[i] = recovered(w.t, &Server{Log: old.Log, Shared: old.Shared, Checkpoint: 5})
 		}
 	}
 	w.check()
@@ -473,25 +468,33 @@ func (w *world) check() {
 	}
 }
 
-// TestCapturedConversations replays conversations of version 1 that were captured from commit
-// a4fc546: everything is the same, byte for byte, but for epochs.
-func TestCapturedConversations(t *testing.T) {
+// TestHandshakeBytes holds hello and welcome to docs/gateway.md, byte by byte but for epochs, and refuses other protocols
+// by name.
+func TestHandshakeBytes(t *testing.T) {
 	up := serve(t, &Server{Log: newGate()})
 	token := strings.Repeat("t", 16)
-	w := []byte("hgw1\x02EEEEEEEE\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\xff\xf3\x00\x00\x00\xb4\x00\x09\x3a\x80")
+	w := []byte("hgw2\x02EEEEEEEE\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\xff\xf3\x00\x00\x00\xb4\x00\x09\x3a\x80\x01\x00\x04\x00\x00\x00\x00")
+	anew := "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01c\x00\x00"
+	malformed := func(says string) string { return "gateway: not a valid handshake of the gateway's protocol: " + says }
+	speaks := "; this server speaks \"hgw2\", and \"hgr1\" with readers"
 	for name, c := range map[string]struct {
-		hello  []byte
+		hello  string
 		result wire.Result
 		says   string
 	}{
-		"new session":  {[]byte("hgw1\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01c\x00\x00"), wire.OK, string(w)},
-		"with a token": {append([]byte("hgw1\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01d\x00\x10"), token...), wire.OK, string(w)},
-		"level":        {[]byte("hgw1\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01c\x00\x00"), resultLevel, "gateway: the server's log cannot promise this level: it offers received and disk; the client asked for quorum"},
-		"expired":      {[]byte("hgw1\x00\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x01\x01e\x00\x00"), resultExpired, "gateway: the server does not know this session, or has forgotten it"},
-		"next":         {[]byte("hgw1\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x01c\x00\x00"), wire.Malformed, "gateway: not a valid handshake of the gateway's protocol: a new session starts at sequence number 1, not 2"},
+		"new session":  {"hgw2" + anew, wire.OK, string(w)},
+		"with a token": {"hgw2\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01d\x00\x10" + token, wire.OK, string(w)},
+		"level":        {"hgw2\x03" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers received and disk; the client asked for quorum"},
+		"regressed":    {"hgw2\x00\x7f\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01e\x00\x00", resultRegressed, "gateway: the server's log lacks records that it acknowledged: it has never given an epoch as high as 9151314442816847872"},
+		"next":         {"hgw2\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x01c\x00\x00", wire.Malformed, malformed("a new session starts at sequence number 1, not 2")},
+		"a part":       {"hgw2\x00", wire.Malformed, malformed("5 bytes are too few")},
+		"protocol 1":   {"hgw1" + anew, wire.Malformed, malformed(`it begins with "hgw1"` + speaks)},
+		"protocol 3":   {"hgw3" + anew, wire.Malformed, malformed(`it begins with "hgw3"` + speaks)},
+		"readers' 2":   {"hgr2" + anew, wire.Malformed, malformed(`it begins with "hgr2"` + speaks)},
+		"nothing":      {"", wire.Malformed, malformed(`it begins with ""` + speaks)},
 	} {
 		p := up.peer(t)
-		p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: c.hello})
+		p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: []byte(c.hello)})
 		got := p.must(wire.ConnAck, 1, c.result).Content
 		if c.result == wire.OK && len(got) == len(w) {
 			if binary.BigEndian.Uint64(got[5:]) == 0 {
@@ -554,28 +557,4 @@ func TestUnacknowledged(t *testing.T) {
 	if got := records(t, log)["a"]; !slices.Equal(got, []string{"one", "two", "three"}) {
 		t.Errorf("stored: %q", got)
 	}
-}
-
-// TestOlderServer has a client meet a server that knows only version 1.
-func TestOlderServer(t *testing.T) {
-	up := serve(t, &Server{Log: newGate()})
-	c := &Client{ID: "a", Addrs: []string{up.addr}}
-	c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-		nc, err := dial(ctx, addr)
-		return &refusesVersion2{Conn: nc}, err
-	}
-	defer c.Close(soon(t))
-	if seq, err := c.Submit(soon(t), []byte("x")); err != nil || seq != 1 {
-		t.Errorf("%d, %v", seq, err)
-	}
-}
-
-// refusesVersion2 is a connection to a server that says of hgw2 what a4fc546 says.
-type refusesVersion2 struct{ net.Conn }
-
-func (r *refusesVersion2) Write(p []byte) (int, error) {
-	if i := bytes.Index(p, []byte("hgw2")); i >= 0 {
-		p = slices.Concat(p[:i], []byte("hgw0"), p[i+4:])
-	}
-	return r.Conn.Write(p)
 }

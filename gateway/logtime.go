@@ -104,7 +104,7 @@ func (s *Server) storeClock(p *pack) error {
 	}
 	s.queue.mu.Lock()
 	s.readClock()
-	due := s.Format > 1 && (s.clock.skipped >= unloggedSkip && p.records.Count() > 0 || p.tick && s.clock.running-s.noted >= min(time.Hour, s.Expiry/8).Milliseconds())
+	due := s.clock.skipped >= unloggedSkip && p.records.Count() > 0 || p.tick && s.clock.running-s.noted >= min(time.Hour, s.Expiry/8).Milliseconds()
 	to := s.queue.trimTo
 	s.queue.mu.Unlock()
 	if to > s.trimmed {

@@ -59,8 +59,6 @@ func (s *Server) checkOrder(o *ReaderOrder) error {
 		o.Shares = cmp.Or(o.Shares, 1)
 	}
 	switch {
-	case s.Format < 2:
-		return refuse("readers need format 2 of new envelopes (honed --format 2)")
 	case !starts && o.Do != "split" && o.Do != "remove":
 		return refuse("there is no order %q; use create, move, split or remove", o.Do)
 	case starts && (o.Start == Stored || o.Start > FromNumber):
@@ -155,9 +153,6 @@ func (s *Server) SessionStates(prefix, after string, most int) []SessionState {
 func (s *Server) ForgetSession(ctx context.Context, client string) error {
 	if err := s.start(ctx); err != nil {
 		return err
-	}
-	if s.Format < 2 {
-		return fmt.Errorf("%w: that sessions were forgotten needs format 2 of new envelopes (honed --format 2)", errRefused)
 	}
 	return s.order(ctx, &change{run: func() error {
 		return s.untilFirst(maxConflicts, func() error {

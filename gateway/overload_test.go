@@ -146,7 +146,7 @@ func TestWaitForRoomEnds(t *testing.T) {
 func TestHalfClosedWaitsForRoom(t *testing.T) {
 	var full atomic.Bool
 	q := queue{bytes: 1}
-	q.prepare(1, 2, full.Load, nil)
+	q.prepare(1, full.Load, nil)
 	l := &link{session: &session{}}
 	l.session.link = l
 	halfClosed, end := context.WithCancel(t.Context())

@@ -135,13 +135,13 @@ func (s *Server) change(c *change) error {
 		s.queue.mu.Unlock()
 		r.mu.Lock()
 		entries, why := c.plan(running)
-		id, unnamed := r.identity(), !r.named() && s.Format > 1
+		id, unnamed := r.identity(), !r.named()
 		r.mu.Unlock()
 		if why != nil || len(entries) == 0 && !unnamed {
 			c.done(why)
 			return nil
 		}
-		e := journal.Encoder{Format: 2}
+		var e journal.Encoder
 		e.Begin(base)
 		err := error(nil)
 		if unnamed {
@@ -270,13 +270,6 @@ func (h *holder) end(why error) {
 	h.conn.End(refusal(why))
 }
 
-// any reports whether there are readers.
-func (r *readers) any() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.places) > 0
-}
-
 // reset forgets everything, before the log is read.
 func (r *readers) reset() {
 	r.mu.Lock()
@@ -286,9 +279,6 @@ func (r *readers) reset() {
 
 // appendPlaces adds all places and the log's identity to a checkpoint.
 func (s *Server) appendPlaces(e *journal.Encoder, running int64, id *[16]byte) (err error) {
-	if e.Format < 2 {
-		return nil
-	}
 	r := &s.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -246,7 +246,7 @@ func twoOfALog(t *testing.T) (a *view, left, taken *served, open func() (*view, 
 	var all sync.Mutex
 	open = func() (*view, *served) {
 		v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
-		return v, serve(t, &Server{Log: v, Shared: true, Format: 2, positionTime: time.Millisecond})
+		return v, serve(t, &Server{Log: v, Shared: true, positionTime: time.Millisecond})
 	}
 	a, left = open()
 	_, taken = open()

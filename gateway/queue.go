@@ -31,7 +31,6 @@ type queue struct {
 	storing *pack                           // that was taken and not released yet
 	trims   []trim
 	trimTo  uint64 // up to where a Trim wanted the log to be trimmed, ever
-	format  uint8  // of the envelopes
 	sums    sums
 }
 
@@ -77,8 +76,8 @@ const (
 	keptPacks   = 16
 )
 
-func (q *queue) prepare(most int, format uint8, full func() bool, now func() (logTime, running int64)) {
-	q.most, q.format, q.full, q.now = most, format, full, now
+func (q *queue) prepare(most int, full func() bool, now func() (logTime, running int64)) {
+	q.most, q.full, q.now = most, full, now
 	q.filled.L = &q.mu
 }
 
@@ -163,7 +162,7 @@ func (q *queue) admit(l *link, client func() context.Context, seq uint64, data [
 		return nil, 0, err
 	}
 	known.accepted = seq
-	if known.summed = known.summed && l.sums; known.summed {
+	if known.summed = known.summed && l.level != Received; known.summed {
 		known.sum = q.sums.add(known.sum, seq, data)
 	}
 	p.count++
@@ -242,7 +241,7 @@ func (q *queue) last(size int) *pack {
 	if n := len(q.free); n > 0 {
 		p, q.free = q.free[n-1], q.free[:n-1]
 	} else {
-		p = &pack{records: journal.Encoder{Format: q.format}}
+		p = &pack{}
 	}
 	p.began, p.ran = q.now()
 	p.records.Begin(q.base)

@@ -353,7 +353,7 @@ func TestReaderCertificates(t *testing.T) {
 	}
 }
 
-// FuzzOpening reads opens, welcomes, deliveries and positions of any bytes. What is read is written as the same.
+// FuzzOpening reads hellos, opens, welcomes, deliveries and positions of any bytes. What is read is written as the same.
 func FuzzOpening(f *testing.F) {
 	position := &Position{Log: [16]byte{1, 2}, Number: 3, Sum: 4}
 	for _, o := range []opening{
@@ -362,6 +362,8 @@ func FuzzOpening(f *testing.F) {
 	} {
 		f.Add(o.append(nil))
 	}
+	f.Add(second("a", 1, 2, 3, true).append(nil))
+	f.Add(append([]byte("hgw1"), first("a").append(nil)[4:]...))
 	f.Add(readWelcome{log: position.Log, number: 1, generation: 2, shares: 1}.append(nil))
 	f.Add((&Gap{1, 2, Trimmed}).append(nil))
 	e := journal.Encoder{}
@@ -378,6 +380,13 @@ func FuzzOpening(f *testing.F) {
 				t.Fatalf("%+v was read as %+v, %v", o, again, err)
 			}
 		}
+		if h, err := parseHello(in); err == nil {
+			again, err := parseHello(h.append(nil))
+			if err != nil || again != h || string(in[:4]) != "hgw2" {
+				t.Fatalf("%+v was read as %+v, %v", h, again, err)
+			}
+		}
+		parseWelcome(in)
 		parseReadWelcome(in)
 		parseAcknowledgement(in)
 		var b Batch

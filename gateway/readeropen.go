@@ -81,9 +81,6 @@ func (s *Server) admit(conn receiver, content []byte) (*holder, error) {
 	if !h.opening.narrow(prefix) {
 		return nil, fmt.Errorf("%w: it may read clients that begin with %q only", ErrUnauthorised, prefix)
 	}
-	if s.Format < 2 && !o.passing {
-		return nil, fmt.Errorf("%w: readers need format 2 of new envelopes (honed --format 2)", ErrLevel)
-	}
 	h.opening.window = min(max(cmp.Or(o.window, defaultReadWindow), minReadWindow), uint32(s.mostWindow))
 	return h, nil
 }

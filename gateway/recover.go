@@ -62,13 +62,10 @@ func (s *Server) writeCheckpoint() error {
 // statesPerEnvelope keeps an envelope of states and forgettings under 512 KiB.
 const statesPerEnvelope = 2000
 
-// appendStates stores states, with the clock in format 2, and forgets the expired sessions. They are
+// appendStates stores states, with the clock, and forgets the expired sessions. They are
 // part of the checkpoint that begins at a position; with part 0, of none.
 func (s *Server) appendStates(part journal.Part, begins uint64, states []journal.State, expired []*session) error {
-	e := journal.Encoder{Format: s.Format}
-	if s.trimmed > 0 || part&journal.First != 0 && s.readers.any() { // every envelope of states from now on says so, and only format 2 can
-		e.Format = 2
-	}
+	var e journal.Encoder
 	s.queue.mu.Lock()
 	running := s.readClock()
 	clock := journal.Clock{Time: s.clock.time, Highest: s.sessions.highest, Skipped: s.clock.skipped}
@@ -78,12 +75,9 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	}
 	e.BeginCheckpoint(part, base)
 	s.queue.mu.Unlock()
-	var err error
-	if e.Format > 1 {
-		err = e.Clock(clock)
-		if s.trimmed > 0 && part != journal.Last {
-			err = cmp.Or(err, e.Trim(s.trimmed))
-		}
+	err := e.Clock(clock)
+	if s.trimmed > 0 && part != journal.Last {
+		err = cmp.Or(err, e.Trim(s.trimmed))
 	}
 	id := [16]byte{}
 	if part&journal.First != 0 {
@@ -91,15 +85,10 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	}
 	for _, state := range states {
 		state.Seen += clock.Time
-		if state.Expiry = state.Seen; !state.Claim {
-			state.Expiry += s.Expiry.Milliseconds()
-		}
 		err = cmp.Or(err, e.State(&state))
 	}
 	for _, known := range expired {
-		if e.Format > 1 {
-			err = cmp.Or(err, e.Forgetting(&journal.Forgetting{Client: known.client, Epoch: known.epoch}))
-		}
+		err = cmp.Or(err, e.Forgetting(&journal.Forgetting{Client: known.client, Epoch: known.epoch}))
 	}
 	if err == nil {
 		err = s.appendNext(e.Bytes(), true)
@@ -164,7 +153,6 @@ func (s *Server) recover(ctx context.Context) error {
 	s.count.add(func(st *Stats) { st.Position = s.next - 1 })
 	s.readers.skip(s.next)
 	s.queue.mu.Lock()
-	s.sessions.exact = s.sessions.exact || next == first
 	now := s.readClock()
 	for _, known := range s.sessions.byClient {
 		if !known.away {
@@ -222,16 +210,10 @@ func (s *Server) walk(ctx context.Context, first, next uint64) error {
 
 // Trim deletes the envelopes before position to from the log, but none that a start needs: it keeps the
 // newest checkpoint. What it may delete is written down first, so that a log whose beginning is gone for
-// another reason is refused. It needs Format 2.
+// another reason is refused.
 func (s *Server) Trim(ctx context.Context, to uint64) error {
 	if err := s.start(ctx); err != nil {
 		return err
-	}
-	if s.Format < 2 {
-		return errors.New("gateway: the log can be trimmed when the format of new envelopes is 2 (honed --format 2)")
-	}
-	if s.keepsAll() {
-		return s.Log.Trim(ctx, 0) // which says why
 	}
 	stored := make(chan error, 1)
 	asked := s.queue.ask(func(*pack) {
@@ -337,10 +319,10 @@ func (s *Server) bury() error {
 		return nil
 	}
 	s.log.Warn("the operator has accepted the loss of envelopes", "first", s.accepted[0], "last", s.accepted[len(s.accepted)-1])
-	for left := s.accepted; len(left) > 0 && s.Format > 1; {
+	for left := s.accepted; len(left) > 0; {
 		n := min(len(left), statesPerEnvelope)
 		err := s.untilFirst(maxConflicts, func() error {
-			e := journal.Encoder{Format: s.Format}
+			var e journal.Encoder
 			e.Begin(s.queue.base)
 			for _, pos := range left[:n] {
 				if err := e.Tombstone(pos); err != nil {
@@ -375,14 +357,12 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 	for c := range e.Clocks() {
 		now = c.Time
 		s.clock.learn(c.Time, c.Skipped)
-		s.sessions.highest, s.sessions.exact = max(s.sessions.highest, c.Highest), true
+		s.sessions.highest = max(s.sessions.highest, c.Highest)
 	}
 	records, came := 0, int64(0)
 	for r := range e.Records() {
 		records, came = records+1, r.Time
-		if e.Format > 1 {
-			s.clock.learn(r.Time, 0)
-		}
+		s.clock.learn(r.Time, 0)
 		if known := s.sessions.learn(r.Client, r.Epoch, s.clock.running, true); known != nil {
 			if known.summed = known.summed && r.Seq == known.accepted+1; known.summed {
 				known.sum = s.queue.sums.add(known.sum, r.Seq, r.Data)
@@ -392,12 +372,9 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 		}
 	}
 	for state := range e.States() {
-		seen := s.clock.running // in format 1 the times are of any wall clock: count as seen now
-		if e.Format > 1 {
-			seen -= max(now-state.Seen, 0)
-		}
+		seen := s.clock.running - max(now-state.Seen, 0)
 		if known := s.sessions.learn(state.Client, state.Epoch, seen, state.Claim); known != nil {
-			known.restore(&state, e.Format)
+			known.restore(&state)
 		}
 	}
 	for f := range e.Forgettings() {

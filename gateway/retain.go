@@ -173,19 +173,20 @@ func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (
 }
 
 // makeRoom stores, in the reserve of a full log, what lets retention delete: how far readers are, and up to
-// where the log may be trimmed. Only the committer calls it.
+// where the log may be trimmed. A log of several servers has no reserve, and another one may have appended to it.
+// Only the committer calls it.
 func (s *Server) makeRoom() error {
 	log, ok := s.Log.(interface {
 		AppendReserved(context.Context, []byte) (uint64, error)
 	})
-	if !ok || s.Format < 2 || s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
+	if !ok || s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
 		return nil
 	}
 	s.queue.mu.Lock()
 	to, waits := max(s.trimmed, s.queue.trimTo), len(s.queue.trims) > 0
 	base := s.queue.base
 	s.queue.mu.Unlock()
-	p := pack{records: journal.Encoder{Format: 2}}
+	var p pack
 	p.records.Begin(base)
 	s.ridePositions(&p)
 	if to > s.trimmed || waits {

@@ -258,7 +258,7 @@ func TestSharedRetention(t *testing.T) {
 	for i := range servers {
 		servers[i] = serve(t, &Server{
 			Log:    &view{Memory: &memory, all: &all, next: 1, gate: newGate()},
-			Shared: true, Format: 2, Checkpoint: 10, RetainSize: 20 << 10, RetainHard: true, retainTime: time.Millisecond, positionTime: time.Millisecond,
+			Shared: true, Checkpoint: 10, RetainSize: 20 << 10, RetainHard: true, retainTime: time.Millisecond, positionTime: time.Millisecond,
 		})
 	}
 	ctx, cancel := context.WithCancel(soon(t))

@@ -56,9 +56,6 @@ type Server struct {
 	// ClockGap is the largest step forward of the wall clock that log time follows at once. A
 	// larger one is reported, and followed after 24 h or AcceptClock. Zero: 1 day.
 	ClockGap time.Duration
-	// Format is the format of new envelopes in the log, 1 or 2 (docs/envelope.md). Zero: 1
-	// if Shared, else 2.
-	Format uint8
 	// Clients is how many clients the server remembers. Zero: 1 000 000, about 300 MB.
 	Clients int
 	// RetainAge and RetainSize make the server delete the oldest records: those that are older, in log
@@ -93,9 +90,6 @@ type Server struct {
 	// panics go to slog.Default(), and nothing else is logged. For silence, use
 	// slog.DiscardHandler.
 	Logger *slog.Logger
-	// OnStored is called for every stored envelope, in order, before its records are
-	// acknowledged. It must not keep the bytes. Zero: no call.
-	OnStored func(pos uint64, envelope []byte)
 
 	prepared sync.Once
 	once     sync.Once
@@ -180,12 +174,6 @@ func (s *Server) room() (size, left int64) {
 	return 0, math.MaxInt64
 }
 
-// keepsAll reports whether the log cannot be trimmed.
-func (s *Server) keepsAll() bool {
-	log, ok := s.Log.(interface{ KeepsAll() bool })
-	return ok && log.KeepsAll()
-}
-
 // connection returns whether the log is connected to its cluster, and how often it was not; nil: it
 // has none.
 func (s *Server) connection() (connected *bool, lost uint64) {
@@ -243,11 +231,6 @@ func (s *Server) prepare() {
 	s.most = s.limits.FrameSize - submitHead
 	s.done = make(chan struct{})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if s.Format == 0 {
-		if s.Format = 2; s.Shared {
-			s.Format = 1
-		}
-	}
 	s.clock.gap = cmp.Or(s.ClockGap, 24*time.Hour).Milliseconds()
 	if s.now == nil {
 		began := time.Now()
@@ -258,7 +241,7 @@ func (s *Server) prepare() {
 	}
 	s.retry = cmp.Or(s.retry, time.Second)
 	s.log = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
-	s.queue.prepare(s.QueueBytes, s.Format, s.full.Load, func() (logTime, running int64) {
+	s.queue.prepare(s.QueueBytes, s.full.Load, func() (logTime, running int64) {
 		running = s.readClock()
 		return s.clock.time, running
 	})

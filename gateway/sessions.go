@@ -59,7 +59,6 @@ type link struct {
 	gone    bool     // the connection has ended; queue.mu guards it
 	conn    caller
 	level   Level
-	sums    bool  // records are added to the session's checksum: version 2, not at level received
 	proof   proof // the token that authenticated the client
 
 	fenced chan struct{} // fence closes it; nil: no record of the connection waits for room. queue.mu guards it
@@ -69,7 +68,6 @@ type link struct {
 type sessions struct {
 	byClient map[string]*session
 	highest  uint64 // epoch that any client ever got
-	exact    bool   // highest includes forgotten sessions, which logs of format 1 do not say
 }
 
 // caller is a client's connection, of either kind.
@@ -146,7 +144,6 @@ func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err 
 	if l.level != Received && l.level != s.Durable {
 		return nil, h, fmt.Errorf("%w: it offers received and %v; the client asked for %v", ErrLevel, s.Durable, h.level)
 	}
-	l.sums = h.version > 1 && l.level != Received
 	return l, h, nil
 }
 
@@ -240,7 +237,7 @@ func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	known := t.byClient[r.hello.client]
 	if r.hello.epoch != 0 {
 		err := known.checkResume(r.hello, r.link.level)
-		if err == ErrExpired && r.hello.version > 1 && t.exact && r.hello.epoch > t.highest {
+		if err == ErrExpired && r.hello.epoch > t.highest {
 			err = fmt.Errorf("%w: it has never given an epoch as high as %d", ErrRegressed, r.hello.epoch)
 		}
 		return known, err
@@ -250,7 +247,7 @@ func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	}
 	t.highest = max(uint64(now), t.highest+1)
 	next := newSession(r.hello.client, t.highest, 0)
-	next.instance, next.summed = r.hello.instance, r.link.sums
+	next.instance, next.summed = r.hello.instance, r.link.level != Received
 	return next, nil
 }
 

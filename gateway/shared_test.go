@@ -51,12 +51,6 @@ func (v *view) Peek(ctx context.Context, from uint64, each func(uint64, []byte) 
 // TestShared has clients move between two servers of one log at any moment, also while
 // the one that they leave still has records that it has not stored, and stores them later.
 func TestShared(t *testing.T) {
-	for _, format := range []uint8{1, 2} {
-		t.Run(fmt.Sprint("format ", format), func(t *testing.T) { moveClients(t, format) })
-	}
-}
-
-func moveClients(t *testing.T, format uint8) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var (
@@ -67,7 +61,7 @@ func moveClients(t *testing.T, format uint8) {
 	)
 	for i := range servers {
 		views[i] = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
-		servers[i] = serve(t, &Server{Log: views[i], Shared: true, Format: format, Checkpoint: 7})
+		servers[i] = serve(t, &Server{Log: views[i], Shared: true, Checkpoint: 7})
 	}
 	clients, each := 4, testrun.Sized(2000, 10000)
 	ctx, cancel := context.WithCancel(soon(t))

@@ -121,7 +121,7 @@ func TestWebSocket(t *testing.T) {
 	}{
 		"text":         {websocket.Text, wire.Packet{Command: wire.Conn, ID: 1}},
 		"no hello":     {websocket.Binary, wire.Packet{Command: wire.Submit, ID: 1}},
-		"wrong hello":  {websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: []byte("hgw1")}},
+		"wrong hello":  {websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: []byte("hgw2")}},
 		"wrong packet": {websocket.Binary, wire.Packet{Command: wire.Deliver, ID: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,6 @@ type Stats struct {
 	// Connected says whether the log is connected to its cluster; nil: it has none.
 	Connected      *bool  `json:"connected,omitempty"`
 	Disconnections uint64 `json:"disconnections,omitempty"` // of the log from its cluster
-	KeepsAll       bool   `json:"log_keeps_all,omitempty"`  // the log cannot be trimmed
 	LogSize        int64  `json:"log_bytes,omitempty"`      // 0: the log does not know
 	LogLeft        *int64 `json:"log_left_bytes,omitempty"` // what it may still grow; nil: the log does not know
 
@@ -165,7 +164,6 @@ func (s *Server) Stats() Stats {
 	s.readers.mu.Unlock()
 	if !st.Starting {
 		st.Connected, st.Disconnections = s.connection()
-		st.KeepsAll = s.keepsAll()
 		if size, left := s.room(); left < math.MaxInt64 {
 			st.LogSize, st.LogLeft = size, &left
 		}

@@ -20,49 +20,45 @@ func (p *peer) stores(from, n uint64) {
 	}
 }
 
-// TestSharedTrim has two servers on one log, of which one trims it. Whatever format the other writes, a
-// start afterwards knows that the log was trimmed, and all sessions.
+// TestSharedTrim has two servers on one log, of which one trims it. A start afterwards knows that the log was
+// trimmed, and all sessions.
 func TestSharedTrim(t *testing.T) {
-	for _, formats := range [][2]uint8{{2, 2}, {2, 1}} {
-		t.Run(fmt.Sprint("formats ", formats), func(t *testing.T) {
-			var memory Memory
-			var all sync.Mutex
-			open := func(format uint8) *Server {
-				return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Format: format, Checkpoint: 5}
-			}
-			trims, other := serve(t, open(formats[0])), serve(t, open(formats[1]))
-			p, q := trims.peer(t), other.peer(t)
-			p.hello(first("a"))
-			q.hello(first("b"))
-			p.stores(1, 20)
-			_, next, _ := memory.Bounds()
-			other.tick() // a quiet server follows
-			waitFor(t, "the other server", func() bool { return other.Stats().Position == next-1 })
-			if err := trims.Trim(soon(t), 1<<60); err != nil {
-				t.Fatal(err)
-			}
-			begins, _, _ := memory.Bounds()
-			if begins < 5 {
-				t.Fatalf("the log begins at position %d", begins)
-			}
-			q.stores(1, 20) // with checkpoints
-			starts := open(1)
-			if err := starts.Recover(soon(t)); err != nil {
-				t.Fatal(err)
-			}
-			defer starts.Close()
-			if n := starts.Stats().Clients; n != 2 {
-				t.Errorf("%d clients", n)
-			}
-			for client, last := range map[string]uint64{"a": 20, "b": 20} {
-				if known := starts.sessions.byClient[client]; known == nil || known.durable.Load() != last {
-					t.Errorf("client %s: %+v", client, known)
-				}
-			}
-			if _, err := Check(soon(t), &memory, nil); err != nil {
-				t.Error(err)
-			}
-		})
+	var memory Memory
+	var all sync.Mutex
+	open := func() *Server {
+		return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Checkpoint: 5}
+	}
+	trims, other := serve(t, open()), serve(t, open())
+	p, q := trims.peer(t), other.peer(t)
+	p.hello(first("a"))
+	q.hello(first("b"))
+	p.stores(1, 20)
+	_, next, _ := memory.Bounds()
+	other.tick() // a quiet server follows
+	waitFor(t, "the other server", func() bool { return other.Stats().Position == next-1 })
+	if err := trims.Trim(soon(t), 1<<60); err != nil {
+		t.Fatal(err)
+	}
+	begins, _, _ := memory.Bounds()
+	if begins < 5 {
+		t.Fatalf("the log begins at position %d", begins)
+	}
+	q.stores(1, 20) // with checkpoints
+	starts := open()
+	if err := starts.Recover(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	defer starts.Close()
+	if n := starts.Stats().Clients; n != 2 {
+		t.Errorf("%d clients", n)
+	}
+	for client, last := range map[string]uint64{"a": 20, "b": 20} {
+		if known := starts.sessions.byClient[client]; known == nil || known.durable.Load() != last {
+			t.Errorf("client %s: %+v", client, known)
+		}
+	}
+	if _, err := Check(soon(t), &memory, nil); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -72,7 +68,7 @@ func TestTrimOvertakes(t *testing.T) {
 	var memory Memory
 	var all sync.Mutex
 	open := func() *Server {
-		return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Format: 2, Checkpoint: 5}
+		return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Checkpoint: 5}
 	}
 	trims, behind := serve(t, open()), serve(t, open())
 	q := behind.peer(t)
@@ -118,7 +114,7 @@ func TestStartWhileTrimmed(t *testing.T) {
 	var memory Memory
 	var all sync.Mutex
 	open := func() *view { return &view{Memory: &memory, all: &all, next: 1, gate: newGate()} }
-	trims := serve(t, &Server{Log: open(), Shared: true, Format: 2, Checkpoint: 5})
+	trims := serve(t, &Server{Log: open(), Shared: true, Checkpoint: 5})
 	p := trims.peer(t)
 	p.hello(first("a"))
 	p.stores(1, 3)
@@ -138,70 +134,64 @@ func TestStartWhileTrimmed(t *testing.T) {
 	}
 }
 
-// TestForeignPurge: a log whose beginning something else has deleted is refused, in both formats, although
-// a checkpoint is left.
+// TestForeignPurge: a log whose beginning something else has deleted is refused, although a checkpoint is left.
 func TestForeignPurge(t *testing.T) {
-	for _, format := range []uint8{1, 2} {
-		for _, trimmed := range []bool{false, true} {
-			if trimmed && format == 1 {
-				continue
+	for _, trimmed := range []bool{false, true} {
+		var memory Memory
+		var all sync.Mutex
+		open := func() *Server {
+			return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Checkpoint: 5}
+		}
+		s := serve(t, open())
+		p := s.peer(t)
+		p.hello(first("a"))
+		p.stores(1, 20)
+		says := "honed did not trim it"
+		if trimmed {
+			if err := s.Trim(soon(t), 6); err != nil {
+				t.Fatal(err)
 			}
-			var memory Memory
-			var all sync.Mutex
-			open := func() *Server {
-				return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Format: format, Checkpoint: 5}
-			}
-			s := serve(t, open())
-			p := s.peer(t)
+			says = "trimmed it to position 6 only"
+		}
+		if err := s.Shutdown(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		_, next, _ := memory.Bounds()
+		if err := memory.Trim(soon(t), next-1); err != nil { // the checkpoint at the end is left
+			t.Fatal(err)
+		}
+		var refusal *journal.Refusal
+		err := open().Recover(soon(t))
+		if text := fmt.Sprint(err); !errors.As(err, &refusal) || !strings.Contains(text, says) {
+			t.Errorf("trimmed %v: %v", trimmed, err)
+		}
+		if err := memory.Trim(soon(t), next); err != nil { // nothing is left
+			t.Fatal(err)
+		}
+		if err := open().Recover(soon(t)); !errors.As(err, &refusal) {
+			t.Errorf("trimmed %v, empty: %v", trimmed, err)
+		}
+		if text := fmt.Sprint(open().Recover(soon(t))); !strings.Contains(text, fmt.Sprintf("--accept-loss 1-%d:", next-1)) {
+			t.Errorf("trimmed %v: %s", trimmed, text)
+		}
+		accepting := open()
+		accepting.AcceptLoss = journal.Range{First: 1, Last: next - 2}
+		if err := accepting.Recover(soon(t)); !errors.As(err, &refusal) {
+			t.Errorf("trimmed %v, less is accepted: %v", trimmed, err)
+		}
+		for _, accepted := range []journal.Range{{First: 1, Last: next - 1}, {}} {
+			accepting = open()
+			accepting.AcceptLoss = accepted
+			s = serve(t, accepting)
+			p = s.peer(t)
 			p.hello(first("a"))
-			p.stores(1, 20)
-			says := "honed did not trim it"
-			if trimmed {
-				if err := s.Trim(soon(t), 6); err != nil {
-					t.Fatal(err)
-				}
-				says = "trimmed it to position 6 only"
-			}
+			p.stores(1, 5)
 			if err := s.Shutdown(soon(t)); err != nil {
 				t.Fatal(err)
 			}
-			_, next, _ := memory.Bounds()
-			if err := memory.Trim(soon(t), next-1); err != nil { // the checkpoint at the end is left
-				t.Fatal(err)
-			}
-			var refusal *journal.Refusal
-			err := open().Recover(soon(t))
-			if text := fmt.Sprint(err); !errors.As(err, &refusal) || !strings.Contains(text, says) {
-				t.Errorf("format %d, trimmed %v: %v", format, trimmed, err)
-			}
-			if err := memory.Trim(soon(t), next); err != nil { // nothing is left
-				t.Fatal(err)
-			}
-			if err := open().Recover(soon(t)); !errors.As(err, &refusal) {
-				t.Errorf("format %d, trimmed %v, empty: %v", format, trimmed, err)
-			}
-			if text := fmt.Sprint(open().Recover(soon(t))); !strings.Contains(text, fmt.Sprintf("--accept-loss 1-%d:", next-1)) {
-				t.Errorf("format %d, trimmed %v: %s", format, trimmed, text)
-			}
-			accepting := open()
-			accepting.AcceptLoss = journal.Range{First: 1, Last: next - 2}
-			if err := accepting.Recover(soon(t)); !errors.As(err, &refusal) {
-				t.Errorf("format %d, trimmed %v, less is accepted: %v", format, trimmed, err)
-			}
-			for _, accepted := range []journal.Range{{First: 1, Last: next - 1}, {}} {
-				accepting = open()
-				accepting.AcceptLoss = accepted
-				s = serve(t, accepting)
-				p = s.peer(t)
-				p.hello(first("a"))
-				p.stores(1, 5)
-				if err := s.Shutdown(soon(t)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := Check(t.Context(), &memory, nil); err != nil {
-				t.Error(err)
-			}
+		}
+		if _, err := Check(t.Context(), &memory, nil); err != nil {
+			t.Error(err)
 		}
 	}
 }

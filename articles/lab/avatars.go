@@ -83,7 +83,7 @@ func (b *bench) avatarSteps(laps map[string]lap) {
 		article := rates[i+1] / rates[i]
 		b.add(gain.row("the gain of "+step.what, "× requests/s", step.why).beside(article).as(gained(article, gain)))
 	}
-	b.add(spread{}.row("another program, the article's reference", "requests/s", "A footnote: a colleague's service did 12,008 requests/s where the article's first version did 897. It was not published, so it is not measured here.").beside(12_007.53))
+	b.add(spread{}.row("another program, the article's reference", "requests/s", "A footnote: a colleague's service did 12,008 requests/s where the article's first version did 898. It was not published, so it is not measured here.").beside(12_007.53))
 }
 
 // avatarOwn compares hone's service with the article's last two steps.
@@ -96,7 +96,7 @@ func (b *bench) avatarOwn(laps map[string]lap, lines logCount) {
 		own, other    lap
 	}{
 		{"avatar with its log", why + "The claim: more requests/s than the article's step with a log.", "the article's with a log", own, logged},
-		{"avatar with its log, against none", why + "The claim: more requests/s than the article's step without one. It also sends a strong ETag and security headers and enforces every limit, which that step does not.", "the article's without a log", own, unlogged},
+		{"avatar with its log, against none", why + "The claim: more requests/s than the article's step without one. It also sends a strong ETag and security headers and enforces limits, which that step does not.", "the article's without a log", own, unlogged},
 		{"avatar without its log", "The difference from the row above is the cost of the log.", "the article's without a log", off, unlogged},
 	} {
 		more := c.own.rate.over(c.other.rate)

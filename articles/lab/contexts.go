@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/route"
 	"github.com/hone-go/hone/tool/load"
 )
@@ -166,7 +165,7 @@ func contextStages() map[string]func() (*stage, error) {
 			if i < len(ways) {
 				return onStd(&m.mux), nil
 			}
-			return onEngine(engine.Engine{}, &m.mux), nil
+			return onHTTP1(&m.mux), nil
 		}
 	}
 	return all
@@ -216,7 +215,7 @@ func (b *bench) servedContexts(ctx context.Context) error {
 	}
 	defer end()
 	laps, err := b.driveAll(ctx, all, quickly(b, 1, 5), "100 connections", func(p *process) (load.Plan, error) {
-		plan := b.webPlan(p, servedPath, 1)
+		plan := b.webPlan(p, servedPath)
 		plan.For = quickly(b, plan.For, 600*time.Millisecond)
 		return plan, nil
 	})

@@ -19,7 +19,7 @@ const (
 // waitingHTTP returns the HTTP and WebSocket servers whose idle connections are measured:
 // net/http, and the same on http1.
 func waitingHTTP() []string {
-	return []string{stdStage, http1Name(usual()), wsStdStage, wsHTTP1}
+	return []string{stdStage, http1Stage, wsStdStage, wsHTTP1}
 }
 
 // idle is the second half of the fourth article: memory per idle connection.
@@ -93,7 +93,7 @@ func idlePlan(p *process) (plan load.Plan, err error) {
 	switch p.name {
 	case wsStdStage, wsHTTP1:
 		plan.Target, plan.Content, plan.Echo = load.WebSocket{URL: "ws://" + p.addr + echoPath}, []byte("hello world\r\n"), true
-	case stdStage, http1Name(usual()):
+	case stdStage, http1Stage:
 		plan.Target = load.HTTP{URL: "http://" + p.addr + helloPath}
 	default:
 		plan.Content, plan.Expect = []byte("hello world\r\n"), []byte{}
@@ -123,7 +123,7 @@ func (b *bench) idleRows(names []string, each map[string]float64, n int) {
 		case stdStage, wsStdStage:
 			what := map[string]string{stdStage: "net/http, an idle keep-alive connection", wsStdStage: "websocket on net/http, an idle connection"}[name]
 			b.add(here.row(what, "bytes", why+"One goroutine each, with the stack and the buffers of package net/http.").to(here.over(epoll), "the article's epoll").as(NoClaim))
-		case http1Name(usual()), wsHTTP1:
+		case http1Stage, wsHTTP1:
 			what, beside := "http1, an idle keep-alive connection", one(each[stdStage])
 			if name == wsHTTP1 {
 				what, beside = "websocket on http1, an idle connection", one(each[wsStdStage])

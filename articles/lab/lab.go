@@ -1,6 +1,5 @@
 // Package lab reproduces the measurements of five articles on fast Go services, and
-// measures hone under the same load. One more lab, http, compares net/http, fasthttp and
-// http1.
+// measures hone under the same load.
 //
 //	report, err := lab.Run(ctx, lab.Plan{Stage: []string{"lab", "stage"}})
 //
@@ -35,9 +34,6 @@ type Plan struct {
 	// Stage is a command that calls Serve with the last argument that Run appends, its
 	// standard input and its standard output.
 	Stage []string
-	// Fasthttp is the program built from bench/servers/fasthttp, for the lab "http".
-	// Empty: that lab leaves it out and says so.
-	Fasthttp string
 	// Quick spends about a second on each lab, enough to see that it works. The figures
 	// are rough, and the report says so.
 	Quick bool
@@ -119,8 +115,7 @@ func experiments() []experiment {
 		{"contexts", "A framework pools its contexts, which relieves the garbage collector and makes routing cheap.", contexts},
 		{"conns", "With a pool of 2,000 connections, 500,000 requests take 3.73 s: more than 150,000 per second.", connections},
 		{"idle", "A million connections with a goroutine each take tens of GB; epoll saves most of that.", idle},
-		{"avatar", "An avatar service goes from 897 to 1,204, to 22,889 and to 42,850 requests/s by caching what it sends and by not logging.", avatars},
-		{"http", "The same service on net/http, fasthttp and http1: not from an article, but where the last three lead.", web},
+		{"avatar", "An avatar service goes from 898 to 1,204, to 22,889 and to 42,850 requests/s by caching what it sends and by not logging.", avatars},
 	}
 }
 
@@ -133,8 +128,8 @@ func Names() []string {
 	return names
 }
 
-// Run runs the labs, one after the other: eight to eleven minutes for all of them on two
-// CPUs. No process is left running. When ctx ends, Run returns its error within seconds.
+// Run runs the labs, one after the other: about ten minutes for all of them on two CPUs.
+// No process is left running. When ctx ends, Run returns its error within seconds.
 // The report then has the labs that had ended; it is nil if there are none.
 func Run(ctx context.Context, p Plan) (*Report, error) {
 	if len(p.Stage) == 0 {

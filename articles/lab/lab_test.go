@@ -18,7 +18,7 @@ import (
 func TestEveryLab(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
-			if name != "workers" && name != "http" && !testrun.All() {
+			if name != "workers" && !testrun.All() {
 				t.Skip("takes a second or two, as each lab does; HONE_TEST_ALL=1 runs it")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 6*patience)

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/image/math/fixed"
 
 	"github.com/hone-go/hone/articles/avatar"
-	"github.com/hone-go/hone/engine"
 )
 
 // step is one of the stages in the article's optimisation of its service.
@@ -194,7 +193,7 @@ func avatarStages() map[string]func() (*stage, error) {
 	all := map[string]func() (*stage, error){
 		movedStage: func() (*stage, error) {
 			s, err := newPortraits(keepUnlogged)
-			return onEngine(engine.Engine{}, s), err
+			return onHTTP1(s), err
 		},
 		"hone-avatar":     func() (*stage, error) { return ownAvatar(true) },
 		"hone-avatar-off": func() (*stage, error) { return ownAvatar(false) },

@@ -19,6 +19,7 @@ import (
 	"github.com/hone-go/hone/articles/avatar"
 	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/report"
 	"github.com/hone-go/hone/tool/child"
 )
 
@@ -213,8 +214,8 @@ func (f *floodRun) report() error {
 		return all
 	}
 	serverP99 := func(l *drive.Figure) *float64 { return l.ServerP99 }
-	slower := median(ratios(of(f.besides, serverP99), of(f.alones, serverP99)))
-	drawn := median(ratios(f.drawnBeside, f.drawnAlone))
+	slower := report.SpreadOf(ratios(of(f.besides, serverP99), of(f.alones, serverP99))).Median
+	drawn := report.SpreadOf(ratios(f.drawnBeside, f.drawnAlone)).Median
 	failed := 0
 	for code, n := range f.statuses {
 		if code != http.StatusOK {
@@ -233,9 +234,9 @@ func (f *floodRun) report() error {
 	} {
 		alone, beside := of(f.alones, row.value), of(f.besides, row.value)
 		fmt.Printf("healthy %-18s alone %.0f µs (%.0f–%.0f), beside the flood %.0f µs (%.0f–%.0f)\n", row.name,
-			median(alone), slices.Min(alone), slices.Max(alone), median(beside), slices.Min(beside), slices.Max(beside))
+			report.SpreadOf(alone).Median, slices.Min(alone), slices.Max(alone), report.SpreadOf(beside).Median, slices.Min(beside), slices.Max(beside))
 	}
-	fmt.Printf("new pictures alone %.0f a second, beside healthy clients %.0f\n", median(f.drawnAlone), median(f.drawnBeside))
+	fmt.Printf("new pictures alone %.0f a second, beside healthy clients %.0f\n", report.SpreadOf(f.drawnAlone).Median, report.SpreadOf(f.drawnBeside).Median)
 	fmt.Printf("answers to the flood %v; memory at most %d MiB\n\n", f.statuses, memory>>20)
 	var missed error
 	verdict := func(reached bool) string {

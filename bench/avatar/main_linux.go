@@ -27,6 +27,7 @@ import (
 
 	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/report"
 	"github.com/hone-go/hone/tool/child"
 )
 
@@ -170,7 +171,7 @@ func measure(ctx context.Context, s settings) error {
 			others = append(others, *f.Others)
 		}
 	}
-	return print(all, s, median(others))
+	return print(all, s, report.SpreadOf(others).Median)
 }
 
 // start starts a server, and makes the order to ask it for its picture.
@@ -251,7 +252,7 @@ func print(all []*contender, s settings, others float64) (missed error) {
 		return all[slices.IndexFunc(all, func(c *contender) bool { return c.name == name })]
 	}
 	for _, c := range all {
-		fmt.Printf("| %s | %.2f (%.2f–%.2f) | %.2f | %.2f |\n", c.name, median(c.costs), slices.Min(c.costs), slices.Max(c.costs),
+		fmt.Printf("| %s | %.2f (%.2f–%.2f) | %.2f | %.2f |\n", c.name, report.SpreadOf(c.costs).Median, slices.Min(c.costs), slices.Max(c.costs),
 			ratio(c, find("hone")), ratio(c, find("hone+log")))
 	}
 	fmt.Println()
@@ -274,10 +275,5 @@ func ratio(other, own *contender) float64 {
 	for round := range own.costs {
 		all = append(all, other.costs[round]/own.costs[round])
 	}
-	return median(all)
-}
-
-func median(of []float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
-	return sorted[len(sorted)/2]
+	return report.SpreadOf(all).Median
 }

@@ -163,11 +163,7 @@ func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	return r, err
 }
 
-// Served opens a connection and has one request answered on it.
-func Served(ctx context.Context, addr string) (net.Conn, error) {
-	return served(ctx, addr, func(conn net.Conn) error { return Exchange(conn, 1, []byte(content)) })
-}
-
+// served opens a connection and has one request answered on it.
 func served(ctx context.Context, addr string, exchange func(net.Conn) error) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: openTime}).DialContext(ctx, "tcp", addr)
 	if err != nil {

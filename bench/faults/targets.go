@@ -35,7 +35,7 @@ var configs embed.FS
 
 // Servers are those of bench/servers and the complete ones. Their names begin with their protocol.
 func Servers() []fleet.Entry {
-	all := []fleet.Entry{{Name: "frames/article", Program: "article", Version: "1"}}
+	all := []fleet.Entry{{Name: "frames/article", Program: "article", Module: "github.com/hone-go/hone/bench"}}
 	for protocol, entries := range map[string][]fleet.Entry{"frames": fleet.All(), "http": fleet.HTTP(), "ws": fleet.WebSocket()} {
 		for _, e := range entries {
 			if !e.Extra && !e.ParsesNothing { // what parses nothing cannot refuse anything
@@ -55,7 +55,7 @@ func Servers() []fleet.Entry {
 func byName(a, b fleet.Entry) int { return strings.Compare(a.Name, b.Name) }
 
 // honedHello begins a session of docs/gateway.md, under a name of the connection's own.
-const honedHello = "hgw1\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x01" + "\x10################" + "\x00\x00"
+const honedHello = "hgw2\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x01" + "\x10################" + "\x00\x00"
 
 // plan is what servers of a protocol are asked.
 func plan(name, addr string) (p load.Plan, err error) {

@@ -32,7 +32,9 @@ type Entry struct {
 }
 
 // Ours reports whether the server is hone's.
-func (e Entry) Ours() bool { return e.Program == "hone" || e.Program == "http1" || e.Program == "ws" }
+func (e Entry) Ours() bool {
+	return slices.Contains([]string{"hone", "honed", "http1", "ws"}, e.Program)
+}
 
 // All are the servers, the standard library first.
 func All() []Entry {

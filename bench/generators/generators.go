@@ -45,11 +45,11 @@ func Schedules() []report.Stalls {
 // Run makes the comparison. A sample that cannot be taken says so, and the others go on.
 func (c *Contest) Run(ctx context.Context) *report.Generators {
 	g := &report.Generators{
-		Head: report.Head{Schema: report.GeneratorsSchema, Valid: true, InvalidReasons: []string{}, Servers: []fleet.Entry{}},
+		Head: report.Head{Schema: report.GeneratorsSchema, Valid: true, InvalidReasons: []string{}},
 		Rate: c.Rate, Rounds: c.Rounds, Seed: c.Seed, WindowMS: c.Window.Milliseconds(), Schedules: c.Schedules,
 	}
 	for _, tool := range c.Tools {
-		g.Tools = append(g.Tools, report.Tool{Name: tool.Name, Version: tool.Version})
+		g.Servers = append(g.Servers, tool.Entry)
 	}
 	type turn struct {
 		tool     Tool

@@ -111,7 +111,7 @@ func TestContest(t *testing.T) {
 	}
 	stalls := report.Stalls{PeriodMS: 200, StallMS: 40}
 	c := &Contest{
-		Tools:     []Tool{{Name: "hone", Path: hone, Command: honeCommand, Figures: honeFigures}},
+		Tools:     []Tool{honeTool(hone)},
 		Schedules: []report.Stalls{stalls}, Rate: 300, Settle: 300 * time.Millisecond, Window: time.Second, Rounds: 1,
 		Server: []string{exe, "stalls"}, Dir: dir, Say: func(line string) { t.Log(line) },
 	}

@@ -2,17 +2,19 @@ package generators
 
 import (
 	"context"
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hone-go/hone/bench/fleet"
 )
 
 // Attack is what every generator is told.
@@ -27,7 +29,8 @@ type Attack struct {
 
 // Tool is a load generator.
 type Tool struct {
-	Name, Version, Path string
+	fleet.Entry
+	Path string
 	// Command is the arguments for an attack.
 	Command func(Attack) ([]string, error)
 	// Figures are the percentiles that it has written, in microseconds, and why it doubts them
@@ -38,38 +41,34 @@ type Tool struct {
 // Find finds the generators; hone is the path of hone's. The others are those on PATH, or in
 // folder bin.
 func Find(ctx context.Context, hone, bin string) ([]Tool, error) {
-	tools := []Tool{{Name: "hone", Path: hone, Command: honeCommand, Figures: honeFigures}}
+	tools := []Tool{honeTool(hone)}
 	for _, other := range []struct {
-		Tool
-		read func(ctx context.Context, path string, a Attack) (p50, p99, p999 *float64, err error)
-	}{{Tool{Name: "vegeta", Command: vegetaCommand}, vegetaFigures}, {Tool{Name: "k6", Command: k6Command}, k6Figures}} {
-		path, err := exec.LookPath(other.Name)
+		name    string
+		command func(Attack) ([]string, error)
+		read    func(ctx context.Context, path string, a Attack) (p50, p99, p999 *float64, err error)
+	}{{"vegeta", vegetaCommand, vegetaFigures}, {"k6", k6Command, k6Figures}} {
+		path, err := exec.LookPath(other.name)
 		if err != nil {
-			path, err = exec.LookPath(filepath.Join(bin, other.Name))
+			path, err = exec.LookPath(filepath.Join(bin, other.name))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("there is no %s; make bench-generators installs it", other.Name)
+			return nil, fmt.Errorf("there is no %s; make bench-generators installs it", other.name)
 		}
-		other.Path, other.Version = path, versionOf(ctx, path)
-		other.Figures = func(ctx context.Context, a Attack) (p50, p99, p999 *float64, doubt string, err error) {
+		entry := fleet.Entry{Name: other.name, Program: other.name}
+		if info, err := buildinfo.ReadFile(path); err == nil && strings.HasPrefix(info.Main.Version, "v") {
+			entry.Module, entry.Version = info.Main.Path, info.Main.Version
+		}
+		tools = append(tools, Tool{entry, path, other.command, func(ctx context.Context, a Attack) (p50, p99, p999 *float64, doubt string, err error) {
 			p50, p99, p999, err = other.read(ctx, path, a)
 			return p50, p99, p999, "", err
-		}
-		tools = append(tools, other.Tool)
+		}})
 	}
 	return tools, nil
 }
 
-// versionOf is the version of a program's main module.
-func versionOf(ctx context.Context, path string) string {
-	out, err := exec.CommandContext(ctx, "go", "version", "-m", path).Output()
-	if err != nil {
-		return ""
-	}
-	if m := regexp.MustCompile(`(?m)^\tmod\t\S+\t(v\S+)`).FindSubmatch(out); m != nil {
-		return string(m[1])
-	}
-	return ""
+// honeTool is hone, whose version is the commit.
+func honeTool(path string) Tool {
+	return Tool{fleet.Entry{Name: "hone", Program: "hone"}, path, honeCommand, honeFigures}
 }
 
 func honeCommand(a Attack) ([]string, error) {

@@ -32,6 +32,7 @@ import (
 	"syscall"
 
 	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/report"
 	"github.com/hone-go/hone/tool/trial"
 )
 
@@ -208,6 +209,6 @@ func (c counts) printFunctions(out io.Writer, most int) {
 
 // spread is a median, with minimum and maximum.
 func spread(of []float64, format string) string {
-	slices.Sort(of)
-	return fmt.Sprintf(format+" ("+format+"–"+format+")", of[len(of)/2], of[0], of[len(of)-1])
+	s := report.SpreadOf(of)
+	return fmt.Sprintf(format+" ("+format+"–"+format+")", s.Median, s.Min, s.Max)
 }

@@ -157,6 +157,15 @@ func (r *Race) wrk(ctx context.Context, sc Scenario, server *fleet.Server, cpu i
 	return nil
 }
 
+// wrkVersion is what wrk calls itself; empty if it is not here.
+func wrkVersion(ctx context.Context) string {
+	said, _ := exec.CommandContext(ctx, "wrk", "-v").CombinedOutput() // it prints its usage, too, and fails
+	if found := regexp.MustCompile(`^wrk (\S+)`).FindSubmatch(said); found != nil {
+		return string(found[1])
+	}
+	return ""
+}
+
 // wrkCount reads what wrk prints at its end.
 func wrkCount(out []byte) (requests int64, took time.Duration, err error) {
 	found := regexp.MustCompile(`(\d+) requests in ([0-9.]+m?s),`).FindSubmatch(out)

@@ -47,6 +47,9 @@ func (r *Race) Run(ctx context.Context) *report.Peers {
 	jobs := r.jobs()
 	for _, sc := range r.Scenarios {
 		p.Scenarios = append(p.Scenarios, report.Scenario{Name: sc.Name, Title: sc.title(r.CPUs)})
+		if sc.Wrk {
+			p.Settings.Wrk = wrkVersion(ctx)
+		}
 	}
 	order := rand.New(rand.NewPCG(r.Seed, 0))
 	pace := pace{start: time.Now(), limit: r.Limit, total: r.Rounds * len(jobs)}

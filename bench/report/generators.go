@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,22 +14,15 @@ const (
 	GeneratorsSchema = "hone.bench.generators/1"
 )
 
-// Generators is a run of the comparison of load generators.
+// Generators is a run of the comparison of load generators, which stand where others have servers.
 type Generators struct {
 	Head
 	Rate      int         `json:"rate"` // requests a second
 	WindowMS  int64       `json:"window_ms"`
 	Rounds    int         `json:"rounds"`
 	Seed      uint64      `json:"seed"` // of the random order
-	Tools     []Tool      `json:"tools"`
 	Schedules []Stalls    `json:"schedules"`
 	Samples   []Generated `json:"samples"`
-}
-
-// Tool is a load generator.
-type Tool struct {
-	Name    string `json:"name"`
-	Version string `json:"version"` // empty: hone, whose version is the commit
 }
 
 // Stalls is the schedule of a server that does not answer in the first part of every period.
@@ -112,26 +107,9 @@ func (g *Generators) doubt(format string, args ...any) {
 	g.Valid, g.InvalidReasons = false, append(g.InvalidReasons, fmt.Sprintf(format, args...))
 }
 
-// ReadGenerators reads stored Generators; it returns nil if there are none.
-func ReadGenerators(path string) (*Generators, error) {
-	g := new(Generators)
-	return absent(g, read(path, GeneratorsSchema, &g.Head, g))
-}
-
-// Tables are the table names that Generators.Table accepts.
-func (g *Generators) Tables() []string { return []string{"truth", "cpu", "run"} }
-
-// Table returns one table.
-func (g *Generators) Table(name string) (string, error) {
-	switch name {
-	case "truth":
-		return g.truth(), nil
-	case "cpu":
-		return g.cpu(), nil
-	case "run":
-		return g.facts(), nil
-	}
-	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(g.Tables(), ", "))
+// Tables are those of the percentiles and of the cost.
+func (g *Generators) Tables() []Table {
+	return []Table{{"truth", g.truth}, {"cpu", g.cpu}, {"run", g.facts}}
 }
 
 // rounds returns a metric of one generator under one schedule, by round.
@@ -146,18 +124,14 @@ func (g *Generators) rounds(generator, schedule string, of func(Generated) *floa
 }
 
 func (g *Generators) median(generator, schedule string, of func(Generated) *float64) Spread {
-	var values []float64
-	for _, v := range g.rounds(generator, schedule, of) {
-		values = append(values, v)
-	}
-	return SpreadOf(values)
+	return SpreadOf(slices.Collect(maps.Values(g.rounds(generator, schedule, of))))
 }
 
 // truth returns the percentiles in milliseconds, with their error against the computed ones.
 func (g *Generators) truth() string {
 	head := []string{"stall", "figure", "computed"}
-	for _, tool := range g.Tools {
-		head = append(head, serverName(tool.Name, tool.Version))
+	for _, tool := range g.Servers {
+		head = append(head, serverName(tool))
 	}
 	rows := [][]string{head}
 	for _, schedule := range g.Schedules {
@@ -172,9 +146,9 @@ func (g *Generators) truth() string {
 		} {
 			want := schedule.Quantile(q.part)
 			row := []string{schedule.Name(), q.name, fmt.Sprintf("%.1f", want/1e3)}
-			for _, tool := range g.Tools {
+			for _, tool := range g.Servers {
 				got := g.median(tool.Name, schedule.Name(), q.of)
-				cell := "–"
+				cell := none
 				if got.N > 0 {
 					cell = fmt.Sprintf("%.1f", got.Median/1e3)
 				}
@@ -191,26 +165,26 @@ func (g *Generators) truth() string {
 
 // cpu returns the generators' CPU per request, and the first one's ratio to the others.
 func (g *Generators) cpu() string {
-	if len(g.Tools) == 0 {
+	if len(g.Servers) == 0 {
 		return ""
 	}
-	first := g.Tools[0].Name
+	first := g.Servers[0].Name
 	head := []string{"stall"}
-	for _, tool := range g.Tools {
-		head = append(head, serverName(tool.Name, tool.Version))
+	for _, tool := range g.Servers {
+		head = append(head, serverName(tool))
 	}
-	for _, tool := range g.Tools[1:] {
+	for _, tool := range g.Servers[1:] {
 		head = append(head, first+" / "+tool.Name)
 	}
 	of := func(s Generated) *float64 { return s.CPU }
 	rows := [][]string{head}
 	for _, schedule := range g.Schedules {
 		row := []string{schedule.Name()}
-		for _, tool := range g.Tools {
+		for _, tool := range g.Servers {
 			row = append(row, g.median(tool.Name, schedule.Name(), of).String())
 		}
 		ours := g.rounds(first, schedule.Name(), of)
-		for _, tool := range g.Tools[1:] {
+		for _, tool := range g.Servers[1:] {
 			row = append(row, Ratios(ours, g.rounds(tool.Name, schedule.Name(), of)).String())
 		}
 		rows = append(rows, row)
@@ -221,20 +195,14 @@ func (g *Generators) cpu() string {
 // facts describes how the run was made.
 func (g *Generators) facts() string {
 	var t strings.Builder
-	if !g.Valid {
-		reasons := g.InvalidReasons
-		if more := len(reasons) - 3; more > 0 {
-			reasons = append(reasons[:3:3], fmt.Sprintf("and %d more", more))
-		}
-		fmt.Fprintf(&t, "**INVALID**: %s.\n\n", strings.Join(reasons, "; "))
-	}
+	t.WriteString(g.invalid())
 	fmt.Fprintf(&t, "%v. %d requests a second, medians of %d rounds in random order (seed %d); CPU in a window of %.0f s, with minimum and maximum in parentheses.\n",
 		g.Machine, g.Rate, g.Rounds, g.Seed, float64(g.WindowMS)/1e3)
 	repeats := map[string]int{}
 	for _, s := range g.Samples {
 		repeats[s.Generator] += s.Repeats
 	}
-	for _, tool := range g.Tools {
+	for _, tool := range g.Servers {
 		if n := repeats[tool.Name]; n > 0 {
 			fmt.Fprintf(&t, "%d samples of %s were repeated because it marked them as invalid: it had sent requests late. The others do not report that.\n", n, tool.Name)
 		}

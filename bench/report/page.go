@@ -17,30 +17,64 @@ const (
 )
 
 // nothing replaces a table without stored results.
-const nothing = "*No run is stored. %s.*\n"
+const nothing = "*No run is stored. `%s` stores one.*\n"
 
 // stored are the files, how they come about, and how they are read.
 var stored = map[string]struct {
 	origin string
-	read   func(path string) (tabled, error)
+	read   func(path string) (Run, error)
 }{
-	PeersFile:      {"`make bench-peers` stores one", func(path string) (tabled, error) { return ReadPeers(path) }},
-	HTTPFile:       {"`make bench-http` stores one", func(path string) (tabled, error) { return ReadHTTP(path) }},
-	WSFile:         {"`make bench-ws` stores one", func(path string) (tabled, error) { return ReadWS(path) }},
-	faultsFile:     {"What measured it was replaced by tool/torture", func(path string) (tabled, error) { return readFaults(path) }},
-	tortureFile:    {"`make bench-faults` stores one", func(path string) (tabled, error) { return ReadTorture(path) }},
-	GeneratorsFile: {"`make bench-generators` stores one", func(path string) (tabled, error) { return ReadGenerators(path) }},
+	PeersFile:      {"make bench-peers", func(path string) (Run, error) { return Read[Peers](path, PeersSchema) }},
+	HTTPFile:       {"make bench-http", func(path string) (Run, error) { return Read[Peers](path, HTTPSchema) }},
+	WSFile:         {"make bench-ws", func(path string) (Run, error) { return Read[Peers](path, WSSchema) }},
+	tortureFile:    {"make bench-faults", func(path string) (Run, error) { return Read[Torture](path, TortureSchema) }},
+	GeneratorsFile: {"make bench-generators", func(path string) (Run, error) { return Read[Generators](path, GeneratorsSchema) }},
 }
 
-// tabled is a stored run.
-type tabled interface {
-	Table(name string) (string, error)
+// Run is a stored run.
+type Run interface {
+	Tables() []Table
+}
+
+// Table is one table of a run, in Markdown.
+type Table struct {
+	Name string
+	Text func() string
+}
+
+// find returns the text of the table of that name.
+func find(tables []Table, name string) (string, error) {
+	var names []string
+	for _, t := range tables {
+		if t.Name == name {
+			return t.Text(), nil
+		}
+		names = append(names, t.Name)
+	}
+	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(names, ", "))
 }
 
 // Fill returns the page with every table regenerated from the stored results in the folder
-// results.
+// results. A page with tables also has one of the versions that they are of.
 func Fill(page, results string) (string, error) {
+	var files []string
+	dated := false
+	for line := range strings.Lines(page) {
+		if order, found := strings.CutPrefix(strings.TrimSpace(line), beginning); found {
+			if file, _, _ := strings.Cut(order, " "); file == versionsFile {
+				dated = true
+			} else {
+				files = append(files, file)
+			}
+		}
+	}
+	if dated != (len(files) > 0) {
+		return "", fmt.Errorf("a page with tables needs another one of the versions that were measured, %s%s -->, and no other page does", beginning, versionsFile)
+	}
 	return fill(page, func(file, name string) (string, error) {
+		if file == versionsFile {
+			return versions(results, files)
+		}
 		known, ok := stored[file]
 		if !ok {
 			return "", fmt.Errorf("a marker names %q; there are %s", file, strings.Join(slices.Sorted(maps.Keys(stored)), ", "))
@@ -53,7 +87,7 @@ func Fill(page, results string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return run.Table(name)
+		return find(run.Tables(), name)
 	})
 }
 

@@ -19,26 +19,23 @@ type subject struct {
 // Picture draws CPU per request and memory per idle connection of hone and its peers, as SVG,
 // from the stored results in the folder results.
 func Picture(results string) (string, error) {
-	peers, err := ReadPeers(filepath.Join(results, PeersFile))
+	subjects := []subject{
+		{title: "Framed TCP", cpu: "A", about: "100 connections, net = 1", base: "net"},
+		{title: "HTTP/1.1", cpu: "hello-256", about: "256 connections, net/http = 1", base: "net/http"},
+		{title: "WebSocket", cpu: "2000x1", about: "2,000 connections, gorilla = 1", base: "gorilla"},
+	}
+	days, err := readReleases(results)
 	if err != nil {
 		return "", err
 	}
-	web, err := ReadHTTP(filepath.Join(results, HTTPFile))
-	if err != nil {
-		return "", err
+	for i, file := range []string{PeersFile, HTTPFile, WSFile} {
+		run, err := stored[file].read(filepath.Join(results, file))
+		if err != nil {
+			return "", err
+		}
+		subjects[i].run = run.(*Peers)
 	}
-	sockets, err := ReadWS(filepath.Join(results, WSFile))
-	if err != nil {
-		return "", err
-	}
-	if peers == nil || web == nil || sockets == nil {
-		return "", fmt.Errorf("%s lacks a run: the picture needs %s, %s and %s", results, PeersFile, HTTPFile, WSFile)
-	}
-	return draw([]subject{
-		{"Framed TCP", peers, "A", "100 connections, net = 1", "net"},
-		{"HTTP/1.1", &web.Peers, "hello-256", "256 connections, net/http = 1", "net/http"},
-		{"WebSocket", &sockets.Peers, "2000x1", "2,000 connections, gorilla = 1", "gorilla"},
-	}), nil
+	return draw(subjects, days), nil
 }
 
 // The picture's dimensions, in pixels.
@@ -100,7 +97,7 @@ func (s subject) idleBars() []bar {
 }
 
 // draw draws two rows of panels, with a column for each subject.
-func draw(subjects []subject) string {
+func draw(subjects []subject, days releases) string {
 	var body strings.Builder
 	top := 0
 	for row, heading := range []string{"Server CPU per request, lower is better", "Memory per idle connection, 15,000 open, lower is better"} {
@@ -120,10 +117,12 @@ func draw(subjects []subject) string {
 	for i, s := range subjects {
 		m := s.run.Machine
 		fmt.Fprintf(&body, `<text class="small" x="%d" y="%d">%d rounds, commit %.7s, %s</text>`+"\n", panelMargin+i*panelWidth, top+8, s.run.Settings.Rounds, m.Commit, m.Date)
+		fmt.Fprintf(&body, `<text class="small" x="%d" y="%d">libraries released %s</text>`+"\n", panelMargin+i*panelWidth, top+23, days.span(s.run.Servers))
 	}
+	top += 15
 	m := subjects[0].run.Machine
 	fmt.Fprintf(&body, `<text class="small" x="%d" y="%d">%s</text>`+"\n", panelMargin, top+26, html.EscapeString(fmt.Sprintf(
-		"Medians of interleaved rounds; %s, %d CPUs, Linux, %s. hone runs with every limit on.", m.CPU, m.CPUs, m.Go)))
+		"Medians of interleaved rounds; %s, %d CPUs, Linux, %s. hone runs with its default limits, except the number of connections.", m.CPU, m.CPUs, m.Go)))
 	width, height := 2*panelMargin+len(subjects)*panelWidth, top+40
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="CPU per request and memory per idle connection: hone beside other Go servers">
 <style>

@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
@@ -17,14 +19,12 @@ import (
 
 // The files in bench/results, and their schemas.
 const (
-	PeersFile    = "peers.json"
-	HTTPFile     = "http.json"
-	WSFile       = "ws.json"
-	faultsFile   = "faults.json"
-	PeersSchema  = "hone.bench.peers/1"
-	HTTPSchema   = "hone.bench.http/1"
-	WSSchema     = "hone.bench.ws/1"
-	faultsSchema = "hone.bench.faults/1"
+	PeersFile   = "peers.json"
+	HTTPFile    = "http.json"
+	WSFile      = "ws.json"
+	PeersSchema = "hone.bench.peers/1"
+	HTTPSchema  = "hone.bench.http/1"
+	WSSchema    = "hone.bench.ws/1"
 )
 
 // Head has the fields that all stored runs start with.
@@ -37,7 +37,20 @@ type Head struct {
 	Servers        []fleet.Entry `json:"servers"`
 }
 
-// Peers is a run of the comparison of speed and memory.
+// invalid says why a run may not be quoted; it returns nothing for a valid one.
+func (h Head) invalid() string {
+	if h.Valid {
+		return ""
+	}
+	reasons := h.InvalidReasons
+	if more := len(reasons) - 3; more > 0 {
+		reasons = append(reasons[:3:3], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("**INVALID**: %s.\n\n", strings.Join(reasons, "; "))
+}
+
+// Peers is a run of the comparison of speed and memory: of servers of hone's frames, of HTTP, or of
+// WebSocket.
 type Peers struct {
 	Head
 	Settings  Settings   `json:"settings"`
@@ -52,7 +65,8 @@ type Settings struct {
 	WarmupMS int64  `json:"warmup_ms"`
 	Seed     uint64 `json:"seed"` // of the order
 	Retaken  int    `json:"retaken"`
-	Client   string `json:"client"` // the package of the load generator; empty: tool/load
+	Client   string `json:"client"`        // the package of the load generator; empty: tool/load
+	Wrk      string `json:"wrk,omitempty"` // the version of wrk; empty: unknown, or not used
 }
 
 // Scenario is one way of using a server.
@@ -115,24 +129,7 @@ func (p *Push) String() string {
 	return text
 }
 
-// Faults is a run of the fault probes.
-type Faults struct {
-	Head
-	Probes   []Scenario `json:"probes"`
-	Findings []Finding  `json:"findings"`
-}
-
-// Finding is the result of one probe of one server.
-type Finding struct {
-	Probe    string   `json:"probe"`
-	Server   string   `json:"server"`
-	Survived bool     `json:"survived"`
-	Words    string   `json:"words"`
-	Grown    *int64   `json:"grown_bytes"` // maximum growth of the server's memory meanwhile
-	CPU      *float64 `json:"cpu_share"`   // fraction of one CPU meanwhile
-}
-
-// Encode encodes a run as JSON, with one sample or finding per line, so that diff can compare
+// Encode encodes a run as JSON, with one sample per line, so that diff can compare
 // two runs.
 func Encode(run any) ([]byte, error) {
 	var fields map[string]json.RawMessage
@@ -144,7 +141,7 @@ func Encode(run any) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	names := slices.SortedFunc(mapKeys(fields), func(a, b string) int {
+	names := slices.SortedFunc(maps.Keys(fields), func(a, b string) int {
 		return cmp.Compare(bytes.Index(whole, []byte(`"`+a+`":`)), bytes.Index(whole, []byte(`"`+b+`":`)))
 	})
 	for i, name := range names {
@@ -165,67 +162,19 @@ func Encode(run any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func mapKeys[V any](m map[string]V) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
-// read reads a stored run of that schema into run.
-func read(path, schema string, head *Head, run any) error {
+// Read reads a stored run of that schema.
+func Read[T any](path, schema string) (*T, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := json.Unmarshal(text, run); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	var head Head
+	run := new(T)
+	if err := errors.Join(json.Unmarshal(text, &head), json.Unmarshal(text, run)); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if head.Schema != schema {
-		return fmt.Errorf("%s has the schema %q; this program reads %s", path, head.Schema, schema)
-	}
-	return nil
-}
-
-// ReadPeers reads a stored Peers; it returns nil if there is none.
-func ReadPeers(path string) (*Peers, error) {
-	p := new(Peers)
-	return absent(p, read(path, PeersSchema, &p.Head, p))
-}
-
-// HTTP is a run of the comparison of HTTP servers.
-type HTTP struct{ Peers }
-
-// ReadHTTP reads a stored HTTP; it returns nil if there is none.
-func ReadHTTP(path string) (*HTTP, error) {
-	p := new(HTTP)
-	return absent(p, read(path, HTTPSchema, &p.Head, p))
-}
-
-// WS is a run of the comparison of WebSocket servers.
-type WS struct{ Peers }
-
-// ReadWS reads a stored WS; it returns nil if there is none.
-func ReadWS(path string) (*WS, error) {
-	p := new(WS)
-	return absent(p, read(path, WSSchema, &p.Head, p))
-}
-
-// readFaults reads stored Faults; it returns nil if there are none.
-func readFaults(path string) (*Faults, error) {
-	f := new(Faults)
-	return absent(f, read(path, faultsSchema, &f.Head, f))
-}
-
-func absent[T any](run *T, err error) (*T, error) {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s has the schema %q; this program reads %s", path, head.Schema, schema)
 	}
 	return run, nil
 }

@@ -101,9 +101,9 @@ func TestTables(t *testing.T) {
 | **hone-events** | 160 |
 `,
 		"slow": `
-| server | p50 µs | p99 µs | p99.9 µs | CPU µs/request |
-|---|---|---|---|---|
-| gnet v2.9.0 | 50.0 | 500 | – | 50.0 |
+| server | p50 µs | p99 µs | CPU µs/request |
+|---|---|---|---|
+| gnet v2.9.0 | 50.0 | 500 | 50.0 |
 `,
 		"run": `
 **INVALID**: a test.
@@ -112,27 +112,22 @@ Abacus, 2 CPUs, Linux 6.1, go1.26 linux/amd64, commit abc with changes, 2026-01-
 In half of the samples, other processes used at most 25 % of a CPU.
 `,
 	} {
-		got, err := p.Table(name)
+		got, err := find(p.Tables(), name)
 		if err != nil || got != strings.TrimPrefix(want, "\n") {
 			t.Errorf("%s: %v\n%s", name, err, got)
 		}
 	}
-	if _, err := p.Table("nonsense"); err == nil {
+	if _, err := find(p.Tables(), "nonsense"); err == nil {
 		t.Error("a table of no name is made")
-	}
-	for _, name := range p.Tables() {
-		if _, err := p.Table(name); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
 // TestHTTPTables has a scenario of each kind.
 func TestHTTPTables(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
-	p := new(HTTP)
+	p := &Peers{Head: Head{Schema: HTTPSchema}}
 	p.Servers = []fleet.Entry{
-		{Name: "net/http", Program: "nethttp", Version: "go1.26"}, {Name: "gnet", Program: "gnethttp", ParsesNothing: true},
+		{Name: "net/http", Program: "nethttp", Version: "go1.26"}, {Name: "gnet", Program: "gnethttp", Version: "v2", ParsesNothing: true},
 		{Name: "http1-events", Program: "http1"},
 	}
 	for i, server := range []string{"net/http", "gnet", "http1-events"} {
@@ -146,21 +141,13 @@ func TestHTTPTables(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"cpu":      "| server | hello |\n|---|---|\n| net/http go1.26 | 8.00 (8.00–8.00) |\n| **gnet** (parses nothing) | 4.00 (4.00–4.00) |\n| **http1-events** | 2.00 (2.00–2.00) |\n",
-		"nethttp":  "| server | hello | wrk |\n|---|---|---|\n| net/http go1.26 | 1.00 (1.00–1.00) | 1.00 (1.00–1.00) |\n| **gnet** (parses nothing) | 0.500 (0.500–0.500) | 0.500 (0.500–0.500) |\n| **http1-events** | 0.250 (0.250–0.250) | 0.250 (0.250–0.250) |\n",
+		"cpu":      "| server | hello |\n|---|---|\n| net/http go1.26 | 8.00 (8.00–8.00) |\n| gnet v2 (parses nothing) | 4.00 (4.00–4.00) |\n| **http1-events** | 2.00 (2.00–2.00) |\n",
+		"nethttp":  "| server | hello | wrk |\n|---|---|---|\n| net/http go1.26 | 1.00 (1.00–1.00) | 1.00 (1.00–1.00) |\n| gnet v2 (parses nothing) | 0.500 (0.500–0.500) | 0.500 (0.500–0.500) |\n| **http1-events** | 0.250 (0.250–0.250) | 0.250 (0.250–0.250) |\n",
 		"fasthttp": "",
-		"other":    "| server | calls | wrk | idle-15k |\n|---|---|---|---|\n| net/http go1.26 | 2.00 (2.00–2.00) | 8.00 (8.00–8.00) | 190 (190–190) |\n| **gnet** (parses nothing) | 2.00 (2.00–2.00) | 4.00 (4.00–4.00) | 190 (190–190) |\n| **http1-events** | 2.00 (2.00–2.00) | 2.00 (2.00–2.00) | 190 (190–190) |\n",
+		"other":    "| server | calls | wrk | idle-15k |\n|---|---|---|---|\n| net/http go1.26 | 2.00 (2.00–2.00) | 8.00 (8.00–8.00) | 190 (190–190) |\n| gnet v2 (parses nothing) | 2.00 (2.00–2.00) | 4.00 (4.00–4.00) | 190 (190–190) |\n| **http1-events** | 2.00 (2.00–2.00) | 2.00 (2.00–2.00) | 190 (190–190) |\n",
 	} {
-		if got, err := p.Table(name); err != nil || got != want {
+		if got, err := find(p.Tables(), name); err != nil || got != want {
 			t.Errorf("%s: %v\n%s", name, err, got)
-		}
-	}
-	if _, err := p.Table("nonsense"); err == nil {
-		t.Error("a table of no name is made")
-	}
-	for _, name := range p.Tables() {
-		if _, err := p.Table(name); err != nil {
-			t.Error(err)
 		}
 	}
 }
@@ -173,34 +160,16 @@ func TestLimits(t *testing.T) {
 	for i, of := range []struct{ server, client float64 }{{0.99, 0.8}, {0.97, 0.9}, {0.98, 0.86}} {
 		p.Samples[i].ServerBusy, p.Samples[i].Busy = share(of.server), share(of.client)
 	}
-	text, err := p.Table("run")
+	text, err := find(p.Tables(), "run")
 	want := "\nThe client was bench/client. Percent of a CPU that the server and the client used, medians of all samples: A 98 and 86.\n"
 	if err != nil || !strings.Contains(text, want) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
 
-func TestFaultTables(t *testing.T) {
-	grown, share := int64(3<<20), 0.25
-	f := &Faults{
-		Head:     Head{Schema: faultsSchema, Servers: small().Servers[:2]},
-		Probes:   []Scenario{{"panic", "a handler panics"}},
-		Findings: []Finding{{"panic", "net", true, "goes | on", &grown, &share}, {"panic", "gnet", false, "dies", nil, nil}},
-	}
-	for name, want := range map[string]string{
-		"verdicts": "| server | panic |\n|---|---|\n| net go1.26 | survived |\n| gnet v2.9.0 | **failed** |\n",
-		"findings": "**panic**: a handler panics.\n\n| server | verdict | what happened | memory | CPU |\n|---|---|---|---|---|\n" +
-			"| net | survived | goes / on | +3.0 MiB | 25 % |\n| gnet | **failed** | dies | – | – |\n",
-	} {
-		if got, err := f.Table(name); err != nil || got != want {
-			t.Errorf("%s: %v\n%s", name, err, got)
-		}
-	}
-}
-
 func TestScoreboard(t *testing.T) {
 	run := &Torture{
-		Head: Head{Servers: []fleet.Entry{{Name: "frames/net", Version: "go1.26"}, {Name: "frames/hone"}, {Name: "frames/failed"}}}, Wait: 75, Seed: 1,
+		Head: Head{Servers: []fleet.Entry{{Name: "frames/net", Version: "go1.26"}, {Name: "frames/hone", Program: "hone"}, {Name: "frames/failed"}}}, Wait: 75, Seed: 1,
 		Outcomes: []Outcome{
 			{"frames/net", "churn", "fell", "dies"}, {"frames/net", "silent", "not found out", ""}, {"frames/net", "trickle", "fell", "dies"},
 			{"frames/hone", "churn", "survived", ""}, {"frames/hone", "trickle", "slower", ""},
@@ -208,19 +177,13 @@ func TestScoreboard(t *testing.T) {
 	}
 	want := "| server | survived | slower | fell | not found out | fell in |\n|---|---|---|---|---|---|\n" +
 		"| frames/net go1.26 | 0 | 0 | 2 | 1 | churn, trickle |\n| **frames/hone** | 1 | 1 | 0 | 0 |  |\n"
-	if got, err := run.Table("scoreboard"); err != nil || !strings.HasPrefix(got, want+"\n") || !strings.Contains(got, "`--wait 75s --seed 1`") {
+	if got, err := find(run.Tables(), "scoreboard"); err != nil || !strings.HasPrefix(got, want+"\n") || !strings.Contains(got, "`--wait 75s --seed 1`") {
 		t.Errorf("%v\n%s", err, got)
-	}
-	if _, err := run.Table("x"); err == nil {
-		t.Error("there is any table")
 	}
 }
 
 func TestStoredRunsComeBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), PeersFile)
-	if p, err := ReadPeers(path); p != nil || err != nil {
-		t.Fatalf("without a file: %v, %v", p, err)
-	}
 	want := small()
 	text, err := Encode(want)
 	if err == nil {
@@ -229,7 +192,7 @@ func TestStoredRunsComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadPeers(path)
+	got, err := Read[Peers](path, PeersSchema)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n%+v\n%+v", err, got, want)
 	}
@@ -239,7 +202,7 @@ func TestStoredRunsComeBack(t *testing.T) {
 	if !strings.HasPrefix(string(text), "{\n\"schema\": ") {
 		t.Errorf("the schema does not come first:\n%.80s", text)
 	}
-	if _, err := readFaults(path); err == nil {
+	if _, err := Read[Torture](path, TortureSchema); err == nil {
 		t.Error("a run of another schema is read")
 	}
 }
@@ -265,12 +228,98 @@ func TestFill(t *testing.T) {
 			t.Errorf("%q became %q", bad, got)
 		}
 	}
-	if _, err := Fill("<!-- bench: elsewhere.json cpu -->\n<!-- bench end -->\n", t.TempDir()); err == nil {
+	if _, err := Fill("<!-- bench: elsewhere.json cpu -->\n<!-- bench end -->\n<!-- bench: versions.json -->\n<!-- bench end -->\n", t.TempDir()); err == nil {
 		t.Error("a marker may name any file")
 	}
-	none, err := Fill("<!-- bench: "+PeersFile+" cpu -->\n<!-- bench end -->\n", t.TempDir())
-	if err != nil || !strings.Contains(none, "No run is stored") {
+}
+
+// repository makes the files that tell what was measured, and what is in use now.
+func repository(t *testing.T, run *Peers, days string) (results string) {
+	t.Helper()
+	root := t.TempDir()
+	results = filepath.Join(root, "bench", "results")
+	text, err := Encode(run)
+	if err = errors.Join(err, os.MkdirAll(results, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"Makefile": "bench:\n\tGOWORK=off go install go.k6.io/k6@v1.8.1\n", "go.work": "go 1.26.0\n\ntoolchain go1.26.1\n",
+		"bench/go.mod":                "require (\n\tgithub.com/panjf2000/gnet/v2 v2.9.7\n\tgithub.com/tidwall/evio v1.0.8 // indirect\n)\n",
+		"bench/results/" + PeersFile:  string(text),
+		"bench/results/versions.json": days,
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return results
+}
+
+// TestVersions has a library with a newer version in use, one without, Go, a client without a
+// version, and this repository's own servers.
+func TestVersions(t *testing.T) {
+	run := small()
+	run.Servers = append(run.Servers, fleet.Entry{Name: "gnet-pool", Program: "gnet", Module: "github.com/panjf2000/gnet/v2", Version: "v2.9.0"},
+		fleet.Entry{Name: "evio", Program: "evio", Module: "github.com/tidwall/evio", Version: "v1.0.8"},
+		fleet.Entry{Name: "article", Program: "article", Module: "github.com/hone-go/hone/bench"})
+	run.Servers[1].Module = "github.com/panjf2000/gnet/v2"
+	run.Scenarios = append(run.Scenarios, Scenario{Name: "wrk"})
+	results := repository(t, run, `{"Go": {"go1.26": "2026-02-10"}, "gone": {"v1": "2020-01-01"},
+		"github.com/panjf2000/gnet/v2": {"v2.9.0": "2025-06-11", "v2.9.7": "2025-12-27"}, "github.com/tidwall/evio": {"v1.0.8": "2020-11-04"}}`)
+	page := "<!-- bench: " + PeersFile + " run -->\n<!-- bench end -->\n"
+	if _, err := Fill(page, results); err == nil {
+		t.Error("a page need not say of which versions its tables are")
+	}
+	const want = `
+| measured | version | released | newer version in use |
+|---|---|---|---|
+| Go | go1.26 | 2026-02-10 |  |
+| github.com/panjf2000/gnet/v2 | v2.9.0 | 2025-06-11 | v2.9.7 of 2025-12-27 |
+| github.com/tidwall/evio | v1.0.8 | 2020-11-04 |  |
+| wrk | not recorded | not recorded |  |
+
+`
+	got, err := Fill(page+"<!-- bench: versions.json -->\n<!-- bench end -->\n", results)
+	if err != nil || !strings.Contains(got, want) {
+		t.Errorf("%v\n%s", err, got)
+	}
+	none, err := Fill("<!-- bench: "+HTTPFile+" cpu -->\n<!-- bench end -->\n<!-- bench: versions.json -->\n<!-- bench end -->\n", results)
+	if err != nil || !strings.Contains(none, "*No run is stored. `make bench-http` stores one.*") {
 		t.Errorf("%v %q", err, none)
+	}
+}
+
+// TestRefresh looks evio's version up, which is in the module cache, as the servers are built with it.
+func TestRefresh(t *testing.T) {
+	run := small()
+	run.Servers = []fleet.Entry{{Name: "evio", Program: "evio", Module: "github.com/tidwall/evio", Version: "v1.0.8"}, {Name: "nginx", Program: "nginx", Version: "1.22.1"}, {Name: "haproxy", Program: "haproxy", Version: "3"}}
+	results := repository(t, run, `{"gone": {"v1": "2020-01-01"}, "nginx": {"1.0": "2020-01-01", "1.22.1": "2022-10-19"}}`)
+	if err := Refresh(t.Context(), results); err != nil {
+		t.Fatal(err)
+	}
+	days, err := readReleases(results)
+	if want := (releases{"github.com/tidwall/evio": {"v1.0.8": "2020-11-04"}, "nginx": {"1.22.1": "2022-10-19"}}); err != nil || !reflect.DeepEqual(days, want) {
+		t.Errorf("%v, %v; want %v", days, err, want)
+	}
+}
+
+// TestVersionsHaveDates holds versions.json to go.mod, the Makefile and what is stored.
+func TestVersionsHaveDates(t *testing.T) {
+	all, err := named("../results")
+	days, errDays := readReleases("../results")
+	if err := errors.Join(err, errDays); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if days[r.name][r.version] == "" && r.name != "wrk" { // a client that says of itself what Debian calls it
+			t.Errorf("bench/results/versions.json does not say when %s %s was released; run go run ./bench/cmd/peers versions, or look into a program's change log", r.name, r.version)
+		}
+		delete(days[r.name], r.version)
+	}
+	for name, left := range days {
+		for version := range left {
+			t.Errorf("bench/results/versions.json has %s %s, which is neither measured nor in use; run go run ./bench/cmd/peers versions", name, version)
+		}
 	}
 }
 
@@ -322,9 +371,9 @@ func TestGenerators(t *testing.T) {
 			t.Errorf("quantile %v is %v, want %v", part, got, want)
 		}
 	}
-	g := &Generators{Head: Head{Valid: true}, Rate: 1000, Rounds: 2, Tools: []Tool{{"hone", ""}, {"k6", "v1"}}, Schedules: []Stalls{stalls}}
+	g := &Generators{Head: Head{Valid: true, Servers: []fleet.Entry{{Name: "hone", Program: "hone"}, {Name: "k6", Version: "v1"}}}, Rate: 1000, Rounds: 2, Schedules: []Stalls{stalls}}
 	for round := 1; round <= 2; round++ {
-		for i, tool := range g.Tools {
+		for i, tool := range g.Servers {
 			cpu := 25.0 * float64(round) * float64(1+3*i)
 			g.Samples = append(g.Samples, Generated{
 				Generator: tool.Name, Schedule: stalls.Name(), Round: round, Rate: 1000,
@@ -336,7 +385,7 @@ func TestGenerators(t *testing.T) {
 		"truth": "| 300 ms in 500 | p99 | 295.0 | 295.0 (+0.0 %) | 324.5 (+10.0 %) |\n| 300 ms in 500 | p99.9 | 299.5 | – | – |",
 		"cpu":   "| 300 ms in 500 | 37.5 (25.0–50.0) | 150 (100–200) | 0.250 (0.250–0.250) |",
 	} {
-		if got, err := g.Table(name); err != nil || !strings.Contains(got, want) {
+		if got, err := find(g.Tables(), name); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
 		}
 	}
@@ -346,8 +395,5 @@ func TestGenerators(t *testing.T) {
 	g.Samples[0].Rate, g.Samples[1].Doubt, g.Samples[2].Error = 900, "dropped", "died"
 	if g.Judge(); g.Valid || len(g.InvalidReasons) != 3 {
 		t.Errorf("valid %v: %q", g.Valid, g.InvalidReasons)
-	}
-	if _, err := g.Table("x"); err == nil {
-		t.Error("there is any table")
 	}
 }

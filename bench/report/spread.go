@@ -44,7 +44,7 @@ func Ratios(of, to map[int]float64) Spread {
 func (s Spread) String() string {
 	switch {
 	case s.N == 0:
-		return "–"
+		return none
 	case s.N == 1:
 		return digits(s.Median)
 	}

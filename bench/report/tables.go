@@ -3,83 +3,41 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hone-go/hone/bench/fleet"
 )
 
 // figure extracts a metric from a sample; it returns nil if the sample lacks it.
 type figure func(Sample) *float64
 
-// Tables are the table names that Peers.Table accepts.
-func (p *Peers) Tables() []string {
-	return []string{"cpu", "ratios", "gnet", "rates", "tails", "memory", "slow", "run"}
+// cell formats one metric of a server, or none.
+type cell func(server string) string
+
+const none = "–"
+
+// column is a metric with its heading.
+type column struct {
+	heading string
+	cell    cell
 }
 
-// Table makes one table.
-func (p *Peers) Table(name string) (string, error) {
-	perRequest := []string{"A", "A2", "B", "C", "O", "E"}
-	switch name {
-	case "cpu":
-		return p.matrix(perRequest, func(scenario, server string) string {
-			return p.cell(scenario, server, func(s Sample) *float64 { return s.CPU })
-		}), nil
-	case "ratios":
-		return p.matrix(perRequest, func(scenario, server string) string { return p.ratio(scenario, server, p.bestPeer(scenario, server)) }), nil
-	case "gnet":
-		return p.matrix(perRequest, func(scenario, server string) string { return p.ratio(scenario, server, "gnet") }), nil
-	case "rates":
-		return p.matrix([]string{"A", "A2", "B", "C", "O", "E"}, func(scenario, server string) string {
-			return p.cell(scenario, server, func(s Sample) *float64 { return scaled(s.Rate, 1e-3) })
-		}), nil
-	case "memory":
-		return p.matrix(p.memoryScenarios(), func(scenario, server string) string {
-			return p.cell(scenario, server, func(s Sample) *float64 { return s.PerConn })
-		}), nil
-	case "tails":
-		return p.tails("O"), nil
-	case "slow":
-		return p.tails("S"), nil
-	case "run":
-		return p.facts(), nil
-	}
-	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(p.Tables(), ", "))
-}
-
-func scaled(v *float64, by float64) *float64 {
-	if v == nil {
-		return nil
-	}
-	s := *v * by
-	return &s
-}
-
-// memoryScenarios returns the scenarios that only measure memory, and E. An idle
-// scenario has a sample for each of its levels.
-func (p *Peers) memoryScenarios() []string {
-	var names []string
-	for _, s := range p.Samples {
-		if (s.Scenario == "E" || strings.HasPrefix(s.Scenario, "idle-")) && !slices.Contains(names, s.Scenario) {
-			names = append(names, s.Scenario)
-		}
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // idle-5k before idle-15k
+// table has a row for each server, without the rows and columns that have nothing.
+func (p *Peers) table(columns []column) string {
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+		return !slices.ContainsFunc(p.Servers, func(e fleet.Entry) bool { return c.cell(e.Name) != none })
 	})
-	return names
-}
-
-// matrix returns a table with a row for each server and a column for each scenario,
-// without empty ones.
-func (p *Peers) matrix(scenarios []string, cell func(scenario, server string) string) string {
-	scenarios = slices.DeleteFunc(slices.Clone(scenarios), func(name string) bool {
-		return !slices.ContainsFunc(p.Samples, func(s Sample) bool { return s.Scenario == name })
-	})
-	rows := [][]string{append([]string{"server"}, scenarios...)}
+	rows := [][]string{{"server"}}
+	for _, c := range columns {
+		rows[0] = append(rows[0], c.heading)
+	}
 	for _, e := range p.Servers {
-		row, some := []string{serverName(e.Name, e.Version) + map[bool]string{true: " (parses nothing)"}[e.ParsesNothing]}, false
-		for _, scenario := range scenarios {
-			text := cell(scenario, e.Name)
-			some = some || text != Spread{}.String()
+		row, some := []string{serverName(e)}, false
+		for _, c := range columns {
+			text := c.cell(e.Name)
+			some = some || text != none
 			row = append(row, text)
 		}
 		if some {
@@ -89,11 +47,15 @@ func (p *Peers) matrix(scenarios []string, cell func(scenario, server string) st
 	return markdown(rows)
 }
 
-func serverName(name, version string) string {
-	if version == "" {
-		return "**" + name + "**"
+// serverName is a server in a table, hone's in bold.
+func serverName(e fleet.Entry) string {
+	switch {
+	case e.Ours():
+		return "**" + e.Name + "**"
+	case e.ParsesNothing:
+		return e.Name + " " + e.Version + " (parses nothing)"
 	}
-	return name + " " + version
+	return strings.TrimSpace(e.Name + " " + e.Version)
 }
 
 // rounds returns the values of a metric, by round.
@@ -111,26 +73,24 @@ func (p *Peers) rounds(scenario, server string, of figure) map[int]float64 {
 }
 
 func (p *Peers) spread(scenario, server string, of figure) Spread {
-	var values []float64
-	for _, v := range p.rounds(scenario, server, of) {
-		values = append(values, v)
-	}
-	return SpreadOf(values)
+	return SpreadOf(slices.Collect(maps.Values(p.rounds(scenario, server, of))))
 }
 
-// cell formats a metric's spread, and the number of failed rounds if there are any.
-func (p *Peers) cell(scenario, server string, of figure) string {
-	failed := 0
-	for _, s := range p.Samples {
-		if s.Scenario == scenario && s.Server == server && s.Error != "" {
-			failed++
+// figure formats a metric's spread, and the number of failed rounds if there are any.
+func (p *Peers) figure(scenario string, of figure) cell {
+	return func(server string) string {
+		failed := 0
+		for _, s := range p.Samples {
+			if s.Scenario == scenario && s.Server == server && s.Error != "" {
+				failed++
+			}
 		}
+		text := p.spread(scenario, server, of).String()
+		if failed > 0 {
+			text += fmt.Sprintf(" %d×failed", failed)
+		}
+		return text
 	}
-	text := p.spread(scenario, server, of).String()
-	if failed > 0 {
-		text += fmt.Sprintf(" %d×failed", failed)
-	}
-	return text
 }
 
 func cpuOf(s Sample) *float64 { return s.CPU }
@@ -151,42 +111,24 @@ func (p *Peers) bestPeer(scenario, but string) string {
 	return best
 }
 
-// ratio compares CPU per request with another server's.
-func (p *Peers) ratio(scenario, server, to string) string {
-	return Ratios(p.rounds(scenario, server, cpuOf), p.rounds(scenario, to, cpuOf)).String()
-}
-
-// tails returns the response times of one scenario.
-func (p *Peers) tails(scenario string) string {
-	rows := [][]string{{"server", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs/request"}}
-	for _, e := range p.Servers {
-		row, some := []string{serverName(e.Name, e.Version)}, false
-		for _, of := range []figure{
-			func(s Sample) *float64 { return s.P50 },
-			func(s Sample) *float64 { return s.P99 },
-			func(s Sample) *float64 { return s.P999 },
-			cpuOf,
-		} {
-			text := p.cell(scenario, e.Name, of)
-			some = some || text != Spread{}.String()
-			row = append(row, text)
-		}
-		if some {
-			rows = append(rows, row)
+// to compares CPU per request with another server's, or, without a name, with the best of the other
+// libraries in each scenario.
+func (p *Peers) to(base string) func(scenario string) cell {
+	return func(scenario string) cell {
+		return func(server string) string {
+			other := cmp.Or(base, p.bestPeer(scenario, server))
+			return Ratios(p.rounds(scenario, server, cpuOf), p.rounds(scenario, other, cpuOf)).String()
 		}
 	}
-	return markdown(rows)
 }
 
 // facts describes how the run was made.
 func (p *Peers) facts() string {
 	var t strings.Builder
-	if !p.Valid {
-		fmt.Fprintf(&t, "**INVALID**: %s.\n\n", strings.Join(p.InvalidReasons, "; "))
-	}
+	t.WriteString(p.invalid())
 	fmt.Fprintf(&t, "%v. Medians of %d rounds of %.1f s, with minimum and maximum in parentheses, in random order (seed %d); %d samples were repeated because the rest of the machine was busy.\n",
 		p.Machine, p.Settings.Rounds, float64(p.Settings.WindowMS)/1e3, p.Settings.Seed, p.Settings.Retaken)
-	if busy := p.busiest(); busy > 0 {
+	if busy := p.overall("", func(s Sample) *float64 { return s.Others }).Median; busy > 0 {
 		fmt.Fprintf(&t, "In half of the samples, other processes used at most %.0f %% of a CPU.\n", 100*busy)
 	}
 	if p.Settings.Client != "" {
@@ -205,18 +147,10 @@ func (p *Peers) facts() string {
 func (p *Peers) limits() string {
 	var parts []string
 	for _, sc := range p.Scenarios {
-		median := func(of figure) Spread {
-			var values []float64
-			for _, s := range p.Samples {
-				if v := of(s); s.Scenario == sc.Name && v != nil {
-					values = append(values, 100**v)
-				}
-			}
-			return SpreadOf(values)
-		}
-		server, client := median(func(s Sample) *float64 { return s.ServerBusy }), median(func(s Sample) *float64 { return s.Busy })
+		server := p.overall(sc.Name, func(s Sample) *float64 { return s.ServerBusy })
+		client := p.overall(sc.Name, func(s Sample) *float64 { return s.Busy })
 		if server.N > 0 && client.N > 0 {
-			parts = append(parts, fmt.Sprintf("%s %.0f and %.0f", sc.Name, server.Median, client.Median))
+			parts = append(parts, fmt.Sprintf("%s %.0f and %.0f", sc.Name, 100*server.Median, 100*client.Median))
 		}
 	}
 	if parts == nil {
@@ -240,82 +174,15 @@ func (p *Peers) doubted(scenario string) (n, all int) {
 	return n, all
 }
 
-// busiest returns the median CPU use of other processes.
-func (p *Peers) busiest() float64 {
-	var others []float64
+// overall is the spread of a metric over all servers in a scenario, or, without a name, in all of them.
+func (p *Peers) overall(scenario string, of figure) Spread {
+	var values []float64
 	for _, s := range p.Samples {
-		if s.Others != nil {
-			others = append(others, *s.Others)
+		if v := of(s); v != nil && (scenario == "" || s.Scenario == scenario) {
+			values = append(values, *v)
 		}
 	}
-	return SpreadOf(others).Median
-}
-
-// Tables are the table names that Faults.Table accepts.
-func (f *Faults) Tables() []string { return []string{"verdicts", "findings", "run"} }
-
-// Table makes one table.
-func (f *Faults) Table(name string) (string, error) {
-	switch name {
-	case "verdicts":
-		return f.verdicts(), nil
-	case "findings":
-		return f.findings(), nil
-	case "run":
-		return f.Machine.String() + ".\n", nil
-	}
-	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(f.Tables(), ", "))
-}
-
-// verdicts returns a table with a row for each server and a column for each probe.
-func (f *Faults) verdicts() string {
-	head := []string{"server"}
-	for _, p := range f.Probes {
-		head = append(head, p.Name)
-	}
-	rows := [][]string{head}
-	for _, e := range f.Servers {
-		row := []string{serverName(e.Name, e.Version)}
-		for _, p := range f.Probes {
-			text := "–"
-			for _, found := range f.Findings {
-				if found.Probe == p.Name && found.Server == e.Name {
-					text = map[bool]string{true: "survived", false: "**failed**"}[found.Survived]
-				}
-			}
-			row = append(row, text)
-		}
-		rows = append(rows, row)
-	}
-	return markdown(rows)
-}
-
-// findings describes each probe and its result for every server.
-func (f *Faults) findings() string {
-	var t strings.Builder
-	for i, p := range f.Probes {
-		if i > 0 {
-			t.WriteString("\n")
-		}
-		fmt.Fprintf(&t, "**%s**: %s.\n\n", p.Name, p.Title)
-		rows := [][]string{{"server", "verdict", "what happened", "memory", "CPU"}}
-		for _, found := range f.Findings {
-			if found.Probe != p.Name {
-				continue
-			}
-			grown, share := "–", "–"
-			if found.Grown != nil {
-				grown = fmt.Sprintf("%+.1f MiB", float64(*found.Grown)/(1<<20))
-			}
-			if found.CPU != nil {
-				share = fmt.Sprintf("%.0f %%", 100**found.CPU)
-			}
-			verdict := map[bool]string{true: "survived", false: "**failed**"}[found.Survived]
-			rows = append(rows, []string{found.Server, verdict, found.Words, grown, share})
-		}
-		t.WriteString(markdown(rows))
-	}
-	return t.String()
+	return SpreadOf(values)
 }
 
 // markdown formats rows as a table; the first row is the header. Without further rows it

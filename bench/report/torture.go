@@ -28,21 +28,11 @@ type Outcome struct {
 	Words    string `json:"words"`
 }
 
-// ReadTorture reads a stored Torture; it returns nil if there is none.
-func ReadTorture(path string) (*Torture, error) {
-	t := new(Torture)
-	return absent(t, read(path, TortureSchema, &t.Head, t))
-}
-
-// Tables are the table names that Torture.Table accepts.
-func (t *Torture) Tables() []string { return []string{"scoreboard"} }
-
-// Table makes one table.
-func (t *Torture) Table(name string) (string, error) {
-	if name != "scoreboard" {
-		return "", fmt.Errorf("there is no table %q; there is scoreboard", name)
-	}
-	return fmt.Sprintf("%s\n%v. Each server started by hone (`--cmd`), `--wait %gs --seed %d`.\n", t.scoreboard(), t.Machine, t.Wait, t.Seed), nil
+// Tables has the one table.
+func (t *Torture) Tables() []Table {
+	return []Table{{"scoreboard", func() string {
+		return fmt.Sprintf("%s\n%v. Each server started by hone (`--cmd`), `--wait %gs --seed %d`.\n", t.scoreboard(), t.Machine, t.Wait, t.Seed)
+	}}}
 }
 
 // scoreboard returns a table with a row for each server: how many scenarios have each verdict, and
@@ -65,7 +55,7 @@ func (t *Torture) scoreboard() string {
 		if len(count) == 0 {
 			continue
 		}
-		row := []string{serverName(e.Name, e.Version)}
+		row := []string{serverName(e)}
 		for _, v := range verdicts {
 			row = append(row, strconv.Itoa(count[v]))
 		}

@@ -14,10 +14,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/report"
 )
 
 // cases are the arguments of redis-benchmark, and how many commands it sends for each of size.
@@ -144,7 +146,7 @@ func (s *server) end() error {
 
 // measure runs redis-benchmark and returns the server's µs of CPU for a command.
 func (s *server) measure(args []string, n int) (float64, error) {
-	before, err := ticks(s.cmd.Process.Pid)
+	before, err := fleet.ProcessCPU(s.cmd.Process.Pid)
 	if err != nil {
 		return 0, err
 	}
@@ -152,28 +154,8 @@ func (s *server) measure(args []string, n int) (float64, error) {
 	if err != nil || !strings.Contains(string(out), "requests per second") {
 		return 0, fmt.Errorf("redis-benchmark: %w: %s", cmp.Or(err, errors.New("no result")), out)
 	}
-	after, err := ticks(s.cmd.Process.Pid)
-	return float64(after-before) * 10_000 / float64(n), err
-}
-
-// ticks returns the CPU time of a process, user and system, in hundredths of a second.
-func ticks(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), ") ") // after the name, which may contain blanks
-	words := strings.Fields(rest)
-	const user, system = 11, 12
-	if len(words) <= system {
-		return 0, fmt.Errorf("/proc/%d/stat has only %d words", pid, len(words))
-	}
-	u, err := strconv.ParseInt(words[user], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	k, err := strconv.ParseInt(words[system], 10, 64)
-	return u + k, err
+	after, err := fleet.ProcessCPU(s.cmd.Process.Pid)
+	return float64(after-before) / 1e3 / float64(n), err
 }
 
 // table prints the medians, and how the first server compares with the others.
@@ -182,13 +164,8 @@ func table(out io.Writer, servers []*server) {
 	for at, c := range cases {
 		var m [3]float64
 		for i, s := range servers {
-			m[i] = median(s.cost[at])
+			m[i] = report.SpreadOf(s.cost[at]).Median
 		}
 		fmt.Fprintf(out, "| %s | %.2f | %.2f | %.2f | %.2f | %.2f |\n", c.name, m[0], m[1], m[2], m[0]/m[1], m[0]/m[2])
 	}
-}
-
-func median(of []float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
-	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }

@@ -16,10 +16,8 @@ import (
 // What a request asks for by the first byte of its content. Ordinary content is
 // lower-case letters.
 const (
-	Slow     = 'S' // the handler sleeps for Options.Sleep
-	Panic    = 'P' // the handler panics
-	Long     = 'L' // the answer's content is LongReply bytes
-	LongLast = 'C' // the same, and the server closes the connection behind it
+	Slow = 'S' // the handler sleeps for Options.Sleep
+	Long = 'L' // the answer's content is LongReply bytes
 )
 
 const (
@@ -40,21 +38,18 @@ type Options struct {
 	Pusher *Pusher       // to be filled in by servers that push
 }
 
-// Reply appends the content of the answer to dst, and says whether the
-// connection is to be closed behind it. It sleeps or panics when asked to.
-func (o Options) Reply(dst, content []byte) (out []byte, last bool) {
+// Reply appends the content of the answer to dst. It sleeps when asked to.
+func (o Options) Reply(dst, content []byte) []byte {
 	if len(content) == 0 {
-		return dst, false
+		return dst
 	}
 	switch content[0] {
 	case Slow:
 		time.Sleep(o.Sleep)
-	case Panic:
-		panic("asked to")
-	case Long, LongLast:
-		return appendLong(dst), content[0] == LongLast
+	case Long:
+		return appendLong(dst)
 	}
-	return append(dst, content...), false
+	return append(dst, content...)
 }
 
 // appendLong appends LongReply bytes of the alphabet, over and over.
@@ -85,27 +80,26 @@ func (o Options) Serve(dst, in []byte) Visit {
 			break
 		}
 		if err == nil {
-			v.Out, v.Close, err = o.Answer(v.Out, payload)
+			v.Out, err = o.Answer(v.Out, payload)
 			v.Used += wire.HeaderSize + len(payload)
 		}
-		v.Close = v.Close || err != nil
+		v.Close = err != nil
 	}
 	return v
 }
 
-// Answer appends the whole answer to one request, as wire.Frame cut it, and says
-// whether it is the connection's last.
-func (o Options) Answer(dst, payload []byte) (out []byte, last bool, err error) {
+// Answer appends the whole answer to one request, as wire.Frame cut it.
+func (o Options) Answer(dst, payload []byte) ([]byte, error) {
 	var p wire.Packet
 	if err := wire.Standard.ParseInto(&p, payload); err != nil {
-		return dst, true, err
+		return dst, err
 	}
 	if p.Command != wire.Submit {
-		return dst, true, wire.UnknownCommand
+		return dst, wire.UnknownCommand
 	}
 	start := len(dst)
-	out, last = o.Reply(wire.Standard.BeginAck(dst, wire.Submit, p.ID), p.Content)
-	return wire.Standard.EndAck(out, start, wire.OK), last, nil
+	out := o.Reply(wire.Standard.BeginAck(dst, wire.Submit, p.ID), p.Content)
+	return wire.Standard.EndAck(out, start, wire.OK), nil
 }
 
 // Buffers lends memory for answers to servers whose engine has copied or sent

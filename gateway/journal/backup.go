@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -52,7 +51,7 @@ type Copied struct {
 // to has what it had before or more, and Backup can be called again; until it has succeeded once, nothing
 // opens to. Damaged envelopes are copied as they are, and its error joins a *Damage for each.
 func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, err error) {
-	if err := cmp.Or(refuseOld(from), refuseEmpty(from)); err != nil {
+	if err := refuseEmpty(from); err != nil {
 		return c, err
 	}
 	log, err := openSegments(from, SegmentsOptions{}, true)
@@ -193,18 +192,27 @@ func (l *Segments) continues(pos uint64) bool {
 func sums(ctx context.Context, log *Segments, s *segment) (map[uint64]uint32, error) {
 	all := map[uint64]uint32{}
 	for from := s.first; from < s.next; {
-		err := copyRange(ctx, log, from, s.next, func(pos uint64, envelope []byte) error {
+		err := ReadPast(ctx, log, from, func(pos uint64, envelope []byte) error {
+			if pos >= s.next {
+				return errEnough
+			}
 			all[pos] = sumOf(envelope)
 			return nil
 		}, func(*Damage) error { return nil })
 		trimmed, is := errors.AsType[*TrimmedError](err)
-		if !is {
+		switch {
+		case is:
+			from = trimmed.First
+		case err == errEnough:
+			return all, nil
+		default:
 			return all, err
 		}
-		from = trimmed.First
 	}
 	return all, nil
 }
+
+var errEnough = errors.New("enough") // ends a Read
 
 // errOvertaken says that the log has trimmed meanwhile all that it had.
 var errOvertaken = errors.New("the log was trimmed faster than it was copied")

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 )
 
 // ClusterOptions are the settings of a log in a JetStream cluster. The zero value works if
@@ -25,7 +25,7 @@ type ClusterOptions struct {
 	// Create creates the stream if it does not exist. Without Create, or if Dir has a mark,
 	// a missing stream is refused.
 	Create bool
-	// ReadOnly opens a stream only to read it, sealed or not. It takes no lock and creates nothing.
+	// ReadOnly opens a stream only to read it, whatever its configuration. It takes no lock and creates nothing.
 	ReadOnly bool
 	// Dir is a local folder for a high-water mark, which detects that the stream has lost
 	// its end or is gone. Empty means no detection.
@@ -39,9 +39,6 @@ type ClusterOptions struct {
 	CA, Cert, Key string
 	// Logger gets trouble with the cluster, and its end. nil means no logging.
 	Logger *slog.Logger
-
-	first uint64 // position of the first envelope of a stream that Create creates; 0: 1
-	from  string // what is being copied to the stream; empty: nothing
 }
 
 // Timeouts and retries of requests to a cluster. A hanging node is detected after
@@ -72,8 +69,6 @@ type Cluster struct {
 	writer string // id of this process, for writerHeader
 	count  uint64 // Appends so far; under turn.mu
 	next   uint64 // position after the last one that the caller has read; under turn.mu
-
-	keepsAll bool // Trim cannot work
 }
 
 // OpenCluster connects to the servers, comma-separated NATS URLs, and checks the configuration of
@@ -88,7 +83,7 @@ func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluste
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Cluster{o: o, writer: nuid.Next(), said: troubles{log: o.Logger}}
+	l := &Cluster{o: o, writer: rand.Text(), said: troubles{log: o.Logger}}
 	err := l.open(ctx, servers)
 	if err != nil {
 		l.release()
@@ -121,9 +116,6 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 		if err := l.o.checkConfig(info.Config); err != nil {
 			return err
 		}
-		if l.keepsAll = info.Config.DenyPurge; l.keepsAll {
-			l.o.Logger.Warn("the log cannot be trimmed", "err", l.Trim(ctx, 0))
-		}
 	}
 	_, l.next = bounds(info.State)
 	l.turn.tell(l.next, nil)
@@ -134,7 +126,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 		}
 	}
 	if l.o.Dir != "" && !marked && !l.o.ReadOnly {
-		if err := createMark(l.markPath(), 0); err != nil {
+		if err := createMark(l.markPath()); err != nil {
 			return err
 		}
 		if l.mark, err = openMark(l.markPath(), false); err != nil {
@@ -308,18 +300,8 @@ func (l *Cluster) holds(ctx context.Context, pos uint64, writer string, uncertai
 	return ours, err
 }
 
-// KeepsAll reports whether the stream cannot be trimmed, because it has deny_purge as earlier versions
-// made it. Trim returns a *Refusal then.
-func (l *Cluster) KeepsAll() bool { return l.keepsAll }
-
 // Trim purges the envelopes before position to. nats-server deletes whole files, beside Append.
 func (l *Cluster) Trim(ctx context.Context, to uint64) error {
-	if l.keepsAll {
-		return &Refusal{
-			What:   fmt.Sprintf("the stream %s keeps everything (deny_purge)", l.o.Stream),
-			Repair: fmt.Sprintf("copy it to one that can be trimmed with honed migrate --stream %s --to-stream NAME", l.o.Stream),
-		}
-	}
 	first, next, err := l.bounds(ctx)
 	// Purging to 0 would delete everything, and beyond the end would skip positions.
 	if to = min(to, next); err != nil || to <= first {

@@ -1,11 +1,9 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -115,30 +113,6 @@ func TestClusterWait(t *testing.T) {
 	a.turn.tell(0, ErrBroken)
 	if err := a.Wait(t.Context(), 3); !errors.Is(err, ErrBroken) {
 		t.Errorf("a broken log: %v", err)
-	}
-}
-
-// TestKeepsAll: a stream that earlier versions made works, and says that it cannot be trimmed.
-func TestKeepsAll(t *testing.T) {
-	t.Parallel() // it waits for a nats-server
-	url := natstest.Start(t, "")
-	config := (&ClusterOptions{Stream: "OLD", Replicas: 1}).config()
-	config.DenyPurge = true
-	if _, err := operator(t, url).CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	log := openedCluster(t, url, ClusterOptions{Stream: "OLD", Logger: slog.New(slog.NewTextHandler(&said, nil))})
-	appended(t, log, sample("a", 1, 1), 1)
-	var refusal *Refusal
-	if err := log.Trim(t.Context(), 2); !errors.As(err, &refusal) || !log.KeepsAll() || !strings.Contains(said.String(), "honed migrate --stream OLD --to-stream") {
-		t.Errorf("Trim: %v; KeepsAll %v; it said %s", err, log.KeepsAll(), said.String())
-	}
-	if first, _, err := log.Bounds(); first != 1 || err != nil {
-		t.Errorf("first position %d, %v", first, err)
-	}
-	if fresh := openedCluster(t, url, ClusterOptions{Stream: "NEW"}); fresh.KeepsAll() {
-		t.Error("a new stream keeps everything")
 	}
 }
 

@@ -17,46 +17,29 @@ const (
 	maxClient = 255
 
 	magic        = "HNEV"
+	version      = 2 // of the format; 1 is reserved
 	headerSize   = 24
 	trailerSize  = 4
 	sessionSize  = 3 * 8                   // epoch, sequence and time of a record or a state
-	recordSize   = 1 + sessionSize + 4     // in format 1, without client and data
-	headSize     = 1 + 4                   // kind and length of an entry in format 2
-	stateSize    = sessionSize + 4 + 1 + 8 // of a body in format 2, after the client
+	headSize     = 1 + 4                   // kind and length of an entry
+	stateSize    = sessionSize + 4 + 1 + 8 // of a body, after the client
 	positionSize = 2 + 2 + 5*8 + 1         // of a body, after the name
-	newest       = 2                       // format that Encoder writes by default
 	maySkip      = 0x80                    // bit of an entry's kind: readers that do not know it skip it
 )
 
-// Kind is the type of an envelope's entries, and in format 2 of one entry.
-type Kind uint8
+// entryKind is what an entry is.
+type entryKind uint8
 
-// The kinds. Envelopes of format 1 are of kind Records or Checkpoint, those of format 2 Mixed.
 const (
-	Mixed      Kind = 0 // each entry has its own kind
-	Records    Kind = 1 // messages of clients
-	Checkpoint Kind = 2 // part of the state of all clients
-
-	forgettingKind Kind = 3
-	tombstoneKind  Kind = 4
-	clockKind      Kind = 5
-	trimKind       Kind = 6 | maySkip
-	positionKind   Kind = 7 | maySkip
-	identityKind   Kind = 8 | maySkip
+	recordKind     entryKind = 1
+	stateKind      entryKind = 2
+	forgettingKind entryKind = 3
+	tombstoneKind  entryKind = 4
+	clockKind      entryKind = 5
+	trimKind       entryKind = 6 | maySkip
+	positionKind   entryKind = 7 | maySkip
+	identityKind   entryKind = 8 | maySkip
 )
-
-// String returns the kind's name as in JSON.
-func (k Kind) String() string {
-	switch k {
-	case Mixed:
-		return "mixed"
-	case Records:
-		return "records"
-	case Checkpoint:
-		return "checkpoint"
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
-}
 
 // Part is the place of an envelope in its checkpoint, which may have many envelopes.
 type Part uint8
@@ -72,8 +55,8 @@ type Record struct {
 	Client     string // 1 to maxClient bytes of UTF-8
 	Epoch      uint64
 	Seq        uint64
-	Time       int64       // Unix time in milliseconds; in format 2 log time
-	Attributes []Attribute // at most 255; format 1 has none
+	Time       int64       // log time, in Unix milliseconds
+	Attributes []Attribute // at most 255
 	Data       []byte
 }
 
@@ -97,13 +80,10 @@ const (
 
 // State is what the log contains for one client, up to the State's envelope.
 type State struct {
-	Client string // 1 to maxClient bytes of UTF-8
-	Epoch  uint64
-	Last   uint64 // sequence number of the newest record in the log
-	Claim  bool   // a server has taken the client; false: part of a checkpoint
-	Expiry int64  // format 1: Unix time in milliseconds after which the client may be forgotten; of a claim, when it was made
-
-	// Format 2 has these fields instead of Expiry.
+	Client    string // 1 to maxClient bytes of UTF-8
+	Epoch     uint64
+	Last      uint64 // sequence number of the newest record in the log
+	Claim     bool   // a server has taken the client; false: part of a checkpoint
 	Connected bool   // when the state was written
 	Seen      int64  // log time at which the client was last connected; its age counts from Clock.Time of the same envelope
 	Summed    bool   // Sum is known
@@ -128,35 +108,20 @@ type Clock struct {
 // Encoder builds envelopes in one buffer, without allocating once the buffer has grown.
 // The zero value works.
 type Encoder struct {
-	// Format is the format of the envelopes, 1 or 2. Zero: 2. Format 1 stores records without
-	// attributes, and the states of format 1, and nothing else.
-	Format uint8
-
 	buf   []byte
-	kind  Kind
 	begun bool
 	count uint32
 }
 
-// Begin starts an envelope of records and discards the previous one. In format 2, entries of
-// all kinds may be added. base is the position of the First part of the newest complete
-// checkpoint, or 0: recovery reads from there.
-func (e *Encoder) Begin(base uint64) { e.begin(Records, 0, base) }
+// Begin starts an envelope and discards the previous one. base is the position of the First part of the
+// newest complete checkpoint, or 0: recovery reads from there.
+func (e *Encoder) Begin(base uint64) { e.BeginCheckpoint(0, base) }
 
-// BeginCheckpoint starts an envelope of client states, in format 2 of all kinds of entries.
-// base is as in Begin.
-func (e *Encoder) BeginCheckpoint(part Part, base uint64) { e.begin(Checkpoint, part, base) }
-
-func (e *Encoder) begin(kind Kind, part Part, base uint64) {
-	if e.Format == 0 {
-		e.Format = newest
-	}
-	if e.Format == 2 {
-		kind = Mixed
-	}
-	e.kind, e.count, e.begun = kind, 0, true
+// BeginCheckpoint starts an envelope that is part of a checkpoint. base is as in Begin.
+func (e *Encoder) BeginCheckpoint(part Part, base uint64) {
+	e.count, e.begun = 0, true
 	e.buf = append(e.buf[:0], magic...)
-	e.buf = append(e.buf, e.Format, byte(kind), byte(part), 0)
+	e.buf = append(e.buf, version, 0, byte(part), 0)
 	e.buf = append(e.buf, 0, 0, 0, 0, 0, 0, 0, 0) // count and body length: Bytes fills them
 	e.buf = binary.BigEndian.AppendUint64(e.buf, base)
 }
@@ -171,20 +136,16 @@ func (e *Encoder) Size() int { return len(e.buf) + trailerSize }
 // client id or the attributes are invalid; an error leaves the envelope unchanged.
 func (e *Encoder) Record(r *Record) error {
 	for i := range r.Attributes {
-		if e.kind == Records || len(r.Attributes) > 255 || len(r.Attributes[i].Value) > 0xffff {
-			return fmt.Errorf("%w: %d attributes; format 2 stores up to 255, of up to 65535 bytes each", ErrMalformed, len(r.Attributes))
+		if len(r.Attributes) > 255 || len(r.Attributes[i].Value) > 0xffff {
+			return fmt.Errorf("%w: %d attributes; a record has up to 255, of up to 65535 bytes each", ErrMalformed, len(r.Attributes))
 		}
 	}
-	start := e.start(Records)
+	start := e.start(recordKind)
 	e.buf = appendNamed(e.buf, r.Client, r.Epoch, r.Seq, uint64(r.Time))
-	if e.kind == Records {
-		e.buf = binary.BigEndian.AppendUint32(e.buf, uint32(len(r.Data)))
-	} else {
-		e.buf = append(e.buf, byte(len(r.Attributes)))
-		for _, a := range r.Attributes {
-			e.buf = binary.BigEndian.AppendUint16(append(e.buf, byte(a.Kind)), uint16(len(a.Value)))
-			e.buf = append(e.buf, a.Value...)
-		}
+	e.buf = append(e.buf, byte(len(r.Attributes)))
+	for _, a := range r.Attributes {
+		e.buf = binary.BigEndian.AppendUint16(append(e.buf, byte(a.Kind)), uint16(len(a.Value)))
+		e.buf = append(e.buf, a.Value...)
 	}
 	e.buf = append(e.buf, r.Data...)
 	return e.end(start, r.Client)
@@ -192,25 +153,17 @@ func (e *Encoder) Record(r *Record) error {
 
 // State adds the state of a client. It returns the same errors as Record.
 func (e *Encoder) State(s *State) error {
-	start, at, sum := e.start(Checkpoint), s.Seen, uint32(0)
-	if e.kind != Mixed {
-		if at = s.Expiry; s.Claim {
-			at = -at
-		}
+	start, sum := e.start(stateKind), uint32(0)
+	if s.Summed {
+		sum = s.Sum
 	}
-	e.buf = appendNamed(e.buf, s.Client, s.Epoch, s.Last, uint64(at))
-	if e.kind == Mixed {
-		if s.Summed {
-			sum = s.Sum
-		}
-		e.buf = append(binary.BigEndian.AppendUint32(e.buf, sum), flags(s.Claim, s.Summed, s.Connected))
-		e.buf = binary.BigEndian.AppendUint64(e.buf, s.Instance)
-	}
+	e.buf = appendNamed(e.buf, s.Client, s.Epoch, s.Last, uint64(s.Seen))
+	e.buf = append(binary.BigEndian.AppendUint32(e.buf, sum), flags(s.Claim, s.Summed, s.Connected))
+	e.buf = binary.BigEndian.AppendUint64(e.buf, s.Instance)
 	return e.end(start, s.Client)
 }
 
-// Forgetting adds that a session was forgotten. It returns the same errors as Record, and panics
-// in format 1, as Tombstone, Trim and Clock do.
+// Forgetting adds that a session was forgotten. It returns the same errors as Record.
 func (e *Encoder) Forgetting(f *Forgetting) error {
 	start := e.start(forgettingKind)
 	e.buf = appendNamed(e.buf, f.Client, f.Epoch)
@@ -229,21 +182,19 @@ func (e *Encoder) Clock(c Clock) error {
 }
 
 // words adds an entry of a few integers.
-func (e *Encoder) words(kind Kind, words ...uint64) error {
+func (e *Encoder) words(kind entryKind, words ...uint64) error {
 	start := e.start(kind)
 	e.buf = appendWords(e.buf, words...)
 	return e.end(start, "-")
 }
 
 // start begins an entry and returns its offset.
-func (e *Encoder) start(kind Kind) int {
-	if !e.begun || e.kind != Mixed && e.kind != kind {
-		panic("journal: Encoder: an entry of the wrong kind, or without Begin")
+func (e *Encoder) start(kind entryKind) int {
+	if !e.begun {
+		panic("journal: Encoder: an entry without Begin")
 	}
 	start := len(e.buf)
-	if e.kind == Mixed {
-		e.buf = append(e.buf, byte(kind), 0, 0, 0, 0) // length: end fills it
-	}
+	e.buf = append(e.buf, byte(kind), 0, 0, 0, 0) // length: end fills it
 	return start
 }
 
@@ -256,9 +207,8 @@ func (e *Encoder) end(start int, client string) error {
 	case e.Size() > MaxEnvelope:
 		e.buf = e.buf[:start]
 		return ErrTooLarge
-	case e.kind == Mixed:
-		binary.BigEndian.PutUint32(e.buf[start+1:], uint32(len(e.buf)-start-headSize))
 	}
+	binary.BigEndian.PutUint32(e.buf[start+1:], uint32(len(e.buf)-start-headSize))
 	e.count++
 	return nil
 }
@@ -306,13 +256,11 @@ func validClient(client string) bool {
 
 // Envelope is a decoded envelope. It refers to the bytes from which it was decoded.
 type Envelope struct {
-	Format uint8
-	Kind   Kind
-	Part   Part // 0 for records of format 1
-	Base   uint64
-	Count  int
-	body   []byte
-	sum    uint32
+	Part  Part
+	Base  uint64
+	Count int
+	body  []byte
+	sum   uint32
 }
 
 // header checks only an envelope's header and length.
@@ -328,12 +276,12 @@ func header(b []byte) (Envelope, error) {
 	switch {
 	case string(b[:4]) != magic:
 		return malformed("it begins with %q", b[:4])
-	case e.Format == 0 || e.Format > newest:
-		return malformed("version %d; this program reads versions 1 and %d", e.Format, newest)
-	case e.Format == 2 && e.Kind != Mixed || e.Format == 1 && e.Kind != Records && e.Kind != Checkpoint:
-		return malformed("%v", e.Kind)
-	case e.Part&^(First|Last) != 0 || e.Part != 0 && e.Kind == Records || b[7] != 0:
-		return malformed("flags %#x and reserved byte %#x", b[6], b[7])
+	case b[4] == 1:
+		return malformed("version 1 is reserved; this program reads version %d", version)
+	case b[4] != version:
+		return malformed("version %d; this program reads version %d", b[4], version)
+	case e.Part&^(First|Last) != 0 || b[5] != 0 || b[7] != 0:
+		return malformed("part %#x and reserved bytes %#x and %#x", b[6], b[5], b[7])
 	case len(b) > MaxEnvelope:
 		return malformed("%d bytes, limit %d", len(b), MaxEnvelope)
 	case int64(length) != int64(len(e.body)):
@@ -355,8 +303,8 @@ func Decode(b []byte) (Envelope, error) {
 	}
 	rest := e.body
 	for i := range e.Count {
-		kind, body, after := e.cut(rest)
-		if body == nil || e.Format == 1 && clientSize(body) == 0 || e.Format > 1 && !wellFormed(kind, body) {
+		kind, body, after := cut(rest)
+		if body == nil || !wellFormed(kind, body) {
 			return Envelope{}, fmt.Errorf("%w: entry %d of %d", ErrMalformed, i+1, e.Count)
 		}
 		if rest = after; kind > clockKind && kind&maySkip == 0 {
@@ -373,33 +321,22 @@ func Decode(b []byte) (Envelope, error) {
 func Trust(b []byte) Envelope {
 	end := len(b) - trailerSize
 	return Envelope{
-		Format: b[4], Kind: Kind(b[5]), Part: Part(b[6]), Base: binary.BigEndian.Uint64(b[16:]),
-		Count: int(binary.BigEndian.Uint32(b[8:])), body: b[headerSize:end], sum: binary.BigEndian.Uint32(b[end:]),
+		Part: Part(b[6]), Base: binary.BigEndian.Uint64(b[16:]), Count: int(binary.BigEndian.Uint32(b[8:])),
+		body: b[headerSize:end], sum: binary.BigEndian.Uint32(b[end:]),
 	}
 }
 
 // cut returns the kind and the body of the entry at the front of b, and the bytes after it; the
 // body is nil if the entry is longer than b. Only Decode checks more than that.
-func (e Envelope) cut(b []byte) (kind Kind, body, rest []byte) {
-	begin, end := 0, int64(headSize)
-	switch {
-	case len(b) < headSize:
+func cut(b []byte) (kind entryKind, body, rest []byte) {
+	if len(b) < headSize {
 		return 0, nil, nil
-	case e.Format > 1:
-		kind, begin = Kind(b[0]), headSize
-		end += int64(binary.BigEndian.Uint32(b[1:]))
-	default:
-		kind, end = e.Kind, 1+int64(b[0])+sessionSize
-		if kind == Records {
-			if end += 4; end <= int64(len(b)) {
-				end += int64(binary.BigEndian.Uint32(b[end-4:]))
-			}
-		}
 	}
+	end := headSize + int64(binary.BigEndian.Uint32(b[1:]))
 	if end > int64(len(b)) {
 		return 0, nil, nil
 	}
-	return kind, b[begin:end:end], b[end:]
+	return entryKind(b[0]), b[headSize:end:end], b[end:]
 }
 
 // clientSize returns the length of the valid client id at the front of b, or 0.
@@ -410,16 +347,16 @@ func clientSize(b []byte) int {
 	return int(b[0])
 }
 
-// wellFormed checks an entry's body in format 2. Any body is fine for a kind that is unknown.
-func wellFormed(kind Kind, b []byte) bool {
+// wellFormed checks an entry's body. Any body is fine for a kind that is unknown.
+func wellFormed(kind entryKind, b []byte) bool {
 	n := clientSize(b)
 	rest := len(b) - 1 - n
 	switch kind {
 	case 0:
 		return false
-	case Records:
+	case recordKind:
 		return n > 0 && rest > sessionSize && attributesSize(b[1+n+sessionSize:]) > 0
-	case Checkpoint:
+	case stateKind:
 		if n == 0 || rest != stateSize {
 			return false
 		}
@@ -452,14 +389,11 @@ func attributesSize(b []byte) int {
 }
 
 // entries yields the bodies of all entries of a kind.
-func (e Envelope) entries(wanted Kind, yield func(body []byte) bool) {
-	if e.Kind != Mixed && e.Kind != wanted {
-		return
-	}
+func (e Envelope) entries(wanted entryKind, yield func(body []byte) bool) {
 	for rest := e.body; len(rest) > 0; {
-		var kind Kind
+		var kind entryKind
 		var body []byte
-		if kind, body, rest = e.cut(rest); kind == wanted && !yield(body) {
+		if kind, body, rest = cut(rest); kind == wanted && !yield(body) {
 			return
 		}
 	}
@@ -469,13 +403,8 @@ func (e Envelope) entries(wanted Kind, yield func(body []byte) bool) {
 func (e Envelope) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		var r Record
-		e.entries(Records, func(b []byte) bool {
-			if e.Format == 1 {
-				b = r.entry(b)
-				r.Data = b[4:len(b):len(b)]
-			} else {
-				r.parse(b)
-			}
+		e.entries(recordKind, func(b []byte) bool {
+			r.parse(b)
 			return yield(r)
 		})
 	}
@@ -485,16 +414,12 @@ func (e Envelope) Records() iter.Seq[Record] {
 func (e Envelope) States() iter.Seq[State] {
 	return func(yield func(State) bool) {
 		var r Record
-		e.entries(Checkpoint, func(b []byte) bool {
+		e.entries(stateKind, func(b []byte) bool {
 			b = r.entry(b)
-			s := State{Client: r.Client, Epoch: r.Epoch, Last: r.Seq}
-			if e.Format == 1 {
-				s.Expiry, s.Claim = max(r.Time, -r.Time), r.Time < 0
-				return yield(s)
-			}
-			s.Seen, s.Sum, s.Claim, s.Summed = r.Time, binary.BigEndian.Uint32(b), b[4]&1 != 0, b[4]&2 != 0
-			s.Connected, s.Instance = b[4]&4 != 0, binary.BigEndian.Uint64(b[5:])
-			return yield(s)
+			return yield(State{
+				Client: r.Client, Epoch: r.Epoch, Last: r.Seq, Seen: r.Time, Sum: binary.BigEndian.Uint32(b),
+				Claim: b[4]&1 != 0, Summed: b[4]&2 != 0, Connected: b[4]&4 != 0, Instance: binary.BigEndian.Uint64(b[5:]),
+			})
 		})
 	}
 }
@@ -531,26 +456,15 @@ func (e Envelope) Clocks() iter.Seq[Clock] {
 	}
 }
 
-// RawRecords yields the bodies of the records as format 2 stores them. They refer to the envelope's
-// bytes, but those of format 1 are valid until the next one.
+// RawRecords yields the bodies of the records. They refer to the envelope's bytes.
 func (e Envelope) RawRecords() iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		var room []byte
-		e.entries(Records, func(b []byte) bool {
-			if e.Format == 1 { // no attributes, and a length before the data
-				end := 1 + int(b[0]) + sessionSize
-				room = append(append(append(room[:0], b[:end]...), 0), b[end+4:]...)
-				b = room
-			}
-			return yield(b)
-		})
-	}
+	return func(yield func([]byte) bool) { e.entries(recordKind, yield) }
 }
 
-// Parse sets r to what the body of a record of format 2 says, and reports whether it is well formed. r
+// Parse sets r to what the body of a record says, and reports whether it is well formed. r
 // refers to the body's bytes.
 func (r *Record) Parse(body []byte) bool {
-	if !wellFormed(Records, body) {
+	if !wellFormed(recordKind, body) {
 		return false
 	}
 	r.parse(body)

@@ -12,10 +12,8 @@ import (
 )
 
 // sample is an envelope of n records of 128 bytes, from client, with sequences from seq.
-func sample(client string, seq uint64, n int) []byte { return sampleOf(1, client, seq, n) }
-
-func sampleOf(format uint8, client string, seq uint64, n int) []byte {
-	e := Encoder{Format: format}
+func sample(client string, seq uint64, n int) []byte {
+	var e Encoder
 	e.Begin(0)
 	for i := range n {
 		data := bytes.Repeat([]byte{byte(i)}, 128)
@@ -33,42 +31,13 @@ func reseal(b []byte) []byte {
 	return b
 }
 
-// TestEnvelopeBytes holds the encoder to docs/envelope.md.
-func TestEnvelopeBytes(t *testing.T) {
-	e := Encoder{Format: 1}
-	e.Begin(9)
-	if err := e.Record(&Record{Client: "ab", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz")}); err != nil {
-		t.Fatal(err)
-	}
-	records := "484e4556" + "01" + "01" + "00" + "00" + "00000001" + "00000022" + "0000000000000009" +
-		"02" + "6162" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "00000003" + "78797a"
-	if got := hex.EncodeToString(e.Bytes()); got != records+got[len(records):] || len(got) != len(records)+8 {
-		t.Errorf("records: got  %s\nwant %s and a checksum", got, records)
-	}
-	e.BeginCheckpoint(First|Last, 0)
-	if err := e.State(&State{Client: "é", Epoch: 1, Last: 2, Expiry: 3}); err != nil {
-		t.Fatal(err)
-	}
-	states := "484e4556" + "01" + "02" + "03" + "00" + "00000001" + "0000001b" + "0000000000000000" +
-		"02" + "c3a9" + "0000000000000001" + "0000000000000002" + "0000000000000003"
-	if got := hex.EncodeToString(e.Bytes()); got != states+got[len(states):] || len(got) != len(states)+8 {
-		t.Errorf("states: got  %s\nwant %s and a checksum", got, states)
-	}
-}
-
 func TestEnvelopeRoundTrip(t *testing.T) {
-	for format := range uint8(3) { // 0 is 2
-		roundTrip(t, format, []Kind{Mixed, Records, Mixed}[format], []Kind{Mixed, Checkpoint, Mixed}[format])
-	}
-}
-
-func roundTrip(t *testing.T, format uint8, ofRecords, ofStates Kind) {
 	want := []Record{
 		{Client: "a", Epoch: 1, Seq: 1, Time: -1, Data: []byte{}},
 		{Client: "a", Epoch: 1, Seq: 2, Time: 5, Data: []byte("hello")},
 		{Client: strings.Repeat("b", maxClient), Epoch: 1 << 63, Seq: 1<<64 - 1, Time: 1 << 62, Data: make([]byte, 70_000)},
 	}
-	e := Encoder{Format: format}
+	var e Encoder
 	e.Begin(7)
 	for i := range want {
 		if err := e.Record(&want[i]); err != nil {
@@ -81,8 +50,8 @@ func roundTrip(t *testing.T, format uint8, ofRecords, ofStates Kind) {
 		t.Errorf("Size says %d before Bytes returns %d", size, len(b))
 	}
 	got, err := Decode(b)
-	if err != nil || got.Kind != ofRecords || got.Base != 7 || got.Count != len(want) {
-		t.Fatalf("got %v, %v, base %d, count %d", err, got.Kind, got.Base, got.Count)
+	if err != nil || got.Part != 0 || got.Base != 7 || got.Count != len(want) {
+		t.Fatalf("got %v, part %d, base %d, count %d", err, got.Part, got.Base, got.Count)
 	}
 	same := func(a, b Record) bool {
 		return a.Client == b.Client && a.Epoch == b.Epoch && a.Seq == b.Seq && a.Time == b.Time && bytes.Equal(a.Data, b.Data)
@@ -90,10 +59,7 @@ func roundTrip(t *testing.T, format uint8, ofRecords, ofStates Kind) {
 	if all := slices.Collect(got.Records()); !slices.EqualFunc(all, want, same) {
 		t.Errorf("got %d records that differ from the %d written", len(all), len(want))
 	}
-	states := []State{{Client: "a", Epoch: 1, Last: 2, Expiry: 3}, {Client: "b", Epoch: 4, Last: 5, Claim: true, Expiry: 6}}
-	if format != 1 {
-		states = []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "b", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, Instance: 8}}
-	}
+	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, Instance: 8}}
 	e.BeginCheckpoint(Last, 3)
 	for i := range states {
 		if err := e.State(&states[i]); err != nil {
@@ -101,8 +67,8 @@ func roundTrip(t *testing.T, format uint8, ofRecords, ofStates Kind) {
 		}
 	}
 	got, err = Decode(e.Bytes())
-	if err != nil || got.Kind != ofStates || got.Part != Last || got.Base != 3 {
-		t.Fatalf("got %v, %v, part %d, base %d", err, got.Kind, got.Part, got.Base)
+	if err != nil || got.Part != Last || got.Base != 3 {
+		t.Fatalf("got %v, part %d, base %d", err, got.Part, got.Base)
 	}
 	if all := slices.Collect(got.States()); !slices.Equal(all, states) {
 		t.Errorf("got %v, want %v", all, states)
@@ -111,12 +77,7 @@ func roundTrip(t *testing.T, format uint8, ofRecords, ofStates Kind) {
 
 // TestEnvelopeFlips flips each bit of an envelope: each is noticed.
 func TestEnvelopeFlips(t *testing.T) {
-	for _, format := range []uint8{1, 2} {
-		flips(t, sampleOf(format, "client", 1, 3))
-	}
-}
-
-func flips(t *testing.T, good []byte) {
+	good := sample("client", 1, 3)
 	for i := range len(good) * 8 {
 		bad := bytes.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)
@@ -138,15 +99,14 @@ func TestEnvelopeRefusals(t *testing.T) {
 		change func(b []byte) []byte
 	}{
 		{"another version", func(b []byte) []byte { b[4] = 3; return b }},
-		{"the kind of version 2", func(b []byte) []byte { b[4] = 2; return b }},
-		{"an unknown kind", func(b []byte) []byte { b[5] = 3; return b }},
-		{"a part of records", func(b []byte) []byte { b[6] = 1; return b }},
-		{"the reserved byte", func(b []byte) []byte { b[7] = 1; return b }},
+		{"the first reserved byte", func(b []byte) []byte { b[5] = 1; return b }},
+		{"an unknown part", func(b []byte) []byte { b[6] = 4; return b }},
+		{"the second reserved byte", func(b []byte) []byte { b[7] = 1; return b }},
 		{"too many entries", func(b []byte) []byte { b[11]++; return b }},
 		{"too few entries", func(b []byte) []byte { b[11]--; return b }},
 		{"a longer body", func(b []byte) []byte { b[15]++; return b }},
-		{"no client", func(b []byte) []byte { b[headerSize] = 0; return b }},
-		{"a client that is not UTF-8", func(b []byte) []byte { b[headerSize+1] = 0xff; return b }},
+		{"no client", func(b []byte) []byte { b[headerSize+headSize] = 0; return b }},
+		{"a client that is not UTF-8", func(b []byte) []byte { b[headerSize+headSize+1] = 0xff; return b }},
 		{"bytes after the entries", func(b []byte) []byte {
 			b = slices.Insert(b, len(b)-trailerSize, 0)
 			binary.BigEndian.PutUint32(b[12:], uint32(len(b)-headerSize-trailerSize))
@@ -159,15 +119,48 @@ func TestEnvelopeRefusals(t *testing.T) {
 	}
 }
 
+// reserved is an envelope with version 1 in its header.
+func reserved() []byte {
+	b, err := hex.DecodeString("484e4556" + "01" + "01" + "00" + "00" + "00000001" + "00000022" + "0000000000000000" +
+		"02" + "6162" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "00000003" + "78797a" + "00000000")
+	if err != nil {
+		panic(err)
+	}
+	return reseal(b)
+}
+
+// TestReservedVersion: version 1 is refused by name, and nothing of it is stored.
+func TestReservedVersion(t *testing.T) {
+	const says = "version 1 is reserved; this program reads version 2"
+	refused := func(err error) {
+		t.Helper()
+		if text := fmt.Sprint(err); !errors.Is(err, ErrMalformed) || !strings.HasSuffix(text, says) {
+			t.Error(err)
+		}
+	}
+	_, err := Decode(reserved())
+	refused(err)
+	dir := t.TempDir()
+	log := openedSegments(t, dir, SegmentsOptions{})
+	appended(t, log, sample("a", 1, 1), 1)
+	before := tree(t, dir)[segmentName(1)]
+	_, err = log.Append(t.Context(), reserved())
+	refused(err)
+	if tree(t, dir)[segmentName(1)] != before {
+		t.Error("the segment has changed")
+	}
+	appended(t, log, sample("a", 2, 1), 2)
+}
+
 func TestEncoderLimits(t *testing.T) {
-	e := Encoder{Format: 1}
+	var e Encoder
 	e.Begin(0)
 	for _, client := range []string{"", strings.Repeat("x", maxClient+1), "\xff"} {
 		if err := e.Record(&Record{Client: client}); !errors.Is(err, ErrMalformed) {
 			t.Errorf("client %q: got %v", client, err)
 		}
 	}
-	most := MaxEnvelope - headerSize - trailerSize - recordSize - len("c")
+	most := MaxEnvelope - headerSize - trailerSize - headSize - 1 - len("c") - sessionSize - 1
 	if err := e.Record(&Record{Client: "c", Data: make([]byte, most+1)}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("one byte too many: got %v", err)
 	}
@@ -203,7 +196,7 @@ func TestEncoderDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// everyKind is an envelope with an entry of each kind of format 2, and one that may be skipped.
+// everyKind is an envelope with an entry of each kind that readers must know, and one that may be skipped.
 func everyKind(t testing.TB) []byte {
 	var e Encoder
 	e.BeginCheckpoint(First, 4)
@@ -222,8 +215,8 @@ func everyKind(t testing.TB) []byte {
 	return bytes.Clone(e.Bytes())
 }
 
-// TestMixedBytes holds format 2 to docs/envelope.md.
-func TestMixedBytes(t *testing.T) {
+// TestEnvelopeBytes holds the encoder to docs/envelope.md.
+func TestEnvelopeBytes(t *testing.T) {
 	got := hex.EncodeToString(everyKind(t))
 	want := "484e4556" + "02" + "00" + "01" + "00" + "00000006" + "000000a2" + "0000000000000004" +
 		"05" + "00000018" + "0000000000000001" + "0000000000000002" + "fffffffffffffffd" +
@@ -236,15 +229,11 @@ func TestMixedBytes(t *testing.T) {
 	if len(got) != len(want)+8 || got[:len(want)] != want {
 		t.Errorf("got  %s\nwant %s and a checksum", got, want)
 	}
-	plain := func(format uint8) int { return len(sampleOf(format, "meter-17", 1, 1)) }
-	if plain(2) > plain(1)+2 {
-		t.Errorf("a record has %d bytes more than in format 1, want 2 at most", plain(2)-plain(1))
-	}
 }
 
-// TestMixedRefusals changes fields of format 2 and corrects the checksum. An unknown kind is
+// TestEntryRefusals changes fields of entries and corrects the checksum. An unknown kind is
 // skipped only if its top bit says so.
-func TestMixedRefusals(t *testing.T) {
+func TestEntryRefusals(t *testing.T) {
 	good := everyKind(t)
 	e, err := Decode(good)
 	if err != nil {
@@ -273,7 +262,6 @@ func TestMixedRefusals(t *testing.T) {
 		change     func(b []byte)
 	}{
 		{"an unknown kind", "written by a newer version", func(b []byte) { b[clock] = 6 }},
-		{"a kind of envelope", "records", func(b []byte) { b[5] = 1 }},
 		{"kind 0", "entry 1", func(b []byte) { b[clock] = 0 }},
 		{"a short clock", "entry", func(b []byte) { b[clock+4]-- }},
 		{"a long entry", "entry", func(b []byte) { b[record+1] = 1 }},
@@ -296,25 +284,14 @@ func TestMixedRefusals(t *testing.T) {
 	if err := out.Record(&many); !errors.Is(err, ErrMalformed) {
 		t.Errorf("256 attributes: %v", err)
 	}
-	out.Format = 1
-	out.Begin(0)
-	if err := out.Record(&Record{Client: "a", Attributes: make([]Attribute, 1)}); !errors.Is(err, ErrMalformed) {
-		t.Errorf("attributes in format 1: %v", err)
-	}
 }
 
 // FuzzDecode: no input crashes, and what Decode accepts encodes to the same bytes, unless it has
 // entries that this program skips.
 func FuzzDecode(f *testing.F) {
 	f.Add(sample("client", 1, 3), false)
-	f.Add(sampleOf(2, "client", 1, 3), true)
 	f.Add(everyKind(f), true)
-	e := Encoder{Format: 1}
-	e.BeginCheckpoint(First, 4)
-	if err := e.State(&State{Client: "a", Epoch: 1, Last: 2, Expiry: 3}); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(bytes.Clone(e.Bytes()), true)
+	f.Add(reserved(), true)
 	f.Fuzz(func(t *testing.T, b []byte, sealed bool) {
 		if sealed && len(b) >= trailerSize {
 			b = reseal(bytes.Clone(b)) // else the checksum would keep the fuzzer out
@@ -326,10 +303,8 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		again := Encoder{Format: got.Format}
-		if again.BeginCheckpoint(got.Part, got.Base); got.Kind == Records {
-			again.Begin(got.Base)
-		}
+		var again Encoder
+		again.BeginCheckpoint(got.Part, got.Base)
 		for r := range got.Records() {
 			err = errors.Join(err, again.Record(&r))
 		}

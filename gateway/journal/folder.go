@@ -3,9 +3,11 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,8 +16,51 @@ import (
 
 const (
 	lockName       = "lock"
+	newSuffix      = ".new" // of a file that is renamed once it is complete
+	mostNamed      = 5      // files in a refusal
 	defaultReserve = 64 << 20
 )
+
+// ownNames are the files of a log that its folder may have without segments.
+var ownNames = []string{lockName, markName, markName + newSuffix, copyingName, partName, spareName}
+
+// holdsLog reports whether the folder dir has a log, or a part of one. It returns a *Refusal if the folder has no
+// segments but files that are not of a log: they may be a log that this package cannot read.
+func holdsLog(dir string) (has bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	var others []string
+	for _, e := range entries {
+		name := e.Name()
+		if firstOf(name) > 0 {
+			return true, nil
+		}
+		switch {
+		case slices.Contains(ownNames, name) || strings.HasPrefix(name, tornPrefix):
+			has = has || name == markName || name == copyingName
+		case name[0] == '.' || name == "lost+found" || e.Type() == fs.ModeSocket: // of mount points, and of honed's listeners
+		default:
+			others = append(others, strconv.Quote(name))
+		}
+	}
+	if len(others) == 0 {
+		return has, nil
+	}
+	if more := len(others) - mostNamed; more > 0 {
+		others = append(others[:mostNamed], fmt.Sprintf("and %d more", more))
+	}
+	return has, &Refusal{
+		What:   fmt.Sprintf("%s has no segments of a log, but other files: %s", dir, strings.Join(others, ", ")),
+		Repair: "use an empty folder, or that of a log",
+	}
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil
+}
 
 // takeLock locks the file path and writes this process's id into it. Two processes on one store
 // would destroy it. The file looks like something left over and may be deleted, so it does not
@@ -100,22 +145,6 @@ func replaced(f *os.File) error {
 		Repair: "put the log back, or choose which one to keep, before you start again",
 		Err:    err,
 	}
-}
-
-// kept replaces the lock file at path if it was deleted: earlier versions lock nothing else.
-func kept(lock *os.File, path string) (*os.File, error) {
-	if replaced(lock) == nil {
-		return lock, nil
-	}
-	again, err := takeLock(path)
-	if err == nil {
-		lock.Close()
-		return again, nil
-	}
-	if errors.Is(err, errInUse) {
-		return lock, err
-	}
-	return lock, nil
 }
 
 // space is how large a log may become.

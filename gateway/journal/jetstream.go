@@ -54,7 +54,7 @@ func newStream(nc *nats.Conn, name string) (*stream, error) {
 
 // config returns the configuration of a new stream: JetStream never deletes from it by itself.
 func (o *ClusterOptions) config() jetstream.StreamConfig {
-	c := jetstream.StreamConfig{
+	return jetstream.StreamConfig{
 		Name:        o.Stream,
 		Description: "honed: what was acknowledged; written by honed alone",
 		Subjects:    []string{subject + "." + o.Stream},
@@ -62,21 +62,13 @@ func (o *ClusterOptions) config() jetstream.StreamConfig {
 		Discard:     jetstream.DiscardNew,
 		Storage:     jetstream.FileStorage,
 		Replicas:    o.Replicas,
-		FirstSeq:    o.first,
 		MaxMsgs:     -1,
 		MaxBytes:    -1,
 		MaxMsgSize:  -1,
 		AllowDirect: true,
 		DenyDelete:  true, // and purging is for Trim
 	}
-	if o.from != "" {
-		c.Metadata = map[string]string{copiedFrom: o.from}
-	}
-	return c
 }
-
-// copiedFrom is the key of a stream's metadata that names what is being copied to it.
-const copiedFrom = "honed-copied-from"
 
 // state asks the stream's leader once for its configuration and bounds. Without a leader, JetStream answers
 // that the stream is empty.
@@ -104,15 +96,6 @@ func bounds(state jetstream.StreamState) (first, next uint64) {
 // checkConfig refuses a stream whose configuration may lose envelopes, or cannot store them.
 func (o *ClusterOptions) checkConfig(c jetstream.StreamConfig) error {
 	wrong := ""
-	switch other := c.Metadata[copiedFrom]; {
-	case o.from != "" && other != o.from:
-		return &Refusal{What: fmt.Sprintf("the stream %s is not an unfinished copy of %s", c.Name, o.from), Repair: "choose another name for the copy"}
-	case other != o.from:
-		return &Refusal{
-			What:   fmt.Sprintf("the stream %s has an unfinished copy of %s", c.Name, other),
-			Repair: "finish it with honed migrate --to-stream " + c.Name + ", or delete the stream",
-		}
-	}
 	switch {
 	case !slices.Equal(c.Subjects, []string{subject + "." + o.Stream}):
 		wrong = fmt.Sprintf("has the subjects %q instead of %q", c.Subjects, subject+"."+o.Stream)
@@ -124,6 +107,8 @@ func (o *ClusterOptions) checkConfig(c jetstream.StreamConfig) error {
 		wrong = "has messages of other subjects or streams (a subject transform, mirror or sources)"
 	case !c.DenyDelete || c.AllowRollup:
 		wrong = "lets its messages be deleted (deny_delete, allow_rollup_hdrs)"
+	case c.DenyPurge:
+		wrong = "cannot be trimmed (deny_purge, which NATS does not take back)"
 	case c.PersistMode != jetstream.DefaultPersistMode:
 		wrong = "acknowledges before it has written (persist_mode async)"
 	case c.Sealed:

@@ -78,8 +78,8 @@ var (
 	ErrMalformed = errors.New("journal: malformed envelope")
 )
 
-// Refusal is the error of a log that cannot be opened, or not be trimmed. This package does not change a log that it
-// refuses.
+// Refusal is the error of a log that cannot be opened, or whose files were replaced. This package does not change a log
+// that it refuses.
 type Refusal struct {
 	What   string // what is wrong, with the values
 	Repair string // what the operator can do

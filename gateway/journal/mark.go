@@ -31,10 +31,10 @@ type mark struct {
 	done   sync.WaitGroup
 }
 
-// createMark writes a mark.
-func createMark(path string, pos uint64) error {
+// createMark writes the mark of an empty log.
+func createMark(path string) error {
 	b := make([]byte, 2*markSlots)
-	copy(b, markSlot(1, pos))
+	copy(b, markSlot(1, 0))
 	return writeSynced(path, b)
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPositionEntries encodes and decodes what envelopes say of readers, and older versions skip it.
+// TestPositionEntries encodes and decodes what envelopes say of readers, which programs without readers skip.
 func TestPositionEntries(t *testing.T) {
 	want := []Position{
 		{Name: "copy", Share: 2, Of: 3, Number: 1<<40 + 5, Generation: 7, Instance: 10, Away: 8, Expire: 9},
@@ -36,7 +36,7 @@ func TestPositionEntries(t *testing.T) {
 		t.Errorf("%v, %+v", got, slices.Collect(d.Positions()))
 	}
 	if positionKind&maySkip == 0 || identityKind&maySkip == 0 {
-		t.Error("older versions refuse the entries")
+		t.Error("programs without readers refuse the entries")
 	}
 	for _, at := range []int{headerSize + headSize + 16 + headSize} { // the length of the first name
 		bad := bytes.Clone(b)

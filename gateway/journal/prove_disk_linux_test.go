@@ -6,7 +6,6 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -39,7 +38,6 @@ type inode struct {
 
 	data, kept   []byte
 	lost         bool // an fsync has failed since
-	bad          int  // offset of a byte that cannot be read; 0: none
 	writes       []write
 	names, saved map[string]*inode // of a folder; nil: a file
 }
@@ -63,15 +61,6 @@ func (r rename) keep() {
 		delete(r.from.saved, r.name)
 	}
 	r.to.saved[r.newly] = r.child
-}
-
-// found returns the file or folder at a path.
-func (d *disk) found(path string) *inode {
-	n := d.root
-	for name := range strings.SplitSeq(path, "/") {
-		n = n.names[name]
-	}
-	return n
 }
 
 const sector = 512
@@ -354,9 +343,6 @@ func (n *inode) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64)
 		return nil, e
 	}
 	defer n.d.mu.Unlock()
-	if n.bad > 0 && int64(n.bad) >= off && int64(n.bad) < off+int64(len(dest)) {
-		return nil, syscall.EIO
-	}
 	if off >= int64(len(n.data)) {
 		return fuse.ReadResultData(nil), 0
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // A segment is one file of a log: a header, a frame for each envelope, and once it is sealed a
@@ -93,6 +95,15 @@ type segment struct {
 }
 
 func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segmentSuffix) }
+
+// firstOf returns the first position of the segment with a file name; 0: it is not the name of a segment.
+func firstOf(name string) uint64 {
+	first, err := strconv.ParseUint(strings.TrimSuffix(name, segmentSuffix), 10, 64)
+	if err != nil || name != segmentName(first) {
+		return 0
+	}
+	return first
+}
 
 // header returns a segment's header. previous is the sum of the segment's before it.
 func (id *logID) header(first uint64, previous uint32) []byte {

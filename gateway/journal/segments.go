@@ -47,7 +47,6 @@ type Segments struct {
 	o        SegmentsOptions
 	id       logID
 	readOnly bool
-	unsynced bool // store leaves it to seal to sync the frames, since nothing is acknowledged yet
 	lock     *os.File
 	folder   *os.File // dir, locked
 	mark     *mark
@@ -71,7 +70,8 @@ type Segments struct {
 	trimming sync.Mutex
 }
 
-// OpenSegments opens the log in the folder dir, or creates one if dir is empty or does not exist.
+// OpenSegments opens the log in the folder dir, or creates one if dir is empty or does not exist. It writes nothing to
+// a folder that has no segments but other files, and returns a *Refusal that names them.
 func OpenSegments(dir string, o SegmentsOptions) (*Segments, error) {
 	return openSegments(dir, o, false)
 }
@@ -258,10 +258,8 @@ func (l *Segments) store(envelope []byte) error {
 	if err := l.write(last.end); err != nil {
 		return err
 	}
-	if !l.unsynced {
-		if err := l.sync(l.file); err != nil {
-			return err
-		}
+	if err := l.sync(l.file); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -362,12 +360,8 @@ func (l *Segments) Failed() <-chan error { return l.mark.ended }
 // keep checks that the folder, the mark and the last segment are still those that this process uses.
 func (l *Segments) keep() error {
 	l.mu.Lock() // begin does not close the file meanwhile
-	err := cmp.Or(replaced(l.folder), replaced(l.mark.f), replaced(l.file))
-	l.mu.Unlock()
-	if err == nil {
-		l.lock, err = kept(l.lock, l.path(lockName))
-	}
-	return err
+	defer l.mu.Unlock()
+	return cmp.Or(replaced(l.folder), replaced(l.mark.f), replaced(l.file))
 }
 
 // Close seals the last segment, so that the next start need not read it, and writes the high-water

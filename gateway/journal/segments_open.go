@@ -8,11 +8,34 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 )
+
+// OpenReader opens the log in the folder dir for reading. It needs no lock and changes nothing, so another
+// process may append meanwhile: the log has the envelopes of the time of the call. logger gets what is damaged; nil
+// means no logging.
+func OpenReader(dir string, logger *slog.Logger) (Reader, error) {
+	if err := refuseEmpty(dir); err != nil {
+		return nil, err
+	}
+	return openSegments(dir, SegmentsOptions{Logger: logger}, true)
+}
+
+// refuseEmpty returns a *Refusal if the folder dir does not exist, or has no log.
+func refuseEmpty(dir string) error {
+	const repair = "give the folder of a log"
+	has, err := holdsLog(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Refusal{What: "there is no folder " + dir, Repair: repair}
+	case err == nil && !has:
+		return &Refusal{What: dir + " has no log", Repair: repair}
+	}
+	return err
+}
 
 func (l *Segments) open() error {
 	if err := l.enter(1); err != nil {
@@ -49,15 +72,16 @@ func (l *Segments) enter(first uint64) (err error) {
 	if l.folder, err = takeFolder(l.dir); err != nil {
 		return err
 	}
+	if _, err := holdsLog(l.dir); err != nil { // nothing is written until then
+		return err
+	}
 	if l.lock, err = takeLock(l.path(lockName)); err != nil {
 		return err
 	}
-	err = refuseOld(l.dir)
-	if err == nil && l.id == (logID{}) { // else Backup completes it
-		err = refuseUnfinished(l.dir)
-	}
-	if err != nil {
-		return err
+	if l.id == (logID{}) { // else Backup completes it
+		if err := refuseUnfinished(l.dir); err != nil {
+			return err
+		}
 	}
 	if _, err := os.Lstat(l.path(markName)); errors.Is(err, fs.ErrNotExist) {
 		if err := l.create(first); err != nil {
@@ -96,8 +120,8 @@ func (l *Segments) create(first uint64) error {
 	if err := writeSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
 		return err
 	}
-	made := l.path(markName + ".new")
-	if err := createMark(made, 0); err != nil {
+	made := l.path(markName + newSuffix)
+	if err := createMark(made); err != nil {
 		return err
 	}
 	if err := os.Rename(made, l.path(markName)); err != nil {
@@ -114,9 +138,8 @@ func (l *Segments) segments() (all []*segment, err error) {
 		return nil, err
 	}
 	for _, e := range entries { // sorted, and so are the positions
-		digits, is := strings.CutSuffix(e.Name(), segmentSuffix)
-		first, err := strconv.ParseUint(digits, 10, 64)
-		if !is || err != nil || e.Name() != segmentName(first) || first == 0 {
+		first := firstOf(e.Name())
+		if first == 0 {
 			continue
 		}
 		info, err := e.Info()

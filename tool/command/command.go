@@ -84,13 +84,6 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return exit.Usagef("%s: unexpected argument %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
 }
 
-// renamed returns what replaces a flag of an older version.
-func renamed(command, name string) string {
-	return map[string]string{
-		"knee goal": "--expect", "knee trial": "--for", "bench name": "--save", "bench baseline": "--against baseline:NAME", "load ui-against": "--against",
-	}[command+" "+name]
-}
-
 // flagError explains in one line what is wrong with a flag and how to fix it.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
@@ -102,12 +95,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
-		if name == spec.PprofToken && cmd.Flags().Lookup(spec.PprofToken+"-file") != nil {
-			return exit.Usagef("%s: --%s", cmd.Name(), spec.TokenInClear)
-		}
-		if now := renamed(cmd.Name(), name); now != "" && unknown.GetSpecifiedShortnames() == "" {
-			return exit.Usagef("%s: --%s is now %s; %s", cmd.Name(), name, now, help)
-		}
 		if unknown.GetSpecifiedShortnames() != "" {
 			return exit.Usagef("%s: unknown flag -%s; %s", cmd.Name(), name, help)
 		}

@@ -135,11 +135,6 @@ func repeatsFor(ctx context.Context, store *record.Store, r *record.Run) (repeat
 	repeats = slices.DeleteFunc(repeats, func(s [2]*record.Run) bool { return machineOf(s[0]).Fingerprint() != machine })
 	switch n := len(repeats); {
 	case n == 0:
-		old, err := store.HasOldFloors(ctx)
-		if old {
-			notes = append(notes, "noise floors of an older hone are ignored, because each describes a single session; measure again with hone doctor --noise")
-		}
-		return nil, notes, err
 	case n < fewestSessions:
 		notes = append(notes, fmt.Sprintf("hone doctor --noise has measured %s of this scenario here; a noise floor needs %d", figure.Counted(n, "session"), fewestSessions))
 	default:

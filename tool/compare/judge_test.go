@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"database/sql"
 	"math"
 	"path/filepath"
 	"slices"
@@ -38,8 +37,7 @@ func pairOf(made, cpu string, at time.Time, ratio float64) (a, b *record.Run) {
 // enough.
 func TestVerdictsKnowTheFloor(t *testing.T) {
 	ctx := t.Context()
-	path := filepath.Join(t.TempDir(), "runs.db")
-	store, err := record.Open(ctx, path)
+	store, err := record.Open(ctx, filepath.Join(t.TempDir(), "runs.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,15 +70,6 @@ func TestVerdictsKnowTheFloor(t *testing.T) {
 	}
 	expect("nothing is known", judge(b), Worse, ThisSession, "valid in this session, for these builds")
 	expect("not in turn", judge(other), Unclear, ThisSession, "measure alternately")
-	old, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer old.Close()
-	if _, err := old.Exec("INSERT INTO noise VALUES ('f', 's', 'p99', 'µs', 1, 0.5, 16, '2026')"); err != nil {
-		t.Fatal(err)
-	}
-	expect("an old floor", judge(b), Worse, ThisSession, "noise floors of an older hone are ignored")
 	for day := range 3 {
 		add(record.Repeat, "X", now.AddDate(0, 0, -40-day), 1.02)
 		add(record.Repeat, "Y", now.AddDate(0, 0, -day), 1)

@@ -127,7 +127,7 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 			return fmt.Errorf("%w: %s, result %d: %s", ErrInvalidRun, name, number, strings.Join(l.InvalidReasons, "; "))
 		}
 		if number == 1 {
-			r.Settings.Load, r.Settings.Soft["hone"], r.Settings.Untold = l.Settings, l.Version, l.Settings == nil
+			r.Settings.Load, r.Settings.Soft["hone"] = l.Settings, l.Version
 		}
 		if differ := differing(r.Settings.Load, l.Settings); len(differ) > 0 {
 			return fmt.Errorf("%w: %s, result %d: %s; give results of one load", ErrMixed, name, number, differ[0])

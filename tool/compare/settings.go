@@ -24,8 +24,6 @@ type Settings struct {
 	Scenario *record.Scenario
 	// Soft are other settings, worth a note if they differ.
 	Soft map[string]string
-	// Untold marks a load whose settings are unknown.
-	Untold bool
 }
 
 // SettingsOf returns a stored run's settings.
@@ -33,8 +31,7 @@ func SettingsOf(r *record.Run) Settings {
 	return Settings{Machine: r.Environment.Strict, Load: loadOf(r), Scenario: &r.Scenario, Soft: r.Environment.Soft}
 }
 
-// loadOf returns the load as the first sample records it. Runs of an older hone do not
-// record it, and those of go test have none.
+// loadOf returns the load as the first sample records it; runs of go test have none.
 func loadOf(r *record.Run) map[string]string {
 	if len(r.Samples) == 0 {
 		return nil
@@ -49,11 +46,6 @@ func loadOf(r *record.Run) map[string]string {
 	}
 	return nil
 }
-
-// GeneratorKey names what measured a run: hone, unless an imported run says otherwise.
-const GeneratorKey = "generator"
-
-func (s Settings) generator() string { return cmp.Or(s.Soft[GeneratorKey], "hone") }
 
 // scenarioKey is the setting that allows the whole scenario to differ.
 const scenarioKey = "scenario"
@@ -77,9 +69,6 @@ func (d Difference) String() string {
 // across, and do. A setting known on only one side does not count.
 func Differences(a, b Settings, across []string) (all []Difference) {
 	all = slices.DeleteFunc(differing(a.Machine, b.Machine), func(d Difference) bool { return d.A == "" || d.B == "" }) // unknown on one side
-	if ga, gb := a.generator(), b.generator(); ga != gb {                                                               // each generator measures other times
-		all = append(all, Difference{GeneratorKey, ga, gb})
-	}
 	if !slices.Contains(across, scenarioKey) {
 		all = append(all, loadDifferences(a, b)...)
 	}
@@ -151,11 +140,6 @@ func Refusal(a, b Settings, across []string, try func(keys []string) string) err
 // Doubts lists differences in settings that may change figures a little.
 func Doubts(a, b Settings) []string {
 	var doubts []string
-	if ga, gb := a.generator(), b.generator(); ga != "hone" || gb != "hone" {
-		doubts = append(doubts, fmt.Sprintf("measured by %s and imported: the machine, and whether the generator kept up, are unknown, and no runs are pairs; compare only runs of one machine, one after the other", cmp.Or(a.Soft[GeneratorKey], gb)))
-	} else if a.Untold || b.Untold || (a.Scenario == nil) != (b.Scenario == nil) && (a.Load == nil) != (b.Load == nil) {
-		doubts = append(doubts, "one side was written by an older hone and does not record the load; compare only runs with the same load")
-	}
 	for _, key := range slices.Sorted(maps.Keys(a.Soft)) {
 		va, vb := a.Soft[key], b.Soft[key]
 		switch {
@@ -170,4 +154,4 @@ func Doubts(a, b Settings) []string {
 }
 
 // notOfTheMachine lists soft settings that are expected to differ between two programs.
-var notOfTheMachine = []string{"revision", "sha256", "command", "build", GeneratorKey}
+var notOfTheMachine = []string{"revision", "sha256", "command", "build"}

@@ -186,11 +186,6 @@ func TestSettingsOfLoads(t *testing.T) {
 	if said := fmt.Sprint(err); !errors.Is(err, compare.ErrMixed) || !strings.HasSuffix(said, `file, result 2: conns differs: "1" and "8"; give results of one load`) {
 		t.Errorf("mixed: %v", err)
 	}
-	old := read(`{"schema":"hone.load/1","valid":true,"rate":5}`)
-	c, err := judge.Compare(one, old, false, nil)
-	if err != nil || !slices.ContainsFunc(c.Notes, func(n string) bool { return strings.Contains(n, "does not record the load") }) {
-		t.Errorf("an older hone's: %+v, %v", c, err)
-	}
 	stored := runOf("a", "", 1)
 	stored.Samples[0].Artefacts = []record.Artefact{{Kind: "load", Data: []byte(of("8", ""))}}
 	if d := compare.Differences(one.Settings, compare.SettingsOf(stored), nil); len(d) != 1 || d[0].Key != "conns" {

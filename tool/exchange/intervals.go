@@ -21,8 +21,8 @@ var intervalColumns = []string{
 // WriteIntervals writes a line of CSV for every interval of every sample, valid or not, after a
 // line of column names. Times are relative to the beginning of the sample's measured time. A
 // request counts in the interval in which it was answered or given up. A field is empty if the
-// interval is too short for a percentile, for service times of closed loops, and for errors of
-// runs by an older hone. A run without intervals is an error.
+// interval is too short for a percentile, and for service times of closed loops. A run without
+// intervals is an error.
 func WriteIntervals(w io.Writer, runs ...*record.Run) error {
 	out := csv.NewWriter(w)
 	_ = out.Write(intervalColumns) // out.Error reports the error

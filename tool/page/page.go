@@ -60,9 +60,6 @@ type Page struct {
 	// Profiles is where CPU profiles are captured. Zero: none, and the page has no
 	// button.
 	Profiles *probe.Source
-	// ShowRuntime serves this process's Go runtime, through statsviz, below runtime/.
-	// Only one page per process may set it.
-	ShowRuntime bool
 
 	once     sync.Once
 	began    time.Time
@@ -74,7 +71,6 @@ type Page struct {
 	busy     sync.WaitGroup // the sampler and captures
 	sampling sampling
 	captures captures
-	runtime  runtimePage
 
 	mu    sync.Mutex
 	state state
@@ -129,7 +125,6 @@ type hello struct {
 	Began    string   `json:"began"` // RFC 3339
 	Capture  float64  `json:"capture,omitempty"`
 	Diff     bool     `json:"diff,omitempty"`
-	Runtime  bool     `json:"runtime,omitempty"`
 	Ghost    *ghost   `json:"ghost,omitempty"`
 	Measured bool     `json:"measured,omitempty"` // the time axis holds measured time only
 }
@@ -138,7 +133,7 @@ const schema = "hone.page/1"
 
 func (p *Page) hello() hello {
 	h := hello{
-		Schema: schema, Title: p.Title, About: p.About, Groups: p.Groups, Ghost: p.ghost, Runtime: p.ShowRuntime,
+		Schema: schema, Title: p.Title, About: p.About, Groups: p.Groups, Ghost: p.ghost,
 		Began: p.began.UTC().Format(time.RFC3339),
 	}
 	if p.Profiles != nil {
@@ -163,7 +158,6 @@ func (p *Page) Close() {
 	p.ready()
 	p.stop()
 	p.busy.Wait()
-	p.runtime.close()
 	p.stream.close()
 }
 
@@ -175,9 +169,6 @@ func (p *Page) routes() http.Handler {
 	if p.Profiles != nil {
 		mux.HandleFunc("POST /capture", p.serveCapture)
 		mux.HandleFunc("GET /pprof/{number}/{rest...}", p.servePprof)
-	}
-	if p.ShowRuntime {
-		mux.HandleFunc("GET /runtime/{rest...}", p.serveRuntime)
 	}
 	return mux
 }

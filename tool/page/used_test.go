@@ -85,7 +85,7 @@ func TestSaturated(t *testing.T) {
 func TestControls(t *testing.T) {
 	b := openTab(t)
 	target := profiled(t)
-	p := &page.Page{Title: "controls", ShowRuntime: true, Profiles: &probe.Source{URL: target}}
+	p := &page.Page{Title: "controls", Profiles: &probe.Source{URL: target}}
 	address := serve(t, p, &observe.Guard{})
 	p.Load(second(0))
 	b.size(1280, 900, false)
@@ -195,15 +195,4 @@ func header(r *network.Response, name string) string {
 		}
 	}
 	return ""
-}
-
-// TestRuntime opens statsviz below the page.
-func TestRuntime(t *testing.T) {
-	b := openTab(t)
-	p := &page.Page{Title: "runtime", ShowRuntime: true}
-	address := serve(t, p, &observe.Guard{})
-	b.size(1280, 900, false)
-	b.do(chromedp.Navigate(address + "runtime/"))
-	b.await(`document.querySelector(".js-plotly-plot")`)
-	b.quiet(address)
 }

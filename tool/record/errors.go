@@ -24,21 +24,11 @@ var (
 	ErrReadOnly = errors.New("record: the store is read-only")
 	// ErrForeign reports a file that is not a store of runs.
 	ErrForeign = errors.New("record: not a store of runs")
+	// ErrVersion reports a store of another version. It was not touched.
+	ErrVersion = errors.New("record: a store of another version")
 	// ErrDamaged reports a store or an export that differs from what was written.
 	ErrDamaged = errors.New("record: not as it was written")
 )
-
-// NewerError reports a store written by a newer program. It was not touched.
-type NewerError struct {
-	Path   string
-	Has    int // the store's version
-	Latest int // the latest that this program knows
-}
-
-// Error names the version needed.
-func (e *NewerError) Error() string {
-	return fmt.Sprintf("record: %s has version %d and this program knows %d; use a newer hone", e.Path, e.Has, e.Latest)
-}
 
 // BaselineError reports a run that cannot be removed because it is a baseline. Nothing
 // was removed.
@@ -90,12 +80,11 @@ func (s *Store) explainCode(err *sqlite.Error) error {
 
 // ours reports whether an error already has advice.
 func ours(err error) bool {
-	for _, known := range []error{ErrNotFound, ErrAmbiguous, ErrBusy, ErrFull, ErrReadOnly, ErrForeign, ErrDamaged} {
+	for _, known := range []error{ErrNotFound, ErrAmbiguous, ErrBusy, ErrFull, ErrReadOnly, ErrForeign, ErrVersion, ErrDamaged} {
 		if errors.Is(err, known) {
 			return true
 		}
 	}
-	var newer *NewerError
 	var baseline *BaselineError
-	return errors.As(err, &newer) || errors.As(err, &baseline)
+	return errors.As(err, &baseline)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -25,8 +24,6 @@ import (
 
 // patience bounds every wait of a test.
 const patience = 60 * time.Second
-
-var update = flag.Bool("update", false, "write testdata/v1.db and testdata/v1.tar again")
 
 // TestMain runs the tests, or acts as another program that uses the same store.
 func TestMain(m *testing.M) {

@@ -5,8 +5,11 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -41,18 +44,15 @@ func TestForeignFiles(t *testing.T) {
 	execute(t, others, "CREATE TABLE run (id)")
 	execute(t, taken, "PRAGMA application_id = 7")
 	for _, path := range []string{text, others, taken} {
-		before, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := mustRead(t, path)
 		if _, err := Open(t.Context(), path); !errors.Is(err, ErrForeign) {
 			t.Errorf("%s: %v", path, err)
 		}
 		if _, err := OpenRead(t.Context(), path); !errors.Is(err, ErrForeign) {
 			t.Errorf("%s, to read: %v", path, err)
 		}
-		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
-			t.Errorf("%s was changed, %v", path, err)
+		if !bytes.Equal(before, mustRead(t, path)) {
+			t.Errorf("%s was changed", path)
 		}
 	}
 	if _, err := Open(t.Context(), dir); err == nil {
@@ -82,110 +82,75 @@ func TestEmptyFile(t *testing.T) {
 	}
 }
 
-func TestNewerStore(t *testing.T) {
-	path := filepath.Join(t.TempDir(), fileName)
-	if err := opened(t, path).Close(); err != nil {
+// A store of any other version is refused by name, and nothing is written: neither into it, nor
+// beside it, nor what a killed program has left in its log.
+func TestOtherVersions(t *testing.T) {
+	countLeaks(t)
+	good := filepath.Join(t.TempDir(), fileName)
+	s := opened(t, good)
+	add(t, s, sampleRun("x"))
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, path, "PRAGMA user_version = 99")
-	for _, open := range []func(context.Context, string) (*Store, error){Open, OpenRead} {
-		var newer *NewerError
-		if _, err := open(t.Context(), path); !errors.As(err, &newer) || newer.Has != 99 || newer.Latest != len(migrations) {
-			t.Errorf("%v", err)
+	s = opened(t, good)
+	add(t, s, sampleRun("y")) // it is in the log
+	copied := map[string][]byte{"": mustRead(t, good), "-wal": mustRead(t, good+"-wal")}
+	versions := []int32{version - 1, version + 1, 99, -1, math.MinInt32, math.MaxInt32}
+	random := rand.New(rand.NewPCG(5, 4))
+	for range 10 {
+		versions = append(versions, int32(random.Uint32()))
+	}
+	for _, has := range versions {
+		binary.BigEndian.PutUint32(copied[""][60:], uint32(has)) // SQLite's user_version
+		path := placed(t, copied)
+		refusesVersion(t, path, has)
+		if left := files(t, filepath.Dir(path)); len(left) != 1+len(copied) {
+			t.Errorf("version %d: there is %v", has, left)
+		}
+		for name, before := range copied {
+			if !bytes.Equal(mustRead(t, path+name), before) {
+				t.Errorf("version %d: %s%s was changed", has, fileName, name)
+			}
 		}
 	}
+	if _, err := s.db.Exec("PRAGMA user_version = 7"); err != nil {
+		t.Fatal(err)
+	}
+	binary.BigEndian.PutUint32(copied[""][60:], version)
+	copied["-wal"] = mustRead(t, good+"-wal")
+	refusesVersion(t, placed(t, copied), 7) // which only the log has
 }
 
-func golden() *Run {
-	r := sampleRun("golden")
-	r.PairedWith = "0123456789ab"
-	return r
-}
-
-// Version 1 wrote the files in testdata; they never change: every later version must read
-// them.
-func TestVersion1(t *testing.T) {
-	const db, archive = "testdata/v1.db", "testdata/v1.tar"
-	if *update {
-		_ = os.Remove(db)
-		s := opened(t, db)
-		r := golden()
-		add(t, s, r)
-		if err := errors.Join(s.SetBaseline(t.Context(), "main", r.ID), s.Close(), os.WriteFile(archive, exported(t, r), 0o644)); err != nil {
+// placed writes a store with its log.
+func placed(t *testing.T, parts map[string][]byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), fileName)
+	for name, data := range parts {
+		if err := os.WriteFile(path+name, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s := opened(t, copied(t, db))
-	back := get(t, s, "baseline:main")
-	want := golden()
-	want.ID = "cf1c3d96aaf6"
-	checkSame(t, want, back)
-	text, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(exported(t, back), text) {
-		t.Error("the same run is exported in other words: its ID would be another one")
-	}
-	imported, err := Import(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkSame(t, want, imported)
+	return path
 }
 
-func copied(t *testing.T, path string) string {
+func refusesVersion(t *testing.T, path string, has int32) {
+	t.Helper()
+	want := fmt.Sprintf("%s has version %d, and this hone reads version %d;", path, has, version)
+	for _, open := range []func(context.Context, string) (*Store, error){Open, OpenRead} {
+		_, err := open(t.Context(), path)
+		if said := fmt.Sprint(err); !errors.Is(err, ErrVersion) || !strings.Contains(said, want) {
+			t.Errorf("version %d: %v", has, err)
+		}
+	}
+}
+
+func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := filepath.Join(t.TempDir(), "runs.db")
-	if err := os.WriteFile(to, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
-
-// Each migration is applied completely or not at all, and existing data stays.
-func TestMigrations(t *testing.T) {
-	o := openingOf(copied(t, "testdata/v1.db"))
-	two := "ALTER TABLE noise ADD COLUMN by TEXT NOT NULL DEFAULT ''; CREATE TABLE two (x) STRICT"
-	two = strings.Replace(two, "(x)", "(x INTEGER)", 1)
-	o.migrations = []string{schema1, two, "CREATE TABLE three (x INTEGER) STRICT; DELETE FROM nothing"}
-	if _, err := o.open(t.Context()); err == nil {
-		t.Fatal("the third step cannot work")
-	}
-	o.migrations = o.migrations[:2]
-	s := openedAs(t, o)
-	tables := func() (names []string) {
-		err := s.look(t.Context(), func(tr *transaction) (err error) {
-			names, err = tr.texts("SELECT name FROM sqlite_schema WHERE name IN ('two', 'three') UNION SELECT 'version' || user_version FROM pragma_user_version")
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return names
-	}
-	if got := tables(); !slices.Equal(got, []string{"two", "version2"}) {
-		t.Errorf("after the step that failed: %v", got)
-	}
-	if get(t, s, "golden").Name != "golden" {
-		t.Error("the run is gone")
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	o.migrations = append(o.migrations, "CREATE TABLE three (x INTEGER) STRICT")
-	if _, err := o.openRead(t.Context()); err == nil {
-		t.Error("readers must not bring a store up to date, nor read what they do not know")
-	}
-	s = openedAs(t, o)
-	if got := tables(); !slices.Equal(got, []string{"three", "two", "version3"}) {
-		t.Errorf("after all: %v", got)
-	}
-	checkWhole(t, s)
+	return data
 }
 
 // Two programs create and fill one store concurrently, and a third reads it.

@@ -46,11 +46,3 @@ func (s *Store) Repeats(ctx context.Context, scenarioHash string) ([][2]*Run, er
 	})
 	return all, err
 }
-
-// HasOldFloors reports whether the store has the noise floors of older programs: one
-// number per figure, from a single session, which no verdict can use.
-func (s *Store) HasOldFloors(ctx context.Context) (bool, error) {
-	var count int
-	err := s.look(ctx, func(t *transaction) error { return t.row(&count, "SELECT count(*) FROM noise") })
-	return count > 0, err
-}

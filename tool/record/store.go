@@ -1,9 +1,10 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	_ "embed" // schema1.sql
+	_ "embed" // schema.sql
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,12 +29,11 @@ const (
 	timeText  = "2006-01-02T15:04:05.000000000Z"
 )
 
-//go:embed schema1.sql
-var schema1 string
+// version is that of the schema; the header of a store has it.
+const version = 1
 
-// migrations lead from version 0 to 1, from 1 to 2 and so on. A published migration never
-// changes.
-var migrations = []string{schema1}
+//go:embed schema.sql
+var schema string
 
 // Store stores runs in one file. It is safe for concurrent use by goroutines and by
 // programs; one writes at a time. Cancelling stops an operation, but not the wait for
@@ -45,19 +45,17 @@ type Store struct {
 
 // opening is how to open a store.
 type opening struct {
-	path       string
-	patience   time.Duration // wait for other writers
-	migrations []string
-	pragmas    []string // additional ones
+	path     string
+	patience time.Duration // wait for other writers
+	pragmas  []string      // additional ones
 }
 
 func openingOf(path string) opening {
-	return opening{path: path, patience: 5 * time.Second, migrations: migrations}
+	return opening{path: path, patience: 5 * time.Second}
 }
 
 // Open opens the store at path for reading and writing. It creates the file and its
-// folder if needed, and upgrades an older store. For a newer one it returns a
-// *NewerError.
+// folder if needed. It refuses a store of another version, and leaves it as it is.
 func Open(ctx context.Context, path string) (*Store, error) {
 	return openingOf(path).open(ctx)
 }
@@ -70,9 +68,12 @@ func (o opening) open(ctx context.Context) (*Store, error) {
 	if _, err := os.Stat(o.path); err == nil && !o.mayWrite() { // SQLite would open it read-only
 		return nil, fmt.Errorf("%w: %s; make the file and its folder writable", ErrReadOnly, o.path)
 	}
-	err := o.connect(ctx, s, "mode=rwc")
+	err := o.glance(ctx)
 	if err == nil {
-		err = o.upgrade(ctx, s)
+		err = o.connect(ctx, s, "mode=rwc")
+	}
+	if err == nil {
+		err = o.create(ctx, s)
 	}
 	if err != nil {
 		return nil, s.giveUp(ctx, err)
@@ -94,7 +95,10 @@ func (o opening) openRead(ctx context.Context) (*Store, error) {
 		}
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	err := o.connect(ctx, s, o.readMode())
+	err := o.glance(ctx)
+	if err == nil {
+		err = o.connect(ctx, s, o.readMode())
+	}
 	if err == nil {
 		err = o.current(ctx, s)
 	}
@@ -168,6 +172,24 @@ type contents struct {
 	application, version, tables int
 }
 
+// glance judges a file without its log. When SQLite closes a database it writes the log of a killed
+// program into it, and a file that is refused must stay as it is. What cannot be read now, because
+// there is no file or another program writes to it, is judged later, with the log.
+func (o opening) glance(ctx context.Context) error {
+	s := &Store{path: o.path}
+	err := o.connect(ctx, s, "mode=ro&immutable=1")
+	if err == nil {
+		_, err = o.contents(ctx, s)
+	}
+	if s.db != nil {
+		_ = s.db.Close() // nothing was written
+	}
+	if errors.Is(err, ErrForeign) || errors.Is(err, ErrVersion) {
+		return err
+	}
+	return nil
+}
+
 // contents reads a file's header, and judges it.
 func (o opening) contents(ctx context.Context, s *Store) (c contents, err error) {
 	if err = s.look(ctx, func(t *transaction) (err error) {
@@ -197,52 +219,37 @@ func (o opening) judge(c contents) error {
 		return nil
 	case c.application != applicationID:
 		return fmt.Errorf("%w: %s; it belongs to another program: give another file", ErrForeign, o.path)
-	case c.version > len(o.migrations):
-		return &NewerError{o.path, c.version, len(o.migrations)}
+	case c.version != version:
+		return fmt.Errorf("%w: %s has version %d, and this hone reads version %d; use the hone that wrote it, or give another file", ErrVersion, o.path, c.version, version)
 	}
 	return nil
 }
 
-// current returns an error unless the store has the latest version.
+// current returns an error unless the file is a store.
 func (o opening) current(ctx context.Context, s *Store) error {
 	c, err := o.contents(ctx, s)
-	switch {
-	case err != nil:
-		return err
-	case c.version == 0:
+	if err == nil && c == (contents{}) {
 		return fmt.Errorf("%w: %s; it is empty: give another file, or store a run in it", ErrForeign, o.path)
-	case c.version < len(o.migrations):
-		return fmt.Errorf("it has version %d and this program reads %d: write to it once to upgrade it", c.version, len(o.migrations))
 	}
-	return nil
+	return err
 }
 
-// upgrade migrates the store to the latest version, each step completely or not at all.
-func (o opening) upgrade(ctx context.Context, s *Store) error {
+// create makes a store of an empty file, completely or not at all.
+func (o opening) create(ctx context.Context, s *Store) error {
 	c, err := o.contents(ctx, s)
-	if err != nil {
+	if err != nil || c != (contents{}) {
 		return err
 	}
-	if c == (contents{}) {
-		if err := o.begin(ctx, s); err != nil {
-			return err
-		}
+	if err := o.begin(ctx, s); err != nil {
+		return err
 	}
-	for c.version < len(o.migrations) {
-		if err := s.change(ctx, func(t *transaction) (err error) {
-			if c, err = readContents(t); err != nil || c.version >= len(o.migrations) {
-				return err // another program has migrated it
-			}
-			if err := t.exec(o.migrations[c.version]); err != nil {
-				return fmt.Errorf("upgrading it to version %d: %w", c.version+1, err)
-			}
-			c.version++
-			return t.exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, c.version))
-		}); err != nil {
-			return err
+	return s.change(ctx, func(t *transaction) error {
+		c, err := readContents(t)
+		if err != nil || c != (contents{}) {
+			return cmp.Or(err, o.judge(c)) // another program has written to it
 		}
-	}
-	return nil
+		return t.exec(fmt.Sprintf("%s\nPRAGMA application_id = %d; PRAGMA user_version = %d", schema, applicationID, version))
+	})
 }
 
 // begin prepares an empty file, so that freed space returns to the disk and readers never

@@ -15,7 +15,7 @@ import (
 func serverPage(side *observe.Admin) *page.Page {
 	var seen admin.Rates
 	return &page.Page{
-		Title: "hone serve", OnlyWatched: true, ShowRuntime: true, Groups: []string{page.Server, page.Runtime, page.Host},
+		Title: "hone serve", OnlyWatched: true, Groups: []string{page.Server, page.Runtime, page.Host},
 		About: []page.Fact{{Name: "service", Value: side.Info.Service}, {Name: "hone", Value: side.Info.Version}},
 		Sources: []page.Source{
 			func(context.Context) map[string]float64 {

@@ -36,9 +36,6 @@ func ReadFile(cmd *cobra.Command, name string) error {
 		return exit.Usagef("%s: %w", cmd.Name(), err)
 	}
 	for _, key := range order {
-		if key == PprofToken {
-			return exit.Usagef("%s: %s: %s", cmd.Name(), name, TokenInClear)
-		}
 		flag := cmd.Flags().Lookup(key)
 		if flag == nil || slices.Contains(notInFiles, key) {
 			return exit.Usagef("%s: %s: unknown key %q; %s", cmd.Name(), name, key, exit.DidYouMean(key, fileKeys(cmd), "see hone "+cmd.Name()+" --help"))
@@ -141,9 +138,6 @@ func Kept(cmd *cobra.Command, name, target string) record.Scenario {
 	var text strings.Builder
 	fmt.Fprintf(&text, "target=%s\n", withoutAddress(target))
 	eachSetting(cmd, func(name, value, usual string) {
-		if name == "arrivals" {
-			usual = load.Constant.String() // the former default, without which runs were stored
-		}
 		if value != usual && value != "" && value != "[]" {
 			fmt.Fprintf(&text, "%s=%s\n", name, value)
 		}

@@ -92,9 +92,3 @@ func (f *Subject) Name() string {
 
 // PlainUsage is the help text of --plain.
 const PlainUsage = "on a terminal, report in lines that stay instead of a view that changes"
-
-// A removed flag, and its error message.
-const (
-	PprofToken   = "pprof-token"
-	TokenInClear = PprofToken + " is no longer taken, because others can read arguments and scenarios; write the token to a file, and give that: " + PprofToken + "-file"
-)

@@ -35,7 +35,6 @@ type options struct {
 	out   session.Output
 	save  string
 	quick bool
-	fast  string // path of the fasthttp server
 	store session.Store
 	ui    session.UI
 }
@@ -58,13 +57,9 @@ here, whether the claim holds, and why.
   conns      500,000 requests over a pool of 2,000 connections
   idle       memory per idle connection
   avatar     an avatar service: caching, no access log, and the server
-  http       the same service on net/http, fasthttp and http1
 
-All of them take eight to eleven minutes on two CPUs. Stop other work on the
-machine meanwhile.
-
-fasthttp is not part of hone: in a clone, make lab builds its server from the bench
-module and passes it. Without it the http lab reports that it was left out.`,
+All of them take about ten minutes on two CPUs. Stop other work on the machine
+meanwhile.`,
 		Example: `  lab ladder
   lab all -o lab.txt
   lab all --save tuesday
@@ -87,7 +82,6 @@ module and passes it. Without it the http lab reports that it was left out.`,
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "spend a second or so on each lab, to see that it works; figures are rough")
 	cmd.Flags().StringVar(&f.save, "save", "", "store a run of each lab, with its profiles, under this `NAME`; with all, NAME followed by the lab's name; hone run lists them")
-	cmd.Flags().StringVar(&f.fast, "fasthttp", "", "the `PROGRAM` built from bench/servers/fasthttp, for the http lab")
 	f.out.Define(cmd)
 	f.store.Define(cmd)
 	f.ui.Define(cmd)
@@ -166,7 +160,7 @@ func (f *options) plan(name string, live *session.Live, stderr io.Writer) (lab.P
 		return lab.Plan{}, exit.Failedf("lab: %w", err)
 	}
 	plan := lab.Plan{
-		Stage: []string{exe, "stage"}, Quick: f.quick, Fasthttp: f.fast,
+		Stage: []string{exe, "stage"}, Quick: f.quick,
 		Say:   func(line string) { fmt.Fprintln(stderr, line) },
 		Watch: func(what, stage string, now load.Progress) { live.Show(page.Lane{Group: what, Name: stage}, now) },
 	}

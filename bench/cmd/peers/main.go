@@ -8,6 +8,7 @@
 //	go run ./bench/cmd/peers generators load generators against a server whose response times are known
 //	go run ./bench/cmd/peers tables     makes the tables in bench/README.md from bench/results
 //	go run ./bench/cmd/peers picture    draws docs/img/beside-others.svg from bench/results
+//	go run ./bench/cmd/peers versions   writes when versions were released into bench/results/versions.json
 package main
 
 import (
@@ -62,7 +63,7 @@ func main() {
 const clientCommand = "client"
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	usage := &failure{exitUsage, errors.New("say what to do: race, http, ws, faults, generators, tables or picture; race -h lists its flags")}
+	usage := &failure{exitUsage, errors.New("say what to do: race, http, ws, faults, generators, tables, picture or versions; race -h lists its flags")}
 	if len(args) == 0 {
 		return usage
 	}
@@ -79,10 +80,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return runGenerators(ctx, args[1:], stdout, stderr)
 	case stallsCommand:
 		return serveStalls(args[1:], stdin, stdout)
-	case "tables":
-		return runTables(args[1:], stderr)
-	case "picture":
-		return runPicture(args[1:], stderr)
+	case "tables", "picture", "versions":
+		return publish(ctx, args[0], args[1:], stderr)
 	case clientCommand:
 		return drive.Obey(ctx, stdin, stdout)
 	}

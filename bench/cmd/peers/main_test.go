@@ -95,9 +95,9 @@ func TestHTTP(t *testing.T) {
 	if code != 0 || out != "" {
 		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
 	}
-	p, err := report.ReadHTTP(path)
-	if err != nil || p == nil {
-		t.Fatal(p, err)
+	p, err := report.Read[report.Peers](path, report.HTTPSchema)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if p.Valid || len(p.InvalidReasons) != 1 || len(p.Samples) != 8 {
 		t.Errorf("%+v, %d samples", p.Head, len(p.Samples))
@@ -115,9 +115,9 @@ func TestWS(t *testing.T) {
 	if code != 0 || out != "" {
 		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
 	}
-	p, err := report.ReadWS(path)
-	if err != nil || p == nil {
-		t.Fatal(p, err)
+	p, err := report.Read[report.Peers](path, report.WSSchema)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if p.Valid || len(p.InvalidReasons) != 1 || len(p.Samples) != 7 {
 		t.Errorf("%+v, %d samples", p.Head, len(p.Samples))
@@ -137,9 +137,9 @@ func TestFaults(t *testing.T) {
 	if code != 0 || out != "" {
 		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
 	}
-	f, err := report.ReadTorture(path)
-	if err != nil || f == nil {
-		t.Fatal(f, err)
+	f, err := report.Read[report.Torture](path, report.TortureSchema)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if f.Valid || len(f.InvalidReasons) != 1 || len(f.Outcomes) != 2 {
 		t.Fatalf("%+v, %+v", f.Head, f.Outcomes)
@@ -190,7 +190,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestWrongUse(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"nonsense"}, {"race", "--only", "Z"}, {"race", "more"}, {"race", "--rounds", "0"}, {"race", "--servers", "nobody"},
-		{"http", "--only", "A"}, {"http", "--servers", "net"}, {"ws", "--only", "hello"}, {"ws", "--servers", "net"}, {"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"generators", "more"}, {"generators", "--rounds", "0"}, {"stalls"}, {"stalls", "1s", "x"}, {"tables", "--nonsense"},
+		{"http", "--only", "A"}, {"http", "--servers", "net"}, {"ws", "--only", "hello"}, {"ws", "--servers", "net"}, {"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"generators", "more"}, {"generators", "--rounds", "0"}, {"stalls"}, {"stalls", "1s", "x"}, {"tables", "--nonsense"}, {"versions", "more"},
 	} {
 		if _, log, code := peers(t, t.Context(), args...); code != exitUsage {
 			t.Errorf("%q: exit code %d\n%s", args, code, log)
@@ -200,7 +200,7 @@ func TestWrongUse(t *testing.T) {
 
 func TestTablesCommand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(path, []byte("<!-- bench: peers.json run -->\nold\n<!-- bench end -->\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("<!-- bench: peers.json run -->\nold\n<!-- bench end -->\n<!-- bench: versions.json -->\n<!-- bench end -->\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, log, code := peers(t, t.Context(), "tables", path); code != 0 {

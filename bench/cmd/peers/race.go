@@ -34,21 +34,20 @@ type contest struct {
 	fewest    int // rounds of a run that is to be quoted
 	servers   []fleet.Entry
 	scenarios []race.Scenario
-	run       func(*report.Peers) tabled
 }
 
 func framesContest() contest {
-	return contest{"race", report.PeersSchema, fewestRounds, fleet.All(), race.Scenarios(), func(p *report.Peers) tabled { return p }}
+	return contest{"race", report.PeersSchema, fewestRounds, fleet.All(), race.Scenarios()}
 }
 
 // httpContest pairs rounds, of which it wants eight at least.
 func httpContest() contest {
-	return contest{"http", report.HTTPSchema, fewestPairs, fleet.HTTP(), race.HTTPScenarios(), func(p *report.Peers) tabled { return &report.HTTP{Peers: *p} }}
+	return contest{"http", report.HTTPSchema, fewestPairs, fleet.HTTP(), race.HTTPScenarios()}
 }
 
 // wsContest pairs rounds as httpContest does.
 func wsContest() contest {
-	return contest{"ws", report.WSSchema, fewestPairs, fleet.WebSocket(), race.WSScenarios(), func(p *report.Peers) tabled { return &report.WS{Peers: *p} }}
+	return contest{"ws", report.WSSchema, fewestPairs, fleet.WebSocket(), race.WSScenarios()}
 }
 
 func (c contest) do(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -92,7 +91,7 @@ func (c contest) do(ctx context.Context, args []string, stdout, stderr io.Writer
 		p.InvalidReasons = append(p.InvalidReasons, fmt.Sprintf("too short to mean anything; make %d rounds, and not --quick ones", c.fewest))
 		p.Valid = false
 	}
-	if err := s.deliver(c.run(p), stdout); err != nil {
+	if err := s.deliver(p, stdout); err != nil {
 		return err
 	}
 	return verdict(ctx, s.quick, p.Valid, p.InvalidReasons)

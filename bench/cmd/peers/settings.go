@@ -104,20 +104,11 @@ func (s *settings) prepare(ctx context.Context, say func(string)) (*grounds, err
 
 func (g *grounds) remove() { os.RemoveAll(g.dir) }
 
-// tabled is a run with tables.
-type tabled interface {
-	Tables() []string
-	Table(name string) (string, error)
-}
-
 // deliver writes a run to where it is wanted.
-func (s *settings) deliver(run tabled, stdout io.Writer) error {
-	var text []byte
-	var err error
-	if s.json || filepath.Ext(s.file) == ".json" {
-		text, err = report.Encode(run)
-	} else {
-		text, err = everyTable(run)
+func (s *settings) deliver(run report.Run, stdout io.Writer) error {
+	text, err := report.Encode(run)
+	if !s.json && filepath.Ext(s.file) != ".json" {
+		text = everyTable(run)
 	}
 	switch {
 	case err != nil:
@@ -132,18 +123,14 @@ func (s *settings) deliver(run tabled, stdout io.Writer) error {
 	return err
 }
 
-func everyTable(run tabled) ([]byte, error) {
+func everyTable(run report.Run) []byte {
 	var all strings.Builder
-	for _, name := range run.Tables() {
-		text, err := run.Table(name)
-		if err != nil {
-			return nil, err
-		}
-		if text != "" {
-			fmt.Fprintf(&all, "### %s\n\n%s\n", name, text)
+	for _, table := range run.Tables() {
+		if text := table.Text(); text != "" {
+			fmt.Fprintf(&all, "### %s\n\n%s\n", table.Name, text)
 		}
 	}
-	return []byte(all.String()), nil
+	return []byte(all.String())
 }
 
 // stopwatch makes lines for those who watch, with the time that has passed.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -12,16 +13,32 @@ import (
 	"github.com/hone-go/hone/bench/report"
 )
 
-// runTables fills the tables of the pages that are named, or of bench/README.md.
-func runTables(args []string, stderr io.Writer) error {
-	f := flag.NewFlagSet("tables", flag.ContinueOnError)
+// publish shows what is stored: it fills the tables of the pages that are named, or of
+// bench/README.md, draws the picture, or brings the list of versions up to date.
+func publish(ctx context.Context, what string, args []string, stderr io.Writer) error {
+	f := flag.NewFlagSet(what, flag.ContinueOnError)
 	f.SetOutput(stderr)
-	if err := f.Parse(args); err != nil {
+	err := f.Parse(args)
+	if err == nil && what != "tables" && f.NArg() > 0 {
+		err = errors.New(what + " takes no arguments")
+	}
+	if err != nil {
 		return usageError(err)
 	}
-	module, err := fleet.Module(context.Background())
+	module, err := fleet.Module(ctx)
 	if err != nil {
 		return err
+	}
+	results := filepath.Join(module, "results")
+	switch what {
+	case "versions":
+		return report.Refresh(ctx, results)
+	case "picture":
+		svg, err := report.Picture(results)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(module, "..", "docs", "img", "beside-others.svg"), []byte(svg), 0o644)
 	}
 	pages := f.Args()
 	if len(pages) == 0 {
@@ -32,7 +49,7 @@ func runTables(args []string, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		after, err := report.Fill(string(before), filepath.Join(module, "results"))
+		after, err := report.Fill(string(before), results)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -41,22 +58,4 @@ func runTables(args []string, stderr io.Writer) error {
 		}
 	}
 	return nil
-}
-
-// runPicture draws docs/img/beside-others.svg.
-func runPicture(args []string, stderr io.Writer) error {
-	f := flag.NewFlagSet("picture", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	if err := f.Parse(args); err != nil {
-		return usageError(err)
-	}
-	module, err := fleet.Module(context.Background())
-	if err != nil {
-		return err
-	}
-	svg, err := report.Picture(filepath.Join(module, "results"))
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(module, "..", "docs", "img", "beside-others.svg"), []byte(svg), 0o644)
 }

@@ -1,22 +1,19 @@
-// Ratios prints for each contest hone's median and hone's ratio to the others: of
-// the medians, and in brackets from the best to the worst run of the same number.
-// It measures ten runs, or reads what go test -bench printed.
+// Ratios measures the contests and prints for each hone's median and hone's ratio to the others:
+// of the medians, and in brackets from the best to the worst run of the same number.
 //
 //	go run ./bench/routes/ratios
-//	go run ./bench/routes/ratios runs.txt
 //
-// Its own runs bear a busy machine better: the routers take turns of a third of a
-// millisecond, and a run is the median of its turns.
+// The routers take turns of a third of a millisecond, which a busy machine disturbs less than
+// whole benchmarks, and a run is the median of its turns.
 package main
 
 import (
-	"bufio"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hone-go/hone/bench/routes"
@@ -28,49 +25,29 @@ const counts = 10
 func main() {
 	only := flag.String("only", "", "measure the contests whose name contains this `text`")
 	flag.Parse()
-	if err := run(flag.Args(), *only, counts, os.Stdout); err != nil {
+	if err := run(*only, counts, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "ratios:", err)
 		os.Exit(1)
 	}
 }
 
-func run(files []string, only string, counts int, stdout io.Writer) error {
-	t := table{ns: make(map[string]map[string][]float64)}
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		err = t.read(f)
-		f.Close()
-		if err != nil {
-			return err
-		}
-	}
-	if len(files) == 0 {
-		if err := t.measure(only, counts); err != nil {
-			return err
-		}
-	}
-	if len(t.benchmarks) == 0 {
-		return fmt.Errorf("nothing to show; give what go test -bench printed, or an -only that contests have in their names")
-	}
-	t.print(stdout)
-	return nil
-}
-
-// measure runs the contests that have a text in their names.
-func (t *table) measure(only string, counts int) error {
+// run measures the contests that have a text in their names.
+func run(only string, counts int, stdout io.Writer) error {
 	whole, end, err := routes.Whole()
 	if err != nil {
 		return err
 	}
 	defer end()
+	t := table{ns: make(map[string]map[string][]float64)}
 	for _, c := range append(routes.Contests(), whole) {
 		if strings.Contains(c.Name, only) {
 			c.Measure(counts, func(router string, ns float64) { t.add(c.Name, router, ns) })
 		}
 	}
+	if len(t.benchmarks) == 0 {
+		return errors.New("nothing to show; give an -only that contests have in their names")
+	}
+	t.print(stdout)
 	return nil
 }
 
@@ -78,24 +55,6 @@ func (t *table) measure(only string, counts int) error {
 type table struct {
 	benchmarks, routers []string // in the order of their first lines
 	ns                  map[string]map[string][]float64
-}
-
-// read adds the lines "BenchmarkX/Set/router-2  n  t ns/op".
-func (t *table) read(r io.Reader) error {
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) < 4 || !strings.HasPrefix(f[0], "Benchmark") || f[3] != "ns/op" {
-			continue
-		}
-		ns, err := strconv.ParseFloat(f[2], 64)
-		cut := strings.LastIndexByte(f[0], '/')
-		if err != nil || cut < 0 {
-			continue
-		}
-		t.add(strings.TrimPrefix(f[0][:cut], "Benchmark"), withoutProcs(f[0][cut+1:]), ns)
-	}
-	return lines.Err()
 }
 
 func (t *table) add(benchmark, router string, ns float64) {
@@ -107,16 +66,6 @@ func (t *table) add(benchmark, router string, ns float64) {
 		t.routers = append(t.routers, router)
 	}
 	t.ns[benchmark][router] = append(t.ns[benchmark][router], ns)
-}
-
-// withoutProcs is a name without the number of processors behind it.
-func withoutProcs(name string) string {
-	if i := strings.LastIndexByte(name, '-'); i > 0 {
-		if _, err := strconv.Atoi(name[i+1:]); err == nil {
-			return name[:i]
-		}
-	}
-	return name
 }
 
 func (t *table) print(w io.Writer) {

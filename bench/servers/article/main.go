@@ -45,11 +45,11 @@ func serve(conn net.Conn, o service.Options) {
 		if _, err := io.ReadFull(conn, payload); err != nil {
 			return
 		}
-		answer, last, err := o.Answer(nil, payload)
+		answer, err := o.Answer(nil, payload)
 		if err != nil {
 			return
 		}
-		if _, err := conn.Write(answer); err != nil || last {
+		if _, err := conn.Write(answer); err != nil {
 			return
 		}
 	}

@@ -26,12 +26,8 @@ func serve(o service.Options, ready func(string)) error {
 	if err := s.Engine.UnmarshalText([]byte(o.Engine)); err != nil {
 		return err
 	}
-	s.Handler = framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
-		out, last := o.Reply(dst, req)
-		if last {
-			c.Conn().Close() // flushes what is owed
-		}
-		return out, nil
+	s.Handler = framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) {
+		return o.Reply(dst, req), nil
 	})
 	ln, err := net.Listen("tcp", o.Addr)
 	if err != nil {

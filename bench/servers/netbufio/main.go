@@ -60,16 +60,15 @@ func serve(conn net.Conn, o service.Options) {
 		if _, err := io.ReadFull(in, frame[wire.HeaderSize:]); err != nil {
 			return
 		}
-		var last bool
-		answer, last, err = o.Answer(answer[:0], frame[wire.HeaderSize:])
+		answer, err = o.Answer(answer[:0], frame[wire.HeaderSize:])
 		if err != nil {
 			return
 		}
 		if _, err := out.Write(answer); err != nil {
 			return
 		}
-		if last || !complete(in) {
-			if err := out.Flush(); err != nil || last {
+		if !complete(in) {
+			if err := out.Flush(); err != nil {
 				return
 			}
 		}

@@ -41,8 +41,8 @@ type server struct {
 func (s *server) onRequest(_ context.Context, conn netpoll.Connection) error {
 	buffer := s.buffers.Get()
 	answers := *buffer
-	reader, last, err := conn.Reader(), false, error(nil)
-	for err == nil && !last && reader.Len() > 0 {
+	reader, err := conn.Reader(), error(nil)
+	for err == nil && reader.Len() > 0 {
 		if !complete(reader) && len(answers) > 0 {
 			err = write(conn.Writer(), answers)
 			answers = answers[:0]
@@ -52,12 +52,12 @@ func (s *server) onRequest(_ context.Context, conn netpoll.Connection) error {
 		}
 		var payload []byte
 		if payload, err = next(reader); err == nil {
-			answers, last, err = s.options.Answer(answers, payload)
+			answers, err = s.options.Answer(answers, payload)
 		}
 	}
 	err = errors.Join(err, reader.Release(), write(conn.Writer(), answers))
 	s.buffers.Put(buffer, answers)
-	if err != nil || last {
+	if err != nil {
 		return errors.Join(err, conn.Close()) // netpoll ignores what is returned
 	}
 	return nil

@@ -63,7 +63,6 @@ func writeMetrics(w io.Writer, st gateway.Stats, behind *verification) {
 	m.Gauge("honed_queued_records", "Records waiting for the log.", st.Queued)
 	m.Gauge("honed_queued_bytes", "Bytes waiting for the log.", st.QueuedSize)
 	m.Gauge("honed_log_full", "1 while the log has no space and nothing is acknowledged.", number[st.Full])
-	m.Gauge("honed_log_keeps_all", "1 if the log cannot be trimmed, because its stream has deny_purge.", number[st.KeepsAll])
 	m.Gauge("honed_clock_ahead_seconds", "The wall clock minus log time.", st.ClockAhead.Seconds())
 	m.Counter("honed_clock_steps_total", "Steps of the wall clock that log time did not follow.", st.ClockSteps)
 	m.Gauge("honed_clock_off", "1 while log time does not follow the wall clock.", number[st.ClockOff])

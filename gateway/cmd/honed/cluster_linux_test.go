@@ -40,7 +40,7 @@ func TestCluster(t *testing.T) {
 	for i := range gateways {
 		gateways[i] = &daemon{name: fmt.Sprintf("honed %d", i), binary: os.Args[0], args: []string{
 			"serve", "--json", "--until-eof", "--admin", "off", "--data", filepath.Join(t.TempDir(), "mark"),
-			"--format", "2", "--log", urls, "--create-stream", "--listen", freeAddr(t),
+			"--log", urls, "--create-stream", "--listen", freeAddr(t),
 		}}
 		gateways[i].begin(t)
 	}
@@ -168,73 +168,6 @@ func lateAck(ctx context.Context, t *testing.T, gateways []*daemon) {
 		if b.Messages[0].Number != first.Messages[0].Number {
 			t.Errorf("a late acknowledgement has moved the reader from %d to %d", first.Messages[0].Number, b.Messages[0].Number)
 		}
-	}
-}
-
-var olderHoned = flag.String("older", "", "an older honed, for TestRolled; empty skips it")
-
-// TestRolled replaces two gateways that share a log in a cluster, one after the other, under load: an
-// older honed by this one, and back. go test ./cmd/honed -run TestRolled -older /path/to/honed.
-func TestRolled(t *testing.T) {
-	if *olderHoned == "" {
-		t.Skip("needs an older honed: -older PATH")
-	}
-	_, urls := natsServers(t)
-	gateways := make([]*daemon, 2)
-	for i := range gateways {
-		gateways[i] = &daemon{name: fmt.Sprintf("honed %d", i), binary: *olderHoned, args: []string{
-			"serve", "--json", "--until-eof", "--admin", "off", "--data", filepath.Join(t.TempDir(), "mark"),
-			"--log", urls, "--create-stream", "--listen", freeAddr(t),
-		}}
-		gateways[i].begin(t)
-	}
-	f := &proveFlags{messages: 400_000, clients: 8, window: 256, size: 128, level: gateway.Quorum, within: 45 * time.Second}
-	var acked, failed atomic.Uint64
-	done := func(_ uint64, err error) {
-		if err != nil {
-			failed.Add(1)
-			return
-		}
-		acked.Add(1)
-	}
-	var feeding sync.WaitGroup
-	for i := range f.clients {
-		c := &gateway.Client{
-			Addrs: []string{gateways[i%2].listen(), gateways[1-i%2].listen()}, ID: clientName(i), Window: f.window, Level: f.level,
-			DialTime: 5 * time.Second, StallTime: 3 * time.Second, Heartbeat: time.Second,
-		}
-		feeding.Go(func() {
-			if err := f.feed(t.Context(), c, i, done); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	for step, binary := range []string{os.Args[0], os.Args[0], *olderHoned, *olderHoned} {
-		before := acked.Load()
-		eventually(t, "records", func() bool { return acked.Load() >= before+20_000 })
-		d := gateways[step%2]
-		d.mu.Lock()
-		d.binary = binary
-		d.mu.Unlock()
-		t.Logf("%s becomes %s after %d records", d.name, filepath.Base(binary), acked.Load())
-		d.signal(syscall.SIGTERM)
-	}
-	feeding.Wait()
-	for _, g := range gateways {
-		g.end()
-	}
-	log, err := journal.OpenCluster(t.Context(), urls, journal.ClusterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	p := &proof{}
-	if err := f.verify(t.Context(), log, p); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d acknowledged, %+v", acked.Load(), *p)
-	if p.Lost+p.Twice+p.OutOfOrder+p.Wrong+failed.Load() > 0 || acked.Load() != uint64(f.messages) {
-		t.Errorf("%+v, %d failed", *p, failed.Load())
 	}
 }
 

@@ -59,31 +59,6 @@ func TestLiveLog(t *testing.T) {
 	again.kill()
 }
 
-// TestStartAfterLoss: a loss that was accepted when the log was migrated needs no flag at the start.
-func TestStartAfterLoss(t *testing.T) {
-	t.Parallel()
-	dir := plainLog(t, 100)
-	path := filepath.Join(dir, "log")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[len(b)-9] ^= 4 // of the last envelope
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, out, errs := honed(t, "migrate", "--data", dir, "--accept-loss", "100"); code != commandline.OK || !strings.Contains(out, "1 lost as accepted") {
-		t.Fatalf("%d %s%s", code, out, errs)
-	}
-	for range 2 {
-		g := startGateway(t, dir, "127.0.0.1:0")
-		g.kill()
-		if code, out, errs := honed(t, "verify", "--data", dir); code != commandline.OK || !strings.Contains(out, `"lost":1,"accepted":1`) {
-			t.Errorf("verify: %d %s%s", code, out, errs)
-		}
-	}
-}
-
 // TestDamagedLog flips one bit of the newest envelope of a log of one segment. Reading names it and goes
 // on, a start is refused with the flag to use, and with that flag the gateway goes on for good.
 func TestDamagedLog(t *testing.T) {

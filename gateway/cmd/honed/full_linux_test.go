@@ -334,7 +334,7 @@ func (l *load) end() {
 // stored checks that every acknowledged record is in the log, once and in order.
 func (l *load) stored(dir string) {
 	l.t.Helper()
-	log, err := journal.OpenReader(l.t.Context(), dir, nil)
+	log, err := journal.OpenReader(dir, nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}

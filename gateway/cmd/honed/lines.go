@@ -40,7 +40,6 @@ type entryLine struct {
 	Forgotten string    `json:"forgotten,omitempty"`
 	Epoch     uint64    `json:"epoch,omitempty"`
 	Last      *uint64   `json:"last,omitempty"`
-	Expiry    time.Time `json:"expiry,omitzero"`
 	Claimed   time.Time `json:"claimed,omitzero"`
 	Seen      time.Time `json:"seen,omitzero"`
 	Sum       *uint32   `json:"sum,omitempty"`
@@ -73,7 +72,6 @@ type lostLine struct {
 
 type envelopeLine struct {
 	Pos   uint64       `json:"pos"`
-	Kind  string       `json:"kind"`
 	Part  journal.Part `json:"part,omitempty"`
 	Count int          `json:"count"`
 	Bytes int          `json:"bytes"`
@@ -108,12 +106,9 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 func entriesOf(e journal.Envelope) (all []entryLine) {
 	for s := range e.States() {
 		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, Instance: s.Instance}
-		switch {
-		case s.Claim:
-			line.Claimed = commandline.JSONTime(s.Expiry + s.Seen)
-		case e.Format == 1:
-			line.Expiry = commandline.JSONTime(s.Expiry)
-		default:
+		if s.Claim {
+			line.Claimed = commandline.JSONTime(s.Seen)
+		} else {
 			line.Seen = commandline.JSONTime(s.Seen)
 		}
 		if s.Summed {
@@ -146,7 +141,7 @@ func entriesOf(e journal.Envelope) (all []entryLine) {
 // inspectLines writes the header of each envelope from position from as JSON lines.
 func inspectLines(ctx context.Context, log journal.Reader, from uint64, w io.Writer) error {
 	return eachLine(ctx, log, from, w, func(out *json.Encoder, pos uint64, b []byte, e journal.Envelope) error {
-		return out.Encode(envelopeLine{pos, e.Kind.String(), e.Part, e.Count, len(b), e.Base})
+		return out.Encode(envelopeLine{pos, e.Part, e.Count, len(b), e.Base})
 	})
 }
 

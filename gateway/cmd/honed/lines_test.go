@@ -14,7 +14,7 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	e := journal.Encoder{Format: 1}
+	var e journal.Encoder
 	add := func() {
 		t.Helper()
 		if _, err := log.Append(t.Context(), e.Bytes()); err != nil {
@@ -27,14 +27,13 @@ func TestExport(t *testing.T) {
 	}
 	add()
 	e.BeginCheckpoint(journal.First|journal.Last, 0)
-	for _, s := range []journal.State{{Expiry: 1795986000000}, {Expiry: 1795381200125, Claim: true}} {
+	for _, s := range []journal.State{{Seen: 1795381200125}, {Seen: 1795381200125, Claim: true}} {
 		s.Client, s.Epoch, s.Last = "meter-4", 1, 12
 		if err := e.State(&s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	add()
-	e.Format = 2
 	e.BeginCheckpoint(journal.First, 4)
 	err = errors.Join(
 		e.Clock(journal.Clock{Time: 1, Highest: 2, Skipped: -3}),
@@ -54,7 +53,7 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"pos":1,"client":"meter-4","epoch":1,"seq":12,"time":"2026-11-22T21:00:00.125Z","data":"aGVsbG8="}
-{"pos":2,"client":"meter-4","epoch":1,"last":12,"expiry":"2026-11-29T21:00:00Z"}
+{"pos":2,"client":"meter-4","epoch":1,"last":12,"seen":"2026-11-22T21:00:00.125Z"}
 {"pos":2,"client":"meter-4","epoch":1,"last":12,"claimed":"2026-11-22T21:00:00.125Z"}
 {"pos":3,"client":"a","epoch":1,"seq":2,"time":"1970-01-01T00:00:00.003Z","data":"eHl6","attributes":[{"kind":1,"value":"dA=="},{"kind":4,"value":"AW52"},{"kind":99,"value":""}]}
 {"pos":3,"client":"a","epoch":1,"last":2,"claimed":"1970-01-01T00:00:00.003Z","sum":4,"instance":5}
@@ -70,9 +69,9 @@ func TestExport(t *testing.T) {
 	if err := inspectLines(t.Context(), log, 0, &got); err != nil {
 		t.Fatal(err)
 	}
-	want = `{"pos":1,"kind":"records","count":1,"bytes":69,"base":0}
-{"pos":2,"kind":"checkpoint","part":3,"count":2,"bytes":92,"base":0}
-{"pos":3,"kind":"mixed","part":1,"count":6,"bytes":190,"base":4}
+	want = `{"pos":1,"count":1,"bytes":71,"base":0}
+{"pos":2,"part":3,"count":2,"bytes":128,"base":0}
+{"pos":3,"part":1,"count":6,"bytes":190,"base":4}
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)

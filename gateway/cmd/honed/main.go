@@ -26,8 +26,6 @@ Usage:
                            readers' positions and others
   honed backup  [flags]    copy the log, of a running honed too, or bring a copy up to date
   honed restore [flags]    make a data folder of a backup
-  honed migrate [flags]    bring over the log of an earlier version, or with --to-stream copy a
-                           log to a new stream of a cluster
   honed prove   [flags]    start a second honed, submit a million messages to it, kill it
                            with kill -9 half-way, restart it, and verify every message
   honed tail    [flags]    print a line of JSON for each record, as it is stored
@@ -73,7 +71,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	do := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
 		"serve": serve, "verify": verify, "inspect": inspect, "export": export, "backup": backup, "restore": restore,
-		"migrate": migrate, "prove": prove, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
+		"prove": prove, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
 	}[verb]
 	switch {
 	case do != nil:
@@ -88,7 +86,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", commandline.Version(release), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, migrate, prove, tail, readers, sessions, clock or version", verb)}
+	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, prove, tail, readers, sessions, clock or version", verb)}
 }
 
 func isHelp(arg string) bool { return arg == "--help" || arg == "-h" || arg == "-help" }

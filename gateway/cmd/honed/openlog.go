@@ -71,8 +71,6 @@ func (f *logFlags) check() error {
 	switch {
 	case (c.User == "") != (c.PasswordFile == ""), (c.Cert == "") != (c.Key == ""):
 		return commandline.UsageError{Err: errors.New("--nats-user and --nats-password-file, and --nats-cert and --nats-key, must be given together")}
-	case f.url == "file:":
-		return commandline.UsageError{Err: errors.New("there is no --log file: any more: leave --log out, and bring an old file over with honed migrate")}
 	case f.url != "" && !f.isCluster():
 		return commandline.UsageError{Err: fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
 	}
@@ -101,7 +99,7 @@ func (f *logFlags) read(ctx context.Context, logger *slog.Logger) (journal.Reade
 		return nil, err
 	}
 	if !f.isCluster() {
-		return journal.OpenReader(ctx, f.data, logger)
+		return journal.OpenReader(f.data, logger)
 	}
 	f.cluster.Dir, f.cluster.Logger, f.cluster.ReadOnly = f.data, logger, true
 	return journal.OpenCluster(ctx, f.url, f.cluster)

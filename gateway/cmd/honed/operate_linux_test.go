@@ -20,15 +20,14 @@ import (
 )
 
 // TestDeletedLock deletes the lock file of a running gateway, which looks like something left over.
-// Nobody else gets the log, neither before nor after the file is there again.
+// Nobody else gets the log.
 func TestDeletedLock(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "log")
 	g := startGateway(t, dir, "127.0.0.1:0")
 	l := beginGently(t, g.addr)
 	l.reach(10)
-	lock := filepath.Join(dir, "lock")
-	if err := os.Remove(lock); err != nil {
+	if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
 		t.Fatal(err)
 	}
 	code, _, errs := honed(t, "--listen", "127.0.0.1:0", "--admin", "off", "--data", dir)
@@ -38,7 +37,6 @@ func TestDeletedLock(t *testing.T) {
 	if code, _, errs := honed(t, "verify", "--data", dir); code != commandline.OK { // reading needs no lock
 		t.Errorf("verify: %d %s", code, errs)
 	}
-	eventually(t, "the lock file is there again", func() bool { _, err := os.Stat(lock); return err == nil })
 	l.end()
 	g.kill()
 	l.stored(dir)

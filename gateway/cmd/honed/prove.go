@@ -96,7 +96,7 @@ func (f *proveFlags) run(ctx context.Context, dir string, stderr io.Writer) (p *
 	p.PerSecond = float64(p.Acknowledged) / p.Seconds
 	gw.kill()
 	fmt.Fprintln(stderr, "reading the log back")
-	log, err := journal.OpenReader(ctx, dir, nil)
+	log, err := journal.OpenReader(dir, nil)
 	if err != nil {
 		return nil, err
 	}

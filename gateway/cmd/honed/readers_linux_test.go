@@ -147,7 +147,6 @@ func TestReaderVerbs(t *testing.T) {
 		{commandline.Usage, "--name: a name has 1 to 64 characters, printable ASCII without spaces, not \"aaaa", []string{"tail", "--name", strings.Repeat("a", 65)}},
 		{commandline.Failed, "no honed answers", []string{"readers", "list", "--admin", "127.0.0.1:1"}},
 		{commandline.Usage, "--retain-hard needs one of them", []string{"serve", "--retain-hard"}},
-		{commandline.Usage, "need --format 2", []string{"serve", "--retain-age", "1h", "--log", "nats://127.0.0.1:1"}},
 	} {
 		if code, _, errs := honed(t, c.args...); code != c.code || !strings.Contains(errs, c.says) {
 			t.Errorf("%v: %d %s; want %d, … %s …", c.args, code, errs, c.code, c.says)
@@ -346,8 +345,8 @@ func TestReadersPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	ports := [2]string{freePort(t), freePort(t)}
-	script = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:"+ports[0], "127.0.0.1 7100", "127.0.0.1 "+ports[0],
-		"127.0.0.1:7171", "127.0.0.1:"+ports[1], "./honed-data", filepath.Join(dir, "data"), "gateway/conformance", filepath.Join(root, "gateway/conformance"),
+	script = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:"+ports[0], "127.0.0.1:7171", "127.0.0.1:"+ports[1],
+		"./honed-data", filepath.Join(dir, "data"), "gateway/python", filepath.Join(root, "gateway/python"),
 		"&\n", "&\nuntil (exec 3<>/dev/tcp/127.0.0.1/"+ports[0]+") 2>/dev/null; do sleep 0.05; done\n").Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

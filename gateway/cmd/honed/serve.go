@@ -37,7 +37,6 @@ type serving struct {
 	sockets       commandline.List
 	tokens        string
 	cert, key, ca string
-	format        uint
 	drain         time.Duration
 	verifyRate    int64
 	verifyEvery   time.Duration
@@ -66,7 +65,6 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.TextVar(&f.srv.Engine, "engine", engine.Engine{}, "I/O engine: direct, buffered, parked, events; default: the fastest on this system")
 	flags.DurationVar(&f.srv.Expiry, "expiry", 7*24*time.Hour, "how long to remember the session of a disconnected client")
 	flags.DurationVar(&f.srv.ClockGap, "clock-gap", 24*time.Hour, "largest step forward of the wall clock that log time follows at once")
-	flags.UintVar(&f.format, "format", 0, "format of new envelopes, 1 or 2; 0: 1 in a cluster, else 2. See docs/envelope.md before you change it")
 	flags.IntVar(&f.srv.Clients, "clients", 1_000_000, "how many clients to remember; new ones above that are refused")
 	flags.IntVar(&f.srv.Checkpoint, "checkpoint", 1<<14, "envelopes between two checkpoints of all sessions; a start reads about as many")
 	flags.Int64Var(&f.srv.CheckpointBytes, "checkpoint-bytes", 176<<20, "`BYTES` of envelopes between two checkpoints; a start reads about as many")
@@ -159,9 +157,6 @@ const logDescriptors = 16
 
 // configure sets what is not a flag of its own in the gateway, and returns the TLS configuration; nil: none.
 func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
-	if f.format > 2 {
-		return nil, commandline.UsageError{Err: fmt.Errorf("--format is 1 or 2, not %d", f.format)}
-	}
 	if err := f.checkNumbers(); err != nil {
 		return nil, err
 	}
@@ -169,12 +164,9 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	if srv.RetainAge < 0 || srv.RetainSize < 0 || srv.RetainHard && srv.RetainAge == 0 && srv.RetainSize == 0 {
 		return nil, commandline.UsageError{Err: errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
 	}
-	if (srv.RetainAge > 0 || srv.RetainSize > 0) && (f.format == 1 || f.format == 0 && f.log.isCluster()) {
-		return nil, commandline.UsageError{Err: errors.New("--retain-age and --retain-size need --format 2")}
-	}
 	srv.Durable, srv.Shared = f.log.level(), f.log.isCluster()
 	srv.AppendTime, srv.AcceptLoss = f.log.appendTime, f.log.segments.AcceptLoss
-	srv.Certificates, srv.Format, srv.Logger = f.ca != "", uint8(f.format), logger
+	srv.Certificates, srv.Logger = f.ca != "", logger
 	if f.tokens != "" {
 		if srv.Tokens, err = gateway.ReadTokens(f.tokens); err != nil {
 			return nil, err

@@ -28,15 +28,15 @@ func Binary(t testing.TB) (path string) {
 	if path = os.Getenv(known); path != "" {
 		return path
 	}
-	module, err := exec.Command("go", "env", "GOMOD").Output()
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/hone-go/hone/gateway").Output()
 	if err != nil {
-		t.Fatalf("go env GOMOD: %v", err)
+		t.Fatalf("go list: %v", err)
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for range 100 {
 		cmd := exec.Command("go", "tool", "-n", "github.com/nats-io/nats-server/v2")
-		cmd.Dir = filepath.Join(filepath.Dir(string(module)), "internal", "natsserver")
+		cmd.Dir = filepath.Join(string(bytes.TrimSpace(module)), "internal", "natsserver")
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		out, err := cmd.Output()

@@ -226,12 +226,11 @@ func port(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("URL", "http://"+addr+"/")
 }
 
-// newer writes a version into a store that there is not yet: SQLite has the
-// schema's in bytes 60 to 63.
-func newer(ts *testscript.TestScript, neg bool, args []string) {
-	file, err := os.OpenFile(ts.MkAbs(args[0]), os.O_WRONLY, 0)
+// version writes a number of one digit as the schema's into a store: SQLite has it in bytes 60 to 63.
+func version(ts *testscript.TestScript, neg bool, args []string) {
+	file, err := os.OpenFile(ts.MkAbs(args[1]), os.O_WRONLY, 0)
 	ts.Check(err)
-	_, err = file.WriteAt([]byte{0, 0, 0, 99}, 60)
+	_, err = file.WriteAt([]byte{0, 0, 0, args[0][0] - '0'}, 60)
 	ts.Check(errors.Join(err, file.Close()))
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -70,7 +69,7 @@ func asTest() bool {
 //	unready                 wait until /healthz says that the server drains
 //	occupy                  listen on a port: $TAKEN
 //	port                    find one that is free: $ADDR, $URL
-//	newer FILE              make a store of runs one of a newer hone's
+//	version N FILE          make a store of runs one of version N
 //	stale, alive PATH       make a unix socket that nobody, or somebody, listens on
 //	mode OCTAL PATH         expect a unix socket with these permissions
 //	cert [NAME]             make cert.pem and key.pem, or NAME.pem and NAME-key.pem
@@ -98,9 +97,6 @@ func transcripts(t *testing.T, dir string) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", quickExit)
 			env.Setenv("GOFLAGS", withoutDWARF)
-			if old, err := filepath.Abs("testdata/a4fc546.db"); err == nil {
-				env.Setenv("A4FC546", old)
-			}
 			cache, err := exec.Command("go", "env", "GOCACHE").Output()
 			env.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 			return err
@@ -129,7 +125,7 @@ func transcripts(t *testing.T, dir string) {
 			"await":         await,
 			"occupy":        occupy,
 			"port":          port,
-			"newer":         newer,
+			"version":       version,
 			"stale":         stale,
 			"alive":         alive,
 			"mode":          mode,

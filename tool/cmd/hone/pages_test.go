@@ -265,9 +265,6 @@ func TestPagesNameMetrics(t *testing.T) {
 		exported[name] = true
 	}
 	for _, page := range pages {
-		if filepath.Base(page) == "upgrading.md" {
-			continue // it has the metrics that no longer exist
-		}
 		for _, m := range metric.FindAllStringSubmatch(readPage(t, filepath.Base(page)), -1) {
 			if found++; !exported[m[1]] {
 				t.Errorf("%s names the metric %s, which nobody exports", filepath.Base(page), m[1])
@@ -289,9 +286,6 @@ func TestManualCommands(t *testing.T) {
 	}
 	total := 0
 	for _, page := range append(pages, "../../../README.md", "../../../deploy/README.md") {
-		if filepath.Base(page) == "upgrading.md" {
-			continue // it has the flags that no longer exist
-		}
 		for _, line := range honeLines(t, page) {
 			total++
 			if why := parseCommand(line); why != "" {

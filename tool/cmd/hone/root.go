@@ -21,7 +21,7 @@ Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed or regression,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newServe(), newLoad(), newAgent(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newProfile(), newReport(), newHistory(), newTorture(), newVersion(), newCompletion(), newMan(), moved("avatar"), moved("lab"))
+	root.AddCommand(newDemo(), newServe(), newLoad(), newAgent(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newProfile(), newReport(), newHistory(), newTorture(), newVersion(), newCompletion(), newMan())
 	return root
 }
 
@@ -46,22 +46,9 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 func commandNames(cmd *cobra.Command) []string {
 	var names []string
 	for _, c := range cmd.Commands() {
-		if !c.Hidden {
-			names = append(names, c.Name())
-		}
+		names = append(names, c.Name())
 	}
 	return names
-}
-
-// moved returns a hidden command that says what to type instead of a command of an older
-// version.
-func moved(name string) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Hidden: true, DisableFlagParsing: true,
-		RunE: func(*cobra.Command, []string) error {
-			return exit.Usagef("%[1]s is a command of its own now: go run ./articles/cmd/%[1]s in a clone, or go install github.com/hone-go/hone/articles/cmd/%[1]s@latest", name)
-		},
-	}
 }
 
 // newHelp is cobra's help command, except that it refuses unknown commands.

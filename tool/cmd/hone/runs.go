@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/command"
-	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exchange"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
@@ -129,11 +128,7 @@ func writeRun(w io.Writer, r *record.Run) {
 			valid++
 		}
 	}
-	by := "hone " + r.Made
-	if generator := r.Environment.Soft[compare.GeneratorKey]; generator != "" {
-		by = generator
-	}
-	fmt.Fprintf(w, "%s %s, by %s, %s\n", r.ID, r.Name, by, r.At.Local().Format(time.DateTime))
+	fmt.Fprintf(w, "%s %s, by hone %s, %s\n", r.ID, r.Name, r.Made, r.At.Local().Format(time.DateTime))
 	if r.PairedWith != "" {
 		fmt.Fprintf(w, "measured alternately with %s\n", r.PairedWith)
 	}

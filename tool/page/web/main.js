@@ -64,7 +64,6 @@ class View {
     document.title = "hone: " + hello.title;
     find("title").textContent = hello.title;
     find("capture").hidden = !hello.capture;
-    find("runtime").hidden = !hello.runtime;
     find("range").parentElement.hidden = hello.groups.length === 0;
     changed("charts", hello.groups, () => {
       this.drawn = [];

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -115,8 +114,6 @@ func TestEverythingOut(t *testing.T) {
 			}
 		})
 	}
-	host, port, _ := net.SplitHostPort(addr)
-	script := filepath.Join("..", "..", "..", "conformance", "reader.py")
 	byGo, byPython, byWebhook := &received{last: map[string]uint64{}}, &received{last: map[string]uint64{}}, &received{last: map[string]uint64{}}
 	hook := &receiver{t: t, answer: func(n int, _ []line) (int, string) {
 		if n%20 == 0 {
@@ -145,7 +142,11 @@ func TestEverythingOut(t *testing.T) {
 		hurt  func(kill int) // what is beyond the reader
 	}{
 		{"Go", byGo.count, func() *child { return launch(t, byGo.begin(), exec.Command(os.Args[0], "test-reader", addr)) }, nil},
-		{"Python", byPython.count, func() *child { return launch(t, byPython.begin(), exec.Command(python, script, host, port, "python")) }, nil},
+		{"Python", byPython.count, func() *child {
+			cmd := exec.Command(python, "-B", "-m", "honed", "read", addr, "python")
+			cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join("..", "..", "..", "python"))
+			return launch(t, byPython.begin(), cmd)
+		}, nil},
 		{"webhook", byWebhook.count, func() *child {
 			return startRelay(t, nil, addr, hookData, "http://"+hook.addr, "--from", "webhook", "--retry-time", "1s", "--batch-messages", "2000")
 		}, func(kill int) {

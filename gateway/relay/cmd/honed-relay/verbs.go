@@ -112,7 +112,7 @@ type deadLine struct {
 
 // readDeadLines returns the open letters that pick chooses, the oldest first.
 func readDeadLines(ctx context.Context, folder string, pick func(*letter) bool) (all []deadLine, waiting int, err error) {
-	log, err := journal.OpenReader(ctx, folder, nil)
+	log, err := journal.OpenReader(folder, nil)
 	if err != nil {
 		return nil, 0, err
 	}

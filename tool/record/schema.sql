@@ -95,18 +95,6 @@ CREATE TABLE baseline (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX baseline_run ON baseline (run);
 
-CREATE TABLE noise (
-	fingerprint TEXT NOT NULL,
-	scenario    TEXT NOT NULL, -- its hash
-	metric      TEXT NOT NULL,
-	unit        TEXT NOT NULL,
-	paired      INTEGER NOT NULL,
-	floor       REAL NOT NULL,
-	runs        INTEGER NOT NULL,
-	at          TEXT NOT NULL,
-	PRIMARY KEY (fingerprint, scenario, metric, unit, paired)
-) STRICT, WITHOUT ROWID;
-
 -- For people: every figure in one line.
 CREATE VIEW figure AS
 	SELECT run.id, run.name, run.scenario, run.at, sample.number AS sample, sample.pair,
