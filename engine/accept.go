@@ -188,13 +188,17 @@ func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
 	return 0
 }
 
-// uncount removes an ended connection from the counts.
-func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
+// uncount removes an ended connection from the counts; facets are its own.
+func (s *Server) uncount(why Reason, addr netip.Addr, counted bool, facets flags) {
 	s.endedFor(why).Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
-	if displaced {
+	given := facets.has(isGiven)
+	if given {
+		s.given--
+	}
+	if facets.has(isDisplaced) {
 		s.displaced()
 	}
 	if s.open-s.displacing <= s.limits.Conns {
@@ -205,15 +209,21 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
 	}
 	if s.draining.Load() {
 		switch {
-		case s.drainEnded:
+		case s.drainEnded, given:
 		case why == Forced:
 			s.drained.Forced++
 		default:
 			s.drained.Clean++
 		}
-		if s.open == 0 {
-			close(s.empty)
-		}
+	}
+	s.checkEmpty()
+}
+
+// checkEmpty notices that a drain has no connection left to wait for. Server.mu held.
+func (s *Server) checkEmpty() {
+	if s.draining.Load() && s.open == s.given && !s.isEmpty {
+		s.isEmpty = true
+		close(s.empty)
 	}
 }
 

@@ -147,7 +147,7 @@ func (k held) givesWay() bool {
 		return false
 	}
 	x := k.x.Load()
-	if x != nil && (x.waiting > 0 || x.in.Len() > 0) {
+	if x != nil && (x.waiting > 0 || x.input.Load() > 0) { // x.in is the owner's
 		return false
 	}
 	if x != nil && x.g != nil {
@@ -173,12 +173,14 @@ func (k owner) markSpoken() {
 func (k held) makeRoom(d *workspace) {
 	s, silent := k.s, false
 	x := k.x.Load()
+	unserved := d.box.Len() > 0 || x != nil && x.in.Len() > 0
 	switch {
-	case s.spoken && !k.moments().IsIdle():
+	case s.spoken && (unserved || !k.moments().IsIdle()):
 		s.mu.Unlock()
 	case !k.link().IsPlain(): // without a plain socket, only a read can tell
 		x.g.ReadArrived()
 		s.mu.Unlock()
+		x.g.Settle()
 		silent = !x.g.readsInput(d)
 	default:
 		silent = k.link().Unread() == 0

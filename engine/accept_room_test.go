@@ -123,3 +123,52 @@ func BenchmarkLook(b *testing.B) {
 		}
 	}
 }
+
+// Whoever looks for a connection to displace reads nothing that belongs to the connections' owners
+// (the race detector decides), and no connection with unserved input gives way.
+func TestALookReadsNothingOfTheOwners(t *testing.T) {
+	s := bare(Limits{Conns: 100})
+	s.spoken.Store(&[]*spoken{newSpoken(always{})})
+	f := newFlusher(s, 0)
+	s.flushers = append(s.flushers, f)
+	k, why := f.take()
+	if why != 0 {
+		t.Fatal(why)
+	}
+	k.owner().begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
+	k.s.opened, k.s.spoken = true, true
+	k.held().setAway(false)
+	k.s.mu.Unlock()
+	d := &workspace{in: make([]byte, 64), ref: k}
+	owned := make(chan struct{})
+	go func() {
+		defer close(owned)
+		for range 2_000 { // a message arrives in two parts
+			k.owner().unpack(d)
+			d.box.Arrived(len(d.box.Space(&s.input)[:1]))
+			d.box.Served(0, 1)
+			k.owner().pack(d)
+			k.owner().unpack(d)
+			d.box.Served(1, 1)
+			k.owner().pack(d)
+		}
+		k.owner().unpack(d)
+		d.box.Arrived(len(d.box.Space(&s.input)[:1]))
+		k.owner().pack(d)
+	}()
+	for looking := true; looking; {
+		select {
+		case <-owned:
+			looking = false
+		default:
+			s.findIdle(nil)
+		}
+	}
+	if found := s.findIdle(nil); len(found) > 0 {
+		t.Error("a connection with unserved input gives way")
+	}
+	k.s.mu.Lock()
+	if k.held().makeRoom(d); k.reason() != 0 {
+		t.Errorf("a connection with unserved input ends for %v", k.reason())
+	}
+}

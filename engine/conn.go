@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+
+	"github.com/hone-go/hone/engine/internal/life"
 )
 
 // ErrClosed is returned by a Conn or Reply whose connection has ended.
@@ -69,6 +71,17 @@ func (c Conn) Close(why Reason) {
 func (c Conn) Trust() {
 	if k, ok := c.lock(); ok {
 		k.s.facets.set(isTrusted)
+		k.s.mu.Unlock()
+	}
+}
+
+// Distrust takes Trust back: Limits.AuthTime begins now.
+func (c Conn) Distrust() {
+	if k, ok := c.lock(); ok {
+		k.s.facets.clear(isTrusted)
+		if k.phase() == life.Serving {
+			k.sh.srv.clock.Stamp(&k.s.since)
+		}
 		k.s.mu.Unlock()
 	}
 }

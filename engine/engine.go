@@ -42,7 +42,8 @@ type Protocol interface {
 	// need == 0 and err == nil: Advance stopped for lack of room; the engine calls it
 	// again when there is room.
 	//
-	// err, a Reason: the engine flushes t.Out, then closes the connection.
+	// err, a Reason: the engine flushes t.Out, then closes the connection. Any other error is
+	// logged to Server.Logger, and closes the connection as Malformed.
 	//
 	// in must not be used after Advance returns.
 	Advance(t *Turn, in []byte) (used, need int, err error)

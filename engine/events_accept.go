@@ -63,7 +63,7 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, config *tls.Co
 	k, why := s.leastLoaded().take()
 	if why != 0 {
 		socket.Close()
-		s.uncount(why, from.Addr(), counted, false)
+		s.uncount(why, from.Addr(), counted, 0)
 		return
 	}
 	k.owner().begin(from, socket, nil, proxy, counted)

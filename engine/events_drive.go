@@ -10,8 +10,9 @@ import (
 // A connection's life on an event loop: what the poll reports, which steps follow, and
 // what the connection then waits for.
 
-// onReady handles an event of the poll. The caller is the loop.
-func (k *connRef) onReady(d *workspace, r *sys.Ready) {
+// onReady handles an event of the poll: a copy, because whoever takes the loop over in a visit reuses
+// its array. The caller is the loop.
+func (k *connRef) onReady(d *workspace, r sys.Ready) {
 	s := k.s
 	switch ended, away := k.standing(); {
 	case ended:
@@ -62,7 +63,7 @@ func (k owner) readsOn() bool {
 // onReadyAway writes the queued output of a connection that is off its loop. It reports
 // whether the connection still is: the event may be a one-shot event that an owner who
 // has just returned the connection has armed.
-func (k *connRef) onReadyAway(r *sys.Ready) bool {
+func (k *connRef) onReadyAway(r sys.Ready) bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	switch ended, away := k.standing(); {
@@ -73,6 +74,13 @@ func (k *connRef) onReadyAway(r *sys.Ready) bool {
 	}
 	if k.s.want&sys.Once != 0 {
 		k.s.want = 0 // one-shot: disarmed until the next Change
+	}
+	if k.s.facets.has(isInLine) && (r.Broken() || r.HungUp()) {
+		k.fail(PeerReset)
+		k.s.dead = true
+	}
+	if k.held().leaveLine() {
+		return false
 	}
 	if x := k.x.Load(); x != nil && x.goal == arrived && (r.In() || r.HungUp() || r.Broken()) {
 		x.wakeOwner()
@@ -96,7 +104,7 @@ func (l *loop) onListed(d *workspace, key uint64) {
 		return
 	}
 	k.s.marks.clear(isDirty)
-	if _, away := k.standing(); away {
+	if _, away := k.standing(); away && !k.held().leaveLine() {
 		k.held().writeAway(false)
 		k.s.mu.Unlock()
 		return
@@ -290,6 +298,8 @@ func (k held) watchFor(away bool) {
 	want := sys.Interest(0)
 	switch phase := k.phase(); {
 	case s.dead || !s.opened:
+	case away && s.facets.has(isInLine):
+		want = sys.Once
 	case away && x != nil && x.goal == arrived:
 		want = sys.In | sys.Once
 	case away || phase == life.Finishing || phase == life.Closing:

@@ -17,6 +17,7 @@ func (k owner) handOff() {
 	}
 	k.held().setAway(true)
 	k.held().watchFor(true)
+	k.s.facets.set(isHandedOff)
 	k.s.mu.Unlock()
 	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key, shakes: shakes})
 }
@@ -68,6 +69,10 @@ func (c *helpers) serve(j job) {
 	if c.full.Load() && !c.unbound && !j.shakes {
 		c.line = append(c.line, j)
 		c.mu.Unlock()
+		if k, ok := j.l.lock(j.key); ok {
+			k.held().waitInLine()
+			k.s.mu.Unlock()
+		}
 		return
 	}
 	if !j.shakes {
@@ -76,6 +81,39 @@ func (c *helpers) serve(j job) {
 	h := c.pick()
 	c.mu.Unlock()
 	h.jobs <- j
+}
+
+// waitInLine has the loop learn of it if the peer breaks the connection while it waits for a helper.
+func (k held) waitInLine() {
+	if s := k.s; s.facets.has(isHandedOff) {
+		s.facets.set(isInLine)
+		if k.watchFor(true); s.dead {
+			k.list()
+		}
+	}
+}
+
+// leaveLine returns a connection that has died in line to its loop, which ends it: its place and its
+// descriptor must not wait for a helper. It reports whether there is one. The caller is the loop.
+func (k held) leaveLine() bool {
+	if !k.s.dead || !k.s.facets.has(isInLine) {
+		return false
+	}
+	k.s.facets.clear(isHandedOff | isInLine)
+	k.setAway(false)
+	return true
+}
+
+// claim makes the caller the owner of a connection that was handed off, unless its loop has ended it.
+func (k *connRef) claim() (claimed, dead bool) {
+	s := k.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ended, _ := k.standing(); ended || !s.facets.has(isHandedOff) {
+		return false, false
+	}
+	s.facets.clear(isHandedOff | isInLine)
+	return true, s.dead
 }
 
 // countOffLoop adds n to the helpers that serve connections off the loops. mu held.
@@ -254,7 +292,10 @@ func (k owner) serveOffLoop(d *workspace) {
 	busy := &k.sh.srv.helpers.busy
 	busy.Add(1)
 	defer busy.Add(-1) // also after runtime.Goexit in user code
-	if k.isDead() {    // it ended while it waited in line
+	switch claimed, dead := k.claim(); {
+	case !claimed:
+		return
+	case dead:
 		k.drive(d, false)
 		return
 	}

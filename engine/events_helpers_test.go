@@ -45,6 +45,7 @@ func TestHelpersAreBounded(t *testing.T) {
 	s := bare(Limits{Helpers: 2})
 	c := idleHelpers(s, 10)
 	l := &loop{}
+	l.chunks.Store(&[]chunk{})
 	for key := range uint64(5) {
 		c.serve(job{l: l, key: key + 1})
 	}

@@ -50,10 +50,10 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, secure, proxy,
 	k, why := sh.take()
 	if why != 0 {
 		nc.Close()
-		s.uncount(why, from.Addr(), counted, false)
+		s.uncount(why, from.Addr(), counted, 0)
 		return
 	}
-	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc), fd: noDescriptor}
+	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc, &s.goroutines), fd: noDescriptor}
 	g.inflight.g = g
 	if !g.borrows() {
 		size := s.how.size

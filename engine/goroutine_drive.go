@@ -51,6 +51,7 @@ func (g *goroutineConn) live() {
 		case life.WaitForPeer:
 			g.ClearNudge()
 			s.mu.Unlock()
+			g.Settle()
 			g.discard()
 		case life.WaitForBytes:
 			if s.marks.has(isTired) {
@@ -65,10 +66,11 @@ func (g *goroutineConn) live() {
 			if own == nil {
 				k.held().paceFrame(&g.inflight, &g.in, false)
 				s.mu.Unlock()
-				g.readParked()
+				g.readParked() // of a plain socket
 			} else {
 				k.held().paceFrame(&g.inflight, &own.box, false)
 				s.mu.Unlock()
+				g.Settle()
 				g.readBlocking(own)
 			}
 		default:
@@ -127,6 +129,7 @@ func (g *goroutineConn) carryOutOn(st life.Step, own *workspace) {
 	case life.StepRead:
 		g.ReadArrived()
 		k.s.mu.Unlock()
+		g.Settle()
 		d.lendOut()
 		g.readDrain(d)
 	default:

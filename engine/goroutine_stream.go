@@ -64,6 +64,7 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	began := k.held().startWait(&g.inflight, t, d.box.Want())
 	g.noteInput(&d.box)
 	k.s.mu.Unlock()
+	g.Settle()
 	n, err = g.Read(p)
 	if err != nil {
 		g.readFailed(err)

@@ -104,3 +104,48 @@ func TestStuckHelpersDoNotHoldOthersUp(t *testing.T) {
 	late.ask("hello", "answer")
 	block.open()
 }
+
+// A connection that breaks while it waits for a helper gives its place back at once, and what it
+// has sent is not served. Those that live are served when a helper is free.
+func TestBrokenInLine(t *testing.T) {
+	offLoop := func(g ground) bool { return g.isLoop() && g.engine == engine.Events(engine.Offload) }
+	onEach(t, everywhere(offLoop), func(t *testing.T, g ground) {
+		gate, served := newGate(t), make(chan string, 10)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "block" {
+				gate.pass()
+			}
+			served <- string(line)
+			return echoing(t, line)
+		}}, func(s *engine.Server) { s.Limits.Helpers, s.Limits.Conns = 1, 6 })
+		blocker, live := s.dial(t), s.dial(t)
+		blocker.send("block\n")
+		heard(t, gate.entered, "the handler")
+		live.send("live\n")
+		for range 10 { // more than have a place at the same time
+			c := s.dial(t)
+			c.send("dead\n")
+			if !eventually(patience, func() bool { return s.Stats().Open == 3 }) {
+				t.Fatalf("%d connections are open, want 3", s.Stats().Open)
+			}
+			c.reset()
+			if !eventually(patience, func() bool { return s.Stats().Open == 2 }) {
+				t.Fatalf("%d connections are open after one of three broke, want 2", s.Stats().Open)
+			}
+		}
+		gate.open()
+		blocker.want("block\n")
+		live.want("live\n")
+		for range 2 { // in any order
+			if got := heard(t, served, "a request"); got == "dead" {
+				t.Error("a request was served although its client had left")
+			}
+		}
+		if len(served) > 0 {
+			t.Errorf("%q was served as well", <-served)
+		}
+		if n := s.Stats().Ended[engine.PeerReset]; n != 10 {
+			t.Errorf("%d connections ended as PeerReset, want 10", n)
+		}
+	})
+}

@@ -588,3 +588,55 @@ func TestHalfAMessageIsAnswered(t *testing.T) {
 		}
 	})
 }
+
+// locking is an adapter that sets deadlines under a lock of its own.
+type locking struct {
+	net.Conn
+	mu     sync.Mutex
+	waited chan struct{} // a setter has to wait for the lock
+}
+
+func (l *locking) locked(set func(time.Time) error, at time.Time) error {
+	if !l.mu.TryLock() {
+		select {
+		case l.waited <- struct{}{}:
+		default:
+		}
+		l.mu.Lock()
+	}
+	defer l.mu.Unlock()
+	return set(at)
+}
+
+func (l *locking) SetReadDeadline(at time.Time) error { return l.locked(l.Conn.SetReadDeadline, at) }
+func (l *locking) SetDeadline(at time.Time) error     { return l.locked(l.Conn.SetDeadline, at) }
+
+// An adapter may set deadlines under a lock that its other goroutines hold around calls of its
+// connection: the engine holds no lock of its own meanwhile.
+func TestDeadlinesUnderALockOfTheAdapter(t *testing.T) {
+	onEach(t, over(overAdapter), func(t *testing.T, g ground) {
+		adapters, opened := make(chan *locking, 1), make(chan engine.Conn, 1)
+		ln := adapting{listen(t, overTCP), func(nc net.Conn) net.Conn {
+			l := &locking{Conn: nc, waited: make(chan struct{}, 1)}
+			adapters <- l
+			return l
+		}}
+		s := serveOn(t, g, ln, echoLines(), func(s *engine.Server) {
+			s.OnOpen = func(c engine.Conn) { opened <- c }
+			s.Limits.IdleTime = time.Second
+		})
+		c := s.dial(t)
+		c.ask("hello", "hello")
+		l, conn := heard(t, adapters, "the adapter"), heard(t, opened, "the connection")
+		l.mu.Lock()
+		heard(t, l.waited, "the idle timeout")
+		pushed := make(chan error, 1)
+		go func() { pushed <- conn.Push([]byte("pushed\n")) }()
+		heard(t, pushed, "Push returns")
+		s.Stats()
+		l.mu.Unlock()
+		if all, _ := io.ReadAll(c); !strings.HasSuffix(string(all), refusal(engine.IdleTimeout)) {
+			t.Errorf("the client reads %q", all)
+		}
+	})
+}

@@ -26,7 +26,7 @@ type Limits struct {
 	// for that long while no reply was owed to it. A late reply may take as long when the
 	// peer has closed its side, or before a TakeOver. Zero: 3 min.
 	IdleTime time.Duration
-	// AuthTime is the time limit for authentication, from accept until Conn.Trust,
+	// AuthTime is the time limit for authentication, from accept (or Conn.Distrust) until Conn.Trust,
 	// whatever the connection does meanwhile. Zero: none, because most protocols have no
 	// authentication.
 	AuthTime time.Duration

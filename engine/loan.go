@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"syscall"
-	"time"
 
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/transport"
@@ -58,15 +57,19 @@ func (k owner) lent(nc net.Conn) (left []byte, back bool) {
 func (g *goroutineConn) lend() bool {
 	k, memory := &g.ref, &g.ref.sh.srv.input
 	k.held().beginLoan(g.Conn)
-	g.Conn.SetReadDeadline(time.Time{}) // clear the deadline of a nudge
+	g.Lend()
 	k.s.mu.Unlock()
+	g.Settle()
 	left, back := k.owner().lent(g.Conn)
 	if !back {
 		k.kill()
 		return false
 	}
 	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
+	defer func() {
+		k.s.mu.Unlock()
+		g.Settle()
+	}()
 	if !k.s.dead { // otherwise the deadline ends it
 		g.Recover()
 	}
@@ -119,7 +122,11 @@ func (k held) lendOffLoop() {
 		if err != nil {
 			return
 		}
-		defer func() { given.Close() }()
+		defer func() {
+			if !d.ref.isGiven() {
+				given.Close()
+			}
+		}()
 		var left []byte
 		if left, back = d.ref.owner().lent(given); back {
 			given = nc // its user has not closed it
@@ -143,6 +150,7 @@ func (k owner) takeBack(nc net.Conn, left []byte) bool {
 		k.layer().Return()
 	}
 	k.held().endLoan()
+	k.s.facets.set(isHandedOff)
 	k.s.mu.Unlock()
 	if k.s.secured {
 		if k.readAhead(in); in.Len() == 0 {
@@ -155,11 +163,12 @@ func (k owner) takeBack(nc net.Conn, left []byte) bool {
 
 // Socket gives the socket away for good, within the visit: it writes Out first, and moves
 // the visit off its event loop. From here on the server neither reads nor writes the
-// socket, enforces no limits, and neither waits for it nor closes it on shutdown: its new
-// owner must. The connection ends as ClosedHere at the end of the visit; Advance's
-// results are ignored, and Advance must pass on any unused input. Nothing can be posted
-// any more. The error is the Reason for which the connection ends, or why there is no
-// descriptor for a net.Conn. Outside an engine it is errors.ErrUnsupported.
+// socket, enforces no limits, and neither waits for it nor closes it on shutdown, even
+// while the visit still runs: its new owner must. The connection ends as ClosedHere at the
+// end of the visit, and counts against Limits.Conns until then; Advance's results are
+// ignored, and Advance must pass on any unused input. Nothing can be posted any more. The
+// error is the Reason for which the connection ends, or why there is no descriptor for a
+// net.Conn. Outside an engine it is errors.ErrUnsupported.
 func (t *Turn) Socket() (net.Conn, error) {
 	if t.ref == nil {
 		return nil, errors.ErrUnsupported
@@ -172,11 +181,39 @@ func (t *Turn) Socket() (net.Conn, error) {
 	return t.ref.owner().giveAway(t)
 }
 
-// giveAway ends Turn.Socket: for the engine the connection is dead.
+// GiveAway makes the socket that TakeOver's function has belong to user code for good, as
+// Turn.Socket does: the engine does not close it when the function has returned.
+func (c Conn) GiveAway() {
+	k, ok := c.lock()
+	if !ok {
+		return
+	}
+	x, done := k.x.Load(), func() {}
+	lent := x != nil && x.rare != nil && x.rare.given != nil && !k.s.dead
+	if lent {
+		if x.g != nil {
+			_, done = x.g.GiveAway()
+		}
+		k.held().disown()
+	}
+	k.s.mu.Unlock()
+	if lent {
+		done()
+		k.sh.srv.waitNoMore()
+	}
+}
+
+// giveAway ends Turn.Socket.
 func (k owner) giveAway(t *Turn) (nc net.Conn, err error) {
-	s := k.s
+	s, done := k.s, func() {}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer func() {
+		given := s.facets.has(isGiven)
+		s.mu.Unlock()
+		if done(); given {
+			k.sh.srv.waitNoMore()
+		}
+	}()
 	x := k.x.Load()
 	for x != nil && x.writing && !s.dead {
 		k.held().await(x, written)
@@ -185,11 +222,33 @@ func (k owner) giveAway(t *Turn) (nc net.Conn, err error) {
 		return nil, k.held().failed(t)
 	}
 	if x != nil && x.g != nil {
-		nc, x.g.fd = x.g.GiveAway(), noDescriptor
+		nc, done = x.g.GiveAway()
+		x.g.fd = noDescriptor
 	} else {
 		nc, _, err = k.held().leavePoll()
 	}
-	k.fail(ClosedHere)
-	s.dead = true
+	k.held().disown()
 	return nc, err
+}
+
+// isGiven reports whether the socket was given away.
+func (k *connRef) isGiven() bool {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	return k.s.facets.has(isGiven)
+}
+
+// disown ends the engine's part in the connection. The caller then calls waitNoMore, without mu.
+func (k held) disown() {
+	k.fail(ClosedHere)
+	k.s.dead = true
+	k.s.facets.set(isGiven)
+}
+
+// waitNoMore makes a drain wait for one connection less.
+func (s *Server) waitNoMore() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.given++
+	s.checkEmpty()
 }

@@ -245,6 +245,9 @@ func (k owner) revoke(tickets []uint64) (open int) {
 // abort ends the connection at once: unsent output is dropped.
 func (k held) abort(why Reason) {
 	s := k.s
+	if s.facets.has(isGiven) {
+		return
+	}
 	switch why {
 	case 0: // its linger time is over; the reason was sent before
 	case Forced:
@@ -260,10 +263,13 @@ func (k held) abort(why Reason) {
 		}
 	}
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
-	if x := k.x.Load(); x != nil && x.rare != nil && x.rare.given != nil {
-		x.rare.given.SetDeadline(transport.Past()) // and no reset: its user may still say goodbye
-	} else {
+	switch x := k.x.Load(); {
+	case x == nil || x.rare == nil || x.rare.given == nil:
 		k.link().CutOff(hard)
+	case x.g != nil: // no reset: its user may still say goodbye
+		x.g.Expire()
+	default:
+		x.rare.given.SetDeadline(transport.Past())
 	}
 	k.notify()
 }

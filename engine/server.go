@@ -99,7 +99,7 @@ type Server struct {
 	lateTold  highest                      // Stats.Late
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
 	judged    func(now timing.Tick)        // for tests: called between the sweeper's verdicts and their execution
-	abandoned atomic.Bool                  // all connections were cut off: loops end even if user code still has connections
+	abandoned atomic.Bool                  // all connections were cut off or given away: loops end even if user code still has some
 
 	counts   [8]counters
 	accepted atomic.Uint64
@@ -117,12 +117,14 @@ type Server struct {
 
 	mu         sync.Mutex
 	open       int    // connections
+	given      int    // of these, ones whose socket was given away: a drain does not wait for them
 	displacing int    // of these, silent ones that are being displaced
 	newcomers  []Conn // admitted meanwhile
 	excess     int    // newcomers to refuse that are not queued yet
 	addresses  admission.Addresses
 	listeners  map[*func()]struct{} // what closes them, once
-	empty      chan struct{}        // closed when a drain has no connection left
+	empty      chan struct{}        // closed when a drain has no connection left to wait for
+	isEmpty    bool                 // empty is closed
 	drained    Drained
 	drainEnded bool // drained is final
 }

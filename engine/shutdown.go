@@ -16,7 +16,8 @@ type Drained struct {
 }
 
 // Shutdown drains the server: it stops accepting, answers the requests that were sent,
-// flushes and closes. When ctx ends first, it forces the remaining connections closed,
+// flushes and closes. It does not wait for sockets that were given away, nor for the visits
+// that gave them. When ctx ends first, it forces the remaining connections closed,
 // abandons handlers that do not return, and returns ctx's error at most about 50 ms
 // later. Stats.Drained has the counts.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -61,9 +62,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	for closer := range s.listeners {
 		(*closer)()
 	}
-	if s.open == 0 {
-		close(s.empty)
-	}
+	s.checkEmpty()
 	s.mu.Unlock()
 	go s.each(func(k connRef) { k.held().notify() }) // many connections may take longer than ctx lasts
 	s.clock.SweepNow()                               // the sweeper now runs faster
@@ -83,6 +82,12 @@ func (s *Server) shutdown(ctx context.Context) error {
 		until = time.Now().Add(patience)
 		s.force(until)
 	}
+	s.mu.Lock()
+	given := s.given > 0
+	s.mu.Unlock()
+	if given {
+		s.abandoned.Store(true)
+	}
 	s.cancel()
 	close(s.stop)
 	for _, l := range s.started() {
@@ -90,7 +95,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	}
 	s.helpers.end()
 	s.refusals.End()
-	s.waitForGoroutines(ctx, until)
+	s.waitForGoroutines(ctx, until, given)
 	return err
 }
 
@@ -130,9 +135,9 @@ func (s *Server) force(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drained.Owed += owed
-	if s.open > 0 {
-		s.drained.Stuck = s.open
-		s.drained.Forced += s.open
+	if stuck := s.open - s.given; stuck > 0 {
+		s.drained.Stuck = stuck
+		s.drained.Forced += stuck
 		s.drainEnded = true
 	}
 }
@@ -151,9 +156,10 @@ func (s *Server) abandon(cut bool) {
 }
 
 // waitForGoroutines waits for all goroutines of the server, unless some are stuck in user
-// code or the time is up, and then ends the log.
-func (s *Server) waitForGoroutines(ctx context.Context, until time.Time) {
-	stuck := s.drained.Stuck > 0
+// code, may run user code with a socket that was given away, or the time is up, and then
+// ends the log.
+func (s *Server) waitForGoroutines(ctx context.Context, until time.Time, given bool) {
+	stuck := given || s.drained.Stuck > 0
 	done := make(chan struct{})
 	go func() {
 		if !stuck {

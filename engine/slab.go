@@ -87,6 +87,9 @@ const (
 	isTrusted   flags = 1 << iota // authenticated
 	isDisplaced                   // is being displaced, see accept_room.go
 	isShaken                      // its TLS handshake is complete
+	isHandedOff                   // it waits for a helper, see helpers.claim
+	isInLine                      // and all helpers are busy
+	isGiven                       // its socket was given away: user code may still run, but nothing waits for it
 )
 
 // awayBit of slot.tenant means that somebody other than the loop owns the connection. It

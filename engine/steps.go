@@ -373,13 +373,13 @@ func (k owner) end(d *workspace) {
 	}
 	s.socket.Close()
 	s.socket = sys.NoSocket
-	addr, displaced := k.held().addr().Addr(), s.facets.has(isDisplaced)
+	addr, facets := k.held().addr().Addr(), s.facets
 	s.mu.Unlock()
 	stream.Close(resets) // not under mu
 	k.endTurn()
 	why := k.reason()
 	defer func() { // even if OnClose panics or ends the goroutine
-		srv.uncount(why, addr, s.counted, displaced)
+		srv.uncount(why, addr, s.counted, facets)
 		k.free()
 	}()
 	defer func() { // even if Ended ends the goroutine

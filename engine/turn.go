@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"time"
 )
@@ -268,7 +269,11 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 		panic("engine: Protocol.Advance used more than its input")
 	}
 	if err != nil {
-		why = asReason(err)
+		if why = asReason(err); !errors.As(err, new(Reason)) {
+			s.faults.Write(s.Logger, slog.LevelError, "protocol_error", func() (string, []any) {
+				return "the protocol has failed", []any{"remote", t.Conn().RemoteAddr(), "error", err}
+			})
+		}
 	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && t.yields == 0 && len(in) > 0 && t.becomes == t.ref.s.speaks {
 		panic("engine: Protocol.Advance used no input, needs none and was not refused room")
 	}

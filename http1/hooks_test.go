@@ -219,28 +219,6 @@ func TestHookClosesALentConnection(t *testing.T) {
 	})
 }
 
-// Close closes connections that a handler has hijacked from net/http and keeps.
-func TestCloseEndsHijackedLoans(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		kept := make(chan net.Conn, 1)
-		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			nc, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Error(err)
-			}
-			kept <- nc
-		})})
-		say(t, s.dial(t), "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-		nc := <-kept
-		await(t, "the loan", func() bool { return s.Stats().OpenLoans == 1 })
-		s.Close()
-		await(t, "the loan's end", func() bool { return s.Stats().OpenLoans == 0 })
-		if _, err := nc.Write([]byte("x")); err == nil {
-			t.Error("the hijacked connection can still be written")
-		}
-	})
-}
-
 // A server with HTTP/1 switched off answers nothing, as net/http does.
 func TestWithoutHTTP1(t *testing.T) {
 	std := &http.Server{Handler: http.HandlerFunc(echo), Protocols: new(http.Protocols)}

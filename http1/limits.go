@@ -37,6 +37,7 @@ func (s *Server) initLimits(std *http.Server) {
 	l.StallTime = cmp.Or(l.StallTime, std.WriteTimeout)
 	std.MaxHeaderBytes = cmp.Or(std.MaxHeaderBytes, max(0, l.FrameSize))
 	s.engine.Limits = l
+	s.protocol.trusts = l.AuthTime > 0
 	l = l.OrDefaults()
 	std.ReadHeaderTimeout = orOff(cmp.Or(std.ReadHeaderTimeout, std.ReadTimeout, l.FrameTime))
 	std.IdleTimeout = orOff(cmp.Or(std.IdleTimeout, std.ReadTimeout, l.IdleTime))

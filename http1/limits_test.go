@@ -345,3 +345,53 @@ func TestLimitsAreOneSet(t *testing.T) {
 		}
 	}
 }
+
+// AuthTime ends with the first request that is served, in both halves: neither a connection that
+// stays busy, nor a stream, nor one that was lent is closed then. A connection without a request is.
+func TestAuthTimeEndsWithTheFirstRequest(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		silentEnded := make(chan struct{})
+		s := serve(t, &Server{Engine: e, Limits: engine.Limits{AuthTime: time.Second}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			io.WriteString(w, "begun ")
+			if r.URL.Path == "/stream" {
+				http.NewResponseController(w).Flush()
+				<-silentEnded
+			}
+			io.WriteString(w, "ended")
+		})})
+		var trusted []*bufio.Reader
+		var conns []net.Conn
+		for _, first := range []string{getting("/"), strings.ReplaceAll(chunked, "/up", "/"), getting("/stream"), strings.ReplaceAll(chunked, "/up", "/stream")} {
+			nc := s.dial(t)
+			say(t, nc, first)
+			conns, trusted = append(conns, nc), append(trusted, bufio.NewReader(nc))
+		}
+		await(t, "the streams' beginnings", func() bool { return s.Stats().Requests >= 2 && s.Stats().OpenLoans >= 1 })
+		for range 2 {
+			if got := readAnswer(t, trusted[0]); got != "200 begun ended" {
+				t.Fatal(got)
+			}
+			say(t, conns[0], getting("/"))
+			if got := readAnswer(t, trusted[1]); got != "200 begun ended" {
+				t.Fatal(got)
+			}
+			say(t, conns[1], getting("/"))
+		}
+		silent := s.dial(t) // opened last
+		if _, err := io.ReadAll(silent); err != nil {
+			t.Fatal(err)
+		}
+		close(silentEnded)
+		for i, r := range trusted {
+			if got := readAnswer(t, r); got != "200 begun ended" {
+				t.Errorf("connection %d: %q", i, got)
+			}
+			say(t, conns[i], getting("/"))
+			if got := readAnswer(t, r); got != "200 begun ended" {
+				t.Errorf("connection %d, afterwards: %q", i, got)
+			}
+		}
+		await(t, "the silent connection's end", func() bool { return s.Stats().Ended[engine.AuthTimeout] == 1 })
+	})
+}

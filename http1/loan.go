@@ -54,7 +54,6 @@ type lender struct {
 
 	mu       sync.Mutex
 	lent     map[*loan]struct{}
-	hijacked int
 	draining bool
 
 	loans, requests, bytesIn, bytesOut atomic.Uint64
@@ -118,9 +117,6 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 	defer func() {
 		le.mu.Lock()
 		delete(le.lent, l)
-		if l.reached() == hijacked {
-			le.hijacked--
-		}
 		le.mu.Unlock()
 	}()
 	var nc net.Conn = l
@@ -150,21 +146,23 @@ func (le *lender) drain() {
 	le.std.SetKeepAlivesEnabled(false) // closes idle connections
 }
 
-// cut closes the loans that net/http no longer tracks: hijacked ones.
+// cut closes the loans that net/http does not track yet.
 func (le *lender) cut() {
 	le.mu.Lock()
 	lent := slices.Collect(maps.Keys(le.lent))
 	le.mu.Unlock()
 	for _, l := range lent {
-		l.Close()
+		if l.reached() != hijacked {
+			l.Close()
+		}
 	}
 }
 
-// open returns how many connections are lent, and how many of them are hijacked.
-func (le *lender) open() (lent, hijacked int) {
+// open returns how many connections are lent.
+func (le *lender) open() int {
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	return len(le.lent), le.hijacked
+	return len(le.lent)
 }
 
 // follow is net/http's ConnState.
@@ -174,13 +172,12 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 		return
 	}
 	if state == http.StateHijacked {
-		le.mu.Lock()
-		le.hijacked++
 		l.mu.Lock()
 		l.phase = hijacked
 		l.complete()
 		l.mu.Unlock()
-		le.mu.Unlock()
+		l.conn.GiveAway()
+		close(l.ended)
 	} else {
 		l.mu.Lock()
 		switch {
@@ -211,7 +208,7 @@ const (
 	answered                  // everything that net/http has read is answered
 	asking                    // as answered, and net/http waits for more
 	given                     // net/http keeps the connection for good
-	hijacked                  // the handler has taken the connection
+	hijacked                  // the handler has taken the connection: the loan has ended
 )
 
 // loan is a connection as net/http sees it.
@@ -314,6 +311,10 @@ func (l *loan) Read(p []byte) (n int, err error) {
 	if bounded {
 		began = time.Now()
 		l.nc.SetReadDeadline(after(began, l.lender.bodyTime-l.owed))
+		if l.isCutOff() {
+			l.mu.Unlock()
+			return 0, net.ErrClosed
+		}
 	}
 	l.mu.Unlock()
 	n, err = l.nc.Read(p)
@@ -488,10 +489,16 @@ func (l *loan) step() (limited bool, err error) {
 		until = l.writeBy
 	}
 	err = l.nc.SetWriteDeadline(until)
-	if l.conn != (engine.Conn{}) && !l.conn.HoldInput(0) {
-		return false, net.ErrClosed // the engine has cut it off, by a deadline that is overwritten now
+	if l.isCutOff() {
+		return false, net.ErrClosed
 	}
 	return true, err
+}
+
+// isCutOff reports whether the engine has cut the connection off: it does so by a deadline, which
+// the caller has just overwritten. Callers hold mu.
+func (l *loan) isCutOff() bool {
+	return l.phase != hijacked && l.conn != (engine.Conn{}) && !l.conn.HoldInput(0)
 }
 
 // wrote counts n bytes and records a write stall.
@@ -563,7 +570,7 @@ func (l *loan) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// Close ends the loan.
+// Close ends the loan, unless the hijack has.
 func (l *loan) Close() (err error) {
 	l.mu.Lock()
 	if l.over {
@@ -571,12 +578,14 @@ func (l *loan) Close() (err error) {
 		return nil
 	}
 	l.over = true
-	back := l.back
+	back, taken := l.back, l.phase == hijacked
 	l.mu.Unlock()
 	if !back {
 		err = l.nc.Close()
 	}
-	close(l.ended)
+	if !taken {
+		close(l.ended)
+	}
 	return err
 }
 
@@ -600,7 +609,11 @@ func (l *loan) SetReadDeadline(t time.Time) error {
 	if l.draining && l.phase == inHead {
 		return nil // the drain's deadline is sooner
 	}
-	return l.nc.SetReadDeadline(t)
+	err := l.nc.SetReadDeadline(t)
+	if l.isCutOff() {
+		return net.ErrClosed
+	}
+	return err
 }
 
 // SetWriteDeadline sets a deadline for writes. Limits.StallTime still applies if it is sooner.
@@ -636,6 +649,7 @@ func (l *loan) NetConn() net.Conn { return l.nc }
 // handled records that net/http calls the handler.
 func (l *loan) handled(r *http.Request) {
 	l.lender.requests.Add(1)
+	l.conn.Trust()
 	l.mu.Lock()
 	l.posted = r.Method == http.MethodPost
 	l.mu.Unlock()

@@ -691,3 +691,34 @@ func heap() int {
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
+
+// A verdict that falls between two reads of a lent body ends the next one at once.
+func TestAbortBetweenTwoReads(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, e engine.Engine) {
+		entered, goOn := make(chan struct{}), make(chan struct{})
+		failed := make(chan error, 1)
+		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: time.Hour}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			one := make([]byte, 1)
+			r.Body.Read(one)
+			close(entered)
+			<-goOn
+			_, err := r.Body.Read(one)
+			failed <- err
+		})})
+		say(t, s.dial(t), "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+		<-entered
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.engine.Shutdown(ctx) // ends what is left, as Forced
+		close(goOn)
+		select {
+		case err := <-failed:
+			if err == nil {
+				t.Error("the next read succeeded")
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the next read waits")
+		}
+	})
+}

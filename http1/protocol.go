@@ -18,6 +18,7 @@ import (
 type protocol struct {
 	server   *Server
 	http1Off bool // Std.Protocols excludes HTTP/1: net/http handles every connection
+	trusts   bool // Limits.AuthTime ends with the first request of a connection
 	fast     atomic.Uint64
 	visits   sync.Pool // of *visit
 	copies   sync.Pool // of buffers for ReadFrom
@@ -110,6 +111,9 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			}
 			t.Mark(used)
 			v.served++
+			if p.trusts && t.State&stateServed == 0 {
+				t.Conn().Trust()
+			}
 			note(t, rest)
 			p.server.tell(t, http.StateActive)
 			used, in, err = p.serve(t, v, in, used)

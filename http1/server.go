@@ -25,7 +25,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/faultlog"
@@ -188,7 +187,7 @@ func (s *Server) startLending() {
 	}
 }
 
-// stopLending closes the net/http servers and the connections that are still lent.
+// stopLending closes the net/http servers and the connections that are still lent to them.
 func (s *Server) stopLending() {
 	s.mu.Lock()
 	s.over = true
@@ -226,9 +225,8 @@ func (s *Server) lastAnswer() bool { return s.draining.Load() || s.keepAlivesOff
 
 // Shutdown stops accepting, answers the requests that have arrived, and closes the
 // connections. If ctx ends first, Shutdown closes the remaining connections and returns ctx's
-// error about 50 ms later. It neither waits for hijacked connections nor closes them, unless
-// ctx ends first. It calls Std.Shutdown, which runs the functions that were registered with
-// Std.RegisterOnShutdown.
+// error about 50 ms later. It neither waits for hijacked connections nor closes them. It calls
+// Std.Shutdown, which runs the functions that were registered with Std.RegisterOnShutdown.
 func (s *Server) Shutdown(ctx context.Context) error {
 	e := s.init()
 	s.draining.Store(true)
@@ -248,29 +246,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if s.http2 != nil {
 		go s.http2.std.Shutdown(patience)
 	}
-	look := time.NewTicker(shutdownLook)
-	defer look.Stop()
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case <-ctx.Done():
-			cut()
-			s.stopLending()
-			<-ended
-			return ctx.Err()
-		case <-look.C:
-			if _, hijacked := s.lender.open(); hijacked > 0 && e.Stats().Open <= hijacked {
-				return nil
-			}
-		}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		cut()
+		s.stopLending()
+		<-ended
+		return ctx.Err()
 	}
 }
 
-// shutdownLook is how often Shutdown checks whether only hijacked connections are left.
-const shutdownLook = 5 * time.Millisecond
-
-// Close closes every connection at once, hijacked ones too.
+// Close closes every connection at once, except for hijacked ones.
 func (s *Server) Close() error {
 	e := s.init()
 	s.draining.Store(true)
@@ -291,8 +278,7 @@ func (s *Server) Stats() Stats {
 		st.BytesIn += le.bytesIn.Load()
 		st.BytesOut += le.bytesOut.Load()
 		st.Loans += le.loans.Load()
-		lent, _ := le.open()
-		st.OpenLoans += lent
+		st.OpenLoans += le.open()
 	}
 	return st
 }

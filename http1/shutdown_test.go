@@ -3,7 +3,9 @@ package http1
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -166,31 +168,168 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 	})
 }
 
-// Shutdown neither waits for hijacked connections nor closes them.
-func TestShutdownLeavesHijackedAlone(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		taken := make(chan net.Conn, 1)
-		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			nc, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Error(err)
-			}
-			taken <- nc
-		})})
-		nc := s.dial(t)
-		say(t, nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-		theirs := <-taken
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		if err := s.Shutdown(ctx); err != nil {
+// hijackings are what a handler may do with a connection that it hijacks. Each writes the
+// connection's first line, and serves the rest from where it says.
+var hijackings = []struct {
+	name  string
+	serve func(nc net.Conn, rw *bufio.ReadWriter, returned chan<- net.Conn)
+}{
+	{"the handler reads", func(nc net.Conn, rw *bufio.ReadWriter, _ chan<- net.Conn) {
+		io.Copy(nc, rw)
+		nc.Close()
+	}},
+	{"the handler has returned", func(nc net.Conn, _ *bufio.ReadWriter, returned chan<- net.Conn) { returned <- nc }},
+	{"a goroutine reads", func(nc net.Conn, rw *bufio.ReadWriter, _ chan<- net.Conn) {
+		go func() {
+			io.Copy(nc, rw)
+			nc.Close()
+		}()
+	}},
+}
+
+// A server that stops neither waits for hijacked connections nor closes them, and returns what
+// net/http returns.
+func TestStopLeavesHijackedAlone(t *testing.T) {
+	upgrades := []string{"", "Connection: Upgrade\r\nUpgrade: websocket\r\n", "Connection: Upgrade\r\nUpgrade: other\r\n"}
+	type server interface {
+		Shutdown(context.Context) error
+		Close() error
+	}
+	stops := []struct {
+		name string
+		stop func(server) error
+	}{
+		{"Shutdown", func(s server) error { return s.Shutdown(context.Background()) }},
+		{"Shutdown with a deadline", func(s server) error {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			return s.Shutdown(ctx)
+		}},
+		{"Close", server.Close},
+	}
+	cert, trusted := certified(t)
+	// live hijacks a connection of the server that start starts, stops the server, and returns what
+	// came of the stop and of the connection.
+	live := func(t *testing.T, start func(std *http.Server, ln net.Listener, secure bool) server, upgrade string, hijacking, stop int, secure bool) string {
+		returned := make(chan net.Conn, 1)
+		s := &http.Server{
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}},
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				nc, rw, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				io.WriteString(nc, "taken\n")
+				hijackings[hijacking].serve(nc, rw, returned)
+			}),
+		}
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
 			t.Fatal(err)
 		}
-		cancel()
-		say(t, theirs, "still there")
-		theirs.Close()
-		if all, err := io.ReadAll(nc); err != nil || string(all) != "still there" {
-			t.Errorf("%q, %v", all, err)
+		running := start(s, ln, secure)
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(20 * time.Second))
+		if secure {
+			nc = tls.Client(nc, &tls.Config{RootCAs: trusted, ServerName: "127.0.0.1"})
+		}
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n"+upgrade+"\r\n")
+		r := bufio.NewReader(nc)
+		if line, err := r.ReadString('\n'); line != "taken\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		began := time.Now()
+		outcome := stops[stop].stop(running)
+		late := time.Since(began) > 5*time.Second // it would wait for ever
+		echo := net.Conn(nc)
+		if hijackings[hijacking].name == "the handler has returned" {
+			echo = <-returned
+			defer echo.Close()
+		}
+		io.WriteString(echo, "still there\n")
+		line, err := r.ReadString('\n')
+		return fmt.Sprint(outcome, ", late ", late, ", then ", line, err)
+	}
+	run(t, func(t *testing.T, e engine.Engine) {
+		for _, secure := range []bool{false, true} {
+			for i := range upgrades {
+				for j := range hijackings {
+					for k := range stops {
+						name := fmt.Sprintf("%s/TLS %v/%.30q/%s", stops[k].name, secure, upgrades[i], hijackings[j].name)
+						want := live(t, func(std *http.Server, ln net.Listener, secure bool) server {
+							if secure {
+								go std.ServeTLS(ln, "", "")
+							} else {
+								go std.Serve(ln)
+							}
+							return std
+						}, upgrades[i], j, k, secure)
+						before := runtime.NumGoroutine()
+						got := live(t, func(std *http.Server, ln net.Listener, secure bool) server {
+							s := &Server{Engine: e, Std: std}
+							if secure {
+								go s.ServeTLS(ln, "", "")
+							} else {
+								go s.Serve(ln)
+							}
+							return s
+						}, upgrades[i], j, k, secure)
+						if got != want || !strings.Contains(want, "still there") {
+							t.Errorf("%s: got %q, net/http %q", name, got, want)
+						}
+						await(t, "the goroutines' end", func() bool { return runtime.NumGoroutine() <= before })
+					}
+				}
+			}
 		}
 	})
+}
+
+// A Shutdown whose context ends while a request is in progress leaves hijacked connections alone.
+func TestEndOfContextLeavesHijackedAlone(t *testing.T) {
+	for _, upgrade := range []string{"websocket", "other"} {
+		run(t, func(t *testing.T, e engine.Engine) {
+			begun, end := make(chan struct{}), make(chan struct{})
+			s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/slow" {
+					close(begun)
+					<-end
+					return
+				}
+				nc, rw, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				io.WriteString(nc, "taken\n")
+				io.Copy(nc, rw)
+				nc.Close()
+			})})
+			slow, taken := s.dial(t), s.dial(t)
+			say(t, taken, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: "+upgrade+"\r\n\r\n")
+			r := bufio.NewReader(taken)
+			if line, err := r.ReadString('\n'); line != "taken\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+			say(t, slow, getting("/slow"))
+			<-begun
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := s.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("Shutdown returned %v", err)
+			}
+			close(end)
+			say(t, taken, "still there\n")
+			if line, err := r.ReadString('\n'); line != "still there\n" {
+				t.Errorf("%q, %v", line, err)
+			}
+		})
+	}
 }
 
 func TestServeAfterShutdown(t *testing.T) {

@@ -31,7 +31,9 @@ func (up *upgrade) answer(t *engine.Turn) {
 			return
 		}
 	}
-	if !up.upgrader.AuthLater {
+	if up.upgrader.AuthLater {
+		t.Conn().Distrust()
+	} else {
 		t.Conn().Trust()
 	}
 	t.Out = appendSwitching(t.Out, up.handshake, up.header)

@@ -149,3 +149,42 @@ func coderClient(t *testing.T, address string) {
 		t.Error(err)
 	}
 }
+
+// TestShutdownLeavesWebSockets stops a server with an open connection of each library: Shutdown
+// returns at once, and the connections go on.
+func TestShutdownLeavesWebSockets(t *testing.T) {
+	eachSide(t, engines(), func(t *testing.T, on side) {
+		mux := http.NewServeMux()
+		mux.HandleFunc("/gorilla", gorillaEcho)
+		mux.HandleFunc("/coder", coderEcho)
+		std := &http.Server{Handler: mux}
+		s := serve(t, on, std)
+		var conns []*gorilla.Conn
+		for _, path := range []string{"/gorilla", "/coder"} {
+			c, _, err := gorilla.DefaultDialer.DialContext(t.Context(), "ws://"+s.addr+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetReadDeadline(time.Now().Add(patience))
+			conns = append(conns, c)
+		}
+		stop := std.Shutdown
+		if s.http != nil {
+			stop = s.http.Shutdown
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := stop(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range conns {
+			if err := c.WriteMessage(gorilla.TextMessage, []byte("still here")); err != nil {
+				t.Fatal(err)
+			}
+			if _, got, err := c.ReadMessage(); string(got) != "still here" {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -12,17 +13,52 @@ import (
 )
 
 // Stream is the net.Conn of a goroutine engine's connection. Its owner reads and closes it. The
-// connection's mutex guards the other methods.
+// connection's mutex guards the other methods, except for Settle.
 type Stream struct {
 	Conn   net.Conn
 	Raw    syscall.RawConn // nil unless Conn is a plain socket
 	now    *writer         // nil until first used
+	late   *deadlines      // of an adapter; nil: deadlines are set at once
+	owned  *sync.WaitGroup // of the goroutines that set them
 	nudged bool            // the read deadline is set, to wake the owner
 	resets bool            // it ends with a reset
 }
 
-// StreamOf returns the stream of an accepted connection.
-func StreamOf(nc net.Conn) Stream { return Stream{Conn: nc, Raw: rawConn(nc)} }
+// StreamOf returns the stream of an accepted connection. Its goroutines count in owned.
+func StreamOf(nc net.Conn, owned *sync.WaitGroup) Stream {
+	s := Stream{Conn: nc, Raw: rawConn(nc), owned: owned}
+	if isAdapter(nc) {
+		s.late = &deadlines{nc: nc}
+	}
+	return s
+}
+
+// readBy sets the deadline of reads, or with all that of reads and writes. The owner calls Settle
+// before it reads; for anyone else it takes effect soon.
+func (s *Stream) readBy(at time.Time, all bool) {
+	switch {
+	case s.late != nil:
+		s.late.want(at, all)
+	case all:
+		s.Conn.SetDeadline(at)
+	default:
+		s.Conn.SetReadDeadline(at)
+	}
+}
+
+// wake has the deadlines take effect for a caller who is not the owner.
+func (s *Stream) wake() {
+	if s.late != nil {
+		s.owned.Go(s.late.set)
+	}
+}
+
+// Settle has the deadlines take effect. The owner calls it without the connection's mutex.
+func (s *Stream) Settle() {
+	if s.late != nil {
+		s.late.set()
+	}
+}
 
 // rawConn returns access to the descriptor of a plain socket, where the system supports it.
 func rawConn(nc net.Conn) syscall.RawConn {
@@ -104,7 +140,8 @@ func (s *Stream) WriteNow(p []byte) (int, error) {
 func (s *Stream) Nudge() {
 	if !s.nudged {
 		s.nudged = true
-		s.Conn.SetReadDeadline(Past())
+		s.readBy(Past(), false)
+		s.wake()
 	}
 }
 
@@ -114,24 +151,33 @@ func (s *Stream) IsNudged() bool { return s.nudged }
 // drainTime is enough to read what has arrived.
 const drainTime = 5 * time.Millisecond
 
-// ReadArrived makes the owner's next read end soon, also if nothing has arrived.
+// ReadArrived makes the owner's next read end soon, also if nothing has arrived. Settle follows.
 func (s *Stream) ReadArrived() {
 	s.nudged = true
-	s.Conn.SetReadDeadline(time.Now().Add(drainTime))
+	s.readBy(time.Now().Add(drainTime), false)
 }
 
-// ClearNudge lets the owner read again without a deadline.
+// ClearNudge lets the owner read again without a deadline. Settle follows.
 func (s *Stream) ClearNudge() {
 	if s.nudged {
 		s.nudged = false
-		s.Conn.SetReadDeadline(time.Time{})
+		s.readBy(time.Time{}, false)
 	}
 }
 
-// Recover clears all deadlines after a loan.
+// Lend clears the deadline of a nudge before the connection is lent. Settle follows.
+func (s *Stream) Lend() { s.readBy(time.Time{}, false) }
+
+// Recover clears all deadlines after a loan. Settle follows.
 func (s *Stream) Recover() {
 	s.nudged = false
-	s.Conn.SetDeadline(time.Time{})
+	s.readBy(time.Time{}, true)
+}
+
+// Expire ends all reads and writes of whoever was lent the connection.
+func (s *Stream) Expire() {
+	s.readBy(Past(), true)
+	s.wake()
 }
 
 // cutOff ends all reads and writes of the socket; hard also drops what the kernel has not sent.
@@ -140,7 +186,7 @@ func (s *Stream) cutOff(hard bool) {
 	if socket, ok := innermost(s.Conn).(interface{ SetLinger(int) error }); ok && hard {
 		socket.SetLinger(0)
 	}
-	s.Conn.SetDeadline(Past())
+	s.Expire()
 }
 
 // Resets reports whether there is a stream, and it must end with a reset.
@@ -158,12 +204,20 @@ func (s *Stream) Close(reset bool) {
 	s.Conn.Close()
 }
 
-// GiveAway returns the net.Conn, which the stream cannot use any more.
-func (s *Stream) GiveAway() net.Conn {
+// GiveAway returns the net.Conn, which the stream cannot use any more. The caller sets its deadlines
+// with done, without the connection's mutex.
+func (s *Stream) GiveAway() (nc net.Conn, done func()) {
 	s.ClearNudge()
-	nc := s.Conn
+	nc = s.Conn
 	s.Conn = AddressesOnly(nc.LocalAddr(), nc.RemoteAddr())
-	return nc
+	late := s.late
+	if s.late = nil; late == nil {
+		return nc, func() {}
+	}
+	return nc, func() {
+		late.set()
+		late.forget()
+	}
 }
 
 // AddressesOnly stands in for a socket of which nothing but the addresses may be used.

@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -44,23 +46,39 @@ func (l layer) Close() error {
 
 // A nudge ends the owner's read, whether it comes before the read or after, until it is cleared.
 func TestNudge(t *testing.T) {
-	near, far := pair(t)
-	s := StreamOf(near)
+	for name, covered := range map[string]bool{"socket": false, "adapter": true} {
+		t.Run(name, func(t *testing.T) {
+			near, far := pair(t)
+			if covered {
+				near = layer{near, new([]string)}
+			}
+			testNudge(t, near, far)
+		})
+	}
+}
+
+func testNudge(t *testing.T, near, far net.Conn) {
+	var owned sync.WaitGroup
+	defer owned.Wait()
+	s := StreamOf(near, &owned)
 	buf := make([]byte, 8)
 	s.Nudge()
 	if _, err := s.Read(buf); !TimedOut(err) || !s.IsNudged() {
 		t.Errorf("a nudged read returned %v", err)
 	}
 	s.ClearNudge()
+	s.Settle()
 	far.Write([]byte("one"))
 	if n, err := s.Read(buf); n != 3 || err != nil {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
 	s.ReadArrived()
+	s.Settle()
 	if _, err := s.Read(buf); !TimedOut(err) {
 		t.Errorf("a read of what has arrived returned %v", err)
 	}
 	s.Recover()
+	s.Settle()
 	far.Write([]byte("two"))
 	if n, err := s.Read(buf); n != 3 || err != nil || s.IsNudged() {
 		t.Errorf("read %d bytes, %v", n, err)
@@ -73,7 +91,7 @@ type withEnd struct{ net.Conn }
 func (withEnd) Read(p []byte) (int, error) { return copy(p, "last"), io.EOF }
 
 func TestReadKeepsTheEndForTheNextRead(t *testing.T) {
-	s := StreamOf(withEnd{})
+	s := StreamOf(withEnd{}, new(sync.WaitGroup))
 	if n, err := s.Read(make([]byte, 8)); n != 4 || err != nil {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
@@ -87,7 +105,7 @@ func TestLinks(t *testing.T) {
 	near, far := pair(t)
 	far.Write([]byte("four"))
 	socket, closed := sys.NoSocket, []string{}
-	plain, covered := StreamOf(near), StreamOf(layer{near, &closed})
+	plain, covered := StreamOf(near, new(sync.WaitGroup)), StreamOf(layer{near, &closed}, new(sync.WaitGroup))
 	links := map[string]Link{"plain": {Stream: &plain}, "covered": {Stream: &covered}}
 	if sys.Polls {
 		var err error
@@ -124,7 +142,7 @@ func TestLinks(t *testing.T) {
 func TestCloseWithAReset(t *testing.T) {
 	near, far := pair(t)
 	var closed []string
-	s := StreamOf(layer{near, &closed})
+	s := StreamOf(layer{near, &closed}, new(sync.WaitGroup))
 	Link{Stream: &s}.CutOff(true)
 	if !s.Resets() || !s.IsNudged() {
 		t.Errorf("after a hard end: resets %v, nudged %v", s.Resets(), s.IsNudged())
@@ -145,10 +163,12 @@ func TestCloseWithAReset(t *testing.T) {
 // Of a socket that was given away only the addresses stay.
 func TestGiveAway(t *testing.T) {
 	near, _ := pair(t)
-	s := StreamOf(near)
+	s := StreamOf(near, new(sync.WaitGroup))
 	local := near.LocalAddr()
-	if s.GiveAway() != near {
+	if nc, done := s.GiveAway(); nc != near {
 		t.Fatal("another net.Conn was given away")
+	} else {
+		done()
 	}
 	if _, err := s.Read(nil); err != net.ErrClosed || s.Conn.LocalAddr() != local || s.Conn.Close() != nil {
 		t.Errorf("read: %v, address %v", err, s.Conn.LocalAddr())
@@ -160,7 +180,7 @@ func TestGiveAway(t *testing.T) {
 
 func TestWriteNow(t *testing.T) {
 	near, far := pair(t)
-	s := StreamOf(near)
+	s := StreamOf(near, new(sync.WaitGroup))
 	if s.Raw == nil {
 		t.Skip("this system gives no access to descriptors")
 	}
@@ -192,5 +212,48 @@ func TestAddrPort(t *testing.T) {
 	}
 	if a := AddrPort(&net.UnixAddr{Name: "s"}); a.IsValid() {
 		t.Errorf("a unix socket has the address %v", a)
+	}
+}
+
+// stubborn is an adapter that is slow to set deadlines.
+type stubborn struct {
+	net.Conn
+	entered, goOn chan struct{}
+	set           []time.Time
+}
+
+func (s *stubborn) SetReadDeadline(at time.Time) error {
+	s.entered <- struct{}{}
+	<-s.goOn
+	s.set = append(s.set, at)
+	return nil
+}
+
+// Whoever nudges an adapter does not wait for it, and what its owner wants last is what remains.
+func TestDeadlinesOfAnAdapter(t *testing.T) {
+	near, _ := pair(t)
+	var owned sync.WaitGroup
+	slow := &stubborn{Conn: near, entered: make(chan struct{}, 8), goOn: make(chan struct{})}
+	s := StreamOf(slow, &owned)
+	s.Nudge()
+	<-slow.entered
+	s.ClearNudge()
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		s.Settle()
+	}()
+	close(slow.goOn)
+	<-settled
+	owned.Wait()
+	if n := len(slow.set); n != 2 || !slow.set[0].Equal(Past()) || !slow.set[1].IsZero() {
+		t.Errorf("set %v, want the past and then none", slow.set)
+	}
+	s.Nudge()
+	_, done := s.GiveAway()
+	done()
+	owned.Wait()
+	if last := slow.set[len(slow.set)-1]; !last.IsZero() {
+		t.Errorf("given away with the deadline %v", last)
 	}
 }
