@@ -64,9 +64,9 @@ func (d *deadlines) set() {
 
 // forget has nothing set from now on.
 func (d *deadlines) forget() {
+	d.setting.Lock()
+	defer d.setting.Unlock()
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.nc = nil
-	d.mu.Unlock()
-	d.setting.Lock() // what is being set is set
-	d.setting.Unlock()
 }

@@ -21,7 +21,7 @@ func startNATS(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { os.RemoveAll(dir) })
 	binary, conf, ports := filepath.Join(dir, "nats-server"), filepath.Join(dir, "conf"), filepath.Join(dir, "ports")
 	build := exec.Command("go", "run", "-exec", "cp", "github.com/nats-io/nats-server/v2", binary) // keeps what it has linked, unlike go build
-	build.Dir = filepath.Join("..", "..", "..", "tools") // which has its version
+	build.Dir = filepath.Join("..", "..", "..", "tools")                                           // which has its version
 	if out, err := build.CombinedOutput(); err != nil {
 		ts.Fatalf("%v\n%s", err, out)
 	}
