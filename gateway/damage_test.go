@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"strings"
 	"sync"
 	"testing"
 
@@ -215,49 +214,43 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// TestReservedVersion: an envelope of version 1 is refused by name, by a start and by a server that runs, and neither
-// writes anything.
-func TestReservedVersion(t *testing.T) {
+// TestOtherVersion: what another version has written is refused by name, by a start, by a server that runs, for a
+// reader and by Check, and nothing is written.
+func TestOtherVersion(t *testing.T) {
 	var e journal.Encoder
 	e.Begin(0)
-	reserved := e.Bytes()
-	reserved[4] = 1
-	end := len(reserved) - 4
-	binary.BigEndian.PutUint32(reserved[end:], crc32.Checksum(reserved[:end], crc32.MakeTable(crc32.Castagnoli)))
-	const says = "version 1 is reserved; this program reads version 2"
-	put := func(log *Memory) { // Append would refuse it
+	newer := e.Bytes()
+	newer[4] = 3
+	end := len(newer) - 4
+	binary.BigEndian.PutUint32(newer[end:], crc32.Checksum(newer[:end], crc32.MakeTable(crc32.Castagnoli)))
+	log := new(Memory)
+	put := func() (next uint64) { // Append would refuse it
 		log.mu.Lock()
 		defer log.mu.Unlock()
-		log.envelopes = append(log.envelopes, reserved)
+		log.envelopes = append(log.envelopes, newer)
+		return uint64(len(log.envelopes)) + 1
 	}
-
-	log := new(Memory)
-	put(log)
-	var refusal *journal.Refusal
-	up := serve(t, &Server{Log: log})
-	err := up.ended(t)
-	if text := fmt.Sprint(err); !errors.As(err, &refusal) || !strings.Contains(text, says) {
-		t.Error(err)
+	refused := func(who string, next uint64, err error) {
+		t.Helper()
+		refusal, is := errors.AsType[*journal.Refusal](err)
+		if !is || refusal.What != "an envelope has version 3; this program reads version 2" || refusal.Repair != "start the honed that wrote it, or use another folder or stream" {
+			t.Errorf("%s: %v", who, err)
+		}
+		if _, now, _ := log.Bounds(); now != next {
+			t.Errorf("%s has written: the next position was %d and is %d", who, next, now)
+		}
 	}
-	if _, next, _ := log.Bounds(); next != 2 {
-		t.Errorf("a start has written: the next position is %d", next)
-	}
-
-	log = new(Memory)
-	up = serve(t, &Server{Log: &view{Memory: log, all: new(sync.Mutex), next: 1, gate: newGate()}, Shared: true})
+	up := serve(t, &Server{Log: &view{Memory: log, all: new(sync.Mutex), next: 1, gate: newGate()}, Shared: true})
 	p := up.peer(t)
 	p.hello(first("a"))
-	put(log) // by another server
-	_, before, _ := log.Bounds()
+	next := put() // by another server
 	p.submit(1, "x")
 	p.closed()
-	err = up.ended(t)
-	if text := fmt.Sprint(err); !errors.Is(err, journal.ErrMalformed) || !strings.Contains(text, says) {
-		t.Error(err)
-	}
-	if _, next, _ := log.Bounds(); next != before {
-		t.Errorf("a server that runs has written: the next position was %d and is %d", before, next)
-	}
+	refused("a server that runs", next, up.ended(t))
+	refused("a start", next, serve(t, &Server{Log: log, AcceptLoss: journal.Range{First: 1, Last: next}}).ended(t))
+	_, err := Check(t.Context(), log, nil)
+	refused("Check", next, err)
+	refused("a read for a reader", next, up.peek(t.Context(), 0, func(uint64, journal.Envelope) error { return nil }))
 }
 
 // TestCheckpointBytes: checkpoints come by bytes too, counted from the one before a crash.

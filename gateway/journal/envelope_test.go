@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -98,7 +100,6 @@ func TestEnvelopeRefusals(t *testing.T) {
 		name   string
 		change func(b []byte) []byte
 	}{
-		{"another version", func(b []byte) []byte { b[4] = 3; return b }},
 		{"the first reserved byte", func(b []byte) []byte { b[5] = 1; return b }},
 		{"an unknown part", func(b []byte) []byte { b[6] = 4; return b }},
 		{"the second reserved byte", func(b []byte) []byte { b[7] = 1; return b }},
@@ -119,37 +120,75 @@ func TestEnvelopeRefusals(t *testing.T) {
 	}
 }
 
-// reserved is an envelope with version 1 in its header.
-func reserved() []byte {
-	b, err := hex.DecodeString("484e4556" + "01" + "01" + "00" + "00" + "00000001" + "00000022" + "0000000000000000" +
-		"02" + "6162" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "00000003" + "78797a" + "00000000")
-	if err != nil {
-		panic(err)
-	}
+// versioned gives an envelope another version.
+func versioned(b []byte, version byte) []byte {
+	b[4] = version
 	return reseal(b)
 }
 
-// TestReservedVersion: version 1 is refused by name, and nothing of it is stored.
-func TestReservedVersion(t *testing.T) {
-	const says = "version 1 is reserved; this program reads version 2"
-	refused := func(err error) {
-		t.Helper()
-		if text := fmt.Sprint(err); !errors.Is(err, ErrMalformed) || !strings.HasSuffix(text, says) {
-			t.Error(err)
+// TestOtherVersions: what another version has written is not damaged. It is refused by name, by every verb, and nothing
+// is written.
+func TestOtherVersions(t *testing.T) {
+	source := killed(t, 16, false) // in two segments, with a mark that has not seen the end
+	files := segmentFiles(t, source)
+	for _, version := range []byte{1, 3} {
+		says := fmt.Sprintf("an envelope has version %d; this program reads version 2", version)
+		refused := func(what string, err error) {
+			t.Helper()
+			if refusal, is := errors.AsType[*Refusal](err); !is || refusal.What != says || !errors.Is(err, ErrMalformed) {
+				t.Errorf("%s: %v, want %s", what, err, says)
+			}
+			if _, is := errors.AsType[*Damage](err); is {
+				t.Errorf("%s is called damaged: %v", what, err)
+			}
+		}
+		log := openedSegments(t, filepath.Join(t.TempDir(), "data"), SegmentsOptions{})
+		_, err := log.Append(t.Context(), versioned(sample("a", 1, 1), version))
+		refused("an Append", err)
+		appended(t, log, sample("a", 1, 1), 1)
+		_, err = DecodeAt(1, versioned(sample("a", 1, 1), version))
+		refused("an envelope", err)
+		for _, file := range files {
+			dir := copied(t, source)
+			edit(t, filepath.Join(dir, filepath.Base(file)), func(b []byte) {
+				all := frames(b, frameHead, 0)
+				last := all[len(all)-1]
+				versioned(b[last[0]:last[1]], version)
+			})
+			before := tree(t, dir)
+			log, err := OpenReader(dir, nil)
+			if err == nil { // of the last segment, opening reads all
+				refused("Read of "+file, log.Read(t.Context(), 0, func(uint64, []byte) error { return nil }))
+				err = errors.Join(log.Verify(t.Context(), 0, nil), log.Close())
+			}
+			refused("Verify of "+file, err)
+			if _, err = Backup(t.Context(), dir, filepath.Join(t.TempDir(), "backup"), BackupOptions{}); err == nil {
+				t.Errorf("%s: there is a backup", file)
+			}
+			if file == files[len(files)-1] {
+				_, err = OpenSegments(dir, SegmentsOptions{})
+				refused("a start with "+file, err)
+			}
+			if !maps.Equal(tree(t, dir), before) {
+				t.Errorf("%s has changed", dir)
+			}
 		}
 	}
-	_, err := Decode(reserved())
-	refused(err)
-	dir := t.TempDir()
-	log := openedSegments(t, dir, SegmentsOptions{})
-	appended(t, log, sample("a", 1, 1), 1)
-	before := tree(t, dir)[segmentName(1)]
-	_, err = log.Append(t.Context(), reserved())
-	refused(err)
-	if tree(t, dir)[segmentName(1)] != before {
-		t.Error("the segment has changed")
+	for _, file := range files {
+		dir := copied(t, source)
+		edit(t, filepath.Join(dir, filepath.Base(file)), func(b []byte) {
+			id := logID(b[8:24])
+			b[4] = 2
+			binary.BigEndian.PutUint32(b[36:], id.sum(b[:36]))
+		})
+		before := tree(t, dir)
+		if _, err := OpenSegments(dir, SegmentsOptions{}); !says(err, "has version 2; this program reads version 1; start the honed") {
+			t.Errorf("%s: %v", file, err)
+		}
+		if !maps.Equal(tree(t, dir), before) {
+			t.Errorf("%s has changed", dir)
+		}
 	}
-	appended(t, log, sample("a", 2, 1), 2)
 }
 
 func TestEncoderLimits(t *testing.T) {
@@ -261,7 +300,7 @@ func TestEntryRefusals(t *testing.T) {
 		name, says string
 		change     func(b []byte)
 	}{
-		{"an unknown kind", "written by a newer version", func(b []byte) { b[clock] = 6 }},
+		{"an unknown kind", "which this program does not know; start the honed that wrote it", func(b []byte) { b[clock] = 6 }},
 		{"kind 0", "entry 1", func(b []byte) { b[clock] = 0 }},
 		{"a short clock", "entry", func(b []byte) { b[clock+4]-- }},
 		{"a long entry", "entry", func(b []byte) { b[record+1] = 1 }},
@@ -291,7 +330,7 @@ func TestEntryRefusals(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(sample("client", 1, 3), false)
 	f.Add(everyKind(f), true)
-	f.Add(reserved(), true)
+	f.Add(versioned(sample("client", 1, 1), 1), true)
 	f.Fuzz(func(t *testing.T, b []byte, sealed bool) {
 		if sealed && len(b) >= trailerSize {
 			b = reseal(bytes.Clone(b)) // else the checksum would keep the fuzzer out

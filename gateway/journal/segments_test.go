@@ -38,14 +38,34 @@ func killed(t *testing.T, n int, fresh bool) (dir string) {
 	for i := range n {
 		appended(t, log, sample("client", uint64(i)+1, 1), uint64(i)+1)
 	}
-	dir = filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	dir = copied(t, from)
 	if fresh {
 		markOf(t, dir, uint64(n))
 	}
 	return dir
+}
+
+// copied returns a copy of a folder.
+func copied(t *testing.T, from string) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// edit changes bytes of a file.
+func edit(t *testing.T, file string, change func(b []byte)) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(b)
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func segmentFiles(t *testing.T, dir string) []string {
@@ -109,7 +129,7 @@ var flipClasses = map[string]func(b []byte) [][2]int{
 func frames(b []byte, from, to int) (all [][2]int) {
 	for at := segmentHead; at+frameHead < len(b); {
 		length := int(binary.BigEndian.Uint32(b[at:]))
-		if _, ok := whole(b[at+frameHead : min(at+frameHead+length, len(b))]); !ok {
+		if whole(b[at+frameHead:min(at+frameHead+length, len(b))]) != nil {
 			break
 		}
 		end := at + frameHead + length
@@ -151,10 +171,7 @@ func TestSegmentFlips(t *testing.T) {
 		lost, named, unnoticed, refused := 0, 0, 0, 0
 		flips := testrun.Sized(20, 400)
 		for range flips {
-			dir := filepath.Join(t.TempDir(), "data")
-			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
-				t.Fatal(err)
-			}
+			dir := copied(t, source)
 			what := flipped(t, rng, dir, filepath.Base(files[rng.IntN(len(files))]), class, ranges)
 			before := tree(t, dir)
 			log, err := openSegments(dir, SegmentsOptions{}, true)
@@ -286,10 +303,7 @@ func TestSegmentTails(t *testing.T) {
 		content := tree(t, source)[last]
 		frame := frameHead + len(sample("client", n, 1))
 		for cut := 1; cut < frame-3; cut += 9 { // what is left is not only the zeros that its length begins with
-			dir := filepath.Join(t.TempDir(), "data")
-			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
-				t.Fatal(err)
-			}
+			dir := copied(t, source)
 			if err := os.WriteFile(filepath.Join(dir, last), []byte(content[:len(content)-cut]), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -338,10 +352,7 @@ func TestSegmentFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
-			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
-				t.Fatal(err)
-			}
+			dir := copied(t, source)
 			if err := harm(segmentFiles(t, dir)); err != nil {
 				t.Fatal(err)
 			}
@@ -403,19 +414,9 @@ func TestUnsealedDamage(t *testing.T) {
 		"two frames":  {func(b []byte) { clear(b[at : 2*third[1]-at]) }, Damage{First: 3, Last: 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
-			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
-				t.Fatal(err)
-			}
+			dir, to := copied(t, source), filepath.Join(t.TempDir(), "backup")
 			file := segmentFiles(t, dir)[0]
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.harm(b)
-			if err := os.WriteFile(file, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			edit(t, file, c.harm)
 			c.want.File, c.want.Offset, c.want.Err = file, int64(at), errEnvelope
 			named := func(who string, err error) {
 				t.Helper()
@@ -490,21 +491,11 @@ func TestGapsKeepPositions(t *testing.T) {
 	for pos := uint64(n + 1); pos <= n+3; pos++ {
 		appended(t, log, sample("client", pos, 1), pos)
 	}
-	again := filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	again := copied(t, dir)
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[len(b)-segmentTail-1] ^= 1 // of the index
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	edit(t, file, func(b []byte) { b[len(b)-segmentTail-1] ^= 1 }) // of the index
 	for _, dir := range []string{again, dir} {
 		log, err := OpenSegments(dir, SegmentsOptions{})
 		if err != nil {

@@ -79,7 +79,7 @@ func (l *lone) start() {
 func (l *lone) gateway(more ...string) *ran {
 	l.t.Helper()
 	args := append([]string{
-		"serve", "--json", "--until-eof", "--admin", "127.0.0.1:0", "--data", l.t.TempDir(), "--listen", freeAddr(l.t),
+		"serve", "--json", "--until-eof", "--admin", "127.0.0.1:0", "--data", l.t.TempDir(), "--listen", "127.0.0.1:0",
 		"--log", "nats://" + l.addr, "--replicas", "1", "--create-stream",
 	}, more...)
 	return launch(l.t, exec.Command(os.Args[0], args...))
