@@ -272,9 +272,8 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 	again := int64(0) // offset that was read a second time
 	for found.end < limit {
 		envelope, err := w.frame(found.end, pos, id)
-		_, other := errors.AsType[*Refusal](err)
 		switch {
-		case other:
+		case errors.Is(err, ErrMalformed): // it has another version
 			return nil, err
 		case err != nil && err != errHead && err != errEnvelope: // read error, or nothing that looks like a frame
 			at, next, err := w.nextFrame(found.end, pos, id)

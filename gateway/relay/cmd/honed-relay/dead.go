@@ -360,16 +360,13 @@ func load(ctx context.Context, log journal.Reader, letters []*letter) ([]message
 	if len(letters) == 0 {
 		return nil, nil
 	}
-	var all []message
-	wanted, enough := map[letterKey]bool{}, errors.New("enough")
-	first := slices.MinFunc(letters, func(a, b *letter) int { return cmp.Compare(a.pos, b.pos) }).pos
-	begin := func() {
-		all = nil
-		for _, l := range letters {
-			wanted[l.letterKey] = true
-		}
+	wanted := map[letterKey]bool{}
+	first := letters[0].pos
+	for _, l := range letters {
+		wanted[l.letterKey], first = true, min(first, l.pos)
 	}
-	err := walk(ctx, log, first, begin, func(_ uint64, e entry, meta journal.Record, m *journal.Record) error {
+	all, enough := []message(nil), errors.New("enough")
+	err := walk(ctx, log, first, func() {}, func(_ uint64, e entry, meta journal.Record, m *journal.Record) error {
 		key, _, err := e.parse(meta)
 		if err != nil || m == nil || !wanted[key] {
 			return err
