@@ -29,9 +29,7 @@ import (
 func tokensOf(t *testing.T, mode os.FileMode, lines ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), mode))
 	if err := os.Chmod(path, mode); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
@@ -42,9 +40,7 @@ func TestTokens(t *testing.T) {
 	hash := sha256.Sum256([]byte("the-second-token-of-b"))
 	path := tokensOf(t, 0o600, "# who may", "", "a  the-first-token-of-a", "b the-first-token-of-b", "b sha256:"+hex.EncodeToString(hash[:]))
 	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		client, token string
 		ok            bool
@@ -92,33 +88,24 @@ func TestWrongTokenFiles(t *testing.T) {
 func TestRevoke(t *testing.T) {
 	path := tokensOf(t, 0o600, "a the-first-token-of-a", "b the-first-token-of-b")
 	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	up := serve(t, &Server{Log: newGate(), Tokens: tokens})
 	a, b := up.peer(t), up.peer(t)
 	w := a.hello(hello{next: 1, client: "a", token: "the-first-token-of-a"})
 	b.hello(hello{next: 1, client: "b", token: "the-first-token-of-b"})
-	if err := os.WriteFile(path, []byte("b the-first-token-of-b\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := tokens.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("b the-first-token-of-b\n"), 0o600))
+	must(t, tokens.Reload())
 	if n := up.Revoke(); n != 1 {
 		t.Errorf("%d sessions ended", n)
 	}
 	a.closed()
-	b.submit(1, "x")
-	b.must(wire.SubmitAck, 1, wire.OK)
+	b.stored(1, "x")
 	again := up.peer(t)
 	again.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 1, client: "a", token: "the-first-token-of-a"}.append(nil)})
 	again.must(wire.ConnAck, 1, wire.Unauthorised)
 
 	// A file that cannot be used changes nothing.
-	if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("nonsense"), 0o600))
 	if err := tokens.Reload(); err == nil || tokens.Err() == nil || up.Revoke() != 0 {
 		t.Errorf("%v, %v", err, tokens.Err())
 	}
@@ -131,12 +118,8 @@ func TestTokensArePermittedLater(t *testing.T) {
 	}
 	path := tokensOf(t, 0o600, "a the-first-token-of-a")
 	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(path, []byte("b the-first-token-of-b\n"), 0o600), os.Chmod(path, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(os.WriteFile(path, []byte("b the-first-token-of-b\n"), 0o600), os.Chmod(path, 0o644)))
 	shown := sha256.Sum256([]byte("the-first-token-of-b"))
 	look := func() (ok bool) {
 		tokens.checked = time.Time{} // a second has passed
@@ -152,15 +135,11 @@ func TestTokensArePermittedLater(t *testing.T) {
 	if look() || tokens.news() != nil {
 		t.Error("told again of the same file")
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(path, 0o600))
 	if !look() || tokens.Err() != nil {
 		t.Errorf("not used once nobody else can read them: %v", tokens.Err())
 	}
-	if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("nonsense"), 0o600))
 	if !look() || tokens.news() == nil {
 		t.Error("not told of another file")
 	}
@@ -173,9 +152,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 	const lines = left + "b the-token-of-b-client\nspy the-token-of-the-spy reads\n"
 	path := tokensOf(t, 0o600, lines)
 	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log := newGate()
 	up := serve(t, &Server{Log: log, Tokens: tokens})
 	a, good := up.peer(t), up.peer(t)
@@ -183,12 +160,8 @@ func TestRevokeWhileWaiting(t *testing.T) {
 	good.hello(hello{next: 1, client: "b", token: "the-next-token-of-b"})
 	replace := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := tokens.Reload(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		must(t, tokens.Reload())
 	}
 	for _, behind := range []bool{true, false} { // what is being stored is a record, or the claim of the session
 		replace(lines)
@@ -222,9 +195,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 
 	replace(lines)
 	h, err := up.admit(nil, (&opening{start: FromFirst, name: "spy", token: "the-token-of-the-spy", shares: 1}).append(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	replace(left)
 	up.Revoke()
 	h.gone = true // if it is taken nevertheless, nothing is sent
@@ -242,22 +213,16 @@ type signer struct {
 func (by *signer) sign(t *testing.T, template *x509.Certificate) *signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	if by == nil {
 		by = &signer{template, key}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, &key.PublicKey, by.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &signer{cert, key}
 }
 
@@ -277,10 +242,7 @@ func TestCertificates(t *testing.T) {
 	dns := authority.sign(t, &x509.Certificate{DNSNames: []string{"x", "a"}, ExtKeyUsage: forClients})
 	other := authority.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "b"}, ExtKeyUsage: forClients})
 
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	config := &tls.Config{Certificates: []tls.Certificate{own.tls()}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 	up := serveOn(t, &Server{Log: newGate(), Certificates: true}, engine.NewTLSListener(ln, config))
 	for _, c := range []struct {

@@ -37,9 +37,7 @@ func written(t *testing.T, log journal.Log) (last map[string]uint64, base uint64
 		for i := range 3 {
 			name := fmt.Sprint("c", i)
 			l, known, err := o.hello(hello{next: last[name] + 1, client: name, epoch: known(o, name)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for range 3 {
 				last[name]++
 				o.write(l, last[name], "data")
@@ -47,9 +45,7 @@ func written(t *testing.T, log journal.Log) (last map[string]uint64, base uint64
 			known.link = nil
 		}
 		if round < 3 {
-			if err := o.checkpoint(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, o.checkpoint())
 		}
 	}
 	return last, o.queue.base
@@ -82,12 +78,10 @@ func TestLostEnvelopes(t *testing.T) {
 	_, end, _ := log.Bounds()
 	for pos := uint64(1); pos < end; pos++ {
 		whole := &holed{new(Memory), map[uint64]bool{pos: true}}
-		if err := log.Read(t.Context(), 0, func(_ uint64, b []byte) error {
+		must(t, log.Read(t.Context(), 0, func(_ uint64, b []byte) error {
 			_, err := whole.Memory.Append(t.Context(), b)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		o, err := opened(t, whole, journal.Range{})
 		if pos < base {
 			if err != nil {
@@ -121,9 +115,7 @@ func TestLostEnvelopes(t *testing.T) {
 			}
 		}
 		check(o, "accepted")
-		if err := o.bury(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.bury())
 		if o, err = opened(t, whole, journal.Range{}); err != nil {
 			t.Fatalf("position %d, the start after the accepted one: %v", pos, err)
 		}
@@ -140,25 +132,19 @@ func TestAcceptedButNotBuried(t *testing.T) {
 	_, base := written(t, log)
 	log.lost = map[uint64]bool{base: true, base + 3: true}
 	o, err := opened(t, log, journal.Range{First: base, Last: base + 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, before, _ := log.Bounds()
-	if err := o.bury(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.bury())
 	for keep := before; ; keep++ {
 		cut := &holed{new(Memory), log.lost}
 		all := uint64(0)
-		if err := log.Memory.Read(t.Context(), 0, func(pos uint64, b []byte) error {
+		must(t, log.Memory.Read(t.Context(), 0, func(pos uint64, b []byte) error {
 			if all++; pos > keep {
 				return nil
 			}
 			_, err := cut.Memory.Append(t.Context(), b)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if _, err := opened(t, cut, journal.Range{}); err != nil {
 			t.Errorf("%d of %d envelopes after the hole's acceptance: %v", keep+1-before, all+1-before, err)
 		}
@@ -174,26 +160,18 @@ func TestTrim(t *testing.T) {
 	log := new(Memory)
 	last, base := written(t, log)
 	u := serve(t, &Server{Log: log})
-	if err := u.Server.Trim(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Server.Trim(t.Context(), 2))
 	if first, _, _ := log.Bounds(); first != 2 {
 		t.Errorf("it begins at %d, want 2", first)
 	}
-	if err := u.Server.Trim(t.Context(), 1<<40); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Server.Trim(t.Context(), 1<<40))
 	first, next, _ := log.Bounds()
 	if first < base || first >= next {
 		t.Errorf("trimmed to %d; the newest checkpoint was at %d, the next position is %d", first, base, next)
 	}
-	if err := u.Server.Shutdown(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Server.Shutdown(soon(t)))
 	o, err := opened(t, log, journal.Range{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, n := range last {
 		if got := o.sessions.byClient[name].accepted; got != n {
 			t.Errorf("client %s has %d, want %d", name, got, n)
@@ -259,9 +237,7 @@ func TestCheckpointBytes(t *testing.T) {
 	for range 3 { // as many crashes
 		o := recovered(t, &Server{Log: log, CheckpointBytes: 10_000})
 		l, session, err := o.hello(hello{next: 1, client: "c"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for seq := uint64(1); seq <= 6; seq++ {
 			o.write(l, seq, string(make([]byte, 900)))
 		}
@@ -276,17 +252,13 @@ func TestCheckpointBytes(t *testing.T) {
 	if _, err := c.Submit(t.Context(), []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(t.Context()))
 	waitFor(t, "a checkpoint", func() bool {
 		u.Server.queue.mu.Lock()
 		defer u.Server.queue.mu.Unlock()
 		return u.Server.queue.base > 0
 	})
-	if err := u.Server.Shutdown(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Server.Shutdown(soon(t)))
 	read := 0 // a start after a clean stop reads the checkpoint and nothing before it
 	_, next, _ := log.Bounds()
 	o = recovered(t, &Server{Log: &counting{Log: log, n: &read}})

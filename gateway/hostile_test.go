@@ -22,20 +22,15 @@ var hostile = flag.Int("hostile", testrun.Sized(1500, 4000), "hostile connection
 // go test -run TestHostile -hostile 1000000 is the long run.
 func TestHostile(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte("victim a-token-that-nobody-guesses\nthief another-clients-own-token\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(tokens, []byte("victim a-token-that-nobody-guesses\nthief another-clients-own-token\n"), 0o600))
 	read, err := ReadTokens(tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log := newGate()
 	up := serve(t, &Server{Log: log, Tokens: read})
 	victim := up.peer(t)
 	h := hello{next: 1, client: "victim", token: "a-token-that-nobody-guesses"}
 	w := victim.hello(h)
-	victim.submit(1, "kept")
-	victim.must(wire.SubmitAck, 1, wire.OK)
+	victim.stored(1, "kept")
 	thief := hello{next: 1, client: "thief", token: "another-clients-own-token"}
 	epoch := up.peer(t).hello(thief).epoch
 	position := up.Stats().Position
@@ -63,8 +58,7 @@ func TestHostile(t *testing.T) {
 	if got := again.hello(hello{epoch: w.epoch, next: 2, client: h.client, token: h.token}); got.last != 1 {
 		t.Errorf("%+v", got)
 	}
-	again.submit(2, "kept too")
-	again.must(wire.SubmitAck, 2, wire.OK)
+	again.stored(2, "kept too")
 }
 
 // attack is frames that must be refused, the last of them at the latest.

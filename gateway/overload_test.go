@@ -91,9 +91,7 @@ func TestWaitForRoomEnds(t *testing.T) {
 	left, none := "a "+token+"\n", "b "+token+"\n"
 	path := tokensOf(t, 0o600, left)
 	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, leave := range map[string]func(up *served, p *peer){
 		"reset": func(_ *served, p *peer) {
 			p.nc.(*net.TCPConn).SetLinger(0)
@@ -101,12 +99,8 @@ func TestWaitForRoomEnds(t *testing.T) {
 		},
 		"closed": func(_ *served, p *peer) { p.nc.Close() },
 		"revoked": func(up *served, p *peer) {
-			if err := os.WriteFile(path, []byte(none), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := tokens.Reload(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(none), 0o600))
+			must(t, tokens.Reload())
 			if n := up.Revoke(); n != 1 {
 				t.Errorf("%d connections ended", n)
 			}
@@ -114,12 +108,8 @@ func TestWaitForRoomEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := os.WriteFile(path, []byte(left), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := tokens.Reload(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(left), 0o600))
+			must(t, tokens.Reload())
 			log := newGate()
 			up := serve(t, &Server{Log: log, Tokens: tokens, QueueBytes: 1000, retry: time.Millisecond, Limits: engine.Limits{StallTime: time.Second}})
 			p := up.peer(t)

@@ -26,9 +26,7 @@ import (
 func TestHostileReaders(t *testing.T) {
 	tokens, err := ReadTokens(tokensOf(t, 0o600, "meter the-token-of-a-client-only", "victim the-token-of-the-victim reads",
 		"thief the-token-of-the-thief reads:door-"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var log Memory
 	up := serve(t, &Server{Log: &log, Tokens: tokens})
 	c := &Client{Addrs: []string{up.addr}, ID: "meter", Token: "the-token-of-a-client-only"}
@@ -37,9 +35,7 @@ func TestHostileReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(soon(t)))
 	victim := &Reader{Addrs: []string{up.addr}, Name: "victim", Token: "the-token-of-the-victim", Start: FromFirst}
 	victim.take(t, 20)
 	defer victim.Close()
@@ -173,9 +169,7 @@ func TestAcknowledgeAhead(t *testing.T) {
 func TestReaderTokens(t *testing.T) {
 	path := tokensOf(t, 0o600, "meter-1 the-token-of-meter-1", "door-1 the-token-of-door-1", "spy the-token-of-the-spy reads:door-", "spy the-token-of-all-spies reads")
 	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	up := serve(t, &Server{Log: &Memory{}, Tokens: tokens})
 	for _, name := range []string{"meter-1", "door-1"} {
 		c := &Client{Addrs: []string{up.addr}, ID: name, Token: "the-token-of-" + name}
@@ -201,12 +195,8 @@ func TestReaderTokens(t *testing.T) {
 	if got := fmt.Sprint(all.take(t, 2)); got != "map[door-1:[x] meter-1:[x]]" {
 		t.Error(got)
 	}
-	if err := os.WriteFile(path, []byte("spy the-token-of-all-spies reads\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := tokens.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("spy the-token-of-all-spies reads\n"), 0o600))
+	must(t, tokens.Reload())
 	if n := up.Revoke(); n != 1 {
 		t.Errorf("%d connections ended", n)
 	}
@@ -226,16 +216,12 @@ func TestRevokeWhileReading(t *testing.T) {
 	write := func(path, prefix string) {
 		t.Helper()
 		text := "meter-1 the-token-of-meter-1\ndoor-1 the-token-of-door-1\nspy the-token-of-the-spy reads" + prefix + "\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	path := tokensOf(t, 0o600)
 	write(path, "")
 	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	up := serve(t, &Server{Log: &Memory{}, Tokens: tokens})
 	submit := func(n int) { // door-1 last: what a reader of it is given ends there
 		t.Helper()
@@ -246,9 +232,7 @@ func TestRevokeWhileReading(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := c.Close(soon(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Close(soon(t)))
 		}
 	}
 	const many = 5000
@@ -280,9 +264,7 @@ func TestRevokeWhileReading(t *testing.T) {
 		n            int
 	}{{":door", "map[door-1:[0]]", 1}, {"", "map[door-1:[0] meter-1:[0]]", 2}} {
 		write(path, c.prefix)
-		if err := tokens.Reload(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tokens.Reload())
 		if n := up.Revoke(); n != 1 {
 			t.Errorf("reads%s: %d connections ended", c.prefix, n)
 		}
@@ -303,17 +285,12 @@ func TestReaderCertificates(t *testing.T) {
 		template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 		for _, text := range uris {
 			u, err := url.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			template.URIs = append(template.URIs, u)
 		}
 		return authority.sign(t, template)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	config := &tls.Config{Certificates: []tls.Certificate{own.tls()}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 	up := serveOn(t, &Server{Log: newGate(), Certificates: true}, tls.NewListener(ln, config))
 	with := func(s *signer) func(context.Context, string) (net.Conn, error) {

@@ -206,8 +206,7 @@ func TestSharedDropsReceived(t *testing.T) {
 	if v := q.hello(hello{epoch: w.epoch, next: 5, client: "moves", level: Received}); v.last != 0 {
 		t.Fatalf("%+v", v)
 	}
-	q.submit(5, "stored")
-	q.must(wire.SubmitAck, 5, wire.OK)
+	q.stored(5, "stored")
 	a.gate.set(false, nil)
 	p.closed()
 	waitFor(t, "the rest", func() bool { return left.Stats().Queued == 0 && taken.Stats().Queued == 0 })

@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/gateway/journal"
-	"github.com/hone-go/hone/wire"
 )
 
 // stores has a client submit and wait for n records.
 func (p *peer) stores(from, n uint64) {
 	p.t.Helper()
 	for seq := from; seq < from+n; seq++ {
-		p.submit(seq, fmt.Sprint(seq))
-		p.must(wire.SubmitAck, seq, wire.OK)
+		p.stored(seq, fmt.Sprint(seq))
 	}
 }
 
@@ -36,18 +34,14 @@ func TestSharedTrim(t *testing.T) {
 	_, next, _ := memory.Bounds()
 	other.tick() // a quiet server follows
 	waitFor(t, "the other server", func() bool { return other.Stats().Position == next-1 })
-	if err := trims.Trim(soon(t), 1<<60); err != nil {
-		t.Fatal(err)
-	}
+	must(t, trims.Trim(soon(t), 1<<60))
 	begins, _, _ := memory.Bounds()
 	if begins < 5 {
 		t.Fatalf("the log begins at position %d", begins)
 	}
 	q.stores(1, 20) // with checkpoints
 	starts := open()
-	if err := starts.Recover(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, starts.Recover(soon(t)))
 	defer starts.Close()
 	if n := starts.Stats().Clients; n != 2 {
 		t.Errorf("%d clients", n)
@@ -76,9 +70,7 @@ func TestTrimOvertakes(t *testing.T) {
 	p := trims.peer(t)
 	p.hello(first("a"))
 	p.stores(1, 20)
-	if err := trims.Trim(soon(t), 1<<60); err != nil {
-		t.Fatal(err)
-	}
+	must(t, trims.Trim(soon(t), 1<<60))
 	_, before, _ := memory.Bounds()
 	q.submit(1, "x")
 	q.closed()
@@ -90,9 +82,7 @@ func TestTrimOvertakes(t *testing.T) {
 		t.Errorf("it has stored something: the next position was %d and is %d", before, now)
 	}
 	starts := open()
-	if err := starts.Recover(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, starts.Recover(soon(t)))
 	defer starts.Close()
 }
 
@@ -125,9 +115,7 @@ func TestStartWhileTrimmed(t *testing.T) {
 		}
 	}}
 	starts := &Server{Log: log, Shared: true}
-	if err := starts.Recover(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, starts.Recover(soon(t)))
 	defer starts.Close()
 	if known := starts.sessions.byClient["a"]; known == nil || known.durable.Load() != 23 {
 		t.Errorf("%+v", known)
@@ -148,14 +136,10 @@ func TestForeignPurge(t *testing.T) {
 		p.stores(1, 20)
 		says := "honed did not trim it"
 		if trimmed {
-			if err := s.Trim(soon(t), 6); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Trim(soon(t), 6))
 			says = "trimmed it to position 6 only"
 		}
-		if err := s.Shutdown(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Shutdown(soon(t)))
 		_, next, _ := memory.Bounds()
 		if err := memory.Trim(soon(t), next-1); err != nil { // the checkpoint at the end is left
 			t.Fatal(err)
@@ -186,9 +170,7 @@ func TestForeignPurge(t *testing.T) {
 			p = s.peer(t)
 			p.hello(first("a"))
 			p.stores(1, 5)
-			if err := s.Shutdown(soon(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Shutdown(soon(t)))
 		}
 		if _, err := Check(t.Context(), &memory, nil); err != nil {
 			t.Error(err)
