@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"sync"
 	"testing"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -218,7 +217,7 @@ func TestOtherVersion(t *testing.T) {
 			t.Errorf("%s has written: the next position was %d and is %d", who, next, now)
 		}
 	}
-	up := serve(t, &Server{Log: &view{Memory: log, all: new(sync.Mutex), next: 1, gate: newGate()}, Shared: true})
+	up := serve(t, &Server{Log: views(log)(), Shared: true})
 	p := up.peer(t)
 	p.hello(first("a"))
 	next := put() // by another server

@@ -274,11 +274,11 @@ type program struct {
 
 func (w *world) live(shared bool) {
 	var memory Memory
-	var all sync.Mutex
+	open := views(&memory)
 	for range 1 + min(1, map[bool]int{true: 1}[shared]) {
 		var log journal.Log = &memory
 		if shared {
-			log = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+			log = open()
 		}
 		w.servers = append(w.servers, recovered(w.t, &Server{Log: log, Shared: shared, Checkpoint: 5}))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,9 +88,7 @@ func TestOverload(t *testing.T) {
 func TestWaitForRoomEnds(t *testing.T) {
 	const token = "the-token-of-the-client"
 	left, none := "a "+token+"\n", "b "+token+"\n"
-	path := tokensOf(t, 0o600, left)
-	tokens, err := ReadTokens(path)
-	must(t, err)
+	tokens := tokensWith(t, left)
 	for name, leave := range map[string]func(up *served, p *peer){
 		"reset": func(_ *served, p *peer) {
 			p.nc.(*net.TCPConn).SetLinger(0)
@@ -99,8 +96,7 @@ func TestWaitForRoomEnds(t *testing.T) {
 		},
 		"closed": func(_ *served, p *peer) { p.nc.Close() },
 		"revoked": func(up *served, p *peer) {
-			must(t, os.WriteFile(path, []byte(none), 0o600))
-			must(t, tokens.Reload())
+			tokens.replace(t, none)
 			if n := up.Revoke(); n != 1 {
 				t.Errorf("%d connections ended", n)
 			}
@@ -108,8 +104,7 @@ func TestWaitForRoomEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			must(t, os.WriteFile(path, []byte(left), 0o600))
-			must(t, tokens.Reload())
+			tokens.replace(t, left)
 			log := newGate()
 			up := serve(t, &Server{Log: log, Tokens: tokens, QueueBytes: 1000, retry: time.Millisecond, Limits: engine.Limits{StallTime: time.Second}})
 			p := up.peer(t)

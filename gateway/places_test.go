@@ -239,9 +239,9 @@ func (u *served) readerOf(name string, share, shares int) *Reader {
 func twoOfALog(t *testing.T) (a *view, left, taken *served, open func() (*view, *served)) {
 	t.Helper()
 	var memory Memory
-	var all sync.Mutex
+	next := views(&memory)
 	open = func() (*view, *served) {
-		v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+		v := next()
 		return v, serve(t, &Server{Log: v, Shared: true, positionTime: time.Millisecond})
 	}
 	a, left = open()

@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"bytes"
-	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/binary"
 	"encoding/json"
 	"encoding/pem"
@@ -288,9 +286,9 @@ func (e endless) Read(b []byte) (int, error) { return copy(b, e), nil }
 
 // TestPythonTLS sends and reads as a deployment does: with TLS, the program's certificate and a token file.
 func TestPythonTLS(t *testing.T) {
-	authority := (*signer)(nil).sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	own := authority.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	program := authority.sign(t, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	tokens := tokensWith(t, "meter the-token-of-the-meter", "copy the-token-of-the-reader reads")
+	authority, up := certified(t, &Server{Log: newGate(), Tokens: tokens}, engine.NewTLSListener)
+	program := authority.client(t, &x509.Certificate{})
 	key, err := x509.MarshalPKCS8PrivateKey(program.key)
 	must(t, err)
 	trusted, cert := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "cert.pem")
@@ -304,14 +302,6 @@ func TestPythonTLS(t *testing.T) {
 		}
 		must(t, os.WriteFile(file, text, 0o600))
 	}
-	pool := x509.NewCertPool()
-	pool.AddCert(authority.cert)
-	tokens, err := ReadTokens(tokensOf(t, 0o600, "meter the-token-of-the-meter", "copy the-token-of-the-reader reads"))
-	must(t, err)
-	ln := listen(t)
-	up := serveOn(t, &Server{Log: newGate(), Tokens: tokens}, engine.NewTLSListener(ln, &tls.Config{
-		Certificates: []tls.Certificate{own.tls()}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-	}))
 	for _, c := range []struct {
 		token  string
 		out    string
@@ -332,8 +322,7 @@ func TestPythonTLS(t *testing.T) {
 
 // TestPythonReader reads everything once and in order, over connections that are cut and in a second run, and is refused.
 func TestPythonReader(t *testing.T) {
-	tokens, err := ReadTokens(tokensOf(t, 0o600, "copy the-token-of-the-reader reads", "a the-token-of-client-a"))
-	must(t, err)
+	tokens := tokensWith(t, "copy the-token-of-the-reader reads", "a the-token-of-client-a")
 	var log Memory
 	up := serve(t, &Server{Log: &log, Tokens: tokens, positionTime: time.Millisecond})
 	through := cut(t, up.addr, 2<<20)

@@ -242,12 +242,11 @@ func TestSessionsOutliveRecords(t *testing.T) {
 // the log has, and is told of the rest.
 func TestSharedRetention(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
 	var servers [2]*served
+	open := views(&memory)
 	for i := range servers {
 		servers[i] = serve(t, &Server{
-			Log:    &view{Memory: &memory, all: &all, next: 1, gate: newGate()},
-			Shared: true, Checkpoint: 10, RetainSize: 20 << 10, RetainHard: true, retainTime: time.Millisecond, positionTime: time.Millisecond,
+			Log: open(), Shared: true, Checkpoint: 10, RetainSize: 20 << 10, RetainHard: true, retainTime: time.Millisecond, positionTime: time.Millisecond,
 		})
 	}
 	ctx, cancel := context.WithCancel(soon(t))

@@ -18,14 +18,17 @@ func (p *peer) stores(from, n uint64) {
 	}
 }
 
+// sharing makes servers of one log.
+func sharing(memory *Memory) func() *Server {
+	open := views(memory)
+	return func() *Server { return &Server{Log: open(), Shared: true, Checkpoint: 5} }
+}
+
 // TestSharedTrim has two servers on one log, of which one trims it. A start afterwards knows that the log was
 // trimmed, and all sessions.
 func TestSharedTrim(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
-	open := func() *Server {
-		return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Checkpoint: 5}
-	}
+	open := sharing(&memory)
 	trims, other := serve(t, open()), serve(t, open())
 	p, q := trims.peer(t), other.peer(t)
 	p.hello(first("a"))
@@ -60,10 +63,7 @@ func TestSharedTrim(t *testing.T) {
 // anything: it stores nothing more, and a start knows everything.
 func TestTrimOvertakes(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
-	open := func() *Server {
-		return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Checkpoint: 5}
-	}
+	open := sharing(&memory)
 	trims, behind := serve(t, open()), serve(t, open())
 	q := behind.peer(t)
 	q.hello(first("b"))
@@ -102,8 +102,7 @@ func (o *overtaken) Bounds() (first, next uint64, err error) {
 // TestStartWhileTrimmed: a start that another server's Trim overtakes begins again.
 func TestStartWhileTrimmed(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
-	open := func() *view { return &view{Memory: &memory, all: &all, next: 1, gate: newGate()} }
+	open := views(&memory)
 	trims := serve(t, &Server{Log: open(), Shared: true, Checkpoint: 5})
 	p := trims.peer(t)
 	p.hello(first("a"))
@@ -126,10 +125,7 @@ func TestStartWhileTrimmed(t *testing.T) {
 func TestForeignPurge(t *testing.T) {
 	for _, trimmed := range []bool{false, true} {
 		var memory Memory
-		var all sync.Mutex
-		open := func() *Server {
-			return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Checkpoint: 5}
-		}
+		open := sharing(&memory)
 		s := serve(t, open())
 		p := s.peer(t)
 		p.hello(first("a"))
