@@ -292,7 +292,7 @@ func header(b []byte) (Envelope, error) {
 }
 
 // Decode checks an envelope completely: header, checksum and every entry. The methods of the
-// envelope that it returns cannot fail.
+// envelope that it returns cannot fail. Its error is ErrMalformed, or the *Refusal of another version.
 func Decode(b []byte) (Envelope, error) {
 	e, err := header(b)
 	if err != nil {
@@ -322,7 +322,7 @@ func Decode(b []byte) (Envelope, error) {
 // this program has written.
 func DecodeAt(pos uint64, b []byte) (Envelope, error) {
 	e, err := Decode(b)
-	if _, is := errors.AsType[*Refusal](err); err != nil && !is {
+	if err != nil && !errors.As(err, new(*Refusal)) {
 		err = &Damage{First: pos, Last: pos, Err: err}
 	}
 	return e, err
@@ -330,7 +330,7 @@ func DecodeAt(pos uint64, b []byte) (Envelope, error) {
 
 // otherVersion is the error of what another version of this program has written.
 func otherVersion(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrMalformed, &Refusal{What: fmt.Sprintf(format, args...), Repair: "start the honed that wrote it, or use another folder or stream"})
+	return &Refusal{What: fmt.Sprintf(format, args...), Repair: "start the honed that wrote it, or use another folder or stream"}
 }
 
 // Trust returns an envelope that was checked before, without checking it again.

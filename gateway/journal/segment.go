@@ -273,7 +273,7 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 	for found.end < limit {
 		envelope, err := w.frame(found.end, pos, id)
 		switch {
-		case errors.Is(err, ErrMalformed): // it has another version
+		case errors.As(err, new(*Refusal)): // it has another version
 			return nil, err
 		case err != nil && err != errHead && err != errEnvelope: // read error, or nothing that looks like a frame
 			at, next, err := w.nextFrame(found.end, pos, id)
@@ -336,11 +336,10 @@ func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err er
 		return nil, err
 	}
 	err = whole(b)
-	_, other := errors.AsType[*Refusal](err)
 	switch {
 	case err == nil:
 		return b, head
-	case other:
+	case errors.As(err, new(*Refusal)):
 		return b, err
 	case head != nil || len(b) < length:
 		return b, errNoFrame

@@ -228,7 +228,7 @@ func (l *Segments) withoutTorn(all []*segment) ([]*segment, error) {
 	}
 	defer f.Close()
 	var id logID
-	if _, err := last.readHeader(f, &id); err == nil || errors.Is(err, errElsewhere) || errors.Is(err, ErrMalformed) { // which find refuses
+	if _, err := last.readHeader(f, &id); err == nil || errors.Is(err, errElsewhere) || errors.As(err, new(*Refusal)) { // which find refuses
 		return all, nil
 	}
 	if !l.readOnly {
@@ -248,7 +248,7 @@ func (l *Segments) findOne(s *segment, last bool, before []*segment) error {
 	switch {
 	case errors.Is(err, errElsewhere):
 		return l.foreign(s, err)
-	case errors.Is(err, ErrMalformed): // it has another version
+	case errors.As(err, new(*Refusal)): // it has another version
 		return err
 	}
 	s.lost = err

@@ -76,7 +76,7 @@ func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, fr
 		}
 		at := known[pos-s.first]
 		envelope, err := w.envelope(at, pos, &l.id)
-		if errors.Is(err, ErrMalformed) { // it has another version
+		if errors.As(err, new(*Refusal)) { // it has another version
 			return err
 		}
 		if err != nil {
