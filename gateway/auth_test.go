@@ -29,22 +29,31 @@ import (
 func tokensOf(t *testing.T, mode os.FileMode, lines ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), mode))
 	if err := os.Chmod(path, mode); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
 	return path
 }
 
+// tokensWith reads a file of tokens.
+func tokensWith(t *testing.T, lines ...string) *Tokens {
+	t.Helper()
+	tokens, err := ReadTokens(tokensOf(t, 0o600, lines...))
+	must(t, err)
+	return tokens
+}
+
+// replace replaces the tokens and their file.
+func (k *Tokens) replace(t *testing.T, lines string) {
+	t.Helper()
+	must(t, os.WriteFile(k.path, []byte(lines), 0o600))
+	must(t, k.Reload())
+}
+
 func TestTokens(t *testing.T) {
 	hash := sha256.Sum256([]byte("the-second-token-of-b"))
-	path := tokensOf(t, 0o600, "# who may", "", "a  the-first-token-of-a", "b the-first-token-of-b", "b sha256:"+hex.EncodeToString(hash[:]))
-	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, "# who may", "", "a  the-first-token-of-a", "b the-first-token-of-b", "b sha256:"+hex.EncodeToString(hash[:]))
 	for _, c := range []struct {
 		client, token string
 		ok            bool
@@ -90,35 +99,23 @@ func TestWrongTokenFiles(t *testing.T) {
 
 // TestRevoke takes a client out of the file while it is connected.
 func TestRevoke(t *testing.T) {
-	path := tokensOf(t, 0o600, "a the-first-token-of-a", "b the-first-token-of-b")
-	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, "a the-first-token-of-a", "b the-first-token-of-b")
 	up := serve(t, &Server{Log: newGate(), Tokens: tokens})
 	a, b := up.peer(t), up.peer(t)
 	w := a.hello(hello{next: 1, client: "a", token: "the-first-token-of-a"})
 	b.hello(hello{next: 1, client: "b", token: "the-first-token-of-b"})
-	if err := os.WriteFile(path, []byte("b the-first-token-of-b\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := tokens.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	tokens.replace(t, "b the-first-token-of-b\n")
 	if n := up.Revoke(); n != 1 {
 		t.Errorf("%d sessions ended", n)
 	}
 	a.closed()
-	b.submit(1, "x")
-	b.must(wire.SubmitAck, 1, wire.OK)
+	b.stored(1, "x")
 	again := up.peer(t)
 	again.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 1, client: "a", token: "the-first-token-of-a"}.append(nil)})
 	again.must(wire.ConnAck, 1, wire.Unauthorised)
 
 	// A file that cannot be used changes nothing.
-	if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(tokens.path, []byte("nonsense"), 0o600))
 	if err := tokens.Reload(); err == nil || tokens.Err() == nil || up.Revoke() != 0 {
 		t.Errorf("%v, %v", err, tokens.Err())
 	}
@@ -129,14 +126,8 @@ func TestTokensArePermittedLater(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("its files have no permissions of this kind")
 	}
-	path := tokensOf(t, 0o600, "a the-first-token-of-a")
-	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(path, []byte("b the-first-token-of-b\n"), 0o600), os.Chmod(path, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, "a the-first-token-of-a")
+	must(t, errors.Join(os.WriteFile(tokens.path, []byte("b the-first-token-of-b\n"), 0o600), os.Chmod(tokens.path, 0o644)))
 	shown := sha256.Sum256([]byte("the-first-token-of-b"))
 	look := func() (ok bool) {
 		tokens.checked = time.Time{} // a second has passed
@@ -152,15 +143,11 @@ func TestTokensArePermittedLater(t *testing.T) {
 	if look() || tokens.news() != nil {
 		t.Error("told again of the same file")
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(tokens.path, 0o600))
 	if !look() || tokens.Err() != nil {
 		t.Errorf("not used once nobody else can read them: %v", tokens.Err())
 	}
-	if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(tokens.path, []byte("nonsense"), 0o600))
 	if !look() || tokens.news() == nil {
 		t.Error("not told of another file")
 	}
@@ -171,27 +158,14 @@ func TestTokensArePermittedLater(t *testing.T) {
 func TestRevokeWhileWaiting(t *testing.T) {
 	const left = "a the-token-of-a-client\nb the-next-token-of-b\n"
 	const lines = left + "b the-token-of-b-client\nspy the-token-of-the-spy reads\n"
-	path := tokensOf(t, 0o600, lines)
-	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, lines)
 	log := newGate()
 	up := serve(t, &Server{Log: log, Tokens: tokens})
 	a, good := up.peer(t), up.peer(t)
 	a.hello(hello{next: 1, client: "a", token: "the-token-of-a-client"})
 	good.hello(hello{next: 1, client: "b", token: "the-next-token-of-b"})
-	replace := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := tokens.Reload(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, behind := range []bool{true, false} { // what is being stored is a record, or the claim of the session
-		replace(lines)
+		tokens.replace(t, lines)
 		log.set(true, nil)
 		if behind {
 			a.submit(1, "x")
@@ -208,7 +182,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 		} else {
 			<-log.tried
 		}
-		replace(left)
+		tokens.replace(t, left)
 		up.Revoke()
 		log.set(false, nil)
 		b.must(wire.ConnAck, 1, wire.Unauthorised)
@@ -220,12 +194,10 @@ func TestRevokeWhileWaiting(t *testing.T) {
 		}
 	}
 
-	replace(lines)
+	tokens.replace(t, lines)
 	h, err := up.admit(nil, (&opening{start: FromFirst, name: "spy", token: "the-token-of-the-spy", shares: 1}).append(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace(left)
+	must(t, err)
+	tokens.replace(t, left)
 	up.Revoke()
 	h.gone = true // if it is taken nevertheless, nothing is sent
 	if err := up.open(h); !errors.Is(err, ErrUnauthorised) || len(up.readers.holders) > 0 {
@@ -242,22 +214,16 @@ type signer struct {
 func (by *signer) sign(t *testing.T, template *x509.Certificate) *signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	if by == nil {
 		by = &signer{template, key}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, &key.PublicKey, by.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &signer{cert, key}
 }
 
@@ -265,34 +231,49 @@ func (s *signer) tls() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{s.cert.Raw}, PrivateKey: s.key}
 }
 
+// certified serves s over TLS to those that have a certificate of its authority.
+func certified(t *testing.T, s *Server, over func(net.Listener, *tls.Config) net.Listener) (authority *signer, up *served) {
+	t.Helper()
+	authority = (*signer)(nil).sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	own := authority.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	config := &tls.Config{Certificates: []tls.Certificate{own.tls()}, ClientCAs: authority.pool(), ClientAuth: tls.RequireAndVerifyClientCert}
+	return authority, serveOn(t, s, over(listen(t), config))
+}
+
+func (s *signer) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(s.cert)
+	return pool
+}
+
+// client signs a client's certificate.
+func (s *signer) client(t *testing.T, template *x509.Certificate) *signer {
+	t.Helper()
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return s.sign(t, template)
+}
+
+// dials is the Dial of a client that trusts s and has a certificate.
+func (s *signer) dials(with *signer) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		d := tls.Dialer{Config: &tls.Config{RootCAs: s.pool(), Certificates: []tls.Certificate{with.tls()}}}
+		return d.DialContext(ctx, "tcp", addr)
+	}
+}
+
 // TestCertificates lets in the clients that their certificates name.
 func TestCertificates(t *testing.T) {
-	authority := (*signer)(nil).sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	pool := x509.NewCertPool()
-	pool.AddCert(authority.cert)
-	local := []net.IP{net.IPv4(127, 0, 0, 1)}
-	own := authority.sign(t, &x509.Certificate{IPAddresses: local, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	forClients := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	common := authority.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "a"}, ExtKeyUsage: forClients})
-	dns := authority.sign(t, &x509.Certificate{DNSNames: []string{"x", "a"}, ExtKeyUsage: forClients})
-	other := authority.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "b"}, ExtKeyUsage: forClients})
-
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{own.tls()}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
-	up := serveOn(t, &Server{Log: newGate(), Certificates: true}, engine.NewTLSListener(ln, config))
+	authority, up := certified(t, &Server{Log: newGate(), Certificates: true}, engine.NewTLSListener)
+	common := authority.client(t, &x509.Certificate{Subject: pkix.Name{CommonName: "a"}})
+	dns := authority.client(t, &x509.Certificate{DNSNames: []string{"x", "a"}})
+	other := authority.client(t, &x509.Certificate{Subject: pkix.Name{CommonName: "b"}})
 	for _, c := range []struct {
 		name string
 		with *signer
 		want error
 	}{{"common name", common, nil}, {"DNS name", dns, nil}, {"another client's", other, ErrUnauthorised}} {
 		t.Run(c.name, func(t *testing.T) {
-			client := &Client{ID: "a", Addrs: []string{up.addr}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
-				d := tls.Dialer{Config: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{c.with.tls()}}}
-				return d.DialContext(ctx, "tcp", addr)
-			}}
+			client := &Client{ID: "a", Addrs: []string{up.addr}, Dial: authority.dials(c.with)}
 			_, err := client.Submit(soon(t), []byte("x"))
 			if !errors.Is(err, c.want) {
 				t.Errorf("%v; want %v", err, c.want)

@@ -13,7 +13,6 @@ import (
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
-	"github.com/hone-go/hone/wire"
 )
 
 var histories = flag.Int("histories", testrun.Sized(1000, 3000), "random histories of clocks, restarts and clients")
@@ -88,9 +87,7 @@ type offline struct {
 func recovered(t testing.TB, s *Server) *offline {
 	s.prepared.Do(s.prepare)
 	t.Cleanup(s.cancel)
-	if err := s.recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.recover(t.Context()))
 	return &offline{Server: s, t: t}
 }
 
@@ -223,9 +220,7 @@ func clockHistory(t *testing.T, random *rand.Rand) (forgotten, resumed int) {
 		}
 	}
 	check := func() {
-		if err := up.checkpoint(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, up.checkpoint())
 		stored = mono
 		for _, c := range clients {
 			known := up.sessions.byClient[c.name]
@@ -348,16 +343,13 @@ func TestWrongClock(t *testing.T) {
 			up := serve(t, srv)
 			alice := up.peer(t)
 			a := alice.hello(first("alice"))
-			alice.submit(1, "x")
-			alice.must(wire.SubmitAck, 1, wire.OK)
+			alice.stored(1, "x")
 			set(up, wrong)
 			mallory := up.peer(t)
 			m := mallory.hello(first("mallory"))
-			mallory.submit(1, "x")
-			mallory.must(wire.SubmitAck, 1, wire.OK)
+			mallory.stored(1, "x")
 			set(up, -wrong)
-			alice.submit(2, "y")
-			alice.must(wire.SubmitAck, 2, wire.OK)
+			alice.stored(2, "y")
 			for restart := range 3 {
 				if restart == 1 {
 					srv.Shutdown(soon(t)) // with a checkpoint

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -38,9 +36,7 @@ func written(t *testing.T, log journal.Log) (last map[string]uint64, base uint64
 		for i := range 3 {
 			name := fmt.Sprint("c", i)
 			l, known, err := o.hello(hello{next: last[name] + 1, client: name, epoch: known(o, name)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for range 3 {
 				last[name]++
 				o.write(l, last[name], "data")
@@ -48,9 +44,7 @@ func written(t *testing.T, log journal.Log) (last map[string]uint64, base uint64
 			known.link = nil
 		}
 		if round < 3 {
-			if err := o.checkpoint(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, o.checkpoint())
 		}
 	}
 	return last, o.queue.base
@@ -83,12 +77,10 @@ func TestLostEnvelopes(t *testing.T) {
 	_, end, _ := log.Bounds()
 	for pos := uint64(1); pos < end; pos++ {
 		whole := &holed{new(Memory), map[uint64]bool{pos: true}}
-		if err := log.Read(t.Context(), 0, func(_ uint64, b []byte) error {
+		must(t, log.Read(t.Context(), 0, func(_ uint64, b []byte) error {
 			_, err := whole.Memory.Append(t.Context(), b)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		o, err := opened(t, whole, journal.Range{})
 		if pos < base {
 			if err != nil {
@@ -122,9 +114,7 @@ func TestLostEnvelopes(t *testing.T) {
 			}
 		}
 		check(o, "accepted")
-		if err := o.bury(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.bury())
 		if o, err = opened(t, whole, journal.Range{}); err != nil {
 			t.Fatalf("position %d, the start after the accepted one: %v", pos, err)
 		}
@@ -141,25 +131,19 @@ func TestAcceptedButNotBuried(t *testing.T) {
 	_, base := written(t, log)
 	log.lost = map[uint64]bool{base: true, base + 3: true}
 	o, err := opened(t, log, journal.Range{First: base, Last: base + 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, before, _ := log.Bounds()
-	if err := o.bury(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.bury())
 	for keep := before; ; keep++ {
 		cut := &holed{new(Memory), log.lost}
 		all := uint64(0)
-		if err := log.Memory.Read(t.Context(), 0, func(pos uint64, b []byte) error {
+		must(t, log.Memory.Read(t.Context(), 0, func(pos uint64, b []byte) error {
 			if all++; pos > keep {
 				return nil
 			}
 			_, err := cut.Memory.Append(t.Context(), b)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if _, err := opened(t, cut, journal.Range{}); err != nil {
 			t.Errorf("%d of %d envelopes after the hole's acceptance: %v", keep+1-before, all+1-before, err)
 		}
@@ -175,26 +159,18 @@ func TestTrim(t *testing.T) {
 	log := new(Memory)
 	last, base := written(t, log)
 	u := serve(t, &Server{Log: log})
-	if err := u.Server.Trim(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Server.Trim(t.Context(), 2))
 	if first, _, _ := log.Bounds(); first != 2 {
 		t.Errorf("it begins at %d, want 2", first)
 	}
-	if err := u.Server.Trim(t.Context(), 1<<40); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Server.Trim(t.Context(), 1<<40))
 	first, next, _ := log.Bounds()
 	if first < base || first >= next {
 		t.Errorf("trimmed to %d; the newest checkpoint was at %d, the next position is %d", first, base, next)
 	}
-	if err := u.Server.Shutdown(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Server.Shutdown(soon(t)))
 	o, err := opened(t, log, journal.Range{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, n := range last {
 		if got := o.sessions.byClient[name].accepted; got != n {
 			t.Errorf("client %s has %d, want %d", name, got, n)
@@ -215,49 +191,43 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// TestReservedVersion: an envelope of version 1 is refused by name, by a start and by a server that runs, and neither
-// writes anything.
-func TestReservedVersion(t *testing.T) {
+// TestOtherVersion: what another version has written is refused by name, by a start, by a server that runs, for a
+// reader and by Check, and nothing is written.
+func TestOtherVersion(t *testing.T) {
 	var e journal.Encoder
 	e.Begin(0)
-	reserved := e.Bytes()
-	reserved[4] = 1
-	end := len(reserved) - 4
-	binary.BigEndian.PutUint32(reserved[end:], crc32.Checksum(reserved[:end], crc32.MakeTable(crc32.Castagnoli)))
-	const says = "version 1 is reserved; this program reads version 2"
-	put := func(log *Memory) { // Append would refuse it
+	newer := e.Bytes()
+	newer[4] = 3
+	end := len(newer) - 4
+	binary.BigEndian.PutUint32(newer[end:], crc32.Checksum(newer[:end], crc32.MakeTable(crc32.Castagnoli)))
+	log := new(Memory)
+	put := func() (next uint64) { // Append would refuse it
 		log.mu.Lock()
 		defer log.mu.Unlock()
-		log.envelopes = append(log.envelopes, reserved)
+		log.envelopes = append(log.envelopes, newer)
+		return uint64(len(log.envelopes)) + 1
 	}
-
-	log := new(Memory)
-	put(log)
-	var refusal *journal.Refusal
-	up := serve(t, &Server{Log: log})
-	err := up.ended(t)
-	if text := fmt.Sprint(err); !errors.As(err, &refusal) || !strings.Contains(text, says) {
-		t.Error(err)
+	refused := func(who string, next uint64, err error) {
+		t.Helper()
+		refusal, is := errors.AsType[*journal.Refusal](err)
+		if !is || refusal.What != "an envelope has version 3; this program reads version 2" || refusal.Repair != "start the honed that wrote it, or use another folder or stream" {
+			t.Errorf("%s: %v", who, err)
+		}
+		if _, now, _ := log.Bounds(); now != next {
+			t.Errorf("%s has written: the next position was %d and is %d", who, next, now)
+		}
 	}
-	if _, next, _ := log.Bounds(); next != 2 {
-		t.Errorf("a start has written: the next position is %d", next)
-	}
-
-	log = new(Memory)
-	up = serve(t, &Server{Log: &view{Memory: log, all: new(sync.Mutex), next: 1, gate: newGate()}, Shared: true})
+	up := serve(t, &Server{Log: views(log)(), Shared: true})
 	p := up.peer(t)
 	p.hello(first("a"))
-	put(log) // by another server
-	_, before, _ := log.Bounds()
+	next := put() // by another server
 	p.submit(1, "x")
 	p.closed()
-	err = up.ended(t)
-	if text := fmt.Sprint(err); !errors.Is(err, journal.ErrMalformed) || !strings.Contains(text, says) {
-		t.Error(err)
-	}
-	if _, next, _ := log.Bounds(); next != before {
-		t.Errorf("a server that runs has written: the next position was %d and is %d", before, next)
-	}
+	refused("a server that runs", next, up.ended(t))
+	refused("a start", next, serve(t, &Server{Log: log, AcceptLoss: journal.Range{First: 1, Last: next}}).ended(t))
+	_, err := Check(t.Context(), log, nil)
+	refused("Check", next, err)
+	refused("a read for a reader", next, up.peek(t.Context(), 0, func(uint64, journal.Envelope) error { return nil }))
 }
 
 // TestCheckpointBytes: checkpoints come by bytes too, counted from the one before a crash.
@@ -266,9 +236,7 @@ func TestCheckpointBytes(t *testing.T) {
 	for range 3 { // as many crashes
 		o := recovered(t, &Server{Log: log, CheckpointBytes: 10_000})
 		l, session, err := o.hello(hello{next: 1, client: "c"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for seq := uint64(1); seq <= 6; seq++ {
 			o.write(l, seq, string(make([]byte, 900)))
 		}
@@ -283,17 +251,13 @@ func TestCheckpointBytes(t *testing.T) {
 	if _, err := c.Submit(t.Context(), []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(t.Context()))
 	waitFor(t, "a checkpoint", func() bool {
 		u.Server.queue.mu.Lock()
 		defer u.Server.queue.mu.Unlock()
 		return u.Server.queue.base > 0
 	})
-	if err := u.Server.Shutdown(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Server.Shutdown(soon(t)))
 	read := 0 // a start after a clean stop reads the checkpoint and nothing before it
 	_, next, _ := log.Bounds()
 	o = recovered(t, &Server{Log: &counting{Log: log, n: &read}})

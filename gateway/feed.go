@@ -291,9 +291,9 @@ func (s *Server) peek(ctx context.Context, from uint64, each func(pos uint64, e 
 		read = log.Peek
 	}
 	return read(ctx, from, func(pos uint64, envelope []byte) error {
-		e, err := journal.Decode(envelope)
+		e, err := journal.DecodeAt(pos, envelope)
 		if err != nil {
-			return &journal.Damage{First: pos, Last: pos, Err: err}
+			return err
 		}
 		return each(pos, e)
 	})

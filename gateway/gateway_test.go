@@ -29,9 +29,7 @@ func TestSubmit(t *testing.T) {
 			t.Fatalf("%d: %d, %v", i, seq, err)
 		}
 	}
-	if err := c.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(soon(t)))
 	if got := fmt.Sprint(records(t, log)); got != "map[meter-1:[m0 m1 m2]]" {
 		t.Error(got)
 	}
@@ -55,9 +53,7 @@ func TestManyInOneEnvelope(t *testing.T) {
 	}
 	waitFor(t, "500 records to be queued", func() bool { return up.Stats().Queued == 500 })
 	log.set(false, nil)
-	if err := c.Flush(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Flush(soon(t)))
 	if n := len(records(t, log)["a"]); n != 500 {
 		t.Errorf("%d records", n)
 	}
@@ -80,8 +76,7 @@ func TestLargestRecord(t *testing.T) {
 			t.Errorf("FrameSize %d: the welcome allows %d bytes", c.size, w.most)
 		}
 		data := strings.Repeat("d", int(w.most))
-		p.submit(1, data)
-		p.must(wire.SubmitAck, 1, wire.OK)
+		p.stored(1, data)
 		p.submit(2, data+"d")
 		if packet, err := p.receive(); err != nil || packet.Result != wire.TooLarge {
 			t.Errorf("FrameSize %d: %v, %v", c.size, packet.Result, err)
@@ -122,10 +117,7 @@ func TestAckAfterAppend(t *testing.T) {
 	<-log.tried
 	p.silent()
 	log.set(false, nil)
-	w, err := parseWelcome(p.must(wire.ConnAck, 1, wire.OK).Content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := p.welcome()
 	log.set(true, nil)
 	p.submit(1, "x")
 	<-log.tried
@@ -153,13 +145,11 @@ func TestAckAfterAppend(t *testing.T) {
 	log.set(false, nil)
 	p.must(wire.SubmitAck, 3, wire.OK)
 	p.must(wire.ConnAck, 0, resultMoved)
-	if w, err = parseWelcome(q.must(wire.ConnAck, 1, wire.OK).Content); err != nil || w.last != 3 {
-		t.Fatalf("%+v, %v", w, err)
+	if w = q.welcome(); w.last != 3 {
+		t.Fatalf("%+v", w)
 	}
-	q.submit(3, "z")
-	q.must(wire.SubmitAck, 3, wire.OK)
-	q.submit(4, "!")
-	q.must(wire.SubmitAck, 4, wire.OK)
+	q.stored(3, "z")
+	q.stored(4, "!")
 	if got := fmt.Sprint(records(t, log)); got != "map[a:[x y z !]]" {
 		t.Error(got)
 	}
@@ -234,9 +224,7 @@ func TestReceivedIsBounded(t *testing.T) {
 	cancel()
 	n := <-fed
 	log.set(false, nil)
-	if err := c.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(soon(t)))
 	waitFor(t, "the log", func() bool { return up.Stats().Records == n })
 }
 
@@ -255,8 +243,7 @@ func TestFencing(t *testing.T) {
 	up := serve(t, &Server{Log: log})
 	old := up.peer(t)
 	w := old.hello(first("a"))
-	old.submit(1, "one")
-	old.must(wire.SubmitAck, 1, wire.OK)
+	old.stored(1, "one")
 
 	// The same session on a new connection ends the old one.
 	same := up.peer(t)
@@ -264,8 +251,7 @@ func TestFencing(t *testing.T) {
 		t.Fatalf("%+v", again)
 	}
 	old.closed()
-	same.submit(2, "two")
-	same.must(wire.SubmitAck, 2, wire.OK)
+	same.stored(2, "two")
 
 	// A new session ends the old session for good.
 	newer := up.peer(t)
@@ -278,8 +264,7 @@ func TestFencing(t *testing.T) {
 	late.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 3, client: "a"}.append(nil)})
 	late.must(wire.ConnAck, 1, resultFenced)
 	late.closed()
-	newer.submit(1, "three")
-	newer.must(wire.SubmitAck, 1, wire.OK)
+	newer.stored(1, "three")
 	if got := fmt.Sprint(records(t, log)); got != "map[a:[one two three]]" {
 		t.Error(got)
 	}
@@ -308,11 +293,8 @@ func TestStaleHello(t *testing.T) {
 		return up.queue.waiting[0].requests[1].stale()
 	})
 	log.set(false, nil)
-	if _, err := parseWelcome(now.must(wire.ConnAck, 1, wire.OK).Content); err != nil {
-		t.Fatal(err)
-	}
-	now.submit(1, "y")
-	now.must(wire.SubmitAck, 1, wire.OK)
+	now.welcome()
+	now.stored(1, "y")
 }
 
 // waiting is how many hellos wait for the committer.
@@ -342,15 +324,12 @@ func TestRestart(t *testing.T) {
 					}
 					epoch = w.epoch
 					for seq := range run*10 + 10 { // the old ones again
-						p.submit(seq+1, fmt.Sprint(seq))
-						p.must(wire.SubmitAck, seq+1, wire.OK)
+						p.stored(seq+1, fmt.Sprint(seq))
 					}
 					other := up.peer(t)
 					other.hello(first(fmt.Sprintf("b%d", run)))
 					if drain {
-						if err := srv.Shutdown(soon(t)); err != nil {
-							t.Fatal(err)
-						}
+						must(t, srv.Shutdown(soon(t)))
 					} else {
 						srv.Close()
 					}
@@ -374,8 +353,7 @@ func TestClaimWithoutRecords(t *testing.T) {
 	quiet := up.peer(t).hello(first("quiet"))
 	busy := up.peer(t)
 	busy.hello(first("busy"))
-	busy.submit(1, "x")
-	busy.must(wire.SubmitAck, 1, wire.OK)
+	busy.stored(1, "x")
 	srv.Close()
 	up = serve(t, &Server{Log: log})
 	if w := up.peer(t).hello(hello{epoch: quiet.epoch, next: 1, client: "quiet"}); w.last != 0 {
@@ -395,8 +373,7 @@ func TestExpiry(t *testing.T) {
 	if w.expiry != time.Hour {
 		t.Errorf("%+v", w)
 	}
-	p.submit(1, "x")
-	p.must(wire.SubmitAck, 1, wire.OK)
+	p.stored(1, "x")
 	srv.Shutdown(soon(t))
 	up.ended(t)
 
@@ -409,8 +386,7 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	b := up.peer(t).hello(first("b"))
-	p.submit(2, "y")
-	p.must(wire.SubmitAck, 2, wire.OK)
+	p.stored(2, "y")
 	p.nc.Close()
 	waitFor(t, "a to be gone", func() bool {
 		srv.queue.mu.Lock()
@@ -448,8 +424,7 @@ func TestLogFails(t *testing.T) {
 	up := serve(t, srv)
 	p := up.peer(t)
 	w := p.hello(first("a"))
-	p.submit(1, "x")
-	p.must(wire.SubmitAck, 1, wire.OK)
+	p.stored(1, "x")
 	broken := errors.New("the disk is on fire")
 	log.set(false, broken)
 	p.send(wire.Packet{Command: wire.Submit, ID: 2}, wire.Packet{Command: wire.Submit, ID: 3})
@@ -517,9 +492,7 @@ func TestPauses(t *testing.T) {
 	}
 	log.set(false, nil)
 	for _, c := range all {
-		if err := c.Close(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close(soon(t)))
 		if st := c.Stats(); st.Resent != 0 || st.Connected != 1 {
 			t.Errorf("%+v", st)
 		}
@@ -534,8 +507,7 @@ func TestRegressed(t *testing.T) {
 	up := serve(t, &Server{Log: log})
 	p := up.peer(t)
 	w := p.hello(first("a"))
-	p.submit(1, "x")
-	p.must(wire.SubmitAck, 1, wire.OK)
+	p.stored(1, "x")
 	q := up.peer(t)
 	q.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 5, client: "a"}.append(nil)})
 	q.must(wire.ConnAck, 1, resultRegressed)
@@ -546,8 +518,7 @@ func TestRegressed(t *testing.T) {
 	if v := r.hello(hello{epoch: w.epoch, next: 5, client: "a", level: Received}); v.last != 1 {
 		t.Fatalf("%+v", v)
 	}
-	r.submit(5, "y")
-	r.must(wire.SubmitAck, 5, wire.OK)
+	r.stored(5, "y")
 	waitFor(t, "the log", func() bool { return len(records(t, log)["a"]) == 2 })
 }
 
@@ -557,10 +528,7 @@ type elsewhere struct{ net.Listener }
 func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 7} }
 
 func TestRefusesToServeOthers(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	srv := &Server{Log: newGate()}
 	defer srv.Close()
 	if err := srv.Serve(elsewhere{ln}); !errors.Is(err, ErrOpen) {

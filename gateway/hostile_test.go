@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,21 +19,13 @@ var hostile = flag.Int("hostile", testrun.Sized(1500, 4000), "hostile connection
 // TestHostile has every wrong handshake and record refused, and nothing of it stored.
 // go test -run TestHostile -hostile 1000000 is the long run.
 func TestHostile(t *testing.T) {
-	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte("victim a-token-that-nobody-guesses\nthief another-clients-own-token\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	read, err := ReadTokens(tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, "victim a-token-that-nobody-guesses", "thief another-clients-own-token")
 	log := newGate()
-	up := serve(t, &Server{Log: log, Tokens: read})
+	up := serve(t, &Server{Log: log, Tokens: tokens})
 	victim := up.peer(t)
 	h := hello{next: 1, client: "victim", token: "a-token-that-nobody-guesses"}
 	w := victim.hello(h)
-	victim.submit(1, "kept")
-	victim.must(wire.SubmitAck, 1, wire.OK)
+	victim.stored(1, "kept")
 	thief := hello{next: 1, client: "thief", token: "another-clients-own-token"}
 	epoch := up.peer(t).hello(thief).epoch
 	position := up.Stats().Position
@@ -47,7 +37,12 @@ func TestHostile(t *testing.T) {
 	for range *hostile {
 		kind, packets := attack(random, w.epoch, epoch)
 		counts[kind]++
-		if err := up.attacked(packets); err != nil {
+		if err := up.attacked(packets, func(packet wire.Packet) error {
+			if packet.Command == wire.SubmitAck && packet.Result == wire.OK {
+				return fmt.Errorf("record %d was acknowledged", packet.ID)
+			}
+			return nil
+		}); err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
 	}
@@ -63,8 +58,7 @@ func TestHostile(t *testing.T) {
 	if got := again.hello(hello{epoch: w.epoch, next: 2, client: h.client, token: h.token}); got.last != 1 {
 		t.Errorf("%+v", got)
 	}
-	again.submit(2, "kept too")
-	again.must(wire.SubmitAck, 2, wire.OK)
+	again.stored(2, "kept too")
 }
 
 // attack is frames that must be refused, the last of them at the latest.
@@ -128,8 +122,9 @@ func attack(random *rand.Rand, victim, thief uint64) (kind string, packets []byt
 	}
 }
 
-// attacked sends packets and checks that no record is acknowledged and the server closes.
-func (u *served) attacked(packets []byte) error {
+// attacked sends packets, and checks with an error of wrong that no answer gives what none may, and that the server
+// closes.
+func (u *served) attacked(packets []byte, wrong func(wire.Packet) error) error {
 	nc, err := net.Dial("tcp", u.addr)
 	if err != nil {
 		return err
@@ -146,11 +141,8 @@ func (u *served) attacked(packets []byte) error {
 		if err != nil {
 			return nil
 		}
-		if packet.Command == wire.SubmitAck && packet.Result == wire.OK {
-			return fmt.Errorf("record %d was acknowledged", packet.ID)
-		}
-		if packet.Result != wire.OK {
-			return nil
+		if err := wrong(packet); err != nil {
+			return err
 		}
 	}
 }

@@ -76,8 +76,7 @@ func TestSumOfWelcome(t *testing.T) {
 	var s sums
 	want := uint32(0)
 	for seq, data := range []string{"x", "", "some more"} {
-		p.submit(uint64(seq)+1, data)
-		p.must(wire.SubmitAck, uint64(seq)+1, wire.OK)
+		p.stored(uint64(seq)+1, data)
 		want = s.add(want, uint64(seq)+1, []byte(data))
 	}
 	for name, restart := range map[string]func(){"running": nil, "after a crash": func() { srv.Close() }, "after a stop": func() { srv.Shutdown(soon(t)) }} {
@@ -95,8 +94,7 @@ func TestSumOfWelcome(t *testing.T) {
 	h := second("r", 1, 0, 1, false)
 	h.level = Received
 	w = p.hello(h)
-	p.submit(1, "x")
-	p.must(wire.SubmitAck, 1, wire.OK)
+	p.stored(1, "x")
 	waitFor(t, "it to be stored", func() bool { return up.Stats().Queued == 0 })
 	h.epoch, h.next, h.welcomed = w.epoch, 2, true
 	if w := up.peer(t).hello(h); w.summed {
@@ -163,12 +161,10 @@ func TestRecordsDuringATakeover(t *testing.T) {
 	log.set(false, nil)
 	one.must(wire.SubmitAck, 1, wire.OK)
 	one.must(wire.ConnAck, 0, resultMoved)
-	w, err := parseWelcome(two.must(wire.ConnAck, 1, wire.OK).Content)
-	if err != nil || w.last != 1 || !w.summed {
-		t.Fatalf("%+v, %v", w, err)
+	if w = two.welcome(); w.last != 1 || !w.summed {
+		t.Fatalf("%+v", w)
 	}
-	two.submit(2, "of two")
-	two.must(wire.SubmitAck, 2, wire.OK)
+	two.stored(2, "of two")
 	if got := fmt.Sprint(records(t, log)); got != "map[b:[of one of two]]" {
 		t.Error(got)
 	}
@@ -278,11 +274,11 @@ type program struct {
 
 func (w *world) live(shared bool) {
 	var memory Memory
-	var all sync.Mutex
+	open := views(&memory)
 	for range 1 + min(1, map[bool]int{true: 1}[shared]) {
 		var log journal.Log = &memory
 		if shared {
-			log = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+			log = open()
 		}
 		w.servers = append(w.servers, recovered(w.t, &Server{Log: log, Shared: shared, Checkpoint: 5}))
 	}
@@ -515,9 +511,7 @@ func TestUnacknowledged(t *testing.T) {
 	up := serve(t, &Server{Log: log})
 	before := &Client{ID: "a", Addrs: []string{up.addr}}
 	session, err := before.Open(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := before.Submit(soon(t), []byte("one")); err != nil {
 		t.Fatal(err)
 	}

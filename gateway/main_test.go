@@ -38,6 +38,14 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
+// must ends the test with an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // gate is a Log in memory whose Append waits while the gate is shut.
 type gate struct {
 	Memory
@@ -106,9 +114,7 @@ func records(t testing.TB, log journal.Log) map[string][]string {
 		all[r.Client] = append(all[r.Client], string(r.Data))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -119,14 +125,17 @@ type served struct {
 	err  chan error // what Serve has returned
 }
 
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	return ln
+}
+
 // serve runs s on a free port until the test ends.
 func serve(t testing.TB, s *Server) *served {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return serveOn(t, s, ln)
+	return serveOn(t, s, listen(t))
 }
 
 func serveOn(t testing.TB, s *Server, ln net.Listener) *served {
@@ -170,9 +179,7 @@ type peer struct {
 func (u *served) peer(t testing.TB) *peer {
 	t.Helper()
 	nc, err := net.Dial("tcp", u.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nc.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { nc.Close() })
 	return &peer{t, nc}
@@ -209,11 +216,22 @@ func (p *peer) must(what wire.Command, id uint64, result wire.Result) wire.Packe
 func (p *peer) hello(h hello) welcome {
 	p.t.Helper()
 	p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: h.append(nil)})
+	return p.welcome()
+}
+
+// welcome returns the answer to a hello.
+func (p *peer) welcome() welcome {
+	p.t.Helper()
 	w, err := parseWelcome(p.must(wire.ConnAck, 1, wire.OK).Content)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return w
+}
+
+// stored submits a record and waits until it is stored.
+func (p *peer) stored(seq uint64, data string) {
+	p.t.Helper()
+	p.submit(seq, data)
+	p.must(wire.SubmitAck, seq, wire.OK)
 }
 
 func (p *peer) submit(seq uint64, data string) {

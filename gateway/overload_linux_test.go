@@ -44,9 +44,7 @@ func TestTenfold(t *testing.T) {
 	rss := <-memory
 	p.stop()
 	log, err := journal.OpenSegments(p.dir, journal.SegmentsOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	stored := map[string]uint64{}
 	if _, err := Check(context.Background(), log, func(r journal.Record) error { stored[r.Client] = r.Seq; return nil }); err != nil {
@@ -83,9 +81,7 @@ func offer(t *testing.T, p *process, name string, conns int, window int64, rate 
 	for n := range conns {
 		client := fmt.Sprint(name, "-", n)
 		nc, err := net.Dial("tcp", p.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { nc.Close() })
 		nc.SetDeadline(end.Add(patience))
 		if _, err := nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: 1, Content: first(client).append(nil)})); err != nil {

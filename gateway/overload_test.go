@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,11 +88,7 @@ func TestOverload(t *testing.T) {
 func TestWaitForRoomEnds(t *testing.T) {
 	const token = "the-token-of-the-client"
 	left, none := "a "+token+"\n", "b "+token+"\n"
-	path := tokensOf(t, 0o600, left)
-	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, left)
 	for name, leave := range map[string]func(up *served, p *peer){
 		"reset": func(_ *served, p *peer) {
 			p.nc.(*net.TCPConn).SetLinger(0)
@@ -101,12 +96,7 @@ func TestWaitForRoomEnds(t *testing.T) {
 		},
 		"closed": func(_ *served, p *peer) { p.nc.Close() },
 		"revoked": func(up *served, p *peer) {
-			if err := os.WriteFile(path, []byte(none), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := tokens.Reload(); err != nil {
-				t.Fatal(err)
-			}
+			tokens.replace(t, none)
 			if n := up.Revoke(); n != 1 {
 				t.Errorf("%d connections ended", n)
 			}
@@ -114,12 +104,7 @@ func TestWaitForRoomEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := os.WriteFile(path, []byte(left), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := tokens.Reload(); err != nil {
-				t.Fatal(err)
-			}
+			tokens.replace(t, left)
 			log := newGate()
 			up := serve(t, &Server{Log: log, Tokens: tokens, QueueBytes: 1000, retry: time.Millisecond, Limits: engine.Limits{StallTime: time.Second}})
 			p := up.peer(t)

@@ -65,9 +65,7 @@ func TestPositionsSurvive(t *testing.T) {
 		}
 		up.placed(t, "copy", r.acked.Number)
 		if random.IntN(2) == 0 {
-			if err := up.Shutdown(soon(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, up.Shutdown(soon(t)))
 		}
 		up.Close()
 		r.Close()
@@ -127,16 +125,14 @@ func TestIdlePositions(t *testing.T) {
 		t.Errorf("%d envelopes while nothing happened", after-before)
 	}
 	positions, bytes := 0, 0
-	if err := log.Read(soon(t), 1, func(_ uint64, b []byte) error {
+	must(t, log.Read(soon(t), 1, func(_ uint64, b []byte) error {
 		e, err := journal.Decode(b)
 		bytes += len(b)
 		for p := range e.Positions() {
 			positions += 5 + len(p.Name) + 46
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Logf("positions: %d of %d bytes", positions, bytes)
 	if positions > bytes/50 { // positionTime is a 50th of that of a real server
 		t.Errorf("positions are %d of %d bytes", positions, bytes)
@@ -243,9 +239,9 @@ func (u *served) readerOf(name string, share, shares int) *Reader {
 func twoOfALog(t *testing.T) (a *view, left, taken *served, open func() (*view, *served)) {
 	t.Helper()
 	var memory Memory
-	var all sync.Mutex
+	next := views(&memory)
 	open = func() (*view, *served) {
-		v := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+		v := next()
 		return v, serve(t, &Server{Log: v, Shared: true, positionTime: time.Millisecond})
 	}
 	a, left = open()
@@ -280,9 +276,7 @@ func TestSharedReaders(t *testing.T) {
 	a.gate.set(false, nil)
 	for {
 		packet, err := p.receive()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if packet.Result == resultMoved {
 			break
 		}
@@ -303,14 +297,10 @@ func TestSharedReaders(t *testing.T) {
 		}
 	}
 	for _, up := range []*served{left, taken} {
-		if err := up.Shutdown(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, up.Shutdown(soon(t)))
 	}
 	_, third := open()
-	if err := third.Recover(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, third.Recover(soon(t)))
 	if st := third.state("copy"); st.Position.Number != d.ID {
 		t.Errorf("the log has %d, want %d", st.Position.Number, d.ID)
 	}
@@ -328,26 +318,18 @@ func TestRemovedElsewhere(t *testing.T) {
 		a.gate.set(true, nil)
 		p.acknowledge(w, d.ID)
 		<-a.gate.tried
-		if err := taken.OrderReader(soon(t), ReaderOrder{Do: do, Name: "copy", Shares: 2}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, taken.OrderReader(soon(t), ReaderOrder{Do: do, Name: "copy", Shares: 2}))
 		a.gate.set(false, nil)
 		for result := wire.OK; result != resultChanged; { // the first server has heard of it
 			packet, err := p.receive()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			result = packet.Result
 		}
 		for _, up := range []*served{left, taken} {
-			if err := up.Shutdown(soon(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, up.Shutdown(soon(t)))
 		}
 		_, third := open()
-		if err := third.Recover(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, third.Recover(soon(t)))
 		for _, up := range []*served{left, taken, third} {
 			st := up.ReaderStates()
 			if do == "remove" && len(st) != 0 || do == "split" && (len(st) != 2 || st[0].Position.Number != w.number) {
@@ -400,13 +382,9 @@ func TestGaps(t *testing.T) {
 	}
 	r := up.reader(t, "copy", FromFirst)
 	b, err := r.Next(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Ack(b.Position)
-	if err := up.Trim(soon(t), 6); err != nil {
-		t.Fatal(err)
-	}
+	must(t, up.Trim(soon(t), 6))
 	log.lost[8], log.lost[9] = true, true
 	for _, name := range []string{"trimmed", "own"} {
 		r := up.reader(t, name, FromNumber)
@@ -417,9 +395,7 @@ func TestGaps(t *testing.T) {
 		var gaps []Gap
 		for last := uint64(0); last>>indexBits < up.newest(); {
 			b, err := r.Next(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if b.Gap != nil {
 				gaps = append(gaps, *b.Gap)
 			}
@@ -441,9 +417,7 @@ func TestOwnPosition(t *testing.T) {
 	up.submits(t, "a", 10)
 	r := up.reader(t, "sink", FromFirst)
 	b, err := r.Next(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.take(t, 10-len(b.Messages))
 	good := b.Position
 	r.Close()
@@ -525,19 +499,17 @@ func TestOrders(t *testing.T) {
 	var log Memory
 	up := serve(t, &Server{Log: &log, positionTime: time.Millisecond})
 	up.submits(t, "a", 10)
-	must := func(o ReaderOrder) {
+	order := func(o ReaderOrder) {
 		t.Helper()
-		if err := up.OrderReader(soon(t), o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, up.OrderReader(soon(t), o))
 	}
-	must(ReaderOrder{Do: "create", Name: "copy", Start: FromFirst, Expire: time.Hour})
+	order(ReaderOrder{Do: "create", Name: "copy", Start: FromFirst, Expire: time.Hour})
 	r := up.reader(t, "copy", Stored)
 	r.take(t, 10)
-	must(ReaderOrder{Do: "move", Name: "copy", Start: FromFirst})
+	order(ReaderOrder{Do: "move", Name: "copy", Start: FromFirst})
 	r.take(t, 10) // it has been told and has come back
-	must(ReaderOrder{Do: "move", Name: "copy", Start: FromNext})
-	must(ReaderOrder{Do: "split", Name: "copy", Shares: 3})
+	order(ReaderOrder{Do: "move", Name: "copy", Start: FromNext})
+	order(ReaderOrder{Do: "split", Name: "copy", Shares: 3})
 	if _, err := r.Next(soon(t)); !errors.Is(err, ErrShares) {
 		t.Errorf("after the split: %v", err)
 	}
@@ -549,13 +521,11 @@ func TestOrders(t *testing.T) {
 			t.Errorf("%+v was carried out", wrong)
 		}
 	}
-	must(ReaderOrder{Do: "create", Name: "gone", Start: FromFirst})
-	must(ReaderOrder{Do: "remove", Name: "gone"})
+	order(ReaderOrder{Do: "create", Name: "gone", Start: FromFirst})
+	order(ReaderOrder{Do: "remove", Name: "gone"})
 	up.Close()
 	again := serve(t, &Server{Log: &log})
-	if err := again.Recover(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Recover(soon(t)))
 	if st := again.ReaderStates(); len(st) != 3 || st[2].Share != 2 || st[2].Shares != 3 || st[2].Expire != time.Hour || st[0].Generation == 0 {
 		t.Errorf("%+v", st)
 	}
@@ -572,9 +542,7 @@ func TestForgetSession(t *testing.T) {
 	if st := up.SessionStates("", "", 10); len(st) != 2 || !st[0].Connected || st[0].Last != 3 || st[1].Client != "b" {
 		t.Errorf("%+v", st)
 	}
-	if err := up.ForgetSession(soon(t), "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, up.ForgetSession(soon(t), "a"))
 	if err := up.ForgetSession(soon(t), "nobody"); err == nil {
 		t.Error("a session that is not there was forgotten")
 	}

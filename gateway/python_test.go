@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"bytes"
-	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/binary"
 	"encoding/json"
 	"encoding/pem"
@@ -88,9 +86,7 @@ func TestPythonSessions(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(store(name), data, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	each := testrun.Sized(20, 50) // it stores each line with an fsync
 	for from := range 3 {
@@ -136,10 +132,7 @@ type cutter struct {
 }
 
 func cut(t *testing.T, addr string, most int64) *cutter {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	c := &cutter{Listener: ln}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -191,9 +184,7 @@ with Client((%q, %s), "meter", %q) as client:
     client.flush()`, host, port, filepath.Join(t.TempDir(), "store"), count)
 	for kill := range kills {
 		cmd := python(t, "-c", program)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		waitFor(t, "progress", func() bool { return up.Stats().Records > uint64(kill*count/kills) })
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -210,10 +201,7 @@ with Client((%q, %s), "meter", %q) as client:
 
 // TestPythonClientStoresAlone has a client store more messages before it connects than its thread can be woken for.
 func TestPythonClientStoresAlone(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	host, port, _ := net.SplitHostPort(ln.Addr().String())
 	const count = 2000
 	cmd := python(t, "-c", fmt.Sprintf(`
@@ -230,14 +218,10 @@ with Client((%q, %s), "meter", ":memory:") as client:
 	if err == nil {
 		_, err = io.ReadFull(stdout, make([]byte, len("stored\n")))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log := newGate()
 	serveOn(t, &Server{Log: log}, ln)
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Wait())
 	mustCount(t, log, count)
 }
 
@@ -254,25 +238,18 @@ func TestPythonNoticesSilence(t *testing.T) {
 	} {
 		t.Run(c.args[0], func(t *testing.T) {
 			t.Parallel() // it waits
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			ln := listen(t)
 			defer ln.Close()
 			cmd := python(t, "-m", "honed", c.args[0], ln.Addr().String(), "meter")
 			var said strings.Builder
 			cmd.Stdin, cmd.Stderr = endless("21.5\n"), &said
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Start())
 			defer cmd.Wait()
 			defer cmd.Process.Kill()
 			ln.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
 			accept := func() *peer {
 				nc, err := ln.Accept()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() { nc.Close() })
 				nc.SetDeadline(time.Now().Add(patience / 2))
 				return &peer{t, nc}
@@ -309,13 +286,11 @@ func (e endless) Read(b []byte) (int, error) { return copy(b, e), nil }
 
 // TestPythonTLS sends and reads as a deployment does: with TLS, the program's certificate and a token file.
 func TestPythonTLS(t *testing.T) {
-	authority := (*signer)(nil).sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	own := authority.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	program := authority.sign(t, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	tokens := tokensWith(t, "meter the-token-of-the-meter", "copy the-token-of-the-reader reads")
+	authority, up := certified(t, &Server{Log: newGate(), Tokens: tokens}, engine.NewTLSListener)
+	program := authority.client(t, &x509.Certificate{})
 	key, err := x509.MarshalPKCS8PrivateKey(program.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	trusted, cert := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "cert.pem")
 	for file, blocks := range map[string][]*pem.Block{
 		trusted: {{Type: "CERTIFICATE", Bytes: authority.cert.Raw}},
@@ -325,23 +300,8 @@ func TestPythonTLS(t *testing.T) {
 		for _, block := range blocks {
 			text = append(text, pem.EncodeToMemory(block)...)
 		}
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, text, 0o600))
 	}
-	pool := x509.NewCertPool()
-	pool.AddCert(authority.cert)
-	tokens, err := ReadTokens(tokensOf(t, 0o600, "meter the-token-of-the-meter", "copy the-token-of-the-reader reads"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	up := serveOn(t, &Server{Log: newGate(), Tokens: tokens}, engine.NewTLSListener(ln, &tls.Config{
-		Certificates: []tls.Certificate{own.tls()}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-	}))
 	for _, c := range []struct {
 		token  string
 		out    string
@@ -362,10 +322,7 @@ func TestPythonTLS(t *testing.T) {
 
 // TestPythonReader reads everything once and in order, over connections that are cut and in a second run, and is refused.
 func TestPythonReader(t *testing.T) {
-	tokens, err := ReadTokens(tokensOf(t, 0o600, "copy the-token-of-the-reader reads", "a the-token-of-client-a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, "copy the-token-of-the-reader reads", "a the-token-of-client-a")
 	var log Memory
 	up := serve(t, &Server{Log: &log, Tokens: tokens, positionTime: time.Millisecond})
 	through := cut(t, up.addr, 2<<20)
@@ -377,9 +334,7 @@ func TestPythonReader(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := c.Flush(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Flush(soon(t)))
 	}
 	seq := uint64(0)
 	read := func(n int, start string) {

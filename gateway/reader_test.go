@@ -34,9 +34,7 @@ func (r *Reader) take(t testing.TB, n int) map[string][]string {
 			all[m.Client] = append(all[m.Client], string(m.Data))
 			n--
 		}
-		if err := r.Ack(b.Position); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Ack(b.Position))
 	}
 	return all
 }
@@ -50,9 +48,7 @@ func (u *served) submits(t testing.TB, client string, n int) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(soon(t)))
 }
 
 func TestReader(t *testing.T) {
@@ -70,9 +66,7 @@ func TestReader(t *testing.T) {
 		t.Fatal(got)
 	}
 	waitFor(t, "the acknowledgement", func() bool { return up.state("copy").Position.Number == r.acked.Number })
-	if err := up.Shutdown(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, up.Shutdown(soon(t)))
 	again := serve(t, &Server{Log: &log})
 	again.submits(t, "c", 1)
 	next := again.reader(t, "copy", Stored)
@@ -91,9 +85,7 @@ func TestReaderTakenOver(t *testing.T) {
 	first := up.reader(t, "copy", FromFirst)
 	first.yieldTime = time.Millisecond
 	b, err := first.Next(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	second := up.reader(t, "copy", Stored)
 	if got := len(second.take(t, 10)["a"]); got != 10 {
 		t.Error(got)
@@ -163,9 +155,7 @@ func TestStalledReader(t *testing.T) {
 	s := &Server{Log: &Memory{}}
 	if *stalledFor > 0 {
 		log, err := journal.OpenSegments(filepath.Join(t.TempDir(), "log"), journal.SegmentsOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { log.Close() })
 		s = &Server{Log: log, RetainSize: 200 << 20, RetainHard: true}
 	}
@@ -197,9 +187,7 @@ func TestStalledReader(t *testing.T) {
 		up.peer(t).openReader(&opening{start: FromFirst, name: fmt.Sprint("stalled-", i), shares: 1, window: maxReadWindow})
 	}
 	took, most := run(10, *stalledFor)
-	if err := c.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(soon(t)))
 	if most == 0 || most > (stalled+1)*(maxReadWindow+frameTarget) {
 		t.Errorf("%d bytes wait for %d readers that take nothing", most, stalled)
 	}
@@ -233,9 +221,7 @@ func TestAcknowledgementsAroundHeartbeat(t *testing.T) {
 			t.Fatalf("%d more bytes, %v: %x", need, err, in)
 		}
 		p, err := wire.Standard.Parse(payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		in, commands = in[wire.HeaderSize+len(payload):], append(commands, p.Command)
 	}
 	if want := []wire.Command{wire.Submit, wire.Conn, wire.Submit}; !slices.Equal(commands, want) {

@@ -1,16 +1,13 @@
 package gateway
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/url"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -24,11 +21,8 @@ import (
 // and whoever has no permission is not told which readers there are.
 // go test -run TestHostileReaders -hostile 1000000 is the long run.
 func TestHostileReaders(t *testing.T) {
-	tokens, err := ReadTokens(tokensOf(t, 0o600, "meter the-token-of-a-client-only", "victim the-token-of-the-victim reads",
-		"thief the-token-of-the-thief reads:door-"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, "meter the-token-of-a-client-only", "victim the-token-of-the-victim reads",
+		"thief the-token-of-the-thief reads:door-")
 	var log Memory
 	up := serve(t, &Server{Log: &log, Tokens: tokens})
 	c := &Client{Addrs: []string{up.addr}, ID: "meter", Token: "the-token-of-a-client-only"}
@@ -37,9 +31,7 @@ func TestHostileReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(soon(t)))
 	victim := &Reader{Addrs: []string{up.addr}, Name: "victim", Token: "the-token-of-the-victim", Start: FromFirst}
 	victim.take(t, 20)
 	defer victim.Close()
@@ -51,7 +43,12 @@ func TestHostileReaders(t *testing.T) {
 	for range *hostile {
 		kind, packets := readerAttack(random)
 		counts[kind]++
-		if err := up.attackedReader(packets); err != nil {
+		if err := up.attacked(packets, func(packet wire.Packet) error {
+			if packet.Result != wire.Unauthorised && packet.Result != wire.Malformed || strings.Contains(string(packet.Content), "victim") {
+				return fmt.Errorf("the server sent %v %v %q", packet.Command, packet.Result, packet.Content)
+			}
+			return nil
+		}); err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
 	}
@@ -109,31 +106,6 @@ func readerAttack(random *rand.Rand) (kind string, packets []byte) {
 	}
 }
 
-// attackedReader sends packets and checks that nothing is delivered or told and the server closes.
-func (u *served) attackedReader(packets []byte) error {
-	nc, err := net.Dial("tcp", u.addr)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(patience))
-	nc.Write(packets) // it may be refused before all is written
-	p := peer{nc: nc}
-	for {
-		packet, err := p.receive()
-		switch ne, ok := err.(net.Error); {
-		case ok && ne.Timeout():
-			return fmt.Errorf("the server did not close: %w", err)
-		case err != nil:
-			return nil
-		case packet.Result == wire.OK || strings.Contains(string(packet.Content), "victim"):
-			return fmt.Errorf("the server sent %v %v %q", packet.Command, packet.Result, packet.Content)
-		case packet.Result != wire.Unauthorised && packet.Result != wire.Malformed:
-			return fmt.Errorf("the server said %v %q", packet.Result, packet.Content)
-		}
-	}
-}
-
 // TestAcknowledgeAhead: acknowledgements beyond what was sent, of another generation, or malformed end the
 // connection and move nothing.
 func TestAcknowledgeAhead(t *testing.T) {
@@ -171,11 +143,7 @@ func TestAcknowledgeAhead(t *testing.T) {
 // TestReaderTokens: a token for reading is none for sending, and the reverse; a prefix narrows what is read;
 // without its line a reader is disconnected.
 func TestReaderTokens(t *testing.T) {
-	path := tokensOf(t, 0o600, "meter-1 the-token-of-meter-1", "door-1 the-token-of-door-1", "spy the-token-of-the-spy reads:door-", "spy the-token-of-all-spies reads")
-	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, "meter-1 the-token-of-meter-1", "door-1 the-token-of-door-1", "spy the-token-of-the-spy reads:door-", "spy the-token-of-all-spies reads")
 	up := serve(t, &Server{Log: &Memory{}, Tokens: tokens})
 	for _, name := range []string{"meter-1", "door-1"} {
 		c := &Client{Addrs: []string{up.addr}, ID: name, Token: "the-token-of-" + name}
@@ -201,12 +169,7 @@ func TestReaderTokens(t *testing.T) {
 	if got := fmt.Sprint(all.take(t, 2)); got != "map[door-1:[x] meter-1:[x]]" {
 		t.Error(got)
 	}
-	if err := os.WriteFile(path, []byte("spy the-token-of-all-spies reads\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := tokens.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	tokens.replace(t, "spy the-token-of-all-spies reads\n")
 	if n := up.Revoke(); n != 1 {
 		t.Errorf("%d connections ended", n)
 	}
@@ -223,19 +186,10 @@ func TestReaderTokens(t *testing.T) {
 // TestRevokeWhileReading: Revoke changes nothing of what readers read whose tokens permit the same as before. Those whose
 // tokens permit something else open again.
 func TestRevokeWhileReading(t *testing.T) {
-	write := func(path, prefix string) {
-		t.Helper()
-		text := "meter-1 the-token-of-meter-1\ndoor-1 the-token-of-door-1\nspy the-token-of-the-spy reads" + prefix + "\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	with := func(prefix string) string {
+		return "meter-1 the-token-of-meter-1\ndoor-1 the-token-of-door-1\nspy the-token-of-the-spy reads" + prefix
 	}
-	path := tokensOf(t, 0o600)
-	write(path, "")
-	tokens, err := ReadTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensWith(t, with(""))
 	up := serve(t, &Server{Log: &Memory{}, Tokens: tokens})
 	submit := func(n int) { // door-1 last: what a reader of it is given ends there
 		t.Helper()
@@ -246,9 +200,7 @@ func TestRevokeWhileReading(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := c.Close(soon(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Close(soon(t)))
 		}
 	}
 	const many = 5000
@@ -279,10 +231,7 @@ func TestRevokeWhileReading(t *testing.T) {
 		prefix, want string
 		n            int
 	}{{":door", "map[door-1:[0]]", 1}, {"", "map[door-1:[0] meter-1:[0]]", 2}} {
-		write(path, c.prefix)
-		if err := tokens.Reload(); err != nil {
-			t.Fatal(err)
-		}
+		tokens.replace(t, with(c.prefix))
 		if n := up.Revoke(); n != 1 {
 			t.Errorf("reads%s: %d connections ended", c.prefix, n)
 		}
@@ -295,35 +244,18 @@ func TestRevokeWhileReading(t *testing.T) {
 
 // TestReaderCertificates lets in the readers whose certificates say that they may read, and what.
 func TestReaderCertificates(t *testing.T) {
-	authority := (*signer)(nil).sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	pool := x509.NewCertPool()
-	pool.AddCert(authority.cert)
-	own := authority.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	authority, up := certified(t, &Server{Log: newGate(), Certificates: true}, tls.NewListener)
 	cert := func(name string, uris ...string) *signer {
-		template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+		template := &x509.Certificate{Subject: pkix.Name{CommonName: name}}
 		for _, text := range uris {
 			u, err := url.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			template.URIs = append(template.URIs, u)
 		}
-		return authority.sign(t, template)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{own.tls()}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
-	up := serveOn(t, &Server{Log: newGate(), Certificates: true}, tls.NewListener(ln, config))
-	with := func(s *signer) func(context.Context, string) (net.Conn, error) {
-		return func(ctx context.Context, addr string) (net.Conn, error) {
-			d := tls.Dialer{Config: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{s.tls()}}}
-			return d.DialContext(ctx, "tcp", addr)
-		}
+		return authority.client(t, template)
 	}
 	for _, name := range []string{"meter-1", "door-1"} {
-		c := &Client{ID: name, Addrs: []string{up.addr}, Dial: with(cert(name))}
+		c := &Client{ID: name, Addrs: []string{up.addr}, Dial: authority.dials(cert(name))}
 		if _, err := c.Submit(soon(t), []byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -341,7 +273,7 @@ func TestReaderCertificates(t *testing.T) {
 		{cert("copy", "hone-reader:door-"), "map[door-1:[x]]", nil},
 	} {
 		r := up.reader(t, "copy", FromFirst)
-		r.Dial, r.Passing = with(c.with), true
+		r.Dial, r.Passing = authority.dials(c.with), true
 		if c.err != nil {
 			if _, err := r.Next(soon(t)); !errors.Is(err, c.err) {
 				t.Errorf("%s %v: %v", c.with.cert.Subject, c.with.cert.URIs, err)

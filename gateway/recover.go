@@ -251,9 +251,9 @@ func (s *Server) newestCheckpoint(ctx context.Context, first, before uint64) (ba
 	found := errors.New("found")
 	for pos := before - 1; pos >= first && pos > 0; pos-- {
 		err := s.Log.Read(ctx, pos, func(pos uint64, envelope []byte) error {
-			e, err := journal.Decode(envelope)
+			e, err := journal.DecodeAt(pos, envelope)
 			if err != nil {
-				return &journal.Damage{First: pos, Last: pos, Err: err}
+				return err
 			}
 			base = e.Base
 			return found
@@ -282,9 +282,9 @@ func (s *Server) replay(ctx context.Context, from uint64) ([]*journal.Damage, er
 	buried := map[uint64]bool{}
 	lost := func(d *journal.Damage) error { all = append(all, d); return nil }
 	err := journal.ReadPast(ctx, s.Log, from, func(pos uint64, envelope []byte) error {
-		e, err := journal.Decode(envelope)
+		e, err := journal.DecodeAt(pos, envelope)
 		if err != nil {
-			return lost(&journal.Damage{First: pos, Last: pos, Err: err})
+			return err
 		}
 		for at := range e.Tombstones() {
 			buried[at] = true
@@ -431,9 +431,9 @@ func Check(ctx context.Context, log journal.Reader, each func(journal.Record) er
 		return nil
 	}
 	err = journal.ReadPast(ctx, log, c.First, func(pos uint64, envelope []byte) error {
-		e, err := journal.Decode(envelope)
+		e, err := journal.DecodeAt(pos, envelope)
 		if err != nil {
-			return lost(&journal.Damage{First: pos, Last: pos})
+			return err
 		}
 		c.Envelopes++
 		trimmed = max(trimmed, e.Trimmed())

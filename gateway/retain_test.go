@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,13 +18,9 @@ import (
 func sizeOf(t testing.TB, log *Memory) int64 {
 	t.Helper()
 	measure, err := log.Measure(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first, _, err := log.Bounds()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, size := measure(first)
 	return size
 }
@@ -72,9 +67,7 @@ func TestRetainSize(t *testing.T) {
 	waitFor(t, "the log to become small after the reader", small(up))
 	waitFor(t, "no lag", func() bool { st := up.state("slow"); return st.LagRecords == 0 && st.LagBytes == 0 && st.LagAge == 0 })
 	r.Close()
-	if err := up.Shutdown(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, up.Shutdown(soon(t)))
 
 	hard := serve(t, settings(true))
 	fill(hard)
@@ -109,9 +102,7 @@ func TestExpire(t *testing.T) {
 	}
 	up := start()
 	up.submits(t, "a", 10)
-	if err := up.OrderReader(soon(t), ReaderOrder{Do: "create", Name: "copy", Start: FromFirst, Expire: 2 * time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, up.OrderReader(soon(t), ReaderOrder{Do: "create", Name: "copy", Start: FromFirst, Expire: 2 * time.Hour}))
 	for round := range 3 {
 		for i := range 5 {
 			up.submits(t, fmt.Sprint("c", i), 500)
@@ -127,9 +118,7 @@ func TestExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 		up = start()
-		if err := up.Recover(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, up.Recover(soon(t)))
 	}
 	waitFor(t, "the log to be trimmed", func() bool { begins, _, _ := log.Bounds(); return begins > 10 })
 	if b, err := up.reader(t, "copy", Stored).Next(soon(t)); err != nil || b.Gap == nil {
@@ -253,12 +242,11 @@ func TestSessionsOutliveRecords(t *testing.T) {
 // the log has, and is told of the rest.
 func TestSharedRetention(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
 	var servers [2]*served
+	open := views(&memory)
 	for i := range servers {
 		servers[i] = serve(t, &Server{
-			Log:    &view{Memory: &memory, all: &all, next: 1, gate: newGate()},
-			Shared: true, Checkpoint: 10, RetainSize: 20 << 10, RetainHard: true, retainTime: time.Millisecond, positionTime: time.Millisecond,
+			Log: open(), Shared: true, Checkpoint: 10, RetainSize: 20 << 10, RetainHard: true, retainTime: time.Millisecond, positionTime: time.Millisecond,
 		})
 	}
 	ctx, cancel := context.WithCancel(soon(t))
@@ -284,9 +272,7 @@ func TestSharedRetention(t *testing.T) {
 		at := r.Number
 		for range 3 {
 			b, err := r.Next(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if b.Gap != nil {
 				gaps++
 				if b.Gap.From != at {
@@ -322,25 +308,16 @@ func TestSharedRetention(t *testing.T) {
 func TestReaderWebSocket(t *testing.T) {
 	up := serve(t, &Server{Log: &Memory{}, positionTime: time.Millisecond})
 	up.submits(t, "a", 3)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- up.ServeWebSocket(ln) }()
+	addr, ended := serveSockets(t, up.Server)
 	t.Cleanup(func() { up.Close(); <-ended })
-	p := dialSocket(t, ln.Addr().String())
+	p := dialSocket(t, addr)
 	p.send(2, wire.Packet{Command: wire.Conn, ID: 5, Content: (&opening{start: FromFirst, name: "copy", shares: 1}).append(nil)})
 	w, err := parseReadWelcome(p.must(wire.ConnAck, 5, wire.OK).Content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	last, got := uint64(0), 0
 	for got < 3 {
 		_, msg, err := p.c.Read(soon(t), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d, err := wire.Standard.Parse(msg)
 		var b Batch
 		if err != nil || d.Command != wire.Deliver || !b.parse(d.Content) {
@@ -442,9 +419,7 @@ func TestHeldByTheLog(t *testing.T) {
 	}
 	r.take(t, n)
 	waitFor(t, "the acknowledgement", func() bool { return up.state("copy").Position.Number == r.acked.Number })
-	if err := up.retain(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, up.retain(soon(t)))
 	up.Close()
 	if b, err := start().reader(t, "copy", Stored).Next(soon(t)); err != nil || b.Gap != nil {
 		t.Errorf("%+v, %v", b.Gap, err)

@@ -43,9 +43,7 @@ func TestRetainUnderLoad(t *testing.T) {
 	run := func(retain int64, load time.Duration) (largest int64, p99 time.Duration, trims uint64) {
 		dir := filepath.Join(t.TempDir(), "log")
 		segments, err := journal.OpenSegments(dir, journal.SegmentsOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		log := &timed{Segments: segments}
 		up := serve(t, &Server{Log: log, RetainSize: retain})
 		defer os.RemoveAll(dir)
@@ -125,8 +123,6 @@ func onDisk(t *testing.T, dir string) (sum int64) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sum
 }

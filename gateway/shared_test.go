@@ -48,6 +48,19 @@ func (v *view) Peek(ctx context.Context, from uint64, each func(uint64, []byte) 
 	return v.Memory.Read(ctx, from, each)
 }
 
+// views makes views of a log.
+func views(memory *Memory) func() *view {
+	var all sync.Mutex
+	return func() *view { return &view{Memory: memory, all: &all, next: 1, gate: newGate()} }
+}
+
+// twoOf serves a log by two servers.
+func twoOf(t *testing.T, memory *Memory) (a *view, left, taken *served) {
+	open := views(memory)
+	a = open()
+	return a, serve(t, &Server{Log: a, Shared: true}), serve(t, &Server{Log: open(), Shared: true})
+}
+
 // TestShared has clients move between two servers of one log at any moment, also while
 // the one that they leave still has records that it has not stored, and stores them later.
 func TestShared(t *testing.T) {
@@ -55,13 +68,13 @@ func TestShared(t *testing.T) {
 	t.Logf("seed %d", seed)
 	var (
 		memory  Memory
-		all     sync.Mutex
+		open    = views(&memory)
 		servers [2]*served
-		views   [2]*view
+		logs    [2]*view
 	)
 	for i := range servers {
-		views[i] = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
-		servers[i] = serve(t, &Server{Log: views[i], Shared: true, Checkpoint: 7})
+		logs[i] = open()
+		servers[i] = serve(t, &Server{Log: logs[i], Shared: true, Checkpoint: 7})
 	}
 	clients, each := 4, testrun.Sized(2000, 10000)
 	ctx, cancel := context.WithCancel(soon(t))
@@ -96,8 +109,8 @@ func TestShared(t *testing.T) {
 				to := at.Load()
 				if random.IntN(3) > 0 {
 					to = 1 - to
-					views[1-to].gate.set(random.IntN(2) == 0, nil) // the one that is left may hang
-					views[to].gate.set(false, nil)
+					logs[1-to].gate.set(random.IntN(2) == 0, nil) // the one that is left may hang
+					logs[to].gate.set(false, nil)
 				}
 				at.Store(to)
 				mu.Lock()
@@ -109,8 +122,8 @@ func TestShared(t *testing.T) {
 				case <-ctx.Done():
 				case <-time.After(time.Duration(5+random.IntN(20)) * time.Millisecond):
 				}
-				views[0].gate.set(false, nil)
-				views[1].gate.set(false, nil)
+				logs[0].gate.set(false, nil)
+				logs[1].gate.set(false, nil)
 			}
 		})
 	}
@@ -145,11 +158,7 @@ func TestShared(t *testing.T) {
 // that are not stored: they are stored once, by the second.
 func TestSharedLeavesRecords(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
-	a := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
-	b := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
-	left := serve(t, &Server{Log: a, Shared: true})
-	taken := serve(t, &Server{Log: b, Shared: true})
+	a, left, taken := twoOf(t, &memory)
 	p, stays := left.peer(t), left.peer(t)
 	w := p.hello(first("moves"))
 	stays.hello(first("stays"))
@@ -180,11 +189,7 @@ func TestSharedLeavesRecords(t *testing.T) {
 // stored: the first server stores none of it behind the second's back, and all of its others'.
 func TestSharedDropsReceived(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
-	a := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
-	b := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
-	left := serve(t, &Server{Log: a, Shared: true})
-	taken := serve(t, &Server{Log: b, Shared: true})
+	a, left, taken := twoOf(t, &memory)
 	p, stays := left.peer(t), left.peer(t)
 	w := p.hello(hello{client: "moves", next: 1, level: Received})
 	stays.hello(hello{client: "stays", next: 1, level: Received})
@@ -206,8 +211,7 @@ func TestSharedDropsReceived(t *testing.T) {
 	if v := q.hello(hello{epoch: w.epoch, next: 5, client: "moves", level: Received}); v.last != 0 {
 		t.Fatalf("%+v", v)
 	}
-	q.submit(5, "stored")
-	q.must(wire.SubmitAck, 5, wire.OK)
+	q.stored(5, "stored")
 	a.gate.set(false, nil)
 	p.closed()
 	waitFor(t, "the rest", func() bool { return left.Stats().Queued == 0 && taken.Stats().Queued == 0 })

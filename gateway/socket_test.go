@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -23,9 +22,7 @@ type socketPeer struct {
 func dialSocket(t *testing.T, addr string) *socketPeer {
 	t.Helper()
 	c, err := websocket.Dial(soon(t), "ws://"+addr+"/", websocket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close(websocket.NormalClosure, "") })
 	return &socketPeer{t, c}
 }
@@ -64,36 +61,49 @@ func (p *socketPeer) closed() {
 	}
 }
 
+// hello says hello and waits for the welcome.
+func (p *socketPeer) hello(h hello) welcome {
+	p.t.Helper()
+	p.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: h.append(nil)})
+	w, err := parseWelcome(p.must(wire.ConnAck, 1, wire.OK).Content)
+	must(p.t, err)
+	return w
+}
+
+func (p *socketPeer) submit(seq uint64, data string) {
+	p.t.Helper()
+	p.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: seq, Content: []byte(data)})
+}
+
+// serveSockets has a server serve WebSockets. ended gets what ServeWebSocket returns.
+func serveSockets(t *testing.T, s *Server) (addr string, ended <-chan error) {
+	t.Helper()
+	ln, returned := listen(t), make(chan error, 1)
+	go func() { returned <- s.ServeWebSocket(ln) }()
+	return ln.Addr().String(), returned
+}
+
 // TestWebSocket has one session go from a WebSocket to frames and back.
 func TestWebSocket(t *testing.T) {
 	log := newGate()
 	srv := &Server{Log: log}
 	up := serve(t, srv)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.ServeWebSocket(ln) }()
+	addr, ended := serveSockets(t, srv)
 
-	p := dialSocket(t, ln.Addr().String())
-	p.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
-	w, err := parseWelcome(p.must(wire.ConnAck, 1, wire.OK).Content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := dialSocket(t, addr)
+	w := p.hello(first("a"))
 	p.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 2})
 	p.must(wire.ConnAck, 2, wire.OK) // a heartbeat
 	for seq := range uint64(3) {
-		p.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: seq + 1, Content: fmt.Append(nil, seq)})
+		p.submit(seq+1, fmt.Sprint(seq))
 		p.must(wire.SubmitAck, seq+1, wire.OK)
 	}
-	p.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: 2, Content: []byte("1")})
+	p.submit(2, "1")
 	p.must(wire.SubmitAck, 2, wire.OK) // a duplicate
 
 	// No acknowledgement before the log has the record.
 	log.set(true, nil)
-	p.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: 4, Content: []byte("3")})
+	p.submit(4, "3")
 	waitFor(t, "the record", func() bool { return srv.Stats().Queued == 1 })
 	brief, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -108,9 +118,8 @@ func TestWebSocket(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	p.closed() // fenced
-	back := dialSocket(t, ln.Addr().String())
-	back.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 5, client: "a"}.append(nil)})
-	back.must(wire.ConnAck, 1, wire.OK)
+	back := dialSocket(t, addr)
+	back.hello(hello{epoch: w.epoch, next: 5, client: "a"})
 	back.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: 9})
 	back.must(wire.SubmitAck, 9, resultGap)
 	back.closed()
@@ -125,7 +134,7 @@ func TestWebSocket(t *testing.T) {
 		"wrong packet": {websocket.Binary, wire.Packet{Command: wire.Deliver, ID: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bad := dialSocket(t, ln.Addr().String())
+			bad := dialSocket(t, addr)
 			bad.send(c.kind, c.packet)
 			bad.closed()
 		})
@@ -144,17 +153,11 @@ func TestWebSocket(t *testing.T) {
 // A WebSocket that says no hello is closed after AuthTime; one that has said it stays.
 func TestWebSocketAuthTime(t *testing.T) {
 	srv := &Server{Log: newGate(), Limits: engine.Limits{AuthTime: time.Second}}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.ServeWebSocket(ln) }()
-	known := dialSocket(t, ln.Addr().String())
-	known.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
-	known.must(wire.ConnAck, 1, wire.OK)
-	dialSocket(t, ln.Addr().String()).closed()
-	known.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("still here")})
+	addr, ended := serveSockets(t, srv)
+	known := dialSocket(t, addr)
+	known.hello(first("a"))
+	dialSocket(t, addr).closed()
+	known.submit(1, "still here")
 	known.must(wire.SubmitAck, 1, wire.OK)
 	if err := srv.Shutdown(soon(t)); err != nil {
 		t.Error(err)
@@ -170,15 +173,9 @@ func TestDrainOfWebSockets(t *testing.T) {
 	log := newGate()
 	srv := &Server{Log: log, retry: time.Millisecond}
 	up := serve(t, srv)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.ServeWebSocket(ln) }()
-	idle, p := dialSocket(t, ln.Addr().String()), up.peer(t)
-	idle.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: first("idle").append(nil)})
-	idle.must(wire.ConnAck, 1, wire.OK)
+	addr, ended := serveSockets(t, srv)
+	idle, p := dialSocket(t, addr), up.peer(t)
+	idle.hello(first("idle"))
 	p.hello(first("a"))
 	log.set(false, journal.ErrNoSpace)
 	p.submit(1, "x")
@@ -190,7 +187,7 @@ func TestDrainOfWebSockets(t *testing.T) {
 	if why := websocket.Code(0); !errors.As(err, &why) || why != websocket.GoingAway {
 		t.Errorf("an idle WebSocket got %x, %v", msg, err)
 	}
-	if c, err := websocket.Dial(soon(t), "ws://"+ln.Addr().String()+"/", websocket.Options{}); err == nil {
+	if c, err := websocket.Dial(soon(t), "ws://"+addr+"/", websocket.Options{}); err == nil {
 		t.Error("a new WebSocket was accepted")
 		c.Close(websocket.NormalClosure, "")
 	}

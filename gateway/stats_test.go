@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,10 +14,7 @@ import (
 func TestEngineStats(t *testing.T) {
 	up := serve(t, &Server{Log: newGate()})
 	up.peer(t).hello(first("a"))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	go up.ServeWebSocket(ln)
 	p := dialSocket(t, ln.Addr().String())
 	p.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: first("b").append(nil)})

@@ -8,26 +8,27 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/gateway/journal"
-	"github.com/hone-go/hone/wire"
 )
 
 // stores has a client submit and wait for n records.
 func (p *peer) stores(from, n uint64) {
 	p.t.Helper()
 	for seq := from; seq < from+n; seq++ {
-		p.submit(seq, fmt.Sprint(seq))
-		p.must(wire.SubmitAck, seq, wire.OK)
+		p.stored(seq, fmt.Sprint(seq))
 	}
+}
+
+// sharing makes servers of one log.
+func sharing(memory *Memory) func() *Server {
+	open := views(memory)
+	return func() *Server { return &Server{Log: open(), Shared: true, Checkpoint: 5} }
 }
 
 // TestSharedTrim has two servers on one log, of which one trims it. A start afterwards knows that the log was
 // trimmed, and all sessions.
 func TestSharedTrim(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
-	open := func() *Server {
-		return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Checkpoint: 5}
-	}
+	open := sharing(&memory)
 	trims, other := serve(t, open()), serve(t, open())
 	p, q := trims.peer(t), other.peer(t)
 	p.hello(first("a"))
@@ -36,18 +37,14 @@ func TestSharedTrim(t *testing.T) {
 	_, next, _ := memory.Bounds()
 	other.tick() // a quiet server follows
 	waitFor(t, "the other server", func() bool { return other.Stats().Position == next-1 })
-	if err := trims.Trim(soon(t), 1<<60); err != nil {
-		t.Fatal(err)
-	}
+	must(t, trims.Trim(soon(t), 1<<60))
 	begins, _, _ := memory.Bounds()
 	if begins < 5 {
 		t.Fatalf("the log begins at position %d", begins)
 	}
 	q.stores(1, 20) // with checkpoints
 	starts := open()
-	if err := starts.Recover(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, starts.Recover(soon(t)))
 	defer starts.Close()
 	if n := starts.Stats().Clients; n != 2 {
 		t.Errorf("%d clients", n)
@@ -66,19 +63,14 @@ func TestSharedTrim(t *testing.T) {
 // anything: it stores nothing more, and a start knows everything.
 func TestTrimOvertakes(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
-	open := func() *Server {
-		return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Checkpoint: 5}
-	}
+	open := sharing(&memory)
 	trims, behind := serve(t, open()), serve(t, open())
 	q := behind.peer(t)
 	q.hello(first("b"))
 	p := trims.peer(t)
 	p.hello(first("a"))
 	p.stores(1, 20)
-	if err := trims.Trim(soon(t), 1<<60); err != nil {
-		t.Fatal(err)
-	}
+	must(t, trims.Trim(soon(t), 1<<60))
 	_, before, _ := memory.Bounds()
 	q.submit(1, "x")
 	q.closed()
@@ -90,9 +82,7 @@ func TestTrimOvertakes(t *testing.T) {
 		t.Errorf("it has stored something: the next position was %d and is %d", before, now)
 	}
 	starts := open()
-	if err := starts.Recover(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, starts.Recover(soon(t)))
 	defer starts.Close()
 }
 
@@ -112,8 +102,7 @@ func (o *overtaken) Bounds() (first, next uint64, err error) {
 // TestStartWhileTrimmed: a start that another server's Trim overtakes begins again.
 func TestStartWhileTrimmed(t *testing.T) {
 	var memory Memory
-	var all sync.Mutex
-	open := func() *view { return &view{Memory: &memory, all: &all, next: 1, gate: newGate()} }
+	open := views(&memory)
 	trims := serve(t, &Server{Log: open(), Shared: true, Checkpoint: 5})
 	p := trims.peer(t)
 	p.hello(first("a"))
@@ -125,9 +114,7 @@ func TestStartWhileTrimmed(t *testing.T) {
 		}
 	}}
 	starts := &Server{Log: log, Shared: true}
-	if err := starts.Recover(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, starts.Recover(soon(t)))
 	defer starts.Close()
 	if known := starts.sessions.byClient["a"]; known == nil || known.durable.Load() != 23 {
 		t.Errorf("%+v", known)
@@ -138,24 +125,17 @@ func TestStartWhileTrimmed(t *testing.T) {
 func TestForeignPurge(t *testing.T) {
 	for _, trimmed := range []bool{false, true} {
 		var memory Memory
-		var all sync.Mutex
-		open := func() *Server {
-			return &Server{Log: &view{Memory: &memory, all: &all, next: 1, gate: newGate()}, Shared: true, Checkpoint: 5}
-		}
+		open := sharing(&memory)
 		s := serve(t, open())
 		p := s.peer(t)
 		p.hello(first("a"))
 		p.stores(1, 20)
 		says := "honed did not trim it"
 		if trimmed {
-			if err := s.Trim(soon(t), 6); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Trim(soon(t), 6))
 			says = "trimmed it to position 6 only"
 		}
-		if err := s.Shutdown(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Shutdown(soon(t)))
 		_, next, _ := memory.Bounds()
 		if err := memory.Trim(soon(t), next-1); err != nil { // the checkpoint at the end is left
 			t.Fatal(err)
@@ -186,9 +166,7 @@ func TestForeignPurge(t *testing.T) {
 			p = s.peer(t)
 			p.hello(first("a"))
 			p.stores(1, 5)
-			if err := s.Shutdown(soon(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Shutdown(soon(t)))
 		}
 		if _, err := Check(t.Context(), &memory, nil); err != nil {
 			t.Error(err)

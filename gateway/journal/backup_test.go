@@ -39,9 +39,7 @@ func copyOf(t *testing.T, dir string, first, next uint64) {
 func TestBackup(t *testing.T) {
 	dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "copies", "backup")
 	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
-	if err := os.Mkdir(filepath.Dir(to), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Dir(to), 0o700))
 	done := make(chan error, 1)
 	go func() {
 		for pos := uint64(1); pos <= 600; pos++ {
@@ -66,9 +64,7 @@ func TestBackup(t *testing.T) {
 		default:
 		}
 		c, err := Backup(t.Context(), dir, to, BackupOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		written += c.Written
 		restored := filepath.Join(t.TempDir(), fmt.Sprint(n))
 		if again, err := Backup(t.Context(), to, restored, BackupOptions{Empty: true}); err != nil || again.First != c.First || again.Next != c.Next {
@@ -90,9 +86,7 @@ func snapshots(t *testing.T, dir, to string, o BackupOptions) (all []string) {
 	t.Helper()
 	o.Progress = func(uint64, uint64) {
 		at := filepath.Join(t.TempDir(), "data")
-		if err := os.CopyFS(at, os.DirFS(to)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(at, os.DirFS(to)))
 		all = append(all, at)
 	}
 	if _, err := Backup(t.Context(), dir, to, o); err != nil {
@@ -111,9 +105,7 @@ func TestUnfinishedCopy(t *testing.T) {
 	for _, o := range []BackupOptions{{}, {Empty: true}} {
 		all := snapshots(t, dir, filepath.Join(t.TempDir(), "data"), o)
 		bare := t.TempDir() // killed before it has a mark
-		if err := os.WriteFile(filepath.Join(bare, copyingName), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(bare, copyingName), nil, 0o600))
 		for _, to := range append(all, bare) {
 			_, opens := OpenSegments(to, SegmentsOptions{})
 			_, reads := OpenReader(to, nil)
@@ -143,14 +135,10 @@ func TestInterruptedUpdate(t *testing.T) {
 		}
 		appended(t, log, sample("client", pos, 1), pos)
 	}
-	if err := log.Trim(t.Context(), 100); err != nil {
-		t.Fatal(err)
-	}
+	must(t, log.Trim(t.Context(), 100))
 	for _, to := range snapshots(t, dir, to, BackupOptions{}) {
 		copied, err := OpenReader(to, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, next, _ := copied.Bounds()
 		copied.Close()
 		if next < 151 {
@@ -211,9 +199,7 @@ func TestBackupRefuses(t *testing.T) {
 	}
 	to := filepath.Join(t.TempDir(), "backup")
 	empty, bare := t.TempDir(), killed(t, 10, true)
-	if err := os.Remove(filepath.Join(bare, markName)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(bare, markName)))
 	for from, want := range map[string]string{
 		empty + "/typo": "journal: there is no folder " + empty + "/typo; give the folder of a log",
 		empty:           "journal: " + empty + " has no log; give the folder of a log",
@@ -242,14 +228,7 @@ func TestBackupRefuses(t *testing.T) {
 		}
 	}
 	file := segmentFiles(t, dir)[1]
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[segmentHead+frameHead+headerSize+9] ^= 1
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	edit(t, file, func(b []byte) { b[segmentHead+frameHead+headerSize+9] ^= 1 })
 	var d *Damage
 	c, err := Backup(t.Context(), dir, filepath.Join(t.TempDir(), "damaged"), BackupOptions{})
 	if !errors.As(err, &d) || d.File != file || c.Next != 61 {
@@ -265,9 +244,7 @@ func grown(t *testing.T, dir, client string, last uint64) string {
 	for ; next <= last; next++ {
 		appended(t, log, sample(client, next, 1), next)
 	}
-	if err := errors.Join(err, log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, log.Close()))
 	return dir
 }
 
@@ -318,14 +295,10 @@ func TestBackupOfTheSameHistory(t *testing.T) {
 		files := segmentFiles(t, dir)
 		file := files[len(files)-1]
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all := frames(b, 0, 0)
 		b[all[len(all)-1][1]-1] ^= 1 // of its checksum
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, b, 0o600))
 	}
 	for name, between := range map[string]func(dir, to string){
 		"nothing":              func(string, string) {},
@@ -414,19 +387,13 @@ func cutOff(t *testing.T, dir string) {
 	files := segmentFiles(t, dir)
 	file := files[len(files)-1]
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := frames(b, 0, 0)
-	if err := os.Truncate(file, int64(all[len(all)-1][0])); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(file, int64(all[len(all)-1][0])))
 }
 
 func trimmed(t *testing.T, dir string, to uint64) {
 	t.Helper()
 	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
-	if err := errors.Join(log.Trim(t.Context(), to), log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(log.Trim(t.Context(), to), log.Close()))
 }

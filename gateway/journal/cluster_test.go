@@ -19,14 +19,10 @@ import (
 func operator(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return js
 }
 
@@ -39,24 +35,16 @@ func TestClusterHoles(t *testing.T) {
 	config := (&ClusterOptions{Stream: "HOLES", Replicas: 1}).config()
 	config.DenyDelete = false
 	made, err := js.CreateStream(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "HOLES", ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	log.stream.tries = 2
 	for i := uint64(1); i <= 20; i++ {
-		if err := log.stream.publish(t.Context(), sample("a", i, 1), i, fmt.Sprint("w-", i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, log.stream.publish(t.Context(), sample("a", i, 1), i, fmt.Sprint("w-", i)))
 	}
 	for _, pos := range []uint64{5, 6, 7, 12, 19, 20} {
-		if err := made.DeleteMsg(t.Context(), pos); err != nil {
-			t.Fatal(err)
-		}
+		must(t, made.DeleteMsg(t.Context(), pos))
 	}
 	for from, want := range map[uint64]string{
 		0: "5-7 12-12 19-20 14", 6: "6-7 12-12 19-20 10", 8: "12-12 19-20 10", 13: "19-20 6", 20: "20-20 0", 21: "0",
@@ -126,13 +114,9 @@ func TestNoReplicaAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "MUTE", ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
-	if err := log.stream.publish(t.Context(), sample("a", 1, 1), 1, "w-1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, log.stream.publish(t.Context(), sample("a", 1, 1), 1, "w-1"))
 	log.stream.tries = 2 * maxTimeouts
 	before := log.stream.nc.Stats().OutMsgs
 	err = log.Read(t.Context(), 1, func(uint64, []byte) error { return nil })
@@ -151,9 +135,7 @@ func TestClusterPeek(t *testing.T) {
 	url := natstest.Start(t, "")
 	open := func(create bool) *Cluster {
 		log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "PEEK", Replicas: 1, Create: create})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { log.Close() })
 		return log
 	}
@@ -171,9 +153,7 @@ func TestClusterPeek(t *testing.T) {
 		t.Errorf("an Append after a Peek: %v", err)
 	}
 	measure, err := b.Measure(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, all := measure(1)
 	begins, half := measure(151)
 	if _, none := measure(301); none != 0 || all < 300*100 || half < all/3 || half > all*2/3 || begins != 1 {

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"iter"
@@ -276,10 +277,10 @@ func header(b []byte) (Envelope, error) {
 	switch {
 	case string(b[:4]) != magic:
 		return malformed("it begins with %q", b[:4])
-	case b[4] == 1:
-		return malformed("version 1 is reserved; this program reads version %d", version)
+	case b[4] != version && checksum(b[:len(b)-trailerSize]) == e.sum: // else the byte may be damaged
+		return Envelope{}, otherVersion("an envelope has version %d; this program reads version %d", b[4], version)
 	case b[4] != version:
-		return malformed("version %d; this program reads version %d", b[4], version)
+		return malformed("version %d", b[4])
 	case e.Part&^(First|Last) != 0 || b[5] != 0 || b[7] != 0:
 		return malformed("part %#x and reserved bytes %#x and %#x", b[6], b[5], b[7])
 	case len(b) > MaxEnvelope:
@@ -291,7 +292,7 @@ func header(b []byte) (Envelope, error) {
 }
 
 // Decode checks an envelope completely: header, checksum and every entry. The methods of the
-// envelope that it returns cannot fail.
+// envelope that it returns cannot fail. Its error is ErrMalformed, or the *Refusal of another version.
 func Decode(b []byte) (Envelope, error) {
 	e, err := header(b)
 	if err != nil {
@@ -308,13 +309,28 @@ func Decode(b []byte) (Envelope, error) {
 			return Envelope{}, fmt.Errorf("%w: entry %d of %d", ErrMalformed, i+1, e.Count)
 		}
 		if rest = after; kind > clockKind && kind&maySkip == 0 {
-			return Envelope{}, fmt.Errorf("%w: entry %d of %d has kind %d: written by a newer version of this program", ErrMalformed, i+1, e.Count, kind)
+			return Envelope{}, otherVersion("entry %d of %d has kind %d, which this program does not know", i+1, e.Count, kind)
 		}
 	}
 	if len(rest) != 0 {
 		return Envelope{}, fmt.Errorf("%w: %d bytes after the last entry", ErrMalformed, len(rest))
 	}
 	return e, nil
+}
+
+// DecodeAt is Decode of what a log has at a position: its error is a *Damage, or the *Refusal of what another version of
+// this program has written.
+func DecodeAt(pos uint64, b []byte) (Envelope, error) {
+	e, err := Decode(b)
+	if err != nil && !errors.As(err, new(*Refusal)) {
+		err = &Damage{First: pos, Last: pos, Err: err}
+	}
+	return e, err
+}
+
+// otherVersion is the error of what another version of this program has written.
+func otherVersion(format string, args ...any) error {
+	return &Refusal{What: fmt.Sprintf(format, args...), Repair: "start the honed that wrote it, or use another folder or stream"}
 }
 
 // Trust returns an envelope that was checked before, without checking it again.

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,9 +42,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 	var e Encoder
 	e.Begin(7)
 	for i := range want {
-		if err := e.Record(&want[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Record(&want[i]))
 	}
 	size := e.Size()
 	b := e.Bytes()
@@ -62,9 +62,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, Instance: 8}}
 	e.BeginCheckpoint(Last, 3)
 	for i := range states {
-		if err := e.State(&states[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.State(&states[i]))
 	}
 	got, err = Decode(e.Bytes())
 	if err != nil || got.Part != Last || got.Base != 3 {
@@ -98,7 +96,6 @@ func TestEnvelopeRefusals(t *testing.T) {
 		name   string
 		change func(b []byte) []byte
 	}{
-		{"another version", func(b []byte) []byte { b[4] = 3; return b }},
 		{"the first reserved byte", func(b []byte) []byte { b[5] = 1; return b }},
 		{"an unknown part", func(b []byte) []byte { b[6] = 4; return b }},
 		{"the second reserved byte", func(b []byte) []byte { b[7] = 1; return b }},
@@ -119,37 +116,75 @@ func TestEnvelopeRefusals(t *testing.T) {
 	}
 }
 
-// reserved is an envelope with version 1 in its header.
-func reserved() []byte {
-	b, err := hex.DecodeString("484e4556" + "01" + "01" + "00" + "00" + "00000001" + "00000022" + "0000000000000000" +
-		"02" + "6162" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "00000003" + "78797a" + "00000000")
-	if err != nil {
-		panic(err)
-	}
+// versioned gives an envelope another version.
+func versioned(b []byte, version byte) []byte {
+	b[4] = version
 	return reseal(b)
 }
 
-// TestReservedVersion: version 1 is refused by name, and nothing of it is stored.
-func TestReservedVersion(t *testing.T) {
-	const says = "version 1 is reserved; this program reads version 2"
-	refused := func(err error) {
-		t.Helper()
-		if text := fmt.Sprint(err); !errors.Is(err, ErrMalformed) || !strings.HasSuffix(text, says) {
-			t.Error(err)
+// TestOtherVersions: what another version has written is not damaged. It is refused by name, by every verb, and nothing
+// is written.
+func TestOtherVersions(t *testing.T) {
+	source := killed(t, 16, false) // in two segments, with a mark that has not seen the end
+	files := segmentFiles(t, source)
+	for _, version := range []byte{1, 3} {
+		says := fmt.Sprintf("an envelope has version %d; this program reads version 2", version)
+		refused := func(what string, err error) {
+			t.Helper()
+			if refusal, is := errors.AsType[*Refusal](err); !is || refusal.What != says {
+				t.Errorf("%s: %v, want %s", what, err, says)
+			}
+			if _, is := errors.AsType[*Damage](err); is {
+				t.Errorf("%s is called damaged: %v", what, err)
+			}
+		}
+		log := openedSegments(t, filepath.Join(t.TempDir(), "data"), SegmentsOptions{})
+		_, err := log.Append(t.Context(), versioned(sample("a", 1, 1), version))
+		refused("an Append", err)
+		appended(t, log, sample("a", 1, 1), 1)
+		_, err = DecodeAt(1, versioned(sample("a", 1, 1), version))
+		refused("an envelope", err)
+		for _, file := range files {
+			dir := copied(t, source)
+			edit(t, filepath.Join(dir, filepath.Base(file)), func(b []byte) {
+				all := frames(b, frameHead, 0)
+				last := all[len(all)-1]
+				versioned(b[last[0]:last[1]], version)
+			})
+			before := tree(t, dir)
+			log, err := OpenReader(dir, nil)
+			if err == nil { // of the last segment, opening reads all
+				refused("Read of "+file, log.Read(t.Context(), 0, func(uint64, []byte) error { return nil }))
+				err = errors.Join(log.Verify(t.Context(), 0, nil), log.Close())
+			}
+			refused("Verify of "+file, err)
+			if _, err = Backup(t.Context(), dir, filepath.Join(t.TempDir(), "backup"), BackupOptions{}); err == nil {
+				t.Errorf("%s: there is a backup", file)
+			}
+			if file == files[len(files)-1] {
+				_, err = OpenSegments(dir, SegmentsOptions{})
+				refused("a start with "+file, err)
+			}
+			if !maps.Equal(tree(t, dir), before) {
+				t.Errorf("%s has changed", dir)
+			}
 		}
 	}
-	_, err := Decode(reserved())
-	refused(err)
-	dir := t.TempDir()
-	log := openedSegments(t, dir, SegmentsOptions{})
-	appended(t, log, sample("a", 1, 1), 1)
-	before := tree(t, dir)[segmentName(1)]
-	_, err = log.Append(t.Context(), reserved())
-	refused(err)
-	if tree(t, dir)[segmentName(1)] != before {
-		t.Error("the segment has changed")
+	for _, file := range files {
+		dir := copied(t, source)
+		edit(t, filepath.Join(dir, filepath.Base(file)), func(b []byte) {
+			id := logID(b[8:24])
+			b[4] = 2
+			binary.BigEndian.PutUint32(b[36:], id.sum(b[:36]))
+		})
+		before := tree(t, dir)
+		if _, err := OpenSegments(dir, SegmentsOptions{}); !says(err, "has version 2; this program reads version 1; start the honed") {
+			t.Errorf("%s: %v", file, err)
+		}
+		if !maps.Equal(tree(t, dir), before) {
+			t.Errorf("%s has changed", dir)
+		}
 	}
-	appended(t, log, sample("a", 2, 1), 2)
 }
 
 func TestEncoderLimits(t *testing.T) {
@@ -209,9 +244,7 @@ func everyKind(t testing.TB) []byte {
 		e.Tombstone(7),
 		e.words(maySkip|9, 8),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return bytes.Clone(e.Bytes())
 }
 
@@ -236,9 +269,7 @@ func TestEnvelopeBytes(t *testing.T) {
 func TestEntryRefusals(t *testing.T) {
 	good := everyKind(t)
 	e, err := Decode(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	records, states := slices.Collect(e.Records()), slices.Collect(e.States())
 	if len(records) != 1 || string(records[0].Data) != "xyz" || len(records[0].Attributes) != 3 || string(records[0].Attributes[1].Value) != "\x01nv" {
 		t.Errorf("records %+v", records)
@@ -261,7 +292,6 @@ func TestEntryRefusals(t *testing.T) {
 		name, says string
 		change     func(b []byte)
 	}{
-		{"an unknown kind", "written by a newer version", func(b []byte) { b[clock] = 6 }},
 		{"kind 0", "entry 1", func(b []byte) { b[clock] = 0 }},
 		{"a short clock", "entry", func(b []byte) { b[clock+4]-- }},
 		{"a long entry", "entry", func(b []byte) { b[record+1] = 1 }},
@@ -278,6 +308,11 @@ func TestEntryRefusals(t *testing.T) {
 			t.Errorf("%s: got %v", c.name, err)
 		}
 	}
+	newer := bytes.Clone(good)
+	newer[clock] = 6
+	if _, err := DecodeAt(1, reseal(newer)); !says(err, "journal: entry 1 of 6 has kind 6, which this program does not know; start the honed that wrote it") {
+		t.Errorf("an unknown kind: %v", err)
+	}
 	many := Record{Client: "a", Attributes: make([]Attribute, 256)}
 	var out Encoder
 	out.Begin(0)
@@ -291,14 +326,14 @@ func TestEntryRefusals(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(sample("client", 1, 3), false)
 	f.Add(everyKind(f), true)
-	f.Add(reserved(), true)
+	f.Add(versioned(sample("client", 1, 1), 1), true)
 	f.Fuzz(func(t *testing.T, b []byte, sealed bool) {
 		if sealed && len(b) >= trailerSize {
 			b = reseal(bytes.Clone(b)) // else the checksum would keep the fuzzer out
 		}
 		got, err := Decode(b)
 		if err != nil {
-			if !errors.Is(err, ErrMalformed) {
+			if !errors.Is(err, ErrMalformed) && !errors.As(err, new(*Refusal)) {
 				t.Fatalf("error %v", err)
 			}
 			return

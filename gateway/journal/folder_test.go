@@ -22,9 +22,7 @@ func fill(t *testing.T, dir string, files map[string]string) {
 		if err == nil {
 			err = os.WriteFile(path, []byte(content), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -106,9 +104,7 @@ func TestUsableFolders(t *testing.T) {
 		"lost+found/x": "", ".snapshot/1": "", ".nfs0001": "", lockName: "1\n", markName + newSuffix: "", spareName: "", partName: "", tornPrefix + "7": "",
 	})
 	ln, err := net.Listen("unix", filepath.Join(dir, "honed.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	log := openedSegments(t, dir, SegmentsOptions{})
 	appended(t, log, sample("a", 1, 1), 1)

@@ -34,9 +34,7 @@ type answered struct{ pos, before uint64 }
 
 func serveAnswers(t *testing.T, answers [][][]answered) *brokenAnswers {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &brokenAnswers{t: t, ln: ln, answers: answers, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
@@ -125,13 +123,9 @@ func TestReadAcrossReconnect(t *testing.T) {
 			for _, once := range []bool{true, false} {
 				fake := serveAnswers(t, [][][]answered{slices.Clone(c.answer), rest(c.again)})
 				nc, err := nats.Connect("nats://"+fake.ln.Addr().String(), nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				s, err := newStream(nc, "S")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				var got []uint64
 				each := func(pos uint64, _ *nats.Msg) error { got = append(got, pos); return nil }
 				if once {

@@ -258,8 +258,8 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 			lost(&Damage{First: at, Last: pos - 1, Err: errMissing})
 		}
 		at = pos + 1
-		if _, err := Decode(envelope); err != nil {
-			lost(&Damage{First: pos, Last: pos, Err: err})
+		if _, err := DecodeAt(pos, envelope); err != nil {
+			return err
 		}
 		if done := at - first; progress != nil && done%progressStep == 0 {
 			progress(done, next-first)

@@ -33,11 +33,17 @@ func openedCluster(t *testing.T, url string, o ClusterOptions) *Cluster {
 	t.Helper()
 	o.Replicas, o.Create = 1, true
 	log, err := OpenCluster(t.Context(), url, o)
+	must(t, err)
+	t.Cleanup(func() { log.Close() })
+	return log
+}
+
+// must ends the test with an error.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { log.Close() })
-	return log
 }
 
 func appended(t *testing.T, log Log, envelope []byte, want uint64) {
@@ -60,9 +66,7 @@ func contents(t *testing.T, log Log, from uint64) [][]byte {
 		all = append(all, bytes.Clone(envelope))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -79,9 +83,7 @@ func TestLog(t *testing.T) {
 		for i := uint64(1); i <= n; i++ {
 			appended(t, log, sample("a", i, int(i)), i)
 			if i%10 == 0 {
-				if err := log.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, log.Close())
 				log = open(t)
 			}
 		}
@@ -164,9 +166,7 @@ func TestTrim(t *testing.T) {
 			}
 		}
 		for _, to := range []uint64{0, 1, 150, 100} {
-			if err := log.Trim(t.Context(), to); err != nil {
-				t.Fatal(err)
-			}
+			must(t, log.Trim(t.Context(), to))
 			check(max(to, first, 1))
 		}
 		if first < 100 {
@@ -175,14 +175,10 @@ func TestTrim(t *testing.T) {
 		if err := log.Wait(t.Context(), 1); err != nil {
 			t.Errorf("Wait for what was trimmed: %v", err)
 		}
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, log.Close())
 		log = open(t)
 		check(first)
-		if err := log.Trim(t.Context(), n+100); err != nil {
-			t.Fatal(err)
-		}
+		must(t, log.Trim(t.Context(), n+100))
 		check(n + 1)
 		appended(t, log, sample("a", n+1, 1), n+1)
 	})

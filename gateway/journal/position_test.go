@@ -16,22 +16,16 @@ func TestPositionEntries(t *testing.T) {
 	e := Encoder{}
 	e.Begin(4)
 	id := [16]byte{1, 2, 3}
-	if err := e.Identity(id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Identity(id))
 	for i := range want {
-		if err := e.Position(&want[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Position(&want[i]))
 	}
 	if err := e.Position(&Position{}); !errors.Is(err, ErrMalformed) {
 		t.Errorf("a position without a name: %v", err)
 	}
 	b := e.Bytes()
 	d, err := Decode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, ok := d.Identity(); !ok || got != id || !slices.Equal(slices.Collect(d.Positions()), want) {
 		t.Errorf("%v, %+v", got, slices.Collect(d.Positions()))
 	}

@@ -32,9 +32,7 @@ func freePorts(t *testing.T, n int) []int {
 	ports := make([]int, n)
 	for i := range ports {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer ln.Close() // after all are chosen, so that they differ
 		ports[i] = ln.Addr().(*net.TCPAddr).Port
 	}
@@ -59,9 +57,7 @@ func cluster(t *testing.T, n int) ([]*node, string) {
 		text := fmt.Sprintf("server_name: n%d\nlisten: \"127.0.0.1:%d\"\njetstream { store_dir: %q, sync_interval: always }\n",
 			i, ports[i], nodes[i].store)
 		text += fmt.Sprintf("cluster { name: proof, listen: \"127.0.0.1:%d\", routes: [%s] }\n", ports[n+i], strings.Join(routes, ", "))
-		if err := os.WriteFile(nodes[i].config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(nodes[i].config, []byte(text), 0o600))
 	}
 	for _, n := range nodes {
 		n.start(t)
@@ -73,9 +69,7 @@ func cluster(t *testing.T, n int) ([]*node, string) {
 func (n *node) start(t *testing.T) {
 	t.Helper()
 	n.cmd = exec.Command(n.binary, "-c", n.config)
-	if err := n.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.cmd.Start())
 }
 
 func (n *node) kill() {
@@ -99,14 +93,10 @@ func leader(t *testing.T, nodes []*node, urls, stream string) *node {
 func streamInfo(t *testing.T, urls, stream string) *jetstream.StreamInfo {
 	t.Helper()
 	nc, err := nats.Connect(urls, nats.Timeout(connectTime))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer nc.Close()
 	asked, err := newStream(nc, stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
@@ -222,9 +212,7 @@ func TestProveClusterControl(t *testing.T) {
 		c.kill()
 		n := leader(t, nodes, urls, "PROOF")
 		n.kill()
-		if err := os.RemoveAll(n.store); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(n.store))
 		n.start(t)
 		p.check()
 		t.Logf("%d replicas: %d of %d acknowledged records are lost", replicas, p.lost, p.total)
@@ -240,9 +228,7 @@ func TestTwoWriters(t *testing.T) {
 	urls := natstest.Start(t, "")
 	open := func() *Cluster {
 		log, err := OpenCluster(t.Context(), urls, ClusterOptions{Replicas: 1, Create: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { log.Close() })
 		return log
 	}
@@ -254,9 +240,7 @@ func TestTwoWriters(t *testing.T) {
 			t.Fatalf("the one that has not read: %v", err)
 		}
 	}
-	if err := b.Verify(t.Context(), 0, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Verify(t.Context(), 0, nil))
 	if _, err := b.Append(t.Context(), sample("b", 1, 1)); !errors.Is(err, ErrConflict) {
 		t.Fatalf("Verify tells the caller nothing, so it does not count: %v", err)
 	}
@@ -271,9 +255,7 @@ func TestLostReply(t *testing.T) {
 	t.Parallel() // it waits for a nats-server
 	urls := natstest.Start(t, "")
 	log, err := OpenCluster(t.Context(), urls, ClusterOptions{Replicas: 1, Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	envelope := sample("a", 1, 1)
 	if err := log.stream.publish(t.Context(), envelope, 1, log.writer+"-1"); err != nil {
@@ -288,9 +270,7 @@ func TestLostReply(t *testing.T) {
 		t.Errorf("%d envelopes, want 2", len(all))
 	}
 	// JetStream stores the second one twice.
-	if err := log.stream.publish(t.Context(), sample("a", 2, 1), 3, log.writer+"-2"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, log.stream.publish(t.Context(), sample("a", 2, 1), 3, log.writer+"-2"))
 	for _, from := range []uint64{1, 3} {
 		all := contents(t, log, from)
 		if e, err := Decode(all[len(all)-1]); err != nil || e.Count != 0 {
@@ -300,9 +280,7 @@ func TestLostReply(t *testing.T) {
 	// It stores another one behind a foreign envelope, which the caller has not seen.
 	foreign, late := sample("b", 1, 1), sample("a", 3, 1)
 	for i, b := range [][]byte{foreign, late} {
-		if err := log.stream.publish(t.Context(), b, 4+uint64(i), []string{"other-1", log.writer + "-3"}[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, log.stream.publish(t.Context(), b, 4+uint64(i), []string{"other-1", log.writer + "-3"}[i]))
 	}
 	if _, err := log.place(t.Context(), late, log.writer+"-3", true); !errors.Is(err, ErrBroken) {
 		t.Errorf("stored behind another writer: %v", err)
@@ -330,25 +308,17 @@ func TestClusterRefusals(t *testing.T) {
 	refuses("no stream", ClusterOptions{})
 	dir := t.TempDir()
 	log, err := OpenCluster(ctx, urls, ClusterOptions{Replicas: 1, Create: true, Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	appended(t, log, sample("a", 1, 1), 1)
 	refuses("the folder is in use", ClusterOptions{Dir: dir})
 	log.Close()
 
 	nc, err := nats.Connect(urls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(ctx, defaultStream); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, js.DeleteStream(ctx, defaultStream))
 	refuses("the stream is gone", ClusterOptions{Dir: dir, Create: true})
 	config := (&ClusterOptions{Stream: defaultStream, Replicas: 1}).config()
 	if _, err := js.CreateStream(ctx, config); err != nil {

@@ -80,9 +80,7 @@ func TestProveOrder(t *testing.T) {
 			got := c.acks(-1)
 			c.kill()
 			f, err := os.Open(out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer f.Close()
 			acks, err := order(bufio.NewScanner(f), func(path string) bool {
 				return strings.HasSuffix(path, segmentSuffix)

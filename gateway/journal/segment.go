@@ -153,7 +153,7 @@ func (s *segment) readHeader(f io.ReaderAt, id *logID) (previous uint32, err err
 	case string(b[:4]) != segmentMagic || s.chain != known.sum(b[:36]) || known != logID(b[8:24]):
 		return 0, errors.New("its header is damaged, or of another log")
 	case b[4] != segmentVersion:
-		return 0, fmt.Errorf("it has version %d; this honed reads version %d", b[4], segmentVersion)
+		return 0, otherVersion("%s has version %d; this program reads version %d", s.path, b[4], segmentVersion)
 	case binary.BigEndian.Uint64(b[24:]) != s.first:
 		return 0, fmt.Errorf("%w at position %d", errElsewhere, binary.BigEndian.Uint64(b[24:]))
 	}
@@ -208,13 +208,13 @@ func (s *segment) readIndex(f *os.File, id *logID) (slots []slot, damaged bool, 
 	return slots[:s.next-s.first], true, nil
 }
 
-// whole reports whether b is an envelope that matches its checksum, and returns that.
-func whole(b []byte) (sum uint32, ok bool) {
-	if _, err := header(b); err != nil {
-		return 0, false
+// whole returns an error unless b is an envelope that matches its checksum.
+func whole(b []byte) error {
+	_, err := header(b)
+	if err == nil && checksum(b[:len(b)-trailerSize]) != sumOf(b) {
+		err = errEnvelope
 	}
-	sum = sumOf(b)
-	return sum, checksum(b[:len(b)-trailerSize]) == sum
+	return err
 }
 
 // sumOf returns the checksum that an envelope ends with.
@@ -273,6 +273,8 @@ func (s *segment) scan(f io.ReaderAt, id *logID) (*scanned, error) {
 	for found.end < limit {
 		envelope, err := w.frame(found.end, pos, id)
 		switch {
+		case errors.As(err, new(*Refusal)): // it has another version
+			return nil, err
 		case err != nil && err != errHead && err != errEnvelope: // read error, or nothing that looks like a frame
 			at, next, err := w.nextFrame(found.end, pos, id)
 			if err != nil {
@@ -333,10 +335,12 @@ func (w *window) frame(at int64, pos uint64, id *logID) (envelope []byte, err er
 	if b, err = w.bytes(at+frameHead, int64(length)); err != nil {
 		return nil, err
 	}
-	_, ok := whole(b)
+	err = whole(b)
 	switch {
-	case ok:
+	case err == nil:
 		return b, head
+	case errors.As(err, new(*Refusal)):
+		return b, err
 	case head != nil || len(b) < length:
 		return b, errNoFrame
 	}

@@ -18,9 +18,7 @@ func TestSegmentStart(t *testing.T) {
 	var e Encoder
 	data := make([]byte, 1<<20-8192)
 	e.Begin(0)
-	if err := e.Record(&Record{Client: "zeros", Epoch: 1, Seq: 1, Data: data}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Record(&Record{Client: "zeros", Epoch: 1, Seq: 1, Data: data}))
 	envelope := e.Bytes()
 	pos := uint64(0)
 	for _, segments := range []int{2, testrun.Sized(20, 1600)} {
@@ -30,9 +28,7 @@ func TestSegmentStart(t *testing.T) {
 		}
 		before, began := readSoFar(t), time.Now()
 		other, err := openSegments(dir, SegmentsOptions{}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		read := readSoFar(t) - before
 		t.Logf("%d segments after kill -9: %d bytes read, %v", segments, read, time.Since(began))
 		if _, next, _ := other.Bounds(); read > segmentBytes+4<<20 || next != pos+1 {
@@ -40,9 +36,7 @@ func TestSegmentStart(t *testing.T) {
 		}
 		other.Close()
 	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, log.Close())
 	before := readSoFar(t)
 	log = openedSegments(t, dir, SegmentsOptions{})
 	if read := readSoFar(t) - before; read > 1<<20 {
@@ -57,9 +51,7 @@ func TestSegmentStart(t *testing.T) {
 func readSoFar(t *testing.T) (n int64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := fmt.Sscanf(string(text), "rchar: %d", &n); err != nil {
 		t.Fatal(err)
 	}

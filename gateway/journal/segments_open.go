@@ -228,7 +228,7 @@ func (l *Segments) withoutTorn(all []*segment) ([]*segment, error) {
 	}
 	defer f.Close()
 	var id logID
-	if _, err := last.readHeader(f, &id); err == nil || errors.Is(err, errElsewhere) {
+	if _, err := last.readHeader(f, &id); err == nil || errors.Is(err, errElsewhere) || errors.As(err, new(*Refusal)) { // which find refuses
 		return all, nil
 	}
 	if !l.readOnly {
@@ -245,12 +245,13 @@ func (l *Segments) findOne(s *segment, last bool, before []*segment) error {
 	}
 	defer f.Close()
 	previous, err := s.readHeader(f, &l.id)
-	if errors.Is(err, errElsewhere) {
+	switch {
+	case errors.Is(err, errElsewhere):
 		return l.foreign(s, err)
+	case errors.As(err, new(*Refusal)): // it has another version
+		return err
 	}
-	if err != nil {
-		s.lost = err
-	}
+	s.lost = err
 	if !s.readTrailer(f, &l.id) && last {
 		if s.lost != nil && l.id == (logID{}) {
 			return l.foreign(s, s.lost)

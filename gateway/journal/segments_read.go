@@ -76,6 +76,9 @@ func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, fr
 		}
 		at := known[pos-s.first]
 		envelope, err := w.envelope(at, pos, &l.id)
+		if errors.As(err, new(*Refusal)) { // it has another version
+			return err
+		}
 		if err != nil {
 			d := &Damage{First: pos, Last: pos, File: s.path, Offset: int64(at.at), Clients: clientsIn(envelope), Err: err}
 			for d.Last+1 < s.next && known[d.Last+1-s.first] == at {

@@ -22,9 +22,7 @@ import (
 func openedSegments(t *testing.T, dir string, o SegmentsOptions) *Segments {
 	t.Helper()
 	log, err := OpenSegments(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { log.Close() })
 	return log
 }
@@ -38,14 +36,28 @@ func killed(t *testing.T, n int, fresh bool) (dir string) {
 	for i := range n {
 		appended(t, log, sample("client", uint64(i)+1, 1), uint64(i)+1)
 	}
-	dir = filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	dir = copied(t, from)
 	if fresh {
 		markOf(t, dir, uint64(n))
 	}
 	return dir
+}
+
+// copied returns a copy of a folder.
+func copied(t *testing.T, from string) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	must(t, os.CopyFS(dir, os.DirFS(from)))
+	return dir
+}
+
+// edit changes bytes of a file.
+func edit(t *testing.T, file string, change func(b []byte)) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	must(t, err)
+	change(b)
+	must(t, os.WriteFile(file, b, 0o600))
 }
 
 func segmentFiles(t *testing.T, dir string) []string {
@@ -70,9 +82,7 @@ func tree(t *testing.T, dir string) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -82,9 +92,7 @@ func markOf(t *testing.T, dir string, pos uint64) {
 	b := make([]byte, 2*markSlots)
 	copy(b, markSlot(1, pos-1))
 	copy(b[markSlots:], markSlot(2, pos))
-	if err := os.WriteFile(filepath.Join(dir, markName), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, markName), b, 0o600))
 }
 
 // says reports whether the error of an operator's command has a text, which is tested here.
@@ -109,7 +117,7 @@ var flipClasses = map[string]func(b []byte) [][2]int{
 func frames(b []byte, from, to int) (all [][2]int) {
 	for at := segmentHead; at+frameHead < len(b); {
 		length := int(binary.BigEndian.Uint32(b[at:]))
-		if _, ok := whole(b[at+frameHead : min(at+frameHead+length, len(b))]); !ok {
+		if whole(b[at+frameHead:min(at+frameHead+length, len(b))]) != nil {
 			break
 		}
 		end := at + frameHead + length
@@ -151,10 +159,7 @@ func TestSegmentFlips(t *testing.T) {
 		lost, named, unnoticed, refused := 0, 0, 0, 0
 		flips := testrun.Sized(20, 400)
 		for range flips {
-			dir := filepath.Join(t.TempDir(), "data")
-			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
-				t.Fatal(err)
-			}
+			dir := copied(t, source)
 			what := flipped(t, rng, dir, filepath.Base(files[rng.IntN(len(files))]), class, ranges)
 			before := tree(t, dir)
 			log, err := openSegments(dir, SegmentsOptions{}, true)
@@ -216,18 +221,14 @@ func flipped(t *testing.T, rng *rand.Rand, dir, file, class string, ranges func(
 		if _, err := os.Lstat(filepath.Join(dir, string(name))); err == nil {
 			return flipped(t, rng, dir, file, class, ranges)
 		}
-		if err := os.Rename(path, filepath.Join(dir, string(name))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(path, filepath.Join(dir, string(name))))
 		return fmt.Sprintf("%s is now %q", file, name)
 	case "mark":
 		path = filepath.Join(dir, markName)
 		ranges = func([]byte) [][2]int { return [][2]int{{0, markSize}, {markSlots, markSlots + markSize}} }
 	}
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	where := ranges(b)
 	if len(where) == 0 { // the last segment has no footer
 		return flipped(t, rng, dir, filepath.Base(segmentFiles(t, dir)[rng.IntN(2)]), class, ranges)
@@ -235,9 +236,7 @@ func flipped(t *testing.T, rng *rand.Rand, dir, file, class string, ranges func(
 	r := where[rng.IntN(len(where))]
 	at := r[0] + rng.IntN(r[1]-r[0])
 	b[at] ^= 1 << rng.IntN(8)
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, b, 0o600))
 	return fmt.Sprintf("a flip of %s, %s byte %d", class, filepath.Base(path), at)
 }
 
@@ -286,13 +285,8 @@ func TestSegmentTails(t *testing.T) {
 		content := tree(t, source)[last]
 		frame := frameHead + len(sample("client", n, 1))
 		for cut := 1; cut < frame-3; cut += 9 { // what is left is not only the zeros that its length begins with
-			dir := filepath.Join(t.TempDir(), "data")
-			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, last), []byte(content[:len(content)-cut]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			dir := copied(t, source)
+			must(t, os.WriteFile(filepath.Join(dir, last), []byte(content[:len(content)-cut]), 0o600))
 			log, err := OpenSegments(dir, SegmentsOptions{})
 			if fresh {
 				var refusal *Refusal
@@ -338,13 +332,8 @@ func TestSegmentFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
-			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
-				t.Fatal(err)
-			}
-			if err := harm(segmentFiles(t, dir)); err != nil {
-				t.Fatal(err)
-			}
+			dir := copied(t, source)
+			must(t, harm(segmentFiles(t, dir)))
 			log, err := OpenSegments(dir, SegmentsOptions{})
 			if err != nil {
 				t.Log(err)
@@ -359,9 +348,7 @@ func TestSegmentFiles(t *testing.T) {
 			defer log.Close()
 			first, _, err := log.Bounds()
 			lost := int(first - 1) // gateway.Check knows that nobody trimmed them
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			err = ReadPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
 				if !bytes.Equal(b, sample("client", pos, 1)) {
 					return fmt.Errorf("position %d has another envelope", pos)
@@ -403,19 +390,9 @@ func TestUnsealedDamage(t *testing.T) {
 		"two frames":  {func(b []byte) { clear(b[at : 2*third[1]-at]) }, Damage{First: 3, Last: 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
-			if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
-				t.Fatal(err)
-			}
+			dir, to := copied(t, source), filepath.Join(t.TempDir(), "backup")
 			file := segmentFiles(t, dir)[0]
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.harm(b)
-			if err := os.WriteFile(file, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			edit(t, file, c.harm)
 			c.want.File, c.want.Offset, c.want.Err = file, int64(at), errEnvelope
 			named := func(who string, err error) {
 				t.Helper()
@@ -425,18 +402,14 @@ func TestUnsealedDamage(t *testing.T) {
 			}
 			nothing := func(uint64, []byte) error { return nil }
 			reader, err := openSegments(dir, SegmentsOptions{}, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			named("a reader", reader.Read(t.Context(), 0, nothing))
 			reader.Close()
 			_, err = Backup(t.Context(), dir, to, BackupOptions{})
 			named("a backup", err)
 			writer := openedSegments(t, dir, SegmentsOptions{})
 			named("a writer", writer.Read(t.Context(), 0, nothing))
-			if err := writer.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, writer.Close())
 			named("once it is sealed", openedSegments(t, dir, SegmentsOptions{}).Read(t.Context(), 0, nothing))
 		})
 	}
@@ -483,33 +456,17 @@ func TestGapsKeepPositions(t *testing.T) {
 	dir := killed(t, n, true)
 	file := segmentFiles(t, dir)[0]
 	ends := frames([]byte(tree(t, dir)[filepath.Base(file)]), 0, 0)
-	if err := os.Truncate(file, int64(ends[n-4][1])); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(file, int64(ends[n-4][1])))
 	log := openedSegments(t, dir, SegmentsOptions{AcceptLoss: Range{n - 2, n}})
 	for pos := uint64(n + 1); pos <= n+3; pos++ {
 		appended(t, log, sample("client", pos, 1), pos)
 	}
-	again := filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[len(b)-segmentTail-1] ^= 1 // of the index
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	again := copied(t, dir)
+	must(t, log.Close())
+	edit(t, file, func(b []byte) { b[len(b)-segmentTail-1] ^= 1 }) // of the index
 	for _, dir := range []string{again, dir} {
 		log, err := OpenSegments(dir, SegmentsOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		next := uint64(1)
 		err = ReadPast(t.Context(), log, 0, func(pos uint64, b []byte) error {
 			if pos != next || !bytes.Equal(b, sample("client", pos, 1)) {
@@ -543,9 +500,7 @@ func TestSegmentsTrim(t *testing.T) {
 			go func() { trimmed <- log.Trim(t.Context(), 90) }()
 		}
 	}
-	if err := errors.Join(<-waited, <-trimmed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(<-waited, <-trimmed))
 	first, next, err := log.Bounds()
 	if first < 50 || first > 90 || next != 201 || err != nil {
 		t.Fatalf("bounds %d and %d, %v", first, next, err)
@@ -568,9 +523,7 @@ func TestSegmentsTrim(t *testing.T) {
 		if size, _ := log.Room(); size > 40<<10 || size < 1000 {
 			t.Errorf("the log has %d bytes", size)
 		}
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, log.Close())
 		log = openedSegments(t, dir, SegmentsOptions{})
 	}
 }
@@ -584,9 +537,7 @@ func TestSegmentsTakenAway(t *testing.T) {
 		appended(t, log, sample("client", pos, 1), pos)
 	}
 	files := segmentFiles(t, dir)
-	if err := os.Remove(files[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(files[0]))
 	var d *Damage
 	if err := log.Verify(t.Context(), 0, nil); !errors.As(err, &d) || d.First != 1 || d.Last+1 != log.all[1].first {
 		t.Errorf("%+v, %v", d, err)
@@ -594,9 +545,7 @@ func TestSegmentsTakenAway(t *testing.T) {
 	if err := log.keep(); err != nil {
 		t.Errorf("the last segment is there: %v", err)
 	}
-	if err := os.Remove(files[len(files)-1]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(files[len(files)-1]))
 	var refusal *Refusal
 	if err := log.keep(); !errors.As(err, &refusal) {
 		t.Errorf("the last segment is deleted: %v", err)
@@ -626,15 +575,11 @@ func TestReadWhileWritten(t *testing.T) {
 		default:
 		}
 		other, err := openSegments(dir, SegmentsOptions{}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := other.Append(t.Context(), sample("client", 1, 1)); !errors.Is(err, errReadOnly) {
 			t.Errorf("Append to a log that is open for reading: %v", err)
 		}
-		if err := other.Verify(t.Context(), 0, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, other.Verify(t.Context(), 0, nil))
 		other.Close()
 	}
 }
@@ -648,13 +593,9 @@ func TestLastByteIsZero(t *testing.T) {
 		envelope = sample("client", seq, 1)
 	}
 	appended(t, log, envelope, 1)
-	if err := os.Truncate(segmentFiles(t, dir)[0], 1<<20); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(segmentFiles(t, dir)[0], 1<<20))
 	other, err := openSegments(dir, SegmentsOptions{}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
 	if _, next, err := other.Bounds(); next != 2 || err != nil {
 		t.Errorf("next position %d, %v", next, err)
@@ -665,9 +606,7 @@ func TestLastByteIsZero(t *testing.T) {
 // to exactly such a place.
 func TestMeasure(t *testing.T) {
 	log, err := OpenSegments(t.TempDir(), SegmentsOptions{size: 16 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	for i := range 100 {
 		if _, err := log.Append(t.Context(), sample("a", uint64(8*i+1), 8)); err != nil {
@@ -675,9 +614,7 @@ func TestMeasure(t *testing.T) {
 		}
 	}
 	measure, err := log.Measure(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	size, _ := log.Room()
 	begins, after := measure(1)
 	if begins != 1 || after != size {
@@ -696,9 +633,7 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("%d segments", len(segments))
 	}
 	begins, after = measure(60)
-	if err := log.Trim(t.Context(), begins); err != nil {
-		t.Fatal(err)
-	}
+	must(t, log.Trim(t.Context(), begins))
 	if first, _, _ := log.Bounds(); first != begins {
 		t.Errorf("trimmed to %d, the log begins at %d", begins, first)
 	}
@@ -711,15 +646,11 @@ func TestMeasure(t *testing.T) {
 func TestLockIsWaitedFor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	log, err := OpenSegments(dir, SegmentsOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	closed := make(chan error, 1)
 	time.AfterFunc(lockWait/10, func() { closed <- log.Close() })
 	again, err := OpenSegments(dir, SegmentsOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := errors.Join(<-closed, again.Close()); err != nil {
 		t.Error(err)
 	}

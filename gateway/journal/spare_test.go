@@ -34,9 +34,7 @@ func TestSpare(t *testing.T) {
 		t.Fatalf("%d bytes, %v: not only zeros after the last envelope", len(whole), err)
 	}
 	copied := filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(copied, os.DirFS(dir)))
 	killed := openedSegments(t, copied, SegmentsOptions{size: size})
 	all := contents(t, killed, 1)
 	if len(all) != int(next-1) {
@@ -56,14 +54,10 @@ func TestSpareFill(t *testing.T) {
 	for _, size := range []int64{spareStep + zeroBytes, 3*zeroBytes + 123} { // direct writes need whole blocks
 		path := filepath.Join(t.TempDir(), spareName)
 		f, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer f.Close()
 		p := spare{path: path, size: size}
-		if err := p.zero(f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.zero(f))
 		got, err := os.ReadFile(path)
 		if err != nil || !bytes.Equal(got, make([]byte, size)) {
 			t.Errorf("%d bytes, %v, want %d zeros", len(got), err, size)

@@ -42,9 +42,7 @@ func TestReaderHoldsLogAlert(t *testing.T) {
 			"alerting: {alertmanagers: [{static_configs: [{targets: ['" + managed + "']}]}]}\n" +
 			"scrape_configs: [{job_name: honed, metrics_path: /gateway/metrics, static_configs: [{targets: ['" + target + "']}]}]\n",
 	} {
-		if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600))
 	}
 	background(t, "prometheus-alertmanager", "--config.file="+folder+"/alertmanager.yml", "--storage.path="+t.TempDir(),
 		"--web.listen-address="+managed, "--cluster.listen-address=")
@@ -58,9 +56,7 @@ func TestReaderHoldsLogAlert(t *testing.T) {
 	submits(t, g.addr, "a", 100)
 	r := &gateway.Reader{Addrs: []string{g.addr}, Name: "copy", Start: gateway.FromFirst}
 	first, err := r.Next(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Close()
 	c, data := &gateway.Client{Addrs: []string{g.addr}, ID: "b"}, make([]byte, 50_000)
 	for range 345_000_000 / len(data) {
@@ -68,9 +64,7 @@ func TestReaderHoldsLogAlert(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(ctx))
 	eventually(t, "the alert at Alertmanager's receiver", func() bool { return heard.has("/page", `"alertname":"HonedReaderHoldsLog"`) })
 
 	g.kill()
@@ -117,9 +111,7 @@ func (a *alerts) has(path, text string) bool {
 func deployed(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -133,9 +125,7 @@ func background(t *testing.T, name string, args ...string) {
 	var said bytes.Buffer
 	cmd := exec.Command(path, args...)
 	cmd.Stderr, cmd.Stdout = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		if cmd.Wait(); t.Failed() {

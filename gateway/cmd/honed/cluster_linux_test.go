@@ -81,13 +81,9 @@ func TestCluster(t *testing.T) {
 	<-fed
 	reading.Wait()
 	log, err := journal.OpenCluster(ctx, urls, journal.ClusterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
-	if err := f.verify(ctx, log, p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.verify(ctx, log, p))
 	lateAck(ctx, t, gateways)
 	for _, c := range clients {
 		p.Resent += c.Stats().Resent
@@ -180,9 +176,7 @@ func TestProveUnsynced(t *testing.T) {
 	store, addr := filepath.Join(dir, "store"), freeAddr(t)
 	config := filepath.Join(dir, "nats.conf")
 	text := fmt.Sprintf("listen: %q\njetstream { store_dir: %q }\n", addr, store)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte(text), 0o600))
 	binary := natstest.Binary(t)
 	server := &daemon{name: "nats-server", binary: binary, args: []string{"-c", config}}
 	server.begin(t)
@@ -191,18 +185,12 @@ func TestProveUnsynced(t *testing.T) {
 	load := begin(t, g.addr)
 	load.reach(200)
 	server.signal(syscall.SIGSTOP)
-	if err := os.CopyFS(filepath.Join(dir, "disk"), os.DirFS(store)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(filepath.Join(dir, "disk"), os.DirFS(store)))
 	server.signal(syscall.SIGCONT)
 	load.reach(load.acked.Load() + 1000)
 	server.end()
-	if err := os.RemoveAll(store); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(dir, "disk"), store); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(store))
+	must(t, os.Rename(filepath.Join(dir, "disk"), store))
 	again := &daemon{name: "nats-server", binary: binary, args: server.args}
 	again.begin(t)
 	if code := g.wait(); code != commandline.Failed || !strings.Contains(g.lastLine(), "has reached") {
@@ -214,9 +202,7 @@ func TestProveUnsynced(t *testing.T) {
 	}
 	acked := load.acked.Load()
 	log, err := journal.OpenCluster(t.Context(), "nats://"+addr, journal.ClusterOptions{Replicas: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	checked, err := gateway.Check(t.Context(), log, nil)
 	if err != nil || checked.Records >= acked {
@@ -348,14 +334,20 @@ func (d *daemon) end() {
 	d.keeper.Wait()
 }
 
-// freeAddr returns an address with a free port.
+// freeAddr returns an address that nobody listens on. A UDP socket keeps its port from other tests, also of other
+// processes, until this one ends.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for range 100 { // below the ports of outgoing connections, which may take one while its server is down
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000)))
-		if err == nil {
-			defer ln.Close()
-			return ln.Addr().String()
+		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
+		kept, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { kept.Close() })
+		if ln, err := net.Listen("tcp", addr); err == nil {
+			ln.Close()
+			return addr
 		}
 	}
 	t.Fatal("no port is free")
@@ -374,9 +366,7 @@ func natsServers(t *testing.T) (all []*daemon, urls string) {
 		name := filepath.Join(dir, fmt.Sprintf("n%d", i))
 		text := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream { store_dir: %q, sync_interval: always }\n"+
 			"cluster { name: proof, listen: %q, routes: [nats://%s] }\n", i, clients[i], name, routes[i], strings.Join(routes, ", nats://"))
-		if err := os.WriteFile(name+".conf", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name+".conf", []byte(text), 0o600))
 		d := &daemon{name: fmt.Sprintf("nats-server %d", i), binary: binary, args: []string{"-c", name + ".conf"}}
 		d.begin(t)
 		all = append(all, d)

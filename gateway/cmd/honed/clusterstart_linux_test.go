@@ -19,9 +19,7 @@ type meter struct {
 
 func newMeter(t *testing.T, to string) *meter {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := &meter{addr: ln.Addr().String()}
 	var running sync.WaitGroup
 	t.Cleanup(func() { ln.Close(); running.Wait() })

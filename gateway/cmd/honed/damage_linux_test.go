@@ -71,17 +71,13 @@ func TestDamagedLog(t *testing.T) {
 	g.kill()
 	file := filepath.Join(dir, fmt.Sprintf("%020d.seg", 1))
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at, pos := 40, 0 // the third frame
 	for ; pos < 2; pos++ {
 		at += 16 + int(binary.BigEndian.Uint32(b[at:]))
 	}
 	b[at+100] ^= 1
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, b, 0o600))
 	code, out, errs := honed(t, "verify", "--data", dir)
 	if code != commandline.Failed || !strings.Contains(errs, "the envelope at position 3 is lost, "+file) || !strings.Contains(out, `"lost":1,"accepted":0`) {
 		t.Errorf("verify: %d, %s%s", code, out, errs)

@@ -70,9 +70,7 @@ func TestProveDiskFull(t *testing.T) {
 		addr := freeAddr(t)
 		g := startGateway(t, filepath.Join(dir, "log"), addr)
 		ballast := filepath.Join(dir, "ballast")
-		if err := os.Mkdir(ballast, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(ballast, 0o700))
 		for n := 0; ; n++ { // use up all inodes: the log needs one for its next segment
 			err := os.WriteFile(filepath.Join(ballast, fmt.Sprint(n)), nil, 0o600)
 			if errors.Is(err, syscall.ENOSPC) {
@@ -120,9 +118,7 @@ func takeUp(t *testing.T, path string, size int64) {
 	if err == nil {
 		err = errors.Join(syscall.Fallocate(int(f.Fd()), 0, 0, size), f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // mount hides dir behind an empty file system.
@@ -177,17 +173,11 @@ func launch(t *testing.T, cmd *exec.Cmd) *ran {
 	g := &ran{t: t, cmd: cmd, ended: make(chan struct{}), line: make(chan []byte, 1)}
 	g.cmd.Stderr = g
 	stdin, err := g.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g.stdin = stdin
 	out, err := g.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, g.cmd.Start())
 	go func() {
 		line, _ := bufio.NewReader(out).ReadBytes('\n')
 		g.line <- line

@@ -160,9 +160,9 @@ func eachLine(ctx context.Context, log journal.Reader, from uint64, w io.Writer,
 		return out.Encode(line)
 	}
 	err := journal.ReadPast(ctx, log, from, func(pos uint64, b []byte) error {
-		e, err := journal.Decode(b)
+		e, err := journal.DecodeAt(pos, b)
 		if err != nil {
-			return lost(&journal.Damage{First: pos, Last: pos, Err: err})
+			return err
 		}
 		return each(out, pos, b, e)
 	}, lost)

@@ -10,9 +10,7 @@ import (
 
 func TestExport(t *testing.T) {
 	log, err := journal.OpenSegments(t.TempDir(), journal.SegmentsOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	var e journal.Encoder
 	add := func() {
@@ -22,16 +20,12 @@ func TestExport(t *testing.T) {
 		}
 	}
 	e.Begin(0)
-	if err := e.Record(&journal.Record{Client: "meter-4", Epoch: 1, Seq: 12, Time: 1795381200125, Data: []byte("hello")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Record(&journal.Record{Client: "meter-4", Epoch: 1, Seq: 12, Time: 1795381200125, Data: []byte("hello")}))
 	add()
 	e.BeginCheckpoint(journal.First|journal.Last, 0)
 	for _, s := range []journal.State{{Seen: 1795381200125}, {Seen: 1795381200125, Claim: true}} {
 		s.Client, s.Epoch, s.Last = "meter-4", 1, 12
-		if err := e.State(&s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.State(&s))
 	}
 	add()
 	e.BeginCheckpoint(journal.First, 4)
@@ -44,14 +38,10 @@ func TestExport(t *testing.T) {
 		e.Forgetting(&journal.Forgetting{Client: "b", Epoch: 6}),
 		e.Tombstone(7),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	add()
 	var got bytes.Buffer
-	if err := exportLines(t.Context(), log, 0, &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, exportLines(t.Context(), log, 0, &got))
 	want := `{"pos":1,"client":"meter-4","epoch":1,"seq":12,"time":"2026-11-22T21:00:00.125Z","data":"aGVsbG8="}
 {"pos":2,"client":"meter-4","epoch":1,"last":12,"seen":"2026-11-22T21:00:00.125Z"}
 {"pos":2,"client":"meter-4","epoch":1,"last":12,"claimed":"2026-11-22T21:00:00.125Z"}
@@ -66,9 +56,7 @@ func TestExport(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
 	}
 	got.Reset()
-	if err := inspectLines(t.Context(), log, 0, &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, inspectLines(t.Context(), log, 0, &got))
 	want = `{"pos":1,"count":1,"bytes":71,"base":0}
 {"pos":2,"part":3,"count":2,"bytes":128,"base":0}
 {"pos":3,"part":1,"count":6,"bytes":190,"base":4}

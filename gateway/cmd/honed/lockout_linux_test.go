@@ -54,9 +54,7 @@ func TestAdminCrowdKeepsNobodyOut(t *testing.T) {
 	g := startProcess(t, withFiles(t, 600))
 	for range silent {
 		nc, err := net.Dial("tcp", g.admin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer nc.Close()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

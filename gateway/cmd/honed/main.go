@@ -6,12 +6,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"regexp"
 	"runtime"
 	"slices"
-	"syscall"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
 )
@@ -48,14 +45,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 // without .git. deploy/Dockerfile sets it with the linker flag -X main.release=v1.2.3.
 var release = ""
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { commandline.Main(run) }
 
-// run is the whole program; ctx ends with the first signal.
+// run is the whole program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return commandline.Exit("honed", explain(dispatch(ctx, args, stdout, stderr)), stderr)
 }
@@ -70,8 +62,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		verb, args = args[0], args[1:]
 	}
 	do := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"serve": serve, "verify": verify, "inspect": inspect, "export": export, "backup": backup, "restore": restore,
-		"prove": prove, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
+		"serve": serve, "verify": verify, "inspect": printing("inspect", inspectLines), "export": printing("export", exportLines),
+		"backup": backup, "restore": restore, "prove": prove, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
 	}[verb]
 	switch {
 	case do != nil:

@@ -68,6 +68,14 @@ func honed(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// must ends the test with an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestProve kills a gateway repeatedly with kill -9 under load, and checks that nothing is lost.
 func TestProve(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
@@ -122,9 +130,7 @@ func TestHelpOfVerbs(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "honed.toml")
@@ -208,9 +214,7 @@ func TestImpossibleNumbers(t *testing.T) {
 // TestLockedFolder starts two processes on one log; the second must be refused.
 func TestLockedFolder(t *testing.T) {
 	gw := &victim{dir: filepath.Join(t.TempDir(), "log"), stderr: os.Stderr}
-	if err := gw.start(t.Context(), "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gw.start(t.Context(), "127.0.0.1:0"))
 	defer gw.kill()
 	code, _, errs := honed(t, "--data", gw.dir, "--listen", "127.0.0.1:0", "--admin", "off")
 	if code != commandline.Failed || !strings.Contains(errs, "in use") && !strings.Contains(errs, "lock") {
@@ -312,13 +316,9 @@ func get(t *testing.T, url string) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	answer, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }

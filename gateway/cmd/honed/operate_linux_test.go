@@ -27,9 +27,7 @@ func TestDeletedLock(t *testing.T) {
 	g := startGateway(t, dir, "127.0.0.1:0")
 	l := beginGently(t, g.addr)
 	l.reach(10)
-	if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, "lock")))
 	code, _, errs := honed(t, "--listen", "127.0.0.1:0", "--admin", "off", "--data", dir)
 	if code != commandline.Failed || !strings.Contains(errs, "is in use by") || !strings.Contains(errs, "stop that process") {
 		t.Errorf("%d %s", code, errs)
@@ -75,9 +73,7 @@ func TestLogIsTakenAway(t *testing.T) {
 					beginGently(t, g.addr).reach(10)
 				}
 				began := time.Now()
-				if err := take(dir); err != nil {
-					t.Fatal(err)
-				}
+				must(t, take(dir))
 				code, took := g.wait(), time.Since(began)
 				if code != commandline.Failed || !strings.Contains(g.lastLine(), "while this process wrote to it") && !strings.Contains(g.lastLine(), "no such file or directory") {
 					t.Errorf("honed ended with %d: %s", code, g.lastLine())
@@ -114,9 +110,7 @@ func TestStopsWithFullDisk(t *testing.T) {
 					g.says("no space for the log")
 				}
 				began := time.Now()
-				if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-					t.Fatal(err)
-				}
+				must(t, g.cmd.Process.Signal(syscall.SIGTERM))
 				code, took := g.wait(), time.Since(began)
 				want, says := commandline.OK, "no space for a checkpoint"
 				if loaded {
@@ -155,9 +149,7 @@ func TestSecondSignal(t *testing.T) {
 	takeUp(t, filepath.Join(dir, "ballast"), 100<<20)
 	g.says("no space for the log")
 	for _, wait := range []string{"draining", ""} {
-		if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.cmd.Process.Signal(syscall.SIGTERM))
 		if wait != "" {
 			g.says(wait)
 		}
@@ -221,15 +213,11 @@ func TestAdminBeforeTheLog(t *testing.T) {
 	admin := freeAddr(t)
 	cmd := exec.Command(os.Args[0], "serve", "--until-eof", "--admin", admin, "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--log", "nats://"+freeAddr(t))
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stdin.Close()
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	ask := func(path string) (status int, body string) {
 		resp, err := http.Get("http://" + admin + path)
 		if err != nil {
@@ -248,9 +236,7 @@ func TestAdminBeforeTheLog(t *testing.T) {
 	}
 	refusesOrders(t, admin)
 	began := time.Now()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	_ = cmd.Wait() // the exit code tells
 	if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != commandline.Interrupted || took > 5*time.Second {
 		t.Errorf("honed ended with %d after %v: %s", code, took, said.String())

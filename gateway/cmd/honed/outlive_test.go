@@ -21,21 +21,15 @@ func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
 		t.Skip("needs signals, which Windows does not send to processes")
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command(self, "serve", "--json", "--admin", "off", "--data", filepath.Join(t.TempDir(), "log"), "--listen", "127.0.0.1:0")
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	late := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 	defer late.Stop()
 	var ready struct{ Listen []string }

@@ -46,9 +46,7 @@ func TestPythonWheel(t *testing.T) {
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(build, "honed"), 0o700)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := map[string]string{}
 	for _, file := range append(modules, filepath.Join(source, "pyproject.toml"), filepath.Join(source, "README.md")) {
 		rel, _ := filepath.Rel(source, file)
@@ -56,9 +54,7 @@ func TestPythonWheel(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(build, rel), text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want[filepath.ToSlash(rel)] = string(text)
 	}
 	version := regexp.MustCompile(`(?m)^version = "(.+)"$`).FindStringSubmatch(want["pyproject.toml"])
@@ -73,19 +69,13 @@ func TestPythonWheel(t *testing.T) {
 
 	got, about := map[string]string{}, map[string]string{}
 	archive, err := zip.OpenReader(wheel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer archive.Close()
 	for _, f := range archive.File {
 		r, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if name, is := strings.CutPrefix(f.Name, "honed_client-"+version[1]+".dist-info/"); is {
 			about[name] = string(text)
 		} else {

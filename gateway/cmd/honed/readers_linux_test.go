@@ -35,9 +35,7 @@ func submits(t *testing.T, addr, client string, n int) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(ctx))
 }
 
 // firstLine ends a command when it has written something.
@@ -55,9 +53,7 @@ func (f *firstLine) Write(p []byte) (int, error) {
 func TestTailSaysWhyItWaits(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {
@@ -86,7 +82,7 @@ func TestReaderVerbs(t *testing.T) {
 	g := startGateway(t, dir, "127.0.0.1:0")
 	submits(t, g.addr, "door-1", 3)
 	submits(t, g.addr, "meter-1", 5)
-	must := func(lines int, args ...string) (out string) {
+	prints := func(lines int, args ...string) (out string) {
 		t.Helper()
 		code, out, errs := honed(t, args...)
 		if code != commandline.OK || strings.Count(out, "\n") != lines {
@@ -94,44 +90,44 @@ func TestReaderVerbs(t *testing.T) {
 		}
 		return out
 	}
-	all := must(8, "tail", "--addr", g.addr)
+	all := prints(8, "tail", "--addr", g.addr)
 	var first, second recordLine
 	in := json.NewDecoder(strings.NewReader(all))
 	if err := errors.Join(in.Decode(&first), in.Decode(&second)); err != nil || first.Client != "door-1" || string(second.Data) != "1" || first.Seq != 1 {
 		t.Errorf("%v, %+v, %+v", err, first, second)
 	}
-	must(7, "tail", "--addr", g.addr, "--from", second.Number)
-	must(5, "tail", "--addr", g.addr, "--client", "meter-1")
-	must(3, "tail", "--addr", g.addr, "--prefix", "door-")
-	must(0, "tail", "--addr", g.addr, "--from", "next")
-	must(0, "tail", "--addr", g.addr, "--from", time.Now().Add(time.Hour).Format(time.RFC3339))
+	prints(7, "tail", "--addr", g.addr, "--from", second.Number)
+	prints(5, "tail", "--addr", g.addr, "--client", "meter-1")
+	prints(3, "tail", "--addr", g.addr, "--prefix", "door-")
+	prints(0, "tail", "--addr", g.addr, "--from", "next")
+	prints(0, "tail", "--addr", g.addr, "--from", time.Now().Add(time.Hour).Format(time.RFC3339))
 
 	admin := []string{"--admin", g.admin}
 	with := func(args ...string) []string { return append(args, admin...) }
-	must(0, with("readers", "list")...)
-	must(0, with("readers", "create", "copy", "--shares", "2", "--expire", "720h")...)
-	if out := must(2, with("readers", "list", "--json")...); !strings.Contains(out, `"name":"copy"`) || !strings.Contains(out, `"shares":2`) {
+	prints(0, with("readers", "list")...)
+	prints(0, with("readers", "create", "copy", "--shares", "2", "--expire", "720h")...)
+	if out := prints(2, with("readers", "list", "--json")...); !strings.Contains(out, `"name":"copy"`) || !strings.Contains(out, `"shares":2`) {
 		t.Error(out)
 	}
-	if out := must(3, with("readers", "list")...); !strings.Contains(out, "\ncopy  0      2   ") || strings.Count(out, "\ncopy  1      2   ") != 1 {
+	if out := prints(3, with("readers", "list")...); !strings.Contains(out, "\ncopy  0      2   ") || strings.Count(out, "\ncopy  1      2   ") != 1 {
 		t.Error(out)
 	}
-	must(0, with("readers", "split", "copy", "--shares", "3")...)
-	must(0, with("readers", "move", "copy", "--from", "next")...)
-	must(4, with("readers")...)
+	prints(0, with("readers", "split", "copy", "--shares", "3")...)
+	prints(0, with("readers", "move", "copy", "--from", "next")...)
+	prints(4, with("readers")...)
 	eventually(t, "the lag in the metrics", func() bool {
 		text := get(t, "http://"+g.admin+"/gateway/metrics")
 		return strings.Contains(text, `honed_reader_lag_records{reader="copy",share="2"} 0`) && strings.Contains(text, "honed_retention_held_bytes 0")
 	})
-	must(0, with("readers", "remove", "copy")...)
-	must(0, with("readers", "list")...)
-	if out := must(3, with("sessions", "list")...); !strings.Contains(out, "  5     0s ago\n") {
+	prints(0, with("readers", "remove", "copy")...)
+	prints(0, with("readers", "list")...)
+	if out := prints(3, with("sessions", "list")...); !strings.Contains(out, "  5     0s ago\n") {
 		t.Error(out)
 	}
-	must(1, with("sessions", "list", "--json", "--prefix", "met")...)
-	must(0, with("sessions", "list", "--prefix", "none")...)
-	must(0, with("sessions", "forget", "meter-1")...)
-	must(1, with("sessions", "list", "--json")...)
+	prints(1, with("sessions", "list", "--json", "--prefix", "met")...)
+	prints(0, with("sessions", "list", "--prefix", "none")...)
+	prints(0, with("sessions", "forget", "meter-1")...)
+	prints(1, with("sessions", "list", "--json")...)
 	for _, c := range []struct {
 		code int
 		says string
@@ -154,19 +150,15 @@ func TestReaderVerbs(t *testing.T) {
 	}
 	// A page of another origin changes nothing.
 	r, err := http.NewRequest(http.MethodPost, "http://"+g.admin+readersPath, strings.NewReader(`{"do":"create","name":"evil","start":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Origin", "http://example.com")
 	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusForbidden {
 		t.Error(answer.Status)
 	}
-	must(0, with("readers", "list")...)
+	prints(0, with("readers", "list")...)
 	if code, out, errs := honed(t, "export", "--data", dir); code != commandline.OK || !strings.Contains(out, `"reader":"copy"`) || !strings.Contains(out, `"removed":true`) || !strings.Contains(out, `"log":"`) {
 		t.Errorf("%d %.2000s%s", code, out, errs)
 	}
@@ -218,9 +210,7 @@ func TestReadersKilled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	gw := &victim{dir: filepath.Join(t.TempDir(), "log"), stderr: os.Stderr}
-	if err := gw.start(ctx, "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gw.start(ctx, "127.0.0.1:0"))
 	defer gw.kill()
 	addr := gw.addr
 	var sending sync.WaitGroup
@@ -286,9 +276,7 @@ func TestReadersKilled(t *testing.T) {
 			case <-time.After(10 * time.Millisecond): // the reader took the word
 			}
 		}
-		if err := gw.restart(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, gw.restart(ctx))
 	}
 	sending.Wait()
 	reading.Wait()
@@ -321,9 +309,7 @@ func (h *heard) complete(clients, each int) bool {
 func TestReadersPage(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	page, err := os.ReadFile("../../../docs/readers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, script, _ := strings.Cut(string(page), "```sh\n")
 	script, _, found := strings.Cut(script, "```")
 	if !found || strings.Count(script, "\n") < 10 {
@@ -337,13 +323,9 @@ func TestReadersPage(t *testing.T) {
 	if err == nil {
 		err = os.Symlink(self, filepath.Join(dir, "honed")) // TestMain does what honed does
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ports := [2]string{freePort(t), freePort(t)}
 	script = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:"+ports[0], "127.0.0.1:7171", "127.0.0.1:"+ports[1],
 		"./honed-data", filepath.Join(dir, "data"), "gateway/python", filepath.Join(root, "gateway/python"),
@@ -356,21 +338,15 @@ func TestReadersPage(t *testing.T) {
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 	out, err := shell.CombinedOutput()
 	t.Logf("%s", out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Each client's records are in order, over both runs of the reader.
 	last, lines := map[string]int{}, 0
 	for _, file := range []string{"first.jsonl", "second.jsonl"} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for line := range strings.Lines(string(text)) {
 			var m recordLine
-			if err := json.Unmarshal([]byte(line), &m); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(line), &m))
 			session := fmt.Sprint(m.Client, m.Epoch)
 			if m.Seq > uint64(last[session]+1) {
 				t.Errorf("%s: %d comes after %d", session, m.Seq, last[session])
@@ -388,9 +364,7 @@ func TestReadersPage(t *testing.T) {
 func freePort(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
 	return port

@@ -27,9 +27,7 @@ func TestStaleSockets(t *testing.T) {
 	dir := testrun.SocketFolder(t)
 	for _, flag := range socketFlags {
 		ln, err := net.Listen("unix", filepath.Join(dir, flag))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ln.(*net.UnixListener).SetUnlinkOnClose(false)
 		ln.Close()
 	}
@@ -97,13 +95,9 @@ func TestOccupiedSockets(t *testing.T) {
 	dir := testrun.SocketFolder(t)
 	live, file := filepath.Join(dir, "live"), filepath.Join(dir, "file")
 	ln, err := net.Listen("unix", live)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	for path, says := range map[string]string{
 		live: live + ": another server listens there; stop it, or use another path\n",
 		file: file + ": that file is not a socket; remove it yourself, or use another path\n",

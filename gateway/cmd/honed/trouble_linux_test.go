@@ -79,7 +79,7 @@ func (l *lone) start() {
 func (l *lone) gateway(more ...string) *ran {
 	l.t.Helper()
 	args := append([]string{
-		"serve", "--json", "--until-eof", "--admin", "127.0.0.1:0", "--data", l.t.TempDir(), "--listen", freeAddr(l.t),
+		"serve", "--json", "--until-eof", "--admin", "127.0.0.1:0", "--data", l.t.TempDir(), "--listen", "127.0.0.1:0",
 		"--log", "nats://" + l.addr, "--replicas", "1", "--create-stream",
 	}, more...)
 	return launch(l.t, exec.Command(os.Args[0], args...))
@@ -89,9 +89,7 @@ func (l *lone) gateway(more ...string) *ran {
 func secret(t *testing.T, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -125,9 +123,7 @@ func TestClusterTrouble(t *testing.T) {
 			load := beginGently(t, g.addr)
 			load.reach(10)
 			load.end()
-			if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.cmd.Process.Signal(syscall.SIGTERM))
 			if code := g.wait(); code != commandline.OK {
 				t.Errorf("honed ended with %d", code)
 			}
@@ -138,18 +134,14 @@ func TestClusterTrouble(t *testing.T) {
 			password := secret(t, "wrong\n")
 			g := l.gateway("--nats-user", "honed", "--nats-password-file", password)
 			g.within("cannot connect to the cluster", "Authorization Violation")
-			if err := os.WriteFile(password, []byte("the right one\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(password, []byte("the right one\n"), 0o600))
 			g.ready()
 			// The password is changed in both places, first at the server.
 			load := beginGently(t, g.addr)
 			load.reach(100)
 			l.configure("", `authorization { user: honed, password: "another one" }`)
 			g.within("the connection to the cluster is lost")
-			if err := os.WriteFile(password, []byte("another one\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(password, []byte("another one\n"), 0o600))
 			g.says("connected to the cluster again")
 			load.reach(load.acked.Load() + 100)
 			load.end()
@@ -188,9 +180,7 @@ func TestClusterTrouble(t *testing.T) {
 				t.Errorf("/healthz returns %d without storage", status)
 			}
 			before := load.acked.Load()
-			if err := js.DeleteStream(t.Context(), "BALLAST"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, js.DeleteStream(t.Context(), "BALLAST"))
 			g.says("there is space for the log again")
 			load.reach(before + 100)
 			load.stop()
@@ -202,9 +192,7 @@ func TestClusterTrouble(t *testing.T) {
 			g := l.gateway("--data", dir)
 			g.ready()
 			began := time.Now()
-			if err := os.Remove(filepath.Join(dir, "HONED.mark")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(dir, "HONED.mark")))
 			if code, took := g.wait(), time.Since(began); code != commandline.Failed || took > 2*time.Second && !testrun.Race {
 				t.Errorf("honed ended with %d after %v: %s", code, took, g.lastLine())
 			}
@@ -216,16 +204,12 @@ func TestClusterTrouble(t *testing.T) {
 			g.ready()
 			load := beginGently(t, g.addr)
 			load.reach(100)
-			if err := l.process.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.process.Process.Signal(syscall.SIGSTOP))
 			g.within("the connection to the cluster is lost")
 			if status := g.health(); status != http.StatusServiceUnavailable {
 				t.Errorf("/healthz returns %d without a cluster", status)
 			}
-			if err := l.process.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.process.Process.Signal(syscall.SIGCONT))
 			g.says("connected to the cluster again")
 			load.reach(load.acked.Load() + 100)
 			load.end()
@@ -305,9 +289,7 @@ func TestClusterPermissions(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, natstest.Binary(t))
 	text, err := os.ReadFile("../../../docs/durability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, permissions, _ := strings.Cut(string(text), "```conf\n")
 	permissions, _, found := strings.Cut(permissions, "```")
 	if !found {
@@ -366,9 +348,7 @@ func TestClusterPermissions(t *testing.T) {
 		t.Errorf("verify as reader: %d %s%s", code, out, errs)
 	}
 	own, err := journal.OpenCluster(t.Context(), "nats://"+l.addr, journal.ClusterOptions{Replicas: 1, User: "honed", PasswordFile: secret(t, "CHANGE-ME-1")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer own.Close()
 	if err := own.Verify(t.Context(), 0, nil); err != nil {
 		t.Errorf("something else is in the log: %v", err)
@@ -387,21 +367,15 @@ func TestClusterPermissions(t *testing.T) {
 func ownCertificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "nats"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secretKey, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return secret(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}))),
 		secret(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secretKey})))
 }

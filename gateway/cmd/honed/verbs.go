@@ -58,27 +58,18 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// inspect prints the header of each envelope.
-func inspect(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	return printed(ctx, "inspect", args, stdout, stderr, inspectLines)
-}
-
-// export prints every entry.
-func export(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	return printed(ctx, "export", args, stdout, stderr, exportLines)
-}
-
-func printed(ctx context.Context, verb string, args []string, stdout, stderr io.Writer,
-	print func(context.Context, journal.Reader, uint64, io.Writer) error,
-) error {
-	var from uint64
-	log, err := openForReading(ctx, verb, args, stdout, stderr, &from)
-	if err != nil {
-		return err
+// printing makes a verb that prints the log.
+func printing(verb string, print func(context.Context, journal.Reader, uint64, io.Writer) error) func(context.Context, []string, io.Writer, io.Writer) error {
+	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		var from uint64
+		log, err := openForReading(ctx, verb, args, stdout, stderr, &from)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		if err := print(ctx, log, from, stdout); err != nil {
+			return commandline.OrInterrupted(ctx, fmt.Errorf("%s: %w", verb, err))
+		}
+		return nil
 	}
-	defer log.Close()
-	if err := print(ctx, log, from, stdout); err != nil {
-		return commandline.OrInterrupted(ctx, fmt.Errorf("%s: %w", verb, err))
-	}
-	return nil
 }

@@ -3,16 +3,20 @@
 package commandline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/bits"
+	"os"
+	"os/signal"
 	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/BurntSushi/toml"
 )
@@ -47,14 +51,18 @@ func OrInterrupted(ctx context.Context, err error) error {
 
 // Version returns the version of this build: release, if that is not empty, or what Go knows.
 func Version(release string) string {
-	build, ok := debug.ReadBuildInfo()
-	switch {
-	case release != "":
-		return release
-	case !ok || build.Main.Version == "":
-		return "(devel)"
+	if build, ok := debug.ReadBuildInfo(); ok {
+		release = cmp.Or(release, build.Main.Version)
 	}
-	return build.Main.Version
+	return cmp.Or(release, "(devel)")
+}
+
+// Main is a command's main. The first signal ends the context.
+func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }
 
 // Exit says on stderr why a command failed, and returns the exit code.

@@ -76,8 +76,9 @@ func openDead(ctx context.Context, folder string, most int, bytes int64, logger 
 
 // readDead reads a dead-letter log.
 func readDead(ctx context.Context, log journal.Reader) (deadIndex, error) {
-	x := deadIndex{letters: map[letterKey]*letter{}, clients: map[string][]*letter{}}
-	err := walk(ctx, log, 0, func(pos uint64, e entry, meta journal.Record, m *journal.Record) error {
+	var x deadIndex
+	begin := func() { x = deadIndex{letters: map[letterKey]*letter{}, clients: map[string][]*letter{}} }
+	err := walk(ctx, log, 0, begin, func(pos uint64, e entry, meta journal.Record, m *journal.Record) error {
 		key, s, err := e.parse(meta)
 		if err != nil {
 			return err
@@ -93,13 +94,15 @@ func readDead(ctx context.Context, log journal.Reader) (deadIndex, error) {
 	return x, err
 }
 
-// walk calls each for the entries of a log, with the message of one that makes a letter. The message is
-// valid until each returns.
-func walk(ctx context.Context, log journal.Reader, from uint64, each func(uint64, entry, journal.Record, *journal.Record) error) error {
+// walk calls begin, and each for the entries of a log, with the message of one that makes a letter. The message is
+// valid until each returns. If a relay trims the log meanwhile, walk begins again with what is left: nobody needs what
+// precedes it.
+func walk(ctx context.Context, log journal.Reader, from uint64, begin func(), each func(uint64, entry, journal.Record, *journal.Record) error) error {
+	begin()
 	var e entry
 	var at uint64
 	var meta *journal.Record // whose message comes next
-	return log.Read(ctx, from, func(pos uint64, envelope []byte) error {
+	err := log.Read(ctx, from, func(pos uint64, envelope []byte) error {
 		decoded, err := journal.Decode(envelope)
 		if err != nil {
 			return err
@@ -127,6 +130,10 @@ func walk(ctx context.Context, log journal.Reader, from uint64, each func(uint64
 		}
 		return nil
 	})
+	if trimmed, is := errors.AsType[*journal.TrimmedError](err); is && trimmed.First > from {
+		return walk(ctx, log, trimmed.First, begin, each)
+	}
+	return err
 }
 
 // parse returns what an entry is about.
@@ -348,7 +355,7 @@ func (d *deadLog) due(most int, passOn bool) (all []*letter) {
 	return all[:min(most, len(all))]
 }
 
-// load reads letters' messages, in the order of the dead-letter log.
+// load reads letters' messages, in the order of the dead-letter log. Those that were trimmed are left out.
 func load(ctx context.Context, log journal.Reader, letters []*letter) ([]message, error) {
 	if len(letters) == 0 {
 		return nil, nil
@@ -359,7 +366,7 @@ func load(ctx context.Context, log journal.Reader, letters []*letter) ([]message
 		wanted[l.letterKey], first = true, min(first, l.pos)
 	}
 	all, enough := []message(nil), errors.New("enough")
-	err := walk(ctx, log, first, func(_ uint64, e entry, meta journal.Record, m *journal.Record) error {
+	err := walk(ctx, log, first, func() {}, func(_ uint64, e entry, meta journal.Record, m *journal.Record) error {
 		key, _, err := e.parse(meta)
 		if err != nil || m == nil || !wanted[key] {
 			return err

@@ -165,16 +165,41 @@ func TestDeadLogTrim(t *testing.T) {
 	dir := t.TempDir()
 	d := openTestDead(t, dir)
 	defer d.close()
+	drop := func(numbers ...uint64) {
+		t.Helper()
+		if o := d.carryOut(t.Context(), decision{State: "dropped", Numbers: numbers}); o.Error != "" {
+			t.Fatal(o)
+		}
+	}
 	for number := range uint64(200) { // three segments
 		b := &batch{messages: []message{letterOf(number, refused, make([]byte, 1<<20-5000))}}
 		if _, err := d.keep(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if number == 100 {
+		switch number {
+		case 0, 100: // they stay
 			continue
-		}
-		if o := d.carryOut(t.Context(), decision{State: "dropped", Numbers: []uint64{number}}); o.Error != "" {
-			t.Fatal(o)
+		case 101: // honed-relay dead list reads while the first segment is deleted
+			log, err := journal.OpenReader(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			index, err := readDead(t.Context(), log)
+			if err != nil || len(index.letters) != 3 {
+				t.Fatal(len(index.letters), err)
+			}
+			drop(0, 101)
+			for range 2 {
+				if loaded, err := load(t.Context(), log, index.sorted()); err != nil || len(loaded) == 0 || loaded[0].Number != 100 {
+					t.Errorf("%d letters are left for a reader: %v", len(loaded), err)
+				}
+				if index, err = readDead(t.Context(), log); err != nil {
+					t.Error(err)
+				}
+			}
+		default:
+			drop(number)
 		}
 	}
 	first, _, _ := d.log.Bounds()

@@ -6,10 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
-	"syscall"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
 )
@@ -43,14 +40,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 // without .git. deploy/Dockerfile sets it with the linker flag -X main.release=v1.2.3.
 var release = ""
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { commandline.Main(run) }
 
-// run is the whole program; ctx ends with the first signal.
+// run is the whole program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return commandline.Exit("honed-relay", dispatch(ctx, args, stdout, stderr), stderr)
 }
