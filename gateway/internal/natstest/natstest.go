@@ -28,12 +28,15 @@ func Binary(t testing.TB) (path string) {
 	if path = os.Getenv(known); path != "" {
 		return path
 	}
-	tools := toolsFolder(t)
+	work, err := exec.Command("go", "env", "GOWORK").Output()
+	if err != nil {
+		t.Fatalf("go env GOWORK: %v", err)
+	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for range 100 {
 		cmd := exec.Command("go", "tool", "-n", "github.com/nats-io/nats-server/v2")
-		cmd.Dir = tools
+		cmd.Dir = filepath.Join(filepath.Dir(string(work)), "tools") // which has its version
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
@@ -49,26 +52,6 @@ func Binary(t testing.TB) (path string) {
 	}
 	t.Fatal("other tests write nats-server into the build cache and do not end")
 	return ""
-}
-
-// toolsFolder is the folder of the module that requires nats-server: tools, beside a folder of the test's.
-func toolsFolder(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		tools := filepath.Join(dir, "tools")
-		if _, err := os.Stat(filepath.Join(tools, "go.mod")); err == nil {
-			return tools
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatal("no folder above this test has tools/go.mod, with the version of nats-server")
-		}
-		dir = up
-	}
 }
 
 // Start starts a server without a cluster, with settings that its configuration has besides
