@@ -176,8 +176,6 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 		l.phase = hijacked
 		l.complete()
 		l.mu.Unlock()
-		l.conn.GiveAway()
-		close(l.ended)
 	} else {
 		l.mu.Lock()
 		switch {
@@ -195,6 +193,10 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 	}
 	if l.onState != nil && state != http.StateNew && !(state == http.StateClosed && l.isBack()) {
 		l.onState(state)
+	}
+	if state == http.StateHijacked { // last: the connection's end is told after it
+		l.conn.GiveAway()
+		close(l.ended)
 	}
 }
 
