@@ -105,6 +105,8 @@ func workersEntries() []entry {
 			func(s *workers.Stats) float64 { return float64(s.Started) }),
 		f.one(Counter, "hone_workers_done_total", "", "Tasks", "Tasks that returned, panicked or exited.",
 			func(s *workers.Stats) float64 { return float64(s.Done) }),
+		f.one(Counter, "hone_workers_helped_total", "", "Tasks", "Queued tasks run by the task that waits for them.",
+			func(s *workers.Stats) float64 { return float64(s.Helped) }),
 		f.one(Counter, "hone_workers_inlined_total", "", "Tasks", "Tasks run by their caller; not counted in any other metric.",
 			func(s *workers.Stats) float64 { return float64(s.Inlined) }),
 		f.one(Counter, "hone_workers_waits_total", "", "Tasks not run", "Callers that had to wait for room in the queue.",
@@ -113,6 +115,7 @@ func workersEntries() []entry {
 			func(s *workers.Stats, give func(float64, string)) {
 				give(float64(s.Rejected), "full")
 				give(float64(s.Cancelled), "cancelled")
+				give(float64(s.Withdrawn), "withdrawn")
 				give(float64(s.Dropped), "dropped")
 			}),
 		f.one(Counter, "hone_workers_panics_total", "", "Tasks not run", "Tasks that panicked.",

@@ -105,7 +105,7 @@ func endOfTheContext(t *testing.T, queue, waiting int) {
 	}
 	synctest.Wait()
 	if st := p.Stats(); st.Queued+st.Waiting != 0 || st.Submitted != int64(queue+1) ||
-		st.Waits != int64(waiting) || st.Cancelled != int64(queue+waiting) {
+		st.Waits != int64(waiting) || st.Withdrawn != int64(waiting) || st.Cancelled != int64(queue) {
 		t.Errorf("after the end of the context: %+v", st)
 	}
 	if w.tasks != 0 {
@@ -253,7 +253,7 @@ func TestWaitingTaskDoesNotRunWhatHasEnded(t *testing.T) {
 		if err != errGone {
 			t.Error(err)
 		}
-		if st := p.Stats(); st.Cancelled != 1 || st.Inlined != 0 || st.Queued != 0 {
+		if st := p.Stats(); st.Cancelled != 1 || st.Helped+st.Inlined != 0 || st.Queued != 0 {
 			t.Errorf("%+v", st)
 		}
 		p.crew.audit(t)
