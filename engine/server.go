@@ -160,7 +160,7 @@ func (s *Server) init() {
 		s.hurry = make(chan struct{})
 		s.empty = make(chan struct{})
 		s.listeners = map[*func()]struct{}{}
-		s.addresses.Init(s.Limits.ConnsPerAddress, s.Uncounted)
+		s.addresses.Init(s.limits.ConnsPerAddress, s.Uncounted)
 		for i := range runtime.GOMAXPROCS(0) {
 			f := newFlusher(s, i)
 			s.flushers = append(s.flushers, f)

@@ -148,12 +148,22 @@ func (r *Reply) send(result wire.Result, content []byte, why error) error {
 // use as a map key and to call from any goroutine, even after the connection has ended.
 type Conn struct{ c engine.Conn }
 
-// Send pushes a Deliver packet to the client: it copies the content and appends it to the
-// output queue. A client that does not read is disconnected.
-func (c Conn) Send(id uint64, content []byte) error {
+// Push sends the client a Deliver packet, which answers no request: it copies the content
+// and appends it to the output queue. The id is the application's, and may be 0. A client
+// that does not read is disconnected.
+func (c Conn) Push(id uint64, content []byte) error {
 	var room [32]byte
 	head, content := wire.Standard.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
 	return c.c.Push(head, content)
+}
+
+// Offer is Push for content that may be dropped, such as a state that the next push
+// replaces: for a client that reads too slowly, the oldest are dropped (engine.Conn.Offer,
+// engine.Stats.Dropped), and it is not disconnected for them.
+func (c Conn) Offer(id uint64, content []byte) error {
+	var room [32]byte
+	head, content := wire.Standard.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
+	return c.c.Offer(head, content)
 }
 
 // Close starts to close the connection and returns at once: the server stops reading and

@@ -255,7 +255,7 @@ func TestOnRequestHearsOnceOfAnErrorAfterALostReply(t *testing.T) {
 			Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
 				r := c.Later()
 				close(begun)
-				for c.Conn().Send(0, nil) == nil {
+				for c.Conn().Push(0, nil) == nil {
 					runtime.Gosched() // until the connection has ended
 				}
 				return dst, r.Send(nil)

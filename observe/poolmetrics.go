@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"math"
+
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/pool"
 	"github.com/hone-go/hone/workers"
@@ -52,8 +54,12 @@ func connsEntries() []entry {
 				give(float64(s.Dialing), "dialing")
 				give(float64(s.Closing), "closing")
 			}),
-		f.one(Gauge, "hone_conns_limit", "", "Connections of pools", "Maximum number of connections of a client pool.",
-			func(s *conns.Stats) float64 { return float64(s.Max) }),
+		f.many(Gauge, "hone_conns_limit", "", "Connections of pools", "", "Maximum number of connections of a client pool.",
+			func(s *conns.Stats, give func(float64, string)) {
+				if s.Max != math.MaxInt { // see limitEntry
+					give(float64(s.Max), "")
+				}
+			}),
 		f.one(Gauge, "hone_conns_waiters", "", "Waiting for connections", "Callers waiting for a connection now.",
 			func(s *conns.Stats) float64 { return float64(s.Waiters) }),
 		f.one(Counter, "hone_conns_gets_total", "", "Loans", "Calls for a connection, except those whose context had already ended.",

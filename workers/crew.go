@@ -156,7 +156,7 @@ func (c *crew[T]) room() bool {
 		return true
 	}
 	c.recall()
-	return c.queued < c.queueLimit+c.free()
+	return c.queued-c.free() < c.queueLimit // their sum may overflow
 }
 
 // served reports whether a worker is or could be free for one more task; mu is held.

@@ -45,7 +45,7 @@ func TestFuture(t *testing.T) {
 // The documentation of ants warns that a task which submits to its own pool may block it
 // for ever. Here every worker does so at once, and waits, in four ways.
 func TestAntsSubmitFromInsideDoesNotDeadlock(t *testing.T) {
-	for _, queue := range []int{-1, 1, 64} {
+	for _, queue := range []int{noQueue, 1, 64} {
 		for name, nest := range map[string]func(ctx context.Context, p *workers.Pool, f func(context.Context)){
 			"future": func(ctx context.Context, p *workers.Pool, f func(context.Context)) {
 				workers.Submit(ctx, p, func(ctx context.Context) (int, error) { f(ctx); return 0, nil }).Wait(ctx)
@@ -116,7 +116,7 @@ func TestAntsSubmitFromInsideDoesNotDeadlock(t *testing.T) {
 
 // A caller that runs a task itself and recovers from its panic can still wait.
 func TestPanicOfATaskThatItsCallerRan(t *testing.T) {
-	o := fixed(1, -1)
+	o := fixed(1, noQueue)
 	o.Overflow = workers.CallerRuns
 	in(t, o, func(t *testing.T, p *workers.Pool) {
 		gate := newGate()

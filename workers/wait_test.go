@@ -134,8 +134,8 @@ func TestNobodyIsQueuedAfterTheEnd(t *testing.T) {
 		queued  int
 		room    func(c *crew[task])
 	}{
-		{"a higher limit", Options{Queue: -1}, 0, func(c *crew[task]) { c.setLimit(2) }},
-		{"a higher limit, with priorities", Options{Queue: -1, Priorities: 2}, 0, func(c *crew[task]) { c.setLimit(2) }},
+		{"a higher limit", Options{NoQueue: true}, 0, func(c *crew[task]) { c.setLimit(2) }},
+		{"a higher limit, with priorities", Options{NoQueue: true, Priorities: 2}, 0, func(c *crew[task]) { c.setLimit(2) }},
 		{"a task taken from the queue", Options{Queue: 1}, 1, func(c *crew[task]) {
 			c.extract(1, func(entry[task]) bool { return true })
 		}},
