@@ -130,10 +130,18 @@ func (s *Server) prepare(ln net.Listener) error {
 	return nil
 }
 
+// arrival is a new connection.
+type arrival struct {
+	from    netip.AddrPort
+	config  *tls.Config // nil without TLS
+	proxy   bool        // it comes from a trusted proxy
+	counted bool        // for its address
+	crowded bool        // others are making room for newcomers
+}
+
 // accept serves nc, or refuses it; with TLS if there is a config.
 func (s *Server) accept(nc net.Conn, config *tls.Config) {
-	from, counted := transport.AddrPort(nc.RemoteAddr()), false // once: an adapter may not know its peer any more when it is closed
-	proxy := admission.Within(s.TrustedProxies, from.Addr())
+	a := arrival{from: transport.AddrPort(nc.RemoteAddr()), config: config} // once: an adapter may not know its peer any more when it is closed
 	onLoop, socket := s.how.style == events && transport.IsSocket(nc), sys.NoSocket
 	if onLoop {
 		err := s.startLoops(nil)
@@ -146,14 +154,7 @@ func (s *Server) accept(nc net.Conn, config *tls.Config) {
 			return
 		}
 	}
-	s.mu.Lock()
-	why := s.admit(from.Addr(), proxy, &counted)
-	s.mu.Unlock()
-	if why == TooManyConns && s.displace(from.Addr()) {
-		s.mu.Lock()
-		why = s.admit(from.Addr(), proxy, &counted)
-		s.mu.Unlock()
-	}
+	why := s.admit(&a)
 	if config != nil && (why != 0 || !onLoop) {
 		nc = tls.Server(nc, config)
 	}
@@ -163,28 +164,42 @@ func (s *Server) accept(nc net.Conn, config *tls.Config) {
 		s.turnAway(nc, why)
 	case onLoop:
 		nc.Close() // before the poll knows the socket: then closing the socket alone ends the connection
-		s.joinLoop(socket, from, config, proxy, counted)
+		s.joinLoop(socket, a)
 	default:
-		s.startGoroutine(nc, from, config != nil, proxy, counted)
+		s.startGoroutine(nc, a)
 	}
 }
 
-// admit counts a new connection from addr, or returns the reason to refuse it; mu is
-// held. A proxy's connection does not count against the proxy's own address.
-func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
+// admit counts a new connection, for which another may have to go, or returns the reason to refuse
+// it. A proxy's connection does not count against the proxy's own address.
+func (s *Server) admit(a *arrival) Reason {
+	a.proxy = admission.Within(s.TrustedProxies, a.from.Addr())
+	why := s.admitOne(a)
+	if why == TooManyConns && s.displace(a.from.Addr()) {
+		why = s.admitOne(a)
+	}
+	return why
+}
+
+// admitOne is admit where there is a place. It holds mu once, and nothing else does for a connection
+// before its end, unless others are making room.
+func (s *Server) admitOne(a *arrival) Reason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case s.draining.Load():
 		return ShuttingDown
-	case !proxy && !s.addresses.HasPlace(addr):
+	case !a.proxy && !s.addresses.HasPlace(a.from.Addr()):
 		return TooManyPerAddress
 	case s.open-s.displacing >= s.limits.Conns:
 		return TooManyConns
 	}
-	if !proxy {
-		s.addresses.Count(addr, counted)
+	if !a.proxy {
+		s.addresses.Count(a.from.Addr(), &a.counted)
 	}
 	s.open++
 	s.accepted.Add(1)
+	a.crowded = s.displacing > 0
 	return 0
 }
 

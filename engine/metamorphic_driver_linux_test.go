@@ -248,8 +248,8 @@ func (l *playing) calm() {
 // progress changes with everything that the server does.
 func (l *playing) progress() (n int64) {
 	n = l.events.Load()
-	for i := range l.srv.counts {
-		n += int64(l.srv.counts[i].bytesIn.Load() + l.srv.counts[i].bytesOut.Load())
+	for sh := range l.srv.shards {
+		n += int64(sh.counts.bytesIn.Load() + sh.counts.bytesOut.Load())
 	}
 	return n
 }
