@@ -20,6 +20,7 @@ const (
 	Panic    = 'P' // the handler panics
 	Long     = 'L' // the answer's content is LongReply bytes
 	LongLast = 'C' // the same, and the server closes the connection behind it
+	Late     = 'R' // the answer is sent after the handler has returned; by hone alone
 )
 
 const (
