@@ -19,28 +19,24 @@ import (
 // is never queued: otherwise it could be displaced for another newcomer, and its one
 // place would count twice.
 func (s *Server) queueSilent(c Conn, crowded bool) {
-	if crowded && s.isExcess(c) {
+	over := false
+	if crowded {
+		s.mu.Lock()
+		if over = s.excess > 0; over {
+			s.excess--
+			over = s.open-s.displacing > s.limits.Conns // a refused newcomer may have left by itself
+		}
+		if !over && s.displacing > 0 {
+			s.newcomers = append(s.newcomers, c)
+		}
+		s.mu.Unlock()
+	}
+	if over {
 		c.Close(TooManyConns)
 		s.logRefusal(TooManyConns)
 		return
 	}
 	s.silent.Push(s.limits.Conns, c, Conn.isSilent)
-}
-
-// isExcess reports whether a newcomer is to be refused, and otherwise records it.
-func (s *Server) isExcess(c Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.excess > 0 {
-		s.excess--
-		if s.open-s.displacing > s.limits.Conns { // a refused newcomer may have left by itself
-			return true
-		}
-	}
-	if s.displacing > 0 {
-		s.newcomers = append(s.newcomers, c)
-	}
-	return false
 }
 
 // isSilent reports whether the connection is open and has sent nothing of a message.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -43,15 +44,20 @@ type onLoops struct{}
 func (onLoops) Advance(t *Turn, in []byte) (int, int, error) { return new(oneLine).Advance(t, in) }
 func (onLoops) Refuse(dst, _ []byte, _ Reason) []byte        { return dst }
 
+func loopback(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
 // serveOn runs a server with n loops until the test ends, and returns how to connect to it.
-func serveOn(t *testing.T, s *Server, n int) (dial func() net.Conn) {
+func serveOn(t *testing.T, s *Server, n int, ln net.Listener) (dial func() net.Conn) {
 	t.Helper()
 	s.init()
 	if err := s.startSome(n, nil); err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
@@ -63,7 +69,7 @@ func serveOn(t *testing.T, s *Server, n int) (dial func() net.Conn) {
 	return func() net.Conn {
 		nc, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
-			t.Fatal(err)
+			panic(err)
 		}
 		t.Cleanup(func() { nc.Close() })
 		return nc
@@ -74,7 +80,7 @@ func serveOn(t *testing.T, s *Server, n int) (dial func() net.Conn) {
 func TestCountersAreApart(t *testing.T) {
 	for _, n := range []int{1, 2, 9, 64} {
 		s := &Server{Engine: Events(Auto), Protocol: onLoops{}}
-		dial := serveOn(t, s, n)
+		dial := serveOn(t, s, n, loopback(t))
 		for range n + 1 {
 			nc := dial()
 			nc.Write([]byte("hello\n"))
@@ -85,12 +91,12 @@ func TestCountersAreApart(t *testing.T) {
 		type span struct{ from, to uintptr }
 		var spans []span
 		shares := 0
-		for sh := range s.shards {
+		s.eachShard(func(sh *shard) {
 			spans = append(spans, span{uintptr(unsafe.Pointer(&sh.counts.requests)), uintptr(unsafe.Pointer(&sh.counts.events)) + unsafe.Sizeof(sh.counts.events)})
 			if sh.counts.requests.Load() > 0 {
 				shares++
 			}
-		}
+		})
 		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 		for i, one := range spans[1:] {
 			if one.from < spans[i].to+128 {
@@ -108,7 +114,7 @@ func TestLoopsHaveEquallyMany(t *testing.T) {
 	const loops, each = 5, 8
 	ended := make(chan Conn, loops*each)
 	s := &Server{Engine: Events(Auto), Protocol: onLoops{}, OnClose: func(c Conn, _ Reason) { ended <- c }}
-	dial := serveOn(t, s, loops)
+	dial := serveOn(t, s, loops, loopback(t))
 	clients := map[*shard][]net.Conn{}
 	connect := func() {
 		nc := dial()
@@ -142,6 +148,56 @@ func TestLoopsHaveEquallyMany(t *testing.T) {
 		clients[&left.shard] = nil
 		for range each {
 			connect()
+		}
+	}
+}
+
+// Whoever has accepted a connection, its socket has the options that package net gives, and the
+// engine's limit of unsent bytes.
+func TestOptionsOfSockets(t *testing.T) {
+	options := [][2]int{
+		{syscall.IPPROTO_TCP, syscall.TCP_NODELAY}, {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE},
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT}, {syscall.IPPROTO_TCP, 25 /* TCP_NOTSENT_LOWAT */},
+	}
+	for name, x := range map[string]struct {
+		config net.ListenConfig
+		want   [6]int
+	}{
+		"default":       {net.ListenConfig{}, [6]int{1, 1, 15, 15, 9, maxUnsent}},
+		"no keep-alive": {net.ListenConfig{KeepAlive: -1}, [6]int{1, 0, 7200, 75, 9, maxUnsent}},
+	} {
+		ln, err := x.config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Server{Engine: Events(Auto), Protocol: onLoops{}}
+		dial := serveOn(t, s, 2, ln)
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				for range 25 {
+					nc := dial()
+					nc.Write([]byte("hello\n"))
+					if _, err := nc.Read(make([]byte, 1)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		clients.Wait()
+		seen := 0
+		s.each(func(k connRef) {
+			seen++
+			var got [6]int
+			for i, option := range options {
+				got[i], _ = syscall.GetsockoptInt(int(k.s.socket), option[0], option[1])
+			}
+			if got != x.want {
+				t.Errorf("%s: connection %d has %v, want %v", name, seen, got, x.want)
+			}
+		})
+		if seen != 200 {
+			t.Errorf("%s: %d connections", name, seen)
 		}
 	}
 }

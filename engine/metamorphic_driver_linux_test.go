@@ -248,9 +248,7 @@ func (l *playing) calm() {
 // progress changes with everything that the server does.
 func (l *playing) progress() (n int64) {
 	n = l.events.Load()
-	for sh := range l.srv.shards {
-		n += int64(sh.counts.bytesIn.Load() + sh.counts.bytesOut.Load())
-	}
+	l.srv.eachShard(func(sh *shard) { n += int64(sh.counts.bytesIn.Load() + sh.counts.bytesOut.Load()) })
 	return n
 }
 

@@ -182,26 +182,18 @@ func (s *Server) Context() context.Context {
 	return s.ctx
 }
 
-// shards yields those of the loops, also of loops that have ended, and of the flushers.
-func (s *Server) shards(yield func(*shard) bool) {
+// eachShard calls do with those of all loops, also of loops that have ended, and of the flushers.
+func (s *Server) eachShard(do func(sh *shard)) {
 	for _, l := range s.started() {
-		if !yield(&l.shard) {
-			return
-		}
+		do(&l.shard)
 	}
 	for _, f := range s.flushers {
-		if !yield(&f.shard) {
-			return
-		}
+		do(&f.shard)
 	}
 }
 
 // each calls do with every connection, with its mutex held.
-func (s *Server) each(do func(k connRef)) {
-	for sh := range s.shards {
-		sh.each(do)
-	}
-}
+func (s *Server) each(do func(k connRef)) { s.eachShard(func(sh *shard) { sh.each(do) }) }
 
 // reportPanic counts and logs a panic of user code. The deferred function that has recovered
 // v calls it.

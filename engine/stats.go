@@ -53,7 +53,7 @@ func (s *Server) Stats() Stats {
 	}
 	st.Limits = s.limits
 	st.Handshakes, st.Resumed, st.HandshakesFailed = s.shaken.done.Load(), s.shaken.resumed.Load(), s.shaken.failed.Load()
-	for sh := range s.shards {
+	s.eachShard(func(sh *shard) {
 		c := &sh.counts
 		st.Requests += c.requests.Load()
 		st.Promised += c.promised.Load()
@@ -65,7 +65,7 @@ func (s *Server) Stats() Stats {
 		st.Sleeps += c.sleeps.Load()
 		st.Turns += c.turns.Load()
 		st.Events += c.events.Load()
-	}
+	})
 	for i := range st.Ended {
 		st.Ended[i] = s.ended[i].Load()
 	}
