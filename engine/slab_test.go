@@ -36,13 +36,6 @@ func TestSlotSize(t *testing.T) {
 	}
 }
 
-// A shard's counters fill whole cache lines.
-func TestCountersSize(t *testing.T) {
-	if n := unsafe.Sizeof(counters{}); n%64 != 0 {
-		t.Errorf("%d bytes", n)
-	}
-}
-
 // A key identifies a connection, not its slot: no key is used twice, whatever is freed in
 // between, the slab's memory included.
 func TestKeysAreNotUsedAgain(t *testing.T) {
@@ -71,8 +64,8 @@ func TestKeysAreNotUsedAgain(t *testing.T) {
 			t.Fatal("a stale key finds a connection")
 		}
 	}
-	if l.open != 0 {
-		t.Errorf("%d open connections", l.open)
+	if l.open.Load() != 0 {
+		t.Errorf("%d open connections", l.open.Load())
 	}
 }
 
@@ -290,7 +283,7 @@ func TestSlabShrinksWhileOthersLook(t *testing.T) {
 		}
 		chunks[200].side.open = 1 // except for one
 		l.chunks.Store(&chunks)
-		l.open++
+		l.open.Add(1)
 		k := connRef{sh: l, s: &left.slots[1], x: &left.inflights[1], key: keyOf(200*chunkSlots+1, 9)}
 		k.owner().free() // frees 200 chunks
 		if n := len(*l.chunks.Load()); n != 1 {
