@@ -88,7 +88,7 @@ func attack(random *rand.Rand, victim, thief uint64) (kind string, packets []byt
 		if random.IntN(2) == 0 {
 			content = content[:random.IntN(len(content))]
 		} else {
-			content = append(content, make([]byte, 1+random.IntN(50))...)
+			content = append(content, make([]byte, 3*random.IntN(17)+1+random.IntN(2))...) // no whole fields, which may follow
 		}
 		return "cut", submit(conn(content), 1)
 	case 2: // noise

@@ -28,12 +28,13 @@ func restore(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	return copied(ctx, flags, config, args, from, data, true, stdout, stderr)
 }
 
+// copied copies a log from a folder to another, which has to be empty for restore.
 func copied(ctx context.Context, flags *flag.FlagSet, config *string, args []string, from, to *string, empty bool, stdout, stderr io.Writer) error {
 	asJSON := flags.Bool("json", false, "print the result as JSON")
 	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
-	if *from == "" || *to == "" {
+	if empty && *from == "" || !empty && *to == "" {
 		return commandline.UsageError{Err: fmt.Errorf("give the folder of the backup with %s", map[bool]string{false: "--to", true: "--from"}[empty])}
 	}
 	watch := &progress{out: stderr, what: "copied", unit: "bytes"}
