@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"weak"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // slabs returns a shard without a runner, for its slab.
@@ -312,5 +314,21 @@ func TestSizesOfAConnection(t *testing.T) {
 	}
 	if size := unsafe.Sizeof(inflight{}); size > 448 {
 		t.Errorf("an inflight has %d bytes, want 448 at most", size)
+	}
+}
+
+// A connection that ends while something is in flight leaves the memory of that to the next one.
+func TestEndedConnectionsAllocateNothing(t *testing.T) {
+	if testrun.Race {
+		t.Skip("the race detector makes sync.Pool drop what it is given, to find misuse; go test without -race runs this")
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties pools
+	l := slabs()
+	if n := testing.AllocsPerRun(1000, func() {
+		k := taken(t, l)
+		promised(&k)
+		k.owner().free()
+	}); n > 0 {
+		t.Errorf("%v allocations per connection", n)
 	}
 }
