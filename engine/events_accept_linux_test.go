@@ -109,7 +109,7 @@ func TestCountersAreApart(t *testing.T) {
 	}
 }
 
-// New connections join the loop that has the fewest.
+// New connections join the loop that has the fewest, and wait for no mutex of another.
 func TestLoopsHaveEquallyMany(t *testing.T) {
 	const loops, each = 5, 8
 	ended := make(chan Conn, loops*each)
@@ -146,8 +146,18 @@ func TestLoopsHaveEquallyMany(t *testing.T) {
 			runtime.Gosched()
 		}
 		clients[&left.shard] = nil
+		for _, l := range s.loops {
+			if l != left {
+				l.mu.Lock()
+			}
+		}
 		for range each {
 			connect()
+		}
+		for _, l := range s.loops {
+			if l != left {
+				l.mu.Unlock()
+			}
 		}
 	}
 }
