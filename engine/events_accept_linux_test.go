@@ -76,7 +76,8 @@ func serveOn(t *testing.T, s *Server, n int, ln net.Listener) (dial func() net.C
 	}
 }
 
-// No two loops or flushers write counters within 128 bytes, two cache lines, and Stats sums them all.
+// Nobody writes within 128 bytes, two cache lines, of the counters of a loop or flusher, and Stats sums
+// them all.
 func TestCountersAreApart(t *testing.T) {
 	for _, n := range []int{1, 2, 9, 64} {
 		s := &Server{Engine: Events(Auto), Protocol: onLoops{}}
@@ -93,6 +94,10 @@ func TestCountersAreApart(t *testing.T) {
 		shares := 0
 		s.eachShard(func(sh *shard) {
 			spans = append(spans, span{uintptr(unsafe.Pointer(&sh.counts.requests)), uintptr(unsafe.Pointer(&sh.counts.events)) + unsafe.Sizeof(sh.counts.events)})
+			own := spans[len(spans)-1]
+			if before, after := own.from-uintptr(unsafe.Pointer(&sh.chunks)), uintptr(unsafe.Pointer(&sh.visiting))-own.to; before < 128 || after < 128 {
+				t.Errorf("counters begin %d bytes behind what all read, and end %d before what others write", before, after)
+			}
 			if sh.counts.requests.Load() > 0 {
 				shares++
 			}
@@ -109,7 +114,7 @@ func TestCountersAreApart(t *testing.T) {
 	}
 }
 
-// New connections join the loop that has the fewest.
+// New connections join the loop that has the fewest, and wait for no mutex of another.
 func TestLoopsHaveEquallyMany(t *testing.T) {
 	const loops, each = 5, 8
 	ended := make(chan Conn, loops*each)
@@ -146,8 +151,18 @@ func TestLoopsHaveEquallyMany(t *testing.T) {
 			runtime.Gosched()
 		}
 		clients[&left.shard] = nil
+		for _, l := range s.loops {
+			if l != left {
+				l.mu.Lock()
+			}
+		}
 		for range each {
 			connect()
+		}
+		for _, l := range s.loops {
+			if l != left {
+				l.mu.Unlock()
+			}
 		}
 	}
 }
