@@ -5,7 +5,7 @@
 //			return append(dst, msg...), nil
 //		},
 //	}
-//	srv := &http1.Server{Std: &http.Server{Addr: "127.0.0.1:8080", Handler: echo}}
+//	srv := &http1.Server{Addr: "127.0.0.1:8080", Handler: echo}
 //	log.Fatal(srv.ListenAndServe())
 //
 // An Upgrader is an http.Handler. On an http1.Server the connection stays on its engine: an
