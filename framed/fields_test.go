@@ -31,13 +31,14 @@ func TestLargestValues(t *testing.T) {
 		if string(req) == "later" {
 			c.Conn().Push(7, []byte("pushed"))
 			r := c.Later()
-			go r.Send(req)
+			go r.Send([]byte("later")) // req is the server's again when the handler has returned
 		}
 		return append(dst, req...), c.Context().Err()
 	})
 	try := func(t *testing.T, s *framed.Server, m *framed.Mux) {
 		pushed := make(chan uint64, 1)
-		s.Handler, m.Addr = handler, serve(t, s)
+		s.Handler = handler
+		m.Addr = serve(t, s)
 		m.Client.OnDeliver = func(id uint64, _ []byte) { pushed <- id }
 		defer m.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
