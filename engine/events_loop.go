@@ -68,7 +68,7 @@ const listedAtOnce = 16
 func (l *loop) round(d *workspace) bool {
 	for {
 		for l.next < l.found {
-			r := l.ready[l.next]
+			r := &l.ready[l.next]
 			l.next++
 			if key := r.Key(); key != sys.WakeKey {
 				if k, ok := l.find(key); ok {
