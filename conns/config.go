@@ -1,8 +1,10 @@
 package conns
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"math"
 	"time"
 )
 
@@ -21,37 +23,38 @@ type Config[C any] struct {
 	Close func(c C)
 
 	// Max is the maximum number of connections that are open, being dialed or being
-	// closed. Zero: 64, which is more than most servers can use at once.
+	// closed. Zero: 64, which is more than most servers can use at once. Negative: no limit.
 	Max int
 	// MinIdle is the number of idle connections to maintain: the pool dials them from New
 	// on, replaces missing ones at once, and does not close them for being idle. Zero:
 	// none.
 	MinIdle int
 	// MaxWaiters is the maximum number of callers that wait for a connection; further
-	// ones get ErrBusy. Zero: 10 000. Negative: callers never wait for a connection in
-	// use.
+	// ones get ErrBusy. Zero: 10 000. Negative: a panic.
 	MaxWaiters int
+	// NoWaiting makes callers wait only for a dial, never for a connection in use.
+	// MaxWaiters is ignored.
+	NoWaiting bool
 	// MaxDials is the maximum number of concurrent dials, and of concurrent probes. Zero:
-	// 16.
+	// 16. Negative: no limit.
 	MaxDials int
 
 	// MaxIdleTime is the idle timeout. A connection is closed up to an eighth of that
 	// later, at most a second, so stay well below the server's own idle timeout. Zero: 90
-	// s. Negative: none.
+	// s. Negative: off.
 	MaxIdleTime time.Duration
 	// MaxLifetime is the maximum age of a connection. The pool closes an older one when
 	// it is idle or released. One that MinIdle needs stays in use until its replacement
-	// is open, at most DialTimeout longer. Zero: 30 min. Negative: none.
+	// is open, at most DialTimeout longer. Zero: 30 min. Negative: off.
 	MaxLifetime time.Duration
 	// Jitter is the maximum fraction by which a connection's lifetime is shortened at
-	// random. It is drawn once, when the connection is opened. Zero: 0.1. Negative: none.
+	// random. It is drawn once, when the connection is opened. Zero: 0.1. Negative: off.
 	Jitter float64
-	// DialTimeout is the timeout of one Dial, and of one Probe. Zero: 5 s. Negative:
-	// none.
+	// DialTimeout is the timeout of one Dial, and of one Probe. Zero: 5 s. Negative: off.
 	DialTimeout time.Duration
 	// MaxBackoff is the maximum backoff after failed dials. The first pause is 25 to 50
 	// ms, each further one up to twice as long. After a pause, the pool tries a single
-	// dial. Zero: 5 s. Negative: no backoff.
+	// dial. Zero: 5 s. Negative: off.
 	MaxBackoff time.Duration
 
 	// Alive reports why a connection must not be reused, or nil. The pool calls it before
@@ -63,14 +66,16 @@ type Config[C any] struct {
 	// to a second too low.
 	Alive func(c C, idle time.Duration) error
 	// AliveAfter is for how long an idle connection is assumed to be healthy. Zero: 1 s.
-	// Negative: the pool calls Alive before every loan.
+	// Negative: a panic.
 	AliveAfter time.Duration
+	// AlwaysAsk makes the pool call Alive before every loan. AliveAfter is ignored.
+	AlwaysAsk bool
 	// Probe checks an idle connection in the background, with a round trip if necessary;
 	// meanwhile the connection is not lent. If it returns an error, the pool closes the
 	// connection. A probe neither counts as use nor delays a borrower. Zero: no probes.
 	Probe func(ctx context.Context, c C) error
 	// ProbeAfter is the interval of idleness between probes, and before the first. Zero:
-	// 30 s.
+	// 30 s. Negative: off.
 	ProbeAfter time.Duration
 
 	// Hooks are callbacks for metrics and logs.
@@ -89,16 +94,21 @@ type Hooks struct {
 	Closed func(why Reason, err error)
 }
 
-// New returns a Pool and starts to dial MinIdle connections. It panics if c.Dial is nil.
+// New returns a Pool and starts to dial MinIdle connections. It panics if c.Dial is nil,
+// or if c.MaxWaiters or c.AliveAfter is negative.
 func New[C any](c Config[C]) *Pool[C] {
-	if c.Dial == nil {
+	switch {
+	case c.Dial == nil:
 		panic("conns: Config.Dial is nil")
+	case c.MaxWaiters < 0:
+		panic("conns: Config.MaxWaiters is negative; to let nobody wait, set NoWaiting")
+	case c.AliveAfter < 0:
+		panic("conns: Config.AliveAfter is negative; to call Alive before every loan, set AlwaysAsk")
 	}
 	p := &Pool[C]{
-		config:   c.resolved(),
-		distrust: c.AliveAfter < 0,
-		epoch:    time.Now(),
-		gone:     make(chan struct{}),
+		config: c.resolved(),
+		epoch:  time.Now(),
+		gone:   make(chan struct{}),
 	}
 	r := &p.config
 	p.tick = max(time.Millisecond, min(time.Second, r.AliveAfter, r.MaxIdleTime/8, r.ProbeAfter/8))
@@ -121,17 +131,19 @@ func (c Config[C]) resolved() Config[C] {
 	if c.Alive == nil {
 		c.Alive = func(conn C, _ time.Duration) error { return peek(conn) }
 	}
-	c.Max = or(c.Max, 64, 1)
+	c.Max = or(c.Max, 64, math.MaxInt)
 	c.MinIdle = min(max(0, c.MinIdle), c.Max)
-	c.MaxWaiters = or(c.MaxWaiters, 10_000, 0)
-	c.MaxDials = or(c.MaxDials, 16, 1)
+	if c.MaxWaiters = cmp.Or(c.MaxWaiters, 10_000); c.NoWaiting {
+		c.MaxWaiters = 0
+	}
+	c.MaxDials = or(c.MaxDials, 16, math.MaxInt)
 	c.MaxIdleTime = or(c.MaxIdleTime, 90*time.Second, never)
 	c.MaxLifetime = or(c.MaxLifetime, 30*time.Minute, never)
 	c.Jitter = min(or(c.Jitter, 0.1, 0), 1)
 	c.DialTimeout = or(c.DialTimeout, 5*time.Second, never)
 	c.MaxBackoff = or(c.MaxBackoff, 5*time.Second, 0)
-	c.AliveAfter = or(c.AliveAfter, time.Second, never)
-	c.ProbeAfter = or(c.ProbeAfter, 30*time.Second, 30*time.Second)
+	c.AliveAfter = cmp.Or(c.AliveAfter, time.Second)
+	c.ProbeAfter = or(c.ProbeAfter, 30*time.Second, never)
 	if c.Probe == nil {
 		c.ProbeAfter = never
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/conns"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // slowly makes every dial take that long, unless its context ends first.
@@ -227,8 +228,10 @@ func TestClosingCountsAgainstMax(t *testing.T) {
 	}
 }
 
-func TestNewWithoutDialPanics(t *testing.T) {
-	if !panics(func() { conns.New(conns.Config[int]{}) }) {
-		t.Error("New without Dial did not panic")
+// Misuse is the programmer's: New names the field.
+func TestNewPanics(t *testing.T) {
+	dial := func(context.Context) (int, error) { return 0, nil }
+	for field, c := range map[string]conns.Config[int]{"Dial": {}, "MaxWaiters": {Dial: dial, MaxWaiters: -1}, "AliveAfter": {Dial: dial, AliveAfter: -1}} {
+		testrun.WantPanic(t, "conns: Config."+field+" is ", func() { conns.New(c) })
 	}
 }

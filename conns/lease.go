@@ -34,7 +34,7 @@ func (l Lease[C]) Release() {
 	p := l.lock()
 	s := l.slot
 	s.quiet = 0
-	if s.doomed == 0 && p.waiting.Len() == 0 && p.ticking && !p.distrust {
+	if s.doomed == 0 && p.waiting.Len() == 0 && p.ticking && !p.config.AlwaysAsk {
 		p.idle = append(p.idle, s)
 		p.mu.Unlock()
 		return
@@ -86,7 +86,11 @@ func (l Lease[C]) check() (good bool) {
 		why, err = LifetimeOver, nil
 		return false
 	}
-	if err = p.config.Alive(s.conn, now-s.quiet); err != nil {
+	idle := now - s.quiet // up to a tick too low
+	if idle < p.config.AliveAfter-p.tick && !p.config.AlwaysAsk {
+		return true
+	}
+	if err = p.config.Alive(s.conn, idle); err != nil {
 		err = fmt.Errorf("conns: idle connection: %w", err)
 	}
 	return err == nil

@@ -92,7 +92,7 @@ func TestPanicReturnsThePermit_article003(t *testing.T) {
 	s := &server{}
 	explode := false
 	c := s.config(1)
-	c.AliveAfter = -1
+	c.AlwaysAsk = true
 	c.Alive = func(*fake, time.Duration) error {
 		if explode {
 			panic("Alive")

@@ -46,7 +46,7 @@ func TestSocketsAreLookedAt_fasthttp1875(t *testing.T) {
 				Dial: func(ctx context.Context) (net.Conn, error) {
 					return dialer.DialContext(ctx, "tcp", ln.Addr().String())
 				},
-				AliveAfter: -1,
+				AlwaysAsk: true,
 			})
 			var accepting sync.WaitGroup
 			accepting.Go(func() {
@@ -124,7 +124,7 @@ func TestWhatIsNoSocketIsNotLookedAt(t *testing.T) {
 			servers = append(servers, server)
 			return client, nil
 		},
-		AliveAfter: -1,
+		AlwaysAsk: true,
 	})
 	for range 3 {
 		if err := p.Do(t.Context(), func(context.Context, net.Conn) error { return nil }); err != nil {

@@ -45,10 +45,9 @@ var (
 // Cost: Get and Release make no clock read, system call or allocation while there is an
 // idle connection that was used within the last second (BenchmarkGetRelease).
 type Pool[C any] struct {
-	config   Config[C] // with defaults; Resize changes Max and MinIdle
-	distrust bool      // call Alive before every loan
-	tick     time.Duration
-	epoch    time.Time
+	config Config[C] // with defaults; Resize changes Max and MinIdle
+	tick   time.Duration
+	epoch  time.Time
 
 	mu     sync.Mutex
 	ctx    context.Context // of dials and probes; ends with Reset and Close
@@ -203,7 +202,7 @@ func (p *Pool[C]) rest(s *slot[C]) {
 	copy(p.idle[i+1:], p.idle[i:])
 	p.idle[i] = s
 	s.loan.CompareAndSwap(0, 1) // lent before, for Lease.Reused
-	if p.distrust && s.quiet == 0 {
+	if p.config.AlwaysAsk && s.quiet == 0 {
 		s.quiet = p.now()
 	}
 	if !p.ticking {

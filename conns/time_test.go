@@ -329,7 +329,7 @@ func TestAliveAlways(t *testing.T) {
 	s := &server{}
 	asked := 0
 	c := s.config(1)
-	c.AliveAfter = -1
+	c.AlwaysAsk = true
 	c.Alive = func(*fake, time.Duration) error { asked++; return nil }
 	in(t, s, c, func(t *testing.T, p *conns.Pool[*fake]) {
 		for range 10 {

@@ -131,11 +131,11 @@ func TestGetEndsWithItsContext_article003(t *testing.T) {
 }
 
 func TestMaxWaiters(t *testing.T) {
-	for name, c := range map[string]struct{ most, wait int }{"two": {2, 2}, "nobody": {-1, 0}} {
+	for name, c := range map[string]struct{ most, wait int }{"two": {2, 2}, "nobody": {0, 0}} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{onDial: func(context.Context) error { pass1(time.Second); return nil }}
 			cfg := s.config(2)
-			cfg.MaxWaiters = c.most
+			cfg.MaxWaiters, cfg.NoWaiting = c.most, c.most == 0
 			in(t, s, cfg, func(t *testing.T, p *conns.Pool[*fake]) {
 				// Waiting for one's own dial does not count as a waiter.
 				a, b := later(t.Context(), p), later(t.Context(), p)

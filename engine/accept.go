@@ -21,6 +21,11 @@ import (
 // ErrServerClosed; it always closes ln. It keeps running when descriptors run out. But
 // when there are none for the server's first connection at the start, Serve returns an
 // error: the server would refuse everybody and look as if it ran.
+//
+// On Linux, Events accepts by itself what a *net.TCPListener or *net.UnixListener brings in
+// quick succession. It then notices up to 20 ms late that ln was closed or has a deadline. The
+// socket of ln gets the options that package net gives to connections (TCP_NODELAY,
+// keep-alive), which other owners of that socket see.
 func (s *Server) Serve(ln net.Listener) error {
 	if s.Protocol == nil {
 		panic("engine: Server.Protocol is nil")
@@ -53,6 +58,10 @@ func (s *Server) Serve(ln net.Listener) error {
 		return err
 	}
 
+	var quick sys.Acceptor
+	next := func(socket sys.Socket, from netip.AddrPort) {
+		s.acceptSocket(socket, arrival{from: from, config: config})
+	}
 	var spare sys.Spare
 	spare.Hold()
 	defer spare.Release()
@@ -69,7 +78,11 @@ func (s *Server) Serve(ln net.Listener) error {
 				spare.Hold()
 				continue
 			}
+			if s.how.style == events {
+				quick.Learn(ln, nc)
+			}
 			s.accept(nc, config)
+			quick.Follow(next)
 		case s.draining.Load():
 			return ErrServerClosed
 		case sys.Exhausted(err) && spare.Release():
@@ -130,61 +143,88 @@ func (s *Server) prepare(ln net.Listener) error {
 	return nil
 }
 
+// arrival is a new connection.
+type arrival struct {
+	from    netip.AddrPort
+	config  *tls.Config // nil without TLS
+	proxy   bool        // it comes from a trusted proxy
+	counted bool        // for its address
+	crowded bool        // others are making room for newcomers
+}
+
 // accept serves nc, or refuses it; with TLS if there is a config.
 func (s *Server) accept(nc net.Conn, config *tls.Config) {
-	from, counted := transport.AddrPort(nc.RemoteAddr()), false // once: an adapter may not know its peer any more when it is closed
-	proxy := admission.Within(s.TrustedProxies, from.Addr())
-	onLoop, socket := s.how.style == events && transport.IsSocket(nc), sys.NoSocket
-	if onLoop {
-		err := s.startLoops(nil)
+	a := arrival{from: transport.AddrPort(nc.RemoteAddr()), config: config} // once: an adapter may not know its peer any more when it is closed
+	if s.how.style == events && transport.IsSocket(nc) {
+		err, socket := s.startLoops(nil), sys.NoSocket
 		if err == nil {
 			socket, err = sys.Take(nc.(syscall.Conn))
 		}
+		nc.Close() // before the poll knows the socket: then closing the socket alone ends the connection
 		if err != nil {
-			nc.Close()
 			s.refused(NoDescriptors)
-			return
+		} else {
+			s.acceptSocket(socket, a)
 		}
+		return
 	}
-	s.mu.Lock()
-	why := s.admit(from.Addr(), proxy, &counted)
-	s.mu.Unlock()
-	if why == TooManyConns && s.displace(from.Addr()) {
-		s.mu.Lock()
-		why = s.admit(from.Addr(), proxy, &counted)
-		s.mu.Unlock()
-	}
-	if config != nil && (why != 0 || !onLoop) {
+	if config != nil {
 		nc = tls.Server(nc, config)
 	}
-	switch {
-	case why != 0:
-		socket.Close()
+	if why := s.admit(&a); why != 0 {
 		s.turnAway(nc, why)
-	case onLoop:
-		nc.Close() // before the poll knows the socket: then closing the socket alone ends the connection
-		s.joinLoop(socket, from, config, proxy, counted)
-	default:
-		s.startGoroutine(nc, from, config != nil, proxy, counted)
+	} else {
+		s.startGoroutine(nc, a)
 	}
 }
 
-// admit counts a new connection from addr, or returns the reason to refuse it; mu is
-// held. A proxy's connection does not count against the proxy's own address.
-func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
+// acceptSocket serves a socket on a loop, or refuses it.
+func (s *Server) acceptSocket(socket sys.Socket, a arrival) {
+	switch why := s.admit(&a); {
+	case why == 0:
+		s.joinLoop(socket, a)
+	case a.config != nil: // a TLS handshake for a refusal would help a flood
+		socket.Close()
+		s.refused(why)
+	default:
+		if nc, err := transport.NetConn(socket); err != nil {
+			s.refused(why)
+		} else {
+			s.turnAway(nc, why)
+		}
+	}
+}
+
+// admit counts a new connection, for which another may have to go, or returns the reason to refuse
+// it. A proxy's connection does not count against the proxy's own address.
+func (s *Server) admit(a *arrival) Reason {
+	a.proxy = admission.Within(s.TrustedProxies, a.from.Addr())
+	why := s.admitOne(a)
+	if why == TooManyConns && s.displace(a.from.Addr()) {
+		why = s.admitOne(a)
+	}
+	return why
+}
+
+// admitOne is admit where there is a place. It holds mu once, and nothing else does for a connection
+// before its end, unless others are making room.
+func (s *Server) admitOne(a *arrival) Reason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case s.draining.Load():
 		return ShuttingDown
-	case !proxy && !s.addresses.HasPlace(addr):
+	case !a.proxy && !s.addresses.HasPlace(a.from.Addr()):
 		return TooManyPerAddress
 	case s.open-s.displacing >= s.limits.Conns:
 		return TooManyConns
 	}
-	if !proxy {
-		s.addresses.Count(addr, counted)
+	if !a.proxy {
+		s.addresses.Count(a.from.Addr(), &a.counted)
 	}
 	s.open++
 	s.accepted.Add(1)
+	a.crowded = s.displacing > 0
 	return 0
 }
 

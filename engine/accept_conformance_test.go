@@ -1,7 +1,10 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
@@ -189,5 +192,113 @@ func TestConnsPerAddressCountsNetworksOfIPv6(t *testing.T) {
 			t.Error("an ended connection still counts")
 		}
 		from("2001:db8:0:1::4", refused)
+	})
+}
+
+// visitors connect to ln one after the other, ask and leave, until the test ends. The channel gets a
+// value for each that was answered.
+func visitors(t *testing.T, ln net.Listener) (answered chan struct{}) {
+	stop := make(chan struct{})
+	answered = make(chan struct{}, 1<<10)
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		close(stop)
+		all.Wait()
+	})
+	for range 2 {
+		all.Go(func() {
+			for s := (&server{addr: ln.Addr()}); ; {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if !isServed(s, patience/5) {
+					<-time.After(tick) // refused, or nobody accepts
+				} else if len(answered) < cap(answered)/2 {
+					answered <- struct{}{}
+				}
+			}
+		})
+	}
+	return answered
+}
+
+// Serve ends when somebody closes its listener, also while connections come one after the other, and
+// nobody can connect from then on. The connections stay.
+func TestServeEndsWithItsListener(t *testing.T) {
+	onEach(t, append(over(overTCP), over(overUnix)...), func(t *testing.T, g ground) {
+		ln := listen(t, g.network)
+		s := &engine.Server{Protocol: answering, Engine: g.engine}
+		defer s.Close()
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ln) }()
+		answered := visitors(t, ln)
+		nc, err := net.Dial(ln.Addr().Network(), ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(patience))
+		for range 100 {
+			heard(t, answered, "an answer")
+		}
+		ln.Close()
+		if late, err := net.Dial(ln.Addr().Network(), ln.Addr().String()); err == nil {
+			late.Close()
+			t.Error("somebody listens after Close")
+		}
+		if err := heard(t, served, "Serve returns"); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Serve returned %v, want %v", err, net.ErrClosed)
+		}
+		io.WriteString(nc, "hello\n")
+		if _, err := io.ReadFull(nc, make([]byte, len("answer\n"))); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// failures is a Logger that reports when accepting fails.
+type failures struct {
+	slog.Handler
+	failed chan struct{}
+}
+
+func (f failures) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "accept failed; trying again" {
+		select {
+		case f.failed <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+func (f failures) Enabled(context.Context, slog.Level) bool { return true }
+
+// A deadline of the listener applies to Serve, also while connections come one after the other: it
+// accepts nobody until the deadline is moved.
+func TestListenerHasADeadline(t *testing.T) {
+	onEach(t, append(over(overTCP), over(overUnix)...), func(t *testing.T, g ground) {
+		failed := make(chan struct{}, 1)
+		ln := listen(t, g.network)
+		s := serveOn(t, g, ln, answering, func(s *engine.Server) { s.Logger = slog.New(failures{slog.DiscardHandler, failed}) })
+		answered := visitors(t, ln)
+		for range 50 {
+			heard(t, answered, "an answer")
+		}
+		deadline := ln.(interface{ SetDeadline(time.Time) error })
+		deadline.SetDeadline(time.Now())
+		heard(t, failed, "Accept's timeout")
+		before := s.Stats().Accepted
+		heard(t, failed, "another one, a second later")
+		if n := s.Stats().Accepted - before; n > 0 {
+			t.Errorf("%d connections were accepted after the deadline", n)
+		}
+		for len(answered) > 0 {
+			<-answered
+		}
+		deadline.SetDeadline(time.Time{})
+		heard(t, answered, "an answer, once there is no deadline")
 	})
 }

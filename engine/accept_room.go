@@ -14,21 +14,23 @@ import (
 // address. So neither clients that only connect nor those that keep connections for later
 // can lock others out.
 
-// queueSilent queues a new connection, and records it while connections count as displaced that
-// are still open. A connection that is refused because such a place did not become free
+// queueSilent queues a new connection, and records it if connections count as displaced that are
+// still open (crowded). A connection that is refused because such a place did not become free
 // is never queued: otherwise it could be displaced for another newcomer, and its one
 // place would count twice.
-func (s *Server) queueSilent(c Conn) {
-	s.mu.Lock()
-	over := s.excess > 0
-	if over {
-		s.excess--
-		over = s.open-s.displacing > s.limits.Conns // a refused newcomer may have left by itself
+func (s *Server) queueSilent(c Conn, crowded bool) {
+	over := false
+	if crowded {
+		s.mu.Lock()
+		if over = s.excess > 0; over {
+			s.excess--
+			over = s.open-s.displacing > s.limits.Conns // a refused newcomer may have left by itself
+		}
+		if !over && s.displacing > 0 {
+			s.newcomers = append(s.newcomers, c)
+		}
+		s.mu.Unlock()
 	}
-	if !over && s.displacing > 0 {
-		s.newcomers = append(s.newcomers, c)
-	}
-	s.mu.Unlock()
 	if over {
 		c.Close(TooManyConns)
 		s.logRefusal(TooManyConns)

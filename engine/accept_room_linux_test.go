@@ -13,7 +13,7 @@ import (
 func TestUnreadConnectionsDoNotHoldUpTheirLoop(t *testing.T) {
 	s := bare(Limits{Conns: 2})
 	s.spoken.Store(&[]*spoken{newSpoken(always{})})
-	f := newFlusher(s, 0)
+	f := newFlusher(s)
 	s.flushers = append(s.flushers, f)
 	now := s.clock.Read() + 60_000
 	s.clock.Set(now)

@@ -15,7 +15,7 @@ func TestRefusedNewcomerDoesNotMakeRoom(t *testing.T) {
 	s := bare(Limits{Conns: 3})
 	k := s.bareConn()
 	s.open, s.excess = 4, 1
-	if s.queueSilent(k.conn()); k.reason() != TooManyConns {
+	if s.queueSilent(k.conn(), true); k.reason() != TooManyConns {
 		t.Errorf("it ends for %v, want %v", k.reason(), TooManyConns)
 	}
 	if _, ok := s.silent.Pop(); ok {
@@ -28,7 +28,7 @@ func TestNewcomerIsNotedWhileOthersMakeRoom(t *testing.T) {
 	s := bare(Limits{Conns: 3})
 	k := s.bareConn()
 	s.open, s.displacing, s.excess = 4, 1, 1 // the newcomer to refuse has left
-	if s.queueSilent(k.conn()); k.reason() != 0 {
+	if s.queueSilent(k.conn(), true); k.reason() != 0 {
 		t.Fatalf("it ends for %v, want nothing", k.reason())
 	}
 	if s.refuseNewcomer(); k.reason() != TooManyConns {
@@ -44,7 +44,7 @@ func TestNewcomerIsNotDisplacedForItself(t *testing.T) {
 	s.open, s.displacing = 2, 1
 	older.s.facets.set(isDisplaced)
 	newcomer := s.bareConn()
-	s.queueSilent(newcomer.conn())
+	s.queueSilent(newcomer.conn(), true)
 	if older.owner().markSpoken(); newcomer.s.facets.has(isDisplaced) || newcomer.reason() != TooManyConns {
 		t.Errorf("it is displaced: %v, and ends for %v, want %v", newcomer.s.facets.has(isDisplaced), newcomer.reason(), TooManyConns)
 	}
@@ -60,7 +60,7 @@ func (always) GivesWay() bool { return true }
 func TestLongestIdleGivesWayFirst(t *testing.T) {
 	s := bare(Limits{Conns: 100})
 	s.spoken.Store(&[]*spoken{newSpoken(always{})})
-	f := newFlusher(s, 0)
+	f := newFlusher(s)
 	s.flushers = append(s.flushers, f)
 	now := s.clock.Read() + 60_000
 	s.clock.Set(now)
@@ -102,7 +102,7 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 func BenchmarkLook(b *testing.B) {
 	s := bare(Limits{})
 	s.spoken.Store(&[]*spoken{newSpoken(always{})})
-	f := newFlusher(s, 0)
+	f := newFlusher(s)
 	s.flushers = append(s.flushers, f)
 	for i := range 50_000 {
 		k, why := f.take()
@@ -129,7 +129,7 @@ func BenchmarkLook(b *testing.B) {
 func TestALookReadsNothingOfTheOwners(t *testing.T) {
 	s := bare(Limits{Conns: 100})
 	s.spoken.Store(&[]*spoken{newSpoken(always{})})
-	f := newFlusher(s, 0)
+	f := newFlusher(s)
 	s.flushers = append(s.flushers, f)
 	k, why := f.take()
 	if why != 0 {

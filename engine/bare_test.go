@@ -28,7 +28,7 @@ func bare(l Limits) *Server {
 
 // bareShard returns a shard without a runner.
 func (s *Server) bareShard() *shard {
-	sh := &shard{srv: s, counts: &s.counts[0]}
+	sh := &shard{srv: s}
 	sh.Bell.Init(func() {})
 	sh.chunks.Store(&[]chunk{})
 	return sh

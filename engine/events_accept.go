@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"crypto/tls"
 	"fmt"
-	"net/netip"
 	"runtime"
 
 	"github.com/hone-go/hone/internal/sys"
@@ -12,7 +10,10 @@ import (
 // How the Events engine assigns connections to loops.
 
 // startLoops starts the loops, unless they run already.
-func (s *Server) startLoops(fault sys.Fault) error {
+func (s *Server) startLoops(fault sys.Fault) error { return s.startSome(loopCount(), fault) }
+
+// startSome is startLoops for n of them.
+func (s *Server) startSome(n int, fault sys.Fault) error {
 	if len(s.started()) > 0 {
 		return nil
 	}
@@ -22,8 +23,8 @@ func (s *Server) startLoops(fault sys.Fault) error {
 		return nil
 	}
 	var loops []*loop
-	for i := range loopCount() {
-		l, err := newLoop(s, i, fault)
+	for range n {
+		l, err := newLoop(s, fault)
 		if err != nil {
 			for _, l := range loops {
 				l.poll.Close()
@@ -59,16 +60,16 @@ func (s *Server) started() []*loop {
 }
 
 // joinLoop gives an admitted connection to the loop that has the fewest.
-func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, config *tls.Config, proxy, counted bool) {
+func (s *Server) joinLoop(socket sys.Socket, a arrival) {
 	k, why := s.leastLoaded().take()
 	if why != 0 {
 		socket.Close()
-		s.uncount(why, from.Addr(), counted, 0)
+		s.uncount(why, a.from.Addr(), a.counted, 0)
 		return
 	}
-	k.owner().begin(from, socket, nil, proxy, counted)
-	if config != nil {
-		k.held().secure(config)
+	k.owner().begin(a.from, socket, nil, a.proxy, a.counted)
+	if a.config != nil {
+		k.held().secure(a.config)
 	}
 	if s.forced.Load() { // the loop may have ended
 		k.fail(Forced)
@@ -81,18 +82,16 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, config *tls.Co
 		k.held().list()
 	}
 	k.held().release()
-	s.queueSilent(k.conn())
+	s.queueSilent(k.conn(), a.crowded)
 }
 
 // leastLoaded returns the loop that has the fewest connections.
 func (s *Server) leastLoaded() (least *loop) {
-	fewest := 0
-	for _, l := range s.loops {
-		l.mu.Lock()
-		if n := l.open; least == nil || n < fewest {
-			least, fewest = l, n
+	least = s.loops[0]
+	for _, l := range s.loops[1:] {
+		if l.open.Load() < least.open.Load() {
+			least = l
 		}
-		l.mu.Unlock()
 	}
 	return least
 }

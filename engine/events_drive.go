@@ -10,9 +10,9 @@ import (
 // A connection's life on an event loop: what the poll reports, which steps follow, and
 // what the connection then waits for.
 
-// onReady handles an event of the poll: a copy, because whoever takes the loop over in a visit reuses
-// its array. The caller is the loop.
-func (k *connRef) onReady(d *workspace, r sys.Ready) {
+// onReady handles an event of the poll. The caller is the loop; whoever takes it over in a visit reuses
+// the event.
+func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 	s := k.s
 	switch ended, away := k.standing(); {
 	case ended:
@@ -28,6 +28,7 @@ func (k *connRef) onReady(d *workspace, r sys.Ready) {
 	}
 	switch {
 	case readable && k.owner().readsOn():
+		writable := r.Out()
 		if k.servedOffLoop() {
 			k.owner().handOff()
 			return
@@ -39,7 +40,7 @@ func (k *connRef) onReady(d *workspace, r sys.Ready) {
 		if !d.offLoop && s.own.has(isLate) {
 			k.sh.loop.yield.Others()
 		}
-		k.owner().drive(d, r.Out())
+		k.owner().drive(d, writable)
 		return
 	case readable && k.phase() == life.Lingering:
 		k.owner().discardOnce(d)
@@ -63,7 +64,7 @@ func (k owner) readsOn() bool {
 // onReadyAway writes the queued output of a connection that is off its loop. It reports
 // whether the connection still is: the event may be a one-shot event that an owner who
 // has just returned the connection has armed.
-func (k *connRef) onReadyAway(r sys.Ready) bool {
+func (k *connRef) onReadyAway(r *sys.Ready) bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	switch ended, away := k.standing(); {

@@ -170,7 +170,7 @@ func newStage(t *testing.T, script []byte) *stage {
 	s.helpers.srv = s
 	s.watchdog.Init()
 	s.workspaces.New = func() any { return &workspace{in: make([]byte, st.seats)} }
-	l, err := newLoop(s, 0, st.fault)
+	l, err := newLoop(s, st.fault)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,11 +317,7 @@ func (st *stage) connect() {
 	}
 	syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1) // the kernel's minimum: about 4 KiB
 	a := &actor{fd: fds[1], id: byte(len(st.actors) + 1), seen: map[uint16]int{}, parts: map[uint16]int{}, pushes: map[uint16]int{}}
-	counted := false
-	st.s.mu.Lock()
-	why := st.s.admit(netip.Addr{}, false, &counted)
-	st.s.mu.Unlock()
-	if why != 0 {
+	if why := st.s.admit(new(arrival)); why != 0 {
 		syscall.Close(fds[0])
 		syscall.Close(fds[1])
 		return
@@ -638,9 +634,9 @@ func (st *stage) check() {
 	if s.OnOpen != nil {
 		told = st.opened
 	}
-	if s.open != 0 || st.l.open != 0 || s.output.Held() != 0 || s.input.Held() != 0 || s.output.Waiting() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
+	if s.open != 0 || st.l.open.Load() != 0 || s.output.Held() != 0 || s.input.Held() != 0 || s.output.Waiting() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
 		t.Errorf("counts: %d open, %d in the loop, %d bytes of output, %d of input, %d in line, %d ended of %d accepted, OnClose for %d",
-			s.open, st.l.open, s.output.Held(), s.input.Held(), s.output.Waiting(), ended, s.accepted.Load(), len(st.ended))
+			s.open, st.l.open.Load(), s.output.Held(), s.input.Held(), s.output.Waiting(), ended, s.accepted.Load(), len(st.ended))
 	}
 	for _, a := range st.actors {
 		why := st.ended[a.conn]

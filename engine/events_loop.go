@@ -2,7 +2,6 @@ package engine
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/engine/internal/pace"
@@ -25,12 +24,10 @@ type loop struct {
 	work   int // amount of work since the last sleep, for the policy
 	policy pace.Sleep
 	yield  pace.Yield
-	turns  int // since counted was updated
+	turns  int // not in counts yet
 	events int
 	visits uint64
 	slow   pace.Alarm
-
-	counted struct{ sleeps, turns, events atomic.Uint64 }
 }
 
 // loopRead is the read size of a loop, and helperRead that of a helper: there may be many
@@ -40,13 +37,13 @@ const (
 	helperRead = 4 << 10
 )
 
-func newLoop(s *Server, i int, fault sys.Fault) (*loop, error) {
+func newLoop(s *Server, fault sys.Fault) (*loop, error) {
 	poll, err := sys.NewPoll(fault)
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{}
-	l.loop, l.srv, l.counts, l.poll = l, s, &s.counts[i%len(s.counts)], poll
+	l.loop, l.srv, l.poll = l, s, poll
 	l.Bell.Init(func() { poll.Wake() })
 	l.chunks.Store(&[]chunk{})
 	return l, nil
@@ -71,7 +68,7 @@ const listedAtOnce = 16
 func (l *loop) round(d *workspace) bool {
 	for {
 		for l.next < l.found {
-			r := l.ready[l.next]
+			r := &l.ready[l.next]
 			l.next++
 			if key := r.Key(); key != sys.WakeKey {
 				if k, ok := l.find(key); ok {
@@ -133,7 +130,7 @@ func (l *loop) wait() bool {
 		return false
 	}
 	l.count()
-	l.counted.sleeps.Add(1)
+	l.counts.sleeps.Add(1)
 	l.policy.Slept(l.work, l.srv.how.hand == Auto && l.srv.helpers.busy.Load() > 0)
 	l.busy, l.work = 0, 0
 	if l.policy.Parked {
@@ -169,8 +166,8 @@ const othersRan = 2 * time.Microsecond
 // count publishes the loop's counters. Not in every turn: it costs as much as a small
 // handler.
 func (l *loop) count() {
-	l.counted.turns.Add(uint64(l.turns))
-	l.counted.events.Add(uint64(l.events))
+	l.counts.turns.Add(uint64(l.turns))
+	l.counts.events.Add(uint64(l.events))
 	l.turns, l.events = 0, 0
 }
 

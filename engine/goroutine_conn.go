@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"runtime"
 	"sync/atomic"
 
@@ -43,14 +42,14 @@ type goroutineConn struct {
 
 const noDescriptor = -1
 
-// startGoroutine serves an admitted connection on a goroutine of its own; secure: nc is TLS, of
+// startGoroutine serves an admitted connection on a goroutine of its own. With a config nc is TLS, of
 // which a PROXY header is no part.
-func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, secure, proxy, counted bool) {
+func (s *Server) startGoroutine(nc net.Conn, a arrival) {
 	sh := &s.flushers[s.accepted.Load()%uint64(len(s.flushers))].shard
 	k, why := sh.take()
 	if why != 0 {
 		nc.Close()
-		s.uncount(why, from.Addr(), counted, 0)
+		s.uncount(why, a.from.Addr(), a.counted, 0)
 		return
 	}
 	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc, &s.goroutines), fd: noDescriptor}
@@ -63,15 +62,15 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, secure, proxy,
 		g.own = &workspace{in: make([]byte, size), g: g, ref: k, offLoop: true}
 		g.own.box.Lend(&s.input, g.own.in)
 	}
-	k.owner().begin(from, sys.NoSocket, g, proxy, counted)
-	if secure && proxy {
+	k.owner().begin(a.from, sys.NoSocket, g, a.proxy, a.counted)
+	if a.config != nil && a.proxy {
 		k.s.own.set(mustShake)
 	}
 	if s.forced.Load() {
 		k.held().abort(Forced)
 	}
 	k.s.mu.Unlock()
-	s.queueSilent(k.conn())
+	s.queueSilent(k.conn(), a.crowded)
 	go g.live()
 }
 

@@ -14,9 +14,9 @@ type flusher struct {
 	kick  chan struct{}
 }
 
-func newFlusher(s *Server, i int) *flusher {
+func newFlusher(s *Server) *flusher {
 	f := &flusher{kick: make(chan struct{}, 1)}
-	f.srv, f.counts = s, &s.counts[i%len(s.counts)]
+	f.srv = s
 	f.chunks.Store(&[]chunk{})
 	f.Bell.Init(func() {
 		select {

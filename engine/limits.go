@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -9,7 +10,8 @@ import (
 )
 
 // Limits are the limits and timeouts that protect a server. The zero value is safe: a
-// zero field means its default, and a negative one no limit.
+// zero field means its default. A negative one means no limit, as do values beyond
+// math.MaxInt32 and 24 days; memory budgets may be larger.
 type Limits struct {
 	// FrameTime is the read timeout of one message, from its first byte to its last, plus
 	// the time for its size at FrameRate. Zero: 5 s. It is absolute: slow progress does
@@ -17,10 +19,10 @@ type Limits struct {
 	// of accept.
 	FrameTime time.Duration
 	// FrameRate is the minimum rate of a legitimate sender in bytes per second. Zero:
-	// 1024. Negative: a message gets no time for its size.
+	// 1024. Negative: a panic. With math.MaxInt, a message gets no time for its size.
 	FrameRate int
-	// FrameSize is the maximum size of a message. Zero: 64 KiB. The protocol enforces it,
-	// because it can send the peer the reason.
+	// FrameSize is the maximum size of a message, 2 GiB at most. Zero: 64 KiB. Negative: a
+	// panic. The protocol enforces it, because it can send the peer the reason.
 	FrameSize int
 	// IdleTime is the idle timeout: the engine closes a connection that has sent nothing
 	// for that long while no reply was owed to it. A late reply may take as long when the
@@ -75,8 +77,15 @@ type Limits struct {
 	ConnsPerAddress int
 }
 
-// OrDefaults returns l with every zero field replaced by its default.
+// OrDefaults returns l with every zero field replaced by its default. It panics if
+// FrameRate or FrameSize is negative, as a server does.
 func (l Limits) OrDefaults() Limits {
+	if l.FrameRate < 0 {
+		panic(fmt.Sprintf("engine: Limits.FrameRate is %d; for unlimited time set FrameTime to -1, for no time beyond it FrameRate to math.MaxInt", l.FrameRate))
+	}
+	if l.FrameSize < 0 {
+		panic(fmt.Sprintf("engine: Limits.FrameSize is %d; set the largest size that a message may have, or 0 for the default", l.FrameSize))
+	}
 	const never = time.Duration(math.MaxInt64)
 	orTime := func(v *time.Duration, d time.Duration) {
 		switch {
@@ -86,11 +95,12 @@ func (l Limits) OrDefaults() Limits {
 			*v = never
 		}
 	}
+	most := math.MaxInt32
 	orInt := func(v *int, d int) {
 		switch {
 		case *v == 0:
 			*v = d
-		case *v < 0:
+		case *v < 0 || *v > most: // nothing that is computed from it may overflow
 			*v = math.MaxInt32
 		}
 	}
@@ -105,11 +115,12 @@ func (l Limits) OrDefaults() Limits {
 	orInt(&l.HardCap, 256<<10)
 	orInt(&l.InFlight, 1024)
 	orInt(&l.TotalInFlight, 64<<10)
-	orInt(&l.TotalOutput, 128<<20)
-	orInt(&l.TotalInput, 128<<20)
 	orInt(&l.Helpers, 10_000)
 	orInt(&l.Conns, defaultConns())
 	orInt(&l.ConnsPerAddress, math.MaxInt32)
+	most = max(most, math.MaxInt/32)
+	orInt(&l.TotalOutput, 128<<20)
+	orInt(&l.TotalInput, 128<<20)
 	return l
 }
 

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 func TestLimitsOrDefaults(t *testing.T) {
@@ -25,13 +27,18 @@ func TestLimitsOrDefaults(t *testing.T) {
 			Conns: conns, ConnsPerAddress: math.MaxInt32,
 		}},
 		{"off", Limits{
-			FrameTime: -1, FrameRate: -1, FrameSize: -1, IdleTime: -time.Hour, AuthTime: -1, HighWater: -2, HardCap: -3,
+			FrameTime: -1, FrameRate: math.MaxInt, FrameSize: math.MaxInt, IdleTime: -time.Hour, AuthTime: -1, HighWater: -2, HardCap: -3,
 			StallTime: math.MinInt64, LingerTime: -1, InFlight: -1, TotalInFlight: -1, TotalOutput: math.MinInt32, TotalInput: -1, Helpers: -1, Conns: -1, ConnsPerAddress: -1,
 		}, Limits{
 			FrameTime: never, FrameRate: math.MaxInt32, FrameSize: math.MaxInt32, IdleTime: never, AuthTime: never,
 			HighWater: math.MaxInt32, HardCap: math.MaxInt32, StallTime: never, LingerTime: never,
 			InFlight: math.MaxInt32, TotalInFlight: math.MaxInt32, TotalOutput: math.MaxInt32, TotalInput: math.MaxInt32, Helpers: math.MaxInt32, Conns: math.MaxInt32, ConnsPerAddress: math.MaxInt32,
 		}},
+		{"large", Limits{TotalOutput: math.MaxInt / 64, TotalInput: math.MaxInt, Conns: math.MaxInt}, func() Limits {
+			l := Limits{}.OrDefaults()
+			l.TotalOutput, l.TotalInput, l.Conns = math.MaxInt/64, math.MaxInt32, math.MaxInt32
+			return l
+		}()},
 		{"set", Limits{
 			FrameTime: 1, FrameRate: 2, FrameSize: 3, IdleTime: 4, AuthTime: 16, HighWater: 5, HardCap: 6,
 			StallTime: 7, LingerTime: 8, InFlight: 9, TotalInFlight: 15, TotalOutput: 10, TotalInput: 14, Helpers: 13, Conns: 11, ConnsPerAddress: 12,
@@ -58,9 +65,15 @@ func TestEveryLimitHasADefault(t *testing.T) {
 			t.Errorf("%s is %v by default", v.Type().Field(i).Name, v.Field(i))
 		}
 		var off Limits
+		name := v.Type().Field(i).Name
 		reflect.ValueOf(&off).Elem().Field(i).SetInt(-1)
+		if name == "FrameRate" || name == "FrameSize" {
+			testrun.WantPanic(t, "engine: Limits."+name+" is -1; ", func() { off.OrDefaults() })
+			testrun.WantPanic(t, "engine: Limits."+name+" is -1; ", func() { (&Server{Limits: off}).Context() })
+			continue
+		}
 		if got := reflect.ValueOf(off.OrDefaults()).Field(i).Int(); got < math.MaxInt32 {
-			t.Errorf("%s is %d when switched off", v.Type().Field(i).Name, got)
+			t.Errorf("%s is %d when switched off", name, got)
 		}
 	}
 }

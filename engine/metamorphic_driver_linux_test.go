@@ -248,9 +248,7 @@ func (l *playing) calm() {
 // progress changes with everything that the server does.
 func (l *playing) progress() (n int64) {
 	n = l.events.Load()
-	for i := range l.srv.counts {
-		n += int64(l.srv.counts[i].bytesIn.Load() + l.srv.counts[i].bytesOut.Load())
-	}
+	l.srv.eachShard(func(sh *shard) { n += int64(sh.counts.bytesIn.Load() + sh.counts.bytesOut.Load()) })
 	return n
 }
 

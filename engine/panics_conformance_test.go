@@ -125,6 +125,23 @@ func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 	})
 }
 
+// A panic is answered although an earlier message of the same visit has sent a part of its
+// reply: only what the message itself has sent counts.
+func TestPanicAfterAnEarlierMessageHasFlushed(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "panic" {
+				panic("a handler's")
+			}
+			say(t, "part")
+			return t.Flush()
+		}})
+		c := s.dial(t)
+		c.send("flush\npanic\n")
+		c.wantEnd("part\n" + refusal(engine.Panicked))
+	})
+}
+
 // When Refuse panics for one peer during a drain, the others still get their refusals,
 // and Shutdown succeeds.
 func TestMisbehaviourInRefuseDuringADrain(t *testing.T) {

@@ -101,7 +101,6 @@ type Server struct {
 	judged    func(now timing.Tick)        // for tests: called between the sweeper's verdicts and their execution
 	abandoned atomic.Bool                  // all connections were cut off or given away: loops end even if user code still has some
 
-	counts   [8]counters
 	accepted atomic.Uint64
 	panics   atomic.Uint64
 	ended    [reasons]atomic.Uint64
@@ -160,9 +159,9 @@ func (s *Server) init() {
 		s.hurry = make(chan struct{})
 		s.empty = make(chan struct{})
 		s.listeners = map[*func()]struct{}{}
-		s.addresses.Init(s.Limits.ConnsPerAddress, s.Uncounted)
-		for i := range runtime.GOMAXPROCS(0) {
-			f := newFlusher(s, i)
+		s.addresses.Init(s.limits.ConnsPerAddress, s.Uncounted)
+		for range runtime.GOMAXPROCS(0) {
+			f := newFlusher(s)
 			s.flushers = append(s.flushers, f)
 			s.goroutines.Add(1)
 			go func() {
@@ -183,15 +182,18 @@ func (s *Server) Context() context.Context {
 	return s.ctx
 }
 
-// each calls do with every connection, with its mutex held.
-func (s *Server) each(do func(k connRef)) {
+// eachShard calls do with those of all loops, also of loops that have ended, and of the flushers.
+func (s *Server) eachShard(do func(sh *shard)) {
 	for _, l := range s.started() {
-		l.each(do)
+		do(&l.shard)
 	}
 	for _, f := range s.flushers {
-		f.each(do)
+		do(&f.shard)
 	}
 }
+
+// each calls do with every connection, with its mutex held.
+func (s *Server) each(do func(k connRef)) { s.eachShard(func(sh *shard) { sh.each(do) }) }
 
 // reportPanic counts and logs a panic of user code. The deferred function that has recovered
 // v calls it.

@@ -102,23 +102,25 @@ const awayBit = 1 << 31
 // need attention. Each event loop has one, and so has each flusher of the goroutine
 // engines.
 type shard struct {
-	srv      *Server
-	counts   *counters
-	loop     *loop         // its loop; nil on a goroutine engine
-	poll     *sys.Poll     // the loop's
+	srv    *Server
+	loop   *loop     // its loop; nil on a goroutine engine
+	poll   *sys.Poll // the loop's
+	chunks atomic.Pointer[[]chunk]
+
+	counts counters // between what is only read and what others write too
+
 	visiting atomic.Uint64 // the loop's: the running visit; see events_watchdog.go
 	borrowed atomic.Int32  // workspaces borrowed by connections of a goroutine engine
 
 	pace.Bell // keys of connections that need attention
 
-	mu         sync.Mutex  // before the Bell's
-	leaving    atomic.Bool // no new connections; the runner will end; written under mu
-	gone       bool        // the runner has ended
-	closed     bool        // the poll is closed
-	open       int
-	roomy      int    // no chunk before this one has a free slot
-	generation uint32 // of the latest connection
-	chunks     atomic.Pointer[[]chunk]
+	mu         sync.Mutex   // before the Bell's
+	leaving    atomic.Bool  // no new connections; the runner will end; written under mu
+	gone       bool         // the runner has ended
+	closed     bool         // the poll is closed
+	open       atomic.Int32 // connections; written under mu
+	roomy      int          // no chunk before this one has a free slot
+	generation uint32       // of the latest connection
 }
 
 // chunk is a piece of a shard's slab. Slots never move.
@@ -248,7 +250,7 @@ func (sh *shard) take() (connRef, Reason) {
 	s := &c.slots[i]
 	c.side.free = int(s.state)
 	c.side.open++
-	sh.open++
+	sh.open.Add(1)
 	if sh.generation++; sh.generation == awayBit {
 		sh.generation = 1
 	}
@@ -285,7 +287,7 @@ func (k owner) free() {
 	s.state = uint64(c.side.free)
 	c.side.free = slot%chunkSlots + 1
 	c.side.open--
-	sh.open--
+	open := sh.open.Add(-1)
 	sh.roomy = min(sh.roomy, slot/chunkSlots)
 	n := len(chunks)
 	for n > 1 && chunks[n-1].side.open == 0 && chunks[n-2].side.open <= chunkSlots/2 {
@@ -295,7 +297,7 @@ func (k owner) free() {
 		kept := slices.Clone(chunks[:n]) // a published slice is never modified: others read it without a lock
 		sh.chunks.Store(&kept)
 	}
-	if sh.open == 0 && sh.leaving.Load() {
+	if open == 0 && sh.leaving.Load() {
 		sh.Wake()
 		sh.closeIfLast()
 	}
@@ -329,11 +331,13 @@ func (k held) list() {
 
 // over reports whether a runner that is to end has nothing left to wait for; sh.mu is
 // held.
-func (sh *shard) over() bool { return sh.leaving.Load() && (sh.open == 0 || sh.srv.abandoned.Load()) }
+func (sh *shard) over() bool {
+	return sh.leaving.Load() && (sh.open.Load() == 0 || sh.srv.abandoned.Load())
+}
 
 // closeIfLast closes the poll when nobody uses it any more; sh.mu is held.
 func (sh *shard) closeIfLast() {
-	if sh.gone && sh.open == 0 && sh.poll != nil && !sh.closed {
+	if sh.gone && sh.open.Load() == 0 && sh.poll != nil && !sh.closed {
 		sh.closed = true
 		sh.Mute()
 		sh.poll.Close()

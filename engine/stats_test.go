@@ -127,7 +127,7 @@ func TestStatsOfWhatWaits(t *testing.T) {
 func TestStatsAllocate0(t *testing.T) {
 	s := bare(Limits{})
 	s.Engine = Buffered(0)
-	f := newFlusher(s, 0)
+	f := newFlusher(s)
 	s.flushers = append(s.flushers, f)
 	for range 10 {
 		if _, why := f.take(); why != 0 {

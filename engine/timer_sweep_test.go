@@ -15,7 +15,7 @@ import (
 // second.
 func TestSweepAllocates0(t *testing.T) {
 	s := bare(Limits{})
-	f := newFlusher(s, 0)
+	f := newFlusher(s)
 	s.flushers = append(s.flushers, f)
 	for i := range 3 * chunkSlots {
 		k, why := f.take()
@@ -38,7 +38,7 @@ func TestSweepAllocates0(t *testing.T) {
 
 func BenchmarkSweep(b *testing.B) {
 	s := bare(Limits{})
-	f := newFlusher(s, 0)
+	f := newFlusher(s)
 	s.flushers = append(s.flushers, f)
 	const conns = 50_000
 	for range conns {
@@ -61,7 +61,7 @@ func BenchmarkSweep(b *testing.B) {
 // connection looks older than it is.
 func TestLateSweepStrikesNobodyEarly(t *testing.T) {
 	s := bare(Limits{})
-	f := newFlusher(s, 0)
+	f := newFlusher(s)
 	s.flushers = append(s.flushers, f)
 	k, why := f.take()
 	if why != 0 {

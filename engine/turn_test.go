@@ -215,7 +215,7 @@ func TestRollbackTakesPromisesBack(t *testing.T) {
 	if err := kept.Send([]byte("x")); err != ErrSettled {
 		t.Errorf("sent twice: %v, want ErrSettled", err)
 	}
-	if got := s.counts[0].requests.Load(); got != 2 {
+	if got := c.sh.counts.requests.Load(); got != 2 {
 		t.Errorf("counted %d requests, want 2", got)
 	}
 }

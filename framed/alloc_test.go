@@ -53,7 +53,7 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 			return nil, c.Later().Send(req)
 		}, nil},
 		{"with a push", 2, func(c framed.Call, dst, req []byte) ([]byte, error) {
-			return append(dst, req...), c.Conn().Send(c.ID(), req)
+			return append(dst, req...), c.Conn().Push(c.ID(), req)
 		}, nil},
 		{"slow now and then", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
 			if c.Conn().Value() == nil {

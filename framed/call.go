@@ -15,10 +15,10 @@ import (
 //
 // It has at most four fields and 32 bytes, so that Go passes it in registers.
 type Call struct {
-	turn     *engine.Turn
-	protocol *protocol
-	id       uint64
-	message  message
+	turn        *engine.Turn
+	observation *observation // without OnRequest, one for all requests
+	id          uint64
+	message     message
 }
 
 // message identifies a message within a turn, and its kind.
@@ -43,15 +43,16 @@ func (c Call) Conn() Conn {
 // forced to stop, but not when it starts to drain. With Server.RequestTime it has a
 // deadline. Handlers that do not call Context pay nothing.
 func (c Call) Context() context.Context {
-	parent := c.protocol.ctx
+	p := c.observation.protocol
+	parent := p.ctx
 	if a := c.Conn().attachment(); a != nil && a.ctx != nil {
 		parent = a.ctx
 	}
 	ctx := c.turn.Context(parent)
-	if c.protocol.within <= 0 {
+	if p.within <= 0 {
 		return ctx
 	}
-	limited, cancel := context.WithTimeout(ctx, c.protocol.within)
+	limited, cancel := context.WithTimeout(ctx, p.within)
 	context.AfterFunc(ctx, cancel)
 	return limited
 }
@@ -64,12 +65,9 @@ func (c Call) Later() (r Reply) {
 	if c.turn.Promised() > 0 {
 		panic("framed: Call.Later called twice for one request")
 	}
-	r.reply, r.id, r.protocol = c.turn.Later(), c.id, c.protocol
+	r.reply, r.id, r.observation, r.serial = c.turn.Later(), c.id, c.observation, c.observation.serial.Load()
 	if c.message.command == wire.Conn {
-		r.began = answersConn
-	}
-	if c.protocol.onRequest != nil {
-		r.began |= c.turn.State
+		r.serial |= answersConn
 	}
 	return r
 }
@@ -86,10 +84,10 @@ func (c Call) check() {
 // It has 48 bytes: Go copies those in three separate stores, so that copying it again at
 // once does not stall on store forwarding, as overlapping stores would.
 type Reply struct {
-	reply    engine.Reply
-	id       uint64
-	protocol *protocol
-	began    uint64 // answersConn or 0; with OnRequest also Turn.State
+	reply       engine.Reply
+	id          uint64
+	observation *observation
+	serial      uint64 // of the observation, and answersConn or 0
 }
 
 // answersConn marks a reply to a Conn packet.
@@ -97,21 +95,23 @@ const answersConn = 1 << 63
 
 // request returns the command that the reply answers.
 func (r *Reply) request() wire.Command {
-	if r.began&answersConn != 0 {
+	if r.serial&answersConn != 0 {
 		return wire.Conn
 	}
 	return wire.Submit
 }
 
 // observed reports whether OnRequest is set.
-func (r *Reply) observed() bool { return r.protocol != nil && r.protocol.onRequest != nil }
+func (r *Reply) observed() bool {
+	return r.observation != nil && r.observation.protocol.onRequest != nil
+}
 
 // dialect returns the client's dialect.
 func (r *Reply) dialect() wire.Dialect {
-	if r.protocol == nil {
+	if r.observation == nil {
 		return wire.Standard
 	}
-	return r.protocol.dialect
+	return r.observation.protocol.dialect
 }
 
 // Send sends the reply and copies content. It returns ErrClosed when the connection has
@@ -129,7 +129,7 @@ func (r Reply) Conn() Conn { return Conn{r.reply.Conn()} }
 func (r *Reply) send(result wire.Result, content []byte, why error) error {
 	var p wire.Packet // set field by field: a composite literal would be built and copied
 	p.Command, p.Result, p.ID, p.Content = wire.SubmitAck, result, r.id, content
-	if r.began&answersConn != 0 {
+	if r.serial&answersConn != 0 {
 		p.Command = wire.ConnAck
 	}
 	var room [32]byte
@@ -148,12 +148,22 @@ func (r *Reply) send(result wire.Result, content []byte, why error) error {
 // use as a map key and to call from any goroutine, even after the connection has ended.
 type Conn struct{ c engine.Conn }
 
-// Send pushes a Deliver packet to the client: it copies the content and appends it to the
-// output queue. A client that does not read is disconnected.
-func (c Conn) Send(id uint64, content []byte) error {
+// Push sends the client a Deliver packet, which answers no request: it copies the content
+// and appends it to the output queue. The id is the application's, and may be 0. A client
+// that does not read is disconnected.
+func (c Conn) Push(id uint64, content []byte) error {
 	var room [32]byte
 	head, content := wire.Standard.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
 	return c.c.Push(head, content)
+}
+
+// Offer is Push for content that may be dropped, such as a state that the next push
+// replaces: for a client that reads too slowly, the oldest are dropped (engine.Conn.Offer,
+// engine.Stats.Dropped), and it is not disconnected for them.
+func (c Conn) Offer(id uint64, content []byte) error {
+	var room [32]byte
+	head, content := wire.Standard.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
+	return c.c.Offer(head, content)
 }
 
 // Close starts to close the connection and returns at once: the server stops reading and

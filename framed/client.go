@@ -1,6 +1,7 @@
 package framed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,13 +24,13 @@ var ErrNotSent = errors.New("framed: the request was not executed")
 type ClientOptions struct {
 	// Dialect must be the server's. Zero: wire.Standard.
 	Dialect wire.Dialect
-	// FrameSize is the largest frame accepted from the server. Zero: 16 MiB. Memory grows
-	// with the bytes received, never with the length claimed.
+	// FrameSize is the largest frame accepted from the server. Zero: 16 MiB. Negative: a
+	// panic. Memory grows with the bytes received, never with the length claimed.
 	FrameSize int
 	// Window is the maximum number of requests in flight on the connection; further calls
 	// wait. A request whose caller gave up stays in flight until its late reply arrives,
 	// because the server still works on it. Zero: 1024, which is what a server allows per
-	// connection (engine.Limits.InFlight).
+	// connection (engine.Limits.InFlight). Negative: a panic.
 	Window int
 	// OnDeliver is called with every push, in order of arrival. It runs on the goroutine
 	// that reads: replies wait until it returns, and content is valid until then. It must
@@ -84,11 +85,22 @@ const (
 // Dial connects to addr, which is host:port or unix:PATH as in Server.Addr, and returns a
 // Client. ctx bounds dialling only.
 func Dial(ctx context.Context, addr string, o ClientOptions) (*Client, error) {
+	o.check()
 	nc, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	return NewClient(nc, o), nil
+}
+
+// check panics if a size is negative.
+func (o *ClientOptions) check() {
+	switch {
+	case o.FrameSize < 0:
+		panic("framed: ClientOptions.FrameSize is negative; set the largest frame to accept, or 0 for the default")
+	case o.Window < 0:
+		panic("framed: ClientOptions.Window is negative; set how many requests may be in flight, or 0 for the default")
+	}
 }
 
 func dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -107,20 +119,15 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 // NewClient returns a Client on an open connection, such as a TLS one, and takes
 // ownership of it. It starts two goroutines, which end with the connection.
 func NewClient(nc net.Conn, o ClientOptions) *Client {
+	o.check()
 	c := &Client{
 		nc:        nc,
 		dialect:   o.Dialect,
-		frameSize: o.FrameSize,
-		window:    o.Window,
+		frameSize: cmp.Or(o.FrameSize, defaultFrameSize),
+		window:    cmp.Or(o.Window, defaultWindow),
 		onDeliver: o.OnDeliver,
 		done:      make(chan struct{}),
 		pending:   map[uint64]*pendingCall{},
-	}
-	if c.frameSize <= 0 {
-		c.frameSize = defaultFrameSize
-	}
-	if c.window <= 0 {
-		c.window = defaultWindow
 	}
 	c.gathered.L = &c.mu
 	c.used.New = func() any { return &pendingCall{settled: make(chan struct{}, 1)} }

@@ -52,9 +52,9 @@ func ExampleClient_pool() {
 		Dial: func(ctx context.Context) (*framed.Client, error) {
 			return framed.Dial(ctx, ln.Addr().String(), framed.ClientOptions{})
 		},
-		Alive:      func(c *framed.Client, _ time.Duration) error { return c.Err() },
-		AliveAfter: -1, // a Client knows at once, and checking it is cheap
-		Max:        8,
+		Alive:     func(c *framed.Client, _ time.Duration) error { return c.Err() },
+		AlwaysAsk: true, // a Client knows at once, and checking it is cheap
+		Max:       8,
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

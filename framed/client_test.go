@@ -396,7 +396,7 @@ func TestClientPushes(t *testing.T) {
 		}}
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
 			for id := range uint64(pushes) {
-				if err := c.Conn().Send(id, fmt.Append(nil, "push ", id)); err != nil {
+				if err := c.Conn().Push(id, fmt.Append(nil, "push ", id)); err != nil {
 					return dst, err
 				}
 			}

@@ -72,7 +72,7 @@ func ExampleCall_Later() {
 	// Output: slowly, ann, <nil>
 }
 
-func ExampleConn_Send() {
+func ExampleConn_Push() {
 	joined := make(chan framed.Conn, 1)
 	srv := &framed.Server{
 		Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
@@ -101,7 +101,7 @@ func ExampleConn_Send() {
 	fmt.Printf("%s, %v\n", reply, err)
 
 	member := <-joined
-	if err := member.Send(7, []byte("it rains")); err != nil {
+	if err := member.Push(7, []byte("it rains")); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(<-news)

@@ -129,7 +129,7 @@ func expose(t *testing.T, e engine.Engine, s *saboteur) *exposed {
 	go func() {
 		defer close(answered)
 		for r := range x.late {
-			r.Conn().Send(9, []byte("first this")) // it may have ended
+			r.Conn().Push(9, []byte("first this")) // it may have ended
 			if err := r.Send([]byte("late")); err != nil && err != framed.ErrClosed {
 				t.Errorf("a late reply: %v", err)
 			}

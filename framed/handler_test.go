@@ -648,7 +648,7 @@ func talk(t *testing.T, e engine.Engine, ln net.Listener, dial func() *peer) {
 	one, two := heard(t, owed, "a handler"), heard(t, owed, "a handler")
 	two.Send([]byte("done"))
 	p.want(ack(2, "done"))
-	c.Send(9, []byte("news"))
+	c.Push(9, []byte("news"))
 	p.want(deliver(9, "news"))
 	one.Send([]byte("done"))
 	p.want(ack(1, "done"))

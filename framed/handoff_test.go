@@ -133,12 +133,12 @@ func TestPushAndCloseOfAConnectionWhoseHandlerTakesItsTime(t *testing.T) {
 		release := make(chan struct{})
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
 			passes(aWhile)
-			if err := c.Conn().Send(7, []byte("on the way")); err != nil {
+			if err := c.Conn().Push(7, []byte("on the way")); err != nil {
 				t.Errorf("push: %v", err)
 			}
 			<-release
 			passes(aWhile)
-			c.Conn().Send(8, []byte("soon"))
+			c.Conn().Push(8, []byte("soon"))
 			c.Conn().Close()
 			passes(aWhile)
 			return append(dst, req...), nil

@@ -464,7 +464,7 @@ func TestReplyKnowsItsConn(t *testing.T) {
 			if r.Conn() != c.Conn() {
 				return nil, wire.Failed
 			}
-			r.Conn().Send(9, []byte("push"))
+			r.Conn().Push(9, []byte("push"))
 			r.Send([]byte("reply"))
 			return nil, nil
 		})}))

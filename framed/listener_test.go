@@ -80,7 +80,7 @@ func servesEveryListenerAtOnce(t *testing.T, e engine.Engine) {
 				introduced <- c.Conn()
 			case "everybody":
 				for i, to := range met {
-					if err := to.Send(uint64(i), req); err != nil {
+					if err := to.Push(uint64(i), req); err != nil {
 						t.Errorf("push to connection %d: %v", i, err)
 					}
 				}

@@ -41,7 +41,7 @@ type Mux struct {
 	// for it. Zero: the Mux dials Addr.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// DialTime is the timeout for Credentials, Dial and the reply to the credentials
-	// together. Zero: 5 s.
+	// together. Zero: 5 s. Negative: off.
 	DialTime time.Duration
 	// Credentials returns the content of the Conn packet that is sent first on every new
 	// connection; calls wait for its reply. Zero: none is sent.
@@ -60,7 +60,7 @@ type Mux struct {
 	Client ClientOptions
 	// Heartbeat is after how long without a request a connection sends an empty Conn, at
 	// the latest after twice that time. Zero: 1 min, for a server with an idle timeout of
-	// 3. Negative: none is sent.
+	// 3. Negative: off.
 	Heartbeat time.Duration
 	// StallTime ends a connection on which a request, heartbeats included, has been in
 	// flight for that long, up to a quarter longer: all its calls fail with ErrStalled.
@@ -207,6 +207,7 @@ func (m *Mux) start() {
 	if m.Addr == "" && m.Dial == nil {
 		panic("framed: Mux has neither Addr nor Dial")
 	}
+	m.Client.check() // here, and not on a keeper's goroutine
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.changed = make(chan struct{})
 	for range max(1, m.Conns) {

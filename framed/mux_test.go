@@ -312,7 +312,7 @@ func TestMuxPushesFromEveryConnection(t *testing.T) {
 		var number atomic.Uint64
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
 		s.Connect = framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
-			return dst, c.Conn().Send(number.Add(1), []byte("welcome"))
+			return dst, c.Conn().Push(number.Add(1), []byte("welcome"))
 		})
 		m := newMux(t, &framed.Mux{
 			Addr:        serve(t, s),

@@ -1,8 +1,10 @@
 package framed
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -83,9 +85,9 @@ func (m *Mux) rest(d time.Duration) {
 
 // connect opens a connection and sends its credentials.
 func (m *Mux) connect() (*Client, error) {
-	limit := m.DialTime
-	if limit <= 0 {
-		limit = defaultDialTime
+	limit := cmp.Or(m.DialTime, defaultDialTime)
+	if limit < 0 {
+		limit = math.MaxInt64
 	}
 	ctx, cancel := context.WithTimeout(m.ctx, limit)
 	defer cancel()

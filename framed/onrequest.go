@@ -1,6 +1,7 @@
 package framed
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -21,6 +22,15 @@ type Request struct {
 	Err error
 }
 
+// observation is what OnRequest needs of a request until it is answered. Every Reply of the
+// request leads to it, so that it is reported once, even after its connection has ended and
+// the engine has forgotten which replies were sent.
+type observation struct {
+	protocol *protocol
+	began    time.Duration // since protocol.epoch
+	serial   atomic.Uint64 // changes with the report: then another request may use it
+}
+
 // observed wraps next to report each request to OnRequest. Without OnRequest it returns
 // next itself, so that servers that do not use the hook do not pay for it.
 func (p *protocol) observed(next HandlerFunc) HandlerFunc {
@@ -28,21 +38,22 @@ func (p *protocol) observed(next HandlerFunc) HandlerFunc {
 		return next
 	}
 	return func(c Call, dst, req []byte) (content []byte, err error) {
-		t := c.turn
-		t.State = uint64(time.Since(p.epoch)) // Later copies it into the Reply
+		t, o := c.turn, p.observations.Get().(*observation)
+		o.began, c.observation = time.Since(p.epoch), o
+		serial := o.serial.Load()
 		returned := false
 		defer func() {
 			if !returned && unanswered(t) {
-				p.report(c, wire.Internal, nil)
+				o.report(serial, c, wire.Internal, nil)
 			}
 		}()
 		content, err = next(c, dst, req)
 		returned = true
 		switch {
 		case err == nil && t.Promised() == 0:
-			p.report(c, wire.OK, nil)
+			o.report(serial, c, wire.OK, nil)
 		case err != nil && unanswered(t):
-			p.report(c, resultOf(err), err)
+			o.report(serial, c, resultOf(err), err)
 		}
 		return content, err
 	}
@@ -59,17 +70,12 @@ func unanswered(t *engine.Turn) bool {
 }
 
 // report calls OnRequest for a request that its handler has answered.
-func (p *protocol) report(c Call, result wire.Result, err error) {
-	now := time.Now()
-	took := now.Sub(p.epoch) - time.Duration(c.turn.State)
-	p.onRequest(Request{
-		Conn: Conn{c.turn.Conn()}, ID: c.id, Command: c.message.command,
-		Began: now.Add(-took), Took: took, Result: result, Err: err,
-	})
+func (o *observation) report(serial uint64, c Call, result wire.Result, err error) {
+	o.hand(serial, &Request{Conn: Conn{c.turn.Conn()}, ID: c.id, Command: c.message.command, Result: result, Err: err})
 }
 
 // report calls OnRequest for a request that a late reply has answered, or failed to
-// answer because of sent. A request that was answered before was reported then.
+// answer because of sent.
 func (r *Reply) report(result wire.Result, err, sent error) {
 	if sent == engine.ErrSettled {
 		return
@@ -77,10 +83,20 @@ func (r *Reply) report(result wire.Result, err, sent error) {
 	if sent != nil {
 		err = sent
 	}
-	now := time.Now()
-	took := now.Sub(r.protocol.epoch) - time.Duration(r.began&^answersConn)
-	r.protocol.onRequest(Request{
-		Conn: r.Conn(), ID: r.id, Command: r.request(),
-		Began: now.Add(-took), Took: took, Late: true, Result: result, Err: err,
+	r.observation.hand(r.serial&^answersConn, &Request{
+		Conn: r.Conn(), ID: r.id, Command: r.request(), Late: true, Result: result, Err: err,
 	})
+}
+
+// hand completes r and gives it to OnRequest, unless the request was reported before.
+func (o *observation) hand(serial uint64, r *Request) {
+	if !o.serial.CompareAndSwap(serial, serial+1) {
+		return
+	}
+	p, began := o.protocol, o.began
+	p.observations.Put(o)
+	now := time.Now()
+	r.Took = now.Sub(p.epoch) - began
+	r.Began = now.Add(-r.Took)
+	p.onRequest(*r)
 }

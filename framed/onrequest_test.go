@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -179,6 +180,95 @@ func TestOnRequestHearsOfConnectAndOfLostReplies(t *testing.T) {
 		p.packet()
 		if got, want := of(heard(t, reports, "a report")), (reported{3, wire.Conn, false, wire.Unauthorised, wire.Unauthorised}); got != want {
 			t.Errorf("reported %+v, want %+v", got, want)
+		}
+	})
+}
+
+// TestOnRequestHearsOnceOfAClosedConnection: the engine forgets with a connection which
+// replies were sent, and yet no request is reported twice.
+func TestOnRequestHearsOnceOfAClosedConnection(t *testing.T) {
+	batched := func(r framed.Reply) error {
+		var b framed.Batch
+		b.Add(r, nil)
+		b.Fail(r, errOutOfStock)
+		b.Send()
+		return framed.ErrClosed
+	}
+	for _, c := range []struct {
+		name   string
+		before func(framed.Reply) error // while the connection is open; nil: nothing
+		err    error                    // of the handler, after that
+		after  func(framed.Reply) error // once the connection has ended, twice
+		want   reported
+	}{
+		{"sent twice", nil, nil, func(r framed.Reply) error { return r.Send(nil) }, reported{1, wire.Submit, true, wire.OK, framed.ErrClosed}},
+		{"failed twice", nil, nil, func(r framed.Reply) error { return r.Fail(errOutOfStock) }, reported{1, wire.Submit, true, wire.Failed, framed.ErrClosed}},
+		{"in batches", nil, nil, batched, reported{1, wire.Submit, true, wire.OK, framed.ErrClosed}},
+		{"sent before", func(r framed.Reply) error { return r.Send(nil) }, nil, func(r framed.Reply) error { return r.Send(nil) },
+			reported{1, wire.Submit, true, wire.OK, nil}},
+		{"answered by an error before", nil, errOutOfStock, func(r framed.Reply) error { return r.Send(nil) },
+			reported{1, wire.Submit, false, wire.Failed, errOutOfStock}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run(t, func(t *testing.T, e engine.Engine) {
+				owed, reports := make(chan framed.Reply, 1), make(chan framed.Request, 10)
+				s := &framed.Server{Engine: e, OnRequest: func(r framed.Request) { reports <- r },
+					Handler: framed.HandlerFunc(func(call framed.Call, dst, _ []byte) ([]byte, error) {
+						r := call.Later()
+						if c.before != nil {
+							if err := c.before(r); err != nil {
+								t.Error(err)
+							}
+						}
+						owed <- r
+						return dst, c.err
+					})}
+				p := dial(t, serve(t, s))
+				p.send(submit(1, "ask"))
+				r := heard(t, owed, "a promise")
+				if c.before != nil || c.err != nil {
+					p.packet()
+				}
+				s.Close()
+				for range 2 {
+					if err := c.after(r); err != framed.ErrClosed {
+						t.Errorf("sent to a connection that has ended: %v", err)
+					}
+				}
+				if got := of(heard(t, reports, "a report")); got != c.want {
+					t.Errorf("reported %+v, want %+v", got, c.want)
+				}
+				if len(reports) > 0 {
+					t.Errorf("and then reported %+v", of(<-reports))
+				}
+			})
+		})
+	}
+}
+
+// TestOnRequestHearsOnceOfAnErrorAfterALostReply: the server closes under the handler, whose
+// late reply is lost, and which says so.
+func TestOnRequestHearsOnceOfAnErrorAfterALostReply(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		begun, reports := make(chan struct{}), make(chan framed.Request, 10)
+		s := &framed.Server{Engine: e, OnRequest: func(r framed.Request) { reports <- r },
+			Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
+				r := c.Later()
+				close(begun)
+				for c.Conn().Push(0, nil) == nil {
+					runtime.Gosched() // until the connection has ended
+				}
+				return dst, r.Send(nil)
+			})}
+		p := dial(t, serve(t, s))
+		p.send(submit(1, "ask"))
+		heard(t, begun, "a handler")
+		s.Close()
+		if got, want := of(heard(t, reports, "a report")), (reported{1, wire.Submit, true, wire.OK, framed.ErrClosed}); got != want {
+			t.Errorf("reported %+v, want %+v", got, want)
+		}
+		if len(reports) > 0 {
+			t.Errorf("and then reported %+v", of(<-reports))
 		}
 	})
 }

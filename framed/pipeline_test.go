@@ -486,7 +486,7 @@ func TestQuietConnectionServesOn(t *testing.T) {
 			p.Write(submit(2, ""))
 			r := <-owed
 			quiet()
-			if err := errors.Join(r.Conn().Send(3, nil), r.Send([]byte("late"))); err != nil {
+			if err := errors.Join(r.Conn().Push(3, nil), r.Send([]byte("late"))); err != nil {
 				return fmt.Errorf("a while into a late reply: %w", err)
 			}
 			return p.converse(append(frame(wire.Deliver, 3, 0, ""), ack(2, "late")...), whole(nil))

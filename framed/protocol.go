@@ -3,6 +3,7 @@ package framed
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -11,6 +12,8 @@ import (
 
 // protocol implements engine.Protocol: one value per server.
 type protocol struct {
+	unobserved observation // of every request without onRequest; first, where its address costs nothing
+
 	handle  HandlerFunc
 	connect HandlerFunc // nil: every Conn is acknowledged
 	proves  bool        // a Conn that connect accepts authenticates the client, within AuthTime
@@ -21,8 +24,9 @@ type protocol struct {
 
 	givesWay bool // Server.GiveWay
 
-	onRequest func(Request) // nil: not called
-	epoch     time.Time     // Turn.State counts nanoseconds from here, with onRequest
+	onRequest    func(Request) // nil: not called
+	epoch        time.Time     // observation.began counts from here
+	observations sync.Pool     // with onRequest
 }
 
 // funcOf returns h without the interface call if it is a HandlerFunc.
@@ -83,7 +87,7 @@ func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uin
 	start := len(t.Out)
 	head := p.dialect.BeginAck(t.Out, command, id)
 	dst := head[len(head):]
-	content, err := handle(Call{t, p, id, message{t.Serial(), command}}, dst, request)
+	content, err := handle(Call{t, &p.unobserved, id, message{t.Serial(), command}}, dst, request)
 	result := wire.OK
 	switch {
 	case err != nil:

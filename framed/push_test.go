@@ -49,13 +49,65 @@ func TestPushReachesAnIdleConnection(t *testing.T) {
 		p, c := meet(t, serve(t, s), met)
 		for id := range uint64(20) {
 			content := string(make([]byte, id*1000))
-			if err := c.Send(id, []byte(content)); err != nil {
+			if err := c.Push(id, []byte(content)); err != nil {
 				t.Fatal(err)
 			}
 			p.want(deliver(id, content))
 		}
 		if st := s.Stats(); st.Pushes != 20 {
 			t.Errorf("counted %d pushes, want 20", st.Pushes)
+		}
+	})
+}
+
+// Of what is offered to a peer that does not read, the oldest are dropped and counted; what is pushed stays,
+// and all of it keeps its order.
+func TestOffersToAPeerThatReadsLaterAreDropped(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		const offers = 200
+		h, met := introducing()
+		s := &framed.Server{Engine: e, Handler: h}
+		p, c := meet(t, serve(t, s), met)
+		content, full := make([]byte, 1<<10), make([]byte, 32<<10)
+		pushed := uint64(0)
+		push := func(content []byte) {
+			if err := c.Push(pushed, content); err != nil {
+				t.Fatal(err)
+			}
+			pushed++
+		}
+		for c.Unsent() < 64<<10 {
+			push(full)
+		}
+		for id := range uint64(offers) {
+			if err := c.Offer(1<<32|id, content); err != nil {
+				t.Fatal(err)
+			}
+			if id == offers/2 {
+				push(full)
+			}
+		}
+		push(nil)
+		got, last := uint64(0), uint64(0)
+		for next := uint64(0); next < pushed; {
+			packet := p.packet()
+			switch id := packet.ID & (1<<32 - 1); {
+			case packet.ID == next:
+				next++
+			case packet.ID < 1<<32 || got > 0 && id <= last:
+				t.Fatalf("%x after push %d and offer %d", packet.ID, next-1, last)
+			default:
+				got, last = got+1, id
+			}
+		}
+		st := s.Stats()
+		if last != offers-1 || got == offers || st.Dropped != offers-got || st.Pushes != pushed+offers {
+			t.Errorf("%d offers arrive, the last %d; %d are counted as dropped, %d as pushes", got, last, st.Dropped, st.Pushes)
+		}
+		c.Close()
+		eventually(t, "the connection ends", func() bool { return s.Stats().Open == 0 })
+		if err := c.Offer(1, nil); err != framed.ErrClosed {
+			t.Errorf("an offer after the end: %v", err)
 		}
 	})
 }
@@ -67,7 +119,7 @@ func TestPushReachesAConnectionInTheMiddleOfAFrame(t *testing.T) {
 		request := submit(2, "a request in two pieces")
 		for cut := 1; cut < len(request); cut += 5 {
 			p.send(request[:cut])
-			c.Send(9, []byte("news"))
+			c.Push(9, []byte("news"))
 			p.want(deliver(9, "news"))
 			p.send(request[cut:])
 			p.want(ack(2, "a request in two pieces"))
@@ -87,7 +139,7 @@ func TestPushReachesAConnectionWhoseHandlerIsBlocked(t *testing.T) {
 		p.send(submit(1, "blocked"))
 		c := heard(t, met, "a handler")
 		for id := range uint64(5) {
-			c.Send(id, []byte("news"))
+			c.Push(id, []byte("news"))
 			p.want(deliver(id, "news"))
 		}
 		release <- struct{}{}
@@ -104,7 +156,7 @@ func TestPushFromWithinAHandler(t *testing.T) {
 				other.Store(c.Conn())
 				return dst, nil
 			}
-			return dst, errors.Join(c.Conn().Send(c.ID(), req), other.Load().(framed.Conn).Send(c.ID(), req))
+			return dst, errors.Join(c.Conn().Push(c.ID(), req), other.Load().(framed.Conn).Push(c.ID(), req))
 		})}
 		addr := serve(t, s)
 		b := dial(t, addr)
@@ -142,7 +194,7 @@ func TestPushesOfOneGoroutineKeepTheirOrder(t *testing.T) {
 		for i := range uint64(pushers) {
 			all.Go(func() {
 				for n := range uint64(each) {
-					if err := c.Send(i<<32|n, []byte(fmt.Sprint(n))); err != nil {
+					if err := c.Push(i<<32|n, []byte(fmt.Sprint(n))); err != nil {
 						t.Errorf("push: %v", err)
 					}
 				}
@@ -242,7 +294,7 @@ func TestStaleConnAnswersErrClosedForGood(t *testing.T) {
 				}
 				open = append(open, q)
 			}
-			if err := stale.Send(1, []byte("to nobody")); err != framed.ErrClosed {
+			if err := stale.Push(1, []byte("to nobody")); err != framed.ErrClosed {
 				t.Fatalf("Send to a stale Conn returned %v, want ErrClosed", err)
 			}
 			stale.SetValue("nobody's")
@@ -258,7 +310,7 @@ func TestStaleConnAnswersErrClosedForGood(t *testing.T) {
 			t.Errorf("a stale Conn's address is %v, want %v or none", got, where)
 		}
 		var zero framed.Conn
-		if err := zero.Send(1, nil); err != framed.ErrClosed {
+		if err := zero.Push(1, nil); err != framed.ErrClosed {
 			t.Errorf("Send to the zero Conn returned %v, want ErrClosed", err)
 		}
 		zero.Close()
@@ -467,8 +519,8 @@ func TestCloseFlushesWhatIsQueued(t *testing.T) {
 				if string(req) != "bye" {
 					return h(c, dst, req)
 				}
-				c.Conn().Send(1, []byte("first"))
-				c.Conn().Send(2, []byte(big))
+				c.Conn().Push(1, []byte("first"))
+				c.Conn().Push(2, []byte(big))
 				c.Conn().Close()
 				c.Conn().Close() // calling it twice is harmless
 				return append(dst, "last words"...), nil
@@ -478,7 +530,7 @@ func TestCloseFlushesWhatIsQueued(t *testing.T) {
 			if from == "outside" {
 				want = map[uint64]string{1: "first", 2: big, 3: "third"}
 				for id := uint64(1); id <= 3; id++ {
-					if err := c.Send(id, []byte(want[id])); err != nil {
+					if err := c.Push(id, []byte(want[id])); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -497,7 +549,7 @@ func TestCloseFlushesWhatIsQueued(t *testing.T) {
 			p.wantEnd()
 			p.Close()
 			ended(t, s, engine.ClosedHere, 1)
-			if err := c.Send(9, nil); err != framed.ErrClosed {
+			if err := c.Push(9, nil); err != framed.ErrClosed {
 				t.Errorf("Send after the end returned %v, want ErrClosed", err)
 			}
 		}
@@ -597,7 +649,7 @@ func TestReplyOfABrokenConnectionReachesNobodyElse(t *testing.T) {
 			p.send(submit(1, "secret"))
 			c := heard(t, met, "a handler")
 			p.reset()
-			eventually(t, "a push finds the connection broken", func() bool { return c.Send(1, []byte("push")) == framed.ErrClosed })
+			eventually(t, "a push finds the connection broken", func() bool { return c.Push(1, []byte("push")) == framed.ErrClosed })
 			release <- struct{}{}
 			heard(t, closed, "OnClose")
 

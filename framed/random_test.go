@@ -207,7 +207,7 @@ func storyHandler(owed chan<- promised) framed.HandlerFunc {
 		case large:
 			return largeContent(dst, wire.Packet{ID: c.ID(), Content: req}), nil
 		case pushing:
-			c.Conn().Send(c.ID()|pushBit, req)
+			c.Conn().Push(c.ID()|pushBit, req)
 			return append(dst, req...), nil
 		case soon:
 			c.Later().Send(req)

@@ -253,9 +253,9 @@ func TestPushToPeerThatNeverReadsSaysSlowReader(t *testing.T) {
 		news := filler(8 << 10)
 		var err error
 		for i := uint64(0); err == nil && i < 10_000; i++ {
-			err = deaf.Send(i, news)
+			err = deaf.Push(i, news)
 			if i%16 == 0 {
-				if err := friend.Send(i, news); err != nil {
+				if err := friend.Push(i, news); err != nil {
 					t.Fatalf("push to the healthy peer: %v", err)
 				}
 				if got := healthy.packet(); got.Command != wire.Deliver || got.ID != i || !bytes.Equal(got.Content, news) {
@@ -266,7 +266,7 @@ func TestPushToPeerThatNeverReadsSaysSlowReader(t *testing.T) {
 		if err != engine.SlowReader {
 			t.Fatalf("Send to a peer that never reads returned %v, want SlowReader", err)
 		}
-		if err := deaf.Send(0, news); err != framed.ErrClosed {
+		if err := deaf.Push(0, news); err != framed.ErrClosed {
 			t.Errorf("the Send after that returned %v, want ErrClosed", err)
 		}
 		ended(t, s, engine.SlowReader, 1)
@@ -289,7 +289,7 @@ func TestOneReplyLargerThanHardCapPasses(t *testing.T) {
 		p.exchange(1, "")
 		c := <-known
 		for id := range uint64(3) {
-			if err := c.Send(id, content); err != nil {
+			if err := c.Push(id, content); err != nil {
 				t.Fatalf("push of 2 MiB: %v", err)
 			}
 			if got := p.packet(); got.ID != id || !bytes.Equal(got.Content, content) {
@@ -311,7 +311,7 @@ func TestLargeReplyBehindASmallOnePassesWhenThePeerReads(t *testing.T) {
 		c := <-known
 		for range testrun.Sized(15, 60) {
 			for _, content := range [][]byte{large[:10], large[:10], large} {
-				if err := c.Send(1, content); err != nil {
+				if err := c.Push(1, content); err != nil {
 					t.Fatalf("push of %d bytes to a peer that has read everything: %v", len(content), err)
 				}
 			}

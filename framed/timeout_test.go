@@ -3,6 +3,7 @@ package framed_test
 import (
 	"bytes"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -377,7 +378,7 @@ func TestTLSHandshakeHasAFramesTimeByDefault(t *testing.T) {
 // A limit below zero is no limit, not a very short one.
 func TestLimitsBelowZeroAreOff(t *testing.T) {
 	off := engine.Limits{
-		FrameTime: -1, FrameRate: -1, FrameSize: -1, IdleTime: -1, HighWater: -1, HardCap: -1, StallTime: -1,
+		FrameTime: -1, FrameRate: math.MaxInt, FrameSize: math.MaxInt, IdleTime: -1, HighWater: -1, HardCap: -1, StallTime: -1,
 		LingerTime: -1, InFlight: -1, TotalOutput: -1, Conns: -1, ConnsPerAddress: -1,
 	}
 	const long = 24 * time.Hour
@@ -393,7 +394,7 @@ func TestLimitsBelowZeroAreOff(t *testing.T) {
 		blocked.send(submit(1, large))
 		pushed := <-made
 		for id := range uint64(10) { // 10 MiB are queued
-			if err := pushed.Send(id, []byte(large)); err != nil {
+			if err := pushed.Push(id, []byte(large)); err != nil {
 				t.Fatalf("push: %v", err)
 			}
 		}

@@ -50,7 +50,7 @@ type Client struct {
 	// stored in their place. Without them it takes what is stored from Next on as it is.
 	Unacknowledged [][]byte
 	// Window is how many records may be in flight; further calls wait. Zero: 1024, or the
-	// server's limit if that is lower.
+	// server's limit if that is lower. Negative: a panic.
 	Window int
 	// DialTime is the timeout for dialing and the handshake together. Zero: 10 s.
 	DialTime time.Duration
@@ -121,7 +121,7 @@ func (c *Client) start() {
 	c.once.Do(func() {
 		c.addrs, c.dial, c.logger = c.Addrs, c.Dial, c.Logger
 		c.dialTime, c.stallTime, c.heartbeat = c.DialTime, c.StallTime, c.Heartbeat
-		c.prepare("Client", "ID", c.ID)
+		c.prepare("Client", "ID", c.ID, c.Window)
 		c.base = max(c.Next, 1)
 		c.next = c.base
 		var moved moves

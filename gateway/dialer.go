@@ -52,7 +52,10 @@ type outlet struct {
 }
 
 // prepare checks and sets what does not change. kind and field name the type and the name's field in a panic.
-func (d *dialer) prepare(kind, field, name string) {
+func (d *dialer) prepare(kind, field, name string, window int) {
+	if window < 0 {
+		panic("gateway: " + kind + ".Window is negative; set its size, or 0 for the default")
+	}
 	if len(d.addrs) == 0 {
 		panic("gateway: " + kind + ".Addrs is empty")
 	}

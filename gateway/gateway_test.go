@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func TestManyInOneEnvelope(t *testing.T) {
 // TestLargestRecord stores what the welcome allows, and has a reader get it, whatever FrameSize says.
 func TestLargestRecord(t *testing.T) {
 	for _, c := range []struct{ size, most int }{
-		{2 << 20, maxFrameSize}, {-1, maxFrameSize}, {5, minFrameSize}, {0, 64 << 10},
+		{2 << 20, maxFrameSize}, {math.MaxInt, maxFrameSize}, {5, minFrameSize}, {0, 64 << 10},
 	} {
 		log := newGate()
 		up := serve(t, &Server{Log: log, Limits: engine.Limits{FrameSize: c.size}})

@@ -61,7 +61,7 @@ type Reader struct {
 	// Share is which share of the clients to read, from 0 on, and Shares how many there are, the
 	// same number for all readers of a name. Zero: 1 share, everything.
 	Share, Shares int
-	// Window is how many bytes may be on the way to the program, from 128 KiB to 2 MiB. Zero: 1 MiB.
+	// Window is how many bytes may be on the way to the program, from 128 KiB to 2 MiB. Zero: 1 MiB. Negative: a panic.
 	Window int
 	// DialTime, StallTime, Heartbeat and Logger are as in Client.
 	DialTime, StallTime, Heartbeat time.Duration
@@ -105,7 +105,7 @@ func (r *Reader) start() {
 	r.once.Do(func() {
 		r.addrs, r.dial, r.logger = r.Addrs, r.Dial, r.Logger
 		r.dialTime, r.stallTime, r.heartbeat = r.DialTime, r.StallTime, r.Heartbeat
-		r.prepare("Reader", "Name", r.Name)
+		r.prepare("Reader", "Name", r.Name, r.Window)
 		go r.run(r.serve, r.judge, r.end)
 	})
 }
@@ -238,7 +238,7 @@ func (r *Reader) opening() *opening {
 	r.batches = nil // they come again, behind what the program has got
 	o := &opening{
 		start: r.Start, anew: r.Anew && !r.opened, passing: r.Passing, eager: r.Eager, yields: r.yields, share: uint16(r.Share), shares: uint16(max(r.Shares, 1)),
-		window: uint32(r.Window), name: r.Name, token: r.Token, client: r.Client, prefix: r.Prefix, instance: r.instance,
+		window: uint32(min(r.Window, maxReadWindow)), name: r.Name, token: r.Token, client: r.Client, prefix: r.Prefix, instance: r.instance,
 	}
 	switch {
 	case r.Start == FromTime:

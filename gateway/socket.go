@@ -52,7 +52,7 @@ func payload(ack wire.Command, id uint64, result wire.Result, content []byte) []
 // frames is a connection that speaks frames.
 type frames struct{ framed.Conn }
 
-func (f frames) deliver(id uint64, content []byte) error { return f.Send(id, content) }
+func (f frames) deliver(id uint64, content []byte) error { return f.Push(id, content) }
 
 // socket is a client's WebSocket.
 type socket struct{ websocket.Conn }

@@ -35,7 +35,7 @@ func (s *Server) initLimits(std *http.Server) {
 	l.FrameTime = cmp.Or(l.FrameTime, std.ReadHeaderTimeout, std.ReadTimeout)
 	l.IdleTime = cmp.Or(l.IdleTime, std.IdleTimeout, std.ReadTimeout)
 	l.StallTime = cmp.Or(l.StallTime, std.WriteTimeout)
-	std.MaxHeaderBytes = cmp.Or(std.MaxHeaderBytes, max(0, l.FrameSize))
+	std.MaxHeaderBytes = min(cmp.Or(std.MaxHeaderBytes, l.FrameSize), math.MaxInt32) // net/http adds to it
 	s.engine.Limits = l
 	s.protocol.trusts = l.AuthTime > 0
 	l = l.OrDefaults()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // strikes are timeouts that a client hits, in both halves. What it then reads is as with net/http.
@@ -393,5 +394,37 @@ func TestAuthTimeEndsWithTheFirstRequest(t *testing.T) {
 			}
 		}
 		await(t, "the silent connection's end", func() bool { return s.Stats().Ended[engine.AuthTimeout] == 1 })
+	})
+}
+
+// A negative size is a mistake of the programmer, and the panic names the field.
+func TestNegativeFrameSizePanics(t *testing.T) {
+	testrun.WantPanic(t, "engine: Limits.FrameSize is -1; ", func() {
+		(&Server{Limits: engine.Limits{FrameSize: -1}}).ListenAndServe()
+	})
+}
+
+// With the largest value of each limit, both halves serve.
+func TestLargestValues(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		try := func(t *testing.T, s *Server) {
+			s.Engine, s.Handler = e, http.HandlerFunc(echo)
+			running := serve(t, s)
+			nc := running.dial(t)
+			r := bufio.NewReader(nc)
+			for _, c := range [][2]string{
+				{getting("/1"), `200 GET /1 "" <nil>`},
+				{"POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", `200 POST /2 "abc" <nil>`},
+				{"POST /3 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", `200 POST /3 "abc" <nil>`},
+				{getting("/4"), `200 GET /4 "" <nil>`},
+			} {
+				say(t, nc, c[0])
+				if got := readAnswer(t, r); got != c[1] {
+					t.Errorf("%.20q: %q", c[0], got)
+				}
+			}
+		}
+		testrun.EachLargest(t, func(t *testing.T, l *engine.Limits) { try(t, &Server{Limits: *l}) })
+		testrun.EachLargest(t, func(t *testing.T, std *http.Server) { try(t, &Server{Std: std}) })
 	})
 }

@@ -1,6 +1,6 @@
 // Package http1 serves net/http's handlers on hone's engines.
 //
-//	srv := &http1.Server{Std: &http.Server{Addr: "127.0.0.1:8080", Handler: handler}}
+//	srv := &http1.Server{Addr: "127.0.0.1:8080", Handler: handler}
 //	log.Fatal(srv.ListenAndServe())
 //
 // One rule makes this safe: the fast path serves only requests for which it can prove that
@@ -33,9 +33,11 @@ import (
 // Server serves HTTP. Fill in the fields, then call ListenAndServe or Serve; do not change
 // the fields afterwards. The zero value of every field is a working default.
 type Server struct {
+	// Addr is where ListenAndServe listens, as for net/http. Zero: Std.Addr, else port 80.
+	Addr string
 	// Handler handles requests. Zero: Std.Handler, else http.DefaultServeMux.
 	Handler http.Handler
-	// Std is configured as for net/http: Addr, TLSConfig, timeouts, hooks. Server copies it
+	// Std is configured as for net/http: TLSConfig, timeouts, hooks. Server copies it
 	// and never runs it. Its timeouts set the Limits that are zero. Zero: no settings.
 	Std *http.Server
 	// Engine does the network I/O. Zero: the default for this operating system.
@@ -93,6 +95,7 @@ func (s *Server) init() *engine.Server {
 		copyServer(std, s.Std)
 		s.hooks.state, s.hooks.conn, s.hooks.base = std.ConnState, std.ConnContext, std.BaseContext
 		s.context = context.WithValue(context.Background(), http.ServerContextKey, s.shownServer())
+		std.Addr = cmp.Or(s.Addr, std.Addr)
 		if s.Handler != nil {
 			std.Handler = s.Handler
 		}
@@ -119,8 +122,8 @@ func (s *Server) init() *engine.Server {
 	return &s.engine
 }
 
-// ListenAndServe listens on Std.Addr, or on port 80 as net/http does, and serves until
-// Shutdown or Close.
+// ListenAndServe listens on Addr, or on port 80 as net/http does, and serves until Shutdown
+// or Close.
 func (s *Server) ListenAndServe() error {
 	ln, err := s.listen(":http")
 	if err != nil {
@@ -129,7 +132,7 @@ func (s *Server) ListenAndServe() error {
 	return s.Serve(ln)
 }
 
-// listen listens on Std.Addr, or on otherwise if that is empty.
+// listen listens on Addr, or on otherwise if that is empty.
 func (s *Server) listen(otherwise string) (net.Listener, error) {
 	s.init()
 	if s.draining.Load() {

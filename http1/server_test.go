@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -48,5 +49,37 @@ func TestHello(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Addr goes before Std.Addr, as Handler does before Std.Handler.
+func TestAddr(t *testing.T) {
+	const bad, free = "not an address", "127.0.0.1:0"
+	for _, addr := range [][2]string{{free, bad}, {free, ""}, {"", free}} {
+		at := make(chan net.Addr, 1)
+		s := &Server{Addr: addr[0], Handler: http.HandlerFunc(echo), Std: &http.Server{Addr: addr[1]}}
+		s.Std.BaseContext = func(ln net.Listener) context.Context {
+			at <- ln.Addr()
+			return t.Context()
+		}
+		served := make(chan error, 1)
+		go func() { served <- s.ListenAndServe() }()
+		select {
+		case addr := <-at:
+			nc, err := net.Dial("tcp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			nc.Close()
+			s.Close()
+			if err := <-served; err != http.ErrServerClosed {
+				t.Error(err)
+			}
+		case err := <-served:
+			t.Errorf("%q: %v", addr, err)
+		}
+	}
+	if err := (&Server{Addr: bad, Std: &http.Server{Addr: free}}).ListenAndServe(); err == nil {
+		t.Error("Std.Addr goes before Addr")
 	}
 }

@@ -30,7 +30,7 @@ func (l tlsLoan) ConnectionState() tls.ConnectionState {
 	return l.nc.(tlsStater).ConnectionState()
 }
 
-// ListenAndServeTLS listens on Std.Addr, or on port 443, and calls ServeTLS.
+// ListenAndServeTLS listens on Addr, or on port 443, and calls ServeTLS.
 func (s *Server) ListenAndServeTLS(certFile, keyFile string) error {
 	ln, err := s.listen(":https")
 	if err != nil {

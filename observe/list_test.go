@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"runtime"
 	"slices"
@@ -236,7 +237,13 @@ func TestSources(t *testing.T) {
 // one would be wrong.
 func TestLimitsThatAreOff(t *testing.T) {
 	off := engine.Limits{Conns: -1, TotalOutput: -1, TotalInput: -1, TotalInFlight: -1, Helpers: -1}.OrDefaults()
-	got := start(t, &observe.Admin{Stats: func() engine.Stats { return engine.Stats{Engine: "direct", Limits: off} }}).scrape()
+	got := start(t, &observe.Admin{
+		Stats: func() engine.Stats { return engine.Stats{Engine: "direct", Limits: off} },
+		Conns: map[string]func() conns.Stats{"upstream": func() conns.Stats { return conns.Stats{Max: math.MaxInt} }},
+	}).scrape()
+	if v, there := got[`hone_conns_limit{pool="upstream"}`]; there {
+		t.Errorf("hone_conns_limit is %v", v)
+	}
 	for _, m := range observe.Metrics() {
 		if v, there := got[m.Name]; m.From == "Limits" && there {
 			t.Errorf("%s is %v", m.Name, v)

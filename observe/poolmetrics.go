@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"math"
+
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/pool"
 	"github.com/hone-go/hone/workers"
@@ -52,8 +54,12 @@ func connsEntries() []entry {
 				give(float64(s.Dialing), "dialing")
 				give(float64(s.Closing), "closing")
 			}),
-		f.one(Gauge, "hone_conns_limit", "", "Connections of pools", "Maximum number of connections of a client pool.",
-			func(s *conns.Stats) float64 { return float64(s.Max) }),
+		f.many(Gauge, "hone_conns_limit", "", "Connections of pools", "", "Maximum number of connections of a client pool.",
+			func(s *conns.Stats, give func(float64, string)) {
+				if s.Max != math.MaxInt { // see limitEntry
+					give(float64(s.Max), "")
+				}
+			}),
 		f.one(Gauge, "hone_conns_waiters", "", "Waiting for connections", "Callers waiting for a connection now.",
 			func(s *conns.Stats) float64 { return float64(s.Waiters) }),
 		f.one(Counter, "hone_conns_gets_total", "", "Loans", "Calls for a connection, except those whose context had already ended.",
@@ -105,6 +111,8 @@ func workersEntries() []entry {
 			func(s *workers.Stats) float64 { return float64(s.Started) }),
 		f.one(Counter, "hone_workers_done_total", "", "Tasks", "Tasks that returned, panicked or exited.",
 			func(s *workers.Stats) float64 { return float64(s.Done) }),
+		f.one(Counter, "hone_workers_helped_total", "", "Tasks", "Queued tasks run by the task that waits for them.",
+			func(s *workers.Stats) float64 { return float64(s.Helped) }),
 		f.one(Counter, "hone_workers_inlined_total", "", "Tasks", "Tasks run by their caller; not counted in any other metric.",
 			func(s *workers.Stats) float64 { return float64(s.Inlined) }),
 		f.one(Counter, "hone_workers_waits_total", "", "Tasks not run", "Callers that had to wait for room in the queue.",
@@ -113,6 +121,7 @@ func workersEntries() []entry {
 			func(s *workers.Stats, give func(float64, string)) {
 				give(float64(s.Rejected), "full")
 				give(float64(s.Cancelled), "cancelled")
+				give(float64(s.Withdrawn), "withdrawn")
 				give(float64(s.Dropped), "dropped")
 			}),
 		f.one(Counter, "hone_workers_panics_total", "", "Tasks not run", "Tasks that panicked.",

@@ -51,7 +51,7 @@ func (d *does) Handle(c framed.Call, dst, req []byte) ([]byte, error) {
 		c.Later()
 		return nil, wire.Unauthorised
 	case "push":
-		c.Conn().Send(7, []byte("pushed"))
+		c.Conn().Push(7, []byte("pushed"))
 	case "fail":
 		return nil, wire.Overloaded
 	case "panic":

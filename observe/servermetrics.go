@@ -107,7 +107,7 @@ func limitEntry(name, unit, panel, help string, limit func(l *engine.Limits) int
 	return entry{
 		Metric: Metric{Name: name, Kind: Gauge, Unit: unit, Help: help, From: "Limits", Panel: "hone-server/" + panel},
 		read: func(r *reading, give func(float64, ...string)) {
-			if v := limit(&r.server.Limits); v > 0 && v < math.MaxInt32 {
+			if v := limit(&r.server.Limits); v > 0 && v != math.MaxInt32 {
 				give(float64(v))
 			}
 		},

@@ -20,11 +20,12 @@ const defaultMax = 1 << 20
 // decides, see Get.
 type Buffers struct {
 	// Max is the largest buffer that is pooled; larger ones are allocated to size and
-	// left to the garbage collector. Zero: 1 MiB. Values above 64 MiB count as 64 MiB.
+	// left to the garbage collector. Zero: 1 MiB. Negative: no limit, which is 64 MiB, as is
+	// every larger value.
 	Max int
 
 	// Warm is how many bytes of idle memory may survive garbage collections. They stay
-	// with their size class until other sizes need the room. Zero: none.
+	// with their size class until other sizes need the room. Zero: none. Negative: no limit.
 	Warm int
 
 	// Report is called with what a build with -tags poolcheck finds, on the goroutine
@@ -107,10 +108,10 @@ func (p *Buffers) class(n int) int {
 
 // max returns Max, limited to the largest size class.
 func (p *Buffers) max() int {
-	if p.Max <= 0 {
+	if p.Max == 0 {
 		return defaultMax
 	}
-	return min(p.Max, maxSize)
+	return int(min(uint(p.Max), maxSize)) // a negative one is the largest of all
 }
 
 // seek takes memory of class c from the pool, or allocates it for n bytes. m is memory
@@ -133,7 +134,7 @@ func (p *Buffers) seek(m *memory, c, n int) *memory {
 	if c == loose {
 		return p.own(make([]byte, n), c)
 	}
-	if p.Warm > 0 {
+	if p.Warm != 0 {
 		if m := p.warm.take(c); m != nil {
 			return m
 		}
@@ -186,8 +187,8 @@ func (p *Buffers) put(m *memory) {
 			return
 		}
 	}
-	if p.Warm > 0 && !m.pinned {
-		p.warm.pin(m, p.Warm)
+	if p.Warm != 0 && !m.pinned {
+		p.warm.pin(m, uint64(p.Warm))
 	}
 	m.fresh = false
 	p.shelve(m)

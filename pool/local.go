@@ -10,7 +10,7 @@ type Local[T any] struct {
 	New   func() *T     // allocates an object when the list is empty; nil: new(T)
 	Reset func(*T)      // runs in Put: clear references here; nil: objects stay as they are
 	Keep  func(*T) bool // runs in Put before Reset; false drops the object; nil: all are kept
-	Max   int           // maximum length of the free list; 0: 32
+	Max   int           // maximum length of the free list; 0: 32. Negative: no limit
 
 	free []*T
 }
@@ -40,7 +40,7 @@ func (l *Local[T]) Put(x *T) {
 	if most == 0 {
 		most = localMax
 	}
-	if len(l.free) < most && fit(x, l.Keep, l.Reset) {
+	if uint(len(l.free)) < uint(most) && fit(x, l.Keep, l.Reset) {
 		l.free = append(l.free, x)
 	}
 }

@@ -55,17 +55,17 @@ func (w *warm) take(c int) *memory {
 
 // pin holds memory that nobody else references, if the budget in bytes allows. It evicts
 // sizes that were needed less recently.
-func (w *warm) pin(m *memory, budget int) {
+func (w *warm) pin(m *memory, budget uint64) {
 	c, size := int(m.class), int64(m.size)
-	if size > int64(budget) {
+	if uint64(size) > budget {
 		return
 	}
-	if over := w.bytes.Load()+size > int64(budget); over && !m.fresh {
+	if over := uint64(w.bytes.Load()+size) > budget; over && !m.fresh {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.bytes.Load()+size > int64(budget) {
+	for uint64(w.bytes.Load()+size) > budget {
 		if !w.evict(w.shelves[c].asked) {
 			return
 		}

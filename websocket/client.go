@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -58,18 +59,21 @@ func newClient(nc net.Conn, rest []byte, h handshake, o *Options) *Client {
 		nc: nc, subprotocol: h.protocol, compression: o.Compression, window: h.window,
 		reading: make(chan struct{}, 1), writing: make(chan struct{}, 1), over: make(chan struct{}),
 	}
-	c.decoder.limit, c.decoder.window = orDefault(o.MessageSize, defaultClientSize), h.window
+	c.decoder.limit, c.decoder.window = o.MessageSize, h.window
 	c.in = make([]byte, max(firstBuffer, len(rest)))
 	c.end = copy(c.in, rest)
 	return c
 }
 
-// orDefault returns n, or otherwise if n is 0.
-func orDefault(n, otherwise int) int {
-	if n > 0 {
-		return n
+// mostMessage is the longest message that the decoder and inflate can count.
+const mostMessage = 1 << 30
+
+// messageSize returns n, the MessageSize of options, or otherwise if n is 0.
+func messageSize(options string, n, otherwise int) int {
+	if n < 0 {
+		panic("websocket: " + options + ".MessageSize is negative; set the longest message to accept, or 0 for the default")
 	}
-	return otherwise
+	return min(cmp.Or(n, otherwise), mostMessage)
 }
 
 // Subprotocol returns the subprotocol that the server chose, or "".

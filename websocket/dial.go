@@ -26,8 +26,9 @@ type Options struct {
 	TLS *tls.Config
 	// Compression is offered to the server (permessage-deflate). Zero: no compression.
 	Compression *Compression
-	// MessageSize is the longest message accepted, in bytes. Zero: 16 MiB. Memory grows
-	// with the bytes received, never with the length that a frame claims.
+	// MessageSize is the longest message accepted, in bytes, 1 GiB at most. Zero: 16 MiB.
+	// Negative: a panic. Memory grows with the bytes received, never with the length that a
+	// frame claims.
 	MessageSize int
 	// Dial opens the connection that carries TLS and WebSocket. Zero: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -40,6 +41,7 @@ const defaultClientSize = 16 << 20
 // with anything other than a WebSocket, the error is or wraps a *Refusal. Dial starts no
 // goroutine and uses no proxy.
 func Dial(ctx context.Context, address string, o Options) (*Client, error) {
+	o.MessageSize = messageSize("Options", o.MessageSize, defaultClientSize)
 	c, err := dial(ctx, address, &o)
 	if err != nil {
 		return nil, fmt.Errorf("websocket: dial %s: %w", address, err)

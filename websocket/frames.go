@@ -12,7 +12,8 @@ const (
 // Frames is a client's side of the protocol without a connection, for programs that read and
 // write themselves, such as load generators. It offers no extensions, and answers no ping.
 type Frames struct {
-	// MessageSize is the longest message accepted.
+	// MessageSize is the longest message accepted, in bytes, 1 GiB at most. Zero: 16 MiB.
+	// Negative: a panic.
 	MessageSize int
 
 	decoder decoder
@@ -27,7 +28,10 @@ type Frames struct {
 // the connection.
 func (f *Frames) Next(in []byte) (kind Kind, payload []byte, used int, err error) {
 	d := &f.decoder
-	if d.at == 0 && !d.closed && len(in) > 1 && in[1] < length16 && int(in[1]) <= min(len(in)-2, f.MessageSize) {
+	if d.limit == 0 {
+		d.limit = messageSize("Frames", f.MessageSize, defaultClientSize)
+	}
+	if d.at == 0 && !d.closed && len(in) > 1 && in[1] < length16 && int(in[1]) <= min(len(in)-2, d.limit) {
 		// The most common case, as decoder.whole has it for a server: a third of the time.
 		n := int(in[1])
 		payload := in[2 : 2+n : 2+n]
@@ -35,7 +39,6 @@ func (f *Frames) Next(in []byte) (kind Kind, payload []byte, used int, err error
 			return Kind(in[0] & opcodeBits), payload, 2 + n, nil
 		}
 	}
-	d.limit = f.MessageSize
 	e, fault := d.next(in)
 	if fault != 0 {
 		return 0, nil, 0, fault

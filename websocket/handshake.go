@@ -55,19 +55,20 @@ func (r refusal) write(w http.ResponseWriter) {
 }
 
 // readHandshake checks a client's request. protocols are the server's subprotocols in order of
-// preference. compress allows permessage-deflate. origin decides about the Origin; nil is
-// sameHost. A refusal with status 0 means that the handshake is accepted.
+// preference. compress allows permessage-deflate. origin decides about the Origin, if there is one;
+// nil is sameHost. A refusal with status 0 means that the handshake is accepted.
 func readHandshake(r *http.Request, protocols []string, compress bool, origin func(*http.Request) bool) (h handshake, no refusal) {
 	if no := requestRefusal(r); no.status != 0 {
 		return h, no
 	}
-	if origin == nil && !sameHost(r) {
+	switch origins := r.Header["Origin"]; {
+	case len(origins) == 0: // clients other than browsers send none, and could forge it anyway
+	case origin == nil && !sameHost(r):
 		return h, refusal{http.StatusForbidden, fmt.Sprintf("the page's origin, %s, is not the host of this request, %s; "+
-			"a proxy must pass the Host header on with its port, and Upgrader.Origins can allow other origins", quoted(r.Header["Origin"]...), quoted(r.Host))}
-	}
-	if origin != nil && !origin(r) {
+			"a proxy must pass the Host header on with its port, and Upgrader.Origins can allow other origins", quoted(origins...), quoted(r.Host))}
+	case origin != nil && !origin(r):
 		return h, refusal{http.StatusForbidden, fmt.Sprintf("Upgrader.Origins does not allow the page's origin, %s, on the host %s",
-			quoted(r.Header["Origin"]...), quoted(r.Host))}
+			quoted(origins...), quoted(r.Host))}
 	}
 	asked, ok := tokens(r.Header[protocolHeader])
 	if !ok {
@@ -193,14 +194,10 @@ func acceptFor(key string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// sameHost reports whether the Origin is the request's own host, or absent: clients other
-// than browsers send no Origin, and could forge it anyway.
+// sameHost reports whether the Origin is the request's own host.
 func sameHost(r *http.Request) bool {
 	origins := r.Header["Origin"]
-	if len(origins) == 0 {
-		return true
-	}
-	if len(origins) > 1 {
+	if len(origins) != 1 {
 		return false
 	}
 	origin, err := url.Parse(origins[0])

@@ -129,8 +129,17 @@ func TestOrigin(t *testing.T) {
 	if _, no := readHandshake(r, nil, false, func(*http.Request) bool { return true }); no.status != 0 {
 		t.Errorf("an allowed origin: %+v", no)
 	}
-	if _, no := readHandshake(request(t, get), nil, false, func(*http.Request) bool { return false }); no.status != 403 {
-		t.Errorf("a refused origin: %+v", no)
+	asked := 0
+	refuse := func(*http.Request) bool { asked++; return false }
+	for origins, want := range map[string]int{"": 0, "Origin: http://example.com": 403, "Origin: ": 403} {
+		if asked = 0; origins == "" {
+			r = request(t, get)
+		} else {
+			r = request(t, get, origins)
+		}
+		if _, no := readHandshake(r, nil, false, refuse); no.status != want || (asked == 1) != (want == 403) {
+			t.Errorf("%q and a rule that refuses everything: %+v, asked %d times", origins, no, asked)
+		}
 	}
 }
 
@@ -147,7 +156,6 @@ func TestRefusedOriginIsNamed(t *testing.T) {
 		{"a proxy that drops the port", nil, []string{"Host: example.com", "Origin: http://example.com:8080"}, []string{`"http://example.com:8080"`, `"example.com"`, "Upgrader.Origins"}},
 		{"two origins", nil, []string{"Origin: http://a", "Origin: http://b"}, []string{`"http://a, http://b"`, `"example.com"`, "Upgrader.Origins"}},
 		{"one's own rule", no, []string{"Origin: http://example.org"}, []string{`"http://example.org"`, `"example.com"`, "Upgrader.Origins"}},
-		{"no origin", no, nil, []string{`""`, `"example.com"`, "Upgrader.Origins"}},
 		{"a long one", nil, []string{"Origin: http://" + strings.Repeat("a", 100_000)}, []string{`"http://aaa`, `"example.com"`, "Upgrader.Origins"}},
 		{"escapes", nil, []string{"Origin: http://é\x1b[31m"}, []string{`"http://\u00e9\x1b[31m"`, `"example.com"`, "Upgrader.Origins"}},
 	} {

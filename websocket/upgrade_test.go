@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -78,6 +79,7 @@ func TestOrigins(t *testing.T) {
 			return strings.HasSuffix(r.Header.Get("Origin"), ".example.net")
 		}})
 		upgraded(t, addr, "Origin: https://www.example.net")
+		upgraded(t, addr) // not a browser
 		p := dialTCP(t, addr)
 		p.send([]byte(asking("Origin: http://example.org")))
 		if resp, _ := p.responded(); resp.StatusCode != http.StatusForbidden {
@@ -347,7 +349,7 @@ func TestLimits(t *testing.T) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
 			t.Parallel()
-			at := &place{t: t, engine: &e, limits: engine.Limits{FrameTime: 100 * time.Millisecond, FrameRate: -1, IdleTime: 400 * time.Millisecond}}
+			at := &place{t: t, engine: &e, limits: engine.Limits{FrameTime: 100 * time.Millisecond, FrameRate: math.MaxInt, IdleTime: 400 * time.Millisecond}}
 			u := &Upgrader{Message: echo}
 			ends := tellsEnds(u)
 			addr := at.serve(u)

@@ -5,7 +5,7 @@
 //			return append(dst, msg...), nil
 //		},
 //	}
-//	srv := &http1.Server{Std: &http.Server{Addr: "127.0.0.1:8080", Handler: echo}}
+//	srv := &http1.Server{Addr: "127.0.0.1:8080", Handler: echo}
 //	log.Fatal(srv.ListenAndServe())
 //
 // An Upgrader is an http.Handler. On an http1.Server the connection stays on its engine: an
@@ -56,9 +56,9 @@ type Upgrader struct {
 	Closed func(c Conn, code Code, why engine.Reason)
 	// Pong gets the round-trip time of a Conn.Ping. It is called like Message. Zero: not called.
 	Pong func(c Conn, roundTrip time.Duration)
-	// Origins reports whether a page may connect. It is called for requests with an Origin
-	// header, which browsers send. Zero: pages whose host and port are those of the request's
-	// Host header. A proxy must pass that header on with its port.
+	// Origins reports whether a page may connect. It is called only for requests with an Origin
+	// header, which browsers send; Open can refuse others. Zero: pages whose host and port are
+	// those of the request's Host header. A proxy must pass that header on with its port.
 	Origins func(r *http.Request) bool
 	// AuthLater says that clients authenticate with their messages: Limits.AuthTime runs
 	// until Conn.Trust. Zero: a client that Open accepts counts as authenticated.
@@ -69,8 +69,8 @@ type Upgrader struct {
 	// Compression compresses messages to and from clients that offer permessage-deflate.
 	// Zero: no compression.
 	Compression *Compression
-	// MessageSize is the longest message accepted, in bytes after decompression. Zero:
-	// 64 KiB.
+	// MessageSize is the longest message accepted, in bytes after decompression, 1 GiB at
+	// most. Zero: 64 KiB. Negative: a panic.
 	MessageSize int
 	// GiveWay closes silent connections, with TryAgainLater, when Limits.Conns is reached and
 	// another client connects: the longest silent first, first among those from its address.
@@ -102,7 +102,7 @@ func (u *Upgrader) init() {
 		}
 		u.pings = pings{time.Now(), maphash.MakeSeed()}
 		for i := range u.protocols {
-			u.protocols[i] = protocol{upgrader: u, limit: orDefault(u.MessageSize, defaultMessageSize), window: uint8(i)}
+			u.protocols[i] = protocol{upgrader: u, limit: messageSize("Upgrader", u.MessageSize, defaultMessageSize), window: uint8(i)}
 		}
 	})
 }

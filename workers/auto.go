@@ -19,7 +19,7 @@ import (
 type AutoOptions struct {
 	// Min is the lowest limit. Zero: 1.
 	Min int
-	// Max is the highest limit. Zero: 1024 per processor.
+	// Max is the highest limit. Zero: 1024 per processor. Negative: no limit.
 	Max int
 	// Start is the initial limit. Zero: two per processor.
 	Start int
@@ -84,8 +84,10 @@ type pilot struct {
 func newPilot(o AutoOptions) *pilot {
 	procs := runtime.GOMAXPROCS(0)
 	o.Min = max(1, o.Min)
-	if o.Max <= 0 {
+	if o.Max == 0 {
 		o.Max = 1024 * procs
+	} else if o.Max < 0 {
+		o.Max = math.MaxInt
 	}
 	o.Max = max(o.Min, o.Max)
 	if o.Start <= 0 {

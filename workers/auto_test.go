@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -66,7 +67,7 @@ func TestAutoOptions(t *testing.T) {
 	here := runtime.GOMAXPROCS(0)
 	for o, want := range map[AutoOptions]struct{ lowest, initial, highest int }{
 		{}:                            {1, 2 * here, 1024 * here},
-		{Min: -1, Max: -1, Start: -1}: {1, 2 * here, 1024 * here},
+		{Min: -1, Max: -1, Start: -1}: {1, 2 * here, math.MaxInt},
 		{Start: 1}:                    {1, 1, 1024 * here},
 		{Min: 5, Max: 3, Start: 1}:    {5, 5, 5},
 		{Min: 2, Max: 7, Start: 9}:    {2, 7, 7},

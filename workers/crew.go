@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -58,8 +57,7 @@ type crew[T any] struct {
 	running int           // goroutines of the pool, and timers and contexts that may call it
 	gone    chan struct{} // closed when ended and nothing runs
 
-	inlined atomic.Int64
-	spare   sync.Pool // free list of *waiter[T]
+	spare sync.Pool // free list of *waiter[T]
 }
 
 // entry is a queued task.
@@ -158,7 +156,7 @@ func (c *crew[T]) room() bool {
 		return true
 	}
 	c.recall()
-	return c.queued < c.queueLimit+c.free()
+	return c.queued-c.free() < c.queueLimit // their sum may overflow
 }
 
 // served reports whether a worker is or could be free for one more task; mu is held.
@@ -291,7 +289,6 @@ func (w *worker[T]) take() bool {
 	}
 	if e.watch.hasEnded() {
 		c.count.cancelled++
-		c.count.removed++
 		c.mu.Unlock()
 		c.fail(e.job, context.Cause(e.watch.ctx))
 		c.mu.Lock()

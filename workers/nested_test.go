@@ -3,6 +3,7 @@ package workers_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -44,7 +45,7 @@ func TestFuture(t *testing.T) {
 // The documentation of ants warns that a task which submits to its own pool may block it
 // for ever. Here every worker does so at once, and waits, in four ways.
 func TestAntsSubmitFromInsideDoesNotDeadlock(t *testing.T) {
-	for _, queue := range []int{-1, 1, 64} {
+	for _, queue := range []int{noQueue, 1, 64} {
 		for name, nest := range map[string]func(ctx context.Context, p *workers.Pool, f func(context.Context)){
 			"future": func(ctx context.Context, p *workers.Pool, f func(context.Context)) {
 				workers.Submit(ctx, p, func(ctx context.Context) (int, error) { f(ctx); return 0, nil }).Wait(ctx)
@@ -115,7 +116,7 @@ func TestAntsSubmitFromInsideDoesNotDeadlock(t *testing.T) {
 
 // A caller that runs a task itself and recovers from its panic can still wait.
 func TestPanicOfATaskThatItsCallerRan(t *testing.T) {
-	o := fixed(1, -1)
+	o := fixed(1, noQueue)
 	o.Overflow = workers.CallerRuns
 	in(t, o, func(t *testing.T, p *workers.Pool) {
 		gate := newGate()
@@ -262,6 +263,93 @@ func TestFunc(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	})
+}
+
+// Whatever becomes of a task, one counter has it: a task that another one ran while it waited
+// for it was once in Submitted alone.
+func TestEveryTaskIsCountedOnce(t *testing.T) {
+	var total workers.Stats
+	for round := range 48 {
+		seed := rand.Uint64()
+		o := fixed(1+round%3, []int{-1, 1, 16}[round/3%3])
+		o.Overflow = workers.Overflow(round % 4)
+		o.Priorities = 1 + round%2
+		o.Panic = func(any, []byte) {}
+		p := workers.New(o)
+		var handed, ran, cancelled, full, dropped, panicked atomic.Int64
+		var hand func(ctx context.Context, r *rand.Rand, depth int) (result func())
+		hand = func(ctx context.Context, r *rand.Rand, depth int) func() {
+			ctx, cancel := context.WithCancel(workers.Priority(ctx, r.IntN(2)))
+			if r.IntN(4) == 0 {
+				go cancel()
+			}
+			own := rand.New(rand.NewPCG(r.Uint64(), 0))
+			handed.Add(1)
+			f := workers.Submit(ctx, p, func(inside context.Context) (int, error) {
+				ran.Add(1)
+				var results []func()
+				for range own.IntN(3) * depth {
+					results = append(results, hand(inside, own, depth-1))
+				}
+				for _, result := range results {
+					result()
+				}
+				if own.IntN(16) == 0 {
+					panic(errOver)
+				}
+				return 0, nil
+			})
+			inside := context.WithoutCancel(ctx) // so that Wait returns the result
+			return func() {
+				_, err := f.Wait(inside)
+				cancel()
+				switch {
+				case err == nil:
+				case errors.Is(err, workers.ErrPanicked):
+					panicked.Add(1)
+				case err == context.Canceled:
+					cancelled.Add(1)
+				case err == workers.ErrFull:
+					full.Add(1)
+				case err == workers.ErrDropped:
+					dropped.Add(1)
+				default:
+					t.Errorf("seed %d: %v", seed, err)
+				}
+			}
+		}
+		var callers sync.WaitGroup
+		for caller := range 4 {
+			callers.Go(func() {
+				r := rand.New(rand.NewPCG(seed, uint64(caller)))
+				for range 50 {
+					result := hand(t.Context(), r, 2)
+					if st := p.Stats(); st.Submitted != st.Started+st.Helped+st.Cancelled+st.Dropped+int64(st.Queued) {
+						t.Errorf("seed %d: %+v", seed, st)
+					}
+					result()
+				}
+			})
+		}
+		callers.Wait()
+		closeAll(t, p)
+		st := p.Stats()
+		refused := cancelled.Load() - st.Cancelled - st.Withdrawn // their context had ended before Submit
+		if st.Started+st.Helped+st.Inlined != ran.Load() || st.Rejected != full.Load() || st.Dropped != dropped.Load() ||
+			st.Panicked != panicked.Load() || refused < 0 || st.Submitted+st.Inlined+st.Withdrawn+st.Rejected+refused != handed.Load() {
+			t.Fatalf("seed %d, overflow %d: %d handed, %d ran, %d cancelled, %d full, %d dropped, %d panicked: %+v",
+				seed, o.Overflow, handed.Load(), ran.Load(), cancelled.Load(), full.Load(), dropped.Load(), panicked.Load(), st)
+		}
+		total.Helped += st.Helped
+		total.Inlined += st.Inlined
+		total.Cancelled += st.Cancelled
+		total.Withdrawn += st.Withdrawn
+		total.Dropped += st.Dropped
+		total.Rejected += st.Rejected
+	}
+	if min(total.Helped, total.Inlined, total.Cancelled, total.Withdrawn, total.Dropped, total.Rejected) == 0 {
+		t.Errorf("not every counter was used: %+v", total)
+	}
 }
 
 // ants #35, milvus #24536: a recovered panic is a bug that nobody notices. golang/go

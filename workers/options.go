@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -26,16 +27,18 @@ type Options struct {
 	// Limit is the maximum number of goroutines. Zero: Fixed(runtime.GOMAXPROCS(0)),
 	// which suits CPU-bound tasks; for tasks that wait it is far too low.
 	Limit Limit
-	// Queue is the maximum number of queued tasks. Zero: 1024. Negative: none, so that a
-	// task is accepted only when a goroutine is free for it.
+	// Queue is the maximum number of queued tasks. Zero: 1024. Negative: a panic.
 	Queue int
+	// NoQueue queues no tasks: one is accepted only when a goroutine is free for it. Queue is
+	// ignored.
+	NoQueue bool
 	// Overflow is the policy for a full queue. Zero: Block.
 	Overflow Overflow
 	// Priorities is the number of priority levels, at most 4; Priority sets the level in
 	// a context. Zero: 1, which is FIFO.
 	Priorities int
 	// IdleTimeout is how long an idle goroutine waits for a task before it ends; it may
-	// be a quarter longer. Zero: 10 s. Negative: never.
+	// be a quarter longer. Zero: 10 s. Negative: off.
 	IdleTimeout time.Duration
 	// Panic is called when a task panics, on the goroutine of the task, which survives.
 	// Zero: the panic crashes the program with the stack of the task, as in any
@@ -92,10 +95,12 @@ func (o Options) resolved() Options {
 	if o.Limit.fixed == 0 && o.Limit.auto == nil {
 		o.Limit = Fixed(runtime.GOMAXPROCS(0))
 	}
-	if o.Queue == 0 {
-		o.Queue = defaultQueue
+	if o.Queue < 0 {
+		panic("workers: Options.Queue is negative; for no queue, set NoQueue")
 	}
-	o.Queue = max(0, o.Queue)
+	if o.Queue = cmp.Or(o.Queue, defaultQueue); o.NoQueue {
+		o.Queue = 0
+	}
 	o.Priorities = min(max(1, o.Priorities), mostLevels)
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = defaultIdle

@@ -14,13 +14,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/workers"
 )
 
 var errOver = errors.New("over")
 
+// noQueue is the length of a queue that does not exist.
+const noQueue = -1
+
 func fixed(n, queue int) workers.Options {
-	return workers.Options{Limit: workers.Fixed(n), Queue: queue}
+	return workers.Options{Limit: workers.Fixed(n), Queue: max(0, queue), NoQueue: queue == noQueue}
+}
+
+func TestNegativeQueuePanics(t *testing.T) {
+	testrun.WantPanic(t, "workers: Options.Queue is negative; ", func() { workers.New(workers.Options{Queue: -1}) })
 }
 
 func TestZeroOptions(t *testing.T) {
@@ -111,7 +119,7 @@ func TestDropOldestTellsItsFuture(t *testing.T) {
 }
 
 func TestWithoutQueue(t *testing.T) {
-	in(t, fixed(2, -1), func(t *testing.T, p *workers.Pool) {
+	in(t, fixed(2, noQueue), func(t *testing.T, p *workers.Pool) {
 		g := newGate()
 		g.fill(t, p, 2)
 		if p.TryGo(g.pass) {
@@ -232,7 +240,7 @@ func TestResize(t *testing.T) {
 
 // pond's Resize did not wake waiting callers.
 func TestResizeLetsWaitersIn(t *testing.T) {
-	in(t, fixed(1, -1), func(t *testing.T, p *workers.Pool) {
+	in(t, fixed(1, noQueue), func(t *testing.T, p *workers.Pool) {
 		g := newGate()
 		g.fill(t, p, 1)
 		var waiting []<-chan error
@@ -256,7 +264,7 @@ func TestResizeLetsWaitersIn(t *testing.T) {
 // Without a queue, a worker that ends because the limit has shrunk is no room for a waiting
 // caller.
 func TestShrinkingLetsNobodyIn(t *testing.T) {
-	in(t, fixed(2, -1), func(t *testing.T, p *workers.Pool) {
+	in(t, fixed(2, noQueue), func(t *testing.T, p *workers.Pool) {
 		g := newGate()
 		g.fill(t, p, 2)
 		waiting := later(func() error { return p.Go(t.Context(), g.pass) })
@@ -493,7 +501,7 @@ func TestAnts113CloseThatRunsOutOfPatience(t *testing.T) {
 func TestPond115NothingIsLost(t *testing.T) {
 	for round := range 30 {
 		seed := rand.Uint64()
-		o := fixed(1+round%4, []int{-1, 1, 4, 64}[round/4%4])
+		o := fixed(1+round%4, []int{noQueue, 1, 4, 64}[round/4%4])
 		o.Priorities = 1 + round%4
 		o.IdleTimeout = time.Millisecond
 		p := workers.New(o)

@@ -85,11 +85,13 @@ func (c *crew[T]) crowded(ctx context.Context, done <-chan struct{}, level int, 
 	case CallerRuns:
 		inside = true
 	}
-	c.mu.Unlock()
 	if inside { // a task that waits here could be waiting for itself
+		c.count.inlined++
+		c.mu.Unlock()
 		c.inline(job)
 		return nil
 	}
+	c.mu.Unlock()
 	return c.wait(ctx, done, level, job)
 }
 
@@ -108,7 +110,6 @@ func (c *crew[T]) replace(ctx context.Context, done <-chan struct{}, level int, 
 	old := c.queues[victim].pop()
 	c.queued--
 	c.count.dropped++
-	c.count.removed++
 	if old.watch != nil {
 		old.watch.tasks--
 	}
@@ -166,7 +167,7 @@ func (c *crew[T]) withdraw(w *waiter[T]) bool {
 // forgo counts a caller that has left the line because its context has ended; mu is held.
 func (c *crew[T]) forgo(w *waiter[T]) {
 	w.entry.watch.tasks--
-	c.count.cancelled++
+	c.count.withdrawn++
 }
 
 // help runs a queued job on the caller's goroutine, unless the job's context has ended. It
@@ -182,6 +183,8 @@ func (c *crew[T]) help(match func(T) bool) bool {
 	ended := e.watch.hasEnded()
 	if ended {
 		c.count.cancelled++
+	} else {
+		c.count.helped++
 	}
 	c.mu.Unlock()
 	if ended {
@@ -192,7 +195,8 @@ func (c *crew[T]) help(match func(T) bool) bool {
 	return true
 }
 
-// extract removes entries from the queues; mu is held.
+// extract removes entries from the queues; mu is held, and the caller counts them before it
+// releases it.
 func (c *crew[T]) extract(limit int, match func(entry[T]) bool) []entry[T] {
 	c.recall()
 	var found []entry[T]
@@ -200,7 +204,6 @@ func (c *crew[T]) extract(limit int, match func(entry[T]) bool) []entry[T] {
 		found = c.queues[l].remove(found, limit-len(found), match)
 	}
 	c.queued -= len(found)
-	c.count.removed += int64(len(found))
 	for _, e := range found {
 		if e.watch != nil {
 			e.watch.tasks--

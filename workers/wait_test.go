@@ -105,7 +105,7 @@ func endOfTheContext(t *testing.T, queue, waiting int) {
 	}
 	synctest.Wait()
 	if st := p.Stats(); st.Queued+st.Waiting != 0 || st.Submitted != int64(queue+1) ||
-		st.Waits != int64(waiting) || st.Cancelled != int64(queue+waiting) {
+		st.Waits != int64(waiting) || st.Withdrawn != int64(waiting) || st.Cancelled != int64(queue) {
 		t.Errorf("after the end of the context: %+v", st)
 	}
 	if w.tasks != 0 {
@@ -134,8 +134,8 @@ func TestNobodyIsQueuedAfterTheEnd(t *testing.T) {
 		queued  int
 		room    func(c *crew[task])
 	}{
-		{"a higher limit", Options{Queue: -1}, 0, func(c *crew[task]) { c.setLimit(2) }},
-		{"a higher limit, with priorities", Options{Queue: -1, Priorities: 2}, 0, func(c *crew[task]) { c.setLimit(2) }},
+		{"a higher limit", Options{NoQueue: true}, 0, func(c *crew[task]) { c.setLimit(2) }},
+		{"a higher limit, with priorities", Options{NoQueue: true, Priorities: 2}, 0, func(c *crew[task]) { c.setLimit(2) }},
 		{"a task taken from the queue", Options{Queue: 1}, 1, func(c *crew[task]) {
 			c.extract(1, func(entry[task]) bool { return true })
 		}},
@@ -253,7 +253,7 @@ func TestWaitingTaskDoesNotRunWhatHasEnded(t *testing.T) {
 		if err != errGone {
 			t.Error(err)
 		}
-		if st := p.Stats(); st.Cancelled != 1 || st.Inlined != 0 || st.Queued != 0 {
+		if st := p.Stats(); st.Cancelled != 1 || st.Helped+st.Inlined != 0 || st.Queued != 0 {
 			t.Errorf("%+v", st)
 		}
 		p.crew.audit(t)

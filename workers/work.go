@@ -83,7 +83,6 @@ func (p panicError) Unwrap() error {
 
 // inline runs a job on the caller's goroutine.
 func (c *crew[T]) inline(job T) {
-	c.inlined.Add(1)
 	returned := false
 	defer func() {
 		if returned {

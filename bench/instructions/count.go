@@ -27,7 +27,7 @@ type shape struct {
 	name    string
 	program string // a folder of the module bench
 	library string // the package of hone that the program serves with
-	request []byte // of HTTP; nil: hone's frames
+	request []byte // of HTTP, or the content of a frame; nil: WebSockets
 	conns   int
 	depth   int    // requests that a connection sends at a time
 	rounds  int    // in which every connection asks
@@ -38,9 +38,12 @@ type shape struct {
 func shapes() []shape {
 	hello := []byte("GET " + web.HelloPath + " HTTP/1.1\r\nHost: localhost:8080\r\n\r\n")
 	once := []byte("GET /once HTTP/1.1\r\nHost: localhost:8080\r\n\r\n")
+	frame, late := []byte("sixteen letters."), append([]byte{service.Late}, "ixteen letters."...)
 	return []shape{
-		{"framed 100×1", "servers/hone", "framed", nil, 100, 1, 1000, ""},
-		{"framed 100×64", "servers/hone", "framed", nil, 100, 64, 60, ""},
+		{"framed 100×1", "servers/hone", "framed", frame, 100, 1, 1000, ""},
+		{"framed 100×64", "servers/hone", "framed", frame, 100, 64, 60, ""},
+		{"framed late 100×1", "servers/hone", "framed", late, 100, 1, 500, ""},
+		{"framed late 100×16", "servers/hone", "framed", late, 100, 16, 60, ""},
 		{"http1 hello 64×1", "servers/http1", "http1", hello, 64, 1, 1000, ""},
 		{"http1 pipelined 64×16", "servers/http1", "http1", hello, 64, 16, 100, ""},
 		{"http1 flush 64×16", "streams/feed", "http1", once, 64, 16, 50, ""},
@@ -181,11 +184,10 @@ func (s shape) exchange(conn net.Conn) (requests, answers []byte, err error) {
 		head := []byte{0x82, 0x80 | byte(len(content)), 0, 0, 0, 0} // a mask of zeros
 		answer := append([]byte{0x82, byte(len(content))}, content...)
 		return bytes.Repeat(append(head, content...), s.depth), bytes.Repeat(answer, s.depth), nil
-	case s.request == nil:
-		content := []byte("sixteen letters.")
+	case s.library == "framed":
 		for id := range uint64(s.depth) {
-			requests = drive.Request(requests, id+1, content)
-			answers = wire.Standard.Append(answers, wire.Packet{Command: wire.SubmitAck, ID: id + 1, Content: content})
+			requests = drive.Request(requests, id+1, s.request)
+			answers = wire.Standard.Append(answers, wire.Packet{Command: wire.SubmitAck, ID: id + 1, Content: s.request})
 		}
 		return requests, answers, nil
 	}

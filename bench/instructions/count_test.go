@@ -52,7 +52,7 @@ func TestCount(t *testing.T) {
 		testrun.Lacks(t, "no valgrind; apt-get install valgrind")
 	}
 	dir := programs(t)
-	s := shape{"few", "servers/hone", "framed", nil, 20, 4, 50, ""}
+	s := shape{"few", "servers/hone", "framed", []byte("sixteen letters."), 20, 4, 50, ""}
 	var costs [2]float64
 	for i := range costs {
 		p, err := s.count(t.Context(), dir, "events")

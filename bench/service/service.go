@@ -18,6 +18,7 @@ import (
 const (
 	Slow = 'S' // the handler sleeps for Options.Sleep
 	Long = 'L' // the answer's content is LongReply bytes
+	Late = 'R' // the answer is sent after the handler has returned; by hone alone
 )
 
 const (

@@ -77,7 +77,7 @@ func (g *gateway) carry(c framed.Call, dst, req []byte) ([]byte, error) {
 		return dst, noSuchDevice
 	}
 	message := fmt.Appendf(nil, "from %v %s", c.Conn().Value(), words[2])
-	if err := to.Send(g.messages.Add(1), message); err != nil {
+	if err := to.Push(g.messages.Add(1), message); err != nil {
 		return dst, noSuchDevice // it has just disconnected
 	}
 	return dst, nil

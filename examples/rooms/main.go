@@ -1,9 +1,9 @@
-// Rooms are chat rooms on WebSocket that keep the order of messages in large rooms. docs/rooms.md
-// explains them. Start the server, and a client in each of two other terminals:
+// Rooms are chat rooms that keep the order of messages in large rooms, for browsers and for clients that
+// speak frames. docs/rooms.md explains them. Start the server, and a client in each of two other terminals:
 //
-//	go run ./examples/rooms
+//	go run ./examples/rooms -frames 127.0.0.1:8083
 //	go run ./examples/rooms -join 'ws://127.0.0.1:8082/rooms/lobby?name=Ada'
-//	go run ./examples/rooms -join 'ws://127.0.0.1:8082/rooms/lobby?name=Ben'
+//	go run ./examples/rooms -join 'tcp://127.0.0.1:8083/rooms/lobby?name=Ben'
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,17 +31,20 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8082", "listen on `host:port`; port 0 picks a free one")
 	names := flag.String("rooms", "lobby,news", "the `names` of the rooms")
-	url := flag.String("join", "", "join the room at `URL`: say what is typed and print what is said")
+	frames := flag.String("frames", "", "also listen for frames, on `host:port`")
+	address := flag.String("join", "", "join the room at `URL`, of ws or tcp: say what is typed and print what is said")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := errors.New("unexpected arguments")
 	switch {
 	case flag.NArg() > 0:
-	case *url != "":
-		err = join(ctx, *url, os.Stdin, os.Stdout)
+	case strings.HasPrefix(*address, "tcp:"):
+		err = joinFrames(ctx, *address, os.Stdin, os.Stdout)
+	case *address != "":
+		err = join(ctx, *address, os.Stdin, os.Stdout)
 	default:
-		err = run(ctx, *addr, strings.Split(*names, ","), os.Stdout)
+		err = run(ctx, *addr, *frames, strings.Split(*names, ","), os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "rooms:", err)
@@ -48,26 +52,38 @@ func main() {
 	}
 }
 
-// run serves until ctx ends.
-func run(ctx context.Context, addr string, names []string, stdout io.Writer) error {
+// run serves until ctx ends. Without an address for frames it serves browsers alone.
+func run(ctx context.Context, addr, frames string, names []string, stdout io.Writer) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("%w; choose another address with -addr", err)
 	}
 	fmt.Fprintf(stdout, "listening on %v\n", ln.Addr())
 	all := newRooms(names...)
-	srv := &http1.Server{Std: &http.Server{Handler: all.handler(), ErrorLog: log.Default()}}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
+	web := &http1.Server{Handler: all.handler(), Std: &http.Server{ErrorLog: log.Default()}}
+	members := all.framesServer()
+	served := make(chan error, 2)
+	var sides sync.WaitGroup
+	if frames != "" {
+		beside, err := net.Listen("tcp", frames)
+		if err != nil {
+			ln.Close()
+			return fmt.Errorf("%w; choose another address with -frames", err)
+		}
+		fmt.Fprintf(stdout, "frames on %v\n", beside.Addr())
+		sides.Go(func() { served <- members.Serve(beside) })
+	}
+	sides.Go(func() { served <- web.Serve(ln) })
 	select {
 	case err = <-served:
-		srv.Close()
+		web.Close()
+		members.Close()
 	case <-ctx.Done():
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		err = srv.Shutdown(patience)
+		err = errors.Join(web.Shutdown(patience), members.Shutdown(patience))
 		cancel()
-		<-served
 	}
+	sides.Wait()
 	all.running.Wait()
 	return err
 }

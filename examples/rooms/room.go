@@ -50,7 +50,7 @@ type room struct {
 	count   int    // people who have joined and not left
 
 	// Only the goroutine that takes the steps uses these.
-	people map[websocket.Conn]string
+	people map[seat]string
 	last   uint64   // number of the last message
 	kept   [][]byte // the latest messages, encoded
 	bytes  int      // size of kept
@@ -58,7 +58,7 @@ type room struct {
 
 // step is one of three things: somebody joins, leaves or says something.
 type step struct {
-	who  websocket.Conn
+	who  seat
 	name string          // of somebody who joins
 	text json.RawMessage // that is said, encoded
 	gone bool
@@ -142,7 +142,7 @@ func (r *room) next(sent int) []step {
 func (r *room) join(s step) {
 	r.people[s.who] = s.name
 	for _, text := range r.kept {
-		s.who.Text(text)
+		s.who.push(text)
 	}
 }
 
@@ -161,15 +161,24 @@ func (r *room) say(s step) {
 		r.bytes -= len(r.kept[0])
 		r.kept = slices.Delete(r.kept, 0, 1)
 	}
-	websocket.Broadcast(context.Background(), maps.Keys(r.people), websocket.Prepare(websocket.Text, text, nil))
+	r.tell(text, false)
 }
 
 // tellPeople sends everybody who is present. The next list replaces this one, so for a client that
 // reads slowly it may be dropped; messages never are.
 func (r *room) tellPeople() {
 	names := slices.Compact(slices.Sorted(maps.Values(r.people)))
-	p := websocket.Prepare(websocket.Text, encode(present{len(r.people), names[:min(len(names), mostNames)]}), nil)
-	websocket.Broadcast(context.Background(), maps.Keys(r.people), p.Droppable())
+	r.tell(encode(present{len(r.people), names[:min(len(names), mostNames)]}), true)
+}
+
+// tell sends an event to everybody, or only offers it.
+func (r *room) tell(text []byte, offered bool) {
+	p := websocket.Prepare(websocket.Text, text, nil)
+	if offered {
+		p = p.Droppable()
+	}
+	websocket.Broadcast(context.Background(), browsers(r.people), p)
+	pushAll(r.people, text, offered)
 }
 
 func encode(event any) []byte {

@@ -17,9 +17,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/websocket"
+	"github.com/hone-go/hone/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -394,9 +396,10 @@ func TestWaiting(t *testing.T) {
 func TestJoin(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	out, ended := newLines(), make(chan error, 1)
-	go func() { ended <- run(ctx, "127.0.0.1:0", []string{"lobby"}, out) }()
+	go func() { ended <- run(ctx, "127.0.0.1:0", "127.0.0.1:0", []string{"lobby"}, out) }()
 	m := regexp.MustCompile(`^listening on (\S+)`).FindStringSubmatch(<-out)
-	if m == nil {
+	f := regexp.MustCompile(`^frames on (\S+)`).FindStringSubmatch(<-out)
+	if m == nil || f == nil {
 		t.Fatal("the server does not say where it listens")
 	}
 	var printed bytes.Buffer
@@ -408,9 +411,115 @@ func TestJoin(t *testing.T) {
 			t.Errorf("%s was not printed:\n%s", want, &printed)
 		}
 	}
+	printed.Reset()
+	if err := joinFrames(t.Context(), "tcp://"+f[1]+"/rooms/lobby?name=Ben", strings.NewReader("hello again\n"), &printed); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{`{"number":2,"name":"Ada","text":"bye"}`, `{"number":3,"name":"Ben","text":"hello again"}`} {
+		if !strings.Contains(printed.String(), want+"\n") {
+			t.Errorf("%s was not printed:\n%s", want, &printed)
+		}
+	}
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A browser and a client that speaks frames share a room: both get the same messages in one order, and see who
+// is there.
+func TestFrames(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		all, _, url := start(t, e, "lobby")
+		addr := startFrames(t, all, e)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		heard := make(chan event, 1000)
+		ben, err := framed.Dial(ctx, addr, framed.ClientOptions{OnDeliver: func(_ uint64, text []byte) {
+			var e event
+			if err := json.Unmarshal(text, &e); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+			heard <- e
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ben.Close()
+		if _, err := ben.Call(ctx, nil, []byte("hello")); !errors.Is(err, wire.Unauthorised) {
+			t.Errorf("a message without a seat: %v", err)
+		}
+		if text, err := ben.Connect(ctx, nil, []byte("cellar Ben")); !errors.Is(err, wire.Unauthorised) || string(text) != "there is no such room" {
+			t.Errorf("another room: %q, %v", text, err)
+		}
+		for _, c := range []struct {
+			credentials string
+			want        error
+		}{{"lobby Ben", nil}, {"", nil}, {"lobby Eve", wire.Malformed}} {
+			if _, err := ben.Connect(ctx, nil, []byte(c.credentials)); !errors.Is(err, c.want) {
+				t.Errorf("Conn %q: %v, want %v", c.credentials, err, c.want)
+			}
+		}
+		ada := enter(t, url+"lobby?name=Ada")
+		next(t, ada, func(e event) bool { return slices.Equal(e.People, []string{"Ada", "Ben"}) })
+		for i := range 10 {
+			if err := ada.Write(ctx, websocket.Text, fmt.Append(nil, i)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ben.Call(ctx, nil, fmt.Append(nil, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := uint64(1); n <= 20; n++ {
+			a, b := next(t, ada, message), event{}
+			for b.Number == 0 {
+				select {
+				case b = <-heard:
+				case <-ctx.Done():
+					t.Fatal("no push")
+				}
+			}
+			if a.Number != n || b.Number != n || a.Name != b.Name || a.Text != b.Text {
+				t.Fatalf("message %d is %v to the browser and %v over frames", n, a, b)
+			}
+		}
+		ben.Close()
+		next(t, ada, func(e event) bool { return slices.Equal(e.People, []string{"Ada"}) })
+	})
+}
+
+// startFrames serves the rooms over frames as well, until the test ends.
+func startFrames(t *testing.T, all *rooms, e engine.Engine) (addr string) {
+	t.Helper()
+	srv := all.framesServer()
+	srv.Engine = e
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	t.Cleanup(func() { srv.Close(); <-served })
+	return ln.Addr().String()
+}
+
+// One that floods over frames is told why and closed.
+func TestFloodOverFrames(t *testing.T) {
+	all, _, _ := start(t, engine.Engine{}, "lobby")
+	c, err := framed.Dial(t.Context(), startFrames(t, all, engine.Engine{}), framed.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Connect(t.Context(), nil, []byte("lobby Flooder")); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; err == nil && n < mostWaiting; n++ {
+		_, err = c.Call(t.Context(), nil, []byte("x"))
+	}
+	<-c.Done()
+	if !errors.Is(err, wire.Overloaded) || !errors.Is(c.Err(), wire.Overloaded) {
+		t.Errorf("the call: %v; the connection: %v", err, c.Err())
 	}
 }
 

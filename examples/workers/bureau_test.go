@@ -95,7 +95,7 @@ func TestAnswers(t *testing.T) {
 // One goroutine and no queue: a task that cannot run now is refused, and the connection stays
 // open.
 func TestOverloaded(t *testing.T) {
-	o := workers.Options{Limit: workers.Fixed(1), Queue: -1}
+	o := workers.Options{Limit: workers.Fixed(1), NoQueue: true}
 	start(t, o, func(t *testing.T, ctx context.Context, c *framed.Client) {
 		var mu sync.Mutex
 		var served, refused int

@@ -1,5 +1,11 @@
 package lint
 
+import (
+	"go/ast"
+	"regexp"
+	"strings"
+)
+
 var commentRules = []rule{
 	{"doc-comments", eachPackage(checkDocComments), []example{
 		{
@@ -111,6 +117,99 @@ package pool
 package pool_test`,
 		},
 	}},
+	{"negative", eachPackage(checkNegative), []example{
+		{
+			name: "other meanings",
+			files: `
+-- conns/config.go --
+package conns
+
+// Config configures a pool.
+type Config struct {
+	// Most is the most. Zero: 8. Negative: none.
+	Most int
+	Idle int // the idle time; negative values count as zero
+	// Wait is how long to wait. Negative: off. A negative one is the default.
+	Wait int
+}`,
+			want: []string{
+				"conns/config.go:6: the comment of Config.Most says \"Negative: none.\"; ",
+				"conns/config.go:7: the comment of Config.Idle says \"negative values count as zero\"; ",
+				"conns/config.go:9: the comment of Config.Wait says \"negative one is the default.\"; ",
+			},
+		},
+		{
+			name: "allowed meanings, and other structs",
+			files: `
+-- conns/config.go --
+package conns
+
+// Config configures a pool. A negative limit is no limit.
+type Config struct {
+	// Most is the most. Zero: 8. Negative: no
+	// limit, which is 64.
+	Most int
+	Idle int // Negative: off
+	// Size is the size. Negative: a panic.
+	Size int
+	CPU  float64 // utilisation (0 to 1; negative: unknown)
+	next int     // a negative one ends the line
+}
+
+type place struct {
+	At int // negative: not there
+}
+-- tool/load/load.go --
+package load
+
+// Plan is a plan.
+type Plan struct {
+	Most int // negative: the default
+}`,
+		},
+	}},
+}
+
+// negativeMeans are the meanings that a negative value of an exported field may have: no limit, off for a
+// time or a share, or a mistake of the programmer; of something measured, unknown.
+var (
+	negative      = regexp.MustCompile(`(?i)\bnegative\b[^.]*\.?`)
+	negativeMeans = regexp.MustCompile(`(?i)^negative: (?:no limit|off|a panic|unknown)\b`)
+)
+
+// checkNegative finds comments of exported fields, in the library and the gateway, that give a negative
+// value another meaning.
+func checkNegative(p *pkg) []finding {
+	if _, library := libraryImports[p.dir]; !library && p.dir != "gateway" {
+		return nil
+	}
+	var found []finding
+	for _, f := range p.files {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			s, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			fields, ok := s.Type.(*ast.StructType)
+			if !ok || !s.Name.IsExported() {
+				return false
+			}
+			for _, field := range fields.Fields.List {
+				if len(field.Names) == 0 || !field.Names[0].IsExported() {
+					continue
+				}
+				text := strings.Join(strings.Fields(field.Doc.Text()+" "+field.Comment.Text()), " ")
+				for _, said := range negative.FindAllString(text, -1) {
+					if !negativeMeans.MatchString(said) {
+						found = append(found, f.finding(field.Pos(), `the comment of %s.%s says %q; a negative value means no limit, off or a panic: write "Negative: " and which, and give other meanings fields of their own`,
+							s.Name.Name, field.Names[0].Name, said))
+					}
+				}
+			}
+			return false
+		})
+	}
+	return found
 }
 
 // checkDocComments finds exported names without a doc comment. If several platforms declare the same

@@ -4,9 +4,38 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
+
+// Take makes a Socket from a connection of package net, which the caller closes
+// afterwards: the socket has a descriptor of its own, outside Go's poller and without its
+// memory.
+func Take(c syscall.Conn) (s Socket, err error) {
+	err = control(c, func(fd int) error {
+		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		s = Socket(n)
+		return os.NewSyscallError("fcntl", err)
+	})
+	if err != nil {
+		s = NoSocket
+	}
+	return s, err
+}
+
+// control calls do with the descriptor of c.
+func control(c syscall.Conn, do func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if closed := raw.Control(func(fd uintptr) { err = do(int(fd)) }); closed != nil {
+		return closed
+	}
+	return err
+}
 
 // CloseWrite shuts down the sending direction.
 func (s Socket) CloseWrite() error {
@@ -26,17 +55,26 @@ func LimitUnsent(fd uintptr, n int) {
 
 // LocalAddr returns the local address; zero for unix sockets and for NoSocket.
 func (s Socket) LocalAddr() netip.AddrPort {
-	name, err := unix.Getsockname(int(s))
+	name, err := syscall.Getsockname(int(s))
 	if err != nil {
 		return netip.AddrPort{}
 	}
+	return addrPort(name)
+}
+
+// addrPort converts the name of a socket; zero if it has no port.
+func addrPort(name syscall.Sockaddr) netip.AddrPort {
 	switch a := name.(type) {
-	case *unix.SockaddrInet4:
+	case *syscall.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
-	case *unix.SockaddrInet6:
+	case *syscall.SockaddrInet6:
 		ip := netip.AddrFrom16(a.Addr).Unmap()
-		if link, err := net.InterfaceByIndex(int(a.ZoneId)); a.ZoneId != 0 && err == nil {
-			ip = ip.WithZone(link.Name)
+		if a.ZoneId != 0 {
+			zone := strconv.Itoa(int(a.ZoneId)) // as package net where the interface has gone
+			if link, err := net.InterfaceByIndex(int(a.ZoneId)); err == nil {
+				zone = link.Name
+			}
+			ip = ip.WithZone(zone)
 		}
 		return netip.AddrPortFrom(ip, uint16(a.Port))
 	}

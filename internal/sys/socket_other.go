@@ -4,8 +4,22 @@ package sys
 
 import (
 	"errors"
+	"net"
 	"net/netip"
+	"syscall"
 )
+
+// Take is not supported here.
+func Take(syscall.Conn) (Socket, error) { return NoSocket, errors.ErrUnsupported }
+
+// Acceptor is empty here: the listener accepts.
+type Acceptor struct{}
+
+// Learn does nothing here.
+func (a *Acceptor) Learn(net.Listener, net.Conn) {}
+
+// Follow does nothing here.
+func (a *Acceptor) Follow(func(Socket, netip.AddrPort)) {}
 
 // CloseWrite is not supported here.
 func (s Socket) CloseWrite() error { return errors.ErrUnsupported }

@@ -73,6 +73,7 @@ func workerPools() []Panel {
 			Query{rate("hone_workers_submitted_total", "pool"), legend("pool") + " submitted", noWorkers},
 			Query{rate("hone_workers_started_total", "pool"), legend("pool") + " started", noWorkers},
 			Query{rate("hone_workers_done_total", "pool"), legend("pool") + " done", noWorkers},
+			Query{rate("hone_workers_helped_total", "pool"), legend("pool") + " run by waiting tasks", noWorkers},
 			Query{rate("hone_workers_inlined_total", "pool"), legend("pool") + " run by callers", noWorkers}),
 		lines("Tasks not run", "ops",
 			"Callers that had to wait, tasks that never started, and panics, per second. full: the pool is overloaded; panics: the log of Options.Panic has the stack.",

@@ -78,8 +78,8 @@ func loadedServer(t *testing.T) string {
 			theirs.Close()
 			return ours, nil
 		},
-		AliveAfter: -1,
-		Alive:      func(net.Conn, time.Duration) error { return nil },
+		AlwaysAsk: true,
+		Alive:     func(net.Conn, time.Duration) error { return nil },
 	})
 	crew := workers.New(workers.Options{Limit: workers.Auto(workers.AutoOptions{})})
 	var bodies pool.Buffers

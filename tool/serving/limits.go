@@ -90,7 +90,7 @@ func (l Limit) set(value string) error {
 	case value == "off" && l.time != nil:
 		*l.time = -1
 	case value == "off":
-		*l.number = -1
+		*l.number = math.MaxInt32
 	case l.time != nil:
 		d, err := time.ParseDuration(value)
 		if err != nil || d <= 0 {

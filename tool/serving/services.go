@@ -144,7 +144,7 @@ func push(c framed.Call, n int, content []byte) error {
 		if len(message) == 0 {
 			message = []byte("push " + strconv.Itoa(i+1))
 		}
-		if err := c.Conn().Send(uint64(i+1), message); err != nil {
+		if err := c.Conn().Push(uint64(i+1), message); err != nil {
 			return wire.Overloaded
 		}
 	}

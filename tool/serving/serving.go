@@ -52,6 +52,7 @@ type Options struct {
 	Files                  string // folder
 	DotFiles, FileLinks    bool   // what of it to serve
 	Compression            bool   // of WebSocket messages
+	GiveWay                bool   // idle connections, not of HTTP, whose always do
 	Proxies, AdminHosts    []string
 	JSON, UntilEOF, Timed  bool
 	Version                string // of this build
@@ -173,7 +174,7 @@ func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
 	}
 	s.server = &framed.Server{
 		Handler: handler, Dialect: dialect, Engine: f.Engine.engine,
-		Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log,
+		Limits: f.Limits.limits, TrustedProxies: proxies, GiveWay: f.GiveWay, Logger: s.log,
 	}
 	return nil
 }
@@ -192,7 +193,7 @@ func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 	switch {
 	case f.Service.Value == SocketService:
 		s.admin.Info.Dialect = "websocket"
-		handler = s.socketHandler(f.Compression)
+		handler = s.socketHandler(f.Compression, f.GiveWay)
 	case s.admin.Latency != nil:
 		handler = s.admin.Latency.WrapHTTP(webHandler(s.files))
 	default:
@@ -244,6 +245,8 @@ func (f *Options) check() error {
 		return exit.Usagef("serve: --dot-files and --follow-symlinks are for --files; give the folder, or leave them out")
 	case f.Compression && service != SocketService:
 		return exit.Usagef("serve: --compression is for --service ws, and the service is %s; leave it out", service)
+	case f.GiveWay && service == WebService:
+		return exit.Usagef("serve: --give-way is for framed services and ws: idle connections of http always give way; leave it out")
 	case f.Given("dialect") && (service == WebService || service == SocketService):
 		return exit.Usagef("serve: --dialect is for framed services, and the service is %s; leave it out", service)
 	}

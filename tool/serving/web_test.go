@@ -16,7 +16,7 @@ func TestCompression(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		s := &serving{log: slog.New(slog.DiscardHandler)}
 		s.admin = new(observe.Admin)
-		web := httptest.NewServer(s.socketHandler(compress))
+		web := httptest.NewServer(s.socketHandler(compress, false))
 		defer web.Close()
 		r := httptest.NewRequest("GET", web.URL+"/echo", nil)
 		r.RequestURI = ""

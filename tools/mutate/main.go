@@ -9,9 +9,11 @@
 // if they pass, those of the other packages, and of -also, that import it. It is an overlay
 // (go help build): the checkout is never modified.
 //
-// It is killed when a test fails, and timed out when none has failed in time: a deadlock, or a
-// busy machine. If it does not compile, another one is drawn. A seed draws the same mutants of
-// the same code. The exit code is 3 if one survived, else 1 after an error; go run turns 3 into 1.
+// It is killed when a test fails twice, and passes without the mutant in between; otherwise the kill
+// is unconfirmed, and counts as a survivor. It is timed out when no test has failed in time: a
+// deadlock, or a busy machine. If it does not compile, another one is drawn. A seed draws the same
+// mutants of the same code. The exit code is 3 if one survived, else 1 after an error; go run turns
+// 3 into 1.
 package main
 
 import (
@@ -117,7 +119,7 @@ type trial struct {
 }
 
 // Verdicts on mutants.
-const broken, killed, timedOut, survived = "does not compile", "killed", "timed out", "survived"
+const broken, killed, timedOut, survived, unconfirmed = "does not compile", "killed", "timed out", "survived", "unconfirmed"
 
 // draw tests n mutants, at most one of each statement, and prints the result.
 func (t *trial) draw(ctx context.Context, all [][]mutant, n int, seed uint64) (err error) {
@@ -135,71 +137,104 @@ func (t *trial) draw(ctx context.Context, all [][]mutant, n int, seed uint64) (e
 		}
 		fmt.Fprintf(t.stdout, "\t%s%s\n", got, why)
 		results[got] = append(results[got], m)
-		tested = len(results[killed]) + len(results[timedOut]) + len(results[survived])
+		if got != broken {
+			tested++
+		}
 	}
-	fmt.Fprintf(t.stdout, "seed %d: %d killed, %d timed out, %d survived; %d more did not compile\n",
-		seed, len(results[killed]), len(results[timedOut]), len(results[survived]), len(results[broken]))
-	for _, m := range results[survived] {
+	survivors := slices.Concat(results[survived], results[unconfirmed])
+	fmt.Fprintf(t.stdout, "seed %d: %d killed, %d timed out, %d survived, of these %d unconfirmed kills; %d more did not compile\n",
+		seed, len(results[killed]), len(results[timedOut]), len(survivors), len(results[unconfirmed]), len(results[broken]))
+	for _, m := range survivors {
 		fmt.Fprintf(t.stdout, "\t%v\n", m)
 		err = errSurvived
 	}
 	return err
 }
 
-// judge runs tests until one kills the mutant, which why then names.
+// judge runs tests until one kills the mutant, which why then names. A kill that is not confirmed
+// leaves the mutant to the other packages.
 func (t *trial) judge(ctx context.Context, m mutant) (got, why string, err error) {
 	changed, overlay := filepath.Join(t.dir, "mutant.go"), filepath.Join(t.dir, "overlay.json")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {m.path: changed}})
 	if err := errors.Join(err, os.WriteFile(changed, m.source(), 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", "", err
 	}
+	got = survived
 	for _, p := range append([]*folder{m.in}, t.others...) {
 		imported := slices.Concat(p.Deps, p.TestImports, p.XTestImports)
 		if p != m.in && (p.ImportPath == m.in.ImportPath || !slices.Contains(imported, m.in.ImportPath)) {
 			continue
 		}
 		if !t.sound[p.ImportPath] { // otherwise its tests would kill every mutant
-			if got, why, err = t.test(ctx, p); err == nil && got != survived {
-				err = fmt.Errorf("without a mutant, the tests of %s: %s%s", p.ImportPath, got, why)
+			if was, failed, err := t.test(ctx, p); err != nil || was != survived {
+				return "", "", cmp.Or(err, fmt.Errorf("without a mutant, the tests of %s: %s %s", p.ImportPath, was, failed))
 			}
-			t.sound[p.ImportPath] = err == nil
+			t.sound[p.ImportPath] = true
 		}
-		if err == nil {
-			got, why, err = t.test(ctx, p, "-overlay", overlay)
-		}
-		if err != nil || got != survived {
-			break
+		now, failed, err := t.test(ctx, p, "-overlay", overlay)
+		switch {
+		case err != nil:
+			return "", "", err
+		case now == killed:
+			sure, err := t.confirm(ctx, p, overlay, failed)
+			if err != nil || sure {
+				return now, " by " + failed[0], err
+			}
+			got, why = unconfirmed, fmt.Sprintf(": %s failed once", failed[0])
+		case now != survived:
+			return now, "", nil
 		}
 	}
-	return got, why, err
+	return got, why, nil
+}
+
+// confirm reports whether the tests that failed pass without the mutant, and fail again with it.
+func (t *trial) confirm(ctx context.Context, p *folder, overlay string, failed []string) (sure bool, err error) {
+	var only []string
+	if failed[0] != crash {
+		only = []string{"-run", "^(" + strings.Join(failed, "|") + ")$"}
+	}
+	without, _, err := t.test(ctx, p, only...)
+	if err != nil || without != survived {
+		return false, err
+	}
+	again, _, err := t.test(ctx, p, append(only, "-overlay", overlay)...)
+	return again != survived, err
 }
 
 // test runs the tests of a package.
-func (t *trial) test(ctx context.Context, p *folder, flags ...string) (got, why string, err error) {
+func (t *trial) test(ctx context.Context, p *folder, flags ...string) (got string, failed []string, err error) {
 	args := slices.Concat([]string{"test", "-short", "-count=1", "-v", "-vet=off", "-timeout", t.limit.String()}, flags, []string{p.ImportPath})
 	cmd := exec.CommandContext(ctx, "go", args...)
 	var out beginning
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, 10*time.Second
 	err = cmd.Run()
-	got, why = read(string(out), err == nil)
-	return got, why, ctx.Err()
+	got, failed = read(string(out), err == nil)
+	return got, failed, ctx.Err()
 }
 
-// read returns what the output of go test says.
-func read(out string, passed bool) (got, why string) {
-	failed := regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`).FindStringSubmatch(out)
+// read returns what the output of go test says, and the tests that failed.
+func read(out string, passed bool) (got string, failed []string) {
+	for _, match := range regexp.MustCompile(`(?m)^\s*--- FAIL: ([^\s/]+)`).FindAllStringSubmatch(out, -1) {
+		if !slices.Contains(failed, match[1]) {
+			failed = append(failed, match[1])
+		}
+	}
 	switch {
 	case passed:
-		return survived, ""
+		return survived, nil
 	case strings.Contains(out, "[build failed]"):
-		return broken, ""
+		return broken, nil
 	case failed != nil:
-		return killed, " by " + failed[1]
+		return killed, failed
 	case strings.Contains(out, "panic: test timed out") || len(out) == mostOutput:
-		return timedOut, ""
+		return timedOut, nil
 	}
-	return killed, " by a crash"
+	return killed, []string{crash}
 }
+
+// crash stands for the name of a test when none was to blame.
+const crash = "a crash"
 
 // beginning is the beginning of an output: that of a mutant may have no end.
 type beginning []byte

@@ -21,7 +21,7 @@ func TestRun(t *testing.T) {
 		"seed 7, 3 statements\n",
 		"/40 testdata/tiny/tiny.go:5: func Double(n *int) { *n *= 2 } -> ", "\tkilled by TestDouble\n",
 		"/40 testdata/tiny/tiny.go:13: sum += n -> (deleted)\n\tdoes not compile\n",
-		"\tsurvived\n", "seed 7: 1 killed, 0 timed out, 1 survived; 1 more did not compile\n\ttestdata/tiny/tiny.go:8: func Reset",
+		"\tsurvived\n", "seed 7: 1 killed, 0 timed out, 1 survived, of these 0 unconfirmed kills; 1 more did not compile\n\ttestdata/tiny/tiny.go:8: func Reset",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
@@ -29,6 +29,27 @@ func TestRun(t *testing.T) {
 	}
 	if after, err := os.ReadFile("testdata/tiny/tiny.go"); err != nil || string(after) != string(before) {
 		t.Errorf("the file has changed (%v):\n%s", err, after)
+	}
+}
+
+// A test that fails once does not kill a mutant.
+func TestUnconfirmed(t *testing.T) {
+	for _, test := range []struct{ runs, want string }{ // without a mutant, with it, without and with it again
+		{".x.x", "\tkilled by TestSet\nseed 1: 1 killed, 0 timed out, 0 survived, of these 0 unconfirmed kills;"},
+		{".!.!", "\tkilled by a crash\nseed 1: 1 killed"},
+		{".x..", "\tunconfirmed: TestSet failed once\nseed 1: 0 killed, 0 timed out, 1 survived, of these 1 unconfirmed kills; 0 more did not compile\n\ttestdata/flaky/flaky.go:5: "},
+		{".xxx", "\tunconfirmed: TestSet failed once\nseed 1: 0 killed"},
+		{".!..", "\tunconfirmed: a crash failed once\nseed 1: 0 killed"},
+	} {
+		t.Run(test.runs, func(t *testing.T) {
+			t.Setenv("HONE_TEST_RUNS", test.runs)
+			t.Setenv("HONE_TEST_FILE", filepath.Join(t.TempDir(), "runs"))
+			var out strings.Builder
+			err := run(t.Context(), []string{"-seed", "1", "./testdata/flaky"}, &out)
+			if !strings.Contains(out.String(), test.want) || (err == errSurvived) != strings.Contains(test.want, "unconfirmed:") {
+				t.Errorf("run returned %v, and no %q in:\n%s", err, test.want, out.String())
+			}
+		})
 	}
 }
 
@@ -94,14 +115,15 @@ func f(c chan int, a, b int) int {
 func TestRead(t *testing.T) {
 	for out, want := range map[string]string{
 		"# p\n./p.go:1:1: undefined: x\nFAIL\tp [build failed]\nFAIL":                       broken,
-		"    --- FAIL: TestA/b (0.00s)\n":                                                   killed + " by TestA/b",
-		"--- FAIL: TestA (0.00s)\npanic: test timed out after 1s\n":                         killed + " by TestA",
+		"--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/b (0.00s)\n--- FAIL: TestB (0.00s)\n": killed + " TestA TestB",
+		"--- FAIL: TestA (0.00s)\npanic: test timed out after 1s\n":                         killed + " TestA",
 		"--- PASS: TestA (0.00s)\npanic: test timed out after 1s\n":                         timedOut,
-		"panic: runtime error: index out of range\n":                                        killed + " by a crash",
+		"panic: runtime error: index out of range\n":                                        killed + " a crash",
 		strings.Repeat("more and more\n", mostOutput/len("more and more\n")+1)[:mostOutput]: timedOut,
 	} {
-		if got, why := read(out, false); got+why != want {
-			t.Errorf("%.80q means %q, want %q", out, got+why, want)
+		got, failed := read(out, false)
+		if got = strings.Join(append([]string{got}, failed...), " "); got != want {
+			t.Errorf("%.80q means %q, want %q", out, got, want)
 		}
 	}
 	var b beginning

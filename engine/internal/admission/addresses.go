@@ -2,11 +2,14 @@
 // have, which idle connection gives way, and how a refused one learns why.
 package admission
 
-import "net/netip"
+import (
+	"math"
+	"net/netip"
+)
 
 // Addresses counts the connections of each host. The server's mutex guards it.
 type Addresses struct {
-	limit     int // 0 or less: none
+	limit     int // math.MaxInt32: none
 	uncounted []netip.Prefix
 	hosts     map[netip.Addr]int // see Host
 }
@@ -46,7 +49,7 @@ func (a *Addresses) Uncount(addr netip.Addr) {
 
 // isCounted reports whether the limit applies to addr.
 func (a *Addresses) isCounted(addr netip.Addr) bool {
-	return a.limit > 0 && addr.IsValid() && !Within(a.uncounted, addr)
+	return a.limit < math.MaxInt32 && addr.IsValid() && !Within(a.uncounted, addr)
 }
 
 // Host returns the key for limits per address: the address itself, or the /64 prefix of an IPv6

@@ -196,7 +196,9 @@ func (b *Output) giveBack(trial bool, size int64) {
 	if trial {
 		b.trials.Add(-1)
 	}
-	b.held.Add(-size)
+	if size != 0 { // most visits reserve nothing, and all processors share held
+		b.held.Add(-size)
+	}
 	if b.Waiting() > 0 {
 		b.grantAll()
 	}

@@ -85,6 +85,7 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
 	flags.BoolVar(&f.FileLinks, "follow-symlinks", false, "with --files, follow symbolic links that stay in the folder")
 	flags.BoolVar(&f.Compression, "compression", false, "with --service ws, compress messages of clients that offer it (permessage-deflate)")
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
+	flags.BoolVar(&f.GiveWay, "give-way", false, "at the limit conns, close the longest idle connection for a new one, as http does")
 	flags.StringSliceVar(&f.Proxies, "trust-proxy", nil, "expect PROXY headers from the addresses in this `CIDR`; repeat for more")
 	flags.StringVar(&f.Cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.Key, "key", "", "the certificate's key, a PEM `FILE`")
