@@ -82,7 +82,7 @@ const (
 
 // mostOf returns how many bytes a client may have in the queue while that is half full. The other half is for
 // clients with less.
-func (q *queue) mostOf() int { return q.most / 64 }
+func (q *queue) mostOf() int { return max(q.most/64, lightBytes) }
 
 // crowded reports whether a record of the client has to wait until less waits for the log; mu is held.
 func (q *queue) crowded(of *session) bool {
