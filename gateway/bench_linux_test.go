@@ -351,6 +351,54 @@ func feed(b *testing.B, c *Client, n int, rate float64, all *times) {
 	all.all = append(all.all, mine...)
 }
 
+// BenchmarkNeighbour measures what four clients with 1,024 records of 60 KB in flight each cost twenty that send one
+// small record after the other, and what those cost the four.
+func BenchmarkNeighbour(b *testing.B) {
+	for _, shape := range []struct {
+		name         string
+		light, heavy int
+	}{{"alone", 20, 0}, {"both", 20, 4}, {"heavy", 0, 4}} {
+		b.Run(shape.name, func(b *testing.B) {
+			p := startProcess(b, "segments")
+			ctx, stop := context.WithTimeout(context.Background(), 5*time.Second)
+			defer stop()
+			var all times
+			var stored atomic.Int64
+			var feeding sync.WaitGroup
+			for i := range shape.heavy {
+				feeding.Go(func() {
+					c, data := &Client{Addrs: []string{p.addr}, ID: fmt.Sprint("heavy", i), Window: 1024}, make([]byte, 60<<10)
+					defer c.Close(ctx)
+					for done := func(uint64, error) { stored.Add(1) }; ; {
+						if _, err := c.SubmitAsync(ctx, data, done); err != nil {
+							return
+						}
+					}
+				})
+			}
+			for i := range shape.light {
+				feeding.Go(func() {
+					c, mine := &Client{Addrs: []string{p.addr}, ID: fmt.Sprint("light", i)}, []time.Duration(nil)
+					defer c.Close(ctx)
+					for began := time.Now(); ; began = time.Now() {
+						if _, err := c.Submit(ctx, make([]byte, 128)); err != nil {
+							break
+						}
+						mine = append(mine, time.Since(began))
+					}
+					all.mu.Lock()
+					defer all.mu.Unlock()
+					all.all = append(all.all, mine...)
+				})
+			}
+			feeding.Wait()
+			b.ReportMetric(all.quantile(0.99), "p99-ms")
+			b.ReportMetric(all.quantile(1), "worst-ms")
+			b.ReportMetric(float64(stored.Load())*60/1024/5, "heavy-MB/s")
+		})
+	}
+}
+
 // BenchmarkClient is the cost of a record on the client's side, and its allocations.
 func BenchmarkClient(b *testing.B) {
 	p := startProcess(b, "memory")

@@ -123,7 +123,7 @@ func (o *offline) write(l *link, seq uint64, data string) (duplicate bool) {
 	o.queue.mu.Lock()
 	p, n, err := o.queue.admit(l, context.Background, seq, []byte(data))
 	if err == nil && n > 0 {
-		p.addSilent(l.session, seq)
+		p.addSilent(l.session, seq, cost([]byte(data)))
 		p.entries[len(p.entries)-1].sum = l.session.sum
 	}
 	o.queue.mu.Unlock()

@@ -88,7 +88,7 @@ func (s *Server) postpone(r *request, known *session) bool {
 	}
 	known.fence(ErrMoved)
 	r.waited = true
-	p := s.queue.last(0)
+	p := s.queue.last()
 	p.requests = append(p.requests, *r)
 	r.passed = true
 	return true

@@ -18,7 +18,8 @@ type queue struct {
 	drained chan struct{} // closed when those that wait for room have to look again; nil: nobody waits
 	full    func() bool   // the log has no space
 	most    int           // maximum bytes
-	waiting []*pack       // in order; only the last one grows
+	waiting []*pack       // in order
+	taken   uint64        // how many packs were taken, ever: the number of waiting[0]
 	free    []*pack
 	delayed []answer // to records at level received that came while too many waited, in order
 	sending []answer // those that release has returned
@@ -65,16 +66,28 @@ type entry struct {
 	session *session
 	seq     uint64 // of its newest record
 	sum     uint32 // of its session up to seq
+	bytes   int32  // that it adds to its session's queued
 	records int    // how many records it covers: a run of them where no reply is due; 0: a duplicate
 	reply   answer
 	durable bool // reply is due when the pack is stored; at level received there is none
 }
 
-// Limits of one envelope, and of the free list.
+// Limits of one envelope, and of the free list. A client with more than lightBytes in the queue leaves an eighth
+// of each envelope to those with less: what they send does not wait behind all of its records.
 const (
 	packRecords = 8192
 	keptPacks   = 16
+	lightBytes  = journal.MaxEnvelope / 8
 )
+
+// mostOf returns how many bytes a client may have in the queue while that is half full. The other half is for
+// clients with less.
+func (q *queue) mostOf() int { return max(q.most/64, lightBytes) }
+
+// crowded reports whether a record of the client has to wait until less waits for the log; mu is held.
+func (q *queue) crowded(of *session) bool {
+	return q.bytes >= q.most || q.bytes >= q.most/2 && of.queued > q.mostOf()
+}
 
 func (q *queue) prepare(most int, full func() bool, now func() (logTime, running int64)) {
 	q.most, q.full, q.now = most, full, now
@@ -98,7 +111,7 @@ func (q *queue) accept(l *link, client func() context.Context, seq uint64, data 
 	}
 	p.messages++
 	if l.level == Received {
-		p.addSilent(l.session, seq)
+		p.addSilent(l.session, seq, cost(data))
 		if q.hasRoom() {
 			q.mu.Unlock()
 			return nil, nil
@@ -106,7 +119,11 @@ func (q *queue) accept(l *link, client func() context.Context, seq uint64, data 
 		q.delayed = append(q.delayed, answer{})
 		return &q.delayed[len(q.delayed)-1], nil
 	}
-	p.entries = append(p.entries, entry{session: l.session, seq: seq, sum: l.session.sum, records: records, durable: true})
+	e := entry{session: l.session, seq: seq, sum: l.session.sum, records: records, durable: true}
+	if records > 0 {
+		e.bytes = cost(data)
+	}
+	p.entries = append(p.entries, e)
 	return &p.entries[len(p.entries)-1].reply, nil
 }
 
@@ -120,15 +137,16 @@ const receivedRecords = 1 << 16
 
 // addSilent notes a record that needs no reply. At level received a client's records come in
 // runs, and an entry for each would cost more than the record.
-func (p *pack) addSilent(of *session, seq uint64) {
+func (p *pack) addSilent(of *session, seq uint64, bytes int32) {
 	if n := len(p.entries); n > 0 {
 		if last := &p.entries[n-1]; !last.durable && last.session == of {
 			last.seq = seq
+			last.bytes += bytes
 			last.records++
 			return
 		}
 	}
-	p.entries = append(p.entries, entry{session: of, seq: seq, records: 1})
+	p.entries = append(p.entries, entry{session: of, seq: seq, bytes: bytes, records: 1})
 }
 
 // admit adds a new record to the last pack, and returns the pack and how many records it added:
@@ -138,7 +156,7 @@ func (q *queue) admit(l *link, client func() context.Context, seq uint64, data [
 	if known == nil {
 		return nil, 0, fmt.Errorf("%w: the client sent a record before the welcome", ErrHandshake)
 	}
-	gone := q.bytes >= q.most && q.awaitRoom(l, client())
+	gone := q.crowded(known) && q.awaitRoom(l, client())
 	switch {
 	case gone:
 		return nil, 0, errGone
@@ -153,7 +171,7 @@ func (q *queue) admit(l *link, client func() context.Context, seq uint64, data [
 	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
 		return nil, 0, errDuplicate
 	}
-	p = q.last(len(data))
+	p = q.place(known, len(data))
 	if seq <= known.accepted {
 		return p, 0, nil // a duplicate of a queued record
 	}
@@ -165,9 +183,11 @@ func (q *queue) admit(l *link, client func() context.Context, seq uint64, data [
 	if known.summed = known.summed && l.level != Received; known.summed {
 		known.sum = q.sums.add(known.sum, seq, data)
 	}
+	size := int(cost(data))
 	p.count++
-	p.bytes += len(data) + recordCost
-	q.bytes += len(data) + recordCost
+	p.bytes += size
+	q.bytes += size
+	known.queued += size
 	q.records++
 	return p, 1, nil
 }
@@ -179,7 +199,7 @@ func (q *queue) awaitRoom(l *link, client context.Context) (gone bool) {
 	fenced := make(chan struct{})
 	l.fenced = fenced
 	defer func() { l.fenced = nil }()
-	for left := client.Done(); q.bytes >= q.most && !q.ended && l.session.link == l; {
+	for left := client.Done(); q.crowded(l.session) && !q.ended && l.session.link == l; {
 		if client.Err() != nil {
 			if left = nil; q.full() {
 				return true
@@ -218,25 +238,55 @@ func (q *queue) logIsFull() {
 // recordCost is the memory overhead of a record, in bytes. An envelope needs less.
 const recordCost = 100
 
+// cost returns what a record counts for in the queue.
+func cost(data []byte) int32 { return int32(len(data) + recordCost) }
+
+// place returns the pack for a client's record of size bytes: the first one with room that is not before the
+// client's newest one.
+func (q *queue) place(of *session, size int) *pack {
+	light := of.queued <= lightBytes
+	first := max(of.pack, q.taken)
+	for i, p := range q.waiting[min(first-q.taken, uint64(len(q.waiting))):] {
+		if p.hasRoom(size, light) {
+			of.pack = first + uint64(i)
+			return p
+		}
+	}
+	of.pack = q.taken + uint64(len(q.waiting))
+	return q.add()
+}
+
+// hasRoom reports whether the pack has room for a record of size bytes of a client that has little in the queue,
+// or of another one.
+func (p *pack) hasRoom(size int, light bool) bool {
+	bytes, records := journal.MaxEnvelope, packRecords
+	if !light {
+		bytes, records = bytes-lightBytes, records-records/8
+	}
+	return p.messages+len(p.requests) < records && (p.bytes == 0 || p.records.Size()+size+recordCost <= bytes)
+}
+
 // ask lets a pack, behind everything that has come, be asked for more than records. It reports false
 // when the queue has ended.
 func (q *queue) ask(set func(p *pack)) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.ended {
-		set(q.last(0))
+		set(q.last())
 	}
 	return !q.ended
 }
 
-// last returns the last pack, or a new one if that lacks room for a record of size bytes.
-func (q *queue) last(size int) *pack {
-	if n := len(q.waiting); n > 0 {
-		p := q.waiting[n-1]
-		if p.messages+len(p.requests) < packRecords && (p.bytes == 0 || p.records.Size()+size+recordCost <= journal.MaxEnvelope) {
-			return p
-		}
+// last returns the last pack, which is behind everything that has come.
+func (q *queue) last() *pack {
+	if n := len(q.waiting); n > 0 && q.waiting[n-1].hasRoom(0, true) {
+		return q.waiting[n-1]
 	}
+	return q.add()
+}
+
+// add adds a pack.
+func (q *queue) add() *pack {
 	var p *pack
 	if n := len(q.free); n > 0 {
 		p, q.free = q.free[n-1], q.free[:n-1]
@@ -263,6 +313,7 @@ func (q *queue) take() *pack {
 	}
 	q.storing = q.waiting[0]
 	q.waiting = q.waiting[:copy(q.waiting, q.waiting[1:])]
+	q.taken++
 	return q.storing
 }
 
@@ -287,6 +338,10 @@ func (q *queue) release(p *pack) []answer {
 	q.storing = nil
 	q.bytes -= p.bytes
 	q.records -= p.count
+	for i := range p.entries {
+		e := &p.entries[i]
+		e.session.queued -= int(e.bytes)
+	}
 	q.wake()
 	if len(q.free) < keptPacks {
 		clear(p.entries)

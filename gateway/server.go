@@ -68,7 +68,8 @@ type Server struct {
 	// Readers is how many readers may be connected. Zero: 1 000.
 	Readers int
 	// QueueBytes is how many bytes may wait for the log. Above it, and above
-	// Limits.TotalInFlight records, the server stops reading. Zero: 64 MiB.
+	// Limits.TotalInFlight records, the server stops reading. One client may have a 64th of
+	// it, and 128 KiB, while half of it waits. Zero: 64 MiB.
 	QueueBytes int
 	// AppendTime is the timeout for appending one envelope; after it the log has failed.
 	// Zero: 30 s.

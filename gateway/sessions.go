@@ -25,6 +25,8 @@ type session struct {
 
 	// queue.mu guards the rest.
 	accepted uint64 // the highest sequence number that is stored or queued
+	queued   int    // bytes in the queue
+	pack     uint64 // the number of the pack with its newest record, as queue.taken counts
 	link     *link  // the connection that may write; nil: none
 	ended    bool   // the client has started a newer session
 	dead     bool   // another server has taken the client: drop what is queued here
