@@ -26,6 +26,7 @@ type readers struct {
 
 	log    [16]byte // its identity; 0: it has none yet
 	places map[string][]*place
+	expiry int64    // of places without a time of their own, in milliseconds; negative: none
 	shares int      // of all places
 	dirty  []*place // whose position the log does not have
 

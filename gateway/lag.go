@@ -3,10 +3,13 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
 )
 
 // lag is how much a reader has not acknowledged, see ReaderState.
@@ -153,7 +156,7 @@ func (s *Server) ReaderStates() []ReaderState {
 	for _, p := range r.sorted() {
 		st := ReaderState{
 			Name: p.name, Share: int(p.share), Shares: int(p.of), Position: Position{Log: r.log, Number: p.number}, Generation: p.generation,
-			Expire: time.Duration(p.expire) * time.Millisecond, Holds: p.holds(running),
+			Expire: time.Duration(max(cmp.Or(p.expire, r.expiry), 0)) * time.Millisecond, Holds: r.keeps(p, running) > 0,
 			LagRecords: p.lag.records, LagBytes: p.lag.bytes, LagAge: p.lag.age,
 		}
 		if h := p.holder; h != nil {
@@ -166,7 +169,82 @@ func (s *Server) ReaderStates() []ReaderState {
 	return all
 }
 
-// holds reports whether a reader keeps the log from being trimmed; mu is held.
-func (p *place) holds(running int64) bool {
-	return p.expire == 0 || p.holder != nil || running-p.seen < p.expire
+// keeps returns for how much more running time a reader keeps the log from being trimmed; 0: it has expired. mu is held.
+func (r *readers) keeps(p *place, running int64) int64 {
+	expire := cmp.Or(p.expire, r.expiry)
+	if expire < 0 || p.holder != nil {
+		return math.MaxInt64
+	}
+	return max(expire-(running-p.seen), 0)
+}
+
+// expireWarning is how long before a reader expires honed warns, at most: a quarter of its time.
+const expireWarning = 7 * 24 * time.Hour
+
+// warned is what the log of honed says of a reader that is away.
+type warned uint8
+
+const (
+	notWarned warned = iota
+	expiresSoon
+	hasExpired
+)
+
+// warnOfExpiry logs which readers will expire soon, and which have.
+func (s *Server) warnOfExpiry() {
+	_, running := s.times()
+	r := &s.readers
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.sorted() {
+		state, left := notWarned, r.keeps(p, running)
+		switch {
+		case left == 0:
+			state = hasExpired
+		case left <= min(cmp.Or(p.expire, r.expiry)/4, expireWarning.Milliseconds()):
+			state = expiresSoon
+		}
+		if state > p.warned {
+			what := "a reader that is away expires soon: the log is then no longer kept for it"
+			if state == hasExpired {
+				what = "a reader has expired: the log is no longer kept for it"
+			}
+			away := time.Duration(running-p.seen) * time.Millisecond
+			s.log.Warn(what, "reader", p.name, "share", p.share, "away", away, "left", time.Duration(left)*time.Millisecond)
+		}
+		p.warned = state
+	}
+}
+
+// displaced returns what to store so that shares more are remembered: expired readers are forgotten, first those that
+// are away for the longest time. It returns nil if that is not enough. mu is held.
+func (r *readers) displaced(shares int, running int64, generation uint64) (removed []journal.Position) {
+	type expired struct {
+		name string
+		seen int64
+	}
+	var all []expired
+	for name, places := range r.places {
+		last := expired{name: name}
+		for _, p := range places {
+			last.seen = max(last.seen, p.seen)
+			if generation = max(generation, p.generation+1); r.keeps(p, running) > 0 {
+				last.name = ""
+			}
+		}
+		if last.name != "" {
+			all = append(all, last)
+		}
+	}
+	slices.SortFunc(all, func(a, b expired) int {
+		return cmp.Or(cmp.Compare(a.seen, b.seen), strings.Compare(a.name, b.name))
+	})
+	for left := r.shares + shares - mostPlaces; left > 0; all = all[1:] {
+		if len(all) == 0 {
+			return nil
+		}
+		left -= len(r.places[all[0].name])
+		removed = append(removed, journal.Position{Name: all[0].name, Of: 1, Generation: generation, Removed: true})
+	}
+	return removed
 }

@@ -69,6 +69,7 @@ func (s *Server) ticking() {
 // tick wakes the committer when a quiet server should store its clock or a checkpoint.
 func (s *Server) tick() {
 	s.reportClock()
+	s.warnOfExpiry()
 	_, left := s.room()
 	s.queue.mu.Lock()
 	if _, waits := s.queue.oldest(); !waits { // else the committer finds out

@@ -20,7 +20,7 @@ type ReaderOrder struct {
 	Shares int           `json:"shares,omitempty"` // to create (zero: 1) or to split into
 	Start  Start         `json:"start,omitempty"`  // to create or move: FromFirst, FromNext, FromTime or FromNumber
 	At     uint64        `json:"at,omitempty"`     // the time in milliseconds, or the number
-	Expire time.Duration `json:"expire,omitempty"` // to create: after that time away it no longer holds the log; 0: never
+	Expire time.Duration `json:"expire,omitempty"` // to create: after that time away it no longer holds the log; 0: Server.ReaderExpiry
 }
 
 // errRefused is wrapped by the errors of orders that change nothing.
@@ -44,7 +44,9 @@ func (s *Server) OrderReader(ctx context.Context, o ReaderOrder) error {
 	if err != nil {
 		return err
 	}
-	return s.order(ctx, &change{plan: func(int64) ([]journal.Position, error) { return s.readers.ordered(&o, number, s.next) }})
+	return s.order(ctx, &change{plan: func(running int64) ([]journal.Position, error) {
+		return s.readers.ordered(&o, number, s.next, running)
+	}})
 }
 
 func (s *Server) checkOrder(o *ReaderOrder) error {
@@ -72,7 +74,7 @@ func (s *Server) checkOrder(o *ReaderOrder) error {
 }
 
 // ordered returns what to store for an order; mu is held.
-func (r *readers) ordered(o *ReaderOrder, number, next uint64) ([]journal.Position, error) {
+func (r *readers) ordered(o *ReaderOrder, number, next uint64, running int64) ([]journal.Position, error) {
 	all, generation, slowest, expire := r.places[o.Name], next, uint64(maxNumber), o.Expire.Milliseconds()
 	for _, p := range all {
 		generation, slowest = max(generation, p.generation+1), min(slowest, p.number)
@@ -93,14 +95,17 @@ func (r *readers) ordered(o *ReaderOrder, number, next uint64) ([]journal.Positi
 	case o.Do == "create":
 		shares = o.Shares
 	}
-	if r.shares+shares-len(all) > mostPlaces {
-		return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
+	var removed []journal.Position
+	if more := shares - len(all); r.shares+more > mostPlaces {
+		if removed = r.displaced(more, running, next); removed == nil {
+			return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
+		}
 	}
 	entries := newPlaces(o.Name, uint16(shares), number, generation, expire)
 	for i := range entries {
 		entries[i].Ordered = true
 	}
-	return entries, nil
+	return append(removed, entries...), nil
 }
 
 // order has the committer carry out a change, and waits.

@@ -18,11 +18,12 @@ type place struct {
 	number     uint64 // of the last record that was acknowledged
 	generation uint64 // of the holder
 	instance   uint64 // of its program; 0: unknown, or an operator has changed the place
-	expire     int64  // milliseconds of running time without a holder after which it does not hold the log
+	expire     int64  // milliseconds of running time without a holder after which it does not hold the log; 0: readers.expiry
 	seen       int64  // when it last had a holder, by clock.running
 	holder     *holder
 
 	lag    lag
+	warned warned
 	logged uint64    // the number that the log has
 	listed bool      // in readers.dirty
 	wrote  time.Time // to the log

@@ -116,11 +116,11 @@ func (s *Server) prepareOpening(h *holder) {
 		h.number, err = s.startNumber(ctx, o.start, o.at, first, next)
 	}
 	c := &change{done: func(err error) { s.welcomeReader(h, err) }}
-	c.plan = func(int64) ([]journal.Position, error) {
+	c.plan = func(running int64) ([]journal.Position, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.planOpening(h)
+		return s.planOpening(h, running)
 	}
 	if !s.queue.addChange(c) {
 		h.conn.Close()
@@ -172,7 +172,7 @@ func (s *Server) checkPosition(ctx context.Context, p *Position, first, next uin
 }
 
 // planOpening returns what to store for a reader that connects; readers.mu is held.
-func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
+func (s *Server) planOpening(h *holder, running int64) ([]journal.Position, error) {
 	r, o := &s.readers, &h.opening
 	all := r.places[o.name]
 	for _, p := range []*Position{o.own, o.resume} {
@@ -189,11 +189,14 @@ func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
 		}
 		return nil, nil
 	}
+	var removed []journal.Position
 	switch {
 	case all == nil && o.start == Stored && o.own == nil:
 		return nil, ErrNoReader
 	case all == nil && r.shares+int(o.shares) > mostPlaces:
-		return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
+		if removed = r.displaced(int(o.shares), running, s.next); removed == nil {
+			return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
+		}
 	case all != nil && len(all) != int(o.shares):
 		return nil, fmt.Errorf("%w: it has %d, not %d", ErrShares, len(all), o.shares)
 	}
@@ -228,7 +231,7 @@ func (s *Server) planOpening(h *holder) ([]journal.Position, error) {
 	}
 	entries := newPlaces(o.name, o.shares, h.number, generation, 0)
 	entries[o.share].Instance = o.instance
-	return entries, nil
+	return append(removed, entries...), nil
 }
 
 // welcomeReader answers an open once its place is stored.

@@ -117,7 +117,7 @@ func (r *readers) needed(running int64) uint64 {
 	defer r.mu.Unlock()
 	first := uint64(math.MaxUint64)
 	for _, p := range r.sorted() {
-		if p.holds(running) {
+		if r.keeps(p, running) > 0 {
 			first = min(first, (p.logged+1)>>indexBits)
 		}
 	}

@@ -65,6 +65,10 @@ type Server struct {
 	RetainSize int64
 	// RetainHard deletes also what readers need. They are told which records they missed.
 	RetainHard bool
+	// ReaderExpiry is for how long a reader that is not connected keeps records from being deleted, in
+	// running time of the servers. One that was created with a time of its own has that. Negative: no
+	// limit. Zero: 30 days.
+	ReaderExpiry time.Duration
 	// Readers is how many readers may be connected. Zero: 1 000.
 	Readers int
 	// QueueBytes is how many bytes may wait for the log. Above it, and above
@@ -221,6 +225,9 @@ func (s *Server) prepare() {
 	s.grown = make(chan struct{}, 1)
 	s.readers.work.L = &s.readers.mu
 	s.readers.holders = map[*holder]bool{}
+	if s.readers.expiry = -1; s.ReaderExpiry >= 0 {
+		s.readers.expiry = cmp.Or(s.ReaderExpiry, 30*24*time.Hour).Milliseconds()
+	}
 	s.readers.ctx, s.readers.cancel = context.WithCancel(context.Background())
 	s.readers.reset()
 	s.Limits.FrameSize = min(max(s.Limits.OrDefaults().FrameSize, minFrameSize), maxFrameSize)

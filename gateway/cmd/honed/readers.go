@@ -90,17 +90,25 @@ func finish(w http.ResponseWriter, err error) {
 func writeReaderMetrics(w io.Writer, all []gateway.ReaderState) {
 	for _, m := range []struct {
 		name, help string
-		value      func(gateway.ReaderState) any
+		value      func(gateway.ReaderState) any // nil: it has none
 	}{
 		{"honed_reader_connected", "1 while the reader is connected.", func(r gateway.ReaderState) any { return map[bool]int{true: 1}[r.Connected] }},
 		{"honed_reader_lag_records", "Records that the reader has not acknowledged, roughly.", func(r gateway.ReaderState) any { return r.LagRecords }},
 		{"honed_reader_lag_bytes", "Bytes of the log behind what the reader has acknowledged, roughly.", func(r gateway.ReaderState) any { return r.LagBytes }},
 		{"honed_reader_lag_seconds", "Age of the oldest record that the reader has not acknowledged, in log time.", func(r gateway.ReaderState) any { return r.LagAge.Seconds() }},
 		{"honed_reader_in_flight_bytes", "Bytes sent to the reader that its program has not taken.", func(r gateway.ReaderState) any { return r.InFlight }},
+		{"honed_reader_expires_seconds", "Running time until the log is no longer kept for a reader that is not connected.", func(r gateway.ReaderState) any {
+			if r.Connected || r.Expire == 0 {
+				return nil
+			}
+			return max(r.Expire-r.Away, 0).Seconds()
+		}},
 	} {
 		commandline.Metrics{To: w}.Head(m.name, "gauge", m.help)
 		for _, r := range all {
-			fmt.Fprintf(w, "%s{reader=%q,share=\"%d\"} %v\n", m.name, r.Name, r.Share, m.value(r))
+			if value := m.value(r); value != nil {
+				fmt.Fprintf(w, "%s{reader=%q,share=\"%d\"} %v\n", m.name, r.Name, r.Share, value)
+			}
 		}
 	}
 }
@@ -195,7 +203,7 @@ func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		flags.IntVar(&o.Shares, "shares", 1, "into how many shares the clients are divided")
 	}
 	if do == "create" {
-		flags.DurationVar(&o.Expire, "expire", 0, "after this time without a connection it no longer holds the log; 0: never")
+		flags.DurationVar(&o.Expire, "expire", 0, "after this time without a connection it no longer holds the log; 0: --reader-expiry of the server")
 	}
 	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err

@@ -73,6 +73,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.DurationVar(&limits.AuthTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
 	flags.DurationVar(&limits.IdleTime, "idle-time", 3*time.Minute, "how long a client may send nothing")
 	flags.IntVar(&f.srv.QueueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
+	flags.DurationVar(&f.srv.ReaderExpiry, "reader-expiry", 30*24*time.Hour, "for how long a reader that is not connected keeps records from being deleted, in running time of honed; 0: for ever")
 	flags.IntVar(&f.srv.Readers, "readers", 1000, "how many readers may be connected; more are refused")
 	flags.DurationVar(&f.srv.RetainAge, "retain-age", 0, "delete records that are older, in log time, and that no reader needs; 0: none")
 	flags.Int64Var(&f.srv.RetainSize, "retain-size", 0, "delete the oldest records that no reader needs while the log has more `BYTES`; 0: none")
@@ -167,6 +168,9 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	srv.Durable, srv.Shared = f.log.level(), f.log.isCluster()
 	srv.AppendTime, srv.AcceptLoss = f.log.appendTime, f.log.segments.AcceptLoss
 	srv.Certificates, srv.Logger = f.ca != "", logger
+	if srv.ReaderExpiry == 0 {
+		srv.ReaderExpiry = -1 // for ever
+	}
 	if f.tokens != "" {
 		if srv.Tokens, err = gateway.ReadTokens(f.tokens); err != nil {
 			return nil, err
@@ -196,6 +200,7 @@ func (f *serving) checkNumbers() error {
 		atLeast("clock-gap", srv.ClockGap, time.Second, "1s or more"),
 		atLeast("clients", srv.Clients, 1, "1 or more"),
 		atLeast("readers", srv.Readers, 1, "1 or more"),
+		atLeast("reader-expiry", srv.ReaderExpiry, 0, "0 (for ever) or more"),
 		atLeast("checkpoint", srv.Checkpoint, 1, "1 or more"),
 		atLeast("checkpoint-bytes", srv.CheckpointBytes, 1, "1 or more"),
 		atLeast("verify-rate", f.verifyRate, 0, "0 (off) or more"),
