@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"slices"
 )
@@ -33,6 +34,8 @@ type BackupOptions struct {
 	// Empty refuses a folder that has a log already, instead of bringing its copy up to date. A copy that is
 	// not complete is completed.
 	Empty bool
+	// Logger gets what is wrong with the log besides lost envelopes. nil means no logging.
+	Logger *slog.Logger
 	// Progress is called periodically with numbers of bytes. nil means no call.
 	Progress func(done, all uint64)
 }
@@ -54,7 +57,7 @@ func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, er
 	if err := refuseEmpty(from); err != nil {
 		return c, err
 	}
-	log, err := openSegments(from, SegmentsOptions{}, true)
+	log, err := openSegments(from, SegmentsOptions{Logger: o.Logger}, true)
 	if err != nil {
 		return c, err
 	}
