@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -100,4 +102,29 @@ func TestLossIsSaidAtOnce(t *testing.T) {
 	if len(o.accepted) != 3 {
 		t.Errorf("%d envelopes are lost", len(o.accepted))
 	}
+}
+
+// TestRetainQuietLog: by age, also the records of a log are deleted to which nothing comes any more, and which has one
+// small segment.
+func TestRetainQuietLog(t *testing.T) {
+	log, err := journal.OpenSegments(t.TempDir(), journal.SegmentsOptions{SegmentTime: time.Nanosecond})
+	must(t, err)
+	defer log.Close()
+	running := new(atomic.Int64)
+	up := serve(t, &Server{
+		Log: log, RetainAge: 24 * time.Hour, retainTime: time.Millisecond, positionTime: time.Millisecond,
+		now: func() (int64, int64) { return 1_800_000_000_000 + running.Load(), running.Load() },
+	})
+	up.submits(t, "a", 10)
+	stored := up.Stats().Position
+	for range 30 {
+		running.Add(hour)
+		before := up.Stats().Envelopes
+		up.tick()
+		waitFor(t, "the clock", func() bool { return up.Stats().Envelopes > before })
+	}
+	waitFor(t, "the record to be deleted", func() bool {
+		first, _, err := log.Bounds()
+		return err != nil || first > stored
+	})
 }
