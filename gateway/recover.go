@@ -460,18 +460,25 @@ func Check(ctx context.Context, log journal.Reader, each func(journal.Record) er
 	if c.First, _, err = log.Bounds(); err != nil {
 		return c, fmt.Errorf("gateway: %w", err)
 	}
+	at, whole := c.First, c.First == 1
 	lost := func(d *journal.Damage) error {
+		at = d.Last + 1
 		c.Lost += d.Last + 1 - d.First
 		for pos := d.First; pos <= d.Last && len(buried) < 1<<20; pos++ {
 			buried[pos] = false
 		}
 		return nil
 	}
-	err = journal.ReadPast(ctx, log, c.First, func(pos uint64, envelope []byte) error {
+	err = journal.ReadKept(ctx, log, c.First, func(pos uint64, envelope []byte) error {
 		e, err := journal.DecodeAt(pos, envelope)
 		if err != nil {
 			return err
 		}
+		if pos > at { // a running server has trimmed what was there
+			clear(last)
+			whole = false
+		}
+		at = pos + 1
 		c.Envelopes++
 		trimmed = max(trimmed, e.Trimmed())
 		for at := range e.Tombstones() {
@@ -486,7 +493,7 @@ func Check(ctx context.Context, log journal.Reader, each func(journal.Record) er
 			if r.Seq <= before {
 				return fmt.Errorf("%w: client %s, epoch %d: %d comes after %d in envelope %d", ErrTwice, r.Client, r.Epoch, r.Seq, before, pos)
 			}
-			if before > 0 || c.First == 1 { // else its first records may have been trimmed
+			if before > 0 || whole { // else its first records may have been trimmed
 				c.LeftOut += r.Seq - before - 1
 			}
 			c.Records++

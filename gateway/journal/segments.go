@@ -303,11 +303,14 @@ func (l *Segments) write(at int64) error {
 	return err
 }
 
-// Room returns the size of the log, and how many bytes it may still grow. It does not wait for a
-// running Append.
-func (l *Segments) Room() (size, left int64) {
+// Room returns the size of the log, and how many bytes it may still grow; if that is none, why says what
+// limits it. It does not wait for a running Append.
+func (l *Segments) Room() (size, left int64, why error) {
 	size = l.size.Load()
-	return size, l.space().left(size)
+	if left = l.space().left(size); left == 0 {
+		why = l.space().check(size, 1)
+	}
+	return size, left, why
 }
 
 func (l *Segments) space() space { return space{l.dir, l.o.Reserve, l.o.MaxBytes} }

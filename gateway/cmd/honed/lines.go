@@ -160,7 +160,14 @@ func eachLine(ctx context.Context, log journal.Reader, from uint64, w io.Writer,
 		}
 		return out.Encode(line)
 	}
-	err := journal.ReadPast(ctx, log, from, func(pos uint64, b []byte) error {
+	first, _, err := log.Bounds()
+	if err == nil && from > 0 && from < first {
+		err = &journal.TrimmedError{First: first}
+	}
+	if err != nil {
+		return err
+	}
+	err = journal.ReadKept(ctx, log, from, func(pos uint64, b []byte) error {
 		e, err := journal.DecodeAt(pos, b)
 		if err != nil {
 			return err
