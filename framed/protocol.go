@@ -142,7 +142,7 @@ func (p *protocol) fault(t *engine.Turn, in []byte, err error) error {
 
 // foreign logs, once an hour for each, that a client speaks another protocol.
 func (p *protocol) foreign(t *engine.Turn, in []byte) {
-	for i, f := range &foreigners {
+	for i, f := range foreigners {
 		now := time.Now().Unix()
 		if last := p.told[i].Load(); p.logger == nil || now-last < 3600 || !f.spoken.Match(in[:min(len(in), 32)]) || !p.told[i].CompareAndSwap(last, now) {
 			continue
