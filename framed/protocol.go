@@ -3,7 +3,10 @@ package framed
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -23,6 +26,9 @@ type protocol struct {
 	within  time.Duration // Server.RequestTime
 
 	givesWay bool // Server.GiveWay
+
+	logger *slog.Logger                  // nil: nothing is logged
+	told   [len(foreigners)]atomic.Int64 // when foreign has logged something, in Unix seconds
 
 	onRequest    func(Request) // nil: not called
 	epoch        time.Time     // observation.began counts from here
@@ -46,7 +52,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	for {
 		payload, need, err := wire.Frame(in[used:], p.limit)
 		if err != nil {
-			return used, 0, p.fault(t, err)
+			return used, 0, p.fault(t, in[used:], err)
 		}
 		if need > 0 {
 			return used, need, nil
@@ -55,7 +61,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			return used, 0, nil
 		}
 		if err := p.dialect.ParseInto(&packet, payload); err != nil {
-			return used, 0, p.fault(t, err)
+			return used, 0, p.fault(t, in[used:], err)
 		}
 		switch packet.Command {
 		case wire.Submit:
@@ -67,7 +73,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			}
 			t.Out = p.dialect.Append(t.Out, wire.Packet{Command: wire.ConnAck, ID: packet.ID})
 		default: // a command that only servers send
-			return used, 0, p.fault(t, wire.UnknownCommand)
+			return used, 0, p.fault(t, in[used:], wire.UnknownCommand)
 		}
 		used += wire.HeaderSize + len(payload)
 	}
@@ -121,7 +127,8 @@ func resultOf(err error) wire.Result {
 }
 
 // fault refuses input that is not a request, and returns the engine's reason.
-func (p *protocol) fault(t *engine.Turn, err error) error {
+func (p *protocol) fault(t *engine.Turn, in []byte, err error) error {
+	p.foreign(t, in)
 	why := engine.Malformed
 	switch err {
 	case wire.TooLarge:
@@ -131,6 +138,27 @@ func (p *protocol) fault(t *engine.Turn, err error) error {
 	}
 	t.Out = p.Refuse(t.Out, nil, why)
 	return why
+}
+
+// foreign logs, once an hour for each, that a client speaks another protocol.
+func (p *protocol) foreign(t *engine.Turn, in []byte) {
+	for i, f := range foreigners {
+		now := time.Now().Unix()
+		if last := p.told[i].Load(); p.logger == nil || now-last < 3600 || !f.spoken.Match(in[:min(len(in), 32)]) || !p.told[i].CompareAndSwap(last, now) {
+			continue
+		}
+		p.logger.Warn("a client speaks "+f.name+"; this port speaks frames", "remote", t.Conn().RemoteAddr())
+	}
+}
+
+// foreigners are protocols that clients speak at the wrong port, and how they begin.
+var foreigners = [...]struct {
+	name   string
+	spoken *regexp.Regexp
+}{
+	{"MQTT", regexp.MustCompile(`(?s)^\x10.{1,4}\x00[\x04\x06]MQ`)},
+	{"HTTP", regexp.MustCompile(`^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|PRI) `)},
+	{"TLS", regexp.MustCompile(`(?s)^\x16\x03[\x00-\x04]..\x01`)},
 }
 
 // refusals are the codes for what engines and this protocol refuse; for other reasons the

@@ -100,7 +100,8 @@ type Server struct {
 	// Zero: false, the new client is refused.
 	GiveWay bool
 	// Logger gets panics of handlers with their stack (at level Error), and refused connections
-	// (Warn): one line a second for each reason, with the number of suppressed lines. Zero:
+	// (Warn): one line a second for each reason, with the number of suppressed lines; and, once
+	// an hour, that a client speaks MQTT, HTTP or TLS instead of frames. Zero:
 	// panics go to slog.Default(), and nothing else is logged. For silence, use
 	// slog.DiscardHandler.
 	Logger *slog.Logger
@@ -133,6 +134,7 @@ func (s *Server) init() *engine.Server {
 			within:    s.RequestTime,
 			onRequest: s.OnRequest,
 			givesWay:  s.GiveWay,
+			logger:    s.Logger,
 			epoch:     time.Now(),
 		}
 		p.unobserved.protocol = p

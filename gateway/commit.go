@@ -175,10 +175,7 @@ func (s *Server) appendNext(envelope []byte, exact bool) error {
 	for at := s.next; ; {
 		pos, err := s.appendOnce(envelope)
 		if errors.Is(err, journal.ErrNoSpace) && !s.leaving {
-			if !s.full.Swap(true) {
-				s.log.Error("no space for the log: records are not acknowledged until there is space", "err", err)
-				s.queue.logIsFull()
-			}
+			s.isFull(err)
 			if err := s.makeRoom(); err != nil {
 				return err
 			}
@@ -193,9 +190,7 @@ func (s *Server) appendNext(envelope []byte, exact bool) error {
 			}
 		}
 		if err == nil {
-			if s.full.Swap(false) {
-				s.log.Info("there is space for the log again")
-			}
+			s.isNotFull()
 			s.stored(pos, envelope)
 		}
 		return err

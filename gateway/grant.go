@@ -243,5 +243,6 @@ func (known *session) restore(state *journal.State) {
 	}
 	known.instance = state.Instance
 	known.away = !state.Claim && !state.Connected
+	known.holed = known.holed || state.Holed
 	known.reach(state.Last)
 }

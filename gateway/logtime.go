@@ -70,12 +70,17 @@ func (s *Server) ticking() {
 func (s *Server) tick() {
 	s.reportClock()
 	s.warnOfExpiry()
-	_, left := s.room()
+	_, _, why := s.room()
 	s.queue.mu.Lock()
-	if _, waits := s.queue.oldest(); !waits { // else the committer finds out
-		s.full.Store(left == 0)
-	}
+	_, waits := s.queue.oldest()
 	s.queue.mu.Unlock()
+	switch {
+	case waits: // the committer finds out
+	case why != nil:
+		s.isFull(why)
+	default:
+		s.isNotFull()
+	}
 	s.queue.ask(func(p *pack) { p.tick = true })
 }
 

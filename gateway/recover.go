@@ -14,7 +14,7 @@ import (
 func (known *session) state(age int64, claim bool) journal.State {
 	return journal.State{
 		Client: known.client, Epoch: known.epoch, Last: known.durable.Load(), Claim: claim,
-		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance,
+		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance, Holed: known.holed,
 	}
 }
 
@@ -171,30 +171,29 @@ func (s *Server) recover(ctx context.Context) error {
 // before.
 func (s *Server) walk(ctx context.Context, first, next uint64) error {
 	from := next
+	var all []*journal.Damage
+	var buried map[uint64]bool
 	for range 2 {
 		base, err := s.newestCheckpoint(ctx, first, from)
 		if err != nil {
 			return err
 		}
 		from = max(base, first)
-		lost, err := s.replay(ctx, from)
-		if err != nil {
+		if all, buried, err = s.replay(ctx, from); err != nil {
 			return err
 		}
-		if len(lost) == 0 {
+		if len(all) == 0 {
 			break
 		}
-		for _, d := range lost {
-			for pos := d.First; pos <= d.Last; pos++ {
-				s.accepted = append(s.accepted, pos)
-			}
-		}
+	}
+	if err := s.acceptLosses(all, buried); err != nil {
+		return err
 	}
 	if first > max(s.trimmed, 1) || first > 1 && s.queue.base < first {
 		if s.AcceptLoss.Has(&journal.Damage{First: 1, Last: first - 1}) {
 			s.trimmed = first // so says the checkpoint that bury writes
 			s.accepted = append(s.accepted, first-1)
-			return nil
+			return s.markLosses(ctx, first, true)
 		}
 		what := fmt.Sprintf("it begins at position %d, but honed trimmed it to position %d only, and its newest checkpoint is at %d", first, s.trimmed, s.queue.base)
 		if s.trimmed == 0 {
@@ -205,7 +204,10 @@ func (s *Server) walk(ctx context.Context, first, next uint64) error {
 			Repair: fmt.Sprintf("restore its beginning from a backup, or start once with --accept-loss 1-%d: records there count as never stored", first-1),
 		}
 	}
-	return nil
+	if len(s.accepted) == 0 {
+		return nil
+	}
+	return s.markLosses(ctx, first, first == 1)
 }
 
 // Trim deletes the envelopes before position to from the log, but none that a start needs: it keeps the
@@ -269,19 +271,17 @@ func (s *Server) newestCheckpoint(ctx context.Context, first, before uint64) (ba
 	return 0, nil
 }
 
-// replay rebuilds the sessions from position from on. It returns the envelopes that are lost there and
-// accepted but not buried yet, and refuses others.
-func (s *Server) replay(ctx context.Context, from uint64) ([]*journal.Damage, error) {
+// replay rebuilds the sessions from position from on. It returns what is lost there, and the positions whose
+// loss was accepted before.
+func (s *Server) replay(ctx context.Context, from uint64) (all []*journal.Damage, buried map[uint64]bool, err error) {
 	s.queue.mu.Lock()
 	s.sessions.byClient = map[string]*session{}
 	s.readers.reset()
 	s.queue.base = 0
 	s.queue.mu.Unlock()
 	s.since.envelopes, s.since.bytes, s.accepted = 0, 0, nil
-	var all []*journal.Damage
-	buried := map[uint64]bool{}
-	lost := func(d *journal.Damage) error { all = append(all, d); return nil }
-	err := journal.ReadPast(ctx, s.Log, from, func(pos uint64, envelope []byte) error {
+	buried = map[uint64]bool{}
+	err = journal.ReadPast(ctx, s.Log, from, func(pos uint64, envelope []byte) error {
 		e, err := journal.DecodeAt(pos, envelope)
 		if err != nil {
 			return err
@@ -291,25 +291,62 @@ func (s *Server) replay(ctx context.Context, from uint64) ([]*journal.Damage, er
 		}
 		s.learn(pos, envelope, e)
 		return nil
-	}, lost)
-	if err != nil {
-		return nil, err
-	}
+	}, func(d *journal.Damage) error { all = append(all, d); return nil })
+	return all, buried, err
+}
+
+// acceptLosses notes the positions to bury. It refuses those whose loss nobody has accepted, and then names all.
+func (s *Server) acceptLosses(all []*journal.Damage, buried map[uint64]bool) error {
+	var why error
 	for _, d := range all {
-		known := s.AcceptLoss.Has(d)
-		for pos := d.First; !known && buried[pos]; pos++ {
-			known = pos == d.Last
+		known := true
+		for pos := d.First; pos <= d.Last; pos++ {
+			known = known && buried[pos]
+			s.accepted = append(s.accepted, pos)
 		}
-		if !known {
-			return nil, &journal.Refusal{
-				What: "it is damaged at its newest checkpoint or later, so it does not say which records are stored",
-				Repair: fmt.Sprintf("restore it from a backup, or start once with --accept-loss %d-%d: records there count as never stored",
-					all[0].First, all[len(all)-1].Last),
-				Err: d,
-			}
+		if !known && why == nil && !s.AcceptLoss.Has(d) {
+			why = d
 		}
 	}
-	return all, nil
+	if why == nil {
+		return nil
+	}
+	return &journal.Refusal{
+		What: "it is damaged at its newest checkpoint or later, so it does not say which records are stored",
+		Repair: fmt.Sprintf("restore it from a backup, or start once with --accept-loss %d-%d: the records of %d envelopes there count as never stored",
+			all[0].First, all[len(all)-1].Last, len(s.accepted)),
+		Err: why,
+	}
+}
+
+// markLosses marks the sessions of which the log has not every record, once an operator has accepted a loss: their
+// clients are told. It reads the whole log, which begins at position first. Its beginning counts if that is not what
+// was trimmed.
+func (s *Server) markLosses(ctx context.Context, first uint64, beginning bool) error {
+	last := map[*session]uint64{}
+	err := journal.ReadPast(ctx, s.Log, first, func(pos uint64, envelope []byte) error {
+		e, err := journal.DecodeAt(pos, envelope)
+		if err != nil {
+			return err
+		}
+		for r := range e.Records() {
+			known := s.sessions.byClient[r.Client]
+			if known == nil || known.epoch != r.Epoch {
+				continue
+			}
+			if before := last[known]; r.Seq > before+1 && (before > 0 || beginning) {
+				known.holed = true
+			}
+			last[known] = r.Seq
+		}
+		return nil
+	}, func(*journal.Damage) error { return nil })
+	for _, known := range s.sessions.byClient {
+		if before := last[known]; known.accepted > before && (before > 0 || beginning) {
+			known.holed = true
+		}
+	}
+	return err
 }
 
 // bury writes down which lost envelopes the operator has accepted, and then a checkpoint: later starts
@@ -423,18 +460,25 @@ func Check(ctx context.Context, log journal.Reader, each func(journal.Record) er
 	if c.First, _, err = log.Bounds(); err != nil {
 		return c, fmt.Errorf("gateway: %w", err)
 	}
+	at, whole := c.First, c.First == 1
 	lost := func(d *journal.Damage) error {
+		at = d.Last + 1
 		c.Lost += d.Last + 1 - d.First
 		for pos := d.First; pos <= d.Last && len(buried) < 1<<20; pos++ {
 			buried[pos] = false
 		}
 		return nil
 	}
-	err = journal.ReadPast(ctx, log, c.First, func(pos uint64, envelope []byte) error {
+	err = journal.ReadKept(ctx, log, c.First, func(pos uint64, envelope []byte) error {
 		e, err := journal.DecodeAt(pos, envelope)
 		if err != nil {
 			return err
 		}
+		if pos > at { // a running server has trimmed what was there
+			clear(last)
+			whole = false
+		}
+		at = pos + 1
 		c.Envelopes++
 		trimmed = max(trimmed, e.Trimmed())
 		for at := range e.Tombstones() {
@@ -449,7 +493,7 @@ func Check(ctx context.Context, log journal.Reader, each func(journal.Record) er
 			if r.Seq <= before {
 				return fmt.Errorf("%w: client %s, epoch %d: %d comes after %d in envelope %d", ErrTwice, r.Client, r.Epoch, r.Seq, before, pos)
 			}
-			if before > 0 || c.First == 1 { // else its first records may have been trimmed
+			if before > 0 || whole { // else its first records may have been trimmed
 				c.LeftOut += r.Seq - before - 1
 			}
 			c.Records++

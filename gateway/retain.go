@@ -94,7 +94,7 @@ func (s *Server) wanted(ctx context.Context, first, next uint64, measure func(ui
 	now, _ := s.times()
 	youngest := now - s.RetainAge.Milliseconds()
 	for {
-		// Everything before the next segment is at most as young as its first record.
+		// Everything before the next segment is at most as young as the first record or clock in it.
 		here, _ := measure(to)
 		after := to + 1 + uint64(sort.Search(int(next-min(to+1, next)), func(i int) bool {
 			begins, _ := measure(to + 1 + uint64(i))
@@ -103,7 +103,7 @@ func (s *Server) wanted(ctx context.Context, first, next uint64, measure func(ui
 		if after >= next {
 			return to, nil
 		}
-		ms, at, err := s.timeAt(ctx, after, next)
+		ms, at, err := s.firstTime(ctx, after, next, true)
 		if err != nil || at == next || ms > youngest {
 			return to, err
 		}
@@ -139,9 +139,19 @@ func (r *readers) behind(to uint64) (n uint64) {
 // timeAt returns the log time of the first record from the envelope at pos on, and its position; next: there
 // is none.
 func (s *Server) timeAt(ctx context.Context, pos, next uint64) (ms int64, at uint64, err error) {
+	return s.firstTime(ctx, pos, next, false)
+}
+
+// firstTime is timeAt; with clocks, it also takes the clock that a quiet server stores.
+func (s *Server) firstTime(ctx context.Context, pos, next uint64, clocks bool) (ms int64, at uint64, err error) {
 	found := errors.New("found")
 	for pos < next {
 		err := s.peek(ctx, pos, func(p uint64, e journal.Envelope) error {
+			for c := range e.Clocks() {
+				if ms, at = c.Time, p; clocks {
+					return found
+				}
+			}
 			for r := range e.Records() {
 				ms, at = r.Time, p
 				return found

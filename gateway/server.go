@@ -154,9 +154,8 @@ func (s *Server) start(ctx context.Context) error {
 			return
 		}
 		s.count.add(func(st *Stats) { st.Starting = false })
-		if _, left := s.room(); left == 0 {
-			s.full.Store(true)
-			s.log.Error("no space for the log: records are not acknowledged until there is space")
+		if _, _, why := s.room(); why != nil {
+			s.isFull(why)
 		}
 		s.readers.mu.Lock()
 		if s.Shared || s.RetainAge > 0 || s.RetainSize > 0 || len(s.readers.places) > 0 {
@@ -171,12 +170,29 @@ func (s *Server) start(ctx context.Context) error {
 	return s.startErr
 }
 
-// room returns the size of the log and how much it may grow, if the log knows that.
-func (s *Server) room() (size, left int64) {
-	if log, ok := s.Log.(interface{ Room() (size, left int64) }); ok {
+// room returns the size of the log, how much it may grow and why not, if the log knows that.
+func (s *Server) room() (size, left int64, why error) {
+	if log, ok := s.Log.(interface {
+		Room() (size, left int64, why error)
+	}); ok {
 		return log.Room()
 	}
-	return 0, math.MaxInt64
+	return 0, math.MaxInt64, nil
+}
+
+// isFull notes that the log has no space.
+func (s *Server) isFull(why error) {
+	if !s.full.Swap(true) {
+		s.log.Error("no space for the log: records are not acknowledged until some is freed, or the reserve or the log's limit is changed", "err", why)
+		s.queue.logIsFull()
+	}
+}
+
+// isNotFull notes that it has space again.
+func (s *Server) isNotFull() {
+	if s.full.Swap(false) {
+		s.log.Info("there is space for the log again")
+	}
 }
 
 // connection returns whether the log is connected to its cluster, and how often it was not; nil: it

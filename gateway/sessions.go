@@ -35,6 +35,7 @@ type session struct {
 	summed   bool   // sum is known: each record since the first one was numbered without a gap
 	sum      uint32 // running checksum of the records up to accepted
 	instance uint64 // of the program that has the session; 0: unknown
+	holed    bool   // the log has lost acknowledged records of it, and an operator has accepted that
 
 	storedSum uint32 // like sum, up to durable; only the committer and recovery use it
 }
@@ -227,6 +228,8 @@ func (known *session) checkResume(h hello, level Level) error {
 		return ErrFenced
 	case h.welcomed && known.instance != 0 && h.instance != known.instance:
 		return fmt.Errorf("%w: another program has resumed this session", ErrFenced)
+	case known.holed && level != Received:
+		return fmt.Errorf("%w: an operator has accepted that records of this session are lost", ErrRegressed)
 	case h.next > known.accepted+1 && level != Received:
 		return fmt.Errorf("%w: it ends at record %d, and records up to %d were acknowledged", ErrRegressed, known.durable.Load(), h.next-1)
 	}

@@ -164,7 +164,7 @@ func (s *Server) Stats() Stats {
 	s.readers.mu.Unlock()
 	if !st.Starting {
 		st.Connected, st.Disconnections = s.connection()
-		if size, left := s.room(); left < math.MaxInt64 {
+		if size, left, _ := s.room(); left < math.MaxInt64 {
 			st.LogSize, st.LogLeft = size, &left
 		}
 	}

@@ -59,6 +59,9 @@ func (t *Tokens) Reload() error {
 	return t.read()
 }
 
+// Empty reports whether the file names nobody: nobody can connect.
+func (t *Tokens) Empty() bool { return len(*t.byName.Load()) == 0 }
+
 // Err returns why the current file is not in use, or nil.
 func (t *Tokens) Err() error {
 	t.mu.Lock()

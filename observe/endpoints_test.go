@@ -83,6 +83,10 @@ func TestHealthFollowsDrain(t *testing.T) {
 	if a := s.want(503, "/healthz"); a.body != "draining\n" {
 		t.Errorf("body %q", a.body)
 	}
+	full := start(t, &observe.Admin{Stats: nothing, Ready: ready.Load, Cause: func() string { return "full" }})
+	if a := full.want(503, "/healthz"); a.body != "full\n" {
+		t.Errorf("body %q", a.body)
+	}
 	s.want(200, "/metrics") // the last scrape of a draining server is useful
 }
 

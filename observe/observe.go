@@ -12,7 +12,7 @@
 // separate from http.DefaultServeMux.
 //
 //	/              a page of links
-//	/healthz       200 ok, or 503 draining
+//	/healthz       200 ok, or 503 and why, such as draining
 //	/metrics       for Prometheus
 //	/stats         a Snapshot, as JSON
 //	/debug/pprof/  profiles: cpu (profile), trace, and all of runtime/pprof
@@ -104,6 +104,8 @@ type Admin struct {
 	// Ready reports whether /healthz answers 200; return false once a drain has begun. Zero:
 	// always ready.
 	Ready func() bool
+	// Cause is the text of /healthz while Ready returns false. Zero: draining.
+	Cause func() string
 	// Token protects everything that is not open to everybody: see the package. Zero: no
 	// token is needed, and only this machine is served.
 	Token string
@@ -293,7 +295,11 @@ func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	text(w)
 	if a.Ready != nil && !a.Ready() {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, "draining")
+		cause := "draining"
+		if a.Cause != nil {
+			cause = cmp.Or(a.Cause(), cause)
+		}
+		fmt.Fprintln(w, cause)
 		return
 	}
 	fmt.Fprintln(w, "ok")

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -33,6 +35,8 @@ type BackupOptions struct {
 	// Empty refuses a folder that has a log already, instead of bringing its copy up to date. A copy that is
 	// not complete is completed.
 	Empty bool
+	// Logger gets what is wrong with the log besides lost envelopes. nil means no logging.
+	Logger *slog.Logger
 	// Progress is called periodically with numbers of bytes. nil means no call.
 	Progress func(done, all uint64)
 }
@@ -54,7 +58,7 @@ func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, er
 	if err := refuseEmpty(from); err != nil {
 		return c, err
 	}
-	log, err := openSegments(from, SegmentsOptions{}, true)
+	log, err := openSegments(from, SegmentsOptions{Logger: o.Logger}, true)
 	if err != nil {
 		return c, err
 	}
@@ -93,8 +97,12 @@ func (b *backup) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if to, err := os.Stat(b.to.dir); err == nil && os.SameFile(from, to) {
-		return &Refusal{What: b.to.dir + " is the log itself", Repair: "give another folder for the copy"}
+	within, err := contains(from, b.to.dir)
+	if err != nil {
+		return err
+	}
+	if within {
+		return &Refusal{What: b.to.dir + " is in the folder of the log itself", Repair: "give another folder for the copy"}
 	}
 	if b.o.Empty && exists(b.to.dir, markName) && !exists(b.to.dir, copyingName) {
 		return &Refusal{What: b.to.dir + " has a log", Repair: "give a new folder, or move the log there out of the way"}
@@ -134,6 +142,25 @@ func (b *backup) prepare(ctx context.Context) error {
 	os.Remove(b.to.path(partName)) // of an interrupted backup
 	b.to.mark.pos.Store(min(b.to.mark.written, b.Next-1))
 	return b.to.mark.save()
+}
+
+// contains reports whether a path leads to a folder, or into it. Its end need not exist.
+func contains(folder os.FileInfo, path string) (bool, error) {
+	path, err := filepath.Abs(path)
+	for real := ""; err == nil; path = filepath.Dir(path) {
+		if real == "" {
+			if real, err = filepath.EvalSymlinks(path); errors.Is(err, fs.ErrNotExist) {
+				real, err = "", nil
+				continue
+			}
+			path = real
+		}
+		at, failed := os.Stat(path)
+		if failed != nil || os.SameFile(at, folder) || path == filepath.Dir(path) {
+			return failed == nil && os.SameFile(at, folder), failed
+		}
+	}
+	return false, err
 }
 
 // sameHistory refuses a copy that goes on where the log does not, or whose newest envelope is not the log's: the log

@@ -59,7 +59,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 	if all := slices.Collect(got.Records()); !slices.EqualFunc(all, want, same) {
 		t.Errorf("got %d records that differ from the %d written", len(all), len(want))
 	}
-	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, Instance: 8}}
+	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, Holed: true, Instance: 8}}
 	e.BeginCheckpoint(Last, 3)
 	for i := range states {
 		must(t, e.State(&states[i]))
@@ -298,7 +298,7 @@ func TestEntryRefusals(t *testing.T) {
 		{"too many attributes", "entry 2", func(b []byte) { b[record+headSize+26] = 9 }},
 		{"a long attribute", "entry 2", func(b []byte) { b[record+headSize+28] = 1 }},
 		{"no client", "entry 2", func(b []byte) { b[record+headSize] = 0 }},
-		{"unknown flags", "entry 3", func(b []byte) { b[state+headSize+30] |= 8 }},
+		{"unknown flags", "entry 3", func(b []byte) { b[state+headSize+30] |= 16 }},
 		{"a sum that is unknown", "entry 3", func(b []byte) { b[state+headSize+30] &^= 2 }},
 	} {
 		bad := bytes.Clone(good)

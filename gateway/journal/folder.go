@@ -111,6 +111,8 @@ func exclude(f *os.File, lock string) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, new(*Refusal)): // there are no locks on this system
+		return err
 	case !errors.Is(err, syscall.EWOULDBLOCK):
 		return &Refusal{What: "cannot lock " + f.Name(), Repair: "use a folder on a file system that has locks", Err: err}
 	}
@@ -168,7 +170,7 @@ func (s space) left(size int64) int64 {
 // check returns ErrNoSpace if more bytes would exceed the limit or use the disk's reserve.
 func (s space) check(size, more int64) error {
 	if s.max > 0 && size+more > s.max {
-		return fmt.Errorf("%w: it has %d bytes, limit %d", ErrNoSpace, size, s.max)
+		return fmt.Errorf("%w: %s has %d bytes; its limit is %d", ErrNoSpace, s.dir, size, s.max)
 	}
 	free, err := freeSpace(s.dir)
 	if err == nil && free < uint64(s.reserve+more) {

@@ -231,6 +231,20 @@ func ReadPast(ctx context.Context, log Reader, from uint64, each func(pos uint64
 	}
 }
 
+// ReadKept is ReadPast, but goes on after what is trimmed meanwhile.
+func ReadKept(ctx context.Context, log Reader, from uint64, each func(pos uint64, envelope []byte) error, lost func(*Damage) error) error {
+	for {
+		err := ReadPast(ctx, log, from,
+			func(pos uint64, envelope []byte) error { from = pos + 1; return each(pos, envelope) },
+			func(d *Damage) error { from = d.Last + 1; return lost(d) })
+		trimmed, is := errors.AsType[*TrimmedError](err)
+		if !is || trimmed.First <= from {
+			return err
+		}
+		from = trimmed.First
+	}
+}
+
 const (
 	progressStep = 1024                  // envelopes between two calls of Verify's progress
 	verifyStep   = 50 * time.Millisecond // how far Verify may be ahead of its rate

@@ -71,10 +71,13 @@ func openMark(path string, readOnly bool) (*mark, error) {
 	}
 	return nil, &Refusal{
 		What:   fmt.Sprintf("the high-water mark %s cannot be read", path),
-		Repair: "restore the folder from a backup; a log without its mark may have lost its end unnoticed",
+		Repair: withoutMark,
 		Err:    err,
 	}
 }
+
+const withoutMark = "restore the folder from a backup, or start once with --accept-loss mark: " +
+	"whether acknowledged messages are missing at the end of the log is then not checked"
 
 // run writes the position to the file every second until halt. It ends early if that fails, or if check
 // does: it checks that the mark and the log are still the files at their paths.

@@ -276,6 +276,43 @@ func TestProveFailedSync(t *testing.T) {
 	}
 }
 
+// TestProveFailedSyncThenStart: an fsync fails, a supervisor starts the process again in the same kernel, which tells
+// clients what is in the page cache, and then the power is cut. The kernel had called those pages clean.
+func TestProveFailedSyncThenStart(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	if !inNamespace(t) {
+		return
+	}
+	for _, each := range []int{1, 53} { // in one segment, and in several
+		p := newProof(t, task{Kind: "segments", Each: each})
+		d := newDisk()
+		c, remove := p.onDisk(d)
+		c.acks(20)
+		d.mu.Lock()
+		d.failSync = true
+		d.mu.Unlock()
+		c.acks(-1) // ends by itself
+		c.kill()
+		d.mu.Lock()
+		d.failSync = false
+		d.mu.Unlock()
+		p.task.Idle = true // an append would sync what was found
+		c = p.start()
+		if each == 1 && c.newest == p.acked {
+			t.Error("nothing was written that was not synced: the test proves nothing")
+		}
+		p.acked = c.newest // so the clients are told
+		after := d.cut(nil)
+		c.kill()
+		remove()
+		p.task.Idle = false
+		p.after(after)
+		if p.lost > 0 {
+			t.Errorf("%d of the records that clients were told of are lost", p.lost)
+		}
+	}
+}
+
 // TestProveDiskFull: the log refuses before the disk is full, and goes on when space returns,
 // through a restart where the disk was full before the log knew.
 func TestProveDiskFull(t *testing.T) {

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // SegmentsOptions are the settings of a log of segments. The zero value works.
@@ -20,9 +22,14 @@ type SegmentsOptions struct {
 	Reserve int64
 	// MaxBytes is the size limit of the log. 0 means that only Reserve limits it.
 	MaxBytes int64
+	// SegmentTime ends a segment with the first Append after it, whatever the segment's size. 0: size alone does.
+	SegmentTime time.Duration
 	// AcceptLoss are positions whose loss an operator has accepted: if the log should end with
 	// them and does not, it goes on after them.
 	AcceptLoss Range
+	// AcceptNoMark opens a log whose high-water mark is missing or damaged: whether envelopes are missing at its end
+	// is then not checked. A log with its mark is not affected.
+	AcceptNoMark bool
 	// Logger gets what was found damaged or torn at the start. nil means no logging.
 	Logger *slog.Logger
 
@@ -65,8 +72,11 @@ type Segments struct {
 	all   []*segment // ascending
 	slots []slot     // of the last segment, unless it is sealed
 	next  uint64
+	read  []index   // of the sealed segments that were read last
+	began time.Time // when the last segment did, or this process
 
 	missing  []*Damage // found at the start
+	unmarked error     // why the mark cannot be read
 	trimming sync.Mutex
 }
 
@@ -134,7 +144,7 @@ func (l *Segments) begin(last *segment) error {
 	}
 	l.file = f
 	l.all, l.slots = append(slices.Clip(l.all), s), nil
-	l.spare.tried = l.o.off.sparse
+	l.spare.tried, l.began = l.o.off.sparse, time.Now()
 	return nil
 }
 
@@ -241,7 +251,8 @@ var errReadOnly = errors.New("journal: the log is open for reading only")
 // store writes one envelope. Until it returns, its bytes may or may not be in the log.
 func (l *Segments) store(envelope []byte) error {
 	last := l.last()
-	if n := int64(len(l.slots)); n > 0 && (n >= segmentFrames || last.end+frameHead+int64(len(envelope)) > l.o.size) {
+	aged := l.o.SegmentTime > 0 && time.Since(l.began) >= l.o.SegmentTime
+	if n := int64(len(l.slots)); n > 0 && (aged || n >= segmentFrames || last.end+frameHead+int64(len(envelope)) > l.o.size) {
 		sealed, err := l.seal()
 		if err == nil {
 			err = l.begin(sealed)
@@ -292,11 +303,14 @@ func (l *Segments) write(at int64) error {
 	return err
 }
 
-// Room returns the size of the log, and how many bytes it may still grow. It does not wait for a
-// running Append.
-func (l *Segments) Room() (size, left int64) {
+// Room returns the size of the log, and how many bytes it may still grow; if that is none, why says what
+// limits it. It does not wait for a running Append.
+func (l *Segments) Room() (size, left int64, why error) {
 	size = l.size.Load()
-	return size, l.space().left(size)
+	if left = l.space().left(size); left == 0 {
+		why = l.space().check(size, 1)
+	}
+	return size, left, why
 }
 
 func (l *Segments) space() space { return space{l.dir, l.o.Reserve, l.o.MaxBytes} }
@@ -342,7 +356,10 @@ func (l *Segments) Trim(ctx context.Context, to uint64) error {
 		}
 		l.all = l.all[1:]
 		l.mu.Unlock()
-		if err := os.Remove(oldest.path); err != nil {
+		if err := os.Remove(oldest.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			l.mu.Lock()
+			l.all = append([]*segment{oldest}, l.all...) // else the next Trim leaves a gap
+			l.mu.Unlock()
 			return fmt.Errorf("journal: trim: %w", err)
 		}
 		if err := syncDir(l.dir); err != nil {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,6 +46,41 @@ func TestSegmentStart(t *testing.T) {
 		t.Logf("after a clean stop: %d bytes read", read)
 	}
 	appended(t, log, envelope, pos+1)
+}
+
+// TestReadsOfOneSegment reads envelopes of a segment one at a time, as a reader does that is behind. That loads its index
+// once, or scans the segment once if its index or its trailer is damaged.
+func TestReadsOfOneSegment(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	log := openedSegments(t, dir, SegmentsOptions{off: segmentGuards{fsync: true, folders: true}})
+	const n = 60_000
+	envelope := sample("client", 1, 1)
+	for pos := uint64(1); pos <= n; pos++ {
+		appended(t, log, envelope, pos)
+	}
+	must(t, log.Close())
+	for harm, at := range map[string]int{"none": 0, "the index": segmentTail + 99, "the trailer": 1} {
+		dir := copied(t, dir)
+		edit(t, segmentFiles(t, dir)[0], func(b []byte) {
+			if at > 0 {
+				b[len(b)-at] ^= 1
+			}
+		})
+		openedSegments(t, dir, SegmentsOptions{}).Close() // so that it is not the last one
+		log := openedSegments(t, dir, SegmentsOptions{})
+		enough, reads, before := errors.New("enough"), int64(0), int64(0)
+		for pos := uint64(10); pos < n; pos += n / 16 {
+			if err := log.Read(t.Context(), pos, func(uint64, []byte) error { return enough }); err != enough {
+				t.Fatal(harm, pos, err)
+			}
+			if reads++; reads == 1 {
+				before = readSoFar(t)
+			}
+		}
+		if each := (readSoFar(t) - before) / (reads - 1); each > readAhead+8192 {
+			t.Errorf("damage of %s: a read of one envelope reads %d bytes", harm, each)
+		}
+	}
 }
 
 // readSoFar is how many bytes this process has read.

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -11,7 +10,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"time"
 )
 
 // OpenReader opens the log in the folder dir for reading. It needs no lock and changes nothing, so another
@@ -63,8 +64,11 @@ func (l *Segments) open() error {
 // enter locks the folder, and creates the log if there has never been one. Then it begins at position first.
 func (l *Segments) enter(first uint64) (err error) {
 	if l.readOnly {
-		l.mark, err = openMark(l.path(markName), true)
-		return cmp.Or(refuseUnfinished(l.dir), err) // a copy says so before it has a mark
+		if l.mark, l.unmarked = openMark(l.path(markName), true); l.unmarked != nil {
+			l.mark = new(mark)
+			l.o.Logger.Error("the log has lost its high-water mark: envelopes may be missing at its end", "err", l.unmarked)
+		}
+		return refuseUnfinished(l.dir)
 	}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
@@ -87,6 +91,10 @@ func (l *Segments) enter(first uint64) (err error) {
 		if err := l.create(first); err != nil {
 			return err
 		}
+	} else if err == nil && l.o.AcceptNoMark {
+		if err := l.renewMark(); err != nil {
+			return err
+		}
 	}
 	if l.mark, err = openMark(l.path(markName), false); err == nil {
 		err = exclude(l.mark.f, l.path(lockName))
@@ -102,11 +110,12 @@ func (l *Segments) create(first uint64) error {
 		return err
 	}
 	for _, s := range paths {
-		if s.size > segmentHead {
-			return &Refusal{
-				What:   fmt.Sprintf("%s has a log but no file %s", l.dir, markName),
-				Repair: "restore the folder from a backup, or use an empty folder",
-			}
+		switch {
+		case s.size <= segmentHead:
+		case l.o.AcceptNoMark:
+			return l.renewMark()
+		default:
+			return &Refusal{What: fmt.Sprintf("%s has a log but no file %s", l.dir, markName), Repair: withoutMark}
 		}
 		if err := os.Remove(s.path); err != nil {
 			return err
@@ -120,15 +129,29 @@ func (l *Segments) create(first uint64) error {
 	if err := writeSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
 		return err
 	}
+	if err := l.makeMark(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(filepath.Clean(l.dir))) // dir may be a new entry there
+}
+
+// makeMark makes the mark of a log of which nothing is known to be durable.
+func (l *Segments) makeMark() error {
 	made := l.path(markName + newSuffix)
 	if err := createMark(made); err != nil {
 		return err
 	}
-	if err := os.Rename(made, l.path(markName)); err != nil {
-		return err
+	return errors.Join(os.Rename(made, l.path(markName)), syncDir(l.dir))
+}
+
+// renewMark replaces a mark that cannot be read, whose loss is accepted.
+func (l *Segments) renewMark() error {
+	m, err := openMark(l.path(markName), true)
+	if err == nil {
+		return m.f.Close()
 	}
-	parent := filepath.Dir(filepath.Clean(l.dir)) // dir may be a new entry there
-	return errors.Join(syncDir(l.dir), syncDir(parent))
+	l.o.Logger.Warn("the operator has accepted the loss of the high-water mark: whether envelopes are missing at the end of the log is not checked", "err", err)
+	return l.makeMark()
 }
 
 // segments lists the files by their names.
@@ -354,37 +377,79 @@ func (l *Segments) checkMark() error {
 // prepare makes the log's end ready for Append.
 func (l *Segments) prepare() error {
 	last := l.all[len(l.all)-1]
+	l.began = time.Now()
 	l.spare.path, l.spare.size, l.spare.space = l.path(spareName), l.o.size, l.space()
 	if err := os.Remove(l.spare.path); err != nil && !errors.Is(err, fs.ErrNotExist) { // a killed process left it
 		return err
 	}
-	if last.sealed {
-		return l.begin(last)
-	}
-	l.spare.tried = l.o.off.sparse
 	f, err := os.OpenFile(last.path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	l.file = f
-	if last.end < last.size {
+	if !last.sealed && last.end < last.size {
 		if err := l.cut(last); err != nil {
 			return err
 		}
 	}
 	// A killed process may have written an envelope without syncing it. After this start its
 	// records count as stored and are acknowledged, so make them durable now.
-	if l.o.off.resync {
-		return nil
+	if !l.o.off.resync {
+		if err := l.rewrite(last); err != nil {
+			return err
+		}
+		if err := l.sync(f); err != nil {
+			return err
+		}
 	}
-	if err := l.sync(f); err != nil {
-		return err
+	if last.sealed {
+		return l.begin(last)
+	}
+	if l.spare.tried = l.o.off.sparse; l.o.off.resync {
+		return nil
 	}
 	if err := syncDir(l.dir); err != nil {
 		return err
 	}
 	l.mark.pos.Store(l.next - 1)
 	return l.mark.save()
+}
+
+// rewrite writes again what the last segment has behind the mark. If an fsync has failed before this start, the
+// kernel takes those bytes for clean, and another fsync alone would not bring them to the disk.
+func (l *Segments) rewrite(last *segment) error {
+	slots := l.slots
+	switch {
+	case last.sealed && l.mark.written+1 >= last.next:
+		return nil // only of its footer
+	case last.sealed:
+		var err error
+		if slots, err = l.indexOf(last, l.file); err != nil {
+			return err
+		}
+	}
+	at := int64(0)
+	if durable := l.mark.written + 1; durable > last.first {
+		slots, at = slots[min(durable-last.first, uint64(len(slots))):], last.end
+	}
+	if i := slices.IndexFunc(slots, func(s slot) bool { return s.at > 0 }); at > 0 && i >= 0 {
+		at = int64(slots[i].at)
+	}
+	b := make([]byte, min(last.size-at, zeroBytes))
+	for at < last.size {
+		n, err := l.file.ReadAt(b[:min(int64(len(b)), last.size-at)], at)
+		if n == 0 {
+			if err == io.EOF { // a header that was lost
+				return nil
+			}
+			return err
+		}
+		if _, err := l.file.WriteAt(b[:n], at); err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+	return nil
 }
 
 // cut removes a torn write from the end of the last segment, and keeps its bytes in a file.
@@ -400,7 +465,7 @@ func (l *Segments) cut(last *segment) error {
 	if err := l.file.Truncate(last.end); err != nil {
 		return err
 	}
-	l.o.Logger.Warn("the last write was torn: it was not acknowledged and is cut off", "position", last.next,
+	l.o.Logger.Warn("the end of the log cannot be read and is cut off: a write that was interrupted, or damage of the last second before", "position", last.next,
 		"file", last.path, "offset", last.end, "bytes", len(torn), "clients", clientsIn(torn[min(frameHead, len(torn)):]), "kept", kept)
 	l.size.Add(-int64(len(torn)))
 	last.size = last.end

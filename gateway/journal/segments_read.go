@@ -61,7 +61,7 @@ func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, fr
 	}
 	defer f.Close()
 	if known == nil {
-		if known, _, err = s.readIndex(f, &l.id); err != nil {
+		if known, err = l.indexOf(s, f); err != nil {
 			return err
 		}
 	}
@@ -91,6 +91,33 @@ func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, fr
 		}
 	}
 	return nil
+}
+
+// index are the slots of a sealed segment.
+type index struct {
+	of    *segment
+	slots []slot
+}
+
+// keptIndexes is of how many segments a log keeps the slots, 2 MiB each at most: readers that are behind read a
+// segment a little at a time, and one without its index has to be scanned.
+const keptIndexes = 4
+
+// indexOf is readIndex for a segment that may have been read a moment ago.
+func (l *Segments) indexOf(s *segment, f *os.File) ([]slot, error) {
+	l.mu.Lock()
+	all := l.read
+	l.mu.Unlock()
+	if i := slices.IndexFunc(all, func(x index) bool { return x.of == s }); i >= 0 {
+		return all[i].slots, nil
+	}
+	known, _, err := s.readIndex(f, &l.id)
+	if err == nil {
+		l.mu.Lock()
+		l.read = append([]index{{s, known}}, l.read[:min(len(l.read), keptIndexes-1)]...)
+		l.mu.Unlock()
+	}
+	return known, err
 }
 
 // envelope returns the envelope in a slot, and its bytes even if they are damaged.
@@ -132,7 +159,7 @@ func (l *Segments) Measure(context.Context) (func(pos uint64) (begins uint64, af
 
 // Verify reads and checks every envelope, and the headers, trailers and indexes.
 func (l *Segments) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
-	damage := verify(ctx, l, rate, progress)
+	damage := errors.Join(l.unmarked, verify(ctx, l, rate, progress))
 	if ctx.Err() != nil {
 		return damage
 	}

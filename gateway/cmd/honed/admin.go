@@ -19,7 +19,8 @@ func (f *serving) startAdmin(behind *verification, logger *slog.Logger) (addr st
 	srv := &f.srv
 	side := &observe.Admin{
 		Stats:  srv.EngineStats,
-		Ready:  func() bool { return !f.draining.Load() && ready(srv.Stats()) },
+		Ready:  func() bool { return f.unready() == "" },
+		Cause:  f.unready,
 		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: commandline.Version(release)},
 		Logger: logger,
 		Handlers: map[string]http.Handler{
@@ -36,9 +37,22 @@ func (f *serving) startAdmin(behind *verification, logger *slog.Logger) (addr st
 	return f.StartAdmin(side, commandline.ReadToken)
 }
 
-// ready reports whether a server can acknowledge.
-func ready(st gateway.Stats) bool {
-	return !st.Starting && !st.Full && st.Waiting < stalledAfter && (st.Connected == nil || *st.Connected)
+// unready returns why honed does not acknowledge, a word of docs/operations.md; "": it does.
+func (f *serving) unready() string {
+	st := f.srv.Stats()
+	switch {
+	case f.draining.Load():
+		return "draining"
+	case st.Starting:
+		return "starting"
+	case st.Full:
+		return "full"
+	case st.Connected != nil && !*st.Connected:
+		return "disconnected"
+	case st.Waiting >= stalledAfter:
+		return "stalled"
+	}
+	return ""
 }
 
 // stalledAfter is how long a record may wait for the log before the server is not ready. An election

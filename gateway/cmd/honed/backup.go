@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
@@ -38,7 +39,7 @@ func copied(ctx context.Context, flags *flag.FlagSet, config *string, args []str
 		return commandline.UsageError{Err: fmt.Errorf("give the folder of the backup with %s", map[bool]string{false: "--to", true: "--from"}[empty])}
 	}
 	watch := &progress{out: stderr, what: "copied", unit: "bytes"}
-	c, err := journal.Backup(ctx, *from, *to, journal.BackupOptions{Empty: empty, Progress: watch.set})
+	c, err := journal.Backup(ctx, *from, *to, journal.BackupOptions{Empty: empty, Progress: watch.set, Logger: slog.New(slog.NewTextHandler(stderr, nil))})
 	var lost *journal.Damage
 	if err != nil && !errors.As(err, &lost) {
 		return commandline.OrInterrupted(ctx, err)

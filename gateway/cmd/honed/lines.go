@@ -40,6 +40,7 @@ type entryLine struct {
 	Forgotten string    `json:"forgotten,omitempty"`
 	Epoch     uint64    `json:"epoch,omitempty"`
 	Last      *uint64   `json:"last,omitempty"`
+	Holed     bool      `json:"holed,omitempty"`
 	Claimed   time.Time `json:"claimed,omitzero"`
 	Seen      time.Time `json:"seen,omitzero"`
 	Sum       *uint32   `json:"sum,omitempty"`
@@ -105,7 +106,7 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 // entriesOf returns the lines for an envelope's entries other than records.
 func entriesOf(e journal.Envelope) (all []entryLine) {
 	for s := range e.States() {
-		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, Instance: s.Instance}
+		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, Holed: s.Holed, Instance: s.Instance}
 		if s.Claim {
 			line.Claimed = commandline.JSONTime(s.Seen)
 		} else {
@@ -159,7 +160,14 @@ func eachLine(ctx context.Context, log journal.Reader, from uint64, w io.Writer,
 		}
 		return out.Encode(line)
 	}
-	err := journal.ReadPast(ctx, log, from, func(pos uint64, b []byte) error {
+	first, _, err := log.Bounds()
+	if err == nil && from > 0 && from < first {
+		err = &journal.TrimmedError{First: first}
+	}
+	if err != nil {
+		return err
+	}
+	err = journal.ReadKept(ctx, log, from, func(pos uint64, b []byte) error {
 		e, err := journal.DecodeAt(pos, b)
 		if err != nil {
 			return err

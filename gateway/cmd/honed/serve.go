@@ -156,6 +156,10 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // logDescriptors is how many descriptors the log and the admin side need.
 const logDescriptors = 16
 
+// segmentsPerAge is how many segments a log has in --retain-age at least, so that records are not much older when they
+// are deleted.
+const segmentsPerAge = 8
+
 // configure sets what is not a flag of its own in the gateway, and returns the TLS configuration; nil: none.
 func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	if err := f.checkNumbers(); err != nil {
@@ -167,6 +171,7 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	}
 	srv.Durable, srv.Shared = f.log.level(), f.log.isCluster()
 	srv.AppendTime, srv.AcceptLoss = f.log.appendTime, f.log.segments.AcceptLoss
+	f.log.segments.SegmentTime = srv.RetainAge / segmentsPerAge
 	srv.Certificates, srv.Logger = f.ca != "", logger
 	if srv.ReaderExpiry == 0 {
 		srv.ReaderExpiry = -1 // for ever
@@ -174,6 +179,9 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	if f.tokens != "" {
 		if srv.Tokens, err = gateway.ReadTokens(f.tokens); err != nil {
 			return nil, err
+		}
+		if srv.Tokens.Empty() {
+			logger.Warn("the file of tokens names nobody: nobody can connect until it does, and honed gets a SIGHUP", "file", f.tokens)
 		}
 	}
 	if f.cert == "" && f.key == "" && f.ca == "" {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"regexp"
@@ -127,11 +128,7 @@ func ReadSecret(flag, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", flag, err)
-	}
-	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		return "", fmt.Errorf("%s: others can read %s; type: chmod 600 %s", flag, path, path)
 	}
 	return ReadToken(flag, path)
@@ -144,7 +141,13 @@ func ReadToken(flag, path string) (string, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", flag, err)
+		err = fmt.Errorf("%s: %w", flag, err)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = UsageError{err}
+	}
+	if err != nil {
+		return "", err
 	}
 	secret := strings.TrimSpace(string(text))
 	if secret == "" {

@@ -12,10 +12,20 @@ from . import FIRST, NEXT, STORED, Batch, Client, Reader, Refused
 
 def send(args: argparse.Namespace) -> None:
     with Client(args.address, args.name, args.store, args.token, args.tls) as client:
-        for line in sys.stdin.buffer:
-            client.put(line.rstrip(b"\n"))
-        while not client.flush(5):
+        def complain() -> None:
             print("%d messages have no acknowledgement yet" % (client.stored - client.done), file=sys.stderr)
+
+        done, since = 0, time.monotonic()
+        for line in sys.stdin.buffer:
+            now = time.monotonic()
+            if client.done > done or client.done == client.stored:
+                done, since = client.done, now
+            client.put(line.rstrip(b"\n"))
+            if now - since > 5:  # a slow disk, or one that is full: honed's log says which
+                complain()
+                since = now
+        while not client.flush(5):
+            complain()
 
 
 def read(args: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ func (f *relaying) startAdmin() (addr string, stop func(), err error) {
 	side := &observe.Admin{
 		Stats:  func() engine.Stats { return engine.Stats{} }, // a relay serves nobody
 		Ready:  func() bool { return r.stats(time.Now()).Failing < notReady.Seconds() },
+		Cause:  func() string { return "failing" }, // its destination
 		Info:   observe.Info{Service: "honed-relay", Version: commandline.Version(release)},
 		Logger: r.logger,
 		Handlers: map[string]http.Handler{

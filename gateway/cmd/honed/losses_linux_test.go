@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/internal/namespacetest"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// TestLogWithoutMark: the verbs that read a log name its missing mark and read on. honed refuses it and names the flag,
+// which says what is then not checked.
+func TestLogWithoutMark(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "log")
+	g := startGateway(t, dir, "127.0.0.1:0")
+	l := begin(t, g.addr)
+	l.reach(300)
+	l.end()
+	g.kill()
+	must(t, os.Remove(filepath.Join(dir, "mark")))
+	for _, verb := range []struct {
+		line string
+		code int
+		out  string
+	}{
+		{"verify", commandline.Failed, `"lost":0`},
+		{"export", commandline.OK, `"seq":300,`},
+		{"inspect", commandline.OK, `"pos":2,`},
+		{"backup --to " + filepath.Join(t.TempDir(), "to"), commandline.OK, "has a copy of the log"},
+	} {
+		code, out, errs := honed(t, append(strings.Fields(verb.line), "--data", dir)...)
+		if code != verb.code || !strings.Contains(out, verb.out) || !strings.Contains(errs, "the high-water mark "+filepath.Join(dir, "mark")) {
+			t.Errorf("%s: %d, %.300s%s", verb.line, code, out, errs)
+		}
+	}
+	code, _, errs := honed(t, gatewayArgs(dir, "127.0.0.1:0")...)
+	if code != commandline.Failed || !strings.Contains(errs, "--accept-loss mark: whether acknowledged messages are missing at the end of the log is then not checked") {
+		t.Errorf("serve: %d, %s", code, errs)
+	}
+	g = startGateway(t, dir, "127.0.0.1:0", "--accept-loss", "mark")
+	g.says("is not checked")
+	g.kill()
+	startGateway(t, dir, "127.0.0.1:0").kill()
+	l.stored(dir)
+	if code, out, errs := honed(t, "verify", "--data", dir); code != commandline.OK {
+		t.Errorf("verify at the end: %d, %s%s", code, out, errs)
+	}
+}
+
+// TestNoSpaceIsSaid: a start whose reserve does not fit on the disk says where and why nothing is acknowledged, and so
+// does /healthz.
+func TestNoSpaceIsSaid(t *testing.T) {
+	t.Parallel()
+	if !namespacetest.Inside(t) {
+		return
+	}
+	dir := filepath.Join(disk(t, "size=24m"), "log")
+	g := startGateway(t, dir, "127.0.0.1:0")
+	g.says("no space for the log")
+	for _, what := range []string{"the disk of " + dir + " has ", " bytes free; the reserve is 67108864"} {
+		g.says(what)
+	}
+	if said := get(t, "http://"+g.admin+"/healthz"); said != "full\n" || g.health() != http.StatusServiceUnavailable {
+		t.Errorf("/healthz says %q", said)
+	}
+}
+
+// TestUnready: each reason of /healthz has its word, and docs/operations.md explains it.
+func TestUnready(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/operations.md")
+	must(t, err)
+	var f serving
+	if got := f.unready(); got != "starting" {
+		t.Errorf("before the start: %q", got)
+	}
+	f.draining.Store(true)
+	if got := f.unready(); got != "draining" {
+		t.Errorf("in a drain: %q", got)
+	}
+	for _, word := range []string{"starting", "draining", "full", "stalled", "disconnected", "failing"} {
+		if !strings.Contains(string(doc), "| `"+word+"` |") {
+			t.Errorf("docs/operations.md does not explain %q", word)
+		}
+	}
+}
+
+// TestBackupTargets: a backup is not written into the log's own folder or below it, nor among other files.
+func TestBackupTargets(t *testing.T) {
+	dir, other := filepath.Join(t.TempDir(), "log"), t.TempDir()
+	log, err := journal.OpenSegments(dir, journal.SegmentsOptions{})
+	must(t, err)
+	must(t, log.Close())
+	must(t, os.WriteFile(filepath.Join(other, "notes.txt"), nil, 0o600))
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(dir, link))
+	for to, want := range map[string]string{
+		dir: "is in the folder of the log itself", dir + "/sub": "is in the folder of the log itself",
+		dir + "/sub/../deep/er": "is in the folder of the log itself", link + "/sub": "is in the folder of the log itself",
+		other: `other files: "notes.txt"`,
+	} {
+		code, _, errs := honed(t, "backup", "--data", dir, "--to", to)
+		if code != commandline.Failed || !strings.Contains(errs, want) {
+			t.Errorf("--to %s: %d, %s", to, code, errs)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 3 {
+		t.Errorf("the log's folder has changed: %v, %v", files, err)
+	}
+}
+
+// trimming trims a log at the first write.
+type trimming struct {
+	strings.Builder
+	log *journal.Segments
+}
+
+func (w *trimming) Write(b []byte) (int, error) {
+	if w.Len() == 0 {
+		if err := w.log.Trim(context.Background(), 15); err != nil {
+			return 0, err
+		}
+	}
+	return w.Builder.Write(b)
+}
+
+// TestReadBesideTrims: what a running honed trims while its log is exported or checked is not an error. What was trimmed
+// before is one, if it is asked for.
+func TestReadBesideTrims(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	log, err := journal.OpenSegments(dir, journal.SegmentsOptions{SegmentTime: time.Nanosecond})
+	must(t, err)
+	defer log.Close()
+	next := uint64(0)
+	fill := func(to uint64) {
+		var e journal.Encoder
+		for ; next < to; next++ {
+			e.Begin(0)
+			must(t, e.Record(&journal.Record{Client: "c", Epoch: 1, Seq: next + 1, Time: 1, Data: make([]byte, 8<<10)}))
+			_, err := log.Append(t.Context(), e.Bytes())
+			must(t, err)
+		}
+	}
+	fill(20)
+	reader, err := journal.OpenReader(dir, nil)
+	must(t, err)
+	defer reader.Close()
+	out := trimming{log: log}
+	if err := exportLines(t.Context(), reader, 0, &out); err != nil || strings.Count(out.String(), `"data":`) >= 20 || !strings.Contains(out.String(), `"pos":20,`) {
+		t.Errorf("%v; %d records", err, strings.Count(out.String(), `"data":`))
+	}
+	fill(40)
+	late, err := journal.OpenReader(dir, nil)
+	must(t, err)
+	defer late.Close()
+	if err := exportLines(t.Context(), late, 5, io.Discard); err == nil || !strings.Contains(fmt.Sprint(err), "the positions before 15 were trimmed") {
+		t.Errorf("from a position that was trimmed before: %v", err)
+	}
+	c, err := gateway.Check(t.Context(), late, func(journal.Record) error { return log.Trim(t.Context(), 30) })
+	if err == nil || !strings.Contains(fmt.Sprint(err), "was trimmed to position 0 only") || c.Records == 0 || c.Lost != 0 || c.LeftOut != 0 {
+		t.Errorf("Check: %+v, %v", c, err)
+	}
+}

@@ -1,0 +1,108 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestNoMark: a log whose mark is missing or damaged is read, verified and copied, and that is said. A start refuses it
+// and names the flag that accepts it; the start after that needs none.
+func TestNoMark(t *testing.T) {
+	const n = 60
+	for name, harm := range map[string]func(path string) error{
+		"missing": os.Remove,
+		"damaged": func(path string) error { return os.WriteFile(path, make([]byte, 2*markSlots), 0o600) },
+		"empty":   func(path string) error { return os.Truncate(path, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := killed(t, n, true)
+			must(t, harm(filepath.Join(dir, markName)))
+			before := tree(t, dir)
+			var logged bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&logged, nil))
+			reader, err := OpenReader(dir, logger)
+			must(t, err)
+			defer reader.Close()
+			if got := len(contents(t, reader.(*Segments), 0)); got != n || !strings.Contains(logged.String(), "high-water mark") {
+				t.Errorf("%d of %d envelopes are read, logged: %s", got, n, &logged)
+			}
+			if err := reader.Verify(t.Context(), 0, nil); !says(err, "high-water mark") {
+				t.Errorf("Verify: %v", err)
+			}
+			logged.Reset()
+			to := filepath.Join(t.TempDir(), "backup")
+			if c, err := Backup(t.Context(), dir, to, BackupOptions{Logger: logger}); err != nil || c.Next != n+1 || !strings.Contains(logged.String(), "high-water mark") {
+				t.Errorf("a backup: %+v, %v; logged: %s", c, err, &logged)
+			}
+			var refusal *Refusal
+			if _, err := OpenSegments(dir, SegmentsOptions{AcceptLoss: Range{1, 99}}); !errors.As(err, &refusal) || !strings.Contains(refusal.Repair, "--accept-loss mark") {
+				t.Errorf("a start: %v", err)
+			}
+			delete(before, lockName)
+			now := tree(t, dir)
+			if delete(now, lockName); len(now) != len(before) {
+				t.Errorf("it has changed: %d files, %d before", len(now), len(before))
+			}
+			for pos, accept := uint64(n+1), true; pos <= n+2; pos, accept = pos+1, false {
+				log, err := OpenSegments(dir, SegmentsOptions{AcceptNoMark: accept})
+				must(t, err)
+				appended(t, log, sample("client", pos, 1), pos)
+				must(t, log.Close())
+			}
+			for _, dir := range []string{dir, to} {
+				must(t, openedSegments(t, dir, SegmentsOptions{}).Verify(t.Context(), 0, nil))
+			}
+		})
+	}
+}
+
+// TestTrimThatFails: a segment that cannot be deleted stays in the log, and the next Trim does not delete the one after it.
+func TestTrimThatFails(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
+	for pos := uint64(1); pos <= 60; pos++ {
+		appended(t, log, sample("client", pos, 1), pos)
+	}
+	oldest := segmentFiles(t, dir)[0]
+	must(t, os.Rename(oldest, oldest+"x"))
+	must(t, os.MkdirAll(filepath.Join(oldest, "immutable"), 0o700)) // also root cannot delete that
+	for range 2 {
+		if err := log.Trim(t.Context(), 60); err == nil {
+			t.Error("Trim says nothing")
+		}
+	}
+	must(t, os.RemoveAll(oldest))
+	must(t, os.Rename(oldest+"x", oldest))
+	if first, _, err := log.Bounds(); first != 1 || err != nil {
+		t.Errorf("the log begins at %d, %v", first, err)
+	}
+	if got := len(contents(t, log, 0)); got != 60 {
+		t.Errorf("%d envelopes are left of 60", got)
+	}
+	must(t, log.Trim(t.Context(), 60))
+	if first, _, _ := log.Bounds(); first < 40 {
+		t.Errorf("the log begins at %d", first)
+	}
+}
+
+// TestSegmentTime: a segment ends with the first Append after its time, and can then be trimmed.
+func TestSegmentTime(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {time.Nanosecond, 5}, {time.Hour, 1}} {
+		log := openedSegments(t, filepath.Join(t.TempDir(), "data"), SegmentsOptions{SegmentTime: c.after})
+		for pos := uint64(1); pos <= 5; pos++ {
+			appended(t, log, sample("client", pos, 1), pos)
+		}
+		if got := len(log.all); got != c.want {
+			t.Errorf("5 envelopes, a segment at least every %v: %d segments, want %d", c.after, got, c.want)
+		}
+	}
+}
