@@ -206,14 +206,14 @@ type request struct {
 	refused error
 }
 
-// helloTimeout is how old a hello may be. A client that gave up waiting may have a session on
-// another connection by then, and the old hello must not take it away. It is shorter than
-// Client.DialTime.
-const helloTimeout = 3 * time.Second
+// helloTimeout is how old a hello may be where other servers share the log: a client that has lost this
+// connection unnoticed may have a session on one of them by then, and the old hello must not take it away. One
+// server alone answers hellos in their order, so a newer one wins there. It is shorter than Client.DialTime.
+const helloTimeout = 8 * time.Second
 
 // stale reports whether the client no longer waits for an answer.
-func (r *request) stale() bool {
-	return r.link.gone || r.client.Err() != nil || time.Since(r.came) > helloTimeout
+func (r *request) stale(shared bool) bool {
+	return r.link.gone || r.client.Err() != nil || shared && time.Since(r.came) > helloTimeout
 }
 
 // checkResume returns why h may not resume the session, or nil.
