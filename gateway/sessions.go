@@ -73,6 +73,7 @@ type sessions struct {
 // caller is a client's connection, of either kind.
 type caller interface {
 	TLS() *tls.ConnectionState
+	Trust()
 	Close()
 	End(why error) error // closes, and first sends why's result under id 0
 }
@@ -114,6 +115,7 @@ func (s *Server) greet(conn receiver, client func() context.Context, content []b
 			return false, err
 		}
 		conn.SetValue(h)
+		conn.Trust() // what follows takes the log its time, and not the client
 		h.reply, h.client = later(), client()
 		return true, s.open(h)
 	}
@@ -122,6 +124,7 @@ func (s *Server) greet(conn receiver, client func() context.Context, content []b
 		return false, err
 	}
 	conn.SetValue(l)
+	conn.Trust() // what follows takes the log its time, and not the client
 	r := request{client: client(), came: time.Now(), link: l, hello: h, reply: later()}
 	if !s.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
 		conn.Close() // without an answer: the server is ending
