@@ -177,6 +177,10 @@ func (c Conn) End(why error) error {
 	return c.c.End(engine.ClosedHere, wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, Result: resultOf(why), Content: contentOf(why)}))
 }
 
+// Trust marks the client as authenticated: it stops the timeout of Limits.AuthTime. An accepted Conn does so, too; call
+// Trust for one whose answer takes longer than the check of its credentials.
+func (c Conn) Trust() { c.c.Trust() }
+
 // Unsent returns how many bytes of replies and pushes wait for the kernel to accept them,
 // because the client reads too slowly, see engine.Conn.Unsent.
 func (c Conn) Unsent() int { return c.c.Unsent() }

@@ -187,7 +187,12 @@ func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 		return dst
 	}
 	refusal := wire.Packet{Command: wire.ConnAck, Result: code}
-	if why == engine.Panicked {
+	switch why {
+	case engine.FrameTimeout:
+		refusal.Content = []byte("a frame took too long to arrive")
+	case engine.AuthTimeout:
+		refusal.Content = []byte("no Conn was accepted in time")
+	case engine.Panicked:
 		if payload, need, err := wire.Frame(unserved, p.limit); err == nil && need == 0 {
 			if request, err := p.dialect.Parse(payload); err == nil {
 				refusal.ID = request.ID

@@ -263,19 +263,19 @@ func (c *Client) end(why error) {
 	}
 }
 
-// moves are the times at which another connection took the session. It may be an abandoned
-// connection of this client, or one of another program that uses the same name. Only
+// moves are the times at which another connection took the session from one that had it. It may be an
+// abandoned connection of this client, or one of another program that uses the same name. Only
 // another program keeps taking it.
 type moves []time.Time
 
 const maxMoves = 10
 
 // judge notes why a connection ended, and says why it was the last one.
-func (m *moves) judge(err error) (wait time.Duration, final error) {
+func (m *moves) judge(welcomed bool, err error) (wait time.Duration, final error) {
 	if isFinal(err) {
 		return 0, err
 	}
-	if errors.Is(err, ErrMoved) {
+	if welcomed && errors.Is(err, ErrMoved) {
 		*m = append(*m, time.Now())
 	}
 	if len(*m) <= maxMoves {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -108,13 +109,14 @@ func (d *dialer) wait(ctx context.Context, ready func() bool) error {
 
 // run connects, and reconnects, until the dialer ends. serve runs one connection, and judge says why it was
 // the last one, or that the next one has to wait.
-func (d *dialer) run(serve func(addr string) (welcomed bool, err error), judge func(error) (wait time.Duration, final error), end func(error)) {
+func (d *dialer) run(serve func(addr string) (welcomed bool, err error), judge func(welcomed bool, err error) (wait time.Duration, final error), end func(error)) {
 	defer close(d.done)
 	pause := backoff{shortest: 20 * time.Millisecond, longest: 2 * time.Second}
 	var logged string
-	for at := 0; ; at++ {
+	for at, met := 0, false; ; at++ {
 		addr := d.addrs[at%len(d.addrs)]
 		welcomed, err := serve(addr)
+		met = met || welcomed
 		d.mu.Lock()
 		ended := d.err != nil
 		d.lost = err
@@ -126,9 +128,9 @@ func (d *dialer) run(serve func(addr string) (welcomed bool, err error), judge f
 			d.logger.Info("connection ended", "addr", addr, "err", err)
 			logged = why
 		}
-		wait, final := judge(err)
+		wait, final := judge(welcomed, err)
 		switch {
-		case final != nil:
+		case final != nil && !(met && errors.Is(err, errForeign)):
 			end(final)
 			return
 		case wait > 0:
@@ -191,7 +193,7 @@ func shake(ctx context.Context, nc net.Conn, content []byte) (answer []byte, err
 	case err != nil:
 		return nil, err
 	case p.Command != wire.ConnAck || p.ID != helloID && p.Result == wire.OK:
-		return nil, fmt.Errorf("%w: the server answered with %v", ErrHandshake, p.Command)
+		return nil, fmt.Errorf("%w: the server answered with %v", errForeign, p.Command)
 	case p.Result != wire.OK:
 		return nil, refused(p.Result, p.Content)
 	case !stop():
@@ -200,14 +202,20 @@ func shake(ctx context.Context, nc net.Conn, content []byte) (answer []byte, err
 	return p.Content, nil
 }
 
+// errForeign means that something other than a gateway has answered. It is final until a gateway was there.
+var errForeign = fmt.Errorf("%w", ErrHandshake)
+
 // readOne reads one frame, and no byte after it.
 func readOne(nc net.Conn) (p wire.Packet, err error) {
 	var in []byte
 	for {
 		payload, need, err := wire.Frame(in, maxAnswer)
 		switch {
+		case err != nil && string(in) == "HTTP": // a load balancer has no gateway at the moment
+			line, _ := bufio.NewReader(io.LimitReader(nc, 100)).ReadString('\r')
+			return p, fmt.Errorf("gateway: an HTTP server or a load balancer has answered %q", "HTTP"+strings.TrimSpace(line))
 		case err != nil:
-			return p, fmt.Errorf("%w: %w", ErrHandshake, err)
+			return p, fmt.Errorf("%w: %w", errForeign, err)
 		case need == 0:
 			return wire.Standard.Parse(payload)
 		}

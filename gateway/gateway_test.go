@@ -291,7 +291,7 @@ func TestStaleHello(t *testing.T) {
 	waitFor(t, "the server to know that it is given up", func() bool {
 		up.queue.mu.Lock()
 		defer up.queue.mu.Unlock()
-		return up.queue.waiting[0].requests[1].stale()
+		return up.queue.waiting[0].requests[1].stale(false)
 	})
 	log.set(false, nil)
 	now.welcome()

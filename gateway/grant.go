@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
@@ -40,8 +41,8 @@ func (s *Server) decide(requests []request) (claims []journal.State) {
 	for i := range requests {
 		r, why := &requests[i], error(nil)
 		switch {
-		case r.stale():
-			why = ErrMoved
+		case r.stale(s.Shared):
+			why = fmt.Errorf("%w: the hello has waited %v for the log", errTooSlow, time.Since(r.came).Round(time.Second))
 		case s.revoked(r.hello.client, r.link):
 			why = ErrUnauthorised
 		default:
@@ -135,8 +136,8 @@ func (t *sessions) settle(r *request, known *session, revoked bool, now int64) e
 	}
 	t.byClient[known.client] = known
 	switch {
-	case r.link.gone || r.client.Err() != nil:
-		return ErrMoved
+	case r.stale(false):
+		return errTooSlow
 	case revoked:
 		return ErrUnauthorised
 	}

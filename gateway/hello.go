@@ -61,6 +61,7 @@ var (
 	ErrTooMany      = errors.New("gateway: the server has reached its limit of remembered clients")
 	ErrDiverged     = errors.New("gateway: the log has other records of this session than this client sent")
 	ErrHandshake    = errors.New("gateway: not a valid handshake of the gateway's protocol")
+	errTooSlow      = errors.New("gateway: too slow; try again")
 
 	// These concern readers only.
 	ErrNoReader = errors.New("gateway: nothing is stored for a reader of this name")
@@ -90,6 +91,7 @@ var refusals = []struct {
 }{
 	{ErrUnauthorised, wire.Unauthorised},
 	{ErrHandshake, wire.Malformed},
+	{errTooSlow, wire.TooSlow},
 	{ErrFenced, resultFenced},
 	{ErrExpired, resultExpired},
 	{ErrLevel, resultLevel},

@@ -138,7 +138,9 @@ func TestSlowHelloMayTryAgain(t *testing.T) {
 	srv.Limits.AuthTime = 300 * time.Millisecond
 	up := serve(t, srv)
 	late := up.peer(t)
-	late.must(wire.ConnAck, 0, wire.TooSlow)
+	if said := late.must(wire.ConnAck, 0, wire.TooSlow).Content; string(said) != "no Conn was accepted in time" {
+		t.Errorf("%s", said)
+	}
 	late.closed()
 	if isFinal(refused(wire.TooSlow, nil)) {
 		t.Error("a client stops for good when it was slow once")

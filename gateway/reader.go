@@ -217,7 +217,7 @@ func (r *Reader) end(why error) {
 }
 
 // judge says why a connection was the last one, or how long the next one has to wait.
-func (r *Reader) judge(err error) (wait time.Duration, final error) {
+func (r *Reader) judge(_ bool, err error) (wait time.Duration, final error) {
 	moved := errors.Is(err, ErrMoved) // by another program, or by a connection that is gone
 	switch {
 	case moved && !r.yields:

@@ -100,6 +100,7 @@ func (r *Reader) receive(p wire.Packet) error {
 func (b *Batch) parse(in []byte) bool {
 	switch {
 	case len(in) == gapSize && in[0] == deliverGap:
+		b.Position.Sum = nothingThere
 		b.Gap = &Gap{Reason: Reason(in[1]), From: binary.BigEndian.Uint64(in[2:]), To: binary.BigEndian.Uint64(in[10:])}
 		return true
 	case len(in) < deliverHead || in[0] != deliverRecords:

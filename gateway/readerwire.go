@@ -16,8 +16,12 @@ import (
 type Position struct {
 	Log    [16]byte // of the log that the number is in
 	Number uint64   // of a record; see Message.Number
-	Sum    uint32   // of the record's envelope; 0: unknown
+	Sum    uint32   // of the record's envelope; 0: unknown; 1: the log did not have it, a gap ends there
 }
+
+// nothingThere is the Sum of a position behind a gap: a log that has an envelope there is another one, such as a
+// backup that has grown.
+const nothingThere = 1
 
 // String returns the position in one word, which UnmarshalText reads.
 func (p Position) String() string {

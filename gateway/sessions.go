@@ -76,6 +76,7 @@ type sessions struct {
 // caller is a client's connection, of either kind.
 type caller interface {
 	TLS() *tls.ConnectionState
+	Trust()
 	Close()
 	End(why error) error // closes, and first sends why's result under id 0
 }
@@ -117,6 +118,7 @@ func (s *Server) greet(conn receiver, client func() context.Context, content []b
 			return false, err
 		}
 		conn.SetValue(h)
+		conn.Trust() // what follows takes the log its time, and not the client
 		h.reply, h.client = later(), client()
 		return true, s.open(h)
 	}
@@ -125,6 +127,7 @@ func (s *Server) greet(conn receiver, client func() context.Context, content []b
 		return false, err
 	}
 	conn.SetValue(l)
+	conn.Trust() // what follows takes the log its time, and not the client
 	r := request{client: client(), came: time.Now(), link: l, hello: h, reply: later()}
 	if !s.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
 		conn.Close() // without an answer: the server is ending
@@ -209,14 +212,14 @@ type request struct {
 	refused error
 }
 
-// helloTimeout is how old a hello may be. A client that gave up waiting may have a session on
-// another connection by then, and the old hello must not take it away. It is shorter than
-// Client.DialTime.
-const helloTimeout = 3 * time.Second
+// helloTimeout is how old a hello may be where other servers share the log: a client that has lost this
+// connection unnoticed may have a session on one of them by then, and the old hello must not take it away. One
+// server alone answers hellos in their order, so a newer one wins there. It is shorter than Client.DialTime.
+const helloTimeout = 8 * time.Second
 
 // stale reports whether the client no longer waits for an answer.
-func (r *request) stale() bool {
-	return r.link.gone || r.client.Err() != nil || time.Since(r.came) > helloTimeout
+func (r *request) stale(shared bool) bool {
+	return r.link.gone || r.client.Err() != nil || shared && time.Since(r.came) > helloTimeout
 }
 
 // checkResume returns why h may not resume the session, or nil.

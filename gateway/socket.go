@@ -22,9 +22,6 @@ func (a *answer) send(acks *framed.Batch, content []byte) {
 		acks.Add(a.frames, content)
 		return
 	}
-	if a.socket.ack == wire.ConnAck {
-		a.socket.reply.Conn().Trust()
-	}
 	a.socket.reply.Binary(payload(a.socket.ack, a.socket.id, wire.OK, content))
 }
 

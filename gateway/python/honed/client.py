@@ -60,7 +60,8 @@ class Client:
         self.closing = False
         self.why: Optional[Exception] = None  # the thread has ended
         # For the thread alone. Messages up to sent went over this connection; most is the bytes of one.
-        self.welcomed, self.moved, self.pause, self.sent, self.window, self.most = False, 0, 0.05, 0, 0, 65523
+        self.welcomed, self.pause, self.sent, self.window, self.most = False, 0.05, 0, 0, 65523
+        self.moved = 0  # how often another connection took the session from one that had it, without an acknowledgement between
         self.woken, self.wake = socket.socketpair()
         self.woken.setblocking(False)
         self.wake.setblocking(False)
@@ -116,13 +117,15 @@ class Client:
     def run(self) -> None:
         """Connects again and again, until that is useless."""
         while not self.closing and not self.why:
+            opened = False
             try:
                 with Connection(self.address, self.tls) as connection:
                     self.open(connection)
+                    opened = True
                     self.converse(connection)
             except (OSError, struct.error) as lost:
                 log.warning("trying again: %s", lost)
-                self.moved += isinstance(lost, Moved)
+                self.moved += opened and isinstance(lost, Moved)
                 if self.moved > 5:
                     self.end(Refused("another program keeps taking the session"))
             except Exception as why:

@@ -18,6 +18,7 @@ STORED, FIRST, NEXT, TIME, NUMBER = range(5)
 CLIENT, PREFIX, OWN, RESUME, INSTANCE = range(1, 6)
 RECORDS, GAP = 1, 2
 YIELD = 8
+NOTHING_THERE = 1  # the checksum of a position behind a gap
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Batch:
     @classmethod
     def parse(cls, of: bytes, number: int, content: bytes) -> Batch:
         if content[0] == GAP:
-            return cls(Position(of, number), [], struct.unpack_from(">BQQ", content, 1))
+            return cls(Position(of, number, NOTHING_THERE), [], struct.unpack_from(">BQQ", content, 1))
         if content[0] != RECORDS:
             raise ConnectionError("a Deliver of unknown type %d" % content[0])
         records, at = [], 5

@@ -41,6 +41,7 @@ type stats struct {
 	Gaps        uint64  `json:"gaps"`
 	Dead        int     `json:"dead_letters"`
 	Waiting     int     `json:"waiting"`
+	Damaged     int     `json:"dead_damaged"`
 	Lag         float64 `json:"lag_seconds"`
 	Failing     float64 `json:"failing_seconds"`
 	LastSuccess float64 `json:"last_success"`
@@ -53,7 +54,7 @@ func (r *relay) stats(now time.Time) stats {
 		Refused: c.dead.Load(), Gaps: c.gaps.Load(),
 		Lag: since(now, c.oldest.Load()), Failing: since(now, c.trying.Load()), LastSuccess: float64(c.success.Load()) / 1e3,
 	}
-	s.Dead, s.Waiting = r.dead.counts()
+	s.Dead, s.Waiting, s.Damaged = r.dead.counts()
 	return s
 }
 
@@ -76,6 +77,7 @@ func (s stats) writeMetrics(w io.Writer, reader string) {
 	m.Counter("honed_relay_gaps_total", "Gaps passed with --accept-gaps.", s.Gaps)
 	m.Gauge("honed_relay_dead_letters", "Refused messages in the dead-letter log.", s.Dead)
 	m.Gauge("honed_relay_waiting", "Messages in the dead-letter log that wait behind refused ones, or are being retried.", s.Waiting)
+	m.Gauge("honed_relay_dead_damaged", "Damaged places that the dead-letter log has: messages in them are lost.", s.Damaged)
 	m.Gauge("honed_relay_lag_seconds", "Age of the oldest message in hand; 0: none is.", s.Lag)
 	m.Gauge("honed_relay_failing_seconds", "For how long every attempt has failed; 0: the destination works.", s.Failing)
 	m.Gauge("honed_relay_last_success_timestamp_seconds", "When a batch was last finished; 0: not since the start.", s.LastSuccess)

@@ -7,23 +7,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
-	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
 // deadLog is the dead-letter log: the messages that the destination refused, with the reason, and those that
 // wait behind them. It is a journal of its own. What an append has stored is on the disk.
 type deadLog struct {
-	most int // letters
+	most   int // letters
+	logger *slog.Logger
 
 	mu      sync.Mutex
 	log     *journal.Segments
 	index   deadIndex
+	damaged int       // places
 	changed func()    // an operator has decided something; nil: nobody is told
 	trimmed time.Time // when
 }
@@ -44,12 +48,13 @@ type letter struct {
 	pos    uint64    // of the entry in the dead-letter log
 }
 
-// deadIndex is what the log contains: the letters by key, and those of each client in their order.
+// deadIndex is what the log contains: the letters by key, all and those of each client in their order.
 type deadIndex struct {
 	letters map[letterKey]*letter
 	clients map[string][]*letter
-	refused int // how many of the letters are refused
-	queued  int // and how many are retried or waiting
+	order   []*letter // and up to as many again that are delivered or dropped
+	refused int       // how many of the letters are refused
+	queued  int       // and how many are retried or waiting
 }
 
 // entry is a line of JSON that says what happened to a message. It is the data of a record with epoch 0.
@@ -61,24 +66,33 @@ type entry struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// openDead opens the dead-letter log of a folder, for this process alone.
+// openDead opens the dead-letter log of a folder, for this process alone. What is damaged is named and read past: to
+// stop would not bring it back, and would keep everything else.
 func openDead(ctx context.Context, folder string, most int, bytes int64, logger *slog.Logger) (*deadLog, error) {
-	log, err := journal.OpenSegments(folder, journal.SegmentsOptions{MaxBytes: bytes, Logger: logger})
+	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
+	whatever := journal.Range{First: 1, Last: math.MaxUint64}
+	log, err := journal.OpenSegments(folder, journal.SegmentsOptions{MaxBytes: bytes, AcceptLoss: whatever, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
-	d := &deadLog{most: most, log: log}
-	if d.index, err = readDead(ctx, log); err != nil {
+	d := &deadLog{most: most, log: log, logger: logger}
+	if d.index, err = readDead(ctx, log, d.lost); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	return d, nil
 }
 
-// readDead reads a dead-letter log.
-func readDead(ctx context.Context, log journal.Reader) (deadIndex, error) {
+// lost counts and names damage.
+func (d *deadLog) lost(err error) {
+	d.damaged++
+	d.logger.Error("the dead-letter log is damaged; messages in it are lost", "err", err)
+}
+
+// readDead reads a dead-letter log. It calls lost for what is damaged.
+func readDead(ctx context.Context, log journal.Reader, lost func(error)) (deadIndex, error) {
 	var x deadIndex
 	begin := func() { x = deadIndex{letters: map[letterKey]*letter{}, clients: map[string][]*letter{}} }
-	err := walk(ctx, log, 0, begin, func(pos uint64, e entry, meta journal.Record, m *journal.Record) error {
+	err := walk(ctx, log, 0, begin, lost, func(pos uint64, e entry, meta journal.Record, m *journal.Record) error {
 		key, s, err := e.parse(meta)
 		if err != nil {
 			return err
@@ -94,15 +108,22 @@ func readDead(ctx context.Context, log journal.Reader) (deadIndex, error) {
 	return x, err
 }
 
-// walk calls begin, and each for the entries of a log, with the message of one that makes a letter. The message is
-// valid until each returns. If a relay trims the log meanwhile, walk begins again with what is left: nobody needs what
-// precedes it.
-func walk(ctx context.Context, log journal.Reader, from uint64, begin func(), each func(uint64, entry, journal.Record, *journal.Record) error) error {
+// walk calls begin, and each for the entries of a log, with the message of one that makes a letter, and lost for what is
+// damaged. The message is valid until each returns. If a relay trims the log meanwhile, walk begins again with what is
+// left: nobody needs what precedes it.
+func walk(ctx context.Context, log journal.Reader, from uint64, begin func(), lost func(error),
+	each func(uint64, entry, journal.Record, *journal.Record) error,
+) error {
 	begin()
 	var e entry
 	var at uint64
 	var meta *journal.Record // whose message comes next
-	err := log.Read(ctx, from, func(pos uint64, envelope []byte) error {
+	past := func(d *journal.Damage) error {
+		meta = nil
+		lost(d)
+		return nil
+	}
+	err := journal.ReadPast(ctx, log, from, func(pos uint64, envelope []byte) error {
 		decoded, err := journal.Decode(envelope)
 		if err != nil {
 			return err
@@ -129,9 +150,9 @@ func walk(ctx context.Context, log journal.Reader, from uint64, begin func(), ea
 			}
 		}
 		return nil
-	})
+	}, past)
 	if trimmed, is := errors.AsType[*journal.TrimmedError](err); is && trimmed.First > from {
-		return walk(ctx, log, trimmed.First, begin, each)
+		return walk(ctx, log, trimmed.First, begin, lost, each)
 	}
 	return err
 }
@@ -163,6 +184,7 @@ func (x *deadIndex) count(l *letter, n int) {
 func (x *deadIndex) add(l *letter) {
 	x.letters[l.letterKey] = l
 	x.clients[l.client] = append(x.clients[l.client], l)
+	x.order = append(x.order, l)
 	x.count(l, 1)
 }
 
@@ -178,6 +200,9 @@ func (x *deadIndex) set(l *letter, s state, reason string, since time.Time) {
 		return
 	}
 	delete(x.letters, l.letterKey)
+	if len(x.order) > 2*len(x.letters) {
+		x.order = x.sorted()
+	}
 	rest := x.clients[l.client]
 	if rest[0] == l { // usually: the others need not move
 		rest = rest[1:]
@@ -204,11 +229,12 @@ func (d *deadLog) admit(m *message, passOn bool) (known, waits bool) {
 	return false, first.log != m.log || first.number < m.Number
 }
 
-// counts returns how many letters are refused, and how many wait or are being retried.
-func (d *deadLog) counts() (refused, queued int) {
+// counts returns how many letters are refused, how many wait or are being retried, and how many damaged places the log
+// has.
+func (d *deadLog) counts() (refused, queued, damaged int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.index.refused, d.index.queued
+	return d.index.refused, d.index.queued, d.damaged
 }
 
 // keep stores the refused and waiting messages of a batch, and those that a retry has delivered as done.
@@ -339,23 +365,39 @@ func (d *deadLog) due(most int, passOn bool) (all []*letter) {
 	if d.index.queued == 0 {
 		return nil
 	}
-	for _, letters := range d.index.clients {
-		before := len(all)
-		for _, l := range letters {
-			if l.state == refused && passOn {
-				continue
-			}
-			if l.state == refused || len(all)-before == most {
-				break
-			}
+	held := map[string]bool{}
+	for l := range d.index.all() {
+		switch {
+		case len(all) == most:
+			return all
+		case l.state == refused:
+			held[l.client] = !passOn
+		case !held[l.client]:
 			all = append(all, l)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *letter) int { return cmp.Compare(a.pos, b.pos) })
-	return all[:min(most, len(all))]
+	return all
 }
 
-// load reads letters' messages, in the order of the dead-letter log. Those that were trimmed are left out.
+// take loads letters. Those of which the log has lost the message are forgotten.
+func (d *deadLog) take(ctx context.Context, letters []*letter) ([]message, error) {
+	all, err := load(ctx, d.log, letters)
+	if err != nil || len(all) == len(letters) {
+		return all, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range letters {
+		is := func(m message) bool { return l.letterKey == letterKey{m.log, m.Number} }
+		if d.index.letters[l.letterKey] == l && !slices.ContainsFunc(all, is) {
+			d.lost(fmt.Errorf("message %s of client %s", commandline.FormatNumber(l.number), l.client))
+			d.index.set(l, dropped, "", time.Now())
+		}
+	}
+	return all, nil
+}
+
+// load reads letters' messages, in the order of the dead-letter log. Those that were trimmed or lost are left out.
 func load(ctx context.Context, log journal.Reader, letters []*letter) ([]message, error) {
 	if len(letters) == 0 {
 		return nil, nil
@@ -366,7 +408,7 @@ func load(ctx context.Context, log journal.Reader, letters []*letter) ([]message
 		wanted[l.letterKey], first = true, min(first, l.pos)
 	}
 	all, enough := []message(nil), errors.New("enough")
-	err := walk(ctx, log, first, func() {}, func(_ uint64, e entry, meta journal.Record, m *journal.Record) error {
+	err := walk(ctx, log, first, func() {}, func(error) {}, func(_ uint64, e entry, meta journal.Record, m *journal.Record) error {
 		key, _, err := e.parse(meta)
 		if err != nil || m == nil || !wanted[key] {
 			return err
@@ -410,8 +452,9 @@ func (d *deadLog) shorten(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range d.index.letters {
+	for l := range d.index.all() {
 		next = min(next, l.pos)
+		break
 	}
 	d.trimmed = time.Now()
 	return d.log.Trim(ctx, next)
@@ -419,9 +462,15 @@ func (d *deadLog) shorten(ctx context.Context) error {
 
 func (d *deadLog) close() error { return d.log.Close() }
 
-// sorted returns the letters, the oldest first.
-func (x *deadIndex) sorted() []*letter {
-	return slices.SortedFunc(maps.Values(x.letters), func(a, b *letter) int {
-		return cmp.Or(cmp.Compare(a.pos, b.pos), cmp.Compare(a.number, b.number))
-	})
+// all returns the letters, the oldest first.
+func (x *deadIndex) all() iter.Seq[*letter] {
+	return func(yield func(*letter) bool) {
+		for _, l := range x.order {
+			if l.state != done && l.state != dropped && !yield(l) {
+				return
+			}
+		}
+	}
 }
+
+func (x *deadIndex) sorted() []*letter { return slices.Collect(x.all()) }

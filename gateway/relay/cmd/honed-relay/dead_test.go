@@ -4,6 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +47,7 @@ func TestDeadLog(t *testing.T) {
 	}
 	check := func(want int) {
 		t.Helper()
-		if refused, queued := d.counts(); refused != 1 || queued != 2 {
+		if refused, queued, _ := d.counts(); refused != 1 || queued != 2 {
 			t.Fatal(refused, queued)
 		}
 		loaded, err := load(t.Context(), d.log, d.index.sorted())
@@ -97,7 +102,7 @@ func TestDeadLogOrder(t *testing.T) {
 			t.Fatal(len(due), err)
 		}
 	}
-	if _, queued := d.counts(); queued != 0 || len(d.index.clients) != 0 {
+	if _, queued, _ := d.counts(); queued != 0 || len(d.index.clients) != 0 {
 		t.Errorf("%d letters are left", queued)
 	}
 }
@@ -138,7 +143,7 @@ func TestDeadLogDecisions(t *testing.T) {
 	if o := d.carryOut(t.Context(), decision{State: "dropped", Numbers: []uint64{1, 2}}); o.Changed != 2 || o.Error != "" {
 		t.Fatal(o)
 	}
-	if o := d.carryOut(t.Context(), decision{State: "dropped", Numbers: []uint64{2}}); !strings.Contains(o.Error, "no message 0.2") {
+	if o := d.carryOut(t.Context(), decision{State: "dropped", Numbers: []uint64{2}}); !strings.Contains(o.Error, "no refused message 0.2") {
 		t.Error(o)
 	}
 	if o := d.carryOut(t.Context(), decision{State: "buried", All: true}); !strings.Contains(o.Error, "no decision") {
@@ -185,7 +190,7 @@ func TestDeadLogTrim(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer log.Close()
-			index, err := readDead(t.Context(), log)
+			index, err := readDead(t.Context(), log, nil)
 			if err != nil || len(index.letters) != 3 {
 				t.Fatal(len(index.letters), err)
 			}
@@ -194,7 +199,7 @@ func TestDeadLogTrim(t *testing.T) {
 				if loaded, err := load(t.Context(), log, index.sorted()); err != nil || len(loaded) == 0 || loaded[0].Number != 100 {
 					t.Errorf("%d letters are left for a reader: %v", len(loaded), err)
 				}
-				if index, err = readDead(t.Context(), log); err != nil {
+				if index, err = readDead(t.Context(), log, nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -328,5 +333,155 @@ func TestStats(t *testing.T) {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the metrics lack %s:\n%s", want, &text)
 		}
+	}
+}
+
+// kept stores messages as refused (upper case) or waiting ones, by the letters of their clients, and returns the log.
+func kept(t *testing.T, dir, clients string) *deadLog {
+	t.Helper()
+	d := openTestDead(t, dir)
+	for i, client := range clients {
+		m := letterOf(uint64(i+1), waiting, bytes.Repeat([]byte{byte('1' + i)}, 100))
+		if m.Client = strings.ToLower(string(client)); m.Client != string(client) {
+			m.state = refused
+		}
+		if _, err := d.keep(t.Context(), &batch{messages: []message{m}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+// numbers are those of letters.
+func numbers(letters []*letter) (all string) {
+	for _, l := range letters {
+		all += fmt.Sprint(l.number, " ")
+	}
+	return strings.TrimSpace(all)
+}
+
+// TestDeadDrop: what waits behind a refused message is given up only if that is said; otherwise it is delivered.
+func TestDeadDrop(t *testing.T) {
+	const letters = "AabBaA" // 1 and 4 are refused first; 2, 5 and 3 wait, 6 was passed on
+	for _, c := range []struct {
+		what      decision
+		left, due string
+		says      string
+	}{
+		{decision{All: true}, "2 3 5", "2 3 5", ""},
+		{decision{Client: "a"}, "2 3 4 5", "2 3 5", ""},
+		{decision{Client: "a", Waiting: true}, "3 4", "3", ""},
+		{decision{All: true, Waiting: true}, "", "", ""},
+		{decision{Numbers: []uint64{1, 4}}, "2 3 5 6", "2 3 5", ""},
+		{decision{Numbers: []uint64{2}, Waiting: true}, "1 3 4 5 6", "3", ""},
+		{decision{Numbers: []uint64{1, 2}}, "1 2 3 4 5 6", "3", "no refused message 0.2; nothing was changed"},
+	} {
+		d := kept(t, t.TempDir(), letters)
+		c.what.State = "dropped"
+		o := d.carryOut(t.Context(), c.what)
+		left := d.index.sorted()
+		if numbers(left) != c.left || numbers(d.due(10, false)) != c.due || !strings.Contains(o.Error, c.says) || o.Changed != len(letters)-len(left) {
+			t.Errorf("%+v: %+v; left %s, due %s; want %s and %s", c.what, o, numbers(left), numbers(d.due(10, false)), c.left, c.due)
+		}
+		d.close()
+	}
+}
+
+// flip damages the first occurrence of text in the files of a folder.
+func flip(t *testing.T, dir, text string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			continue // a socket
+		}
+		defer f.Close()
+		data, err := io.ReadAll(f)
+		if at := bytes.Index(data, []byte(text)); err == nil && at >= 0 {
+			if _, err := f.WriteAt([]byte{data[at] ^ 1}, int64(at)); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("no file has %q", text)
+}
+
+// copied copies the files of a dead-letter log, as they are after a kill while it is open.
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestDeadLogDamaged: damage costs the letters that it hits, also at the end, which the log is known to have reached. It
+// is named, and everything else goes on.
+func TestDeadLogDamaged(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		for number, left := range []string{"2 3 4", "1 3 4", "1 2 4", "1 2 3"} {
+			t.Run(fmt.Sprint("killed ", killed, " ", number+1), func(t *testing.T) {
+				dir := t.TempDir()
+				d := kept(t, dir, "AaBb")
+				damaged := copied(t, dir)
+				d.close()
+				if d = openTestDead(t, damaged); !killed {
+					d.close()
+				}
+				damaged = copied(t, damaged)
+				if killed {
+					d.close()
+				}
+				flip(t, damaged, strings.Repeat(fmt.Sprint(number+1), 100))
+				if number < 3 || !killed { // else a log cannot be read before it was opened
+					var out, errs bytes.Buffer
+					code := run(soon(t), []string{"dead", "list", "--all", "--json", "--data", damaged}, &out, &errs)
+					says := fmt.Sprintf("messages in it are lost: journal: the envelope at position %d is lost", number+1)
+					if code != 0 || strings.Count(out.String(), "\n") != 3 || !strings.Contains(errs.String(), says) {
+						t.Errorf("%d %s%s", code, &out, &errs)
+					}
+				}
+				var logged bytes.Buffer
+				d, err := openDead(t.Context(), damaged, 100, 0, slog.New(slog.NewTextHandler(&logged, nil)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer d.close()
+				if got := numbers(d.index.sorted()); got != left {
+					t.Errorf("%s are left; want %s", got, left)
+				}
+				if _, _, n := d.counts(); n != 1 || !strings.Contains(logged.String(), "messages in it are lost") {
+					t.Errorf("%d places; %s", n, &logged)
+				}
+				if o := d.carryOut(t.Context(), decision{State: "retried", All: true}); o.Error != "" {
+					t.Error(o)
+				}
+				if o := d.carryOut(t.Context(), decision{State: "dropped", All: true, Waiting: true}); o.Error != "" || o.Changed != 3 {
+					t.Error(o)
+				}
+			})
+		}
+	}
+}
+
+// TestDeadLetterLost: a letter whose message is damaged while the relay runs does not hold up the others.
+func TestDeadLetterLost(t *testing.T) {
+	dir := t.TempDir()
+	d := kept(t, dir, "abca")
+	defer d.close()
+	flip(t, dir, "1111")
+	var out bytes.Buffer
+	r := &relay{sink: &printer{to: &out}, longest: time.Second, dead: d, messages: 1}
+	if err := r.release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if refused, queued, damaged := d.counts(); strings.Count(out.String(), "\n") != 3 || refused+queued != 0 || damaged != 1 {
+		t.Errorf("%d left, %d damaged:\n%s", refused+queued, damaged, &out)
 	}
 }

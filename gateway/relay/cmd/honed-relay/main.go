@@ -19,7 +19,7 @@ Usage:
   honed-relay dead list [flags]   list the messages that the destination refused
   honed-relay dead show NUMBER    print one of them with its data
   honed-relay dead retry NUMBER…  deliver them again, and what waits behind them
-  honed-relay dead drop NUMBER…   give them up; what waits behind them is delivered
+  honed-relay dead drop NUMBER…   give refused ones up; what waits behind them is delivered
   honed-relay version             print the version
 
 Destinations:
@@ -64,7 +64,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "honed-relay %s, %s, %s/%s\n", commandline.Version(release), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	case "dead":
-		return dead(ctx, args[1:], stdout)
+		return dead(ctx, args[1:], stdout, stderr)
 	}
 	if verb != "" && verb[0] == '-' {
 		return serve(ctx, args, stdout, stderr)

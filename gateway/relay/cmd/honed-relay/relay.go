@@ -186,9 +186,13 @@ func (r *relay) acknowledge(ctx context.Context, p gateway.Position) error {
 // release delivers the letters that an operator wants retried, and those that no longer wait.
 func (r *relay) release(ctx context.Context) error {
 	for {
-		letters, err := load(ctx, r.dead.log, r.dead.due(r.messages, r.passOn))
-		if err != nil || len(letters) == 0 {
+		due := r.dead.due(r.messages, r.passOn)
+		letters, err := r.dead.take(ctx, due)
+		switch {
+		case err != nil || len(due) == 0:
 			return err
+		case len(letters) == 0:
+			continue // lost or dropped meanwhile
 		}
 		b := &batch{again: true, passOn: r.passOn, messages: letters}
 		if err := r.deliver(ctx, b); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,16 @@ type decision struct {
 	Numbers []uint64 `json:"numbers,omitempty"`
 	Client  string   `json:"client,omitempty"`
 	All     bool     `json:"all,omitempty"`
+	Waiting bool     `json:"waiting,omitempty"` // also those that wait, or are being retried
+}
+
+// names returns a function that says whether a decision names a letter.
+func (d *decision) names() func(*letter) bool {
+	numbers := map[uint64]bool{}
+	for _, n := range d.Numbers {
+		numbers[n] = true
+	}
+	return func(l *letter) bool { return d.All || numbers[l.number] || d.Client != "" && d.Client == l.client }
 }
 
 // outcome is what became of a decision.
@@ -44,13 +55,14 @@ Usage:
   honed-relay dead list [--client C] [--all] [--json]   what was refused and why; --all: and what waits
   honed-relay dead show NUMBER                          one message, with its data
   honed-relay dead retry NUMBER… | --client C | --all   deliver refused ones again, and then what waits behind them
-  honed-relay dead drop NUMBER… | --client C | --all    give messages up; what waits behind them is delivered
+  honed-relay dead drop NUMBER… | --client C | --all    give refused ones up; what waits behind them is delivered
+  honed-relay dead drop … --waiting                     show what waits, too, ask, and give all of it up
 
 They take --data, the folder of the relay, which may run or not. honed-relay dead VERB --help lists a verb's flags.
 `
 
 // dead is honed-relay dead.
-func dead(ctx context.Context, args []string, stdout io.Writer) error {
+func dead(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	verb := ""
 	if len(args) > 0 {
 		verb, args = args[0], args[1:]
@@ -63,10 +75,16 @@ func dead(ctx context.Context, args []string, stdout io.Writer) error {
 	flags, config := commandline.New("honed-relay dead " + verb)
 	folder := flags.String("data", "honed-relay-data", "`FOLDER` of the dead-letter log")
 	asJSON := flags.Bool("json", false, "print JSON, one line for each message")
-	all, client := new(bool), new(string)
+	all, client, unseen, yes := new(bool), new(string), new(bool), new(bool)
 	if verb != "show" {
-		flags.BoolVar(all, "all", false, map[string]string{"list": "list also those that wait behind a refused one"}[verb])
-		flags.StringVar(client, "client", "", "only those of this client")
+		flags.BoolVar(all, "all", false, map[string]string{
+			"list": "list also those that wait behind a refused one", "retry": "deliver all refused ones again", "drop": "give all refused ones up",
+		}[verb])
+		flags.StringVar(client, "client", "", "only those of this `CLIENT`")
+	}
+	if verb == "drop" {
+		flags.BoolVar(unseen, "waiting", false, "give up also those that wait behind a refused one or are being retried: shows them and asks")
+		flags.BoolVar(yes, "yes", false, "with --waiting: do not ask")
 	}
 	words := len(args)
 	if verb == "list" {
@@ -85,19 +103,24 @@ func dead(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	switch verb {
 	case "list":
-		return listDead(ctx, *folder, *client, *all, *asJSON, stdout)
+		return listDead(ctx, *folder, *client, *all, *asJSON, stdout, stderr)
 	case "show":
 		if len(numbers) != 1 {
 			return commandline.UsageError{Err: errors.New("give the number of one message, as honed-relay dead list prints it")}
 		}
-		return showDead(ctx, *folder, numbers[0], stdout)
+		return showDead(ctx, *folder, numbers[0], stdout, stderr)
 	case "retry", "drop":
 		given := map[bool]int{true: 1}
 		if given[len(numbers) > 0]+given[*client != ""]+given[*all] != 1 {
 			return commandline.UsageError{Err: errors.New("give numbers, --client or --all")}
 		}
-		d := decision{State: map[string]state{"retry": retried, "drop": dropped}[verb].String(), Numbers: numbers, Client: *client, All: *all}
-		return decide(ctx, *folder, d, *asJSON, stdout)
+		d := decision{State: map[string]state{"retry": retried, "drop": dropped}[verb].String(), Numbers: numbers, Client: *client, All: *all, Waiting: *unseen}
+		if d.Waiting && !*yes {
+			if err := confirm(ctx, *folder, &d, stderr); err != nil {
+				return err
+			}
+		}
+		return decide(ctx, *folder, d, *asJSON, stdout, stderr)
 	}
 	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use dead list, show, retry or drop", "dead "+verb)}
 }
@@ -110,14 +133,16 @@ type deadLine struct {
 	line
 }
 
-// readDeadLines returns the open letters that pick chooses, the oldest first.
-func readDeadLines(ctx context.Context, folder string, pick func(*letter) bool) (all []deadLine, waiting int, err error) {
+// readDeadLines returns the open letters that pick chooses, the oldest first. It says on stderr what is damaged.
+func readDeadLines(ctx context.Context, folder string, pick func(*letter) bool, stderr io.Writer) (all []deadLine, waiting int, err error) {
 	log, err := journal.OpenReader(folder, nil)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer log.Close()
-	index, err := readDead(ctx, log)
+	index, err := readDead(ctx, log, func(err error) {
+		fmt.Fprintln(stderr, "honed-relay: the dead-letter log is damaged; messages in it are lost:", err)
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -133,31 +158,77 @@ func readDeadLines(ctx context.Context, folder string, pick func(*letter) bool) 
 	return all, index.queued, nil
 }
 
-func listDead(ctx context.Context, folder, client string, all, asJSON bool, stdout io.Writer) error {
+func listDead(ctx context.Context, folder, client string, all, asJSON bool, stdout, stderr io.Writer) error {
 	lines, queued, err := readDeadLines(ctx, folder, func(l *letter) bool {
 		return (client == "" || l.client == client) && (all || l.state == refused)
-	})
+	}, stderr)
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
 	}
 	if asJSON {
 		return printJSON(stdout, lines)
 	}
-	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NUMBER\tSTATE\tCLIENT\tEPOCH\tSEQ\tBYTES\tSINCE\tREASON")
-	for _, l := range lines {
-		reason, _, _ := strings.Cut(l.Reason, "\n")
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", l.Number, l.State, l.Client, l.Epoch, l.Seq, len(l.Data), l.Since.Format(time.RFC3339), reason)
-	}
-	if err := table.Flush(); err != nil || all || queued == 0 {
+	if err := printTable(stdout, lines); err != nil || all || queued == 0 {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "%d more wait behind these or are being retried: --all lists them\n", queued)
 	return err
 }
 
-func showDead(ctx context.Context, folder string, number uint64, stdout io.Writer) error {
-	lines, _, err := readDeadLines(ctx, folder, func(l *letter) bool { return l.number == number })
+func printTable(stdout io.Writer, lines []deadLine) error {
+	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NUMBER\tSTATE\tCLIENT\tEPOCH\tSEQ\tBYTES\tSINCE\tREASON")
+	for _, l := range lines {
+		reason, _, _ := strings.Cut(l.Reason, "\n")
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", l.Number, l.State, l.Client, l.Epoch, l.Seq, len(l.Data), l.Since.Format(time.RFC3339), reason)
+	}
+	return table.Flush()
+}
+
+// confirm shows what a decision is about, asks, and narrows it to what was shown.
+func confirm(ctx context.Context, folder string, d *decision, stderr io.Writer) error {
+	stdin, err := os.Stdin.Stat()
+	null, err2 := os.Stat(os.DevNull)
+	switch {
+	case errors.Join(err, err2) != nil:
+		return errors.Join(err, err2)
+	case stdin.Mode()&os.ModeCharDevice == 0 || os.SameFile(stdin, null):
+		return commandline.UsageError{Err: errors.New("--waiting gives up messages that may never have been tried, and standard input is no terminal to ask on; add --yes")}
+	}
+	lines, _, err := readDeadLines(ctx, folder, d.names(), stderr)
+	if err != nil || len(lines) == 0 {
+		return commandline.OrInterrupted(ctx, err)
+	}
+	if err := printTable(stderr, lines); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "Give up these %d messages? [y/N] ", len(lines))
+	answer := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(text))
+	}()
+	select {
+	case <-ctx.Done():
+		return commandline.ErrInterrupted
+	case said := <-answer:
+		if said != "y" && said != "yes" {
+			return errors.New("not confirmed; nothing was changed")
+		}
+	}
+	d.Numbers, d.Client, d.All = nil, "", false
+	for _, l := range lines {
+		n, err := commandline.ParseNumber(l.Number)
+		if err != nil {
+			return err
+		}
+		d.Numbers = append(d.Numbers, n)
+	}
+	return nil
+}
+
+func showDead(ctx context.Context, folder string, number uint64, stdout, stderr io.Writer) error {
+	lines, _, err := readDeadLines(ctx, folder, func(l *letter) bool { return l.number == number }, stderr)
 	if err == nil && len(lines) == 0 {
 		err = fmt.Errorf("the dead-letter log has no message %s that is refused or waits", commandline.FormatNumber(number))
 	}
@@ -179,7 +250,7 @@ func printJSON(stdout io.Writer, lines []deadLine) error {
 }
 
 // decide has the relay that runs carry out a decision, or does it itself if none does.
-func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout io.Writer) error {
+func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout, stderr io.Writer) error {
 	if _, err := os.Stat(folder); err != nil {
 		return err // a new log is not wanted
 	}
@@ -191,6 +262,9 @@ func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout 
 		err = errors.Join(json.NewEncoder(conn).Encode(d), json.NewDecoder(conn).Decode(&o))
 	} else if log, opened := openDead(ctx, folder, 1, 0, nil); opened == nil {
 		o = log.carryOut(ctx, d)
+		if log.damaged > 0 {
+			fmt.Fprintf(stderr, "honed-relay: the dead-letter log is damaged in %d places; honed-relay dead list names them\n", log.damaged)
+		}
 		err = log.close()
 	} else {
 		err = opened
@@ -213,18 +287,15 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var letters []*letter
-	found := map[uint64]bool{}
-	for _, l := range d.index.sorted() {
-		named := slices.Contains(what.Numbers, l.number)
-		if named || what.Client != "" && what.Client == l.client || what.All {
-			if found[l.number] = true; s == dropped || l.state == refused {
-				letters = append(letters, l)
-			}
+	found, named := map[uint64]bool{}, what.names()
+	for l := range d.index.all() {
+		if named(l) && (l.state == refused || what.Waiting) {
+			letters, found[l.number] = append(letters, l), true
 		}
 	}
 	for _, n := range what.Numbers {
 		if !found[n] {
-			return outcome{Error: fmt.Sprintf("the dead-letter log has no message %s that is refused or waits; nothing was changed", commandline.FormatNumber(n))}
+			return outcome{Error: fmt.Sprintf("the dead-letter log has no refused message %s; nothing was changed. drop --waiting gives up one that waits", commandline.FormatNumber(n))}
 		}
 	}
 	if s == pending {

@@ -445,14 +445,14 @@ func TestDeadBytes(t *testing.T) {
 	send("a")
 	send("b")
 	some := full(start())
-	verb(t, data, "drop", "--client", "b")
+	verb(t, data, "drop", "--client", "b", "--waiting", "--yes")
 	verb(t, data, "retry", "--client", "a")
 	healed.Store(true)
 	r := start()
 	letters(r, 80-some)
 	send("c")
 	more := full(r)
-	verb(t, data, "drop", "--all")
+	verb(t, data, "drop", "--all", "--waiting", "--yes")
 	letters(start(), 80-some+40-more)
 }
 
