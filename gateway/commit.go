@@ -15,6 +15,7 @@ import (
 func (s *Server) commit() {
 	defer close(s.done)
 	defer s.endReaders()
+	defer s.abandon()
 	s.readers.workers.Go(s.ticking)
 	var acks framed.Batch
 	if err := s.bury(); err != nil {
@@ -27,8 +28,11 @@ func (s *Server) commit() {
 			break
 		}
 		err := s.store(p, &acks)
-		if err == nil && s.checkpointDue(p) {
-			err = s.checkpoint()
+		if err == nil && (s.saving != nil || s.checkpointDue(p)) {
+			err = s.save()
+		}
+		if s.saving != nil {
+			s.queue.ask(func(*pack) {}) // for the next part
 		}
 		if err != nil {
 			s.fail(err)
@@ -107,7 +111,7 @@ func (s *Server) storeRecords(p *pack) error {
 		return nil
 	}
 	whole := p.records.Bytes()
-	return s.untilFirst(maxConflicts, func() error {
+	return s.untilFirst(func() error {
 		envelope, left, err := p.live(whole, n)
 		if len(envelope) < len(whole) {
 			s.leftOut(p)
@@ -122,9 +126,6 @@ func (s *Server) storeRecords(p *pack) error {
 		return err
 	})
 }
-
-// maxConflicts bounds the retries when other servers append first.
-const maxConflicts = 1000
 
 // conflicts reports whether err means only that something else was appended first.
 func (s *Server) conflicts(err error) bool {

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,7 +21,7 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 	if err := s.followOthers(); err != nil {
 		return err
 	}
-	return s.untilFirst(maxConflicts, func() error {
+	return s.untilFirst(func() error {
 		claims := s.decide(requests)
 		if len(claims) > 0 {
 			if err := s.appendStates(0, 0, claims, nil); err != nil {
@@ -180,22 +182,36 @@ func (s *Server) followOthers() error {
 	return nil
 }
 
-// untilFirst calls try, which appends to the log, again after whatever was appended before it, up to some
-// number of times.
-func (s *Server) untilFirst(times int, try func() error) error {
-	for range times {
-		if err := try(); !s.conflicts(err) {
+// untilFirst calls try, which appends to the log, again after whatever was appended before it. It gives up when the log
+// has refused the next position for AppendTime and shows nothing there.
+func (s *Server) untilFirst(try func() error) error {
+	for since, at := time.Now(), s.next; ; {
+		err := try()
+		if !s.conflicts(err) {
 			return err
 		}
 		if err := s.follow(); err != nil {
 			return err
 		}
+		if s.next == at && errors.Is(err, journal.ErrConflict) { // the other's envelope may be in flight
+			brief, cancel := context.WithTimeout(s.ctx, conflictTime)
+			s.Log.Wait(brief, at)
+			cancel()
+			if err := s.follow(); err != nil {
+				return err
+			}
+		}
+		switch {
+		case s.next > at:
+			since, at = time.Now(), s.next
+		case time.Since(since) > s.AppendTime:
+			return fmt.Errorf("the log has refused position %d for %v and shows no envelope there", at, s.AppendTime)
+		}
 	}
-	return errOvertaken
 }
 
-// errOvertaken means that something else was appended first each time. It reads as what it wraps.
-var errOvertaken = fmt.Errorf("%w", journal.ErrConflict)
+// conflictTime is how long a server that has lost a race waits for the other's envelope before it tries again.
+const conflictTime = 250 * time.Millisecond
 
 // learn returns the session to which an entry of the log applies; nil: the entry says nothing
 // new. queue.mu is held.

@@ -84,22 +84,6 @@ func (s *Server) tick() {
 	s.queue.ask(func(p *pack) { p.tick = true })
 }
 
-// checkpointDue reports whether a checkpoint is to follow a pack: one was asked for, or so much was stored
-// since the newest one, but at least as much as one has, so that checkpoints are at most half of the log; or
-// that is older than a quarter of the expiry, so that quiet servers forget sessions as well, and servers of
-// one log know about each other's clients.
-func (s *Server) checkpointDue(p *pack) bool {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	if p.tick && s.readClock()-s.checkpointed >= s.Expiry.Milliseconds()/checkpointsPerExpiry {
-		return true
-	}
-	return (p.checkpoint || s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes) && s.since.bytes >= int64(len(s.sessions.byClient)*stateBytes)
-}
-
-// stateBytes is about how large a session is in a checkpoint.
-const stateBytes = 64
-
 // storeClock stores the clock before a pack if log time was moved by more than running time, and
 // every hour, and how far the log may be trimmed. Recovery learns from it how long the servers have run.
 func (s *Server) storeClock(p *pack) error {
@@ -117,7 +101,7 @@ func (s *Server) storeClock(p *pack) error {
 		s.trimmed, due = to, true
 	}
 	if due {
-		err := s.untilFirst(maxConflicts, func() error { return s.appendStates(0, 0, nil, nil) })
+		err := s.untilFirst(func() error { return s.appendStates(0, 0, nil, nil) })
 		if err != nil {
 			return err
 		}

@@ -160,7 +160,7 @@ func (s *Server) ForgetSession(ctx context.Context, client string) error {
 		return err
 	}
 	return s.order(ctx, &change{run: func() error {
-		return s.untilFirst(maxConflicts, func() error {
+		return s.untilFirst(func() error {
 			s.queue.mu.Lock()
 			known := s.sessions.byClient[client]
 			if known != nil {

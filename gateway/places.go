@@ -130,7 +130,7 @@ func (s *Server) change(c *change) error {
 	if err := s.followOthers(); err != nil {
 		return err
 	}
-	return s.untilFirst(maxConflicts, func() error {
+	return s.untilFirst(func() error {
 		s.queue.mu.Lock()
 		running, base := s.readClock(), s.queue.base
 		s.queue.mu.Unlock()

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,129 +8,6 @@ import (
 
 	"github.com/hone-go/hone/gateway/journal"
 )
-
-// state returns a session as the log stores it. Seen is relative: appendStates adds the time.
-func (known *session) state(age int64, claim bool) journal.State {
-	return journal.State{
-		Client: known.client, Epoch: known.epoch, Last: known.durable.Load(), Claim: claim,
-		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance, Holed: known.holed,
-	}
-}
-
-// checkpoint writes all sessions to the log and forgets the expired ones. Only the committer
-// may call it: then session.durable matches the log.
-func (s *Server) checkpoint() error {
-	err := s.untilFirst(maxCheckpoints, s.writeCheckpoint)
-	if err == errOvertaken {
-		s.log.Warn("no checkpoint written: other servers kept appending; the next start reads more of the log")
-		return nil
-	}
-	return err
-}
-
-// maxCheckpoints bounds the attempts when other servers interrupt a checkpoint.
-const maxCheckpoints = 20
-
-func (s *Server) writeCheckpoint() error {
-	states, expired := s.statesNow()
-	begins := uint64(0)
-	for part := journal.First; ; part = 0 {
-		n, forgotten := min(len(states), statesPerEnvelope), min(len(expired), statesPerEnvelope)
-		if n == len(states) && forgotten == len(expired) {
-			part |= journal.Last
-		}
-		if part&journal.First != 0 {
-			begins = s.next
-		}
-		if err := s.appendStates(part, begins, states[:n], expired[:forgotten]); err != nil {
-			return err
-		}
-		states, expired = states[n:], expired[forgotten:]
-		if part&journal.Last != 0 {
-			break
-		}
-	}
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	s.queue.base = begins
-	s.checkpointed = s.clock.running
-	s.since.envelopes, s.since.bytes = 0, 0
-	return nil
-}
-
-// statesPerEnvelope keeps an envelope of states and forgettings under 512 KiB.
-const statesPerEnvelope = 2000
-
-// appendStates stores states, with the clock, and forgets the expired sessions. They are
-// part of the checkpoint that begins at a position; with part 0, of none.
-func (s *Server) appendStates(part journal.Part, begins uint64, states []journal.State, expired []*session) error {
-	var e journal.Encoder
-	s.queue.mu.Lock()
-	running := s.readClock()
-	clock := journal.Clock{Time: s.clock.time, Highest: s.sessions.highest, Skipped: s.clock.skipped}
-	base, at := s.queue.base, s.next
-	if part&journal.Last != 0 { // it is complete with this envelope: a start after it reads no older one
-		base = begins
-	}
-	e.BeginCheckpoint(part, base)
-	s.queue.mu.Unlock()
-	err := e.Clock(clock)
-	if s.trimmed > 0 && part != journal.Last {
-		err = cmp.Or(err, e.Trim(s.trimmed))
-	}
-	id := [16]byte{}
-	if part&journal.First != 0 {
-		err = cmp.Or(err, s.appendPlaces(&e, running, &id))
-	}
-	for _, state := range states {
-		state.Seen += clock.Time
-		err = cmp.Or(err, e.State(&state))
-	}
-	for _, known := range expired {
-		err = cmp.Or(err, e.Forgetting(&journal.Forgetting{Client: known.client, Epoch: known.epoch}))
-	}
-	if err == nil {
-		err = s.appendNext(e.Bytes(), true)
-	}
-	if err != nil {
-		return err
-	}
-	if s.next != at+1 {
-		return fmt.Errorf("gateway: a checkpoint was stored at position %d instead of %d", s.next-1, at)
-	}
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	s.clock.skipped -= clock.Skipped
-	s.readers.identified(id)
-	s.noted = s.clock.running
-	for _, known := range expired {
-		delete(s.sessions.byClient, known.client)
-	}
-	return nil
-}
-
-// statesNow returns the states of the sessions, and the sessions that have expired.
-func (s *Server) statesNow() (states []journal.State, expired []*session) {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	now := s.readClock()
-	expiry := s.Expiry.Milliseconds()
-	if s.Shared { // what another server wrote about its clients before it crashed may be so old
-		expiry += expiry / checkpointsPerExpiry
-	}
-	states = make([]journal.State, 0, len(s.sessions.byClient))
-	for _, known := range s.sessions.byClient {
-		if known.link != nil {
-			known.seen = now
-		}
-		if now-known.seen > expiry && known.accepted == known.durable.Load() {
-			expired = append(expired, known)
-			continue
-		}
-		states = append(states, known.state(now-known.seen, false))
-	}
-	return states, expired
-}
 
 // recover rebuilds the sessions and the clock from the log. It starts at the newest complete
 // checkpoint, whose position every envelope has. It forgets nobody: only the log does.
@@ -358,7 +234,7 @@ func (s *Server) bury() error {
 	s.log.Warn("the operator has accepted the loss of envelopes", "first", s.accepted[0], "last", s.accepted[len(s.accepted)-1])
 	for left := s.accepted; len(left) > 0; {
 		n := min(len(left), statesPerEnvelope)
-		err := s.untilFirst(maxConflicts, func() error {
+		err := s.untilFirst(func() error {
 			var e journal.Encoder
 			e.Begin(s.queue.base)
 			for _, pos := range left[:n] {
@@ -383,6 +259,9 @@ func (s *Server) apply(pos uint64, envelope []byte) error {
 		return fmt.Errorf("envelope %d: %w", pos, err)
 	}
 	s.learn(pos, envelope, e)
+	if e.Part&journal.First != 0 { // the other server is writing a checkpoint
+		s.since.envelopes, s.since.bytes = 0, 0
+	}
 	return nil
 }
 
@@ -424,10 +303,7 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 	s.trimmed = max(s.trimmed, e.Trimmed())
 	s.since.envelopes++
 	s.since.bytes += int64(len(envelope))
-	if e.Base > s.queue.base { // another server's checkpoint is complete
-		s.queue.base = e.Base
-		s.since.envelopes, s.since.bytes = 0, 0
-	}
+	s.queue.base = max(s.queue.base, e.Base) // another server's checkpoint is complete
 	s.next = pos + 1
 	s.count.add(func(st *Stats) { st.Position = pos })
 }

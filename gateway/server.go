@@ -118,7 +118,8 @@ type Server struct {
 	now      func() (wall, mono int64) // milliseconds
 	clock    clock                     // queue.mu guards it and checkpointed
 
-	since struct { // the newest checkpoint; of the committer
+	saving *saving  // the checkpoint that is being written; of the committer
+	since  struct { // somebody began the newest checkpoint; of the committer
 		envelopes int
 		bytes     int64
 	}

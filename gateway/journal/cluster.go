@@ -66,9 +66,11 @@ type Cluster struct {
 	said   troubles
 	stream *stream
 	turn   turn
+	turns  turns
 	writer string // id of this process, for writerHeader
 	count  uint64 // Appends so far; under turn.mu
 	next   uint64 // position after the last one that the caller has read; under turn.mu
+	heard  uint64 // up to where the next Read need not ask; under turn.mu
 }
 
 // OpenCluster connects to the servers, comma-separated NATS URLs, and checks the configuration of
@@ -114,6 +116,11 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 	}
 	if !l.o.ReadOnly {
 		if err := l.o.checkConfig(info.Config); err != nil {
+			return err
+		}
+	}
+	if !l.o.ReadOnly {
+		if err := l.turns.join(nc, l.o.Stream, l.writer, l.turn.nudge); err != nil {
 			return err
 		}
 	}
@@ -212,6 +219,11 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	if l.mark != nil && l.mark.err() != nil {
 		return 0, l.turn.breaks(l.mark.err())
 	}
+	began := time.Now()
+	defer func() { l.turns.done(time.Since(began)) }()
+	if l.leave(ctx) {
+		return 0, ErrConflict
+	}
 	l.count++
 	return l.place(ctx, envelope, l.writer+"-"+strconv.FormatUint(l.count, 10), false)
 }
@@ -235,6 +247,7 @@ func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, unc
 			case ours:
 				return l.stored(pos), nil
 			}
+			l.lost(ctx)
 			return 0, ErrConflict
 		case refused(err, codeNoResources, codeNoStorage, codeStoreFailed) && !uncertain:
 			return 0, fmt.Errorf("%w: %w", ErrNoSpace, err)
@@ -263,6 +276,7 @@ func (l *Cluster) Failed() <-chan error {
 
 func (l *Cluster) stored(pos uint64) uint64 {
 	l.next = pos + 1
+	l.turns.stored(pos)
 	l.turn.tell(l.next, nil)
 	if l.mark != nil {
 		l.mark.pos.Store(pos)
@@ -332,6 +346,9 @@ func (l *Cluster) Close() error {
 }
 
 func (l *Cluster) release() {
+	if l.turns.idle != nil {
+		l.turns.idle.Stop()
+	}
 	if l.stream != nil {
 		l.stream.nc.Close()
 	}

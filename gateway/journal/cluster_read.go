@@ -15,7 +15,11 @@ import (
 // JetStream may store an envelope twice after an election. Read yields it once, and yields an
 // empty envelope of records in place of the duplicate.
 func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
-	known, err := l.read(ctx, from, each)
+	l.turn.mu.Lock()
+	said := l.heard
+	l.heard = 0
+	l.turn.mu.Unlock()
+	known, err := l.read(ctx, from, said, each)
 	if err != nil {
 		return err
 	}
@@ -28,14 +32,24 @@ func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, e
 
 // Peek is Read without the effect on Append: the caller need not learn from what it reads.
 func (l *Cluster) Peek(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
-	_, err := l.read(ctx, from, each)
+	_, err := l.read(ctx, from, 0, each)
 	return err
 }
 
-// read is Read without the effect on Append. It returns the position after the last envelope.
-func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) (uint64, error) {
-	first, next, err := l.bounds(ctx)
-	if err != nil {
+// read is Read without the effect on Append. It returns the position after the last envelope. If another writer has said
+// that all before position said will be stored in a moment, it reads up to there or for turnPatience, and asks nobody.
+func (l *Cluster) read(ctx context.Context, from, said uint64, each func(pos uint64, envelope []byte) error) (end uint64, err error) {
+	first, next := max(from, 2)-1, said
+	if from < said {
+		brief, cancel := context.WithTimeout(ctx, turnPatience)
+		defer cancel()
+		defer func(all context.Context) {
+			if errors.Is(err, context.DeadlineExceeded) && all.Err() == nil {
+				err = nil
+			}
+		}(ctx)
+		ctx = brief
+	} else if first, next, err = l.bounds(ctx); err != nil {
 		return 0, err
 	}
 	switch from = cmp.Or(from, first); {
@@ -45,6 +59,7 @@ func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, e
 		return next, nil
 	}
 	previous := ""
+	end = from
 	one := func(pos uint64, m *nats.Msg) error {
 		envelope, writer := m.Data, m.Header.Get(writerHeader)
 		if writer != "" && writer == previous {
@@ -54,6 +69,7 @@ func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, e
 		if pos < from {
 			return nil
 		}
+		end = pos + 1
 		return each(pos, envelope)
 	}
 	err = l.stream.read(ctx, max(from-1, first), next, one)
@@ -62,7 +78,7 @@ func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, e
 	if errors.As(err, &lost) && lost.First < from || errors.As(err, &trimmed) && trimmed.First <= from {
 		err = l.stream.read(ctx, from, next, one) // the one before it is gone, and what its writer was
 	}
-	return next, err
+	return end, err
 }
 
 // emptied returns an envelope without entries that has the base of another.

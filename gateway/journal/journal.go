@@ -120,6 +120,7 @@ type turn struct {
 
 	news    sync.Mutex
 	reached uint64        // every position before it is stored
+	said    uint64        // the same, by what another writer says
 	ended   error         // why nobody can append any more; nil: the log works
 	changed chan struct{} // closed when one of them changes; nil: nobody waits
 }
@@ -173,14 +174,32 @@ func (t *turn) tell(reached uint64, ended error) {
 	}
 }
 
+// nudge has those that wait look whether another writer is right in that every position before said is stored.
+func (t *turn) nudge(said uint64) {
+	t.news.Lock()
+	t.said = max(t.said, said)
+	t.news.Unlock()
+	t.tell(0, nil)
+}
+
+// heard returns up to where the log is stored by what another writer says, once.
+func (t *turn) heard() (said uint64) {
+	t.news.Lock()
+	defer t.news.Unlock()
+	said, t.said = t.said, 0
+	return said
+}
+
 // waitEvery is how often wait asks for an envelope of another process.
 const waitEvery = 100 * time.Millisecond
 
-// wait returns when the envelope at position pos is stored. If others may have stored it, ask reports that.
+// wait returns when the envelope at position pos is stored. If others may have stored it, ask reports that; without
+// ask, it is enough that another writer says so.
 func (t *turn) wait(ctx context.Context, pos uint64, ask func() bool) error {
+	soon := time.Millisecond
 	for due := ask != nil; ; {
 		t.news.Lock()
-		reached, ended := t.reached, t.ended
+		reached, said, ended := t.reached, t.said, t.ended
 		if t.changed == nil && reached <= pos {
 			t.changed = make(chan struct{})
 		}
@@ -191,12 +210,18 @@ func (t *turn) wait(ctx context.Context, pos uint64, ask func() bool) error {
 			return nil
 		case ended != nil:
 			return ended
-		case due && ask():
+		case ask == nil && pos < said:
+			return nil
+		case ask != nil && (due || pos < said) && ask():
 			t.tell(pos+1, nil)
 			return nil
 		}
 		var tick <-chan time.Time
-		if ask != nil {
+		switch {
+		case ask != nil && pos < said: // the nearest replica has not caught up
+			tick = time.After(soon)
+			soon = min(2*soon, waitEvery)
+		case ask != nil:
 			tick = time.After(waitEvery)
 		}
 		select {

@@ -140,8 +140,6 @@ func explain(err error) error {
 		return fmt.Errorf("%w; free some space, lower --reserve or raise --max-log, and restart honed", err)
 	case errors.Is(err, gateway.ErrOpen):
 		return fmt.Errorf("%w; give --tokens FILE or --client-ca FILE, or listen on 127.0.0.1", err)
-	case errors.Is(err, journal.ErrConflict):
-		return fmt.Errorf("%w: another honed writes to this log; restart honed, which then reads the other's records", err)
 	case errors.Is(err, journal.ErrBroken):
 		return fmt.Errorf("%w; restart honed: it recovers every acknowledged record", err)
 	}

@@ -1,0 +1,186 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// turns lets the writers of one stream append in turn. Without them, the writer that has just appended knows the
+// log's end before all others, and wins every race for the next position.
+//
+// A writer that has lost a race says that it wants the next position, in a message that the stream does not store. The
+// one that has the turn goes on for turnTime, while it has something to append, and then leaves the position to the
+// one that has waited longest. Turns only save time: when messages are lost or a writer stands still, the others race
+// as before, and JetStream decides.
+type turns struct {
+	nc              *nats.Conn
+	subject, writer string
+	idle            *time.Timer // ends a turn of which nothing more is made
+
+	mu    sync.Mutex
+	busy  bool              // an Append runs
+	last  uint64            // position of this writer's newest envelope; 0: none
+	holds bool              // it has the turn
+	began time.Time         // its turn
+	told  bool              // that it ends soon
+	want  map[string]uint64 // other writers that want a turn, and their last
+	soon  time.Time         // another writer's turn ends soon after that; zero: it has ended
+}
+
+// word is what a writer says about a position.
+type word int
+
+const (
+	wants word = 1 + iota // it wants that position
+	soon                  // its turn ends soon, and everything before that position is stored
+	ends                  // its turn ends, and everything before that position is stored, or will be in a moment
+)
+
+const (
+	turnSubject  = "honed.turn"           // without the stream's name
+	turnTime     = 50 * time.Millisecond  // handing over a turn takes about 5
+	turnIdle     = 2 * time.Millisecond   // at least, until a turn ends of which nothing more is made
+	turnPatience = 250 * time.Millisecond // a writer that stands still costs the others that much, once
+)
+
+// join takes part. stored is called when another writer says up to where the stream has envelopes.
+func (t *turns) join(nc *nats.Conn, stream, writer string, stored func(next uint64)) error {
+	t.nc, t.subject, t.writer, t.want = nc, turnSubject+"."+stream, writer, map[string]uint64{}
+	t.idle = time.AfterFunc(time.Hour, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.busy && t.holds && len(t.want) > 0 {
+			t.say(ends, t.last+1)
+		}
+	})
+	t.idle.Stop()
+	_, err := nc.Subscribe(t.subject, func(m *nats.Msg) {
+		var what word
+		var who string
+		var last, next uint64
+		if n, _ := fmt.Sscan(string(m.Data), &what, &who, &last, &next); n != 4 || who == writer {
+			return
+		}
+		t.mu.Lock()
+		if t.soon = (time.Time{}); what == wants {
+			t.want[who] = last
+			t.idle.Reset(turnIdle)
+		} else if before, is := t.want[who]; is && before < last {
+			delete(t.want, who)
+		}
+		if what == soon {
+			t.soon = time.Now()
+		}
+		t.mu.Unlock()
+		if what != wants {
+			stored(next)
+		}
+	})
+	return err
+}
+
+// say tells the others a word about a position; mu is held. Nobody relies on it, so an error does not matter.
+func (t *turns) say(what word, next uint64) {
+	t.holds = t.holds && what == soon
+	t.nc.Publish(t.subject, fmt.Appendf(nil, "%d %s %d %d", what, t.writer, t.last, next))
+}
+
+// stored notes this writer's newest envelope.
+func (t *turns) stored(pos uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if pos != t.last+1 {
+		t.began = time.Now()
+	}
+	if pos != t.last+1 || len(t.want) == 0 {
+		t.holds, t.told = true, false
+	}
+	t.last = pos
+}
+
+// done notes the end of an Append that has taken so long.
+func (t *turns) done(took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.busy = false; len(t.want) > 0 {
+		t.idle.Reset(min(max(took, turnIdle), turnTime))
+	}
+}
+
+// first returns the writers whose turn is before this one's; mu is held.
+func (t *turns) first() (all []string) {
+	for who, last := range t.want {
+		if cmp.Or(cmp.Compare(last, t.last), cmp.Compare(who, t.writer)) < 0 {
+			all = append(all, who)
+		}
+	}
+	return all
+}
+
+// leaves reports whether this writer leaves position next to others. It then wants the one after that.
+func (t *turns) leaves(next uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.busy = true
+	if t.holds = t.holds && next == t.last+1; t.holds && len(t.want) > 0 {
+		switch took := time.Since(t.began); {
+		case took > turnTime: // with the envelope that comes now
+			t.say(ends, next+1)
+		case took > turnTime*3/4 && !t.told: // so that they read all but the last ones meanwhile
+			t.told = true
+			t.say(soon, next)
+		}
+		return false
+	}
+	if len(t.first()) == 0 && time.Since(t.soon) > turnTime {
+		return false
+	}
+	t.say(wants, next)
+	return true
+}
+
+// forget makes this writer's turn come.
+func (t *turns) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.soon = time.Time{}
+	for _, who := range t.first() {
+		delete(t.want, who)
+	}
+}
+
+// leave leaves other writers their turn, and reports whether they have taken the next position.
+func (l *Cluster) leave(ctx context.Context) bool {
+	if !l.turns.leaves(l.next) {
+		return false
+	}
+	if l.awaitTurn(ctx, turnPatience) {
+		return true
+	}
+	l.turns.forget()
+	return false
+}
+
+// lost waits for a turn after a lost race.
+func (l *Cluster) lost(ctx context.Context) {
+	l.turns.mu.Lock()
+	l.turns.say(wants, l.next)
+	l.turns.mu.Unlock()
+	l.awaitTurn(ctx, 2*turnTime)
+}
+
+// awaitTurn waits for a word about the next position, and reports whether there was one. The next Read goes by it.
+func (l *Cluster) awaitTurn(ctx context.Context, patience time.Duration) bool {
+	brief, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if l.turn.wait(brief, l.next, nil) != nil {
+		return false
+	}
+	l.heard = l.turn.heard()
+	return true
+}
