@@ -63,7 +63,7 @@ func (m *milestones) from(pos uint64) (milestone, bool) {
 // measureLags finds out how far each reader is behind.
 func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, int64)) error {
 	r := &s.readers
-	now, _ := s.times()
+	now := s.times()
 	st := s.count.now()
 	perRecord := max(float64(st.Bytes)/float64(max(st.Records, 1)), 50)
 	r.mu.Lock()
@@ -90,7 +90,7 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 		if _, behind.bytes = measure(pos); !known {
 			behind.records = max(uint64(float64(behind.bytes)/perRecord), 1)
 		}
-		if behind.age = time.Duration(max(now-ms, 0)) * time.Millisecond; newest < pos || newest == 0 {
+		if behind.age = time.Duration(max(now.time-now.counts(pos, ms), 0)) * time.Millisecond; newest < pos || newest == 0 {
 			behind = lag{}
 		}
 		r.mu.Lock()

@@ -68,8 +68,9 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	var e journal.Encoder
 	s.queue.mu.Lock()
 	running := s.readClock()
-	clock := journal.Clock{Time: s.clock.time, Highest: s.sessions.highest, Skipped: s.clock.skipped}
 	base, at := s.queue.base, s.next
+	clock := s.clock.entry(at)
+	clock.Highest = s.sessions.highest
 	if part&journal.Last != 0 { // it is complete with this envelope: a start after it reads no older one
 		base = begins
 	}
@@ -101,7 +102,9 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	s.clock.skipped -= clock.Skipped
+	if s.clock.stored(clock) {
+		s.begun()
+	}
 	s.readers.identified(id)
 	s.noted = s.clock.running
 	for _, known := range expired {
@@ -159,8 +162,19 @@ func (s *Server) recover(ctx context.Context) error {
 			known.seen = now // it may have been connected until the end of the log
 		}
 	}
-	clients := len(s.sessions.byClient)
+	clients, off := len(s.sessions.byClient), s.clock.off
 	s.queue.mu.Unlock()
+	if off != 0 {
+		_, at, err := s.timeAt(ctx, first, next)
+		if err != nil {
+			return fmt.Errorf("gateway: cannot find the first record of the log: %w", err)
+		}
+		if at >= next {
+			s.queue.mu.Lock()
+			s.clock.anew()
+			s.queue.mu.Unlock()
+		}
+	}
 	s.reportClock()
 	s.log.Info("sessions recovered", "clients", clients, "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
 	return nil
@@ -356,13 +370,16 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 	now := int64(0)
 	for c := range e.Clocks() {
 		now = c.Time
-		s.clock.learn(c.Time, c.Skipped)
+		if c.Since > s.clock.since {
+			defer s.begun()
+		}
+		s.clock.learn(c)
 		s.sessions.highest = max(s.sessions.highest, c.Highest)
 	}
 	records, came := 0, int64(0)
 	for r := range e.Records() {
 		records, came = records+1, r.Time
-		s.clock.learn(r.Time, 0)
+		s.clock.reach(r.Time)
 		if known := s.sessions.learn(r.Client, r.Epoch, s.clock.running, true); known != nil {
 			if known.summed = known.summed && r.Seq == known.accepted+1; known.summed {
 				known.sum = s.queue.sums.add(known.sum, r.Seq, r.Data)
