@@ -145,8 +145,9 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	var e journal.Encoder
 	s.queue.mu.Lock()
 	running := s.readClock()
-	clock := journal.Clock{Time: s.clock.time, Highest: s.sessions.highest, Skipped: s.clock.skipped}
 	base, at := s.queue.base, s.next
+	clock := s.clock.entry(at)
+	clock.Highest = s.sessions.highest
 	if part&journal.Last != 0 { // it is complete with this envelope: a start after it reads no older one
 		base = begins
 	}
@@ -178,7 +179,9 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	s.clock.skipped -= clock.Skipped
+	if s.clock.stored(clock) {
+		s.begun()
+	}
 	s.readers.identified(id)
 	s.noted = s.clock.running
 	for _, known := range expired {

@@ -132,14 +132,14 @@ func (s *Server) conflicts(err error) bool {
 	return s.Shared && errors.Is(err, journal.ErrConflict) || errors.Is(err, errMadeRoom)
 }
 
-// live returns the envelope without the records of clients that another server has taken,
-// and how many of its n records are left.
+// live returns the envelope without the records of clients that another server has taken, and with
+// times of this stretch, and how many of its n records are left.
 func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 	dead := false
 	for i := range p.entries {
 		dead = dead || p.entries[i].session.dead
 	}
-	if !dead {
+	if !dead && !p.restamp {
 		return whole, n, nil
 	}
 	e, err := journal.Decode(whole)
@@ -154,6 +154,9 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 			at++
 		}
 		rest--
+		if p.restamp {
+			r.Time = p.began
+		}
 		if !p.entries[at].session.dead {
 			if err := live.Record(&r); err != nil {
 				return nil, 0, err

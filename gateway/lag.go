@@ -66,7 +66,7 @@ func (m *milestones) from(pos uint64) (milestone, bool) {
 // measureLags finds out how far each reader is behind.
 func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, int64)) error {
 	r := &s.readers
-	now, _ := s.times()
+	now := s.times()
 	st := s.count.now()
 	perRecord := max(float64(st.Bytes)/float64(max(st.Records, 1)), 50)
 	r.mu.Lock()
@@ -93,7 +93,7 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 		if _, behind.bytes = measure(pos); !known {
 			behind.records = max(uint64(float64(behind.bytes)/perRecord), 1)
 		}
-		if behind.age = time.Duration(max(now-ms, 0)) * time.Millisecond; newest < pos || newest == 0 {
+		if behind.age = time.Duration(max(now.time-now.counts(pos, ms), 0)) * time.Millisecond; newest < pos || newest == 0 {
 			behind = lag{}
 		}
 		r.mu.Lock()
@@ -192,7 +192,7 @@ const (
 
 // warnOfExpiry logs which readers will expire soon, and which have.
 func (s *Server) warnOfExpiry() {
-	_, running := s.times()
+	running := s.times().running
 	r := &s.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,11 @@
 package gateway
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
 
 // tickTime is how often a quiet server reads its clocks.
 const tickTime = time.Minute
@@ -11,12 +16,12 @@ func (s *Server) readClock() (running int64) {
 	return s.clock.running
 }
 
-// times returns log time and running time.
-func (s *Server) times() (log, running int64) {
+// times returns the clock of now.
+func (s *Server) times() clock {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	running = s.readClock()
-	return s.clock.time, running
+	s.readClock()
+	return s.clock
 }
 
 // reportClock logs what the clock has noticed.
@@ -31,22 +36,35 @@ func (s *Server) reportClock() {
 	}
 }
 
-// AcceptClock makes log time follow a wall clock that is more than ClockGap ahead. It reports
-// whether it was. Log time never goes back.
-func (s *Server) AcceptClock() bool {
-	s.prepared.Do(s.prepare)
-	s.queue.mu.Lock()
-	if !s.clock.started {
-		s.queue.mu.Unlock()
-		return false
+// AcceptClock makes log time follow the wall clock, forward or back, and returns when that is stored. It
+// fails if log time follows it already.
+func (s *Server) AcceptClock(ctx context.Context) error {
+	if err := s.start(ctx); err != nil {
+		return err
 	}
+	defer s.reportClock()
+	return s.order(ctx, &change{run: s.acceptClock})
+}
+
+func (s *Server) acceptClock() error {
+	s.queue.mu.Lock()
 	s.readClock()
-	ahead := s.clock.off == 1
-	s.clock.accept = ahead
-	s.readClock()
+	off := s.clock.off
+	s.clock.accept()
 	s.queue.mu.Unlock()
-	s.reportClock()
-	return ahead
+	if off == 0 {
+		return fmt.Errorf("%w: log time follows the wall clock already", errRefused)
+	}
+	return s.untilFirst(func() error { return s.appendStates(0, 0, nil, nil) })
+}
+
+// begun has the records that wait take the time of a new stretch; queue.mu is held.
+func (s *Server) begun() {
+	for _, p := range slices.Concat(s.queue.waiting, []*pack{s.queue.storing}) {
+		if p != nil {
+			p.began, p.restamp = s.clock.time, true
+		}
+	}
 }
 
 // checkpointsPerExpiry is how many checkpoints a quiet server stores while a session expires.
@@ -94,7 +112,7 @@ func (s *Server) storeClock(p *pack) error {
 	}
 	s.queue.mu.Lock()
 	s.readClock()
-	due := s.clock.skipped >= unloggedSkip && p.records.Count() > 0 || p.tick && s.clock.running-s.noted >= min(time.Hour, s.Expiry/8).Milliseconds()
+	due := s.clock.due() && p.records.Count() > 0 || p.tick && s.clock.running-s.noted >= min(time.Hour, s.Expiry/8).Milliseconds()
 	to := s.queue.trimTo
 	s.queue.mu.Unlock()
 	if to > s.trimmed {

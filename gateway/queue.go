@@ -45,6 +45,7 @@ type trim struct {
 type pack struct {
 	records  journal.Encoder
 	began    int64     // log time of the arrival of its first record
+	restamp  bool      // its records have the time of a stretch before
 	ran      int64     // running time of the servers then
 	entries  []entry   // in the order of the records
 	requests []request // hellos to answer when the records are stored

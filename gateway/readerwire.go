@@ -76,7 +76,7 @@ const (
 	Stored     Start = 0 // behind what was acknowledged; a name without that is refused
 	FromFirst  Start = 1 // the log's first record
 	FromNext   Start = 2 // the next record to be stored
-	FromTime   Start = 3 // the first record of a log time or later
+	FromTime   Start = 3 // the first record of a log time or later, in the newest stretch
 	FromNumber Start = 4 // the record of a number, or the one after it
 )
 

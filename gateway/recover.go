@@ -35,8 +35,19 @@ func (s *Server) recover(ctx context.Context) error {
 			known.seen = now // it may have been connected until the end of the log
 		}
 	}
-	clients := len(s.sessions.byClient)
+	clients, off := len(s.sessions.byClient), s.clock.off
 	s.queue.mu.Unlock()
+	if off != 0 {
+		_, at, err := s.timeAt(ctx, first, next)
+		if err != nil {
+			return fmt.Errorf("gateway: cannot find the first record of the log: %w", err)
+		}
+		if at >= next {
+			s.queue.mu.Lock()
+			s.clock.anew()
+			s.queue.mu.Unlock()
+		}
+	}
 	s.reportClock()
 	s.log.Info("sessions recovered", "clients", clients, "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
 	return nil
@@ -272,13 +283,16 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 	now := int64(0)
 	for c := range e.Clocks() {
 		now = c.Time
-		s.clock.learn(c.Time, c.Skipped)
+		if c.Since > s.clock.since {
+			defer s.begun()
+		}
+		s.clock.learn(c)
 		s.sessions.highest = max(s.sessions.highest, c.Highest)
 	}
 	records, came := 0, int64(0)
 	for r := range e.Records() {
 		records, came = records+1, r.Time
-		s.clock.learn(r.Time, 0)
+		s.clock.reach(r.Time)
 		if known := s.sessions.learn(r.Client, r.Epoch, s.clock.running, true); known != nil {
 			if known.summed = known.summed && r.Seq == known.accepted+1; known.summed {
 				known.sum = s.queue.sums.add(known.sum, r.Seq, r.Data)

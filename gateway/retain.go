@@ -43,9 +43,8 @@ func (s *Server) retain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, running := s.times()
 	to := wanted
-	if needed := s.readers.needed(running); needed < wanted && !s.RetainHard {
+	if needed := s.readers.needed(s.times().running); needed < wanted && !s.RetainHard {
 		to, _ = measure(max(needed, first))
 	}
 	bytes := func(from, to uint64) int64 {
@@ -91,8 +90,7 @@ func (s *Server) wanted(ctx context.Context, first, next uint64, measure func(ui
 	if s.RetainAge <= 0 {
 		return to, nil
 	}
-	now, _ := s.times()
-	youngest := now - s.RetainAge.Milliseconds()
+	now := s.times()
 	for {
 		// Everything before the next segment is at most as young as the first record or clock in it.
 		here, _ := measure(to)
@@ -104,7 +102,7 @@ func (s *Server) wanted(ctx context.Context, first, next uint64, measure func(ui
 			return to, nil
 		}
 		ms, at, err := s.firstTime(ctx, after, next, true)
-		if err != nil || at == next || ms > youngest {
+		if err != nil || at == next || !now.old(at, ms, s.RetainAge.Milliseconds()) {
 			return to, err
 		}
 		to = after
@@ -168,8 +166,9 @@ func (s *Server) firstTime(ctx context.Context, pos, next uint64, clocks bool) (
 	return 0, next, nil
 }
 
-// positionAt returns the first position whose records are of a log time or later.
+// positionAt returns the first position of the newest stretch of log time whose records are of a time or later.
 func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (pos uint64, err error) {
+	first = max(first, s.times().since)
 	n := sort.Search(int(next-first), func(i int) bool {
 		if err != nil {
 			return true

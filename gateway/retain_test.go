@@ -195,7 +195,7 @@ func TestRetainAge(t *testing.T) {
 	mu.Lock()
 	wall, mono = 1_800_000_000_000+2*mono+100*day, mono+100*day // all clocks right again, and everything is old
 	mu.Unlock()
-	up.AcceptClock()
+	must(t, up.AcceptClock(soon(t)))
 	mu.Lock()
 	wall, mono = wall+day, mono+day
 	mu.Unlock()

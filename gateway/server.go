@@ -33,6 +33,7 @@ import (
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // Server is a gateway that writes to a log. Fill the fields, call Serve, and do not change
@@ -53,13 +54,16 @@ type Server struct {
 	// Expiry is how long the server remembers the session of a disconnected client. A client
 	// that reconnects later is refused with ErrExpired. Zero: 7 days.
 	Expiry time.Duration
-	// ClockGap is the largest step forward of the wall clock that log time follows at once. A
-	// larger one is reported, and followed after 24 h or AcceptClock. Zero: 1 day.
+	// ClockGap is the largest step forward of the wall clock that log time follows although the kernel
+	// does not say that the clock is synchronised; at a start it is at least 31 days. A larger one is
+	// reported, and followed after AcceptClock. Zero: 1 day.
 	ClockGap time.Duration
+	// TrustClock makes log time follow every step forward.
+	TrustClock bool
 	// Clients is how many clients the server remembers. Zero: 1 000 000, about 300 MB.
 	Clients int
-	// RetainAge and RetainSize make the server delete the oldest records: those that are older, in log
-	// time, and those that make the log larger, in bytes. It deletes whole segments, nothing that
+	// RetainAge and RetainSize make the server delete the oldest records: those that are older, in running
+	// time of the servers, and those that make the log larger, in bytes. It deletes whole segments, nothing that
 	// a reader still needs and has not expired, and nothing that a start needs. Zero: it deletes nothing.
 	RetainAge  time.Duration
 	RetainSize int64
@@ -116,6 +120,7 @@ type Server struct {
 	leaving  bool                      // the committer writes its last checkpoint
 	retry    time.Duration             // pause between appends to a full log
 	now      func() (wall, mono int64) // milliseconds
+	synced   func() bool               // the kernel says that the wall clock is synchronised; nil with now: it does not
 	clock    clock                     // queue.mu guards it and checkpointed
 
 	saving *saving  // the checkpoint that is being written; of the committer
@@ -263,7 +268,9 @@ func (s *Server) prepare() {
 			now := time.Now()
 			return now.UnixMilli(), now.Sub(began).Milliseconds()
 		}
+		s.synced = sys.ClockSynchronised
 	}
+	s.clock.trusted = func() bool { return s.TrustClock || s.synced != nil && s.synced() }
 	s.retry = cmp.Or(s.retry, time.Second)
 	s.log = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 	s.queue.prepare(s.QueueBytes, s.full.Load, func() (logTime, running int64) {

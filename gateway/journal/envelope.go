@@ -25,7 +25,9 @@ const (
 	headSize     = 1 + 4                   // kind and length of an entry
 	stateSize    = sessionSize + 4 + 1 + 8 // of a body, after the client
 	positionSize = 2 + 2 + 5*8 + 1         // of a body, after the name
-	maySkip      = 0x80                    // bit of an entry's kind: readers that do not know it skip it
+	clockSize    = 4 * 8                   // of a body, without moments
+	momentSize   = 2 * 8
+	maySkip      = 0x80 // bit of an entry's kind: readers that do not know it skip it
 )
 
 // entryKind is what an entry is.
@@ -104,8 +106,17 @@ type Forgetting struct {
 type Clock struct {
 	Time    int64  // log time, in Unix milliseconds
 	Highest uint64 // highest epoch that any client ever got
-	Skipped int64  // milliseconds that log time moved, since the Clock before, beyond the running time of the server
+	Running int64  // milliseconds for which servers of the log have run
+	// Since is the position of the envelope with which the newest stretch of log time begins: the time of its
+	// Clock may be earlier than times before it. 0: it is the log's first stretch.
+	Since uint64
+	// Moments are the beginning of the stretch, and the beginnings of pauses and steps forward after it. Of
+	// many, some are joined.
+	Moments []Moment
 }
+
+// Moment is a log time in Unix milliseconds, and the running time that belongs to it.
+type Moment struct{ Time, Running int64 }
 
 // Encoder builds envelopes in one buffer, without allocating once the buffer has grown.
 // The zero value works.
@@ -180,7 +191,11 @@ func (e *Encoder) Trim(to uint64) error { return e.words(trimKind, to) }
 
 // Clock adds the log's clock.
 func (e *Encoder) Clock(c Clock) error {
-	return e.words(clockKind, uint64(c.Time), c.Highest, uint64(c.Skipped))
+	words := []uint64{uint64(c.Time), c.Highest, uint64(c.Running), c.Since}
+	for _, m := range c.Moments {
+		words = append(words, uint64(m.Time), uint64(m.Running))
+	}
+	return e.words(clockKind, words...)
 }
 
 // words adds an entry of a few integers.
@@ -384,7 +399,7 @@ func wellFormed(kind entryKind, b []byte) bool {
 	case tombstoneKind, trimKind:
 		return len(b) == 8
 	case clockKind:
-		return len(b) == 24
+		return len(b) >= clockSize && (len(b)-clockSize)%momentSize == 0
 	case positionKind:
 		return n > 0 && rest == positionSize
 	case identityKind:
@@ -468,7 +483,14 @@ func (e Envelope) Trimmed() (to uint64) {
 func (e Envelope) Clocks() iter.Seq[Clock] {
 	return func(yield func(Clock) bool) {
 		e.entries(clockKind, func(b []byte) bool {
-			return yield(Clock{int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:]), int64(binary.BigEndian.Uint64(b[16:]))})
+			c := Clock{
+				Time: int64(binary.BigEndian.Uint64(b)), Highest: binary.BigEndian.Uint64(b[8:]),
+				Running: int64(binary.BigEndian.Uint64(b[16:])), Since: binary.BigEndian.Uint64(b[24:]),
+			}
+			for b = b[clockSize:]; len(b) > 0; b = b[momentSize:] {
+				c.Moments = append(c.Moments, Moment{int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))})
+			}
+			return yield(c)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -236,7 +237,7 @@ func everyKind(t testing.TB) []byte {
 	var e Encoder
 	e.BeginCheckpoint(First, 4)
 	err := errors.Join(
-		e.Clock(Clock{Time: 1, Highest: 2, Skipped: -3}),
+		e.Clock(Clock{Time: 1, Highest: 2, Running: 3, Since: 4, Moments: []Moment{{5, -6}}}),
 		e.Record(&Record{Client: "a", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz"),
 			Attributes: []Attribute{{Topic, []byte("t")}, {Property, []byte("\x01nv")}, {99, nil}}}),
 		e.State(&State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Summed: true, Sum: 4, Instance: 5}),
@@ -251,8 +252,8 @@ func everyKind(t testing.TB) []byte {
 // TestEnvelopeBytes holds the encoder to docs/envelope.md.
 func TestEnvelopeBytes(t *testing.T) {
 	got := hex.EncodeToString(everyKind(t))
-	want := "484e4556" + "02" + "00" + "01" + "00" + "00000006" + "000000a2" + "0000000000000004" +
-		"05" + "00000018" + "0000000000000001" + "0000000000000002" + "fffffffffffffffd" +
+	want := "484e4556" + "02" + "00" + "01" + "00" + "00000006" + "000000ba" + "0000000000000004" +
+		"05" + "00000030" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "0000000000000004" + "0000000000000005" + "fffffffffffffffa" +
 		"01" + "0000002b" + "01" + "61" + "0000000000000001" + "0000000000000002" + "0000000000000003" +
 		"03" + "01" + "0001" + "74" + "04" + "0003" + "016e76" + "63" + "0000" + "78797a" +
 		"02" + "00000027" + "01" + "61" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "00000004" + "03" + "0000000000000005" +
@@ -283,10 +284,10 @@ func TestEntryRefusals(t *testing.T) {
 	if got := slices.Collect(e.Tombstones()); !slices.Equal(got, []uint64{7}) {
 		t.Errorf("tombstones %v", got)
 	}
-	if got := slices.Collect(e.Clocks()); !slices.Equal(got, []Clock{{1, 2, -3}}) {
+	if got := slices.Collect(e.Clocks()); !reflect.DeepEqual(got, []Clock{{1, 2, 3, 4, []Moment{{5, -6}}}}) {
 		t.Errorf("clocks %v", got)
 	}
-	const clock, record = headerSize, headerSize + headSize + 24
+	const clock, record = headerSize, headerSize + headSize + 48
 	const state = record + headSize + 0x2b
 	for _, c := range []struct {
 		name, says string
@@ -294,6 +295,7 @@ func TestEntryRefusals(t *testing.T) {
 	}{
 		{"kind 0", "entry 1", func(b []byte) { b[clock] = 0 }},
 		{"a short clock", "entry", func(b []byte) { b[clock+4]-- }},
+		{"half a moment", "entry 1", func(b []byte) { b[clock+4] -= 8 }},
 		{"a long entry", "entry", func(b []byte) { b[record+1] = 1 }},
 		{"too many attributes", "entry 2", func(b []byte) { b[record+headSize+26] = 9 }},
 		{"a long attribute", "entry 2", func(b []byte) { b[record+headSize+28] = 1 }},

@@ -95,7 +95,7 @@ var articlesImports = map[string][]string{
 
 // gatewayImports is the module in gateway/, in the same form.
 var gatewayImports = map[string][]string{
-	"gateway":                        {anyLibrary, "gateway/journal"},
+	"gateway":                        {anyLibrary, "gateway/journal", "internal/sys"},
 	"gateway/journal":                {"gateway/internal/namespacetest", "gateway/internal/natstest"}, // only for its tests
 	"gateway/cmd/honed":              {anyPackage},
 	"gateway/internal/commandline":   {"gateway", "observe"},

@@ -136,6 +136,14 @@ func Missing(n int) (int, error) {
 	return 0, nil
 }
 
+// ClockSynchronised reports whether the kernel says that the wall clock is synchronised, as NTP daemons
+// tell it.
+func ClockSynchronised() bool {
+	var t unix.Timex
+	_, err := unix.Adjtimex(&t)
+	return err == nil && t.Status&unix.STA_UNSYNC == 0
+}
+
 func outOfDescriptors(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 }

@@ -28,6 +28,9 @@ func Unread(uintptr) int { return 0 }
 // DescriptorLimit is not supported here.
 func DescriptorLimit() (uint64, bool) { return 0, false }
 
+// ClockSynchronised returns false here.
+func ClockSynchronised() bool { return false }
+
 // Missing returns 0: there is no cheap way to find out.
 func Missing(int) (int, error) { return 0, nil }
 

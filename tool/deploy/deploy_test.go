@@ -427,9 +427,12 @@ func TestSystemd(t *testing.T) {
 	t.Parallel()
 	for name, wants := range map[string][]string{
 		"hone":  {"--addr fd:3 ", "Requires=hone.socket", "--admin 127.0.0.1:"},
-		"honed": {"--data %S/honed ", "StateDirectory=honed\n", "StateDirectoryMode=0700", "Restart=always", "--admin 127.0.0.1:"},
+		"honed": {"--data %S/honed ", "StateDirectory=honed\n", "StateDirectoryMode=0700", "Restart=always", "--admin 127.0.0.1:", "SystemCallFilter=@system-service adjtimex\n"},
 	} {
 		checkUnit(t, name, text(t, "systemd", name+".service"), wants)
+	}
+	if strings.Contains(text(t, "systemd", "honed.service"), "\nProtectClock=") {
+		t.Error("honed.service: with ProtectClock the kernel does not say whether the clock is synchronised")
 	}
 	socket := text(t, "systemd", "hone.socket")
 	if !strings.Contains(socket, "\nFileDescriptorName=hone\n") || !strings.Contains(socket, "\nListenStream=7000\n") {

@@ -32,6 +32,7 @@ type clockLine struct {
 	Steps     uint64    `json:"steps"`         // that log time did not follow
 	Off       bool      `json:"off"`           // log time does not follow the wall clock now
 	Accepted  bool      `json:"accepted"`      // a step, by this command
+	Refused   string    `json:"refused,omitempty"`
 }
 
 // answerClock answers the requests of honed clock until ctx ends.
@@ -43,7 +44,7 @@ func answerClock(ctx context.Context, srv *gateway.Server, folder string, logger
 		case <-ticker.C:
 			request, err := os.ReadFile(filepath.Join(folder, clockRequest))
 			if err == nil && len(request) > 0 {
-				err = writeClock(srv, folder, string(request) == "accept")
+				err = writeClock(ctx, srv, folder, string(request) == "accept")
 			}
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				logger.Error("cannot answer honed clock", "err", err)
@@ -55,13 +56,20 @@ func answerClock(ctx context.Context, srv *gateway.Server, folder string, logger
 }
 
 // writeClock answers one request.
-func writeClock(srv *gateway.Server, folder string, accept bool) error {
+func writeClock(ctx context.Context, srv *gateway.Server, folder string, accept bool) error {
 	if err := os.Remove(filepath.Join(folder, clockRequest)); err != nil {
 		return err
 	}
-	accepted := accept && srv.AcceptClock()
+	refused := ""
+	if accept {
+		ctx, cancel := context.WithTimeout(ctx, clockWait/2)
+		defer cancel()
+		if err := srv.AcceptClock(ctx); err != nil {
+			accept, refused = false, err.Error()
+		}
+	}
 	now := srv.Stats()
-	line, err := json.Marshal(clockLine{now.LogTime, now.LogTime.Add(now.ClockAhead), now.ClockAhead.Seconds(), now.ClockSteps, now.ClockOff, accepted})
+	line, err := json.Marshal(clockLine{now.LogTime, now.LogTime.Add(now.ClockAhead), now.ClockAhead.Seconds(), now.ClockSteps, now.ClockOff, accept, refused})
 	if err != nil {
 		return err
 	}
@@ -73,7 +81,7 @@ func writeClock(srv *gateway.Server, folder string, accept bool) error {
 }
 
 // clock prints the clock of the honed that runs on a data folder, or makes log time follow the
-// wall clock.
+// wall clock, and fails if that changes nothing.
 func clock(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	ask := "show"
 	if len(args) > 0 && args[0] == "accept" {
@@ -93,8 +101,17 @@ func clock(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		text, err := os.ReadFile(answer)
 		if err == nil {
 			os.Remove(answer)
-			_, err = fmt.Fprintf(stdout, "%s\n", text)
-			return err
+			var line clockLine
+			if _, err := fmt.Fprintf(stdout, "%s\n", text); err != nil {
+				return err
+			}
+			if err := json.Unmarshal(text, &line); err != nil {
+				return err
+			}
+			if line.Refused != "" {
+				return errors.New(line.Refused)
+			}
+			return nil
 		}
 		if time.Now().After(deadline) {
 			os.Remove(request)

@@ -50,7 +50,8 @@ type entryLine struct {
 	Trimmed   uint64    `json:"trimmed,omitempty"`
 	Clock     time.Time `json:"clock,omitzero"`
 	Highest   uint64    `json:"highest_epoch,omitempty"`
-	Skipped   int64     `json:"skipped_ms,omitempty"`
+	Running   int64     `json:"running_ms,omitempty"`
+	Since     uint64    `json:"since,omitempty"` // position at which time started again
 
 	Reader     string `json:"reader,omitempty"`
 	Share      uint16 `json:"share,omitempty"`
@@ -127,7 +128,7 @@ func entriesOf(e journal.Envelope) (all []entryLine) {
 		all = append(all, entryLine{Trimmed: to})
 	}
 	for c := range e.Clocks() {
-		all = append(all, entryLine{Clock: commandline.JSONTime(c.Time), Highest: c.Highest, Skipped: c.Skipped})
+		all = append(all, entryLine{Clock: commandline.JSONTime(c.Time), Highest: c.Highest, Running: c.Running, Since: c.Since})
 	}
 	for p := range e.Positions() {
 		number := commandline.FormatNumber(p.Number)

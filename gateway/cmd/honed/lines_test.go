@@ -30,7 +30,7 @@ func TestExport(t *testing.T) {
 	add()
 	e.BeginCheckpoint(journal.First, 4)
 	err = errors.Join(
-		e.Clock(journal.Clock{Time: 1, Highest: 2, Skipped: -3}),
+		e.Clock(journal.Clock{Time: 1, Highest: 2, Running: 3, Since: 4, Moments: []journal.Moment{{Time: 5, Running: 6}}}),
 		e.Trim(9),
 		e.Record(&journal.Record{Client: "a", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz"), Attributes: []journal.Attribute{
 			{Kind: journal.Topic, Value: []byte("t")}, {Kind: journal.Property, Value: []byte("\x01nv")}, {Kind: 99}}}),
@@ -50,7 +50,7 @@ func TestExport(t *testing.T) {
 {"pos":3,"forgotten":"b","epoch":6}
 {"pos":3,"tombstone":7}
 {"pos":3,"trimmed":9}
-{"pos":3,"clock":"1970-01-01T00:00:00.001Z","highest_epoch":2,"skipped_ms":-3}
+{"pos":3,"clock":"1970-01-01T00:00:00.001Z","highest_epoch":2,"running_ms":3,"since":4}
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
@@ -59,7 +59,7 @@ func TestExport(t *testing.T) {
 	must(t, inspectLines(t.Context(), log, 0, &got))
 	want = `{"pos":1,"count":1,"bytes":71,"base":0}
 {"pos":2,"part":3,"count":2,"bytes":128,"base":0}
-{"pos":3,"part":1,"count":6,"bytes":190,"base":4}
+{"pos":3,"part":1,"count":6,"bytes":214,"base":4}
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)

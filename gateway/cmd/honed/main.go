@@ -31,7 +31,8 @@ Usage:
   honed sessions list [flags], honed sessions forget NAME [flags]
                            list and end the sessions of clients of a running honed
   honed clock   [flags]    print the log time of the running honed and how far the wall clock
-                           is ahead; honed clock accept makes log time follow it
+                           is ahead; honed clock accept makes log time follow it,
+                           forward or back
   honed version            print the version
 
 honed VERB --help lists the flags of a verb. honed --config FILE reads flags from a TOML file:
