@@ -19,8 +19,14 @@ func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, e
 	said := l.heard
 	l.heard = 0
 	l.turn.mu.Unlock()
-	known, err := l.read(ctx, from, said, each)
-	if err != nil {
+	patience := ctx
+	if from < said {
+		brief, cancel := context.WithTimeout(ctx, turnPatience)
+		defer cancel()
+		patience = brief
+	}
+	known, err := l.read(patience, from, said, each)
+	if err != nil && (from >= said || ctx.Err() != nil) { // else the next Read has the error
 		return err
 	}
 	l.turn.mu.Lock()
@@ -37,20 +43,14 @@ func (l *Cluster) Peek(ctx context.Context, from uint64, each func(pos uint64, e
 }
 
 // read is Read without the effect on Append. It returns the position after the last envelope. If another writer has said
-// that all before position said will be stored in a moment, it reads up to there or for turnPatience, and asks nobody.
+// that everything before position said will be stored in a moment, it waits for that until ctx ends.
 func (l *Cluster) read(ctx context.Context, from, said uint64, each func(pos uint64, envelope []byte) error) (end uint64, err error) {
-	first, next := max(from, 2)-1, said
-	if from < said {
-		brief, cancel := context.WithTimeout(ctx, turnPatience)
-		defer cancel()
-		defer func(all context.Context) {
-			if errors.Is(err, context.DeadlineExceeded) && all.Err() == nil {
-				err = nil
-			}
-		}(ctx)
-		ctx = brief
-	} else if first, next, err = l.bounds(ctx); err != nil {
-		return 0, err
+	first, next, ask := max(from, 2)-1, said, l.stream.readSoon
+	if from >= said {
+		ask = l.stream.read
+		if first, next, err = l.bounds(ctx); err != nil {
+			return 0, err
+		}
 	}
 	switch from = cmp.Or(from, first); {
 	case from < first:
@@ -69,10 +69,13 @@ func (l *Cluster) read(ctx context.Context, from, said uint64, each func(pos uin
 		if pos < from {
 			return nil
 		}
+		if err := each(pos, envelope); err != nil {
+			return err
+		}
 		end = pos + 1
-		return each(pos, envelope)
+		return nil
 	}
-	err = l.stream.read(ctx, max(from-1, first), next, one)
+	err = ask(ctx, max(from-1, first), next, one)
 	var lost *Damage
 	var trimmed *TrimmedError
 	if errors.As(err, &lost) && lost.First < from || errors.As(err, &trimmed) && trimmed.First <= from {

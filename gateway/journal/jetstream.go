@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,11 +148,21 @@ func (s *stream) publish(ctx context.Context, envelope []byte, want uint64, writ
 const (
 	batchMessages = 512
 	batchBytes    = 8 << 20
-	batchTimeout  = 5 * time.Second       // for the next message of a batch
-	retryPause    = 50 * time.Millisecond // the first ones are shorter
-	maxTries      = 600                   // attempts without progress: half a minute of refusals,
-	maxTimeouts   = 12                    // or a minute of timeouts
+	batchTimeout  = 5 * time.Second // for the next message of a batch
+	retryPause    = 50 * time.Millisecond
+	maxTries      = 600 // attempts without progress: half a minute of refusals,
+	maxTimeouts   = 12  // or a minute of timeouts
 )
+
+// readSoon is read of messages that a writer is storing: it asks every millisecond, until ctx ends.
+func (s *stream) readSoon(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) (err error) {
+	for missing := (*missingError)(nil); from < next && (err == nil || errors.As(err, &missing)); {
+		if from, err = s.readBatch(ctx, from, next, each); err != nil {
+			err = cmp.Or(pause(ctx, time.Millisecond), err)
+		}
+	}
+	return err
+}
 
 // read calls each for the messages from position from up to, but not including, next. It retries
 // when a replica has not caught up.
@@ -174,7 +185,7 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 		case missing != nil && tries < s.tries:
 			// A replica has not caught up, the connection broke, or the machine is too busy
 			// to answer in time.
-			if err := pause(ctx, min(time.Millisecond<<min(tries-1, 6), retryPause)); err != nil {
+			if err := pause(ctx, retryPause); err != nil {
 				return errors.Join(missing, err)
 			}
 		case errors.Is(err, nats.ErrConnectionClosed):

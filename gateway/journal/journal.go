@@ -67,7 +67,7 @@ var (
 	ErrBroken = errors.New("journal: the log is broken; exit and recover from it")
 	// ErrClosed: the Log is closed.
 	ErrClosed = errors.New("journal: the log is closed")
-	// ErrConflict: another writer of the same cluster appended first. Read to the end, drop
+	// ErrConflict: another writer of the same cluster appended first, or is about to. Read to the end, drop
 	// the records that turn out to be stored already, and append the rest again.
 	ErrConflict = errors.New("journal: another writer appended first")
 	// ErrNoSpace: the disk has only its reserve left, or the log has reached its size limit.

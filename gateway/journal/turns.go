@@ -43,7 +43,7 @@ const (
 
 const (
 	turnSubject  = "honed.turn"           // without the stream's name
-	turnTime     = 50 * time.Millisecond  // handing over a turn takes about 5
+	turnTime     = 100 * time.Millisecond // handing over a turn takes about 5
 	turnIdle     = 2 * time.Millisecond   // at least, until a turn ends of which nothing more is made
 	turnPatience = 250 * time.Millisecond // a writer that stands still costs the others that much, once
 )

@@ -228,6 +228,16 @@ func (s *stalls) ack() {
 	s.last = now
 }
 
+// begin begins anew, and returns the longest time so far.
+func (s *stalls) begin() time.Duration {
+	s.ack()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	longest := s.longest
+	s.longest = 0
+	return longest
+}
+
 // disturbTime is how long disturb takes for one daemon, plus a second.
 const disturbTime = 16 * time.Second
 
@@ -271,7 +281,15 @@ type daemon struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	ended  bool
+	times  int // that it has ended by itself, or was killed
 	keeper sync.WaitGroup
+}
+
+// ends is how often the daemon has ended.
+func (d *daemon) ends() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.times
 }
 
 // listen is the daemon's address.
@@ -314,6 +332,7 @@ func (d *daemon) run(t *testing.T) (said []byte, more bool) {
 	cmd.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.times++
 	lines := bytes.Split(bytes.TrimSpace(errs.Bytes()), []byte("\n"))
 	return lines[len(lines)-1], !d.ended
 }

@@ -1,0 +1,120 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hone-go/hone/gateway/internal/natstest"
+)
+
+// append1 appends as a gateway does, and returns how many races it has lost.
+func append1(ctx context.Context, l *Cluster) (lost int, err error) {
+	for ; ; lost++ {
+		_, err := l.Append(ctx, sample("a", 1, 1))
+		if !errors.Is(err, ErrConflict) {
+			return lost, err
+		}
+		l.turn.mu.Lock()
+		next := l.next
+		l.turn.mu.Unlock()
+		if err := l.Read(ctx, next, func(uint64, []byte) error { return nil }); err != nil {
+			return lost, err
+		}
+	}
+}
+
+// TestTurns: a writer that appends now and then gets its turn beside one that always appends. Without turns it lost forty
+// races for each that it won.
+func TestTurns(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
+	url := natstest.Start(t, "")
+	busy, other := openedCluster(t, url, ClusterOptions{}), openedCluster(t, url, ClusterOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var appending sync.WaitGroup
+	defer appending.Wait()
+	defer cancel()
+	appending.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := append1(context.Background(), busy); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	lost := 0
+	for range 20 {
+		n, err := append1(ctx, other)
+		must(t, err)
+		lost += n
+	}
+	t.Logf("%d races lost for 20 envelopes", lost)
+	if lost > 200 {
+		t.Error("the other writer loses too many races")
+	}
+}
+
+// TestTurnsWithoutEffect: writers that stand still or lie about the stream hold nobody up for long, and change nothing.
+func TestTurnsWithoutEffect(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
+	url := natstest.Start(t, "")
+	l := openedCluster(t, url, ClusterOptions{})
+	nc, err := nats.Connect(url)
+	must(t, err)
+	defer nc.Close()
+	appended(t, l, sample("a", 1, 1), 1)
+	for i, said := range []string{
+		"", "x", "1 x", "1 other 0 2", "2 other 0 99", "3 other 0 18446744073709551615", "9 other 7 7", "1 third 0 2", "3 other 0 2",
+	} {
+		must(t, nc.Publish(l.turns.subject, []byte(said)))
+		must(t, nc.Flush())
+		must(t, l.stream.nc.Flush()) // what was said before has arrived
+		began := time.Now()
+		if _, err := append1(t.Context(), l); err != nil {
+			t.Errorf("%q: %v", said, err)
+		}
+		if all := contents(t, l, 0); len(all) != i+2 {
+			t.Errorf("%q: %d envelopes", said, len(all))
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%q: %v", said, took)
+		}
+	}
+}
+
+// TestTurnOrder: of several writers that want a turn, the one that has waited longest comes first; all agree on that.
+func TestTurnOrder(t *testing.T) {
+	t.Parallel() // it waits for a nats-server
+	url := natstest.Start(t, "")
+	nc, err := nats.Connect(url)
+	must(t, err)
+	defer nc.Close()
+	all := make([]*turns, 3)
+	for i := range all {
+		all[i] = &turns{}
+		must(t, all[i].join(nc, "ORDER", fmt.Sprint("w", i), func(uint64) {}))
+		all[i].last = []uint64{7, 5, 5}[i]
+	}
+	for _, w := range all {
+		w.mu.Lock()
+		w.say(wants, 8)
+		w.mu.Unlock()
+	}
+	for i, want := range []int{2, 0, 1} { // how many are before each
+		all[i].mu.Lock()
+		for len(all[i].want) < 2 {
+			all[i].mu.Unlock()
+			must(t, pause(t.Context(), time.Millisecond))
+			all[i].mu.Lock()
+		}
+		if got := all[i].first(); len(got) != want {
+			t.Errorf("before %d: %v", i, got)
+		}
+		all[i].mu.Unlock()
+	}
+}
