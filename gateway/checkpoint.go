@@ -146,8 +146,8 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	s.queue.mu.Lock()
 	running := s.readClock()
 	base, at := s.queue.base, s.next
-	clock := s.clock.entry(at)
-	clock.Highest = s.sessions.highest
+	k := s.clock
+	clock := journal.Clock{Time: k.time, Highest: s.sessions.highest, Running: k.running, Since: k.since, Moments: k.moments}
 	if part&journal.Last != 0 { // it is complete with this envelope: a start after it reads no older one
 		base = begins
 	}
@@ -179,9 +179,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	if s.clock.stored(clock) {
-		s.begun()
-	}
+	s.clock.logged = clock.Time - clock.Running
 	s.readers.identified(id)
 	s.noted = s.clock.running
 	for _, known := range expired {

@@ -90,10 +90,13 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 				newest = 0
 			}
 		}
+		if pos < now.since && len(now.moments) > 0 { // an earlier stretch ended when this one began
+			ms = now.moments[0].Time
+		}
 		if _, behind.bytes = measure(pos); !known {
 			behind.records = max(uint64(float64(behind.bytes)/perRecord), 1)
 		}
-		if behind.age = time.Duration(max(now.time-now.counts(pos, ms), 0)) * time.Millisecond; newest < pos || newest == 0 {
+		if behind.age = time.Duration(max(now.time-ms, 0)) * time.Millisecond; newest < pos || newest == 0 {
 			behind = lag{}
 		}
 		r.mu.Lock()

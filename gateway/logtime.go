@@ -28,11 +28,11 @@ func (s *Server) times() clock {
 func (s *Server) reportClock() {
 	s.queue.mu.Lock()
 	s.readClock()
-	notices := s.clock.notices
+	k := s.clock
 	s.clock.notices = nil
 	s.queue.mu.Unlock()
-	for _, n := range notices {
-		s.log.Warn(n.what, "log_time", time.UnixMilli(n.log).UTC(), "wall_clock", time.UnixMilli(n.wall).UTC())
+	for _, what := range k.notices {
+		s.log.Warn(what, "log_time", time.UnixMilli(k.time).UTC(), "wall_clock", time.UnixMilli(k.wall).UTC())
 	}
 }
 
@@ -47,19 +47,25 @@ func (s *Server) AcceptClock(ctx context.Context) error {
 }
 
 func (s *Server) acceptClock() error {
-	s.queue.mu.Lock()
-	s.readClock()
-	off := s.clock.off
-	s.clock.accept()
-	s.queue.mu.Unlock()
+	off := s.times().off
 	if off == 0 {
 		return fmt.Errorf("%w: log time follows the wall clock already", errRefused)
 	}
-	return s.untilFirst(func() error { return s.appendStates(0, 0, nil, nil) })
+	return s.untilFirst(func() error {
+		s.queue.mu.Lock()
+		if off == 1 {
+			s.clock.skip(s.clock.wall - s.clock.time)
+		} else {
+			s.clock.begin(s.next, s.clock.wall)
+			s.restamp()
+		}
+		s.queue.mu.Unlock()
+		return s.appendStates(0, 0, nil, nil)
+	})
 }
 
-// begun has the records that wait take the time of a new stretch; queue.mu is held.
-func (s *Server) begun() {
+// restamp has the records that wait take the time of a new stretch; queue.mu is held.
+func (s *Server) restamp() {
 	for _, p := range slices.Concat(s.queue.waiting, []*pack{s.queue.storing}) {
 		if p != nil {
 			p.began, p.restamp = s.clock.time, true

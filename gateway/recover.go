@@ -35,19 +35,14 @@ func (s *Server) recover(ctx context.Context) error {
 			known.seen = now // it may have been connected until the end of the log
 		}
 	}
-	clients, off := len(s.sessions.byClient), s.clock.off
-	s.queue.mu.Unlock()
-	if off != 0 {
-		_, at, err := s.timeAt(ctx, first, next)
-		if err != nil {
-			return fmt.Errorf("gateway: cannot find the first record of the log: %w", err)
-		}
-		if at >= next {
-			s.queue.mu.Lock()
-			s.clock.anew()
-			s.queue.mu.Unlock()
+	if s.clock.off != 0 {
+		if _, at, err := s.timeAt(ctx, first, next); err == nil && at >= next {
+			s.clock.begin(s.next, s.clock.wall) // it begins anew
+			s.clock.notices, s.clock.off = nil, 0
 		}
 	}
+	clients := len(s.sessions.byClient)
+	s.queue.mu.Unlock()
 	s.reportClock()
 	s.log.Info("sessions recovered", "clients", clients, "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
 	return nil
@@ -284,7 +279,7 @@ func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
 	for c := range e.Clocks() {
 		now = c.Time
 		if c.Since > s.clock.since {
-			defer s.begun()
+			defer s.restamp()
 		}
 		s.clock.learn(c)
 		s.sessions.highest = max(s.sessions.highest, c.Highest)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,16 +103,11 @@ func clock(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		if err == nil {
 			os.Remove(answer)
 			var line clockLine
-			if _, err := fmt.Fprintf(stdout, "%s\n", text); err != nil {
-				return err
+			_, err = fmt.Fprintf(stdout, "%s\n", text)
+			if err = cmp.Or(err, json.Unmarshal(text, &line)); err == nil && line.Refused != "" {
+				err = errors.New(line.Refused)
 			}
-			if err := json.Unmarshal(text, &line); err != nil {
-				return err
-			}
-			if line.Refused != "" {
-				return errors.New(line.Refused)
-			}
-			return nil
+			return err
 		}
 		if time.Now().After(deadline) {
 			os.Remove(request)
