@@ -40,6 +40,7 @@ type Decision struct {
 
 const (
 	look          = 20 * time.Millisecond // sampling interval
+	again         = 2 * time.Millisecond  // until a sample is repeated
 	shortest      = 100 * time.Millisecond
 	longest       = time.Second
 	fewest        = 50  // tasks that complete a window before its maximum length
@@ -73,6 +74,7 @@ type pilot struct {
 	cpu          time.Duration
 	looks        int // negative: the next window starts when the change of the limit has taken effect
 	inUse, crowd int
+	doubt        bool // the next sample confirms or corrects the last one
 	sum          struct{ busy, waiting, runnable, bound int }
 	samples      [1]metrics.Sample
 
@@ -138,17 +140,21 @@ func (c *crew[T]) census() census {
 	}
 }
 
-// observe takes one sample.
+// observe takes one sample. If many goroutines wait for processors, the same tick may have
+// woken them, and it looks again when they have had time to run. It does not yield instead:
+// the queue behind which Gosched waits is hardly served while hundreds of tasks compute.
 func (c *crew[T]) observe() {
 	p := c.pilot
-	runtime.Gosched() // let goroutines woken by the same tick run first: they do not mean that processors are busy
 	c.mu.Lock()
-	now := c.census()
-	fresh := p.fresh
-	p.fresh = false
+	now, fresh := c.census(), p.fresh
 	c.mu.Unlock()
-	limit := p.see(time.Now(), now, fresh)
+	m, limit, wait := p.machine(), now.limit, again
+	if p.doubt = !p.doubt && now.inUse > m.procs && 4*m.runnable > now.inUse; !p.doubt {
+		limit = p.see(time.Now(), now, m, fresh)
+		wait = look + rand.N(look/4) // jitter: avoids lockstep with tasks that use timers
+	}
 	c.mu.Lock()
+	p.fresh = fresh && p.doubt
 	if limit != now.limit && c.limit == now.limit { // otherwise Resize was called just now
 		c.setLimit(limit)
 	}
@@ -157,13 +163,12 @@ func (c *crew[T]) observe() {
 		c.exit() // unlocks
 		return
 	}
-	p.timer.Reset(look + rand.N(look/4)) // jitter: avoids lockstep with tasks that use timers
+	p.timer.Reset(wait)
 	c.mu.Unlock()
 }
 
 // see adds one sample to the window, and returns the new limit.
-func (p *pilot) see(at time.Time, now census, fresh bool) (limit int) {
-	m := p.machine()
+func (p *pilot) see(at time.Time, now census, m machine, fresh bool) (limit int) {
 	if p.climb.moved(now.limit) || fresh || p.looks < 0 {
 		if fresh || !at.Before(p.began) {
 			p.open(at, now, m.cpu)

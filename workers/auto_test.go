@@ -237,6 +237,6 @@ func TestGrowthKeepsWhatIsUsed(t *testing.T) {
 func BenchmarkLook(b *testing.B) {
 	p := newPilot(AutoOptions{})
 	for b.Loop() {
-		p.see(time.Now(), census{limit: 8, busy: 4}, false)
+		p.see(time.Now(), census{limit: 8, busy: 4}, p.machine(), false)
 	}
 }

@@ -82,7 +82,9 @@ const widest = len(strides) - 1
 //
 // A comparison counts only if tasks waited because of the lower limit. A limit that is
 // not reached has no effect, and throughput reveals nothing about it: it never grows, and
-// falls to the number of workers in use.
+// falls to the number of workers in use. If half of these wait for processors, a trial of
+// about as many as do not wait begins, whether the limit is reached or not: hundreds of
+// workers that compute leave too few tasks in the queue for any comparison near them.
 type climb struct {
 	min, max int
 	limit    int // of the pool
@@ -92,6 +94,7 @@ type climb struct {
 	before      window // the previous window, at the other of the two limits
 	lead, votes int    // votes for the higher limit minus votes for the lower; total votes
 	stride      int
+	wary        bool // the last trial of fewer because of waiting goroutines has failed
 
 	growIn, shrinkIn time.Duration // time until the next trial in that direction
 	slack            time.Duration // time since the limit was last reached
@@ -108,20 +111,18 @@ type step struct {
 // next takes a window and may change the limit.
 func (c *climb) next(w window) step {
 	c.growIn, c.shrinkIn = max(0, c.growIn-w.took), max(0, c.shrinkIn-w.took)
-	crowded := c.limit > w.procs && 4*w.crowd > c.limit
-	jammed := crowded && 2*w.crowd > c.limit && c.shrinkIn == 0 // half of the workers wait for processors
+	crowded := w.inUse > w.procs && 4*w.crowd > w.inUse
+	jammed := crowded && 2*w.crowd > w.inUse && c.shrinkIn == 0 // half of the workers wait for processors
 	if c.trial != Hold {
-		if jammed && c.trial != Contended {
-			d := c.end(c.base)
-			c.shrinkIn = 0
-			return d
-		}
 		at := c.limit
-		if d := c.vote(w); d.why != Hold || c.trial != Hold || c.limit != at {
+		if jammed && c.trial != Contended {
+			c.end(c.base) // and begin a trial of fewer at once
+			c.shrinkIn = 0
+		} else if d := c.vote(w); d.why != Hold || c.trial != Hold || c.limit != at {
 			return d
 		}
 	}
-	if w.inUse < c.limit {
+	if w.inUse < c.limit && !jammed {
 		return c.sink(w)
 	}
 	c.slack, c.peak = 0, 0
@@ -130,6 +131,9 @@ func (c *climb) next(w window) step {
 	}
 	factor := strides[c.stride].factor
 	fewer, more := c.scaled(1/factor), c.scaled(factor)
+	if jammed && !c.wary { // who waits for a processor is not needed
+		fewer = max(c.min, min(fewer, max(w.procs, (w.inUse-w.crowd)*4/3)))
+	}
 	switch {
 	case w.bound && !crowded && w.cpu < full && c.limit < c.max && c.growIn == 0:
 		tasks := int(w.busy + w.waiting) // more workers than tasks would be idle
@@ -191,7 +195,7 @@ func (c *climb) vote(w window) step {
 		}
 	}
 	added := float64(many - few)
-	gain := worth * added / float64(few)
+	gain := worth * min(1, added/float64(few))
 	if added == 1 { // otherwise with few workers each would have to add a large share of the throughput
 		gain = min(gain, single)
 	}
@@ -215,8 +219,12 @@ func (c *climb) vote(w window) step {
 // needed returns the lead that decides the trial. A step of one worker counts as the
 // shortest, whatever its share of the limit.
 func (c *climb) needed() int {
-	if max(c.base, c.other)-min(c.base, c.other) == 1 {
+	few, many := min(c.base, c.other), max(c.base, c.other)
+	switch {
+	case many-few == 1:
 		return strides[0].lead
+	case many > 2*few+1: // so far apart that the gain to be worth it exceeds most noise
+		return 1
 	}
 	return strides[c.stride].lead
 }
@@ -224,6 +232,7 @@ func (c *climb) needed() int {
 // end ends the trial with the better limit.
 func (c *climb) end(limit int) step {
 	grow, kept, narrow := c.trial == Backlog, limit != c.base, false
+	c.wary = c.trial == Contended && !kept
 	switch {
 	case kept && c.votes == c.needed(): // unanimous: take a longer step next
 		c.stride = min(c.stride+1, widest)

@@ -162,6 +162,24 @@ func TestUnusedLimitSinks(t *testing.T) {
 	}
 }
 
+// After tasks that wait, a limit that is never reached kept hundreds of workers, which all
+// waited for processors, for half a minute and more.
+func TestComputingLetsGoOfWorkers(t *testing.T) {
+	for _, limit := range []int{600, 700, 1024, 4000} {
+		for seed := range uint64(10) {
+			k := kind{cpu: 0.001, tasks: 700, slowest: 0.3 * float64(seed%2)}
+			p := newPilotage(k, seed)
+			p.limit = limit
+			p.steer(5)
+			p.highest = 0
+			rate := p.rate(10)
+			if p.highest > 2*procs+8 || k.slowest == 0 && rate < 0.95*procs/k.cpu {
+				t.Errorf("from %d, seed %d: a maximum of %d, %.0f/s\n%s", limit, seed, p.highest, rate, p.story())
+			}
+		}
+	}
+}
+
 // gradient2 adds a queue to its limit in every round: at a load that is modest except for
 // moments, it grew without end (Netflix/concurrency-limits #134).
 func TestNetflix134NoDriftAtModestOverload(t *testing.T) {

@@ -247,7 +247,7 @@ func (p *pilotage) steer(until float64) {
 		p.run(p.now + look.Seconds()*(1+p.random.Float64()/4))
 		p.limit = p.pilot.see(time.Unix(0, int64(p.now*1e9)), census{
 			limit: p.limit, busy: p.busy, inUse: p.busy, waiting: p.queue, done: int64(p.done), bound: p.queue > 0 && p.busy >= p.limit,
-		}, !p.began)
+		}, p.pilot.machine(), !p.began)
 		p.began = true
 		p.highest = max(p.highest, p.limit)
 	}
