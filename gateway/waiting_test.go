@@ -134,7 +134,7 @@ func TestMovedWithoutAWelcome(t *testing.T) {
 }
 
 // TestErrorPage: a load balancer that has no gateway at the moment answers with an error page, or with anything else.
-// Clients and readers try again. A first connection to something that is no gateway ends them.
+// Clients and readers try again. A first connection to anything other than a gateway ends them.
 func TestErrorPage(t *testing.T) {
 	const page = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/html\r\n\r\n<html>"
 	up := serve(t, &Server{Log: newGate()})
