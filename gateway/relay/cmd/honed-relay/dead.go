@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -76,16 +75,30 @@ func openDead(ctx context.Context, folder string, most int, bytes int64, logger 
 		return nil, err
 	}
 	d := &deadLog{most: most, log: log, logger: logger}
-	if d.index, err = readDead(ctx, log, d.lost); err != nil {
+	err = d.read(ctx)
+	if err == nil && d.damaged > 0 { // others cannot read past damage at the end, so an entry that says nothing follows it
+		w := deadWriter{d: d, ctx: ctx, now: time.Now(), store: log.AppendReserved}
+		err = w.entry(&letter{client: "-"}, entry{State: done.String()})
+		if _, full := w.flush(); !errors.Is(full, journal.ErrNoSpace) {
+			err = errors.Join(err, full)
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	return d, nil
 }
 
-// lost counts and names damage.
-func (d *deadLog) lost(err error) {
-	d.damaged++
-	d.logger.Error("the dead-letter log is damaged; messages in it are lost", "err", err)
+// read makes the index, without what is damaged.
+func (d *deadLog) read(ctx context.Context) (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.damaged = 0
+	d.index, err = readDead(ctx, d.log, func(err error) {
+		d.damaged++
+		d.logger.Error("the dead-letter log is damaged; messages in it are lost", "err", err)
+	})
+	return err
 }
 
 // readDead reads a dead-letter log. It calls lost for what is damaged.
@@ -377,24 +390,6 @@ func (d *deadLog) due(most int, passOn bool) (all []*letter) {
 		}
 	}
 	return all
-}
-
-// take loads letters. Those of which the log has lost the message are forgotten.
-func (d *deadLog) take(ctx context.Context, letters []*letter) ([]message, error) {
-	all, err := load(ctx, d.log, letters)
-	if err != nil || len(all) == len(letters) {
-		return all, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, l := range letters {
-		is := func(m message) bool { return l.letterKey == letterKey{m.log, m.Number} }
-		if d.index.letters[l.letterKey] == l && !slices.ContainsFunc(all, is) {
-			d.lost(fmt.Errorf("message %s of client %s", commandline.FormatNumber(l.number), l.client))
-			d.index.set(l, dropped, "", time.Now())
-		}
-	}
-	return all, nil
 }
 
 // load reads letters' messages, in the order of the dead-letter log. Those that were trimmed or lost are left out.

@@ -187,12 +187,15 @@ func (r *relay) acknowledge(ctx context.Context, p gateway.Position) error {
 func (r *relay) release(ctx context.Context) error {
 	for {
 		due := r.dead.due(r.messages, r.passOn)
-		letters, err := r.dead.take(ctx, due)
-		switch {
-		case err != nil || len(due) == 0:
+		letters, err := load(ctx, r.dead.log, due)
+		if err == nil && len(letters) < len(due) { // damaged since the start, or dropped meanwhile
+			err = r.dead.read(ctx)
+		}
+		if err != nil || len(due) == 0 {
 			return err
-		case len(letters) == 0:
-			continue // lost or dropped meanwhile
+		}
+		if len(letters) == 0 {
+			continue
 		}
 		b := &batch{again: true, passOn: r.passOn, messages: letters}
 		if err := r.deliver(ctx, b); err != nil {

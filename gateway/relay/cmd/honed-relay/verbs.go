@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,7 +104,8 @@ func dead(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	switch verb {
 	case "list":
-		return listDead(ctx, *folder, *client, *all, *asJSON, stdout, stderr)
+		wanted := func(l *letter) bool { return (*client == "" || l.client == *client) && (*all || l.state == refused) }
+		return listDead(ctx, *folder, wanted, *all, *asJSON, stdout, stderr)
 	case "show":
 		if len(numbers) != 1 {
 			return commandline.UsageError{Err: errors.New("give the number of one message, as honed-relay dead list prints it")}
@@ -158,72 +160,52 @@ func readDeadLines(ctx context.Context, folder string, pick func(*letter) bool, 
 	return all, index.queued, nil
 }
 
-func listDead(ctx context.Context, folder, client string, all, asJSON bool, stdout, stderr io.Writer) error {
-	lines, queued, err := readDeadLines(ctx, folder, func(l *letter) bool {
-		return (client == "" || l.client == client) && (all || l.state == refused)
-	}, stderr)
+// listDead prints the open letters that pick chooses, and how many others wait unless all are wanted.
+func listDead(ctx context.Context, folder string, pick func(*letter) bool, all, asJSON bool, stdout, stderr io.Writer) error {
+	lines, queued, err := readDeadLines(ctx, folder, pick, stderr)
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
 	}
 	if asJSON {
 		return printJSON(stdout, lines)
 	}
-	if err := printTable(stdout, lines); err != nil || all || queued == 0 {
-		return err
-	}
-	_, err = fmt.Fprintf(stdout, "%d more wait behind these or are being retried: --all lists them\n", queued)
-	return err
-}
-
-func printTable(stdout io.Writer, lines []deadLine) error {
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NUMBER\tSTATE\tCLIENT\tEPOCH\tSEQ\tBYTES\tSINCE\tREASON")
 	for _, l := range lines {
 		reason, _, _ := strings.Cut(l.Reason, "\n")
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", l.Number, l.State, l.Client, l.Epoch, l.Seq, len(l.Data), l.Since.Format(time.RFC3339), reason)
 	}
-	return table.Flush()
-}
-
-// confirm shows what a decision is about, asks, and narrows it to what was shown.
-func confirm(ctx context.Context, folder string, d *decision, stderr io.Writer) error {
-	stdin, err := os.Stdin.Stat()
-	null, err2 := os.Stat(os.DevNull)
-	switch {
-	case errors.Join(err, err2) != nil:
-		return errors.Join(err, err2)
-	case stdin.Mode()&os.ModeCharDevice == 0 || os.SameFile(stdin, null):
-		return commandline.UsageError{Err: errors.New("--waiting gives up messages that may never have been tried, and standard input is no terminal to ask on; add --yes")}
-	}
-	lines, _, err := readDeadLines(ctx, folder, d.names(), stderr)
-	if err != nil || len(lines) == 0 {
-		return commandline.OrInterrupted(ctx, err)
-	}
-	if err := printTable(stderr, lines); err != nil {
+	if err := table.Flush(); err != nil || all || queued == 0 {
 		return err
 	}
-	fmt.Fprintf(stderr, "Give up these %d messages? [y/N] ", len(lines))
-	answer := make(chan string, 1)
-	go func() {
-		text, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(text))
-	}()
-	select {
-	case <-ctx.Done():
-		return commandline.ErrInterrupted
-	case said := <-answer:
-		if said != "y" && said != "yes" {
-			return errors.New("not confirmed; nothing was changed")
-		}
+	_, err = fmt.Fprintf(stdout, "%d more wait behind these or are being retried: --all lists them\n", queued)
+	return err
+}
+
+// confirm shows what a decision names, asks on the terminal, and narrows the decision to what was shown.
+func confirm(ctx context.Context, folder string, d *decision, stderr io.Writer) error {
+	stdin, err := os.Stdin.Stat()
+	if null, _ := os.Stat(os.DevNull); err != nil || stdin.Mode()&os.ModeCharDevice == 0 || os.SameFile(stdin, null) {
+		return commandline.UsageError{Err: errors.New("--waiting gives up messages that may never have been tried, and standard input is no terminal to ask on; add --yes")}
 	}
-	d.Numbers, d.Client, d.All = nil, "", false
-	for _, l := range lines {
-		n, err := commandline.ParseNumber(l.Number)
-		if err != nil {
-			return err
+	var shown []uint64
+	named := d.names()
+	err = listDead(ctx, folder, func(l *letter) bool {
+		if named(l) {
+			shown = append(shown, l.number)
 		}
-		d.Numbers = append(d.Numbers, n)
+		return named(l)
+	}, true, false, stderr, stderr)
+	if err != nil || len(shown) == 0 {
+		return err
 	}
+	fmt.Fprintf(stderr, "Give up these %d messages? [y/N] ", len(shown))
+	signal.Reset(os.Interrupt) // it ends the process, which waits for an answer only
+	said, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	if !strings.EqualFold(strings.TrimSpace(said), "y") {
+		return errors.New("not confirmed; nothing was changed")
+	}
+	*d = decision{State: d.State, Numbers: shown, Waiting: true}
 	return nil
 }
 
