@@ -100,7 +100,8 @@ func (s *Server) checkpointDue(p *pack) bool {
 	if p.tick && s.readClock()-s.checkpointed >= s.Expiry.Milliseconds()/checkpointsPerExpiry {
 		return true
 	}
-	return (p.checkpoint || s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes) && s.since.bytes >= 2*int64(len(s.sessions.byClient)*stateBytes)
+	size := 2 * int64(len(s.sessions.byClient)*stateBytes) // with what comes meanwhile
+	return (p.checkpoint || s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes-size) && s.since.bytes >= size
 }
 
 // stateBytes is about how large a session is in a checkpoint.

@@ -29,7 +29,9 @@ func (s *Server) commit() {
 		}
 		err := s.store(p, &acks)
 		if err == nil && (s.saving != nil || s.checkpointDue(p)) {
-			err = s.save()
+			if err = s.save(); err == nil && s.saving != nil && p.bytes >= journal.MaxEnvelope/2 {
+				err = s.save() // or else too much comes in between
+			}
 		}
 		if s.saving != nil {
 			s.queue.ask(func(*pack) {}) // for the next part

@@ -46,6 +46,7 @@ const (
 	turnTime     = 100 * time.Millisecond // handing over a turn takes about 5
 	turnIdle     = 2 * time.Millisecond   // at least, until a turn ends of which nothing more is made
 	turnPatience = 250 * time.Millisecond // a writer that stands still costs the others that much, once
+	mostWanted   = 100                    // turns that this writer knows of
 )
 
 // join takes part. stored is called when another writer says up to where the stream has envelopes.
@@ -67,10 +68,12 @@ func (t *turns) join(nc *nats.Conn, stream, writer string, stored func(next uint
 			return
 		}
 		t.mu.Lock()
-		if t.soon = (time.Time{}); what == wants {
+		before, wanted := t.want[who]
+		switch t.soon = (time.Time{}); {
+		case what == wants && (wanted || len(t.want) < mostWanted):
 			t.want[who] = last
 			t.idle.Reset(turnIdle)
-		} else if before, is := t.want[who]; is && before < last {
+		case wanted && before < last:
 			delete(t.want, who)
 		}
 		if what == soon {

@@ -157,13 +157,19 @@ func TestBusyCheckpoints(t *testing.T) {
 	defer cancel()
 	crews := []*crew{newCrew(ctx, t, gateways[0], 8, size), newCrew(ctx, t, gateways[1], 8, size)}
 	eventually(t, "the load", func() bool { return (crews[0].all.Load()+crews[1].all.Load())*size >= 400<<20 })
-	for _, g := range gateways {
-		g.end() // without a last checkpoint
+	cancel()
+	for i, c := range crews {
+		c.feeding.Wait()
+		gateways[i].end() // without a last checkpoint
 	}
 	m := newMeter(t, urls[len("nats://"):][:len("127.0.0.1:00000")])
 	l := busyGateways(t, "nats://"+m.addr, 1, "--verify-rate", "0")[0]
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
 	probe := newCrew(ctx, t, l, 1, size)
 	eventually(t, "a start", func() bool { return probe.all.Load() > 0 })
+	cancel()
+	probe.feeding.Wait()
 	if got := m.sent.Load(); got > 256<<20 {
 		t.Errorf("the start has received %d bytes", got)
 	} else {
