@@ -146,7 +146,8 @@ func (s *Server) firstTime(ctx context.Context, pos, next uint64, clocks bool) (
 	for pos < next {
 		err := s.peek(ctx, pos, func(p uint64, e journal.Envelope) error {
 			for c := range e.Clocks() {
-				if ms, at = c.Time, p; clocks {
+				if clocks {
+					ms, at = c.Time, p
 					return found
 				}
 			}

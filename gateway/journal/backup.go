@@ -97,11 +97,7 @@ func (b *backup) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	within, err := contains(from, b.to.dir)
-	if err != nil {
-		return err
-	}
-	if within {
+	if contains(from, b.to.dir) {
 		return &Refusal{What: b.to.dir + " is in the folder of the log itself", Repair: "give another folder for the copy"}
 	}
 	if b.o.Empty && exists(b.to.dir, markName) && !exists(b.to.dir, copyingName) {
@@ -145,22 +141,19 @@ func (b *backup) prepare(ctx context.Context) error {
 }
 
 // contains reports whether a path leads to a folder, or into it. Its end need not exist.
-func contains(folder os.FileInfo, path string) (bool, error) {
-	path, err := filepath.Abs(path)
-	for real := ""; err == nil; path = filepath.Dir(path) {
-		if real == "" {
-			if real, err = filepath.EvalSymlinks(path); errors.Is(err, fs.ErrNotExist) {
-				real, err = "", nil
-				continue
-			}
-			path = real
+func contains(folder os.FileInfo, path string) bool {
+	for p, _ := filepath.Abs(path); ; p = filepath.Dir(p) {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			p = real
 		}
-		at, failed := os.Stat(path)
-		if failed != nil || os.SameFile(at, folder) || path == filepath.Dir(path) {
-			return failed == nil && os.SameFile(at, folder), failed
+		at, err := os.Stat(p)
+		switch {
+		case err == nil && os.SameFile(at, folder):
+			return true
+		case p == filepath.Dir(p):
+			return false
 		}
 	}
-	return false, err
 }
 
 // sameHistory refuses a copy that goes on where the log does not, or whose newest envelope is not the log's: the log

@@ -75,6 +75,14 @@ func TestNoSpaceIsSaid(t *testing.T) {
 	}
 }
 
+// TestNobodyMayConnect: an empty file of tokens is said at the start.
+func TestNobodyMayConnect(t *testing.T) {
+	t.Parallel()
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	must(t, os.WriteFile(tokens, []byte("# none yet\n"), 0o600))
+	startGateway(t, filepath.Join(t.TempDir(), "log"), "127.0.0.1:0", "--tokens", tokens).says("names nobody")
+}
+
 // TestUnready: each reason of /healthz has its word, and docs/operations.md explains it.
 func TestUnready(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/operations.md")

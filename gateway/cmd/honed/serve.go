@@ -182,7 +182,7 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 			return nil, err
 		}
 		if srv.Tokens.Empty() {
-			logger.Warn("the file of tokens names nobody: nobody can connect until it does, and honed gets a SIGHUP", "file", f.tokens)
+			logger.Warn("the file of tokens names nobody: nobody can connect until it does", "file", f.tokens)
 		}
 	}
 	if f.cert == "" && f.key == "" && f.ca == "" {
