@@ -100,7 +100,7 @@ func (c *clock) skip(by int64) {
 		return
 	}
 	all := append(slices.Clone(c.moments), before)
-	if len(all) > mostMoments { // take two for one, the older the rather; what lies between counts as later
+	if len(all) > mostMoments { // join two, rather old ones: records between them count as stored later
 		two, closest := 1, math.Inf(1)
 		for i := range all[2:] {
 			if ratio := float64(c.running-all[i].Running) / float64(c.running-all[i+2].Running); ratio < closest {
