@@ -76,12 +76,15 @@ func (g *guest) stuck(what string) {
 	g.l.fail("stuck", "client %d waits for %s: %s\n%s", g.id, what, g.describe(), serverStacks(stacks))
 }
 
-// serverStacks returns the goroutines that are in the engine's code, and not in tests only.
+// serverStacks returns the goroutines that are in the engine's code: loops, helpers, connections and what accepts.
 func serverStacks(all []byte) []byte {
 	var of [][]byte
 	for _, one := range bytes.Split(all, []byte("\n\n")) {
-		if bytes.Contains(one, []byte("engine.(*goroutineConn)")) || bytes.Contains(one, []byte("engine.(*flusher)")) || bytes.Contains(one, []byte("engine.(*connRef)")) {
-			of = append(of, one)
+		for _, in := range []string{"goroutineConn)", "flusher)", "connRef)", "loop)", "helpers)", "Server)", "owner."} {
+			if bytes.Contains(one, []byte("engine.(*"+in)) || bytes.Contains(one, []byte("engine."+in)) {
+				of = append(of, one)
+				break
+			}
 		}
 	}
 	return bytes.Join(of, []byte("\n\n"))
