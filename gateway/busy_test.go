@@ -180,7 +180,11 @@ func TestCheckpointBetweenPacks(t *testing.T) {
 	seq, came := uint64(1), make(chan bool)
 	log.before = func() {
 		came <- true
-		waitFor(t, "a record", func() bool { return up.Stats().Queued > 0 })
+		waitFor(t, "a record", func() bool {
+			up.queue.mu.Lock()
+			defer up.queue.mu.Unlock()
+			return len(up.queue.waiting) > 0 && up.queue.waiting[0].count > 0
+		})
 	}
 	up.queue.mu.Lock()
 	up.checkpointed = -up.Expiry.Milliseconds()
