@@ -178,17 +178,16 @@ func (l *Segments) segments() (all []*segment, err error) {
 	return all, nil
 }
 
-// find reads the headers and the trailers of all segments, and the frames of the last one if it is
+// list reads the headers and the trailers of all segments, and the frames of the last one if it is
 // not sealed.
-func (l *Segments) find() error {
+func (l *Segments) list() (kept []*segment, err error) {
 	all, err := l.segments()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if all, err = l.withoutTorn(all); err != nil {
-		return err
+		return nil, err
 	}
-	var kept []*segment
 	for i, s := range all {
 		last := i == len(all)-1
 		switch err := l.findOne(s, last, kept); {
@@ -199,9 +198,21 @@ func (l *Segments) find() error {
 			l.o.Logger.Error("a segment has another one's name", "err", err)
 			continue
 		case err != nil:
-			return err
+			return nil, err
 		}
 		kept = append(kept, s)
+	}
+	return kept, nil
+}
+
+// find lists the segments, and learns from the last one where the log ends.
+func (l *Segments) find() error {
+	kept, err := l.list()
+	for tries := 0; err == nil && len(kept) == 0 && l.readOnly && tries < 100; tries++ { // all of them were trimmed meanwhile
+		kept, err = l.list()
+	}
+	if err != nil {
+		return err
 	}
 	if len(kept) == 0 {
 		return &Refusal{
