@@ -221,7 +221,7 @@ func TestClosedWindows(t *testing.T) {
 	}
 }
 
-// A client that reads slowly, but reads, gets its answer; a handler that is silent may be.
+// A client that reads slowly, so that the socket is full, gets its answer; a handler that is silent may be.
 func TestOpenWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := h2server(func(w http.ResponseWriter, r *http.Request) {
@@ -240,7 +240,7 @@ func TestOpenWindows(t *testing.T) {
 				close(ended)
 				return
 			}
-			<-time.After(2 * time.Second)
+			<-time.After(4 * time.Second)
 			if n := uint32(len(payload)); n > 0 {
 				more := string(binary.BigEndian.AppendUint32(nil, n))
 				io.WriteString(nc, frame(8, 0, 0, more)+frame(8, 0, id, more))

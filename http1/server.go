@@ -43,6 +43,9 @@ type Server struct {
 	// NoHTTP2 switches HTTP/2 off, over TLS and without, whatever Std says. Zero: Std.Protocols and
 	// Std.TLSNextProto decide, as in net/http.
 	NoHTTP2 bool
+	// OldGo keeps the server from logging, once at its start, that the Go which built it has known
+	// holes that clients of HTTP/2 can reach. Zero: it logs that, to slog.Default() without a Logger.
+	OldGo bool
 	// Engine does the network I/O. Zero: the default for this operating system.
 	Engine engine.Engine
 	// Limits protect the server. Zero fields take their defaults.
@@ -75,6 +78,7 @@ type Server struct {
 	unix          atomic.Pointer[net.UnixAddr] // the unix socket that was listened on last
 	keepAlivesOff atomic.Bool                  // SetKeepAlivesEnabled(false)
 	draining      atomic.Bool
+	warned        atomic.Bool // of an old Go
 
 	mu      sync.Mutex
 	lending bool
@@ -174,6 +178,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	if addr, ok := ln.Addr().(*net.UnixAddr); ok {
 		s.unix.Store(addr)
 	}
+	s.warnOfOldGo(runtime.Version())
 	s.startLending()
 	if !s.draining.Load() {
 		s.hooks.listen(ln)
@@ -317,4 +322,5 @@ func copyServer(to, from *http.Server) {
 	to.WriteTimeout, to.IdleTimeout, to.MaxHeaderBytes = from.WriteTimeout, from.IdleTimeout, from.MaxHeaderBytes
 	to.ConnState, to.ErrorLog, to.BaseContext, to.ConnContext = from.ConnState, from.ErrorLog, from.BaseContext, from.ConnContext
 	to.HTTP2, to.Protocols = from.HTTP2, from.Protocols
+	copyNewer(to, from)
 }
