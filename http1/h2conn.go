@@ -125,7 +125,8 @@ func (le *lender) leaving() bool {
 	return le.draining
 }
 
-// entrance is the key of net/http's TLSNextProto for HTTP/2 without TLS, in Go 1.24 to 1.27 at least.
+// entrance is the key of net/http's TLSNextProto for HTTP/2 without TLS, up to Go 1.26. Where it is not set, as in
+// Go 1.27, connections go through net/http's Accept, at a goroutine more.
 const entrance = "unencrypted_http2"
 
 // initHTTP2 creates the server for connections that speak HTTP/2, over TLS or without.
