@@ -46,6 +46,21 @@ func configured(t *testing.T, config *tls.Config) net.Listener {
 	return engine.NewTLSListener(listen(t, overTCP), config)
 }
 
+// A ClientHello that says that it has 16 MB is answered with an alert, without a wait for more of it.
+func TestHelloOfMegabytes(t *testing.T) {
+	onEach(t, withTLS(), func(t *testing.T, g ground) {
+		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.FrameTime = time.Hour })
+		nc := s.dialClear(t)
+		if _, err := nc.Write([]byte{22, 3, 1, 0, 4, 1, 255, 255, 255}); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := io.ReadAll(nc); err != nil || len(all) != 7 || all[0] != 21 {
+			t.Errorf("the answer is %x (%v)", all, err)
+		}
+		nc.Close()
+	})
+}
+
 // The PROXY header of a trusted proxy comes before the handshake, in any segments; OnOpen sees its
 // address. A header without a handshake has no more time than both.
 func TestProxyHeaderBeforeTLS(t *testing.T) {

@@ -32,7 +32,7 @@ func readerPanels() []Panel {
 			one("honed_reader_lag_bytes")),
 		lines("Reader lag, time", "s",
 			"Age of the oldest record that a reader has not acknowledged. Rising by a second each second: the reader stands still; see whether it is connected, and its own log.",
-			one("honed_reader_lag_seconds")).alerted(900, "HonedReaderLags"),
+			one("honed_reader_lag_seconds")).alerted(900, "HonedReaderLags", "HonedReaderExpires"),
 		lines("Readers connected", "short",
 			"Which readers are connected. At 0 for long: its program does not run, or is refused; the log is kept for it all the same.",
 			one("honed_reader_connected")),

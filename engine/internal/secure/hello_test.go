@@ -65,6 +65,7 @@ func TestHelloLacks(t *testing.T) {
 		[]byte("G"), {22, 3, 1, 0, 0}, split([]byte{1, 0, 0, 0}, func() int { return 4 }), {22, 3, 1, 0, 1, 1, 23},
 		split(append([]byte{1, 1, 0, 0}, make([]byte, mostHello)...), func() int { return 100 }), // too large
 		append([]byte{22, 3, 1, 255, 255, 1, 1, 0, 0}, make([]byte, mostHello-9)...),
+		{22, 3, 1, 0, 4, 1, 255, 255, 255}, // crypto/tls refuses it at once
 	} {
 		if lacks := HelloLacks(other); lacks != 0 {
 			t.Errorf("%.10x lacks %d", other, lacks)

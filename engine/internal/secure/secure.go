@@ -76,8 +76,11 @@ func (c *Conn) Return() { c.wire.Conn, c.read, c.lent = nil, nil, false }
 // mostHello bounds what is collected of a ClientHello. Those of clients have up to 2 KB.
 const mostHello = 16 << 10
 
+// mostMessage is the size of a handshake's message above which crypto/tls refuses it.
+const mostMessage = 64 << 10
+
 // HelloLacks returns how many bytes must at least follow p, the first that a client has sent, until
-// its ClientHello is whole: 0 too if it is larger than mostHello, or something else.
+// its ClientHello is whole: 0 too if it is larger than mostHello, says that it is too large, or is something else.
 func HelloLacks(p []byte) int {
 	var head [4]byte // of the message: its type, and its size
 	for got, left := 0, mostHello-len(p); left > 0 && (len(p) == 0 || p[0] == 22); {
@@ -88,8 +91,9 @@ func HelloLacks(p []byte) int {
 		part := p[5:min(5+n, len(p))]
 		copy(head[min(got, 4):], part)
 		got += len(part)
+		size := int(binary.BigEndian.Uint32(head[:]) & 0xffffff)
 		switch {
-		case n == 0 || got >= 4 && got-4 >= int(binary.BigEndian.Uint32(head[:])&0xffffff):
+		case n == 0 || got >= 4 && (got-4 >= size || size > mostMessage && len(part) == n):
 			return 0
 		case len(part) < n:
 			return min(left, n-len(part))
