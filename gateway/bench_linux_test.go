@@ -399,6 +399,68 @@ func BenchmarkNeighbour(b *testing.B) {
 	}
 }
 
+// slowDisk is a log whose appends take ten milliseconds.
+type slowDisk struct{ Memory }
+
+func (l *slowDisk) Append(ctx context.Context, envelope []byte) (uint64, error) {
+	<-time.After(10 * time.Millisecond)
+	return l.Memory.Append(ctx, envelope)
+}
+
+// BenchmarkCheckpointBeside measures how long a client with one record each millisecond waits for its acknowledgements
+// while a checkpoint of a million sessions is stored, and for as long after it.
+func BenchmarkCheckpointBeside(b *testing.B) {
+	log := &slowDisk{}
+	crowd(b, &log.Memory, 999_000)
+	up := serve(b, &Server{Log: log})
+	c := &Client{Addrs: []string{up.addr}, ID: "c", Window: 4096}
+	var mu sync.Mutex
+	var waits []time.Duration
+	during := func(goesOn func() bool) *times {
+		mu.Lock()
+		waits = nil
+		mu.Unlock()
+		for due := time.Now(); goesOn(); due = due.Add(time.Millisecond) {
+			<-time.After(time.Until(due))
+			_, err := c.SubmitAsync(context.Background(), make([]byte, 128), func(_ uint64, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				waits = append(waits, time.Since(due))
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return &times{all: slices.Clone(waits)}
+	}
+	for b.Loop() {
+		up.queue.mu.Lock()
+		was := up.queue.base
+		up.checkpointed = -up.Expiry.Milliseconds()
+		up.queue.mu.Unlock()
+		began := time.Now()
+		up.tick()
+		beside := during(func() bool {
+			up.queue.mu.Lock()
+			defer up.queue.mu.Unlock()
+			return up.queue.base == was
+		})
+		took := time.Since(began)
+		b.ReportMetric(took.Seconds(), "checkpoint-s")
+		b.ReportMetric(beside.quantile(0.5), "p50-ms")
+		b.ReportMetric(beside.quantile(1), "worst-ms")
+		after := time.Now()
+		alone := during(func() bool { return time.Since(after) < took })
+		b.ReportMetric(alone.quantile(0.5), "p50-alone-ms")
+		b.ReportMetric(alone.quantile(1), "worst-alone-ms")
+	}
+	if err := c.Close(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // BenchmarkClient is the cost of a record on the client's side, and its allocations.
 func BenchmarkClient(b *testing.B) {
 	p := startProcess(b, "memory")

@@ -70,7 +70,7 @@ func TestLostRace(t *testing.T) {
 }
 
 // crowd stores the claims of n clients.
-func crowd(t *testing.T, log journal.Log, n int) {
+func crowd(t testing.TB, log journal.Log, n int) {
 	t.Helper()
 	var e journal.Encoder
 	for from := 0; from < n; from += 1000 {
