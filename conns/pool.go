@@ -12,6 +12,7 @@ package conns
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -170,10 +171,7 @@ func (p *Pool[C]) borrow(ctx context.Context) (Lease[C], error) {
 // takeIdle removes the i-th connection from idle; mu is held.
 func (p *Pool[C]) takeIdle(i int) *slot[C] {
 	s := p.idle[i]
-	last := len(p.idle) - 1
-	copy(p.idle[i:], p.idle[i+1:])
-	p.idle[last] = nil
-	p.idle = p.idle[:last]
+	p.idle = slices.Delete(p.idle, i, i+1)
 	if s.doomed != 0 {
 		p.worn--
 	}
@@ -198,9 +196,7 @@ func (p *Pool[C]) rest(s *slot[C]) {
 	for s.quiet != 0 && i > 0 && (p.idle[i-1].quiet == 0 || p.idle[i-1].quiet > s.quiet) {
 		i--
 	}
-	p.idle = append(p.idle, nil)
-	copy(p.idle[i+1:], p.idle[i:])
-	p.idle[i] = s
+	p.idle = slices.Insert(p.idle, i, s)
 	s.loan.CompareAndSwap(0, 1) // lent before, for Lease.Reused
 	if p.config.AlwaysAsk && s.quiet == 0 {
 		s.quiet = p.now()

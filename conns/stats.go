@@ -1,7 +1,6 @@
 package conns
 
 import (
-	"maps"
 	"strconv"
 	"time"
 )
@@ -77,16 +76,12 @@ func (p *Pool[C]) Stats() Stats {
 		Gets: n.gets, Waits: n.waits, WaitTime: time.Duration(p.waited.Load()), WaitTimeouts: n.waitTimeouts,
 		PassedOver: n.passedOver, Rejected: n.rejected, Refused: n.refused,
 		Dials: n.dials, DialFailures: n.dialFailures, Probes: n.probes,
-		Closed: maps.Collect(n.perReason),
+		Closed: map[Reason]int64{},
 	}
-	return s
-}
-
-// perReason iterates over the reasons that have occurred.
-func (n *counters) perReason(yield func(Reason, int64) bool) {
 	for why, times := range n.closed {
-		if times > 0 && !yield(Reason(why), times) {
-			return
+		if times > 0 {
+			s.Closed[Reason(why)] = times
 		}
 	}
+	return s
 }

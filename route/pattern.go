@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -44,12 +45,7 @@ func (p *pattern) last() segment { return p.segments[len(p.segments)-1] }
 
 // isOdd reports whether the pattern has an odd segment.
 func (p *pattern) isOdd() bool {
-	for _, s := range p.segments {
-		if s.isOdd() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.segments, segment.isOdd)
 }
 
 // exactPath returns the only path that the pattern matches, if there is only one and it can

@@ -19,6 +19,7 @@ package route
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -221,16 +222,8 @@ func (m *Mux) serveRest(t *table, w http.ResponseWriter, r *http.Request) {
 
 // hasEncodedSlash reports whether an escaped path contains %2F or %5C.
 func hasEncodedSlash(path string) bool {
-	for {
-		_, after, found := strings.Cut(path, "%")
-		if !found {
-			return false
-		}
-		if len(after) >= 2 && (after[0] == '2' && after[1]|0x20 == 'f' || after[0] == '5' && after[1]|0x20 == 'c') {
-			return true
-		}
-		path = after
-	}
+	slashes := []string{"%2F", "%2f", "%5C", "%5c"}
+	return slices.ContainsFunc(slashes, func(slash string) bool { return strings.Contains(path, slash) })
 }
 
 // Lookup returns what ServeHTTP would do with a request, except for RefuseEncodedSlashes and
@@ -271,13 +264,8 @@ func (m *Mux) Handler(r *http.Request) (h http.Handler, pattern string) {
 func (m *Mux) String() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var hosts []string
-	for host := range m.tries {
-		hosts = append(hosts, host)
-	}
-	slices.Sort(hosts)
 	var b strings.Builder
-	for _, host := range hosts {
+	for _, host := range slices.Sorted(maps.Keys(m.tries)) {
 		depth := 0
 		if host != "" {
 			b.WriteString(host + "\n")

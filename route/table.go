@@ -222,11 +222,9 @@ type question struct {
 // match returns the entry with precedence, or nil. The host's patterns take precedence over
 // those without a host.
 func (t *table) match(q question) *entry {
-	if t.hosts != nil && q.host != "" {
-		if d := t.hosts[q.host]; d != nil {
-			if e := d.match(q); e != nil {
-				return e
-			}
+	if d := t.hosts[q.host]; d != nil {
+		if e := d.match(q); e != nil {
+			return e
 		}
 	}
 	return t.every.match(q)
@@ -240,13 +238,10 @@ func (d *domain) match(q question) *entry {
 }
 
 // find is match for a clean, unescaped path; with slash, for the path and one more slash.
-// with a slash at its end.
 func (t *table) find(host, method, path string, slash bool) *entry {
-	if t.hosts != nil && host != "" {
-		if d := t.hosts[host]; d != nil {
-			if e := d.clean.of(method).find(path, slash); e != nil {
-				return e
-			}
+	if d := t.hosts[host]; d != nil {
+		if e := d.clean.of(method).find(path, slash); e != nil {
+			return e
 		}
 	}
 	return t.every.clean.of(method).find(path, slash)
@@ -255,10 +250,8 @@ func (t *table) find(host, method, path string, slash bool) *entry {
 // methodsFor returns the methods that a path, or the path with one more slash, allows.
 func (t *table) methodsFor(q question) uint64 {
 	set := t.every.methodsFor(q)
-	if t.hosts != nil && q.host != "" {
-		if d := t.hosts[q.host]; d != nil {
-			set |= d.methodsFor(q)
-		}
+	if d := t.hosts[q.host]; d != nil {
+		set |= d.methodsFor(q)
 	}
 	return set
 }

@@ -45,10 +45,8 @@ func (t *trie) insert(e *entry, at int) {
 // rivals calls yield with every entry that may match a path that the segments match, until
 // yield returns false.
 func (t *trie) rivals(segments []segment, yield func(*entry) bool) bool {
-	for _, e := range t.remainders {
-		if !yield(e) {
-			return false
-		}
+	if !each(t.remainders, yield) {
+		return false
 	}
 	if len(segments) == 0 {
 		return each(t.ends, yield)
@@ -76,12 +74,7 @@ func (t *trie) below(yield func(*entry) bool) bool {
 }
 
 func each(all []*entry, yield func(*entry) bool) bool {
-	for _, e := range all {
-		if !yield(e) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(all, func(e *entry) bool { return !yield(e) })
 }
 
 // children iterates over the tries one segment deeper, in a fixed order: literals, then the

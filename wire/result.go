@@ -28,29 +28,22 @@ const (
 // Error returns "wire: " and the code's name in docs/protocol.md, as in "wire: too
 // large". An unknown code prints as "wire: result 200"; only that allocates.
 func (r Result) Error() string {
-	switch r {
-	case OK:
-		return "wire: ok"
-	case Failed:
-		return "wire: failed"
-	case Malformed:
-		return "wire: malformed"
-	case TooLarge:
-		return "wire: too large"
-	case UnknownCommand:
-		return "wire: unknown command"
-	case Overloaded:
-		return "wire: overloaded"
-	case Unauthorised:
-		return "wire: unauthorised"
-	case ShuttingDown:
-		return "wire: shutting down"
-	case TooSlow:
-		return "wire: too slow"
-	case Idle:
-		return "wire: idle"
-	case Internal:
-		return "wire: internal"
+	if int(r) < len(resultTexts) {
+		return resultTexts[r]
 	}
 	return "wire: result " + strconv.Itoa(int(r))
+}
+
+var resultTexts = [...]string{
+	OK:             "wire: ok",
+	Failed:         "wire: failed",
+	Malformed:      "wire: malformed",
+	TooLarge:       "wire: too large",
+	UnknownCommand: "wire: unknown command",
+	Overloaded:     "wire: overloaded",
+	Unauthorised:   "wire: unauthorised",
+	ShuttingDown:   "wire: shutting down",
+	TooSlow:        "wire: too slow",
+	Idle:           "wire: idle",
+	Internal:       "wire: internal",
 }
