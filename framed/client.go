@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/internal/fifo"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -57,17 +58,17 @@ type Client struct {
 	done       chan struct{}  // closed when the connection has ended
 	goroutines sync.WaitGroup // reader and writer
 	used       sync.Pool      // free list of *pendingCall
-	load       atomic.Int64   // len(pending) + queue.length, for balancing between clients
+	load       atomic.Int64   // len(pending) + queue.Len(), for balancing between clients
 
 	mu       sync.Mutex
-	gathered sync.Cond // signals that out is no longer empty, or that the connection has ended
-	out      []byte    // frames queued for the writer
-	writing  int       // bytes that the writer is writing
-	queue    callQueue // calls that wait for the window or the backlog
-	issued   uint64    // ids 1 to issued are used
-	taken    uint64    // of these, ids 1 to taken may have been executed
-	answers  uint64    // requests answered
-	late     uint64    // of these, after the caller had given up
+	gathered sync.Cond                // signals that out is no longer empty, or that the connection has ended
+	out      []byte                   // frames queued for the writer
+	writing  int                      // bytes that the writer is writing
+	queue    fifo.Queue[*pendingCall] // calls that wait for the window or the backlog
+	issued   uint64                   // ids 1 to issued are used
+	taken    uint64                   // of these, ids 1 to taken may have been executed
+	answers  uint64                   // requests answered
+	late     uint64                   // of these, after the caller had given up
 	pending  map[uint64]*pendingCall
 	writeErr error // why the writer failed
 	err      error // why the connection ended; nil while it is open

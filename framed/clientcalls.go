@@ -3,7 +3,9 @@ package framed
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/hone-go/hone/internal/fifo"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -27,7 +29,7 @@ type pendingCall struct {
 	settled chan struct{}
 	async   *asyncCall // if set, nobody waits for settled; it embeds this call
 
-	before, behind *pendingCall // neighbours in the queue
+	place fifo.Member[*pendingCall] // in the queue
 }
 
 // reuse puts a call without other references on the free list.
@@ -43,7 +45,8 @@ func (c *Client) send(call *pendingCall) error {
 	if c.err != nil {
 		return c.unsent
 	}
-	c.queue.push(call)
+	call.place.Value = call
+	c.queue.Push(&call.place)
 	c.admit()
 	return nil
 }
@@ -51,13 +54,13 @@ func (c *Client) send(call *pendingCall) error {
 // admit moves calls from the queue to the writer while there is room; mu is held. Whoever
 // makes room calls it, so that no goroutine wakes up only to send.
 func (c *Client) admit() {
-	for c.queue.first != nil && c.hasRoom() {
-		call := c.queue.first
-		c.queue.remove(call)
+	for c.queue.Len() > 0 && c.hasRoom() {
+		call := c.queue.First()
+		call.place.Leave()
 		call.id = c.issue(call.request, call.content, call)
 		call.content = nil
 	}
-	c.load.Store(int64(len(c.pending) + c.queue.length))
+	c.load.Store(int64(len(c.pending) + c.queue.Len()))
 }
 
 func (c *Client) hasRoom() bool {
@@ -97,7 +100,7 @@ func (c *Client) abandon(call *pendingCall) (mine, sent bool) {
 	case c.err != nil:
 		return false, false // its token follows, see end
 	case call.id == 0:
-		c.queue.remove(call)
+		call.place.Leave()
 		c.admit()
 		return true, false
 	case c.pending[call.id] == call:
@@ -140,8 +143,8 @@ func (c *Client) end(why error) {
 	if errors.Is(why, wire.ShuttingDown) { // the server guarantees that it did not execute what it did not answer
 		c.taken = 0
 	}
-	calls, queue, taken := c.pending, c.queue, c.taken
-	c.pending, c.queue, c.out = nil, callQueue{}, nil
+	calls, queued, taken := c.pending, slices.Collect(c.queue.All()), c.taken
+	c.pending, c.queue, c.out = nil, fifo.Queue[*pendingCall]{}, nil
 	c.load.Store(0)
 	c.gathered.Signal()
 	c.mu.Unlock()
@@ -155,10 +158,8 @@ func (c *Client) end(why error) {
 			call.settle(c, c.unsent)
 		}
 	}
-	for call := queue.first; call != nil; {
-		behind := call.behind // read before the caller owns it again
+	for _, call := range queued {
 		call.settle(c, c.unsent)
-		call = behind
 	}
 	c.nc.Close()
 }
@@ -188,44 +189,12 @@ func (c *Client) oldest() (oldest, issued uint64) {
 	return oldest, c.issued
 }
 
-// callQueue is a FIFO queue of calls; any call can be removed.
-type callQueue struct {
-	first, last *pendingCall
-	length      int
-}
-
-func (q *callQueue) push(call *pendingCall) {
-	call.before, call.behind = q.last, nil
-	if q.last == nil {
-		q.first = call
-	} else {
-		q.last.behind = call
-	}
-	q.last = call
-	q.length++
-}
-
-func (q *callQueue) remove(call *pendingCall) {
-	if call.before == nil {
-		q.first = call.behind
-	} else {
-		call.before.behind = call.behind
-	}
-	if call.behind == nil {
-		q.last = call.before
-	} else {
-		call.behind.before = call.before
-	}
-	call.before, call.behind = nil, nil
-	q.length--
-}
-
 // count adds c's counters and gauges to s.
 func (c *Client) count(s *MuxStats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.InFlight += len(c.pending)
-	s.Waiting += c.queue.length
+	s.Waiting += c.queue.Len()
 	s.Sent += c.issued
 	s.Late += c.late
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hone-go/hone/internal/fifo"
 )
 
 // ErrStalled is why a Mux ended a connection: a request on it was in flight for longer
@@ -83,7 +85,7 @@ type Mux struct {
 	open    []*Client     // connections whose counters are not yet in past
 	past    MuxStats      // counters of connections that have ended, and LastError
 
-	parked, lastParked *asyncCall // calls of Go that wait for a connection
+	parked fifo.Queue[*asyncCall] // calls of Go that wait for a connection
 }
 
 // MuxStats are the counters and gauges of a Mux.
@@ -150,9 +152,7 @@ func (m *Mux) Stats() MuxStats {
 	for _, c := range m.open {
 		c.count(&s)
 	}
-	if live := m.live.Load(); live != nil {
-		s.Conns = len(*live)
-	}
+	s.Conns = len(m.takers())
 	s.Waiting += int(m.waiting.Load())
 	return s
 }
@@ -227,10 +227,7 @@ func (m *Mux) outage(why error) error {
 
 // pick returns the less loaded of two random connections, or nil if there is none.
 func (m *Mux) pick() *Client {
-	var live []*Client
-	if p := m.live.Load(); p != nil {
-		live = *p
-	}
+	live := m.takers()
 	switch len(live) {
 	case 0:
 		return nil

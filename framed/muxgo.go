@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hone-go/hone/internal/fifo"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -18,10 +19,9 @@ type asyncCall struct {
 	done    func(reply []byte, err error)
 	tries   int // how many more times it may be sent
 
-	parked         bool        // it is in Mux.parked; Mux.mu guards this and the next two
-	turn           uint64      // how often it was parked: identifies what stop cancels
-	stop           func() bool // stops watching ctx
-	former, latter *asyncCall
+	parking fifo.Member[*asyncCall] // its place in Mux.parked; Mux.mu guards this and the next two
+	turn    uint64                  // how often it was parked: identifies what stop cancels
+	stop    func() bool             // stops watching ctx
 }
 
 // Go is an asynchronous Call: it returns at once, and done gets what Call would return.
@@ -121,13 +121,8 @@ func (m *Mux) park(call *asyncCall) (*Client, error) {
 	if c := m.pick(); c != nil {
 		return c, nil
 	}
-	call.parked, call.former, call.latter = true, m.lastParked, nil
-	if m.lastParked == nil {
-		m.parked = call
-	} else {
-		m.lastParked.latter = call
-	}
-	m.lastParked = call
+	call.parking.Value = call
+	m.parked.Push(&call.parking)
 	m.waiting.Add(1)
 	call.turn++
 	turn := call.turn
@@ -137,17 +132,7 @@ func (m *Mux) park(call *asyncCall) (*Client, error) {
 
 // unpark takes a call out of the parked ones; mu is held.
 func (m *Mux) unpark(call *asyncCall) {
-	if call.former == nil {
-		m.parked = call.latter
-	} else {
-		call.former.latter = call.latter
-	}
-	if call.latter == nil {
-		m.lastParked = call.former
-	} else {
-		call.latter.former = call.former
-	}
-	call.parked, call.former, call.latter = false, nil, nil
+	call.parking.Leave()
 	m.waiting.Add(-1)
 	call.stop()
 }
@@ -155,7 +140,7 @@ func (m *Mux) unpark(call *asyncCall) {
 // giveUp ends a parked call whose ctx has ended.
 func (m *Mux) giveUp(call *asyncCall, turn uint64) {
 	m.mu.Lock()
-	mine := call.parked && call.turn == turn
+	mine := call.parking.IsQueued() && call.turn == turn
 	if mine {
 		m.unpark(call)
 	}
@@ -179,7 +164,7 @@ func (m *Mux) resume() {
 func (m *Mux) nextParked() *asyncCall {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	call := m.parked
+	call := m.parked.First()
 	if call != nil {
 		m.unpark(call)
 	}

@@ -126,11 +126,7 @@ func (m *Mux) dial(ctx context.Context) (net.Conn, error) {
 // tend sends heartbeats and detects stalls until the connection ends or the Mux is
 // closed.
 func (m *Mux) tend(c *Client) {
-	every := m.Heartbeat
-	if every == 0 {
-		every = defaultHeartbeat
-	}
-	beats, stopBeats := ticks(every)
+	beats, stopBeats := ticks(cmp.Or(m.Heartbeat, defaultHeartbeat))
 	defer stopBeats()
 	looks, stopLooks := ticks(m.StallTime / stallSteps)
 	defer stopLooks()
@@ -232,14 +228,15 @@ func refuses(err error) bool {
 
 func (m *Mux) setLive(live []*Client) { m.live.Store(&live) }
 
-// liveWithout returns a new list of the connections that take calls, without c.
-func (m *Mux) liveWithout(c *Client) (others []*Client) {
+// takers returns the connections that take calls.
+func (m *Mux) takers() []*Client {
 	if live := m.live.Load(); live != nil {
-		for _, l := range *live {
-			if l != c {
-				others = append(others, l)
-			}
-		}
+		return *live
 	}
-	return others
+	return nil
+}
+
+// liveWithout returns a new list of them without c.
+func (m *Mux) liveWithout(c *Client) []*Client {
+	return slices.DeleteFunc(slices.Clone(m.takers()), func(l *Client) bool { return l == c })
 }

@@ -40,20 +40,16 @@ func (p *protocol) observed(next HandlerFunc) HandlerFunc {
 	return func(c Call, dst, req []byte) (content []byte, err error) {
 		t, o := c.turn, p.observations.Get().(*observation)
 		o.began, c.observation = time.Since(p.epoch), o
-		serial := o.serial.Load()
-		returned := false
+		serial, result := o.serial.Load(), wire.Internal // unless next returns
 		defer func() {
-			if !returned && unanswered(t) {
-				o.report(serial, c, wire.Internal, nil)
+			if result == wire.OK && t.Promised() == 0 || result != wire.OK && unanswered(t) {
+				o.hand(serial, &Request{Conn: Conn{t.Conn()}, ID: c.id, Command: c.message.command, Result: result, Err: err})
 			}
 		}()
-		content, err = next(c, dst, req)
-		returned = true
-		switch {
-		case err == nil && t.Promised() == 0:
-			o.report(serial, c, wire.OK, nil)
-		case err != nil && unanswered(t):
-			o.report(serial, c, resultOf(err), err)
+		if content, err = next(c, dst, req); err == nil {
+			result = wire.OK
+		} else {
+			result = resultOf(err)
 		}
 		return content, err
 	}
@@ -67,11 +63,6 @@ func unanswered(t *engine.Turn) bool {
 	}
 	t.Later().Send() // Rollback forgets that a reply was sent: a settled promise records it
 	return false
-}
-
-// report calls OnRequest for a request that its handler has answered.
-func (o *observation) report(serial uint64, c Call, result wire.Result, err error) {
-	o.hand(serial, &Request{Conn: Conn{c.turn.Conn()}, ID: c.id, Command: c.message.command, Result: result, Err: err})
 }
 
 // report calls OnRequest for a request that a late reply has answered, or failed to

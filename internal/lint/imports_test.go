@@ -31,7 +31,7 @@ var libraryImports = map[string][]string{
 	"engine/internal/transport": {"internal/sys"},
 	"http1":                     {"engine", "pool", "internal/faultlog", "internal/sys"},
 	"websocket":                 {"engine", "http1", "pool"},
-	"framed":                    {"wire", "engine", "pool", "conns", "internal/sys"},
+	"framed":                    {"wire", "engine", "pool", "conns", "internal/fifo", "internal/sys"},
 	"pool":                      {},
 	"workers":                   {"internal/fifo"},
 	"conns":                     {"internal/fifo"},
