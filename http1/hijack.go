@@ -34,28 +34,13 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.server.tell(a.turn, http.StateHijacked)
 	var from io.Reader = nc
 	if len(unread) > 0 {
-		from = &unreadFirst{Reader: nc, unread: unread}
+		from = io.MultiReader(bytes.NewReader(unread), nc)
 	}
 	r := bufio.NewReader(from)
 	if len(unread) > 0 {
 		r.Peek(min(len(unread), r.Size())) // so that Buffered reports them
 	}
 	return nc, bufio.NewReadWriter(r, bufio.NewWriter(nc)), nil
-}
-
-// unreadFirst returns the bytes that the engine has read, and then reads from the socket.
-type unreadFirst struct {
-	io.Reader
-	unread []byte
-}
-
-func (f *unreadFirst) Read(p []byte) (n int, err error) {
-	if len(f.unread) > 0 {
-		n = copy(p, f.unread)
-		f.unread = f.unread[n:]
-		return n, nil
-	}
-	return f.Reader.Read(p)
 }
 
 // detach makes the context end only with the handler: after a hijack, noticing that the peer

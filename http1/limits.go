@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"io"
 	"math"
@@ -98,7 +99,7 @@ func badRequest(dst, head []byte, err error) []byte {
 	if len(head) == 0 {
 		return dst
 	}
-	_, err = http.ReadRequest(bufio.NewReader(&cutOff{head, err}))
+	_, err = http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(head), failing{err})))
 	timeout, ok := err.(net.Error)
 	if err == nil || err == io.EOF || ok && timeout.Timeout() {
 		return dst
@@ -106,17 +107,7 @@ func badRequest(dst, head []byte, err error) []byte {
 	return append(dst, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"...)
 }
 
-// cutOff reads what a connection has received before it failed.
-type cutOff struct {
-	received []byte
-	err      error
-}
+// failing is what a connection reads after it has failed.
+type failing struct{ error }
 
-func (c *cutOff) Read(p []byte) (n int, err error) {
-	if len(c.received) == 0 {
-		return 0, c.err
-	}
-	n = copy(p, c.received)
-	c.received = c.received[n:]
-	return n, nil
-}
+func (f failing) Read([]byte) (int, error) { return 0, f.error }

@@ -5,6 +5,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,15 +63,9 @@ func (p *probe) holds(le *lender) bool {
 	here, there := net.Pipe()
 	defer here.Close()
 	here.SetDeadline(time.Now().Add(patience))
-	done := make(chan struct{}, 2)
-	go func() {
-		io.WriteString(here, p.sent)
-		done <- struct{}{}
-	}()
-	go func() {
-		io.Copy(io.Discard, here)
-		done <- struct{}{}
-	}()
+	var both sync.WaitGroup
+	both.Go(func() { io.WriteString(here, p.sent) })
+	both.Go(func() { io.Copy(io.Discard, here) })
 	before := le.requests.Load()
 	var late atomic.Bool
 	cut := time.AfterFunc(patience, func() {
@@ -80,7 +75,6 @@ func (p *probe) holds(le *lender) bool {
 	left, back := le.lend(newLoan(there, []byte(p.lent)))
 	cut.Stop()
 	there.Close()
-	<-done
-	<-done
+	both.Wait()
 	return back && !late.Load() && string(left) == p.left && le.requests.Load()-before == p.requests
 }

@@ -181,11 +181,7 @@ func (s *Server) startLending() {
 	}
 	for _, le := range []*lender{&s.lender, s.http2} {
 		if le != nil {
-			s.lenders.Add(1)
-			go func() {
-				defer s.lenders.Done()
-				le.std.Serve(le)
-			}()
+			s.lenders.Go(func() { le.std.Serve(le) })
 		}
 	}
 }

@@ -55,8 +55,8 @@ func TestNoAllocations(t *testing.T) {
 		"fragments":               func() { decode(fragments, len(fragments), opText) },
 		"fragments, byte by byte": func() { decode(fragments, 1, opText) },
 		"a fault":                 func() { decode([]byte{0xff, 0xff}, 2, 0) },
-		"a server's frame":        func() { dst = appendFrame(dst[:0], 0x81, text, text) },
-		"a client's frame":        func() { dst = appendMasked(dst[:0], 0x81, text, text) },
+		"a server's frame":        func() { dst = appendFrame(dst[:0], 0x81, text) },
+		"a client's frame":        func() { dst = appendMasked(dst[:0], 0x81, text) },
 		"an answer": func() {
 			dst = beginFrame(dst[:0], 100)
 			body := len(dst)

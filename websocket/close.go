@@ -30,42 +30,28 @@ const (
 
 // String returns the code's number and its name in RFC 6455 and the IANA registry.
 func (c Code) String() string {
-	name := ""
-	switch c {
-	case NormalClosure:
-		name = "normal closure"
-	case GoingAway:
-		name = "going away"
-	case ProtocolError:
-		name = "protocol error"
-	case UnsupportedData:
-		name = "unsupported data"
-	case NoStatus:
-		name = "no status"
-	case AbnormalClosure:
-		name = "abnormal closure"
-	case InvalidPayload:
-		name = "invalid payload data"
-	case PolicyViolation:
-		name = "policy violation"
-	case MessageTooBig:
-		name = "message too big"
-	case MandatoryExtension:
-		name = "mandatory extension"
-	case InternalError:
-		name = "internal error"
-	case ServiceRestart:
-		name = "service restart"
-	case TryAgainLater:
-		name = "try again later"
-	case BadGateway:
-		name = "bad gateway"
-	case TLSHandshake:
-		name = "TLS handshake"
-	default:
-		return strconv.Itoa(int(c))
+	if name := codeNames[c]; name != "" {
+		return strconv.Itoa(int(c)) + " (" + name + ")"
 	}
-	return strconv.Itoa(int(c)) + " (" + name + ")"
+	return strconv.Itoa(int(c))
+}
+
+var codeNames = map[Code]string{
+	NormalClosure:      "normal closure",
+	GoingAway:          "going away",
+	ProtocolError:      "protocol error",
+	UnsupportedData:    "unsupported data",
+	NoStatus:           "no status",
+	AbnormalClosure:    "abnormal closure",
+	InvalidPayload:     "invalid payload data",
+	PolicyViolation:    "policy violation",
+	MessageTooBig:      "message too big",
+	MandatoryExtension: "mandatory extension",
+	InternalError:      "internal error",
+	ServiceRestart:     "service restart",
+	TryAgainLater:      "try again later",
+	BadGateway:         "bad gateway",
+	TLSHandshake:       "TLS handshake",
 }
 
 // Error makes a Code an error.

@@ -54,23 +54,7 @@ func headSize(n int) int {
 	return 10
 }
 
-// putHead writes the head of an unmasked frame with n bytes of payload to p, which must have
-// headSize(n) bytes. first is the frame's first byte.
-func putHead(p []byte, first byte, n int) {
-	p[0] = first
-	switch len(p) {
-	case 2:
-		p[1] = byte(n)
-	case 4:
-		p[1] = length16
-		binary.BigEndian.PutUint16(p[2:], uint16(n))
-	default:
-		p[1] = length64
-		binary.BigEndian.PutUint64(p[2:], uint64(n))
-	}
-}
-
-// appendHead appends the head of a server's frame with n bytes of payload.
+// appendHead appends the head of a server's frame with n bytes of payload; first is its first byte.
 func appendHead(dst []byte, first byte, n int) []byte {
 	switch headSize(n) {
 	case 2:
@@ -81,38 +65,23 @@ func appendHead(dst []byte, first byte, n int) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, first, length64), uint64(n))
 }
 
-// appendFrame appends a server's frame whose payload is the concatenated parts.
-func appendFrame(dst []byte, first byte, parts ...[]byte) []byte {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
-	dst = appendHead(slices.Grow(dst, headSize(n)+n), first, n)
-	for _, p := range parts {
-		dst = append(dst, p...)
-	}
-	return dst
+// appendFrame appends a server's frame.
+func appendFrame(dst []byte, first byte, payload []byte) []byte {
+	n := len(payload)
+	return append(appendHead(slices.Grow(dst, headSize(n)+n), first, n), payload...)
 }
 
 // appendMasked appends a client's frame, masked with a random key of its own.
-func appendMasked(dst []byte, first byte, parts ...[]byte) []byte {
-	return appendMaskedWith(dst, rand.Uint32(), first, parts...)
+func appendMasked(dst []byte, first byte, payload []byte) []byte {
+	return appendMaskedWith(dst, rand.Uint32(), first, payload)
 }
 
-func appendMaskedWith(dst []byte, key uint32, first byte, parts ...[]byte) []byte {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
+func appendMaskedWith(dst []byte, key uint32, first byte, payload []byte) []byte {
 	start := len(dst)
-	dst = appendHead(slices.Grow(dst, mostHead+n), first, n)
+	dst = appendHead(slices.Grow(dst, mostHead+len(payload)), first, len(payload))
 	dst[start+1] |= maskBit
-	dst = binary.LittleEndian.AppendUint32(dst, key)
-	body := len(dst)
-	for _, p := range parts {
-		dst = append(dst, p...)
-	}
-	mask(dst[body:], key)
+	dst = append(binary.LittleEndian.AppendUint32(dst, key), payload...)
+	mask(dst[len(dst)-len(payload):], key)
 	return dst
 }
 
@@ -135,6 +104,6 @@ func endFrame(dst []byte, start, body int, first byte) []byte {
 		copy(dst[start+want:], dst[body:body+n])
 		dst = dst[:start+want+n]
 	}
-	putHead(dst[start:start+want], first, n)
+	appendHead(dst[:start], first, n) // in its place
 	return dst
 }
