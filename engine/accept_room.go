@@ -202,8 +202,8 @@ func (k owner) keepPlace() {
 	displaced, addr := s.facets.has(isDisplaced), k.held().addr().Addr()
 	s.facets.clear(isDisplaced)
 	s.mu.Unlock()
-	if srv := k.sh.srv; displaced && !srv.askForRoom(addr, srv.newest()) {
-		srv.refuseNewcomer()
+	if srv := k.sh.srv; displaced && !srv.askForRoom(addr, srv.newest()) && srv.refuseNewcomer() {
+		srv.logRefusal(TooManyConns)
 	}
 }
 
@@ -219,15 +219,8 @@ func (s *Server) newest() (c Conn) {
 }
 
 // refuseNewcomer refuses the latest connection that was admitted to a place that did not
-// become free, unless it is itself being displaced.
-func (s *Server) refuseNewcomer() {
-	if s.endNewcomer() {
-		s.logRefusal(TooManyConns)
-	}
-}
-
-// endNewcomer is refuseNewcomer without its log, and reports whether there is one to end now.
-func (s *Server) endNewcomer() bool {
+// become free, unless it is itself being displaced. It reports whether there is one to end now.
+func (s *Server) refuseNewcomer() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.displaced()

@@ -126,12 +126,10 @@ func (s *Server) returnMemory(now timing.Tick) (pending bool) {
 	if due {
 		out.ForgetPeak()
 		in.ForgetPeak()
-		s.goroutines.Add(1)
-		go func() {
-			defer s.goroutines.Done()
+		s.goroutines.Go(func() {
 			runtime.GC() // empties half of the pools, and the next one the rest
 			debug.FreeOSMemory()
-		}()
+		})
 	}
 	return pending
 }

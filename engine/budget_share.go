@@ -77,9 +77,6 @@ func (k held) visitOwes(x *inflight, t *Turn) {
 	x.debt.EndVisit(&k.sh.srv.requests, x.promises.Open())
 }
 
-// recountOwed updates the request budget with what the connection is owed.
-func (k held) recountOwed(x *inflight) { x.debt.Recount(&k.sh.srv.requests, x.promises.Open()) }
-
 // holdsTooMuch drops unserved input, and ends its connection, when there is much of it and
 // the budget is almost exhausted. It is called before more is read or kept: beyond 4 KiB, a
 // read uses a larger buffer.

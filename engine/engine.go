@@ -21,6 +21,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -98,13 +99,13 @@ func Direct() Engine { return Engine{style: direct, size: 512} }
 // Buffered reads up to n bytes at a time into a buffer that the connection owns, and
 // flushes when no complete request is left in it. Zero means 4 KiB. It serves any
 // net.Listener: TLS, unix sockets, adapters.
-func Buffered(n int) Engine { return Engine{style: buffered, size: positive(n, 4<<10)} }
+func Buffered(n int) Engine { return Engine{style: buffered, size: cmp.Or(max(0, n), 4<<10)} }
 
 // Parked waits for readiness without holding a buffer and borrows one of n bytes only
 // while bytes are in flight. Zero means 64 KiB. Connections other than plain sockets
 // (TLS, adapters), and every connection where the operating system reports no readiness,
 // are served as by Buffered.
-func Parked(n int) Engine { return Engine{style: parked, size: positive(n, 64<<10)} }
+func Parked(n int) Engine { return Engine{style: parked, size: cmp.Or(max(0, n), 64<<10)} }
 
 // Events serves connections from one event loop per processor: the least CPU time per
 // request and the least memory per idle connection. It serves plain sockets, and TLS with
@@ -169,11 +170,4 @@ func (e Engine) orDefault() Engine {
 	default:
 		return Buffered(0)
 	}
-}
-
-func positive(n, otherwise int) int {
-	if n > 0 {
-		return n
-	}
-	return otherwise
 }

@@ -39,8 +39,7 @@ func (s *Server) startSome(n int, fault sys.Fault) error {
 		s.helpers.run(job{l: l})
 	}
 	if s.how.hand != Inline { // also for Offload, whose callbacks run on loops
-		s.goroutines.Add(1)
-		go s.watchLoops()
+		s.goroutines.Go(s.watchLoops)
 	}
 	return nil
 }

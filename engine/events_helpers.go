@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -173,16 +174,13 @@ func (c *helpers) dismiss(all bool) {
 
 // stopIdle ends n idle helpers. mu held.
 func (c *helpers) stopIdle(n int) {
-	for i, h := range c.idle[:n] {
+	for _, h := range c.idle[:n] {
 		close(h.jobs)
-		c.idle[i] = nil
 	}
-	kept := copy(c.idle, c.idle[n:])
-	clear(c.idle[kept:])
-	if c.idle = c.idle[:kept]; cap(c.idle) > 4*max(kept, 64) {
-		c.idle = append([]*helper(nil), c.idle...)
+	c.idle = slices.Delete(c.idle, 0, n)
+	if c.spare = len(c.idle); cap(c.idle) > 4*max(c.spare, 64) {
+		c.idle = slices.Clone(c.idle)
 	}
-	c.spare = kept
 }
 
 // end ends all helpers: idle ones now, busy ones after their job.

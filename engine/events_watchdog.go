@@ -46,7 +46,6 @@ func (sh *shard) stopVisit(visit uint64) bool {
 
 // watchLoops checks the loops until the server stops.
 func (s *Server) watchLoops() {
-	defer s.goroutines.Done()
 	last := make([]uint64, len(s.loops))
 	s.watchdog.Run(s.stop, func() (quiet bool) {
 		quiet = true

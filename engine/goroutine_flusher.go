@@ -64,9 +64,7 @@ func (g *goroutineConn) startWriter() {
 	}
 	g.writing = true
 	srv := g.ref.sh.srv
-	srv.goroutines.Add(1)
-	go func() {
-		defer srv.goroutines.Done()
+	srv.goroutines.Go(func() {
 		if !g.relock() {
 			return
 		}
@@ -79,5 +77,5 @@ func (g *goroutineConn) startWriter() {
 		g.wakeOwner() // an owner that waits in a visit continues to write
 		g.ref.held().resume(&g.inflight)
 		g.ref.s.mu.Unlock()
-	}()
+	})
 }

@@ -82,12 +82,7 @@ func (k held) endContext(x *inflight) {
 	if x.rare == nil || x.rare.watched.ctx == nil || x.rare.watched.ctx.Err() != nil {
 		return
 	}
-	end, srv := x.rare.watched.end, k.sh.srv
-	srv.goroutines.Add(1)
-	go func() {
-		defer srv.goroutines.Done()
-		end()
-	}()
+	k.sh.srv.goroutines.Go(x.rare.watched.end)
 }
 
 // forgetRare frees rare when there is nothing in it. mu held.

@@ -226,7 +226,7 @@ func (k held) countLate(x *inflight) {
 	if x.late > 0 {
 		k.sh.counts.late.Add(x.late)
 		x.late = 0
-		k.recountOwed(x)
+		x.debt.Recount(&k.sh.srv.requests, x.promises.Open())
 		k.touch() // the idle timeout starts with the reply
 	}
 }

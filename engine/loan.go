@@ -101,7 +101,7 @@ func (k held) leavePoll() (given, nc net.Conn, err error) {
 // lendOffLoop gives the socket of an event loop's connection to user code, on a new
 // goroutine. It unlocks.
 func (k held) lendOffLoop() {
-	s, srv := k.s, k.sh.srv
+	s := k.s
 	k.setAway(true)
 	given, nc, err := k.leavePoll()
 	k.beginLoan(given)
@@ -110,10 +110,8 @@ func (k held) lendOffLoop() {
 	}
 	d := &workspace{offLoop: true, ref: *k.connRef} // k may soon refer to another connection
 	s.mu.Unlock()
-	srv.goroutines.Add(1)
-	go func() {
+	k.sh.srv.goroutines.Go(func() {
 		back := false
-		defer srv.goroutines.Done()
 		defer func() { // also after runtime.Goexit in user code
 			if !back {
 				d.ref.owner().end(d)
@@ -132,7 +130,7 @@ func (k held) lendOffLoop() {
 			given = nc // its user has not closed it
 			back = d.ref.owner().takeBack(nc, left)
 		}
-	}()
+	})
 }
 
 // takeBack returns a lent connection to a loop, and reports whether that is possible.

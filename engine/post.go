@@ -287,7 +287,6 @@ func (k owner) breakOff() {
 	x.unfinished = k.link().Control(func(uintptr) {})
 	x.waiting -= int64(x.queue.DropHeld())
 	x.promises.Abandon()
-	k.held().recountOwed(x)
 }
 
 // hardest is how much may be queued while a write is in progress that the socket has not

@@ -96,7 +96,6 @@ type Server struct {
 	turns     admission.Turns[Conn] // at TLS handshakes of loops
 	shaken    struct{ done, failed, resumed atomic.Uint64 }
 	handOffs  atomic.Uint64
-	lateTold  highest                      // Stats.Late
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
 	judged    func(now timing.Tick)        // for tests: called between the sweeper's verdicts and their execution
 	abandoned atomic.Bool                  // all connections were cut off or given away: loops end even if user code still has some
@@ -125,7 +124,8 @@ type Server struct {
 	empty      chan struct{}        // closed when a drain has no connection left to wait for
 	isEmpty    bool                 // empty is closed
 	drained    Drained
-	drainEnded bool // drained is final
+	drainEnded bool   // drained is final
+	lateTold   uint64 // the highest Stats.Late so far, which must not fall
 }
 
 // init prepares a server for its first use.
@@ -163,14 +163,9 @@ func (s *Server) init() {
 		for range runtime.GOMAXPROCS(0) {
 			f := newFlusher(s)
 			s.flushers = append(s.flushers, f)
-			s.goroutines.Add(1)
-			go func() {
-				defer s.goroutines.Done()
-				f.sendPosted()
-			}()
+			s.goroutines.Go(f.sendPosted)
 		}
-		s.goroutines.Add(1)
-		go s.sweep()
+		s.goroutines.Go(s.sweep)
 		s.begun.Store(true)
 	})
 }

@@ -81,28 +81,13 @@ func (s *Server) Stats() Stats {
 			st.Waiting += x.waiting
 		}
 	})
-	st.Late = s.lateTold.raise(st.Late) // one that has moved from its connection to its shard meanwhile is missing
 	st.OutputMemory, st.InputMemory, st.InLine = s.output.Held(), s.input.Held(), s.output.Waiting()
 	st.Paused = s.requests.Waiting()
 	st.Helpers = max(0, int(s.helpers.count.Load())-len(s.started()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Open, st.Drained = s.open, s.drained
+	s.lateTold = max(s.lateTold, st.Late) // one that has moved from its connection to its shard meanwhile is missing
+	st.Late = s.lateTold
 	return st
-}
-
-// highest is the highest value of a counter that was told: it must not fall.
-type highest struct{ atomic.Uint64 }
-
-// raise returns n, or what was told before if that is more.
-func (h *highest) raise(n uint64) uint64 {
-	for {
-		told := h.Load()
-		if n <= told {
-			return told
-		}
-		if h.CompareAndSwap(told, n) {
-			return n
-		}
-	}
 }

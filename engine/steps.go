@@ -231,18 +231,17 @@ func (k owner) serve(d *workspace) (hungry bool) {
 		if !k.flush(d, why.kind() == life.Told) {
 			return false
 		}
-		wants := need > 0 || used == 0 && d.box.Len() == 0
-		switch life.After(life.Result{Failed: why != 0, TakeOver: d.turn.takeOver != nil, Ending: ends(k.reason()), Hungry: wants}) {
-		case life.StopVisits:
+		switch {
+		case why != 0: // before TakeOver: a protocol that has lost its position in the input has nothing to hand over
 			k.s.own.set(isStopped)
 			k.fail(why)
 			return false
-		case life.Promise:
+		case d.turn.takeOver != nil:
 			k.promiseSocket(d)
 			return false
-		case life.Leave:
+		case ends(k.reason()): // somebody else has ended the service meanwhile
 			return false
-		case life.VisitLater:
+		case need > 0 || used == 0 && d.box.Len() == 0: // nothing more can be done before bytes arrive
 			k.startFrame(&d.box, need)
 			k.touch()
 			x := k.x.Load()

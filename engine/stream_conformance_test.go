@@ -456,6 +456,38 @@ func TestHoldTwice(t *testing.T) {
 	})
 }
 
+// lastGasp is an adapter whose read returns an error together with the bytes that end in a "!".
+type lastGasp struct{ adapter }
+
+func (l lastGasp) Read(p []byte) (n int, err error) {
+	if n, err = l.adapter.Read(p); n > 0 && p[n-1] == '!' {
+		err = errors.New("the connection has failed")
+	}
+	return n, err
+}
+
+// A visit that has all of its message is not told that the connection has failed behind it.
+func TestErrorWithTheLastBytesOfAMessage(t *testing.T) {
+	onEach(t, over(overAdapter), func(t *testing.T, g ground) {
+		asked, got := make(chan struct{}, 1), make(chan string, 1)
+		ln := adapting{listen(t, overTCP), func(nc net.Conn) net.Conn { return lastGasp{adapter{nc}} }}
+		s := serveOn(t, g, ln, lines{serve: func(t *engine.Turn, line []byte) error {
+			asked <- struct{}{}
+			in, err := t.More(len(line)+1, 5)
+			got <- fmt.Sprintf("%s %v", in, err)
+			return errHandedOver
+		}})
+		c := s.dial(t)
+		c.send("put\n")
+		<-asked
+		c.send("1234!")
+		if got := <-got; got != "1234! <nil>" {
+			t.Errorf("More returned %s", got)
+		}
+		s.ended(t, engine.PeerReset)
+	})
+}
+
 // A panic in the middle of a reply resets the connection: a graceful close would look
 // like the end of the reply. Before the first Flush a panic is handled as usual.
 func TestPanicInAStream(t *testing.T) {

@@ -27,7 +27,6 @@ type sentence struct {
 
 // sweep runs the sweeper.
 func (s *Server) sweep() {
-	defer s.goroutines.Done()
 	timer := time.NewTimer(time.Duration(s.rules.Period) * time.Millisecond)
 	defer timer.Stop()
 	var last timing.Tick

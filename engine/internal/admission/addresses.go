@@ -5,6 +5,7 @@ package admission
 import (
 	"math"
 	"net/netip"
+	"slices"
 )
 
 // Addresses counts the connections of each host. The server's mutex guards it.
@@ -67,10 +68,5 @@ func Host(addr netip.Addr) netip.Addr {
 
 // Within reports whether one of the prefixes contains addr.
 func Within(all []netip.Prefix, addr netip.Addr) bool {
-	for _, p := range all {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

@@ -144,39 +144,3 @@ func Next(f Facts) Step {
 	}
 	return WaitForBytes
 }
-
-// Result is the result of a visit.
-type Result struct {
-	Failed   bool // Advance has returned an error, or panicked
-	TakeOver bool // Turn.TakeOver was called
-	Ending   bool // somebody else has ended the service meanwhile
-	Hungry   bool // nothing more can be done before bytes arrive
-}
-
-// AfterVisit is what follows a visit.
-type AfterVisit uint8
-
-// What follows.
-const (
-	VisitAgain AfterVisit = iota // if flow control allows
-	VisitLater                   // when bytes have arrived
-	StopVisits                   // the protocol has ended the service
-	Promise                      // the protocol gives the socket away
-	Leave                        // next decides
-)
-
-// After decides what follows a visit. An error takes precedence over TakeOver: a protocol
-// that has lost its position in the input has nothing to hand over.
-func After(r Result) AfterVisit {
-	switch {
-	case r.Failed:
-		return StopVisits
-	case r.TakeOver:
-		return Promise
-	case r.Ending:
-		return Leave
-	case r.Hungry:
-		return VisitLater
-	}
-	return VisitAgain
-}

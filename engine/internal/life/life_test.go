@@ -165,13 +165,11 @@ func (m modelled) visits(read bool) (all []modelled) {
 						if closed != Lives {
 							m.fail(closed)
 						}
-						switch After(Result{Failed: why != Lives, TakeOver: takeOver, Ending: m.Why.Ends(), Hungry: true}) {
-						case StopVisits:
-							m.Stopped = true
+						if m.Stopped = why != Lives; m.Stopped {
 							m.Said = m.Said || why == Told
 							m.fail(why)
-						case Promise:
-							m.Promised = true
+						} else {
+							m.Promised = takeOver
 						}
 					}))
 				}
@@ -469,18 +467,6 @@ func TestNext(t *testing.T) {
 	} {
 		if got := Next(x.f); got != x.want {
 			t.Errorf("%s: step %d, want %d", x.name, got, x.want)
-		}
-	}
-	for r, want := range map[Result]AfterVisit{
-		{Hungry: true}:                 VisitLater,
-		{}:                             VisitAgain,
-		{Failed: true, TakeOver: true}: StopVisits,
-		{TakeOver: true, Ending: true}: Promise,
-		{Ending: true, Hungry: true}:   Leave,
-		{Failed: true, Hungry: true}:   StopVisits,
-	} {
-		if got := After(r); got != want {
-			t.Errorf("%+v: %d, want %d", r, got, want)
 		}
 	}
 }

@@ -269,10 +269,8 @@ func (c *chain) extend(memory *Memory, n int) {
 func (c *chain) close() {
 	if c.content != nil {
 		if c.next > len(c.full)/2 { // a queue that is never empty would grow its list for ever
-			kept := copy(c.full, c.full[c.next:])
-			clear(c.full[kept:])
 			c.passOffers(0, c.next)
-			c.full, c.next = c.full[:kept], 0
+			c.full, c.next = slices.Delete(c.full, 0, c.next), 0
 		}
 		c.last.SetLen(len(c.content))
 		c.full = append(c.full, c.last)

@@ -11,10 +11,10 @@ import (
 // around a call to its connection: it must not run under the connection's mutex. So what is wanted is
 // noted under the mutex, and set outside of it: what was wanted last is what remains.
 type deadlines struct {
+	nc      net.Conn
 	setting sync.Mutex // held around user code
 
 	mu     sync.Mutex
-	nc     net.Conn // nil: the adapter is not ours any more
 	reads  time.Time
 	writes time.Time
 	news   bool // reads is not set yet
@@ -39,34 +39,23 @@ func (d *deadlines) want(at time.Time, all bool) {
 	}
 }
 
-// set sets what is wanted.
+// set sets what is wanted. When it has returned, no other call has older news.
 func (d *deadlines) set() {
 	d.setting.Lock()
 	defer d.setting.Unlock()
 	for {
 		d.mu.Lock()
-		nc, reads, writes, news, all := d.nc, d.reads, d.writes, d.news, d.all
+		reads, writes, news, all := d.reads, d.writes, d.news, d.all
 		d.news, d.all = false, false
 		d.mu.Unlock()
-		switch {
-		case nc == nil || !news:
+		if !news {
 			return
-		case all && reads.Equal(writes):
-			nc.SetDeadline(reads)
-		case all:
-			nc.SetWriteDeadline(writes)
-			nc.SetReadDeadline(reads)
-		default:
-			nc.SetReadDeadline(reads)
+		}
+		if all {
+			d.nc.SetDeadline(writes)
+		}
+		if !all || !reads.Equal(writes) {
+			d.nc.SetReadDeadline(reads)
 		}
 	}
-}
-
-// forget has nothing set from now on.
-func (d *deadlines) forget() {
-	d.setting.Lock()
-	defer d.setting.Unlock()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.nc = nil
 }

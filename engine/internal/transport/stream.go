@@ -210,14 +210,10 @@ func (s *Stream) GiveAway() (nc net.Conn, done func()) {
 	s.ClearNudge()
 	nc = s.Conn
 	s.Conn = AddressesOnly(nc.LocalAddr(), nc.RemoteAddr())
-	late := s.late
-	if s.late = nil; late == nil {
-		return nc, func() {}
+	if done = func() {}; s.late != nil {
+		done, s.late = s.late.set, nil // nothing is wanted from here on
 	}
-	return nc, func() {
-		late.set()
-		late.forget()
-	}
+	return nc, done
 }
 
 // AddressesOnly stands in for a socket of which nothing but the addresses may be used.
