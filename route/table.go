@@ -219,10 +219,18 @@ type question struct {
 	escaped            bool
 }
 
+// of returns the patterns of a host; nil: it has none of its own. Without hosts it looks nothing up.
+func (t *table) of(host string) *domain {
+	if t.hosts == nil || host == "" {
+		return nil
+	}
+	return t.hosts[host]
+}
+
 // match returns the entry with precedence, or nil. The host's patterns take precedence over
 // those without a host.
 func (t *table) match(q question) *entry {
-	if d := t.hosts[q.host]; d != nil {
+	if d := t.of(q.host); d != nil {
 		if e := d.match(q); e != nil {
 			return e
 		}
@@ -239,7 +247,7 @@ func (d *domain) match(q question) *entry {
 
 // find is match for a clean, unescaped path; with slash, for the path and one more slash.
 func (t *table) find(host, method, path string, slash bool) *entry {
-	if d := t.hosts[host]; d != nil {
+	if d := t.of(host); d != nil {
 		if e := d.clean.of(method).find(path, slash); e != nil {
 			return e
 		}
@@ -250,7 +258,7 @@ func (t *table) find(host, method, path string, slash bool) *entry {
 // methodsFor returns the methods that a path, or the path with one more slash, allows.
 func (t *table) methodsFor(q question) uint64 {
 	set := t.every.methodsFor(q)
-	if d := t.hosts[q.host]; d != nil {
+	if d := t.of(q.host); d != nil {
 		set |= d.methodsFor(q)
 	}
 	return set

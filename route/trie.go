@@ -74,7 +74,12 @@ func (t *trie) below(yield func(*entry) bool) bool {
 }
 
 func each(all []*entry, yield func(*entry) bool) bool {
-	return !slices.ContainsFunc(all, func(e *entry) bool { return !yield(e) })
+	for _, e := range all {
+		if !yield(e) {
+			return false
+		}
+	}
+	return true
 }
 
 // children iterates over the tries one segment deeper, in a fixed order: literals, then the

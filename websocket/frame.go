@@ -54,6 +54,22 @@ func headSize(n int) int {
 	return 10
 }
 
+// putHead writes the head of an unmasked frame with n bytes of payload to p, which must have
+// headSize(n) bytes. first is the frame's first byte.
+func putHead(p []byte, first byte, n int) {
+	p[0] = first
+	switch len(p) {
+	case 2:
+		p[1] = byte(n)
+	case 4:
+		p[1] = length16
+		binary.BigEndian.PutUint16(p[2:], uint16(n))
+	default:
+		p[1] = length64
+		binary.BigEndian.PutUint64(p[2:], uint64(n))
+	}
+}
+
 // appendHead appends the head of a server's frame with n bytes of payload; first is its first byte.
 func appendHead(dst []byte, first byte, n int) []byte {
 	switch headSize(n) {
@@ -104,6 +120,6 @@ func endFrame(dst []byte, start, body int, first byte) []byte {
 		copy(dst[start+want:], dst[body:body+n])
 		dst = dst[:start+want+n]
 	}
-	appendHead(dst[:start], first, n) // in its place
+	putHead(dst[start:start+want], first, n)
 	return dst
 }
