@@ -25,22 +25,12 @@ func (*interrupted) Refuse(dst, _ []byte, _ Reason) []byte { return dst }
 // one. That the peer reads again must not be lost with it: the queued output follows at once.
 func TestEventIsReadBeforeTheVisit(t *testing.T) {
 	full := true
-	poll, err := sys.NewPoll(func(c sys.Call, n int) (int, error) {
+	poll, fds := polledPair(t, func(c sys.Call, n int) (int, error) {
 		if c == sys.CallWrite && full {
 			n = 0
 		}
 		return n, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer poll.Close()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(fds[0])
-	defer syscall.Close(fds[1])
 	var ready [4]sys.Ready
 	s := bare(Limits{})
 	s.how = Events(Inline)

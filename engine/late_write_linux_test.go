@@ -9,21 +9,29 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
+// polledPair returns a Poll, and a pair of connected sockets that it does not know yet.
+func polledPair(t *testing.T, fault sys.Fault) (poll *sys.Poll, fds [2]int) {
+	t.Helper()
+	poll, err := sys.NewPoll(fault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { poll.Close() })
+	if fds, err = syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Close(fds[0])
+		syscall.Close(fds[1])
+	})
+	return poll, fds
+}
+
 // A peer whose socket is full again, after it has read everything that was written before,
 // counts as one that has just read: it must not be closed for the output budget.
 func TestReaderIsNoBurdenWhenItsSocketFillsUpAgain(t *testing.T) {
 	s := bare(Limits{})
-	poll, err := sys.NewPoll(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer poll.Close()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(fds[0])
-	defer syscall.Close(fds[1])
+	poll, fds := polledPair(t, nil)
 	syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1) // the kernel's minimum: about 4 KiB
 	sh := s.bareShard()
 	sh.poll = poll
