@@ -44,9 +44,9 @@ type lender struct {
 	whole bool // connections are lent for good: HTTP/2
 	// returns reports that this net/http asks for more as described above.
 	returns  bool
-	limits   engine.Limits // with defaults filled in
-	bodyTime time.Duration // how far a body may lag behind Limits.FrameRate
-	prior    bool          // it speaks HTTP/2 without TLS to clients that start with the preface
+	limits   engine.Limits                               // with defaults filled in
+	bodyTime time.Duration                               // how far a body may lag behind Limits.FrameRate
+	enter    func(*http.Server, *tls.Conn, http.Handler) // serves HTTP/2; nil: by the queue
 
 	queue  chan net.Conn
 	closed chan struct{}
@@ -57,6 +57,7 @@ type lender struct {
 	draining bool
 
 	loans, requests, bytesIn, bytesOut atomic.Uint64
+	slowBodies, closedWindows          atomic.Uint64 // of HTTP/2
 }
 
 // init prepares the lender; std must be set.
@@ -64,7 +65,6 @@ func (le *lender) init() {
 	le.queue = make(chan net.Conn)
 	le.closed = make(chan struct{})
 	le.lent = map[*loan]struct{}{}
-	le.prior = protocols(&le.std).UnencryptedHTTP2()
 	le.std.ConnState = le.follow
 	le.std.BaseContext = nil
 	le.std.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
@@ -113,6 +113,7 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 	if le.draining {
 		l.drain()
 	}
+	late := le.draining && le.whole
 	le.mu.Unlock()
 	defer func() {
 		le.mu.Lock()
@@ -120,7 +121,18 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 		le.mu.Unlock()
 	}()
 	var nc net.Conn = l
-	if _, secure := l.nc.(tlsStater); secure && !le.whole {
+	_, secure := l.nc.(tlsStater)
+	switch {
+	case late:
+		return nil, false
+	case le.enter != nil:
+		le.serveWhole(l)
+		return nil, false
+	case le.whole:
+		c := newH2Conn(l)
+		c.watch.in.left = len(http2Preface)
+		nc = c
+	case secure:
 		nc = tlsLoan{l}
 	}
 	select {
@@ -225,10 +237,10 @@ type loan struct {
 	full    int                  // how much net/http reads when its buffer is empty
 	tls     *tls.ConnectionState // for HTTP/2, whose server does not see the TLS connection
 	ended   chan struct{}
+	h2      *h2conn // nil: HTTP/1
 
 	mu       sync.Mutex
 	phase    loanPhase
-	preface  int    // how many bytes of the HTTP/2 preface have matched; -1: not HTTP/2
 	unread   []byte // read by the engine and not yet given to net/http
 	whole    int    // the memory of unread
 	head     headSize
@@ -341,22 +353,6 @@ func (l *loan) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// http2Preface is what a client sends first if it knows that the server speaks HTTP/2.
-const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-// begins checks whether the connection starts with the HTTP/2 preface. Callers hold mu.
-func (l *loan) begins(p []byte) {
-	n := min(len(p), len(http2Preface)-l.preface)
-	switch {
-	case string(p[:n]) != http2Preface[l.preface:l.preface+n]:
-		l.preface = -1
-	case l.preface+n == len(http2Preface):
-		l.preface, l.phase = -1, given
-	default:
-		l.preface += n
-	}
-}
-
 // given accounts for bytes that net/http is about to get. Its error ends the connection. Callers
 // hold mu.
 func (l *loan) given(p []byte) error {
@@ -451,9 +447,6 @@ func (h *headSize) extend(p []byte) {
 
 // remember keeps the last bytes that net/http was given. Callers hold mu.
 func (l *loan) remember(p []byte) {
-	if l.lender.prior && l.preface >= 0 {
-		l.begins(p)
-	}
 	for _, b := range p[max(0, len(p)-len(l.tail)):] {
 		l.tail = [3]byte{l.tail[1], l.tail[2], b}
 	}
@@ -664,6 +657,8 @@ func loanOf(nc net.Conn) *loan {
 		return nc.loan
 	case *loan:
 		return nc
+	case *h2conn:
+		return nc.loan
 	}
 	return nil
 }

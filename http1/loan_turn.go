@@ -85,7 +85,7 @@ func lineEnds(in []byte) (n int) {
 
 func isLineEnd(b byte) bool { return b == '\r' || b == '\n' }
 
-// give lends the connection for good.
+// give lends the connection for good, to speak HTTP/2.
 func (s *Server) give(t *engine.Turn, to *lender, state *tls.ConnectionState) error {
 	c := t.Conn()
 	return t.TakeOver(func(nc net.Conn, unread []byte) ([]byte, bool) {

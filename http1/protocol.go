@@ -18,6 +18,7 @@ import (
 type protocol struct {
 	server   *Server
 	http1Off bool // Std.Protocols excludes HTTP/1: net/http handles every connection
+	prior    bool // clients may speak HTTP/2 without TLS
 	trusts   bool // Limits.AuthTime ends with the first request of a connection
 	fast     atomic.Uint64
 	visits   sync.Pool // of *visit
@@ -66,6 +67,14 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	if p.server.secure.Load() && t.State&stateVisited == 0 {
 		if done, err := p.server.chosen(t); done {
 			return 0, 0, err
+		}
+	}
+	if p.prior && t.State&stateServed == 0 {
+		if need, isHTTP2 := p.prefaced(t, in); isHTTP2 {
+			if need > 0 {
+				return 0, need, nil
+			}
+			return 0, 0, p.server.give(t, p.server.http2, nil)
 		}
 	}
 	if p.http1Off {
@@ -135,6 +144,12 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	v.remote, v.tls, v.served = "", nil, 0
 	p.visits.Put(v)
 	return used, need, err
+}
+
+// prefaced reports whether in, with need more bytes, is HTTP/2's preface without TLS.
+func (p *protocol) prefaced(t *engine.Turn, in []byte) (need int, isHTTP2 bool) {
+	n := min(len(in), len(http2Preface))
+	return len(http2Preface) - n, n >= peeked && string(in[:n]) == http2Preface[:n] && t.Conn().TLS() == nil
 }
 
 // direct reports whether the engine reads no more than it is asked for. Such an engine would

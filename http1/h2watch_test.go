@@ -1,0 +1,130 @@
+package http1
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// frame is one frame of HTTP/2.
+func frame(kind, flags byte, stream uint32, payload string) string {
+	n := len(payload)
+	return string([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, byte(stream >> 24), byte(stream >> 16), byte(stream >> 8), byte(stream)}) + payload
+}
+
+const (
+	tableSize  = "\x00\x01\x00\x00\x00\x00"
+	windowSize = "\x00\x04\x00\x00\xff\xff"
+	ping       = "12345678"
+	oneMore    = "\x00\x00\x00\x01"
+)
+
+func TestWatch(t *testing.T) {
+	reset, update := frame(frameReset, 0, 1, "\x00\x00\x00\x08"), frame(8, 0, 1, oneMore)
+	hello := frame(frameSettings, 0, 0, tableSize+windowSize)
+	answer := frame(frameHeaders, 4, 1, "\x88")
+	for name, x := range map[string]struct {
+		once string
+		each string // what the client sends, over and over
+		sent string // and the server, after it
+		want int    // how many are passed; 0: all
+	}{
+		"resets":                         {each: reset, want: dueBurst + 1},
+		"resets of answered requests":    {each: reset, sent: answer},
+		"resets that the client caused":  {each: frame(frameHeaders, 5, 1, "\x82"), sent: frame(frameReset, 0, 1, oneMore), want: dueBurst + 2},
+		"PING":                           {each: frame(6, 0, 0, ping), sent: frame(6, flagAck, 0, ping), want: dueBurst + 1},
+		"a PING for each part received":  {each: frame(6, 0, 0, ping) + update + update, sent: frame(frameData, 0, 1, "x")},
+		"window updates":                 {each: update, want: dueBurst + 1},
+		"window updates of a reader":     {each: update + update + update + update, sent: frame(frameData, 0, 1, string(make([]byte, 16384)))},
+		"SETTINGS":                       {each: frame(frameSettings, 0, 0, windowSize), want: dueBurst/9 + 1},
+		"empty SETTINGS":                 {each: frame(frameSettings, 0, 0, ""), want: dueBurst/8 + 1},
+		"empty CONTINUATION":             {each: frame(9, 0, 1, ""), want: dueBurst + 1},
+		"empty DATA":                     {each: frame(frameData, 0, 1, ""), want: dueBurst + 1},
+		"DATA of padding":                {each: frame(frameData, flagPadded, 1, "\x03\x00\x00\x00"), want: dueBurst + 1},
+		"ends of streams":                {each: frame(frameData, flagEnd, 1, "")},
+		"DATA":                           {each: frame(frameData, 0, 1, "x")},
+		"requests":                       {each: frame(frameHeaders, 5, 1, "\x82"), sent: answer},
+		"PRIORITY":                       {each: frame(2, 0, 1, "\x00\x00\x00\x00\x10"), want: dueBurst + 1},
+		"unknown frames":                 {each: frame(77, 0, 1, "what"), want: dueBurst + 1},
+		"another size of table":          {each: frame(frameSettings, 0, 0, windowSize+tableSize), want: 1},
+		"SETTINGS whose values are it":   {each: frame(frameSettings, 0, 0, "\x00\x04\x00\x01\x00\x01\x01\x01\x00\x00\x00\x00"), want: dueBurst/10 + 1},
+		"SETTINGS acknowledged with one": {each: frame(frameSettings, flagAck, 0, tableSize), want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			w := h2watch{at: now}
+			if n, v := w.received([]byte(hello), now); n != len(hello) || v != h2Fine {
+				t.Fatalf("the first SETTINGS: %d, verdict %d", n, v)
+			}
+			for i := 1; i <= 3*dueBurst; i++ {
+				n, v := w.received([]byte(x.each), now)
+				w.sent([]byte(x.sent))
+				if v != h2Fine {
+					if i != x.want || n != len(x.each) {
+						t.Errorf("ended with number %d after %d bytes, want %d", i, n, x.want)
+					}
+					return
+				}
+			}
+			if x.want != 0 {
+				t.Errorf("passed, want the end with number %d", x.want)
+			}
+		})
+	}
+}
+
+// What costs nothing for a while may come again.
+func TestWatchForgets(t *testing.T) {
+	now := time.Now()
+	w := h2watch{at: now}
+	w.received([]byte(frame(frameSettings, 0, 0, "")), now)
+	for range 10 * dueBurst {
+		now = now.Add(dueRefill)
+		if _, v := w.received([]byte(frame(6, 0, 0, ping)), now); v != h2Fine {
+			t.Fatal("ended")
+		}
+	}
+	burst := []byte(frame(6, 0, 0, ping))
+	for i := range dueBurst - 1 { // the last one counts
+		if _, v := w.received(burst, now); v != h2Fine {
+			t.Fatalf("ended with number %d of a burst", i)
+		}
+	}
+	if _, v := w.received(burst, now); v != h2Flooding {
+		t.Error("passed what is more than a burst")
+	}
+}
+
+// FuzzWatch splits a stream at random: the verdict is the same, at the same place, and nothing but the
+// identifiers of late table sizes is changed.
+func FuzzWatch(f *testing.F) {
+	f.Add([]byte(frame(frameSettings, 0, 0, tableSize)+frame(frameData, 0, 1, "abc")+frame(frameSettings, 0, 0, windowSize+tableSize)), uint64(1))
+	f.Add(bytes.Repeat([]byte(frame(frameReset, 0, 1, oneMore)), dueBurst+2), uint64(2))
+	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
+		now := time.Now()
+		whole := bytes.Clone(stream)
+		one := h2watch{at: now}
+		at, want := one.received(whole, now)
+		parts := bytes.Clone(stream)
+		random := rand.New(rand.NewPCG(seed, 0))
+		two := h2watch{at: now}
+		done, got := 0, h2Fine
+		for done < len(parts) && got == h2Fine {
+			n := min(len(parts)-done, 1+random.IntN(20))
+			n, got = two.received(parts[done:done+n], now)
+			done += n
+		}
+		if done != at || got != want || !bytes.Equal(whole, parts) {
+			t.Fatalf("in parts %d and %d, whole %d and %d", done, got, at, want)
+		}
+		if got != h2Fine && !two.in.between() {
+			t.Fatal("a verdict within a frame")
+		}
+		for i := range stream {
+			if whole[i] != stream[i] && (stream[i] != 1 || whole[i] != 0xff) {
+				t.Fatalf("byte %d was changed", i)
+			}
+		}
+	})
+}
