@@ -145,7 +145,7 @@ func (s *Server) initHTTP2() {
 	le.std.Protocols = new(http.Protocols)
 	le.std.Protocols.SetUnencryptedHTTP2(true) // the engine has decrypted it
 	le.init()
-	le.std.Serve(nobody{}) // sets TLSNextProto and returns
+	le.std.Serve(&nobody{}) // sets TLSNextProto and returns
 	le.enter = le.std.TLSNextProto[entrance]
 	s.http2 = le
 }
@@ -157,9 +157,9 @@ const h2HeaderList = 64<<10 - 10*32
 // nobody is a listener without connections.
 type nobody struct{}
 
-func (nobody) Accept() (net.Conn, error) { return nil, net.ErrClosed }
-func (nobody) Close() error              { return nil }
-func (nobody) Addr() net.Addr            { return &net.TCPAddr{} }
+func (*nobody) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (*nobody) Close() error              { return nil }
+func (*nobody) Addr() net.Addr            { return &net.TCPAddr{} }
 
 // serveWhole lets net/http serve l as HTTP/2, on this goroutine: net/http's own would have buffers for
 // HTTP/1, and the engine's would wait beside it.
