@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -15,7 +16,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// HTTP/2 on loan: net/http serves the connection to its end, and h2conn bounds what that costs.
+// HTTP/2 on loan: net/http serves the connection to its end, and h2conn bounds what that costs. It reads
+// the heads of the frames on the way, and inserts frames of its own into what net/http reads.
 
 // The reasons of http1's own for which connections end.
 const (
@@ -29,56 +31,102 @@ var ownReasons = [...]string{"frame_flood", "table_resized"}
 // h2conn is a lent HTTP/2 connection as net/http sees it.
 type h2conn struct {
 	*loan
-	watch   h2watch
-	kept    []byte // what net/http gets next
-	started bool   // net/http has read
 
-	mu      sync.Mutex // of watch and what follows
-	in      int        // bytes received
-	writing time.Time  // when the Write in progress began; zero: none is
-	wrote   time.Duration
+	mu      sync.Mutex // of what follows
+	watch   h2watch
+	kept    []byte // received, and not seen by watch
+	own     string // what net/http gets before that
+	started bool   // net/http has read
+	over    bool   // net/http gets EOF
+	woken   bool   // by a read deadline
+	looks   *time.Timer
+	looked  time.Time // zero: looks rests
 }
 
 func newH2Conn(l *loan) *h2conn {
-	l.h2 = &h2conn{loan: l, watch: h2watch{at: time.Now()}}
-	return l.h2
+	c := &h2conn{loan: l, watch: newWatch(time.Now())}
+	if every := l.lender.rules.every(); every > 0 {
+		c.looks = time.AfterFunc(every, c.look)
+		c.looks.Stop()
+	}
+	return c
 }
 
-// Read passes on what the client sends. Where the watch ends the connection, a frame that makes
-// net/http end it goes before the rest.
+// Read passes on what the client sends, and what the watch inserts.
 func (c *h2conn) Read(p []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !c.started { // from here on net/http's Shutdown knows the connection
-		if c.started = true; c.lender.leaving() {
+		c.started, c.over = true, c.lender.leaving()
+	}
+	for {
+		if c.woken {
+			if c.woken, err = false, c.loan.SetReadDeadline(time.Time{}); err != nil {
+				return 0, err
+			}
+		}
+		if c.over {
 			return 0, io.EOF
 		}
+		if c.own == "" && c.watch.inserts() {
+			c.own, c.watch.insert = c.watch.insert, ""
+		}
+		if n = copy(p, c.own); n > 0 {
+			c.own = c.own[n:]
+			return n, nil
+		}
+		if n = copy(p, c.kept); n > 0 {
+			c.kept = c.kept[n:]
+		} else {
+			c.mu.Unlock()
+			n, err = c.loan.Read(p)
+			c.mu.Lock()
+		}
+		if n == 0 && c.woken && errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		return c.passes(p[:n], err)
 	}
-	known := len(c.kept) > 0
-	if known {
-		n = copy(p, c.kept)
-		c.kept = c.kept[n:]
-	} else if n, err = c.loan.Read(p); n == 0 {
-		return n, err
-	}
-	c.mu.Lock()
-	if !known {
-		c.in += n
-	}
-	passed, verdict := c.watch.received(p[:n], time.Now())
-	c.mu.Unlock()
-	switch verdict {
-	case h2Resized:
-		c.inserts(h2Leaves, p[passed:n])
-		c.endsFor(http2Resized)
-	case h2Flooding:
-		c.inserts(h2Breaks, nil)
-		c.endsFor(http2Flood)
-	}
-	return passed, err
 }
 
-// inserts makes frame and the rest what net/http reads next.
-func (c *h2conn) inserts(frame string, rest []byte) {
-	c.kept = append(append([]byte(frame), rest...), c.kept...)
+// passes gives net/http what the client has sent, up to where something is inserted.
+func (c *h2conn) passes(p []byte, err error) (int, error) {
+	now := time.Now()
+	n := c.watch.received(p, now)
+	if n < len(p) {
+		c.kept, err = append(bytes.Clone(p[n:]), c.kept...), nil
+	}
+	if len(c.watch.streams) > 0 && c.looks != nil && c.looked.IsZero() {
+		c.looked = now
+		c.looks.Reset(c.lender.rules.every())
+	}
+	if c.watch.found != 0 {
+		c.endsFor(c.watch.found)
+	}
+	return n, err
+}
+
+// look ends the streams that have lagged too far behind.
+func (c *h2conn) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	bodies, answers, stuck := c.watch.late(now.Sub(c.looked), &c.lender.rules)
+	c.lender.slowBodies.Add(bodies)
+	c.lender.closedWindows.Add(answers)
+	if stuck {
+		c.over = true
+		c.endsFor(engine.FrameTimeout)
+	}
+	if c.over || c.watch.inserts() {
+		c.woken = true
+		c.nc.SetReadDeadline(time.Unix(1, 0))
+	}
+	if c.looked = now; len(c.watch.streams) == 0 || c.over {
+		c.looked = time.Time{}
+	} else {
+		c.looks.Reset(c.lender.rules.every())
+	}
 }
 
 // endsFor records why the connection ends.
@@ -88,34 +136,19 @@ func (c *h2conn) endsFor(why engine.Reason) {
 	c.loan.mu.Unlock()
 }
 
-func (c *h2conn) Write(p []byte) (n int, err error) {
-	began := time.Now()
+func (c *h2conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	c.watch.sent(p)
-	c.writing = began
+	c.watch.sent(p, time.Now())
 	c.mu.Unlock()
-	n, err = c.loan.Write(p)
-	c.mu.Lock()
-	c.wrote, c.writing = c.wrote+time.Since(began), time.Time{}
-	c.mu.Unlock()
-	return n, err
+	return c.loan.Write(p)
 }
 
-// received is how many bytes the client has sent.
-func (c *h2conn) received() int {
+func (c *h2conn) Close() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.in
-}
-
-// busy is how long writes to the socket have taken, and whether one is in progress.
-func (c *h2conn) busy(now time.Time) (took time.Duration, writes bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if writes = !c.writing.IsZero(); writes {
-		return c.wrote + now.Sub(c.writing), true
-	}
-	return c.wrote, false
+	c.over = true
+	clear(c.watch.streams)
+	c.mu.Unlock()
+	return c.loan.Close()
 }
 
 // leaving reports whether the server drains.
@@ -136,11 +169,17 @@ func (s *Server) initHTTP2() {
 		return
 	}
 	le := &lender{whole: true, limits: s.lender.limits, bodyTime: s.lender.bodyTime}
+	if d := le.bodyTime; d <= endless && s.std.ReadTimeout <= 0 {
+		le.rules.body, le.rules.bodyByte = d, time.Second/time.Duration(le.limits.FrameRate)
+	}
+	if d := le.limits.StallTime; d <= endless && s.std.WriteTimeout <= 0 {
+		le.rules.answer, le.rules.answerByte = d, d/writePiece
+	}
 	copyServer(&le.std, &s.std)
 	if le.std.MaxHeaderBytes == 0 {
 		le.std.MaxHeaderBytes = h2HeaderList
 	}
-	le.std.Handler = http.HandlerFunc(s.serveStream)
+	le.std.Handler = http.HandlerFunc(s.serveLoan)
 	le.std.TLSConfig, le.std.TLSNextProto = nil, nil
 	le.std.Protocols = new(http.Protocols)
 	le.std.Protocols.SetUnencryptedHTTP2(true) // the engine has decrypted it

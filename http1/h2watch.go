@@ -3,14 +3,16 @@ package http1
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/hone-go/hone/engine"
 )
 
 // The types of HTTP/2's frames, and the flags that matter here (RFC 9113, section 6).
 const (
 	frameData, frameHeaders, frameReset, frameSettings byte = 0, 1, 3, 4
-	frameGoAway                                        byte = 7
+	frameGoAway, frameWindow, frameContinuation        byte = 7, 8, 9
 
-	flagEnd, flagAck, flagPadded byte = 1, 1, 8
+	flagEnd, flagAck, flagEndHeaders, flagPadded byte = 1, 1, 4, 8
 )
 
 // What a client's frames may cost beyond the work that they ask for. The refill is 0.5% of a core at
@@ -21,47 +23,68 @@ const (
 	dueSaved  = 1 << 20              // what answers have earned counts up to this much
 )
 
-// h2frames reads the heads of one direction's frames.
-type h2frames struct {
-	head [9]byte
-	have int // bytes of the head
-	left int // bytes of the payload that follow
+// Frames that are inserted into what the client sends, so that net/http acts on them.
+const (
+	// h2Leaves is GOAWAY: net/http answers what it has and closes.
+	h2Leaves = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+	// h2Breaks is a PING on a stream: net/http sends GOAWAY, and closes a second later.
+	h2Breaks = "\x00\x00\x08\x06\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+	// h2Resets and a stream's number and four zeros open its window by nothing: net/http resets the
+	// stream and ends the handler's context, and its reads and writes fail.
+	h2Resets = "\x00\x00\x04\x08\x00"
+)
+
+// The two sides of a connection.
+const fromClient, fromServer = 0, 1
+
+// h2side is what one side sends, and may send.
+type h2side struct {
+	head   [9]byte
+	have   int     // bytes of the head
+	left   int     // bytes of the payload that follow
+	got    int     // bytes of the payload in word so far
+	word   [6]byte // a setting, a number, or how a block of header fields begins
+	window int     // what it may send
+	first  int     // what it may send of a new stream
 }
 
-// next reads p up to the end of a head or of a payload. begun reports that a head is complete.
-func (f *h2frames) next(p []byte) (n int, begun bool) {
-	if f.left > 0 {
-		n = min(f.left, len(p))
-		f.left -= n
-		return n, false
-	}
-	n = copy(f.head[f.have:], p)
-	if f.have += n; f.have < len(f.head) {
-		return n, false
-	}
-	f.have, f.left = 0, f.size()
-	return n, true
-}
+func (s *h2side) kind() byte { return s.head[3] }
 
-func (f *h2frames) size() int {
-	return int(f.head[0])<<16 | int(binary.BigEndian.Uint16(f.head[1:]))
-}
+func (s *h2side) has(flag byte) bool { return s.head[4]&flag != 0 }
 
-func (f *h2frames) kind() byte { return f.head[3] }
-
-func (f *h2frames) has(flag byte) bool { return f.head[4]&flag != 0 }
+func (s *h2side) stream() uint32 { return binary.BigEndian.Uint32(s.head[5:]) &^ (1 << 31) }
 
 // between reports whether a frame may be inserted here.
-func (f *h2frames) between() bool { return f.have == 0 && f.left == 0 }
+func (s *h2side) between() bool { return s.have == 0 && s.left == 0 && !s.inBlock() }
 
-// h2verdict is what h2watch says of a connection.
-type h2verdict uint8
+// inBlock reports whether CONTINUATION must follow.
+func (s *h2side) inBlock() bool {
+	return (s.kind() == frameHeaders || s.kind() == frameContinuation) && !s.has(flagEndHeaders)
+}
 
-const (
-	h2Fine     h2verdict = iota
-	h2Resized            // the client has changed the size of its header table after its first SETTINGS
-	h2Flooding           // its frames cost more than dueBurst allows
-)
+// h2lag is how far somebody lags behind the least rate.
+type h2lag struct {
+	bytes int // since the last look
+	owed  time.Duration
+}
+
+// look counts a time, in which somebody waited for bytes that may take each.
+func (g *h2lag) look(waited bool, d, each time.Duration) {
+	g.owed = max(0, g.owed+d-time.Duration(min(float64(g.bytes)*float64(each), float64(endless))))
+	if g.bytes = 0; !waited {
+		g.owed = 0
+	}
+}
+
+// h2stream is a request whose answer has not ended.
+type h2stream struct {
+	window   [2]int // what each side may send
+	whole    bool   // the request has ended
+	begun    bool   // there was a head, perhaps of a status of 1xx
+	answered bool   // there was another one: from here on it may be a conversation
+	body     h2lag
+	answer   h2lag
+}
 
 // h2watch judges an HTTP/2 connection by the heads of its frames. It holds no payload.
 //
@@ -70,115 +93,253 @@ const (
 // cost 8, and one for each value. Answers earn: a client that reads may update its windows, and one
 // that is answered may reset.
 type h2watch struct {
-	in, out h2frames
-	begun   bool // the first SETTINGS have arrived
-	entry   int  // bytes of the current entry of SETTINGS
-	high    byte // the first of them
-	found   h2verdict
-	due     int
-	at      time.Time // due is as of then
+	sides    [2]h2side
+	streams  map[uint32]*h2stream
+	newest   uint32
+	frame    h2lag         // of a frame that has not arrived in full
+	settings int           // SETTINGS of the client
+	found    engine.Reason // why the connection must end
+	insert   string        // what net/http gets after the client's current frame
+	due      int
+	at       time.Time // due is as of then
 }
 
-// received judges what the client has sent. n is less than len(p) if the connection must end
-// after p[:n], which is the end of a frame. A late change of the table's size becomes an unknown
-// setting in p, because it makes net/http of Go before 1.26.9 write to a map that a goroutine reads.
-func (w *h2watch) received(p []byte, now time.Time) (n int, v h2verdict) {
-	for n < len(p) {
-		m, begun := w.in.next(p[n:])
-		if begun {
-			w.begins(now)
-		} else if w.in.kind() == frameSettings && w.in.have == 0 {
-			w.entries(p[n : n+m])
-		}
-		n += m
-		if w.found != h2Fine && w.in.between() {
-			v, w.found = w.found, h2Fine
-			return n, v
-		}
+func newWatch(now time.Time) h2watch {
+	side := h2side{window: 65535, first: 65535}
+	return h2watch{sides: [2]h2side{side, side}, streams: map[uint32]*h2stream{}, at: now}
+}
+
+// inserts reports whether insert goes here. What ends the connection may interrupt a block of fields.
+func (w *h2watch) inserts() bool {
+	s := &w.sides[fromClient]
+	return w.insert != "" && (s.between() || w.found == http2Flood && s.have == 0 && s.left == 0)
+}
+
+// received reads what the client has sent, up to where something is to be inserted. A late change of
+// the table's size becomes an unknown setting in p, because it makes net/http of Go before 1.26.9 write
+// to a map that a goroutine reads.
+func (w *h2watch) received(p []byte, now time.Time) (n int) {
+	w.frame.bytes += len(p)
+	for n < len(p) && (n == 0 || !w.inserts()) {
+		n += w.pass(fromClient, p[n:], now)
 	}
-	return n, h2Fine
+	return n
 }
 
-// begins counts the client's frame whose head is complete.
-func (w *h2watch) begins(now time.Time) {
-	f, cost := &w.in, 1
-	switch f.kind() {
-	case frameHeaders:
-		cost = 0
+// sent reads what the server sends.
+func (w *h2watch) sent(p []byte, now time.Time) {
+	for len(p) > 0 {
+		p = p[w.pass(fromServer, p, now):]
+	}
+}
+
+// pass reads p up to the end of a head or of a payload.
+func (w *h2watch) pass(from int, p []byte, now time.Time) (n int) {
+	s := &w.sides[from]
+	if s.left > 0 {
+		n = min(s.left, len(p))
+		w.payload(from, p[:n])
+		s.left -= n
+		return n
+	}
+	n = copy(s.head[s.have:], p)
+	if s.have += n; s.have == len(s.head) {
+		s.left = int(s.head[0])<<16 | int(binary.BigEndian.Uint16(s.head[1:]))
+		s.have, s.got = 0, 0
+		w.costs(w.price(from), now)
+		w.begins(from)
+	}
+	return n
+}
+
+// begins follows the streams.
+func (w *h2watch) begins(from int) {
+	s := &w.sides[from]
+	id := s.stream()
+	if from == fromClient && s.kind() == frameHeaders && id > w.newest {
+		w.newest = id
+		w.streams[id] = &h2stream{window: [2]int{w.sides[fromClient].first, w.sides[fromServer].first}}
+	}
+	st := w.streams[id]
+	if s.kind() == frameData {
+		s.window -= s.left
+	}
+	switch {
+	case st == nil:
+	case s.kind() == frameReset, from == fromServer && s.kind() <= frameHeaders && s.has(flagEnd):
+		delete(w.streams, id)
+	case s.kind() == frameData:
+		st.window[from] -= s.left
+		if from == fromServer {
+			st.answered = st.answered || s.left > 0
+			st.answer.bytes += s.left
+		}
+		fallthrough
+	case s.kind() == frameHeaders:
+		st.begun = st.begun || from == fromServer
+		st.whole = st.whole || s.has(flagEnd)
+	}
+}
+
+// payload reads a part of a payload.
+func (w *h2watch) payload(from int, p []byte) {
+	s := &w.sides[from]
+	st := w.streams[s.stream()]
+	switch s.kind() {
 	case frameData:
-		if f.has(flagEnd) || f.size() > 256 || f.size() > 0 && !f.has(flagPadded) {
-			cost = 0
+		if st != nil && from == fromClient {
+			st.body.bytes += len(p)
 		}
 	case frameSettings:
-		if w.entry = 0; f.has(flagAck) {
-			break
-		}
-		if cost = 8 + f.size()/6; !w.begun {
-			w.begun, cost, w.entry = true, 0, firstSettings
-		}
-	}
-	if cost == 0 {
-		return
-	}
-	back := now.Sub(w.at) / dueRefill
-	w.at = w.at.Add(back * dueRefill)
-	w.due = max(min(w.due, 0), w.due-int(min(back, dueBurst)))
-	w.costs(cost)
-}
-
-// firstSettings is a value of entry at which SETTINGS may say what they like.
-const firstSettings = -1 << 30
-
-func (w *h2watch) costs(n int) {
-	if w.due += n; w.due > dueBurst {
-		w.found = h2Flooding
-	}
-}
-
-// entries looks for a change of the table's size.
-func (w *h2watch) entries(p []byte) {
-	if w.entry < 0 {
-		return
-	}
-	for i, b := range p {
-		switch w.entry % 6 {
-		case 0:
-			w.high = b
-		case 1:
-			if w.high == 0 && b == 1 {
+		for i := range p {
+			if s.word[s.got] = p[i]; s.got == 1 && w.resizes(from) {
 				p[i] = 0xff // SETTINGS_HEADER_TABLE_SIZE becomes a setting that nobody knows
-				w.found = max(w.found, h2Resized)
+			}
+			if s.got++; s.got == len(s.word) {
+				s.got = 0
+				w.setting(from)
 			}
 		}
-		w.entry++
+	case frameWindow:
+		if s.starts(p, 4) {
+			more := int(binary.BigEndian.Uint32(s.word[:]) &^ (1 << 31))
+			if st != nil {
+				st.window[1-from] += more
+			} else if s.stream() == 0 {
+				w.sides[1-from].window += more
+			}
+		}
+	case frameHeaders:
+		if s.starts(p, min(len(s.word), s.got+s.left)) && from == fromServer && st != nil {
+			st.answered = st.answered || hasKnownStatus(s.word[:s.got])
+		}
 	}
 }
 
-// sent counts what the server sends.
-func (w *h2watch) sent(p []byte) {
-	for len(p) > 0 {
-		n, begun := w.out.next(p)
-		p = p[n:]
-		if !begun {
+// starts collects the first n bytes of a payload, and reports whether p completes them.
+func (s *h2side) starts(p []byte, n int) bool {
+	if s.got >= n {
+		return false
+	}
+	s.got += copy(s.word[s.got:n], p)
+	return s.got == n
+}
+
+// resizes reports whether the client changes its table's size after its first SETTINGS.
+func (w *h2watch) resizes(from int) bool {
+	s := &w.sides[from]
+	late := from == fromClient && w.settings > 1 && s.word[0] == 0 && s.word[1] == 1
+	if late && w.found == 0 {
+		w.found = http2Resized
+		w.insert += h2Leaves
+	}
+	return late
+}
+
+// setting follows the windows of new streams.
+func (w *h2watch) setting(from int) {
+	to := 1 - from
+	if word := w.sides[from].word; word[0] == 0 && word[1] == 4 {
+		first := int(binary.BigEndian.Uint32(word[2:]))
+		for _, st := range w.streams {
+			st.window[to] += first - w.sides[to].first
+		}
+		w.sides[to].first = first
+	}
+}
+
+// hasKnownStatus reports whether a block of fields begins with a status that HPACK's table has from the
+// start: 200 and a few others. None of them is 1xx, which net/http sends before the handler answers.
+func hasKnownStatus(block []byte) bool {
+	i := 0
+	for ; i < len(block) && block[i]>>5 == 1; i++ { // the table's size
+		for more := block[i] == 0x3f; more && i+1 < len(block); i++ {
+			more = block[i+1] >= 0x80
+		}
+	}
+	return i < len(block) && block[i] >= 0x88 && block[i] <= 0x8e
+}
+
+// price is what the frame costs whose head is complete. Less than nothing: it earns.
+func (w *h2watch) price(from int) int {
+	s := &w.sides[from]
+	switch kind := s.kind(); {
+	case from == fromServer:
+		switch kind {
+		case frameReset:
+			return 1
+		case frameHeaders:
+			return -4
+		case frameData:
+			return -4 - s.left/512
+		}
+		return 0
+	case kind == frameHeaders, kind == frameData && (s.has(flagEnd) || s.left > 256 || s.left > 0 && !s.has(flagPadded)):
+		return 0
+	case kind == frameSettings && !s.has(flagAck):
+		if w.settings++; w.settings == 1 {
+			return 0
+		}
+		return 8 + s.left/6
+	}
+	return 1
+}
+
+// costs counts what a frame costs.
+func (w *h2watch) costs(n int, now time.Time) {
+	if n > 0 {
+		back := now.Sub(w.at) / dueRefill
+		w.at = w.at.Add(back * dueRefill)
+		w.due = max(min(w.due, 0), w.due-int(min(back, dueBurst)))
+	}
+	if w.due = max(w.due+n, -dueSaved); w.due > dueBurst && w.found != http2Flood {
+		w.found = http2Flood
+		w.insert = h2Breaks
+	}
+}
+
+// shared is which part of what the connection's other streams send counts for one: clients that send
+// many bodies at once, slowly, send them one after the other.
+const shared = 16
+
+// late resets the streams that have lagged too far behind after another d, and counts them. stuck reports
+// that the client has not sent the rest of a frame.
+func (w *h2watch) late(d time.Duration, r *h2rules) (bodies, answers uint64, stuck bool) {
+	client, server := &w.sides[fromClient], &w.sides[fromServer]
+	others := w.frame.bytes / shared
+	w.frame.look(!client.between(), d, r.bodyByte)
+	for id, st := range w.streams {
+		st.body.bytes += others
+		st.body.look(!st.whole && !st.answered && st.window[fromClient] > 0 && client.window > 0, d, r.bodyByte)
+		st.answer.look(st.begun && (st.window[fromServer] <= 0 || server.window <= 0), d, r.answerByte)
+		switch {
+		case r.body > 0 && st.body.owed > r.body:
+			bodies++
+		case r.answer > 0 && st.answer.owed > r.answer:
+			answers++
+		default:
 			continue
 		}
-		earned := 0
-		switch w.out.kind() {
-		case frameReset:
-			w.costs(1)
-		case frameHeaders:
-			earned = 4
-		case frameData:
-			earned = 4 + w.out.size()/512
-		}
-		w.due = max(w.due-earned, -dueSaved)
+		w.insert += h2Resets + string(binary.BigEndian.AppendUint32(nil, id)) + "\x00\x00\x00\x00"
+		delete(w.streams, id)
 	}
+	return bodies, answers, r.body > 0 && w.frame.owed > r.body
 }
 
-// Frames that are inserted into what the client sends, so that net/http ends the connection.
-const (
-	// h2Leaves is GOAWAY: net/http answers what it has and closes.
-	h2Leaves = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
-	// h2Breaks is a PING on a stream: net/http sends GOAWAY, and closes a second later.
-	h2Breaks = "\x00\x00\x08\x06\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
-)
+// h2rules are the limits of streams: of a body that lags behind, and of an answer whose client takes too
+// little, with what a byte may take. Zero: there is none.
+type h2rules struct {
+	body, bodyByte     time.Duration
+	answer, answerByte time.Duration
+}
+
+// every is how often the streams are looked at. Zero: never.
+func (r *h2rules) every() time.Duration {
+	switch {
+	case r.body == 0:
+		return r.answer / 8
+	case r.answer == 0:
+		return r.body / 8
+	}
+	return min(r.body, r.answer) / 8
+}

@@ -46,6 +46,7 @@ type lender struct {
 	returns  bool
 	limits   engine.Limits                               // with defaults filled in
 	bodyTime time.Duration                               // how far a body may lag behind Limits.FrameRate
+	rules    h2rules                                     // of streams
 	enter    func(*http.Server, *tls.Conn, http.Handler) // serves HTTP/2; nil: by the queue
 
 	queue  chan net.Conn
@@ -130,7 +131,7 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 		return nil, false
 	case le.whole:
 		c := newH2Conn(l)
-		c.watch.in.left = len(http2Preface)
+		c.watch.sides[fromClient].left = len(http2Preface)
 		nc = c
 	case secure:
 		nc = tlsLoan{l}
@@ -237,7 +238,6 @@ type loan struct {
 	full    int                  // how much net/http reads when its buffer is empty
 	tls     *tls.ConnectionState // for HTTP/2, whose server does not see the TLS connection
 	ended   chan struct{}
-	h2      *h2conn // nil: HTTP/1
 
 	mu       sync.Mutex
 	phase    loanPhase
