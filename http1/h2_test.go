@@ -20,7 +20,7 @@ func h2lent(t *testing.T, s *Server, seen func(kind, flags byte, stream uint32, 
 	t.Helper()
 	s.init()
 	here, there := net.Pipe()
-	l := newLoan(there, nil)
+	l := newLoan(there, []byte(http2Preface))
 	ended, read := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -47,7 +47,7 @@ func h2lent(t *testing.T, s *Server, seen func(kind, flags byte, stream uint32, 
 		<-ended
 		<-read
 	})
-	say(t, here, http2Preface+frame(frameSettings, 0, 0, ""))
+	say(t, here, frame(frameSettings, 0, 0, ""))
 	return here
 }
 
@@ -92,12 +92,12 @@ func TestStreamsWithHalfBodies(t *testing.T) {
 		read   time.Duration
 		stay   bool
 	}{
-		"silent":              {},
-		"answered":            {before: func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, stay: true},
-		"a status of its own": {before: func(w http.ResponseWriter) { w.WriteHeader(200) }, stay: true},
-		"early hints":         {before: func(w http.ResponseWriter) { w.WriteHeader(103) }},
-		"no limit":            {limits: engine.Limits{FrameTime: -1}, stay: true},
-		"ReadTimeout":         {read: time.Minute, stay: true},
+		"silent":                    {},
+		"answered":                  {before: func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, stay: true},
+		"a status that is not sent": {before: func(w http.ResponseWriter) { w.WriteHeader(200) }},
+		"early hints":               {before: func(w http.ResponseWriter) { w.WriteHeader(103) }},
+		"no limit":                  {limits: engine.Limits{FrameTime: -1}, stay: true},
+		"ReadTimeout":               {read: time.Minute, stay: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -29,8 +29,8 @@ const (
 	h2Leaves = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
 	// h2Breaks is a PING on a stream: net/http sends GOAWAY, and closes a second later.
 	h2Breaks = "\x00\x00\x08\x06\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
-	// h2Resets and a stream's number and four zeros open its window by nothing: net/http resets the
-	// stream and ends the handler's context, and its reads and writes fail.
+	// h2Resets, a stream's number and four zeros open its window by nothing: net/http resets the
+	// stream and ends the handler's context, and the handler's reads and writes fail.
 	h2Resets = "\x00\x00\x04\x08\x00"
 )
 
@@ -42,8 +42,8 @@ type h2side struct {
 	head   [9]byte
 	have   int     // bytes of the head
 	left   int     // bytes of the payload that follow
-	got    int     // bytes of the payload in word so far
 	word   [6]byte // a setting, a number, or how a block of header fields begins
+	got    int     // bytes of word
 	window int     // what it may send
 	first  int     // what it may send of a new stream
 }
@@ -54,12 +54,10 @@ func (s *h2side) has(flag byte) bool { return s.head[4]&flag != 0 }
 
 func (s *h2side) stream() uint32 { return binary.BigEndian.Uint32(s.head[5:]) &^ (1 << 31) }
 
-// between reports whether a frame may be inserted here.
-func (s *h2side) between() bool { return s.have == 0 && s.left == 0 && !s.inBlock() }
-
-// inBlock reports whether CONTINUATION must follow.
-func (s *h2side) inBlock() bool {
-	return (s.kind() == frameHeaders || s.kind() == frameContinuation) && !s.has(flagEndHeaders)
+// between reports whether a frame has ended, and no CONTINUATION must follow.
+func (s *h2side) between() bool {
+	open := (s.kind() == frameHeaders || s.kind() == frameContinuation) && !s.has(flagEndHeaders)
+	return s.have == 0 && s.left == 0 && !open
 }
 
 // h2lag is how far somebody lags behind the least rate.
@@ -80,13 +78,13 @@ func (g *h2lag) look(waited bool, d, each time.Duration) {
 type h2stream struct {
 	window   [2]int // what each side may send
 	whole    bool   // the request has ended
-	begun    bool   // there was a head, perhaps of a status of 1xx
-	answered bool   // there was another one: from here on it may be a conversation
+	begun    bool   // there was a head of an answer, perhaps of 1xx
+	answered bool   // there was another: from here on this may be a conversation
 	body     h2lag
 	answer   h2lag
 }
 
-// h2watch judges an HTTP/2 connection by the heads of its frames. It holds no payload.
+// h2watch judges an HTTP/2 connection by its frames. It holds no payload.
 //
 // Each frame that asks for no answer costs one: a reset of either side (a client can provoke those of
 // the server), PING, WINDOW_UPDATE, PRIORITY, CONTINUATION, DATA without data, unknown ones; SETTINGS
@@ -96,10 +94,10 @@ type h2watch struct {
 	sides    [2]h2side
 	streams  map[uint32]*h2stream
 	newest   uint32
-	frame    h2lag         // of a frame that has not arrived in full
+	frame    h2lag         // of a frame that has not ended
 	settings int           // SETTINGS of the client
 	found    engine.Reason // why the connection must end
-	insert   string        // what net/http gets after the client's current frame
+	insert   string        // what net/http gets before the client's next frame
 	due      int
 	at       time.Time // due is as of then
 }
@@ -109,7 +107,7 @@ func newWatch(now time.Time) h2watch {
 	return h2watch{sides: [2]h2side{side, side}, streams: map[uint32]*h2stream{}, at: now}
 }
 
-// inserts reports whether insert goes here. What ends the connection may interrupt a block of fields.
+// inserts reports whether insert goes here. What breaks the connection may do so in a block of fields.
 func (w *h2watch) inserts() bool {
 	s := &w.sides[fromClient]
 	return w.insert != "" && (s.between() || w.found == http2Flood && s.have == 0 && s.left == 0)
@@ -119,10 +117,10 @@ func (w *h2watch) inserts() bool {
 // the table's size becomes an unknown setting in p, because it makes net/http of Go before 1.26.9 write
 // to a map that a goroutine reads.
 func (w *h2watch) received(p []byte, now time.Time) (n int) {
-	w.frame.bytes += len(p)
 	for n < len(p) && (n == 0 || !w.inserts()) {
 		n += w.pass(fromClient, p[n:], now)
 	}
+	w.frame.bytes += n
 	return n
 }
 
@@ -144,137 +142,23 @@ func (w *h2watch) pass(from int, p []byte, now time.Time) (n int) {
 	}
 	n = copy(s.head[s.have:], p)
 	if s.have += n; s.have == len(s.head) {
-		s.left = int(s.head[0])<<16 | int(binary.BigEndian.Uint16(s.head[1:]))
-		s.have, s.got = 0, 0
+		s.have, s.got, s.left = 0, 0, int(s.head[0])<<16|int(binary.BigEndian.Uint16(s.head[1:]))
 		w.costs(w.price(from), now)
 		w.begins(from)
 	}
 	return n
 }
 
-// begins follows the streams.
-func (w *h2watch) begins(from int) {
-	s := &w.sides[from]
-	id := s.stream()
-	if from == fromClient && s.kind() == frameHeaders && id > w.newest {
-		w.newest = id
-		w.streams[id] = &h2stream{window: [2]int{w.sides[fromClient].first, w.sides[fromServer].first}}
-	}
-	st := w.streams[id]
-	if s.kind() == frameData {
-		s.window -= s.left
-	}
-	switch {
-	case st == nil:
-	case s.kind() == frameReset, from == fromServer && s.kind() <= frameHeaders && s.has(flagEnd):
-		delete(w.streams, id)
-	case s.kind() == frameData:
-		st.window[from] -= s.left
-		if from == fromServer {
-			st.answered = st.answered || s.left > 0
-			st.answer.bytes += s.left
-		}
-		fallthrough
-	case s.kind() == frameHeaders:
-		st.begun = st.begun || from == fromServer
-		st.whole = st.whole || s.has(flagEnd)
-	}
-}
-
-// payload reads a part of a payload.
-func (w *h2watch) payload(from int, p []byte) {
-	s := &w.sides[from]
-	st := w.streams[s.stream()]
-	switch s.kind() {
-	case frameData:
-		if st != nil && from == fromClient {
-			st.body.bytes += len(p)
-		}
-	case frameSettings:
-		for i := range p {
-			if s.word[s.got] = p[i]; s.got == 1 && w.resizes(from) {
-				p[i] = 0xff // SETTINGS_HEADER_TABLE_SIZE becomes a setting that nobody knows
-			}
-			if s.got++; s.got == len(s.word) {
-				s.got = 0
-				w.setting(from)
-			}
-		}
-	case frameWindow:
-		if s.starts(p, 4) {
-			more := int(binary.BigEndian.Uint32(s.word[:]) &^ (1 << 31))
-			if st != nil {
-				st.window[1-from] += more
-			} else if s.stream() == 0 {
-				w.sides[1-from].window += more
-			}
-		}
-	case frameHeaders:
-		if s.starts(p, min(len(s.word), s.got+s.left)) && from == fromServer && st != nil {
-			st.answered = st.answered || hasKnownStatus(s.word[:s.got])
-		}
-	}
-}
-
-// starts collects the first n bytes of a payload, and reports whether p completes them.
-func (s *h2side) starts(p []byte, n int) bool {
-	if s.got >= n {
-		return false
-	}
-	s.got += copy(s.word[s.got:n], p)
-	return s.got == n
-}
-
-// resizes reports whether the client changes its table's size after its first SETTINGS.
-func (w *h2watch) resizes(from int) bool {
-	s := &w.sides[from]
-	late := from == fromClient && w.settings > 1 && s.word[0] == 0 && s.word[1] == 1
-	if late && w.found == 0 {
-		w.found = http2Resized
-		w.insert += h2Leaves
-	}
-	return late
-}
-
-// setting follows the windows of new streams.
-func (w *h2watch) setting(from int) {
-	to := 1 - from
-	if word := w.sides[from].word; word[0] == 0 && word[1] == 4 {
-		first := int(binary.BigEndian.Uint32(word[2:]))
-		for _, st := range w.streams {
-			st.window[to] += first - w.sides[to].first
-		}
-		w.sides[to].first = first
-	}
-}
-
-// hasKnownStatus reports whether a block of fields begins with a status that HPACK's table has from the
-// start: 200 and a few others. None of them is 1xx, which net/http sends before the handler answers.
-func hasKnownStatus(block []byte) bool {
-	i := 0
-	for ; i < len(block) && block[i]>>5 == 1; i++ { // the table's size
-		for more := block[i] == 0x3f; more && i+1 < len(block); i++ {
-			more = block[i+1] >= 0x80
-		}
-	}
-	return i < len(block) && block[i] >= 0x88 && block[i] <= 0x8e
-}
-
 // price is what the frame costs whose head is complete. Less than nothing: it earns.
 func (w *h2watch) price(from int) int {
 	s := &w.sides[from]
 	switch kind := s.kind(); {
-	case from == fromServer:
-		switch kind {
-		case frameReset:
-			return 1
-		case frameHeaders:
-			return -4
-		case frameData:
-			return -4 - s.left/512
-		}
-		return 0
-	case kind == frameHeaders, kind == frameData && (s.has(flagEnd) || s.left > 256 || s.left > 0 && !s.has(flagPadded)):
+	case from == fromServer && kind == frameHeaders:
+		return -4
+	case from == fromServer && kind == frameData:
+		return -4 - s.left/512
+	case from == fromServer && kind != frameReset, kind == frameHeaders,
+		kind == frameData && (s.has(flagEnd) || s.left > 256 || s.left > 0 && !s.has(flagPadded)):
 		return 0
 	case kind == frameSettings && !s.has(flagAck):
 		if w.settings++; w.settings == 1 {
@@ -294,52 +178,100 @@ func (w *h2watch) costs(n int, now time.Time) {
 	}
 	if w.due = max(w.due+n, -dueSaved); w.due > dueBurst && w.found != http2Flood {
 		w.found = http2Flood
-		w.insert = h2Breaks
+		w.insert += h2Breaks
 	}
 }
 
-// shared is which part of what the connection's other streams send counts for one: clients that send
-// many bodies at once, slowly, send them one after the other.
-const shared = 16
-
-// late resets the streams that have lagged too far behind after another d, and counts them. stuck reports
-// that the client has not sent the rest of a frame.
-func (w *h2watch) late(d time.Duration, r *h2rules) (bodies, answers uint64, stuck bool) {
-	client, server := &w.sides[fromClient], &w.sides[fromServer]
-	others := w.frame.bytes / shared
-	w.frame.look(!client.between(), d, r.bodyByte)
-	for id, st := range w.streams {
-		st.body.bytes += others
-		st.body.look(!st.whole && !st.answered && st.window[fromClient] > 0 && client.window > 0, d, r.bodyByte)
-		st.answer.look(st.begun && (st.window[fromServer] <= 0 || server.window <= 0), d, r.answerByte)
-		switch {
-		case r.body > 0 && st.body.owed > r.body:
-			bodies++
-		case r.answer > 0 && st.answer.owed > r.answer:
-			answers++
-		default:
-			continue
-		}
-		w.insert += h2Resets + string(binary.BigEndian.AppendUint32(nil, id)) + "\x00\x00\x00\x00"
-		delete(w.streams, id)
+// begins follows the streams.
+func (w *h2watch) begins(from int) {
+	s := &w.sides[from]
+	id, kind := s.stream(), s.kind()
+	if from == fromClient && kind == frameHeaders && id > w.newest {
+		w.newest = id
+		w.streams[id] = &h2stream{window: [2]int{w.sides[fromClient].first, w.sides[fromServer].first}}
 	}
-	return bodies, answers, r.body > 0 && w.frame.owed > r.body
-}
-
-// h2rules are the limits of streams: of a body that lags behind, and of an answer whose client takes too
-// little, with what a byte may take. Zero: there is none.
-type h2rules struct {
-	body, bodyByte     time.Duration
-	answer, answerByte time.Duration
-}
-
-// every is how often the streams are looked at. Zero: never.
-func (r *h2rules) every() time.Duration {
+	if kind == frameData {
+		s.window -= s.left
+	}
+	st := w.streams[id]
 	switch {
-	case r.body == 0:
-		return r.answer / 8
-	case r.answer == 0:
-		return r.body / 8
+	case st == nil || kind != frameData && kind != frameHeaders && kind != frameReset:
+	case kind == frameReset || from == fromServer && s.has(flagEnd):
+		delete(w.streams, id)
+	case from == fromClient:
+		st.whole = s.has(flagEnd)
+	default:
+		st.begun = true
 	}
-	return min(r.body, r.answer) / 8
+	if st != nil && kind == frameData {
+		st.window[from] -= s.left
+		if from == fromServer {
+			st.answer.bytes += s.left
+			st.answered = true
+		}
+	}
+}
+
+// payload reads a part of a payload.
+func (w *h2watch) payload(from int, p []byte) {
+	s := &w.sides[from]
+	st := w.streams[s.stream()]
+	if s.kind() == frameData {
+		if st != nil && from == fromClient {
+			st.body.bytes += len(p)
+		}
+		return
+	}
+	for i := 0; i < len(p) && s.got < len(s.word); i++ {
+		s.word[s.got] = p[i]
+		if s.got++; s.got == 2 && from == fromClient && w.settings > 1 && s.kind() == frameSettings && s.word[0] == 0 && p[i] == 1 {
+			p[i] = 0xff // SETTINGS_HEADER_TABLE_SIZE becomes a setting that nobody knows
+			if w.found == 0 {
+				w.found = http2Resized
+				w.insert += h2Leaves
+			}
+		}
+		if s.got == len(s.word) || i+1 == s.left {
+			w.reads(from, st)
+		}
+	}
+}
+
+// reads follows the windows, and notices when a handler answers.
+func (w *h2watch) reads(from int, st *h2stream) {
+	s, to := &w.sides[from], &w.sides[1-from]
+	switch s.kind() {
+	case frameSettings:
+		s.got = 0
+		if s.word[0] == 0 && s.word[1] == 4 {
+			first := int(binary.BigEndian.Uint32(s.word[2:]))
+			for _, st := range w.streams {
+				st.window[1-from] += first - to.first
+			}
+			to.first = first
+		}
+	case frameWindow:
+		more := int(binary.BigEndian.Uint32(s.word[:]) &^ (1 << 31))
+		if st != nil {
+			st.window[1-from] += more
+		} else if s.stream() == 0 {
+			to.window += more
+		}
+	case frameHeaders:
+		if st != nil && from == fromServer && hasKnownStatus(s.word[:s.got]) {
+			st.answered = true
+		}
+	}
+}
+
+// hasKnownStatus reports whether a block of fields begins with a status that HPACK's table has from the
+// start: 200 and a few others. None of them is 1xx, which net/http sends before the handler answers.
+func hasKnownStatus(block []byte) bool {
+	i := 0
+	for ; i < len(block) && block[i]>>5 == 1; i++ { // the table's size
+		for more := block[i] == 0x3f; more && i+1 < len(block); i++ {
+			more = block[i+1] >= 0x80
+		}
+	}
+	return i < len(block) && block[i] >= 0x88 && block[i] <= 0x8e
 }

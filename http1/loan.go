@@ -44,10 +44,12 @@ type lender struct {
 	whole bool // connections are lent for good: HTTP/2
 	// returns reports that this net/http asks for more as described above.
 	returns  bool
-	limits   engine.Limits                               // with defaults filled in
-	bodyTime time.Duration                               // how far a body may lag behind Limits.FrameRate
-	rules    h2rules                                     // of streams
-	enter    func(*http.Server, *tls.Conn, http.Handler) // serves HTTP/2; nil: by the queue
+	limits   engine.Limits // with defaults filled in
+	bodyTime time.Duration // how far a body may lag behind Limits.FrameRate
+	rules    h2rules       // of streams
+	// enter is net/http's own entrance for HTTP/2, up to Go 1.26: it serves on the caller's goroutine.
+	// Another one, which comes by the queue, has buffers for HTTP/1, and the caller's waits beside it.
+	enter func(*http.Server, *tls.Conn, http.Handler)
 
 	queue  chan net.Conn
 	closed chan struct{}
@@ -114,7 +116,6 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 	if le.draining {
 		l.drain()
 	}
-	late := le.draining && le.whole
 	le.mu.Unlock()
 	defer func() {
 		le.mu.Lock()
@@ -122,18 +123,16 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 		le.mu.Unlock()
 	}()
 	var nc net.Conn = l
-	_, secure := l.nc.(tlsStater)
-	switch {
-	case late:
-		return nil, false
-	case le.enter != nil:
-		le.serveWhole(l)
-		return nil, false
-	case le.whole:
-		c := newH2Conn(l)
+	if le.whole {
+		c := &h2conn{loan: l, watch: newWatch(time.Now())}
+		if le.enter != nil {
+			l.unread = l.unread[len(http2Preface):]
+			le.enter(&le.std, tls.Client(c, nil), lentHandler{le.std.Handler, le.std.ConnContext(context.Background(), c)})
+			return nil, false
+		}
 		c.watch.sides[fromClient].left = len(http2Preface)
 		nc = c
-	case secure:
+	} else if _, secure := l.nc.(tlsStater); secure {
 		nc = tlsLoan{l}
 	}
 	select {

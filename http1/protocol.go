@@ -69,12 +69,9 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			return 0, 0, err
 		}
 	}
-	if p.prior && t.State&stateServed == 0 {
-		if need, isHTTP2 := p.prefaced(t, in); isHTTP2 {
-			if need > 0 {
-				return 0, need, nil
-			}
-			return 0, 0, p.server.give(t, p.server.http2, nil)
+	if t.State&stateHTTP2 != 0 || p.prior && t.State&stateServed == 0 && t.Conn().TLS() == nil {
+		if need, is, err := p.server.preface(t, in); is {
+			return 0, need, err
 		}
 	}
 	if p.http1Off {
@@ -144,12 +141,6 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	v.remote, v.tls, v.served = "", nil, 0
 	p.visits.Put(v)
 	return used, need, err
-}
-
-// prefaced reports whether in, with need more bytes, is HTTP/2's preface without TLS.
-func (p *protocol) prefaced(t *engine.Turn, in []byte) (need int, isHTTP2 bool) {
-	n := min(len(in), len(http2Preface))
-	return len(http2Preface) - n, n >= peeked && string(in[:n]) == http2Preface[:n] && t.Conn().TLS() == nil
 }
 
 // direct reports whether the engine reads no more than it is asked for. Such an engine would

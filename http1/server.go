@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -133,11 +134,9 @@ func (s *Server) init() *engine.Server {
 		s.initHTTP2()
 		copyServer(&s.lender.std, std)
 		s.lender.std.Handler = http.HandlerFunc(s.serveLoan)
-		if s.protocol.prior {
-			spoken := protocols(std)
-			spoken.SetUnencryptedHTTP2(false) // s.http2 speaks it
-			s.lender.std.Protocols = &spoken
-		}
+		spoken := protocols(std)
+		spoken.SetUnencryptedHTTP2(false) // s.http2 speaks it
+		s.lender.std.Protocols = &spoken
 		s.lender.init()
 	})
 	return &s.engine
@@ -312,11 +311,10 @@ func copyServer(to, from *http.Server) {
 	if from == nil {
 		return
 	}
-	to.Addr, to.Handler, to.DisableGeneralOptionsHandler = from.Addr, from.Handler, from.DisableGeneralOptionsHandler
-	to.TLSConfig, to.TLSNextProto = from.TLSConfig, from.TLSNextProto
-	to.ReadTimeout, to.ReadHeaderTimeout = from.ReadTimeout, from.ReadHeaderTimeout
-	to.WriteTimeout, to.IdleTimeout, to.MaxHeaderBytes = from.WriteTimeout, from.IdleTimeout, from.MaxHeaderBytes
-	to.ConnState, to.ErrorLog, to.BaseContext, to.ConnContext = from.ConnState, from.ErrorLog, from.BaseContext, from.ConnContext
-	to.HTTP2, to.Protocols = from.HTTP2, from.Protocols
-	copyNewer(to, from)
+	target, source := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
+	for i := range source.NumField() {
+		if source.Type().Field(i).IsExported() {
+			target.Field(i).Set(source.Field(i))
+		}
+	}
 }

@@ -120,7 +120,7 @@ func spokenNames(names []string, spoken http.Protocols) []string {
 }
 
 // chosen is called on the first visit of a connection that may use TLS. If the handshake
-// chose anything other than HTTP/1, chosen handles the connection and returns true.
+// chose anything other than HTTP, chosen handles the connection and returns true.
 func (s *Server) chosen(t *engine.Turn) (done bool, err error) {
 	t.State |= stateVisited
 	state := t.Conn().TLS()
@@ -132,7 +132,8 @@ func (s *Server) chosen(t *engine.Turn) (done bool, err error) {
 		return false, nil
 	case "h2":
 		if protocols(&s.std).HTTP2() {
-			return true, s.give(t, s.http2, state)
+			t.State |= stateHTTP2
+			return false, nil
 		}
 	}
 	return true, engine.ClosedHere // as net/http does
