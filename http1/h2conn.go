@@ -72,7 +72,7 @@ func (c *h2conn) Read(p []byte) (n int, err error) {
 		c.kept, err = append(bytes.Clone(p[passed:n]), c.kept...), nil
 	}
 	if len(c.watch.streams) > 0 && c.looks == nil && !c.over {
-		c.looked, c.looks = time.Now(), time.AfterFunc(c.lender.rules.every, c.look)
+		c.looked, c.looks = time.Now(), time.AfterFunc(c.lender.every(), c.look)
 	}
 	return passed, err
 }
@@ -94,30 +94,32 @@ func (c *h2conn) wakes() error {
 	return c.loan.SetReadDeadline(time.Time{})
 }
 
-// h2rules are how far a body, or an answer that its client does not take, may lag behind, what a byte may
-// take, and how often to look.
-type h2rules struct{ body, bodyByte, answer, answerByte, every time.Duration }
-
 // shared is which part of what a connection's other streams send counts for one: clients that send
 // many bodies at once, slowly, send them one after the other.
 const shared = 16
+
+// every is how often the streams are looked at.
+func (le *lender) every() time.Duration {
+	return max(min(le.bodyTime, le.limits.StallTime)/8, time.Millisecond)
+}
 
 // look resets the streams that lag too far behind.
 func (c *h2conn) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w, le, now := &c.watch, c.lender, time.Now()
-	r, client, server := &le.rules, &w.sides[fromClient], &w.sides[fromServer]
-	d := min(now.Sub(c.looked), 2*r.every) // it is longer if this process got no CPU time
-	others := w.frame.bytes / shared
+	d := min(now.Sub(c.looked), 2*le.every()) // it is longer if this process got no CPU time
+	others := w.conn.lag[fromClient].bytes / shared
+	bodyByte, stall := time.Second/time.Duration(le.limits.FrameRate), le.limits.StallTime
 	for id, st := range w.streams {
-		st.body.bytes += others
-		st.body.look(!st.whole && !st.answered && min(st.window[fromClient], client.window) > 0, d, r.bodyByte)
-		st.answer.look(st.begun && min(st.window[fromServer], server.window) <= 0, d, r.answerByte)
+		body, answer := &st.lag[fromClient], &st.lag[fromServer]
+		body.bytes += others
+		body.look(!st.whole && !st.answered && min(st.window[fromClient], w.conn.window[fromClient]) > 0, d, bodyByte)
+		answer.look(st.begun && min(st.window[fromServer], w.conn.window[fromServer]) <= 0, d, stall/writePiece)
 		switch {
-		case st.body.owed > r.body:
+		case body.owed > le.bodyTime:
 			le.slowBodies.Add(1)
-		case st.answer.owed > r.answer:
+		case answer.owed > stall:
 			le.closedWindows.Add(1)
 		default:
 			continue
@@ -125,27 +127,32 @@ func (c *h2conn) look() {
 		w.insert += h2Resets + string(binary.BigEndian.AppendUint32(nil, id)) + "\x00\x00\x00\x00"
 		delete(w.streams, id)
 	}
-	if w.frame.look(!client.between(), d, r.bodyByte); w.frame.owed > r.body {
+	between := w.sides[fromClient].between()
+	if w.conn.lag[fromClient].look(!between, d, bodyByte); w.conn.lag[fromClient].owed > le.bodyTime {
 		w.found, c.over = engine.FrameTimeout, true
 	}
 	if c.over || w.inserts() {
 		c.woken = true
 		c.nc.SetReadDeadline(time.Unix(1, 0))
 	}
-	if c.looked = now; c.over || len(w.streams) == 0 && client.between() && w.insert == "" {
+	if c.looked = now; c.over || len(w.streams) == 0 && between && w.insert == "" {
 		c.looks = nil
 	} else {
-		c.looks.Reset(r.every)
+		c.looks.Reset(le.every())
 	}
 }
 
+// Write notes what the server sends.
 func (c *h2conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	c.watch.sent(p, time.Now())
+	for n := 0; n < len(p); {
+		n += c.watch.pass(fromServer, p[n:], time.Now())
+	}
 	c.mu.Unlock()
 	return c.loan.Write(p)
 }
 
+// Close ends the connection.
 func (c *h2conn) Close() error {
 	c.mu.Lock()
 	c.over = true
@@ -196,15 +203,9 @@ func (s *Server) initHTTP2() {
 		return
 	}
 	le := &lender{whole: true, limits: s.lender.limits, bodyTime: s.lender.bodyTime}
-	r := h2rules{body: le.bodyTime, bodyByte: time.Second / time.Duration(le.limits.FrameRate), answer: le.limits.StallTime, answerByte: le.limits.StallTime / writePiece}
-	if s.std.ReadTimeout > 0 {
-		r.body = math.MaxInt64
+	if s.std.ReadTimeout > 0 { // net/http bounds bodies
+		le.bodyTime = math.MaxInt64
 	}
-	if s.std.WriteTimeout > 0 {
-		r.answer = math.MaxInt64
-	}
-	r.every = max(min(r.body, r.answer)/8, time.Millisecond)
-	le.rules = r
 	copyServer(&le.std, &s.std)
 	le.std.MaxHeaderBytes = cmp.Or(le.std.MaxHeaderBytes, h2HeaderList)
 	le.std.Handler = http.HandlerFunc(s.serveLoan)

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"cmp"
 	"encoding/binary"
 	"time"
 
@@ -37,15 +38,14 @@ const (
 // The two sides of a connection.
 const fromClient, fromServer = 0, 1
 
-// h2side is what one side sends, and may send.
+// h2side is what one side sends.
 type h2side struct {
-	head   [9]byte
-	have   int     // bytes of the head
-	left   int     // bytes of the payload that follow
-	word   [6]byte // a setting, a number, or how a block of header fields begins
-	got    int     // bytes of word
-	window int     // what it may send
-	first  int     // what it may send of a new stream
+	head  [9]byte
+	have  int     // bytes of the head
+	left  int     // bytes of the payload that follow
+	word  [6]byte // a setting, a number, or how a block of header fields begins
+	got   int     // bytes of word
+	first int     // what this side may send of a new stream
 }
 
 func (s *h2side) kind() byte { return s.head[3] }
@@ -76,12 +76,11 @@ func (g *h2lag) look(waited bool, d, each time.Duration) {
 
 // h2stream is a request whose answer has not ended.
 type h2stream struct {
-	window   [2]int // what each side may send
-	whole    bool   // the request has ended
-	begun    bool   // there was a head of an answer, perhaps of 1xx
-	answered bool   // there was another: from here on this may be a conversation
-	body     h2lag
-	answer   h2lag
+	window   [2]int   // what each side may send
+	lag      [2]h2lag // of the body, and of the answer
+	whole    bool     // the body has ended
+	begun    bool     // there was a head of an answer, perhaps of 1xx
+	answered bool     // there was another: from here on this may be a conversation
 }
 
 // h2watch judges an HTTP/2 connection by its frames. It holds no payload.
@@ -93,8 +92,9 @@ type h2stream struct {
 type h2watch struct {
 	sides    [2]h2side
 	streams  map[uint32]*h2stream
+	conn     h2stream // number 0: its lag is that of a frame that has not ended
+	ended    h2stream // all others
 	newest   uint32
-	frame    h2lag         // of a frame that has not ended
 	settings int           // SETTINGS of the client
 	found    engine.Reason // why the connection must end
 	insert   string        // what net/http gets before the client's next frame
@@ -103,8 +103,16 @@ type h2watch struct {
 }
 
 func newWatch(now time.Time) h2watch {
-	side := h2side{window: 65535, first: 65535}
-	return h2watch{sides: [2]h2side{side, side}, streams: map[uint32]*h2stream{}, at: now}
+	const first = 65535
+	return h2watch{sides: [2]h2side{{first: first}, {first: first}}, conn: h2stream{window: [2]int{first, first}}, streams: map[uint32]*h2stream{}, at: now}
+}
+
+// of returns a stream.
+func (w *h2watch) of(id uint32) *h2stream {
+	if id == 0 {
+		return &w.conn
+	}
+	return cmp.Or(w.streams[id], &w.ended)
 }
 
 // inserts reports whether insert goes here. What breaks the connection may do so in a block of fields.
@@ -120,15 +128,8 @@ func (w *h2watch) received(p []byte, now time.Time) (n int) {
 	for n < len(p) && (n == 0 || !w.inserts()) {
 		n += w.pass(fromClient, p[n:], now)
 	}
-	w.frame.bytes += n
+	w.conn.lag[fromClient].bytes += n
 	return n
-}
-
-// sent reads what the server sends.
-func (w *h2watch) sent(p []byte, now time.Time) {
-	for len(p) > 0 {
-		p = p[w.pass(fromServer, p, now):]
-	}
 }
 
 // pass reads p up to the end of a head or of a payload.
@@ -153,9 +154,7 @@ func (w *h2watch) pass(from int, p []byte, now time.Time) (n int) {
 func (w *h2watch) price(from int) int {
 	s := &w.sides[from]
 	switch kind := s.kind(); {
-	case from == fromServer && kind == frameHeaders:
-		return -4
-	case from == fromServer && kind == frameData:
+	case from == fromServer && kind <= frameHeaders:
 		return -4 - s.left/512
 	case from == fromServer && kind != frameReset, kind == frameHeaders,
 		kind == frameData && (s.has(flagEnd) || s.left > 256 || s.left > 0 && !s.has(flagPadded)):
@@ -190,36 +189,27 @@ func (w *h2watch) begins(from int) {
 		w.newest = id
 		w.streams[id] = &h2stream{window: [2]int{w.sides[fromClient].first, w.sides[fromServer].first}}
 	}
+	st := w.of(id)
 	if kind == frameData {
-		s.window -= s.left
-	}
-	st := w.streams[id]
-	switch {
-	case st == nil || kind != frameData && kind != frameHeaders && kind != frameReset:
-	case kind == frameReset || from == fromServer && s.has(flagEnd):
-		delete(w.streams, id)
-	case from == fromClient:
-		st.whole = s.has(flagEnd)
-	default:
-		st.begun = true
-	}
-	if st != nil && kind == frameData {
 		st.window[from] -= s.left
-		if from == fromServer {
-			st.answer.bytes += s.left
-			st.answered = true
-		}
+		w.conn.window[from] -= s.left
+		st.answered = st.answered || from == fromServer
+	}
+	switch {
+	case kind == frameReset, from == fromServer && kind <= frameHeaders && s.has(flagEnd):
+		delete(w.streams, id)
+	case from == fromServer:
+		st.begun = st.begun || kind == frameHeaders
+	case kind <= frameHeaders:
+		st.whole = s.has(flagEnd)
 	}
 }
 
 // payload reads a part of a payload.
 func (w *h2watch) payload(from int, p []byte) {
 	s := &w.sides[from]
-	st := w.streams[s.stream()]
 	if s.kind() == frameData {
-		if st != nil && from == fromClient {
-			st.body.bytes += len(p)
-		}
+		w.of(s.stream()).lag[from].bytes += len(p)
 		return
 	}
 	for i := 0; i < len(p) && s.got < len(s.word); i++ {
@@ -232,35 +222,28 @@ func (w *h2watch) payload(from int, p []byte) {
 			}
 		}
 		if s.got == len(s.word) || i+1 == s.left {
-			w.reads(from, st)
+			w.reads(from)
 		}
 	}
 }
 
 // reads follows the windows, and notices when a handler answers.
-func (w *h2watch) reads(from int, st *h2stream) {
-	s, to := &w.sides[from], &w.sides[1-from]
-	switch s.kind() {
+func (w *h2watch) reads(from int) {
+	s, to := &w.sides[from], 1-from
+	switch st := w.of(s.stream()); s.kind() {
 	case frameSettings:
 		s.got = 0
 		if s.word[0] == 0 && s.word[1] == 4 {
 			first := int(binary.BigEndian.Uint32(s.word[2:]))
 			for _, st := range w.streams {
-				st.window[1-from] += first - to.first
+				st.window[to] += first - w.sides[to].first
 			}
-			to.first = first
+			w.sides[to].first = first
 		}
 	case frameWindow:
-		more := int(binary.BigEndian.Uint32(s.word[:]) &^ (1 << 31))
-		if st != nil {
-			st.window[1-from] += more
-		} else if s.stream() == 0 {
-			to.window += more
-		}
+		st.window[to] += int(binary.BigEndian.Uint32(s.word[:]) &^ (1 << 31))
 	case frameHeaders:
-		if st != nil && from == fromServer && hasKnownStatus(s.word[:s.got]) {
-			st.answered = true
-		}
+		st.answered = st.answered || from == fromServer && hasKnownStatus(s.word[:s.got])
 	}
 }
 
@@ -268,10 +251,11 @@ func (w *h2watch) reads(from int, st *h2stream) {
 // start: 200 and a few others. None of them is 1xx, which net/http sends before the handler answers.
 func hasKnownStatus(block []byte) bool {
 	i := 0
-	for ; i < len(block) && block[i]>>5 == 1; i++ { // the table's size
-		for more := block[i] == 0x3f; more && i+1 < len(block); i++ {
+	if block[0]>>5 == 1 { // a new size of the table
+		for more := block[0] == 0x3f; more && i+1 < len(block); i++ {
 			more = block[i+1] >= 0x80
 		}
+		i++
 	}
 	return i < len(block) && block[i] >= 0x88 && block[i] <= 0x8e
 }

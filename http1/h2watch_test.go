@@ -59,7 +59,9 @@ func TestWatch(t *testing.T) {
 			}
 			for i := 1; i <= 3*dueBurst; i++ {
 				n := w.received([]byte(x.each), now)
-				w.sent([]byte(x.sent), now)
+				for n := 0; n < len(x.sent); {
+					n += w.pass(fromServer, []byte(x.sent)[n:], now)
+				}
 				if w.found != 0 && w.inserts() {
 					if i != x.want || n != len(x.each) {
 						t.Errorf("ended with number %d after %d bytes, want %d", i, n, x.want)

@@ -46,7 +46,6 @@ type lender struct {
 	returns  bool
 	limits   engine.Limits // with defaults filled in
 	bodyTime time.Duration // how far a body may lag behind Limits.FrameRate
-	rules    h2rules       // of streams
 	// enter is net/http's own entrance for HTTP/2, up to Go 1.26: it serves on the caller's goroutine.
 	// Another one, which comes by the queue, has buffers for HTTP/1, and the caller's waits beside it.
 	enter func(*http.Server, *tls.Conn, http.Handler)

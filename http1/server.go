@@ -79,7 +79,6 @@ type Server struct {
 	unix          atomic.Pointer[net.UnixAddr] // the unix socket that was listened on last
 	keepAlivesOff atomic.Bool                  // SetKeepAlivesEnabled(false)
 	draining      atomic.Bool
-	warned        atomic.Bool // of an old Go
 
 	mu      sync.Mutex
 	lending bool
@@ -177,7 +176,6 @@ func (s *Server) Serve(ln net.Listener) error {
 	if addr, ok := ln.Addr().(*net.UnixAddr); ok {
 		s.unix.Store(addr)
 	}
-	s.warnOfOldGo(runtime.Version())
 	s.startLending()
 	if !s.draining.Load() {
 		s.hooks.listen(ln)
@@ -197,6 +195,7 @@ func (s *Server) startLending() {
 		return
 	}
 	s.lending = true
+	s.warnOfOldGo(runtime.Version())
 	if s.lender.returns = comesBack(); !s.lender.returns && s.Logger != nil {
 		s.Logger.Warn("this Go version's net/http behaves differently from the one http1 was written for: connections lent to it stay with it until they close", "go", runtime.Version())
 	}
