@@ -88,6 +88,7 @@ func crowd(t *testing.T, s *Server, conns, streams int, begun func(stream uint32
 func TestStreamsWithHalfBodies(t *testing.T) {
 	for name, x := range map[string]struct {
 		before func(w http.ResponseWriter)
+		fields string
 		limits engine.Limits
 		read   time.Duration
 		stay   bool
@@ -95,6 +96,7 @@ func TestStreamsWithHalfBodies(t *testing.T) {
 		"silent":                    {},
 		"answered":                  {before: func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, stay: true},
 		"a status that is not sent": {before: func(w http.ResponseWriter) { w.WriteHeader(200) }},
+		"100-continue":              {fields: "\x00\x06expect\x0c100-continue"},
 		"early hints":               {before: func(w http.ResponseWriter) { w.WriteHeader(103) }},
 		"no limit":                  {limits: engine.Limits{FrameTime: -1}, stay: true},
 		"ReadTimeout":               {read: time.Minute, stay: true},
@@ -115,7 +117,7 @@ func TestStreamsWithHalfBodies(t *testing.T) {
 				s.Limits, s.Std.ReadTimeout = x.limits, x.read
 				const conns, streams = 8, 250
 				crowd(t, s, conns, streams, func(id uint32) string {
-					return frame(frameHeaders, 4, id, h2Post) + frame(frameData, 0, id, "abc")
+					return frame(frameHeaders, 4, id, h2Post+x.fields) + frame(frameData, 0, id, "abc")
 				})
 				if n := waiting.Load(); n != conns*streams {
 					t.Fatalf("%d handlers wait", n)
@@ -165,6 +167,57 @@ func TestSteadyUploads(t *testing.T) {
 		say(t, nc, frame(frameData, flagEnd, 3, ""))
 		if err := <-ended; err != nil {
 			t.Errorf("the later one: %v", err)
+		}
+	})
+}
+
+// Handlers wait no longer for bodies whose client is silent within a frame, where nothing can be inserted.
+func TestHalfFrame(t *testing.T) {
+	for _, half := range []string{"\x00\x00\x08", frame(frameData, 0, 1, "abcdef")[:12], frame(frameHeaders, 0, 3, h2Get)} {
+		synctest.Test(t, func(t *testing.T) {
+			var failed atomic.Int64
+			s := h2server(func(w http.ResponseWriter, r *http.Request) {
+				if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					failed.Add(1)
+				}
+			})
+			nc := h2lent(t, s, nil)
+			say(t, nc, frame(frameHeaders, 4, 1, h2Post))
+			synctest.Wait()
+			var l *loan
+			for l = range s.http2.lent {
+			}
+			say(t, nc, half)
+			pass(4900 * time.Millisecond)
+			if failed.Load() != 0 {
+				t.Error("ended before the limit")
+			}
+			pass(3100 * time.Millisecond)
+			if st := s.Stats(); failed.Load() != 1 || st.OpenLoans != 0 || l.struck() != engine.FrameTimeout {
+				t.Errorf("%q: %d ended, %d connections are open, %v", half, failed.Load(), st.OpenLoans, l.struck())
+			}
+		})
+	}
+}
+
+// A client whose window is full is not slow.
+func TestFullWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		s := h2server(func(w http.ResponseWriter, r *http.Request) {
+			<-time.After(time.Minute)
+			_, err := io.Copy(io.Discard, r.Body)
+			ended <- err
+		})
+		nc := h2lent(t, s, nil)
+		say(t, nc, frame(frameHeaders, 4, 1, h2Post))
+		for range 1 << 20 / (16 << 10) {
+			say(t, nc, frame(frameData, 0, 1, strings.Repeat("x", 16<<10)))
+		}
+		pass(time.Minute)
+		say(t, nc, frame(frameData, flagEnd, 1, ""))
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }
