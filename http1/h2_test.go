@@ -200,6 +200,65 @@ func TestHalfFrame(t *testing.T) {
 	}
 }
 
+// A process that got no CPU time does not blame its clients.
+func TestStreamsAfterAPause(t *testing.T) {
+	s := h2server(nil)
+	s.init()
+	here, there := net.Pipe()
+	defer here.Close()
+	c := &h2conn{loan: newLoan(there, nil), watch: newWatch(time.Now()), looked: time.Now().Add(-time.Hour)}
+	c.lender, c.looks = s.http2, time.NewTimer(time.Hour)
+	defer c.Close()
+	c.watch.received([]byte(frame(frameHeaders, 4, 1, h2Post)), time.Now())
+	if c.look(); len(c.watch.streams) != 1 {
+		t.Error("the stream was reset")
+	}
+	for range 4 {
+		c.looked = time.Now().Add(-time.Hour)
+		c.look()
+	}
+	if len(c.watch.streams) != 0 {
+		t.Error("the stream lives on")
+	}
+}
+
+// A connection that comes while its server drains ends.
+func TestHTTP2WhileDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := h2server(func(http.ResponseWriter, *http.Request) { t.Error("served") })
+		s.init()
+		s.http2.drain()
+		here, there := net.Pipe()
+		go io.Copy(io.Discard, here)
+		began := time.Now()
+		s.http2.lend(newLoan(there, []byte(http2Preface)))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("after %v", took)
+		}
+		here.Close()
+	})
+}
+
+// SETTINGS open the windows of streams that there are.
+func TestWindowsOfSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		s := h2server(func(w http.ResponseWriter, r *http.Request) {
+			w.(http.Flusher).Flush()
+			<-time.After(time.Minute)
+			_, err := w.Write(make([]byte, 8<<10))
+			ended <- err
+		})
+		nc := h2lent(t, s, nil)
+		say(t, nc, frame(frameSettings, 0, 0, "\x00\x04\x00\x00\x00\x00")+frame(frameHeaders, 5, 1, h2Get))
+		pass(time.Second)
+		say(t, nc, frame(frameSettings, 0, 0, windowSize))
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A client whose window is full is not slow.
 func TestFullWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

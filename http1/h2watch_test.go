@@ -76,6 +76,21 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// net/http does not see a late change of the table's size, in whatever pieces it arrives.
+func TestLateTableSizeIsHidden(t *testing.T) {
+	sent := frame(frameSettings, 0, 0, tableSize) + frame(frameSettings, 0, 0, windowSize+tableSize)
+	want := sent[:len(sent)-5] + "\xff" + sent[len(sent)-4:]
+	for _, piece := range []int{1, 2, 7, len(sent)} {
+		w, got := newWatch(time.Now()), []byte(sent)
+		for n := 0; n < len(got); {
+			n += w.received(got[n:min(n+piece, len(got))], time.Now())
+		}
+		if string(got) != want || w.found != http2Resized {
+			t.Errorf("in pieces of %d: %q, %d", piece, got, w.found)
+		}
+	}
+}
+
 // What costs nothing for a while may come again.
 func TestWatchForgets(t *testing.T) {
 	now := time.Now()
