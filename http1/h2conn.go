@@ -39,7 +39,7 @@ type h2conn struct {
 	started bool        // net/http has read
 	over    bool        // net/http gets EOF
 	woken   bool        // by a read deadline
-	looks   *time.Timer // nil: there are no streams
+	looks   *time.Timer // nil: nobody waits
 	looked  time.Time
 }
 
@@ -71,10 +71,15 @@ func (c *h2conn) Read(p []byte) (n int, err error) {
 	if passed < n {
 		c.kept, err = append(bytes.Clone(p[passed:n]), c.kept...), nil
 	}
+	c.looksSoon()
+	return passed, err
+}
+
+// looksSoon starts the looks after something has happened.
+func (c *h2conn) looksSoon() {
 	if len(c.watch.streams) > 0 && c.looks == nil && !c.over {
 		c.looked, c.looks = time.Now(), time.AfterFunc(c.lender.every(), c.look)
 	}
-	return passed, err
 }
 
 // wakes prepares a read. Its error ends the connection.
@@ -100,7 +105,7 @@ const shared = 16
 
 // every is how often the streams are looked at.
 func (le *lender) every() time.Duration {
-	return max(min(le.bodyTime, le.limits.StallTime)/8, time.Millisecond)
+	return max(min(le.bodyTime, le.limits.StallTime)/4, time.Millisecond)
 }
 
 // look resets the streams that lag too far behind.
@@ -108,14 +113,16 @@ func (c *h2conn) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w, le, now := &c.watch, c.lender, time.Now()
+	client := &w.sides[fromClient]
 	d := min(now.Sub(c.looked), 2*le.every()) // it is longer if this process got no CPU time
 	others := w.conn.lag[fromClient].bytes / shared
 	bodyByte, stall := time.Second/time.Duration(le.limits.FrameRate), le.limits.StallTime
+	waits := w.insert != ""
 	for id, st := range w.streams {
 		body, answer := &st.lag[fromClient], &st.lag[fromServer]
 		body.bytes += others
-		body.look(!st.whole && !st.answered && min(st.window[fromClient], w.conn.window[fromClient]) > 0, d, bodyByte)
-		answer.look(st.begun && min(st.window[fromServer], w.conn.window[fromServer]) <= 0, d, stall/writePiece)
+		slow := body.look(!st.whole && !st.answered && min(st.window[fromClient], w.conn.window[fromClient]) > 0, d, bodyByte)
+		waits = answer.look(st.begun && min(st.window[fromServer], w.conn.window[fromServer]) <= 0, d, stall/writePiece) || slow || waits
 		switch {
 		case body.owed > le.bodyTime:
 			le.slowBodies.Add(1)
@@ -127,18 +134,18 @@ func (c *h2conn) look() {
 		w.insert += h2Resets + string(binary.BigEndian.AppendUint32(nil, id)) + "\x00\x00\x00\x00"
 		delete(w.streams, id)
 	}
-	between := w.sides[fromClient].between()
-	if w.conn.lag[fromClient].look(!between, d, bodyByte); w.conn.lag[fromClient].owed > le.bodyTime {
+	waits = w.conn.lag[fromClient].look(!client.between(), d, bodyByte) || waits
+	if w.conn.lag[fromClient].owed > le.bodyTime {
 		w.found, c.over = engine.FrameTimeout, true
 	}
 	if c.over || w.inserts() {
 		c.woken = true
 		c.nc.SetReadDeadline(time.Unix(1, 0))
 	}
-	if c.looked = now; c.over || len(w.streams) == 0 && between && w.insert == "" {
-		c.looks = nil
-	} else {
+	if c.looked = now; waits && !c.over {
 		c.looks.Reset(le.every())
+	} else {
+		c.looks = nil
 	}
 }
 
@@ -148,6 +155,7 @@ func (c *h2conn) Write(p []byte) (int, error) {
 	for n := 0; n < len(p); {
 		n += c.watch.pass(fromServer, p[n:], time.Now())
 	}
+	c.looksSoon()
 	c.mu.Unlock()
 	return c.loan.Write(p)
 }

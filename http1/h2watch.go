@@ -66,12 +66,13 @@ type h2lag struct {
 	owed  time.Duration
 }
 
-// look counts a time, in which somebody waited for bytes that may take each.
-func (g *h2lag) look(waited bool, d, each time.Duration) {
+// look counts a time, in which somebody waited for bytes that may take each. It returns waited.
+func (g *h2lag) look(waited bool, d, each time.Duration) bool {
 	g.owed = max(0, g.owed+d-time.Duration(min(float64(g.bytes)*float64(each), float64(endless))))
 	if g.bytes = 0; !waited {
 		g.owed = 0
 	}
+	return waited
 }
 
 // h2stream is a request whose answer has not ended.
