@@ -17,7 +17,7 @@ import (
 // protocol serves HTTP/1.1 on an engine.
 type protocol struct {
 	server   *Server
-	http1Off bool // Std.Protocols excludes HTTP/1: net/http handles every connection
+	http1Off bool // Std.Protocols excludes HTTP/1
 	prior    bool // clients may speak HTTP/2 without TLS
 	trusts   bool // Limits.AuthTime ends with the first request of a connection
 	fast     atomic.Uint64
@@ -75,7 +75,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		}
 	}
 	if p.http1Off {
-		return 0, 0, p.server.leave(t, in)
+		return 0, 0, engine.ClosedHere // as net/http does
 	}
 	v, _ := p.visits.Get().(*visit)
 	if v == nil {
