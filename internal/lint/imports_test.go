@@ -37,6 +37,7 @@ var libraryImports = map[string][]string{
 	"conns":                     {"internal/fifo"},
 	"route":                     {},
 	"tlsfiles":                  {},
+	"internal/fakenet":          {"internal/sys"}, // only tests import it
 	"internal/faultlog":         {},
 	"internal/fifo":             {},
 	"internal/httpdiff":         {}, // its tests import engine and http1
