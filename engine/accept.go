@@ -159,7 +159,7 @@ type arrival struct {
 // accept serves nc, or refuses it; with TLS if there is a config.
 func (s *Server) accept(nc net.Conn, config *tls.Config) {
 	a := arrival{from: transport.AddrPort(nc.RemoteAddr()), config: config} // once: an adapter may not know its peer any more when it is closed
-	if e, ok := nc.(interface{ End() sys.End }); ok && s.how.style == events {
+	if e, ok := nc.(interface{ End() sys.End }); ok && s.servesEnds() {
 		a.end = e.End()
 		s.acceptEnd(nc, a)
 		return
@@ -185,6 +185,16 @@ func (s *Server) accept(nc net.Conn, config *tls.Config) {
 	} else {
 		s.startGoroutine(nc, a)
 	}
+}
+
+// servesEnds reports whether the loops serve Ends, as they do when the first connection is one.
+func (s *Server) servesEnds() bool {
+	if s.how.style != events {
+		return false
+	}
+	s.startLoops(func() (*sys.Poll, error) { return sys.NewEndsPoll(nil, nil), nil })
+	loops := s.started()
+	return len(loops) > 0 && loops[0].poll.ServesEnds()
 }
 
 // acceptEnd serves an End on a loop, or refuses it.

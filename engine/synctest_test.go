@@ -491,7 +491,7 @@ func TestWaitForTheRequestBudgetWakesTheSweeper(t *testing.T) {
 // A handler that runs for longer than the idle timeout.
 func TestSlowHandlerIsNotIdleness(t *testing.T) {
 	slow := scripted(func(t *Turn, message string) error {
-		pause(10 * time.Minute)
+		pause(4 * time.Minute)
 		return echo(t, message)
 	})
 	virtually(t, slow, Limits{}, func(r *running) {
@@ -512,7 +512,7 @@ func TestTakenOverSocketHasNoTimers(t *testing.T) {
 	}
 	take := scripted(func(t *Turn, text string) error {
 		if text == "slowly" {
-			pause(10 * time.Minute)
+			pause(4 * time.Minute)
 		}
 		t.Out = append(t.Out, "yours\n"...)
 		return t.TakeOver(forGood(func(nc net.Conn, unread []byte) {
@@ -615,7 +615,7 @@ func TestSweepsAreFew(t *testing.T) {
 		}
 		sweeps, last := 0, r.clock.Now()
 		for len(r.ended) < n {
-			pause(time.Millisecond)
+			pause(10 * time.Millisecond)
 			if now := r.clock.Now(); now != last {
 				sweeps, last = sweeps+1, now
 			}

@@ -151,10 +151,18 @@ type Conn struct {
 
 // Pair returns both ends of a connection that holds limit bytes in each direction.
 func Pair(limit int) (a, b *Conn) {
-	there, back := newStream(limit), newStream(limit)
-	name := &net.UnixAddr{Name: "memory", Net: "memory"}
-	return &Conn{in: back, out: there, local: name, remote: name}, &Conn{in: there, out: back, local: name, remote: name}
+	return pair(limit, 2)
 }
+
+// pair is Pair for the dialler's port.
+func pair(limit, port int) (a, b *Conn) {
+	there, back := newStream(limit), newStream(limit)
+	from, to := address(port), address(1)
+	return &Conn{in: back, out: there, local: from, remote: to}, &Conn{in: there, out: back, local: to, remote: from}
+}
+
+// address is one of this machine that nothing listens on.
+func address(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }
 
 func (c *Conn) Read(p []byte) (int, error) { return c.in.read(p, false) }
 

@@ -57,6 +57,9 @@ func NewEndsPoll(fault Fault, shuffle func(n int, swap func(i, j int))) *Poll {
 	return &Poll{ends: &ends{fault: fault, shuffle: shuffle, kick: make(chan struct{}, 1)}}
 }
 
+// ServesEnds reports whether NewEndsPoll has made the poll.
+func (p *Poll) ServesEnds() bool { return p.ends != nil }
+
 // Adopt gives e a number, which Add takes. CloseSocket and Lend free it.
 func (p *Poll) Adopt(e End) Socket {
 	s := p.ends
