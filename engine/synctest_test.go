@@ -20,8 +20,7 @@ import (
 	"github.com/hone-go/hone/internal/fakenet"
 )
 
-// The tests in this file run whole servers, with the default limits, in fake time and
-// over in-memory connections: a minute costs nothing.
+// These tests run whole servers, with the default limits, in fake time: a minute costs nothing.
 
 // scripted is a protocol of messages with a two-byte length, served by a function. It
 // answers refusals with the reason's name and a new line.
@@ -879,8 +878,7 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 // errUploaded ends a visit whose message was consumed already.
 var errUploaded = ClosedHere
 
-// An Events server whose connections are not sockets starts no loops, which would block
-// in the kernel: it works in a bubble of fake time.
+// An Events server whose connections are adapters starts no loops, which would block in the kernel.
 func TestEventsStartsLoopsForSocketsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ln := &Server{Protocol: scripted(echo), Engine: Events(Auto)}, fakenet.Listen()

@@ -164,8 +164,10 @@ func pair(limit, port int) (a, b *Conn) {
 // address is one of this machine that nothing listens on.
 func address(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }
 
+// Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) { return c.in.read(p, false) }
 
+// Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) { return c.written(c.out.write(p, false)) }
 
 // written breaks the connection when it could not be written to.

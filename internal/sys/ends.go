@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// End is the near end of a stream that is no kernel socket. Its methods may be called from any
+// End is the near end of a stream that the kernel does not have. Its methods may be called from any
 // goroutine, and do not wait.
 type End interface {
 	Read(p []byte) (int, error)            // ErrAgain, ErrClosed, or why it is broken
@@ -221,8 +221,8 @@ func (s *ends) write(socket Socket, b []byte) (int, error) {
 	return e.Write(b)
 }
 
-// What follows are the operations on a socket of this poll that are no part of waiting. A nil Poll
-// serves the system's sockets.
+// What follows is done with a socket of this poll, beside waiting, reading and writing. A nil Poll serves
+// the system's sockets.
 
 // end returns the End that s is, or nil.
 func (p *Poll) end(s Socket) End {
