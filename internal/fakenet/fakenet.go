@@ -236,3 +236,13 @@ func (c *Conn) Unread() int {
 	defer c.in.mu.Unlock()
 	return len(c.in.data)
 }
+
+// Await waits until a Read would not wait.
+func (c *Conn) Await() {
+	s := c.in
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.data) == 0 && !s.finished && !s.reset && !s.left {
+		s.changed.Wait()
+	}
+}

@@ -109,7 +109,7 @@ func (s *ends) at(socket Socket) End {
 
 // register is Add, Change and Remove.
 func (s *ends) register(socket Socket, want Interest, key uint64, added bool) error {
-	if s.fault != nil {
+	if s.fault != nil && added { // the kernel has no reason to refuse a removal
 		if _, err := s.fault.ask(CallRegister, 0); err != nil {
 			return err
 		}
