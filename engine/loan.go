@@ -16,6 +16,7 @@ func (k owner) promiseSocket(d *workspace) {
 	d.turn.takeOver = nil
 	unread := append([]byte(nil), d.box.Bytes()...)
 	d.box.Forget(&k.sh.srv.input)
+	k.stopFrame() // the message is user code's, and may not be over when the loan is
 	k.s.mu.Lock()
 	k.held().attach().rarely().give = func(nc net.Conn) ([]byte, bool) { return serve(nc, unread) }
 	k.s.mu.Unlock()

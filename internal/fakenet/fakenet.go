@@ -84,14 +84,14 @@ func (s *stream) read(p []byte, now bool) (n int, err error) {
 			err = net.ErrClosed
 		case s.readBy.passed && !now:
 			err = os.ErrDeadlineExceeded
-		case s.reset:
-			err = syscall.ECONNRESET
 		case len(p) == 0:
 		case len(s.data) > 0:
 			n = copy(p, s.data)
 			s.data = s.data[:copy(s.data, s.data[n:])]
 			s.tell()
 			return n, nil
+		case s.reset:
+			err = syscall.ECONNRESET
 		case s.finished:
 			err = io.EOF
 		case now:

@@ -61,7 +61,7 @@ type guest struct {
 	reset    bool      // by this guest
 	failed   int       // requests that could not be sent as a whole
 	bored    bool      // it read nothing for longer than the server bears
-	idled    bool      // it said nothing for longer than the server bears
+	endedAt  time.Time
 }
 
 func newGuest(w *World, s Scene, id int) *guest {
@@ -131,14 +131,7 @@ func (g *guest) write() {
 			return
 		}
 	}
-	if g.manner == hangsOn {
-		g.pause(g.scene.Idle)
-		g.mu.Lock()
-		g.idled = true
-		g.mu.Unlock()
-		return
-	}
-	if g.manner == deserter || g.manner == gorged {
+	if g.manner == deserter || g.manner == gorged || g.manner == hangsOn {
 		return
 	}
 	// An honest one is answered within a minute, and then leaves.
@@ -185,6 +178,7 @@ func (g *guest) ask() bool {
 			return false
 		}
 		if p = p[k:]; len(p) > 0 {
+			g.w.Note("guest %d has asked %d bytes of them", g.id, k)
 			g.pause(g.draws(100 * time.Millisecond))
 		}
 	}
@@ -240,7 +234,7 @@ func (g *guest) read() {
 			}
 		}
 		if err != nil {
-			g.over, g.endedBy = true, err
+			g.over, g.endedBy, g.endedAt = true, err, time.Now()
 		}
 		g.mu.Unlock()
 		if n > 0 {
@@ -261,11 +255,12 @@ func (g *guest) judge() {
 	since, hurried := g.w.ending()
 	clean := errors.Is(g.endedBy, io.EOF) || g.failed > 0
 	owed, told := max(0, g.script.Owed()-g.failed), g.script.Told()
+	idle := g.endedAt.Sub(g.asked) > g.scene.Idle*9/10 && g.endedAt.Sub(g.heard) > g.scene.Idle*9/10
 	switch {
 	case told && clean && owed == 0, hurried:
 	case g.halfDone && clean && owed == 0:
 	case !since.IsZero() && clean && (owed == 0 || g.asked.After(since.Add(-time.Millisecond))):
-	case g.idled && clean && owed == 0:
+	case idle && clean && owed == 0:
 	case g.w.excuses(g.number):
 	default:
 		g.w.fail("guest %d (manner %d, connection %d) ended by %v, told %v, with %d answers owed, half-closed %v", g.id, g.manner, g.number, g.endedBy, told, owed, g.halfDone)
