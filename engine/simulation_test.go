@@ -150,6 +150,7 @@ func hosts(w *simulation.World, server, client *tls.Config) simulation.Scene {
 		case "push":
 			t.Conn().Push([]byte("-1 pushed\n"))
 		case "panic":
+			t.Out = append(t.Out, "half an answer"...)
 			panic("as it was asked to")
 		case "bad":
 			return Malformed

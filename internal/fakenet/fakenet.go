@@ -198,7 +198,7 @@ func (c *Conn) Close() error {
 		c.out.change(func() {
 			c.out.finished = true
 			if unread || c.hard {
-				c.out.reset, c.out.data = true, nil
+				c.out.reset, c.out.data = true, c.out.data[:min(len(c.out.data), c.out.limit/2)] // what the peer's kernel has
 			}
 		})
 		c.SetDeadline(time.Time{})

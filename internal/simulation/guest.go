@@ -134,8 +134,9 @@ func (g *guest) write() {
 	if g.manner == deserter || g.manner == gorged || g.manner == hangsOn {
 		return
 	}
-	// An honest one is answered within a minute, and then leaves.
-	for range 60 {
+	// An honest one leaves when it is answered, or at once: then the answers still come.
+	waited := g.r.IntN(2) == 0
+	for i := 0; i < 60 && waited; i++ {
 		g.mu.Lock()
 		done := g.script.Owed() == 0 || g.over
 		g.mu.Unlock()
@@ -146,7 +147,7 @@ func (g *guest) write() {
 	}
 	g.mu.Lock()
 	g.halfDone = true
-	if owed := g.script.Owed(); owed > 0 && !g.over && !g.script.Told() && g.manner != slow {
+	if owed := g.script.Owed(); owed > 0 && waited && !g.over && !g.script.Told() && g.manner != slow {
 		g.mu.Unlock()
 		g.w.fail("guest %d has waited a minute for %d answers", g.id, owed)
 		g.mu.Lock()
@@ -164,7 +165,7 @@ func (g *guest) ask() bool {
 	g.mu.Lock()
 	p := g.script.Ask()
 	g.mu.Unlock()
-	n := len(p)
+	n, first := len(p), p[:min(len(p), 30)]
 	for len(p) > 0 {
 		k := len(p)
 		if g.manner == halting && k > 1 {
@@ -186,7 +187,7 @@ func (g *guest) ask() bool {
 	g.sent++
 	g.asked = time.Now()
 	g.mu.Unlock()
-	g.w.Note("guest %d has asked %d bytes", g.id, n)
+	g.w.Note("guest %d has asked %d bytes, %q", g.id, n, first)
 	g.pause(g.draws(20 * time.Millisecond))
 	return true
 }
@@ -257,7 +258,7 @@ func (g *guest) judge() {
 	owed, told := max(0, g.script.Owed()-g.failed), g.script.Told()
 	idle := g.endedAt.Sub(g.asked) > g.scene.Idle*9/10 && g.endedAt.Sub(g.heard) > g.scene.Idle*9/10
 	switch {
-	case told && clean && owed == 0, hurried:
+	case told && (clean || g.scene.Abrupt) && owed == 0, hurried:
 	case g.halfDone && clean && owed == 0:
 	case !since.IsZero() && clean && (owed == 0 || g.asked.After(since.Add(-time.Millisecond))):
 	case idle && clean && owed == 0:

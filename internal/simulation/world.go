@@ -48,6 +48,7 @@ type Scene struct {
 	Client *tls.Config                     // of the guests; nil: no TLS
 	Stall  time.Duration                   // the server's Limits.StallTime
 	Idle   time.Duration                   // its Limits.IdleTime, and the longest that it waits for a message
+	Abrupt bool                            // after its last words it may reset the connection
 	Check  func() error                    // what must hold when the server has ended
 }
 
