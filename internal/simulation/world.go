@@ -11,12 +11,12 @@ package simulation
 import (
 	"context"
 	"crypto/tls"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,10 +28,20 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-var (
-	theSeed = flag.Uint64("simulate", 0, "run the simulations of this seed alone, and print what happens")
-	seeds   = flag.Int("simulations", 0, "how many seeds to simulate; 0: 100")
+// Environment variables: the one seed to simulate, with what happens printed, or how many to simulate instead
+// of 100, and of 20 that are simulated twice.
+const (
+	theSeed = "HONE_SIMULATE"
+	seeds   = "HONE_SIMULATIONS"
 )
+
+// given returns the number in an environment variable, or otherwise.
+func given(name string, otherwise uint64) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+		return n
+	}
+	return otherwise
+}
 
 // Server is what a scene serves.
 type Server interface {
@@ -74,13 +84,9 @@ type World struct {
 // Each runs a scene in the worlds of many seeds, and each of some twice. It prints how to repeat the first
 // that fails, and its last events.
 func Each(t *testing.T, scene func(w *World) Scene) {
-	many := *seeds
-	if many == 0 {
-		many = 100
-	}
-	first, last := uint64(1), uint64(many)
-	if *theSeed != 0 {
-		first, last = *theSeed, *theSeed
+	first, last := uint64(1), given(seeds, 100)
+	if seed := given(theSeed, 0); seed != 0 {
+		first, last = seed, seed
 	}
 	for seed := first; seed <= last && !t.Failed(); seed++ {
 		w := Run(t, seed, scene)
@@ -88,7 +94,7 @@ func Each(t *testing.T, scene func(w *World) Scene) {
 			for _, e := range w.history[max(0, len(w.history)-50):] {
 				t.Log(e)
 			}
-			t.Errorf("seed %d: %s\nrepeat it with -run '^%s$' -simulate %d", seed, w.failure, t.Name(), seed)
+			t.Errorf("seed %d: %s\nrepeat it with %s=%d go test -run '^%s$'", seed, w.failure, theSeed, seed, t.Name())
 		}
 	}
 }
@@ -117,7 +123,7 @@ func (w *World) Note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.history = append(w.history, fmt.Sprintf("%14v  ", time.Since(w.began))+fmt.Sprintf(format, args...))
-	if *theSeed != 0 {
+	if os.Getenv(theSeed) != "" {
 		fmt.Println(w.history[len(w.history)-1]) // at once, because it may not end
 	}
 }
@@ -142,7 +148,7 @@ func Pause(slot int, d time.Duration) {
 	<-time.After(at.Sub(now))
 }
 
-// slots of what is no guest; guests have two each from firstGuest on.
+// stopSlot is of the server's end. From firstGuest on, guests have two each.
 const (
 	stopSlot   = 1
 	firstGuest = 10
@@ -286,11 +292,7 @@ func (w *World) excuses(conn int) bool {
 // Same runs a scene twice in the world of each of some seeds, on one processor, and compares what happens.
 func Same(t *testing.T, scene func(w *World) Scene) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	many := *seeds
-	if many == 0 {
-		many = 20
-	}
-	for seed := uint64(1); seed <= uint64(many); seed++ {
+	for seed := range given(seeds, 20) {
 		a, b := Run(t, seed, scene), Run(t, seed, scene)
 		for i := range max(len(a.history), len(b.history)) {
 			if i == min(len(a.history), len(b.history)) || a.history[i] != b.history[i] {
