@@ -21,7 +21,7 @@ const (
 // reasons returns why the figures are not the target's. Each reason is a sentence that ends with
 // what to try next. An empty list means that the result is valid.
 func (m *Measured) reasons() []string {
-	return said(m.ended, m.behind, m.lagging, m.stopped, m.slow, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
+	return said(m.ended, m.behind, m.lagging, m.stopped, m.lossy, m.slow, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
 }
 
 // said collects the non-empty results of checks.

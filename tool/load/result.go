@@ -91,6 +91,12 @@ type Result struct {
 		// it.
 		DelayP99 *float64 `json:"delay_p99_us,omitempty"`
 		DelayMax *float64 `json:"delay_max_us,omitempty"`
+		// DelayLimit is what of Lag's or DelayP99 would have made the result invalid.
+		DelayLimit *float64 `json:"delay_limit_us,omitempty"`
+		// NotRun is the share of the time in which a closed loop's generator did not run although the
+		// server did not have its CPU, and Waited that in which it waited for a CPU, whoever had it.
+		NotRun *float64 `json:"not_run_share,omitempty"`
+		Waited *float64 `json:"waited_share,omitempty"`
 	} `json:"client"`
 	// Server is for the caller to fill in: Run does not know the server's process.
 	Server *Server `json:"server"`
@@ -209,6 +215,7 @@ func (m *Measured) result() *Result {
 	if m.Delay.Histogram != nil {
 		r.Client.DelayP99, r.Client.DelayMax = quantile(m.Delay.Histogram, 99, 100), new(float64(m.Stop)/1e3)
 	}
+	m.bounds(r)
 	if m.Sizes.Counted > 0 {
 		r.SizeMean, r.SizeMost = new(float64(m.Sizes.Bytes)/float64(m.Sizes.Counted)), &m.Sizes.Most
 	}

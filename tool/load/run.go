@@ -396,6 +396,9 @@ func (r *run) stop() {
 	for _, rd := range r.readers {
 		_ = rd.poll.Close()
 	}
+	for _, h := range r.heartbeats {
+		h.threads.Close()
+	}
 	if r.idle != nil {
 		r.idle.close()
 	}

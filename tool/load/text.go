@@ -64,7 +64,7 @@ func Document(r *Result, outcomes []Outcome) any {
 
 // WriteText prints a result for people; title says what was loaded, and how.
 func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome) {
-	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
+	figure.WriteValidity(w, r.Valid, r.InvalidReasons, r.judgedBy())
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(w, "WARNING:", warning)
 	}

@@ -63,6 +63,11 @@ func TestGate(t *testing.T) {
 		{"delays above a quarter", func(m *Measured) { closed(m, spiked(2_600_000, 20)); m.Latency = spiked(10_000_000, 20) }, "(the limit for p99 is 2.5"},
 		{"delays within a given limit", func(m *Measured) { closed(m, spiked(3_000_000, 501)); m.plan.MaxLag = 4 * time.Millisecond }, ""},
 		{"one stop in a closed loop", func(m *Measured) { closed(m, spiked(1, 1)); m.Stop = 1500 * time.Millisecond }, "the generator itself did not run for 1.5s"},
+		{"stopped in pieces", func(m *Measured) { closed(m, spiked(1, 1)); m.Stopped = 21 * time.Millisecond }, "the generator itself did not run in 2.1 % of the time (the limit is 2 %); the rate is at least 1000/s; give it CPUs"},
+		{"stopped for less", func(m *Measured) { closed(m, spiked(1, 1)); m.Stopped = 19 * time.Millisecond }, ""},
+		{"waits for the server", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.03) }, ""},
+		{"waits for others", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.1) }, "in 5.0 % of the time, in 5.0 % because other programs had its CPU (the limit is 2 %); the rate is at least 1000/s; stop those"},
+		{"waits for somebody", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited = time.Second / 2 }, ""},
 		{"CPU", func(m *Measured) { m.CPU = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
 		{"CPU at its limit", func(m *Measured) { m.CPU = 1599 * time.Millisecond }, ""},
 		{"CPU in a moment", func(m *Measured) { m.CPU, m.CPUSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},
@@ -97,6 +102,25 @@ func TestGate(t *testing.T) {
 				t.Errorf("%q does not say what to try", r.InvalidReasons[0])
 			}
 		})
+	}
+}
+
+// The first line of a valid result says by what it was judged.
+func TestValidSaysTheBound(t *testing.T) {
+	for want, spoil := range map[string]func(*Measured){
+		"(10.0 µs of p99 at most, limit 1.00 ms)": func(*Measured) {},
+		"(0.00 µs of p99 at most, limit 2.50 ms; it did not run in 1.5 % of the time, limit 2 %)": func(m *Measured) {
+			closed(m, spiked(1, 1000))
+			m.Latency, m.Stopped = spiked(10_000_000, 20), 15*time.Millisecond
+		},
+	} {
+		m := sound()
+		spoil(m)
+		var b strings.Builder
+		WriteText(&b, "a server", m.plan, m.result(), nil)
+		if first, _, _ := strings.Cut(b.String(), "\n"); first != "VALID: the figures are the server's, not the generator's "+want {
+			t.Errorf("%q, want %q", first, want)
+		}
 	}
 }
 

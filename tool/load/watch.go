@@ -312,6 +312,9 @@ func (r *run) measured() *Measured {
 		m.CPUKnown, m.CPU, m.CPUSpan = true, r.closed.used-r.opened.used, time.Duration(r.closed.at-r.opened.at)
 	}
 	m.delays(r.heartbeats, r.shards)
+	if r.plan.Rivals != nil && r.closed.taken {
+		m.Rivals = r.plan.Rivals()
+	}
 	if r.paced {
 		m.Lag = newHistogram()
 		for _, p := range r.pacers {

@@ -43,6 +43,8 @@ type process struct {
 type Meanwhile struct {
 	// Others is the share that other processes used, and the kernel for itself.
 	Others *float64
+	// Rivals is how much of the CPU time that this process did not use the others used.
+	Rivals *float64
 	// Steal is the share in which the host ran other machines instead.
 	Steal *float64
 	// Throttled is the share of time in which this process's cgroups were throttled by
@@ -69,6 +71,10 @@ func (u Usage) Between(later Usage, own ...int) (m Meanwhile) {
 		m.Steal = part(u.cpu.steal, later.cpu.steal)
 		if ours, known := u.ours(later, own); known {
 			m.Others = part(u.cpu.busy+ours, later.cpu.busy)
+			busy := later.cpu.busy - u.cpu.busy
+			if self, known := u.ours(later, nil); known && busy > self {
+				m.Rivals = new(min(max(0, (busy-ours)/(busy-self)), 1))
+			}
 			m.Busiest = strings.Join(u.busiest(later, mostNamed, own...), ", ")
 		}
 		if u.throttled != nil && later.throttled != nil {

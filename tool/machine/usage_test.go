@@ -69,6 +69,29 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// TestRivals checks whose use counts against the server's.
+func TestRivals(t *testing.T) {
+	at := func(own float64) process { return process{since: "5", own: own} }
+	before := map[int]process{1: at(0), 2: at(0)}
+	for _, c := range []struct {
+		busy float64
+		now  map[int]process
+		want float64 // NaN: not available
+	}{
+		{50, map[int]process{1: at(20), 2: at(30)}, 0},
+		{50, map[int]process{1: at(20), 2: at(24)}, 0.2},
+		{50, map[int]process{1: at(20), 2: at(0)}, 1},
+		{50, map[int]process{1: at(50), 2: at(0)}, math.NaN()},
+		{50, nil, math.NaN()},
+	} {
+		u, later := between(c.busy, before, c.now)
+		got := u.Between(later, 2).Rivals
+		if (got == nil) != math.IsNaN(c.want) || got != nil && math.Abs(*got-c.want) > 1e-9 {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // TestBusiest checks the names reported. A compiler may live for less than a second, but
 // its parent exists before and after.
 func TestBusiest(t *testing.T) {

@@ -1,0 +1,112 @@
+package load
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/figure"
+)
+
+// lost adds up the time in which the generator of a closed loop did not run, which lowers the rate
+// however short its parts are. A heartbeat's delay has three: the generator was busy with other
+// answers; it waited for a processor; or neither, because a signal, the host or a quota had stopped
+// it. Which program had the processor is known for the whole window only (Plan.Rivals): waiting for
+// the server's is a closed loop's nature.
+type lost struct {
+	threads         sys.Threads
+	found           int64 // when they were listed
+	stopped, waited atomic.Int64
+}
+
+const (
+	leastDelay = int64(time.Millisecond) // a shorter one is a turn of the generator
+	oldList    = int64(time.Second)
+	mostLost   = 0.02 // of the window
+)
+
+// beat takes the delay from due to now, of the window. What the thread did in the beat before due may
+// hide as much of a stop, and the kernel counts a running thread's time only with each of its ticks: so
+// stops come out up to 4 ms short, and nothing is called a stop that was none.
+func (l *lost) beat(due, now int64) {
+	late := now - due
+	ran, waited := l.threads.Since() // at each beat, to have only what belongs to it
+	if late > leastDelay && l.threads.Known() {
+		waits := min(int64(waited), late)
+		l.waited.Add(waits)
+		l.stopped.Add(max(0, late-waits-int64(ran)))
+	}
+	if now-l.found > oldList {
+		l.found = now
+		l.threads.Find()
+	}
+}
+
+// lose adds what the heartbeats have lost, on average.
+func (m *Measured) lose(heartbeats []*heartbeat) {
+	for _, h := range heartbeats {
+		m.Stopped += time.Duration(h.stopped.Load()) / time.Duration(len(heartbeats))
+		m.Waited += time.Duration(h.waited.Load()) / time.Duration(len(heartbeats))
+	}
+}
+
+// notRun returns the share of the window in which the generator did not run, and how much of that
+// other programs than the server had its processor.
+func (m *Measured) notRun() (all, rivals float64) {
+	if m.Span <= 0 {
+		return 0, 0
+	}
+	if m.Rivals != nil {
+		rivals = *m.Rivals * m.Waited.Seconds() / m.Span.Seconds()
+	}
+	return m.Stopped.Seconds()/m.Span.Seconds() + rivals, rivals
+}
+
+// lossy fails when the generator did not run for so much of the time that the rate is not the server's.
+func (m *Measured) lossy() string {
+	all, rivals := m.notRun()
+	if all <= mostLost {
+		return ""
+	}
+	why, try := "", "give it CPUs of its own, and do not stop it"
+	if rivals > all/2 {
+		why = fmt.Sprintf(", in %.1f %% because other programs had its CPU", 100*rivals)
+		try = "stop those, or give --most-others 100% if they belong to the server"
+	}
+	least := ""
+	if rate := m.perSecond(m.Good); rate != nil {
+		least = fmt.Sprintf("; the rate is at least %.0f/s", *rate)
+	}
+	return fmt.Sprintf("the generator itself did not run in %.1f %% of the time%s (the limit is %.0f %%)%s; %s", 100*all, why, 100*mostLost, least, try)
+}
+
+// bounds fills in what the result was judged by.
+func (m *Measured) bounds(r *Result) {
+	switch p99 := quantile(m.Latency.Histogram, 99, 100); {
+	case m.Lag.Histogram != nil:
+		r.Client.DelayLimit = new(float64(m.plan.MaxLag) / 1e3)
+	case m.Delay.Histogram != nil && p99 != nil:
+		r.Client.DelayLimit = new(max(float64(m.plan.MaxLag)/1e3, *p99/4))
+	}
+	if m.Delay.Histogram != nil && m.Span > 0 {
+		all, _ := m.notRun()
+		r.Client.NotRun, r.Client.Waited = &all, new(m.Waited.Seconds()/m.Span.Seconds())
+	}
+}
+
+// judgedBy says how much of the generator may be in the figures of a valid result.
+func (r *Result) judgedBy() string {
+	own := r.Lag.P99
+	if r.Client.DelayP99 != nil {
+		own = r.Client.DelayP99
+	}
+	if own == nil || r.Client.DelayLimit == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s of p99 at most, limit %s", figure.Micros(*own), figure.Micros(*r.Client.DelayLimit))
+	if r.Client.NotRun != nil {
+		text += fmt.Sprintf("; it did not run in %.1f %% of the time, limit %.0f %%", 100**r.Client.NotRun, 100*mostLost)
+	}
+	return text
+}
