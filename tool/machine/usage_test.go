@@ -53,7 +53,7 @@ func TestOthers(t *testing.T) {
 		},
 		"another under the number of one that has ended": {
 			50, map[int]process{1: self, 7: {parent: 1, since: "6", own: 900}},
-			map[int]process{1: self, 7: {parent: 1, since: "8", own: 10}}, []int{7}, 0.4,
+			map[int]process{1: {name: "self", since: "5", own: 10, ended: 900}, 7: {parent: 1, since: "8", own: 10}}, []int{7}, 0.4,
 		},
 		"nobody has this number":   {50, map[int]process{1: self}, map[int]process{1: busySelf}, []int{99}, 0.3},
 		"more than all is no debt": {10, map[int]process{1: self}, map[int]process{1: busySelf}, nil, 0},
@@ -104,7 +104,7 @@ func TestBusiest(t *testing.T) {
 		6: {name: "worker", since: "6", own: 10},
 		9: {name: "orphan", parent: 8, since: "9", own: 10},
 	}, map[int]process{
-		1: {name: "self", since: "1", own: 50},
+		1: {name: "self", since: "1", own: 20},
 		2: {name: "make", since: "2", own: 6, ended: 1060},
 		4: {name: "idle", since: "4", own: 9},
 		5: {name: "worker", since: "5", own: 13},
@@ -125,6 +125,31 @@ func TestBusiest(t *testing.T) {
 	}
 	if m := u.Between(later, 2, 7); m.Busiest != "worker 5.0 %" {
 		t.Errorf("named are %q", m.Busiest)
+	}
+}
+
+// TestHeirs checks that a living ancestor is charged for what the ended ones did meanwhile, not for what they
+// had done before, and that nobody has more than the machine.
+func TestHeirs(t *testing.T) {
+	before := map[int]process{
+		1: {name: "self", since: "1"},
+		2: {name: "bash", since: "2"},
+		3: {name: "run.sh", parent: 2, since: "3", own: 5},
+		4: {name: "burn", parent: 3, since: "4", own: 700},
+		5: {name: "burn", parent: 4, since: "5", own: 95, ended: 3},
+	}
+	after := map[int]process{1: {name: "self", since: "1"}, 2: {name: "bash", since: "2", own: 1, ended: 800 + 22}}
+	u, later := between(50, before, after)
+	if got := u.busiest(later, 9); !slices.Equal(got, []string{"bash 20 %"}) { // 1 + 822 − 803
+		t.Errorf("%q", got)
+	}
+	if m := u.Between(later, 2); m.Others == nil || math.Abs(*m.Others-0.3) > 1e-9 {
+		t.Errorf("as the server's it leaves %v, want 0.3", m.Others)
+	}
+	after[2] = process{name: "bash", since: "2", ended: 5000} // of processes that nobody has seen
+	u, later = between(50, before, after)
+	if got := u.busiest(later, 9); !slices.Equal(got, []string{"bash 50 %"}) {
+		t.Errorf("%q, and the CPUs were in use for half of the time", got)
 	}
 }
 
