@@ -197,6 +197,10 @@ func (s *Search) judge(p measured) (measured, error) {
 	}
 	p.Why = lost
 	for _, o := range load.Check(result, s.Goals) {
+		if o.Goal.Metric == "rate" && result.RateAtLeast != nil && !o.Met {
+			p.Invalid, p.Why = true, strings.Join(result.Warnings, "; ")
+			return p, nil
+		}
 		if o.Got == nil {
 			p.Invalid, p.Why = true, fmt.Sprintf("%v cannot be judged: there were only %d requests; use a longer --for", o.Goal, result.Requests)
 			return p, nil

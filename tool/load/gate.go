@@ -234,6 +234,9 @@ func (m *Measured) warnings(r *Result) (warnings []string) {
 			warnings = append(warnings, fmt.Sprintf("p99.9 is not the server's: the generator itself delayed 0.1 %% of the requests by %v or more (the limit is %v)", late, most))
 		}
 	}
+	if r.RateAtLeast != nil {
+		warnings = append(warnings, m.loss())
+	}
 	if all := m.requests(); float64(m.Retries) > leastRetried*float64(all) {
 		warnings = append(warnings, fmt.Sprintf("%d of %d requests (%.1f %%) were retried, because the server closed their connections without an answer; they do not count as errors",
 			m.Retries, all, 100*float64(m.Retries)/float64(all)))

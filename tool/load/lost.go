@@ -63,22 +63,33 @@ func (m *Measured) notRun() (all, rivals float64) {
 	return m.Stopped.Seconds()/m.Span.Seconds() + rivals, rivals
 }
 
-// lossy fails when the generator did not run for so much of the time that the rate is not the server's.
-func (m *Measured) lossy() string {
+// loss says that the generator did not run for so much of the time that the rate is not the server's.
+func (m *Measured) loss() string {
 	all, rivals := m.notRun()
 	if all <= mostLost {
 		return ""
 	}
-	why, try := "", "give it CPUs of its own, and do not stop it"
+	why := ""
 	if rivals > all/2 {
 		why = fmt.Sprintf(", in %.1f %% because other programs had its CPU", 100*rivals)
-		try = "stop those, or give --most-others 100% if they belong to the server"
 	}
 	least := ""
 	if rate := m.perSecond(m.Good); rate != nil {
 		least = fmt.Sprintf("; the rate is at least %.0f/s", *rate)
 	}
-	return fmt.Sprintf("the generator itself did not run in %.1f %% of the time%s (the limit is %.0f %%)%s; %s", 100*all, why, 100*mostLost, least, try)
+	return fmt.Sprintf("the generator itself did not run in %.1f %% of the time%s (the limit is %.0f %%)%s", 100*all, why, 100*mostLost, least)
+}
+
+// lossy fails for a loss, unless the generator may be late: then only the rate is withheld.
+func (m *Measured) lossy() string {
+	loss := m.loss()
+	if loss == "" || m.plan.MaxLag > usualMaxLag {
+		return ""
+	}
+	if all, rivals := m.notRun(); rivals > all/2 {
+		return loss + "; stop those, or give --most-others 100% if they belong to the server"
+	}
+	return loss + "; give it CPUs of its own, and do not stop it"
 }
 
 // bounds fills in what the result was judged by.

@@ -77,6 +77,8 @@ type Result struct {
 	// Rate is the number of good answers a second within the measured time. It is nil when the
 	// plan has only Idle and Churn.
 	Rate *float64 `json:"rate"`
+	// RateAtLeast replaces Rate where the generator did not run for too much of the time, and Plan.MaxLag allows it.
+	RateAtLeast *float64 `json:"rate_at_least,omitempty"`
 	// Latency is the time from the intended moment to the answer.
 	Latency Quantiles `json:"latency_us"`
 	// Service is the time from just before the write to the answer. In a closed loop it is
@@ -216,11 +218,16 @@ func (m *Measured) result() *Result {
 		r.Client.DelayP99, r.Client.DelayMax = quantile(m.Delay.Histogram, 99, 100), new(float64(m.Stop)/1e3)
 	}
 	m.bounds(r)
+	if m.plan.MaxLag > usualMaxLag && m.loss() != "" {
+		r.RateAtLeast = m.perSecond(m.Good)
+	}
 	if m.Sizes.Counted > 0 {
 		r.SizeMean, r.SizeMost = new(float64(m.Sizes.Bytes)/float64(m.Sizes.Counted)), &m.Sizes.Most
 	}
 	if !m.unloaded() {
-		r.Rate = m.perSecond(m.Good)
+		if r.RateAtLeast == nil {
+			r.Rate = m.perSecond(m.Good)
+		}
 		if m.Lag.Histogram != nil {
 			r.Offered = m.perSecond(m.Offered)
 		}

@@ -156,6 +156,9 @@ func writeRequests(table io.Writer, r *Result) {
 	if r.Schedule != "" {
 		rate += " (" + r.Schedule + ")"
 	}
+	if r.RateAtLeast != nil {
+		rate = "at least " + figure.Grouped(*r.RateAtLeast) + "/s"
+	}
 	fmt.Fprintf(table, "answers\t%s\n", rate)
 	if r.Stopped != "" {
 		fmt.Fprintf(table, "stopped\tearly: %s can no longer be met\n", r.Stopped)

@@ -105,6 +105,27 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// A generator that may be late leaves a valid result without the rate that is not the server's.
+func TestRateIsWithheld(t *testing.T) {
+	m := sound()
+	closed(m, spiked(1, 1))
+	m.plan.MaxLag, m.Stopped = 100*time.Millisecond, 60*time.Millisecond
+	r := m.result()
+	var b strings.Builder
+	WriteText(&b, "a server", m.plan, r, nil)
+	if !r.Valid || r.Rate != nil || r.RateAtLeast == nil || *r.RateAtLeast != 1000 || !strings.Contains(strings.Join(r.Warnings, ""), "did not run in 6.0 %") || !strings.Contains(b.String(), "at least 1,000/s\n") {
+		t.Errorf("valid %v, rate %v, at least %v, warnings %q:\n%s", r.Valid, r.Rate, r.RateAtLeast, r.Warnings, b.String())
+	}
+	for text, met := range map[string]bool{"rate>=900": true, "rate>1001": false, "rate<2000": false} {
+		if o := Check(r, []Goal{must[Goal](t)(ParseGoal(text))})[0]; o.Met != met || (o.Got != nil) != met {
+			t.Errorf("%v", o)
+		}
+	}
+	if m.Stopped = 15 * time.Millisecond; m.result().Rate == nil {
+		t.Error("no rate, and nothing was lost")
+	}
+}
+
 // The first line of a valid result says by what it was judged.
 func TestValidSaysTheBound(t *testing.T) {
 	for want, spoil := range map[string]func(*Measured){
