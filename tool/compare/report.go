@@ -98,6 +98,11 @@ func (c *Report) WriteTable(w io.Writer) {
 // Markdown writes the result for a pull request.
 func (c *Report) Markdown(w io.Writer) {
 	fmt.Fprintf(w, "**%s**\n\n", c.Summary())
+	c.MarkdownTable(w)
+}
+
+// MarkdownTable writes the verdict on each figure, and the notes.
+func (c *Report) MarkdownTable(w io.Writer) {
 	for i, row := range c.rows() {
 		row[0] = Cell(row[0])
 		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))

@@ -205,7 +205,7 @@ func (f *kneeFlags) page(target string) *page.Page {
 
 // kneeShown converts a report to the form that the page shows.
 func kneeShown(r *knee.Report) page.Knee {
-	k := page.Knee{Goals: r.Knee.Goal, Unit: r.Unit, Drawn: figure.Name(r.Drawn()), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
+	k := page.Knee{Valid: r.Valid, Said: r.Head(), Goals: r.Knee.Goal, Unit: r.Unit, Drawn: figure.Name(r.Drawn()), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
 	if goal := r.GoalLine(); goal > 0 {
 		k.Goal = &goal
 	}
