@@ -337,7 +337,7 @@ func (j *judgement) estimate() estimate {
 	} else if j.Pairs == nil && j.c.LimitedBy == "" {
 		j.c.LimitedBy = ByNoFloor
 	}
-	if !counted(j.Unit) {
+	if !Counted(j.Unit) {
 		j.c.Resolution = hiddenStep(j.c.A, j.c.B)
 	}
 	if j.c.Resolution > 0 {

@@ -210,7 +210,7 @@ hone load … --save NAME; hone run export NAME --format hdr.
   openmetrics  figures and the distribution, for node_exporter's textfile collector
   benchmark    Go's benchmark format, for benchstat`,
 		Example: `  hone run export latest -o run.tar
-  hone run export before after --format benchmark | benchstat -
+  hone run export before after --format benchmark | benchstat -col side -
   hone run export nightly --format openmetrics -o nightly.prom`,
 	}
 	format := spec.AddChoice(cmd, "format", "tar", "output format", "tar", "csv", "intervals", "hdr", "openmetrics", "benchmark")
