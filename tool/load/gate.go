@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/hone-go/hone/wire"
 )
 
 const (
@@ -132,8 +134,11 @@ func (m *Measured) faulty() string {
 		total, m.requests(), inWords(&m.Errors), first, m.acceptable())
 }
 
-// acceptable says how to accept the status code that failed first, if it was one.
+// acceptable says how to accept the status code that failed first, if it was one, or to log in.
 func (m *Measured) acceptable() string {
+	if strings.Contains(m.Example, wire.Unauthorised.Error()) {
+		return ", log in (--credentials-file FILE)"
+	}
 	step, status, found := strings.Cut(m.Example, "HTTP ")
 	switch code, _, _ := strings.Cut(status, " "); {
 	case !found:

@@ -130,7 +130,7 @@ func asTexts(value any) ([]string, error) {
 }
 
 // mayBeSecret are flags of which only a hash is saved, because stores are shared.
-var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key", "flow", "data", "path", "check", "basic-file", "bearer-file"}
+var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key", "flow", "data", "path", "check", "basic-file", "bearer-file", "credentials-file"}
 
 // Kept returns the scenario as it is saved: the flags that describe the load, with their values,
 // sorted by name. The flags of the server are not included: they may be what is compared.

@@ -145,7 +145,7 @@ func flagGroups() []struct{ heading, flags string } {
 	return []struct{ heading, flags string }{
 		{"Load", "scenario target conns depth rate schedule arrivals for count warmup ramp timeout deadline source seed"},
 		{"Idle connections and churn", "idle churn churn-unused"},
-		{"Requests: frames, messages and WebSocket", "size request expect-content echo dialect frame match"},
+		{"Requests: frames, messages and WebSocket", "size request expect-content echo dialect frame match credentials-file"},
 		{"Requests: HTTP, and WebSocket handshakes", "method header body status expect-length basic-file bearer-file resolve"},
 		{"Traffic of several requests", "path flow data check cookies redirects print-requests"},
 		{"TLS (https:// and wss://)", "insecure cacert cert key tls-min tls-max tls-resume"},
