@@ -70,7 +70,7 @@ func (c *Report) advice(paired bool) (notes []string) {
 		if has(func(change Change) bool {
 			return change.LimitedBy == BySpread && change.Advice != nil && change.Advice.Pairs == pairs
 		}) {
-			notes = append(notes, fmt.Sprintf("to look again with %d %s, add --look %d: each look uses part of the allowed error of 5 %%", pairs, things, i+1))
+			notes = append(notes, fmt.Sprintf("to settle what is unclear, measure again with %d %s and --look %d, which says that it is another look", pairs, things, i+1))
 			break
 		}
 	}

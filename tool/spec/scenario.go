@@ -23,7 +23,7 @@ import (
 )
 
 // notInFiles are flags about one call of the command rather than about the measurement.
-var notInFiles = []string{"help", "scenario", "revision", "against", "save", "discard", "print-requests", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
+var notInFiles = []string{"help", "help-all", "scenario", "revision", "against", "save", "discard", "print-requests", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
 
 // ReadFile sets the flags in a file that the command line does not set.
 func ReadFile(cmd *cobra.Command, name string) error {

@@ -123,7 +123,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if (f.revision != "" || f.against != "") && plan.Samples < compare.FewestPairs {
-		return exit.Usagef("bench: --samples %d: a verdict needs at least %d; 12 are usual", plan.Samples, compare.FewestPairs)
+		return exit.Usagef("bench: --samples (-n) %d: a verdict needs at least %d; 12 are usual", plan.Samples, compare.FewestPairs)
 	}
 	if f.profiles.wanted() || f.ui.Addr == "" { // else --pprof is the page's
 		if err := f.profiles.check("bench"); err != nil {

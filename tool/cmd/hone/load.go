@@ -33,6 +33,7 @@ type loadFlags struct {
 	agents       agentsFlags
 	progress     bool
 	plain, abort bool
+	helpAll      bool
 	save         string
 	file, target string // a scenario, and its target
 	draft        int
@@ -98,6 +99,9 @@ machine or on machines that run hone agent.`,
   hone load 127.0.0.1:7000 --json -o result.json`,
 		Args: f.oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.helpAll {
+				return longHelp(cmd)
+			}
 			if f.file != "" {
 				if err := spec.ReadFile(cmd, f.file); err != nil {
 					return err
@@ -114,7 +118,42 @@ machine or on machines that run hone agent.`,
 	}
 	f.define(cmd)
 	cmd.SetUsageFunc(groupedUsage)
+	cmd.SetHelpFunc(shortHelp)
 	return cmd
+}
+
+// usualFlags are those of the short help.
+const usualFlags = "conns for rate count depth expect method header body status json output ui save scenario help-all"
+
+// shortHelp prints what most loads need. --help-all prints everything.
+func shortHelp(cmd *cobra.Command, _ []string) {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	set.SortFlags = false
+	for name := range strings.FieldsSeq(usualFlags) {
+		set.AddFlag(cmd.Flags().Lookup(name))
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), `Load test a server. hone verifies every answer, and says whether the figures are the
+server's: do not use those of an INVALID result.
+
+Without --rate every connection asks again when it has its answer (a closed loop): how
+much the server can do. With --rate requests come when they are due: how long users wait.
+
+Usage:
+  %s
+
+TARGET is http://HOST:PORT/PATH or https://…, ws://… or wss://…, or HOST:PORT or unix:PATH
+for hone's frames, and with --frame for any protocol that exchanges messages.
+
+  hone load http://127.0.0.1:8080/users -c 50 -d 5s
+  hone load http://127.0.0.1:8080/users -c 50 --rate 2000 --expect 'p99<20ms'
+
+%s`, cmd.UseLine(), set.FlagUsages())
+}
+
+// longHelp prints everything.
+func longHelp(cmd *cobra.Command) error {
+	fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", cmd.Long)
+	return groupedUsage(cmd)
 }
 
 // define adds the flags.
@@ -138,6 +177,7 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.StringVar(&f.save, "save", "", "save the run under this `NAME`; see hone run --help")
 	f.ui.define(cmd)
 	f.store.Define(cmd)
+	flags.BoolVar(&f.helpAll, "help-all", false, "help with all flags: idle connections, churn, traffic, TLS, agents, limits")
 }
 
 // flagGroups are the headings of load's flags, in the order of its help.
@@ -151,7 +191,7 @@ func flagGroups() []struct{ heading, flags string } {
 		{"TLS (https:// and wss://)", "insecure cacert cert key tls-min tls-max tls-resume"},
 		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
 		{"Verdict", "expect abort-on-miss allow-errors answer-limit max-lag most-others"},
-		{"Output", "server-stats server-pid progress plain json output save store help"},
+		{"Output", "server-stats server-pid progress plain json output save store help help-all"},
 		{"Live page", "ui ui-stay ui-token-file against pprof pprof-token-file"},
 	}
 }
@@ -177,7 +217,7 @@ func groupedUsage(cmd *cobra.Command) error {
 func (f *loadFlags) oneTarget(_ *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		if f.file != "" {
+		if f.file != "" || f.helpAll {
 			return nil
 		}
 		return exit.Usagef("load: name a target, as in: hone load 127.0.0.1:7000")
