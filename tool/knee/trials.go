@@ -213,6 +213,14 @@ func (s *Search) judge(p measured) (measured, error) {
 	return p, nil
 }
 
+// About returns how long a search may take: most of some twenty trials are short and miss nothing, and a knee of
+// low rates takes longer.
+func (s *Search) About() string {
+	trial := s.Length + s.Load.Warmup
+	least := 12*trial/3 + time.Duration(2+s.Plan.Confirm)*trial
+	return fmt.Sprintf("%v to %v", least.Round(time.Second), (3*least + 6*s.Cool).Round(time.Second))
+}
+
 // mostLag returns how late the generator may be. Lateness is part of every response time,
 // so it is a tenth of the strictest time goal, or the default.
 func (s *Search) mostLag() time.Duration {

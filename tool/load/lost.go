@@ -23,7 +23,8 @@ type lost struct {
 const (
 	leastDelay = int64(time.Millisecond) // a shorter one is a turn of the generator
 	oldList    = int64(time.Second)
-	mostLost   = 0.02 // of the window
+	mostLost   = 0.02                  // of the window
+	leastLost  = 10 * time.Millisecond // in a short run
 )
 
 // beat takes the delay from due to now, of the window. What the thread did in the beat before due may
@@ -66,7 +67,7 @@ func (m *Measured) notRun() (all, rivals float64) {
 // loss says that the generator did not run for so much of the time that the rate is not the server's.
 func (m *Measured) loss() string {
 	all, rivals := m.notRun()
-	if all <= mostLost {
+	if all <= mostLost || all*m.Span.Seconds() < leastLost.Seconds() {
 		return ""
 	}
 	why := ""

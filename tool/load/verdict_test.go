@@ -65,6 +65,10 @@ func TestGate(t *testing.T) {
 		{"one stop in a closed loop", func(m *Measured) { closed(m, spiked(1, 1)); m.Stop = 1500 * time.Millisecond }, "the generator itself did not run for 1.5s"},
 		{"stopped in pieces", func(m *Measured) { closed(m, spiked(1, 1)); m.Stopped = 21 * time.Millisecond }, "the generator itself did not run in 2.1 % of the time (the limit is 2 %); the rate is at least 1000/s; give it CPUs"},
 		{"stopped for less", func(m *Measured) { closed(m, spiked(1, 1)); m.Stopped = 19 * time.Millisecond }, ""},
+		{"stopped in a short run", func(m *Measured) {
+			closed(m, spiked(1, 1))
+			m.Stopped, m.Span = 9*time.Millisecond, 100*time.Millisecond
+		}, ""},
 		{"waits for the server", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.03) }, ""},
 		{"waits for others", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.1) }, "in 5.0 % of the time, in 5.0 % because other programs had its CPU (the limit is 2 %); the rate is at least 1000/s; stop those"},
 		{"waits for somebody", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited = time.Second / 2 }, ""},
@@ -141,6 +145,22 @@ func TestValidSaysTheBound(t *testing.T) {
 		WriteText(&b, "a server", m.plan, m.result(), nil)
 		if first, _, _ := strings.Cut(b.String(), "\n"); first != "VALID: the figures are the server's, not the generator's "+want {
 			t.Errorf("%q, want %q", first, want)
+		}
+	}
+}
+
+// One line of doubt stands before the figures.
+func TestDoubtsStandBehindTheFigures(t *testing.T) {
+	m := sound()
+	closed(m, spiked(3_000_000, 501))
+	m.Stop, m.Retries = time.Second, 500
+	var b strings.Builder
+	WriteText(&b, "a server", m.plan, m.result(), nil)
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	figures := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "latency") })
+	for i, line := range lines {
+		if doubt := strings.HasPrefix(line, "INVALID") || strings.HasPrefix(line, "WARNING"); doubt != (i == 0 || i >= len(lines)-3) || doubt && i > 0 && i < figures {
+			t.Errorf("line %d of %d: %q", i, len(lines), line)
 		}
 	}
 }
