@@ -136,7 +136,7 @@ func (m *Measured) faulty() string {
 
 // acceptable says how to accept the status code that failed first, if it was one, or to log in.
 func (m *Measured) acceptable() string {
-	if strings.Contains(m.Example, wire.Unauthorised.Error()) {
+	if unknown := wire.Unauthorised.Error(); strings.Contains(m.Example, unknown) {
 		return ", log in (--credentials-file FILE)"
 	}
 	step, status, found := strings.Cut(m.Example, "HTTP ")

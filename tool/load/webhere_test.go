@@ -19,7 +19,7 @@ func TestHTTPIsRecognised(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	o := runPlan(t, t.Context(), Plan{Target: Frames{Address: web.Listener.Addr().String()}, Conns: 2, Timeout: 30 * time.Second})
-	if end := new(Error); !errors.As(o.err, &end) || end.Kind != Garbage || !strings.Contains(end.Error(), "the server speaks HTTP; write http:// before its address") || o.took > 15*time.Second {
+	if end := new(Error); !errors.As(o.err, &end) || end.Kind != Garbage || end.Try != "write http:// before its address" || o.took > 15*time.Second {
 		t.Errorf("%v after %v", o.err, o.took)
 	}
 }
