@@ -3,6 +3,7 @@ package sys
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 	"unsafe"
@@ -31,13 +32,9 @@ func (t *Threads) Find() {
 	if err != nil {
 		return // no /proc: nothing is known
 	}
-	known := make(map[int]bool, len(t.list))
-	for _, one := range t.list {
-		known[one.id] = true
-	}
 	for _, e := range entries {
 		id, err := strconv.Atoi(e.Name())
-		if err != nil || known[id] {
+		if err != nil || slices.ContainsFunc(t.list, func(one thread) bool { return one.id == id }) {
 			continue
 		}
 		fd, err := unix.Open("/proc/self/task/"+e.Name()+"/schedstat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -45,11 +42,8 @@ func (t *Threads) Find() {
 			continue // it has ended, or this kernel does not count
 		}
 		one := thread{id: id, fd: uintptr(fd)}
-		if t.read(&one) {
-			t.list = append(t.list, one)
-		} else {
-			_ = unix.Close(fd)
-		}
+		t.read(&one)
+		t.list = append(t.list, one)
 	}
 }
 
@@ -65,9 +59,7 @@ func (t *Threads) Since() (ran, waited time.Duration) {
 	for i := range t.list {
 		one := &t.list[i]
 		before := *one
-		if !t.read(one) {
-			continue // it has ended
-		}
+		t.read(one)
 		if r, w := time.Duration(one.ran-before.ran), time.Duration(one.waited-before.waited); (moved || one.id == id) && r+w > ran+waited {
 			ran, waited = r, w
 		}
@@ -75,20 +67,16 @@ func (t *Threads) Since() (ran, waited time.Duration) {
 	return ran, waited
 }
 
-func (t *Threads) read(one *thread) bool {
+// read reads a thread's clocks, which stay as they are when it has ended.
+func (t *Threads) read(one *thread) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, one.fd, uintptr(unsafe.Pointer(&t.text[0])), uintptr(len(t.text)), 0, 0, 0)
 	if errno != 0 {
-		return false
+		return
 	}
-	first, rest, _ := bytes.Cut(t.text[:n], []byte{' '})
-	second, _, _ := bytes.Cut(rest, []byte{' '})
-	ran, err := strconv.ParseInt(string(first), 10, 64)
-	waited, also := strconv.ParseInt(string(second), 10, 64)
-	if err != nil || also != nil {
-		return false
-	}
-	one.ran, one.waited = ran, waited
-	return true
+	ran, rest, _ := bytes.Cut(t.text[:n], []byte{' '})
+	waited, _, _ := bytes.Cut(rest, []byte{' '})
+	one.ran, _ = strconv.ParseInt(string(ran), 10, 64) // the kernel writes numbers
+	one.waited, _ = strconv.ParseInt(string(waited), 10, 64)
 }
 
 // Close closes the descriptors.

@@ -7,14 +7,8 @@ import "time"
 // Threads knows nothing on this system.
 type Threads struct{}
 
-// Find does nothing.
-func (*Threads) Find() {}
-
-// Known reports that the system does not tell.
-func (*Threads) Known() bool { return false }
-
-// Since returns nothing.
+// Find, Known, Since and Close are those of Linux.
+func (*Threads) Find()                              {}
+func (*Threads) Known() bool                        { return false }
 func (*Threads) Since() (ran, waited time.Duration) { return 0, 0 }
-
-// Close does nothing.
-func (*Threads) Close() {}
+func (*Threads) Close()                             {}

@@ -258,7 +258,7 @@ func TestCounts(t *testing.T) {
 	if got := Changes(values, Level, false); !slices.Equal(got, []int{22}) {
 		t.Errorf("%v", got)
 	}
-	for n := range neededRuns(Level) {
+	for n := range plainly[0].longer + plainly[0].shorter {
 		half := make([]float64, n)
 		for i := range n / 2 {
 			half[i] = 1

@@ -161,7 +161,7 @@ func (h *History) fill(runs []*record.Run) {
 		}
 	}
 	level := h.Level / float64(max(1, len(h.Figures)))
-	h.Needed = min(neededRuns(level), plainly[0].longer+plainly[0].shorter)
+	h.Needed = plainly[0].longer + plainly[0].shorter
 	for i := range h.Figures {
 		h.addChanges(&h.Figures[i], level)
 	}
@@ -178,19 +178,6 @@ func decides(f Figure, r *record.Run) string {
 		return f.Name
 	}
 	return ""
-}
-
-// neededRuns returns how many runs can be ordered in so many ways that one of them can be a change.
-func neededRuns(level float64) int {
-	for n := 2 * fewest; ; n++ {
-		ways := 0.5
-		for k := range n / 2 {
-			ways *= float64(n-k) / float64(k+1)
-		}
-		if 1/ways <= loneShare*level {
-			return n
-		}
-	}
 }
 
 // Known returns the indexes of the runs that have the figure, and its values there.

@@ -216,8 +216,7 @@ func (s *Search) judge(p measured) (measured, error) {
 // About returns how long a search may take: most of some twenty trials are short and miss nothing, and a knee of
 // low rates takes longer.
 func (s *Search) About() string {
-	trial := s.Length + s.Load.Warmup
-	least := 12*trial/3 + time.Duration(2+s.Plan.Confirm)*trial
+	least := time.Duration(6+s.Plan.Confirm) * s.Length
 	return fmt.Sprintf("%v to %v", least.Round(time.Second), (3*least + 6*s.Cool).Round(time.Second))
 }
 

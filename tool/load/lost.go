@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -95,24 +96,17 @@ func (m *Measured) lossy() string {
 
 // bounds fills in what the result was judged by.
 func (m *Measured) bounds(r *Result) {
-	switch p99 := quantile(m.Latency.Histogram, 99, 100); {
-	case m.Lag.Histogram != nil:
+	if m.Lag.Histogram != nil {
 		r.Client.DelayLimit = new(float64(m.plan.MaxLag) / 1e3)
-	case m.Delay.Histogram != nil && p99 != nil:
-		r.Client.DelayLimit = new(max(float64(m.plan.MaxLag)/1e3, *p99/4))
-	}
-	if m.Delay.Histogram != nil && m.Span > 0 {
+	} else if _, most := m.late(m.Delay, judged()[2]); most > 0 {
 		all, _ := m.notRun()
-		r.Client.NotRun, r.Client.Waited = &all, new(m.Waited.Seconds()/m.Span.Seconds())
+		r.Client.DelayLimit, r.Client.NotRun, r.Client.Waited = new(float64(most)/1e3), &all, new(m.Waited.Seconds()/m.Span.Seconds())
 	}
 }
 
 // judgedBy says how much of the generator may be in the figures of a valid result.
 func (r *Result) judgedBy() string {
-	own := r.Lag.P99
-	if r.Client.DelayP99 != nil {
-		own = r.Client.DelayP99
-	}
+	own := cmp.Or(r.Client.DelayP99, r.Lag.P99)
 	if own == nil || r.Client.DelayLimit == nil {
 		return ""
 	}

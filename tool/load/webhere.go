@@ -2,7 +2,8 @@ package load
 
 import (
 	"context"
-	"strings"
+	"io"
+	"net"
 	"time"
 )
 
@@ -34,11 +35,13 @@ func (f Frames) speaksHTTP(ctx context.Context) bool {
 		return false
 	}
 	defer nc.Close()
-	defer context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })() // fails only if nc is closed
 	in := make([]byte, len("HTTP/1."))
-	if _, err := nc.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
-		return false
-	}
-	n, _ := nc.Read(in) // whatever it is, it may not be HTTP's
-	return strings.HasPrefix(string(in[:n]), "HTTP/1.")
+	_, err = greet(ctx, nc, func(nc net.Conn) error {
+		if _, err := io.WriteString(nc, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(nc, in)
+		return err
+	})
+	return err == nil && string(in) == "HTTP/1."
 }

@@ -46,53 +46,29 @@ func newLoad() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load TARGET",
 		Short: "Load test a server",
-		Long: `Load test a server. hone verifies every answer. TARGET is
+		Long: `Load test a server. hone verifies every answer, and says whether the figures are the
+server's: do not use those of an INVALID result. TARGET is
 
-  HOST:PORT, tcp://HOST:PORT or unix:PATH     a server that speaks hone's frames, or with
-                                              --frame any protocol that exchanges messages
   http://HOST:PORT/PATH or https://…          a web service (HTTP/1.1; no HTTP/2)
   ws://HOST:PORT/PATH or wss://…              a WebSocket server that echoes each message,
                                               or answers it with one message
   http://unix:/SOCKET:/PATH                   the same over a unix socket; also ws://
+  HOST:PORT, tcp://HOST:PORT or unix:PATH     a server that speaks hone's frames, or with
+                                              --frame any protocol that exchanges messages
 
-Without --rate every connection keeps --depth requests in flight (a closed loop):
-this measures the server's maximum throughput. With --rate every request is
-scheduled, and its response time counts from its scheduled moment (an open loop):
-this measures how long users wait. A result is VALID when its figures are the
-server's, not the generator's; do not use the figures of an INVALID result.
-
-A goal is a metric, a comparison and a value: p99<5ms, service.p50<=200us,
-rate>=10000, errors==0, errors<0.1%, shed<1%.
-
-When the server closes a connection, hone reconnects and counts it. A request that
-is not answered within --timeout, or whose connection ends before its answer, is an
-error, and the run goes on; errors make the result INVALID unless you give
---allow-errors. The run fails (exit code 1) when no answer comes for --timeout (for
-twice as long if some came before and connections can still be opened), and when no
-connection can be opened at its end.
-
-Requests of an open loop arrive like those of independent users (poisson). Requests
-at constant intervals fall into step with periodic stalls of the server, and see
-them too often or not at all. --arrivals constant is for exact numbers.
-
-When one process is not enough, --agents splits the same load among several, on this
-machine or on machines that run hone agent.`,
+Without --rate every connection keeps --depth requests in flight (a closed loop): how
+much the server can do. With --rate every request is scheduled, and its response time
+counts from its scheduled moment (an open loop): how long users wait.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
-  hone load 127.0.0.1:7000 -c 100 --depth 64
-  hone load 127.0.0.1:7000 -c 50 --rate 20000 --expect 'p99<5ms'
   hone load 127.0.0.1:7000 -c 50 --schedule ramp:1000..20000 -d 1m --deadline 100ms
-  hone load 127.0.0.1:7000 -c 50 --schedule step:5000..20000:5000/10s --size lognormal:300,1.2
   hone load 127.0.0.1:7000 -c 0 --idle 50000 --ramp 5000 -d 60s --source 127.0.0.1-127.0.0.4 --server-stats 127.0.0.1:7070
   hone load 127.0.0.1:7000 -c 20 --rate 5000 --churn 200
-  hone load unix:/run/hone.sock --request 'sleep 5ms' --server-stats 127.0.0.1:7070
-  hone load http://127.0.0.1:8080/users -c 50 --rate 2000 --expect 'p99<20ms'
   hone load https://127.0.0.1:8443/orders -X POST -H 'Content-Type: application/json' --body @order.json
   hone load ws://127.0.0.1:8080/echo -c 100 --depth 16 --size 64
   hone load 127.0.0.1:6379 --frame line --request PING --expect-content +PONG
   hone load 127.0.0.1:9000 --frame len32be --match id@4:8 --request hex:00000001000000000000000068656c6c6f
   hone load http://127.0.0.1:8080 -c 50 --rate 1000 --path '80 /products' --path '20 /search?q={{words.word}}' --data words=words.csv,random
   hone load --scenario shop.toml --expect 'login.p99<20ms'
-  hone load 127.0.0.1:7000 -n 100000 -c 50
   hone load 127.0.0.1:7000 --rate 5000 -d 10m --expect 'p99<5ms' --abort-on-miss
   hone load 127.0.0.1:7000 -c 300 --rate 300000 --agents 3
   hone load 10.0.0.9:7000 -c 3000 --rate 900000 --agents nats://10.0.0.1:4222 --agents-token-file token
@@ -132,22 +108,7 @@ func shortHelp(cmd *cobra.Command, _ []string) {
 	for name := range strings.FieldsSeq(usualFlags) {
 		set.AddFlag(cmd.Flags().Lookup(name))
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), `Load test a server. hone verifies every answer, and says whether the figures are the
-server's: do not use those of an INVALID result.
-
-Without --rate every connection asks again when it has its answer (a closed loop): how
-much the server can do. With --rate requests come when they are due: how long users wait.
-
-Usage:
-  %s
-
-TARGET is http://HOST:PORT/PATH or https://…, ws://… or wss://…, or HOST:PORT or unix:PATH
-for hone's frames, and with --frame for any protocol that exchanges messages.
-
-  hone load http://127.0.0.1:8080/users -c 50 -d 5s
-  hone load http://127.0.0.1:8080/users -c 50 --rate 2000 --expect 'p99<20ms'
-
-%s`, cmd.UseLine(), set.FlagUsages())
+	fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\n%s", cmd.Long, cmd.UseLine(), set.FlagUsages())
 }
 
 // longHelp prints everything.
