@@ -24,7 +24,7 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 	return s.untilFirst(func() error {
 		claims := s.decide(requests)
 		if len(claims) > 0 {
-			if err := s.appendStates(0, 0, claims, nil); err != nil {
+			if err := s.appendStates(0, 0, nil, claims, nil); err != nil {
 				return err
 			}
 		}
@@ -202,7 +202,7 @@ func (s *Server) untilFirst(try func() error) error {
 			}
 		}
 		switch {
-		case s.next > at:
+		case s.next > at || errors.Is(err, errMadeRoom):
 			since, at = time.Now(), s.next
 		case time.Since(since) > s.AppendTime:
 			return fmt.Errorf("the log has refused position %d for %v and shows no envelope there", at, s.AppendTime)

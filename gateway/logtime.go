@@ -60,7 +60,7 @@ func (s *Server) acceptClock() error {
 			s.restamp()
 		}
 		s.queue.mu.Unlock()
-		return s.appendStates(0, 0, nil, nil)
+		return s.appendStates(0, 0, nil, nil, nil)
 	})
 }
 
@@ -125,7 +125,7 @@ func (s *Server) storeClock(p *pack) error {
 		s.trimmed, due = to, true
 	}
 	if due {
-		err := s.untilFirst(func() error { return s.appendStates(0, 0, nil, nil) })
+		err := s.untilFirst(func() error { return s.appendStates(0, 0, nil, nil, nil) })
 		if err != nil {
 			return err
 		}

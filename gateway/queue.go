@@ -54,6 +54,7 @@ type pack struct {
 	bytes    int       // of the records' data
 
 	checkpoint bool // one is due
+	saved      bool // its envelope has a part of one
 	follow     bool // read what other servers have appended
 
 	count     int       // records

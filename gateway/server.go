@@ -123,8 +123,9 @@ type Server struct {
 	synced   func() bool               // the kernel says that the wall clock is synchronised; nil with now: it does not
 	clock    clock                     // queue.mu guards it and checkpointed
 
-	saving *saving  // the checkpoint that is being written; of the committer
-	since  struct { // somebody began the newest checkpoint; of the committer
+	encoder journal.Encoder // of states; of the committer
+	saving  *saving         // the checkpoint that is being written; of the committer
+	since   struct {        // somebody began the newest checkpoint; of the committer
 		envelopes int
 		bytes     int64
 	}

@@ -128,15 +128,20 @@ type Encoder struct {
 
 // Begin starts an envelope and discards the previous one. base is the position of the First part of the
 // newest complete checkpoint, or 0: recovery reads from there.
-func (e *Encoder) Begin(base uint64) { e.BeginCheckpoint(0, base) }
+func (e *Encoder) Begin(base uint64) { e.BeginCheckpoint(0, base, nil) }
 
-// BeginCheckpoint starts an envelope that is part of a checkpoint. base is as in Begin.
-func (e *Encoder) BeginCheckpoint(part Part, base uint64) {
+// BeginCheckpoint starts an envelope that is part of a checkpoint and has the entries of another one, if there is one.
+// base is as in Begin.
+func (e *Encoder) BeginCheckpoint(part Part, base uint64, other []byte) {
 	e.count, e.begun = 0, true
 	e.buf = append(e.buf[:0], magic...)
 	e.buf = append(e.buf, version, 0, byte(part), 0)
 	e.buf = append(e.buf, 0, 0, 0, 0, 0, 0, 0, 0) // count and body length: Bytes fills them
 	e.buf = binary.BigEndian.AppendUint64(e.buf, base)
+	if other != nil {
+		from := Trust(other)
+		e.count, e.buf = uint32(from.Count), append(e.buf, from.body...)
+	}
 }
 
 // Count returns how many entries the envelope has.
