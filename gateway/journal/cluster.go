@@ -221,7 +221,7 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	}
 	began := time.Now()
 	defer func() { l.turns.done(time.Since(began)) }()
-	if l.leave(ctx) {
+	if l.leave(ctx, len(envelope)) {
 		return 0, ErrConflict
 	}
 	l.count++
