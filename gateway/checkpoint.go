@@ -148,7 +148,7 @@ const stateBytes = 64
 func (known *session) state(age int64, claim bool) journal.State {
 	return journal.State{
 		Client: known.client, Epoch: known.epoch, Last: known.durable.Load(), Claim: claim,
-		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance, Holed: known.holed,
+		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance, RecordsLost: known.recordsLost,
 	}
 }
 

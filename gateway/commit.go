@@ -195,10 +195,8 @@ func (s *Server) appendNext(envelope []byte, exact bool) error {
 			if err := s.makeRoom(); err != nil {
 				return err
 			}
-			select {
-			case <-s.ctx.Done():
+			if sleep(s.ctx, s.retry); s.ctx.Err() != nil {
 				return err
-			case <-time.After(s.retry):
 			}
 			if exact {
 				return errMadeRoom

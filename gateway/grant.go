@@ -260,6 +260,6 @@ func (known *session) restore(state *journal.State) {
 	}
 	known.instance = state.Instance
 	known.away = !state.Claim && !state.Connected
-	known.holed = known.holed || state.Holed
+	known.recordsLost = known.recordsLost || state.RecordsLost
 	known.reach(state.Last)
 }

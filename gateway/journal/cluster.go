@@ -145,7 +145,6 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 
 func (l *Cluster) markPath() string { return filepath.Join(l.o.Dir, l.o.Stream+"."+markName) }
 
-// openMark opens the local mark, if Dir is set and has one.
 func (l *Cluster) openMark() (found bool, err error) {
 	switch {
 	case l.o.Dir == "":

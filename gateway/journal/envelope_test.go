@@ -60,7 +60,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 	if all := slices.Collect(got.Records()); !slices.EqualFunc(all, want, same) {
 		t.Errorf("got %d records that differ from the %d written", len(all), len(want))
 	}
-	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, Holed: true, Instance: 8}}
+	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, RecordsLost: true, Instance: 8}}
 	e.BeginCheckpoint(Last, 3, nil)
 	for i := range states {
 		must(t, e.State(&states[i]))

@@ -156,7 +156,6 @@ func (t *turn) shut() (ended error) {
 	return ended
 }
 
-// over returns why nobody can append any more.
 func (t *turn) over() error {
 	t.news.Lock()
 	defer t.news.Unlock()
@@ -240,6 +239,17 @@ type Range struct{ First, Last uint64 }
 
 // Has reports whether all positions of d are in the range.
 func (r Range) Has(d *Damage) bool { return r.First > 0 && r.First <= d.First && d.Last <= r.Last }
+
+// Decoded returns a function for Read that calls each with what DecodeAt returns.
+func Decoded(each func(pos uint64, e Envelope) error) func(pos uint64, envelope []byte) error {
+	return func(pos uint64, envelope []byte) error {
+		e, err := DecodeAt(pos, envelope)
+		if err != nil {
+			return err
+		}
+		return each(pos, e)
+	}
+}
 
 // ReadPast is Reader.Read, but goes on after lost envelopes once it has called lost.
 func ReadPast(ctx context.Context, log Reader, from uint64, each func(pos uint64, envelope []byte) error, lost func(*Damage) error) error {
@@ -333,7 +343,6 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 	return errors.Join(damage...)
 }
 
-// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

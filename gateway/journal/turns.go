@@ -103,7 +103,6 @@ func (t *turns) say(what word, next uint64) {
 	t.nc.Publish(t.subject, fmt.Appendf(nil, "%d %s %d %d %d", what, t.writer, t.last, next, t.size))
 }
 
-// stored notes this writer's newest envelope.
 func (t *turns) stored(pos uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -80,7 +80,6 @@ func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return result.print(f.json, stdout)
 }
 
-// run submits, kills and verifies.
 func (f *proveFlags) run(ctx context.Context, dir string, stderr io.Writer) (p *proof, err error) {
 	gw := &victim{dir: dir, stderr: stderr}
 	if err := gw.start(ctx, "127.0.0.1:0"); err != nil {
@@ -205,11 +204,7 @@ func (f *proveFlags) verify(ctx context.Context, log journal.Reader, p *proof) e
 	if err != nil {
 		return err
 	}
-	err = log.Read(ctx, first, func(pos uint64, envelope []byte) error {
-		e, err := journal.Decode(envelope)
-		if err != nil {
-			return fmt.Errorf("envelope %d: %w", pos, err)
-		}
+	err = log.Read(ctx, first, journal.Decoded(func(_ uint64, e journal.Envelope) error {
 		for r := range e.Records() {
 			p.Stored++
 			n := uint64(f.messages)
@@ -232,7 +227,7 @@ func (f *proveFlags) verify(ctx context.Context, log journal.Reader, p *proof) e
 			seen[n], newest[r.Client] = true, n
 		}
 		return nil
-	})
+	}))
 	for _, is := range seen {
 		if !is {
 			p.Lost++
@@ -268,7 +263,6 @@ type victim struct {
 	stdin  io.Closer // its EOF ends the child if this process dies
 }
 
-// start starts honed and waits until it serves.
 func (v *victim) start(ctx context.Context, listen string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -303,7 +297,6 @@ func (v *victim) start(ctx context.Context, listen string) error {
 	return nil
 }
 
-// kill ends the gateway with SIGKILL.
 func (v *victim) kill() {
 	if v.cmd == nil {
 		return
@@ -314,7 +307,6 @@ func (v *victim) kill() {
 	v.cmd = nil
 }
 
-// restart kills the gateway and starts it again on the same address.
 func (v *victim) restart(ctx context.Context) error {
 	v.kill()
 	return v.start(ctx, v.addr)

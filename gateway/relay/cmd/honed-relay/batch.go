@@ -123,11 +123,9 @@ func (b *batch) split(at []int, try func([]int) error) error {
 		return nil
 	}
 	err := try(still)
-	var no refusal
+	no, is := errors.AsType[refusal](err)
 	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &no):
+	case !is:
 		return err
 	case len(still) == 1:
 		b.refuse(still[0], no.reason)

@@ -201,7 +201,6 @@ func (m *message) row() []any {
 	return []any{[16]byte(m.log), int64(m.Number), m.Client, int64(m.Epoch), int64(m.Seq), time.UnixMilli(m.Time), attributes, m.Data}
 }
 
-// commit commits the transaction.
 func (p *postgres) commit(ctx context.Context, b *batch) error {
 	if p.tx == nil {
 		return nil
