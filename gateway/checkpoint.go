@@ -27,7 +27,6 @@ const (
 	partBytes         = journal.MaxEnvelope * 3 / 8
 )
 
-// beginCheckpoint begins a checkpoint.
 func (s *Server) beginCheckpoint() {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()

@@ -147,7 +147,6 @@ func (d *dialer) run(serve func(addr string) (welcomed bool, err error), judge f
 	}
 }
 
-// isFinal reports whether reconnecting cannot help.
 func isFinal(err error) bool {
 	return slices.ContainsFunc([]error{
 		ErrUnauthorised, ErrFenced, ErrExpired, ErrLevel, ErrRegressed, ErrGap, ErrHandshake, ErrTooMany, ErrDiverged, ErrNoReader, ErrShares, ErrAhead,
@@ -318,7 +317,6 @@ func (p *backoff) wait(ctx context.Context) {
 	sleep(ctx, p.now/2+rand.N(p.now/2))
 }
 
-// sleep waits for a time, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -154,7 +154,6 @@ func (t *sessions) settle(r *request, known *session, revoked bool, now int64) e
 	return nil
 }
 
-// welcome returns the welcome for a session.
 func (s *Server) welcome(r *request, known *session) welcome {
 	return welcome{
 		summed: known.summed && known.accepted == known.durable.Load(),

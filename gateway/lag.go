@@ -63,7 +63,6 @@ func (m *milestones) from(pos uint64) (milestone, bool) {
 	return m.marks[min(i, len(m.marks)-1)], true
 }
 
-// measureLags finds out how far each reader is behind.
 func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, int64)) error {
 	r := &s.readers
 	now := s.times()

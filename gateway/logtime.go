@@ -16,7 +16,6 @@ func (s *Server) readClock() (running int64) {
 	return s.clock.running
 }
 
-// times returns the clock of now.
 func (s *Server) times() clock {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()

@@ -287,7 +287,6 @@ func (q *queue) last() *pack {
 	return q.add()
 }
 
-// add adds a pack.
 func (q *queue) add() *pack {
 	var p *pack
 	if n := len(q.free); n > 0 {

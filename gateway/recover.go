@@ -117,7 +117,6 @@ func (s *Server) Trim(ctx context.Context, to uint64) error {
 	return s.Log.Trim(ctx, to)
 }
 
-// await waits for what the committer was asked for.
 func (s *Server) await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:

@@ -122,7 +122,6 @@ func (r *readers) needed(running int64) uint64 {
 	return first
 }
 
-// behind returns how many readers need a position before to.
 func (r *readers) behind(to uint64) (n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

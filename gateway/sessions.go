@@ -40,7 +40,6 @@ type session struct {
 	storedSum uint32 // like sum, up to durable; only the committer and recovery use it
 }
 
-// newSession returns a session without records.
 func newSession(client string, epoch uint64, seen int64) *session {
 	return &session{client: client, epoch: epoch, seen: seen, summed: true}
 }
@@ -153,7 +152,6 @@ func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err 
 	return l, h, nil
 }
 
-// refuse sends err to the client and closes the connection.
 func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
 	s.count.add(func(st *Stats) { st.Refused++ })
 	conn.Close()
@@ -278,7 +276,6 @@ func (known *session) fence(why error) {
 	}
 }
 
-// closed notes that a connection has ended.
 func (s *Server) closed(value any) {
 	if value == nil {
 		return
@@ -359,7 +356,6 @@ func (s *Server) Revoke() (ended int) {
 	return ended
 }
 
-// revoked reports whether the token that authenticated a client is no longer valid.
 func (s *Server) revoked(client string, l *link) bool {
 	if s.Tokens == nil {
 		return false

@@ -37,7 +37,6 @@ var timeBounds = [...]time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 }
 
-// appended notes how long the log took to store an envelope.
 func (st *Stats) appended(d time.Duration) {
 	i, _ := slices.BinarySearch(timeBounds[:], d)
 	st.Appends.Counts[i]++
@@ -100,7 +99,6 @@ func (s *Server) EngineStats() engine.Stats {
 	return sum(s.framed.Stats(), s.sockets.Stats().Stats)
 }
 
-// sum adds up the counters of two servers.
 func sum(a, b engine.Stats) engine.Stats {
 	addNumbers(reflect.ValueOf(&a).Elem(), reflect.ValueOf(b))
 	// Each server has its own limits, so the budgets add up.

@@ -46,7 +46,6 @@ type proof struct {
 	PerSecond    float64 `json:"acknowledged_per_second"`
 }
 
-// prove starts a gateway, submits messages to it, kills it meanwhile, and verifies the log.
 func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f proveFlags
 	flags, config := commandline.New("honed prove")
@@ -236,7 +235,6 @@ func (f *proveFlags) verify(ctx context.Context, log journal.Reader, p *proof) e
 	return err
 }
 
-// print prints the result, and returns an error unless the result is clean.
 func (p *proof) print(asJSON bool, stdout io.Writer) error {
 	if asJSON {
 		if err := json.NewEncoder(stdout).Encode(p); err != nil {

@@ -43,7 +43,6 @@ func answerReaders(srv *gateway.Server) http.HandlerFunc {
 	}
 }
 
-// answerSessions lists sessions, and forgets one.
 func answerSessions(srv *gateway.Server) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -85,7 +84,6 @@ func finish(w http.ResponseWriter, err error) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// writeReaderMetrics writes how far each reader is, for Prometheus.
 func writeReaderMetrics(w io.Writer, all []gateway.ReaderState) {
 	for _, m := range []struct {
 		name, help string
@@ -183,7 +181,6 @@ func action(verb string, args []string, actions ...string) (do, name string, res
 	return "", "", nil, wrong
 }
 
-// readers lists and changes the readers of a running honed.
 func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	do, name, args, err := action("readers", args, "list", "create", "move", "split", "remove")
 	if err != nil {
@@ -237,7 +234,6 @@ func listsAsJSON(flags *flag.FlagSet, do string) *bool {
 	return flags.Bool("json", false, "print a line of JSON for each")
 }
 
-// seen says that a client or reader is connected, or when it last was.
 func seen(connected bool, away time.Duration) string {
 	if connected {
 		return "now"
@@ -245,7 +241,6 @@ func seen(connected bool, away time.Duration) string {
 	return fmt.Sprintf("%v ago", away.Round(time.Second))
 }
 
-// sessions lists and forgets the sessions of a running honed.
 func sessions(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	do, name, args, err := action("sessions", args, "list", "forget")
 	if err != nil {

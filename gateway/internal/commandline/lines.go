@@ -19,8 +19,8 @@ type RecordLine struct {
 	Epoch      uint64              `json:"epoch"`
 	Seq        uint64              `json:"seq"`
 	Time       time.Time           `json:"time"`
-	Attributes []journal.Attribute `json:"attributes,omitempty"`
 	Data       []byte              `json:"data"`
+	Attributes []journal.Attribute `json:"attributes,omitempty"`
 }
 
 // LineOf returns what a record's line has of the record itself.

@@ -70,7 +70,6 @@ func (p *postgres) open(ctx context.Context) (own *gateway.Position, err error) 
 	return own, nil
 }
 
-// connect connects, and reads the position.
 func (p *postgres) connect(ctx context.Context) (err error) {
 	if p.conn, err = pgx.ConnectConfig(ctx, p.config); err != nil {
 		p.conn = nil
@@ -192,7 +191,6 @@ func (p *postgres) insert(ctx context.Context, b *batch, at []int) error {
 	return err
 }
 
-// row returns a message's values for columns.
 func (m *message) row() []any {
 	var attributes []byte
 	if len(m.Attributes) > 0 {

@@ -85,7 +85,6 @@ func (r *relay) relay(ctx context.Context) error {
 	}
 }
 
-// explain adds what an operator can do.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, gateway.ErrRegressed):
