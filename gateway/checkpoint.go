@@ -16,7 +16,8 @@ type saving struct {
 	begins uint64                // position of its first part; 0: that is not stored yet
 	next   func() (string, bool) // yields the clients that were there when it began; queue.mu is held
 	stop   func()
-	names  []string // that next has yielded and that are not stored yet
+	names  []string        // that next has yielded and that are not stored yet
+	states []journal.State // room for those of a part: garbage would have all sessions marked in the middle of a checkpoint
 }
 
 // The sizes of a part: it may be that large in an envelope of its own, and beside the records of a pack it has at least
@@ -99,8 +100,8 @@ func (s *Server) savePart(p *pack, envelope []byte) error {
 	if last {
 		part |= journal.Last
 	}
-	states, expired := s.statesNow(names, p)
-	if err := s.appendStates(part, begins, envelope, states, expired); err != nil {
+	expired := s.statesNow(names, p)
+	if err := s.appendStates(part, begins, envelope, v.states, expired); err != nil {
 		return err
 	}
 	if v.begins = begins; part&journal.First != 0 {
@@ -151,15 +152,16 @@ func (known *session) state(age int64, claim bool) journal.State {
 	}
 }
 
-// statesNow returns the states of clients' sessions once a pack is stored, and the sessions that have expired.
-func (s *Server) statesNow(names []string, p *pack) (states []journal.State, expired []*session) {
+// statesNow sets the states of a part to those of clients' sessions once a pack is stored. It returns the sessions that
+// have expired.
+func (s *Server) statesNow(names []string, p *pack) (expired []*session) {
 	newest := map[*session]*entry{}
 	for i := range p.entries {
 		if e := &p.entries[i]; e.records > 0 {
 			newest[e.session] = e
 		}
 	}
-	states = make([]journal.State, 0, len(names))
+	states := s.saving.states[:0]
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	now := s.readClock()
@@ -184,7 +186,8 @@ func (s *Server) statesNow(names []string, p *pack) (states []journal.State, exp
 		}
 		states = append(states, state)
 	}
-	return states, expired
+	s.saving.states = states
+	return expired
 }
 
 // appendStates stores states, with the clock, and forgets the expired sessions. They are

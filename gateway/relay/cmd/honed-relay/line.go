@@ -9,16 +9,17 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/journal"
 )
 
 // line is a message as JSON.
-type line = commandline.RecordLine
+type line = journal.RecordLine
 
 // key identifies a message whichever relay sends it, and however often.
 func (m *message) key() string { return fmt.Sprintf("%s/%d/%d", m.Client, m.Epoch, m.Seq) }
 
 func (m *message) line() line {
-	l := commandline.LineOf(&m.Record)
+	l := m.Message.Line()
 	l.Key, l.Number = m.key(), commandline.FormatNumber(m.Number)
 	return l
 }

@@ -1,0 +1,27 @@
+package journal
+
+import "time"
+
+// RecordLine is a record as a line of JSON, as docs/envelope.md and docs/relay.md describe it.
+type RecordLine struct {
+	Key        string      `json:"key,omitempty"`    // of a relay: the same whenever this message is sent
+	Pos        uint64      `json:"pos,omitempty"`    // of its envelope, in an export
+	Number     string      `json:"number,omitempty"` // that a reader gets
+	Client     string      `json:"client"`
+	Epoch      uint64      `json:"epoch"`
+	Seq        uint64      `json:"seq"`
+	Time       time.Time   `json:"time"`
+	Data       []byte      `json:"data"`
+	Attributes []Attribute `json:"attributes,omitempty"`
+}
+
+// Line returns what a record's line has of the record itself.
+func (r *Record) Line() RecordLine {
+	return RecordLine{Client: r.Client, Epoch: r.Epoch, Seq: r.Seq, Time: JSONTime(r.Time), Data: r.Data, Attributes: r.Attributes}
+}
+
+// JSONTime converts Unix milliseconds and clamps them to the years that JSON allows.
+func JSONTime(ms int64) time.Time {
+	const last = 253402300799999 // the end of the year 9999
+	return time.UnixMilli(min(max(ms, 0), last)).UTC()
+}
