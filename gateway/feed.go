@@ -286,7 +286,18 @@ func (s *Server) peek(ctx context.Context, from uint64, each func(pos uint64, e 
 	}); ok {
 		read = log.Peek
 	}
-	return read(ctx, from, journal.Decoded(each))
+	return read(ctx, from, decoded(each))
+}
+
+// decoded returns a function for Read that calls each with what DecodeAt returns.
+func decoded(each func(pos uint64, e journal.Envelope) error) func(pos uint64, envelope []byte) error {
+	return func(pos uint64, envelope []byte) error {
+		e, err := journal.DecodeAt(pos, envelope)
+		if err != nil {
+			return err
+		}
+		return each(pos, e)
+	}
 }
 
 // missing returns the position behind envelopes that a read has not found, and why they are gone; 0: err is another

@@ -132,7 +132,7 @@ func (s *Server) await(ctx context.Context, done <-chan error) error {
 // before; 0: none. The last envelope that can be read has it.
 func (s *Server) newestCheckpoint(ctx context.Context, first, before uint64) (base uint64, err error) {
 	for pos := before - 1; pos >= first && pos > 0; pos-- {
-		err := s.Log.Read(ctx, pos, journal.Decoded(func(_ uint64, e journal.Envelope) error {
+		err := s.Log.Read(ctx, pos, decoded(func(_ uint64, e journal.Envelope) error {
 			base = e.Base
 			return errFound
 		}))
@@ -201,7 +201,7 @@ func (s *Server) acceptLosses(all []*journal.Damage, buried map[uint64]bool) err
 // was trimmed.
 func (s *Server) markLosses(ctx context.Context, first uint64, beginning bool) error {
 	last := map[*session]uint64{}
-	err := journal.ReadPast(ctx, s.Log, first, journal.Decoded(func(_ uint64, e journal.Envelope) error {
+	err := journal.ReadPast(ctx, s.Log, first, decoded(func(_ uint64, e journal.Envelope) error {
 		for r := range e.Records() {
 			known := s.sessions.byClient[r.Client]
 			if known == nil || known.epoch != r.Epoch {
@@ -345,7 +345,7 @@ func Check(ctx context.Context, log journal.Reader, each func(journal.Record) er
 		}
 		return nil
 	}
-	err = journal.ReadKept(ctx, log, c.First, journal.Decoded(func(pos uint64, e journal.Envelope) error {
+	err = journal.ReadKept(ctx, log, c.First, decoded(func(pos uint64, e journal.Envelope) error {
 		if pos > at { // a running server has trimmed what was there
 			clear(last)
 			whole = false

@@ -240,17 +240,6 @@ type Range struct{ First, Last uint64 }
 // Has reports whether all positions of d are in the range.
 func (r Range) Has(d *Damage) bool { return r.First > 0 && r.First <= d.First && d.Last <= r.Last }
 
-// Decoded returns a function for Read that calls each with what DecodeAt returns.
-func Decoded(each func(pos uint64, e Envelope) error) func(pos uint64, envelope []byte) error {
-	return func(pos uint64, envelope []byte) error {
-		e, err := DecodeAt(pos, envelope)
-		if err != nil {
-			return err
-		}
-		return each(pos, e)
-	}
-}
-
 // ReadPast is Reader.Read, but goes on after lost envelopes once it has called lost.
 func ReadPast(ctx context.Context, log Reader, from uint64, each func(pos uint64, envelope []byte) error, lost func(*Damage) error) error {
 	for {

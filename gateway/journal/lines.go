@@ -15,13 +15,7 @@ type RecordLine struct {
 	Attributes []Attribute `json:"attributes,omitempty"`
 }
 
-// Line returns what a record's line has of the record itself.
-func (r *Record) Line() RecordLine {
-	return RecordLine{Client: r.Client, Epoch: r.Epoch, Seq: r.Seq, Time: JSONTime(r.Time), Data: r.Data, Attributes: r.Attributes}
-}
-
-// JSONTime converts Unix milliseconds and clamps them to the years that JSON allows.
-func JSONTime(ms int64) time.Time {
-	const last = 253402300799999 // the end of the year 9999
-	return time.UnixMilli(min(max(ms, 0), last)).UTC()
+// Line returns what a record's line has of the record itself, with its time as JSON allows it.
+func (r *Record) Line(at time.Time) RecordLine {
+	return RecordLine{Client: r.Client, Epoch: r.Epoch, Seq: r.Seq, Time: at, Data: r.Data, Attributes: r.Attributes}
 }

@@ -72,7 +72,7 @@ var errLost = errors.New("envelopes of the log are lost")
 func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writer) error {
 	return eachLine(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e journal.Envelope) error {
 		for r := range e.Records() {
-			line := r.Line()
+			line := r.Line(commandline.JSONTime(r.Time))
 			line.Pos = pos
 			if err := out.Encode(line); err != nil {
 				return err
@@ -93,9 +93,9 @@ func entriesOf(e journal.Envelope) (all []entryLine) {
 	for s := range e.States() {
 		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, RecordsLost: s.RecordsLost, Instance: s.Instance}
 		if s.Claim {
-			line.Claimed = journal.JSONTime(s.Seen)
+			line.Claimed = commandline.JSONTime(s.Seen)
 		} else {
-			line.Seen = journal.JSONTime(s.Seen)
+			line.Seen = commandline.JSONTime(s.Seen)
 		}
 		if s.Summed {
 			line.Sum = &s.Sum
@@ -112,7 +112,7 @@ func entriesOf(e journal.Envelope) (all []entryLine) {
 		all = append(all, entryLine{Trimmed: to})
 	}
 	for c := range e.Clocks() {
-		all = append(all, entryLine{Clock: journal.JSONTime(c.Time), Highest: c.Highest, Running: c.Running, Since: c.Since})
+		all = append(all, entryLine{Clock: commandline.JSONTime(c.Time), Highest: c.Highest, Running: c.Running, Since: c.Since})
 	}
 	for p := range e.Positions() {
 		number := commandline.FormatNumber(p.Number)

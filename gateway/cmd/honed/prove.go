@@ -203,7 +203,11 @@ func (f *proveFlags) verify(ctx context.Context, log journal.Reader, p *proof) e
 	if err != nil {
 		return err
 	}
-	err = log.Read(ctx, first, journal.Decoded(func(_ uint64, e journal.Envelope) error {
+	err = log.Read(ctx, first, func(pos uint64, envelope []byte) error {
+		e, err := journal.DecodeAt(pos, envelope)
+		if err != nil {
+			return err
+		}
 		for r := range e.Records() {
 			p.Stored++
 			n := uint64(f.messages)
@@ -226,7 +230,7 @@ func (f *proveFlags) verify(ctx context.Context, log journal.Reader, p *proof) e
 			seen[n], newest[r.Client] = true, n
 		}
 		return nil
-	}))
+	})
 	for _, is := range seen {
 		if !is {
 			p.Lost++

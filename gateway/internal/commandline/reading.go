@@ -79,6 +79,12 @@ func ParseNumber(text string) (uint64, error) {
 	return pos<<16 | index, err
 }
 
+// JSONTime converts Unix milliseconds and clamps them to the years that JSON allows.
+func JSONTime(ms int64) time.Time {
+	const last = 253402300799999 // the end of the year 9999
+	return time.UnixMilli(min(max(ms, 0), last)).UTC()
+}
+
 // Prepare checks the name and sets up the Reader, once the flags are parsed. name is the flag for the Reader's name.
 func (f *Reading) Prepare(name string) (err error) {
 	if !regexp.MustCompile(`^[!-~]{1,64}$`).MatchString(f.Reader.Name) { // the Reader would panic

@@ -19,7 +19,7 @@ type line = journal.RecordLine
 func (m *message) key() string { return fmt.Sprintf("%s/%d/%d", m.Client, m.Epoch, m.Seq) }
 
 func (m *message) line() line {
-	l := m.Message.Line()
+	l := m.Line(commandline.JSONTime(m.Time))
 	l.Key, l.Number = m.key(), commandline.FormatNumber(m.Number)
 	return l
 }
