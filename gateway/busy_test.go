@@ -228,3 +228,21 @@ func TestCheckpointOfLongNames(t *testing.T) {
 		t.Errorf("%d clients", n)
 	}
 }
+
+// TestCheckpointYields: of two servers for which a checkpoint is due at once, the one that comes second writes none.
+func TestCheckpointYields(t *testing.T) {
+	var memory Memory
+	crowd(t, &memory, 10)
+	up := recovered(t, &Server{Log: views(&memory)(), Shared: true})
+	up.beginCheckpoint()
+	for _, part := range []journal.Part{0, journal.First} {
+		var e journal.Encoder
+		e.BeginCheckpoint(part, 0, nil)
+		_, err := memory.Append(t.Context(), e.Bytes())
+		must(t, err)
+		must(t, up.followOthers())
+		if up.yield(); (up.saving == nil) != (part == journal.First) {
+			t.Errorf("another server has stored part %d: %v", part, up.saving)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 // saving is a checkpoint that the committer writes a part at a time. Whatever comes between its parts says more than
 // they do.
 type saving struct {
+	since  int                   // s.since.envelopes when it began
 	begins uint64                // position of its first part; 0: that is not stored yet
 	next   func() (string, bool) // yields the clients that were there when it began; queue.mu is held
 	stop   func()
@@ -31,7 +32,7 @@ const (
 func (s *Server) beginCheckpoint() {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	s.saving = &saving{}
+	s.saving = &saving{since: s.since.envelopes}
 	s.saving.next, s.saving.stop = iter.Pull(maps.Keys(s.sessions.byClient))
 }
 
@@ -72,7 +73,15 @@ func (s *Server) save() error {
 // rides reports whether the next part of a checkpoint goes into the envelope of a pack, so that no record waits for an
 // append more. That takes room: there is none in a large envelope, nor in a full log.
 func (s *Server) rides(p *pack) bool {
+	s.yield()
 	return s.saving != nil && p.count > 0 && p.bytes < journal.MaxEnvelope/2 && !s.full.Load()
+}
+
+// yield abandons a checkpoint of which nothing is stored yet if another server has begun one meanwhile.
+func (s *Server) yield() {
+	if v := s.saving; v != nil && v.begins == 0 && s.since.envelopes < v.since {
+		s.abandon()
+	}
 }
 
 // savePart stores the next part of a checkpoint, and with it an envelope of a pack, unless that is empty. It forgets

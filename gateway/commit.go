@@ -28,6 +28,7 @@ func (s *Server) commit() {
 			break
 		}
 		err := s.store(p, &acks)
+		s.yield()
 		switch {
 		case err != nil:
 		case s.saving != nil && !p.saved:
