@@ -21,8 +21,8 @@ type saving struct {
 	states []journal.State // room for those of a part: garbage would have all sessions marked in the middle of a checkpoint
 }
 
-// The sizes of a part: it may be that large in an envelope of its own, and beside the records of a pack it has at least
-// statesBeside sessions, which take about 2 ms to collect and to encode.
+// The sizes of a part: after or beside a small pack it has statesBeside sessions, which take about 2 ms to collect and to
+// encode, so that what comes meanwhile does not wait longer.
 const (
 	statesPerEnvelope = 4000
 	statesBeside      = 1000
@@ -58,16 +58,17 @@ func (s *Server) checkpoint() error {
 	s.abandon()
 	s.beginCheckpoint()
 	for s.saving != nil {
-		if err := s.save(); err != nil {
+		if err := s.save(&pack{bytes: journal.MaxEnvelope}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// save writes the next part of a checkpoint into an envelope of its own. Only the committer may call it.
-func (s *Server) save() error {
-	return s.untilFirst(func() error { return s.savePart(&pack{}, nil) })
+// save writes the next part of a checkpoint into an envelope of its own, which follows a pack. Only the committer may
+// call it.
+func (s *Server) save(p *pack) error {
+	return s.untilFirst(func() error { return s.savePart(p, nil) })
 }
 
 // rides reports whether the next part of a checkpoint goes into the envelope of a pack, so that no record waits for an
@@ -87,10 +88,8 @@ func (s *Server) yield() {
 // savePart stores the next part of a checkpoint, and with it an envelope of a pack, unless that is empty. It forgets
 // expired sessions. Only the committer may call it: then session.durable matches the log, up to the pack.
 func (s *Server) savePart(p *pack, envelope []byte) error {
-	v, part, most := s.saving, journal.Part(0), statesPerEnvelope
-	if len(envelope) > 0 { // as large as the pack, so that checkpoints keep up with the log
-		most = min(max(p.bytes/(2*stateBytes), statesBeside), most)
-	}
+	v, part := s.saving, journal.Part(0)
+	most := min(max(p.bytes/(2*stateBytes), statesBeside), statesPerEnvelope) // so that checkpoints keep up with the log
 	s.queue.mu.Lock()
 	superseded := v.begins > 0 && v.begins < s.queue.base // another server's newer one is complete
 	names, last := v.part(most)

@@ -32,8 +32,8 @@ func (s *Server) commit() {
 		switch {
 		case err != nil:
 		case s.saving != nil && !p.saved:
-			if err = s.save(); err == nil && s.saving != nil && p.bytes >= journal.MaxEnvelope/2 {
-				err = s.save() // or else too much comes in between
+			if err = s.save(p); err == nil && s.saving != nil && p.bytes >= journal.MaxEnvelope/2 {
+				err = s.save(p) // or else too much comes in between
 			}
 		case s.saving == nil && s.checkpointDue(p):
 			s.beginCheckpoint()
