@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -94,6 +95,8 @@ func (v *visitor) judge(line string) error {
 	switch {
 	case err != nil && v.told:
 		return fmt.Errorf("the second refusal is %q", line)
+	case err != nil && !slices.Contains(reasonNames[:], line):
+		return fmt.Errorf("a line %q", line)
 	case err != nil: // it ends what is asked from here on
 		v.told = true
 		for id, w := range v.owed {
