@@ -158,6 +158,9 @@ func TestDoubtsStandBehindTheFigures(t *testing.T) {
 	WriteText(&b, "a server", m.plan, m.result(), nil)
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	figures := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "latency") })
+	if !strings.HasPrefix(lines[1], "target") {
+		t.Errorf("the second line is %q", lines[1])
+	}
 	for i, line := range lines {
 		if doubt := strings.HasPrefix(line, "INVALID") || strings.HasPrefix(line, "WARNING"); doubt != (i == 0 || i >= len(lines)-3) || doubt && i > 0 && i < figures {
 			t.Errorf("line %d of %d: %q", i, len(lines), line)
