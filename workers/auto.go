@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -65,10 +66,13 @@ type machine struct {
 type pilot struct {
 	climb   climb
 	machine func() machine
-	timer   *time.Timer
-	fresh   bool // the next sample starts a window; guarded by the crew's lock
+	epoch   time.Time
+	due     atomic.Int64 // when the next sample is due, in nanoseconds since epoch
 
-	// Used by the timer's function alone:
+	// Guarded by the crew's lock:
+	timer        *time.Timer
+	last         time.Time // when the last sample was taken
+	fresh        bool      // the next sample starts a window
 	began        time.Time
 	done         int64
 	cpu          time.Duration
@@ -76,7 +80,6 @@ type pilot struct {
 	inUse, crowd int
 	doubt        bool // the next sample confirms or corrects the last one
 	sum          struct{ busy, waiting, runnable, bound int }
-	samples      [1]metrics.Sample
 
 	mu  sync.Mutex
 	log []Decision // ring buffer once it is full
@@ -95,10 +98,9 @@ func newPilot(o AutoOptions) *pilot {
 	if o.Start <= 0 {
 		o.Start = 2 * procs
 	}
-	p := &pilot{climb: climb{
+	p := &pilot{epoch: time.Now(), climb: climb{
 		min: o.Min, max: o.Max, limit: min(max(o.Min, o.Start), o.Max), stride: widest,
 	}}
-	p.samples[0].Name = "/sched/goroutines/runnable:goroutines"
 	p.machine = p.look
 	return p
 }
@@ -109,25 +111,23 @@ func (p *pilot) look() machine {
 	if cpu, known := processTime(); known {
 		m.cpu = cpu
 	}
-	metrics.Read(p.samples[:])
-	if v := p.samples[0].Value; v.Kind() == metrics.KindUint64 {
+	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
+	metrics.Read(samples)
+	if v := samples[0].Value; v.Kind() == metrics.KindUint64 {
 		m.runnable = int(v.Uint64())
 	}
 	return m
 }
 
-// begin starts sampling, until the crew is idle; the crew's lock is held.
-func (p *pilot) begin(observe func()) {
-	p.fresh = true
-	if p.timer == nil {
-		p.timer = time.AfterFunc(look, observe)
-	} else {
-		p.timer.Reset(look)
+// claim returns the time and the state of the machine, if a sample has been due for at least late
+// and nobody else takes it. A claim lapses, because its goroutine may have to wait for a processor.
+func (p *pilot) claim(late time.Duration) (at time.Time, m machine) {
+	due, now := p.due.Load(), int64(time.Since(p.epoch))
+	if now-int64(late) < due || !p.due.CompareAndSwap(due, now+int64(look)) {
+		return at, m
 	}
+	return time.Now(), p.machine()
 }
-
-// end stops sampling, and reports whether it stopped the timer; the crew's lock is held.
-func (p *pilot) end() bool { return p.timer.Stop() }
 
 // census samples the counters; mu is held.
 func (c *crew[T]) census() census {
@@ -140,31 +140,61 @@ func (c *crew[T]) census() census {
 	}
 }
 
-// observe takes one sample. If many goroutines wait for processors, the same tick may have
-// woken them, and it looks again when they have had time to run. It does not yield instead:
-// the queue behind which Gosched waits is hardly served while hundreds of tasks compute.
+// observe is the timer's function.
 func (c *crew[T]) observe() {
+	at, m := c.pilot.claim(0)
+	c.mu.Lock()
+	c.sample(at, m)
+	c.exit() // unlocks
+}
+
+// sample takes one sample, of a claim; mu is held. If many goroutines wait for processors, the same
+// tick may have woken them, and it samples again when they have had time to run. It does not yield
+// instead: the queue behind which Gosched waits is hardly served while hundreds of tasks compute.
+func (c *crew[T]) sample(at time.Time, m machine) {
 	p := c.pilot
-	c.mu.Lock()
-	now, fresh := c.census(), p.fresh
-	c.mu.Unlock()
-	m, limit, wait := p.machine(), now.limit, again
-	if p.doubt = !p.doubt && now.inUse > m.procs && 4*m.runnable > now.inUse; !p.doubt {
-		limit = p.see(time.Now(), now, m, fresh)
-		wait = look + rand.N(look/4) // jitter: avoids lockstep with tasks that use timers
+	if !c.observed || at.Before(p.last) {
+		return // not claimed, or too late
 	}
-	c.mu.Lock()
-	p.fresh = fresh && p.doubt
-	if limit != now.limit && c.limit == now.limit { // otherwise Resize was called just now
-		c.setLimit(limit)
-	}
-	if c.ended || now.busy+now.waiting == 0 && c.started == now.done && c.queued == 0 {
-		c.observed = false
-		c.exit() // unlocks
+	if time.Since(at) > look { // it has waited for the lock
+		c.sampleIn(again)
 		return
 	}
-	p.timer.Reset(wait)
-	c.mu.Unlock()
+	p.last = at
+	now, wait := c.census(), again
+	if p.doubt = !p.doubt && now.inUse > m.procs && 4*m.runnable > now.inUse; !p.doubt {
+		if limit := p.see(at, now, m, p.fresh); limit != c.limit {
+			c.setLimit(limit)
+		}
+		p.fresh = false
+		wait = look + rand.N(look/4) // jitter: avoids lockstep with tasks that use timers
+	}
+	if c.ended || now.busy+now.waiting == 0 && c.started == now.done && c.queued == 0 {
+		c.stopSampling()
+		return
+	}
+	c.sampleIn(wait)
+}
+
+// sampleIn sets the timer; mu is held.
+func (c *crew[T]) sampleIn(wait time.Duration) {
+	p := c.pilot
+	p.due.Store(int64(time.Since(p.epoch) + wait))
+	if p.timer == nil {
+		p.timer = time.AfterFunc(wait, c.observe)
+	} else if p.timer.Reset(wait) {
+		return // is counted
+	}
+	c.running++
+}
+
+// stopSampling ends sampling until there are tasks; mu is held.
+func (c *crew[T]) stopSampling() {
+	c.observed = false
+	c.pilot.due.Store(math.MaxInt64)
+	if c.pilot.timer.Stop() {
+		c.running--
+	}
 }
 
 // see adds one sample to the window, and returns the new limit.

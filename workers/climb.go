@@ -112,7 +112,7 @@ type step struct {
 func (c *climb) next(w window) step {
 	c.growIn, c.shrinkIn = max(0, c.growIn-w.took), max(0, c.shrinkIn-w.took)
 	crowded := w.inUse > w.procs && 4*w.crowd > w.inUse
-	jammed := crowded && 2*w.crowd > w.inUse && c.shrinkIn == 0 // half of the workers wait for processors
+	jammed := crowded && 2*w.crowd > w.inUse && (c.shrinkIn == 0 || !c.wary) // half of the workers wait for processors
 	if c.trial != Hold {
 		at := c.limit
 		if jammed && c.trial != Contended {
@@ -138,7 +138,7 @@ func (c *climb) next(w window) step {
 	case w.bound && !crowded && w.cpu < full && c.limit < c.max && c.growIn == 0:
 		tasks := int(w.busy + w.waiting) // more workers than tasks would be idle
 		return c.try(Backlog, min(more, max(tasks, c.scaled(strides[0].factor))), w)
-	case c.limit <= c.min || c.shrinkIn > 0:
+	case c.limit <= c.min || c.shrinkIn > 0 && !jammed:
 	case crowded:
 		return c.try(Contended, fewer, w)
 	case w.bound && (c.limit > w.procs || w.cpu*float64(w.procs) < 0.8*float64(c.limit)): // otherwise fewer would leave processors idle

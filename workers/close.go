@@ -23,9 +23,8 @@ func (c *crew[T]) close(ctx context.Context) error {
 			c.ticking = false
 			c.running--
 		}
-		if c.observed && c.pilot.end() {
-			c.observed = false
-			c.running--
+		if c.observed {
+			c.stopSampling()
 		}
 		c.staff() // idle workers have ended, and one may have been about to wake
 		c.settleEnd()

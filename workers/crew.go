@@ -66,7 +66,7 @@ type entry[T any] struct {
 	watch *watch[T] // of its context, or nil
 }
 
-// worker is one goroutine. It owns working, job and shift; the lock guards the rest.
+// worker is one goroutine. It owns turn, working, job and shift; the lock guards the rest.
 type worker[T any] struct {
 	crew    *crew[T]
 	wake    chan struct{} // capacity 1
@@ -74,6 +74,7 @@ type worker[T any] struct {
 	sent    bool // dismissed: it was idle, and no longer counts
 	idleAt  int  // tick at which it became idle
 	working bool // it runs a job
+	turn    uint // how often it has asked for a task
 	job     T
 	shift   shift
 	hand    hand[T]
@@ -170,9 +171,8 @@ func (c *crew[T]) push(level int, e entry[T]) {
 	c.queues[level].push(e)
 	c.queued++
 	if c.pilot != nil && !c.observed {
-		c.observed = true
-		c.running++
-		c.pilot.begin(c.observe)
+		c.observed, c.pilot.fresh = true, true
+		c.sampleIn(look)
 	}
 }
 
@@ -231,8 +231,16 @@ func (w *worker[T]) next() bool {
 		w.working, w.job = true, job
 		return true
 	}
+	var at time.Time
+	var m machine
+	if w.turn++; c.pilot != nil && w.turn%4 == 0 { // the clock is slow to read on some machines
+		at, m = c.pilot.claim(look) // while hundreds of tasks compute, the timer's function waits seconds for a processor
+	}
 	c.mu.Lock()
 	w.working = false
+	if !at.IsZero() {
+		c.sample(at, m)
+	}
 	looked := false
 	for !w.sent {
 		c.recall()
