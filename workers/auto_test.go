@@ -233,6 +233,70 @@ func TestGrowthKeepsWhatIsUsed(t *testing.T) {
 	}
 }
 
+// While hundreds of tasks compute, the timer's function waits for a processor, and workers sample.
+func TestWorkersTakeOverdueSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Options{Limit: Auto(AutoOptions{Max: 1})})
+		c, looks, hold := p.crew, 0, make(chan struct{})
+		c.pilot.machine = func() machine { looks++; return machine{procs: procs} }
+		p.Go(t.Context(), func() { <-hold })
+		synctest.Wait()
+		c.mu.Lock()
+		c.pilot.timer.Stop()
+		c.running--
+		c.sample(time.Now().Add(-2*look), machine{}) // has waited for the lock
+		if c.pilot.due.Load() != int64(time.Since(c.pilot.epoch)+again) || !c.pilot.last.IsZero() {
+			t.Error("an old sample was used, or is not repeated soon")
+		}
+		c.pilot.timer.Stop()
+		c.running--
+		c.mu.Unlock()
+		<-time.After(2 * look)
+		for range 20 {
+			p.Go(t.Context(), func() {})
+		}
+		close(hold)
+		synctest.Wait()
+		if looks != 1 {
+			t.Errorf("%d samples, want 1", looks)
+		}
+		<-time.After(time.Minute)
+		if looks != 2 {
+			t.Errorf("%d samples, want another one, which finds the pool idle", looks)
+		}
+		if err := p.Close(t.Context()); err != nil || c.running != 0 {
+			t.Errorf("%v, %d goroutines and timers are left", err, c.running)
+		}
+	})
+}
+
+// One goroutine takes a sample; if it has to wait for a processor, another one.
+func TestClaimLapses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPilot(AutoOptions{})
+		for i, late := range []time.Duration{0, 0, look} {
+			if at, _ := p.claim(late); at.IsZero() != (i > 0) {
+				t.Errorf("claim %d: %v", i, at)
+			}
+		}
+		<-time.After(2 * look)
+		if at, _ := p.claim(look); at.IsZero() {
+			t.Error("the claim has not lapsed")
+		}
+	})
+}
+
+// Workers that were worth it for tasks that wait are not kept because of that for tasks that compute.
+func TestCrowdEndsThePauseAfterGrowth(t *testing.T) {
+	for _, wary := range []bool{false, true} {
+		c := climb{min: 1, max: 1000, limit: 512, stride: widest, shrinkIn: pause, wary: wary}
+		c.next(window{took: shortest, done: 100, procs: procs, busy: 512, inUse: 512, cpu: 1, crowd: 500})
+		if fell := c.trial == Contended && c.limit == 16; fell == wary {
+			t.Errorf("a trial of fewer has failed before: %v, but the limit is %d", wary, c.limit)
+		}
+	}
+}
+
 // BenchmarkLook is the cost of one sample, of which there are 50 a second.
 func BenchmarkLook(b *testing.B) {
 	p := newPilot(AutoOptions{})

@@ -180,6 +180,24 @@ func TestComputingLetsGoOfWorkers(t *testing.T) {
 	}
 }
 
+// And at once, also after a limit that has just grown.
+func TestComputingAfterWaiting(t *testing.T) {
+	for seed := range uint64(20) {
+		p := newPilotage(kind{cpu: 0.000001, wait: 0.005, tasks: 700}, seed)
+		for p.limit < 600 {
+			p.steer(p.now + look.Seconds())
+		}
+		p.become(kind{cpu: 0.001, tasks: 700})
+		from := p.now
+		for p.limit > 2*procs+8 {
+			p.steer(p.now + look.Seconds())
+		}
+		if took := p.now - from; took > 0.5 {
+			t.Errorf("seed %d: after %.2f s\n%s", seed, took, p.story())
+		}
+	}
+}
+
 // gradient2 adds a queue to its limit in every round: at a load that is modest except for
 // moments, it grew without end (Netflix/concurrency-limits #134).
 func TestNetflix134NoDriftAtModestOverload(t *testing.T) {
