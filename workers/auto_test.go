@@ -242,13 +242,11 @@ func TestWorkersTakeOverdueSamples(t *testing.T) {
 		p.Go(t.Context(), func() { <-hold })
 		synctest.Wait()
 		c.mu.Lock()
-		c.pilot.timer.Stop()
-		c.running--
-		c.sample(time.Now().Add(-2*look), machine{}) // has waited for the lock
+		c.sample(time.Now().Add(-2*look), machine{}) // has waited for the lock, and replaces the timer's next call
 		if c.pilot.due.Load() != int64(time.Since(c.pilot.epoch)+again) || !c.pilot.last.IsZero() {
 			t.Error("an old sample was used, or is not repeated soon")
 		}
-		c.pilot.timer.Stop()
+		c.pilot.timer.Stop() // as if its function waited
 		c.running--
 		c.mu.Unlock()
 		<-time.After(2 * look)
