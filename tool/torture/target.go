@@ -33,6 +33,8 @@ type target struct {
 	hash       maphash.Seed
 	known      answer       // nothing until it is learnt
 	withMarks  answer       // the same, of requests with a mark
+	http2      bool         // it serves the good request over HTTP/2 as well
+	known2     [2]answer    // of which this is known: without a mark, and with one
 	marks      bool         // every other client has a mark
 	turn       atomic.Int64 // of clients
 }
@@ -97,12 +99,32 @@ func (t *target) Bare(ctx context.Context) (net.Conn, error) {
 	if err != nil || t.tls == nil {
 		return nc, err
 	}
-	secured := tls.Client(nc, t.tls)
+	return secure(ctx, nc, t.tls)
+}
+
+func secure(ctx context.Context, nc net.Conn, config *tls.Config) (*tls.Conn, error) {
+	secured := tls.Client(nc, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		nc.Close()
 		return nil, err
 	}
 	return secured, nil
+}
+
+// HTTP2 opens a connection for HTTP/2, with TLS's ALPN or prior knowledge, on which nothing has been sent.
+func (t *target) HTTP2(ctx context.Context) (net.Conn, error) {
+	nc, err := t.Plain(ctx)
+	if err != nil || t.tls == nil {
+		return nc, err
+	}
+	config := t.tls.Clone()
+	config.NextProtos = []string{"h2"}
+	secured, err := secure(ctx, nc, config)
+	if err == nil && secured.ConnectionState().NegotiatedProtocol != "h2" {
+		nc.Close()
+		return nil, errNoHTTP2
+	}
+	return secured, err
 }
 
 // open opens a connection for c within a time.
@@ -127,17 +149,30 @@ func (t *target) conn() *Conn {
 	return c
 }
 
+// conn2 is conn for HTTP/2.
+func (t *target) conn2() *Conn {
+	c := &Conn{target: t, http2: true}
+	c.renew(t.marks && t.turn.Add(1)%2 == 0)
+	return c
+}
+
 // renew forgets what was asked, and asks with a mark from now on, or without.
 func (c *Conn) renew(marked bool) {
 	t := c.target
 	if !marked {
 		c.mark, c.known, c.codec, c.content, c.size = "", &t.known, t.Caller(), t.content, t.size
+		if c.http2 {
+			c.known, c.codec = &t.known2[0], newCodec2(t, t.Target)
+		}
 		return
 	}
 	c.mark, c.known = rand.Text()[:len(unmarked)], &t.withMarks
 	to, content := t.marked(c.mark)
 	c.codec, c.content = to.Caller(), content
 	c.size = len(to.Caller().AppendRequest(nil, 1, content))
+	if c.http2 {
+		c.known, c.codec = &t.known2[1], newCodec2(t, to)
+	}
 }
 
 // unmarked stands for a client's mark in what is known of answers, and in the request that the user gave

@@ -1,0 +1,139 @@
+package torture
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// input2 is a request that is not quite right. Each change of the good one begins with what it does to a
+// field: '-' removes it, '=' replaces it, '^' puts it before all, and '+' behind.
+type input2 struct {
+	name, section string // of RFC 9113
+	accepted      ruling // of a server that takes it for a good one
+	changes       []string
+}
+
+var inputs2 = []input2{
+	{"a name in upper case", "8.2.1", lenient, []string{"+X-Upper|a"}},
+	{"a space in a name", "8.2.1", lenient, []string{"+x y|a"}},
+	{"a colon in a name", "8.2.1", lenient, []string{"+x:y|a"}},
+	{"an empty name", "8.2.1", lenient, []string{"+|a"}},
+	{"CR LF in a name", "8.2.1", wrong, []string{"+x: a\r\ny|b"}},
+	{"CR LF in a value", "8.2.1", wrong, []string{"+x|a\r\ny: b"}},
+	{"LF in a value", "8.2.1", wrong, []string{"+x|a\ny: b"}},
+	{"NUL in a value", "8.2.1", wrong, []string{"+x|a\x00b"}},
+	{"a value that begins with a space", "8.2.1", lenient, []string{"+x| a"}},
+	{"Connection", "8.2.2", lenient, []string{"+connection|x"}},
+	{"Transfer-Encoding", "8.2.2", wrong, []string{"+transfer-encoding|chunked"}},
+	{"TE: gzip", "8.2.2", lenient, []string{"+te|gzip"}},
+	{"TE: trailers", "8.2.2", right, []string{"+te|trailers"}},
+	{"Upgrade", "8.2.2", lenient, []string{"+upgrade|h2c"}},
+	{"an unknown pseudo-header", "8.3", lenient, []string{"^:unknown|a"}},
+	{":status in a request", "8.3", lenient, []string{"^:status|200"}},
+	{"a pseudo-header behind a field", "8.3", lenient, []string{"-:scheme", "+:scheme|http"}},
+	{"two :path", "8.3", lenient, []string{"^:path|/other"}},
+	{"two :authority", "8.3", lenient, []string{"^:authority|other"}},
+	{"no :method", "8.3.1", lenient, []string{"-:method"}},
+	{"no :scheme", "8.3.1", lenient, []string{"-:scheme"}},
+	{"no :path", "8.3.1", lenient, []string{"-:path"}},
+	{"an empty :path", "8.3.1", lenient, []string{"=:path|"}},
+	{"a :path without a slash", "8.3.1", lenient, []string{"=:path|other"}},
+	{"CR LF in :path", "8.3.1", wrong, []string{"=:path|/ HTTP/1.1\r\nx: y\r\n\r\nGET /"}},
+	{"a space in :method", "8.3.1", lenient, []string{"=:method|GET / HTTP/1.1"}},
+	{"CR LF in :method", "8.3.1", wrong, []string{"=:method|GET / HTTP/1.1\r\nx:"}},
+	{"CR LF in :authority", "8.3.1", wrong, []string{"=:authority|a\r\nx: y"}},
+	{"a user in :authority", "8.3.1", lenient, []string{"=:authority|user@host"}},
+	{"a Host other than :authority", "8.3.1", lenient, []string{"+host|other"}},
+	{"a length without a body", "8.1.1", lenient, []string{"+content-length|5"}},
+	{"two lengths", "8.1.1", lenient, []string{"+content-length|0", "+content-length|5"}},
+	{"a length that is not a number", "8.1.1", lenient, []string{"+content-length|-1"}},
+	{"CONNECT", "8.5", right, []string{"=:method|CONNECT", "-:scheme", "-:path"}},
+	{"CONNECT with a :path", "8.5", lenient, []string{"=:method|CONNECT"}},
+	{"CONNECT to nobody", "8.5", lenient, []string{"=:method|CONNECT", "-:scheme", "-:path", "-:authority"}},
+	{"CONNECT with a :protocol that is not offered", "8.5", lenient, []string{"=:method|CONNECT", "^:protocol|websocket"}},
+}
+
+// apply returns the good request with the changes.
+func (in *input2) apply(good []field) []field {
+	good = slices.Clone(good)
+	for _, change := range in.changes {
+		name, value, _ := strings.Cut(change[1:], "|")
+		at := slices.IndexFunc(good, func(f field) bool { return f.Name == name })
+		switch change[0] {
+		case '-':
+			good = slices.Delete(good, at, at+1)
+		case '=':
+			good[at].Value = value
+		case '^':
+			good = slices.Insert(good, 0, field{Name: name, Value: value})
+		default:
+			good = append(good, field{Name: name, Value: value})
+		}
+	}
+	return good
+}
+
+// malformed2 sends each input with a good request behind it, on a connection of its own.
+func malformed2(ctx context.Context, a *Arena) Finding {
+	web := newCodec2(a.target, a.target.Target)
+	web.fields = slices.DeleteFunc(web.fields, func(f field) bool { return f.Name == ":method" || f.Name == "content-length" })
+	good := slices.Insert(web.fields, 0, field{Name: ":method", Value: "GET"})
+	var all []attempt
+	for _, in := range inputs2 {
+		p := newPacker()
+		sent := frame{headersFrame, endHeaders | endStream, 1, p.pack(in.apply(good)...)}.append(hello(nil))
+		sent = frame{headersFrame, endHeaders | endStream, 3, p.pack(good...)}.append(sent)
+		all = append(all, attempt{
+			name: in.name, section: "9113 §" + in.section, parts: [][]byte{sent}, judge: in.judge,
+			enough: func(got []byte) bool { r := replies(got); return r.over || r.ends[1] && r.ends[3] },
+		})
+	}
+	return a.rule(ctx, (*target).HTTP2, all)
+}
+
+// replied is what came back on the two streams.
+type replied struct {
+	status [4]int // by stream; 0: none
+	ends   [4]bool
+	over   bool // the server ends the connection
+}
+
+func replies(in []byte) (all replied) {
+	var r frames
+	for {
+		e, used, err := r.cut(in)
+		if used == 0 || err != nil {
+			all.over = all.over || err != nil
+			return all
+		}
+		in = in[used:]
+		all.over = all.over || e.kind == goAwayFrame
+		if at := e.stream; at < 4 {
+			if e.status != "" {
+				all.status[at], _ = strconv.Atoi(e.status)
+			}
+			all.ends[at] = all.ends[at] || e.ends
+		}
+	}
+}
+
+// judge says what a server did with an input.
+func (in *input2) judge(got heard) (ruling, string) {
+	r := replies(got.bytes)
+	status := "answers with " + strconv.Itoa(r.status[1])
+	switch {
+	case r.status[1] >= 200 && r.status[1] < 400:
+		return in.accepted, status + ", accepting it"
+	case r.over || got.closed:
+		return right, "ends the connection"
+	case !r.ends[1]:
+		return wrong, "neither answers nor resets the stream"
+	case !r.ends[3]:
+		return wrong, "does not answer the good request behind it"
+	case r.status[1] > 0:
+		return right, status
+	}
+	return right, "resets the stream"
+}
