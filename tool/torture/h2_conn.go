@@ -1,13 +1,15 @@
 package torture
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/url"
+	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,19 +112,16 @@ func (r *frames) cut(in []byte) (e event, used int, err error) {
 		return e, 0, nil
 	}
 	e.frame = frame{in[3], in[4], binary.BigEndian.Uint32(in[5:]) & mostWindow, in[9:used]}
-	if e.flags&padded != 0 && (e.kind == dataFrame || e.kind == headersFrame) {
-		if n == 0 || int(e.payload[0]) >= n {
-			return e, used, errors.New("padding longer than its frame")
-		}
-		e.payload = e.payload[1 : n-int(e.payload[0])]
-	}
 	switch e.kind {
-	case dataFrame:
-		e.ends = e.flags&endStream != 0
 	case resetFrame:
 		e.ends = true
-	case headersFrame, continuationFrame:
-		err = r.head(&e)
+	case dataFrame, headersFrame, continuationFrame:
+		e.ends = e.flags&endStream != 0
+		if e.flags&padded != 0 {
+			err = errors.New("a padded frame, which hone does not read")
+		} else if e.kind != dataFrame {
+			err = r.head(&e)
+		}
 	}
 	return e, used, err
 }
@@ -130,16 +129,13 @@ func (r *frames) cut(in []byte) (e event, used int, err error) {
 // head adds a frame to a head, and decodes that when it is complete.
 func (r *frames) head(e *event) error {
 	if e.kind == headersFrame {
-		r.ends, r.status = e.flags&endStream != 0, ""
+		r.ends, r.status = e.ends, ""
 	}
-	if r.block = append(r.block, e.payload...); len(r.block) > mostKept {
-		return errors.New("a head without end")
-	}
-	if e.flags&endHeaders == 0 {
+	if e.ends, r.block = false, append(r.block, e.payload...); e.flags&endHeaders == 0 && len(r.block) < mostKept {
 		return nil
 	}
 	if r.dec == nil {
-		r.dec = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
+		r.dec = hpack.NewDecoder(4096, func(f field) {
 			if f.Name == ":status" {
 				r.status = f.Value
 			}
@@ -150,60 +146,55 @@ func (r *frames) head(e *event) error {
 	return cmp.Or(err, r.dec.Close())
 }
 
-// packer encodes the heads of one connection.
-type packer struct {
-	block bytes.Buffer
-	enc   *hpack.Encoder
-}
-
-func newPacker() *packer {
-	p := new(packer)
-	p.enc = hpack.NewEncoder(&p.block)
-	return p
-}
-
 type field = hpack.HeaderField
 
-// pack returns the header block of fields; it is valid until the next.
+// packer encodes the heads of one connection. The zero value works.
+type packer struct {
+	packed bytes.Buffer
+	enc    *hpack.Encoder
+}
+
+// pack returns the block of a head; it is valid until the next.
 func (p *packer) pack(fields ...field) []byte {
-	p.block.Reset()
+	if p.enc == nil {
+		p.enc = hpack.NewEncoder(&p.packed)
+	}
+	p.packed.Reset()
 	for _, f := range fields {
 		_ = p.enc.WriteField(f) // a Buffer takes everything
 	}
-	return p.block.Bytes()
+	return p.packed.Bytes()
 }
 
-// fields returns a good request as the fields of HTTP/2.
-func (t *target) fields(web load.HTTP) []field {
-	scheme, _, _ := strings.Cut(web.URL, ":")
-	path := t.path
-	if u, err := url.Parse(web.URL); err == nil && u.Hostname() != "unix" {
-		path = u.RequestURI() // with a mark
+// fields returns the good request of a target, as it is sent over HTTP/1.1, as fields of HTTP/2, which are
+// not to be indexed, and its body.
+func (t *target) fields(of load.Target) (all []field, body []byte) {
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(of.Caller().AppendRequest(nil, 1, nil))))
+	if err != nil {
+		return nil, nil
 	}
-	method := cmp.Or(web.Method, "GET")
-	if web.Method == "" && len(web.Body) > 0 {
-		method = "POST"
+	body, _ = io.ReadAll(r.Body) // as long as it says
+	scheme := "http"
+	if t.tls != nil {
+		scheme = "https"
 	}
-	all := []field{{Name: ":method", Value: method}, {Name: ":scheme", Value: scheme}, {Name: ":authority", Value: t.host}, {Name: ":path", Value: path}, {Name: "user-agent", Value: "hone"}}
-	for name, values := range web.Header {
-		switch name = strings.ToLower(name); name {
-		case "host":
-			all[2].Value = values[0]
-		case "connection", "keep-alive", "transfer-encoding", "upgrade", "te", "user-agent":
-		default:
-			for _, value := range values {
-				all = append(all, field{Name: name, Value: value})
-			}
+	for _, name := range []string{"Connection", "Keep-Alive", "Te", "Upgrade", "Content-Length"} {
+		r.Header.Del(name)
+	}
+	all = []field{{Name: ":method", Value: r.Method}, {Name: ":scheme", Value: scheme}, {Name: ":authority", Value: r.Host}, {Name: ":path", Value: r.RequestURI}}
+	for name, values := range r.Header {
+		for _, value := range values {
+			all = append(all, field{Name: strings.ToLower(name), Value: value, Sensitive: true})
 		}
 	}
-	return all
+	return all, body
 }
 
 // codec2 asks good requests over HTTP/2, one after the other: a load.Caller. What the server wants to have
 // confirmed is confirmed with the next request.
 type codec2 struct {
 	frames
-	*packer
+	packer
 	fields  []field
 	body    []byte
 	due     []byte // is sent before the next request
@@ -215,9 +206,10 @@ type codec2 struct {
 	content []byte
 }
 
-func newCodec2(t *target, to load.Target) *codec2 {
-	web := to.(load.HTTP)
-	return &codec2{packer: newPacker(), room: firstWindow, fields: t.fields(web), body: web.Body}
+func newCodec2(t *target, of load.Target) *codec2 {
+	h := &codec2{room: firstWindow}
+	h.fields, h.body = t.fields(of)
+	return h
 }
 
 // hello appends the beginning of a client with all the room that there can be.
@@ -233,9 +225,6 @@ func (h *codec2) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
 	}
 	dst, h.due = append(dst, h.due...), h.due[:0]
 	h.stream, h.code, h.content = uint32(2*id-1), 0, h.content[:0]
-	if len(h.body) == 0 {
-		return frame{headersFrame, endHeaders | endStream, h.stream, h.pack(h.fields...)}.append(dst)
-	}
 	h.room -= len(h.body)
 	dst = frame{headersFrame, endHeaders, h.stream, h.pack(h.fields...)}.append(dst)
 	for part := range slices.Chunk(h.body, mostFrame) {
@@ -252,12 +241,10 @@ func (h *codec2) Decode(a *load.Answer, in []byte) (int, error) {
 	}
 	mine := e.stream == h.stream
 	switch {
-	case (e.kind == settingsFrame || e.kind == pingFrame) && e.flags&ackFlag == 0:
-		confirmed := frame{e.kind, ackFlag, 0, nil}
-		if e.kind == pingFrame {
-			confirmed.payload = e.payload
-		}
-		h.due = confirmed.append(h.due)
+	case e.kind == settingsFrame && e.flags&ackFlag == 0:
+		h.due = frame{settingsFrame, ackFlag, 0, nil}.append(h.due)
+	case e.kind == pingFrame && e.flags&ackFlag == 0:
+		h.due = frame{pingFrame, ackFlag, 0, e.payload}.append(h.due)
 	case e.kind == windowFrame && e.stream == 0:
 		h.room += int(e.number(0))
 	case e.kind == goAwayFrame:
@@ -282,14 +269,12 @@ func (h *codec2) Decode(a *load.Answer, in []byte) (int, error) {
 // learnHTTP2 finds out whether the server answers the good request over HTTP/2 as well. If so, some
 // bystanders ask it so.
 func (t *target) learnHTTP2(ctx context.Context, within time.Duration) {
-	web, ok := t.Target.(load.HTTP)
-	if !ok || len(web.Body) > firstWindow {
+	if t.kind != HTTP {
 		return
 	}
-	c := t.conn2()
-	if t.open(ctx, within, (*target).HTTP2, c) == nil {
+	if c := t.conn2(); t.open(ctx, within, (*target).HTTP2, c) == nil {
 		_, err := c.exchange(c.Request(nil), time.Now().Add(within))
-		t.http2 = err == nil
+		t.http2 = err == nil && len(c.codec.(*codec2).body) <= firstWindow
 		c.Conn.Close()
 	}
 }

@@ -18,25 +18,19 @@ type input2 struct {
 var inputs2 = []input2{
 	{"a name in upper case", "8.2.1", lenient, []string{"+X-Upper|a"}},
 	{"a space in a name", "8.2.1", lenient, []string{"+x y|a"}},
-	{"a colon in a name", "8.2.1", lenient, []string{"+x:y|a"}},
-	{"an empty name", "8.2.1", lenient, []string{"+|a"}},
 	{"CR LF in a name", "8.2.1", wrong, []string{"+x: a\r\ny|b"}},
 	{"CR LF in a value", "8.2.1", wrong, []string{"+x|a\r\ny: b"}},
-	{"LF in a value", "8.2.1", wrong, []string{"+x|a\ny: b"}},
 	{"NUL in a value", "8.2.1", wrong, []string{"+x|a\x00b"}},
 	{"a value that begins with a space", "8.2.1", lenient, []string{"+x| a"}},
 	{"Connection", "8.2.2", lenient, []string{"+connection|x"}},
 	{"Transfer-Encoding", "8.2.2", wrong, []string{"+transfer-encoding|chunked"}},
 	{"TE: gzip", "8.2.2", lenient, []string{"+te|gzip"}},
 	{"TE: trailers", "8.2.2", right, []string{"+te|trailers"}},
-	{"Upgrade", "8.2.2", lenient, []string{"+upgrade|h2c"}},
 	{"an unknown pseudo-header", "8.3", lenient, []string{"^:unknown|a"}},
 	{":status in a request", "8.3", lenient, []string{"^:status|200"}},
 	{"a pseudo-header behind a field", "8.3", lenient, []string{"-:scheme", "+:scheme|http"}},
 	{"two :path", "8.3", lenient, []string{"^:path|/other"}},
-	{"two :authority", "8.3", lenient, []string{"^:authority|other"}},
 	{"no :method", "8.3.1", lenient, []string{"-:method"}},
-	{"no :scheme", "8.3.1", lenient, []string{"-:scheme"}},
 	{"no :path", "8.3.1", lenient, []string{"-:path"}},
 	{"an empty :path", "8.3.1", lenient, []string{"=:path|"}},
 	{"a :path without a slash", "8.3.1", lenient, []string{"=:path|other"}},
@@ -44,14 +38,12 @@ var inputs2 = []input2{
 	{"a space in :method", "8.3.1", lenient, []string{"=:method|GET / HTTP/1.1"}},
 	{"CR LF in :method", "8.3.1", wrong, []string{"=:method|GET / HTTP/1.1\r\nx:"}},
 	{"CR LF in :authority", "8.3.1", wrong, []string{"=:authority|a\r\nx: y"}},
-	{"a user in :authority", "8.3.1", lenient, []string{"=:authority|user@host"}},
 	{"a Host other than :authority", "8.3.1", lenient, []string{"+host|other"}},
 	{"a length without a body", "8.1.1", lenient, []string{"+content-length|5"}},
 	{"two lengths", "8.1.1", lenient, []string{"+content-length|0", "+content-length|5"}},
 	{"a length that is not a number", "8.1.1", lenient, []string{"+content-length|-1"}},
 	{"CONNECT", "8.5", right, []string{"=:method|CONNECT", "-:scheme", "-:path"}},
 	{"CONNECT with a :path", "8.5", lenient, []string{"=:method|CONNECT"}},
-	{"CONNECT to nobody", "8.5", lenient, []string{"=:method|CONNECT", "-:scheme", "-:path", "-:authority"}},
 	{"CONNECT with a :protocol that is not offered", "8.5", lenient, []string{"=:method|CONNECT", "^:protocol|websocket"}},
 }
 
@@ -77,12 +69,11 @@ func (in *input2) apply(good []field) []field {
 
 // malformed2 sends each input with a good request behind it, on a connection of its own.
 func malformed2(ctx context.Context, a *Arena) Finding {
-	web := newCodec2(a.target, a.target.Target)
-	web.fields = slices.DeleteFunc(web.fields, func(f field) bool { return f.Name == ":method" || f.Name == "content-length" })
-	good := slices.Insert(web.fields, 0, field{Name: ":method", Value: "GET"})
+	good, _ := a.target.fields(a.target.Target)
+	good[0].Value = "GET"
 	var all []attempt
 	for _, in := range inputs2 {
-		p := newPacker()
+		var p packer
 		sent := frame{headersFrame, endHeaders | endStream, 1, p.pack(in.apply(good)...)}.append(hello(nil))
 		sent = frame{headersFrame, endHeaders | endStream, 3, p.pack(good...)}.append(sent)
 		all = append(all, attempt{

@@ -12,37 +12,24 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hone-go/hone/tool/load"
 )
 
 // http2Scenarios attack HTTP/2.
 var http2Scenarios = []Scenario{
-	{Name: "h2-rapid-reset", Kinds: HTTP, HTTP2: true, Attack: storm{what: "streams", more: rapidResets}.attack,
-		Title: "Streams are opened and reset at once, as fast as they can be (CVE-2023-44487)."},
-	{Name: "h2-made-you-reset", Kinds: HTTP, HTTP2: true, Attack: storm{what: "streams", more: madeResets}.attack,
-		Title: "Streams are opened and broken, so that the server resets them (CVE-2025-8671)."},
-	{Name: "h2-continuations", Kinds: HTTP, HTTP2: true, Attack: storm{what: "frames", endless: true, more: continuations}.attack,
-		Title: "Heads have no end, in CONTINUATION frames, full and empty (CVE-2023-45288)."},
-	{Name: "h2-header-bomb", Kinds: HTTP, HTTP2: true, Attack: storm{what: "streams", conns: bombPeers, settings: shut, more: bombs}.attack,
-		Title: "Three clients send heads that are small on the wire and large in memory, and take no answers (CVE-2026-49975)."},
-	{Name: "h2-settings-churn", Kinds: HTTP, HTTP2: true, Attack: storm{what: "changes", settings: shut, halfDeaf: true, more: changes}.attack,
-		Title: "Settings and windows change as fast as they can, while many answers wait for room (CVE-2026-78669)."},
-	{Name: "h2-ping-flood", Kinds: HTTP, HTTP2: true, Attack: storm{what: "frames", halfDeaf: true, more: pings}.attack,
-		Title: "Pings, settings, priorities and empty DATA flood in; half of the clients read nothing."},
-	{Name: "h2-trailers", Kinds: HTTP, HTTP2: true, Attack: storm{what: "frames", settings: shut, endless: true, more: trailers}.attack,
-		Title: "Trailers have no end, or are small on the wire and large in memory (CVE-2026-78659)."},
-	{Name: "h2-table-size", Kinds: HTTP, HTTP2: true, Attack: storm{what: "requests", more: tableSizes}.attack,
-		Title: "The size of the header table changes late, while answers are encoded, and within heads (CVE-2026-97032)."},
-	{Name: "h2-malformed", Kinds: HTTP, HTTP2: true, Attack: malformed2,
-		Title: "Malformed requests that smuggle others through proxies, and CONNECT."},
-	{Name: "h2-half-bodies", Kinds: HTTP, HTTP2: true, Waits: true, Attack: halfBodies,
-		Title: "Hundreds of streams on each connection send three bytes of their bodies, and no more."},
+	storm{what: "streams", more: rapidResets}.named("h2-rapid-reset", "Streams are opened and reset at once (CVE-2023-44487)."),
+	storm{what: "streams", more: madeResets}.named("h2-made-you-reset", "Streams are opened and broken, so that the server resets them (CVE-2025-8671)."),
+	storm{what: "frames", endless: true, more: continuations}.named("h2-continuations", "Heads have no end, in CONTINUATION frames, full and empty (CVE-2023-45288)."),
+	storm{what: "streams", clients: 3, settings: shut, more: bombs}.named("h2-header-bomb", "Three clients send heads that are small on the wire and large in memory, and take no answers (CVE-2026-49975)."),
+	storm{what: "changes", settings: shut, halfDeaf: true, more: changes}.named("h2-settings-churn", "Settings and windows change while many answers wait for room (CVE-2026-78669)."),
+	storm{what: "frames", halfDeaf: true, more: pings}.named("h2-ping-flood", "Pings, settings, priorities and empty DATA; half of the clients read nothing."),
+	storm{what: "frames", settings: shut, endless: true, more: trailers}.named("h2-trailers", "Trailers have no end, or are small on the wire and large in memory (CVE-2026-78659)."),
+	storm{what: "requests", more: tableSizes}.named("h2-table-size", "The size of the header table changes late, while answers are encoded, and within heads (CVE-2026-97032)."),
+	{Name: "h2-malformed", Kinds: HTTP, HTTP2: true, Attack: malformed2, Title: "Malformed requests that smuggle others through proxies, and CONNECT."},
+	{Name: "h2-half-bodies", Kinds: HTTP, HTTP2: true, Waits: true, Attack: halfBodies, Title: "Hundreds of streams on each connection send three bytes of their bodies, and no more."},
 }
 
 const (
 	stormPeers   = 8
-	bombPeers    = 3
 	stormConns   = 20 // of one client, one after the other, as the server ends them
 	stormBlock   = 32 << 10
 	usualStreams = 100 // at once, where the server sets no limit
@@ -57,7 +44,7 @@ var shut = []uint32{windowSize, 0} // no answer gets through
 // breaker is a connection of a client that keeps to no rule.
 type breaker struct {
 	*Conn
-	*packer
+	packer
 	frames
 	good    []field
 	out     []byte // frames to be sent
@@ -78,7 +65,9 @@ func (a *Arena) breaker(ctx context.Context, peer int, pairs ...uint32) (*breake
 	if err != nil {
 		return nil, err
 	}
-	h := &breaker{Conn: c, packer: newPacker(), good: a.target.fields(a.target.Target.(load.HTTP)), peer: peer, streams: usualStreams, list: usualList, ended: map[uint32]bool{}}
+	h := &breaker{Conn: c, peer: peer, streams: usualStreams, list: usualList, ended: map[uint32]bool{}}
+	h.good, _ = a.target.fields(a.target.Target)
+	h.pack()
 	h.stream--
 	if _, err = c.Write(settings(pairs...).append([]byte(preface))); err == nil && !h.listen(c.within(a.Answer), h.learn) {
 		err = errNoHTTP2
@@ -91,6 +80,8 @@ func (a *Arena) breaker(ctx context.Context, peer int, pairs ...uint32) (*breake
 func (h *breaker) learn(e event) bool {
 	for at := 0; e.kind == settingsFrame && at+6 <= len(e.payload); at += 6 {
 		switch id, n := e.number(at)>>16, int(min(e.number(at+2), math.MaxInt32)); id {
+		case tableSize:
+			h.enc.SetMaxDynamicTableSizeLimit(uint32(n))
 		case mostStreams:
 			h.streams = n
 		case listSize:
@@ -167,71 +158,73 @@ func (h *breaker) listen(until time.Time, enough func(event) bool) bool {
 // server has ended one.
 type storm struct {
 	what     string // the units, in the plural
-	conns    int    // zero: stormPeers
+	clients  int    // zero: stormPeers
 	settings []uint32
 	halfDeaf bool           // every other client reads nothing
 	endless  bool           // a server that takes all of it has no limit
 	more     func(*breaker) // adds more; nothing: that is all, and what is sent is left standing
 }
 
-// stormed is what became of one client.
+func (s storm) named(name, title string) Scenario {
+	return Scenario{Name: name, Title: title, Kinds: HTTP, HTTP2: true, Attack: s.attack}
+}
+
+// stormed is what became of all clients.
 type stormed struct {
+	mu                 sync.Mutex
 	units, most, ended int             // connections that the server has ended
 	hows               map[string]bool // it did
-	whole              bool            // it took all, on one connection
-	err                error
+	whole              bool            // it took all, on a connection
 }
 
 func (s storm) attack(ctx context.Context, a *Arena) Finding {
 	watched := a.Server.follow(ctx, a.Limits)
 	storming, cancel := context.WithTimeout(ctx, a.Within/2)
 	defer cancel()
-	all := atOnce(cmp.Or(s.conns, stormPeers), func(i int) stormed { return s.client(storming, a, i) })
+	n, made := cmp.Or(s.clients, stormPeers), stormed{hows: map[string]bool{}}
+	err := cmp.Or(atOnce(n, func(i int) error { return s.client(storming, a, i, &made) })...)
+	words := fmt.Sprintf("%d clients sent %d %s, %d at most on a connection", n, made.units, s.what, made.most)
+	if made.ended > 0 {
+		words += fmt.Sprintf("; the server ended %d connections (%s)", made.ended, strings.Join(slices.Sorted(maps.Keys(made.hows)), ", "))
+	}
 	used := watched()
-	sum := stormed{hows: map[string]bool{}}
-	for _, one := range all {
-		sum.units, sum.most, sum.ended = sum.units+one.units, max(sum.most, one.most), sum.ended+one.ended
-		sum.whole, sum.err = sum.whole || one.whole, cmp.Or(sum.err, one.err)
-		maps.Copy(sum.hows, one.hows)
-	}
-	words := fmt.Sprintf("%d clients sent %d %s, %d at most on a connection", len(all), sum.units, s.what, sum.most)
-	if sum.ended > 0 {
-		words += fmt.Sprintf("; the server ended %d connections (%s)", sum.ended, strings.Join(slices.Sorted(maps.Keys(sum.hows)), ", "))
-	}
 	if used != nil {
 		words += fmt.Sprintf("; it took %s of memory and %s of CPU", size(used.Grown), elapsed(time.Duration(used.CPU*1e9)))
 	}
 	switch {
 	case used != nil && used.Grown >= stormGrown:
 		return falls("%s", words)
-	case sum.units == 0:
-		return unknown("nothing was sent: %v", sum.err)
-	case s.endless && sum.whole:
+	case made.units == 0:
+		return unknown("nothing was sent: %v", err)
+	case s.endless && made.whole:
 		return unknown("no limit up to then: %s", words)
 	}
 	return survives("%s", words)
 }
 
 // client is one client of a storm.
-func (s storm) client(ctx context.Context, a *Arena, peer int) stormed {
-	made := stormed{hows: map[string]bool{}}
+func (s storm) client(ctx context.Context, a *Arena, peer int, made *stormed) error {
 	for range stormConns {
 		h, err := a.breaker(ctx, peer, s.settings...)
 		if err != nil {
-			made.err = err
-			break
+			return err
 		}
 		whole := s.one(ctx, a, h)
-		made.units, made.most = made.units+h.units, max(made.most, h.units)
 		h.Close()
-		if !h.over.Load() {
-			made.whole = whole && peer%4 > 0 // who sends nothing but empty frames leaves nothing to be kept
+		made.mu.Lock()
+		made.units, made.most = made.units+h.units, max(made.most, h.units)
+		over := h.over.Load()
+		if over {
+			made.ended++
+			made.hows[h.how] = true
+		}
+		made.whole = made.whole || whole && !over && peer%4 > 0 // the others send empty frames, of which nothing has to be kept
+		made.mu.Unlock()
+		if !over {
 			break
 		}
-		made.ended++
-		made.hows[h.how] = true
 	}
-	return made
+	return nil
 }
 
 // one is what a client does on one connection. It reports whether it has sent all.
@@ -343,8 +336,8 @@ func trailers(h *breaker) {
 // tableSizes change while answers are encoded, and within heads.
 func tableSizes(h *breaker) {
 	h.fill(func() {
-		h.enc.SetMaxDynamicTableSize(uint32(h.units % 2 * 4096))
 		h.ask(endHeaders|endStream, field{Name: "x", Value: fmt.Sprint(h.units % 100)})
+		h.enc.SetMaxDynamicTableSize(uint32(h.units % 2 * 4096)) // which the next head begins with
 		for i := range 3 {
 			h.add(settings(tableSize, uint32((h.units+i)%2*4096)))
 		}
