@@ -134,6 +134,7 @@ bench.tls: ## compare servers over TLS: CPU of a request, memory of an idle conn
 
 bench.faults: ## attack every server with hone torture, within 90 minutes, and store the result
 	go run ./bench/cmd/peers faults -o bench/results/torture.json
+	go run ./bench/cmd/peers faults --http2 -o bench/results/torture-http2.json
 	go run ./bench/cmd/peers tables docs/torture.md
 
 bench.generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result

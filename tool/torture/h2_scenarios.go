@@ -233,15 +233,13 @@ func (s storm) one(ctx context.Context, a *Arena, h *breaker) bool {
 	if !s.halfDeaf || h.peer%2 == 0 {
 		reading.Go(func() { h.listen(h.within(a.Within), func(event) bool { return false }) })
 	}
-	sent, most, err := 0, int(a.Bytes/stormPeers), error(nil)
+	sent, most, err := 0, int(a.Bytes/stormPeers), h.SetWriteDeadline(h.within(a.Within/2))
 	for err == nil && ctx.Err() == nil && sent < most && !h.over.Load() {
 		if s.more(h); len(h.out) == 0 {
 			break
 		}
-		n := 0
-		if err = h.SetWriteDeadline(h.within(a.Answer)); err == nil {
-			n, err = h.Write(h.out)
-		}
+		var n int
+		n, err = h.Write(h.out)
 		sent, h.out = sent+n, h.out[:0]
 	}
 	pause(ctx, a.Answer)                   // for what the server has not read yet, and its end

@@ -381,7 +381,7 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 	if server.Protocols.SetUnencryptedHTTP2(strings.HasPrefix(fault, secondVersion)); fault == largeLists {
 		server.MaxHeaderBytes = 0 // net/http's own
 	}
-	if fault == waitsForBodies {
+	if fault == waitsForBodies || fault == largeLists { // no time limits
 		server.ReadTimeout, server.WriteTimeout = 0, 0
 	}
 	listener = spies{listener, &spy{fault: fault}}
