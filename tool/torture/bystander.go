@@ -214,9 +214,9 @@ func (b *bystander) ask(ctx context.Context) error {
 		b.hangUp() // the server has announced that it closes
 	}
 	if b.conn == nil {
-		c, dial := b.crowd.target.conn(), opener((*target).Dial)
+		c, dial := b.crowd.target.caller(b.http2), opener((*target).Dial)
 		if b.http2 {
-			c, dial = b.crowd.target.conn2(), (*target).HTTP2
+			dial = (*target).HTTP2
 		}
 		if err := b.crowd.target.open(ctx, b.crowd.patience, dial, c); err != nil {
 			return err

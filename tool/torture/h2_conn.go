@@ -38,7 +38,7 @@ var (
 	errNoHTTP2   = errors.New("it does not speak HTTP/2")
 	errNotServed = errors.New("the server ends the connection without serving the request")
 	codes        = [...]string{"NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED", "FRAME_SIZE_ERROR",
-		"REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED"}
+		"REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED", "another error"}
 )
 
 // frame is one frame.
@@ -63,12 +63,7 @@ func (f frame) number(at int) uint32 {
 }
 
 // code returns the name of the error at a place in the payload.
-func (f frame) code(at int) string {
-	if n := f.number(at); int(n) < len(codes) {
-		return codes[n]
-	}
-	return fmt.Sprintf("error %d", f.number(at))
-}
+func (f frame) code(at int) string { return codes[min(int(f.number(at)), len(codes)-1)] }
 
 // numbered returns a frame of 32 bits: a reset, or a change of a window.
 func numbered(kind byte, stream, n uint32) frame {
@@ -272,7 +267,7 @@ func (t *target) learnHTTP2(ctx context.Context, within time.Duration) {
 	if t.kind != HTTP {
 		return
 	}
-	if c := t.conn2(); t.open(ctx, within, (*target).HTTP2, c) == nil {
+	if c := t.caller(true); t.open(ctx, within, (*target).HTTP2, c) == nil {
 		_, err := c.exchange(c.Request(nil), time.Now().Add(within))
 		t.http2 = err == nil && len(c.codec.(*codec2).body) <= firstWindow
 		c.Conn.Close()

@@ -94,37 +94,33 @@ func (t *target) Plain(ctx context.Context) (net.Conn, error) {
 }
 
 // Bare opens a connection on which nothing has been sent yet, except for TLS's handshake.
-func (t *target) Bare(ctx context.Context) (net.Conn, error) {
-	nc, err := t.Plain(ctx)
-	if err != nil || t.tls == nil {
-		return nc, err
+func (t *target) Bare(ctx context.Context) (net.Conn, error) { return t.secure(ctx, t.tls) }
+
+// HTTP2 is Bare for HTTP/2, with TLS's ALPN or prior knowledge.
+func (t *target) HTTP2(ctx context.Context) (net.Conn, error) {
+	config := t.tls.Clone()
+	if config != nil {
+		config.NextProtos = []string{"h2"}
 	}
-	return secure(ctx, nc, t.tls)
+	nc, err := t.secure(ctx, config)
+	if secured, ok := nc.(*tls.Conn); ok && secured.ConnectionState().NegotiatedProtocol != "h2" {
+		nc.Close()
+		return nil, errNoHTTP2
+	}
+	return nc, err
 }
 
-func secure(ctx context.Context, nc net.Conn, config *tls.Config) (*tls.Conn, error) {
+func (t *target) secure(ctx context.Context, config *tls.Config) (net.Conn, error) {
+	nc, err := t.Plain(ctx)
+	if err != nil || config == nil {
+		return nc, err
+	}
 	secured := tls.Client(nc, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		nc.Close()
 		return nil, err
 	}
 	return secured, nil
-}
-
-// HTTP2 opens a connection for HTTP/2, with TLS's ALPN or prior knowledge, on which nothing has been sent.
-func (t *target) HTTP2(ctx context.Context) (net.Conn, error) {
-	nc, err := t.Plain(ctx)
-	if err != nil || t.tls == nil {
-		return nc, err
-	}
-	config := t.tls.Clone()
-	config.NextProtos = []string{"h2"}
-	secured, err := secure(ctx, nc, config)
-	if err == nil && secured.ConnectionState().NegotiatedProtocol != "h2" {
-		nc.Close()
-		return nil, errNoHTTP2
-	}
-	return secured, err
 }
 
 // open opens a connection for c within a time.
@@ -143,15 +139,11 @@ func (t *target) open(ctx context.Context, within time.Duration, open opener, c 
 }
 
 // conn returns what asks on a connection, which is to be opened.
-func (t *target) conn() *Conn {
-	c := &Conn{target: t}
-	c.renew(t.marks && t.turn.Add(1)%2 == 0)
-	return c
-}
+func (t *target) conn() *Conn { return t.caller(false) }
 
-// conn2 is conn for HTTP/2.
-func (t *target) conn2() *Conn {
-	c := &Conn{target: t, http2: true}
+// caller is conn, for HTTP/2 or not.
+func (t *target) caller(http2 bool) *Conn {
+	c := &Conn{target: t, http2: http2}
 	c.renew(t.marks && t.turn.Add(1)%2 == 0)
 	return c
 }
