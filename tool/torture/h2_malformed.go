@@ -24,7 +24,7 @@ var inputs2 = []input2{
 	{"NUL in a value", "8.2.1", wrong, "", []field{{Name: "x", Value: "a\x00b"}}},
 	{"a value that begins with a space", "8.2.1", lenient, "", []field{{Name: "x", Value: " a"}}},
 	{"Connection", "8.2.2", lenient, "", []field{{Name: "connection", Value: "x"}}},
-	{"Transfer-Encoding", "8.2.2", wrong, "", []field{{Name: "transfer-encoding", Value: "chunked"}}},
+	{"Transfer-Encoding", "8.2.2", lenient, "", []field{{Name: "transfer-encoding", Value: "chunked"}}},
 	{"TE: gzip", "8.2.2", lenient, "", []field{{Name: "te", Value: "gzip"}}},
 	{"TE: trailers", "8.2.2", right, "", []field{{Name: "te", Value: "trailers"}}},
 	{"an unknown pseudo-header", "8.3", lenient, "", []field{{Name: ":unknown", Value: "a"}}},

@@ -69,7 +69,10 @@ func (a *Arena) breaker(ctx context.Context, peer int, pairs ...uint32) (*breake
 	h.good, _ = a.target.fields(a.target.Target)
 	h.pack()
 	h.stream--
-	if _, err = c.Write(settings(pairs...).append([]byte(preface))); err == nil && !h.listen(c.within(a.Answer), h.learn) {
+	if err = c.SetDeadline(c.within(a.Answer)); err == nil {
+		_, err = c.Write(settings(pairs...).append([]byte(preface)))
+	}
+	if err == nil && !h.listen(h.learn) {
 		err = errNoHTTP2
 	}
 	h.add(frame{settingsFrame, ackFlag, 0, nil})
@@ -123,9 +126,9 @@ func (h *breaker) fill(add func()) {
 	}
 }
 
-// listen notes what the server sends, until it is enough, or until then.
-func (h *breaker) listen(until time.Time, enough func(event) bool) bool {
-	for err := h.SetReadDeadline(until); ; {
+// listen notes what the server sends, until it is enough, or until the deadline.
+func (h *breaker) listen(enough func(event) bool) bool {
+	for err := error(nil); ; {
 		for used := 1; used > 0 && err == nil; {
 			var e event
 			e, used, err = h.cut(h.in)
@@ -230,10 +233,10 @@ func (s storm) client(ctx context.Context, a *Arena, peer int, made *stormed) er
 // one is what a client does on one connection. It reports whether it has sent all.
 func (s storm) one(ctx context.Context, a *Arena, h *breaker) bool {
 	var reading sync.WaitGroup
+	sent, most, err := 0, int(a.Bytes/stormPeers), h.SetDeadline(h.within(a.Within/2+a.Answer))
 	if !s.halfDeaf || h.peer%2 == 0 {
-		reading.Go(func() { h.listen(h.within(a.Within), func(event) bool { return false }) })
+		reading.Go(func() { h.listen(func(event) bool { return false }) })
 	}
-	sent, most, err := 0, int(a.Bytes/stormPeers), h.SetWriteDeadline(h.within(a.Within/2))
 	for err == nil && ctx.Err() == nil && sent < most && !h.over.Load() {
 		if s.more(h); len(h.out) == 0 {
 			break
@@ -357,9 +360,11 @@ func halfBodies(ctx context.Context, a *Arena) Finding {
 			h.ask(endHeaders, field{Name: "content-length", Value: "100"})
 			h.add(frame{dataFrame, 0, h.stream, []byte("abc")})
 		}
-		_, err = h.Write(h.out)
+		if err = h.SetDeadline(h.within(a.Wait + a.Wait/50)); err == nil {
+			_, err = h.Write(h.out)
+		}
 		sent.Add(int64(n))
-		h.listen(h.within(a.Wait+a.Wait/50), func(event) bool { return len(h.ended) == n })
+		h.listen(func(event) bool { return len(h.ended) == n })
 		if !h.over.Load() {
 			open.Add(int64(n - len(h.ended)))
 		}
