@@ -286,11 +286,18 @@ func TestClaimLapses(t *testing.T) {
 
 // Workers that were worth it for tasks that wait are not kept because of that for tasks that compute.
 func TestCrowdEndsThePauseAfterGrowth(t *testing.T) {
-	for _, wary := range []bool{false, true} {
-		c := climb{min: 1, max: 1000, limit: 512, stride: widest, shrinkIn: pause, wary: wary}
-		c.next(window{took: shortest, done: 100, procs: procs, busy: 512, inUse: 512, cpu: 1, crowd: 500})
-		if fell := c.trial == Contended && c.limit == 16; fell == wary {
-			t.Errorf("a trial of fewer has failed before: %v, but the limit is %d", wary, c.limit)
+	for _, test := range []struct {
+		wary    bool // a trial of fewer has failed before
+		cpu     float64
+		windows int
+		fell    bool
+	}{{false, 1, 2, true}, {false, 1, 1, false}, {false, 0.4, 2, false}, {true, 1, 2, false}} { // with 0.4, other programs have the processors
+		c := climb{min: 1, max: 1000, limit: 512, stride: widest, shrinkIn: pause, wary: test.wary}
+		for range test.windows {
+			c.next(window{took: shortest, done: 100, procs: procs, busy: 512, inUse: 512, cpu: test.cpu, crowd: 500})
+		}
+		if fell := c.trial == Contended && c.limit == 16; fell != test.fell {
+			t.Errorf("%+v: the limit is %d", test, c.limit)
 		}
 	}
 }

@@ -52,6 +52,7 @@ func (w window) settle() time.Duration {
 
 const (
 	full     = 0.95             // CPU utilisation above which more workers would only wait for processors
+	most     = 0.5              // CPU utilisation above which not other programs are why workers wait for processors
 	worth    = 0.3              // 10 % more workers must add 3 % of throughput
 	single   = 0.05             // one more worker never needs to add more than this
 	crowding = 0.6              // fraction of the added workers that wait for processors, above which a gain is noise
@@ -94,6 +95,7 @@ type climb struct {
 	before      window // the previous window, at the other of the two limits
 	lead, votes int    // votes for the higher limit minus votes for the lower; total votes
 	stride      int
+	jams        int  // windows in a row in which half of the workers waited for processors
 	wary        bool // the last trial of fewer because of waiting goroutines has failed
 
 	growIn, shrinkIn time.Duration // time until the next trial in that direction
@@ -112,7 +114,11 @@ type step struct {
 func (c *climb) next(w window) step {
 	c.growIn, c.shrinkIn = max(0, c.growIn-w.took), max(0, c.shrinkIn-w.took)
 	crowded := w.inUse > w.procs && 4*w.crowd > w.inUse
-	jammed := crowded && 2*w.crowd > w.inUse && (c.shrinkIn == 0 || !c.wary) // half of the workers wait for processors
+	jammed := crowded && 2*w.crowd > w.inUse // half of the workers wait for processors
+	if c.jams++; !jammed || w.cpu < most {
+		c.jams = 0
+	}
+	jammed = jammed && (c.shrinkIn == 0 || !c.wary && c.jams > 1)
 	if c.trial != Hold {
 		at := c.limit
 		if jammed && c.trial != Contended {

@@ -376,10 +376,10 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 		case <-ending:
 		}
 	})
-	server := &http.Server{Handler: mux, Protocols: new(http.Protocols), MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: webLimit, ReadTimeout: webLimit, WriteTimeout: webLimit, IdleTimeout: webLimit}
+	server := &http.Server{Handler: mux, Protocols: new(http.Protocols), ReadHeaderTimeout: webLimit, ReadTimeout: webLimit, WriteTimeout: webLimit, IdleTimeout: webLimit}
 	server.Protocols.SetHTTP1(true)
-	if server.Protocols.SetUnencryptedHTTP2(strings.HasPrefix(fault, secondVersion)); fault == largeLists {
-		server.MaxHeaderBytes = 0 // net/http's own
+	if server.Protocols.SetUnencryptedHTTP2(strings.HasPrefix(fault, secondVersion)); server.Protocols.UnencryptedHTTP2() && fault != largeLists {
+		server.MaxHeaderBytes = 16 << 10
 	}
 	if fault == waitsForBodies || fault == largeLists { // no time limits
 		server.ReadTimeout, server.WriteTimeout = 0, 0
