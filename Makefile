@@ -49,7 +49,8 @@ timing: ## run the tests that compare measured figures, which need the machine t
 	HONE_TEST_TIMING=1 go tool gotestsum --no-color --format standard-verbose --hide-summary skipped \
 		--rerun-fails=2 --rerun-fails-run-root-test --packages './tool/cmd/hone ./bench/avatar' -- -count=1 -p 1 -run '^(TestTiming|TestTour|TestReadmeLoadsAreValid)$$'
 
-suites: ## compare http1 with net/http by Go's own server tests, other projects' parser tests, h2spec and 200,000 streams of drawn requests
+suites: ## simulate 40,000 servers, compare http1 with net/http by Go's own server tests, other projects' parser tests, h2spec and 200,000 streams of drawn requests
+	HONE_SIMULATIONS=5000 go test -count=1 -timeout 60m -run '^TestSimulation(OverTLS)?$$' ./engine ./framed ./http1 ./websocket
 	HONE_TEST_ALL=1 go test -count=1 ./internal/servetest
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	fetch() { \

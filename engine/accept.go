@@ -124,29 +124,33 @@ func (e Engine) CheckDescriptors(others int) error {
 	}
 }
 
-// prepare prepares the engine for ln's connections. Tests inject system call failures
-// with a listener that has a SystemCalls method. Listeners other than sockets may never
-// produce a connection for a loop, so loops start with the first such connection.
+// prepare prepares the engine for ln's connections. Tests serve connections that are an sys.End, or
+// inject system call failures, with a listener that has a NewPoll method. Listeners other than sockets may
+// never produce a connection for a loop, so loops start with the first such connection.
 func (s *Server) prepare(ln net.Listener) error {
 	if s.how.style != events {
 		return nil
 	}
 	switch ln := ln.(type) {
-	case interface{ SystemCalls() sys.Fault }:
-		return s.startLoops(ln.SystemCalls())
+	case interface{ NewPoll() (*sys.Poll, error) }:
+		return s.startLoops(ln.NewPoll)
 	case *net.TCPListener, *net.UnixListener:
-		return s.startLoops(nil)
+		return s.startLoops(kernelPoll)
 	}
 	if runtime.GOOS != "linux" {
-		return s.startLoops(nil) // reports that the engine is unsupported
+		return s.startLoops(kernelPoll) // reports that the engine is unsupported
 	}
 	return nil
 }
+
+// kernelPoll opens the poll of a loop that serves sockets.
+func kernelPoll() (*sys.Poll, error) { return sys.NewPoll(nil) }
 
 // arrival is a new connection.
 type arrival struct {
 	from    netip.AddrPort
 	config  *tls.Config // nil without TLS
+	end     sys.End     // nil: it is a socket
 	proxy   bool        // it comes from a trusted proxy
 	counted bool        // for its address
 	crowded bool        // others are making room for newcomers
@@ -155,8 +159,13 @@ type arrival struct {
 // accept serves nc, or refuses it; with TLS if there is a config.
 func (s *Server) accept(nc net.Conn, config *tls.Config) {
 	a := arrival{from: transport.AddrPort(nc.RemoteAddr()), config: config} // once: an adapter may not know its peer any more when it is closed
+	if e, ok := nc.(interface{ End() sys.End }); ok && s.servesEnds() {
+		a.end = e.End()
+		s.acceptEnd(nc, a)
+		return
+	}
 	if s.how.style == events && transport.IsSocket(nc) {
-		err, socket := s.startLoops(nil), sys.NoSocket
+		err, socket := s.startLoops(kernelPoll), sys.NoSocket
 		if err == nil {
 			socket, err = sys.Take(nc.(syscall.Conn))
 		}
@@ -178,6 +187,29 @@ func (s *Server) accept(nc net.Conn, config *tls.Config) {
 	}
 }
 
+// servesEnds reports whether the loops serve Ends, as they do when the first connection is one.
+func (s *Server) servesEnds() bool {
+	if s.how.style != events {
+		return false
+	}
+	s.startLoops(func() (*sys.Poll, error) { return sys.NewEndsPoll(nil, nil), nil })
+	loops := s.started()
+	return len(loops) > 0 && loops[0].poll.ServesEnds()
+}
+
+// acceptEnd serves an End on a loop, or refuses it.
+func (s *Server) acceptEnd(nc net.Conn, a arrival) {
+	switch why := s.admit(&a); {
+	case why == 0:
+		s.joinLoop(sys.NoSocket, a)
+	case a.config != nil:
+		nc.Close()
+		s.refused(why)
+	default:
+		s.turnAway(nc, why)
+	}
+}
+
 // acceptSocket serves a socket on a loop, or refuses it.
 func (s *Server) acceptSocket(socket sys.Socket, a arrival) {
 	switch why := s.admit(&a); {
@@ -187,7 +219,7 @@ func (s *Server) acceptSocket(socket sys.Socket, a arrival) {
 		socket.Close()
 		s.refused(why)
 	default:
-		if nc, err := transport.NetConn(socket); err != nil {
+		if nc, err := sys.NetConn(socket); err != nil {
 			s.refused(why)
 		} else {
 			s.turnAway(nc, why)

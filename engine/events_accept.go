@@ -10,10 +10,12 @@ import (
 // How the Events engine assigns connections to loops.
 
 // startLoops starts the loops, unless they run already.
-func (s *Server) startLoops(fault sys.Fault) error { return s.startSome(loopCount(), fault) }
+func (s *Server) startLoops(open func() (*sys.Poll, error)) error {
+	return s.startSome(loopCount(), open)
+}
 
 // startSome is startLoops for n of them.
-func (s *Server) startSome(n int, fault sys.Fault) error {
+func (s *Server) startSome(n int, open func() (*sys.Poll, error)) error {
 	if len(s.started()) > 0 {
 		return nil
 	}
@@ -24,7 +26,7 @@ func (s *Server) startSome(n int, fault sys.Fault) error {
 	}
 	var loops []*loop
 	for range n {
-		l, err := newLoop(s, fault)
+		l, err := newLoop(s, open)
 		if err != nil {
 			for _, l := range loops {
 				l.poll.Close()
@@ -62,9 +64,16 @@ func (s *Server) started() []*loop {
 func (s *Server) joinLoop(socket sys.Socket, a arrival) {
 	k, why := s.leastLoaded().take()
 	if why != 0 {
-		socket.Close()
+		if a.end != nil {
+			a.end.Close()
+		} else {
+			socket.Close()
+		}
 		s.uncount(why, a.from.Addr(), a.counted, 0)
 		return
+	}
+	if a.end != nil {
+		socket = k.sh.poll.Adopt(a.end)
 	}
 	k.owner().begin(a.from, socket, nil, a.proxy, a.counted)
 	if a.config != nil {

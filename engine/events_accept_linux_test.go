@@ -57,7 +57,7 @@ func loopback(t *testing.T) net.Listener {
 func serveOn(t *testing.T, s *Server, n int, ln net.Listener) (dial func() net.Conn) {
 	t.Helper()
 	s.init()
-	if err := s.startSome(n, nil); err != nil {
+	if err := s.startSome(n, kernelPoll); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)

@@ -229,7 +229,7 @@ func (k owner) readOnce(d *workspace) {
 	case err == nil:
 	case k.s.own.has(drains):
 		if err == sys.ErrAgain {
-			x.left = min(x.left, k.s.socket.Unread())
+			x.left = min(x.left, k.link().Unread())
 		} else {
 			x.left = 0
 			k.stopFrame()

@@ -170,7 +170,7 @@ func newStage(t *testing.T, script []byte) *stage {
 	s.helpers.srv = s
 	s.watchdog.Init()
 	s.workspaces.New = func() any { return &workspace{in: make([]byte, st.seats)} }
-	l, err := newLoop(s, st.fault)
+	l, err := newLoop(s, func() (*sys.Poll, error) { return sys.NewPoll(st.fault) })
 	if err != nil {
 		t.Fatal(err)
 	}

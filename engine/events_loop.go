@@ -37,8 +37,8 @@ const (
 	helperRead = 4 << 10
 )
 
-func newLoop(s *Server, fault sys.Fault) (*loop, error) {
-	poll, err := sys.NewPoll(fault)
+func newLoop(s *Server, open func() (*sys.Poll, error)) (*loop, error) {
+	poll, err := open()
 	if err != nil {
 		return nil, err
 	}

@@ -214,7 +214,7 @@ func (c Conn) giveTurn() bool {
 // no longer than Limits.FrameTime.
 func (k owner) shake(d *workspace) {
 	s, c, srv := k.s, k.layer(), k.sh.srv
-	addresses := transport.AddressesOnly(netAddr(s.socket.LocalAddr()), netAddr(k.conn().RemoteAddr()))
+	addresses := transport.AddressesOnly(netAddr(k.sh.poll.LocalAddr(s.socket)), netAddr(k.conn().RemoteAddr()))
 	k.unpack(d)
 	c.Feed(d.box.Bytes(), false)
 	err := error(Panicked)

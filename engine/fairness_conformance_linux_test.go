@@ -71,8 +71,8 @@ type weighing struct {
 	longest atomic.Int64
 }
 
-func (l *weighing) SystemCalls() sys.Fault {
-	return func(c sys.Call, n int) (int, error) {
+func (l *weighing) NewPoll() (*sys.Poll, error) {
+	return sys.NewPoll(func(c sys.Call, n int) (int, error) {
 		switch c {
 		case sys.CallWait:
 			l.turn.Store(0)
@@ -83,7 +83,7 @@ func (l *weighing) SystemCalls() sys.Fault {
 			}
 		}
 		return n, nil
-	}
+	})
 }
 
 // A request that arrives while a loop writes a broadcast is answered after a few of the
@@ -143,13 +143,13 @@ type observed struct {
 	write func(n int)
 }
 
-func (l *observed) SystemCalls() sys.Fault {
-	return func(c sys.Call, n int) (int, error) {
+func (l *observed) NewPoll() (*sys.Poll, error) {
+	return sys.NewPoll(func(c sys.Call, n int) (int, error) {
 		if c == sys.CallWrite {
 			l.write(n)
 		}
 		return n, nil
-	}
+	})
 }
 
 // discard reads n bytes without copying them, faster than any server can send.
@@ -209,11 +209,11 @@ type counting struct {
 	looks atomic.Int64
 }
 
-func (l *counting) SystemCalls() sys.Fault {
-	return func(c sys.Call, n int) (int, error) {
+func (l *counting) NewPoll() (*sys.Poll, error) {
+	return sys.NewPoll(func(c sys.Call, n int) (int, error) {
 		if c == sys.CallWait {
 			l.looks.Add(1)
 		}
 		return n, nil
-	}
+	})
 }

@@ -3,10 +3,8 @@ package engine
 import (
 	"errors"
 	"net"
-	"syscall"
 
 	"github.com/hone-go/hone/engine/internal/life"
-	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -18,6 +16,7 @@ func (k owner) promiseSocket(d *workspace) {
 	d.turn.takeOver = nil
 	unread := append([]byte(nil), d.box.Bytes()...)
 	d.box.Forget(&k.sh.srv.input)
+	k.stopFrame() // the message is user code's, and may not be over when the loan is
 	k.s.mu.Lock()
 	k.held().attach().rarely().give = func(nc net.Conn) ([]byte, bool) { return serve(nc, unread) }
 	k.s.mu.Unlock()
@@ -90,7 +89,7 @@ func (k held) leavePoll() (given, nc net.Conn, err error) {
 		k.sh.poll.Remove(s.socket)
 		s.marks.clear(isListed)
 	}
-	nc, err = transport.NetConn(s.socket)
+	nc, err = k.sh.poll.Lend(s.socket)
 	s.want, s.socket = 0, sys.NoSocket
 	if given = nc; s.secured && err == nil {
 		given = k.layer().Lend(nc)
@@ -121,7 +120,7 @@ func (k held) lendOffLoop() {
 			return
 		}
 		defer func() {
-			if !d.ref.isGiven() {
+			if !back && !d.ref.isGiven() {
 				given.Close()
 			}
 		}()
@@ -135,7 +134,7 @@ func (k held) lendOffLoop() {
 
 // takeBack returns a lent connection to a loop, and reports whether that is possible.
 func (k owner) takeBack(nc net.Conn, left []byte) bool {
-	socket, err := sys.Take(nc.(syscall.Conn))
+	socket, err := k.sh.poll.TakeBack(nc)
 	if err != nil {
 		k.fail(NoDescriptors)
 		return false

@@ -24,7 +24,7 @@ func (p *oneLine) Refuse(dst, _ []byte, _ Reason) []byte { return dst }
 // A message whose protocol can only return need 1 must not be read byte by byte, into a
 // new buffer each time, once it exceeds the largest pooled buffer.
 func TestLongMessageOfNeedOne(t *testing.T) {
-	for _, e := range onGoroutines()[1:] {
+	for _, e := range []Engine{Buffered(0), Parked(0)} {
 		t.Run(e.Name(), func(t *testing.T) {
 			p := &oneLine{}
 			srv := &Server{Protocol: p, Engine: e, Limits: Limits{FrameSize: 1 << 20}}

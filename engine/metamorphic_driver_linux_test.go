@@ -350,9 +350,9 @@ func (l *playing) dial(m move) (near, far net.Conn, err error) {
 		if fds, err = syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0); err != nil {
 			return nil, nil, err
 		}
-		near, err = transport.NetConn(sys.Socket(fds[0]))
+		near, err = sys.NetConn(sys.Socket(fds[0]))
 		if err == nil {
-			far, err = transport.NetConn(sys.Socket(fds[1]))
+			far, err = sys.NetConn(sys.Socket(fds[1]))
 		}
 	}
 	if err == nil && m.size > 0 {

@@ -16,7 +16,7 @@ import (
 // sockets and after the connection has ended. It costs a system call.
 func (c Conn) LocalAddr() netip.AddrPort {
 	var addr netip.AddrPort
-	if nc := c.carrier(func(k connRef) { addr = k.s.socket.LocalAddr() }); nc != nil {
+	if nc := c.carrier(func(k connRef) { addr = k.sh.poll.LocalAddr(k.s.socket) }); nc != nil {
 		addr = transport.AddrPort(nc.LocalAddr())
 	}
 	return addr

@@ -179,7 +179,7 @@ func (k *connRef) link() transport.Link {
 	if x := k.x.Load(); x != nil && x.g != nil {
 		return transport.Link{Stream: &x.g.Stream}
 	}
-	return transport.Link{Socket: k.s.socket}
+	return transport.Link{Poll: k.sh.poll, Socket: k.s.socket}
 }
 
 // conn returns the handle of the connection, which may be kept.

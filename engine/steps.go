@@ -370,7 +370,7 @@ func (k owner) end(d *workspace) {
 		x.ended = true
 		k.held().drop(x)
 	}
-	s.socket.Close()
+	k.sh.poll.CloseSocket(s.socket)
 	s.socket = sys.NoSocket
 	addr, facets := k.held().addr().Addr(), s.facets
 	s.mu.Unlock()

@@ -16,10 +16,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hone-go/hone/internal/fakenet"
 )
 
-// The tests in this file run whole servers, with the default limits, in fake time and
-// over in-memory connections: a minute costs nothing.
+// These tests run whole servers, with the default limits, in fake time: a minute costs nothing.
 
 // scripted is a protocol of messages with a two-byte length, served by a function. It
 // answers refusals with the reason's name and a new line.
@@ -83,7 +84,7 @@ func (lines) Refuse(dst, _ []byte, why Reason) []byte { return append(dst, why.S
 // running is a server in fake time.
 type running struct {
 	*Server
-	*memoryListener
+	*fakenet.Listener
 	t      *testing.T
 	ended  chan ended
 	period time.Duration
@@ -97,25 +98,32 @@ type ended struct {
 
 // virtually runs a test in fake time on every engine.
 func virtually(t *testing.T, p Protocol, l Limits, test func(r *running)) {
-	for _, e := range onGoroutines() {
-		t.Run(e.Name(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(start(t, e, p, l)) })
-		})
+	bubbles(t, func(t *testing.T, e Engine) { test(start(t, e, p, l)) })
+}
+
+// bubbles runs a test in fake time on every engine, except for some.
+func bubbles(t *testing.T, test func(t *testing.T, e Engine), except ...Engine) {
+	for _, e := range append(All(), Events(Inline), Events(Offload)) {
+		if !slices.Contains(except, e) {
+			t.Run(e.Name(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { test(t, e) })
+			})
+		}
 	}
 }
 
 func start(t *testing.T, e Engine, p Protocol, l Limits) *running {
 	r := &running{
-		Server:         &Server{Protocol: p, Engine: e, Limits: l, Logger: slog.New(slog.DiscardHandler)},
-		memoryListener: listenMemory(),
-		t:              t,
-		ended:          make(chan ended, 1000),
+		Server:   &Server{Protocol: p, Engine: e, Limits: l, Logger: slog.New(slog.DiscardHandler)},
+		Listener: fakenet.Listen(),
+		t:        t,
+		ended:    make(chan ended, 1000),
 	}
 	r.OnClose = func(_ Conn, why Reason) { r.ended <- ended{why, time.Now()} }
 	r.Server.init()
 	r.period = time.Duration(r.rules.Period) * time.Millisecond
 	served := make(chan error, 1)
-	go func() { served <- r.Serve(r.memoryListener) }()
+	go func() { served <- r.Serve(r.Listener) }()
 	t.Cleanup(func() {
 		r.Server.Close()
 		if err := <-served; err != ErrServerClosed {
@@ -152,16 +160,19 @@ func (r *running) alive() {
 
 // client is the other side of a connection.
 type client struct {
-	*memoryConn
+	*fakenet.Conn
 	t *testing.T
 	r *bufio.Reader
 }
 
-func (l *memoryListener) dial(t *testing.T) *client {
-	near, far := memoryPair(socketBuffer)
-	t.Cleanup(func() { near.Close() })
-	l.dialled <- far
-	return &client{memoryConn: near, t: t, r: bufio.NewReaderSize(near, 16)}
+func (r *running) dial(t *testing.T) *client {
+	t.Helper()
+	nc, err := r.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return &client{Conn: nc, t: t, r: bufio.NewReaderSize(nc, 16)}
 }
 
 // ask sends a message and wants its echo.
@@ -299,8 +310,8 @@ func TestPeerThatReadsNothingIsCutOff(t *testing.T) {
 		begun := time.Now()
 		c.send(message("more"))
 		r.end(WriteStall, begun, 10*time.Second)
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-			r.t.Errorf("read %v, want a reset: nothing must keep our bytes waiting", err)
+		if got, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) || len(got) > fakenet.Buffer/2 {
+			r.t.Errorf("read %d bytes and %v, want a reset: nothing must keep our bytes waiting", len(got), err)
 		}
 	})
 }
@@ -357,17 +368,13 @@ func later(replies chan Reply) scripted {
 
 // owing runs a test in fake time on every engine, with a client to which a late reply is owed.
 func owing(t *testing.T, test func(r *running, c *client, reply Reply)) {
-	for _, e := range onGoroutines() {
-		t.Run(e.Name(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				replies := make(chan Reply, 1)
-				r := start(t, e, later(replies), Limits{})
-				c := r.dial(t)
-				c.send(message("please"))
-				test(r, c, <-replies)
-			})
-		})
-	}
+	bubbles(t, func(t *testing.T, e Engine) {
+		replies := make(chan Reply, 1)
+		r := start(t, e, later(replies), Limits{})
+		c := r.dial(t)
+		c.send(message("please"))
+		test(r, c, <-replies)
+	})
 }
 
 func TestReplyThatNeverComes(t *testing.T) {
@@ -447,47 +454,43 @@ func (p *pondering) Advance(t *Turn, in []byte) (used, need int, err error) {
 // sweeper lets connections continue.
 func TestWaitForTheRequestBudgetWakesTheSweeper(t *testing.T) {
 	const limit = 4
-	for _, e := range onGoroutines() {
-		t.Run(e.Name(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				replies := make(chan Reply, limit)
-				r := start(t, e, &pondering{scripted: later(replies)}, Limits{TotalInFlight: limit, IdleTime: -1})
-				slow, other := r.dial(t), r.dial(t)
-				ask := func(c *client) Reply {
-					c.send(message("late"))
-					reply := <-replies
-					synctest.Wait() // until its visit has ended
-					return reply
-				}
-				answer := func(c *client, reply Reply) {
-					reply.Send([]byte("here\n"))
-					c.want("here")
-				}
-				answer(slow, ask(slow)) // a connection that is answered at once would not wait
-				slow.send(message("ponder"))
-				begun := time.Now()
-				for range limit - 1 {
-					ask(other) // never answered
-				}
-				answer(other, ask(other)) // frees one place, which the line gets only when half are free
-				select {
-				case reply := <-replies:
-					if waited := time.Since(begun) - time.Minute; waited <= 0 || waited > 3*r.period {
-						t.Errorf("waited for %v, want at most %v", waited, 3*r.period)
-					}
-					answer(slow, reply)
-				case <-time.After(time.Hour):
-					t.Error("still waiting after an hour")
-				}
-			})
-		})
-	}
+	bubbles(t, func(t *testing.T, e Engine) {
+		replies := make(chan Reply, limit)
+		r := start(t, e, &pondering{scripted: later(replies)}, Limits{TotalInFlight: limit, IdleTime: -1})
+		slow, other := r.dial(t), r.dial(t)
+		ask := func(c *client) Reply {
+			c.send(message("late"))
+			reply := <-replies
+			synctest.Wait() // until its visit has ended
+			return reply
+		}
+		answer := func(c *client, reply Reply) {
+			reply.Send([]byte("here\n"))
+			c.want("here")
+		}
+		answer(slow, ask(slow)) // a connection that is answered at once would not wait
+		slow.send(message("ponder"))
+		begun := time.Now()
+		for range limit - 1 {
+			ask(other) // never answered
+		}
+		answer(other, ask(other)) // frees one place, which the line gets only when half are free
+		select {
+		case reply := <-replies:
+			if waited := time.Since(begun) - time.Minute; waited <= 0 || waited > 3*r.period {
+				t.Errorf("waited for %v, want at most %v", waited, 3*r.period)
+			}
+			answer(slow, reply)
+		case <-time.After(time.Hour):
+			t.Error("still waiting after an hour")
+		}
+	})
 }
 
 // A handler that runs for longer than the idle timeout.
 func TestSlowHandlerIsNotIdleness(t *testing.T) {
 	slow := scripted(func(t *Turn, message string) error {
-		pause(10 * time.Minute)
+		pause(4 * time.Minute)
 		return echo(t, message)
 	})
 	virtually(t, slow, Limits{}, func(r *running) {
@@ -508,7 +511,7 @@ func TestTakenOverSocketHasNoTimers(t *testing.T) {
 	}
 	take := scripted(func(t *Turn, text string) error {
 		if text == "slowly" {
-			pause(10 * time.Minute)
+			pause(4 * time.Minute)
 		}
 		t.Out = append(t.Out, "yours\n"...)
 		return t.TakeOver(forGood(func(nc net.Conn, unread []byte) {
@@ -611,7 +614,7 @@ func TestSweepsAreFew(t *testing.T) {
 		}
 		sweeps, last := 0, r.clock.Now()
 		for len(r.ended) < n {
-			pause(time.Millisecond)
+			pause(10 * time.Millisecond)
 			if now := r.clock.Now(); now != last {
 				sweeps, last = sweeps+1, now
 			}
@@ -666,7 +669,8 @@ func TestDrain(t *testing.T) {
 		}
 		return echo(t, message)
 	})
-	virtually(t, slow, Limits{}, func(r *running) {
+	bubbles(t, func(t *testing.T, e Engine) {
+		r := start(t, e, slow, Limits{})
 		idle, half, busy := r.dial(r.t), r.dial(r.t), r.dial(r.t)
 		idle.ask("hello")
 		half.send(message("never whole")[:5])
@@ -692,7 +696,7 @@ func TestDrain(t *testing.T) {
 		if got.err != nil || got.Drained != (Drained{Clean: 3}) || got.took < 20*time.Second || got.took > 21*time.Second {
 			r.t.Errorf("%+v, want 3 clean after 20 s", got)
 		}
-	})
+	}, Events(Inline)) // its loop waits for the handler
 }
 
 // A late reply may be sent until the shutdown's context ends.
@@ -715,82 +719,74 @@ func TestDrainWaitsForLateReplies(t *testing.T) {
 }
 
 func TestShutdownForces(t *testing.T) {
-	for _, e := range onGoroutines() {
-		t.Run(e.Name(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				release := make(chan struct{})
-				replies := make(chan Reply, 10)
-				r := start(t, e, scripted(func(t *Turn, message string) error {
-					switch message {
-					case "stick":
-						<-release
-					case "later":
-						replies <- t.Later()
-						return nil
-					}
-					return echo(t, message)
-				}), Limits{})
-				idle, stuck, owed, left := r.dial(t), r.dial(t), r.dial(t), r.dial(t)
-				idle.ask("hello")
-				stuck.send(message("stick"))
-				owed.send(message("later"))
-				left.send(message("later"))
-				left.CloseWrite()
-				<-replies
-				<-replies
-				synctest.Wait()
-				done := r.shutdown()
-				idle.want("shutting_down")
-				idle.Close()
-				got := <-done
-				if want := (Drained{Clean: 1, Forced: 3, Owed: 2, Stuck: 1}); got.Drained != want || !errors.Is(got.err, context.DeadlineExceeded) {
-					t.Errorf("%+v, %v; want %+v and DeadlineExceeded", got.Drained, got.err, want)
-				}
-				if got.took < 25*time.Second || got.took > 26*time.Second {
-					t.Errorf("forced after %v, want 25 s and a moment", got.took)
-				}
-				if n := len(r.ended); n != 3 {
-					t.Errorf("%d connections ended, want all but the stuck one", n)
-				}
-				close(release)
-				synctest.Wait()
-				if n := len(r.ended); n != 4 {
-					t.Errorf("%d connections ended after the stuck handler returned, want 4", n)
-				}
-				if err := r.Server.Shutdown(context.Background()); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("another Shutdown: %v, want the error of the first", err)
-				}
-				if again := r.Server.Stats().Drained; again != got.Drained {
-					t.Errorf("the counts changed to %+v", again)
-				}
-			})
-		})
-	}
+	bubbles(t, func(t *testing.T, e Engine) {
+		release := make(chan struct{})
+		replies := make(chan Reply, 10)
+		r := start(t, e, scripted(func(t *Turn, message string) error {
+			switch message {
+			case "stick":
+				<-release
+			case "later":
+				replies <- t.Later()
+				return nil
+			}
+			return echo(t, message)
+		}), Limits{})
+		idle, stuck, owed, left := r.dial(t), r.dial(t), r.dial(t), r.dial(t)
+		idle.ask("hello")
+		stuck.send(message("stick"))
+		owed.send(message("later"))
+		left.send(message("later"))
+		left.CloseWrite()
+		<-replies
+		<-replies
+		synctest.Wait()
+		done := r.shutdown()
+		idle.want("shutting_down")
+		idle.Close()
+		got := <-done
+		if want := (Drained{Clean: 1, Forced: 3, Owed: 2, Stuck: 1}); got.Drained != want || !errors.Is(got.err, context.DeadlineExceeded) {
+			t.Errorf("%+v, %v; want %+v and DeadlineExceeded", got.Drained, got.err, want)
+		}
+		if got.took < 25*time.Second || got.took > 26*time.Second {
+			t.Errorf("forced after %v, want 25 s and a moment", got.took)
+		}
+		if n := len(r.ended); n != 3 {
+			t.Errorf("%d connections ended, want all but the stuck one", n)
+		}
+		close(release)
+		synctest.Wait()
+		if n := len(r.ended); n != 4 {
+			t.Errorf("%d connections ended after the stuck handler returned, want 4", n)
+		}
+		if err := r.Server.Shutdown(context.Background()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another Shutdown: %v, want the error of the first", err)
+		}
+		if again := r.Server.Stats().Drained; again != got.Drained {
+			t.Errorf("the counts changed to %+v", again)
+		}
+	}, Events(Inline)) // its loop waits for the handler
 }
 
 // Close does not wait, and a Shutdown in progress stops waiting.
 func TestCloseHurriesShutdown(t *testing.T) {
-	for _, e := range onGoroutines() {
-		t.Run(e.Name(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				replies := make(chan Reply, 10)
-				r := start(t, e, later(replies), Limits{})
-				c := r.dial(t)
-				c.send(message("please"))
-				<-replies
-				done := r.shutdown()
-				pause(5 * time.Second)
-				r.Server.Close()
-				got := <-done
-				if want := (Drained{Forced: 1, Owed: 1}); got.Drained != want || !errors.Is(got.err, ErrServerClosed) || got.took > 6*time.Second {
-					t.Errorf("%+v, want %+v and ErrServerClosed after 5 s", got, want)
-				}
-				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-					t.Errorf("the client reads %v, want a reset", err)
-				}
-			})
-		})
-	}
+	bubbles(t, func(t *testing.T, e Engine) {
+		replies := make(chan Reply, 10)
+		r := start(t, e, later(replies), Limits{})
+		c := r.dial(t)
+		c.send(message("please"))
+		<-replies
+		done := r.shutdown()
+		pause(5 * time.Second)
+		r.Server.Close()
+		got := <-done
+		if want := (Drained{Forced: 1, Owed: 1}); got.Drained != want || !errors.Is(got.err, ErrServerClosed) || got.took > 6*time.Second {
+			t.Errorf("%+v, want %+v and ErrServerClosed after 5 s", got, want)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the client reads %v, want a reset", err)
+		}
+	})
 }
 
 // forGood gives a socket away for good.
@@ -882,18 +878,23 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 // errUploaded ends a visit whose message was consumed already.
 var errUploaded = ClosedHere
 
-// An Events server whose connections are not sockets starts no loops, which would block
-// in the kernel: it works in a bubble of fake time.
+// An Events server whose connections are adapters starts no loops, which would block in the kernel.
 func TestEventsStartsLoopsForSocketsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, Events(Auto), scripted(echo), Limits{})
-		c := r.dial(t)
+		s, ln := &Server{Protocol: scripted(echo), Engine: Events(Auto)}, fakenet.Listen()
+		ln.Wrap = func(c *fakenet.Conn) net.Conn { return struct{ net.Conn }{c} }
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(struct{ net.Listener }{ln}) }()
+		nc, _ := ln.Dial()
+		c := &client{Conn: nc, t: t, r: bufio.NewReader(nc)}
 		c.ask("hello")
-		if n := len(r.Server.started()); n > 0 {
+		if n := len(s.started()); n > 0 {
 			t.Fatalf("%d loops run", n) // otherwise the bubble hangs
 		}
 		pause(time.Minute)
 		c.ask("hello")
 		c.Close()
+		s.Close()
+		<-served
 	})
 }

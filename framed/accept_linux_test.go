@@ -15,6 +15,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/fakenet"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -283,7 +284,7 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, e engine.Engine) {
-				ln := newMemoryListener()
+				ln := memoryListener{fakenet.Listen()}
 				bad := &faulty{Listener: ln, fault: c.fault, times: 6}
 				begun := time.Now()
 				serveOn(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}, bad)
@@ -335,7 +336,7 @@ func TestAcceptErrorsOfOneListenerAreNotTheOthers(t *testing.T) {
 // Close ends the pause after an accept error.
 func TestCloseEndsThePauseAfterAnAcceptError(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {
-		bad := &faulty{Listener: newMemoryListener(), fault: passing{}, times: 1 << 30}
+		bad := &faulty{Listener: memoryListener{fakenet.Listen()}, fault: passing{}, times: 1 << 30}
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(bad) }()

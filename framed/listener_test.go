@@ -9,6 +9,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/fakenet"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -90,7 +91,8 @@ func servesEveryListenerAtOnce(t *testing.T, e engine.Engine) {
 		Limits: engine.Limits{Conns: 5},
 	}
 	tcp, hidden, private := serve(t, s), serveOn(t, s, adapter{listenTCP(t)}), serveTLS(t, s)
-	memory := serveInMemory(t, s)
+	memory := memoryListener{fakenet.Listen()}
+	serveOn(t, s, adapter{memory})
 	doors := []func() *peer{
 		func() *peer { return dial(t, tcp) },
 		func() *peer { return dial(t, hidden) },

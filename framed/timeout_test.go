@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"io"
 	"math"
-	"net"
-	"net/netip"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/fakenet"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -20,77 +18,33 @@ import (
 // in-memory connections, and are exact. Those on sockets use shorter limits, and cover
 // every engine's own way of waiting.
 
-// onFakeTime is run in a bubble of fake time. It excludes Events, whose loops wait in the
-// kernel.
+// onFakeTime is run in a bubble of fake time.
 func onFakeTime(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
 	runPlain(t, func(t *testing.T, e engine.Engine) {
-		if e.Name() == onLoops {
-			return
-		}
 		synctest.Test(t, func(t *testing.T) { test(t, e) })
 	})
 }
 
-// memoryConn is one end of an in-memory connection that can be half-closed: a pipe for
-// each direction.
-type memoryConn struct {
-	net.Conn          // writes to the peer
-	in       net.Conn // reads from it
-}
+// memoryListener accepts connections in memory.
+type memoryListener struct{ *fakenet.Listener }
 
-func (c memoryConn) Read(p []byte) (int, error)        { return c.in.Read(p) }
-func (c memoryConn) CloseWrite() error                 { return c.Conn.Close() }
-func (c memoryConn) Close() error                      { c.in.Close(); return c.Conn.Close() }
-func (c memoryConn) SetReadDeadline(t time.Time) error { return c.in.SetReadDeadline(t) }
-func (c memoryConn) SetDeadline(t time.Time) error {
-	c.in.SetReadDeadline(t)
-	return c.SetWriteDeadline(t)
-}
-func (c memoryConn) RemoteAddr() net.Addr {
-	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
-}
-
-// memoryListener accepts in-memory connections.
-type memoryListener struct {
-	arriving chan net.Conn
-	closed   chan struct{}
-	once     sync.Once
-}
-
-func newMemoryListener() *memoryListener {
-	return &memoryListener{arriving: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-func (l *memoryListener) Accept() (net.Conn, error) {
-	select {
-	case nc := <-l.arriving:
-		return nc, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
+func (l memoryListener) dial(t *testing.T) *peer {
+	t.Helper()
+	nc, err := l.Dial()
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func (l *memoryListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *memoryListener) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (l *memoryListener) dial(t *testing.T) *peer {
-	out, serverIn := net.Pipe()
-	serverOut, in := net.Pipe()
-	l.arriving <- memoryConn{serverOut, serverIn}
-	p := peerOf(t, memoryConn{out, in})
+	p := peerOf(t, nc)
 	p.SetDeadline(time.Time{})
 	return p
 }
 
 // serveInMemory is serve on a memoryListener.
-func serveInMemory(t *testing.T, s *framed.Server) *memoryListener {
+func serveInMemory(t *testing.T, s *framed.Server) memoryListener {
 	t.Helper()
-	ln := newMemoryListener()
+	ln := memoryListener{fakenet.Listen()}
+	ln.Limit = 512 // what a peer has not read, the server still has
 	serveOn(t, s, ln)
 	return ln
 }
@@ -183,7 +137,7 @@ func TestFrameAsSlowAsAllowedIsServed(t *testing.T) {
 func TestFrameTimeIsAbsoluteForLinesToo(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {
 		s := &engine.Server{Engine: e, Protocol: lines{}}
-		ln := newMemoryListener()
+		ln := memoryListener{fakenet.Listen()}
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ln) }()
 		defer func() {
@@ -260,7 +214,7 @@ func TestIdleTimeByDefault(t *testing.T) {
 			p.send(submit(1, "late"))
 			r := <-made
 			passes(10 * time.Minute)
-			content := filler(200 << 10)
+			content := filler(198 << 10) // its last piece is longer than what the connection holds
 			r.Send(content)
 			p.wantSlowly(ack(1, string(content)), 4<<10, time.Second)
 		}},
@@ -359,7 +313,7 @@ func TestTLSHandshakeHasAFramesTimeByDefault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, e engine.Engine) {
 				s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
-				ln := newMemoryListener()
+				ln := memoryListener{fakenet.Listen()}
 				serveOn(t, s, engine.NewTLSListener(ln, config))
 				p := ln.dial(t)
 				begun := time.Now()

@@ -178,7 +178,7 @@ type faltering struct {
 	fault sys.Fault
 }
 
-func (l *faltering) SystemCalls() sys.Fault { return l.fault }
+func (l *faltering) NewPoll() (*sys.Poll, error) { return sys.NewPoll(l.fault) }
 
 // grounds returns the listener for a test: ln, with faults where the variant needs them.
 func grounds(t *testing.T, ln net.Listener) net.Listener {

@@ -37,11 +37,13 @@ var libraryImports = map[string][]string{
 	"conns":                     {"internal/fifo"},
 	"route":                     {},
 	"tlsfiles":                  {},
+	"internal/fakenet":          {"internal/sys"}, // only tests import it
 	"internal/faultlog":         {},
 	"internal/fifo":             {},
 	"internal/httpdiff":         {}, // its tests import engine and http1
 	"internal/sys":              {},
 	"internal/lint":             {},
+	"internal/simulation":       {"internal/fakenet", "internal/sys"}, // only tests import it
 	"internal/servetest":        {},
 	"internal/testrun":          {},                         // only tests import it, in every package
 	"internal/tlsfront":         {"engine", "internal/sys"}, // only tests import it

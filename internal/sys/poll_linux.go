@@ -12,26 +12,21 @@ import (
 // Polls reports that Poll and Take work on this system.
 const Polls = true
 
-// maxInterrupts bounds how often a Fault may interrupt one call.
-const maxInterrupts = 64
-
-// ask calls the Fault until it no longer interrupts, and limits its answer to what was
-// requested.
-func (f Fault) ask(c Call, n int) (int, error) {
-	for range maxInterrupts {
-		allow, err := f(c, n)
-		if err == nil || !errors.Is(err, unix.EINTR) {
-			return min(max(allow, 0), n), err
-		}
-	}
-	return n, nil
-}
-
 // Ready is one event reported by a Poll.
 type Ready struct{ event unix.EpollEvent }
 
 // Key returns the key that the socket was added with, or WakeKey.
 func (r *Ready) Key() uint64 { return uint64(uint32(r.event.Fd)) | uint64(uint32(r.event.Pad))<<32 }
+
+func newReady(key uint64, in, out, broken, hungUp bool) Ready {
+	event := unix.EpollEvent{Fd: int32(uint32(key)), Pad: int32(uint32(key >> 32))}
+	for flag, is := range map[uint32]bool{unix.EPOLLIN: in, unix.EPOLLOUT: out, unix.EPOLLERR: broken, unix.EPOLLHUP: hungUp} {
+		if is {
+			event.Events |= flag
+		}
+	}
+	return Ready{event}
+}
 
 // In reports whether a read would not block: there are bytes, the end of the stream, or
 // an error.
@@ -55,6 +50,7 @@ func (r *Ready) HungUp() bool { return r.event.Events&unix.EPOLLHUP != 0 }
 // Change, Remove, Read, Write and Wake may be called from any goroutine. Close comes
 // last, after all of them.
 type Poll struct {
+	ends   *ends // nil, unless it serves Ends alone
 	fault  Fault
 	epoll  int
 	alarm  int
@@ -105,6 +101,9 @@ func (p *Poll) Remove(s Socket) error {
 }
 
 func (p *Poll) register(op int, s Socket, want Interest, key uint64) error {
+	if s < NoSocket {
+		return p.ends.register(s, want, key, op != unix.EPOLL_CTL_DEL)
+	}
 	if p.fault != nil {
 		if _, err := p.fault.ask(CallRegister, 0); err != nil {
 			return os.NewSyscallError("epoll_ctl", err)
@@ -136,6 +135,9 @@ func (want Interest) events() uint32 {
 // scheduler, because the call cannot block. It fills ready, which must not be empty, from
 // its start and returns the number of events, which is also 0 after EINTR or a fault.
 func (p *Poll) Now(ready []Ready) int {
+	if p.ends != nil {
+		return p.ends.now(ready)
+	}
 	n, _ := p.now(ready)
 	return n
 }
@@ -143,7 +145,7 @@ func (p *Poll) Now(ready []Ready) int {
 // now is Now; answered is false when the kernel was not called or failed.
 func (p *Poll) now(ready []Ready) (n int, answered bool) {
 	if p.fault != nil {
-		if ready = p.allowed(ready); len(ready) == 0 {
+		if ready = p.fault.allowed(ready); len(ready) == 0 {
 			return 0, false
 		}
 	}
@@ -159,8 +161,11 @@ func (p *Poll) now(ready []Ready) (n int, answered bool) {
 // Block waits in the kernel until something is ready and returns the events like Now. The
 // goroutine keeps its thread. It may return 0 (EINTR, a fault): wait again.
 func (p *Poll) Block(ready []Ready) int {
+	if p.ends != nil {
+		return p.ends.wait(ready)
+	}
 	if p.fault != nil {
-		if ready = p.allowed(ready); len(ready) == 0 {
+		if ready = p.fault.allowed(ready); len(ready) == 0 {
 			return 0
 		}
 	}
@@ -173,20 +178,13 @@ func (p *Poll) Block(ready []Ready) int {
 	return int(r)
 }
 
-// allowed returns the part of ready that the fault lets a wait fill.
-func (p *Poll) allowed(ready []Ready) []Ready {
-	// An interrupted wait returns, so EINTR is not retried here.
-	allow, err := p.fault(CallWait, len(ready))
-	if err != nil {
-		return nil
-	}
-	return ready[:min(max(allow, 0), len(ready))]
-}
-
 // Park waits in Go's own poller until something is ready and returns the events like Now.
 // The goroutine holds no thread. It may return 0 like Block, which does the waiting where
 // parking is impossible, for example without a free descriptor.
 func (p *Poll) Park(ready []Ready) int {
+	if p.ends != nil {
+		return p.ends.wait(ready)
+	}
 	if p.parked == nil && p.park() != nil {
 		return p.Block(ready)
 	}
@@ -241,6 +239,10 @@ func (p *Poll) Unpark() {
 // key is WakeKey. Several calls may share one report. It costs a write, without telling
 // the scheduler.
 func (p *Poll) Wake() error {
+	if p.ends != nil {
+		p.ends.wake()
+		return nil
+	}
 	one := uint64(1)
 	for {
 		_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(p.alarm), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
@@ -256,6 +258,9 @@ func (p *Poll) Wake() error {
 
 // Read is the function Read on s, subject to the fault.
 func (p *Poll) Read(s Socket, b []byte) (int, error) {
+	if s < NoSocket {
+		return p.ends.read(s, b)
+	}
 	if p.fault != nil && len(b) > 0 {
 		allow, err := p.ration(CallRead, len(b))
 		if err != nil {
@@ -269,6 +274,9 @@ func (p *Poll) Read(s Socket, b []byte) (int, error) {
 // Write is the function Write on s, subject to the fault, which is called again after a
 // short write until all is written or it refuses.
 func (p *Poll) Write(s Socket, b []byte) (int, error) {
+	if s < NoSocket {
+		return p.ends.write(s, b)
+	}
 	if p.fault == nil {
 		return Write(uintptr(s), b)
 	}
@@ -298,6 +306,9 @@ func (p *Poll) ration(c Call, n int) (int, error) {
 
 // Close closes the descriptors. The sockets stay open.
 func (p *Poll) Close() error {
+	if p.ends != nil {
+		return nil
+	}
 	p.Unpark()
 	return errors.Join(
 		os.NewSyscallError("close", unix.Close(p.alarm)),

@@ -2,64 +2,84 @@
 
 package sys
 
-import "errors"
+import (
+	"errors"
+	"net"
+)
 
-// Polls reports that Poll and Take work on this system.
+// Polls reports that Poll serves the system's sockets, and Take works.
 const Polls = false
 
-// Ready is not supported here.
-type Ready struct{}
+// Ready is one event reported by a Poll.
+type Ready struct {
+	key                     uint64
+	in, out, broken, hungUp bool
+}
 
-// Key returns 0 here.
-func (r *Ready) Key() uint64 { return 0 }
+func newReady(key uint64, in, out, broken, hungUp bool) Ready {
+	return Ready{key, in, out, broken, hungUp}
+}
 
-// In returns false here.
-func (r *Ready) In() bool { return false }
+// Key returns the key that the socket was added with, or WakeKey.
+func (r *Ready) Key() uint64 { return r.key }
 
-// Out returns false here.
-func (r *Ready) Out() bool { return false }
+// In reports whether a read would not block.
+func (r *Ready) In() bool { return r.in }
 
-// Broken returns false here.
-func (r *Ready) Broken() bool { return false }
+// Out reports whether the socket is writable.
+func (r *Ready) Out() bool { return r.out }
 
-// HungUp returns false here.
-func (r *Ready) HungUp() bool { return false }
+// Broken reports whether the socket has an error.
+func (r *Ready) Broken() bool { return r.broken }
 
-// Poll is not supported here.
-type Poll struct{}
+// HungUp reports whether both directions are closed.
+func (r *Ready) HungUp() bool { return r.hungUp }
+
+// Poll serves Ends alone here.
+type Poll struct{ ends *ends }
 
 // NewPoll is not supported here.
 func NewPoll(Fault) (*Poll, error) { return nil, errors.ErrUnsupported }
 
-// Add is not supported here.
-func (p *Poll) Add(Socket, Interest, uint64) error { return errors.ErrUnsupported }
+// Add registers s under key.
+func (p *Poll) Add(s Socket, want Interest, key uint64) error {
+	return p.ends.register(s, want, key, true)
+}
 
-// Change is not supported here.
-func (p *Poll) Change(Socket, Interest, uint64) error { return errors.ErrUnsupported }
+// Change changes the interest or the key of s.
+func (p *Poll) Change(s Socket, want Interest, key uint64) error {
+	return p.ends.register(s, want, key, true)
+}
 
-// Remove is not supported here.
-func (p *Poll) Remove(Socket) error { return errors.ErrUnsupported }
+// Remove ends the reports of s.
+func (p *Poll) Remove(s Socket) error { return p.ends.register(s, 0, 0, false) }
 
-// Now returns 0 here.
-func (p *Poll) Now([]Ready) int { return 0 }
+// Now returns the events that are ready now.
+func (p *Poll) Now(ready []Ready) int { return p.ends.now(ready) }
 
-// Block returns 0 here.
-func (p *Poll) Block([]Ready) int { return 0 }
+// Block waits until something is ready.
+func (p *Poll) Block(ready []Ready) int { return p.ends.wait(ready) }
 
-// Park returns 0 here.
-func (p *Poll) Park([]Ready) int { return 0 }
+// Park is Block here.
+func (p *Poll) Park(ready []Ready) int { return p.ends.wait(ready) }
 
 // Unpark does nothing here.
 func (p *Poll) Unpark() {}
 
-// Wake is not supported here.
-func (p *Poll) Wake() error { return errors.ErrUnsupported }
+// Wake ends a Block or Park, or makes the next wait return at once.
+func (p *Poll) Wake() error {
+	p.ends.wake()
+	return nil
+}
 
-// Read is not supported here.
-func (p *Poll) Read(Socket, []byte) (int, error) { return 0, errors.ErrUnsupported }
+// Read reads what has arrived.
+func (p *Poll) Read(s Socket, b []byte) (int, error) { return p.ends.read(s, b) }
 
-// Write is not supported here.
-func (p *Poll) Write(Socket, []byte) (int, error) { return 0, errors.ErrUnsupported }
+// Write writes what s accepts.
+func (p *Poll) Write(s Socket, b []byte) (int, error) { return p.ends.write(s, b) }
 
-// Close is not supported here.
-func (p *Poll) Close() error { return errors.ErrUnsupported }
+// Close does nothing here: the Ends stay open.
+func (p *Poll) Close() error { return nil }
+
+// NetConn is not supported here.
+func NetConn(Socket) (net.Conn, error) { return nil, errors.ErrUnsupported }

@@ -100,3 +100,10 @@ func PeerCredentials(fd int) (pid, uid, gid int, known bool) {
 func (s Socket) Close() error {
 	return os.NewSyscallError("close", unix.Close(int(s)))
 }
+
+// NetConn makes a net.Conn from a socket, and closes the socket.
+func NetConn(s Socket) (net.Conn, error) {
+	f := os.NewFile(uintptr(s), "connection")
+	defer f.Close()
+	return net.FileConn(f)
+}

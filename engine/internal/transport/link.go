@@ -10,6 +10,7 @@ import (
 
 // Link is the transport of a connection.
 type Link struct {
+	Poll   *sys.Poll // the socket's
 	Socket sys.Socket
 	Stream *Stream // nil: it is the socket
 }
@@ -23,6 +24,9 @@ func (l Link) Control(do func(fd uintptr)) bool {
 	if l.Stream != nil {
 		return l.Stream.control(do)
 	}
+	if l.Socket < sys.NoSocket {
+		return false
+	}
 	do(uintptr(l.Socket))
 	return true
 }
@@ -30,7 +34,7 @@ func (l Link) Control(do func(fd uintptr)) bool {
 // LimitUnsent sets the limit of what the kernel may buffer beyond the peer's window.
 func (l Link) LimitUnsent(n int) {
 	if l.Stream == nil {
-		sys.LimitUnsent(uintptr(l.Socket), n)
+		l.Control(func(fd uintptr) { sys.LimitUnsent(fd, n) })
 		return
 	}
 	if _, tcp := innermost(l.Stream.Conn).(*net.TCPConn); tcp {
@@ -41,7 +45,7 @@ func (l Link) LimitUnsent(n int) {
 // Unsent returns how many bytes the kernel still holds for the peer, as far as it reports them.
 func (l Link) Unsent() uint32 {
 	if l.Stream == nil {
-		return uint32(l.Socket.Unsent())
+		return uint32(l.Poll.Unsent(l.Socket))
 	}
 	n := 0
 	if l.Stream.Raw != nil {
@@ -53,13 +57,16 @@ func (l Link) Unsent() uint32 {
 // IsReceived reports whether the peer's kernel has acknowledged everything that was sent, or
 // never will.
 func (l Link) IsReceived() (done bool) {
+	if l.Stream == nil {
+		return l.Poll.IsReceived(l.Socket)
+	}
 	return !l.Control(func(fd uintptr) { done = sys.Unsent(fd) == 0 || sys.Broken(fd) }) || done
 }
 
 // HungUp reports whether the peer has closed its side or broken the connection.
 func (l Link) HungUp() (left bool) {
-	if l.Stream == nil && l.Socket == sys.NoSocket {
-		return false
+	if l.Stream == nil {
+		return l.Poll.PeerLeft(l.Socket)
 	}
 	l.Control(func(fd uintptr) { left = sys.HungUp(fd) })
 	return left
@@ -73,7 +80,7 @@ const unreadGuess = 64 << 10
 func (l Link) Unread() int {
 	switch {
 	case l.Stream == nil:
-		return l.Socket.Unread()
+		return l.Poll.Unread(l.Socket)
 	case l.Stream.Raw == nil:
 		return unreadGuess
 	}
@@ -95,7 +102,7 @@ const (
 // block: do not hold a mutex.
 func (l Link) CloseWrite() bool {
 	if l.Stream == nil {
-		return l.Socket.CloseWrite() == nil
+		return l.Poll.CloseWrite(l.Socket) == nil
 	}
 	half, ok := l.Stream.Conn.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil
@@ -108,6 +115,6 @@ func (l Link) CutOff(hard bool) {
 	case l.Stream != nil:
 		l.Stream.cutOff(hard)
 	case hard:
-		l.Socket.ResetOnClose()
+		l.Poll.ResetOnClose(l.Socket)
 	}
 }

@@ -3,7 +3,6 @@ package transport
 import (
 	"net"
 	"net/netip"
-	"os"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -49,11 +48,4 @@ func Credentials(nc net.Conn) (pid, uid, gid int, known bool) {
 		}
 	}
 	return pid, uid, gid, known
-}
-
-// NetConn makes a net.Conn from a socket, and closes the socket.
-func NetConn(s sys.Socket) (net.Conn, error) {
-	f := os.NewFile(uintptr(s), "connection")
-	defer f.Close()
-	return net.FileConn(f)
 }
