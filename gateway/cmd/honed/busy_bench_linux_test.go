@@ -59,11 +59,11 @@ func (m *match) compare(b *testing.B) {
 		least = min(least, 2*slices.Min(both)/sum)
 		b.Logf("two %.0f, one %.0f records/s: %.3f", both, beside, ratios[len(ratios)-1])
 	}
+	lost, doubled, gaps := m.read(b)
 	exits := 0
 	for _, d := range append(servers, m.gateways...) {
 		exits += d.ends()
 	}
-	lost, doubled, gaps := m.read(b)
 	if exits > 0 || lost+doubled+gaps > 0 || !(least >= leastShare) {
 		b.Errorf("%d exits, %d lost, %d doubled, %d gaps, least share %.2f", exits, lost, doubled, gaps, least)
 	}
