@@ -49,7 +49,7 @@ timing: ## run the tests that compare measured figures, which need the machine t
 	HONE_TEST_TIMING=1 go tool gotestsum --no-color --format standard-verbose --hide-summary skipped \
 		--rerun-fails=2 --rerun-fails-run-root-test --packages './tool/cmd/hone ./bench/avatar' -- -count=1 -p 1 -run '^(TestTiming|TestTour|TestReadmeLoadsAreValid)$$'
 
-suites: ## simulate 40,000 servers, compare http1 with net/http by Go's own server tests, other projects' parser tests and 200,000 streams of drawn requests
+suites: ## simulate 40,000 servers, compare http1 with net/http by Go's own server tests, other projects' parser tests, h2spec and 200,000 streams of drawn requests
 	HONE_SIMULATIONS=5000 go test -count=1 -timeout 60m -run '^TestSimulation(OverTLS)?$$' ./engine ./framed ./http1 ./websocket
 	HONE_TEST_ALL=1 go test -count=1 ./internal/servetest
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
@@ -59,7 +59,8 @@ suites: ## simulate 40,000 servers, compare http1 with net/http by Go's own serv
 	}; \
 	fetch llhttp nodejs/llhttp 01e105a30fd06e248bc8ac73c4adb34a63d4114a; \
 	fetch desync aws/http-desync-guardian 7dd6f37171f0a8428d259f2631aee5e7b01a1d64; \
-	HONE_LLHTTP=$$dir/llhttp HONE_DESYNC=$$dir/desync go test -count=1 -v -run '^(TestLLHTTP|TestDesync)$$' ./http1
+	GOWORK=off GOBIN=$$dir go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible; \
+	HONE_H2SPEC=$$dir/h2spec HONE_LLHTTP=$$dir/llhttp HONE_DESYNC=$$dir/desync go test -count=1 -v -run '^(TestLLHTTP|TestDesync|TestH2Spec)$$' ./http1
 	go test -count=1 -timeout 30m -v ./internal/httpdiff -streams 200000
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
@@ -135,6 +136,7 @@ bench.tls: ## compare servers over TLS: CPU of a request, memory of an idle conn
 
 bench.faults: ## attack every server with hone torture, within 90 minutes, and store the result
 	go run ./bench/cmd/peers faults -o bench/results/torture.json
+	go run ./bench/cmd/peers faults --http2 -o bench/results/torture-http2.json
 	go run ./bench/cmd/peers tables docs/torture.md
 
 bench.generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result

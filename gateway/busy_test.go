@@ -84,40 +84,37 @@ func crowd(t testing.TB, log journal.Log, n int) {
 	}
 }
 
-// parts describes a log by its envelopes: < for the first part of a checkpoint, - for others, > for the last one, and r
-// for records.
+// parts describes a log by its envelopes: < for the first part of a checkpoint, - for others, > for the last one, ! for
+// the only one, and r for records.
 func parts(t *testing.T, log journal.Log) (said string) {
 	t.Helper()
 	must(t, log.Read(t.Context(), 0, func(_ uint64, envelope []byte) error {
 		e, err := journal.Decode(envelope)
-		states := 0
-		for st := range e.States() {
-			if !st.Claim {
-				states++
+		switch e.Part {
+		case journal.First | journal.Last:
+			said += "!"
+		case journal.First:
+			said += "<"
+		case journal.Last:
+			said += ">"
+		default:
+			for st := range e.States() {
+				if !st.Claim {
+					said += "-"
+					break
+				}
 			}
 		}
-		records := 0
 		for range e.Records() {
-			records++
-		}
-		switch {
-		case e.Part == journal.First|journal.Last:
-			said += "!"
-		case e.Part == journal.First:
-			said += "<"
-		case e.Part == journal.Last:
-			said += ">"
-		case states > 0:
-			said += "-"
-		case records > 0:
 			said += "r"
+			break
 		}
 		return err
 	}))
 	return said
 }
 
-const crowded = 2*statesPerEnvelope + 10 // three parts
+const crowded = 2*statesPerEnvelope + 10
 
 // TestCheckpointBesideAnother: a checkpoint is completed although another server wins every second race, and written once.
 func TestCheckpointBesideAnother(t *testing.T) {
@@ -141,7 +138,7 @@ func TestCheckpointBesideAnother(t *testing.T) {
 		}
 	}
 	said := strings.ReplaceAll(parts(t, &memory), "r", "")
-	if said != "<->" {
+	if middle := strings.TrimSuffix(strings.TrimPrefix(said, "<"), ">"); len(middle) != len(said)-2 || strings.Trim(middle, "-") != "" {
 		t.Errorf("the log has %s", said)
 	}
 	starts := recovered(t, &Server{Log: open(), Shared: true})
@@ -153,50 +150,99 @@ func TestCheckpointBesideAnother(t *testing.T) {
 	}
 }
 
-// parted is a log that waits before it stores a part of a checkpoint.
+// parted is a log that waits before it stores an envelope.
 type parted struct {
 	Memory
 	before func()
 }
 
 func (l *parted) Append(ctx context.Context, envelope []byte) (uint64, error) {
-	e, states := journal.Trust(envelope), 0
-	for range e.States() {
-		states++
-	}
-	if l.before != nil && (e.Part != 0 || states > 1) {
+	if l.before != nil {
 		l.before()
 	}
 	return l.Memory.Append(ctx, envelope)
 }
 
-// TestCheckpointBetweenPacks: what comes while a part of a checkpoint is stored is acknowledged before the next part.
-func TestCheckpointBetweenPacks(t *testing.T) {
+// TestCheckpointBesidePacks: where records keep coming, no append is for a checkpoint alone, and a start knows the records
+// that came with its parts.
+func TestCheckpointBesidePacks(t *testing.T) {
 	log := &parted{}
 	crowd(t, log, crowded)
 	up := serve(t, &Server{Log: log})
 	p := up.peer(t)
 	p.hello(first("a"))
-	seq, came := uint64(1), make(chan bool)
+	came, done := make(chan bool), atomic.Bool{}
 	log.before = func() {
+		if done.Load() {
+			return
+		}
 		came <- true
 		waitFor(t, "a record", func() bool {
 			up.queue.mu.Lock()
 			defer up.queue.mu.Unlock()
-			return len(up.queue.waiting) > 0 && up.queue.waiting[0].count > 0
+			return done.Load() || len(up.queue.waiting) > 0 && up.queue.waiting[0].count > 0
 		})
 	}
-	up.queue.mu.Lock()
-	up.checkpointed = -up.Expiry.Milliseconds()
-	up.queue.mu.Unlock()
-	up.tick()
-	for range 3 {
+	p.submit(1, "x")
+	seq := uint64(1)
+	for !done.Load() {
 		<-came
-		p.submit(seq, "x")
-		p.must(wire.SubmitAck, seq, wire.OK)
 		seq++
+		if seq == 2 {
+			up.queue.mu.Lock()
+			up.checkpointed = -up.Expiry.Milliseconds()
+			up.queue.mu.Unlock()
+			up.tick()
+		}
+		up.queue.mu.Lock()
+		done.Store(up.queue.base > 0)
+		up.queue.mu.Unlock()
+		p.submit(seq, "x")
 	}
-	if said := parts(t, log); said != "<r-r>r" {
+	for n := range seq {
+		p.must(wire.SubmitAck, n+1, wire.OK)
+	}
+	if said := parts(t, log); said != "rr<r"+strings.Repeat("-r", crowded/statesBeside-1)+">rrr" {
 		t.Errorf("the log has %s", said)
+	}
+	known, starts := up.sessions.byClient["a"], recovered(t, &Server{Log: log})
+	again := starts.sessions.byClient["a"]
+	if again.accepted != known.accepted || !again.summed || again.sum != known.storedSum {
+		t.Errorf("a start knows %d records, with sum %08x (%v); stored are %d, with %08x", again.accepted, again.sum, again.summed, known.accepted, known.storedSum)
+	}
+	if n := len(starts.sessions.byClient); n != crowded+1 {
+		t.Errorf("%d clients", n)
+	}
+}
+
+// TestCheckpointOfLongNames: a part of a checkpoint fits into an envelope whatever its clients are called.
+func TestCheckpointOfLongNames(t *testing.T) {
+	var log Memory
+	up := recovered(t, &Server{Log: &log})
+	for i := range statesPerEnvelope + 1 {
+		name := fmt.Sprintf("%0255d", i)
+		up.sessions.byClient[name] = newSession(name, uint64(i+1), 0)
+	}
+	must(t, up.checkpoint())
+	if n := recovered(t, &Server{Log: &log}).Stats().Clients; n != statesPerEnvelope+1 {
+		t.Errorf("%d clients", n)
+	}
+}
+
+// TestCheckpointYields: of two servers for which a checkpoint is due at once, the one that comes second writes none.
+func TestCheckpointYields(t *testing.T) {
+	var memory Memory
+	crowd(t, &memory, 10)
+	up := recovered(t, &Server{Log: views(&memory)(), Shared: true})
+	up.beginCheckpoint()
+	for _, part := range []journal.Part{0, journal.First} {
+		var e journal.Encoder
+		e.BeginCheckpoint(part, 0, nil)
+		_, err := memory.Append(t.Context(), e.Bytes())
+		must(t, err)
+		must(t, up.followOthers())
+		if up.yield(); (up.saving == nil) != (part == journal.First) {
+			t.Errorf("another server has stored part %d: %v", part, up.saving)
+		}
 	}
 }

@@ -5,73 +5,118 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// saving is a checkpoint that the committer writes, one part after each pack. Whatever comes between its parts says more
-// than they do.
+// saving is a checkpoint that the committer writes a part at a time. Whatever comes between its parts says more than
+// they do.
 type saving struct {
-	begins uint64                  // position of its first part; 0: that is not stored yet
-	next   func() (*session, bool) // yields the sessions that were there when it began; queue.mu is held
+	since  int                   // s.since.envelopes when it began
+	begins uint64                // position of its first part; 0: that is not stored yet
+	next   func() (string, bool) // yields the clients that were there when it began; queue.mu is held
 	stop   func()
-	names  []string // clients that next has yielded and that are not stored yet
+	names  []string        // that next has yielded and that are not stored yet
+	states []journal.State // room for those of a part: garbage would have all sessions marked in the middle of a checkpoint
 }
 
-// statesPerEnvelope keeps an envelope of states and forgettings under 512 KiB.
-const statesPerEnvelope = 4000
+// The sizes of a part: after or beside a small pack it has statesBeside sessions, which take about 2 ms to collect and to
+// encode, so that what comes meanwhile does not wait longer.
+const (
+	statesPerEnvelope = 4000
+	statesBeside      = 1000
+	partBytes         = journal.MaxEnvelope * 3 / 8
+)
+
+func (s *Server) beginCheckpoint() {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	s.saving = &saving{since: s.since.envelopes}
+	s.saving.next, s.saving.stop = iter.Pull(maps.Keys(s.sessions.byClient))
+}
+
+// part returns the clients of the next part, which has up to most sessions, and whether it is the last one; queue.mu is
+// held.
+func (v *saving) part(most int) (names []string, last bool) {
+	n := 0
+	for size := 0; n < most && size < partBytes; n++ {
+		if n == len(v.names) {
+			name, more := v.next()
+			if !more {
+				return v.names, true
+			}
+			v.names = append(v.names, name)
+		}
+		size += stateBytes + len(v.names[n])
+	}
+	return v.names[:n], false
+}
 
 // checkpoint writes all sessions to the log, without a pack in between. Only the committer may call it.
 func (s *Server) checkpoint() error {
 	s.abandon()
-	for {
-		if err := s.save(); err != nil || s.saving == nil {
+	s.beginCheckpoint()
+	for s.saving != nil {
+		if err := s.save(&pack{bytes: journal.MaxEnvelope}); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// save writes the next part of a checkpoint, or the first one of a new one, and forgets expired sessions.
-// Only the committer may call it: then session.durable matches the log.
-func (s *Server) save() error {
+// save writes the next part of a checkpoint into an envelope of its own, which follows a pack. Only the committer may
+// call it.
+func (s *Server) save(p *pack) error {
+	return s.untilFirst(func() error { return s.savePart(p, nil) })
+}
+
+// rides reports whether the next part of a checkpoint goes into the envelope of a pack, so that no record waits for an
+// append more. That takes room: there is none in a large envelope, nor in a full log.
+func (s *Server) rides(p *pack) bool {
+	s.yield()
+	return s.saving != nil && p.count > 0 && p.bytes < journal.MaxEnvelope/2 && !s.full.Load()
+}
+
+// yield abandons a checkpoint of which nothing is stored yet if another server has begun one meanwhile.
+func (s *Server) yield() {
+	if v := s.saving; v != nil && v.begins == 0 && s.since.envelopes < v.since {
+		s.abandon()
+	}
+}
+
+// savePart stores the next part of a checkpoint, and with it an envelope of a pack, unless that is empty. It forgets
+// expired sessions. Only the committer may call it: then session.durable matches the log, up to the pack.
+func (s *Server) savePart(p *pack, envelope []byte) error {
+	v, part := s.saving, journal.Part(0)
+	most := min(max(p.bytes/(2*stateBytes), statesBeside), statesPerEnvelope) // so that checkpoints keep up with the log
 	s.queue.mu.Lock()
-	v := s.saving
-	if v == nil {
-		v = &saving{}
-		v.next, v.stop = iter.Pull(maps.Values(s.sessions.byClient))
-		s.saving = v
-	}
-	for len(v.names) <= statesPerEnvelope {
-		known, more := v.next()
-		if !more {
-			break
-		}
-		v.names = append(v.names, known.client)
-	}
+	superseded := v.begins > 0 && v.begins < s.queue.base // another server's newer one is complete
+	names, last := v.part(most)
 	s.queue.mu.Unlock()
-	n, part := min(len(v.names), statesPerEnvelope), journal.Part(0)
-	if n == len(v.names) {
-		part = journal.Last
+	if superseded {
+		s.abandon()
+		if len(envelope) > 0 {
+			return s.append(envelope)
+		}
+		return nil
 	}
 	begins := v.begins
-	err := s.untilFirst(func() error {
-		if v.begins > 0 && v.begins < s.queue.base { // another server's newer one is complete
-			part = journal.Last
-			return nil
-		}
-		if v.begins == 0 {
-			begins, part = s.next, part|journal.First
-		}
-		states, expired := s.statesNow(v.names[:n])
-		return s.appendStates(part, begins, states, expired)
-	})
-	if err != nil {
+	if begins == 0 {
+		begins, part = s.next, journal.First
+	}
+	if last {
+		part |= journal.Last
+	}
+	expired := s.statesNow(names, p)
+	if err := s.appendStates(part, begins, envelope, v.states, expired); err != nil {
 		return err
 	}
 	if v.begins = begins; part&journal.First != 0 {
 		s.since.envelopes, s.since.bytes = 0, 0
 	}
-	if v.names = append(v.names[:0], v.names[n:]...); part&journal.Last == 0 {
+	v.names = slices.Delete(v.names, 0, len(names))
+	if p.saved = true; !last {
 		return nil
 	}
 	s.abandon()
@@ -111,12 +156,20 @@ const stateBytes = 64
 func (known *session) state(age int64, claim bool) journal.State {
 	return journal.State{
 		Client: known.client, Epoch: known.epoch, Last: known.durable.Load(), Claim: claim,
-		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance, Holed: known.holed,
+		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance, RecordsLost: known.recordsLost,
 	}
 }
 
-// statesNow returns the states of clients' sessions, and the sessions that have expired.
-func (s *Server) statesNow(names []string) (states []journal.State, expired []*session) {
+// statesNow sets the states of a part to those of clients' sessions once a pack is stored. It returns the sessions that
+// have expired.
+func (s *Server) statesNow(names []string, p *pack) (expired []*session) {
+	newest := map[*session]*entry{}
+	for i := range p.entries {
+		if e := &p.entries[i]; e.records > 0 {
+			newest[e.session] = e
+		}
+	}
+	states := s.saving.states[:0]
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	now := s.readClock()
@@ -135,15 +188,21 @@ func (s *Server) statesNow(names []string) (states []journal.State, expired []*s
 			expired = append(expired, known)
 			continue
 		}
-		states = append(states, known.state(now-known.seen, false))
+		state := known.state(now-known.seen, false)
+		if e := newest[known]; e != nil {
+			state.Last, state.Sum = e.seq, e.sum
+		}
+		states = append(states, state)
 	}
-	return states, expired
+	s.saving.states = states
+	return expired
 }
 
 // appendStates stores states, with the clock, and forgets the expired sessions. They are
-// part of the checkpoint that begins at a position; with part 0, of none.
-func (s *Server) appendStates(part journal.Part, begins uint64, states []journal.State, expired []*session) error {
-	var e journal.Encoder
+// part of the checkpoint that begins at a position; with part 0, of none. They follow what an envelope has, if there is
+// one.
+func (s *Server) appendStates(part journal.Part, begins uint64, envelope []byte, states []journal.State, expired []*session) error {
+	e := &s.encoder
 	s.queue.mu.Lock()
 	running := s.readClock()
 	base, at := s.queue.base, s.next
@@ -152,7 +211,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	if part&journal.Last != 0 { // it is complete with this envelope: a start after it reads no older one
 		base = begins
 	}
-	e.BeginCheckpoint(part, base)
+	e.BeginCheckpoint(part, base, envelope)
 	s.queue.mu.Unlock()
 	err := e.Clock(clock)
 	if s.trimmed > 0 && part != journal.Last {
@@ -160,7 +219,7 @@ func (s *Server) appendStates(part journal.Part, begins uint64, states []journal
 	}
 	id := [16]byte{}
 	if part&journal.First != 0 {
-		err = cmp.Or(err, s.appendPlaces(&e, running, &id))
+		err = cmp.Or(err, s.appendPlaces(e, running, &id))
 	}
 	for _, state := range states {
 		state.Seen += clock.Time

@@ -303,7 +303,6 @@ func (c *Client) serve(addr string) (welcomed bool, err error) {
 	return true, c.converse(conn, c.read)
 }
 
-// open dials and shakes hands.
 func (c *Client) open(ctx context.Context, addr string) (*outlet, welcome, error) {
 	var h hello
 	conn, answer, err := c.connect(ctx, addr, func() []byte {

@@ -136,7 +136,6 @@ func (c *clock) old(pos uint64, time, age int64) bool {
 	return pos < c.since || time <= after.Time-(after.Running-then)
 }
 
-// note notes a change.
 func (c *clock) note(what string) {
 	if len(c.notices) < 16 {
 		c.notices = append(c.notices, what)

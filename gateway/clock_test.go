@@ -319,7 +319,7 @@ func (o *offline) hello(h hello) (l *link, known *session, err error) {
 		return nil, nil, requests[0].refused
 	}
 	if len(claims) > 0 {
-		if err := o.appendStates(0, 0, claims, nil); err != nil {
+		if err := o.appendStates(0, 0, nil, claims, nil); err != nil {
 			o.t.Fatal(err)
 		}
 	}

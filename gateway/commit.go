@@ -28,10 +28,15 @@ func (s *Server) commit() {
 			break
 		}
 		err := s.store(p, &acks)
-		if err == nil && (s.saving != nil || s.checkpointDue(p)) {
-			if err = s.save(); err == nil && s.saving != nil && p.bytes >= journal.MaxEnvelope/2 {
-				err = s.save() // or else too much comes in between
+		s.yield()
+		switch {
+		case err != nil:
+		case s.saving != nil && !p.saved:
+			if err = s.save(p); err == nil && s.saving != nil && p.bytes >= journal.MaxEnvelope/2 {
+				err = s.save(p) // or else too much comes in between
 			}
+		case s.saving == nil && s.checkpointDue(p):
+			s.beginCheckpoint()
 		}
 		if s.saving != nil {
 			s.queue.ask(func(*pack) {}) // for the next part
@@ -118,7 +123,13 @@ func (s *Server) storeRecords(p *pack) error {
 		if len(envelope) < len(whole) {
 			s.leftOut(p)
 		}
-		if err == nil && (left > 0 || len(p.rides) > 0) {
+		switch {
+		case err != nil || left == 0 && len(p.rides) == 0:
+		case s.rides(p):
+			if err = s.savePart(p, envelope); errors.Is(err, journal.ErrTooLarge) { // there are too many readers
+				err = s.append(envelope)
+			}
+		default:
 			err = s.append(envelope)
 		}
 		if err == nil {
@@ -173,27 +184,25 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 // then the server acknowledges nothing and stops reading its clients.
 func (s *Server) append(envelope []byte) error { return s.appendNext(envelope, false) }
 
-// errMadeRoom means that an envelope which made room is stored where the caller wanted its own.
-var errMadeRoom = errors.New("gateway: another envelope was stored first")
+// errMadeRoom means that the log was full, and that another envelope may be stored where the caller wanted its own.
+var errMadeRoom = errors.New("gateway: the log was full")
 
 // appendNext is append. With exact it stores the envelope at position s.next, or returns errMadeRoom.
 func (s *Server) appendNext(envelope []byte, exact bool) error {
-	for at := s.next; ; {
+	for {
 		pos, err := s.appendOnce(envelope)
 		if errors.Is(err, journal.ErrNoSpace) && !s.leaving {
 			s.isFull(err)
 			if err := s.makeRoom(); err != nil {
 				return err
 			}
-			if exact && s.next != at {
+			if sleep(s.ctx, s.retry); s.ctx.Err() != nil {
+				return err
+			}
+			if exact {
 				return errMadeRoom
 			}
-			select {
-			case <-s.ctx.Done():
-				return err
-			case <-time.After(s.retry):
-				continue
-			}
+			continue
 		}
 		if err == nil {
 			s.isNotFull()

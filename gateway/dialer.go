@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -146,16 +147,10 @@ func (d *dialer) run(serve func(addr string) (welcomed bool, err error), judge f
 	}
 }
 
-// isFinal reports whether reconnecting cannot help.
 func isFinal(err error) bool {
-	for _, final := range []error{
+	return slices.ContainsFunc([]error{
 		ErrUnauthorised, ErrFenced, ErrExpired, ErrLevel, ErrRegressed, ErrGap, ErrHandshake, ErrTooMany, ErrDiverged, ErrNoReader, ErrShares, ErrAhead,
-	} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	}, func(final error) bool { return errors.Is(err, final) })
 }
 
 // connect dials and sends the first message, and returns what the server answers to it.
@@ -322,7 +317,6 @@ func (p *backoff) wait(ctx context.Context) {
 	sleep(ctx, p.now/2+rand.N(p.now/2))
 }
 
-// sleep waits for a time, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

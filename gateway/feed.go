@@ -123,7 +123,6 @@ func (s *Server) beginReaders() {
 	}
 }
 
-// endReaders ends them.
 func (s *Server) endReaders() {
 	r := &s.readers
 	r.mu.Lock()
@@ -134,7 +133,6 @@ func (s *Server) endReaders() {
 	r.workers.Wait()
 }
 
-// feeder feeds one holder after the other.
 func (s *Server) feeder() {
 	r := &s.readers
 	r.mu.Lock()
@@ -151,12 +149,11 @@ func (s *Server) feeder() {
 		h.state, h.again = fed, false
 		open := h.open
 		r.mu.Unlock()
-		err := error(nil)
+		err := errCredit // until its place is stored
 		if open {
 			err = s.feed(h)
 		} else {
 			s.prepareOpening(h)
-			err = errCredit // until its place is stored
 		}
 		r.mu.Lock()
 		r.leave(h, err)
@@ -215,12 +212,10 @@ func (s *Server) feed(h *holder) error {
 	}
 }
 
-// everything reports whether a holder gets all records.
 func (h *holder) everything() bool {
 	return h.opening.client == "" && h.opening.prefix == "" && h.shares == 1
 }
 
-// wants reports whether a holder gets a record.
 func (h *holder) wants(body []byte) bool {
 	client := body[1 : 1+int(body[0])]
 	o := &h.opening
@@ -291,24 +286,27 @@ func (s *Server) peek(ctx context.Context, from uint64, each func(pos uint64, e 
 	}); ok {
 		read = log.Peek
 	}
-	return read(ctx, from, func(pos uint64, envelope []byte) error {
+	return read(ctx, from, decoded(each))
+}
+
+// decoded returns a function for Read that calls each with what DecodeAt returns.
+func decoded(each func(pos uint64, e journal.Envelope) error) func(pos uint64, envelope []byte) error {
+	return func(pos uint64, envelope []byte) error {
 		e, err := journal.DecodeAt(pos, envelope)
 		if err != nil {
 			return err
 		}
 		return each(pos, e)
-	})
+	}
 }
 
 // missing returns the position behind envelopes that a read has not found, and why they are gone; 0: err is another
 // error, or none.
 func missing(err error) (next uint64, why Reason) {
-	var lost *journal.Damage
-	var trimmed *journal.TrimmedError
-	switch {
-	case errors.As(err, &lost):
+	if lost, is := errors.AsType[*journal.Damage](err); is {
 		return lost.Last + 1, Damaged
-	case errors.As(err, &trimmed):
+	}
+	if trimmed, is := errors.AsType[*journal.TrimmedError](err); is {
 		return trimmed.First, Trimmed
 	}
 	return 0, 0

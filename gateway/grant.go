@@ -24,7 +24,7 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 	return s.untilFirst(func() error {
 		claims := s.decide(requests)
 		if len(claims) > 0 {
-			if err := s.appendStates(0, 0, claims, nil); err != nil {
+			if err := s.appendStates(0, 0, nil, claims, nil); err != nil {
 				return err
 			}
 		}
@@ -154,7 +154,6 @@ func (t *sessions) settle(r *request, known *session, revoked bool, now int64) e
 	return nil
 }
 
-// welcome returns the welcome for a session.
 func (s *Server) welcome(r *request, known *session) welcome {
 	return welcome{
 		summed: known.summed && known.accepted == known.durable.Load(),
@@ -202,7 +201,7 @@ func (s *Server) untilFirst(try func() error) error {
 			}
 		}
 		switch {
-		case s.next > at:
+		case s.next > at || errors.Is(err, errMadeRoom):
 			since, at = time.Now(), s.next
 		case time.Since(since) > s.AppendTime:
 			return fmt.Errorf("the log has refused position %d for %v and shows no envelope there", at, s.AppendTime)
@@ -260,6 +259,6 @@ func (known *session) restore(state *journal.State) {
 	}
 	known.instance = state.Instance
 	known.away = !state.Claim && !state.Connected
-	known.holed = known.holed || state.Holed
+	known.recordsLost = known.recordsLost || state.RecordsLost
 	known.reach(state.Last)
 }

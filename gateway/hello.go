@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,11 +40,9 @@ func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText sets l to the level of that name.
 func (l *Level) UnmarshalText(text []byte) error {
-	for i, name := range levelNames {
-		if name == string(text) {
-			*l = Level(i)
-			return nil
-		}
+	if i := slices.Index(levelNames[:], string(text)); i >= 0 {
+		*l = Level(i)
+		return nil
 	}
 	return fmt.Errorf("gateway: there is no level %q; use %s", text, strings.Join(levelNames[1:], ", "))
 }

@@ -63,7 +63,6 @@ func (m *milestones) from(pos uint64) (milestone, bool) {
 	return m.marks[min(i, len(m.marks)-1)], true
 }
 
-// measureLags finds out how far each reader is behind.
 func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, int64)) error {
 	r := &s.readers
 	now := s.times()
@@ -82,7 +81,7 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 		if !known && pos < end { // before this server's start
 			at := uint64(0)
 			var err error
-			if ms, at, err = s.timeAt(ctx, pos, end); err != nil {
+			if ms, at, err = s.timeAt(ctx, pos, end, false); err != nil {
 				return err
 			}
 			newest = at + 1
@@ -184,11 +183,11 @@ func (r *readers) keeps(p *place, running int64) int64 {
 // expireWarning is how long before a reader expires honed warns, at most: a quarter of its time.
 const expireWarning = 7 * 24 * time.Hour
 
-// warned is what the log of honed says of a reader that is away.
-type warned uint8
+// expiryNews is what the log of honed has said of a reader that is away.
+type expiryNews uint8
 
 const (
-	notWarned warned = iota
+	nothingSaid expiryNews = iota
 	expiresSoon
 	hasExpired
 )
@@ -200,14 +199,14 @@ func (s *Server) warnOfExpiry() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.sorted() {
-		state, left := notWarned, r.keeps(p, running)
+		state, left := nothingSaid, r.keeps(p, running)
 		switch {
 		case left == 0:
 			state = hasExpired
 		case left <= min(cmp.Or(p.expire, r.expiry)/4, expireWarning.Milliseconds()):
 			state = expiresSoon
 		}
-		if state > p.warned {
+		if state > p.expirySaid {
 			what := "a reader that is away expires soon: the log is then no longer kept for it"
 			if state == hasExpired {
 				what = "a reader has expired: the log is no longer kept for it"
@@ -215,7 +214,7 @@ func (s *Server) warnOfExpiry() {
 			away := time.Duration(running-p.seen) * time.Millisecond
 			s.log.Warn(what, "reader", p.name, "share", p.share, "away", away, "left", time.Duration(left)*time.Millisecond)
 		}
-		p.warned = state
+		p.expirySaid = state
 	}
 }
 

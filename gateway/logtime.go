@@ -16,7 +16,6 @@ func (s *Server) readClock() (running int64) {
 	return s.clock.running
 }
 
-// times returns the clock of now.
 func (s *Server) times() clock {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -60,7 +59,7 @@ func (s *Server) acceptClock() error {
 			s.restamp()
 		}
 		s.queue.mu.Unlock()
-		return s.appendStates(0, 0, nil, nil)
+		return s.appendStates(0, 0, nil, nil, nil)
 	})
 }
 
@@ -125,7 +124,7 @@ func (s *Server) storeClock(p *pack) error {
 		s.trimmed, due = to, true
 	}
 	if due {
-		err := s.untilFirst(func() error { return s.appendStates(0, 0, nil, nil) })
+		err := s.untilFirst(func() error { return s.appendStates(0, 0, nil, nil, nil) })
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -173,10 +172,7 @@ func (s *Server) fetch() {
 			r.skip(next)
 		case err != nil && r.ctx.Err() == nil:
 			s.log.Warn("cannot read what others have appended", "err", err)
-			select {
-			case <-r.ctx.Done():
-			case <-time.After(s.retry):
-			}
+			sleep(r.ctx, s.retry)
 		}
 	}
 }

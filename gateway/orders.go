@@ -174,7 +174,7 @@ func (s *Server) ForgetSession(ctx context.Context, client string) error {
 			case busy:
 				return fmt.Errorf("%w: records of %s are being stored; its connection has been closed, try again", errRefused, client)
 			}
-			return s.appendStates(0, 0, nil, []*session{known})
+			return s.appendStates(0, 0, nil, nil, []*session{known})
 		})
 	}})
 }

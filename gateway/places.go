@@ -22,11 +22,11 @@ type place struct {
 	seen       int64  // when it last had a holder, by clock.running
 	holder     *holder
 
-	lag    lag
-	warned warned
-	logged uint64    // the number that the log has
-	listed bool      // in readers.dirty
-	wrote  time.Time // to the log
+	lag        lag
+	expirySaid expiryNews
+	logged     uint64    // the number that the log has
+	listed     bool      // in readers.dirty
+	wrote      time.Time // to the log
 }
 
 // ride is a position in an envelope that is not stored yet.
@@ -306,7 +306,6 @@ func (r *readers) identified(id [16]byte) {
 // mostPlaces is how many shares of readers are remembered: each checkpoint has them all.
 const mostPlaces = 4096
 
-// newPlaces returns the positions of a new reader.
 func newPlaces(name string, shares uint16, number, generation uint64, expire int64) []journal.Position {
 	all := make([]journal.Position, shares)
 	for i := range all {

@@ -54,6 +54,7 @@ type pack struct {
 	bytes    int       // of the records' data
 
 	checkpoint bool // one is due
+	saved      bool // its envelope has a part of one
 	follow     bool // read what other servers have appended
 
 	count     int       // records
@@ -286,7 +287,6 @@ func (q *queue) last() *pack {
 	return q.add()
 }
 
-// add adds a pack.
 func (q *queue) add() *pack {
 	var p *pack
 	if n := len(q.free); n > 0 {

@@ -33,7 +33,6 @@ func (r *Reader) serve(addr string) (welcomed bool, err error) {
 	return true, r.converse(conn, r.read)
 }
 
-// adopt makes conn the current connection.
 func (r *Reader) adopt(conn *outlet, w readWelcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +80,6 @@ func (r *Reader) read(c *outlet, patience time.Duration) error {
 // maxDeliver is the largest frame from a server: a record of the longest frame that a server can be set to.
 const maxDeliver = 32 << 20
 
-// receive queues a batch for the program.
 func (r *Reader) receive(p wire.Packet) error {
 	b := Batch{Position: Position{Log: r.welcome.log, Number: p.ID}, size: len(p.Content)}
 	if !b.parse(p.Content) {
@@ -96,7 +94,6 @@ func (r *Reader) receive(p wire.Packet) error {
 	return nil
 }
 
-// parse reads the content of a Deliver.
 func (b *Batch) parse(in []byte) bool {
 	switch {
 	case len(in) == gapSize && in[0] == deliverGap:

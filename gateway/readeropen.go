@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -158,14 +157,13 @@ func (s *Server) checkPosition(ctx context.Context, p *Position, first, next uin
 	if p.Sum == 0 || pos < first {
 		return nil
 	}
-	found := errors.New("found")
 	err := s.peek(ctx, pos, func(_ uint64, e journal.Envelope) error {
 		if e.Sum() != p.Sum {
 			return fmt.Errorf("%w: it has another envelope at position %d than the reader has read", ErrRegressed, pos)
 		}
-		return found
+		return errFound
 	})
-	if next, _ := missing(err); err == found || next > 0 {
+	if next, _ := missing(err); err == errFound || next > 0 {
 		return nil // what is missing is told as a gap
 	}
 	return err

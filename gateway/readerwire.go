@@ -296,7 +296,6 @@ func (g *Gap) append(dst []byte) []byte {
 	return binary.BigEndian.AppendUint64(dst, g.To)
 }
 
-// appendRecord appends a record to the content of a Deliver.
 func appendRecord(dst []byte, number uint64, body []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, number)
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(body))), body...)

@@ -36,7 +36,7 @@ func (s *Server) recover(ctx context.Context) error {
 		}
 	}
 	if s.clock.off != 0 {
-		if _, at, err := s.timeAt(ctx, first, next); err == nil && at >= next {
+		if _, at, err := s.timeAt(ctx, first, next, false); err == nil && at >= next {
 			s.clock.begin(s.next, s.clock.wall) // it begins anew
 			s.clock.notices, s.clock.off = nil, 0
 		}
@@ -117,7 +117,6 @@ func (s *Server) Trim(ctx context.Context, to uint64) error {
 	return s.Log.Trim(ctx, to)
 }
 
-// await waits for what the committer was asked for.
 func (s *Server) await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
@@ -132,26 +131,22 @@ func (s *Server) await(ctx context.Context, done <-chan error) error {
 // newestCheckpoint returns the position of the newest complete checkpoint that begins before position
 // before; 0: none. The last envelope that can be read has it.
 func (s *Server) newestCheckpoint(ctx context.Context, first, before uint64) (base uint64, err error) {
-	found := errors.New("found")
 	for pos := before - 1; pos >= first && pos > 0; pos-- {
-		err := s.Log.Read(ctx, pos, func(pos uint64, envelope []byte) error {
-			e, err := journal.DecodeAt(pos, envelope)
-			if err != nil {
-				return err
-			}
+		err := s.Log.Read(ctx, pos, decoded(func(_ uint64, e journal.Envelope) error {
 			base = e.Base
-			return found
-		})
-		var lost *journal.Damage
-		if err == found {
+			return errFound
+		}))
+		if err == errFound {
 			return base, nil
 		}
-		if !errors.As(err, &lost) {
+		if !errors.As(err, new(*journal.Damage)) {
 			return 0, err
 		}
 	}
 	return 0, nil
 }
+
+var errFound = errors.New("found") // ends a Read
 
 // replay rebuilds the sessions from position from on. It returns what is lost there, and the positions whose
 // loss was accepted before.
@@ -206,26 +201,22 @@ func (s *Server) acceptLosses(all []*journal.Damage, buried map[uint64]bool) err
 // was trimmed.
 func (s *Server) markLosses(ctx context.Context, first uint64, beginning bool) error {
 	last := map[*session]uint64{}
-	err := journal.ReadPast(ctx, s.Log, first, func(pos uint64, envelope []byte) error {
-		e, err := journal.DecodeAt(pos, envelope)
-		if err != nil {
-			return err
-		}
+	err := journal.ReadPast(ctx, s.Log, first, decoded(func(_ uint64, e journal.Envelope) error {
 		for r := range e.Records() {
 			known := s.sessions.byClient[r.Client]
 			if known == nil || known.epoch != r.Epoch {
 				continue
 			}
 			if before := last[known]; r.Seq > before+1 && (before > 0 || beginning) {
-				known.holed = true
+				known.recordsLost = true
 			}
 			last[known] = r.Seq
 		}
 		return nil
-	}, func(*journal.Damage) error { return nil })
+	}), func(*journal.Damage) error { return nil })
 	for _, known := range s.sessions.byClient {
 		if before := last[known]; known.accepted > before && (before > 0 || beginning) {
-			known.holed = true
+			known.recordsLost = true
 		}
 	}
 	return err
@@ -354,11 +345,7 @@ func Check(ctx context.Context, log journal.Reader, each func(journal.Record) er
 		}
 		return nil
 	}
-	err = journal.ReadKept(ctx, log, c.First, func(pos uint64, envelope []byte) error {
-		e, err := journal.DecodeAt(pos, envelope)
-		if err != nil {
-			return err
-		}
+	err = journal.ReadKept(ctx, log, c.First, decoded(func(pos uint64, e journal.Envelope) error {
 		if pos > at { // a running server has trimmed what was there
 			clear(last)
 			whole = false
@@ -391,7 +378,7 @@ func Check(ctx context.Context, log journal.Reader, each func(journal.Record) er
 			}
 		}
 		return nil
-	}, lost)
+	}), lost)
 	if err == nil && c.First > max(trimmed, 1) {
 		err = fmt.Errorf("gateway: the log begins at position %d, and was trimmed to position %d only: restore its beginning from a backup", c.First, trimmed)
 	}

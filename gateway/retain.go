@@ -101,7 +101,7 @@ func (s *Server) wanted(ctx context.Context, first, next uint64, measure func(ui
 		if after >= next {
 			return to, nil
 		}
-		ms, at, err := s.firstTime(ctx, after, next, true)
+		ms, at, err := s.timeAt(ctx, after, next, true)
 		if err != nil || at == next || !now.old(at, ms, s.RetainAge.Milliseconds()) {
 			return to, err
 		}
@@ -122,7 +122,6 @@ func (r *readers) needed(running int64) uint64 {
 	return first
 }
 
-// behind returns how many readers need a position before to.
 func (r *readers) behind(to uint64) (n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,29 +134,23 @@ func (r *readers) behind(to uint64) (n uint64) {
 }
 
 // timeAt returns the log time of the first record from the envelope at pos on, and its position; next: there
-// is none.
-func (s *Server) timeAt(ctx context.Context, pos, next uint64) (ms int64, at uint64, err error) {
-	return s.firstTime(ctx, pos, next, false)
-}
-
-// firstTime is timeAt; with clocks, it also takes the clock that a quiet server stores.
-func (s *Server) firstTime(ctx context.Context, pos, next uint64, clocks bool) (ms int64, at uint64, err error) {
-	found := errors.New("found")
+// is none. With clocks, it also takes the clock that a quiet server stores.
+func (s *Server) timeAt(ctx context.Context, pos, next uint64, clocks bool) (ms int64, at uint64, err error) {
 	for pos < next {
 		err := s.peek(ctx, pos, func(p uint64, e journal.Envelope) error {
 			for c := range e.Clocks() {
 				if clocks {
 					ms, at = c.Time, p
-					return found
+					return errFound
 				}
 			}
 			for r := range e.Records() {
 				ms, at = r.Time, p
-				return found
+				return errFound
 			}
 			return nil
 		})
-		if err == found {
+		if err == errFound {
 			return ms, at, nil
 		}
 		if pos, _ = missing(err); pos == 0 {
@@ -176,7 +169,7 @@ func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (
 		}
 		var at int64
 		var found uint64
-		at, found, err = s.timeAt(ctx, first+uint64(i), next)
+		at, found, err = s.timeAt(ctx, first+uint64(i), next, false)
 		return err == nil && (found == next || at >= ms)
 	})
 	return first + uint64(n), err

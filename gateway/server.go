@@ -123,8 +123,9 @@ type Server struct {
 	synced   func() bool               // the kernel says that the wall clock is synchronised; nil with now: it does not
 	clock    clock                     // queue.mu guards it and checkpointed
 
-	saving *saving  // the checkpoint that is being written; of the committer
-	since  struct { // somebody began the newest checkpoint; of the committer
+	encoder journal.Encoder // of states; of the committer
+	saving  *saving         // the checkpoint that is being written; of the committer
+	since   struct {        // somebody began the newest checkpoint; of the committer
 		envelopes int
 		bytes     int64
 	}
@@ -186,7 +187,6 @@ func (s *Server) room() (size, left int64, why error) {
 	return 0, math.MaxInt64, nil
 }
 
-// isFull notes that the log has no space.
 func (s *Server) isFull(why error) {
 	if !s.full.Swap(true) {
 		s.log.Error("no space for the log: records are not acknowledged until some is freed, or the reserve or the log's limit is changed", "err", why)
@@ -194,7 +194,6 @@ func (s *Server) isFull(why error) {
 	}
 }
 
-// isNotFull notes that it has space again.
 func (s *Server) isNotFull() {
 	if s.full.Swap(false) {
 		s.log.Info("there is space for the log again")
@@ -226,7 +225,6 @@ func (s *Server) watch(failed <-chan error) {
 // does it.
 func (s *Server) Recover(ctx context.Context) error { return s.start(ctx) }
 
-// prepare sets the defaults of zero fields.
 func (s *Server) prepare() {
 	s.Durable = cmp.Or(s.Durable, Disk)
 	s.Expiry = cmp.Or(s.Expiry, 7*24*time.Hour)

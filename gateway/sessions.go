@@ -24,23 +24,22 @@ type session struct {
 	durable atomic.Uint64 // the highest stored sequence number; the committer raises it
 
 	// queue.mu guards the rest.
-	accepted uint64 // the highest sequence number that is stored or queued
-	queued   int    // bytes in the queue
-	pack     uint64 // the number of the pack with its newest record, as queue.taken counts
-	link     *link  // the connection that may write; nil: none
-	ended    bool   // the client has started a newer session
-	dead     bool   // another server has taken the client: drop what is queued here
-	seen     int64  // when the client was last connected, by clock.running
-	away     bool   // the log says that it was not connected; only recovery uses it
-	summed   bool   // sum is known: each record since the first one was numbered without a gap
-	sum      uint32 // running checksum of the records up to accepted
-	instance uint64 // of the program that has the session; 0: unknown
-	holed    bool   // the log has lost acknowledged records of it, and an operator has accepted that
+	accepted    uint64 // the highest sequence number that is stored or queued
+	queued      int    // bytes in the queue
+	pack        uint64 // the number of the pack with its newest record, as queue.taken counts
+	link        *link  // the connection that may write; nil: none
+	ended       bool   // the client has started a newer session
+	dead        bool   // another server has taken the client: drop what is queued here
+	seen        int64  // when the client was last connected, by clock.running
+	away        bool   // the log says that it was not connected; only recovery uses it
+	summed      bool   // sum is known: each record since the first one was numbered without a gap
+	sum         uint32 // running checksum of the records up to accepted
+	instance    uint64 // of the program that has the session; 0: unknown
+	recordsLost bool   // the log has lost acknowledged records of it, and an operator has accepted that
 
 	storedSum uint32 // like sum, up to durable; only the committer and recovery use it
 }
 
-// newSession returns a session without records.
 func newSession(client string, epoch uint64, seen int64) *session {
 	return &session{client: client, epoch: epoch, seen: seen, summed: true}
 }
@@ -153,7 +152,6 @@ func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err 
 	return l, h, nil
 }
 
-// refuse sends err to the client and closes the connection.
 func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
 	s.count.add(func(st *Stats) { st.Refused++ })
 	conn.Close()
@@ -231,7 +229,7 @@ func (known *session) checkResume(h hello, level Level) error {
 		return ErrFenced
 	case h.welcomed && known.instance != 0 && h.instance != known.instance:
 		return fmt.Errorf("%w: another program has resumed this session", ErrFenced)
-	case known.holed && level != Received:
+	case known.recordsLost && level != Received:
 		return fmt.Errorf("%w: an operator has accepted that records of this session are lost", ErrRegressed)
 	case h.next > known.accepted+1 && level != Received:
 		return fmt.Errorf("%w: it ends at record %d, and records up to %d were acknowledged", ErrRegressed, known.durable.Load(), h.next-1)
@@ -278,7 +276,6 @@ func (known *session) fence(why error) {
 	}
 }
 
-// closed notes that a connection has ended.
 func (s *Server) closed(value any) {
 	if value == nil {
 		return
@@ -359,7 +356,6 @@ func (s *Server) Revoke() (ended int) {
 	return ended
 }
 
-// revoked reports whether the token that authenticated a client is no longer valid.
 func (s *Server) revoked(client string, l *link) bool {
 	if s.Tokens == nil {
 		return false

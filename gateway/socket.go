@@ -16,7 +16,6 @@ type answer struct {
 	socket *socketReply // nil: frames
 }
 
-// send answers the request with OK.
 func (a *answer) send(acks *framed.Batch, content []byte) {
 	if a.socket == nil {
 		acks.Add(a.frames, content)
@@ -25,7 +24,6 @@ func (a *answer) send(acks *framed.Batch, content []byte) {
 	a.socket.reply.Binary(payload(a.socket.ack, a.socket.id, wire.OK, content))
 }
 
-// fail answers the request with a refusal.
 func (a *answer) fail(acks *framed.Batch, why *framed.Refusal) {
 	if a.socket == nil {
 		acks.Fail(a.frames, why)
@@ -41,7 +39,6 @@ type socketReply struct {
 	id    uint64
 }
 
-// payload is a frame without its length.
 func payload(ack wire.Command, id uint64, result wire.Result, content []byte) []byte {
 	return wire.Standard.Append(nil, wire.Packet{Command: ack, ID: id, Result: result, Content: content})[wire.HeaderSize:]
 }
@@ -72,7 +69,6 @@ func (s socket) deliver(id uint64, content []byte) error {
 	return s.Binary(head[:], content)
 }
 
-// upgrader returns the handler of WebSocket connections.
 func (s *Server) upgrader() *websocket.Upgrader {
 	return &websocket.Upgrader{
 		Message:     s.message,

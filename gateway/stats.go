@@ -16,14 +16,12 @@ type counters struct {
 	Stats
 }
 
-// add changes the counters.
 func (c *counters) add(change func(st *Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(&c.Stats)
 }
 
-// now returns a copy.
 func (c *counters) now() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,12 +37,8 @@ var timeBounds = [...]time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 }
 
-// appended notes how long the log took to store an envelope.
 func (st *Stats) appended(d time.Duration) {
-	i := 0
-	for i < len(timeBounds) && d > timeBounds[i] {
-		i++
-	}
+	i, _ := slices.BinarySearch(timeBounds[:], d)
 	st.Appends.Counts[i]++
 	st.Appends.Sum += d
 	st.LastAppend = time.Now().UTC().Truncate(time.Millisecond)
@@ -98,14 +92,6 @@ type Stats struct {
 	ClockOff   bool          `json:"clock_off"`      // log time does not follow the wall clock now
 }
 
-// clockStats adds the clock; queue.mu is held.
-func (st *Stats) clockStats(c *clock) {
-	if c.started {
-		st.LogTime, st.ClockAhead = time.UnixMilli(c.time).UTC(), time.Duration(c.wall-c.time)*time.Millisecond
-	}
-	st.ClockSteps, st.ClockOff = c.steps, c.off != 0
-}
-
 // EngineStats returns the engine's counters, summed over frame and WebSocket connections. It
 // is for an admin server.
 func (s *Server) EngineStats() engine.Stats {
@@ -113,7 +99,6 @@ func (s *Server) EngineStats() engine.Stats {
 	return sum(s.framed.Stats(), s.sockets.Stats().Stats)
 }
 
-// sum adds up the counters of two servers.
 func sum(a, b engine.Stats) engine.Stats {
 	addNumbers(reflect.ValueOf(&a).Elem(), reflect.ValueOf(b))
 	// Each server has its own limits, so the budgets add up.
@@ -170,10 +155,12 @@ func (s *Server) Stats() Stats {
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	if s.clock.started {
+	c := &s.clock
+	if c.started {
 		s.readClock()
+		st.LogTime, st.ClockAhead = time.UnixMilli(c.time).UTC(), time.Duration(c.wall-c.time)*time.Millisecond
 	}
-	st.clockStats(&s.clock)
+	st.ClockSteps, st.ClockOff = c.steps, c.off != 0
 	if ran, ok := s.queue.oldest(); ok {
 		st.Waiting = time.Duration(s.clock.running-ran) * time.Millisecond
 	}

@@ -3,16 +3,21 @@ package http1
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/fakenet"
+	"github.com/hone-go/hone/internal/simulation"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -21,28 +26,30 @@ var strikes = []struct {
 	name, sent string
 	limits     engine.Limits
 	std        *http.Server
-	answer     string // how the response begins; empty: there is none
-	stays      bool   // stays on loan while idle
+	answer     string        // how the response begins; empty: there is none
+	stays      bool          // stays on loan while idle
+	more       time.Duration // a body in memory has the time for its head on top
 	why        engine.Reason
 }{
-	{name: "slow head", sent: "GET / HTTP/1.1\r\nHo", limits: engine.Limits{FrameTime: soon}, answer: badRequestLine, why: engine.FrameTimeout},
-	{name: "slow head after a request", sent: getting("/quick") + "GET / HTTP/1.1\r\nHo", limits: engine.Limits{FrameTime: soon}, answer: "HTTP/1.1 200 OK", why: engine.FrameTimeout},
-	{name: "slow head on loan", sent: "GET / HTTP/1.0\r\nHost: a\n", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
-	{name: "slow body", sent: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
-	{name: "slow body on loan", sent: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
-	{name: "slow large body", sent: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nx", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
-	{name: "idle", sent: getting("/quick"), limits: engine.Limits{IdleTime: soon}, answer: okLine, why: engine.IdleTimeout},
-	{name: "idle after a loan", sent: quickUpload, limits: engine.Limits{IdleTime: soon}, answer: okLine, why: engine.IdleTimeout},
-	{name: "idle on loan", sent: quickUpload, limits: engine.Limits{IdleTime: soon}, stays: true, answer: okLine, why: engine.IdleTimeout},
-	{name: "ReadHeaderTimeout", sent: "GET / HTTP/1.1\r\nHo", std: &http.Server{ReadHeaderTimeout: soon}, answer: badRequestLine, why: engine.FrameTimeout},
-	{name: "ReadHeaderTimeout on loan", sent: "GET / HTTP/1.0\r\nHost: a\n", std: &http.Server{ReadHeaderTimeout: soon}, why: engine.FrameTimeout},
-	{name: "ReadTimeout", sent: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx", std: &http.Server{ReadTimeout: soon}, why: engine.FrameTimeout},
-	{name: "ReadTimeout on loan", sent: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx", std: &http.Server{ReadTimeout: soon}, why: engine.FrameTimeout},
-	{name: "IdleTimeout", sent: getting("/quick"), std: &http.Server{IdleTimeout: soon}, answer: okLine, why: engine.IdleTimeout},
-	{name: "IdleTimeout on loan", sent: quickUpload, std: &http.Server{IdleTimeout: soon}, stays: true, answer: okLine, why: engine.IdleTimeout},
+	{name: "slow head", sent: "GET / HTTP/1.1\r\nHo", limits: engine.Limits{FrameTime: struck}, answer: badRequestLine, why: engine.FrameTimeout},
+	{name: "slow head after a request", sent: getting("/quick") + "GET / HTTP/1.1\r\nHo", limits: engine.Limits{FrameTime: struck}, answer: "HTTP/1.1 200 OK", why: engine.FrameTimeout},
+	{name: "slow head on loan", sent: "GET / HTTP/1.0\r\nHost: a\n", limits: engine.Limits{FrameTime: struck}, why: engine.FrameTimeout},
+	{name: "slow body", sent: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx", limits: engine.Limits{FrameTime: struck}, more: struck, why: engine.FrameTimeout},
+	{name: "slow body on loan", sent: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx", limits: engine.Limits{FrameTime: struck}, why: engine.FrameTimeout},
+	{name: "slow large body", sent: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nx", limits: engine.Limits{FrameTime: struck}, why: engine.FrameTimeout},
+	{name: "idle", sent: getting("/quick"), limits: engine.Limits{IdleTime: struck}, answer: okLine, why: engine.IdleTimeout},
+	{name: "idle after a loan", sent: quickUpload, limits: engine.Limits{IdleTime: struck}, answer: okLine, why: engine.IdleTimeout},
+	{name: "idle on loan", sent: quickUpload, limits: engine.Limits{IdleTime: struck}, stays: true, answer: okLine, why: engine.IdleTimeout},
+	{name: "ReadHeaderTimeout", sent: "GET / HTTP/1.1\r\nHo", std: &http.Server{ReadHeaderTimeout: struck}, answer: badRequestLine, why: engine.FrameTimeout},
+	{name: "ReadHeaderTimeout on loan", sent: "GET / HTTP/1.0\r\nHost: a\n", std: &http.Server{ReadHeaderTimeout: struck}, why: engine.FrameTimeout},
+	{name: "ReadTimeout", sent: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx", std: &http.Server{ReadTimeout: struck}, why: engine.FrameTimeout},
+	{name: "ReadTimeout on loan", sent: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx", std: &http.Server{ReadTimeout: struck}, why: engine.FrameTimeout},
+	{name: "IdleTimeout", sent: getting("/quick"), std: &http.Server{IdleTimeout: struck}, answer: okLine, why: engine.IdleTimeout},
+	{name: "IdleTimeout on loan", sent: quickUpload, std: &http.Server{IdleTimeout: struck}, stays: true, answer: okLine, why: engine.IdleTimeout},
 }
 
 const (
+	struck         = 7 * time.Second // no default
 	soon           = 60 * time.Millisecond
 	quickUpload    = "POST /quick HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 	okLine         = "HTTP/1.1 200 OK\r\n"
@@ -50,11 +57,10 @@ const (
 )
 
 func TestLimitsOfTime(t *testing.T) {
-	t.Parallel() // it waits
 	for i := range strikes {
 		c := &strikes[i]
 		t.Run(c.name, func(t *testing.T) {
-			run(t, func(t *testing.T, e engine.Engine) {
+			inFakeTime(t, func(t *testing.T, e engine.Engine, secure bool) {
 				var std http.Server
 				copyServer(&std, c.std)
 				std.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,34 +68,72 @@ func TestLimitsOfTime(t *testing.T) {
 						panic(http.ErrAbortHandler)
 					}
 				})
-				s := serve(t, &Server{Engine: e, Limits: c.limits, Std: &std})
+				s := &Server{Engine: e, Limits: c.limits, Std: &std, Logger: slog.New(slog.DiscardHandler)}
+				nc := dialFake(t, s, secure)
+				synctest.Wait()
 				if c.stays {
-					await(t, "the start", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.lending })
 					s.lender.returns = false
 				}
-				nc := s.dial(t)
+				begun := time.Now()
 				say(t, nc, c.sent)
 				all, err := io.ReadAll(nc)
-				tries := uint64(1)
-				for ; err != nil && tries < 4 && strings.HasSuffix(t.Name(), "tls"); tries++ { // the handshake has FrameTime too
-					nc = s.dial(t)
-					say(t, nc, c.sent)
-					all, err = io.ReadAll(nc)
-				}
 				if err != nil {
 					t.Fatal(err)
+				}
+				if took := time.Since(begun); took < struck+c.more || took > struck+c.more+time.Second {
+					t.Errorf("the end came after %v, want %v", took, struck+c.more)
 				}
 				if c.answer == "" && len(all) > 0 || !strings.HasPrefix(string(all), c.answer) {
 					t.Errorf("read %q", all)
 				}
 				nc.Close() // so that the server need not linger
-				await(t, "the connection's end", func() bool { return s.Stats().Open == 0 })
-				if st := s.Stats(); st.Ended[c.why] != tries {
-					t.Errorf("%d connections ended with %v, want %d: %v", st.Ended[c.why], c.why, tries, st.Ended)
+				synctest.Wait()
+				if st := s.Stats(); st.Open != 0 || st.Ended[c.why] != 1 {
+					t.Errorf("%d are open; ended: %v, want one with %v", st.Open, st.Ended, c.why)
 				}
 			})
 		})
 	}
+}
+
+// inFakeTime runs a test in fake time on the engines, and on the default one with TLS.
+func inFakeTime(t *testing.T, test func(t *testing.T, e engine.Engine, secure bool)) {
+	for _, e := range engine.All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, e, false) })
+		})
+	}
+	t.Run("tls", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, engine.Engine{}, true) })
+	})
+}
+
+// dialFake serves s in memory until the test ends, and returns a connection to it, whose handshake is over.
+func dialFake(t *testing.T, s *Server, secure bool) net.Conn {
+	t.Helper()
+	fake := fakenet.Listen()
+	ln, client := net.Listener(fake), (*tls.Config)(nil)
+	if secure {
+		server, trusting := simulation.Certified()
+		ln, client = engine.NewTLSListener(fake, server), trusting
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	var nc net.Conn
+	t.Cleanup(func() {
+		nc.Close()
+		s.Close()
+		<-served
+	})
+	near, err := fake.Dial()
+	if nc = near; err == nil && secure {
+		secured := tls.Client(near, client)
+		nc, err = secured, secured.Handshake()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc
 }
 
 // A head that is cut off anywhere, by the client's FIN or by a timeout, gets net/http's answer.

@@ -81,6 +81,9 @@ func (r *Run) attack(ctx context.Context, e fleet.Entry) (*torture.Report, error
 	if whole[e.Name] == "" { // the programs of bench/servers leave SIGTERM to Go
 		p.Scenarios = slices.DeleteFunc(slices.Clone(p.Scenarios), func(s torture.Scenario) bool { return s.Name == "sigterm-under-load" })
 	}
+	if strings.HasPrefix(e.Name, http2) { // which are attacked with the rest over HTTP/1.1
+		p.Scenarios = slices.DeleteFunc(slices.Clone(p.Scenarios), func(s torture.Scenario) bool { return !s.HTTP2 })
+	}
 	p.Progress = func(now torture.Progress) {
 		if now.Made != nil && now.Made.Verdict > torture.Survived {
 			r.Say(fmt.Sprintf("%-24s %-13v %-22s %s", e.Name, now.Made.Verdict, now.Made.Name, now.Made.Words))

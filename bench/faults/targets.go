@@ -2,7 +2,10 @@ package faults
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"embed"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,16 +28,21 @@ var whole = map[string]string{
 	"frames/honed":      "{dir}/whole/honed --listen {addr} --admin off --data {dir}/log",
 	"http/nginx":        "nginx -p {dir} -e stderr -c {dir}/nginx.conf",
 	"http/haproxy":      "haproxy -db -f {dir}/haproxy.cfg",
+	"http2/nginx":       "nginx -p {dir} -e stderr -c {dir}/nginx2.conf",
+	"http2/haproxy":     "haproxy -db -f {dir}/haproxy2.cfg",
 	"resp/redis":        "redis-server --bind 127.0.0.1 --port {port} --save '' --appendonly no",
 }
 
 // configs are the files of those that need one.
 //
-//go:embed nginx.conf haproxy.cfg
+//go:embed nginx.conf haproxy.cfg nginx2.conf haproxy2.cfg
 var configs embed.FS
 
-// Servers are those of bench/servers and the complete ones. Their names begin with their protocol.
-func Servers() []fleet.Entry {
+const http2 = "http2/" // the names of those that speak HTTP/2, over TLS
+
+// Servers are those of bench/servers and the complete ones, which speak HTTP/2 or do not. Their names begin
+// with their protocol.
+func Servers(second bool) []fleet.Entry {
 	all := []fleet.Entry{{Name: "frames/article", Program: "article", Module: "github.com/hone-go/hone/bench"}}
 	for protocol, entries := range map[string][]fleet.Entry{"frames": fleet.All(), "http": fleet.HTTP(), "ws": fleet.WebSocket()} {
 		for _, e := range entries {
@@ -48,6 +56,13 @@ func Servers() []fleet.Entry {
 		program, _, _ := strings.Cut(command, " ")
 		all = append(all, fleet.Entry{Name: name, Program: filepath.Base(program)})
 	}
+	for _, e := range fleet.HTTP() {
+		if e.Name == "net/http" || e.Name == "http1-events" {
+			e.Name = http2 + e.Name
+			all = append(all, e)
+		}
+	}
+	all = slices.DeleteFunc(all, func(e fleet.Entry) bool { return strings.HasPrefix(e.Name, http2) != second })
 	slices.SortFunc(all, byName)
 	return all
 }
@@ -68,6 +83,8 @@ func plan(name, addr string) (p load.Plan, err error) {
 		p.Target = frames
 	case "http":
 		p.Target = load.HTTP{URL: "http://" + addr + web.HelloPath}
+	case "http2":
+		p.Target = load.HTTP{URL: "https://" + addr + web.HelloPath, TLS: &tls.Config{InsecureSkipVerify: true}} // its certificate is made up
 	case "ws":
 		p.Target = load.WebSocket{URL: "ws://" + addr + web.EchoPath}
 	case "resp":
@@ -119,7 +136,10 @@ func Build(ctx context.Context, module, dir string, entries []fleet.Entry, say f
 func command(dir, addr string, e fleet.Entry) (string, error) {
 	_, port, _ := strings.Cut(addr, ":")
 	fill := strings.NewReplacer("{dir}", dir, "{addr}", addr, "{port}", port)
-	for _, config := range []string{"nginx.conf", "haproxy.cfg"} {
+	if err := certificate(filepath.Join(dir, "cert.pem")); err != nil {
+		return "", err
+	}
+	for _, config := range []string{"nginx.conf", "haproxy.cfg", "nginx2.conf", "haproxy2.cfg"} {
 		text, err := configs.ReadFile(config)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, config), []byte(fill.Replace(string(text))), 0o600)
@@ -131,6 +151,23 @@ func command(dir, addr string, e fleet.Entry) (string, error) {
 	line := whole[e.Name]
 	if line == "" {
 		line = "{dir}/" + e.Program + " --addr {addr} --loops 2" + strings.TrimSuffix(" --engine "+e.Engine, " --engine ")
+		if strings.HasPrefix(e.Name, http2) {
+			line += " --tls"
+		}
 	}
 	return "exec " + fill.Replace(line), nil
+}
+
+// certificate writes a certificate and its key into a file.
+func certificate(path string) error {
+	c, err := web.Certificate()
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		return err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
+	return os.WriteFile(path, append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...), 0o600)
 }

@@ -27,6 +27,7 @@ var stored = map[string]struct {
 	PeersFile:      {"make bench WHAT=peers", func(path string) (Run, error) { return Read[Peers](path, PeersSchema) }},
 	HTTPFile:       {"make bench WHAT=http", func(path string) (Run, error) { return Read[Peers](path, HTTPSchema) }},
 	WSFile:         {"make bench WHAT=ws", func(path string) (Run, error) { return Read[Peers](path, WSSchema) }},
+	torture2File:   {"make bench WHAT=faults", func(path string) (Run, error) { return Read[Torture](path, TortureSchema) }},
 	tortureFile:    {"make bench WHAT=faults", func(path string) (Run, error) { return Read[Torture](path, TortureSchema) }},
 	GeneratorsFile: {"make bench WHAT=generators", func(path string) (Run, error) { return Read[Generators](path, GeneratorsSchema) }},
 }

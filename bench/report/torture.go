@@ -9,6 +9,7 @@ import (
 // The stored run of tool/torture, and its schema.
 const (
 	tortureFile   = "torture.json"
+	torture2File  = "torture-http2.json"
 	TortureSchema = "hone.bench.torture/1"
 )
 

@@ -211,25 +211,17 @@ func (l *Segments) continues(pos uint64) bool {
 // sums returns the checksums of a log's envelopes in the positions of the segment s, without what is lost.
 func sums(ctx context.Context, log *Segments, s *segment) (map[uint64]uint32, error) {
 	all := map[uint64]uint32{}
-	for from := s.first; from < s.next; {
-		err := ReadPast(ctx, log, from, func(pos uint64, envelope []byte) error {
-			if pos >= s.next {
-				return errEnough
-			}
-			all[pos] = sumOf(envelope)
-			return nil
-		}, func(*Damage) error { return nil })
-		trimmed, is := errors.AsType[*TrimmedError](err)
-		switch {
-		case is:
-			from = trimmed.First
-		case err == errEnough:
-			return all, nil
-		default:
-			return all, err
+	err := ReadKept(ctx, log, s.first, func(pos uint64, envelope []byte) error {
+		if pos >= s.next {
+			return errEnough
 		}
+		all[pos] = sumOf(envelope)
+		return nil
+	}, func(*Damage) error { return nil })
+	if err == errEnough {
+		err = nil
 	}
-	return all, nil
+	return all, err
 }
 
 var errEnough = errors.New("enough") // ends a Read

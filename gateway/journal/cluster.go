@@ -145,7 +145,6 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 
 func (l *Cluster) markPath() string { return filepath.Join(l.o.Dir, l.o.Stream+"."+markName) }
 
-// openMark opens the local mark, if Dir is set and has one.
 func (l *Cluster) openMark() (found bool, err error) {
 	switch {
 	case l.o.Dir == "":
@@ -221,7 +220,7 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	}
 	began := time.Now()
 	defer func() { l.turns.done(time.Since(began)) }()
-	if l.leave(ctx) {
+	if l.leave(ctx, len(envelope)) {
 		return 0, ErrConflict
 	}
 	l.count++

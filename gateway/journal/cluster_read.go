@@ -76,9 +76,9 @@ func (l *Cluster) read(ctx context.Context, from, said uint64, each func(pos uin
 		return nil
 	}
 	err = ask(ctx, max(from-1, first), next, one)
-	var lost *Damage
-	var trimmed *TrimmedError
-	if errors.As(err, &lost) && lost.First < from || errors.As(err, &trimmed) && trimmed.First <= from {
+	lost, isLost := errors.AsType[*Damage](err)
+	trimmed, isTrimmed := errors.AsType[*TrimmedError](err)
+	if isLost && lost.First < from || isTrimmed && trimmed.First <= from {
 		err = l.stream.read(ctx, from, next, one) // the one before it is gone, and what its writer was
 	}
 	return end, err

@@ -83,16 +83,16 @@ const (
 
 // State is what the log contains for one client, up to the State's envelope.
 type State struct {
-	Client    string // 1 to maxClient bytes of UTF-8
-	Epoch     uint64
-	Last      uint64 // sequence number of the newest record in the log
-	Claim     bool   // a server has taken the client; false: part of a checkpoint
-	Connected bool   // when the state was written
-	Seen      int64  // log time at which the client was last connected; its age counts from Clock.Time of the same envelope
-	Holed     bool   // the log has lost acknowledged records of this epoch, and an operator has accepted that
-	Summed    bool   // Sum is known
-	Sum       uint32 // running CRC-32C of the session's records, each its sequence number (8 bytes) and data
-	Instance  uint64 // of the program that has the session; 0: unknown
+	Client      string // 1 to maxClient bytes of UTF-8
+	Epoch       uint64
+	Last        uint64 // sequence number of the newest record in the log
+	Claim       bool   // a server has taken the client; false: part of a checkpoint
+	Connected   bool   // when the state was written
+	Seen        int64  // log time at which the client was last connected; its age counts from Clock.Time of the same envelope
+	RecordsLost bool   // the log has lost acknowledged records of this epoch, and an operator has accepted that
+	Summed      bool   // Sum is known
+	Sum         uint32 // running CRC-32C of the session's records, each its sequence number (8 bytes) and data
+	Instance    uint64 // of the program that has the session; 0: unknown
 }
 
 // Forgetting says that the server has forgotten a client's session: what the log contains of
@@ -128,15 +128,20 @@ type Encoder struct {
 
 // Begin starts an envelope and discards the previous one. base is the position of the First part of the
 // newest complete checkpoint, or 0: recovery reads from there.
-func (e *Encoder) Begin(base uint64) { e.BeginCheckpoint(0, base) }
+func (e *Encoder) Begin(base uint64) { e.BeginCheckpoint(0, base, nil) }
 
-// BeginCheckpoint starts an envelope that is part of a checkpoint. base is as in Begin.
-func (e *Encoder) BeginCheckpoint(part Part, base uint64) {
+// BeginCheckpoint starts an envelope that is part of a checkpoint and has the entries of another one, if there is one.
+// base is as in Begin.
+func (e *Encoder) BeginCheckpoint(part Part, base uint64, other []byte) {
 	e.count, e.begun = 0, true
 	e.buf = append(e.buf[:0], magic...)
 	e.buf = append(e.buf, version, 0, byte(part), 0)
 	e.buf = append(e.buf, 0, 0, 0, 0, 0, 0, 0, 0) // count and body length: Bytes fills them
 	e.buf = binary.BigEndian.AppendUint64(e.buf, base)
+	if other != nil {
+		from := Trust(other)
+		e.count, e.buf = uint32(from.Count), append(e.buf, from.body...)
+	}
 }
 
 // Count returns how many entries the envelope has.
@@ -171,7 +176,7 @@ func (e *Encoder) State(s *State) error {
 		sum = s.Sum
 	}
 	e.buf = appendNamed(e.buf, s.Client, s.Epoch, s.Last, uint64(s.Seen))
-	e.buf = append(binary.BigEndian.AppendUint32(e.buf, sum), flags(s.Claim, s.Summed, s.Connected, s.Holed))
+	e.buf = append(binary.BigEndian.AppendUint32(e.buf, sum), flags(s.Claim, s.Summed, s.Connected, s.RecordsLost))
 	e.buf = binary.BigEndian.AppendUint64(e.buf, s.Instance)
 	return e.end(start, s.Client)
 }
@@ -450,7 +455,7 @@ func (e Envelope) States() iter.Seq[State] {
 			b = r.entry(b)
 			return yield(State{
 				Client: r.Client, Epoch: r.Epoch, Last: r.Seq, Seen: r.Time, Sum: binary.BigEndian.Uint32(b),
-				Claim: b[4]&1 != 0, Summed: b[4]&2 != 0, Connected: b[4]&4 != 0, Holed: b[4]&8 != 0, Instance: binary.BigEndian.Uint64(b[5:]),
+				Claim: b[4]&1 != 0, Summed: b[4]&2 != 0, Connected: b[4]&4 != 0, RecordsLost: b[4]&8 != 0, Instance: binary.BigEndian.Uint64(b[5:]),
 			})
 		})
 	}

@@ -60,8 +60,8 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 	if all := slices.Collect(got.Records()); !slices.EqualFunc(all, want, same) {
 		t.Errorf("got %d records that differ from the %d written", len(all), len(want))
 	}
-	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, Holed: true, Instance: 8}}
-	e.BeginCheckpoint(Last, 3)
+	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, RecordsLost: true, Instance: 8}}
+	e.BeginCheckpoint(Last, 3, nil)
 	for i := range states {
 		must(t, e.State(&states[i]))
 	}
@@ -235,7 +235,7 @@ func TestEncoderDoesNotAllocate(t *testing.T) {
 // everyKind is an envelope with an entry of each kind that readers must know, and one that may be skipped.
 func everyKind(t testing.TB) []byte {
 	var e Encoder
-	e.BeginCheckpoint(First, 4)
+	e.BeginCheckpoint(First, 4, nil)
 	err := errors.Join(
 		e.Clock(Clock{Time: 1, Highest: 2, Running: 3, Since: 4, Moments: []Moment{{5, -6}}}),
 		e.Record(&Record{Client: "a", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz"),
@@ -341,7 +341,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		var again Encoder
-		again.BeginCheckpoint(got.Part, got.Base)
+		again.BeginCheckpoint(got.Part, got.Base, nil)
 		for r := range got.Records() {
 			err = errors.Join(err, again.Record(&r))
 		}

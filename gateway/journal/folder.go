@@ -179,7 +179,6 @@ func (s space) check(size, more int64) error {
 	return err
 }
 
-// syncDir makes a folder's entries durable.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -29,7 +29,6 @@ const (
 	codeStoreFailed jetstream.ErrorCode = 10077
 )
 
-// refused reports whether JetStream answered with one of these error codes.
 func refused(err error, codes ...jetstream.ErrorCode) bool {
 	api, is := errors.AsType[*jetstream.APIError](err)
 	return is && slices.Contains(codes, api.ErrorCode)
@@ -89,7 +88,6 @@ func (s *stream) state(ctx context.Context) (*jetstream.StreamInfo, error) {
 
 var errLeaderless = errors.New("the stream has no leader")
 
-// bounds returns the bounds as Log.Bounds does.
 func bounds(state jetstream.StreamState) (first, next uint64) {
 	return max(state.FirstSeq, 1), state.LastSeq + 1
 }

@@ -156,7 +156,6 @@ func (t *turn) shut() (ended error) {
 	return ended
 }
 
-// over returns why nobody can append any more.
 func (t *turn) over() error {
 	t.news.Lock()
 	defer t.news.Unlock()
@@ -333,7 +332,6 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 	return errors.Join(damage...)
 }
 
-// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

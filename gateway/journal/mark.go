@@ -31,7 +31,6 @@ type mark struct {
 	done   sync.WaitGroup
 }
 
-// createMark writes the mark of an empty log.
 func createMark(path string) error {
 	b := make([]byte, 2*markSlots)
 	copy(b, markSlot(1, 0))
@@ -118,7 +117,6 @@ func (m *mark) save() error {
 	return dataSync(m.f)
 }
 
-// err returns the error that ended run.
 func (m *mark) err() error {
 	if err := m.failed.Load(); err != nil {
 		return fmt.Errorf("high-water mark: %w", *err)

@@ -76,7 +76,6 @@ var (
 // logID tells the files of one log from those of another.
 type logID [16]byte
 
-// sum returns the checksum of bytes of a segment.
 func (id *logID) sum(b []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	return crc32.Update(crc32.Checksum(id[:], table), table, b)
@@ -115,7 +114,6 @@ func (id *logID) header(first uint64, previous uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, id.sum(b))
 }
 
-// footer returns a segment's index and trailer.
 func (id *logID) footer(s *segment, slots []slot) (index, trailer []byte) {
 	index = make([]byte, 0, slotSize*len(slots))
 	for _, f := range slots {
@@ -163,7 +161,6 @@ func (s *segment) readHeader(f io.ReaderAt, id *logID) (previous uint32, err err
 	return binary.BigEndian.Uint32(b[32:]), nil
 }
 
-// readTrailer reads the trailer, if the segment has one.
 func (s *segment) readTrailer(f io.ReaderAt, id *logID) bool {
 	var b [segmentTail]byte
 	if s.size < segmentHead+segmentTail {
@@ -217,7 +214,6 @@ func whole(b []byte) error {
 	return err
 }
 
-// sumOf returns the checksum that an envelope ends with.
 func sumOf(envelope []byte) uint32 {
 	return binary.BigEndian.Uint32(envelope[len(envelope)-trailerSize:])
 }

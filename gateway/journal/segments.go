@@ -105,7 +105,6 @@ func openSegments(dir string, o SegmentsOptions, readOnly bool) (*Segments, erro
 	return nil, about(dir, err)
 }
 
-// path returns the path of a file in the folder.
 func (l *Segments) path(name string) string { return filepath.Join(l.dir, name) }
 
 // begin creates the segment after last and makes its name durable.
@@ -148,7 +147,6 @@ func (l *Segments) begin(last *segment) error {
 	return nil
 }
 
-// renamed gives the spare a segment's path.
 func (l *Segments) renamed(f *os.File, path string) (*os.File, error) {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return f, err
@@ -188,7 +186,6 @@ func (l *Segments) seal() (*segment, error) {
 	return &sealed, nil
 }
 
-// last returns the segment that Append writes to.
 func (l *Segments) last() *segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -284,7 +281,6 @@ func (l *Segments) store(envelope []byte) error {
 	return nil
 }
 
-// write writes l.frame at an offset.
 func (l *Segments) write(at int64) error {
 	if l.o.off.sparse && len(l.frame) > 8192 { // the caller's data are zeros
 		if _, err := l.file.WriteAt(l.frame[:4096], at); err != nil {

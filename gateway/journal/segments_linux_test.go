@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,4 +93,30 @@ func readSoFar(t *testing.T) (n int64) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestAllThatWasListedIsTrimmed: a reader has listed the segments when the process that writes deletes all of them, behind
+// new ones. The reader lists again. A FIFO for a last segment tells when it has listed.
+func TestAllThatWasListedIsTrimmed(t *testing.T) {
+	dir, away := killed(t, 90, true), t.TempDir()
+	files := segmentFiles(t, dir)
+	for _, f := range files[1:] {
+		must(t, os.Rename(f, filepath.Join(away, filepath.Base(f))))
+	}
+	fifo := filepath.Join(dir, segmentName(1<<40))
+	must(t, syscall.Mkfifo(fifo, 0o600))
+	swapped := make(chan error)
+	go func() {
+		w, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the reader
+		for _, f := range files[1:] {
+			err = errors.Join(err, os.Rename(filepath.Join(away, filepath.Base(f)), f))
+		}
+		swapped <- errors.Join(err, os.Remove(files[0]), os.Remove(fifo), w.Close())
+	}()
+	reader, err := OpenReader(dir, nil)
+	must(t, errors.Join(err, <-swapped))
+	defer reader.Close()
+	if first, next, _ := reader.Bounds(); first != firstOf(filepath.Base(files[1])) || next != 91 {
+		t.Errorf("%d to %d", first, next)
+	}
 }

@@ -154,7 +154,6 @@ func (l *Segments) renewMark() error {
 	return l.makeMark()
 }
 
-// segments lists the files by their names.
 func (l *Segments) segments() (all []*segment, err error) {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -287,16 +288,21 @@ func TestSegmentTails(t *testing.T) {
 		for cut := 1; cut < frame-3; cut += 9 { // what is left is not only the zeros that its length begins with
 			dir := copied(t, source)
 			must(t, os.WriteFile(filepath.Join(dir, last), []byte(content[:len(content)-cut]), 0o600))
-			log, err := OpenSegments(dir, SegmentsOptions{})
+			var logged bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&logged, nil))
+			log, err := OpenSegments(dir, SegmentsOptions{Logger: logger})
 			if fresh {
 				var refusal *Refusal
 				if !errors.As(err, &refusal) {
 					t.Fatalf("cut by %d: %v", cut, err)
 				}
-				log, err = OpenSegments(dir, SegmentsOptions{AcceptLoss: Range{n, n}})
+				log, err = OpenSegments(dir, SegmentsOptions{AcceptLoss: Range{n, n}, Logger: logger})
 			}
 			if err != nil {
 				t.Fatalf("cut by %d: %v", cut, err)
+			}
+			if said := logged.String(); !strings.Contains(said, "or damage of the last second") || strings.Contains(said, "acknowledged") {
+				t.Errorf("cut by %d: %s", cut, said) // nobody knows whether it was
 			}
 			want := uint64(n)
 			if fresh {

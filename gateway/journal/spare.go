@@ -53,7 +53,6 @@ func (p *spare) prepare() {
 	})
 }
 
-// take returns the spare; nil: there is none.
 func (p *spare) take() *os.File { return p.ready.Swap(nil) }
 
 // drop deletes the spare and reports whether there was one.
@@ -73,7 +72,6 @@ func (p *spare) end() {
 	p.drop()
 }
 
-// zero fills f with zeros and syncs them.
 func (p *spare) zero(f *os.File) error {
 	direct, zeros, free, err := openDirect(p.path)
 	if err == nil {
@@ -86,7 +84,6 @@ func (p *spare) zero(f *os.File) error {
 	return p.fill(f, make([]byte, zeroBytes/4)) // not every file system has direct writes
 }
 
-// fill writes zeros to all of f.
 func (p *spare) fill(f *os.File, zeros []byte) error {
 	for at := int64(0); at < p.size && !p.stop.Load(); {
 		n := min(int64(len(zeros)), p.size-at)

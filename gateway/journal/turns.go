@@ -14,8 +14,8 @@ import (
 // log's end before all others, and wins every race for the next position.
 //
 // A writer that has lost a race says that it wants the next position, in a message that the stream does not store. The
-// one that has the turn goes on for turnTime, while it has something to append, and then leaves the position to the
-// one that has waited longest. Turns only save time: when messages are lost or a writer stands still, the others race
+// one that has the turn goes on for turnTime, or for busyTurn if all have large envelopes, while it has something to
+// append, and then leaves the position to the one that has waited longest. Turns only save time: when messages are lost or a writer stands still, the others race
 // as before, and JetStream decides.
 type turns struct {
 	nc              *nats.Conn
@@ -28,8 +28,15 @@ type turns struct {
 	holds bool              // it has the turn
 	began time.Time         // its turn
 	told  bool              // that it ends soon
-	want  map[string]uint64 // other writers that want a turn, and their last
+	size  int               // of the envelope that this writer appends
+	want  map[string]wanted // the other writers that want a turn
 	soon  time.Time         // another writer's turn ends soon after that; zero: it has ended
+}
+
+// wanted is what a writer that wants a turn says.
+type wanted struct {
+	last uint64 // its last
+	size int    // of its envelope; 0: it did not say
 }
 
 // word is what a writer says about a position.
@@ -44,14 +51,16 @@ const (
 const (
 	turnSubject  = "honed.turn"           // without the stream's name
 	turnTime     = 100 * time.Millisecond // handing over a turn takes about 5
+	busyTurn     = 250 * time.Millisecond // where much waits for each turn
+	busySize     = 16 << 10               // bytes of an envelope that has gathered much
 	turnIdle     = 2 * time.Millisecond   // at least, until a turn ends of which nothing more is made
-	turnPatience = 250 * time.Millisecond // a writer that stands still costs the others that much, once
+	turnPatience = 250 * time.Millisecond // a writer that stands still costs the others that much, once, or a longer turn more
 	mostWanted   = 100                    // turns that this writer knows of
 )
 
 // join takes part. stored is called when another writer says up to where the stream has envelopes.
 func (t *turns) join(nc *nats.Conn, stream, writer string, stored func(next uint64)) error {
-	t.nc, t.subject, t.writer, t.want = nc, turnSubject+"."+stream, writer, map[string]uint64{}
+	t.nc, t.subject, t.writer, t.want = nc, turnSubject+"."+stream, writer, map[string]wanted{}
 	t.idle = time.AfterFunc(time.Hour, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -64,16 +73,17 @@ func (t *turns) join(nc *nats.Conn, stream, writer string, stored func(next uint
 		var what word
 		var who string
 		var last, next uint64
-		if n, _ := fmt.Sscan(string(m.Data), &what, &who, &last, &next); n != 4 || who == writer {
+		var size int
+		if n, _ := fmt.Sscan(string(m.Data), &what, &who, &last, &next, &size); n < 4 || who == writer {
 			return
 		}
 		t.mu.Lock()
-		before, wanted := t.want[who]
+		before, known := t.want[who]
 		switch t.soon = (time.Time{}); {
-		case what == wants && (wanted || len(t.want) < mostWanted):
-			t.want[who] = last
+		case what == wants && (known || len(t.want) < mostWanted):
+			t.want[who] = wanted{last, size}
 			t.idle.Reset(turnIdle)
-		case wanted && before < last:
+		case known && before.last < last:
 			delete(t.want, who)
 		}
 		if what == soon {
@@ -90,10 +100,9 @@ func (t *turns) join(nc *nats.Conn, stream, writer string, stored func(next uint
 // say tells the others a word about a position; mu is held. Nobody relies on it, so an error does not matter.
 func (t *turns) say(what word, next uint64) {
 	t.holds = t.holds && what == soon
-	t.nc.Publish(t.subject, fmt.Appendf(nil, "%d %s %d %d", what, t.writer, t.last, next))
+	t.nc.Publish(t.subject, fmt.Appendf(nil, "%d %s %d %d %d", what, t.writer, t.last, next, t.size))
 }
 
-// stored notes this writer's newest envelope.
 func (t *turns) stored(pos uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,34 +126,48 @@ func (t *turns) done(took time.Duration) {
 
 // first returns the writers whose turn is before this one's; mu is held.
 func (t *turns) first() (all []string) {
-	for who, last := range t.want {
-		if cmp.Or(cmp.Compare(last, t.last), cmp.Compare(who, t.writer)) < 0 {
+	for who, w := range t.want {
+		if cmp.Or(cmp.Compare(w.last, t.last), cmp.Compare(who, t.writer)) < 0 {
 			all = append(all, who)
 		}
 	}
 	return all
 }
 
-// leaves reports whether this writer leaves position next to others. It then wants the one after that.
-func (t *turns) leaves(next uint64) bool {
+// length returns how long a turn is now; mu is held.
+func (t *turns) length() time.Duration {
+	least := t.size
+	for _, w := range t.want {
+		least = min(least, w.size)
+	}
+	if least < busySize {
+		return turnTime
+	}
+	return busyTurn
+}
+
+// leaves reports whether this writer, with an envelope of size bytes, leaves position next to others, and how long it
+// then waits for the one after that.
+func (t *turns) leaves(next uint64, size int) (patience time.Duration, leaves bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.busy = true
+	t.busy, t.size = true, size
+	length := t.length()
 	if t.holds = t.holds && next == t.last+1; t.holds && len(t.want) > 0 {
 		switch took := time.Since(t.began); {
-		case took > turnTime: // with the envelope that comes now
+		case took > length: // with the envelope that comes now
 			t.say(ends, next+1)
-		case took > turnTime*3/4 && !t.told: // so that they read all but the last ones meanwhile
+		case took > length*3/4 && !t.told: // so that they read all but the last ones meanwhile
 			t.told = true
 			t.say(soon, next)
 		}
-		return false
+		return 0, false
 	}
-	if len(t.first()) == 0 && time.Since(t.soon) > turnTime {
-		return false
+	if len(t.first()) == 0 && time.Since(t.soon) > length {
+		return 0, false
 	}
 	t.say(wants, next)
-	return true
+	return length + turnPatience - turnTime, true
 }
 
 // forget makes this writer's turn come.
@@ -158,12 +181,10 @@ func (t *turns) forget() {
 }
 
 // leave leaves other writers their turn, and reports whether they have taken the next position.
-func (l *Cluster) leave(ctx context.Context) bool {
-	if !l.turns.leaves(l.next) {
-		return false
-	}
-	if l.awaitTurn(ctx, turnPatience) {
-		return true
+func (l *Cluster) leave(ctx context.Context, size int) bool {
+	patience, leaves := l.turns.leaves(l.next, size)
+	if !leaves || l.awaitTurn(ctx, patience) {
+		return leaves
 	}
 	l.turns.forget()
 	return false
@@ -173,8 +194,9 @@ func (l *Cluster) leave(ctx context.Context) bool {
 func (l *Cluster) lost(ctx context.Context) {
 	l.turns.mu.Lock()
 	l.turns.say(wants, l.next)
+	patience := 2 * l.turns.length()
 	l.turns.mu.Unlock()
-	l.awaitTurn(ctx, 2*turnTime)
+	l.awaitTurn(ctx, patience)
 }
 
 // awaitTurn waits for a word about the next position, and reports whether there was one. The next Read goes by it.

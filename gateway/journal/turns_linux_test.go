@@ -125,3 +125,29 @@ func TestTurnOrder(t *testing.T) {
 		all[i].mu.Unlock()
 	}
 }
+
+// TestTurnLength: a turn is longer only where all writers have gathered much, and no frozen one holds the others up for
+// more than two seconds.
+func TestTurnLength(t *testing.T) {
+	for _, c := range []struct {
+		mine, other int
+		took        time.Duration
+		goesOn      bool
+	}{
+		{busySize, busySize, turnTime * 2, true},
+		{busySize, busySize, busyTurn + 1, false},
+		{busySize - 1, busySize, turnTime * 2, false},
+		{busySize, 0, turnTime * 2, false},
+		{0, 0, turnTime / 2, true},
+	} {
+		w := &turns{last: 6, holds: true, began: time.Now().Add(-c.took), want: map[string]wanted{"other": {size: c.other}}}
+		if _, leaves := w.leaves(7, c.mine); leaves || w.holds != c.goesOn {
+			t.Errorf("%+v: leaves %t, goes on %t", c, leaves, w.holds)
+		}
+		w.last = 5 // the other one has had a turn since
+		patience, _ := w.leaves(7, c.mine)
+		if frozen := patience + 2*w.length(); frozen > 2*time.Second || patience <= w.length() {
+			t.Errorf("%+v: %v for the turn, %v in all", c, patience, frozen)
+		}
+	}
+}

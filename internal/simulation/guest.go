@@ -45,6 +45,7 @@ type guest struct {
 	id     int
 	r      *rand.Rand
 	manner manner
+	reads  int // most bytes at a time
 
 	nc     *fakenet.Conn
 	conn   net.Conn // nc, or TLS on it
@@ -66,7 +67,7 @@ type guest struct {
 
 func newGuest(w *World, s Scene, id int) *guest {
 	r := rand.New(rand.NewPCG(w.seed, 100+uint64(id)))
-	return &guest{w: w, scene: s, id: id, r: r, manner: manner(r.IntN(int(manners))), script: s.Guest(r)}
+	return &guest{w: w, scene: s, id: id, r: r, manner: manner(r.IntN(int(manners))), reads: 1 + r.IntN(64<<10), script: s.Guest(r)}
 }
 
 // pause waits, until an instant of this guest's writer.
@@ -211,7 +212,7 @@ func (c *paced) Read(p []byte) (int, error) {
 
 // read reads until the end.
 func (g *guest) read() {
-	buf := make([]byte, 1+g.r.IntN(64<<10))
+	buf := make([]byte, g.reads)
 	if g.manner == gorged {
 		Pause(firstGuest+2*g.id+1, 2*g.scene.Stall+time.Minute)
 		g.mu.Lock()

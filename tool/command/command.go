@@ -95,6 +95,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
+		dashes := "--"
+		if unknown.GetSpecifiedShortnames() != "" {
+			dashes = "-"
+		}
+		if ours := othersWord(cmd, dashes+name); ours != "" {
+			return exit.Usagef("%s: unknown flag %s%s; hone's is %s", cmd.Name(), dashes, name, ours)
+		}
 		if unknown.GetSpecifiedShortnames() != "" {
 			return exit.Usagef("%s: unknown flag -%s; %s", cmd.Name(), name, help)
 		}
@@ -104,6 +111,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == spec.GoalType:
 		return &exit.Error{Code: exit.Usage, Err: invalid.Unwrap()} // it names the goal
 	case errors.As(err, &invalid):
+		if ours := meant(cmd, invalid.GetFlag().Shorthand, invalid.GetValue()); ours != "" {
+			return exit.Usagef("%s: -%s%s: hone's is %s", cmd.Name(), invalid.GetFlag().Shorthand, invalid.GetValue(), ours)
+		}
 		return exit.Usagef("%s: --%s %q: %s", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), spec.WhyInvalid(invalid))
 	}
 	return exit.Usagef("%s: %w; %s", cmd.Name(), err, help)

@@ -19,6 +19,11 @@ const (
 func (j *judgement) advise() *Advice {
 	c := &j.c
 	switch c.LimitedBy {
+	case ByUnfit:
+		if j.Unfit == Late {
+			return &Advice{Reason: "not usable: the generator was late; give it CPUs of its own, or a larger --max-lag if that does not matter for the question"}
+		}
+		return &Advice{Reason: "not usable: the samples are not valid"}
 	case ByValues:
 		return &Advice{Reason: "values that are not positive have no ratio"}
 	case ByMissing:

@@ -38,6 +38,8 @@ type Figure struct {
 	// hold the values.
 	Pairs []Pair
 	A, B  []float64 // NaN: that run has no value
+	// Unfit figures are shown, not judged.
+	Unfit Unfit
 	// Sessions are those of the same program against itself on this machine.
 	Sessions []Session
 	// Noise is the relative difference up to which the caller considers two builds of the
@@ -159,6 +161,7 @@ const (
 	ByMissing    Limit = "missing"    // too many values, or more on one side, which is rarely chance
 	ByNumber     Limit = "number"     // too few runs
 	ByNoFloor    Limit = "no-floor"   // the runs are not pairs, and the difference between sessions is unknown
+	ByUnfit      Limit = "unfit"      // the generator was late, or the samples were disturbed
 	ByValues     Limit = "values"     // not all are positive: there is no ratio
 )
 
@@ -230,7 +233,7 @@ func (j *judgement) change() Change {
 		j.exactly()
 		return j.c
 	}
-	if min(len(j.c.A), len(j.c.B)) < FewestPairs || !positive(j.c.A, j.c.B) {
+	if j.c.LimitedBy == ByUnfit || min(len(j.c.A), len(j.c.B)) < FewestPairs || !positive(j.c.A, j.c.B) {
 		j.c.Advice = j.advise()
 		return j.c
 	}
@@ -288,6 +291,8 @@ func (j *judgement) unfit() Limit {
 		used, all = len(c.A)+len(c.B), len(j.A)+len(j.B)
 	}
 	switch {
+	case j.Unfit != "":
+		return ByUnfit
 	case 4*(all-used) > all || max(c.MissingA-c.MissingB, c.MissingB-c.MissingA) > 2:
 		return ByMissing
 	case min(len(c.A), len(c.B)) < FewestPairs:
@@ -332,7 +337,7 @@ func (j *judgement) estimate() estimate {
 	} else if j.Pairs == nil && j.c.LimitedBy == "" {
 		j.c.LimitedBy = ByNoFloor
 	}
-	if !counted(j.Unit) {
+	if !Counted(j.Unit) {
 		j.c.Resolution = hiddenStep(j.c.A, j.c.B)
 	}
 	if j.c.Resolution > 0 {

@@ -377,8 +377,8 @@ func TestAdviceIsTheSmallestNumber(t *testing.T) {
 // The note names the look at which the advised number of pairs is due.
 func TestNoteOfTheNextLook(t *testing.T) {
 	for look, want := range map[int]string{
-		1: "to look again with 96 pairs, add --look 4: each look uses part of the allowed error of 5 %",
-		2: "to look again with 96 pairs, add --look 5: each look uses part of the allowed error of 5 %",
+		1: "to settle what is unclear, measure again with 96 pairs and --look 4, which says that it is another look",
+		2: "to settle what is unclear, measure again with 96 pairs and --look 5, which says that it is another look",
 	} {
 		r := &Report{Comparison: Rules{Look: look}.Compare([]Figure{{Name: "p99", Pairs: inTurn(12, 1.02, 0.04)}})}
 		if notes := r.advice(true); !slices.Contains(notes, want) {

@@ -11,15 +11,15 @@ import (
 // exact compares counts that every run of a side agrees on.
 const exact Method = "exact"
 
-// counted reports whether a unit is a count that the benchmark's own code determines. Go prints it
+// Counted reports whether a unit is a count that the benchmark's own code determines. Go prints it
 // as a whole number, and that number is the figure: no step is hidden behind it.
-func counted(unit string) bool { return unit == "allocs/op" || unit == "B/op" }
+func Counted(unit string) bool { return unit == "allocs/op" || unit == "B/op" }
 
 // isExact reports whether each side's runs agree on a count, or have counts of nothing and no count in
 // common with the other side: a buffer that grows once has some bytes in one run of several.
 func (j *judgement) isExact() bool {
 	c := &j.c
-	if !counted(j.Unit) || min(len(c.A), len(c.B)) < FewestPairs || c.LimitedBy != "" && c.LimitedBy != ByValues {
+	if !Counted(j.Unit) || min(len(c.A), len(c.B)) < FewestPairs || c.LimitedBy != "" && c.LimitedBy != ByValues {
 		return false
 	}
 	return agree(c.A) && agree(c.B) || c.LimitedBy == ByValues && apart(c.A, c.B)

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,15 +109,22 @@ func (f Judge) first(figures []Figure) error {
 // Stored compares two runs. The store, if there is one, knows the noise of their machine.
 func (f Judge) Stored(ctx context.Context, store *record.Store, a, b *record.Run) (*Report, error) {
 	ra, rb, paired := Stored(a, b)
+	chosen := f.Primary
+	f.Primary = cmp.Or(chosen, b.Scenario.Primary(), a.Scenario.Primary())
 	repeats, notes, err := repeatsFor(ctx, store, a)
 	if err != nil {
 		return nil, err
 	}
 	c, err := f.Compare(ra, rb, paired, repeats)
-	if err == nil {
-		c.Notes = append(c.Notes, notes...)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	if was := b.Scenario.Primary(); chosen != "" && chosen != was {
+		notes = append(notes, fmt.Sprintf("%s was chosen to decide after the runs, which were measured for %s: the error of 5 %% holds only for a figure that is named before",
+			figure.Name(chosen), cmp.Or(figure.Name(was), "the first figure")))
+	}
+	c.Notes = append(c.Notes, notes...)
+	return c, nil
 }
 
 // floorAge is the age from which a note asks for another session.

@@ -70,7 +70,7 @@ func (c *Report) advice(paired bool) (notes []string) {
 		if has(func(change Change) bool {
 			return change.LimitedBy == BySpread && change.Advice != nil && change.Advice.Pairs == pairs
 		}) {
-			notes = append(notes, fmt.Sprintf("to look again with %d %s, add --look %d: each look uses part of the allowed error of 5 %%", pairs, things, i+1))
+			notes = append(notes, fmt.Sprintf("to settle what is unclear, measure again with %d %s and --look %d, which says that it is another look", pairs, things, i+1))
 			break
 		}
 	}
@@ -98,6 +98,11 @@ func (c *Report) WriteTable(w io.Writer) {
 // Markdown writes the result for a pull request.
 func (c *Report) Markdown(w io.Writer) {
 	fmt.Fprintf(w, "**%s**\n\n", c.Summary())
+	c.MarkdownTable(w)
+}
+
+// MarkdownTable writes the verdict on each figure, and the notes.
+func (c *Report) MarkdownTable(w io.Writer) {
 	for i, row := range c.rows() {
 		row[0] = Cell(row[0])
 		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))

@@ -105,6 +105,9 @@ func keysOf(s *record.Scenario) map[string]string {
 	for line := range strings.Lines(s.Text) {
 		line = strings.TrimSuffix(line, "\n")
 		key, value, found := strings.Cut(line, "=")
+		if key == "primary" {
+			continue
+		}
 		if !found || strings.Contains(key, " ") {
 			key, value = scenarioKey, strings.TrimSpace(keys[scenarioKey]+" "+line)
 		}

@@ -1,9 +1,15 @@
 package compare
 
-import "github.com/hone-go/hone/tool/record"
+import (
+	"slices"
+	"strings"
+
+	"github.com/hone-go/hone/tool/record"
+)
 
 // Stored converts two stored runs to two sides for Match; paired reports whether their
-// samples alternated. Only valid samples count, and only pairs with two of them.
+// samples alternated. Only valid samples count, and only pairs with two of them. Where these are too few
+// for a verdict, the others are there to be seen, with what is wrong with them in Runs.Unfit.
 func Stored(a, b *record.Run) (ra, rb *Runs, paired bool) {
 	ra, rb = &Runs{Settings: SettingsOf(a)}, &Runs{Settings: SettingsOf(b)}
 	if a.PairedWith == "" || a.PairedWith != b.ID || b.PairedWith != a.ID {
@@ -13,20 +19,54 @@ func Stored(a, b *record.Run) (ra, rb *Runs, paired bool) {
 	}
 	partner := make(map[int]*record.Sample)
 	for i, s := range b.Samples {
-		if s.Pair > 0 && s.Valid {
-			partner[s.Pair] = &b.Samples[i]
-		}
+		partner[s.Pair] = &b.Samples[i]
 	}
-	for i := range a.Samples {
-		s := &a.Samples[i]
-		if other := partner[s.Pair]; other != nil && s.Valid {
-			ra.addSample(len(ra.PairIDs), s)
-			rb.addSample(len(ra.PairIDs), other)
-			ra.PairIDs = append(ra.PairIDs, s.Pair)
-		}
+	pairs, unfit := fittest(a, partner)
+	ra.Unfit, rb.Unfit = unfit, unfit
+	for i, pair := range pairs {
+		ra.addSample(i, pair[0])
+		rb.addSample(i, pair[1])
+		ra.PairIDs = append(ra.PairIDs, pair[0].Pair)
 	}
 	rb.PairIDs = ra.PairIDs
 	return ra, rb, true
+}
+
+// fittest returns the best pairs that suffice for a verdict, or else the best that there are.
+func fittest(a *record.Run, partner map[int]*record.Sample) (pairs [][2]*record.Sample, unfit Unfit) {
+	for _, least := range []int{FewestPairs, 1} {
+		for _, unfit = range []Unfit{"", Late, Disturbed} {
+			pairs = nil
+			for i := range a.Samples {
+				s := &a.Samples[i]
+				if other := partner[s.Pair]; s.Pair > 0 && other != nil && belongs(s, unfit) && belongs(other, unfit) {
+					pairs = append(pairs, [2]*record.Sample{s, other})
+				}
+			}
+			if len(pairs) >= least && (least == 1 || unfit != Disturbed) {
+				return pairs, unfit
+			}
+		}
+	}
+	return nil, ""
+}
+
+// Unfit says why the figures of a side cannot be judged. Empty: they can.
+type Unfit string
+
+// The reasons.
+const (
+	// Late: the generator was. It spoils times and rates, and the server's CPU time, because late
+	// requests come in bunches (0.38 to 0.63 of the undisturbed CPU were measured); not memory.
+	Late Unfit = "late"
+	// Disturbed: other programs, or the machine. It spoils every figure.
+	Disturbed Unfit = "disturbed"
+)
+
+// belongs reports whether a sample belongs to those that are at most so unfit.
+func belongs(s *record.Sample, unfit Unfit) bool {
+	late := func(reason string) bool { return strings.HasPrefix(reason, "the generator ") }
+	return s.Valid || unfit == Disturbed || unfit == Late && !slices.ContainsFunc(s.Reasons, func(r string) bool { return !late(r) })
 }
 
 func (r *Runs) addValid(run *record.Run) {

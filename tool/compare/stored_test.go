@@ -63,10 +63,96 @@ func TestStored(t *testing.T) {
 	if f := figureOf(t, a, b); f.Pairs != nil || !slices.Equal(f.A, []float64{1, 3, 4}) || !slices.Equal(f.B, []float64{14, 12, 11}) {
 		t.Errorf("no pairs: %+v", f)
 	}
-	a, b = runOf("a", "b", -1, 2), runOf("b", "a", 1, -2)
-	ra, rb, paired := compare.Stored(a, b)
-	if figures, err := compare.Match(ra, rb, paired); !paired || len(figures) != 0 || err != nil {
-		t.Errorf("no pair of which both are valid: %+v, %v", figures, err)
+	for i, s := range a.Samples {
+		a.Samples[i].Reasons, a.Samples[i].Valid = []string{"other programs used 90 % of the CPUs"}, s.Valid && i > 3
+	}
+	b.PairedWith = "a"
+	if f := figureOf(t, a, b); f.Unfit != compare.Disturbed || len(f.Pairs) != 4 || f.Pairs[1].A != 2 {
+		t.Errorf("too few pairs of which both are valid: %+v", f)
+	}
+}
+
+// Where the generator was late, both sides are in the table, memory has its verdict, and the figures that
+// lateness spoils have none, with what helps.
+func TestLateRunsAreShown(t *testing.T) {
+	side := func(id, with, reason string, times float64) *record.Run {
+		r := runOf(id, with, 1, 2, 3, 4, 5, 6)
+		for i := range r.Samples {
+			s := &r.Samples[i]
+			s.Valid, s.Reasons = false, []string{reason}
+			s.Metrics = []record.Metric{
+				{Name: "rate", Unit: "req/s", Better: record.Higher, Value: 1000 * times},
+				{Name: "server CPU", Unit: "µs/req", Better: record.Lower, Value: (10 + float64(i)/100) * times},
+				{Name: "server memory", Unit: "B", Better: record.Lower, Value: (1 << 20) * (1 + float64(i)/1000) * times},
+			}
+		}
+		return r
+	}
+	const late, disturbed = "the generator itself read 1 % of the answers 3ms or more after they had come", "steal time was 9 % of the CPUs"
+	for _, c := range []struct {
+		reason, a string
+		memory    compare.Verdict
+		words     string
+	}{
+		{late, late, compare.Worse, "not usable: the generator was late; give it CPUs of its own, or a larger --max-lag"},
+		{late, disturbed, compare.Unclear, "not usable: the samples are not valid"},
+	} {
+		report, err := compare.Judge{Tolerance: 0.03, Look: 1}.Stored(t.Context(), nil, side("a", "b", c.a, 1), side("b", "a", c.reason, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, change := range report.Changes {
+			if change.MedianA == nil || change.MedianB == nil || *change.MedianB < 1.9**change.MedianA {
+				t.Errorf("%s: A %v, B %v", change.Name, change.MedianA, change.MedianB)
+			}
+			words := report.Changes[i].Words(0.03)
+			if change.Name == "server memory" && change.Verdict != c.memory || change.Name != "server memory" && (change.Verdict != compare.Unclear || change.Ratio != nil || !strings.Contains(words, c.words)) {
+				t.Errorf("%s: %s %s", change.Name, change.Verdict, words)
+			}
+		}
+		if report.Failure("compare") == nil {
+			t.Error("the exit code is 0")
+		}
+	}
+}
+
+// The figure that decides is the runs' own: whoever compares them later has the same verdict. Another one
+// is said to be chosen afterwards.
+func TestPrimaryIsStored(t *testing.T) {
+	of := func(id, with, primary string, times float64) *record.Run {
+		r := runOf(id, with, 1, 1, 1, 1, 1, 1)
+		r.Scenario = record.Scenario{Text: "conns=1\n"}.Deciding(primary)
+		for i := range r.Samples {
+			noise := 1 + float64(i%3)/100
+			r.Samples[i].Metrics = []record.Metric{
+				{Name: "rate", Unit: "req/s", Better: record.Higher, Value: 1000 * math.Pow(3, float64(i%4)*times)},
+				{Name: "server CPU", Unit: "µs/req", Better: record.Lower, Value: 10 * noise / times},
+			}
+		}
+		return r
+	}
+	for _, c := range []struct{ stored, given, first, note string }{
+		{"", "", "rate", ""},
+		{"server CPU", "", "server CPU", ""},
+		{"server CPU", "server CPU", "server CPU", ""},
+		{"server CPU", "rate", "rate", "rate was chosen to decide after the runs, which were measured for server CPU"},
+		{"", "server CPU", "server CPU", "measured for the first figure"},
+	} {
+		report, err := compare.Judge{Look: 1, Primary: c.given}.Stored(t.Context(), nil, of("a", "b", c.stored, 1), of("b", "a", c.stored, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := strings.Join(report.Notes, "\n")
+		if first := report.Changes[0]; first.Name != c.first || !first.Primary || !strings.Contains(notes, c.note) || strings.Contains(notes, "chosen") != (c.note != "") {
+			t.Errorf("%+v: %s decides; %s", c, first.Name, notes)
+		}
+		if decides := strings.HasPrefix(report.Summary(), "VALID"); decides != (c.first == "server CPU") {
+			t.Errorf("%+v: %s", c, report.Summary())
+		}
+	}
+	plain, deciding := record.Scenario{Text: "conns=1\n"}, record.Scenario{Text: "conns=1\n"}.Deciding("p99")
+	if plain.Hash() != deciding.Hash() || plain.Text == deciding.Text || (record.Scenario{Text: "conns=2\n"}).Hash() == plain.Hash() {
+		t.Error("the figure that decides makes the load another one")
 	}
 }
 

@@ -72,10 +72,15 @@ func Rate(rate float64) string {
 	return strconv.FormatFloat(rate, 'g', 2, 64)
 }
 
-// WriteValidity writes the line that begins a result: VALID, or INVALID with the reasons.
-func WriteValidity(w io.Writer, valid bool, reasons []string) {
+// WriteValidity writes the line that begins a result: VALID, with what says how far, or INVALID with
+// the reasons.
+func WriteValidity(w io.Writer, valid bool, reasons []string, bounds ...string) {
 	if valid {
-		fmt.Fprintln(w, "VALID: the figures are the server's, not the generator's")
+		line := "VALID: the figures are the server's, not the generator's"
+		if bound := strings.Join(bounds, "; "); bound != "" {
+			line += " (" + bound + ")"
+		}
+		fmt.Fprintln(w, line)
 		return
 	}
 	for i, reason := range reasons {

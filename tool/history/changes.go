@@ -29,8 +29,11 @@ const (
 // of random orders of the same values. So the rate of false alarms needs no assumption about the
 // noise except that runs are independent. A run far outside counts only a little. A search for one
 // change among n runs takes 10 n/level operations, one for two changes n times as many.
-func Changes(values []float64, level float64) []int {
-	s := &search{values: scaled(values), level: level, random: rand.New(rand.NewPCG(1, uint64(len(values))))}
+//
+// Random orders cannot tell a change with few runs after it from chance, however large it is: plain can.
+// Exact values are counts, which noise does not change.
+func Changes(values []float64, level float64, exact bool) []int {
+	s := &search{values: scaled(values), raw: logs(values), exact: exact, level: level, random: rand.New(rand.NewPCG(1, uint64(len(values))))}
 	s.split(0, len(values))
 	slices.Sort(s.cuts)
 	return s.cuts
@@ -38,12 +41,7 @@ func Changes(values []float64, level float64) []int {
 
 // scaled returns logarithms, if all values have one, with those far outside pulled in.
 func scaled(values []float64) []float64 {
-	out := slices.Clone(values)
-	if !slices.ContainsFunc(out, func(v float64) bool { return v <= 0 }) {
-		for i, v := range out {
-			out[i] = math.Log(v)
-		}
-	}
+	out := logs(values)
 	middle := figure.Median(out)
 	off := make([]float64, len(out))
 	for i, v := range out {
@@ -57,9 +55,22 @@ func scaled(values []float64) []float64 {
 	return out
 }
 
+// logs returns logarithms, if all values have one.
+func logs(values []float64) []float64 {
+	out := slices.Clone(values)
+	if !slices.ContainsFunc(out, func(v float64) bool { return v <= 0 }) {
+		for i, v := range out {
+			out[i] = math.Log(v)
+		}
+	}
+	return out
+}
+
 // search looks for changes.
 type search struct {
 	values []float64
+	raw    []float64 // not pulled in
+	exact  bool
 	level  float64
 	random *rand.Rand
 	cuts   []int
@@ -68,6 +79,12 @@ type search struct {
 // split looks for changes from one index up to another, and then between those found: for one change,
 // or else for an arc, whose runs differ from those before and after it.
 func (s *search) split(from, to int) {
+	if cut := s.plain(from, to); cut > 0 {
+		s.split(from, cut)
+		s.cuts = append(s.cuts, cut)
+		s.split(cut, to)
+		return
+	}
 	part := centred(s.values[from:to])
 	found := lone(part)
 	if !s.rare(part, found, lone, loneShare*s.level) {
@@ -85,6 +102,36 @@ func (s *search) split(from, to int) {
 			at = cut
 		}
 	}
+}
+
+// Runs on the longer side of a plain change, on its shorter side, and how many times what the longer
+// side's runs differ by, but at least by a hundredth, lies between the sides. Three runs in a row that are so
+// far away from all others are no chance, even if one run in ten takes three times as long.
+var plainly = []struct {
+	longer, shorter int
+	times           float64
+}{{8, 3, 2}, {20, 2, 5}}
+
+// plain returns the index of a change that needs no statistics; 0: there is none. Of exact values that were
+// all equal a single other one is a change.
+func (s *search) plain(from, to int) (cut int) {
+	largest := 0.0
+	for at := from + 1; at < to; at++ {
+		a, b := s.raw[from:at], s.raw[at:to]
+		if len(a) < len(b) {
+			a, b = b, a
+		}
+		gap := max(slices.Min(b)-slices.Max(a), slices.Min(a)-slices.Max(b))
+		spread := slices.Max(a) - slices.Min(a)
+		found := s.exact && len(a) >= plainly[0].longer && spread == 0
+		for _, p := range plainly {
+			found = found || len(a) >= p.longer && len(b) >= p.shorter && gap >= p.times*max(spread, 0.01)
+		}
+		if found && gap > largest {
+			cut, largest = at, gap
+		}
+	}
+	return cut
 }
 
 // rare reports whether random orders of the values have an arc as large with at most the probability

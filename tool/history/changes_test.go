@@ -43,7 +43,7 @@ func TestFalseAlarms(t *testing.T) {
 		for _, values := range [][]float64{
 			noise(r, 100, 0.02), noise(r, 100, 0.3), outliers(r, 100), whole(r, 100), skewed(r, 100),
 		} {
-			found += min(1, len(Changes(values, Level)))
+			found += min(1, len(Changes(values, Level, false)))
 		}
 	}
 	// Up to 5 % were allowed. Six deviations of what Level promises are fewer.
@@ -89,7 +89,7 @@ func TestFalseAlarmsOfWhoeverLooksAfterEachRun(t *testing.T) {
 	for range histories {
 		values := noise(r, 100, 0.02)
 		for n := 2 * fewest; n <= len(values); n++ {
-			if len(Changes(values[:n], Level)) > 0 {
+			if len(Changes(values[:n], Level, false)) > 0 {
 				found++
 				break
 			}
@@ -113,7 +113,7 @@ func TestStepIsFound(t *testing.T) {
 		for range histories {
 			values := noise(r, 50+c.after, 0.02)
 			scale(values[50:], 1.05)
-			if cuts := Changes(values, Level); len(cuts) > 0 {
+			if cuts := Changes(values, Level, false); len(cuts) > 0 {
 				found++
 				if last := cuts[len(cuts)-1]; last >= 49 && last <= 51 {
 					near++
@@ -127,6 +127,84 @@ func TestStepIsFound(t *testing.T) {
 	}
 }
 
+// TestPlainStepIsFound plants a step of 50 % into noise of 2 %, of which only three runs are known, or one of
+// 50 % into noise of a half percent with two, in histories of six figures.
+func TestPlainStepIsFound(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(9, 9))
+	for _, runs := range []int{16, 20, 30, 40} {
+		for after, deviation := range map[int]float64{3: 0.02, 2: 0.005} {
+			if runs < plainly[1].longer+after && after < 3 {
+				continue
+			}
+			for _, factor := range []float64{1.5, 1 / 1.5} {
+				for range 12 {
+					values := noise(r, runs, deviation)
+					scale(values[runs-after:], factor)
+					if cuts := Changes(values, Level/6, false); !slices.Equal(cuts, []int{runs - after}) {
+						t.Errorf("of %d runs, %d are × %.2f: found %v", runs, after, factor, cuts)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestExactCountChangesAtOnce checks that one run is enough where all before agree, and not where they do not.
+func TestExactCountChangesAtOnce(t *testing.T) {
+	t.Parallel()
+	values := slices.Repeat([]float64{12}, 20)
+	for n := plainly[0].longer + 1; n <= 20; n++ {
+		values[n-1] = 13
+		if got := Changes(values[:n], Level, true); !slices.Equal(got, []int{n - 1}) {
+			t.Errorf("after %d runs: %v", n-1, got)
+		}
+		if got := Changes(values[:n], Level, false); got != nil {
+			t.Errorf("of a time, after %d runs: %v", n-1, got)
+		}
+		values[n-1] = 12
+	}
+	values[3], values[19] = 11, 13
+	if got := Changes(values, Level, true); got != nil {
+		t.Errorf("of counts that vary: %v", got)
+	}
+}
+
+// TestPlainAlarms draws short histories without a change that are looked at after each run, where one run in
+// ten or twenty takes three times as long, or times have two levels.
+func TestPlainAlarms(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(10, 10))
+	for name, draw := range map[string]func() []float64{
+		"noise": func() []float64 { return noise(r, 60, 0.02) }, "much noise": func() []float64 { return noise(r, 60, 0.2) },
+		"outliers": func() []float64 { return outliers(r, 60) }, "counts": func() []float64 { return whole(r, 60) }, "skewed": func() []float64 { return skewed(r, 60) },
+		"two levels": func() []float64 {
+			values := noise(r, 60, 0.01)
+			for i := range values {
+				if r.IntN(3) == 0 {
+					values[i] *= 1.3
+				}
+			}
+			return values
+		},
+	} {
+		histories, found := times(400), 0
+		for range histories {
+			s := &search{raw: logs(draw())}
+			for n := 4; n <= len(s.raw); n++ {
+				if s.plain(0, n) > 0 {
+					found++
+					break
+				}
+			}
+		}
+		if found > histories/40 {
+			t.Errorf("%s: %d of %d", name, found, histories)
+		}
+		t.Logf("%s: %d of %d", name, found, histories)
+	}
+}
+
 // TestStepAmongOutliers plants a step of 10 % where one run in ten takes three times as long.
 func TestStepAmongOutliers(t *testing.T) {
 	t.Parallel()
@@ -135,7 +213,7 @@ func TestStepAmongOutliers(t *testing.T) {
 	for range 50 {
 		values := outliers(r, 70)
 		scale(values[50:], 1.1)
-		if cuts := Changes(values, Level); len(cuts) > 0 && cuts[0] >= 45 && cuts[0] <= 55 {
+		if cuts := Changes(values, Level, false); len(cuts) > 0 && cuts[0] >= 45 && cuts[0] <= 55 {
 			found++
 		}
 	}
@@ -164,7 +242,7 @@ func TestSeveralChanges(t *testing.T) {
 			scale(part, level)
 			values = append(values, part...)
 		}
-		if got := Changes(values, Level); !slices.Equal(got, c.want) {
+		if got := Changes(values, Level, false); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -177,19 +255,19 @@ func TestCounts(t *testing.T) {
 	for i := 22; i < 30; i++ {
 		values[i] = 1
 	}
-	if got := Changes(values, Level); !slices.Equal(got, []int{22}) {
+	if got := Changes(values, Level, false); !slices.Equal(got, []int{22}) {
 		t.Errorf("%v", got)
 	}
-	for n := range neededRuns(Level) {
+	for n := range plainly[0].longer + plainly[0].shorter {
 		half := make([]float64, n)
 		for i := range n / 2 {
 			half[i] = 1
 		}
-		if got := Changes(half, Level); got != nil {
+		if got := Changes(half, Level, false); got != nil {
 			t.Errorf("%d runs: %v", n, got)
 		}
 	}
-	if got := Changes([]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, Level); got != nil {
+	if got := Changes([]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, Level, false); got != nil {
 		t.Errorf("constant: %v", got)
 	}
 }

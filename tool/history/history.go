@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hone-go/hone/tool/compare"
@@ -54,6 +55,8 @@ type Figure struct {
 	// Values has one value per run; null: the run has none.
 	Values  []*float64 `json:"values"`
 	Changes []Change   `json:"changes"`
+	// Needs is how many more runs it takes until a change can be found; 0: it can.
+	Needs int `json:"needs_runs"`
 }
 
 // Change is a change of a figure's level.
@@ -158,23 +161,23 @@ func (h *History) fill(runs []*record.Run) {
 		}
 	}
 	level := h.Level / float64(max(1, len(h.Figures)))
-	h.Needed = neededRuns(level)
+	h.Needed = plainly[0].longer + plainly[0].shorter
 	for i := range h.Figures {
 		h.addChanges(&h.Figures[i], level)
 	}
+	if n := len(runs); n > 0 { // what decides is first
+		slices.SortStableFunc(h.Figures, func(a, b Figure) int {
+			return strings.Compare(decides(b, runs[n-1]), decides(a, runs[n-1]))
+		})
+	}
 }
 
-// neededRuns returns how many runs can be ordered in so many ways that one of them can be a change.
-func neededRuns(level float64) int {
-	for n := 2 * fewest; ; n++ {
-		ways := 0.5
-		for k := range n / 2 {
-			ways *= float64(n-k) / float64(k+1)
-		}
-		if 1/ways <= loneShare*level {
-			return n
-		}
+// decides returns the name of a figure that decides about a run; empty for all others.
+func decides(f Figure, r *record.Run) string {
+	if primary := r.Scenario.Primary(); f.Name == primary || figure.Name(f.Name) == primary {
+		return f.Name
 	}
+	return ""
 }
 
 // Known returns the indexes of the runs that have the figure, and its values there.
@@ -189,7 +192,10 @@ func (f *Figure) Known() (runs []int, values []float64) {
 
 func (h *History) addChanges(f *Figure, level float64) {
 	runs, values := f.Known()
-	cuts := Changes(values, level)
+	cuts := Changes(values, level, compare.Counted(f.Unit))
+	if f.Needs = max(0, h.Needed-len(values)); len(cuts) > 0 {
+		f.Needs = 0
+	}
 	for i, cut := range cuts {
 		from, to := 0, len(values)
 		if i > 0 {

@@ -56,6 +56,32 @@ func add(t *testing.T, s *record.Store, runs ...*record.Run) {
 	}
 }
 
+// What decides about the runs is the first figure, and too few runs are not called unchanged.
+func TestFewRunsAreNotUnchanged(t *testing.T) {
+	t.Parallel()
+	s, runs := stored(t, 20)
+	for i := range runs {
+		runs[i].Scenario = runs[i].Scenario.Deciding("Encode")
+	}
+	add(t, s, runs[:3]...)
+	for _, c := range []struct {
+		n    int
+		want string
+	}{{3, "not known: too few runs (3 of 11)"}, {20, "no change; a new one shows after 4 more runs, a large one after 3"}} {
+		n, want := c.n, c.want
+		if n > 3 {
+			add(t, s, runs[3:n]...)
+		}
+		h, err := Read(t.Context(), s, "", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.Words(&h.Figures[1]); h.Figures[0].Name != "Encode" || got != want || h.Figures[1].Needs != max(0, 11-n) {
+			t.Errorf("%d runs: first %s, then %q, needs %d", n, h.Figures[0].Name, got, h.Figures[1].Needs)
+		}
+	}
+}
+
 func TestRead(t *testing.T) {
 	t.Parallel()
 	s, runs := stored(t, 45)

@@ -62,10 +62,27 @@ func (h *History) Words(f *Figure) string {
 	for i := len(f.Changes) - 1; i >= 0; i-- {
 		parts = append(parts, h.words(&f.Changes[i]))
 	}
+	_, values := f.Known()
+	if parts == nil && f.Needs > 0 {
+		return fmt.Sprintf("not known: too few runs (%d of %d)", len(values), h.Needed)
+	}
+	if parts == nil && h.later(len(values)) > plainly[0].shorter {
+		return fmt.Sprintf("no change; a new one shows after %d more runs, a large one after %d", h.later(len(values)), plainly[0].shorter)
+	}
 	if parts == nil {
 		return "no change"
 	}
 	return strings.Join(parts, "; ")
+}
+
+// later returns after how many more runs a change from now on can be told from chance.
+func (h *History) later(runs int) int {
+	level := loneShare * h.Level / float64(max(1, len(h.Figures)))
+	for k, ways := 1, 0.5; ; k++ {
+		if ways *= float64(runs+k) / float64(k); k >= fewest && 1/ways <= level {
+			return k
+		}
+	}
 }
 
 // words describes a change, as in "worse: +5.1 % in 0123456789..89abcdef01 (2026-11-20, 8 runs)".

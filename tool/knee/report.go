@@ -163,7 +163,13 @@ func (r *Report) known() string {
 	if r.Knee.Missed != nil {
 		not = " and missed at " + r.amount(*r.Knee.Missed)
 	}
-	return fmt.Sprintf("it is only known that %s is met at %s%s: ", r.Knee.Goal, r.amount(*r.Knee.Met), not)
+	n := 0
+	for _, t := range r.Trials {
+		if t.Load == *r.Knee.Met && t.Mark() == MarkMet {
+			n++
+		}
+	}
+	return fmt.Sprintf("it is only known that %s is met at %s (in %s)%s: ", r.Knee.Goal, r.amount(*r.Knee.Met), figure.Counted(n, "trial"), not)
 }
 
 // why returns why the last trial at this load missed, or was not valid.
@@ -191,7 +197,7 @@ func (r *Report) Failure(interrupted, quiet bool) error {
 	case !r.Valid:
 		return exit.Verdict(exit.Invalid, said, "knee: %s", reasons)
 	case r.Knee.knee.State == Below:
-		return exit.Verdict(exit.Missed, said, "knee: %s", r.head())
+		return exit.Verdict(exit.Missed, said, "knee: %s", r.Head())
 	}
 	return nil
 }
@@ -207,8 +213,8 @@ func (r *Report) amount(load float64) string {
 	return figure.Grouped(load) + "/s"
 }
 
-// head describes the knee in one line.
-func (r *Report) head() string {
+// Head describes the knee in one line.
+func (r *Report) Head() string {
 	k := r.Knee.knee
 	switch k.State {
 	case Found:
@@ -227,7 +233,7 @@ func (r *Report) Write(w io.Writer) {
 	if !r.Valid {
 		verdict = "INVALID: "
 	}
-	fmt.Fprintln(w, verdict+r.head())
+	fmt.Fprintln(w, verdict+r.Head())
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "note:", note)
 	}

@@ -200,7 +200,7 @@ func TestKneeExitCodes(t *testing.T) {
 	}
 	half := searched(t)
 	half.points = half.points[:4]
-	if got := codeOf(half, true); !strings.HasPrefix(got, "130 knee: interrupted; it is only known that p99<5ms is met at 8,000/s: the search did not finish after 4 trials") {
+	if got := codeOf(half, true); !strings.HasPrefix(got, "130 knee: interrupted; it is only known that p99<5ms is met at 8,000/s (in 1 trial): the search did not finish after 4 trials") {
 		t.Errorf("interrupted: %s", got)
 	}
 	if got := codeOf(searched(t, "the generator was busy"), false); !strings.HasPrefix(got, "4 knee: it is only known that p99<5ms is met at 2,") || !strings.HasSuffix(got, "could not be offered: the generator was busy") {
@@ -218,7 +218,7 @@ func TestKneeExitCodes(t *testing.T) {
 	whole.Plan.To = whole.points[3].Load
 	whole.points = append(whole.points[:4], whole.points[3])
 	whole.points[4].Full = true
-	if got := codeOf(whole, false); got != "0 <nil>" || whole.Report("x", false).head() != "p99<5ms is met up to 8,000/s, the highest load; raise --to" {
-		t.Errorf("above: %s, %s", got, whole.Report("x", false).head())
+	if got := codeOf(whole, false); got != "0 <nil>" || whole.Report("x", false).Head() != "p99<5ms is met up to 8,000/s, the highest load; raise --to" {
+		t.Errorf("above: %s, %s", got, whole.Report("x", false).Head())
 	}
 }

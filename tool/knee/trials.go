@@ -197,6 +197,10 @@ func (s *Search) judge(p measured) (measured, error) {
 	}
 	p.Why = lost
 	for _, o := range load.Check(result, s.Goals) {
+		if o.Goal.Metric == "rate" && result.RateAtLeast != nil && !o.Met {
+			p.Invalid, p.Why = true, strings.Join(result.Warnings, "; ")
+			return p, nil
+		}
 		if o.Got == nil {
 			p.Invalid, p.Why = true, fmt.Sprintf("%v cannot be judged: there were only %d requests; use a longer --for", o.Goal, result.Requests)
 			return p, nil
@@ -207,6 +211,13 @@ func (s *Search) judge(p measured) (measured, error) {
 		}
 	}
 	return p, nil
+}
+
+// About returns how long a search may take: most of some twenty trials are short and miss nothing, and a knee of
+// low rates takes longer.
+func (s *Search) About() string {
+	least := time.Duration(6+s.Plan.Confirm) * s.Length
+	return fmt.Sprintf("%v to %v", least.Round(time.Second), (3*least + 6*s.Cool).Round(time.Second))
 }
 
 // mostLag returns how late the generator may be. Lateness is part of every response time,

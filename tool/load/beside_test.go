@@ -67,7 +67,7 @@ func TestIdleBesideALoad(t *testing.T) {
 		if before < 0 || before > 2 || after < before+10 || after > 12 {
 			t.Errorf("%d connections when they were to be opened, %d when they had been", before, after)
 		}
-		if r.Idle.Open != 10 || r.Requests == 0 || r.Rate == nil || r.Errors["total"] != 0 {
+		if r.Idle.Open != 10 || r.Requests == 0 || rated(r) == nil || r.Errors["total"] != 0 {
 			t.Errorf("idle %+v, %d requests, errors %v", r.Idle, r.Requests, r.Errors)
 		}
 		once := 0

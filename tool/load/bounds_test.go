@@ -30,8 +30,8 @@ func TestRequestsInAll(t *testing.T) {
 		if !onlyBusy(r) || r.Requests != p.Requests || served.Load() != p.Requests || o.took > 20*time.Second {
 			t.Errorf("%d requests, %d served, want %d; after %v; %q", r.Requests, served.Load(), p.Requests, o.took, r.InvalidReasons)
 		}
-		if r.Window <= 0 || r.Window > o.took || *r.Rate < float64(p.Requests)/o.took.Seconds() {
-			t.Errorf("window %v of %v, rate %v", r.Window, o.took, *r.Rate)
+		if r.Window <= 0 || r.Window > o.took || *rated(r) < float64(p.Requests)/o.took.Seconds() {
+			t.Errorf("window %v of %v, rate %v", r.Window, o.took, *rated(r))
 		}
 	}
 	for _, p := range []Plan{{Requests: -1}, {Requests: 1, Warmup: 1}, {Requests: 1, Churn: 1}, {Requests: 1, Idle: 1}} {

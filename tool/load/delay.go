@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ type heartbeat struct {
 	due     atomic.Int64
 	shards  []*shard // whose answers it measures
 	longest int64    // delay within the window
+	lost
 }
 
 const (
@@ -84,6 +86,7 @@ func (r *run) newHeartbeat(shards ...*shard) (*heartbeat, error) {
 		return nil, err
 	}
 	h := &heartbeat{run: r, timer: timer, shards: shards}
+	h.threads.Find()
 	r.heartbeats = append(r.heartbeats, h)
 	for _, s := range shards {
 		s.mu.Lock()
@@ -157,6 +160,7 @@ func (h *heartbeat) beat(now int64) {
 	if w := h.run.window; due < w.till && now >= w.from {
 		h.longest = max(h.longest, now-max(due, w.from))
 		h.run.lagged(now-max(due, w.from), 0)
+		h.lost.beat(max(due, w.from), min(now, w.till))
 	}
 	if now-due <= leastLate {
 		return
@@ -180,10 +184,11 @@ func (r *run) lagged(by, n int64) {
 // doubt returns Progress.Doubt. Whether a closed loop's p99 has too much delay in it is known before
 // the end only while the limit is Plan.MaxLag.
 func (r *run) doubt() string {
-	m := Measured{tally: *r.total, plan: r.plan, Stop: r.longestLag}
+	m := Measured{tally: *r.total, plan: r.plan, Stop: r.longestLag, Span: r.plan.For}
+	m.lose(r.heartbeats)
 	tardy, all := r.tardy.Load(), r.total.requests()+r.recent.requests()
 	most := r.plan.MaxLag
-	if reason := m.stopped(); reason != "" || r.plan.AllowLate || 100*tardy <= all {
+	if reason := cmp.Or(m.stopped(), m.lossy()); reason != "" || r.plan.AllowLate || 100*tardy <= all {
 		return reason
 	}
 	if p99 := quantile(m.Latency.Histogram, 99, 100); !r.paced && (p99 == nil || *p99*microsecond > 4*float64(most)) {
@@ -201,6 +206,7 @@ func (m *Measured) delays(heartbeats []*heartbeat, shards []*shard) {
 	for _, h := range heartbeats {
 		m.Stop = max(m.Stop, time.Duration(h.longest))
 	}
+	m.lose(heartbeats)
 	for _, s := range shards {
 		m.Delay.add(s.delayed)
 	}

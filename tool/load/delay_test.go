@@ -1,9 +1,12 @@
 package load
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // What the generator added to an answer is known from the timer that rings where it reads: no
@@ -17,6 +20,7 @@ func TestAnswersTakeTheDelayOfTheirReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.timer.Close()
+	defer h.threads.Close()
 	for _, step := range []struct {
 		what                string
 		due                 int64 // set before
@@ -127,6 +131,7 @@ func TestDoubtsOfARunSoFar(t *testing.T) {
 	}{
 		{"in time", true, ms, 900 * time.Microsecond, 1000, nil, ""},
 		{"a stop", false, 500 * ms, 100 * ms, 0, nil, "did not run for 100ms"},
+		{"stops that are too much of the whole", false, ms, 0, 0, func(p *Plan) { p.For = time.Second }, "did not run in 2.1 % of the time"},
 		{"a stop that is allowed", true, ms, 100 * ms, 0, func(p *Plan) { p.MaxLag = 101 * ms }, ""},
 		{"one in a hundred", true, ms, 2 * ms, 10, nil, ""},
 		{"more at a rate", true, 500 * ms, 2 * ms, 11, nil, "more than 1ms late with 1.1 % of the requests"},
@@ -134,17 +139,61 @@ func TestDoubtsOfARunSoFar(t *testing.T) {
 		{"more, but little for such times", false, 9 * ms, 2 * ms, 11, nil, ""},
 		{"more, which is allowed", false, 3 * ms, 2 * ms, 11, func(p *Plan) { p.AllowLate = true }, ""},
 	} {
-		r := &run{plan: Plan{MaxLag: usualMaxLag}, paced: c.paced}
+		r := &run{plan: Plan{MaxLag: usualMaxLag, For: time.Minute}, paced: c.paced}
 		r.total, r.recent = newTally(c.paced), newTally(c.paced)
 		if c.change != nil {
 			c.change(&r.plan)
 		}
 		r.total.Latency.record(int64(c.takes), 1000)
+		h := &heartbeat{}
+		h.stopped.Store(21 * int64(ms))
+		r.heartbeats = append(r.heartbeats, h)
 		r.lagged(int64(c.by), c.late)
 		r.lagged(int64(c.by/2), 0)
 		r.longestLag = time.Duration(r.lag.Load())
 		if got := r.doubt(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
+	}
+}
+
+// Of a delay, what the thread was at work or waited for a processor is no stop; the rest is.
+func TestStopsAreAddedUp(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r := &run{start: time.Now()}
+	var l lost
+	l.threads.Find()
+	defer l.threads.Close()
+	if !l.threads.Known() {
+		t.Skip("this system does not tell what threads do")
+	}
+	timer := must[*sys.Timer](t)(sys.NewTimer())
+	defer timer.Close()
+	const span = 20 * time.Millisecond
+	waits := int64(0) // of the last delay
+	delay := func(pass func()) time.Duration {
+		before, waited := l.stopped.Load(), l.waited.Load()
+		l.threads.Since()
+		due := r.now()
+		pass()
+		l.beat(due, r.now())
+		waits = l.waited.Load() - waited
+		return time.Duration(l.stopped.Load() - before)
+	}
+	for range 3 {
+		if got := delay(func() {
+			for begun := time.Now(); time.Since(begun) < span; {
+			}
+		}); got > span/4 {
+			t.Errorf("at work for %v, it is said to have stopped for %v", span, got)
+		}
+		var err error
+		if got := delay(func() { err = timer.WaitFor(span) }); got+time.Duration(waits) < span/2 || got < span/4 || err != nil {
+			t.Errorf("asleep for %v, it is said to have stopped for %v (%v)", span, got, err)
+		}
+	}
+	if got := delay(func() {}); got != 0 {
+		t.Errorf("without a delay it is said to have stopped for %v", got)
 	}
 }

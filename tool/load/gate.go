@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/hone-go/hone/wire"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 // reasons returns why the figures are not the target's. Each reason is a sentence that ends with
 // what to try next. An empty list means that the result is valid.
 func (m *Measured) reasons() []string {
-	return said(m.ended, m.behind, m.lagging, m.stopped, m.slow, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
+	return said(m.ended, m.behind, m.lagging, m.stopped, m.lossy, m.slow, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
 }
 
 // said collects the non-empty results of checks.
@@ -132,8 +134,11 @@ func (m *Measured) faulty() string {
 		total, m.requests(), inWords(&m.Errors), first, m.acceptable())
 }
 
-// acceptable says how to accept the status code that failed first, if it was one.
+// acceptable says how to accept the status code that failed first, if it was one, or to log in.
 func (m *Measured) acceptable() string {
+	if unknown := wire.Unauthorised.Error(); strings.Contains(m.Example, unknown) {
+		return ", log in (--credentials-file FILE)"
+	}
 	step, status, found := strings.Cut(m.Example, "HTTP ")
 	switch code, _, _ := strings.Cut(status, " "); {
 	case !found:
@@ -233,6 +238,9 @@ func (m *Measured) warnings(r *Result) (warnings []string) {
 		if late, most := m.late(delay, percentile{parts: 999, whole: 1000}); late > 0 {
 			warnings = append(warnings, fmt.Sprintf("p99.9 is not the server's: the generator itself delayed 0.1 %% of the requests by %v or more (the limit is %v)", late, most))
 		}
+	}
+	if r.RateAtLeast != nil {
+		warnings = append(warnings, m.loss())
 	}
 	if all := m.requests(); float64(m.Retries) > leastRetried*float64(all) {
 		warnings = append(warnings, fmt.Sprintf("%d of %d requests (%.1f %%) were retried, because the server closed their connections without an answer; they do not count as errors",

@@ -182,6 +182,9 @@ func (g Goal) figure(r *Result) *float64 {
 	}
 	switch g.Metric {
 	case "rate":
+		if r.RateAtLeast != nil && strings.HasPrefix(g.Than, ">") && *r.RateAtLeast > g.Value {
+			return r.RateAtLeast // what is met so is met
+		}
 		return r.Rate
 	case "requests":
 		return new(float64(r.Requests))

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -28,6 +29,9 @@ func must[T any](tb testing.TB) func(T, error) T {
 		return v
 	}
 }
+
+// rated returns the rate, also of a generator that other programs kept from running.
+func rated(r *Result) *float64 { return cmp.Or(r.Rate, r.RateAtLeast) }
 
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))

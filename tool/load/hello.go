@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -69,7 +70,11 @@ func named(hello string) []byte {
 
 // refused returns why a server does not accept a hello.
 func refused(why error) error {
-	return &Error{Kind: Refused, Err: why, What: fmt.Sprintf("the server refuses the hello (%v)", why), Try: "look into the server's log"}
+	try := "look into the server's log"
+	if errors.Is(why, wire.Unauthorised) {
+		try = "check what is in --credentials-file"
+	}
+	return &Error{Kind: Refused, Err: why, What: fmt.Sprintf("the server refuses the hello (%v)", why), Try: try}
 }
 
 // hello says the target's hello.

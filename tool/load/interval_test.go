@@ -64,8 +64,8 @@ func checkIntervals(t *testing.T, r *Result) {
 	if errors != r.Errors["total"] {
 		t.Errorf("%d errors in the intervals, %d in all", errors, r.Errors["total"])
 	}
-	if got := float64(answered-errors) / r.Window.Seconds(); r.Errors["total"] == 0 && (got < *r.Rate*0.999 || got > *r.Rate*1.001) {
-		t.Errorf("%.1f answers a second in the intervals, %.1f in all", got, *r.Rate)
+	if got := float64(answered-errors) / r.Window.Seconds(); r.Errors["total"] == 0 && (got < *rated(r)*0.999 || got > *rated(r)*1.001) {
+		t.Errorf("%.1f answers a second in the intervals, %.1f in all", got, *rated(r))
 	}
 	if sum := sumOf(t, r.Intervals, latencyOf); !sum.Equals(r.Histograms.Latency) {
 		t.Errorf("the intervals have %d response times, the run %d, or others", sum.TotalCount(), r.Histograms.Latency.TotalCount())

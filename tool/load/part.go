@@ -66,20 +66,24 @@ type Measured struct {
 	Lag         histogram     `json:",omitzero"`  // nil in a closed loop
 	Delay       histogram     `json:",omitzero"`  // of answers; nil in an open loop
 	Stop        time.Duration `json:",omitempty"` // the longest time in which a closed loop's generator did not run
-	Offered     int64         `json:",omitempty"` // requests, or sessions, of the schedule within the window
-	Followed    int64         `json:",omitempty"` // requests within the window that are later steps of sessions
-	Steps       []counts      `json:",omitempty"` // of the plan's Traffic
-	CPU         time.Duration `json:",omitempty"`
-	CPUSpan     time.Duration `json:",omitempty"`
-	CPUKnown    bool          `json:",omitempty"`
-	Procs       int           `json:",omitempty"`
-	Reconnects  int64         `json:",omitempty"`
-	Retries     int64         `json:",omitempty"`
-	Drains      int64         `json:",omitempty"`
-	Outage      time.Duration `json:",omitempty"`
-	Sizes       sizeSum       `json:",omitzero"`
-	Idle        *soaked       `json:",omitempty"` // nil: there were none
-	Churned     *churned      `json:",omitempty"` // nil: there was no churn
+	// In a closed loop: how long the generator was stopped, and waited for a processor, and Plan.Rivals.
+	Stopped    time.Duration `json:",omitempty"`
+	Waited     time.Duration `json:",omitempty"`
+	Rivals     *float64      `json:",omitempty"`
+	Offered    int64         `json:",omitempty"` // requests, or sessions, of the schedule within the window
+	Followed   int64         `json:",omitempty"` // requests within the window that are later steps of sessions
+	Steps      []counts      `json:",omitempty"` // of the plan's Traffic
+	CPU        time.Duration `json:",omitempty"`
+	CPUSpan    time.Duration `json:",omitempty"`
+	CPUKnown   bool          `json:",omitempty"`
+	Procs      int           `json:",omitempty"`
+	Reconnects int64         `json:",omitempty"`
+	Retries    int64         `json:",omitempty"`
+	Drains     int64         `json:",omitempty"`
+	Outage     time.Duration `json:",omitempty"`
+	Sizes      sizeSum       `json:",omitzero"`
+	Idle       *soaked       `json:",omitempty"` // nil: there were none
+	Churned    *churned      `json:",omitempty"` // nil: there was no churn
 
 	// What the coordinator knows itself.
 	plan      Plan
@@ -242,7 +246,7 @@ func (m *Measured) merge(part *Measured) {
 	m.Sizes.take(part.Sizes)
 	m.Lag.add(part.Lag)
 	m.Delay.add(part.Delay)
-	m.Stop = max(m.Stop, part.Stop)
+	m.Stop, m.Stopped, m.Waited = max(m.Stop, part.Stop), max(m.Stopped, part.Stopped), max(m.Waited, part.Waited)
 	if part.Idle != nil {
 		if m.Idle == nil {
 			m.Idle = new(soaked)
@@ -310,7 +314,7 @@ func (a *Agent) faults() []string {
 	if a.Measured == nil {
 		return reasons
 	}
-	for _, reason := range said(a.Measured.lagging, a.Measured.stopped, a.Measured.slow, a.Measured.churnLagging) {
+	for _, reason := range said(a.Measured.lagging, a.Measured.stopped, a.Measured.lossy, a.Measured.slow, a.Measured.churnLagging) {
 		reasons = append(reasons, fmt.Sprintf("agent %s: %s", a.Name, reason))
 	}
 	return reasons

@@ -127,6 +127,10 @@ type Plan struct {
 	// to read a server's counters. They must return as soon as Progress. WindowCloses is not
 	// called without WindowOpens. They may be nil.
 	WindowOpens, WindowCloses func()
+	// Rivals is called after WindowCloses: of the CPU time that this process did not use in the
+	// measured time, the share that programs other than the server's used. Nil, or a nil result: not
+	// known, so that waiting for a processor does not count as time in which the generator did not run.
+	Rivals func() *float64
 }
 
 // Arrivals is the distribution of an open loop's requests over time.

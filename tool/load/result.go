@@ -77,6 +77,8 @@ type Result struct {
 	// Rate is the number of good answers a second within the measured time. It is nil when the
 	// plan has only Idle and Churn.
 	Rate *float64 `json:"rate"`
+	// RateAtLeast replaces Rate where the generator did not run for too much of the time, and Plan.MaxLag allows it.
+	RateAtLeast *float64 `json:"rate_at_least,omitempty"`
 	// Latency is the time from the intended moment to the answer.
 	Latency Quantiles `json:"latency_us"`
 	// Service is the time from just before the write to the answer. In a closed loop it is
@@ -91,6 +93,12 @@ type Result struct {
 		// it.
 		DelayP99 *float64 `json:"delay_p99_us,omitempty"`
 		DelayMax *float64 `json:"delay_max_us,omitempty"`
+		// DelayLimit is what of Lag's or DelayP99 would have made the result invalid.
+		DelayLimit *float64 `json:"delay_limit_us,omitempty"`
+		// NotRun is the share of the time in which a closed loop's generator did not run although the
+		// server did not have its CPU, and Waited that in which it waited for a CPU, whoever had it.
+		NotRun *float64 `json:"not_run_share,omitempty"`
+		Waited *float64 `json:"waited_share,omitempty"`
 	} `json:"client"`
 	// Server is for the caller to fill in: Run does not know the server's process.
 	Server *Server `json:"server"`
@@ -209,11 +217,17 @@ func (m *Measured) result() *Result {
 	if m.Delay.Histogram != nil {
 		r.Client.DelayP99, r.Client.DelayMax = quantile(m.Delay.Histogram, 99, 100), new(float64(m.Stop)/1e3)
 	}
+	m.bounds(r)
+	if m.plan.MaxLag > usualMaxLag && m.loss() != "" {
+		r.RateAtLeast = m.perSecond(m.Good)
+	}
 	if m.Sizes.Counted > 0 {
 		r.SizeMean, r.SizeMost = new(float64(m.Sizes.Bytes)/float64(m.Sizes.Counted)), &m.Sizes.Most
 	}
 	if !m.unloaded() {
-		r.Rate = m.perSecond(m.Good)
+		if r.RateAtLeast == nil {
+			r.Rate = m.perSecond(m.Good)
+		}
 		if m.Lag.Histogram != nil {
 			r.Offered = m.perSecond(m.Offered)
 		}

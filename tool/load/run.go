@@ -352,10 +352,14 @@ func (r *run) silence(now int64) *Error {
 	if now-r.unheard < int64(quiet) {
 		return nil
 	}
+	try := "check that the server runs and speaks this protocol and dialect, or raise the time-out (--timeout)"
+	if !r.paced {
+		try = "check that the server runs, speaks this protocol and dialect, and does not hold its answers back (is a buffer flushed?), or raise the time-out (--timeout)"
+	}
 	return &Error{
 		Kind: Silent,
 		What: fmt.Sprintf("no answer for %v, with requests outstanding on %d of %d connections", quiet, silent, len(r.conns)),
-		Try:  "check that the server runs and speaks this protocol and dialect, or raise the time-out (--timeout)",
+		Try:  try,
 	}
 }
 
@@ -395,6 +399,9 @@ func (r *run) stop() {
 	r.goroutines.Wait()
 	for _, rd := range r.readers {
 		_ = rd.poll.Close()
+	}
+	for _, h := range r.heartbeats {
+		h.threads.Close()
 	}
 	if r.idle != nil {
 		r.idle.close()

@@ -44,7 +44,7 @@ func TestRunMeasures(t *testing.T) {
 			if n := r.Histograms.Latency.TotalCount(); n != r.Requests {
 				t.Errorf("%d requests, %d in the histogram", r.Requests, n)
 			}
-			if r.Rate == nil || r.Latency.P50 == nil || r.Latency.Max == nil || r.Service.P50 == nil {
+			if rated(r) == nil || r.Latency.P50 == nil || r.Latency.Max == nil || r.Service.P50 == nil {
 				return fmt.Sprintf("figures are missing: %+v", r)
 			}
 			if runtime.GOOS != "windows" && (r.Client.CPUPerRequest == nil || *r.Client.CPUPerRequest <= 0 || *r.Client.CPUShare <= 0) {
@@ -260,7 +260,7 @@ func TestRunThatEndsAtOnce(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	if most := time.Duration(*r.Latency.Max * float64(time.Microsecond)); r.Window < most*9/10 {
-		t.Errorf("%d requests in %v, %v/s; one of them took %v", r.Requests, r.Window, *r.Rate, most)
+		t.Errorf("%d requests in %v, %v/s; one of them took %v", r.Requests, r.Window, *rated(r), most)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestInterruptedRunNeverPasses(t *testing.T) {
 			if r.Valid || !r.Interrupted || len(r.InvalidReasons) == 0 || r.Errors["total"] != 0 {
 				t.Errorf("valid %v, interrupted %v, reasons %q, errors %v", r.Valid, r.Interrupted, r.InvalidReasons, r.Errors)
 			}
-			if begun := p.Warmup < 0; begun != (r.Rate != nil) || begun != (r.Requests > 0) {
+			if begun := p.Warmup < 0; begun != (rated(r) != nil) || begun != (r.Requests > 0) {
 				t.Errorf("rate %v, %d requests", r.Rate, r.Requests)
 			}
 			for _, o := range Check(r, goals) {

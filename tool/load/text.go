@@ -62,12 +62,10 @@ func Document(r *Result, outcomes []Outcome) any {
 	return report
 }
 
-// WriteText prints a result for people; title says what was loaded, and how.
+// WriteText prints a result for people; title says what was loaded, and how. One line of doubt stands before
+// the figures, the others behind them.
 func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome) {
-	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
-	for _, warning := range r.Warnings {
-		fmt.Fprintln(w, "WARNING:", warning)
-	}
+	figure.WriteValidity(w, r.Valid, r.InvalidReasons[:min(1, len(r.InvalidReasons))], r.judgedBy())
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "target\t%s\n", title)
 	if p.Conns > 0 {
@@ -111,6 +109,12 @@ func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome)
 	}
 	table.Flush()
 	writeAgents(w, r.Agents)
+	for _, reason := range r.InvalidReasons[min(1, len(r.InvalidReasons)):] {
+		fmt.Fprintln(w, "INVALID, too:", reason)
+	}
+	for _, warning := range r.Warnings {
+		fmt.Fprintln(w, "WARNING:", warning)
+	}
 }
 
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
@@ -155,6 +159,9 @@ func writeRequests(table io.Writer, r *Result) {
 	}
 	if r.Schedule != "" {
 		rate += " (" + r.Schedule + ")"
+	}
+	if r.RateAtLeast != nil {
+		rate = "at least " + figure.Grouped(*r.RateAtLeast) + "/s"
 	}
 	fmt.Fprintf(table, "answers\t%s\n", rate)
 	if r.Stopped != "" {

@@ -63,6 +63,15 @@ func TestGate(t *testing.T) {
 		{"delays above a quarter", func(m *Measured) { closed(m, spiked(2_600_000, 20)); m.Latency = spiked(10_000_000, 20) }, "(the limit for p99 is 2.5"},
 		{"delays within a given limit", func(m *Measured) { closed(m, spiked(3_000_000, 501)); m.plan.MaxLag = 4 * time.Millisecond }, ""},
 		{"one stop in a closed loop", func(m *Measured) { closed(m, spiked(1, 1)); m.Stop = 1500 * time.Millisecond }, "the generator itself did not run for 1.5s"},
+		{"stopped in pieces", func(m *Measured) { closed(m, spiked(1, 1)); m.Stopped = 21 * time.Millisecond }, "the generator itself did not run in 2.1 % of the time (the limit is 2 %); the rate is at least 1000/s; give it CPUs"},
+		{"stopped for less", func(m *Measured) { closed(m, spiked(1, 1)); m.Stopped = 19 * time.Millisecond }, ""},
+		{"stopped in a short run", func(m *Measured) {
+			closed(m, spiked(1, 1))
+			m.Stopped, m.Span = 9*time.Millisecond, 100*time.Millisecond
+		}, ""},
+		{"waits for the server", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.03) }, ""},
+		{"waits for others", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.1) }, "in 5.0 % of the time, in 5.0 % because other programs had its CPU (the limit is 2 %); the rate is at least 1000/s; stop those"},
+		{"waits for somebody", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited = time.Second / 2 }, ""},
 		{"CPU", func(m *Measured) { m.CPU = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
 		{"CPU at its limit", func(m *Measured) { m.CPU = 1599 * time.Millisecond }, ""},
 		{"CPU in a moment", func(m *Measured) { m.CPU, m.CPUSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},
@@ -97,6 +106,65 @@ func TestGate(t *testing.T) {
 				t.Errorf("%q does not say what to try", r.InvalidReasons[0])
 			}
 		})
+	}
+}
+
+// A generator that may be late leaves a valid result without the rate that is not the server's.
+func TestRateIsWithheld(t *testing.T) {
+	m := sound()
+	closed(m, spiked(1, 1))
+	m.plan.MaxLag, m.Stopped = 100*time.Millisecond, 60*time.Millisecond
+	r := m.result()
+	var b strings.Builder
+	WriteText(&b, "a server", m.plan, r, nil)
+	if !r.Valid || r.Rate != nil || r.RateAtLeast == nil || *r.RateAtLeast != 1000 || !strings.Contains(strings.Join(r.Warnings, ""), "did not run in 6.0 %") || !strings.Contains(b.String(), "at least 1,000/s\n") {
+		t.Errorf("valid %v, rate %v, at least %v, warnings %q:\n%s", r.Valid, r.Rate, r.RateAtLeast, r.Warnings, b.String())
+	}
+	for text, met := range map[string]bool{"rate>=900": true, "rate>1001": false, "rate<2000": false} {
+		if o := Check(r, []Goal{must[Goal](t)(ParseGoal(text))})[0]; o.Met != met || (o.Got != nil) != met {
+			t.Errorf("%v", o)
+		}
+	}
+	if m.Stopped = 15 * time.Millisecond; m.result().Rate == nil {
+		t.Error("no rate, and nothing was lost")
+	}
+}
+
+// The first line of a valid result says by what it was judged.
+func TestValidSaysTheBound(t *testing.T) {
+	for want, spoil := range map[string]func(*Measured){
+		"(10.0 µs of p99 at most, limit 1.00 ms)": func(*Measured) {},
+		"(0.00 µs of p99 at most, limit 2.50 ms; it did not run in 1.5 % of the time, limit 2 %)": func(m *Measured) {
+			closed(m, spiked(1, 1000))
+			m.Latency, m.Stopped = spiked(10_000_000, 20), 15*time.Millisecond
+		},
+	} {
+		m := sound()
+		spoil(m)
+		var b strings.Builder
+		WriteText(&b, "a server", m.plan, m.result(), nil)
+		if first, _, _ := strings.Cut(b.String(), "\n"); first != "VALID: the figures are the server's, not the generator's "+want {
+			t.Errorf("%q, want %q", first, want)
+		}
+	}
+}
+
+// One line of doubt stands before the figures.
+func TestDoubtsStandBehindTheFigures(t *testing.T) {
+	m := sound()
+	closed(m, spiked(3_000_000, 501))
+	m.Stop, m.Retries = time.Second, 500
+	var b strings.Builder
+	WriteText(&b, "a server", m.plan, m.result(), nil)
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	figures := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "latency") })
+	if !strings.HasPrefix(lines[1], "target") {
+		t.Errorf("the second line is %q", lines[1])
+	}
+	for i, line := range lines {
+		if doubt := strings.HasPrefix(line, "INVALID") || strings.HasPrefix(line, "WARNING"); doubt != (i == 0 || i >= len(lines)-3) || doubt && i > 0 && i < figures {
+			t.Errorf("line %d of %d: %q", i, len(lines), line)
+		}
 	}
 }
 

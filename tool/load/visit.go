@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/hone-go/hone/wire"
 )
 
 // use sends the first request on a connection and waits for its answer until ctx ends. It returns
@@ -104,7 +106,11 @@ func (v *visit) verify(a *Answer) *Error {
 	case a.ID != visitID:
 		return wrongID(a.ID)
 	case a.Err != nil:
-		return &Error{Kind: Failed, Err: a.Err, What: fmt.Sprintf("a request failed (%v)", a.Err), Try: "look into the server's log"}
+		try := "look into the server's log"
+		if errors.Is(a.Err, wire.Unauthorised) {
+			try = "log in with --credentials-file"
+		}
+		return &Error{Kind: Failed, Err: a.Err, What: fmt.Sprintf("a request failed (%v)", a.Err), Try: try}
 	case expect != nil && !bytes.Equal(a.Content, expect):
 		return &Error{Kind: WrongContent, What: "an answer has other content than expected", Try: "look into the server's log"}
 	}

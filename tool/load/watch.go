@@ -24,6 +24,8 @@ type supervision struct {
 	lately     cpuReading    // at the last report
 	longestLag time.Duration // until then
 
+	wondered bool // whether the server was asked if it speaks HTTP
+
 	unheard int64 // when the first request was sent that has timed out since the last answer; 0: none has
 
 	interrupted bool
@@ -129,6 +131,7 @@ func (r *run) advance(now int64) {
 	}
 	if r.phase != Connecting {
 		r.expire(now)
+		r.wonder(now)
 	}
 	if r.phase == Measuring && now >= r.nextCut() {
 		r.gather()
@@ -312,6 +315,9 @@ func (r *run) measured() *Measured {
 		m.CPUKnown, m.CPU, m.CPUSpan = true, r.closed.used-r.opened.used, time.Duration(r.closed.at-r.opened.at)
 	}
 	m.delays(r.heartbeats, r.shards)
+	if r.plan.Rivals != nil && r.closed.taken {
+		m.Rivals = r.plan.Rivals()
+	}
 	if r.paced {
 		m.Lag = newHistogram()
 		for _, p := range r.pacers {

@@ -43,6 +43,8 @@ type process struct {
 type Meanwhile struct {
 	// Others is the share that other processes used, and the kernel for itself.
 	Others *float64
+	// Rivals is how much of the CPU time that this process did not use the others used.
+	Rivals *float64
 	// Steal is the share in which the host ran other machines instead.
 	Steal *float64
 	// Throttled is the share of time in which this process's cgroups were throttled by
@@ -69,6 +71,10 @@ func (u Usage) Between(later Usage, own ...int) (m Meanwhile) {
 		m.Steal = part(u.cpu.steal, later.cpu.steal)
 		if ours, known := u.ours(later, own); known {
 			m.Others = part(u.cpu.busy+ours, later.cpu.busy)
+			busy := later.cpu.busy - u.cpu.busy
+			if self, known := u.ours(later, nil); known && busy > self {
+				m.Rivals = new(min(max(0, (busy-ours)/(busy-self)), 1))
+			}
 			m.Busiest = strings.Join(u.busiest(later, mostNamed, own...), ", ")
 		}
 		if u.throttled != nil && later.throttled != nil {
@@ -79,24 +85,56 @@ func (u Usage) Between(later Usage, own ...int) (m Meanwhile) {
 }
 
 // ours returns the ticks that this process and own have used until later. The use of one
-// that has ended is known only from a parent that reaped it.
+// that has ended is known only from an ancestor in own that inherited it.
 func (u Usage) ours(later Usage, own []int) (ticks float64, known bool) {
 	if u.processes == nil || later.processes == nil {
 		return 0, false
 	}
+	used := u.spent(later)
 	own = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(own), later.self))))
 	for _, pid := range own {
-		before, now := u.processes[pid], later.processes[pid]
-		switch {
-		case before.since == now.since:
-		case now.since != "": // another process with a reused id
-			before = process{}
-		case !slices.Contains(own, before.parent):
+		if _, lives := later.processes[pid]; lives {
+			ticks += used[pid]
+		} else if _, was := u.processes[pid]; was && !slices.Contains(own, u.heir(later, pid)) {
 			return 0, false
 		}
-		ticks += now.own + now.ended - before.own - before.ended
 	}
 	return max(0, ticks), true
+}
+
+// spent returns the ticks that each living process has used until later. What others that have ended
+// used counts for their first living ancestor, which has inherited their whole life.
+func (u Usage) spent(later Usage) map[int]float64 {
+	used := make(map[int]float64, len(later.processes))
+	for pid, now := range later.processes {
+		used[pid] += now.own + now.ended
+		switch before, known := u.processes[pid]; {
+		case !known:
+		case before.since == now.since:
+			used[pid] -= before.own + before.ended
+		default: // the id was used again
+			used[u.heir(later, pid)] -= before.own + before.ended
+		}
+	}
+	for pid, before := range u.processes {
+		if _, lives := later.processes[pid]; !lives {
+			used[u.heir(later, pid)] -= before.own + before.ended
+		}
+	}
+	return used
+}
+
+// heir returns the first living ancestor of a process that has ended; 0: none is known.
+func (u Usage) heir(later Usage, pid int) int {
+	for range u.processes {
+		pid = u.processes[pid].parent
+		if before, known := u.processes[pid]; !known {
+			return 0
+		} else if now, lives := later.processes[pid]; lives && now.since == before.since {
+			return pid
+		}
+	}
+	return 0
 }
 
 // mostNamed is how many other programs are named.
@@ -122,24 +160,17 @@ func (u Usage) busiest(later Usage, n int, own ...int) (names []string) {
 	return names
 }
 
-// used returns the ticks of all processes, by name, except this one and own.
+// used returns the ticks of all processes, by name, except this one and own. None has more than all
+// others together: who inherits whose children is not always known.
 func (u Usage) used(later Usage, own []int) map[string]float64 {
-	used := map[int]float64{}
-	for pid, now := range later.processes {
-		used[pid] = now.own + now.ended
-		if before := u.processes[pid]; before.since == now.since {
-			used[pid] -= before.own + before.ended
-		}
+	most := later.cpu.busy - u.cpu.busy
+	if ours, known := u.ours(later, own); known {
+		most -= ours
 	}
-	for pid, before := range u.processes {
-		if later.processes[pid].since != before.since { // its parent has inherited all of it
-			used[before.parent] -= before.own + before.ended
-		}
-	}
-	byName := map[string]float64{}
+	used, byName := u.spent(later), map[string]float64{}
 	for pid, now := range later.processes {
 		if pid != later.self && !slices.Contains(own, pid) {
-			byName[now.name] += max(0, used[pid])
+			byName[now.name] = min(byName[now.name]+max(0, used[pid]), max(0, most))
 		}
 	}
 	return byName

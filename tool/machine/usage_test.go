@@ -53,7 +53,7 @@ func TestOthers(t *testing.T) {
 		},
 		"another under the number of one that has ended": {
 			50, map[int]process{1: self, 7: {parent: 1, since: "6", own: 900}},
-			map[int]process{1: self, 7: {parent: 1, since: "8", own: 10}}, []int{7}, 0.4,
+			map[int]process{1: {name: "self", since: "5", own: 10, ended: 900}, 7: {parent: 1, since: "8", own: 10}}, []int{7}, 0.4,
 		},
 		"nobody has this number":   {50, map[int]process{1: self}, map[int]process{1: busySelf}, []int{99}, 0.3},
 		"more than all is no debt": {10, map[int]process{1: self}, map[int]process{1: busySelf}, nil, 0},
@@ -65,6 +65,29 @@ func TestOthers(t *testing.T) {
 			t.Errorf("%s: %v, want none", name, *got)
 		case !math.IsNaN(c.want) && (got == nil || math.Abs(*got-c.want) > 1e-9):
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestRivals checks whose use counts against the server's.
+func TestRivals(t *testing.T) {
+	at := func(own float64) process { return process{since: "5", own: own} }
+	before := map[int]process{1: at(0), 2: at(0)}
+	for _, c := range []struct {
+		busy float64
+		now  map[int]process
+		want float64 // NaN: not available
+	}{
+		{50, map[int]process{1: at(20), 2: at(30)}, 0},
+		{50, map[int]process{1: at(20), 2: at(24)}, 0.2},
+		{50, map[int]process{1: at(20), 2: at(0)}, 1},
+		{50, map[int]process{1: at(50), 2: at(0)}, math.NaN()},
+		{50, nil, math.NaN()},
+	} {
+		u, later := between(c.busy, before, c.now)
+		got := u.Between(later, 2).Rivals
+		if (got == nil) != math.IsNaN(c.want) || got != nil && math.Abs(*got-c.want) > 1e-9 {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }
@@ -81,7 +104,7 @@ func TestBusiest(t *testing.T) {
 		6: {name: "worker", since: "6", own: 10},
 		9: {name: "orphan", parent: 8, since: "9", own: 10},
 	}, map[int]process{
-		1: {name: "self", since: "1", own: 50},
+		1: {name: "self", since: "1", own: 20},
 		2: {name: "make", since: "2", own: 6, ended: 1060},
 		4: {name: "idle", since: "4", own: 9},
 		5: {name: "worker", since: "5", own: 13},
@@ -102,6 +125,31 @@ func TestBusiest(t *testing.T) {
 	}
 	if m := u.Between(later, 2, 7); m.Busiest != "worker 5.0 %" {
 		t.Errorf("named are %q", m.Busiest)
+	}
+}
+
+// TestHeirs checks that a living ancestor is charged for what the ended ones did meanwhile, not for what they
+// had done before, and that nobody has more than the machine.
+func TestHeirs(t *testing.T) {
+	before := map[int]process{
+		1: {name: "self", since: "1"},
+		2: {name: "bash", since: "2"},
+		3: {name: "run.sh", parent: 2, since: "3", own: 5},
+		4: {name: "burn", parent: 3, since: "4", own: 700},
+		5: {name: "burn", parent: 4, since: "5", own: 95, ended: 3},
+	}
+	after := map[int]process{1: {name: "self", since: "1"}, 2: {name: "bash", since: "2", own: 1, ended: 800 + 22}}
+	u, later := between(50, before, after)
+	if got := u.busiest(later, 9); !slices.Equal(got, []string{"bash 20 %"}) { // 1 + 822 − 803
+		t.Errorf("%q", got)
+	}
+	if m := u.Between(later, 2); m.Others == nil || math.Abs(*m.Others-0.3) > 1e-9 {
+		t.Errorf("as the server's it leaves %v, want 0.3", m.Others)
+	}
+	after[2] = process{name: "bash", since: "2", ended: 5000} // of processes that nobody has seen
+	u, later = between(50, before, after)
+	if got := u.busiest(later, 9); !slices.Equal(got, []string{"bash 50 %"}) {
+		t.Errorf("%q, and the CPUs were in use for half of the time", got)
 	}
 }
 

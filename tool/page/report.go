@@ -122,7 +122,13 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 	r.judge(run)
 	r.addChanges(judged)
 	r.addHot(run, against)
-	r.State.Knee = kneeOf(run)
+	if k := KneeOf(run); k != nil { // medians over all loads would mean nothing
+		r.State.Knee, r.State.Figures, r.State.Curve = k, numbers(nil), nil
+		r.State.Status, r.State.Reasons, r.State.Notes = Valid, []string{}, append([]string{k.Said}, r.State.Notes...)
+		if !k.Valid {
+			r.State.Status, r.State.Reasons, r.State.Notes = Invalid, r.State.Notes, nil
+		}
+	}
 	return r
 }
 

@@ -8,6 +8,8 @@ import (
 
 // Knee is the state of a search for the highest load at which goals are met.
 type Knee struct {
+	Valid  bool        `json:"valid"`
+	Said   string      `json:"said"`  // the verdict in one line
 	Goals  string      `json:"goals"` // as given
 	Unit   string      `json:"unit"`  // of the loads
 	Drawn  string      `json:"drawn"` // the metric that Trials plot
@@ -42,8 +44,8 @@ func (k Knee) Artefact() record.Artefact {
 	return record.Artefact{Kind: kneeKind, Name: "knee.json", Data: data}
 }
 
-// kneeOf returns the search of a run that hone knee stored; nil for other runs.
-func kneeOf(run *record.Run) *Knee {
+// KneeOf returns the search of a run that hone knee stored; nil for other runs.
+func KneeOf(run *record.Run) *Knee {
 	for _, s := range run.Samples {
 		for _, a := range s.Artefacts {
 			k := new(Knee)

@@ -118,6 +118,16 @@ func (p *Page) beginLane(lane Lane, now float64) {
 	}
 }
 
+// Settle replaces the last lane's figures by those that count: the page shows none that its command leaves out.
+func (p *Page) Settle(rate, p50, p99 *float64) {
+	defer p.change()()
+	if n := len(p.state.Lanes); n > 0 {
+		line := &p.state.Lanes[n-1]
+		line.Rate, line.P50, line.P99 = orNone(rate), orNone(p50), orNone(p99)
+	}
+	p.lane = laneCount{}
+}
+
 // Agent is one of several agents that share a load, over the last second.
 type Agent struct {
 	Name     string

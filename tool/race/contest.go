@@ -80,6 +80,9 @@ func (c *contest) drive(ctx context.Context, server *ownServer, what string, pla
 	if err != nil {
 		return nil, err
 	}
+	if lapped := c.plan.Lapped; lapped != nil {
+		lapped(what, c.engine, lapOf(r, nil))
+	}
 	for _, reason := range r.InvalidReasons {
 		c.doubt(what, reason)
 	}

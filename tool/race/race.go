@@ -29,6 +29,8 @@ type Plan struct {
 	Say func(leg, legs int, engine, what string)
 	// Watch receives every load's progress once a second. Nil: none.
 	Watch func(what, engine string, now load.Progress)
+	// Lapped receives what counts of a load when it has ended. Nil: none.
+	Lapped func(what, engine string, lap Lap)
 	// Serving receives the admin side of the current server, and nil when it ends. Nil:
 	// none.
 	Serving func(*admin.Server)

@@ -18,7 +18,7 @@ import (
 // Settings of a benchmark file besides the environment.
 const (
 	validSetting = "valid"
-	runSetting   = "run"
+	sideSetting  = "side"
 	mostSetting  = 4 << 10 // bytes: readers of the format limit a line
 )
 
@@ -28,15 +28,17 @@ var strictSettings = []string{"goos", "goarch", "cpu", "pkg"}
 // WriteBenchmarks writes runs in Go's benchmark format: one line per sample with figures,
 // named after the scenario. The format identifies a metric by its unit, so the unit
 // contains the metric's name: "p99-µs". Settings are the environment, then the scenario's
-// name, hash and text; with several runs also run and name, to choose columns by. Invalid
-// samples have the setting valid: false.
+// name, hash and text. Invalid samples have the setting valid: false.
 //
-// benchstat puts lines with different settings into different tables; its flag -ignore
-// lists settings that do not matter. A run of Go benchmarks has a line per sample and benchmark,
+// benchstat puts lines with different settings into different tables. So several runs have only those of
+// the machine, and side, their name: benchstat -col side compares them. A run of Go benchmarks has a line per sample and benchmark,
 // with the units of go test.
 func WriteBenchmarks(w io.Writer, runs ...*Run) error {
-	b := &benchmarkWriter{out: w, results: benchfmt.NewWriter(w), several: len(runs) > 1}
+	b := &benchmarkWriter{out: w, results: benchfmt.NewWriter(w)}
 	b.units(runs)
+	if len(runs) > 1 {
+		b.sides = sidesOf(runs)
+	}
 	for _, r := range runs {
 		b.run(r)
 	}
@@ -46,11 +48,23 @@ func WriteBenchmarks(w io.Writer, runs ...*Run) error {
 	return nil
 }
 
+// sidesOf returns names that tell runs apart.
+func sidesOf(runs []*Run) map[*Run]string {
+	sides := map[*Run]string{}
+	for _, r := range runs {
+		sides[r] = cmp.Or(r.Name, r.ID)
+		if slices.ContainsFunc(runs, func(o *Run) bool { return o != r && cmp.Or(o.Name, o.ID) == sides[r] }) {
+			sides[r] += " " + r.ID
+		}
+	}
+	return sides
+}
+
 type benchmarkWriter struct {
 	out     io.Writer
 	results *benchfmt.Writer
-	several bool
-	err     error // the first one
+	sides   map[*Run]string // the names of several runs; nil: there is one
+	err     error           // the first one
 }
 
 func (b *benchmarkWriter) write(record benchfmt.Record) {
@@ -137,9 +151,12 @@ func (b *benchmarkWriter) settings(r *Run) (all []benchfmt.Config) {
 			all = append(all, benchfmt.Config{Key: key, Value: []byte(value), File: true})
 		}
 	}
-	if b.several {
-		add(runSetting, r.ID)
-		add("name", r.Name)
+	if b.sides != nil {
+		for _, key := range strictSettings {
+			add(key, r.Environment.Strict[key])
+		}
+		add(sideSetting, b.sides[r])
+		return all
 	}
 	for _, part := range []map[string]string{r.Environment.Strict, r.Environment.Soft} {
 		for _, key := range slices.Sorted(maps.Keys(part)) {

@@ -52,10 +52,14 @@ Benchmarkecho_100_×_16 1 292001 rate-req/s 1.1 p99-µs
 	if err := WriteBenchmarks(&b, r, other); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"run: 3f9c2a71b04e\n", "name: before\n", "run: 0123456789ab\n", "name: after\n"} {
-		if strings.Count(b.String(), line) != 1 {
-			t.Errorf("of two runs: not once %q in\n%s", line, b.String())
+	for line, n := range map[string]int{"side: before\n": 1, "side: after\n": 1, "cpu: ": 1, "scenario": 0, "governor": 0} {
+		if got := strings.Count(b.String(), line); got != n {
+			t.Errorf("of two runs: %d times %q in\n%s", got, line, b.String())
 		}
+	}
+	other.Name = r.Name
+	if sides := sidesOf([]*Run{r, other}); sides[r] != "before 3f9c2a71b04e" || sides[other] != "before 0123456789ab" {
+		t.Errorf("of one name: %q, %q", sides[r], sides[other])
 	}
 }
 

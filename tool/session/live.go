@@ -147,6 +147,13 @@ func (l *Live) Search(k page.Knee) {
 	}
 }
 
+// Settle shows what counts of the last lane's load.
+func (l *Live) Settle(rate, p50, p99 *float64) {
+	if l != nil {
+		l.page.Settle(rate, p50, p99)
+	}
+}
+
 // Finish shows how one load ended.
 func (l *Live) Finish(r *load.Result, err error) {
 	switch {
@@ -235,13 +242,6 @@ func (l *Live) Doing(show func(trial.Progress)) func(trial.Progress) {
 func (l *Live) Judge(c *compare.Report) {
 	if l != nil && c != nil {
 		l.page.Judge(page.Judged{Comparison: c.Comparison, Notes: c.Notes})
-	}
-}
-
-// Note shows a remark on the figures.
-func (l *Live) Note(text string) {
-	if l != nil && text != "" {
-		l.page.Judge(page.Judged{Notes: []string{text}})
 	}
 }
 

@@ -50,6 +50,7 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 		{"127.0.0.1:1", "--request", "@" + body, "--expect-content", "@" + body, "--schedule", "ramp:1..9", "--arrivals", "constant", "--warmup", "0"},
 		{"http://127.0.0.1:1/x?y=z", "--body", "@" + body, "-H", "A: b, c", "-H", "A: d", "-X", "PUT", "--status", "2xx,404", "--expect-length", "0"},
 		{"http://127.0.0.1:80", "--path", "3 /a?{{users.name}}", "--path", "1 /b", "--data", "users=" + users + ",once", "--check", "status == 200", "--cookies", "--redirects", "2", "--basic-file", login, "--resolve", "127.0.0.1:80:127.0.0.2"},
+		{"127.0.0.1:1", "--credentials-file", login},
 		{"ws://127.0.0.1:1/", "--size", "0", "--echo=false", "-H", "Origin: here", "--source", "127.0.0.1-127.0.0.9"},
 		{"127.0.0.1:1", "--frame", "len32be+incl", "--match", "id@4:8:le", "--request", "hex:000102030405060708090a0b", "--deadline", "1s", "--ramp", "9"},
 	} {

@@ -36,7 +36,7 @@ func (o *Others) Define(cmd *cobra.Command, strict bool) {
 // neither does, only a limit that the user gives is an error.
 func (o *Others) Watch(cmd *cobra.Command, target load.Target, server *admin.Server) (*trial.Others, error) {
 	given := cmd.Flags().Changed("most-others")
-	watch := &trial.Others{Most: float64(o.Most), Warn: !given, Server: o.pid}
+	watch := &trial.Others{Most: float64(o.Most), Warn: !given, Server: o.pid, Elsewhere: trial.Elsewhere(target)}
 	if cmd.Flags().Changed("server-pid") {
 		if err := watch.Reachable(); err != nil {
 			return nil, exit.Failedf("%s: --server-pid: %w; give the id of a running process of this machine", cmd.Name(), err)

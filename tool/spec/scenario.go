@@ -23,7 +23,7 @@ import (
 )
 
 // notInFiles are flags about one call of the command rather than about the measurement.
-var notInFiles = []string{"help", "scenario", "revision", "against", "save", "discard", "print-requests", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
+var notInFiles = []string{"help", "help-all", "scenario", "revision", "against", "save", "discard", "print-requests", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
 
 // ReadFile sets the flags in a file that the command line does not set.
 func ReadFile(cmd *cobra.Command, name string) error {
@@ -130,7 +130,7 @@ func asTexts(value any) ([]string, error) {
 }
 
 // mayBeSecret are flags of which only a hash is saved, because stores are shared.
-var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key", "flow", "data", "path", "check", "basic-file", "bearer-file"}
+var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key", "flow", "data", "path", "check", "basic-file", "bearer-file", "credentials-file"}
 
 // Kept returns the scenario as it is saved: the flags that describe the load, with their values,
 // sorted by name. The flags of the server are not included: they may be what is compared.

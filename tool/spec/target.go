@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -35,6 +36,7 @@ type targetFlags struct {
 	cert, key       string
 	content, expect []byte
 	hello           []byte // of attacks
+	credentialsFile string
 	size            contentSizeFlag
 	echo            bool
 	webFlags
@@ -57,6 +59,7 @@ func (f *targetFlags) define(cmd *cobra.Command, from *files) {
 	f.dialect = AddChoice(cmd, "dialect", "standard", "dialect of hone's frames", "standard", "demo")
 	flags.Var(&f.frame, "frame", "framing of messages: hone, line, resp (Redis), len16be, len32be, len16le, len32le (with +incl the length includes itself), fixed:N")
 	flags.Var(&f.match, "match", "how answers are matched to requests: order, or a number in both at id@OFFSET:LEN[:be|le] of the content")
+	flags.StringVar(&f.credentialsFile, "credentials-file", "", "log in on every connection with the credentials in this `FILE`: of hone's frames in a Conn, else in a first message")
 	flags.StringVarP(&f.method, "method", "X", "", "the `METHOD` (GET, with --body POST)")
 	flags.VarP(&parsed{kind: "HEADER", keep: f.addHeader, between: ", "}, "header", "H", "a header, 'Name: value'; repeat for more")
 	flags.Var(from.into(&f.body), "body", "request body: TEXT, hex:BYTES or @FILE")
@@ -102,7 +105,7 @@ func particular() []onlyFor {
 	const body, https = "use --body for what a request carries", "use https:// or wss://"
 	return []onlyFor{
 		{"dialect", frames, "leave it out: a dialect is one of hone's frames"},
-		{"frame", framed, target}, {"hello", framed, target}, {"match", messages, "use --frame as well, to say how the messages are cut"},
+		{"frame", framed, target}, {"hello", framed, target}, {"credentials-file", framed, "use --basic-file or --bearer-file"}, {"match", messages, "use --frame as well, to say how the messages are cut"},
 		{"size", content, body}, {"request", content, body}, {"expect-content", content, "use --status for what to expect"},
 		{"echo", sockets, "use --expect-content for what to expect, or --check for HTTP"},
 		{"method", web, url}, {"header", urls, url}, {"body", web, "use --request for what a message carries"},
@@ -145,6 +148,9 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
+	if err := f.credentials(cmd.Name()); err != nil {
+		return nil, err
+	}
 	if kind == kindMessages {
 		return load.Messages{
 			Network: frames.Network, Address: frames.Address, AnswerLimit: int(f.limit),
@@ -153,6 +159,24 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	}
 	frames.FrameSize, frames.Hello = int(f.limit), string(f.hello)
 	return frames, nil
+}
+
+// credentials takes the hello of --credentials-file. Errors never say what is in the file.
+func (f *targetFlags) credentials(command string) error {
+	if f.credentialsFile == "" {
+		return nil
+	}
+	if len(f.hello) > 0 {
+		return exit.Usagef("%s: --hello and --credentials-file both begin a connection; give one of them", command)
+	}
+	text, err := f.files.read(f.credentialsFile)
+	if f.hello = bytes.TrimRight(text, "\r\n"); err == nil && len(f.hello) == 0 {
+		err = fmt.Errorf("%s is empty", f.credentialsFile)
+	}
+	if err != nil {
+		return exit.Failedf("%s: --credentials-file: %w; name a file with what the server expects in it", command, err)
+	}
+	return nil
 }
 
 // dialable refuses a TCP address that cannot be one.

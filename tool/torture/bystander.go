@@ -14,6 +14,7 @@ import (
 const (
 	regulars  = 4                     // bystanders with one connection for all their requests
 	newcomers = 2                     // bystanders that open one for each
+	second    = 3                     // bystanders beside them that speak HTTP/2, where the server does: one is a newcomer
 	askEvery  = 20 * time.Millisecond // on average, of each
 	lagStep   = 10 * time.Millisecond
 )
@@ -58,6 +59,7 @@ type crowd struct {
 type bystander struct {
 	crowd    *crowd
 	newcomer bool
+	http2    bool
 	random   *rand.Rand
 
 	// With the crowd's mutex:
@@ -76,8 +78,14 @@ func (c *crowd) locked(do func()) {
 // start lets bystanders live until end.
 func (c *crowd) start(ctx context.Context, seed uint64) {
 	ctx, c.stop = context.WithCancel(ctx)
-	for seat := range regulars + newcomers {
-		b := &bystander{crowd: c, newcomer: seat >= regulars, random: rand.New(rand.NewPCG(seed, uint64(seat)))}
+	seats := regulars + newcomers
+	if c.target.http2 {
+		seats += second
+	}
+	for seat := range seats {
+		b := &bystander{
+			crowd: c, newcomer: regulars <= seat && seat <= regulars+newcomers, http2: seat >= regulars+newcomers, random: rand.New(rand.NewPCG(seed, uint64(seat))),
+		}
 		c.all = append(c.all, b)
 		c.live.Go(func() { b.live(ctx) })
 	}
@@ -206,8 +214,11 @@ func (b *bystander) ask(ctx context.Context) error {
 		b.hangUp() // the server has announced that it closes
 	}
 	if b.conn == nil {
-		c := b.crowd.target.conn()
-		if err := b.crowd.target.open(ctx, b.crowd.patience, (*target).Dial, c); err != nil {
+		c, dial := b.crowd.target.caller(b.http2), opener((*target).Dial)
+		if b.http2 {
+			dial = (*target).HTTP2
+		}
+		if err := b.crowd.target.open(ctx, b.crowd.patience, dial, c); err != nil {
 			return err
 		}
 		b.crowd.locked(func() { b.conn = c })
@@ -216,6 +227,11 @@ func (b *bystander) ask(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.tcp.Close() })
 	defer stop()
 	got, err := c.exchange(c.Request(nil), until)
+	if errors.Is(err, errNotServed) && c.last > 1 { // its announcement has crossed the request, which is asked again, as clients do
+		c.closing = true
+		stop()
+		return b.ask(ctx)
+	}
 	if err != nil {
 		return err
 	}

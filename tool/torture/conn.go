@@ -23,8 +23,9 @@ type Conn struct {
 	arena   *Arena    // of its attack; nil: it is a bystander's
 	free    bool      // it is a newcomer's, and not bounded by what the attack may do
 	until   time.Time // when the scenario ends; zero: not limited
-	mark    string    // of its own, in its requests and their answers; empty: none
-	known   *answer   // what is known of such answers
+	http2   bool
+	mark    string  // of its own, in its requests and their answers; empty: none
+	known   *answer // what is known of such answers
 	content []byte
 	size    int // of a request
 	codec   load.Caller
@@ -149,7 +150,7 @@ func (c *Conn) read(from io.Reader) (answer, error) {
 // streams reports whether the answer that is being read is a stream of events whose first has come.
 // Such an answer has no end: the connection is of no more use.
 func (c *Conn) streams() bool {
-	if c.target.kind != HTTP {
+	if c.target.kind != HTTP || c.http2 {
 		return false
 	}
 	head, body, _ := bytes.Cut(c.raw, []byte("\r\n\r\n"))

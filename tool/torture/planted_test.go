@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -67,10 +68,19 @@ const (
 	keepsTargets      = "keeps-targets"
 	quadraticHeads    = "quadratic-heads"
 	cutsAtEnd         = "cuts-at-sigterm"
+	secondVersion     = "h2" // sound, and speaks HTTP/2, too
+	keepsResets       = "h2-keeps-resets"
+	panicsOnWindow    = "h2-panics-on-windows"
+	largeLists        = "h2-large-lists"
+	slowSettings      = "h2-slow-settings"
+	slowPings         = "h2-slow-pings"
+	panicsOnTable     = "h2-panics-on-table-sizes"
+	waitsForBodies    = "h2-waits-for-bodies"
 )
 
 // webFaults are those of serveWeb, with the path of its target.
-var webFaults = map[string]string{webServer: "", lateStreams: "events", keepsTargets: "", quadraticHeads: "", cutsAtEnd: ""}
+var webFaults = map[string]string{webServer: "", lateStreams: "events", keepsTargets: "", quadraticHeads: "", cutsAtEnd: "",
+	secondVersion: "", keepsResets: "", panicsOnWindow: "", largeLists: "", slowSettings: "", slowPings: "", panicsOnTable: "", waitsForBodies: ""}
 
 // The limits of the planted server.
 const (
@@ -347,6 +357,9 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 				}
 			}
 		}
+		if strings.HasPrefix(fault, secondVersion) {
+			io.Copy(io.Discard, r.Body)
+		}
 		io.WriteString(w, "hello\n")
 	})
 	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
@@ -363,7 +376,15 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 		case <-ending:
 		}
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: webLimit, ReadTimeout: webLimit, WriteTimeout: webLimit, IdleTimeout: webLimit}
+	server := &http.Server{Handler: mux, Protocols: new(http.Protocols), ReadHeaderTimeout: webLimit, ReadTimeout: webLimit, WriteTimeout: webLimit, IdleTimeout: webLimit}
+	server.Protocols.SetHTTP1(true)
+	if server.Protocols.SetUnencryptedHTTP2(strings.HasPrefix(fault, secondVersion)); server.Protocols.UnencryptedHTTP2() && fault != largeLists {
+		server.MaxHeaderBytes = 16 << 10
+	}
+	if fault == waitsForBodies || fault == largeLists { // no time limits
+		server.ReadTimeout, server.WriteTimeout = 0, 0
+	}
+	listener = spies{listener, &spy{fault: fault}}
 	server.RegisterOnShutdown(func() { close(ending) })
 	go server.Serve(listener)
 	<-terminated

@@ -94,6 +94,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		}
 	}
 	r.target.learnMarks(ctx, p.Limits.Answer)
+	r.target.learnHTTP2(ctx, p.Limits.Answer)
 	r.report = newReport(p, r.target)
 	began := time.Now()
 	r.crowd.target = r.target
@@ -219,6 +220,8 @@ func (r *run) unfit(s Scenario) string {
 		return "answers that are event streams have no end"
 	case s.TLS && r.target.tls == nil:
 		return "only for TLS"
+	case s.HTTP2 && !r.target.http2:
+		return "only for servers that answer the request over HTTP/2, too"
 	case s.Access == Owned && !r.process.owned(), s.Access == Watched && r.process == nil:
 		return "needs a process that is " + s.Access.String()
 	}

@@ -48,6 +48,8 @@ type Scenario struct {
 	Kinds Kinds
 	// TLS limits it to targets that speak TLS.
 	TLS bool
+	// HTTP2 limits it to targets that answer the good request over HTTP/2, too.
+	HTTP2 bool
 	// Access is what it needs.
 	Access Access
 	// Waits says that it waits for the server's own time-outs, up to Arena.Wait. Such scenarios run
@@ -71,7 +73,7 @@ type attackFunc func(ctx context.Context, a *Arena) Finding
 
 // Scenarios returns all scenarios, in the order in which they run.
 func Scenarios() []Scenario {
-	return slices.Concat(messageScenarios, crowdScenarios, httpScenarios, socketScenarios, tlsScenarios, ownedScenarios)
+	return slices.Concat(messageScenarios, crowdScenarios, httpScenarios, http2Scenarios, socketScenarios, tlsScenarios, ownedScenarios)
 }
 
 // Verdict is what became of a server.

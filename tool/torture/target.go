@@ -33,6 +33,8 @@ type target struct {
 	hash       maphash.Seed
 	known      answer       // nothing until it is learnt
 	withMarks  answer       // the same, of requests with a mark
+	http2      bool         // it serves the good request over HTTP/2 as well
+	known2     [2]answer    // of which this is known: without a mark, and with one
 	marks      bool         // every other client has a mark
 	turn       atomic.Int64 // of clients
 }
@@ -92,12 +94,28 @@ func (t *target) Plain(ctx context.Context) (net.Conn, error) {
 }
 
 // Bare opens a connection on which nothing has been sent yet, except for TLS's handshake.
-func (t *target) Bare(ctx context.Context) (net.Conn, error) {
+func (t *target) Bare(ctx context.Context) (net.Conn, error) { return t.secure(ctx, t.tls) }
+
+// HTTP2 is Bare for HTTP/2, with TLS's ALPN or prior knowledge.
+func (t *target) HTTP2(ctx context.Context) (net.Conn, error) {
+	config := t.tls.Clone()
+	if config != nil {
+		config.NextProtos = []string{"h2"}
+	}
+	nc, err := t.secure(ctx, config)
+	if secured, ok := nc.(*tls.Conn); ok && secured.ConnectionState().NegotiatedProtocol != "h2" {
+		nc.Close()
+		return nil, errNoHTTP2
+	}
+	return nc, err
+}
+
+func (t *target) secure(ctx context.Context, config *tls.Config) (net.Conn, error) {
 	nc, err := t.Plain(ctx)
-	if err != nil || t.tls == nil {
+	if err != nil || config == nil {
 		return nc, err
 	}
-	secured := tls.Client(nc, t.tls)
+	secured := tls.Client(nc, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		nc.Close()
 		return nil, err
@@ -121,8 +139,11 @@ func (t *target) open(ctx context.Context, within time.Duration, open opener, c 
 }
 
 // conn returns what asks on a connection, which is to be opened.
-func (t *target) conn() *Conn {
-	c := &Conn{target: t}
+func (t *target) conn() *Conn { return t.caller(false) }
+
+// caller is conn, for HTTP/2 or not.
+func (t *target) caller(http2 bool) *Conn {
+	c := &Conn{target: t, http2: http2}
 	c.renew(t.marks && t.turn.Add(1)%2 == 0)
 	return c
 }
@@ -132,12 +153,18 @@ func (c *Conn) renew(marked bool) {
 	t := c.target
 	if !marked {
 		c.mark, c.known, c.codec, c.content, c.size = "", &t.known, t.Caller(), t.content, t.size
+		if c.http2 {
+			c.known, c.codec = &t.known2[0], newCodec2(t, t.Target)
+		}
 		return
 	}
 	c.mark, c.known = rand.Text()[:len(unmarked)], &t.withMarks
 	to, content := t.marked(c.mark)
 	c.codec, c.content = to.Caller(), content
 	c.size = len(to.Caller().AppendRequest(nil, 1, content))
+	if c.http2 {
+		c.known, c.codec = &t.known2[1], newCodec2(t, to)
+	}
 }
 
 // unmarked stands for a client's mark in what is known of answers, and in the request that the user gave

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,22 +53,33 @@ func Environment(target load.Target) record.Environment {
 
 // Topology returns how the load reaches the server: "loopback", "unix" or "network".
 func Topology(target load.Target) string {
-	topology, _ := place(target)
+	topology, _, _ := place(target)
 	return topology
+}
+
+// Elsewhere reports whether a target's address is one of another machine. A name may be either's.
+func Elsewhere(target load.Target) bool {
+	topology, _, host := place(target)
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	addresses, err := net.InterfaceAddrs()
+	return topology == "network" && ip != nil && err == nil && !slices.ContainsFunc(addresses, func(a net.Addr) bool {
+		one, ok := a.(*net.IPNet)
+		return ok && one.IP.Equal(ip)
+	})
 }
 
 // Listeners returns the processes of this machine that serve a target at a loopback address, as far
 // as they can be seen.
 func Listeners(target load.Target) []int {
-	topology, port := place(target)
+	topology, port, _ := place(target)
 	if n, err := strconv.ParseUint(port, 10, 16); err == nil && topology == "loopback" {
 		return machine.Listeners(uint16(n))
 	}
 	return nil
 }
 
-// place returns the topology, and the port of a TCP address.
-func place(target load.Target) (topology, port string) {
+// place returns the topology, and the port and host of a TCP address.
+func place(target load.Target) (topology, port, host string) {
 	text := target.String()
 	switch t := target.(type) { // by the address connected to, whatever the URL says
 	case load.HTTP:
@@ -76,7 +88,7 @@ func place(target load.Target) (topology, port string) {
 		text = cmp.Or(t.Address, text)
 	}
 	if strings.HasPrefix(text, "unix") {
-		return "unix", ""
+		return "unix", "", ""
 	}
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
@@ -88,7 +100,7 @@ func place(target load.Target) (topology, port string) {
 		host, port = rest, map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443"}[scheme]
 	}
 	if ip := net.ParseIP(strings.Trim(host, "[]")); host == "localhost" || ip != nil && ip.IsLoopback() {
-		return "loopback", port
+		return "loopback", port, host
 	}
-	return "network", port
+	return "network", port, host
 }

@@ -15,6 +15,8 @@ type Others struct {
 	Warn bool
 	// Own are the processes of the server, if it runs on this machine.
 	Own []int
+	// Elsewhere says that the server is on another machine.
+	Elsewhere bool
 	// Server is a process whose use, with that of its descendants, Judge adds to the result; zero: none.
 	Server int
 
@@ -48,6 +50,9 @@ func (o *Others) Watch(p *load.Plan) {
 			closes()
 		}
 	}
+	if o.Most < 1 && (o.Server != 0 || o.Own != nil || o.Elsewhere) {
+		p.Rivals = func() *float64 { return o.meanwhile(o.Own).Rivals }
+	}
 }
 
 // Judge adds to the result the reasons why the machine makes its figures unreliable, or the
@@ -62,7 +67,7 @@ func (o *Others) Judge(r *load.Result) (warnings []string) {
 	if o.Most >= 1 {
 		return nil
 	}
-	reasons := disturbed(o.before.Between(o.after, append(o.last.PIDs, o.Own...)...), o.Most)
+	reasons := disturbed(o.meanwhile(o.Own), o.Most)
 	switch {
 	case len(reasons) == 0:
 	case o.Warn:

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"net"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -93,11 +94,33 @@ func TestPlace(t *testing.T) {
 		{load.WebSocket{URL: "wss://10.0.0.9/x"}, "network", "443"},
 		{load.HTTP{URL: "http://x/", Address: "unix:/run/x.sock"}, "unix", ""},
 	} {
-		if topology, port := place(c.target); topology != c.topology || port != c.port {
+		if topology, port, _ := place(c.target); topology != c.topology || port != c.port {
 			t.Errorf("%v: %s, port %q", c.target, topology, port)
 		}
 		if c.topology != "loopback" && Listeners(c.target) != nil {
 			t.Errorf("%v is served here", c.target)
+		}
+	}
+}
+
+// Waiting for a processor counts only where the server's processes are known, or not here.
+func TestElsewhere(t *testing.T) {
+	own := "127.0.0.1"
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		if one, ok := a.(*net.IPNet); ok && one.IP.To4() != nil {
+			own = one.IP.String() // the last one, which is seldom the loopback
+		}
+	}
+	for address, want := range map[string]bool{"127.0.0.1:1": false, own + ":1": false, "192.0.2.1:1": true, "a.name:1": false, "unix:/x": false} {
+		target := load.Frames{Network: "tcp", Address: address}
+		if got := Elsewhere(target); got != want {
+			t.Errorf("%s is elsewhere: %v", address, got)
+		}
+		plan := load.Plan{Target: target}
+		(&Others{Most: 0.3, Elsewhere: want}).Watch(&plan)
+		if (plan.Rivals != nil) != want {
+			t.Errorf("%s: rivals are known: %v", address, !want)
 		}
 	}
 }

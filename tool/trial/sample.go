@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,9 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 	w := &window{use: process.Used}
 	plan := t.plan.Load
 	plan.WindowOpens, plan.WindowCloses = w.opens, w.closes
+	if t.plan.MostOthers < 1 {
+		plan.Rivals = func() *float64 { return w.meanwhile(nil).Rivals }
+	}
 	plan.Progress = func(p load.Progress) { t.say(Progress{Doing: doing + ", " + p.Phase, Load: &p}) }
 	result, err := whileItLives(ctx, process, plan)
 	switch {
@@ -158,7 +162,12 @@ func (w *window) reasons(mostOthers float64) (reasons []string) {
 	if mostOthers >= 1 {
 		return nil
 	}
-	return disturbed(w.before.Between(w.after, w.last.PIDs...), mostOthers)
+	return disturbed(w.meanwhile(nil), mostOthers)
+}
+
+// meanwhile returns what the machine did besides this process, the server's and own.
+func (w *window) meanwhile(own []int) machine.Meanwhile {
+	return w.before.Between(w.after, slices.Concat(w.last.PIDs, own)...)
 }
 
 // disturbed returns how others disturbed a measurement.

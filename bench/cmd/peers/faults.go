@@ -17,14 +17,15 @@ const (
 
 func runFaults(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s := newSettings("faults", stderr)
-	s.all = faults.Servers()
 	s.build = faults.Build
 	r := &faults.Run{Limits: torture.Limits{Wait: fullWait}, Say: stopwatch(stderr)}
 	s.flags.DurationVar(&r.Limits.Wait, "wait", fullWait, "how long to wait for the servers' own time limits")
 	s.flags.Uint64Var(&r.Seed, "seed", 1, "of inputs and pauses")
+	second := s.flags.Bool("http2", false, "attack servers of HTTP/2, with the scenarios for that")
 	if err := s.parse(args); err != nil {
 		return err
 	}
+	s.all = faults.Servers(*second)
 	if s.quick {
 		r.Limits = torture.Limits{Wait: quickWait, Answer: time.Second}
 	}

@@ -59,7 +59,6 @@ func (f *serving) unready() string {
 // in a cluster takes up to 9 s.
 const stalledAfter = 15 * time.Second
 
-// writeMetrics writes the gateway's counters for Prometheus.
 func writeMetrics(w io.Writer, st gateway.Stats, behind *verification) {
 	number := map[bool]int{true: 1}
 	last := 0.0

@@ -13,7 +13,6 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// backup copies the log of a running or a stopped honed.
 func backup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags, config := commandline.New("honed backup")
 	data := flags.String("data", "honed-data", "`FOLDER` of the log; a honed may write to it")
@@ -21,7 +20,6 @@ func backup(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	return copied(ctx, flags, config, args, data, to, false, stdout, stderr)
 }
 
-// restore copies a backup into a new data folder.
 func restore(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags, config := commandline.New("honed restore")
 	from := flags.String("from", "", "`FOLDER` of the backup")

@@ -25,11 +25,11 @@ type crew struct {
 	stalls  stalls
 }
 
-// newCrew has n clients submit records of some size until ctx ends.
-func newCrew(ctx context.Context, t *testing.T, of *daemon, n, size int) *crew {
+// newCrew has n clients, whose IDs begin with name, submit records of some size until ctx ends.
+func newCrew(ctx context.Context, t testing.TB, of *daemon, name string, n, window, size int) *crew {
 	c := &crew{acked: make([]atomic.Uint64, n)}
 	for i := range n {
-		client := &gateway.Client{Addrs: []string{of.listen()}, ID: fmt.Sprintf("%s-%d", of.name, i), Window: 64, Level: gateway.Quorum, Heartbeat: time.Second}
+		client := &gateway.Client{Addrs: []string{of.listen()}, ID: fmt.Sprintf("%s-%d", name, i), Window: window, Level: gateway.Quorum, Heartbeat: time.Second}
 		c.clients = append(c.clients, client)
 		done := func(_ uint64, err error) {
 			if err == nil {
@@ -52,8 +52,17 @@ func newCrew(ctx context.Context, t *testing.T, of *daemon, n, size int) *crew {
 	return c
 }
 
+// least is how much each client has had acknowledged at least.
+func (c *crew) least() uint64 {
+	least := c.acked[0].Load()
+	for i := range c.acked {
+		least = min(least, c.acked[i].Load())
+	}
+	return least
+}
+
 // busyGateways starts gateways on one cluster.
-func busyGateways(t *testing.T, urls string, n int, more ...string) []*daemon {
+func busyGateways(t testing.TB, urls string, n int, more ...string) []*daemon {
 	all := make([]*daemon, n)
 	for i := range all {
 		args := []string{"serve", "--json", "--until-eof", "--admin", "off", "--data", filepath.Join(t.TempDir(), "mark"), "--log", urls, "--create-stream"}
@@ -71,7 +80,7 @@ func TestBusyGateways(t *testing.T) {
 	gateways := busyGateways(t, urls, 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	crews := []*crew{newCrew(ctx, t, gateways[0], 4, 128), newCrew(ctx, t, gateways[1], 4, 128)}
+	crews := []*crew{newCrew(ctx, t, gateways[0], gateways[0].name, 4, 64, 128), newCrew(ctx, t, gateways[1], gateways[1].name, 4, 64, 128)}
 	sum := func() uint64 { return crews[0].all.Load() + crews[1].all.Load() }
 	eventually(t, "both", func() bool { return crews[0].all.Load() > 0 && crews[1].all.Load() > 0 })
 	from := []uint64{crews[0].all.Load(), crews[1].all.Load()}
@@ -155,7 +164,7 @@ func TestBusyCheckpoints(t *testing.T) {
 	gateways := busyGateways(t, urls, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	crews := []*crew{newCrew(ctx, t, gateways[0], 8, size), newCrew(ctx, t, gateways[1], 8, size)}
+	crews := []*crew{newCrew(ctx, t, gateways[0], gateways[0].name, 8, 64, size), newCrew(ctx, t, gateways[1], gateways[1].name, 8, 64, size)}
 	eventually(t, "the load", func() bool { return (crews[0].all.Load()+crews[1].all.Load())*size >= 400<<20 })
 	cancel()
 	for i, c := range crews {
@@ -166,7 +175,7 @@ func TestBusyCheckpoints(t *testing.T) {
 	l := busyGateways(t, "nats://"+m.addr, 1, "--verify-rate", "0")[0]
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
-	probe := newCrew(ctx, t, l, 1, size)
+	probe := newCrew(ctx, t, l, l.name, 1, 64, size)
 	eventually(t, "a start", func() bool { return probe.all.Load() > 0 })
 	cancel()
 	probe.feeding.Wait()

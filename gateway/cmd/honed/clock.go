@@ -56,7 +56,6 @@ func answerClock(ctx context.Context, srv *gateway.Server, folder string, logger
 	}
 }
 
-// writeClock answers one request.
 func writeClock(ctx context.Context, srv *gateway.Server, folder string, accept bool) error {
 	if err := os.Remove(filepath.Join(folder, clockRequest)); err != nil {
 		return err

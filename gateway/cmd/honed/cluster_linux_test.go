@@ -296,7 +296,7 @@ func (d *daemon) ends() int {
 func (d *daemon) listen() string { return d.args[len(d.args)-1] }
 
 // begin starts the daemon, and stops it at the end of the test.
-func (d *daemon) begin(t *testing.T) {
+func (d *daemon) begin(t testing.TB) {
 	t.Helper()
 	d.keeper.Go(func() {
 		for {
@@ -310,7 +310,7 @@ func (d *daemon) begin(t *testing.T) {
 	t.Cleanup(d.end)
 }
 
-func (d *daemon) run(t *testing.T) (said []byte, more bool) {
+func (d *daemon) run(t testing.TB) (said []byte, more bool) {
 	var errs bytes.Buffer
 	d.mu.Lock()
 	if d.ended {
@@ -355,7 +355,7 @@ func (d *daemon) end() {
 
 // freeAddr returns an address that nobody listens on. A UDP socket keeps its port from other tests, also of other
 // processes, until this one ends.
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 { // below the ports of outgoing connections, which may take one while its server is down
 		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
@@ -374,7 +374,7 @@ func freeAddr(t *testing.T) string {
 }
 
 // natsServers starts a cluster of three nats-servers.
-func natsServers(t *testing.T) (all []*daemon, urls string) {
+func natsServers(t testing.TB) (all []*daemon, urls string) {
 	t.Helper()
 	dir, binary := t.TempDir(), natstest.Binary(t)
 	var routes, clients []string

@@ -14,37 +14,21 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// recordLine, entryLine, lostLine and envelopeLine are the lines documented in docs/envelope.md.
-type recordLine struct {
-	Pos    uint64    `json:"pos,omitempty"`    // of its envelope, in an export
-	Number string    `json:"number,omitempty"` // that a reader gets
-	Client string    `json:"client"`
-	Epoch  uint64    `json:"epoch"`
-	Seq    uint64    `json:"seq"`
-	Time   time.Time `json:"time"`
-	Data   []byte    `json:"data"`
-
-	Attributes []journal.Attribute `json:"attributes,omitempty"`
-}
-
-func lineOf(r journal.Record) recordLine {
-	return recordLine{Client: r.Client, Epoch: r.Epoch, Seq: r.Seq, Time: commandline.JSONTime(r.Time), Data: r.Data, Attributes: r.Attributes}
-}
-
+// entryLine, lostLine and envelopeLine are the lines documented in docs/envelope.md, besides journal.RecordLine.
 // entryLine is any entry but a record.
 type entryLine struct {
 	Pos uint64 `json:"pos"`
 
 	// A session state has a client, a forgetting the name of another one.
-	Client    string    `json:"client,omitempty"`
-	Forgotten string    `json:"forgotten,omitempty"`
-	Epoch     uint64    `json:"epoch,omitempty"`
-	Last      *uint64   `json:"last,omitempty"`
-	Holed     bool      `json:"holed,omitempty"`
-	Claimed   time.Time `json:"claimed,omitzero"`
-	Seen      time.Time `json:"seen,omitzero"`
-	Sum       *uint32   `json:"sum,omitempty"`
-	Instance  uint64    `json:"instance,omitempty"`
+	Client      string    `json:"client,omitempty"`
+	Forgotten   string    `json:"forgotten,omitempty"`
+	Epoch       uint64    `json:"epoch,omitempty"`
+	Last        *uint64   `json:"last,omitempty"`
+	RecordsLost bool      `json:"records_lost,omitempty"`
+	Claimed     time.Time `json:"claimed,omitzero"`
+	Seen        time.Time `json:"seen,omitzero"`
+	Sum         *uint32   `json:"sum,omitempty"`
+	Instance    uint64    `json:"instance,omitempty"`
 
 	Tombstone uint64    `json:"tombstone,omitempty"`
 	Trimmed   uint64    `json:"trimmed,omitempty"`
@@ -88,7 +72,7 @@ var errLost = errors.New("envelopes of the log are lost")
 func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writer) error {
 	return eachLine(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e journal.Envelope) error {
 		for r := range e.Records() {
-			line := lineOf(r)
+			line := r.Line(commandline.JSONTime(r.Time))
 			line.Pos = pos
 			if err := out.Encode(line); err != nil {
 				return err
@@ -107,7 +91,7 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 // entriesOf returns the lines for an envelope's entries other than records.
 func entriesOf(e journal.Envelope) (all []entryLine) {
 	for s := range e.States() {
-		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, Holed: s.Holed, Instance: s.Instance}
+		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, RecordsLost: s.RecordsLost, Instance: s.Instance}
 		if s.Claim {
 			line.Claimed = commandline.JSONTime(s.Seen)
 		} else {

@@ -22,13 +22,13 @@ func TestExport(t *testing.T) {
 	e.Begin(0)
 	must(t, e.Record(&journal.Record{Client: "meter-4", Epoch: 1, Seq: 12, Time: 1795381200125, Data: []byte("hello")}))
 	add()
-	e.BeginCheckpoint(journal.First|journal.Last, 0)
+	e.BeginCheckpoint(journal.First|journal.Last, 0, nil)
 	for _, s := range []journal.State{{Seen: 1795381200125}, {Seen: 1795381200125, Claim: true}} {
 		s.Client, s.Epoch, s.Last = "meter-4", 1, 12
 		must(t, e.State(&s))
 	}
 	add()
-	e.BeginCheckpoint(journal.First, 4)
+	e.BeginCheckpoint(journal.First, 4, nil)
 	err = errors.Join(
 		e.Clock(journal.Clock{Time: 1, Highest: 2, Running: 3, Since: 4, Moments: []journal.Moment{{Time: 5, Running: 6}}}),
 		e.Trim(9),

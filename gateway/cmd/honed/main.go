@@ -48,7 +48,6 @@ var release = ""
 
 func main() { commandline.Main(run) }
 
-// run is the whole program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return commandline.Exit("honed", explain(dispatch(ctx, args, stdout, stderr)), stderr)
 }

@@ -77,7 +77,6 @@ func (f *logFlags) check() error {
 	return nil
 }
 
-// open opens the log to append to it.
 func (f *logFlags) open(ctx context.Context, logger *slog.Logger) (journal.Log, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -152,10 +151,6 @@ type progress struct {
 	what, unit string
 	began      time.Time
 	shown      time.Time
-}
-
-func verifying(out io.Writer) *progress {
-	return &progress{out: out, what: "verified", unit: "envelopes"}
 }
 
 func (p *progress) set(done, all uint64) {

@@ -46,7 +46,6 @@ type proof struct {
 	PerSecond    float64 `json:"acknowledged_per_second"`
 }
 
-// prove starts a gateway, submits messages to it, kills it meanwhile, and verifies the log.
 func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f proveFlags
 	flags, config := commandline.New("honed prove")
@@ -80,7 +79,6 @@ func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return result.print(f.json, stdout)
 }
 
-// run submits, kills and verifies.
 func (f *proveFlags) run(ctx context.Context, dir string, stderr io.Writer) (p *proof, err error) {
 	gw := &victim{dir: dir, stderr: stderr}
 	if err := gw.start(ctx, "127.0.0.1:0"); err != nil {
@@ -206,9 +204,9 @@ func (f *proveFlags) verify(ctx context.Context, log journal.Reader, p *proof) e
 		return err
 	}
 	err = log.Read(ctx, first, func(pos uint64, envelope []byte) error {
-		e, err := journal.Decode(envelope)
+		e, err := journal.DecodeAt(pos, envelope)
 		if err != nil {
-			return fmt.Errorf("envelope %d: %w", pos, err)
+			return err
 		}
 		for r := range e.Records() {
 			p.Stored++
@@ -241,7 +239,6 @@ func (f *proveFlags) verify(ctx context.Context, log journal.Reader, p *proof) e
 	return err
 }
 
-// print prints the result, and returns an error unless the result is clean.
 func (p *proof) print(asJSON bool, stdout io.Writer) error {
 	if asJSON {
 		if err := json.NewEncoder(stdout).Encode(p); err != nil {
@@ -268,7 +265,6 @@ type victim struct {
 	stdin  io.Closer // its EOF ends the child if this process dies
 }
 
-// start starts honed and waits until it serves.
 func (v *victim) start(ctx context.Context, listen string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -303,7 +299,6 @@ func (v *victim) start(ctx context.Context, listen string) error {
 	return nil
 }
 
-// kill ends the gateway with SIGKILL.
 func (v *victim) kill() {
 	if v.cmd == nil {
 		return
@@ -314,7 +309,6 @@ func (v *victim) kill() {
 	v.cmd = nil
 }
 
-// restart kills the gateway and starts it again on the same address.
 func (v *victim) restart(ctx context.Context) error {
 	v.kill()
 	return v.start(ctx, v.addr)

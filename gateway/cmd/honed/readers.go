@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hone-go/hone/gateway"
@@ -44,7 +43,6 @@ func answerReaders(srv *gateway.Server) http.HandlerFunc {
 	}
 }
 
-// answerSessions lists sessions, and forgets one.
 func answerSessions(srv *gateway.Server) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -86,7 +84,6 @@ func finish(w http.ResponseWriter, err error) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// writeReaderMetrics writes how far each reader is, for Prometheus.
 func writeReaderMetrics(w io.Writer, all []gateway.ReaderState) {
 	for _, m := range []struct {
 		name, help string
@@ -184,7 +181,6 @@ func action(verb string, args []string, actions ...string) (do, name string, res
 	return "", "", nil, wrong
 }
 
-// readers lists and changes the readers of a running honed.
 func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	do, name, args, err := action("readers", args, "list", "create", "move", "split", "remove")
 	if err != nil {
@@ -224,7 +220,7 @@ func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		fmt.Fprintln(stderr, "no readers")
 		return nil
 	}
-	return printList(stdout, *asJSON, all, "NAME\tSHARE\tOF\tPOSITION\tSEEN\tRECORDS BEHIND\tBYTES BEHIND\tAGE\tHOLDS THE LOG", func(r gateway.ReaderState) string {
+	return commandline.PrintList(stdout, *asJSON, all, "NAME\tSHARE\tOF\tPOSITION\tSEEN\tRECORDS BEHIND\tBYTES BEHIND\tAGE\tHOLDS THE LOG", func(r gateway.ReaderState) string {
 		return fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%d\t%d\t%v\t%t", r.Name, r.Share, r.Shares, commandline.FormatNumber(r.Position.Number),
 			seen(r.Connected, r.Away), r.LagRecords, r.LagBytes, r.LagAge.Round(time.Second), r.Holds)
 	})
@@ -238,26 +234,6 @@ func listsAsJSON(flags *flag.FlagSet, do string) *bool {
 	return flags.Bool("json", false, "print a line of JSON for each")
 }
 
-// printList prints a table, or a line of JSON for each item.
-func printList[T any](out io.Writer, asJSON bool, items []T, head string, line func(T) string) error {
-	if asJSON {
-		lines := json.NewEncoder(out)
-		for _, item := range items {
-			if err := lines.Encode(item); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, head)
-	for _, item := range items {
-		fmt.Fprintln(table, line(item))
-	}
-	return table.Flush()
-}
-
-// seen says that a client or reader is connected, or when it last was.
 func seen(connected bool, away time.Duration) string {
 	if connected {
 		return "now"
@@ -265,7 +241,6 @@ func seen(connected bool, away time.Duration) string {
 	return fmt.Sprintf("%v ago", away.Round(time.Second))
 }
 
-// sessions lists and forgets the sessions of a running honed.
 func sessions(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	do, name, args, err := action("sessions", args, "list", "forget")
 	if err != nil {
@@ -298,7 +273,7 @@ func sessions(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			}
 			return nil
 		}
-		if err := printList(stdout, *asJSON, all, head, func(s gateway.SessionState) string {
+		if err := commandline.PrintList(stdout, *asJSON, all, head, func(s gateway.SessionState) string {
 			return fmt.Sprintf("%s\t%d\t%d\t%s", s.Client, s.Epoch, s.Last, seen(s.Connected, s.Away))
 		}); err != nil {
 			return err

@@ -312,7 +312,6 @@ func reload(ctx context.Context, hangups <-chan os.Signal, srv *gateway.Server, 
 	}
 }
 
-// announce prints the addresses of the gateway.
 func (f *serving) announce(stdout io.Writer, addrs, sockets []string, admin string) {
 	if f.json {
 		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": sockets, "admin": admin, "pid": os.Getpid()})

@@ -56,7 +56,7 @@ func (f *tailing) print(ctx context.Context, out *bufio.Writer) error {
 			return err
 		}
 		for _, m := range b.Messages {
-			line := lineOf(m.Record)
+			line := m.Line(commandline.JSONTime(m.Time))
 			line.Number = commandline.FormatNumber(m.Number)
 			if err := lines.Encode(line); err != nil {
 				return err

@@ -35,7 +35,8 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer log.Close()
-	damage := log.Verify(ctx, 0, verifying(stderr).set)
+	watch := &progress{out: stderr, what: "verified", unit: "envelopes"}
+	damage := log.Verify(ctx, 0, watch.set)
 	if ctx.Err() != nil {
 		return commandline.ErrInterrupted
 	}

@@ -123,7 +123,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if (f.revision != "" || f.against != "") && plan.Samples < compare.FewestPairs {
-		return exit.Usagef("bench: --samples %d: a verdict needs at least %d; 12 are usual", plan.Samples, compare.FewestPairs)
+		return exit.Usagef("bench: --samples (-n) %d: a verdict needs at least %d; 12 are usual", plan.Samples, compare.FewestPairs)
 	}
 	if f.profiles.wanted() || f.ui.Addr == "" { // else --pprof is the page's
 		if err := f.profiles.check("bench"); err != nil {
@@ -139,6 +139,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 // measure takes the samples, then judges, prints and stores them.
 func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.Server) error {
 	ctx := cmd.Context()
+	plan.Scenario = plan.Scenario.Deciding(f.judge.judge.Primary)
 	base, err := f.base(ctx, compare.Settings{Machine: trial.Environment(plan.Load.Target).Strict, Load: plan.Load.Settings, Scenario: &plan.Scenario})
 	if err != nil {
 		return err

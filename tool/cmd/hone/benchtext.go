@@ -62,9 +62,14 @@ func (r *benchResult) text(w io.Writer) {
 }
 
 func (r *benchResult) markdown(w io.Writer) {
-	if r.Comparison != nil && r.Valid {
-		r.Comparison.Markdown(w)
-		fmt.Fprintf(w, "\nA is %s, B is %s; %d samples of each.\n", r.Comparison.A, r.Comparison.B, r.wanted)
+	if r.Comparison != nil {
+		fmt.Fprintf(w, "**%s**\n\n", r.head())
+		r.Comparison.MarkdownTable(w)
+		samples := ""
+		if r.Valid {
+			samples = fmt.Sprintf("; %d samples of each", r.wanted)
+		}
+		fmt.Fprintf(w, "\nA is %s, B is %s%s.\n", r.Comparison.A, r.Comparison.B, samples)
 		return
 	}
 	fmt.Fprintf(w, "**%s**\n", r.head())

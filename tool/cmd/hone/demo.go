@@ -76,7 +76,8 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	defer watcher.End()
 	report, err := race.Run(ctx, race.Plan{
 		Serve: []string{exe, "serve"}, Lap: f.lap, Say: watcher.Show, Serving: s.Live.Watch,
-		Watch: func(what, engine string, now load.Progress) { s.Live.Show(page.Lane{Group: what, Name: engine}, now) },
+		Watch:  func(what, engine string, now load.Progress) { s.Live.Show(page.Lane{Group: what, Name: engine}, now) },
+		Lapped: func(_, _ string, lap race.Lap) { s.Live.Settle(lap.Rate, lap.P50, lap.P99) },
 	})
 	watcher.End()
 	if ctx.Err() != nil {
@@ -86,9 +87,6 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		s.Live.End(nil, err)
 		return exit.Failedf("demo: %w", err)
-	}
-	if report.Withheld() != "" {
-		s.Live.Note("Some of these times are mostly the generator's own delay, because it shares the processors with the servers. The table that the command prints leaves those out.")
 	}
 	s.Live.End(report.InvalidReasons, nil)
 	end := session.End{JSON: report, Text: session.InText(report.Text)}

@@ -28,6 +28,7 @@ type kneeFlags struct {
 	from, to float64
 	width    spec.Percent
 	confirm  int
+	quick    bool
 	cool     time.Duration
 	stats    string
 	others   spec.Others
@@ -90,6 +91,7 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	f.width = 0.02
 	flags.Var(&f.width, "width", "how narrow the range must get")
 	flags.IntVar(&f.confirm, "confirm", 3, "full trials that must meet the goals")
+	flags.BoolVar(&f.quick, "quick", false, "a rough knee in half a minute: --for 1s --width 10% --confirm 1, where these are not given")
 	flags.DurationVar(&f.cool, "cool", time.Second, "pause after a trial that missed, for the server to recover")
 	f.load.Define(cmd)
 	f.load.Plan.For = usualTrial
@@ -109,6 +111,16 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 // plan checks the flags and builds the search's plan.
 func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	changed := cmd.Flags().Changed
+	if f.quick {
+		for name, value := range map[string]string{"for": "1s", "width": "10%", "confirm": "1"} {
+			if changed(name) {
+				continue
+			}
+			if err := cmd.Flags().Set(name, value); err != nil {
+				return knee.Plan{}, exit.Usagef("knee: --quick: %w", err)
+			}
+		}
+	}
 	plan := knee.Plan{Goals: len(f.goals.List), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.Value == knee.AxisConns}
 	if plan.From == 0 && plan.Whole {
 		plan.From = 1
@@ -166,6 +178,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	began := time.Now().UTC()
 	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, shown, f.goals.String(), s)
 	defer watcher.End()
+	fmt.Fprintf(cmd.ErrOrStderr(), "hone: knee: some 20 trials, %v\n", s.About())
 	s.Made = func(t knee.Point, found knee.Knee) {
 		watcher.Made(t, found)
 		open.Live.Search(kneeShown(s.Report(shown, false)))
@@ -205,7 +218,7 @@ func (f *kneeFlags) page(target string) *page.Page {
 
 // kneeShown converts a report to the form that the page shows.
 func kneeShown(r *knee.Report) page.Knee {
-	k := page.Knee{Goals: r.Knee.Goal, Unit: r.Unit, Drawn: figure.Name(r.Drawn()), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
+	k := page.Knee{Valid: r.Valid, Said: r.Head(), Goals: r.Knee.Goal, Unit: r.Unit, Drawn: figure.Name(r.Drawn()), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
 	if goal := r.GoalLine(); goal > 0 {
 		k.Goal = &goal
 	}

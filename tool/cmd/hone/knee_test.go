@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/knee"
@@ -138,5 +140,29 @@ func TestKneeOfWhatIsNeverMet(t *testing.T) {
 	case exit.Invalid: // a machine that is too busy even for 200 requests a second
 	default:
 		t.Errorf("exit code %d: %+v", code, report)
+	}
+}
+
+// --quick shortens what is not given.
+func TestQuickKnee(t *testing.T) {
+	for _, c := range []struct {
+		args    []string
+		length  time.Duration
+		width   float64
+		confirm int
+	}{
+		{nil, usualTrial, 0.02, 3},
+		{[]string{"--quick"}, time.Second, 0.1, 1},
+		{[]string{"--quick", "--for", "2s", "--confirm", "2"}, 2 * time.Second, 0.1, 2},
+	} {
+		f, cmd := new(kneeFlags), &cobra.Command{Use: "knee"}
+		f.define(cmd)
+		if err := cmd.ParseFlags(append(c.args, "--expect", "p99<5ms")); err != nil {
+			t.Fatal(err)
+		}
+		plan, err := f.plan(cmd, "127.0.0.1:1")
+		if err != nil || f.load.Plan.For != c.length || plan.Width != c.width || plan.Confirm != c.confirm {
+			t.Errorf("%q: trials of %v, width %v, %d confirm (%v)", c.args, f.load.Plan.For, plan.Width, plan.Confirm, err)
+		}
 	}
 }

@@ -33,6 +33,7 @@ type loadFlags struct {
 	agents       agentsFlags
 	progress     bool
 	plain, abort bool
+	helpAll      bool
 	save         string
 	file, target string // a scenario, and its target
 	draft        int
@@ -45,59 +46,38 @@ func newLoad() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load TARGET",
 		Short: "Load test a server",
-		Long: `Load test a server. hone verifies every answer. TARGET is
+		Long: `Load test a server. hone verifies every answer, and says whether the figures are the
+server's: do not use those of an INVALID result. TARGET is
 
-  HOST:PORT, tcp://HOST:PORT or unix:PATH     a server that speaks hone's frames, or with
-                                              --frame any protocol that exchanges messages
   http://HOST:PORT/PATH or https://…          a web service (HTTP/1.1; no HTTP/2)
   ws://HOST:PORT/PATH or wss://…              a WebSocket server that echoes each message,
                                               or answers it with one message
   http://unix:/SOCKET:/PATH                   the same over a unix socket; also ws://
+  HOST:PORT, tcp://HOST:PORT or unix:PATH     a server that speaks hone's frames, or with
+                                              --frame any protocol that exchanges messages
 
-Without --rate every connection keeps --depth requests in flight (a closed loop):
-this measures the server's maximum throughput. With --rate every request is
-scheduled, and its response time counts from its scheduled moment (an open loop):
-this measures how long users wait. A result is VALID when its figures are the
-server's, not the generator's; do not use the figures of an INVALID result.
-
-A goal is a metric, a comparison and a value: p99<5ms, service.p50<=200us,
-rate>=10000, errors==0, errors<0.1%, shed<1%.
-
-When the server closes a connection, hone reconnects and counts it. A request that
-is not answered within --timeout, or whose connection ends before its answer, is an
-error, and the run goes on; errors make the result INVALID unless you give
---allow-errors. The run fails (exit code 1) when no answer comes for --timeout (for
-twice as long if some came before and connections can still be opened), and when no
-connection can be opened at its end.
-
-Requests of an open loop arrive like those of independent users (poisson). Requests
-at constant intervals fall into step with periodic stalls of the server, and see
-them too often or not at all. --arrivals constant is for exact numbers.
-
-When one process is not enough, --agents splits the same load among several, on this
-machine or on machines that run hone agent.`,
+Without --rate every connection keeps --depth requests in flight (a closed loop): how
+much the server can do. With --rate every request is scheduled, and its response time
+counts from its scheduled moment (an open loop): how long users wait.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
-  hone load 127.0.0.1:7000 -c 100 --depth 64
-  hone load 127.0.0.1:7000 -c 50 --rate 20000 --expect 'p99<5ms'
   hone load 127.0.0.1:7000 -c 50 --schedule ramp:1000..20000 -d 1m --deadline 100ms
-  hone load 127.0.0.1:7000 -c 50 --schedule step:5000..20000:5000/10s --size lognormal:300,1.2
   hone load 127.0.0.1:7000 -c 0 --idle 50000 --ramp 5000 -d 60s --source 127.0.0.1-127.0.0.4 --server-stats 127.0.0.1:7070
   hone load 127.0.0.1:7000 -c 20 --rate 5000 --churn 200
-  hone load unix:/run/hone.sock --request 'sleep 5ms' --server-stats 127.0.0.1:7070
-  hone load http://127.0.0.1:8080/users -c 50 --rate 2000 --expect 'p99<20ms'
   hone load https://127.0.0.1:8443/orders -X POST -H 'Content-Type: application/json' --body @order.json
   hone load ws://127.0.0.1:8080/echo -c 100 --depth 16 --size 64
   hone load 127.0.0.1:6379 --frame line --request PING --expect-content +PONG
   hone load 127.0.0.1:9000 --frame len32be --match id@4:8 --request hex:00000001000000000000000068656c6c6f
   hone load http://127.0.0.1:8080 -c 50 --rate 1000 --path '80 /products' --path '20 /search?q={{words.word}}' --data words=words.csv,random
   hone load --scenario shop.toml --expect 'login.p99<20ms'
-  hone load 127.0.0.1:7000 -n 100000 -c 50
   hone load 127.0.0.1:7000 --rate 5000 -d 10m --expect 'p99<5ms' --abort-on-miss
   hone load 127.0.0.1:7000 -c 300 --rate 300000 --agents 3
   hone load 10.0.0.9:7000 -c 3000 --rate 900000 --agents nats://10.0.0.1:4222 --agents-token-file token
   hone load 127.0.0.1:7000 --json -o result.json`,
 		Args: f.oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.helpAll {
+				return longHelp(cmd)
+			}
 			if f.file != "" {
 				if err := spec.ReadFile(cmd, f.file); err != nil {
 					return err
@@ -114,7 +94,27 @@ machine or on machines that run hone agent.`,
 	}
 	f.define(cmd)
 	cmd.SetUsageFunc(groupedUsage)
+	cmd.SetHelpFunc(shortHelp)
 	return cmd
+}
+
+// usualFlags are those of the short help.
+const usualFlags = "conns for rate count depth expect method header body status json output ui save scenario help-all"
+
+// shortHelp prints what most loads need. --help-all prints everything.
+func shortHelp(cmd *cobra.Command, _ []string) {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	set.SortFlags = false
+	for name := range strings.FieldsSeq(usualFlags) {
+		set.AddFlag(cmd.Flags().Lookup(name))
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\n%s", cmd.Long, cmd.UseLine(), set.FlagUsages())
+}
+
+// longHelp prints everything.
+func longHelp(cmd *cobra.Command) error {
+	fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", cmd.Long)
+	return groupedUsage(cmd)
 }
 
 // define adds the flags.
@@ -138,6 +138,7 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.StringVar(&f.save, "save", "", "save the run under this `NAME`; see hone run --help")
 	f.ui.define(cmd)
 	f.store.Define(cmd)
+	flags.BoolVar(&f.helpAll, "help-all", false, "help with all flags: idle connections, churn, traffic, TLS, agents, limits")
 }
 
 // flagGroups are the headings of load's flags, in the order of its help.
@@ -145,13 +146,13 @@ func flagGroups() []struct{ heading, flags string } {
 	return []struct{ heading, flags string }{
 		{"Load", "scenario target conns depth rate schedule arrivals for count warmup ramp timeout deadline source seed"},
 		{"Idle connections and churn", "idle churn churn-unused"},
-		{"Requests: frames, messages and WebSocket", "size request expect-content echo dialect frame match"},
+		{"Requests: frames, messages and WebSocket", "size request expect-content echo dialect frame match credentials-file"},
 		{"Requests: HTTP, and WebSocket handshakes", "method header body status expect-length basic-file bearer-file resolve"},
 		{"Traffic of several requests", "path flow data check cookies redirects print-requests"},
 		{"TLS (https:// and wss://)", "insecure cacert cert key tls-min tls-max tls-resume"},
 		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
 		{"Verdict", "expect abort-on-miss allow-errors answer-limit max-lag most-others"},
-		{"Output", "server-stats server-pid progress plain json output save store help"},
+		{"Output", "server-stats server-pid progress plain json output save store help help-all"},
 		{"Live page", "ui ui-stay ui-token-file against pprof pprof-token-file"},
 	}
 }
@@ -177,7 +178,7 @@ func groupedUsage(cmd *cobra.Command) error {
 func (f *loadFlags) oneTarget(_ *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		if f.file != "" {
+		if f.file != "" || f.helpAll {
 			return nil
 		}
 		return exit.Usagef("load: name a target, as in: hone load 127.0.0.1:7000")

@@ -38,7 +38,7 @@ func (f *uiFlags) check(command string) error {
 	}
 	switch {
 	case f.pprof != "" || f.bearerFile != "":
-		return exit.Usagef("%s: --pprof is for the live page; give --ui as well, as in --ui 127.0.0.1:8080", command)
+		return exit.Usagef("%s: --pprof is for the live page; give --ui as well, as in --ui 127.0.0.1:8080, or use hone bench --profile", command)
 	case f.against != "":
 		return exit.Usagef("%s: --against needs --ui, the page's address, as in --ui 127.0.0.1:8080; hone compare compares stored runs", command)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,8 @@ and is identical, byte for byte, for the same runs.
 
 RUN is a stored run (default: latest; see hone run --help). --against draws an
 earlier run under the charts and judges the differences as hone compare does, which
-refuses runs with different settings (exit code 4).`,
+refuses runs with different settings (exit code 4). Of a pair of hone bench --revision
+that is the other revision, unless you say otherwise.`,
 		Example: `  hone report -o report.html
   hone report after --against before -o report.html
   hone report latest --against baseline:main -o report.html`,
@@ -56,6 +58,9 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 	}
 	var against *record.Run
 	var judged page.Judged
+	if f.against == "" {
+		f.against = f.partner(cmd.Context(), run)
+	}
 	if f.against != "" {
 		if against, err = f.store.Run(cmd.Context(), "report", f.against); err != nil {
 			return err
@@ -72,6 +77,19 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 		_, err := w.Write(html.Bytes())
 		return err
 	})
+}
+
+// partner returns the A of a pair whose B run is; empty: there is none, or it was removed.
+func (f *reportFlags) partner(ctx context.Context, run *record.Run) (id string) {
+	_ = f.store.Reading(ctx, "report", func(store *record.Store) error { // without a store there is no partner
+		all, err := store.List(ctx, record.Filter{Scenario: run.Scenario.Hash()})
+		at := func(id string) int { return slices.IndexFunc(all, func(s record.Summary) bool { return s.ID == id }) }
+		if a, b := at(run.PairedWith), at(run.ID); a > b && b >= 0 { // the newest is first, and B was added last
+			id = run.PairedWith
+		}
+		return err
+	})
+	return id
 }
 
 // judged compares the run with the earlier one.

@@ -19,6 +19,7 @@ import (
 	"github.com/hone-go/hone/tool/exchange"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
@@ -132,8 +133,14 @@ func writeRun(w io.Writer, r *record.Run) {
 	if r.PairedWith != "" {
 		fmt.Fprintf(w, "measured alternately with %s\n", r.PairedWith)
 	}
-	fmt.Fprintf(w, "scenario %s: %s\n%d of %d samples are valid\n\n", r.Scenario.Name, strings.ReplaceAll(strings.TrimSpace(r.Scenario.Text), "\n", ", "), valid, len(r.Samples))
-	writeFigures(w, r)
+	fmt.Fprintf(w, "scenario %s: %s\n", r.Scenario.Name, strings.ReplaceAll(strings.TrimSpace(r.Scenario.Text), "\n", ", "))
+	if k := page.KneeOf(r); k != nil { // medians over all loads would mean nothing
+		verdict := map[bool]string{true: "VALID", false: "INVALID"}[k.Valid]
+		fmt.Fprintf(w, "%s: %s\n%d of %d trials are valid\n\n", verdict, k.Said, valid, len(r.Samples))
+	} else {
+		fmt.Fprintf(w, "%d of %d samples are valid\n\n", valid, len(r.Samples))
+		writeFigures(w, r)
+	}
 	for i, s := range r.Samples {
 		if !s.Valid {
 			fmt.Fprintf(w, "sample %d is not valid: %s\n", i+1, strings.Join(s.Reasons, "; "))
@@ -203,7 +210,7 @@ hone load … --save NAME; hone run export NAME --format hdr.
   openmetrics  figures and the distribution, for node_exporter's textfile collector
   benchmark    Go's benchmark format, for benchstat`,
 		Example: `  hone run export latest -o run.tar
-  hone run export before after --format benchmark | benchstat -
+  hone run export before after --format benchmark | benchstat -col side -
   hone run export nightly --format openmetrics -o nightly.prom`,
 	}
 	format := spec.AddChoice(cmd, "format", "tar", "output format", "tar", "csv", "intervals", "hdr", "openmetrics", "benchmark")

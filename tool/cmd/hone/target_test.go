@@ -156,6 +156,17 @@ func TestLoadSendsWhatItIsTold(t *testing.T) {
 	}
 }
 
+// The first help is short.
+func TestLoadHelpIsShort(t *testing.T) {
+	var out strings.Builder
+	if code := command.Run(t.Context(), newRoot(), []string{"load", "--help"}, strings.NewReader(""), &out, &out); code != exit.OK {
+		t.Errorf("exit code %d", code)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines > 36 || !strings.Contains(out.String(), "--expect GOAL") {
+		t.Errorf("%d lines:\n%s", lines, out.String())
+	}
+}
+
 // Every flag stands in the help once, under its heading.
 func TestLoadHelpHasEveryFlag(t *testing.T) {
 	cmd := newLoad()

@@ -557,7 +557,7 @@ func TestTerminalKnee(t *testing.T) {
 	d.await("a step", has("hone knee", "   1 ", "req/s  short", "bracket", "q or Ctrl-C"))
 	d.typed("q")
 	code, shown, _ := d.ended()
-	if code != exit.Interrupted || !regexp.MustCompile(`^hone: knee: \d+ trials? in \d+ s\nINVALID: `).MatchString(shown) {
+	if code != exit.Interrupted || !regexp.MustCompile(`^hone: knee: some 20 trials, .*\nhone: knee: \d+ trials? in \d+ s\nINVALID: `).MatchString(shown) {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }

@@ -66,7 +66,6 @@ func since(now time.Time, ms int64) float64 {
 	return max(now.Sub(time.UnixMilli(ms)).Seconds(), 0)
 }
 
-// writeMetrics writes the counters for Prometheus.
 func (s stats) writeMetrics(w io.Writer, reader string) {
 	m := commandline.Metrics{To: w, Labels: fmt.Sprintf("{reader=%q}", reader)}
 	m.Counter("honed_relay_records_total", "Messages that the destination has.", s.Records)

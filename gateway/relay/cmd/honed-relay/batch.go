@@ -76,7 +76,6 @@ type batch struct {
 	mu sync.Mutex // guards the states while a sink writes with several goroutines
 }
 
-// pending returns the indexes of the messages that wait to be written.
 func (b *batch) pending() (at []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +87,6 @@ func (b *batch) pending() (at []int) {
 	return at
 }
 
-// done marks messages that the destination has.
 func (b *batch) done(at ...int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,11 +121,9 @@ func (b *batch) split(at []int, try func([]int) error) error {
 		return nil
 	}
 	err := try(still)
-	var no refusal
+	no, is := errors.AsType[refusal](err)
 	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &no):
+	case !is:
 		return err
 	case len(still) == 1:
 		b.refuse(still[0], no.reason)

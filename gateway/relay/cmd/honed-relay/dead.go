@@ -170,7 +170,6 @@ func walk(ctx context.Context, log journal.Reader, from uint64, begin func(), lo
 	return err
 }
 
-// parse returns what an entry is about.
 func (e *entry) parse(meta journal.Record) (key letterKey, s state, err error) {
 	id, err := hex.DecodeString(e.Log)
 	if err != nil || len(id) != len(key.log) {
@@ -290,7 +289,6 @@ type deadWriter struct {
 // usualEnvelope is the size from which on an envelope is stored.
 const usualEnvelope = 256 << 10
 
-// letter adds a letter.
 func (w *deadWriter) letter(m *message) error {
 	if len(w.d.index.letters)+len(w.then) >= w.d.most {
 		return fmt.Errorf("the dead-letter log has %d messages, which is its limit; type: honed-relay dead list, then retry or drop them, "+
@@ -315,7 +313,6 @@ func (w *deadWriter) letter(m *message) error {
 	return err
 }
 
-// mark adds that a letter has another state.
 func (w *deadWriter) mark(l *letter, s state, reason string) error {
 	if err := w.entry(l, entry{State: s.String(), Reason: reason}); err != nil {
 		return err
@@ -422,7 +419,6 @@ func load(ctx context.Context, log journal.Reader, letters []*letter) ([]message
 	return all, nil
 }
 
-// cloned returns a record with memory of its own.
 func cloned(r journal.Record) journal.Record {
 	r.Data = slices.Clone(r.Data)
 	for i := range r.Attributes {
@@ -457,7 +453,6 @@ func (d *deadLog) shorten(ctx context.Context) error {
 
 func (d *deadLog) close() error { return d.log.Close() }
 
-// all returns the letters, the oldest first.
 func (x *deadIndex) all() iter.Seq[*letter] {
 	return func(yield func(*letter) bool) {
 		for _, l := range x.order {

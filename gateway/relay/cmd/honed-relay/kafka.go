@@ -105,13 +105,11 @@ func settle(b *batch, at []int, errs []error) (failed error) {
 	return cmp.Or(failed, no)
 }
 
-// refusedByKafka reports whether an error is about the messages.
 func refusedByKafka(err error) bool {
 	return slices.ContainsFunc([]error{kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp},
 		func(about error) bool { return errors.Is(err, about) })
 }
 
-// record returns a message as Kafka's record.
 func (m *message) record() *kgo.Record {
 	r := &kgo.Record{Key: []byte(m.Client), Value: m.Data, Timestamp: time.UnixMilli(m.Time), Headers: []kgo.RecordHeader{
 		{Key: "hone-key", Value: []byte(m.key())},

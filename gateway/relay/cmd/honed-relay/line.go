@@ -6,30 +6,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// line is a message as JSON, as docs/relay.md describes it.
-type line struct {
-	Key        string              `json:"key"` // the same whenever this message is sent
-	Number     string              `json:"number"`
-	Client     string              `json:"client"`
-	Epoch      uint64              `json:"epoch"`
-	Seq        uint64              `json:"seq"`
-	Time       time.Time           `json:"time"`
-	Attributes []journal.Attribute `json:"attributes,omitempty"`
-	Data       []byte              `json:"data"`
-}
+// line is a message as JSON.
+type line = journal.RecordLine
 
 // key identifies a message whichever relay sends it, and however often.
 func (m *message) key() string { return fmt.Sprintf("%s/%d/%d", m.Client, m.Epoch, m.Seq) }
 
 func (m *message) line() line {
-	return line{m.key(), commandline.FormatNumber(m.Number), m.Client, m.Epoch, m.Seq, commandline.JSONTime(m.Time), m.Attributes, m.Data}
+	l := m.Line(commandline.JSONTime(m.Time))
+	l.Key, l.Number = m.key(), commandline.FormatNumber(m.Number)
+	return l
 }
 
 // appendLines writes messages as lines of JSON.

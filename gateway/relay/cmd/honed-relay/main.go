@@ -42,7 +42,6 @@ var release = ""
 
 func main() { commandline.Main(run) }
 
-// run is the whole program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return commandline.Exit("honed-relay", dispatch(ctx, args, stdout, stderr), stderr)
 }

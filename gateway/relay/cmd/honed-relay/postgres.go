@@ -70,7 +70,6 @@ func (p *postgres) open(ctx context.Context) (own *gateway.Position, err error) 
 	return own, nil
 }
 
-// connect connects, and reads the position.
 func (p *postgres) connect(ctx context.Context) (err error) {
 	if p.conn, err = pgx.ConnectConfig(ctx, p.config); err != nil {
 		p.conn = nil
@@ -192,7 +191,6 @@ func (p *postgres) insert(ctx context.Context, b *batch, at []int) error {
 	return err
 }
 
-// row returns a message's values for columns.
 func (m *message) row() []any {
 	var attributes []byte
 	if len(m.Attributes) > 0 {
@@ -201,7 +199,6 @@ func (m *message) row() []any {
 	return []any{[16]byte(m.log), int64(m.Number), m.Client, int64(m.Epoch), int64(m.Seq), time.UnixMilli(m.Time), attributes, m.Data}
 }
 
-// commit commits the transaction.
 func (p *postgres) commit(ctx context.Context, b *batch) error {
 	if p.tx == nil {
 		return nil

@@ -85,7 +85,6 @@ func (r *relay) relay(ctx context.Context) error {
 	}
 }
 
-// explain adds what an operator can do.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, gateway.ErrRegressed):
@@ -256,9 +255,8 @@ func (r *relay) attempt(ctx context.Context, try func() error) error {
 	defer r.counts.trying.Store(0)
 	for pause := shortest; ; pause = min(2*pause, r.longest) {
 		err := try()
-		var final finalError
 		switch {
-		case err == nil || errors.As(err, &final):
+		case err == nil || errors.As(err, new(finalError)):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -266,18 +264,15 @@ func (r *relay) attempt(ctx context.Context, try func() error) error {
 		r.counts.retries.Add(1)
 		r.counts.trying.CompareAndSwap(0, time.Now().UnixMilli())
 		wait := pause/2 + rand.N(pause/2) // so that many relays do not come back at once
-		var later laterError
-		if errors.As(err, &later) {
+		if later, is := errors.AsType[laterError](err); is {
 			wait = max(wait, later.after)
 		}
 		r.faults.Write(r.logger, slog.LevelWarn, "failed", func() (string, []any) {
 			return "the destination failed; trying again", []any{"in", wait.Round(time.Millisecond), "err", err}
 		})
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
 		}
 	}
 }

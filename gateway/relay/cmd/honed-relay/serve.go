@@ -79,7 +79,6 @@ func (f *relaying) add(flags *flag.FlagSet) {
 	f.Serving.Add(flags, "127.0.0.1:7172", "also stop when standard input ends, for a relay that must not outlive its parent")
 }
 
-// serve relays until ctx ends.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f relaying
 	flags, config := commandline.New("honed-relay")

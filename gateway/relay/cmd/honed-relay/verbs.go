@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -62,7 +61,6 @@ Usage:
 They take --data, the folder of the relay, which may run or not. honed-relay dead VERB --help lists a verb's flags.
 `
 
-// dead is honed-relay dead.
 func dead(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	verb := ""
 	if len(args) > 0 {
@@ -166,16 +164,11 @@ func listDead(ctx context.Context, folder string, pick func(*letter) bool, all, 
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
 	}
-	if asJSON {
-		return printJSON(stdout, lines)
-	}
-	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NUMBER\tSTATE\tCLIENT\tEPOCH\tSEQ\tBYTES\tSINCE\tREASON")
-	for _, l := range lines {
+	err = commandline.PrintList(stdout, asJSON, lines, "NUMBER\tSTATE\tCLIENT\tEPOCH\tSEQ\tBYTES\tSINCE\tREASON", func(l deadLine) string {
 		reason, _, _ := strings.Cut(l.Reason, "\n")
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", l.Number, l.State, l.Client, l.Epoch, l.Seq, len(l.Data), l.Since.Format(time.RFC3339), reason)
-	}
-	if err := table.Flush(); err != nil || all || queued == 0 {
+		return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s", l.Number, l.State, l.Client, l.Epoch, l.Seq, len(l.Data), l.Since.Format(time.RFC3339), reason)
+	})
+	if err != nil || asJSON || all || queued == 0 {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "%d more wait behind these or are being retried: --all lists them\n", queued)
@@ -217,18 +210,7 @@ func showDead(ctx context.Context, folder string, number uint64, stdout, stderr 
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
 	}
-	return printJSON(stdout, lines)
-}
-
-func printJSON(stdout io.Writer, lines []deadLine) error {
-	encode := json.NewEncoder(stdout)
-	encode.SetEscapeHTML(false)
-	for _, l := range lines {
-		if err := encode.Encode(l); err != nil {
-			return err
-		}
-	}
-	return nil
+	return commandline.PrintList(stdout, true, lines, "", nil)
 }
 
 // decide has the relay that runs carry out a decision, or does it itself if none does.
@@ -263,7 +245,6 @@ func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout,
 	return err
 }
 
-// carryOut carries out a decision.
 func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	s := map[string]state{retried.String(): retried, dropped.String(): dropped}[what.State]
 	d.mu.Lock()

@@ -76,7 +76,6 @@ func (w *webhook) send(ctx context.Context, b *batch, lane []int) error {
 	})
 }
 
-// post sends one request.
 func (w *webhook) post(ctx context.Context, b *batch, at []int) error {
 	var body bytes.Buffer
 	b.appendLines(&body, at)

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+)
+
+// leastShare is how much of its half each of two busy gateways must store.
+const leastShare = 0.3
+
+// BenchmarkBusyGateways compares two busy gateways with one, of three on one cluster of three nats-servers with fsync.
+// Clients stay with their gateway. A shape is the clients of each busy gateway and the window of each client; a pair is a
+// run of two between runs of one, and its ratio is the sum of the two by the mean of those beside it. Metrics of several
+// runs are medians. It fails if a process ends, a gateway gets less than leastShare, or a reader does not get everything
+// acknowledged once. HONE_BENCH_WINDOW is the time of a run, 10s without it:
+//
+//	go test ./gateway/cmd/honed -run '^$' -bench BusyGateways -benchtime 5x -timeout 60m
+func BenchmarkBusyGateways(b *testing.B) {
+	m := match{time: 10 * time.Second}
+	if v := os.Getenv("HONE_BENCH_WINDOW"); v != "" {
+		var err error
+		m.time, err = time.ParseDuration(v)
+		must(b, err)
+	}
+	for _, shape := range []struct{ clients, window int }{{4, 64}, {2, 8}, {2, 1}} {
+		b.Run(fmt.Sprintf("%dx%d", shape.clients, shape.window), func(b *testing.B) {
+			m := m
+			m.clients, m.window, m.acked = shape.clients, shape.window, map[string]uint64{}
+			m.compare(b)
+		})
+	}
+}
+
+// match is the runs of one shape.
+type match struct {
+	time            time.Duration // of a run
+	clients, window int
+
+	gateways []*daemon
+	runs     int
+	acked    map[string]uint64 // by client; no two runs share one
+}
+
+func (m *match) compare(b *testing.B) {
+	servers, urls := natsServers(b)
+	m.gateways = busyGateways(b, urls, 3)
+	ones, twos, ratios, least := m.run(b, m.gateways[0]), []float64(nil), []float64(nil), 1.0
+	for b.Loop() {
+		both := m.run(b, m.gateways[:2]...)
+		ones = append(ones, m.run(b, m.gateways[len(ones)%2])...) // each of the two in turn
+		sum, beside := both[0]+both[1], ones[len(ones)-2:]
+		twos, ratios = append(twos, sum), append(ratios, 2*sum/(beside[0]+beside[1]))
+		least = min(least, 2*slices.Min(both)/sum)
+		b.Logf("two %.0f, one %.0f records/s: %.3f", both, beside, ratios[len(ratios)-1])
+	}
+	lost, doubled, gaps := m.read(b)
+	exits := 0
+	for _, d := range append(servers, m.gateways...) {
+		exits += d.ends()
+	}
+	if exits > 0 || lost+doubled+gaps > 0 || !(least >= leastShare) {
+		b.Errorf("%d exits, %d lost, %d doubled, %d gaps, least share %.2f", exits, lost, doubled, gaps, least)
+	}
+	b.ReportMetric(0, "ns/op") // says nothing here
+	b.ReportMetric(median(ratios), "ratio")
+	b.ReportMetric(median(ones), "one-records/s")
+	b.ReportMetric(median(twos), "two-records/s")
+	b.ReportMetric(least, "least-share")
+	b.ReportMetric(float64(exits), "exits")
+	b.ReportMetric(float64(lost), "lost")
+	b.ReportMetric(float64(doubled), "doubled")
+	b.ReportMetric(float64(gaps), "gaps")
+}
+
+// run keeps some gateways busy, and returns how many records each acknowledges per second once every client has begun.
+func (m *match) run(b *testing.B, busy ...*daemon) (rates []float64) {
+	ctx, cancel := context.WithCancel(b.Context())
+	m.runs++
+	var crews []*crew
+	stop := func() {
+		cancel()
+		for _, c := range crews {
+			c.feeding.Wait()
+		}
+	}
+	defer stop()
+	for _, g := range busy {
+		crews = append(crews, newCrew(ctx, b, g, fmt.Sprintf("run-%d-%s", m.runs, g.name), m.clients, m.window, 128))
+	}
+	eventually(b, "every client", func() bool {
+		return !slices.ContainsFunc(crews, func(c *crew) bool { return c.least() == 0 })
+	})
+	before, began := make([]uint64, len(crews)), time.Now()
+	for i, c := range crews {
+		before[i] = c.all.Load()
+	}
+	<-time.After(m.time)
+	for i, c := range crews {
+		rates = append(rates, float64(c.all.Load()-before[i])/time.Since(began).Seconds())
+	}
+	stop()
+	for _, c := range crews {
+		for i, client := range c.clients {
+			m.acked[client.ID] = c.acked[i].Load()
+		}
+	}
+	return rates
+}
+
+// read compares what was acknowledged with what a reader gets from the gateway that was never busy.
+func (m *match) read(b *testing.B) (lost, doubled, gaps uint64) {
+	addrs := []string{m.gateways[2].listen()}
+	end := &gateway.Client{Addrs: addrs, ID: "end", Level: gateway.Quorum} // its record is the last one
+	_, err := end.Submit(b.Context(), nil)
+	must(b, err)
+	must(b, end.Close(b.Context()))
+	r := &gateway.Reader{Addrs: addrs, Name: "everything", Start: gateway.FromFirst}
+	defer r.Close()
+	type progress struct{ newest, records uint64 }
+	had := map[string]progress{}
+	for number := uint64(0); had[end.ID].records == 0; {
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		batch, err := r.Next(ctx)
+		cancel()
+		must(b, err)
+		if batch.Gap != nil {
+			gaps++
+		}
+		for _, one := range batch.Messages {
+			if one.Number <= number {
+				continue // the same record again, after a lost connection
+			}
+			number = one.Number
+			p := had[one.Client]
+			switch {
+			case one.Seq <= p.newest:
+				doubled++
+				continue
+			case one.Seq > p.newest+1:
+				gaps++
+			}
+			had[one.Client] = progress{one.Seq, p.records + 1}
+		}
+		must(b, r.Ack(batch.Position))
+	}
+	for client, acked := range m.acked {
+		got := had[client].records
+		lost += acked - min(got, acked)
+		doubled += got - min(got, acked) // as clients end when everything is acknowledged
+	}
+	return lost, doubled, gaps
+}
+
+func median(of []float64) float64 {
+	of = slices.Sorted(slices.Values(of))
+	return (of[(len(of)-1)/2] + of[len(of)/2]) / 2
+}
