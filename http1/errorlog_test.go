@@ -66,7 +66,7 @@ func TestPanicsAreLoggedAlike(t *testing.T) {
 		for _, path := range []string{"/", "/abort"} {
 			for _, half := range []string{"GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n", "GET " + path + " HTTP/1.0\r\n\r\n", "HTTP/2"} {
 				var text logged
-				set := &Server{Engine: e, Logger: slog.New(slog.NewJSONHandler(&text, nil)), Handler: panics}
+				set := &Server{OldGo: true, Engine: e, Logger: slog.New(slog.NewJSONHandler(&text, nil)), Handler: panics}
 				var s *serving
 				if half == "HTTP/2" {
 					var client *http.Client
@@ -173,7 +173,7 @@ func TestErrorLogComesFirst(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		var text, other logged
 		s := &Server{
-			Logger: slog.New(slog.NewJSONHandler(&other, nil)), Limits: engine.Limits{Conns: 1}, Std: &http.Server{},
+			OldGo: true, Logger: slog.New(slog.NewJSONHandler(&other, nil)), Limits: engine.Limits{Conns: 1}, Std: &http.Server{},
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch r.URL.Path {
 				case "/panic":
@@ -261,7 +261,7 @@ func TestErrorLogComesFirst(t *testing.T) {
 // A client's HTTP/2 mistakes are logged as lines of net/http, not of a handler.
 func TestNetHTTPsOtherLines(t *testing.T) {
 	var text logged
-	s := &Server{Logger: slog.New(slog.NewJSONHandler(&text, nil)), Handler: http.HandlerFunc(said)}
+	s := &Server{OldGo: true, Logger: slog.New(slog.NewJSONHandler(&text, nil)), Handler: http.HandlerFunc(said)}
 	s.init()
 	s.std.ErrorLog.Print("http2: server connection error from 127.0.0.1:1: PROTOCOL_ERROR")
 	s.std.ErrorLog.Print("ignoring invalid trailer \"Content-Length\"")

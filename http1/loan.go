@@ -46,7 +46,9 @@ type lender struct {
 	returns  bool
 	limits   engine.Limits // with defaults filled in
 	bodyTime time.Duration // how far a body may lag behind Limits.FrameRate
-	prior    bool          // it speaks HTTP/2 without TLS to clients that start with the preface
+	// enter is net/http's own entrance for HTTP/2, up to Go 1.26: it serves on the caller's goroutine.
+	// Another one, which comes by the queue, has buffers for HTTP/1, and the caller's waits beside it.
+	enter func(*http.Server, *tls.Conn, http.Handler)
 
 	queue  chan net.Conn
 	closed chan struct{}
@@ -57,6 +59,7 @@ type lender struct {
 	draining bool
 
 	loans, requests, bytesIn, bytesOut atomic.Uint64
+	slowBodies, closedWindows          atomic.Uint64 // of HTTP/2
 }
 
 // init prepares the lender; std must be set.
@@ -64,7 +67,6 @@ func (le *lender) init() {
 	le.queue = make(chan net.Conn)
 	le.closed = make(chan struct{})
 	le.lent = map[*loan]struct{}{}
-	le.prior = protocols(&le.std).UnencryptedHTTP2()
 	le.std.ConnState = le.follow
 	le.std.BaseContext = nil
 	le.std.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
@@ -120,7 +122,16 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 		le.mu.Unlock()
 	}()
 	var nc net.Conn = l
-	if _, secure := l.nc.(tlsStater); secure && !le.whole {
+	if le.whole {
+		c := &h2conn{loan: l, watch: newWatch(time.Now())}
+		if le.enter != nil {
+			l.unread = l.unread[len(http2Preface):]
+			le.enter(&le.std, tls.Client(c, nil), lentHandler{le.std.Handler, le.std.ConnContext(context.Background(), c)})
+			return nil, false
+		}
+		c.watch.sides[fromClient].left = len(http2Preface)
+		nc = c
+	} else if _, secure := l.nc.(tlsStater); secure {
 		nc = tlsLoan{l}
 	}
 	select {
@@ -228,7 +239,6 @@ type loan struct {
 
 	mu       sync.Mutex
 	phase    loanPhase
-	preface  int    // how many bytes of the HTTP/2 preface have matched; -1: not HTTP/2
 	unread   []byte // read by the engine and not yet given to net/http
 	whole    int    // the memory of unread
 	head     headSize
@@ -341,22 +351,6 @@ func (l *loan) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// http2Preface is what a client sends first if it knows that the server speaks HTTP/2.
-const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-// begins checks whether the connection starts with the HTTP/2 preface. Callers hold mu.
-func (l *loan) begins(p []byte) {
-	n := min(len(p), len(http2Preface)-l.preface)
-	switch {
-	case string(p[:n]) != http2Preface[l.preface:l.preface+n]:
-		l.preface = -1
-	case l.preface+n == len(http2Preface):
-		l.preface, l.phase = -1, given
-	default:
-		l.preface += n
-	}
-}
-
 // given accounts for bytes that net/http is about to get. Its error ends the connection. Callers
 // hold mu.
 func (l *loan) given(p []byte) error {
@@ -451,9 +445,6 @@ func (h *headSize) extend(p []byte) {
 
 // remember keeps the last bytes that net/http was given. Callers hold mu.
 func (l *loan) remember(p []byte) {
-	if l.lender.prior && l.preface >= 0 {
-		l.begins(p)
-	}
 	for _, b := range p[max(0, len(p)-len(l.tail)):] {
 		l.tail = [3]byte{l.tail[1], l.tail[2], b}
 	}
@@ -664,6 +655,8 @@ func loanOf(nc net.Conn) *loan {
 		return nc.loan
 	case *loan:
 		return nc
+	case *h2conn:
+		return nc.loan
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package http1
 
 import (
 	"bytes"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"time"
@@ -17,6 +16,7 @@ const (
 	stateVisited uint64 = 1 << iota // the protocol that the handshake chose has been acted on
 	stateServed                     // this is not the connection's first request
 	statePosted                     // the last request was a POST
+	stateHTTP2                      // the handshake chose HTTP/2
 )
 
 // leave lends the connection to net/http for the requests at the front of in.
@@ -85,13 +85,13 @@ func lineEnds(in []byte) (n int) {
 
 func isLineEnd(b byte) bool { return b == '\r' || b == '\n' }
 
-// give lends the connection for good.
-func (s *Server) give(t *engine.Turn, to *lender, state *tls.ConnectionState) error {
-	c := t.Conn()
+// give lends the connection for good, to speak HTTP/2.
+func (s *Server) give(t *engine.Turn) error {
+	c, state := t.Conn(), t.Conn().TLS()
 	return t.TakeOver(func(nc net.Conn, unread []byte) ([]byte, bool) {
 		l := s.loanOf(c, nc, unread)
 		l.tls = state
-		return s.lendTo(to, c, l)
+		return s.lendTo(s.http2, c, l)
 	})
 }
 

@@ -17,7 +17,8 @@ import (
 // protocol serves HTTP/1.1 on an engine.
 type protocol struct {
 	server   *Server
-	http1Off bool // Std.Protocols excludes HTTP/1: net/http handles every connection
+	http1Off bool // Std.Protocols excludes HTTP/1
+	prior    bool // clients may speak HTTP/2 without TLS
 	trusts   bool // Limits.AuthTime ends with the first request of a connection
 	fast     atomic.Uint64
 	visits   sync.Pool // of *visit
@@ -68,8 +69,13 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			return 0, 0, err
 		}
 	}
+	if t.State&stateHTTP2 != 0 || p.prior && t.State&stateServed == 0 && t.Conn().TLS() == nil {
+		if need, is, err := p.server.preface(t, in); is {
+			return 0, need, err
+		}
+	}
 	if p.http1Off {
-		return 0, 0, p.server.leave(t, in)
+		return 0, 0, engine.ClosedHere // as net/http does
 	}
 	v, _ := p.visits.Get().(*visit)
 	if v == nil {

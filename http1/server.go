@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,12 @@ type Server struct {
 	// Std is configured as for net/http: TLSConfig, timeouts, hooks. Server copies it
 	// and never runs it. Its timeouts set the Limits that are zero. Zero: no settings.
 	Std *http.Server
+	// NoHTTP2 switches HTTP/2 off, over TLS and without, whatever Std says. Zero: Std.Protocols and
+	// Std.TLSNextProto decide, as in net/http.
+	NoHTTP2 bool
+	// OldGo keeps the server from logging, once at its start, that the Go which built it has known
+	// holes that clients of HTTP/2 can reach. Zero: it logs that, to slog.Default() without a Logger.
+	OldGo bool
 	// Engine does the network I/O. Zero: the default for this operating system.
 	Engine engine.Engine
 	// Limits protect the server. Zero fields take their defaults.
@@ -65,7 +72,7 @@ type Server struct {
 	faults        faultlog.Log
 	lentPanics    atomic.Uint64
 	lender        lender  // serves what the fast path does not
-	http2         *lender // serves HTTP/2 over TLS; nil: HTTP/2 is off
+	http2         *lender // serves HTTP/2; nil: it is off
 	hooks         hooks
 	context       context.Context              // of connections without hooks
 	secure        atomic.Bool                  // some connections may use TLS
@@ -83,9 +90,11 @@ type Server struct {
 // connections that are lent to net/http.
 type Stats struct {
 	engine.Stats
-	Fast      uint64 // requests served on the fast path
-	Loans     uint64 // times a connection was lent to net/http
-	OpenLoans int    // connections lent to net/http now
+	Fast          uint64 // requests served on the fast path
+	Loans         uint64 // times a connection was lent to net/http
+	SlowBodies    uint64 // streams of HTTP/2 that ended because their bodies lagged behind Limits.FrameRate
+	ClosedWindows uint64 // streams of HTTP/2 whose clients took nothing for Limits.StallTime
+	OpenLoans     int    // connections lent to net/http now
 }
 
 // init builds the engine's server and the net/http servers around the handler.
@@ -103,6 +112,12 @@ func (s *Server) init() *engine.Server {
 			// net/http's own default, which a wrapped nil would lose.
 			std.Handler = s.Forwarded.handler(cmp.Or[http.Handler](std.Handler, http.DefaultServeMux))
 		}
+		if s.NoHTTP2 {
+			spoken := protocols(std)
+			spoken.SetHTTP2(false)
+			spoken.SetUnencryptedHTTP2(false)
+			std.Protocols = &spoken
+		}
 		s.initLog(std.ErrorLog)
 		s.protocol.server = s
 		s.protocol.http1Off = !protocols(std).HTTP1()
@@ -110,6 +125,7 @@ func (s *Server) init() *engine.Server {
 		s.engine.Engine = s.Engine
 		s.engine.TrustedProxies, s.engine.Uncounted = s.TrustedProxies, s.Forwarded.Proxies
 		s.engine.HandshakeFailed = badHandshake
+		s.engine.OwnReasons = ownReasons[:]
 		if s.hooks.any() {
 			s.engine.OnOpen, s.engine.OnClose = s.opened, s.closed
 		}
@@ -117,6 +133,9 @@ func (s *Server) init() *engine.Server {
 		s.initHTTP2()
 		copyServer(&s.lender.std, std)
 		s.lender.std.Handler = http.HandlerFunc(s.serveLoan)
+		spoken := protocols(std)
+		spoken.SetUnencryptedHTTP2(false) // s.http2 speaks it
+		s.lender.std.Protocols = &spoken
 		s.lender.init()
 	})
 	return &s.engine
@@ -176,11 +195,12 @@ func (s *Server) startLending() {
 		return
 	}
 	s.lending = true
+	s.warnOfOldGo(runtime.Version())
 	if s.lender.returns = comesBack(); !s.lender.returns && s.Logger != nil {
 		s.Logger.Warn("this Go version's net/http behaves differently from the one http1 was written for: connections lent to it stay with it until they close", "go", runtime.Version())
 	}
 	for _, le := range []*lender{&s.lender, s.http2} {
-		if le != nil {
+		if le != nil && le.enter == nil {
 			s.lenders.Go(func() { le.std.Serve(le) })
 		}
 	}
@@ -243,6 +263,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}()
 	s.lender.drain()
 	if s.http2 != nil {
+		s.http2.drain()
 		go s.http2.std.Shutdown(patience)
 	}
 	select {
@@ -277,6 +298,8 @@ func (s *Server) Stats() Stats {
 		st.BytesIn += le.bytesIn.Load()
 		st.BytesOut += le.bytesOut.Load()
 		st.Loans += le.loans.Load()
+		st.SlowBodies += le.slowBodies.Load()
+		st.ClosedWindows += le.closedWindows.Load()
 		st.OpenLoans += le.open()
 	}
 	return st
@@ -287,10 +310,10 @@ func copyServer(to, from *http.Server) {
 	if from == nil {
 		return
 	}
-	to.Addr, to.Handler, to.DisableGeneralOptionsHandler = from.Addr, from.Handler, from.DisableGeneralOptionsHandler
-	to.TLSConfig, to.TLSNextProto = from.TLSConfig, from.TLSNextProto
-	to.ReadTimeout, to.ReadHeaderTimeout = from.ReadTimeout, from.ReadHeaderTimeout
-	to.WriteTimeout, to.IdleTimeout, to.MaxHeaderBytes = from.WriteTimeout, from.IdleTimeout, from.MaxHeaderBytes
-	to.ConnState, to.ErrorLog, to.BaseContext, to.ConnContext = from.ConnState, from.ErrorLog, from.BaseContext, from.ConnContext
-	to.HTTP2, to.Protocols = from.HTTP2, from.Protocols
+	target, source := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
+	for i := range source.NumField() {
+		if source.Type().Field(i).IsExported() {
+			target.Field(i).Set(source.Field(i))
+		}
+	}
 }

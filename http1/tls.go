@@ -119,23 +119,8 @@ func spokenNames(names []string, spoken http.Protocols) []string {
 	return names
 }
 
-// initHTTP2 creates the server for connections whose handshake chose HTTP/2.
-func (s *Server) initHTTP2() {
-	if !protocols(&s.std).HTTP2() {
-		return
-	}
-	le := &lender{whole: true, limits: s.lender.limits, bodyTime: s.lender.bodyTime}
-	copyServer(&le.std, &s.std)
-	le.std.Handler = http.HandlerFunc(s.serveLoan)
-	le.std.TLSConfig, le.std.TLSNextProto = nil, nil
-	le.std.Protocols = new(http.Protocols)
-	le.std.Protocols.SetUnencryptedHTTP2(true) // the engine has decrypted it
-	le.init()
-	s.http2 = le
-}
-
 // chosen is called on the first visit of a connection that may use TLS. If the handshake
-// chose anything other than HTTP/1, chosen handles the connection and returns true.
+// chose anything other than HTTP, chosen handles the connection and returns true.
 func (s *Server) chosen(t *engine.Turn) (done bool, err error) {
 	t.State |= stateVisited
 	state := t.Conn().TLS()
@@ -146,8 +131,9 @@ func (s *Server) chosen(t *engine.Turn) (done bool, err error) {
 	case "", "http/1.1", "http/1.0":
 		return false, nil
 	case "h2":
-		if s.http2 != nil {
-			return true, s.give(t, s.http2, state)
+		if protocols(&s.std).HTTP2() {
+			t.State |= stateHTTP2
+			return false, nil
 		}
 	}
 	return true, engine.ClosedHere // as net/http does

@@ -160,14 +160,16 @@ func TestProtocols(t *testing.T) {
 		name string
 		std  *http.Server
 		want string
+		off  bool
 	}{
-		{"both", &http.Server{}, "HTTP/2.0"},
-		{"an empty TLSNextProto", &http.Server{TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}, "HTTP/1.1"},
-		{"HTTP/1 alone", &http.Server{Protocols: only((*http.Protocols).SetHTTP1)}, "HTTP/1.1"},
-		{"HTTP/2 alone", &http.Server{Protocols: only((*http.Protocols).SetHTTP2)}, "HTTP/2.0"},
+		{"both", &http.Server{}, "HTTP/2.0", false},
+		{"NoHTTP2", &http.Server{}, "HTTP/1.1", true},
+		{"an empty TLSNextProto", &http.Server{TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}, "HTTP/1.1", false},
+		{"HTTP/1 alone", &http.Server{Protocols: only((*http.Protocols).SetHTTP1)}, "HTTP/1.1", false},
+		{"HTTP/2 alone", &http.Server{Protocols: only((*http.Protocols).SetHTTP2)}, "HTTP/2.0", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, client := serveTLS(t, &Server{Std: c.std, Handler: http.HandlerFunc(said)}, true)
+			s, client := serveTLS(t, &Server{Std: c.std, NoHTTP2: c.off, Handler: http.HandlerFunc(said)}, true)
 			resp, err := client.Get("https://" + s.addr)
 			if err != nil {
 				t.Fatal(err)

@@ -19,5 +19,9 @@ func httpEntries() []entry {
 			func(r *reading) float64 { return float64(r.http.Loans) }),
 		one(Gauge, "hone_http_open_loans", "Loans to net/http", "Connections that are lent to net/http now.",
 			func(r *reading) float64 { return float64(r.http.OpenLoans) }),
+		one(Counter, "hone_http2_slow_bodies_total", "HTTP requests", "HTTP/2 streams that ended because their bodies were slower than frame-rate.",
+			func(r *reading) float64 { return float64(r.http.SlowBodies) }),
+		one(Counter, "hone_http2_closed_windows_total", "HTTP requests", "HTTP/2 streams that ended because their clients took nothing for stall-time.",
+			func(r *reading) float64 { return float64(r.http.ClosedWindows) }),
 	}
 }

@@ -63,7 +63,9 @@ func (s *sources) admin() *observe.Admin {
 		Stats: func() engine.Stats {
 			return engine.Stats{Engine: "direct", Limits: engine.Limits{Conns: 100, TotalOutput: 2000, TotalInput: 3000, TotalInFlight: 400}.OrDefaults()}
 		},
-		HTTP:    func() http1.Stats { return http1.Stats{Fast: 7, Loans: 2, OpenLoans: 1} },
+		HTTP: func() http1.Stats {
+			return http1.Stats{Fast: 7, Loans: 2, OpenLoans: 1, SlowBodies: 3, ClosedWindows: 4}
+		},
 		Latency: new(observe.Latency),
 		Conns:   map[string]func() conns.Stats{"upstream": s.conns.Stats},
 		Workers: map[string]observe.WorkerPool{"images": s.workers},
@@ -194,6 +196,8 @@ func TestSources(t *testing.T) {
 		`hone_http_fast_requests_total`:                                  7,
 		`hone_http_loans_total`:                                          2,
 		`hone_http_open_loans`:                                           1,
+		`hone_http2_slow_bodies_total`:                                   3,
+		`hone_http2_closed_windows_total`:                                4,
 		`hone_conns_connections{pool="upstream",state="in_use"}`:         1,
 		`hone_conns_connections{pool="upstream",state="idle"}`:           0,
 		`hone_conns_limit{pool="upstream"}`:                              2,

@@ -140,7 +140,7 @@ func serveChild(kind, to, socket string) error {
 			return nil, nil
 		})}
 	default:
-		srv = &http1.Server{Std: std, Logger: logger, Limits: limits}
+		srv = &http1.Server{OldGo: true, Std: std, Logger: logger, Limits: limits}
 		if kind == "websocket hijacked" {
 			srv = std
 		}

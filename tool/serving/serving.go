@@ -52,7 +52,8 @@ type Options struct {
 	Files                  string // folder
 	DotFiles, FileLinks    bool   // what of it to serve
 	Compression            bool   // of WebSocket messages
-	GiveWay                bool   // idle connections, not of HTTP, whose always do
+	NoHTTP2                bool
+	GiveWay                bool // idle connections, not of HTTP, whose always do
 	Proxies, AdminHosts    []string
 	JSON, UntilEOF, Timed  bool
 	Version                string // of this build
@@ -201,6 +202,7 @@ func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 	}
 	s.web = &http1.Server{
 		Handler: handler, Engine: f.Engine.engine, Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log, Std: new(http.Server),
+		NoHTTP2: f.NoHTTP2,
 	}
 	s.admin.HTTP = s.web.Stats
 	s.server = webServer{s.web}

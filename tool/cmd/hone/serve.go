@@ -90,6 +90,7 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
 	flags.StringVar(&f.Cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.Key, "key", "", "the certificate's key, a PEM `FILE`")
 	flags.StringVar(&f.ClientCA, "client-ca", "", "require client certificates signed by an authority in this PEM `FILE`")
+	flags.BoolVar(&f.NoHTTP2, "no-http2", false, "with TLS and --service http or ws, speak HTTP/1.1 only")
 	f.Logs = spec.AddChoice(cmd, "log-format", "text", "format of the log on standard error", "text", "json")
 	flags.BoolVar(&f.Timed, "handler-times", true, "time one request in 128 for the admin side: about 15 ns per request")
 	flags.BoolVar(&f.JSON, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")

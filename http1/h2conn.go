@@ -1,0 +1,229 @@
+package http1
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// HTTP/2 on loan: net/http serves the connection to its end, and h2conn bounds what that costs. It reads
+// the frames on the way, and inserts frames of its own into what net/http reads.
+
+// The reasons of http1's own for which connections end.
+const (
+	http2Flood engine.Reason = engine.Own + iota
+	http2Resized
+)
+
+// ownReasons are their labels.
+var ownReasons = [...]string{"frame_flood", "table_resized"}
+
+// h2conn is a lent HTTP/2 connection as net/http sees it.
+type h2conn struct {
+	*loan
+
+	mu      sync.Mutex // of what follows
+	watch   h2watch
+	kept    []byte      // received, and not seen by watch
+	started bool        // net/http has read
+	over    bool        // net/http gets EOF
+	woken   bool        // by a read deadline
+	looks   *time.Timer // nil: nobody waits
+	looked  time.Time
+}
+
+// Read passes on what the client sends, and what the watch inserts.
+func (c *h2conn) Read(p []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if err = c.wakes(); err != nil {
+			return 0, err
+		}
+		if c.watch.inserts() {
+			n = copy(p, c.watch.insert)
+			c.watch.insert = c.watch.insert[n:]
+			return n, nil
+		}
+		if n = copy(p, c.kept); n > 0 {
+			c.kept = c.kept[n:]
+		} else {
+			c.mu.Unlock()
+			n, err = c.loan.Read(p)
+			c.mu.Lock()
+		}
+		if n > 0 || !c.woken || !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	passed := c.watch.received(p[:n], time.Now())
+	if passed < n {
+		c.kept, err = append(bytes.Clone(p[passed:n]), c.kept...), nil
+	}
+	c.looksSoon()
+	return passed, err
+}
+
+// looksSoon starts the looks after something has happened.
+func (c *h2conn) looksSoon() {
+	if len(c.watch.streams) > 0 && c.looks == nil && !c.over {
+		c.looked, c.looks = time.Now(), time.AfterFunc(c.lender.every(), c.look)
+	}
+}
+
+// wakes prepares a read. Its error ends the connection.
+func (c *h2conn) wakes() error {
+	c.loan.mu.Lock()
+	c.why = cmp.Or(c.why, c.watch.found)
+	c.over = c.over || c.draining && !c.started // from here on net/http's Shutdown knows the connection
+	c.loan.mu.Unlock()
+	c.started = true
+	if c.over {
+		return io.EOF
+	}
+	if !c.woken {
+		return nil
+	}
+	c.woken = false
+	return c.loan.SetReadDeadline(time.Time{})
+}
+
+// shared is which part of what a connection's other streams send counts for one: clients that send
+// many bodies at once, slowly, send them one after the other.
+const shared = 16
+
+// every is how often the streams are looked at.
+func (le *lender) every() time.Duration {
+	return max(min(le.bodyTime, le.limits.StallTime)/4, time.Millisecond)
+}
+
+// look resets the streams that lag too far behind.
+func (c *h2conn) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, le, now := &c.watch, c.lender, time.Now()
+	client := &w.sides[fromClient]
+	d := min(now.Sub(c.looked), 2*le.every()) // it is longer if this process got no CPU time
+	others := w.conn.lag[fromClient].bytes / shared
+	bodyByte, stall := time.Second/time.Duration(le.limits.FrameRate), le.limits.StallTime
+	waits := w.insert != ""
+	for id, st := range w.streams {
+		body, answer := &st.lag[fromClient], &st.lag[fromServer]
+		body.bytes += others
+		slow := body.look(!st.whole && !st.answered && min(st.window[fromClient], w.conn.window[fromClient]) > 0, d, bodyByte)
+		waits = answer.look(st.begun && min(st.window[fromServer], w.conn.window[fromServer]) <= 0, d, stall/writePiece) || slow || waits
+		switch {
+		case body.owed > le.bodyTime:
+			le.slowBodies.Add(1)
+		case answer.owed > stall:
+			le.closedWindows.Add(1)
+		default:
+			continue
+		}
+		w.insert += h2Resets + string(binary.BigEndian.AppendUint32(nil, id)) + "\x00\x00\x00\x00"
+		delete(w.streams, id)
+	}
+	waits = w.conn.lag[fromClient].look(!client.between(), d, bodyByte) || waits
+	if w.conn.lag[fromClient].owed > le.bodyTime {
+		w.found, c.over = engine.FrameTimeout, true
+	}
+	if c.over || w.inserts() {
+		c.woken = true
+		c.nc.SetReadDeadline(time.Unix(1, 0))
+	}
+	if c.looked = now; waits && !c.over {
+		c.looks.Reset(le.every())
+	} else {
+		c.looks = nil
+	}
+}
+
+// Write notes what the server sends.
+func (c *h2conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	for n := 0; n < len(p); {
+		n += c.watch.pass(fromServer, p[n:], time.Now())
+	}
+	c.looksSoon()
+	c.mu.Unlock()
+	return c.loan.Write(p)
+}
+
+// Close ends the connection.
+func (c *h2conn) Close() error {
+	c.mu.Lock()
+	c.over = true
+	if c.looks != nil {
+		c.looks.Stop()
+	}
+	c.mu.Unlock()
+	return c.loan.Close()
+}
+
+// UnencryptedNetConn is how net/http passes connections without TLS to its HTTP/2.
+func (c *h2conn) UnencryptedNetConn() net.Conn { return c }
+
+// lentHandler is the handler of one connection. Its BaseContext is where net/http's HTTP/2 looks for the
+// connection's context.
+type lentHandler struct {
+	http.Handler
+	ctx context.Context
+}
+
+func (h lentHandler) BaseContext() context.Context { return h.ctx }
+
+// http2Preface is what a client of HTTP/2 sends first.
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// preface waits for HTTP/2's, and then lends the connection.
+func (s *Server) preface(t *engine.Turn, in []byte) (need int, is bool, err error) {
+	n, chosen := min(len(in), len(http2Preface)), t.State&stateHTTP2 != 0
+	switch same := string(in[:n]) == http2Preface[:n]; {
+	case same && n == len(http2Preface):
+		return 0, true, s.give(t)
+	case same && (chosen || n >= peeked || s.protocol.http1Off):
+		return len(http2Preface) - n, true, nil
+	case chosen:
+		return 0, true, engine.ClosedHere
+	}
+	return 0, false, nil
+}
+
+// h2HeaderList is MaxHeaderBytes for a header list of 64 KiB, to which net/http adds ten fields of 32
+// bytes. A field counts with 32 bytes more than it has, so there are at most 1,985.
+const h2HeaderList = 64<<10 - 10*32
+
+// initHTTP2 creates the server for connections that speak HTTP/2, over TLS or without.
+func (s *Server) initHTTP2() {
+	spoken := protocols(&s.std)
+	if s.protocol.prior = spoken.UnencryptedHTTP2(); !spoken.HTTP2() && !s.protocol.prior {
+		return
+	}
+	le := &lender{whole: true, limits: s.lender.limits, bodyTime: s.lender.bodyTime}
+	if s.std.ReadTimeout > 0 { // net/http bounds bodies
+		le.bodyTime = math.MaxInt64
+	}
+	copyServer(&le.std, &s.std)
+	le.std.MaxHeaderBytes = cmp.Or(le.std.MaxHeaderBytes, h2HeaderList)
+	le.std.Handler = http.HandlerFunc(s.serveLoan)
+	le.std.TLSConfig, le.std.TLSNextProto = nil, nil
+	le.std.Protocols = new(http.Protocols)
+	le.std.Protocols.SetUnencryptedHTTP2(true) // the engine has decrypted it
+	le.init()
+	ended := &lender{closed: make(chan struct{})}
+	ended.Close()
+	le.std.Serve(ended) // sets TLSNextProto and returns
+	le.enter = le.std.TLSNextProto["unencrypted_http2"]
+	s.http2 = le
+}

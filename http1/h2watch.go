@@ -1,0 +1,262 @@
+package http1
+
+import (
+	"cmp"
+	"encoding/binary"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// The types of HTTP/2's frames, and the flags that matter here (RFC 9113, section 6).
+const (
+	frameData, frameHeaders, frameReset, frameSettings byte = 0, 1, 3, 4
+	frameGoAway, frameWindow, frameContinuation        byte = 7, 8, 9
+
+	flagEnd, flagAck, flagEndHeaders, flagPadded byte = 1, 1, 4, 8
+)
+
+// What a client's frames may cost beyond the work that they ask for. The refill is 0.5% of a core at
+// the 25 µs that a reset request takes; nghttp2 stops resets at 1,000 and 33 a second.
+const (
+	dueBurst  = 2000                 // so much at once
+	dueRefill = 5 * time.Millisecond // and one more in this time
+	dueSaved  = 1 << 20              // what answers have earned counts up to this much
+)
+
+// Frames that are inserted into what the client sends, so that net/http acts on them.
+const (
+	// h2Leaves is GOAWAY: net/http answers what it has and closes.
+	h2Leaves = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+	// h2Breaks is a PING on a stream: net/http sends GOAWAY, and closes a second later.
+	h2Breaks = "\x00\x00\x08\x06\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+	// h2Resets, a stream's number and four zeros open its window by nothing: net/http resets the
+	// stream and ends the handler's context, and the handler's reads and writes fail.
+	h2Resets = "\x00\x00\x04\x08\x00"
+)
+
+// The two sides of a connection.
+const fromClient, fromServer = 0, 1
+
+// h2side is what one side sends.
+type h2side struct {
+	head  [9]byte
+	have  int     // bytes of the head
+	left  int     // bytes of the payload that follow
+	word  [6]byte // a setting, a number, or how a block of header fields begins
+	got   int     // bytes of word
+	first int     // what this side may send of a new stream
+}
+
+func (s *h2side) kind() byte { return s.head[3] }
+
+func (s *h2side) has(flag byte) bool { return s.head[4]&flag != 0 }
+
+func (s *h2side) stream() uint32 { return binary.BigEndian.Uint32(s.head[5:]) &^ (1 << 31) }
+
+// between reports whether a frame has ended, and no CONTINUATION must follow.
+func (s *h2side) between() bool {
+	open := (s.kind() == frameHeaders || s.kind() == frameContinuation) && !s.has(flagEndHeaders)
+	return s.have == 0 && s.left == 0 && !open
+}
+
+// h2lag is how far somebody lags behind the least rate.
+type h2lag struct {
+	bytes int // since the last look
+	owed  time.Duration
+}
+
+// look counts a time, in which somebody waited for bytes that may take each. It returns waited.
+func (g *h2lag) look(waited bool, d, each time.Duration) bool {
+	g.owed = max(0, g.owed+d-time.Duration(min(float64(g.bytes)*float64(each), float64(endless))))
+	if g.bytes = 0; !waited {
+		g.owed = 0
+	}
+	return waited
+}
+
+// h2stream is a request whose answer has not ended.
+type h2stream struct {
+	window   [2]int   // what each side may send
+	lag      [2]h2lag // of the body, and of the answer
+	whole    bool     // the body has ended
+	begun    bool     // there was a head of an answer, perhaps of 1xx
+	answered bool     // there was another: from here on this may be a conversation
+}
+
+// h2watch judges an HTTP/2 connection by its frames. It holds no payload.
+//
+// Each frame that asks for no answer costs one: a reset of either side (a client can provoke those of
+// the server), PING, WINDOW_UPDATE, PRIORITY, CONTINUATION, DATA without data, unknown ones; SETTINGS
+// cost 8, and one for each value. Answers earn: a client that reads may update its windows, and one
+// that is answered may reset.
+type h2watch struct {
+	sides    [2]h2side
+	streams  map[uint32]*h2stream
+	conn     h2stream // number 0: its lag is that of a frame that has not ended
+	ended    h2stream // all others
+	newest   uint32
+	settings int           // SETTINGS of the client
+	found    engine.Reason // why the connection must end
+	insert   string        // what net/http gets before the client's next frame
+	due      int
+	at       time.Time // due is as of then
+}
+
+func newWatch(now time.Time) h2watch {
+	const first = 65535
+	return h2watch{sides: [2]h2side{{first: first}, {first: first}}, conn: h2stream{window: [2]int{first, first}}, streams: map[uint32]*h2stream{}, at: now}
+}
+
+// of returns a stream.
+func (w *h2watch) of(id uint32) *h2stream {
+	if id == 0 {
+		return &w.conn
+	}
+	return cmp.Or(w.streams[id], &w.ended)
+}
+
+// inserts reports whether insert goes here. What breaks the connection may do so in a block of fields.
+func (w *h2watch) inserts() bool {
+	s := &w.sides[fromClient]
+	return w.insert != "" && (s.between() || w.found == http2Flood && s.have == 0 && s.left == 0)
+}
+
+// received reads what the client has sent, up to where something is to be inserted. A late change of
+// the table's size becomes an unknown setting in p, because it makes net/http of Go before 1.26.9 write
+// to a map that a goroutine reads.
+func (w *h2watch) received(p []byte, now time.Time) (n int) {
+	for n < len(p) && (n == 0 || !w.inserts()) {
+		n += w.pass(fromClient, p[n:], now)
+	}
+	w.conn.lag[fromClient].bytes += n
+	return n
+}
+
+// pass reads p up to the end of a head or of a payload.
+func (w *h2watch) pass(from int, p []byte, now time.Time) (n int) {
+	s := &w.sides[from]
+	if s.left > 0 {
+		n = min(s.left, len(p))
+		w.payload(from, p[:n])
+		s.left -= n
+		return n
+	}
+	n = copy(s.head[s.have:], p)
+	if s.have += n; s.have == len(s.head) {
+		s.have, s.got, s.left = 0, 0, int(s.head[0])<<16|int(binary.BigEndian.Uint16(s.head[1:]))
+		w.costs(w.price(from), now)
+		w.begins(from)
+	}
+	return n
+}
+
+// price is what the frame costs whose head is complete. Less than nothing: it earns.
+func (w *h2watch) price(from int) int {
+	s := &w.sides[from]
+	switch kind := s.kind(); {
+	case from == fromServer && kind <= frameHeaders:
+		return -4 - s.left/512
+	case from == fromServer && kind != frameReset, kind == frameHeaders,
+		kind == frameData && (s.has(flagEnd) || s.left > 256 || s.left > 0 && !s.has(flagPadded)):
+		return 0
+	case kind == frameSettings && !s.has(flagAck):
+		if w.settings++; w.settings == 1 {
+			return 0
+		}
+		return 8 + s.left/6
+	}
+	return 1
+}
+
+// costs counts what a frame costs.
+func (w *h2watch) costs(n int, now time.Time) {
+	if n > 0 {
+		back := now.Sub(w.at) / dueRefill
+		w.at = w.at.Add(back * dueRefill)
+		w.due = max(min(w.due, 0), w.due-int(min(back, dueBurst)))
+	}
+	if w.due = max(w.due+n, -dueSaved); w.due > dueBurst && w.found != http2Flood {
+		w.found = http2Flood
+		w.insert += h2Breaks
+	}
+}
+
+// begins follows the streams.
+func (w *h2watch) begins(from int) {
+	s := &w.sides[from]
+	id, kind := s.stream(), s.kind()
+	if from == fromClient && kind == frameHeaders && id > w.newest {
+		w.newest = id
+		w.streams[id] = &h2stream{window: [2]int{w.sides[fromClient].first, w.sides[fromServer].first}}
+	}
+	st := w.of(id)
+	if kind == frameData {
+		st.window[from] -= s.left
+		w.conn.window[from] -= s.left
+		st.answered = st.answered || from == fromServer
+	}
+	switch {
+	case kind == frameReset, from == fromServer && kind <= frameHeaders && s.has(flagEnd):
+		delete(w.streams, id)
+	case from == fromServer:
+		st.begun = st.begun || kind == frameHeaders
+	case kind <= frameHeaders:
+		st.whole = s.has(flagEnd)
+	}
+}
+
+// payload reads a part of a payload.
+func (w *h2watch) payload(from int, p []byte) {
+	s := &w.sides[from]
+	if s.kind() == frameData {
+		w.of(s.stream()).lag[from].bytes += len(p)
+		return
+	}
+	for i := 0; i < len(p) && s.got < len(s.word); i++ {
+		s.word[s.got] = p[i]
+		if s.got++; s.got == 2 && from == fromClient && w.settings > 1 && s.kind() == frameSettings && s.word[0] == 0 && p[i] == 1 {
+			p[i] = 0xff // SETTINGS_HEADER_TABLE_SIZE becomes a setting that nobody knows
+			if w.found == 0 {
+				w.found = http2Resized
+				w.insert += h2Leaves
+			}
+		}
+		if s.got == len(s.word) || i+1 == s.left {
+			w.reads(from)
+		}
+	}
+}
+
+// reads follows the windows, and notices when a handler answers.
+func (w *h2watch) reads(from int) {
+	s, to := &w.sides[from], 1-from
+	switch st := w.of(s.stream()); s.kind() {
+	case frameSettings:
+		s.got = 0
+		if s.word[0] == 0 && s.word[1] == 4 {
+			first := int(binary.BigEndian.Uint32(s.word[2:]))
+			for _, st := range w.streams {
+				st.window[to] += first - w.sides[to].first
+			}
+			w.sides[to].first = first
+		}
+	case frameWindow:
+		st.window[to] += int(binary.BigEndian.Uint32(s.word[:]) &^ (1 << 31))
+	case frameHeaders:
+		st.answered = st.answered || from == fromServer && hasKnownStatus(s.word[:s.got])
+	}
+}
+
+// hasKnownStatus reports whether a block of fields begins with a status that HPACK's table has from the
+// start: 200 and a few others. None of them is 1xx, which net/http sends before the handler answers.
+func hasKnownStatus(block []byte) bool {
+	i := 0
+	if block[0]>>5 == 1 { // a new size of the table
+		for more := block[0] == 0x3f; more && i+1 < len(block); i++ {
+			more = block[i+1] >= 0x80
+		}
+		i++
+	}
+	return i < len(block) && block[i] >= 0x88 && block[i] <= 0x8e
+}
