@@ -100,7 +100,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			dashes = "-"
 		}
 		if ours := othersWord(cmd, dashes+name); ours != "" {
-			return exit.Usagef("%s: unknown flag %s%s; hone's is %s", cmd.Name(), dashes, name, ours)
+			return exit.Usagef("%s: unknown flag %s%s; in hone: %s", cmd.Name(), dashes, name, ours)
 		}
 		if unknown.GetSpecifiedShortnames() != "" {
 			return exit.Usagef("%s: unknown flag -%s; %s", cmd.Name(), name, help)
@@ -112,7 +112,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return &exit.Error{Code: exit.Usage, Err: invalid.Unwrap()} // it names the goal
 	case errors.As(err, &invalid):
 		if ours := meant(cmd, invalid.GetFlag().Shorthand, invalid.GetValue()); ours != "" {
-			return exit.Usagef("%s: -%s%s: hone's is %s", cmd.Name(), invalid.GetFlag().Shorthand, invalid.GetValue(), ours)
+			return exit.Usagef("%s: -%s%s; in hone: %s", cmd.Name(), invalid.GetFlag().Shorthand, invalid.GetValue(), ours)
 		}
 		return exit.Usagef("%s: --%s %q: %s", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), spec.WhyInvalid(invalid))
 	}

@@ -12,10 +12,10 @@ var others = map[string]string{
 	"--connections": "--conns (-c)", "--concurrency": "--conns (-c)", "--clients": "--conns (-c)", "--vus": "--conns (-c)", "--users": "--conns (-c)", "-u": "--conns (-c)", "--workers": "--conns (-c)",
 	"--qps": "--rate, for all connections together", "-q": "--rate, for all connections together", "--rps": "--rate", "-R": "--rate", "-r": "--rate",
 	"--requests": "--count (-n)", "--iterations": "--count (-n)", "--total": "--count (-n)", "-i": "--count (-n)",
-	"--stages": "--schedule stages:…", "--threads": "no flag: it uses all CPUs (GOMAXPROCS)", "-t": "no flag: it uses all CPUs (GOMAXPROCS)",
-	"--latency": "no flag: the percentiles are always shown", "--script": "--scenario (-f)", "-s": "--scenario (-f)", "--targets": "--path or --scenario (-f)",
+	"--stages": "--schedule stages:…", "--threads": "none, as it uses all CPUs (GOMAXPROCS)", "-t": "none, as it uses all CPUs (GOMAXPROCS)",
+	"--latency": "none, as the percentiles are always shown", "--script": "--scenario (-f)", "-s": "--scenario (-f)", "--targets": "--path or --scenario (-f)",
 	"-m": "--method (-X)", "-D": "--body @FILE", "--data-raw": "--body", "--data-binary": "--body @FILE", "-T": "--header (-H) 'Content-Type: …'", "-a": "--basic-file", "--auth": "--basic-file",
-	"--disable-keepalive": "--churn", "-k": "--insecure", "--thresholds": "--expect", "--summary-export": "--json -o", "--format": "--json", "--url": "no flag: give the target alone",
+	"--disable-keepalive": "--churn", "-k": "--insecure", "--thresholds": "--expect", "--summary-export": "--json -o", "--format": "--json", "--url": "none, give the target alone",
 }
 
 // othersWord returns what another program's flag is called here; empty: nothing is known that cmd has.

@@ -24,13 +24,13 @@ func TestOthersWords(t *testing.T) {
 		args string
 		want string
 	}{
-		{loader, "--duration 5s", "unknown flag --duration; hone's is --for (-d)"},
-		{loader, "--requests 10", "unknown flag --requests; hone's is --count (-n)"},
-		{loader, "-duration 5s", `-duration: hone's is --for (-d)`},
-		{loader, "-conns 5", "-conns: hone's is --conns"},
-		{loader, "-z 5s", "unknown flag -z; hone's is --for (-d)"},
-		{loader, "-t 4", "unknown flag -t; hone's is no flag: it uses all CPUs (GOMAXPROCS)"},
-		{loader, "--vus 4", "unknown flag --vus; hone's is --conns (-c)"},
+		{loader, "--duration 5s", "unknown flag --duration; in hone: --for (-d)"},
+		{loader, "--requests 10", "unknown flag --requests; in hone: --count (-n)"},
+		{loader, "-duration 5s", `-duration; in hone: --for (-d)`},
+		{loader, "-conns 5", "-conns; in hone: --conns"},
+		{loader, "-z 5s", "unknown flag -z; in hone: --for (-d)"},
+		{loader, "-t 4", "unknown flag -t; in hone: none, as it uses all CPUs (GOMAXPROCS)"},
+		{loader, "--vus 4", "unknown flag --vus; in hone: --conns (-c)"},
 		{loader, "--ratee 4", "unknown flag --ratee; did you mean"},
 		{loader, "-d 5x", `--for "5x": `},
 		{plain, "--duration 5s", "unknown flag --duration; see compare --help"},
