@@ -43,7 +43,7 @@ var libraryImports = map[string][]string{
 	"internal/httpdiff":         {}, // its tests import engine and http1
 	"internal/sys":              {},
 	"internal/lint":             {},
-	"internal/simulation":       {"internal/fakenet", "internal/sys"}, // only tests import it
+	"internal/simulation":       {"internal/fakenet", "internal/sys", "internal/testrun"}, // only tests import it
 	"internal/servetest":        {},
 	"internal/testrun":          {},                         // only tests import it, in every package
 	"internal/tlsfront":         {"engine", "internal/sys"}, // only tests import it

@@ -26,10 +26,11 @@ import (
 
 	"github.com/hone-go/hone/internal/fakenet"
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // Environment variables: the one seed to simulate, with what happens printed, or how many to simulate instead
-// of 100, and of 20 that are simulated twice.
+// of 100 (30 with the race detector), and of 20 that are simulated twice.
 const (
 	theSeed = "HONE_SIMULATE"
 	seeds   = "HONE_SIMULATIONS"
@@ -84,7 +85,11 @@ type World struct {
 // Each runs a scene in the worlds of many seeds, and each of some twice. It prints how to repeat the first
 // that fails, and its last events.
 func Each(t *testing.T, scene func(w *World) Scene) {
-	first, last := uint64(1), given(seeds, 100)
+	many := uint64(100)
+	if testrun.Race {
+		many = 30
+	}
+	first, last := uint64(1), given(seeds, many)
 	if seed := given(theSeed, 0); seed != 0 {
 		first, last = seed, seed
 	}
