@@ -2,11 +2,9 @@ package engine
 
 import (
 	"bytes"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,8 +127,8 @@ func (v *visitor) judge(line string) error {
 func (v *visitor) Owed() int  { return len(v.owed) }
 func (v *visitor) Told() bool { return v.told }
 
-// hosts returns the scene of a server, with TLS if there are configurations.
-func hosts(w *simulation.World, server, client *tls.Config) simulation.Scene {
+// hosts returns the scene of a server.
+func hosts(w *simulation.World) simulation.Scene {
 	e := []Engine{Events(Auto), Events(Auto), Events(Inline), Events(Offload)}[w.Rand.IntN(4)]
 	var opened, closed, slots atomic.Int64
 	p := scripted(func(t *Turn, text string) error {
@@ -166,8 +164,8 @@ func hosts(w *simulation.World, server, client *tls.Config) simulation.Scene {
 		OnOpen: func(Conn) { opened.Add(1) }, OnClose: func(Conn, Reason) { closed.Add(1) },
 	}
 	limits := Limits{}.OrDefaults()
-	scene := simulation.Scene{
-		Server: s, Stall: limits.StallTime, Idle: limits.IdleTime, Client: client,
+	return simulation.Scene{
+		Server: s, Stall: limits.StallTime, Idle: limits.IdleTime, Secure: NewTLSListener,
 		Guest: func(r *rand.Rand) simulation.Script {
 			return &visitor{r: r, blocks: e != Events(Inline), owed: map[int]want{}}
 		},
@@ -178,28 +176,11 @@ func hosts(w *simulation.World, server, client *tls.Config) simulation.Scene {
 			return nil
 		},
 	}
-	if server != nil {
-		scene.Wrap = func(ln net.Listener) net.Listener { return NewTLSListener(ln, server) }
-	}
-	return scene
 }
 
-// The same seed is the same history, also over TLS.
-func TestSimulationIsTheSame(t *testing.T) {
-	simulation.Same(t, func(w *simulation.World) simulation.Scene { return hosts(w, nil, nil) })
-	simulation.Same(t, func(w *simulation.World) simulation.Scene {
-		server, client := simulation.Certified()
-		return hosts(w, server, client)
-	})
-}
+// The same seed is the same history.
+func TestSimulationIsTheSame(t *testing.T) { simulation.Same(t, hosts) }
 
-func TestSimulation(t *testing.T) {
-	simulation.Each(t, func(w *simulation.World) simulation.Scene { return hosts(w, nil, nil) })
-}
+func TestSimulation(t *testing.T) { simulation.Each(t, hosts) }
 
-func TestSimulationOverTLS(t *testing.T) {
-	simulation.Each(t, func(w *simulation.World) simulation.Scene {
-		server, client := simulation.Certified()
-		return hosts(w, server, client)
-	})
-}
+func TestSimulationOverTLS(t *testing.T) { simulation.EachOverTLS(t, hosts) }

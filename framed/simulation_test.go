@@ -1,11 +1,9 @@
 package framed_test
 
 import (
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -105,7 +103,7 @@ func (c *caller) Hear(p []byte) error {
 func (c *caller) Owed() int  { return len(c.owed) }
 func (c *caller) Told() bool { return c.told }
 
-func exchange(w *simulation.World, server, client *tls.Config) simulation.Scene {
+func exchange(w *simulation.World) simulation.Scene {
 	e := []engine.Engine{engine.Events(engine.Auto), engine.Events(engine.Inline), engine.Events(engine.Offload)}[w.Rand.IntN(3)]
 	var slots atomic.Int64
 	s := &framed.Server{
@@ -131,8 +129,8 @@ func exchange(w *simulation.World, server, client *tls.Config) simulation.Scene 
 		}),
 	}
 	limits := engine.Limits{}.OrDefaults()
-	scene := simulation.Scene{
-		Server: s, Stall: limits.StallTime, Idle: limits.IdleTime, Client: client,
+	return simulation.Scene{
+		Server: s, Stall: limits.StallTime, Idle: limits.IdleTime, Secure: engine.NewTLSListener,
 		Guest: func(r *rand.Rand) simulation.Script { return &caller{r: r, owed: map[uint64]wanted{}} },
 		Check: func() error {
 			if st := s.Stats(); st.Open != 0 || st.Owed != 0 || st.Waiting != 0 || st.InputMemory != 0 {
@@ -141,19 +139,8 @@ func exchange(w *simulation.World, server, client *tls.Config) simulation.Scene 
 			return nil
 		},
 	}
-	if server != nil {
-		scene.Wrap = func(ln net.Listener) net.Listener { return engine.NewTLSListener(ln, server) }
-	}
-	return scene
 }
 
-func TestSimulation(t *testing.T) {
-	simulation.Each(t, func(w *simulation.World) simulation.Scene { return exchange(w, nil, nil) })
-}
+func TestSimulation(t *testing.T) { simulation.Each(t, exchange) }
 
-func TestSimulationOverTLS(t *testing.T) {
-	simulation.Each(t, func(w *simulation.World) simulation.Scene {
-		server, client := simulation.Certified()
-		return exchange(w, server, client)
-	})
-}
+func TestSimulationOverTLS(t *testing.T) { simulation.EachOverTLS(t, exchange) }

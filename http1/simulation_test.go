@@ -3,12 +3,10 @@ package http1
 import (
 	"bufio"
 	"bytes"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -139,7 +137,7 @@ func (b *browser) Owed() int {
 
 func (b *browser) Told() bool { return b.told || b.beyond || len(b.owed) > b.Owed() }
 
-func site(w *simulation.World, server, client *tls.Config) simulation.Scene {
+func site(w *simulation.World) simulation.Scene {
 	e := []engine.Engine{engine.Events(engine.Auto), engine.Events(engine.Offload)}[w.Rand.IntN(2)]
 	var slots atomic.Int64
 	s := &Server{
@@ -171,8 +169,8 @@ func site(w *simulation.World, server, client *tls.Config) simulation.Scene {
 	}
 	s.init()
 	limits := s.engine.Limits.OrDefaults()
-	scene := simulation.Scene{
-		Server: s, Stall: limits.StallTime, Idle: limits.IdleTime, Client: client, Abrupt: true, // as net/http
+	return simulation.Scene{
+		Server: s, Stall: limits.StallTime, Idle: limits.IdleTime, Secure: engine.NewTLSListener, Abrupt: true, // as net/http
 		Guest: func(r *rand.Rand) simulation.Script { return &browser{r: r} },
 		Check: func() error {
 			if st := s.Stats(); st.Open != 0 || st.Owed != 0 || st.Waiting != 0 || st.InputMemory != 0 || st.OpenLoans != 0 {
@@ -181,24 +179,11 @@ func site(w *simulation.World, server, client *tls.Config) simulation.Scene {
 			return nil
 		},
 	}
-	if server != nil {
-		server.NextProtos = []string{"http/1.1"}
-		scene.Wrap = func(ln net.Listener) net.Listener { return engine.NewTLSListener(ln, server) }
-	}
-	return scene
 }
 
-func TestSimulation(t *testing.T) {
-	simulation.Each(t, func(w *simulation.World) simulation.Scene { return site(w, nil, nil) })
-}
+// The same seed is the same history.
+func TestSimulationIsTheSame(t *testing.T) { simulation.Same(t, site) }
 
-func TestSimulationOverTLS(t *testing.T) {
-	simulation.Each(t, func(w *simulation.World) simulation.Scene {
-		server, client := simulation.Certified()
-		return site(w, server, client)
-	})
-}
+func TestSimulation(t *testing.T) { simulation.Each(t, site) }
 
-func TestSimulationIsTheSame(t *testing.T) {
-	simulation.Same(t, func(w *simulation.World) simulation.Scene { return site(w, nil, nil) })
-}
+func TestSimulationOverTLS(t *testing.T) { simulation.EachOverTLS(t, site) }

@@ -2,11 +2,9 @@ package websocket
 
 import (
 	"bytes"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -108,7 +106,7 @@ func (m *member) Owed() int {
 }
 func (m *member) Told() bool { return m.told }
 
-func room(w *simulation.World, server, client *tls.Config) simulation.Scene {
+func room(w *simulation.World) simulation.Scene {
 	e := []engine.Engine{engine.Events(engine.Auto), engine.Events(engine.Inline), engine.Events(engine.Offload)}[w.Rand.IntN(3)]
 	var slots atomic.Int64
 	up := &Upgrader{
@@ -133,8 +131,8 @@ func room(w *simulation.World, server, client *tls.Config) simulation.Scene {
 	}
 	s := &http1.Server{Engine: e, Handler: up, Logger: up.Logger}
 	limits := engine.Limits{}.OrDefaults()
-	scene := simulation.Scene{
-		Server: s, Stall: limits.StallTime, Idle: limits.IdleTime, Client: client,
+	return simulation.Scene{
+		Server: s, Stall: limits.StallTime, Idle: limits.IdleTime, Secure: engine.NewTLSListener,
 		Guest: func(r *rand.Rand) simulation.Script { return &member{r: r, owed: map[int]int{}} },
 		Check: func() error {
 			if st := s.Stats(); st.Open != 0 || st.Owed != 0 || st.Waiting != 0 || st.InputMemory != 0 || st.OpenLoans != 0 {
@@ -143,20 +141,8 @@ func room(w *simulation.World, server, client *tls.Config) simulation.Scene {
 			return nil
 		},
 	}
-	if server != nil {
-		server.NextProtos = []string{"http/1.1"}
-		scene.Wrap = func(ln net.Listener) net.Listener { return engine.NewTLSListener(ln, server) }
-	}
-	return scene
 }
 
-func TestSimulation(t *testing.T) {
-	simulation.Each(t, func(w *simulation.World) simulation.Scene { return room(w, nil, nil) })
-}
+func TestSimulation(t *testing.T) { simulation.Each(t, room) }
 
-func TestSimulationOverTLS(t *testing.T) {
-	simulation.Each(t, func(w *simulation.World) simulation.Scene {
-		server, client := simulation.Certified()
-		return room(w, server, client)
-	})
-}
+func TestSimulationOverTLS(t *testing.T) { simulation.EachOverTLS(t, room) }

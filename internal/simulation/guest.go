@@ -90,8 +90,8 @@ func (g *guest) run() {
 	g.nc, g.number = nc, nc.LocalAddr().(*net.TCPAddr).Port-2
 	g.conn = &paced{nc, g, rand.New(rand.NewPCG(g.w.seed, 500+uint64(g.id)))}
 	g.w.Note("guest %d (manner %d) is connection %d", g.id, g.manner, g.number)
-	if g.scene.Client != nil {
-		secured := tls.Client(g.conn, g.scene.Client)
+	if g.w.client != nil {
+		secured := tls.Client(g.conn, g.w.client)
 		if err := secured.Handshake(); err != nil {
 			g.w.Note("guest %d has no handshake: %v", g.id, err)
 			g.endedBy = io.EOF

@@ -54,13 +54,12 @@ type Server interface {
 // Scene is a server, and the language of its guests.
 type Scene struct {
 	Server Server
-	Wrap   func(net.Listener) net.Listener // around the listener; nil: nothing
-	Guest  func(r *rand.Rand) Script       // what a guest says and hears
-	Client *tls.Config                     // of the guests; nil: no TLS
-	Stall  time.Duration                   // the server's Limits.StallTime
-	Idle   time.Duration                   // its Limits.IdleTime, and the longest that it waits for a message
-	Abrupt bool                            // after its last words it may reset the connection
-	Check  func() error                    // what must hold when the server has ended
+	Secure func(net.Listener, *tls.Config) net.Listener // engine.NewTLSListener, which this package cannot import
+	Guest  func(r *rand.Rand) Script                    // what a guest says and hears
+	Stall  time.Duration                                // the server's Limits.StallTime
+	Idle   time.Duration                                // its Limits.IdleTime, and the longest that it waits for a message
+	Abrupt bool                                         // after its last words it may reset the connection
+	Check  func() error                                 // what must hold when the server has ended
 }
 
 // World is one run.
@@ -69,6 +68,7 @@ type World struct {
 	Rand *rand.Rand // what the seed draws before the first guest comes
 
 	seed     uint64
+	client   *tls.Config // of the guests; nil: no TLS
 	listener *fakenet.Listener
 	began    time.Time
 	others   sync.WaitGroup
@@ -84,7 +84,12 @@ type World struct {
 
 // Each runs a scene in the worlds of many seeds, and each of some twice. It prints how to repeat the first
 // that fails, and its last events.
-func Each(t *testing.T, scene func(w *World) Scene) {
+func Each(t *testing.T, scene func(w *World) Scene) { each(t, false, scene) }
+
+// EachOverTLS is Each with TLS.
+func EachOverTLS(t *testing.T, scene func(w *World) Scene) { each(t, true, scene) }
+
+func each(t *testing.T, secure bool, scene func(w *World) Scene) {
 	many := uint64(100)
 	if testrun.Race {
 		many = 30
@@ -94,7 +99,7 @@ func Each(t *testing.T, scene func(w *World) Scene) {
 		first, last = seed, seed
 	}
 	for seed := first; seed <= last && !t.Failed(); seed++ {
-		w := Run(t, seed, scene)
+		w := run(t, seed, secure, scene)
 		if w.failure != "" {
 			for _, e := range w.history[max(0, len(w.history)-50):] {
 				t.Log(e)
@@ -104,21 +109,18 @@ func Each(t *testing.T, scene func(w *World) Scene) {
 	}
 }
 
-// Run runs a scene in the world of a seed.
-func Run(t *testing.T, seed uint64, scene func(w *World) Scene) (w *World) {
+// run runs a scene in the world of a seed.
+func run(t *testing.T, seed uint64, secure bool, scene func(w *World) Scene) (w *World) {
 	w = &World{seed: seed, Rand: rand.New(rand.NewPCG(seed, 0)), broken: map[int]bool{}}
 	t.Run(fmt.Sprint(seed), func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, seed)
 		synctest.Test(t, func(t *testing.T) {
 			w.T = t
-			w.run(scene(w))
+			w.run(scene(w), secure)
 		})
 	})
 	return w
 }
-
-// History returns what has happened.
-func (w *World) History() []string { return w.history }
 
 // Failure returns what must not happen and has; "" if nothing did.
 func (w *World) Failure() string { return w.failure }
@@ -159,7 +161,7 @@ const (
 	firstGuest = 10
 )
 
-func (w *World) run(s Scene) {
+func (w *World) run(s Scene, secure bool) {
 	w.began = time.Now()
 	w.listener = fakenet.Listen()
 	w.listener.Limit = 1 << (9 + w.Rand.IntN(8))
@@ -167,8 +169,9 @@ func (w *World) run(s Scene) {
 	w.listener.Faults = w.faults
 	w.listener.Fault = w.pollFault(w.Rand.IntN(6) == 0)
 	var ln net.Listener = w.listener
-	if s.Wrap != nil {
-		ln = s.Wrap(ln)
+	if secure {
+		server, client := Certified()
+		ln, w.client = s.Secure(ln, server), client
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Server.Serve(ln) }()
@@ -296,11 +299,12 @@ func (w *World) excuses(conn int) bool {
 	return false
 }
 
-// Same runs a scene twice in the world of each of some seeds, on one processor, and compares what happens.
+// Same runs a scene twice in the world of each of some seeds, on one processor, every other one with TLS, and
+// compares what happens.
 func Same(t *testing.T, scene func(w *World) Scene) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for seed := range given(seeds, 20) {
-		a, b := Run(t, seed, scene), Run(t, seed, scene)
+		a, b := run(t, seed, seed%2 == 1, scene), run(t, seed, seed%2 == 1, scene)
 		for i := range max(len(a.history), len(b.history)) {
 			if i == min(len(a.history), len(b.history)) || a.history[i] != b.history[i] {
 				t.Errorf("seed %d: event %d of %d and %d is not the same:\n%v\n%v", seed, i, len(a.history), len(b.history),
