@@ -229,6 +229,9 @@ func (k owner) serve(d *workspace) (hungry bool) {
 			k.sh.srv.output.Learn(&k.s.weight, d.size)
 		}
 		if !k.flush(d, why.kind() == life.Told) {
+			if d.size > ration.SmallVisit && k.sh.srv.sweeper.surplus.Waste(d.size) {
+				k.sh.srv.clock.SweepNow()
+			}
 			return false
 		}
 		switch {

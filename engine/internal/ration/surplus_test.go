@@ -34,3 +34,19 @@ func TestSurplus(t *testing.T) {
 		}
 	}
 }
+
+// Output of visits whose connections had ended is memory that no budget has counted.
+func TestSurplusOfWaste(t *testing.T) {
+	const part = worthReturning / 4
+	var r Surplus
+	for i := range 8 {
+		if soon := r.Waste(part); soon != (i%4 == 3) {
+			t.Errorf("part %d: check soon is %v", i, soon)
+		}
+	}
+	for now, want := range []bool{false, true, false} {
+		if due, _ := r.Review(timing.Tick(1+now), 0, 0, 0); due != want {
+			t.Errorf("sweep %d: due %v, want %v", now, due, want)
+		}
+	}
+}
