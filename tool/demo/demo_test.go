@@ -2,8 +2,10 @@ package demo
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -34,9 +36,12 @@ func TestRun(t *testing.T) {
 			}
 			began := time.Now()
 			io.WriteString(conn, request)
-			conn.(*net.TCPConn).CloseWrite()
-			got, _ := io.ReadAll(conn) // a reset is no answer
-			if conn.Close(); string(got) != want || request == slow && time.Since(began) < time.Second {
+			conn.SetDeadline(began.Add(10 * time.Second))
+			if request == slow {
+				conn.(*net.TCPConn).CloseWrite()
+			}
+			got, err := io.ReadAll(conn)
+			if conn.Close(); string(got) != want || errors.Is(err, os.ErrDeadlineExceeded) || request == slow && time.Since(began) < time.Second {
 				t.Errorf("%s answered %q with %q after %v, want %q", name, request, got, time.Since(began), want)
 			}
 		}
