@@ -112,22 +112,19 @@ lab: ## measure again what five articles claim, in about 10 minutes, and keep th
 bench: $(if $(WHAT),bench.$(WHAT)) ## measure WHAT, as in make bench WHAT=peers; without it, list what there is
 	@$(if $(WHAT),:,awk -F ': ## ' '/^bench\.[a-z]+: ## / { printf "make bench WHAT=%-12s %s\n", substr($$1, 7), $$2 }' Makefile)
 
-bench.engines: ## run the engine benchmarks once each
-	go test -timeout 30m -run '^$$' -bench 'Engines|IdleMemory|BesideSleepers' -benchtime 1x ./framed
-
 bench.peers: ## race other network libraries, within 20 minutes, and store the result
 	go run ./bench/cmd/peers race -o bench/results/peers.json
-	go run ./bench/cmd/peers tables bench/README.md
+	go run ./bench/cmd/peers tables
 	go run ./bench/cmd/peers picture
 
 bench.http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers http -o bench/results/http.json
-	go run ./bench/cmd/peers tables bench/README.md
+	go run ./bench/cmd/peers tables
 	go run ./bench/cmd/peers picture
 
 bench.ws: ## race other servers of WebSocket, within 20 minutes, and store the result
 	go run ./bench/cmd/peers ws -o bench/results/ws.json
-	go run ./bench/cmd/peers tables bench/README.md
+	go run ./bench/cmd/peers tables
 	go run ./bench/cmd/peers picture
 
 bench.tls: ## compare servers over TLS: CPU of a request, memory of an idle connection, and what a flood of handshakes does
@@ -137,13 +134,13 @@ bench.tls: ## compare servers over TLS: CPU of a request, memory of an idle conn
 bench.faults: ## attack every server with hone torture, within 90 minutes, and store the result
 	go run ./bench/cmd/peers faults -o bench/results/torture.json
 	go run ./bench/cmd/peers faults --http2 -o bench/results/torture-http2.json
-	go run ./bench/cmd/peers tables docs/torture.md
+	go run ./bench/cmd/peers tables
 
 bench.generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result
 	GOWORK=off go install github.com/tsenart/vegeta/v12@v12.13.0
 	GOWORK=off go install go.k6.io/k6@v1.8.1
 	go run ./bench/cmd/peers generators --rate 500 -bin "$$(go env GOPATH)/bin" -o bench/results/generators.json
-	go run ./bench/cmd/peers tables docs/load.md
+	go run ./bench/cmd/peers tables
 
 bench.routes: ## compare routers, and print the ratios
 	GOMAXPROCS=1 go run ./bench/routes/ratios
@@ -168,7 +165,7 @@ bench.instructions: ## count the user instructions of a request, and compare REV
 	go run ./bench/instructions $(if $(BASE),-base '$(BASE)') $(if $(REV),-rev '$(REV)')
 
 bench.autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7 with pip, and store the result
-	go run ./bench/autobahn -agents '$(AGENTS)' $(if $(CASES),-cases '$(CASES)') -store bench/results/autobahn.json -o docs/autobahn.md
+	go run ./bench/autobahn -agents '$(AGENTS)' $(if $(CASES),-cases '$(CASES)') -store bench/results/autobahn.json -o bench/autobahn/results.md
 
 release-test: ## build the modules as they would be published, install the five commands and build every example from them
 	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...

@@ -17,7 +17,7 @@ import (
 // stayed open, and in the right place.
 const lastRequest = "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
-// requirements are cases for docs/requirements.md, which names them. statuses has 200 for
+// requirements are cases for internal/lint/requirements.txt, which names them. statuses has 200 for
 // lastRequest at its end where the connection stays open.
 var requirements = []struct {
 	name, sent string

@@ -17,7 +17,7 @@ const (
 	Summary   Kind = "summary"   // with quantiles since the start
 )
 
-// Metric is an entry of the list from which /metrics, docs/metrics.md and the dashboards are
+// Metric is an entry of the list from which /metrics, observe/metrics.md and the dashboards are
 // made.
 type Metric struct {
 	Name   string

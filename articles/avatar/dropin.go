@@ -9,7 +9,7 @@ import (
 )
 
 // The URL formats of other services, as documented: values that they clamp are clamped, and values
-// that they ignore are ignored. docs/avatar.md lists the differences.
+// that they ignore are ignored. README.md lists the differences.
 
 // seedWish parses /NAME?size=, the format of initials-avatar: letters in the case in which they
 // were written, 120 pixels, and 400 for a size that is not a number.

@@ -15,9 +15,9 @@ import (
 const patience = 60 * time.Second
 
 var (
-	update   = flag.Bool("update", false, "write testdata and the pictures of docs/avatar.md again")
+	update   = flag.Bool("update", false, "write testdata and the pictures of README.md again")
 	seed     = flag.Uint64("seed", rand.Uint64(), "draw the same random `NUMBERS` again")
-	fontDirs = flag.String("fonts", "/usr/share/fonts", "look for the fonts of docs/avatar.md in these `DIRECTORIES`, with commas between them")
+	fontDirs = flag.String("fonts", "/usr/share/fonts", "look for the fonts of README.md in these `DIRECTORIES`, with commas between them")
 )
 
 func TestMain(m *testing.M) {

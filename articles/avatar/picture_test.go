@@ -316,7 +316,7 @@ func TestAllPatterns(t *testing.T) {
 	}
 	t.Logf("%d different patterns; two names have the same one in %.1f of a million cases", len(names), same*1e6)
 	if len(names) != 763_003 || same > 2.35e-6 {
-		t.Errorf("%d different patterns, the same in %.2f of a million cases; docs/avatar.md says otherwise", len(names), same*1e6)
+		t.Errorf("%d different patterns, the same in %.2f of a million cases; README.md says otherwise", len(names), same*1e6)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"unicode"
 )
 
-const page = "../../docs/avatar.md"
+const page = "README.md"
 
 // tableRows are the cells of the page's table below a head that begins with
 // these words.
@@ -103,7 +103,7 @@ func TestContactSheets(t *testing.T) {
 		t.Errorf("%d names, want 60", len(names))
 	}
 	t.Run("the Go fonts alone", func(t *testing.T) {
-		compareSheet(t, "../../docs/img/avatars.png", contactSheet(t, onlyGo(t), names))
+		compareSheet(t, "img/avatars.png", contactSheet(t, onlyGo(t), names))
 	})
 	t.Run("the fonts of the table", func(t *testing.T) {
 		fonts := fontsNamed(t, files)
@@ -114,7 +114,7 @@ func TestContactSheets(t *testing.T) {
 				t.Errorf("%s has no initials", name)
 			}
 		}
-		compareSheet(t, "../../docs/img/avatars-fonts.png", contactSheet(t, fonts, names))
+		compareSheet(t, "img/avatars-fonts.png", contactSheet(t, fonts, names))
 	})
 }
 
@@ -162,7 +162,7 @@ func fontFiles(t *testing.T, names ...string) []string {
 	var files []string
 	for _, name := range names {
 		if found[name] == "" {
-			t.Skipf("no %s here; install the packages that docs/avatar.md names, or name a directory with -fonts", name)
+			t.Skipf("no %s here; install the packages that README.md names, or name a directory with -fonts", name)
 		}
 		files = append(files, found[name])
 	}

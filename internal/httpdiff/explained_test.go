@@ -15,7 +15,7 @@ import (
 // explained is a difference that is not a failure. The smaller these tables are, the better.
 type explained struct {
 	name    string
-	where   string // a sentence of docs/http1.md, limits.md or servetest.md
+	where   string // a sentence of docs/http1.md, docs/limits.md or internal/servetest/results.md
 	witness stream // shows it
 	is      func(d *difference) bool
 }

@@ -119,8 +119,8 @@ func TestWitnesses(t *testing.T) {
 	t.Parallel() // it waits
 	c := newContest(t)
 	pages := ""
-	for _, name := range []string{"http1.md", "limits.md", "servetest.md"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	for _, name := range []string{"docs/http1.md", "docs/limits.md", "internal/servetest/results.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", name))
 		if err != nil {
 			t.Fatal(err)
 		}

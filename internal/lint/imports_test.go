@@ -74,7 +74,6 @@ var toolImports = map[string][]string{
 	"tool/deploy":       {}, // its tests import observe and observe/dashboard
 	"tool/guides":       {}, // its tests run docs/
 	"tool/knee":         {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
-	"tool/exchange":     {"tool/figure", "tool/load", "tool/record"},
 	"tool/exit":         {},
 	"tool/figure":       {},
 	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},

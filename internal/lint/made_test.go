@@ -63,7 +63,7 @@ func firstDifference(got, want string) string {
 //	<!-- made: WHAT -->
 //	<!-- made end -->
 //
-// WHAT is "packages" or "graph" and a module, or "file" and a path.
+// WHAT is "file" and a path.
 const (
 	madeBegin = `<!-- made: ([^>]+) -->`
 	madeEnd   = "<!-- made end -->"
@@ -102,24 +102,19 @@ func (t *tree) remade(page string) (string, error) {
 
 // made generates the content of a section.
 func (t *tree) made(what string) (string, error) {
-	kind, which, _ := strings.Cut(what, " ")
-	switch kind {
-	case "packages":
-		return t.packageTable(which)
-	case "graph":
-		return t.graph(which)
-	case "file":
-		text, known := t.texts[which]
-		if !known {
-			return "", fmt.Errorf("there is no file %s", which)
-		}
-		language := strings.TrimPrefix(filepath.Ext(which), ".")
-		if language == "txt" {
-			language = "go" // other people's code, which must not be built here
-		}
-		return "```" + language + "\n" + string(text) + "```\n", nil
+	which, isFile := strings.CutPrefix(what, "file ")
+	if !isFile {
+		return "", fmt.Errorf("there is no section %q; use file", what)
 	}
-	return "", fmt.Errorf("there is no section %q; use packages, graph or file", kind)
+	text, known := t.texts[which]
+	if !known {
+		return "", fmt.Errorf("there is no file %s", which)
+	}
+	language := strings.TrimPrefix(filepath.Ext(which), ".")
+	if language == "txt" {
+		language = "go" // other people's code, which must not be built here
+	}
+	return "```" + language + "\n" + string(text) + "```\n", nil
 }
 
 // TestMadeSections compares the pages' generated sections with the code.
@@ -139,7 +134,7 @@ func TestMadeSections(t *testing.T) {
 		wantFile(t, name, want)
 	}
 	if pages == 0 {
-		t.Error("no page has a generated section; docs/architecture.md should")
+		t.Error("no page has a generated section; docs/http1.md should")
 	}
 }
 

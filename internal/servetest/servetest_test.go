@@ -27,7 +27,7 @@ var (
 )
 
 // resultFile is what -update writes.
-const resultFile = "docs/servetest.md"
+const resultFile = "internal/servetest/results.md"
 
 // leastFast is how many tests must pass with at least one request on the fast path.
 const leastFast = 80
@@ -217,7 +217,7 @@ func markdown(t *testing.T, names []string, outcomes map[string][]outcome) strin
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Go's own server tests against http1\n\n")
 	fmt.Fprintf(&b, "Compatibility: `net/http/serve_test.go`, run against package http1 by `go test ./internal/servetest -update`: %s.\n\n", versions)
-	fmt.Fprintf(&b, "The columns events and parked are http1 on these engines, and events-tls is http1 on Events over TLS; tls is net/http over\nTLS. The [fast path and loans](http1.md#what-it-is) are the two ways in which http1 serves a request.\n\n")
+	fmt.Fprintf(&b, "The columns events and parked are http1 on these engines, and events-tls is http1 on Events over TLS; tls is net/http over\nTLS. The [fast path and loans](../../docs/http1.md#what-it-is) are the two ways in which http1 serves a request.\n\n")
 	fmt.Fprintf(&b, "| | net/http | %s |\n|---|---|%s\n", strings.Join(columns[1:], " | "), strings.Repeat("---|", len(columns)-1))
 	row := func(what string, has func(outcome) bool) {
 		fmt.Fprintf(&b, "| %s |", what)

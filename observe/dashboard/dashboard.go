@@ -83,7 +83,7 @@ func All() []Dashboard { return []Dashboard{server(), pools(), process(), gatewa
 
 // Files returns the generated files by their paths in the repository.
 func Files() map[string][]byte {
-	files := map[string][]byte{"docs/metrics.md": metricsPage()}
+	files := map[string][]byte{"observe/metrics.md": metricsPage()}
 	for _, d := range All() {
 		files["deploy/grafana/dashboards/"+d.UID+".json"] = d.encode()
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// metricsPage returns the page of the manual.
+// metricsPage returns observe/metrics.md.
 func metricsPage() []byte {
 	var page bytes.Buffer
 	page.WriteString(`# Metrics

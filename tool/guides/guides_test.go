@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -106,7 +105,8 @@ func TestAnchors(t *testing.T) {
 		t.Fatal(err)
 	}
 	followed := 0
-	for _, page := range append(pages, root+"/README.md", root+"/README.zh.md", root+"/bench/README.md", root+"/deploy/README.md", root+"/observe/README.md") {
+	for _, page := range append(pages, root+"/README.md", root+"/README.zh.md", root+"/bench/README.md", root+"/deploy/README.md", root+"/observe/README.md",
+		root+"/articles/README.md", root+"/articles/lab/README.md", root+"/articles/avatar/README.md", root+"/internal/servetest/results.md") {
 		for _, line := range read(page) {
 			for _, m := range link.FindAllStringSubmatch(spans.ReplaceAllString(line, ""), -1) {
 				to := filepath.Join(filepath.Dir(page), m[1])
@@ -163,43 +163,8 @@ func TestNamesAreInTheCode(t *testing.T) {
 			}
 		}
 	}
-	if checked < 100 {
+	if checked < 60 {
 		t.Errorf("only %d names were checked", checked)
-	}
-}
-
-// The first table of the track record counts the rows of the others.
-func TestTrackRecordIsCounted(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "track-record.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	says, has := make(map[string]int), make(map[string]int)
-	for line := range strings.Lines(string(page)) {
-		cells := strings.Split(strings.TrimSpace(line), "|")
-		switch len(cells) {
-		case 5: // | kind | what it does | found |
-			if n, err := strconv.Atoi(strings.TrimSpace(cells[3])); err == nil {
-				says[strings.TrimSpace(cells[1])] = n
-			}
-		case 6: // | what was wrong | seen on | found by | caught by |
-			if kind := strings.TrimSpace(cells[3]); kind != "found by" && kind != "---" {
-				has[kind]++
-			}
-		}
-	}
-	if len(says) < 5 || len(has) < 5 {
-		t.Fatalf("only %d kinds are counted, and %d are in the rows", len(says), len(has))
-	}
-	for kind := range has {
-		if _, counted := says[kind]; !counted {
-			t.Errorf("%d rows were found by %q, which the first table does not have", has[kind], kind)
-		}
-	}
-	for kind, n := range says {
-		if has[kind] != n {
-			t.Errorf("%s: the first table says %d, and %d rows do", kind, n, has[kind])
-		}
 	}
 }
 

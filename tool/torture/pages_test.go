@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,7 @@ import (
 // update writes tables instead of comparing them.
 var update = flag.Bool("update", false, "write generated tables into the repository")
 
-// TestPages holds the tables of docs/torture.md to the code.
+// TestPages holds requests.md to the code.
 func TestPages(t *testing.T) {
 	var requests, frames, handshakes strings.Builder
 	requests.WriteString("| sent | RFC | a right server may |\n|---|---|---|\n")
@@ -32,7 +31,7 @@ func TestPages(t *testing.T) {
 		}
 		fmt.Fprintf(&handshakes, "| %s | %s | %s |\n", in.name, in.section, may)
 	}
-	name := filepath.Join("..", "..", "docs", "torture.md")
+	name := "requests.md"
 	page, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +44,7 @@ func TestPages(t *testing.T) {
 		head, rest, hasBegin := strings.Cut(text, begin)
 		_, tail, hasEnd := strings.Cut(rest, end)
 		if !hasBegin || !hasEnd {
-			t.Fatalf("docs/torture.md lacks %s or %s", begin, end)
+			t.Fatalf("requests.md lacks %s or %s", begin, end)
 		}
 		text = head + begin + "\n" + section.made + "\n" + end + tail
 	}

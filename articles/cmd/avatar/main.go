@@ -80,7 +80,7 @@ half of the CPUs. SIGHUP reopens the file of --log, for logrotate; without a fil
 it ends the service like SIGTERM.
 
 Latin, Greek and Cyrillic letters are built in; Han characters come from an
-installed font. --font adds fonts for other scripts; docs/avatar.md lists free
+installed font. --font adds fonts for other scripts; articles/avatar/README.md lists free
 ones for Korean, Hebrew, Arabic, Devanagari and Thai. A name in a script that no
 font covers gets a pattern.`,
 		Example: `  avatar

@@ -6,7 +6,7 @@
 //	go run ./bench/cmd/peers ws         the same for servers of WebSocket
 //	go run ./bench/cmd/peers faults     hone torture against each server
 //	go run ./bench/cmd/peers generators load generators against a server whose response times are known
-//	go run ./bench/cmd/peers tables     makes the tables in bench/README.md from bench/results
+//	go run ./bench/cmd/peers tables     makes the tables in bench/figures.md from bench/results
 //	go run ./bench/cmd/peers picture    draws docs/img/beside-others.svg from bench/results
 //	go run ./bench/cmd/peers versions   writes when versions were released into bench/results/versions.json
 package main

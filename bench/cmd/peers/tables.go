@@ -14,7 +14,7 @@ import (
 )
 
 // publish shows what is stored: it fills the tables of the pages that are named, or of
-// bench/README.md, draws the picture, or brings the list of versions up to date.
+// bench/figures.md, draws the picture, or brings the list of versions up to date.
 func publish(ctx context.Context, what string, args []string, stderr io.Writer) error {
 	f := flag.NewFlagSet(what, flag.ContinueOnError)
 	f.SetOutput(stderr)
@@ -42,7 +42,7 @@ func publish(ctx context.Context, what string, args []string, stderr io.Writer) 
 	}
 	pages := f.Args()
 	if len(pages) == 0 {
-		pages = []string{filepath.Join(module, "README.md")}
+		pages = []string{filepath.Join(module, "figures.md")}
 	}
 	for _, path := range pages {
 		before, err := os.ReadFile(path)
