@@ -14,7 +14,7 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// entryLine, lostLine and envelopeLine are the lines documented in docs/envelope.md, besides journal.RecordLine.
+// entryLine, lostLine and envelopeLine are the lines documented in docs/log-format.md, besides journal.RecordLine.
 // entryLine is any entry but a record.
 type entryLine struct {
 	Pos uint64 `json:"pos"`
