@@ -16,12 +16,22 @@ func TestThreads(t *testing.T) {
 	if !threads.Known() {
 		t.Fatal("nothing is known")
 	}
-	threads.Since()
+	threads.Since(true)
 	const span = 100 * time.Millisecond
 	for begun := time.Now(); time.Since(begun) < span; {
 	}
-	if ran, waited := threads.Since(); ran+waited < span*9/10 {
-		t.Errorf("at work for %v it ran for %v and waited for %v", span, ran, waited)
+	if own, _ := threads.Since(true); own.Sum() < span*9/10 {
+		t.Errorf("at work for %v it ran for %v and waited for %v", span, own.Ran, own.Waited)
+	}
+	done := make(chan bool)
+	go func() {
+		for begun := time.Now(); time.Since(begun) < span; {
+		}
+		close(done)
+	}()
+	<-done
+	if own, others := threads.Since(true); own.Ran > span/2 || others.Sum() < span*9/10 {
+		t.Errorf("another thread was at work for %v: it did %v, and this one %v", span, others, own)
 	}
 	timer, err := NewTimer()
 	if err != nil {
@@ -30,8 +40,8 @@ func TestThreads(t *testing.T) {
 	if err := timer.WaitFor(span); err != nil {
 		t.Error(err)
 	}
-	if ran, _ := threads.Since(); ran > span/2 {
-		t.Errorf("asleep it ran for %v", ran)
+	if own, others := threads.Since(true); own.Ran+others.Ran > span/2 {
+		t.Errorf("asleep they ran for %v and %v", own.Ran, others.Ran)
 	}
 	timer.Close()
 	before := len(threads.list)
@@ -50,7 +60,7 @@ func BenchmarkThreads(b *testing.B) {
 	threads.Find()
 	defer threads.Close()
 	for b.Loop() {
-		threads.Since()
+		threads.Since(false)
 	}
 	b.ReportMetric(float64(len(threads.list)), "threads")
 }

@@ -157,7 +157,7 @@ func TestDoubtsOfARunSoFar(t *testing.T) {
 	}
 }
 
-// Of a delay, what the thread was at work or waited for a processor is no stop; the rest is.
+// Of a delay, what threads were at work or waited for a processor is no stop; the rest is.
 func TestStopsAreAddedUp(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -174,7 +174,7 @@ func TestStopsAreAddedUp(t *testing.T) {
 	waits := int64(0) // of the last delay
 	delay := func(pass func()) time.Duration {
 		before, waited := l.stopped.Load(), l.waited.Load()
-		l.threads.Since()
+		l.threads.Since(true)
 		due := r.now()
 		pass()
 		l.beat(due, r.now())
@@ -187,6 +187,17 @@ func TestStopsAreAddedUp(t *testing.T) {
 			}
 		}); got > span/4 {
 			t.Errorf("at work for %v, it is said to have stopped for %v", span, got)
+		}
+		if got := delay(func() {
+			done := make(chan bool)
+			go func() {
+				for begun := time.Now(); time.Since(begun) < span; {
+				}
+				close(done)
+			}()
+			<-done
+		}); got > span/4 {
+			t.Errorf("behind a goroutine that was at work for %v, it is said to have stopped for %v", span, got)
 		}
 		var err error
 		if got := delay(func() { err = timer.WaitFor(span) }); got+time.Duration(waits) < span/2 || got < span/4 || err != nil {

@@ -12,9 +12,9 @@ import (
 
 // lost adds up the time in which the generator of a closed loop did not run, which lowers the rate
 // however short its parts are. A heartbeat's delay has three: the generator was busy with other
-// answers; it waited for a processor; or neither, because a signal, the host or a quota had stopped
-// it. Which program had the processor is known for the whole window only (Plan.Rivals): waiting for
-// the server's is a closed loop's nature.
+// answers, on whatever thread; it waited for a processor; or none of its threads had anything to do,
+// because a signal, the host or a quota had stopped them. Which program had the processor is known for
+// the whole window only (Plan.Rivals): waiting for the server's is a closed loop's nature.
 type lost struct {
 	threads         sys.Threads
 	found           int64 // when they were listed
@@ -28,16 +28,17 @@ const (
 	leastLost  = 10 * time.Millisecond // in a short run
 )
 
-// beat takes the delay from due to now, of the window. What the thread did in the beat before due may
+// beat takes the delay from due to now, of the window. What the threads did in the beat before due may
 // hide as much of a stop, and the kernel counts a running thread's time only with each of its ticks: so
-// stops come out up to 4 ms short, and nothing is called a stop that was none.
+// stops come out some milliseconds short, and nothing is called a stop that was none. In particular a
+// goroutine that waits for another, or for the Go scheduler, waits as long as that one's thread does.
 func (l *lost) beat(due, now int64) {
 	late := now - due
-	ran, waited := l.threads.Since() // at each beat, to have only what belongs to it
+	own, others := l.threads.Since(late > leastDelay) // at each beat, to have only what belongs to it
 	if late > leastDelay && l.threads.Known() {
-		waits := min(int64(waited), late)
-		l.waited.Add(waits)
-		l.stopped.Add(max(0, late-waits-int64(ran)))
+		rest := max(0, late-int64(own.Sum()))
+		l.waited.Add(min(int64(own.Waited), late) + min(int64(others.Waited), rest))
+		l.stopped.Add(max(0, rest-int64(others.Sum())))
 	}
 	if now-l.found > oldList {
 		l.found = now
