@@ -34,7 +34,7 @@ var pages = []struct {
 		prints:  []string{"PONG\nOK\nhello, world\n", "INCR: ", "requests  "},
 	},
 	{
-		name: "rooms.md", ports: []string{"8082", "8083"},
+		name: "../examples/rooms/README.md", ports: []string{"8082", "8083"},
 		prints: []string{`{"number":1,"name":"Ada","text":"hello"}`, `{"number":2,"name":"Ben","text":"hello again"}`, `{"number":3,"name":"Cem","text":"hello from frames"}`},
 	},
 	{
