@@ -35,7 +35,7 @@ func (s *Service) articleForm(r *http.Request, path route.Params) (Picture, erro
 	if hash, _, _ := strings.Cut(name, "."); isHash(hash) {
 		return s.gravatarForm(r, strings.ToLower(hash))
 	}
-	p := s.named(Picture{Size: 128, Scale: 50, Ink: white}, s.tidy(name), Rules{})
+	p := s.named(Picture{Size: 128, Scale: 50, Ink: rgb(0xffffff)}, s.tidy(name), Rules{})
 	var err error
 	eachParam(r.URL.RawQuery, func(key, value string) {
 		if key != "size" || value == "" {
@@ -56,7 +56,7 @@ func isHash(text string) bool {
 // gravatarForm parses /avatar/HASH?s=&d=, the form of Gravatar and Libravatar. There are no uploaded
 // pictures, so the answer is always the default that was asked for.
 func (s *Service) gravatarForm(r *http.Request, hash string) (Picture, error) {
-	p := Picture{Size: 80, Scale: 50, Ink: white}
+	p := Picture{Size: 80, Scale: 50, Ink: rgb(0xffffff)}
 	missing, initials, name := "", "", ""
 	eachParam(r.URL.RawQuery, func(key, value string) {
 		switch key {

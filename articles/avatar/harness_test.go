@@ -7,6 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
+var white = rgb(0xffffff)
+
 // patience bounds everything that a test waits for.
 const patience = 60 * time.Second
 

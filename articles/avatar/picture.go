@@ -70,8 +70,6 @@ var colours = [...]uint32{
 	0x5f64a0, 0x8750af, 0x7d2378, 0x8c5073, 0x0a7864, 0x2d6ec8, 0x5a463c, 0x465564, 0xb4145f,
 }
 
-var white = rgb(0xffffff)
-
 // colourOf returns the background for a name. It depends on the whole name (FNV-1a), so that people
 // with the same initials usually have different colours.
 func colourOf(name string) Color {
