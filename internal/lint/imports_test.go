@@ -76,7 +76,8 @@ var toolImports = map[string][]string{
 	"tool/knee":         {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
 	"tool/exit":         {},
 	"tool/figure":       {},
-	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
+	"tool/demo":         {"engine", "observe"},
+	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/demo", "tool/figure", "tool/load"},
 	"tool/torture":      {"websocket", "tool/child", "tool/figure", "tool/load", "tool/load/traffic", "tool/trial"},
 	"tool/view":         {"tool/figure", "tool/knee", "tool/load", "tool/torture", "tool/trial"},
 	"tool/session":      {"tool/admin", "tool/compare", "tool/exit", "tool/load", "observe", "tool/page", "tool/record", "tool/trial"},
@@ -89,7 +90,7 @@ var toolImports = map[string][]string{
 // articlesImports is the module in articles/, in the same form.
 var articlesImports = map[string][]string{
 	"articles/avatar":     {"route", "pool", "workers", "engine", "http1"},
-	"articles/lab":        {anyLibrary, "tool/child", "tool/figure", "tool/load", "tool/machine", "tool/probe", "articles/avatar"},
+	"articles/lab":        {anyLibrary, "tool/child", "tool/demo", "tool/figure", "tool/load", "tool/machine", "tool/probe", "articles/avatar"},
 	"articles/cmd/avatar": {anyPackage},
 	"articles/cmd/lab":    {anyPackage},
 }
