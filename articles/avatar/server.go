@@ -20,9 +20,6 @@ import (
 type Server struct {
 	Service *Service // required
 
-	// Engine is the network engine. Zero: the default of this operating system, which is
-	// engine.Events on Linux.
-	Engine engine.Engine
 	// NetHTTP uses net/http instead, under the same limits: for comparing the two.
 	NetHTTP bool
 	// TLS is the TLS configuration, with a certificate. nil: plain HTTP/1.1.
@@ -63,7 +60,7 @@ func (s *Server) prepare() {
 			}
 			return
 		}
-		s.fast = &http1.Server{Std: &s.std, Engine: s.Engine, Limits: engine.Limits{Conns: l.Connections}, Logger: s.Logger}
+		s.fast = &http1.Server{Std: &s.std, Limits: engine.Limits{Conns: l.Connections}, Logger: s.Logger}
 	})
 }
 

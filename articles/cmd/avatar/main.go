@@ -46,7 +46,6 @@ type options struct {
 	fonts                       []string
 	cache                       spec.Size
 	sample                      int
-	engine                      serving.EngineFlag
 	nethttp                     bool
 	logs                        *spec.Choice
 	json                        bool
@@ -57,7 +56,7 @@ func (f *options) engineName() string {
 	if f.nethttp {
 		return "net/http"
 	}
-	return f.engine.String()
+	return engine.Engine{}.Name()
 }
 
 func newRoot() *cobra.Command {
@@ -91,9 +90,6 @@ font covers gets a pattern.`,
   avatar --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.nethttp && cmd.Flags().Changed("engine") {
-				return exit.Usagef("avatar: --engine and --net-http exclude each other; use one of them")
-			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -101,8 +97,7 @@ font covers gets a pattern.`,
 	flags.SortFlags = false
 	flags.StringVar(&f.addr, "addr", usualAddr, "serve on `HOST:PORT`; port 0 picks a free one")
 	flags.StringVar(&f.admin, "admin", usualAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
-	f.engine.Add(cmd)
-	flags.BoolVar(&f.nethttp, "net-http", false, "serve with net/http instead of an engine, to compare")
+	flags.BoolVar(&f.nethttp, "net-http", false, "serve with net/http instead of http1, to compare")
 	flags.StringArrayVar(&f.fonts, "font", nil, "add the TrueType or OpenType font in this `FILE`, up to 64 MiB; repeat for up to 16")
 	flags.Var(&f.cache, "cache", "memory limit of the picture cache")
 	flags.StringVar(&f.log, "log", "off", "append one line of JSON per request to `FILE`, - for standard output, or off")
@@ -140,7 +135,7 @@ func (f *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := f.open(ctx, g); err != nil {
 		return err
 	}
-	if err := f.engine.Engine().CheckDescriptors(serving.AdminDescriptors); err != nil {
+	if err := (engine.Engine{}).CheckDescriptors(serving.AdminDescriptors); err != nil {
 		g.close()
 		return exit.Failedf("avatar: %w", err)
 	}
@@ -194,7 +189,7 @@ func (f *options) prepare(stdout, stderr io.Writer) (*gallery, error) {
 	}
 	g.server = &avatar.Server{
 		Service: &avatar.Service{Fonts: fonts, Limits: avatar.Limits{CacheBytes: int64(f.cache)}, Log: g.access},
-		Engine:  f.engine.Engine(), NetHTTP: f.nethttp, TLS: secure, Logger: g.log,
+		NetHTTP: f.nethttp, TLS: secure, Logger: g.log,
 	}
 	g.admin = &observe.Admin{
 		Stats: g.stats, Ready: g.ready.Load, Logger: g.log,
