@@ -24,7 +24,6 @@ func runSized(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	run(t, test)
 	for name, e := range map[string]engine.Engine{
 		"buffered-1": engine.Buffered(1), "buffered-100": engine.Buffered(100),
-		"parked-1": engine.Parked(1), "parked-100": engine.Parked(100), "parked-4096": engine.Parked(4096),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Cleanup(countLeaks(t))
