@@ -97,13 +97,14 @@ var articlesImports = map[string][]string{
 
 // gatewayImports is the module in gateway/, in the same form.
 var gatewayImports = map[string][]string{
-	"gateway":                        {anyLibrary, "gateway/journal", "internal/sys"},
+	"gateway":                        {anyLibrary, "gateway/internal/number", "gateway/journal", "internal/sys"},
 	"gateway/journal":                {"gateway/internal/namespacetest", "gateway/internal/natstest"}, // only for its tests
 	"gateway/cmd/honed":              {anyPackage},
-	"gateway/internal/commandline":   {"gateway", "observe"},
+	"gateway/internal/commandline":   {"gateway", "gateway/internal/number", "gateway/journal", "observe"},
 	"gateway/internal/namespacetest": {"internal/testrun"},
+	"gateway/internal/number":        {},
 	"gateway/internal/natstest":      {"internal/testrun"},
-	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "internal/faultlog", "internal/sys", "observe"},
+	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "gateway/internal/number", "internal/faultlog", "internal/sys", "observe"},
 }
 
 // onlyHome lists import paths that only one package may import, tests included. A path with a final
