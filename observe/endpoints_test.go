@@ -143,7 +143,7 @@ func TestStatsNames(t *testing.T) {
 	for name := range got {
 		t.Errorf("%s is new: add it to stableNames, and keep it", name)
 	}
-	for _, part := range []string{`"engine": "direct"`, `"service": "upper"`, `"dialect": "demo"`, `"version": "v1"`, fmt.Sprintf(`"pid": %d`, os.Getpid())} {
+	for _, part := range []string{`"engine": "buffered"`, `"service": "upper"`, `"dialect": "demo"`, `"version": "v1"`, fmt.Sprintf(`"pid": %d`, os.Getpid())} {
 		if !strings.Contains(a.body, part) {
 			t.Errorf("%s is missing in\n%s", part, a.body)
 		}
