@@ -56,7 +56,7 @@ func TestIndex(t *testing.T) {
 		if want := []string{"healthz", "metrics", "stats", "live/", "debug/pprof/"}; !slices.Equal(followed, want) {
 			t.Errorf("the index at %s links to %q, want %q", base, followed, want)
 		}
-		for _, want := range []string{"&lt;up&gt;&amp;per", "v1.2.3", "engine direct"} {
+		for _, want := range []string{"&lt;up&gt;&amp;per", "v1.2.3", "engine buffered"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%q is missing in\n%s", want, body)
 			}
