@@ -35,7 +35,6 @@ type h2conn struct {
 
 	mu      sync.Mutex // of what follows
 	watch   h2watch
-	kept    []byte      // received, and not seen by watch
 	started bool        // net/http has read
 	over    bool        // net/http gets EOF
 	woken   bool        // by a read deadline
@@ -56,20 +55,18 @@ func (c *h2conn) Read(p []byte) (n int, err error) {
 			c.watch.insert = c.watch.insert[n:]
 			return n, nil
 		}
-		if n = copy(p, c.kept); n > 0 {
-			c.kept = c.kept[n:]
-		} else {
-			c.mu.Unlock()
-			n, err = c.loan.Read(p)
-			c.mu.Lock()
-		}
+		c.mu.Unlock()
+		n, err = c.loan.Read(p)
+		c.mu.Lock()
 		if n > 0 || !c.woken || !errors.Is(err, os.ErrDeadlineExceeded) {
 			break
 		}
 	}
 	passed := c.watch.received(p[:n], time.Now())
 	if passed < n {
-		c.kept, err = append(bytes.Clone(p[passed:n]), c.kept...), nil
+		c.loan.mu.Lock()
+		c.unread, c.whole, err = append(bytes.Clone(p[passed:n]), c.unread...), n, nil
+		c.loan.mu.Unlock()
 	}
 	c.looksSoon()
 	return passed, err
@@ -86,7 +83,7 @@ func (c *h2conn) looksSoon() {
 func (c *h2conn) wakes() error {
 	c.loan.mu.Lock()
 	c.why = cmp.Or(c.why, c.watch.found)
-	c.over = c.over || c.draining && !c.started // from here on net/http's Shutdown knows the connection
+	c.over = c.over || c.watch.found == http2Flood || c.draining && !c.started // from here on net/http's Shutdown knows the connection
 	c.loan.mu.Unlock()
 	c.started = true
 	if c.over {

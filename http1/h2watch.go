@@ -28,8 +28,6 @@ const (
 const (
 	// h2Leaves is GOAWAY: net/http answers what it has and closes.
 	h2Leaves = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
-	// h2Breaks is a PING on a stream: net/http sends GOAWAY, and closes a second later.
-	h2Breaks = "\x00\x00\x08\x06\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
 	// h2Resets, a stream's number and four zeros open its window by nothing: net/http resets the
 	// stream and ends the handler's context, and the handler's reads and writes fail.
 	h2Resets = "\x00\x00\x04\x08\x00"
@@ -116,11 +114,8 @@ func (w *h2watch) of(id uint32) *h2stream {
 	return cmp.Or(w.streams[id], &w.ended)
 }
 
-// inserts reports whether insert goes here. What breaks the connection may do so in a block of fields.
-func (w *h2watch) inserts() bool {
-	s := &w.sides[fromClient]
-	return w.insert != "" && (s.between() || w.found == http2Flood && s.have == 0 && s.left == 0)
-}
+// inserts reports whether insert goes here.
+func (w *h2watch) inserts() bool { return w.insert != "" && w.sides[fromClient].between() }
 
 // received reads what the client has sent, up to where something is to be inserted. A late change of
 // the table's size becomes an unknown setting in p, because it makes net/http of Go before 1.26.9 write
@@ -176,9 +171,8 @@ func (w *h2watch) costs(n int, now time.Time) {
 		w.at = w.at.Add(back * dueRefill)
 		w.due = max(min(w.due, 0), w.due-int(min(back, dueBurst)))
 	}
-	if w.due = max(w.due+n, -dueSaved); w.due > dueBurst && w.found != http2Flood {
+	if w.due = max(w.due+n, -dueSaved); w.due > dueBurst {
 		w.found = http2Flood
-		w.insert += h2Breaks
 	}
 }
 
