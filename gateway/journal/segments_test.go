@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -90,10 +91,10 @@ func tree(t *testing.T, dir string) map[string]string {
 // markOf writes a mark as a log leaves it that has reached a position.
 func markOf(t *testing.T, dir string, pos uint64) {
 	t.Helper()
-	b := make([]byte, 2*markSlots)
-	copy(b, markSlot(1, pos-1))
-	copy(b[markSlots:], markSlot(2, pos))
-	must(t, os.WriteFile(filepath.Join(dir, markName), b, 0o600))
+	b := make([]byte, 2*writer.MarkSlots)
+	copy(b, writer.MarkSlot(1, pos-1))
+	copy(b[writer.MarkSlots:], writer.MarkSlot(2, pos))
+	must(t, os.WriteFile(filepath.Join(dir, writer.MarkName), b, 0o600))
 }
 
 // says reports whether the error of an operator's command has a text, which is tested here.
@@ -225,8 +226,10 @@ func flipped(t *testing.T, rng *rand.Rand, dir, file, class string, ranges func(
 		must(t, os.Rename(path, filepath.Join(dir, string(name))))
 		return fmt.Sprintf("%s is now %q", file, name)
 	case "mark":
-		path = filepath.Join(dir, markName)
-		ranges = func([]byte) [][2]int { return [][2]int{{0, markSize}, {markSlots, markSlots + markSize}} }
+		path = filepath.Join(dir, writer.MarkName)
+		ranges = func([]byte) [][2]int {
+			return [][2]int{{0, writer.MarkSize}, {writer.MarkSlots, writer.MarkSlots + writer.MarkSize}}
+		}
 	}
 	b, err := os.ReadFile(path)
 	must(t, err)
@@ -526,7 +529,7 @@ func TestSegmentsTrim(t *testing.T) {
 		}); err != nil || next != 201 {
 			t.Errorf("%v, up to %d", err, next)
 		}
-		if size, _, _ := log.Room(); size > 40<<10 || size < 1000 {
+		if size := log.Status().Size; size > 40<<10 || size < 1000 {
 			t.Errorf("the log has %d bytes", size)
 		}
 		must(t, log.Close())
@@ -621,7 +624,7 @@ func TestMeasure(t *testing.T) {
 	}
 	measure, err := log.Measure(t.Context())
 	must(t, err)
-	size, _, _ := log.Room()
+	size := log.Status().Size
 	begins, after := measure(1)
 	if begins != 1 || after != size {
 		t.Errorf("from position 1: %d, %d bytes; the log has %d", begins, after, size)
@@ -643,7 +646,7 @@ func TestMeasure(t *testing.T) {
 	if first, _, _ := log.Bounds(); first != begins {
 		t.Errorf("trimmed to %d, the log begins at %d", begins, first)
 	}
-	if size, _, _ := log.Room(); size < after {
+	if size := log.Status().Size; size < after {
 		t.Errorf("%d bytes are left, at least %d were to be", size, after)
 	}
 }
@@ -654,7 +657,7 @@ func TestLockIsWaitedFor(t *testing.T) {
 	log, err := OpenSegments(dir, SegmentsOptions{})
 	must(t, err)
 	closed := make(chan error, 1)
-	time.AfterFunc(lockWait/10, func() { closed <- log.Close() })
+	time.AfterFunc(writer.LockWait/10, func() { closed <- log.Close() })
 	again, err := OpenSegments(dir, SegmentsOptions{})
 	must(t, err)
 	if err := errors.Join(<-closed, again.Close()); err != nil {
