@@ -187,7 +187,7 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 	if strings.Contains(ref, "://") {
 		return nil, exit.Usagef("profile: %q is not a file or a run; save the profile in a file first, or take one with hone bench --profile cpu --pprof %s", ref, ref)
 	}
-	run, err := f.store.FileOrRun(cmd.Context(), "profile", ref)
+	run, err := f.store.FileOrRun("profile", ref)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func profiledRuns(t *testing.T) (store string) {
 		t.Skip("the service is started by sh")
 	}
 	dir := t.TempDir()
-	service, store := filepath.Join(dir, "service"), filepath.Join(dir, "runs.db")
+	service, store := filepath.Join(dir, "service"), filepath.Join(dir, "runs")
 	if out, err := exec.Command("go", "run", "-exec", "cp", "../../probe/testdata/service", service).CombinedOutput(); err != nil { // keeps what it has linked, unlike go build
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -59,11 +59,10 @@ func profiledRuns(t *testing.T) (store string) {
 	if err := profiling.check("bench"); err != nil {
 		t.Fatal(err)
 	}
-	s, err := record.Open(t.Context(), store)
+	s, err := record.Open(store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
 	for name, planted := range map[string]string{"before": "0", "after": "200000"} {
 		plan := trial.Plan{
 			Servers: []trial.Server{{Name: name, Command: "exec " + service + " -addr " + addr + " -planted " + planted}},
@@ -81,7 +80,7 @@ func profiledRuns(t *testing.T) (store string) {
 		if last := samples[len(samples)-1]; len(samples) != 2 || last.Valid || last.Reasons[0] != probe.Profiled || last.Order != 2 {
 			t.Fatalf("%d samples, the last is %v %v, number %d", len(samples), last.Valid, last.Reasons, last.Order)
 		}
-		if err := s.Add(t.Context(), runs[0]); err != nil {
+		if err := s.Add(runs[0]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,11 +187,11 @@ func TestProfileAgainstOtherSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	store, file := filepath.Join(dir, "runs.db"), filepath.Join(dir, "cpu.pprof")
+	store, file := filepath.Join(dir, "runs"), filepath.Join(dir, "cpu.pprof")
 	if err := os.WriteFile(file, data.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := record.Open(t.Context(), store)
+	s, err := record.Open(store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,12 +202,9 @@ func TestProfileAgainstOtherSettings(t *testing.T) {
 	} {
 		run.At = time.Unix(int64(i), 0)
 		run.Samples = []record.Sample{{Order: 1, At: run.At, Valid: true, Artefacts: []record.Artefact{{Kind: string(probe.CPU), Name: "cpu.pprof", Data: data.Bytes()}}}}
-		if err := s.Add(t.Context(), &run); err != nil {
+		if err := s.Add(&run); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
 	}
 	out, said := hone(t, exit.Invalid, "profile", "after", "--against", "before", "--store", store)
 	want := `profile: cpu differs: "X" and "Y", conns differs: "8" and "64"; if you mean to compare that, add --across cpu,conns`
@@ -248,12 +244,11 @@ func profileFailures(t *testing.T, store string) {
 	if !strings.Contains(err, "is empty; the program must enable it: runtime.SetMutexProfileFraction(10)") {
 		t.Errorf("%s", err)
 	}
-	s, openErr := record.OpenRead(t.Context(), store)
+	s, openErr := record.OpenRead(store)
 	if openErr != nil {
 		t.Fatal(openErr)
 	}
-	defer s.Close()
-	kept, getErr := s.Get(t.Context(), "after")
+	kept, getErr := s.Get("after")
 	if getErr != nil {
 		t.Fatal(getErr)
 	}
