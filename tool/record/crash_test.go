@@ -40,13 +40,13 @@ func crash(t *testing.T, random *rand.Rand, from, to string, changes []change, n
 		lost := !all && i > keeps[folder]
 		var err error
 		switch {
+		case lost:
 		case c.what == "write":
 			data := c.data
 			if _, promised := synced[c.path]; !promised && !all || all && i == n-1 {
 				data = data[:random.IntN(len(data)+1)]
 			}
 			err = os.WriteFile(moved(c.path), data, 0o600)
-		case lost:
 		case c.what == "mkdir":
 			err = os.MkdirAll(moved(c.path), 0o700)
 		case c.what == "rename":
