@@ -35,7 +35,7 @@ var ErrStalled = errors.New("framed: the server does not answer")
 // an outage, do calls fail with it at once.
 //
 // Cost: three goroutines per connection; no allocations for a call whose reply fits its
-// dst (BenchmarkMux).
+// dst (TestMuxAllocations).
 type Mux struct {
 	// Addr is the server's address, host:port or unix:PATH. Required without Dial.
 	Addr string
@@ -56,7 +56,7 @@ type Mux struct {
 	// and Close waits for it. Zero: the content is dropped.
 	OnConnect func(answer []byte, err error)
 	// Conns is the number of connections to keep open. Zero: 1; more helps when thousands
-	// of goroutines call at once (docs/client.md).
+	// of goroutines call at once (docs/protocol.md).
 	Conns int
 	// Client configures each connection. OnDeliver may be called by all of them at once.
 	Client ClientOptions

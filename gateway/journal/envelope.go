@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Sizes of the format, which docs/envelope.md describes byte by byte.
+// Sizes of the format, which docs/log-format.md describes byte by byte.
 const (
 	// MaxEnvelope is the size limit of an envelope. With JetStream's headers it fits into
 	// the largest payload that a NATS server accepts by default, 1 MiB.
@@ -75,10 +75,9 @@ type AttributeKind uint8
 // The kinds of attributes. The value of a Property is one byte with the length of its name, the
 // name, and its value.
 const (
-	Topic AttributeKind = 1 + iota
-	ContentType
-	Key
-	Property
+	Topic       AttributeKind = 1
+	ContentType AttributeKind = 2
+	Property    AttributeKind = 4
 )
 
 // State is what the log contains for one client, up to the State's envelope.

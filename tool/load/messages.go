@@ -201,7 +201,7 @@ type Match struct {
 	Offset, Len int // position of the number in the content, and its length, 1 to 8 bytes; Len 0: by order
 }
 
-// UnmarshalText parses orderor id@OFFSET:LEN.
+// UnmarshalText parses order or id@OFFSET:LEN.
 func (m *Match) UnmarshalText(text []byte) error {
 	wrong := fmt.Errorf("load: there is no match %q; use order, or id@OFFSET:LEN as in id@4:8", text)
 	place, ok := strings.CutPrefix(string(text), "id@")
