@@ -123,8 +123,14 @@ func (s *Store) heads(folder string) (heads []head, err error) {
 	return heads, err
 }
 
-// runs returns all runs, newest first, and why other folders were skipped.
-func (s *Store) runs() (all []stored, skipped []error, err error) {
+// torn is a folder that is not a run's, and why.
+type torn struct {
+	folder string
+	err    error
+}
+
+// runs returns all runs, newest first, and the folders that were skipped.
+func (s *Store) runs() (all []stored, skipped []torn, err error) {
 	entries, err := os.ReadDir(s.path)
 	if err != nil {
 		return nil, nil, s.explain(err)
@@ -136,7 +142,8 @@ func (s *Store) runs() (all []stored, skipped []error, err error) {
 		heads, err := s.heads(e.Name())
 		if err != nil {
 			if _, gone := os.Lstat(filepath.Join(s.path, e.Name())); !errors.Is(gone, fs.ErrNotExist) {
-				skipped = append(skipped, fmt.Errorf("%w: %s: %w; remove it, or take it from a backup", ErrDamaged, filepath.Join(s.path, e.Name()), err))
+				err = fmt.Errorf("%w: %s: %w; remove it, or take it from a backup", ErrDamaged, filepath.Join(s.path, e.Name()), err)
+				skipped = append(skipped, torn{e.Name(), err})
 			}
 			continue
 		}
@@ -149,9 +156,12 @@ func (s *Store) runs() (all []stored, skipped []error, err error) {
 }
 
 // Skipped says which folders of the store are damaged, or another program's.
-func (s *Store) Skipped() ([]error, error) {
+func (s *Store) Skipped() (why []error, err error) {
 	_, skipped, err := s.runs()
-	return skipped, err
+	for _, t := range skipped {
+		why = append(why, t.err)
+	}
+	return why, err
 }
 
 // Filter selects runs. Zero: all.
@@ -214,9 +224,9 @@ func (s *Store) find(ref string) (stored, error) {
 		return runs[i], nil
 	}
 	if len(id) == idDigits && isHex(id) {
-		for _, err := range skipped {
-			if strings.Contains(err.Error(), id) {
-				return stored{}, err
+		for _, t := range skipped {
+			if strings.Contains(t.folder, id) {
+				return stored{}, t.err
 			}
 		}
 	}
