@@ -1,4 +1,4 @@
-package journal
+package cluster
 
 import (
 	"cmp"
@@ -181,7 +181,7 @@ func (t *turns) forget() {
 }
 
 // leave leaves other writers their turn, and reports whether they have taken the next position.
-func (l *Cluster) leave(ctx context.Context, size int) bool {
+func (l *Log) leave(ctx context.Context, size int) bool {
 	patience, leaves := l.turns.leaves(l.next, size)
 	if !leaves || l.awaitTurn(ctx, patience) {
 		return leaves
@@ -191,7 +191,7 @@ func (l *Cluster) leave(ctx context.Context, size int) bool {
 }
 
 // lost waits for a turn after a lost race.
-func (l *Cluster) lost(ctx context.Context) {
+func (l *Log) lost(ctx context.Context) {
 	l.turns.mu.Lock()
 	l.turns.say(wants, l.next)
 	patience := 2 * l.turns.length()
@@ -200,12 +200,12 @@ func (l *Cluster) lost(ctx context.Context) {
 }
 
 // awaitTurn waits for a word about the next position, and reports whether there was one. The next Follow goes by it.
-func (l *Cluster) awaitTurn(ctx context.Context, patience time.Duration) bool {
+func (l *Log) awaitTurn(ctx context.Context, patience time.Duration) bool {
 	brief, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if l.turn.wait(brief, l.next, nil) != nil {
+	if l.turn.Wait(brief, l.next, nil) != nil {
 		return false
 	}
-	l.heard = l.turn.heard()
+	l.heard = l.turn.Heard()
 	return true
 }

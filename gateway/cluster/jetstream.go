@@ -1,4 +1,4 @@
-package journal
+package cluster
 
 import (
 	"cmp"
@@ -13,6 +13,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hone-go/hone/gateway/internal/writer"
+	"github.com/hone-go/hone/gateway/journal"
 )
 
 const (
@@ -40,8 +43,8 @@ type stream struct {
 	js   jetstream.JetStream
 	name string
 
-	tries int                    // attempts of a read without progress
-	hole  atomic.Pointer[Damage] // that a read has met last
+	tries int                            // attempts of a read without progress
+	hole  atomic.Pointer[journal.Damage] // that a read has met last
 }
 
 func newStream(nc *nats.Conn, name string) (*stream, error) {
@@ -53,7 +56,7 @@ func newStream(nc *nats.Conn, name string) (*stream, error) {
 }
 
 // config returns the configuration of a new stream: JetStream never deletes from it by itself.
-func (o *ClusterOptions) config() jetstream.StreamConfig {
+func (o *Options) config() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        o.Stream,
 		Description: "honed: what was acknowledged; written by honed alone",
@@ -93,7 +96,7 @@ func bounds(state jetstream.StreamState) (first, next uint64) {
 }
 
 // checkConfig refuses a stream whose configuration may lose envelopes, or cannot store them.
-func (o *ClusterOptions) checkConfig(c jetstream.StreamConfig) error {
+func (o *Options) checkConfig(c jetstream.StreamConfig) error {
 	wrong := ""
 	switch {
 	case !slices.Equal(c.Subjects, []string{subject + "." + o.Stream}):
@@ -125,7 +128,7 @@ func (o *ClusterOptions) checkConfig(c jetstream.StreamConfig) error {
 	default:
 		return nil
 	}
-	return &Refusal{
+	return &journal.Refusal{
 		What:   fmt.Sprintf("the stream %s %s", c.Name, wrong),
 		Repair: "correct its configuration with the nats command, or use another stream",
 	}
@@ -156,7 +159,7 @@ const (
 func (s *stream) readSoon(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) (err error) {
 	for missing := (*missingError)(nil); from < next && (err == nil || errors.As(err, &missing)); {
 		if from, err = s.readBatch(ctx, from, next, each); err != nil {
-			err = cmp.Or(pause(ctx, time.Millisecond), err)
+			err = cmp.Or(writer.Pause(ctx, time.Millisecond), err)
 		}
 	}
 	return err
@@ -183,11 +186,11 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 		case missing != nil && tries < s.tries:
 			// A replica has not caught up, the connection broke, or the machine is too busy
 			// to answer in time.
-			if err := pause(ctx, retryPause); err != nil {
+			if err := writer.Pause(ctx, retryPause); err != nil {
 				return errors.Join(missing, err)
 			}
 		case errors.Is(err, nats.ErrConnectionClosed):
-			return ErrClosed
+			return journal.ErrClosed
 		case missing != nil:
 			return fmt.Errorf("journal: position %d: %w", at, missing)
 		case err != nil:
@@ -204,12 +207,12 @@ const askLeader = 20
 // stream; nil: the replica may catch up. The leader decides: a replica may be far behind.
 func (s *stream) lacks(ctx context.Context, at, next uint64, tries int, cause error) error {
 	if h := s.hole.Load(); h != nil && h.First <= at && at <= h.Last {
-		return &Damage{First: at, Last: min(h.Last, next-1), Err: cause}
+		return &journal.Damage{First: at, Last: min(h.Last, next-1), Err: cause}
 	}
 	if tries%askLeader == 2 { // most replicas have caught up by then
 		if info, err := s.state(ctx); err == nil {
 			if first, _ := bounds(info.State); first > at {
-				return &TrimmedError{first}
+				return &journal.TrimmedError{First: first}
 			}
 		}
 	}
@@ -232,7 +235,7 @@ func (s *stream) lacks(ctx context.Context, at, next uint64, tries int, cause er
 	case answer.Message.Seq <= at:
 		return nil
 	}
-	h := &Damage{First: at, Last: min(answer.Message.Seq, next) - 1, Err: cause}
+	h := &journal.Damage{First: at, Last: min(answer.Message.Seq, next) - 1, Err: cause}
 	s.hole.Store(h)
 	return h
 }

@@ -1,4 +1,4 @@
-package journal
+package cluster
 
 import (
 	"cmp"
@@ -7,14 +7,14 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/hone-go/hone/gateway/journal"
 )
 
 // Follow is Read, and the next Append expects to follow the last envelope that Follow yielded.
-func (l *Cluster) Follow(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
-	l.turn.mu.Lock()
-	said := l.heard
-	l.heard = 0
-	l.turn.mu.Unlock()
+func (l *Log) Follow(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	said := uint64(0)
+	l.turn.Between(func() { said, l.heard = l.heard, 0 })
 	patience := ctx
 	if from < said {
 		brief, cancel := context.WithTimeout(ctx, turnPatience)
@@ -25,10 +25,10 @@ func (l *Cluster) Follow(ctx context.Context, from uint64, each func(pos uint64,
 	if err != nil && (from >= said || ctx.Err() != nil) { // else the next Follow has the error
 		return err
 	}
-	l.turn.mu.Lock()
-	defer l.turn.mu.Unlock()
-	l.next = max(l.next, known)
-	l.turn.tell(l.next, nil)
+	l.turn.Between(func() {
+		l.next = max(l.next, known)
+		l.turn.Tell(l.next, nil)
+	})
 	return nil
 }
 
@@ -36,14 +36,14 @@ func (l *Cluster) Follow(ctx context.Context, from uint64, each func(pos uint64,
 //
 // JetStream may store an envelope twice after an election. Read yields it once, and yields an
 // empty envelope of records in place of the duplicate.
-func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+func (l *Log) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
 	_, err := l.read(ctx, from, 0, each)
 	return err
 }
 
 // read is Read. It returns the position after the last envelope. If another writer has said
 // that everything before position said will be stored in a moment, it waits for that until ctx ends.
-func (l *Cluster) read(ctx context.Context, from, said uint64, each func(pos uint64, envelope []byte) error) (end uint64, err error) {
+func (l *Log) read(ctx context.Context, from, said uint64, each func(pos uint64, envelope []byte) error) (end uint64, err error) {
 	first, next, ask := max(from, 2)-1, said, l.stream.readSoon
 	if from >= said {
 		ask = l.stream.read
@@ -53,7 +53,7 @@ func (l *Cluster) read(ctx context.Context, from, said uint64, each func(pos uin
 	}
 	switch from = cmp.Or(from, first); {
 	case from < first:
-		return 0, &TrimmedError{first}
+		return 0, &journal.TrimmedError{First: first}
 	case from >= next:
 		return next, nil
 	}
@@ -75,8 +75,8 @@ func (l *Cluster) read(ctx context.Context, from, said uint64, each func(pos uin
 		return nil
 	}
 	err = ask(ctx, max(from-1, first), next, one)
-	lost, isLost := errors.AsType[*Damage](err)
-	trimmed, isTrimmed := errors.AsType[*TrimmedError](err)
+	lost, isLost := errors.AsType[*journal.Damage](err)
+	trimmed, isTrimmed := errors.AsType[*journal.TrimmedError](err)
 	if isLost && lost.First < from || isTrimmed && trimmed.First <= from {
 		err = l.stream.read(ctx, from, next, one) // the one before it is gone, and what its writer was
 	}
@@ -85,9 +85,9 @@ func (l *Cluster) read(ctx context.Context, from, said uint64, each func(pos uin
 
 // emptied returns an envelope without entries that has the base of another.
 func emptied(envelope []byte) []byte {
-	var e Encoder
+	var e journal.Encoder
 	base := uint64(0)
-	if full, err := header(envelope); err == nil {
+	if full, err := journal.Decode(envelope); err == nil {
 		base = full.Base
 	}
 	e.Begin(base)
@@ -95,16 +95,16 @@ func emptied(envelope []byte) []byte {
 }
 
 // Bounds asks the leader of the stream for the bounds.
-func (l *Cluster) Bounds() (first, next uint64, err error) {
+func (l *Log) Bounds() (first, next uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	return l.bounds(ctx)
 }
 
-func (l *Cluster) bounds(ctx context.Context) (first, next uint64, err error) {
+func (l *Log) bounds(ctx context.Context) (first, next uint64, err error) {
 	info, err := l.awaitState(ctx)
 	if errors.Is(err, nats.ErrConnectionClosed) {
-		return 0, 0, ErrClosed
+		return 0, 0, journal.ErrClosed
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("journal: %w", err)
@@ -115,7 +115,7 @@ func (l *Cluster) bounds(ctx context.Context) (first, next uint64, err error) {
 
 // Measure measures the stream. All envelopes count as equally long, and Trim as worth its while for
 // trimStep of them.
-func (l *Cluster) Measure(ctx context.Context) (func(pos uint64) (begins uint64, after int64), error) {
+func (l *Log) Measure(ctx context.Context) (func(pos uint64) (begins uint64, after int64), error) {
 	info, err := l.awaitState(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
@@ -132,13 +132,13 @@ func (l *Cluster) Measure(ctx context.Context) (func(pos uint64) (begins uint64,
 const trimStep = 256
 
 // Verify reads and checks every envelope.
-func (l *Cluster) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
-	return verify(ctx, l, rate, progress)
+func (l *Log) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
+	return journal.VerifyReads(ctx, l, rate, progress)
 }
 
 // Wait returns when the envelope at position pos is stored. An Append of this process wakes it at once.
 // For those of others it sends a request of 300 bytes every 100 ms, to the nearest replica instead of the
 // leader, and receives the envelope once.
-func (l *Cluster) Wait(ctx context.Context, pos uint64) error {
-	return l.turn.wait(ctx, pos, func() bool { return l.stream.reaches(ctx, pos) })
+func (l *Log) Wait(ctx context.Context, pos uint64) error {
+	return l.turn.Wait(ctx, pos, func() bool { return l.stream.reaches(ctx, pos) })
 }

@@ -1,4 +1,4 @@
-package journal
+package cluster
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 // connect returns a connection to the cluster that never gives up, whatever the reason, and logs why
 // it cannot connect.
-func (o *ClusterOptions) connect(servers string, said *troubles) (*nats.Conn, error) {
+func (o *Options) connect(servers string, said *troubles) (*nats.Conn, error) {
 	// ReconnectBufSize -1: a publish without a connection fails immediately and is not buffered.
 	options := []nats.Option{
 		nats.Name("honed"), nats.Timeout(connectTime), nats.RetryOnFailedConnect(true),

@@ -1,29 +1,28 @@
-package journal
+package cluster
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/hone-go/hone/gateway/internal/natstest"
+	"github.com/hone-go/hone/gateway/internal/writer"
+	"github.com/hone-go/hone/gateway/journal"
 )
 
 // append1 appends as a gateway does, and returns how often it found nothing new after a lost race.
-func append1(ctx context.Context, l *Cluster) (nothing int, err error) {
+func append1(ctx context.Context, l *Log) (nothing int, err error) {
 	for {
 		_, err := l.Append(ctx, sample("a", 1, 1))
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, journal.ErrConflict) {
 			return nothing, err
 		}
-		l.turn.mu.Lock()
-		next := l.next
-		l.turn.mu.Unlock()
+		next := uint64(0)
+		l.turn.Between(func() { next = l.next })
 		found := false
 		if err := l.Follow(ctx, next, func(uint64, []byte) error { found = true; return nil }); err != nil {
 			return nothing, err
@@ -34,43 +33,11 @@ func append1(ctx context.Context, l *Cluster) (nothing int, err error) {
 	}
 }
 
-// TestTurns: two writers that always have something to append get on, and seldom lose a race to an envelope that they cannot
-// read yet.
-func TestTurns(t *testing.T) {
-	t.Parallel() // it waits for nats-servers
-	_, url := cluster(t, 3)
-	log, err := OpenCluster(t.Context(), url, ClusterOptions{Create: true})
-	must(t, err)
-	must(t, log.Close())
-	const all = 1000
-	var stored, nothing atomic.Int64
-	var appending sync.WaitGroup
-	for range 2 {
-		l, err := OpenCluster(t.Context(), url, ClusterOptions{})
-		must(t, err)
-		defer l.Close()
-		appending.Go(func() {
-			for stored.Add(1) <= all {
-				n, err := append1(context.Background(), l)
-				if nothing.Add(int64(n)); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	appending.Wait()
-	t.Logf("%d times nothing for %d envelopes", nothing.Load(), all)
-	if nothing.Load() > all/10 {
-		t.Error("the writers lose too many races")
-	}
-}
-
 // TestTurnsWithoutEffect: writers that stand still or lie about the stream hold nobody up for long, and change nothing.
 func TestTurnsWithoutEffect(t *testing.T) {
 	t.Parallel() // it waits for a nats-server
 	url := natstest.Start(t, "")
-	l := openedCluster(t, url, ClusterOptions{})
+	l := opened(t, url, Options{})
 	nc, err := nats.Connect(url)
 	must(t, err)
 	defer nc.Close()
@@ -116,7 +83,7 @@ func TestTurnOrder(t *testing.T) {
 		all[i].mu.Lock()
 		for len(all[i].want) < 2 {
 			all[i].mu.Unlock()
-			must(t, pause(t.Context(), time.Millisecond))
+			must(t, writer.Pause(t.Context(), time.Millisecond))
 			all[i].mu.Lock()
 		}
 		if got := all[i].first(); len(got) != want {
