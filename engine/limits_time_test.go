@@ -122,3 +122,42 @@ func TestTakeOverAwaitsLateReplies(t *testing.T) {
 		})
 	}
 }
+
+// asking is a protocol with a ping.
+type asking struct{ scripted }
+
+func (*asking) Ping() []byte { return []byte("are you there?\n") }
+
+// A peer that has been silent for half of IdleTime gets a ping, and stays connected when it answers.
+func TestPing(t *testing.T) {
+	asks := &asking{echo}
+	virtually(t, scripted(func(t *Turn, message string) error {
+		if message == "become" {
+			if err := t.Become(asks); err != nil {
+				return err
+			}
+		}
+		return echo(t, message)
+	}), Limits{}, func(r *running) {
+		const idle = 3 * time.Minute
+		lives, dead, other := r.dial(r.t), r.dial(r.t), r.dial(r.t)
+		lives.ask("become")
+		dead.ask("become")
+		begun := time.Now()
+		other.ask("one")
+		for range 10 {
+			silent := time.Now()
+			lives.want("are you there?")
+			if took := time.Since(silent); took < idle/2 || took > idle/2+2*r.period {
+				r.t.Errorf("asked after %v, want %v", took, idle/2)
+			}
+			lives.ask("yes")
+		}
+		dead.want("are you there?")
+		dead.want("idle_timeout")
+		other.want("idle_timeout") // its protocol has no ping
+		for range 2 {
+			r.endOf(<-r.ended, IdleTimeout, begun, idle+2*time.Second) // neither closes, so they are lingered for
+		}
+	})
+}
