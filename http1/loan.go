@@ -197,7 +197,7 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 				l.nc.SetReadDeadline(l.readBy)
 			}
 		case state == http.StateIdle:
-			l.phase = answered
+			l.phase, l.ahead = answered, true
 			l.complete()
 		}
 		l.mu.Unlock()
@@ -242,6 +242,7 @@ type loan struct {
 	unread   []byte // read by the engine and not yet given to net/http
 	whole    int    // the memory of unread
 	head     headSize
+	ahead    bool // where the head begins is not known: net/http has read it together with what was before it
 	counted  int  // in Limits.TotalInput
 	posted   bool // the last request was a POST
 	mustPost bool // the value of posted without which the connection must not come back
@@ -302,11 +303,14 @@ func (l *loan) Read(p []byte) (n int, err error) {
 	if l.full == 0 {
 		l.full = len(p)
 	}
-	if keeps := l.full - len(p); l.phase == asking && keeps >= 0 && keeps <= len(l.tail) && l.posted == l.mustPost && l.lender.returns {
-		l.unread = append(append([]byte(nil), l.tail[len(l.tail)-keeps:]...), l.unread...)
-		l.giveBack()
-		l.mu.Unlock()
-		return 0, io.EOF
+	if keeps := l.full - len(p); l.phase == asking && keeps >= 0 && keeps <= len(l.tail) && l.lender.returns {
+		if l.posted == l.mustPost {
+			l.unread = append(append([]byte(nil), l.tail[len(l.tail)-keeps:]...), l.unread...)
+			l.giveBack()
+			l.mu.Unlock()
+			return 0, io.EOF
+		}
+		l.ahead = false
 	}
 	if len(l.unread) > 0 {
 		n = copy(p, l.unread)
@@ -409,7 +413,11 @@ type headSize struct {
 	last         byte // the last of these
 	begun        bool // there was a line that is not empty: after a POST, empty ones may precede it
 	over         bool // the rest of what it is given is body
+	named        int  // letters of Content-Length that the last line begins with
+	sized        bool // a line begins with all of them
 }
+
+const lengthLine = "content-length:"
 
 // What net/http holds of a head, beyond what any connection costs: the most that was measured
 // (TestHeldHeads). A line of 6 bytes, with another name each, costs it 16 times as much.
@@ -431,13 +439,17 @@ func (h *headSize) add(p []byte) {
 		h.extend(p[:at])
 		empty := h.line == 0 || h.line == 1 && h.last == '\r'
 		h.begun, h.over = h.begun || !empty, h.begun && empty
-		h.bytes, h.lines, h.line = h.bytes+1, h.lines+1, 0
+		h.bytes, h.lines, h.line, h.named = h.bytes+1, h.lines+1, 0, 0
 		p = p[at+1:]
 	}
 }
 
 // extend counts a part of a line.
 func (h *headSize) extend(p []byte) {
+	for i := 0; i < len(p) && h.named == h.line+i && h.named < len(lengthLine) && p[i]|0x20 == lengthLine[h.named]; i++ {
+		h.named++
+	}
+	h.sized = h.sized || h.named == len(lengthLine)
 	if len(p) > 0 {
 		h.bytes, h.line, h.last = h.bytes+len(p), h.line+len(p), p[len(p)-1]
 	}
@@ -639,13 +651,16 @@ func (l *loan) RemoteAddr() net.Addr {
 // NetConn returns the underlying connection, for handlers that have hijacked this one.
 func (l *loan) NetConn() net.Conn { return l.nc }
 
-// handled records that net/http calls the handler.
-func (l *loan) handled(r *http.Request) {
+// handled records that net/http calls the handler, and reports whether the connection must end with the
+// answer: behind chunks with a length beside them (RFC 9112 §6.1), of which net/http tells nobody, or
+// with a head that may have had one.
+func (l *loan) handled(r *http.Request) (ends bool) {
 	l.lender.requests.Add(1)
 	l.conn.Trust()
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.posted = r.Method == http.MethodPost
-	l.mu.Unlock()
+	return len(r.TransferEncoding) > 0 && (l.head.sized || l.ahead)
 }
 
 // loanOf returns the loan that net/http knows as nc, or nil.
