@@ -197,7 +197,7 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 				l.nc.SetReadDeadline(l.readBy)
 			}
 		case state == http.StateIdle:
-			l.phase, l.ahead = answered, true
+			l.phase = answered
 			l.complete()
 		}
 		l.mu.Unlock()
@@ -242,7 +242,6 @@ type loan struct {
 	unread   []byte // read by the engine and not yet given to net/http
 	whole    int    // the memory of unread
 	head     headSize
-	ahead    bool // where the head begins is not known: net/http has read it together with what was before it
 	counted  int  // in Limits.TotalInput
 	posted   bool // the last request was a POST
 	mustPost bool // the value of posted without which the connection must not come back
@@ -303,14 +302,11 @@ func (l *loan) Read(p []byte) (n int, err error) {
 	if l.full == 0 {
 		l.full = len(p)
 	}
-	if keeps := l.full - len(p); l.phase == asking && keeps >= 0 && keeps <= len(l.tail) && l.lender.returns {
-		if l.posted == l.mustPost {
-			l.unread = append(append([]byte(nil), l.tail[len(l.tail)-keeps:]...), l.unread...)
-			l.giveBack()
-			l.mu.Unlock()
-			return 0, io.EOF
-		}
-		l.ahead = false
+	if keeps := l.full - len(p); l.phase == asking && keeps >= 0 && keeps <= len(l.tail) && l.posted == l.mustPost && l.lender.returns {
+		l.unread = append(append([]byte(nil), l.tail[len(l.tail)-keeps:]...), l.unread...)
+		l.giveBack()
+		l.mu.Unlock()
+		return 0, io.EOF
 	}
 	if len(l.unread) > 0 {
 		n = copy(p, l.unread)
@@ -652,15 +648,15 @@ func (l *loan) RemoteAddr() net.Addr {
 func (l *loan) NetConn() net.Conn { return l.nc }
 
 // handled records that net/http calls the handler, and reports whether the connection must end with the
-// answer: behind chunks with a length beside them (RFC 9112 §6.1), of which net/http tells nobody, or
-// with a head that may have had one.
+// answer: behind chunks with a length beside them (RFC 9112 §6.1), of which net/http tells nobody. Heads
+// that net/http has read together with what was before them are not known here.
 func (l *loan) handled(r *http.Request) (ends bool) {
 	l.lender.requests.Add(1)
 	l.conn.Trust()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.posted = r.Method == http.MethodPost
-	return len(r.TransferEncoding) > 0 && (l.head.sized || l.ahead)
+	return len(r.TransferEncoding) > 0 && l.head.sized
 }
 
 // loanOf returns the loan that net/http knows as nc, or nil.

@@ -70,6 +70,8 @@ var plantings = []struct {
 	{unboundedBuffer, "never-reads", Fell, "for one client"},
 	{leaksMemory, "churn", Fell, "for each connection"},
 	{leaksDescriptors, "churn", Fell, "descriptors are still open"},
+	{leaksResets, "reset-with-answers-due", Fell, "for each connection that was reset"},
+	{leaksTimeouts, "time-outs", Fell, "for each connection that timed out"},
 	{lockedWhileWrites, "never-reads", Fell, "bystander"},
 	{panicsOnReset, "reset-at-each-byte", Fell, "the process ends"},
 	{stallsAtEnd, "sigterm-under-load", Fell, "SIGTERM"},
@@ -87,7 +89,7 @@ var plantings = []struct {
 // Each planted fault is found where it is, with words that name it. The others take some seconds
 // each.
 func TestPlantedFaults(t *testing.T) {
-	quickest := []string{losesOnHalfClose, panicsOnReset, crashesOnLength, wrongAfterReset, sharesBuffer, keepsTargets, quadraticHeads, cutsAtEnd}
+	quickest := []string{leaksResets, losesOnHalfClose, panicsOnReset, crashesOnLength, wrongAfterReset, sharesBuffer, keepsTargets, quadraticHeads, cutsAtEnd}
 	for _, p := range plantings {
 		t.Run(p.fault, func(t *testing.T) {
 			if !testrun.All() && !slices.Contains(quickest, p.fault) {
