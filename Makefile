@@ -112,9 +112,6 @@ lab: ## measure again what five articles claim, in about 10 minutes, and keep th
 bench: $(if $(WHAT),bench.$(WHAT)) ## measure WHAT, as in make bench WHAT=peers; without it, list what there is
 	@$(if $(WHAT),:,awk -F ': ## ' '/^bench\.[a-z]+: ## / { printf "make bench WHAT=%-12s %s\n", substr($$1, 7), $$2 }' Makefile)
 
-bench.engines: ## run the engine benchmarks once each
-	go test -timeout 30m -run '^$$' -bench 'Engines|IdleMemory|BesideSleepers' -benchtime 1x ./framed
-
 bench.peers: ## race other network libraries, within 20 minutes, and store the result
 	go run ./bench/cmd/peers race -o bench/results/peers.json
 	go run ./bench/cmd/peers tables

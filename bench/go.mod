@@ -37,9 +37,13 @@ require (
 	github.com/lesismal/llib v1.2.5
 	github.com/lxzan/gws v1.8.9
 	github.com/prometheus/client_golang v1.25.0
+	google.golang.org/grpc v1.85.0
 )
 
-require github.com/molecule-man/go-brrr v1.3.1 // indirect
+require (
+	github.com/molecule-man/go-brrr v1.3.1 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+)
 
 require (
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
@@ -103,7 +107,7 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/text v0.44.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
+	google.golang.org/protobuf v1.36.12
 )
 
 require (

@@ -41,8 +41,8 @@ func (roles) listen() error {
 	report := func() listenReport { return listenReport{CPU: ownCPU()} }
 	ready := listening{PID: os.Getpid()}
 	if name := os.Getenv("HONE_TEST_ENGINE"); name != "none" {
-		e, err := engineNamed(name)
-		if err != nil {
+		var e engine.Engine
+		if err := e.UnmarshalText([]byte(name)); err != nil {
 			return err
 		}
 		if n, err := strconv.ParseUint(os.Getenv("HONE_TEST_FILES"), 10, 64); err == nil {

@@ -13,7 +13,7 @@ import (
 // reuse a Batch after Send. One goroutine at a time may use it.
 //
 // Cost per reply, with many replies for each connection: half of a Reply.Send from
-// another goroutine, hand-over included (BenchmarkLate), and no allocations.
+// another goroutine, hand-over included, and no allocations (TestBatchAllocations).
 type Batch struct {
 	groups []batchGroup
 	used   int                 // number of groups in use

@@ -28,14 +28,6 @@ func TestMain(m *testing.M) {
 		testrun.SideBySide(24)
 		files := openFiles() + profiles()
 		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(max(code, leftOpen(files))) }))
-	case "serve":
-		if r, ok := any(roles{}).(interface{ serve() error }); ok {
-			play(r.serve)
-		}
-	case "load":
-		if r, ok := any(roles{}).(interface{ load() error }); ok {
-			play(r.load)
-		}
 	case "listen":
 		if r, ok := any(roles{}).(interface{ listen() error }); ok {
 			play(r.listen)

@@ -1,12 +1,8 @@
 package framed_test
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,70 +179,4 @@ func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 		t.Fatalf("%s: %d connections open, want %d; ended: %v", h.name, now.Open, crowd+1, now.Ended)
 	}
 	return (after - before) / int64(crowd)
-}
-
-// TestBlockedAndUnreadConnectionsCostAMegabyteAtMost: the kernel's buffers, not our
-// memory, hold the data of a client that floods while its handler is blocked, and of one
-// that sends requests and never reads: the test measures the whole process. Other clients
-// are served.
-func TestBlockedAndUnreadConnectionsCostAMegabyteAtMost(t *testing.T) {
-	const crowd, most = 8, 1 << 20
-	if testrun.Race {
-		t.Skip("the race detector uses memory itself; go test without -race runs this")
-	}
-	waiting.run(t, func(t *testing.T, e engine.Engine) {
-		server, ready := startServer(t, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_TRIED=1")
-		defer server.end(t)
-		neighbour := dial(t, ready.Addr)
-		neighbour.exchange(1, "")
-		for _, hostile := range []struct {
-			name  string
-			first []byte
-			flood []byte
-		}{
-			{"blocked, and flooding", submit(1, string(toBlock)), []byte(strings.Repeat(string(submit(2, "more")), 4000))},
-			{"never reading", nil, []byte(strings.Repeat(string(submit(2, string(toFill))), 4000))},
-		} {
-			var before, after serveMemory
-			server.ask(t, "rss at once", childStart, &before)
-			poured := make([]int64, crowd)
-			inParallel(t, crowd, func(i int) (err error) {
-				p, err := dialed(t, ready.Addr)
-				if err != nil {
-					return err
-				}
-				if _, err = p.Write(hostile.first); err != nil {
-					return err
-				}
-				poured[i], err = pourUntilStuck(p, hostile.flood)
-				return err
-			})
-			server.ask(t, "rss at once", childStart, &after)
-			neighbour.exchange(2, "")
-			cost := (after.Anonymous - before.Anonymous) / crowd
-			t.Logf("%-14s %5d KiB  %s; the kernel's buffers accepted %d KiB", e.Name(), cost>>10, hostile.name, slices.Max(poured)>>10)
-			if cost > most {
-				t.Errorf("%s costs %d bytes, want %d at most", hostile.name, cost, most)
-			}
-		}
-	})
-}
-
-// pourUntilStuck writes b repeatedly until no more is accepted, and returns how much that
-// was.
-func pourUntilStuck(p *peer, b []byte) (n int64, err error) {
-	const stuck, tooMuch = 250 * time.Millisecond, 64 << 20
-	for n < tooMuch {
-		p.SetWriteDeadline(time.Now().Add(stuck))
-		k, err := p.Write(b)
-		n += int64(k)
-		if errors.Is(err, os.ErrDeadlineExceeded) && k == 0 {
-			return n, nil
-		}
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		b = append(b[k:len(b):len(b)], b[:k]...) // continue where it stopped
-	}
-	return n, fmt.Errorf("the server has accepted %d MiB and accepts more", n>>20)
 }

@@ -35,7 +35,7 @@ var ErrStalled = errors.New("framed: the server does not answer")
 // an outage, do calls fail with it at once.
 //
 // Cost: three goroutines per connection; no allocations for a call whose reply fits its
-// dst (BenchmarkMux).
+// dst (TestMuxAllocations).
 type Mux struct {
 	// Addr is the server's address, host:port or unix:PATH. Required without Dial.
 	Addr string

@@ -40,7 +40,7 @@ type asyncCall struct {
 // connection, so set StallTime.
 //
 // Cost: no allocations for a call whose reply fits its dst, if done is allocated once
-// (BenchmarkMuxGo).
+// (TestMuxGoAllocations).
 func (m *Mux) Go(ctx context.Context, dst, content []byte, done func(reply []byte, err error)) error {
 	checkSize(content)
 	call, _ := m.calls.Get().(*asyncCall)

@@ -69,18 +69,16 @@ func play(role string) error {
 }
 
 // forgetful is a log that keeps nothing but the position of the latest envelope.
-type forgetful struct{ last atomic.Uint64 }
+type forgetful struct {
+	Memory
+	last atomic.Uint64
+}
 
-func (f *forgetful) Append(context.Context, []byte) (uint64, error)               { return f.last.Add(1), nil }
-func (*forgetful) Read(context.Context, uint64, func(uint64, []byte) error) error { return nil }
+func (f *forgetful) Append(context.Context, []byte) (uint64, error) { return f.last.Add(1), nil }
 func (f *forgetful) Bounds() (uint64, uint64, error) {
 	next := f.last.Load() + 1
 	return next, next, nil
 }
-func (*forgetful) Verify(context.Context, int64, func(uint64, uint64)) error { return nil }
-func (*forgetful) Wait(context.Context, uint64) error                        { return nil }
-func (*forgetful) Trim(context.Context, uint64) error                        { return nil }
-func (*forgetful) Close() error                                              { return nil }
 
 // playPlain is the plain late handler that level received is compared with: a goroutine gets
 // a copy of each request and answers it, without sessions and without a log.

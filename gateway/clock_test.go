@@ -169,14 +169,14 @@ func TestPause(t *testing.T) {
 			_, next, _ := memory.Bounds()
 			pos, err := up.positionAt(t.Context(), truth-minute, 1, next)
 			must(t, err)
-			must(t, up.peek(t.Context(), pos, func(pos uint64, e journal.Envelope) error {
+			must(t, up.Log.Read(t.Context(), pos, decoded(func(pos uint64, e journal.Envelope) error {
 				for r := range e.Records() {
 					if r.Client != after.client || r.Time != truth {
 						t.Errorf("from a minute before the accepted time on, the first record is of %s, at %v", r.Client, time.UnixMilli(r.Time))
 					}
 				}
 				return nil
-			}))
+			})))
 		})
 	}
 }

@@ -227,7 +227,7 @@ func TestOtherVersion(t *testing.T) {
 	refused("a start", next, serve(t, &Server{Log: log, AcceptLoss: journal.Range{First: 1, Last: next}}).ended(t))
 	_, err := Check(t.Context(), log, nil)
 	refused("Check", next, err)
-	refused("a read for a reader", next, up.peek(t.Context(), 0, func(uint64, journal.Envelope) error { return nil }))
+	refused("a read for a reader", next, up.Log.Read(t.Context(), 0, decoded(func(uint64, journal.Envelope) error { return nil })))
 }
 
 // TestCheckpointBytes: checkpoints come by bytes too, counted from the one before a crash.

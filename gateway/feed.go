@@ -250,7 +250,7 @@ func (s *Server) feedRecent(h *holder, from *recent) error {
 
 // feedLog reads the log for h, which is behind, until the step ends or the window is full.
 func (s *Server) feedLog(h *holder, until uint64) error {
-	err := s.peek(s.readers.ctx, h.next>>indexBits, func(pos uint64, e journal.Envelope) error {
+	err := s.Log.Read(s.readers.ctx, h.next>>indexBits, decoded(func(pos uint64, e journal.Envelope) error {
 		if err := s.fill(h, pos, e.Sum(), e.Size(), numbered(pos, e)); err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func (s *Server) feedLog(h *holder, until uint64) error {
 			return errTurn
 		}
 		return nil
-	})
+	}))
 	next, why := missing(err)
 	switch {
 	case next > 0:
@@ -276,17 +276,6 @@ func (s *Server) feedLog(h *holder, until uint64) error {
 	}
 	h.conn.End(refusal(err))
 	return errGone
-}
-
-// peek reads the log without an effect on Append.
-func (s *Server) peek(ctx context.Context, from uint64, each func(pos uint64, e journal.Envelope) error) error {
-	read := s.Log.Read
-	if log, ok := s.Log.(interface {
-		Peek(context.Context, uint64, func(uint64, []byte) error) error
-	}); ok {
-		read = log.Peek
-	}
-	return read(ctx, from, decoded(each))
 }
 
 // decoded returns a function for Read that calls each with what DecodeAt returns.

@@ -171,7 +171,7 @@ func (s *Server) welcome(r *request, known *session) welcome {
 // follow reads what other servers have appended. When one of them has claimed a client, this
 // server closes its own connection of that client and drops the client's queued records: the
 // client resends them to the other server.
-func (s *Server) follow() error { return s.Log.Read(s.ctx, s.next, s.apply) }
+func (s *Server) follow() error { return s.Log.Follow(s.ctx, s.next, s.apply) }
 
 // followOthers is follow, if there are other servers.
 func (s *Server) followOthers() error {

@@ -93,7 +93,7 @@ func (s *Server) ticking() {
 func (s *Server) tick() {
 	s.reportClock()
 	s.warnOfExpiry()
-	_, _, why := s.room()
+	why := s.Log.Status().Full
 	s.queue.mu.Lock()
 	_, waits := s.queue.oldest()
 	s.queue.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -56,6 +57,22 @@ func (m *Memory) Read(ctx context.Context, from uint64, each func(pos uint64, en
 	}
 	return nil
 }
+
+// Follow is Read.
+func (m *Memory) Follow(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	return m.Read(ctx, from, each)
+}
+
+// AppendReserved returns ErrNoSpace: there is no reserve.
+func (m *Memory) AppendReserved(context.Context, []byte) (uint64, error) {
+	return 0, journal.ErrNoSpace
+}
+
+// Status says that there is room for everything.
+func (m *Memory) Status() journal.Status { return journal.Status{Left: math.MaxInt64} }
+
+// Failed returns nil: it never fails.
+func (m *Memory) Failed() <-chan error { return nil }
 
 // Bounds returns the first position and the next one.
 func (m *Memory) Bounds() (first, next uint64, err error) {

@@ -161,10 +161,10 @@ func (s *Server) fetch() {
 		}
 		err := s.Log.Wait(r.ctx, end)
 		if err == nil {
-			err = s.peek(r.ctx, end, func(pos uint64, e journal.Envelope) error {
+			err = s.Log.Read(r.ctx, end, decoded(func(pos uint64, e journal.Envelope) error {
 				r.add(pos, e)
 				return nil
-			})
+			}))
 		}
 		next, _ := missing(err)
 		switch {

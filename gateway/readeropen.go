@@ -157,12 +157,12 @@ func (s *Server) checkPosition(ctx context.Context, p *Position, first, next uin
 	if p.Sum == 0 || pos < first {
 		return nil
 	}
-	err := s.peek(ctx, pos, func(_ uint64, e journal.Envelope) error {
+	err := s.Log.Read(ctx, pos, decoded(func(_ uint64, e journal.Envelope) error {
 		if e.Sum() != p.Sum {
 			return fmt.Errorf("%w: it has another envelope at position %d than the reader has read", ErrRegressed, pos)
 		}
 		return errFound
-	})
+	}))
 	if next, _ := missing(err); err == errFound || next > 0 {
 		return nil // what is missing is told as a gap
 	}

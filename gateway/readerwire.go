@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hone-go/hone/gateway/internal/number"
 )
 
 // Position is a place in a log: behind the record of that number. A program that stores it beside its
@@ -25,7 +27,7 @@ const nothingThere = 1
 
 // String returns the position in one word, which UnmarshalText reads.
 func (p Position) String() string {
-	return fmt.Sprintf("%x/%s/%08x", p.Log, formatNumber(p.Number), p.Sum)
+	return fmt.Sprintf("%x/%s/%08x", p.Log, number.Format(p.Number), p.Sum)
 }
 
 // MarshalText returns String as bytes.
@@ -36,7 +38,7 @@ func (p *Position) UnmarshalText(text []byte) error {
 	parts := strings.Split(string(text), "/")
 	if len(parts) == 3 {
 		id, err := hex.DecodeString(parts[0])
-		number, err2 := parseNumber(parts[1])
+		number, err2 := number.Parse(parts[1])
 		sum, err3 := strconv.ParseUint(parts[2], 16, 32)
 		if len(id) == len(p.Log) && errors.Join(err, err2, err3) == nil {
 			*p = Position{[16]byte(id), number, uint32(sum)}
@@ -48,25 +50,13 @@ func (p *Position) UnmarshalText(text []byte) error {
 
 // Records are numbered by their envelope's position in the log and their index in it.
 const (
-	indexBits = 16
+	indexBits = number.IndexBits
 	lastIndex = 1<<indexBits - 1
 	maxNumber = math.MaxUint64
 )
 
 // before returns the number behind which the records of the envelope at pos begin.
 func before(pos uint64) uint64 { return pos<<indexBits - 1 }
-
-// formatNumber returns a record's number as POSITION.INDEX, which parseNumber reads.
-func formatNumber(number uint64) string {
-	return fmt.Sprintf("%d.%d", number>>indexBits, number&lastIndex)
-}
-
-func parseNumber(text string) (uint64, error) {
-	pos, index, _ := strings.Cut(text, ".")
-	p, err := strconv.ParseUint(pos, 10, 64-indexBits)
-	i, err2 := strconv.ParseUint(index, 10, indexBits)
-	return p<<indexBits | i, errors.Join(err, err2)
-}
 
 // Start is where a reader begins.
 type Start uint8

@@ -22,17 +22,11 @@ func (s *Server) retain(ctx context.Context) error {
 	if s.Shared { // so that no other server's trim overtakes this one while it is quiet
 		s.queue.ask(func(p *pack) { p.follow = true })
 	}
-	log, ok := s.Log.(interface {
-		Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error)
-	})
-	if !ok {
-		return nil
-	}
 	first, next, err := s.Log.Bounds()
 	if err != nil {
 		return err
 	}
-	measure, err := log.Measure(ctx)
+	measure, err := s.Log.Measure(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,7 +131,7 @@ func (r *readers) behind(to uint64) (n uint64) {
 // is none. With clocks, it also takes the clock that a quiet server stores.
 func (s *Server) timeAt(ctx context.Context, pos, next uint64, clocks bool) (ms int64, at uint64, err error) {
 	for pos < next {
-		err := s.peek(ctx, pos, func(p uint64, e journal.Envelope) error {
+		err := s.Log.Read(ctx, pos, decoded(func(p uint64, e journal.Envelope) error {
 			for c := range e.Clocks() {
 				if clocks {
 					ms, at = c.Time, p
@@ -149,7 +143,7 @@ func (s *Server) timeAt(ctx context.Context, pos, next uint64, clocks bool) (ms 
 				return errFound
 			}
 			return nil
-		})
+		}))
 		if err == errFound {
 			return ms, at, nil
 		}
@@ -179,10 +173,7 @@ func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (
 // where the log may be trimmed. A log of several servers has no reserve, and another one may have appended to it.
 // Only the committer calls it.
 func (s *Server) makeRoom() error {
-	log, ok := s.Log.(interface {
-		AppendReserved(context.Context, []byte) (uint64, error)
-	})
-	if !ok || s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
+	if s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
 		return nil
 	}
 	s.queue.mu.Lock()
@@ -201,7 +192,7 @@ func (s *Server) makeRoom() error {
 		ctx, cancel := context.WithTimeout(s.ctx, s.AppendTime)
 		defer cancel()
 		envelope := p.records.Bytes()
-		pos, err := log.AppendReserved(ctx, envelope)
+		pos, err := s.Log.AppendReserved(ctx, envelope)
 		if errors.Is(err, journal.ErrNoSpace) { // not even there
 			s.leftOut(&p)
 			return nil

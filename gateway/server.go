@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -161,8 +160,8 @@ func (s *Server) start(ctx context.Context) error {
 			return
 		}
 		s.count.add(func(st *Stats) { st.Starting = false })
-		if _, _, why := s.room(); why != nil {
-			s.isFull(why)
+		if st := s.Log.Status(); st.Full != nil {
+			s.isFull(st.Full)
 		}
 		s.readers.mu.Lock()
 		if s.Shared || s.RetainAge > 0 || s.RetainSize > 0 || len(s.readers.places) > 0 {
@@ -170,21 +169,9 @@ func (s *Server) start(ctx context.Context) error {
 		}
 		s.readers.mu.Unlock()
 		go s.commit()
-		if log, ok := s.Log.(interface{ Failed() <-chan error }); ok {
-			go s.watch(log.Failed())
-		}
+		go s.watch(s.Log.Failed())
 	})
 	return s.startErr
-}
-
-// room returns the size of the log, how much it may grow and why not, if the log knows that.
-func (s *Server) room() (size, left int64, why error) {
-	if log, ok := s.Log.(interface {
-		Room() (size, left int64, why error)
-	}); ok {
-		return log.Room()
-	}
-	return 0, math.MaxInt64, nil
 }
 
 func (s *Server) isFull(why error) {
@@ -198,18 +185,6 @@ func (s *Server) isNotFull() {
 	if s.full.Swap(false) {
 		s.log.Info("there is space for the log again")
 	}
-}
-
-// connection returns whether the log is connected to its cluster, and how often it was not; nil: it
-// has none.
-func (s *Server) connection() (connected *bool, lost uint64) {
-	if log, ok := s.Log.(interface {
-		Connection() (connected bool, lost uint64)
-	}); ok {
-		now, lost := log.Connection()
-		return &now, lost
-	}
-	return nil, 0
 }
 
 // watch ends the server when the log fails between two appends.

@@ -36,15 +36,10 @@ func (v *view) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	return v.Memory.Append(ctx, envelope)
 }
 
-func (v *view) Read(ctx context.Context, from uint64, each func(uint64, []byte) error) error {
+func (v *view) Follow(ctx context.Context, from uint64, each func(uint64, []byte) error) error {
 	v.all.Lock()
 	defer v.all.Unlock()
 	_, v.next, _ = v.Bounds()
-	return v.Memory.Read(ctx, from, each)
-}
-
-// Peek is Read without the effect on Append.
-func (v *view) Peek(ctx context.Context, from uint64, each func(uint64, []byte) error) error {
 	return v.Memory.Read(ctx, from, each)
 }
 

@@ -148,9 +148,10 @@ func (s *Server) Stats() Stats {
 	st.Readers = len(s.readers.holders)
 	s.readers.mu.Unlock()
 	if !st.Starting {
-		st.Connected, st.Disconnections = s.connection()
-		if size, left, _ := s.room(); left < math.MaxInt64 {
-			st.LogSize, st.LogLeft = size, &left
+		log := s.Log.Status()
+		st.Connected, st.Disconnections = log.Connected, log.Disconnections
+		if log.Left < math.MaxInt64 {
+			st.LogSize, st.LogLeft = log.Size, &log.Left
 		}
 	}
 	s.queue.mu.Lock()

@@ -31,6 +31,7 @@ const (
 // the next request.
 type head struct {
 	most   int  // the longest head to parse, longer ones leave; 0 or above maxHead: maxHead
+	spare  int  // how many fields less than maxFields it may have, more leave
 	size   int  // bytes up to and including the empty line
 	length int  // of the body that follows; 0 without Content-Length, at most maxBody
 	close  bool // the connection closes after the response
@@ -114,7 +115,7 @@ func (h *head) parseField(in []byte, at int) int {
 		i++
 	}
 	switch {
-	case i-at > maxName || h.count == maxFields:
+	case i-at > maxName || h.count == maxFields-h.spare:
 		return giveUp
 	case i == len(in):
 		return needMore

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"reflect"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -47,6 +48,15 @@ func (s *Server) initLimits(std *http.Server) {
 	if s.Limits.FrameTime == 0 { // net/http's limit for heads is none for bodies
 		s.lender.bodyTime = max(l.FrameTime, engine.Limits{}.OrDefaults().FrameTime)
 	}
+}
+
+// spareFields is how much less than maxFields net/http accepts: since Go 1.27 it has MaxHeaderValueCount.
+func spareFields(std *http.Server) int {
+	most := reflect.ValueOf(std).Elem().FieldByName("MaxHeaderValueCount")
+	if !most.IsValid() || most.Int() <= 0 {
+		return 0
+	}
+	return max(0, maxFields-int(most.Int()))
 }
 
 // requestTime is how long a request with a body of that length in memory may take, from its first

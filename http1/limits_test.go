@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -471,4 +472,31 @@ func TestLargestValues(t *testing.T) {
 		testrun.EachLargest(t, func(t *testing.T, l *engine.Limits) { try(t, &Server{Limits: *l}) })
 		testrun.EachLargest(t, func(t *testing.T, std *http.Server) { try(t, &Server{Std: std}) })
 	})
+}
+
+// limitFields sets MaxHeaderValueCount and returns true, if this Go has it.
+func limitFields(std *http.Server, most int) bool {
+	field := reflect.ValueOf(std).Elem().FieldByName("MaxHeaderValueCount")
+	if field.IsValid() {
+		field.SetInt(int64(most))
+	}
+	return field.IsValid()
+}
+
+// The fast path serves no head that has more fields than net/http accepts.
+func TestMaxHeaderValueCount(t *testing.T) {
+	std := &http.Server{Handler: http.HandlerFunc(echo)}
+	limited := limitFields(std, 20)
+	s := serve(t, &Server{Std: std})
+	for fields := 19; fields <= 21; fields++ {
+		nc := s.dial(t)
+		say(t, nc, "GET / HTTP/1.1\r\nHost: a\r\n"+strings.Repeat("A: b\r\n", fields-1)+"\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); (resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge) != (limited && fields > 20) {
+			t.Errorf("%d fields: %v", fields, resp.Status)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"runtime"
@@ -566,7 +567,9 @@ func TestHeldHeads(t *testing.T) { // not parallel: it measures the heap
 	for _, c := range awkwardHeads {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []int{8 << 10, 200_000} {
-				s := serve(t, &Server{Handler: http.HandlerFunc(echo)})
+				std := &http.Server{Handler: http.HandlerFunc(echo)}
+				limitFields(std, math.MaxInt32)
+				s := serve(t, &Server{Std: std})
 				head := "GET / HTTP/1.1\nHost: a\n" + c.head(size)
 				before := heap()
 				var all []net.Conn
@@ -665,7 +668,9 @@ func TestHeadsOnLoanKeepToTheInputBudget(t *testing.T) {
 // A client whose head finds no room is told so, unless the sweeper has cut it off already.
 func TestHeadOnLoanWithoutRoom(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo), Limits: engine.Limits{TotalInput: 32 << 10}})
+		std := &http.Server{Handler: http.HandlerFunc(echo)}
+		limitFields(std, math.MaxInt32)
+		s := serve(t, &Server{Engine: e, Std: std, Limits: engine.Limits{TotalInput: 32 << 10}})
 		const want = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n503 Service Unavailable: no memory for this request"
 		told := false
 		for tried := uint64(1); !told && tried <= 10; tried++ {

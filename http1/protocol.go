@@ -81,6 +81,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	if v == nil {
 		v = new(visit)
 		v.head.most = max(0, p.server.std.MaxHeaderBytes)
+		v.head.spare = spareFields(&p.server.std)
 	}
 	for {
 		rest := in[used:]

@@ -145,10 +145,6 @@ func (a *answer) writeHeader(code int) {
 		return
 	}
 	a.wroteHeader, a.status = true, code
-	if a.overLimit() {
-		a.closes = true
-		a.headers().Set("Connection", "close")
-	}
 	if len(a.header) == 0 {
 		return
 	}
@@ -400,16 +396,22 @@ func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 // onlyWriter hides all other methods from package io.
 type onlyWriter struct{ io.Writer }
 
-// rawWriter writes past the buffer and past the declared length, as net/http's sendfile
-// does.
+// rawWriter writes past the buffer, as net/http's sendfile does, up to the declared length.
 type rawWriter struct{ w *response }
 
 func (r rawWriter) Write(p []byte) (int, error) {
 	a := r.w.begin()
 	defer r.w.mu.Unlock()
-	a.written += int64(len(p))
-	a.raw(p)
-	return len(p), a.err
+	left := int64(len(p))
+	if a.declared != -1 {
+		left = min(left, max(0, a.declared-a.written))
+	}
+	a.written += left
+	a.raw(p[:left])
+	if a.err == nil && left < int64(len(p)) {
+		return int(left), http.ErrContentLength
+	}
+	return int(left), a.err
 }
 
 // waits reports whether reading from src may block on something; then everything written so

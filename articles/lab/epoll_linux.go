@@ -5,14 +5,16 @@ import (
 	"net"
 	"sync"
 	"syscall"
+
+	"github.com/hone-go/hone/tool/demo"
 )
 
 // epollServer is the article's epoll server: one loop waits for all connections and reads
 // those that are ready, one after the other, from a map of package net's connections. It
 // speaks the first article's protocol.
 type epollServer struct {
-	rung
-	ready int // the epoll descriptor
+	step  *demo.Step // serves single requests
+	ready int        // the epoll descriptor
 	wake  [2]int
 	mu    sync.Mutex
 	conns map[int32]net.Conn
@@ -22,8 +24,11 @@ type epollServer struct {
 }
 
 func epollStage() (*stage, error) {
-	s := &epollServer{conns: make(map[int32]net.Conn)}
-	var err error
+	step, err := demo.NewStep("direct")
+	if err != nil {
+		return nil, err
+	}
+	s := &epollServer{step: step, conns: make(map[int32]net.Conn)}
 	if s.ready, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
 		return nil, err
 	}
@@ -99,7 +104,7 @@ func (s *epollServer) loop() {
 			s.mu.Lock()
 			conn := s.conns[e.Fd]
 			s.mu.Unlock()
-			if conn != nil && s.exchange(conn, conn) != nil {
+			if conn != nil && s.step.Exchange(conn, conn) != nil {
 				s.mu.Lock()
 				delete(s.conns, e.Fd)
 				s.mu.Unlock()

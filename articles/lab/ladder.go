@@ -6,22 +6,14 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/demo"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/wire"
 )
 
-// rungNames lists the article's steps, first to last.
-var rungNames = [3]string{"article-direct", "article-buffered", "article-pooled"}
-
 // ladder is the first article: its three servers and ours, under two loads.
 func ladder(ctx context.Context, b *bench) error {
-	names := rungNames[:]
-	for _, e := range engine.All() {
-		if e != engine.Direct() {
-			names = append(names[:len(names):len(names)], ownName(e))
-		}
-	}
-	all, end, err := b.startAll(ctx, names)
+	all, end, err := b.startAll(ctx, append(rungNames(), ownName(engine.Engine{})))
 	if err != nil {
 		return err
 	}
@@ -36,7 +28,7 @@ func ladder(ctx context.Context, b *bench) error {
 			b.ladderRates(laps)
 		}
 		b.ladderGains(what, laps)
-		b.ladderOwn(what, names[len(rungNames):], laps)
+		b.ladderOwn(what, ownName(engine.Engine{}), laps)
 	}
 	return b.ladderProfiles(ctx, all)
 }
@@ -59,7 +51,7 @@ func (b *bench) ladderRates(laps map[string]lap) {
 		what    string
 		article float64
 	}{{"direct I/O", 185_000}, {"4 KiB buffers", 270_000}, {"sync.Pool", 292_000}} {
-		b.add(laps[rungNames[i]].rate.row(r.what+", 100 connections × 64", "requests/s", notThisMachine).beside(r.article))
+		b.add(laps[rungNames()[i]].rate.row(r.what+", 100 connections × 64", "requests/s", notThisMachine).beside(r.article))
 	}
 }
 
@@ -76,7 +68,7 @@ func (b *bench) ladderGains(load string, laps map[string]lap) {
 		{"sync.Pool after buffers", 292.0 / 270, "The pool saves one of a request's seven or eight allocations, 40 bytes; the others stay (frame, id, two joins, ack, and those of " +
 			"encoding/binary). Runs on a shared machine differ by about as much as this step's 8 %."},
 	} {
-		before, after := laps[rungNames[i]], laps[rungNames[i+1]]
+		before, after := laps[rungNames()[i]], laps[rungNames()[i+1]]
 		gain := after.rate.over(before.rate)
 		b.add(gain.row(step.what+", "+load, "× requests/s", step.why).beside(step.article).as(gained(step.article, gain)))
 		saved := before.cpu.over(after.cpu)
@@ -85,22 +77,20 @@ func (b *bench) ladderGains(load string, laps map[string]lap) {
 	}
 }
 
-// ladderOwn compares hone's engines with the article's last step.
-func (b *bench) ladderOwn(load string, own []string, laps map[string]lap) {
-	last := laps[rungNames[2]]
-	for _, name := range own {
-		more := laps[name].rate.over(last.rate)
-		b.add(laps[name].rate.row(name+", "+load, "requests/s", "Ours. The claim: more requests/s than the article's last step, in each round. "+
-			"With 64 in flight the generator, which checks every answer, uses most of the CPUs and hides much of the difference.").to(more, "the article's last step").as(better(more)))
-		saved := last.cpu.over(laps[name].cpu)
-		b.add(laps[name].cpu.row(name+", CPU, "+load, perRequest, "Of the server alone; the ratio is how many times less than the article's last step. "+
-			"No allocation per request, with limits, timeouts and backpressure on, which the article's servers do not have.").to(saved, "less than the article's last step").as(better(saved)))
-	}
+// ladderOwn compares hone's server with the article's last step.
+func (b *bench) ladderOwn(load, name string, laps map[string]lap) {
+	own, last := laps[name], laps[rungNames()[2]]
+	more := own.rate.over(last.rate)
+	b.add(own.rate.row(name+", "+load, "requests/s", "Ours. The claim: more requests/s than the article's last step, in each round. "+
+		"With 64 in flight the generator, which checks every answer, uses most of the CPUs and hides much of the difference.").to(more, "the article's last step").as(better(more)))
+	saved := last.cpu.over(own.cpu)
+	b.add(own.cpu.row(name+", CPU, "+load, perRequest, "Of the server alone; the ratio is how many times less than the article's last step. "+
+		"No allocation per request, with limits, timeouts and backpressure on, which the article's servers do not have.").to(saved, "less than the article's last step").as(better(saved)))
 }
 
 // ladderProfiles looks for the bottlenecks that the article names.
 func (b *bench) ladderProfiles(ctx context.Context, all []*process) error {
-	var views [len(rungNames)]profileOf
+	var views [3]profileOf // of the steps
 	for i := range views {
 		plan, err := b.framesPlan(all[i], 64)
 		if err != nil {
@@ -123,10 +113,10 @@ func (b *bench) ladderProfiles(ctx context.Context, all []*process) error {
 	memory := cumShare(buffered.cpu, inAllocation...)
 	b.add(one(memory).row("buffers: allocation and collection, of its CPU", "%", fmt.Sprintf("What the article looks at next. System calls are %.0f %% now. Top functions: %s.", left, top(buffered.cpu, 3))).
 		as(first(memory > left, memory > 10)))
-	decoding := cumShare(buffered.allocs, nameOf((*rung).decodePacket))
+	decoding := cumShare(buffered.allocs, nameOf((*demo.Step).Decode))
 	b.add(one(decoding).row("buffers: decoding a packet, of all bytes allocated", "%", "The article's packet.Decode, which is where it puts the pool. Most bytes: "+top(buffered.allocs, 4)+".").
 		beside(35.72).as(first(decoding >= enough*35.72, decoding > 5)))
-	after := cumShare(pooled.allocs, nameOf((*rung).decodePacket))
+	after := cumShare(pooled.allocs, nameOf((*demo.Step).Decode))
 	b.add(one(after).row("sync.Pool: decoding a packet, of all bytes allocated", "%", "What remains with the pool: the id, which is a string. Most bytes: "+top(pooled.allocs, 4)+".").
 		to(one(after).over(one(decoding)), "without the pool").as(first(after < decoding/2, after < decoding)))
 	return nil

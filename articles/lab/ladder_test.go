@@ -8,11 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/wire"
 )
-
-func everyEngine() []engine.Engine { return engine.All() }
 
 // TestServersSayTheSame checks that all compared servers answer the same requests with
 // the same bytes, one at a time, pipelined, and in pieces.
@@ -62,26 +59,5 @@ func swap(t *testing.T, conn net.Conn, request, want []byte) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Fatalf("%x was answered with %x, want %x", request, got, want)
-	}
-}
-
-// TestRungsRefuseBadFrames checks that an impossible length ends that connection and
-// nothing else.
-func TestRungsRefuseBadFrames(t *testing.T) {
-	for _, name := range rungNames {
-		s := startStage(t, name)
-		for _, bad := range [][]byte{{0, 0, 0, 3}, {0x40, 0, 0, 0}, {0, 0, 0, 5, 0x7f}} {
-			conn := dial(t, s.addr)
-			if _, err := conn.Write(bad); err != nil {
-				t.Fatal(err)
-			}
-			if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
-				t.Errorf("%s answered %x", name, bad)
-			}
-			conn.Close()
-		}
-		conn := dial(t, s.addr)
-		swap(t, conn, wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 7}), wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7}))
-		conn.Close()
 	}
 }

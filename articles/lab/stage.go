@@ -226,68 +226,6 @@ func (s *stage) profile(ctx context.Context, folder string, d time.Duration, nam
 	return pprof.Lookup("allocs").WriteTo(allocs, 0)
 }
 
-// crowd is the connections of a server with one goroutine each.
-type crowd struct {
-	mu     sync.Mutex
-	ln     net.Listener
-	open   map[net.Conn]struct{}
-	closed bool
-	at     sync.WaitGroup
-}
-
-// serve handles each connection with handle until stop.
-func (c *crowd) serve(ln net.Listener, handle func(net.Conn)) error {
-	c.mu.Lock()
-	c.ln, c.open = ln, make(map[net.Conn]struct{})
-	if c.closed {
-		ln.Close()
-	}
-	c.mu.Unlock()
-	defer c.at.Wait()
-	for {
-		conn, err := ln.Accept()
-		if err != nil {
-			return err
-		}
-		if !c.enter(conn) {
-			conn.Close()
-			continue
-		}
-		c.at.Go(func() {
-			defer c.leave(conn)
-			handle(conn)
-		})
-	}
-}
-
-func (c *crowd) enter(conn net.Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.open[conn] = struct{}{}
-	}
-	return !c.closed
-}
-
-func (c *crowd) leave(conn net.Conn) {
-	conn.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.open, conn)
-}
-
-func (c *crowd) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	if c.ln != nil {
-		c.ln.Close()
-	}
-	for conn := range c.open {
-		conn.Close()
-	}
-}
-
 // bytesOf formats a size: 8 B, 4 KiB.
 func bytesOf(n int) string {
 	if n >= 1024 {

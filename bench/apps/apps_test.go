@@ -92,6 +92,8 @@ type side struct {
 	name   string
 	engine *engine.Engine // nil: net/http's own server
 	secure bool           // serve uses TLS, without HTTP/2
+	http2  bool           // serve uses TLS, with it
+	limits engine.Limits
 }
 
 // oracle is net/http.
@@ -106,7 +108,7 @@ func events() []side {
 // withTLS are engines, and http1 on event loops over TLS.
 func withTLS() []side {
 	e := engine.Events(engine.Auto)
-	return append(engines(), side{e.Name() + " over TLS", &e, true})
+	return append(engines(), side{name: e.Name() + " over TLS", engine: &e, secure: true})
 }
 
 // engines are http1 on each engine that is tested.
@@ -147,6 +149,9 @@ func (s *served) url(path string) string {
 
 // serve serves std.Handler until the test ends, which every server must survive in peace.
 func serve(t *testing.T, on side, std *http.Server) *served {
+	if on.http2 {
+		return serveTLS(t, on, std, certificate(t))
+	}
 	if on.secure {
 		std.Protocols = new(http.Protocols)
 		std.Protocols.SetHTTP1(true)
@@ -175,7 +180,7 @@ func serveOn(t *testing.T, on side, std *http.Server, secure bool) *served {
 		Shutdown(context.Context) error
 	} = std
 	if on.engine != nil {
-		s.http = &http1.Server{Std: std, Engine: *on.engine}
+		s.http = &http1.Server{Std: std, Engine: *on.engine, Limits: on.limits}
 		server = s.http
 	}
 	ended := make(chan error, 1)

@@ -114,7 +114,10 @@ func TestChromium(t *testing.T) {
 	if shared.err != nil {
 		t.Fatalf("chromium does not start: %v", shared.err)
 	}
-	eachSide(t, withTLS(), func(t *testing.T, on side) {
+	sides := withTLS()
+	over := sides[0]
+	over.name, over.http2 = over.name+" over HTTP/2", true
+	eachSide(t, append(sides, over), func(t *testing.T, on side) {
 		s := serve(t, on, &http.Server{Handler: site()})
 		ctx, cancel := chromedp.NewContext(shared.ctx)
 		defer cancel()
@@ -134,6 +137,9 @@ func TestChromium(t *testing.T) {
 		})
 		if want := fmt.Sprint("done ", assets, " ", assets, " ", assets, " true 5"); title != want {
 			t.Errorf("the page says %q, want %q", title, want)
+		}
+		if on.http2 {
+			hitNoLimit(t, s.http)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -58,7 +59,7 @@ const (
 // when a majority of the replicas has it; the servers must run with sync_interval: always.
 //
 // Several processes may append to one stream. When another process has appended something that
-// the caller has not read, Append returns ErrConflict: Read to the end, and append again.
+// the caller has not read, Append returns ErrConflict: Follow to the end, and append again.
 type Cluster struct {
 	o      ClusterOptions
 	lock   *os.File
@@ -70,7 +71,7 @@ type Cluster struct {
 	writer string // id of this process, for writerHeader
 	count  uint64 // Appends so far; under turn.mu
 	next   uint64 // position after the last one that the caller has read; under turn.mu
-	heard  uint64 // up to where the next Read need not ask; under turn.mu
+	heard  uint64 // up to where the next Follow need not ask; under turn.mu
 }
 
 // OpenCluster connects to the servers, comma-separated NATS URLs, and checks the configuration of
@@ -227,6 +228,9 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	return l.place(ctx, envelope, l.writer+"-"+strconv.FormatUint(l.count, 10), false)
 }
 
+// AppendReserved returns ErrNoSpace: a cluster has no reserve.
+func (l *Cluster) AppendReserved(context.Context, []byte) (uint64, error) { return 0, ErrNoSpace }
+
 // place publishes an envelope until its outcome is known. uncertain means that an earlier
 // attempt may have stored it.
 func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, uncertain bool) (uint64, error) {
@@ -259,9 +263,10 @@ func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, unc
 	}
 }
 
-// Connection returns whether there is a connection to the cluster, and how often it was lost.
-func (l *Cluster) Connection() (connected bool, lost uint64) {
-	return l.stream.nc.IsConnected(), l.stream.nc.Stats().Reconnects
+// Status returns whether there is a connection to the cluster. How much that can store nobody says.
+func (l *Cluster) Status() Status {
+	connected := l.stream.nc.IsConnected()
+	return Status{Left: math.MaxInt64, Connected: &connected, Disconnections: l.stream.nc.Stats().Reconnects}
 }
 
 // Failed returns a channel that receives an error if the mark fails between two Appends. Without a

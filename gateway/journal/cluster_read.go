@@ -9,12 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Read calls each for every envelope from position from. The next Append expects to follow the
-// last envelope that Read yielded.
-//
-// JetStream may store an envelope twice after an election. Read yields it once, and yields an
-// empty envelope of records in place of the duplicate.
-func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+// Follow is Read, and the next Append expects to follow the last envelope that Follow yielded.
+func (l *Cluster) Follow(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
 	l.turn.mu.Lock()
 	said := l.heard
 	l.heard = 0
@@ -26,7 +22,7 @@ func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, e
 		patience = brief
 	}
 	known, err := l.read(patience, from, said, each)
-	if err != nil && (from >= said || ctx.Err() != nil) { // else the next Read has the error
+	if err != nil && (from >= said || ctx.Err() != nil) { // else the next Follow has the error
 		return err
 	}
 	l.turn.mu.Lock()
@@ -36,13 +32,16 @@ func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, e
 	return nil
 }
 
-// Peek is Read without the effect on Append: the caller need not learn from what it reads.
-func (l *Cluster) Peek(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+// Read calls each for every envelope from position from.
+//
+// JetStream may store an envelope twice after an election. Read yields it once, and yields an
+// empty envelope of records in place of the duplicate.
+func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
 	_, err := l.read(ctx, from, 0, each)
 	return err
 }
 
-// read is Read without the effect on Append. It returns the position after the last envelope. If another writer has said
+// read is Read. It returns the position after the last envelope. If another writer has said
 // that everything before position said will be stored in a moment, it waits for that until ctx ends.
 func (l *Cluster) read(ctx context.Context, from, said uint64, each func(pos uint64, envelope []byte) error) (end uint64, err error) {
 	first, next, ask := max(from, 2)-1, said, l.stream.readSoon
@@ -114,7 +113,7 @@ func (l *Cluster) bounds(ctx context.Context) (first, next uint64, err error) {
 	return first, next, nil
 }
 
-// Measure is as of Segments. All envelopes count as equally long, and Trim as worth its while for
+// Measure measures the stream. All envelopes count as equally long, and Trim as worth its while for
 // trimStep of them.
 func (l *Cluster) Measure(ctx context.Context) (func(pos uint64) (begins uint64, after int64), error) {
 	info, err := l.awaitState(ctx)
@@ -132,16 +131,9 @@ func (l *Cluster) Measure(ctx context.Context) (func(pos uint64) (begins uint64,
 
 const trimStep = 256
 
-// Verify reads and checks every envelope. It does not affect which position Append expects.
+// Verify reads and checks every envelope.
 func (l *Cluster) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
-	return verify(ctx, verifyReader{l}, rate, progress)
-}
-
-// verifyReader is a Cluster whose Read does not affect Append.
-type verifyReader struct{ *Cluster }
-
-func (u verifyReader) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
-	return u.Peek(ctx, from, each)
+	return verify(ctx, l, rate, progress)
 }
 
 // Wait returns when the envelope at position pos is stored. An Append of this process wakes it at once.

@@ -128,13 +128,13 @@ func TestNoReplicaAnswers(t *testing.T) {
 	}
 }
 
-// TestClusterPeek: what a server peeks at for its readers it does not know for its Append, and Measure knows
+// TestClusterRead: what a server reads for its readers it does not know for its Append, and Measure knows
 // roughly how large the stream is.
-func TestClusterPeek(t *testing.T) {
+func TestClusterRead(t *testing.T) {
 	t.Parallel() // it waits for a nats-server
 	url := natstest.Start(t, "")
 	open := func(create bool) *Cluster {
-		log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "PEEK", Replicas: 1, Create: create})
+		log, err := OpenCluster(t.Context(), url, ClusterOptions{Stream: "READ", Replicas: 1, Create: create})
 		must(t, err)
 		t.Cleanup(func() { log.Close() })
 		return log
@@ -146,11 +146,11 @@ func TestClusterPeek(t *testing.T) {
 		}
 	}
 	seen := uint64(0)
-	if err := b.Peek(t.Context(), 1, func(pos uint64, _ []byte) error { seen = pos; return nil }); err != nil || seen != 300 {
+	if err := b.Read(t.Context(), 1, func(pos uint64, _ []byte) error { seen = pos; return nil }); err != nil || seen != 300 {
 		t.Fatalf("%d, %v", seen, err)
 	}
 	if _, err := b.Append(t.Context(), sample("b", 1, 1)); !errors.Is(err, ErrConflict) {
-		t.Errorf("an Append after a Peek: %v", err)
+		t.Errorf("an Append after a Read: %v", err)
 	}
 	measure, err := b.Measure(t.Context())
 	must(t, err)

@@ -75,10 +75,9 @@ type AttributeKind uint8
 // The kinds of attributes. The value of a Property is one byte with the length of its name, the
 // name, and its value.
 const (
-	Topic AttributeKind = 1 + iota
-	ContentType
-	Key
-	Property
+	Topic       AttributeKind = 1
+	ContentType AttributeKind = 2
+	Property    AttributeKind = 4
 )
 
 // State is what the log contains for one client, up to the State's envelope.

@@ -38,7 +38,8 @@ type Reader interface {
 	Close() error
 }
 
-// Log is an append-only sequence of envelopes. Append runs one call at a time.
+// Log is an append-only sequence of envelopes, and all that a gateway needs of one: a Log around another one, such as one
+// that measures it, has to have every method. Append and AppendReserved run one call at a time.
 type Log interface {
 	Reader
 
@@ -51,6 +52,14 @@ type Log interface {
 	// still read it after it broke.
 	Append(ctx context.Context, envelope []byte) (pos uint64, err error)
 
+	// AppendReserved is Append of what makes room. It may exceed the log's limit and use a part of the disk's
+	// reserve. A log without a reserve returns ErrNoSpace.
+	AppendReserved(ctx context.Context, envelope []byte) (pos uint64, err error)
+
+	// Follow is Read by the writer: the next Append comes after what Follow has read, and is refused with
+	// ErrConflict if another writer's envelope is there.
+	Follow(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error
+
 	// Wait returns when the envelope at position pos is stored, by whichever writer. It
 	// returns an error when ctx ends, or the log closes or breaks first.
 	Wait(ctx context.Context, pos uint64) error
@@ -58,6 +67,24 @@ type Log interface {
 	// Trim deletes old envelopes, none at position to or later. It may leave some before to. It
 	// does not hold up Append. A crash leaves no gap.
 	Trim(ctx context.Context, to uint64) error
+
+	// Measure returns a function that says of a position up to where Trim could delete before it, and how many bytes
+	// the log has from the position on, roughly.
+	Measure(ctx context.Context) (func(pos uint64) (begins uint64, after int64), error)
+
+	// Status returns how large the log is and whether it can grow. It does not wait for a running Append.
+	Status() Status
+
+	// Failed returns a channel that receives an error if the log fails between two Appends; nil: it cannot.
+	Failed() <-chan error
+}
+
+// Status is the state of a Log.
+type Status struct {
+	Size, Left     int64  // bytes that it has, and that it may still grow; Left is math.MaxInt64 if nothing is known
+	Full           error  // what limits the log, if Left is 0
+	Connected      *bool  // to its cluster; nil: it has none
+	Disconnections uint64 // from its cluster
 }
 
 // The errors of a Log that callers handle.
@@ -67,7 +94,7 @@ var (
 	ErrBroken = errors.New("journal: the log is broken; exit and recover from it")
 	// ErrClosed: the Log is closed.
 	ErrClosed = errors.New("journal: the log is closed")
-	// ErrConflict: another writer of the same cluster appended first, or is about to. Read to the end, drop
+	// ErrConflict: another writer of the same cluster appended first, or is about to. Follow to the end, drop
 	// the records that turn out to be stored already, and append the rest again.
 	ErrConflict = errors.New("journal: another writer appended first")
 	// ErrNoSpace: the disk has only its reserve left, or the log has reached its size limit.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -17,17 +18,63 @@ import (
 // opener opens a log of one kind; a second call opens the same log again.
 type opener func(t *testing.T) Log
 
-// each runs a test on every kind of log.
+// each runs a test on every kind of log, behind a Log that logs what it is called for.
 func each(t *testing.T, test func(t *testing.T, open opener)) {
+	said := slog.New(slog.NewTextHandler(t.Output(), nil))
 	t.Run("segments", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
-		test(t, func(t *testing.T) Log { return openedSegments(t, dir, SegmentsOptions{size: 4 << 10}) })
+		test(t, func(t *testing.T) Log { return logged{openedSegments(t, dir, SegmentsOptions{size: 4 << 10}), said} })
 	})
 	t.Run("cluster", func(t *testing.T) {
 		url, dir := natstest.Start(t, ""), t.TempDir()
-		test(t, func(t *testing.T) Log { return openedCluster(t, url, ClusterOptions{Dir: dir}) })
+		test(t, func(t *testing.T) Log { return logged{openedCluster(t, url, ClusterOptions{Dir: dir}), said} })
 	})
 }
+
+// logged is a Log around another one that has all methods itself: one more in Log is one that it lacks.
+type logged struct {
+	log  Log
+	said *slog.Logger
+}
+
+func (l logged) Append(ctx context.Context, envelope []byte) (uint64, error) {
+	pos, err := l.log.Append(ctx, envelope)
+	l.said.Debug("Append", "pos", pos, "err", err)
+	return pos, err
+}
+
+func (l logged) AppendReserved(ctx context.Context, envelope []byte) (uint64, error) {
+	pos, err := l.log.AppendReserved(ctx, envelope)
+	l.said.Debug("AppendReserved", "pos", pos, "err", err)
+	return pos, err
+}
+
+func (l logged) Read(ctx context.Context, from uint64, each func(uint64, []byte) error) error {
+	l.said.Debug("Read", "from", from)
+	return l.log.Read(ctx, from, each)
+}
+
+func (l logged) Follow(ctx context.Context, from uint64, each func(uint64, []byte) error) error {
+	l.said.Debug("Follow", "from", from)
+	return l.log.Follow(ctx, from, each)
+}
+
+func (l logged) Measure(ctx context.Context) (func(uint64) (uint64, int64), error) {
+	l.said.Debug("Measure")
+	return l.log.Measure(ctx)
+}
+
+func (l logged) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
+	l.said.Debug("Verify", "rate", rate)
+	return l.log.Verify(ctx, rate, progress)
+}
+
+func (l logged) Wait(ctx context.Context, pos uint64) error { return l.log.Wait(ctx, pos) }
+func (l logged) Trim(ctx context.Context, to uint64) error  { return l.log.Trim(ctx, to) }
+func (l logged) Bounds() (first, next uint64, err error)    { return l.log.Bounds() }
+func (l logged) Status() Status                             { return l.log.Status() }
+func (l logged) Failed() <-chan error                       { return l.log.Failed() }
+func (l logged) Close() error                               { return l.log.Close() }
 
 func openedCluster(t *testing.T, url string, o ClusterOptions) *Cluster {
 	t.Helper()
@@ -114,6 +161,46 @@ func TestLog(t *testing.T) {
 		}
 		if _, err := log.Append(t.Context(), sample("a", 1, 1)); !errors.Is(err, ErrClosed) {
 			t.Errorf("Append after Close: %v", err)
+		}
+	})
+}
+
+// TestKeeper has a log asked what only a gateway asks of it.
+func TestKeeper(t *testing.T) {
+	each(t, func(t *testing.T, open opener) {
+		const n = 40
+		log := open(t)
+		for i := uint64(1); i <= n; i++ {
+			appended(t, log, sample("a", i, 1), i)
+		}
+		next := uint64(1)
+		must(t, log.Follow(t.Context(), 0, func(pos uint64, b []byte) error {
+			if pos != next || !bytes.Equal(b, sample("a", pos, 1)) {
+				t.Errorf("Follow: position %d instead of %d", pos, next)
+			}
+			next++
+			return nil
+		}))
+		if pos, err := log.AppendReserved(t.Context(), sample("a", next, 1)); err == nil && pos == next {
+			next++
+		} else if !errors.Is(err, ErrNoSpace) {
+			t.Errorf("AppendReserved: position %d, %v", pos, err)
+		}
+		appended(t, log, sample("a", next, 1), next)
+		measure, err := log.Measure(t.Context())
+		must(t, err)
+		begins, all := measure(1)
+		middle, half := measure(n / 2)
+		if begins != 1 || middle > n/2 || all < n*100 || half <= 0 || half >= all {
+			t.Errorf("from 1 on %d bytes, from the middle on %d, which begins at %d", all, half, middle)
+		}
+		if st := log.Status(); st.Left <= 0 || st.Full != nil || st.Connected != nil && !*st.Connected {
+			t.Errorf("%+v", st)
+		}
+		select {
+		case err := <-log.Failed():
+			t.Error("the log has failed:", err)
+		default:
 		}
 	})
 }

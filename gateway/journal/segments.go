@@ -204,7 +204,7 @@ func (l *Segments) Append(ctx context.Context, envelope []byte) (uint64, error) 
 	return l.append(ctx, envelope, l.room)
 }
 
-// AppendReserved is Append of what makes room: it may exceed MaxBytes and use half of the reserve.
+// AppendReserved is Append that may exceed MaxBytes and use half of the reserve.
 func (l *Segments) AppendReserved(ctx context.Context, envelope []byte) (uint64, error) {
 	return l.append(ctx, envelope, l.reserved)
 }
@@ -299,14 +299,13 @@ func (l *Segments) write(at int64) error {
 	return err
 }
 
-// Room returns the size of the log, and how many bytes it may still grow; if that is none, why says what
-// limits it. It does not wait for a running Append.
-func (l *Segments) Room() (size, left int64, why error) {
-	size = l.size.Load()
-	if left = l.space().left(size); left == 0 {
-		why = l.space().check(size, 1)
+// Status returns the size of the log, and what limits it.
+func (l *Segments) Status() Status {
+	st := Status{Size: l.size.Load()}
+	if st.Left = l.space().left(st.Size); st.Left == 0 {
+		st.Full = l.space().check(st.Size, 1)
 	}
-	return size, left, why
+	return st
 }
 
 func (l *Segments) space() space { return space{l.dir, l.o.Reserve, l.o.MaxBytes} }

@@ -46,6 +46,11 @@ func (l *Segments) Read(ctx context.Context, from uint64, each func(pos uint64, 
 	return nil
 }
 
+// Follow is Read: nobody else appends to the log.
+func (l *Segments) Follow(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	return l.Read(ctx, from, each)
+}
+
 // readSegment calls each for the envelopes of one segment from position from. known are the slots of one
 // that is not sealed.
 func (l *Segments) readSegment(ctx context.Context, s *segment, known []slot, from uint64, each func(uint64, []byte) error) error {
@@ -135,8 +140,7 @@ func (w *window) envelope(at slot, pos uint64, id *logID) ([]byte, error) {
 	return nil, err
 }
 
-// Measure returns a function that says of a position where the segment that has it begins, which is up
-// to where Trim can delete, and how many bytes the log has from the position on, roughly.
+// Measure measures the log. Trim can delete up to where a segment begins.
 func (l *Segments) Measure(context.Context) (func(pos uint64) (begins uint64, after int64), error) {
 	l.mu.Lock()
 	all := slices.Clone(l.all)

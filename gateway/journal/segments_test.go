@@ -526,7 +526,7 @@ func TestSegmentsTrim(t *testing.T) {
 		}); err != nil || next != 201 {
 			t.Errorf("%v, up to %d", err, next)
 		}
-		if size, _, _ := log.Room(); size > 40<<10 || size < 1000 {
+		if size := log.Status().Size; size > 40<<10 || size < 1000 {
 			t.Errorf("the log has %d bytes", size)
 		}
 		must(t, log.Close())
@@ -621,7 +621,7 @@ func TestMeasure(t *testing.T) {
 	}
 	measure, err := log.Measure(t.Context())
 	must(t, err)
-	size, _, _ := log.Room()
+	size := log.Status().Size
 	begins, after := measure(1)
 	if begins != 1 || after != size {
 		t.Errorf("from position 1: %d, %d bytes; the log has %d", begins, after, size)
@@ -643,7 +643,7 @@ func TestMeasure(t *testing.T) {
 	if first, _, _ := log.Bounds(); first != begins {
 		t.Errorf("trimmed to %d, the log begins at %d", begins, first)
 	}
-	if size, _, _ := log.Room(); size < after {
+	if size := log.Status().Size; size < after {
 		t.Errorf("%d bytes are left, at least %d were to be", size, after)
 	}
 }

@@ -199,7 +199,7 @@ func (l *Cluster) lost(ctx context.Context) {
 	l.awaitTurn(ctx, patience)
 }
 
-// awaitTurn waits for a word about the next position, and reports whether there was one. The next Read goes by it.
+// awaitTurn waits for a word about the next position, and reports whether there was one. The next Follow goes by it.
 func (l *Cluster) awaitTurn(ctx context.Context, patience time.Duration) bool {
 	brief, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

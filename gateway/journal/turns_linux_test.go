@@ -25,7 +25,7 @@ func append1(ctx context.Context, l *Cluster) (nothing int, err error) {
 		next := l.next
 		l.turn.mu.Unlock()
 		found := false
-		if err := l.Read(ctx, next, func(uint64, []byte) error { found = true; return nil }); err != nil {
+		if err := l.Follow(ctx, next, func(uint64, []byte) error { found = true; return nil }); err != nil {
 			return nothing, err
 		}
 		if !found {

@@ -74,10 +74,10 @@ var toolImports = map[string][]string{
 	"tool/deploy":       {}, // its tests import observe and observe/dashboard
 	"tool/guides":       {}, // its tests run docs/
 	"tool/knee":         {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
-	"tool/exchange":     {"tool/figure", "tool/load", "tool/record"},
 	"tool/exit":         {},
 	"tool/figure":       {},
-	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
+	"tool/demo":         {"engine", "observe"},
+	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/demo", "tool/figure", "tool/load"},
 	"tool/torture":      {"websocket", "tool/child", "tool/figure", "tool/load", "tool/load/traffic", "tool/trial"},
 	"tool/view":         {"tool/figure", "tool/knee", "tool/load", "tool/torture", "tool/trial"},
 	"tool/session":      {"tool/admin", "tool/compare", "tool/exit", "tool/load", "observe", "tool/page", "tool/record", "tool/trial"},
@@ -90,20 +90,21 @@ var toolImports = map[string][]string{
 // articlesImports is the module in articles/, in the same form.
 var articlesImports = map[string][]string{
 	"articles/avatar":     {"route", "pool", "workers", "engine", "http1"},
-	"articles/lab":        {anyLibrary, "tool/child", "tool/figure", "tool/load", "tool/machine", "tool/probe", "articles/avatar"},
+	"articles/lab":        {anyLibrary, "tool/child", "tool/demo", "tool/figure", "tool/load", "tool/machine", "tool/probe", "articles/avatar"},
 	"articles/cmd/avatar": {anyPackage},
 	"articles/cmd/lab":    {anyPackage},
 }
 
 // gatewayImports is the module in gateway/, in the same form.
 var gatewayImports = map[string][]string{
-	"gateway":                        {anyLibrary, "gateway/journal", "internal/sys"},
+	"gateway":                        {anyLibrary, "gateway/internal/number", "gateway/journal", "internal/sys"},
 	"gateway/journal":                {"gateway/internal/namespacetest", "gateway/internal/natstest"}, // only for its tests
 	"gateway/cmd/honed":              {anyPackage},
-	"gateway/internal/commandline":   {"gateway", "observe"},
+	"gateway/internal/commandline":   {"gateway", "gateway/internal/number", "gateway/journal", "observe"},
 	"gateway/internal/namespacetest": {"internal/testrun"},
+	"gateway/internal/number":        {},
 	"gateway/internal/natstest":      {"internal/testrun"},
-	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "internal/faultlog", "internal/sys", "observe"},
+	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "gateway/internal/number", "internal/faultlog", "internal/sys", "observe"},
 }
 
 // onlyHome lists import paths that only one package may import, tests included. A path with a final

@@ -182,20 +182,28 @@ func tooLarge(limit int) error {
 }
 
 // length returns the length field at the beginning of in.
-func (f Framing) length(in []byte) int { return int(Match{Len: f.width, Little: f.little}.get(in)) }
+func (f Framing) length(in []byte) (n int) {
+	for i := range f.width {
+		at := i
+		if f.little {
+			at = f.width - 1 - i
+		}
+		n = n<<8 | int(in[at])
+	}
+	return n
+}
 
 // Match says which request an answer belongs to. The zero Match matches by order. Otherwise both
-// carry a number at the same offset of their content, which the generator writes into the request.
+// carry a big-endian number at the same offset of their content, which the generator writes into the request.
 // Before the answer is compared with what is expected, its number is replaced with the bytes that
 // the plan's content has there.
 type Match struct {
-	Offset, Len int  // position of the number in the content, and its length, 1 to 8 bytes; Len 0: by order
-	Little      bool // little-endian
+	Offset, Len int // position of the number in the content, and its length, 1 to 8 bytes; Len 0: by order
 }
 
-// UnmarshalText parses order, or id@OFFSET:LEN with an optional :be or :le.
+// UnmarshalText parses order or id@OFFSET:LEN.
 func (m *Match) UnmarshalText(text []byte) error {
-	wrong := fmt.Errorf("load: there is no match %q; use order, or id@OFFSET:LEN as in id@4:8 or id@4:8:le", text)
+	wrong := fmt.Errorf("load: there is no match %q; use order, or id@OFFSET:LEN as in id@4:8", text)
 	place, ok := strings.CutPrefix(string(text), "id@")
 	if !ok {
 		if *m = (Match{}); string(text) != "order" {
@@ -203,32 +211,20 @@ func (m *Match) UnmarshalText(text []byte) error {
 		}
 		return nil
 	}
-	parts := strings.Split(place, ":")
-	if len(parts) != 2 && len(parts) != 3 {
-		return wrong
-	}
-	offset, err := strconv.Atoi(parts[0])
-	length, err2 := strconv.Atoi(parts[1])
+	first, second, _ := strings.Cut(place, ":")
+	offset, err := strconv.Atoi(first)
+	length, err2 := strconv.Atoi(second)
 	if errors.Join(err, err2) != nil || offset < 0 || offset > mostFrame || length < 1 || length > 8 {
 		return wrong
 	}
 	*m = Match{Offset: offset, Len: length}
-	if len(parts) == 3 {
-		m.Little = parts[2] == "le"
-		if !m.Little && parts[2] != "be" {
-			return wrong
-		}
-	}
 	return nil
 }
 
-// String returns order, or for example id@4:8:le.
+// String returns order, or for example id@4:8.
 func (m Match) String() string {
-	switch {
-	case m.Len == 0:
+	if m.Len == 0 {
 		return "order"
-	case m.Little:
-		return fmt.Sprintf("id@%d:%d:le", m.Offset, m.Len)
 	}
 	return fmt.Sprintf("id@%d:%d", m.Offset, m.Len)
 }
@@ -237,21 +233,13 @@ func (m Match) end() int { return m.Offset + m.Len }
 
 func (m Match) put(content []byte, v uint64) {
 	for i := range m.Len {
-		at := m.end() - 1 - i
-		if m.Little {
-			at = m.Offset + i
-		}
-		content[at] = byte(v >> (8 * i))
+		content[m.end()-1-i] = byte(v >> (8 * i))
 	}
 }
 
 func (m Match) get(content []byte) (v uint64) {
 	for i := range m.Len {
-		at := m.Offset + i
-		if m.Little {
-			at = m.end() - 1 - i
-		}
-		v = v<<8 | uint64(content[at])
+		v = v<<8 | uint64(content[m.Offset+i])
 	}
 	return v
 }

@@ -21,7 +21,7 @@ const (
 
 // besideSlow runs the engine's part of the race with slow handlers.
 func (c *contest) besideSlow(ctx context.Context) (*Beside, error) {
-	server, err := startServer(ctx, c.plan.Serve, c.engine, "faults")
+	server, err := startServer(ctx, c.plan.command(c.engine, "faults"))
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ type contest struct {
 // alone runs the engine's part in the race for speed.
 func (c *contest) alone(ctx context.Context) (*Entry, error) {
 	entry := &Entry{Engine: c.engine}
-	server, err := startServer(ctx, c.plan.Serve, c.engine, "submit")
+	server, err := startServer(ctx, c.plan.command(c.engine, "submit"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,15 +1,15 @@
-// Package race measures every engine under the same loads, each in a separate process:
-// alone, and next to slow handlers.
+// Package race measures this system's default engine and the plain servers of package demo under the
+// same loads, each in a separate process: alone, and next to slow handlers.
 package race
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/demo"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -22,6 +22,8 @@ const (
 type Plan struct {
 	// Serve is the command that starts a server, such as hone serve; flags are appended.
 	Serve []string
+	// Step is the command that calls demo.Run, such as hone demo --step; the name is appended.
+	Step []string
 	// Lap is how long each load is measured.
 	Lap time.Duration
 	// Say receives the current leg, the number of legs, and what is being measured. Legs
@@ -36,8 +38,8 @@ type Plan struct {
 	Serving func(*admin.Server)
 }
 
-// Run races every engine, each in a separate process, one after the other: first alone,
-// then next to slow handlers.
+// Run races the servers, each in a separate process, one after the other: first alone, then next to
+// slow handlers.
 func Run(ctx context.Context, plan Plan) (*Report, error) {
 	race := &Report{Schema: "hone.demo/1", InvalidReasons: []string{}}
 	legs, retries := race.legs(), mostRetries
@@ -55,6 +57,12 @@ func Run(ctx context.Context, plan Plan) (*Report, error) {
 	race.compare()
 	return race, nil
 }
+
+// onNet begins the names of the plain servers, which use package net.
+const onNet = "net-"
+
+// withBuffers is the plain server that the second race compares with.
+const withBuffers = onNet + "buffered"
 
 // leg is one engine's part in one of the races.
 type leg struct {
@@ -79,13 +87,14 @@ func (r *Report) legs() []leg {
 		}
 		return err
 	}
-	var first, second []leg
-	for _, e := range engine.All() {
-		first = append(first, leg{e.Name(), alone})
-		second = append(second, leg{e.Name(), beside})
+	var all []leg
+	for _, name := range demo.Names() {
+		all = append(all, leg{onNet + name, alone})
 	}
-	if e := engine.Events(engine.Inline); slices.Contains(engine.All(), engine.Events(engine.Auto)) {
-		second = append(second, leg{e.Name(), beside})
+	usual := engine.Engine{}.Name()
+	all = append(all, leg{usual, alone}, leg{withBuffers, beside}, leg{usual, beside})
+	if usual == engine.Events(engine.Auto).Name() {
+		all = append(all, leg{engine.Events(engine.Inline).Name(), beside})
 	}
-	return append(first, second...)
+	return all
 }

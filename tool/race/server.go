@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/hone-go/hone/tool/admin"
@@ -12,7 +13,16 @@ import (
 
 const startTime = 10 * time.Second // for a server to become ready
 
-// ownServer is hone serve in a separate process. It ends with stop, with its context, and
+// command returns the command that starts an engine, or a plain server.
+func (p *Plan) command(name, service string) []string {
+	if step, plain := strings.CutPrefix(name, onNet); plain {
+		return append(p.Step[:len(p.Step):len(p.Step)], step)
+	}
+	return append(p.Serve[:len(p.Serve):len(p.Serve)], "--json", "--until-eof", "--engine", name, "--service", service,
+		"--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--handler-times=false")
+}
+
+// ownServer is a server in a separate process. It ends with stop, with its context, and
 // when this process dies, because its standard input then ends.
 type ownServer struct {
 	addr  string
@@ -21,11 +31,9 @@ type ownServer struct {
 	process *child.Child
 }
 
-// startServer runs command, which starts hone serve, and waits until it is ready.
-func startServer(ctx context.Context, command []string, engine, service string) (*ownServer, error) {
-	args := append(command[1:len(command):len(command)], "--json", "--until-eof", "--engine", engine, "--service", service,
-		"--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--handler-times=false")
-	process, err := child.Start(exec.CommandContext(ctx, command[0], args...), child.Options{})
+// startServer runs command and waits until the server is ready.
+func startServer(ctx context.Context, command []string) (*ownServer, error) {
+	process, err := child.Start(exec.CommandContext(ctx, command[0], command[1:]...), child.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -60,24 +60,24 @@ func besideOf(name string, r *load.Result) *Beside {
 // Beside is the latency of other connections while slow handlers run, measured from the
 // write of a request. It has no figures if its result was not valid.
 type Beside struct {
-	Engine   string   `json:"engine"`
-	Rate     *float64 `json:"rate"`
-	P50      *float64 `json:"p50_us"`
-	P99      *float64 `json:"p99_us"`
-	P999     *float64 `json:"p999_us"`
-	ToParked *float64 `json:"p99_ratio_to_parked"`
+	Engine string   `json:"engine"`
+	Rate   *float64 `json:"rate"`
+	P50    *float64 `json:"p50_us"`
+	P99    *float64 `json:"p99_us"`
+	P999   *float64 `json:"p999_us"`
+	ToNet  *float64 `json:"p99_ratio_to_net"`
 }
 
-// compare fills in the ratios: request rates relative to the first engine, Direct, and
-// latencies next to slow handlers relative to Parked.
+// compare fills in the ratios: request rates relative to the first server, net-direct, and
+// latencies next to slow handlers relative to net-buffered.
 func (r *Report) compare() {
 	for _, e := range r.Engines {
 		e.PingPong.Ratio = ratio(e.PingPong.Rate, r.Engines[0].PingPong.Rate)
 		e.Pipelined.Ratio = ratio(e.Pipelined.Rate, r.Engines[0].Pipelined.Rate)
 	}
-	parked := r.beside(engine.Parked(0))
+	plain := r.beside(withBuffers)
 	for _, b := range r.Beside {
-		b.ToParked = ratio(b.P99, parked.P99)
+		b.ToNet = ratio(b.P99, plain.P99)
 	}
 }
 
@@ -89,11 +89,11 @@ func ratio(a, b *float64) *float64 {
 	return new(*a / *b)
 }
 
-// beside returns an engine's result in the second race; without figures if it did not
+// beside returns a server's result in the second race; without figures if it did not
 // take part.
-func (r *Report) beside(e engine.Engine) *Beside {
+func (r *Report) beside(name string) *Beside {
 	for _, b := range r.Beside {
-		if b.Engine == e.Name() {
+		if b.Engine == name {
 			return b
 		}
 	}
@@ -110,7 +110,7 @@ func (r *Report) Text(w io.Writer) {
 func (r *Report) writeSpeed(w io.Writer) {
 	fmt.Fprint(w, "\nconnections × depth: 100 × 64 is 100 connections with 64 requests in flight each.\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "load\tengine\trequests/s\tto Direct\tp50\tp99\tserver CPU/request")
+	fmt.Fprintln(table, "load\tengine\trequests/s\tto net-direct\tp50\tp99\tserver CPU/request")
 	for _, shape := range []struct {
 		name string
 		of   func(*Entry) Lap
@@ -159,10 +159,10 @@ func (r *Report) writeBeside(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Engine, figure.OrNone(e.P50, figure.Micros), figure.OrNone(e.P99, figure.Micros), figure.OrNone(e.P999, figure.Micros))
 	}
 	table.Flush()
-	events, inline := r.beside(engine.Events(engine.Auto)), r.beside(engine.Events(engine.Inline))
-	if events.ToParked != nil && inline.ToParked != nil {
-		fmt.Fprintf(w, "\n%s: p99 %s = %s parked; %s, which runs handlers on the loop: %s = %s parked\n",
-			events.Engine, figure.Micros(*events.P99), figure.Times(*events.ToParked),
-			inline.Engine, figure.Micros(*inline.P99), figure.Times(*inline.ToParked))
+	events, inline := r.beside(engine.Events(engine.Auto).Name()), r.beside(engine.Events(engine.Inline).Name())
+	if events.ToNet != nil && inline.ToNet != nil {
+		fmt.Fprintf(w, "\n%s: p99 %s = %s %s; %s, which waits for handlers: %s = %s %[4]s\n",
+			events.Engine, figure.Micros(*events.P99), figure.Times(*events.ToNet), withBuffers,
+			inline.Engine, figure.Micros(*inline.P99), figure.Times(*inline.ToNet))
 	}
 }

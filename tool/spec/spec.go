@@ -78,7 +78,7 @@ func (f *Load) Define(cmd *cobra.Command) {
 	flags.Float64Var(&f.Plan.Rate, "rate", 0, "requests a second over all connections (closed loop)")
 	flags.Var(&parsed{kind: "SCHEDULE", keep: func(text string) error {
 		return withoutValue("not a schedule", f.Plan.Schedule.UnmarshalText([]byte(text)))
-	}}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION, sine:LOW..HIGH/PERIOD or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION")
+	}}, "schedule", "a rate that changes: ramp:FROM..TO, step:RATE,RATE/DURATION or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION")
 	f.arrivals = AddChoice(cmd, "arrivals", load.Poisson.String(), "how --rate, --schedule and --churn are spread over time", load.Constant.String(), load.Poisson.String())
 	flags.DurationVarP(&f.Plan.For, "for", "d", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.Plan.Warmup, "warmup", 0, "how long to load before measuring (a tenth of --for, at most 5s)")

@@ -52,7 +52,7 @@ func (f *targetFlags) define(cmd *cobra.Command, from *files) {
 	flags := cmd.Flags()
 	f.files, f.size.files = from, from
 	f.size.bytes, f.limit = usualContent, usualLimit
-	flags.Var(&f.size, "size", "content size in bytes, or a distribution: uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST, file:@FILE")
+	flags.Var(&f.size, "size", "content size in bytes, or a distribution: uniform:LOW..HIGH, lognormal:MEDIAN,SIGMA, file:@FILE")
 	flags.Var(from.into(&f.content), "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
 	flags.Var(from.into(&f.expect), "expect-content", "the content that every answer must have: TEXT, hex:BYTES or @FILE")
 	flags.BoolVar(&f.echo, "echo", true, "require WebSocket answers to echo their requests, unless --expect-content is given; --echo=false accepts any answer")
@@ -306,7 +306,7 @@ type matchFlag struct{ load.Match }
 // Set parses order or id@OFFSET:LEN.
 func (f *matchFlag) Set(text string) error {
 	if f.UnmarshalText([]byte(text)) != nil {
-		return errors.New("not a match; use order, or id@OFFSET:LEN as in id@4:8 or id@4:8:le")
+		return errors.New("not a match; use order, or id@OFFSET:LEN as in id@4:8")
 	}
 	return nil
 }

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/internal/number"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// entryLine, lostLine and envelopeLine are the lines documented in docs/envelope.md, besides journal.RecordLine.
+// entryLine, lostLine and envelopeLine are the lines documented in docs/envelope.md, besides commandline.RecordLine.
 // entryLine is any entry but a record.
 type entryLine struct {
 	Pos uint64 `json:"pos"`
@@ -72,7 +73,7 @@ var errLost = errors.New("envelopes of the log are lost")
 func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writer) error {
 	return eachLine(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e journal.Envelope) error {
 		for r := range e.Records() {
-			line := r.Line(commandline.JSONTime(r.Time))
+			line := commandline.Line(&r)
 			line.Pos = pos
 			if err := out.Encode(line); err != nil {
 				return err
@@ -115,8 +116,8 @@ func entriesOf(e journal.Envelope) (all []entryLine) {
 		all = append(all, entryLine{Clock: commandline.JSONTime(c.Time), Highest: c.Highest, Running: c.Running, Since: c.Since})
 	}
 	for p := range e.Positions() {
-		number := commandline.FormatNumber(p.Number)
-		all = append(all, entryLine{Reader: p.Name, Share: p.Share, Shares: p.Of, Number: number, Generation: p.Generation, Removed: p.Removed})
+		at := number.Format(p.Number)
+		all = append(all, entryLine{Reader: p.Name, Share: p.Share, Shares: p.Of, Number: at, Generation: p.Generation, Removed: p.Removed})
 	}
 	if id, ok := e.Identity(); ok {
 		all = append(all, entryLine{Log: hex.EncodeToString(id[:])})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/internal/number"
 )
 
 // Paths of the admin side. A GET lists, a POST changes.
@@ -221,7 +222,7 @@ func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return nil
 	}
 	return commandline.PrintList(stdout, *asJSON, all, "NAME\tSHARE\tOF\tPOSITION\tSEEN\tRECORDS BEHIND\tBYTES BEHIND\tAGE\tHOLDS THE LOG", func(r gateway.ReaderState) string {
-		return fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%d\t%d\t%v\t%t", r.Name, r.Share, r.Shares, commandline.FormatNumber(r.Position.Number),
+		return fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%d\t%d\t%v\t%t", r.Name, r.Share, r.Shares, number.Format(r.Position.Number),
 			seen(r.Connected, r.Away), r.LagRecords, r.LagBytes, r.LagAge.Round(time.Second), r.Holds)
 	})
 }

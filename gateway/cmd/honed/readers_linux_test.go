@@ -21,7 +21,6 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -92,7 +91,7 @@ func TestReaderVerbs(t *testing.T) {
 		return out
 	}
 	all := prints(8, "tail", "--addr", g.addr)
-	var first, second journal.RecordLine
+	var first, second commandline.RecordLine
 	in := json.NewDecoder(strings.NewReader(all))
 	if err := errors.Join(in.Decode(&first), in.Decode(&second)); err != nil || first.Client != "door-1" || string(second.Data) != "1" || first.Seq != 1 {
 		t.Errorf("%v, %+v, %+v", err, first, second)
@@ -346,7 +345,7 @@ func TestReadersPage(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		must(t, err)
 		for line := range strings.Lines(string(text)) {
-			var m journal.RecordLine
+			var m commandline.RecordLine
 			must(t, json.Unmarshal([]byte(line), &m))
 			session := fmt.Sprint(m.Client, m.Epoch)
 			if m.Seq > uint64(last[session]+1) {

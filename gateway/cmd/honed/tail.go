@@ -10,6 +10,7 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/internal/number"
 )
 
 // gapLine is the line for records that are missing.
@@ -56,14 +57,14 @@ func (f *tailing) print(ctx context.Context, out *bufio.Writer) error {
 			return err
 		}
 		for _, m := range b.Messages {
-			line := m.Line(commandline.JSONTime(m.Time))
-			line.Number = commandline.FormatNumber(m.Number)
+			line := commandline.Line(&m.Record)
+			line.Number = number.Format(m.Number)
 			if err := lines.Encode(line); err != nil {
 				return err
 			}
 		}
 		if b.Gap != nil {
-			if err := lines.Encode(gapLine{b.Gap.Reason.String(), commandline.FormatNumber(b.Gap.From), commandline.FormatNumber(b.Gap.To)}); err != nil {
+			if err := lines.Encode(gapLine{b.Gap.Reason.String(), number.Format(b.Gap.From), number.Format(b.Gap.To)}); err != nil {
 				return err
 			}
 		}

@@ -5,7 +5,28 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
 )
+
+// RecordLine is a record as a line of JSON, as docs/envelope.md and docs/relay.md describe it.
+type RecordLine struct {
+	Key        string              `json:"key,omitempty"`    // of a relay: the same whenever this message is sent
+	Pos        uint64              `json:"pos,omitempty"`    // of its envelope, in an export
+	Number     string              `json:"number,omitempty"` // that a reader gets
+	Client     string              `json:"client"`
+	Epoch      uint64              `json:"epoch"`
+	Seq        uint64              `json:"seq"`
+	Time       time.Time           `json:"time"`
+	Data       []byte              `json:"data"`
+	Attributes []journal.Attribute `json:"attributes,omitempty"`
+}
+
+// Line returns what a record's line has of the record itself.
+func Line(r *journal.Record) RecordLine {
+	return RecordLine{Client: r.Client, Epoch: r.Epoch, Seq: r.Seq, Time: JSONTime(r.Time), Data: r.Data, Attributes: r.Attributes}
+}
 
 // PrintList prints a table, or a line of JSON for each item.
 func PrintList[T any](out io.Writer, asJSON bool, items []T, head string, line func(T) string) error {

@@ -12,11 +12,11 @@ import (
 	"os"
 	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/number"
 )
 
 // Reading are the flags of a command that reads from a honed.
@@ -56,27 +56,13 @@ func ParseStart(text string) (start gateway.Start, at uint64, err error) {
 	case "next":
 		return gateway.FromNext, 0, nil
 	}
-	if number, err := ParseNumber(text); err == nil {
+	if number, err := number.Parse(text); err == nil {
 		return gateway.FromNumber, number, nil
 	}
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return gateway.FromTime, uint64(at.UnixMilli()), nil
 	}
 	return 0, 0, fmt.Errorf("%q is not first, next, a time such as 2026-11-22T21:00:00Z, or a number such as 12.0", text)
-}
-
-// FormatNumber writes a record's number as POSITION.INDEX.
-func FormatNumber(number uint64) string { return fmt.Sprintf("%d.%d", number>>16, number&0xffff) }
-
-// ParseNumber reads what FormatNumber writes; without an index, 0.
-func ParseNumber(text string) (uint64, error) {
-	before, after, _ := strings.Cut(text, ".")
-	pos, err := strconv.ParseUint(before, 10, 48)
-	index := uint64(0)
-	if err == nil && after != "" {
-		index, err = strconv.ParseUint(after, 10, 16)
-	}
-	return pos<<16 | index, err
 }
 
 // JSONTime converts Unix milliseconds and clamps them to the years that JSON allows.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/command"
+	"github.com/hone-go/hone/tool/demo"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
@@ -19,27 +20,32 @@ const longestLap = time.Minute
 
 // demoFlags holds the parsed flags of hone demo.
 type demoFlags struct {
-	lap time.Duration
-	out session.Output
-	ui  session.UI
+	lap  time.Duration
+	step string
+	out  session.Output
+	ui   session.UI
 }
 
 func newDemo() *cobra.Command {
 	f := new(demoFlags)
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Race every engine and print a table",
-		Long: `Race hone's engines, which are its ways to serve connections: each runs in a process of
-its own on 127.0.0.1, one after the other. The first race measures memory per
-connection, then throughput and latency with 100 connections, first with one request
-in flight on each, then with 64. The second measures the latency of 40 connections
-while the handlers of 4 others sleep 50 ms per request (head-of-line blocking). It
-takes under a minute and leaves no process running.`,
+		Short: "Race hone's server against three plain ones and print a table",
+		Long: `Race hone's server against three that use package net alone: without buffers, with
+buffers, and with a sync.Pool. Each runs in a process of its own on 127.0.0.1, one
+after the other. The first race measures memory per connection, then throughput and
+latency with 100 connections, first with one request in flight on each, then with 64.
+The second measures the latency of 40 connections while the handlers of 4 others sleep
+50 ms per request (head-of-line blocking). It takes under a minute and leaves no
+process running.`,
 		Example: "  hone demo\n  hone demo --for 10s\n  hone demo --for 1s --json",
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.lap <= 0 || f.lap > longestLap {
 				return exit.Usagef("demo: --for %v: use a duration up to %v, as in 3s", f.lap, longestLap)
+			}
+			if f.step != "" {
+				return exit.FailedIf(demo.Run(cmd.Context(), f.step, cmd.InOrStdin(), cmd.OutOrStdout()))
 			}
 			return f.run(cmd)
 		},
@@ -48,10 +54,12 @@ takes under a minute and leaves no process running.`,
 	cmd.Flags().DurationVar(&f.lap, "for", 2500*time.Millisecond, "how long to measure each load")
 	f.out.Define(cmd)
 	f.ui.Define(cmd)
+	cmd.Flags().StringVar(&f.step, "step", "", "serve as one of the plain servers")
+	cmd.Flags().Lookup("step").Hidden = true // for its own processes
 	return cmd
 }
 
-// run races the engines and prints the tables.
+// run races the servers and prints the tables.
 func (f *demoFlags) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
 	exe, err := command.Self()
@@ -64,7 +72,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	s, err := session.Open(ctx, session.Plan{
 		Command: "demo", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out, UI: f.ui,
 		Page: &page.Page{
-			Title: "hone demo: every engine, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
+			Title: "hone demo: hone and plain servers, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
 			About: []page.Fact{{Name: "hone", Value: command.BuildOf(release).Version}},
 		},
 	})
@@ -75,7 +83,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	watcher := view.NewDemo(cmd.ErrOrStderr())
 	defer watcher.End()
 	report, err := race.Run(ctx, race.Plan{
-		Serve: []string{exe, "serve"}, Lap: f.lap, Say: watcher.Show, Serving: s.Live.Watch,
+		Serve: []string{exe, "serve"}, Step: []string{exe, "demo", "--step"}, Lap: f.lap, Say: watcher.Show, Serving: s.Live.Watch,
 		Watch:  func(what, engine string, now load.Progress) { s.Live.Show(page.Lane{Group: what, Name: engine}, now) },
 		Lapped: func(_, _ string, lap race.Lap) { s.Live.Settle(lap.Rate, lap.P50, lap.P99) },
 	})

@@ -14,7 +14,7 @@ func newRoot() *cobra.Command {
 
 Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed or regression,
 4 run invalid or comparison refused, 130 interrupted.`,
-		Example: `  hone demo                                    every engine, raced: under a minute
+		Example: `  hone demo                                    hone raced against plain servers: under a minute
   hone serve                                   a server on 127.0.0.1:7000
   hone load 127.0.0.1:7000 -c 100 -d 5s        how fast is it?`,
 		Args: unknownCommand,

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/command"
-	"github.com/hone-go/hone/tool/exchange"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/page"
@@ -203,17 +202,15 @@ func newRunExport() *cobra.Command {
 		Long: `Export runs to other programs or another store. Store a load first:
 hone load … --save NAME; hone run export NAME --format hdr.
 
-  tar          one whole run; hone run import reads it
-  csv          one line per figure and sample
-  intervals    CSV with one line per second of each sample
-  hdr          one run's histograms, one line per second, for HdrHistogram's tools
-  openmetrics  figures and the distribution, for node_exporter's textfile collector
-  benchmark    Go's benchmark format, for benchstat`,
+  tar        one whole run; hone run import reads it
+  csv        one line per figure and sample
+  hdr        one run's histograms, one line per second, for HdrHistogram's tools
+  benchmark  Go's benchmark format, for benchstat`,
 		Example: `  hone run export latest -o run.tar
   hone run export before after --format benchmark | benchstat -col side -
-  hone run export nightly --format openmetrics -o nightly.prom`,
+  hone run export nightly --format hdr -o nightly.hlog`,
 	}
-	format := spec.AddChoice(cmd, "format", "tar", "output format", "tar", "csv", "intervals", "hdr", "openmetrics", "benchmark")
+	format := spec.AddChoice(cmd, "format", "tar", "output format", "tar", "csv", "hdr", "benchmark")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"latest"}
@@ -244,12 +241,10 @@ hone load … --save NAME; hone run export NAME --format hdr.
 
 func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) error {
 	write := map[string]func(io.Writer) error{
-		"tar":         func(w io.Writer) error { return record.Export(w, runs[0]) },
-		"csv":         func(w io.Writer) error { return record.WriteCSV(w, runs...) },
-		"intervals":   func(w io.Writer) error { return exchange.WriteIntervals(w, runs...) },
-		"hdr":         func(w io.Writer) error { return exchange.WriteHistogramLog(w, runs[0]) },
-		"openmetrics": func(w io.Writer) error { return exchange.WriteOpenMetrics(w, runs...) },
-		"benchmark":   func(w io.Writer) error { return record.WriteBenchmarks(w, runs...) },
+		"tar":       func(w io.Writer) error { return record.Export(w, runs[0]) },
+		"csv":       func(w io.Writer) error { return record.WriteCSV(w, runs...) },
+		"hdr":       func(w io.Writer) error { return record.WriteHistogramLog(w, runs[0]) },
+		"benchmark": func(w io.Writer) error { return record.WriteBenchmarks(w, runs...) },
 	}[format]
 	return session.Output{File: file}.Stream("run export", cmd.OutOrStdout(), write)
 }

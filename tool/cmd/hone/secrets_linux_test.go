@@ -103,10 +103,8 @@ func TestSecretsStay(t *testing.T) {
 		check("run show", []string{"run", "show", name, "--store", store}, exit.OK)
 		check("run show --json", []string{"run", "show", name, "--json", "--store", store}, exit.OK)
 		check("run export", []string{"run", "export", name, "-o", filepath.Join(dir, name+".tar"), "--store", store}, exit.OK)
-		for _, format := range []string{"intervals", "hdr", "openmetrics"} {
-			if name != "knee" { // which keeps no intervals
-				check("run export", []string{"run", "export", name, "--format", format, "-o", filepath.Join(dir, name+"."+format), "--store", store}, exit.OK)
-			}
+		if name != "knee" { // which keeps no intervals
+			check("run export", []string{"run", "export", name, "--format", "hdr", "-o", filepath.Join(dir, name+".hdr"), "--store", store}, exit.OK)
 		}
 		check("report", []string{"report", name, "-o", html + name, "--store", store}, exit.OK)
 	}

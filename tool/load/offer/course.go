@@ -12,12 +12,9 @@ import (
 //
 // The rate is piecewise linear, so that computing it at run time needs only additions,
 // multiplications and square roots, which every machine rounds in the same way; the conversions
-// force products to be rounded before they are added (no fused multiply-add). A sine has 512
-// pieces a period, with an error of no more than 0.002 % of its height.
+// force products to be rounded before they are added (no fused multiply-add).
 type Course struct {
 	pieces []piece
-	period float64 // seconds after which the pieces repeat; 0: the last one goes on
-	each   float64 // requests in a period
 	warmup float64 // seconds
 	first  float64 // requests a second in the warm-up
 	peak   float64
@@ -25,16 +22,12 @@ type Course struct {
 
 // piece is a part of the time in which the rate is linear.
 type piece struct {
-	from, length float64 // in seconds; the last piece is infinitely long if there is no period
+	from, length float64 // in seconds; the last piece is infinitely long
 	before       float64 // requests due before it
 	rate, slope  float64 // at its beginning, and its growth per second
 }
 
-const (
-	sinePieces = 512
-	sineDigits = 1 << 40                          // a sine is rounded to this precision, to be the same on every machine
-	never      = time.Duration(math.MaxInt64 / 4) // leaves room for adding
-)
+const never = time.Duration(math.MaxInt64 / 4) // leaves room for adding
 
 // Over lays the schedule out over a warm-up and a measured time; a ramp takes all of the measured
 // time.
@@ -45,25 +38,9 @@ func (s Schedule) Over(warmup, measured time.Duration) *Course {
 	}
 	if n := len(s.stages); n > 0 {
 		c.add(s.stages[n-1].to, s.stages[n-1].to, math.Inf(1))
-	} else if s.wave.length > 0 {
-		c.period = s.wave.length.Seconds()
-		for i := range sinePieces {
-			c.add(s.height(i), s.height(i+1), c.period/sinePieces)
-		}
-		last := c.pieces[len(c.pieces)-1]
-		c.each = last.before + last.requests(last.length)
-	}
-	if len(c.pieces) > 0 {
 		c.first = c.pieces[0].rate
 	}
 	return c
-}
-
-// height returns the sine's rate after i of its pieces.
-func (s Schedule) height(i int) float64 {
-	part := (1 - math.Cos(2*math.Pi*float64(i)/sinePieces)) / 2
-	part = math.Round(part*sineDigits) / sineDigits
-	return s.wave.from + float64((s.wave.to-s.wave.from)*part)
 }
 
 // add appends a piece.
@@ -101,11 +78,9 @@ func (p piece) seconds(requests float64) float64 {
 func (c *Course) Moment(x float64) time.Duration {
 	if warm := float64(c.first * c.warmup); x < warm {
 		return nanoseconds(x / c.first)
-	} else if x -= warm; c.period == 0 {
-		return nanoseconds(c.warmup + c.within(x))
+	} else {
+		return nanoseconds(c.warmup + c.within(x-warm))
 	}
-	rounds := math.Floor(x / c.each)
-	return nanoseconds(c.warmup + float64(rounds*c.period) + c.within(max(0, x-float64(rounds*c.each))))
 }
 
 // within returns when x requests of the pieces have become due.
@@ -129,8 +104,8 @@ func (c *Course) Due(t time.Duration) float64 {
 	if seconds < c.warmup {
 		return c.first * seconds
 	}
-	rounds, p, into := c.at(seconds - c.warmup)
-	return float64(c.first*c.warmup) + float64(rounds*c.each) + p.before + p.requests(into)
+	p, into := c.at(seconds - c.warmup)
+	return float64(c.first*c.warmup) + p.before + p.requests(into)
 }
 
 // Rate returns the requests a second at t, since the warm-up began.
@@ -139,19 +114,15 @@ func (c *Course) Rate(t time.Duration) float64 {
 	if seconds < c.warmup {
 		return c.first
 	}
-	_, p, into := c.at(seconds - c.warmup)
+	p, into := c.at(seconds - c.warmup)
 	return p.rate + float64(p.slope*into)
 }
 
-// at returns the periods and the piece of a moment after the warm-up, and how far it is into the piece.
-func (c *Course) at(seconds float64) (rounds float64, p piece, into float64) {
-	if c.period > 0 {
-		rounds = math.Floor(seconds / c.period)
-		seconds = max(0, seconds-float64(rounds*c.period))
-	}
+// at returns the piece of a moment after the warm-up, and how far it is into the piece.
+func (c *Course) at(seconds float64) (p piece, into float64) {
 	i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].from > seconds })
 	p = c.pieces[max(i-1, 0)]
-	return rounds, p, min(seconds-p.from, p.length)
+	return p, min(seconds-p.from, p.length)
 }
 
 // Peak returns the highest rate.

@@ -15,9 +15,7 @@ import (
 // Schedule is a rate of requests that changes over time, for example
 //
 //	ramp:1000..9000              linearly from the first rate to the last, over all of the measured time
-//	step:1000..5000:1000/10s     1000 for 10 s, 2000 for 10 s, and so on; the last is 5000
-//	step:1000,4000,2000/10s      these, each for 10 s
-//	sine:1000..5000/1m           from the lower rate to the higher and back in a minute, repeated
+//	step:1000,4000,2000/10s      these rates, each for 10 s
 //	stages:0..1000/30s,1000/2m,5000/10s,..0/1m
 //	                             a ramp, a plateau, a spike, and a ramp from there to 0, one after the other
 //
@@ -26,7 +24,6 @@ import (
 type Schedule struct {
 	text   string  // as UnmarshalText read it
 	stages []stage // one after the other
-	wave   stage   // of a sine: its lowest and highest rate, and its period
 }
 
 // stage is a part of the time with a constant or linear rate.
@@ -38,7 +35,7 @@ type stage struct {
 const (
 	mostRate  = 1e9 // requests a second
 	mostSteps = 10_000
-	leastTime = time.Millisecond // of a step or period
+	leastTime = time.Millisecond // of a step
 	longest   = 100 * 365 * 24 * time.Hour
 )
 
@@ -63,21 +60,12 @@ func parse(text string) (s Schedule, err error) {
 		s.stages[0].from, s.stages[0].to, err = parseRange(rest)
 	case "step":
 		s.stages, err = parseSteps(rest)
-	case "sine":
-		var period string
-		rest, period, _ = strings.Cut(rest, "/")
-		if s.wave.from, s.wave.to, err = parseRange(rest); err == nil {
-			s.wave.length, err = parseTime(period)
-		}
-		if err == nil && s.wave.from > s.wave.to {
-			err = errors.New("name the lower rate first")
-		}
 	case "stages":
 		s.stages, err = parseStages(rest)
 	default:
-		err = errors.New("write it as ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE,…/DURATION, sine:LOW..HIGH/PERIOD or stages:FROM..TO/DURATION,RATE/DURATION,…")
+		err = errors.New("write it as ramp:FROM..TO, step:RATE,RATE,…/DURATION or stages:FROM..TO/DURATION,RATE/DURATION,…")
 	}
-	if err == nil && s.wave.to == 0 && !slices.ContainsFunc(s.stages, func(each stage) bool { return each.from > 0 || each.to > 0 }) {
+	if err == nil && !slices.ContainsFunc(s.stages, func(each stage) bool { return each.from > 0 || each.to > 0 }) {
 		err = errors.New("offer more than 0")
 	}
 	return s, err
@@ -111,67 +99,23 @@ func parseTime(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseSteps parses FROM..TO:STEP/DURATION or RATE,RATE/DURATION.
+// parseSteps parses RATE,RATE/DURATION.
 func parseSteps(text string) (steps []stage, err error) {
 	text, length, _ := strings.Cut(text, "/")
 	each, err := parseTime(length)
 	if err != nil {
 		return nil, err
 	}
-	parseRates := parseList
-	if strings.Contains(text, "..") {
-		parseRates = parseEven
-	}
-	rates, err := parseRates(text)
-	for _, rate := range rates {
-		steps = append(steps, stage{rate, rate, each})
-	}
-	return steps, err
-}
-
-// parseList parses RATE,RATE.
-func parseList(text string) (rates []float64, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		rate, err := parseRate(word)
 		if err != nil {
 			return nil, err
 		}
-		if rates = append(rates, rate); len(rates) > mostSteps {
+		if steps = append(steps, stage{rate, rate, each}); len(steps) > mostSteps {
 			return nil, fmt.Errorf("have %d steps at most", mostSteps)
 		}
 	}
-	return rates, nil
-}
-
-// parseEven parses FROM..TO:STEP.
-func parseEven(text string) (rates []float64, err error) {
-	ends, by, ok := strings.Cut(text, ":")
-	if !ok {
-		return nil, errors.New("say by how much it steps, as in step:1000..5000:1000/10s")
-	}
-	from, to, err := parseRange(ends)
-	if err != nil {
-		return nil, err
-	}
-	step, err := parseRate(by)
-	if err != nil {
-		return nil, err
-	}
-	steps := math.Ceil(math.Abs(to-from)/step) + 1
-	switch {
-	case step == 0:
-		return nil, errors.New("step by more than 0")
-	case steps > mostSteps:
-		return nil, fmt.Errorf("have %d steps at most", mostSteps)
-	}
-	for i := range int(steps) {
-		if from <= to {
-			rates = append(rates, min(from+float64(float64(i)*step), to))
-		} else {
-			rates = append(rates, max(from-float64(float64(i)*step), to))
-		}
-	}
-	return rates, nil
+	return steps, nil
 }
 
 // parseStages parses FROM..TO/DURATION, RATE/DURATION and ..TO/DURATION, with commas between them.
@@ -206,12 +150,10 @@ func parseStages(text string) (stages []stage, err error) {
 func (s Schedule) String() string { return s.text }
 
 // None reports whether the schedule is empty.
-func (s Schedule) None() bool { return s.stages == nil && s.wave.length == 0 }
+func (s Schedule) None() bool { return s.stages == nil }
 
-// Length returns how long the schedule takes: its steps, its stages, or one period. Zero: any
-// length.
-func (s Schedule) Length() time.Duration {
-	length := s.wave.length
+// Length returns how long the schedule takes: its steps or its stages. Zero: any length.
+func (s Schedule) Length() (length time.Duration) {
 	for _, each := range s.stages {
 		length += min(each.length, longest-length)
 	}

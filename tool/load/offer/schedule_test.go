@@ -15,10 +15,8 @@ import (
 func schedules() []string {
 	return []string{
 		"ramp:1000..9000", "ramp:9000..1000", "ramp:0..500", "ramp:500..0", "ramp:700..700", "ramp:0.5..3.25",
-		"step:1000..5000:1000/10s", "step:5000..1000:1500/100ms", "step:1000..1900:400/1s", "step:300..300:1/1s",
 		"step:1000,4000,2000/10s", "step:0,100,0,200/1s", "step:100,0/500ms", "step:250/1s",
 		"stages:0..1000/30s,1000/2m,5000/10s,..0/1m", "stages: 100/1s,\n ..300/2s, 0/1s, 50/1s", "stages:10/1s,0/1s", "stages:" + manyStages(200),
-		"sine:1000..5000/1m", "sine:0..100/10s", "sine:50..50/1ms", "sine:0..0.25/1h",
 	}
 }
 
@@ -66,21 +64,15 @@ func TestScheduleAsText(t *testing.T) {
 		"ramp:1..Inf":                  "in digits",
 		"ramp:0..0":                    "more than 0",
 		"ramp:1..2/10s":                "in digits",
-		"step:1..2/10s":                "by how much",
-		"step:1..2:0/10s":              "by more than 0",
-		"step:0..0:5/10s":              "more than 0",
+		"step:1..2/10s":                "in digits",
+		"sine:1..2/10s":                "write it as ramp:",
 		"step:0,0/10s":                 "more than 0",
-		"step:1..1000000:1/10s":        "10000 steps at most",
 		"step:1,2":                     "duration",
 		"step:1,2/0s":                  "duration",
 		"step:1,,2/1s":                 "in digits",
 		"step:1,2/-1s":                 "duration",
-		"sine:1..2":                    "duration",
-		"sine:1..2/10":                 "duration",
-		"sine:1..2/1us":                "1ms at least",
-		"sine:5..2/1s":                 "lower rate first",
-		"sine:0..0/1s":                 "more than 0",
-		"step:1..2:1/1s/1s":            "duration",
+		"step:1,2/1us":                 "1ms at least",
+		"step:1,2/1s/1s":               "duration",
 		"stages:":                      "in digits",
 		"stages:5":                     "duration",
 		"stages:0/1s,0..0/1s":          "more than 0",
@@ -101,9 +93,7 @@ func TestScheduleAsText(t *testing.T) {
 
 func TestScheduleLength(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"ramp:1..2": 0, "step:1000..5000:1000/10s": 50 * time.Second, "step:1000..1900:400/1s": 4 * time.Second,
-		"step:5000..1000:1500/100ms": 400 * time.Millisecond, "step:1,2,3/1m": 3 * time.Minute, "sine:1..2/5m": 5 * time.Minute,
-		"step:1..1000:1/1000000h":       longest / 1000 * 1000,
+		"ramp:1..2": 0, "step:1,2,3/1m": 3 * time.Minute,
 		"stages:0..5/3s,5/1m,..0/500ms": 63*time.Second + 500*time.Millisecond, "stages:" + manyStages(200): 200 * time.Second,
 		"stages:1/600000h,1/600000h": longest,
 	} {
@@ -118,12 +108,8 @@ func TestCourseHasTheRates(t *testing.T) {
 	for text, rates := range map[string]map[time.Duration]float64{
 		"ramp:1000..9000":        {0: 1000, warm: 1000, warm + 5*time.Second: 3000, warm + length: 9000, time.Hour: 9000},
 		"step:1000,4000,2000/5s": {0: 1000, warm + 4999*time.Millisecond: 1000, warm + 5*time.Second: 4000, warm + 10*time.Second: 2000, time.Hour: 2000},
-		"step:1000..1900:400/5s": {warm + 9*time.Second: 1400, warm + 11*time.Second: 1800, warm + 16*time.Second: 1900},
-		"step:2000..1100:400/5s": {warm + 9*time.Second: 1600, warm + 16*time.Second: 1100},
 		"stages:0..1000/4s,3000/2s,..1000/4s,0/2s,500/1s": {0: 0, warm: 0, warm + 2*time.Second: 500, warm + 5*time.Second: 3000,
 			warm + 8*time.Second: 2000, warm + 11*time.Second: 0, warm + 12500*time.Millisecond: 500, time.Hour: 500},
-		"sine:1000..5000/8s": {0: 1000, warm: 1000, warm + 2*time.Second: 3000, warm + 4*time.Second: 5000, warm + 8*time.Second: 1000, warm + 18*time.Second: 3000},
-		"sine:1000..3000/1h": {warm + 20*time.Second: 1000 + 1000*(1-math.Cos(2*math.Pi*20/3600))},
 	} {
 		c := read(t, text).Over(warm, length)
 		for at, want := range rates {
@@ -179,7 +165,7 @@ func checkIntegral(t *testing.T, text string, c *Course) {
 func TestRequestsOfTheMeasuredTime(t *testing.T) {
 	const warmup, measured = time.Second, 10 * time.Second
 	for text, want := range map[string]int{
-		"ramp:100..300": 2000, "step:100,200/5s": 1500, "step:100..400:100/2s": 2800, "sine:0..200/5s": 1000, "step:0,100/5s": 500, "step:100,0/5s": 500,
+		"ramp:100..300": 2000, "step:100,200/5s": 1500, "step:0,100/5s": 500, "step:100,0/5s": 500,
 	} {
 		c := read(t, text).Over(warmup, measured)
 		n := 0
@@ -264,7 +250,7 @@ func FuzzSchedule(f *testing.F) {
 }
 
 func BenchmarkMoment(b *testing.B) {
-	for _, text := range []string{"ramp:1000..9000", "step:1000..9000:10/1s", "sine:1000..9000/10s"} {
+	for _, text := range []string{"ramp:1000..9000", "step:1000,5000,9000/1s"} {
 		c := read(b, text).Over(time.Second, time.Minute)
 		b.Run(text[:4], func(b *testing.B) {
 			b.ReportAllocs()

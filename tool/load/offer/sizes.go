@@ -14,12 +14,10 @@ import (
 // Sizes is the distribution of the requests' content sizes in bytes, for example
 //
 //	uniform:16..1024       any size from the first to the last, equally likely
-//	normal:512,128         with this mean and this standard deviation
 //	lognormal:300,1.2      with this median; the second is the standard deviation of the logarithm
-//	zipf:1.1,65536         n with a probability proportional to 1/n to this power, from 1 to the largest
 //	file:@sizes.txt        those in a file, one per line, equally likely
 //
-// Normal and lognormal sizes are no further than four standard deviations from the
+// Lognormal sizes are no further than four standard deviations from the
 // middle, where one in 16,000 would be, and none is below 0 or above 16 MiB. The zero
 // Sizes is none.
 type Sizes struct {
@@ -37,7 +35,7 @@ const (
 	mostSize   = 16 << 20
 	mostLines  = 1 << 20
 	mostSpread = 4 // standard deviations
-	mostPower  = 20
+	mostSigma  = 20
 )
 
 // UnmarshalText parses sizes as above, and reads the file.
@@ -47,10 +45,10 @@ func (s *Sizes) UnmarshalText(text []byte) error { return s.Read(string(text), o
 func (s *Sizes) Read(text string, readFile func(name string) ([]byte, error)) error {
 	kind, rest, _ := strings.Cut(text, ":")
 	read, ok := map[string]func(string) (*drawing, error){
-		"uniform": uniform, "normal": normal, "lognormal": lognormal, "zipf": zipfian,
+		"uniform": uniform, "lognormal": lognormal,
 		"file": func(text string) (*drawing, error) { return fromFile(text, readFile) },
 	}[kind]
-	err := errors.New("write them as uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST or file:@FILE")
+	err := errors.New("write them as uniform:LOW..HIGH, lognormal:MEDIAN,SIGMA or file:@FILE")
 	var d *drawing
 	if ok {
 		d, err = read(rest)
@@ -124,17 +122,6 @@ func uniform(text string) (*drawing, error) {
 	}}, err
 }
 
-// parsePair parses two numbers with a comma between them.
-func parsePair(text, example string) (a, b float64, err error) {
-	first, second, _ := strings.Cut(text, ",")
-	a, err = strconv.ParseFloat(first, 64)
-	b, err2 := strconv.ParseFloat(second, 64)
-	if err = errors.Join(err, err2); err != nil || !(a >= 0 && a <= mostSize && b >= 0 && b <= mostSize) {
-		return 0, 0, fmt.Errorf("write two numbers with a comma between them, as in %s", example)
-	}
-	return a, b, nil
-}
-
 // deviations returns a normally distributed number of standard deviations.
 func deviations(seed, n uint64) float64 {
 	return min(max(math.Sqrt2*math.Erfinv(2*part(seed, n, 0)-1), -mostSpread), mostSpread)
@@ -142,18 +129,15 @@ func deviations(seed, n uint64) float64 {
 
 func bounded(size float64) int { return int(math.Round(min(max(size, 0), mostSize))) }
 
-func normal(text string) (*drawing, error) {
-	mean, deviation, err := parsePair(text, "normal:512,128")
-	return &drawing{
-		bounded(mean - mostSpread*deviation), bounded(mean + mostSpread*deviation),
-		func(seed, n uint64) float64 { return mean + deviation*deviations(seed, n) },
-	}, err
-}
-
 func lognormal(text string) (*drawing, error) {
-	median, sigma, err := parsePair(text, "lognormal:300,1.2")
-	if err == nil && sigma > mostPower {
-		err = fmt.Errorf("use a sigma of %d at most", mostPower)
+	first, second, _ := strings.Cut(text, ",")
+	median, err := strconv.ParseFloat(first, 64)
+	sigma, also := strconv.ParseFloat(second, 64)
+	switch err = errors.Join(err, also); {
+	case err != nil || !(median >= 0 && median <= mostSize && sigma >= 0):
+		err = errors.New("write two numbers with a comma between them, as in lognormal:300,1.2")
+	case sigma > mostSigma:
+		err = fmt.Errorf("use a sigma of %d at most", mostSigma)
 	}
 	return &drawing{
 		bounded(median * math.Exp(-mostSpread*sigma)), bounded(median * math.Exp(mostSpread*sigma)),

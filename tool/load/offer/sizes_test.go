@@ -13,8 +13,8 @@ import (
 
 // momentsSum and sizesSum are of what the tests have asked for.
 const (
-	momentsSum = 0x986686cf37fcf93e
-	sizesSum   = 0xdcd190e2439724cf
+	momentsSum = 0xa261cdbc8c900605
+	sizesSum   = 0x39c28cc3a69434f4
 )
 
 func readSizes(tb testing.TB, text string) Sizes {
@@ -55,12 +55,8 @@ func TestSizesAreSpreadAsSaid(t *testing.T) {
 	}{
 		{"uniform:16..1024", 16, 1024, 520, 291.3, 520},
 		{"uniform:7..7", 7, 7, 7, 0, 7},
-		{"normal:512,16", 448, 576, 512, 16, 512},
-		{"normal:10,100", 0, 410, 0, 0, 10},
 		{"lognormal:300,0.5", 41, 2217, 300 * math.Exp(0.125), 0, 300},
 		{"lognormal:300,1.2", 2, 36453, 0, 0, 300},
-		{"zipf:0,100", 1, 100, 50.5, 28.9, 50},
-		{"zipf:20,100", 1, 100, 1, 0, 1},
 	} {
 		s := readSizes(t, c.text)
 		if s.String() != c.text || s.None() {
@@ -80,32 +76,6 @@ func TestSizesAreSpreadAsSaid(t *testing.T) {
 		}
 		if math.Abs(sizes[n/2]-c.median) > max(1, 0.02*c.median) {
 			t.Errorf("%s: median %v, want %v", c.text, sizes[n/2], c.median)
-		}
-	}
-}
-
-// Against the likelihoods themselves, below and above the power of 1, and at it.
-func TestZipf(t *testing.T) {
-	const n, most = 200_000, 50
-	for _, power := range []float64{0.5, 0.99999999999, 1, 1.1, 2.5} {
-		s := readSizes(t, fmt.Sprintf("zipf:%v,%d", power, most))
-		var counts [most + 1]float64
-		for _, size := range drawn(s, 7, n) {
-			counts[int(size)]++
-		}
-		whole := 0.0
-		for k := 1; k <= most; k++ {
-			whole += math.Pow(float64(k), -power)
-		}
-		chi := 0.0
-		for k := 1; k <= most; k++ {
-			want := n * math.Pow(float64(k), -power) / whole
-			chi += (counts[k] - want) * (counts[k] - want) / want
-		}
-		// Chi squared of 49 degrees of freedom is above 94 once in 10,000 times. The seed
-		// is fixed, so this is no matter of luck.
-		if chi > 94 {
-			t.Errorf("power %v: chi squared is %.1f", power, chi)
 		}
 	}
 }
@@ -151,9 +121,9 @@ func refused(t *testing.T, text, says string) {
 func TestSizesRefused(t *testing.T) {
 	for text, says := range map[string]string{
 		"": "write them as", "32": "write them as", "gamma:1,2": "write them as", "uniform:5": "LOW..HIGH", "uniform:5..x": "in digits",
-		"uniform:9..5": "smaller one first", "uniform:0..99999999": "at most 16777216", "uniform:-5..5": "in digits", "normal:5": "two numbers",
-		"normal:5,-1": "two numbers", "normal:NaN,1": "two numbers", "normal:1e300,1": "two numbers", "lognormal:5,99": "sigma of 20",
-		"zipf:1.1": "two numbers", "zipf:1.1,0": "whole number", "zipf:1.1,2.5": "whole number", "zipf:21,9": "power of 20",
+		"uniform:9..5": "smaller one first", "uniform:0..99999999": "at most 16777216", "uniform:-5..5": "in digits", "lognormal:5": "two numbers",
+		"lognormal:5,-1": "two numbers", "lognormal:NaN,1": "two numbers", "lognormal:1e300,1": "two numbers", "lognormal:5,99": "sigma of 20",
+		"normal:512,128": "write them as", "zipf:1.1,9": "write them as",
 	} {
 		refused(t, text, says)
 	}
@@ -163,7 +133,7 @@ func TestSizesRefused(t *testing.T) {
 // allocated.
 func TestSizesAreTheSameEverywhere(t *testing.T) {
 	hash := fnv.New64a()
-	for _, text := range []string{"uniform:16..1024", "normal:512,128", "lognormal:300,1.2", "zipf:1.1,65536"} {
+	for _, text := range []string{"uniform:16..1024", "lognormal:300,1.2"} {
 		s := readSizes(t, text)
 		differ := 0
 		for n := range uint64(5000) {
@@ -187,7 +157,7 @@ func TestSizesAreTheSameEverywhere(t *testing.T) {
 }
 
 func FuzzSizes(f *testing.F) {
-	for _, text := range []string{"uniform:16..1024", "normal:512,128", "lognormal:300,1.2", "zipf:1.1,65536", "zipf:1,1", "zipf:0.3,16777216", "lognormal:0,20"} {
+	for _, text := range []string{"uniform:16..1024", "lognormal:300,1.2", "lognormal:0,20"} {
 		f.Add(text, uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, text string, seed uint64) {
@@ -208,7 +178,7 @@ func FuzzSizes(f *testing.F) {
 }
 
 func BenchmarkSizes(b *testing.B) {
-	for _, text := range []string{"uniform:16..1024", "normal:512,128", "lognormal:300,1.2", "zipf:1.1,65536"} {
+	for _, text := range []string{"uniform:16..1024", "lognormal:300,1.2"} {
 		s := readSizes(b, text)
 		kind, _, _ := strings.Cut(text, ":")
 		b.Run(kind, func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hone-go/hone/gateway"
-	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/internal/number"
 )
 
 // kafka produces messages to a topic, with the client as key, so that a client's messages are in one partition,
@@ -113,7 +113,7 @@ func refusedByKafka(err error) bool {
 func (m *message) record() *kgo.Record {
 	r := &kgo.Record{Key: []byte(m.Client), Value: m.Data, Timestamp: time.UnixMilli(m.Time), Headers: []kgo.RecordHeader{
 		{Key: "hone-key", Value: []byte(m.key())},
-		{Key: "hone-number", Value: []byte(commandline.FormatNumber(m.Number))},
+		{Key: "hone-number", Value: []byte(number.Format(m.Number))},
 		{Key: "hone-epoch", Value: strconv.AppendUint(nil, m.Epoch, 10)},
 		{Key: "hone-seq", Value: strconv.AppendUint(nil, m.Seq, 10)},
 	}}

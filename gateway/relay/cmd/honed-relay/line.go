@@ -9,18 +9,18 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/gateway/internal/number"
 )
 
 // line is a message as JSON.
-type line = journal.RecordLine
+type line = commandline.RecordLine
 
 // key identifies a message whichever relay sends it, and however often.
 func (m *message) key() string { return fmt.Sprintf("%s/%d/%d", m.Client, m.Epoch, m.Seq) }
 
 func (m *message) line() line {
-	l := m.Line(commandline.JSONTime(m.Time))
-	l.Key, l.Number = m.key(), commandline.FormatNumber(m.Number)
+	l := commandline.Line(&m.Record)
+	l.Key, l.Number = m.key(), number.Format(m.Number)
 	return l
 }
 

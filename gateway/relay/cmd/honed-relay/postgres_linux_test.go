@@ -19,6 +19,7 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/internal/number"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -286,12 +287,12 @@ func TestPostgresPoison(t *testing.T) {
 	eventually(t, "the retried ones", func() bool { return count("a") == "100" })
 	// The relay was killed after it had brought a letter into the table and before it had marked it: it comes once.
 	l := deadLines(t, data)[0]
-	number, err := commandline.ParseNumber(l.Number)
+	at, err := number.Parse(l.Number)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.must(fmt.Sprintf(`alter table hone_messages drop constraint rule;
-		insert into hone_messages select log, %d, 'ruled', 1, 1, now(), null, '{"n":1}' from hone_messages limit 1`, number))
+		insert into hone_messages select log, %d, 'ruled', 1, 1, now(), null, '{"n":1}' from hone_messages limit 1`, at))
 	verb(t, data, "retry", l.Number)
 	eventually(t, "the other letters", func() bool { return count("ruled") == "10" && r.stats().Dead == 1 && r.stats().Waiting == 0 })
 	if code := r.stop(); code != commandline.OK {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
-	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/internal/number"
 	"github.com/hone-go/hone/internal/faultlog"
 )
 
@@ -242,7 +242,7 @@ func (r *relay) keep(ctx context.Context, b *batch) error {
 	for i := range b.messages {
 		if m := &b.messages[i]; m.state == refused {
 			r.faults.Write(r.logger, slog.LevelWarn, "refused", func() (string, []any) {
-				return "the destination refused a message", []any{"number", commandline.FormatNumber(m.Number), "client", m.Client, "why", m.reason}
+				return "the destination refused a message", []any{"number", number.Format(m.Number), "client", m.Client, "why", m.reason}
 			})
 		}
 	}

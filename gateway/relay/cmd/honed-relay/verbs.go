@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
+	"github.com/hone-go/hone/gateway/internal/number"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -94,7 +95,7 @@ func dead(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	var numbers []uint64
 	for _, word := range flags.Args() {
-		n, err := commandline.ParseNumber(word)
+		n, err := number.Parse(word)
 		if err != nil {
 			return commandline.UsageError{Err: fmt.Errorf("%q is not the number of a message", word)}
 		}
@@ -202,10 +203,10 @@ func confirm(ctx context.Context, folder string, d *decision, stderr io.Writer) 
 	return nil
 }
 
-func showDead(ctx context.Context, folder string, number uint64, stdout, stderr io.Writer) error {
-	lines, _, err := readDeadLines(ctx, folder, func(l *letter) bool { return l.number == number }, stderr)
+func showDead(ctx context.Context, folder string, wanted uint64, stdout, stderr io.Writer) error {
+	lines, _, err := readDeadLines(ctx, folder, func(l *letter) bool { return l.number == wanted }, stderr)
 	if err == nil && len(lines) == 0 {
-		err = fmt.Errorf("the dead-letter log has no message %s that is refused or waits", commandline.FormatNumber(number))
+		err = fmt.Errorf("the dead-letter log has no message %s that is refused or waits", number.Format(wanted))
 	}
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
@@ -258,7 +259,7 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	}
 	for _, n := range what.Numbers {
 		if !found[n] {
-			return outcome{Error: fmt.Sprintf("the dead-letter log has no refused message %s; nothing was changed. drop --waiting gives up one that waits", commandline.FormatNumber(n))}
+			return outcome{Error: fmt.Sprintf("the dead-letter log has no refused message %s; nothing was changed. drop --waiting gives up one that waits", number.Format(n))}
 		}
 	}
 	if s == pending {

@@ -1,4 +1,4 @@
-package exchange_test
+package record
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -19,8 +18,6 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hone-go/hone/internal/testrun"
-	"github.com/hone-go/hone/tool/exchange"
-	"github.com/hone-go/hone/tool/record"
 )
 
 // encoded is a histogram of these times, as a store keeps it.
@@ -41,18 +38,18 @@ func encoded(t *testing.T, times ...time.Duration) []byte {
 
 // loaded is a run of an open loop with two seconds of two requests each, and the same again
 // as a sample that is not valid.
-func loaded(t *testing.T, name string) *record.Run {
+func loaded(t *testing.T, name string) *Run {
 	t.Helper()
 	const ms = time.Millisecond
-	r := &record.Run{
+	r := &Run{
 		ID: "3f9c2a71b04e", Name: name, Made: "load", At: time.Date(2026, 11, 21, 22, 56, 3, 500e6, time.UTC),
-		Scenario: record.Scenario{Name: `say "x", please`},
+		Scenario: Scenario{Name: `say "x", please`},
 	}
 	for i := range 2 {
-		r.Samples = append(r.Samples, record.Sample{
+		r.Samples = append(r.Samples, Sample{
 			At: r.At.Add(time.Duration(i) * time.Minute), Valid: i == 0, Reasons: []string{"busy"}[:i],
-			Metrics: []record.Metric{{Name: "p50", Unit: "µs", Better: record.Lower, Value: 1000 + float64(i)}, {Name: "server CPU", Unit: "µs/req", Value: 2.5}, {Name: "none", Unit: "B", Value: math.NaN()}},
-			Histograms: []record.Histogram{
+			Metrics: []Metric{{Name: "p50", Unit: "µs", Better: Lower, Value: 1000 + float64(i)}, {Name: "server CPU", Unit: "µs/req", Value: 2.5}, {Name: "none", Unit: "B", Value: math.NaN()}},
+			Histograms: []Histogram{
 				{Name: "latency", Data: encoded(t, ms, 2*ms, 3*ms, 40*ms)},
 				{Name: "service", Data: encoded(t, ms, ms, 3*ms, 3*ms)},
 				{Name: "latency", Start: time.Second, End: 2 * time.Second, Data: encoded(t, 3*ms, 40*ms)},
@@ -60,7 +57,7 @@ func loaded(t *testing.T, name string) *record.Run {
 				{Name: "service", End: time.Second, Data: encoded(t, ms, ms)},
 				{Name: "service", Start: time.Second, End: 2 * time.Second, Data: encoded(t, 3*ms, 3*ms)},
 			},
-			Series: []record.Series{{Name: "rate", Step: time.Second, Values: []float64{2, math.NaN()}}, {Name: "errors", Step: time.Second, Values: []float64{0, 1}}},
+			Series: []Series{{Name: "rate", Step: time.Second, Values: []float64{2, math.NaN()}}, {Name: "errors", Step: time.Second, Values: []float64{0, 1}}},
 		})
 	}
 	return r
@@ -73,18 +70,6 @@ func written(t *testing.T, write func(io.Writer) error) string {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-
-func TestWriteIntervals(t *testing.T) {
-	r := loaded(t, "before")
-	got := written(t, func(w io.Writer) error { return exchange.WriteIntervals(w, r) })
-	want := `run,name,scenario,sample,valid,start_s,end_s,rate,errors,requests,mean_us,p50_us,p90_us,p95_us,p99_us,p999_us,max_us,service_p50_us,service_p99_us,service_max_us
-3f9c2a71b04e,before,"say ""x"", please",1,true,0,1,2,0,2,1500.288,1000.447,,,,,2000.895,1000.447,,1000.447
-3f9c2a71b04e,before,"say ""x"", please",1,true,1,2,,1,2,21496.32,3000.319,,,,,40009.727,3000.319,,3000.319
-`
-	if !strings.HasPrefix(got, want) || strings.Count(got, ",2,false,") != 2 {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
 }
 
 // v2 decodes a histogram by the published format alone: base64 of a cookie, a length and
@@ -132,7 +117,7 @@ func v2(t *testing.T, text string) (values int64, slots int) {
 
 func TestWriteHistogramLog(t *testing.T) {
 	r := loaded(t, "before")
-	log := written(t, func(w io.Writer) error { return exchange.WriteHistogramLog(w, r) })
+	log := written(t, func(w io.Writer) error { return WriteHistogramLog(w, r) })
 	const head = "#[hone run 3f9c2a71b04e, before]\n#[Histogram log format version 1.3]\n" +
 		"#[StartTime: 1795301763.500 (seconds since epoch), 2026-11-21T22:56:03Z]\n" +
 		`"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"` + "\n"
@@ -179,75 +164,13 @@ func TestWriteHistogramLog(t *testing.T) {
 	}
 }
 
-func TestWriteOpenMetrics(t *testing.T) {
-	r := loaded(t, `be"fore`)
-	second := loaded(t, "")
-	second.Samples = second.Samples[1:]
-	text := written(t, func(w io.Writer) error { return exchange.WriteOpenMetrics(w, r, second) })
-	for _, want := range []string{
-		"# TYPE hone_p50_seconds gauge\nhone_p50_seconds{run=\"be\\\"fore\"} 0.001\n# HELP",
-		"hone_server_cpu_seconds_per_request{run=\"be\\\"fore\"} 0.0000025\n",
-		`hone_response_time_seconds_bucket{run="be\"fore",le="0.001"} 1` + "\n",
-		`hone_response_time_seconds_bucket{run="be\"fore",le="0.005"} 3` + "\n",
-		`hone_response_time_seconds_bucket{run="be\"fore",le="+Inf"} 4` + "\n",
-		`hone_response_time_seconds_count{run="be\"fore"} 4` + "\n",
-		`hone_run_samples{run="3f9c2a71b04e",valid="false"} 1` + "\n",
-		`hone_run_start_time_seconds{run="be\"fore"} 1795301763.5` + "\n",
-	} {
-		if strings.Count(text, want) != 1 {
-			t.Errorf("%q is not in\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, `p50_seconds{run="3f9`) || !strings.HasSuffix(text, "\n# EOF\n") || strings.Contains(text, "NaN") {
-		t.Errorf("a figure of no valid sample, no end, or no number:\n%s", text)
-	}
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		testrun.Lacks(t, "no promtool; make deps installs it")
-	}
-	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
-	check.Stdin = strings.NewReader(text)
-	if said, err := check.CombinedOutput(); err != nil || len(said) > 0 {
-		t.Errorf("promtool: %v\n%s", err, said)
-	}
-}
-
-// Names have base units, and no letter that Prometheus refuses, whatever figures are called.
-func TestMetricNames(t *testing.T) {
-	r := &record.Run{Name: "x", Samples: []record.Sample{{Valid: true, Metrics: []record.Metric{
-		{Name: "sec/op", Unit: "sec/op", Value: 2}, {Name: "widgets/s", Unit: "widgets/s", Value: 3},
-		{Name: "rate", Unit: "req/s", Value: 4}, {Name: "längste Zeit", Unit: "µs", Value: 5}, {Name: "Rate!", Unit: "req/s", Value: 6},
-	}}}}
-	text := written(t, func(w io.Writer) error { return exchange.WriteOpenMetrics(w, r) })
-	got := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9_]+)\{run="x"\} `).FindAllStringSubmatch(text, -1) {
-		got[m[1]] = true
-	}
-	want := map[string]bool{
-		"hone_benchmark_seconds_per_operation": true, "hone_benchmark_widgets_per_s": true, "hone_rate_requests_per_second": true,
-		"hone_l_ngste_zeit_seconds": true, "hone_run_start_time_seconds": true,
-	}
-	if !maps.Equal(got, want) {
-		t.Errorf("%v, want %v:\n%s", got, want, text)
-	}
-}
-
 func TestNothingToWrite(t *testing.T) {
-	bare := &record.Run{ID: "x", Samples: []record.Sample{{Valid: true}}}
-	damaged := &record.Run{ID: "x", Samples: []record.Sample{{Valid: true, Histograms: []record.Histogram{{Name: "latency", Data: []byte("?")}}}}}
-	for what, write := range map[string]func(io.Writer, *record.Run) error{
-		"intervals": func(w io.Writer, r *record.Run) error { return exchange.WriteIntervals(w, r) },
-		"hdr":       exchange.WriteHistogramLog,
-	} {
-		if said := fmt.Sprint(write(io.Discard, bare)); !strings.Contains(said, "use --format csv") {
-			t.Errorf("%s of a run without histograms: %s", what, said)
+	bare := &Run{ID: "x", Samples: []Sample{{Valid: true}}}
+	damaged := &Run{ID: "x", Samples: []Sample{{Valid: true, Histograms: []Histogram{{Name: "latency", Data: []byte("?")}}}}}
+	for r, says := range map[*Run]string{bare: "use --format csv", damaged: "cannot be read"} {
+		if said := fmt.Sprint(WriteHistogramLog(io.Discard, r)); !strings.Contains(said, says) {
+			t.Errorf("%s, want %s", said, says)
 		}
-		if said := fmt.Sprint(write(io.Discard, damaged)); !strings.Contains(said, "cannot be read") {
-			t.Errorf("%s of a damaged histogram: %s", what, said)
-		}
-	}
-	if err := exchange.WriteOpenMetrics(io.Discard, damaged); err == nil {
-		t.Error("OpenMetrics of a damaged histogram")
 	}
 }
 
@@ -259,7 +182,7 @@ func TestBenchstatReadsExport(t *testing.T) {
 	file := t.TempDir() + "/runs.txt"
 	r := loaded(t, "x")
 	r.Scenario.Name = "echo"
-	text := written(t, func(w io.Writer) error { return record.WriteBenchmarks(w, r) })
+	text := written(t, func(w io.Writer) error { return WriteBenchmarks(w, r) })
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
