@@ -131,7 +131,8 @@ func TestSoundServers(t *testing.T) {
 				only = nil
 			}
 			for name, found := range attack(t, plan(t, fault, only...)) {
-				if found.Verdict == Fell || found.Verdict == NotFoundOut {
+				keeps := fault == webServer && (name == "malformed-requests" || name == "request-smuggling") // behind a length beside chunks
+				if fell := found.Verdict == Fell; fell != keeps || found.Verdict == NotFoundOut {
 					t.Errorf("%s: %v, %s %v", name, found.Verdict, found.Words, found.Notes)
 				}
 				if found.Used != nil && found.Used.Left > fewLeft {
