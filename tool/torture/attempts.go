@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -68,7 +69,7 @@ func (a *Arena) rule(ctx context.Context, open opener, all []attempt) Finding {
 	}
 	words := fmt.Sprintf("%d of %d right, %d lenient, %d wrong", count[right], len(all), count[lenient], count[wrong])
 	if count[wrong] > 0 {
-		return falls("%s: %s", words, a.inputs[0])
+		return falls("%s: %s", words, strings.TrimPrefix(a.inputs[0], "wrong: "))
 	}
 	return survives("%s", words)
 }
