@@ -6,7 +6,7 @@
 // loans that outlast a function.
 //
 // A protocol with request ids needs no pool: many callers can share one connection, which
-// is faster (see docs/conns.md).
+// is faster (see docs/pools.md).
 package conns
 
 import (

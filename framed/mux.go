@@ -56,7 +56,7 @@ type Mux struct {
 	// and Close waits for it. Zero: the content is dropped.
 	OnConnect func(answer []byte, err error)
 	// Conns is the number of connections to keep open. Zero: 1; more helps when thousands
-	// of goroutines call at once (docs/client.md).
+	// of goroutines call at once (docs/protocol.md).
 	Conns int
 	// Client configures each connection. OnDeliver may be called by all of them at once.
 	Client ClientOptions

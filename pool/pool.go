@@ -8,7 +8,7 @@
 //  3. a pool: [Objects] for values of one type, [Buffers] for bytes.
 //
 // Each step costs more than the one before (Local 7 ns, Objects 20, Buffers 25), and from
-// Local on a use after release is possible. docs/pooling.md gives the sizes from which a
+// Local on a use after release is possible. docs/pools.md gives the sizes from which a
 // pool pays off.
 //
 // The package starts no goroutines, and no pool contains a channel or a timer. Keep a

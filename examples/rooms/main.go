@@ -1,5 +1,5 @@
 // Rooms are chat rooms that keep the order of messages in large rooms, for browsers and for clients that
-// speak frames. docs/rooms.md explains them. Start the server, and a client in each of two other terminals:
+// speak frames. README.md explains them. Start the server, and a client in each of two other terminals:
 //
 //	go run ./examples/rooms -frames 127.0.0.1:8083
 //	go run ./examples/rooms -join 'ws://127.0.0.1:8082/rooms/lobby?name=Ada'

@@ -1,5 +1,5 @@
 // Route is a small JSON service for users' notes. It was written for echo and ported.
-// docs/route.md shows both versions.
+// docs/route.md shows a part of it.
 //
 //	go run ./examples/route
 //	curl -X POST -H 'Authorization: ann' -d 'buy milk' 127.0.0.1:7003/users/ann/notes

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Sizes of the format, which docs/envelope.md describes byte by byte.
+// Sizes of the format, which docs/log-format.md describes byte by byte.
 const (
 	// MaxEnvelope is the size limit of an envelope. With JetStream's headers it fits into
 	// the largest payload that a NATS server accepts by default, 1 MiB.

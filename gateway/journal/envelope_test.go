@@ -249,7 +249,7 @@ func everyKind(t testing.TB) []byte {
 	return bytes.Clone(e.Bytes())
 }
 
-// TestEnvelopeBytes holds the encoder to docs/envelope.md.
+// TestEnvelopeBytes holds the encoder to docs/log-format.md.
 func TestEnvelopeBytes(t *testing.T) {
 	got := hex.EncodeToString(everyKind(t))
 	want := "484e4556" + "02" + "00" + "01" + "00" + "00000006" + "000000ba" + "0000000000000004" +

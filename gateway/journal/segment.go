@@ -13,7 +13,7 @@ import (
 )
 
 // A segment is one file of a log: a header, a frame for each envelope, and once it is sealed a
-// footer with the offset and the checksum of each envelope. docs/segments.md describes every byte.
+// footer with the offset and the checksum of each envelope. docs/log-format.md describes every byte.
 //
 // All checksums but the envelopes' own begin with the log's random id. So bytes that a client
 // sends cannot pass for a frame, and bytes of another log do not either.

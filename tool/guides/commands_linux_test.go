@@ -34,11 +34,11 @@ var pages = []struct {
 		prints:  []string{"PONG\nOK\nhello, world\n", "INCR: ", "requests  "},
 	},
 	{
-		name: "rooms.md", ports: []string{"8082", "8083"},
+		name: "../examples/rooms/README.md", ports: []string{"8082", "8083"},
 		prints: []string{`{"number":1,"name":"Ada","text":"hello"}`, `{"number":2,"name":"Ben","text":"hello again"}`, `{"number":3,"name":"Cem","text":"hello from frames"}`},
 	},
 	{
-		name: "many-clients.md", needs: []string{"curl", "sysctl"}, ports: []string{"8080", "7070"},
+		name: "scale.md", needs: []string{"curl", "sysctl"}, ports: []string{"8080", "7070"},
 		smaller: []string{"--idle 20000", "--idle 200", "--idle 5000", "--idle 100", "-d 10s", "-d 300ms", "-d 5s", "-d 300ms", "--rate 1000", "--rate 400"},
 		prints:  []string{"200 of 200 connections open at the end", "process_max_fds "},
 	},

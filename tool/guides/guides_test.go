@@ -20,7 +20,7 @@ func TestQuotedCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, name := range names {
+	for _, name := range append(names, filepath.Join(root, "examples", "rooms", "README.md")) {
 		page, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestBenchmarksAreInTheirFolder(t *testing.T) {
 			}
 		}
 	}
-	if checked < 8 {
+	if checked < 3 {
 		t.Errorf("only %d commands were checked", checked)
 	}
 }

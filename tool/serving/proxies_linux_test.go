@@ -27,13 +27,13 @@ import (
 
 const proxyPatience = 20 * time.Second
 
-// The configurations in docs/proxies.md work: requests, WebSockets and frames get through, and
+// The configurations in docs/tls.md work: requests, WebSockets and frames get through, and
 // their server sees the client's address, whatever headers the client makes up.
 func TestProxies(t *testing.T) {
 	t.Parallel()
 	nginx, haproxy := configurations(t, "nginx"), configurations(t, "haproxy")
 	if len(nginx) != 2 || len(haproxy) != 2 {
-		t.Fatalf("docs/proxies.md has %d configurations of nginx and %d of HAProxy", len(nginx), len(haproxy))
+		t.Fatalf("docs/tls.md has %d configurations of nginx and %d of HAProxy", len(nginx), len(haproxy))
 	}
 	t.Run("nginx", func(t *testing.T) { behindProxy(t, startNginx, nginx[0]) })
 	t.Run("HAProxy", func(t *testing.T) { behindProxy(t, startHAProxy, haproxy[0]) })
@@ -41,9 +41,9 @@ func TestProxies(t *testing.T) {
 	t.Run("HAProxy, TCP", func(t *testing.T) { framesBehindProxy(t, startHAProxy, haproxy[1]) })
 }
 
-// configurations returns the blocks of docs/proxies.md in a language.
+// configurations returns the blocks of docs/tls.md in a language.
 func configurations(t *testing.T, language string) (all []string) {
-	page, err := os.ReadFile("../../docs/proxies.md")
+	page, err := os.ReadFile("../../docs/tls.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,8 +44,8 @@ type Result struct {
 	Notes   []string `json:"notes,omitempty"`
 	// Inputs are those with which the server was wrong, and those with which it was lenient.
 	Inputs []string `json:"inputs,omitempty"`
-	Tries   int      `json:"tries"`
-	Took    float64  `json:"took_seconds"`
+	Tries  int      `json:"tries"`
+	Took   float64  `json:"took_seconds"`
 	// Felt is what the bystanders felt, of all scenarios that ran at the same time.
 	Felt Felt `json:"felt"`
 	// Used is nil when the process was not watched.

@@ -1,5 +1,5 @@
 // Nethttp is a web service that was written for net/http, ported to package http1. before.txt
-// is the original; docs/http1.md shows both. Three lines differ.
+// is the original; docs/http1.md shows the three lines that differ.
 package main
 
 import (

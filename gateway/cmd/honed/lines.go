@@ -15,7 +15,7 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// entryLine, lostLine and envelopeLine are the lines documented in docs/envelope.md, besides commandline.RecordLine.
+// entryLine, lostLine and envelopeLine are the lines documented in docs/log-format.md, besides commandline.RecordLine.
 // entryLine is any entry but a record.
 type entryLine struct {
 	Pos uint64 `json:"pos"`

@@ -10,7 +10,7 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// RecordLine is a record as a line of JSON, as docs/envelope.md and docs/relay.md describe it.
+// RecordLine is a record as a line of JSON, as docs/log-format.md and docs/relay.md describe it.
 type RecordLine struct {
 	Key        string              `json:"key,omitempty"`    // of a relay: the same whenever this message is sent
 	Pos        uint64              `json:"pos,omitempty"`    // of its envelope, in an export
