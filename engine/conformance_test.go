@@ -530,6 +530,11 @@ func (s *server) dial(t *testing.T) *client {
 	if s.g.network == overTLS {
 		nc = secured(nc)
 	}
+	return s.over(t, nc)
+}
+
+// over returns the client of a connection.
+func (s *server) over(t *testing.T, nc net.Conn) *client {
 	c := &client{Conn: nc, t: t}
 	c.r = bufio.NewReader(c)
 	return c

@@ -52,7 +52,7 @@ func eventually(ok func() bool) bool {
 	return true
 }
 
-// An idle server does not tick, whatever its connections have done before.
+// An idle server does not tick, and its loops do not turn, whatever its connections have done before.
 func TestServerStopsTicking(t *testing.T) {
 	t.Parallel()
 	for _, e := range All() {
@@ -91,9 +91,9 @@ func TestServerStopsTicking(t *testing.T) {
 				}
 			}
 			standsStill := func() bool {
-				before := s.clock.Now()
+				before, turns := s.clock.Now(), s.Stats().Turns
 				<-time.After(25 * time.Duration(s.rules.Period) * time.Millisecond)
-				return s.clock.Now() == before
+				return s.clock.Now() == before && s.Stats().Turns == turns
 			}
 			if !eventually(standsStill) {
 				t.Error("the server still ticks")

@@ -40,8 +40,12 @@ func TestCloseEndsTheConnectionForEveryReason(t *testing.T) {
 				}
 				t.Run("in a handler", func(t *testing.T) {
 					c := s.dial(t)
-					c.SetDeadline(time.Now().Add(patience / 2)) // there are many
-					c.send("close\n")
+					c.SetDeadline(time.Now().Add(patience / 2))                       // there are many
+					if reason == engine.PeerClosed || reason == engine.ShuttingDown { // what was sent is served
+						c.send("close\n")
+					} else {
+						c.send("close\nnever served\n")
+					}
 					c.wantEnd("answer\n" + said)
 					c.Close()
 					s.ended(t, reason)

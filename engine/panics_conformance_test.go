@@ -28,7 +28,7 @@ var misbehaviours = []misbehave{
 // the server can be shut down.
 func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 	const times = 3
-	places := []string{"Advance", "Advance, then Refuse", "OnOpen", "OnClose", "the socket's user", "Refuse", "after Flush", "after More"}
+	places := []string{"Advance", "Advance, slowly", "Advance, then Refuse", "OnOpen", "OnClose", "the socket's user", "Refuse", "after Flush", "after More"}
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, place := range places {
 			for _, bad := range misbehaviours {
@@ -53,6 +53,10 @@ func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 								return errHandedOver
 							}
 							in("Advance")
+							if place == "Advance, slowly" {
+								<-time.After(5 * time.Millisecond) // outlasts the watchdog
+								in(place)
+							}
 							switch place {
 							case "after Flush": // twice, so that the visit leaves its loop
 								t.Out = append(t.Out, strings.Repeat("part", 1<<20)...)

@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,7 +204,9 @@ func TestIdleConnectionsStay(t *testing.T) {
 		one, two := s.dial(t), s.dial(t)
 		one.ask("one", "one")
 		two.ask("two", "two")
-		s.dial(t).wantRefused(engine.TooManyConns)
+		refused := s.dial(t)
+		go io.WriteString(refused, strings.Repeat("in flight\n", 3000)) // must not destroy the refusal
+		refused.wantRefused(engine.TooManyConns)
 		one.ask("one", "one")
 		two.ask("two", "two")
 	})

@@ -74,7 +74,7 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 			return append(dst, req...), nil
 		}, nil},
 	}
-	inTurn.run(t, func(t *testing.T, e engine.Engine) {
+	inTurn(t, func(t *testing.T, e engine.Engine) {
 		var sender sync.WaitGroup
 		stop := make(chan struct{})
 		sender.Go(func() {

@@ -18,7 +18,7 @@ import (
 // certificate changes keeps working, a new one gets the new certificate, and a client
 // without a certificate is refused before and after that.
 func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
-	waiting.run(t, func(t *testing.T, e engine.Engine) {
+	run(t, func(t *testing.T, e engine.Engine) {
 		dir := t.TempDir()
 		files := tlsfiles.Server{
 			Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ClientCA: filepath.Join(dir, "ca"),
@@ -103,37 +103,4 @@ func putPEM(t *testing.T, path, what string, der []byte) {
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// TestSilentHandshakesMakeRoom: connections that never start a handshake, or send nothing
-// after it, lock nobody out.
-func TestSilentHandshakesMakeRoom(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		const limit = 6
-		config := tlsConfig(t)
-		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: limit}}
-		addr := serveOn(t, s, engine.NewTLSListener(listenTCP(t), config))
-		shake := func() *peer {
-			nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return peerOf(t, nc)
-		}
-		asked := shake()
-		asked.exchange(1, "before")
-		for i := range limit - 1 {
-			if i%2 == 0 {
-				dial(t, addr)
-			} else {
-				shake()
-			}
-		}
-		eventually(t, "all are open", func() bool { return s.Stats().Open == limit })
-		for range limit - 1 {
-			shake().exchange(1, "new")
-		}
-		ended(t, s, engine.Displaced, limit-1)
-		asked.exchange(2, "after")
-	})
 }

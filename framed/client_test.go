@@ -837,7 +837,7 @@ func TestClientReadsAnySplit(t *testing.T) {
 }
 
 func TestClientAllocations(t *testing.T) {
-	inTurn.run(t, func(t *testing.T, e engine.Engine) {
+	inTurn(t, func(t *testing.T, e engine.Engine) {
 		c := newClient(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}), framed.ClientOptions{})
 		request, reply := make([]byte, 100), []byte(nil)
 		n := testing.AllocsPerRun(1000, func() {

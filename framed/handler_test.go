@@ -1,7 +1,6 @@
 package framed_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -9,10 +8,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
@@ -163,102 +160,6 @@ func TestPanicEndsItsConnectionOnly(t *testing.T) {
 	})
 }
 
-// TestPanicWaitsForEarlierLateReplies: the requests before it are answered first.
-func TestPanicWaitsForEarlierLateReplies(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		h, owed := postponing(1)
-		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
-			if string(req) == "panic" {
-				panic("a handler's")
-			}
-			return h(c, dst, req)
-		})}
-		p := dial(t, serve(t, s))
-		p.send(append(submit(1, "late"), submit(2, "panic")...))
-		p.want(frame(wire.SubmitAck, 2, wire.Internal, ""))
-		if err := heard(t, owed, "a handler").Send([]byte("done")); err != nil {
-			t.Fatal(err)
-		}
-		p.want(ack(1, "done"))
-		p.wantEnd()
-		p.Close()
-		ended(t, s, engine.Panicked, 1)
-	})
-}
-
-func TestGoexitEndsItsConnectionOnly(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		closed := make(chan engine.Reason, 1)
-		s := &framed.Server{
-			Engine: e,
-			Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
-				if string(req) == "exit" {
-					runtime.Goexit()
-				}
-				return append(dst, req...), nil
-			}),
-			OnClose: func(_ framed.Conn, why engine.Reason) { closed <- why },
-		}
-		addr := serve(t, s)
-		other := dial(t, addr)
-		for id := range uint64(5) {
-			p := dial(t, addr)
-			p.send(submit(1, "hello"))
-			p.want(ack(1, "hello"))
-			p.send(submit(2, "exit"))
-			for {
-				if r, err := p.tryPacket(); err == io.EOF {
-					break
-				} else if err != nil || r.Result != wire.Internal {
-					t.Fatalf("got %+v, %v, want the end, or Internal and the end", r, err)
-				}
-			}
-			p.Close()
-			if why := heard(t, closed, "OnClose"); why != engine.Panicked {
-				t.Errorf("closed for %v, want %v", why, engine.Panicked)
-			}
-			other.send(submit(id, "alive"))
-			other.want(ack(id, "alive"))
-		}
-		eventually(t, "one connection is open", func() bool { return s.Stats().Open == 1 })
-	})
-}
-
-// TestHooksMayPanicOrExit: when ConnContext or OnClose panic or end their goroutine, no
-// connection stays counted.
-func TestHooksMayPanicOrExit(t *testing.T) {
-	ways := map[string]func(){"panic": func() { panic("a hook's") }, "exit": runtime.Goexit}
-	run(t, func(t *testing.T, e engine.Engine) {
-		for name, fail := range ways {
-			s := &framed.Server{
-				Engine:      e,
-				Handler:     framed.HandlerFunc(echo),
-				ConnContext: func(context.Context, framed.Conn) context.Context { fail(); return nil },
-			}
-			talkBriefly(t, serve(t, s))
-			eventually(t, name+" in ConnContext: no connection is counted", func() bool { return s.Stats().Open == 0 })
-			s = &framed.Server{
-				Engine:  e,
-				Handler: framed.HandlerFunc(echo),
-				OnClose: func(framed.Conn, engine.Reason) { fail() },
-			}
-			talkBriefly(t, serve(t, s))
-			eventually(t, name+" in OnClose: no connection is counted", func() bool { return s.Stats().Open == 0 })
-		}
-	})
-}
-
-// talkBriefly opens three connections, each until the server has answered or closed it.
-func talkBriefly(t *testing.T, addr string) {
-	t.Helper()
-	for range 3 {
-		p := dial(t, addr)
-		p.Write(submit(1, "hello"))
-		p.tryPacket()
-		p.Close()
-	}
-}
-
 // TestCallKeptBeyondItsHandlerPanics: a stale Call panics with the package's name instead
 // of accessing another request, in the same visit and in a later one.
 func TestCallKeptBeyondItsHandlerPanics(t *testing.T) {
@@ -293,209 +194,6 @@ func TestCallKeptBeyondItsHandlerPanics(t *testing.T) {
 		}
 		p.closeWrite() // no reply was promised
 		p.wantEnd()
-	})
-}
-
-func TestBlockedHandlerDoesNotDelayOtherConnections(t *testing.T) {
-	waiting.run(t, func(t *testing.T, e engine.Engine) {
-		h, entered, release := gate()
-		addr := serve(t, &framed.Server{Engine: e, Handler: h})
-		const blocked = 20
-		var stuck []*peer
-		for range blocked {
-			p := dial(t, addr)
-			p.send(append(submit(1, "block"), submit(2, "behind it")...))
-			stuck = append(stuck, p)
-			heard(t, entered, "a handler")
-		}
-		p := dial(t, addr)
-		for id := range uint64(200) {
-			p.send(submit(id, "hello"))
-			p.want(ack(id, "hello"))
-		}
-		close(release)
-		for _, p := range stuck {
-			p.want(ack(1, "block"))
-			p.want(ack(2, "behind it"))
-		}
-	})
-}
-
-func TestHandlersOfOneConnectionRunOneAtATimeAndInOrder(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		var next uint64 // without a lock, to test the contract
-		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
-			if next != c.ID() {
-				t.Errorf("request %d is served, want %d", c.ID(), next)
-			}
-			next++
-			if c.ID()%2 == 0 {
-				return nil, c.Later().Send(req)
-			}
-			return append(dst, req...), nil
-		})}))
-		var out []byte
-		for id := range uint64(1000) {
-			out = append(out, submit(id, "x")...)
-		}
-		go p.Write(out)
-		for range 1000 {
-			p.packet()
-		}
-	})
-}
-
-// upgrading is a line protocol in which "upgrade" hands the socket over to an echo of raw
-// bytes.
-func upgrading(taken chan<- string) lineProtocol {
-	return func(turn *engine.Turn, line string) bool {
-		if line != "upgrade" {
-			turn.Out = append(turn.Out, line+"\n"...)
-			return true
-		}
-		turn.Out = append(turn.Out, "switching\n"...)
-		if err := turn.TakeOver(forGood(func(nc net.Conn, unread []byte) {
-			taken <- string(unread)
-			nc.Write(unread)
-			io.Copy(struct{ io.Writer }{nc}, struct{ io.Reader }{nc})
-		})); err != nil {
-			turn.Out = append(turn.Out, err.Error()+"\n"...)
-		}
-		return false
-	}
-}
-
-// TestTakeOverHandsTheSocketAndTheUnreadBytesOver: after the replies before it, including
-// late ones.
-func TestTakeOverHandsTheSocketAndTheUnreadBytesOver(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		for _, hidden := range []bool{false, true} {
-			taken := make(chan string, 1)
-			upgrade := upgrading(taken)
-			owed := make(chan engine.Reply, 1)
-			ends := make(chan engine.Reason, 1)
-			s := &engine.Server{
-				Engine: e,
-				Protocol: lineProtocol(func(turn *engine.Turn, line string) bool {
-					if line == "late" {
-						owed <- turn.Later()
-						return true
-					}
-					return upgrade(turn, line)
-				}),
-				OnClose: func(_ engine.Conn, why engine.Reason) { ends <- why },
-			}
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if hidden {
-				ln = adapter{ln}
-			}
-			addr := serveLinesOn(t, s, ln)
-			for _, unread := range []string{"", "raw bytes at once\nand more", strings.Repeat("raw ", 20_000)} {
-				p := dial(t, addr)
-				go p.Write([]byte("late\nhello\nupgrade\n" + unread))
-				p.want([]byte("hello\nswitching\n"))
-				if err := heard(t, owed, "the protocol").Send([]byte("late reply\n")); err != nil {
-					t.Fatal(err)
-				}
-				p.want([]byte("late reply\n"))
-				if got := heard(t, taken, "the new protocol"); !strings.HasPrefix(unread, got) {
-					t.Errorf("handed over %.40q, want the front of %.40q", got, unread)
-				}
-				p.want([]byte(unread))
-				for range 3 {
-					p.send([]byte("upgrade\nping"))
-					p.want([]byte("upgrade\nping"))
-				}
-				p.closeWrite()
-				p.wantEnd()
-				if why := heard(t, ends, "OnClose"); why != engine.ClosedHere {
-					t.Errorf("closed for %v, want %v", why, engine.ClosedHere)
-				}
-			}
-		}
-	})
-}
-
-// TestTakenOverSocketHasNoDeadlines: however long the message before took, no timeout of
-// the engine applies after the hand-over.
-func TestTakenOverSocketHasNoDeadlines(t *testing.T) {
-	waiting.run(t, func(t *testing.T, e engine.Engine) {
-		const clients, idle = 40, 500 * time.Millisecond // a busy machine may use up some of it before the client sends a request
-		upgrade := upgrading(make(chan string, clients))
-		addr := serveLines(t, &engine.Server{
-			Engine: e,
-			Limits: engine.Limits{IdleTime: idle},
-			Protocol: lineProtocol(func(turn *engine.Turn, line string) bool {
-				passes(2 * idle)
-				return upgrade(turn, line)
-			}),
-		})
-		inParallel(t, clients, func(i int) error {
-			p, err := dialed(t, addr)
-			if err != nil {
-				return err
-			}
-			p.Write([]byte("upgrade\n"))
-			for _, text := range []string{"switching\n", "ping", "ping"} {
-				if err := p.converse([]byte(text), func(w io.Writer) error {
-					if text == "ping" {
-						w.Write([]byte(text))
-					}
-					return nil
-				}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
-}
-
-// TestTakeOverOfABrokenConnectionIsForgotten: no other connection may inherit the
-// hand-over, nor the output before it.
-func TestTakeOverOfABrokenConnectionIsForgotten(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		taken := make(chan string, 100)
-		upgrade := upgrading(taken)
-		met, release := make(chan engine.Conn, 1), make(chan struct{})
-		ends := make(chan engine.Reason, 1)
-		s := &engine.Server{
-			Engine: e,
-			Protocol: lineProtocol(func(turn *engine.Turn, line string) bool {
-				if line == "upgrade" {
-					met <- turn.Conn()
-					<-release
-				}
-				return upgrade(turn, line)
-			}),
-			OnClose: func(_ engine.Conn, why engine.Reason) { ends <- why },
-		}
-		addr := serveLines(t, s)
-		for range 5 {
-			p := dial(t, addr)
-			p.send([]byte("upgrade\n"))
-			c := heard(t, met, "the protocol")
-			p.reset()
-			eventually(t, "a push finds the connection broken", func() bool { return c.Push([]byte("x")) == engine.ErrClosed })
-			release <- struct{}{}
-			heard(t, ends, "OnClose")
-			q := dial(t, addr)
-			for range 3 {
-				q.send([]byte("hello\n"))
-				q.want([]byte("hello\n"))
-			}
-			q.closeWrite()
-			q.wantEnd()
-			if why := heard(t, ends, "OnClose"); why != engine.PeerClosed {
-				t.Errorf("the next connection closed for %v, want %v", why, engine.PeerClosed)
-			}
-			if len(taken) > 0 {
-				t.Fatal("another connection's socket was handed over")
-			}
-		}
 	})
 }
 
@@ -680,12 +378,4 @@ func talk(t *testing.T, e engine.Engine, ln net.Listener, dial func() *peer) {
 	p.wantRefusal(wire.ShuttingDown)
 	p.Close()
 	drained(t, done, 1)
-}
-
-// forGood gives a socket away for good.
-func forGood(serve func(nc net.Conn, unread []byte)) func(nc net.Conn, unread []byte) ([]byte, bool) {
-	return func(nc net.Conn, unread []byte) ([]byte, bool) {
-		serve(nc, unread)
-		return nil, false
-	}
 }

@@ -12,7 +12,9 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,50 +23,85 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/tlsfront"
 	"github.com/hone-go/hone/wire"
 )
 
-// manner is how the engines of a test share the machine.
-type manner int
-
-const (
-	together manner = iota // the engines run in parallel, no other test beside them
-	inTurn                 // one engine after the other, because the test measures this process
-	waiting                // in parallel with all waiting tests, because it waits for timeouts
-)
-
-// run runs a behaviour test on every engine and its relevant variants: a new engine in
+// run runs a behaviour test on every engine, and on Events over TLS: a new engine in
 // engine.All inherits every test. It counts goroutines and descriptors after the test.
 func run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
-	together.run(t, test)
-}
-
-func (m manner) run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
-	t.Helper()
-	m.runOn(t, variantsOf(t.Name()), test)
-}
-
-func (m manner) runOn(t *testing.T, all []variant, test func(t *testing.T, e engine.Engine)) {
-	t.Helper()
-	if m == waiting {
-		t.Parallel() // TestMain counts what it leaves behind
-	} else {
-		t.Cleanup(countLeaks(t))
-	}
-	for _, v := range all {
-		t.Run(v.name, func(t *testing.T) {
-			m.share(t)
-			test(t, v.engine)
-		})
-	}
-}
-
-// share lets the others of a test run beside this subtest, unless they run in turn.
-func (m manner) share(t *testing.T) {
-	if m != inTurn {
+	runOn(t, append(engines(), overTLS(t)...), func(t *testing.T, e engine.Engine) {
 		t.Parallel()
+		test(t, e)
+	})
+}
+
+// runPlain is run without TLS.
+func runPlain(t *testing.T, test func(t *testing.T, e engine.Engine)) {
+	t.Helper()
+	runOn(t, engines(), func(t *testing.T, e engine.Engine) {
+		t.Parallel()
+		test(t, e)
+	})
+}
+
+// inTurn is runPlain on one engine after the other, for a test that measures this process.
+func inTurn(t *testing.T, test func(t *testing.T, e engine.Engine)) {
+	t.Helper()
+	runOn(t, engines(), test)
+}
+
+// variant is what a subtest runs on.
+type variant struct {
+	name   string
+	engine engine.Engine
+}
+
+func runOn(t *testing.T, all []variant, test func(t *testing.T, e engine.Engine)) {
+	t.Helper()
+	t.Cleanup(countLeaks(t))
+	for _, v := range all {
+		t.Run(v.name, func(t *testing.T) { test(t, v.engine) })
 	}
+}
+
+func engines() (all []variant) {
+	for _, e := range engine.All() {
+		all = append(all, variant{e.Name(), e})
+	}
+	return all
+}
+
+// onTLS is Events behind a front that speaks TLS with it and clear text with the clients.
+const onTLS = "events-tls"
+
+// overTLS returns that variant, unless the test can tell the front from its clients, by their
+// addresses or because a refused connection is not told why.
+func overTLS(t *testing.T) []variant {
+	switch t.Name() {
+	case "TestClientRefused",
+		"TestContextAndValueBelongToTheConnection",
+		"TestEveryListenerIsServedAlike",
+		"TestIdleClientsGiveWay",
+		"TestOneServerServesEveryListenerAtOnce",
+		"TestPeerIsAskedWhileItLeaves",
+		"TestPeerIsKnownWhereverThereIsAConn",
+		"TestToldAddressIsTheAddressEverywhere":
+		return nil
+	}
+	if e := engine.Events(engine.Auto); slices.Contains(engine.All(), e) {
+		return []variant{{onTLS, e}}
+	}
+	return nil
+}
+
+// front returns the listener for a test: ln, behind the front where the variant has one.
+func front(t *testing.T, ln net.Listener) net.Listener {
+	if slices.Contains(strings.Split(t.Name(), "/"), onTLS) {
+		return tlsfront.Listen(t, ln, tlsConfig(t))
+	}
+	return ln
 }
 
 // countLeaks counts goroutines and descriptors now and compares at the end. Register it
@@ -155,7 +192,7 @@ func serveOn(t *testing.T, s *framed.Server, ln net.Listener) string {
 	if s.Logger == nil { // several listeners may share a server, which then reads it already
 		s.Logger = slog.New(slog.DiscardHandler) // panics are often intended
 	}
-	ln = grounds(t, ln)
+	ln = front(t, ln)
 	go func() { served <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		s.Close()
@@ -312,29 +349,6 @@ func none[T any](t *testing.T, ch <-chan T, what string) {
 	case v := <-ch:
 		t.Fatalf("%s: %v", what, v)
 	case <-time.After(20 * time.Millisecond):
-	}
-}
-
-// inParallel calls f(0) to f(n-1) concurrently and reports their errors.
-func inParallel(t *testing.T, n int, f func(i int) error) {
-	t.Helper()
-	errs := make(chan error, n)
-	for i := range n {
-		go func() {
-			if err := f(i); err != nil {
-				errs <- fmt.Errorf("%d: %w", i, err)
-				return
-			}
-			errs <- nil
-		}()
-	}
-	for range n {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	if t.Failed() {
-		t.FailNow()
 	}
 }
 

@@ -61,7 +61,7 @@ func TestOneServerServesEveryListenerAtOnce(t *testing.T) {
 
 // TestZeroEngineIsTheDefault: and behaves the same.
 func TestZeroEngineIsTheDefault(t *testing.T) {
-	together.runOn(t, []variant{{"zero", engine.Engine{}}}, servesEveryListenerAtOnce)
+	runOn(t, []variant{{"zero", engine.Engine{}}}, servesEveryListenerAtOnce)
 	s := &framed.Server{Handler: framed.HandlerFunc(echo)}
 	defer s.Close()
 	all := engine.All()
@@ -171,6 +171,28 @@ func TestListenerThatCannotBeComparedIsServed(t *testing.T) {
 			}
 		case <-time.After(patience):
 			t.Fatal("Serve did not return")
+		}
+	})
+}
+
+// On a full server idle clients stay, unless GiveWay is set.
+func TestIdleClientsGiveWay(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		for _, gives := range []bool{false, true} {
+			s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: 2}, GiveWay: gives}
+			addr := serve(t, s)
+			one, two := dial(t, addr), dial(t, addr)
+			one.exchange(1, "one")
+			two.exchange(2, "two")
+			three := dial(t, addr)
+			if !gives {
+				three.wantRefusal(wire.Overloaded)
+				one.exchange(3, "one")
+				two.exchange(4, "two")
+				continue
+			}
+			three.exchange(5, "three")
+			ended(t, s, engine.Displaced, 1)
 		}
 	})
 }

@@ -171,7 +171,7 @@ func TestMuxServerIsKilledAndRestarted(t *testing.T) {
 			})
 			s := &framed.Server{Engine: e, Handler: executed}
 			served := make(chan error, 1)
-			go func() { served <- s.Serve(grounds(t, ln)) }()
+			go func() { served <- s.Serve(front(t, ln)) }()
 			return s, ln.Addr().String(), func() { s.Close(); <-served }
 		}
 		_, addr, kill := start("127.0.0.1:0")

@@ -1,11 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"iter"
 	"math"
 	"sync"
 	"time"
@@ -79,7 +79,7 @@ type holder struct {
 	sent       uint64 // bytes of the contents
 	taken      uint64 // of these, by the program
 
-	buf      []byte // content of the next Deliver
+	buf      []byte // content of the next Deliver; the feeder's
 	next     uint64 // the first number that is not in buf
 	last     uint64 // the newest number that buf covers
 	sum      uint32 // of its envelope
@@ -137,7 +137,7 @@ func (s *Server) feeder() {
 	r := &s.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for {
+	for buf := []byte(nil); ; {
 		for len(r.run) == 0 && !r.ended {
 			r.work.Wait()
 		}
@@ -151,7 +151,9 @@ func (s *Server) feeder() {
 		r.mu.Unlock()
 		err := errCredit // until its place is stored
 		if open {
+			h.buf = buf
 			err = s.feed(h)
+			buf, h.buf = h.buf[:0], nil // feed has sent what was in it
 		} else {
 			s.prepareOpening(h)
 		}
@@ -178,42 +180,32 @@ func (s *Server) feed(h *holder) error {
 	for until := h.sent + feedStep; ; {
 		r.mu.Lock()
 		pos, end := h.next>>indexBits, r.tail.end
-		from := r.tail.at(pos)
-		if from != nil {
-			from.users++
-		}
+		newest := r.tail.at(pos)
 		r.mu.Unlock()
 		err := error(nil)
 		switch {
 		case pos >= end && h.opening.eager && h.atEnd != h.next:
 			if err = s.flush(h, false); err == nil {
 				h.atEnd = h.next
-				err = s.push(h, h.next-1, beginDeliver(nil, 0), true)
+				err = s.push(h, h.next-1, beginDeliver(nil, 0))
 			}
 		case pos >= end:
 			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= s.tellTime)
-		case from != nil:
-			err = s.feedRecent(h, from)
-			r.mu.Lock()
-			from.users--
-			r.tail.recycle(from)
-			r.mu.Unlock()
+		case newest != nil:
+			err = s.fill(h, pos, journal.Trust(newest))
 		default:
-			if err = s.feedLog(h, until); err == nil {
-				err = s.flush(h, false)
-			}
+			err = s.feedLog(h, until)
 		}
 		if err == nil && h.sent >= until {
 			err = errTurn
+		}
+		if err == errTurn || err == errCredit {
+			err = cmp.Or(s.flush(h, false), err)
 		}
 		if err != nil {
 			return err
 		}
 	}
-}
-
-func (h *holder) everything() bool {
-	return h.opening.client == "" && h.opening.prefix == "" && h.shares == 1
 }
 
 func (h *holder) wants(body []byte) bool {
@@ -224,34 +216,10 @@ func (h *holder) wants(body []byte) bool {
 		(h.shares == 1 || crc32.Checksum(client, crc32.MakeTable(crc32.Castagnoli))%h.shares == uint32(h.opening.share))
 }
 
-// feedRecent sends what an envelope of the tail has for h.
-func (s *Server) feedRecent(h *holder, from *recent) error {
-	if err := s.flush(h, false); err != nil {
-		return err
-	}
-	for _, f := range from.frames {
-		switch {
-		case !h.everything() || f.first < h.next && h.next <= f.through: // or it was left within this frame
-			if err := s.fill(h, from.pos, from.sum, len(from.room), from.records); err != nil {
-				return err
-			}
-			return s.flush(h, false)
-		case f.through < h.next:
-			continue
-		}
-		if err := s.push(h, f.through, f.content, false); err != nil {
-			return err
-		}
-		h.next = f.through + 1
-	}
-	h.next = (from.pos + 1) << indexBits
-	return nil
-}
-
 // feedLog reads the log for h, which is behind, until the step ends or the window is full.
 func (s *Server) feedLog(h *holder, until uint64) error {
 	err := s.Log.Read(s.readers.ctx, h.next>>indexBits, decoded(func(pos uint64, e journal.Envelope) error {
-		if err := s.fill(h, pos, e.Sum(), e.Size(), numbered(pos, e)); err != nil {
+		if err := s.fill(h, pos, e); err != nil {
 			return err
 		}
 		if h.sent >= until {
@@ -263,12 +231,7 @@ func (s *Server) feedLog(h *holder, until uint64) error {
 	switch {
 	case next > 0:
 		return s.tellGap(h, Gap{h.next, before(next), why})
-	case err == errTurn || err == errCredit:
-		if flushed := s.flush(h, false); flushed != nil {
-			return flushed
-		}
-		return err
-	case err == nil || err == errGone:
+	case err == nil || err == errTurn || err == errCredit || err == errGone:
 		return err
 	}
 	if s.readers.ctx.Err() == nil {
@@ -310,19 +273,19 @@ func (s *Server) tellGap(h *holder, gap Gap) error {
 	}
 	h.next = gap.To + 1
 	s.count.add(func(st *Stats) { st.Gaps++ })
-	return s.push(h, gap.To, gap.append(nil), true)
+	return s.push(h, gap.To, gap.append(nil))
 }
 
 // fill adds what an envelope has for h to its buffer, and sends that whenever it is full. When the
 // window is full, it returns errCredit.
-func (s *Server) fill(h *holder, pos uint64, sum uint32, size int, records iter.Seq2[uint64, []byte]) error {
-	any, filled := false, false
+func (s *Server) fill(h *holder, pos uint64, e journal.Envelope) error {
+	found, filled := false, false
 	room := s.windowLeft(h)
-	for number, body := range records {
+	for number, body := range numbered(pos, e) {
 		if number < h.next {
 			continue
 		}
-		any = true
+		found = true
 		if !h.wants(body) {
 			continue
 		}
@@ -340,13 +303,14 @@ func (s *Server) fill(h *holder, pos uint64, sum uint32, size int, records iter.
 			h.buf = beginDeliver(h.buf, 0)
 		}
 		h.buf = appendRecord(h.buf, number, body)
-		h.next, h.last, h.sum, filled = number+1, number, sum, true
+		h.next, h.last, h.sum, filled = number+1, number, e.Sum(), true
 	}
-	if h.next = (pos + 1) << indexBits; any {
-		h.last, h.sum = pos<<indexBits|lastIndex, sum
-		if !filled {
-			h.excluded += size
-		}
+	h.next = (pos + 1) << indexBits
+	if found {
+		h.last, h.sum = pos<<indexBits|lastIndex, e.Sum()
+	}
+	if found && !filled {
+		h.excluded += e.Size()
 	}
 	if h.excluded > tellBytes {
 		return s.flush(h, true)
@@ -373,25 +337,20 @@ func (s *Server) flush(h *holder, tell bool) error {
 		h.buf = beginDeliver(h.buf, 0)
 	}
 	binary.BigEndian.PutUint32(h.buf[1:], h.sum)
-	err := s.push(h, h.last, h.buf, true)
+	err := s.push(h, h.last, h.buf)
 	if err == nil {
 		h.buf, h.excluded = h.buf[:0], 0
 	}
 	return err
 }
 
-// push sends a Deliver. It is certain that there is room for it in the window, or push looks.
-func (s *Server) push(h *holder, through uint64, content []byte, certain bool) error {
+// push sends a Deliver, for which the window has room.
+func (s *Server) push(h *holder, through uint64, content []byte) error {
 	r := &s.readers
 	r.mu.Lock()
-	held := h.sent - h.taken
-	switch {
-	case h.gone:
+	if h.gone {
 		r.mu.Unlock()
 		return errGone
-	case !certain && held > 0 && held+uint64(len(content)) > uint64(h.opening.window):
-		r.mu.Unlock()
-		return errCredit
 	}
 	h.through = through
 	h.sent += uint64(len(content))

@@ -1,53 +1,30 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
-	"slices"
 
 	"github.com/hone-go/hone/gateway/journal"
 )
 
 // tail are the newest envelopes, so that readers that are not behind need not read the log.
 type tail struct {
-	envelopes []*recent // of consecutive positions
-	free      []*recent
+	envelopes [][]byte // of consecutive positions
 	bytes     int
 	end       uint64 // position after the last one
 }
 
-// recent is an envelope that was just stored, as readers that take everything get it.
-type recent struct {
-	pos    uint64
-	sum    uint32
-	frames []frame
-	room   []byte // of their contents
-	users  int    // feeders; readers.mu guards it and left
-	left   bool   // the tail
-}
-
-// frame is the content of a Deliver.
-type frame struct {
-	first, through uint64
-	content        []byte
-}
-
-func (t *tail) at(pos uint64) *recent {
+// at returns the envelope at a position; nil: it is not in the tail.
+func (t *tail) at(pos uint64) []byte {
 	if i := len(t.envelopes) - int(t.end-pos); pos < t.end && i >= 0 {
 		return t.envelopes[i]
 	}
 	return nil
 }
 
-// recycle keeps the memory of an envelope that has left the tail and that no feeder uses.
-func (t *tail) recycle(from *recent) {
-	if from.left && from.users == 0 && len(t.free) < keptPacks {
-		t.free = append(t.free, from)
-	}
-}
-
 // add notes an envelope that the log has stored. With no reader it costs nothing; else a copy.
-func (r *readers) add(pos uint64, e journal.Envelope) {
+func (r *readers) add(pos uint64, envelope []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := &r.tail
@@ -58,25 +35,12 @@ func (r *readers) add(pos uint64, e journal.Envelope) {
 	case pos != t.end: // known, or of a shared log and still to be read
 		return
 	}
-	newest := &recent{}
-	if n := len(t.free); n > 0 {
-		newest, t.free = t.free[n-1], t.free[:n-1]
-	}
-	r.mu.Unlock()
-	newest.encode(pos, e)
-	r.mu.Lock()
-	if pos != t.end { // another goroutine was faster
-		return
-	}
-	t.envelopes = append(t.envelopes, newest)
-	t.bytes += len(newest.room)
+	t.envelopes = append(t.envelopes, bytes.Clone(envelope))
+	t.bytes += len(envelope)
 	t.end++
 	for t.bytes > tailBytes {
-		oldest := t.envelopes[0]
-		t.bytes -= len(oldest.room)
-		t.envelopes = t.envelopes[:copy(t.envelopes, t.envelopes[1:])]
-		oldest.left = true
-		t.recycle(oldest)
+		t.bytes -= len(t.envelopes[0])
+		t.envelopes = append(t.envelopes[:0], t.envelopes[1:]...)
 	}
 	r.rouse()
 }
@@ -91,31 +55,6 @@ func (r *readers) rouse() {
 	}
 }
 
-// encode makes the frames of an envelope, once for all readers.
-func (from *recent) encode(pos uint64, e journal.Envelope) {
-	from.pos, from.sum, from.frames, from.left = pos, e.Sum(), from.frames[:0], false
-	first, begins := uint64(0), 0
-	room := slices.Grow(from.room[:0], e.Size()+(recordHead-5)*e.Count+deliverHead*(e.Size()/(frameTarget/2)+1))
-	cut := func(through uint64) {
-		if content := room[begins:len(room):len(room)]; len(content) > 0 {
-			from.frames = append(from.frames, frame{first, through, content})
-			begins = len(room)
-		}
-	}
-	for number, body := range numbered(pos, e) {
-		if len(room)-begins+recordHead+len(body) > frameTarget {
-			cut(number - 1)
-		}
-		if begins == len(room) {
-			first = number
-			room = beginDeliver(room, from.sum)
-		}
-		room = appendRecord(room, number, body)
-	}
-	cut(pos<<indexBits | lastIndex)
-	from.room = room
-}
-
 // numbered yields the numbers and the bodies of an envelope's records.
 func numbered(pos uint64, e journal.Envelope) iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
@@ -125,19 +64,6 @@ func numbered(pos uint64, e journal.Envelope) iter.Seq2[uint64, []byte] {
 				return
 			}
 			number++
-		}
-	}
-}
-
-// records yields the same from the frames.
-func (from *recent) records(yield func(uint64, []byte) bool) {
-	for _, f := range from.frames {
-		for rest := f.content[deliverHead:]; len(rest) > 0; {
-			end := recordHead + int(binary.BigEndian.Uint32(rest[8:]))
-			if !yield(binary.BigEndian.Uint64(rest), rest[recordHead:end]) {
-				return
-			}
-			rest = rest[end:]
 		}
 	}
 }
@@ -161,10 +87,13 @@ func (s *Server) fetch() {
 		}
 		err := s.Log.Wait(r.ctx, end)
 		if err == nil {
-			err = s.Log.Read(r.ctx, end, decoded(func(pos uint64, e journal.Envelope) error {
-				r.add(pos, e)
+			err = s.Log.Read(r.ctx, end, func(pos uint64, envelope []byte) error {
+				if _, err := journal.DecodeAt(pos, envelope); err != nil {
+					return err
+				}
+				r.add(pos, envelope)
 				return nil
-			}))
+			})
 		}
 		next, _ := missing(err)
 		switch {

@@ -301,9 +301,9 @@ func FuzzOpening(f *testing.F) {
 	e := journal.Encoder{}
 	e.Begin(0)
 	e.Record(&journal.Record{Client: "c", Epoch: 1, Seq: 2, Time: 3, Data: []byte("data")})
-	var sent recent
-	sent.encode(1, journal.Trust(e.Bytes()))
-	f.Add(sent.frames[0].content)
+	for number, body := range numbered(1, journal.Trust(e.Bytes())) {
+		f.Add(appendRecord(beginDeliver(nil, 0), number, body))
+	}
 	f.Add([]byte(position.String()))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if o, err := parseOpening(in); err == nil {

@@ -42,7 +42,7 @@ type Server struct {
 	Log journal.Log
 	// Durable is the level that the log reaches when Append returns: Disk or Quorum. Zero: Disk.
 	Durable Level
-	// Shared means that other servers append to the same log, which a journal.Cluster
+	// Shared means that other servers append to the same log, which a cluster.Log
 	// allows. A client can then resume its session on any of them.
 	Shared bool
 	// Tokens are the clients and their secrets. Zero: clients need none.

@@ -11,13 +11,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/gofont/gobold"
-	"golang.org/x/image/font/gofont/gomedium"
 	"golang.org/x/image/font/gofont/goregular"
 	"golang.org/x/image/font/sfnt"
 	"golang.org/x/image/math/fixed"
@@ -49,10 +47,11 @@ type FontOptions struct {
 
 // Fonts are loaded fonts. They are safe for concurrent use.
 type Fonts struct {
-	weights     [Bold + 1]*sfnt.Font // the Go fonts
-	others      []*addedFont
+	regular     *sfnt.Font // the Go fonts
+	bold        *sfnt.Font
+	others      []*sfnt.Font
 	han         string // the file that has Han characters; "": none
-	fingerprint uint64 // hash of all fonts
+	fingerprint uint64 // hash of all fonts, and of the machine's arithmetic
 	buffers     pool.Objects[sfnt.Buffer]
 }
 
@@ -61,20 +60,20 @@ type Fonts struct {
 func OpenFonts(o FontOptions) (*Fonts, error) {
 	f := new(Fonts)
 	sum := sha256.New()
-	for w, data := range [...][]byte{Regular: goregular.TTF, Medium: gomedium.TTF, Bold: gobold.TTF} {
+	sum.Write([]byte(runtime.GOARCH)) // outlines are calculated with floating point
+	for into, data := range map[**sfnt.Font][]byte{&f.regular: goregular.TTF, &f.bold: gobold.TTF} {
 		parsed, err := sfnt.Parse(data)
 		if err != nil {
 			return nil, fmt.Errorf("avatar: the Go fonts: %w; build again with another version of golang.org/x/image", err)
 		}
-		f.weights[w] = parsed
-		sum.Write(data)
+		*into = parsed
 	}
 	add := func(file string) error {
 		data, parsed, err := readFont(file)
 		if err != nil {
 			return err
 		}
-		f.others = append(f.others, &addedFont{Font: parsed, known: make([]atomic.Uint32, parsed.NumGlyphs()/16+1)})
+		f.others = append(f.others, parsed)
 		sum.Write(data)
 		if f.han == "" && hasGlyphs(parsed, hanSamples) {
 			f.han = file
@@ -105,8 +104,8 @@ func OpenFonts(o FontOptions) (*Fonts, error) {
 	return f, nil
 }
 
-// Han returns the file with the Han characters, or "": then names in Han characters get an
-// identicon. HanAdvice says what to do about it.
+// Han returns the file with the Han characters, or "": then names in Han characters have no
+// initials. HanAdvice says what to do about it.
 func (f *Fonts) Han() string { return f.han }
 
 // HanAdvice returns how to install a font with Han characters on this system.
@@ -226,11 +225,11 @@ func (f *Fonts) fit(l Letters) (Letters, bool) {
 	b := f.buffers.Get()
 	defer f.buffers.Put(b)
 	for i, r := range l[:l.len()] {
-		if _, _, ok := f.find(b, r, Regular); ok {
+		if _, _, ok := f.find(b, r, false); ok {
 			continue
 		}
 		bare := withoutMarks(r)
-		if _, _, ok := f.find(b, bare, Regular); !ok {
+		if _, _, ok := f.find(b, bare, false); !ok {
 			return Letters{}, false
 		}
 		l[i] = bare
@@ -255,57 +254,31 @@ func isASCIILetter(r rune) bool {
 
 const letterBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-// find returns the first font that has a letter, and the glyph's index in it. Glyphs without
-// outlines do not count.
-func (f *Fonts) find(b *sfnt.Buffer, r rune, w Weight) (*sfnt.Font, sfnt.GlyphIndex, bool) {
-	if index, err := f.weights[w].GlyphIndex(b, r); err == nil && index != 0 {
-		return f.weights[w], index, true
+// find returns the first font that has a letter, and the glyph's index in it.
+func (f *Fonts) find(b *sfnt.Buffer, r rune, bold bool) (*sfnt.Font, sfnt.GlyphIndex, bool) {
+	own := f.regular
+	if bold {
+		own = f.bold
+	}
+	if index, err := own.GlyphIndex(b, r); err == nil && index != 0 {
+		return own, index, true
 	}
 	for _, other := range f.others {
-		if index, err := other.GlyphIndex(b, r); err == nil && index != 0 && other.draws(b, index) {
-			return other.Font, index, true
+		if index, err := other.GlyphIndex(b, r); err == nil && index != 0 {
+			return other, index, true
 		}
 	}
 	return nil, 0, false
-}
-
-// addedFont is a font other than the Go fonts.
-type addedFont struct {
-	*sfnt.Font
-	known []atomic.Uint32 // two bits for each glyph; 0: not checked yet
-}
-
-const (
-	isBlank = 1
-	isDrawn = 2
-)
-
-// draws reports whether a glyph has an outline. It loads the outline once, 1 µs for a Han
-// character, and caches the answer.
-func (f *addedFont) draws(b *sfnt.Buffer, index sfnt.GlyphIndex) bool {
-	if int(index) >= f.NumGlyphs() {
-		return false
-	}
-	word, at := &f.known[index/16], index%16*2
-	known := word.Load() >> at & 3
-	if known == 0 {
-		known = isBlank
-		if outline, err := f.LoadGlyph(b, index, em(f.Font), nil); err == nil && len(outline) > 0 {
-			known = isDrawn
-		}
-		word.Or(known << at)
-	}
-	return known == isDrawn
 }
 
 // em returns a font's em in its own units, at which outlines are exact integers.
 func em(f *sfnt.Font) fixed.Int26_6 { return fixed.Int26_6(f.UnitsPerEm()) }
 
 // capitals returns the height of a font's capitals, in its units.
-func capitals(b *sfnt.Buffer, f *sfnt.Font) int64 {
+func capitals(b *sfnt.Buffer, f *sfnt.Font) float32 {
 	m, err := f.Metrics(b, em(f), font.HintingNone)
 	if err != nil || m.CapHeight <= 0 {
-		return int64(em(f)) * 7 / 10
+		return 0.7 * float32(em(f))
 	}
-	return int64(m.CapHeight)
+	return float32(m.CapHeight)
 }

@@ -17,15 +17,8 @@ type Rules struct {
 	// KeepCase leaves letters as they are. false: capitals.
 	KeepCase bool
 	// Fill adds the next letters of the last word if there are fewer words than letters, as
-	// ui-avatars and DiceBear do. false: Florian is F.
+	// ui-avatars does. false: Florian is F.
 	Fill bool
-	// Given selects the last two characters of a Han name, as is usual where colleagues use given
-	// names. false: the family name.
-	Given bool
-	// Preferred uses letters in parentheses after a name as its initials if there are at most
-	// Most, as initials-avatar does: John Doe (jo) is JO. false: text in brackets is a note, and
-	// John Doe (HR) is JD.
-	Preferred bool
 }
 
 // Letters are the letters to draw, from left to right; zeros end them.
@@ -56,9 +49,7 @@ func (r Rules) Of(name string) Letters {
 	}
 	var l Letters
 	w := wordsOf(name)
-	switch preferred := r.preferred(name); {
-	case preferred != "":
-		l = r.fill(preferred, 0, l)
+	switch {
 	case w.count == 0 && w.address != "":
 		l = r.ofAddress(w.address)
 	case w.count == 0:
@@ -176,51 +167,20 @@ func (r Rules) ofAddress(address string) Letters {
 	return r.ofWords(w)
 }
 
-// ofHan returns the family name, of two characters if it is a known one, or the last two
-// characters.
+// ofHan returns the family name, of two characters if it is a known one.
 func (r Rules) ofHan(word string) Letters {
-	var l Letters
-	runes, n := [2]rune{}, 0
+	var han [3]rune
+	n := 0
 	for _, c := range word {
-		if !unicode.Is(unicode.Han, c) {
-			continue
+		if unicode.Is(unicode.Han, c) && n < len(han) {
+			han[n] = c
+			n++
 		}
-		switch {
-		case n < 2:
-			runes[n] = c
-		case r.Given:
-			runes[0], runes[1] = runes[1], c
-		}
-		n++
 	}
-	l[0] = runes[0]
-	if r.Most > 1 && (r.Given || n > 2 && familyNames[runes]) {
-		l[1] = runes[1]
+	if n == 3 && r.Most > 1 && strings.Contains(familyNames, string(han[:2])) {
+		return Letters{han[0], han[1]}
 	}
-	return l
-}
-
-// preferred returns the text in parentheses after a name if it is one word of at most r.Most
-// letters, or "".
-func (r Rules) preferred(name string) string {
-	inner, ok := strings.CutSuffix(name, ")")
-	open := strings.LastIndexByte(inner, '(')
-	if !r.Preferred || !ok || open < 1 || first(inner[:open]) == 0 {
-		return ""
-	}
-	inner = inner[open+1:]
-	letters, left := 0, inner
-	for {
-		letter, more := next(left)
-		if letter == 0 {
-			break
-		}
-		letters, left = letters+1, more
-	}
-	if letters == 0 || letters > r.Most || strings.Contains(inner, " ") {
-		return ""
-	}
-	return inner
+	return Letters{han[0]}
 }
 
 // outside cuts off the first part of a name that is outside brackets. An unclosed bracket extends
@@ -328,21 +288,9 @@ func visual(l Letters) Letters {
 }
 
 // familyNames are the family names of two characters, in simplified and traditional form.
-var familyNames = map[[2]rune]bool{
-	{'欧', '阳'}: true, {'歐', '陽'}: true, {'司', '马'}: true, {'司', '馬'}: true, {'上', '官'}: true,
-	{'诸', '葛'}: true, {'諸', '葛'}: true, {'夏', '侯'}: true, {'东', '方'}: true, {'東', '方'}: true,
-	{'皇', '甫'}: true, {'尉', '迟'}: true, {'尉', '遲'}: true, {'公', '孙'}: true, {'公', '孫'}: true,
-	{'令', '狐'}: true, {'慕', '容'}: true, {'宇', '文'}: true, {'长', '孙'}: true, {'長', '孫'}: true,
-	{'司', '徒'}: true, {'司', '空'}: true, {'司', '寇'}: true, {'端', '木'}: true, {'轩', '辕'}: true,
-	{'軒', '轅'}: true, {'南', '宫'}: true, {'南', '宮'}: true, {'独', '孤'}: true, {'獨', '孤'}: true,
-	{'西', '门'}: true, {'西', '門'}: true, {'东', '门'}: true, {'東', '門'}: true, {'百', '里'}: true,
-	{'呼', '延'}: true, {'东', '郭'}: true, {'東', '郭'}: true, {'南', '郭'}: true, {'闻', '人'}: true,
-	{'聞', '人'}: true, {'澹', '台'}: true, {'澹', '臺'}: true, {'公', '冶'}: true, {'公', '羊'}: true,
-	{'公', '西'}: true, {'宗', '政'}: true, {'濮', '阳'}: true, {'濮', '陽'}: true, {'淳', '于'}: true,
-	{'单', '于'}: true, {'單', '于'}: true, {'太', '史'}: true, {'太', '叔'}: true, {'申', '屠'}: true,
-	{'仲', '孙'}: true, {'仲', '孫'}: true, {'钟', '离'}: true, {'鍾', '離'}: true, {'鲜', '于'}: true,
-	{'鮮', '于'}: true, {'闾', '丘'}: true, {'閭', '丘'}: true, {'拓', '跋'}: true, {'赫', '连'}: true,
-	{'赫', '連'}: true, {'万', '俟'}: true, {'萬', '俟'}: true, {'左', '丘'}: true, {'梁', '丘'}: true,
-	{'巫', '马'}: true, {'巫', '馬'}: true, {'漆', '雕'}: true, {'乐', '正'}: true, {'樂', '正'}: true,
-	{'第', '五'}: true, {'纳', '兰'}: true, {'納', '蘭'}: true, {'完', '颜'}: true, {'完', '顏'}: true,
-}
+const familyNames = "欧阳 歐陽 司马 司馬 上官 诸葛 諸葛 夏侯 东方 東方 皇甫 尉迟 尉遲 公孙 " +
+	"公孫 令狐 慕容 宇文 长孙 長孫 司徒 司空 司寇 端木 轩辕 軒轅 南宫 南宮 " +
+	"独孤 獨孤 西门 西門 东门 東門 百里 呼延 东郭 東郭 南郭 闻人 聞人 澹台 " +
+	"澹臺 公冶 公羊 公西 宗政 濮阳 濮陽 淳于 单于 單于 太史 太叔 申屠 仲孙 " +
+	"仲孫 钟离 鍾離 鲜于 鮮于 闾丘 閭丘 拓跋 赫连 赫連 万俟 萬俟 左丘 梁丘 " +
+	"巫马 巫馬 漆雕 乐正 樂正 第五 纳兰 納蘭 完颜 完顏"

@@ -6,51 +6,39 @@ import (
 
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/sfnt"
-	"golang.org/x/image/math/fixed"
 )
 
-// A point is a position in a picture, in the units of a layout.
-type point struct{ x, y int64 }
-
-// A sink receives outlines. All coordinates are integers, so that all machines draw the same.
+// A sink receives outlines. vector.Rasterizer is one, which makes pixels of them.
 type sink interface {
-	move(to point)
-	line(to point)
-	quad(via, to point)
-	cube(via, by, to point)
+	MoveTo(x, y float32)
+	LineTo(x, y float32)
+	QuadTo(ax, ay, x, y float32)
+	CubeTo(ax, ay, bx, by, x, y float32)
+	ClosePath()
 }
 
-// A layout places letters in a square whose side is a number of units: centred, on one line, small
-// enough for a circle around them.
+// A layout places letters in a square: centred, on one line, small enough for a circle around them.
 type layout struct {
 	fonts *Fonts
 	buf   *sfnt.Buffer
-	side  int64 // of the square
-	grain int64 // how many units are one unit of the sink
+	side  float32 // of the square
 }
 
-// widest is the largest part of the side that letters may fill, in percent.
-const widest = 74
+// widest is the largest part of the side that letters may fill.
+const widest = 0.74
 
-// apart is the gap between Arabic letters, in shares of an em: initials are not joined, and
-// without a gap they would look as if they were.
-const apart = share / 6
-
-// share is the number of shares in an em, the unit of widths.
-const share = 1 << 20
+// apart is the gap between Arabic letters, in ems: initials are not joined, and without a gap they
+// would look as if they were.
+const apart = 1. / 6
 
 // letters sends the outlines of p's letters to s.
 func (l layout) letters(p Picture, s sink) error {
 	n := p.Letters.len()
-	scale := int64(p.Scale)
-	if scale == 0 {
-		scale = 50
-	}
 	var set [len(Letters{})]typeset
-	width, size := int64(0), l.side*scale/100 // of an em
+	width, size := float32(0), l.side*float32(p.Scale)/100 // in ems, and of an em
 	var ink extent
 	for i, r := range p.Letters[:n] {
-		t, err := l.typeset(r, p.Weight)
+		t, err := l.typeset(r, p.Bold)
 		if err != nil {
 			return err
 		}
@@ -58,114 +46,103 @@ func (l layout) letters(p Picture, s sink) error {
 			t.gap = apart
 		}
 		set[i] = t
-		width += t.advance*share/t.em + t.gap
+		width += t.gap + t.advance
 		if t.byInk {
 			ink.add(t)
 		}
 	}
-	if most := l.side * widest / 100; width*size/share > most {
-		size = most * share / width
+	if most := l.side * widest; width*size > most {
+		size = most / width
 	}
-	x := (l.side - width*size/share) / 2
+	x := (l.side - width*size) / 2
 	for _, t := range set[:n] {
-		x += t.gap * size / share
-		at := point{x, l.side/2 + t.middle*size/t.em}
+		middle := t.middle
 		if t.byInk {
-			at.y = l.side/2 + ink.middle()*size/share
+			middle = ink.middle()
 		}
-		if err := l.glyph(t, at, size, s); err != nil {
+		x += t.gap * size
+		if err := l.glyph(t, x, l.side/2+middle*size, size, s); err != nil {
 			return err
 		}
-		x += t.advance * size / t.em
+		x += t.advance * size
 	}
 	return nil
 }
 
-// typeset is a letter's glyph, in its font's units.
+// typeset is a letter's glyph. Its measures are in ems.
 type typeset struct {
 	font        *sfnt.Font
 	index       sfnt.GlyphIndex
-	em          int64
-	advance     int64
-	gap         int64 // before it, in shares of an em
-	middle      int64 // from the base line up to the letter's middle
-	byInk       bool  // the middle is that of the ink, from bottom to top
-	bottom, top int64 // from the base line up, if byInk
+	em          float32 // in the font's units
+	advance     float32
+	gap         float32 // before it
+	middle      float32 // from the base line up to the letter's middle
+	byInk       bool    // the middle is that of the ink, from bottom to top
+	bottom, top float32 // from the base line up, if byInk
 }
 
-func (l layout) typeset(r rune, w Weight) (typeset, error) {
-	f, index, ok := l.fonts.find(l.buf, r, w)
+func (l layout) typeset(r rune, bold bool) (typeset, error) {
+	f, index, ok := l.fonts.find(l.buf, r, bold)
 	if !ok {
 		return typeset{}, fmt.Errorf("avatar: no font has %q; ask Fonts.Fit first", r)
 	}
-	t := typeset{font: f, index: index, em: int64(em(f))}
-	advance, err := f.GlyphAdvance(l.buf, index, em(f), font.HintingNone)
+	t := typeset{font: f, index: index, em: float32(em(f))}
+	bounds, advance, err := f.GlyphBounds(l.buf, index, em(f), font.HintingNone)
 	if err != nil {
 		return t, fmt.Errorf("avatar: the glyph of %q: %w; use another font", r, err)
 	}
-	t.advance = int64(advance)
+	t.advance = float32(advance) / t.em
 	switch {
 	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul):
-		t.middle = t.em * 38 / 100 // the middle of the square that they fill
+		t.middle = 0.38 // the middle of the square that they fill
 	case unicode.In(r, unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.Armenian) || !unicode.IsLetter(r):
-		t.middle = capitals(l.buf, f) / 2
+		t.middle = capitals(l.buf, f) / t.em / 2
 	default: // a script without capitals, some of whose letters reach far up or down
-		bounds, _, err := f.GlyphBounds(l.buf, index, em(f), font.HintingNone)
-		if err != nil {
-			return t, fmt.Errorf("avatar: the glyph of %q: %w; use another font", r, err)
-		}
-		t.byInk, t.bottom, t.top = true, -int64(bounds.Max.Y), -int64(bounds.Min.Y)
+		t.byInk, t.bottom, t.top = true, -float32(bounds.Max.Y)/t.em, -float32(bounds.Min.Y)/t.em
 	}
 	return t, nil
 }
 
-// extent is how far letters reach below and above their base line, in shares of an em.
+// extent is how far letters reach below and above their base line.
 type extent struct {
-	bottom, top int64
+	bottom, top float32
 	some        bool
 }
 
 func (e *extent) add(t typeset) {
-	bottom, top := t.bottom*share/t.em, t.top*share/t.em
 	if e.some {
-		bottom, top = min(bottom, e.bottom), max(top, e.top)
+		t.bottom, t.top = min(t.bottom, e.bottom), max(t.top, e.top)
 	}
-	*e = extent{bottom, top, true}
+	*e = extent{t.bottom, t.top, true}
 }
 
-func (e extent) middle() int64 { return (e.bottom + e.top) / 2 }
+func (e extent) middle() float32 { return (e.bottom + e.top) / 2 }
 
 // glyph sends one outline, with its origin at a point and its em scaled to size.
-func (l layout) glyph(t typeset, at point, size int64, s sink) error {
-	segments, err := t.font.LoadGlyph(l.buf, t.index, fixed.Int26_6(t.em), nil)
+func (l layout) glyph(t typeset, x, y, size float32, s sink) error {
+	segments, err := t.font.LoadGlyph(l.buf, t.index, em(t.font), nil)
 	if err != nil {
 		return fmt.Errorf("avatar: a glyph's outline: %w; use another font", err)
 	}
-	place := func(p fixed.Point26_6) point {
-		x, y := at.x+scaled(int64(p.X), size, t.em), at.y+scaled(int64(p.Y), size, t.em)
-		return point{nearest(x, l.grain), nearest(y, l.grain)}
-	}
-	for _, seg := range segments {
+	var at [6]float32
+	for i, seg := range segments {
+		for k, p := range seg.Args {
+			at[2*k], at[2*k+1] = x+float32(p.X)*size/t.em, y+float32(p.Y)*size/t.em
+		}
 		switch seg.Op {
 		case sfnt.SegmentOpMoveTo:
-			s.move(place(seg.Args[0]))
+			if i > 0 {
+				s.ClosePath()
+			}
+			s.MoveTo(at[0], at[1])
 		case sfnt.SegmentOpLineTo:
-			s.line(place(seg.Args[0]))
+			s.LineTo(at[0], at[1])
 		case sfnt.SegmentOpQuadTo:
-			s.quad(place(seg.Args[0]), place(seg.Args[1]))
+			s.QuadTo(at[0], at[1], at[2], at[3])
 		case sfnt.SegmentOpCubeTo:
-			s.cube(place(seg.Args[0]), place(seg.Args[1]), place(seg.Args[2]))
+			s.CubeTo(at[0], at[1], at[2], at[3], at[4], at[5])
 		}
 	}
+	s.ClosePath()
 	return nil
-}
-
-func scaled(v, size, em int64) int64 { return nearest(v*size, em) }
-
-// nearest returns v/of, rounded to the nearest integer.
-func nearest(v, of int64) int64 {
-	if v < 0 {
-		return -((-v + of/2) / of)
-	}
-	return (v + of/2) / of
 }

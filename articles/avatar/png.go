@@ -1,83 +1,66 @@
 package avatar
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
-	"slices"
+	"image"
+	"image/draw"
+	"runtime"
 
 	"github.com/klauspost/compress/zlib"
 	"golang.org/x/image/font/sfnt"
+	"golang.org/x/image/vector"
 )
 
-// A picture of two colours consists of mixtures of them: 16 shades fit into four bits, and only
-// the palette contains colours. So the pixels of a PNG belong to its mask, and other colours are
-// 48 other bytes at a known offset.
-//
-// A square picture has shades 0 to 15. A round one has, in addition to transparency, four steps
-// for its edge, and 11 shades: its text does not reach the edge.
+// A picture consists of mixtures of two colours, and a pixel is one of 16: the edge of a circle has
+// steps from transparent to nearly opaque, and the shades lead from the background to the ink. With
+// image/png, a picture that is not in the cache takes 1.2 to 1.45 times the CPU (BenchmarkDraw).
 const (
-	shades    = 16
-	edgeSteps = 5 // the first of them transparent, the next after them opaque
-
-	paletteAt  = 8 + 25               // after the signature and IHDR
-	paletteLen = 4 + 4 + 3*shades + 4 // length, type, colours, checksum
+	edges  = 5
+	shades = 16 - edges
 )
 
-const pngSignature = "\x89PNG\r\n\x1a\n"
-
-// painter holds the reusable buffers for drawing. One painter draws one picture at a time.
+// painter holds what drawing reuses. One painter draws one picture at a time.
 type painter struct {
-	raster raster
 	glyphs sfnt.Buffer
-	rows   []byte // scan lines in PNG's format: a filter byte, then four bits a pixel
-	path   pathSink
-	packed []byte
+	raster vector.Rasterizer
+	cover  image.Alpha
+	pixels []uint8 // a byte for each
+	rows   []byte  // in PNG's form: for each line a filter byte, then four bits a pixel
+	packed bytes.Buffer
 	zip    *zlib.Writer
-	image  []byte
-	pause  func() // called between two parts of the work; may be nil
 }
 
-func (pt *painter) mayPause() {
-	if pt.pause != nil {
-		pt.pause()
+// draw returns the bytes of p.
+func (pt *painter) draw(f *Fonts, p Picture) ([]byte, error) {
+	if p.Format == SVG {
+		return pt.svg(f, p)
 	}
-}
-
-// Large pictures are made in parts of this many scan lines, and of this many bytes of them.
-const (
-	pauseRows  = 128
-	pauseBytes = 32 << 10
-)
-
-// Write collects the compressor's output.
-func (pt *painter) Write(b []byte) (int, error) {
-	pt.packed = append(pt.packed, b...)
-	return len(b), nil
-}
-
-// appendPNG appends p as PNG, in the colours of p.
-func (pt *painter) appendPNG(dst []byte, f *Fonts, p Picture) ([]byte, error) {
 	if err := pt.paint(f, p); err != nil {
-		return dst, err
+		return nil, err
 	}
-	if err := pt.pack(); err != nil {
-		return dst, err
+	runtime.Gosched()
+	if err := pt.pack(int(p.Size)); err != nil {
+		return nil, err
 	}
-	dst = append(dst, pngSignature...)
+	png := append(make([]byte, 0, 160+pt.packed.Len()), "\x89PNG\r\n\x1a\n"...)
 	var head [13]byte
 	binary.BigEndian.PutUint32(head[0:], uint32(p.Size))
 	binary.BigEndian.PutUint32(head[4:], uint32(p.Size))
 	head[8], head[9] = 4, 3 // bits, palette
-	dst = appendChunk(dst, "IHDR", head[:])
-	dst = appendPalette(dst, p)
-	switch {
-	case p.Motif == Blank:
-		dst = appendChunk(dst, "tRNS", []byte{0})
-	case p.Shape == Round:
-		dst = appendChunk(dst, "tRNS", []byte{0, 51, 102, 153, 204})
+	png = appendChunk(png, "IHDR", head[:])
+	var palette [3 * 16]byte
+	for i := range 16 {
+		c := p.Background.mix(p.Ink, max(i-edges, 0), shades-1)
+		palette[3*i], palette[3*i+1], palette[3*i+2] = c.R, c.G, c.B
 	}
-	dst = appendChunk(dst, "IDAT", pt.packed)
-	return appendChunk(dst, "IEND", nil), nil
+	png = appendChunk(png, "PLTE", palette[:])
+	if p.Shape != Square {
+		png = appendChunk(png, "tRNS", []byte{0, 51, 102, 153, 204}) // opacity of the edges
+	}
+	png = appendChunk(png, "IDAT", pt.packed.Bytes())
+	return appendChunk(png, "IEND", nil), nil
 }
 
 // appendChunk appends a chunk with its checksum.
@@ -88,184 +71,89 @@ func appendChunk(dst []byte, name string, data []byte) []byte {
 	return binary.BigEndian.AppendUint32(dst, crc32.ChecksumIEEE(dst[from:]))
 }
 
-// appendPalette appends the palette chunk with p's colours.
-func appendPalette(dst []byte, p Picture) []byte {
-	var colors [3 * shades]byte
-	for i := range shades {
-		share, of := i, shades-1
-		if p.Shape == Round {
-			share, of = max(i-edgeSteps, 0), shades-1-edgeSteps
-		}
-		c := p.Background.mix(p.Ink, share, of)
-		colors[3*i], colors[3*i+1], colors[3*i+2] = c.R, c.G, c.B
-	}
-	return appendChunk(dst, "PLTE", colors[:])
-}
-
-// recolourPNG appends a PNG, drawn for p's mask, in the colours of p.
-func recolourPNG(dst, mask []byte, p Picture) []byte {
-	dst = append(dst, mask[:paletteAt]...)
-	dst = appendPalette(dst, p)
-	return append(dst, mask[paletteAt+paletteLen:]...)
-}
-
-// paint fills the scan lines.
+// paint draws p in pixels.
 func (pt *painter) paint(f *Fonts, p Picture) error {
 	side := int(p.Size)
-	stride := 1 + (side+1)/2
-	if cap(pt.rows) < side*stride {
-		pt.rows = make([]byte, side*stride)
+	pt.resize(side)
+	if p.Shape == Blank {
+		clear(pt.pixels)
+		return nil
 	}
-	pt.rows = pt.rows[:side*stride]
-	ground := uint8(0)
-	if p.Shape == Round && p.Motif != Blank {
-		ground = edgeSteps
-	}
-	pt.ground(stride, ground)
-	switch p.Motif {
-	case Initials:
-		pt.raster.reset(side)
-		pt.mayPause()
-		l := layout{fonts: f, buf: &pt.glyphs, side: int64(side) * subpixels, grain: 1}
-		if err := l.letters(p, &pt.raster); err != nil {
+	pt.raster.Reset(side, side)
+	if p.Letters[0] != 0 {
+		if err := (layout{fonts: f, buf: &pt.glyphs, side: float32(side)}).letters(p, &pt.raster); err != nil {
 			return err
 		}
-		pt.shade(side, stride, ground, 100)
-	case Identicon:
-		for _, percent := range [...]int{100, softPercent} {
-			pt.raster.reset(side)
-			pattern(p.Seed, percent == softPercent, int64(side)*subpixels, &pt.raster)
-			pt.shade(side, stride, ground, percent)
-		}
 	}
-	if ground != 0 {
-		pt.edge(side, stride)
+	pixels := pt.pixels
+	for i, c := range pt.coverage()[:len(pixels)] {
+		pixels[i] = edges + uint8((uint32(c)*(shades-1)+128)>>8)
+	}
+	if p.Shape == Round {
+		pt.raster.Reset(side, side)
+		circle(float32(side)/2, &pt.raster)
+		for i, c := range pt.coverage()[:len(pixels)] {
+			if c != 255 {
+				pixels[i] = uint8(int(c) * edges / 255)
+			}
+		}
 	}
 	return nil
 }
 
-// ground fills every scan line with one shade, filter 0.
-func (pt *painter) ground(stride int, shade uint8) {
-	clear(pt.rows[:stride])
-	for i := 1; i < stride; i++ {
-		pt.rows[i] = shade<<4 | shade
+// resize makes room for a picture.
+func (pt *painter) resize(side int) {
+	if n := side * side; cap(pt.pixels) < n {
+		pt.pixels, pt.cover.Pix, pt.rows = make([]uint8, n), make([]uint8, n), make([]byte, n)
 	}
-	for done := stride; done < len(pt.rows); done *= 2 {
-		copy(pt.rows[done:], pt.rows[:done])
-	}
+	pt.pixels, pt.cover.Pix, pt.cover.Stride = pt.pixels[:side*side], pt.cover.Pix[:side*side], side
+	pt.cover.Rect = image.Rect(0, 0, side, side)
 }
 
-// shade adds coverage to the ground, in shades, scaled by percent. Areas that are added must not
-// overlap.
-func (pt *painter) shade(side, stride int, ground uint8, percent int) {
-	pt.mayPause()
-	cover := pt.raster.coverage()
-	var shadeOf [256]uint8
-	for c := range shadeOf {
-		shadeOf[c] = uint8((c*int(shades-1-ground)*percent/100 + 127) / 255)
-	}
-	pt.mayPause()
+// coverage returns how much of each pixel the outlines cover, row by row. It yields, as draw does
+// before it packs: a request for a cached picture waits for a third of a drawing.
+func (pt *painter) coverage() []uint8 {
+	pt.raster.DrawOp = draw.Src
+	pt.raster.Draw(&pt.cover, pt.cover.Rect, image.Opaque, image.Point{})
+	runtime.Gosched()
+	return pt.cover.Pix
+}
+
+// pack compresses the pixels.
+func (pt *painter) pack(side int) (err error) {
+	rows := pt.rows[:0]
 	for y := range side {
-		if y%pauseRows == pauseRows-1 {
-			pt.mayPause()
+		line := pt.pixels[y*side:][:side]
+		rows = append(rows, 0) // no filter
+		for ; len(line) > 1; line = line[2:] {
+			rows = append(rows, line[0]<<4|line[1])
 		}
-		line, row := cover[y*side:][:side], pt.rows[y*stride+1:][:stride-1]
-		for x := 0; x+1 < side; x += 2 {
-			if line[x]|line[x+1] != 0 {
-				row[x/2] += shadeOf[line[x]]<<4 | shadeOf[line[x+1]]
-			}
-		}
-		if side&1 == 1 {
-			row[side/2] += shadeOf[line[side-1]] << 4
+		if len(line) == 1 {
+			rows = append(rows, line[0]<<4)
 		}
 	}
-}
-
-func (pt *painter) set(stride, x, y int, shade uint8) {
-	b := &pt.rows[y*stride+1+x/2]
-	if x&1 == 0 {
-		*b = *b&0x0f | shade<<4
-	} else {
-		*b = *b&0xf0 | shade
-	}
-}
-
-// edge cuts out the circle: each pixel that is not completely inside gets its step.
-func (pt *painter) edge(side, stride int) {
-	for y := range (side + 1) / 2 {
-		line := discLine(side, y)
-		for x := 0; x < line.end; x++ {
-			step := line.step(x)
-			pt.set(stride, x, y, step)
-			pt.set(stride, side-1-x, y, step)
-			pt.set(stride, x, side-1-y, step)
-			pt.set(stride, side-1-x, side-1-y, step)
-		}
-	}
-}
-
-// discParts is how many parts a pixel has along an axis, for the edge of a circle.
-const discParts = 8
-
-// arc is where a circle begins in each of the sub-lines of a line of pixels: in parts from the
-// left; it ends symmetrically on the right.
-type arc struct {
-	from [discParts]int
-	end  int // from this pixel to its mirror image all pixels are inside
-}
-
-func discLine(side, y int) arc {
-	var a arc
-	radius := discParts * side // in half parts
-	for sub := range a.from {
-		dy := 2*(y*discParts+sub) + 1 - radius
-		a.from[sub] = (radius - root(radius*radius-dy*dy)) / 2
-		a.end = max(a.end, min((a.from[sub]+discParts-1)/discParts, (side+1)/2))
-	}
-	return a
-}
-
-// step returns how much of a pixel of the left half is inside.
-func (a arc) step(x int) uint8 {
-	inside := 0
-	for _, from := range a.from {
-		inside += min(max((x+1)*discParts-from, 0), discParts)
-	}
-	return uint8((inside*edgeSteps + discParts*discParts/2) / (discParts * discParts))
-}
-
-// root returns the largest integer whose square is at most v.
-func root(v int) int {
-	if v <= 0 {
-		return 0
-	}
-	r := 1 << 14 // more than any side of a picture in half parts
-	for {
-		next := (r + v/r) / 2
-		if next >= r {
-			return r
-		}
-		r = next
-	}
-}
-
-// pack compresses the scan lines.
-func (pt *painter) pack() error {
-	pt.packed = pt.packed[:0]
+	pt.packed.Reset()
 	if pt.zip == nil {
-		zip, err := zlib.NewWriterLevel(pt, zlib.BestSpeed)
-		if err != nil {
+		if pt.zip, err = zlib.NewWriterLevel(&pt.packed, zlib.BestSpeed); err != nil {
 			return err
 		}
-		pt.zip = zip
 	} else {
-		pt.zip.Reset(pt)
+		pt.zip.Reset(&pt.packed)
 	}
-	for part := range slices.Chunk(pt.rows, pauseBytes) {
-		if _, err := pt.zip.Write(part); err != nil {
-			return err
-		}
-		pt.mayPause()
+	if _, err := pt.zip.Write(rows); err != nil {
+		return err
 	}
 	return pt.zip.Close()
+}
+
+// circle draws the circle around all letters.
+func circle(r float32, to sink) {
+	const handle = 0.5523 // of a quarter circle's curve
+	h := r * handle
+	to.MoveTo(2*r, r)
+	to.CubeTo(2*r, r+h, r+h, 2*r, r, 2*r)
+	to.CubeTo(r-h, 2*r, 0, r+h, 0, r)
+	to.CubeTo(0, r-h, r-h, 0, r, 0)
+	to.CubeTo(r+h, 0, 2*r, r-h, 2*r, r)
+	to.ClosePath()
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
+	"sync/atomic"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/maypok86/otter/v2/stats"
 
 	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/pool"
@@ -18,23 +19,38 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// A Service answers requests for pictures: in its own format at /v1/NAME, and in the formats of
-// other services. Fill in the fields, then use it; do not change them afterwards. It is an
-// http.Handler for any server; [Server] is one with all limits.
+// A Service answers requests for pictures, in the form of the article and of other services. Fill
+// in the fields, then use it; do not change them afterwards. It is an http.Handler for any server;
+// [Server] is one with all limits.
 type Service struct {
-	Fonts  *Fonts     // required
-	Limits Limits     // zero fields: their defaults
-	Log    *AccessLog // nil: none
+	Fonts  *Fonts // required
+	Limits Limits // zero fields: their defaults
 
 	once     sync.Once
 	limits   Limits // with defaults
 	mux      route.Mux
-	store    *store
-	counters counters
-	answers  [2][2]*http1.Prepared // by format, and by whether it was negotiated
-	visits   pool.Objects[visit]
-	epoch    time.Time // start of the clock
+	crew     *workers.Pool // draws
+	painters pool.Objects[painter]
+	pictures *otter.Cache[Picture, *stored]
+	load     otter.Loader[Picture, *stored] // created once, so that a lookup allocates no closure
+	answers  [2]*http1.Prepared             // by format
+
+	drawn, notModified, refused, busy, nameTooLong, sizeClamped atomic.Uint64
 }
+
+// stored is a picture as it is sent, with its tag.
+type stored struct {
+	bytes []byte
+	tag   string
+}
+
+// storedCost is the memory of a cache entry besides its bytes: the entry, its key, and what the
+// cache keeps for it.
+const storedCost = 640
+
+// ErrBusy means that a picture could not be drawn within Limits.RenderWait, or that Limits.Waiting
+// others were already waiting.
+var ErrBusy = errors.New("avatar: too many pictures are being drawn; ask again in a moment")
 
 // prepare initializes the service from its fields.
 func (s *Service) prepare() {
@@ -43,23 +59,36 @@ func (s *Service) prepare() {
 			panic("avatar: Service.Fonts is nil; use OpenFonts")
 		}
 		s.limits = s.Limits.OrDefaults()
-		s.store = newStore(&Renderer{Fonts: s.Fonts}, s.limits)
-		s.prepareAnswers()
-		s.epoch = time.Now()
-		s.visits.Reset = func(v *visit) { *v = visit{} }
-		s.mux.NotFound = http.HandlerFunc(s.notFound)
-		s.mux.NotAllowed = http.HandlerFunc(s.notAllowed)
-		s.mux.HandleFunc("GET /{$}", s.page)
-		s.mux.HandleParams("GET /v1/{name}", s.endpoint(s.ownWish))
-		s.mux.HandleParams("GET /{name}", s.endpoint(s.seedWish))
-		s.mux.HandleParams("GET /avatar/{name}", s.endpoint(s.gravatarWish))
-		s.mux.HandleParams("GET /api", s.endpoint(s.uiWish))
-		s.mux.HandleParams("GET /api/{options...}", s.endpoint(s.uiWish))
-		for version := 5; version <= 9; version++ {
-			base := fmt.Sprintf("GET /%d.x/initials/{format}", version)
-			s.mux.HandleParams(base, s.endpoint(s.dicebearWish))
-			s.mux.HandleParams(base+"/{options...}", s.endpoint(s.dicebearWish))
+		s.crew = workers.New(workers.Options{
+			Limit: workers.Fixed(s.limits.Renders), Queue: s.limits.Waiting, Overflow: workers.Reject,
+			Panic: func(any, []byte) {}, // the requests that wait for the picture get the error
+		})
+		s.pictures = otter.Must(&otter.Options[Picture, *stored]{
+			MaximumWeight: uint64(s.limits.CacheBytes),
+			Weigher:       func(_ Picture, made *stored) uint32 { return uint32(cap(made.bytes)) + storedCost },
+			StatsRecorder: stats.NewCounter(),
+			Executor:      func(f func()) { f() }, // the cache then starts no goroutines
+		})
+		s.load = otter.LoaderFunc[Picture, *stored](s.draw)
+		for format, contentType := range [...]string{PNG: "image/png", SVG: "image/svg+xml"} {
+			s.answers[format] = http1.Prepare(http.StatusOK, http.Header{
+				"Cache-Control":                cacheControl,
+				"X-Content-Type-Options":       noSniff,
+				"Cross-Origin-Resource-Policy": {"cross-origin"},
+				"Access-Control-Allow-Origin":  {"*"},
+				"Content-Security-Policy":      {"default-src 'none'; sandbox"}, // for SVG
+				"Content-Type":                 {contentType},
+			})
 		}
+		s.mux.NotFound = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			s.fail(w, &refusal{http.StatusNotFound, "there is nothing at this path; ask for /avatar/NAME"})
+		})
+		s.mux.NotAllowed = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			s.fail(w, &refusal{http.StatusMethodNotAllowed, "pictures can only be read; use GET or HEAD"})
+		})
+		s.mux.HandleParams("GET /avatar/{name}", s.endpoint(s.articleForm))
+		s.mux.HandleParams("GET /api", s.endpoint(s.uiForm))
+		s.mux.HandleParams("GET /api/{options...}", s.endpoint(s.uiForm))
 	})
 }
 
@@ -67,91 +96,25 @@ func (s *Service) prepare() {
 // requests for pictures that are not in the cache get 503.
 func (s *Service) Close() {
 	s.prepare()
-	s.store.crew.Close(context.Background())
+	s.crew.Close(context.Background())
 }
 
-// visit is one request being answered. It is the ResponseWriter that handlers get, and counts what
-// they send.
-type visit struct {
-	http.ResponseWriter
-	status int
-	bytes  int
-	cache  outcome
-	ended  bool // the handler has returned
-	attrs  [10]slog.Attr
-}
-
-// outcome is where an answer came from.
-type outcome uint8
-
-const (
-	nowhere     outcome = iota // not a picture
-	fromCache                  // sent as cached
-	made                       // recoloured or drawn
-	notModified                // the client had it
-)
-
-// String returns the name in the log.
-func (o outcome) String() string { return [...]string{"", "hit", "made", "304"}[o] }
-
-// WriteHeader records the status.
-func (v *visit) WriteHeader(status int) {
-	if v.status == 0 {
-		v.status = status
-	}
-	v.ResponseWriter.WriteHeader(status)
-}
-
-// Write counts the bytes.
-func (v *visit) Write(b []byte) (int, error) {
-	n, err := v.ResponseWriter.Write(b)
-	v.bytes += n
-	return n, err
-}
-
-// Unwrap is for http.ResponseController.
-func (v *visit) Unwrap() http.ResponseWriter { return v.ResponseWriter }
-
-// ServeHTTP answers a request. It reads the clock twice, for both the log and the counters. If the
-// picture is in the cache, it allocates nothing more than net/http does for an answer with these
-// headers.
+// ServeHTTP answers a request.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.prepare()
-	from := time.Since(s.epoch)
-	v := s.visits.Get()
-	v.ResponseWriter = w
-	defer s.leave(v, r, from)
-	s.mux.ServeHTTP(v, r)
-	v.ended = true
+	s.mux.ServeHTTP(w, r)
 }
 
-// leave counts and logs the answer, also when the handler has panicked; the panic continues.
-func (s *Service) leave(v *visit, r *http.Request, from time.Duration) {
-	took := time.Since(s.epoch) - from
-	switch {
-	case !v.ended:
-		v.status = http.StatusInternalServerError
-	case v.status == 0:
-		v.status = http.StatusOK
-	}
-	s.counters.answered(v.status, took)
-	if s.Log != nil {
-		s.Log.add(r, s.epoch.Add(from), took, v)
-	}
-	if v.ended {
-		s.visits.Put(v)
-	}
-}
-
-// endpoint returns a handler for one service's format.
-func (s *Service) endpoint(read func(*http.Request, route.Params) (wish, error)) route.ParamsFunc {
-	return func(w http.ResponseWriter, r *http.Request, p route.Params) {
-		wish, err := read(r, p)
+// endpoint returns a handler for one service's form.
+func (s *Service) endpoint(read func(*http.Request, route.Params) (Picture, error)) route.ParamsFunc {
+	return func(w http.ResponseWriter, r *http.Request, path route.Params) {
+		p, err := read(r, path)
+		if err == nil {
+			err = s.answer(w, r, p)
+		}
 		if err != nil {
 			s.fail(w, err)
-			return
 		}
-		s.answer(w.(*visit), r, s.grant(wish), wish.negotiated)
 	}
 }
 
@@ -159,85 +122,56 @@ func (s *Service) endpoint(read func(*http.Request, route.Params) (wish, error))
 var (
 	cacheControl = []string{"public, max-age=86400, stale-while-revalidate=604800"}
 	noSniff      = []string{"nosniff"}
-	varyAccept   = []string{"Accept"}
-	typeProblem  = []string{"application/problem+json"}
-	policyPage   = []string{"default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"}
-	noStore      = []string{"no-store"}
-	retrySoon    = []string{"1"}
 )
 
-// answer sends a picture, or 304, which needs neither the cache nor a drawing.
-func (s *Service) answer(v *visit, r *http.Request, p Picture, negotiated bool) {
+// answer sends a picture: 304, which needs neither the cache nor a drawing, else the bytes that the
+// cache has, else those that are drawn now.
+func (s *Service) answer(w http.ResponseWriter, r *http.Request, p Picture) error {
 	if asked := r.Header["If-None-Match"]; len(asked) > 0 {
 		var room [32]byte
 		if tag := p.appendTag(room[:0], s.Fonts.fingerprint); matches(asked, tag) {
-			h := v.Header()
+			s.notModified.Add(1)
+			h := w.Header()
 			h["Cache-Control"] = cacheControl
-			if negotiated {
-				h["Vary"] = varyAccept
-			}
-			h["Etag"] = sameTag(asked, tag)
-			v.cache = notModified
-			v.WriteHeader(http.StatusNotModified)
-			return
+			h["Etag"] = []string{string(tag)}
+			w.WriteHeader(http.StatusNotModified)
+			return nil
 		}
 	}
-	e, hit := s.store.find(p)
-	if e == nil {
-		http1.Leave(v) // frees the event loop while the picture is drawn
+	found, ok := s.pictures.GetIfPresent(p)
+	if !ok {
+		http1.Leave(w) // frees the event loop while the picture is drawn
 		var err error
-		if e, err = s.store.draw(p); err != nil {
-			if errors.Is(err, workers.ErrPanicked) {
-				panic(err) // the server reports it
-			}
-			s.fail(v, err)
-			return
+		// Requests for the same picture wait for one drawing. The first of them may be gone when it
+		// is ready, so none of them ends it.
+		if found, err = s.pictures.Get(context.Background(), p, s.load); err != nil {
+			return err
 		}
 	}
-	v.cache = made
-	if hit {
-		v.cache = fromCache
-	}
-	v.status, v.bytes = http.StatusOK, len(e.image)
-	if r.Method == http.MethodHead {
-		v.bytes = 0
-	}
-	way := 0
-	if negotiated {
-		way = 1
-	}
-	s.answers[p.Format][way].Send(v.ResponseWriter, e.image, http1.Field{Key: "Etag", Value: e.tag})
+	s.answers[p.Format].Send(w, found.bytes, http1.Field{Key: "Etag", Value: found.tag})
+	return nil
 }
 
-// prepareAnswers encodes what the pictures of a format have in common, with and without content
-// negotiation.
-func (s *Service) prepareAnswers() {
-	for format := range s.answers {
-		for negotiated := range s.answers[format] {
-			h := http.Header{
-				"Cache-Control":                cacheControl,
-				"X-Content-Type-Options":       noSniff,
-				"Cross-Origin-Resource-Policy": {"cross-origin"},
-				"Access-Control-Allow-Origin":  {"*"},
-				"Content-Type":                 {Format(format).ContentType()},
-			}
-			if Format(format) == SVG {
-				h["Content-Security-Policy"] = []string{"default-src 'none'; style-src 'unsafe-inline'; sandbox"}
-			}
-			if negotiated == 1 {
-				h["Vary"] = varyAccept
-			}
-			s.answers[format][negotiated] = http1.Prepare(http.StatusOK, h)
-		}
+// draw makes a picture on the worker pool, unless that is busy for too long.
+func (s *Service) draw(_ context.Context, p Picture) (*stored, error) {
+	patience, cancel := context.WithTimeout(context.Background(), s.limits.RenderWait)
+	defer cancel()
+	made, err := workers.Submit(patience, s.crew, func(context.Context) ([]byte, error) {
+		s.drawn.Add(1)
+		pt := s.painters.Get()
+		defer s.painters.Put(pt)
+		return pt.draw(s.Fonts, p)
+	}).Wait(context.Background())
+	if errors.Is(err, workers.ErrFull) || errors.Is(err, workers.ErrClosed) || errors.Is(err, context.DeadlineExceeded) {
+		err = ErrBusy
 	}
+	return &stored{made, string(p.appendTag(nil, s.Fonts.fingerprint))}, err
 }
 
 // matches reports whether one of the client's entity tags is tag.
 func matches(asked []string, tag []byte) bool {
 	for _, line := range asked {
-		for line != "" {
-			var one string
-			one, line, _ = strings.Cut(line, ",")
+		for one := range strings.SplitSeq(line, ",") {
 			one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
 			if one == "*" || one == string(tag) {
 				return true
@@ -247,52 +181,61 @@ func matches(asked []string, tag []byte) bool {
 	return false
 }
 
-// sameTag returns tag as a header value; it reuses the request's own value if that is equal.
-func sameTag(asked []string, tag []byte) []string {
-	if len(asked) == 1 && asked[0] == string(tag) {
-		return asked
-	}
-	return []string{string(tag)}
-}
-
 // fail answers with a problem document (RFC 9457).
 func (s *Service) fail(w http.ResponseWriter, err error) {
-	status := http.StatusInternalServerError
-	detail := "the picture cannot be drawn; try another name, or another font"
+	if errors.Is(err, workers.ErrPanicked) {
+		panic(err) // the server reports and counts it
+	}
+	status, detail := http.StatusInternalServerError, "the picture cannot be drawn; try another name, or another font"
+	h := w.Header()
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused):
+		s.refused.Add(1)
 		status, detail = refused.status, refused.detail
 	case errors.Is(err, ErrBusy):
-		status, detail = http.StatusServiceUnavailable, ErrBusy.Error()
-		w.Header()["Retry-After"] = retrySoon
+		s.busy.Add(1)
+		status, detail = http.StatusServiceUnavailable, strings.TrimPrefix(ErrBusy.Error(), "avatar: ")
+		h.Set("Retry-After", "1")
 	}
-	writeProblem(w, status, detail)
-}
-
-func writeProblem(w http.ResponseWriter, status int, detail string) {
 	body, err := json.Marshal(struct {
 		Type   string `json:"type"`
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
-	}{"about:blank", http.StatusText(status), status, strings.TrimPrefix(detail, "avatar: ")})
+	}{"about:blank", http.StatusText(status), status, detail})
 	if err != nil {
 		panic("avatar: " + err.Error()) // three strings and a number always marshal
 	}
-	h := w.Header()
-	h["Content-Type"] = typeProblem
+	h.Set("Content-Type", "application/problem+json")
 	h["X-Content-Type-Options"] = noSniff
-	h["Cache-Control"] = noStore
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	w.Write(body)
 }
 
-func (s *Service) notFound(w http.ResponseWriter, _ *http.Request) {
-	writeProblem(w, http.StatusNotFound, "there is nothing at this path; ask for /v1/NAME.png, or see /")
+// Stats are the counters of a Service since its start, and the content of its cache. Each limit
+// that refuses requests has a counter.
+type Stats struct {
+	Hits, Drawn, Evicted uint64 // pictures: sent from the cache, drawn, and dropped from it
+	Pictures             int    // in the cache
+	Bytes                int64  // of them, with their overhead
+	NotModified          uint64 // answered with 304
+	Refused              uint64 // answered with another 4xx
+	Busy                 uint64 // answered with 503: not drawn within Limits.RenderWait
+	NameTooLong          uint64 // cut because of Limits.NameBytes or NameGraphemes
+	SizeClamped          uint64 // because of Limits.Size
 }
 
-func (s *Service) notAllowed(w http.ResponseWriter, _ *http.Request) {
-	writeProblem(w, http.StatusMethodNotAllowed, "pictures can only be read; use GET or HEAD")
+// Stats returns the current values.
+func (s *Service) Stats() Stats {
+	s.prepare()
+	cache := s.pictures.Stats()
+	return Stats{
+		Hits: cache.Hits, Drawn: s.drawn.Load(), Evicted: cache.Evictions,
+		Pictures: s.pictures.EstimatedSize(), Bytes: int64(s.pictures.WeightedSize()),
+		NotModified: s.notModified.Load(), Refused: s.refused.Load(), Busy: s.busy.Load(),
+		NameTooLong: s.nameTooLong.Load(), SizeClamped: s.sizeClamped.Load(),
+	}
 }

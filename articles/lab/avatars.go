@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/hone-go/hone/tool/load"
@@ -13,7 +12,7 @@ var avatarSteps = [...]string{drawEach: "article-draw", keepImages: "article-ima
 
 // avatars is the fifth article.
 func avatars(ctx context.Context, b *bench) error {
-	names := append(avatarSteps[:len(avatarSteps):len(avatarSteps)], movedStage, "hone-avatar", "hone-avatar-off")
+	names := append(avatarSteps[:len(avatarSteps):len(avatarSteps)], movedStage, "hone-avatar")
 	all, end, err := b.startAll(ctx, names)
 	if err != nil {
 		return err
@@ -27,12 +26,8 @@ func avatars(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.avatarSteps(laps)
-	var lines logCount
-	if err := all[len(avatarSteps)+1].order(ctx, "log", 0, &lines); err != nil {
-		return err
-	}
 	b.avatarMoved(laps)
-	b.avatarOwn(laps, lines)
+	b.avatarOwn(laps)
 	return b.avatarProfiles(ctx, all)
 }
 
@@ -86,22 +81,11 @@ func (b *bench) avatarSteps(laps map[string]lap) {
 	b.add(spread{}.row("another program, the article's reference", "requests/s", "A footnote: a colleague's service did 12,008 requests/s where the article's first version did 898. It was not published, so it is not measured here.").beside(12_007.53))
 }
 
-// avatarOwn compares hone's service with the article's last two steps.
-func (b *bench) avatarOwn(laps map[string]lap, lines logCount) {
-	own, off := laps["hone-avatar"], laps["hone-avatar-off"]
-	logged, unlogged := laps[avatarSteps[keepEncoded]], laps[avatarSteps[keepUnlogged]]
-	why := fmt.Sprintf("Ours on http1, with one line of JSON per request: %s written, %s dropped because the buffer was full. ", thousands(int(lines.Written)), thousands(int(lines.Dropped)))
-	for _, c := range []struct {
-		what, why, to string
-		own, other    lap
-	}{
-		{"avatar with its log", why + "The claim: more requests/s than the article's step with a log.", "the article's with a log", own, logged},
-		{"avatar with its log, against none", why + "The claim: more requests/s than the article's step without one. It also sends a strong ETag and security headers and enforces limits, which that step does not.", "the article's without a log", own, unlogged},
-		{"avatar without its log", "The difference from the row above is the cost of the log.", "the article's without a log", off, unlogged},
-	} {
-		more := c.own.rate.over(c.other.rate)
-		b.add(c.own.rate.row(c.what, "requests/s", c.why).to(more, c.to).as(better(more)))
-		saved := c.other.cpu.over(c.own.cpu)
-		b.add(c.own.cpu.row(c.what+", CPU", perRequest, "Of the server alone; the ratio is how many times less.").to(saved, "less than "+c.to).as(better(saved)))
-	}
+// avatarOwn compares hone's service with the article's last step.
+func (b *bench) avatarOwn(laps map[string]lap) {
+	own, last := laps["hone-avatar"], laps[avatarSteps[keepUnlogged]]
+	const why = "Ours on http1, without a log. The claim: more requests/s than the article's last step. It also sends a strong ETag and security headers and enforces limits, which that step does not."
+	more, saved := own.rate.over(last.rate), last.cpu.over(own.cpu)
+	b.add(own.rate.row("hone's service", "requests/s", why).to(more, "the article's last step").as(better(more)),
+		own.cpu.row("hone's service, CPU", perRequest, why).to(saved, "less than the article's last step").as(better(saved)))
 }

@@ -3,7 +3,6 @@ package lab
 import (
 	"bytes"
 	"container/list"
-	"errors"
 	"hash/fnv"
 	"image"
 	"image/color"
@@ -195,8 +194,7 @@ func avatarStages() map[string]func() (*stage, error) {
 			s, err := newPortraits(keepUnlogged)
 			return onHTTP1(s), err
 		},
-		"hone-avatar":     func() (*stage, error) { return ownAvatar(true) },
-		"hone-avatar-off": func() (*stage, error) { return ownAvatar(false) },
+		"hone-avatar": ownAvatar,
 	}
 	for i, name := range avatarSteps {
 		all[name] = func() (*stage, error) { return portraitStage(step(i)) }
@@ -224,36 +222,13 @@ func portraitStage(at step) (*stage, error) {
 	return served, nil
 }
 
-// ownAvatar runs hone's service on http1, with or without an access log to a file.
-func ownAvatar(logged bool) (*stage, error) {
+// ownAvatar runs hone's service.
+func ownAvatar() (*stage, error) {
 	fonts, err := avatar.OpenFonts(avatar.FontOptions{Places: []string{}})
 	if err != nil {
 		return nil, err
 	}
 	service := &avatar.Service{Fonts: fonts}
-	forget := func() {}
-	if logged {
-		file, remove, err := logFile()
-		if err != nil {
-			return nil, err
-		}
-		service.Log = &avatar.AccessLog{To: file}
-		forget = func() { service.Log.Close(); remove() }
-	}
 	server := &avatar.Server{Service: service}
-	s := &stage{serve: server.Serve, stop: func() { server.Close(); service.Close(); forget() }}
-	s.asked = func(string) (any, error) {
-		if service.Log == nil {
-			return nil, errors.New("there is no log")
-		}
-		st := service.Log.Stats()
-		return logCount{Written: st.Written, Dropped: st.Dropped}, nil
-	}
-	return s, nil
-}
-
-// logCount counts log lines.
-type logCount struct {
-	Written uint64 `json:"written"`
-	Dropped uint64 `json:"dropped"` // because the buffer was full
+	return &stage{serve: server.Serve, stop: func() { server.Close(); service.Close() }}, nil
 }

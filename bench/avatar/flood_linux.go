@@ -314,7 +314,7 @@ func (f flooding) ask(ctx context.Context, at int) map[int]int {
 // reads no more of the answer than it must: what the client needs, others do not get.
 func askNew(conn net.Conn, buf []byte, n int) (status int, err error) {
 	letter := func(i int) byte { return 'a' + byte(i%26) }
-	request := fmt.Appendf(buf[:0], "GET /v1/%c%d%%20%c%%20%c%%20%c.png?letters=4&size=%d HTTP/1.1\r\nHost: x\r\n\r\n",
+	request := fmt.Appendf(buf[:0], "GET /api/?name=%c%d+%c+%c+%c&length=4&size=%d HTTP/1.1\r\nHost: x\r\n\r\n",
 		letter(n), n, letter(n/26), letter(n/676), letter(n/17576), 16+n*7919%497)
 	if _, err := conn.Write(request); err != nil {
 		return 0, err

@@ -43,7 +43,7 @@ func TestTiming(t *testing.T) {
 // asks for long.
 func TestServers(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts nine servers")
+		t.Skip("starts seven servers")
 	}
 	want, err := images()
 	if err != nil {
@@ -61,7 +61,7 @@ func TestServers(t *testing.T) {
 			go e.serve(ln) // until the listener is closed
 			order := e.order(ln.Addr().String(), nil)
 			body, err := fetch("http://" + order.Addr + e.path)
-			if err != nil || e.path == targetOf(0) && !bytes.Equal(body, want[nameOf(0)+".png/128"].body) {
+			if err != nil || e.path == targetOf(0) && !bytes.Equal(body, want[nameOf(0)+"/128"].body) {
 				t.Fatalf("%d bytes, %v", len(body), err)
 			}
 			r, err := client.Run(t.Context(), client.Plan{Addr: order.Addr, HTTP: &client.HTTP{Request: order.HTTP.Request, Status: http.StatusOK, Body: body}, Conns: 2, Depth: 1, Window: 50 * time.Millisecond, Loops: 1})
@@ -74,7 +74,7 @@ func TestServers(t *testing.T) {
 
 // TestFlood asks for new pictures, all of which are drawn.
 func TestFlood(t *testing.T) {
-	s, err := service(nil)
+	s, err := service()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +94,8 @@ func TestFlood(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Statuses[200] == 0 || len(got.Statuses) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if st := s.Stats(); int(st.Masks.Misses) != got.Statuses[200] {
-		t.Errorf("%d pictures, of which %d were drawn", got.Statuses[200], st.Masks.Misses)
+	if st := s.Stats(); int(st.Drawn) != got.Statuses[200] {
+		t.Errorf("%d pictures, of which %d were drawn", got.Statuses[200], st.Drawn)
 	}
 }
 
@@ -116,7 +116,7 @@ func BenchmarkHandlers(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	own, err := service(nil)
+	own, err := service()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	"github.com/labstack/echo/v5"
-	"github.com/labstack/echo/v5/middleware"
 	"github.com/valyala/fasthttp"
 
 	"github.com/hone-go/hone/articles/avatar"
@@ -34,11 +30,11 @@ const (
 
 func nameOf(i int) string { return fmt.Sprintf("J%c-D%c", 'a'+i%8, 'a'+i/8) }
 
-func targetOf(i int) string { return "/v1/" + nameOf(i) + ".png?size=" + strconv.Itoa(side) }
+func targetOf(i int) string { return "/avatar/" + nameOf(i) + "?size=" + strconv.Itoa(side) }
 
 // images are the pictures, as hone draws them, by name and size.
 func images() (map[string]picture, error) {
-	service, err := service(nil)
+	service, err := service()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +47,7 @@ func images() (map[string]picture, error) {
 			return nil, err
 		}
 		service.ServeHTTP(w, r)
-		all[nameOf(i)+".png/"+strconv.Itoa(side)] = picture{w.body, w.header.Get("Etag")}
+		all[nameOf(i)+"/"+strconv.Itoa(side)] = picture{w.body, w.header.Get("Etag")}
 	}
 	return all, nil
 }
@@ -75,9 +71,9 @@ func (k *kept) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func service(log *avatar.AccessLog) (*avatar.Service, error) {
+func service() (*avatar.Service, error) {
 	fonts, err := avatar.OpenFonts(avatar.FontOptions{Places: []string{}})
-	return &avatar.Service{Fonts: fonts, Log: log}, err
+	return &avatar.Service{Fonts: fonts}, err
 }
 
 // entry is a program that takes part.
@@ -89,18 +85,14 @@ type entry struct {
 
 // servers are the programs that take part, hone first. Those that are not hone find the
 // path's name and the query's size as their users do, look the bytes up in a map, and send
-// them with the headers that hone sends. The article's are its last two stages.
+// them with the headers that hone sends. The article's is its last stage.
 func servers() []entry {
 	own, article := targetOf(0), "/avatar/a?size="+strconv.Itoa(side)
 	return []entry{
-		{"hone", func(ln net.Listener) error { return serveHone(ln, nil, false) }, own},
-		{"hone+log", withLog(func(ln net.Listener, file *os.File) error { return serveHone(ln, &avatar.AccessLog{To: file}, false) }), own},
+		{"hone", serveHone, own},
 		{"article", nil, article},
-		{"article+log", nil, article},
 		{"echo", serveHandler(echoHandler), own},
-		{"echo+log", withLog(serveLoggedEcho), own},
 		{"hello", serveHello, web.HelloPath},
-		{"hone-net/http", func(ln net.Listener) error { return serveHone(ln, nil, true) }, own},
 		{"chi", serveHandler(chiHandler), own},
 		{"gin", serveHandler(ginHandler), own},
 		{"net/http", serveHandler(muxHandler), own},
@@ -128,11 +120,7 @@ func serve(name string) error {
 		return err
 	}
 	if e.serve == nil {
-		stage := "article-unlogged"
-		if strings.HasSuffix(name, "+log") {
-			stage = "article-encoded"
-		}
-		return lab.Serve(context.Background(), stage, os.Stdin, os.Stdout)
+		return lab.Serve(context.Background(), "article-unlogged", os.Stdin, os.Stdout)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -150,50 +138,19 @@ func serve(name string) error {
 	return <-ended
 }
 
-func serveHone(ln net.Listener, log *avatar.AccessLog, std bool) error {
-	s, err := service(log)
+func serveHone(ln net.Listener) error {
+	s, err := service()
 	if err != nil {
 		return err
 	}
 	s.Limits.UseMemory() // as the command does
-	return (&avatar.Server{Service: s, NetHTTP: std}).Serve(ln)
+	return (&avatar.Server{Service: s}).Serve(ln)
 }
 
 // serveHello is the least that http1 can be asked for.
 func serveHello(ln net.Listener) error {
 	l := avatar.Limits{}.OrDefaults()
 	return (&http1.Server{Handler: web.Handler(), Limits: engine.Limits{Conns: l.Connections}}).Serve(ln)
-}
-
-// withLog has a file for a log, which is gone when the server ends.
-func withLog(serve func(net.Listener, *os.File) error) func(net.Listener) error {
-	return func(ln net.Listener) error {
-		dir, err := os.MkdirTemp("", "avatar")
-		if err != nil {
-			return err
-		}
-		file, err := os.Create(filepath.Join(dir, "access.log"))
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		if err := os.RemoveAll(dir); err != nil { // the open file is enough
-			return err
-		}
-		return serve(ln, file)
-	}
-}
-
-// serveLoggedEcho has echo's own access log, through slog.
-func serveLoggedEcho(ln net.Listener, file *os.File) error {
-	all, err := images()
-	if err != nil {
-		return err
-	}
-	e := echoHandler(all).(*echo.Echo)
-	e.Logger = slog.New(slog.NewJSONHandler(file, nil))
-	e.Use(middleware.RequestLogger())
-	return withLimits(ln, e)
 }
 
 func withImages(serve func(net.Listener, map[string]picture) error) func(net.Listener) error {
@@ -227,11 +184,12 @@ func fillHeader(h http.Header, p picture) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 }
 
 func muxHandler(all map[string]picture) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/{name}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /avatar/{name}", func(w http.ResponseWriter, r *http.Request) {
 		p, ok := all[r.PathValue("name")+"/"+r.URL.Query().Get("size")]
 		if !ok {
 			http.NotFound(w, r)
@@ -245,7 +203,7 @@ func muxHandler(all map[string]picture) http.Handler {
 
 func chiHandler(all map[string]picture) http.Handler {
 	mux := chi.NewRouter()
-	mux.Get("/v1/{name}", func(w http.ResponseWriter, r *http.Request) {
+	mux.Get("/avatar/{name}", func(w http.ResponseWriter, r *http.Request) {
 		p, ok := all[chi.URLParam(r, "name")+"/"+r.URL.Query().Get("size")]
 		if !ok {
 			http.NotFound(w, r)
@@ -259,7 +217,7 @@ func chiHandler(all map[string]picture) http.Handler {
 
 func echoHandler(all map[string]picture) http.Handler {
 	e := echo.New()
-	e.GET("/v1/:name", func(c *echo.Context) error {
+	e.GET("/avatar/:name", func(c *echo.Context) error {
 		p, ok := all[c.Param("name")+"/"+c.QueryParam("size")]
 		if !ok {
 			return errMissing
@@ -273,7 +231,7 @@ func echoHandler(all map[string]picture) http.Handler {
 func ginHandler(all map[string]picture) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	e.GET("/v1/:name", func(c *gin.Context) {
+	e.GET("/avatar/:name", func(c *gin.Context) {
 		p, ok := all[c.Param("name")+"/"+c.Query("size")]
 		if !ok {
 			c.AbortWithError(http.StatusNotFound, errMissing)
@@ -287,7 +245,7 @@ func ginHandler(all map[string]picture) http.Handler {
 
 func serveFast(ln net.Listener, all map[string]picture) error {
 	l := avatar.Limits{}.OrDefaults()
-	prefix := len("/v1/")
+	prefix := len("/avatar/")
 	s := &fasthttp.Server{
 		NoDefaultServerHeader: true, ReadTimeout: l.ReadTime, WriteTimeout: l.WriteTime, IdleTimeout: l.IdleTime,
 		ReadBufferSize: l.HeaderBytes,
@@ -309,6 +267,7 @@ func serveFast(ln net.Listener, all map[string]picture) error {
 			h.Set("X-Content-Type-Options", "nosniff")
 			h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 			h.Set("Access-Control-Allow-Origin", "*")
+			h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 			c.Response.SetBodyRaw(p.body)
 		},
 	}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/hone-go/hone/gateway/internal/writer"
 )
 
 // Files that a backup has in its target.
@@ -68,7 +70,7 @@ func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, er
 		err = b.copy(ctx)
 	}
 	if b.to.mark != nil {
-		err = errors.Join(err, b.to.mark.halt())
+		err = errors.Join(err, b.to.mark.Halt())
 		b.to.mark = nil
 	}
 	b.to.release()
@@ -78,7 +80,7 @@ func Backup(ctx context.Context, from, to string, o BackupOptions) (c Copied, er
 	if err == nil {
 		return b.Copied, errors.Join(b.damage...)
 	}
-	return b.Copied, about(to, err)
+	return b.Copied, writer.About(to, err)
 }
 
 // backup is one call of Backup.
@@ -100,7 +102,7 @@ func (b *backup) prepare(ctx context.Context) error {
 	if contains(from, b.to.dir) {
 		return &Refusal{What: b.to.dir + " is in the folder of the log itself", Repair: "give another folder for the copy"}
 	}
-	if b.o.Empty && exists(b.to.dir, markName) && !exists(b.to.dir, copyingName) {
+	if b.o.Empty && exists(b.to.dir, writer.MarkName) && !exists(b.to.dir, copyingName) {
 		return &Refusal{What: b.to.dir + " has a log", Repair: "give a new folder, or move the log there out of the way"}
 	}
 	b.First, b.Next = b.log.all[0].first, b.log.next
@@ -136,8 +138,8 @@ func (b *backup) prepare(ctx context.Context) error {
 		}
 	}
 	os.Remove(b.to.path(partName)) // of an interrupted backup
-	b.to.mark.pos.Store(min(b.to.mark.written, b.Next-1))
-	return b.to.mark.save()
+	b.to.mark.Position.Store(min(b.to.mark.Written, b.Next-1))
+	return b.to.mark.Save()
 }
 
 // contains reports whether a path leads to a folder, or into it. Its end need not exist.
@@ -170,7 +172,7 @@ func (b *backup) sameHistory(ctx context.Context) error {
 		return err
 	}
 	defer copied.Close()
-	reached := max(b.to.mark.written, copied.next-1)
+	reached := max(b.to.mark.Written, copied.next-1)
 	extra := b.log.continues(reached) && copied.continues(reached)
 	if reached > b.Next || reached == b.Next && !extra {
 		return refuse("the copy in %s goes up to position %d, and the log in %s to %d only", b.to.dir, reached, b.log.dir, b.Next-1)
@@ -255,18 +257,18 @@ func (b *backup) copy(ctx context.Context) error {
 	all, err := b.to.segments()
 	for _, s := range all { // oldest first, so that an interruption leaves no gap
 		if err == nil && (s.first < b.First || s.first > l.last().first) {
-			err = errors.Join(os.Remove(s.path), syncDir(b.to.dir))
+			err = errors.Join(os.Remove(s.path), writer.SyncFolder(b.to.dir))
 		}
 	}
 	if err == nil {
-		b.to.mark.pos.Store(b.Next - 1)
-		err = b.to.mark.save()
+		b.to.mark.Position.Store(b.Next - 1)
+		err = b.to.mark.Save()
 	}
 	if err != nil {
 		return err
 	}
 	if err := os.Remove(b.to.path(copyingName)); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err, syncDir(b.to.dir))
+		return errors.Join(err, writer.SyncFolder(b.to.dir))
 	}
 	return nil
 }
@@ -329,7 +331,7 @@ func (b *backup) segment(ctx context.Context, s *segment) error {
 	if err := os.Rename(made, b.to.path(segmentName(s.first))); err != nil {
 		return err
 	}
-	return syncDir(b.to.dir)
+	return writer.SyncFolder(b.to.dir)
 }
 
 func (b *backup) progress(n int64) {

@@ -5,16 +5,6 @@ import (
 	"syscall"
 )
 
-// dataSync makes a file's content and length durable, but not its times.
-func dataSync(f *os.File) error {
-	for {
-		err := syscall.Fdatasync(int(f.Fd()))
-		if err != syscall.EINTR {
-			return os.NewSyscallError("fdatasync", err)
-		}
-	}
-}
-
 // openDirect opens a file for writes past the page cache, with a buffer of zeros for them: a mapping
 // of pages that nobody has touched, so the kernel gives none of them memory.
 func openDirect(path string) (f *os.File, zeros []byte, free func(), err error) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -28,11 +29,11 @@ func fill(t *testing.T, dir string, files map[string]string) {
 
 // strangers are files of other logs: some that programs write, and some with random names and content.
 func strangers(rng *rand.Rand, random int) []map[string]string {
-	mark := string(markSlot(1, 9))
+	mark := string(writer.MarkSlot(1, 9))
 	all := []map[string]string{
 		{"log": string(sample("a", 1, 1))},
 		{"log": "", "log.lock": "1\n"},
-		{"READY": "honed log 1\n", lockName: "1\n", markName: mark, "store/jetstream/$G/streams/LOG/msgs/1.blk": "\x00\x01"},
+		{"READY": "honed log 1\n", writer.LockName: "1\n", writer.MarkName: mark, "store/jetstream/$G/streams/LOG/msgs/1.blk": "\x00\x01"},
 		{"store/empty": ""},
 		{"READY": ""},
 		{"1": "", "2": "", "3": "", "4": "", "5": "", "6": "", "7": ""},
@@ -55,7 +56,7 @@ func strangers(rng *rand.Rand, random int) []map[string]string {
 			files[name] = string(content)
 		}
 		if rng.IntN(2) == 0 {
-			files[markName] = mark
+			files[writer.MarkName] = mark
 		}
 		all = append(all, files)
 	}
@@ -81,12 +82,12 @@ func TestStrangeFolders(t *testing.T) {
 			named := false
 			for name := range files {
 				name, _, _ = strings.Cut(name, "/")
-				named = named || name != markName && name != lockName && says(err, fmt.Sprintf("%q", name))
+				named = named || name != writer.MarkName && name != writer.LockName && says(err, fmt.Sprintf("%q", name))
 			}
 			if !named || !says(err, dir+" has no segments of a log, but other files: ") || says(err, "\n") {
 				t.Errorf("%s %q: %v", what, files, err)
 			}
-			if len(files) > mostNamed && files[markName] == "" && !says(err, fmt.Sprintf(", and %d more; use an empty folder, or that of a log", len(files)-mostNamed)) {
+			if len(files) > mostNamed && files[writer.MarkName] == "" && !says(err, fmt.Sprintf(", and %d more; use an empty folder, or that of a log", len(files)-mostNamed)) {
 				t.Errorf("%s %q: %v", what, files, err)
 			}
 		}
@@ -101,7 +102,7 @@ func TestStrangeFolders(t *testing.T) {
 func TestUsableFolders(t *testing.T) {
 	dir := testrun.SocketFolder(t)
 	fill(t, dir, map[string]string{
-		"lost+found/x": "", ".snapshot/1": "", ".nfs0001": "", lockName: "1\n", markName + newSuffix: "", spareName: "", partName: "", tornPrefix + "7": "",
+		"lost+found/x": "", ".snapshot/1": "", ".nfs0001": "", writer.LockName: "1\n", writer.MarkName + newSuffix: "", spareName: "", partName: "", tornPrefix + "7": "",
 	})
 	ln, err := net.Listen("unix", filepath.Join(dir, "honed.sock"))
 	must(t, err)

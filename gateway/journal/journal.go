@@ -2,17 +2,17 @@
 // envelopes. Each envelope holds many messages.
 //
 // A Log is a folder of checksummed segments on one machine (OpenSegments), or a stream of a JetStream
-// cluster (OpenCluster). Both are crash-only: an Append whose outcome is unknown breaks the Log, and the
+// cluster (package cluster). Both are crash-only: an Append whose outcome is unknown breaks the Log, and the
 // process recovers with a restart.
 package journal
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"github.com/hone-go/hone/gateway/internal/writer"
 )
 
 // Reader reads a log. Positions start at 1 and have no gaps. All methods are safe for concurrent use.
@@ -91,9 +91,9 @@ type Status struct {
 var (
 	// ErrBroken: an earlier Append had an unknown outcome. Close connections without
 	// acknowledging, exit, and recover from the log.
-	ErrBroken = errors.New("journal: the log is broken; exit and recover from it")
+	ErrBroken = writer.ErrBroken
 	// ErrClosed: the Log is closed.
-	ErrClosed = errors.New("journal: the log is closed")
+	ErrClosed = writer.ErrClosed
 	// ErrConflict: another writer of the same cluster appended first, or is about to. Follow to the end, drop
 	// the records that turn out to be stored already, and append the rest again.
 	ErrConflict = errors.New("journal: another writer appended first")
@@ -107,31 +107,7 @@ var (
 
 // Refusal is the error of a log that cannot be opened, or whose files were replaced. This package does not change a log
 // that it refuses.
-type Refusal struct {
-	What   string // what is wrong, with the values
-	Repair string // what the operator can do
-	Err    error  // the cause, may be nil
-}
-
-// Error returns What, the cause and Repair in one line.
-func (r *Refusal) Error() string {
-	text := "journal: " + r.What
-	if r.Err != nil {
-		text += ": " + r.Err.Error()
-	}
-	return text + "; " + r.Repair
-}
-
-// Unwrap returns the cause.
-func (r *Refusal) Unwrap() error { return r.Err }
-
-// about adds what an error is about, unless a *Refusal says it.
-func about(what string, err error) error {
-	if _, is := errors.AsType[*Refusal](err); is || err == nil {
-		return err
-	}
-	return fmt.Errorf("journal: %s: %w", what, err)
-}
+type Refusal = writer.Refusal
 
 // TrimmedError is the error of a Read of positions that were trimmed.
 type TrimmedError struct{ First uint64 } // the first position of the log
@@ -141,124 +117,13 @@ func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("journal: the positions before %d were trimmed", e.First)
 }
 
-// turn admits one Append at a time, and none after the end of the log, and wakes those that wait for one.
-type turn struct {
-	mu sync.Mutex
-
-	news    sync.Mutex
-	reached uint64        // every position before it is stored
-	said    uint64        // the same, by what another writer says
-	ended   error         // why nobody can append any more; nil: the log works
-	changed chan struct{} // closed when one of them changes; nil: nobody waits
-}
-
-// enter waits for the previous Append. If it returns nil, the caller must unlock t.mu.
-func (t *turn) enter(ctx context.Context, envelope []byte) error {
+// CheckHeader returns why Append refuses an envelope, by its size and its header alone, or nil.
+func CheckHeader(envelope []byte) error {
 	if len(envelope) > MaxEnvelope {
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(envelope), MaxEnvelope)
 	}
-	if _, err := header(envelope); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	err := cmp.Or(t.over(), ctx.Err()) // nothing was sent, so the log is not broken
-	if err != nil {
-		t.mu.Unlock()
-	}
+	_, err := header(envelope)
 	return err
-}
-
-// breaks marks the log as broken. An Append with an unknown outcome calls it, with t.mu locked.
-func (t *turn) breaks(cause error) error {
-	t.tell(0, ErrBroken)
-	return fmt.Errorf("%w (%w)", ErrBroken, cause)
-}
-
-// shut marks the log as closed, and returns what it was before.
-func (t *turn) shut() (ended error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	ended = t.over()
-	t.tell(0, ErrClosed)
-	return ended
-}
-
-func (t *turn) over() error {
-	t.news.Lock()
-	defer t.news.Unlock()
-	return t.ended
-}
-
-// tell notes how far the log reaches, or why it has ended, and wakes those that wait.
-func (t *turn) tell(reached uint64, ended error) {
-	t.news.Lock()
-	defer t.news.Unlock()
-	t.reached, t.ended = max(t.reached, reached), cmp.Or(ended, t.ended)
-	if t.changed != nil {
-		close(t.changed)
-		t.changed = nil
-	}
-}
-
-// nudge has those that wait look whether another writer is right in that every position before said is stored.
-func (t *turn) nudge(said uint64) {
-	t.news.Lock()
-	t.said = max(t.said, said)
-	t.news.Unlock()
-	t.tell(0, nil)
-}
-
-// heard returns up to where the log is stored by what another writer says, once.
-func (t *turn) heard() (said uint64) {
-	t.news.Lock()
-	defer t.news.Unlock()
-	said, t.said = t.said, 0
-	return said
-}
-
-// waitEvery is how often wait asks for an envelope of another process.
-const waitEvery = 100 * time.Millisecond
-
-// wait returns when the envelope at position pos is stored. If others may have stored it, ask reports that; without
-// ask, it is enough that another writer says so.
-func (t *turn) wait(ctx context.Context, pos uint64, ask func() bool) error {
-	soon := time.Millisecond
-	for due := ask != nil; ; {
-		t.news.Lock()
-		reached, said, ended := t.reached, t.said, t.ended
-		if t.changed == nil && reached <= pos {
-			t.changed = make(chan struct{})
-		}
-		changed := t.changed
-		t.news.Unlock()
-		switch {
-		case pos < reached:
-			return nil
-		case ended != nil:
-			return ended
-		case ask == nil && pos < said:
-			return nil
-		case ask != nil && (due || pos < said) && ask():
-			t.tell(pos+1, nil)
-			return nil
-		}
-		var tick <-chan time.Time
-		switch {
-		case ask != nil && pos < said: // the nearest replica has not caught up
-			tick = time.After(soon)
-			soon = min(2*soon, waitEvery)
-		case ask != nil:
-			tick = time.After(waitEvery)
-		}
-		select {
-		case <-tick:
-			due = true
-		case <-changed:
-			due = false
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // Range is a range of positions. The zero value is empty.
@@ -302,8 +167,8 @@ const (
 	mostDamage   = 100                   // how much damage one Verify names
 )
 
-// verify is Verify for a log of which Read finds all damage.
-func verify(ctx context.Context, log Reader, rate int64, progress func(done, all uint64)) error {
+// VerifyReads is Verify for a log of which Read finds all damage.
+func VerifyReads(ctx context.Context, log Reader, rate int64, progress func(done, all uint64)) error {
 	first, next, err := log.Bounds()
 	if err != nil {
 		return err
@@ -331,7 +196,7 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 		}
 		if read += int64(len(envelope)); rate > 0 {
 			if ahead := time.Duration(float64(read)/float64(rate)*float64(time.Second)) - time.Since(began); ahead > verifyStep {
-				return pause(ctx, ahead)
+				return writer.Pause(ctx, ahead)
 			}
 		}
 		return nil
@@ -357,15 +222,4 @@ func verify(ctx context.Context, log Reader, rate int64, progress func(done, all
 		progress(next-first, next-first)
 	}
 	return errors.Join(damage...)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -27,7 +27,12 @@ func each(t *testing.T, test func(t *testing.T, open opener)) {
 	})
 	t.Run("cluster", func(t *testing.T) {
 		url, dir := natstest.Start(t, ""), t.TempDir()
-		test(t, func(t *testing.T) Log { return logged{openedCluster(t, url, ClusterOptions{Dir: dir}), said} })
+		test(t, func(t *testing.T) Log {
+			log, err := OpenCluster(t.Context(), url, "", 1, dir)
+			must(t, err)
+			t.Cleanup(func() { log.Close() })
+			return logged{log, said}
+		})
 	})
 }
 
@@ -76,14 +81,8 @@ func (l logged) Status() Status                             { return l.log.Statu
 func (l logged) Failed() <-chan error                       { return l.log.Failed() }
 func (l logged) Close() error                               { return l.log.Close() }
 
-func openedCluster(t *testing.T, url string, o ClusterOptions) *Cluster {
-	t.Helper()
-	o.Replicas, o.Create = 1, true
-	log, err := OpenCluster(t.Context(), url, o)
-	must(t, err)
-	t.Cleanup(func() { log.Close() })
-	return log
-}
+// OpenCluster opens a log in a cluster. Package journal_test sets it, because package cluster imports this one.
+var OpenCluster func(ctx context.Context, urls, stream string, replicas int, dir string) (Log, error)
 
 // must ends the test with an error.
 func must(t testing.TB, err error) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/gateway/internal/namespacetest"
+	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -415,7 +416,7 @@ func (p *proof) backupIsWhole(d *disk) {
 	remove := p.insert(d)
 	defer remove()
 	dir := backupOf(p.task.Dir)
-	if !exists(dir, markName) {
+	if !exists(dir, writer.MarkName) {
 		return
 	}
 	log, err := openSegments(dir, SegmentsOptions{}, true)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -27,7 +28,8 @@ var full = flag.Bool("full", false, "run the proofs in full: 100 kills, 50 power
 // childVariable holds the task of a process that a proof has started.
 const childVariable = "HONED_PROVE_CHILD"
 
-func TestMain(m *testing.M) {
+// Main runs the tests, or what a process does that a proof has started.
+func Main(m *testing.M) {
 	if task := os.Getenv(childVariable); task != "" {
 		if err := runChild(task); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -68,10 +70,13 @@ func (t task) open(ctx context.Context) (Log, error) {
 		off := segmentGuards{fsync: t.Off == "fsync", resync: t.Off == "resync", folders: t.Off == "folders", mark: t.Off == "mark"}
 		return OpenSegments(t.Dir, SegmentsOptions{Reserve: max(t.Reserve, 1), size: 1 << 20, off: off})
 	case "cluster":
-		return OpenCluster(ctx, t.Dir, ClusterOptions{Stream: t.Stream, Replicas: t.Replicas, Create: true})
+		return OpenCluster(ctx, t.Dir, t.Stream, t.Replicas, "")
 	}
 	return nil, fmt.Errorf("there is no kind %q", t.Kind)
 }
+
+// retryPause is how long something is waited for before it is asked for again.
+const retryPause = 50 * time.Millisecond
 
 // ledger checks that a log holds each client's records once, in order and unchanged.
 type ledger struct {
@@ -222,7 +227,7 @@ func (t task) append(ctx context.Context, log Log, l *ledger, envelope []byte) (
 		if err := report(os.Stdout, l.last[0], noPosition); err != nil {
 			return 0, err
 		}
-		if err := pause(ctx, retryPause); err != nil {
+		if err := writer.Pause(ctx, retryPause); err != nil {
 			return 0, err
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hone-go/hone/gateway/internal/writer"
 )
 
 // SegmentsOptions are the settings of a log of segments. The zero value works.
@@ -56,8 +58,8 @@ type Segments struct {
 	readOnly bool
 	lock     *os.File
 	folder   *os.File // dir, locked
-	mark     *mark
-	turn     turn
+	mark     *writer.Mark
+	turn     writer.Turn
 	jobs     chan []byte // envelopes to store
 	results  chan error
 	writing  sync.WaitGroup
@@ -98,11 +100,11 @@ func openSegments(dir string, o SegmentsOptions, readOnly bool) (*Segments, erro
 		if readOnly {
 			ended = errReadOnly
 		}
-		l.turn.tell(l.next, ended)
+		l.turn.Tell(l.next, ended)
 		return l, nil
 	}
 	l.release()
-	return nil, about(dir, err)
+	return nil, writer.About(dir, err)
 }
 
 func (l *Segments) path(name string) string { return filepath.Join(l.dir, name) }
@@ -129,7 +131,7 @@ func (l *Segments) begin(last *segment) error {
 		f, err = l.renamed(f, s.path)
 	}
 	if err == nil && !l.o.off.folders {
-		err = syncDir(l.dir)
+		err = writer.SyncFolder(l.dir)
 	}
 	if err != nil {
 		f.Close()
@@ -196,7 +198,7 @@ func (l *Segments) sync(f *os.File) error {
 	if l.o.off.fsync {
 		return nil
 	}
-	return dataSync(f)
+	return writer.DataSync(f)
 }
 
 // Append writes one envelope and waits until it is on the disk.
@@ -215,19 +217,22 @@ func (l *Segments) reserved(size int64) error {
 }
 
 func (l *Segments) append(ctx context.Context, envelope []byte, room func(size int64) error) (uint64, error) {
-	if err := l.turn.enter(ctx, envelope); err != nil {
+	if err := CheckHeader(envelope); err != nil {
 		return 0, err
 	}
-	defer l.turn.mu.Unlock()
-	if err := l.mark.err(); err != nil {
-		return 0, l.turn.breaks(err)
+	return l.turn.Append(ctx, func() (uint64, error) { return l.appendNext(ctx, envelope, room) })
+}
+
+func (l *Segments) appendNext(ctx context.Context, envelope []byte, room func(size int64) error) (uint64, error) {
+	if err := l.mark.Err(); err != nil {
+		return 0, l.turn.Breaks(err)
 	}
 	err := room(int64(len(envelope)))
 	switch {
 	case errors.Is(err, ErrNoSpace):
 		return 0, err
 	case err != nil:
-		return 0, l.turn.breaks(err)
+		return 0, l.turn.Breaks(err)
 	}
 	pos := l.next // without l.mu: only store writes it
 	l.jobs <- envelope
@@ -237,9 +242,9 @@ func (l *Segments) append(ctx context.Context, envelope []byte, room func(size i
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return 0, l.turn.breaks(err)
+		return 0, l.turn.Breaks(err)
 	}
-	l.mark.pos.Store(pos)
+	l.mark.Position.Store(pos)
 	return pos, nil
 }
 
@@ -277,7 +282,7 @@ func (l *Segments) store(envelope []byte) error {
 	l.next++
 	last.next = l.next
 	l.size.Add(int64(len(l.frame)))
-	l.turn.tell(l.next, nil)
+	l.turn.Tell(l.next, nil)
 	return nil
 }
 
@@ -325,14 +330,14 @@ func (l *Segments) room(size int64) error {
 func (l *Segments) Bounds() (first, next uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.turn.over() == ErrClosed {
+	if l.turn.Over() == ErrClosed {
 		return 0, 0, ErrClosed
 	}
 	return l.all[0].first, l.next, nil
 }
 
 // Wait returns when the envelope at position pos is stored.
-func (l *Segments) Wait(ctx context.Context, pos uint64) error { return l.turn.wait(ctx, pos, nil) }
+func (l *Segments) Wait(ctx context.Context, pos uint64) error { return l.turn.Wait(ctx, pos, nil) }
 
 // Trim deletes the oldest segments that have no position from to on. It does not hold up Append, and
 // makes each deletion durable before the next, so that a crash leaves no gap.
@@ -345,7 +350,7 @@ func (l *Segments) Trim(ctx context.Context, to uint64) error {
 	for ctx.Err() == nil {
 		l.mu.Lock()
 		oldest := l.all[0]
-		if l.turn.over() != nil || len(l.all) == 1 || l.all[1].first > to {
+		if l.turn.Over() != nil || len(l.all) == 1 || l.all[1].first > to {
 			l.mu.Unlock()
 			return nil
 		}
@@ -357,7 +362,7 @@ func (l *Segments) Trim(ctx context.Context, to uint64) error {
 			l.mu.Unlock()
 			return fmt.Errorf("journal: trim: %w", err)
 		}
-		if err := syncDir(l.dir); err != nil {
+		if err := writer.SyncFolder(l.dir); err != nil {
 			return fmt.Errorf("journal: trim: %w", err)
 		}
 		l.size.Add(-oldest.size)
@@ -367,19 +372,19 @@ func (l *Segments) Trim(ctx context.Context, to uint64) error {
 
 // Failed returns a channel that receives an error if the log fails between two Appends: its files
 // were deleted or replaced, or the high-water mark cannot be written.
-func (l *Segments) Failed() <-chan error { return l.mark.ended }
+func (l *Segments) Failed() <-chan error { return l.mark.Ended }
 
 // keep checks that the folder, the mark and the last segment are still those that this process uses.
 func (l *Segments) keep() error {
 	l.mu.Lock() // begin does not close the file meanwhile
 	defer l.mu.Unlock()
-	return cmp.Or(replaced(l.folder), replaced(l.mark.f), replaced(l.file))
+	return cmp.Or(writer.Replaced(l.folder), writer.Replaced(l.mark.File), writer.Replaced(l.file))
 }
 
 // Close seals the last segment, so that the next start need not read it, and writes the high-water
 // mark.
 func (l *Segments) Close() error {
-	ended := l.turn.shut()
+	ended := l.turn.Shut()
 	if ended == ErrClosed {
 		return nil
 	}
@@ -396,7 +401,7 @@ func (l *Segments) Close() error {
 			_, err = l.seal()
 		}
 	}
-	err = cmp.Or(err, l.mark.halt())
+	err = cmp.Or(err, l.mark.Halt())
 	l.mark = nil
 	l.release()
 	return err
@@ -406,7 +411,7 @@ func (l *Segments) Close() error {
 func (l *Segments) release() {
 	l.spare.end()
 	if l.mark != nil {
-		l.mark.f.Close()
+		l.mark.File.Close()
 	}
 	for _, f := range []*os.File{l.file, l.lock, l.folder} { // nil: it was not opened
 		f.Close()

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/gateway/internal/writer"
 )
 
 // TestNoMark: a log whose mark is missing or damaged is read, verified and copied, and that is said. A start refuses it
@@ -17,12 +19,12 @@ func TestNoMark(t *testing.T) {
 	const n = 60
 	for name, harm := range map[string]func(path string) error{
 		"missing": os.Remove,
-		"damaged": func(path string) error { return os.WriteFile(path, make([]byte, 2*markSlots), 0o600) },
+		"damaged": func(path string) error { return os.WriteFile(path, make([]byte, 2*writer.MarkSlots), 0o600) },
 		"empty":   func(path string) error { return os.Truncate(path, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := killed(t, n, true)
-			must(t, harm(filepath.Join(dir, markName)))
+			must(t, harm(filepath.Join(dir, writer.MarkName)))
 			before := tree(t, dir)
 			var logged bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&logged, nil))
@@ -44,9 +46,9 @@ func TestNoMark(t *testing.T) {
 			if _, err := OpenSegments(dir, SegmentsOptions{AcceptLoss: Range{1, 99}}); !errors.As(err, &refusal) || !strings.Contains(refusal.Repair, "--accept-loss mark") {
 				t.Errorf("a start: %v", err)
 			}
-			delete(before, lockName)
+			delete(before, writer.LockName)
 			now := tree(t, dir)
-			if delete(now, lockName); len(now) != len(before) {
+			if delete(now, writer.LockName); len(now) != len(before) {
 				t.Errorf("it has changed: %d files, %d before", len(now), len(before))
 			}
 			for pos, accept := uint64(n+1), true; pos <= n+2; pos, accept = pos+1, false {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/hone-go/hone/gateway/internal/writer"
 )
 
 // OpenReader opens the log in the folder dir for reading. It needs no lock and changes nothing, so another
@@ -57,15 +59,15 @@ func (l *Segments) open() error {
 			l.results <- l.store(envelope)
 		}
 	})
-	l.mark.run(l.keep)
+	l.mark.Run(l.keep)
 	return nil
 }
 
 // enter locks the folder, and creates the log if there has never been one. Then it begins at position first.
 func (l *Segments) enter(first uint64) (err error) {
 	if l.readOnly {
-		if l.mark, l.unmarked = openMark(l.path(markName), true); l.unmarked != nil {
-			l.mark = new(mark)
+		if l.mark, l.unmarked = writer.OpenMark(l.path(writer.MarkName), true); l.unmarked != nil {
+			l.mark = new(writer.Mark)
 			l.o.Logger.Error("the log has lost its high-water mark: envelopes may be missing at its end", "err", l.unmarked)
 		}
 		return refuseUnfinished(l.dir)
@@ -73,13 +75,13 @@ func (l *Segments) enter(first uint64) (err error) {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
-	if l.folder, err = takeFolder(l.dir); err != nil {
+	if l.folder, err = writer.LockFolder(l.dir); err != nil {
 		return err
 	}
 	if _, err := holdsLog(l.dir); err != nil { // nothing is written until then
 		return err
 	}
-	if l.lock, err = takeLock(l.path(lockName)); err != nil {
+	if l.lock, err = writer.Lock(l.path(writer.LockName)); err != nil {
 		return err
 	}
 	if l.id == (logID{}) { // else Backup completes it
@@ -87,7 +89,7 @@ func (l *Segments) enter(first uint64) (err error) {
 			return err
 		}
 	}
-	if _, err := os.Lstat(l.path(markName)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(l.path(writer.MarkName)); errors.Is(err, fs.ErrNotExist) {
 		if err := l.create(first); err != nil {
 			return err
 		}
@@ -96,8 +98,8 @@ func (l *Segments) enter(first uint64) (err error) {
 			return err
 		}
 	}
-	if l.mark, err = openMark(l.path(markName), false); err == nil {
-		err = exclude(l.mark.f, l.path(lockName))
+	if l.mark, err = writer.OpenMark(l.path(writer.MarkName), false); err == nil {
+		err = writer.Exclude(l.mark.File, l.path(writer.LockName))
 	}
 	return err
 }
@@ -115,7 +117,7 @@ func (l *Segments) create(first uint64) error {
 		case l.o.AcceptNoMark:
 			return l.renewMark()
 		default:
-			return &Refusal{What: fmt.Sprintf("%s has a log but no file %s", l.dir, markName), Repair: withoutMark}
+			return &Refusal{What: fmt.Sprintf("%s has a log but no file %s", l.dir, writer.MarkName), Repair: writer.WithoutMark}
 		}
 		if err := os.Remove(s.path); err != nil {
 			return err
@@ -123,32 +125,32 @@ func (l *Segments) create(first uint64) error {
 	}
 	if l.id == (logID{}) {
 		rand.Read(l.id[:])
-	} else if err := writeSynced(l.path(copyingName), nil); err != nil { // it is a copy
+	} else if err := writer.WriteSynced(l.path(copyingName), nil); err != nil { // it is a copy
 		return err
 	}
-	if err := writeSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
+	if err := writer.WriteSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
 		return err
 	}
 	if err := l.makeMark(); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(filepath.Clean(l.dir))) // dir may be a new entry there
+	return writer.SyncFolder(filepath.Dir(filepath.Clean(l.dir))) // dir may be a new entry there
 }
 
 // makeMark makes the mark of a log of which nothing is known to be durable.
 func (l *Segments) makeMark() error {
-	made := l.path(markName + newSuffix)
-	if err := createMark(made); err != nil {
+	made := l.path(writer.MarkName + newSuffix)
+	if err := writer.CreateMark(made); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(made, l.path(markName)), syncDir(l.dir))
+	return errors.Join(os.Rename(made, l.path(writer.MarkName)), writer.SyncFolder(l.dir))
 }
 
 // renewMark replaces a mark that cannot be read, whose loss is accepted.
 func (l *Segments) renewMark() error {
-	m, err := openMark(l.path(markName), true)
+	m, err := writer.OpenMark(l.path(writer.MarkName), true)
 	if err == nil {
-		return m.f.Close()
+		return m.File.Close()
 	}
 	l.o.Logger.Warn("the operator has accepted the loss of the high-water mark: whether envelopes are missing at the end of the log is not checked", "err", err)
 	return l.makeMark()
@@ -215,7 +217,7 @@ func (l *Segments) find() error {
 	}
 	if len(kept) == 0 {
 		return &Refusal{
-			What:   fmt.Sprintf("%s has a file %s but no segments", l.dir, markName),
+			What:   fmt.Sprintf("%s has a file %s but no segments", l.dir, writer.MarkName),
 			Repair: "restore the folder from a backup; acknowledged messages are missing",
 		}
 	}
@@ -325,7 +327,7 @@ func (l *Segments) scanOpen(s *segment, f *os.File) ([]slot, error) {
 	s.end, s.next = found.end, s.first+uint64(len(slots))
 	// Only the last frame may be torn, and none that was acknowledged long enough ago.
 	if n := len(found.holes); n > 0 {
-		if d := found.holes[n-1]; d.Last == s.next-1 && d.First == d.Last && d.First > l.mark.written {
+		if d := found.holes[n-1]; d.Last == s.next-1 && d.First == d.Last && d.First > l.mark.Written {
 			s.end, s.next, slots = d.Offset, d.First, slots[:len(slots)-1]
 			found.holes = found.holes[:n-1]
 		}
@@ -366,7 +368,7 @@ func (s *segment) used(f *os.File) (int64, error) {
 // checkMark compares the end of the log with the mark. Positions whose loss was accepted count as
 // lost from now on.
 func (l *Segments) checkMark() error {
-	reached := l.mark.written
+	reached := l.mark.Written
 	if l.next > reached || l.o.off.mark {
 		return nil
 	}
@@ -418,11 +420,11 @@ func (l *Segments) prepare() error {
 	if l.spare.tried = l.o.off.sparse; l.o.off.resync {
 		return nil
 	}
-	if err := syncDir(l.dir); err != nil {
+	if err := writer.SyncFolder(l.dir); err != nil {
 		return err
 	}
-	l.mark.pos.Store(l.next - 1)
-	return l.mark.save()
+	l.mark.Position.Store(l.next - 1)
+	return l.mark.Save()
 }
 
 // rewrite writes again what the last segment has behind the mark. If an fsync has failed before this start, the
@@ -430,7 +432,7 @@ func (l *Segments) prepare() error {
 func (l *Segments) rewrite(last *segment) error {
 	slots := l.slots
 	switch {
-	case last.sealed && l.mark.written+1 >= last.next:
+	case last.sealed && l.mark.Written+1 >= last.next:
 		return nil // only of its footer
 	case last.sealed:
 		var err error
@@ -439,7 +441,7 @@ func (l *Segments) rewrite(last *segment) error {
 		}
 	}
 	at := int64(0)
-	if durable := l.mark.written + 1; durable > last.first {
+	if durable := l.mark.Written + 1; durable > last.first {
 		slots, at = slots[min(durable-last.first, uint64(len(slots))):], last.end
 	}
 	if i := slices.IndexFunc(slots, func(s slot) bool { return s.at > 0 }); at > 0 && i >= 0 {
@@ -469,7 +471,7 @@ func (l *Segments) cut(last *segment) error {
 		return err
 	}
 	kept := l.path(tornPrefix + strconv.FormatUint(last.next, 10))
-	if err := writeSynced(kept, torn); err != nil {
+	if err := writer.WriteSynced(kept, torn); err != nil {
 		return err
 	}
 	if err := l.file.Truncate(last.end); err != nil {

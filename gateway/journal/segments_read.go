@@ -163,7 +163,7 @@ func (l *Segments) Measure(context.Context) (func(pos uint64) (begins uint64, af
 
 // Verify reads and checks every envelope, and the headers, trailers and indexes.
 func (l *Segments) Verify(ctx context.Context, rate int64, progress func(done, all uint64)) error {
-	damage := errors.Join(l.unmarked, verify(ctx, l, rate, progress))
+	damage := errors.Join(l.unmarked, VerifyReads(ctx, l, rate, progress))
 	if ctx.Err() != nil {
 		return damage
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -90,10 +91,10 @@ func tree(t *testing.T, dir string) map[string]string {
 // markOf writes a mark as a log leaves it that has reached a position.
 func markOf(t *testing.T, dir string, pos uint64) {
 	t.Helper()
-	b := make([]byte, 2*markSlots)
-	copy(b, markSlot(1, pos-1))
-	copy(b[markSlots:], markSlot(2, pos))
-	must(t, os.WriteFile(filepath.Join(dir, markName), b, 0o600))
+	b := make([]byte, 2*writer.MarkSlots)
+	copy(b, writer.MarkSlot(1, pos-1))
+	copy(b[writer.MarkSlots:], writer.MarkSlot(2, pos))
+	must(t, os.WriteFile(filepath.Join(dir, writer.MarkName), b, 0o600))
 }
 
 // says reports whether the error of an operator's command has a text, which is tested here.
@@ -225,8 +226,10 @@ func flipped(t *testing.T, rng *rand.Rand, dir, file, class string, ranges func(
 		must(t, os.Rename(path, filepath.Join(dir, string(name))))
 		return fmt.Sprintf("%s is now %q", file, name)
 	case "mark":
-		path = filepath.Join(dir, markName)
-		ranges = func([]byte) [][2]int { return [][2]int{{0, markSize}, {markSlots, markSlots + markSize}} }
+		path = filepath.Join(dir, writer.MarkName)
+		ranges = func([]byte) [][2]int {
+			return [][2]int{{0, writer.MarkSize}, {writer.MarkSlots, writer.MarkSlots + writer.MarkSize}}
+		}
 	}
 	b, err := os.ReadFile(path)
 	must(t, err)
@@ -654,7 +657,7 @@ func TestLockIsWaitedFor(t *testing.T) {
 	log, err := OpenSegments(dir, SegmentsOptions{})
 	must(t, err)
 	closed := make(chan error, 1)
-	time.AfterFunc(lockWait/10, func() { closed <- log.Close() })
+	time.AfterFunc(writer.LockWait/10, func() { closed <- log.Close() })
 	again, err := OpenSegments(dir, SegmentsOptions{})
 	must(t, err)
 	if err := errors.Join(<-closed, again.Close()); err != nil {

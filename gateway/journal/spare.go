@@ -4,6 +4,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"github.com/hone-go/hone/gateway/internal/writer"
 )
 
 // spareName is the file of zeros that the next segment is made of.
@@ -91,7 +93,7 @@ func (p *spare) fill(f *os.File, zeros []byte) error {
 			return err
 		}
 		if at += n; at == p.size || at%spareStep == 0 {
-			if err := dataSync(f); err != nil {
+			if err := writer.DataSync(f); err != nil {
 				return err
 			}
 		}

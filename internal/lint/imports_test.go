@@ -98,25 +98,28 @@ var articlesImports = map[string][]string{
 // gatewayImports is the module in gateway/, in the same form.
 var gatewayImports = map[string][]string{
 	"gateway":                        {anyLibrary, "gateway/internal/number", "gateway/journal", "internal/sys"},
-	"gateway/journal":                {"gateway/internal/namespacetest", "gateway/internal/natstest"}, // only for its tests
+	"gateway/cluster":                {"gateway/internal/writer", "gateway/journal"},
+	"gateway/journal":                {"gateway/internal/writer"},
 	"gateway/cmd/honed":              {anyPackage},
 	"gateway/internal/commandline":   {"gateway", "gateway/internal/number", "gateway/journal", "observe"},
 	"gateway/internal/namespacetest": {"internal/testrun"},
 	"gateway/internal/number":        {},
 	"gateway/internal/natstest":      {"internal/testrun"},
+	"gateway/internal/writer":        {},
 	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "gateway/internal/number", "internal/faultlog", "internal/sys", "observe"},
 }
 
-// onlyHome lists import paths that only one package may import, tests included. A path with a final
+// onlyHome lists import paths that only one package may import, tests included. A path with an in concerns only that folder's code. A path with a final
 // slash includes everything below it.
-var onlyHome = []struct{ path, home, instead string }{
-	{"golang.org/x/sys/", "internal/sys", "ask internal/sys for it, or syscall"},
-	{"net/http/pprof", "observe", "mount what observe offers; importing this registers handlers for the whole process"},
-	{"github.com/prometheus/client_golang/", "observe", "offer Stats() and let observe read it when it is scraped"},
-	{"github.com/prometheus/procfs", "observe", "offer Stats() and let observe read it when it is scraped"},
-	{"github.com/prometheus/client_model/", "tool/admin", "let tool/admin read /metrics"},
-	{"github.com/prometheus/common/", "tool/admin", "let tool/admin read /metrics"},
-	{"golang.org/x/term", "tool/view", "return values and let tool/view draw them"},
+var onlyHome = []struct{ path, home, instead, in string }{
+	{"golang.org/x/sys/", "internal/sys", "ask internal/sys for it, or syscall", ""},
+	{"net/http/pprof", "observe", "mount what observe offers; importing this registers handlers for the whole process", ""},
+	{"github.com/prometheus/client_golang/", "observe", "offer Stats() and let observe read it when it is scraped", ""},
+	{"github.com/prometheus/procfs", "observe", "offer Stats() and let observe read it when it is scraped", ""},
+	{"github.com/prometheus/client_model/", "tool/admin", "let tool/admin read /metrics", ""},
+	{"github.com/prometheus/common/", "tool/admin", "let tool/admin read /metrics", ""},
+	{"github.com/nats-io/", "gateway/cluster", "take a journal.Log", "gateway"},
+	{"golang.org/x/term", "tool/view", "return values and let tool/view draw them", ""},
 }
 
 // outsideCode and outsideTests are the modules outside the standard library that the root module may
@@ -295,6 +298,11 @@ import "github.com/HdrHistogram/hdrhistogram-go"`,
 			want:  []string{"engine/stats_test.go:3: only observe imports github.com/prometheus/client_golang/prometheus; offer Stats()"},
 		},
 		{
+			name:  "NATS in the log's package",
+			files: "-- gateway/journal/stream.go --\npackage journal\n\nimport \"github.com/nats-io/nats.go\"",
+			want:  []string{"gateway/journal/stream.go:3: only gateway/cluster imports github.com/nats-io/nats.go; take a journal.Log"},
+		},
+		{
 			name: "imported by the right packages",
 			files: `
 -- internal/sys/epoll_linux.go --
@@ -312,7 +320,11 @@ import (
 -- bench/apps/handlers_test.go --
 package apps
 
-import "net/http/pprof"`,
+import "net/http/pprof"
+-- gateway/journal/stream_test.go --
+package journal
+
+import "github.com/nats-io/nats.go"`,
 		},
 	}},
 }
@@ -442,6 +454,9 @@ func checkOneHome(t *tree) []finding {
 		for _, spec := range f.ast.Imports {
 			p := importPath(spec)
 			for _, only := range onlyHome {
+				if only.in != "" && (f.isTest() || !within(f.dir(), only.in)) {
+					continue
+				}
 				covered := p == only.path || strings.HasSuffix(only.path, "/") && strings.HasPrefix(p, only.path)
 				if covered && f.dir() != only.home && f.dir() != "bench/apps" { // bench/apps runs other people's servers
 					found = append(found, f.finding(spec.Pos(), "only %s imports %s; %s", only.home, p, only.instead))

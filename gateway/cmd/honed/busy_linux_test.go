@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/cluster"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -121,7 +122,7 @@ func TestBusyGateways(t *testing.T) {
 	for _, c := range crews {
 		c.feeding.Wait()
 	}
-	log, err := journal.OpenCluster(t.Context(), urls, journal.ClusterOptions{ReadOnly: true})
+	log, err := cluster.Open(t.Context(), urls, cluster.Options{ReadOnly: true})
 	must(t, err)
 	defer log.Close()
 	stored := map[string]uint64{}
@@ -146,7 +147,7 @@ func TestBusyCheckpoints(t *testing.T) {
 	}
 	t.Parallel() // it waits for disks
 	_, urls := natsServers(t)
-	log, err := journal.OpenCluster(t.Context(), urls, journal.ClusterOptions{Create: true})
+	log, err := cluster.Open(t.Context(), urls, cluster.Options{Create: true})
 	must(t, err)
 	const sessions, size = 100_000, 4 << 10
 	var e journal.Encoder

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/cluster"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/natstest"
-	"github.com/hone-go/hone/gateway/journal"
 )
 
 var clusterMessages = flag.Int("cluster", 0, "messages of TestCluster; 0 skips it")
@@ -80,7 +80,7 @@ func TestCluster(t *testing.T) {
 	disturbed := disturb(ctx, t, append(gateways, servers...), fed)
 	<-fed
 	reading.Wait()
-	log, err := journal.OpenCluster(ctx, urls, journal.ClusterOptions{})
+	log, err := cluster.Open(ctx, urls, cluster.Options{})
 	must(t, err)
 	defer log.Close()
 	must(t, f.verify(ctx, log, p))
@@ -201,7 +201,7 @@ func TestProveUnsynced(t *testing.T) {
 		t.Errorf("honed verify ended with %d: %s%s", code, out, errs)
 	}
 	acked := load.acked.Load()
-	log, err := journal.OpenCluster(t.Context(), "nats://"+addr, journal.ClusterOptions{Replicas: 1})
+	log, err := cluster.Open(t.Context(), "nats://"+addr, cluster.Options{Replicas: 1})
 	must(t, err)
 	defer log.Close()
 	checked, err := gateway.Check(t.Context(), log, nil)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/cluster"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -22,24 +23,15 @@ import (
 // logFlags are the flags that select the log.
 type logFlags struct {
 	data, url  string
-	cluster    journal.ClusterOptions
+	cluster    cluster.Options
 	segments   journal.SegmentsOptions
 	appendTime time.Duration
 }
 
 func (f *logFlags) add(flags *flag.FlagSet) {
-	c := &f.cluster
 	flags.StringVar(&f.data, "data", "honed-data", "`FOLDER` of the log")
 	flags.StringVar(&f.url, "log", "", "keep the log in a JetStream cluster, `nats://HOST:PORT,…`; empty: in segments in --data")
-	flags.StringVar(&c.Stream, "stream", "HONED", "name of the cluster's stream")
-	flags.IntVar(&c.Replicas, "replicas", 3, "how many replicas the cluster's stream must have")
-	flags.StringVar(&c.Credentials, "nats-credentials", "", "`FILE` of NATS credentials")
-	flags.StringVar(&c.NKey, "nats-nkey", "", "`FILE` with the seed of an nkey")
-	flags.StringVar(&c.User, "nats-user", "", "user `NAME` at NATS, with --nats-password-file")
-	flags.StringVar(&c.PasswordFile, "nats-password-file", "", "`FILE` with the password of --nats-user")
-	flags.StringVar(&c.CA, "nats-ca", "", "trust the certificate authorities in this PEM `FILE` for NATS instead of the system's")
-	flags.StringVar(&c.Cert, "nats-cert", "", "client certificate for NATS, a PEM `FILE`")
-	flags.StringVar(&c.Key, "nats-key", "", "key of --nats-cert, a PEM `FILE`")
+	f.cluster.AddFlags(flags)
 }
 
 // addWriting adds the flags that only a verb that appends to the log has.
@@ -67,11 +59,10 @@ func (f *logFlags) level() gateway.Level {
 
 // check refuses flags that contradict each other.
 func (f *logFlags) check() error {
-	c := &f.cluster
-	switch {
-	case (c.User == "") != (c.PasswordFile == ""), (c.Cert == "") != (c.Key == ""):
-		return commandline.UsageError{Err: errors.New("--nats-user and --nats-password-file, and --nats-cert and --nats-key, must be given together")}
-	case f.url != "" && !f.isCluster():
+	if err := f.cluster.CheckFlags(); err != nil {
+		return commandline.UsageError{Err: err}
+	}
+	if f.url != "" && !f.isCluster() {
 		return commandline.UsageError{Err: fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
 	}
 	return nil
@@ -89,7 +80,7 @@ func (f *logFlags) open(ctx context.Context, logger *slog.Logger) (journal.Log, 
 		logger.Warn("a stream with fewer than 3 replicas loses records when one machine is lost", "replicas", f.cluster.Replicas)
 	}
 	f.cluster.Dir, f.cluster.Logger = f.data, logger
-	return journal.OpenCluster(ctx, f.url, f.cluster)
+	return cluster.Open(ctx, f.url, f.cluster)
 }
 
 // read opens the log to read it. Another process may append to it meanwhile.
@@ -101,7 +92,7 @@ func (f *logFlags) read(ctx context.Context, logger *slog.Logger) (journal.Reade
 		return journal.OpenReader(f.data, logger)
 	}
 	f.cluster.Dir, f.cluster.Logger, f.cluster.ReadOnly = f.data, logger, true
-	return journal.OpenCluster(ctx, f.url, f.cluster)
+	return cluster.Open(ctx, f.url, f.cluster)
 }
 
 // acceptLoss sets what --accept-loss names: a position, FIRST-LAST, or the mark.

@@ -22,9 +22,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/cluster"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/natstest"
-	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -347,7 +347,7 @@ func TestClusterPermissions(t *testing.T) {
 		"--nats-user", "reader", "--nats-password-file", secret(t, "CHANGE-ME-2")); code != commandline.OK {
 		t.Errorf("verify as reader: %d %s%s", code, out, errs)
 	}
-	own, err := journal.OpenCluster(t.Context(), "nats://"+l.addr, journal.ClusterOptions{Replicas: 1, User: "honed", PasswordFile: secret(t, "CHANGE-ME-1")})
+	own, err := cluster.Open(t.Context(), "nats://"+l.addr, cluster.Options{Replicas: 1, User: "honed", PasswordFile: secret(t, "CHANGE-ME-1")})
 	must(t, err)
 	defer own.Close()
 	if err := own.Verify(t.Context(), 0, nil); err != nil {

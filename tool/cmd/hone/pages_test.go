@@ -70,22 +70,22 @@ type told struct {
 // limitsTold are the limits in the order of their names on the command line.
 func limitsTold() []told {
 	return []told{
-		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a TLS handshake, and a trusted peer's PROXY header, counted from the accept", "8", engine.FrameTimeout, "`TestFrameTimeIsAbsoluteByDefault`"},
-		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "`TestLargeFrameHasTheTimeOfItsSize`"},
+		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a TLS handshake, and a trusted peer's PROXY header, counted from the accept", "8", engine.FrameTimeout, "`TestTrickledFrameIsRefused`"},
+		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "`TestTrickledFrameIsRefused`"},
 		{"FrameSize", "the largest frame", "3", engine.TooLarge, "`TestFrameOfExactlyTheLimitIsServed`"},
-		{"IdleTime", "silence, while no reply is owed; a protocol that can (WebSocket) asks the peer after half of it", "9", engine.IdleTimeout, "`TestIdleTimeByDefault`"},
+		{"IdleTime", "silence, while no reply is owed; a protocol that can (WebSocket) asks the peer after half of it", "9", engine.IdleTimeout, "`TestIdleConnectionIsClosed`"},
 		{"AuthTime", "from the accept until a Conn is accepted, for services that ask for credentials", "8", engine.AuthTimeout, "`TestAuthTime`, `TestConnectMustBeAcceptedInTime`"},
-		{"HighWater", "output waiting for one peer; its requests are not read until half of it is gone", "–", 0, "`TestHighWaterStopsServingUntilThePeerReads`"},
-		{"HardCap", "output queued for one peer behind what is being written", "none", engine.SlowReader, "`TestPushToPeerThatNeverReadsSaysSlowReader`"},
-		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "`TestStallTimeByDefault`"},
-		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "`TestLingerTimeByDefault`, `TestPeersThatStayDoNotHoldAShutdownUp`"},
-		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "`TestInFlightStopsReadingAndResumes`"},
+		{"HighWater", "output waiting for one peer; its requests are not read until half of it is gone", "–", 0, "`TestFloodIsNotRead`"},
+		{"HardCap", "output queued for one peer behind what is being written", "none", engine.SlowReader, "`TestHardCapIsForPeersThatDoNotRead`"},
+		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "`TestPeerThatReadsNothingIsCutOff`"},
+		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "`TestRefusedPeerIsLingeredFor`, `TestPeersThatStayDoNotHoldAShutdownUp`"},
+		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "`TestInFlightPausesAndResumes`"},
 		{"TotalInFlight", "the same for all connections together; at it, connections whose requests are answered late are not read until half of the replies are sent", "–", 0, "`TestTotalInFlightPausesAndResumes`, `TestTotalInFlightWithRepliesThatNeverCome`"},
-		{"TotalOutput", "memory of the output that waits for all peers together; requests that may produce much wait in line for room, and peers that do not read are closed when nothing else helps", "none", engine.OutputBudget, "`TestOutputBudgetHolds`, `TestPushesKeepToTheOutputBudget`, `TestLargeRepliesTakeTurns`, `TestFirstVisitsThatBlockHoldUpNobody`, `TestAllOutputTogetherIsBoundedAndTheSlowestGo`"},
+		{"TotalOutput", "memory of the output that waits for all peers together; requests that may produce much wait in line for room, and peers that do not read are closed when nothing else helps", "none", engine.OutputBudget, "`TestOutputBudgetHolds`, `TestPushesKeepToTheOutputBudget`, `TestLargeRepliesTakeTurns`, `TestFirstVisitsThatBlockHoldUpNobody`"},
 		{"TotalInput", "memory of all input that is not served yet, unfinished messages mostly; those that hold most for longest are closed first, those that hold at most 4 KiB never", "5, or closed", engine.InputBudget, "`TestInputBudgetHolds`"},
 		{"Helpers", "connections served beside the event loops at once, because their handlers take long; more wait in line", "–", 0, "`TestHelpersAreBounded`"},
-		{"Conns", "open connections; silent ones make room for newcomers, and idle ones where the protocol allows it", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`, `TestSilentConnectionsMakeRoom`"},
-		{"ConnsPerAddress", "the same from one address; IPv6 addresses count by their first 64 bits", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`, `TestConnsPerAddressCountsNetworksOfIPv6`"},
+		{"Conns", "open connections; silent ones make room for newcomers, and idle ones where the protocol allows it", "5", engine.TooManyConns, "`TestIdleConnectionsStay`, `TestSilentConnectionsMakeRoom`"},
+		{"ConnsPerAddress", "the same from one address; IPv6 addresses count by their first 64 bits", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsSockets`, `TestConnsPerAddressCountsNetworksOfIPv6`"},
 	}
 }
 

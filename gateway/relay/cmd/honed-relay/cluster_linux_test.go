@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/cluster"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/natstest"
-	"github.com/hone-go/hone/gateway/journal"
 )
 
 // natsServers starts a cluster of three nats-servers.
@@ -70,7 +70,7 @@ func TestCluster(t *testing.T) {
 		t.Fatalf("honed ended with %d: %s", code, gw.text())
 	}
 	startHoned(t, honed, addr, mark, "--log", urls, "--retain-size", "50000")
-	log, err := journal.OpenCluster(t.Context(), urls, journal.ClusterOptions{ReadOnly: true})
+	log, err := cluster.Open(t.Context(), urls, cluster.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
