@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +23,8 @@ import (
 type profileFlags struct {
 	against string
 	across  []string
+	token   string // the file with it
+	lasts   time.Duration
 	kind    *spec.Choice
 	top     int
 	out     session.Output
@@ -29,12 +34,13 @@ type profileFlags struct {
 func newProfile() *cobra.Command {
 	f := new(profileFlags)
 	cmd := &cobra.Command{
-		Use:   "profile [RUN]",
+		Use:   "profile [RUN|URL]",
 		Short: "Show what a server spends CPU and memory on under load, and what changed",
 		Long: `Show what a server spends CPU and memory on under load, and what changed.
 
 RUN is one that hone bench --profile stored (default: latest), or a file that
-net/http/pprof or go test -cpuprofile wrote. Values are per million requests where
+net/http/pprof or go test -cpuprofile wrote. A URL is where a running server has
+net/http/pprof, as the --admin address of hone serve: its profile is taken now. Values are per million requests where
 the load is known, so that a faster server does not look busier; otherwise they are
 per second. CPU-seconds per million requests are also microseconds per request.
 
@@ -55,7 +61,8 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
 		Example: `  hone profile
   hone profile --against baseline:main
   hone profile after --against before --kind allocs --top 40
-  hone profile new.pprof --against old.pprof`,
+  hone profile new.pprof --against old.pprof
+  hone profile http://127.0.0.1:6060 --for 10s --kind allocs`,
 		Args:              arguments(0, 1, "name one run, as in: hone profile latest"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
 		ValidArgsFunction: f.store.Complete,
@@ -63,6 +70,8 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN`, or file")
+	flags.DurationVar(&f.lasts, "for", 5*time.Second, "how long to profile a running server, in whole seconds")
+	flags.StringVar(&f.token, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
 	flags.StringSliceVar(&f.across, "across", nil, "settings that may differ, as in go,cpu")
 	var kinds []string
 	for _, kind := range probe.Profiles() {
@@ -86,7 +95,10 @@ type profiled struct {
 
 // run shows the profile.
 func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
-	if f.top < 0 {
+	switch {
+	case f.lasts < time.Second:
+		return exit.Usagef("profile: --for %v: use 1s or more", f.lasts)
+	case f.top < 0:
 		return exit.Usagef("profile: --top %d: use 0 or more", f.top)
 	}
 	view, names, err := f.view(cmd, ref)
@@ -160,7 +172,7 @@ func whyEmpty(kind probe.Kind) string {
 // find reads a file, or a run.
 func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 	if strings.Contains(ref, "://") {
-		return nil, exit.Usagef("profile: %q is not a file or a run; save the profile in a file first, or take one with hone bench --profile cpu --pprof %s", ref, ref)
+		return f.takeNow(cmd.Context(), ref)
 	}
 	run, err := f.store.FileOrRun("profile", ref)
 	if err != nil {
@@ -174,6 +186,20 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 		return &profiled{name: ref, file: data}, nil
 	}
 	return &profiled{name: run.Title(), run: run}, nil
+}
+
+// takeNow takes the profile of a running server.
+func (f *profileFlags) takeNow(ctx context.Context, at string) (*profiled, error) {
+	token, err := session.ReadToken(f.token)
+	if err != nil {
+		return nil, exit.Failedf("profile: --pprof-token-file: %w", err)
+	}
+	kind := probe.Kind(cmp.Or(f.kind.Value, string(probe.CPU)))
+	taken, err := probe.Source{URL: at, Token: token, For: f.lasts}.Take(ctx, kind)
+	if err != nil {
+		return nil, exit.Failedf("profile: %w", err)
+	}
+	return &profiled{name: spec.Public(at), file: taken[0].Data}, nil
 }
 
 // common returns the requested kind, or the first that all sides have.

@@ -5,11 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +118,29 @@ func TestProfilingFlags(t *testing.T) {
 	if profilingOf(t).wanted() || profilingOf(t).take(t.Context(), trial.Plan{}, nil) != nil {
 		t.Error("nothing was asked for")
 	}
+}
+
+// A server that runs already is profiled at its address, with the token that it requires.
+func TestProfileOfARunningServer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer hush" {
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		_ = pprof.Lookup("goroutine").WriteTo(w, 0) // a client may leave
+	}))
+	t.Cleanup(server.Close)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("hush\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := hone(t, exit.OK, "profile", server.URL, "--kind", "goroutine", "--for", "1s", "--pprof-token-file", token)
+	if !strings.HasPrefix(out, "goroutine of "+server.URL) || !strings.Contains(out, "runtime.gopark") {
+		t.Error(out)
+	}
+	hone(t, exit.Failed, "profile", server.URL)
+	hone(t, exit.Usage, "profile", server.URL, "--for", "1ms")
 }
 
 func TestProfile(t *testing.T) {
