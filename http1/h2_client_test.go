@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -87,7 +88,7 @@ func TestHTTP2KeepsToTheInputBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := h2server(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-			s.Limits = engine.Limits{TotalInput: budget, LingerTime: soon}
+			s.Limits = engine.Limits{TotalInput: budget, LingerTime: time.Second}
 			on := serve(t, s)
 			for range conns {
 				all := http2Preface + frame(frameSettings, 0, 0, "")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -60,10 +59,9 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func kept(ts *testscript.TestScript, _ bool, args []string) {
-	store, err := record.OpenRead(context.Background(), ts.MkAbs(args[0]))
+	store, err := record.OpenRead(ts.MkAbs(args[0]))
 	ts.Check(err)
-	defer store.Close()
-	run, err := store.Get(context.Background(), "latest")
+	run, err := store.Get("latest")
 	ts.Check(err)
 	if run.Made != "lab" || run.Name != "rough" || run.Scenario.Name != "lab-"+args[1] || len(run.Samples) != 1 || run.Samples[0].Valid {
 		ts.Fatalf("kept as %+v", run)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -23,9 +22,6 @@ type profileFlags struct {
 	across  []string
 	kind    *spec.Choice
 	top     int
-	cum     bool
-	list    string
-	web     string
 	out     session.Output
 	store   session.Store
 }
@@ -47,8 +43,8 @@ flat is a function's own cost, cum includes the functions that it calls. With
 different settings are refused, as by hone compare; --across lists settings that may
 differ. The settings of a file are unknown.
 
---web serves the flame graph and other pages of google/pprof on this machine until
-Ctrl-C; with --against, growth is red and savings are green.
+Flame graphs are in hone report; for more, go tool pprof reads the files of the
+run's folder, which hone run show names.
 
 A CPU profile prints its number of samples and the value of one: all values are
 multiples of it, so rows of a few samples mean little. A profile taken under an
@@ -59,9 +55,7 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
 		Example: `  hone profile
   hone profile --against baseline:main
   hone profile after --against before --kind allocs --top 40
-  hone profile --list 'main\.handle'
-  hone profile after --against before --web 127.0.0.1:8080
-  hone profile new.pprof --against old.pprof --cum`,
+  hone profile new.pprof --against old.pprof`,
 		Args:              arguments(0, 1, "name one run, as in: hone profile latest"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
 		ValidArgsFunction: f.store.Complete,
@@ -77,10 +71,7 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
 		}
 	}
 	f.kind = spec.AddChoice(cmd, "kind", "", "kind of profile to show (default: the first that the run has)", kinds...)
-	flags.IntVar(&f.top, "top", 20, "number of functions to show; 0 shows all")
-	flags.BoolVar(&f.cum, "cum", false, "sort by cum instead of flat")
-	flags.StringVar(&f.list, "list", "", "show the source lines of functions whose names match `REGEXP`, instead")
-	flags.StringVar(&f.web, "web", "", "serve the flame graph on this loopback `ADDR`, as in 127.0.0.1:8080, instead")
+	flags.IntVar(&f.top, "top", 10, "number of functions to show; 0 shows all")
 	f.out.Define(cmd)
 	f.store.Define(cmd)
 	return cmd
@@ -95,31 +86,15 @@ type profiled struct {
 
 // run shows the profile.
 func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
-	functions, err := regexp.Compile(f.list)
-	switch {
-	case err != nil:
-		return exit.Usagef("profile: --list: %w; see https://go.dev/s/re2syntax", err)
-	case f.top < 0:
+	if f.top < 0 {
 		return exit.Usagef("profile: --top %d: use 0 or more", f.top)
-	case f.web != "" && (f.list != "" || f.out.JSON || f.out.File != ""):
-		return exit.Usagef("profile: --web excludes --list, --json and -o; choose one")
 	}
 	view, names, err := f.view(cmd, ref)
 	if err != nil {
 		return err
 	}
-	if f.web != "" {
-		return f.serve(cmd, view, names)
-	}
 	report := probe.NewReport(view, names)
-	if f.list != "" {
-		report.Lines = view.List(functions)
-		if len(report.Lines) == 0 {
-			return exit.Failedf("profile: no function name matches %q; hone profile --top 0 shows all", f.list)
-		}
-		return f.out.Print(cmd, report, report.WriteList)
-	}
-	report.Largest(f.cum, f.top)
+	report.Largest(f.top)
 	return f.out.Print(cmd, report, report.WriteTop)
 }
 
@@ -187,7 +162,7 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 	if strings.Contains(ref, "://") {
 		return nil, exit.Usagef("profile: %q is not a file or a run; save the profile in a file first, or take one with hone bench --profile cpu --pprof %s", ref, ref)
 	}
-	run, err := f.store.FileOrRun(cmd.Context(), "profile", ref)
+	run, err := f.store.FileOrRun("profile", ref)
 	if err != nil {
 		return nil, err
 	}
