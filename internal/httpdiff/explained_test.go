@@ -70,6 +70,19 @@ var documented = []explained{
 		},
 	},
 	{
+		name:  "a length beside chunks",
+		where: "**A `Content-Length` beside chunks** ends the connection with the answer",
+		witness: stream{Requests: []request{{"POST /echo HTTP/1.1\r\n", []string{"Host: a\r\n", "Content-Length: 1\r\n", "Transfer-Encoding: chunked\r\n"}, "\r\n", "1\r\nx\r\n0\r\n\r\n"}},
+			Half: true},
+		is: func(d *difference) bool {
+			both := slices.ContainsFunc(d.Requests, func(r request) bool {
+				fields := strings.ToLower(strings.Join(r.Fields, ""))
+				return strings.Contains(fields, "content-length") && strings.Contains(fields, "chunked")
+			})
+			return both && begins(d.want.Ran, d.have.Ran) && begins(d.want.open(), d.have.open())
+		},
+	},
+	{
 		name:    "http.MaxBytesHandler and a body one byte over its limit",
 		where:   "limit by more than a byte.",
 		witness: stream{Requests: []request{post("/handler-200", 11, fill(11))}, Half: true},
@@ -190,8 +203,10 @@ func (o *outcome) texts() string { return strings.Join(o.Answers, "") + o.Rest }
 // keepsOpen reports whether http1 gives the same answers, but does not close the connection or says
 // so at another place.
 func (d *difference) keepsOpen() bool {
-	open := func(answers []string) []string {
-		return strings.Split(strings.ReplaceAll(strings.Join(answers, between), "Connection: close\n", ""), between)
-	}
-	return len(d.want.Answers) > 0 && begins(open(d.have.Answers), open(d.want.Answers))
+	return len(d.want.Answers) > 0 && begins(d.have.open(), d.want.open())
+}
+
+// open are the answers without what says that the connection closes.
+func (o *outcome) open() []string {
+	return strings.Split(strings.ReplaceAll(strings.Join(o.Answers, between), "Connection: close\n", ""), between)
 }

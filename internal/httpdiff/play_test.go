@@ -278,6 +278,10 @@ func answers(text string, ended bool) (complete []string, rest string) {
 	for text = date.ReplaceAllString(text, ""); text != ""; {
 		head, body, ok := strings.Cut(text, "\r\n\r\n")
 		lines := strings.Split(head, "\r\n")
+		if i := slices.Index(lines, "Connection: close"); i > 0 { // to where net/http has it since Go 1.27, after a body over its limit
+			lines = append(slices.Delete(lines, i, i+1), "Connection: close")
+			head = strings.Join(lines, "\r\n")
+		}
 		framing := slices.DeleteFunc(slices.Clone(lines[1:]), func(line string) bool {
 			return !framingField.MatchString(line)
 		})
