@@ -51,6 +51,8 @@ type Arena struct {
 	conns  map[*Conn]struct{} // that are open
 	notes  []string
 	sent   atomic.Int64
+
+	inputs []string // see Result
 }
 
 var (
