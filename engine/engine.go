@@ -58,7 +58,7 @@ type Protocol interface {
 type Engine struct {
 	style style
 	hand  HandOff
-	size  int
+	size  int // of a connection's own buffer
 }
 
 type style uint8
@@ -95,7 +95,7 @@ func Buffered(n int) Engine { return Engine{style: buffered, size: cmp.Or(max(0,
 // request and the least memory per idle connection. It serves plain sockets, and TLS with
 // NewTLSListener; other connections (tls.NewListener's, adapters) are served as by
 // Buffered. It needs Linux: elsewhere Serve returns errors.ErrUnsupported.
-func Events(mode HandOff) Engine { return Engine{style: events, hand: mode, size: 64 << 10} }
+func Events(mode HandOff) Engine { return Engine{style: events, hand: mode, size: Buffered(0).size} }
 
 // All returns the engines of this operating system, simplest first.
 func All() []Engine {

@@ -135,8 +135,8 @@ func (k owner) drive(d *workspace, writable bool) {
 		}
 		switch st := life.Next(k.held().facts(nil)); st {
 		case life.WaitForUser, life.WaitForPeer, life.WaitForSettled, life.WaitForReceipt, life.WaitForRoom, life.WaitForBytes:
-			if x != nil && (st == life.WaitForRoom || st == life.WaitForBytes) {
-				k.held().paceFrame(x, &x.in, st == life.WaitForRoom)
+			if paused := st == life.WaitForRoom; x != nil && (paused || st == life.WaitForBytes && x.in.Len() > 0) {
+				x.frame.Pace(&k.sh.srv.clock, paused) // the timer of a message stops while we do not read
 			}
 			switch st {
 			case life.WaitForRoom, life.WaitForSettled:

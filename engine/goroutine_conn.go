@@ -48,11 +48,7 @@ func (s *Server) startGoroutine(nc net.Conn, a arrival) {
 	}
 	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc, &s.goroutines)}
 	g.inflight.g = g
-	size := s.how.size
-	if s.how.style == events {
-		size = Buffered(0).size
-	}
-	g.own = &workspace{in: make([]byte, size), g: g, ref: k, offLoop: true}
+	g.own = &workspace{in: make([]byte, s.how.size), g: g, ref: k, offLoop: true}
 	g.own.box.Lend(&s.input, g.own.in)
 	k.owner().begin(a.from, sys.NoSocket, g, a.proxy, a.counted)
 	if a.config != nil && a.proxy {

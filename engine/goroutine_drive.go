@@ -26,7 +26,7 @@ func (g *goroutineConn) live() {
 		case life.WaitForRoom, life.WaitForSettled, life.WaitForReceipt:
 			switch st {
 			case life.WaitForRoom:
-				k.held().paceFrame(&g.inflight, &g.in, true)
+				g.frame.Pace(&k.sh.srv.clock, true) // the timer of a message stops while we do not read
 			case life.WaitForReceipt:
 				k.held().startStall(&g.inflight)
 			}
@@ -51,7 +51,9 @@ func (g *goroutineConn) live() {
 			g.discard()
 		case life.WaitForBytes:
 			g.ClearNudge()
-			k.held().paceFrame(&g.inflight, &own.box, false)
+			if own.box.Len() > 0 {
+				g.frame.Pace(&k.sh.srv.clock, false)
+			}
 			s.mu.Unlock()
 			g.Settle()
 			g.readBlocking(own)
@@ -69,7 +71,7 @@ func (g *goroutineConn) leave() {
 		return
 	}
 	defer g.own.release(g.ref.reason()) // even if Ended or OnClose ends the goroutine
-	g.ref.owner().end(&workspace{offLoop: true, ref: g.ref, g: g})
+	g.ref.owner().end(g.own)
 }
 
 // resumeAfterExit continues after user code has ended the goroutine of a visit.

@@ -214,13 +214,6 @@ func (k owner) stopFrame() {
 	}
 }
 
-// paceFrame stops the timer of a message while we do not read. The caller is the owner.
-func (k held) paceFrame(x *inflight, in *input.Buffer, paused bool) {
-	if paused || in.Len() > 0 {
-		x.frame.Pace(&k.sh.srv.clock, paused)
-	}
-}
-
 // countLate updates the counters of late replies before they are written.
 func (k held) countLate(x *inflight) {
 	if x.late > 0 {

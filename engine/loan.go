@@ -72,12 +72,8 @@ func (g *goroutineConn) lend() bool {
 	if !k.s.dead { // otherwise the deadline ends it
 		g.Recover()
 	}
-	box := &g.in
-	if g.own != nil {
-		box = &g.own.box
-		box.Lend(memory, g.own.in)
-	}
-	box.Put(memory, left)
+	g.own.box.Lend(memory, g.own.in)
+	g.own.box.Put(memory, left)
 	k.held().endLoan()
 	return true
 }

@@ -144,7 +144,7 @@ func (s *Server) init() {
 		s.helpers.srv = s
 		s.watchdog.Init()
 		s.turns.Init(runtime.GOMAXPROCS(0))
-		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
+		s.workspaces.New = func() any { return &workspace{in: make([]byte, loopRead)} }
 		s.inflights.New = func() any { return new(inflight) }
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.stop = make(chan struct{})

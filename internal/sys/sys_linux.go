@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readiness reports that Read and Write work on this system.
+// Readiness reports that Write and Unread work on this system.
 const Readiness = true
 
 // Read reads once from a non-blocking descriptor without telling the scheduler: the call

@@ -66,7 +66,6 @@ func judgeTable() []judged {
 		{"untrusted and leaving", Moments{Phase: life.Finishing, Since: 1}, Live, 0, Never},
 		{"trusted", Moments{Seen: 1, Since: 20_000, Trusted: true}, Refuse, IdleTime, 60_249},
 		{"tired", Moments{Seen: 1, RestAfter: 8}, Rest, 0, 2_249},
-		{"tired on a loop", Moments{Seen: 1, RestAfter: 2}, Rest, 0, 749},
 		{"tired and owed", Moments{Seen: 1, Owed: true, RestAfter: 8}, Rest, 0, 2_249},
 		{"silent, and may be asked", Moments{Seen: 1, Asks: true, Judged: 1}, Ask, 0, 30_249},
 		{"silent and asked", Moments{Seen: 31_000, Asks: true, Judged: 500}, Refuse, IdleTime, 29_250},
