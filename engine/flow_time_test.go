@@ -224,7 +224,7 @@ func TestConnectionBreaksAtAnyCall(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			for _, e := range []Engine{Events(Auto), Events(Inline), Events(Offload)} {
 				whole, n := false, 0
-				for !whole || n < x.least {
+				for (!whole || n < x.least) && !t.Failed() {
 					n++
 					synctest.Test(t, func(t *testing.T) { whole = breaks(t, e, &saboteur{x.call, x.err, x.partial, n}, x.why) })
 					if whole && n <= x.least || n > 1000 {

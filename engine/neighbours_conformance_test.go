@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,48 +69,49 @@ func TestOthersGoOnWhileHooksBlock(t *testing.T) {
 	})
 }
 
-// The handlers of a connection run one at a time and in order, however slow some are: the state that
-// they share needs no lock. The race detector looks as well.
+// The handlers of a connection run one at a time and in order, also when more arrives while one is slow:
+// the state that they share needs no lock. The race detector looks as well.
 func TestHandlersRunOneAtATime(t *testing.T) {
-	const conns, each = 8, 60
+	const conns, batches, each = 8, 4, 20
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		slow := make(chan struct{}, batches)
 		s := serve(t, g, lines{serve: func(turn *engine.Turn, line []byte) error {
 			next := turn.Conn().Value().(*int)
 			if want := strconv.Itoa(*next); string(line) != want {
 				t.Errorf("line %s is served, want %s", line, want)
 			}
-			if *next++; *next%20 == 0 {
+			if *next++; *next%each == 0 {
+				slow <- struct{}{}
 				<-time.After(5 * time.Millisecond) // outlasts the watchdog
+				*next++
+				<-time.After(5 * time.Millisecond)
+				*next--
 			}
 			if *next%3 == 0 {
 				return turn.Later().Send(append(line, '\n'))
 			}
 			return say(turn, string(line))
 		}}, func(s *engine.Server) { s.OnOpen = func(c engine.Conn) { c.SetValue(new(int)) } })
-		var all sync.WaitGroup
 		for range conns {
-			c := s.dial(t)
-			all.Go(func() {
+			c, left := s.dial(t), map[string]bool{}
+			for batch := range batches {
+				var all strings.Builder
 				for i := range each {
-					c.Write([]byte(strconv.Itoa(i) + "\n"))
+					line := strconv.Itoa(batch*each+i) + "\n"
+					left[line] = true
+					all.WriteString(line)
 				}
-			})
-			all.Go(func() {
-				left := map[string]bool{}
-				for i := range each { // a late reply may overtake
-					left[strconv.Itoa(i)+"\n"] = true
+				c.send(all.String())
+				heard(t, slow, "the last of them")
+			}
+			for len(left) > 0 { // a late reply may overtake
+				line, err := c.r.ReadString('\n')
+				if err != nil || !left[line] {
+					t.Fatalf("read %q (%v)", line, err)
 				}
-				for range each {
-					line, err := c.r.ReadString('\n')
-					if err != nil || !left[line] {
-						t.Errorf("read %q (%v)", line, err)
-						return
-					}
-					delete(left, line)
-				}
-			})
+				delete(left, line)
+			}
 		}
-		all.Wait()
 	})
 }
 
@@ -269,9 +269,7 @@ func TestConnsPerAddressCountsSockets(t *testing.T) {
 		first, second := from("127.0.0.2"), from("127.0.0.2")
 		first.ask("hello", "answer")
 		second.ask("hello", "answer")
-		for range 3 {
-			from("127.0.0.2").wantEnd(refusal(engine.TooManyPerAddress))
-		}
+		from("127.0.0.2").wantEnd(refusal(engine.TooManyPerAddress))
 		from("127.0.0.3").ask("hello", "answer")
 		second.Close()
 		s.ended(t, engine.PeerClosed)

@@ -87,6 +87,7 @@ type running struct {
 	*fakenet.Listener
 	t      *testing.T
 	ended  chan ended
+	served chan error
 	period time.Duration
 }
 
@@ -119,6 +120,7 @@ func start(t *testing.T, e Engine, p Protocol, l Limits, wrap ...func(ln *fakene
 		Listener: fakenet.Listen(),
 		t:        t,
 		ended:    make(chan ended, 1000),
+		served:   make(chan error, 1),
 	}
 	r.OnClose = func(_ Conn, why Reason) { r.ended <- ended{why, time.Now()} }
 	r.Server.init()
@@ -127,15 +129,18 @@ func start(t *testing.T, e Engine, p Protocol, l Limits, wrap ...func(ln *fakene
 	for _, f := range wrap {
 		ln = f(r.Listener)
 	}
-	served := make(chan error, 1)
-	go func() { served <- r.Serve(ln) }()
-	t.Cleanup(func() {
-		r.Server.Close()
-		if err := <-served; err != ErrServerClosed {
-			t.Errorf("Serve returned %v", err)
-		}
-	})
+	go func() { r.served <- r.Serve(ln) }()
+	t.Cleanup(r.close)
 	return r
+}
+
+// close closes the server, and checks what Serve returns.
+func (r *running) close() {
+	r.Server.Close()
+	err := <-r.served
+	if r.served <- err; err != ErrServerClosed {
+		r.t.Errorf("Serve returned %v", err)
+	}
 }
 
 // end waits for a connection's end, with this reason and within a window after

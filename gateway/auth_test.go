@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -293,7 +294,9 @@ func TestIdleTold(t *testing.T) {
 		0: 180, -1: 0, time.Millisecond: 1, time.Second: 1, 1900 * time.Millisecond: 1, time.Hour: 3600,
 	} {
 		s := &Server{limits: engine.Limits{IdleTime: limit}.OrDefaults()}
-		if got := wholeSeconds(s.idleTold()); got != want {
+		m, idle := message{}, s.idleTold()
+		m.seconds(&idle)
+		if got := binary.BigEndian.Uint32(m.bytes); got != want {
 			t.Errorf("IdleTime %v: %d seconds, want %d", limit, got, want)
 		}
 	}

@@ -365,8 +365,8 @@ func (s *Server) push(h *holder, through uint64, content []byte) error {
 
 // acknowledge moves a reader's position.
 func (s *Server) acknowledge(h *holder, content []byte) error {
-	a, err := parseAcknowledgement(content)
-	if err != nil {
+	var a acknowledgement
+	if err := decode(content, a.fields); err != nil {
 		return err
 	}
 	r := &s.readers

@@ -99,7 +99,7 @@ func (s *Server) postpone(r *request, known *session) bool {
 
 // settle attaches the sessions to their connections and answers the hellos.
 func (s *Server) settle(requests []request, acks *framed.Batch) {
-	var room [welcomeSize + 7]byte
+	var room [welcomeSize]byte
 	s.queue.mu.Lock()
 	now := s.readClock()
 	for i := range requests {

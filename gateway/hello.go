@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -131,12 +130,11 @@ func refused(code wire.Result, words []byte) error {
 // magic begins a hello and a welcome. Its last byte is the version of the protocol.
 const magic = "hgw2"
 
-// Sizes of a handshake.
+// Limits of a handshake, and the size of a welcome with its checksum.
 const (
 	maxClientID = 64
 	maxToken    = 512
-	helloSize   = 4 + 1 + 8 + 8 + 1 + 2 // without client and token
-	welcomeSize = 4 + 1 + 8 + 8 + 4 + 4 + 4 + 4
+	welcomeSize = 4 + 1 + 8 + 8 + 4 + 4 + 4 + 4 + 3 + 4
 )
 
 // hello is the first message of a client.
@@ -158,91 +156,29 @@ const (
 	sumField      = 1 // in a welcome: 4 bytes
 )
 
-// appendCredentials appends a name and a token, each behind its length.
-func appendCredentials(dst []byte, name, token string) []byte {
-	dst = append(append(dst, byte(len(name))), name...)
-	return append(binary.BigEndian.AppendUint16(dst, uint16(len(token))), token...)
+func (h *hello) fields(m *message) {
+	m.begins(magic)
+	word(m, 1, &h.level)
+	word(m, 8, &h.epoch)
+	word(m, 8, &h.next)
+	m.credentials(&h.client, &h.token)
+	m.optional(
+		field{instanceField, h.instance != 0, func(m *message) { word(m, 8, &h.instance) }},
+		field{welcomedField, h.welcomed, func(*message) { h.welcomed = true }},
+	)
 }
 
-// parseCredentials reads a name and a token, and returns what follows them.
-func parseCredentials(in []byte) (name, token string, rest []byte, err error) {
-	n := int(in[0])
-	if in = in[1:]; n+2 > len(in) {
-		return "", "", nil, fmt.Errorf("%w: it ends within the name", ErrHandshake)
-	}
-	name = string(in[:n])
-	if err := checkClientID(name); err != nil {
-		return "", "", nil, fmt.Errorf("%w: %w", ErrHandshake, err)
-	}
-	t, rest := int(binary.BigEndian.Uint16(in[n:])), in[n+2:]
-	switch {
-	case t > maxToken:
-		return "", "", nil, fmt.Errorf("%w: the token has %d bytes; the limit is %d", ErrHandshake, t, maxToken)
-	case t > len(rest):
-		return "", "", nil, fmt.Errorf("%w: it ends within the token", ErrHandshake)
-	}
-	return name, string(rest[:t]), rest[t:], nil
-}
-
-// appendField appends a field: its type, the length of its value, the value; without a value, nothing.
-func appendField(dst []byte, kind byte, value []byte) []byte {
-	if len(value) == 0 {
-		return dst
-	}
-	return append(binary.BigEndian.AppendUint16(append(dst, kind), uint16(len(value))), value...)
-}
-
-// fields calls each for the fields in in, and reports whether they are well formed.
-func fields(in []byte, each func(kind byte, value []byte)) bool {
-	for len(in) > 0 {
-		if len(in) < 3 || len(in) < 3+int(binary.BigEndian.Uint16(in[1:])) {
-			return false
-		}
-		end := 3 + int(binary.BigEndian.Uint16(in[1:]))
-		each(in[0], in[3:end])
-		in = in[end:]
-	}
-	return true
-}
-
-func (h hello) append(dst []byte) []byte {
-	dst = append(append(dst, magic...), byte(h.level))
-	dst = binary.BigEndian.AppendUint64(dst, h.epoch)
-	dst = binary.BigEndian.AppendUint64(dst, h.next)
-	dst = appendCredentials(dst, h.client, h.token)
-	if h.instance != 0 {
-		dst = appendField(dst, instanceField, binary.BigEndian.AppendUint64(nil, h.instance))
-	}
-	if h.welcomed {
-		dst = append(dst, welcomedField, 0, 0) // its value has no bytes
-	}
-	return dst
-}
+func (h hello) append(dst []byte) []byte { return encode(dst, h.fields) }
 
 // parseHello accepts the bytes that append makes from a valid hello, and other fields as well.
 func parseHello(in []byte) (h hello, err error) {
-	switch {
-	case !strings.HasPrefix(string(in), magic):
+	if !strings.HasPrefix(string(in), magic) {
 		return h, fmt.Errorf("%w: it begins with %q; this server speaks %q, and %q with readers", ErrHandshake, in[:min(len(in), len(magic))], magic, readMagic)
-	case len(in) < helloSize:
-		return h, fmt.Errorf("%w: %d bytes are too few", ErrHandshake, len(in))
 	}
-	h.level = Level(in[4])
-	h.epoch, h.next = binary.BigEndian.Uint64(in[5:]), binary.BigEndian.Uint64(in[13:])
-	if h.client, h.token, in, err = parseCredentials(in[21:]); err != nil {
-		return h, err
-	}
-	whole := fields(in, func(kind byte, value []byte) {
-		switch {
-		case kind == instanceField && len(value) == 8:
-			h.instance = binary.BigEndian.Uint64(value)
-		case kind == welcomedField:
-			h.welcomed = true
-		}
-	})
+	err = decode(in, h.fields)
 	switch {
-	case !whole:
-		return h, fmt.Errorf("%w: it ends within a field", ErrHandshake)
+	case err != nil:
+		return h, err
 	case h.level > Quorum:
 		return h, fmt.Errorf("%w: there is no level %d", ErrHandshake, h.level)
 	case h.next == 0:
@@ -279,18 +215,31 @@ type welcome struct {
 	sum    uint32 // running checksum of the session's records up to last
 }
 
-func (w welcome) append(dst []byte) []byte {
-	dst = append(append(dst, magic...), byte(w.level))
-	dst = binary.BigEndian.AppendUint64(dst, w.epoch)
-	dst = binary.BigEndian.AppendUint64(dst, w.last)
-	dst = binary.BigEndian.AppendUint32(dst, w.window)
-	dst = binary.BigEndian.AppendUint32(dst, w.most)
-	dst = binary.BigEndian.AppendUint32(dst, wholeSeconds(w.idle))
-	dst = binary.BigEndian.AppendUint32(dst, wholeSeconds(w.expiry))
-	if w.summed {
-		dst = appendField(dst, sumField, binary.BigEndian.AppendUint32(nil, w.sum))
+func (w *welcome) fields(m *message) {
+	m.begins(magic)
+	word(m, 1, &w.level)
+	word(m, 8, &w.epoch)
+	word(m, 8, &w.last)
+	word(m, 4, &w.window)
+	word(m, 4, &w.most)
+	m.seconds(&w.idle)
+	m.seconds(&w.expiry)
+	m.optional(field{sumField, w.summed, func(m *message) {
+		w.summed = true
+		word(m, 4, &w.sum)
+	}})
+}
+
+func (w welcome) append(dst []byte) []byte { return encode(dst, w.fields) }
+
+func parseWelcome(in []byte) (w welcome, err error) {
+	if err := decode(in, w.fields); err != nil {
+		return w, fmt.Errorf("the server's welcome: %w", err)
 	}
-	return dst
+	if w.level == Default || w.level > Quorum || w.epoch == 0 || w.window == 0 || w.most == 0 {
+		return w, fmt.Errorf("%w: a field of the server's welcome is out of range", ErrHandshake)
+	}
+	return w, nil
 }
 
 // idleTold is the idle time that clients are told: 0 is no limit, and what is shorter than a second is one.
@@ -299,31 +248,4 @@ func (s *Server) idleTold() time.Duration {
 		return 0
 	}
 	return max(s.limits.IdleTime, time.Second)
-}
-
-// wholeSeconds rounds down, so that a client that obeys the value is never late; 0 is no limit.
-func wholeSeconds(d time.Duration) uint32 {
-	return uint32(min(max(d/time.Second, 0), 1<<32-1))
-}
-
-func parseWelcome(in []byte) (w welcome, err error) {
-	if !strings.HasPrefix(string(in), magic) || len(in) < welcomeSize {
-		return w, fmt.Errorf("%w: the server's answer is not a welcome", ErrHandshake)
-	}
-	if !fields(in[welcomeSize:], func(kind byte, value []byte) {
-		if kind == sumField && len(value) == 4 {
-			w.summed, w.sum = true, binary.BigEndian.Uint32(value)
-		}
-	}) {
-		return w, fmt.Errorf("%w: the server's welcome ends within a field", ErrHandshake)
-	}
-	w.level = Level(in[4])
-	w.epoch, w.last = binary.BigEndian.Uint64(in[5:]), binary.BigEndian.Uint64(in[13:])
-	w.window, w.most = binary.BigEndian.Uint32(in[21:]), binary.BigEndian.Uint32(in[25:])
-	w.idle = time.Duration(binary.BigEndian.Uint32(in[29:])) * time.Second
-	w.expiry = time.Duration(binary.BigEndian.Uint32(in[33:])) * time.Second
-	if w.level == Default || w.level > Quorum || w.epoch == 0 || w.window == 0 || w.most == 0 {
-		return w, fmt.Errorf("%w: a field of the server's welcome is out of range", ErrHandshake)
-	}
-	return w, nil
 }

@@ -120,7 +120,7 @@ func TestHelloFields(t *testing.T) {
 		want  wire.Result
 	}{
 		"none":        {first("a").append(nil), wire.OK},
-		"unknown":     {appendField(slices.Clone(known), 200, []byte("what?")), wire.OK},
+		"unknown":     {append(slices.Clone(known), "\xc8\x00\x05what?"...), wire.OK},
 		"cut":         {known[:len(known)-1], wire.Malformed},
 		"half a head": {append(slices.Clone(known), 1, 0), wire.Malformed},
 	} {
@@ -485,7 +485,7 @@ func TestHandshakeBytes(t *testing.T) {
 		"level":        {"hgw2\x03" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers received and disk; the client asked for quorum"},
 		"regressed":    {"hgw2\x00\x7f\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01e\x00\x00", resultRegressed, "gateway: the server's log lacks records that it acknowledged: it has never given an epoch as high as 9151314442816847872"},
 		"next":         {"hgw2\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x01c\x00\x00", wire.Malformed, malformed("a new session starts at sequence number 1, not 2")},
-		"a part":       {"hgw2\x00", wire.Malformed, malformed("5 bytes are too few")},
+		"a part":       {"hgw2\x00", wire.Malformed, malformed("it ends too early")},
 		"protocol 1":   {"hgw1" + anew, wire.Malformed, malformed(`it begins with "hgw1"` + speaks)},
 		"protocol 3":   {"hgw3" + anew, wire.Malformed, malformed(`it begins with "hgw3"` + speaks)},
 		"readers' 2":   {"hgr2" + anew, wire.Malformed, malformed(`it begins with "hgr2"` + speaks)},

@@ -96,10 +96,9 @@ func (r *Reader) receive(p wire.Packet) error {
 
 func (b *Batch) parse(in []byte) bool {
 	switch {
-	case len(in) == gapSize && in[0] == deliverGap:
-		b.Position.Sum = nothingThere
-		b.Gap = &Gap{Reason: Reason(in[1]), From: binary.BigEndian.Uint64(in[2:]), To: binary.BigEndian.Uint64(in[10:])}
-		return true
+	case len(in) > 0 && in[0] == deliverGap:
+		b.Position.Sum, b.Gap = nothingThere, new(Gap)
+		return decode(in[1:], b.Gap.fields) == nil
 	case len(in) < deliverHead || in[0] != deliverRecords:
 		return false
 	}

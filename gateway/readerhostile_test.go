@@ -320,7 +320,7 @@ func FuzzOpening(f *testing.F) {
 		}
 		parseWelcome(in)
 		parseReadWelcome(in)
-		parseAcknowledgement(in)
+		decode(in, new(acknowledgement).fields)
 		var b Batch
 		b.parse(in)
 		var p, again Position

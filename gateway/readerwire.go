@@ -109,91 +109,49 @@ const (
 	readerInstanceField
 )
 
-const (
-	openSize     = 4 + 1 + 1 + 8 + 2 + 2 + 4 + 1 + 2 // without name and token
-	openedSize   = 4 + 16 + 8 + 8 + 4 + 2 + 2 + 4
-	positionSize = 16 + 8 + 4
-	ackSize      = 8 + 8 + 8
-)
-
-// append appends a position; nil: nothing.
-func (p *Position) append(dst []byte) []byte {
-	if p == nil {
-		return dst
-	}
-	dst = binary.BigEndian.AppendUint64(append(dst, p.Log[:]...), p.Number)
-	return binary.BigEndian.AppendUint32(dst, p.Sum)
+func (p *Position) fields(m *message) {
+	m.raw(p.Log[:])
+	word(m, 8, &p.Number)
+	word(m, 4, &p.Sum)
 }
 
-func (o *opening) append(dst []byte) []byte {
-	flags := byte(0)
-	for bit, set := range []bool{o.anew, o.passing, o.eager, o.yields} {
-		if set {
-			flags |= 1 << bit
+func (o *opening) fields(m *message) {
+	position := func(p **Position) func(*message) {
+		return func(m *message) {
+			if m.reads {
+				*p = new(Position)
+			}
+			(*p).fields(m)
 		}
 	}
-	dst = append(append(dst, readMagic...), byte(o.start), flags)
-	dst = binary.BigEndian.AppendUint64(dst, o.at)
-	dst = binary.BigEndian.AppendUint16(dst, o.share)
-	dst = binary.BigEndian.AppendUint16(dst, o.shares)
-	dst = binary.BigEndian.AppendUint32(dst, o.window)
-	dst = appendCredentials(dst, o.name, o.token)
-	dst = appendField(dst, clientField, []byte(o.client))
-	dst = appendField(dst, prefixField, []byte(o.prefix))
-	dst = appendField(dst, ownField, o.own.append(nil))
-	dst = appendField(dst, resumeField, o.resume.append(nil))
-	if o.instance != 0 {
-		dst = appendField(dst, readerInstanceField, binary.BigEndian.AppendUint64(nil, o.instance))
-	}
-	return dst
+	m.begins(readMagic)
+	word(m, 1, &o.start)
+	m.flags(&o.anew, &o.passing, &o.eager, &o.yields)
+	word(m, 8, &o.at)
+	word(m, 2, &o.share)
+	word(m, 2, &o.shares)
+	word(m, 4, &o.window)
+	m.credentials(&o.name, &o.token)
+	m.optional(
+		field{clientField, o.client != "", func(m *message) { m.name(&o.client) }},
+		field{prefixField, o.prefix != "", func(m *message) { m.name(&o.prefix) }},
+		field{ownField, o.own != nil, position(&o.own)},
+		field{resumeField, o.resume != nil, position(&o.resume)},
+		field{readerInstanceField, o.instance != 0, func(m *message) { word(m, 8, &o.instance) }},
+	)
 }
+
+func (o opening) append(dst []byte) []byte { return encode(dst, o.fields) }
 
 // parseOpening reads an open. Fields that it does not know are skipped.
 func parseOpening(in []byte) (o opening, err error) {
 	malformed := func(what string) (opening, error) { return o, fmt.Errorf("%w: %s", ErrHandshake, what) }
-	if len(in) < openSize || string(in[:4]) != readMagic {
-		return malformed("it does not begin with " + readMagic)
-	}
-	o.start, o.anew, o.passing, o.eager, o.yields = Start(in[4]), in[5]&1 != 0, in[5]&2 != 0, in[5]&4 != 0, in[5]&8 != 0
-	flags := in[5]
-	o.at = binary.BigEndian.Uint64(in[6:])
-	o.share, o.shares = binary.BigEndian.Uint16(in[14:]), binary.BigEndian.Uint16(in[16:])
-	o.window = binary.BigEndian.Uint32(in[18:])
-	if o.name, o.token, in, err = parseCredentials(in[22:]); err != nil {
-		return o, err
-	}
-	valid := true
-	text := func(value []byte) string {
-		valid = valid && checkClientID(string(value)) == nil
-		return string(value)
-	}
-	position := func(value []byte) *Position {
-		if valid = valid && len(value) == positionSize; !valid {
-			return nil
-		}
-		return &Position{[16]byte(value), binary.BigEndian.Uint64(value[16:]), binary.BigEndian.Uint32(value[24:])}
-	}
-	whole := fields(in, func(kind byte, value []byte) {
-		switch kind {
-		case clientField:
-			o.client = text(value)
-		case prefixField:
-			o.prefix = text(value)
-		case ownField:
-			o.own = position(value)
-		case resumeField:
-			o.resume = position(value)
-		case readerInstanceField:
-			if valid = valid && len(value) == 8; valid {
-				o.instance = binary.BigEndian.Uint64(value)
-			}
-		}
-	})
+	err = decode(in, o.fields)
 	switch {
-	case !whole || !valid:
-		return malformed("a field is malformed")
-	case o.start > FromNumber || flags > 15:
-		return malformed(fmt.Sprintf("there is no start %d with flags %d", o.start, flags))
+	case err != nil:
+		return o, err
+	case o.start > FromNumber:
+		return malformed(fmt.Sprintf("there is no start %d", o.start))
 	case o.shares == 0 || o.share >= o.shares || o.shares > maxShares:
 		return malformed(fmt.Sprintf("there is no share %d of %d; the limit is %d", o.share, o.shares, maxShares))
 	case o.passing && o.start == Stored && o.own == nil:
@@ -214,26 +172,23 @@ type readWelcome struct {
 	idle          time.Duration
 }
 
-func (o readWelcome) append(dst []byte) []byte {
-	dst = append(append(dst, readMagic...), o.log[:]...)
-	dst = binary.BigEndian.AppendUint64(dst, o.number)
-	dst = binary.BigEndian.AppendUint64(dst, o.generation)
-	dst = binary.BigEndian.AppendUint32(dst, o.window)
-	dst = binary.BigEndian.AppendUint16(dst, o.share)
-	dst = binary.BigEndian.AppendUint16(dst, o.shares)
-	return binary.BigEndian.AppendUint32(dst, wholeSeconds(o.idle))
+func (o *readWelcome) fields(m *message) {
+	m.begins(readMagic)
+	m.raw(o.log[:])
+	word(m, 8, &o.number)
+	word(m, 8, &o.generation)
+	word(m, 4, &o.window)
+	word(m, 2, &o.share)
+	word(m, 2, &o.shares)
+	m.seconds(&o.idle)
+	m.optional()
 }
 
+func (o readWelcome) append(dst []byte) []byte { return encode(dst, o.fields) }
+
 func parseReadWelcome(in []byte) (o readWelcome, err error) {
-	if len(in) < openedSize || string(in[:4]) != readMagic {
-		return o, fmt.Errorf("%w: the server's answer is not one to an open", ErrHandshake)
-	}
-	o.log = [16]byte(in[4:])
-	o.number, o.generation = binary.BigEndian.Uint64(in[20:]), binary.BigEndian.Uint64(in[28:])
-	o.window = binary.BigEndian.Uint32(in[36:])
-	o.share, o.shares = binary.BigEndian.Uint16(in[40:]), binary.BigEndian.Uint16(in[42:])
-	o.idle = time.Duration(binary.BigEndian.Uint32(in[44:])) * time.Second
-	return o, nil
+	err = decode(in, o.fields)
+	return o, err
 }
 
 // The kinds of a Deliver, its first byte.
@@ -247,7 +202,6 @@ const (
 const (
 	deliverHead = 1 + 4
 	recordHead  = 8 + 4
-	gapSize     = 1 + 1 + 8 + 8
 )
 
 // Reason is why records are missing.
@@ -281,10 +235,13 @@ func (g Gap) String() string {
 	return fmt.Sprintf("the records from position %d to %d are missing: %v", g.From>>indexBits, g.To>>indexBits, g.Reason)
 }
 
-func (g *Gap) append(dst []byte) []byte {
-	dst = binary.BigEndian.AppendUint64(append(dst, deliverGap, byte(g.Reason)), g.From)
-	return binary.BigEndian.AppendUint64(dst, g.To)
+func (g *Gap) fields(m *message) {
+	word(m, 1, &g.Reason)
+	word(m, 8, &g.From)
+	word(m, 8, &g.To)
 }
+
+func (g Gap) append(dst []byte) []byte { return encode(append(dst, deliverGap), g.fields) }
 
 func appendRecord(dst []byte, number uint64, body []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, number)
@@ -298,15 +255,10 @@ type acknowledgement struct {
 	taken      uint64 // bytes of the contents of all Delivers that the program has taken
 }
 
-func (a acknowledgement) append(dst []byte) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, a.generation)
-	dst = binary.BigEndian.AppendUint64(dst, a.number)
-	return binary.BigEndian.AppendUint64(dst, a.taken)
+func (a *acknowledgement) fields(m *message) {
+	word(m, 8, &a.generation)
+	word(m, 8, &a.number)
+	word(m, 8, &a.taken)
 }
 
-func parseAcknowledgement(in []byte) (a acknowledgement, err error) {
-	if len(in) != ackSize {
-		return a, fmt.Errorf("%w: an acknowledgement has %d bytes, not %d", ErrHandshake, ackSize, len(in))
-	}
-	return acknowledgement{binary.BigEndian.Uint64(in), binary.BigEndian.Uint64(in[8:]), binary.BigEndian.Uint64(in[16:])}, nil
-}
+func (a acknowledgement) append(dst []byte) []byte { return encode(dst, a.fields) }

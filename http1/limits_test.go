@@ -51,7 +51,6 @@ var strikes = []struct {
 
 const (
 	struck         = 7 * time.Second // no default
-	soon           = 60 * time.Millisecond
 	quickUpload    = "POST /quick HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 	okLine         = "HTTP/1.1 200 OK\r\n"
 	badRequestLine = "HTTP/1.1 400 Bad Request\r\n"
@@ -112,6 +111,11 @@ func inFakeTime(t *testing.T, test func(t *testing.T, e engine.Engine, secure bo
 // dialFake serves s in memory until the test ends, and returns a connection to it, whose handshake is over.
 func dialFake(t *testing.T, s *Server, secure bool) net.Conn {
 	t.Helper()
+	return serveFake(t, s, secure)()
+}
+
+// serveFake serves s in memory until the test ends, and returns a function that connects to it.
+func serveFake(t *testing.T, s *Server, secure bool) (dial func() net.Conn) {
 	fake := fakenet.Listen()
 	ln, client := net.Listener(fake), (*tls.Config)(nil)
 	if secure {
@@ -120,21 +124,27 @@ func dialFake(t *testing.T, s *Server, secure bool) net.Conn {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
-	var nc net.Conn
+	var all []net.Conn
 	t.Cleanup(func() {
-		nc.Close()
+		for _, nc := range all {
+			nc.Close()
+		}
 		s.Close()
 		<-served
 	})
-	near, err := fake.Dial()
-	if nc = near; err == nil && secure {
-		secured := tls.Client(near, client)
-		nc, err = secured, secured.Handshake()
+	return func() net.Conn {
+		near, err := fake.Dial()
+		nc := net.Conn(near)
+		if err == nil && secure {
+			secured := tls.Client(near, client)
+			nc, err = secured, secured.Handshake()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, nc)
+		return nc
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return nc
 }
 
 // A head that is cut off anywhere, by the client's FIN or by a timeout, gets net/http's answer.
@@ -242,14 +252,13 @@ func TestStallTime(t *testing.T) {
 // Neither the time for heads nor the time between requests applies to a body, whichever half
 // serves it and whether ReadTimeout is set or not.
 func TestBodiesHaveTheirOwnTime(t *testing.T) {
-	t.Parallel()            // it waits
-	const heads = 15 * soon // what a busy machine needs for a few of them
-	run(t, func(t *testing.T, e engine.Engine) {
+	inFakeTime(t, func(t *testing.T, e engine.Engine, secure bool) {
 		for _, whole := range []time.Duration{0, 30 * time.Second} {
-			s := serve(t, &Server{Engine: e, Std: &http.Server{ReadHeaderTimeout: heads, ReadTimeout: whole, IdleTimeout: heads, Handler: http.HandlerFunc(echo)}})
+			const heads = time.Second
+			dial := serveFake(t, &Server{Engine: e, Std: &http.Server{ReadHeaderTimeout: heads, ReadTimeout: whole, IdleTimeout: heads, Handler: http.HandlerFunc(echo)}}, secure)
 			var conns []net.Conn
 			for _, c := range halfBodies {
-				nc := s.dial(t)
+				nc := dial()
 				say(t, nc, c.begins)
 				conns = append(conns, nc)
 			}
@@ -274,14 +283,12 @@ var halfBodies = []struct{ name, begins, rest, want string }{
 
 // A body that a handler waits for may take any time, as long as it keeps to Limits.FrameRate.
 func TestFrameRateOnLoan(t *testing.T) {
-	t.Parallel() // it waits
-	run(t, func(t *testing.T, e engine.Engine) {
-		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: 500 * time.Millisecond, FrameRate: 100}, Handler: http.HandlerFunc(echo)})
-		nc := s.dial(t)
+	inFakeTime(t, func(t *testing.T, e engine.Engine, secure bool) {
+		nc := dialFake(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: 5 * time.Second, FrameRate: 100}, Handler: http.HandlerFunc(echo)}, secure)
 		say(t, nc, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
 		for range 15 { // 100 bytes each allow for a second
 			say(t, nc, "64\r\n"+strings.Repeat("x", 100)+"\r\n")
-			<-time.After(50 * time.Millisecond)
+			<-time.After(900 * time.Millisecond)
 		}
 		say(t, nc, "0\r\n\r\n")
 		if got := readAnswer(t, bufio.NewReader(nc)); !strings.HasSuffix(got, "xx\" <nil>") {
@@ -292,18 +299,16 @@ func TestFrameRateOnLoan(t *testing.T) {
 
 // A read deadline that a handler sets or clears replaces our limit.
 func TestHandlersOwnReadDeadline(t *testing.T) {
-	t.Parallel() // it waits
-	run(t, func(t *testing.T, e engine.Engine) {
+	inFakeTime(t, func(t *testing.T, e engine.Engine, secure bool) {
 		waits := make(chan struct{})
-		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: 10 * soon}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		nc := dialFake(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: 5 * time.Second}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.NewResponseController(w).SetReadDeadline(time.Time{})
 			close(waits)
 			echo(w, r)
-		})})
-		nc := s.dial(t)
+		})}, secure)
 		say(t, nc, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
 		<-waits
-		<-time.After(12 * soon)
+		<-time.After(time.Minute)
 		say(t, nc, "1\r\nx\r\n0\r\n\r\n")
 		if got := readAnswer(t, bufio.NewReader(nc)); got != `200 POST / "x" <nil>` {
 			t.Error(got)

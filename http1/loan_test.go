@@ -624,7 +624,7 @@ func TestHeadsOnLoanKeepToTheInputBudget(t *testing.T) {
 	t.Parallel() // it waits
 	run(t, func(t *testing.T, e engine.Engine) {
 		const budget, conns, size = 4 << 20, 40, 300_000
-		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo), Limits: engine.Limits{TotalInput: budget, LingerTime: soon}})
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo), Limits: engine.Limits{TotalInput: budget, LingerTime: 60 * time.Millisecond}})
 		var all []net.Conn
 		var sent sync.WaitGroup
 		defer sent.Wait()

@@ -13,12 +13,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/internal/fakenet"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -76,6 +78,36 @@ func run(t *testing.T, test func(t *testing.T, at *place)) {
 		t.Parallel()
 		test(t, &place{t: t})
 	})
+}
+
+// inFakeTime is run in fake time, where a minute costs nothing.
+func inFakeTime(t *testing.T, test func(t *testing.T, at *place)) {
+	try := func(name string, e *engine.Engine) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, &place{t: t, engine: e}) })
+		})
+	}
+	for _, e := range engine.All() {
+		try(e.Name(), &e)
+	}
+	try("nethttp", nil)
+}
+
+// fake serves u in memory until the test ends, and returns a function that opens a WebSocket.
+func (at *place) fake(u *Upgrader) (open func() *peer) {
+	ln := fakenet.Listen()
+	at.serveOn(u, ln)
+	return func() *peer {
+		nc, err := ln.Dial()
+		if err != nil {
+			at.t.Fatal(err)
+		}
+		p := peerOf(at.t, nc)
+		p.SetDeadline(time.Time{})
+		p.send([]byte(asking()))
+		p.switched()
+		return p
+	}
 }
 
 // serve serves u until the test ends, and returns the address.

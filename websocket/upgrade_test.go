@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -343,39 +342,35 @@ func TestNoHijacker(t *testing.T) {
 	}
 }
 
-// Limits of the http1.Server apply to its WebSockets.
+// Limits of time apply to WebSockets, and have codes.
 func TestLimits(t *testing.T) {
-	t.Parallel() // it waits
-	for _, e := range engine.All() {
-		t.Run(e.Name(), func(t *testing.T) {
-			t.Parallel()
-			at := &place{t: t, engine: &e, limits: engine.Limits{FrameTime: 100 * time.Millisecond, FrameRate: math.MaxInt, IdleTime: 400 * time.Millisecond}}
-			u := &Upgrader{Message: echo}
-			ends := tellsEnds(u)
-			addr := at.serve(u)
-			p, _ := upgraded(t, addr)
-			p.send(piece(opText, false, "never ends"))
-			p.want(closing(PolicyViolation, "a message took too long"))
-			p.wantEnd()
-			if got := heard(t, ends, "the end"); got != (ended{PolicyViolation, engine.FrameTimeout}) {
-				t.Errorf("Closed got %v", got)
-			}
-			p, _ = upgraded(t, addr)
-			p.want([]byte{finBit | byte(opPing), 0}) // the client does not answer it
-			p.want(closing(PolicyViolation, "idle for too long"))
-			p.wantEnd()
-			if got := heard(t, ends, "the end"); got != (ended{PolicyViolation, engine.IdleTimeout}) {
-				t.Errorf("Closed got %v", got)
-			}
-			p, _ = upgraded(t, addr)
-			for range 3 { // longer than IdleTime
-				p.want([]byte{finBit | byte(opPing), 0})
-				p.send(frame(opPong, ""))
-			}
-			p.send(frame(opText, "still here"))
-			p.want(served(opText, "still here"))
-		})
-	}
+	inFakeTime(t, func(t *testing.T, at *place) {
+		at.limits = engine.Limits{IdleTime: time.Minute}
+		u := &Upgrader{Message: echo}
+		ends := tellsEnds(u)
+		open := at.fake(u)
+		p, begun := open(), time.Now()
+		p.send(piece(opText, false, "never ends"))
+		p.want(closing(PolicyViolation, "a message took too long"))
+		p.wantEnd()
+		if got, took := <-ends, time.Since(begun); got != (ended{PolicyViolation, engine.FrameTimeout}) || took < 5*time.Second || took > 7*time.Second {
+			t.Errorf("Closed got %v after %v", got, took)
+		}
+		p, begun = open(), time.Now()
+		p.want([]byte{finBit | byte(opPing), 0}) // the client does not answer it
+		p.want(closing(PolicyViolation, "idle for too long"))
+		p.wantEnd()
+		if got, took := <-ends, time.Since(begun); got != (ended{PolicyViolation, engine.IdleTimeout}) || took < time.Minute || took > 62*time.Second {
+			t.Errorf("Closed got %v after %v", got, took)
+		}
+		p = open()
+		for range 10 { // longer than IdleTime
+			p.want([]byte{finBit | byte(opPing), 0})
+			p.send(frame(opPong, ""))
+		}
+		p.send(frame(opText, "still here"))
+		p.want(served(opText, "still here"))
+	})
 }
 
 // An http1.Server with hooks releases the value that it stored with a connection.
@@ -440,17 +435,10 @@ func TestUpgradeOnLoan(t *testing.T) {
 
 // A client that Open accepts counts as authenticated.
 func TestAuthTime(t *testing.T) {
-	t.Parallel() // it waits
-	run(t, func(t *testing.T, at *place) {
-		at.limits.AuthTime = 100 * time.Millisecond
-		u := &Upgrader{Message: echo}
-		ends := tellsEnds(u)
-		p, _ := upgraded(t, at.serve(u))
-		select {
-		case got := <-ends:
-			t.Errorf("Closed got %v", got)
-		case <-time.After(400 * time.Millisecond):
-		}
+	inFakeTime(t, func(t *testing.T, at *place) {
+		at.limits.AuthTime = time.Second
+		p := at.fake(&Upgrader{Message: echo})()
+		<-time.After(time.Minute)
 		p.send(frame(opText, "still here"))
 		p.want(served(opText, "still here"))
 	})
@@ -458,23 +446,22 @@ func TestAuthTime(t *testing.T) {
 
 // With AuthLater, a client that is not trusted within AuthTime is disconnected.
 func TestAuthLater(t *testing.T) {
-	t.Parallel() // it waits
-	run(t, func(t *testing.T, at *place) {
+	inFakeTime(t, func(t *testing.T, at *place) {
 		at.limits.AuthTime = time.Second
-		u := &Upgrader{AuthLater: true, Message: func(c Call, dst, msg []byte) ([]byte, error) {
+		open := at.fake(&Upgrader{AuthLater: true, Message: func(c Call, dst, msg []byte) ([]byte, error) {
 			if string(msg) == "secret" {
 				c.Conn().Trust()
 			}
 			return append(dst, msg...), nil
-		}}
-		addr := at.serve(u)
-		trusted, _ := upgraded(t, addr)
+		}})
+		trusted, other := open(), open()
 		trusted.send(frame(opText, "secret"))
 		trusted.want(served(opText, "secret"))
-		other, _ := upgraded(t, addr)
 		other.send(frame(opText, "guess"))
 		other.want(served(opText, "guess"))
 		other.want(closing(PolicyViolation, closureTexts[engine.AuthTimeout]))
+		other.Close()
+		<-time.After(time.Minute)
 		trusted.send(frame(opText, "still here"))
 		trusted.want(served(opText, "still here"))
 	})

@@ -193,7 +193,7 @@ func TestBystandersOfHTTP2(t *testing.T) {
 		t.Fatal("HTTP/2 or marks were not found")
 	}
 	for range 2 {
-		c := a.target.caller(true)
+		c := a.target.conn(true)
 		if err := a.target.open(t.Context(), 5*time.Second, (*target).HTTP2, c); err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func newTarget(plan load.Plan, anywhere bool) (*target, error) {
 	if !anywhere {
 		t.guard = onlyPrivate
 	}
-	t.size = len(t.conn().Request(nil))
+	t.size = len(t.conn(false).Request(nil))
 	return t, nil
 }
 
@@ -138,11 +138,8 @@ func (t *target) open(ctx context.Context, within time.Duration, open opener, c 
 	return nil
 }
 
-// conn returns what asks on a connection, which is to be opened.
-func (t *target) conn() *Conn { return t.caller(false) }
-
-// caller is conn, for HTTP/2 or not.
-func (t *target) caller(http2 bool) *Conn {
+// conn returns what asks on a connection, which is to be opened, over HTTP/2 or not.
+func (t *target) conn(http2 bool) *Conn {
 	c := &Conn{target: t, http2: http2}
 	c.renew(t.marks && t.turn.Add(1)%2 == 0)
 	return c
@@ -150,20 +147,16 @@ func (t *target) caller(http2 bool) *Conn {
 
 // renew forgets what was asked, and asks with a mark from now on, or without.
 func (c *Conn) renew(marked bool) {
-	t := c.target
-	if !marked {
-		c.mark, c.known, c.codec, c.content, c.size = "", &t.known, t.Caller(), t.content, t.size
-		if c.http2 {
-			c.known, c.codec = &t.known2[0], newCodec2(t, t.Target)
-		}
-		return
+	t, to, which := c.target, c.target.Target, 0
+	c.mark, c.known, c.content, c.size = "", &t.known, t.content, t.size
+	if marked {
+		which = 1
+		c.mark, c.known = rand.Text()[:len(unmarked)], &t.withMarks
+		to, c.content = t.marked(c.mark)
+		c.size = len(to.Caller().AppendRequest(nil, 1, c.content))
 	}
-	c.mark, c.known = rand.Text()[:len(unmarked)], &t.withMarks
-	to, content := t.marked(c.mark)
-	c.codec, c.content = to.Caller(), content
-	c.size = len(to.Caller().AppendRequest(nil, 1, content))
-	if c.http2 {
-		c.known, c.codec = &t.known2[1], newCodec2(t, to)
+	if c.codec = to.Caller(); c.http2 {
+		c.known, c.codec = &t.known2[which], newCodec2(t, to)
 	}
 }
 

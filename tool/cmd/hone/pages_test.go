@@ -187,7 +187,7 @@ func (r *peerResults) median(t *testing.T, server, scenario string) float64 {
 }
 
 // scaleEngines are those worth a machine of their own.
-func scaleEngines() []string { return []string{"events", "parked", "buffered"} }
+func scaleEngines() []string { return []string{"events", "buffered"} }
 
 func scaleConstants(t *testing.T) string {
 	r := readPeers(t)
