@@ -49,9 +49,7 @@ type Options struct {
 	Engine                 EngineFlag
 	Service, Dialect, Logs *spec.Choice
 	Limits                 limitFlag
-	Files                  string // folder
-	DotFiles, FileLinks    bool   // what of it to serve
-	Compression            bool   // of WebSocket messages
+	Compression            bool // of WebSocket messages
 	NoHTTP2                bool
 	GiveWay                bool // idle connections, not of HTTP, whose always do
 	Proxies, AdminHosts    []string
@@ -67,7 +65,6 @@ type serving struct {
 	sockets *websocket.Upgrader // of SocketService; else nil
 	admin   *observe.Admin
 	live    *page.Page
-	files   *folder // nil: none
 	ready   atomic.Bool
 	log     *slog.Logger
 	public  net.Listener
@@ -92,9 +89,6 @@ func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	s, err := f.prepare(stderr)
 	if err != nil {
 		return err
-	}
-	if s.files != nil {
-		defer s.files.root.Close()
 	}
 	if err := f.open(ctx, s); err != nil {
 		return err
@@ -182,13 +176,6 @@ func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
 
 // prepareWeb builds the server of the services http and ws.
 func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
-	if f.Files != "" {
-		root, err := os.OpenRoot(f.Files)
-		if err != nil {
-			return exit.Failedf("serve: --files %s is not a readable folder; give one", f.Files)
-		}
-		s.files = &folder{root: root, dots: f.DotFiles, links: f.FileLinks}
-	}
 	s.admin.Info.Dialect = "http/1.1"
 	var handler http.Handler
 	switch {
@@ -196,9 +183,9 @@ func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 		s.admin.Info.Dialect = "websocket"
 		handler = s.socketHandler(f.Compression, f.GiveWay)
 	case s.admin.Latency != nil:
-		handler = s.admin.Latency.WrapHTTP(webHandler(s.files))
+		handler = s.admin.Latency.WrapHTTP(webHandler())
 	default:
-		handler = webHandler(s.files)
+		handler = webHandler()
 	}
 	s.web = &http1.Server{
 		Handler: handler, Engine: f.Engine.engine, Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log, Std: new(http.Server),
@@ -241,10 +228,6 @@ func (f *Options) check() error {
 		return exit.Usagef("serve: --client-ca needs TLS; give --cert and --key as well")
 	case len(f.AdminHosts) > 0 && f.Admin == "off":
 		return exit.Usagef("serve: --admin-host needs the admin side; remove --admin off")
-	case f.Given("files") && service != WebService:
-		return exit.Usagef("serve: --files is for --service http, and the service is %s; leave it out", service)
-	case (f.DotFiles || f.FileLinks) && f.Files == "":
-		return exit.Usagef("serve: --dot-files and --follow-symlinks are for --files; give the folder, or leave them out")
 	case f.Compression && service != SocketService:
 		return exit.Usagef("serve: --compression is for --service ws, and the service is %s; leave it out", service)
 	case f.GiveWay && service == WebService:

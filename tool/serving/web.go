@@ -35,15 +35,12 @@ const (
 	usualPause   = 100 * time.Millisecond
 )
 
-// webHandler serves the paths of the service http. Files may be nil.
-func webHandler(files *folder) http.Handler {
+// webHandler serves the paths of the service http.
+func webHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "Hello, World!\n") })
 	mux.HandleFunc("/echo", echo)
 	mux.HandleFunc("GET /stream", stream)
-	if files != nil {
-		mux.Handle("GET /files/", http.StripPrefix("/files/", http.FileServer(files)))
-	}
 	return mux
 }
 

@@ -32,12 +32,8 @@ Services: submit answers with an empty reply, upper with the content in upper ca
 faults does what the content says: sleep 50ms, burn 50ms, late 5ms, late 5ms 60000
 (bytes), reply 60000, push 3, push 3 6000 (bytes each), panic. http speaks HTTP/1.1
 instead of frames, with TLS also HTTP/2: GET /hello, /echo (a body of at most 1 MiB),
-/stream?n=10&pause=100ms (server-sent events) and, with --files, /files/. ws echoes
+/stream?n=10&pause=100ms (server-sent events). ws echoes
 WebSocket messages of at most 1 MiB at /echo.
-
---files serves the regular files of a folder, with listings, and nothing outside of
-it: no dot files without --dot-files, no symbolic links without --follow-symlinks,
-never a link that leaves the folder, and never a FIFO, a socket or a device.
 
 Limits (` + strings.Join(serving.LimitNames(), ", ") + `)
 have defaults that protect the server, except for auth-time and conns-per-address, which
@@ -55,7 +51,7 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
 		Example: `  hone serve
   hone serve --engine events-offload --addr :7000 --limit conns-per-address=100
   hone serve --service upper --addr unix:/run/hone.sock --admin off
-  hone serve --service http --addr 127.0.0.1:8080 --files public
+  hone serve --service http --addr 127.0.0.1:8080
   hone serve --service ws --addr 127.0.0.1:8080
   hone serve --addr unix:/run/hone/hone.sock --socket-mode 0660
   hone serve --cert server.pem --key server-key.pem
@@ -77,12 +73,6 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
 	f.Engine.Add(cmd)
 	f.Service = spec.AddChoice(cmd, "service", "submit", "service that handles requests", serving.ServiceNames()...)
 	f.Dialect = spec.AddChoice(cmd, "dialect", "standard", "wire protocol", "standard", "demo")
-	flags.StringVar(&f.Files, "files", "", "with --service http, serve this `FOLDER` below /files/")
-	if err := cmd.MarkFlagDirname("files"); err != nil {
-		panic("hone: " + err.Error()) // unreachable: the flag was added above
-	}
-	flags.BoolVar(&f.DotFiles, "dot-files", false, "with --files, also serve files and folders whose names begin with a dot")
-	flags.BoolVar(&f.FileLinks, "follow-symlinks", false, "with --files, follow symbolic links that stay in the folder")
 	flags.BoolVar(&f.Compression, "compression", false, "with --service ws, compress messages of clients that offer it (permessage-deflate)")
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
 	flags.BoolVar(&f.GiveWay, "give-way", false, "at the limit conns, close the longest idle connection for a new one, as http does")
