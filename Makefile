@@ -106,8 +106,8 @@ prove: ## kill processes, servers and the power under the gateway's log, and gat
 	cd gateway && go test -count=1 . -timeout 30m -v -run TestHostile -hostile 1000000
 	cd gateway && go test -count=1 . -v -run TestTenfold -tenfold 20s
 
-lab: ## measure again what five articles claim, in about 10 minutes, and keep the runs
-	go run ./articles/cmd/lab all --save lab
+lab: ## measure again what five articles claim, in about 10 minutes
+	go test -count=1 -timeout 60m -v -run '^TestClaims$$' ./articles/lab -args -whole
 
 bench: $(if $(WHAT),bench.$(WHAT)) ## measure WHAT, as in make bench WHAT=peers; without it, list what there is
 	@$(if $(WHAT),:,awk -F ': ## ' '/^bench\.[a-z]+: ## / { printf "make bench WHAT=%-12s %s\n", substr($$1, 7), $$2 }' Makefile)

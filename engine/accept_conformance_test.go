@@ -22,39 +22,6 @@ func trustingLoopback(s *engine.Server) {
 	s.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 }
 
-// A trusted proxy that sends nothing has FrameTime for its header, as does one that sends
-// half of it; afterwards its connection may be idle for IdleTime.
-func TestSilentProxyIsClosedAfterFrameTime(t *testing.T) {
-	const frame = 2 * time.Second // a busy machine may take some of it before the healthy one sends
-	onEach(t, append(over(overTCP), over(overAdapter)...), func(t *testing.T, g ground) {
-		s := serve(t, g, answering, trustingLoopback, func(s *engine.Server) { s.Limits.FrameTime = frame })
-		healthy := s.dial(t)
-		healthy.send("PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\nhello\n")
-		healthy.want("answer\n")
-		begun := time.Now()
-		headers := []string{"", "PROXY TCP4 192.0.2.1 "}
-		silent := make([]*client, len(headers))
-		for i, header := range headers {
-			silent[i] = s.dial(t)
-			silent[i].send(header)
-			silent[i].SetDeadline(time.Now().Add(patience / 2))
-		}
-		for i, c := range silent {
-			got, err := io.ReadAll(c.r)
-			// The clock is coarse, and lags on a busy machine.
-			if took := time.Since(begun) + tick; err != nil || took < frame*3/4 {
-				t.Errorf("after %q: closed after %v (%v), want a clean close after %v", headers[i], took.Round(time.Millisecond), err, frame)
-				continue
-			}
-			if want := refusal(engine.FrameTimeout); string(got) != want {
-				t.Errorf("after %q: read %q, want %q", headers[i], got, want)
-			}
-			c.Close()
-		}
-		healthy.ask("hello again", "answer")
-	})
-}
-
 // noticing is a listener that reports when it is used.
 type noticing struct {
 	net.Listener

@@ -13,7 +13,7 @@ import (
 
 // bare returns a server without background goroutines, for tests with plain values.
 func bare(l Limits) *Server {
-	s := &Server{limits: l.OrDefaults(), perVisit: -1}
+	s := &Server{limits: l.OrDefaults()}
 	s.rules = s.limits.rules()
 	s.ordered = s.limits.InFlight == 1
 	s.clock.Init()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"testing"
-	"time"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -13,7 +12,6 @@ import (
 type upper struct {
 	lines
 	ended chan farewell
-	ping  []byte
 }
 
 // farewell is what Ended was called with.
@@ -29,8 +27,6 @@ func (p *upper) Refuse(dst, _ []byte, why engine.Reason) []byte {
 func (p *upper) Ended(_ engine.Conn, state uint64, why engine.Reason) {
 	p.ended <- farewell{state, why}
 }
-
-func (p *upper) Ping() []byte { return p.ping }
 
 // newUpper counts its lines in Turn.State. The line "panic" panics.
 func newUpper() *upper {
@@ -143,31 +139,6 @@ func TestEnd(t *testing.T) {
 		if !eventually(patience, func() bool { return s.Stats().Own[0].Count == 1 }) {
 			t.Errorf("%v, want one with the protocol's own reason", s.Stats().Own)
 		}
-	})
-}
-
-// A peer that has been silent for half of IdleTime gets a ping, and stays connected when
-// it answers.
-func TestPing(t *testing.T) {
-	onEach(t, everywhere(), func(t *testing.T, g ground) {
-		const idle = 5 * time.Second // a busy machine must not use up half of it before the reply
-		p := newUpper()
-		p.ping = []byte("are you there?\n")
-		s := serve(t, g, becoming(p), func(s *engine.Server) { s.Limits.IdleTime = idle })
-		begun := time.Now()
-		lives, dead, other := s.dial(t), s.dial(t), s.dial(t)
-		lives.ask("become", "it has")
-		dead.ask("become", "it has")
-		other.ask("one", "one")
-		lives.want("are you there?\n")
-		if asked := time.Since(begun); asked < idle/2-tick {
-			t.Errorf("pinged after %v, want %v", asked, idle/2)
-		}
-		lives.ask("yes", "YES")
-		other.wantEnd(refusal(engine.IdleTimeout)) // its protocol is not a Pinger
-		dead.wantEnd("are you there?\nUPPER " + refusal(engine.IdleTimeout))
-		lives.want("are you there?\n") // a second time: it is still served
-		lives.ask("still", "STILL")
 	})
 }
 

@@ -94,11 +94,11 @@ func over(network string) (all []ground) {
 	return all
 }
 
-// everywhere returns every engine on every network for which all of is hold. All engines
-// except Direct serve adapters in the same way. On unix sockets, and for loops over TLS, the
-// default engine stands for the others, except in a run of all tests and under the race detector.
+// everywhere returns every engine on every network for which all of is hold. All engines serve
+// adapters in the same way. On unix sockets, and for loops over TLS, the default engine stands for the
+// others, except in a run of all tests and under the race detector.
 func everywhere(is ...func(ground) bool) []ground {
-	all := append(over(overTCP), ground{engine.Direct(), overAdapter}, ground{engine.Engine{}, overAdapter}, ground{engine.Direct(), overTLS})
+	all := append(over(overTCP), ground{engine.Engine{}, overAdapter}, ground{engine.Buffered(0), overTLS})
 	if testrun.All() || testrun.Race {
 		all = append(all, over(overUnix)...)
 	} else {

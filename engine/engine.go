@@ -5,12 +5,9 @@
 // unchanged on every engine of All, with the same replies, the same refusals and the same
 // counters:
 //
-//	engine    what waits for input            bytes per read          when it flushes
-//	Direct    a goroutine per connection      what the message needs  every reply
-//	Buffered  a goroutine per connection      up to n bytes           when no complete request is left
-//	Parked    a goroutine per connection,     up to n bytes           same
-//	          holding no buffer while it waits
-//	Events    a loop per processor            up to 64 KiB            same
+//	engine    what waits for input            bytes per read
+//	Events    a loop per processor            up to 64 KiB
+//	Buffered  a goroutine per connection      up to n bytes
 //
 // A request takes two steps: the engine reads and calls Protocol.Advance, which splits
 // the input into messages and calls user code; then the engine writes all the replies of
@@ -68,9 +65,7 @@ type style uint8
 
 const (
 	byDefault style = iota
-	direct
 	buffered
-	parked
 	events
 )
 
@@ -91,21 +86,10 @@ const (
 	Offload
 )
 
-// Direct reads exactly the bytes that the next message needs and writes every reply
-// separately: three system calls per request. It is the baseline for the other engines,
-// and the simplest.
-func Direct() Engine { return Engine{style: direct, size: 512} }
-
 // Buffered reads up to n bytes at a time into a buffer that the connection owns, and
 // flushes when no complete request is left in it. Zero means 4 KiB. It serves any
 // net.Listener: TLS, unix sockets, adapters.
 func Buffered(n int) Engine { return Engine{style: buffered, size: cmp.Or(max(0, n), 4<<10)} }
-
-// Parked waits for readiness without holding a buffer and borrows one of n bytes only
-// while bytes are in flight. Zero means 64 KiB. Connections other than plain sockets
-// (TLS, adapters), and every connection where the operating system reports no readiness,
-// are served as by Buffered.
-func Parked(n int) Engine { return Engine{style: parked, size: cmp.Or(max(0, n), 64<<10)} }
 
 // Events serves connections from one event loop per processor: the least CPU time per
 // request and the least memory per idle connection. It serves plain sockets, and TLS with
@@ -115,21 +99,18 @@ func Events(mode HandOff) Engine { return Engine{style: events, hand: mode, size
 
 // All returns the engines of this operating system, simplest first.
 func All() []Engine {
-	all := []Engine{Direct(), Buffered(0)}
-	if sys.Readiness {
-		all = append(all, Parked(0))
-	}
+	all := []Engine{Buffered(0)}
 	if sys.Polls {
 		all = append(all, Events(Auto))
 	}
 	return all
 }
 
-// Name returns the engine's name in commands and metrics: direct, buffered, parked,
-// events, events-inline, events-offload.
+// Name returns the engine's name in commands and metrics: buffered, events, events-inline,
+// events-offload.
 func (e Engine) Name() string {
 	e = e.orDefault() // whose hand is Auto if it is not Events
-	return [...]string{direct: "direct", buffered: "buffered", parked: "parked", events: "events"}[e.style] + [...]string{Auto: "", Inline: "-inline", Offload: "-offload"}[e.hand]
+	return [...]string{buffered: "buffered", events: "events"}[e.style] + [...]string{Auto: "", Inline: "-inline", Offload: "-offload"}[e.hand]
 }
 
 // MarshalText returns the Name, and nothing for the zero Engine.
@@ -142,7 +123,7 @@ func (e Engine) MarshalText() ([]byte, error) {
 
 // UnmarshalText sets e to the engine with that name. Empty text means the default.
 func (e *Engine) UnmarshalText(text []byte) error {
-	known := []Engine{Direct(), Buffered(0), Parked(0), Events(Auto), Events(Inline), Events(Offload)}
+	known := []Engine{Buffered(0), Events(Auto), Events(Inline), Events(Offload)}
 	var names []string
 	for _, k := range known {
 		if k.Name() == string(text) {
@@ -165,8 +146,6 @@ func (e Engine) orDefault() Engine {
 		return e
 	case sys.Polls:
 		return Events(Auto)
-	case sys.Readiness:
-		return Parked(0)
 	default:
 		return Buffered(0)
 	}

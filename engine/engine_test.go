@@ -25,13 +25,13 @@ func TestEngineIsText(t *testing.T) {
 	if text, err := e.MarshalText(); err != nil || len(text) != 0 {
 		t.Errorf("the default is %q, %v; it has no name of its own", text, err)
 	}
-	e = Direct()
+	e = Buffered(0)
 	if err := e.UnmarshalText(nil); err != nil || e != (Engine{}) {
 		t.Errorf("empty text is %s, %v; want the default", e.Name(), err)
 	}
-	err := e.UnmarshalText([]byte("turbo"))
+	err := e.UnmarshalText([]byte("parked"))
 	text := fmt.Sprint(err) // a flag prints the message as help
-	if err == nil || !strings.Contains(text, `"turbo"`) || !strings.Contains(text, "parked") {
+	if err == nil || !strings.Contains(text, `"parked"`) || !strings.Contains(text, "buffered, events, events-inline, events-offload") {
 		t.Errorf("an unknown name returns %v; want it and the known names", err)
 	}
 	fs := flag.NewFlagSet("", flag.ContinueOnError)

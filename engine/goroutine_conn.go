@@ -28,19 +28,13 @@ type goroutineConn struct {
 
 	transport.Stream
 
-	fd    int         // the descriptor, while readParked has a workspace
-	burst int         // visits since the last yield
-	own   *workspace  // nil if the connection borrows one
-	used  atomic.Bool // a Parked connection has been served since its last rest
+	burst int // visits since the last yield
+	own   *workspace
 
 	inUser atomic.Bool // user code runs for it
 
-	over     bool       // the owner's: the last step is done
-	resting  bool       // the owner's: continue on a new goroutine
-	borrowed *workspace // the owner's: nil unless it has borrowed one
+	over bool // the owner's: the last step is done
 }
-
-const noDescriptor = -1
 
 // startGoroutine serves an admitted connection on a goroutine of its own. With a config nc is TLS, of
 // which a PROXY header is no part.
@@ -52,16 +46,14 @@ func (s *Server) startGoroutine(nc net.Conn, a arrival) {
 		s.uncount(why, a.from.Addr(), a.counted, 0)
 		return
 	}
-	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc, &s.goroutines), fd: noDescriptor}
+	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc, &s.goroutines)}
 	g.inflight.g = g
-	if !g.borrows() {
-		size := s.how.size
-		if s.how.style == parked || s.how.style == events {
-			size = Buffered(0).size
-		}
-		g.own = &workspace{in: make([]byte, size), g: g, ref: k, offLoop: true}
-		g.own.box.Lend(&s.input, g.own.in)
+	size := s.how.size
+	if s.how.style == events {
+		size = Buffered(0).size
 	}
+	g.own = &workspace{in: make([]byte, size), g: g, ref: k, offLoop: true}
+	g.own.box.Lend(&s.input, g.own.in)
 	k.owner().begin(a.from, sys.NoSocket, g, a.proxy, a.counted)
 	if a.config != nil && a.proxy {
 		k.s.own.set(mustShake)
@@ -72,54 +64,6 @@ func (s *Server) startGoroutine(nc net.Conn, a arrival) {
 	k.s.mu.Unlock()
 	s.queueSilent(k.conn(), a.crowded)
 	go g.live()
-}
-
-// borrows reports whether the connection holds no buffer while it waits.
-func (g *goroutineConn) borrows() bool {
-	return g.ref.sh.srv.how.style == parked && g.Raw != nil
-}
-
-// manyBorrowed is how many full-size workspaces a shard lends. When more goroutines are
-// active, as when thousands of them wait for a processor, the others get small ones.
-const manyBorrowed = 16
-
-// borrow gets a workspace for as long as bytes are in flight.
-func (g *goroutineConn) borrow() *workspace {
-	sh := g.ref.sh
-	from := &sh.srv.workspaces
-	if sh.borrowed.Add(1) > manyBorrowed {
-		from = &sh.srv.smallSpaces
-	}
-	d := from.Get().(*workspace)
-	d.g, d.ref, d.offLoop = g, g.ref, true
-	g.borrowed = d
-	return d
-}
-
-// giveBack keeps unserved input and returns a borrowed workspace.
-func (g *goroutineConn) giveBack(d *workspace) {
-	g.ref.owner().pack(d)
-	g.fd = noDescriptor
-	d.g, d.offLoop = nil, false
-	sh, to, keep := g.ref.sh, &g.ref.sh.srv.workspaces, maxPooled
-	g.borrowed = nil
-	sh.borrowed.Add(-1)
-	if len(d.in) < sh.srv.how.size {
-		to, keep = &sh.srv.smallSpaces, keepOut
-	}
-	if d.turn.Out = d.turn.Out[:0]; cap(d.turn.Out) > keep {
-		d.turn.Out = nil // do not keep a large buffer after one large reply
-	}
-	to.Put(d)
-}
-
-// tired reports whether a rest would free memory: the stack that the last visit has
-// grown, on a Parked connection; the tickets of a burst, on others.
-func (g *goroutineConn) tired() bool {
-	if g.borrows() {
-		return g.used.Load()
-	}
-	return g.promises.IsLarge()
 }
 
 // nudge wakes the owner to check its connection. mu held.

@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"cmp"
-
-	"github.com/hone-go/hone/engine/internal/life"
-)
+import "github.com/hone-go/hone/engine/internal/life"
 
 // A connection's life on a goroutine engine: its goroutine carries out the steps in
 // sequence, and blocks where there is something to wait for.
@@ -35,7 +31,7 @@ func (g *goroutineConn) live() {
 				k.held().startStall(&g.inflight)
 			}
 			if !g.writing && g.nextFront() {
-				g.writeFront() // by the owner, which is idle and holds no workspace
+				g.writeFront() // by the owner, which is idle
 				if !s.dead && !g.queue.Waits() {
 					k.held().list() // it was posted meanwhile, and the owner may read or serve next
 				}
@@ -54,73 +50,43 @@ func (g *goroutineConn) live() {
 			g.Settle()
 			g.discard()
 		case life.WaitForBytes:
-			if s.marks.has(isTired) {
-				s.marks.clear(isTired)
-				g.used.Store(false)
-				g.promises.Forget()
-				g.resting = true
-				s.mu.Unlock()
-				return
-			}
 			g.ClearNudge()
-			if own == nil {
-				k.held().paceFrame(&g.inflight, &g.in, false)
-				s.mu.Unlock()
-				g.readParked() // of a plain socket
-			} else {
-				k.held().paceFrame(&g.inflight, &own.box, false)
-				s.mu.Unlock()
-				g.Settle()
-				g.readBlocking(own)
-			}
+			k.held().paceFrame(&g.inflight, &own.box, false)
+			s.mu.Unlock()
+			g.Settle()
+			g.readBlocking(own)
 		default:
-			g.carryOutOn(st, own)
+			g.carryOutOn(st)
 		}
 	}
 }
 
-// leave ends the connection, unless it continues on a new goroutine: a Parked one, because
-// a stack that a visit has grown never shrinks below 4 KiB, and a new one waits on 2; and
-// any after runtime.Goexit in user code, to send what is owed.
+// leave ends the connection. After runtime.Goexit in user code it continues on a new goroutine, to
+// send what is owed.
 func (g *goroutineConn) leave() {
-	if g.resting {
-		g.resting = false
-		go g.live()
+	if !g.over && g.ref.phase() != life.TakenOver {
+		go g.resumeAfterExit()
 		return
 	}
-	if d := cmp.Or(g.own, g.borrowed); d != nil && !g.over && g.ref.phase() != life.TakenOver {
-		go g.resumeAfterExit(d)
-		return
-	}
-	if g.own != nil {
-		defer g.own.release(g.ref.reason()) // even if Ended or OnClose ends the goroutine
-	}
+	defer g.own.release(g.ref.reason()) // even if Ended or OnClose ends the goroutine
 	g.ref.owner().end(&workspace{offLoop: true, ref: g.ref, g: g})
 }
 
 // resumeAfterExit continues after user code has ended the goroutine of a visit.
-func (g *goroutineConn) resumeAfterExit(d *workspace) {
-	k := &g.ref
+func (g *goroutineConn) resumeAfterExit() {
+	k, d := &g.ref, g.own
 	k.fail(Panicked)
 	k.s.own.set(isStopped)
 	d.dropBuffers()
 	k.owner().flush(d, true)
-	if g.borrowed != nil {
-		g.giveBack(d)
-	} else {
-		d.returnOut()
-	}
+	d.returnOut()
 	g.live()
 }
 
-// carryOutOn carries out a step that needs a workspace: own, or a borrowed one. mu is
-// held, and released. After runtime.Goexit in user code, resumeAfterExit does the rest.
-func (g *goroutineConn) carryOutOn(st life.Step, own *workspace) {
-	k, d := &g.ref, own
-	if own == nil {
-		d = g.borrow()
-		k.owner().unpack(d)
-	}
+// carryOutOn carries out a step that needs the workspace. mu is held, and released. After
+// runtime.Goexit in user code, resumeAfterExit does the rest.
+func (g *goroutineConn) carryOutOn(st life.Step) {
+	k, d := &g.ref, g.own
 	switch st {
 	case life.StepServe:
 		k.s.mu.Unlock()
@@ -135,9 +101,5 @@ func (g *goroutineConn) carryOutOn(st life.Step, own *workspace) {
 	default:
 		k.held().carryOut(st, d)
 	}
-	if own == nil {
-		g.giveBack(d)
-	} else {
-		d.returnOut()
-	}
+	d.returnOut()
 }

@@ -7,15 +7,13 @@ import (
 	"github.com/hone-go/hone/engine/internal/transport"
 )
 
-// readBlocking reads and serves as long as the protocol only needs more bytes: Direct and
-// Buffered.
+// readBlocking reads and serves as long as the protocol only needs more bytes.
 func (g *goroutineConn) readBlocking(d *workspace) {
 	k := &g.ref
 	drains := k.s.own.has(drains) // it reads the rest of a message, and nothing beyond it
-	exact := drains || k.sh.srv.how.style == direct
 	for !k.owner().holdsTooMuch(&d.box) {
 		p := d.box.Space(&k.sh.srv.input)
-		if exact {
+		if drains {
 			p = p[:min(len(p), max(1, d.box.Want()))]
 		}
 		n, err := g.Read(p)
@@ -35,59 +33,6 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 		if !hungry || drains {
 			return
 		}
-	}
-}
-
-// readParked does the same without holding a buffer while nothing arrives. Go's poller
-// forgets an edge that it has seen between two calls of RawConn.Read, so each call first
-// reads until nothing is left. Visits run outside of these calls, because the callback
-// holds the read lock: Turn.More would deadlock.
-func (g *goroutineConn) readParked() {
-	k := &g.ref
-	var d *workspace
-	var n int
-	var end error
-	read := func(fd uintptr) (done bool) {
-		if d == nil {
-			d = g.borrow()
-			k.owner().unpack(d)
-			g.fd = int(fd)
-		}
-		p := d.box.Space(&k.sh.srv.input)
-		if k.s.own.has(drains) {
-			p = p[:min(len(p), max(1, d.box.Want()))] // the rest of a message, and nothing beyond it
-		}
-		if n, end = transport.ReadReady(fd, p); end == transport.ErrParked {
-			g.giveBack(d)
-			d = nil
-			return false
-		}
-		return true
-	}
-	for {
-		n, end = 0, nil
-		if err := g.Raw.Read(read); err != nil {
-			end = err // d is nil, unless a nudge came in between
-		}
-		if n > 0 {
-			if !g.used.Load() {
-				g.used.Store(true)
-			}
-			if !k.owner().received(d, n) {
-				end = transport.ErrParked // next decides
-			}
-		}
-		switch {
-		case end == nil && k.sh.srv.draining.Load(): // a flood must not hide the shutdown
-		case end == nil && !k.owner().holdsTooMuch(&d.box):
-			continue
-		case end != nil && end != transport.ErrParked:
-			g.readFailed(end)
-		}
-		if d != nil {
-			g.giveBack(d)
-		}
-		return
 	}
 }
 

@@ -34,7 +34,7 @@ func TestDrainReadsAgainAfterALateDeadline(t *testing.T) {
 	client.Write([]byte("request\n"))
 
 	s := bare(Limits{})
-	g := &goroutineConn{ref: *s.bareConn(), Stream: transport.StreamOf(nc, &s.goroutines), fd: noDescriptor}
+	g := &goroutineConn{ref: *s.bareConn(), Stream: transport.StreamOf(nc, &s.goroutines)}
 	g.inflight.g = g
 	g.ref.x.Store(&g.inflight)
 	nc.SetReadDeadline(time.Now().Add(-time.Second))

@@ -36,16 +36,6 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 // returns 0, nil when the wait was interrupted and the visit continues.
 func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	k, t, memory := &g.ref, &d.turn, &g.ref.sh.srv.input
-	if g.fd != noDescriptor {
-		n, err = transport.ReadReady(uintptr(g.fd), d.box.Space(memory))
-		switch {
-		case err == nil:
-			return n, nil
-		case err != transport.ErrParked:
-			g.readFailed(err)
-			return 0, err
-		}
-	}
 	if sent, err := k.owner().sendEarlier(t); sent {
 		return 0, err
 	}

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"github.com/hone-go/hone/internal/sys"
-	"github.com/hone-go/hone/pool"
-)
+import "github.com/hone-go/hone/pool"
 
 // Output of a goroutine engine takes one of two ways. The owner writes the replies of a
 // visit directly from Turn.Out: the common case, without a copy. What is posted meanwhile
@@ -22,28 +19,13 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	}
 	k.held().visitOwes(&g.inflight, t)
 	out := t.Out
-	t.Out = t.Out[:0] // a borrowed workspace must not carry it to another connection
+	t.Out = t.Out[:0]
 	switch {
 	case s.dead:
 		return false
 	case len(out) > 0 && !g.unwritten():
 		k.held().queue(&g.inflight, out)
 	case len(out) > 0:
-		if g.fd != noDescriptor { // in a visit of a Parked connection the descriptor is available
-			n, err := sys.Write(uintptr(g.fd), out[:min(len(out), maxSend)])
-			k.sh.counts.bytesOut.Add(uint64(n))
-			g.written.Add(uint32(n))
-			if err != nil && err != sys.ErrAgain {
-				g.writeFailed()
-				return false
-			}
-			if n < len(out) { // the owner writes the rest after returning the workspace
-				t.Out = out
-				k.held().putRest(t, n, sys.ErrAgain)
-				g.cut, t.Out = false, t.Out[:0]
-			}
-			break
-		}
 		g.waiting += int64(len(out))
 		g.writeWaiting(out, cap(out))
 	}

@@ -220,7 +220,6 @@ func (k owner) giveAway(t *Turn) (nc net.Conn, err error) {
 	}
 	if x != nil && x.g != nil {
 		nc, done = x.g.GiveAway()
-		x.g.fd = noDescriptor
 	} else {
 		nc, _, err = k.held().leavePoll()
 	}

@@ -222,6 +222,6 @@ func TestMetamorphicFound(t *testing.T) {
 
 // program returns a history as a test.
 func program(h history, e Engine, rule string) string {
-	name := map[style]string{direct: "Direct()", buffered: "Buffered(0)", parked: "Parked(0)", events: fmt.Sprintf("Events(%s)", [...]string{"Auto", "Inline", "Offload"}[e.hand])}[e.style]
+	name := map[style]string{buffered: "Buffered(0)", events: fmt.Sprintf("Events(%s)", [...]string{"Auto", "Inline", "Offload"}[e.hand])}[e.style]
 	return fmt.Sprintf("func TestFound(t *testing.T) { // %s\n\treplay(t, %s, %v)\n}", rule, name, h)
 }

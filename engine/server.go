@@ -59,14 +59,13 @@ type Server struct {
 	// last handler has returned.
 	OnClose func(Conn, Reason)
 
-	once     sync.Once
-	begun    atomic.Bool // the once function has completed
-	how      Engine
-	limits   Limits
-	rules    timing.Rules
-	clock    timing.Clock
-	ordered  bool // one reply at a time: replies keep the order of requests
-	perVisit int  // messages that one visit may serve
+	once    sync.Once
+	begun   atomic.Bool // the once function has completed
+	how     Engine
+	limits  Limits
+	rules   timing.Rules
+	clock   timing.Clock
+	ordered bool // one reply at a time: replies keep the order of requests
 
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -82,12 +81,11 @@ type Server struct {
 	spoken   atomic.Pointer[[]*spoken] // Protocol, and what connections have switched to
 	learning sync.Mutex                // held while a protocol is added
 
-	buffers     outbox.Memory
-	workspaces  sync.Pool // of *workspace, for loops and for connections that borrow
-	smallSpaces sync.Pool // the same, when many borrow at once
-	inflights   sync.Pool // of *inflight, for connections of loops
-	goroutines  sync.WaitGroup
-	flushers    []*flusher // of the goroutine engines, and of what an Events server cannot put on a loop
+	buffers    outbox.Memory
+	workspaces sync.Pool // of *workspace, for loops and helpers
+	inflights  sync.Pool // of *inflight, for connections of loops
+	goroutines sync.WaitGroup
+	flushers   []*flusher // of the goroutine engines, and of what an Events server cannot put on a loop
 
 	loops     []*loop       // of Events; see started
 	running   chan struct{} // closed when there are loops
@@ -147,12 +145,7 @@ func (s *Server) init() {
 		s.watchdog.Init()
 		s.turns.Init(runtime.GOMAXPROCS(0))
 		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
-		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(input.Small, s.how.size-1)))} }
 		s.inflights.New = func() any { return new(inflight) }
-		s.perVisit = -1 // unlimited
-		if s.how.style == direct {
-			s.perVisit = 1
-		}
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.stop = make(chan struct{})
 		s.gone = make(chan struct{})

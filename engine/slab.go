@@ -110,7 +110,6 @@ type shard struct {
 	counts counters // between what is only read and what others write too
 
 	visiting atomic.Uint64 // the loop's: the running visit; see events_watchdog.go
-	borrowed atomic.Int32  // workspaces borrowed by connections of a goroutine engine
 
 	pace.Bell // keys of connections that need attention
 

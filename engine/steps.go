@@ -80,22 +80,19 @@ func (k held) moments() timing.Moments {
 		m.Owed = x.promises.Open() > 0 || x.late > 0 || x.starves()
 		m.Trusted = m.Trusted || x.starves()
 		if x.g != nil {
-			if x.g.tired() {
-				m.RestAfter = parkedRestAfter
+			if x.promises.IsLarge() {
+				m.RestAfter = restAfter
 			}
 		} else if x.rare == nil && m.Frame == 0 && !m.Owed && x.waiting == 0 {
-			m.RestAfter = detachAfter
+			m.RestAfter = restAfter
 		}
 	}
 	return m
 }
 
-// After how many idle periods a connection rests. A rest must be rare compared with the
-// requests before it: detaching an inflight costs 0.3 µs, a new goroutine 3.
-const (
-	detachAfter     = 2 // half a second by default
-	parkedRestAfter = 8 // 2 s
-)
+// restAfter is after how many idle periods a connection rests: half a second by default. A rest must be
+// rare compared with the requests before it: detaching an inflight costs 0.3 µs.
+const restAfter = 2
 
 // carryOut carries out a step, unless it is a wait or specific to a kind of engine. It
 // unlocks.

@@ -182,7 +182,7 @@ func (k held) ask() {
 
 // rest makes an idle connection free what it does not need.
 func (k held) rest(x *inflight) {
-	if x != nil && x.g != nil && !x.g.borrows() {
+	if x != nil && x.g != nil {
 		x.promises.Forget() // its owner keeps the rest for life, and must not be woken
 		return
 	}

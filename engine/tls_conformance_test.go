@@ -23,7 +23,7 @@ import (
 
 // withTLS returns every engine over TLS: with loops, and as it is served by goroutines.
 func withTLS() []ground {
-	return append(loopsOverTLS(), ground{engine.Direct(), overTLS}, ground{engine.Parked(0), overTLS})
+	return append(loopsOverTLS(), ground{engine.Buffered(0), overTLS})
 }
 
 // dialClear connects without a handshake.

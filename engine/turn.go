@@ -208,7 +208,7 @@ func (t *Turn) begin(d *workspace) {
 	srv := k.sh.srv
 	t.d, t.ref, t.State = d, k, k.s.state
 	t.yields, t.largest, t.flushed, t.moved, t.owed = 0, 0, false, false, 0
-	t.granted, t.left, t.full = 0, srv.perVisit, srv.limits.HighWater
+	t.granted, t.left, t.full = 0, -1, srv.limits.HighWater
 	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
 	t.spares, t.becomes, t.within = 0, k.s.speaks, 0
 	t.mark.out, t.mark.used = len(t.Out), 0

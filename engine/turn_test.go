@@ -175,8 +175,8 @@ func TestTurnRoom(t *testing.T) {
 	}
 	turn.end(0)
 
-	s.perVisit = 1
 	begin()
+	turn.left = 1 // as in a drain
 	if !turn.Room() || turn.Room() {
 		t.Error("want room for exactly one message per visit")
 	}

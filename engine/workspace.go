@@ -5,9 +5,8 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// workspace is the scratch memory of a goroutine that serves connections: loops, helpers,
-// and Direct and Buffered connections own one; Parked ones borrow one while bytes are in
-// flight.
+// workspace is the scratch memory of a goroutine that serves connections: of a loop, of a helper, or of
+// one connection.
 type workspace struct {
 	turn  Turn
 	in    []byte         // read buffer
@@ -23,9 +22,6 @@ type workspace struct {
 	offLoop bool
 }
 
-// isOwn reports whether it belongs to a connection, which does not borrow one.
-func (d *workspace) isOwn() bool { return d.g != nil && !d.g.borrows() }
-
 // dropBuffers drops memory to which user code may still refer after a panic. Unsent
 // output is copied: it may have to wait for a slow peer, in a buffer that others use
 // next.
@@ -33,7 +29,7 @@ func (d *workspace) dropBuffers() {
 	d.turn.Out = append([]byte(nil), d.turn.Out...)
 	d.loseBuffers()
 	d.in, d.out = make([]byte, len(d.in)), pool.Buffer{}
-	if d.isOwn() {
+	if d.g != nil {
 		d.box.Lend(&d.ref.sh.srv.input, d.in)
 	}
 }
@@ -53,7 +49,7 @@ const (
 
 // lendOut gives a connection's own workspace an output buffer.
 func (d *workspace) lendOut() {
-	if buffers := &d.ref.sh.srv.buffers; !d.g.borrows() && !d.out.Lent() {
+	if buffers := &d.ref.sh.srv.buffers; !d.out.Lent() {
 		d.out = buffers.Get(max(d.size, 1))
 		d.turn.Out = d.out.Bytes()[:0]
 	}
@@ -87,7 +83,7 @@ const streamRead = 16 << 10
 // visit leaves its loop: the loop's next runner needs a large one. A connection's own
 // buffer stays.
 func (d *workspace) slim(size int) {
-	if len(d.in) <= streamRead || d.isOwn() {
+	if len(d.in) <= streamRead || d.g != nil {
 		return
 	}
 	srv := d.ref.sh.srv

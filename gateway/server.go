@@ -89,8 +89,6 @@ type Server struct {
 	// AcceptLoss are positions of envelopes whose loss the operator has accepted. Without it, a
 	// log that is damaged at its newest checkpoint or later is refused. Zero: none.
 	AcceptLoss journal.Range
-	// Engine does the I/O. Zero: the default of this operating system.
-	Engine engine.Engine
 	// Limits protect the server. Zero fields have their defaults; that of AuthTime is 5 s. FrameSize is
 	// kept between 1 KiB and 1,019 KiB.
 	Limits engine.Limits
@@ -253,12 +251,11 @@ func (s *Server) prepare() {
 	s.framed = framed.Server{
 		Handler: framed.HandlerFunc(s.submit),
 		Connect: framed.HandlerFunc(s.connect),
-		Engine:  s.Engine,
 		Limits:  s.Limits,
 		Logger:  s.Logger,
 		OnClose: func(c framed.Conn, _ engine.Reason) { s.closed(c.Value()) },
 	}
-	s.sockets = http1.Server{Handler: s.upgrader(), Engine: s.Engine, Limits: s.Limits, Logger: s.Logger}
+	s.sockets = http1.Server{Handler: s.upgrader(), Limits: s.Limits, Logger: s.Logger}
 }
 
 // The smallest and the largest Limits.FrameSize of a Server: room for the longest hello, and no record that

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -70,6 +71,44 @@ func TestHTTP2HeaderList(t *testing.T) {
 		if resp.StatusCode != x.want {
 			t.Errorf("%d bytes with the limit %d: status %d, want %d", x.length, x.most, resp.StatusCode, x.want)
 		}
+	}
+}
+
+// Streams that wait for their clients keep to Limits.TotalInput, and so do frames that cost nothing.
+func TestHTTP2KeepsToTheInputBudget(t *testing.T) {
+	const budget, conns = 4 << 20, 8
+	for name, x := range map[string]struct {
+		streams uint32
+		sends   func(id uint32) string
+	}{
+		"half bodies": {250, func(id uint32) string { return frame(frameHeaders, 4, id, h2Post) + frame(frameData, 0, id, "abc") }},
+		"resets": {1500, func(id uint32) string {
+			return frame(frameHeaders, 5, id, h2Get) + frame(frameReset, 0, id, "\x00\x00\x00\x08")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := h2server(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+			s.Limits = engine.Limits{TotalInput: budget, LingerTime: time.Second}
+			on := serve(t, s)
+			for range conns {
+				all := http2Preface + frame(frameSettings, 0, 0, "")
+				for i := range x.streams {
+					all += x.sends(2*i + 1)
+				}
+				go io.WriteString(on.dial(t), all) // the server may close it meanwhile
+			}
+			await(t, "refusals", func() bool {
+				st := s.Stats()
+				if st.InputMemory > budget {
+					t.Errorf("%d bytes counted, of %d", st.InputMemory, budget)
+				}
+				return st.Ended[engine.InputBudget] >= conns/2
+			})
+			s.Close()
+			if in := s.Stats().InputMemory; in != 0 {
+				t.Errorf("%d bytes are still counted", in)
+			}
+		})
 	}
 }
 

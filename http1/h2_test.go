@@ -380,7 +380,7 @@ func TestOpenWindows(t *testing.T) {
 	})
 }
 
-// What the watch says ends the connection, in words, under its reason.
+// What the watch says ends the connection under its reason: at once, or with GOAWAY.
 func TestHTTP2Verdicts(t *testing.T) {
 	for name, x := range map[string]struct {
 		sends string
@@ -388,14 +388,14 @@ func TestHTTP2Verdicts(t *testing.T) {
 		why   engine.Reason
 		ends  bool // a request in progress
 	}{
-		"a flood":        {strings.Repeat(frame(6, 0, 0, ping), dueBurst+2), 1, http2Flood, true},
+		"a flood":        {strings.Repeat(frame(6, 0, 0, ping), dueBurst+2), 99, http2Flood, true},
 		"a table's size": {frame(frameSettings, 0, 0, tableSize), 0, http2Resized, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				proceed := make(chan struct{})
 				var status, code atomic.Uint32
-				code.Store(99)
+				code.Store(99) // none
 				s := h2server(func(w http.ResponseWriter, r *http.Request) {
 					select {
 					case <-proceed:

@@ -35,12 +35,12 @@ type h2conn struct {
 
 	mu      sync.Mutex // of what follows
 	watch   h2watch
-	kept    []byte      // received, and not seen by watch
 	started bool        // net/http has read
 	over    bool        // net/http gets EOF
 	woken   bool        // by a read deadline
 	looks   *time.Timer // nil: nobody waits
 	looked  time.Time
+	holds   int // as counted
 }
 
 // Read passes on what the client sends, and what the watch inserts.
@@ -56,27 +56,30 @@ func (c *h2conn) Read(p []byte) (n int, err error) {
 			c.watch.insert = c.watch.insert[n:]
 			return n, nil
 		}
-		if n = copy(p, c.kept); n > 0 {
-			c.kept = c.kept[n:]
-		} else {
-			c.mu.Unlock()
-			n, err = c.loan.Read(p)
-			c.mu.Lock()
-		}
+		c.mu.Unlock()
+		n, err = c.loan.Read(p)
+		c.mu.Lock()
 		if n > 0 || !c.woken || !errors.Is(err, os.ErrDeadlineExceeded) {
 			break
 		}
 	}
 	passed := c.watch.received(p[:n], time.Now())
 	if passed < n {
-		c.kept, err = append(bytes.Clone(p[passed:n]), c.kept...), nil
+		c.loan.mu.Lock()
+		c.unread, c.whole, err = append(bytes.Clone(p[passed:n]), c.unread...), n, nil
+		c.loan.mu.Unlock()
 	}
-	c.looksSoon()
+	c.happened()
 	return passed, err
 }
 
-// looksSoon starts the looks after something has happened.
-func (c *h2conn) looksSoon() {
+// happened starts the looks, and counts in Limits.TotalInput what the connection holds now.
+func (c *h2conn) happened() {
+	more := (c.watch.holds+frameHolds*max(0, c.watch.due-usualDue))/holdStep*holdStep - c.holds
+	if c.holds += more; more != 0 && c.conn != (engine.Conn{}) && !c.conn.HoldInput(more) {
+		c.watch.found, c.over = engine.InputBudget, true
+		c.wake()
+	}
 	if len(c.watch.streams) > 0 && c.looks == nil && !c.over {
 		c.looked, c.looks = time.Now(), time.AfterFunc(c.lender.every(), c.look)
 	}
@@ -86,7 +89,7 @@ func (c *h2conn) looksSoon() {
 func (c *h2conn) wakes() error {
 	c.loan.mu.Lock()
 	c.why = cmp.Or(c.why, c.watch.found)
-	c.over = c.over || c.draining && !c.started // from here on net/http's Shutdown knows the connection
+	c.over = c.over || c.watch.found == http2Flood || c.draining && !c.started // from here on net/http's Shutdown knows the connection
 	c.loan.mu.Unlock()
 	c.started = true
 	if c.over {
@@ -133,14 +136,15 @@ func (c *h2conn) look() {
 		}
 		w.insert += h2Resets + string(binary.BigEndian.AppendUint32(nil, id)) + "\x00\x00\x00\x00"
 		delete(w.streams, id)
+		st.head = 0
+		w.count(st)
 	}
 	waits = w.conn.lag[fromClient].look(!client.between(), d, bodyByte) || waits
 	if w.conn.lag[fromClient].owed > le.bodyTime {
 		w.found, c.over = engine.FrameTimeout, true
 	}
 	if c.over || w.inserts() {
-		c.woken = true
-		c.nc.SetReadDeadline(time.Unix(1, 0))
+		c.wake()
 	}
 	if c.looked = now; waits && !c.over {
 		c.looks.Reset(le.every())
@@ -149,13 +153,19 @@ func (c *h2conn) look() {
 	}
 }
 
+// wake ends a read that waits.
+func (c *h2conn) wake() {
+	c.woken = true
+	c.nc.SetReadDeadline(time.Unix(1, 0))
+}
+
 // Write notes what the server sends.
 func (c *h2conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	for n := 0; n < len(p); {
 		n += c.watch.pass(fromServer, p[n:], time.Now())
 	}
-	c.looksSoon()
+	c.happened()
 	c.mu.Unlock()
 	return c.loan.Write(p)
 }

@@ -24,12 +24,21 @@ const (
 	dueSaved  = 1 << 20              // what answers have earned counts up to this much
 )
 
+// What is counted in Limits.TotalInput of what a connection makes net/http hold.
+const (
+	streamHolds = 8 << 10 // a stream that waits for its client: a goroutine, a request
+	usualHead   = 256     // the bytes of its head that come with that
+	fieldHolds  = 32      // each byte more can be a field
+	mostFields  = h2HeaderList
+	frameHolds  = 2 << 10 // a frame that is due, beyond usualDue: after a reset, handlers go on
+	usualDue    = 128
+	holdStep    = 64 << 10
+)
+
 // Frames that are inserted into what the client sends, so that net/http acts on them.
 const (
 	// h2Leaves is GOAWAY: net/http answers what it has and closes.
 	h2Leaves = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
-	// h2Breaks is a PING on a stream: net/http sends GOAWAY, and closes a second later.
-	h2Breaks = "\x00\x00\x08\x06\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
 	// h2Resets, a stream's number and four zeros open its window by nothing: net/http resets the
 	// stream and ends the handler's context, and the handler's reads and writes fail.
 	h2Resets = "\x00\x00\x04\x08\x00"
@@ -82,6 +91,8 @@ type h2stream struct {
 	whole    bool     // the body has ended
 	begun    bool     // there was a head of an answer, perhaps of 1xx
 	answered bool     // there was another: from here on this may be a conversation
+	head     int      // bytes of its fields
+	holds    int
 }
 
 // h2watch judges an HTTP/2 connection by its frames. It holds no payload.
@@ -101,6 +112,7 @@ type h2watch struct {
 	insert   string        // what net/http gets before the client's next frame
 	due      int
 	at       time.Time // due is as of then
+	holds    int       // of all streams
 }
 
 func newWatch(now time.Time) h2watch {
@@ -116,11 +128,8 @@ func (w *h2watch) of(id uint32) *h2stream {
 	return cmp.Or(w.streams[id], &w.ended)
 }
 
-// inserts reports whether insert goes here. What breaks the connection may do so in a block of fields.
-func (w *h2watch) inserts() bool {
-	s := &w.sides[fromClient]
-	return w.insert != "" && (s.between() || w.found == http2Flood && s.have == 0 && s.left == 0)
-}
+// inserts reports whether insert goes here.
+func (w *h2watch) inserts() bool { return w.insert != "" && w.sides[fromClient].between() }
 
 // received reads what the client has sent, up to where something is to be inserted. A late change of
 // the table's size becomes an unknown setting in p, because it makes net/http of Go before 1.26.9 write
@@ -176,9 +185,8 @@ func (w *h2watch) costs(n int, now time.Time) {
 		w.at = w.at.Add(back * dueRefill)
 		w.due = max(min(w.due, 0), w.due-int(min(back, dueBurst)))
 	}
-	if w.due = max(w.due+n, -dueSaved); w.due > dueBurst && w.found != http2Flood {
+	if w.due = max(w.due+n, -dueSaved); w.due > dueBurst {
 		w.found = http2Flood
-		w.insert += h2Breaks
 	}
 }
 
@@ -191,6 +199,7 @@ func (w *h2watch) begins(from int) {
 		w.streams[id] = &h2stream{window: [2]int{w.sides[fromClient].first, w.sides[fromServer].first}}
 	}
 	st := w.of(id)
+	defer w.count(st)
 	if kind == frameData {
 		st.window[from] -= s.left
 		w.conn.window[from] -= s.left
@@ -199,11 +208,26 @@ func (w *h2watch) begins(from int) {
 	switch {
 	case kind == frameReset, from == fromServer && kind <= frameHeaders && s.has(flagEnd):
 		delete(w.streams, id)
+		st.head = 0
 	case from == fromServer:
 		st.begun = st.begun || kind == frameHeaders
 	case kind <= frameHeaders:
 		st.whole = s.has(flagEnd)
 	}
+	if from == fromClient && (kind == frameHeaders || kind == frameContinuation) && st != &w.ended {
+		st.head += s.left
+	}
+}
+
+// count counts what a stream holds while it waits for its client.
+func (w *h2watch) count(st *h2stream) {
+	w.holds -= st.holds
+	st.holds = 0
+	if st.head > 0 && (!st.whole && !st.answered || min(st.window[fromServer], w.conn.window[fromServer]) <= 0) {
+		more := max(0, st.head-usualHead)
+		st.holds = streamHolds + more + min(fieldHolds*more, mostFields)
+	}
+	w.holds += st.holds
 }
 
 // payload reads a part of a payload.
@@ -230,8 +254,9 @@ func (w *h2watch) payload(from int, p []byte) {
 
 // reads follows the windows, and notices when a handler answers.
 func (w *h2watch) reads(from int) {
-	s, to := &w.sides[from], 1-from
-	switch st := w.of(s.stream()); s.kind() {
+	s, to, st := &w.sides[from], 1-from, w.of(w.sides[from].stream())
+	defer w.count(st)
+	switch s.kind() {
 	case frameSettings:
 		s.got = 0
 		if s.word[0] == 0 && s.word[1] == 4 {

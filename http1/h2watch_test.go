@@ -3,6 +3,7 @@ package http1
 import (
 	"bytes"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -62,7 +63,7 @@ func TestWatch(t *testing.T) {
 				for n := 0; n < len(x.sent); {
 					n += w.pass(fromServer, []byte(x.sent)[n:], now)
 				}
-				if w.found != 0 && w.inserts() {
+				if w.found == http2Flood || w.inserts() {
 					if i != x.want || n != len(x.each) {
 						t.Errorf("ended with number %d after %d bytes, want %d", i, n, x.want)
 					}
@@ -110,6 +111,35 @@ func TestWatchForgets(t *testing.T) {
 	}
 	if w.received(burst, now); w.found != http2Flood {
 		t.Error("passed what is more than a burst")
+	}
+}
+
+// Streams count while they wait for their client, heads by their size.
+func TestWatchCounts(t *testing.T) {
+	w := newWatch(time.Now())
+	says := func(from, want int, what string) {
+		t.Helper()
+		for p := []byte(what); len(p) > 0; {
+			p = p[w.pass(from, p, time.Now()):]
+		}
+		if w.holds != want {
+			t.Errorf("%d bytes after %q, want %d", w.holds, what, want)
+		}
+	}
+	const holds = streamHolds + 100*(1+fieldHolds)
+	long := strings.Repeat("\x82", usualHead+100)
+	says(fromClient, 0, frame(frameSettings, 0, 0, ""))
+	says(fromClient, 0, frame(frameHeaders, flagEnd|flagEndHeaders, 1, long)) // the server's turn
+	says(fromClient, streamHolds, frame(frameHeaders, flagEndHeaders, 3, "\x82"))
+	says(fromClient, streamHolds+holds, frame(frameHeaders, 0, 5, long[:9])+frame(frameContinuation, flagEndHeaders, 5, long[9:]))
+	says(fromServer, holds, frame(frameHeaders, flagEndHeaders, 3, "\x88"))
+	says(fromClient, 0, frame(frameData, flagEnd, 5, "abc"))
+	says(fromServer, holds, frame(frameHeaders, flagEndHeaders, 5, "\x88")+frame(frameData, 0, 5, strings.Repeat("x", 65535))) // its window is closed
+	says(fromClient, holds, frame(frameWindow, 0, 0, oneMore))
+	says(fromClient, 0, frame(frameReset, 0, 5, oneMore))
+	says(fromServer, 0, frame(frameReset, 0, 1, oneMore))
+	if w.holds != 0 || len(w.streams) != 1 {
+		t.Errorf("%d bytes, %d streams", w.holds, len(w.streams))
 	}
 }
 

@@ -409,7 +409,11 @@ type headSize struct {
 	last         byte // the last of these
 	begun        bool // there was a line that is not empty: after a POST, empty ones may precede it
 	over         bool // the rest of what it is given is body
+	named        int  // letters of Content-Length that the last line begins with
+	sized        bool // a line begins with all of them
 }
+
+const lengthLine = "content-length:"
 
 // What net/http holds of a head, beyond what any connection costs: the most that was measured
 // (TestHeldHeads). A line of 6 bytes, with another name each, costs it 16 times as much.
@@ -431,13 +435,17 @@ func (h *headSize) add(p []byte) {
 		h.extend(p[:at])
 		empty := h.line == 0 || h.line == 1 && h.last == '\r'
 		h.begun, h.over = h.begun || !empty, h.begun && empty
-		h.bytes, h.lines, h.line = h.bytes+1, h.lines+1, 0
+		h.bytes, h.lines, h.line, h.named = h.bytes+1, h.lines+1, 0, 0
 		p = p[at+1:]
 	}
 }
 
 // extend counts a part of a line.
 func (h *headSize) extend(p []byte) {
+	for i := 0; i < len(p) && h.named == h.line+i && h.named < len(lengthLine) && p[i]|0x20 == lengthLine[h.named]; i++ {
+		h.named++
+	}
+	h.sized = h.sized || h.named == len(lengthLine)
 	if len(p) > 0 {
 		h.bytes, h.line, h.last = h.bytes+len(p), h.line+len(p), p[len(p)-1]
 	}
@@ -639,13 +647,16 @@ func (l *loan) RemoteAddr() net.Addr {
 // NetConn returns the underlying connection, for handlers that have hijacked this one.
 func (l *loan) NetConn() net.Conn { return l.nc }
 
-// handled records that net/http calls the handler.
-func (l *loan) handled(r *http.Request) {
+// handled records that net/http calls the handler, and reports whether the connection must end with the
+// answer: behind chunks with a length beside them (RFC 9112 §6.1), of which net/http tells nobody. Heads
+// that net/http has read together with what was before them are not known here.
+func (l *loan) handled(r *http.Request) (ends bool) {
 	l.lender.requests.Add(1)
 	l.conn.Trust()
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.posted = r.Method == http.MethodPost
-	l.mu.Unlock()
+	return len(r.TransferEncoding) > 0 && l.head.sized
 }
 
 // loanOf returns the loan that net/http knows as nc, or nil.

@@ -127,7 +127,9 @@ func (s *Server) lendTo(to *lender, c engine.Conn, l *loan) (left []byte, back b
 // serveLoan is the handler that net/http calls for lent connections.
 func (s *Server) serveLoan(w http.ResponseWriter, r *http.Request) {
 	if l, ok := r.Context().Value(loanKey{}).(*loan); ok {
-		l.handled(r)
+		if l.handled(r) {
+			w.Header().Set("Connection", "close")
+		}
 		if l.tls != nil {
 			r.TLS = l.tls
 		}

@@ -88,18 +88,8 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		switch v.head.parse(rest) {
 		case incomplete:
 			need = 1 // a request that net/http refuses may be complete with the next byte
-			switch {
-			case len(rest) == 0:
-			case len(rest) < peeked && t.State&stateServed == 0:
+			if 0 < len(rest) && len(rest) < peeked && t.State&stateServed == 0 {
 				p.become(t, (*opening)(p))
-			case p.direct() && used == 0: // otherwise the answers before it are sent first
-				if in, err = t.More(0, need); err == nil {
-					need = 0
-					continue
-				}
-				if err == engine.PeerClosed { // the engine refuses for all other reasons itself
-					t.Out = p.Refuse(t.Out, in, engine.PeerClosed)
-				}
 			}
 		case leave:
 			if t.Room() {
@@ -143,10 +133,6 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	p.visits.Put(v)
 	return used, need, err
 }
-
-// direct reports whether the engine reads no more than it is asked for. Such an engine would
-// read a head byte by byte; Turn.More reads everything that has arrived.
-func (p *protocol) direct() bool { return p.server.Engine == engine.Direct() }
 
 // become switches the connection to another of our protocols, which shares its state.
 func (p *protocol) become(t *engine.Turn, other engine.Protocol) {

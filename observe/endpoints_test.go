@@ -56,7 +56,7 @@ func TestIndex(t *testing.T) {
 		if want := []string{"healthz", "metrics", "stats", "live/", "debug/pprof/"}; !slices.Equal(followed, want) {
 			t.Errorf("the index at %s links to %q, want %q", base, followed, want)
 		}
-		for _, want := range []string{"&lt;up&gt;&amp;per", "v1.2.3", "engine direct"} {
+		for _, want := range []string{"&lt;up&gt;&amp;per", "v1.2.3", "engine buffered"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%q is missing in\n%s", want, body)
 			}
@@ -143,7 +143,7 @@ func TestStatsNames(t *testing.T) {
 	for name := range got {
 		t.Errorf("%s is new: add it to stableNames, and keep it", name)
 	}
-	for _, part := range []string{`"engine": "direct"`, `"service": "upper"`, `"dialect": "demo"`, `"version": "v1"`, fmt.Sprintf(`"pid": %d`, os.Getpid())} {
+	for _, part := range []string{`"engine": "buffered"`, `"service": "upper"`, `"dialect": "demo"`, `"version": "v1"`, fmt.Sprintf(`"pid": %d`, os.Getpid())} {
 		if !strings.Contains(a.body, part) {
 			t.Errorf("%s is missing in\n%s", part, a.body)
 		}

@@ -112,7 +112,7 @@ func openFiles() int {
 }
 
 // nothing returns the stats of an unused server.
-func nothing() engine.Stats { return engine.Stats{Engine: "direct"} }
+func nothing() engine.Stats { return engine.Stats{Engine: "buffered"} }
 
 // site is a running Admin and a client for it.
 type site struct {

@@ -61,7 +61,7 @@ func (s *sources) close(t *testing.T) {
 func (s *sources) admin() *observe.Admin {
 	return &observe.Admin{
 		Stats: func() engine.Stats {
-			return engine.Stats{Engine: "direct", Limits: engine.Limits{Conns: 100, TotalOutput: 2000, TotalInput: 3000, TotalInFlight: 400}.OrDefaults()}
+			return engine.Stats{Engine: "buffered", Limits: engine.Limits{Conns: 100, TotalOutput: 2000, TotalInput: 3000, TotalInFlight: 400}.OrDefaults()}
 		},
 		HTTP: func() http1.Stats {
 			return http1.Stats{Fast: 7, Loans: 2, OpenLoans: 1, SlowBodies: 3, ClosedWindows: 4}
@@ -242,7 +242,7 @@ func TestSources(t *testing.T) {
 func TestLimitsThatAreOff(t *testing.T) {
 	off := engine.Limits{Conns: -1, TotalOutput: -1, TotalInput: -1, TotalInFlight: -1, Helpers: -1}.OrDefaults()
 	got := start(t, &observe.Admin{
-		Stats: func() engine.Stats { return engine.Stats{Engine: "direct", Limits: off} },
+		Stats: func() engine.Stats { return engine.Stats{Engine: "buffered", Limits: off} },
 		Conns: map[string]func() conns.Stats{"upstream": func() conns.Stats { return conns.Stats{Max: math.MaxInt} }},
 	}).scrape()
 	if v, there := got[`hone_conns_limit{pool="upstream"}`]; there {

@@ -229,7 +229,7 @@ func (b *bench) servedContexts(ctx context.Context) error {
 		{"route.Ctx on http1", "One change: the server. The claim: it saves what no pool of contexts can, because a request's cost is reading, scheduling and writing."},
 	} {
 		own := laps[servedStages[i]].cpu
-		row := own.row(step.what+", CPU", perRequest, step.why).as(NoClaim)
+		row := own.row(step.what+", CPU", perRequest, step.why).as(noClaim)
 		if i > 0 {
 			saved := laps[servedStages[i-1]].cpu.over(own)
 			row = row.to(saved, "less than the step before").as(better(saved))

@@ -31,14 +31,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// quickPlan runs the stages of this binary.
-func quickPlan(t *testing.T, names ...string) Plan {
+// newBench returns a lab whose stages are this binary.
+func newBench(t *testing.T) *bench {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Plan{Names: names, Quick: true, Stage: []string{exe, stageArgument}, Say: func(line string) { t.Log(line) }}
+	return &bench{stage: []string{exe, stageArgument}, say: t.Logf}
 }
 
 // staged is a stage within this process.

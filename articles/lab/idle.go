@@ -118,7 +118,7 @@ func (b *bench) idleRows(names []string, each map[string]float64, n int) {
 				to(less, "less than a goroutine with buffers").as(larger(less)))
 		case stdStage, wsStdStage:
 			what := map[string]string{stdStage: "net/http, an idle keep-alive connection", wsStdStage: "websocket on net/http, an idle connection"}[name]
-			b.add(here.row(what, "bytes", why+"One goroutine each, with the stack and the buffers of package net/http.").to(here.over(epoll), "the article's epoll").as(NoClaim))
+			b.add(here.row(what, "bytes", why+"One goroutine each, with the stack and the buffers of package net/http.").to(here.over(epoll), "the article's epoll").as(noClaim))
 		case http1Stage, wsHTTP1:
 			what, beside := "http1, an idle keep-alive connection", one(each[stdStage])
 			if name == wsHTTP1 {

@@ -125,13 +125,13 @@ func (b *bench) ladderProfiles(ctx context.Context, all []*process) error {
 // one is a figure of one round.
 func one(v float64) spread { return spread{[]float64{v}} }
 
-// first returns Holds, HoldsLess or, if neither is true, Contradicted.
-func first(holds, less bool) Verdict {
+// first returns holds, holdsLess or, if neither is true, contradicted.
+func first(whole, part bool) verdict {
 	switch {
-	case holds:
-		return Holds
-	case less:
-		return HoldsLess
+	case whole:
+		return holds
+	case part:
+		return holdsLess
 	}
-	return Contradicted
+	return contradicted
 }

@@ -29,7 +29,7 @@ type process struct {
 
 // start starts a stage. Its process ends with stop, with ctx, and with this process.
 func (b *bench) start(ctx context.Context, name string, env ...string) (*process, error) {
-	command := exec.CommandContext(ctx, b.plan.Stage[0], append(b.plan.Stage[1:len(b.plan.Stage):len(b.plan.Stage)], name)...)
+	command := exec.CommandContext(ctx, b.stage[0], append(b.stage[1:len(b.stage):len(b.stage)], name)...)
 	command.Env = append(os.Environ(), env...)
 	c, err := child.Start(command, child.Options{})
 	if err != nil {
@@ -129,7 +129,7 @@ func (b *bench) drive(ctx context.Context, p *process, plan load.Plan) (rate, cp
 		if none {
 			return nil, nil, fmt.Errorf("%s answered nothing in %v; stop other work on this machine", p.name, plan.For)
 		}
-		if !r.Valid && try == 1 && !b.plan.Quick {
+		if !r.Valid && try == 1 && !b.quick {
 			b.say("%s again: %s", p.name, r.InvalidReasons[0])
 			continue
 		}
@@ -154,7 +154,6 @@ func (b *bench) driveAll(ctx context.Context, all []*process, rounds int, what s
 			if err != nil {
 				return nil, err
 			}
-			wanted.Progress = func(now load.Progress) { b.plan.Watch(b.lab.Name+", "+what, p.name, now) }
 			rate, cpu, err := b.drive(ctx, p, wanted)
 			if err != nil {
 				return nil, err
@@ -173,12 +172,11 @@ func (b *bench) driveAll(ctx context.Context, all []*process, rounds int, what s
 // profileOf shows where a stage spent CPU time and memory.
 type profileOf struct{ cpu, allocs *probe.View }
 
-// profile profiles a stage while loaded runs, or while it runs a case itself, and stores
-// the profiles with the lab.
-func (b *bench) profile(ctx context.Context, p *process, d time.Duration, own string, loaded func(context.Context) error) (profileOf, error) {
+// profile profiles a stage while loaded runs, or while it runs a case itself.
+func (b *bench) profile(ctx context.Context, p *process, d time.Duration, own string, loaded func(context.Context) error) (of profileOf, err error) {
 	folder, err := child.Folder("hone-lab")
 	if err != nil {
-		return profileOf{}, err
+		return of, err
 	}
 	defer os.RemoveAll(folder)
 	b.say("profile of %s", p.name)
@@ -189,21 +187,19 @@ func (b *bench) profile(ctx context.Context, p *process, d time.Duration, own st
 	err = p.order(ctx, fmt.Sprintf("profile %s %v %s", folder, d, own), d, &done{})
 	cancel()
 	if err = errors.Join(err, <-busy); err != nil {
-		return profileOf{}, err
+		return of, err
 	}
-	var of profileOf
-	if of.cpu, err = b.read(p.name, folder, probe.CPU); err == nil {
-		of.allocs, err = b.read(p.name, folder, probe.Allocs)
+	if of.cpu, err = viewOf(folder, probe.CPU); err == nil {
+		of.allocs, err = viewOf(folder, probe.Allocs)
 	}
 	return of, err
 }
 
-func (b *bench) read(stage, folder string, kind probe.Kind) (*probe.View, error) {
+func viewOf(folder string, kind probe.Kind) (*probe.View, error) {
 	data, err := os.ReadFile(filepath.Join(folder, string(kind)))
 	if err != nil {
 		return nil, err
 	}
-	b.lab.Profiles = append(b.lab.Profiles, Profile{stage, kind, data})
 	parsed, err := probe.Parse(data, kind)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ type done struct {
 	Error string `json:"error"`
 }
 
-// Serve is the other side of Plan.Stage: it runs the named stage until in ends or ctx
+// Serve runs the named stage until in ends or ctx
 // does. It listens on a free loopback port, prints that on out, and takes orders from in,
 // one per line:
 //
@@ -78,7 +78,7 @@ type done struct {
 func Serve(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	make, ok := stages()[name]
 	if !ok {
-		return &UnknownError{name, slices.Sorted(maps.Keys(stages()))}
+		return fmt.Errorf("lab: no stage %q; use one of %s", name, strings.Join(slices.Sorted(maps.Keys(stages())), ", "))
 	}
 	lines := json.NewEncoder(out)
 	s, err := make()

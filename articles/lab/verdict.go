@@ -6,16 +6,16 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 )
 
-// Verdict is the judgement of a claim.
-type Verdict string
+// verdict is the judgement of a claim.
+type verdict string
 
 // The verdicts.
 const (
-	Holds        Verdict = "holds"
-	HoldsLess    Verdict = "holds less" // the effect is present, and clearly smaller
-	Contradicted Verdict = "contradicted"
-	Untold       Verdict = "inconclusive"
-	NoClaim      Verdict = "no claim" // a baseline of other rows
+	holds        verdict = "holds"
+	holdsLess    verdict = "holds less" // the effect is present, and clearly smaller
+	contradicted verdict = "contradicted"
+	untold       verdict = "inconclusive"
+	noClaim      verdict = "no claim" // a baseline of other rows
 )
 
 // fewestRounds is how many rounds it takes to state that one thing is better in all.
@@ -49,44 +49,38 @@ func (s spread) times(factor float64) (scaled spread) {
 }
 
 // row is a row with its figures, not judged yet.
-func (s spread) row(what, unit, why string) Row {
-	r := Row{What: what, Unit: unit, Verdict: Untold, Why: why}
-	if s.known() {
-		r.Measured, r.Low, r.High = new(s.median()), new(slices.Min(s.rounds)), new(slices.Max(s.rounds))
-	}
-	return r
+func (s spread) row(what, unit, why string) row {
+	return row{what: what, unit: unit, measured: s, verdict: untold, why: why}
 }
 
 // beside adds the article's figure to the measured one.
-func (r Row) beside(article float64) Row {
-	r.Article = &article
-	if r.Measured != nil && article != 0 {
-		r.Ratio, r.RatioTo = new(*r.Measured/article), "the article"
+func (r row) beside(article float64) row {
+	r.article = article
+	if article != 0 {
+		r.ratio, r.ratioTo = r.measured.times(1/article), "the article"
 	}
 	return r
 }
 
 // to compares the measured figure with another one of this lab.
-func (r Row) to(ratio spread, what string) Row {
-	if ratio.known() {
-		r.Ratio, r.RatioTo = new(ratio.median()), what
-	}
+func (r row) to(ratio spread, what string) row {
+	r.ratio, r.ratioTo = ratio, what
 	return r
 }
 
 // as gives a row its verdict.
-func (r Row) as(v Verdict) Row {
-	if r.Measured != nil {
-		r.Verdict = v
+func (r row) as(v verdict) row {
+	if r.measured.known() {
+		r.verdict = v
 	}
 	return r
 }
 
 // gained judges a gain, such as 1.4 times the requests, against the article's. Below 1
 // the claim is a loss.
-func gained(article float64, here spread) Verdict {
+func gained(article float64, here spread) verdict {
 	if len(here.rounds) < fewestRounds {
-		return Untold
+		return untold
 	}
 	if article < 1 {
 		return gained(1/article, inverse(here))
@@ -94,38 +88,38 @@ func gained(article float64, here spread) Verdict {
 	median := here.median()
 	switch {
 	case slices.Max(here.rounds) <= 1:
-		return Contradicted
+		return contradicted
 	case slices.Min(here.rounds) <= 1:
-		return Untold
+		return untold
 	case median-1 >= enough*(article-1):
-		return Holds
+		return holds
 	}
-	return HoldsLess
+	return holdsLess
 }
 
 // better judges a claim without a figure: that a ratio is over 1.
-func better(ratio spread) Verdict {
+func better(ratio spread) verdict {
 	switch {
 	case len(ratio.rounds) < fewestRounds:
-		return Untold
+		return untold
 	case slices.Min(ratio.rounds) > 1:
-		return Holds
+		return holds
 	case slices.Max(ratio.rounds) < 1:
-		return Contradicted
+		return contradicted
 	}
-	return Untold
+	return untold
 }
 
 // larger judges the same for figures that do not vary between rounds, such as bytes, and
 // so are measured once.
-func larger(ratio spread) Verdict {
+func larger(ratio spread) verdict {
 	switch r := ratio.median(); {
 	case r > 1.02:
-		return Holds
+		return holds
 	case r < 0.98:
-		return Contradicted
+		return contradicted
 	}
-	return Untold
+	return untold
 }
 
 func inverse(s spread) (turned spread) {

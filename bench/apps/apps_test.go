@@ -113,7 +113,7 @@ func withTLS() []side {
 
 // engines are http1 on each engine that is tested.
 func engines() []side {
-	e := engine.Parked(0)
+	e := engine.Buffered(0)
 	sides := append(events(), side{name: e.Name(), engine: &e})
 	if *all {
 		for _, e := range engine.All() {

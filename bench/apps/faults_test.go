@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 			p99 := make(map[string][]time.Duration)
 			names := []string{"net/http", "events"}
 			if *all {
-				names = append(names, "parked")
+				names = append(names, "buffered")
 			}
 			for round := range rounds {
 				for i := range names {

@@ -207,7 +207,7 @@ Conformance: results of package websocket, and of two other libraries as control
 [Autobahn test suite](https://github.com/crossbario/autobahn-testsuite) for WebSocket.
 `+"`make bench WHAT=autobahn`"+` writes this page; it needs Python 2.7 with pip.
 
-An agent is a server or a client under test. Events is one of hone's [engines](../../docs/engines.md), and a version of hone is
+An agent is a server or a client under test. Events is one of hone's [engines](../../docs/start.md#engines), and a version of hone is
 a commit, "with changes" if some were not committed.
 
 Cases: those with a result. The controls' other cases, all of compression, were not run, to save time:

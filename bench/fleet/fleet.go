@@ -48,7 +48,7 @@ func All() []Entry {
 		{Name: "nbio", Program: "nbio", Module: "github.com/lesismal/nbio"},
 		{Name: "evio", Program: "evio", Module: "github.com/tidwall/evio"},
 	}
-	for _, engine := range []string{"direct", "buffered", "parked", "events"} {
+	for _, engine := range []string{"buffered", "events"} {
 		all = append(all, Entry{Name: "hone-" + engine, Program: "hone", Engine: engine, Module: "github.com/hone-go/hone"})
 	}
 	for _, engine := range []string{"events-inline", "events-offload"} {
@@ -65,7 +65,6 @@ func HTTP() []Entry {
 		{Name: "nbio", Program: "nbhttp", Module: "github.com/lesismal/nbio"},
 		{Name: "gnet", Program: "gnethttp", Module: "github.com/panjf2000/gnet/v2", ParsesNothing: true},
 		{Name: "http1-events", Program: "http1", Engine: "events", Module: "github.com/hone-go/hone"},
-		{Name: "http1-parked", Program: "http1", Engine: "parked", Module: "github.com/hone-go/hone"},
 	}
 }
 
@@ -78,7 +77,6 @@ func WebSocket() []Entry {
 		{Name: "gobwas", Program: "wsgobwas", Module: "github.com/gobwas/ws"},
 		{Name: "nbio", Program: "wsnbio", Module: "github.com/lesismal/nbio"},
 		{Name: "hone-events", Program: "ws", Engine: "events", Module: "github.com/hone-go/hone"},
-		{Name: "hone-parked", Program: "ws", Engine: "parked", Module: "github.com/hone-go/hone"},
 	}
 }
 

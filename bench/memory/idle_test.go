@@ -21,7 +21,7 @@ func TestIdleConnections(t *testing.T) {
 	const warmUp, atOnce = 100_000, 100
 	conns, engines, most := 15_000, []string{"events"}, []int64{220, 125}
 	if *all {
-		engines = append(engines, "parked", "buffered", "direct")
+		engines = append(engines, "buffered")
 	}
 	hone := build(t)
 	for _, engine := range engines {

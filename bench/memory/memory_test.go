@@ -75,7 +75,7 @@ func TestMemoryUnderAttack(t *testing.T) {
 	hone := build(t)
 	engines := []string{"events"}
 	if *all {
-		engines = append(engines, "parked", "buffered", "direct")
+		engines = append(engines, "buffered")
 	}
 	for _, a := range attacks() {
 		if !*all {

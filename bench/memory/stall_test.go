@@ -27,7 +27,7 @@ func TestStallRule(t *testing.T) {
 	defer cancel()
 	ask := slices.Concat(slices.Repeat([][]byte{wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("reply 60000")})}, 100)...)
 	var tests sync.WaitGroup
-	for _, engine := range []string{"events", "parked", "buffered", "direct"} {
+	for _, engine := range []string{"events", "buffered"} {
 		s := start(ctx, t, hone, engine)
 		var closed, lost []time.Duration
 		var mu sync.Mutex

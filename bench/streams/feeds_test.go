@@ -42,16 +42,16 @@ func (s feedServer) start(t *testing.T) *fleet.Server {
 }
 
 const (
-	parked  = "parked" // what others are compared with
-	netHTTP = "net/http"
+	buffered = "buffered" // what others are compared with
+	netHTTP  = "net/http"
 )
 
-// feedServers builds the program feed, and lists what to measure: engines, parked for
+// feedServers builds the program feed, and lists what to measure: engines, buffered for
 // comparison, and net/http; with -base, the same engines of that revision.
 func feedServers(t *testing.T) (servers []feedServer) {
 	t.Helper()
 	engines := []string{"events", "events-offload"}
-	if *only != "" && *only != parked {
+	if *only != "" && *only != buffered {
 		engines = []string{*only}
 	}
 	build := func(revision, hone string, engines ...string) {
@@ -63,7 +63,7 @@ func feedServers(t *testing.T) (servers []feedServer) {
 			servers = append(servers, feedServer{revision, engine, dir})
 		}
 	}
-	engines = append(engines, parked)
+	engines = append(engines, buffered)
 	build("", "", append(engines, netHTTP)...)
 	if *base != "" {
 		checkout, err := trial.Checkout(t.Context(), filepath.Join("..", ".."), *base)
@@ -77,7 +77,7 @@ func feedServers(t *testing.T) (servers []feedServer) {
 }
 
 // TestFeedsStart has many clients connect at once, each to a handler that sends an event
-// and then blocks: on Events the last of them must not wait longer than on Parked, where
+// and then blocks: on Events the last of them must not wait longer than on Buffered, where
 // every handler has a goroutine from the start.
 func TestFeedsStart(t *testing.T) {
 	servers := feedServers(t)
@@ -101,7 +101,7 @@ func TestFeedsStart(t *testing.T) {
 					if within > 0 {
 						return // the client wakes a thousand times meanwhile
 					}
-					judge(t, "CPU of the client to that of parked's server", figures.median(parked, "client CPU").Seconds()/figures.median(parked, "server CPU").Seconds(), "%.2f", "<=", 1)
+					judge(t, "CPU of the client to that of buffered's server", figures.median(buffered, "client CPU").Seconds()/figures.median(buffered, "server CPU").Seconds(), "%.2f", "<=", 1)
 				})
 			}
 		}
@@ -273,13 +273,13 @@ func (f table) log(t *testing.T, servers []feedServer) {
 
 func short(d time.Duration) time.Duration { return d.Round(max(time.Microsecond, d/1000)) }
 
-// judge compares this revision's servers with parked, by the median of the rounds' ratios,
+// judge compares this revision's servers with buffered, by the median of the rounds' ratios,
 // and prints the same of the other revision's.
 func (f table) judge(t *testing.T, servers []feedServer, what, figure string, limit float64) {
 	t.Helper()
 	for _, one := range servers {
-		than := feedServer{revision: one.revision, engine: parked}.name()
-		if one.engine == netHTTP || one.engine == parked {
+		than := feedServer{revision: one.revision, engine: buffered}.name()
+		if one.engine == netHTTP || one.engine == buffered {
 			continue
 		}
 		var ratios []float64

@@ -98,7 +98,7 @@ func engines() []string {
 	if *only != "" {
 		return []string{*only}
 	}
-	return size([]string{"events"}, []string{"events", "parked", "buffered", "direct"})
+	return size([]string{"events"}, []string{"events", "buffered"})
 }
 
 // judge prints a figure with what is asked of it.

@@ -33,7 +33,7 @@ func (o options) floods(ctx context.Context, dir string) error {
 		}
 	}()
 	for _, name := range []string{"http1", "nethttp", "http1"} { // the last one is the other process
-		s, err := ours(ctx, dir, name)
+		s, err := ours(ctx, dir, name, "")
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (s *server) notices(ctx context.Context, flooded *server, span time.Duratio
 		due := time.Now().Add(every * time.Duration(i) / clients)
 		for ; due.Before(end); due = due.Add(every) {
 			<-time.After(time.Until(due))
-			if err := ask(s.conns[i]); err != nil {
+			if err := s.conns[i].ask(); err != nil {
 				return err
 			}
 			mu.Lock()

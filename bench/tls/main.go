@@ -4,7 +4,10 @@
 // their clients notice of a flood of handshakes.
 //
 //	go run ./bench/tls            CPU of a request and memory of an idle connection, of six servers
+//	go run ./bench/tls -http2     the same over HTTP/2, with one and ten streams on a connection, of four servers
 //	go run ./bench/tls -flood     p99 of 100 clients during the flood
+//
+// -go go1.27.4 has net/http and http1 built with that Go, too.
 //
 // Rounds of the servers are interleaved. CPU is the server process's; of all that other programs
 // do on the machine, it notices caches and clock speed only.
@@ -20,6 +23,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -31,6 +35,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/hone-go/hone/bench/service"
 	"github.com/hone-go/hone/bench/web"
 	"github.com/hone-go/hone/tool/child"
@@ -40,6 +46,8 @@ import (
 type options struct {
 	rounds, requests, idle int
 	span                   time.Duration
+	http2                  bool
+	alsoGo                 string
 }
 
 func main() {
@@ -49,6 +57,8 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 16, "how often each server is measured")
 	flag.IntVar(&o.requests, "requests", 5000, "requests of a round")
 	flag.IntVar(&o.idle, "idle", 3000, "idle connections whose memory is measured")
+	flag.BoolVar(&o.http2, "http2", false, "speak HTTP/2")
+	flag.StringVar(&o.alsoGo, "go", "", "build the servers of net/http and http1 with this `version`, too")
 	flag.DurationVar(&o.span, "span", 4*time.Second, "how long a round of -flood takes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -77,16 +87,27 @@ type server struct {
 	*child.Child
 	name, addr string
 	pid        int
-	conns      []*tls.Conn
-	costs      []float64 // of a request in µs, by round
-	memory     int64     // of an idle connection
+	http2      bool
+	conns      []conn
+	costs      map[int][]float64 // of a request in µs, by round, for each number of streams
+	memory     int64             // of an idle connection
 }
 
-// ours starts one of bench/servers.
-func ours(ctx context.Context, dir, name string) (*server, error) {
-	path := filepath.Join(dir, name)
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "./bench/servers/"+name).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building %s: %w\n%s", name, err, out)
+// conn is a connection that speaks HTTP/1.1, or HTTP/2.
+type conn struct {
+	*tls.Conn
+	http2 *http2.ClientConn
+}
+
+// ours starts one of bench/servers, built with the Go of that version; empty: the usual one.
+func ours(ctx context.Context, dir, name, version string) (*server, error) {
+	path := filepath.Join(dir, name+version)
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "./bench/servers/"+name)
+	if version != "" {
+		build.Env, version = append(build.Environ(), "GOTOOLCHAIN="+version), ", "+version
+	}
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building %s%s: %w\n%s", name, version, err, out)
 	}
 	c, err := child.Start(exec.CommandContext(ctx, path, "-tls"), child.Options{})
 	if err != nil {
@@ -97,7 +118,7 @@ func ours(ctx context.Context, dir, name string) (*server, error) {
 		c.Stop()
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &server{Child: c, name: name, addr: ready.Addr, pid: ready.PID}, nil
+	return &server{Child: c, name: name + version, addr: ready.Addr, pid: ready.PID}, nil
 }
 
 const haproxyConfig = `
@@ -110,7 +131,7 @@ defaults
 	timeout http-keep-alive 600s
 	timeout http-request 600s
 frontend f
-	bind %s ssl crt %s
+	bind %s ssl crt %s alpn h2,http/1.1
 	http-request return status 200 content-type text/plain string "Hello, World!"
 `
 
@@ -122,7 +143,7 @@ http {
 	access_log off; keepalive_timeout 600s; keepalive_requests 100000000; client_header_timeout 600s;
 	client_body_temp_path %[2]s/1; proxy_temp_path %[2]s/2; fastcgi_temp_path %[2]s/3; uwsgi_temp_path %[2]s/4; scgi_temp_path %[2]s/5;
 	server {
-		listen %[3]s ssl; ssl_certificate %[4]s; ssl_certificate_key %[4]s; ssl_protocols TLSv1.2 TLSv1.3;
+		listen %[3]s ssl http2; ssl_certificate %[4]s; ssl_certificate_key %[4]s; ssl_protocols TLSv1.2 TLSv1.3;
 		location / { return 200 "Hello, World!"; }
 	}
 }`
@@ -160,23 +181,27 @@ func others(ctx context.Context, dir, name, certificate string) (*server, error)
 // connect opens n connections, and makes a request on each.
 func (s *server) connect(n int) error {
 	from := len(s.conns)
-	s.conns = append(s.conns, make([]*tls.Conn, n)...)
-	return each(16, n, func(i int) error {
-		c, err := dial(s.addr)
+	s.conns = append(s.conns, make([]conn, n)...)
+	return each(16, n, func(i int) (err error) {
+		c := &s.conns[from+i]
+		if !s.http2 {
+			c.Conn, err = dial(s.addr)
+		} else if c.Conn, err = dial(s.addr, http2.NextProtoTLS); err == nil {
+			c.http2, err = new(http2.Transport).NewClientConn(c.Conn)
+		}
 		if err != nil {
 			return err
 		}
-		s.conns[from+i] = c
-		return ask(c)
+		return c.ask()
 	})
 }
 
 // dial connects, also to a server that is about to listen.
-func dial(addr string) (*tls.Conn, error) {
+func dial(addr string, protocols ...string) (*tls.Conn, error) {
 	for end := time.Now().Add(5 * time.Second); ; <-time.After(20 * time.Millisecond) {
 		nc, err := net.Dial("tcp", addr)
 		if err == nil {
-			return tls.Client(nc, &tls.Config{InsecureSkipVerify: true}), nil
+			return tls.Client(nc, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}), nil
 		}
 		if time.Now().After(end) {
 			return nil, err
@@ -207,14 +232,29 @@ func each(workers, n int, do func(i int) error) error {
 
 func (s *server) close() {
 	for _, c := range s.conns {
-		if c != nil {
+		if c.Conn != nil {
 			c.NetConn().Close()
 		}
 	}
 	s.conns = nil
 }
 
-func ask(c *tls.Conn) error {
+func (c *conn) ask() error {
+	if c.http2 != nil {
+		r, err := http.NewRequest("GET", "https://localhost"+web.HelloPath, nil)
+		if err != nil {
+			return err
+		}
+		answer, err := c.http2.RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if body, err := io.ReadAll(answer.Body); string(body) != "Hello, World!" {
+			return fmt.Errorf("%q, %w", body, err)
+		}
+		return nil
+	}
 	if _, err := io.WriteString(c, "GET "+web.HelloPath+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		return err
 	}

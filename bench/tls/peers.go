@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -26,23 +27,40 @@ func (o options) peers(ctx context.Context, dir string) error {
 			s.Stop()
 		}
 	}()
-	for _, name := range []string{"http1", "fasthttp", "nethttp", "nbhttp", "haproxy", "nginx"} {
-		start := ours
+	start := func(name, version string) error {
+		s, err := (*server)(nil), error(nil)
 		if name == "haproxy" || name == "nginx" {
-			start = func(ctx context.Context, dir, name string) (*server, error) {
-				return others(ctx, dir, name, certificate)
-			}
+			s, err = others(ctx, dir, name, certificate)
+		} else {
+			s, err = ours(ctx, dir, name, version)
 		}
-		s, err := start(ctx, dir, name)
 		if err != nil {
 			return err
 		}
+		s.http2, s.costs = o.http2, map[int][]float64{}
 		all = append(all, s)
+		return nil
+	}
+	names, streams := []string{"http1", "fasthttp", "nethttp", "nbhttp", "haproxy", "nginx"}, []int{1}
+	if o.http2 {
+		names, streams = []string{"http1", "nethttp", "haproxy", "nginx"}, []int{1, 10}
+	}
+	for _, name := range names {
+		if err := start(name, ""); err != nil {
+			return err
+		}
+	}
+	if o.alsoGo != "" {
+		if err := cmp.Or(start("http1", o.alsoGo), start("nethttp", o.alsoGo)); err != nil {
+			return err
+		}
 	}
 	for range o.rounds {
 		for _, s := range all {
-			if err := s.round(o.requests); err != nil || ctx.Err() != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
+			for _, n := range streams {
+				if err := s.round(o.requests, n); err != nil || ctx.Err() != nil {
+					return fmt.Errorf("%s: %w", s.name, err)
+				}
 			}
 		}
 	}
@@ -51,21 +69,23 @@ func (o options) peers(ctx context.Context, dir string) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	fmt.Printf("| server | CPU of a request, 100 connections | of http1's, median and 95%% interval of %d pairs | memory of an idle connection |\n|---|---|---|---|\n", o.rounds)
-	for _, s := range all {
-		_, cost, _ := median(s.costs)
-		var ratios []float64
-		for i, of := range all[0].costs {
-			ratios = append(ratios, s.costs[i]/of)
+	for _, n := range streams {
+		fmt.Printf("\n| server | CPU of a request, %d connections × %d | of http1's, median and 95%% interval of %d pairs | memory of an idle connection |\n|---|---|---|---|\n", clients, n, o.rounds)
+		for _, s := range all {
+			_, cost, _ := median(s.costs[n])
+			var ratios []float64
+			for i, of := range all[0].costs[n] {
+				ratios = append(ratios, s.costs[n][i]/of)
+			}
+			low, ratio, high := median(ratios)
+			fmt.Printf("| %s | %.1f µs | %.2f (%.2f to %.2f) | %d B |\n", s.name, cost, ratio, low, high, s.memory)
 		}
-		low, ratio, high := median(ratios)
-		fmt.Printf("| %s | %.1f µs | %.2f (%.2f to %.2f) | %d B |\n", s.name, cost, ratio, low, high, s.memory)
 	}
 	return nil
 }
 
-// round has 100 clients make one request at a time.
-func (s *server) round(requests int) error {
+// round has 100 clients make so many requests at a time.
+func (s *server) round(requests, streams int) error {
 	defer s.close()
 	if err := s.connect(clients); err != nil {
 		return err
@@ -74,9 +94,10 @@ func (s *server) round(requests int) error {
 	if err != nil {
 		return err
 	}
-	err = each(clients, clients, func(i int) error {
-		for range requests / clients {
-			if err := ask(s.conns[i]); err != nil {
+	all := clients * streams
+	err = each(all, all, func(i int) error {
+		for range requests / all {
+			if err := s.conns[i%clients].ask(); err != nil {
 				return err
 			}
 		}
@@ -86,7 +107,7 @@ func (s *server) round(requests int) error {
 		return err
 	}
 	after, err := fleet.ProcessCPU(s.pid)
-	s.costs = append(s.costs, float64((after-before)/time.Duration(requests/clients*clients))/1e3)
+	s.costs[streams] = append(s.costs[streams], float64((after-before)/time.Duration(requests/all*all))/1e3)
 	return err
 }
 

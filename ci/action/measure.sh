@@ -10,8 +10,8 @@ fail() {
 }
 
 dir=$RUNNER_TEMP/hone
-mkdir -p "$dir/runs"
-store=$dir/runs/runs.db report=$dir/report.md page=$dir/history.html
+mkdir -p "$dir"
+store=$dir/runs report=$dir/report.md page=$dir/history.html
 key=${HONE_KEY:-bench}
 [[ $key =~ ^[A-Za-z0-9._-]+$ ]] || fail "key: use letters, digits, dots and dashes only, not \"$key\""
 [ -n "${HONE_FILE:-}${HONE_GO_TEST:-}" ] || fail "give the input file, a scenario of hone bench, or go-test, a package with benchmarks"

@@ -585,7 +585,7 @@ func TestExitStatus(t *testing.T) {
 		says string
 	}{
 		{"-h", 0, "-history file"},
-		{"-engine steam", 2, "direct, buffered, parked, events"},
+		{"-engine steam", 2, "buffered, events, events-inline"},
 		{"-port 1", 2, "-port"},
 		{"please", 2, "Usage"},
 		{"-addr nowhere", 1, "choose another address with -addr"},

@@ -132,7 +132,7 @@ func TestExitStatus(t *testing.T) {
 		says string
 	}{
 		{"-h", 0, "-demo"},
-		{"-engine steam", 2, "direct, buffered, parked, events"},
+		{"-engine steam", 2, "buffered, events, events-inline"},
 		{"-engine", 2, "-engine"},
 		{"-port 1", 2, "-port"},
 		{"demo", 2, "-demo"},

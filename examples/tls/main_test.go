@@ -358,7 +358,7 @@ func TestExitStatus(t *testing.T) {
 	}{
 		{"-h", 0, "-cert file"},
 		{"-h", 0, "-client-ca file"},
-		{"-engine steam", 2, "direct, buffered, parked, events"},
+		{"-engine steam", 2, "buffered, events, events-inline"},
 		{"-engine", 2, "-engine"},
 		{"-port 1", 2, "-port"},
 		{"please", 2, "Usage"},

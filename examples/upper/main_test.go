@@ -221,7 +221,7 @@ func TestExitStatus(t *testing.T) {
 		says string
 	}{
 		{"-h", 0, "-engine name"},
-		{"-engine steam", 2, "direct, buffered, parked, events"},
+		{"-engine steam", 2, "buffered, events, events-inline"},
 		{"-engine", 2, "-engine"},
 		{"-port 1", 2, "-port"},
 		{"please", 2, "Usage"},

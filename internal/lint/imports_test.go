@@ -92,7 +92,6 @@ var articlesImports = map[string][]string{
 	"articles/avatar":     {"route", "pool", "workers", "engine", "http1"},
 	"articles/lab":        {anyLibrary, "tool/child", "tool/demo", "tool/figure", "tool/load", "tool/machine", "tool/probe", "articles/avatar"},
 	"articles/cmd/avatar": {anyPackage},
-	"articles/cmd/lab":    {anyPackage},
 }
 
 // gatewayImports is the module in gateway/, in the same form.

@@ -3,7 +3,7 @@ package servetest
 // exception is a test that http1 does not pass.
 type exception struct {
 	why    string
-	passes string // the engine on which it does pass, or "any" if the result varies from run to run
+	passes string // the column in which it does pass, or "any" if the result varies from run to run
 }
 
 // exceptions are all tests that http1 does not pass.
@@ -12,7 +12,7 @@ var exceptions = map[string]exception{
 	"TestAutomaticHTTP2_Serve_NoTLSConfig":    {why: setsNextProto},
 	"TestAutomaticHTTP2_Serve_WithTLSConfig":  {why: setsNextProto},
 	"TestHandlerBodyClose":                    {why: "counts the unread bytes of a net.Conn while the handler runs; http1 reads bodies of up to 48 KiB into memory before it calls the handler"},
-	"TestOnlyWriteTimeout":                    {why: "sets a deadline on the *net.TCPConn that its listener has returned; on Events the event loop owns the file descriptor by then", passes: "parked"},
+	"TestOnlyWriteTimeout":                    {why: "sets a deadline on the *net.TCPConn that its listener has returned; on Events the event loop owns the file descriptor by then"},
 	"TestRequestBodyTimeoutClosesConnection":  {why: "expects a call of the handler although its body of 10,000 bytes never arrives; http1 waits for bodies of up to 48 KiB before the call, and closes the connection after ReadTimeout as net/http does"},
 	"TestServerAllowsBlockingRemoteAddr":      {why: "makes net.Conn.RemoteAddr block; hone reads the address while it accepts, because of Limits.ConnsPerAddress"},
 	"TestServerConnStateNew":                  {why: "expects StateNew before Serve returns, with a listener that ends after one connection; http1 reports StateNew when the engine starts to serve the connection", passes: "any"},

@@ -32,13 +32,13 @@ const resultFile = "internal/servetest/results.md"
 // leastFast is how many tests must pass with at least one request on the fast path.
 const leastFast = 80
 
-// columns are the servers: net/http itself, and http1 on each engine; and the same over TLS.
-var columns = []string{"", "events", "parked", "tls", "events-tls"}
+// columns are the servers: net/http itself, and http1 on Events; and the same over TLS.
+var columns = []string{"", "events", "tls", "events-tls"}
 
 // oracle returns the column with which another is compared.
 func oracle(column int) int {
-	if column >= 3 {
-		return 3
+	if column >= 2 {
+		return 2
 	}
 	return 0
 }
@@ -217,7 +217,7 @@ func markdown(t *testing.T, names []string, outcomes map[string][]outcome) strin
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Go's own server tests against http1\n\n")
 	fmt.Fprintf(&b, "Compatibility: `net/http/serve_test.go`, run against package http1 by `go test ./internal/servetest -update`: %s.\n\n", versions)
-	fmt.Fprintf(&b, "The columns events and parked are http1 on these engines, and events-tls is http1 on Events over TLS; tls is net/http over\nTLS. The [fast path and loans](../../docs/http1.md#what-it-is) are the two ways in which http1 serves a request.\n\n")
+	fmt.Fprintf(&b, "The column events is http1 on Events, and events-tls the same over TLS; tls is net/http over TLS. The [fast path and loans](../../docs/http1.md#what-it-is) are the two ways in which http1\nserves a request.\n\n")
 	fmt.Fprintf(&b, "| | net/http | %s |\n|---|---|%s\n", strings.Join(columns[1:], " | "), strings.Repeat("---|", len(columns)-1))
 	row := func(what string, has func(outcome) bool) {
 		fmt.Fprintf(&b, "| %s |", what)

@@ -48,7 +48,7 @@ func handlers() []Panel {
 			Query{Expr: rate("hone_tls_resumed_total"), Legend: legend() + " resumed"},
 			Query{Expr: rate("hone_tls_handshakes_failed_total"), Legend: legend() + " failed"}),
 		lines("Hand-offs", "ops",
-			"Hand-offs per second: loops that continued without a handler that took over a millisecond. Many of them: the handlers block; try the parked engine, or events-offload.",
+			"Hand-offs per second: loops that continued without a handler that took over a millisecond. Many of them: the handlers block; try the engine events-offload.",
 			Query{Expr: rate("hone_hand_offs_total"), Legend: legend()}).alerted(100, "HoneHandOffs"),
 		lines("Helpers", "short",
 			"Goroutines outside the event loops that run slow handlers, including idle ones. Near the limit helpers: so many handlers block that connections known for slow handlers wait for one to return; find out what they wait for.",

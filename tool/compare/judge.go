@@ -2,7 +2,6 @@ package compare
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -107,11 +106,11 @@ func (f Judge) first(figures []Figure) error {
 }
 
 // Stored compares two runs. The store, if there is one, knows the noise of their machine.
-func (f Judge) Stored(ctx context.Context, store *record.Store, a, b *record.Run) (*Report, error) {
+func (f Judge) Stored(store *record.Store, a, b *record.Run) (*Report, error) {
 	ra, rb, paired := Stored(a, b)
 	chosen := f.Primary
 	f.Primary = cmp.Or(chosen, b.Scenario.Primary(), a.Scenario.Primary())
-	repeats, notes, err := repeatsFor(ctx, store, a)
+	repeats, notes, err := repeatsFor(store, a)
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +131,11 @@ const floorAge = 30 * 24 * time.Hour
 
 // repeatsFor returns the sessions in which a program was measured against itself on the
 // run's machine with its scenario.
-func repeatsFor(ctx context.Context, store *record.Store, r *record.Run) (repeats [][2]*record.Run, notes []string, err error) {
+func repeatsFor(store *record.Store, r *record.Run) (repeats [][2]*record.Run, notes []string, err error) {
 	if store == nil {
 		return nil, nil, nil
 	}
-	if repeats, err = store.Repeats(ctx, r.Scenario.Hash()); err != nil {
+	if repeats, err = store.Repeats(r.Scenario.Hash()); err != nil {
 		return nil, nil, err
 	}
 	machine := machineOf(r).Fingerprint()

@@ -36,15 +36,13 @@ func pairOf(made, cpu string, at time.Time, ratio float64) (a, b *record.Run) {
 // Verdicts use the sessions of hone doctor --noise on the same machine once there are
 // enough.
 func TestVerdictsKnowTheFloor(t *testing.T) {
-	ctx := t.Context()
-	store, err := record.Open(ctx, filepath.Join(t.TempDir(), "runs.db"))
+	store, err := record.Open(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
 	add := func(made, cpu string, at time.Time, ratio float64) (a, b *record.Run) {
 		a, b = pairOf(made, cpu, at, ratio)
-		if err := store.AddPair(ctx, a, b); err != nil {
+		if err := store.AddPair(a, b); err != nil {
 			t.Fatal(err)
 		}
 		return a, b
@@ -53,7 +51,7 @@ func TestVerdictsKnowTheFloor(t *testing.T) {
 	a, b := add("bench", "X", now, 1.08)
 	_, other := add("bench", "X", now.Add(time.Hour), 1.08)
 	judge := func(b *record.Run) *Report {
-		c, err := Judge{Tolerance: 0.03, Look: 1}.Stored(ctx, store, a, b)
+		c, err := Judge{Tolerance: 0.03, Look: 1}.Stored(store, a, b)
 		if err != nil {
 			t.Fatal(err)
 		}

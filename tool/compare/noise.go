@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -40,7 +39,7 @@ func (r *Noise) Check(runs []*record.Run, wanted int) {
 
 // Measure computes the noise floors from all stored sessions and this one, which need not
 // be stored.
-func (r *Noise) Measure(ctx context.Context, store *record.Store, runs []*record.Run) error {
+func (r *Noise) Measure(store *record.Store, runs []*record.Run) error {
 	for _, run := range runs {
 		run.Made = record.Repeat
 		for i := range run.Samples {
@@ -51,7 +50,7 @@ func (r *Noise) Measure(ctx context.Context, store *record.Store, runs []*record
 	if err := record.Identify(runs...); err != nil {
 		return err
 	}
-	repeats, _, err := repeatsFor(ctx, store, runs[0])
+	repeats, _, err := repeatsFor(store, runs[0])
 	if err != nil {
 		return err
 	}

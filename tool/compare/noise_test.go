@@ -13,29 +13,27 @@ import (
 // A session counts as soon as it is measured, so that a failing store does not lose its
 // figures, and counts only once if it is stored.
 func TestNoiseOfASessionThatIsNotStored(t *testing.T) {
-	ctx := t.Context()
-	store, err := record.Open(ctx, filepath.Join(t.TempDir(), "runs.db"))
+	store, err := record.Open(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
 	now := time.Now().UTC()
 	for day := range 3 {
 		a, b := pairOf(record.Repeat, "X", now.AddDate(0, 0, -1-day), 1.02)
-		if err := store.AddPair(ctx, a, b); err != nil {
+		if err := store.AddPair(a, b); err != nil {
 			t.Fatal(err)
 		}
 	}
 	a, b := pairOf("bench", "X", now, 1.02)
 	for _, when := range []string{"not stored", "stored"} {
 		var n Noise
-		if err := n.Measure(ctx, store, []*record.Run{a, b}); err != nil {
+		if err := n.Measure(store, []*record.Run{a, b}); err != nil {
 			t.Fatal(err)
 		}
 		if n.Sessions != 4 || len(n.Floors) != 1 || n.Floors[0].InTurn == nil {
 			t.Errorf("%s: %d sessions, floors %+v", when, n.Sessions, n.Floors)
 		}
-		if err := store.AddPair(ctx, a, b); err != nil {
+		if err := store.AddPair(a, b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +75,7 @@ func TestShort(t *testing.T) {
 }
 
 func TestNoiseText(t *testing.T) {
-	n := Noise{Valid: true, Scenario: "echo", Sessions: 5, Pairs: 12, Kept: "runs.db", Floors: []NoiseFigure{
+	n := Noise{Valid: true, Scenario: "echo", Sessions: 5, Pairs: 12, Kept: "runs", Floors: []NoiseFigure{
 		{Metric: "p99", Unit: "µs", InTurn: new(0.012), Apart: new(0.034)}, {Metric: "rate", Unit: "req/s", InTurn: new(0.005)},
 	}}
 	const first, last = `VALID: the figures are the server's, not the generator's
@@ -87,7 +85,7 @@ figure      builds differ by (alternating)  between sessions
 p99 µs      ±1.2 %                          ±3.4 %
 rate req/s  ±0.5 %                          –
 
-stored in runs.db for verdicts about this machine and scenario
+stored in runs for verdicts about this machine and scenario
 `, `verdicts about pairs need 4 sessions, verdicts about runs that did not alternate one more; 8 are better, on several days
 `
 	for sessions, want := range map[int]string{5: first, 4: strings.Replace(first, "5 sessions", "4 sessions", 1) + last} {

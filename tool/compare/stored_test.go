@@ -97,7 +97,7 @@ func TestLateRunsAreShown(t *testing.T) {
 		{late, late, compare.Worse, "not usable: the generator was late; give it CPUs of its own, or a larger --max-lag"},
 		{late, disturbed, compare.Unclear, "not usable: the samples are not valid"},
 	} {
-		report, err := compare.Judge{Tolerance: 0.03, Look: 1}.Stored(t.Context(), nil, side("a", "b", c.a, 1), side("b", "a", c.reason, 2))
+		report, err := compare.Judge{Tolerance: 0.03, Look: 1}.Stored(nil, side("a", "b", c.a, 1), side("b", "a", c.reason, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestPrimaryIsStored(t *testing.T) {
 		{"server CPU", "rate", "rate", "rate was chosen to decide after the runs, which were measured for server CPU"},
 		{"", "server CPU", "server CPU", "measured for the first figure"},
 	} {
-		report, err := compare.Judge{Look: 1, Primary: c.given}.Stored(t.Context(), nil, of("a", "b", c.stored, 1), of("b", "a", c.stored, 2))
+		report, err := compare.Judge{Look: 1, Primary: c.given}.Stored(nil, of("a", "b", c.stored, 1), of("b", "a", c.stored, 2))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func TestAdminBehindNginx(t *testing.T) {
 	nginx := needs(t, "nginx")
 	const secret = "0123456789abcdef"
 	front := func(a *observe.Admin) func(path, token string) (int, string) {
-		a.Stats = func() engine.Stats { return engine.Stats{Engine: "direct"} }
+		a.Stats = func() engine.Stats { return engine.Stats{Engine: "buffered"} }
 		a.Hosts = []string{"hone.monitoring.svc"}
 		ln := loopback(t)
 		served := make(chan error, 1)

@@ -6,7 +6,6 @@
 package history
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -89,15 +88,15 @@ const usualLimit = 200
 
 // Read reads the history of a baseline, or else of the run that ref refers to, or of the newest run of
 // that name. Empty: of the only baseline, or else of the newest run.
-func Read(ctx context.Context, store *record.Store, ref string, o Options) (*History, error) {
-	base, err := find(ctx, store, ref)
+func Read(store *record.Store, ref string, o Options) (*History, error) {
+	base, err := find(store, ref)
 	if err != nil {
 		return nil, err
 	}
 	if o.Limit <= 0 {
 		o.Limit = usualLimit
 	}
-	all, err := store.List(ctx, record.Filter{Scenario: base.Scenario.Hash()})
+	all, err := store.List(record.Filter{Scenario: base.Scenario.Hash()})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +109,7 @@ func Read(ctx context.Context, store *record.Store, ref string, o Options) (*His
 		if s.Made == record.Repeat || s.Valid == 0 || !o.All && nameOf(s.Name) != h.Name || len(runs) == o.Limit {
 			continue
 		}
-		run, err := store.Get(ctx, s.ID)
+		run, err := store.Get(s.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -128,16 +127,16 @@ func Read(ctx context.Context, store *record.Store, ref string, o Options) (*His
 	return h, nil
 }
 
-func find(ctx context.Context, store *record.Store, ref string) (*record.Run, error) {
+func find(store *record.Store, ref string) (*record.Run, error) {
 	if ref == "" {
 		ref = "latest"
-		if all, err := store.Baselines(ctx); err == nil && len(all) == 1 {
+		if all, err := store.Baselines(); err == nil && len(all) == 1 {
 			ref = all[0].Name
 		}
 	}
-	run, err := store.Get(ctx, "baseline:"+ref)
+	run, err := store.Get("baseline:" + ref)
 	if errors.Is(err, record.ErrNotFound) {
-		return store.Get(ctx, ref)
+		return store.Get(ref)
 	}
 	return run, err
 }

@@ -16,11 +16,10 @@ import (
 // allocs/op rise from 0 to 1 in run 20, and returns it with the runs.
 func stored(t *testing.T, n int) (*record.Store, []*record.Run) {
 	t.Helper()
-	s, err := record.Open(t.Context(), filepath.Join(t.TempDir(), "runs.db"))
+	s, err := record.Open(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
 	r := rand.New(rand.NewPCG(5, 5))
 	var runs []*record.Run
 	for i := range n {
@@ -50,7 +49,7 @@ func stored(t *testing.T, n int) (*record.Store, []*record.Run) {
 func add(t *testing.T, s *record.Store, runs ...*record.Run) {
 	t.Helper()
 	for _, run := range runs {
-		if err := s.Add(t.Context(), run); err != nil {
+		if err := s.Add(run); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +71,7 @@ func TestFewRunsAreNotUnchanged(t *testing.T) {
 		if n > 3 {
 			add(t, s, runs[3:n]...)
 		}
-		h, err := Read(t.Context(), s, "", Options{})
+		h, err := Read(s, "", Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,11 +91,11 @@ func TestRead(t *testing.T) {
 	invalid.Samples = invalid.Samples[2:]
 	add(t, s, runs...)
 	add(t, s, &other, &repeat, &elsewhere, &invalid)
-	if err := s.SetBaseline(t.Context(), "first", runs[0].ID); err != nil {
+	if err := s.SetBaseline("first", runs[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"", "first", "main", runs[40].ID} {
-		h, err := Read(t.Context(), s, ref, Options{})
+		h, err := Read(s, ref, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,16 +119,16 @@ func TestRead(t *testing.T) {
 			t.Errorf("%q", words)
 		}
 	}
-	if h, err := Read(t.Context(), s, "main", Options{All: true, Across: []string{"cpu"}, Limit: 20}); err != nil || len(h.Runs) != 20 || len(h.LeftOut) != 0 {
+	if h, err := Read(s, "main", Options{All: true, Across: []string{"cpu"}, Limit: 20}); err != nil || len(h.Runs) != 20 || len(h.LeftOut) != 0 {
 		t.Errorf("%v, %+v", err, h)
 	}
-	if h, err := Read(t.Context(), s, "main", Options{All: true, Across: []string{"cpu"}}); err != nil || len(h.Runs) != 47 {
+	if h, err := Read(s, "main", Options{All: true, Across: []string{"cpu"}}); err != nil || len(h.Runs) != 47 {
 		t.Errorf("%v, %+v", err, h)
 	}
-	if h, err := Read(t.Context(), s, invalid.ID, Options{Across: []string{"cpu"}, Limit: 1}); err != nil || !h.Valid {
+	if h, err := Read(s, invalid.ID, Options{Across: []string{"cpu"}, Limit: 1}); err != nil || !h.Valid {
 		t.Errorf("of a run without valid samples: %v, %+v", err, h)
 	}
-	if _, err := Read(t.Context(), s, "nobody", Options{}); err == nil {
+	if _, err := Read(s, "nobody", Options{}); err == nil {
 		t.Error("there is a history of nobody")
 	}
 }

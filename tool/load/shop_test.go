@@ -1,32 +1,37 @@
 package load
 
 import (
-	"bufio"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
-
-	_ "modernc.org/sqlite"
 )
 
-// shop is a web application with a database, in a separate process: a client who logs in gets a
-// token and a cookie, and needs both to buy. The database has a row for each request.
-type shop struct{ db *sql.DB }
+// shop is a web application in a separate process: a client who logs in gets a token and a cookie,
+// and needs both to buy. It keeps account of each request.
+type shop struct {
+	mu     sync.Mutex
+	secret uint64            // of its tokens
+	users  map[string]string // by token
+	bought []order
+	calls  map[call]int
+}
 
-const shopSchema = `
-create table product (id integer primary key, name text, price integer);
-create index product_name on product (name);
-create table login (token text primary key, user text);
-create table bought (id integer primary key, user text, product integer);
-create table call (name text, user text);`
+type (
+	order struct{ user, product string }
+	call  struct{ name, user string }
+)
+
+// products are those with the numbers 1 to 6, which cost as many hundreds.
+var products = []string{"lamp", "desk lamp", "chair", "red chair", "table", "shelf"}
 
 // serveShop is the role of TestMain.
 func serveShop() error {
@@ -34,10 +39,7 @@ func serveShop() error {
 	if err != nil {
 		return err
 	}
-	s, err := openShop()
-	if err != nil {
-		return err
-	}
+	s := &shop{secret: rand.Uint64(), users: map[string]string{}, calls: map[call]int{}}
 	server := &http.Server{Handler: s.routes(), ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
@@ -47,32 +49,14 @@ func serveShop() error {
 	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)
 	}
-	return errors.Join(err, s.db.Close())
+	return err
 }
 
-func openShop() (*shop, error) {
-	db, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1) // each connection would have its own database
-	s := &shop{db: db}
-	if _, err := db.Exec(shopSchema); err != nil {
-		return nil, err
-	}
-	for i, name := range []string{"lamp", "desk lamp", "chair", "red chair", "table", "shelf"} {
-		if _, err := db.Exec("insert into product values (?, ?, ?)", i+1, name, 100*(i+1)); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-// called records a request in the database.
+// called records a request.
 func (s *shop) called(name, user string) {
-	if _, err := s.db.Exec("insert into call values (?, ?)", name, user); err != nil {
-		panic(err)
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[call{name, user}]++
 }
 
 func (s *shop) routes() http.Handler {
@@ -93,22 +77,22 @@ func (s *shop) routes() http.Handler {
 
 func (s *shop) browse(w http.ResponseWriter, r *http.Request) {
 	s.called("browse", r.PathValue("id"))
-	var name string
-	var price int
-	if s.db.QueryRow("select name, price from product where id = ?", r.PathValue("id")).Scan(&name, &price) != nil {
+	id, err := strconv.Atoi(r.PathValue("id"))
+	if err != nil || id < 1 || id > len(products) {
 		http.NotFound(w, r)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"product": {"id": %s, "name": %q, "price": %d}}`, r.PathValue("id"), name, price)
+	fmt.Fprintf(w, `{"product": {"id": %d, "name": %q, "price": %d}}`, id, products[id-1], 100*id)
 }
 
 func (s *shop) search(w http.ResponseWriter, r *http.Request) {
 	s.called("search", r.FormValue("q"))
-	var n int
-	if err := s.db.QueryRow("select count(*) from product where name like ?", "%"+r.FormValue("q")+"%").Scan(&n); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+	n := 0
+	for _, name := range products {
+		if strings.Contains(name, r.FormValue("q")) {
+			n++
+		}
 	}
 	fmt.Fprintf(w, `{"query": %q, "found": %d}`, r.FormValue("q"), n)
 }
@@ -120,19 +104,10 @@ func (s *shop) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.called("login", who.Name)
-	var id int64
-	result, err := s.db.Exec("insert into login values ('t' || abs(random()), ?)", who.Name)
-	if err == nil {
-		id, err = result.LastInsertId()
-	}
-	var token string
-	if err == nil {
-		err = s.db.QueryRow("select token from login where rowid = ?", id).Scan(&token)
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
+	s.mu.Lock()
+	token := fmt.Sprintf("t%d", s.secret+uint64(len(s.users)))
+	s.users[token] = who.Name
+	s.mu.Unlock()
 	http.SetCookie(w, &http.Cookie{Name: "sid", Value: "s" + token, Path: "/", HttpOnly: true})
 	fmt.Fprintf(w, `{"user": {"name": %q}, "token": %q}`, who.Name, token)
 }
@@ -140,49 +115,41 @@ func (s *shop) login(w http.ResponseWriter, r *http.Request) {
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	sid, err := r.Cookie("sid")
-	var user string
-	if err != nil || sid.Value != "s"+token || s.db.QueryRow("select user from login where token = ?", token).Scan(&user) != nil {
+	s.mu.Lock()
+	user := s.users[token]
+	s.bought = append(s.bought, order{user, r.FormValue("product")})
+	id := len(s.bought)
+	s.mu.Unlock()
+	if err != nil || sid.Value != "s"+token || user == "" {
 		http.Error(w, "who?", http.StatusForbidden)
 		return
 	}
 	s.called("buy", user)
-	result, err := s.db.Exec("insert into bought (user, product) values (?, ?)", user, r.FormValue("product"))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	id, _ := result.LastInsertId() // SQLite always has an id
-	w.Header().Set("Location", "/orders/"+strconv.FormatInt(id, 10))
+	w.Header().Set("Location", "/orders/"+strconv.Itoa(id))
 	w.WriteHeader(http.StatusCreated)
 }
 
 func (s *shop) order(w http.ResponseWriter, r *http.Request) {
-	var user string
-	var product int
-	if s.db.QueryRow("select user, product from bought where id = ?", r.PathValue("id")).Scan(&user, &product) != nil {
+	id, err := strconv.Atoi(r.PathValue("id"))
+	s.mu.Lock()
+	var o order
+	if err == nil && id > 0 && id <= len(s.bought) {
+		o = s.bought[id-1]
+	}
+	s.mu.Unlock()
+	if o.user == "" {
 		http.NotFound(w, r)
 		return
 	}
-	s.called("order", user)
-	fmt.Fprintf(w, `{"user": %q, "product": %d}`, user, product)
+	s.called("order", o.user)
+	fmt.Fprintf(w, `{"user": %q, "product": %s}`, o.user, o.product)
 }
 
 // counted returns how often each step was called, and by how many users.
 func (s *shop) counted(w http.ResponseWriter, _ *http.Request) {
-	rows, err := s.db.Query("select name, user, count(*) from call group by name, user")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	defer rows.Close()
-	out := bufio.NewWriter(w)
-	defer out.Flush()
-	for rows.Next() {
-		var name, user string
-		var n int64
-		if err := rows.Scan(&name, &user, &n); err != nil {
-			return
-		}
-		fmt.Fprintf(out, "%s\t%s\t%d\n", name, user, n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c, n := range s.calls {
+		fmt.Fprintf(w, "%s\t%s\t%d\n", c.name, c.user, n)
 	}
 }

@@ -49,7 +49,7 @@ func TestReportHasTheVerdictOfAKnee(t *testing.T) {
 func TestSettledLaneHasWhatCounts(t *testing.T) {
 	p := &page.Page{Title: "race"}
 	s := second(0)
-	s.Lane = page.Lane{Group: "100 × 1", Name: "direct"}
+	s.Lane = page.Lane{Group: "100 × 1", Name: "events"}
 	p.Load(s)
 	rate, p50 := 1234.0, 56.0
 	p.Settle(&rate, &p50, nil)

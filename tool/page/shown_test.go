@@ -144,7 +144,7 @@ func TestRace(t *testing.T) {
 	p := &page.Page{Title: "hone demo: every engine, raced", Sources: []page.Source{page.ThisHost()}}
 	address := serve(t, p, &observe.Guard{})
 	for _, group := range []string{"100 × 1", "100 × 64"} {
-		for i, engine := range []string{"direct", "buffered", "parked", "events"} {
+		for i, engine := range []string{"net-direct", "net-buffered", "net-pooled", "events"} {
 			s := second(0)
 			s.Rate *= 1 + float64(i)/3
 			s.Lane = page.Lane{Group: group, Name: engine}
@@ -155,7 +155,7 @@ func TestRace(t *testing.T) {
 	b.do(chromedp.Navigate(address))
 	b.await(`document.querySelectorAll("[data-race] tr[data-lane]").length === 8`)
 	got := eval[[]string](b, `[...document.querySelectorAll("[data-race] tr[data-lane]")].map((r) => r.dataset.lane + " " + r.querySelector("rect").getAttribute("width") + " " + r.className)`)
-	want := "direct 50.00 ,buffered 66.67 ,parked 83.33 ,events 100.00 ,direct 50.00 ,buffered 66.67 ,parked 83.33 ,events 100.00 now"
+	want := "net-direct 50.00 ,net-buffered 66.67 ,net-pooled 83.33 ,events 100.00 ,net-direct 50.00 ,net-buffered 66.67 ,net-pooled 83.33 ,events 100.00 now"
 	if strings.Join(got, ",") != want {
 		t.Errorf("lanes %q, want %q", strings.Join(got, ","), want)
 	}

@@ -123,7 +123,7 @@ func TestControls(t *testing.T) {
 // profiled serves this process's profiles.
 func profiled(t *testing.T) string {
 	t.Helper()
-	admin := &observe.Admin{Stats: func() engine.Stats { return engine.Stats{Engine: "direct"} }}
+	admin := &observe.Admin{Stats: func() engine.Stats { return engine.Stats{Engine: "buffered"} }}
 	server := httptest.NewServer(admin.Handler())
 	t.Cleanup(server.Close)
 	return server.URL

@@ -1,11 +1,8 @@
 package probe
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -37,8 +34,8 @@ func NewReport(v *View, names []string) *Report {
 }
 
 // Largest lists the n largest functions; 0 means all.
-func (r *Report) Largest(cum bool, n int) {
-	r.Lines = r.Top(cum)
+func (r *Report) Largest(n int) {
+	r.Lines = r.Top(false)
 	if r.left = len(r.Lines) - n; n > 0 && r.left > 0 {
 		r.Lines = r.Lines[:n]
 	}
@@ -106,72 +103,6 @@ func (r *Report) WriteTop(w io.Writer) {
 	if r.left > 0 {
 		fmt.Fprintf(w, "and %d more; --top 0 shows all\n", r.left)
 	}
-}
-
-// around is how many lines of context surround those with values.
-const around = 2
-
-// WriteList writes the source lines, with their text if the file is available.
-func (r *Report) WriteList(w io.Writer) {
-	r.writeHead(w)
-	for lines := r.Lines; len(lines) > 0; {
-		n := 1
-		for n < len(lines) && lines[n].Function == lines[0].Function && lines[n].File == lines[0].File {
-			n++
-		}
-		r.writeFunction(w, lines[:n])
-		lines = lines[n:]
-	}
-}
-
-func (r *Report) writeFunction(w io.Writer, lines []Line) {
-	fmt.Fprintf(w, "%s in %s\n", lines[0].Function, lines[0].File)
-	first, last := lines[0].Number, lines[len(lines)-1].Number
-	source := sourceLines(lines[0].File, first-around, last+around)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head := "flat\tcum\t"
-	if r.Against != nil {
-		head = "flat grew\tflat\tcum grew\tcum\t"
-	}
-	fmt.Fprintln(table, head+"line\t")
-	for number := first - around; number <= last+around; number++ {
-		text, known := source[number]
-		values := strings.Repeat(".\t", strings.Count(head, "\t"))
-		if len(lines) > 0 && lines[0].Number == number {
-			values = r.lineValues(lines[0])
-			lines = lines[1:]
-		} else if !known {
-			continue
-		}
-		fmt.Fprintf(table, "%s%d\t  %s\n", values, number, text)
-	}
-	table.Flush()
-	fmt.Fprintln(w)
-}
-
-func (r *Report) lineValues(l Line) string {
-	if r.Against != nil {
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t", r.change(l.FlatGrowth()), r.amount(l.Flat), r.change(l.CumGrowth()), r.amount(l.Cum))
-	}
-	return fmt.Sprintf("%s\t%s\t", r.amount(l.Flat), r.amount(l.Cum))
-}
-
-// sourceLines returns a file's current lines from first to last; none if it is not on
-// this machine.
-func sourceLines(name string, first, last int) map[int]string {
-	lines := make(map[int]string)
-	file, err := os.Open(name)
-	if err != nil {
-		return lines
-	}
-	defer file.Close()
-	text := bufio.NewScanner(file)
-	for number := 1; number <= last && text.Scan(); number++ {
-		if number >= first {
-			lines[number] = string(bytes.ReplaceAll(text.Bytes(), []byte("\t"), []byte("    ")))
-		}
-	}
-	return lines
 }
 
 // amount formats a value with three significant digits and its unit.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 
 	"github.com/google/pprof/profile"
@@ -93,12 +92,11 @@ func (v *View) sum(p *profile.Profile) (total float64) {
 	return total
 }
 
-// Line is a function's line, or a source line's. Flat is its own cost, Cum includes
+// Line is a function's line. Flat is its own cost, Cum includes
 // callees.
 type Line struct {
 	Function string `json:"function"`
 	File     string `json:"file"`
-	Number   int    `json:"line,omitempty"` // 0: the whole function
 
 	Flat       float64  `json:"flat"`
 	Cum        float64  `json:"cum"`
@@ -122,9 +120,7 @@ func growth(now float64, before *float64) float64 {
 // Top lists the functions, largest first; with two profiles, those that changed most
 // first, up or down; by Cum, or by Flat.
 func (v *View) Top(byCum bool) []Line {
-	lines := v.lines(func(line profile.Line) (place, bool) {
-		return place{function: line.Function.Name}, true
-	})
+	lines := v.lines()
 	weight := Line.FlatGrowth
 	if byCum {
 		weight = Line.CumGrowth
@@ -139,30 +135,12 @@ func (v *View) Top(byCum bool) []Line {
 	return lines
 }
 
-// List lists the source lines of the functions whose names match, grouped by function, in
-// order.
-func (v *View) List(functions *regexp.Regexp) []Line {
-	lines := v.lines(func(line profile.Line) (place, bool) {
-		return place{line.Function.Name, int(line.Line)}, functions.MatchString(line.Function.Name)
-	})
-	slices.SortFunc(lines, func(a, b Line) int {
-		return cmp.Or(cmp.Compare(a.Function, b.Function), cmp.Compare(a.File, b.File), cmp.Compare(a.Number, b.Number))
-	})
-	return lines
-}
-
-// place is a key by which values are summed.
-type place struct {
-	function string
-	number   int
-}
-
-// lines sums both profiles by the places that of returns for their frames.
-func (v *View) lines(of func(profile.Line) (place, bool)) []Line {
-	found := make(map[place]*Line)
-	v.add(found, v.now, of, func(l *Line) (flat, cum *float64) { return &l.Flat, &l.Cum })
+// lines sums both profiles by function.
+func (v *View) lines() []Line {
+	found := make(map[string]*Line)
+	v.add(found, v.now, func(l *Line) (flat, cum *float64) { return &l.Flat, &l.Cum })
 	if v.before != nil {
-		v.add(found, v.before, of, func(l *Line) (flat, cum *float64) { return l.FlatBefore, l.CumBefore })
+		v.add(found, v.before, func(l *Line) (flat, cum *float64) { return l.FlatBefore, l.CumBefore })
 	}
 	var lines []Line
 	for _, l := range found {
@@ -171,21 +149,18 @@ func (v *View) lines(of func(profile.Line) (place, bool)) []Line {
 	return lines
 }
 
-func (v *View) add(found map[place]*Line, p *profile.Profile, of func(profile.Line) (place, bool), columns func(*Line) (flat, cum *float64)) {
+func (v *View) add(found map[string]*Line, p *profile.Profile, columns func(*Line) (flat, cum *float64)) {
 	for _, s := range p.Sample {
 		value := v.value(p, s)
 		if value == 0 {
 			continue
 		}
-		seen := make(map[place]bool) // a recursive function counts once
+		seen := make(map[string]bool) // a recursive function counts once
 		for depth, frame := range frames(s) {
-			at, wanted := of(frame)
-			if !wanted {
-				continue
-			}
+			at := frame.Function.Name
 			l := found[at]
 			if l == nil {
-				l = &Line{Function: at.function, File: frame.Function.Filename, Number: at.number}
+				l = &Line{Function: at, File: frame.Function.Filename}
 				if v.before != nil {
 					l.FlatBefore, l.CumBefore = new(float64), new(float64)
 				}

@@ -1,9 +1,15 @@
 package record
 
 import (
-	"context"
-	"database/sql"
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,46 +20,165 @@ type Baseline struct {
 	At   time.Time `json:"at"` // when the baseline was set
 }
 
+const (
+	baselineFolder = "baselines"
+	mostName       = 80 // bytes of a baseline's name: a file's may have 255
+)
+
+// baselinePath returns the file of a baseline: its name, with %XX for whatever a file system might
+// read in another way.
+func (s *Store) baselinePath(name string) string {
+	var escaped strings.Builder
+	for i := range len(name) {
+		c := name[i]
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0 {
+			escaped.WriteByte(c)
+		} else {
+			fmt.Fprintf(&escaped, "%%%02X", c)
+		}
+	}
+	return filepath.Join(s.path, baselineFolder, escaped.String())
+}
+
 // SetBaseline makes the run that ref refers to the baseline of that name, replacing any
 // other.
-func (s *Store) SetBaseline(ctx context.Context, name, ref string) error {
-	if name == "" {
-		return fmt.Errorf("record: a baseline needs a name, as in main or v1.2")
+func (s *Store) SetBaseline(name, ref string) error {
+	if name = cleanText(name); name == "" || len(name) > mostName {
+		return fmt.Errorf("record: a baseline needs a name of 1 to %d bytes, as in main or v1.2", mostName)
 	}
-	return s.change(ctx, func(t *transaction) error {
-		seq, err := t.find(ref)
-		if err != nil {
-			return err
-		}
-		return t.exec("INSERT OR REPLACE INTO baseline (name, run, at) VALUES (?, ?, ?)", cleanText(name), seq, time.Now().UTC().Format(timeText))
-	})
+	if s.readOnly {
+		return fmt.Errorf("%w: %s; it was opened for reading", ErrReadOnly, s.path)
+	}
+	r, err := s.find(ref)
+	if err != nil {
+		return err
+	}
+	text, err := encode(Baseline{name, r.ID, time.Now().UTC()})
+	if err == nil {
+		err = s.makeFolder(filepath.Join(s.path, baselineFolder))
+	}
+	if err == nil {
+		err = s.replace(s.baselinePath(name), text)
+	}
+	return s.explain(err)
 }
 
 // RemoveBaseline removes the name; the run stays.
-func (s *Store) RemoveBaseline(ctx context.Context, name string) error {
-	return s.change(ctx, func(t *transaction) error {
-		var seq int64
-		err := t.row(&seq, "DELETE FROM baseline WHERE name = ? RETURNING run", name)
-		return found(err, "baseline:"+name)
-	})
+func (s *Store) RemoveBaseline(name string) error {
+	if _, err := s.baseline(name); err != nil {
+		return err
+	}
+	path := s.baselinePath(name)
+	return s.explain(errors.Join(os.Remove(path), s.sync(filepath.Dir(path))))
+}
+
+// baseline reads a baseline.
+func (s *Store) baseline(name string) (b Baseline, err error) {
+	if len(name) > mostName {
+		return b, notFound("baseline:" + name)
+	}
+	text, err := os.ReadFile(s.baselinePath(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, notFound("baseline:" + name)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil {
+		return b, fmt.Errorf("%w: baseline %s: %w; set it again", ErrDamaged, name, err)
+	}
+	return b, nil
 }
 
 // Baselines returns all baselines, sorted by name.
-func (s *Store) Baselines(ctx context.Context) (all []Baseline, err error) {
-	err = s.look(ctx, func(t *transaction) (err error) {
-		all, err = t.baselines()
-		return err
-	})
-	return all, err
+func (s *Store) Baselines() ([]Baseline, error) {
+	all := []Baseline{}
+	entries, err := os.ReadDir(filepath.Join(s.path, baselineFolder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, s.explain(err)
+	}
+	for _, e := range entries {
+		var b Baseline
+		text, err := os.ReadFile(filepath.Join(s.path, baselineFolder, e.Name()))
+		if err != nil || json.Unmarshal(text, &b) != nil || filepath.Base(s.baselinePath(b.Name)) != e.Name() {
+			continue // being written, removed meanwhile, or somebody else's
+		}
+		all = append(all, b)
+	}
+	slices.SortFunc(all, func(a, b Baseline) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
 }
 
-func (t *transaction) baselines() ([]Baseline, error) {
-	all := []Baseline{}
-	err := t.rows(func(rows *sql.Rows) error {
-		var b Baseline
-		err := rows.Scan(&b.Name, &b.ID, timeColumn{&b.At})
-		all = append(all, b)
-		return err
-	}, "SELECT baseline.name, run.id, baseline.at FROM baseline JOIN run ON run.seq = baseline.run ORDER BY baseline.name")
-	return all, err
+// Remove removes the runs that the references refer to. It refuses to remove a baseline, a
+// *BaselineError, and then removes none. The partner of a removed run stays, and keeps its PairedWith.
+func (s *Store) Remove(refs ...string) (freed int64, err error) {
+	if s.readOnly {
+		return 0, fmt.Errorf("%w: %s; it was opened for reading", ErrReadOnly, s.path)
+	}
+	baselines, err := s.Baselines()
+	if err != nil {
+		return 0, err
+	}
+	var runs []stored
+	for _, ref := range refs { // look up all first: removing changes what latest means
+		r, err := s.find(ref)
+		if err != nil {
+			return 0, err
+		}
+		if slices.ContainsFunc(runs, func(o stored) bool { return o.ID == r.ID }) { // named twice
+			continue
+		}
+		runs = append(runs, r)
+		var names []string
+		for _, b := range baselines {
+			if b.ID == r.ID {
+				names = append(names, b.Name)
+			}
+		}
+		if names != nil {
+			return 0, &BaselineError{r.ID, names}
+		}
+	}
+	for _, r := range runs {
+		size, err := s.removeRun(r)
+		if err != nil {
+			return freed, s.explain(err)
+		}
+		freed += size
+	}
+	return freed, nil
+}
+
+// removeRun removes a run: its folder, or its side of a pair.
+func (s *Store) removeRun(r stored) (freed int64, err error) {
+	folder := filepath.Join(s.path, r.folder)
+	heads, err := s.heads(r.folder)
+	if err != nil {
+		return 0, err
+	}
+	left := slices.DeleteFunc(slices.Clone(heads), func(h head) bool { return h.ID == r.ID })
+	if len(left) == 0 {
+		return s.remove(folder)
+	}
+	if err := s.replace(filepath.Join(folder, headName), encodeHeads(left)); err != nil {
+		return 0, err
+	}
+	partner, err := os.ReadFile(filepath.Join(folder, left[0].ID+".json"))
+	if err != nil {
+		return 0, err
+	}
+	entries, err := os.ReadDir(folder)
+	for _, e := range entries {
+		name := e.Name()
+		if name == headName || name == left[0].ID+".json" || strings.Contains(string(partner), name) {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			freed += info.Size()
+		}
+		if err := os.Remove(filepath.Join(folder, name)); err != nil {
+			return freed, err
+		}
+	}
+	return freed, err
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -283,7 +284,8 @@ func (b *benchmarkReader) add(line *benchfmt.Result) {
 			soft[c.Key] = string(c.Value)
 		}
 	}
-	key := jsonText([]any{name, strict, soft})
+	text, _ := json.Marshal([]any{name, strict, soft}) // cannot fail: strings
+	key := string(text)
 	r := b.byKey[key]
 	if r == nil {
 		r = &Run{

@@ -11,12 +11,14 @@ import (
 	"time"
 )
 
-// documentSchema names the format of run.json. IDs are derived from it: a new field must
+// documentSchema names the format of a run's document. IDs are derived from it: a new field must
 // be omitted when empty, or the IDs of all existing runs change.
-const documentSchema = "hone.run/1"
+const documentSchema = "hone.run/2"
 
-// document is the content of run.json: a run in which hashes stand for the blobs. Its fields hide
-// those of Run and Sample.
+const mostBytes = 1 << 29 // of a run's histograms and artefacts
+
+// document is a run in which hashes stand for the artefacts' bytes, without ID and PairedWith. Its
+// fields hide those of Run and Sample.
 type document struct {
 	Schema string `json:"schema"`
 	ID     string `json:"id,omitempty"`
@@ -26,39 +28,27 @@ type document struct {
 
 type sampleDocument struct {
 	Sample
-	Histograms []histogramDocument `json:"histograms"`
-	Series     []Series            `json:"series"`
-	Artefacts  []artefactDocument  `json:"artefacts"`
-}
-
-type blobDocument struct {
-	SHA256 string `json:"sha256"`
-	Size   int    `json:"size"`
-}
-
-type histogramDocument struct {
-	Name  string        `json:"name"`
-	Start time.Duration `json:"start_ns"`
-	End   time.Duration `json:"end_ns"`
-	blobDocument
+	Histograms []Histogram        `json:"histograms"`
+	Series     []Series           `json:"series"`
+	Artefacts  []artefactDocument `json:"artefacts"`
 }
 
 type artefactDocument struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-	blobDocument
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
 }
 
-// sealed is a run in canonical form, with its ID, and all its blobs by hash.
+// sealed is a run in canonical form, with its ID, its document, and its artefacts by hash.
 type sealed struct {
 	*Run
-	doc   document
+	text  []byte
 	blobs map[string][]byte
 }
 
-// seal copies a run, without its blobs' bytes, into canonical form.
+// seal copies a run into canonical form.
 func seal(r *Run) (*sealed, error) {
-	return sealWithin(r, mostBlobs)
+	return sealWithin(r, mostBytes)
 }
 
 func sealWithin(r *Run, most int) (*sealed, error) {
@@ -67,70 +57,67 @@ func sealWithin(r *Run, most int) (*sealed, error) {
 		return nil, err
 	}
 	s := &sealed{Run: c, blobs: map[string][]byte{}}
-	s.doc = document{Schema: documentSchema, Run: *c, Samples: make([]sampleDocument, len(c.Samples))}
-	s.doc.PairedWith = ""
-	for i := range c.Samples {
-		s.doc.Samples[i] = s.sampleDocument(&c.Samples[i])
-	}
+	d := document{Schema: documentSchema, Run: *c, Samples: make([]sampleDocument, len(c.Samples))}
+	d.PairedWith = ""
 	size := 0
-	for _, data := range s.blobs {
-		size += len(data)
+	for i, m := range c.Samples {
+		one := sampleDocument{Sample: m, Histograms: m.Histograms, Series: m.Series, Artefacts: []artefactDocument{}}
+		for _, h := range m.Histograms {
+			size += len(h.Data)
+		}
+		for _, a := range m.Artefacts {
+			hash := digest(a.Data)
+			if s.blobs[hash] == nil {
+				s.blobs[hash] = a.Data
+				size += len(a.Data)
+			}
+			one.Artefacts = append(one.Artefacts, artefactDocument{a.Kind, a.Name, hash})
+		}
+		d.Samples[i] = one
 	}
 	if size > most {
 		return nil, fmt.Errorf("a run with %d MiB of histograms, profiles and logs is too large (at most %d MiB); keep fewer or shorter ones", size>>20, most>>20)
 	}
-	text, err := s.doc.encode()
-	if err != nil {
+	if s.text, err = encode(d); err != nil {
 		return nil, err
 	}
-	c.ID = digest(text)[:idDigits]
-	s.doc.ID, s.doc.PairedWith = c.ID, c.PairedWith
+	c.ID = digest(s.text)[:idDigits]
 	return s, nil
 }
 
-func (s *sealed) sampleDocument(m *Sample) sampleDocument {
-	d := sampleDocument{Sample: *m, Series: m.Series, Histograms: make([]histogramDocument, len(m.Histograms)), Artefacts: make([]artefactDocument, len(m.Artefacts))}
-	for i, h := range m.Histograms {
-		d.Histograms[i] = histogramDocument{h.Name, h.Start, h.End, s.keep(h.Data)}
-	}
-	for i, a := range m.Artefacts {
-		d.Artefacts[i] = artefactDocument{a.Kind, a.Name, s.keep(a.Data)}
-	}
-	return d
-}
-
-func (s *sealed) keep(data []byte) blobDocument {
-	hash := digest(data)
-	s.blobs[hash] = data
-	return blobDocument{hash, len(data)}
-}
-
-// encode gives the same bytes for the same run.
-func (d *document) encode() ([]byte, error) {
+// encode gives the same bytes for the same value.
+func encode(v any) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", "\t")
-	err := e.Encode(d)
+	err := e.Encode(v)
 	return text.Bytes(), err
 }
 
-// run returns the run that the document describes.
-func (d *document) run(blobs map[string][]byte) *Run {
+// unseal returns the run of a document; blob reads an artefact by its hash.
+func unseal(text []byte, blob func(hash string) ([]byte, error)) (*Run, error) {
+	var d document
+	if err := unmarshalStrictly(text, &d); err != nil {
+		return nil, err
+	}
+	if d.Schema != documentSchema {
+		return nil, fmt.Errorf("its schema is %q, and this hone reads %q", d.Schema, documentSchema)
+	}
 	r := d.Run
-	r.ID, r.Samples = d.ID, make([]Sample, len(d.Samples))
+	r.ID, r.Samples = digest(text)[:idDigits], make([]Sample, len(d.Samples))
 	for i, m := range d.Samples {
 		s := m.Sample
-		s.Series = m.Series
-		for _, h := range m.Histograms {
-			s.Histograms = append(s.Histograms, Histogram{h.Name, h.Start, h.End, blobs[h.SHA256]})
-		}
+		s.Histograms, s.Series, s.Artefacts = m.Histograms, m.Series, []Artefact{}
 		for _, a := range m.Artefacts {
-			s.Artefacts = append(s.Artefacts, Artefact{a.Kind, a.Name, blobs[a.SHA256]})
+			data, err := blob(a.SHA256)
+			if err != nil {
+				return nil, err
+			}
+			s.Artefacts = append(s.Artefacts, Artefact{a.Kind, a.Name, data})
 		}
 		r.Samples[i] = s
 	}
-	return &r
+	return &r, nil
 }
 
 // clean copies a run except its blobs' bytes: times in UTC, no list or map nil, valid
@@ -193,12 +180,12 @@ func cleanText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// cleanValue has a single NaN and no negative zero: SQLite cannot store others.
+// cleanValue makes values that are not finite NaN: no figure.
 func cleanValue(v float64) float64 {
-	if math.IsInf(v, 0) || math.IsNaN(v) {
+	if math.IsInf(v, 0) {
 		return math.NaN()
 	}
-	return v + 0
+	return v
 }
 
 func cleanTime(t time.Time) (time.Time, error) {

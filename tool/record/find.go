@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-const fileName = "runs.db"
+const storeName = "runs"
 
 // Find returns the path of the store to be used from dir: in the nearest folder
 // .hone from there upwards, else in the user's data folder ($XDG_DATA_HOME or
@@ -21,7 +21,7 @@ func Find(dir string) (path string, err error) {
 	for {
 		near := filepath.Join(dir, ".hone")
 		if info, err := os.Stat(near); err == nil && info.IsDir() {
-			return filepath.Join(near, fileName), nil
+			return filepath.Join(near, storeName), nil
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
@@ -33,7 +33,7 @@ func Find(dir string) (path string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("record: no place for runs: %w; create a folder .hone where you work", err)
 	}
-	return filepath.Join(data, "hone", fileName), nil
+	return filepath.Join(data, "hone", storeName), nil
 }
 
 // dataFolder returns the platform's folder for user data.

@@ -1,10 +1,24 @@
 package record
 
 import (
-	"context"
-	"database/sql"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+)
+
+const (
+	headName   = "run.json"
+	headSchema = "hone.store/1"
+	mostText   = 300 // bytes of each text in run.json
 )
 
 // Summary is a run without its measurements.
@@ -23,43 +37,44 @@ type Summary struct {
 	Baselines    []string  `json:"baselines"` // names under which it is a baseline
 }
 
-// Filter selects runs. Zero: all.
-type Filter struct {
-	Scenario string // the name or the hash
-	Name     string
-	Limit    int // maximum number; 0: all
+// head is a run's part of run.json.
+type head struct {
+	Summary
+	Baselines []string `json:"baselines,omitempty"` // never: they change
 }
 
-// List returns the runs that pass the filter, newest first.
-func (s *Store) List(ctx context.Context, f Filter) ([]Summary, error) {
-	all := []Summary{}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = -1
-	}
-	err := s.look(ctx, func(t *transaction) error {
-		baselines, err := t.baselines()
-		if err != nil {
-			return err
+// stored is a run and the folder in which it is.
+type stored struct {
+	head
+	folder string
+}
+
+// headOf summarizes a run in canonical form.
+func headOf(r *Run) head {
+	h := head{Summary: Summary{
+		ID: r.ID, Name: headText(r.Name), Made: headText(r.Made), At: r.At, Scenario: headText(r.Scenario.Name), ScenarioHash: r.Scenario.Hash(),
+		Target: headText(targetOf(r.Scenario.Text)), Fingerprint: r.Environment.Fingerprint(), PairedWith: r.PairedWith, Samples: len(r.Samples),
+	}}
+	for _, s := range r.Samples {
+		if s.Valid {
+			h.Valid++
 		}
-		return t.rows(func(rows *sql.Rows) error {
-			m := Summary{Baselines: []string{}}
-			var text string
-			err := rows.Scan(&m.ID, &m.Name, &m.Made, timeColumn{&m.At}, &m.Scenario, &m.ScenarioHash, &text, &m.Fingerprint, &m.PairedWith, &m.Samples, &m.Valid)
-			for _, b := range baselines {
-				if b.ID == m.ID {
-					m.Baselines = append(m.Baselines, b.Name)
-				}
-			}
-			m.Target = targetOf(text)
-			all = append(all, m)
-			return err
-		}, `SELECT id, name, made, at, scenario, scenario_hash, scenario_text, fingerprint, paired_with,
-				(SELECT count(*) FROM sample WHERE run = seq), (SELECT count(*) FROM sample WHERE run = seq AND valid)
-			FROM run WHERE (?1 = '' OR scenario = ?1 OR scenario_hash = ?1) AND (?2 = '' OR name = ?2)
-			ORDER BY at DESC, seq DESC LIMIT ?3`, f.Scenario, f.Name, limit)
-	})
-	return all, err
+	}
+	return h
+}
+
+// headText shortens a text to what run.json has room for.
+func headText(text string) string {
+	text = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return '\uFFFD'
+		}
+		return c
+	}, text)
+	if len(text) > mostText {
+		text = strings.ToValidUTF8(text[:mostText], "") + "…"
+	}
+	return text
 }
 
 // targetOf returns the target of a load, or the package of Go benchmarks.
@@ -72,4 +87,202 @@ func targetOf(text string) string {
 		}
 	}
 	return ""
+}
+
+// The form of run.json, with the SHA-256 of the runs. It is read as it is written, and not as JSON
+// until the seal has been found right: a list reads one for each run.
+const (
+	headBegin = `{"schema":"` + headSchema + `","seal":"`
+	headRuns  = `","runs":`
+	headEnd   = "}\n"
+)
+
+// encodeHeads returns run.json.
+func encodeHeads(heads []head) []byte {
+	runs, _ := encode(heads) // cannot fail: texts, numbers, and times that are in range
+	runs = runs[:len(runs)-1]
+	return slices.Concat([]byte(headBegin+digest(runs)+headRuns), runs, []byte(headEnd))
+}
+
+// heads reads the run.json of a folder.
+func (s *Store) heads(folder string) (heads []head, err error) {
+	text, err := os.ReadFile(filepath.Join(s.path, folder, headName))
+	if err != nil {
+		return nil, err
+	}
+	text, known := bytes.CutPrefix(text, []byte(headBegin))
+	if !known {
+		return nil, errors.New(headName + " is not of schema " + headSchema)
+	}
+	seal, runs, _ := bytes.Cut(text, []byte(headRuns))
+	runs, whole := bytes.CutSuffix(runs, []byte(headEnd))
+	if !whole || digest(runs) != string(seal) {
+		return nil, errors.New(headName + " is not as it was written")
+	}
+	err = json.Unmarshal(runs, &heads)
+	return heads, err
+}
+
+// torn is a folder that is not a run's, and why.
+type torn struct {
+	folder string
+	err    error
+}
+
+// runs returns all runs, newest first, and the folders that were skipped.
+func (s *Store) runs() (all []stored, skipped []torn, err error) {
+	entries, err := os.ReadDir(s.path)
+	if err != nil {
+		return nil, nil, s.explain(err)
+	}
+	for _, e := range entries {
+		if e.Name() == baselineFolder || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		heads, err := s.heads(e.Name())
+		if err != nil {
+			if _, gone := os.Lstat(filepath.Join(s.path, e.Name())); !errors.Is(gone, fs.ErrNotExist) {
+				err = fmt.Errorf("%w: %s: %w; remove it, or take it from a backup", ErrDamaged, filepath.Join(s.path, e.Name()), err)
+				skipped = append(skipped, torn{e.Name(), err})
+			}
+			continue
+		}
+		for _, h := range slices.Backward(heads) { // B of a pair began after A
+			all = append(all, stored{h, e.Name()})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b stored) int { return b.At.Compare(a.At) })
+	return all, skipped, nil
+}
+
+// Skipped says which folders of the store are damaged, or another program's.
+func (s *Store) Skipped() (why []error, err error) {
+	_, skipped, err := s.runs()
+	for _, t := range skipped {
+		why = append(why, t.err)
+	}
+	return why, err
+}
+
+// Filter selects runs. Zero: all.
+type Filter struct {
+	Scenario string // the name or the hash
+	Name     string
+	Limit    int // maximum number; 0: all
+}
+
+// List returns the runs that pass the filter, newest first.
+func (s *Store) List(f Filter) ([]Summary, error) {
+	runs, _, err := s.runs()
+	if err != nil {
+		return nil, err
+	}
+	baselines, err := s.Baselines()
+	if err != nil {
+		return nil, err
+	}
+	all := []Summary{}
+	for _, r := range runs {
+		if f.Scenario != "" && f.Scenario != r.Scenario && f.Scenario != r.ScenarioHash || f.Name != "" && f.Name != r.Name {
+			continue
+		}
+		r.Summary.Baselines = []string{}
+		for _, b := range baselines {
+			if b.ID == r.ID {
+				r.Summary.Baselines = append(r.Summary.Baselines, b.Name)
+			}
+		}
+		if all = append(all, r.Summary); len(all) == f.Limit {
+			break
+		}
+	}
+	return all, nil
+}
+
+// find returns the run that ref refers to.
+func (s *Store) find(ref string) (stored, error) {
+	runs, skipped, err := s.runs()
+	if err != nil {
+		return stored{}, err
+	}
+	if back, ok := fromLatest(ref); ok {
+		runs = slices.DeleteFunc(runs, func(r stored) bool { return r.Made == Repeat })
+		if back < len(runs) {
+			return runs[back], nil
+		}
+		return stored{}, notFound(ref)
+	}
+	id := strings.ToLower(ref)
+	if name, ok := strings.CutPrefix(ref, "baseline:"); ok {
+		b, err := s.baseline(name)
+		if err != nil {
+			return stored{}, err
+		}
+		id = b.ID
+	}
+	if i := slices.IndexFunc(runs, func(r stored) bool { return r.ID == id }); i >= 0 {
+		return runs[i], nil
+	}
+	if len(id) == idDigits && isHex(id) {
+		for _, t := range skipped {
+			if strings.Contains(t.folder, id) {
+				return stored{}, t.err
+			}
+		}
+	}
+	return findNamed(runs, ref)
+}
+
+// fromLatest parses latest and latest~N.
+func fromLatest(ref string) (back int, ok bool) {
+	number, ok := strings.CutPrefix(ref, "latest")
+	if !ok || number == "" {
+		return 0, ok
+	}
+	number, ok = strings.CutPrefix(number, "~")
+	back, err := strconv.Atoi(number)
+	return back, ok && err == nil && back >= 0
+}
+
+// findNamed looks for a run with this name, of this git revision (whose runs are called "main 2b1d8c6ad7"),
+// or with an ID of this prefix.
+func findNamed(runs []stored, ref string) (stored, error) {
+	name, revision, begin := -1, -1, []stored{}
+	for i, r := range runs {
+		if name < 0 && ref != "" && r.Name == headText(ref) {
+			name = i
+		}
+		if rest, ok := strings.CutPrefix(r.Name, ref+" "); revision < 0 && ok && len(rest) == 10 {
+			revision = i
+		}
+		if len(ref) >= refDigits && strings.HasPrefix(r.ID, strings.ToLower(ref)) {
+			begin = append(begin, r)
+		}
+	}
+	if name < 0 {
+		name = revision
+	}
+	if name >= 0 {
+		begin = slices.DeleteFunc(begin, func(r stored) bool { return r.ID == runs[name].ID })
+		begin = append([]stored{runs[name]}, begin...)
+	}
+	switch len(begin) {
+	case 0:
+		return stored{}, notFound(ref)
+	case 1:
+		return begin[0], nil
+	}
+	var ids []string
+	for _, r := range begin[:min(len(begin), 8)] {
+		ids = append(ids, r.ID)
+	}
+	return stored{}, fmt.Errorf("%w: %q is %s; give more digits of one of them", ErrAmbiguous, ref, strings.Join(ids, " or "))
+}
+
+func isHex(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789abcdef") == ""
+}
+
+func notFound(ref string) error {
+	return fmt.Errorf("%w: %q; hone run list shows the stored runs", ErrNotFound, ref)
 }

@@ -8,16 +8,20 @@
 //
 // # The store
 //
-// A [Store] is one SQLite file, the nearest .hone/runs.db upwards or that of the user
-// ([Find]). It contains a run completely or not at all, whatever happens: a full disk, a
-// second program, a killed process. One program writes at a time; others wait up to five
-// seconds. Each run is synced to disk: it took minutes to measure, and a sync takes
-// milliseconds. The file must be on a local disk: SQLite's write-ahead log needs shared
-// memory, which network file systems lack.
+// A [Store] is a folder, the nearest .hone/runs upwards or that of the user ([Find]), with one
+// folder for each run, or for both runs of a pair:
 //
-// A run never changes. Its ID is derived from its content, so adding it again changes
-// nothing, and [Store.Get] detects changes by other programs. Blobs are deduplicated and
-// stored as they are: histograms and profiles are compressed already.
+//	3f9c2a71b04e/              the run's ID; of a pair both, with a + between them
+//	  run.json                 what a list needs, at most 8 KiB; its seal is the SHA-256 of "runs"
+//	  3f9c2a71b04e.json        everything else; its SHA-256 begins with the ID
+//	  9a0364b9e99bb480…        the artefacts, named by their SHA-256
+//	baselines/main             a baseline: its name, the run's ID, and when it was set
+//
+// A folder is written beside the others, synced, and renamed, so a run is there completely or not
+// at all, whatever happens: a full disk, a killed process, a power failure. Several programs may
+// write at once. Folders that are damaged, or another program's, are skipped ([Store.Skipped]). A
+// run never changes: its ID is derived from its content, so adding it again changes nothing. To
+// have a run in another store, copy its folder.
 //
 // A reference, "ref", means the first of these that exists:
 //
@@ -29,21 +33,17 @@
 //	                2b1d8c6ad7"), or the only one whose ID starts with it, at least
 //	                4 digits; if both exist, neither
 //
-// The newest run is the one that began last; among equals, the one added last. Latest
+// The newest run is the one that began last. Latest
 // leaves out runs of a program against itself ([Repeat]).
 //
 // # Canonical form
 //
-// The store and exports return a run as it was given, with these exceptions: times are in
-// UTC; lists and maps are never nil; invalid UTF-8 becomes U+FFFD; values that are not
-// finite become NaN: no figure, null in JSON and in SQL.
+// The store returns a run as it was given, with these exceptions: times are in UTC; lists and
+// maps are never nil; invalid UTF-8 becomes U+FFFD; values that are not finite become NaN: no
+// figure, null in JSON.
 //
-// # For other programs
-//
-// Any program may query the file with SQL: the view figure has one row per figure, over
-// the tables run, sample, metric, series, histogram, artefact and blob. [Export] writes
-// one run as a tar, [WriteBenchmarks] the format of benchstat, [WriteCSV] a format for
-// spreadsheets.
+// For other programs, [WriteBenchmarks] writes the format of benchstat, [WriteHistogramLog] that of
+// HdrHistogram's tools, and [WriteCSV] one for spreadsheets.
 package record
 
 import (
@@ -61,8 +61,8 @@ import (
 // Run is one program, on one machine, under one scenario, measured one or more
 // times.
 type Run struct {
-	// ID is 12 hex digits of the SHA-256 of its export's run.json without ID and
-	// PairedWith; that contains the hashes of all blobs. Add sets it.
+	// ID is 12 hex digits of the SHA-256 of its document, without ID and PairedWith; that contains
+	// the hashes of all artefacts. Add sets it.
 	ID string `json:"id"`
 	// Name is the user's name for it. It may be empty, and need not be unique.
 	Name string `json:"name"`
@@ -214,10 +214,11 @@ func (r *Run) Spreads() (all []Spread) {
 
 // Histogram is a distribution in HdrHistogram's encoding (V2, compressed).
 type Histogram struct {
-	Name string
+	Name string `json:"name"`
 	// Start and End are relative to the start of the sample; both 0: the whole sample.
-	Start, End time.Duration
-	Data       []byte
+	Start time.Duration `json:"start_ns"`
+	End   time.Duration `json:"end_ns"`
+	Data  []byte        `json:"data"`
 }
 
 // Series is a figure over time: one value per Step from Start on, relative to the start

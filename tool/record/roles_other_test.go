@@ -2,6 +2,4 @@
 
 package record
 
-import "context"
-
-func platformRoles() map[string]func(context.Context, string) error { return nil }
+func platformRoles() map[string]func(string) error { return nil }

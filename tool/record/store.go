@@ -1,367 +1,267 @@
 package record
 
 import (
-	"cmp"
-	"context"
-	"database/sql"
-	_ "embed" // schema.sql
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
+	"strings"
 	"time"
-
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 )
-
-// applicationID is in the header of every store: "hone".
-const applicationID = 0x686f6e65
 
 const (
 	idDigits  = 12
-	refDigits = 4       // of an ID, at least
-	mostBlobs = 1 << 29 // bytes, of one run: SQLite allows up to a billion per blob
-	timeText  = "2006-01-02T15:04:05.000000000Z"
+	refDigits = 4 // of an ID, at least
 )
 
-// version is that of the schema; the header of a store has it.
-const version = 1
+// staleAfter is the age from which what a killed program has left is removed: no program takes so
+// long to write a run.
+const staleAfter = 24 * time.Hour
 
-//go:embed schema.sql
-var schema string
-
-// Store stores runs in one file. It is safe for concurrent use by goroutines and by
-// programs; one writes at a time. Cancelling stops an operation, but not the wait for
-// another program, of at most five seconds.
+// Store stores runs in a folder. It is safe for concurrent use by goroutines and by programs.
 type Store struct {
-	db   *sql.DB
-	path string
-}
-
-// opening is how to open a store.
-type opening struct {
+	disk
 	path     string
-	patience time.Duration // wait for other writers
-	pragmas  []string      // additional ones
+	readOnly bool
 }
 
-func openingOf(path string) opening {
-	return opening{path: path, patience: 5 * time.Second}
-}
-
-// Open opens the store at path for reading and writing. It creates the file and its
-// folder if needed. It refuses a store of another version, and leaves it as it is.
-func Open(ctx context.Context, path string) (*Store, error) {
-	return openingOf(path).open(ctx)
-}
-
-func (o opening) open(ctx context.Context) (*Store, error) {
-	s := &Store{path: o.path}
-	if err := os.MkdirAll(filepath.Dir(o.path), 0o755); err != nil {
-		return nil, fmt.Errorf("record: %w; give a writable folder", err)
+// Open opens the store at path for reading and writing. It creates the folder if needed, and
+// refuses one that holds other things.
+func Open(path string) (*Store, error) {
+	s := &Store{path: path}
+	if err := s.makeFolder(path); err != nil {
+		return nil, s.explain(err)
 	}
-	if _, err := os.Stat(o.path); err == nil && !o.mayWrite() { // SQLite would open it read-only
-		return nil, fmt.Errorf("%w: %s; make the file and its folder writable", ErrReadOnly, o.path)
+	if err := s.judge(); err != nil {
+		return nil, err
 	}
-	err := o.glance(ctx)
-	if err == nil {
-		err = o.connect(ctx, s, "mode=rwc")
-	}
-	if err == nil {
-		err = o.create(ctx, s)
-	}
+	probe, err := os.MkdirTemp(path, newPrefix+"*") // a store that cannot be written says so before minutes are spent
 	if err != nil {
-		return nil, s.giveUp(ctx, err)
+		return nil, s.explain(err)
 	}
-	return s, nil
+	if err := os.Remove(probe); err != nil {
+		return nil, s.explain(err)
+	}
+	return s, s.explain(s.tidy())
 }
 
 // OpenRead opens the store at path for reading. It creates and changes nothing, and works
 // without write permission. If there is no store, the error is fs.ErrNotExist.
-func OpenRead(ctx context.Context, path string) (*Store, error) {
-	return openingOf(path).openRead(ctx)
-}
-
-func (o opening) openRead(ctx context.Context) (*Store, error) {
-	s := &Store{path: o.path}
-	if _, err := os.Stat(o.path); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("record: no run was stored yet: %w; store one first", err)
-		}
-		return nil, fmt.Errorf("record: %w", err)
+func OpenRead(path string) (*Store, error) {
+	s := &Store{path: path, readOnly: true}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("record: no run was stored yet: %w; store one first", err)
 	}
-	err := o.glance(ctx)
-	if err == nil {
-		err = o.connect(ctx, s, o.readMode())
-	}
-	if err == nil {
-		err = o.current(ctx, s)
-	}
-	if err != nil {
-		return nil, s.giveUp(ctx, err)
+	if err := s.judge(); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-// readMode returns how to read without leaving files behind. Even a reader of a
-// write-ahead log needs a shared memory file; with write permission it is created and
-// removed again. Without it, an existing one is used; and if there is no log, none is
-// needed, because nobody writes.
-func (o opening) readMode() string {
-	if o.mayWrite() {
-		return "mode=rw&_query_only=1"
+// judge refuses what is not a store: a file, or a folder in which there are only other things.
+func (s *Store) judge() error {
+	entries, err := os.ReadDir(s.path)
+	if info, also := os.Stat(s.path); also == nil && !info.IsDir() {
+		return fmt.Errorf("%w: %s is a file; name a folder", ErrForeign, s.path)
 	}
-	if log, err := os.Stat(o.path + "-wal"); err == nil && log.Size() > 0 {
-		return "mode=ro&readonly_shm=1"
-	}
-	return "mode=ro&immutable=1"
-}
-
-// mayWrite checks the file, and its log.
-func (o opening) mayWrite() bool {
-	return mayWrite(o.path) && mayWrite(filepath.Dir(o.path))
-}
-
-// connect opens the one connection, and checks that it leads to a database.
-func (o opening) connect(ctx context.Context, s *Store, mode string) error {
-	full, err := filepath.Abs(o.path)
 	if err != nil {
-		return err
+		return s.explain(err)
 	}
-	address := url.URL{Scheme: "file", Path: filepath.ToSlash(full)}
-	if address.Path[0] != '/' { // a Windows drive
-		address.Path = "/" + address.Path
+	others := false
+	for _, e := range entries {
+		switch _, err := os.Stat(filepath.Join(s.path, e.Name(), headName)); {
+		case err == nil || e.Name() == baselineFolder:
+			return nil
+		case !strings.HasPrefix(e.Name(), "."):
+			others = true
+		}
 	}
-	settings := url.Values{
-		"_busy_timeout": {strconv.FormatInt(o.patience.Milliseconds(), 10)},
-		"_foreign_keys": {"1"},
-		"_synchronous":  {"FULL"},
-		"_txlock":       {"immediate"},
-		"_error_rc":     {"1"},
-		"_dqs":          {"0"},
-		"_pragma":       o.pragmas,
-	}
-	connector, err := sqlite.NewConnector(address.String() + "?" + mode + "&" + settings.Encode())
-	if err != nil {
-		return err
-	}
-	s.db = sql.OpenDB(connector)
-	s.db.SetMaxOpenConns(1)
-	return s.db.PingContext(ctx)
-}
-
-func (s *Store) giveUp(ctx context.Context, err error) error {
-	if s.db != nil {
-		_ = s.db.Close() // err is more informative
-	}
-	return s.explain(ctx, err)
-}
-
-// Close closes the store.
-func (s *Store) Close() error {
-	return s.explain(context.Background(), s.db.Close())
-}
-
-// contents is what a file's header says.
-type contents struct {
-	application, version, tables int
-}
-
-// glance judges a file without its log. When SQLite closes a database it writes the log of a killed
-// program into it, and a file that is refused must stay as it is. What cannot be read now, because
-// there is no file or another program writes to it, is judged later, with the log.
-func (o opening) glance(ctx context.Context) error {
-	s := &Store{path: o.path}
-	err := o.connect(ctx, s, "mode=ro&immutable=1")
-	if err == nil {
-		_, err = o.contents(ctx, s)
-	}
-	if s.db != nil {
-		_ = s.db.Close() // nothing was written
-	}
-	if errors.Is(err, ErrForeign) || errors.Is(err, ErrVersion) {
-		return err
+	if others {
+		return fmt.Errorf("%w: %s holds other files; name an empty folder, or a new one", ErrForeign, s.path)
 	}
 	return nil
 }
 
-// contents reads a file's header, and judges it.
-func (o opening) contents(ctx context.Context, s *Store) (c contents, err error) {
-	if err = s.look(ctx, func(t *transaction) (err error) {
-		c, err = readContents(t)
-		return err
-	}); err == nil {
-		err = o.judge(c)
-	}
-	return c, err
-}
-
-func readContents(t *transaction) (c contents, err error) {
-	err = t.row(&c.version, "PRAGMA user_version")
-	if err == nil {
-		err = t.row(&c.application, "PRAGMA application_id")
-	}
-	if err == nil {
-		err = t.row(&c.tables, "SELECT count(*) FROM sqlite_schema")
-	}
-	return c, err
-}
-
-// judge returns what is wrong with a file.
-func (o opening) judge(c contents) error {
-	switch {
-	case c == contents{}: // empty
-		return nil
-	case c.application != applicationID:
-		return fmt.Errorf("%w: %s; it belongs to another program: give another file", ErrForeign, o.path)
-	case c.version != version:
-		return fmt.Errorf("%w: %s has version %d, and this hone reads version %d; use the hone that wrote it, or give another file", ErrVersion, o.path, c.version, version)
+// tidy removes what killed programs have left.
+func (s *Store) tidy() error {
+	left, _ := filepath.Glob(filepath.Join(s.path, "*", newPrefix+"*")) // the pattern is a good one
+	more, _ := filepath.Glob(filepath.Join(s.path, newPrefix+"*"))
+	for _, path := range append(left, more...) {
+		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > staleAfter {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// current returns an error unless the file is a store.
-func (o opening) current(ctx context.Context, s *Store) error {
-	c, err := o.contents(ctx, s)
-	if err == nil && c == (contents{}) {
-		return fmt.Errorf("%w: %s; it is empty: give another file, or store a run in it", ErrForeign, o.path)
+// Folder returns the folder of a run.
+func (s *Store) Folder(ref string) (string, error) {
+	r, err := s.find(ref)
+	return filepath.Join(s.path, r.folder), err
+}
+
+// Add stores a run, completely or not at all, and sets its ID. A run that is already
+// stored stays as it is.
+func (s *Store) Add(r *Run) error {
+	c, err := seal(r)
+	if err == nil {
+		err = s.put(c)
+	}
+	if err == nil {
+		r.ID = c.ID
 	}
 	return err
 }
 
-// create makes a store of an empty file, completely or not at all.
-func (o opening) create(ctx context.Context, s *Store) error {
-	c, err := o.contents(ctx, s)
-	if err != nil || c != (contents{}) {
-		return err
-	}
-	if err := o.begin(ctx, s); err != nil {
-		return err
-	}
-	return s.change(ctx, func(t *transaction) error {
-		c, err := readContents(t)
-		if err != nil || c != (contents{}) {
-			return cmp.Or(err, o.judge(c)) // another program has written to it
-		}
-		return t.exec(fmt.Sprintf("%s\nPRAGMA application_id = %d; PRAGMA user_version = %d", schema, applicationID, version))
-	})
-}
-
-// begin prepares an empty file, so that freed space returns to the disk and readers never
-// wait. SQLite itself does not wait for others that do the same.
-func (o opening) begin(ctx context.Context, s *Store) error {
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.Now().Add(o.patience); ; {
-		_, err := s.db.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")
-		var coded *sqlite.Error
-		if !errors.As(err, &coded) || coded.Code()&0xff != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
+// Identify sets the ID that Add gives a run, or those that AddPair gives two runs.
+func Identify(runs ...*Run) error {
+	for _, r := range runs {
+		c, err := seal(r)
+		if err != nil {
 			return err
 		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		r.ID = c.ID
 	}
+	if len(runs) == 2 {
+		runs[0].PairedWith, runs[1].PairedWith = runs[1].ID, runs[0].ID
+	}
+	return nil
 }
 
-// transaction sees one state of the store, and changes it completely or not at all.
-type transaction struct {
-	ctx      context.Context
-	tx       *sql.Tx
-	prepared map[string]*sql.Stmt
-}
-
-// change runs do as the only writer.
-func (s *Store) change(ctx context.Context, do func(*transaction) error) error {
-	return s.explain(ctx, s.transact(ctx, &sql.TxOptions{}, do))
-}
-
-// look runs do on a consistent snapshot.
-func (s *Store) look(ctx context.Context, do func(*transaction) error) error {
-	return s.explain(ctx, s.transact(ctx, &sql.TxOptions{ReadOnly: true}, do))
-}
-
-func (s *Store) transact(ctx context.Context, options *sql.TxOptions, do func(*transaction) error) error {
-	tx, err := s.db.BeginTx(ctx, options)
+// AddPair stores both runs or neither, each with PairedWith set to the other. A pair that is already
+// stored stays as it is.
+func (s *Store) AddPair(a, b *Run) error {
+	first, err := seal(a)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // no effect after Commit
-	if err := do(&transaction{ctx: ctx, tx: tx, prepared: map[string]*sql.Stmt{}}); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-func (t *transaction) exec(query string, args ...any) error {
-	_, err := t.tx.ExecContext(t.ctx, query, args...)
-	return err
-}
-
-// insert is exec with a prepared statement.
-func (t *transaction) insert(query string, args ...any) error {
-	stmt := t.prepared[query]
-	if stmt == nil {
-		var err error
-		if stmt, err = t.tx.PrepareContext(t.ctx, query); err != nil {
-			return err
-		}
-		t.prepared[query] = stmt
-	}
-	_, err := stmt.ExecContext(t.ctx, args...)
-	return err
-}
-
-// timeColumn reads a time.
-type timeColumn struct{ into *time.Time }
-
-// Scan parses the text of a column.
-func (c timeColumn) Scan(text any) error {
-	at, err := time.Parse(timeText, fmt.Sprintf("%s", text))
-	*c.into = at.UTC()
-	return err
-}
-
-// jsonColumn reads a value from JSON.
-type jsonColumn struct{ into any }
-
-// Scan decodes the text of a column.
-func (c jsonColumn) Scan(text any) error { return json.Unmarshal(fmt.Appendf(nil, "%s", text), c.into) }
-
-// row scans the first column of the first row; no row is sql.ErrNoRows.
-func (t *transaction) row(into any, query string, args ...any) error {
-	return t.tx.QueryRowContext(t.ctx, query, args...).Scan(into)
-}
-
-// rows calls scan for each row.
-func (t *transaction) rows(scan func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := t.tx.QueryContext(t.ctx, query, args...)
+	second, err := seal(b)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
+	if first.ID == second.ID {
+		return fmt.Errorf("record: run %s cannot be paired with itself; pass two runs whose samples alternate, each with an Order", first.ID)
 	}
-	return rows.Err()
+	first.PairedWith, second.PairedWith = second.ID, first.ID
+	if err := s.put(first, second); err != nil {
+		return err
+	}
+	a.ID, a.PairedWith = first.ID, first.PairedWith
+	b.ID, b.PairedWith = second.ID, second.PairedWith
+	return nil
 }
 
-// texts returns the first column of every row.
-func (t *transaction) texts(query string, args ...any) (all []string, err error) {
-	err = t.rows(func(r *sql.Rows) error {
-		var text string
-		err := r.Scan(&text)
-		all = append(all, text)
-		return err
-	}, query, args...)
+// put stores a run, or a pair, in a folder of its own.
+func (s *Store) put(runs ...*sealed) error {
+	if s.readOnly {
+		return fmt.Errorf("%w: %s; it was opened for reading", ErrReadOnly, s.path)
+	}
+	files, heads, name := map[string][]byte{}, []head{}, ""
+	for _, c := range runs {
+		switch in, err := s.holding(c.ID); {
+		case err != nil:
+			return s.explain(err)
+		case in != "" && len(runs) > 1 && !strings.HasPrefix(in, runs[0].ID+"+"):
+			return fmt.Errorf("record: run %s is stored already, without the run that it alternated with; remove it first: hone run rm %[1]s", c.ID)
+		case in != "":
+			return nil
+		}
+		name = strings.TrimPrefix(name+"+"+c.ID, "+")
+		heads = append(heads, headOf(c.Run))
+		files[c.ID+".json"] = c.text
+		for hash, data := range c.blobs {
+			files[hash] = data
+		}
+	}
+	files[headName] = encodeHeads(heads)
+	return s.explain(s.place(filepath.Join(s.path, name), files))
+}
+
+// holding returns the folder that holds a run; empty: none.
+func (s *Store) holding(id string) (string, error) {
+	entries, err := os.ReadDir(s.path)
+	for _, e := range entries {
+		if !strings.Contains(e.Name(), id) || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		heads, err := s.heads(e.Name())
+		if err != nil {
+			return "", fmt.Errorf("%s: %w; remove it", filepath.Join(s.path, e.Name()), err)
+		}
+		if slices.ContainsFunc(heads, func(h head) bool { return h.ID == id }) {
+			return e.Name(), nil
+		}
+	}
+	return "", err
+}
+
+// Get returns the run that ref refers to, with its artefacts, and verifies its content. See
+// the package documentation for the forms of ref.
+func (s *Store) Get(ref string) (*Run, error) {
+	r, err := s.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	return s.read(r)
+}
+
+// read reads a run, and verifies it.
+func (s *Store) read(r stored) (*Run, error) {
+	folder := filepath.Join(s.path, r.folder)
+	text, err := os.ReadFile(filepath.Join(folder, r.ID+".json"))
+	if err == nil && !strings.HasPrefix(digest(text), r.ID) {
+		err = errors.New("the content of " + r.ID + ".json is not that of the run")
+	}
+	var run *Run
+	if err == nil {
+		run, err = unseal(text, func(hash string) ([]byte, error) {
+			data, err := os.ReadFile(filepath.Join(folder, filepath.Base(hash)))
+			if err == nil && digest(data) != hash {
+				err = errors.New("an artefact has other content: " + hash)
+			}
+			return data, err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: run %s in %s: %w; remove the folder, or take it from a backup", ErrDamaged, r.ID, folder, err)
+	}
+	run.PairedWith = r.PairedWith
+	return run, nil
+}
+
+// Repeat is Run.Made of both runs in which a program was measured against itself, to
+// learn how much identical programs differ. Latest never means one of them.
+const Repeat = "noise"
+
+// mostRepeats bounds how many sessions are read: more add little.
+const mostRepeats = 32
+
+// Repeats returns the sessions in which a program was measured against itself with this
+// scenario, newest first: A and B of each, whose samples alternated.
+func (s *Store) Repeats(scenarioHash string) (all [][2]*Run, err error) {
+	runs, _, err := s.runs()
+	for _, a := range runs {
+		if a.Made != Repeat || a.ScenarioHash != scenarioHash || !strings.HasPrefix(a.folder, a.ID+"+") {
+			continue
+		}
+		i := slices.IndexFunc(runs, func(b stored) bool { return b.ID == a.PairedWith })
+		if i < 0 {
+			continue
+		}
+		if len(all) == mostRepeats {
+			break
+		}
+		var session [2]*Run
+		for side, r := range []stored{a, runs[i]} {
+			if session[side], err = s.read(r); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, session)
+	}
 	return all, err
 }

@@ -1,7 +1,9 @@
 package record
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -23,17 +25,14 @@ func TestWhatIsAddedComesBack(t *testing.T) {
 	broken := &Run{Name: "bro\xffken", At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("away", -7200)), Samples: []Sample{{
 		Metrics: []Metric{{Name: "endless", Value: math.Inf(1)}, {Name: "zero", Value: math.Copysign(0, -1)}},
 	}}}
-	for _, r := range []*Run{sampleRun("präzise, 精确, \x00, '; DROP TABLE run"), empty, broken} {
+	for _, r := range []*Run{sampleRun("präzise, 精确, \x00, ../../x"), empty, broken} {
 		add(t, s, r)
 		if len(r.ID) != 12 || !isHex(r.ID) {
 			t.Errorf("ID %q", r.ID)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
 	s = opened(t, path)
-	all := sampleRun("präzise, 精确, \x00, '; DROP TABLE run")
+	all := sampleRun("präzise, 精确, \x00, ../../x")
 	back := get(t, s, "latest")
 	all.ID = back.ID
 	checkSame(t, all, back)
@@ -65,7 +64,7 @@ func TestIDs(t *testing.T) {
 		return c.ID
 	}
 	plain := id(func(*Run) {})
-	if plain != "dd218c013ed9" {
+	if plain != "37cd37be26b4" {
 		t.Errorf("the ID of the same run is now %s: give documentSchema another number", plain)
 	}
 	for what, change := range map[string]func(*Run){
@@ -110,18 +109,14 @@ func TestAddingAgainChangesNothing(t *testing.T) {
 	if ids := checkWhole(t, s); len(ids) != 2 {
 		t.Errorf("%d runs", len(ids))
 	}
-	var blobs int
-	if err := s.db.QueryRow("SELECT count(*) FROM blob").Scan(&blobs); err != nil || blobs != 4 {
-		t.Errorf("%d blobs, %v: what is the same is stored once", blobs, err)
-	}
 }
 
 func TestPairs(t *testing.T) {
 	s := opened(t, newPath(t))
 	a, b, c := sampleRun("a"), sampleRun("b"), sampleRun("c")
-	add(t, s, a)
+	a.Samples[0].Artefacts[0].Data = []byte("a's own")
 	for range 2 {
-		if err := s.AddPair(t.Context(), a, b); err != nil {
+		if err := s.AddPair(a, b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,14 +125,31 @@ func TestPairs(t *testing.T) {
 	}
 	checkSame(t, a, get(t, s, a.ID))
 	checkSame(t, b, get(t, s, b.ID))
-	if err := s.AddPair(t.Context(), c, b); err == nil || c.ID != "" {
+	if err := s.AddPair(c, b); err == nil || c.ID != "" {
 		t.Errorf("a second partner: %v, %q", err, c.ID)
 	}
-	if err := s.AddPair(t.Context(), c, sampleRun("c")); err == nil {
+	if err := s.AddPair(c, sampleRun("c")); err == nil {
 		t.Error("a run is a pair with itself")
 	}
 	if ids := checkWhole(t, s); len(ids) != 2 {
 		t.Errorf("%d runs: one of a pair came alone", len(ids))
+	}
+	if folder, err := s.Folder(b.ID); err != nil || filepath.Base(folder) != a.ID+"+"+b.ID {
+		t.Errorf("a pair is in %s, %v", folder, err)
+	}
+	if _, err := s.Remove(a.ID); err != nil { // its side alone, with the log that only it has
+		t.Fatal(err)
+	}
+	checkSame(t, b, get(t, s, b.ID))
+	if _, err := s.Get(a.ID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a removed side: %v", err)
+	}
+	folder, _ := s.Folder(b.ID)
+	if left := files(t, folder); len(left) != 5 { // itself, run.json, the document, a profile and an empty log
+		t.Errorf("there is %v", left)
+	}
+	if _, err := s.Remove(b.ID, b.ID); err != nil || len(checkWhole(t, s)) > 0 {
+		t.Errorf("both sides: %v", err)
 	}
 }
 
@@ -154,7 +166,7 @@ func TestReferences(t *testing.T) {
 	add(t, s, at("v1 0a1b2c3d4e", -2), at("v1 2b1d8c6ad7", -3), tagged, revision)
 	named := at(young.ID[:5], -1) // its name is a prefix of another run's ID
 	add(t, s, named)
-	if err := s.SetBaseline(t.Context(), "v1:α", "latest~1"); err != nil {
+	if err := s.SetBaseline("v1:α", "latest~1"); err != nil {
 		t.Fatal(err)
 	}
 	for ref, want := range map[string]*Run{
@@ -170,7 +182,7 @@ func TestReferences(t *testing.T) {
 		beef.ID[:3]: ErrNotFound, beef.ID + "0": ErrNotFound, "baseline:v1": ErrNotFound, "%": ErrNotFound, "____": ErrNotFound,
 		young.ID[:5]: ErrAmbiguous,
 	} {
-		if _, err := s.Get(t.Context(), ref); !errors.Is(err, want) {
+		if _, err := s.Get(ref); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", ref, err, want)
 		}
 	}
@@ -178,15 +190,15 @@ func TestReferences(t *testing.T) {
 
 func TestList(t *testing.T) {
 	s := opened(t, newPath(t))
-	none, err := s.List(t.Context(), Filter{})
+	none, err := s.List(Filter{})
 	if err != nil || none == nil || len(none) != 0 {
 		t.Errorf("an empty store: %v, %v", none, err)
 	}
 	a, b, c := sampleRun("a"), sampleRun("b"), sampleRun("c")
 	b.Scenario.Text, c.Scenario = "conns=1\ntarget=http /\n", Scenario{"other", "other"}
-	c.At = c.At.Add(-time.Nanosecond)
+	b.At, c.At = b.At.Add(1), c.At.Add(-1)
 	add(t, s, a, b, c)
-	if err := s.SetBaseline(t.Context(), "main", b.ID); err != nil {
+	if err := s.SetBaseline("main", b.ID); err != nil {
 		t.Fatal(err)
 	}
 	for _, asked := range []struct {
@@ -200,7 +212,7 @@ func TestList(t *testing.T) {
 		{Filter{Scenario: b.Scenario.Hash(), Limit: 1}, []string{"b"}},
 		{Filter{Scenario: "other", Name: "a"}, nil},
 	} {
-		all, err := s.List(t.Context(), asked.filter)
+		all, err := s.List(asked.filter)
 		var names []string
 		for _, m := range all {
 			names = append(names, m.Name)
@@ -209,7 +221,7 @@ func TestList(t *testing.T) {
 			t.Errorf("%+v: %v, %v; want %v", asked.filter, names, err, asked.want)
 		}
 	}
-	all, _ := s.List(t.Context(), Filter{Limit: 1})
+	all, _ := s.List(Filter{Limit: 1})
 	want := Summary{
 		ID: b.ID, Name: "b", Made: "bench", At: b.At, Scenario: b.Scenario.Name, ScenarioHash: b.Scenario.Hash(), Target: "http /",
 		Fingerprint: b.Environment.Fingerprint(), Samples: 2, Valid: 1, Baselines: []string{"main"},
@@ -229,43 +241,32 @@ func TestRemove(t *testing.T) {
 	}
 	a, b, c := big("a", 1), big("b", 1), big("c", 2)
 	add(t, s, a, b, c)
-	if err := s.SetBaseline(t.Context(), "main", c.ID); err != nil {
+	if err := s.SetBaseline("main", c.ID); err != nil {
 		t.Fatal(err)
 	}
 	var refused *BaselineError
-	if _, err := s.Remove(t.Context(), a.ID, c.ID); !errors.As(err, &refused) || refused.ID != c.ID || !slices.Equal(refused.Names, []string{"main"}) {
+	if _, err := s.Remove(a.ID, c.ID); !errors.As(err, &refused) || refused.ID != c.ID || !slices.Equal(refused.Names, []string{"main"}) {
 		t.Errorf("removing a baseline: %v", err)
 	}
-	if _, err := s.Remove(t.Context(), a.ID, "nothing"); !errors.Is(err, ErrNotFound) {
+	if _, err := s.Remove(a.ID, "nothing"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("removing what is not there: %v", err)
 	}
 	if ids := checkWhole(t, s); len(ids) != 3 {
 		t.Fatalf("%d runs: some went before the refusal", len(ids))
 	}
-	freed, err := s.Remove(t.Context(), a.ID)
-	if err != nil || freed > 1<<19 {
-		t.Errorf("%d bytes are free of a log that b has too, %v", freed, err)
-	}
-	checkSame(t, b, get(t, s, "b"))
-	freed, err = s.Remove(t.Context(), "b")
+	freed, err := s.Remove(a.ID)
 	if err != nil || freed < 1<<20 {
 		t.Errorf("%d bytes are free of a log of a MiB, %v", freed, err)
 	}
-	checkSame(t, c, get(t, s, "latest"))
+	checkSame(t, b, get(t, s, "b"))
+	if err := s.RemoveBaseline("main"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Remove("latest"); err != nil {
+		t.Error(err)
+	}
 	if ids := checkWhole(t, s); len(ids) != 1 {
 		t.Errorf("%d runs", len(ids))
-	}
-	if err := s.RemoveBaseline(t.Context(), "main"); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Remove(t.Context(), "latest"); err != nil {
-		t.Error(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Size() > 1<<19 {
-		t.Errorf("the file has %d bytes, %v", info.Size(), err)
 	}
 }
 
@@ -274,21 +275,21 @@ func TestBaselines(t *testing.T) {
 	a, b := sampleRun("a"), sampleRun("b")
 	add(t, s, a, b)
 	for _, set := range [][2]string{{"v1", a.ID}, {"main", a.ID}, {"main", "b"}} {
-		if err := s.SetBaseline(t.Context(), set[0], set[1]); err != nil {
+		if err := s.SetBaseline(set[0], set[1]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all, err := s.Baselines(t.Context())
+	all, err := s.Baselines()
 	if err != nil || len(all) != 2 || all[0].Name != "main" || all[0].ID != b.ID || all[1].ID != a.ID || all[0].At.IsZero() {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := s.SetBaseline(t.Context(), "x", "nothing"); !errors.Is(err, ErrNotFound) {
+	if err := s.SetBaseline("x", "nothing"); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
-	if err := s.SetBaseline(t.Context(), "", a.ID); err == nil {
+	if err := s.SetBaseline("", a.ID); err == nil {
 		t.Error("a baseline without a name")
 	}
-	if err := s.RemoveBaseline(t.Context(), "x"); !errors.Is(err, ErrNotFound) {
+	if err := s.RemoveBaseline("x"); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -305,18 +306,18 @@ func TestRepeats(t *testing.T) {
 			r.Made, r.Scenario.Text, r.At = Repeat, scenario, r.At.AddDate(0, 0, day)
 			both[side] = r
 		}
-		if err := s.AddPair(t.Context(), both[0], both[1]); err != nil {
+		if err := s.AddPair(both[0], both[1]); err != nil {
 			t.Fatal(err)
 		}
 		return both
 	}
 	second, first, half := session(2, "x"), session(1, "x"), session(3, "x")
 	session(4, "y")
-	add(t, s, func() *Run { r := sampleRun("bench"); r.Scenario.Text = "x"; return r }())
-	if _, err := s.Remove(t.Context(), half[0].ID); err != nil {
+	add(t, s, func() *Run { r := sampleRun("bench"); r.Scenario.Text, r.At = "x", r.At.Add(1); return r }())
+	if _, err := s.Remove(half[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	found, err := s.Repeats(t.Context(), Scenario{Text: "x"}.Hash())
+	found, err := s.Repeats(Scenario{Text: "x"}.Hash())
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%d sessions, %v", len(found), err)
 	}
@@ -331,56 +332,189 @@ func TestRepeats(t *testing.T) {
 	if got := get(t, s, "latest~1"); got.ID != kept.ID {
 		t.Errorf("latest~1 is %s by %s", got.Name, got.Made)
 	}
-	if _, err := s.db.Exec("UPDATE metric SET value = 7 WHERE run = (SELECT min(seq) FROM run WHERE scenario_text = 'x' AND made = 'noise')"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Repeats(t.Context(), Scenario{Text: "x"}.Hash()); !errors.Is(err, ErrDamaged) {
+	folder, _ := s.Folder(first[0].ID)
+	damage(t, filepath.Join(folder, first[0].ID+".json"), []byte("292000"), []byte("292001"))
+	if _, err := s.Repeats(Scenario{Text: "x"}.Hash()); !errors.Is(err, ErrDamaged) {
 		t.Errorf("changed by hand: %v", err)
 	}
 }
 
-// Changes to the file by other programs are detected.
-func TestChangedByOthers(t *testing.T) {
-	for _, change := range []string{
-		"UPDATE metric SET value = value + 1 WHERE number = 0 AND sample = 0",
-		"UPDATE blob SET data = x'00' WHERE sha256 = (SELECT min(sha256) FROM blob)",
-		"DELETE FROM sample WHERE number = 0", // its figures are deleted with it
-		"DELETE FROM series",
-		"PRAGMA foreign_keys = 0; UPDATE metric SET sample = sample + 7; PRAGMA foreign_keys = 1",
-	} {
-		s := opened(t, newPath(t))
-		r := sampleRun("x")
-		add(t, s, r)
-		if _, err := s.db.Exec(change); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Get(t.Context(), r.ID); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", change, err)
-		}
+// damage changes a file as no program of hone does.
+func damage(t *testing.T, path string, old, now []byte) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil || !bytes.Contains(text, old) {
+		t.Fatalf("%s has no %s: %v", path, old, err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(text, old, now, 1), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// Every figure can be queried in one view.
-func TestFiguresAreForEverybodysSQL(t *testing.T) {
+// What is damaged is found, by name, and hides nothing else.
+func TestDamaged(t *testing.T) {
+	profile := digest([]byte("a profile"))
+	for what, change := range map[string]func(folder, id string){
+		"a figure": func(folder, id string) {
+			damage(t, filepath.Join(folder, id+".json"), []byte("292000"), []byte("292001"))
+		},
+		"a cut document": func(folder, id string) { os.Truncate(filepath.Join(folder, id+".json"), 100) },
+		"no document":    func(folder, id string) { os.Remove(filepath.Join(folder, id+".json")) },
+		"an artefact": func(folder, _ string) {
+			damage(t, filepath.Join(folder, profile), []byte("profile"), []byte("prof1le"))
+		},
+		"no artefact":     func(folder, _ string) { os.Remove(filepath.Join(folder, profile)) },
+		"head: a name":    func(folder, _ string) { damage(t, filepath.Join(folder, headName), []byte("torn"), []byte("born")) },
+		"head: cut":       func(folder, _ string) { os.Truncate(filepath.Join(folder, headName), 100) },
+		"head: empty":     func(folder, _ string) { os.Truncate(filepath.Join(folder, headName), 0) },
+		"head: too large": func(folder, _ string) { os.WriteFile(filepath.Join(folder, headName), make([]byte, 8<<10), 0o600) },
+		"head: gone":      func(folder, _ string) { os.Remove(filepath.Join(folder, headName)) },
+		"head: other version": func(folder, _ string) {
+			damage(t, filepath.Join(folder, headName), []byte(headSchema), []byte("hone.store/9"))
+		},
+	} {
+		s := opened(t, newPath(t))
+		torn, other := sampleRun("torn"), sampleRun("other")
+		add(t, s, torn, other)
+		folder, err := s.Folder(torn.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(folder, torn.ID)
+		_, err = s.Get(torn.ID)
+		if said := fmt.Sprint(err); !errors.Is(err, ErrDamaged) || !strings.Contains(said, torn.ID) {
+			t.Errorf("%s: %v", what, err)
+		}
+		skipped, err := s.Skipped()
+		said := fmt.Sprint(skipped)
+		if want := strings.HasPrefix(what, "head"); err != nil || want != (len(skipped) == 1 && strings.Contains(said, torn.ID)) {
+			t.Errorf("%s: skipped %v, %v", what, skipped, err)
+		}
+		checkSame(t, other, get(t, s, "other"))
+	}
+}
+
+// Other programs' files and folders are refused, and not touched.
+func TestForeign(t *testing.T) {
+	dir := t.TempDir()
+	file, others := filepath.Join(dir, "file"), filepath.Join(dir, "others", "x")
+	if err := errors.Join(os.WriteFile(file, []byte("SQLite format 3"), 0o600), os.MkdirAll(others, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	before := files(t, dir)
+	for _, path := range []string{file, filepath.Dir(others)} {
+		for _, open := range []func(string) (*Store, error){Open, OpenRead} {
+			if _, err := open(path); !errors.Is(err, ErrForeign) {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	if _, err := Open(filepath.Join(file, "runs")); err == nil {
+		t.Error("a file is no folder")
+	}
+	if after := files(t, dir); !slices.Equal(before, after) {
+		t.Errorf("there is %v", after)
+	}
 	s := opened(t, newPath(t))
 	add(t, s, sampleRun("x"))
-	var rate, second float64
-	var figures, none int
-	if err := s.db.QueryRow("SELECT value FROM figure WHERE name = 'x' AND metric = 'rate' AND valid").Scan(&rate); err != nil || rate != 292e3 {
-		t.Errorf("%v, %v", rate, err)
+	for _, name := range []string{"notes", ".hidden"} {
+		if err := os.WriteFile(filepath.Join(s.path, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := s.db.QueryRow("SELECT count(*), count(*) FILTER (WHERE value IS NULL) FROM figure").Scan(&figures, &none); err != nil || figures != 6 || none != 2 {
-		t.Errorf("%d figures, %d of them none, %v", figures, none, err)
+	skipped, err := s.Skipped()
+	if said := fmt.Sprint(skipped); err != nil || len(skipped) != 1 || !strings.Contains(said, "notes") {
+		t.Errorf("skipped %v, %v", skipped, err)
 	}
-	if err := s.db.QueryRow("SELECT e.value FROM series, json_each(figures) e WHERE sample = 0 AND e.key = 2").Scan(&second); err != nil || second != 1e300 {
-		t.Errorf("%v, %v", second, err)
+	get(t, opened(t, s.path), "x")
+}
+
+// Nobody else reads a store, whatever the umask is, and what a killed program has left goes a day later.
+func TestStoreIsPrivateAndTidy(t *testing.T) {
+	s := opened(t, newPath(t))
+	a := sampleRun("a")
+	if err := s.AddPair(a, sampleRun("b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetBaseline("main", a.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files(t, s.path) {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	folder, _ := s.Folder(a.ID)
+	old, young := filepath.Join(folder, newPrefix+"1"), filepath.Join(s.path, newPrefix+"2")
+	if err := errors.Join(os.WriteFile(old, nil, 0o600), os.Mkdir(young, 0o700), os.Chtimes(old, time.Now(), time.Now().Add(-staleAfter-time.Minute))); err != nil {
+		t.Fatal(err)
+	}
+	checkWhole(t, opened(t, s.path))
+	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of yesterday: %v", err)
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Errorf("being written: %v", err)
+	}
+}
+
+// run.json is small, whatever a run is called and however many samples it has.
+func TestHeadIsSmall(t *testing.T) {
+	s := opened(t, newPath(t))
+	long := func(c string) *Run {
+		r := sampleRun(strings.Repeat(c, 10_000))
+		r.Made, r.Scenario.Name, r.Scenario.Text = r.Name, r.Name, "target="+r.Name
+		r.Samples = slices.Repeat(r.Samples, 500)
+		return r
+	}
+	for _, c := range []string{"x", `"`, "\\", "\x00", "é", "\u2028"} {
+		if err := s.AddPair(long(c), long(c+"y")); err != nil {
+			t.Fatal(err)
+		}
+		get(t, s, long(c).Name)
+	}
+	heads, _ := filepath.Glob(filepath.Join(s.path, "*+*", headName)) // the pattern is a good one
+	for _, path := range heads {
+		if info, err := os.Stat(path); err != nil || info.Size() > 8<<10 {
+			t.Errorf("%s has %d bytes, %v", path, info.Size(), err)
+		}
+	}
+	if ids := checkWhole(t, s); len(ids) != 12 {
+		t.Errorf("%d runs", len(ids))
+	}
+}
+
+// Names of baselines cannot leave their folder, hide one another, or be too long for a file.
+func TestBaselineNames(t *testing.T) {
+	s := opened(t, newPath(t))
+	r := sampleRun("x")
+	add(t, s, r)
+	names := []string{"main", "Main", "../x", "..", ".", "a/b", "a%2Fb", "con", "α", " ", "\x00", strings.Repeat("A", mostName)}
+	for _, name := range names {
+		if err := s.SetBaseline(name, r.ID); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+	}
+	all, err := s.Baselines()
+	if err != nil || len(all) != len(names) {
+		t.Errorf("%d baselines of %d, %v", len(all), len(names), err)
+	}
+	for _, name := range names {
+		get(t, s, "baseline:"+name)
+	}
+	if err := s.SetBaseline(strings.Repeat("A", mostName+1), r.ID); err == nil {
+		t.Error("a name that is too long")
+	}
+	if left := files(t, filepath.Join(s.path, baselineFolder)); len(left) != len(names)+1 {
+		t.Errorf("there is %v", left)
 	}
 }
 
 func TestTooLarge(t *testing.T) {
 	r := sampleRun("x")
 	r.Samples[0].Artefacts = append(r.Samples[0].Artefacts, Artefact{"log", "again", []byte("a profile")}) // stored once
-	size := len("all") + len("\x00\x01\x02") + len("a profile")
+	size := 2*(len("all")+len("\x00\x01\x02")) + len("a profile")
 	if _, err := sealWithin(r, size); err != nil {
 		t.Errorf("just small enough: %v", err)
 	}
@@ -401,7 +535,7 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := files(t, top)
-	near := filepath.Join(top, "a", ".hone", "runs.db")
+	near := filepath.Join(top, "a", ".hone", "runs")
 	for _, dir := range []string{deep, filepath.Join(top, "a")} {
 		if got, err := Find(dir); err != nil || got != near {
 			t.Errorf("from %s: %s, %v", dir, got, err)
@@ -444,30 +578,27 @@ func TestDataFolder(t *testing.T) {
 func TestOpenReadMakesNothing(t *testing.T) {
 	countLeaks(t)
 	path := newPath(t)
-	if _, err := OpenRead(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := OpenRead(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no store: %v", err)
 	}
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its folder: %v", err)
 	}
-	s := opened(t, path)
-	add(t, s, sampleRun("x"))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	r := sampleRun("x")
+	add(t, opened(t, path), r)
 	before := files(t, filepath.Dir(path))
-	s, err := OpenRead(t.Context(), path)
+	s, err := OpenRead(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	get(t, s, "x")
-	if err := s.Add(t.Context(), sampleRun("y")); !errors.Is(err, ErrReadOnly) {
-		t.Errorf("writing: %v", err)
+	_, removed := s.Remove("x")
+	for what, err := range map[string]error{"Add": s.Add(sampleRun("y")), "SetBaseline": s.SetBaseline("x", r.ID), "Remove": removed} {
+		if !errors.Is(err, ErrReadOnly) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if after := files(t, filepath.Dir(path)); !slices.Equal(before, after) || len(after) != 2 {
+	if after := files(t, filepath.Dir(path)); !slices.Equal(before, after) {
 		t.Errorf("%v are left, %v were there", after, before)
 	}
 }

@@ -32,9 +32,7 @@ func engineNames() []string {
 // engineNote describes an engine in a few words; every engine of engines has a note.
 func engineNote(name string) string {
 	return map[string]string{
-		"direct":         "one goroutine per connection; three system calls per request",
 		"buffered":       "one goroutine per connection, with a buffer",
-		"parked":         "one goroutine per connection, without a buffer while idle",
 		"events":         "one loop per CPU, which continues without a slow handler",
 		"events-inline":  "one loop per CPU, for handlers that never block",
 		"events-offload": "one loop per CPU, for handlers that all block",
@@ -52,9 +50,6 @@ func EngineList() string {
 
 // EngineFlag is a flag that names an engine. The zero value is the default engine.
 type EngineFlag struct{ engine engine.Engine }
-
-// Engine returns the named engine.
-func (f *EngineFlag) Engine() engine.Engine { return f.engine }
 
 // Set accepts the name of an engine that this machine supports.
 func (f *EngineFlag) Set(text string) error {

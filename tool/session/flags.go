@@ -31,17 +31,16 @@ func (o *Output) define(cmd *cobra.Command) {
 
 // Define adds the flag of a command that uses a store.
 func (f *Store) Define(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Path, "store", "", "the `FILE` with the runs (default: .hone/runs.db in the nearest parent folder with .hone, else the user's)")
+	cmd.Flags().StringVar(&f.Path, "store", "", "the `FOLDER` with the runs (default: .hone/runs in the nearest parent folder with .hone, else the user's)")
 }
 
 // Complete offers the store's runs for shell completion.
 func (f *Store) Complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	s, err := f.Read(cmd.Context(), cmd.Name())
+	s, err := f.Read(cmd.Name())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	defer s.Close()
-	runs, err := s.List(cmd.Context(), record.Filter{Limit: 50})
+	runs, err := s.List(record.Filter{Limit: 50})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveDefault
 	}

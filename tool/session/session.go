@@ -8,15 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 )
-
-// keepTime bounds how long storing may take. An interruption does not stop it.
-const keepTime = 30 * time.Second
 
 // Plan describes what a command needs.
 type Plan struct {
@@ -55,7 +51,7 @@ func Open(ctx context.Context, plan Plan) (s *Session, err error) {
 		return s, err
 	}
 	if plan.Keep {
-		if s.Store, err = plan.Store.Write(ctx, plan.Command); err != nil {
+		if s.Store, err = plan.Store.Write(plan.Command); err != nil {
 			return s, err
 		}
 	}
@@ -72,9 +68,6 @@ func (s *Session) Close(ctx context.Context) {
 }
 
 func (s *Session) release() {
-	if s.Store != nil {
-		s.Store.Close() // added runs are on disk already
-	}
 	if s.out != nil {
 		s.out.Close() // a failed write has been reported
 	}
@@ -155,9 +148,7 @@ func (s *Session) keep(e End) error {
 	if s.Store == nil || len(e.Runs) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
-	defer cancel()
-	if err := s.add(ctx, e); err != nil {
+	if err := s.add(e); err != nil {
 		return exit.Failedf("%s: the result was not stored: %w", s.plan.Command, err) // the cause ends with advice
 	}
 	if e.Partly {
@@ -166,12 +157,12 @@ func (s *Session) keep(e End) error {
 	return nil
 }
 
-func (s *Session) add(ctx context.Context, e End) error {
+func (s *Session) add(e End) error {
 	if e.Pair && len(e.Runs) == 2 {
-		return s.Store.AddPair(ctx, e.Runs[0], e.Runs[1])
+		return s.Store.AddPair(e.Runs[0], e.Runs[1])
 	}
 	for _, run := range e.Runs {
-		if err := s.Store.Add(ctx, run); err != nil {
+		if err := s.Store.Add(run); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ func opened(t *testing.T, output Output) (s *Session, stdout, stderr *strings.Bu
 	t.Helper()
 	stdout, stderr = new(strings.Builder), new(strings.Builder)
 	s, err := Open(t.Context(), Plan{
-		Command: "load", Stdout: stdout, Stderr: stderr, Output: output, Keep: true, Store: Store{Path: filepath.Join(t.TempDir(), "runs.db")},
+		Command: "load", Stdout: stdout, Stderr: stderr, Output: output, Keep: true, Store: Store{Path: filepath.Join(t.TempDir(), "runs")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +38,9 @@ func ended() End {
 // A failing store loses the run but not the result.
 func TestFinishPrintsBeforeItKeeps(t *testing.T) {
 	s, stdout, _ := opened(t, Output{})
-	s.Store.Close()
+	if err := os.RemoveAll(s.plan.Store.Path); err != nil {
+		t.Fatal(err)
+	}
 	e := ended()
 	e.Kept = func() error { t.Error("it says that the run is kept"); return nil }
 	e.Verdict = &exit.Error{Code: exit.Invalid}
@@ -64,7 +67,7 @@ func TestFinishKeepsWhatThereIs(t *testing.T) {
 	if !errors.As(err, &end) || end.Code != exit.Interrupted {
 		t.Errorf("it ends with %v", err)
 	}
-	kept, err := s.Store.Get(t.Context(), "half")
+	kept, err := s.Store.Get("half")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +95,7 @@ func TestFinishKeepsWhatCannotBePrinted(t *testing.T) {
 	if said := err.Error(); said != "load: full" {
 		t.Errorf("it says %q", said)
 	}
-	if _, err := s.Store.Get(t.Context(), "half"); err != nil {
+	if _, err := s.Store.Get("half"); err != nil {
 		t.Error(err)
 	}
 }

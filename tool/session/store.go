@@ -1,9 +1,7 @@
 package session
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"strings"
@@ -12,7 +10,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Store selects the store of runs that a command uses: that file, or the default.
+// Store selects the store of runs that a command uses: that folder, or the default.
 type Store struct{ Path string }
 
 var errNoStore = errors.New("there is no store of runs yet")
@@ -30,24 +28,24 @@ func (f *Store) Locate() (string, error) {
 }
 
 // Write opens the store for writing and creates it if needed.
-func (f *Store) Write(ctx context.Context, command string) (*record.Store, error) {
+func (f *Store) Write(command string) (*record.Store, error) {
 	path, err := f.Locate()
 	if err != nil {
-		return nil, exit.Failedf("%s: %w; give --store FILE", command, err)
+		return nil, exit.Failedf("%s: %w; give --store FOLDER", command, err)
 	}
-	s, err := record.Open(ctx, path)
+	s, err := record.Open(path)
 	return s, StoreFailure(command, err)
 }
 
 // Read opens an existing store for reading.
-func (f *Store) Read(ctx context.Context, command string) (*record.Store, error) {
+func (f *Store) Read(command string) (*record.Store, error) {
 	path, err := f.Locate()
 	if err != nil {
-		return nil, exit.Failedf("%s: %w; give --store FILE", command, err)
+		return nil, exit.Failedf("%s: %w; give --store FOLDER", command, err)
 	}
-	s, err := record.OpenRead(ctx, path)
+	s, err := record.OpenRead(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, exit.Failedf("%s: %w at %s; make one with hone bench, or give --store FILE", command, errNoStore, path)
+		return nil, exit.Failedf("%s: %w at %s; make one with hone bench, or give --store FOLDER", command, errNoStore, path)
 	}
 	return s, StoreFailure(command, err)
 }
@@ -61,35 +59,31 @@ func StoreFailure(command string, err error) error {
 	if errors.As(err, &end) {
 		return err
 	}
-	if errors.Is(err, context.Canceled) {
-		return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("%s: interrupted; the store is as it was", command)}
-	}
 	return exit.Failedf("%s: %w", command, err) // the cause ends with advice
 }
 
 // Reading calls do with the store, open for reading.
-func (f *Store) Reading(ctx context.Context, command string, do func(*record.Store) error) error {
-	return during(f.Read, ctx, command, do)
+func (f *Store) Reading(command string, do func(*record.Store) error) error {
+	return during(f.Read, command, do)
 }
 
 // Writing calls do with the store, open for writing.
-func (f *Store) Writing(ctx context.Context, command string, do func(*record.Store) error) error {
-	return during(f.Write, ctx, command, do)
+func (f *Store) Writing(command string, do func(*record.Store) error) error {
+	return during(f.Write, command, do)
 }
 
-func during(open func(context.Context, string) (*record.Store, error), ctx context.Context, command string, do func(*record.Store) error) error {
-	s, err := open(ctx, command)
+func during(open func(string) (*record.Store, error), command string, do func(*record.Store) error) error {
+	s, err := open(command)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
 	return StoreFailure(command, do(s))
 }
 
 // Run reads the run that ref refers to.
-func (f *Store) Run(ctx context.Context, command, ref string) (run *record.Run, err error) {
-	err = f.Reading(ctx, command, func(s *record.Store) (err error) {
-		run, err = s.Get(ctx, ref)
+func (f *Store) Run(command, ref string) (run *record.Run, err error) {
+	err = f.Reading(command, func(s *record.Store) (err error) {
+		run, err = s.Get(ref)
 		return err
 	})
 	return run, err
@@ -98,14 +92,14 @@ func (f *Store) Run(ctx context.Context, command, ref string) (run *record.Run, 
 // FileOrRun resolves a name for a command that accepts both: a regular file of that name,
 // or else the run; the run is nil for a file. A path always means a file. latest,
 // latest~1 and baseline:NAME always mean runs, even if such a file exists.
-func (f *Store) FileOrRun(ctx context.Context, command, name string) (*record.Run, error) {
+func (f *Store) FileOrRun(command, name string) (*record.Run, error) {
 	if name == "latest" || strings.HasPrefix(name, "latest~") || strings.HasPrefix(name, "baseline:") {
-		return f.Run(ctx, command, name)
+		return f.Run(command, name)
 	}
 	if info, err := os.Stat(name); err == nil && !info.IsDir() || strings.ContainsAny(name, `/\`) {
 		return nil, nil
 	}
-	run, err := f.Run(ctx, command, name)
+	run, err := f.Run(command, name)
 	if errors.Is(err, record.ErrNotFound) || errors.Is(err, errNoStore) {
 		return nil, exit.Failedf("%s: %q is not a file, and %s", command, name, strings.TrimPrefix(err.Error(), command+": "))
 	}

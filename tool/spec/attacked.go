@@ -75,7 +75,7 @@ func withoutSecret(flag, value string) string {
 		if !strings.HasPrefix(value, "@") {
 			return "…"
 		}
-	case "ready":
+	case "ready", "pprof":
 		return Public(value)
 	}
 	return value

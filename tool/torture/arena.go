@@ -19,6 +19,7 @@ import (
 type Limits struct {
 	Conns  int           // connections that it has open at once; more make Open fail. Zero: 1,000
 	Few    int           // connections of a scenario that waits. Zero: 40
+	Peers  int           // clients of an attack on HTTP/2. Zero: 8, or 3
 	Bytes  int64         // that it sends in all; more make Write fail. Zero: 256 MiB
 	Within time.Duration // in which it ends, unless it waits. Zero: 10 s
 	Wait   time.Duration // for time-outs of the server. Zero: 75 s
@@ -29,7 +30,7 @@ type Limits struct {
 
 func (l Limits) complete() Limits {
 	return Limits{
-		Conns: cmp.Or(l.Conns, 1000), Few: cmp.Or(l.Few, 40), Bytes: cmp.Or(l.Bytes, 256<<20),
+		Conns: cmp.Or(l.Conns, 1000), Few: cmp.Or(l.Few, 40), Peers: l.Peers, Bytes: cmp.Or(l.Bytes, 256<<20),
 		Within: cmp.Or(l.Within, 10*time.Second), Wait: cmp.Or(l.Wait, 75*time.Second), Answer: cmp.Or(l.Answer, 2*time.Second),
 		Gone: cmp.Or(l.Gone, 5*time.Second), Stop: cmp.Or(l.Stop, 30*time.Second),
 	}
@@ -50,6 +51,8 @@ type Arena struct {
 	conns  map[*Conn]struct{} // that are open
 	notes  []string
 	sent   atomic.Int64
+
+	inputs []string // see Result
 }
 
 var (
@@ -63,7 +66,7 @@ func (a *Arena) Open(ctx context.Context, open opener) (*Conn, error) {
 }
 
 func (a *Arena) keep(ctx context.Context, open opener, free bool) (*Conn, error) {
-	c := a.target.conn()
+	c := a.target.conn(false)
 	c.arena, c.free = a, free
 	a.mu.Lock()
 	full := len(a.conns) >= a.Conns && !free

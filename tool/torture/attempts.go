@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -60,19 +61,15 @@ func (a *Arena) rule(ctx context.Context, open opener, all []attempt) Finding {
 		return unknown("not all of %d inputs were sent: %v", len(all), err)
 	}
 	count := [3]int{}
+	slices.SortStableFunc(all, func(a, b attempt) int { return int(b.ruling) - int(a.ruling) })
 	for _, one := range all {
-		if count[one.ruling]++; one.ruling == wrong {
-			a.Note("%s (RFC %s): %s", one.name, one.section, one.words)
-		}
-	}
-	for _, one := range all {
-		if one.ruling == lenient {
-			a.Note("lenient: %s (RFC %s): %s", one.name, one.section, one.words)
+		if count[one.ruling]++; one.ruling != right {
+			a.inputs = append(a.inputs, fmt.Sprintf("%v: %s (RFC %s): %s", one.ruling, one.name, one.section, one.words))
 		}
 	}
 	words := fmt.Sprintf("%d of %d right, %d lenient, %d wrong", count[right], len(all), count[lenient], count[wrong])
 	if count[wrong] > 0 {
-		return falls("%s: %s", words, a.notes[0])
+		return falls("%s: %s", words, strings.TrimPrefix(a.inputs[0], "wrong: "))
 	}
 	return survives("%s", words)
 }

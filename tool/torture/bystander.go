@@ -214,7 +214,7 @@ func (b *bystander) ask(ctx context.Context) error {
 		b.hangUp() // the server has announced that it closes
 	}
 	if b.conn == nil {
-		c, dial := b.crowd.target.caller(b.http2), opener((*target).Dial)
+		c, dial := b.crowd.target.conn(b.http2), opener((*target).Dial)
 		if b.http2 {
 			dial = (*target).HTTP2
 		}

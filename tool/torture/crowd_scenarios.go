@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +23,8 @@ var crowdScenarios = []Scenario{
 		Title: "Clients send requests, close their sending side, and read the answers."},
 	{Name: "reset-at-each-byte", Kinds: AllKinds, Attack: resetAtEachByte,
 		Title: "Clients send a part of a request, one byte more each time, and reset the connection."},
-	{Name: "reset-with-answers-due", Kinds: AllKinds, Attack: each(200, (*target).Dial, "%d clients reset their connections", resetWithAnswersDue),
-		Title: "Clients send requests and reset the connection before they read an answer."},
+	{Name: "reset-with-answers-due", Kinds: AllKinds, Attack: resetWithAnswersDue,
+		Title: "Clients send requests, or half of one, and reset the connection before they read an answer, in three equal rounds."},
 	{Name: "random-bytes", Kinds: AllKinds, Attack: randomBytes,
 		Title: "Clients send random bytes."},
 	{Name: "churn", Kinds: AllKinds, Attack: churn,
@@ -44,6 +45,8 @@ var crowdScenarios = []Scenario{
 		Title: "Clients ask once and then are silent."},
 	{Name: "half-request", Kinds: AllKinds, Waits: true, Attack: waits("connections with half a request", (*target).Dial, halfRequest),
 		Title: "Clients send half a request and no more."},
+	{Name: "time-outs", Kinds: AllKinds, Access: Watched, Waits: true, Attack: timedOut,
+		Title: "Clients send half a request and wait until the server closes, in three equal rounds."},
 	{Name: "trickle", Kinds: AllKinds, Waits: true, Attack: trickle,
 		Title: "Clients send a request byte by byte, so slowly that it never ends."},
 	{Name: "stops-reading", Kinds: AllKinds, Waits: true, Attack: stopsReading,
@@ -140,14 +143,50 @@ func resetAtEachByte(ctx context.Context, a *Arena) Finding {
 	})(ctx, a)
 }
 
-func resetWithAnswersDue(ctx context.Context, c *Conn, i int) Finding {
-	a := c.arena
-	_, err := c.Write(c.requests(32))
-	if i%2 > 0 {
-		pause(ctx, time.Duration(a.Rand.IntN(int(2*time.Millisecond))))
+func resetWithAnswersDue(ctx context.Context, a *Arena) Finding {
+	var turn atomic.Int64
+	r := a.rounds(ctx, churnRound, func(int) {
+		i := turn.Add(1)
+		c, err := a.Open(ctx, (*target).Dial)
+		if err != nil {
+			return // which the bystanders feel
+		}
+		requests := c.requests(8)
+		if i%4 == 0 {
+			requests = requests[:c.size/2]
+		}
+		_, err = c.Write(requests)
+		if i%2 > 0 {
+			pause(ctx, time.Duration(i%20)*time.Millisecond/10)
+		}
+		a.noteError(errors.Join(err, c.Reset()), "client %d", i)
+	})
+	return r.leaks("connection that was reset").or(survives("%d clients reset their connections", r.made))
+}
+
+// timedOut leaves half a request on each connection until the server closes it, in three equal rounds.
+func timedOut(ctx context.Context, a *Arena) Finding {
+	const clients = 200
+	a.Wait /= 3 // for each round
+	grew, stay := a.growth(), a.stay(ctx)
+	r := rounds{known: true, least: int64(min(clients, a.Conns))}
+	for i := range r.grown {
+		crowd, err := a.Crowd(ctx, int(r.least), (*target).Dial, halfRequest)
+		if err != nil {
+			return unknown("%v", err)
+		}
+		if slices.Min(a.Closings(ctx, crowd)) < 0 {
+			return doesNotApply("half a request may wait for longer than %v, a third of --wait", a.Wait)
+		}
+		for _, c := range crowd {
+			c.Close()
+		}
+		pause(ctx, lateBy)
+		now, known := grew()
+		r.grown[i], r.known, r.made = now, r.known && known, r.made+r.least
 	}
-	a.noteError(errors.Join(err, c.Reset()), "client %d", i)
-	return Finding{}
+	r.stay = stay(r.made)
+	return r.leaks("connection that timed out").or(survives("%d connections timed out; its memory grew by %s in the third round of %d", r.made, size(r.third()), r.least))
 }
 
 func randomBytes(ctx context.Context, a *Arena) Finding {
@@ -173,23 +212,56 @@ const (
 	roundTime    = 2500 * time.Millisecond // at most
 )
 
-// rounds is what three equal rounds have made, and by how much the process's memory grew in the second
-// and the third.
+// rounds is what three equal rounds have made.
 type rounds struct {
-	made, least   int64 // in all, and in the shortest round
-	known         bool
-	second, third int64
+	made, least int64 // in all, and in the shortest round
+	known       bool
+	grown       [3]int64 // by how much the process's memory has grown, after each
+	stay        int64    // goroutines that it has more than before
 }
 
-// each returns by how much memory grew for each of what was made, in both later rounds.
-func (r rounds) each() int64 { return min(r.second, r.third) / max(1, r.least) }
+func (r rounds) third() int64 { return r.grown[2] - r.grown[1] }
+
+// both returns by how much memory grew in both later rounds.
+func (r rounds) both() int64 { return min(r.grown[1]-r.grown[0], r.third()) }
+
+// each is both for each of what was made.
+func (r rounds) each() int64 { return r.both() / max(1, r.least) }
+
+// leaks returns a finding if something of each connection stays. What names one.
+func (r rounds) leaks(what string) Finding {
+	switch {
+	case r.stay >= r.made/2 && r.stay > 0:
+		return falls("%d goroutines stay of %d times a %s", r.stay, r.made, what)
+	case r.known && r.least > 0 && r.each() >= leakAtLeast:
+		return falls("its memory grows by %s for each %s, although all have left", size(r.each()), what)
+	}
+	return Finding{}
+}
+
+// stay returns what says how many goroutines the server has more than now, once those of clients that have left had
+// time to end. Zero: it does not tell.
+func (a *Arena) stay(ctx context.Context) func(of int64) int64 {
+	before, known := a.target.goroutines(ctx)
+	return func(of int64) (more int64) {
+		for until := time.Now().Add(a.Gone); known; {
+			var now int64
+			if now, known = a.target.goroutines(ctx); !known {
+				return 0
+			}
+			if more = now - before; more < of/2 || time.Now().After(until) || !pause(ctx, lookEvery) {
+				break
+			}
+		}
+		return more
+	}
+}
 
 // rounds does something n times in each of three rounds, or less often when that takes too long.
 func (a *Arena) rounds(ctx context.Context, n int, do func(worker int)) rounds {
 	r := rounds{least: int64(n), known: true}
-	grew := a.growth()
-	var grown [3]int64
-	for i := range grown {
+	grew, stay := a.growth(), a.stay(ctx)
+	for i := range r.grown {
 		round, cancel := context.WithTimeout(ctx, roundTime)
 		made := int64(0)
 		for _, of := range atOnce(roundWorkers, func(worker int) (made int64) {
@@ -204,10 +276,10 @@ func (a *Arena) rounds(ctx context.Context, n int, do func(worker int)) rounds {
 		cancel()
 		pause(ctx, lateBy)
 		now, known := grew()
-		grown[i], r.known = now, r.known && known
+		r.grown[i], r.known = now, r.known && known
 		r.made, r.least = r.made+made, min(r.least, made)
 	}
-	r.second, r.third = grown[1]-grown[0], grown[2]-grown[1]
+	r.stay = stay(r.made)
 	return r
 }
 
@@ -223,11 +295,9 @@ func churn(ctx context.Context, a *Arena) Finding {
 	case lost.Load() > 0:
 		return falls("%d of %d newcomers were not served", lost.Load(), r.made)
 	case !r.known || r.least == 0:
-		return survives("%d connections, all served", r.made)
-	case r.each() >= leakAtLeast:
-		return falls("its memory grows by %s for each connection, although all have left", size(r.each()))
+		return r.leaks("connection").or(survives("%d connections, all served", r.made))
 	}
-	return survives("%d connections, all served; its memory grew by %s in the third round of %d", r.made, size(r.third), r.least)
+	return r.leaks("connection").or(survives("%d connections, all served; its memory grew by %s in the third round of %d", r.made, size(r.third()), r.least))
 }
 
 func connectionFlood(ctx context.Context, a *Arena) Finding {

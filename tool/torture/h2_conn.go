@@ -194,8 +194,7 @@ type codec2 struct {
 	body    []byte
 	due     []byte // is sent before the next request
 	room    int    // that the server has for bodies
-	opened  bool
-	ending  bool // the server has announced that it ends the connection
+	ending  bool   // the server has announced that it ends the connection
 	stream  uint32
 	code    uint64
 	content []byte
@@ -215,8 +214,8 @@ func hello(dst []byte) []byte {
 
 // AppendRequest appends a good request.
 func (h *codec2) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
-	if !h.opened {
-		h.opened, dst = true, hello(dst)
+	if h.stream == 0 {
+		dst = hello(dst)
 	}
 	dst, h.due = append(dst, h.due...), h.due[:0]
 	h.stream, h.code, h.content = uint32(2*id-1), 0, h.content[:0]
@@ -267,7 +266,7 @@ func (t *target) learnHTTP2(ctx context.Context, within time.Duration) {
 	if t.kind != HTTP {
 		return
 	}
-	if c := t.caller(true); t.open(ctx, within, (*target).HTTP2, c) == nil {
+	if c := t.conn(true); t.open(ctx, within, (*target).HTTP2, c) == nil {
 		_, err := c.exchange(c.Request(nil), time.Now().Add(within))
 		t.http2 = err == nil && len(c.codec.(*codec2).body) <= firstWindow
 		c.Conn.Close()

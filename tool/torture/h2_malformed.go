@@ -18,15 +18,11 @@ type input2 struct {
 
 var inputs2 = []input2{
 	{"a name in upper case", "8.2.1", lenient, "", []field{{Name: "X-Upper", Value: "a"}}},
-	{"a space in a name", "8.2.1", lenient, "", []field{{Name: "x y", Value: "a"}}},
 	{"CR LF in a name", "8.2.1", wrong, "", []field{{Name: "x: a\r\ny", Value: "b"}}},
 	{"CR LF in a value", "8.2.1", wrong, "", []field{{Name: "x", Value: "a\r\ny: b"}}},
 	{"NUL in a value", "8.2.1", wrong, "", []field{{Name: "x", Value: "a\x00b"}}},
-	{"a value that begins with a space", "8.2.1", lenient, "", []field{{Name: "x", Value: " a"}}},
 	{"Connection", "8.2.2", lenient, "", []field{{Name: "connection", Value: "x"}}},
 	{"Transfer-Encoding", "8.2.2", lenient, "", []field{{Name: "transfer-encoding", Value: "chunked"}}},
-	{"TE: gzip", "8.2.2", lenient, "", []field{{Name: "te", Value: "gzip"}}},
-	{"TE: trailers", "8.2.2", right, "", []field{{Name: "te", Value: "trailers"}}},
 	{"an unknown pseudo-header", "8.3", lenient, "", []field{{Name: ":unknown", Value: "a"}}},
 	{":status in a request", "8.3", lenient, "", []field{{Name: ":status", Value: "200"}}},
 	{"a pseudo-header behind a field", "8.3", lenient, ":scheme", []field{{Name: ":scheme", Value: "http"}}},
@@ -34,7 +30,6 @@ var inputs2 = []input2{
 	{"no :method", "8.3.1", lenient, ":method", nil},
 	{"no :path", "8.3.1", lenient, ":path", nil},
 	{"an empty :path", "8.3.1", lenient, ":path", []field{{Name: ":path", Value: ""}}},
-	{"a :path without a slash", "8.3.1", lenient, ":path", []field{{Name: ":path", Value: "other"}}},
 	{"CR LF in :path", "8.3.1", wrong, ":path", []field{{Name: ":path", Value: "/ HTTP/1.1\r\nx: y\r\n\r\nGET /"}}},
 	{"a space in :method", "8.3.1", lenient, ":method", []field{{Name: ":method", Value: "GET / HTTP/1.1"}}},
 	{"CR LF in :method", "8.3.1", wrong, ":method", []field{{Name: ":method", Value: "GET / HTTP/1.1\r\nx:"}}},

@@ -184,8 +184,8 @@ func (s storm) attack(ctx context.Context, a *Arena) Finding {
 	watched := a.Server.follow(ctx, a.Limits)
 	storming, cancel := context.WithTimeout(ctx, a.Within/2)
 	defer cancel()
-	n, made := cmp.Or(s.clients, stormPeers), stormed{hows: map[string]bool{}}
-	err := cmp.Or(atOnce(n, func(i int) error { return s.client(storming, a, i, &made) })...)
+	n, made := cmp.Or(a.Peers, s.clients, stormPeers), stormed{hows: map[string]bool{}}
+	err := cmp.Or(atOnce(n, func(i int) error { return s.client(storming, a, i%stormPeers, &made) })...)
 	words := fmt.Sprintf("%d clients sent %d %s, %d at most on a connection", n, made.units, s.what, made.most)
 	if made.ended > 0 {
 		words += fmt.Sprintf("; the server ended %d connections (%s)", made.ended, strings.Join(slices.Sorted(maps.Keys(made.hows)), ", "))

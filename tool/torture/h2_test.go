@@ -155,7 +155,7 @@ func TestPlantedMalformedHTTP2(t *testing.T) {
 	t.Parallel()
 	a := arena(t, load.HTTP{URL: "http://" + serveEach(t, agrees) + "/page"}, Limits{})
 	f := attackWith(t, "h2-malformed", a)
-	if said := strings.Join(a.notes, "\n"); f.Verdict != Fell || !strings.Contains(said, "CR LF in a value (RFC 9113 §8.2.1): answers with 200, accepting it") || strings.Contains(said, "TE: trailers") {
+	if said := strings.Join(a.inputs, "\n"); f.Verdict != Fell || !strings.Contains(said, "CR LF in a value (RFC 9113 §8.2.1): answers with 200, accepting it") || strings.Contains(said, "TE: trailers") {
 		t.Errorf("%v %s\n%s", f.Verdict, f.Words, said)
 	}
 }
@@ -193,7 +193,7 @@ func TestBystandersOfHTTP2(t *testing.T) {
 		t.Fatal("HTTP/2 or marks were not found")
 	}
 	for range 2 {
-		c := a.target.caller(true)
+		c := a.target.conn(true)
 		if err := a.target.open(t.Context(), 5*time.Second, (*target).HTTP2, c); err != nil {
 			t.Fatal(err)
 		}

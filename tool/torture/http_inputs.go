@@ -19,7 +19,8 @@ type rights struct {
 	refuse  bool // it may answer with an error and close, or close at once
 	serve   int  // it may give that many answers
 	lenient int  // it should not, but nobody is harmed by that many answers
-	fewer   bool // fewer than lenient, but more than serve, are wrong: it believed the length
+	fewer   bool // fewer than lenient, but more than serve, are those of a server that believed the length
+	moves   bool // more answers than serve are wrong: others find another end of the message
 	waits   bool // it may wait for more bytes
 	raw     bool // it may answer with something other than HTTP/1.1
 }
@@ -33,9 +34,12 @@ var (
 	// mustClose is for framing that does not say for certain where the next request begins. A
 	// handler that reads no body may answer before its fault shows.
 	mustClose = rights{refuse: true, serve: 1, lenient: 2}
+	// refuseLength and closeChunks are the same for what makes a message's end uncertain.
+	refuseLength = rights{refuse: true, lenient: 2, moves: true}
+	closeChunks  = rights{refuse: true, serve: 1, lenient: 2, moves: true}
 	// codingWins is for a length beside a coding, which overrides it. Many servers, net/http among
 	// them, go on with the request behind the chunks instead of closing.
-	codingWins = rights{refuse: true, serve: 1, lenient: 3, fewer: true}
+	codingWins = rights{refuse: true, serve: 1, lenient: 3, fewer: true, moves: true}
 )
 
 // lineText returns an input's text whose request line is given.
@@ -149,7 +153,7 @@ var fieldInputs = []httpInput{
 	{"a NUL in a value", "9110 §5.5", fieldText("X-A: b\x00c"), mayServe},
 	{"a control byte in a value", "9110 §5.5", fieldText("X-A: b\x01c"), mayServe},
 	{"a CR in a value, and a coding behind it", "9110 §5.5", codingText("X-A: b\rTransfer-Encoding: chunked"), mayServe},
-	{"a LF in a value, and a coding behind it", "9112 §2.2", codingText("X-A: b\nTransfer-Encoding: chunked"), rights{refuse: true, serve: 2, lenient: 3}},
+	{"a LF in a value, and a coding behind it", "9112 §2.2", codingText("X-A: b\nTransfer-Encoding: chunked"), rights{refuse: true, serve: 2, lenient: 3, moves: true}},
 }
 
 var hostInputs = []httpInput{
@@ -165,24 +169,24 @@ var hostInputs = []httpInput{
 }
 
 var lengthInputs = []httpInput{
-	{"the lengths 0 and n", "9112 §6.3", lengthText("Content-Length: 0\r\nContent-Length: {n}"), mustRefuse},
-	{"the lengths n and 0", "9112 §6.3", lengthText("Content-Length: {n}\r\nContent-Length: 0"), mustRefuse},
+	{"the lengths 0 and n", "9112 §6.3", lengthText("Content-Length: 0\r\nContent-Length: {n}"), refuseLength},
+	{"the lengths n and 0", "9112 §6.3", lengthText("Content-Length: {n}\r\nContent-Length: 0"), refuseLength},
 	{"the same length twice", "9112 §6.3", lengthText("Content-Length: {n}\r\nContent-Length: {n}"), mayServe},
 	{"the same length twice in one field", "9112 §6.3", lengthText("Content-Length: {n}, {n}"), mayServe},
-	{"two lengths in one field", "9112 §6.3", lengthText("Content-Length: 0, {n}"), mustRefuse},
-	{"a length with a plus", "9110 §8.6", lengthText("Content-Length: +{n}"), mustRefuse},
-	{"a length with a minus", "9110 §8.6", lengthText("Content-Length: -{n}"), mustRefuse},
-	{"a length in hexadecimal", "9110 §8.6", lengthText("Content-Length: 0x{hex}"), mustRefuse},
-	{"a length with a point", "9110 §8.6", lengthText("Content-Length: {n}.0"), mustRefuse},
-	{"a length with an exponent", "9110 §8.6", lengthText("Content-Length: 0e{n}"), mustRefuse},
-	{"a length with an underscore", "9110 §8.6", lengthText("Content-Length: 0_{n}"), mustRefuse},
-	{"a length with a space inside", "9110 §8.6", lengthText("Content-Length: 0 {n}"), mustRefuse},
-	{"a length behind a vertical tab", "9110 §8.6", lengthText("Content-Length: \x0b{n}"), mustRefuse},
-	{"an empty length", "9110 §8.6", lengthText("Content-Length:"), mustRefuse},
+	{"two lengths in one field", "9112 §6.3", lengthText("Content-Length: 0, {n}"), refuseLength},
+	{"a length with a plus", "9110 §8.6", lengthText("Content-Length: +{n}"), refuseLength},
+	{"a length with a minus", "9110 §8.6", lengthText("Content-Length: -{n}"), refuseLength},
+	{"a length in hexadecimal", "9110 §8.6", lengthText("Content-Length: 0x{hex}"), refuseLength},
+	{"a length with a point", "9110 §8.6", lengthText("Content-Length: {n}.0"), refuseLength},
+	{"a length with an exponent", "9110 §8.6", lengthText("Content-Length: 0e{n}"), refuseLength},
+	{"a length with an underscore", "9110 §8.6", lengthText("Content-Length: 0_{n}"), refuseLength},
+	{"a length with a space inside", "9110 §8.6", lengthText("Content-Length: 0 {n}"), refuseLength},
+	{"a length behind a vertical tab", "9110 §8.6", lengthText("Content-Length: \x0b{n}"), refuseLength},
+	{"an empty length", "9110 §8.6", lengthText("Content-Length:"), refuseLength},
 	{"a length with leading zeros", "9110 §8.6", lengthText("Content-Length: 000{n}"), mayServe},
 	{"a length of 2^64", "9110 §8.6", lengthText("Content-Length: 18446744073709551616"), rights{refuse: true, lenient: 1, waits: true}},
 	{"a length of 2^63 - 1", "9110 §8.6", lengthText("Content-Length: 9223372036854775807"), rights{refuse: true, serve: 1, waits: true}},
-	{"a length whose name has a space", "9112 §5.1", lengthText("Content-Length : {n}"), mustRefuse},
+	{"a length whose name has a space", "9112 §5.1", lengthText("Content-Length : {n}"), refuseLength},
 	{"a length of another name", "9110 §8.6", lengthText("Content_Length: 0\r\nContent-Length: {n}"), mayServe},
 	{"a GET with a body", "9110 §9.3.1", strings.Replace(lengthText("Content-Length: {n}"), "POST", "GET", 1), mayServe},
 	{"an OPTIONS with a body", "9110 §9.3.7", strings.Replace(lengthText("Content-Length: {n}"), "POST", "OPTIONS", 1), mayServe},
@@ -194,46 +198,46 @@ var lengthInputs = []httpInput{
 var codingInputs = []httpInput{
 	{"a length, then chunked", "9112 §6.1", codingText("Transfer-Encoding: chunked"), codingWins},
 	{"chunked, then a length", "9112 §6.1", bodyText("Transfer-Encoding: chunked\r\nContent-Length: {n}", "0\r\n\r\n{hidden}"), codingWins},
-	{"a length that ends in a chunk", "9112 §6.1", bodyText("Content-Length: 4\r\nTransfer-Encoding: chunked", "1\r\nx{cut}{hidden}{hidden}"), mustClose},
-	{"chunked in HTTP/1.0", "9112 §6.1", strings.Replace(chunkText("0\r\n\r\n"), "HTTP/1.1", "HTTP/1.0", 1), mustClose},
-	{"chunked, then gzip", "9112 §6.1", codingText("Transfer-Encoding: chunked, gzip"), mustRefuse},
+	{"a length that ends in a chunk", "9112 §6.1", bodyText("Content-Length: 4\r\nTransfer-Encoding: chunked", "1\r\nx{cut}{hidden}{hidden}"), closeChunks},
+	{"chunked in HTTP/1.0", "9112 §6.1", strings.Replace(chunkText("0\r\n\r\n"), "HTTP/1.1", "HTTP/1.0", 1), closeChunks},
+	{"chunked, then gzip", "9112 §6.1", codingText("Transfer-Encoding: chunked, gzip"), refuseLength},
 	{"gzip, then chunked", "9112 §6.1", bodyText("Transfer-Encoding: gzip, chunked", "0\r\n\r\n"), mayServe},
-	{"gzip", "9112 §6.1", codingText("Transfer-Encoding: gzip"), mustRefuse},
-	{"chunked twice in one field", "9112 §6.1", codingText("Transfer-Encoding: chunked, chunked"), mustRefuse},
-	{"chunked in two fields", "9112 §6.1", codingText("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), mustRefuse},
-	{"chunked and identity", "9112 §6.1", codingText("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"), mustRefuse},
-	{"identity", "9112 §6.1", codingText("Transfer-Encoding: identity"), mustRefuse},
-	{"xchunked", "9112 §6.1", codingText("Transfer-Encoding: xchunked"), mustRefuse},
-	{"chunked with a parameter", "9112 §6.1", codingText("Transfer-Encoding: chunked;q=1"), mustRefuse},
-	{"chunked in quotes", "9112 §6.1", codingText("Transfer-Encoding: \"chunked\""), mustRefuse},
-	{"chunked behind a vertical tab", "9112 §6.1", codingText("Transfer-Encoding: \x0bchunked"), mustRefuse},
-	{"chunked and a NUL", "9112 §6.1", codingText("Transfer-Encoding: chunked\x00"), mustRefuse},
+	{"gzip", "9112 §6.1", codingText("Transfer-Encoding: gzip"), refuseLength},
+	{"chunked twice in one field", "9112 §6.1", codingText("Transfer-Encoding: chunked, chunked"), refuseLength},
+	{"chunked in two fields", "9112 §6.1", codingText("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), refuseLength},
+	{"chunked and identity", "9112 §6.1", codingText("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"), refuseLength},
+	{"identity", "9112 §6.1", codingText("Transfer-Encoding: identity"), refuseLength},
+	{"xchunked", "9112 §6.1", codingText("Transfer-Encoding: xchunked"), refuseLength},
+	{"chunked with a parameter", "9112 §6.1", codingText("Transfer-Encoding: chunked;q=1"), refuseLength},
+	{"chunked in quotes", "9112 §6.1", codingText("Transfer-Encoding: \"chunked\""), refuseLength},
+	{"chunked behind a vertical tab", "9112 §6.1", codingText("Transfer-Encoding: \x0bchunked"), refuseLength},
+	{"chunked and a NUL", "9112 §6.1", codingText("Transfer-Encoding: chunked\x00"), refuseLength},
 	{"chunked behind a comma", "9110 §5.6.1", codingText("Transfer-Encoding: , chunked"), codingWins},
 	{"chunked in capitals", "9112 §7", bodyText("Transfer-Encoding: CHUNKED", "0\r\n\r\n"), mustServe},
-	{"an empty coding", "9112 §6.1", codingText("Transfer-Encoding:"), mustRefuse},
-	{"a coding whose name has a space", "9112 §5.1", codingText("Transfer-Encoding : chunked"), mustRefuse},
+	{"an empty coding", "9112 §6.1", codingText("Transfer-Encoding:"), refuseLength},
+	{"a coding whose name has a space", "9112 §5.1", codingText("Transfer-Encoding : chunked"), refuseLength},
 	{"a coding on a folded line", "9112 §5.2", codingText("Transfer-Encoding:\r\n chunked"), codingWins},
 	{"a coding of another name", "9112 §6.1", codingText("Transfer_Encoding: chunked"), mayServe},
 	{"a coding behind a bracket", "9110 §5.1", codingText("[Transfer-Encoding: chunked"), mustRefuse},
 }
 
 var chunkInputs = []httpInput{
-	{"a size in hexadecimal with 0x", "9112 §7.1", chunkText("0x1\r\nx\r\n0\r\n\r\n"), mustClose},
-	{"a size with a plus", "9112 §7.1", chunkText("+1\r\nx\r\n0\r\n\r\n"), mustClose},
-	{"a size with a minus", "9112 §7.1", chunkText("-1\r\nx\r\n0\r\n\r\n"), mustClose},
-	{"a size with an underscore", "9112 §7.1", chunkText("0_1\r\nx\r\n0\r\n\r\n"), mustClose},
-	{"no size", "9112 §7.1", chunkText("\r\nx\r\n0\r\n\r\n"), mustClose},
-	{"a size of 2^64", "9112 §7.1", chunkText("10000000000000000\r\n\r\n{hidden}"), mustClose},
-	{"a size of 2^64 + 1", "9112 §7.1", chunkText("10000000000000001\r\nx\r\n0\r\n\r\n"), mustClose},
+	{"a size in hexadecimal with 0x", "9112 §7.1", chunkText("0x1\r\nx\r\n0\r\n\r\n"), closeChunks},
+	{"a size with a plus", "9112 §7.1", chunkText("+1\r\nx\r\n0\r\n\r\n"), closeChunks},
+	{"a size with a minus", "9112 §7.1", chunkText("-1\r\nx\r\n0\r\n\r\n"), closeChunks},
+	{"a size with an underscore", "9112 §7.1", chunkText("0_1\r\nx\r\n0\r\n\r\n"), closeChunks},
+	{"no size", "9112 §7.1", chunkText("\r\nx\r\n0\r\n\r\n"), closeChunks},
+	{"a size of 2^64", "9112 §7.1", chunkText("10000000000000000\r\n\r\n{hidden}"), closeChunks},
+	{"a size of 2^64 + 1", "9112 §7.1", chunkText("10000000000000001\r\nx\r\n0\r\n\r\n"), closeChunks},
 	{"a size with a leading zero", "9112 §7.1", chunkText("01\r\nx\r\n0\r\n\r\n"), mayServe},
 	{"a size and a space", "9112 §7.1", chunkText("1 \r\nx\r\n0\r\n\r\n"), mustClose},
-	{"a size that ends in LF alone", "9112 §7.1", chunkText("1\nx\r\n0\r\n\r\n"), mustClose},
+	{"a size that ends in LF alone", "9112 §7.1", chunkText("1\nx\r\n0\r\n\r\n"), closeChunks},
 	{"an extension", "9112 §7.1.1", chunkText("1;a=b\r\nx\r\n0\r\n\r\n"), mustServe},
-	{"an extension with a LF", "9112 §7.1.1", chunkText("0;a\n\r\n{hidden}"), rights{refuse: true, serve: 1, lenient: 3}},
+	{"an extension with a LF", "9112 §7.1.1", chunkText("0;a\n\r\n{hidden}"), rights{refuse: true, serve: 1, lenient: 3, moves: true}},
 	{"an extension with a CR", "9112 §7.1.1", chunkText("0;a\r\x00\r\n\r\n{hidden}"), rights{refuse: true, serve: 1, lenient: 3}},
 	{"a line end in quotes in an extension", "9112 §7.1.1", chunkText("0;a=\"\r\n\r\n{hidden}\"\r\n\r\n"), rights{refuse: true, serve: 1, lenient: 3}},
-	{"no line end behind a chunk", "9112 §7.1", chunkText("1\r\nx0\r\n\r\n"), mustClose},
-	{"a chunk longer than its size", "9112 §7.1", chunkText("1\r\nxy\r\n0\r\n\r\n"), mustClose},
+	{"no line end behind a chunk", "9112 §7.1", chunkText("1\r\nx0\r\n\r\n"), closeChunks},
+	{"a chunk longer than its size", "9112 §7.1", chunkText("1\r\nxy\r\n0\r\n\r\n"), closeChunks},
 	{"a trailer", "9112 §7.1.2", chunkText("1\r\nx\r\n0\r\nX-A: b\r\n\r\n"), mustServe},
 	{"a length in a trailer", "9110 §6.5.1", chunkText("0\r\nContent-Length: 5\r\n\r\n"), mayServe},
 	{"a trailer without a colon", "9112 §7.1.2", chunkText("0\r\n{hidden}"), mustClose},

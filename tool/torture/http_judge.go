@@ -16,8 +16,11 @@ type ruling uint8
 const (
 	right   ruling = iota
 	lenient        // it accepted what should be refused; nobody is harmed
-	wrong          // it answered a request that nobody sent, answered nonsense, or not at all
+	wrong          // it answered a request that nobody sent, answered nonsense, or not at all, or others may find another end
 )
+
+// String returns the ruling in words.
+func (r ruling) String() string { return [...]string{"right", "lenient", "wrong"}[r] }
 
 // httpAnswer is one answer of a server.
 type httpAnswer struct {
@@ -137,8 +140,10 @@ func (in *httpInput) judgeMore(all []httpAnswer, good int) (ruling, string) {
 		return right, words
 	case n < in.lenient && in.fewer:
 		return wrong, words + ": it believed a length that the coding overrides"
-	case in.fewer:
-		return lenient, words + " where it must close after the first"
+	case in.moves && in.serve == 1:
+		return wrong, words + " where it must close after the first"
+	case in.moves:
+		return wrong, words + " where it must refuse: a proxy may find another end of the message"
 	}
 	return lenient, words + ", accepting it"
 }

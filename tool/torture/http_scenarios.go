@@ -170,10 +170,10 @@ func manyTargets(ctx context.Context, a *Arena) Finding {
 	switch each := r.each(); {
 	case !r.known || r.least < fewTargets:
 		return unknown("%d requests for different targets are too few to judge its memory", r.made)
-	case each >= keptAtLeast && min(r.second, r.third) >= keptInAll:
+	case each >= keptAtLeast && r.both() >= keptInAll:
 		return falls("its memory grows by %s for each request with a path or a query of its own", size(each))
 	}
-	return survives("%d requests with a path or a query of their own; its memory grew by %s in the third round of %d", r.made, size(r.third), r.least)
+	return survives("%d requests with a path or a query of their own; its memory grew by %s in the third round of %d", r.made, size(r.third()), r.least)
 }
 
 // asksFor sends the good request with a path or a query of its own, to which any answer will do.

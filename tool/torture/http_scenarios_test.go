@@ -1,8 +1,11 @@
 package torture
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +81,53 @@ func TestHTTPScenariosOnHTTP1(t *testing.T) {
 				t.Errorf("afterwards: %v", err)
 			}
 		})
+	}
+}
+
+// A server that tells how many goroutines it has is found to keep one of each connection that is reset. A
+// server that keeps none survives.
+func TestGoroutinesThatStay(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	for _, leaks := range []bool{true, false} {
+		var kept atomic.Int64
+		mux := http.NewServeMux()
+		mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+			web(w, r)
+			kept.Add(1)
+			if leaks {
+				go func() { <-ended }()
+			}
+		})
+		mux.HandleFunc("/debug/pprof/goroutine", func(w http.ResponseWriter, _ *http.Request) { // the process has the tester's, too
+			n := int64(10)
+			if leaks {
+				n += kept.Load()
+			}
+			fmt.Fprintf(w, "goroutine profile: total %d\n", n)
+		})
+		a := arena(t, load.HTTP{URL: serveNetHTTP(t, &http.Server{Handler: mux}) + "/page"}, eager)
+		a.target.learnProfiles(t.Context(), "")
+		if f := attackWith(t, "reset-with-answers-due", a); (f.Verdict == Fell) != leaks || leaks && !strings.Contains(f.Words, "goroutines stay of") {
+			t.Errorf("leaks: %v: %s: %s", leaks, f.Verdict, f.Words)
+		}
+	}
+}
+
+// A server that refuses the request of the bystanders is not attacked: nothing would be known of it.
+func TestRefusalIsNoGoodAnswer(t *testing.T) {
+	t.Parallel()
+	at := serveNetHTTP(t, &http.Server{Handler: http.NotFoundHandler()}) + "/"
+	for _, c := range []struct {
+		good []int
+		want bool
+	}{{nil, false}, {[]int{404}, true}} {
+		p := Plan{Load: load.Plan{Target: load.HTTP{URL: at, Statuses: c.good}}, Scenarios: []Scenario{}, Limits: quick, Baseline: time.Second / 2}
+		_, err := Run(t.Context(), p)
+		if (err == nil) != c.want || err != nil && !errors.Is(err, errNoBaseline) {
+			t.Errorf("statuses %v: %v", c.good, err)
+		}
 	}
 }
 

@@ -49,8 +49,8 @@ func TestMarks(t *testing.T) {
 			}
 			continue
 		}
-		target.conn()
-		marked := target.conn()
+		target.conn(false)
+		marked := target.conn(false)
 		request := string(marked.Request(nil))
 		if marked.mark == "" || !strings.Contains(strings.Replace(request, marked.mark, "*", 1), c.where) || marked.size != len(request) {
 			t.Errorf("%s: no %s in %q", c.path, c.where, request)

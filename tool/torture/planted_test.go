@@ -54,6 +54,8 @@ const (
 	unboundedBuffer   = "unbounded-buffer"
 	leaksMemory       = "leaks-memory"
 	leaksDescriptors  = "leaks-descriptors"
+	leaksResets       = "leaks-resets"   // a goroutine and 16 KiB of each connection that was reset
+	leaksTimeouts     = "leaks-timeouts" // or timed out
 	lockedWhileWrites = "locked-while-it-writes"
 	panicsOnReset     = "panics-on-reset"
 	stallsAtEnd       = "stalls-at-sigterm"
@@ -186,10 +188,12 @@ func (p *planted) serve(nc net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, nc)
-	switch p.fault {
-	case leaksMemory:
+	switch {
+	case p.fault == leaksMemory,
+		p.fault == leaksResets && errors.Is(err, syscall.ECONNRESET),
+		p.fault == leaksTimeouts && errors.Is(err, os.ErrDeadlineExceeded):
 		p.leaked = append(p.leaked, slices.Repeat([]byte{1}, 16<<10))
-	case leaksDescriptors:
+	case p.fault == leaksDescriptors:
 		p.kept = append(p.kept, nc)
 		return
 	}

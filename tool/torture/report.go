@@ -42,8 +42,10 @@ type Result struct {
 	Verdict Verdict  `json:"verdict"`
 	Words   string   `json:"words"`
 	Notes   []string `json:"notes,omitempty"`
-	Tries   int      `json:"tries"`
-	Took    float64  `json:"took_seconds"`
+	// Inputs are those with which the server was wrong, and those with which it was lenient.
+	Inputs []string `json:"inputs,omitempty"`
+	Tries  int      `json:"tries"`
+	Took   float64  `json:"took_seconds"`
 	// Felt is what the bystanders felt, of all scenarios that ran at the same time.
 	Felt Felt `json:"felt"`
 	// Used is nil when the process was not watched.
@@ -175,7 +177,9 @@ func (r *Report) Summary() string {
 
 // WriteText writes the report for a terminal.
 func (r *Report) WriteText(w io.Writer) {
-	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
+	if !r.Valid {
+		figure.WriteValidity(w, r.Valid, r.InvalidReasons)
+	}
 	fmt.Fprintf(w, "%s (%s, %s): %s\n", r.Target, r.Kind, r.Access, r.Summary())
 	fmt.Fprintf(w, "before the attacks: median %s, worst %s of %d answers; seed %d; %s; hone itself took %s at most\n\n",
 		figure.Micros(1e6*r.Baseline.Median), figure.Micros(1e6*r.Baseline.Worst), r.Baseline.Asked, r.Seed, figure.Lasting(time.Duration(r.Took*1e9)), size(int64(r.Own)))
@@ -186,6 +190,9 @@ func (r *Report) WriteText(w io.Writer) {
 			continue
 		}
 		WriteLine(w, &made)
+		for _, line := range made.Inputs {
+			fmt.Fprintf(w, "  %-13s %s\n", "", line)
+		}
 		if made.Verdict == Fell || made.Verdict == NotFoundOut {
 			fmt.Fprintf(w, "  %-13s again: %s\n", "", made.Replay)
 		}

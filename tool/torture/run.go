@@ -25,6 +25,8 @@ type Plan struct {
 	Server trial.Server
 	// PID is the process of a server that runs already. Zero: it is not watched.
 	PID int
+	// Profiles is where the server has net/http/pprof, as in 127.0.0.1:6060. Zero: a target of HTTP is asked.
+	Profiles string
 	// Scenarios are those to run. Nil: all.
 	Scenarios []Scenario
 	// Anywhere allows addresses that are not private.
@@ -95,6 +97,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	}
 	r.target.learnMarks(ctx, p.Limits.Answer)
 	r.target.learnHTTP2(ctx, p.Limits.Answer)
+	r.target.learnProfiles(ctx, p.Profiles)
 	r.report = newReport(p, r.target)
 	began := time.Now()
 	r.crowd.target = r.target
@@ -161,7 +164,15 @@ func (r *run) baseline(ctx context.Context) error {
 	case !learnt:
 		return fmt.Errorf("%w: no answer in time; does it serve several clients at once?", errNoBaseline)
 	}
-	r.crowd.locked(func() { r.crowd.learns = false })
+	refused := ""
+	r.crowd.locked(func() {
+		if r.crowd.learns = false; r.target.known.refused {
+			refused = r.target.known.status
+		}
+	})
+	if refused != "" {
+		return fmt.Errorf("%w: it refuses the request (%s); choose one that it serves, log in, or say with --status that this is a good answer", errNoBaseline, refused)
+	}
 	r.crowd.begin()
 	if r.asked = r.process.CPU(ctx, half); r.asked < 0 {
 		pause(ctx, half)
@@ -193,7 +204,7 @@ func (r *run) attackAll(ctx context.Context) {
 		switch why := r.unfit(s); {
 		case why != "":
 			r.made(Result{Name: s.Name, Title: s.Title, Verdict: NotApplicable, Words: why})
-		case s.Waits:
+		case s.Waits && s.Access == Outside:
 			waiting = append(waiting, s)
 		case s.Access == Owned: // these end the server
 			ending = append(ending, s)
@@ -414,7 +425,7 @@ func (r *run) attack(ctx context.Context, s Scenario) Result {
 	}
 	found := s.Attack(ctx, a)
 	a.close()
-	return Result{Name: s.Name, Title: s.Title, Verdict: found.Verdict, Words: found.Words, Notes: a.notes}
+	return Result{Name: s.Name, Title: s.Title, Verdict: found.Verdict, Words: found.Words, Notes: a.notes, Inputs: a.inputs}
 }
 
 func (r *run) say(doing string) { r.tell(Progress{Doing: doing}) }

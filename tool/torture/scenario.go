@@ -53,8 +53,8 @@ type Scenario struct {
 	// Access is what it needs.
 	Access Access
 	// Waits says that it waits for the server's own time-outs, up to Arena.Wait. Such scenarios run
-	// at the same time, so that all of them wait once. They keep to Limits.Few connections, and
-	// must not use Arena.Server.
+	// at the same time, so that all of them wait once, unless they need Arena.Server. They keep to
+	// Limits.Few connections.
 	Waits bool
 	// Alone says that bystanders pause: the server ends in it, or refuses newcomers as it should.
 	Alone bool

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -37,6 +38,7 @@ type target struct {
 	known2     [2]answer    // of which this is known: without a mark, and with one
 	marks      bool         // every other client has a mark
 	turn       atomic.Int64 // of clients
+	profiles   string       // the URL of its goroutines; empty: not known
 }
 
 func newTarget(plan load.Plan, anywhere bool) (*target, error) {
@@ -57,7 +59,7 @@ func newTarget(plan load.Plan, anywhere bool) (*target, error) {
 	if !anywhere {
 		t.guard = onlyPrivate
 	}
-	t.size = len(t.conn().Request(nil))
+	t.size = len(t.conn(false).Request(nil))
 	return t, nil
 }
 
@@ -138,11 +140,8 @@ func (t *target) open(ctx context.Context, within time.Duration, open opener, c 
 	return nil
 }
 
-// conn returns what asks on a connection, which is to be opened.
-func (t *target) conn() *Conn { return t.caller(false) }
-
-// caller is conn, for HTTP/2 or not.
-func (t *target) caller(http2 bool) *Conn {
+// conn returns what asks on a connection, which is to be opened, over HTTP/2 or not.
+func (t *target) conn(http2 bool) *Conn {
 	c := &Conn{target: t, http2: http2}
 	c.renew(t.marks && t.turn.Add(1)%2 == 0)
 	return c
@@ -150,20 +149,16 @@ func (t *target) caller(http2 bool) *Conn {
 
 // renew forgets what was asked, and asks with a mark from now on, or without.
 func (c *Conn) renew(marked bool) {
-	t := c.target
-	if !marked {
-		c.mark, c.known, c.codec, c.content, c.size = "", &t.known, t.Caller(), t.content, t.size
-		if c.http2 {
-			c.known, c.codec = &t.known2[0], newCodec2(t, t.Target)
-		}
-		return
+	t, to, which := c.target, c.target.Target, 0
+	c.mark, c.known, c.content, c.size = "", &t.known, t.content, t.size
+	if marked {
+		which = 1
+		c.mark, c.known = rand.Text()[:len(unmarked)], &t.withMarks
+		to, c.content = t.marked(c.mark)
+		c.size = len(to.Caller().AppendRequest(nil, 1, c.content))
 	}
-	c.mark, c.known = rand.Text()[:len(unmarked)], &t.withMarks
-	to, content := t.marked(c.mark)
-	c.codec, c.content = to.Caller(), content
-	c.size = len(to.Caller().AppendRequest(nil, 1, content))
-	if c.http2 {
-		c.known, c.codec = &t.known2[1], newCodec2(t, to)
+	if c.codec = to.Caller(); c.http2 {
+		c.known, c.codec = &t.known2[which], newCodec2(t, to)
 	}
 }
 
@@ -235,6 +230,8 @@ type answer struct {
 	whole  int64  // with all that is around it, as far as it is kept
 	sum    uint64 // 0: it varies
 	alien  bool   // it lacks the mark of its client
+	// refused says that the server did not do what it was asked for.
+	refused bool
 }
 
 const streaming = "an event stream" // the status of such an answer
@@ -247,7 +244,7 @@ func (c *Conn) seen(got *load.Answer) answer {
 	body := got.Content
 	a := answer{status: fmt.Sprint(got.Code), length: int64(len(body)), whole: int64(len(c.raw))}
 	if got.Err != nil {
-		a.status = got.Err.Error()
+		a.status, a.refused = got.Err.Error(), true
 	}
 	if web, ok := c.codec.(interface{ Seen() traffic.Answer }); ok {
 		a.length = web.Seen().Length
@@ -288,11 +285,56 @@ func (known *answer) learn(got answer) {
 		*known = got
 		return
 	}
-	known.status, known.whole = got.status, max(known.whole, got.whole)
+	known.status, known.refused, known.whole = got.status, got.refused, max(known.whole, got.whole)
 	if known.length != got.length {
 		known.length, known.sum = -1, 0
 	}
 	if known.sum != got.sum {
 		known.sum = 0
 	}
+}
+
+// learnProfiles finds out where the server tells how many goroutines it has: at the address that is given, or where
+// a target of HTTP itself serves net/http/pprof.
+func (t *target) learnProfiles(ctx context.Context, at string) {
+	scheme := "http://"
+	if at == "" && t.kind == HTTP {
+		if at = t.host; t.tls != nil {
+			scheme = "https://"
+		}
+	}
+	if at == "" {
+		return
+	}
+	if strings.Contains(at, "://") {
+		scheme = ""
+	}
+	t.profiles = scheme + strings.TrimSuffix(at, "/")
+	if !strings.HasSuffix(t.profiles, "/debug/pprof") {
+		t.profiles += "/debug/pprof"
+	}
+	t.profiles += "/goroutine?debug=1"
+	if _, known := t.goroutines(ctx); !known {
+		t.profiles = ""
+	}
+}
+
+// goroutines returns how many goroutines the server has, if it tells.
+func (t *target) goroutines(ctx context.Context) (n int64, known bool) {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, t.profiles, nil)
+	if err != nil {
+		return 0, false
+	}
+	way := &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Control: t.guard}).DialContext, TLSClientConfig: t.tls}
+	defer way.CloseIdleConnections()
+	got, err := way.RoundTrip(ask)
+	if err != nil {
+		return 0, false
+	}
+	defer got.Body.Close()
+	_, err = fmt.Fscanf(got.Body, "goroutine profile: total %d", &n)
+	return n, err == nil
 }

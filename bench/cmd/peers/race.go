@@ -19,7 +19,7 @@ const (
 	fewestPairs  = 8
 	fullWindow   = time.Second
 	fullWarmup   = 300 * time.Millisecond
-	fullQuiet    = 6 * time.Second // a parked connection of hone's gives its memory back after 5
+	fullQuiet    = 6 * time.Second // a goroutine of hone's gives its memory back after 5
 	fullLimit    = 20 * time.Minute
 	fullRetakes  = 60
 	quickWindow  = 150 * time.Millisecond

@@ -13,8 +13,7 @@ import (
 func main() {
 	var names []string
 	for _, e := range []engine.Engine{
-		engine.Events(engine.Auto), engine.Events(engine.Inline), engine.Events(engine.Offload),
-		engine.Parked(0), engine.Buffered(0), engine.Direct(),
+		engine.Events(engine.Auto), engine.Events(engine.Inline), engine.Events(engine.Offload), engine.Buffered(0),
 	} {
 		names = append(names, e.Name())
 	}

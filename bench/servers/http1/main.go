@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	service.Main([]string{engine.Events(engine.Auto).Name(), engine.Parked(0).Name()}, func(o service.Options, ready func(string)) error {
+	service.Main([]string{engine.Events(engine.Auto).Name()}, func(o service.Options, ready func(string)) error {
 		s := &http1.Server{Handler: web.Handler(), Limits: engine.Limits{Conns: o.Conns}, Std: new(http.Server)}
 		if err := s.Engine.UnmarshalText([]byte(o.Engine)); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	service.Main([]string{engine.Events(engine.Auto).Name(), engine.Parked(0).Name()}, func(o service.Options, ready func(string)) error {
+	service.Main([]string{engine.Events(engine.Auto).Name()}, func(o service.Options, ready func(string)) error {
 		echo := &websocket.Upgrader{
 			Message: func(_ websocket.Call, dst, message []byte) ([]byte, error) { return append(dst, message...), nil },
 		}

@@ -22,7 +22,7 @@ import (
 const netHTTP = "net/http"
 
 func main() {
-	names := []string{engine.Events(engine.Auto).Name(), engine.Events(engine.Offload).Name(), engine.Parked(0).Name(), engine.Buffered(0).Name(), engine.Direct().Name(), netHTTP}
+	names := []string{engine.Events(engine.Auto).Name(), engine.Events(engine.Offload).Name(), engine.Buffered(0).Name(), netHTTP}
 	service.Main(names, func(o service.Options, ready func(string)) error {
 		ln, err := net.Listen("tcp", o.Addr)
 		if err != nil {

@@ -90,23 +90,6 @@ func (s *Stream) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// ErrParked reports that everything that had arrived is read.
-var ErrParked = errors.New("engine: parked")
-
-// ReadReady reads once from a ready descriptor. It returns ErrParked only when nothing is left,
-// because only then has it seen any FIN: Go's poller is edge-triggered, and data and FIN may share
-// an edge.
-func ReadReady(fd uintptr, p []byte) (int, error) {
-	n, err := sys.Read(fd, p)
-	switch err {
-	case sys.ErrAgain:
-		return 0, ErrParked
-	case sys.ErrClosed:
-		return 0, io.EOF
-	}
-	return n, err
-}
-
 // writer writes without blocking, through RawConn. Its closure is allocated once, so that a late
 // reply allocates nothing.
 type writer struct {

@@ -62,7 +62,6 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
 	flags.StringVar(&f.ca, "client-ca", "", "accept only clients whose certificate names them and is signed by a CA in this PEM `FILE`")
-	flags.TextVar(&f.srv.Engine, "engine", engine.Engine{}, "I/O engine: direct, buffered, parked, events; default: the fastest on this system")
 	flags.DurationVar(&f.srv.Expiry, "expiry", 7*24*time.Hour, "how long to remember the session of a disconnected client")
 	flags.DurationVar(&f.srv.ClockGap, "clock-gap", 24*time.Hour, "largest step forward that log time follows if the kernel does not say that the wall clock is synchronised; after a stop at least 31 days")
 	flags.BoolVar(&f.srv.TrustClock, "trust-clock", false, "let log time follow every step forward, whatever the kernel says about the wall clock")
@@ -117,7 +116,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := srv.Engine.CheckDescriptors(logDescriptors); err != nil {
+	if err := (engine.Engine{}).CheckDescriptors(logDescriptors); err != nil {
 		return err
 	}
 	var behind verification

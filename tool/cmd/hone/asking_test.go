@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -224,14 +223,6 @@ func port(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv("ADDR", addr)
 	ts.Setenv("URL", "http://"+addr+"/")
-}
-
-// version writes a number of one digit as the schema's into a store: SQLite has it in bytes 60 to 63.
-func version(ts *testscript.TestScript, neg bool, args []string) {
-	file, err := os.OpenFile(ts.MkAbs(args[1]), os.O_WRONLY, 0)
-	ts.Check(err)
-	_, err = file.WriteAt([]byte{0, 0, 0, args[0][0] - '0'}, 60)
-	ts.Check(errors.Join(err, file.Close()))
 }
 
 // stale leaves a socket file behind, as a server that was killed does.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +73,7 @@ are too few valid samples or the primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
   hone bench -f hello.toml --revision main
   hone bench --go-test ./codec --bench Encode --revision main
-  hone bench -f hello.toml --save before && hone baseline set main
+  hone bench -f hello.toml --save before && hone run baseline main
   hone bench -f hello.toml --against baseline:main --md`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -140,7 +139,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.Server) error {
 	ctx := cmd.Context()
 	plan.Scenario = plan.Scenario.Deciding(f.judge.judge.Primary)
-	base, err := f.base(ctx, compare.Settings{Machine: trial.Environment(plan.Load.Target).Strict, Load: plan.Load.Settings, Scenario: &plan.Scenario})
+	base, err := f.base(compare.Settings{Machine: trial.Environment(plan.Load.Target).Strict, Load: plan.Load.Settings, Scenario: &plan.Scenario})
 	if err != nil {
 		return err
 	}
@@ -170,7 +169,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		err = f.profiles.take(ctx, plan, runs)
 	}
 	watcher.End()
-	return f.finish(ctx, s, &benchResult{Runs: runs, wanted: plan.Samples}, base, err)
+	return f.finish(s, &benchResult{Runs: runs, wanted: plan.Samples}, base, err)
 }
 
 func (f *benchFlags) open(cmd *cobra.Command, live *page.Page) (*session.Session, error) {
@@ -181,7 +180,7 @@ func (f *benchFlags) open(cmd *cobra.Command, live *page.Page) (*session.Session
 }
 
 // finish judges, prints and stores what has been measured until err.
-func (f *benchFlags) finish(ctx context.Context, s *session.Session, result *benchResult, base *record.Run, err error) error {
+func (f *benchFlags) finish(s *session.Session, result *benchResult, base *record.Run, err error) error {
 	runs := result.Runs
 	for _, run := range runs {
 		noteVersion(run)
@@ -199,7 +198,7 @@ func (f *benchFlags) finish(ctx context.Context, s *session.Session, result *ben
 	result.InvalidReasons = append([]string{}, compare.Short(runs, result.wanted)...)
 	result.Valid = len(result.InvalidReasons) == 0
 	if len(runs) == 2 || base != nil {
-		end.Err = f.compare(ctx, s.Store, result, base)
+		end.Err = f.compare(s.Store, result, base)
 		s.Live.Judge(result.Comparison)
 	}
 	if end.Err == nil {
@@ -216,11 +215,11 @@ func (f *benchFlags) finish(ctx context.Context, s *session.Session, result *ben
 
 // base reads the earlier run and refuses one with other settings. It returns nil if no
 // run was given.
-func (f *benchFlags) base(ctx context.Context, now compare.Settings) (*record.Run, error) {
+func (f *benchFlags) base(now compare.Settings) (*record.Run, error) {
 	if f.against == "" {
 		return nil, nil
 	}
-	base, err := f.store.Run(ctx, "bench: --against "+f.against, f.against)
+	base, err := f.store.Run("bench: --against "+f.against, f.against)
 	if errors.Is(err, record.ErrNotFound) {
 		return nil, exit.Failedf("%w; a git revision is --revision %s", err, f.against)
 	}
@@ -232,18 +231,17 @@ func (f *benchFlags) base(ctx context.Context, now compare.Settings) (*record.Ru
 
 // compare judges the second run against the first, or a single run against the earlier
 // one.
-func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *benchResult, base *record.Run) (err error) {
+func (f *benchFlags) compare(store *record.Store, result *benchResult, base *record.Run) (err error) {
 	first, second := base, result.Runs[0]
 	if base == nil {
 		first, second = result.Runs[0], result.Runs[1]
 	}
 	if store == nil && base != nil {
-		if store, err = f.store.Read(ctx, "bench"); err != nil {
+		if store, err = f.store.Read("bench"); err != nil {
 			return err
 		}
-		defer store.Close()
 	}
-	result.Comparison, err = f.judge.stored(ctx, store, first, second)
+	result.Comparison, err = f.judge.stored(store, first, second)
 	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid && !result.Valid {
 		return nil // the reason has been reported: there are no samples to compare
 	}

@@ -29,7 +29,7 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 	}
 	ctx := cmd.Context()
 	plan.Scenario = plan.Scenario.Deciding(f.judge.judge.Primary)
-	base, err := f.base(ctx, compare.Settings{Machine: machine.Read().Strict, Scenario: &plan.Scenario})
+	base, err := f.base(compare.Settings{Machine: machine.Read().Strict, Scenario: &plan.Scenario})
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 	plan.Progress = s.Live.Doing(watcher.Show)
 	runs, notes, err := plan.Run(ctx)
 	watcher.End()
-	return f.finish(ctx, s, &benchResult{Runs: runs, notes: notes, wanted: plan.Samples}, base, err)
+	return f.finish(s, &benchResult{Runs: runs, notes: notes, wanted: plan.Samples}, base, err)
 }
 
 // trees sets what is measured: the working tree, and before it the revision.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"os"
 
@@ -65,19 +64,18 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	if err := f.out.Check("compare"); err != nil {
 		return err
 	}
-	ctx := cmd.Context()
-	a, err := f.side(ctx, nameA)
+	a, err := f.side(nameA)
 	if err != nil {
 		return err
 	}
-	b, err := f.side(ctx, nameB)
+	b, err := f.side(nameB)
 	if err != nil {
 		return err
 	}
 	var result *compare.Report
 	if a.stored != nil && b.stored != nil {
-		err = f.store.Reading(ctx, "compare", func(store *record.Store) (err error) {
-			result, err = f.judge.stored(ctx, store, a.stored, b.stored)
+		err = f.store.Reading("compare", func(store *record.Store) (err error) {
+			result, err = f.judge.stored(store, a.stored, b.stored)
 			return err
 		})
 	} else {
@@ -104,8 +102,8 @@ type side struct {
 }
 
 // side returns the file of that name, or else the stored run.
-func (f *compareFlags) side(ctx context.Context, name string) (s side, err error) {
-	s.stored, err = f.store.FileOrRun(ctx, "compare", name)
+func (f *compareFlags) side(name string) (s side, err error) {
+	s.stored, err = f.store.FileOrRun("compare", name)
 	if s.stored == nil && err == nil {
 		s.file, err = readRuns(name)
 	}

@@ -71,7 +71,7 @@ func TestFramesLogIn(t *testing.T) {
 		}
 		return file
 	}
-	token, wrong, empty, store := write("token", secret+"\n"), write("wrong", "x"), write("empty", "\n"), filepath.Join(dir, "runs.db")
+	token, wrong, empty, store := write("token", secret+"\n"), write("wrong", "x"), write("empty", "\n"), filepath.Join(dir, "runs")
 	for _, c := range []struct {
 		name  string
 		args  []string

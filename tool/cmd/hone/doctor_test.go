@@ -71,7 +71,7 @@ func TestNoisePage(t *testing.T) {
 	said, stderr := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- command.Run(ctx, newRoot(), []string{"doctor", "--noise", "-f", scenario, "--sessions", "3", "-n", "5", "--ui", "127.0.0.1:0", "--store", filepath.Join(dir, "runs.db")},
+		ended <- command.Run(ctx, newRoot(), []string{"doctor", "--noise", "-f", scenario, "--sessions", "3", "-n", "5", "--ui", "127.0.0.1:0", "--store", filepath.Join(dir, "runs")},
 			strings.NewReader(""), io.Discard, stderr)
 		stderr.Close()
 	}()

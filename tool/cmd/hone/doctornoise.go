@@ -114,10 +114,10 @@ func (f *noiseFlags) sample(ctx context.Context, take takeSession, show func(tri
 		if report.Check(runs, f.samples); !report.Valid {
 			return nil
 		}
-		if err := report.Measure(ctx, store, runs); err != nil {
+		if err := report.Measure(store, runs); err != nil {
 			return session.StoreFailure("doctor", err)
 		}
-		if err := store.AddPair(ctx, runs[0], runs[1]); err != nil {
+		if err := store.AddPair(runs[0], runs[1]); err != nil {
 			return session.StoreFailure("doctor: the session is not kept", err)
 		}
 	}

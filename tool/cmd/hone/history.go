@@ -73,8 +73,8 @@ func (f *historyFlags) run(cmd *cobra.Command, ref string) error {
 		return err
 	}
 	var h *history.History
-	if err := f.store.Reading(cmd.Context(), "history", func(s *record.Store) (err error) {
-		h, err = history.Read(cmd.Context(), s, ref, f.Options)
+	if err := f.store.Reading("history", func(s *record.Store) (err error) {
+		h, err = history.Read(s, ref, f.Options)
 		return err
 	}); err != nil {
 		return err
@@ -104,13 +104,12 @@ func (f *historyFlags) run(cmd *cobra.Command, ref string) error {
 
 // complete offers the baselines for shell completion.
 func (f *historyFlags) complete(cmd *cobra.Command, _ []string, _ string) (offers []cobra.Completion, _ cobra.ShellCompDirective) {
-	s, err := f.store.Read(cmd.Context(), "history")
+	s, err := f.store.Read("history")
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer s.Close()
 	var all []record.Baseline
-	all, _ = s.Baselines(cmd.Context())
+	all, _ = s.Baselines()
 	for _, b := range all {
 		offers = append(offers, cobra.CompletionWithDesc(b.Name, "run "+b.ID))
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/compare"
@@ -35,7 +33,7 @@ func (f *judgeFlags) as() compare.Judge {
 }
 
 // stored compares two runs. The store, if there is one, knows the noise of their machine.
-func (f *judgeFlags) stored(ctx context.Context, store *record.Store, a, b *record.Run) (*compare.Report, error) {
-	c, err := f.as().Stored(ctx, store, a, b)
+func (f *judgeFlags) stored(store *record.Store, a, b *record.Run) (*compare.Report, error) {
+	c, err := f.as().Stored(store, a, b)
 	return c, session.StoreFailure("compare", err)
 }

@@ -61,7 +61,7 @@ func kneeJSON(t *testing.T, args ...string) (code int, report knee.Report) {
 // finds when nothing is chance is in package knee's tests.
 func TestKnee(t *testing.T) {
 	t.Parallel() // it waits more than it works
-	store := t.TempDir() + "/runs.db"
+	store := t.TempDir() + "/runs"
 	code, report := kneeJSON(t, pacedServer(t, 5*time.Millisecond), "--expect", "p50<60ms", "--expect", "p50<80ms", "--from", "140", "--to", "400",
 		"--width", "30%", "--for", "900ms", "--cool", "50ms", "--confirm", "1", "--save", "paced", "--store", store)
 	if code != exit.OK && code != exit.Invalid && code != exit.Missed {
@@ -76,12 +76,11 @@ func TestKnee(t *testing.T) {
 	if code == exit.OK && *report.Knee.Missed > 1.3001**report.Knee.Met {
 		t.Errorf("the range is %g to %g", *report.Knee.Met, *report.Knee.Missed)
 	}
-	s, err := record.OpenRead(t.Context(), store)
+	s, err := record.OpenRead(store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	kept, err := s.Get(t.Context(), "paced")
+	kept, err := s.Get("paced")
 	if err != nil {
 		t.Fatal(err)
 	}

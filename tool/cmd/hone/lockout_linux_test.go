@@ -80,7 +80,7 @@ func crowd(t *testing.T, addr string, n int) {
 // keep no client of the service out, and no operator either.
 func TestAdminCrowdKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"events", "direct"} {
+	for _, name := range []string{"events", "buffered"} {
 		t.Run(name, func(t *testing.T) {
 			server := serveWithFiles(t, 600, "--engine", name)
 			crowd(t, *server.Admin, 700)
@@ -115,7 +115,7 @@ func TestAdminCrowdKeepsNobodyOut(t *testing.T) {
 // how many it lacks. With that many more it serves.
 func TestStartNeedsDescriptors(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"events", "direct"} {
+	for _, name := range []string{"events", "buffered"} {
 		t.Run(name, func(t *testing.T) {
 			files, runs := 9+inherited(), 0
 			for more := 1; more > 0; runs++ { // more than once: with more room, Go's runtime takes some

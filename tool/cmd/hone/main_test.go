@@ -69,7 +69,6 @@ func asTest() bool {
 //	unready                 wait until /healthz says that the server drains
 //	occupy                  listen on a port: $TAKEN
 //	port                    find one that is free: $ADDR, $URL
-//	version N FILE          make a store of runs one of version N
 //	stale, alive PATH       make a unix socket that nobody, or somebody, listens on
 //	mode OCTAL PATH         expect a unix socket with these permissions
 //	cert [NAME]             make cert.pem and key.pem, or NAME.pem and NAME-key.pem
@@ -125,7 +124,6 @@ func transcripts(t *testing.T, dir string) {
 			"await":         await,
 			"occupy":        occupy,
 			"port":          port,
-			"version":       version,
 			"stale":         stale,
 			"alive":         alive,
 			"mode":          mode,

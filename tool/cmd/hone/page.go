@@ -64,7 +64,7 @@ func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server)
 	var baseline *record.Run // to draw under the charts
 	if f.ui.against != "" {
 		var err error
-		if baseline, err = f.store.Run(cmd.Context(), "load", f.ui.against); err == nil {
+		if baseline, err = f.store.Run("load", f.ui.against); err == nil {
 			err = f.alike(cmd, target, baseline)
 		}
 		if err != nil {

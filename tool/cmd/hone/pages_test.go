@@ -187,7 +187,7 @@ func (r *peerResults) median(t *testing.T, server, scenario string) float64 {
 }
 
 // scaleEngines are those worth a machine of their own.
-func scaleEngines() []string { return []string{"events", "parked", "buffered"} }
+func scaleEngines() []string { return []string{"events", "buffered"} }
 
 func scaleConstants(t *testing.T) string {
 	r := readPeers(t)
@@ -396,7 +396,7 @@ func TestParseCommand(t *testing.T) {
 		"load 127.0.0.1:7000 -c 100 --expect 'p99<5ms' | tee x":  "",
 		"doctor                # what stands in the way":         "",
 		"bench -f hello.toml --revision origin/${{ github.x }}":  "",
-		"bench -f hello.toml --save a && hone baseline set main": "",
+		"bench -f hello.toml --save a && hone run baseline main": "",
 		"lode 127.0.0.1:7000":                    "no such command",
 		"load 127.0.0.1:7000 --con 5":            "--con",
 		"load 127.0.0.1:7000 -d 5":               "-d",

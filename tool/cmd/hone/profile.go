@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,11 +23,10 @@ import (
 type profileFlags struct {
 	against string
 	across  []string
+	token   string // the file with it
+	lasts   time.Duration
 	kind    *spec.Choice
 	top     int
-	cum     bool
-	list    string
-	web     string
 	out     session.Output
 	store   session.Store
 }
@@ -33,12 +34,13 @@ type profileFlags struct {
 func newProfile() *cobra.Command {
 	f := new(profileFlags)
 	cmd := &cobra.Command{
-		Use:   "profile [RUN]",
+		Use:   "profile [RUN|URL]",
 		Short: "Show what a server spends CPU and memory on under load, and what changed",
 		Long: `Show what a server spends CPU and memory on under load, and what changed.
 
 RUN is one that hone bench --profile stored (default: latest), or a file that
-net/http/pprof or go test -cpuprofile wrote. Values are per million requests where
+net/http/pprof or go test -cpuprofile wrote. A URL is where a running server has
+net/http/pprof, as the --admin address of hone serve: its profile is taken now. Values are per million requests where
 the load is known, so that a faster server does not look busier; otherwise they are
 per second. CPU-seconds per million requests are also microseconds per request.
 
@@ -47,8 +49,8 @@ flat is a function's own cost, cum includes the functions that it calls. With
 different settings are refused, as by hone compare; --across lists settings that may
 differ. The settings of a file are unknown.
 
---web serves the flame graph and other pages of google/pprof on this machine until
-Ctrl-C; with --against, growth is red and savings are green.
+Flame graphs are in hone report; for more, go tool pprof reads the files of the
+run's folder, which hone run show names.
 
 A CPU profile prints its number of samples and the value of one: all values are
 multiples of it, so rows of a few samples mean little. A profile taken under an
@@ -59,9 +61,8 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
 		Example: `  hone profile
   hone profile --against baseline:main
   hone profile after --against before --kind allocs --top 40
-  hone profile --list 'main\.handle'
-  hone profile after --against before --web 127.0.0.1:8080
-  hone profile new.pprof --against old.pprof --cum`,
+  hone profile new.pprof --against old.pprof
+  hone profile http://127.0.0.1:6060 --for 10s --kind allocs`,
 		Args:              arguments(0, 1, "name one run, as in: hone profile latest"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
 		ValidArgsFunction: f.store.Complete,
@@ -69,6 +70,8 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN`, or file")
+	flags.DurationVar(&f.lasts, "for", 5*time.Second, "how long to profile a running server, in whole seconds")
+	flags.StringVar(&f.token, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
 	flags.StringSliceVar(&f.across, "across", nil, "settings that may differ, as in go,cpu")
 	var kinds []string
 	for _, kind := range probe.Profiles() {
@@ -77,10 +80,7 @@ Exit codes: 0 when the profile was shown, 1 when there is no such run or profile
 		}
 	}
 	f.kind = spec.AddChoice(cmd, "kind", "", "kind of profile to show (default: the first that the run has)", kinds...)
-	flags.IntVar(&f.top, "top", 20, "number of functions to show; 0 shows all")
-	flags.BoolVar(&f.cum, "cum", false, "sort by cum instead of flat")
-	flags.StringVar(&f.list, "list", "", "show the source lines of functions whose names match `REGEXP`, instead")
-	flags.StringVar(&f.web, "web", "", "serve the flame graph on this loopback `ADDR`, as in 127.0.0.1:8080, instead")
+	flags.IntVar(&f.top, "top", 10, "number of functions to show; 0 shows all")
 	f.out.Define(cmd)
 	f.store.Define(cmd)
 	return cmd
@@ -95,31 +95,18 @@ type profiled struct {
 
 // run shows the profile.
 func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
-	functions, err := regexp.Compile(f.list)
 	switch {
-	case err != nil:
-		return exit.Usagef("profile: --list: %w; see https://go.dev/s/re2syntax", err)
+	case f.lasts < time.Second:
+		return exit.Usagef("profile: --for %v: use 1s or more", f.lasts)
 	case f.top < 0:
 		return exit.Usagef("profile: --top %d: use 0 or more", f.top)
-	case f.web != "" && (f.list != "" || f.out.JSON || f.out.File != ""):
-		return exit.Usagef("profile: --web excludes --list, --json and -o; choose one")
 	}
 	view, names, err := f.view(cmd, ref)
 	if err != nil {
 		return err
 	}
-	if f.web != "" {
-		return f.serve(cmd, view, names)
-	}
 	report := probe.NewReport(view, names)
-	if f.list != "" {
-		report.Lines = view.List(functions)
-		if len(report.Lines) == 0 {
-			return exit.Failedf("profile: no function name matches %q; hone profile --top 0 shows all", f.list)
-		}
-		return f.out.Print(cmd, report, report.WriteList)
-	}
-	report.Largest(f.cum, f.top)
+	report.Largest(f.top)
 	return f.out.Print(cmd, report, report.WriteTop)
 }
 
@@ -185,9 +172,9 @@ func whyEmpty(kind probe.Kind) string {
 // find reads a file, or a run.
 func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 	if strings.Contains(ref, "://") {
-		return nil, exit.Usagef("profile: %q is not a file or a run; save the profile in a file first, or take one with hone bench --profile cpu --pprof %s", ref, ref)
+		return f.takeNow(cmd.Context(), ref)
 	}
-	run, err := f.store.FileOrRun(cmd.Context(), "profile", ref)
+	run, err := f.store.FileOrRun("profile", ref)
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +186,20 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 		return &profiled{name: ref, file: data}, nil
 	}
 	return &profiled{name: run.Title(), run: run}, nil
+}
+
+// takeNow takes the profile of a running server.
+func (f *profileFlags) takeNow(ctx context.Context, at string) (*profiled, error) {
+	token, err := session.ReadToken(f.token)
+	if err != nil {
+		return nil, exit.Failedf("profile: --pprof-token-file: %w", err)
+	}
+	kind := probe.Kind(cmp.Or(f.kind.Value, string(probe.CPU)))
+	taken, err := probe.Source{URL: at, Token: token, For: f.lasts}.Take(ctx, kind)
+	if err != nil {
+		return nil, exit.Failedf("profile: %w", err)
+	}
+	return &profiled{name: spec.Public(at), file: taken[0].Data}, nil
 }
 
 // common returns the requested kind, or the first that all sides have.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"slices"
 
@@ -52,20 +51,20 @@ that is the other revision, unless you say otherwise.`,
 
 // run writes the page.
 func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
-	run, err := f.store.Run(cmd.Context(), "report", ref)
+	run, err := f.store.Run("report", ref)
 	if err != nil {
 		return err
 	}
 	var against *record.Run
 	var judged page.Judged
 	if f.against == "" {
-		f.against = f.partner(cmd.Context(), run)
+		f.against = f.partner(run)
 	}
 	if f.against != "" {
-		if against, err = f.store.Run(cmd.Context(), "report", f.against); err != nil {
+		if against, err = f.store.Run("report", f.against); err != nil {
 			return err
 		}
-		if judged, err = f.judged(cmd.Context(), against, run); err != nil {
+		if judged, err = f.judged(against, run); err != nil {
 			return err
 		}
 	}
@@ -80,9 +79,9 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 }
 
 // partner returns the A of a pair whose B run is; empty: there is none, or it was removed.
-func (f *reportFlags) partner(ctx context.Context, run *record.Run) (id string) {
-	_ = f.store.Reading(ctx, "report", func(store *record.Store) error { // without a store there is no partner
-		all, err := store.List(ctx, record.Filter{Scenario: run.Scenario.Hash()})
+func (f *reportFlags) partner(run *record.Run) (id string) {
+	_ = f.store.Reading("report", func(store *record.Store) error { // without a store there is no partner
+		all, err := store.List(record.Filter{Scenario: run.Scenario.Hash()})
 		at := func(id string) int { return slices.IndexFunc(all, func(s record.Summary) bool { return s.ID == id }) }
 		if a, b := at(run.PairedWith), at(run.ID); a > b && b >= 0 { // the newest is first, and B was added last
 			id = run.PairedWith
@@ -93,9 +92,9 @@ func (f *reportFlags) partner(ctx context.Context, run *record.Run) (id string) 
 }
 
 // judged compares the run with the earlier one.
-func (f *reportFlags) judged(ctx context.Context, against, run *record.Run) (judged page.Judged, err error) {
-	err = f.store.Reading(ctx, "report", func(store *record.Store) error {
-		c, err := f.judge.stored(ctx, store, against, run)
+func (f *reportFlags) judged(against, run *record.Run) (judged page.Judged, err error) {
+	err = f.store.Reading("report", func(store *record.Store) error {
+		c, err := f.judge.stored(store, against, run)
 		if err == nil {
 			judged = page.Judged{Comparison: c.Comparison, Notes: c.Notes}
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +21,6 @@ import (
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
-	"github.com/hone-go/hone/tool/view"
 )
 
 func newRun() *cobra.Command {
@@ -39,11 +37,11 @@ name or, if there is none, the run. latest, latest~2 and baseline:NAME are alway
 runs; write ./latest for a file of that name.`,
 		Example: `  hone run list
   hone run show latest
-  hone run export 3f9c2a -o before.tar`,
+  hone run baseline main latest`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRunList(), newRunShow(), newRunRemove(), newRunExport(), newRunImport())
+	cmd.AddCommand(newRunList(), newRunShow(), newRunRemove(), newRunBaseline(), newRunExport(), newRunImport())
 	return cmd
 }
 
@@ -61,8 +59,14 @@ func newRunList() *cobra.Command {
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var runs []record.Summary
-			if err := store.Reading(cmd.Context(), "run list", func(s *record.Store) (err error) {
-				runs, err = s.List(cmd.Context(), filter)
+			if err := store.Reading("run list", func(s *record.Store) error {
+				skipped, err := s.Skipped()
+				for _, why := range skipped {
+					fmt.Fprintf(cmd.ErrOrStderr(), "hone: run list: skipped: %v\n", why)
+				}
+				if err == nil {
+					runs, err = s.List(filter)
+				}
 				return err
 			}); err != nil {
 				return err
@@ -103,11 +107,20 @@ func newRunShow() *cobra.Command {
 		Example: "  hone run show\n  hone run show baseline:main --json",
 		Args:    arguments(0, 1, "name one run, as in: hone run show latest"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			run, err := store.Run(cmd.Context(), "run show", orLatest(args))
-			if err != nil {
+			var run *record.Run
+			var folder string
+			if err := store.Reading("run show", func(s *record.Store) (err error) {
+				if run, err = s.Get(orLatest(args)); err == nil {
+					folder, err = s.Folder(run.ID)
+				}
+				return err
+			}); err != nil {
 				return err
 			}
-			return out.Print(cmd, shown{"hone.run/1", run}, func(w io.Writer) { writeRun(w, run) })
+			return out.Print(cmd, shown{"hone.run/1", run}, func(w io.Writer) {
+				writeRun(w, run)
+				fmt.Fprintf(w, "\nfolder: %s\n", folder)
+			})
 		},
 		ValidArgsFunction: store.Complete,
 	}
@@ -179,8 +192,8 @@ func newRunRemove() *cobra.Command {
 		Example: "  hone run rm 3f9c2a71b04e",
 		Args:    arguments(1, math.MaxInt, "run rm: name the runs to remove, as in: hone run rm 3f9c2a71b04e"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return store.Writing(cmd.Context(), "run rm", func(s *record.Store) error {
-				freed, err := s.Remove(cmd.Context(), args...)
+			return store.Writing("run rm", func(s *record.Store) error {
+				freed, err := s.Remove(args...)
 				if err == nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Bytes(float64(freed)))
 				}
@@ -198,33 +211,30 @@ func newRunExport() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "export [RUN…]",
-		Short: "Export runs to other programs or another store",
-		Long: `Export runs to other programs or another store. Store a load first:
+		Short: "Export runs to other programs",
+		Long: `Export runs to other programs. Store a load first:
 hone load … --save NAME; hone run export NAME --format hdr.
 
-  tar        one whole run; hone run import reads it
   csv        one line per figure and sample
   hdr        one run's histograms, one line per second, for HdrHistogram's tools
-  benchmark  Go's benchmark format, for benchstat`,
-		Example: `  hone run export latest -o run.tar
-  hone run export before after --format benchmark | benchstat -col side -
+  benchmark  Go's benchmark format, for benchstat
+
+To have a run in another store, copy its folder, which hone run show names.`,
+		Example: `  hone run export before after --format benchmark | benchstat -col side -
   hone run export nightly --format hdr -o nightly.hlog`,
 	}
-	format := spec.AddChoice(cmd, "format", "tar", "output format", "tar", "csv", "hdr", "benchmark")
+	format := spec.AddChoice(cmd, "format", "csv", "output format", "csv", "hdr", "benchmark")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"latest"}
 		}
-		if (format.Value == "tar" || format.Value == "hdr") && len(args) > 1 {
-			return exit.Usagef("run export: a file of --format %s holds one run; export them one by one, or use another format", format.Value)
+		if format.Value == "hdr" && len(args) > 1 {
+			return exit.Usagef("run export: a file of --format hdr holds one run; export them one by one, or use another format")
 		}
-		if format.Value == "tar" && file == "" && view.IsTerminal(cmd.OutOrStdout()) {
-			return exit.Usagef("run export: will not write a tar to a terminal; give -o FILE, or pipe it to a program")
-		}
-		return store.Reading(cmd.Context(), "run export", func(s *record.Store) error {
+		return store.Reading("run export", func(s *record.Store) error {
 			var runs []*record.Run
 			for _, ref := range args {
-				run, err := s.Get(cmd.Context(), ref)
+				run, err := s.Get(ref)
 				if err != nil {
 					return err
 				}
@@ -241,7 +251,6 @@ hone load … --save NAME; hone run export NAME --format hdr.
 
 func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) error {
 	write := map[string]func(io.Writer) error{
-		"tar":       func(w io.Writer) error { return record.Export(w, runs[0]) },
 		"csv":       func(w io.Writer) error { return record.WriteCSV(w, runs...) },
 		"hdr":       func(w io.Writer) error { return record.WriteHistogramLog(w, runs[0]) },
 		"benchmark": func(w io.Writer) error { return record.WriteBenchmarks(w, runs...) },
@@ -252,28 +261,26 @@ func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) err
 func newRunImport() *cobra.Command {
 	var store session.Store
 	cmd := &cobra.Command{
-		Use:   "import FILE…",
-		Short: "Import runs from other stores or go test -bench",
-		Long: `Import runs from other stores (files of hone run export) or from the output of
-go test -bench -count.`,
-		Example: `  hone run import run.tar
-  go test -bench . -count 10 | tee new.txt; hone run import new.txt`,
-		Args: arguments(1, math.MaxInt, "run import: name files, as in: hone run import run.tar"),
-		RunE: func(cmd *cobra.Command, args []string) error { return importRuns(cmd, &store, args) },
+		Use:     "import FILE…",
+		Short:   "Import the output of go test -bench",
+		Long:    "Import the output of go test -bench -count.",
+		Example: "  go test -bench . -count 10 | tee new.txt; hone run import new.txt",
+		Args:    arguments(1, math.MaxInt, "run import: name files, as in: hone run import new.txt"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return importRuns(cmd, &store, args) },
 	}
 	store.Define(cmd)
 	return cmd
 }
 
 func importRuns(cmd *cobra.Command, store *session.Store, args []string) error {
-	return store.Writing(cmd.Context(), "run import", func(s *record.Store) error {
+	return store.Writing("run import", func(s *record.Store) error {
 		for _, name := range args {
 			runs, err := importFile(name)
 			if err != nil {
 				return exit.Failedf("run import: %s: %w", name, err)
 			}
 			for _, run := range runs {
-				if err := s.Add(cmd.Context(), run); err != nil {
+				if err := s.Add(run); err != nil {
 					return session.StoreFailure("run import: "+name, err)
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), run.ID)
@@ -283,35 +290,69 @@ func importRuns(cmd *cobra.Command, store *session.Store, args []string) error {
 	})
 }
 
-// importFile reads a tar or benchmarks, by its content.
+// importFile reads benchmarks, whose time is the file's.
 func importFile(name string) ([]*record.Run, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, errors.Unwrap(err)
 	}
 	defer file.Close()
-	start := make([]byte, 512)
-	n, err := io.ReadFull(file, start)
-	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
-		return nil, err
-	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
-	if bytes.IndexByte(start[:n], 0) >= 0 { // every tar has a zero byte, no text has
-		run, err := record.Import(file)
-		return []*record.Run{run}, err
-	}
-	runs, err := record.ReadBenchmarks(name, file)
-	if err != nil {
-		return nil, err
-	}
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	for _, run := range runs {
-		run.At = info.ModTime().UTC()
+	runs, err := record.ReadBenchmarks(name, file)
+	for i, run := range runs {
+		run.At = info.ModTime().UTC().Add(time.Duration(i)) // in the order of the file
 	}
-	return runs, nil
+	return runs, err
+}
+
+func newRunBaseline() *cobra.Command {
+	var store session.Store
+	var dirty, remove bool
+	cmd := &cobra.Command{
+		Use:   "baseline NAME [RUN]",
+		Short: "Name a run that others are compared with",
+		Long: `Make a run (default: the newest) the baseline of that name: hone bench --against
+baseline:NAME, or hone compare baseline:NAME latest. hone run list shows baselines.`,
+		Example: "  hone run baseline main latest\n  hone run baseline main --remove",
+		Args:    arguments(1, 2, "run baseline: give a name and optionally a run, as in: hone run baseline main latest"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return store.Writing("run baseline", func(s *record.Store) error {
+				if remove {
+					return s.RemoveBaseline(args[0])
+				}
+				run, err := s.Get(orLatest(args[1:]))
+				if err == nil {
+					err = fitForBaseline(run, dirty)
+				}
+				if err == nil {
+					err = s.SetBaseline(args[0], run.ID)
+				}
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s is the baseline %s\n", run.ID, args[0])
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dirty, "dirty", false, "accept a run of uncommitted code")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the baseline; its run stays")
+	store.Define(cmd)
+	return cmd
+}
+
+// fitForBaseline refuses a run that cannot be measured again, or that has no valid
+// sample.
+func fitForBaseline(run *record.Run, dirty bool) error {
+	if run.Environment.Soft["modified"] == "true" && !dirty {
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("run baseline: %s measures uncommitted code, which nobody can build again; commit and measure again, or add --dirty", run.ID)}
+	}
+	for _, s := range run.Samples {
+		if s.Valid {
+			return nil
+		}
+	}
+	return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("run baseline: %s has no valid sample; see hone run show %s", run.ID, run.ID)}
 }

@@ -59,7 +59,7 @@ func TestSecretsStay(t *testing.T) {
 	gone := closed.URL
 	closed.Close()
 	dir := t.TempDir()
-	store, html := filepath.Join(dir, "runs.db"), filepath.Join(dir, "report.html")
+	store, html := filepath.Join(dir, "runs"), filepath.Join(dir, "report.html")
 	query := "/users?key=" + secrets["query"]
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(secrets["token"]), 0o600); err != nil {
@@ -184,17 +184,16 @@ func filesAreClean(t *testing.T, secrets map[string]string, dir string) {
 // runsAreClean looks into all that is kept, which the store's file has in a denser form.
 func runsAreClean(t *testing.T, secrets map[string]string, path string, least int) {
 	t.Helper()
-	store, err := record.OpenRead(t.Context(), path)
+	store, err := record.OpenRead(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
-	runs, err := store.List(t.Context(), record.Filter{})
+	runs, err := store.List(record.Filter{})
 	if err != nil || len(runs) < least {
 		t.Errorf("%d runs, %v", len(runs), err)
 	}
 	for _, r := range runs {
-		run, err := store.Get(t.Context(), r.ID)
+		run, err := store.Get(r.ID)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func newServe() *cobra.Command {
 requests in flight get 25 s to finish, then connections close. A second signal ends it
 at once.
 
-Engines (parked serves TLS as buffered does):
+Engines:
 
 ` + serving.EngineList() + `
 Services: submit answers with an empty reply, upper with the content in upper case.
@@ -53,7 +53,7 @@ change, without a restart.
 
 Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FDS).`,
 		Example: `  hone serve
-  hone serve --engine direct --addr :7000 --limit conns-per-address=100
+  hone serve --engine events-offload --addr :7000 --limit conns-per-address=100
   hone serve --service upper --addr unix:/run/hone.sock --admin off
   hone serve --service http --addr 127.0.0.1:8080 --files public
   hone serve --service ws --addr 127.0.0.1:8080

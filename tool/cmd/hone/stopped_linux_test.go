@@ -120,7 +120,7 @@ func TestStoppedGeneratorDoesNotCount(t *testing.T) {
 			for i := range args {
 				args[i] = strings.NewReplacer("ADDR", addr, "ADMIN", side).Replace(args[i])
 			}
-			store := filepath.Join(t.TempDir(), "runs.db")
+			store := filepath.Join(t.TempDir(), "runs")
 			cmd := exec.Command("hone", append(args, "--save", "stopped", "--store", store)...)
 			var said bytes.Buffer
 			cmd.Stderr = &said
@@ -136,12 +136,11 @@ func TestStoppedGeneratorDoesNotCount(t *testing.T) {
 				t.Error(err)
 			}
 			_ = cmd.Wait() // what it has kept says it
-			s, err := record.OpenRead(t.Context(), store)
+			s, err := record.OpenRead(store)
 			if err != nil {
 				t.Fatalf("%v: %s", err, said.Bytes())
 			}
-			defer s.Close()
-			run, err := s.Get(t.Context(), "stopped")
+			run, err := s.Get("stopped")
 			if err != nil {
 				t.Fatalf("%v: %s", err, said.Bytes())
 			}

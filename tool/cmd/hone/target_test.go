@@ -140,7 +140,6 @@ func TestLoadSendsWhatItIsTold(t *testing.T) {
 		default:
 		}
 	}))
-	defer s.Close()
 	file := filepath.Join(t.TempDir(), "body")
 	if err := os.WriteFile(file, []byte("from a file"), 0o600); err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 type tortureFlags struct {
 	target    spec.Attacked
 	pid       int
+	profiles  string
 	only      []string
 	against   string
 	patient   bool
@@ -73,9 +74,10 @@ at every dial. Attack servers that are yours. Each scenario opens 1,000 connecti
 sends 256 MiB at most, and ends after 10 s; those that wait for the server's time limits
 run together and end after --wait, and a server has 30 s to end after SIGTERM.
 
-Exit codes: 0 when nothing fell (with --against: nothing is worse than in that report),
-1 when the server cannot be reached or serves no good request, 3 when something fell (is
-worse), 130 when interrupted, with the result so far.`,
+Exit codes: 0 when all survived (with --against: nothing is worse than in that report),
+1 when the server cannot be reached or refuses the good request, 3 when something fell (is
+worse), 4 when nothing fell and something was not found out, such as a time limit, 130 when
+interrupted, with the result so far.`,
 		Example: `  hone torture 127.0.0.1:7000
   hone torture 127.0.0.1:6379 --frame resp --request PING --pid "$(pidof redis-server)"
   hone torture http://127.0.0.1:8080/ --cmd './server -addr 127.0.0.1:8080' -o report.html
@@ -95,6 +97,7 @@ worse), 130 when interrupted, with the result so far.`,
 	flags.SortFlags = false
 	f.target.Define(cmd)
 	flags.IntVar(&f.pid, "pid", 0, "watch this process, the server's, and its children")
+	flags.StringVar(&f.profiles, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, to count the goroutines that stay (default: an HTTP target's own)")
 	flags.StringSliceVar(&f.only, "only", nil, "run only these scenarios, as in half-close,trickle")
 	flags.BoolVar(&f.list, "list", false, "print the scenarios, and attack nothing")
 	flags.StringVar(&f.against, "against", "", "compare with the report in this `FILE`, written with --json")
@@ -188,7 +191,7 @@ func (f *tortureFlags) plan(cmd *cobra.Command, target string) (torture.Plan, er
 	if strings.HasSuffix(f.out.File, ".html") {
 		f.html, f.out.File = f.out.File, ""
 	}
-	plan.Server, plan.PID, plan.Scenarios, plan.Anywhere, plan.Seed, plan.Limits.Wait = server, f.pid, f.scenarios, f.anywhere, f.seed, f.wait
+	plan.Server, plan.PID, plan.Profiles, plan.Scenarios, plan.Anywhere, plan.Seed, plan.Limits.Wait = server, f.pid, f.profiles, f.scenarios, f.anywhere, f.seed, f.wait
 	return plan, nil
 }
 
@@ -257,6 +260,8 @@ func (f *tortureFlags) verdict(ctx context.Context, r *torture.Report, said bool
 		return exit.Verdict(exit.Missed, said, "torture: worse than before: %v", r.Against.Worse[0])
 	case r.Against == nil && r.Count(torture.Fell) > 0:
 		return exit.Verdict(exit.Missed, said, "torture: %s", r.Summary())
+	case r.Against == nil && r.Count(torture.NotFoundOut) > 0:
+		return exit.Verdict(exit.Invalid, said, "torture: %s", r.Summary())
 	}
 	return nil
 }

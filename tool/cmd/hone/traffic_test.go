@@ -108,7 +108,7 @@ func smallShop(t *testing.T) (url string, calls map[string]int, lock *sync.Mutex
 func TestShopOfTheManual(t *testing.T) {
 	url, calls, lock := smallShop(t)
 	file := scenarioFolder(t, manualScenario(t, url))
-	out, store := filepath.Join(t.TempDir(), "result.json"), filepath.Join(t.TempDir(), "runs.db")
+	out, store := filepath.Join(t.TempDir(), "result.json"), filepath.Join(t.TempDir(), "runs")
 	code, stdout, stderr := loaded(t, "-f", file, "-d", "1s", "--json", "-o", out, "--save", "shop", "--store", store)
 	if code != exit.OK && code != exit.Missed && code != exit.Invalid {
 		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
@@ -253,7 +253,6 @@ func TestTrafficOnALine(t *testing.T) {
 		lock.Unlock()
 		fmt.Fprint(w, `{"ok": true}`)
 	}))
-	defer s.Close()
 	file := filepath.Join(t.TempDir(), "users.csv")
 	if err := os.WriteFile(file, []byte("name,id\nada,1\n\"b, c\",2\n"), 0o600); err != nil {
 		t.Fatal(err)
