@@ -46,18 +46,20 @@ func (m *message) take(n int) []byte {
 	return b
 }
 
-// word is a number of size bytes.
-func word[T ~uint8 | ~uint16 | ~uint32 | ~uint64](m *message, size int, v *T) {
-	if !m.reads {
-		b := binary.BigEndian.AppendUint64(nil, uint64(*v))
-		m.bytes = append(m.bytes, b[8-size:]...)
-		return
+// word is one number of size bytes, or several.
+func word[T ~uint8 | ~uint16 | ~uint32 | ~uint64](m *message, size int, all ...*T) {
+	for _, v := range all {
+		if !m.reads {
+			b := binary.BigEndian.AppendUint64(nil, uint64(*v))
+			m.bytes = append(m.bytes, b[8-size:]...)
+			continue
+		}
+		n := uint64(0)
+		for _, b := range m.take(size) {
+			n = n<<8 | uint64(b)
+		}
+		*v = T(n)
 	}
-	n := uint64(0)
-	for _, b := range m.take(size) {
-		n = n<<8 | uint64(b)
-	}
-	*v = T(n)
 }
 
 // raw are bytes of a fixed number.

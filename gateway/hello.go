@@ -159,8 +159,7 @@ const (
 func (h *hello) fields(m *message) {
 	m.begins(magic)
 	word(m, 1, &h.level)
-	word(m, 8, &h.epoch)
-	word(m, 8, &h.next)
+	word(m, 8, &h.epoch, &h.next)
 	m.credentials(&h.client, &h.token)
 	m.optional(
 		field{instanceField, h.instance != 0, func(m *message) { word(m, 8, &h.instance) }},
@@ -218,10 +217,8 @@ type welcome struct {
 func (w *welcome) fields(m *message) {
 	m.begins(magic)
 	word(m, 1, &w.level)
-	word(m, 8, &w.epoch)
-	word(m, 8, &w.last)
-	word(m, 4, &w.window)
-	word(m, 4, &w.most)
+	word(m, 8, &w.epoch, &w.last)
+	word(m, 4, &w.window, &w.most)
 	m.seconds(&w.idle)
 	m.seconds(&w.expiry)
 	m.optional(field{sumField, w.summed, func(m *message) {

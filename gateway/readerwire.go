@@ -128,8 +128,7 @@ func (o *opening) fields(m *message) {
 	word(m, 1, &o.start)
 	m.flags(&o.anew, &o.passing, &o.eager, &o.yields)
 	word(m, 8, &o.at)
-	word(m, 2, &o.share)
-	word(m, 2, &o.shares)
+	word(m, 2, &o.share, &o.shares)
 	word(m, 4, &o.window)
 	m.credentials(&o.name, &o.token)
 	m.optional(
@@ -175,11 +174,9 @@ type readWelcome struct {
 func (o *readWelcome) fields(m *message) {
 	m.begins(readMagic)
 	m.raw(o.log[:])
-	word(m, 8, &o.number)
-	word(m, 8, &o.generation)
+	word(m, 8, &o.number, &o.generation)
 	word(m, 4, &o.window)
-	word(m, 2, &o.share)
-	word(m, 2, &o.shares)
+	word(m, 2, &o.share, &o.shares)
 	m.seconds(&o.idle)
 	m.optional()
 }
@@ -237,8 +234,7 @@ func (g Gap) String() string {
 
 func (g *Gap) fields(m *message) {
 	word(m, 1, &g.Reason)
-	word(m, 8, &g.From)
-	word(m, 8, &g.To)
+	word(m, 8, &g.From, &g.To)
 }
 
 func (g Gap) append(dst []byte) []byte { return encode(append(dst, deliverGap), g.fields) }
@@ -256,9 +252,7 @@ type acknowledgement struct {
 }
 
 func (a *acknowledgement) fields(m *message) {
-	word(m, 8, &a.generation)
-	word(m, 8, &a.number)
-	word(m, 8, &a.taken)
+	word(m, 8, &a.generation, &a.number, &a.taken)
 }
 
 func (a acknowledgement) append(dst []byte) []byte { return encode(dst, a.fields) }
