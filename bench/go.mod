@@ -41,6 +41,7 @@ require (
 )
 
 require (
+	github.com/hone-go/hone/observe v0.0.0 // indirect
 	github.com/molecule-man/go-brrr v1.3.1 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 )
