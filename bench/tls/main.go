@@ -35,8 +35,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"github.com/hone-go/hone/bench/service"
 	"github.com/hone-go/hone/bench/web"
 	"github.com/hone-go/hone/tool/child"
@@ -96,7 +94,7 @@ type server struct {
 // conn is a connection that speaks HTTP/1.1, or HTTP/2.
 type conn struct {
 	*tls.Conn
-	http2 *http2.ClientConn
+	http2 *http.ClientConn
 }
 
 // ours starts one of bench/servers, built with the Go of that version; empty: the usual one.
@@ -186,14 +184,24 @@ func (s *server) connect(n int) error {
 		c := &s.conns[from+i]
 		if !s.http2 {
 			c.Conn, err = dial(s.addr)
-		} else if c.Conn, err = dial(s.addr, http2.NextProtoTLS); err == nil {
-			c.http2, err = new(http2.Transport).NewClientConn(c.Conn)
+		} else {
+			c.http2, err = s.speak2(c)
 		}
 		if err != nil {
 			return err
 		}
 		return c.ask()
 	})
+}
+
+// speak2 connects for HTTP/2.
+func (s *server) speak2(c *conn) (*http.ClientConn, error) {
+	t := http.Transport{Protocols: new(http.Protocols), DialTLSContext: func(context.Context, string, string) (nc net.Conn, err error) {
+		c.Conn, err = dial(s.addr, "h2")
+		return c.Conn, err
+	}}
+	t.Protocols.SetHTTP2(true)
+	return t.NewClientConn(context.Background(), "https", s.addr)
 }
 
 // dial connects, also to a server that is about to listen.

@@ -95,6 +95,9 @@ func (s *server) round(requests, streams int) error {
 		return err
 	}
 	all := clients * streams
+	if requests < all {
+		return fmt.Errorf("-requests %d: use %d or more", requests, all)
+	}
 	err = each(all, all, func(i int) error {
 		for range requests / all {
 			if err := s.conns[i%clients].ask(); err != nil {
