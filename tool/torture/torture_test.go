@@ -98,7 +98,11 @@ func TestPlantedFaults(t *testing.T) {
 			if p.fault != keepsTargets { // which is not found out beside those that spin: it needs 500 requests in 2.5 s
 				t.Parallel()
 			}
-			found := attack(t, plan(t, p.fault, p.scenario))[p.scenario]
+			plan := plan(t, p.fault, p.scenario)
+			if p.fault == leaksTimeouts {
+				plan.Limits.Wait *= 3 // it is for three rounds
+			}
+			found := attack(t, plan)[p.scenario]
 			said := strings.Join(found.Notes, " ")
 			switch {
 			case found.Verdict == Slower && (p.fault == cutsAtEnd || p.fault == losesUnsent) && strings.Contains(said, p.says):

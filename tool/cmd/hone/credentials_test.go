@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -104,8 +106,25 @@ func TestFramesLogIn(t *testing.T) {
 			t.Errorf("%s prints the secret, or where it is:\n%s", c.name, said)
 		}
 	}
-	kept, err := os.ReadFile(store)
+	kept, err := filesOf(store)
 	if err != nil || strings.Contains(string(kept), secret) {
 		t.Errorf("the store has the secret (%v)", err)
 	}
+}
+
+// filesOf returns what the files of a folder have, one after the other.
+func filesOf(folder string) (all []byte, err error) {
+	n := 0
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all, n = append(all, text...), n+1
+		return err
+	})
+	if err == nil && n == 0 {
+		err = errors.New("there are no files")
+	}
+	return all, err
 }

@@ -249,7 +249,7 @@ func TestDemoWithoutProc(t *testing.T) {
 	if ended != nil && ended.ExitCode() != exit.Invalid { // busy machines disturb a lap of 100 ms
 		t.Fatalf("%v\n%s", err, ended.Stderr)
 	}
-	if n := strings.Count(string(out), `"rate":`); n != 13 {
-		t.Errorf("%d rates, want 13:\n%s", n, out)
+	if n := strings.Count(string(out), `"rate":`); n != 11 {
+		t.Errorf("%d rates, want 11:\n%s", n, out)
 	}
 }

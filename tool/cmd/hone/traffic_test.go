@@ -139,7 +139,7 @@ func TestShopOfTheManual(t *testing.T) {
 			t.Errorf("%+v, and the application counts %d", s, calls[s.Name])
 		}
 	}
-	kept, err := os.ReadFile(store)
+	kept, err := filesOf(store)
 	if err != nil {
 		t.Fatal(err)
 	}
