@@ -15,6 +15,7 @@ deps: ## download modules and install what the tests need from Debian, as root o
 	@for dir in $$(go list -m -f '{{.Dir}}'); do \
 		echo "go mod download in $$dir"; (cd "$$dir" && GOWORK=off go mod download); \
 	done; go list -deps $(ALL) tool >/dev/null
+	@: 'the Go that builds releases'; GOTOOLCHAIN=$$(awk '$$1 == "toolchain" { print $$2 }' go.work) go version
 	@missing=$$(for pair in prometheus:prometheus promtool:prometheus amtool:prometheus-alertmanager prometheus-alertmanager:prometheus-alertmanager \
 			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client chromium:chromium \
 			redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools logrotate:logrotate strace:strace nginx:nginx /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy wrk:wrk curl:curl python3:python3 /usr/lib/python3/dist-packages/pip:python3-pip \

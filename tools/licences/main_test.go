@@ -26,7 +26,7 @@ func TestLicences(t *testing.T) {
 	if err := run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); strings.Contains(text, " GPL") || !strings.Contains(text, "golang.org/x/sys ") || !strings.Contains(text, "modernc.org/sqlite ") {
+	if text := out.String(); strings.Contains(text, " GPL") || !strings.Contains(text, "golang.org/x/sys ") || !strings.Contains(text, "github.com/spf13/cobra ") {
 		t.Errorf("%s", text)
 	}
 }
