@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -188,18 +189,17 @@ type saboteur struct {
 	call    sys.Call
 	err     error
 	partial bool // the call before it moves a single byte
-	n       int
+	n       atomic.Int64
 }
 
 func (s *saboteur) fault(c sys.Call, n int) (int, error) {
 	if c != s.call {
 		return n, nil
 	}
-	s.n--
-	switch {
-	case s.n == 0:
+	switch left := s.n.Add(-1); {
+	case left == 0:
 		return 0, s.err
-	case s.n == 1 && s.partial:
+	case left == 1 && s.partial:
 		return min(n, 1), nil
 	}
 	return n, nil
@@ -226,7 +226,9 @@ func TestConnectionBreaksAtAnyCall(t *testing.T) {
 				whole, n := false, 0
 				for (!whole || n < x.least) && !t.Failed() {
 					n++
-					synctest.Test(t, func(t *testing.T) { whole = breaks(t, e, &saboteur{x.call, x.err, x.partial, n}, x.why) })
+					synctest.Test(t, func(t *testing.T) {
+						whole = breaks(t, e, &saboteur{call: x.call, err: x.err, partial: x.partial}, n, x.why)
+					})
 					if whole && n <= x.least || n > 1000 {
 						t.Fatalf("the conversation was whole although call %d should have failed", n)
 					}
@@ -237,7 +239,8 @@ func TestConnectionBreaksAtAnyCall(t *testing.T) {
 }
 
 // breaks has a conversation with a fault, and reports whether it was whole.
-func breaks(t *testing.T, e Engine, s *saboteur, why Reason) (whole bool) {
+func breaks(t *testing.T, e Engine, s *saboteur, call int, why Reason) (whole bool) {
+	s.n.Store(int64(call))
 	replies := make(chan Reply, 1)
 	armed := false
 	r := start(t, e, scripted(func(t *Turn, message string) error {
@@ -299,13 +302,13 @@ func breaks(t *testing.T, e Engine, s *saboteur, why Reason) (whole bool) {
 		ended += n
 	}
 	if ended != 1 || st.Open != 1 || st.Owed != 0 || st.Waiting != 0 || len(r.ended) > 1 {
-		t.Errorf("call %d: %d have ended, with %d calls of OnClose; %+v", s.n, ended, len(r.ended), st)
+		t.Errorf("call %d: %d have ended, with %d calls of OnClose; %+v", call, ended, len(r.ended), st)
 	}
-	if !whole && st.Ended[why] != 1 || whole && st.Ended[PeerClosed] != 1 && s.n > 0 {
+	if !whole && st.Ended[why] != 1 || whole && st.Ended[PeerClosed] != 1 && s.n.Load() > 0 {
 		t.Errorf("whole: %v; ended %v", whole, st.Ended)
 	}
 	other.ask("still here")
-	return whole && s.n > 0
+	return whole && s.n.Load() > 0
 }
 
 // A second Shutdown has the outcome of the first, and heeds its own context.

@@ -7,6 +7,9 @@ import "errors"
 // Readiness reports that Write and Unread work on this system.
 const Readiness = false
 
+// Read is not supported here.
+func Read(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
+
 // Write is not supported here.
 func Write(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
 
