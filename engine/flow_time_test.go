@@ -106,6 +106,19 @@ func TestReplyDuringAVisitStaysBeforeIt(t *testing.T) {
 	})
 }
 
+// lateOrBig promises a reply to late, answers big with much, and echoes everything else.
+func lateOrBig(replies chan Reply) scripted {
+	return func(t *Turn, message string) error {
+		switch message {
+		case "late":
+			return later(replies)(t, message)
+		case "big":
+			return big(t, message)
+		}
+		return echo(t, message)
+	}
+}
+
 // A message's time stands still while nobody reads it, because a reply is owed or the peer does not
 // read one.
 func TestFrameTimeStandsStillWhileNothingIsRead(t *testing.T) {
@@ -113,15 +126,7 @@ func TestFrameTimeStandsStillWhileNothingIsRead(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			bubbles(t, func(t *testing.T, e Engine) {
 				replies := make(chan Reply, 1)
-				r := start(t, e, scripted(func(t *Turn, message string) error {
-					switch message {
-					case "late":
-						return later(replies)(t, message)
-					case "big":
-						return big(t, message)
-					}
-					return echo(t, message)
-				}), Limits{InFlight: 1, IdleTime: -1, StallTime: -1})
+				r := start(t, e, lateOrBig(replies), Limits{InFlight: 1, IdleTime: -1, StallTime: -1})
 				c := r.dial(t)
 				c.send(slices.Concat(message(why), message("next"), message("behind")[:5]))
 				pause(time.Hour)
@@ -243,15 +248,7 @@ func breaks(t *testing.T, e Engine, s *saboteur, call int, why Reason) (whole bo
 	s.n.Store(int64(call))
 	replies := make(chan Reply, 1)
 	armed := false
-	r := start(t, e, scripted(func(t *Turn, message string) error {
-		switch message {
-		case "late":
-			return later(replies)(t, message)
-		case "big":
-			return big(t, message)
-		}
-		return echo(t, message)
-	}), Limits{}, func(ln *fakenet.Listener) net.Listener {
+	r := start(t, e, lateOrBig(replies), Limits{}, func(ln *fakenet.Listener) net.Listener {
 		ln.Faults = func(conn int) sys.Fault {
 			if conn == 0 {
 				return nil
