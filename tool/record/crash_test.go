@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -221,15 +222,16 @@ func TestManyRuns(t *testing.T) {
 	}
 	best := time.Hour
 	for range 5 {
-		begun := time.Now()
+		begun, _ := sys.ProcessTime()
 		all, err := s.List(Filter{})
 		if err != nil || len(all) != count || all[0].ID != c.ID {
 			t.Fatalf("%d runs, %v", len(all), err)
 		}
-		best = min(best, time.Since(begun))
+		used, _ := sys.ProcessTime() // not the wall time, in which other programs have a share
+		best = min(best, used-begun)
 	}
-	t.Logf("%d runs in %v", count, best)
+	t.Logf("%d runs in %v of CPU", count, best)
 	if best > time.Duration(count)*50*time.Microsecond && !testrun.Race {
-		t.Errorf("%d runs in %v", count, best)
+		t.Errorf("%d runs in %v of CPU", count, best)
 	}
 }
