@@ -26,13 +26,13 @@ const (
 
 // What is counted in Limits.TotalInput of what a connection makes net/http hold.
 const (
-	streamHolds = 8 << 10 // a stream that waits for its client: a goroutine, a request
-	usualHead   = 256     // the bytes of its head that come with that
-	fieldHolds  = 32      // each byte more can be a field
+	streamHolds = 16 << 10 // a stream that waits for its client: a goroutine, a request, a buffer
+	usualHead   = 256      // the bytes of its head that come with that
+	fieldHolds  = 32       // each byte more can be a field
 	mostFields  = h2HeaderList
-	frameHolds  = 2 << 10 // a frame that is due, beyond usualDue: after a reset, handlers go on
-	usualDue    = 128
-	holdStep    = 64 << 10
+	frameHolds  = 16 << 10 // a frame that is due, beyond usualDue: after a reset, handlers go on
+	usualDue    = 16
+	holdStep    = 32 << 10
 )
 
 // Frames that are inserted into what the client sends, so that net/http acts on them.
@@ -219,13 +219,16 @@ func (w *h2watch) begins(from int) {
 	}
 }
 
-// count counts what a stream holds while it waits for its client.
+// count counts what a stream holds: its head until it is answered, and the rest while it waits for its client.
 func (w *h2watch) count(st *h2stream) {
 	w.holds -= st.holds
 	st.holds = 0
-	if st.head > 0 && (!st.whole && !st.answered || min(st.window[fromServer], w.conn.window[fromServer]) <= 0) {
+	if st.head > 0 {
 		more := max(0, st.head-usualHead)
-		st.holds = streamHolds + more + min(fieldHolds*more, mostFields)
+		st.holds = more + min(fieldHolds*more, mostFields)
+		if !st.whole && !st.answered || min(st.window[fromServer], w.conn.window[fromServer]) <= 0 {
+			st.holds += streamHolds
+		}
 	}
 	w.holds += st.holds
 }

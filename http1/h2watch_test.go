@@ -114,7 +114,7 @@ func TestWatchForgets(t *testing.T) {
 	}
 }
 
-// Streams count while they wait for their client, heads by their size.
+// Streams count while they wait for their client, heads by their size until they are answered.
 func TestWatchCounts(t *testing.T) {
 	w := newWatch(time.Now())
 	says := func(from, want int, what string) {
@@ -126,17 +126,17 @@ func TestWatchCounts(t *testing.T) {
 			t.Errorf("%d bytes after %q, want %d", w.holds, what, want)
 		}
 	}
-	const holds = streamHolds + 100*(1+fieldHolds)
+	const head = 100 * (1 + fieldHolds)
 	long := strings.Repeat("\x82", usualHead+100)
 	says(fromClient, 0, frame(frameSettings, 0, 0, ""))
-	says(fromClient, 0, frame(frameHeaders, flagEnd|flagEndHeaders, 1, long)) // the server's turn
-	says(fromClient, streamHolds, frame(frameHeaders, flagEndHeaders, 3, "\x82"))
-	says(fromClient, streamHolds+holds, frame(frameHeaders, 0, 5, long[:9])+frame(frameContinuation, flagEndHeaders, 5, long[9:]))
-	says(fromServer, holds, frame(frameHeaders, flagEndHeaders, 3, "\x88"))
-	says(fromClient, 0, frame(frameData, flagEnd, 5, "abc"))
-	says(fromServer, holds, frame(frameHeaders, flagEndHeaders, 5, "\x88")+frame(frameData, 0, 5, strings.Repeat("x", 65535))) // its window is closed
-	says(fromClient, holds, frame(frameWindow, 0, 0, oneMore))
-	says(fromClient, 0, frame(frameReset, 0, 5, oneMore))
+	says(fromClient, head, frame(frameHeaders, flagEnd|flagEndHeaders, 1, long)) // the server's turn
+	says(fromClient, head+streamHolds, frame(frameHeaders, flagEndHeaders, 3, "\x82"))
+	says(fromClient, 2*(head+streamHolds), frame(frameHeaders, 0, 5, long[:9])+frame(frameContinuation, flagEndHeaders, 5, long[9:]))
+	says(fromServer, 2*head+streamHolds, frame(frameHeaders, flagEndHeaders, 3, "\x88"))
+	says(fromClient, 2*head, frame(frameData, flagEnd, 5, "abc"))
+	says(fromServer, 2*head+streamHolds, frame(frameHeaders, flagEndHeaders, 5, "\x88")+frame(frameData, 0, 5, strings.Repeat("x", 65535))) // its window is closed
+	says(fromClient, 2*head+streamHolds, frame(frameWindow, 0, 0, oneMore))
+	says(fromClient, head, frame(frameReset, 0, 5, oneMore))
 	says(fromServer, 0, frame(frameReset, 0, 1, oneMore))
 	if w.holds != 0 || len(w.streams) != 1 {
 		t.Errorf("%d bytes, %d streams", w.holds, len(w.streams))
