@@ -3,6 +3,8 @@ package compare
 import (
 	"fmt"
 	"math"
+
+	"github.com/hone-go/hone/tool/record"
 )
 
 const (
@@ -20,7 +22,7 @@ func (j *judgement) advise() *Advice {
 	c := &j.c
 	switch c.LimitedBy {
 	case ByUnfit:
-		if j.Unfit == Late {
+		if j.Unfit == record.Late {
 			return &Advice{Reason: "not usable: the generator was late; give it CPUs of its own, or a larger --max-lag if that does not matter for the question"}
 		}
 		return &Advice{Reason: "not usable: the samples are not valid"}

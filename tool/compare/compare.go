@@ -39,7 +39,7 @@ type Figure struct {
 	Pairs []Pair
 	A, B  []float64 // NaN: that run has no value
 	// Unfit figures are shown, not judged.
-	Unfit Unfit
+	Unfit record.Unfit
 	// Sessions are those of the same program against itself on this machine.
 	Sessions []Session
 	// Noise is the relative difference up to which the caller considers two builds of the

@@ -109,7 +109,7 @@ func (f Judge) first(figures []Figure) error {
 func (f Judge) Stored(store *record.Store, a, b *record.Run) (*Report, error) {
 	ra, rb, paired := Stored(a, b)
 	chosen := f.Primary
-	f.Primary = cmp.Or(chosen, b.Scenario.Primary(), a.Scenario.Primary())
+	f.Primary = cmp.Or(chosen, b.Scenario.Primary, a.Scenario.Primary)
 	repeats, notes, err := repeatsFor(store, a)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (f Judge) Stored(store *record.Store, a, b *record.Run) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if was := b.Scenario.Primary(); chosen != "" && chosen != was {
+	if was := b.Scenario.Primary; chosen != "" && chosen != was {
 		notes = append(notes, fmt.Sprintf("%s was chosen to decide after the runs, which were measured for %s: the error of 5 %% holds only for a figure that is named before",
 			figure.Name(chosen), cmp.Or(figure.Name(was), "the first figure")))
 	}

@@ -16,7 +16,7 @@ import (
 func pairOf(made, cpu string, at time.Time, ratio float64) (a, b *record.Run) {
 	run := func(side int) *record.Run {
 		r := &record.Run{
-			Made: made, At: at, Scenario: record.Scenario{Name: "hello", Text: "conns=5\n"},
+			Made: made, At: at, Scenario: record.Scenario{Name: "hello", Settings: map[string]string{"conns": "5"}},
 			Environment: record.Environment{Strict: map[string]string{"cpu": cpu, "go": "go1.26"}},
 		}
 		for i := range 12 {

@@ -24,7 +24,7 @@ type Runs struct {
 	// PairIDs are the pairs to which the runs belong, in the order of the runs. Nil: the
 	// first run is in pair 1, the second in pair 2, and so on.
 	PairIDs  []int
-	Unfit    Unfit
+	Unfit    record.Unfit
 	Settings Settings
 }
 
@@ -184,7 +184,7 @@ func Match(a, b *Runs, paired bool) ([]Figure, error) {
 		}
 		common = common || a.index(s.Name, s.Unit) >= 0 && b.index(s.Name, s.Unit) >= 0
 		f := Figure{Name: s.Name, Unit: s.Unit, Better: s.Better}
-		if f.Unfit = a.Unfit; f.Unfit == Late && s.Unit == "B" {
+		if f.Unfit = a.Unfit; f.Unfit == record.Late && s.Unit == "B" {
 			f.Unfit = "" // memory is what it is
 		}
 		va, vb := a.values(s), b.values(s)

@@ -2,7 +2,6 @@ package compare
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,23 +27,7 @@ type Settings struct {
 
 // SettingsOf returns a stored run's settings.
 func SettingsOf(r *record.Run) Settings {
-	return Settings{Machine: r.Environment.Strict, Load: loadOf(r), Scenario: &r.Scenario, Soft: r.Environment.Soft}
-}
-
-// loadOf returns the load as the first sample records it; runs of go test have none.
-func loadOf(r *record.Run) map[string]string {
-	if len(r.Samples) == 0 {
-		return nil
-	}
-	for _, a := range r.Samples[0].Artefacts {
-		var result struct {
-			Settings map[string]string `json:"settings"`
-		}
-		if a.Kind == "load" && json.Unmarshal(a.Data, &result) == nil {
-			return result.Settings
-		}
-	}
-	return nil
+	return Settings{Machine: r.Environment.Strict, Load: r.Scenario.Load, Scenario: &r.Scenario, Soft: r.Environment.Soft}
 }
 
 // scenarioKey is the setting that allows the whole scenario to differ.
@@ -81,10 +64,7 @@ func loadDifferences(a, b Settings) []Difference {
 	if a.Scenario == nil || b.Scenario == nil {
 		return differing(a.Load, b.Load)
 	}
-	if a.Scenario.Hash() == b.Scenario.Hash() {
-		return nil
-	}
-	ka, kb := keysOf(a.Scenario), keysOf(b.Scenario)
+	ka, kb := a.Scenario.Settings, b.Scenario.Settings
 	all := maps.Clone(ka)
 	maps.Copy(all, kb)
 	var differ []Difference
@@ -93,27 +73,7 @@ func loadDifferences(a, b Settings) []Difference {
 			differ = append(differ, Difference{key, cmp.Or(ka[key], a.Load[key]), cmp.Or(kb[key], b.Load[key])})
 		}
 	}
-	if differ == nil { // it is only written differently
-		differ = []Difference{{scenarioKey, a.Scenario.Text, b.Scenario.Text}}
-	}
 	return differ
-}
-
-// keysOf returns a scenario's key=value lines; all other lines are one setting together.
-func keysOf(s *record.Scenario) map[string]string {
-	keys := map[string]string{}
-	for line := range strings.Lines(s.Text) {
-		line = strings.TrimSuffix(line, "\n")
-		key, value, found := strings.Cut(line, "=")
-		if key == "primary" {
-			continue
-		}
-		if !found || strings.Contains(key, " ") {
-			key, value = scenarioKey, strings.TrimSpace(keys[scenarioKey]+" "+line)
-		}
-		keys[key] = value
-	}
-	return keys
 }
 
 // differing compares the values that both have.

@@ -3,7 +3,6 @@ package compare
 import (
 	"fmt"
 
-	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -20,7 +19,7 @@ func Short(runs []*record.Run, wanted int) (reasons []string) {
 			switch {
 			case s.Valid:
 				valid[i]++
-			case s.Reasons[0] != probe.Profiled:
+			case s.Unfit != record.Profiled:
 				valid[i] += 0
 				last = s.Reasons[len(s.Reasons)-1]
 			}

@@ -1,11 +1,6 @@
 package compare
 
-import (
-	"slices"
-	"strings"
-
-	"github.com/hone-go/hone/tool/record"
-)
+import "github.com/hone-go/hone/tool/record"
 
 // Stored converts two stored runs to two sides for Match; paired reports whether their
 // samples alternated. Only valid samples count, and only pairs with two of them. Where these are too few
@@ -33,9 +28,9 @@ func Stored(a, b *record.Run) (ra, rb *Runs, paired bool) {
 }
 
 // fittest returns the best pairs that suffice for a verdict, or else the best that there are.
-func fittest(a *record.Run, partner map[int]*record.Sample) (pairs [][2]*record.Sample, unfit Unfit) {
+func fittest(a *record.Run, partner map[int]*record.Sample) (pairs [][2]*record.Sample, unfit record.Unfit) {
 	for _, least := range []int{FewestPairs, 1} {
-		for _, unfit = range []Unfit{"", Late, Disturbed} {
+		for _, unfit = range []record.Unfit{"", record.Late, record.Disturbed} {
 			pairs = nil
 			for i := range a.Samples {
 				s := &a.Samples[i]
@@ -43,7 +38,7 @@ func fittest(a *record.Run, partner map[int]*record.Sample) (pairs [][2]*record.
 					pairs = append(pairs, [2]*record.Sample{s, other})
 				}
 			}
-			if len(pairs) >= least && (least == 1 || unfit != Disturbed) {
+			if len(pairs) >= least && (least == 1 || unfit != record.Disturbed) {
 				return pairs, unfit
 			}
 		}
@@ -51,22 +46,9 @@ func fittest(a *record.Run, partner map[int]*record.Sample) (pairs [][2]*record.
 	return nil, ""
 }
 
-// Unfit says why the figures of a side cannot be judged. Empty: they can.
-type Unfit string
-
-// The reasons.
-const (
-	// Late: the generator was. It spoils times and rates, and the server's CPU time, because late
-	// requests come in bunches (0.38 to 0.63 of the undisturbed CPU were measured); not memory.
-	Late Unfit = "late"
-	// Disturbed: other programs, or the machine. It spoils every figure.
-	Disturbed Unfit = "disturbed"
-)
-
 // belongs reports whether a sample belongs to those that are at most so unfit.
-func belongs(s *record.Sample, unfit Unfit) bool {
-	late := func(reason string) bool { return strings.HasPrefix(reason, "the generator ") }
-	return s.Valid || unfit == Disturbed || unfit == Late && !slices.ContainsFunc(s.Reasons, func(r string) bool { return !late(r) })
+func belongs(s *record.Sample, unfit record.Unfit) bool {
+	return s.Valid || unfit == record.Disturbed || unfit == record.Late && s.Unfit == record.Late
 }
 
 func (r *Runs) addValid(run *record.Run) {

@@ -67,7 +67,7 @@ func TestStored(t *testing.T) {
 		a.Samples[i].Reasons, a.Samples[i].Valid = []string{"other programs used 90 % of the CPUs"}, s.Valid && i > 3
 	}
 	b.PairedWith = "a"
-	if f := figureOf(t, a, b); f.Unfit != compare.Disturbed || len(f.Pairs) != 4 || f.Pairs[1].A != 2 {
+	if f := figureOf(t, a, b); f.Unfit != record.Disturbed || len(f.Pairs) != 4 || f.Pairs[1].A != 2 {
 		t.Errorf("too few pairs of which both are valid: %+v", f)
 	}
 }
@@ -75,11 +75,11 @@ func TestStored(t *testing.T) {
 // Where the generator was late, both sides are in the table, memory has its verdict, and the figures that
 // lateness spoils have none, with what helps.
 func TestLateRunsAreShown(t *testing.T) {
-	side := func(id, with, reason string, times float64) *record.Run {
+	side := func(id, with, reason string, unfit record.Unfit, times float64) *record.Run {
 		r := runOf(id, with, 1, 2, 3, 4, 5, 6)
 		for i := range r.Samples {
 			s := &r.Samples[i]
-			s.Valid, s.Reasons = false, []string{reason}
+			s.Valid, s.Unfit, s.Reasons = false, unfit, []string{reason}
 			s.Metrics = []record.Metric{
 				{Name: "rate", Unit: "req/s", Better: record.Higher, Value: 1000 * times},
 				{Name: "server CPU", Unit: "µs/req", Better: record.Lower, Value: (10 + float64(i)/100) * times},
@@ -91,13 +91,14 @@ func TestLateRunsAreShown(t *testing.T) {
 	const late, disturbed = "the generator itself read 1 % of the answers 3ms or more after they had come", "steal time was 9 % of the CPUs"
 	for _, c := range []struct {
 		reason, a string
+		of        record.Unfit // side A's
 		memory    compare.Verdict
 		words     string
 	}{
-		{late, late, compare.Worse, "not usable: the generator was late; give it CPUs of its own, or a larger --max-lag"},
-		{late, disturbed, compare.Unclear, "not usable: the samples are not valid"},
+		{late, late, record.Late, compare.Worse, "not usable: the generator was late; give it CPUs of its own, or a larger --max-lag"},
+		{late, disturbed, record.Disturbed, compare.Unclear, "not usable: the samples are not valid"},
 	} {
-		report, err := compare.Judge{Tolerance: 0.03, Look: 1}.Stored(nil, side("a", "b", c.a, 1), side("b", "a", c.reason, 2))
+		report, err := compare.Judge{Tolerance: 0.03, Look: 1}.Stored(nil, side("a", "b", c.a, c.of, 1), side("b", "a", c.reason, record.Late, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +122,7 @@ func TestLateRunsAreShown(t *testing.T) {
 func TestPrimaryIsStored(t *testing.T) {
 	of := func(id, with, primary string, times float64) *record.Run {
 		r := runOf(id, with, 1, 1, 1, 1, 1, 1)
-		r.Scenario = record.Scenario{Text: "conns=1\n"}.Deciding(primary)
+		r.Scenario = record.Scenario{Primary: primary}
 		for i := range r.Samples {
 			noise := 1 + float64(i%3)/100
 			r.Samples[i].Metrics = []record.Metric{
@@ -150,8 +151,9 @@ func TestPrimaryIsStored(t *testing.T) {
 			t.Errorf("%+v: %s", c, report.Summary())
 		}
 	}
-	plain, deciding := record.Scenario{Text: "conns=1\n"}, record.Scenario{Text: "conns=1\n"}.Deciding("p99")
-	if plain.Hash() != deciding.Hash() || plain.Text == deciding.Text || (record.Scenario{Text: "conns=2\n"}).Hash() == plain.Hash() {
+	one := map[string]string{"conns": "1"}
+	plain, deciding := record.Scenario{Settings: one}, record.Scenario{Settings: one, Primary: "p99"}
+	if plain.Hash() != deciding.Hash() || (record.Scenario{Settings: map[string]string{"conns": "2"}}).Hash() == plain.Hash() {
 		t.Error("the figure that decides makes the load another one")
 	}
 }
@@ -221,10 +223,10 @@ func TestSettingsOfStored(t *testing.T) {
 	if d := differences(); len(d) != 0 {
 		t.Errorf("differences %v", d)
 	}
-	a.Scenario.Text = "target=tcp\ndepth=8\n"
+	a.Scenario.Settings = map[string]string{"target": "tcp", "depth": "8"}
 	b.Environment.Strict = map[string]string{"cpu": "Y", "go": "go1.26"}
-	b.Scenario.Text = "target=tcp\nrate=5\n"
-	b.Samples[0].Artefacts = []record.Artefact{{Kind: "load", Data: []byte(`{"settings":{"depth":"256","rate":"5"}}`)}}
+	b.Scenario.Settings = map[string]string{"target": "tcp", "rate": "5"}
+	b.Scenario.Load = map[string]string{"depth": "256", "rate": "5"}
 	if d := differences(); !slices.Equal(d, []string{`cpu differs: "X" and "Y"`, `depth differs: "8" and "256"`, `rate differs: the default and "5"`}) {
 		t.Errorf("differences %q", d)
 	}
@@ -233,10 +235,6 @@ func TestSettingsOfStored(t *testing.T) {
 	}
 	if d := differences("cpu", "scenario"); d != nil {
 		t.Errorf("across the scenario: %q", d)
-	}
-	a.Scenario.Text, b.Scenario.Text = "go test -bench X\npkg: a\n", "go test -bench X\npkg: b\n"
-	if d := differences("cpu"); !slices.Equal(d, []string{`scenario differs: "go test -bench X pkg: a" and "go test -bench X pkg: b"`}) {
-		t.Errorf("benchmarks: %q", d)
 	}
 	a.Environment.Soft["modified"] = "true"
 	b.Environment.Soft = map[string]string{"thp": "never", "swap": "on", "modified": "false"}
@@ -273,7 +271,7 @@ func TestSettingsOfLoads(t *testing.T) {
 		t.Errorf("mixed: %v", err)
 	}
 	stored := runOf("a", "", 1)
-	stored.Samples[0].Artefacts = []record.Artefact{{Kind: "load", Data: []byte(of("8", ""))}}
+	stored.Scenario.Load = map[string]string{"conns": "8", "schedule": ""}
 	if d := compare.Differences(one.Settings, compare.SettingsOf(stored), nil); len(d) != 1 || d[0].Key != "conns" {
 		t.Errorf("a file and a stored run: %+v", d)
 	}

@@ -173,7 +173,7 @@ func (h *History) fill(runs []*record.Run) {
 
 // decides returns the name of a figure that decides about a run; empty for all others.
 func decides(f Figure, r *record.Run) string {
-	if primary := r.Scenario.Primary(); f.Name == primary || figure.Name(f.Name) == primary {
+	if primary := r.Scenario.Primary; f.Name == primary || figure.Name(f.Name) == primary {
 		return f.Name
 	}
 	return ""

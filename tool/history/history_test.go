@@ -32,7 +32,7 @@ func stored(t *testing.T, n int) (*record.Store, []*record.Run) {
 		}
 		commit := fmt.Sprintf("%08x%032d", i+1, 0)
 		run := &record.Run{
-			Name: "main " + commit[:10], Made: "bench", At: time.Date(2026, 1, 1+i, 12, 0, 0, 0, time.UTC), Scenario: record.Scenario{Name: "hello", Text: "conns=1\n"},
+			Name: "main " + commit[:10], Made: "bench", At: time.Date(2026, 1, 1+i, 12, 0, 0, 0, time.UTC), Scenario: record.Scenario{Name: "hello", Settings: map[string]string{"conns": "1"}},
 			Environment: record.Environment{Strict: map[string]string{"cpu": "one", "go": "go1.26"}, Soft: map[string]string{"revision": commit}},
 		}
 		for k := range 3 {
@@ -60,7 +60,7 @@ func TestFewRunsAreNotUnchanged(t *testing.T) {
 	t.Parallel()
 	s, runs := stored(t, 20)
 	for i := range runs {
-		runs[i].Scenario = runs[i].Scenario.Deciding("Encode")
+		runs[i].Scenario.Primary = "Encode"
 	}
 	add(t, s, runs[:3]...)
 	for _, c := range []struct {

@@ -30,16 +30,33 @@ type Search struct {
 	// Others reports trials in which other programs used too much CPU. Nil: not checked.
 	Others *trial.Others
 	// Watch receives the progress every second. Nil: none.
-	Watch func(trial.Progress)
+	Watch func(Progress)
 	// Made receives each finished trial, and the state of the search. Nil: none.
 	Made func(Point, Knee)
 
 	points []measured
 }
 
-func (s *Search) show(doing string, l *load.Progress) {
+// Progress is the state of a search.
+type Progress struct {
+	Step
+	Trial int            // its number, from 1
+	Unit  string         // of loads
+	Load  *load.Progress // nil while no load runs
+}
+
+// String names the trial, as in "trial 3: 400 req/s, short".
+func (p Progress) String() string {
+	length := "short"
+	if p.Full {
+		length = "full"
+	}
+	return fmt.Sprintf("trial %d: %s %s, %s", p.Trial, figure.Grouped(p.Step.Load), p.Unit, length)
+}
+
+func (s *Search) show(step Step, l *load.Progress) {
 	if s.Watch != nil {
-		s.Watch(trial.Progress{Doing: doing, Taken: len(s.points), Load: l})
+		s.Watch(Progress{Step: step, Trial: len(s.points) + 1, Unit: s.Unit(), Load: l})
 	}
 }
 
@@ -63,7 +80,7 @@ func (s *Search) Run(ctx context.Context) error {
 		if !more || ctx.Err() != nil {
 			return nil
 		}
-		s.show(s.doing(step), nil)
+		s.show(step, nil)
 		if step.Rest && !rested(ctx, s.Cool) {
 			return nil
 		}
@@ -82,14 +99,6 @@ func (s *Search) Run(ctx context.Context) error {
 			s.Made(p.inJSON(DrawnOf(s.Goals)), s.Plan.Find(s.made()).All)
 		}
 	}
-}
-
-func (s *Search) doing(step Step) string {
-	length := "short"
-	if step.Full {
-		length = "full"
-	}
-	return fmt.Sprintf("trial %d: %s %s, %s", len(s.points)+1, figure.Grouped(step.Load), s.Unit(), length)
 }
 
 // made returns the trials in the form that Plan uses.
@@ -154,10 +163,7 @@ func (s *Search) fewest() int {
 // once runs and judges one load.
 func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured, error) {
 	plan.AllowErrors, plan.AllowBehind, plan.MaxLag = true, true, max(plan.MaxLag, s.mostLag())
-	doing := s.doing(step)
-	plan.Progress = func(now load.Progress) {
-		s.show(doing, &now)
-	}
+	plan.Progress = func(now load.Progress) { s.show(step, &now) }
 	p := measured{Trial: Trial{Step: step}, at: time.Now().UTC()}
 	if s.Others != nil {
 		s.Others.Watch(&plan)
@@ -287,15 +293,25 @@ func (s *Search) Unit() string {
 	return "req/s"
 }
 
+// Settings returns those of the first trial's load.
+func (s *Search) Settings() map[string]string {
+	for _, p := range s.points {
+		if p.result != nil {
+			return p.result.Settings
+		}
+	}
+	return nil
+}
+
 // Samples returns the trials as samples to store.
 func (s *Search) Samples() (samples []record.Sample) {
 	for i, p := range s.points {
-		sample := &record.Sample{At: p.at, Reasons: []string{p.Why}}
+		sample := &record.Sample{At: p.at, Unfit: record.Disturbed, Reasons: []string{p.Why}}
 		if p.result != nil {
 			sample = trial.SampleOf(p.result, p.at)
 		}
 		if sample.Order = i + 1; p.Invalid {
-			sample.Valid, sample.Reasons = false, []string{p.Why}
+			sample.Valid, sample.Unfit, sample.Reasons = false, record.Disturbed, []string{p.Why}
 		}
 		sample.Metrics = append([]record.Metric{{Name: "load", Unit: s.Unit(), Better: record.Higher, Value: p.Load}}, sample.Metrics...)
 		samples = append(samples, *sample)

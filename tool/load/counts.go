@@ -1,9 +1,12 @@
 package load
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/wire"
 )
 
 // longest is the largest value of the histograms, an hour.
@@ -134,10 +137,26 @@ func (c *counts) failures() (n int64) {
 type tally struct {
 	counts
 	Lost     int64             // of the window's requests, those that were sent and never answered
-	Example  string            `json:",omitempty"` // the server's first failure
+	Example  *example          `json:",omitempty"` // the server's first failure
 	Codes    *[mostCodes]int64 `json:",omitempty"` // answers to the window's requests by Answer.Code; nil: none had a code
 	Answered int64             // answers, at any time
 	During   int64             // answers within the window, good or not
+}
+
+// example is a failed request.
+type example struct {
+	Text         string
+	Status       int  `json:",omitempty"` // of HTTP; 0: it failed otherwise
+	InStep       bool `json:",omitempty"` // the status is that of a step
+	Unauthorised bool `json:",omitempty"`
+}
+
+func exampleOf(err error) *example {
+	e := &example{Text: err.Error(), Unauthorised: errors.Is(err, wire.Unauthorised)}
+	if status := httpStatus(0); errors.As(err, &status) {
+		e.Status, e.InStep = int(status), err != error(status)
+	}
+	return e
 }
 
 func newTally(open bool) *tally { return &tally{counts: newCounts(open)} }
@@ -148,9 +167,7 @@ const mostCodes = 1000
 // add adds the counts of other to t.
 func (t *tally) add(other *tally) {
 	t.counts.add(&other.counts)
-	if t.Example == "" {
-		t.Example = other.Example
-	}
+	t.Example = cmp.Or(t.Example, other.Example)
 	if other.Codes != nil {
 		for code, n := range other.Codes {
 			t.count(code, n)

@@ -6,8 +6,6 @@ import (
 	"math"
 	"strings"
 	"time"
-
-	"github.com/hone-go/hone/wire"
 )
 
 const (
@@ -24,6 +22,11 @@ const (
 // what to try next. An empty list means that the result is valid.
 func (m *Measured) reasons() []string {
 	return said(m.ended, m.behind, m.lagging, m.stopped, m.lossy, m.slow, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
+}
+
+// onlyLate reports whether all reasons are the generator's: it was late, or had no spare CPU.
+func (m *Measured) onlyLate(reasons []string) bool {
+	return len(reasons) > 0 && len(reasons) == len(said(m.lagging, m.stopped, m.lossy, m.slow, m.churnLagging, m.starved))
 }
 
 // said collects the non-empty results of checks.
@@ -127,8 +130,8 @@ func (m *Measured) faulty() string {
 		return ""
 	}
 	first := ""
-	if m.Example != "" {
-		first = fmt.Sprintf("; the first failure was %q", m.Example)
+	if m.Example != nil {
+		first = fmt.Sprintf("; the first failure was %q", m.Example.Text)
 	}
 	return fmt.Sprintf("%d of %d requests failed (%s%s); look into the target's log%s, or allow errors (--allow-errors)",
 		total, m.requests(), inWords(&m.Errors), first, m.acceptable())
@@ -136,18 +139,17 @@ func (m *Measured) faulty() string {
 
 // acceptable says how to accept the status code that failed first, if it was one, or to log in.
 func (m *Measured) acceptable() string {
-	if unknown := wire.Unauthorised.Error(); strings.Contains(m.Example, unknown) {
-		return ", log in (--credentials-file FILE)"
-	}
-	step, status, found := strings.Cut(m.Example, "HTTP ")
-	switch code, _, _ := strings.Cut(status, " "); {
-	case !found:
+	switch e := m.Example; {
+	case e == nil:
 		return ""
-	case step == "":
-		return fmt.Sprintf(", accept that status (--status %s)", code)
-	default:
-		return fmt.Sprintf(", accept that status (status = %s in the step)", code)
+	case e.Unauthorised:
+		return ", log in (--credentials-file FILE)"
+	case e.InStep:
+		return fmt.Sprintf(", accept that status (status = %d in the step)", e.Status)
+	case e.Status > 0:
+		return fmt.Sprintf(", accept that status (--status %d)", e.Status)
 	}
+	return ""
 }
 
 // inWords lists error counts, for example "2 timeout, 3 failed".

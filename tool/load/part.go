@@ -129,7 +129,7 @@ func (m *Measured) Interval() Interval {
 // Same reports whether both have the same counts, bucket by bucket; examples of errors may differ.
 func (m *Measured) Same(other *Measured) bool {
 	text := func(t tally) string {
-		t.Example = ""
+		t.Example = nil
 		all, _ := json.Marshal(t) // it has numbers only
 		return string(all)
 	}

@@ -24,6 +24,8 @@ type Result struct {
 	// InvalidReasons are sentences that end with what to try next. Empty, not nil, when the result
 	// is valid.
 	InvalidReasons []string `json:"invalid_reasons"`
+	// OnlyLate says that the result is invalid for the generator's lateness alone.
+	OnlyLate bool `json:"-"`
 	// Warnings are sentences about what the figures do not show. They do not make the result
 	// invalid.
 	Warnings []string `json:"warnings,omitempty"`
@@ -247,7 +249,7 @@ func (m *Measured) result() *Result {
 	r.Kept = m.kept()
 	r.Stopped, r.Warnings = m.Missed, m.warnings(r)
 	r.InvalidReasons = m.reasons()
-	r.Valid = len(r.InvalidReasons) == 0
+	r.Valid, r.OnlyLate = len(r.InvalidReasons) == 0, m.onlyLate(r.InvalidReasons)
 	return r
 }
 

@@ -130,8 +130,8 @@ func (s *shard) complaints(b *batch) {
 	for k, n := range b.errors {
 		s.now.Errors[k] += n
 	}
-	if s.now.Example == "" && b.example != nil {
-		s.now.Example = b.example.Error()
+	if s.now.Example == nil && b.example != nil {
+		s.now.Example = exampleOf(b.example)
 	}
 	for _, w := range b.wrong {
 		if s.steps != nil {
@@ -170,8 +170,8 @@ func (s *shard) lose(k Kind, step int32, intended, now int64, why error) {
 	}
 	s.now.Lost++
 	s.now.fail(k, intended, now)
-	if s.now.Example == "" && why != nil {
-		s.now.Example = why.Error()
+	if s.now.Example == nil && why != nil {
+		s.now.Example = exampleOf(why)
 	}
 	s.mu.Unlock()
 }

@@ -2,6 +2,7 @@ package load
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -76,11 +77,13 @@ func TestGate(t *testing.T) {
 		{"CPU at its limit", func(m *Measured) { m.CPU = 1599 * time.Millisecond }, ""},
 		{"CPU in a moment", func(m *Measured) { m.CPU, m.CPUSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},
 		{"CPU unknown", func(m *Measured) { m.CPU, m.CPUKnown = time.Hour, false }, ""},
-		{"errors", func(m *Measured) { m.Errors[Failed], m.Errors[Timeout], m.Example = 3, 2, wire.Overloaded.Error() },
+		{"errors", func(m *Measured) { m.Errors[Failed], m.Errors[Timeout], m.Example = 3, 2, exampleOf(wire.Overloaded) },
 			`5 of 1000 requests failed (2 timeout, 3 failed; the first failure was "wire: overloaded")`},
-		{"a status", func(m *Measured) { m.Errors[Failed], m.Example = 3, "HTTP 404 Not Found" },
+		{"a status", func(m *Measured) { m.Errors[Failed], m.Example = 3, exampleOf(httpStatus(404)) },
 			`(3 failed; the first failure was "HTTP 404 Not Found"); look into the target's log, accept that status (--status 404), or allow errors`},
-		{"a step's status", func(m *Measured) { m.Errors[Failed], m.Example = 3, "step buy: HTTP 503 Service Unavailable" }, "accept that status (status = 503 in the step), or allow"},
+		{"a step's status", func(m *Measured) {
+			m.Errors[Failed], m.Example = 3, exampleOf(fmt.Errorf("step buy: %w", httpStatus(503)))
+		}, "accept that status (status = 503 in the step), or allow"},
 		{"allowed errors", func(m *Measured) { m.Errors[Failed], m.plan.AllowErrors = 3, true }, ""},
 		{"few requests", func(m *Measured) { m.Latency = spiked(1000, 99); m.Offered, m.During = 99, 99 }, "only 99 requests were measured"},
 		{"interrupted", func(m *Measured) { m.Interrupted, m.Span, m.During = true, 300*time.Millisecond, 100 }, "interrupted after 300ms of 1s"},

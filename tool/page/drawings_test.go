@@ -40,7 +40,7 @@ func addStacks(t *testing.T, run *record.Run, stacks map[string]int64) {
 		t.Fatal(err)
 	}
 	sample := sampleOf(t, run.At.Add(time.Hour), 200, len(run.Samples)+1)
-	sample.Valid, sample.Reasons = false, []string{"profiled: a server that is looked at is slower"}
+	sample.Valid, sample.Unfit = false, record.Profiled
 	sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "cpu", Name: "cpu.pb.gz", Data: data.Bytes()})
 	run.Samples = append(run.Samples, sample)
 }

@@ -1,9 +1,7 @@
 package page
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"maps"
 	"math"
 	"slices"
@@ -174,20 +172,11 @@ func figuresOf(s *record.Sample) map[string]float64 {
 			figures[key] = m.Value
 		}
 	}
-	for _, a := range s.Artefacts { // in an open loop the rate is not a metric
-		var result struct {
-			Rate   *float64       `json:"rate"`
-			Errors map[string]int `json:"errors"`
-		}
-		if a.Kind != "load" || json.NewDecoder(bytes.NewReader(a.Data)).Decode(&result) != nil {
-			continue
-		}
-		if _, known := figures["rate"]; !known && result.Rate != nil {
-			figures["rate"] = *result.Rate
-		}
-		if result.Errors != nil {
-			figures["errors"] = float64(result.Errors["total"])
-		}
+	if _, known := figures["rate"]; !known && s.Rate != nil { // in an open loop the rate is not a metric
+		figures["rate"] = *s.Rate
+	}
+	if s.Errors != nil {
+		figures["errors"] = float64(*s.Errors)
 	}
 	return figures
 }

@@ -151,7 +151,7 @@ func spreadsOf(run *record.Run) (rows [][3]string) {
 // facts lists the settings that the figures depend on.
 func facts(run *record.Run) []Fact {
 	all := []Fact{
-		{"scenario", run.Scenario.Name}, {"plan", strings.ReplaceAll(strings.TrimSpace(run.Scenario.Text), "\n", ", ")},
+		{"scenario", run.Scenario.Name}, {"plan", strings.Join(run.Scenario.Words(), ", ")},
 		{"made by", "hone " + run.Made}, {"began", run.At.UTC().Format(time.RFC3339)},
 	}
 	for _, part := range []map[string]string{run.Environment.Strict, run.Environment.Soft} {
@@ -206,9 +206,7 @@ func (r *recorded) judge(run *record.Run) {
 			all.merge(courseOf(s))
 			continue
 		}
-		for _, reason := range s.Reasons {
-			reasons = append(reasons, fmt.Sprintf("sample %d does not count: %s", i+1, reason))
-		}
+		reasons = append(reasons, fmt.Sprintf("sample %d does not count: %s", i+1, s.Why()))
 	}
 	r.State.Figures, r.State.Curve, r.State.Reasons = numbers(medians(run)), all.curves(), []string{}
 	if valid > 0 {

@@ -19,7 +19,7 @@ func runOf(t testing.TB, name string, micros int64, samples int) *record.Run {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	run := &record.Run{
 		ID: fmt.Sprintf("%012x", micros), Name: name, Made: "bench", At: at,
-		Scenario:    record.Scenario{Name: "hello", Text: "conns 50\nrate 20000\ntarget http://127.0.0.1:8080/\n"},
+		Scenario:    record.Scenario{Name: "hello", Settings: map[string]string{"conns": "50", "rate": "20000", "target": "http /"}},
 		Environment: record.Environment{Strict: map[string]string{"cpu": "a test's", "goos": "linux"}, Soft: map[string]string{"revision": name}},
 	}
 	for n := range samples {
@@ -59,7 +59,7 @@ func sampleOf(t testing.TB, at time.Time, micros int64, order int) record.Sample
 		s.Metrics = append(s.Metrics, record.Metric{Name: q.name, Unit: "µs", Better: record.Lower, Value: float64(whole["latency"].ValueAtQuantile(q.part)) / 1e3})
 	}
 	s.Metrics = append(s.Metrics, record.Metric{Name: "server CPU", Unit: "µs/req", Better: record.Lower, Value: float64(micros) / 30})
-	s.Artefacts = []record.Artefact{{Kind: "load", Name: "result.json", Data: []byte(`{"rate": 20000.5, "errors": {"total": 0}}`)}}
+	s.Rate, s.Errors = new(20000.5), new(int64)
 	return s
 }
 
@@ -78,7 +78,7 @@ func addProfile(t testing.TB, run *record.Run) {
 	}
 	pprof.StopCPUProfile()
 	sample := sampleOf(t, run.At.Add(time.Hour), 200, len(run.Samples)+1)
-	sample.Valid, sample.Reasons = false, []string{"profiled: a server that is looked at is slower"}
+	sample.Valid, sample.Unfit = false, record.Profiled
 	sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "cpu", Name: "cpu.pb.gz", Data: profile.Bytes()})
 	run.Samples = append(run.Samples, sample)
 }

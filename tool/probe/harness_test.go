@@ -134,10 +134,7 @@ func (r running) underLoad(t *testing.T, do func()) float64 {
 
 // sample returns a run's sample.
 func sample(rate float64, artefacts ...record.Artefact) record.Sample {
-	if rate > 0 {
-		artefacts = append(artefacts, record.Artefact{Kind: "load", Name: "result.json", Data: fmt.Appendf(nil, `{"rate":%g}`, rate)})
-	}
-	return record.Sample{Reasons: []string{"profiled"}, Artefacts: artefacts}
+	return record.Sample{Unfit: record.Profiled, Rate: &rate, Artefacts: artefacts}
 }
 
 // made builds a profile of a kind from stacks such as "leaf<caller<main" with values.

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,16 +23,11 @@ type part struct {
 	doubts  []string // why the load was not valid
 }
 
-// Profiled is why the figures of a profiled sample do not count. The sample's other
-// reasons are why its load was not valid.
-const Profiled = "profiled: a server that is looked at is slower"
-
 // OfRun reads a run's profiles of one kind, from all its samples. If there are none, the
 // error says what it has.
 func OfRun(r *record.Run, kind Kind) (*Profile, error) {
 	all := &Profile{Kind: kind}
 	for _, s := range r.Samples {
-		rate := rateOf(s)
 		for _, a := range s.Artefacts {
 			if Kind(a.Kind) != kind {
 				continue
@@ -42,11 +36,8 @@ func OfRun(r *record.Run, kind Kind) (*Profile, error) {
 			if err != nil {
 				return nil, err
 			}
-			one.parts[0].rate = rate
-			for _, reason := range s.Reasons {
-				if reason != Profiled {
-					one.parts[0].doubts = append(one.parts[0].doubts, reason)
-				}
+			if one.parts[0].doubts = s.Reasons; s.Rate != nil {
+				one.parts[0].rate = *s.Rate
 			}
 			all.parts = append(all.parts, one.parts[0])
 		}
@@ -72,19 +63,6 @@ func KindsOf(r *record.Run) (kinds []Kind) {
 		}
 	}
 	return kinds
-}
-
-// rateOf returns the answers per second of a sample's load; 0 if not known.
-func rateOf(s record.Sample) float64 {
-	for _, a := range s.Artefacts {
-		var result struct {
-			Rate *float64 `json:"rate"`
-		}
-		if a.Kind == "load" && json.Unmarshal(a.Data, &result) == nil && result.Rate != nil {
-			return *result.Rate
-		}
-	}
-	return 0
 }
 
 // Parse reads a profile as go tool pprof does. The zero kind means detect it.

@@ -111,7 +111,7 @@ func (b *benchmarkWriter) run(r *Run) {
 		result := &benchfmt.Result{Name: benchfmt.Name(name), Iters: 1, Config: settings, Values: benchmarkValues(s.Metrics)}
 		if !s.Valid {
 			result.Config = append(slices.Clip(settings), benchfmt.Config{Key: validSetting, Value: []byte("false"), File: true})
-			b.note("sample %d is not valid: %s", i+1, oneLine(strings.Join(s.Reasons, "; ")))
+			b.note("sample %d is not valid: %s", i+1, oneLine(s.Why()))
 		}
 		switch {
 		case len(result.Values) == 0:
@@ -166,7 +166,7 @@ func (b *benchmarkWriter) settings(r *Run) (all []benchfmt.Config) {
 	}
 	add("scenario", r.Scenario.Name)
 	add("scenario-hash", r.Scenario.Hash())
-	add("scenario-text", r.Scenario.Text)
+	add("scenario-text", strings.Join(r.Scenario.Words(), " "))
 	return all
 }
 
@@ -290,7 +290,7 @@ func (b *benchmarkReader) add(line *benchfmt.Result) {
 	if r == nil {
 		r = &Run{
 			Made:        "go test -bench",
-			Scenario:    Scenario{Name: name, Text: "go test -bench " + name + "\npkg: " + strict["pkg"] + "\n"},
+			Scenario:    Scenario{Name: name, Settings: map[string]string{"bench": name, "pkg": strict["pkg"]}},
 			Environment: Environment{Strict: strict, Soft: soft},
 		}
 		b.byKey[key] = r
@@ -299,7 +299,7 @@ func (b *benchmarkReader) add(line *benchfmt.Result) {
 	b.lines++
 	s := Sample{Order: b.lines, Valid: valid, Reasons: []string{}, Metrics: []Metric{}}
 	if !valid {
-		s.Reasons = append(s.Reasons, "the benchmark file says so")
+		s.Unfit, s.Reasons = Disturbed, append(s.Reasons, "the benchmark file says so")
 	}
 	for _, v := range line.Values {
 		s.Metrics = append(s.Metrics, Metric{Name: v.Unit, Unit: v.Unit, Value: v.Value})

@@ -33,7 +33,7 @@ governor: schedutil
 key-valid: x
 scenario: echo 100 × 16
 scenario-hash: HASH
-scenario-text: tcp conns=100 depth=16
+scenario-text: target=tcp conns=100 depth=16
 
 Benchmarkecho_100_×_16 1 292000 rate-req/s 0.1 p99-µs
 # sample 2 is not valid: the generator was the bottleneck: 97 % of its CPU

@@ -13,7 +13,7 @@ import (
 
 // documentSchema names the format of a run's document. IDs are derived from it: a new field must
 // be omitted when empty, or the IDs of all existing runs change.
-const documentSchema = "hone.run/2"
+const documentSchema = "hone.run/3"
 
 const mostBytes = 1 << 29 // of a run's histograms and artefacts
 
@@ -129,7 +129,7 @@ func clean(r *Run) (*Run, error) {
 		return nil, err
 	}
 	c.Name, c.Made, c.PairedWith = cleanText(r.Name), cleanText(r.Made), cleanText(r.PairedWith)
-	c.Scenario = Scenario{cleanText(r.Scenario.Name), cleanText(r.Scenario.Text)}
+	c.Scenario = Scenario{cleanText(r.Scenario.Name), cleanMap(r.Scenario.Settings), cleanMap(r.Scenario.Load), cleanText(r.Scenario.Primary)}
 	c.Environment = Environment{cleanMap(r.Environment.Strict), cleanMap(r.Environment.Soft)}
 	c.Samples = make([]Sample, len(r.Samples))
 	for i, s := range r.Samples {
@@ -142,7 +142,10 @@ func clean(r *Run) (*Run, error) {
 }
 
 func cleanSample(s Sample) Sample {
-	s.Reasons = cleanList(s.Reasons, cleanText)
+	s.Unfit, s.Reasons = Unfit(cleanText(string(s.Unfit))), cleanList(s.Reasons, cleanText)
+	if s.Rate != nil && cleanValue(*s.Rate) != *s.Rate {
+		s.Rate = nil
+	}
 	s.Metrics = cleanList(s.Metrics, func(m Metric) Metric {
 		return Metric{cleanText(m.Name), cleanText(m.Unit), cleanText(m.Better), cleanValue(m.Value)}
 	})

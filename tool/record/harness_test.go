@@ -177,7 +177,7 @@ func moment() time.Time { return time.Date(2026, 11, 21, 22, 56, 3, 123456789, t
 func sampleRun(name string) *Run {
 	r := &Run{
 		Name: name, Made: "bench", At: moment(),
-		Scenario:    Scenario{Name: "echo 100 × 16", Text: "tcp\nconns=100\ndepth=16\n"},
+		Scenario:    Scenario{Name: "echo 100 × 16", Settings: map[string]string{"target": "tcp", "conns": "100", "depth": "16"}},
 		Environment: Environment{Strict: map[string]string{"cpu": "Xeon <8>", "goos": "linux"}, Soft: map[string]string{"governor": "schedutil"}},
 	}
 	for i := range 2 {
@@ -202,7 +202,7 @@ func same(a, b reflect.Value) bool {
 	}
 	switch a.Kind() {
 	case reflect.Pointer:
-		return same(a.Elem(), b.Elem())
+		return a.IsNil() == b.IsNil() && (a.IsNil() || same(a.Elem(), b.Elem()))
 	case reflect.Float64:
 		return a.Float() == b.Float() || math.IsNaN(a.Float()) && math.IsNaN(b.Float())
 	case reflect.Struct:
@@ -260,7 +260,8 @@ func runs() *rapid.Generator[*Run] {
 	sample := rapid.Custom(func(t *rapid.T) Sample {
 		return Sample{
 			Pair: rapid.IntRange(0, 1<<30).Draw(t, "pair"), Order: 1, At: at.Draw(t, "at"), Valid: rapid.Bool().Draw(t, "valid"),
-			Reasons: rapid.SliceOf(text).Draw(t, "reasons"),
+			Unfit: Unfit(text.Draw(t, "unfit")), Reasons: rapid.SliceOf(text).Draw(t, "reasons"),
+			Rate: rapid.Ptr(rapid.Float64Range(0, 1e9), true).Draw(t, "rate"), Errors: rapid.Ptr(rapid.Int64(), true).Draw(t, "errors"),
 			Metrics: rapid.SliceOf(rapid.Custom(func(t *rapid.T) Metric {
 				return Metric{text.Draw(t, "name"), text.Draw(t, "unit"), rapid.SampledFrom([]string{Lower, Higher, ""}).Draw(t, "better"), value.Draw(t, "value")}
 			})).Draw(t, "metrics"),
@@ -278,7 +279,7 @@ func runs() *rapid.Generator[*Run] {
 	return rapid.Custom(func(t *rapid.T) *Run {
 		return &Run{
 			Name: text.Draw(t, "name"), Made: text.Draw(t, "made"), At: at.Draw(t, "at"),
-			Scenario:    Scenario{text.Draw(t, "scenario"), text.Draw(t, "text")},
+			Scenario:    Scenario{text.Draw(t, "scenario"), texts.Draw(t, "settings"), texts.Draw(t, "load"), text.Draw(t, "primary")},
 			Environment: Environment{texts.Draw(t, "strict"), texts.Draw(t, "soft")},
 			Samples:     rapid.SliceOfN(sample, 0, 4).Draw(t, "samples"),
 		}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ type Summary struct {
 	At           time.Time `json:"at"`
 	Scenario     string    `json:"scenario"`
 	ScenarioHash string    `json:"scenario_hash"`
-	Target       string    `json:"target"` // what was measured, as the scenario's text says; empty: it does not
+	Target       string    `json:"target"` // what was measured, as the scenario says; empty: it does not
 	Fingerprint  string    `json:"fingerprint"`
 	PairedWith   string    `json:"paired_with,omitempty"`
 	Samples      int       `json:"samples"`
@@ -53,7 +54,7 @@ type stored struct {
 func headOf(r *Run) head {
 	h := head{Summary: Summary{
 		ID: r.ID, Name: headText(r.Name), Made: headText(r.Made), At: r.At, Scenario: headText(r.Scenario.Name), ScenarioHash: r.Scenario.Hash(),
-		Target: headText(targetOf(r.Scenario.Text)), Fingerprint: r.Environment.Fingerprint(), PairedWith: r.PairedWith, Samples: len(r.Samples),
+		Target: headText(targetOf(r.Scenario)), Fingerprint: r.Environment.Fingerprint(), PairedWith: r.PairedWith, Samples: len(r.Samples),
 	}}
 	for _, s := range r.Samples {
 		if s.Valid {
@@ -78,15 +79,11 @@ func headText(text string) string {
 }
 
 // targetOf returns the target of a load, or the package of Go benchmarks.
-func targetOf(text string) string {
-	for line := range strings.Lines(text) {
-		for _, key := range []string{"target=", "go-test=", "pkg: "} {
-			if value, found := strings.CutPrefix(line, key); found {
-				return strings.TrimSpace(value)
-			}
-		}
+func targetOf(s Scenario) (target string) {
+	for _, key := range targetKeys {
+		target = cmp.Or(target, s.Settings[key])
 	}
-	return ""
+	return target
 }
 
 // The form of run.json, with the SHA-256 of the runs. It is read as it is written, and not as JSON

@@ -50,6 +50,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -94,36 +95,40 @@ const GoTest = "bench --go-test"
 // Scenario is the load and its target.
 type Scenario struct {
 	Name string `json:"name"`
-	// Text is everything that would make figures incomparable, in canonical form.
-	Text string `json:"text"`
+	// Settings would make figures incomparable if they differed. Those that are not there have their
+	// defaults.
+	Settings map[string]string `json:"settings"`
+	// Load are all settings of the load, with the values that were used for defaults. Empty: not known.
+	Load map[string]string `json:"load"`
+	// Primary is the figure that decides about comparisons. Zero: the first.
+	Primary string `json:"primary,omitempty"`
 }
 
-// primaryKey begins the line of Text that names the figure that decides.
-const primaryKey = "primary="
-
-// Deciding returns the scenario with the figure that decides about its comparisons; empty: the first.
-func (s Scenario) Deciding(figure string) Scenario {
-	if figure != "" {
-		s.Text += primaryKey + figure + "\n"
-	}
-	return s
-}
-
-// Primary returns the figure that decides; empty: the first.
-func (s Scenario) Primary() string {
-	for line := range strings.Lines(s.Text) {
-		if figure, found := strings.CutPrefix(line, primaryKey); found {
-			return strings.TrimSuffix(figure, "\n")
-		}
-	}
-	return ""
-}
-
-// Hash returns 16 hex digits of the SHA-256 of Text without the figure that decides, which changes
-// no figure: equal for comparable scenarios.
+// Hash returns 16 hex digits of the SHA-256 of Settings: equal for comparable scenarios.
 func (s Scenario) Hash() string {
-	return digest([]byte(strings.Replace(s.Text, primaryKey+s.Primary()+"\n", "", 1)))[:16]
+	settings, _ := json.Marshal(cleanMap(s.Settings)) // cannot fail: strings
+	return digest(settings)[:16]
 }
+
+// Words lists what was measured, the other settings, and the figure that decides.
+func (s Scenario) Words() []string {
+	words := []string{}
+	for _, key := range slices.Sorted(maps.Keys(s.Settings)) {
+		word := key + "=" + s.Settings[key]
+		if slices.Contains(targetKeys, key) {
+			words = slices.Insert(words, 0, word)
+			continue
+		}
+		words = append(words, word)
+	}
+	if s.Primary != "" {
+		words = append(words, "primary="+s.Primary)
+	}
+	return words
+}
+
+// targetKeys are the settings that name what is measured: the target of a load, or the package of Go benchmarks.
+var targetKeys = []string{"target", "go-test", "pkg"}
 
 // Environment is what figures depend on besides the program and the scenario.
 type Environment struct {
@@ -148,14 +153,40 @@ type Sample struct {
 	// Order is its position among all samples of the session, from 1.
 	Order int       `json:"order"`
 	At    time.Time `json:"at"`
-	// Valid reports whether its figures can be trusted; if not, Reasons say why.
-	Valid      bool        `json:"valid"`
-	Reasons    []string    `json:"invalid_reasons"`
+	// Valid reports whether its figures can be trusted; if not, Unfit and Reasons say why.
+	Valid   bool     `json:"valid"`
+	Unfit   Unfit    `json:"unfit,omitempty"`
+	Reasons []string `json:"invalid_reasons"`
+	// Rate is how many answers came in a second, and Errors how many requests failed. Nil: not known.
+	Rate       *float64    `json:"rate,omitempty"`
+	Errors     *int64      `json:"errors,omitempty"`
 	Metrics    []Metric    `json:"metrics"`
 	Histograms []Histogram `json:"-"`
 	Series     []Series    `json:"-"`
 	Artefacts  []Artefact  `json:"-"`
 }
+
+// Why describes why the figures do not count.
+func (s Sample) Why() string {
+	if s.Unfit == Profiled {
+		return strings.Join(append([]string{"profiled: a server that is looked at is slower"}, s.Reasons...), "; ")
+	}
+	return strings.Join(s.Reasons, "; ")
+}
+
+// Unfit is the kind of reason for which figures do not count. Empty: they do.
+type Unfit string
+
+// The kinds.
+const (
+	// Late: nothing but the load generator, which was late. It spoils times and rates, and the server's CPU time, because late
+	// requests come in bunches (0.38 to 0.63 of the undisturbed CPU were measured); not memory.
+	Late Unfit = "late"
+	// Disturbed: other programs, the machine, or the server itself. It spoils every figure.
+	Disturbed Unfit = "disturbed"
+	// Profiled: the sample was taken for its profiles.
+	Profiled Unfit = "profiled"
+)
 
 // Which values of a Metric are good.
 const (

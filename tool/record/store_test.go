@@ -64,7 +64,7 @@ func TestIDs(t *testing.T) {
 		return c.ID
 	}
 	plain := id(func(*Run) {})
-	if plain != "37cd37be26b4" {
+	if plain != "ea6495c51e3d" {
 		t.Errorf("the ID of the same run is now %s: give documentSchema another number", plain)
 	}
 	for what, change := range map[string]func(*Run){
@@ -82,7 +82,7 @@ func TestIDs(t *testing.T) {
 		"Name":        func(r *Run) { r.Name = "y" },
 		"Made":        func(r *Run) { r.Made = "load" },
 		"At":          func(r *Run) { r.At = r.At.Add(1) },
-		"Scenario":    func(r *Run) { r.Scenario.Text += "x" },
+		"Scenario":    func(r *Run) { r.Scenario.Settings["x"] = "x" },
 		"Strict":      func(r *Run) { r.Environment.Strict["cpu"] = "x" },
 		"Soft":        func(r *Run) { r.Environment.Soft["x"] = "" },
 		"a sample":    func(r *Run) { r.Samples = r.Samples[:1] },
@@ -195,7 +195,7 @@ func TestList(t *testing.T) {
 		t.Errorf("an empty store: %v, %v", none, err)
 	}
 	a, b, c := sampleRun("a"), sampleRun("b"), sampleRun("c")
-	b.Scenario.Text, c.Scenario = "conns=1\ntarget=http /\n", Scenario{"other", "other"}
+	b.Scenario.Settings, c.Scenario = map[string]string{"conns": "1", "target": "http /"}, Scenario{Name: "other"}
 	b.At, c.At = b.At.Add(1), c.At.Add(-1)
 	add(t, s, a, b, c)
 	if err := s.SetBaseline("main", b.ID); err != nil {
@@ -294,6 +294,8 @@ func TestBaselines(t *testing.T) {
 	}
 }
 
+func scenarioOf(conns string) Scenario { return Scenario{Settings: map[string]string{"conns": conns}} }
+
 // Sessions of a program against itself are found by scenario, and latest skips them.
 func TestRepeats(t *testing.T) {
 	s := opened(t, newPath(t))
@@ -303,7 +305,7 @@ func TestRepeats(t *testing.T) {
 		var both [2]*Run
 		for side := range both {
 			r := sampleRun([]string{"A", "B"}[side])
-			r.Made, r.Scenario.Text, r.At = Repeat, scenario, r.At.AddDate(0, 0, day)
+			r.Made, r.Scenario, r.At = Repeat, scenarioOf(scenario), r.At.AddDate(0, 0, day)
 			both[side] = r
 		}
 		if err := s.AddPair(both[0], both[1]); err != nil {
@@ -313,11 +315,11 @@ func TestRepeats(t *testing.T) {
 	}
 	second, first, half := session(2, "x"), session(1, "x"), session(3, "x")
 	session(4, "y")
-	add(t, s, func() *Run { r := sampleRun("bench"); r.Scenario.Text, r.At = "x", r.At.Add(1); return r }())
+	add(t, s, func() *Run { r := sampleRun("bench"); r.Scenario, r.At = scenarioOf("x"), r.At.Add(1); return r }())
 	if _, err := s.Remove(half[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	found, err := s.Repeats(Scenario{Text: "x"}.Hash())
+	found, err := s.Repeats(scenarioOf("x").Hash())
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%d sessions, %v", len(found), err)
 	}
@@ -334,7 +336,7 @@ func TestRepeats(t *testing.T) {
 	}
 	folder, _ := s.Folder(first[0].ID)
 	damage(t, filepath.Join(folder, first[0].ID+".json"), []byte("292000"), []byte("292001"))
-	if _, err := s.Repeats(Scenario{Text: "x"}.Hash()); !errors.Is(err, ErrDamaged) {
+	if _, err := s.Repeats(scenarioOf("x").Hash()); !errors.Is(err, ErrDamaged) {
 		t.Errorf("changed by hand: %v", err)
 	}
 }
@@ -464,7 +466,7 @@ func TestHeadIsSmall(t *testing.T) {
 	s := opened(t, newPath(t))
 	long := func(c string) *Run {
 		r := sampleRun(strings.Repeat(c, 10_000))
-		r.Made, r.Scenario.Name, r.Scenario.Text = r.Name, r.Name, "target="+r.Name
+		r.Made, r.Scenario.Name, r.Scenario.Settings = r.Name, r.Name, map[string]string{"target": r.Name}
 		r.Samples = slices.Repeat(r.Samples, 500)
 		return r
 	}

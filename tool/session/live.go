@@ -222,7 +222,7 @@ func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 	return func(now trial.Progress) {
 		show(now)
 		if now.Load != nil {
-			l.Show(page.Lane{Group: "samples", Name: strings.TrimSuffix(now.Doing, ", "+now.Load.Phase)}, *now.Load)
+			l.Show(page.Lane{Group: "samples", Name: now.Title()}, *now.Load)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func (l *Live) Doing(show func(trial.Progress)) func(trial.Progress) {
 	}
 	return func(now trial.Progress) {
 		show(now)
-		l.page.Doing(now.Doing)
+		l.page.Doing(now.String())
 	}
 }
 
@@ -253,7 +253,7 @@ func (l *Live) EndBench(runs []*record.Run, err error) {
 			if slices.ContainsFunc(run.Samples, func(s record.Sample) bool { return s.Valid }) {
 				break
 			}
-			doubts = append(doubts, fmt.Sprintf("sample %d does not count: %s", i+1, strings.Join(s.Reasons, "; ")))
+			doubts = append(doubts, fmt.Sprintf("sample %d does not count: %s", i+1, s.Why()))
 		}
 	}
 	l.End(doubts, err)

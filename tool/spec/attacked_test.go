@@ -31,12 +31,13 @@ func TestGivenHidesSecrets(t *testing.T) {
 		"--frame=line":                           "--frame=line",
 	} {
 		cmd := &cobra.Command{Use: "torture"}
-		new(Attacked).Define(cmd)
+		f := new(Attacked)
+		f.Define(cmd)
 		if err := cmd.ParseFlags([]string{given}); err != nil {
 			t.Fatal(err)
 		}
 		var shown []string
-		for _, flag := range Given(cmd) {
+		for _, flag := range f.Given(cmd) {
 			shown = append(shown, flag.Name+"="+flag.Value)
 		}
 		if got := strings.Join(shown, " "); got != want {

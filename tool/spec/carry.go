@@ -12,12 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // files reads the files that flags name. All flags read files through it: so the coordinator can
@@ -89,9 +85,9 @@ func (f *files) content(text string) (content []byte, err error) {
 	return []byte(text), nil
 }
 
-// into returns a flag for the content of a request or an answer.
-func (f *files) into(content *[]byte) *parsed {
-	return &parsed{kind: "CONTENT", keep: func(text string) (err error) {
+// into returns a setting for the content of a request or an answer.
+func (f *files) into(content *[]byte) *value {
+	return &value{kind: "CONTENT", set: func(text string) (err error) {
 		*content, err = f.content(text)
 		return err
 	}}
@@ -114,25 +110,25 @@ func (f *files) pair(cert, key string) (tls.Certificate, error) {
 type sentLoad struct {
 	Target   string
 	Requests int64
-	Flags    []sentFlag // flags that were set
-	Flows    []traffic.Flow
-	Bodies   [][]byte // of the flows' steps, in order: any bytes, of which JSON would keep the text only
-	Data     []traffic.Data
+	Settings []sentSetting // those that were given
 	Files    map[string][]byte
 }
 
-type sentFlag struct {
+// sentSetting is a setting as it was given: by texts, or by a table of a file.
+type sentSetting struct {
 	Name   string
-	Values []string
+	Values []string        `json:",omitempty"`
+	Table  json.RawMessage `json:",omitempty"`
+	File   string          `json:",omitempty"`
 }
 
 // mostCarried is how many bytes the files of a carried load have together, at most.
 const mostCarried = 35 << 20
 
-// Carry encodes the load, with the content of its files, for FromCarried. It omits flags that were
-// not set: their defaults are the same everywhere.
-func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
-	contents, err := f.files.contents()
+// Carry encodes the load, with the content of its files, for FromCarried. It omits settings that were
+// not given: their defaults are the same everywhere.
+func (f *Load) Carry(target string) ([]byte, error) {
+	contents, err := f.target.files.contents()
 	if err != nil {
 		return nil, exit.Failedf("load: %w", err)
 	}
@@ -143,33 +139,23 @@ func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
 	if size > mostCarried {
 		return nil, exit.Usagef("load: the files of the load have %d bytes together, and agents take %d (%d MiB) at most; use smaller files", size, mostCarried, mostCarried>>20)
 	}
-	sent := sentLoad{Target: target, Requests: f.Plan.Requests, Data: f.traffic.data.data, Files: contents}
-	for _, flow := range f.traffic.flows.flows {
-		flow.Steps = slices.Clone(flow.Steps)
-		for i := range flow.Steps {
-			sent.Bodies = append(sent.Bodies, []byte(flow.Steps[i].Body))
-			flow.Steps[i].Body = ""
+	sent := sentLoad{Target: target, Requests: f.Plan.Requests, Files: contents}
+	for _, one := range f.settings.list {
+		if !f.settings.given(one.name) {
+			continue
 		}
-		sent.Flows = append(sent.Flows, flow)
+		as := sentSetting{Name: one.name}
+		if v, ok := one.value.(*value); ok && v.given != nil {
+			as.File = v.file
+			if as.Table, err = json.Marshal(v.given); err != nil {
+				return nil, exit.Failedf("load: %w", err)
+			}
+		} else {
+			as.Values = textsOf(f.settings.flags.Lookup(one.name))
+		}
+		sent.Settings = append(sent.Settings, as)
 	}
-	plain := &cobra.Command{}
-	new(Load).Define(plain)
-	plain.Flags().VisitAll(func(known *pflag.Flag) {
-		flag := cmd.Flags().Lookup(known.Name)
-		if !flag.Changed || flag.Value == &f.traffic.flows || flag.Value == &f.traffic.data {
-			return // tables of a file have no text form
-		}
-		sent.Flags = append(sent.Flags, sentFlag{flag.Name, valuesOf(flag)})
-	})
 	return json.Marshal(sent)
-}
-
-// valuesOf returns what was given as a flag.
-func valuesOf(flag *pflag.Flag) []string {
-	if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
-		return list.GetSlice()
-	}
-	return []string{flag.Value.String()}
 }
 
 // FromCarried decodes the plan that Carry encoded. It reads no file of this machine.
@@ -181,31 +167,42 @@ func FromCarried(text []byte) (load.Plan, error) {
 	if sent.Files == nil {
 		sent.Files = map[string][]byte{}
 	}
-	f := &Load{files: &files{sent: sent.Files}}
-	cmd := &cobra.Command{Use: "load"}
-	cmd.SetOut(io.Discard)
-	f.Define(cmd)
-	for _, flag := range sent.Flags {
-		for _, value := range flag.Values {
-			if err := cmd.Flags().Set(flag.Name, value); err != nil {
-				return load.Plan{}, err
-			}
-		}
-	}
-	f.Plan.Requests = sent.Requests
-	for _, flow := range sent.Flows {
-		for i := range flow.Steps[:min(len(flow.Steps), len(sent.Bodies))] {
-			flow.Steps[i].Body, sent.Bodies = string(sent.Bodies[0]), sent.Bodies[1:]
-		}
-	}
-	f.traffic.flows.flows = sent.Flows
-	for _, d := range sent.Data {
-		if err := f.traffic.data.add(d); err != nil {
+	f := &Load{target: target{files: files{sent: sent.Files}}}
+	f.Define(nil)
+	for _, one := range sent.Settings {
+		if err := f.take(one); err != nil {
 			return load.Plan{}, err
 		}
 	}
-	err := f.Complete(cmd, sent.Target)
+	f.Plan.Requests = sent.Requests
+	err := f.Complete("load", sent.Target)
 	return f.Plan, err
+}
+
+// take sets what was sent.
+func (f *Load) take(one sentSetting) error {
+	for _, text := range one.Values {
+		if err := f.settings.flags.Set(one.Name, text); err != nil {
+			return err
+		}
+	}
+	if one.Table == nil {
+		return nil
+	}
+	at := slices.IndexFunc(f.settings.list, func(s setting) bool { return s.name == one.Name })
+	if at < 0 {
+		return fmt.Errorf("there is no setting %q", one.Name)
+	}
+	v, ok := f.settings.list[at].value.(*value)
+	if !ok || v.table == nil {
+		return fmt.Errorf("the setting %q has no table", one.Name)
+	}
+	_, values, err := keysOf("sent.json", slices.Concat([]byte(`{"table":`), one.Table, []byte("}")))
+	if err != nil {
+		return err
+	}
+	f.settings.flags.Lookup(one.Name).Changed = true
+	return v.setTable(values["table"], one.File)
 }
 
 // OverUnixSocket reports whether a plan's target is a unix socket of the machine that loads it.

@@ -15,11 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // given returns a load as the command line sets it.
-func given(t *testing.T, target string, flags ...string) (*Load, *cobra.Command) {
+func given(t *testing.T, target string, flags ...string) *Load {
 	t.Helper()
 	f := new(Load)
 	cmd := &cobra.Command{Use: "load"}
@@ -28,10 +27,10 @@ func given(t *testing.T, target string, flags ...string) (*Load, *cobra.Command)
 		t.Fatal(err)
 	}
 	f.Plan.Requests = 77 // a flag of hone load alone
-	if err := f.Complete(cmd, target); err != nil {
+	if err := f.Complete("load", target); err != nil {
 		t.Fatal(err)
 	}
-	return f, cmd
+	return f
 }
 
 // A carried load is the same load, with the content of its files, even if the files are gone.
@@ -54,8 +53,8 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 		{"ws://127.0.0.1:1/", "--size", "0", "--echo=false", "-H", "Origin: here", "--source", "127.0.0.1-127.0.0.9"},
 		{"127.0.0.1:1", "--frame", "len32be+incl", "--match", "id@4:8", "--request", "hex:000102030405060708090a0b", "--deadline", "1s", "--ramp", "9"},
 	} {
-		f, cmd := given(t, c[0], c[1:]...)
-		text, err := f.Carry(cmd, c[0])
+		f := given(t, c[0], c[1:]...)
+		text, err := f.Carry(c[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,9 +89,18 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 
 // The body of a step is any bytes, not text.
 func TestCarriedFlowsKeepTheirBytes(t *testing.T) {
-	f, cmd := given(t, "http://127.0.0.1:1/")
-	f.traffic.flows.flows = []traffic.Flow{{Steps: []traffic.Step{{Path: "/", Body: "a\xff\xfeb"}}}}
-	text, err := f.Carry(cmd, "http://127.0.0.1:1/")
+	dir := t.TempDir()
+	body, scenario := filepath.Join(dir, "body"), filepath.Join(dir, "shop.toml")
+	flows := "[[flow]]\nweight = 2\n[[flow.step]]\npath = \"/\"\nbody = \"@body\"\ntimeout = \"2s\"\n"
+	if err := errors.Join(os.WriteFile(body, []byte("a\xff\xfeb"), 0o600), os.WriteFile(scenario, []byte(flows), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	f, cmd := new(Load), &cobra.Command{Use: "load"}
+	f.Define(cmd)
+	if err := errors.Join(ReadFile(cmd, scenario), f.Complete("load", "http://127.0.0.1:1/")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := f.Carry("http://127.0.0.1:1/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,8 +130,8 @@ func TestCarriedFilesAreBounded(t *testing.T) {
 		if err := errors.Join(os.WriteFile(body, nil, 0o600), os.Truncate(body, c.body)); err != nil {
 			t.Fatal(err)
 		}
-		f, cmd := given(t, "127.0.0.1:1", "--expect-content", "@"+body, "--size", "file:@"+sizes)
-		if _, err := f.Carry(cmd, "127.0.0.1:1"); fmt.Sprint(err) != cmp.Or(c.want, "<nil>") {
+		f := given(t, "127.0.0.1:1", "--expect-content", "@"+body, "--size", "file:@"+sizes)
+		if _, err := f.Carry("127.0.0.1:1"); fmt.Sprint(err) != cmp.Or(c.want, "<nil>") {
 			t.Errorf("%d bytes: %v", c.body, err)
 		}
 	}
@@ -136,20 +144,21 @@ func TestCarriedLoadReadsNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sent := range []string{
-		`{"Target":"127.0.0.1:1","Flags":[{"Name":"request","Values":["@SECRET"]}]}`,
-		`{"Target":"127.0.0.1:1","Flags":[{"Name":"expect-content","Values":["@SECRET"]}]}`,
-		`{"Target":"127.0.0.1:1","Flags":[{"Name":"size","Values":["file:@SECRET"]}]}`,
-		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"body","Values":["@SECRET"]}]}`,
-		`{"Target":"https://127.0.0.1:1","Flags":[{"Name":"cacert","Values":["SECRET"]}]}`,
-		`{"Target":"https://127.0.0.1:1","Flags":[{"Name":"cert","Values":["SECRET"]},{"Name":"key","Values":["SECRET"]}],"Files":{"x":""}}`,
-		`{"Target":"http://127.0.0.1:1","Data":[{"Name":"users","File":"SECRET"}]}`,
-		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"data","Values":["users=SECRET"]}]}`,
-		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"basic-file","Values":["SECRET"]}]}`,
-		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"basic-file","Values":["SECRET"]}]}`,
-		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"bearer-file","Values":["SECRET"]}]}`,
-		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"data","Values":["u=SECRET"]}]}`,
-		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"path","Values":["1 /{{u.1}}"]}],"Data":[{"Name":"u","File":"SECRET"}]}`,
-		`{"Target":"127.0.0.1:1","Flags":[{"Name":"nowhere","Values":["x"]}]}`,
+		`{"Target":"127.0.0.1:1","Settings":[{"Name":"request","Values":["@SECRET"]}]}`,
+		`{"Target":"127.0.0.1:1","Settings":[{"Name":"expect-content","Values":["@SECRET"]}]}`,
+		`{"Target":"127.0.0.1:1","Settings":[{"Name":"size","Values":["file:@SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"body","Values":["@SECRET"]}]}`,
+		`{"Target":"https://127.0.0.1:1","Settings":[{"Name":"cacert","Values":["SECRET"]}]}`,
+		`{"Target":"https://127.0.0.1:1","Settings":[{"Name":"cert","Values":["SECRET"]},{"Name":"key","Values":["SECRET"]}],"Files":{"x":""}}`,
+		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"data","Table":{"users":{"file":"SECRET"}}}]}`,
+		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"flow","Table":[{"step":[{"path":"/","body":"@SECRET"}]}]}]}`,
+		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"conns","Table":[{"step":[{"path":"/"}]}]}]}`,
+		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"data","Values":["users=SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"basic-file","Values":["SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"bearer-file","Values":["SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"data","Values":["u=SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"path","Values":["1 /{{u.1}}"]},{"Name":"data","Table":{"u":{"file":"SECRET"}}}]}`,
+		`{"Target":"127.0.0.1:1","Settings":[{"Name":"nowhere","Values":["x"]}]}`,
 		`[]`,
 	} {
 		if plan, err := FromCarried([]byte(strings.ReplaceAll(sent, "SECRET", secret))); err == nil || strings.Contains(sent, "SECRET") && !errors.Is(err, errNotSent) {
@@ -194,12 +203,12 @@ func TestOverUnixSocket(t *testing.T) {
 		"127.0.0.1:1": false, "tcp://127.0.0.1:1": false, "unix:/run/x": true, "unix:///run/x": true, "unix://run/x": true,
 		"http://127.0.0.1/unix:": false, "http://unix:/run/x:/y": true, "https://unix:/run/x": true, "ws://unix:/run/x:/y?z": true, "wss://unix:/x": true,
 	} {
-		f, _ := given(t, target)
+		f := given(t, target)
 		if got := OverUnixSocket(f.Plan); got != want {
 			t.Errorf("%s: %v", target, got)
 		}
 	}
-	f, _ := given(t, "unix:/x", "--frame", "line")
+	f := given(t, "unix:/x", "--frame", "line")
 	if _, messages := f.Plan.Target.(load.Messages); !messages || !OverUnixSocket(f.Plan) {
 		t.Error("messages over a unix socket")
 	}

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -21,9 +20,11 @@ type GoTest struct {
 
 // Define adds the flags, which are also the keys of a scenario file.
 func (f *GoTest) Define(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.Package, "go-test", "", "measure the Go benchmarks of this `PACKAGE` instead of a server, as in ./codec or ./...")
-	flags.StringVar(&f.Bench, "bench", ".", "with --go-test: which benchmarks, as go test -bench `PATTERN`")
+	f.Bench = "."
+	new(settings).define(cmd, []setting{
+		{name: "go-test", value: &f.Package, usage: "measure the Go benchmarks of this `PACKAGE` instead of a server, as in ./codec or ./..."},
+		{name: "bench", value: &f.Bench, usage: "with --go-test: which benchmarks, as go test -bench `PATTERN`"},
+	})
 }
 
 // ofGoTest are the flags above that a measurement of Go benchmarks uses, too.
@@ -57,7 +58,7 @@ func (f *GoTest) Plan(cmd *cobra.Command, s *Subject) (plan trial.Benchmarks, er
 	case plan.For <= 0:
 		err = exit.Usagef("%s: --for %v: use a positive duration, as in 500ms", cmd.Name(), plan.For)
 	}
-	plan.Scenario = record.Scenario{Name: f.Package, Text: fmt.Sprintf("go-test=%s\nbench=%s\nfor=%v\n", f.Package, f.Bench, plan.For)}
+	plan.Scenario = record.Scenario{Name: f.Package, Settings: map[string]string{"go-test": f.Package, "bench": f.Bench, "for": plan.For.String()}}
 	if s.Scenario != "" {
 		plan.Scenario.Name = s.Name()
 	}

@@ -43,7 +43,7 @@ func ReadFile(cmd *cobra.Command, name string) error {
 		if flag.Changed {
 			continue
 		}
-		if table, ok := flag.Value.(tabled); ok && isTable(values[key]) {
+		if table, ok := flag.Value.(*value); ok && table.table != nil && isTable(values[key]) {
 			if err := table.setTable(values[key], name); err != nil {
 				return exit.Usagef("%s: %s: %w", cmd.Name(), name, under(key, err))
 			}
@@ -129,42 +129,25 @@ func asTexts(value any) ([]string, error) {
 	return nil, errors.New("it must be a string, a number, true or false, or a list of these")
 }
 
-// mayBeSecret are flags of which only a hash is saved, because stores are shared.
-var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key", "flow", "data", "path", "check", "basic-file", "bearer-file", "credentials-file"}
-
-// Kept returns the scenario as it is saved: the flags that describe the load, with their values,
-// sorted by name. The flags of the server are not included: they may be what is compared.
-func Kept(cmd *cobra.Command, name, target string) record.Scenario {
-	var text strings.Builder
-	fmt.Fprintf(&text, "target=%s\n", withoutAddress(target))
-	eachSetting(cmd, func(name, value, usual string) {
-		if value != usual && value != "" && value != "[]" {
-			fmt.Fprintf(&text, "%s=%s\n", name, value)
+// Kept returns the scenario of a load as runs keep it: its settings that are not the defaults. Those
+// of the server are not included: they may be what is compared.
+func (f *Load) Kept(name, target string) record.Scenario {
+	kept := map[string]string{"target": withoutAddress(target)}
+	f.saved(func(name, value string, usual bool) {
+		if !usual {
+			kept[name] = value
 		}
 	})
-	return record.Scenario{Name: name, Text: text.String()}
+	return record.Scenario{Name: name, Settings: kept}
 }
 
-// settings returns all flags that describe the load, with their values, under the names of Kept.
-func settings(cmd *cobra.Command, target string) map[string]string {
-	all := map[string]string{"target": withoutAddress(target)}
-	eachSetting(cmd, func(name, value, _ string) { all[name] = value })
-	return all
-}
-
-// eachSetting calls with for each flag that describes the load, sorted by name.
-func eachSetting(cmd *cobra.Command, with func(name, value, usual string)) {
-	plain := &cobra.Command{}
-	new(Load).Define(plain)
-	plain.Flags().VisitAll(func(flag *pflag.Flag) {
-		value := cmd.Flags().Lookup(flag.Name).Value.String()
-		if flag.Name == "arrivals" && !hasArrivals(cmd) || flag.Name == "resolve" || flag.Name == "max-lag" {
-			return // it does not affect the load, or only says where the target is
+// saved calls with for each setting that describes the load.
+func (f *Load) saved(with func(name, value string, usual bool)) {
+	paced := f.Paced || f.Plan.Rate != 0 || f.Plan.Churn != 0 || !f.Plan.Schedule.None()
+	f.settings.saved(func(name, value string, usual bool) {
+		if name != "arrivals" || paced {
+			with(name, value, usual)
 		}
-		if value != flag.DefValue && slices.Contains(mayBeSecret, flag.Name) {
-			value = hashed(value)
-		}
-		with(flag.Name, value, flag.DefValue)
 	})
 }
 
@@ -173,21 +156,10 @@ func hashed(secret string) string { return fmt.Sprintf("%.12x", sha256.Sum256([]
 // Public returns a target as results and pages show it: without a URL's query, which may contain
 // keys, because results are shared.
 func Public(target string) string {
-	if scheme, _, found := strings.Cut(target, "://"); found && kindOf(scheme) != "" {
+	if scheme, _, found := strings.Cut(target, "://"); found && kindOf(scheme) != 0 {
 		return load.HTTP{URL: target}.String()
 	}
 	return target
-}
-
-// hasArrivals reports whether the load or the churn has a rate.
-func hasArrivals(cmd *cobra.Command) bool {
-	for _, name := range []string{"rate", "schedule", "churn"} {
-		if flag := cmd.Flags().Lookup(name); flag.Value.String() != flag.DefValue {
-			return true
-		}
-	}
-	axis := cmd.Flags().Lookup("axis") // a flag of knee
-	return axis != nil && axis.Value.String() == "rate"
 }
 
 // withoutAddress returns a target without its address: a load on another port is the same

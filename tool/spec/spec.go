@@ -4,6 +4,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,85 +43,79 @@ func (f *Goals) String() string {
 // Type returns the value's name in help texts.
 func (f *Goals) Type() string { return GoalType }
 
-// Size is a number of bytes.
-type Size int
-
-// Set parses the size.
-func (f *Size) Set(text string) error {
-	n, err := figure.ParseSize(text)
-	*f = Size(n)
-	return err
-}
-
-// String formats the size.
-func (f *Size) String() string { return figure.Size(int(*f)) }
-
-// Type returns the value's name in help texts.
-func (f *Size) Type() string { return "SIZE" }
-
 // Load is a load and its target, as flags and files describe them.
 type Load struct {
-	Plan        load.Plan
-	targetFlags targetFlags
-	traffic     trafficFlags
-	arrivals    *Choice
-	files       *files
+	Plan load.Plan
+	// Paced says that there is a rate which no setting has.
+	Paced bool
+
+	settings settings
+	target   target
+	requests requests
+	arrivals Choice
 }
 
 // Define adds the flags.
-func (f *Load) Define(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	if f.files == nil {
-		f.files = new(files)
-	}
-	flags.IntVarP(&f.Plan.Conns, "conns", "c", 1, "connections; 0 for --idle or --churn without a load")
-	flags.IntVar(&f.Plan.Depth, "depth", 0, "most requests in flight on a connection (1; with --rate 256; for HTTP 1)")
-	flags.Float64Var(&f.Plan.Rate, "rate", 0, "requests a second over all connections (closed loop)")
-	flags.Var(&parsed{kind: "SCHEDULE", keep: func(text string) error {
-		return withoutValue("not a schedule", f.Plan.Schedule.UnmarshalText([]byte(text)))
-	}}, "schedule", "a rate that changes: ramp:FROM..TO, step:RATE,RATE/DURATION or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION")
-	f.arrivals = AddChoice(cmd, "arrivals", load.Poisson.String(), "how --rate, --schedule and --churn are spread over time", load.Constant.String(), load.Poisson.String())
-	flags.DurationVarP(&f.Plan.For, "for", "d", 10*time.Second, "how long to measure")
-	flags.DurationVar(&f.Plan.Warmup, "warmup", 0, "how long to load before measuring (a tenth of --for, at most 5s)")
-	flags.Float64Var(&f.Plan.Ramp, "ramp", 0, "most connections to open a second (no limit)")
-	flags.DurationVar(&f.Plan.Timeout, "timeout", 5*time.Second, "time limit for an answer, and for connecting")
-	flags.DurationVar(&f.Plan.Deadline, "deadline", 0, "shed requests that are later than this: do not send them (send them)")
-	flags.Var(&parsed{kind: "ADDRESSES", keep: func(text string) error {
-		return withoutValue("not source addresses", f.Plan.Sources.UnmarshalText([]byte(text)))
-	}}, "source", "source addresses: 127.0.0.1-127.0.0.20, 10.0.0.0/28, or several with commas (the system's choice)")
-	flags.IntVar(&f.Plan.Idle, "idle", 0, "idle connections that are opened first, used once, and kept")
-	flags.Float64Var(&f.Plan.Churn, "churn", 0, "connection churn: connections a second that are opened, used once, and closed")
-	flags.BoolVar(&f.Plan.ChurnUnused, "churn-unused", false, "close the connections of --churn without a request")
-	f.targetFlags.define(cmd, f.files)
-	f.traffic.define(cmd, f.files)
-	flags.BoolVar(&f.Plan.AllowErrors, "allow-errors", false, "keep a result VALID if requests failed")
-	flags.DurationVar(&f.Plan.MaxLag, "max-lag", time.Millisecond, "how late the generator itself may be before a result is INVALID; in a closed loop a quarter of the percentile if that is more")
-	flags.Uint64Var(&f.Plan.Seed, "seed", 0, "random seed of content and Poisson arrivals")
+func (f *Load) Define(cmd *cobra.Command) { f.settings.define(cmd, f.all()) }
+
+// all returns all settings of a load.
+func (f *Load) all() []setting {
+	p := &f.Plan
+	p.Conns, p.For, p.Timeout, p.MaxLag = 1, 10*time.Second, 5*time.Second, time.Millisecond
+	f.arrivals = Choice{load.Poisson.String(), []string{load.Constant.String(), load.Poisson.String()}}
+	f.requests.files = &f.target.files
+	return slices.Concat([]setting{
+		{name: "conns", short: "c", value: &p.Conns, usage: "connections; 0 for --idle or --churn without a load"},
+		{name: "depth", value: &p.Depth, usage: "most requests in flight on a connection (1; with --rate 256; for HTTP 1)"},
+		{name: "rate", value: &p.Rate, usage: "requests a second over all connections (closed loop)"},
+		{name: "schedule", value: &value{kind: "SCHEDULE", set: func(text string) error {
+			return withoutValue("not a schedule", p.Schedule.UnmarshalText([]byte(text)))
+		}}, usage: "a rate that changes: ramp:FROM..TO, step:RATE,RATE/DURATION or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION"},
+		{name: "arrivals", value: &f.arrivals, usage: "how --rate, --schedule and --churn are spread over time"},
+		{name: "for", short: "d", value: &p.For, usage: "how long to measure"},
+		{name: "warmup", value: &p.Warmup, usage: "how long to load before measuring (a tenth of --for, at most 5s)"},
+		{name: "ramp", value: &p.Ramp, usage: "most connections to open a second (no limit)"},
+		{name: "timeout", value: &p.Timeout, usage: "time limit for an answer, and for connecting"},
+		{name: "deadline", value: &p.Deadline, usage: "shed requests that are later than this: do not send them (send them)"},
+		{name: "source", value: &value{kind: "ADDRESSES", set: func(text string) error {
+			return withoutValue("not source addresses", p.Sources.UnmarshalText([]byte(text)))
+		}}, usage: "source addresses: 127.0.0.1-127.0.0.20, 10.0.0.0/28, or several with commas (the system's choice)"},
+		{name: "idle", value: &p.Idle, usage: "idle connections that are opened first, used once, and kept"},
+		{name: "churn", value: &p.Churn, usage: "connection churn: connections a second that are opened, used once, and closed"},
+		{name: "churn-unused", value: &p.ChurnUnused, usage: "close the connections of --churn without a request"},
+	}, f.target.settings(), f.requests.settings(), []setting{
+		{name: "allow-errors", value: &p.AllowErrors, usage: "keep a result VALID if requests failed"},
+		{name: "max-lag", value: &p.MaxLag, unsaved: true,
+			usage: "how late the generator itself may be before a result is INVALID; in a closed loop a quarter of the percentile if that is more"},
+		{name: "seed", value: &p.Seed, usage: "random seed of content and Poisson arrivals"},
+	})
 }
 
 // Complete finishes the plan of a command that has these flags.
-func (f *Load) Complete(cmd *cobra.Command, target string) (err error) {
-	if cmd.Flags().Changed("warmup") && f.Plan.Warmup == 0 {
+func (f *Load) Complete(command, target string) (err error) {
+	given := f.settings.given
+	if given("warmup") && f.Plan.Warmup == 0 {
 		f.Plan.Warmup = -1 // none; the plan's zero means the default
 	}
 	if err := f.Plan.Arrivals.UnmarshalText([]byte(f.arrivals.Value)); err != nil {
-		return exit.Usagef("%s: --arrivals: %w", cmd.Name(), err)
+		return exit.Usagef("%s: --arrivals: %w", command, err)
 	}
-	if f.Plan.Target, err = f.targetFlags.target(cmd, target); err != nil {
+	if f.Plan.Target, err = f.target.parse(command, target, &f.settings); err != nil {
 		return err
 	}
-	f.targetFlags.fill(&f.Plan)
-	if err := f.completeTraffic(cmd); err != nil {
+	f.target.fill(&f.Plan)
+	if err := f.completeTraffic(command); err != nil {
 		return err
 	}
-	if f.Plan.Requests > 0 && !cmd.Flags().Changed("for") {
+	if f.Plan.Requests > 0 && !given("for") {
 		f.Plan.For = 0
 	}
-	if err := f.completeOffer(cmd); err != nil {
+	if err := f.completeOffer(command); err != nil {
 		return err
 	}
-	f.Plan.Settings = settings(cmd, target)
-	return f.check(cmd.Name())
+	f.Plan.Settings = map[string]string{"target": withoutAddress(target)}
+	f.saved(func(name, value string, _ bool) { f.Plan.Settings[name] = value })
+	return f.check(command)
 }
 
 // check refuses zero values that the plan would replace with a default.
@@ -143,20 +138,20 @@ func (f *Load) check(command string) error {
 }
 
 // completeOffer sets the rate, the schedule and the arrivals.
-func (f *Load) completeOffer(cmd *cobra.Command) error {
-	if cmd.Flags().Changed("rate") && f.Plan.Rate == 0 {
-		return exit.Usagef("%s: --rate 0: use a rate above 0, or leave it out for a closed loop", cmd.Name())
+func (f *Load) completeOffer(command string) error {
+	if f.settings.given("rate") && f.Plan.Rate == 0 {
+		return exit.Usagef("%s: --rate 0: use a rate above 0, or leave it out for a closed loop", command)
 	}
 	if f.Plan.Schedule.None() {
 		return nil
 	}
 	if f.Plan.Rate > 0 {
-		return exit.Usagef("%s: --rate and --schedule exclude each other; give one of them", cmd.Name())
+		return exit.Usagef("%s: --rate and --schedule exclude each other; give one of them", command)
 	}
-	if cmd.Name() == "knee" {
+	if command == "knee" {
 		return exit.Usagef("knee: --schedule does not apply, because knee searches for the rate; leave it out, or use hone load")
 	}
-	if length := f.Plan.Schedule.Length(); length > 0 && !cmd.Flags().Changed("for") {
+	if length := f.Plan.Schedule.Length(); length > 0 && !f.settings.given("for") {
 		f.Plan.For = length
 	}
 	return nil

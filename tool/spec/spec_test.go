@@ -29,14 +29,14 @@ func TestFilesMeanTheSame(t *testing.T) {
 		"hello.toml": "cmd = \"./server\"\ntarget = \"http://127.0.0.1:8080/users\"\nrate = 12000000\nfor = \"5s\"\nheader = [\"A: b\", \"C: d\"]\ninsecure = false\n",
 		"hello.json": `{"cmd": "./server", "target": "http://127.0.0.1:8080/users", "rate": 12000000, "for": "5s", "header": ["A: b", "C: d"], "insecure": false}`,
 	} {
-		s, cmd, err := read(t, name, text)
+		s, _, err := read(t, name, text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Load.Plan.Rate != 12e6 || s.Target != "http://127.0.0.1:8080/users" || len(s.Load.targetFlags.header) != 2 {
+		if s.Load.Plan.Rate != 12e6 || s.Target != "http://127.0.0.1:8080/users" || len(s.Load.target.header) != 2 {
 			t.Errorf("%s: %+v", name, s)
 		}
-		kept = append(kept, Kept(cmd, "hello", s.Target).Text)
+		kept = append(kept, strings.Join(s.Load.Kept("hello", s.Target).Words(), "\n"))
 	}
 	if kept[0] != kept[1] || kept[0] == "" {
 		t.Errorf("they are kept as %q and %q", kept[0], kept[1])
@@ -64,14 +64,11 @@ func TestFilesRefused(t *testing.T) {
 	}
 }
 
-// Every flag listed in particular exists, and its error says what to use instead.
-func TestParticularFlags(t *testing.T) {
-	loads, attacks := &cobra.Command{}, &cobra.Command{}
-	new(Load).Define(loads)
-	new(Attacked).Define(attacks)
-	for _, o := range particular() {
-		if loads.Flags().Lookup(o.flag) == nil && attacks.Flags().Lookup(o.flag) == nil || len(o.kinds) == 0 || o.instead == "" {
-			t.Errorf("%+v", o)
+// The error of a setting that not every target has says what to use instead.
+func TestParticularSettings(t *testing.T) {
+	for _, one := range append(new(Load).all(), new(Attacked).all()...) {
+		if one.kinds != 0 && one.instead == "" {
+			t.Errorf("--%s: nothing is said", one.name)
 		}
 	}
 }
@@ -101,7 +98,7 @@ func TestFlowsMeanTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept = append(kept, plan.Scenario.Text)
+		kept = append(kept, strings.Join(plan.Scenario.Words(), "\n"))
 		if steps := plan.Load.Traffic.Requests(); len(steps) != 2 || steps[0].Name != "login" || steps[1].Name != "buy-2" || len(steps[0].Statuses) != 2 || steps[0].Timeout != 2*time.Second || steps[1].Timeout != 0 {
 			t.Errorf("%s: %+v", name, steps)
 		} else if own := steps[1].Header; len(steps[0].Header) != 2 || len(own) != 2 || own[0].Name != "A" || own[1].Name != "C" {
@@ -119,11 +116,11 @@ func TestFlowsMeanTheSame(t *testing.T) {
 	if err := os.WriteFile(data, []byte("name\nother\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, cmd, err := read(t, "shop.toml", "cmd = \"x\"\ntarget = \"http://127.0.0.1:8080/{{users.name}}\"\n[data.users]\nfile = \""+data+"\"\n")
+	s, _, err := read(t, "shop.toml", "cmd = \"x\"\ntarget = \"http://127.0.0.1:8080/{{users.name}}\"\n[data.users]\nfile = \""+data+"\"\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other := Kept(cmd, "", s.Target).Text; strings.Contains(kept[0], other[strings.Index(other, "data="):]) {
+	if other := strings.Join(s.Load.Kept("", s.Target).Words(), "\n"); strings.Contains(kept[0], other[strings.Index(other, "data="):]) {
 		t.Errorf("other values are kept as the same: %q", other)
 	}
 }

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,29 +30,34 @@ type Subject struct {
 
 // Define adds the flags, which are also the keys of a scenario file.
 func (f *Subject) Define(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.StringVarP(&f.Scenario, "scenario", "f", "", "read these flags from `FILE` (TOML or JSON)")
-	flags.StringVar(&f.cmd, "cmd", "", "shell `COMMAND` that runs the server")
-	flags.StringVar(&f.Target, "target", "", "what to load, as in hone load `TARGET`")
-	flags.StringVar(&f.build, "build", "", "shell `COMMAND` that builds the server, run once")
-	flags.StringArrayVar(&f.env, "env", nil, "environment variable of the server, as in GOGC=200; repeat for more")
-	flags.Var(f.readyFlag(), "ready", "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)")
-	flags.DurationVar(&f.readyWithin, "ready-within", 30*time.Second, "time limit for the server to be ready")
-	flags.DurationVar(&f.stopWithin, "stop-within", 10*time.Second, "time limit for the server to stop")
-	flags.IntVarP(&f.samples, "samples", "n", 12, "valid samples, or pairs of samples, to take; 24 can show that two revisions are the same")
+	cmd.Flags().SortFlags = false
+	f.readyWithin, f.stopWithin, f.samples = 30*time.Second, 10*time.Second, 12
+	new(settings).define(cmd, slices.Concat([]setting{
+		{name: "scenario", short: "f", value: &f.Scenario, usage: "read these flags from `FILE` (TOML or JSON)"},
+		{name: "cmd", value: &f.cmd, usage: "shell `COMMAND` that runs the server"},
+		{name: "target", value: &f.Target, usage: "what to load, as in hone load `TARGET`"},
+		{name: "build", value: &f.build, usage: "shell `COMMAND` that builds the server, run once"},
+	}, f.environment(), []setting{
+		{name: "ready-within", value: &f.readyWithin, usage: "time limit for the server to be ready"},
+		{name: "stop-within", value: &f.stopWithin, usage: "time limit for the server to stop"},
+		{name: "samples", short: "n", value: &f.samples, usage: "valid samples, or pairs of samples, to take; 24 can show that two revisions are the same"},
+	}))
 	f.others.Define(cmd, true)
+	flags := cmd.Flags()
 	flags.BoolVar(&f.Progress, "progress", false, "report every second, even if standard error is not a terminal")
 	flags.BoolVar(&f.Plain, "plain", false, PlainUsage)
 	f.Load.Define(cmd)
 }
 
-// readyFlag is the flag for how to tell that the server is ready.
-func (f *Subject) readyFlag() *parsed {
-	return &parsed{kind: "SIGN", keep: func(text string) (err error) {
-		f.ready, err = trial.ParseReady(text)
-		return err
-	}}
+// environment returns the settings of the server's start.
+func (f *Subject) environment() []setting {
+	return []setting{
+		{name: "env", value: &f.env, usage: "environment variable of the server, as in GOGC=200; repeat for more", secrecy: variable},
+		{name: "ready", value: &value{kind: "SIGN", set: func(text string) (err error) {
+			f.ready, err = trial.ParseReady(text)
+			return err
+		}}, usage: "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)"},
+	}
 }
 
 // Plan returns the trial's plan and the server, but not which revision is measured.
@@ -73,10 +79,10 @@ func (f *Subject) Plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
 	case f.readyWithin <= 0 || f.stopWithin <= 0:
 		return plan, server, exit.Usagef("%s: use positive durations, as in 30s", cmd.Name())
 	}
-	if err := f.Load.Complete(cmd, f.Target); err != nil {
+	if err := f.Load.Complete(cmd.Name(), f.Target); err != nil {
 		return plan, server, err
 	}
-	plan = trial.Plan{Load: f.Load.Plan, Design: trial.Design{Samples: f.samples, MostOthers: float64(f.others.Most), Seed: uint64(time.Now().UnixNano()), Scenario: Kept(cmd, f.Name(), f.Target)}}
+	plan = trial.Plan{Load: f.Load.Plan, Design: trial.Design{Samples: f.samples, MostOthers: float64(f.others.Most), Seed: uint64(time.Now().UnixNano()), Scenario: f.Load.Kept(f.Name(), f.Target)}}
 	server = trial.Server{Build: f.build, Command: f.cmd, Env: f.env, Ready: f.ready, ReadyWithin: f.readyWithin, StopWithin: f.stopWithin}
 	return plan, server, nil
 }

@@ -2,159 +2,206 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/offer"
 	"github.com/hone-go/hone/wire"
 )
 
-// targetFlags choose the protocol and its requests.
-type targetFlags struct {
-	dialect         *Choice
-	frame           frameFlag
-	match           matchFlag
-	method          string
-	header          http.Header
-	body            []byte
-	statuses        []int
-	length          int64 // as in load.HTTP: 0 is any
-	limit           Size
-	insecure        bool
-	cacert          string
-	cert, key       string
-	content, expect []byte
-	hello           []byte // of attacks
-	credentialsFile string
-	size            contentSizeFlag
-	echo            bool
-	webFlags
-	files *files
+// target is the protocol and its requests.
+type target struct {
+	dialect               Choice
+	framed                bool // messages, and not hone's own frames
+	framing               load.Framing
+	match                 load.Match
+	method                string
+	header                http.Header
+	body                  []byte
+	statuses              []int
+	length                int64 // as in load.HTTP: 0 is any
+	limit, size           Size
+	sizes                 offer.Sizes
+	insecure              bool
+	cacert                string
+	cert, key             string
+	content, expect       []byte
+	hello                 []byte // of attacks
+	credentialsFile       string
+	echo                  bool
+	basicFile, bearerFile string
+	resolved              value
+	at                    map[string]string // where hosts are, by host and port in lower case
+	tlsMin, tlsMax        Choice
+	tlsResume             bool
+	files                 files
 }
+
+// kinds is a set of kinds of target.
+type kinds uint8
 
 const (
-	usualContent = 32
-	usualLimit   = 16 << 20
+	kindFrames kinds = 1 << iota
+	kindMessages
+	kindHTTP
+	kindHTTPS
+	kindWS
+	kindWSS
+
+	framed  = kindFrames | kindMessages
+	web     = kindHTTP | kindHTTPS
+	sockets = kindWS | kindWSS
+	secured = kindHTTPS | kindWSS
 )
 
-func (f *targetFlags) define(cmd *cobra.Command, from *files) {
-	flags := cmd.Flags()
-	f.files, f.size.files = from, from
-	f.size.bytes, f.limit = usualContent, usualLimit
-	flags.Var(&f.size, "size", "content size in bytes, or a distribution: uniform:LOW..HIGH, lognormal:MEDIAN,SIGMA, file:@FILE")
-	flags.Var(from.into(&f.content), "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
-	flags.Var(from.into(&f.expect), "expect-content", "the content that every answer must have: TEXT, hex:BYTES or @FILE")
-	flags.BoolVar(&f.echo, "echo", true, "require WebSocket answers to echo their requests, unless --expect-content is given; --echo=false accepts any answer")
-	f.dialect = AddChoice(cmd, "dialect", "standard", "dialect of hone's frames", "standard", "demo")
-	flags.Var(&f.frame, "frame", "framing of messages: hone, line, resp (Redis), len16be, len32be, len16le, len32le (with +incl the length includes itself), fixed:N")
-	flags.Var(&f.match, "match", "how answers are matched to requests: order, or a number in both at id@OFFSET:LEN[:be|le] of the content")
-	flags.StringVar(&f.credentialsFile, "credentials-file", "", "log in on every connection with the credentials in this `FILE`: of hone's frames in a Conn, else in a first message")
-	flags.StringVarP(&f.method, "method", "X", "", "the `METHOD` (GET, with --body POST)")
-	flags.VarP(&parsed{kind: "HEADER", keep: f.addHeader, between: ", "}, "header", "H", "a header, 'Name: value'; repeat for more")
-	flags.Var(from.into(&f.body), "body", "request body: TEXT, hex:BYTES or @FILE")
-	flags.Var(&parsed{kind: "LIST", keep: f.accept}, "status", "status codes that count as success, as in 200,404 or 2xx (2xx,3xx)")
-	flags.Var(&parsed{kind: "SIZE", keep: f.expectLength}, "expect-length", "body length of every successful answer, in bytes (any)")
-	flags.BoolVar(&f.insecure, "insecure", false, "do not verify the server's certificate")
-	flags.StringVar(&f.cacert, "cacert", "", "trust the certificate authorities in this PEM `FILE` instead of the system's")
-	flags.StringVar(&f.cert, "cert", "", "client certificate, a PEM `FILE`")
-	flags.StringVar(&f.key, "key", "", "key of the client certificate, a PEM `FILE`")
-	f.webFlags.define(cmd)
-	flags.Var(&f.limit, "answer-limit", "the longest answer to accept")
+// String returns the name of one kind.
+func (k kinds) String() string {
+	return map[kinds]string{
+		kindFrames: "hone's frames", kindMessages: "messages", kindHTTP: "HTTP", kindHTTPS: "HTTPS",
+		kindWS: "WebSocket", kindWSS: "WebSocket over TLS",
+	}[k]
 }
 
-// The kinds of target.
-const (
-	kindFrames   = "hone's frames"
-	kindMessages = "messages"
-	kindHTTP     = "HTTP"
-	kindHTTPS    = "HTTPS"
-	kindWS       = "WebSocket"
-	kindWSS      = "WebSocket over TLS"
-)
-
-// kindOf returns the kind of target of a scheme; empty for messages.
-func kindOf(scheme string) string {
-	return map[string]string{"http": kindHTTP, "https": kindHTTPS, "ws": kindWS, "wss": kindWSS}[scheme]
+// kindOf returns the kind of target of a scheme; 0 for messages.
+func kindOf(scheme string) kinds {
+	return map[string]kinds{"http": kindHTTP, "https": kindHTTPS, "ws": kindWS, "wss": kindWSS}[scheme]
 }
 
-// onlyFor is a flag, the kinds of target that have it, and what to use for others.
-type onlyFor struct {
-	flag    string
-	kinds   []string
-	instead string
-}
-
-// particular lists the flags that not every kind of target has.
-func particular() []onlyFor {
-	frames, messages := []string{kindFrames}, []string{kindMessages}
-	framed, web, secured := []string{kindFrames, kindMessages}, []string{kindHTTP, kindHTTPS}, []string{kindHTTPS, kindWSS}
-	sockets := []string{kindWS, kindWSS}
-	content, urls := slices.Concat(framed, sockets), slices.Concat(web, sockets)
+// settings returns those of the target.
+func (f *target) settings() []setting {
+	f.size, f.limit, f.echo = 32, 16<<20, true
+	f.dialect = Choice{"standard", []string{"standard", "demo"}}
+	versions := []string{"1.0", "1.1", "1.2", "1.3"}
+	f.tlsMin, f.tlsMax = Choice{"1.2", versions}, Choice{"1.3", versions}
+	f.resolved = value{kind: "HOST:PORT:ADDRESS", set: f.resolves, between: ","}
 	const target, url = "use tcp:// or unix: for messages", "use http:// for a web service"
-	const body, https = "use --body for what a request carries", "use https:// or wss://"
-	return []onlyFor{
-		{"dialect", frames, "leave it out: a dialect is one of hone's frames"},
-		{"frame", framed, target}, {"hello", framed, target}, {"credentials-file", framed, "use --basic-file or --bearer-file"}, {"match", messages, "use --frame as well, to say how the messages are cut"},
-		{"size", content, body}, {"request", content, body}, {"expect-content", content, "use --status for what to expect"},
-		{"echo", sockets, "use --expect-content for what to expect, or --check for HTTP"},
-		{"method", web, url}, {"header", urls, url}, {"body", web, "use --request for what a message carries"},
-		{"status", web, "use --expect-content for what to expect"}, {"expect-length", web, "use --expect-content for what to expect"},
-		{"path", web, url}, {"cookies", web, url}, {"redirects", web, url},
-		{"basic-file", urls, url}, {"bearer-file", urls, url}, {"resolve", urls, url},
-		{"tls-min", secured, https}, {"tls-max", secured, https}, {"tls-resume", secured, https}, {"insecure", secured, https}, {"cacert", secured, https}, {"cert", secured, https}, {"key", secured, https},
+	const body, https, message = "use --body for what a request carries", "use https:// or wss://", "use --expect-content for what to expect"
+	return []setting{
+		{name: "size", value: f.contentSize(), kinds: framed | sockets, instead: body,
+			usage: "content size in bytes, or a distribution: uniform:LOW..HIGH, lognormal:MEDIAN,SIGMA, file:@FILE"},
+		{name: "request", value: f.files.into(&f.content), secrecy: content, kinds: framed | sockets, instead: body,
+			usage: "the content itself, instead of --size: TEXT, hex:BYTES or @FILE"},
+		{name: "expect-content", value: f.files.into(&f.expect), secrecy: content, kinds: framed | sockets, instead: "use --status for what to expect",
+			usage: "the content that every answer must have: TEXT, hex:BYTES or @FILE"},
+		{name: "echo", value: &f.echo, kinds: sockets, instead: "use --expect-content for what to expect, or --check for HTTP",
+			usage: "require WebSocket answers to echo their requests, unless --expect-content is given; --echo=false accepts any answer"},
+		{name: "dialect", value: &f.dialect, usage: "dialect of hone's frames", kinds: kindFrames, instead: "leave it out: a dialect is one of hone's frames"},
+		{name: "frame", value: &value{kind: "KIND", set: f.setFraming, text: f.framingText}, kinds: framed, instead: target,
+			usage: "framing of messages: hone, line, resp (Redis), len16be, len32be, len16le, len32le (with +incl the length includes itself), fixed:N"},
+		{name: "match", value: &value{kind: "HOW", set: f.setMatch, text: func() string { return f.match.String() }}, kinds: kindMessages, instead: "use --frame as well, to say how the messages are cut",
+			usage: "how answers are matched to requests: order, or a number in both at id@OFFSET:LEN[:be|le] of the content"},
+		{name: "credentials-file", value: &f.credentialsFile, secrecy: file, kinds: framed, instead: "use --basic-file or --bearer-file",
+			usage: "log in on every connection with the credentials in this `FILE`: of hone's frames in a Conn, else in a first message"},
+		{name: "method", short: "X", value: &f.method, usage: "the `METHOD` (GET, with --body POST)", kinds: web, instead: url},
+		{name: "header", short: "H", value: &value{kind: "HEADER", set: f.addHeader, between: ", "}, secrecy: private, kinds: web | sockets, instead: url,
+			usage: "a header, 'Name: value'; repeat for more"},
+		{name: "body", value: f.files.into(&f.body), usage: "request body: TEXT, hex:BYTES or @FILE", secrecy: content, kinds: web, instead: "use --request for what a message carries"},
+		{name: "status", value: &value{kind: "LIST", set: f.accept}, usage: "status codes that count as success, as in 200,404 or 2xx (2xx,3xx)", kinds: web, instead: message},
+		{name: "expect-length", value: &value{kind: "SIZE", set: f.expectLength}, usage: "body length of every successful answer, in bytes (any)", kinds: web, instead: message},
+		{name: "insecure", value: &f.insecure, usage: "do not verify the server's certificate", kinds: secured, instead: https},
+		{name: "cacert", value: &f.cacert, usage: "trust the certificate authorities in this PEM `FILE` instead of the system's", kinds: secured, instead: https},
+		{name: "cert", value: &f.cert, usage: "client certificate, a PEM `FILE`", secrecy: file, kinds: secured, instead: https},
+		{name: "key", value: &f.key, usage: "key of the client certificate, a PEM `FILE`", secrecy: file, kinds: secured, instead: https},
+		{name: "basic-file", value: &f.basicFile, usage: "log in with the user:password in this `FILE`", secrecy: file, kinds: web | sockets, instead: url},
+		{name: "bearer-file", value: &f.bearerFile, usage: "log in with the token in this `FILE`", secrecy: file, kinds: web | sockets, instead: url},
+		{name: "resolve", value: &f.resolved, unsaved: true, kinds: web | sockets, instead: url,
+			usage: "connect to ADDRESS for HOST:PORT of the URL, whatever names resolve to; the certificate is still HOST's"},
+		{name: "tls-min", value: &f.tlsMin, usage: "the lowest version of TLS", kinds: secured, instead: https},
+		{name: "tls-max", value: &f.tlsMax, usage: "the highest version of TLS", kinds: secured, instead: https},
+		{name: "tls-resume", value: &f.tlsResume, usage: "resume the TLS session on connections after the first, where the server offers it", kinds: secured, instead: https},
+		{name: "answer-limit", value: &f.limit, usage: "the longest answer to accept"},
 	}
 }
 
-// target parses text, with the flags that cmd was given.
-func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, error) {
+// Size is a number of bytes.
+type Size int
+
+// Set parses the size.
+func (f *Size) Set(text string) error {
+	n, err := figure.ParseSize(text)
+	*f = Size(n)
+	return err
+}
+
+// String formats the size.
+func (f *Size) String() string { return figure.Size(int(*f)) }
+
+// Type returns the value's name in help texts.
+func (f *Size) Type() string { return "SIZE" }
+
+// contentSize is a size, or a distribution of sizes.
+func (f *target) contentSize() *value {
+	return &value{
+		kind: f.size.Type(),
+		set: func(text string) error {
+			if strings.Contains(text, ":") {
+				return withoutValue("not sizes", f.sizes.Read(text, f.files.read))
+			}
+			f.sizes = offer.Sizes{}
+			return f.size.Set(text)
+		},
+		text: func() string { return cmp.Or(f.sizes.String(), f.size.String()) },
+	}
+}
+
+// withoutValue replaces the beginning of an error with what, because the flag's own error already
+// has the value.
+func withoutValue(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s; %w", what, errors.Unwrap(err))
+}
+
+// parse parses the target of a command, with its settings.
+func (f *target) parse(command, text string, given *settings) (load.Target, error) {
 	scheme, _, _ := strings.Cut(text, "://")
 	kind := kindOf(scheme)
 	switch {
-	case kind == "" && f.frame.other:
+	case kind == 0 && f.framed:
 		kind = kindMessages
-	case kind == "":
+	case kind == 0:
 		kind = kindFrames
 	}
-	if err := suits(kind, cmd); err != nil {
+	if err := given.suits(command, kind); err != nil {
 		return nil, err
 	}
-	if kindOf(scheme) != "" {
-		return f.web(cmd.Name(), text, kind)
+	if kind&framed == 0 {
+		return f.web(command, text, kind)
 	}
 	var dialect wire.Dialect
 	if err := dialect.UnmarshalText([]byte(f.dialect.Value)); err != nil {
-		return nil, exit.Usagef("%s: --dialect: %w", cmd.Name(), err)
+		return nil, exit.Usagef("%s: --dialect: %w", command, err)
 	}
 	if scheme == text && !strings.HasPrefix(text, "unix:") {
 		text = "tcp://" + text
 	} else if scheme != "tcp" && scheme != "unix" && scheme != text {
-		return nil, exit.Usagef("%s: target %q: unknown scheme %q; use tcp://HOST:PORT, unix:PATH, http://, https://, ws:// or wss://", cmd.Name(), text, scheme)
+		return nil, exit.Usagef("%s: target %q: unknown scheme %q; use tcp://HOST:PORT, unix:PATH, http://, https://, ws:// or wss://", command, text, scheme)
 	}
-	if err := dialable(cmd.Name(), text); err != nil {
+	if err := dialable(command, text); err != nil {
 		return nil, err
 	}
 	frames, err := load.ParseTarget(text, dialect)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
-	if err := f.credentials(cmd.Name()); err != nil {
+	if err := f.credentials(command); err != nil {
 		return nil, err
 	}
 	if kind == kindMessages {
 		return load.Messages{
 			Network: frames.Network, Address: frames.Address, AnswerLimit: int(f.limit),
-			Framing: f.frame.framing, Match: f.match.Match, Hello: string(f.hello),
+			Framing: f.framing, Match: f.match, Hello: string(f.hello),
 		}, nil
 	}
 	frames.FrameSize, frames.Hello = int(f.limit), string(f.hello)
@@ -162,7 +209,7 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 }
 
 // credentials takes the hello of --credentials-file. Errors never say what is in the file.
-func (f *targetFlags) credentials(command string) error {
+func (f *target) credentials(command string) error {
 	if f.credentialsFile == "" {
 		return nil
 	}
@@ -196,23 +243,13 @@ func dialable(command, text string) error {
 	return nil
 }
 
-// suits refuses flags that do not apply to the target.
-func suits(kind string, cmd *cobra.Command) error {
-	for _, o := range particular() {
-		if !slices.Contains(o.kinds, kind) && cmd.Flags().Changed(o.flag) {
-			return exit.Usagef("%s: --%s does not apply to a target of %s; %s", cmd.Name(), o.flag, kind, o.instead)
-		}
-	}
-	return nil
-}
-
 // web returns a target of HTTP or WebSocket.
-func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
+func (f *target) web(command, url string, kind kinds) (load.Target, error) {
 	config, err := f.tls(command)
 	if err != nil {
 		return nil, err
 	}
-	header, err := f.login(command, f.header, f.files)
+	header, err := f.login(command)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +257,7 @@ func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind == kindWS || kind == kindWSS {
+	if kind&sockets != 0 {
 		return load.WebSocket{URL: url, Address: address, Header: header, AnswerLimit: int(f.limit), TLS: config}, nil
 	}
 	return load.HTTP{
@@ -230,7 +267,7 @@ func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
 }
 
 // tls returns the TLS configuration.
-func (f *targetFlags) tls(command string) (*tls.Config, error) {
+func (f *target) tls(command string) (*tls.Config, error) {
 	config := &tls.Config{InsecureSkipVerify: f.insecure}
 	if err := f.versions(command, config); err != nil {
 		return nil, err
@@ -259,7 +296,7 @@ func (f *targetFlags) tls(command string) (*tls.Config, error) {
 }
 
 // fill sets the content of the plan's requests and the expected content of answers.
-func (f *targetFlags) fill(p *load.Plan) {
+func (f *target) fill(p *load.Plan) {
 	if _, ok := p.Target.(load.HTTP); ok {
 		return // the target has the request
 	}
@@ -268,54 +305,38 @@ func (f *targetFlags) fill(p *load.Plan) {
 		p.Echo = f.echo && p.Expect == nil
 	}
 	if p.Content = f.content; p.Content == nil {
-		if p.Size, p.Sizes = int(f.size.bytes), f.size.sizes; p.Size == 0 && p.Sizes.None() {
+		if p.Size, p.Sizes = int(f.size), f.sizes; p.Size == 0 && p.Sizes.None() {
 			p.Content = []byte{}
 		}
 	}
 }
 
-// frameFlag is the framing of messages.
-type frameFlag struct {
-	other   bool // not hone's own frames
-	framing load.Framing
-}
-
-// Set parses hone or a framing.
-func (f *frameFlag) Set(text string) error {
-	f.other = text != "hone"
-	if f.other && f.framing.UnmarshalText([]byte(text)) != nil {
+// setFraming parses hone or a framing.
+func (f *target) setFraming(text string) error {
+	f.framed = text != "hone"
+	if f.framed && f.framing.UnmarshalText([]byte(text)) != nil {
 		return errors.New("not a framing; use hone, line, resp, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N as in fixed:64")
 	}
 	return nil
 }
 
-// String returns the framing.
-func (f *frameFlag) String() string {
-	if !f.other {
+func (f *target) framingText() string {
+	if !f.framed {
 		return "hone"
 	}
 	return f.framing.String()
 }
 
-// Type returns the value's name in help texts.
-func (f *frameFlag) Type() string { return "KIND" }
-
-// matchFlag is how answers are matched to requests.
-type matchFlag struct{ load.Match }
-
-// Set parses order or id@OFFSET:LEN.
-func (f *matchFlag) Set(text string) error {
-	if f.UnmarshalText([]byte(text)) != nil {
+// setMatch parses order or id@OFFSET:LEN.
+func (f *target) setMatch(text string) error {
+	if f.match.UnmarshalText([]byte(text)) != nil {
 		return errors.New("not a match; use order, or id@OFFSET:LEN as in id@4:8")
 	}
 	return nil
 }
 
-// Type returns the value's name in help texts.
-func (f *matchFlag) Type() string { return "HOW" }
-
 // addHeader keeps a header.
-func (f *targetFlags) addHeader(text string) error {
+func (f *target) addHeader(text string) error {
 	name, value, ok := strings.Cut(text, ":")
 	if !ok || name == "" {
 		return errors.New("not a header; write it as in 'Accept: text/html'")
@@ -328,7 +349,7 @@ func (f *targetFlags) addHeader(text string) error {
 }
 
 // expectLength keeps the length of a body.
-func (f *targetFlags) expectLength(text string) error {
+func (f *target) expectLength(text string) error {
 	n, err := figure.ParseSize(text)
 	if f.length = int64(n); n == 0 {
 		f.length = -1 // no body
@@ -337,7 +358,7 @@ func (f *targetFlags) expectLength(text string) error {
 }
 
 // accept keeps status codes, and classes of them, that count as success.
-func (f *targetFlags) accept(text string) error {
+func (f *target) accept(text string) error {
 	statuses, err := parseStatuses(text)
 	f.statuses = append(f.statuses, statuses...)
 	return err

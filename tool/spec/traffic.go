@@ -13,63 +13,54 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
-// trafficFlags describe traffic of more than one request.
-type trafficFlags struct {
-	flows     flowsFlag
-	data      dataFlag
+// requests are traffic of more than one request.
+type requests struct {
+	files     *files
+	flows     []traffic.Flow // of a file
+	file      string         // which has them
+	data      []traffic.Data
+	hashes    string         // of the files of data, which are saved instead of the values
 	paths     []traffic.Flow // of --path
 	checks    []string
 	cookies   bool
 	redirects int
 }
 
-func (f *trafficFlags) define(cmd *cobra.Command, from *files) {
-	flags := cmd.Flags()
-	f.flows.files, f.data.files = from, from
-	flags.Var(&parsed{kind: "REQUEST", keep: f.addPath, between: ", "}, "path", "a request for a path, 'WEIGHT /PATH'; repeat for a weighted mix")
-	flags.Var(&f.data, "data", "a file of values for requests, CSV or JSON lines: NAME=FILE, NAME=FILE,random or NAME=FILE,once; {{NAME.COLUMN}} inserts a value; repeat for more")
-	flags.StringArrayVar(&f.checks, "check", nil, "a check of every answer, as in 'json user.name == ada', 'header Age < 60' or 'body contains ok'; repeat for more")
-	flags.BoolVar(&f.cookies, "cookies", false, "give every session a cookie jar")
-	flags.IntVar(&f.redirects, "redirects", 0, "follow up to this many redirects in a row, on the same server (none: a redirect is an answer)")
-	flags.Var(&f.flows, "flow", "sessions of several requests, as a scenario file has them")
-	flags.Lookup("flow").Hidden = true
+func (f *requests) settings() []setting {
+	return []setting{
+		{name: "path", value: &value{kind: "REQUEST", set: f.addPath, between: ", "}, secrecy: private, kinds: web, instead: "use http:// for a web service",
+			usage: "a request for a path, 'WEIGHT /PATH'; repeat for a weighted mix"},
+		{name: "data", value: &value{kind: "NAME=FILE", set: f.setData, text: func() string { return f.hashes }, table: f.tableOfData, between: " "}, secrecy: private,
+			usage: "a file of values for requests, CSV or JSON lines: NAME=FILE, NAME=FILE,random or NAME=FILE,once; {{NAME.COLUMN}} inserts a value; repeat for more"},
+		{name: "check", value: &f.checks, secrecy: private, usage: "a check of every answer, as in 'json user.name == ada', 'header Age < 60' or 'body contains ok'; repeat for more"},
+		{name: "cookies", value: &f.cookies, usage: "give every session a cookie jar", kinds: web, instead: "use http:// for a web service"},
+		{name: "redirects", value: &f.redirects, kinds: web, instead: "use http:// for a web service",
+			usage: "follow up to this many redirects in a row, on the same server (none: a redirect is an answer)"},
+		{name: "flow", value: &value{kind: "FLOW", set: notFlows, text: f.flowsText, table: f.tableOfFlows}, secrecy: private, hidden: true,
+			usage: "sessions of several requests, as a scenario file has them"},
+	}
 }
 
-// tabled is a flag that a scenario file sets with a table.
-type tabled interface {
-	// setTable parses the value of a key; files that it names are relative to the scenario's
-	// folder.
-	setTable(value any, file string) error
-}
-
-// flowsFlag holds flows, which only files can set.
-type flowsFlag struct {
-	files *files
-	file  string
-	flows []traffic.Flow
-	text  string // the whole table, for the hash that is saved
-}
-
-// Set refuses flows on the command line.
-func (f *flowsFlag) Set(string) error {
+// notFlows refuses flows on the command line.
+func notFlows(string) error {
 	return errors.New("flows need a file; write them there, as in [[flow]] with a [[flow.step]], and name it after --scenario")
 }
 
-// String returns all flows.
-func (f *flowsFlag) String() string { return f.text }
+// flowsText is the whole table, for the hash that is saved.
+func (f *requests) flowsText() string {
+	if f.flows == nil {
+		return ""
+	}
+	return fmt.Sprintf("%#v", f.flows)
+}
 
-// Type returns the value's name in help texts.
-func (f *flowsFlag) Type() string { return "FLOW" }
-
-func (f *flowsFlag) setTable(value any, file string) error {
-	tables, ok := tablesOf(value)
+func (f *requests) tableOfFlows(table any, file string) error {
+	tables, ok := tablesOf(table)
 	if !ok {
 		return errors.New("it must be tables; write each as [[flow]]")
 	}
@@ -80,7 +71,7 @@ func (f *flowsFlag) setTable(value any, file string) error {
 		}
 		f.flows = append(f.flows, flow)
 	}
-	f.file, f.text = file, fmt.Sprintf("%#v", f.flows)
+	f.file = file
 	return nil
 }
 
@@ -189,7 +180,7 @@ func intoTexts(to *[]string) func(any) error {
 	}
 }
 
-func (f *flowsFlag) readFlow(table map[string]any, folder string) (flow traffic.Flow, err error) {
+func (f *requests) readFlow(table map[string]any, folder string) (flow traffic.Flow, err error) {
 	var header []traffic.Field // of all steps
 	err = fields{
 		"name": intoText(&flow.Name), "header": intoHeader(&header),
@@ -231,7 +222,7 @@ func inherit(step *traffic.Step, header []traffic.Field) {
 	}
 }
 
-func (f *flowsFlag) readStep(table map[string]any, folder string) (step traffic.Step, err error) {
+func (f *requests) readStep(table map[string]any, folder string) (step traffic.Step, err error) {
 	carried := func(v any) error {
 		var text string
 		if err := intoText(&text)(v); err != nil {
@@ -296,15 +287,8 @@ func beside(folder, name string) string {
 	return filepath.Join(folder, name)
 }
 
-// dataFlag is a list of files of values.
-type dataFlag struct {
-	files *files
-	data  []traffic.Data
-	text  string // hashes of the files, which are saved instead of the values
-}
-
-// Set parses NAME=FILE or NAME=FILE,ORDER.
-func (f *dataFlag) Set(text string) error {
+// setData parses NAME=FILE or NAME=FILE,ORDER.
+func (f *requests) setData(text string) error {
 	name, file, ok := strings.Cut(text, "=")
 	if !ok || name == "" || file == "" {
 		return errors.New("not data; write them as in users=users.csv or users=users.csv,random")
@@ -315,10 +299,10 @@ func (f *dataFlag) Set(text string) error {
 			d.File, d.Order = before, order
 		}
 	}
-	return f.add(d)
+	return f.addData(d)
 }
 
-func (f *dataFlag) add(d traffic.Data) error {
+func (f *requests) addData(d traffic.Data) error {
 	d.Open = f.files.open
 	file, err := f.files.open(d.File)
 	if err != nil {
@@ -330,12 +314,12 @@ func (f *dataFlag) add(d traffic.Data) error {
 		return fmt.Errorf("the file cannot be read: %w; name a file of CSV or JSON lines", err)
 	}
 	f.data = append(f.data, d)
-	f.text += fmt.Sprintf("%s %s %.12x ", d.Name, d.Order, sum.Sum(nil))
+	f.hashes += fmt.Sprintf("%s %s %.12x ", d.Name, d.Order, sum.Sum(nil))
 	return nil
 }
 
-func (f *dataFlag) setTable(value any, file string) error {
-	tables, ok := value.(map[string]any)
+func (f *requests) tableOfData(table any, file string) error {
+	tables, ok := table.(map[string]any)
 	if !ok {
 		return errors.New("it must be tables; write each as [data.users]")
 	}
@@ -352,21 +336,15 @@ func (f *dataFlag) setTable(value any, file string) error {
 			return fmt.Errorf("%s: it has no file; name one, as in file = \"%[1]s.csv\"", name)
 		}
 		d.File = beside(filepath.Dir(file), d.File)
-		if err := f.add(d); err != nil {
+		if err := f.addData(d); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// String returns the names and hashes.
-func (f *dataFlag) String() string { return f.text }
-
-// Type returns the value's name in help texts.
-func (f *dataFlag) Type() string { return "NAME=FILE" }
-
 // addPath parses WEIGHT /PATH.
-func (f *trafficFlags) addPath(text string) error {
+func (f *requests) addPath(text string) error {
 	first, path, ok := strings.Cut(strings.TrimSpace(text), " ")
 	weight, err := strconv.ParseFloat(strings.TrimSuffix(first, "%"), 64)
 	if path = strings.TrimSpace(path); !ok || err != nil || !(weight > 0) || !strings.HasPrefix(path, "/") {
@@ -382,34 +360,34 @@ func (f *trafficFlags) addPath(text string) error {
 }
 
 // asked reports whether the load is more than one constant request.
-func (f *trafficFlags) asked() bool {
-	return len(f.flows.flows) > 0 || len(f.paths) > 0 || len(f.data.data) > 0 || len(f.checks) > 0 || f.cookies || f.redirects > 0
+func (f *requests) asked() bool {
+	return len(f.flows) > 0 || len(f.paths) > 0 || len(f.data) > 0 || len(f.checks) > 0 || f.cookies || f.redirects > 0
 }
 
 // completeTraffic compiles the traffic, if the load is more than one constant request.
-func (f *Load) completeTraffic(cmd *cobra.Command) error {
-	t, given := &f.traffic, cmd.Flags().Changed
+func (f *Load) completeTraffic(command string) error {
+	t, given := &f.requests, f.settings.given
 	switch {
 	case !t.asked():
 		return nil
 	case t.redirects < 0 || t.redirects > 20:
-		return exit.Usagef("%s: --redirects %d is out of range; use 0 to 20", cmd.Name(), t.redirects)
-	case len(t.flows.flows) > 0 && len(t.paths) > 0:
-		return exit.Usagef("%s: --path and the flows of a file exclude each other; write the path as a flow", cmd.Name())
-	case len(t.flows.flows) > 0 && (given("method") || given("body") || given("request")):
-		return exit.Usagef("%s: --method, --body and --request do not apply to flows; set them in the steps of the flows", cmd.Name())
+		return exit.Usagef("%s: --redirects %d is out of range; use 0 to 20", command, t.redirects)
+	case len(t.flows) > 0 && len(t.paths) > 0:
+		return exit.Usagef("%s: --path and the flows of a file exclude each other; write the path as a flow", command)
+	case len(t.flows) > 0 && (given("method") || given("body") || given("request")):
+		return exit.Usagef("%s: --method, --body and --request do not apply to flows; set them in the steps of the flows", command)
 	case given("size"):
-		return exit.Usagef("%s: --size does not apply to traffic; write the content, as in --request or a step's request", cmd.Name())
+		return exit.Usagef("%s: --size does not apply to traffic; write the content, as in --request or a step's request", command)
 	}
-	if err := f.fixedHandshake(cmd.Name()); err != nil {
+	if err := f.fixedHandshake(command); err != nil {
 		return err
 	}
-	script, err := traffic.Compile(f.trafficPlan(cmd))
+	script, err := traffic.Compile(f.trafficPlan())
 	if err != nil {
-		if t.flows.file != "" {
-			err = fmt.Errorf("%s: %w", t.flows.file, err)
+		if t.file != "" {
+			err = fmt.Errorf("%s: %w", t.file, err)
 		}
-		return exit.Usagef("%s: %w", cmd.Name(), err)
+		return exit.Usagef("%s: %w", command, err)
 	}
 	f.Plan.Traffic, f.Plan.Content, f.Plan.Size = script, nil, 0
 	f.Plan.Echo = f.Plan.Echo && given("echo")
@@ -417,21 +395,21 @@ func (f *Load) completeTraffic(cmd *cobra.Command) error {
 }
 
 // trafficPlan returns the plan of the flags and the file.
-func (f *Load) trafficPlan(cmd *cobra.Command) traffic.Plan {
-	t := &f.traffic
+func (f *Load) trafficPlan() traffic.Plan {
+	t := &f.requests
 	target, isWeb := f.Plan.Target.(load.HTTP)
 	messages, isMessages := f.Plan.Target.(load.Messages)
 	p := traffic.Plan{
 		Web: isWeb, OneLine: isMessages && messages.Framing == load.Framing{}, Seed: f.Plan.Seed,
-		Data: t.data.data, Cookies: t.cookies, Redirects: t.redirects,
+		Data: t.data, Cookies: t.cookies, Redirects: t.redirects,
 	}
 	one := traffic.Step{Method: target.Method, Body: string(target.Body)}
 	if !isWeb {
-		one.Body = string(f.targetFlags.content)
+		one.Body = string(f.target.content)
 	}
 	switch {
-	case len(t.flows.flows) > 0:
-		p.Flows = t.flows.flows
+	case len(t.flows) > 0:
+		p.Flows = t.flows
 	case len(t.paths) > 0:
 		p.Flows = t.paths
 	default:
@@ -455,9 +433,9 @@ func (f *Load) completeStep(step *traffic.Step, one traffic.Step, header http.He
 	if alike {
 		step.Method, step.Body = one.Method, one.Body
 	}
-	step.Checks = slices.Concat(f.traffic.checks, step.Checks)
+	step.Checks = slices.Concat(f.requests.checks, step.Checks)
 	if len(step.Statuses) == 0 {
-		step.Statuses = f.targetFlags.statuses
+		step.Statuses = f.target.statuses
 	}
 	var all []traffic.Field
 	for _, name := range slices.Sorted(maps.Keys(header)) {

@@ -11,45 +11,22 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/hone-go/hone/tool/exit"
 )
 
-// webFlags say how a URL is reached, and as whom.
-type webFlags struct {
-	basicFile, bearerFile string
-	resolve               *parsed
-	at                    map[string]string // where hosts are, by host and port in lower case
-	tlsMin, tlsMax        *Choice
-	tlsResume             bool
-}
-
-func (f *webFlags) define(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.basicFile, "basic-file", "", "log in with the user:password in this `FILE`")
-	flags.StringVar(&f.bearerFile, "bearer-file", "", "log in with the token in this `FILE`")
-	f.resolve = &parsed{kind: "HOST:PORT:ADDRESS", keep: f.resolves, between: ","}
-	flags.Var(f.resolve, "resolve", "connect to ADDRESS for HOST:PORT of the URL, whatever names resolve to; the certificate is still HOST's")
-	f.tlsMin = AddChoice(cmd, "tls-min", "1.2", "the lowest version of TLS", "1.0", "1.1", "1.2", "1.3")
-	f.tlsMax = AddChoice(cmd, "tls-max", "1.3", "the highest version of TLS", "1.0", "1.1", "1.2", "1.3")
-	flags.BoolVar(&f.tlsResume, "tls-resume", false, "resume the TLS session on connections after the first, where the server offers it")
-}
-
-// login adds an Authorization header to given, which stays as it is. Errors never say what
-// is in the files.
-func (f *webFlags) login(command string, given http.Header, from *files) (http.Header, error) {
+// login returns the headers, with the Authorization of a file. Errors never say what is in the files.
+func (f *target) login(command string) (http.Header, error) {
 	if f.basicFile == "" && f.bearerFile == "" {
-		return given, nil
+		return f.header, nil
 	}
-	if f.basicFile != "" && f.bearerFile != "" || given.Get("Authorization") != "" {
+	if f.basicFile != "" && f.bearerFile != "" || f.header.Get("Authorization") != "" {
 		return nil, exit.Usagef("%s: a request has one Authorization; give one of --basic-file, --bearer-file and -H Authorization", command)
 	}
 	name, flag, example := f.bearerFile, "bearer-file", "a token"
 	if f.basicFile != "" {
 		name, flag, example = f.basicFile, "basic-file", "user:password"
 	}
-	text, err := from.read(name)
+	text, err := f.files.read(name)
 	if err != nil {
 		return nil, exit.Failedf("%s: --%s: %w; name a file with %s in it", command, flag, err, example)
 	}
@@ -66,7 +43,7 @@ func (f *webFlags) login(command string, given http.Header, from *files) (http.H
 	if err != nil {
 		return nil, exit.Failedf("%s: --%s %s %w; write %s into it", command, flag, name, err, example)
 	}
-	header := given.Clone()
+	header := f.header.Clone()
 	if header == nil {
 		header = http.Header{}
 	}
@@ -80,7 +57,7 @@ func (f *webFlags) login(command string, given http.Header, from *files) (http.H
 }
 
 // versions sets what --tls-min, --tls-max and --tls-resume say.
-func (f *webFlags) versions(command string, config *tls.Config) error {
+func (f *target) versions(command string, config *tls.Config) error {
 	numbers := map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 	config.MinVersion, config.MaxVersion = numbers[f.tlsMin.Value], numbers[f.tlsMax.Value]
 	if config.MinVersion > config.MaxVersion {
@@ -93,7 +70,7 @@ func (f *webFlags) versions(command string, config *tls.Config) error {
 }
 
 // resolves keeps where a host is, HOST:PORT:ADDRESS, as curl's --resolve does.
-func (f *webFlags) resolves(text string) error {
+func (f *target) resolves(text string) error {
 	wrong := errors.New("it is not HOST:PORT:ADDRESS; write it as in example.com:443:127.0.0.1")
 	end := strings.IndexByte(text, ':')
 	if strings.HasPrefix(text, "[") { // the host is an address of IPv6
@@ -119,7 +96,7 @@ func (f *webFlags) resolves(text string) error {
 }
 
 // address is where a URL's host is; empty: where its name resolves to.
-func (f *webFlags) address(command, text string) (string, error) {
+func (f *target) address(command, text string) (string, error) {
 	u, err := url.Parse(text)
 	if len(f.at) == 0 || err != nil || u.Hostname() == "" { // what is wrong with the URL is said later
 		return "", nil
@@ -130,7 +107,7 @@ func (f *webFlags) address(command, text string) (string, error) {
 	}
 	where := strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 	if f.at[where] == "" {
-		return "", exit.Usagef("%s: --resolve %s is not about the target, which is at %s; name that", command, f.resolve, where)
+		return "", exit.Usagef("%s: --resolve %s is not about the target, which is at %s; name that", command, &f.resolved, where)
 	}
 	return f.at[where], nil
 }

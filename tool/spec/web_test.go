@@ -21,7 +21,7 @@ func targetOf(t *testing.T, text string, flags ...string) (load.Target, error) {
 	if err := cmd.ParseFlags(flags); err != nil {
 		return nil, err
 	}
-	err := f.Complete(cmd, text)
+	err := f.Complete("load", text)
 	return f.Plan.Target, err
 }
 
@@ -67,10 +67,10 @@ func TestWebScenario(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--resolve", "a.example:80:127.0.0.1", "--bearer-file", file}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Complete(cmd, "http://a.example/"); err != nil {
+	if err := f.Complete("load", "http://a.example/"); err != nil {
 		t.Fatal(err)
 	}
-	kept := Kept(cmd, "x", "http://a.example/").Text
+	kept := strings.Join(f.Kept("x", "http://a.example/").Words(), " ")
 	if strings.Contains(kept, "resolve") || strings.Contains(kept, "hush") || !strings.Contains(kept, "bearer-file=") {
 		t.Errorf("kept: %s", kept)
 	}

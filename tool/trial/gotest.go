@@ -155,7 +155,7 @@ func (t *goTest) pair(ctx context.Context, b *benchmark, round int, samples []re
 			if b.reversed[round] {
 				i = len(t.sides) - 1 - i
 			}
-			t.say(Progress{Doing: fmt.Sprintf("sample %d of %d: %s, %s", round+1, t.plan.Samples, b.label, t.sides[i].label)})
+			t.say(Progress{Side: i, Name: t.sides[i].label, Number: round + 1, Of: t.plan.Samples, Benchmark: b.label})
 			s := &taken[i]
 			var err error
 			if s.Metrics, s.Reasons, err = t.take(ctx, b, i); err != nil {
@@ -172,7 +172,7 @@ func (t *goTest) pair(ctx context.Context, b *benchmark, round int, samples []re
 		}
 		t.pairs++
 		for i := range taken {
-			if taken[i].Valid = false; len(taken[i].Reasons) == 0 {
+			if taken[i].Valid, taken[i].Unfit = false, record.Disturbed; len(taken[i].Reasons) == 0 {
 				taken[i].Reasons = []string{"the other take of its pair is not valid"}
 			}
 		}

@@ -119,7 +119,7 @@ const examplePackages = "./codec or ./..."
 
 // build builds the side's packages and lists their benchmarks.
 func (t *goTest) build(ctx context.Context, number int, side *treeSide, wanted benchFilter) error {
-	t.say(Progress{Doing: "building " + side.label})
+	t.say(Progress{Side: number, Name: side.label})
 	if t.plan.Package == "" || strings.HasPrefix(t.plan.Package, "-") {
 		return fmt.Errorf("%q is not a package; name it as in %s", t.plan.Package, examplePackages)
 	}

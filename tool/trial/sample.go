@@ -21,10 +21,11 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// sample measures a fresh process of s.
-func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error) {
-	doing := fmt.Sprintf("sample %d of %d: %s", t.taken+1, t.planned, s.label)
-	t.say(Progress{Doing: doing + ", starting"})
+// sample measures a fresh process of a server.
+func (t *course) sample(ctx context.Context, side int) (*record.Sample, error) {
+	s := t.servers[side]
+	now := Progress{Side: side, Name: s.label, Number: t.taken + 1, Of: t.planned}
+	t.say(now)
 	at := time.Now().UTC()
 	process, err := s.start(ctx, t.plan.Load.Target)
 	if err != nil {
@@ -37,7 +38,10 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 	if t.plan.MostOthers < 1 {
 		plan.Rivals = func() *float64 { return w.meanwhile(nil).Rivals }
 	}
-	plan.Progress = func(p load.Progress) { t.say(Progress{Doing: doing + ", " + p.Phase, Load: &p}) }
+	plan.Progress = func(p load.Progress) {
+		now.Load = &p
+		t.say(now)
+	}
 	result, err := whileItLives(ctx, process, plan)
 	switch {
 	case ctx.Err() != nil:
@@ -52,8 +56,11 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 	}
 	w.fill(result)
 	sample := SampleOf(result, at)
-	for _, reason := range w.reasons(t.plan.MostOthers) {
-		sample.Valid, sample.Reasons = false, append(sample.Reasons, reason)
+	if s.run.Scenario.Load == nil {
+		s.run.Scenario.Load = result.Settings
+	}
+	if reasons := w.reasons(t.plan.MostOthers); len(reasons) > 0 {
+		sample.Valid, sample.Unfit, sample.Reasons = false, record.Disturbed, append(sample.Reasons, reasons...)
 	}
 	if words := process.Said(); words != "" {
 		sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "log", Name: "server.log", Data: []byte(strings.ReplaceAll(words, " | ", "\n") + "\n")})
@@ -207,7 +214,13 @@ func (w *window) fill(r *load.Result) {
 
 // SampleOf returns a sample with a load's figures and the data behind them.
 func SampleOf(r *load.Result, at time.Time) *record.Sample {
-	sample := &record.Sample{At: at, Valid: r.Valid, Reasons: r.InvalidReasons}
+	sample := &record.Sample{At: at, Valid: r.Valid, Reasons: r.InvalidReasons, Rate: r.Rate, Errors: new(r.Errors["total"])}
+	if !r.Valid {
+		sample.Unfit = record.Disturbed
+		if r.OnlyLate {
+			sample.Unfit = record.Late
+		}
+	}
 	r.Metrics(func(name, unit, better string, value float64) {
 		sample.Metrics = append(sample.Metrics, record.Metric{Name: name, Unit: unit, Better: better, Value: value})
 	})

@@ -76,12 +76,63 @@ type Design struct {
 
 // Progress is the state of a trial.
 type Progress struct {
-	Doing   string // "building A", "sample 3 of 16: B", with the state of the load
-	Taken   int    // samples so far, of all servers
-	Samples int    // expected in total if no more have to be retaken
+	Side      int    // of which a sample is taken, or the program built: 0 is A
+	Name      string // of the side in messages, as in "the server" or "B (main)"
+	Number    int    // of the sample, from 1; 0: the program is being built
+	Of        int    // how many samples there will be, as Number counts them
+	Benchmark string // which one, of Go benchmarks
+	Profiling bool   // the sample is for profiles, and not one of those of the trial
+	// Session and Sessions are the number of this trial, from 1, among several; 0: there is one.
+	Session, Sessions int
+	Taken             int // samples so far, of all sides
+	Samples           int // expected in total if no more have to be retaken
 	// Remaining is an estimate from the samples so far; 0: none yet.
 	Remaining time.Duration
 	Load      *load.Progress // nil while no load runs
+}
+
+// Title names what is done, as in "building A" or "sample 3 of 16: B".
+func (p Progress) Title() string {
+	title := "building " + p.Name
+	if p.Number > 0 {
+		title = fmt.Sprintf("sample %d of %d: %s", p.Number, p.Of, p.whose())
+	}
+	if p.Profiling {
+		title = "profiles: " + title
+	}
+	if p.Sessions > 0 {
+		title = fmt.Sprintf("session %d of %d, %s", p.Session, p.Sessions, title)
+	}
+	return title
+}
+
+func (p Progress) whose() string {
+	if p.Benchmark != "" {
+		return p.Benchmark + ", " + p.Name
+	}
+	return p.Name
+}
+
+// state is how far the sample of a server is.
+func (p Progress) state() string {
+	switch {
+	case p.Load != nil:
+		return ", " + p.Load.Phase
+	case p.Number > 0 && p.Benchmark == "":
+		return ", starting"
+	}
+	return ""
+}
+
+// String describes what is done, as in "sample 3 of 16: B, measuring".
+func (p Progress) String() string { return p.Title() + p.state() }
+
+// Now describes it without the number of a sample of the trial.
+func (p Progress) Now() string {
+	if p.Number == 0 || p.Profiling {
+		return p.String()
+	}
+	return p.whose() + p.state()
 }
 
 // Run takes the samples and returns one run per server, in the servers' order, with
@@ -97,9 +148,9 @@ func Run(ctx context.Context, p Plan) ([]*record.Run, error) {
 		return nil, err
 	}
 	defer t.end()
-	for _, s := range t.servers {
+	for i, s := range t.servers {
 		if s.Build != "" {
-			t.say(Progress{Doing: "building " + s.label})
+			t.say(Progress{Side: i, Name: s.label})
 		}
 		if err := s.build(ctx); err != nil {
 			return nil, err
@@ -258,8 +309,7 @@ func (t *course) turn(ctx context.Context, number int, reversed bool) (valid boo
 		if reversed {
 			i = len(t.servers) - 1 - i
 		}
-		s := t.servers[i]
-		sample, err := t.sample(ctx, s)
+		sample, err := t.sample(ctx, i)
 		if err != nil {
 			return false, err
 		}

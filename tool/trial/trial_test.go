@@ -78,7 +78,7 @@ func planFor(t *testing.T, flags string) Plan {
 	return Plan{
 		Servers: []Server{{Command: "exec " + service + " -addr " + addr + " " + flags}},
 		Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 1, Requests: 300, For: time.Minute},
-		Design:  Design{Samples: 2, MostOthers: 1, Scenario: record.Scenario{Name: "test", Text: "test"}},
+		Design:  Design{Samples: 2, MostOthers: 1, Scenario: record.Scenario{Name: "test", Settings: map[string]string{"x": "y"}}},
 	}
 }
 
@@ -88,7 +88,7 @@ func TestRunTakesSamplesOfFreshProcesses(t *testing.T) {
 	var steps []string
 	p.Progress = func(now Progress) {
 		if now.Load == nil {
-			steps = append(steps, now.Doing)
+			steps = append(steps, now.String())
 		}
 	}
 	runs, err := Run(t.Context(), p)

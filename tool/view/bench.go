@@ -37,7 +37,7 @@ type sampleFigures struct{ rate, p50, p99 *float64 }
 // lines draws it.
 func (p *benchPicture) lines(at time.Duration, width int) []line {
 	lines := []line{{5, []span{{toneTitle, "hone bench "}, text(p.title)}}, p.progress(at, width)}
-	lines = append(lines, field(0, "now", text(p.doing())))
+	lines = append(lines, field(0, "now", text(p.now.Now())))
 	lines = append(lines, p.gauge.lines(2, width)...)
 	if len(p.sides) > 1 {
 		lines = append(lines, field(7, "pairs of", text(p.sides[0].name+" and "+p.sides[1].name)))
@@ -66,14 +66,6 @@ func (p *benchPicture) progress(at time.Duration, width int) line {
 		words += ", " + figure.Lasting(p.now.Remaining-(at-p.told)) + " left"
 	}
 	return field(0, "sample", barAnd(float64(p.now.Taken)/float64(p.now.Samples), width, words, short)...)
-}
-
-// doing returns the current step without the number that the line above shows.
-func (p *benchPicture) doing() string {
-	if _, what, found := strings.Cut(p.now.Doing, ": "); found && strings.HasPrefix(p.now.Doing, "sample ") {
-		return what
-	}
-	return p.now.Doing
 }
 
 // side summarises the samples of a server so far.
@@ -182,8 +174,7 @@ func (b *Bench) Show(now trial.Progress) {
 // take adds one progress report.
 func (b *Bench) take(now trial.Progress) {
 	p := b.picture
-	profiling := strings.HasPrefix(now.Doing, "profiles: ")
-	if now.Load == nil && !profiling && now.Samples > 0 { // a sample begins
+	if now.Load == nil && !now.Profiling && now.Number > 0 { // a sample begins
 		if now.Taken == b.number && b.number > 0 {
 			p.sides[p.sampling].samples = append(p.sides[p.sampling].samples, b.figures())
 		}
@@ -195,9 +186,11 @@ func (b *Bench) take(now trial.Progress) {
 			b.answered += now.Load.Rate
 			b.seconds++
 		}
-		now.Load = nil // its histograms are only lent
+		kept := *now.Load
+		kept.Latency, kept.Service = nil, nil // they are only lent
+		now.Load = &kept
 	}
-	if profiling {
+	if now.Profiling {
 		now.Taken, now.Samples, now.Remaining = p.now.Samples, p.now.Samples, 0
 	}
 	p.now, p.told = now, b.screen.age()
@@ -212,10 +205,7 @@ func (b *Bench) begin(now trial.Progress) {
 	b.number, b.answered, b.seconds = now.Taken+1, 0, 0
 	b.times.Reset()
 	p.gauge = gauge{conns: p.gauge.conns}
-	p.sampling = 0
-	if _, whose, _ := strings.Cut(now.Doing, ": "); len(p.sides) > 1 && strings.HasPrefix(whose, "B") {
-		p.sampling = 1
-	}
+	p.sampling = now.Side
 }
 
 // figures returns those of the sample that has ended.

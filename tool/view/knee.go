@@ -8,7 +8,6 @@ import (
 
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/knee"
-	"github.com/hone-go/hone/tool/trial"
 )
 
 // kneePicture is a run of hone knee.
@@ -169,15 +168,15 @@ func NewKnee(how How, target, goals string, s *knee.Search) *Knee {
 }
 
 // Show is the search's Progress. It never waits for the terminal of a view.
-func (k *Knee) Show(now trial.Progress) {
+func (k *Knee) Show(now knee.Progress) {
 	switch {
 	case k.lines != nil:
-		k.lines.Show(now)
+		k.lines.show(now.String(), 0, now.Load)
 	case k.screen != nil:
 		k.screen.change(func() {
 			p := k.picture
 			if now.Load == nil {
-				p.doing, p.trialAt, p.gauge = now.Doing, k.screen.age(), gauge{}
+				p.doing, p.trialAt, p.gauge = now.String(), k.screen.age(), gauge{}
 				return
 			}
 			p.gauge.conns = max(p.gauge.conns, now.Load.Conns)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/trial"
 )
 
@@ -25,23 +26,25 @@ func NewSteps(how How) *Steps {
 }
 
 // Show is a trial.Plan's Progress.
-func (p *Steps) Show(now trial.Progress) {
+func (p *Steps) Show(now trial.Progress) { p.show(now.String(), now.Remaining, now.Load) }
+
+func (p *Steps) show(line string, remaining time.Duration, l *load.Progress) {
 	if !p.terminal && !p.asked {
 		return
 	}
-	line := now.Doing
-	if now.Remaining > 0 {
-		line += fmt.Sprintf(", %v to go", now.Remaining.Round(time.Second))
+	doing := line
+	if remaining > 0 {
+		line += fmt.Sprintf(", %v to go", remaining.Round(time.Second))
 	}
 	if p.terminal {
-		if l := now.Load; l != nil {
+		if l != nil {
 			line += fmt.Sprintf(": %s/s  p99 %s  %d errors", figure.Grouped(l.Rate), figure.OrNone(l.P99, figure.Micros), l.Errors)
 		}
 		fmt.Fprintf(p.w, "\r%s\x1b[K", line)
 		return
 	}
-	if now.Doing != p.last {
-		p.last = now.Doing
+	if doing != p.last {
+		p.last = doing
 		fmt.Fprintln(p.w, line)
 	}
 }

@@ -49,7 +49,7 @@ func saturated() *loadPicture {
 
 func benching() *benchPicture {
 	p := &benchPicture{title: "http://127.0.0.1:8080/, 50 connections, 1 in flight on each, closed loop", planned: 16, gauge: wavy(4, 0.2), told: 40 * time.Second,
-		now: trial.Progress{Doing: "sample 6 of 18: B (what is here), measuring", Taken: 5, Samples: 18, Remaining: 130 * time.Second}, sampling: 1}
+		now: trial.Progress{Side: 1, Name: "B (what is here)", Number: 6, Of: 18, Taken: 5, Samples: 18, Remaining: 130 * time.Second, Load: &load.Progress{Phase: load.Measuring}}, sampling: 1}
 	p.sides = []benchSide{{name: "A (main)"}, {name: "B (what is here)"}}
 	for i := range 5 {
 		side := &p.sides[i%2]
@@ -75,7 +75,7 @@ func searching() *kneePicture {
 func pictures() map[string]picture {
 	return map[string]picture{
 		"load": loading(), "load-saturated": saturated(), "load-beginning": &loadPicture{target: "unix:/run/服务器.sock", shape: "1 connection", length: time.Second},
-		"bench": benching(), "bench-building": &benchPicture{title: "hello", now: trial.Progress{Doing: "building A"}, sides: []benchSide{{name: "A"}}},
+		"bench": benching(), "bench-building": &benchPicture{title: "hello", now: trial.Progress{Name: "A"}, sides: []benchSide{{name: "A"}}},
 		"knee": searching(), "knee-beginning": &kneePicture{title: "127.0.0.1:7000", doing: "starting", unit: "connections"},
 		"demo": &demoPicture{legs: 9, leg: 2, engine: "buffered", doing: "100 × 64"},
 	}
@@ -247,19 +247,22 @@ func TestBenchWatcherCountsSamples(t *testing.T) {
 	for range 1000 {
 		times.RecordValue(2e6)
 	}
-	told := func(doing string, taken int, l *load.Progress) {
-		b.Show(trial.Progress{Doing: doing, Taken: taken, Samples: 4, Load: l})
+	now := trial.Progress{Name: "A", Samples: 4}
+	told := func(l *load.Progress) {
+		now.Load = l
+		b.Show(now)
 	}
-	told("building A", 0, nil)
-	for i, side := range []string{"B", "A (x: y)", "A (x: y)", "B"} {
-		doing := fmt.Sprintf("sample %d of 4: %s", i+1, side)
-		told(doing+", starting", i, nil)
-		told(doing+", warming up", i, &load.Progress{Phase: load.WarmingUp, Rate: 1})
-		told(doing+", measuring", i, &load.Progress{Phase: load.Measuring, Rate: 100 * float64(i+1), Latency: times})
-		told(doing+", measuring", i, &load.Progress{Phase: load.Measuring, Rate: 300 * float64(i+1), Latency: times})
+	told(nil)
+	for i, side := range []int{1, 0, 0, 1} {
+		now.Side, now.Number, now.Of, now.Taken = side, i+1, 4, i
+		told(nil)
+		told(&load.Progress{Phase: load.WarmingUp, Rate: 1})
+		told(&load.Progress{Phase: load.Measuring, Rate: 100 * float64(i+1), Latency: times})
+		told(&load.Progress{Phase: load.Measuring, Rate: 300 * float64(i+1), Latency: times})
 	}
-	told("profiles: sample 1 of 1: the server, starting", 0, nil)
-	told("profiles: sample 1 of 1: the server, measuring", 0, &load.Progress{Phase: load.Measuring, Rate: 5})
+	now = trial.Progress{Name: "the server", Number: 1, Of: 1, Profiling: true, Samples: 1}
+	told(nil)
+	told(&load.Progress{Phase: load.Measuring, Rate: 5})
 	a, bb := b.picture.sides[0].samples, b.picture.sides[1].samples
 	if len(a) != 2 || len(bb) != 1 { // the end of the last sample is not reported
 		t.Fatalf("%d samples of A and %d of B, want 2 and 1", len(a), len(bb))

@@ -150,7 +150,7 @@ func (f *loadFlags) send(cmd *cobra.Command, target string, live *session.Live) 
 	if err != nil {
 		return nil, err
 	}
-	job, err := f.Carry(cmd, target)
+	job, err := f.Carry(target)
 	if err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 // measure takes the samples, then judges, prints and stores them.
 func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.Server) error {
 	ctx := cmd.Context()
-	plan.Scenario = plan.Scenario.Deciding(f.judge.judge.Primary)
+	plan.Scenario.Primary = f.judge.judge.Primary
 	base, err := f.base(compare.Settings{Machine: trial.Environment(plan.Load.Target).Strict, Load: plan.Load.Settings, Scenario: &plan.Scenario})
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 		return exit.Usagef("bench: --samples %d: a verdict needs at least %d pairs; 16 are usual", plan.Samples, compare.FewestPairs)
 	}
 	ctx := cmd.Context()
-	plan.Scenario = plan.Scenario.Deciding(f.judge.judge.Primary)
+	plan.Scenario.Primary = f.judge.judge.Primary
 	base, err := f.base(compare.Settings{Machine: machine.Read().Strict, Scenario: &plan.Scenario})
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func (f *profilingFlags) sample(ctx context.Context, plan trial.Plan) (*record.S
 	var looking sync.WaitGroup
 	var begin sync.Once
 	plan.Progress = func(now trial.Progress) {
-		now.Doing = "profiles: " + now.Doing
+		now.Profiling = true
 		if show != nil {
 			show(now)
 		}
@@ -123,7 +123,7 @@ func (f *profilingFlags) sample(ctx context.Context, plan trial.Plan) (*record.S
 		return nil, errors.New("the load ended before the profiles were taken; give a longer --profile-for")
 	}
 	sample := runs[0].Samples[0]
-	sample.Valid, sample.Reasons = false, append([]string{probe.Profiled}, sample.Reasons...)
+	sample.Valid, sample.Unfit = false, record.Profiled
 	sample.Artefacts = append(sample.Artefacts, taken...)
 	return &sample, nil
 }

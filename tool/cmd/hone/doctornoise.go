@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -104,7 +103,7 @@ func (f *noiseFlags) sample(ctx context.Context, take takeSession, show func(tri
 	for i := range f.sessions {
 		runs, err := take(ctx, uint64(i), func(now trial.Progress) {
 			if f.sessions > 1 {
-				now.Doing = fmt.Sprintf("session %d of %d, %s", i+1, f.sessions, now.Doing)
+				now.Session, now.Sessions = i+1, f.sessions
 			}
 			show(now)
 		})

@@ -141,7 +141,8 @@ func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	case f.width == 0 || f.cool < 0 || f.confirm < 1:
 		return plan, exit.Usagef("knee: --width and --confirm must be more than 0, and --cool 0 or more; leave them out for the defaults")
 	}
-	return plan, f.load.Complete(cmd, target)
+	f.load.Paced = !plan.Whole
+	return plan, f.load.Complete("knee", target)
 }
 
 // run searches and prints the result.
@@ -183,10 +184,10 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		watcher.Made(t, found)
 		open.Live.Search(kneeShown(s.Report(shown, false)))
 	}
-	s.Watch = func(now trial.Progress) {
+	s.Watch = func(now knee.Progress) {
 		watcher.Show(now)
 		if now.Load != nil {
-			open.Live.Show(page.Lane{Group: "trials", Name: now.Doing}, *now.Load)
+			open.Live.Show(page.Lane{Group: "trials", Name: now.String()}, *now.Load)
 		}
 	}
 	err = s.Run(ctx)
@@ -196,7 +197,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return kneeFailure(err)
 	}
 	report := s.Report(shown, view.IsTerminal(open.Result()))
-	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(cmd, target, s, report, began)}}
+	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(target, s, report, began)}}
 	if err != nil {
 		report.Fail(err)
 		end.Err = kneeFailure(err)
@@ -238,9 +239,10 @@ func kneeFailure(err error) error {
 
 // made returns the search as a run to store: one sample per trial, the last with all of
 // them.
-func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, report *knee.Report, began time.Time) *record.Run {
-	scenario := spec.Kept(cmd, "knee by "+s.Axis(), target)
-	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.load.Plan.For)
+func (f *kneeFlags) made(target string, s *knee.Search, report *knee.Report, began time.Time) *record.Run {
+	scenario := f.load.Kept("knee by "+s.Axis(), target)
+	scenario.Settings["axis"], scenario.Settings["goal"], scenario.Settings["trial"] = s.Axis(), f.goals.String(), f.load.Plan.For.String()
+	scenario.Load = s.Settings()
 	run := &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.Plan.Target), Samples: s.Samples()}
 	if n := len(run.Samples); n > 0 {
 		run.Samples[n-1].Artefacts = append(run.Samples[n-1].Artefacts, kneeShown(report).Artefact())

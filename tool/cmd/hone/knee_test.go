@@ -84,7 +84,7 @@ func TestKnee(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept.Made != "knee" || len(kept.Samples) != len(report.Trials) || !strings.Contains(kept.Scenario.Text, "axis=rate\ngoal=p50<60ms,p50<80ms\n") || kept.Environment.Strict["topology"] != "loopback" {
+	if kept.Made != "knee" || len(kept.Samples) != len(report.Trials) || kept.Scenario.Settings["axis"] != "rate" || kept.Scenario.Settings["goal"] != "p50<60ms,p50<80ms" || kept.Environment.Strict["topology"] != "loopback" {
 		t.Errorf("%s: %d samples of %d trials, %+v", kept.Made, len(kept.Samples), len(report.Trials), kept.Scenario)
 	}
 	for i, sample := range kept.Samples {

@@ -191,7 +191,7 @@ func (f *loadFlags) oneTarget(_ *cobra.Command, args []string) error {
 // run loads the target and prints the result.
 func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	ctx := cmd.Context()
-	if err := f.Complete(cmd, target); err != nil {
+	if err := f.Complete("load", target); err != nil {
 		return err
 	}
 	if err := f.agents.check(cmd, f.Plan); err != nil {
@@ -267,7 +267,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	return s.Finish(session.End{
 		JSON: load.Document(result, outcomes),
 		Text: session.InText(func(w io.Writer) { load.WriteText(w, shown+", "+f.Shape(), f.Plan, result, outcomes) }),
-		Runs: []*record.Run{f.made(cmd, target, result, began)}, Partly: result.Interrupted || err != nil,
+		Runs: []*record.Run{f.made(target, result, began)}, Partly: result.Interrupted || err != nil,
 		Err: loadFailure(err), Verdict: f.verdict(result, outcomes),
 	})
 }
@@ -281,20 +281,22 @@ func serverAt(stats string) (*admin.Server, error) {
 }
 
 // made returns the run to be saved.
-func (f *loadFlags) made(cmd *cobra.Command, target string, result *load.Result, began time.Time) *record.Run {
+func (f *loadFlags) made(target string, result *load.Result, began time.Time) *record.Run {
 	sample := trial.SampleOf(result, began)
 	sample.Order = 1
-	run := &record.Run{Name: f.save, Made: "load", At: began, Scenario: f.scenario(cmd, target),
+	scenario := f.scenario(target)
+	scenario.Load = result.Settings
+	run := &record.Run{Name: f.save, Made: "load", At: began, Scenario: scenario,
 		Environment: trial.Environment(f.Plan.Target), Samples: []record.Sample{*sample}}
 	noteVersion(run)
 	return run
 }
 
 // scenario returns the load as it is saved.
-func (f *loadFlags) scenario(cmd *cobra.Command, target string) record.Scenario {
-	scenario := spec.Kept(cmd, f.Shape(), target)
+func (f *loadFlags) scenario(target string) record.Scenario {
+	scenario := f.Kept(f.Shape(), target)
 	if f.Plan.Requests > 0 {
-		scenario.Text += fmt.Sprintf("count=%d\n", f.Plan.Requests)
+		scenario.Settings["count"] = fmt.Sprint(f.Plan.Requests)
 	}
 	return scenario
 }

@@ -46,8 +46,8 @@ func (f *uiFlags) check(command string) error {
 }
 
 // alike refuses to draw a run under a load with other settings.
-func (f *loadFlags) alike(cmd *cobra.Command, target string, baseline *record.Run) error {
-	scenario := f.scenario(cmd, target)
+func (f *loadFlags) alike(target string, baseline *record.Run) error {
+	scenario := f.scenario(target)
 	now := compare.Settings{Machine: trial.Environment(f.Plan.Target).Strict, Load: f.Plan.Settings, Scenario: &scenario}
 	err := compare.Refusal(compare.SettingsOf(baseline), now, nil, func([]string) string { return "choose a run with the same settings" })
 	if err == nil {
@@ -65,7 +65,7 @@ func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server)
 	if f.ui.against != "" {
 		var err error
 		if baseline, err = f.store.Run("load", f.ui.against); err == nil {
-			err = f.alike(cmd, target, baseline)
+			err = f.alike(target, baseline)
 		}
 		if err != nil {
 			return nil, err

@@ -78,7 +78,7 @@ func profiledRuns(t *testing.T) (store string) {
 			t.Fatal(err)
 		}
 		samples := runs[0].Samples
-		if last := samples[len(samples)-1]; len(samples) != 2 || last.Valid || last.Reasons[0] != probe.Profiled || last.Order != 2 {
+		if last := samples[len(samples)-1]; len(samples) != 2 || last.Valid || last.Unfit != record.Profiled || last.Order != 2 {
 			t.Fatalf("%d samples, the last is %v %v, number %d", len(samples), last.Valid, last.Reasons, last.Order)
 		}
 		if err := s.Add(runs[0]); err != nil {
@@ -213,9 +213,9 @@ func TestProfileAgainstOtherSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, run := range []record.Run{
-		{Name: "before", Scenario: record.Scenario{Text: "target=tcp\nconns=8\n"}, Environment: record.Environment{Strict: map[string]string{"cpu": "X"}}},
-		{Name: "alike", Scenario: record.Scenario{Text: "target=tcp\nconns=8\n"}, Environment: record.Environment{Strict: map[string]string{"cpu": "X"}}},
-		{Name: "after", Scenario: record.Scenario{Text: "target=tcp\nconns=64\n"}, Environment: record.Environment{Strict: map[string]string{"cpu": "Y"}}},
+		{Name: "before", Scenario: record.Scenario{Settings: map[string]string{"conns": "8"}}, Environment: record.Environment{Strict: map[string]string{"cpu": "X"}}},
+		{Name: "alike", Scenario: record.Scenario{Settings: map[string]string{"conns": "8"}}, Environment: record.Environment{Strict: map[string]string{"cpu": "X"}}},
+		{Name: "after", Scenario: record.Scenario{Settings: map[string]string{"conns": "64"}}, Environment: record.Environment{Strict: map[string]string{"cpu": "Y"}}},
 	} {
 		run.At = time.Unix(int64(i), 0)
 		run.Samples = []record.Sample{{Order: 1, At: run.At, Valid: true, Artefacts: []record.Artefact{{Kind: string(probe.CPU), Name: "cpu.pprof", Data: data.Bytes()}}}}

@@ -145,7 +145,7 @@ func writeRun(w io.Writer, r *record.Run) {
 	if r.PairedWith != "" {
 		fmt.Fprintf(w, "measured alternately with %s\n", r.PairedWith)
 	}
-	fmt.Fprintf(w, "scenario %s: %s\n", r.Scenario.Name, strings.ReplaceAll(strings.TrimSpace(r.Scenario.Text), "\n", ", "))
+	fmt.Fprintf(w, "scenario %s: %s\n", r.Scenario.Name, strings.Join(r.Scenario.Words(), ", "))
 	if k := page.KneeOf(r); k != nil { // medians over all loads would mean nothing
 		verdict := map[bool]string{true: "VALID", false: "INVALID"}[k.Valid]
 		fmt.Fprintf(w, "%s: %s\n%d of %d trials are valid\n\n", verdict, k.Said, valid, len(r.Samples))
@@ -155,7 +155,7 @@ func writeRun(w io.Writer, r *record.Run) {
 	}
 	for i, s := range r.Samples {
 		if !s.Valid {
-			fmt.Fprintf(w, "sample %d is not valid: %s\n", i+1, strings.Join(s.Reasons, "; "))
+			fmt.Fprintf(w, "sample %d is not valid: %s\n", i+1, s.Why())
 		}
 	}
 	for _, part := range []struct {

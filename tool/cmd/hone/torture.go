@@ -270,7 +270,7 @@ func (f *tortureFlags) verdict(ctx context.Context, r *torture.Report, said bool
 // what is run and where the result goes.
 func (f *tortureFlags) again(cmd *cobra.Command, target string) string {
 	words := []string{"hone torture", quoted(spec.Public(target))}
-	for _, flag := range spec.Given(cmd, "only", "seed", "against", "json", "output", "progress", "plain", "list") {
+	for _, flag := range f.target.Given(cmd, "only", "seed", "against", "json", "output", "progress", "plain", "list") {
 		words = append(words, flag.Name+"="+quoted(flag.Value))
 	}
 	return strings.Join(words, " ")
