@@ -6,7 +6,7 @@ PACKAGES    := $(ALL)
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps test race timing suites fuzz mutations lint vuln apps bench lab prove release release-test publish licences outdated cross
+.PHONY: help deps test race timing suites fuzz mutations lint vuln compat autobahn bench lab prove release release-test publish licences outdated cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -48,7 +48,7 @@ race: ## the same with the race detector
 timing: ## run the tests that compare measured figures, which need the machine to themselves
 	@: 'other work may change the figures of an attempt, but hardly of three'; \
 	HONE_TEST_TIMING=1 go tool gotestsum --no-color --format standard-verbose --hide-summary skipped \
-		--rerun-fails=2 --rerun-fails-run-root-test --packages './tool/cmd/hone ./bench/avatar' -- -count=1 -p 1 -run '^(TestTiming|TestTour|TestReadmeLoadsAreValid)$$'
+		--rerun-fails=2 --rerun-fails-run-root-test --packages ./tool/cmd/hone -- -count=1 -run '^(TestTiming|TestTour|TestReadmeLoadsAreValid)$$'
 
 suites: ## simulate 40,000 servers, compare http1 with net/http by Go's own server tests, other projects' parser tests, h2spec and 200,000 streams of drawn requests
 	HONE_SIMULATIONS=5000 go test -count=1 -timeout 60m -run '^TestSimulation(OverTLS)?$$' ./engine ./framed ./http1 ./websocket
@@ -81,8 +81,8 @@ mutations: ## change N statements (40) at random, and list the changes that no t
 
 lint: ## gofmt, go vet, staticcheck, actionlint and the house rules
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "gofmt -w these files:"; echo "$$bad"; exit 1; fi
-	go vet $(ALL) ./bench/... ./tools/...
-	go tool staticcheck $(ALL) ./bench/... ./tools/...
+	go vet $(ALL) ./bench/... ./compat/... ./tools/...
+	go tool staticcheck $(ALL) ./bench/... ./compat/... ./tools/...
 	go tool actionlint
 	go test ./internal/lint
 	@: 'the cache of results does not see files outside of a module, such as the workflows'; \
@@ -95,9 +95,12 @@ vuln: ## look the dependencies up in Go's vulnerability database
 		echo '*** Run make vuln again on a machine with access to it.'; exit 0; \
 	fi; exit $$rc
 
-apps: ## run applications and tools that others wrote against http1, and a crowd that does not read its large replies
-	cd bench && go test -count=1 ./apps
+compat: ## run applications and tools that others wrote against http1, and a crowd that does not read its large replies
+	cd compat && go test -count=1 .
 	cd bench && go test -count=1 ./memory -run TestMemoryUnderAttack/100_that_do_not_read
+
+autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7 with pip, in half an hour, and store the result
+	HONE_AUTOBAHN='$(or $(CASES),*)' go test -count=1 -timeout 3h -v -run '^TestAutobahn$$' ./websocket -args -update
 
 prove: ## kill processes, servers and the power under the gateway's log, and gateways under load, and verify every message
 	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
@@ -113,38 +116,20 @@ lab: ## measure again what five articles claim, in about 10 minutes
 bench: $(if $(WHAT),bench.$(WHAT)) ## measure WHAT, as in make bench WHAT=peers; without it, list what there is
 	@$(if $(WHAT),:,awk -F ': ## ' '/^bench\.[a-z]+: ## / { printf "make bench WHAT=%-12s %s\n", substr($$1, 7), $$2 }' Makefile)
 
-bench.peers: ## race other network libraries, within 20 minutes, and store the result
-	go run ./bench/cmd/peers race -o bench/results/peers.json
+bench.peers: ## measure hone beside other servers, routers and load generators, or the rows ROWS, within 2 hours, and store each
+	go run ./bench/cmd/peers run $(ROWS)
 	go run ./bench/cmd/peers tables
-	go run ./bench/cmd/peers picture
-
-bench.http: ## race other HTTP servers, within 20 minutes, and store the result
-	go run ./bench/cmd/peers http -o bench/results/http.json
-	go run ./bench/cmd/peers tables
-	go run ./bench/cmd/peers picture
-
-bench.ws: ## race other servers of WebSocket, within 20 minutes, and store the result
-	go run ./bench/cmd/peers ws -o bench/results/ws.json
-	go run ./bench/cmd/peers tables
-	go run ./bench/cmd/peers picture
-
-bench.tls: ## compare servers over TLS: CPU of a request, memory of an idle connection, and what a flood of handshakes does
-	go run ./bench/tls
-	go run ./bench/tls -flood -rounds 5
 
 bench.faults: ## attack every server with hone torture, within 90 minutes, and store the result
 	go run ./bench/cmd/peers faults -o bench/results/torture.json
-	go run ./bench/cmd/peers faults --http2 -o bench/results/torture-http2.json
+	go run ./bench/cmd/peers faults -http2 -o bench/results/torture-http2.json
 	go run ./bench/cmd/peers tables
 
-bench.generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result
+bench.generators: ## install vegeta and k6, which the row generators needs beside hone, and measure it
 	GOWORK=off go install github.com/tsenart/vegeta/v12@v12.13.0
 	GOWORK=off go install go.k6.io/k6@v1.8.1
-	go run ./bench/cmd/peers generators --rate 500 -bin "$$(go env GOPATH)/bin" -o bench/results/generators.json
+	PATH="$$PATH:$$(go env GOPATH)/bin" go run ./bench/cmd/peers run generators
 	go run ./bench/cmd/peers tables
-
-bench.routes: ## compare routers, and print the ratios
-	GOMAXPROCS=1 go run ./bench/routes/ratios
 
 bench.memory: ## attack every engine, and compare the memory that it takes with its limits
 	cd bench && go test -count=1 ./memory -timeout 40m -v -args -all
@@ -152,21 +137,11 @@ bench.memory: ## attack every engine, and compare the memory that it takes with 
 bench.streams: ## measure visits that wait: long streams, loans, pushes that wait, event feeds; compare with BASE, if given
 	cd bench && go test -count=1 ./streams -timeout 90m -v -args -all $(if $(BASE),-base '$(BASE)')
 
-bench.apps: ## run make apps on every engine, with faults at full size
-	cd bench && go test -count=1 ./apps -timeout 60m -v -args -all
-
-bench.avatar: ## compare the avatar service with the article's service and with others, and flood it with new names
-	go run ./bench/avatar -all
-	go run ./bench/avatar -flood
-
 bench.gateway: ## measure the gateway: levels, logs, shapes of load and open loops
 	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
 
 bench.instructions: ## count the user instructions of a request, and compare REV (the working tree) with BASE (a4fc546); needs valgrind
 	go run ./bench/instructions $(if $(BASE),-base '$(BASE)') $(if $(REV),-rev '$(REV)')
-
-bench.autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7 with pip, and store the result
-	go run ./bench/autobahn -agents '$(AGENTS)' $(if $(CASES),-cases '$(CASES)') -store bench/results/autobahn.json -o bench/autobahn/results.md
 
 release-test: ## build the modules as they would be published, install the five commands and build every example from them
 	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...

@@ -6,8 +6,6 @@ toolchain go1.26.11
 
 replace (
 	github.com/hone-go/hone => ../
-	github.com/hone-go/hone/articles => ../articles
-	github.com/hone-go/hone/observe => ../observe
 	github.com/hone-go/hone/tool => ../tool
 )
 
@@ -16,57 +14,41 @@ require (
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/hone-go/hone v0.0.0
-	github.com/hone-go/hone/articles v0.0.0
 	github.com/hone-go/hone/tool v0.0.0
 	github.com/julienschmidt/httprouter v1.3.0
 	github.com/labstack/echo/v5 v5.4.5
 	github.com/lesismal/nbio v1.6.8
 	github.com/panjf2000/gnet/v2 v2.9.7
-	github.com/tidwall/evio v1.0.8
 	github.com/uptrace/bunrouter v1.0.23
 	go.uber.org/goleak v1.3.0
 )
 
 require (
 	github.com/alitto/pond/v2 v2.7.1
-	github.com/chromedp/cdproto v0.160.1
-	github.com/chromedp/chromedp v0.23.0
 	github.com/coder/websocket v1.8.15
 	github.com/gobwas/ws v1.5.0
 	github.com/gorilla/websocket v1.5.3
 	github.com/lesismal/llib v1.2.5
 	github.com/lxzan/gws v1.8.9
-	github.com/prometheus/client_golang v1.25.0
-	google.golang.org/grpc v1.85.0
 )
 
 require (
-	github.com/hone-go/hone/observe v0.0.0 // indirect
 	github.com/molecule-man/go-brrr v1.3.1 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
+	gonum.org/v1/gonum v0.17.0 // indirect
 )
 
 require (
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
-	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dolthub/maphash v0.1.0 // indirect
-	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b // indirect
 	github.com/ianlancetaylor/demangle v0.0.0-20250417193237-f615e6bd150b // indirect
-	github.com/maypok86/otter/v2 v2.4.0 // indirect
-	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
-	github.com/prometheus/client_model v0.6.3 // indirect
-	github.com/prometheus/common v0.72.0 // indirect
-	github.com/prometheus/procfs v0.23.0 // indirect
-	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/tidwall/btree v1.1.0 // indirect
 	github.com/tidwall/gjson v1.20.2 // indirect
 	github.com/tidwall/match v1.1.1 // indirect
 	github.com/tidwall/pretty v1.3.0 // indirect
 	github.com/tidwall/redcon v1.6.4
-	golang.org/x/image v0.48.0 // indirect
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da // indirect
 	golang.org/x/time v0.16.0 // indirect
 )
@@ -100,7 +82,7 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/text v0.44.0 // indirect
-	google.golang.org/protobuf v1.36.12
+	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 require (
@@ -109,7 +91,6 @@ require (
 	github.com/cloudwego/gopkg v0.1.4 // indirect
 	github.com/gomodule/redigo v1.9.3
 	github.com/jackc/puddle/v2 v2.2.3
-	github.com/kavu/go_reuseport v1.5.0 // indirect
 	github.com/panjf2000/ants/v2 v2.12.1
 	github.com/valyala/bytebufferpool v1.0.0
 	go.uber.org/multierr v1.11.0 // indirect

@@ -23,23 +23,16 @@ import (
 // Plan is what to ask of a server. The process should have nothing else to do while
 // Run lasts: a loop keeps its processor while it waits, for a millisecond at a time.
 type Plan struct {
-	Addr    string  // the server's, on this machine: 127.0.0.1:7000
-	Conns   int     // connections; with Slow at most 65,536
-	Depth   int     // requests outstanding on each of them, at most 65,536
-	Rate    float64 // requests a second over all of them; 0: the next as soon as an answer has come
-	Content []byte  // of every request; its answer must have the same
-	HTTP    *HTTP   // what to ask instead. Zero: hone's frames
-	WS      *WS     // or messages of WebSocket, which carry Content, eight bytes of it an id
-	// Slow are more connections with one request at a time each, which are verified
-	// and not measured. SlowContent is what these requests carry.
-	Slow        int
-	SlowContent []byte
-	// Stamps measures the server's part of response times with the kernel's timestamps of
-	// answers: at a rate, in the clear and with a Depth of 1.
-	Stamps bool
-	Warmup time.Duration // how long to ask before the window
-	Window time.Duration // how long to measure
-	Loops  int           // 0: as many as GOMAXPROCS
+	Addr    string        // the server's, on this machine: 127.0.0.1:7000
+	Conns   int           // connections, at most 65,536
+	Depth   int           // requests outstanding on each of them, at most 65,536
+	Rate    float64       // requests a second over all of them; 0: the next as soon as an answer has come
+	Content []byte        // of every request; its answer must have the same
+	HTTP    *HTTP         // what to ask instead. Zero: hone's frames
+	WS      *WS           // or messages of WebSocket, which carry Content, eight bytes of it an id
+	Warmup  time.Duration // how long to ask before the window
+	Window  time.Duration // how long to measure
+	Loops   int           // 0: as many as GOMAXPROCS
 	// Opened and Closed are called when the window opens and closes, to read a
 	// server's clocks. They hold up a loop and must return soon. nil: nobody.
 	Opened, Closed func()
@@ -47,7 +40,7 @@ type Plan struct {
 
 // Result is what was measured.
 type Result struct {
-	Answered int64 // right answers at any time, those of slow connections left out
+	Answered int64 // right answers at any time
 	// Requests were answered within the window; at a rate, they were due within it.
 	Requests int64
 	Rate     float64 // answers a second within the window
@@ -57,9 +50,6 @@ type Result struct {
 	// a request was due, or without a rate from when it was sent; nil when there are
 	// too few. A request of the window that is missing counts with the time it waited.
 	P50, P99, P999 *float64
-	// ServerP50 and ServerP99 are the server's part of response times: what the client itself
-	// waits for a CPU is left out. nil without Stamps, or when there are too few.
-	ServerP50, ServerP99 *float64
 	// Late is how late the client sent 99 of 100 requests at most, in microseconds,
 	// which is part of the response times. nil without a rate.
 	Late *float64
@@ -80,20 +70,18 @@ const (
 
 func (p *Plan) check() error {
 	switch {
-	case p.Conns < 1 || p.Slow < 0 || p.Conns+p.Slow > mostConns:
-		return fmt.Errorf("client: %d connections and %d slow ones: there must be 1 to %d", p.Conns, p.Slow, mostConns)
+	case p.Conns < 1 || p.Conns > mostConns:
+		return fmt.Errorf("client: %d connections: there must be 1 to %d", p.Conns, mostConns)
 	case p.Depth < 1 || p.Depth > mostDepth:
 		return fmt.Errorf("client: depth %d: it must be 1 to %d", p.Depth, mostDepth)
 	case !(p.Rate >= 0 && p.Rate <= mostRate):
 		return fmt.Errorf("client: %v requests a second: it must be 0 to %v", p.Rate, mostRate)
 	case p.Warmup < 0 || p.Window <= 0:
 		return fmt.Errorf("client: warm-up %v and window %v: the first must not be negative, the second be positive", p.Warmup, p.Window)
-	case p.HTTP != nil && (p.Slow > 0 || len(p.HTTP.Request) == 0):
-		return errors.New("client: with HTTP there are no slow connections, and there must be a request")
-	case p.WS != nil && (p.HTTP != nil || p.Slow > 0 || len(p.Content) < idSize || len(p.Content) > longestWS):
-		return fmt.Errorf("client: with WebSocket there are no slow connections and no HTTP, and the content has %d to %d bytes", idSize, longestWS)
-	case p.Stamps && (p.Rate == 0 || p.Depth > 1 || p.WS != nil || p.HTTP != nil && p.HTTP.TLS != nil):
-		return errors.New("client: Stamps needs a rate, a depth of 1, and neither TLS nor WebSocket")
+	case p.HTTP != nil && len(p.HTTP.Request) == 0:
+		return errors.New("client: with HTTP there must be a request")
+	case p.WS != nil && (p.HTTP != nil || len(p.Content) < idSize || len(p.Content) > longestWS):
+		return fmt.Errorf("client: with WebSocket there is no HTTP, and the content has %d to %d bytes", idSize, longestWS)
 	case p.Loops < 0:
 		return fmt.Errorf("client: %d loops: it must be 1 or more, or 0 for GOMAXPROCS", p.Loops)
 	}
@@ -156,16 +144,16 @@ func open(ctx context.Context, p *Plan) (loops []*loop, err error) {
 		}
 		loops = append(loops, l)
 	}
-	for i := range p.Conns + p.Slow {
+	for i := range p.Conns {
 		if err := ctx.Err(); err != nil {
 			return loops, err
 		}
 		fd, err := dial(to)
 		if err == nil {
-			err = loops[i%len(loops)].add(fd, i, i >= p.Conns)
+			err = loops[i%len(loops)].add(fd, i)
 		}
 		if err != nil {
-			return loops, fmt.Errorf("client: connection %d of %d: %w", i+1, p.Conns+p.Slow, err)
+			return loops, fmt.Errorf("client: connection %d of %d: %w", i+1, p.Conns, err)
 		}
 	}
 	return loops, nil
@@ -174,7 +162,7 @@ func open(ctx context.Context, p *Plan) (loops []*loop, err error) {
 // sum makes the result of what the loops have counted.
 func sum(loops []*loop) *Result {
 	r := new(Result)
-	var latency, late, served histogram
+	var latency, late histogram
 	for _, l := range loops {
 		r.Rate += float64(l.closedAt.answered-l.openedAt.answered) / time.Duration(l.closedAt.now-l.openedAt.now).Seconds()
 		r.Answered += l.answered
@@ -183,11 +171,9 @@ func sum(loops []*loop) *Result {
 		r.Spun += time.Duration(l.spun)
 		latency.merge(&l.latency)
 		late.merge(&l.late)
-		served.merge(&l.served)
 	}
 	r.Requests = int64(latency.total)
 	r.P50, r.P99, r.P999 = latency.quantile(1, 2), latency.quantile(99, 100), latency.quantile(999, 1000)
-	r.ServerP50, r.ServerP99 = served.quantile(1, 2), served.quantile(99, 100)
 	r.Late = late.quantile(99, 100)
 	return r
 }

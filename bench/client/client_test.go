@@ -93,32 +93,6 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestSlowRequests come one at a time on each of their connections and count for
-// nothing.
-func TestSlowRequests(t *testing.T) {
-	release := make(chan struct{})
-	defer close(release)
-	var slow atomic.Int64
-	addr := serve(t, engine.Buffered(0), func(_ framed.Call, dst, req []byte) ([]byte, error) {
-		if string(req) == "slow" {
-			slow.Add(1)
-			<-release
-		}
-		return append(dst, req...), nil
-	})
-	for _, content := range []string{"slow", "not at all"} {
-		p := plan(addr)
-		p.Slow, p.SlowContent, p.Rate, p.Window = 2, []byte(content), 1000, 150*time.Millisecond
-		r, err := Run(t.Context(), p)
-		if err != nil || r.Requests != 150 || r.Wrong != 0 || r.Missing != 0 {
-			t.Errorf("%s: %+v, %v; want 150 requests", content, r, err)
-		}
-		if slow.Load() != 2 {
-			t.Errorf("%d slow requests arrived, not one on each connection", slow.Load())
-		}
-	}
-}
-
 // serve is a server of hone's that ends with the test.
 func serve(t *testing.T, e engine.Engine, handle framed.HandlerFunc) (addr string) {
 	t.Helper()
@@ -376,7 +350,7 @@ func TestContextEnds(t *testing.T) {
 
 func TestPlansThatCannotBe(t *testing.T) {
 	for _, change := range []func(*Plan){
-		func(p *Plan) { p.Conns = 0 }, func(p *Plan) { p.Conns, p.Slow = mostConns, 1 }, func(p *Plan) { p.Slow = -1 },
+		func(p *Plan) { p.Conns = 0 }, func(p *Plan) { p.Conns = mostConns + 1 },
 		func(p *Plan) { p.Depth = 0 }, func(p *Plan) { p.Depth = mostDepth + 1 },
 		func(p *Plan) { p.Rate = -1 }, func(p *Plan) { p.Rate = 1e10 }, func(p *Plan) { p.Loops = -1 },
 		func(p *Plan) { p.Window = 0 }, func(p *Plan) { p.Warmup = -1 },

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"github.com/hone-go/hone/wire"
@@ -20,7 +19,6 @@ import (
 // an earlier request is not taken for the right one.
 type conn struct {
 	fd     int
-	slow   bool
 	kind   *kind
 	slots  []slot
 	free   []uint16
@@ -38,11 +36,6 @@ type conn struct {
 	oldest int
 	wires  *wires // with TLS, and tls above them
 	tls    *tls.Conn
-
-	// With stamps, in nanoseconds since the loop's start.
-	sentAt  int64 // the last request
-	arrived int64 // what was last read
-	before  int64 // the answer before
 }
 
 // slot is the place of a request that has no answer yet.
@@ -58,19 +51,10 @@ const free = 0
 // the answer that was expected.
 const longestAnswer = 64 << 10
 
-// add takes a connected socket over, even when it fails. The measured ones must
-// come first.
-func (l *loop) add(fd, number int, slow bool) error {
-	c := conn{
-		fd: fd, slow: slow, kind: &l.fast, number: uint64(number) << 48, index: int64(len(l.conns)),
-		slots: make([]slot, l.plan.Depth),
-	}
-	if slow {
-		c.kind, c.slots = &l.slow, make([]slot, 1)
-	} else {
-		l.measured++
-	}
-	if l.gap == 0 || slow {
+// add takes a connected socket over, even when it fails.
+func (l *loop) add(fd, number int) error {
+	c := conn{fd: fd, kind: &l.fast, number: uint64(number) << 48, index: int64(len(l.conns)), slots: make([]slot, l.plan.Depth)}
+	if l.gap == 0 {
 		c.owed = math.MaxInt64
 	}
 	for i := range c.slots {
@@ -87,8 +71,6 @@ func (l *loop) add(fd, number int, slow bool) error {
 		c.wires, c.tls, err = l.handshake(fd)
 	case l.plan.WS != nil:
 		err = upgrade(fd, l.plan.WS.Path)
-	case l.plan.Stamps:
-		err = stamped(fd)
 	}
 	l.conns = append(l.conns, c)
 	return cmp.Or(err, l.arm(&c, syscall.EPOLL_CTL_ADD))
@@ -131,7 +113,7 @@ var errClosed = errors.New("the server closed it")
 func (l *loop) read(c *conn) error {
 	held := copy(l.in, c.held)
 	in := l.in[held:]
-	n, errno := l.receive(c, in)
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&in[0])), uintptr(len(in)), syscall.MSG_DONTWAIT, 0, 0)
 	switch {
 	case errno == syscall.EAGAIN:
 		return nil
@@ -139,12 +121,12 @@ func (l *loop) read(c *conn) error {
 		return os.NewSyscallError("recv", errno)
 	case n == 0:
 		return errClosed
-	case n == len(in):
+	case int(n) == len(in):
 		if err := l.arm(c, syscall.EPOLL_CTL_MOD); err != nil {
 			return err
 		}
 	}
-	rest, err := l.settle(c, l.in[:held+n])
+	rest, err := l.settle(c, l.in[:held+int(n)])
 	if len(rest)+held > 0 {
 		c.held = append(c.held[:0], rest...)
 	}
@@ -202,17 +184,10 @@ func (l *loop) answer(c *conn, id uint64, right bool) {
 	if !right {
 		l.wrong++
 	}
-	if c.slow {
-		return
-	}
 	l.pending--
-	var served int64
-	if l.plan.Stamps {
-		served = c.served(c.slots[i].since)
-	}
 	if right {
 		l.answered++
-		l.record(c.slots[i].since, l.now, served)
+		l.record(c.slots[i].since, l.now)
 	}
 }
 
@@ -229,7 +204,7 @@ func (l *loop) send(c *conn) error {
 		c.free = c.free[:last]
 		c.count++
 		s := slot{c.number | uint64(c.count)<<16 | uint64(i), l.now}
-		if l.gap > 0 && !c.slow {
+		if l.gap > 0 {
 			s.since = l.intended(c)
 			c.sent++
 		}
@@ -241,11 +216,8 @@ func (l *loop) send(c *conn) error {
 		binary.BigEndian.PutUint64(out[at*c.kind.size+c.kind.asks:], s.id^c.kind.key)
 	}
 	c.owed -= int64(count)
-	if l.gap == 0 && !c.slow {
+	if l.gap == 0 {
 		l.pending += int64(count)
-	}
-	if l.plan.Stamps {
-		c.sentAt = int64(time.Since(l.start))
 	}
 	if c.tls != nil {
 		_, err := c.tls.Write(out)
@@ -255,7 +227,7 @@ func (l *loop) send(c *conn) error {
 }
 
 // intended is when the request is due that c sends next.
-func (l *loop) intended(c *conn) int64 { return l.moment(c.sent*int64(l.measured) + c.index) }
+func (l *loop) intended(c *conn) int64 { return l.moment(c.sent*int64(len(l.conns)) + c.index) }
 
 // put writes what the socket takes and keeps the rest for when it takes more.
 func (l *loop) put(c *conn, out []byte) error {

@@ -18,15 +18,15 @@ type Crowd struct {
 	in  []byte
 }
 
-// Grow opens connections until there are n. Those that are deaf have the smallest of buffers.
-func (c *Crowd) Grow(ctx context.Context, addr, path string, n int, deaf bool) error {
+// Grow opens connections until there are n.
+func (c *Crowd) Grow(ctx context.Context, addr, path string, n int) error {
 	to, err := parseAddr(addr)
 	if err != nil {
 		return err
 	}
 	for len(c.fds) < n && err == nil {
 		if err = ctx.Err(); err == nil {
-			err = c.add(to, path, deaf)
+			err = c.add(to, path)
 		}
 	}
 	if err != nil {
@@ -35,17 +35,12 @@ func (c *Crowd) Grow(ctx context.Context, addr, path string, n int, deaf bool) e
 	return nil
 }
 
-func (c *Crowd) add(to syscall.Sockaddr, path string, deaf bool) error {
+func (c *Crowd) add(to syscall.Sockaddr, path string) error {
 	fd, err := dial(to)
 	if err != nil {
 		return err
 	}
 	c.fds = append(c.fds, fd)
-	if deaf {
-		if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1); err != nil {
-			return os.NewSyscallError("setsockopt", err)
-		}
-	}
 	return upgrade(fd, path)
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -188,48 +187,4 @@ func TestHTTPServerThatEnds(t *testing.T) {
 			t.Errorf("TLS %v: %+v, %v", secure, r, err)
 		}
 	}
-}
-
-// TestStamps has the kernel's timestamps cover what the handler does, and no more than the client
-// has waited.
-func TestStamps(t *testing.T) {
-	var served atomic.Int64
-	p := httpPlan(t, false, &served, func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		for time.Since(began) < 300*time.Microsecond {
-			runtime.Gosched()
-		}
-		io.WriteString(w, "hello")
-	})
-	p.Rate, p.Depth, p.Stamps = 200, 1, true
-	r, err := Run(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Requests == 0 || r.ServerP50 == nil || *r.ServerP50 < 295 || *r.ServerP50 > *r.P50*1.02 {
-		t.Errorf("%d requests; server's part %v, whole %v", r.Requests, deref(r.ServerP50), deref(r.P50))
-	}
-	p.Rate = 0
-	if _, err := Run(t.Context(), p); err == nil {
-		t.Error("stamps without a rate")
-	}
-}
-
-// TestServed counts what a server holds up, however late the client reads and sends.
-func TestServed(t *testing.T) {
-	c := conn{arrived: 150, sentAt: 130}
-	if got := c.served(100); got != 20 { // the client sent 30 late
-		t.Errorf("%d, want 20", got)
-	}
-	c.arrived, c.sentAt = 300, 180
-	if got := c.served(140); got != 130 { // for 10 the server still had the one before
-		t.Errorf("%d, want 130", got)
-	}
-}
-
-func deref(v *float64) float64 {
-	if v == nil {
-		return -1
-	}
-	return *v
 }

@@ -29,18 +29,16 @@ const (
 
 // loop has a share of the connections. Times are nanoseconds since start.
 type loop struct {
-	plan     *Plan
-	index    int // of plan.Loops
-	stop     *atomic.Bool
-	start    time.Time
-	epoll    int
-	conns    []conn // the measured ones, then the slow ones
-	measured int
-	fast     kind // of the measured connections
-	slow     kind
-	usual    pattern // with HTTP: of an answer
-	in       []byte  // what is read; the beginning of an answer goes to its connection
-	events   [eventCount]syscall.EpollEvent
+	plan   *Plan
+	index  int // of plan.Loops
+	stop   *atomic.Bool
+	start  time.Time
+	epoll  int
+	conns  []conn
+	fast   kind
+	usual  pattern // with HTTP: of an answer
+	in     []byte  // what is read; the beginning of an answer goes to its connection
+	events [eventCount]syscall.EpollEvent
 
 	now      int64 // when the last wait ended
 	phase    phase
@@ -51,7 +49,7 @@ type loop struct {
 
 	due      int64   // at a rate: requests whose moment has come
 	gap      float64 // between two of them
-	pending  int64   // requests that are due or sent and have no answer; without those of slow connections
+	pending  int64   // requests that are due or sent and have no answer
 	answered int64
 	fresh    int64 // answers of the last turn
 	vain     bool  // the last turn found nothing and did not sleep
@@ -59,7 +57,6 @@ type loop struct {
 	spun     int64
 	latency  histogram
 	late     histogram
-	served   histogram // with stamps
 }
 
 // phase is where in the plan a loop is.
@@ -114,8 +111,8 @@ func newLoop(p *Plan, index int) (*loop, error) {
 		l.fast = newWSKind(p.Content, p.Depth)
 		room = longestAnswer + len(l.fast.answer)
 	default:
-		l.fast, l.slow = newKind(p.Content, p.Depth), newKind(p.SlowContent, 1)
-		room = max(len(l.fast.answer), len(l.slow.answer))
+		l.fast = newKind(p.Content, p.Depth)
+		room = len(l.fast.answer)
 	}
 	l.in = make([]byte, readSize+room)
 	if p.Rate > 0 {
@@ -255,7 +252,7 @@ func (l *loop) cross() {
 		l.phase, l.closedAt = draining, mark{l.now, l.answered}
 		l.tell(l.plan.Closed)
 		for i := range l.conns {
-			if l.gap == 0 || l.conns[i].slow {
+			if l.gap == 0 {
 				l.conns[i].owed = 0
 			}
 		}
@@ -291,7 +288,7 @@ func (l *loop) begin() error {
 		if moment > l.now || moment >= l.till {
 			break
 		}
-		c := &l.conns[l.due%int64(l.measured)]
+		c := &l.conns[l.due%int64(len(l.conns))]
 		l.due++
 		l.pending++
 		c.owed++
@@ -307,12 +304,9 @@ func (l *loop) begin() error {
 
 // record counts a response time. At a rate the requests count that were due within
 // the window, whenever they are answered; otherwise those that are answered then.
-func (l *loop) record(since, now, served int64) {
+func (l *loop) record(since, now int64) {
 	if l.gap == 0 && l.phase == measuring || l.gap > 0 && since >= l.from && since < l.till {
 		l.latency.add(now - since)
-		if l.plan.Stamps && served >= 0 {
-			l.served.add(served)
-		}
 	}
 }
 
@@ -322,15 +316,15 @@ func (l *loop) giveUp() {
 	if l.gap == 0 {
 		return
 	}
-	for i := range l.conns[:l.measured] {
+	for i := range l.conns {
 		c := &l.conns[i]
 		for _, s := range c.slots {
 			if s.id != free {
-				l.record(s.since, l.now, l.now-s.since)
+				l.record(s.since, l.now)
 			}
 		}
 		for ; c.owed > 0; c.owed-- {
-			l.record(l.intended(c), l.now, l.now-l.intended(c))
+			l.record(l.intended(c), l.now)
 			c.sent++
 		}
 	}

@@ -24,7 +24,7 @@ func TestNoAllocations(t *testing.T) {
 		for i := range conns {
 			pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 			if err == nil {
-				err = l.add(pair[0], i, false)
+				err = l.add(pair[0], i)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -104,7 +104,7 @@ func loopOn(t *testing.T, p *Plan) (l *loop, other int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { syscall.Close(pair[1]) })
-	if err := l.add(pair[0], 0, false); err != nil {
+	if err := l.add(pair[0], 0); err != nil {
 		t.Fatal(err)
 	}
 	return l, pair[1]

@@ -121,7 +121,7 @@ func TestCrowd(t *testing.T) {
 	defer s.Close()
 	var c Crowd
 	defer c.Close()
-	if err := c.Grow(t.Context(), s.Listener.Addr().String(), "/", 3, false); err != nil || c.Len() != 3 {
+	if err := c.Grow(t.Context(), s.Listener.Addr().String(), "/", 3); err != nil || c.Len() != 3 {
 		t.Fatal(err, c.Len())
 	}
 	for range 3 {

@@ -7,15 +7,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/hone-go/hone/bench/client"
-	"github.com/hone-go/hone/bench/service"
 	"github.com/hone-go/hone/bench/web"
 	"github.com/hone-go/hone/wire"
 )
@@ -26,23 +25,12 @@ const Client = "bench/client"
 // Order is one line of a client's standard input, as JSON.
 type Order struct {
 	Addr string `json:"addr"`
-	Ask  string `json:"ask"` // the name of a web.Question, or web.Socket; empty: hone's frames
-	// HTTP is what to ask instead, without Open.
-	HTTP *Picked `json:"http,omitempty"`
-	Open int     `json:"open"` // connections to have served once and to keep open, in all
-	Load *Load   `json:"load"` // beside them; nil: none
-	// Crowd are connections of WebSocket to keep open that listen, and Deaf those that never
-	// read, in all.
+	Ask  string `json:"ask"`  // the name of a web.Question, or web.Socket; empty: hone's frames
+	Open int    `json:"open"` // connections to have served once and to keep open, in all
+	Load *Load  `json:"load"` // nil: none
+	// Crowd are connections of WebSocket to keep open that listen, in all.
 	Crowd  int     `json:"crowd"`
-	Deaf   int     `json:"deaf"`
 	Gather *Gather `json:"gather"` // what the crowd is to have read; nil: nothing
-}
-
-// Picked is a request that is none of package web's, and the body of its answer, whose
-// status is 200.
-type Picked struct {
-	Request []byte `json:"request"`
-	Body    []byte `json:"body"`
 }
 
 // Load is how to load the server. Durations are nanoseconds.
@@ -53,11 +41,6 @@ type Load struct {
 	Rate   float64       `json:"rate"` // requests a second; 0: the next as soon as an answer is there
 	Warmup time.Duration `json:"warmup"`
 	Window time.Duration `json:"window"`
-	// Sleepers are more connections, whose requests sleep in the handler, one after
-	// the other; they are not measured.
-	Sleepers int `json:"sleepers"`
-	// Stamps asks for the server's part of response times: see client.Plan.
-	Stamps bool `json:"stamps,omitempty"`
 }
 
 // Report is the answer to an order.
@@ -67,24 +50,15 @@ type Report struct {
 	Load  *Figure `json:"load"` // nil without a load
 }
 
-// Figure is what one load has shown. What cannot be had is nil.
+// Figure is what one load has shown.
 type Figure struct {
-	Requests  int64    `json:"requests"`
-	Answered  int64    `json:"answered,omitempty"`      // at any time, the warm-up included
-	CPU       *float64 `json:"cpu_us"`                  // of the server's process, user and system, for a request
-	Rate      *float64 `json:"rate"`                    // requests answered in a second
-	P50       *float64 `json:"p50_us"`                  // from the intended moment where there is a rate
-	P99       *float64 `json:"p99_us"`                  //
-	P999      *float64 `json:"p999_us"`                 //
-	ServerP50 *float64 `json:"server_p50_us,omitempty"` // with Stamps, without the client's own waiting
-	ServerP99 *float64 `json:"server_p99_us,omitempty"`
-	ClientCPU *float64 `json:"client_cpu_us"` // of the client, for a request, as Busy
-	// Busy is the client's part of one CPU, without what it spent on looking for
-	// answers when there were none because a request was about to be due.
-	Busy       *float64 `json:"client_busy"`
-	ServerBusy *float64 `json:"server_busy"` // the server's part of one CPU
-	Others     *float64 `json:"others"`      // of one CPU, what went to neither side
-	Doubts     []string `json:"doubts"`      // why the client does not vouch for the result; empty: it does
+	Requests int64 `json:"requests"`
+	// Figures are those of a table.Sample: cpu_us is of the server's process, user and system, for a request; rate,
+	// requests answered in a second; p50_us, p99_us and p999_us count from the intended moment where there is a
+	// rate. client_busy, server_busy and others, what went to neither side, are of one CPU, the client's without
+	// what it spent on looking for answers because a request was about to be due.
+	Figures map[string]float64 `json:"figures"`
+	Doubts  []string           `json:"doubts"` // why the client does not vouch for them; empty: it does
 }
 
 // content is what a request carries.
@@ -95,8 +69,8 @@ const openTime = 10 * time.Second
 
 // process is what a client process keeps from one order to the next.
 type process struct {
-	conns           []net.Conn
-	listeners, deaf client.Crowd
+	conns     []net.Conn
+	listeners client.Crowd
 }
 
 // Obey carries out the orders of in, one after the other, until it ends.
@@ -125,15 +99,12 @@ func (c *process) close() {
 		conn.Close()
 	}
 	c.listeners.Close()
-	c.deaf.Close()
 }
 
 func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	exchange := func(conn net.Conn) error { return Exchange(conn, 1, []byte(content)) }
 	plan := client.Plan{Addr: o.Addr, Content: []byte(content)}
 	switch {
-	case o.HTTP != nil:
-		plan.HTTP = &client.HTTP{Request: o.HTTP.Request, Status: http.StatusOK, Body: o.HTTP.Body}
 	case o.Ask == "":
 	case o.Ask == web.Socket:
 		plan.WS, plan.Content = &client.WS{Path: web.EchoPath}, web.Echoed()
@@ -144,7 +115,12 @@ func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 			return r, err
 		}
 		plan.HTTP = askFor(q)
-		exchange = func(conn net.Conn) error { return ExchangeHTTP(conn, q) }
+		exchange = func(conn net.Conn) error {
+			if q.TLS {
+				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the server's certificate is of today
+			}
+			return ExchangeHTTP(conn, q)
+		}
 	}
 	if err := c.crowd(ctx, o); err != nil {
 		return r, err
@@ -213,8 +189,6 @@ func ReadAnswer(in io.Reader, id uint64, content []byte) error {
 func (l *Load) run(ctx context.Context, p client.Plan) (*Figure, error) {
 	edges := window{pid: l.PID}
 	p.Conns, p.Depth, p.Rate = l.Conns, l.Depth, l.Rate
-	p.Stamps = l.Stamps
-	p.Slow, p.SlowContent = l.Sleepers, []byte{service.Slow}
 	p.Warmup, p.Window, p.Opened, p.Closed = l.Warmup, l.Window, edges.opens, edges.closes
 	r, err := client.Run(ctx, p)
 	switch {

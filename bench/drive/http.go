@@ -22,7 +22,7 @@ func askFor(q web.Question) *client.HTTP {
 	return ask
 }
 
-// ExchangeHTTP asks in the clear, and reads the answer, which must be the right one.
+// ExchangeHTTP asks, and reads the answer, which must be the right one.
 func ExchangeHTTP(conn net.Conn, q web.Question) error {
 	body, _, err := AskHTTP(conn, q.Request)
 	if err == nil && body != q.Body {
@@ -31,7 +31,7 @@ func ExchangeHTTP(conn net.Conn, q web.Question) error {
 	return err
 }
 
-// AskHTTP sends a request in the clear, and returns the answer's body, and all of the answer
+// AskHTTP sends a request, and returns the answer's body, and all of the answer
 // as it came. Its status must be 200, and nothing may come behind it.
 func AskHTTP(conn net.Conn, request []byte) (body string, raw []byte, err error) {
 	if _, err := conn.Write(request); err != nil {

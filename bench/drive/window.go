@@ -39,25 +39,24 @@ func (w *window) read() (m moment) {
 
 // figure joins the clocks with what the client has measured.
 func (w *window) figure(r *client.Result) *Figure {
-	f := &Figure{Requests: r.Requests, Answered: r.Answered, Rate: &r.Rate, P50: r.P50, P99: r.P99, P999: r.P999, ServerP50: r.ServerP50, ServerP99: r.ServerP99, Doubts: []string{}}
-	span := w.last.at.Sub(w.first.at)
-	if w.err == nil && span > 0 {
-		server, client, idle := w.last.server-w.first.server, w.last.client-w.first.client, w.last.idle-w.first.idle
-		part := func(d time.Duration) *float64 {
-			v := d.Seconds() / span.Seconds()
-			return &v
-		}
-		f.ServerBusy, f.Busy = part(server), part(max(0, client-r.Spun))
-		f.Others = part(max(0, span*time.Duration(w.last.cpus)-idle-client-server))
-		if r.Rate > 0 {
-			each := func(busy *float64) *float64 {
-				v := *busy / r.Rate * 1e6
-				return &v
-			}
-			f.CPU, f.ClientCPU = each(f.ServerBusy), each(f.Busy)
+	f := &Figure{Requests: r.Requests, Figures: map[string]float64{"rate": r.Rate}, Doubts: []string{}}
+	for name, us := range map[string]*float64{"p50_us": r.P50, "p99_us": r.P99, "p999_us": r.P999} {
+		if us != nil {
+			f.Figures[name] = *us
 		}
 	}
-	f.doubt(r)
+	span, busy := w.last.at.Sub(w.first.at), 0.0
+	if w.err == nil && span > 0 {
+		server, client, idle := w.last.server-w.first.server, w.last.client-w.first.client, w.last.idle-w.first.idle
+		part := func(d time.Duration) float64 { return max(0, d.Seconds()/span.Seconds()) }
+		busy = part(client - r.Spun)
+		f.Figures["server_busy"], f.Figures["client_busy"] = part(server), busy
+		f.Figures["others"] = part(span*time.Duration(w.last.cpus) - idle - client - server)
+		if r.Rate > 0 {
+			f.Figures["cpu_us"] = part(server) / r.Rate * 1e6
+		}
+	}
+	f.doubt(busy, r)
 	return f
 }
 
@@ -68,10 +67,10 @@ const (
 )
 
 // doubt says why the figures may be the client's rather than the server's.
-func (f *Figure) doubt(r *client.Result) {
+func (f *Figure) doubt(busy float64, r *client.Result) {
 	doubt := func(format string, args ...any) { f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...)) }
-	if share := 1 / float64(runtime.GOMAXPROCS(0)); f.Busy != nil && *f.Busy*share > mostBusy {
-		doubt("the client used %.0f %% of its CPU: it may be the limit", 100**f.Busy*share)
+	if share := busy / float64(runtime.GOMAXPROCS(0)); share > mostBusy {
+		doubt("the client used %.0f %% of its CPU: it may be the limit", 100*share)
 	}
 	if r.Late != nil && *r.Late > mostLate {
 		doubt("one request in a hundred was sent %.0f µs late or more", *r.Late)

@@ -20,21 +20,17 @@ func TestFigure(t *testing.T) {
 	}
 	p50 := 12.5
 	f := w.figure(&client.Result{Requests: 99, Rate: 100_000, P50: &p50, Spun: 200 * time.Millisecond})
-	for name, c := range map[string]struct {
-		got  *float64
-		want float64
-	}{
-		"cpu": {f.CPU, 9}, "client cpu": {f.ClientCPU, 6}, "server busy": {f.ServerBusy, 0.9}, "client busy": {f.Busy, 0.6},
-		"others": {f.Others, 0.1}, "rate": {f.Rate, 100_000}, "p50": {f.P50, 12.5},
-	} {
-		if c.got == nil || math.Abs(*c.got-c.want) > 1e-9*c.want {
-			t.Errorf("%s: %v, not %v", name, c.got, c.want)
+	want := map[string]float64{"cpu_us": 9, "server_busy": 0.9, "client_busy": 0.6, "others": 0.1, "rate": 100_000, "p50_us": 12.5}
+	for name, want := range want {
+		if got, has := f.Figures[name]; !has || math.Abs(got-want) > 1e-9*want {
+			t.Errorf("%s: %v, not %v", name, got, want)
 		}
 	}
-	if f.Requests != 99 || f.P99 != nil || f.Doubts == nil || len(f.Doubts) > 0 {
+	if f.Requests != 99 || len(f.Figures) != len(want) || f.Doubts == nil || len(f.Doubts) > 0 {
 		t.Errorf("%+v", f)
 	}
-	if f = w.figure(&client.Result{}); f.CPU != nil || f.ClientCPU != nil || f.ServerBusy == nil {
+	f = w.figure(&client.Result{})
+	if _, has := f.Figures["cpu_us"]; has || f.Figures["server_busy"] == 0 {
 		t.Errorf("without answers: %+v", f)
 	}
 }
@@ -52,8 +48,8 @@ func TestDoubts(t *testing.T) {
 		{"late", 0, 1500, 0, []string{"one request in a hundred was sent 1500 µs late or more"}},
 		{"missing", 0, 0, 7, []string{"7 requests have no answer"}},
 	} {
-		f := &Figure{Busy: &c.busy}
-		if f.doubt(&client.Result{Late: &c.late, Missing: c.missing}); !slices.Equal(f.Doubts, c.want) {
+		f := new(Figure)
+		if f.doubt(c.busy, &client.Result{Late: &c.late, Missing: c.missing}); !slices.Equal(f.Doubts, c.want) {
 			t.Errorf("%s: %q", c.name, f.Doubts)
 		}
 	}

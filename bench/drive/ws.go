@@ -24,14 +24,8 @@ type Gather struct {
 
 // crowd carries the parts of an order out that are about connections that listen.
 func (c *process) crowd(ctx context.Context, o Order) error {
-	if err := c.listeners.Grow(ctx, o.Addr, web.CrowdPath, max(o.Crowd, c.listeners.Len()), false); err != nil {
+	if err := c.listeners.Grow(ctx, o.Addr, web.CrowdPath, max(o.Crowd, c.listeners.Len())); err != nil || o.Gather == nil {
 		return err
-	}
-	if err := c.deaf.Grow(ctx, o.Addr, web.CrowdPath, max(o.Deaf, c.deaf.Len()), true); err != nil {
-		return err
-	}
-	if o.Gather == nil {
-		return nil
 	}
 	return c.listeners.Gather(o.Gather.Message, o.Gather.Times, o.Gather.Limit)
 }

@@ -4,13 +4,12 @@ package fleet
 
 import (
 	"context"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,133 +18,19 @@ import (
 	"github.com/hone-go/hone/tool/child"
 )
 
-// Entry is one server of the comparison: a program, and how it is to be run.
-type Entry struct {
-	Name    string `json:"name"`
-	Program string `json:"program"` // a folder of bench/servers
-	Engine  string `json:"engine"`  // its --engine; empty: the program's default
-	Module  string `json:"module"`  // whose code moves the bytes
-	Version string `json:"version"` // of that module, or of Go; filled in by Build
-	Extra   bool   `json:"extra"`   // only where handlers sleep, unless it was chosen
-	// ParsesNothing says that a server of HTTP only looks where requests end.
-	ParsesNothing bool `json:"parses_nothing,omitempty"`
-}
-
-// Ours reports whether the server is hone's.
-func (e Entry) Ours() bool {
-	return slices.Contains([]string{"hone", "honed", "http1", "ws"}, e.Program)
-}
-
-// All are the servers, the standard library first.
-func All() []Entry {
-	gnet := Entry{Name: "gnet", Program: "gnet", Module: "github.com/panjf2000/gnet/v2", Engine: "loop"}
-	pool := gnet
-	pool.Name, pool.Engine, pool.Extra = "gnet-pool", "pool", true
-	all := []Entry{
-		{Name: "net", Program: "netbufio", Module: "net and bufio"},
-		gnet, pool,
-		{Name: "netpoll", Program: "netpoll", Module: "github.com/cloudwego/netpoll"},
-		{Name: "nbio", Program: "nbio", Module: "github.com/lesismal/nbio"},
-		{Name: "evio", Program: "evio", Module: "github.com/tidwall/evio"},
-	}
-	for _, engine := range []string{"buffered", "events"} {
-		all = append(all, Entry{Name: "hone-" + engine, Program: "hone", Engine: engine, Module: "github.com/hone-go/hone"})
-	}
-	for _, engine := range []string{"events-inline", "events-offload"} {
-		all = append(all, Entry{Name: "hone-" + engine, Program: "hone", Engine: engine, Module: "github.com/hone-go/hone", Extra: true})
-	}
-	return all
-}
-
-// HTTP are the servers of HTTP, the standard library first.
-func HTTP() []Entry {
-	return []Entry{
-		{Name: "net/http", Program: "nethttp", Module: "net/http"},
-		{Name: "fasthttp", Program: "fasthttp", Module: "github.com/valyala/fasthttp"},
-		{Name: "nbio", Program: "nbhttp", Module: "github.com/lesismal/nbio"},
-		{Name: "gnet", Program: "gnethttp", Module: "github.com/panjf2000/gnet/v2", ParsesNothing: true},
-		{Name: "http1-events", Program: "http1", Engine: "events", Module: "github.com/hone-go/hone"},
-	}
-}
-
-// WebSocket are the servers of WebSocket.
-func WebSocket() []Entry {
-	return []Entry{
-		{Name: "gorilla", Program: "wsgorilla", Module: "github.com/gorilla/websocket"},
-		{Name: "coder", Program: "wscoder", Module: "github.com/coder/websocket"},
-		{Name: "gws", Program: "wsgws", Module: "github.com/lxzan/gws"},
-		{Name: "gobwas", Program: "wsgobwas", Module: "github.com/gobwas/ws"},
-		{Name: "nbio", Program: "wsnbio", Module: "github.com/lesismal/nbio"},
-		{Name: "hone-events", Program: "ws", Engine: "events", Module: "github.com/hone-go/hone"},
-	}
-}
-
-// Choose returns the entries of those names, in the order of all, no longer
-// Extra; all of them when there are no names.
-func Choose(all []Entry, names []string) ([]Entry, error) {
-	if len(names) == 0 {
-		return all, nil
-	}
-	var known []string
-	var chosen []Entry
-	for _, e := range all {
-		known = append(known, e.Name)
-		if slices.Contains(names, e.Name) {
-			e.Extra = false
-			chosen = append(chosen, e)
-		}
-	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no server %q; use some of %s", name, strings.Join(known, ","))
-		}
-	}
-	return chosen, nil
-}
-
-// Build compiles the entries' programs into dir, and fills in their versions.
-// module is the folder of the module bench.
-func Build(ctx context.Context, module, dir string, entries []Entry) error {
-	var packages []string
-	for _, e := range entries {
-		if pkg := "./servers/" + e.Program; !slices.Contains(packages, pkg) {
-			packages = append(packages, pkg)
-		}
-	}
-	if err := Compile(ctx, module, dir, "", packages...); err != nil {
-		return err
-	}
-	for i := range entries {
-		e := &entries[i]
-		info, err := buildinfo.ReadFile(filepath.Join(dir, e.Program))
-		if err != nil {
-			return err
-		}
-		for _, dep := range info.Deps {
-			if dep.Path == e.Module && dep.Replace == nil && dep.Version != "(devel)" {
-				e.Version = dep.Version
-			}
-		}
-		if e.Program == "netbufio" || e.Program == "nethttp" {
-			e.Version = info.GoVersion
-		}
-	}
-	return nil
-}
-
 // Module is the folder of the module bench, from wherever in the repository the program
 // is run.
 func Module(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/hone-go/hone/bench").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", hone+"/bench").Output()
 	if err != nil {
 		return "", fmt.Errorf("cannot find the module bench (%w); run this inside the repository", err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Compile compiles packages of the module bench into dir. hone is a folder with another
-// revision of the library, which the same programs then use; empty: the one beside bench.
-func Compile(ctx context.Context, module, dir, hone string, packages ...string) error {
+// Compile compiles packages of the module bench into dir. library is a folder with another
+// revision of hone, which the same programs then use; empty: the one beside bench.
+func Compile(ctx context.Context, module, dir, library string, packages ...string) error {
 	run := func(args ...string) error {
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir = module
@@ -156,7 +41,7 @@ func Compile(ctx context.Context, module, dir, hone string, packages ...string) 
 		return nil
 	}
 	args := []string{"build", "-trimpath", "-o", dir + string(filepath.Separator)} // panics are stored
-	if hone != "" {
+	if library != "" {
 		own, err := os.MkdirTemp("", "hone-bench-")
 		if err != nil {
 			return err
@@ -172,7 +57,7 @@ func Compile(ctx context.Context, module, dir, hone string, packages ...string) 
 				return err
 			}
 		}
-		if err := run("mod", "edit", "-replace", "github.com/hone-go/hone="+hone, file); err != nil {
+		if err := run("mod", "edit", "-replace", hone+"="+library, file); err != nil {
 			return err
 		}
 		args = append(args, "-modfile", file)
@@ -182,10 +67,9 @@ func Compile(ctx context.Context, module, dir, hone string, packages ...string) 
 
 // How is the way in which a server is run.
 type How struct {
-	CPU   int           // or AnyCPU
-	Loops int           // see service.Options
-	Sleep time.Duration // see service.Options
-	TLS   bool          // see service.Options
+	CPU   int  // or AnyCPU
+	Loops int  // see service.Options
+	TLS   bool // see service.Options
 }
 
 // Server is a server in a process of its own, ready for clients.
@@ -199,46 +83,82 @@ const (
 	collectTime = 20 * time.Second // for one to give memory back
 )
 
+// FreeAddr is an address at which nobody listens; in the moment until a server does, another program could
+// take it, and then the server does not start.
+func FreeAddr() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
 // Start runs a server that Build has put into dir.
 func Start(ctx context.Context, dir string, e Entry, how How) (*Server, error) {
-	args := []string{"--addr", "127.0.0.1:0", "--loops", strconv.Itoa(how.Loops), "--sleep", how.Sleep.String()}
-	if how.TLS {
-		args = append(args, "--tls")
+	addr, err := FreeAddr()
+	if err != nil {
+		return nil, err
 	}
-	if e.Engine != "" {
-		args = append(args, "--engine", e.Engine)
+	line, err := e.Line(dir, addr, how)
+	if err != nil {
+		return nil, err
 	}
-	process, err := Spawn(ctx, how.CPU, nil, filepath.Join(dir, e.Program), args...)
+	process, err := Spawn(ctx, how.CPU, nil, "sh", "-c", line)
 	if err != nil {
 		return nil, err
 	}
 	var ready service.Ready
-	if err := process.Answer(ctx, startTime, &ready); err != nil {
-		process.Stop()
-		return nil, fmt.Errorf("%s: %w", e.Name, err)
+	if e.Command == "" {
+		err = process.Answer(ctx, startTime, &ready)
+	} else {
+		err = accepts(ctx, addr, process)
 	}
-	return &Server{process, ready.Addr}, nil
+	if err != nil {
+		process.Stop()
+		return nil, fmt.Errorf("%s: %w: %s", e.Name, err, process.Said())
+	}
+	return &Server{process, addr}, nil
 }
 
-// Collect makes the server give back what memory it can and reads the rest.
-func (s *Server) Collect(ctx context.Context) (Memory, error) {
-	var done string
-	if err := s.Ask(ctx, service.Collect, collectTime, &done); err != nil {
-		return Memory{}, err
+// accepts waits until a program listens, of which nothing tells.
+func accepts(ctx context.Context, addr string, process *child.Child) error {
+	for end := time.Now().Add(startTime); time.Now().Before(end); {
+		if nc, err := net.Dial("tcp", addr); err == nil {
+			return nc.Close()
+		}
+		select {
+		case <-process.Ended():
+			return errors.New("it has ended")
+		default:
+		}
+		if err := Wait(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
 	}
-	if done != service.Collect {
-		return Memory{}, errors.New("the server answers " + done)
+	return errors.New("it does not accept connections")
+}
+
+// Collect makes the server give back what memory it can, if it is one of bench/servers, and reads the rest.
+func (s *Server) Collect(ctx context.Context, e Entry) (Memory, error) {
+	if e.Command != "" {
+		return MemoryOf(s.PID)
+	}
+	if err := s.do(ctx, service.Collect, collectTime); err != nil {
+		return Memory{}, err
 	}
 	return MemoryOf(s.PID)
 }
 
-// pushTime is how long a push may take.
-const pushTime = 30 * time.Second
+// Push has the server push a message to its crowd, and returns when it says that it has.
+func (s *Server) Push(ctx context.Context) error {
+	const pushTime = 30 * time.Second
+	return s.do(ctx, service.Push, pushTime)
+}
 
-// Push has the server push what line says, and returns when it says that it has.
-func (s *Server) Push(ctx context.Context, line string) error {
+// do has the server do what a line says.
+func (s *Server) do(ctx context.Context, line string, limit time.Duration) error {
 	var done string
-	if err := s.Ask(ctx, line, pushTime, &done); err != nil {
+	if err := s.Ask(ctx, line, limit, &done); err != nil {
 		return err
 	}
 	if done != line {

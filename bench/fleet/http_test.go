@@ -16,15 +16,9 @@ import (
 
 // TestHTTPServers asks the same of every server of HTTP.
 func TestHTTPServers(t *testing.T) {
-	dir, entries := t.TempDir(), fleet.HTTP()
-	if err := fleet.Build(t.Context(), "..", dir, entries); err != nil {
-		t.Fatal(err)
-	}
+	dir, entries := built(t, fleet.HTTP())
 	for _, e := range entries {
 		for _, secure := range []bool{false, true} {
-			if secure && e.ParsesNothing {
-				continue
-			}
 			t.Run(e.Name+map[bool]string{true: "/TLS"}[secure], func(t *testing.T) {
 				server, err := fleet.Start(t.Context(), dir, e, fleet.How{CPU: fleet.AnyCPU, Loops: 2, TLS: secure})
 				if err != nil {
@@ -35,7 +29,7 @@ func TestHTTPServers(t *testing.T) {
 					t.Error("its version is not known")
 				}
 				for _, q := range web.Questions() {
-					if q.TLS != secure || e.ParsesNothing && q.Name == "chunked" {
+					if q.TLS != secure {
 						continue
 					}
 					if !secure {
@@ -63,11 +57,7 @@ func isAsked(t *testing.T, server *fleet.Server, q web.Question) {
 	if q.Name == "chunked" {
 		depth = 1 // nobody pipelines uploads
 	}
-	open := 5
-	if q.TLS {
-		open = 0
-	}
-	isLoadedWith(t, drive.Order{Addr: server.Addr, Ask: q.Name, Open: open,
+	isLoadedWith(t, drive.Order{Addr: server.Addr, Ask: q.Name, Open: 5,
 		Load: &drive.Load{PID: server.PID, Conns: 3, Depth: depth, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}})
 }
 
@@ -88,7 +78,27 @@ func isLoadedWith(t *testing.T, o drive.Order) {
 	if err := json.Unmarshal(answer.Bytes(), &r); err != nil || r.Error != "" {
 		t.Fatalf("%s: %v %s", o.Ask, err, r.Error)
 	}
-	if r.Open != o.Open || r.Load == nil || r.Load.Requests == 0 || r.Load.Answered < r.Load.Requests || r.Load.CPU == nil || *r.Load.CPU <= 0 {
+	if r.Open != o.Open || r.Load == nil || r.Load.Requests == 0 || r.Load.Figures["cpu_us"] <= 0 {
 		t.Errorf("%s: %d open, %+v", o.Ask, r.Open, r.Load)
+	}
+}
+
+// TestSystemServers has nginx answer as the servers of HTTP do, and HAProxy and Redis start.
+func TestSystemServers(t *testing.T) {
+	dir, entries := built(t, append(fleet.HTTP2()[2:], fleet.Nginx().Alone(), fleet.RESP()[1], fleet.RESP()[2]))
+	hello, err := web.Named("hello")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		server, err := fleet.Start(t.Context(), dir, e, fleet.How{CPU: fleet.AnyCPU, Loops: 1})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !e.Ours() && e.Version == "" || !e.TLS && e.Program == "nginx" && drive.ExchangeHTTP(dial(t, server.Addr), hello) != nil {
+			t.Errorf("%s has the version %q, or does not answer", e.Name, e.Version)
+		}
+		server.Stop()
 	}
 }

@@ -62,43 +62,6 @@ func PeakOf(pid int) (int64, error) {
 	return 0, errors.New("/proc/PID/status has no line VmHWM in kB")
 }
 
-// UserCPU is the user time that a process has used, to a tick of the kernel's.
-func UserCPU(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	const tick = time.Second / 100
-	_, rest, _ := bytes.Cut(text, []byte(") ")) // behind the name, which may contain anything
-	const userTime = 11                         // of the words behind it
-	words := strings.Fields(string(rest))
-	if len(words) <= userTime {
-		return 0, fmt.Errorf("/proc/%d/stat has %d words behind the name", pid, len(words))
-	}
-	ticks, err := strconv.ParseInt(words[userTime], 10, 64)
-	return time.Duration(ticks) * tick, err
-}
-
-// ResidentOf is a quick reading of a process's resident memory, up to a few
-// hundred kilobytes behind the truth.
-func ResidentOf(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0, err
-	}
-	pages, err := parseResident(text)
-	return pages * int64(os.Getpagesize()), err
-}
-
-// parseResident is the second number of statm.
-func parseResident(text []byte) (pages int64, err error) {
-	words := strings.Fields(string(text))
-	if len(words) < 2 {
-		return 0, errors.New("statm has fewer than two numbers")
-	}
-	return strconv.ParseInt(words[1], 10, 64)
-}
-
 // ProcessCPU is the user and system time that a process has used, all its
 // threads together and to the nanosecond: the kernel makes a clock's number out
 // of the process's.
@@ -172,27 +135,4 @@ func CPUs() ([]int, error) {
 		}
 	}
 	return cpus, nil
-}
-
-// Prefer gives a process a real-time priority, which its new threads inherit: normal processes
-// then keep it from its CPU for 50 ms in a second at most, and not before they have waited for
-// most of one. It takes CAP_SYS_NICE.
-func Prefer(pid, priority int) error {
-	const firstInFirstOut = 1
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return err
-	}
-	for _, thread := range threads {
-		tid, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			return err
-		}
-		param := int32(priority)
-		_, _, errno := syscall.RawSyscall(syscall.SYS_SCHED_SETSCHEDULER, uintptr(tid), firstInFirstOut, uintptr(unsafe.Pointer(&param)))
-		if errno != 0 && errno != syscall.ESRCH { // a thread that has ended
-			return os.NewSyscallError("sched_setscheduler", errno)
-		}
-	}
-	return nil
 }

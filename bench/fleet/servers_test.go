@@ -16,6 +16,7 @@ import (
 	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/service"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -23,16 +24,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestServers asks the same of every server.
 func TestServers(t *testing.T) {
-	dir, entries := t.TempDir(), fleet.All()
-	if err := fleet.Build(t.Context(), "..", dir, entries); err != nil {
-		t.Fatal(err)
-	}
+	dir, entries := built(t, fleet.Frames())
 	for _, e := range entries {
 		t.Run(e.Name, func(t *testing.T) {
 			if !e.Ours() && !strings.HasPrefix(e.Version, "v") && e.Program != "netbufio" {
 				t.Errorf("its version is %q", e.Version)
 			}
-			server, err := fleet.Start(t.Context(), dir, e, fleet.How{CPU: fleet.AnyCPU, Loops: 2, Sleep: 30 * time.Millisecond})
+			server, err := fleet.Start(t.Context(), dir, e, fleet.How{CPU: fleet.AnyCPU, Loops: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,14 +40,25 @@ func TestServers(t *testing.T) {
 				of   func(*testing.T, net.Conn)
 			}{
 				{"byte by byte", asksByteByByte}, {"many at once", asksManyAtOnce}, {"large and small", asksLargeAndSmall},
-				{"slow", asksSlow}, {"long", asksLong}, {"something that is not a request", asksNonsense},
+				{"long", asksLong}, {"something that is not a request", asksNonsense},
 			} {
 				t.Run(ask.name, func(t *testing.T) { ask.of(t, dial(t, server.Addr)) })
 			}
-			t.Run("memory", func(t *testing.T) { tellsMemory(t, server) })
+			t.Run("memory", func(t *testing.T) { tellsMemory(t, server, e) })
 			t.Run("load", func(t *testing.T) { isLoaded(t, server) })
 		})
 	}
+}
+
+// built builds entries, all of which must be there.
+func built(t *testing.T, entries []fleet.Entry) (dir string, all []fleet.Entry) {
+	t.Helper()
+	dir = t.TempDir()
+	all, err := fleet.Build(t.Context(), "..", dir, entries, func(missing string) { testrun.Lacks(t, missing) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, all
 }
 
 func dial(t *testing.T, addr string) net.Conn {
@@ -129,16 +138,6 @@ func asksLargeAndSmall(t *testing.T, conn net.Conn) {
 	}
 }
 
-func asksSlow(t *testing.T, conn net.Conn) {
-	start := time.Now()
-	if err := drive.Exchange(conn, 1, []byte{service.Slow}); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(start); took < 30*time.Millisecond {
-		t.Errorf("it took %v", took)
-	}
-}
-
 func asksLong(t *testing.T, conn net.Conn) {
 	if _, err := conn.Write(drive.Request(nil, 9, []byte{service.Long})); err != nil {
 		t.Fatal(err)
@@ -161,8 +160,8 @@ func asksNonsense(t *testing.T, conn net.Conn) {
 	}
 }
 
-func tellsMemory(t *testing.T, server *fleet.Server) {
-	m, err := server.Collect(t.Context())
+func tellsMemory(t *testing.T, server *fleet.Server, e fleet.Entry) {
+	m, err := server.Collect(t.Context(), e)
 	if err != nil || m.Anonymous <= 0 || m.Resident <= 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -175,7 +174,7 @@ func isLoaded(t *testing.T, server *fleet.Server) {
 	for _, o := range []drive.Order{
 		{Addr: server.Addr, Open: 20},
 		{Addr: server.Addr, Open: 30, Load: &drive.Load{PID: server.PID, Conns: 4, Depth: 2, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}},
-		{Addr: server.Addr, Load: &drive.Load{PID: server.PID, Conns: 4, Depth: 64, Rate: 500, Window: 100 * time.Millisecond, Warmup: 10 * time.Millisecond, Sleepers: 2}},
+		{Addr: server.Addr, Load: &drive.Load{PID: server.PID, Conns: 4, Depth: 64, Rate: 500, Window: 100 * time.Millisecond, Warmup: 10 * time.Millisecond}},
 	} {
 		if err := encoder.Encode(o); err != nil {
 			t.Fatal(err)
@@ -196,7 +195,7 @@ func isLoaded(t *testing.T, server *fleet.Server) {
 		if want := min(20+10*i, 30); r.Open != want {
 			t.Errorf("order %d: %d connections are open, not %d", i, r.Open, want)
 		}
-		if i > 0 && (r.Load == nil || r.Load.Requests == 0 || r.Load.CPU == nil || *r.Load.CPU <= 0 || r.Load.P50 == nil || r.Load.Busy == nil || r.Load.Others == nil) {
+		if i > 0 && (r.Load == nil || r.Load.Requests == 0 || r.Load.Figures["cpu_us"] <= 0 || r.Load.Figures["p50_us"] <= 0) {
 			t.Errorf("order %d: %+v", i, r.Load)
 		}
 	}

@@ -17,7 +17,7 @@ const AnyCPU = -1
 func Spawn(ctx context.Context, cpu int, env []string, name string, args ...string) (*child.Child, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(cmd.Environ(), env...)
-	return child.Start(cmd, child.Options{Start: func(cmd *exec.Cmd) error { return startOn(cpu, cmd) }})
+	return child.Start(cmd, child.Options{Signal: true, Start: func(cmd *exec.Cmd) error { return startOn(cpu, cmd) }})
 }
 
 // startOn starts cmd from a thread that is bound to cpu, which the process

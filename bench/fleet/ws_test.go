@@ -14,10 +14,7 @@ import (
 
 // TestWebSocketServers asks the same of every server of WebSocket.
 func TestWebSocketServers(t *testing.T) {
-	dir, entries := t.TempDir(), fleet.WebSocket()
-	if err := fleet.Build(t.Context(), "..", dir, entries); err != nil {
-		t.Fatal(err)
-	}
+	dir, entries := built(t, fleet.WebSocket())
 	for _, e := range entries {
 		t.Run(e.Name, func(t *testing.T) {
 			server, err := fleet.Start(t.Context(), dir, e, fleet.How{CPU: fleet.AnyCPU, Loops: 2})
@@ -54,10 +51,7 @@ func isLoadedByTool(t *testing.T, server *fleet.Server) {
 
 // TestPushes has every server push to a crowd, some of which leave.
 func TestPushes(t *testing.T) {
-	dir, entries := t.TempDir(), fleet.WebSocket()
-	if err := fleet.Build(t.Context(), "..", dir, entries); err != nil {
-		t.Fatal(err)
-	}
+	dir, entries := built(t, fleet.WebSocket())
 	for _, e := range entries {
 		t.Run(e.Name, func(t *testing.T) {
 			server, err := fleet.Start(t.Context(), dir, e, fleet.How{CPU: fleet.AnyCPU, Loops: 2})
@@ -65,25 +59,22 @@ func TestPushes(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer server.Stop()
-			for _, line := range []string{service.Push, service.PushLong} {
-				crowd := new(client.Crowd)
-				defer crowd.Close()
-				if err := crowd.Grow(t.Context(), server.Addr, web.CrowdPath, 20, false); err != nil {
+			crowd := new(client.Crowd)
+			defer crowd.Close()
+			if err := crowd.Grow(t.Context(), server.Addr, web.CrowdPath, 20); err != nil {
+				t.Fatal(err)
+			}
+			awaitCount(t, server, 20)
+			for range 2 {
+				if err := server.Push(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				awaitCount(t, server, 20)
-				for range 2 {
-					if err := server.Push(t.Context(), line); err != nil {
-						t.Fatal(err)
-					}
-				}
-				size := map[string]int{service.Push: service.PushedSize, service.PushLong: service.LongPush}[line]
-				if err := crowd.Gather(service.Message(size), 2, 10*time.Second); err != nil {
-					t.Error(err)
-				}
-				crowd.Close()
-				awaitCount(t, server, 0)
 			}
+			if err := crowd.Gather(service.Message(), 2, 10*time.Second); err != nil {
+				t.Error(err)
+			}
+			crowd.Close()
+			awaitCount(t, server, 0)
 		})
 	}
 }

@@ -10,98 +10,105 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/hone-go/hone/bench/fleet"
-	"github.com/hone-go/hone/bench/report"
+	"github.com/hone-go/hone/bench/race"
+	"github.com/hone-go/hone/bench/table"
 )
 
-// Contest is a comparison to be made.
-type Contest struct {
-	Tools     []Tool
-	Schedules []report.Stalls
-	Rate      int           // requests a second
-	Settle    time.Duration // from a generator's start until its CPU time counts
-	Window    time.Duration // in which it does
-	Rounds    int
-	Seed      uint64 // of the order
-	CPUs      []int
-	Server    []string // the command that runs Serve; a period and a stall are added
-	Dir       string   // for files
-	Say       func(string)
+// Stalls is the schedule of a server that does not answer in the first part of every period.
+type Stalls struct{ Period, Stall time.Duration }
+
+// String returns a description of the schedule.
+func (s Stalls) String() string {
+	return fmt.Sprintf("%d ms in %d", s.Stall.Milliseconds(), s.Period.Milliseconds())
 }
 
-// tail is how much longer a generator runs than it is watched.
-const tail = time.Second
-
-// Schedules are those of a run that is to be quoted.
-func Schedules() []report.Stalls {
-	return []report.Stalls{{PeriodMS: 500, StallMS: 100}, {PeriodMS: 500, StallMS: 300}}
+// Quantile returns the expected quantile of the response time, in microseconds, if requests
+// arrive at a constant rate and are answered immediately or at the end of the stall: those in a
+// stall wait for between zero and the whole stall, evenly distributed, and the others do not wait.
+func (s Stalls) Quantile(q float64) float64 {
+	part := float64(s.Stall) / float64(s.Period)
+	return float64(s.Stall.Microseconds()) * max(0, (q-(1-part))/part)
 }
 
-// Run makes the comparison. A sample that cannot be taken says so, and the others go on.
-func (c *Contest) Run(ctx context.Context) *report.Generators {
-	g := &report.Generators{
-		Head: report.Head{Schema: report.GeneratorsSchema, Valid: true, InvalidReasons: []string{}},
-		Rate: c.Rate, Rounds: c.Rounds, Seed: c.Seed, WindowMS: c.Window.Milliseconds(), Schedules: c.Schedules,
+const (
+	rate     = 500             // requests a second
+	settle   = 4 * time.Second // from a generator's start until its CPU time counts: k6 makes its VUs
+	window   = 8 * time.Second // in which it does
+	tail     = time.Second     // how much longer a generator runs than it is watched
+	rounds   = 5
+	patience = 30 * time.Second
+	// leastRate is the fraction of the rate that must have reached the server.
+	leastRate = 0.98
+	// mostRepeats is how often a sample that its own generator doubts is taken again.
+	mostRepeats = 2
+)
+
+// computed is the server whose figures are computed.
+const computed = "computed"
+
+// Row has hone, vegeta and k6 under two schedules. The others are those on PATH.
+func Row() race.Row {
+	schedules := []Stalls{{500 * time.Millisecond, 100 * time.Millisecond}, {500 * time.Millisecond, 300 * time.Millisecond}}
+	row := race.Row{
+		Name: "generators", Client: "each", Rounds: rounds,
+		Title: func(cpus []int) string {
+			return fmt.Sprintf("%d requests/s at constant distances to a server that stalls, server on CPU %d, generator on CPU %d", rate, cpus[0], cpus[len(cpus)-1])
+		},
 	}
-	for _, tool := range c.Tools {
-		g.Servers = append(g.Servers, tool.Entry)
+	row.Servers = append(row.Servers, fleet.Entry{Server: table.Server{Name: computed}, Inside: true})
+	for _, t := range tools() {
+		row.Servers = append(row.Servers, t.Entry)
 	}
-	type turn struct {
-		tool     Tool
-		schedule report.Stalls
-	}
-	random := rand.New(rand.NewPCG(c.Seed, 1))
-	for round := 1; round <= c.Rounds && ctx.Err() == nil; round++ {
-		var turns []turn
-		for _, schedule := range c.Schedules {
-			for _, tool := range c.Tools {
-				turns = append(turns, turn{tool, schedule})
+	row.Round = func(ctx context.Context, g *race.Ground, order []fleet.Entry) (all []table.Sample) {
+		for _, s := range schedules {
+			for _, e := range order {
+				all = append(all, repeated(ctx, g, e, s))
 			}
 		}
-		random.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
-		for _, t := range turns {
-			s := c.repeated(ctx, t.tool, t.schedule, round)
-			g.Samples = append(g.Samples, s)
-			if ctx.Err() != nil {
-				break
-			}
-		}
+		return all
 	}
-	g.Judge()
-	return g
+	return row
 }
-
-// mostRepeats is how often a sample that its own generator doubts is taken again.
-const mostRepeats = 2
 
 // repeated takes a sample, again while its generator doubts it.
-func (c *Contest) repeated(ctx context.Context, tool Tool, schedule report.Stalls, round int) report.Generated {
+func repeated(ctx context.Context, g *race.Ground, e fleet.Entry, s Stalls) table.Sample {
+	if e.Name == computed {
+		return table.Sample{Server: computed, Case: s.String(), Figures: map[string]float64{"p50_us": s.Quantile(0.5), "p99_us": s.Quantile(0.99), "p999_us": s.Quantile(0.999)}}
+	}
 	for repeats := 0; ; repeats++ {
-		s, err := c.sample(ctx, tool, schedule)
-		s.Generator, s.Schedule, s.Round, s.Repeats = tool.Name, schedule.Name(), round, repeats
-		if err != nil {
-			s.Error = err.Error()
+		sample, err := sample(ctx, g, e, s)
+		sample.Server, sample.Case = e.Name, s.String()
+		switch {
+		case err == nil && sample.Figures["rate"] < leastRate*rate && !g.Small():
+			err = fmt.Errorf("sent %.0f of %d requests a second", sample.Figures["rate"], rate)
+		case err == nil && sample.Doubts != nil && repeats == mostRepeats:
+			err = fmt.Errorf("doubts itself: %s", sample.Doubts[0])
 		}
-		c.Say(fmt.Sprintf("round %d, %s: %s", round, s.Schedule, s))
-		if s.Doubt == "" || repeats == mostRepeats || ctx.Err() != nil {
-			return s
+		if err != nil {
+			sample.Error = err.Error()
+		}
+		if err != nil || sample.Doubts == nil || ctx.Err() != nil {
+			return sample
 		}
 	}
 }
 
 // sample has one generator load a fresh server.
-func (c *Contest) sample(ctx context.Context, tool Tool, schedule report.Stalls) (s report.Generated, err error) {
-	serverCPU, clientCPU := fleet.AnyCPU, fleet.AnyCPU
-	if len(c.CPUs) > 1 {
-		serverCPU, clientCPU = c.CPUs[0], c.CPUs[1]
+func sample(ctx context.Context, g *race.Ground, e fleet.Entry, schedule Stalls) (s table.Sample, err error) {
+	t, err := named(e.Name, g.Dir)
+	if err != nil {
+		return s, err
 	}
-	args := append(c.Server[1:len(c.Server):len(c.Server)], schedule.Period().String(), schedule.Stall().String())
-	server, err := fleet.Spawn(ctx, serverCPU, nil, c.Server[0], args...)
+	settle, window := settle, window
+	if g.Small() {
+		settle, window = 300*time.Millisecond, time.Second
+	}
+	server, err := fleet.Spawn(ctx, g.CPUs[0], nil, g.Self, "stalls", schedule.Period.String(), schedule.Stall.String())
 	if err != nil {
 		return s, err
 	}
@@ -110,56 +117,56 @@ func (c *Contest) sample(ctx context.Context, tool Tool, schedule report.Stalls)
 	if err := server.Answer(ctx, patience, &begun); err != nil {
 		return s, err
 	}
-	dir, err := os.MkdirTemp(c.Dir, "sample")
+	dir, err := os.MkdirTemp(g.Dir, "sample")
 	if err != nil {
 		return s, err
 	}
 	defer os.RemoveAll(dir)
-	a := Attack{
-		URL: "http://" + begun.Addr + "/", Rate: c.Rate, For: c.Settle + c.Window + tail, Dir: dir,
-		Workers: max(50, 2*int(schedule.Stall().Seconds()*float64(c.Rate))), File: filepath.Join(dir, "result"),
+	a := attack{
+		url: "http://" + begun.Addr + "/", duration: settle + window + tail, dir: dir,
+		workers: max(50, 2*int(schedule.Stall.Seconds()*rate)), file: filepath.Join(dir, "result"),
 	}
-	command, err := tool.Command(a)
+	command, err := t.command(a)
 	if err != nil {
 		return s, err
 	}
-	client, err := fleet.Spawn(ctx, clientCPU, nil, tool.Path, command...)
+	client, err := fleet.Spawn(ctx, g.CPUs[len(g.CPUs)-1], nil, t.path, command...)
 	if err != nil {
 		return s, err
 	}
 	defer client.Stop()
-	if err := fleet.Wait(ctx, c.Settle); err != nil {
-		return s, err
+	var at [2]struct {
+		cpu      time.Duration
+		when     time.Time
+		requests int64
 	}
-	used, errUsed := fleet.ProcessCPU(client.PID)
-	var first, last status
-	if err := errors.Join(errUsed, server.Ask(ctx, "", patience, &first)); err != nil {
-		return s, err
-	}
-	since := time.Now()
-	if err := fleet.Wait(ctx, c.Window); err != nil {
-		return s, err
-	}
-	end, errUsed := fleet.ProcessCPU(client.PID)
-	if err := errors.Join(errUsed, server.Ask(ctx, "", patience, &last)); err != nil {
-		return s, err
-	}
-	requests := float64(last.Requests - first.Requests)
-	if s.Rate = requests / time.Since(since).Seconds(); requests > 0 {
-		s.CPU = new(float64((end - used).Nanoseconds()) / 1e3 / requests)
+	for i, wait := range []time.Duration{settle, window} {
+		if err := fleet.Wait(ctx, wait); err != nil {
+			return s, err
+		}
+		var now status
+		cpu, err := fleet.ProcessCPU(client.PID)
+		at[i].when = time.Now()
+		if err := errors.Join(err, server.Ask(ctx, "", patience, &now)); err != nil {
+			return s, err
+		}
+		at[i].cpu, at[i].requests = cpu, now.Requests
 	}
 	select {
 	case <-client.Ended():
-	case <-time.After(a.For + patience):
-		return s, fmt.Errorf("%s does not end; it said: %s", tool.Name, client.Said())
+	case <-time.After(a.duration + patience):
+		return s, fmt.Errorf("%s does not end; it said: %s", t.Name, client.Said())
 	case <-ctx.Done():
 		return s, ctx.Err()
 	}
-	s.P50, s.P99, s.P999, s.Doubt, err = tool.Figures(ctx, a)
+	s, err = t.figures(ctx, a)
 	if err != nil {
-		return s, fmt.Errorf("%w; %s said: %s", err, tool.Name, client.Said())
+		return s, fmt.Errorf("%w; %s said: %s", err, t.Name, client.Said())
+	}
+	requests := float64(at[1].requests - at[0].requests)
+	s.Figures["rate"] = requests / at[1].when.Sub(at[0].when).Seconds()
+	if requests > 0 {
+		s.Figures["cpu_us"] = float64((at[1].cpu - at[0].cpu).Nanoseconds()) / 1e3 / requests
 	}
 	return s, nil
 }
-
-const patience = 30 * time.Second

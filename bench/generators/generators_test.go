@@ -2,14 +2,12 @@ package generators
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/hone-go/hone/bench/report"
+	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/race"
 )
 
 // TestMain serves when it is run as the server: the contests below start this program.
@@ -97,41 +96,9 @@ func TestServerKeepsItsSchedule(t *testing.T) {
 	}
 }
 
-// A contest of hone alone: its figures come back, and so does what the server has counted.
-func TestContest(t *testing.T) {
-	dir := t.TempDir()
-	hone := filepath.Join(dir, "hone")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", hone, "../../tool/cmd/hone")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stalls := report.Stalls{PeriodMS: 200, StallMS: 40}
-	c := &Contest{
-		Tools:     []Tool{honeTool(hone)},
-		Schedules: []report.Stalls{stalls}, Rate: 300, Settle: 300 * time.Millisecond, Window: time.Second, Rounds: 1,
-		Server: []string{exe, "stalls"}, Dir: dir, Say: func(line string) { t.Log(line) },
-	}
-	g := c.Run(t.Context())
-	if len(g.Samples) != 1 {
-		t.Fatalf("%+v", g)
-	}
-	s := g.Samples[0]
-	if s.Error != "" || s.P50 == nil || s.P99 == nil || s.CPU == nil || *s.CPU <= 0 || s.Rate < 100 || s.Generator != "hone" || s.Schedule != "40 ms in 200" {
-		t.Errorf("%+v", s)
-	}
-	// Other work on the machine only adds to the figures.
-	if s.P99 != nil && *s.P99 < 0.9*stalls.Quantile(0.99) {
-		t.Errorf("p99 %.0f µs, computed %.0f", *s.P99, stalls.Quantile(0.99))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if g := c.Run(ctx); len(g.Samples) != 0 {
-		t.Errorf("samples after the end: %+v", g.Samples)
-	}
+// hone's figures come back, and so does what the server has counted. Other work on the machine only adds to them.
+func TestRow(t *testing.T) {
+	ground(t, "hone")
 }
 
 // The others' commands and results, with the programs themselves where they are installed.
@@ -139,26 +106,42 @@ func TestOthers(t *testing.T) {
 	if os.Getenv("HONE_TEST_GENERATORS") == "" {
 		t.Skip("runs k6 and vegeta; make bench WHAT=generators installs them, HONE_TEST_GENERATORS=1 runs it")
 	}
-	dir := t.TempDir()
-	hone := filepath.Join(dir, "hone")
-	if said, err := exec.CommandContext(t.Context(), "go", "build", "-o", hone, "../../tool/cmd/hone").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	tools, err := Find(t.Context(), hone, "")
+	ground(t, "vegeta", "k6")
+}
+
+func ground(t *testing.T, names ...string) {
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	exe, err := os.Executable()
-	if err != nil {
+	row := Row()
+	g := &race.Ground{Dir: t.TempDir(), Self: self, CPUs: []int{fleet.AnyCPU}, Say: func(line string) { t.Log(line) }}
+	if row.Servers, err = fleet.Build(t.Context(), "..", g.Dir, fleet.Choose(row.Servers, append(names, computed)), g.Say); err != nil {
 		t.Fatal(err)
 	}
-	c := &Contest{
-		Tools: tools[1:], Schedules: []report.Stalls{{PeriodMS: 200, StallMS: 40}}, Rate: 600, Settle: time.Second, Window: time.Second, Rounds: 1, // p99.9 needs 1,000 requests
-		Server: []string{exe, "stalls"}, Dir: dir, Say: func(line string) { t.Log(line) },
+	samples := row.Round(t.Context(), g, row.Servers)
+	if len(samples) != 2*(1+len(names)) {
+		t.Fatalf("%+v", samples)
 	}
-	for _, s := range c.Run(t.Context()).Samples {
-		if s.Error != "" || s.P50 == nil || s.P99 == nil || s.P999 == nil || s.CPU == nil || s.Rate < 100 {
+	want := make(map[string]float64)
+	for _, s := range samples {
+		p99 := s.Figures["p99_us"]
+		if s.Server == computed {
+			want[s.Case] = p99
+		} else if s.Error == "" && (s.Figures["cpu_us"] <= 0 || s.Figures["rate"] < 100 || p99 < 0.9*want[s.Case]) {
+			t.Errorf("%+v; computed %.0f", s, want[s.Case])
+		}
+		if s.Error != "" && !strings.Contains(s.Error, "doubts itself") { // a busy machine
 			t.Errorf("%+v", s)
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	stalls := Stalls{500 * time.Millisecond, 300 * time.Millisecond}
+	for part, want := range map[float64]float64{0.3: 0, 0.5: 50_000, 0.99: 295_000, 0.999: 299_500} {
+		if got := stalls.Quantile(part); math.Abs(got-want) > 1e-6 {
+			t.Errorf("quantile %v is %v, want %v", part, got, want)
 		}
 	}
 }

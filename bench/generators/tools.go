@@ -2,7 +2,6 @@ package generators
 
 import (
 	"context"
-	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,91 +14,89 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/table"
 )
 
-// Attack is what every generator is told.
-type Attack struct {
-	URL     string
-	Rate    int // requests a second, at constant distances
-	For     time.Duration
-	Workers int    // requests that may be on their way at the same time: twice what a stall holds
-	Dir     string // for files
-	File    string // for the result
+// attack is what every generator is told.
+type attack struct {
+	url      string
+	duration time.Duration
+	workers  int    // requests that may be on their way at the same time: twice what a stall holds
+	dir      string // for files
+	file     string // for the result
 }
 
-// Tool is a load generator.
-type Tool struct {
+// tool is a load generator.
+type tool struct {
 	fleet.Entry
-	Path string
-	// Command is the arguments for an attack.
-	Command func(Attack) ([]string, error)
-	// Figures are the percentiles that it has written, in microseconds, and why it doubts them
-	// itself, if it can.
-	Figures func(context.Context, Attack) (p50, p99, p999 *float64, doubt string, err error)
+	path    string
+	command func(attack) ([]string, error) // the arguments for an attack
+	// figures are the percentiles that it has written, and why it doubts them itself, if it can.
+	figures func(context.Context, attack) (table.Sample, error)
 }
 
-// Find finds the generators; hone is the path of hone's. The others are those on PATH, or in
-// folder bin.
-func Find(ctx context.Context, hone, bin string) ([]Tool, error) {
-	tools := []Tool{honeTool(hone)}
-	for _, other := range []struct {
-		name    string
-		command func(Attack) ([]string, error)
-		read    func(ctx context.Context, path string, a Attack) (p50, p99, p999 *float64, err error)
-	}{{"vegeta", vegetaCommand, vegetaFigures}, {"k6", k6Command, k6Figures}} {
-		path, err := exec.LookPath(other.name)
-		if err != nil {
-			path, err = exec.LookPath(filepath.Join(bin, other.name))
+func tools() []tool {
+	all := []tool{{command: honeCommand, figures: honeFigures}, {command: vegetaCommand, figures: vegetaFigures}, {command: k6Command, figures: k6Figures}}
+	all[0].Server, all[0].Package, all[0].Command = table.Server{Name: "hone", Program: "hone"}, "tool/cmd/hone", "{dir}/whole/hone"
+	all[1].Server, all[1].Command = table.Server{Name: "vegeta", Program: "vegeta", Module: "github.com/tsenart/vegeta/v12"}, "vegeta"
+	all[2].Server, all[2].Command = table.Server{Name: "k6", Program: "k6", Module: "go.k6.io/k6"}, "k6"
+	return all
+}
+
+// named finds a generator, and its program.
+func named(name, dir string) (t tool, err error) {
+	all := tools()
+	t = all[slices.IndexFunc(all, func(t tool) bool { return t.Name == name })]
+	t.path, err = exec.LookPath(strings.ReplaceAll(t.Command, "{dir}", dir))
+	return t, err
+}
+
+// percentiles makes a sample of microseconds.
+func percentiles(p50, p99, p999 *float64) (s table.Sample, err error) {
+	s.Figures = make(map[string]float64)
+	for name, us := range map[string]*float64{"p50_us": p50, "p99_us": p99, "p999_us": p999} {
+		if us == nil {
+			err = errors.New("a percentile is missing")
+		} else {
+			s.Figures[name] = *us
 		}
-		if err != nil {
-			return nil, fmt.Errorf("there is no %s; make bench WHAT=generators installs it", other.name)
-		}
-		entry := fleet.Entry{Name: other.name, Program: other.name}
-		if info, err := buildinfo.ReadFile(path); err == nil && strings.HasPrefix(info.Main.Version, "v") {
-			entry.Module, entry.Version = info.Main.Path, info.Main.Version
-		}
-		tools = append(tools, Tool{entry, path, other.command, func(ctx context.Context, a Attack) (p50, p99, p999 *float64, doubt string, err error) {
-			p50, p99, p999, err = other.read(ctx, path, a)
-			return p50, p99, p999, "", err
-		}})
 	}
-	return tools, nil
+	return s, err
 }
 
-// honeTool is hone, whose version is the commit.
-func honeTool(path string) Tool {
-	return Tool{fleet.Entry{Name: "hone", Program: "hone"}, path, honeCommand, honeFigures}
-}
-
-func honeCommand(a Attack) ([]string, error) {
+func honeCommand(a attack) ([]string, error) {
 	return []string{
-		"load", a.URL, "-c", strconv.Itoa(a.Workers), "--rate", strconv.Itoa(a.Rate), "--arrivals", "constant", "-d", (a.For - time.Second).String(), "--warmup", "1s",
-		"--most-others", "100%", "--json", "-o", a.File,
+		"load", a.url, "-c", strconv.Itoa(a.workers), "--rate", strconv.Itoa(rate), "--arrivals", "constant", "-d", (a.duration - time.Second).String(), "--warmup", "1s",
+		"--most-others", "100%", "--json", "-o", a.file,
 	}, nil
 }
 
-func honeFigures(_ context.Context, a Attack) (p50, p99, p999 *float64, doubt string, err error) {
-	text, err := os.ReadFile(a.File)
-	if err != nil {
-		return nil, nil, nil, "", err
-	}
+func honeFigures(_ context.Context, a attack) (table.Sample, error) {
 	var result struct {
 		Reasons []string            `json:"invalid_reasons"`
 		Latency map[string]*float64 `json:"latency_us"`
 	}
-	if err := json.Unmarshal(text, &result); err != nil {
-		return nil, nil, nil, "", err
+	text, err := os.ReadFile(a.file)
+	if err == nil {
+		err = json.Unmarshal(text, &result)
 	}
-	return result.Latency["p50"], result.Latency["p99"], result.Latency["p999"], strings.Join(result.Reasons, "; "), nil
+	if err != nil {
+		return table.Sample{}, err
+	}
+	s, err := percentiles(result.Latency["p50"], result.Latency["p99"], result.Latency["p999"])
+	if len(result.Reasons) > 0 {
+		s.Doubts, err = result.Reasons, nil
+	}
+	return s, err
 }
 
-func vegetaCommand(a Attack) ([]string, error) {
-	targets := filepath.Join(a.Dir, "targets")
-	workers := strconv.Itoa(a.Workers)
-	err := os.WriteFile(targets, []byte("GET "+a.URL+"\n"), 0o600)
+func vegetaCommand(a attack) ([]string, error) {
+	targets := filepath.Join(a.dir, "targets")
+	workers := strconv.Itoa(a.workers)
+	err := os.WriteFile(targets, []byte("GET "+a.url+"\n"), 0o600)
 	return []string{
-		"attack", "-targets", targets, "-rate", strconv.Itoa(a.Rate) + "/1s", "-duration", a.For.String(),
-		"-workers", workers, "-max-workers", workers, "-connections", workers, "-max-body", "0", "-output", a.File,
+		"attack", "-targets", targets, "-rate", strconv.Itoa(rate) + "/1s", "-duration", a.duration.String(),
+		"-workers", workers, "-max-workers", workers, "-connections", workers, "-max-body", "0", "-output", a.file,
 	}, err
 }
 
@@ -114,46 +111,42 @@ export const options = {
 export default function () { http.get('%s'); }
 `
 
-func k6Command(a Attack) ([]string, error) {
-	script := filepath.Join(a.Dir, "script.js")
-	err := os.WriteFile(script, fmt.Appendf(nil, k6Script, a.Rate, a.For, a.Workers, a.URL), 0o600)
+func k6Command(a attack) ([]string, error) {
+	script := filepath.Join(a.dir, "script.js")
+	err := os.WriteFile(script, fmt.Appendf(nil, k6Script, rate, a.duration, a.workers, a.url), 0o600)
 	return []string{
-		"run", "--quiet", "--no-usage-report", "--no-color", "--address", "", "--summary-trend-stats", "med,p(99),p(99.9),max", "--summary-export", a.File, script,
+		"run", "--quiet", "--no-usage-report", "--no-color", "--address", "", "--summary-trend-stats", "med,p(99),p(99.9),max", "--summary-export", a.file, script,
 	}, err
 }
 
 // vegetaFigures reads each request's time from the result.
-func vegetaFigures(ctx context.Context, vegeta string, a Attack) (p50, p99, p999 *float64, err error) {
-	text, err := exec.CommandContext(ctx, vegeta, "encode", "-to", "csv", a.File).Output()
+func vegetaFigures(ctx context.Context, a attack) (table.Sample, error) {
+	text, err := exec.CommandContext(ctx, "vegeta", "encode", "-to", "csv", a.file).Output()
 	if err != nil {
-		return nil, nil, nil, err
+		return table.Sample{}, err
 	}
 	var took []float64
 	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(line, ",", 4) // time, status, nanoseconds
 		if len(fields) < 4 {
-			return nil, nil, nil, fmt.Errorf("vegeta's line %q has too few fields", line)
+			return table.Sample{}, fmt.Errorf("vegeta's line %q has too few fields", line)
 		}
 		t, err := strconv.ParseFloat(fields[2], 64)
 		if err != nil {
-			return nil, nil, nil, err
+			return table.Sample{}, err
 		}
 		took = append(took, t/1e3)
 	}
 	if len(took) == 0 {
-		return nil, nil, nil, errors.New("vegeta has measured no request")
+		return table.Sample{}, errors.New("vegeta has measured no request")
 	}
 	slices.Sort(took)
 	at := func(share float64) *float64 { return &took[min(int(share*float64(len(took))), len(took)-1)] }
-	return at(0.5), at(0.99), at(0.999), nil
+	return percentiles(at(0.5), at(0.99), at(0.999))
 }
 
 // k6Figures reads the summary.
-func k6Figures(_ context.Context, _ string, a Attack) (p50, p99, p999 *float64, err error) {
-	text, err := os.ReadFile(a.File)
-	if err != nil {
-		return nil, nil, nil, err
-	}
+func k6Figures(_ context.Context, a attack) (table.Sample, error) {
 	var summary struct {
 		Metrics struct {
 			Took struct { // milliseconds
@@ -163,15 +156,17 @@ func k6Figures(_ context.Context, _ string, a Attack) (p50, p99, p999 *float64, 
 			} `json:"http_req_duration"`
 		} `json:"metrics"`
 	}
-	if err := json.Unmarshal(text, &summary); err != nil {
-		return nil, nil, nil, err
+	text, err := os.ReadFile(a.file)
+	if err == nil {
+		err = json.Unmarshal(text, &summary)
+	}
+	if err != nil {
+		return table.Sample{}, err
 	}
 	took := &summary.Metrics.Took
-	for _, p := range []*float64{took.P50, took.P99, took.P999} {
-		if p == nil {
-			return nil, nil, nil, errors.New("k6's summary lacks a percentile")
-		}
-		*p *= 1e3
+	s, err := percentiles(took.P50, took.P99, took.P999)
+	for name := range s.Figures {
+		s.Figures[name] *= 1e3
 	}
-	return took.P50, took.P99, took.P999, nil
+	return s, err
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/table"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -30,7 +31,7 @@ func TestAsk(t *testing.T) {
 	dir := programs(t)
 	for _, s := range shapes() {
 		t.Run(s.name, func(t *testing.T) {
-			server, err := fleet.Start(t.Context(), dir, fleet.Entry{Program: path.Base(s.program)}, fleet.How{CPU: fleet.AnyCPU, Loops: 1})
+			server, err := fleet.Start(t.Context(), dir, fleet.Entry{Server: table.Server{Program: path.Base(s.program)}}, fleet.How{CPU: fleet.AnyCPU, Loops: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ import (
 	"syscall"
 
 	"github.com/hone-go/hone/bench/fleet"
-	"github.com/hone-go/hone/bench/report"
+	"github.com/hone-go/hone/bench/table"
 	"github.com/hone-go/hone/tool/trial"
 )
 
@@ -209,6 +209,5 @@ func (c counts) printFunctions(out io.Writer, most int) {
 
 // spread is a median, with minimum and maximum.
 func spread(of []float64, format string) string {
-	s := report.SpreadOf(of)
-	return fmt.Sprintf(format+" ("+format+"–"+format+")", s.Median, s.Min, s.Max)
+	return fmt.Sprintf(format+" ("+format+"–"+format+")", table.Middle(of), slices.Min(of), slices.Max(of))
 }

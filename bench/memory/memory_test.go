@@ -229,11 +229,11 @@ func startWith(ctx context.Context, t *testing.T, hone string, flags ...string) 
 }
 
 func (s *server) resident(t *testing.T) int64 {
-	n, err := fleet.ResidentOf(s.PID)
+	n, err := fleet.MemoryOf(s.PID)
 	if err != nil {
 		t.Errorf("the server's memory: %v", err)
 	}
-	return n
+	return n.Resident
 }
 
 // kernelMemory is what the kernel holds for all TCP connections.

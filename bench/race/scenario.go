@@ -1,94 +1,91 @@
 package race
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 
+	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
-	"github.com/hone-go/hone/bench/service"
+	"github.com/hone-go/hone/bench/table"
+	"github.com/hone-go/hone/bench/web"
 )
 
-// Scenario is one way of using a server.
-type Scenario struct {
-	Name     string
-	Conns    int     // connections that ask
-	Depth    int     // requests under way on each
-	Rate     float64 // requests a second of all; 0: the next as soon as an answer is there
-	Pinned   bool    // the server on one CPU, the client on another
-	Loops    int     // the server's
-	Idle     int     // connections beside them that have been served once and wait
-	Sleepers int     // connections beside them whose handler sleeps for every request
-	Levels   []int   // how many idle connections to read the memory of, and nothing else
-	Ask      string  // the name of a web.Question, or web.Socket; empty: hone's frames
-	Wrk      bool    // asked by wrk instead of this project's client, which checks that one
-	Calls    bool    // for the system calls of a request, and nothing else
-	// Instructions is for those of a message, and nothing else.
-	Instructions bool
-	Crowd        int // connections that are pushed to
-	Deaf         int // and those that do not read
-	Rounds       int // in how many of the first rounds; 0: in all
+// scenario is one way of using a server with package drive.
+type scenario struct {
+	name   string
+	ask    string  // the name of a web.Question, or web.Socket; empty: hone's frames
+	conns  int     // connections that ask
+	depth  int     // requests under way on each
+	rate   float64 // requests a second of all; 0: the next as soon as an answer is there
+	loops  int     // the server's, unpinned if there are two
+	levels []int   // how many idle connections to read the memory of, and nothing else
+	crowd  int     // connections that are pushed to
 }
 
-// sleepTime is what a sleeping handler sleeps.
-const sleepTime = 50 * time.Millisecond
+// Rounds of CPU are compared in pairs, of which a signed-rank test needs many. Memory hardly varies.
+const (
+	cpuRounds    = 8
+	steadyRounds = 5
+)
 
-// Scenarios are told apart by what they make dear: A waking up, A2 the same
-// unpinned and on two loops, B the code itself, C the memory that a crowd is
-// spread over, O sleeping and waking at a rate, E a few that ask among many that
-// do not; idle is what an idle connection costs, and S what a handler that sleeps
-// costs others.
-func Scenarios() []Scenario {
-	return []Scenario{
-		{Name: "A", Conns: 100, Depth: 1, Pinned: true, Loops: 1},
-		{Name: "A2", Conns: 100, Depth: 1, Loops: 2},
-		{Name: "B", Conns: 100, Depth: 64, Pinned: true, Loops: 1},
-		{Name: "C", Conns: 2000, Depth: 1, Pinned: true, Loops: 1},
-		{Name: "O", Conns: 100, Depth: 64, Rate: 50_000, Pinned: true, Loops: 1},
-		{Name: "E", Conns: 150, Depth: 1, Pinned: true, Loops: 1, Idle: 14_850},
-		{Name: "S", Conns: 40, Depth: 64, Rate: 2000, Pinned: true, Loops: 2, Sleepers: 4},
-		{Name: "idle", Levels: []int{1000, 5000, 15_000}},
-	}
-}
-
-// Choose returns those of all that have these names, or all without any.
-func Choose(all []Scenario, names []string) ([]Scenario, error) {
-	if len(names) == 0 {
-		return all, nil
-	}
-	var known []string
-	for _, s := range all {
-		known = append(known, s.Name)
-	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no scenario %q; use some of %s", name, strings.Join(known, ","))
+// Rows are all that package drive measures. They are told apart by what they make dear: frames/A waking up, A2 the
+// same unpinned and on two loops, B the code itself, C the memory that a crowd is spread over, O sleeping and
+// waking at a rate. lent is a request that http1 leaves to net/http.
+func Rows() []Row {
+	var all []Row
+	add := func(group string, servers []fleet.Entry, scenarios ...scenario) {
+		for _, s := range scenarios {
+			all = append(all, s.row(group, servers))
 		}
 	}
-	return slices.DeleteFunc(all, func(s Scenario) bool { return !slices.Contains(names, s.Name) }), nil
+	add("frames", fleet.Frames(),
+		scenario{name: "A", conns: 100, depth: 1},
+		scenario{name: "A2", conns: 100, depth: 1, loops: 2},
+		scenario{name: "B", conns: 100, depth: 64},
+		scenario{name: "C", conns: 2000, depth: 1},
+		scenario{name: "O", conns: 100, depth: 64, rate: 50_000},
+		scenario{name: "idle", levels: []int{1000, 5000, 15_000}})
+	add("http", append(fleet.HTTP(), fleet.Nginx().Alone()),
+		scenario{name: "hello", ask: "hello", conns: 64, depth: 1},
+		scenario{name: "hello-256", ask: "hello", conns: 256, depth: 1},
+		scenario{name: "pipelined", ask: "hello", conns: 64, depth: 16},
+		scenario{name: "rate", ask: "hello", conns: 64, depth: 4, rate: 20_000})
+	add("http", fleet.HTTP(),
+		scenario{name: "page", ask: "page", conns: 64, depth: 1},
+		scenario{name: "picture", ask: "picture", conns: 64, depth: 1},
+		scenario{name: "TLS", ask: "tls", conns: 64, depth: 1},
+		scenario{name: "idle", ask: "hello", levels: []int{15_000}},
+		scenario{name: "idle-TLS", ask: "tls", levels: []int{2000}},
+		scenario{name: "lent", ask: "chunked", levels: []int{15_000}})
+	add("ws", fleet.WebSocket(),
+		scenario{name: "100x1", ask: web.Socket, conns: 100, depth: 1},
+		scenario{name: "2000x1", ask: web.Socket, conns: 2000, depth: 1},
+		scenario{name: "100x16", ask: web.Socket, conns: 100, depth: 16},
+		scenario{name: "idle", ask: web.Socket, levels: []int{15_000}},
+		scenario{name: "push", ask: web.Socket, conns: 100, depth: 8, rate: 2000, loops: 2, crowd: 15_000})
+	return append(all, http2Row(), respRow())
 }
 
-// Small is the scenario with few connections that do nothing, for a quick look.
-func (s Scenario) Small() Scenario {
-	s.Idle, s.Crowd, s.Deaf = min(s.Idle, 1000), min(s.Crowd, 1000), min(s.Deaf, 50)
-	if len(s.Levels) > 0 {
-		s.Levels = []int{min(1000, s.Levels[0])}
+func (s scenario) row(group string, servers []fleet.Entry) Row {
+	s.loops = max(1, s.loops)
+	r := Row{Name: group + "/" + s.name, Title: s.title, Client: drive.Client, Servers: servers, Rounds: cpuRounds, Round: each(s.measure)}
+	switch {
+	case len(s.levels) > 0:
+		r.Rounds, r.Round = steadyRounds, s.idle
+	case s.crowd > 0:
+		r.Rounds, r.Round = steadyRounds, each(s.push)
 	}
-	return s
+	return r
 }
 
-// levelName is the scenario under which a level of idle connections is reported.
-func (s Scenario) levelName(level int) string { return fmt.Sprintf("%s-%dk", s.Name, level/1000) }
-
-// placed says where server and client run: on a machine with one CPU both are
-// there.
-func (s Scenario) placed(cpus []int) (server fleet.How, clientCPU, clientProcs int) {
-	server = fleet.How{CPU: fleet.AnyCPU, Loops: s.Loops, TLS: s.secure()}
-	if s.Sleepers > 0 {
-		server.Sleep = sleepTime
-	}
-	if !s.Pinned || len(cpus) < 2 {
+// placed says where server and client run: on a machine with one CPU both are there.
+func (s scenario) placed(cpus []int) (server fleet.How, clientCPU, clientProcs int) {
+	q, err := web.Named(s.ask)
+	server = fleet.How{CPU: fleet.AnyCPU, Loops: s.loops, TLS: err == nil && q.TLS}
+	if s.loops > 1 || len(cpus) < 2 {
 		return server, fleet.AnyCPU, min(2, len(cpus))
 	}
 	server.CPU = cpus[0]
@@ -96,41 +93,119 @@ func (s Scenario) placed(cpus []int) (server fleet.How, clientCPU, clientProcs i
 }
 
 // title says what the scenario is.
-func (s Scenario) title(cpus []int) string {
-	if len(s.Levels) > 0 {
-		return fmt.Sprintf("memory of %v idle connections that were served once%s, by connection", s.Levels, s.asked())
+func (s scenario) title(cpus []int) string {
+	asking := ""
+	if s.ask != "" {
+		asking = ", asking for " + s.ask
 	}
-	if s.Deaf > 0 {
-		return fmt.Sprintf("%d bytes pushed again and again to %d connections that read and %d that do not, until these are closed", service.LongPush, s.Crowd, s.Deaf)
+	switch {
+	case len(s.levels) > 0:
+		return fmt.Sprintf("memory of %v idle connections that were served once%s, by connection", s.levels, asking)
+	case s.crowd > 0:
+		return fmt.Sprintf("a message pushed to %d connections; then, beside that, %d connections, %.0f requests/s, not pinned, %d loops", s.crowd, s.conns, s.rate, s.loops)
 	}
-	if s.Crowd > 0 {
-		return fmt.Sprintf("%d bytes pushed to %d connections; then, beside that, %d connections that ask %.0f times a second, not pinned, %d loops",
-			service.PushedSize, s.Crowd, s.Conns, s.Rate, s.Loops)
+	load := fmt.Sprintf("%d connections × %d outstanding", s.conns, s.depth)
+	if s.rate > 0 {
+		load = fmt.Sprintf("%d connections, %.0f requests/s", s.conns, s.rate)
 	}
-	t := fmt.Sprintf("%d connections × %d outstanding", s.Conns, s.Depth)
-	if s.Wrk {
-		t = fmt.Sprintf("%d connections of wrk", s.Conns)
-	}
-	if s.Rate > 0 {
-		t = fmt.Sprintf("%d connections, %.0f requests/s", s.Conns, s.Rate)
-	}
-	if s.Idle > 0 {
-		t += fmt.Sprintf(", and %d that are idle", s.Idle)
-	}
-	if s.Sleepers > 0 {
-		t += fmt.Sprintf(", beside %d whose handler sleeps %v for every request", s.Sleepers, sleepTime)
-	}
-	t += s.asked()
 	switch server, client, _ := s.placed(cpus); {
-	case !s.Pinned:
-		t += ", not pinned"
+	case s.loops > 1:
+		return fmt.Sprintf("%s%s, not pinned, %d loops", load, asking, s.loops)
 	case client == fleet.AnyCPU:
-		t += ", NOT PINNED, since there is one CPU"
+		return load + asking + ", NOT PINNED, since there is one CPU, one loop"
 	default:
-		t += fmt.Sprintf(", server on CPU %d, client on CPU %d", server.CPU, client)
+		return fmt.Sprintf("%s%s, server on CPU %d, client on CPU %d, one loop", load, asking, server.CPU, client)
 	}
-	if s.Loops == 1 {
-		return t + ", one loop"
+}
+
+// measure is a new server and a new client for one window.
+func (s scenario) measure(ctx context.Context, g *Ground, e fleet.Entry) (sample table.Sample, err error) {
+	how, cpu, procs := s.placed(g.CPUs)
+	server, err := fleet.Start(ctx, g.Dir, e, how)
+	if err != nil {
+		return sample, err
 	}
-	return t + fmt.Sprintf(", %d loops", s.Loops)
+	defer server.Stop()
+	client, err := g.client(ctx, cpu, procs)
+	if err != nil {
+		return sample, err
+	}
+	defer client.Stop()
+	answer, err := ask(ctx, client, s.order(g, server), g.Warmup+g.Window)
+	if err != nil {
+		return sample, err
+	}
+	return table.Sample{Figures: answer.Load.Figures, Doubts: answer.Load.Doubts}, nil
+}
+
+func (s scenario) order(g *Ground, server *fleet.Server) drive.Order {
+	return drive.Order{Addr: server.Addr, Ask: s.ask, Load: &drive.Load{PID: server.PID, Conns: s.conns, Depth: s.depth, Rate: s.rate, Warmup: g.Warmup, Window: g.Window}}
+}
+
+// idle reads the memory of some servers at the same time, which do not disturb each other.
+func (s scenario) idle(ctx context.Context, g *Ground, order []fleet.Entry) []table.Sample {
+	const together = 5
+	if g.Small() {
+		s.levels = []int{min(1000, s.levels[0])}
+	}
+	var all []table.Sample
+	var mu sync.Mutex
+	for group := range slices.Chunk(order, together) {
+		var reading sync.WaitGroup
+		for _, e := range group {
+			reading.Go(func() {
+				samples, err := s.memory(ctx, g, e)
+				if err != nil {
+					samples = append(samples, table.Sample{Server: e.Name, Error: err.Error()})
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, samples...)
+			})
+		}
+		reading.Wait()
+	}
+	slices.SortStableFunc(all, func(a, b table.Sample) int { return strings.Compare(a.Server, b.Server) })
+	return all
+}
+
+// warmConns are served before memory is read for the first time, so that what is there once is not counted.
+const warmConns = 10
+
+// memory reads one server's memory with more and more idle connections.
+func (s scenario) memory(ctx context.Context, g *Ground, e fleet.Entry) (samples []table.Sample, err error) {
+	how, _, _ := s.placed(nil)
+	server, err := fleet.Start(ctx, g.Dir, e, how)
+	if err != nil {
+		return nil, err
+	}
+	defer server.Stop()
+	client, err := g.client(ctx, fleet.AnyCPU, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Stop()
+	open := func(n int) (fleet.Memory, error) {
+		if _, err := ask(ctx, client, drive.Order{Addr: server.Addr, Ask: s.ask, Open: n}, 0); err != nil {
+			return fleet.Memory{}, err
+		}
+		if err := fleet.Wait(ctx, g.Quiet); err != nil {
+			return fleet.Memory{}, err
+		}
+		return server.Collect(ctx, e)
+	}
+	before, err := open(warmConns)
+	if err != nil {
+		return nil, err
+	}
+	for _, level := range s.levels {
+		after, err := open(level)
+		if err != nil {
+			return samples, err
+		}
+		samples = append(samples, table.Sample{Server: e.Name, Case: fmt.Sprintf("%dk", level/1000), Figures: map[string]float64{
+			"per_conn_bytes": float64(after.Anonymous-before.Anonymous) / float64(level-warmConns),
+		}})
+	}
+	return samples, nil
 }

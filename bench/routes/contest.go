@@ -1,9 +1,13 @@
 package routes
 
 import (
+	"context"
 	"net/http"
-	"slices"
 	"time"
+
+	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/race"
+	"github.com/hone-go/hone/bench/table"
 )
 
 // A sink takes answers and keeps the status.
@@ -17,66 +21,81 @@ func (s *sink) WriteHeader(code int)              { s.code = code }
 func (s *sink) Write(p []byte) (int, error)       { return len(p), nil }
 func (s *sink) WriteString(p string) (int, error) { return len(p), nil }
 
-// turn asks h for each request.
-func turn(h http.Handler, w *sink, all []*http.Request) {
+// ask asks h for each request.
+func ask(h http.Handler, w *sink, all []*http.Request) {
 	for _, r := range all {
 		h.ServeHTTP(w, r)
 	}
 }
 
-// A Contest is some requests, and the routers that can answer them.
-type Contest struct {
-	Name     string
+// A contest is some requests, and the routers that can answer them.
+type contest struct {
+	name     string
 	requests []*http.Request
-	names    []string
+	routers  []string
 	handlers []http.Handler
 }
 
-// Contests are what is compared of routers alone.
-func Contests() []Contest {
-	var all []Contest
-	add := func(name string, s Set, build func(Router) func([]Route) http.Handler, requests []*http.Request) {
-		c := Contest{Name: name + "/" + s.Name, requests: requests}
-		for _, router := range Routers() {
-			if with := build(router); with != nil {
-				if h := with(s.Routes); h != nil {
-					c.names, c.handlers = append(c.names, router.Name), append(c.handlers, h)
+// contests are what is compared: Published asks as the usual benchmark does, Clients as clients do, Values has
+// the handlers read every value by its name, Misses asks for what is not there, WrongMethods with a method that
+// is not there.
+func contests() []contest {
+	var all []contest
+	add := func(name string, sets []Set, build func(Router) func([]Route) http.Handler, requests func(Set) []*http.Request) {
+		for _, s := range sets {
+			c := contest{name: name + "/" + s.Name, requests: requests(s)}
+			for _, router := range Routers() {
+				if h := build(router)(s.Routes); h != nil {
+					c.routers, c.handlers = append(c.routers, router.Name), append(c.handlers, h)
 				}
 			}
+			all = append(all, c)
 		}
-		all = append(all, c)
 	}
 	empty := func(r Router) func([]Route) http.Handler { return r.Empty }
-	for _, s := range Sets() {
-		add("Published", s, empty, s.AsPublished())
-	}
-	for _, s := range Sets() {
-		add("Clients", s, empty, s.AsClients())
-	}
-	for _, s := range Sets() {
-		add("Values", s, func(r Router) func([]Route) http.Handler { return r.Values }, s.AsClients())
-	}
-	for _, s := range Sets()[3:] {
-		add("Misses", s, empty, s.Misses())
-	}
-	for _, s := range Sets()[3:] {
-		add("WrongMethods", s, empty, s.WrongMethods())
-	}
+	add("Published", Sets(), empty, Set.AsPublished)
+	add("Clients", Sets(), empty, Set.AsClients)
+	add("Values", Sets(), func(r Router) func([]Route) http.Handler { return r.Values }, Set.AsClients)
+	add("Misses", Sets()[3:], empty, Set.Misses)
+	add("WrongMethods", Sets()[3:], empty, Set.WrongMethods)
 	return all
 }
 
-// Measure tells the ns of all requests together, once for each run and router. The
-// routers take turns within a run, each time beginning with another one, and a run
-// is the median of 30 turns.
-func (c Contest) Measure(runs int, tell func(router string, ns float64)) {
-	const turns, slice = 30, 300 * time.Microsecond
+// Row has the ns of all requests of a set together.
+func Row() race.Row {
+	row := race.Row{
+		Name: "routes", Client: "none", Rounds: 10,
+		Title: func([]int) string {
+			return "all requests of a set, without a network, in turns of a third of a millisecond"
+		},
+		Round: func(ctx context.Context, g *race.Ground, _ []fleet.Entry) (all []table.Sample) {
+			for _, c := range contests() {
+				if ctx.Err() == nil {
+					all = append(all, c.measure(g.Small())...)
+				}
+			}
+			return all
+		},
+	}
+	for _, router := range Routers() {
+		row.Servers = append(row.Servers, fleet.Entry{Server: table.Server{Name: router.Name, Program: router.Name, Module: router.Module}, Inside: true})
+	}
+	return row
+}
+
+// measure is the median of 30 turns of each router, each time beginning with another one.
+func (c contest) measure(small bool) (all []table.Sample) {
+	turns, slice := 30, 300*time.Microsecond
+	if small {
+		turns = 2
+	}
 	w := &sink{header: make(http.Header)}
-	repeat := make([]int, len(c.handlers))
+	repeat, times := make([]int, len(c.handlers)), make([][]float64, len(c.handlers))
 	for i, h := range c.handlers {
-		turn(h, w, c.requests)
+		ask(h, w, c.requests)
 		for least := time.Hour; least > 0; {
 			began := time.Now()
-			turn(h, w, c.requests)
+			ask(h, w, c.requests)
 			took := time.Since(began)
 			if took >= least {
 				break
@@ -85,21 +104,18 @@ func (c Contest) Measure(runs int, tell func(router string, ns float64)) {
 			repeat[i] = int(max(1, slice/max(1, took)))
 		}
 	}
-	for range runs {
-		times := make([][]float64, len(c.handlers))
-		for t := range turns {
-			for k := range c.handlers {
-				i := (k + t) % len(c.handlers)
-				began := time.Now()
-				for range repeat[i] {
-					turn(c.handlers[i], w, c.requests)
-				}
-				times[i] = append(times[i], float64(time.Since(began))/float64(repeat[i]))
+	for t := range turns {
+		for k := range c.handlers {
+			i := (k + t) % len(c.handlers)
+			began := time.Now()
+			for range repeat[i] {
+				ask(c.handlers[i], w, c.requests)
 			}
-		}
-		for i, name := range c.names {
-			slices.Sort(times[i])
-			tell(name, (times[i][turns/2-1]+times[i][turns/2])/2)
+			times[i] = append(times[i], float64(time.Since(began))/float64(repeat[i]))
 		}
 	}
+	for i, router := range c.routers {
+		all = append(all, table.Sample{Server: router, Case: c.name, Figures: map[string]float64{"ns": table.Middle(times[i])}})
+	}
+	return all
 }

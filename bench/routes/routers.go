@@ -16,11 +16,12 @@ import (
 
 // A Router builds a handler for routes.
 type Router struct {
-	Name string
+	Name   string
+	Module string // its code
 
 	// Empty has handlers that do nothing, Values ones that read the value of
 	// every wildcard by its name, and Reply ones that answer with the value of
-	// the first. nil: not compared in this.
+	// the first.
 	Empty, Values, Reply func([]Route) http.Handler
 }
 
@@ -29,14 +30,13 @@ type Router struct {
 // echo and gin answer misses without a body.
 func Routers() []Router {
 	return []Router{
-		{"hone", honeRouter(0), honeRouter(1), honeRouter(2)},
-		{"hone-ctx", nil, nil, honeCtx},
-		{"servemux", serveMux(0), serveMux(1), serveMux(2)},
-		{"httprouter", httpRouter(0), httpRouter(1), httpRouter(2)},
-		{"echo", echoRouter(0), echoRouter(1), echoRouter(2)},
-		{"gin", ginRouter(0), ginRouter(1), ginRouter(2)},
-		{"chi", chiRouter(0), chiRouter(1), chiRouter(2)},
-		{"bunrouter", bunRouter(0), bunRouter(1), bunRouter(2)},
+		{"hone", "github.com/hone-go/hone", honeRouter(0), honeRouter(1), honeRouter(2)},
+		{"servemux", "net/http", serveMux(0), serveMux(1), serveMux(2)},
+		{"httprouter", "github.com/julienschmidt/httprouter", httpRouter(0), httpRouter(1), httpRouter(2)},
+		{"echo", "github.com/labstack/echo/v5", echoRouter(0), echoRouter(1), echoRouter(2)},
+		{"gin", "github.com/gin-gonic/gin", ginRouter(0), ginRouter(1), ginRouter(2)},
+		{"chi", "github.com/go-chi/chi/v5", chiRouter(0), chiRouter(1), chiRouter(2)},
+		{"bunrouter", "github.com/uptrace/bunrouter", bunRouter(0), bunRouter(1), bunRouter(2)},
 	}
 }
 
@@ -102,15 +102,6 @@ func end(path string) string {
 		return "/{$}"
 	}
 	return path
-}
-
-func honeCtx(all []Route) http.Handler {
-	mux := &route.Mux{Overlap: true}
-	for _, r := range all {
-		one := first(names(r.Path))
-		mux.HandleCtx(r.Method+" "+end(r.Path), func(c route.Ctx) error { return c.Text(http.StatusOK, c.Param(one)) })
-	}
-	return mux
 }
 
 func serveMux(kind int) func([]Route) http.Handler {

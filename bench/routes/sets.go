@@ -1,11 +1,11 @@
-// Package routes compares hone's router with others: on the sets of the usual
-// routing benchmark, as that asks them and as clients do, and in whole requests.
+// Package routes compares hone's router with others on the sets of the usual
+// routing benchmark, as that asks them and as clients do.
 //
-//	go test -bench . -count 10 ./bench/routes | tee runs.txt
-//	go run ./bench/routes/ratios runs.txt
+//	go run ./bench/cmd/peers run routes
 package routes
 
 import (
+	_ "embed" // of the tables
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -28,12 +28,23 @@ func Sets() []Set {
 		{"Param1", read("/user/{name} GET")},
 		{"Param5", read("/{a}/{b}/{c}/{d}/{e} GET")},
 		{"Param20", read("/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}/{j}/{k}/{l}/{m}/{n}/{o}/{p}/{q}/{r}/{s}/{t} GET")},
-		{"GitHub", read(github)},
-		{"GitHubAll", read(github + githubRest)},
-		{"GPlus", read(gplus)},
-		{"Parse", read(parse)},
-		{"Static", read(static)},
+		{"GitHub", read(lines("github"))},
+		{"GitHubAll", read(lines("github") + lines("githubRest"))},
+		{"GPlus", read(lines("gplus"))},
+		{"Parse", read(lines("parse"))},
+		{"Static", read(lines("static"))},
 	}
+}
+
+//go:embed sets.txt
+var tables string
+
+// lines returns the lines of a table, which a line with its name begins and an empty one ends.
+func lines(name string) string {
+	_, text, _ := strings.Cut(tables, "\n["+name+"] ")
+	_, text, _ = strings.Cut(text, "\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	return text + "\n"
 }
 
 // read makes the routes of a table.

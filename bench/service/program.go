@@ -89,7 +89,6 @@ func options(engines, args []string) (o Options, err error) {
 	f := flag.NewFlagSet("server", flag.ContinueOnError)
 	f.StringVar(&o.Addr, "addr", "127.0.0.1:0", "where to listen; port 0 picks one")
 	f.IntVar(&o.Loops, "loops", 0, "event loops or pollers, and GOMAXPROCS; 0: one a CPU")
-	f.DurationVar(&o.Sleep, "sleep", 0, "what a request sleeps whose content begins with S")
 	f.IntVar(&o.Conns, "conns", 16_384, "connections to allow, where there is a limit")
 	f.StringVar(&o.Engine, "engine", engines[0], "one of "+strings.Join(engines, ", "))
 	f.BoolVar(&o.TLS, "tls", false, "speak TLS, where the program can")
@@ -101,8 +100,8 @@ func options(engines, args []string) (o Options, err error) {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case !slices.Contains(engines, o.Engine):
 		return o, fmt.Errorf("there is no engine %q; there are %s", o.Engine, strings.Join(engines, ", "))
-	case o.Loops < 0 || o.Conns < 1 || o.Sleep < 0:
-		return o, errors.New("--loops and --sleep are 0 or more, --conns 1 or more")
+	case o.Loops < 0 || o.Conns < 1:
+		return o, errors.New("--loops is 0 or more, --conns 1 or more")
 	}
 	o.Pusher = new(Pusher)
 	if o.Addr, err = chosen(o.Addr); err != nil {
@@ -137,9 +136,7 @@ func obey(in io.Reader, out *json.Encoder, to *Pusher) error {
 			debug.FreeOSMemory()
 			debug.FreeOSMemory() // what finalizers and pools let go of in the first
 		case line == Push && to.Push != nil:
-			to.Push(Message(PushedSize))
-		case line == PushLong && to.Push != nil:
-			to.Push(Message(LongPush))
+			to.Push(Message())
 		case line == Count && to.Count != nil:
 			answer = strconv.Itoa(to.Count())
 		default:

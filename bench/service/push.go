@@ -6,18 +6,16 @@ import "sync"
 const PushedSize = 256
 
 // Push is the line on a server's standard input that has it push a message of PushedSize
-// bytes to every connection of its crowd, and answer with a line when all are told. PushLong
-// does so with one of LongPush bytes.
+// bytes to every connection of its crowd, and answer with a line when all are told. Count is answered with how many
+// connections the crowd has.
 const (
-	Push     = "push"
-	PushLong = "push long"
-	LongPush = 16 << 10
-	Count    = "count" // answered with how many connections the crowd has
+	Push  = "push"
+	Count = "count"
 )
 
 // Message is what is pushed.
-func Message(size int) []byte {
-	message := make([]byte, size)
+func Message() []byte {
+	message := make([]byte, PushedSize)
 	for i := range message {
 		message[i] = 'a' + byte(i%26)
 	}

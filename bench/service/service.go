@@ -8,7 +8,6 @@ package service
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/hone-go/hone/wire"
 )
@@ -16,7 +15,6 @@ import (
 // What a request asks for by the first byte of its content. Ordinary content is
 // lower-case letters.
 const (
-	Slow = 'S' // the handler sleeps for Options.Sleep
 	Long = 'L' // the answer's content is LongReply bytes
 	Late = 'R' // the answer is sent after the handler has returned; by hone alone
 )
@@ -30,24 +28,20 @@ const (
 
 // Options are what a server program is told by its flags.
 type Options struct {
-	Addr   string        // host:port; port 0 picks one
-	Loops  int           // event loops or pollers, and GOMAXPROCS; 0: as many as there are CPUs
-	Sleep  time.Duration // what a Slow request sleeps
-	Conns  int           // connections that must be allowed, where there is a limit
-	Engine string        // one of the program's
-	TLS    bool          // speak TLS; the servers of HTTP can, all but gnethttp
-	Pusher *Pusher       // to be filled in by servers that push
+	Addr   string  // host:port; port 0 picks one
+	Loops  int     // event loops or pollers, and GOMAXPROCS; 0: as many as there are CPUs
+	Conns  int     // connections that must be allowed, where there is a limit
+	Engine string  // one of the program's
+	TLS    bool    // speak TLS; the servers of HTTP can
+	Pusher *Pusher // to be filled in by servers that push
 }
 
-// Reply appends the content of the answer to dst. It sleeps when asked to.
+// Reply appends the content of the answer to dst.
 func (o Options) Reply(dst, content []byte) []byte {
 	if len(content) == 0 {
 		return dst
 	}
-	switch content[0] {
-	case Slow:
-		time.Sleep(o.Sleep)
-	case Long:
+	if content[0] == Long {
 		return appendLong(dst)
 	}
 	return append(dst, content...)
@@ -123,17 +117,5 @@ func (b *Buffers) Put(p *[]byte, out []byte) {
 	if cap(out) <= mostKept {
 		*p = out[:0]
 		b.pool.Put(p)
-	}
-}
-
-// Complete says how many bytes at the front of in are complete requests, for
-// servers that answer them elsewhere than where they read them.
-func Complete(in []byte) (used int, err error) {
-	for {
-		payload, need, err := wire.Frame(in[used:], FrameLimit)
-		if err != nil || need > 0 {
-			return used, err
-		}
-		used += wire.HeaderSize + len(payload)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/table"
 	"github.com/hone-go/hone/bench/web"
 	"github.com/hone-go/hone/tool/trial"
 )
@@ -33,7 +34,7 @@ func (s feedServer) name() string { return strings.TrimSpace(s.revision + " " + 
 // start starts the server; it ends with the test, if not before.
 func (s feedServer) start(t *testing.T) *fleet.Server {
 	t.Helper()
-	server, err := fleet.Start(t.Context(), s.dir, fleet.Entry{Name: s.name(), Program: "feed", Engine: s.engine}, fleet.How{CPU: fleet.AnyCPU})
+	server, err := fleet.Start(t.Context(), s.dir, fleet.Entry{Server: table.Server{Name: s.name(), Program: "feed"}, Engine: s.engine}, fleet.How{CPU: fleet.AnyCPU})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestFeedsStart(t *testing.T) {
 			for _, clients := range size([]int{200}, []int{1000, 4000}) {
 				t.Run(fmt.Sprintf("%s/%d clients within %v", around.name, clients, within), func(t *testing.T) {
 					spin(t, around.busy)
-					figures := make(table)
+					figures := make(durations)
 					for round := range size(1, 5) {
 						for i := range servers {
 							startFeeds(t, servers[(i+round)%len(servers)], clients, within, figures)
@@ -110,7 +111,7 @@ func TestFeedsStart(t *testing.T) {
 
 // startFeeds starts a server, and measures from when clients begin to connect until the
 // last of them has its first event; and again with a second crowd when the first has left.
-func startFeeds(t *testing.T, one feedServer, clients int, within time.Duration, figures table) {
+func startFeeds(t *testing.T, one feedServer, clients int, within time.Duration, figures durations) {
 	const limit = 3 * time.Minute
 	s := one.start(t)
 	defer s.Stop()
@@ -144,7 +145,7 @@ func startFeeds(t *testing.T, one feedServer, clients int, within time.Duration,
 func TestNewcomers(t *testing.T) {
 	servers := feedServers(t)
 	crowd, stay := size(60, 600), size(time.Second, 12*time.Second) // longer than stall-time
-	figures := make(table)
+	figures := make(durations)
 	for round := range size(1, 3) {
 		for i := range servers {
 			one := servers[(i+round)%len(servers)]
@@ -161,7 +162,7 @@ func TestNewcomers(t *testing.T) {
 }
 
 // newcomers measures one server, with three crowds one after the other.
-func newcomers(t *testing.T, one feedServer, crowd int, stay time.Duration, figures table) {
+func newcomers(t *testing.T, one feedServer, crowd int, stay time.Duration, figures durations) {
 	const body = "from a newcomer"
 	s := one.start(t)
 	defer s.Stop()
@@ -237,17 +238,17 @@ func TestFlushCPU(t *testing.T) {
 	}
 }
 
-// table has the figures of all rounds, by server and then by what they are.
-type table map[string]map[string][]time.Duration
+// durations are the figures of all rounds, by server and then by what they are.
+type durations map[string]map[string][]time.Duration
 
-func (f table) add(server, what string, d time.Duration) {
+func (f durations) add(server, what string, d time.Duration) {
 	if f[server] == nil {
 		f[server] = make(map[string][]time.Duration)
 	}
 	f[server][what] = append(f[server][what], d)
 }
 
-func (f table) median(server, what string) time.Duration {
+func (f durations) median(server, what string) time.Duration {
 	sorted := slices.Sorted(slices.Values(f[server][what]))
 	if len(sorted) == 0 {
 		return 0
@@ -256,7 +257,7 @@ func (f table) median(server, what string) time.Duration {
 }
 
 // log prints medians, with the least and the most.
-func (f table) log(t *testing.T, servers []feedServer) {
+func (f durations) log(t *testing.T, servers []feedServer) {
 	for _, one := range servers {
 		var text []string
 		for what, all := range f[one.name()] {
@@ -275,7 +276,7 @@ func short(d time.Duration) time.Duration { return d.Round(max(time.Microsecond,
 
 // judge compares this revision's servers with buffered, by the median of the rounds' ratios,
 // and prints the same of the other revision's.
-func (f table) judge(t *testing.T, servers []feedServer, what, figure string, limit float64) {
+func (f durations) judge(t *testing.T, servers []feedServer, what, figure string, limit float64) {
 	t.Helper()
 	for _, one := range servers {
 		than := feedServer{revision: one.revision, engine: buffered}.name()

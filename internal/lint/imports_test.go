@@ -316,8 +316,8 @@ import (
 	"net/http/pprof"
 	"runtime/pprof"
 )
--- bench/apps/handlers_test.go --
-package apps
+-- compat/handlers_test.go --
+package compat
 
 import "net/http/pprof"
 -- gateway/journal/stream_test.go --
@@ -334,7 +334,7 @@ func checkKnownPackages(t *tree) []finding {
 	seen := make(map[string]bool)
 	for _, f := range t.files {
 		dir := f.dir()
-		if seen[dir] || within(dir, "examples") || within(dir, "observe/examples") || within(dir, "bench") || within(dir, "tools") {
+		if seen[dir] || within(dir, "examples") || within(dir, "observe/examples") || within(dir, "bench") || within(dir, "compat") || within(dir, "tools") {
 			continue
 		}
 		seen[dir] = true
@@ -367,7 +367,7 @@ func checkDirection(t *tree) []finding {
 		for _, spec := range f.ast.Imports {
 			to, ours := strings.CutPrefix(importPath(spec), module+"/")
 			switch {
-			case !ours || to == from || within(from, "bench"):
+			case !ours || to == from || within(from, "bench") || within(from, "compat"):
 			case f.isTest() && isLibrary(from) && !isLibrary(to):
 				found = append(found, f.finding(spec.Pos(),
 					"%s must not import %s, not even in a test; move the test to a package that may import both", from, to))
@@ -457,7 +457,7 @@ func checkOneHome(t *tree) []finding {
 					continue
 				}
 				covered := p == only.path || strings.HasSuffix(only.path, "/") && strings.HasPrefix(p, only.path)
-				if covered && f.dir() != only.home && f.dir() != "bench/apps" { // bench/apps runs other people's servers
+				if covered && f.dir() != only.home && f.dir() != "compat" { // compat runs other people's servers
 					found = append(found, f.finding(spec.Pos(), "only %s imports %s; %s", only.home, p, only.instead))
 				}
 			}
@@ -473,7 +473,7 @@ func within(p, dir string) bool {
 
 // isLibrary reports whether a folder belongs to the root module.
 func isLibrary(dir string) bool {
-	return !within(dir, "observe") && !within(dir, "gateway") && !within(dir, "tool") && !within(dir, "articles") && !within(dir, "tools") && !within(dir, "bench")
+	return !within(dir, "observe") && !within(dir, "gateway") && !within(dir, "tool") && !within(dir, "articles") && !within(dir, "tools") && !within(dir, "bench") && !within(dir, "compat")
 }
 
 // TestImportTable checks the table itself for consistency.

@@ -12,7 +12,7 @@ import (
 // madePages are lists and tables that a test or a command makes. Nobody reads them from beginning to end,
 // so their words do not count.
 var madePages = []string{
-	"bench/autobahn/results.md", "bench/figures.md", "bench/routes/figures.md", "internal/servetest/results.md",
+	"bench/figures.md", "internal/servetest/results.md", "websocket/autobahn.md",
 	"observe/metrics.md", "tool/torture/requests.md",
 }
 

@@ -1,14 +1,12 @@
-// Command peers compares hone with other Go servers, all of which answer the same
-// requests over the same wire: hone's frames, HTTP/1.1, or WebSocket.
+// Command peers compares hone with other Go servers, load generators and routers. Each row of the comparison is
+// measured by itself and stored in bench/results; what is stored of this commit already is left out.
 //
-//	go run ./bench/cmd/peers race       speed and memory, within 20 minutes
-//	go run ./bench/cmd/peers http       the same for servers of HTTP/1.1
-//	go run ./bench/cmd/peers ws         the same for servers of WebSocket
-//	go run ./bench/cmd/peers faults     hone torture against each server
-//	go run ./bench/cmd/peers generators load generators against a server whose response times are known
-//	go run ./bench/cmd/peers tables     makes the tables in bench/figures.md from bench/results
-//	go run ./bench/cmd/peers picture    draws docs/img/beside-others.svg from bench/results
-//	go run ./bench/cmd/peers versions   writes when versions were released into bench/results/versions.json
+//	go run ./bench/cmd/peers run                  every row, in up to two hours
+//	go run ./bench/cmd/peers run frames http/TLS  some rows, or groups of rows
+//	go run ./bench/cmd/peers run -quick -print A  a smoke test, whose figures mean nothing
+//	go run ./bench/cmd/peers faults               hone torture against each server
+//	go run ./bench/cmd/peers tables               makes the tables in bench/figures.md and the picture from bench/results
+//	go run ./bench/cmd/peers versions             writes when versions were released into bench/results/versions.json
 package main
 
 import (
@@ -19,9 +17,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/hone-go/hone/bench/drive"
+	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/generators"
+	"github.com/hone-go/hone/bench/race"
+	"github.com/hone-go/hone/bench/routes"
+	"github.com/hone-go/hone/bench/table"
 )
 
 // The exit codes that scripts may count on, as hone's own.
@@ -44,6 +51,13 @@ func (f *failure) Error() string { return f.err.Error() }
 // Unwrap returns the cause.
 func (f *failure) Unwrap() error { return f.err }
 
+func usage(err error) error {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	return &failure{exitUsage, err}
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
@@ -59,31 +73,203 @@ func main() {
 	os.Exit(code)
 }
 
-// clientCommand is how this program runs itself as a client.
-const clientCommand = "client"
-
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	usage := &failure{exitUsage, errors.New("say what to do: race, http, ws, faults, generators, tables, picture or versions; race -h lists its flags")}
 	if len(args) == 0 {
-		return usage
+		args = []string{""}
 	}
 	switch args[0] {
-	case "race":
-		return framesContest().do(ctx, args[1:], stdout, stderr)
-	case "http":
-		return httpContest().do(ctx, args[1:], stdout, stderr)
-	case "ws":
-		return wsContest().do(ctx, args[1:], stdout, stderr)
+	case "run":
+		return measure(ctx, args[1:], stdout, stderr)
 	case "faults":
-		return runFaults(ctx, args[1:], stdout, stderr)
-	case "generators":
-		return runGenerators(ctx, args[1:], stdout, stderr)
-	case stallsCommand:
-		return serveStalls(args[1:], stdin, stdout)
-	case "tables", "picture", "versions":
+		return attack(ctx, args[1:], stderr)
+	case "tables", "versions":
 		return publish(ctx, args[0], args[1:], stderr)
-	case clientCommand:
+	case "client":
 		return drive.Obey(ctx, stdin, stdout)
+	case "stalls":
+		return stalls(args[1:], stdin, stdout)
 	}
-	return usage
+	return usage(errors.New("say what to do: run, faults, tables or versions; run -h lists its flags"))
+}
+
+// stalls is the server of the load generators; its arguments are the period and the stall.
+func stalls(args []string, stdin io.Reader, stdout io.Writer) error {
+	if len(args) != 2 {
+		return usage(errors.New("stalls takes a period and a stall"))
+	}
+	period, errPeriod := time.ParseDuration(args[0])
+	stall, errStall := time.ParseDuration(args[1])
+	if err := errors.Join(errPeriod, errStall); err != nil {
+		return usage(err)
+	}
+	return generators.Serve(stdin, stdout, period, stall)
+}
+
+// every row that there is.
+func every() []race.Row { return append(race.Rows(), generators.Row(), routes.Row()) }
+
+// choose returns the rows and groups of those names; all without names.
+func choose(names []string) (chosen []race.Row, err error) {
+	var known []string
+	for _, row := range every() {
+		known = append(known, row.Name)
+		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return row.Name == name || strings.HasPrefix(row.Name, name+"/") }) {
+			chosen = append(chosen, row)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(known, func(k string) bool { return k == name || strings.HasPrefix(k, name+"/") }) {
+			return nil, usage(fmt.Errorf("there is no row %q; there are %s", name, strings.Join(known, ", ")))
+		}
+	}
+	return chosen, nil
+}
+
+// rowTime is how long a row may take.
+const rowTime = 6 * time.Minute
+
+// measure measures rows and stores each as soon as it is there.
+func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flag.NewFlagSet("run", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	g := &race.Ground{Window: time.Second, Warmup: 300 * time.Millisecond, Quiet: 6 * time.Second, Retakes: 40, Say: stopwatch(stderr)}
+	quick := f.Bool("quick", false, "a smoke test: one round, short, small; its figures mean nothing, and it stores nothing")
+	print := f.Bool("print", false, "print the rows and store nothing")
+	again := f.Bool("again", false, "also measure rows that are stored and valid, of this commit")
+	rounds := f.Int("rounds", 0, "how often to measure each server; 0: as often as the row wants")
+	servers := f.String("servers", "", "measure these servers only, with commas between")
+	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "of the order; the same seed, the same order")
+	if err := f.Parse(args); err != nil {
+		return usage(err)
+	}
+	rows, err := choose(f.Args())
+	if err != nil {
+		return err
+	}
+	if *quick {
+		g.Window, g.Warmup, g.Quiet, *rounds, *print = 150*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond, 1, true
+	}
+	module, end, err := prepare(ctx, g)
+	if err != nil {
+		return err
+	}
+	defer end()
+	results := filepath.Join(module, "results")
+	stored, err := table.Load(results)
+	if err != nil {
+		return err
+	}
+	var invalid []string
+	for _, row := range rows {
+		machine := table.ThisMachine(ctx, module)
+		if old := stored.Row(row.Name); old != nil && old.Valid && old.Machine.Commit == machine.Commit && !*again && !*print {
+			g.Say(row.Name + " is stored, of this commit")
+			continue
+		}
+		if row.Servers, err = fleet.Build(ctx, module, g.Dir, fleet.Choose(row.Servers, strings.FieldsFunc(*servers, func(r rune) bool { return r == ',' })), g.Say); err != nil {
+			return err
+		}
+		if *rounds > 0 {
+			row.Rounds, *rounds = max(row.Rounds, *rounds), min(row.Rounds, *rounds)
+		}
+		r, err := once(ctx, g, row, *rounds, *seed)
+		if err != nil {
+			return err
+		}
+		r.Machine = machine
+		if !r.Valid {
+			invalid = append(invalid, row.Name+": "+r.InvalidReasons[0])
+		}
+		if *print {
+			text, err := table.Encode(r)
+			if _, errWrite := stdout.Write(text); err != nil || errWrite != nil {
+				return errors.Join(err, errWrite)
+			}
+		} else if err := r.Write(results); err != nil {
+			return err
+		}
+	}
+	if invalid != nil && !*quick {
+		return &failure{exitInvalid, fmt.Errorf("not valid: %s", strings.Join(invalid, "; "))}
+	}
+	return nil
+}
+
+// once measures a row within its time.
+func once(ctx context.Context, g *race.Ground, row race.Row, rounds int, seed uint64) (*table.Row, error) {
+	if rounds == 0 {
+		rounds = row.Rounds
+	}
+	limited, cancel := context.WithTimeout(ctx, rowTime)
+	defer cancel()
+	r := g.Run(limited, row, rounds, seed)
+	if ctx.Err() != nil {
+		return nil, &failure{exitInterrupted, fmt.Errorf("%s is not stored; begin again to go on", row.Name)}
+	}
+	return r, nil
+}
+
+// prepare finds the module bench and makes a folder for programs, which end removes.
+func prepare(ctx context.Context, g *race.Ground) (module string, end func(), err error) {
+	if module, err = fleet.Module(ctx); err != nil {
+		return "", nil, err
+	}
+	if g.CPUs, err = fleet.CPUs(); err != nil {
+		return "", nil, err
+	}
+	if g.Self, err = os.Executable(); err != nil {
+		return "", nil, err
+	}
+	g.Dir, err = os.MkdirTemp("", "hone-bench-")
+	return module, func() { os.RemoveAll(g.Dir) }, err
+}
+
+// stopwatch makes lines for those who watch, with the time that has passed.
+func stopwatch(stderr io.Writer) func(string) {
+	start := time.Now()
+	return func(line string) { fmt.Fprintf(stderr, "%7.1fs %s\n", time.Since(start).Seconds(), line) }
+}
+
+// publish fills the tables of the pages that are named, or of bench/figures.md and bench/README.md, and draws the
+// picture; or it brings the list of versions up to date.
+func publish(ctx context.Context, what string, pages []string, stderr io.Writer) error {
+	if slices.ContainsFunc(pages, func(page string) bool { return strings.HasPrefix(page, "-") }) || what == "versions" && len(pages) > 0 {
+		return usage(fmt.Errorf("%s takes no %s", what, pages[0]))
+	}
+	module, err := fleet.Module(ctx)
+	if err != nil {
+		return err
+	}
+	results := filepath.Join(module, "results")
+	stored, err := table.Load(results)
+	if err != nil {
+		return err
+	}
+	if what == "versions" {
+		return stored.Refresh(ctx, results)
+	}
+	if len(pages) == 0 {
+		pages = []string{filepath.Join(module, "figures.md"), filepath.Join(module, "README.md")}
+		svg, err := stored.Picture()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(module, "..", "docs", "img", "beside-others.svg"), []byte(svg), 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, path := range pages {
+		before, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		after, err := stored.Fill(string(before))
+		if err == nil {
+			err = os.WriteFile(path, []byte(after), 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
 }

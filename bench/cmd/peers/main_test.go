@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,14 +12,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/hone-go/hone/bench/drive"
-	"github.com/hone-go/hone/bench/report"
+	"github.com/hone-go/hone/bench/table"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
-// TestMain is a client when it is run as one: the runs below start this program.
+// TestMain is a client or a server when it is run as one: the runs below start this program.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == clientCommand {
-		if err := drive.Obey(context.Background(), os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) > 1 && (os.Args[1] == "client" || os.Args[1] == "stalls") {
+		if err := run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr); err != nil {
 			os.Exit(1)
 		}
 		return
@@ -44,101 +42,66 @@ func peers(t *testing.T, ctx context.Context, args ...string) (stdout, stderr st
 	return out.String(), log.String(), code
 }
 
-// TestHelpOfMake checks that make's help says how long the races take at most.
-func TestHelpOfMake(t *testing.T) {
-	text, err := os.ReadFile("../../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := fmt.Sprintf(", within %.0f minutes, and store the result", fullLimit.Minutes())
-	for _, target := range []string{"bench.peers", "bench.http", "bench.ws"} {
-		_, help, _ := strings.Cut(string(text), "\n"+target+": ## ")
-		if help, _, _ = strings.Cut(help, "\n"); !strings.HasSuffix(help, want) {
-			t.Errorf("%s: %q, want …%q", target, help, want)
-		}
-	}
-}
-
-func TestRace(t *testing.T) {
-	out, log, code := peers(t, t.Context(), "race", "--quick", "--json", "--seed", "5", "--servers", "net,hone-events", "--only", "A,O,E,S,idle")
-	if code != 0 {
-		t.Fatalf("exit code %d\n%s", code, log)
-	}
-	p := new(report.Peers)
-	if err := json.Unmarshal([]byte(out), p); err != nil {
-		t.Fatal(err)
-	}
-	if p.Schema != report.PeersSchema || p.Valid || len(p.InvalidReasons) != 1 || p.Settings.Seed != 5 {
-		t.Errorf("%+v, %+v", p.Head, p.Settings)
-	}
-	if m := p.Machine; m.Kernel == "" || m.Go == "" || m.CPUs < 1 {
-		t.Errorf("%+v", m)
-	}
-	seen := make(map[string]int)
-	for _, s := range p.Samples {
-		seen[s.Scenario]++
-		idle := strings.HasPrefix(s.Scenario, "idle")
-		if (s.CPU == nil) != idle || (s.PerConn == nil) != (!idle && s.Scenario != "E") || s.Error != "" {
-			t.Errorf("%+v", s)
-		}
-	}
-	for _, name := range []string{"A", "O", "E", "S", "idle-1k"} {
-		if seen[name] != 2 {
-			t.Errorf("%s has %d samples, not 2", name, seen[name])
-		}
+// TestRun has a row of each kind, with two servers each.
+func TestRun(t *testing.T) {
+	for _, c := range []struct {
+		rows, servers string
+		samples       int // of the rows together
+	}{
+		{"frames/A frames/O frames/idle", "net,hone-events", 6},
+		{"http/hello http/TLS http/idle-TLS", "net/http,http1-events", 6},
+		{"http/HTTP2", "http1-events", 3},
+		{"ws/100x16 ws/push", "gws,hone-events", 4},
+	} {
+		t.Run(c.rows, func(t *testing.T) {
+			out, log, code := peers(t, t.Context(), append([]string{"run", "-quick", "-seed", "5", "-servers", c.servers}, strings.Fields(c.rows)...)...)
+			if code != 0 {
+				t.Fatalf("exit code %d\n%s", code, log)
+			}
+			samples, names := 0, ""
+			for rows := json.NewDecoder(strings.NewReader(out)); rows.More(); {
+				r := new(table.Row)
+				if err := rows.Decode(r); err != nil {
+					t.Fatal(err)
+				}
+				names, samples = names+" "+r.Name, samples+len(r.Samples)
+				if r.Schema != table.Schema || r.Valid || len(r.InvalidReasons) != 1 || r.Seed != 5 || r.Machine.Kernel == "" {
+					t.Errorf("%+v", r.Head)
+				}
+				for _, s := range r.Samples {
+					if s.Error != "" || s.Figures["cpu_us"] <= 0 && s.Figures["per_conn_bytes"] <= 0 && s.Figures["rate"] > 0 {
+						t.Errorf("%s: %+v", r.Name, s)
+					}
+				}
+			}
+			if names[1:] != c.rows || samples != c.samples {
+				t.Errorf("%s with %d samples\n%s", names, samples, log)
+			}
+		})
 	}
 }
 
-func TestHTTP(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "h.json")
-	out, log, code := peers(t, t.Context(), "http", "--quick", "-o", path, "--servers", "net/http,http1-events", "--only", "hello,pipelined,TLS,lent")
-	if code != 0 || out != "" {
-		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
+// TestRedis has every server answer every case.
+func TestRedis(t *testing.T) {
+	out, log, code := peers(t, t.Context(), "run", "-quick", "resp")
+	if strings.Contains(log, "left out") || strings.Contains(out, "redis-benchmark (make deps") {
+		testrun.Lacks(t, "redis-server or redis-benchmark (make deps installs them)")
 	}
-	p, err := report.Read[report.Peers](path, report.HTTPSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Valid || len(p.InvalidReasons) != 1 || len(p.Samples) != 8 {
-		t.Errorf("%+v, %d samples", p.Head, len(p.Samples))
-	}
-	for _, s := range p.Samples {
-		if lent := s.Scenario == "lent-1k"; s.Error != "" || (s.CPU == nil) != lent || (s.PerConn == nil) == lent {
-			t.Errorf("%+v", s)
-		}
-	}
-}
-
-func TestWS(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "w.json")
-	out, log, code := peers(t, t.Context(), "ws", "--quick", "-o", path, "--servers", "gws,hone-events", "--only", "100x16,idle,push,deaf")
-	if code != 0 || out != "" {
-		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
-	}
-	p, err := report.Read[report.Peers](path, report.WSSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Valid || len(p.InvalidReasons) != 1 || len(p.Samples) != 7 {
-		t.Errorf("%+v, %d samples", p.Head, len(p.Samples))
-	}
-	for _, s := range p.Samples {
-		push, deaf := s.Push != nil && s.Push.During != nil && s.Push.CPU != nil, s.Push != nil && s.Push.Closed == 50
-		if s.Error != "" || (s.CPU != nil) != (s.Scenario == "100x16" && s.Requests > 0) /* none on a busy machine */ || (s.PerConn != nil) != (s.Scenario == "idle-1k") || push != (s.Scenario == "push") || deaf != (s.Scenario == "deaf") {
-			t.Errorf("%+v", s)
-		}
+	if n := strings.Count(out, `"cpu_us":`); code != 0 || n != 15 {
+		t.Errorf("exit code %d, %d figures\n%s", code, n, log)
 	}
 }
 
 // The first article's server falls to a length of 3, and net's does not.
 func TestFaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.json")
-	out, log, code := peers(t, t.Context(), "faults", "--quick", "-o", path, "--servers", "frames/net,frames/article", "--only", "impossible-length,sigterm-under-load")
-	if code != 0 || out != "" {
-		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
+	_, log, code := peers(t, t.Context(), "faults", "-wait", "3s", "-o", path, "-servers", "frames/net,frames/article", "-only", "impossible-length,sigterm-under-load")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s", code, log)
 	}
-	f, err := report.Read[report.Torture](path, report.TortureSchema)
-	if err != nil {
+	text, err := os.ReadFile(path)
+	f := new(table.Torture)
+	if err := errors.Join(err, json.Unmarshal(text, f)); err != nil {
 		t.Fatal(err)
 	}
 	if f.Valid || len(f.InvalidReasons) != 1 || len(f.Outcomes) != 2 {
@@ -152,35 +115,17 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestInterrupted ends a run at its first sample.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var out bytes.Buffer
-	// The first line is written once the servers are being built, the third with
-	// the first sample.
-	lines := lineWriter(func(n int) {
-		if n == 3 {
-			cancel()
-		}
-	})
-	err := run(ctx, []string{"race", "--quick", "--servers", "net"}, strings.NewReader(""), &out, lines)
-	f := new(failure)
-	if !errors.As(err, &f) || f.code != exitInterrupted {
+	err := run(ctx, []string{"run", "-quick", "-servers", "net", "frames/A", "frames/B"}, strings.NewReader(""), new(bytes.Buffer), writerFunc(func(p []byte) (int, error) {
+		cancel()
+		return len(p), nil
+	}))
+	if f := new(failure); !errors.As(err, &f) || f.code != exitInterrupted {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "INVALID") {
-		t.Errorf("%s", out.String())
-	}
-}
-
-// lineWriter counts the lines that are written.
-func lineWriter(each func(n int)) io.Writer {
-	n := 0
-	return writerFunc(func(p []byte) (int, error) {
-		n += bytes.Count(p, []byte("\n"))
-		each(n)
-		return len(p), nil
-	})
 }
 
 type writerFunc func([]byte) (int, error)
@@ -189,8 +134,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestWrongUse(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"nonsense"}, {"race", "--only", "Z"}, {"race", "more"}, {"race", "--rounds", "0"}, {"race", "--servers", "nobody"},
-		{"http", "--only", "A"}, {"http", "--servers", "net"}, {"ws", "--only", "hello"}, {"ws", "--servers", "net"}, {"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"generators", "more"}, {"generators", "--rounds", "0"}, {"stalls"}, {"stalls", "1s", "x"}, {"tables", "--nonsense"}, {"versions", "more"},
+		{}, {"nonsense"}, {"run", "nothing"}, {"run", "-rounds", "x"}, {"faults"}, {"faults", "-o", "x", "-only", "Z"}, {"faults", "-nonsense"}, {"stalls"}, {"stalls", "1s", "x"}, {"tables", "-nonsense"}, {"versions", "more"},
 	} {
 		if _, log, code := peers(t, t.Context(), args...); code != exitUsage {
 			t.Errorf("%q: exit code %d\n%s", args, code, log)
@@ -200,14 +144,12 @@ func TestWrongUse(t *testing.T) {
 
 func TestTablesCommand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(path, []byte("<!-- bench: peers.json run -->\nold\n<!-- bench end -->\n<!-- bench: versions.json -->\n<!-- bench end -->\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("<!-- table: facts of frames/A -->\nold\n<!-- table end -->\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, log, code := peers(t, t.Context(), "tables", path); code != 0 {
-		t.Fatal(log)
-	}
+	_, log, code := peers(t, t.Context(), "tables", path)
 	page, err := os.ReadFile(path)
-	if err != nil || strings.Contains(string(page), "old") {
-		t.Errorf("%v\n%s", err, page)
+	if code != 0 || err != nil || strings.Contains(string(page), "old") || !strings.Contains(string(page), "- frames/A: ") {
+		t.Errorf("%d %s %v\n%s", code, log, err, page)
 	}
 }

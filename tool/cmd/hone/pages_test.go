@@ -133,8 +133,9 @@ func TestLimitsPageKnowsEveryReason(t *testing.T) {
 	}
 }
 
-// peerResults is what is used here of bench/results/peers.json.
-type peerResults struct {
+// peerRow is what is used here of a row of bench/results.
+type peerRow struct {
+	Name    string `json:"name"`
 	Machine struct {
 		CPU    string `json:"cpu"`
 		CPUs   int    `json:"cpus"`
@@ -144,43 +145,40 @@ type peerResults struct {
 		Date   string `json:"date"`
 	} `json:"machine"`
 	Samples []struct {
-		Scenario string   `json:"scenario"`
-		Server   string   `json:"server"`
-		Error    string   `json:"error"`
-		CPU      *float64 `json:"cpu_us"`
-		Bytes    *float64 `json:"per_conn_bytes"`
+		Server  string             `json:"server"`
+		Case    string             `json:"case"`
+		Figures map[string]float64 `json:"figures"`
 	} `json:"samples"`
 }
 
-func readPeers(t *testing.T) *peerResults {
+func readPeers(t *testing.T, name string) *peerRow {
 	t.Helper()
-	text, err := os.ReadFile("../../../bench/results/peers.json")
+	text, err := os.ReadFile("../../../bench/results/frames/" + name + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := new(peerResults)
+	r := new(peerRow)
 	if err := json.Unmarshal(text, r); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// median is that of a server's samples in a scenario: µs a request, or bytes an
-// idle connection.
-func (r *peerResults) median(t *testing.T, server, scenario string) float64 {
+// medianOf is that of a server's samples: µs a request, or bytes for each of 15,000 idle connections.
+func medianOf(t *testing.T, server, name string) float64 {
 	t.Helper()
 	var values []float64
-	for _, s := range r.Samples {
-		value := s.CPU
-		if strings.HasPrefix(scenario, "idle") {
-			value = s.Bytes
+	for _, s := range readPeers(t, name).Samples {
+		v, has := s.Figures["cpu_us"]
+		if s.Case == "15k" {
+			v, has = s.Figures["per_conn_bytes"]
 		}
-		if s.Server == server && s.Scenario == scenario && s.Error == "" && value != nil {
-			values = append(values, *value)
+		if has && s.Server == server {
+			values = append(values, v)
 		}
 	}
 	if len(values) == 0 {
-		t.Fatalf("bench/results/peers.json has nothing of %s in %s", server, scenario)
+		t.Fatalf("bench/results/frames/%s.json has nothing of %s", name, server)
 	}
 	slices.Sort(values)
 	return values[len(values)/2]
@@ -190,15 +188,14 @@ func (r *peerResults) median(t *testing.T, server, scenario string) float64 {
 func scaleEngines() []string { return []string{"events", "buffered"} }
 
 func scaleConstants(t *testing.T) string {
-	r := readPeers(t)
 	var out strings.Builder
 	out.WriteString("| engine | µs a request at 50 000/s over 100 connections | µs at the most, 100 × 1 | bytes an idle connection |\n|---|---|---|---|\n")
 	for _, name := range scaleEngines() {
 		server := "hone-" + name
-		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %s |\n", name, r.median(t, server, "O"), r.median(t, server, "A"), figure.Grouped(r.median(t, server, "idle-15k")))
+		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %s |\n", name, medianOf(t, server, "O"), medianOf(t, server, "A"), figure.Grouped(medianOf(t, server, "idle")))
 	}
-	m := r.Machine
-	fmt.Fprintf(&out, "\nMedians of O, A and idle-15k in [bench/results/peers.json](../bench/results/peers.json) ([what they are](../bench/README.md)):\n%s, %d CPUs, Linux %s, %s, commit %s, %s. One loop on one processor.\n",
+	m := readPeers(t, "O").Machine
+	fmt.Fprintf(&out, "\nMedians of O, A and idle (15k) in [bench/results/frames](../bench/results/frames) ([what they are](../bench/figures.md#frames)):\n%s, %d CPUs, Linux %s, %s, commit %s, %s. One loop on one processor.\n",
 		m.CPU, m.CPUs, m.Kernel, m.Go, m.Commit, m.Date)
 	return out.String()
 }
@@ -207,7 +204,7 @@ func scaleConstants(t *testing.T) string {
 const kernelBytes = 4500
 
 func scaleExamples(t *testing.T) string {
-	r := readPeers(t)
+
 	if page := readPage(t, "scale.md"); !strings.Contains(page, "**4.5 KB for an idle TCP connection**") {
 		t.Error("docs/scale.md says otherwise than kernelBytes what the kernel holds for a connection")
 	}
@@ -223,9 +220,9 @@ func scaleExamples(t *testing.T) string {
 		{"Gateway", 40_000, 2 * 40_000 * 20 / 60.0, 10, 300},
 		{"Internal RPC", 500, 200_000, 5, 1000},
 	} {
-		cpu := x.rate * (r.median(t, "hone-events", "O") + x.handler) / 1e6 / 0.6
+		cpu := x.rate * (medianOf(t, "hone-events", "O") + x.handler) / 1e6 / 0.6
 		limits := engine.Limits{}.OrDefaults()
-		memory := x.conns*(r.median(t, "hone-events", "idle-15k")+kernelBytes) + 2*float64(limits.TotalOutput+limits.TotalInput)
+		memory := x.conns*(medianOf(t, "hone-events", "idle")+kernelBytes) + 2*float64(limits.TotalOutput+limits.TotalInput)
 		network := x.rate * (x.size + 2*66) * 8
 		fmt.Fprintf(&out, "| %s | %s | %s | %.0f | %.1f | %.1f GB | %.0f Mbit/s | %s |\n",
 			x.name, figure.Grouped(x.conns), figure.Grouped(math.Round(x.rate)), x.handler, cpu, memory/1e9, network/1e6, figure.Grouped(2*x.conns))
