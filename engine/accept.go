@@ -81,7 +81,7 @@ func (s *Server) Serve(ln net.Listener) error {
 			if s.how.style == events {
 				quick.Learn(ln, nc)
 			}
-			s.accept(nc, config)
+			s.accept(nc, arrival{config: config})
 			quick.Follow(next)
 		case s.draining.Load():
 			return ErrServerClosed
@@ -102,6 +102,28 @@ func (s *Server) Serve(ln net.Listener) error {
 			return err
 		}
 	}
+}
+
+// ServeConn serves a connection that somebody else has accepted, and returns at once. It owns nc from here
+// on, and closes it, also when it refuses it: the error is the Reason. The connection speaks p, which
+// is visited once before anything arrives, with that Turn.State and with unread, what has been read from
+// nc already and may be nothing: there it need not ask for Room. A nil p is Server.Protocol, which
+// is visited when there is something to serve. No PROXY header is expected.
+func (s *Server) ServeConn(nc net.Conn, p Protocol, state uint64, unread []byte) error {
+	s.init()
+	a := arrival{served: true, state: state, unread: unread}
+	if p != nil {
+		speaks, err := s.protocolOf(p)
+		if err != nil {
+			nc.Close()
+			return err
+		}
+		a.speaks = speaks
+	}
+	if why := s.accept(nc, a); why != 0 {
+		return why
+	}
+	return nil
 }
 
 // CheckDescriptors returns an error if the process cannot open the descriptors that a
@@ -154,15 +176,18 @@ type arrival struct {
 	proxy   bool        // it comes from a trusted proxy
 	counted bool        // for its address
 	crowded bool        // others are making room for newcomers
+	served  bool        // of ServeConn
+	speaks  uint8       // the index of its protocol
+	state   uint64
+	unread  []byte
 }
 
-// accept serves nc, or refuses it; with TLS if there is a config.
-func (s *Server) accept(nc net.Conn, config *tls.Config) {
-	a := arrival{from: transport.AddrPort(nc.RemoteAddr()), config: config} // once: an adapter may not know its peer any more when it is closed
+// accept serves nc, or refuses it.
+func (s *Server) accept(nc net.Conn, a arrival) (why Reason) {
+	a.from = transport.AddrPort(nc.RemoteAddr()) // once: an adapter may not know its peer any more when it is closed
 	if e, ok := nc.(interface{ End() sys.End }); ok && s.servesEnds() {
 		a.end = e.End()
-		s.acceptEnd(nc, a)
-		return
+		return s.acceptEnd(nc, a)
 	}
 	if s.how.style == events && transport.IsSocket(nc) {
 		err, socket := s.startLoops(kernelPoll), sys.NoSocket
@@ -172,19 +197,19 @@ func (s *Server) accept(nc net.Conn, config *tls.Config) {
 		nc.Close() // before the poll knows the socket: then closing the socket alone ends the connection
 		if err != nil {
 			s.refused(NoDescriptors)
-		} else {
-			s.acceptSocket(socket, a)
+			return NoDescriptors
 		}
-		return
+		return s.acceptSocket(socket, a)
 	}
-	if config != nil {
-		nc = tls.Server(nc, config)
+	if a.config != nil {
+		nc = tls.Server(nc, a.config)
 	}
-	if why := s.admit(&a); why != 0 {
+	if why = s.admit(&a); why != 0 {
 		s.turnAway(nc, why)
 	} else {
 		s.startGoroutine(nc, a)
 	}
+	return why
 }
 
 // servesEnds reports whether the loops serve Ends, as they do when the first connection is one.
@@ -198,8 +223,8 @@ func (s *Server) servesEnds() bool {
 }
 
 // acceptEnd serves an End on a loop, or refuses it.
-func (s *Server) acceptEnd(nc net.Conn, a arrival) {
-	switch why := s.admit(&a); {
+func (s *Server) acceptEnd(nc net.Conn, a arrival) (why Reason) {
+	switch why = s.admit(&a); {
 	case why == 0:
 		s.joinLoop(sys.NoSocket, a)
 	case a.config != nil:
@@ -208,11 +233,12 @@ func (s *Server) acceptEnd(nc net.Conn, a arrival) {
 	default:
 		s.turnAway(nc, why)
 	}
+	return why
 }
 
 // acceptSocket serves a socket on a loop, or refuses it.
-func (s *Server) acceptSocket(socket sys.Socket, a arrival) {
-	switch why := s.admit(&a); {
+func (s *Server) acceptSocket(socket sys.Socket, a arrival) (why Reason) {
+	switch why = s.admit(&a); {
 	case why == 0:
 		s.joinLoop(socket, a)
 	case a.config != nil: // a TLS handshake for a refusal would help a flood
@@ -225,12 +251,13 @@ func (s *Server) acceptSocket(socket sys.Socket, a arrival) {
 			s.turnAway(nc, why)
 		}
 	}
+	return why
 }
 
 // admit counts a new connection, for which another may have to go, or returns the reason to refuse
 // it. A proxy's connection does not count against the proxy's own address.
 func (s *Server) admit(a *arrival) Reason {
-	a.proxy = admission.Within(s.TrustedProxies, a.from.Addr())
+	a.proxy = !a.served && admission.Within(s.TrustedProxies, a.from.Addr())
 	why := s.admitOne(a)
 	if why == TooManyConns && s.displace(a.from.Addr()) {
 		why = s.admitOne(a)

@@ -31,7 +31,7 @@ func TestUnreadConnectionsDoNotHoldUpTheirLoop(t *testing.T) {
 		if why != 0 {
 			t.Fatal(why)
 		}
-		k.owner().begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+		k.owner().begin(&arrival{}, sys.Socket(fds[0]), nil)
 		k.s.opened, k.s.spoken = true, true
 		k.held().setAway(false)
 		k.s.seen.Store(now - 10_000)

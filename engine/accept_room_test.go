@@ -74,7 +74,7 @@ func TestLongestIdleGivesWayFirst(t *testing.T) {
 		if why != 0 {
 			t.Fatal(why)
 		}
-		k.owner().begin(netip.AddrPortFrom(one.from, uint16(i)), sys.NoSocket, nil, false, false)
+		k.owner().begin(&arrival{from: netip.AddrPortFrom(one.from, uint16(i))}, sys.NoSocket, nil)
 		k.s.opened, k.s.spoken = true, true
 		k.held().setAway(false)
 		k.s.seen.Store(now - one.age*1000)
@@ -109,7 +109,7 @@ func BenchmarkLook(b *testing.B) {
 		if why != 0 {
 			b.Fatal(why)
 		}
-		k.owner().begin(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 10), byte(i)}), 1), sys.NoSocket, nil, false, false)
+		k.owner().begin(&arrival{from: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 10), byte(i)}), 1)}, sys.NoSocket, nil)
 		k.s.opened, k.s.spoken = true, true
 		k.held().setAway(false)
 		k.s.seen.Store(uint32(i*7919) % 60_000)
@@ -135,7 +135,7 @@ func TestALookReadsNothingOfTheOwners(t *testing.T) {
 	if why != 0 {
 		t.Fatal(why)
 	}
-	k.owner().begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
+	k.owner().begin(&arrival{}, sys.NoSocket, nil)
 	k.s.opened, k.s.spoken = true, true
 	k.held().setAway(false)
 	k.s.mu.Unlock()

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 
@@ -40,7 +39,7 @@ func (s *Server) bareConn() *connRef {
 	if why != 0 {
 		panic(why)
 	}
-	k.owner().begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
+	k.owner().begin(&arrival{}, sys.NoSocket, nil)
 	k.s.opened, k.s.weight = true, ration.SmallWeight
 	k.s.mu.Unlock()
 	return &k

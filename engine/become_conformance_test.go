@@ -3,6 +3,9 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"net"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/engine"
@@ -201,5 +204,60 @@ func TestFinalWordsAfterTheEndOfInput(t *testing.T) {
 		}
 		reply.Send([]byte("late\n"))
 		c.wantEnd("late\nfinal words\n")
+	})
+}
+
+// entrance is a protocol of connections that others have accepted: it greets, and switches.
+type entrance struct {
+	lines
+	next engine.Protocol
+}
+
+func (p *entrance) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	t.Mark(0)
+	say(t, strconv.Itoa(int(t.State)))
+	return 0, 0, t.Become(p.next)
+}
+
+// A connection that others have accepted is visited before anything arrives, with its state and what was
+// read of it; one without a protocol of its own is served as all others are; one too many is refused.
+func TestServeConn(t *testing.T) {
+	onEach(t, everywhere(func(g ground) bool { return g.network != overTLS }), func(t *testing.T, g ground) {
+		s := serve(t, g, becoming(nil), func(s *engine.Server) { s.Limits.Conns = 4 })
+		ln, p := listen(t, g.network), &entrance{next: newUpper()}
+		defer ln.Close()
+		dial := func() (*client, net.Conn) {
+			nc, err := net.Dial(ln.Addr().Network(), ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { nc.Close() })
+			near, err := ln.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.over(t, nc), near
+		}
+		for i, unread := range []string{"", "one\n", "one\ntw"} {
+			c, near := dial()
+			if err := s.ServeConn(near, p, uint64(i), []byte(unread)); err != nil {
+				t.Fatal(err)
+			}
+			c.want(strconv.Itoa(i) + "\n")
+			if unread != "" {
+				c.want("ONE\n")
+			}
+			c.ask("o", strings.ToUpper(strings.TrimPrefix(unread, "one\n"))+"O")
+		}
+		c, near := dial()
+		if err := s.ServeConn(near, nil, 0, []byte("plain\n")); err != nil {
+			t.Fatal(err)
+		}
+		c.want("plain\n")
+		c, near = dial()
+		if err := s.ServeConn(near, nil, 0, nil); err != engine.TooManyConns {
+			t.Errorf("one too many is served: %v", err)
+		}
+		c.wantRefused(engine.TooManyConns)
 	})
 }

@@ -75,7 +75,7 @@ func (s *Server) joinLoop(socket sys.Socket, a arrival) {
 	if a.end != nil {
 		socket = k.sh.poll.Adopt(a.end)
 	}
-	k.owner().begin(a.from, socket, nil, a.proxy, a.counted)
+	k.owner().begin(&a, socket, nil)
 	if a.config != nil {
 		k.held().secure(a.config)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"net/netip"
 	"syscall"
 	"testing"
 
@@ -40,7 +39,7 @@ func TestEventIsReadBeforeTheVisit(t *testing.T) {
 	l.Bell.Init(func() {})
 	l.chunks.Store(&[]chunk{})
 	k := taken(t, &l.shard)
-	k.owner().begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+	k.owner().begin(&arrival{}, sys.Socket(fds[0]), nil)
 	k.held().release()
 	if err := k.conn().Push([]byte("pushed")); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"net/netip"
 	"syscall"
 	"testing"
 	"time"
@@ -328,7 +327,7 @@ func (st *stage) connect() {
 	}
 	st.actors = append(st.actors, a)
 	a.conn = k.conn()
-	k.owner().begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+	k.owner().begin(&arrival{}, sys.Socket(fds[0]), nil)
 	if !k.s.opened || st.s.draining.Load() {
 		k.held().list()
 	}

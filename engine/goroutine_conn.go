@@ -50,7 +50,7 @@ func (s *Server) startGoroutine(nc net.Conn, a arrival) {
 	g.inflight.g = g
 	g.own = &workspace{in: make([]byte, s.how.size), g: g, ref: k, offLoop: true}
 	g.own.box.Lend(&s.input, g.own.in)
-	k.owner().begin(a.from, sys.NoSocket, g, a.proxy, a.counted)
+	k.owner().begin(&a, sys.NoSocket, g)
 	if a.config != nil && a.proxy {
 		k.s.own.set(mustShake)
 	}

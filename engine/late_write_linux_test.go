@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"net/netip"
 	"syscall"
 	"testing"
 	"time"
@@ -36,7 +35,7 @@ func TestReaderIsNoBurdenWhenItsSocketFillsUpAgain(t *testing.T) {
 	sh := s.bareShard()
 	sh.poll = poll
 	k := taken(t, sh)
-	k.owner().begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+	k.owner().begin(&arrival{}, sys.Socket(fds[0]), nil)
 	x := k.held().attach()
 	k.s.mu.Unlock()
 	push := func() {

@@ -122,7 +122,7 @@ func TestSlotsAreCleared(t *testing.T) {
 	l := slabs()
 	begun := func() connRef {
 		k := taken(t, l)
-		k.owner().begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
+		k.owner().begin(&arrival{}, sys.NoSocket, nil)
 		k.s.mu.Unlock()
 		return k
 	}

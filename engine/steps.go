@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"net/netip"
-
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/proxy"
 	"github.com/hone-go/hone/engine/internal/ration"
@@ -16,28 +14,32 @@ import (
 // owner.
 
 // begin initialises a slot for a connection. The caller then calls release.
-func (k owner) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, proxy, counted bool) {
+func (k owner) begin(a *arrival, socket sys.Socket, g *goroutineConn) {
 	s, srv := k.s, k.sh.srv
 	s.mu.Lock()
 	s.why.Store(0)
 	s.phase.Store(uint32(life.Serving))
 	s.since.Store(0)
-	s.state, s.socket, s.tickets, s.speaks = 0, socket, 0, 0
+	s.state, s.socket, s.tickets, s.speaks = a.state, socket, 0, a.speaks
 	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
-	s.want, s.suspect, s.counted, s.weight = 0, 0, counted, 0
-	s.spoken, s.facets, s.secured = false, 0, false
+	s.want, s.suspect, s.counted, s.weight = 0, 0, a.counted, 0
+	s.spoken, s.facets, s.secured = a.speaks != 0, 0, false
 	if g != nil {
 		k.x.Store(&g.inflight)
 	}
 	k.link().LimitUnsent(maxUnsent)
-	k.held().setAddr(from)
+	k.held().setAddr(a.from)
 	k.touch()
 	srv.clock.Stamp(&s.since)
 	switch {
-	case proxy:
+	case a.proxy:
 		s.own.set(wantsProxy)
 		k.held().attach().frame.Begin(&srv.clock) // the PROXY header has a message's time from here on
-	case srv.OnOpen == nil && g == nil:
+	case len(a.unread) > 0 && g != nil:
+		g.own.box.Put(&srv.input, a.unread)
+	case len(a.unread) > 0:
+		k.held().attach().in.Put(&srv.input, a.unread)
+	case srv.OnOpen == nil && g == nil && a.speaks == 0:
 		s.own.set(isKnown)
 		s.opened = true
 	}
@@ -103,6 +105,7 @@ func (k held) carryOut(st life.Step, d *workspace) {
 		s.opened = true
 		s.mu.Unlock()
 		k.owner().open(d)
+		k.owner().serveFirst(d)
 		return
 	case life.StepReconsider:
 		// A handler may have been running for long, which does not count as idle, or the
@@ -179,6 +182,24 @@ func (k owner) welcome(d *workspace) {
 	k.s.own.set(isKnown)
 	if srv := k.sh.srv; srv.OnOpen != nil {
 		k.call(d, func() { srv.OnOpen(k.conn()) })
+	}
+}
+
+// serveFirst makes the first visit of ServeConn, for which nothing need have arrived, and the one that
+// follows at once when that has switched protocols.
+func (k owner) serveFirst(d *workspace) {
+	first := k.s.speaks
+	if first == 0 || k.reason() != 0 {
+		return
+	}
+	if d.g == nil {
+		k.unpack(d)
+	}
+	if k.serve(d) && k.s.speaks != first {
+		k.serve(d)
+	}
+	if d.g == nil {
+		k.pack(d)
 	}
 }
 
