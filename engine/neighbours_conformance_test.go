@@ -81,9 +81,10 @@ func TestHandlersRunOneAtATime(t *testing.T) {
 				t.Errorf("line %s is served, want %s", line, want)
 			}
 			if *next++; *next%each == 0 {
+				*next++ // so what is served beside this handler is out of order
 				slow <- struct{}{}
-				<-time.After(5 * time.Millisecond) // outlasts the watchdog
-				*next++
+				<-time.After(5 * time.Millisecond)                        // outlasts the watchdog
+				turn.Conn().Push([]byte("beside " + string(line) + "\n")) // has the loop look at the connection
 				<-time.After(5 * time.Millisecond)
 				*next--
 			}
@@ -101,6 +102,7 @@ func TestHandlersRunOneAtATime(t *testing.T) {
 					left[line] = true
 					all.WriteString(line)
 				}
+				left["beside "+strconv.Itoa(batch*each+each-1)+"\n"] = true
 				c.send(all.String())
 				heard(t, slow, "the last of them")
 			}
