@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -168,20 +169,6 @@ func (s *Server) prepare(ln net.Listener) error {
 // kernelPoll opens the poll of a loop that serves sockets.
 func kernelPoll() (*sys.Poll, error) { return sys.NewPoll(nil) }
 
-// arrival is a new connection.
-type arrival struct {
-	from    netip.AddrPort
-	config  *tls.Config // nil without TLS
-	end     sys.End     // nil: it is a socket
-	proxy   bool        // it comes from a trusted proxy
-	counted bool        // for its address
-	crowded bool        // others are making room for newcomers
-	served  bool        // of ServeConn
-	speaks  uint8       // the index of its protocol
-	state   uint64
-	unread  []byte
-}
-
 // accept serves nc, or refuses it.
 func (s *Server) accept(nc net.Conn, a arrival) (why Reason) {
 	a.from = transport.AddrPort(nc.RemoteAddr()) // once: an adapter may not know its peer any more when it is closed
@@ -265,67 +252,6 @@ func (s *Server) admit(a *arrival) Reason {
 	return why
 }
 
-// admitOne is admit where there is a place. It holds mu once, and nothing else does for a connection
-// before its end, unless others are making room.
-func (s *Server) admitOne(a *arrival) Reason {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.draining.Load():
-		return ShuttingDown
-	case !a.proxy && !s.addresses.HasPlace(a.from.Addr()):
-		return TooManyPerAddress
-	case s.open-s.displacing >= s.limits.Conns:
-		return TooManyConns
-	}
-	if !a.proxy {
-		s.addresses.Count(a.from.Addr(), &a.counted)
-	}
-	s.open++
-	s.accepted.Add(1)
-	a.crowded = s.displacing > 0
-	return 0
-}
-
-// uncount removes an ended connection from the counts; facets are its own.
-func (s *Server) uncount(why Reason, addr netip.Addr, counted bool, facets flags) {
-	s.endedFor(why).Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open--
-	given := facets.has(isGiven)
-	if given {
-		s.given--
-	}
-	if facets.has(isDisplaced) {
-		s.displaced()
-	}
-	if s.open-s.displacing <= s.limits.Conns {
-		s.excess = 0
-	}
-	if counted {
-		s.addresses.Uncount(addr)
-	}
-	if s.draining.Load() {
-		switch {
-		case s.drainEnded, given:
-		case why == Forced:
-			s.drained.Forced++
-		default:
-			s.drained.Clean++
-		}
-	}
-	s.checkEmpty()
-}
-
-// checkEmpty notices that a drain has no connection left to wait for. Server.mu held.
-func (s *Server) checkEmpty() {
-	if s.draining.Load() && s.open == s.given && !s.isEmpty {
-		s.isEmpty = true
-		close(s.empty)
-	}
-}
-
 // turnAway refuses nc.
 func (s *Server) turnAway(nc net.Conn, why Reason) {
 	s.refused(why)
@@ -339,17 +265,72 @@ func (s *Server) turnAway(nc net.Conn, why Reason) {
 	})
 }
 
-// refused counts and logs a refused connection.
-func (s *Server) refused(why Reason) {
-	s.ended[why].Add(1)
-	s.logRefusal(why)
-}
-
-func (s *Server) logRefusal(why Reason) {
-	s.faults.Write(s.Logger, slog.LevelWarn, why.String(), func() (string, []any) { return "connection refused", nil })
-}
-
 func temporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return errors.As(err, &t) && t.Temporary()
+}
+
+// init prepares a server for its first use.
+func (s *Server) init() {
+	s.once.Do(func() {
+		s.checkOwnReasons()
+		s.how = s.Engine.orDefault()
+		s.limits = s.Limits.OrDefaults()
+		s.rules = s.limits.rules()
+		s.clock.Init()
+		s.ordered = s.limits.InFlight == 1
+		s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
+		s.buffers.Max = maxShared
+		s.output.Init(s.limits.TotalOutput, &s.buffers.Spares, &s.clock)
+		s.input.Init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
+		s.requests.Init(s.limits.TotalInFlight, &s.clock)
+		s.running = make(chan struct{})
+		s.helpers.init(s.limits.Helpers, &s.goroutines, &s.workspaces)
+		s.watchdog.Init()
+		s.turns.Init(runtime.GOMAXPROCS(0))
+		s.workspaces.New = func() any { return &workspace{in: make([]byte, loopRead)} }
+		s.inflights.New = func() any { return new(inflight) }
+		s.ctx, s.cancel = context.WithCancel(context.Background())
+		s.stop = make(chan struct{})
+		s.gone = make(chan struct{})
+		s.hurry = make(chan struct{})
+		s.empty = make(chan struct{})
+		s.listeners = map[*func()]struct{}{}
+		s.addresses.Init(s.limits.ConnsPerAddress, s.Uncounted)
+		for range runtime.GOMAXPROCS(0) {
+			f := newFlusher(s)
+			s.flushers = append(s.flushers, f)
+			s.goroutines.Go(f.sendPosted)
+		}
+		s.goroutines.Go(s.sweep)
+		s.begun.Store(true)
+	})
+}
+
+func newFlusher(s *Server) *flusher {
+	f := &flusher{kick: make(chan struct{}, 1)}
+	f.srv = s
+	f.chunks.Store(&[]chunk{})
+	f.Bell.Init(func() {
+		select {
+		case f.kick <- struct{}{}:
+		default:
+		}
+	})
+	return f
+}
+
+// NewTLSListener returns a listener whose connections use TLS, as tls.NewListener does. Events serves
+// them from its event loops, without a goroutine for each. With Server.TrustedProxies, the PROXY
+// header comes before the handshake. On Events as many handshakes compute at a time as there are
+// processors, and hosts that wait for a turn take it in rotation. A connection of tls.NewListener has
+// a goroutine on every engine, and receives the PROXY header encrypted.
+func NewTLSListener(inner net.Listener, config *tls.Config) net.Listener {
+	return &tlsListener{tls.NewListener(inner, config), inner, config}
+}
+
+type tlsListener struct {
+	net.Listener // for others than Server.Serve, which accepts from inner
+	inner        net.Listener
+	config       *tls.Config
 }

@@ -70,13 +70,6 @@ func (s *Server) displace(addr netip.Addr) bool {
 	return true
 }
 
-// displaced decrements the number of connections to be displaced. Server.mu held.
-func (s *Server) displaced() {
-	if s.displacing--; s.displacing == 0 {
-		s.newcomers = nil
-	}
-}
-
 // askForRoom makes a connection check whether it must go, and reports whether there is one
 // besides the latest newcomer.
 func (s *Server) askForRoom(addr netip.Addr, newest Conn) bool {

@@ -7,55 +7,11 @@ import (
 
 // Connections that switch protocols.
 
-// Pinger is a Protocol with a keepalive message. The engine sends the bytes that Ping
-// returned to a connection that has been silent for half of Limits.IdleTime; a reply
-// resets the idle timeout. Ping is called once per protocol of a server, so that pinging
-// needs no timer per connection.
-type Pinger interface{ Ping() []byte }
-
-// Yielder is a Protocol whose connections may be closed between two messages, for the
-// reason Displaced, when the server has Limits.Conns connections and another one arrives:
-// the one that has been idle for longest, first among those from the newcomer's address.
-// GivesWay is called once per protocol of a server.
-type Yielder interface{ GivesWay() bool }
-
-// Ender is a Protocol with a callback for the end of a connection that speaks it: called
-// once, after its last visit and before Server.OnClose, with the last value of
-// Turn.State.
-type Ender interface {
-	Ended(c Conn, state uint64, why Reason)
-}
-
-// spoken is a protocol in use by a server.
-type spoken struct {
-	Protocol
-	ended    func(c Conn, state uint64, why Reason) // nil: not an Ender
-	ping     []byte
-	givesWay bool
-}
-
-func newSpoken(p Protocol) *spoken {
-	sp := &spoken{Protocol: p}
-	if e, ok := p.(Ender); ok {
-		sp.ended = e.Ended
-	}
-	if asks, ok := p.(Pinger); ok {
-		sp.ping = asks.Ping()
-	}
-	if y, ok := p.(Yielder); ok {
-		sp.givesWay = y.GivesWay()
-	}
-	return sp
-}
-
 // mostSpoken is the maximum number of protocols of a server: a slot stores the index in a
 // byte.
 const mostSpoken = 256
 
 var errTooManyProtocols = errors.New("engine: Turn.Become was called with more than 255 protocols; create each protocol once and share it between connections")
-
-// speaks returns the connection's protocol. The caller is the owner, or holds mu.
-func (k *connRef) speaks() *spoken { return (*k.sh.srv.spoken.Load())[k.s.speaks] }
 
 // protocolOf returns the index of p among the server's protocols.
 func (s *Server) protocolOf(p Protocol) (uint8, error) {
@@ -93,22 +49,4 @@ func (t *Turn) Become(p Protocol) (err error) {
 		t.State = 0
 	}
 	return err
-}
-
-// End ends the connection like Close, with words as the final bytes sent to the peer:
-// they follow all output posted before, and replace Protocol.Refuse. When the connection
-// is already ending, words are dropped, and End returns ErrClosed.
-func (c Conn) End(why Reason, words []byte) error {
-	k, ok := c.lock()
-	if !ok {
-		return ErrClosed
-	}
-	defer k.s.mu.Unlock()
-	if k.s.dead || ends(k.reason()) && k.reason() != PeerClosed || k.s.marks.has(isShut) || k.s.marks.has(isSaid) {
-		return ErrClosed
-	}
-	k.held().attach().rarely().words = append([]byte{}, words...)
-	k.fail(why)
-	k.held().notify()
-	return nil
 }

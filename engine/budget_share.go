@@ -21,10 +21,6 @@ func (k owner) mayProduce() bool {
 	return x.share.Start(b, k.s.weight, x.waiting > 0, k.sh, k.key)
 }
 
-// starves reports whether the connection waits in line for a budget. mu held, or called
-// by the owner.
-func (x *inflight) starves() bool { return x.share.Waits() || x.debt.Waits() }
-
 // memory returns the capacity of all buffers that hold the connection's output. mu held.
 func (k held) memory(x *inflight) int64 {
 	n := int64(x.lent) + outbox.Capacity(x.front) + x.queue.Memory()
@@ -91,14 +87,6 @@ func (k owner) holdsTooMuch(in *input.Buffer) bool {
 	return true
 }
 
-// noteInput publishes to the sweeper what input the connection holds. The caller is the
-// owner.
-func (x *inflight) noteInput(in *input.Buffer) {
-	if size := uint32(in.Kept()); x.input.Load() != size {
-		x.input.Store(size)
-	}
-}
-
 // HoldInput counts n more bytes of unserved input that user code holds for the connection
 // against Limits.TotalInput, mostly while it has the socket (Turn.TakeOver); a negative n
 // counts fewer. It returns false, and counts nothing, when the budget has no room or the
@@ -122,4 +110,15 @@ func (c Conn) HoldInput(n int) bool {
 	m.Add(int64(n))
 	x.forgetRare()
 	return true
+}
+
+// streams ends the reservation of a visit whose output is sent or charged so far: it may take
+// for ever, and bounds its output by waiting for the peer.
+func (k held) streams(t *Turn) {
+	if x := k.x.Load(); x != nil && x.share.IsReserved() {
+		if x.share.IsTrial() {
+			k.sh.srv.output.Learn(&k.s.weight, t.largest)
+		}
+		x.share.EndVisit(&k.sh.srv.output)
+	}
 }

@@ -150,3 +150,44 @@ func (e Engine) orDefault() Engine {
 		return Buffered(0)
 	}
 }
+
+// Pinger is a Protocol with a keepalive message. The engine sends the bytes that Ping
+// returned to a connection that has been silent for half of Limits.IdleTime; a reply
+// resets the idle timeout. Ping is called once per protocol of a server, so that pinging
+// needs no timer per connection.
+type Pinger interface{ Ping() []byte }
+
+// Yielder is a Protocol whose connections may be closed between two messages, for the
+// reason Displaced, when the server has Limits.Conns connections and another one arrives:
+// the one that has been idle for longest, first among those from the newcomer's address.
+// GivesWay is called once per protocol of a server.
+type Yielder interface{ GivesWay() bool }
+
+// Ender is a Protocol with a callback for the end of a connection that speaks it: called
+// once, after its last visit and before Server.OnClose, with the last value of
+// Turn.State.
+type Ender interface {
+	Ended(c Conn, state uint64, why Reason)
+}
+
+// spoken is a protocol in use by a server.
+type spoken struct {
+	Protocol
+	ended    func(c Conn, state uint64, why Reason) // nil: not an Ender
+	ping     []byte
+	givesWay bool
+}
+
+func newSpoken(p Protocol) *spoken {
+	sp := &spoken{Protocol: p}
+	if e, ok := p.(Ender); ok {
+		sp.ended = e.Ended
+	}
+	if asks, ok := p.(Pinger); ok {
+		sp.ping = asks.Ping()
+	}
+	if y, ok := p.(Yielder); ok {
+		sp.givesWay = y.GivesWay()
+	}
+	return sp
+}

@@ -9,57 +9,6 @@ import (
 
 // How the Events engine assigns connections to loops.
 
-// startLoops starts the loops, unless they run already.
-func (s *Server) startLoops(open func() (*sys.Poll, error)) error {
-	return s.startSome(loopCount(), open)
-}
-
-// startSome is startLoops for n of them.
-func (s *Server) startSome(n int, open func() (*sys.Poll, error)) error {
-	if len(s.started()) > 0 {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining.Load() || len(s.started()) > 0 {
-		return nil
-	}
-	var loops []*loop
-	for range n {
-		l, err := newLoop(s, open)
-		if err != nil {
-			for _, l := range loops {
-				l.poll.Close()
-			}
-			return fmt.Errorf("engine: %w", err)
-		}
-		loops = append(loops, l)
-	}
-	s.loops = loops
-	close(s.running)
-	for _, l := range s.loops {
-		s.helpers.run(job{l: l})
-	}
-	if s.how.hand != Inline { // also for Offload, whose callbacks run on loops
-		s.goroutines.Go(s.watchLoops)
-	}
-	return nil
-}
-
-// loopCount returns how many loops a server has: more than processors would only compete
-// for them.
-func loopCount() int { return min(runtime.GOMAXPROCS(0), runtime.NumCPU()) }
-
-// started returns the loops, or nil before they run.
-func (s *Server) started() []*loop {
-	select {
-	case <-s.running:
-		return s.loops
-	default:
-		return nil
-	}
-}
-
 // joinLoop gives an admitted connection to the loop that has the fewest.
 func (s *Server) joinLoop(socket sys.Socket, a arrival) {
 	k, why := s.leastLoaded().take()
@@ -103,3 +52,56 @@ func (s *Server) leastLoaded() (least *loop) {
 	}
 	return least
 }
+
+// startLoops starts the loops, unless they run already.
+func (s *Server) startLoops(open func() (*sys.Poll, error)) error {
+	return s.startSome(loopCount(), open)
+}
+
+// startSome is startLoops for n of them.
+func (s *Server) startSome(n int, open func() (*sys.Poll, error)) error {
+	if len(s.started()) > 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() || len(s.started()) > 0 {
+		return nil
+	}
+	var loops []*loop
+	for range n {
+		l, err := newLoop(s, open)
+		if err != nil {
+			for _, l := range loops {
+				l.poll.Close()
+			}
+			return fmt.Errorf("engine: %w", err)
+		}
+		loops = append(loops, l)
+	}
+	s.loops = loops
+	close(s.running)
+	for _, l := range s.loops {
+		s.helpers.run(job{l: l})
+	}
+	if s.how.hand != Inline { // also for Offload, whose callbacks run on loops
+		s.goroutines.Go(s.watchLoops)
+	}
+	return nil
+}
+
+func newLoop(s *Server, open func() (*sys.Poll, error)) (*loop, error) {
+	poll, err := open()
+	if err != nil {
+		return nil, err
+	}
+	l := &loop{}
+	l.loop, l.srv, l.poll = l, s, poll
+	l.Bell.Init(func() { poll.Wake() })
+	l.chunks.Store(&[]chunk{})
+	return l, nil
+}
+
+// loopCount returns how many loops a server has: more than processors would only compete
+// for them.
+func loopCount() int { return min(runtime.GOMAXPROCS(0), runtime.NumCPU()) }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/hone-go/hone/engine/internal/input"
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/secure"
 	"github.com/hone-go/hone/internal/sys"
@@ -88,31 +87,6 @@ func (k *connRef) onReadyAway(r *sys.Ready) bool {
 	}
 	k.held().writeAway(true)
 	return true
-}
-
-// writeAway writes queued output while the connection is off its loop.
-func (k held) writeAway(again bool) {
-	if x := k.x.Load(); x != nil && !k.s.dead {
-		k.write(x, again)
-	}
-	k.watchFor(true)
-}
-
-// onListed handles a connection in the shard's list. The caller is the loop.
-func (l *loop) onListed(d *workspace, key uint64) {
-	k, ok := l.lock(key)
-	if !ok {
-		return
-	}
-	k.s.marks.clear(isDirty)
-	if _, away := k.standing(); away && !k.held().leaveLine() {
-		k.held().writeAway(false)
-		k.s.mu.Unlock()
-		return
-	}
-	k.s.mu.Unlock()
-	d.ref = k
-	d.ref.owner().drive(d, false)
 }
 
 // drive runs the connection's steps as far as possible without waiting, then arms it for
@@ -252,91 +226,43 @@ func (k owner) discardOnce(d *workspace) {
 	}
 }
 
-// unpack moves kept input to where it can be served.
-func (k owner) unpack(d *workspace) {
-	d.box.Use(d.in)
-	if x := k.x.Load(); x != nil && x.in.Len() > 0 {
-		d.box, x.in = x.in, input.Buffer{}
-		d.box.Lend(&k.sh.srv.input, d.in)
+// readMore reads in the middle of a visit. It returns 0, nil when it has waited.
+func (k owner) readMore(d *workspace) (n int, err error) {
+	s, t := k.s, &d.turn
+	if s.secured {
+		n, err = k.pull(d, true)
+	} else {
+		n, err = k.sh.poll.Read(s.socket, d.box.Space(&k.sh.srv.input))
 	}
-}
-
-// pack keeps unserved input, and clears the workspace for the next connection.
-func (k owner) pack(d *workspace) {
-	if x := k.x.Load(); x != nil || d.box.Len() > 0 || d.box.IsKept() {
-		k.packInput(d, x)
-	}
-	d.box = input.Buffer{}
-}
-
-// packInput is pack where there may be input to keep.
-func (k owner) packInput(d *workspace, x *inflight) {
-	memory := &k.sh.srv.input
-	if d.box.Len() > 0 && !k.holdsTooMuch(&d.box) {
-		d.box.GiveBack(memory)
-		x = k.attachUnlocked()
-		x.in = d.box
-	} else if d.box.IsKept() {
-		d.box.Forget(memory)
-	}
-	if x != nil {
-		x.noteInput(&d.box)
-	}
-}
-
-// release arms the connection for what it waits for, returns it to its loop if it was
-// away, and unlocks it. Whatever happened while it was away was seen under the same hold
-// of mu.
-func (k held) release() {
-	k.watchFor(false)
-	k.setAway(false) // last: from here on the loop accesses the owner's fields
-	k.s.mu.Unlock()
-}
-
-// watchFor updates the poll's interest for a connection that is away or on its loop.
-func (k held) watchFor(away bool) {
-	s, x := k.s, k.x.Load()
-	want := sys.Interest(0)
-	switch phase := k.phase(); {
-	case s.dead || !s.opened:
-	case away && s.facets.has(isInLine):
-		want = sys.Once
-	case away && x != nil && x.goal == arrived:
-		want = sys.In | sys.Once
-	case away || phase == life.Finishing || phase == life.Closing:
-	case phase == life.Serving && (s.own.has(drains) && !x.frame.IsAllowed() || x != nil && (x.in.Ready() || x.blocked.Load())):
-	case phase == life.Serving && k.servedOffLoop():
-		want = sys.In | sys.Once
-	default:
-		want = sys.In
-	}
-	if x != nil && x.front.Lent() && !s.dead {
-		want |= sys.Out
-	}
-	if want == s.want && (s.marks.has(isListed) || want == 0) {
-		return
-	}
-	var err error
 	switch {
-	case want == 0:
-		if s.marks.has(isListed) { // even with no interest, epoll would keep reporting hang-ups
-			err = k.sh.poll.Remove(s.socket)
-		}
-		s.marks.clear(isListed)
-	case s.marks.has(isListed):
-		err = k.sh.poll.Change(s.socket, want, k.key)
-	default:
-		err = k.sh.poll.Add(s.socket, want, k.key)
-		if err == nil {
-			s.marks.set(isListed)
-		}
+	case err == nil:
+		return n, nil
+	case err == sys.ErrClosed:
+		k.fail(PeerClosed)
+		return n, err
+	case err != sys.ErrAgain:
+		k.broke()
+		return n, err
 	}
-	s.want = want
-	if err != nil {
-		k.fail(NoDescriptors)
-		s.dead = true
-		if k.list(); x != nil {
-			x.wakeOwner()
-		}
+	d.slim(streamRead)
+	t.Leave()
+	if sent, err := k.sendEarlier(t); sent {
+		return 0, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := k.held().endsVisit(t); err != nil {
+		return 0, err
+	}
+	x := k.held().attach()
+	x.queue.LetEarlierGo() // the peer may wait for it
+	if k.held().write(x, false); s.dead {
+		return 0, k.held().failed(t)
+	}
+	x.noteInput(&d.box)
+	began := k.held().startWait(x, t, d.box.Want())
+	k.held().await(x, arrived)
+	err = k.held().endsVisit(t)
+	k.held().endWait(x, t, began)
+	return 0, err
 }

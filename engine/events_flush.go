@@ -114,3 +114,36 @@ func (k *connRef) keep(t *Turn, sent int) (pool.Buffer, int) {
 	t.Out = nil
 	return b, sent
 }
+
+// flushMid writes a visit's output so far, and waits until the kernel has accepted it.
+// It unlocks meanwhile.
+func (k held) flushMid(t *Turn) {
+	s := k.s
+	if s.dead {
+		return
+	}
+	k.put(t)
+	x := k.x.Load()
+	if x == nil {
+		return
+	}
+	k.streams(t)
+	x.queue.LetEarlierGo()
+	k.write(x, false)
+	ahead := x.queue.Ready()
+	if s.secured {
+		ahead += k.layer().Sealed()
+	}
+	if x.front.Lent() {
+		ahead += len(x.front.Bytes()) - x.sent
+	}
+	for x.target = x.written.Load() + uint32(ahead); !s.dead && !x.reached(); {
+		if _, away := k.standing(); !away {
+			s.mu.Unlock()
+			t.Leave()
+			s.mu.Lock()
+			continue
+		}
+		k.await(x, written)
+	}
+}

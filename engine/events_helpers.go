@@ -7,22 +7,6 @@ import (
 	"time"
 )
 
-// handOff moves a connection off its loop, to a helper. The caller is the loop.
-func (k owner) handOff() {
-	k.sh.loop.yield.Others()
-	shakes := k.s.own.shakesNext()
-	k.s.mu.Lock()
-	if shakes && !k.held().takeTurn(false) {
-		k.held().release()
-		return
-	}
-	k.held().setAway(true)
-	k.held().watchFor(true)
-	k.s.facets.set(isHandedOff)
-	k.s.mu.Unlock()
-	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key, shakes: shakes})
-}
-
 // job is what a helper does: run a loop, or serve one of its connections.
 type job struct {
 	l      *loop
@@ -37,7 +21,10 @@ type job struct {
 // cost of a key each. Running a loop never waits, and neither do connections that are not
 // known to be slow: see full.
 type helpers struct {
-	srv     *Server
+	most       int             // Limits.Helpers
+	goroutines *sync.WaitGroup // the server's
+	workspaces *sync.Pool
+
 	mu      sync.Mutex
 	idle    []*helper
 	spare   int   // minimum of idle helpers since the last sweep: so many were not needed
@@ -54,6 +41,10 @@ type helpers struct {
 type helper struct {
 	jobs chan job
 	d    workspace
+}
+
+func (c *helpers) init(most int, goroutines *sync.WaitGroup, workspaces *sync.Pool) {
+	c.most, c.goroutines, c.workspaces = most, goroutines, workspaces
 }
 
 // run has a helper do a job at once.
@@ -94,17 +85,6 @@ func (k held) waitInLine() {
 	}
 }
 
-// leaveLine returns a connection that has died in line to its loop, which ends it: its place and its
-// descriptor must not wait for a helper. It reports whether there is one. The caller is the loop.
-func (k held) leaveLine() bool {
-	if !k.s.dead || !k.s.facets.has(isInLine) {
-		return false
-	}
-	k.s.facets.clear(isHandedOff | isInLine)
-	k.setAway(false)
-	return true
-}
-
 // claim makes the caller the owner of a connection that was handed off, unless its loop has ended it.
 func (k *connRef) claim() (claimed, dead bool) {
 	s := k.s
@@ -120,7 +100,7 @@ func (k *connRef) claim() (claimed, dead bool) {
 // countOffLoop adds n to the helpers that serve connections off the loops. mu held.
 func (c *helpers) countOffLoop(n int) {
 	c.offLoop += n
-	c.full.Store(c.offLoop >= c.srv.limits.Helpers)
+	c.full.Store(c.offLoop >= c.most)
 }
 
 // takenAway counts a goroutine whose loop was taken away.
@@ -142,7 +122,7 @@ func (c *helpers) pick() *helper {
 	c.spare = 0
 	h := &helper{jobs: make(chan job, 1)}
 	c.count.Add(1)
-	c.srv.goroutines.Add(1)
+	c.goroutines.Add(1)
 	go h.work(c)
 	return h
 }
@@ -218,7 +198,7 @@ func (c *helpers) idles(h *helper) bool {
 
 // work runs jobs until the helper is dismissed.
 func (h *helper) work(c *helpers) {
-	defer c.srv.goroutines.Done()
+	defer c.goroutines.Done()
 	defer c.count.Add(-1)
 	for j := range h.jobs {
 		for more := true; more; {
@@ -246,7 +226,7 @@ func (h *helper) do(c *helpers, j job) (offLoop bool) {
 	case d != nil:
 		d.ref.owner().resumeAfterExit(d)
 	case j.key == 0:
-		d = c.srv.workspaces.Get().(*workspace)
+		d = c.workspaces.Get().(*workspace)
 	default:
 		d = &h.d
 		d.offLoop = true
@@ -267,7 +247,7 @@ func (h *helper) do(c *helpers, j job) (offLoop bool) {
 	offLoop = !j.shakes && (j.key != 0 || d.offLoop)
 	if done = true; j.key == 0 && j.broken == nil {
 		if d.offLoop = false; len(d.in) == loopRead { // a smaller buffer means that the visit has waited for input
-			c.srv.workspaces.Put(d)
+			c.workspaces.Put(d)
 		}
 	}
 	return offLoop
@@ -284,6 +264,9 @@ func (k owner) resumeAfterExit(d *workspace) {
 	k.flush(d, true)
 	k.drive(d, false)
 }
+
+// fast is a visit that might as well run on the loop.
+const fast = 50 * time.Microsecond
 
 // serveOffLoop serves a connection off its loop.
 func (k owner) serveOffLoop(d *workspace) {

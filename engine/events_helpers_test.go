@@ -8,7 +8,7 @@ import (
 // idleHelpers returns helpers without goroutines: their jobs stay in their channels.
 func idleHelpers(s *Server, n int) *helpers {
 	c := &s.helpers
-	c.srv = s
+	c.init(s.limits.Helpers, &s.goroutines, &s.workspaces)
 	for range n {
 		c.idle = append(c.idle, &helper{jobs: make(chan job, 1)})
 	}
@@ -81,7 +81,7 @@ func TestHelpersAreBounded(t *testing.T) {
 // With real helpers every job runs once.
 func TestHelpersDoEveryJobOnce(t *testing.T) {
 	s := bare(Limits{Helpers: 3})
-	s.helpers.srv = s
+	s.helpers.init(s.limits.Helpers, &s.goroutines, &s.workspaces)
 	l := &loop{}
 	l.srv = s
 	l.chunks.Store(&[]chunk{})

@@ -30,25 +30,6 @@ type loop struct {
 	slow   pace.Alarm
 }
 
-// loopRead is the read size of a loop, and helperRead that of a helper: there may be many
-// of those.
-const (
-	loopRead   = 64 << 10
-	helperRead = 4 << 10
-)
-
-func newLoop(s *Server, open func() (*sys.Poll, error)) (*loop, error) {
-	poll, err := open()
-	if err != nil {
-		return nil, err
-	}
-	l := &loop{}
-	l.loop, l.srv, l.poll = l, s, poll
-	l.Bell.Init(func() { poll.Wake() })
-	l.chunks.Store(&[]chunk{})
-	return l, nil
-}
-
 // yieldAfter is how many consecutive turns a loop may find work before it yields to other
 // goroutines.
 const yieldAfter = 16
@@ -180,4 +161,21 @@ func (l *loop) ends() bool {
 		l.closeIfLast()
 	}
 	return l.gone
+}
+
+// onListed handles a connection in the shard's list. The caller is the loop.
+func (l *loop) onListed(d *workspace, key uint64) {
+	k, ok := l.lock(key)
+	if !ok {
+		return
+	}
+	k.s.marks.clear(isDirty)
+	if _, away := k.standing(); away && !k.held().leaveLine() {
+		k.held().writeAway(false)
+		k.s.mu.Unlock()
+		return
+	}
+	k.s.mu.Unlock()
+	d.ref = k
+	d.ref.owner().drive(d, false)
 }

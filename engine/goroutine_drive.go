@@ -1,6 +1,12 @@
 package engine
 
-import "github.com/hone-go/hone/engine/internal/life"
+import (
+	"net"
+
+	"github.com/hone-go/hone/engine/internal/life"
+	"github.com/hone-go/hone/engine/internal/transport"
+	"github.com/hone-go/hone/internal/sys"
+)
 
 // A connection's life on a goroutine engine: its goroutine carries out the steps in
 // sequence, and blocks where there is something to wait for.
@@ -90,6 +96,16 @@ func (g *goroutineConn) resumeAfterExit() {
 func (g *goroutineConn) carryOutOn(st life.Step) {
 	k, d := &g.ref, g.own
 	switch st {
+	case life.StepOpen:
+		k.s.mu.Unlock()
+		if !g.handshake() {
+			k.kill()
+		}
+		if k.s.mu.Lock(); k.s.dead {
+			k.s.mu.Unlock()
+			break
+		}
+		k.held().carryOut(st, d)
 	case life.StepServe:
 		k.s.mu.Unlock()
 		d.lendOut()
@@ -104,4 +120,30 @@ func (g *goroutineConn) carryOutOn(st life.Step) {
 		k.held().carryOut(st, d)
 	}
 	d.returnOut()
+}
+
+// startGoroutine serves an admitted connection on a goroutine of its own. With a config nc is TLS, of
+// which a PROXY header is no part.
+func (s *Server) startGoroutine(nc net.Conn, a arrival) {
+	sh := &s.flushers[s.accepted.Load()%uint64(len(s.flushers))].shard
+	k, why := sh.take()
+	if why != 0 {
+		nc.Close()
+		s.uncount(why, a.from.Addr(), a.counted, 0)
+		return
+	}
+	g := &goroutineConn{ref: k, Stream: transport.StreamOf(nc, &s.goroutines)}
+	g.inflight.g = g
+	g.own = &workspace{in: make([]byte, s.how.size), g: g, ref: k, offLoop: true}
+	g.own.box.Lend(&s.input, g.own.in)
+	k.owner().begin(&a, sys.NoSocket, g)
+	if a.config != nil && a.proxy {
+		k.s.own.set(mustShake)
+	}
+	if s.forced.Load() {
+		k.held().abort(Forced)
+	}
+	k.s.mu.Unlock()
+	s.queueSilent(k.conn(), a.crowded)
+	go g.live()
 }

@@ -14,19 +14,6 @@ type flusher struct {
 	kick  chan struct{}
 }
 
-func newFlusher(s *Server) *flusher {
-	f := &flusher{kick: make(chan struct{}, 1)}
-	f.srv = s
-	f.chunks.Store(&[]chunk{})
-	f.Bell.Init(func() {
-		select {
-		case f.kick <- struct{}{}:
-		default:
-		}
-	})
-	return f
-}
-
 // sendPosted writes posted output until the server stops.
 func (f *flusher) sendPosted() {
 	for {
@@ -54,28 +41,4 @@ func (f *flusher) sendPosted() {
 			}
 		}
 	}
-}
-
-// startWriter starts a goroutine that writes the front buffer, and what is queued
-// meanwhile. mu held.
-func (g *goroutineConn) startWriter() {
-	if g.writing {
-		return
-	}
-	g.writing = true
-	srv := g.ref.sh.srv
-	srv.goroutines.Go(func() {
-		if !g.relock() {
-			return
-		}
-		g.writing = false
-		for !g.ref.s.dead && !g.writing && g.goal == noGoal && g.nextFront() {
-			if !g.writeFront() {
-				return
-			}
-		}
-		g.wakeOwner() // an owner that waits in a visit continues to write
-		g.ref.held().resume(&g.inflight)
-		g.ref.s.mu.Unlock()
-	})
 }

@@ -91,3 +91,41 @@ func (g *goroutineConn) readsInput(d *workspace) bool {
 	}
 	return n > 0
 }
+
+// readMore reads in the middle of a visit, and blocks until there is something. It
+// returns 0, nil when the wait was interrupted and the visit continues.
+func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
+	k, t, memory := &g.ref, &d.turn, &g.ref.sh.srv.input
+	if sent, err := k.owner().sendEarlier(t); sent {
+		return 0, err
+	}
+	d.slim(streamRead)
+	p := d.box.Space(memory)
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	if err := k.held().endsVisit(t); err != nil {
+		return 0, err
+	}
+	if g.queue.LetEarlierGo(); !g.writing && !g.queue.Waits() {
+		k.held().list() // the peer may wait for it
+	}
+	nudged := g.IsNudged()
+	g.ClearNudge()
+	began := k.held().startWait(&g.inflight, t, d.box.Want())
+	g.noteInput(&d.box)
+	k.s.mu.Unlock()
+	g.Settle()
+	n, err = g.Read(p)
+	if err != nil {
+		g.readFailed(err)
+	}
+	k.s.mu.Lock()
+	if ends := k.held().endsVisit(t); ends != nil || transport.TimedOut(err) { // a peer that sends nothing more ends it even in a drain
+		err = ends
+	}
+	k.held().endWait(&g.inflight, t, began)
+	if nudged {
+		g.nudge() // its cause is handled after the visit
+	}
+	return n, err
+}

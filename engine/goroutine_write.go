@@ -7,9 +7,9 @@ import "github.com/hone-go/hone/pool"
 // or by others is queued, and whoever writes next includes it; otherwise a flusher sends
 // it, see goroutine_flusher.go.
 
-// flushWaiting writes the output of a visit, and what was posted during it, and blocks
+// flush writes the output of a visit, and what was posted during it, and blocks
 // for as long as the sweeper allows. It reports false when the connection is dead.
-func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
+func (g *goroutineConn) flush(t *Turn, said bool) bool {
 	k, s := &g.ref, g.ref.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,4 +123,56 @@ func (g *goroutineConn) relock() bool {
 		return false
 	}
 	return ok
+}
+
+// flushMid writes a visit's output so far, and waits until the kernel has accepted
+// it. mu held, but not meanwhile.
+func (g *goroutineConn) flushMid(t *Turn) {
+	k, s := &g.ref, g.ref.s
+	if len(t.Out) > 0 && !s.dead {
+		if g.unwritten() {
+			g.waiting += int64(len(t.Out))
+			g.writeWaiting(t.Out, cap(t.Out))
+		} else {
+			k.held().queue(&g.inflight, t.Out)
+		}
+	}
+	g.queue.LetEarlierGo()
+	for until := g.queue.End(); !s.dead; { // others may post without end
+		if g.writing {
+			k.held().await(&g.inflight, written)
+			continue
+		}
+		if !g.front.Lent() && g.queue.IsTaken(until) || !g.nextFront() {
+			break
+		}
+		g.writeFront()
+	}
+	if !s.dead && !g.writing && !g.queue.Waits() {
+		k.held().list() // a flusher writes it
+	}
+}
+
+// startWriter starts a goroutine that writes the front buffer, and what is queued
+// meanwhile. mu held.
+func (g *goroutineConn) startWriter() {
+	if g.writing {
+		return
+	}
+	g.writing = true
+	srv := g.ref.sh.srv
+	srv.goroutines.Go(func() {
+		if !g.relock() {
+			return
+		}
+		g.writing = false
+		for !g.ref.s.dead && !g.writing && g.goal == noGoal && g.nextFront() {
+			if !g.writeFront() {
+				return
+			}
+		}
+		g.wakeOwner() // an owner that waits in a visit continues to write
+		g.ref.held().resume(&g.inflight)
+		g.ref.s.mu.Unlock()
+	})
 }

@@ -6,13 +6,6 @@ import "context"
 // polls the kernel for these connections every period: a loop that does not read from a
 // connection does not learn that its peer has closed it.
 
-// watched is a context in use.
-type watched struct {
-	ctx     context.Context
-	end     context.CancelFunc
-	visited bool // requested in this visit: not cancelled before the visit ends
-}
-
 // Context returns a context that is cancelled when the peer closes its side or the
 // connection breaks, within about a second; when the connection ends; and when this visit
 // has ended and no reply is owed any more (Later). It carries the values of parent, such
@@ -83,13 +76,6 @@ func (k held) endContext(x *inflight) {
 		return
 	}
 	k.sh.srv.goroutines.Go(x.rare.watched.end)
-}
-
-// forgetRare frees rare when there is nothing in it. mu held.
-func (x *inflight) forgetRare() {
-	if r := x.rare; r.value == nil && r.zone == "" && r.give == nil && r.given == nil && r.watched.ctx == nil && r.holds == 0 && r.words == nil {
-		x.rare = nil
-	}
 }
 
 // listen cancels the context of a connection whose peer has disconnected, and reports whether

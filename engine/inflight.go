@@ -1,11 +1,11 @@
 package engine
 
 import (
+	"context"
 	"net"
 	"sync/atomic"
 
 	"github.com/hone-go/hone/engine/internal/input"
-	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/outbox"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/ticket"
@@ -76,41 +76,6 @@ func (x *inflight) rarely() *rare {
 // promised reports whether user code will get the socket. mu held.
 func (x *inflight) promised() bool { return x.rare != nil && x.rare.give != nil }
 
-// attach returns the connection's inflight, created if there is none.
-func (k held) attach() *inflight {
-	x := k.x.Load()
-	if x == nil {
-		x = k.sh.srv.inflights.Get().(*inflight)
-		x.promises.StartAt(k.s.tickets)
-		k.x.Store(x)
-	}
-	return x
-}
-
-// attachUnlocked is attach for an owner that does not hold mu.
-func (k owner) attachUnlocked() *inflight {
-	if x := k.x.Load(); x != nil {
-		return x
-	}
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
-	return k.held().attach()
-}
-
-// detach frees the inflight of a loop's connection that is quiet. The caller is the owner. A
-// connection that is ending keeps it, because it counts what is left to read.
-func (k held) detach() {
-	x := k.x.Load()
-	if x == nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != life.Serving {
-		return
-	}
-	x.share.Recount(&k.sh.srv.output, k.memory(x))
-	x.share.EndVisit(&k.sh.srv.output)
-	k.s.tickets = x.promises.Generation()
-	k.x.Store(nil)
-	k.sh.srv.putInflight(x)
-}
-
 // putInflight pools x for another connection of an event loop.
 func (s *Server) putInflight(x *inflight) {
 	*x = inflight{promises: x.promises.Recycled()}
@@ -130,128 +95,58 @@ func (x *inflight) unwritten() bool {
 	return !x.front.Lent() && x.queue.IsEmpty() && !x.writing
 }
 
-// mostGranted is how many messages are served before flow control is checked again while
-// no reply is owed and nothing is unsent: it bounds how far concurrent posts can exceed a
-// limit.
-const mostGranted = 16
+// goal is what the owner of a connection waits for in the middle of a visit.
+type goal uint8
 
-// admit returns how many messages flow control allows before it must be checked again,
-// which also happens when there is a reason to end. The first call of a visit separates
-// what was posted before the visit.
-func (k owner) admit(first bool) int {
-	if ends(k.reason()) {
-		return 0
-	}
-	full := k.sh.srv.requests.IsFull()
-	if full && first && !k.mayOwe() {
-		return 0
-	}
-	if first && !(k.s.weight == ration.SmallWeight && k.x.Load() == nil) && !k.mayProduce() {
-		return 0
-	}
-	x := k.x.Load()
-	if x == nil {
-		return mostGranted
-	}
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
-	switch {
-	case !k.held().below(x) || full && !first && x.promises.Open() > 0:
-		return 0
-	case first && k.sh.srv.ordered:
-		x.queue.StartVisit() // a reply that was posted since the visit began still precedes its output
-	}
-	if x.promises.Open() > 0 || x.waiting > 0 {
-		return 1
-	}
-	return mostGranted
+// turn is what a connection has of Server.turns.
+type turn uint8
+
+// watched is a context in use.
+type watched struct {
+	ctx     context.Context
+	end     context.CancelFunc
+	visited bool // requested in this visit: not cancelled before the visit ends
 }
 
-// below reports whether x is below the limits that pause reading.
-func (k held) below(x *inflight) bool {
-	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) < limits.InFlight && x.waiting < int64(limits.HighWater)
-}
-
-// resumes reports whether a pause may end: at half of the limit, as hysteresis.
-func (k held) resumes(x *inflight) bool {
-	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
-}
-
-// hasRoom reports whether flow control lets the connection continue after a visit.
-func (k owner) hasRoom() bool {
-	x := k.x.Load()
-	return x == nil || k.isBelow(x)
-}
-
-func (k *connRef) isBelow(x *inflight) bool {
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
-	return k.held().below(x)
-}
-
-// startVisit records what was posted before this visit, so that an ordered protocol's
-// replies stay in order. Once it has begun, what was posted stays behind the visit's output.
-func (k owner) startVisit() {
-	k.s.mu.Lock()
-	if q := &k.held().attach().queue; !q.IsVisiting() {
-		q.StartVisit()
-	}
-	k.s.mu.Unlock()
-}
-
-// startFrame starts the timer of the message that has begun to arrive and lacks need bytes.
-func (k owner) startFrame(in *input.Buffer, need int) {
-	if in.Len() > 0 {
-		k.attachUnlocked().frame.Start(&k.sh.srv.clock, in.Len()+need)
+// wakeOwner ends the owner's wait in the middle of a visit, if it waits. mu held.
+func (x *inflight) wakeOwner() {
+	if x.goal != noGoal {
+		x.goal = noGoal
+		x.wakeUp <- struct{}{}
 	}
 }
 
-func (k owner) stopFrame() {
-	if x := k.x.Load(); x != nil {
-		x.frame.Stop()
+// reached reports whether the kernel has accepted what the owner waits for. mu held.
+func (x *inflight) reached() bool { return int32(x.written.Load()-x.target) >= 0 }
+
+// noteInput publishes to the sweeper what input the connection holds. The caller is the
+// owner.
+func (x *inflight) noteInput(in *input.Buffer) {
+	if size := uint32(in.Kept()); x.input.Load() != size {
+		x.input.Store(size)
 	}
 }
 
-// countLate updates the counters of late replies before they are written.
-func (k held) countLate(x *inflight) {
-	if x.late > 0 {
-		k.sh.counts.late.Add(x.late)
-		x.late = 0
-		x.debt.Recount(&k.sh.srv.requests, x.promises.Open())
-		k.touch() // the idle timeout starts with the reply
+// starves reports whether the connection waits in line for a budget. mu held, or called
+// by the owner.
+func (x *inflight) starves() bool { return x.share.Waits() || x.debt.Waits() }
+
+// forgetRare frees rare when there is nothing in it. mu held.
+func (x *inflight) forgetRare() {
+	if r := x.rare; r.value == nil && r.zone == "" && r.give == nil && r.given == nil && r.watched.ctx == nil && r.holds == 0 && r.words == nil {
+		x.rare = nil
 	}
 }
 
-// dropOutput drops the unsent output.
-func (k held) dropOutput(x *inflight) {
-	spares := k.sh.srv.output.WhenShort()
-	if x.front.Lent() {
-		spares.Keep(x.front)
-	}
-	x.queue.DropAll(spares)
-	x.front, x.waiting, x.lent = pool.Buffer{}, 0, 0
-	if k.s.secured {
-		k.layer().Drop()
-	}
-	x.share.Recount(&k.sh.srv.output, k.memory(x))
-}
+const (
+	noGoal  goal = iota
+	written      // inflight.target is reached
+	arrived      // there is something to read
+	turned       // its TLS handshake may go on
+)
 
-// drop drops everything in flight, except for the bytes that a blocked writer holds: it
-// releases them itself.
-func (k held) drop(x *inflight) {
-	k.sh.counts.late.Add(x.late)
-	x.late = 0
-	k.dropOutput(x)
-	k.endContext(x)
-	x.in.Forget(&k.sh.srv.input)
-	if x.rare != nil {
-		k.sh.srv.input.Add(int64(-x.rare.holds))
-		x.rare.holds = 0
-	}
-	x.promises.Abandon()
-	x.debt.Drop(&k.sh.srv.requests)
-	x.stall.Store(0)
-	x.share.Drop(&k.sh.srv.output)
-}
+const (
+	noTurn turn = iota
+	inLine
+	itsTurn
+)

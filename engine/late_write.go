@@ -80,35 +80,6 @@ func (k held) shrinkFront(x *inflight) {
 	}
 }
 
-// Limits on what the kernel may buffer for a peer beyond its window. Without one, a peer
-// that does not read costs a megabyte or more of kernel memory. A peer that has read much
-// without a pause gets more: the socket of a fast reader would otherwise run dry between
-// two visits of its loop.
-const (
-	maxUnsent  = 128 << 10
-	moreUnsent = 2 << 20
-	provenFast = 1 << 20
-)
-
-// widen raises the limit for a peer that keeps reading, after n bytes were sent.
-func (k held) widen(x *inflight, n int) {
-	if x.wide {
-		return
-	}
-	if x.took += n; x.took >= provenFast {
-		x.wide = true
-		k.link().LimitUnsent(moreUnsent)
-	}
-}
-
-// narrow resets the limit of a peer that has stalled.
-func (k held) narrow(x *inflight) {
-	if x.took = 0; x.wide {
-		x.wide = false
-		k.link().LimitUnsent(maxUnsent)
-	}
-}
-
 // maxSend is how much one peer is sent at a time. Otherwise a peer that reads a large
 // reply as fast as it is sent would hold its loop, and its mutex, for the whole reply: 12
 // MB took up to 200 ms.
@@ -141,19 +112,19 @@ func (k held) send(p []byte, most int) (n int, err error) {
 	return n, err
 }
 
-// notSent records that output is unsent, because the socket is full, or cut off for fairness.
-func (k held) notSent(x *inflight, cut bool) {
-	if x.cut = cut; cut && x.stall.Load() != 0 {
-		k.sh.srv.clock.Stamp(&x.stall)
+// sendSealed is send with TLS, for at most q of all bytes.
+func (k held) sendSealed(x *inflight, q []byte, all int) (n int, err error) {
+	c := k.layer()
+	n, written, err := c.Send(k.sh.poll, k.s.socket, q)
+	k.sh.counts.bytesOut.Add(uint64(written))
+	if x != nil {
+		x.written.Add(uint32(written))
 	}
-	k.startStall(x)
-}
-
-// startStall starts the stall timer, unless it runs: when our own kernel accepts a little
-// more, that does not show that the peer has read anything.
-func (k held) startStall(x *inflight) {
-	if x.stall.Load() == 0 {
-		x.measured = false
-		k.sh.srv.clock.Stamp(&x.stall)
+	switch {
+	case err == nil && n < all:
+		err = sys.ErrAgain
+	case err != nil && err != sys.ErrAgain:
+		c.Drop() // now: the connection may end without an inflight, or lose it first
 	}
+	return n, err
 }

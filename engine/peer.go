@@ -72,3 +72,59 @@ func (c Conn) carrier(do func(k connRef)) net.Conn {
 	do(k)
 	return nil
 }
+
+// six returns where the connection's IPv6 address is stored.
+func (k held) six() *[16]byte {
+	i := int(uint32(k.key))
+	side := (*k.sh.chunks.Load())[i/chunkSlots].side
+	if side.sixes.Load() == nil {
+		side.sixes.CompareAndSwap(nil, new([chunkSlots][16]byte))
+	}
+	return &side.sixes.Load()[i%chunkSlots]
+}
+
+// setAddr sets the peer's address.
+func (k held) setAddr(a netip.AddrPort) {
+	s := k.s
+	s.marks.clear(hasFour | hasSix)
+	s.port = a.Port()
+	switch ip := a.Addr(); {
+	case ip.Is4():
+		s.marks.set(hasFour)
+		s.address = ip.As4()
+	case ip.Is6():
+		s.marks.set(hasSix)
+		*k.six() = ip.As16()
+	}
+	if zone := a.Addr().Zone(); zone != "" {
+		k.attach().rarely().zone = zone
+	} else if x := k.x.Load(); x != nil && x.rare != nil {
+		x.rare.zone = ""
+	}
+}
+
+// addr returns the peer's address.
+func (k held) addr() netip.AddrPort {
+	switch s := k.s; {
+	case s.marks.has(hasFour):
+		return netip.AddrPortFrom(netip.AddrFrom4(s.address), s.port)
+	case s.marks.has(hasSix):
+		ip := netip.AddrFrom16(*k.six())
+		if x := k.x.Load(); x != nil && x.rare != nil {
+			ip = ip.WithZone(x.rare.zone)
+		}
+		return netip.AddrPortFrom(ip, s.port)
+	}
+	return netip.AddrPort{}
+}
+
+// RemoteAddr returns the peer's address, from the PROXY header when a trusted proxy sent
+// one; it returns the zero AddrPort for unix sockets.
+func (c Conn) RemoteAddr() netip.AddrPort {
+	k, ok := c.lock()
+	if !ok {
+		return netip.AddrPort{}
+	}
+	defer k.s.mu.Unlock()
+	return k.held().addr()
+}

@@ -1,15 +1,15 @@
 package engine
 
 import (
+	"errors"
 	"math"
+	"slices"
 
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
-	"github.com/hone-go/hone/engine/internal/transport"
 )
 
-// Operations on a connection by others than its owner: late replies and pushes, promises,
-// and the end. They hold its mutex. How posted output is written is in late_write.go.
+// Late replies and pushes, from any goroutine. How posted output is written is in late_write.go.
 
 // post queues a late reply or a push.
 func (c Conn) post(ticket uint64, parts [][]byte) error {
@@ -25,7 +25,7 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 		k.s.mu.Unlock()
 		return ErrSettled
 	}
-	return k.held().post(x, parts, length(parts), ticket == noTicket)
+	return k.held().finishPost(x, parts, length(parts), ticket == noTicket)
 }
 
 func length(parts [][]byte) (n int) {
@@ -50,7 +50,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 	}
 	x.late += uint64(good)
 	if good == n {
-		return n, nil, k.held().post(x, [][]byte{out[from:ends[n-1]]}, ends[n-1]-from, false)
+		return n, nil, k.held().finishPost(x, [][]byte{out[from:ends[n-1]]}, ends[n-1]-from, false)
 	}
 	var parts [][]byte
 	size := 0
@@ -68,7 +68,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 		size += ends[i] - from
 		from = ends[i]
 	}
-	return n, settled, k.held().post(x, parts, size, false)
+	return n, settled, k.held().finishPost(x, parts, size, false)
 }
 
 // Offer is Push for output that may be dropped, such as the state of something that changes:
@@ -84,7 +84,7 @@ func (c Conn) Offer(parts ...[]byte) error {
 	n := length(parts)
 	k.sh.counts.pushes.Add(1)
 	if n == 0 || x.queue.IsVisiting() || x.goal != noGoal || x.unwritten() {
-		return k.held().post(x, parts, n, true)
+		return k.held().finishPost(x, parts, n, true)
 	}
 	defer k.s.mu.Unlock()
 	memory, limits := &k.sh.srv.buffers, &k.sh.srv.limits
@@ -122,8 +122,8 @@ func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 	return k, x, nil
 }
 
-// post queues parts, n bytes in total, and triggers a write. It unlocks.
-func (k held) post(x *inflight, parts [][]byte, n int, push bool) error {
+// finishPost queues parts, n bytes in total, and triggers a write. It unlocks.
+func (k held) finishPost(x *inflight, parts [][]byte, n int, push bool) error {
 	endContext := k.unwatch(x)
 	err := k.enqueue(x, parts, n, push)
 	k.s.mu.Unlock()
@@ -133,7 +133,7 @@ func (k held) post(x *inflight, parts [][]byte, n int, push bool) error {
 	return err
 }
 
-// enqueue is post with mu kept.
+// enqueue is finishPost with mu kept.
 func (k held) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
 	s, srv := k.s, k.sh.srv
 	if n > 0 {
@@ -208,87 +208,64 @@ func (k held) burdens(x *inflight) bool {
 	return x.waiting > much && stall != 0 && !x.cut && (far || age > 4*srv.rules.Hurried() && age < timing.Ahead)
 }
 
-// promise records one more owed reply, or as many as fit into and Limits.InFlight allows,
-// and returns the number. It also returns whether flow control allows one more message
-// after these.
-func (k owner) promise(into []uint64) (n int, more bool) {
-	k.s.mu.Lock()
-	x := k.held().attach()
-	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.Open())))
-	if k.sh.srv.requests.IsHalfFull() {
-		n = 1 // tickets taken in advance by many visits would far exceed Limits.TotalInFlight
-	}
-	for i := range into[:n] {
-		into[i] = x.promises.Take()
-	}
-	x.debt.Promised(&k.sh.srv.requests, x.promises.Open())
-	more = k.held().below(x) && !k.sh.srv.requests.IsFull()
-	k.s.mu.Unlock()
-	return n, more
-}
-
-// giveBack returns the tickets that a visit has not used. mu held.
-func (t *Turn) giveBack(x *inflight) {
-	if t.spares > 0 {
-		x.promises.Revoke(t.spare[:t.spares])
-		t.spares = 0
-	}
-}
-
-// revoke takes promises back and returns how many of them were still open.
-func (k owner) revoke(tickets []uint64) (open int) {
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
-	return k.held().attach().promises.Revoke(tickets)
-}
-
-// abort ends the connection at once: unsent output is dropped.
-func (k held) abort(why Reason) {
-	s := k.s
-	if s.facets.has(isGiven) {
-		return
-	}
-	switch why {
-	case 0: // its linger time is over; the reason was sent before
-	case Forced:
-		s.why.Store(uint32(Forced)) // overrides a graceful reason
-	default:
-		k.fail(why)
-	}
-	s.dead = true
-	if x := k.x.Load(); x != nil {
-		k.endContext(x)
-		if !x.writing {
-			k.dropOutput(x) // now: the owner may be busy, and memory scarce
-		}
-	}
-	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
-	switch x := k.x.Load(); {
-	case x == nil || x.rare == nil || x.rare.given == nil:
-		k.link().CutOff(hard)
-	case x.g != nil: // no reset: its user may still say goodbye
-		x.g.Expire()
-	default:
-		x.rare.given.SetDeadline(transport.Past())
-	}
-	k.notify()
-}
-
-// breakOff ends a connection that has been sent a part of a reply, after a panic. What was
-// sent still reaches the peer; then the connection is reset, because a graceful close would
-// look like the end of the reply; where the peer's receipts cannot be seen, it is closed.
-func (k owner) breakOff() {
-	s := k.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k.fail(Panicked)
-	s.marks.set(isShut | isSaid) // nothing may follow the part
-	x := k.held().attach()
-	x.unfinished = k.link().Control(func(uintptr) {})
-	x.waiting -= int64(x.queue.DropHeld())
-	x.promises.Abandon()
-}
-
 // hardest is how much may be queued while a write is in progress that the socket has not
 // refused yet.
 func (l *Limits) hardest() int { return int(min(2*int64(l.HardCap), math.MaxInt32)) }
+
+// Push appends parts to the connection's output queue, as one piece. It copies the bytes.
+// If the peer does not read fast enough (Limits.HardCap), Push disconnects it and returns
+// SlowReader.
+func (c Conn) Push(parts ...[]byte) error {
+	return c.post(noTicket, parts)
+}
+
+// SendAll sends several replies of this connection like Reply.Send, but locks the
+// connection only once. The reply to replies[i] begins where the previous one ends, and
+// ends at out[ends[i]]. It copies the bytes. It returns how many were sent; afterwards it
+// calls failed, if not nil, for each of the others.
+func (c Conn) SendAll(replies []Reply, out []byte, ends []int, failed func(i int, err error)) (sent int) {
+	from := 0
+	for at := 0; at < len(replies); {
+		n, settled, err := c.postAll(replies[at:], out, ends[at:], from)
+		if err == nil {
+			sent += n - len(settled)
+		}
+		for i := 0; failed != nil && err != nil && i < n; i++ {
+			if !slices.Contains(settled, i) {
+				failed(at+i, err)
+			}
+		}
+		for _, i := range settled {
+			if failed != nil {
+				failed(at+i, ErrSettled)
+			}
+		}
+		at += n
+		from = ends[at-1]
+	}
+	return sent
+}
+
+// ErrSettled is returned by a second Send on one Reply, and by a Send after the message
+// that promised it has panicked.
+var ErrSettled = errors.New("engine: reply already settled")
+
+// Reply is a handle to one promised reply: a small value, safe to keep, to be sent once
+// and from any goroutine.
+type Reply struct {
+	conn   Conn
+	ticket uint64
+}
+
+// Send sends parts as the reply, and copies them. With no parts it settles the promise
+// without output. It returns ErrClosed when the connection has ended and ErrSettled when
+// the promise is no longer open.
+func (r Reply) Send(parts ...[]byte) error {
+	return r.conn.post(r.ticket, parts)
+}
+
+// Conn returns the reply's connection.
+func (r Reply) Conn() Conn { return r.conn }
+
+// noTicket marks a push: output that settles no promise.
+const noTicket = ^uint64(0)

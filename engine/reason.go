@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"fmt"
+	"errors"
 	"strconv"
-	"strings"
-	"sync/atomic"
 
 	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/timing"
@@ -126,30 +124,13 @@ func exceeded(limit timing.Limit) Reason {
 // ends reports whether why ends the service at once.
 func ends(why Reason) bool { return why != 0 && why.kind().Ends() }
 
-// checkOwnReasons panics if a protocol's reasons cannot be used as labels.
-func (s *Server) checkOwnReasons() {
-	if len(s.OwnReasons) > mostOwn {
-		panic(fmt.Sprintf("engine: Server.OwnReasons has %d names; the maximum is %d", len(s.OwnReasons), mostOwn))
+func asReason(err error) Reason {
+	var why Reason
+	if errors.As(err, &why) && why != 0 {
+		return why
 	}
-	known := map[string]bool{}
-	for r := range reasons {
-		known[r.String()] = true
-	}
-	for _, name := range s.OwnReasons {
-		if name == "" || known[name] || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
-			panic(fmt.Sprintf("engine: Server.OwnReasons has %q; use a unique name of lower case letters and underscores", name))
-		}
-		known[name] = true
-	}
+	return Malformed
 }
 
-// endedFor returns the counter of connections that ended for why.
-func (s *Server) endedFor(why Reason) *atomic.Uint64 {
-	switch {
-	case why < reasons:
-		return &s.ended[why]
-	case why >= Own && int(why-Own) < len(s.OwnReasons):
-		return &s.endedOwn[why-Own]
-	}
-	return &s.ended[Malformed]
-}
+// ErrClosed is returned by a Conn or Reply whose connection has ended.
+var ErrClosed = errors.New("engine: connection closed")

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
-	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -126,66 +127,66 @@ type Server struct {
 	lateTold   uint64 // the highest Stats.Late so far, which must not fall
 }
 
-// init prepares a server for its first use.
-func (s *Server) init() {
-	s.once.Do(func() {
-		s.checkOwnReasons()
-		s.how = s.Engine.orDefault()
-		s.limits = s.Limits.OrDefaults()
-		s.rules = s.limits.rules()
-		s.clock.Init()
-		s.ordered = s.limits.InFlight == 1
-		s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
-		s.buffers.Max = maxShared
-		s.output.Init(s.limits.TotalOutput, &s.buffers.Spares, &s.clock)
-		s.input.Init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
-		s.requests.Init(s.limits.TotalInFlight, &s.clock)
-		s.running = make(chan struct{})
-		s.helpers.srv = s
-		s.watchdog.Init()
-		s.turns.Init(runtime.GOMAXPROCS(0))
-		s.workspaces.New = func() any { return &workspace{in: make([]byte, loopRead)} }
-		s.inflights.New = func() any { return new(inflight) }
-		s.ctx, s.cancel = context.WithCancel(context.Background())
-		s.stop = make(chan struct{})
-		s.gone = make(chan struct{})
-		s.hurry = make(chan struct{})
-		s.empty = make(chan struct{})
-		s.listeners = map[*func()]struct{}{}
-		s.addresses.Init(s.limits.ConnsPerAddress, s.Uncounted)
-		for range runtime.GOMAXPROCS(0) {
-			f := newFlusher(s)
-			s.flushers = append(s.flushers, f)
-			s.goroutines.Go(f.sendPosted)
-		}
-		s.goroutines.Go(s.sweep)
-		s.begun.Store(true)
-	})
-}
-
-// Context returns a context that is cancelled when the server is closed or a Shutdown's
-// context ends, not when a drain starts.
-func (s *Server) Context() context.Context {
-	s.init()
-	return s.ctx
-}
-
-// eachShard calls do with those of all loops, also of loops that have ended, and of the flushers.
-func (s *Server) eachShard(do func(sh *shard)) {
-	for _, l := range s.started() {
-		do(&l.shard)
-	}
-	for _, f := range s.flushers {
-		do(&f.shard)
-	}
-}
-
-// each calls do with every connection, with its mutex held.
-func (s *Server) each(do func(k connRef)) { s.eachShard(func(sh *shard) { sh.each(do) }) }
-
 // reportPanic counts and logs a panic of user code. The deferred function that has recovered
 // v calls it.
 func (s *Server) reportPanic(c Conn, v any) {
 	s.panics.Add(1)
 	s.faults.Panic(cmp.Or(s.Logger, slog.Default()), c.RemoteAddr(), v)
+}
+
+// Drained reports the progress or result of a Shutdown, in connections except for Owed.
+// It is final when Shutdown has returned.
+type Drained struct {
+	Clean  int // answered, flushed and closed
+	Forced int // forced closed when the context ended
+	Owed   int // late replies that were never sent
+	Stuck  int // of the forced: still open when Shutdown returned, mostly because of user code
+}
+
+// checkOwnReasons panics if a protocol's reasons cannot be used as labels.
+func (s *Server) checkOwnReasons() {
+	if len(s.OwnReasons) > mostOwn {
+		panic(fmt.Sprintf("engine: Server.OwnReasons has %d names; the maximum is %d", len(s.OwnReasons), mostOwn))
+	}
+	known := map[string]bool{}
+	for r := range reasons {
+		known[r.String()] = true
+	}
+	for _, name := range s.OwnReasons {
+		if name == "" || known[name] || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			panic(fmt.Sprintf("engine: Server.OwnReasons has %q; use a unique name of lower case letters and underscores", name))
+		}
+		known[name] = true
+	}
+}
+
+// endedFor returns the counter of connections that ended for why.
+func (s *Server) endedFor(why Reason) *atomic.Uint64 {
+	switch {
+	case why < reasons:
+		return &s.ended[why]
+	case why >= Own && int(why-Own) < len(s.OwnReasons):
+		return &s.endedOwn[why-Own]
+	}
+	return &s.ended[Malformed]
+}
+
+// started returns the loops, or nil before they run.
+func (s *Server) started() []*loop {
+	select {
+	case <-s.running:
+		return s.loops
+	default:
+		return nil
+	}
+}
+
+// guard recovers panics of user code.
+func (s *Server) guard(c Conn, call func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.reportPanic(c, v)
+		}
+	}()
+	call()
 }

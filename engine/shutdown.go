@@ -6,15 +6,6 @@ import (
 	"time"
 )
 
-// Drained reports the progress or result of a Shutdown, in connections except for Owed.
-// It is final when Shutdown has returned.
-type Drained struct {
-	Clean  int // answered, flushed and closed
-	Forced int // forced closed when the context ended
-	Owed   int // late replies that were never sent
-	Stuck  int // of the forced: still open when Shutdown returned, mostly because of user code
-}
-
 // Shutdown drains the server: it stops accepting, answers the requests that were sent,
 // flushes and closes. It does not wait for sockets that were given away, nor for the visits
 // that gave them. When ctx ends first, it forces the remaining connections closed,
@@ -190,4 +181,11 @@ func (s *Server) Close() error {
 	s.hurried.Do(func() { close(s.hurry) })
 	s.Shutdown(context.Background())
 	return nil
+}
+
+// Context returns a context that is cancelled when the server is closed or a Shutdown's
+// context ends, not when a drain starts.
+func (s *Server) Context() context.Context {
+	s.init()
+	return s.ctx
 }

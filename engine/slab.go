@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/hone-go/hone/engine/internal/life"
 	"github.com/hone-go/hone/engine/internal/pace"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/secure"
@@ -181,9 +181,6 @@ func (k *connRef) link() transport.Link {
 	return transport.Link{Poll: k.sh.poll, Socket: k.s.socket}
 }
 
-// conn returns the handle of the connection, which may be kept.
-func (k *connRef) conn() Conn { return Conn{sh: k.sh, key: k.key} }
-
 // standing reports whether the connection has ended, and otherwise whether it is away
 // from its loop. If neither, only the loop can change it.
 func (k *connRef) standing() (ended, away bool) {
@@ -352,47 +349,94 @@ func (sh *shard) end() {
 	sh.Wake()
 }
 
-// six returns where the connection's IPv6 address is stored.
-func (k held) six() *[16]byte {
+// reason returns why the connection is ending, 0 while it is not.
+func (k *connRef) reason() Reason { return Reason(k.s.why.Load()) }
+
+// fail records why the connection ends. The first reason wins, except that any reason
+// replaces PeerClosed, which only says that the peer will send no more.
+func (k *connRef) fail(why Reason) {
+	if !k.s.why.CompareAndSwap(0, uint32(why)) {
+		k.s.why.CompareAndSwap(uint32(PeerClosed), uint32(why))
+	}
+}
+
+// kill makes sure that nothing more is written.
+func (k *connRef) kill() {
+	k.s.mu.Lock()
+	k.s.dead = true
+	k.s.mu.Unlock()
+}
+
+// broke ends a connection whose socket has failed.
+func (k *connRef) broke() {
+	k.fail(PeerReset)
+	k.kill()
+}
+
+func (k *connRef) phase() life.Phase { return life.Phase(k.s.phase.Load()) }
+
+func (k *connRef) enter(p life.Phase) { k.sh.srv.clock.Enter(&k.s.since, &k.s.phase, p) }
+
+// touch resets the idle timeout.
+func (k *connRef) touch() { k.sh.srv.clock.Stamp(&k.s.seen) }
+
+// attach returns the connection's inflight, created if there is none.
+func (k held) attach() *inflight {
+	x := k.x.Load()
+	if x == nil {
+		x = k.sh.srv.inflights.Get().(*inflight)
+		x.promises.StartAt(k.s.tickets)
+		k.x.Store(x)
+	}
+	return x
+}
+
+// attachUnlocked is attach for an owner that does not hold mu.
+func (k owner) attachUnlocked() *inflight {
+	if x := k.x.Load(); x != nil {
+		return x
+	}
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	return k.held().attach()
+}
+
+// layerAt returns where the connection's layer is stored.
+func (k held) layerAt() **secure.Conn {
 	i := int(uint32(k.key))
 	side := (*k.sh.chunks.Load())[i/chunkSlots].side
-	if side.sixes.Load() == nil {
-		side.sixes.CompareAndSwap(nil, new([chunkSlots][16]byte))
+	if side.layers.Load() == nil {
+		side.layers.CompareAndSwap(nil, new([chunkSlots]*secure.Conn))
 	}
-	return &side.sixes.Load()[i%chunkSlots]
+	return &side.layers.Load()[i%chunkSlots]
 }
 
-// setAddr sets the peer's address.
-func (k held) setAddr(a netip.AddrPort) {
-	s := k.s
-	s.marks.clear(hasFour | hasSix)
-	s.port = a.Port()
-	switch ip := a.Addr(); {
-	case ip.Is4():
-		s.marks.set(hasFour)
-		s.address = ip.As4()
-	case ip.Is6():
-		s.marks.set(hasSix)
-		*k.six() = ip.As16()
+// layer returns the layer of a connection that has one, to its owner or to whoever holds its mutex.
+func (k *connRef) layer() *secure.Conn {
+	i := int(uint32(k.key))
+	return (*k.sh.chunks.Load())[i/chunkSlots].side.layers.Load()[i%chunkSlots]
+}
+
+// counters are a shard's part of a server's counters. No other shard writes within 128 bytes of
+// them: processors fetch cache lines in pairs, and two that write into one pair wait for each other.
+type counters struct {
+	_                                                                                   [128]byte
+	requests, promised, late, pushes, dropped, bytesIn, bytesOut, sleeps, turns, events atomic.Uint64
+	_                                                                                   [128]byte
+}
+
+// eachShard calls do with those of all loops, also of loops that have ended, and of the flushers.
+func (s *Server) eachShard(do func(sh *shard)) {
+	for _, l := range s.started() {
+		do(&l.shard)
 	}
-	if zone := a.Addr().Zone(); zone != "" {
-		k.attach().rarely().zone = zone
-	} else if x := k.x.Load(); x != nil && x.rare != nil {
-		x.rare.zone = ""
+	for _, f := range s.flushers {
+		do(&f.shard)
 	}
 }
 
-// addr returns the peer's address.
-func (k held) addr() netip.AddrPort {
-	switch s := k.s; {
-	case s.marks.has(hasFour):
-		return netip.AddrPortFrom(netip.AddrFrom4(s.address), s.port)
-	case s.marks.has(hasSix):
-		ip := netip.AddrFrom16(*k.six())
-		if x := k.x.Load(); x != nil && x.rare != nil {
-			ip = ip.WithZone(x.rare.zone)
-		}
-		return netip.AddrPortFrom(ip, s.port)
-	}
-	return netip.AddrPort{}
-}
+// each calls do with every connection, with its mutex held.
+func (s *Server) each(do func(k connRef)) { s.eachShard(func(sh *shard) { sh.each(do) }) }
+
+// speaks returns the connection's protocol. The caller is the owner, or holds mu.
+func (k *connRef) speaks() *spoken { return (*k.sh.srv.spoken.Load())[k.s.speaks] }

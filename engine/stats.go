@@ -1,7 +1,5 @@
 package engine
 
-import "sync/atomic"
-
 // Stats are a server's counters and gauges. Reading them sums the counters of each event loop.
 type Stats struct {
 	Engine           string            // name of the engine
@@ -35,14 +33,6 @@ type Stats struct {
 	Drained          Drained           // progress or result of a Shutdown
 	Ended            [reasons]uint64   // connections ended or refused, by Reason
 	Own              [mostOwn]OwnEnded // the same for the protocol's own reasons, Own first
-}
-
-// counters are a shard's part of a server's counters. No other shard writes within 128 bytes of
-// them: processors fetch cache lines in pairs, and two that write into one pair wait for each other.
-type counters struct {
-	_                                                                                   [128]byte
-	requests, promised, late, pushes, dropped, bytesIn, bytesOut, sleeps, turns, events atomic.Uint64
-	_                                                                                   [128]byte
 }
 
 // Stats returns the counters and gauges. It may be called at any time.

@@ -2,49 +2,14 @@ package engine
 
 import (
 	"github.com/hone-go/hone/engine/internal/life"
-	"github.com/hone-go/hone/engine/internal/proxy"
 	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/engine/internal/transport"
-	"github.com/hone-go/hone/internal/sys"
 )
 
 // The steps of package life, as far as both kinds of engine share them: everything except
 // waiting, reading and writing. The caller of every function here is the connection's
 // owner.
-
-// begin initialises a slot for a connection. The caller then calls release.
-func (k owner) begin(a *arrival, socket sys.Socket, g *goroutineConn) {
-	s, srv := k.s, k.sh.srv
-	s.mu.Lock()
-	s.why.Store(0)
-	s.phase.Store(uint32(life.Serving))
-	s.since.Store(0)
-	s.state, s.socket, s.tickets, s.speaks = a.state, socket, 0, a.speaks
-	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
-	s.want, s.suspect, s.counted, s.weight = 0, 0, a.counted, 0
-	s.spoken, s.facets, s.secured = a.speaks != 0, 0, false
-	if g != nil {
-		k.x.Store(&g.inflight)
-	}
-	k.link().LimitUnsent(maxUnsent)
-	k.held().setAddr(a.from)
-	k.touch()
-	srv.clock.Stamp(&s.since)
-	switch {
-	case a.proxy:
-		s.own.set(wantsProxy)
-		k.held().attach().frame.Begin(&srv.clock) // the PROXY header has a message's time from here on
-	case len(a.unread) > 0 && g != nil:
-		g.own.box.Put(&srv.input, a.unread)
-	case len(a.unread) > 0:
-		k.held().attach().in.Put(&srv.input, a.unread)
-	case srv.OnOpen == nil && g == nil && a.speaks == 0:
-		s.own.set(isKnown)
-		s.opened = true
-	}
-	k.held().setAway(true) // ours, for now
-}
 
 // facts returns the input of life.Next; d has the connection's input if it is not in
 // its inflight.
@@ -70,31 +35,6 @@ func (k held) facts(d *workspace) life.Facts {
 	}
 	return f
 }
-
-// moments returns a snapshot of the connection.
-func (k held) moments() timing.Moments {
-	s := k.s
-	m := timing.Moments{Asks: k.speaks().ping != nil, Phase: k.phase(), Since: s.since.Load(), Seen: s.seen.Load(), Trusted: s.facets.has(isTrusted), Draining: k.sh.srv.draining.Load()}
-	if x := k.x.Load(); x != nil {
-		m.SetFrame(&x.frame)
-		m.Stall = x.stall.Load()
-		m.Unfinished = x.unfinished
-		m.Owed = x.promises.Open() > 0 || x.late > 0 || x.starves()
-		m.Trusted = m.Trusted || x.starves()
-		if x.g != nil {
-			if x.promises.IsLarge() {
-				m.RestAfter = restAfter
-			}
-		} else if x.rare == nil && m.Frame == 0 && !m.Owed && x.waiting == 0 {
-			m.RestAfter = restAfter
-		}
-	}
-	return m
-}
-
-// restAfter is after how many idle periods a connection rests: half a second by default. A rest must be
-// rare compared with the requests before it: detaching an inflight costs 0.3 µs.
-const restAfter = 2
 
 // carryOut carries out a step, unless it is a wait or specific to a kind of engine. It
 // unlocks.
@@ -163,26 +103,6 @@ func (k held) reconsider() (ends bool) {
 		return true
 	}
 	return false
-}
-
-// open does what comes before the first read.
-func (k owner) open(d *workspace) {
-	if k.s.own&(wantsProxy|mustShake) == wantsProxy {
-		return // OnOpen must see the address in the header
-	}
-	if d.g != nil && (!d.g.handshake() || k.isDead()) {
-		k.kill()
-		return
-	}
-	k.welcome(d)
-}
-
-// welcome calls OnOpen.
-func (k owner) welcome(d *workspace) {
-	k.s.own.set(isKnown)
-	if srv := k.sh.srv; srv.OnOpen != nil {
-		k.call(d, func() { srv.OnOpen(k.conn()) })
-	}
 }
 
 // serveFirst makes the first visit of ServeConn, for which nothing need have arrived, and the one that
@@ -285,76 +205,6 @@ func (k owner) serve(d *workspace) (hungry bool) {
 	}
 }
 
-// flush writes the replies of a visit and what was posted meanwhile; said means that they
-// end with the protocol's error message. It reports false when the connection is dead.
-func (k owner) flush(d *workspace, said bool) bool {
-	if d.g != nil {
-		return d.g.flushWaiting(&d.turn, said)
-	}
-	return k.flushNow(&d.turn, said)
-}
-
-// visit calls the protocol, or the parser of the PROXY header, under the watchdog.
-func (k owner) visit(d *workspace) (used, need int, why Reason) {
-	srv, t := k.sh.srv, &d.turn
-	if srv.ordered {
-		k.startVisit()
-	}
-	if !k.s.spoken && d.box.Len() > 0 {
-		k.markSpoken() // after a PROXY header
-	}
-	if t.begin(d); k.isLast() {
-		t.left = 1
-	}
-	k.enterUser(d)
-	defer k.exitUser(d)
-	if k.s.own.has(wantsProxy) {
-		defer t.end(0)
-		return k.readProxyHeader(d.box.Bytes())
-	}
-	return srv.visit(t, d.box.Bytes())
-}
-
-// readProxyHeader parses the PROXY header at the front of in.
-func (k owner) readProxyHeader(in []byte) (used, need int, why Reason) {
-	used, need, addr, err := proxy.Parse(in)
-	if err != nil {
-		return 0, 0, BadProxyHeader
-	}
-	if need > 0 {
-		return 0, need, 0
-	}
-	s, srv := k.s, k.sh.srv
-	s.own.clear(wantsProxy)
-	s.mu.Lock()
-	if addr.IsValid() {
-		k.held().setAddr(addr)
-	}
-	from := k.held().addr().Addr()
-	s.mu.Unlock()
-	srv.mu.Lock()
-	ok := srv.addresses.Count(from, &s.counted)
-	srv.mu.Unlock()
-	if !ok {
-		return used, 0, TooManyPerAddress
-	}
-	if s.own.has(mustShake) {
-		return used, 0, 0
-	}
-	s.own.set(isKnown)
-	if srv.OnOpen != nil {
-		srv.guard(k.conn(), func() { srv.OnOpen(k.conn()) })
-	}
-	return used, 0, 0
-}
-
-// call calls user code under the watchdog.
-func (k owner) call(d *workspace, user func()) {
-	k.enterUser(d)
-	defer k.exitUser(d)
-	k.sh.srv.guard(k.conn(), user)
-}
-
 // refuse sends the peer the reason for which the connection ends.
 func (k owner) refuse(d *workspace) {
 	unserved := d.box.Bytes()
@@ -370,82 +220,3 @@ func (k owner) refuse(d *workspace) {
 	}
 	k.flush(d, false)
 }
-
-// end closes the socket, whatever happened, and calls the callbacks.
-func (k owner) end(d *workspace) {
-	s, srv := k.s, k.sh.srv
-	if k.reason() == 0 {
-		k.fail(Panicked) // only runtime.Goexit gets here without a reason
-	}
-	if s.secured && s.own.shakesNext() {
-		k.shakeFailed(k.reason())
-	}
-	s.mu.Lock()
-	s.dead = true
-	k.held().setAway(true) // no owner from here on
-	s.marks.clear(isListed)
-	s.want = 0
-	stream := k.link().Stream
-	resets := stream.Resets()
-	if x := k.x.Load(); x != nil {
-		x.ended = true
-		k.held().drop(x)
-	}
-	k.sh.poll.CloseSocket(s.socket)
-	s.socket = sys.NoSocket
-	addr, facets := k.held().addr().Addr(), s.facets
-	s.mu.Unlock()
-	stream.Close(resets) // not under mu
-	k.endTurn()
-	why := k.reason()
-	defer func() { // even if OnClose panics or ends the goroutine
-		srv.uncount(why, addr, s.counted, facets)
-		k.free()
-	}()
-	defer func() { // even if Ended ends the goroutine
-		if s.own.has(isKnown) && srv.OnClose != nil {
-			s.own.clear(isKnown)
-			k.call(d, func() { srv.OnClose(k.conn(), why) })
-		}
-	}()
-	if told := k.speaks().ended; told != nil {
-		k.call(d, func() { told(k.conn(), s.state, why) })
-	}
-}
-
-// reason returns why the connection is ending, 0 while it is not.
-func (k *connRef) reason() Reason { return Reason(k.s.why.Load()) }
-
-// fail records why the connection ends. The first reason wins, except that any reason
-// replaces PeerClosed, which only says that the peer will send no more.
-func (k *connRef) fail(why Reason) {
-	if !k.s.why.CompareAndSwap(0, uint32(why)) {
-		k.s.why.CompareAndSwap(uint32(PeerClosed), uint32(why))
-	}
-}
-
-// kill makes sure that nothing more is written.
-func (k *connRef) kill() {
-	k.s.mu.Lock()
-	k.s.dead = true
-	k.s.mu.Unlock()
-}
-
-func (k *connRef) isDead() bool {
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
-	return k.s.dead
-}
-
-// broke ends a connection whose socket has failed.
-func (k *connRef) broke() {
-	k.fail(PeerReset)
-	k.kill()
-}
-
-func (k *connRef) phase() life.Phase { return life.Phase(k.s.phase.Load()) }
-
-func (k *connRef) enter(p life.Phase) { k.sh.srv.clock.Enter(&k.s.since, &k.s.phase, p) }
-
-// touch resets the idle timeout.
-func (k *connRef) touch() { k.sh.srv.clock.Stamp(&k.s.seen) }

@@ -1,10 +1,9 @@
 package engine
 
 import (
+	"errors"
 	"runtime"
 	"time"
-
-	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // Visits that wait: for the kernel to accept their output (Turn.Flush), or for more input
@@ -28,53 +27,6 @@ func (t *Turn) yield() {
 			runtime.Gosched()
 		}
 	}
-}
-
-// flushMid is Turn.Flush.
-func (k owner) flushMid(t *Turn) error {
-	if t.moved && t.d.box.Len() == 0 { // More has returned all that was read
-		t.d.slim(helperRead)
-	}
-	t.yield()
-	t.flushed = t.flushed || len(t.Out) > t.mark.out
-	t.largest = max(t.largest, len(t.Out))
-	s := k.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if x := k.x.Load(); x != nil && x.g != nil {
-		x.g.flushAndWait(t)
-	} else {
-		k.held().flushAndAwait(t)
-	}
-	k.held().streams(t)
-	t.Out = t.Out[:0]
-	t.mark.out = 0
-	if s.dead {
-		return k.held().failed(t)
-	}
-	return nil
-}
-
-// streams ends the reservation of a visit whose output is sent or charged so far: it may take
-// for ever, and bounds its output by waiting for the peer.
-func (k held) streams(t *Turn) {
-	if x := k.x.Load(); x != nil && x.share.IsReserved() {
-		if x.share.IsTrial() {
-			k.sh.srv.output.Learn(&k.s.weight, t.largest)
-		}
-		x.share.EndVisit(&k.sh.srv.output)
-	}
-}
-
-// failed returns the reason that ends a visit in the middle.
-func (k held) failed(t *Turn) error {
-	if t.flushed {
-		k.s.marks.set(isSaid) // an error message would become part of the reply
-	}
-	if why := k.reason(); why != 0 {
-		return why
-	}
-	return ErrClosed
 }
 
 // more is Turn.More. The caller is the owner, in a visit.
@@ -107,32 +59,6 @@ func (k owner) more(d *workspace, used, need int) (in []byte, err error) {
 	return box.Bytes(), err
 }
 
-// sendEarlier flushes the replies to earlier messages, before More waits, because the
-// peer may need them to continue. It reports whether it did. The reply to the current
-// message stays, so that it can be rolled back.
-func (k owner) sendEarlier(t *Turn) (sent bool, err error) {
-	if t.mark.out == 0 {
-		return false, nil
-	}
-	answer, flushed := append([]byte(nil), t.Out[t.mark.out:]...), t.flushed
-	t.Out = t.Out[:t.mark.out]
-	err = k.flushMid(t)
-	t.Out, t.flushed = append(t.Out, answer...), flushed
-	return true, err
-}
-
-// endsVisit returns why a visit cannot continue, or nil.
-func (k held) endsVisit(t *Turn) error {
-	late := false
-	if why := k.s.suspect; why != 0 && why != ClosedHere { // EndIdle waits for the visit's end
-		late = k.reconsider() // a drain keeps its own reason
-	}
-	if late || k.s.dead || ends(k.reason()) {
-		return k.failed(t)
-	}
-	return nil
-}
-
 // moreInput reads once, and waits before that if necessary.
 func (k owner) moreInput(d *workspace) error {
 	t, srv := &d.turn, k.sh.srv
@@ -163,15 +89,17 @@ func (k owner) moreInput(d *workspace) error {
 	return k.held().failed(t)
 }
 
-// startWait starts the timer for bytes that a visit waits for. Only waiting time counts, and
-// arriving bytes earn time, but none for bytes still to come: a peer that was fast for long
-// must not be silent for as long.
-func (k held) startWait(x *inflight, t *Turn, lacks int) (began timing.Tick) {
-	return x.frame.Wait(&k.sh.srv.clock, lacks, timing.Tick(t.owed.Milliseconds()))
-}
-
-// endWait stops the timer.
-func (k held) endWait(x *inflight, t *Turn, began timing.Tick) {
-	x.frame.Pause()
-	t.owed += time.Duration(k.sh.srv.clock.Read()-began) * time.Millisecond
+// More consumes used bytes of the input of Advance, or of the last More, and waits until
+// need more bytes have arrived than were left. It returns all unserved input; the slice
+// that it returned before is no longer valid, and the count that Advance returns is
+// relative to the new slice. The peer must send at Limits.FrameRate; only the time that
+// the visit waits here counts. With need = 0 it does not wait; when nothing is left, a
+// Flush after it frees the visit's read buffer (64 KiB on an event loop), which is
+// worthwhile before a long reply. The error is the Reason for which the connection ends;
+// Advance must return it. Outside an engine More returns errors.ErrUnsupported.
+func (t *Turn) More(used, need int) (in []byte, err error) {
+	if t.ref == nil {
+		return nil, errors.ErrUnsupported
+	}
+	return t.ref.owner().more(t.d, used, need)
 }

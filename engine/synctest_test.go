@@ -447,7 +447,7 @@ func TestSentReplyIsOwedUntilItIsWritten(t *testing.T) {
 		pause(time.Minute)
 		r.alive()
 		k.s.mu.Lock()
-		k.held().post(x, [][]byte{[]byte("here\n")}, len("here\n"), true)
+		k.held().finishPost(x, [][]byte{[]byte("here\n")}, len("here\n"), true)
 		begun = time.Now()
 		c.want("here")
 		c.want("idle_timeout")

@@ -4,26 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hone-go/hone/engine/internal/input"
-	"github.com/hone-go/hone/engine/internal/life"
-	"github.com/hone-go/hone/engine/internal/ration"
 	"github.com/hone-go/hone/engine/internal/timing"
 )
-
-// sweeper checks all connections of a server every period: one goroutine.
-type sweeper struct {
-	condemned []sentence
-	pressed   int // consecutive sweeps with the output budget exceeded, or with a visit waiting for it
-	surplus   ration.Surplus
-}
-
-// sentence is a verdict to be carried out.
-type sentence struct {
-	k    connRef
-	v    timing.Verdict
-	why  Reason
-	sure bool // even if the peer has read something
-}
 
 // sweep runs the sweeper.
 func (s *Server) sweep() {
@@ -131,84 +113,3 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 
 // since reports whether t lies between last and now, or was stamped while now was being read.
 func since(t, last, now timing.Tick) bool { return now-t <= now-last || t-now < timing.Ahead }
-
-// carryOut carries out the verdict, if the connection is still open.
-func (c *sentence) carryOut(now timing.Tick) {
-	k, ok := c.k.sh.lock(c.k.key)
-	if !ok {
-		return
-	}
-	s := k.s
-	defer s.mu.Unlock()
-	x := k.x.Load()
-	if s.dead || k.phase() == life.TakenOver && !(c.why == InputBudget && x.rare.holds > input.Small) {
-		return // the connection has ended, or user code has got its socket meanwhile
-	}
-	switch c.v {
-	case timing.Measure:
-		if x != nil {
-			k.held().hasTaken(x, now)
-			if x.unfinished && x.settled() && k.link().IsReceived() {
-				k.held().abort(k.reason())
-			}
-		}
-	case timing.Rest:
-		k.held().rest(x)
-	case timing.Ask:
-		k.held().ask()
-	case timing.Refuse:
-		s.suspect = c.why
-		k.held().notify()
-	case timing.Abort:
-		if c.why == IdleTimeout && !k.held().moments().Owed {
-			return // the last reply was sent meanwhile
-		}
-		asks := (c.why == WriteStall || c.why == OutputBudget) && !c.sure && x != nil && x.stall.Load() != 0
-		if !asks || !k.held().hasTaken(x, now) {
-			k.held().abort(c.why)
-		}
-	}
-}
-
-// ask sends the protocol's ping.
-func (k held) ask() {
-	if s := k.s; s.marks.has(isShut) || s.marks.has(isSaid) || k.reason() != 0 {
-		return
-	}
-	ping := k.speaks().ping
-	k.sh.counts.pushes.Add(1)
-	k.enqueue(k.attach(), [][]byte{ping}, len(ping), true)
-}
-
-// rest makes an idle connection free what it does not need.
-func (k held) rest(x *inflight) {
-	if x != nil && x.g != nil {
-		x.promises.Forget() // its owner keeps the rest for life, and must not be woken
-		return
-	}
-	k.s.marks.set(isTired)
-	k.notify()
-}
-
-// hasTaken reports whether a peer that seems to have stalled has read something since the
-// last check: what our kernel has accepted, less what it still holds. A blocked write does
-// not tell: the kernel wakes it only when a third of a buffer of megabytes is free again, and
-// accepts more although the peer reads nothing. (Nor does the peer's kernel report at once:
-// with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8 s.)
-func (k held) hasTaken(x *inflight, now timing.Tick) bool {
-	written := x.written.Load()
-	if k.s.secured {
-		written = k.layer().Wrote()
-	}
-	taken := written - k.link().Unsent()
-	progress := !x.measured || int32(taken-x.taken) > 0
-	if !progress {
-		k.narrow(x)
-	} else {
-		x.taken, x.measured = taken, true
-		if old := x.stall.Load(); old != 0 {
-			x.stall.CompareAndSwap(old, now) // a writer may have ended its wait just now
-		}
-	}
-	return progress
-}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"log/slog"
 	"net"
 	"time"
 )
@@ -73,48 +72,9 @@ func (t *Turn) Mark(used int) {
 	t.serial++
 }
 
-// Rollback undoes what happened since Mark: it cuts the output, and cancels replies
-// promised with Later. It reports false when such a reply, or a part of the reply
-// (Flush), has been sent already: the peer must not get a second one.
-func (t *Turn) Rollback() (unanswered bool) {
-	t.Out = t.Out[:t.mark.out]
-	unanswered = !t.flushed
-	if len(t.promised) > 0 && t.ref != nil {
-		open := t.ref.owner().revoke(t.promised)
-		unanswered = unanswered && open == len(t.promised)
-		t.later -= open
-		t.granted = 0
-	}
-	t.promised = t.promised[:0]
-	return unanswered
-}
-
 // Serial changes with every Mark and at the end of the visit, so that user code that uses
 // a stale Turn can be detected instead of accessing another connection's data.
 func (t *Turn) Serial() uint32 { return t.serial }
-
-// Later promises one more reply, to be sent from any goroutine at any time. The
-// connection stays open until it is sent, even when half-closed.
-func (t *Turn) Later() Reply {
-	if t.ref == nil {
-		t.promised = append(t.promised, noTicket)
-		return Reply{}
-	}
-	if t.spares == 0 { // as many as the visit has used: a visit with one promise may not make more
-		t.spares, t.room = t.ref.owner().promise(t.spare[:min(max(1, t.later), mostSpare)])
-		if t.ref.sh.srv.ordered { // at most one at a time
-			t.left = 0 // its reply precedes all that follow, even if it is sent at once
-		}
-	}
-	t.spares--
-	ticket := t.spare[t.spares]
-	t.promised, t.later = append(t.promised, ticket), t.later+1
-	t.granted = 0
-	if t.spares > 0 || t.room {
-		t.granted = 1
-	}
-	return Reply{conn: t.ref.conn(), ticket: ticket}
-}
 
 // mostSpare bounds how many tickets a visit takes at a time, with one lock of the
 // connection's mutex and one check of flow control. Until the visit ends they count as
@@ -159,142 +119,16 @@ func (t *Turn) Hold() {
 	}
 }
 
-// Leave declares that this visit may block: another goroutine takes over the event loop
-// at once. The engine detects a visit that blocks anyway, but its loop then stalls for a
-// millisecond or two. Leave costs a few microseconds, and nothing on a goroutine engine.
-func (t *Turn) Leave() {
-	if t.ref != nil {
-		t.ref.owner().leaveLoop(t.d)
-	}
-}
-
-// Flush writes and empties Out, and waits until the kernel has accepted it, for as long
-// as Limits.StallTime lets the peer read nothing. The error is the Reason for which the
-// connection ends; Advance must return it. What was written cannot be rolled back: if the
-// message panics now, the connection is reset when the peer has received everything. Use
-// Flush to send a large reply with little memory; replies promised by Later do not wait
-// for it.
-func (t *Turn) Flush() error {
-	if t.ref == nil {
-		return nil
-	}
-	return t.ref.owner().flushMid(t)
-}
-
-// More consumes used bytes of the input of Advance, or of the last More, and waits until
-// need more bytes have arrived than were left. It returns all unserved input; the slice
-// that it returned before is no longer valid, and the count that Advance returns is
-// relative to the new slice. The peer must send at Limits.FrameRate; only the time that
-// the visit waits here counts. With need = 0 it does not wait; when nothing is left, a
-// Flush after it frees the visit's read buffer (64 KiB on an event loop), which is
-// worthwhile before a long reply. The error is the Reason for which the connection ends;
-// Advance must return it. Outside an engine More returns errors.ErrUnsupported.
-func (t *Turn) More(used, need int) (in []byte, err error) {
-	if t.ref == nil {
-		return nil, errors.ErrUnsupported
-	}
-	return t.ref.owner().more(t.d, used, need)
-}
-
 // ExpectRest declares that the message at the front of the unused input will be served
 // once the rest of it has arrived. Advance calls it before it returns need > 0. From its
 // first byte to its last the message may then take within, instead of Limits.FrameTime
 // plus its size at FrameRate, and a Shutdown waits for it.
 func (t *Turn) ExpectRest(within time.Duration) { t.within = max(within, time.Millisecond) }
 
-// begin prepares t for a visit of a connection.
-func (t *Turn) begin(d *workspace) {
-	k := &d.ref
-	srv := k.sh.srv
-	t.d, t.ref, t.State = d, k, k.s.state
-	t.yields, t.largest, t.flushed, t.moved, t.owed = 0, 0, false, false, 0
-	t.granted, t.left, t.full = 0, -1, srv.limits.HighWater
-	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
-	t.spares, t.becomes, t.within = 0, k.s.speaks, 0
-	t.mark.out, t.mark.used = len(t.Out), 0
-	t.serial++
-}
-
-// end accounts for the visit.
-func (t *Turn) end(why Reason) {
-	k := t.ref
-	t.serial++
-	if t.requests > 0 {
-		k.sh.counts.requests.Add(uint64(t.requests))
+// giveBack returns the tickets that a visit has not used. mu held.
+func (t *Turn) giveBack(x *inflight) {
+	if t.spares > 0 {
+		x.promises.Revoke(t.spare[:t.spares])
+		t.spares = 0
 	}
-	if t.watched {
-		t.watched = false
-		k.owner().visitUnwatched(t)
-	}
-	if t.later > 0 {
-		k.sh.counts.promised.Add(uint64(t.later))
-	}
-	t.ref = nil
-	if t.becomes != k.s.speaks && why == 0 {
-		k.s.mu.Lock()
-		k.s.speaks = t.becomes
-		k.s.mu.Unlock()
-	}
-	k.s.state = t.State
-	if why != 0 {
-		k.fail(why)
-	}
-}
-
-// visit calls the protocol once, and recovers panics.
-func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
-	finished := false
-	defer func() {
-		fault := Reason(0)
-		if !finished {
-			v := recover() // nil for runtime.Goexit, which ends this goroutine after us
-			used, need, why, fault = t.mark.used, 0, Panicked, Panicked
-			unserved := t.d.box.Bytes()
-			if t.moved {
-				used, unserved = 0, nil // the panic occurred somewhere within the message
-			}
-			unanswered := t.Rollback()
-			t.takeOver = nil
-			s.reportPanic(t.Conn(), v)
-			if unanswered {
-				s.guard(t.Conn(), func() { t.Out = t.ref.speaks().Refuse(t.Out, unserved[used:], Panicked) })
-			} else if t.flushed {
-				t.ref.owner().breakOff()
-			}
-		}
-		t.end(fault)
-	}()
-	used, need, err := t.ref.speaks().Advance(t, in)
-	if uint(used) > uint(t.d.box.Len()) {
-		panic("engine: Protocol.Advance used more than its input")
-	}
-	if err != nil {
-		if why = asReason(err); !errors.As(err, new(Reason)) {
-			s.faults.Write(s.Logger, slog.LevelError, "protocol_error", func() (string, []any) {
-				return "the protocol has failed", []any{"remote", t.Conn().RemoteAddr(), "error", err}
-			})
-		}
-	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && t.yields == 0 && len(in) > 0 && t.becomes == t.ref.s.speaks {
-		panic("engine: Protocol.Advance used no input, needs none and was not refused room")
-	}
-	finished = true
-	return used, need, why
-}
-
-func asReason(err error) Reason {
-	var why Reason
-	if errors.As(err, &why) && why != 0 {
-		return why
-	}
-	return Malformed
-}
-
-// guard recovers panics of user code.
-func (s *Server) guard(c Conn, call func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.reportPanic(c, v)
-		}
-	}()
-	call()
 }

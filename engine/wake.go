@@ -1,16 +1,12 @@
 package engine
 
-// How an owner waits in the middle of a visit, and how others make an owner check its connection.
+import (
+	"time"
 
-// goal is what the owner of a connection waits for in the middle of a visit.
-type goal uint8
-
-const (
-	noGoal  goal = iota
-	written      // inflight.target is reached
-	arrived      // there is something to read
-	turned       // its TLS handshake may go on
+	"github.com/hone-go/hone/engine/internal/timing"
 )
+
+// How an owner waits in the middle of a visit, and how others make an owner check its connection.
 
 // await blocks until the owner, which is off the loop, is woken. It unlocks meanwhile.
 func (k held) await(x *inflight, what goal) {
@@ -30,17 +26,6 @@ func (k held) await(x *inflight, what goal) {
 	k.s.mu.Lock()
 }
 
-// wakeOwner ends the owner's wait in the middle of a visit, if it waits. mu held.
-func (x *inflight) wakeOwner() {
-	if x.goal != noGoal {
-		x.goal = noGoal
-		x.wakeUp <- struct{}{}
-	}
-}
-
-// reached reports whether the kernel has accepted what the owner waits for. mu held.
-func (x *inflight) reached() bool { return int32(x.written.Load()-x.target) >= 0 }
-
 // notify makes the owner check its connection.
 func (k held) notify() {
 	switch x := k.x.Load(); {
@@ -58,4 +43,40 @@ func (k held) resume(x *inflight) {
 	if k.s.marks.has(isWaiting) && (k.resumes(x) || x.settled()) {
 		k.notify()
 	}
+}
+
+// endsVisit returns why a visit cannot continue, or nil.
+func (k held) endsVisit(t *Turn) error {
+	late := false
+	if why := k.s.suspect; why != 0 && why != ClosedHere { // EndIdle waits for the visit's end
+		late = k.reconsider() // a drain keeps its own reason
+	}
+	if late || k.s.dead || ends(k.reason()) {
+		return k.failed(t)
+	}
+	return nil
+}
+
+// startWait starts the timer for bytes that a visit waits for. Only waiting time counts, and
+// arriving bytes earn time, but none for bytes still to come: a peer that was fast for long
+// must not be silent for as long.
+func (k held) startWait(x *inflight, t *Turn, lacks int) (began timing.Tick) {
+	return x.frame.Wait(&k.sh.srv.clock, lacks, timing.Tick(t.owed.Milliseconds()))
+}
+
+// endWait stops the timer.
+func (k held) endWait(x *inflight, t *Turn, began timing.Tick) {
+	x.frame.Pause()
+	t.owed += time.Duration(k.sh.srv.clock.Read()-began) * time.Millisecond
+}
+
+// failed returns the reason that ends a visit in the middle.
+func (k held) failed(t *Turn) error {
+	if t.flushed {
+		k.s.marks.set(isSaid) // an error message would become part of the reply
+	}
+	if why := k.reason(); why != 0 {
+		return why
+	}
+	return ErrClosed
 }

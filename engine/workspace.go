@@ -92,3 +92,42 @@ func (d *workspace) slim(size int) {
 	d.in, d.fed = make([]byte, size), nil
 	d.box.Lend(&srv.input, d.in)
 }
+
+// loopRead is the read size of a loop, and helperRead that of a helper: there may be many
+// of those.
+const (
+	loopRead   = 64 << 10
+	helperRead = 4 << 10
+)
+
+// unpack moves kept input to where it can be served.
+func (k owner) unpack(d *workspace) {
+	d.box.Use(d.in)
+	if x := k.x.Load(); x != nil && x.in.Len() > 0 {
+		d.box, x.in = x.in, input.Buffer{}
+		d.box.Lend(&k.sh.srv.input, d.in)
+	}
+}
+
+// pack keeps unserved input, and clears the workspace for the next connection.
+func (k owner) pack(d *workspace) {
+	if x := k.x.Load(); x != nil || d.box.Len() > 0 || d.box.IsKept() {
+		k.packInput(d, x)
+	}
+	d.box = input.Buffer{}
+}
+
+// packInput is pack where there may be input to keep.
+func (k owner) packInput(d *workspace, x *inflight) {
+	memory := &k.sh.srv.input
+	if d.box.Len() > 0 && !k.holdsTooMuch(&d.box) {
+		d.box.GiveBack(memory)
+		x = k.attachUnlocked()
+		x.in = d.box
+	} else if d.box.IsKept() {
+		d.box.Forget(memory)
+	}
+	if x != nil {
+		x.noteInput(&d.box)
+	}
+}

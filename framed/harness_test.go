@@ -99,7 +99,7 @@ func overTLS(t *testing.T) []variant {
 // front returns the listener for a test: ln, behind the front where the variant has one.
 func front(t *testing.T, ln net.Listener) net.Listener {
 	if slices.Contains(strings.Split(t.Name(), "/"), onTLS) {
-		return tlsfront.Listen(t, ln, tlsConfig(t), engine.NewTLSListener)
+		return tlsfront.Listen(t, ln, tlsConfig(t))
 	}
 	return ln
 }

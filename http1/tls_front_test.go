@@ -13,7 +13,7 @@ import (
 
 // secured returns a listener for a server over TLS, whose clients do not know that.
 func secured(t *testing.T, ln net.Listener) net.Listener {
-	return tlsfront.Listen(t, ln, &tls.Config{Certificates: []tls.Certificate{tlsfront.Certificate()}}, engine.NewTLSListener)
+	return tlsfront.Listen(t, ln, &tls.Config{Certificates: []tls.Certificate{tlsfront.Certificate()}})
 }
 
 // onTLS returns the listener for a test: ln, or one over TLS for the variant events-tls.

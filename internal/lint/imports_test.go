@@ -45,8 +45,8 @@ var libraryImports = map[string][]string{
 	"internal/lint":             {},
 	"internal/simulation":       {"internal/fakenet", "internal/sys", "internal/testrun"}, // only tests import it
 	"internal/servetest":        {},
-	"internal/testrun":          {},               // only tests import it, in every package
-	"internal/tlsfront":         {"internal/sys"}, // only tests import it
+	"internal/testrun":          {},                         // only tests import it, in every package
+	"internal/tlsfront":         {"engine", "internal/sys"}, // only tests import it
 }
 
 // observeImports is the module in observe/, in the same form.

@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// Listen returns a listener that secure, such as engine.NewTLSListener, makes for a server over TLS. Clients
-// connect to ln.
-func Listen(t testing.TB, ln net.Listener, config *tls.Config, secure func(net.Listener, *tls.Config) net.Listener) net.Listener {
+// Listen returns a listener for a server over TLS. Clients connect to ln.
+func Listen(t testing.TB, ln net.Listener, config *tls.Config) net.Listener {
 	switch ln.(type) {
 	case *net.TCPListener, *net.UnixListener:
 	default:
@@ -33,7 +33,7 @@ func Listen(t testing.TB, ln net.Listener, config *tls.Config, secure func(net.L
 	f := &front{Listener: inner, outer: ln}
 	f.all.Go(f.serve)
 	t.Cleanup(f.all.Wait)
-	return secure(f, config)
+	return engine.NewTLSListener(f, config)
 }
 
 // Certificate makes a certificate for a test's server, with a key with which handshakes are cheap.
