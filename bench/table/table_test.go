@@ -193,6 +193,32 @@ func TestVersionsHaveDates(t *testing.T) {
 	}
 }
 
+// stale are the rows that are stored of older versions than those in use, until they are measured again: none may be
+// added.
+var stale = []string{
+	"frames/A", "frames/A2", "frames/B", "frames/C", "frames/O", "frames/idle",
+	"http/TLS", "http/hello", "http/hello-256", "http/idle", "http/lent", "http/page", "http/picture", "http/pipelined", "http/rate",
+	"torture", "torture-http2", "ws/100x1", "ws/100x16", "ws/2000x1", "ws/idle", "ws/push",
+}
+
+// TestStoredVersionsAreInUse fails when a row was measured with another version of a peer than go.mod's, or with another
+// Go than go.work's.
+func TestStoredVersionsAreInUse(t *testing.T) {
+	behind := make(map[string]bool)
+	for what, rows := range repository(t).Behind() {
+		for _, row := range rows {
+			if behind[row] = true; !slices.Contains(stale, row) {
+				t.Errorf("%s has %s; run go run ./bench/cmd/peers run %s", row, what, row)
+			}
+		}
+	}
+	for _, row := range stale {
+		if !behind[row] && !strings.HasPrefix(row, "torture") { // which is measured piece by piece
+			t.Errorf("%s is not stale any more; remove it from the list", row)
+		}
+	}
+}
+
 // TestPagesAreFilled holds the pages to what is stored.
 func TestPagesAreFilled(t *testing.T) {
 	s := repository(t)
