@@ -3,13 +3,12 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"math"
 	"sync"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -64,10 +63,9 @@ type holder struct {
 	allowed string // prefix of the clients that its token permits
 	reply   answer
 	client  context.Context // ends with the client's connection
-	shares  uint32
-	number  uint64 // where it begins: behind this one
+	number  uint64          // where it begins: behind this one
 
-	// readers.mu guards the rest, but what follows buf is the feeder's.
+	// readers.mu guards the rest, but what follows out is the feeder's.
 	state      holderState
 	again      bool // while fed: something has changed
 	open       bool // the reader has its welcome
@@ -79,13 +77,9 @@ type holder struct {
 	sent       uint64 // bytes of the contents
 	taken      uint64 // of these, by the program
 
-	buf      []byte // content of the next Deliver; the feeder's
-	next     uint64 // the first number that is not in buf
-	last     uint64 // the newest number that buf covers
-	sum      uint32 // of its envelope
-	excluded int    // bytes of envelopes that buf covers and of which it has nothing
-	told     time.Time
-	atEnd    uint64 // next when an eager reader was told that it has everything
+	out   delivery.Out
+	told  time.Time
+	atEnd uint64 // out.Next when an eager reader was told that it has everything
 }
 
 // The reasons why a feeder leaves a holder.
@@ -137,7 +131,7 @@ func (s *Server) feeder() {
 	r := &s.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for buf := []byte(nil); ; {
+	for room := (delivery.Workspace{}); ; {
 		for len(r.run) == 0 && !r.ended {
 			r.work.Wait()
 		}
@@ -151,9 +145,9 @@ func (s *Server) feeder() {
 		r.mu.Unlock()
 		err := errCredit // until its place is stored
 		if open {
-			h.buf = buf
+			h.out.Room = &room
 			err = s.feed(h)
-			buf, h.buf = h.buf[:0], nil // feed has sent what was in it
+			h.out.Room = nil
 		} else {
 			s.prepareOpening(h)
 		}
@@ -167,7 +161,7 @@ func (r *readers) leave(h *holder, err error) {
 	h.state = blocked
 	switch {
 	case h.gone || err == errGone:
-	case err == errTurn || h.again || err == nil && h.next>>indexBits < r.tail.end:
+	case err == errTurn || h.again || err == nil && h.out.Next>>indexBits < r.tail.end:
 		r.wake(h)
 	case err == nil:
 		h.state = parked
@@ -179,20 +173,20 @@ func (s *Server) feed(h *holder) error {
 	r := &s.readers
 	for until := h.sent + feedStep; ; {
 		r.mu.Lock()
-		pos, end := h.next>>indexBits, r.tail.end
+		pos, end := h.out.Next>>indexBits, r.tail.end
 		newest := r.tail.at(pos)
 		r.mu.Unlock()
 		err := error(nil)
 		switch {
-		case pos >= end && h.opening.eager && h.atEnd != h.next:
+		case pos >= end && h.opening.eager && h.atEnd != h.out.Next:
 			if err = s.flush(h, false); err == nil {
-				h.atEnd = h.next
-				err = s.push(h, h.next-1, beginDeliver(nil, 0))
+				h.atEnd = h.out.Next
+				err = s.push(h, h.out.Next-1, delivery.Nothing())
 			}
 		case pos >= end:
-			return s.flush(h, h.excluded > tellBytes || h.excluded > 0 && time.Since(h.told) >= s.tellTime)
+			return s.flush(h, h.out.Excluded > tellBytes || h.out.Excluded > 0 && time.Since(h.told) >= s.tellTime)
 		case newest != nil:
-			err = s.fill(h, pos, journal.Trust(newest))
+			err = s.fill(h, newest)
 		default:
 			err = s.feedLog(h, until)
 		}
@@ -208,18 +202,12 @@ func (s *Server) feed(h *holder) error {
 	}
 }
 
-func (h *holder) wants(body []byte) bool {
-	client := body[1 : 1+int(body[0])]
-	o := &h.opening
-	return (o.client == "" || string(client) == o.client) &&
-		(len(client) >= len(o.prefix) && string(client[:len(o.prefix)]) == o.prefix) &&
-		(h.shares == 1 || crc32.Checksum(client, crc32.MakeTable(crc32.Castagnoli))%h.shares == uint32(h.opening.share))
-}
-
 // feedLog reads the log for h, which is behind, until the step ends or the window is full.
 func (s *Server) feedLog(h *holder, until uint64) error {
-	err := s.Log.Read(s.readers.ctx, h.next>>indexBits, decoded(func(pos uint64, e journal.Envelope) error {
-		if err := s.fill(h, pos, e); err != nil {
+	read := &h.out.Room.Read
+	err := s.Log.Read(s.readers.ctx, h.out.Next>>indexBits, decoded(func(pos uint64, e journal.Envelope) error {
+		read.Set(pos, e.Sum(), e.Size(), e.Count, e.RawRecords())
+		if err := s.fill(h, read); err != nil {
 			return err
 		}
 		if h.sent >= until {
@@ -230,7 +218,7 @@ func (s *Server) feedLog(h *holder, until uint64) error {
 	next, why := missing(err)
 	switch {
 	case next > 0:
-		return s.tellGap(h, Gap{h.next, before(next), why})
+		return s.tellGap(h, Gap{h.out.Next, before(next), why})
 	case err == nil || err == errTurn || err == errCredit || err == errGone:
 		return err
 	}
@@ -271,76 +259,48 @@ func (s *Server) tellGap(h *holder, gap Gap) error {
 	if gap.To < gap.From {
 		return nil
 	}
-	h.next = gap.To + 1
+	h.out.Next = gap.To + 1
 	s.count.add(func(st *Stats) { st.Gaps++ })
 	return s.push(h, gap.To, gap.append(nil))
 }
 
-// fill adds what an envelope has for h to its buffer, and sends that whenever it is full. When the
-// window is full, it returns errCredit.
-func (s *Server) fill(h *holder, pos uint64, e journal.Envelope) error {
-	found, filled := false, false
-	room := s.windowLeft(h)
-	for number, body := range numbered(pos, e) {
-		if number < h.next {
-			continue
-		}
-		found = true
-		if !h.wants(body) {
-			continue
-		}
-		size := recordHead + len(body)
-		if len(h.buf) > 0 && len(h.buf)+size > frameTarget {
-			if err := s.flush(h, false); err != nil {
-				return err
-			}
-			room = s.windowLeft(h)
-		}
-		if len(h.buf)+deliverHead+size > room {
+// fill adds what an envelope has for h to its Deliver, and sends that whenever it is full. When the window is full, it
+// returns errCredit.
+func (s *Server) fill(h *holder, e *delivery.Envelope) error {
+	for !h.out.Add(e, s.windowLeft(h)) {
+		if h.out.Len() == 0 {
 			return errCredit
 		}
-		if len(h.buf) == 0 {
-			h.buf = beginDeliver(h.buf, 0)
+		if err := s.flush(h, false); err != nil {
+			return err
 		}
-		h.buf = appendRecord(h.buf, number, body)
-		h.next, h.last, h.sum, filled = number+1, number, e.Sum(), true
 	}
-	h.next = (pos + 1) << indexBits
-	if found {
-		h.last, h.sum = pos<<indexBits|lastIndex, e.Sum()
-	}
-	if found && !filled {
-		h.excluded += e.Size()
-	}
-	if h.excluded > tellBytes {
+	if h.out.Excluded > tellBytes {
 		return s.flush(h, true)
 	}
 	return nil
 }
 
-// windowLeft returns how long h's buffer may become. A window without anything in flight takes any record.
+// windowLeft returns how long h's Deliver may become. A window without anything in flight takes any record.
 func (s *Server) windowLeft(h *holder) int {
 	s.readers.mu.Lock()
 	defer s.readers.mu.Unlock()
-	if h.sent == h.taken && len(h.buf) == 0 {
+	if h.sent == h.taken && h.out.Len() == 0 {
 		return math.MaxInt
 	}
 	return int(h.opening.window) - int(h.sent-h.taken)
 }
 
-// flush sends what the buffer has, and with tell also if that is only how far the reader is.
+// flush sends the Deliver, and with tell also if that only says how far the reader is.
 func (s *Server) flush(h *holder, tell bool) error {
-	if len(h.buf) == 0 {
-		if !tell || h.last <= h.through {
-			return nil
-		}
-		h.buf = beginDeliver(h.buf, 0)
+	if tell && h.out.Last > h.through {
+		h.out.Begin()
 	}
-	binary.BigEndian.PutUint32(h.buf[1:], h.sum)
-	err := s.push(h, h.last, h.buf)
-	if err == nil {
-		h.buf, h.excluded = h.buf[:0], 0
+	if h.out.Len() == 0 {
+		return nil
 	}
+	err := s.push(h, h.out.Last, h.out.Deliver())
+	h.out.Sent()
 	return err
 }
 
@@ -417,7 +377,7 @@ func (s *Server) tickReaders() {
 		r.mu.Lock()
 		due := len(r.dirty) > 0
 		for h := range r.holders {
-			if h.state == parked && h.excluded > 0 && time.Since(h.told) >= s.tellTime {
+			if h.state == parked && h.out.Excluded > 0 && time.Since(h.told) >= s.tellTime {
 				h.state = blocked
 				r.wake(h)
 			}

@@ -120,7 +120,7 @@ func (r *readers) sorted() (all []*place) {
 // acknowledged: there may be no records for it after that.
 func (p *place) reached() uint64 {
 	if h := p.holder; h != nil && h.state == parked && h.through == p.number {
-		return h.next - 1
+		return h.out.Next - 1
 	}
 	return p.number
 }

@@ -1,22 +1,19 @@
 package gateway
 
 import (
-	"bytes"
-	"encoding/binary"
-	"iter"
-
+	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
 // tail are the newest envelopes, so that readers that are not behind need not read the log.
 type tail struct {
-	envelopes [][]byte // of consecutive positions
+	envelopes []*delivery.Envelope // of consecutive positions
 	bytes     int
 	end       uint64 // position after the last one
 }
 
 // at returns the envelope at a position; nil: it is not in the tail.
-func (t *tail) at(pos uint64) []byte {
+func (t *tail) at(pos uint64) *delivery.Envelope {
 	if i := len(t.envelopes) - int(t.end-pos); pos < t.end && i >= 0 {
 		return t.envelopes[i]
 	}
@@ -25,24 +22,38 @@ func (t *tail) at(pos uint64) []byte {
 
 // add notes an envelope that the log has stored. With no reader it costs nothing; else a copy.
 func (r *readers) add(pos uint64, envelope []byte) {
+	if !r.expects(pos) {
+		return
+	}
+	from, newest := journal.Trust(envelope), new(delivery.Envelope)
+	newest.Set(pos, from.Sum(), from.Size(), from.Count, from.RawRecords())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := &r.tail
-	switch {
-	case len(r.holders) == 0:
-		t.envelopes, t.bytes, t.end = nil, 0, max(t.end, pos+1)
-		return
-	case pos != t.end: // known, or of a shared log and still to be read
+	if pos != t.end { // another goroutine was faster
 		return
 	}
-	t.envelopes = append(t.envelopes, bytes.Clone(envelope))
-	t.bytes += len(envelope)
+	t.envelopes = append(t.envelopes, newest)
+	t.bytes += newest.Size()
 	t.end++
 	for t.bytes > tailBytes {
-		t.bytes -= len(t.envelopes[0])
+		t.bytes -= t.envelopes[0].Size()
 		t.envelopes = append(t.envelopes[:0], t.envelopes[1:]...)
 	}
 	r.rouse()
+}
+
+// expects reports whether an envelope is to be added: there are readers, and it is neither known, nor of a shared log of
+// which more is still to be read.
+func (r *readers) expects(pos uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.tail
+	if len(r.holders) == 0 {
+		*t = tail{end: max(t.end, pos+1)}
+		return false
+	}
+	return pos == t.end
 }
 
 // rouse lets feeders look at the holders that had everything; mu is held.
@@ -53,23 +64,6 @@ func (r *readers) rouse() {
 			r.wake(h)
 		}
 	}
-}
-
-// numbered yields the numbers and the bodies of an envelope's records.
-func numbered(pos uint64, e journal.Envelope) iter.Seq2[uint64, []byte] {
-	return func(yield func(uint64, []byte) bool) {
-		number := pos << indexBits
-		for body := range e.RawRecords() {
-			if !yield(number, body) {
-				return
-			}
-			number++
-		}
-	}
-}
-
-func beginDeliver(dst []byte, sum uint32) []byte {
-	return binary.BigEndian.AppendUint32(append(dst, deliverRecords), sum)
 }
 
 // fetch reads what other servers append to a shared log, while there are readers.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/wire"
 )
@@ -188,11 +189,11 @@ func TestStalledReader(t *testing.T) {
 	}
 	took, most := run(10, *stalledFor)
 	must(t, c.Close(soon(t)))
-	if most == 0 || most > (stalled+1)*(maxReadWindow+frameTarget) {
+	if most == 0 || most > (stalled+1)*(maxReadWindow+delivery.Target) {
 		t.Errorf("%d bytes wait for %d readers that take nothing", most, stalled)
 	}
 	for i := range stalled {
-		if st := up.state(fmt.Sprint("stalled-", i)); st.InFlight > maxReadWindow+frameTarget {
+		if st := up.state(fmt.Sprint("stalled-", i)); st.InFlight > maxReadWindow+delivery.Target {
 			t.Errorf("%d bytes are on the way to a reader", st.InFlight)
 		}
 	}

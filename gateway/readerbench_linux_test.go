@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -142,8 +143,8 @@ func drain(b *testing.B, p *process, name string, n int) {
 		if d.Command != wire.Deliver {
 			continue
 		}
-		for rest := d.Content[deliverHead:]; len(rest) > 0; n-- {
-			rest = rest[recordHead+int(binary.BigEndian.Uint32(rest[8:])):]
+		for rest := d.Content[delivery.Head:]; len(rest) > 0; n-- {
+			rest = rest[delivery.RecordHead+int(binary.BigEndian.Uint32(rest[8:])):]
 		}
 		if taken += uint64(len(d.Content)); taken-said >= defaultReadWindow/4 || n <= 0 {
 			said = taken

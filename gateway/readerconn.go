@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/wire"
 )
@@ -96,25 +97,25 @@ func (r *Reader) receive(p wire.Packet) error {
 
 func (b *Batch) parse(in []byte) bool {
 	switch {
-	case len(in) > 0 && in[0] == deliverGap:
+	case len(in) > 0 && in[0] == delivery.Gap:
 		b.Position.Sum, b.Gap = nothingThere, new(Gap)
 		return decode(in[1:], b.Gap.fields) == nil
-	case len(in) < deliverHead || in[0] != deliverRecords:
+	case len(in) < delivery.Head || in[0] != delivery.Records:
 		return false
 	}
 	b.Position.Sum = binary.BigEndian.Uint32(in[1:])
 	client := ""
-	for in = in[deliverHead:]; len(in) > 0; {
-		if len(in) < recordHead || uint64(len(in)-recordHead) < uint64(binary.BigEndian.Uint32(in[8:])) {
+	for in = in[delivery.Head:]; len(in) > 0; {
+		if len(in) < delivery.RecordHead || uint64(len(in)-delivery.RecordHead) < uint64(binary.BigEndian.Uint32(in[8:])) {
 			return false
 		}
-		end := recordHead + int(binary.BigEndian.Uint32(in[8:]))
+		end := delivery.RecordHead + int(binary.BigEndian.Uint32(in[8:]))
 		m := Message{Number: binary.BigEndian.Uint64(in), Record: journal.Record{Client: client}}
-		if !m.Parse(in[recordHead:end:end]) {
+		if !m.Parse(in[delivery.RecordHead:end:end]) {
 			return false
 		}
 		if client = m.Client; b.Messages == nil { // as if all were as long as the first
-			b.Messages = make([]Message, 0, min(len(in)/end+1, len(in)/recordHead))
+			b.Messages = make([]Message, 0, min(len(in)/end+1, len(in)/delivery.RecordHead))
 		}
 		b.Messages = append(b.Messages, m)
 		in = in[end:]

@@ -6,6 +6,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/url"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/wire"
 )
@@ -301,9 +303,11 @@ func FuzzOpening(f *testing.F) {
 	e := journal.Encoder{}
 	e.Begin(0)
 	e.Record(&journal.Record{Client: "c", Epoch: 1, Seq: 2, Time: 3, Data: []byte("data")})
-	for number, body := range numbered(1, journal.Trust(e.Bytes())) {
-		f.Add(appendRecord(beginDeliver(nil, 0), number, body))
-	}
+	out := delivery.Out{Filter: delivery.Filter{Shares: 1}, Room: new(delivery.Workspace)}
+	from := journal.Trust(e.Bytes())
+	out.Room.Read.Set(1, from.Sum(), from.Size(), from.Count, from.RawRecords())
+	out.Add(&out.Room.Read, math.MaxInt)
+	f.Add(out.Deliver())
 	f.Add([]byte(position.String()))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if o, err := parseOpening(in); err == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -72,7 +73,7 @@ func (s *Server) admit(conn receiver, content []byte) (*holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &holder{conn: conn, opening: o, shares: uint32(o.shares), state: queued, told: time.Now()}
+	h := &holder{conn: conn, opening: o, state: queued, told: time.Now()}
 	prefix, err := s.mayRead(h)
 	if err != nil {
 		return nil, err
@@ -234,23 +235,24 @@ func (s *Server) planOpening(h *holder, running int64) ([]journal.Position, erro
 
 // welcomeReader answers an open once its place is stored.
 func (s *Server) welcomeReader(h *holder, err error) {
-	r := &s.readers
+	r, o := &s.readers, &h.opening
 	r.mu.Lock()
 	var p *place
-	if all := r.places[h.opening.name]; !h.opening.passing && err == nil {
-		p = all[h.opening.share]
+	if all := r.places[o.name]; !o.passing && err == nil {
+		p = all[o.share]
 	}
 	if h.gone {
 		r.mu.Unlock()
 		return
 	}
 	w := readWelcome{
-		log: r.log, number: h.number, generation: h.generation, window: h.opening.window,
-		share: h.opening.share, shares: h.opening.shares, idle: s.idleTold(),
+		log: r.log, number: h.number, generation: h.generation, window: o.window,
+		share: o.share, shares: o.shares, idle: s.idleTold(),
 	}
 	if err == nil {
 		h.open, h.place = true, p
-		h.next, h.through = h.number+1, h.number
+		h.out.Next, h.through = h.number+1, h.number
+		h.out.Filter = delivery.Filter{Client: o.client, Prefix: o.prefix, Share: uint32(o.share), Shares: uint32(o.shares)}
 		if p != nil {
 			p.holder = h
 		}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/internal/number"
 )
 
@@ -74,8 +74,7 @@ const (
 const (
 	defaultReadWindow = 1 << 20
 	minReadWindow     = 128 << 10
-	maxReadWindow     = 2 << 20  // so much a server holds for a reader that does not read
-	frameTarget       = 64 << 10 // content of a Deliver, but for a longer record
+	maxReadWindow     = 2 << 20 // so much a server holds for a reader that does not read
 	maxShares         = 1024
 )
 
@@ -188,19 +187,6 @@ func parseReadWelcome(in []byte) (o readWelcome, err error) {
 	return o, err
 }
 
-// The kinds of a Deliver, its first byte.
-const (
-	deliverRecords = 1 // then the sum of the newest envelope and the records
-	deliverGap     = 2 // then the reason and the first and the last missing number
-)
-
-// deliverHead is the size of a Deliver of records without its records, and recordHead what precedes
-// a record's body.
-const (
-	deliverHead = 1 + 4
-	recordHead  = 8 + 4
-)
-
 // Reason is why records are missing.
 type Reason uint8
 
@@ -237,12 +223,7 @@ func (g *Gap) fields(m *message) {
 	word(m, 8, &g.From, &g.To)
 }
 
-func (g Gap) append(dst []byte) []byte { return encode(append(dst, deliverGap), g.fields) }
-
-func appendRecord(dst []byte, number uint64, body []byte) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, number)
-	return append(binary.BigEndian.AppendUint32(dst, uint32(len(body))), body...)
-}
+func (g Gap) append(dst []byte) []byte { return encode(append(dst, delivery.Gap), g.fields) }
 
 // acknowledgement is the content of a reader's Submit.
 type acknowledgement struct {

@@ -30,6 +30,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/internal/sys"
@@ -225,7 +226,7 @@ func (s *Server) prepare() {
 	s.readers.reset()
 	s.Limits.FrameSize = min(max(s.Limits.OrDefaults().FrameSize, minFrameSize), maxFrameSize)
 	if s.Limits.HardCap == 0 { // readers need it; what others are owed is far less
-		s.Limits.HardCap = maxReadWindow + max(s.Limits.FrameSize, frameTarget)
+		s.Limits.HardCap = maxReadWindow + max(s.Limits.FrameSize, delivery.Target)
 	}
 	s.limits = s.Limits.OrDefaults()
 	s.mostWindow = max(min(maxReadWindow, s.limits.HardCap), minReadWindow)

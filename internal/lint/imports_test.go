@@ -96,11 +96,12 @@ var articlesImports = map[string][]string{
 
 // gatewayImports is the module in gateway/, in the same form.
 var gatewayImports = map[string][]string{
-	"gateway":                        {anyLibrary, "gateway/internal/number", "gateway/journal", "internal/sys"},
+	"gateway":                        {anyLibrary, "gateway/internal/delivery", "gateway/internal/number", "gateway/journal", "internal/sys"},
 	"gateway/cluster":                {"gateway/internal/writer", "gateway/journal"},
 	"gateway/journal":                {"gateway/internal/writer"},
 	"gateway/cmd/honed":              {anyPackage},
 	"gateway/internal/commandline":   {"gateway", "gateway/internal/number", "gateway/journal", "observe"},
+	"gateway/internal/delivery":      {"gateway/internal/number"},
 	"gateway/internal/namespacetest": {"internal/testrun"},
 	"gateway/internal/number":        {},
 	"gateway/internal/natstest":      {"internal/testrun"},
