@@ -100,7 +100,7 @@ var gatewayImports = map[string][]string{
 	"gateway/cluster":                {"gateway/internal/writer", "gateway/journal"},
 	"gateway/journal":                {"gateway/internal/writer"},
 	"gateway/cmd/honed":              {anyPackage},
-	"gateway/internal/commandline":   {"gateway", "gateway/internal/number", "gateway/journal", "observe"},
+	"gateway/internal/commandline":   {"gateway", "gateway/internal/number", "gateway/journal", "internal/sys", "observe"},
 	"gateway/internal/delivery":      {"gateway/internal/number"},
 	"gateway/internal/namespacetest": {"internal/testrun"},
 	"gateway/internal/number":        {},

@@ -18,22 +18,18 @@ import (
 func (f *serving) startAdmin(behind *verification, logger *slog.Logger) (addr string, stop func(), err error) {
 	srv := &f.srv
 	side := &observe.Admin{
-		Stats:  srv.EngineStats,
-		Ready:  func() bool { return f.unready() == "" },
-		Cause:  f.unready,
-		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: commandline.Version(release)},
-		Logger: logger,
-		Handlers: map[string]http.Handler{
-			"/gateway/stats": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { commandline.AnswerJSON(w, srv.Stats()) }),
-			"/gateway/metrics": commandline.AnswerMetrics(func(w io.Writer) {
-				writeMetrics(w, srv.Stats(), behind)
-				writeReaderMetrics(w, srv.ReaderStates())
-			}),
-			readersPath:  answerReaders(srv),
-			sessionsPath: answerSessions(srv),
-		},
-		Posts: []string{readersPath, sessionsPath},
+		Stats:    srv.EngineStats,
+		Ready:    func() bool { return f.unready() == "" },
+		Cause:    f.unready,
+		Info:     observe.Info{Service: "honed", Dialect: "standard", Version: commandline.Version(release)},
+		Logger:   logger,
+		Handlers: lists(srv),
 	}
+	side.Handlers["/gateway/stats"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { commandline.AnswerJSON(w, srv.Stats()) })
+	side.Handlers["/gateway/metrics"] = commandline.AnswerMetrics(func(w io.Writer) {
+		writeMetrics(w, srv.Stats(), behind)
+		writeReaderMetrics(w, srv.ReaderStates())
+	})
 	return f.StartAdmin(side, commandline.ReadToken)
 }
 

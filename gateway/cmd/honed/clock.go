@@ -4,26 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"log/slog"
-	"os"
-	"path/filepath"
+	"net/http"
 	"time"
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 )
 
-// honed clock asks the running honed through two files in the data folder: whoever may write
-// there may accept a clock step, and it works without an admin side.
-const (
-	clockRequest = "clock-request" // what the verb asks for: show or accept
-	clockAnswer  = "clock-answer"  // a clockLine
-	clockPoll    = 200 * time.Millisecond
-	clockWait    = 10 * time.Second
-)
+const clockPath = "/clock"
 
 // clockLine is the line that honed clock prints.
 type clockLine struct {
@@ -36,87 +25,33 @@ type clockLine struct {
 	Refused   string    `json:"refused,omitempty"`
 }
 
-// answerClock answers the requests of honed clock until ctx ends.
-func answerClock(ctx context.Context, srv *gateway.Server, folder string, logger *slog.Logger) {
-	ticker := time.NewTicker(clockPoll)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			request, err := os.ReadFile(filepath.Join(folder, clockRequest))
-			if err == nil && len(request) > 0 {
-				err = writeClock(ctx, srv, folder, string(request) == "accept")
-			}
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				logger.Error("cannot answer honed clock", "err", err)
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func writeClock(ctx context.Context, srv *gateway.Server, folder string, accept bool) error {
-	if err := os.Remove(filepath.Join(folder, clockRequest)); err != nil {
-		return err
-	}
-	refused := ""
-	if accept {
-		ctx, cancel := context.WithTimeout(ctx, clockWait/2)
-		defer cancel()
-		if err := srv.AcceptClock(ctx); err != nil {
-			accept, refused = false, err.Error()
-		}
-	}
+func clockNow(srv *gateway.Server) clockLine {
 	now := srv.Stats()
-	line, err := json.Marshal(clockLine{now.LogTime, now.LogTime.Add(now.ClockAhead), now.ClockAhead.Seconds(), now.ClockSteps, now.ClockOff, accept, refused})
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(folder, clockAnswer)
-	if err := os.WriteFile(path+".new", line, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return clockLine{LogTime: now.LogTime, WallClock: now.LogTime.Add(now.ClockAhead), Ahead: now.ClockAhead.Seconds(), Steps: now.ClockSteps, Off: now.ClockOff}
 }
 
 // clock prints the clock of the honed that runs on a data folder, or makes log time follow the
 // wall clock, and fails if that changes nothing.
 func clock(ctx context.Context, args []string, stdout, _ io.Writer) error {
-	ask := "show"
-	if len(args) > 0 && args[0] == "accept" {
-		ask, args = args[0], args[1:]
+	accept := len(args) > 0 && args[0] == "accept"
+	if accept {
+		args = args[1:]
 	}
 	flags, config := commandline.New("honed clock")
-	folder := flags.String("data", "honed-data", "`FOLDER` of the running honed")
+	folder := addData(flags)
 	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
-	request, answer := filepath.Join(*folder, clockRequest), filepath.Join(*folder, clockAnswer)
-	os.Remove(answer)
-	if err := os.WriteFile(request, []byte(ask), 0o644); err != nil {
+	var line clockLine
+	var refused error
+	if accept {
+		refused = commandline.Control(*folder).Ask(ctx, http.MethodPost, clockPath, struct{}{}, nil)
+	}
+	if err := commandline.Control(*folder).Ask(ctx, http.MethodGet, clockPath, nil, &line); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(clockWait); ; {
-		text, err := os.ReadFile(answer)
-		if err == nil {
-			os.Remove(answer)
-			var line clockLine
-			_, err = fmt.Fprintf(stdout, "%s\n", text)
-			if err = cmp.Or(err, json.Unmarshal(text, &line)); err == nil && line.Refused != "" {
-				err = errors.New(line.Refused)
-			}
-			return err
-		}
-		if time.Now().After(deadline) {
-			os.Remove(request)
-			return fmt.Errorf("no honed that runs on %s has answered for %v; give its folder with --data", *folder, clockWait)
-		}
-		select {
-		case <-ctx.Done():
-			os.Remove(request)
-			return commandline.ErrInterrupted
-		case <-time.After(clockPoll):
-		}
+	if line.Accepted = accept && refused == nil; refused != nil {
+		line.Refused = refused.Error()
 	}
+	return cmp.Or(json.NewEncoder(stdout).Encode(line), refused)
 }

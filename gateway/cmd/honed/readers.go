@@ -1,18 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -21,7 +15,7 @@ import (
 	"github.com/hone-go/hone/gateway/internal/number"
 )
 
-// Paths of the admin side. A GET lists, a POST changes.
+// Paths of the admin side, which only lists, and of the control socket.
 const (
 	readersPath  = "/gateway/readers"
 	sessionsPath = "/gateway/sessions"
@@ -30,59 +24,28 @@ const (
 // mostSessions is how many sessions one answer lists.
 const mostSessions = 1000
 
-// answerReaders lists readers, and carries out what an operator wants of one.
-func answerReaders(srv *gateway.Server) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			commandline.AnswerJSON(w, srv.ReaderStates())
-			return
-		}
-		var o gateway.ReaderOrder
-		if started(w, srv) && read(w, r, &o) {
-			finish(w, srv.OrderReader(r.Context(), o))
-		}
-	}
-}
-
-func answerSessions(srv *gateway.Server) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
+// lists are the pages of the admin side that list readers and sessions.
+func lists(srv *gateway.Server) map[string]http.Handler {
+	return map[string]http.Handler{
+		readersPath: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { commandline.AnswerJSON(w, srv.ReaderStates()) }),
+		sessionsPath: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			q := r.URL.Query()
 			commandline.AnswerJSON(w, srv.SessionStates(q.Get("prefix"), q.Get("after"), mostSessions))
-			return
-		}
-		var forget struct{ Client string }
-		if started(w, srv) && read(w, r, &forget) {
-			finish(w, srv.ForgetSession(r.Context(), forget.Client))
-		}
+		}),
 	}
 }
 
-// started refuses an order before the server has its log. Stats says so under a lock that the end of the recovery takes.
-func started(w http.ResponseWriter, srv *gateway.Server) bool {
-	starting := srv.Stats().Starting
-	if starting {
-		http.Error(w, "honed is still starting: it opens its log and recovers the sessions; try again when /healthz says ok", http.StatusServiceUnavailable)
+// control answers the verbs of a running honed.
+func control(srv *gateway.Server) http.Handler {
+	mux := http.NewServeMux()
+	for path, list := range lists(srv) {
+		mux.Handle("GET "+path, list)
 	}
-	return !starting
-}
-
-func read(w http.ResponseWriter, r *http.Request, what any) bool {
-	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16))
-	in.DisallowUnknownFields()
-	err := in.Decode(what)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-	}
-	return err == nil
-}
-
-func finish(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusConflict)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	mux.Handle("POST "+readersPath, commandline.Carry(srv.OrderReader))
+	mux.Handle("POST "+sessionsPath, commandline.Carry(srv.ForgetSession))
+	mux.HandleFunc("GET "+clockPath, func(w http.ResponseWriter, _ *http.Request) { commandline.AnswerJSON(w, clockNow(srv)) })
+	mux.Handle("POST "+clockPath, commandline.Carry(func(ctx context.Context, _ struct{}) error { return srv.AcceptClock(ctx) }))
+	return mux
 }
 
 func writeReaderMetrics(w io.Writer, all []gateway.ReaderState) {
@@ -111,55 +74,9 @@ func writeReaderMetrics(w io.Writer, all []gateway.ReaderState) {
 	}
 }
 
-// adminClient asks the admin side of a running honed.
-type adminClient struct {
-	addr, tokenFile string
-}
-
-func (a *adminClient) add(flags *flag.FlagSet) {
-	flags.StringVar(&a.addr, "admin", "127.0.0.1:7171", "admin side of the running honed, `HOST:PORT` or unix:PATH")
-	flags.StringVar(&a.tokenFile, "admin-token-file", "", "`FILE` with the token of the admin side")
-}
-
-// do sends a request and reads the answer into out, unless that is nil.
-func (a *adminClient) do(ctx context.Context, method, path string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	host, transport := a.addr, &http.Transport{DisableKeepAlives: true}
-	if socket, ok := strings.CutPrefix(a.addr, "unix:"); ok {
-		host = "localhost"
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		}
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(body))
-	if err != nil {
-		return commandline.UsageError{Err: err}
-	}
-	if a.tokenFile != "" {
-		token, err := os.ReadFile(a.tokenFile)
-		if err != nil {
-			return err
-		}
-		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	}
-	answer, err := (&http.Client{Transport: transport}).Do(r)
-	if err != nil {
-		return commandline.OrInterrupted(ctx, fmt.Errorf("no honed answers; give its admin side with --admin: %w", err))
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))
-	switch {
-	case err != nil:
-		return err
-	case answer.StatusCode >= 300:
-		return errors.New(strings.TrimSpace(cmp.Or(string(text), answer.Status)))
-	case out != nil:
-		return json.Unmarshal(text, out)
-	}
-	return nil
+// addData defines --data of a verb that asks the running honed.
+func addData(flags *flag.FlagSet) *string {
+	return flags.String("data", "honed-data", "`FOLDER` of the running honed")
 }
 
 // action splits the arguments of a verb with actions: the action and, unless that is list, a name.
@@ -187,9 +104,8 @@ func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	var admin adminClient
 	flags, config := commandline.New("honed readers " + do)
-	admin.add(flags)
+	folder := addData(flags)
 	o := gateway.ReaderOrder{Do: do, Name: name}
 	from := ""
 	asJSON := listsAsJSON(flags, do)
@@ -211,10 +127,10 @@ func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error
 				return commandline.UsageError{Err: fmt.Errorf("--from: %w", err)}
 			}
 		}
-		return admin.do(ctx, http.MethodPost, readersPath, o, nil)
+		return commandline.Control(*folder).Ask(ctx, http.MethodPost, readersPath, o, nil)
 	}
 	var all []gateway.ReaderState
-	if err := admin.do(ctx, http.MethodGet, readersPath, nil, &all); err != nil {
+	if err := commandline.Control(*folder).Ask(ctx, http.MethodGet, readersPath, nil, &all); err != nil {
 		return err
 	}
 	if len(all) == 0 && !*asJSON {
@@ -247,10 +163,9 @@ func sessions(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	var admin adminClient
 	var prefix string
 	flags, config := commandline.New("honed sessions " + do)
-	admin.add(flags)
+	folder := addData(flags)
 	asJSON := listsAsJSON(flags, do)
 	if do == "list" {
 		flags.StringVar(&prefix, "prefix", "", "only clients whose names begin with this `TEXT`")
@@ -259,13 +174,13 @@ func sessions(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	if do == "forget" {
-		return admin.do(ctx, http.MethodPost, sessionsPath, map[string]string{"Client": name}, nil)
+		return commandline.Control(*folder).Ask(ctx, http.MethodPost, sessionsPath, name, nil)
 	}
 	const head = "CLIENT\tEPOCH\tLAST\tSEEN"
 	for after := ""; ; {
 		var all []gateway.SessionState
 		query := url.Values{"prefix": {prefix}, "after": {after}}.Encode()
-		if err := admin.do(ctx, http.MethodGet, sessionsPath+"?"+query, nil, &all); err != nil {
+		if err := commandline.Control(*folder).Ask(ctx, http.MethodGet, sessionsPath+"?"+query, nil, &all); err != nil {
 			return err
 		}
 		if len(all) == 0 {

@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,6 +133,11 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := srv.Recover(ctx); err != nil {
 		return commandline.OrInterrupted(ctx, err)
 	}
+	quiet, err := commandline.Control(f.log.data).Answer(control(srv))
+	if err != nil {
+		return err
+	}
+	defer quiet()
 	ctx = f.Context(ctx)
 	background, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -142,10 +146,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
 	}
-	os.Remove(filepath.Join(f.log.data, clockRequest)) // whoever asked has given up
 	running.Go(func() { reload(background, hangups, srv, logger) })
 	running.Go(func() { behind.run(background, log, f.verifyRate, f.verifyEvery, logger) })
-	running.Go(func() { answerClock(background, srv, f.log.data, logger) })
 	f.announce(stdout, addrs, sockets, admin)
 	err = f.serveAll(ctx, logger)
 	cancel()

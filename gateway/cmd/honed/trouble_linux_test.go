@@ -113,10 +113,10 @@ func TestClusterTrouble(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, l *lone){
 		"nobody answers": func(t *testing.T, l *lone) {
 			l.configure("", "")
-			admin := freeAddr(t)
-			g := l.gateway("--admin", admin)
+			dir := t.TempDir()
+			g := l.gateway("--data", dir)
 			g.within("cannot connect to the cluster", "connection refused")
-			refusesOrders(t, admin)
+			refusesOrders(t, dir)
 			l.start()
 			g.ready()
 			g.says("connected to the cluster")

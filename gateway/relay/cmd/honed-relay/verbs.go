@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -21,10 +19,9 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// socketName is a unix socket in the folder of the dead-letter log. The verbs that decide something ask the relay
-// that runs there: whoever may write to the folder may decide, and it works without an admin side. If none runs,
-// they do it themselves, under the log's lock.
-const socketName = "control"
+// deadPath is the path of the control socket for verbs that decide something: whoever may write to the folder may decide,
+// and it works without an admin side. If no relay runs there, they do it themselves, under the log's lock.
+const deadPath = "/dead"
 
 // decision is what an operator wants.
 type decision struct {
@@ -220,19 +217,9 @@ func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout,
 		return err // a new log is not wanted
 	}
 	var o outcome
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", filepath.Join(folder, socketName))
-	if err == nil {
-		defer conn.Close()
-		defer context.AfterFunc(ctx, func() { conn.Close() })()
-		err = errors.Join(json.NewEncoder(conn).Encode(d), json.NewDecoder(conn).Decode(&o))
-	} else if log, opened := openDead(ctx, folder, 1, 0, nil); opened == nil {
-		o = log.carryOut(ctx, d)
-		if log.damaged > 0 {
-			fmt.Fprintf(stderr, "honed-relay: the dead-letter log is damaged in %d places; honed-relay dead list names them\n", log.damaged)
-		}
-		err = log.close()
-	} else {
-		err = opened
+	err := commandline.Control(folder).Ask(ctx, http.MethodPost, deadPath, d, &o)
+	if errors.Is(err, commandline.ErrNotRunning) {
+		o, err = decideHere(ctx, folder, d, stderr)
 	}
 	switch {
 	case err != nil:
@@ -244,6 +231,19 @@ func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout,
 	}
 	_, err = fmt.Fprintf(stdout, "%s: %d\n", d.State, o.Changed)
 	return err
+}
+
+// decideHere carries out a decision while no relay runs.
+func decideHere(ctx context.Context, folder string, d decision, stderr io.Writer) (o outcome, err error) {
+	log, err := openDead(ctx, folder, 1, 0, nil)
+	if err != nil {
+		return o, err
+	}
+	o = log.carryOut(ctx, d)
+	if log.damaged > 0 {
+		fmt.Fprintf(stderr, "honed-relay: the dead-letter log is damaged in %d places; honed-relay dead list names them\n", log.damaged)
+	}
+	return o, log.close()
 }
 
 func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
@@ -284,35 +284,16 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	return outcome{Changed: len(letters)}
 }
 
-// answerVerbs carries out what the verbs ask for until stop is called. The log is locked, so a socket that is
-// there already is that of a relay that was killed.
-func answerVerbs(d *deadLog, folder string) (stop func(), err error) {
-	path := filepath.Join(folder, socketName)
-	os.Remove(path)
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("--data: %w; a folder with a shorter path may help", err)
-	}
-	var answering sync.WaitGroup
-	answering.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			conn.SetDeadline(time.Now().Add(verbTime))
-			var what decision
-			if json.NewDecoder(conn).Decode(&what) == nil {
-				json.NewEncoder(conn).Encode(d.carryOut(context.Background(), what))
-			}
-			conn.Close()
+// control answers the verbs of a running relay.
+func (d *deadLog) control() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+deadPath, func(w http.ResponseWriter, r *http.Request) {
+		var what decision
+		if err := json.NewDecoder(r.Body).Decode(&what); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
 		}
+		commandline.AnswerJSON(w, d.carryOut(context.WithoutCancel(r.Context()), what)) // an append that is cut off breaks the log
 	})
-	return func() {
-		ln.Close()
-		answering.Wait()
-	}, nil
+	return mux
 }
-
-// verbTime is how long a verb may hold up the others.
-const verbTime = 10 * time.Second
