@@ -460,7 +460,7 @@ func BenchmarkCheckpointBeside(b *testing.B) {
 	for b.Loop() {
 		up.queue.mu.Lock()
 		was := up.queue.base
-		up.checkpointed = -up.Expiry.Milliseconds()
+		up.committer.checkpointed = -up.Expiry.Milliseconds()
 		up.queue.mu.Unlock()
 		began := time.Now()
 		up.tick()

@@ -190,7 +190,7 @@ func TestCheckpointBesidePacks(t *testing.T) {
 		seq++
 		if seq == 2 {
 			up.queue.mu.Lock()
-			up.checkpointed = -up.Expiry.Milliseconds()
+			up.committer.checkpointed = -up.Expiry.Milliseconds()
 			up.queue.mu.Unlock()
 			up.tick()
 		}
@@ -223,7 +223,7 @@ func TestCheckpointOfLongNames(t *testing.T) {
 		name := fmt.Sprintf("%0255d", i)
 		up.sessions.byClient[name] = newSession(name, uint64(i+1), 0)
 	}
-	must(t, up.checkpoint())
+	must(t, up.committer.checkpoint())
 	if n := recovered(t, &Server{Log: &log}).Stats().Clients; n != statesPerEnvelope+1 {
 		t.Errorf("%d clients", n)
 	}
@@ -234,15 +234,15 @@ func TestCheckpointYields(t *testing.T) {
 	var memory Memory
 	crowd(t, &memory, 10)
 	up := recovered(t, &Server{Log: views(&memory)(), Shared: true})
-	up.beginCheckpoint()
+	up.committer.beginCheckpoint()
 	for _, part := range []journal.Part{0, journal.First} {
 		var e journal.Encoder
 		e.BeginCheckpoint(part, 0, nil)
 		_, err := memory.Append(t.Context(), e.Bytes())
 		must(t, err)
-		must(t, up.followOthers())
-		if up.yield(); (up.saving == nil) != (part == journal.First) {
-			t.Errorf("another server has stored part %d: %v", part, up.saving)
+		must(t, up.committer.followOthers())
+		if up.committer.yield(); (up.committer.saving == nil) != (part == journal.First) {
+			t.Errorf("another server has stored part %d: %v", part, up.committer.saving)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // saving is a checkpoint that the committer writes a part at a time. Whatever comes between its parts says more than
 // they do.
 type saving struct {
-	since  int                   // s.since.envelopes when it began
+	since  int                   // committer.since.envelopes when it began
 	begins uint64                // position of its first part; 0: that is not stored yet
 	next   func() (string, bool) // yields the clients that were there when it began; queue.mu is held
 	stop   func()
@@ -29,11 +29,11 @@ const (
 	partBytes         = journal.MaxEnvelope * 3 / 8
 )
 
-func (s *Server) beginCheckpoint() {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	s.saving = &saving{since: s.since.envelopes}
-	s.saving.next, s.saving.stop = iter.Pull(maps.Keys(s.sessions.byClient))
+func (c *committer) beginCheckpoint() {
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	c.saving = &saving{since: c.since.envelopes}
+	c.saving.next, c.saving.stop = iter.Pull(maps.Keys(c.sessions.byClient))
 }
 
 // part returns the clients of the next part, which has up to most sessions, and whether it is the last one; queue.mu is
@@ -54,11 +54,11 @@ func (v *saving) part(most int) (names []string, last bool) {
 }
 
 // checkpoint writes all sessions to the log, without a pack in between. Only the committer may call it.
-func (s *Server) checkpoint() error {
-	s.abandon()
-	s.beginCheckpoint()
-	for s.saving != nil {
-		if err := s.save(&pack{bytes: journal.MaxEnvelope}); err != nil {
+func (c *committer) checkpoint() error {
+	c.abandon()
+	c.beginCheckpoint()
+	for c.saving != nil {
+		if err := c.save(&pack{bytes: journal.MaxEnvelope}); err != nil {
 			return err
 		}
 	}
@@ -67,71 +67,71 @@ func (s *Server) checkpoint() error {
 
 // save writes the next part of a checkpoint into an envelope of its own, which follows a pack. Only the committer may
 // call it.
-func (s *Server) save(p *pack) error {
-	return s.untilFirst(func() error { return s.savePart(p, nil) })
+func (c *committer) save(p *pack) error {
+	return c.untilFirst(func() error { return c.savePart(p, nil) })
 }
 
-// rides reports whether the next part of a checkpoint goes into the envelope of a pack, so that no record waits for an
+// savesWith reports whether the next part of a checkpoint goes into the envelope of a pack, so that no record waits for an
 // append more. That takes room: there is none in a large envelope, nor in a full log.
-func (s *Server) rides(p *pack) bool {
-	s.yield()
-	return s.saving != nil && p.count > 0 && p.bytes < journal.MaxEnvelope/2 && !s.full.Load()
+func (c *committer) savesWith(p *pack) bool {
+	c.yield()
+	return c.saving != nil && p.count > 0 && p.bytes < journal.MaxEnvelope/2 && !c.full.Load()
 }
 
 // yield abandons a checkpoint of which nothing is stored yet if another server has begun one meanwhile.
-func (s *Server) yield() {
-	if v := s.saving; v != nil && v.begins == 0 && s.since.envelopes < v.since {
-		s.abandon()
+func (c *committer) yield() {
+	if v := c.saving; v != nil && v.begins == 0 && c.since.envelopes < v.since {
+		c.abandon()
 	}
 }
 
 // savePart stores the next part of a checkpoint, and with it an envelope of a pack, unless that is empty. It forgets
 // expired sessions. Only the committer may call it: then session.durable matches the log, up to the pack.
-func (s *Server) savePart(p *pack, envelope []byte) error {
-	v, part := s.saving, journal.Part(0)
+func (c *committer) savePart(p *pack, envelope []byte) error {
+	v, part := c.saving, journal.Part(0)
 	most := min(max(p.bytes/(2*stateBytes), statesBeside), statesPerEnvelope) // so that checkpoints keep up with the log
-	s.queue.mu.Lock()
-	superseded := v.begins > 0 && v.begins < s.queue.base // another server's newer one is complete
+	c.queue.mu.Lock()
+	superseded := v.begins > 0 && v.begins < c.queue.base // another server's newer one is complete
 	names, last := v.part(most)
-	s.queue.mu.Unlock()
+	c.queue.mu.Unlock()
 	if superseded {
-		s.abandon()
+		c.abandon()
 		if len(envelope) > 0 {
-			return s.append(envelope)
+			return c.append(envelope)
 		}
 		return nil
 	}
 	begins := v.begins
 	if begins == 0 {
-		begins, part = s.next, journal.First
+		begins, part = c.next, journal.First
 	}
 	if last {
 		part |= journal.Last
 	}
-	expired := s.statesNow(names, p)
-	if err := s.appendStates(part, begins, envelope, v.states, expired); err != nil {
+	expired := c.statesNow(names, p)
+	if err := c.appendStates(part, begins, envelope, v.states, expired); err != nil {
 		return err
 	}
 	if v.begins = begins; part&journal.First != 0 {
-		s.since.envelopes, s.since.bytes = 0, 0
+		c.since.envelopes, c.since.bytes = 0, 0
 	}
 	v.names = slices.Delete(v.names, 0, len(names))
 	if p.saved = true; !last {
 		return nil
 	}
-	s.abandon()
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	s.queue.base = max(s.queue.base, begins)
-	s.checkpointed = s.clock.running
+	c.abandon()
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	c.queue.base = max(c.queue.base, begins)
+	c.checkpointed = c.clock.running
 	return nil
 }
 
 // abandon ends the checkpoint that is being written, complete or not.
-func (s *Server) abandon() {
-	if s.saving != nil {
-		s.saving.stop()
-		s.saving = nil
+func (c *committer) abandon() {
+	if c.saving != nil {
+		c.saving.stop()
+		c.saving = nil
 	}
 }
 
@@ -139,14 +139,14 @@ func (s *Server) abandon() {
 // since somebody began the newest one, but at least twice as much as one has, so that checkpoints are at most half of the
 // log; or that is older than a quarter of the expiry, so that quiet servers forget sessions as well, and servers of
 // one log know about each other's clients.
-func (s *Server) checkpointDue(p *pack) bool {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	if p.tick && s.readClock()-s.checkpointed >= s.Expiry.Milliseconds()/checkpointsPerExpiry {
+func (c *committer) checkpointDue(p *pack) bool {
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	if p.tick && c.readClock()-c.checkpointed >= c.Expiry.Milliseconds()/checkpointsPerExpiry {
 		return true
 	}
-	size := 2 * int64(len(s.sessions.byClient)*stateBytes) // with what comes meanwhile
-	return (p.checkpoint || s.since.envelopes >= s.Checkpoint || s.since.bytes >= s.CheckpointBytes-size) && s.since.bytes >= size
+	size := 2 * int64(len(c.sessions.byClient)*stateBytes) // with what comes meanwhile
+	return (p.checkpoint || c.since.envelopes >= c.Checkpoint || c.since.bytes >= c.CheckpointBytes-size) && c.since.bytes >= size
 }
 
 // stateBytes is about how large a session is in a checkpoint.
@@ -162,23 +162,23 @@ func (known *session) state(age int64, claim bool) journal.State {
 
 // statesNow sets the states of a part to those of clients' sessions once a pack is stored. It returns the sessions that
 // have expired.
-func (s *Server) statesNow(names []string, p *pack) (expired []*session) {
+func (c *committer) statesNow(names []string, p *pack) (expired []*session) {
 	newest := map[*session]*entry{}
 	for i := range p.entries {
 		if e := &p.entries[i]; e.records > 0 {
 			newest[e.session] = e
 		}
 	}
-	states := s.saving.states[:0]
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	now := s.readClock()
-	expiry := s.Expiry.Milliseconds()
-	if s.Shared { // what another server wrote about its clients before it crashed may be so old
+	states := c.saving.states[:0]
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	now := c.readClock()
+	expiry := c.Expiry.Milliseconds()
+	if c.Shared { // what another server wrote about its clients before it crashed may be so old
 		expiry += expiry / checkpointsPerExpiry
 	}
 	for _, name := range names {
-		known := s.sessions.byClient[name]
+		known := c.sessions.byClient[name]
 		switch {
 		case known == nil: // forgotten meanwhile
 			continue
@@ -194,32 +194,33 @@ func (s *Server) statesNow(names []string, p *pack) (expired []*session) {
 		}
 		states = append(states, state)
 	}
-	s.saving.states = states
+	c.saving.states = states
 	return expired
 }
 
 // appendStates stores states, with the clock, and forgets the expired sessions. They are
 // part of the checkpoint that begins at a position; with part 0, of none. They follow what an envelope has, if there is
 // one.
-func (s *Server) appendStates(part journal.Part, begins uint64, envelope []byte, states []journal.State, expired []*session) error {
-	e := &s.encoder
-	s.queue.mu.Lock()
-	running := s.readClock()
-	base, at := s.queue.base, s.next
-	k := s.clock
-	clock := journal.Clock{Time: k.time, Highest: s.sessions.highest, Running: k.running, Since: k.since, Moments: k.moments}
+func (c *committer) appendStates(part journal.Part, begins uint64, envelope []byte, states []journal.State, expired []*session) error {
+	e := &c.encoder
+	c.queue.mu.Lock()
+	running := c.readClock()
+	base, at := c.queue.base, c.next
+	k := c.clock
+	clock := journal.Clock{Time: k.time, Highest: c.sessions.highest, Running: k.running, Since: k.since, Moments: k.moments}
 	if part&journal.Last != 0 { // it is complete with this envelope: a start after it reads no older one
 		base = begins
 	}
 	e.BeginCheckpoint(part, base, envelope)
-	s.queue.mu.Unlock()
+	trimmed := c.queue.trims.wanted
+	c.queue.mu.Unlock()
 	err := e.Clock(clock)
-	if s.trimmed > 0 && part != journal.Last {
-		err = cmp.Or(err, e.Trim(s.trimmed))
+	if trimmed > 0 {
+		err = cmp.Or(err, e.Trim(trimmed))
 	}
 	id := [16]byte{}
 	if part&journal.First != 0 {
-		err = cmp.Or(err, s.appendPlaces(e, running, &id))
+		err = cmp.Or(err, c.appendCursors(e, running, &id))
 	}
 	for _, state := range states {
 		state.Seen += clock.Time
@@ -229,21 +230,22 @@ func (s *Server) appendStates(part journal.Part, begins uint64, envelope []byte,
 		err = cmp.Or(err, e.Forgetting(&journal.Forgetting{Client: known.client, Epoch: known.epoch}))
 	}
 	if err == nil {
-		err = s.appendNext(e.Bytes(), true)
+		err = c.appendNext(e.Bytes(), true)
 	}
 	if err != nil {
 		return err
 	}
-	if s.next != at+1 {
-		return fmt.Errorf("gateway: a checkpoint was stored at position %d instead of %d", s.next-1, at)
+	if c.next != at+1 {
+		return fmt.Errorf("gateway: a checkpoint was stored at position %d instead of %d", c.next-1, at)
 	}
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	s.clock.logged = clock.Time - clock.Running
-	s.readers.identified(id)
-	s.noted = s.clock.running
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	c.clock.logged = clock.Time - clock.Running
+	c.readers.identified(id)
+	c.noted = c.clock.running
+	c.queue.trims.done(trimmed)
 	for _, known := range expired {
-		delete(s.sessions.byClient, known.client)
+		delete(c.sessions.byClient, known.client)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func TestPause(t *testing.T) {
 			} else {
 				up.write(l, 1, "x")
 			}
-			must(t, up.checkpoint())
+			must(t, up.committer.checkpoint())
 			said.Reset()
 			wall, mono = truth, 0
 			up = open()
@@ -195,7 +195,7 @@ func TestStretchShared(t *testing.T) {
 	l, _, err := right.hello(hello{client: "a", next: 1})
 	must(t, err)
 	right.write(l, 1, "x")
-	must(t, left.follow())
+	must(t, left.committer.follow())
 	wall = truth
 	left.tick()
 	right.enqueue(l, 2, "y")
@@ -300,7 +300,7 @@ type offline struct {
 func recovered(t testing.TB, s *Server) *offline {
 	s.prepared.Do(s.prepare)
 	t.Cleanup(s.cancel)
-	must(t, s.recover(t.Context()))
+	must(t, s.committer.recover(t.Context()))
 	return &offline{Server: s, t: t}
 }
 
@@ -308,18 +308,18 @@ func recovered(t testing.TB, s *Server) *offline {
 func (o *offline) hello(h hello) (l *link, known *session, err error) {
 	l = &link{conn: &pinned{}, level: Disk}
 	requests := []request{{client: context.Background(), came: time.Now(), link: l, hello: h}}
-	claims := o.decide(requests)
+	claims := o.committer.decide(requests)
 	if requests[0].passed { // it waits behind what has come
 		last := o.queue.waiting[len(o.queue.waiting)-1]
 		requests, last.requests = last.requests, nil
 		o.settleAll()
-		claims = o.decide(requests)
+		claims = o.committer.decide(requests)
 	}
 	if requests[0].refused != nil {
 		return nil, nil, requests[0].refused
 	}
 	if len(claims) > 0 {
-		if err := o.appendStates(0, 0, nil, claims, nil); err != nil {
+		if err := o.committer.appendStates(0, 0, nil, claims, nil); err != nil {
 			o.t.Fatal(err)
 		}
 	}
@@ -352,15 +352,17 @@ func (o *offline) enqueue(l *link, seq uint64, data string) (duplicate bool) {
 	return n == 0
 }
 
+func (o *offline) acceptClock() error { return errors.Join(o.committer.acceptClock()) }
+
 // settleAll does what the committer does until nothing waits.
 func (o *offline) settleAll() {
 	for len(o.queue.waiting) > 0 {
 		p := o.queue.take()
-		if err := o.store(p, &o.acks); err != nil {
+		if err := o.committer.store(p, &o.acks); err != nil {
 			o.t.Fatal(err)
 		}
-		if p.tick && o.checkpointDue(p) {
-			if err := o.checkpoint(); err != nil {
+		if p.tick && o.committer.checkpointDue(p) {
+			if err := o.committer.checkpoint(); err != nil {
 				o.t.Fatal(err)
 			}
 		}
@@ -431,7 +433,7 @@ func clockHistory(t *testing.T, random *rand.Rand) (forgotten, resumed int) {
 			}
 			up.tick()
 			up.settleAll()
-			if up.noted == up.clock.running {
+			if up.committer.noted == up.clock.running {
 				clocked = mono
 			}
 		}
@@ -443,7 +445,7 @@ func clockHistory(t *testing.T, random *rand.Rand) (forgotten, resumed int) {
 		}
 	}
 	check := func() {
-		must(t, up.checkpoint())
+		must(t, up.committer.checkpoint())
 		clocked = mono
 		for _, c := range clients {
 			known := up.sessions.byClient[c.name]

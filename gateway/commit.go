@@ -10,55 +10,73 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// commit is the committer, the only goroutine that writes to the log. It stores everything
-// that was queued while the previous envelope was in flight, and then acknowledges it.
-func (s *Server) commit() {
-	defer close(s.done)
-	defer s.endReaders()
-	defer s.abandon()
-	s.readers.workers.Go(s.ticking)
+// committer is the only goroutine that writes to the log. What is its own nobody else reads or writes, once the server has
+// started; of the Server it is a part.
+type committer struct {
+	*Server
+	next    uint64          // the log's next position, as far as it has read
+	encoder journal.Encoder // of states
+	saving  *saving         // the checkpoint that is being written
+	since   struct {        // somebody began the newest checkpoint
+		envelopes int
+		bytes     int64
+	}
+	leaving      bool     // it writes its last checkpoint
+	unmeasured   int      // bytes stored since grown
+	accepted     []uint64 // lost positions to bury
+	checkpointed int64    // clock.running at the newest checkpoint
+	noted        int64    // clock.running at the newest Clock in the log
+}
+
+// commit stores everything that was queued while the previous envelope was in flight, and then acknowledges it, until the
+// queue ends.
+func (c *committer) commit() {
+	defer close(c.done)
+	defer c.endReaders()
+	defer c.abandon()
+	c.readers.workers.Go(c.ticking)
 	var acks framed.Batch
-	if err := s.bury(); err != nil {
-		s.fail(err)
+	if err := c.bury(); err != nil {
+		c.fail(err)
 		return
 	}
 	for {
-		p := s.queue.take()
+		p := c.queue.take()
 		if p == nil {
 			break
 		}
-		err := s.store(p, &acks)
-		s.yield()
+		err := c.store(p, &acks)
+		c.yield()
 		switch {
 		case err != nil:
-		case s.saving != nil && !p.saved:
-			if err = s.save(p); err == nil && s.saving != nil && p.bytes >= journal.MaxEnvelope/2 {
-				err = s.save(p) // or else too much comes in between
+		case c.saving != nil && !p.saved:
+			if err = c.save(p); err == nil && c.saving != nil && p.bytes >= journal.MaxEnvelope/2 {
+				err = c.save(p) // or else too much comes in between
 			}
-		case s.saving == nil && s.checkpointDue(p):
-			s.beginCheckpoint()
+		case c.saving == nil && c.checkpointDue(p):
+			c.beginCheckpoint()
 		}
-		if s.saving != nil {
-			s.queue.ask(func(*pack) {}) // for the next part
+		if c.saving != nil {
+			c.queue.ask(func(*pack) {}) // for the next part
 		}
 		if err != nil {
-			s.fail(err)
+			c.fail(err)
 			return
 		}
-		delayed := s.queue.release(p)
+		delayed := c.queue.release(p)
 		for i := range delayed {
 			delayed[i].send(&acks, nil)
 		}
 		acks.Send()
 	}
-	if s.queue.failure() != nil || s.ctx.Err() != nil {
+	if c.queue.failure() != nil || c.ctx.Err() != nil {
 		return
 	}
-	s.leaving = true
-	if err := s.checkpoint(); errors.Is(err, journal.ErrNoSpace) {
-		s.log.Warn("no space for a checkpoint at the end; the next start reads more of the log", "err", err)
+	c.leaving = true
+	if err := c.checkpoint(); errors.Is(err, journal.ErrNoSpace) {
+		c.log.Warn("no space for a checkpoint at the end; the next start reads more of the log", "err", err)
 	} else if err != nil {
-		s.fail(err)
+		c.fail(err)
 	}
 }
 
@@ -73,11 +91,11 @@ func (s *Server) fail(err error) {
 }
 
 // store appends a pack to the log and sends its acknowledgements.
-func (s *Server) store(p *pack, acks *framed.Batch) error {
-	if err := s.storeClock(p); err != nil {
+func (c *committer) store(p *pack, acks *framed.Batch) error {
+	if err := c.storeClock(p); err != nil {
 		return err
 	}
-	if err := s.storeRecords(p); err != nil {
+	if err := c.storeRecords(p); err != nil {
 		return err
 	}
 	for i := range p.entries {
@@ -97,52 +115,54 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 		}
 	}
 	acks.Send()
-	if err := s.grant(p.requests, acks); err != nil {
+	if err := c.grant(p.requests, acks); err != nil {
 		return err
 	}
-	for _, c := range p.changes {
-		if err := s.change(c); err != nil {
+	for _, change := range p.changes {
+		refused, err := change.do(c)
+		if err != nil {
 			return err
 		}
+		change.done(refused)
 	}
 	return nil
 }
 
 // storeRecords appends a pack's records, and the positions of readers.
-func (s *Server) storeRecords(p *pack) error {
+func (c *committer) storeRecords(p *pack) error {
 	n := p.count
 	if n > 0 || p.positions {
-		s.ridePositions(p)
+		c.addPositions(p)
 	}
-	if n == 0 && len(p.rides) == 0 {
+	if n == 0 && len(p.moves) == 0 {
 		return nil
 	}
 	whole := p.records.Bytes()
-	return s.untilFirst(func() error {
+	return c.untilFirst(func() error {
 		envelope, left, err := p.live(whole, n)
 		if len(envelope) < len(whole) {
-			s.leftOut(p)
+			c.leftOut(p)
 		}
 		switch {
-		case err != nil || left == 0 && len(p.rides) == 0:
-		case s.rides(p):
-			if err = s.savePart(p, envelope); errors.Is(err, journal.ErrTooLarge) { // there are too many readers
-				err = s.append(envelope)
+		case err != nil || left == 0 && len(p.moves) == 0:
+		case c.savesWith(p):
+			if err = c.savePart(p, envelope); errors.Is(err, journal.ErrTooLarge) { // there are too many readers
+				err = c.append(envelope)
 			}
 		default:
-			err = s.append(envelope)
+			err = c.append(envelope)
 		}
 		if err == nil {
-			s.count.add(func(st *Stats) { st.Records += uint64(left) })
-			s.arrived(p, left)
+			c.count.add(func(st *Stats) { st.Records += uint64(left) })
+			c.arrived(p, left)
 		}
 		return err
 	})
 }
 
 // conflicts reports whether err means only that something else was appended first.
-func (s *Server) conflicts(err error) bool {
-	return s.Shared && errors.Is(err, journal.ErrConflict) || errors.Is(err, errMadeRoom)
+func (c *committer) conflicts(err error) bool {
+	return c.Shared && errors.Is(err, journal.ErrConflict) || errors.Is(err, errMadeRoom)
 }
 
 // live returns the envelope without the records of clients that another server has taken, and with
@@ -182,21 +202,21 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 
 // append stores one envelope. While the disk is full it retries until there is space. Until
 // then the server acknowledges nothing and stops reading its clients.
-func (s *Server) append(envelope []byte) error { return s.appendNext(envelope, false) }
+func (c *committer) append(envelope []byte) error { return c.appendNext(envelope, false) }
 
 // errMadeRoom means that the log was full, and that another envelope may be stored where the caller wanted its own.
 var errMadeRoom = errors.New("gateway: the log was full")
 
-// appendNext is append. With exact it stores the envelope at position s.next, or returns errMadeRoom.
-func (s *Server) appendNext(envelope []byte, exact bool) error {
+// appendNext is append. With exact it stores the envelope at position c.next, or returns errMadeRoom.
+func (c *committer) appendNext(envelope []byte, exact bool) error {
 	for {
-		pos, err := s.appendOnce(envelope)
-		if errors.Is(err, journal.ErrNoSpace) && !s.leaving {
-			s.isFull(err)
-			if err := s.makeRoom(); err != nil {
+		pos, err := c.appendOnce(envelope)
+		if errors.Is(err, journal.ErrNoSpace) && !c.leaving {
+			c.isFull(err)
+			if err := c.makeRoom(); err != nil {
 				return err
 			}
-			if sleep(s.ctx, s.retry); s.ctx.Err() != nil {
+			if sleep(c.ctx, c.retry); c.ctx.Err() != nil {
 				return err
 			}
 			if exact {
@@ -205,40 +225,40 @@ func (s *Server) appendNext(envelope []byte, exact bool) error {
 			continue
 		}
 		if err == nil {
-			s.isNotFull()
-			s.stored(pos, envelope)
+			c.isNotFull()
+			c.stored(pos, envelope)
 		}
 		return err
 	}
 }
 
-func (s *Server) appendOnce(envelope []byte) (uint64, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.AppendTime)
+func (c *committer) appendOnce(envelope []byte) (uint64, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.AppendTime)
 	defer cancel()
 	began := time.Now()
-	pos, err := s.Log.Append(ctx, envelope)
+	pos, err := c.Log.Append(ctx, envelope)
 	if err == nil {
-		s.count.add(func(st *Stats) { st.appended(time.Since(began)) })
+		c.count.add(func(st *Stats) { st.appended(time.Since(began)) })
 	}
 	return pos, err
 }
 
 // stored counts an envelope that is in the log.
-func (s *Server) stored(pos uint64, envelope []byte) {
-	s.count.add(func(st *Stats) {
+func (c *committer) stored(pos uint64, envelope []byte) {
+	c.count.add(func(st *Stats) {
 		st.Envelopes++
 		st.Bytes += uint64(len(envelope))
 		st.Position = pos
 	})
-	s.next = pos + 1
-	s.since.envelopes++
-	s.since.bytes += int64(len(envelope))
-	if s.unmeasured += len(envelope); s.unmeasured >= retainBytes {
-		s.unmeasured = 0
+	c.next = pos + 1
+	c.since.envelopes++
+	c.since.bytes += int64(len(envelope))
+	if c.unmeasured += len(envelope); c.unmeasured >= retainBytes {
+		c.unmeasured = 0
 		select {
-		case s.grown <- struct{}{}:
+		case c.grown <- struct{}{}:
 		default: // it was not measured since the last time
 		}
 	}
-	s.readers.add(pos, envelope)
+	c.readers.add(pos, envelope)
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"crypto/rand"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -11,13 +10,13 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// place is how far a reader, or one share of it, has read; readers.mu guards it.
-type place struct {
+// cursor is how far a reader, or one share of it, has read; readers.mu guards it.
+type cursor struct {
 	name       string
 	share, of  uint16
 	number     uint64 // of the last record that was acknowledged
 	generation uint64 // of the holder
-	instance   uint64 // of its program; 0: unknown, or an operator has changed the place
+	instance   uint64 // of its program; 0: unknown, or an operator has changed the cursor
 	expire     int64  // milliseconds of running time without a holder after which it does not hold the log; 0: readers.expiry
 	seen       int64  // when it last had a holder, by clock.running
 	holder     *holder
@@ -29,34 +28,38 @@ type place struct {
 	wrote      time.Time // to the log
 }
 
-// ride is a position in an envelope that is not stored yet.
-type ride struct {
-	place              *place
+// move is a position in an envelope that is not stored yet.
+type move struct {
+	cursor             *cursor
 	number, generation uint64
 }
 
-// change is a request to change places, or to do something else between two packs, for the committer.
+// change is a request to do something between two packs, for the committer: it does it, and then calls done with why it
+// was refused, unless the log has failed.
 type change struct {
-	run  func() error                                    // instead of plan; its error is that of done, unless the log has failed
-	plan func(running int64) ([]journal.Position, error) // with readers.mu; again if another server appends first
-	done func(err error)
+	do   func(*committer) (refused, failed error)
+	done func(refused error)
 }
 
+// cursorPlan returns what to store in a log with this next position. It is called with readers.mu, and again if another
+// server appends first.
+type cursorPlan func(next uint64, running int64) ([]journal.Position, error)
+
 // addChange queues a change, and reports false when the queue has ended.
-func (q *queue) addChange(c *change) bool {
+func (q *queue) addChange(c change) bool {
 	return q.ask(func(p *pack) { p.changes = append(p.changes, c) })
 }
 
-// soil lists a place whose position the log does not have; mu is held.
-func (r *readers) soil(p *place) {
+// markDirty lists a cursor whose position the log does not have; mu is held.
+func (r *readers) markDirty(p *cursor) {
 	if !p.listed {
 		p.listed = true
 		r.dirty = append(r.dirty, p)
 	}
 }
 
-// position returns the entry for a place; mu is held.
-func (p *place) position(running int64) journal.Position {
+// position returns the entry for a cursor; mu is held.
+func (p *cursor) position(running int64) journal.Position {
 	e := journal.Position{Name: p.name, Share: p.share, Of: p.of, Number: p.number, Generation: p.generation, Instance: p.instance, Expire: p.expire}
 	if p.holder == nil {
 		e.Away = max(running-p.seen, 0)
@@ -64,10 +67,10 @@ func (p *place) position(running int64) journal.Position {
 	return e
 }
 
-// ridePositions adds the positions that are due to a pack. Each reader writes one in positionTime, so
+// addPositions adds the positions that are due to a pack. Each reader writes one in positionTime, so
 // that positions are a small part of the log.
-func (s *Server) ridePositions(p *pack) {
-	r := &s.readers
+func (c *committer) addPositions(p *pack) {
+	r := &c.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.dirty) == 0 {
@@ -77,98 +80,90 @@ func (s *Server) ridePositions(p *pack) {
 	for _, at := range r.dirty {
 		e := at.position(at.seen)
 		e.Moves = true
-		if now.Sub(at.wrote) < s.positionTime || p.records.Position(&e) != nil {
+		if now.Sub(at.wrote) < c.positionTime || p.records.Position(&e) != nil {
 			left = append(left, at)
 			continue
 		}
 		at.listed, at.wrote = false, now
-		p.rides = append(p.rides, ride{at, at.number, at.generation})
+		p.moves = append(p.moves, move{at, at.number, at.generation})
 	}
 	clear(r.dirty[len(left):])
 	r.dirty = left
 }
 
 // leftOut notes that the positions of a pack were not stored with it.
-func (s *Server) leftOut(p *pack) {
-	r := &s.readers
+func (c *committer) leftOut(p *pack) {
+	r := &c.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, ride := range p.rides {
-		if ride.place.generation == ride.generation {
-			r.soil(ride.place)
+	for _, moved := range p.moves {
+		if moved.cursor.generation == moved.generation {
+			r.markDirty(moved.cursor)
 		}
 	}
-	p.rides = nil
+	p.moves = nil
 }
 
 // arrived notes that a pack is stored.
-func (s *Server) arrived(p *pack, records int) {
-	r := &s.readers
+func (c *committer) arrived(p *pack, records int) {
+	r := &c.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if records > 0 {
-		r.stored.add(s.next-1, records, p.began)
+		r.stored.add(c.next-1, records, p.began)
 	}
-	for _, ride := range p.rides {
-		if ride.place.generation == ride.generation {
-			ride.place.logged = max(ride.place.logged, ride.number)
+	for _, moved := range p.moves {
+		if moved.cursor.generation == moved.generation {
+			moved.cursor.logged = max(moved.cursor.logged, moved.number)
 		}
 	}
 }
 
-// change carries out a change: it stores what it plans, and then calls done.
-func (s *Server) change(c *change) error {
-	r := &s.readers
-	if c.run != nil {
-		err := c.run()
-		c.done(err)
-		if errors.Is(err, errRefused) {
-			err = nil
-		}
-		return err
+// changeCursors stores what a plan says.
+func (c *committer) changeCursors(plan cursorPlan) (refused, failed error) {
+	if err := c.followOthers(); err != nil {
+		return nil, err
 	}
-	if err := s.followOthers(); err != nil {
+	failed = c.untilFirst(func() (err error) {
+		refused, err = c.tryPlan(plan)
 		return err
-	}
-	return s.untilFirst(func() error {
-		s.queue.mu.Lock()
-		running, base := s.readClock(), s.queue.base
-		s.queue.mu.Unlock()
-		r.mu.Lock()
-		entries, why := c.plan(running)
-		id, unnamed := r.identity(), !r.named()
-		r.mu.Unlock()
-		if why != nil || len(entries) == 0 && !unnamed {
-			c.done(why)
-			return nil
-		}
-		var e journal.Encoder
-		e.Begin(base)
-		err := error(nil)
-		if unnamed {
-			err = e.Identity(id)
-		}
-		for i := range entries {
-			err = cmp.Or(err, e.Position(&entries[i]))
-		}
-		if err != nil {
-			c.done(err)
-			return nil
-		}
-		if err := s.append(e.Bytes()); err != nil {
-			return err
-		}
-		r.mu.Lock()
-		if unnamed {
-			r.log = id
-		}
-		for i := range entries {
-			r.apply(&entries[i], running)
-		}
-		r.mu.Unlock()
-		c.done(nil)
-		return nil
 	})
+	return refused, failed
+}
+
+func (c *committer) tryPlan(plan cursorPlan) (refused, failed error) {
+	r := &c.readers
+	c.queue.mu.Lock()
+	running, base := c.readClock(), c.queue.base
+	c.queue.mu.Unlock()
+	r.mu.Lock()
+	entries, refused := plan(c.next, running)
+	id, unnamed := r.identity(), !r.named()
+	r.mu.Unlock()
+	if refused != nil || len(entries) == 0 && !unnamed {
+		return refused, nil
+	}
+	var e journal.Encoder
+	e.Begin(base)
+	if unnamed {
+		refused = e.Identity(id)
+	}
+	for i := range entries {
+		refused = cmp.Or(refused, e.Position(&entries[i]))
+	}
+	if refused != nil {
+		return refused, nil
+	}
+	if err := c.append(e.Bytes()); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = id
+	for i := range entries {
+		r.apply(&entries[i], running)
+	}
+	return nil, nil
 }
 
 // named reports whether the log has its identity; mu is held.
@@ -199,7 +194,7 @@ func (r *readers) learn(e journal.Envelope, running int64, pos uint64, records i
 
 // apply applies a position of the log; mu is held. What an older generation says is void.
 func (r *readers) apply(e *journal.Position, running int64) {
-	all := r.places[e.Name]
+	all := r.cursors[e.Name]
 	if e.Moves && (len(all) != int(e.Of) || int(e.Share) >= len(all) || all[e.Share].generation != e.Generation) {
 		return
 	}
@@ -220,11 +215,11 @@ func (r *readers) apply(e *journal.Position, running int64) {
 			return
 		}
 		r.forget(e.Name)
-		all = make([]*place, e.Of)
+		all = make([]*cursor, e.Of)
 		for i := range all {
-			all[i] = &place{name: e.Name, share: uint16(i), of: e.Of, number: e.Number, logged: e.Number, expire: e.Expire, seen: running}
+			all[i] = &cursor{name: e.Name, share: uint16(i), of: e.Of, number: e.Number, logged: e.Number, expire: e.Expire, seen: running}
 		}
-		r.places[e.Name] = all
+		r.cursors[e.Name] = all
 		r.shares += len(all)
 	}
 	p := all[e.Share]
@@ -249,16 +244,16 @@ func (r *readers) apply(e *journal.Position, running int64) {
 
 // forget forgets a reader; mu is held.
 func (r *readers) forget(name string) {
-	for _, p := range r.places[name] {
+	for _, p := range r.cursors[name] {
 		r.evict(p, errChanged)
-		r.dirty = slices.DeleteFunc(r.dirty, func(d *place) bool { return d == p })
+		r.dirty = slices.DeleteFunc(r.dirty, func(d *cursor) bool { return d == p })
 		r.shares--
 	}
-	delete(r.places, name)
+	delete(r.cursors, name)
 }
 
-// evict ends the connection that holds a place; mu is held.
-func (r *readers) evict(p *place, why error) {
+// evict ends the connection that holds a cursor; mu is held.
+func (r *readers) evict(p *cursor, why error) {
 	if p.holder != nil {
 		p.holder.end(why)
 		p.holder = nil
@@ -275,18 +270,18 @@ func (h *holder) end(why error) {
 func (r *readers) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.places, r.shares, r.log, r.stored = map[string][]*place{}, 0, [16]byte{}, milestones{}
+	r.cursors, r.shares, r.log, r.stored = map[string][]*cursor{}, 0, [16]byte{}, milestones{}
 }
 
-// appendPlaces adds all places and the log's identity to a checkpoint.
-func (s *Server) appendPlaces(e *journal.Encoder, running int64, id *[16]byte) (err error) {
+// appendCursors adds all cursors and the log's identity to a checkpoint.
+func (s *Server) appendCursors(e *journal.Encoder, running int64, id *[16]byte) (err error) {
 	r := &s.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*id = r.identity()
 	err = e.Identity(*id)
-	for _, name := range slices.Sorted(maps.Keys(r.places)) {
-		for _, p := range r.places[name] {
+	for _, name := range slices.Sorted(maps.Keys(r.cursors)) {
+		for _, p := range r.cursors[name] {
 			at := p.position(running)
 			err = cmp.Or(err, e.Position(&at))
 		}
@@ -303,10 +298,10 @@ func (r *readers) identified(id [16]byte) {
 	}
 }
 
-// mostPlaces is how many shares of readers are remembered: each checkpoint has them all.
-const mostPlaces = 4096
+// mostCursors is how many shares of readers are remembered: each checkpoint has them all.
+const mostCursors = 4096
 
-func newPlaces(name string, shares uint16, number, generation uint64, expire int64) []journal.Position {
+func newCursors(name string, shares uint16, number, generation uint64, expire int64) []journal.Position {
 	all := make([]journal.Position, shares)
 	for i := range all {
 		all[i] = journal.Position{Name: name, Share: uint16(i), Of: shares, Number: number, Generation: generation, Expire: expire}
@@ -320,7 +315,7 @@ func (r *readers) left(h *holder, running int64) {
 	defer r.mu.Unlock()
 	h.gone = true
 	delete(r.holders, h)
-	if p := h.place; p != nil && p.holder == h {
+	if p := h.cursor; p != nil && p.holder == h {
 		p.holder, p.seen = nil, running
 	}
 }

@@ -32,12 +32,12 @@ func (u *served) placed(t testing.TB, name string, number uint64) {
 		r := &u.readers
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for _, p := range r.places[name] {
+		for _, p := range r.cursors[name] {
 			if p.logged != p.number || p.number < number {
 				return false
 			}
 		}
-		return len(r.places[name]) > 0
+		return len(r.cursors[name]) > 0
 	})
 }
 

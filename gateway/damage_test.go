@@ -44,7 +44,7 @@ func written(t *testing.T, log journal.Log) (last map[string]uint64, base uint64
 			known.link = nil
 		}
 		if round < 3 {
-			must(t, o.checkpoint())
+			must(t, o.committer.checkpoint())
 		}
 	}
 	return last, o.queue.base
@@ -64,7 +64,7 @@ func opened(t *testing.T, log journal.Log, accept journal.Range) (*offline, erro
 	s := &Server{Log: log, AcceptLoss: accept}
 	s.prepared.Do(s.prepare)
 	t.Cleanup(s.cancel)
-	err := s.recover(t.Context())
+	err := s.committer.recover(t.Context())
 	return &offline{Server: s, t: t}, err
 }
 
@@ -114,7 +114,7 @@ func TestLostEnvelopes(t *testing.T) {
 			}
 		}
 		check(o, "accepted")
-		must(t, o.bury())
+		must(t, o.committer.bury())
 		if o, err = opened(t, whole, journal.Range{}); err != nil {
 			t.Fatalf("position %d, the start after the accepted one: %v", pos, err)
 		}
@@ -133,7 +133,7 @@ func TestAcceptedButNotBuried(t *testing.T) {
 	o, err := opened(t, log, journal.Range{First: base, Last: base + 3})
 	must(t, err)
 	_, before, _ := log.Bounds()
-	must(t, o.bury())
+	must(t, o.committer.bury())
 	for keep := before; ; keep++ {
 		cut := &holed{new(Memory), log.lost}
 		all := uint64(0)
@@ -243,8 +243,8 @@ func TestCheckpointBytes(t *testing.T) {
 		session.link = nil
 	}
 	o := recovered(t, &Server{Log: log, CheckpointBytes: 10_000})
-	if o.since.bytes < 15_000 || o.since.envelopes < 18 {
-		t.Fatalf("%+v since the newest checkpoint", o.since)
+	if o.committer.since.bytes < 15_000 || o.committer.since.envelopes < 18 {
+		t.Fatalf("%+v since the newest checkpoint", o.committer.since)
 	}
 	u := serve(t, &Server{Log: log, CheckpointBytes: 10_000})
 	c := u.client(t, "d")

@@ -96,7 +96,7 @@ func TestExpiredReadersMakeRoom(t *testing.T) {
 		}
 		return all
 	}
-	for i := range mostPlaces/maxShares - 1 {
+	for i := range mostCursors/maxShares - 1 {
 		must(t, create(fmt.Sprint("kept", i), maxShares, 1000*time.Hour))
 	}
 	for i, name := range []string{"c", "a", "b"} {
@@ -128,7 +128,7 @@ func TestExpiredReadersMakeRoom(t *testing.T) {
 	if got := names(); got != " d e f" {
 		t.Errorf("readers%s after a restart", got)
 	}
-	if up.readers.shares != mostPlaces-maxShares/4+1 {
+	if up.readers.shares != mostCursors-maxShares/4+1 {
 		t.Errorf("%d shares", up.readers.shares)
 	}
 }

@@ -23,11 +23,11 @@ type readers struct {
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 
-	log    [16]byte // its identity; 0: it has none yet
-	places map[string][]*place
-	expiry int64    // of places without a time of their own, in milliseconds; negative: none
-	shares int      // of all places
-	dirty  []*place // whose position the log does not have
+	log     [16]byte // its identity; 0: it has none yet
+	cursors map[string][]*cursor
+	expiry  int64     // of cursors without a time of their own, in milliseconds; negative: none
+	shares  int       // of all cursors
+	dirty   []*cursor // whose position the log does not have
 
 	holders map[*holder]bool
 	run     []*holder // to feed
@@ -70,8 +70,8 @@ type holder struct {
 	again      bool // while fed: something has changed
 	open       bool // the reader has its welcome
 	gone       bool
-	ended      error  // why the server has ended it
-	place      *place // nil: passing
+	ended      error   // why the server has ended it
+	cursor     *cursor // nil: passing
 	generation uint64
 	through    uint64 // newest number that the reader was told
 	sent       uint64 // bytes of the contents
@@ -143,7 +143,7 @@ func (s *Server) feeder() {
 		h.state, h.again = fed, false
 		open := h.open
 		r.mu.Unlock()
-		err := errCredit // until its place is stored
+		err := errCredit // until its cursor is stored
 		if open {
 			h.out.Room = &room
 			err = s.feed(h)
@@ -332,7 +332,7 @@ func (s *Server) acknowledge(h *holder, content []byte) error {
 	r := &s.readers
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch p := h.place; {
+	switch p := h.cursor; {
 	case !h.open:
 		return ErrHandshake
 	case h.ended != nil:
@@ -343,7 +343,7 @@ func (s *Server) acknowledge(h *holder, content []byte) error {
 		return ErrAhead
 	case p != nil && a.number > p.number:
 		p.number = a.number
-		r.soil(p)
+		r.markDirty(p)
 	}
 	h.taken = max(h.taken, a.taken)
 	r.wake(h)

@@ -14,38 +14,38 @@ import (
 // grant answers hellos. It stores a new session before it sends the welcome, so that no two
 // clients ever get the same epoch. Where other servers append to the log, it also stores a
 // claim for a resumed session, which ends that session on the other server.
-func (s *Server) grant(requests []request, acks *framed.Batch) error {
+func (c *committer) grant(requests []request, acks *framed.Batch) error {
 	if len(requests) == 0 {
 		return nil
 	}
-	if err := s.followOthers(); err != nil {
+	if err := c.followOthers(); err != nil {
 		return err
 	}
-	return s.untilFirst(func() error {
-		claims := s.decide(requests)
+	return c.untilFirst(func() error {
+		claims := c.decide(requests)
 		if len(claims) > 0 {
-			if err := s.appendStates(0, 0, nil, claims, nil); err != nil {
+			if err := c.appendStates(0, 0, nil, claims, nil); err != nil {
 				return err
 			}
 		}
-		s.settle(requests, acks)
+		c.settle(requests, acks)
 		return nil
 	})
 }
 
 // decide finds each request's session or refusal, and the claims to store before the answers. A
 // request without either is in the queue again.
-func (s *Server) decide(requests []request) (claims []journal.State) {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	s.readClock()
+func (c *committer) decide(requests []request) (claims []journal.State) {
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	c.readClock()
 	newest := map[string]*request{} // that is neither stale nor revoked
 	for i := range requests {
 		r, why := &requests[i], error(nil)
 		switch {
-		case r.stale(s.Shared):
+		case r.stale(c.Shared):
 			why = fmt.Errorf("%w: the hello has waited %v for the log", errTooSlow, time.Since(r.came).Round(time.Second))
-		case s.revoked(r.hello.client, r.link):
+		case c.revoked(r.hello.client, r.link):
 			why = ErrUnauthorised
 		default:
 			newest[r.hello.client] = r
@@ -63,11 +63,11 @@ func (s *Server) decide(requests []request) (claims []journal.State) {
 			r.refused = ErrMoved
 			continue
 		}
-		known, err := s.sessions.granted(r, s.clock.time, s.Clients)
+		known, err := c.sessions.granted(r, c.clock.time, c.Clients)
 		if r.refused = err; err != nil {
 			continue
 		}
-		if s.postpone(r, known) {
+		if c.postpone(r, known) {
 			continue
 		}
 		r.granted = known
@@ -75,7 +75,7 @@ func (s *Server) decide(requests []request) (claims []journal.State) {
 		if r.hello.instance != 0 {
 			claim.Instance = r.hello.instance
 		}
-		if s.Shared || r.hello.epoch == 0 || claim.Instance != known.instance {
+		if c.Shared || r.hello.epoch == 0 || claim.Instance != known.instance {
 			claims = append(claims, claim)
 		}
 	}
@@ -98,29 +98,29 @@ func (s *Server) postpone(r *request, known *session) bool {
 }
 
 // settle attaches the sessions to their connections and answers the hellos.
-func (s *Server) settle(requests []request, acks *framed.Batch) {
+func (c *committer) settle(requests []request, acks *framed.Batch) {
 	var room [welcomeSize]byte
-	s.queue.mu.Lock()
-	now := s.readClock()
+	c.queue.mu.Lock()
+	now := c.readClock()
 	for i := range requests {
 		r := &requests[i]
 		if r.passed {
 			continue
 		}
-		if r.refused == nil && s.postpone(r, r.granted) {
+		if r.refused == nil && c.postpone(r, r.granted) {
 			continue // they have come while its claim was stored
 		}
 		if r.refused == nil {
-			r.refused = s.sessions.settle(r, r.granted, s.revoked(r.hello.client, r.link), now)
+			r.refused = c.sessions.settle(r, r.granted, c.revoked(r.hello.client, r.link), now)
 		}
 		if r.refused != nil {
-			s.count.add(func(st *Stats) { st.Refused++ })
+			c.count.add(func(st *Stats) { st.Refused++ })
 			r.reply.fail(acks, refusal(r.refused))
 			continue
 		}
-		r.reply.send(acks, s.welcome(r, r.granted).append(room[:0]))
+		r.reply.send(acks, c.welcome(r, r.granted).append(room[:0]))
 	}
-	s.queue.mu.Unlock()
+	c.queue.mu.Unlock()
 	acks.Send()
 	for i := range requests {
 		if requests[i].refused != nil {
@@ -171,40 +171,40 @@ func (s *Server) welcome(r *request, known *session) welcome {
 // follow reads what other servers have appended. When one of them has claimed a client, this
 // server closes its own connection of that client and drops the client's queued records: the
 // client resends them to the other server.
-func (s *Server) follow() error { return s.Log.Follow(s.ctx, s.next, s.apply) }
+func (c *committer) follow() error { return c.Log.Follow(c.ctx, c.next, c.apply) }
 
 // followOthers is follow, if there are other servers.
-func (s *Server) followOthers() error {
-	if s.Shared {
-		return s.follow()
+func (c *committer) followOthers() error {
+	if c.Shared {
+		return c.follow()
 	}
 	return nil
 }
 
 // untilFirst calls try, which appends to the log, again after whatever was appended before it. It gives up when the log
 // has refused the next position for AppendTime and shows nothing there.
-func (s *Server) untilFirst(try func() error) error {
-	for since, at := time.Now(), s.next; ; {
+func (c *committer) untilFirst(try func() error) error {
+	for since, at := time.Now(), c.next; ; {
 		err := try()
-		if !s.conflicts(err) {
+		if !c.conflicts(err) {
 			return err
 		}
-		if err := s.follow(); err != nil {
+		if err := c.follow(); err != nil {
 			return err
 		}
-		if s.next == at && errors.Is(err, journal.ErrConflict) { // the other's envelope may be in flight
-			brief, cancel := context.WithTimeout(s.ctx, conflictTime)
-			s.Log.Wait(brief, at)
+		if c.next == at && errors.Is(err, journal.ErrConflict) { // the other's envelope may be in flight
+			brief, cancel := context.WithTimeout(c.ctx, conflictTime)
+			c.Log.Wait(brief, at)
 			cancel()
-			if err := s.follow(); err != nil {
+			if err := c.follow(); err != nil {
 				return err
 			}
 		}
 		switch {
-		case s.next > at || errors.Is(err, errMadeRoom):
-			since, at = time.Now(), s.next
-		case time.Since(since) > s.AppendTime:
-			return fmt.Errorf("the log has refused position %d for %v and shows no envelope there", at, s.AppendTime)
+		case c.next > at || errors.Is(err, errMadeRoom):
+			since, at = time.Now(), c.next
+		case time.Since(since) > c.AppendTime:
+			return fmt.Errorf("the log has refused position %d for %v and shows no envelope there", at, c.AppendTime)
 		}
 	}
 }

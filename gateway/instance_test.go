@@ -335,7 +335,7 @@ func (w *world) connect(p *program) {
 	h := second("dup", p.instance, p.epoch, p.base, p.welcomed)
 	h.next = max(h.next, 1)
 	if at.Shared {
-		if err := at.follow(); err != nil {
+		if err := at.committer.follow(); err != nil {
 			w.t.Fatal(err)
 		}
 	}

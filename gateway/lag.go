@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -69,9 +70,9 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 	st := s.count.now()
 	perRecord := max(float64(st.Bytes)/float64(max(st.Records, 1)), 50)
 	r.mu.Lock()
-	end, places := r.tail.end, r.sorted()
+	end, cursors := r.tail.end, r.sorted()
 	r.mu.Unlock()
-	for _, p := range places {
+	for _, p := range cursors {
 		r.mu.Lock()
 		pos := (p.reached() + 1) >> indexBits
 		mark, known := r.stored.from(pos)
@@ -105,12 +106,12 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 	return nil
 }
 
-// sorted returns all places in the order of their names; mu is held.
-func (r *readers) sorted() (all []*place) {
-	for _, places := range r.places {
-		all = append(all, places...)
+// sorted returns all cursors in the order of their names; mu is held.
+func (r *readers) sorted() (all []*cursor) {
+	for _, cursors := range r.cursors {
+		all = append(all, cursors...)
 	}
-	slices.SortFunc(all, func(a, b *place) int {
+	slices.SortFunc(all, func(a, b *cursor) int {
 		return cmp.Or(strings.Compare(a.name, b.name), int(a.share)-int(b.share))
 	})
 	return all
@@ -118,7 +119,7 @@ func (r *readers) sorted() (all []*place) {
 
 // reached is the number up to which a reader has everything; mu is held. It may be beyond what it has
 // acknowledged: there may be no records for it after that.
-func (p *place) reached() uint64 {
+func (p *cursor) reached() uint64 {
 	if h := p.holder; h != nil && h.state == parked && h.through == p.number {
 		return h.out.Next - 1
 	}
@@ -172,7 +173,7 @@ func (s *Server) ReaderStates() []ReaderState {
 }
 
 // keeps returns for how much more running time a reader keeps the log from being trimmed; 0: it has expired. mu is held.
-func (r *readers) keeps(p *place, running int64) int64 {
+func (r *readers) keeps(p *cursor, running int64) int64 {
 	expire := cmp.Or(p.expire, r.expiry)
 	if expire < 0 || p.holder != nil {
 		return math.MaxInt64
@@ -218,17 +219,21 @@ func (s *Server) warnOfExpiry() {
 	}
 }
 
-// displaced returns what to store so that shares more are remembered: expired readers are forgotten, first those that
-// are away for the longest time. It returns nil if that is not enough. mu is held.
-func (r *readers) displaced(shares int, running int64, generation uint64) (removed []journal.Position) {
+// displaced returns what to store so that shares more are remembered: if these are too many, expired readers are
+// forgotten, first those that are away for the longest time. mu is held.
+func (r *readers) displaced(shares int, running int64, generation uint64) (removed []journal.Position, err error) {
+	left := r.shares + shares - mostCursors
+	if left <= 0 {
+		return nil, nil
+	}
 	type expired struct {
 		name string
 		seen int64
 	}
 	var all []expired
-	for name, places := range r.places {
+	for name, cursors := range r.cursors {
 		last := expired{name: name}
-		for _, p := range places {
+		for _, p := range cursors {
 			last.seen = max(last.seen, p.seen)
 			if generation = max(generation, p.generation+1); r.keeps(p, running) > 0 {
 				last.name = ""
@@ -241,12 +246,12 @@ func (r *readers) displaced(shares int, running int64, generation uint64) (remov
 	slices.SortFunc(all, func(a, b expired) int {
 		return cmp.Or(cmp.Compare(a.seen, b.seen), strings.Compare(a.name, b.name))
 	})
-	for left := r.shares + shares - mostPlaces; left > 0; all = all[1:] {
+	for ; left > 0; all = all[1:] {
 		if len(all) == 0 {
-			return nil
+			return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
 		}
-		left -= len(r.places[all[0].name])
+		left -= len(r.cursors[all[0].name])
 		removed = append(removed, journal.Position{Name: all[0].name, Of: 1, Generation: generation, Removed: true})
 	}
-	return removed
+	return removed, nil
 }

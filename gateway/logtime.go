@@ -42,24 +42,24 @@ func (s *Server) AcceptClock(ctx context.Context) error {
 		return err
 	}
 	defer s.reportClock()
-	return s.order(ctx, &change{run: s.acceptClock})
+	return s.order(ctx, (*committer).acceptClock)
 }
 
-func (s *Server) acceptClock() error {
-	off := s.times().off
+func (c *committer) acceptClock() (refused, failed error) {
+	off := c.times().off
 	if off == 0 {
-		return fmt.Errorf("%w: log time follows the wall clock already", errRefused)
+		return fmt.Errorf("%w: log time follows the wall clock already", errRefused), nil
 	}
-	return s.untilFirst(func() error {
-		s.queue.mu.Lock()
+	return nil, c.untilFirst(func() error {
+		c.queue.mu.Lock()
 		if off == 1 {
-			s.clock.skip(s.clock.wall - s.clock.time)
+			c.clock.skip(c.clock.wall - c.clock.time)
 		} else {
-			s.clock.begin(s.next, s.clock.wall)
-			s.restamp()
+			c.clock.begin(c.next, c.clock.wall)
+			c.restamp()
 		}
-		s.queue.mu.Unlock()
-		return s.appendStates(0, 0, nil, nil, nil)
+		c.queue.mu.Unlock()
+		return c.appendStates(0, 0, nil, nil, nil)
 	})
 }
 
@@ -109,26 +109,19 @@ func (s *Server) tick() {
 
 // storeClock stores the clock before a pack if log time was moved by more than running time, and
 // every hour, and how far the log may be trimmed. Recovery learns from it how long the servers have run.
-func (s *Server) storeClock(p *pack) error {
+func (c *committer) storeClock(p *pack) error {
 	if p.tick || p.follow { // else a Trim of another server overtakes a quiet one
-		if err := s.followOthers(); err != nil {
+		if err := c.followOthers(); err != nil {
 			return err
 		}
 	}
-	s.queue.mu.Lock()
-	s.readClock()
-	due := s.clock.due() && p.records.Count() > 0 || p.tick && s.clock.running-s.noted >= min(time.Hour, s.Expiry/8).Milliseconds()
-	to := s.queue.trimTo
-	s.queue.mu.Unlock()
-	if to > s.trimmed {
-		s.trimmed, due = to, true
+	c.queue.mu.Lock()
+	c.readClock()
+	due := c.clock.due() && p.records.Count() > 0 || p.tick && c.clock.running-c.noted >= min(time.Hour, c.Expiry/8).Milliseconds() ||
+		c.queue.trims.wanted > c.queue.trims.logged
+	c.queue.mu.Unlock()
+	if !due {
+		return nil
 	}
-	if due {
-		err := s.untilFirst(func() error { return s.appendStates(0, 0, nil, nil, nil) })
-		if err != nil {
-			return err
-		}
-	}
-	s.queue.trimsStored(to)
-	return nil
+	return c.untilFirst(func() error { return c.appendStates(0, 0, nil, nil, nil) })
 }

@@ -44,7 +44,7 @@ func TestLossesAreTold(t *testing.T) {
 		for start := range 3 {
 			o, err := opened(t, log, accept)
 			must(t, err)
-			must(t, o.bury())
+			must(t, o.committer.bury())
 			for name, n := range last {
 				l, _, err := o.hello(hello{client: name, epoch: epochs[name], next: n + 1})
 				if errors.Is(err, ErrRegressed) != gone[name] || err != nil && !gone[name] {
@@ -99,8 +99,8 @@ func TestLossIsSaidAtOnce(t *testing.T) {
 	}
 	o, err := opened(t, cut, journal.Range{First: base - 3, Last: base})
 	must(t, err)
-	if len(o.accepted) != 3 {
-		t.Errorf("%d envelopes are lost", len(o.accepted))
+	if len(o.committer.accepted) != 3 {
+		t.Errorf("%d envelopes are lost", len(o.committer.accepted))
 	}
 }
 

@@ -44,9 +44,11 @@ func (s *Server) OrderReader(ctx context.Context, o ReaderOrder) error {
 	if err != nil {
 		return err
 	}
-	return s.order(ctx, &change{plan: func(running int64) ([]journal.Position, error) {
-		return s.readers.ordered(&o, number, s.next, running)
-	}})
+	return s.order(ctx, func(c *committer) (refused, failed error) {
+		return c.changeCursors(func(next uint64, running int64) ([]journal.Position, error) {
+			return s.readers.ordered(&o, number, next, running)
+		})
+	})
 }
 
 func (s *Server) checkOrder(o *ReaderOrder) error {
@@ -75,7 +77,7 @@ func (s *Server) checkOrder(o *ReaderOrder) error {
 
 // ordered returns what to store for an order; mu is held.
 func (r *readers) ordered(o *ReaderOrder, number, next uint64, running int64) ([]journal.Position, error) {
-	all, generation, slowest, expire := r.places[o.Name], next, uint64(maxNumber), o.Expire.Milliseconds()
+	all, generation, slowest, expire := r.cursors[o.Name], next, uint64(maxNumber), o.Expire.Milliseconds()
 	for _, p := range all {
 		generation, slowest = max(generation, p.generation+1), min(slowest, p.number)
 		if o.Do != "create" {
@@ -95,24 +97,21 @@ func (r *readers) ordered(o *ReaderOrder, number, next uint64, running int64) ([
 	case o.Do == "create":
 		shares = o.Shares
 	}
-	var removed []journal.Position
-	if more := shares - len(all); r.shares+more > mostPlaces {
-		if removed = r.displaced(more, running, next); removed == nil {
-			return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
-		}
+	removed, err := r.displaced(shares-len(all), running, next)
+	if err != nil {
+		return nil, err
 	}
-	entries := newPlaces(o.Name, uint16(shares), number, generation, expire)
+	entries := newCursors(o.Name, uint16(shares), number, generation, expire)
 	for i := range entries {
 		entries[i].Ordered = true
 	}
 	return append(removed, entries...), nil
 }
 
-// order has the committer carry out a change, and waits.
-func (s *Server) order(ctx context.Context, c *change) error {
+// order has the committer do something, and waits.
+func (s *Server) order(ctx context.Context, do func(*committer) (refused, failed error)) error {
 	done := make(chan error, 1)
-	c.done = func(err error) { done <- err }
-	if !s.queue.addChange(c) {
+	if !s.queue.addChange(change{do, func(refused error) { done <- refused }}) {
 		return ErrServerClosed
 	}
 	return s.await(ctx, done)
@@ -159,22 +158,29 @@ func (s *Server) ForgetSession(ctx context.Context, client string) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	return s.order(ctx, &change{run: func() error {
-		return s.untilFirst(func() error {
-			s.queue.mu.Lock()
-			known := s.sessions.byClient[client]
-			if known != nil {
-				known.fence(ErrExpired)
-			}
-			busy := known != nil && known.accepted != known.durable.Load()
-			s.queue.mu.Unlock()
-			switch {
-			case known == nil:
-				return fmt.Errorf("%w: there is no session of %q", errRefused, client)
-			case busy:
-				return fmt.Errorf("%w: records of %s are being stored; its connection has been closed, try again", errRefused, client)
-			}
-			return s.appendStates(0, 0, nil, nil, []*session{known})
-		})
-	}})
+	return s.order(ctx, func(c *committer) (refused, failed error) { return c.forget(client) })
+}
+
+// forget stores that a client's session has ended.
+func (c *committer) forget(client string) (refused, failed error) {
+	failed = c.untilFirst(func() error {
+		c.queue.mu.Lock()
+		known := c.sessions.byClient[client]
+		if known != nil {
+			known.fence(ErrExpired)
+		}
+		busy := known != nil && known.accepted != known.durable.Load()
+		c.queue.mu.Unlock()
+		switch {
+		case known == nil:
+			refused = fmt.Errorf("%w: there is no session of %q", errRefused, client)
+		case busy:
+			refused = fmt.Errorf("%w: records of %s are being stored; its connection has been closed, try again", errRefused, client)
+		}
+		if refused != nil {
+			return nil
+		}
+		return c.appendStates(0, 0, nil, nil, []*session{known})
+	})
+	return refused, failed
 }

@@ -30,15 +30,41 @@ type queue struct {
 	base    uint64                          // where the newest complete checkpoint begins in the log
 	now     func() (logTime, running int64) // of the clock; mu is held
 	storing *pack                           // that was taken and not released yet
-	trims   []trim
-	trimTo  uint64 // up to where a Trim wanted the log to be trimmed, ever
+	trims   trims
 	sums    sums
 }
 
-// trim is a call of Trim that waits until it is stored that the log may be trimmed up to a position.
+// trims is up to where the log may be trimmed. queue.mu guards it.
+type trims struct {
+	wanted  uint64 // ever, by a Trim
+	logged  uint64 // by the log
+	waiting []trim
+}
+
+// trim is a call of Trim that waits until the log says that it may be trimmed up to a position.
 type trim struct {
 	to     uint64
-	stored chan error
+	logged chan error
+}
+
+// want returns a channel that gets nil when the log says that it may be trimmed up to a position.
+func (t *trims) want(to uint64) <-chan error {
+	logged := make(chan error, 1)
+	t.wanted, t.waiting = max(t.wanted, to), append(t.waiting, trim{to, logged})
+	t.done(t.logged)
+	return logged
+}
+
+// done notes what the log says.
+func (t *trims) done(to uint64) {
+	t.logged = max(t.logged, to)
+	t.wanted = max(t.wanted, t.logged)
+	t.waiting = slices.DeleteFunc(t.waiting, func(w trim) bool {
+		if w.to <= t.logged {
+			w.logged <- nil // it has room
+		}
+		return w.to <= t.logged
+	})
 }
 
 // pack is an envelope and the requests to answer when it is stored.
@@ -57,10 +83,10 @@ type pack struct {
 	saved      bool // its envelope has a part of one
 	follow     bool // read what other servers have appended
 
-	count     int       // records
-	changes   []*change // of readers' places, to make when the records are stored
-	rides     []ride    // positions in the envelope
-	positions bool      // positions may be due
+	count     int      // records
+	changes   []change // of readers, to make when the records are stored
+	moves     []move   // positions in the envelope
+	positions bool     // positions may be due
 }
 
 // entry is one action to take when the pack is stored.
@@ -99,34 +125,31 @@ func (q *queue) prepare(most int, full func() bool, now func() (logTime, running
 // errDuplicate means that the record is stored already: it may be acknowledged now.
 var errDuplicate = errors.New("gateway: the record is stored already")
 
-// accept queues a record, unless it is queued or stored already. If the acknowledgement must
-// wait, accept returns the answer to fill in, with mu locked. If it returns neither an answer
-// nor an error, the record may be acknowledged now. When too much waits for the log, accept
-// blocks: backpressure, since the connection is not read meanwhile. client returns a context that
-// ends with the connection.
-func (q *queue) accept(l *link, client func() context.Context, seq uint64, data []byte) (*answer, error) {
+// accept queues a record, unless it is queued or stored already, and reports whether its acknowledgement waits: for that
+// it calls later, with mu held. When too much waits for the log, accept blocks: backpressure, since the connection is not
+// read meanwhile. client returns a context that ends with the connection.
+func (q *queue) accept(l *link, client func() context.Context, seq uint64, data []byte, later func() answer) (waits bool, err error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	p, records, err := q.admit(l, client, seq, data)
 	if err != nil {
-		q.mu.Unlock()
-		return nil, err
+		return false, err
 	}
 	p.messages++
 	if l.level == Received {
 		p.addSilent(l.session, seq, cost(data))
 		if q.hasRoom() {
-			q.mu.Unlock()
-			return nil, nil
+			return false, nil
 		}
-		q.delayed = append(q.delayed, answer{})
-		return &q.delayed[len(q.delayed)-1], nil
+		q.delayed = append(q.delayed, later())
+		return true, nil
 	}
-	e := entry{session: l.session, seq: seq, sum: l.session.sum, records: records, durable: true}
+	e := entry{session: l.session, seq: seq, sum: l.session.sum, records: records, durable: true, reply: later()}
 	if records > 0 {
 		e.bytes = cost(data)
 	}
 	p.entries = append(p.entries, e)
-	return &p.entries[len(p.entries)-1].reply, nil
+	return true, nil
 }
 
 // hasRoom reports whether records at level received may be acknowledged at once. Without this
@@ -173,7 +196,7 @@ func (q *queue) admit(l *link, client func() context.Context, seq uint64, data [
 	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
 		return nil, 0, errDuplicate
 	}
-	p = q.place(known, len(data))
+	p = q.packFor(known, len(data))
 	if seq <= known.accepted {
 		return p, 0, nil // a duplicate of a queued record
 	}
@@ -243,9 +266,9 @@ const recordCost = 100
 // cost returns what a record counts for in the queue.
 func cost(data []byte) int32 { return int32(len(data) + recordCost) }
 
-// place returns the pack for a client's record of size bytes: the first one with room that is not before the
+// packFor returns the pack for a client's record of size bytes: the first one with room that is not before the
 // client's newest one.
-func (q *queue) place(of *session, size int) *pack {
+func (q *queue) packFor(of *session, size int) *pack {
 	light := of.queued <= lightBytes
 	first := max(of.pack, q.taken)
 	for i, p := range q.waiting[min(first-q.taken, uint64(len(q.waiting))):] {
@@ -356,18 +379,6 @@ func (q *queue) release(p *pack) []answer {
 		q.sending, q.delayed = q.delayed, q.sending
 	}
 	return q.sending
-}
-
-// trimsStored lets the calls of Trim go on for which that is stored.
-func (q *queue) trimsStored(to uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.trims = slices.DeleteFunc(q.trims, func(t trim) bool {
-		if t.to <= to {
-			t.stored <- nil // it has room
-		}
-		return t.to <= to
-	})
 }
 
 // end makes the queue refuse new records. With an error, the waiting ones are not stored

@@ -31,12 +31,8 @@ func TestQueueIsFair(t *testing.T) {
 		}
 		data := make([]byte, 60<<10)
 		put := func(l *link, size int) {
-			later, err := q.accept(l, t.Context, l.session.accepted+1, data[:size])
-			if err != nil {
+			if _, err := q.accept(l, t.Context, l.session.accepted+1, data[:size], noAnswer); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
-			}
-			if later != nil {
-				q.mu.Unlock()
 			}
 		}
 		longest := 0
@@ -88,16 +84,13 @@ func TestQueueKeepsRoom(t *testing.T) {
 	}
 	l := &link{session: heavy, level: Disk}
 	heavy.link = l
-	p := q.place(heavy, 1)
+	p := q.packFor(heavy, 1)
 	q.take()
 	p.bytes, p.entries = 1, []entry{{session: heavy, bytes: 1}}
 	q.bytes++
 	accepted := make(chan error)
 	go func() {
-		later, err := q.accept(l, t.Context, 1, nil)
-		if later != nil {
-			q.mu.Unlock()
-		}
+		_, err := q.accept(l, t.Context, 1, nil, noAnswer)
 		accepted <- err
 	}()
 	waitFor(t, "a record that waits for room", func() bool {
@@ -110,3 +103,5 @@ func TestQueueKeepsRoom(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func noAnswer() answer { return answer{} }

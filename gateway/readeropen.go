@@ -105,7 +105,7 @@ func (s *Server) open(h *holder) error {
 	return nil
 }
 
-// prepareOpening finds where a reader begins, and queues its place.
+// prepareOpening finds where a reader begins, and queues its cursor.
 func (s *Server) prepareOpening(h *holder) {
 	o, ctx := &h.opening, s.readers.ctx
 	first, next, err := s.Log.Bounds()
@@ -115,14 +115,14 @@ func (s *Server) prepareOpening(h *holder) {
 	if err == nil {
 		h.number, err = s.startNumber(ctx, o.start, o.at, first, next)
 	}
-	c := &change{done: func(err error) { s.welcomeReader(h, err) }}
-	c.plan = func(running int64) ([]journal.Position, error) {
+	plan := func(next uint64, running int64) ([]journal.Position, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.planOpening(h, running)
+		return s.planOpening(h, next, running)
 	}
-	if !s.queue.addChange(c) {
+	store := func(c *committer) (refused, failed error) { return c.changeCursors(plan) }
+	if !s.queue.addChange(change{store, func(refused error) { s.welcomeReader(h, refused) }}) {
 		h.conn.Close()
 	}
 }
@@ -170,75 +170,84 @@ func (s *Server) checkPosition(ctx context.Context, p *Position, first, next uin
 	return err
 }
 
-// planOpening returns what to store for a reader that connects; readers.mu is held.
-func (s *Server) planOpening(h *holder, running int64) ([]journal.Position, error) {
-	r, o := &s.readers, &h.opening
-	all := r.places[o.name]
-	for _, p := range []*Position{o.own, o.resume} {
-		if p != nil && p.Log != r.log {
-			return nil, fmt.Errorf("%w: the position is of another log", ErrRegressed)
-		}
-	}
-	if h.gone || h.client.Err() != nil { // it would take over from a connection that was opened later
-		return nil, ErrMoved
-	}
-	if o.passing {
-		if o.own != nil {
-			h.number = o.own.Number
-		}
-		return nil, nil
-	}
-	var removed []journal.Position
+// begins returns behind which number a reader begins whose cursor is p, and which one is stored for it. Start is where it
+// would begin without a cursor.
+func (o *opening) begins(p *cursor, start uint64) (number, stored uint64) {
 	switch {
-	case all == nil && o.start == Stored && o.own == nil:
-		return nil, ErrNoReader
-	case all == nil && r.shares+int(o.shares) > mostPlaces:
-		if removed = r.displaced(int(o.shares), running, s.next); removed == nil {
-			return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
-		}
-	case all != nil && len(all) != int(o.shares):
-		return nil, fmt.Errorf("%w: it has %d, not %d", ErrShares, len(all), o.shares)
+	case o.own != nil && o.resume != nil: // the program goes on where it was, which may be ahead of what it has done
+		return max(o.resume.Number, o.own.Number), o.own.Number
+	case o.own != nil:
+		return o.own.Number, o.own.Number
+	case p == nil:
+		return start, start
+	case o.resume != nil && o.instance == p.instance && o.instance != 0: // the same, of what it has acknowledged
+		return max(o.resume.Number, p.number), p.number
+	case o.anew && o.start != Stored:
+		return start, start
 	}
-	number, generation := uint64(0), s.next // higher than every one that this name ever had
-	if all != nil {
-		p := all[o.share]
-		generation = max(generation, p.generation+1)
-		if o.yields && (p.holder != nil || s.Shared && p.instance != o.instance) {
-			return nil, ErrMoved
-		}
-		switch {
-		case o.own != nil:
-		case o.resume != nil && o.instance == p.instance && o.instance != 0: // the program goes on where it was
-			h.number, number = max(o.resume.Number, p.number), p.number
-		case !o.anew || o.start == Stored:
-			h.number = p.number
-		}
-	}
-	if o.own != nil {
-		if h.number, number = o.own.Number, o.own.Number; o.resume != nil {
-			h.number = max(o.resume.Number, number)
-		}
-	}
-	if number == 0 {
-		number = h.number
-	}
-	h.generation = generation
-	if all != nil {
-		e := all[o.share].position(0)
-		e.Number, e.Generation, e.Instance, e.Away = number, generation, o.instance, 0
-		return []journal.Position{e}, nil
-	}
-	entries := newPlaces(o.name, o.shares, h.number, generation, 0)
-	entries[o.share].Instance = o.instance
-	return append(removed, entries...), nil
+	return p.number, p.number
 }
 
-// welcomeReader answers an open once its place is stored.
+// mayOpen returns why a reader must not open, or nil; readers.mu is held.
+func (s *Server) mayOpen(h *holder, all []*cursor) error {
+	o := &h.opening
+	ofAnotherLog := func(p *Position) bool { return p != nil && p.Log != s.readers.log }
+	switch {
+	case ofAnotherLog(o.own) || ofAnotherLog(o.resume):
+		return fmt.Errorf("%w: the position is of another log", ErrRegressed)
+	case h.gone || h.client.Err() != nil: // it would take over from a connection that was opened later
+		return ErrMoved
+	case o.passing:
+		return nil
+	case all == nil && o.start == Stored && o.own == nil:
+		return ErrNoReader
+	case all == nil:
+		return nil
+	case len(all) != int(o.shares):
+		return fmt.Errorf("%w: it has %d, not %d", ErrShares, len(all), o.shares)
+	case o.yields && (all[o.share].holder != nil || s.Shared && all[o.share].instance != o.instance):
+		return ErrMoved
+	}
+	return nil
+}
+
+// planOpening returns what to store for a reader that connects when the log has this next position; readers.mu is held.
+func (s *Server) planOpening(h *holder, next uint64, running int64) ([]journal.Position, error) {
+	r, o := &s.readers, &h.opening
+	all := r.cursors[o.name]
+	if err := s.mayOpen(h, all); err != nil {
+		return nil, err
+	}
+	if o.passing {
+		h.number, _ = o.begins(nil, h.number)
+		return nil, nil
+	}
+	h.generation = next // higher than every one that this name ever had
+	if all == nil {
+		removed, err := r.displaced(int(o.shares), running, next)
+		if err != nil {
+			return nil, err
+		}
+		number, stored := o.begins(nil, h.number)
+		h.number = number
+		entries := newCursors(o.name, o.shares, stored, next, 0)
+		entries[o.share].Instance = o.instance
+		return append(removed, entries...), nil
+	}
+	p := all[o.share]
+	h.generation = max(next, p.generation+1)
+	e := p.position(0)
+	h.number, e.Number = o.begins(p, h.number)
+	e.Generation, e.Instance, e.Away = h.generation, o.instance, 0
+	return []journal.Position{e}, nil
+}
+
+// welcomeReader answers an open once its cursor is stored.
 func (s *Server) welcomeReader(h *holder, err error) {
 	r, o := &s.readers, &h.opening
 	r.mu.Lock()
-	var p *place
-	if all := r.places[o.name]; !o.passing && err == nil {
+	var p *cursor
+	if all := r.cursors[o.name]; !o.passing && err == nil {
 		p = all[o.share]
 	}
 	if h.gone {
@@ -250,7 +259,7 @@ func (s *Server) welcomeReader(h *holder, err error) {
 		share: o.share, shares: o.shares, idle: s.idleTold(),
 	}
 	if err == nil {
-		h.open, h.place = true, p
+		h.open, h.cursor = true, p
 		h.out.Next, h.through = h.number+1, h.number
 		h.out.Filter = delivery.Filter{Client: o.client, Prefix: o.prefix, Share: uint32(o.share), Shares: uint32(o.shares)}
 		if p != nil {

@@ -11,74 +11,74 @@ import (
 
 // recover rebuilds the sessions and the clock from the log. It starts at the newest complete
 // checkpoint, whose position every envelope has. It forgets nobody: only the log does.
-func (s *Server) recover(ctx context.Context) error {
+func (c *committer) recover(ctx context.Context) error {
 	began := time.Now()
-	first, next, err := s.Log.Bounds()
+	first, next, err := c.Log.Bounds()
 	if err == nil {
-		err = s.walk(ctx, first, next)
+		err = c.walk(ctx, first, next)
 	}
 	for trimmed := (*journal.TrimmedError)(nil); errors.As(err, &trimmed) && trimmed.First > first; { // by another server
-		if first, next, err = s.Log.Bounds(); err == nil {
-			err = s.walk(ctx, first, next)
+		if first, next, err = c.Log.Bounds(); err == nil {
+			err = c.walk(ctx, first, next)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("gateway: cannot recover the sessions from the log: %w", err)
 	}
-	s.next = max(s.next, next, 1)
-	s.count.add(func(st *Stats) { st.Position = s.next - 1 })
-	s.readers.skip(s.next)
-	s.queue.mu.Lock()
-	now := s.readClock()
-	for _, known := range s.sessions.byClient {
+	c.next = max(c.next, next, 1)
+	c.count.add(func(st *Stats) { st.Position = c.next - 1 })
+	c.readers.skip(c.next)
+	c.queue.mu.Lock()
+	now := c.readClock()
+	for _, known := range c.sessions.byClient {
 		if !known.away {
 			known.seen = now // it may have been connected until the end of the log
 		}
 	}
-	if s.clock.off != 0 {
-		if _, at, err := s.timeAt(ctx, first, next, false); err == nil && at >= next {
-			s.clock.begin(s.next, s.clock.wall) // it begins anew
-			s.clock.notices, s.clock.off = nil, 0
+	if c.clock.off != 0 {
+		if _, at, err := c.timeAt(ctx, first, next, false); err == nil && at >= next {
+			c.clock.begin(c.next, c.clock.wall) // it begins anew
+			c.clock.notices, c.clock.off = nil, 0
 		}
 	}
-	clients := len(s.sessions.byClient)
-	s.queue.mu.Unlock()
-	s.reportClock()
-	s.log.Info("sessions recovered", "clients", clients, "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
+	clients := len(c.sessions.byClient)
+	c.queue.mu.Unlock()
+	c.reportClock()
+	c.log.Info("sessions recovered", "clients", clients, "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
 // walk reads the log from its newest complete checkpoint, or from its beginning. If envelopes are lost
 // after that and the operator has accepted it, the checkpoint may be hit: walk begins again at the one
 // before.
-func (s *Server) walk(ctx context.Context, first, next uint64) error {
+func (c *committer) walk(ctx context.Context, first, next uint64) error {
 	from := next
 	var all []*journal.Damage
 	var buried map[uint64]bool
 	for range 2 {
-		base, err := s.newestCheckpoint(ctx, first, from)
+		base, err := c.newestCheckpoint(ctx, first, from)
 		if err != nil {
 			return err
 		}
 		from = max(base, first)
-		if all, buried, err = s.replay(ctx, from); err != nil {
+		if all, buried, err = c.replay(ctx, from); err != nil {
 			return err
 		}
 		if len(all) == 0 {
 			break
 		}
 	}
-	if err := s.acceptLosses(all, buried); err != nil {
+	if err := c.acceptLosses(all, buried); err != nil {
 		return err
 	}
-	if first > max(s.trimmed, 1) || first > 1 && s.queue.base < first {
-		if s.AcceptLoss.Has(&journal.Damage{First: 1, Last: first - 1}) {
-			s.trimmed = first // so says the checkpoint that bury writes
-			s.accepted = append(s.accepted, first-1)
-			return s.markLosses(ctx, first, true)
+	if trimmed := c.queue.trims.logged; first > max(trimmed, 1) || first > 1 && c.queue.base < first {
+		if c.AcceptLoss.Has(&journal.Damage{First: 1, Last: first - 1}) {
+			c.queue.trims.done(first) // so says the checkpoint that bury writes
+			c.accepted = append(c.accepted, first-1)
+			return c.markLosses(ctx, first, true)
 		}
-		what := fmt.Sprintf("it begins at position %d, but honed trimmed it to position %d only, and its newest checkpoint is at %d", first, s.trimmed, s.queue.base)
-		if s.trimmed == 0 {
+		what := fmt.Sprintf("it begins at position %d, but honed trimmed it to position %d only, and its newest checkpoint is at %d", first, trimmed, c.queue.base)
+		if trimmed == 0 {
 			what = fmt.Sprintf("it begins at position %d, but honed did not trim it: something else has deleted its beginning", first)
 		}
 		return &journal.Refusal{
@@ -86,10 +86,10 @@ func (s *Server) walk(ctx context.Context, first, next uint64) error {
 			Repair: fmt.Sprintf("restore its beginning from a backup, or start once with --accept-loss 1-%d: records there count as never stored", first-1),
 		}
 	}
-	if len(s.accepted) == 0 {
+	if len(c.accepted) == 0 {
 		return nil
 	}
-	return s.markLosses(ctx, first, first == 1)
+	return c.markLosses(ctx, first, first == 1)
 }
 
 // Trim deletes the envelopes before position to from the log, but none that a start needs: it keeps the
@@ -99,10 +99,10 @@ func (s *Server) Trim(ctx context.Context, to uint64) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	stored := make(chan error, 1)
+	var logged <-chan error
 	asked := s.queue.ask(func(*pack) {
 		if to = min(to, s.queue.base); to > 0 {
-			s.queue.trims, s.queue.trimTo = append(s.queue.trims, trim{to, stored}), max(s.queue.trimTo, to)
+			logged = s.queue.trims.want(to)
 		}
 	})
 	switch {
@@ -111,7 +111,7 @@ func (s *Server) Trim(ctx context.Context, to uint64) error {
 	case to == 0:
 		return nil
 	}
-	if err := s.await(ctx, stored); err != nil {
+	if err := s.await(ctx, logged); err != nil {
 		return err
 	}
 	return s.Log.Trim(ctx, to)
@@ -150,15 +150,15 @@ var errFound = errors.New("found") // ends a Read
 
 // replay rebuilds the sessions from position from on. It returns what is lost there, and the positions whose
 // loss was accepted before.
-func (s *Server) replay(ctx context.Context, from uint64) (all []*journal.Damage, buried map[uint64]bool, err error) {
-	s.queue.mu.Lock()
-	s.sessions.byClient = map[string]*session{}
-	s.readers.reset()
-	s.queue.base = 0
-	s.queue.mu.Unlock()
-	s.since.envelopes, s.since.bytes, s.accepted = 0, 0, nil
+func (c *committer) replay(ctx context.Context, from uint64) (all []*journal.Damage, buried map[uint64]bool, err error) {
+	c.queue.mu.Lock()
+	c.sessions.byClient = map[string]*session{}
+	c.readers.reset()
+	c.queue.base = 0
+	c.queue.mu.Unlock()
+	c.since.envelopes, c.since.bytes, c.accepted = 0, 0, nil
 	buried = map[uint64]bool{}
-	err = journal.ReadPast(ctx, s.Log, from, func(pos uint64, envelope []byte) error {
+	err = journal.ReadPast(ctx, c.Log, from, func(pos uint64, envelope []byte) error {
 		e, err := journal.DecodeAt(pos, envelope)
 		if err != nil {
 			return err
@@ -166,22 +166,22 @@ func (s *Server) replay(ctx context.Context, from uint64) (all []*journal.Damage
 		for at := range e.Tombstones() {
 			buried[at] = true
 		}
-		s.learn(pos, envelope, e)
+		c.learn(pos, envelope, e)
 		return nil
 	}, func(d *journal.Damage) error { all = append(all, d); return nil })
 	return all, buried, err
 }
 
 // acceptLosses notes the positions to bury. It refuses those whose loss nobody has accepted, and then names all.
-func (s *Server) acceptLosses(all []*journal.Damage, buried map[uint64]bool) error {
+func (c *committer) acceptLosses(all []*journal.Damage, buried map[uint64]bool) error {
 	var why error
 	for _, d := range all {
 		known := true
 		for pos := d.First; pos <= d.Last; pos++ {
 			known = known && buried[pos]
-			s.accepted = append(s.accepted, pos)
+			c.accepted = append(c.accepted, pos)
 		}
-		if !known && why == nil && !s.AcceptLoss.Has(d) {
+		if !known && why == nil && !c.AcceptLoss.Has(d) {
 			why = d
 		}
 	}
@@ -191,7 +191,7 @@ func (s *Server) acceptLosses(all []*journal.Damage, buried map[uint64]bool) err
 	return &journal.Refusal{
 		What: "it is damaged at its newest checkpoint or later, so it does not say which records are stored",
 		Repair: fmt.Sprintf("restore it from a backup, or start once with --accept-loss %d-%d: the records of %d envelopes there count as never stored",
-			all[0].First, all[len(all)-1].Last, len(s.accepted)),
+			all[0].First, all[len(all)-1].Last, len(c.accepted)),
 		Err: why,
 	}
 }
@@ -199,11 +199,11 @@ func (s *Server) acceptLosses(all []*journal.Damage, buried map[uint64]bool) err
 // markLosses marks the sessions of which the log has not every record, once an operator has accepted a loss: their
 // clients are told. It reads the whole log, which begins at position first. Its beginning counts if that is not what
 // was trimmed.
-func (s *Server) markLosses(ctx context.Context, first uint64, beginning bool) error {
+func (c *committer) markLosses(ctx context.Context, first uint64, beginning bool) error {
 	last := map[*session]uint64{}
-	err := journal.ReadPast(ctx, s.Log, first, decoded(func(_ uint64, e journal.Envelope) error {
+	err := journal.ReadPast(ctx, c.Log, first, decoded(func(_ uint64, e journal.Envelope) error {
 		for r := range e.Records() {
-			known := s.sessions.byClient[r.Client]
+			known := c.sessions.byClient[r.Client]
 			if known == nil || known.epoch != r.Epoch {
 				continue
 			}
@@ -214,7 +214,7 @@ func (s *Server) markLosses(ctx context.Context, first uint64, beginning bool) e
 		}
 		return nil
 	}), func(*journal.Damage) error { return nil })
-	for _, known := range s.sessions.byClient {
+	for _, known := range c.sessions.byClient {
 		if before := last[known]; known.accepted > before && (before > 0 || beginning) {
 			known.recordsLost = true
 		}
@@ -224,88 +224,88 @@ func (s *Server) markLosses(ctx context.Context, first uint64, beginning bool) e
 
 // bury writes down which lost envelopes the operator has accepted, and then a checkpoint: later starts
 // do not need them.
-func (s *Server) bury() error {
-	if len(s.accepted) == 0 {
+func (c *committer) bury() error {
+	if len(c.accepted) == 0 {
 		return nil
 	}
-	s.log.Warn("the operator has accepted the loss of envelopes", "first", s.accepted[0], "last", s.accepted[len(s.accepted)-1])
-	for left := s.accepted; len(left) > 0; {
+	c.log.Warn("the operator has accepted the loss of envelopes", "first", c.accepted[0], "last", c.accepted[len(c.accepted)-1])
+	for left := c.accepted; len(left) > 0; {
 		n := min(len(left), statesPerEnvelope)
-		err := s.untilFirst(func() error {
+		err := c.untilFirst(func() error {
 			var e journal.Encoder
-			e.Begin(s.queue.base)
+			e.Begin(c.queue.base)
 			for _, pos := range left[:n] {
 				if err := e.Tombstone(pos); err != nil {
 					return err
 				}
 			}
-			return s.append(e.Bytes())
+			return c.append(e.Bytes())
 		})
 		if err != nil {
 			return err
 		}
 		left = left[n:]
 	}
-	return s.checkpoint()
+	return c.checkpoint()
 }
 
 // apply learns from an envelope that another server appended.
-func (s *Server) apply(pos uint64, envelope []byte) error {
+func (c *committer) apply(pos uint64, envelope []byte) error {
 	e, err := journal.Decode(envelope)
 	if err != nil {
 		return fmt.Errorf("envelope %d: %w", pos, err)
 	}
-	s.learn(pos, envelope, e)
+	c.learn(pos, envelope, e)
 	if e.Part&journal.First != 0 { // the other server is writing a checkpoint
-		s.since.envelopes, s.since.bytes = 0, 0
+		c.since.envelopes, c.since.bytes = 0, 0
 	}
 	return nil
 }
 
 // learn learns from an envelope in the log: one that recovery reads, or that another server appended.
-func (s *Server) learn(pos uint64, envelope []byte, e journal.Envelope) {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
+func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
 	now := int64(0)
-	for c := range e.Clocks() {
-		now = c.Time
-		if c.Since > s.clock.since {
-			defer s.restamp()
+	for clock := range e.Clocks() {
+		now = clock.Time
+		if clock.Since > c.clock.since {
+			defer c.restamp()
 		}
-		s.clock.learn(c)
-		s.sessions.highest = max(s.sessions.highest, c.Highest)
+		c.clock.learn(clock)
+		c.sessions.highest = max(c.sessions.highest, clock.Highest)
 	}
 	records, came := 0, int64(0)
 	for r := range e.Records() {
 		records, came = records+1, r.Time
-		s.clock.reach(r.Time)
-		if known := s.sessions.learn(r.Client, r.Epoch, s.clock.running, true); known != nil {
+		c.clock.reach(r.Time)
+		if known := c.sessions.learn(r.Client, r.Epoch, c.clock.running, true); known != nil {
 			if known.summed = known.summed && r.Seq == known.accepted+1; known.summed {
-				known.sum = s.queue.sums.add(known.sum, r.Seq, r.Data)
+				known.sum = c.queue.sums.add(known.sum, r.Seq, r.Data)
 			}
 			known.away = false
 			known.reach(r.Seq)
 		}
 	}
 	for state := range e.States() {
-		seen := s.clock.running - max(now-state.Seen, 0)
-		if known := s.sessions.learn(state.Client, state.Epoch, seen, state.Claim); known != nil {
+		seen := c.clock.running - max(now-state.Seen, 0)
+		if known := c.sessions.learn(state.Client, state.Epoch, seen, state.Claim); known != nil {
 			known.restore(&state)
 		}
 	}
 	for f := range e.Forgettings() {
-		known := s.sessions.byClient[f.Client]
+		known := c.sessions.byClient[f.Client]
 		if known != nil && known.epoch <= f.Epoch && known.link == nil && known.accepted == known.durable.Load() {
-			delete(s.sessions.byClient, f.Client)
+			delete(c.sessions.byClient, f.Client)
 		}
 	}
-	s.readers.learn(e, s.clock.running, pos, records, came)
-	s.trimmed = max(s.trimmed, e.Trimmed())
-	s.since.envelopes++
-	s.since.bytes += int64(len(envelope))
-	s.queue.base = max(s.queue.base, e.Base) // another server's checkpoint is complete
-	s.next = pos + 1
-	s.count.add(func(st *Stats) { st.Position = pos })
+	c.readers.learn(e, c.clock.running, pos, records, came)
+	c.queue.trims.done(e.Trimmed())
+	c.since.envelopes++
+	c.since.bytes += int64(len(envelope))
+	c.queue.base = max(c.queue.base, e.Base) // another server's checkpoint is complete
+	c.next = pos + 1
+	c.count.add(func(st *Stats) { st.Position = pos })
 }
 
 // ErrTwice is wrapped by the error of Check when a record is stored twice or out of order.

@@ -172,38 +172,39 @@ func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (
 // makeRoom stores, in the reserve of a full log, what lets retention delete: how far readers are, and up to
 // where the log may be trimmed. A log of several servers has no reserve, and another one may have appended to it.
 // Only the committer calls it.
-func (s *Server) makeRoom() error {
-	if s.Shared || s.RetainAge <= 0 && s.RetainSize <= 0 {
+func (c *committer) makeRoom() error {
+	if c.Shared || c.RetainAge <= 0 && c.RetainSize <= 0 {
 		return nil
 	}
-	s.queue.mu.Lock()
-	to, waits := max(s.trimmed, s.queue.trimTo), len(s.queue.trims) > 0
-	base := s.queue.base
-	s.queue.mu.Unlock()
+	c.queue.mu.Lock()
+	t, base := c.queue.trims, c.queue.base
+	c.queue.mu.Unlock()
 	var p pack
 	p.records.Begin(base)
-	s.ridePositions(&p)
-	if to > s.trimmed || waits {
-		if err := p.records.Trim(to); err != nil {
+	c.addPositions(&p)
+	if t.wanted > t.logged {
+		if err := p.records.Trim(t.wanted); err != nil {
 			return err
 		}
 	}
-	if p.records.Count() > 0 {
-		ctx, cancel := context.WithTimeout(s.ctx, s.AppendTime)
-		defer cancel()
-		envelope := p.records.Bytes()
-		pos, err := s.Log.AppendReserved(ctx, envelope)
-		if errors.Is(err, journal.ErrNoSpace) { // not even there
-			s.leftOut(&p)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		s.stored(pos, envelope)
-		s.arrived(&p, 0)
-		s.trimmed = to
+	if p.records.Count() == 0 {
+		return nil
 	}
-	s.queue.trimsStored(to)
+	ctx, cancel := context.WithTimeout(c.ctx, c.AppendTime)
+	defer cancel()
+	envelope := p.records.Bytes()
+	pos, err := c.Log.AppendReserved(ctx, envelope)
+	if errors.Is(err, journal.ErrNoSpace) { // not even there
+		c.leftOut(&p)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.stored(pos, envelope)
+	c.arrived(&p, 0)
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	c.queue.trims.done(t.wanted)
 	return nil
 }

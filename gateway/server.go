@@ -110,31 +110,17 @@ type Server struct {
 	sessions sessions
 	readers  readers
 	count    counters
-	next     uint64          // the log's next position, as far as the committer has read
 	ctx      context.Context // for appends; canceled by Close
 	cancel   context.CancelFunc
 	done     chan struct{}             // closed when the committer has ended
 	full     atomic.Bool               // the log has no space
-	leaving  bool                      // the committer writes its last checkpoint
 	retry    time.Duration             // pause between appends to a full log
 	now      func() (wall, mono int64) // milliseconds
 	synced   func() bool               // the kernel says that the wall clock is synchronised; nil with now: it does not
-	clock    clock                     // queue.mu guards it and checkpointed
+	clock    clock                     // queue.mu guards it
+	grown    chan struct{}             // there are retainBytes more
 
-	encoder journal.Encoder // of states; of the committer
-	saving  *saving         // the checkpoint that is being written; of the committer
-	since   struct {        // somebody began the newest checkpoint; of the committer
-		envelopes int
-		bytes     int64
-	}
-	unmeasured int           // bytes stored since grown; of the committer
-	grown      chan struct{} // there are retainBytes more
-
-	accepted []uint64 // lost positions to bury
-	trimmed  uint64   // the log may begin at this position; of the committer
-
-	checkpointed int64 // clock.running at the newest checkpoint
-	noted        int64 // clock.running at the newest Clock in the log
+	committer committer // only start and its goroutine use it
 
 	positionTime, tellTime, retainTime time.Duration
 	mostWindow                         int // of a reader
@@ -153,7 +139,7 @@ func (s *Server) start(ctx context.Context) error {
 		if s.Log == nil {
 			panic("gateway: Server.Log is nil")
 		}
-		s.startErr = s.recover(ctx)
+		s.startErr = s.committer.recover(ctx)
 		if s.startErr != nil {
 			close(s.done)
 			return
@@ -163,11 +149,11 @@ func (s *Server) start(ctx context.Context) error {
 			s.isFull(st.Full)
 		}
 		s.readers.mu.Lock()
-		if s.Shared || s.RetainAge > 0 || s.RetainSize > 0 || len(s.readers.places) > 0 {
+		if s.Shared || s.RetainAge > 0 || s.RetainSize > 0 || len(s.readers.cursors) > 0 {
 			s.beginReaders()
 		}
 		s.readers.mu.Unlock()
-		go s.commit()
+		go s.committer.commit()
 		go s.watch(s.Log.Failed())
 	})
 	return s.startErr
@@ -200,6 +186,7 @@ func (s *Server) watch(failed <-chan error) {
 func (s *Server) Recover(ctx context.Context) error { return s.start(ctx) }
 
 func (s *Server) prepare() {
+	s.committer.Server = s
 	s.Durable = cmp.Or(s.Durable, Disk)
 	s.Expiry = cmp.Or(s.Expiry, 7*24*time.Hour)
 	s.Clients = cmp.Or(s.Clients, 1_000_000)

@@ -296,11 +296,7 @@ func (s *Server) closed(value any) {
 // submit handles a Submit. The request's id is a record's sequence number.
 func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	conn := c.Conn()
-	later, err := s.take(conn.Value(), c.Context, c.ID(), data)
-	if later != nil {
-		later.frames = c.Later()
-		s.queue.mu.Unlock()
-	}
+	_, err := s.take(conn.Value(), c.Context, c.ID(), data, func() answer { return answer{frames: c.Later()} })
 	switch {
 	case err == ErrServerClosed || err == errGone: // no answer: the record may be stored or not
 		c.Later()
@@ -313,19 +309,19 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 
 // take takes the content of a Submit: a client's record, as queue.accept says, or a reader's acknowledgement.
 // of is the connection's value.
-func (s *Server) take(of any, client func() context.Context, id uint64, data []byte) (later *answer, err error) {
+func (s *Server) take(of any, client func() context.Context, id uint64, data []byte, later func() answer) (waits bool, err error) {
 	switch of := of.(type) {
 	case *holder:
-		return nil, s.acknowledge(of, data)
+		return false, s.acknowledge(of, data)
 	case *link:
-		later, err = s.queue.accept(of, client, id, data)
+		waits, err = s.queue.accept(of, client, id, data, later)
 		if err == errDuplicate {
 			s.count.add(func(st *Stats) { st.Duplicates++ })
 			err = nil
 		}
-		return later, err
+		return waits, err
 	}
-	return nil, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
+	return false, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
 }
 
 // Revoke closes the connections whose tokens are no longer valid, and those of readers whose tokens

@@ -89,29 +89,24 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 	if err != nil {
 		return nil, websocket.ProtocolError
 	}
-	conn, ack := socket{c.Conn()}, wire.ConnAck
+	conn, ack, waits := socket{c.Conn()}, wire.ConnAck, false
+	later := func() answer { return answer{socket: &socketReply{c.Later(), ack, p.ID}} }
 	switch p.Command {
 	case wire.Conn:
-		var waits bool
-		waits, err = s.greet(conn, c.Context, p.Content, func() answer { return answer{socket: &socketReply{c.Later(), ack, p.ID}} })
-		if err == nil && waits {
-			return nil, nil
-		}
+		waits, err = s.greet(conn, c.Context, p.Content, later)
 	case wire.Submit:
 		ack = wire.SubmitAck
-		var later *answer
-		if later, err = s.take(conn.Value(), c.Context, p.ID, p.Content); later != nil {
-			later.socket = &socketReply{c.Later(), ack, p.ID}
-			s.queue.mu.Unlock()
-			return nil, nil
-		}
+		waits, err = s.take(conn.Value(), c.Context, p.ID, p.Content, later)
 		if err == ErrServerClosed || err == errGone {
 			return nil, websocket.GoingAway
 		}
 	default:
 		return nil, websocket.ProtocolError
 	}
-	if err != nil {
+	switch {
+	case waits:
+		return nil, nil
+	case err != nil:
 		s.count.add(func(st *Stats) { st.Refused++ })
 		why := refusal(err)
 		conn.Binary(payload(ack, p.ID, why.Result, why.Content))
