@@ -174,7 +174,7 @@ func (s *Server) feed(h *holder) error {
 	for until := h.sent + feedStep; ; {
 		r.mu.Lock()
 		pos, end := h.out.Next>>indexBits, r.tail.end
-		newest := r.tail.at(pos)
+		newest := r.tail.use(pos)
 		r.mu.Unlock()
 		err := error(nil)
 		switch {
@@ -186,7 +186,11 @@ func (s *Server) feed(h *holder) error {
 		case pos >= end:
 			return s.flush(h, h.out.Excluded > tellBytes || h.out.Excluded > 0 && time.Since(h.told) >= s.tellTime)
 		case newest != nil:
-			err = s.fill(h, newest)
+			err = s.fill(h, &newest.Envelope)
+			r.mu.Lock()
+			newest.users--
+			r.tail.recycle(newest)
+			r.mu.Unlock()
 		default:
 			err = s.feedLog(h, until)
 		}
@@ -275,7 +279,7 @@ func (s *Server) fill(h *holder, e *delivery.Envelope) error {
 			return err
 		}
 	}
-	if h.out.Excluded > tellBytes {
+	if h.out.Excluded > tellBytes || h.out.Shared() {
 		return s.flush(h, true)
 	}
 	return nil

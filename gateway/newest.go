@@ -7,25 +7,44 @@ import (
 
 // tail are the newest envelopes, so that readers that are not behind need not read the log.
 type tail struct {
-	envelopes []*delivery.Envelope // of consecutive positions
+	envelopes []*recent // of consecutive positions
+	free      []*recent
 	bytes     int
 	end       uint64 // position after the last one
 }
 
-// at returns the envelope at a position; nil: it is not in the tail.
-func (t *tail) at(pos uint64) *delivery.Envelope {
-	if i := len(t.envelopes) - int(t.end-pos); pos < t.end && i >= 0 {
-		return t.envelopes[i]
+// recent is an envelope of the tail; readers.mu guards users and left.
+type recent struct {
+	delivery.Envelope
+	users int  // feeders
+	left  bool // the tail
+}
+
+// use returns the envelope at a position to a feeder; nil: it is not in the tail.
+func (t *tail) use(pos uint64) *recent {
+	i := len(t.envelopes) - int(t.end-pos)
+	if pos >= t.end || i < 0 {
+		return nil
 	}
-	return nil
+	t.envelopes[i].users++
+	return t.envelopes[i]
+}
+
+// recycle keeps the memory of an envelope that has left the tail and that no feeder uses.
+func (t *tail) recycle(e *recent) {
+	if e.left && e.users == 0 && len(t.free) < keptPacks {
+		e.left = false
+		t.free = append(t.free, e)
+	}
 }
 
 // add notes an envelope that the log has stored. With no reader it costs nothing; else a copy.
 func (r *readers) add(pos uint64, envelope []byte) {
-	if !r.expects(pos) {
+	newest := r.room(pos)
+	if newest == nil {
 		return
 	}
-	from, newest := journal.Trust(envelope), new(delivery.Envelope)
+	from := journal.Trust(envelope)
 	newest.Set(pos, from.Sum(), from.Size(), from.Count, from.RawRecords())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,23 +56,33 @@ func (r *readers) add(pos uint64, envelope []byte) {
 	t.bytes += newest.Size()
 	t.end++
 	for t.bytes > tailBytes {
-		t.bytes -= t.envelopes[0].Size()
-		t.envelopes = append(t.envelopes[:0], t.envelopes[1:]...)
+		oldest := t.envelopes[0]
+		t.bytes -= oldest.Size()
+		t.envelopes = t.envelopes[:copy(t.envelopes, t.envelopes[1:])]
+		oldest.left = true
+		t.recycle(oldest)
 	}
 	r.rouse()
 }
 
-// expects reports whether an envelope is to be added: there are readers, and it is neither known, nor of a shared log of
+// room returns memory for an envelope; nil: it is not to be added. There is no reader, or it is known, or of a shared log of
 // which more is still to be read.
-func (r *readers) expects(pos uint64) bool {
+func (r *readers) room(pos uint64) *recent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := &r.tail
-	if len(r.holders) == 0 {
+	switch n := len(t.free); {
+	case len(r.holders) == 0:
 		*t = tail{end: max(t.end, pos+1)}
-		return false
+		return nil
+	case pos != t.end:
+		return nil
+	case n > 0:
+		newest := t.free[n-1]
+		t.free = t.free[:n-1]
+		return newest
 	}
-	return pos == t.end
+	return new(recent)
 }
 
 // rouse lets feeders look at the holders that had everything; mu is held.

@@ -113,7 +113,7 @@ func begin(dst []byte, sum uint32) []byte {
 
 // Workspace is the memory that its owner lends to the Outs of many readers, one after the other.
 type Workspace struct {
-	Read Envelope // one that was read for one reader: a Deliver has a copy of its records
+	Read Envelope // one that was read for one reader
 	buf  []byte
 }
 
@@ -130,6 +130,9 @@ type Out struct {
 	shared  bool   // it is of an Envelope
 }
 
+// Shared reports whether the Deliver is a part of the last envelope that was added, and has to be sent before that changes.
+func (o *Out) Shared() bool { return o.shared }
+
 // Len returns how long the Deliver is; 0: it has nothing.
 func (o *Out) Len() int { return len(o.content) }
 
@@ -143,11 +146,7 @@ func (o *Out) Add(e *Envelope, most int) bool {
 		}
 		found = true
 		if o.Filter.everything() && p.first >= o.Next {
-			whole := p.content
-			if e == &o.Room.Read { // the next one will be in its place
-				whole = nil
-			}
-			if !o.add(p.content[Head:], p.last, e.sum, most, whole) {
+			if !o.add(p.content[Head:], p.last, e.sum, most, p.content) {
 				return false
 			}
 			filled = true

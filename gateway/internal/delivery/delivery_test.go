@@ -56,6 +56,9 @@ func TestOut(t *testing.T) {
 				}
 				flush()
 			}
+			if out.Shared() {
+				flush()
+			}
 		}
 		if out.Len() > 0 {
 			flush()
