@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // TestControl: a program answers over a socket in its folder, however long the folder's path is, and refuses as the handler
@@ -70,4 +74,43 @@ func TestControlOfAProgramThatWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
+}
+
+// TestControlOfAnotherUser: whoever has come to a socket in spite of its mode is asked who it is.
+func TestControlOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	dir := t.TempDir()
+	stop, err := Control(dir).Answer(http.NotFoundHandler())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	path := filepath.Join(dir, "control")
+	for _, at := range []string{filepath.Dir(dir), dir, path} {
+		if err := os.Chmod(at, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for user, want := range map[int]string{0: "HTTP/1.1 404", 65534: ""} {
+		answered := make(chan string)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(user), uintptr(user), uintptr(user))
+			conn, err := net.Dial("unix", path)
+			if err != nil {
+				answered <- err.Error()
+				return
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(10 * time.Second))
+			conn.Write([]byte("GET / HTTP/1.0\r\n\r\n"))
+			text, _ := io.ReadAll(conn)
+			answered <- string(text[:min(len(text), 12)])
+		}()
+		if got := strings.Replace(<-answered, "HTTP/1.0", "HTTP/1.1", 1); got != want {
+			t.Errorf("user %d: %q, want %q", user, got, want)
+		}
+	}
 }
