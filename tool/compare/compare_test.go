@@ -346,7 +346,7 @@ func TestTable(t *testing.T) {
 		t.Fatalf("the medians are %v and %v", *c.MedianA, *c.MedianB)
 	}
 	want := figure.Number(*c.MedianA * *c.Ratio)
-	if row := r.rows()[1]; row[2] != want {
+	if row := r.table().Rows[0]; row[2] != want {
 		t.Errorf("%q, want %s where B is %.2f times %v", row, want, *c.Ratio, *c.MedianA)
 	}
 	few := inTurn(3, 1, 0.01)
@@ -392,9 +392,9 @@ func TestTextAndMarkdown(t *testing.T) {
 		{Name: "rate|x", Unit: "req/s", Pairs: inTurn(12, 0.9, 0.01)}, {Name: "p50", Unit: "µs", Pairs: inTurn(12, 1, 0.001)},
 	})}
 	const text = `VALID: of 2 figures, 0 worse, 1 better, 1 the same, 0 unclear
-figure  A        B        B against A
+figure        A        B  B against A
 rate|x  100.7/s  90.61/s  better: −10.0 % (−10.6 … −9.4), at least 9.4 %; p 0.001; 12 pairs
-p50     101 µs   101 µs   same within 3 %: 0.0 % (−0.06 … +0.07)
+p50      101 µs   101 µs  same within 3 %: 0.0 % (−0.06 … +0.07)
 note: one
 note: two
 `

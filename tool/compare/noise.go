@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
@@ -83,13 +82,12 @@ func (r *Noise) Write(w io.Writer) {
 	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
 	if r.Sessions > 0 {
 		fmt.Fprintf(w, "%s: %s so far, %d pairs in this one\n\n", r.Scenario, figure.Counted(r.Sessions, "session"), r.Pairs)
-		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "figure\tbuilds differ by (alternating)\tbetween sessions")
+		table := figure.Table{Head: []string{"figure", "builds differ by (alternating)", "between sessions"}}
 		percent := func(v float64) string { return fmt.Sprintf("±%.1f %%", 100*v) }
 		for _, f := range r.Floors {
-			fmt.Fprintf(table, "%s %s\t%s\t%s\n", figure.Name(f.Metric), f.Unit, figure.OrNone(f.InTurn, percent), figure.OrNone(f.Apart, percent))
+			table.Add(figure.Name(f.Metric)+" "+f.Unit, figure.OrNone(f.InTurn, percent), figure.OrNone(f.Apart, percent))
 		}
-		table.Flush()
+		table.Text(w)
 		fmt.Fprintf(w, "\nstored in %s for verdicts about this machine and scenario\n", r.Kept)
 	}
 	if r.Sessions <= fewestSessions {

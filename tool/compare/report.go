@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/hone-go/hone/tool/figure"
 )
@@ -31,10 +30,10 @@ func (c *Report) Summary() string {
 		len(c.Changes), c.count(Worse), c.count(Better), c.count(Same), c.count(Unclear))
 }
 
-// rows returns the rows of the table. B is A's median with the estimated difference, which B's own
+// table returns the verdict on each figure, and the notes. B is A's median with the estimated difference, which B's own
 // median may contradict where runs vary. What several figures lack is said once.
-func (c *Report) rows() [][]string {
-	rows := [][]string{{"figure", "A", "B", "B against A"}}
+func (c *Report) table() *figure.Table {
+	table := &figure.Table{Head: []string{"figure", "A", "B", "B against A"}, Right: "-rr", Notes: c.Notes}
 	said := map[string]bool{}
 	for i, change := range c.Changes {
 		b, words := change.MedianB, c.words(i)
@@ -49,9 +48,9 @@ func (c *Report) rows() [][]string {
 			}
 		}
 		in := func(v float64) string { return figure.In(v, change.Unit) }
-		rows = append(rows, []string{figure.Name(change.Name), figure.OrNone(change.MedianA, in), figure.OrNone(b, in), words})
+		table.Add(figure.Name(change.Name), figure.OrNone(change.MedianA, in), figure.OrNone(b, in), words)
 	}
-	return rows
+	return table
 }
 
 // advice explains the scope of the verdicts, and how to settle unclear ones.
@@ -84,16 +83,7 @@ func (c *Report) Text(w io.Writer) {
 }
 
 // WriteTable writes the verdict on each figure, and the notes.
-func (c *Report) WriteTable(w io.Writer) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range c.rows() {
-		fmt.Fprintln(table, strings.Join(row, "\t"))
-	}
-	table.Flush()
-	for _, note := range c.Notes {
-		fmt.Fprintln(w, "note:", note)
-	}
-}
+func (c *Report) WriteTable(w io.Writer) { c.table().Text(w) }
 
 // Markdown writes the result for a pull request.
 func (c *Report) Markdown(w io.Writer) {
@@ -102,24 +92,4 @@ func (c *Report) Markdown(w io.Writer) {
 }
 
 // MarkdownTable writes the verdict on each figure, and the notes.
-func (c *Report) MarkdownTable(w io.Writer) {
-	for i, row := range c.rows() {
-		row[0] = Cell(row[0])
-		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
-		if i == 0 {
-			fmt.Fprintln(w, "|---|--:|--:|---|")
-		}
-	}
-	for _, note := range c.Notes {
-		fmt.Fprintf(w, "\n- %s\n", note)
-	}
-}
-
-// Cell returns a name as it can stand in a table of Markdown. A name with characters that mean
-// something there, or that would notify somebody, becomes code.
-func Cell(name string) string {
-	if !strings.ContainsAny(name, "|<>@*[]!\\`#") {
-		return name
-	}
-	return "`" + strings.NewReplacer("`", "'", "|", `\|`).Replace(name) + "`"
-}
+func (c *Report) MarkdownTable(w io.Writer) { c.table().Markdown(w) }

@@ -5,10 +5,8 @@ import (
 	"io"
 	"math"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/figure"
 )
 
@@ -110,13 +108,13 @@ func (c *Change) where() string {
 
 func short(commit string) string { return commit[:min(10, len(commit))] }
 
-func (h *History) rows() [][]string {
-	rows := [][]string{{"figure", "now", "changes"}}
+func (h *History) table() *figure.Table {
+	table := &figure.Table{Head: []string{"figure", "now", "changes"}, Right: "-r", Notes: h.Notes()}
 	for i := range h.Figures {
 		f := &h.Figures[i]
-		rows = append(rows, []string{figure.Name(f.Name), f.In(f.Now()), h.Words(f)})
+		table.Add(figure.Name(f.Name), f.In(f.Now()), h.Words(f))
 	}
-	return rows
+	return table
 }
 
 // In formats a value with the figure's unit.
@@ -130,26 +128,11 @@ func (f *Figure) In(v float64) string {
 // Text writes the history as text, a line per figure.
 func (h *History) Text(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n\n", h.Title(), h.Summary())
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range h.rows() {
-		fmt.Fprintln(table, strings.Join(row, "\t"))
-	}
-	table.Flush()
-	for _, note := range h.Notes() {
-		fmt.Fprintln(w, "note:", note)
-	}
+	h.table().Text(w)
 }
 
 // Markdown writes the history for a pull request.
 func (h *History) Markdown(w io.Writer) {
 	fmt.Fprintf(w, "**%s**: %s\n\n", h.Title(), h.Summary())
-	for i, row := range h.rows() {
-		fmt.Fprintf(w, "| %s | %s | %s |\n", compare.Cell(row[0]), row[1], row[2])
-		if i == 0 {
-			fmt.Fprintln(w, "|---|--:|---|")
-		}
-	}
-	for _, note := range h.Notes() {
-		fmt.Fprintf(w, "\n- %s\n", note)
-	}
+	h.table().Markdown(w)
 }

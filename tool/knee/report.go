@@ -6,8 +6,8 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
@@ -239,12 +239,11 @@ func (r *Report) Write(w io.Writer) {
 	}
 	if len(r.Goals) > 1 {
 		fmt.Fprintln(w)
-		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "goal\tmet up to\tmissed from\tknee")
+		table := figure.Table{Head: []string{"goal", "met up to", "missed from", "knee"}}
 		for _, g := range append([]Range{r.Knee}, r.Goals...) {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", g.Goal, figure.OrNone(g.Met, r.amount), figure.OrNone(g.Missed, r.amount), g.State)
+			table.Add(g.Goal, figure.OrNone(g.Met, r.amount), figure.OrNone(g.Missed, r.amount), fmt.Sprint(g.State))
 		}
-		table.Flush()
+		table.Text(w)
 	}
 	fmt.Fprintln(w)
 	r.writeCurve(w)
@@ -253,8 +252,7 @@ func (r *Report) Write(w io.Writer) {
 
 // writeCurve writes a line per load, for its last trial, preferably a full one.
 func (r *Report) writeCurve(w io.Writer) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "load\ttrials\tanswers/s\tp50\tp99\tp99.9\t  goals")
+	table := figure.Table{Head: []string{"load", "trials", "answers/s", "p50", "p99", "p99.9", "goals"}, Right: "rrrrrr"}
 	for _, t := range r.curve() {
 		n := 0
 		for _, other := range r.Trials {
@@ -263,9 +261,9 @@ func (r *Report) writeCurve(w io.Writer) {
 			}
 		}
 		goals := map[rune]string{MarkMet: "met", MarkMissed: "missed", MarkInvalid: "not valid"}[t.Mark()]
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t  %s\n", r.amount(t.Load), n, figure.OrNone(t.Rate, figure.Grouped), figure.OrNone(t.P50, figure.Micros), figure.OrNone(t.P99, figure.Micros), figure.OrNone(t.P999, figure.Micros), goals)
+		table.Add(r.amount(t.Load), strconv.Itoa(n), figure.OrNone(t.Rate, figure.Grouped), figure.OrNone(t.P50, figure.Micros), figure.OrNone(t.P99, figure.Micros), figure.OrNone(t.P999, figure.Micros), goals)
 	}
-	table.Flush()
+	table.Text(w)
 }
 
 // curve returns one trial per load, ascending: the last full one that missed, or else the
@@ -290,4 +288,21 @@ func (r *Report) curve() []Point {
 		}
 	}
 	return slices.SortedFunc(maps.Values(best), func(a, b Point) int { return cmp.Compare(a.Load, b.Load) })
+}
+
+// Bracket returns what is left of the search, for loads in that unit that are to be no more than width
+// apart.
+func (k Knee) Bracket(unit string, width float64) string {
+	switch {
+	case k.Met == 0 && k.Missed == 0:
+		return "not met at any load yet"
+	case k.Missed == 0 && k.Invalid == 0:
+		return fmt.Sprintf("met at %s %s, no upper limit found yet", figure.Grouped(k.Met), unit)
+	case k.Missed == 0:
+		return fmt.Sprintf("met at %s %s, generator could not offer %s", figure.Grouped(k.Met), unit, figure.Grouped(k.Invalid))
+	case k.Met == 0:
+		return fmt.Sprintf("missed at %s %s, not met at any load yet", figure.Grouped(k.Missed), unit)
+	}
+	return fmt.Sprintf("met at %s, missed at %s %s: %.1f %% apart, %.1f %% wanted", figure.Grouped(k.Met), figure.Grouped(k.Missed), unit,
+		100*(k.Missed/k.Met-1), 100*width)
 }

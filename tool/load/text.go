@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hone-go/hone/tool/figure"
@@ -66,31 +65,31 @@ func Document(r *Result, outcomes []Outcome) any {
 // the figures, the others behind them.
 func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome) {
 	figure.WriteValidity(w, r.Valid, r.InvalidReasons[:min(1, len(r.InvalidReasons))], r.judgedBy())
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "target\t%s\n", title)
+	table := new(figure.Table)
+	table.Add("target", title)
 	if p.Conns > 0 {
 		writeRequests(table, r)
 	}
 	if len(r.Statuses) > 0 {
-		fmt.Fprintf(table, "statuses\t%s\n", statusesText(r.Statuses))
+		table.Add("statuses", statusesText(r.Statuses))
 	}
 	writeConnections(table, r)
 	if p.Conns > 0 {
-		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
+		table.Add("latency", quantilesText(r.Latency))
 	}
 	writeSteps(table, r)
 	switch open := p.Rate > 0 || !p.Schedule.None(); {
 	case p.Conns > 0 && !open:
-		fmt.Fprintln(table, "\ttimes of a closed loop, which are not waiting times; --rate measures those")
+		table.Add("", "times of a closed loop, which are not waiting times; --rate measures those")
 	case open && p.Arrivals == Constant:
-		fmt.Fprintln(table, "\tof constant arrivals, which a periodic stall of the server can hit or miss every time; --arrivals poisson cannot")
+		table.Add("", "of constant arrivals, which a periodic stall of the server can hit or miss every time; --arrivals poisson cannot")
 	}
 	if r.Offered != nil {
-		fmt.Fprintf(table, "service\t%s\n", quantilesText(r.Service))
-		fmt.Fprintf(table, "lag\t%s\n", quantilesText(r.Lag))
+		table.Add("service", quantilesText(r.Service))
+		table.Add("lag", quantilesText(r.Lag))
 	}
 	writeBeside(table, r)
-	fmt.Fprintf(table, "client\t%s CPU a request, %s of its CPUs\n", figure.OrNone(r.Client.CPUPerRequest, figure.Micros), figure.OrNone(r.Client.CPUShare, percent))
+	table.Line("client", "%s CPU a request, %s of its CPUs", figure.OrNone(r.Client.CPUPerRequest, figure.Micros), figure.OrNone(r.Client.CPUShare, percent))
 	if s := r.Server; s != nil {
 		said := []string{figure.OrNone(s.CPUPerRequest, figure.Micros) + " CPU a request"}
 		if s.Engine != nil {
@@ -102,12 +101,12 @@ func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome)
 		if s.Descriptors != nil {
 			said = append(said, figure.Grouped(float64(*s.Descriptors))+" descriptors")
 		}
-		fmt.Fprintf(table, "server\t%s\n", strings.Join(said, ", "))
+		table.Add("server", strings.Join(said, ", "))
 	}
 	for _, o := range outcomes {
-		fmt.Fprintf(table, "goal\t%v\n", o)
+		table.Add("goal", o.String())
 	}
-	table.Flush()
+	table.Text(w)
 	writeAgents(w, r.Agents)
 	for _, reason := range r.InvalidReasons[min(1, len(r.InvalidReasons)):] {
 		fmt.Fprintln(w, "INVALID, too:", reason)
@@ -124,31 +123,31 @@ func writeAgents(w io.Writer, agents []Agent) {
 	if len(agents) == 0 {
 		return
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\nagent\tmachine\tconns\trequests\terrors\tanswers/s\tp50\tp99\tlag p99\tCPU\tclock\t")
+	fmt.Fprintln(w)
+	table := figure.Table{Head: []string{"agent", "machine", "conns", "requests", "errors", "answers/s", "p50", "p99", "lag p99", "CPU", "clock"}, Right: "--rrrrrrrrr"}
 	for _, a := range agents {
 		clock := "–"
 		if a.Clock != nil && a.ClockError != nil {
 			clock = fmt.Sprintf("%+.3f ± %.3f ms", *a.Clock/1e3, *a.ClockError/1e3)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", a.Name, a.Machine, figure.Grouped(float64(a.Conns)),
+		table.Add(a.Name, a.Machine, figure.Grouped(float64(a.Conns)),
 			figure.Grouped(float64(a.Requests)), figure.Grouped(float64(a.Errors)), figure.OrNone(a.Rate, figure.Grouped),
 			figure.OrNone(a.Latency.P50, figure.Micros), figure.OrNone(a.Latency.P99, figure.Micros), figure.OrNone(a.LagP99, figure.Micros), figure.OrNone(a.CPUShare, percent), clock)
 	}
-	table.Flush()
+	table.Text(w)
 }
 
 // writeRequests prints the counts of requests and errors.
-func writeRequests(table io.Writer, r *Result) {
+func writeRequests(table *figure.Table, r *Result) {
 	unit := time.Millisecond
 	if r.Window < unit {
 		unit = time.Microsecond
 	}
-	fmt.Fprintf(table, "requests\t%s in %v, %s errors", figure.Grouped(float64(r.Requests)), r.Window.Round(unit), figure.Grouped(float64(r.Errors["total"])))
+	counts := fmt.Sprintf("%s in %v, %s errors", figure.Grouped(float64(r.Requests)), r.Window.Round(unit), figure.Grouped(float64(r.Errors["total"])))
 	if shed := r.Errors[Shed.String()]; shed > 0 {
-		fmt.Fprintf(table, ", of which %s shed", figure.Grouped(float64(shed)))
+		counts += fmt.Sprintf(", of which %s shed", figure.Grouped(float64(shed)))
 	}
-	fmt.Fprintln(table)
+	table.Add("requests", counts)
 	rate := figure.OrNone(r.Rate, figure.Grouped) + "/s"
 	if r.Offered != nil {
 		what := "/s"
@@ -163,39 +162,39 @@ func writeRequests(table io.Writer, r *Result) {
 	if r.RateAtLeast != nil {
 		rate = "at least " + figure.Grouped(*r.RateAtLeast) + "/s"
 	}
-	fmt.Fprintf(table, "answers\t%s\n", rate)
+	table.Add("answers", rate)
 	if r.Stopped != "" {
-		fmt.Fprintf(table, "stopped\tearly: %s can no longer be met\n", r.Stopped)
+		table.Line("stopped", "early: %s can no longer be met", r.Stopped)
 	}
 	if r.SizeMean != nil && r.SizeMost != nil {
-		fmt.Fprintf(table, "content\t%s bytes on average, %s at most\n", figure.Grouped(*r.SizeMean), figure.Grouped(float64(*r.SizeMost)))
+		table.Line("content", "%s bytes on average, %s at most", figure.Grouped(*r.SizeMean), figure.Grouped(float64(*r.SizeMost)))
 	}
 }
 
 // writeSteps prints a line for each step.
-func writeSteps(table io.Writer, r *Result) {
+func writeSteps(table *figure.Table, r *Result) {
 	if len(r.Steps) < 2 {
 		return
 	}
 	for _, s := range r.Steps {
-		fmt.Fprintf(table, "%s\t%s requests, %s errors, %s/s, %s\n", s.Name, figure.Grouped(float64(s.Requests)),
+		table.Line(s.Name, "%s requests, %s errors, %s/s, %s", figure.Grouped(float64(s.Requests)),
 			figure.Grouped(float64(s.Errors["total"])), figure.OrNone(s.Rate, figure.Grouped), quantilesText(s.Latency))
 	}
 }
 
 // writeConnections prints what happened to connections and unanswered requests.
-func writeConnections(table io.Writer, r *Result) {
+func writeConnections(table *figure.Table, r *Result) {
 	if r.Reconnects > 0 {
-		fmt.Fprintf(table, "reconnects\t%s, %s requests retried\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
+		table.Line("reconnects", "%s, %s requests retried", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
 	}
 	if r.Handshakes != nil && r.Resumed != nil {
-		fmt.Fprintf(table, "TLS\t%s handshakes of all connections, %s resumed\n", figure.Grouped(float64(*r.Handshakes)), figure.Grouped(float64(*r.Resumed)))
+		table.Line("TLS", "%s handshakes of all connections, %s resumed", figure.Grouped(float64(*r.Handshakes)), figure.Grouped(float64(*r.Resumed)))
 	}
 	if r.Drains > 0 {
-		fmt.Fprintf(table, "drains\t%s connections closed by the server's shutdown\n", figure.Grouped(float64(r.Drains)))
+		table.Line("drains", "%s connections closed by the server's shutdown", figure.Grouped(float64(r.Drains)))
 	}
 	if r.Outage != nil {
-		fmt.Fprintf(table, "outage\t%s without any connection at the longest\n", figure.Micros(*r.Outage))
+		table.Line("outage", "%s without any connection at the longest", figure.Micros(*r.Outage))
 	}
 	var waited []string
 	for _, kind := range []Kind{Timeout, Unanswered} {
@@ -204,36 +203,36 @@ func writeConnections(table io.Writer, r *Result) {
 		}
 	}
 	if len(waited) > 0 {
-		fmt.Fprintf(table, "no answer\t%s, in the latencies with the time that they waited\n", strings.Join(waited, ", "))
+		table.Line("no answer", "%s, in the latencies with the time that they waited", strings.Join(waited, ", "))
 	}
 	if n := r.Errors[Closed.String()]; n > 0 {
-		fmt.Fprintf(table, "broken off\t%s requests whose connection ended, in no latency\n", figure.Grouped(float64(n)))
+		table.Line("broken off", "%s requests whose connection ended, in no latency", figure.Grouped(float64(n)))
 	}
 	if r.Unsent > 0 {
-		fmt.Fprintf(table, "unsent\t%s requests that the server has never seen\n", figure.Grouped(float64(r.Unsent)))
+		table.Line("unsent", "%s requests that the server has never seen", figure.Grouped(float64(r.Unsent)))
 	}
 }
 
 // writeBeside prints the idle connections and the churn.
-func writeBeside(table io.Writer, r *Result) {
+func writeBeside(table *figure.Table, r *Result) {
 	if i := r.Idle; i != nil {
-		fmt.Fprintf(table, "idle\t%s of %s connections open at the end, %s closed by the server\n",
+		table.Line("idle", "%s of %s connections open at the end, %s closed by the server",
 			figure.Grouped(float64(i.Open)), figure.Grouped(float64(i.Conns)), figure.Grouped(float64(i.Closed)))
 		if i.Failed > 0 {
-			fmt.Fprintf(table, "not idle\t%s connections had no answer, and were not kept\n", figure.Grouped(float64(i.Failed)))
+			table.Line("not idle", "%s connections had no answer, and were not kept", figure.Grouped(float64(i.Failed)))
 		}
 		if i.Closed > 0 {
-			fmt.Fprintf(table, "closed after\t%s\n", quantilesText(i.ClosedAfter))
+			table.Add("closed after", quantilesText(i.ClosedAfter))
 		}
 		if i.ServerBytes != nil {
-			fmt.Fprintf(table, "memory\t%s of server memory per idle connection\n", figure.Bytes(*i.ServerBytes))
+			table.Line("memory", "%s of server memory per idle connection", figure.Bytes(*i.ServerBytes))
 		}
 	}
 	if c := r.Churn; c != nil {
-		fmt.Fprintf(table, "churn\t%s connections, %s errors\n", figure.Grouped(float64(c.Conns)), figure.Grouped(float64(c.Errors["total"])))
-		fmt.Fprintf(table, "dial\t%s\n", quantilesText(c.Dial))
+		table.Line("churn", "%s connections, %s errors", figure.Grouped(float64(c.Conns)), figure.Grouped(float64(c.Errors["total"])))
+		table.Add("dial", quantilesText(c.Dial))
 		if c.First.Max != nil {
-			fmt.Fprintf(table, "first answer\t%s\n", quantilesText(c.First))
+			table.Add("first answer", quantilesText(c.First))
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/hone-go/hone/tool/figure"
 )
@@ -87,12 +86,11 @@ func (d *Diagnosis) wrong() (checks []Check) {
 // Text writes the diagnosis as text.
 func (d *Diagnosis) Text(w io.Writer) {
 	fmt.Fprintln(w, d.summary())
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "state\twhat\tfound\twanted")
+	table := figure.Table{Head: []string{"state", "what", "found", "wanted"}}
 	for _, c := range d.Checks {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.State, c.Name, cmp.Or(c.Found, "–"), c.Want)
+		table.Add(string(c.State), c.Name, cmp.Or(c.Found, "–"), c.Want)
 	}
-	table.Flush()
+	table.Text(w)
 	for _, c := range d.wrong() {
 		fmt.Fprintf(w, "\n%s: %s\n", c.Name, c.Why)
 		if c.Fix != "" {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/hone-go/hone/tool/figure"
 )
@@ -85,21 +84,18 @@ func (r *Report) from(samples *int64, total float64) string {
 // WriteTop writes the table of functions.
 func (r *Report) WriteTop(w io.Writer) {
 	r.writeHead(w)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head := "flat\t%\tcum\t%\t"
+	table := figure.Table{Head: []string{"flat", "%", "cum", "%", "function"}, Right: "rrrr"}
 	if r.Against != nil {
-		head = "flat grew\tflat\tbefore\tcum grew\tcum\tbefore\t"
+		table = figure.Table{Head: []string{"flat grew", "flat", "before", "cum grew", "cum", "before", "function"}, Right: "rrrrrr"}
 	}
-	fmt.Fprintln(table, head+"  function")
 	for _, l := range r.Lines {
 		if r.Against != nil {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.change(l.FlatGrowth()), r.amount(l.Flat), r.amount(*l.FlatBefore),
-				r.change(l.CumGrowth()), r.amount(l.Cum), r.amount(*l.CumBefore), l.Function)
+			table.Add(r.change(l.FlatGrowth()), r.amount(l.Flat), r.amount(*l.FlatBefore), r.change(l.CumGrowth()), r.amount(l.Cum), r.amount(*l.CumBefore), l.Function)
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t  %s\n", r.amount(l.Flat), r.share(l.Flat), r.amount(l.Cum), r.share(l.Cum), l.Function)
+		table.Add(r.amount(l.Flat), r.share(l.Flat), r.amount(l.Cum), r.share(l.Cum), l.Function)
 	}
-	table.Flush()
+	table.Text(w)
 	if r.left > 0 {
 		fmt.Fprintf(w, "and %d more; --top 0 shows all\n", r.left)
 	}

@@ -3,7 +3,6 @@ package race
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/figure"
@@ -109,8 +108,7 @@ func (r *Report) Text(w io.Writer) {
 
 func (r *Report) writeSpeed(w io.Writer) {
 	fmt.Fprint(w, "\nconnections × depth: 100 × 64 is 100 connections with 64 requests in flight each.\n\n")
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "load\tengine\trequests/s\tto net-direct\tp50\tp99\tserver CPU/request")
+	table := figure.Table{Head: []string{"load", "engine", "requests/s", "to net-direct", "p50", "p99", "server CPU/request"}, Right: "--rrrrr"}
 	for _, shape := range []struct {
 		name string
 		of   func(*Entry) Lap
@@ -123,15 +121,17 @@ func (r *Report) writeSpeed(w io.Writer) {
 			if i > 0 {
 				name = ""
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, e.Engine, figure.OrNone(lap.Rate, figure.Grouped), figure.OrNone(lap.Ratio, figure.Times),
+			table.Add(name, e.Engine, figure.OrNone(lap.Rate, figure.Grouped), figure.OrNone(lap.Ratio, figure.Times),
 				figure.OrNone(lap.P50, figure.Micros), figure.OrNone(lap.P99, figure.Micros), figure.OrNone(lap.ServerCPU, figure.Micros))
 		}
 	}
-	fmt.Fprintln(table, "\nengine\tmemory per active connection")
+	table.Text(w)
+	fmt.Fprintln(w)
+	memory := figure.Table{Head: []string{"engine", "memory per active connection"}, Right: "-r"}
 	for _, e := range r.Engines {
-		fmt.Fprintf(table, "%s\t%s\n", e.Engine, figure.OrNone(e.IdleBytes, figure.Bytes))
+		memory.Add(e.Engine, figure.OrNone(e.IdleBytes, figure.Bytes))
 	}
-	table.Flush()
+	memory.Text(w)
 	if why := r.Withheld(); why != "" {
 		fmt.Fprintf(w, "\n%s\n", why)
 	}
@@ -153,12 +153,11 @@ func (r *Report) writeBeside(w io.Writer) {
 	fmt.Fprintf(w, "\nslow handlers: %d connections whose handler sleeps %d ms per request, and %d others\n"+
 		"that send %s requests/s together. Latency of the others:\n\n",
 		slowConns, slowSleep.Milliseconds(), otherConns, figure.Grouped(otherRate))
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "engine\tp50\tp99\tp99.9")
+	table := figure.Table{Head: []string{"engine", "p50", "p99", "p99.9"}, Right: "-rrr"}
 	for _, e := range r.Beside {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Engine, figure.OrNone(e.P50, figure.Micros), figure.OrNone(e.P99, figure.Micros), figure.OrNone(e.P999, figure.Micros))
+		table.Add(e.Engine, figure.OrNone(e.P50, figure.Micros), figure.OrNone(e.P99, figure.Micros), figure.OrNone(e.P999, figure.Micros))
 	}
-	table.Flush()
+	table.Text(w)
 	events, inline := r.beside(engine.Events(engine.Auto).Name()), r.beside(engine.Events(engine.Inline).Name())
 	if events.ToNet != nil && inline.ToNet != nil {
 		fmt.Fprintf(w, "\n%s: p99 %s = %s %s; %s, which waits for handlers: %s = %s %[4]s\n",

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -57,7 +56,7 @@ func (r *benchResult) text(w io.Writer) {
 	}
 	for _, run := range r.Runs {
 		fmt.Fprintln(w)
-		writeFigures(w, run)
+		figuresOf(run).Text(w)
 	}
 }
 
@@ -74,10 +73,7 @@ func (r *benchResult) markdown(w io.Writer) {
 	}
 	fmt.Fprintf(w, "**%s**\n", r.head())
 	for _, run := range r.Runs {
-		fmt.Fprint(w, "\n| figure | median | range |\n|---|--:|--:|\n")
-		for _, f := range run.Spreads() {
-			median, around := f.Text()
-			fmt.Fprintf(w, "| %s | %s | %s |\n", compare.Cell(figure.Name(f.Name)), median, around)
-		}
+		fmt.Fprintln(w)
+		figuresOf(run).Markdown(w)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,12 +89,11 @@ type listed struct {
 }
 
 func writeList(w io.Writer, runs []record.Summary) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "id\tbegan\tby\ttarget\tscenario\tvalid samples\tname\tbaseline")
+	table := figure.Table{Head: []string{"id", "began", "by", "target", "scenario", "valid samples", "name", "baseline"}}
 	for _, r := range runs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", r.ID, r.At.Local().Format(time.DateTime), r.Made, r.Target, r.Scenario, r.Valid, r.Samples, r.Name, strings.Join(r.Baselines, ", "))
+		table.Add(r.ID, r.At.Local().Format(time.DateTime), string(r.Made), r.Target, r.Scenario, fmt.Sprintf("%d of %d", r.Valid, r.Samples), r.Name, strings.Join(r.Baselines, ", "))
 	}
-	table.Flush()
+	table.Text(w)
 }
 
 func newRunShow() *cobra.Command {
@@ -151,7 +149,7 @@ func writeRun(w io.Writer, r *record.Run) {
 		fmt.Fprintf(w, "%s: %s\n%d of %d trials are valid\n\n", verdict, k.Said, valid, len(r.Samples))
 	} else {
 		fmt.Fprintf(w, "%d of %d samples are valid\n\n", valid, len(r.Samples))
-		writeFigures(w, r)
+		figuresOf(r).Text(w)
 	}
 	for i, s := range r.Samples {
 		if !s.Valid {
@@ -169,19 +167,15 @@ func writeRun(w io.Writer, r *record.Run) {
 	}
 }
 
-// writeFigures writes the median and the range of each figure over the valid samples, if any.
-func writeFigures(w io.Writer, r *record.Run) {
-	figures := r.Spreads()
-	if len(figures) == 0 {
-		return
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "figure\tmedian\trange")
-	for _, f := range figures {
+// figuresOf returns the median and the range of each figure over the valid samples, if any.
+func figuresOf(r *record.Run) *figure.Table {
+	table := new(figure.Table)
+	for _, f := range r.Spreads() {
 		median, around := f.Text()
-		fmt.Fprintf(table, "%s\t%s\t%s\n", figure.Name(f.Name), median, around)
+		table.Head, table.Right = []string{"figure", "median", "range"}, "-rr"
+		table.Add(figure.Name(f.Name), median, around)
 	}
-	table.Flush()
+	return table
 }
 
 func newRunRemove() *cobra.Command {
