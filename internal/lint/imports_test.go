@@ -79,7 +79,7 @@ var toolImports = map[string][]string{
 	"tool/demo":         {"engine", "observe"},
 	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/demo", "tool/figure", "tool/load"},
 	"tool/torture":      {"websocket", "tool/child", "tool/figure", "tool/load", "tool/load/traffic", "tool/trial"},
-	"tool/view":         {"tool/figure", "tool/knee", "tool/load", "tool/torture", "tool/trial"},
+	"tool/view":         {"tool/figure", "tool/load", "tool/machine", "tool/trial"},
 	"tool/session":      {"tool/admin", "tool/compare", "tool/exit", "tool/load", "observe", "tool/page", "tool/record", "tool/trial"},
 	"tool/spec":         {"wire", "tool/admin", "tool/exit", "tool/figure", "tool/load", "tool/load/offer", "tool/load/source", "tool/load/traffic", "tool/record", "tool/trial"},
 	"tool/serving":      {anyLibrary, "internal/sys", "tool/exit", "tool/figure", "observe", "tool/page", "tool/probe", "tool/session", "tool/spec", "tool/admin"},

@@ -8,9 +8,12 @@ import (
 	"time"
 )
 
+// MostCPUShare is the share of the CPU available to the generator from which on it may be what limits
+// a load.
+const MostCPUShare = 0.80
+
 const (
 	leastAchieved = 0.99 // of what was offered
-	mostShare     = 0.80 // of the CPU available to the generator
 	leastRequests = 100  // for a 99th percentile
 
 	// leastSpan is the shortest load in which the generator's CPU means something: in a shorter
@@ -116,11 +119,11 @@ func (m *Measured) tardy(lag histogram, did, less string) string {
 
 // starved fails when the generator had no spare CPU.
 func (m *Measured) starved() string {
-	if !m.CPUKnown || m.CPUSpan < leastSpan || m.cpuShare() < mostShare {
+	if !m.CPUKnown || m.CPUSpan < leastSpan || m.cpuShare() < MostCPUShare {
 		return ""
 	}
 	return fmt.Sprintf("the generator used %.0f %% of the CPU it has (the limit is %.0f %%); give it more CPUs, or offer less",
-		100*m.cpuShare(), 100*mostShare)
+		100*m.cpuShare(), 100*MostCPUShare)
 }
 
 // faulty fails when requests failed.

@@ -18,8 +18,6 @@ type Second struct {
 	load.Progress
 }
 
-const mostShare = 0.80 // of its CPU, as in package load
-
 // point is a moment of some figures for the charts.
 type point struct {
 	T       number            `json:"t"` // seconds
@@ -185,10 +183,10 @@ func (p *Page) judge() {
 	if l.doubt != "" {
 		p.state.Reasons = append(p.state.Reasons, l.doubt)
 	}
-	if l.shares > 0 && l.share/float64(l.shares) >= mostShare {
+	if l.shares > 0 && l.share/float64(l.shares) >= load.MostCPUShare {
 		p.state.Reasons = append(p.state.Reasons, fmt.Sprintf(
 			"the generator uses %.0f %% of its CPUs (limit %.0f %%); give it more CPUs, or offer less load",
-			100*l.share/float64(l.shares), 100*mostShare))
+			100*l.share/float64(l.shares), 100*load.MostCPUShare))
 	}
 	if l.seconds == 0 {
 		p.state.Figures, p.state.Curve = map[string]number{}, nil

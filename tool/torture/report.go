@@ -189,7 +189,7 @@ func (r *Report) WriteText(w io.Writer) {
 			left++
 			continue
 		}
-		WriteLine(w, &made)
+		fmt.Fprintln(w, made.Line())
 		for _, line := range made.Inputs {
 			fmt.Fprintf(w, "  %-13s %s\n", "", line)
 		}
@@ -205,9 +205,9 @@ func (r *Report) WriteText(w io.Writer) {
 	}
 }
 
-// WriteLine writes one result in a line.
-func WriteLine(w io.Writer, made *Result) {
-	fmt.Fprintf(w, "%-13s  %-24s %s\n", made.Verdict, made.Name, made.Words)
+// Line returns the result in a line.
+func (made *Result) Line() string {
+	return fmt.Sprintf("%-13s  %-24s %s", made.Verdict, made.Name, made.Words)
 }
 
 func (c *Changes) write(w io.Writer) {

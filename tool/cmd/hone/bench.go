@@ -161,9 +161,9 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		server.Name = cmp.Or(server.Name, "the working tree")
 		plan.Servers = []trial.Server{old, server}
 	}
-	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, spec.Public(f.Target)+", "+f.Load.Shape(), plan)
+	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, plan.Load)
 	defer watcher.End()
-	plan.Progress = s.Live.BesideTrial(watcher.Show)
+	plan.Progress = s.Live.BesideTrial(watcher.Trial)
 	runs, err := trial.Run(ctx, plan)
 	if err == nil {
 		err = f.profiles.take(ctx, plan, runs)

@@ -9,6 +9,7 @@ import (
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
@@ -43,9 +44,9 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 		return session.Failure("bench", err)
 	}
 	defer remove()
-	watcher := view.NewSteps(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain})
+	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, load.Plan{})
 	defer watcher.End()
-	plan.Progress = s.Live.Doing(watcher.Show)
+	plan.Progress = s.Live.Doing(watcher.Trial)
 	runs, notes, err := plan.Run(ctx)
 	watcher.End()
 	return f.finish(s, &benchResult{Runs: runs, notes: notes, wanted: plan.Samples}, base, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,10 +81,14 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer s.Close(ctx)
-	watcher := view.NewDemo(cmd.ErrOrStderr())
+	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: true}, load.Plan{})
 	defer watcher.End()
 	report, err := race.Run(ctx, race.Plan{
-		Serve: []string{exe, "serve"}, Step: []string{exe, "demo", "--step"}, Lap: f.lap, Say: watcher.Show, Serving: s.Live.Watch,
+		Serve: []string{exe, "serve"}, Step: []string{exe, "demo", "--step"}, Lap: f.lap, Serving: s.Live.Watch,
+		Say: func(leg, legs int, engine, what string) {
+			watcher.Step(leg-1, legs, fmt.Sprintf("%d of %d, %s: %s", leg, legs, engine, what))
+			watcher.Line(fmt.Sprintf("%d/%d  %-13s  %s", leg, legs, engine, what))
+		},
 		Watch:  func(what, engine string, now load.Progress) { s.Live.Show(page.Lane{Group: what, Name: engine}, now) },
 		Lapped: func(_, _ string, lap race.Lap) { s.Live.Settle(lap.Rate, lap.P50, lap.P99) },
 	})

@@ -79,10 +79,10 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *session.Output) error {
 		return err
 	}
 	defer s.Close(ctx)
-	watcher := view.NewSteps(view.How{To: cmd.ErrOrStderr(), Lines: f.progress})
+	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress}, subject.Load.Plan)
 	defer watcher.End()
 	report := &compare.Noise{Schema: "hone.noise/2", Valid: true, Scenario: name, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
-	end := session.End{Err: f.sample(ctx, take, s.Live.BesideTrial(watcher.Show), s.Store, report)}
+	end := session.End{Err: f.sample(ctx, take, s.Live.BesideTrial(watcher.Trial), s.Store, report)}
 	watcher.End()
 	s.Live.End(report.InvalidReasons, errors.Join(end.Err, ctx.Err()))
 	if report.Kept, err = f.store.Locate(); err != nil {

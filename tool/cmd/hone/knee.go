@@ -177,15 +177,15 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	defer open.Close(ctx)
 	s := &knee.Search{Plan: plan, Others: others, Goals: f.goals.List, Load: f.load.Plan, Length: f.load.Plan.For, Cool: f.cool}
 	began := time.Now().UTC()
-	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, shown, f.goals.String(), s)
-	defer watcher.End()
 	fmt.Fprintf(cmd.ErrOrStderr(), "hone: knee: some 20 trials, %v\n", s.About())
+	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, f.load.Plan)
+	defer watcher.End()
 	s.Made = func(t knee.Point, found knee.Knee) {
-		watcher.Made(t, found)
+		watcher.Note(found.Bracket(s.Unit(), s.Plan.Width))
 		open.Live.Search(kneeShown(s.Report(shown, false)))
 	}
 	s.Watch = func(now knee.Progress) {
-		watcher.Show(now)
+		watcher.Sample(now.String(), trial.Progress{Load: now.Load})
 		if now.Load != nil {
 			open.Live.Show(page.Lane{Group: "trials", Name: now.String()}, *now.Load)
 		}

@@ -243,9 +243,9 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	}
 	defer s.Close(ctx)
 	s.Live.Watch(stats)
-	watcher := view.NewLoad(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, shown, f.Shape(), f.Plan, f.goals.List)
+	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, f.Plan)
 	defer watcher.End()
-	f.Plan.Progress = s.Live.Beside(page.Lane{}, watcher.Show)
+	f.Plan.Progress = s.Live.Beside(page.Lane{}, watcher.Load)
 	began := time.Now().UTC()
 	result, err := f.send(cmd, target, s.Live)
 	watcher.End()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
@@ -209,8 +210,15 @@ func (f *tortureFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	defer open.Close(cmd.Context())
-	watcher := view.NewTorture(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, spec.Public(target))
-	plan.Progress = watcher.Show
+	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, load.Plan{})
+	watcher.Step(0, 1, "watching the bystanders before any attack")
+	plan.Progress = func(now torture.Progress) {
+		watcher.Step(now.Done, now.Of, now.Doing)
+		if made := now.Made; made != nil && made.Verdict != torture.NotApplicable {
+			watcher.Line(made.Line())
+			watcher.Note(made.Line())
+		}
+	}
 	report, err := torture.Run(cmd.Context(), plan)
 	watcher.End()
 	if err != nil {
