@@ -106,18 +106,17 @@ func (v *View) change(how func(f *facts, at time.Duration)) {
 
 // facts are what a block shows. Times count from the block's beginning.
 type facts struct {
-	plan    load.Plan
-	doing   string
-	since   time.Duration  // when doing began
-	share   float64        // of the work that is done
-	ends    time.Duration  // when the work will be done; 0: not known
-	planned int            // samples, without those taken again
-	now     *load.Progress // without its histograms, which are only lent; nil: no load runs
-	rates   []float64
-	p99s    []float64
-	note    string
-	vitals  machine.Vitals
-	machine string // what its CPUs do; empty: not known
+	plan        load.Plan
+	doing       string
+	since       time.Duration  // when doing began
+	share       float64        // of the work that is done
+	ends        time.Duration  // when the work will be done; 0: not known
+	planned     int            // samples, without those taken again
+	now         *load.Progress // without its histograms, which are only lent; nil: no load runs
+	rates, p99s []float64
+	note        string
+	vitals      machine.Vitals
+	machine     string // what its CPUs do; empty: not known
 }
 
 func (f *facts) begin(doing string, at time.Duration) {
