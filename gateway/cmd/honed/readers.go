@@ -74,11 +74,6 @@ func writeReaderMetrics(w io.Writer, all []gateway.ReaderState) {
 	}
 }
 
-// addData defines --data of a verb that asks the running honed.
-func addData(flags *flag.FlagSet) *string {
-	return flags.String("data", "honed-data", "`FOLDER` of the running honed")
-}
-
 // action splits the arguments of a verb with actions: the action and, unless that is list, a name.
 func action(verb string, args []string, actions ...string) (do, name string, rest []string, err error) {
 	wrong := commandline.UsageError{Err: fmt.Errorf("honed %s %s; all but list need a NAME next", verb, strings.Join(actions, "|"))}
