@@ -59,7 +59,7 @@ var observeImports = map[string][]string{
 var toolImports = map[string][]string{
 	"tool/child":        {},
 	"tool/load":         {"websocket", "wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
-	"tool/load/fleet":   {"tool/child", "tool/load"},
+	"tool/load/fleet":   {"tool/child", "tool/figure", "tool/load"},
 	"tool/load/offer":   {},
 	"tool/load/source":  {},
 	"tool/load/traffic": {"tool/load/offer"},

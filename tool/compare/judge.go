@@ -174,7 +174,7 @@ func (c *Report) Failure(command string) error {
 	case c.count(Worse) > 0:
 		return &exit.Error{Code: exit.Missed}
 	case c.unclear():
-		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s: %s is %s", command, figure.Name(c.Changes[0].Name), c.words(0))}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s: %s is %s", command, figure.Of(c.Changes[0].Name, c.Changes[0].Unit), c.words(0))}
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (c *Report) words(figure int) string { return c.Changes[figure].Words(c.Tol
 // Summary is the verdict in one line.
 func (c *Report) Summary() string {
 	if c.unclear() {
-		return "UNCLEAR: " + figure.Name(c.Changes[0].Name) + " is " + c.words(0)
+		return "UNCLEAR: " + figure.Of(c.Changes[0].Name, c.Changes[0].Unit) + " is " + c.words(0)
 	}
 	return fmt.Sprintf("VALID: of %d figures, %d worse, %d better, %d the same, %d unclear",
 		len(c.Changes), c.count(Worse), c.count(Better), c.count(Same), c.count(Unclear))
@@ -48,7 +48,7 @@ func (c *Report) table() *figure.Table {
 			}
 		}
 		in := func(v float64) string { return figure.In(v, change.Unit) }
-		table.Add(figure.Name(change.Name), figure.OrNone(change.MedianA, in), figure.OrNone(b, in), words)
+		table.Add(figure.Of(change.Name, change.Unit), figure.OrNone(change.MedianA, in), figure.OrNone(b, in), words)
 	}
 	return table
 }

@@ -19,6 +19,14 @@ func Name(name string) string {
 	return name
 }
 
+// Of returns the name with the unit where one benchmark has several figures: Join ns/op.
+func Of(name, unit string) string {
+	if strings.HasSuffix(unit, "/op") && !strings.HasSuffix(name, unit) {
+		return name + " " + unit
+	}
+	return Name(name)
+}
+
 // Counted formats a count of things whose plural ends in s.
 func Counted(n int, thing string) string {
 	if n != 1 {
@@ -197,6 +205,9 @@ func Number(v float64) string {
 	}
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
+
+// Time formats a duration with three significant digits.
+func Time(d time.Duration) string { return Micros(float64(d) / 1e3) }
 
 // Lasting formats a duration in whole seconds.
 func Lasting(d time.Duration) string {

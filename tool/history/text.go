@@ -112,7 +112,7 @@ func (h *History) table() *figure.Table {
 	table := &figure.Table{Head: []string{"figure", "now", "changes"}, Right: "-r", Notes: h.Notes()}
 	for i := range h.Figures {
 		f := &h.Figures[i]
-		table.Add(figure.Name(f.Name), f.In(f.Now()), h.Words(f))
+		table.Add(figure.Of(f.Name, f.Unit), f.In(f.Now()), h.Words(f))
 	}
 	return table
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // heartbeat measures the generator's own delay in a closed loop, whose requests have no moment
@@ -194,7 +195,7 @@ func (r *run) doubt() string {
 	if p99 := quantile(m.Latency.Histogram, 99, 100); !r.paced && (p99 == nil || *p99*microsecond > 4*float64(most)) {
 		return ""
 	}
-	return fmt.Sprintf("the generator itself was more than %v late with %.1f %% of the requests (the limit is 1 %%)", most, 100*float64(tardy)/float64(all))
+	return fmt.Sprintf("the generator itself was more than %s late with %.1f %% of the requests (the limit is 1 %%)", figure.Time(most), 100*float64(tardy)/float64(all))
 }
 
 // delays adds what the heartbeats have measured.
@@ -222,7 +223,7 @@ func (m *Measured) stopped() string {
 	if longest < most {
 		return ""
 	}
-	return fmt.Sprintf("the generator itself did not run for %v (the limit is %v); give it CPUs of its own, and do not stop it", longest.Round(time.Millisecond), most)
+	return fmt.Sprintf("the generator itself did not run for %s (the limit is %s); give it CPUs of its own, and do not stop it", figure.Time(longest), figure.Time(most))
 }
 
 // slow fails when a percentile of a closed loop has too much of the generator's own delay in it.
@@ -232,8 +233,8 @@ func (m *Measured) slow() string {
 	}
 	for _, p := range judged() {
 		if late, most := m.late(m.Delay, p); late > 0 {
-			return fmt.Sprintf("the generator itself read %s of the answers %v or more after they had come (the limit for %s is %v); give it CPUs of its own, or use fewer connections",
-				p.share, late, p.name, most)
+			return fmt.Sprintf("the generator itself read %s of the answers %s or more after they had come (the limit for %s is %s); give it CPUs of its own, or use fewer connections",
+				p.share, figure.Time(late), p.name, figure.Time(most))
 		}
 	}
 	return ""

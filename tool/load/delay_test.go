@@ -77,7 +77,7 @@ func TestWarnings(t *testing.T) {
 		{"the server", stalled, "the server, or the way to it, stalled"},
 		{"the generator a little", func(m *Measured) { stalled(m); m.Stop = 90 * time.Millisecond }, "the server, or the way to it, stalled"},
 		{"not known", func(m *Measured) { stalled(m); m.Delay = histogram{} }, "the server, or the generator, stalled"},
-		{"the generator", func(m *Measured) { stalled(m); m.Stop, m.plan.MaxLag = 600*time.Millisecond, time.Second }, "the generator itself once did not run for 600ms: the server may not be to blame"},
+		{"the generator", func(m *Measured) { stalled(m); m.Stop, m.plan.MaxLag = 600*time.Millisecond, time.Second }, "the generator itself once did not run for 600 ms: the server may not be to blame"},
 	} {
 		m := sound()
 		c.spoil(m)
@@ -130,12 +130,12 @@ func TestDoubtsOfARunSoFar(t *testing.T) {
 		want   string
 	}{
 		{"in time", true, ms, 900 * time.Microsecond, 1000, nil, ""},
-		{"a stop", false, 500 * ms, 100 * ms, 0, nil, "did not run for 100ms"},
+		{"a stop", false, 500 * ms, 100 * ms, 0, nil, "did not run for 100 ms"},
 		{"stops that are too much of the whole", false, ms, 0, 0, func(p *Plan) { p.For = time.Second }, "did not run in 2.1 % of the time"},
 		{"a stop that is allowed", true, ms, 100 * ms, 0, func(p *Plan) { p.MaxLag = 101 * ms }, ""},
 		{"one in a hundred", true, ms, 2 * ms, 10, nil, ""},
-		{"more at a rate", true, 500 * ms, 2 * ms, 11, nil, "more than 1ms late with 1.1 % of the requests"},
-		{"more without", false, 3 * ms, 2 * ms, 11, nil, "more than 1ms late with 1.1 % of the requests"},
+		{"more at a rate", true, 500 * ms, 2 * ms, 11, nil, "more than 1.00 ms late with 1.1 % of the requests"},
+		{"more without", false, 3 * ms, 2 * ms, 11, nil, "more than 1.00 ms late with 1.1 % of the requests"},
 		{"more, but little for such times", false, 9 * ms, 2 * ms, 11, nil, ""},
 		{"more, which is allowed", false, 3 * ms, 2 * ms, 11, func(p *Plan) { p.AllowLate = true }, ""},
 	} {

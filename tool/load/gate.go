@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // MostCPUShare is the share of the CPU available to the generator from which on it may be what limits
@@ -49,7 +51,7 @@ func (m *Measured) ended() string {
 	case m.Failure != nil:
 		return m.Failure.Error()
 	case m.Interrupted:
-		return fmt.Sprintf("interrupted after %v of %v; let it run to the end", m.Span.Round(time.Millisecond), m.plan.For)
+		return fmt.Sprintf("interrupted after %s of %s; let it run to the end", figure.Time(m.Span), figure.Time(m.plan.For))
 	}
 	return ""
 }
@@ -113,8 +115,8 @@ func (m *Measured) tardy(lag histogram, did, less string) string {
 	if lag.Histogram == nil || time.Duration(lag.ValueAtQuantile(99)) <= m.plan.MaxLag {
 		return ""
 	}
-	return fmt.Sprintf("the generator itself %s %v or more after they were due (the limit is %v); give it CPUs of its own, or %s",
-		did, time.Duration(lag.ValueAtQuantile(99)).Round(time.Microsecond), m.plan.MaxLag, less)
+	return fmt.Sprintf("the generator itself %s %s or more after they were due (the limit is %s); give it CPUs of its own, or %s",
+		did, figure.Time(time.Duration(lag.ValueAtQuantile(99))), figure.Time(m.plan.MaxLag), less)
 }
 
 // starved fails when the generator had no spare CPU.
@@ -237,11 +239,11 @@ const leastRetried = 0.01
 // users would have waited.
 func (m *Measured) warnings(r *Result) (warnings []string) {
 	if m.CPUKnown && m.CPUSpan < leastSpan {
-		warnings = append(warnings, fmt.Sprintf("the load took only %v, too short to tell whether the generator was the limit; send more requests", m.CPUSpan.Round(time.Millisecond)))
+		warnings = append(warnings, fmt.Sprintf("the load took only %s, too short to tell whether the generator was the limit; send more requests", figure.Time(m.CPUSpan)))
 	}
 	for _, delay := range []histogram{m.Lag, m.Delay} {
 		if late, most := m.late(delay, percentile{parts: 999, whole: 1000}); late > 0 {
-			warnings = append(warnings, fmt.Sprintf("p99.9 is not the server's: the generator itself delayed 0.1 %% of the requests by %v or more (the limit is %v)", late, most))
+			warnings = append(warnings, fmt.Sprintf("p99.9 is not the server's: the generator itself delayed 0.1 %% of the requests by %s or more (the limit is %s)", figure.Time(late), figure.Time(most)))
 		}
 	}
 	if r.RateAtLeast != nil {
@@ -266,13 +268,13 @@ func (m *Measured) stall(r *Result) string {
 	}
 	slowest := time.Duration(*r.Latency.Max * microsecond)
 	if m.Stop > slowest/4 {
-		return fmt.Sprintf("the slowest answer took %v, and the generator itself once did not run for %v: the server may not be to blame",
-			slowest.Round(time.Millisecond), m.Stop.Round(time.Millisecond))
+		return fmt.Sprintf("the slowest answer took %s, and the generator itself once did not run for %s: the server may not be to blame",
+			figure.Time(slowest), figure.Time(m.Stop))
 	}
 	who := "the server, or the way to it,"
 	if m.Delay.Histogram == nil {
 		who = "the server, or the generator,"
 	}
-	return fmt.Sprintf("the slowest answer took %v, %.0f times the highest percentile: %s stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
-		slowest.Round(time.Millisecond), *r.Latency.Max / *highest, who)
+	return fmt.Sprintf("the slowest answer took %s, %.0f times the highest percentile: %s stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
+		figure.Time(slowest), *r.Latency.Max / *highest, who)
 }

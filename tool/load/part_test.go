@@ -269,7 +269,7 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 		"late": {func(all []Agent) { all[1].Measured.Lag.record(int64(time.Second), 100) },
 			"agent b: the generator itself sent 1 % of the requests"},
 		"stopped": {func(all []Agent) { all[1].Measured.Lag.record(int64(time.Second), 1) },
-			"agent b: the generator itself did not run for 1s"},
+			"agent b: the generator itself did not run for 1.00 s"},
 		"slow": {func(all []Agent) {
 			all[1].Measured.Delay = newHistogram()
 			all[1].Measured.Delay.record(int64(2*time.Millisecond), 100)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hone-go/hone/tool/figure"
 )
@@ -139,11 +138,7 @@ func writeAgents(w io.Writer, agents []Agent) {
 
 // writeRequests prints the counts of requests and errors.
 func writeRequests(table *figure.Table, r *Result) {
-	unit := time.Millisecond
-	if r.Window < unit {
-		unit = time.Microsecond
-	}
-	counts := fmt.Sprintf("%s in %v, %s errors", figure.Grouped(float64(r.Requests)), r.Window.Round(unit), figure.Grouped(float64(r.Errors["total"])))
+	counts := fmt.Sprintf("%s in %s, %s errors", figure.Grouped(float64(r.Requests)), figure.Time(r.Window), figure.Grouped(float64(r.Errors["total"])))
 	if shed := r.Errors[Shed.String()]; shed > 0 {
 		counts += fmt.Sprintf(", of which %s shed", figure.Grouped(float64(shed)))
 	}

@@ -56,14 +56,14 @@ func TestGate(t *testing.T) {
 		{"behind by more", func(m *Measured) { m.plan.MaxStall, m.During = 50*time.Millisecond, 900 }, "only 900 of the 1000"},
 		{"lag at its limit", func(m *Measured) { m.plan.MaxLag, m.Lag = 11*time.Microsecond, spiked(3_000_000, 9) }, ""},
 		{"lag", func(m *Measured) { m.Lag = spiked(3_000_000, 20) }, "the generator itself sent 1 % of the requests 3"},
-		{"one stop", func(m *Measured) { m.plan.MaxLag, m.Lag = time.Second/20, spiked(101_000_000, 1) }, "the generator itself did not run for 101ms (the limit is 100ms)"},
+		{"one stop", func(m *Measured) { m.plan.MaxLag, m.Lag = time.Second/20, spiked(101_000_000, 1) }, "the generator itself did not run for 101 ms (the limit is 100 ms)"},
 		{"delays in a closed loop", func(m *Measured) { closed(m, spiked(3_000_000, 10)) }, ""},
 		{"delays of one answer in a hundred", func(m *Measured) { closed(m, spiked(3_000_000, 11)) }, "the generator itself read 1 % of the answers 3"},
 		{"delays of every second answer", func(m *Measured) { closed(m, spiked(3_000_000, 501)) }, "the generator itself read half of the answers 3"},
 		{"delays of a quarter", func(m *Measured) { closed(m, spiked(2_400_000, 20)); m.Latency = spiked(10_000_000, 20) }, ""},
 		{"delays above a quarter", func(m *Measured) { closed(m, spiked(2_600_000, 20)); m.Latency = spiked(10_000_000, 20) }, "(the limit for p99 is 2.5"},
 		{"delays within a given limit", func(m *Measured) { closed(m, spiked(3_000_000, 501)); m.plan.MaxLag = 4 * time.Millisecond }, ""},
-		{"one stop in a closed loop", func(m *Measured) { closed(m, spiked(1, 1)); m.Stop = 1500 * time.Millisecond }, "the generator itself did not run for 1.5s"},
+		{"one stop in a closed loop", func(m *Measured) { closed(m, spiked(1, 1)); m.Stop = 1500 * time.Millisecond }, "the generator itself did not run for 1.50 s"},
 		{"stopped in pieces", func(m *Measured) { closed(m, spiked(1, 1)); m.Stopped = 21 * time.Millisecond }, "the generator itself did not run in 2.1 % of the time (the limit is 2 %); the rate is at least 1000/s; give it CPUs"},
 		{"stopped for less", func(m *Measured) { closed(m, spiked(1, 1)); m.Stopped = 19 * time.Millisecond }, ""},
 		{"stopped in a short run", func(m *Measured) {
@@ -86,7 +86,7 @@ func TestGate(t *testing.T) {
 		}, "accept that status (status = 503 in the step), or allow"},
 		{"allowed errors", func(m *Measured) { m.Errors[Failed], m.plan.AllowErrors = 3, true }, ""},
 		{"few requests", func(m *Measured) { m.Latency = spiked(1000, 99); m.Offered, m.During = 99, 99 }, "only 99 requests were measured"},
-		{"interrupted", func(m *Measured) { m.Interrupted, m.Span, m.During = true, 300*time.Millisecond, 100 }, "interrupted after 300ms of 1s"},
+		{"interrupted", func(m *Measured) { m.Interrupted, m.Span, m.During = true, 300*time.Millisecond, 100 }, "interrupted after 300 ms of 1.00 s"},
 		{"failed", func(m *Measured) {
 			m.Failure, m.Errors[Silent], m.During = &Error{Kind: Silent, What: "no answer", Try: "look"}, 1, 0
 		}, "load: no answer; look"},

@@ -41,7 +41,7 @@ type dot struct {
 func chartsOf(h *history.History) (charts []timeline) {
 	for i := range h.Figures {
 		f := &h.Figures[i]
-		c := timeline{Name: figure.Name(f.Name), Now: f.In(f.Now()), Words: h.Words(f)}
+		c := timeline{Name: figure.Of(f.Name, f.Unit), Now: f.In(f.Now()), Words: h.Words(f)}
 		c.From, c.To = h.Runs[0].At.Format(time.DateOnly), h.Runs[len(h.Runs)-1].At.Format(time.DateOnly)
 		if n := len(f.Changes); n > 0 {
 			c.Kind = map[compare.Verdict]string{compare.Better: "good", compare.Worse: "bad"}[f.Changes[n-1].Verdict]

@@ -127,6 +127,7 @@ type hello struct {
 	Diff     bool     `json:"diff,omitempty"`
 	Ghost    *ghost   `json:"ghost,omitempty"`
 	Measured bool     `json:"measured,omitempty"` // the time axis holds measured time only
+	Short    bool     `json:"short,omitempty"`    // samples have too few points for charts over time
 }
 
 const schema = "hone.page/1"

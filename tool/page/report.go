@@ -55,6 +55,8 @@ type hotLines struct {
 	Per     string    `json:"per"`
 	Samples *int64    `json:"samples"` // in the profile
 	Doubts  []string  `json:"doubts"`  // why its load was not valid
+	Few     string    `json:"few"`     // why lines may be chance; empty: they are not
+	Least   number    `json:"least"`   // two of few samples: less is not shown
 	Lines   []hotLine `json:"lines"`
 	Flame   *flame    `json:"flame,omitempty"`
 }
@@ -88,6 +90,8 @@ type hotLine struct {
 const (
 	mostHot = 20
 	between = time.Second // gap on the axis between samples
+
+	leastPoints = 4 // of a sample, for charts over time
 )
 
 // Report writes the page of run, drawn over against, which may be nil, as one file that
@@ -113,6 +117,7 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 	}
 	if slices.ContainsFunc(run.Samples, func(s record.Sample) bool { return len(s.Histograms)+len(s.Series) > 0 }) {
 		r.addSamples(run)
+		r.Hello.Short = len(r.Points) < leastPoints*len(run.Samples)
 	} else { // Go benchmarks have no course
 		r.Hello.Groups = []string{}
 		if judged.Comparison == nil {
@@ -143,7 +148,7 @@ func title(run, against *record.Run) string {
 func spreadsOf(run *record.Run) (rows [][3]string) {
 	for _, f := range run.Spreads() {
 		median, around := f.Text()
-		rows = append(rows, [3]string{figure.Name(f.Name), median, around})
+		rows = append(rows, [3]string{figure.Of(f.Name, f.Unit), median, around})
 	}
 	return rows
 }
@@ -169,16 +174,7 @@ func (r *recorded) addSamples(run *record.Run) {
 		s := &run.Samples[i]
 		c := courseOf(s)
 		name := fmt.Sprintf("sample %d", i+1)
-		figures := figuresOf(s)
-		get := func(key string) number {
-			if v, ok := figures[key]; ok {
-				return number(v)
-			}
-			return number(math.NaN())
-		}
-		r.State.Lanes = append(r.State.Lanes, laneLine{
-			Group: "samples", Name: name, Rate: get("rate"), P50: get("p50"), P99: get("p99"), CPU: get("cpu"), Done: true, Doubtful: !s.Valid,
-		})
+		r.State.Lanes = append(r.State.Lanes, laneOf(s, name))
 		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, "", !s.Valid}, mark{number(at.Seconds()), load.Measuring, load.Measuring, "", false})
 		for _, second := range c.seconds {
 			p := point{T: number((at + second.end).Round(time.Millisecond).Seconds()), Values: numbers(second.values)}
@@ -192,6 +188,34 @@ func (r *recorded) addSamples(run *record.Run) {
 		}
 		at += c.lasts + between
 	}
+}
+
+// laneOf is a sample's row in the table.
+func laneOf(s *record.Sample, name string) laneLine {
+	figures := figuresOf(s)
+	get := func(key string) number {
+		if v, ok := figures[key]; ok {
+			return number(v)
+		}
+		return number(math.NaN())
+	}
+	return laneLine{Group: "samples", Name: name, Rate: get("rate"), P50: get("p50"), P99: get("p99"), CPU: get("cpu"), Done: true, Doubtful: !s.Valid}
+}
+
+// Sampled replaces the rows of samples, as far as the page has counted them, by what is stored of them.
+func (p *Page) Sampled(runs []*record.Run) {
+	defer p.change()()
+	p.state.Lanes = nil
+	for i, run := range runs {
+		for j := range run.Samples {
+			name := fmt.Sprintf("sample %d", j+1)
+			if len(runs) > 1 {
+				name += fmt.Sprintf(" of %c", 'A'+i)
+			}
+			p.state.Lanes = append(p.state.Lanes, laneOf(&run.Samples[j], name))
+		}
+	}
+	p.state.Lanes = p.state.Lanes[max(0, len(p.state.Lanes)-keptLanes):]
 }
 
 // judge sets the outcome and the figures of the samples that count.
@@ -243,7 +267,7 @@ func (j Judged) lines() (lines []changeLine) {
 		in := func(v number) string { return figure.In(float64(v), c.Unit) }
 		lines = append(lines, changeLine{
 			Texts: [2]string{in(orNone(c.MedianA)), in(now)},
-			Key:   keyOf(c.Name), Name: figure.Name(c.Name), Unit: c.Unit, Before: orNone(c.MedianA), Now: now, Ratio: orNone(c.Ratio),
+			Key:   keyOf(c.Name), Name: figure.Of(c.Name, c.Unit), Unit: c.Unit, Before: orNone(c.MedianA), Now: now, Ratio: orNone(c.Ratio),
 			Verdict: c.Verdict, Words: c.Words(j.Comparison.Tolerance),
 		})
 	}
@@ -273,13 +297,17 @@ func (r *recorded) addHot(run, against *record.Run) {
 	if err != nil {
 		return
 	}
-	hot := &hotLines{Per: fmt.Sprint(view.Per), Samples: view.Samples, Doubts: view.Doubts, Lines: []hotLine{}}
+	few, least := view.Few()
+	hot := &hotLines{Per: fmt.Sprint(view.Per), Samples: view.Samples, Doubts: view.Doubts, Few: few, Least: number(least), Lines: []hotLine{}}
 	for _, l := range view.Top(false) {
 		if len(hot.Lines) == mostHot {
 			break
 		}
 		if l.Flat == 0 && l.FlatGrowth() == 0 {
 			continue // has no cost itself
+		}
+		if max(l.Flat, l.Flat-l.FlatGrowth()) < 0.99*least {
+			continue // a single sample of few
 		}
 		hot.Lines = append(hot.Lines, hotLine{l.Function, number(l.Flat), number(l.Cum), orNone(l.FlatBefore)})
 	}

@@ -116,14 +116,16 @@ func (p *Page) beginLane(lane Lane, now float64) {
 	}
 }
 
-// Settle replaces the last lane's figures by those that count: the page shows none that its command leaves out.
-func (p *Page) Settle(rate, p50, p99 *float64) {
+// Settle ends a lane with the figures that count, in place of its own: the page shows what its command does,
+// and nothing else.
+func (p *Page) Settle(lane Lane, rate, p50, p99, cpu *float64) {
 	defer p.change()()
-	if n := len(p.state.Lanes); n > 0 {
-		line := &p.state.Lanes[n-1]
-		line.Rate, line.P50, line.P99 = orNone(rate), orNone(p50), orNone(p99)
+	if !p.lane.began || lane != p.lane.lane { // it took less than a second
+		p.beginLane(lane, p.now())
 	}
-	p.lane = laneCount{}
+	line := &p.state.Lanes[len(p.state.Lanes)-1]
+	line.Rate, line.P50, line.P99, line.CPU, line.Doubtful = orNone(rate), orNone(p50), orNone(p99), orNone(cpu), rate == nil
+	p.lane, p.state.Figures, p.state.Curve = laneCount{}, nil, nil
 }
 
 // Agent is one of several agents that share a load, over the last second.

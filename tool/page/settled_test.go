@@ -1,14 +1,19 @@
 package page_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/record"
 )
 
 // recordedState returns the state that a report carries.
@@ -51,16 +56,45 @@ func TestSettledLaneHasWhatCounts(t *testing.T) {
 	s := second(0)
 	s.Lane = page.Lane{Group: "100 × 1", Name: "events"}
 	p.Load(s)
-	rate, p50 := 1234.0, 56.0
-	p.Settle(&rate, &p50, nil)
+	p.Settle(s.Lane, new(1234.0), new(56.0), nil, new(7.5))
 	p.End(page.Verdict{Status: page.Valid})
-	if got := lanesOf(t, p); !strings.Contains(got, `"rate":1234,"p50":56,"p99":null`) {
+	if got := stateOf(t, p); !strings.Contains(got, `"rate":1234,"p50":56,"p99":null,"cpu":7.5,"done":true}`) || !strings.Contains(got, `"figures":{}`) || strings.Contains(got, `"curve"`) {
 		t.Errorf("%s", got)
 	}
 }
 
-// lanesOf returns the lanes that a browser is sent first.
-func lanesOf(t *testing.T, p *page.Page) string {
+// A load's tiles are those of its result: one that the result withholds is not the page's own.
+func TestEndedLoadHasItsResultsFigures(t *testing.T) {
+	p := &page.Page{Title: "load"}
+	p.Load(second(0))
+	p.End(page.Verdict{Status: page.Valid, Figures: map[string]float64{"rate": 1234, "errors": 0}})
+	if got := stateOf(t, p); !strings.Contains(got, `"figures":{"errors":0,"rate":1234}`) {
+		t.Errorf("%s", got)
+	}
+}
+
+// What the page has counted of samples makes room for what is stored of them.
+func TestEndedSamplesAreTheStoredOnes(t *testing.T) {
+	p := &page.Page{Title: "bench"}
+	s := second(0)
+	s.Lane = page.Lane{Group: "samples", Name: "sample 1 of 3"}
+	p.Load(s)
+	a, b := runOf(t, "a", 300, 1), runOf(t, "b", 200, 1)
+	b.Samples[0].Valid = false
+	p.Sampled([]*record.Run{a, b})
+	p.End(page.Verdict{Status: page.Valid})
+	got, p50 := stateOf(t, p), func(r *record.Run) float64 {
+		return r.Samples[0].Metrics[slices.IndexFunc(r.Samples[0].Metrics, func(m record.Metric) bool { return m.Name == "p50" })].Value
+	}
+	for _, want := range []string{fmt.Sprintf(`"name":"sample 1 of A","rate":[0-9.]+,"p50":%.5g,`, p50(a)), fmt.Sprintf(`"name":"sample 1 of B","rate":[0-9.]+,"p50":%.5g,.*"doubtful":true}`, p50(b))} {
+		if !regexp.MustCompile(want).MatchString(got) || strings.Contains(got, "1 of 3") {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+}
+
+// stateOf returns the state that a browser is sent first.
+func stateOf(t *testing.T, p *page.Page) string {
 	t.Helper()
 	server := httptest.NewServer(p.Handler())
 	defer server.Close()
@@ -69,14 +103,12 @@ func lanesOf(t *testing.T, p *page.Page) string {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	var all strings.Builder
-	for part := make([]byte, 4096); !strings.Contains(all.String(), `"lanes"`) || !strings.Contains(all.String(), "\n\n"); {
-		n, err := answer.Body.Read(part)
-		all.Write(part[:n])
-		if err != nil {
-			t.Fatalf("%v: %s", err, all.String())
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Buffer(nil, 1<<20); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), `data: {"status":`) {
+			return lines.Text()
 		}
 	}
-	_, lanes, _ := strings.Cut(all.String(), `"lanes"`)
-	return lanes
+	t.Fatal(lines.Err())
+	return ""
 }

@@ -194,8 +194,8 @@ func TestReportOfBenchmarks(t *testing.T) {
 		against    *record.Run
 		judged     page.Judged
 	}{
-		{"alone", "Join|3.70 µs/op|3.70–3.71 µs/op,Join|9 allocs/op|9–9 allocs/op", nil, page.Judged{}},
-		{"compared", "Join|3.70 µs/op|3.70 µs/op|+0.0 %,Join|9 allocs/op|9 allocs/op|+0.0 %", run, judgedOf(t, run, run)},
+		{"alone", "Join ns/op|3.70 µs/op|3.70–3.71 µs/op,Join allocs/op|9 allocs/op|9–9 allocs/op", nil, page.Judged{}},
+		{"compared", "Join ns/op|3.70 µs/op|3.70 µs/op|+0.0 %,Join allocs/op|9 allocs/op|9 allocs/op|+0.0 %", run, judgedOf(t, run, run)},
 	} {
 		writeReport(t, file, run, c.against, c.judged)
 		b.size(1280, 900, false)
@@ -259,10 +259,12 @@ func TestReport(t *testing.T) {
 	if marks := eval[string](b, `document.documentElement.innerHTML.match(/"marks":\[.*?\]/)[0]`); strings.Count(marks, `"doubtful":true`) != 1 || !strings.Contains(marks, `"text":"sample 7","doubtful":true`) {
 		t.Errorf("the samples that do not count are not marked: %s", marks)
 	}
-	// The last second, which may contradict the verdicts, is not beside them.
-	legend := `document.querySelector("[data-chart=times] figcaption").innerText`
-	if said := eval[string](b, legend); !strings.Contains(said, "point at a moment") || strings.Contains(said, "ms") || strings.Contains(said, "%") {
-		t.Errorf("the legend says %q", said)
+	// The last second, and a percentile of all samples together, which may contradict the verdicts, are not
+	// beside them.
+	for chart, says := range map[string]string{"times": "point at a moment", "curve": "point at a percentile"} {
+		if said := eval[string](b, `document.querySelector("[data-chart=`+chart+`] figcaption").innerText`); !strings.Contains(said, says) || strings.Contains(said, "ms") || strings.Contains(said, "%") {
+			t.Errorf("the legend of %s says %q", chart, said)
+		}
 	}
 	b.shot("report-light")
 	b.size(1280, 900, true)
@@ -278,6 +280,28 @@ func TestReport(t *testing.T) {
 		t.Errorf("the report asked for %q", b.asked)
 	}
 	b.mu.Unlock()
+	b.quiet("file://" + file)
+}
+
+// TestReportOfShortSamples checks that samples of a second, of which a chart over time would show a dot each,
+// have a report without such charts.
+func TestReportOfShortSamples(t *testing.T) {
+	b := openTab(t)
+	run := runOf(t, "short", 200, 6)
+	for i := range run.Samples {
+		s := &run.Samples[i]
+		s.Histograms = slices.DeleteFunc(s.Histograms, func(h record.Histogram) bool { return h.Start > 0 })
+		s.Series[0].Values = s.Series[0].Values[:1]
+	}
+	file := filepath.Join(t.TempDir(), "report.html")
+	writeReport(t, file, run, nil, page.Judged{})
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate("file://" + file))
+	b.await(`document.querySelector("[data-status]").textContent === "valid" && Number(document.querySelector("[data-chart=curve]").dataset.points) > 20`)
+	if got := eval[[]string](b, `[...document.querySelectorAll("[data-chart]")].map((e) => e.dataset.chart)`); !slices.Equal(got, []string{"curve"}) {
+		t.Errorf("it has the charts %q", got)
+	}
+	b.shot("report-short")
 	b.quiet("file://" + file)
 }
 

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"maps"
 	"slices"
 )
 
@@ -33,7 +32,7 @@ type Verdict struct {
 	// Reasons explain why the figures are not reliable: sentences.
 	Reasons []string
 	// Figures replace those that the page has counted: rate, p50, p99, p999 in
-	// microseconds, errors, cpu in microseconds per request. Absent: as counted.
+	// microseconds, errors, cpu in microseconds per request. Nil: as counted.
 	Figures map[string]float64
 }
 
@@ -78,15 +77,15 @@ func (p *Page) End(v Verdict) {
 	defer p.change()()
 	p.state.Status, p.state.Phase = v.Status, ""
 	p.state.Reasons = append([]string{}, v.Reasons...)
-	if p.state.Figures == nil {
-		p.state.Figures = map[string]number{}
-	}
-	maps.Copy(p.state.Figures, numbers(v.Figures))
 	if n := len(p.state.Lanes); n > 0 {
-		if len(v.Figures) == 0 {
-			p.state.Figures = map[string]number{} // the last lane's figures are not those of the race
-		}
 		p.state.Lanes[n-1].Done = true
+		p.state.Figures = nil // the last lane's are not those of the race
+	}
+	if p.state.Knee != nil {
+		p.state.Lanes = nil // its own table has what counts of the trials
+	}
+	if v.Figures != nil {
+		p.state.Figures = numbers(v.Figures)
 	}
 	p.stream.add(encode("mark", mark{number(p.now()), "end", string(v.Status), "", false}))
 }

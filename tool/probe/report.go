@@ -84,6 +84,9 @@ func (r *Report) from(samples *int64, total float64) string {
 // WriteTop writes the table of functions.
 func (r *Report) WriteTop(w io.Writer) {
 	r.writeHead(w)
+	if few, _ := r.Few(); few != "" {
+		fmt.Fprintf(w, "note: %s\n\n", few)
+	}
 	table := figure.Table{Head: []string{"flat", "%", "cum", "%", "function"}, Right: "rrrr"}
 	if r.Against != nil {
 		table = figure.Table{Head: []string{"flat grew", "flat", "before", "cum grew", "cum", "before", "function"}, Right: "rrrrrr"}

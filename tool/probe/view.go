@@ -56,6 +56,23 @@ func NewView(now, before *Profile) (*View, error) {
 	return v, nil
 }
 
+// fewSamples is how many samples of a CPU profile are too few for rows of one or two.
+const fewSamples = 100
+
+// Few says that rows of a sample or two may be chance, and how much two samples are; empty: there are enough.
+func (v *View) Few() (why string, two float64) {
+	for _, side := range []struct {
+		samples *int64
+		total   *float64
+	}{{v.Samples, &v.Total}, {v.SamplesBefore, v.Before}} {
+		if n := side.samples; n != nil && *n > 0 && *n < fewSamples {
+			why = fmt.Sprintf("only %d samples: a row of one or two may be chance; profile for longer, or under more load", *n)
+			two = max(two, 2**side.total/float64(*n))
+		}
+	}
+	return why, two
+}
+
 func leastOf(a, b Per) Per {
 	for _, per := range []Per{AsTaken, PerSecond} {
 		if a == per || b == per {

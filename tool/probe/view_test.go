@@ -244,3 +244,22 @@ func TestFlame(t *testing.T) {
 		t.Errorf("alone: %+v", f)
 	}
 }
+
+// Rows of a sample or two of a short profile may be chance, which is said.
+func TestFewSamples(t *testing.T) {
+	for n, want := range map[int]string{13: "only 13 samples: a row of one or two may be chance", fewSamples: ""} {
+		stacks := map[string]int64{}
+		for i := range n {
+			stacks[fmt.Sprintf("f%d<main", i)] = 1e7
+		}
+		v := viewOf(t, CPU, []record.Sample{sample(0, made(t, CPU, time.Second, stacks))})
+		few, two := v.Few()
+		r := NewReport(v, []string{"run"})
+		r.Largest(3)
+		if text := new(strings.Builder); !strings.HasPrefix(few, want) || (few == "") != (want == "") || few != "" && !near(two, 0.02) {
+			t.Errorf("%d samples: %q, %g", n, few, two)
+		} else if r.WriteTop(text); strings.Contains(text.String(), "note: "+few) != (few != "") {
+			t.Errorf("%d samples:\n%s", n, text)
+		}
+	}
+}

@@ -45,11 +45,13 @@ func (c *contest) alone(ctx context.Context) (*Entry, error) {
 		lap   *Lap
 	}{{1, &entry.PingPong}, {64, &entry.Pipelined}} {
 		plan := load.Plan{Conns: 100, Depth: l.depth, Expect: []byte{}, AllowLate: true} // it shares the processors with the server
-		r, err := c.drive(ctx, server, fmt.Sprintf("100 × %d", l.depth), plan)
+		what := fmt.Sprintf("100 × %d", l.depth)
+		r, err := c.drive(ctx, server, what, plan)
 		if err != nil {
 			return nil, err
 		}
 		*l.lap = lapOf(r, server.stats.Used())
+		c.lapped(what, *l.lap)
 	}
 	return entry, nil
 }
@@ -80,13 +82,17 @@ func (c *contest) drive(ctx context.Context, server *ownServer, what string, pla
 	if err != nil {
 		return nil, err
 	}
-	if lapped := c.plan.Lapped; lapped != nil {
-		lapped(what, c.engine, lapOf(r, nil))
-	}
 	for _, reason := range r.InvalidReasons {
 		c.doubt(what, reason)
 	}
 	return r, nil
+}
+
+// lapped tells what counts of the load that has ended: what the report has of it.
+func (c *contest) lapped(what string, lap Lap) {
+	if c.plan.Lapped != nil {
+		c.plan.Lapped(what, c.engine, lap)
+	}
 }
 
 // doubt records why a figure is not reliable.

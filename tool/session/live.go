@@ -147,10 +147,10 @@ func (l *Live) Search(k page.Knee) {
 	}
 }
 
-// Settle shows what counts of the last lane's load.
-func (l *Live) Settle(rate, p50, p99 *float64) {
+// Settle shows what counts of a lane's load.
+func (l *Live) Settle(lane page.Lane, rate, p50, p99, cpu *float64) {
 	if l != nil {
-		l.page.Settle(rate, p50, p99)
+		l.page.Settle(lane, rate, p50, p99, cpu)
 	}
 }
 
@@ -247,6 +247,9 @@ func (l *Live) Judge(c *compare.Report) {
 
 // EndBench shows how the samples ended; samples that do not count have been retaken.
 func (l *Live) EndBench(runs []*record.Run, err error) {
+	if l != nil && len(runs) > 0 {
+		l.page.Sampled(runs)
+	}
 	var doubts []string
 	for _, run := range runs {
 		for i, s := range run.Samples {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/hone-go/hone/tool/exit"
@@ -32,6 +33,9 @@ func (f *Store) Write(command string) (*record.Store, error) {
 	path, err := f.Locate()
 	if err != nil {
 		return nil, exit.Failedf("%s: %w; give --store FOLDER", command, err)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); f.Path != "" && err != nil { // a typing error makes no folders
+		return nil, exit.Failedf("%s: --store %s: %w; make that folder first, or give another", command, f.Path, err)
 	}
 	s, err := record.Open(path)
 	return s, StoreFailure(command, err)

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +29,9 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 		return err
 	case f.revision != "" && plan.Samples < compare.FewestPairs:
 		return exit.Usagef("bench: --samples %d: a verdict needs at least %d pairs; 16 are usual", plan.Samples, compare.FewestPairs)
+	}
+	if here, err := os.Getwd(); err == nil && plan.Scenario.Name == "." { // which says nothing in a list of runs
+		plan.Scenario.Name = filepath.Base(here)
 	}
 	ctx := cmd.Context()
 	plan.Scenario.Primary = f.judge.judge.Primary

@@ -173,7 +173,7 @@ func figuresOf(r *record.Run) *figure.Table {
 	for _, f := range r.Spreads() {
 		median, around := f.Text()
 		table.Head, table.Right = []string{"figure", "median", "range"}, "-rr"
-		table.Add(figure.Name(f.Name), median, around)
+		table.Add(figure.Of(f.Name, f.Unit), median, around)
 	}
 	return table
 }

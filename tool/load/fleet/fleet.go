@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -251,8 +252,8 @@ func (c *coordinator) answered(m *member, p *pong) {
 		m.latest = r
 		after := time.Since(c.compared)
 		if apart := r.wandered(m.first, after); apart > 0 && m.fault == "" {
-			c.lose(m, fmt.Sprintf("has a clock that drifted by %v within %v from the coordinator's, so its rate or its start is wrong; look at its machine's clock",
-				apart.Round(time.Millisecond), after.Round(100*time.Millisecond)))
+			c.lose(m, fmt.Sprintf("has a clock that drifted by %s within %s from the coordinator's, so its rate or its start is wrong; look at its machine's clock",
+				figure.Time(apart), figure.Time(after)))
 		}
 	}
 }
@@ -299,7 +300,7 @@ func (c *coordinator) doubt(m *member) string {
 	}
 	latency, _ := measured.Times()
 	if late := measured.Late; late > mostError {
-		return fmt.Sprintf("began %v late; give it CPUs of its own", late.Round(time.Millisecond))
+		return fmt.Sprintf("began %s late; give it CPUs of its own", figure.Time(late))
 	}
 	if (m.told || latency.TotalCount() > 0) && !m.sum.Same(measured) {
 		return "has reported seconds that do not add up to its total; look into its log"
@@ -457,7 +458,7 @@ func (c *coordinator) begin(now time.Time) {
 	limit := max(mostError, (c.till-c.from)/errorPercent)
 	for _, m := range c.members {
 		if m.first.error > limit {
-			c.lose(m, fmt.Sprintf("has a clock offset that is known only to within %v (the limit is %v); look at the network", m.first.error.Round(time.Millisecond), limit))
+			c.lose(m, fmt.Sprintf("has a clock offset that is known only to within %s (the limit is %s); look at the network", figure.Time(m.first.error), figure.Time(limit)))
 			return
 		}
 	}

@@ -272,8 +272,8 @@ export class Chart {
     this.words = words.join(", ");
   }
 
-  // silent tells whether the legend has no figures: the last second of a report is one of many, and
-  // may contradict the verdict, which is on all.
+  // silent tells whether the legend has no figures: the last second of a report is one of many, and that
+  // or a percentile of all samples together may contradict the verdict.
   silent(t) { return t === null && this.store.hello.measured; }
 
   // span labels the time that the legend's figures cover.
@@ -428,9 +428,10 @@ export class Curve extends Chart {
 
   ghostAt(line, at) { return line.before.length ? this.look(line.before[0], at) : undefined; }
 
-  silent() { return false; }
-
-  span(at) { return (this.store.hello.measured ? "whole run" : spanOf(this.store)) + ", at " + this.at(at ?? 2); }
+  span(at) {
+    if (this.silent(at)) return "whole run, point at a percentile for its figures";
+    return (this.store.hello.measured ? "whole run" : spanOf(this.store)) + ", at " + this.at(at ?? 2);
+  }
 
   at(place) { return percent(Math.pow(10, place)); }
 

@@ -5,8 +5,8 @@ import { none, signed, written } from "./words.js";
 const row = 19, letter = 6.7; // pixels, of a monospaced font
 
 // heat is the change of a call's share against the earlier run, in four steps.
-function heat(frame, whole) {
-  if (frame.b === null) return "";
+function heat(frame, whole, least) {
+  if (frame.b === null || Math.abs(frame.v - frame.b) <= least) return "";
   const part = (frame.v - frame.b) / whole;
   const step = [0.005, 0.02, 0.05].filter((s) => Math.abs(part) >= s).length;
   return step ? (part > 0 ? "more" : "less") + step : "";
@@ -62,7 +62,7 @@ export class Flame {
     lay(this.path[top], 0, wide, top, this.path.slice(0, top));
     const svg = svgOf("svg", { width: wide, height: rows.length * row, role: "img", "aria-label": "Flame graph of CPU time; the table above has the functions" });
     rows.forEach((all, depth) => all.forEach(({ frame, x, width, callers }) => {
-      const cell = svgOf("svg", { x, y: depth * row, width: Math.max(1, width - 1), height: row - 1, class: "frame " + heat(frame, whole) });
+      const cell = svgOf("svg", { x, y: depth * row, width: Math.max(1, width - 1), height: row - 1, class: "frame " + heat(frame, whole, this.hot.least) });
       const title = svgOf("title");
       title.textContent = this.say(frame);
       cell.append(title, svgOf("rect", { width: "100%", height: "100%", rx: 2 }));

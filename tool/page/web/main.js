@@ -64,7 +64,7 @@ class View {
     document.title = "hone: " + hello.title;
     find("title").textContent = hello.title;
     find("capture").hidden = !hello.capture;
-    find("range").parentElement.hidden = hello.groups.length === 0;
+    find("range").parentElement.hidden = hello.groups.length === 0 || Boolean(hello.short);
     changed("charts", hello.groups, () => {
       this.drawn = [];
       find("charts").replaceChildren(...hello.groups.map((group) => {
@@ -78,6 +78,7 @@ class View {
           this.drawn.push(chart);
           box.append(chart.figure);
         }
+        section.hidden = !box.hasChildNodes();
         return section;
       }));
     });
@@ -91,7 +92,12 @@ class View {
   }
 
   // has reports whether a chart will have figures: a report knows all of them.
-  has(what) { return !this.store.hello.measured || what.kind || what.series.some((s) => this.store.columns.has(s.key)); }
+  has(what) {
+    const { measured, short } = this.store.hello;
+    if (!measured) return true;
+    if (what.kind === "curve") return Boolean(this.store.state.curve);
+    return !short && Boolean(what.kind || what.series.some((s) => this.store.columns.has(s.key)));
+  }
 
   // domain is the time range that all charts show.
   domain() {

@@ -198,6 +198,7 @@ export function fillHot(section, store) {
     hot.lines.map((l) => [l.function, seconds(l.flat), ...(before ? [seconds(l.before), gap(l)] : []), seconds(l.cum)]), "functions");
   section.querySelector("h2").textContent = `CPU time by function, ${hot.per}, from ${hot.samples} samples`;
   const doubts = hot.doubts.map((d) => element("p", "bad", "INVALID: taken under a load that was not valid: " + d));
+  if (hot.few) doubts.push(element("p", "muted", hot.few));
   section.querySelector(".scroll").replaceChildren(...doubts, table);
 }
 
