@@ -251,6 +251,6 @@ func (a *Arena) closed(what string, took []time.Duration) Finding {
 	return survives("closed %d %s after %s to %s", len(took), what, elapsed(slices.Min(times)), elapsed(slices.Max(times)))
 }
 
-func elapsed(d time.Duration) string { return figure.Micros(float64(d) / 1e3) }
+func elapsed(d time.Duration) string { return figure.Time(d) }
 
 func size(bytes int64) string { return figure.Bytes(float64(bytes)) }

@@ -77,39 +77,6 @@ func (s *spy) sees(f frame) {
 	}
 }
 
-// Each attack finds a server that has the fault for which it looks. The others take some seconds each.
-func TestPlantedHTTP2(t *testing.T) {
-	for i, p := range []struct {
-		fault, scenario string
-		verdict         Verdict
-		says            string
-	}{
-		{panicsOnWindow, "h2-made-you-reset", Fell, "the process ends"},
-		{panicsOnTable, "h2-table-size", Fell, "the process ends"},
-		{largeLists, "h2-header-bomb", Fell, "3 clients sent"},
-		{keepsResets, "h2-rapid-reset", Fell, "of memory"},
-		{slowSettings, "h2-settings-churn", Fell, "bystander"},
-		{slowPings, "h2-ping-flood", Fell, "bystander"},
-		{largeLists, "h2-trailers", Fell, "of memory"},
-		{waitsForBodies, "h2-half-bodies", NotFoundOut, "no limit up to then"},
-	} {
-		t.Run(p.scenario, func(t *testing.T) {
-			if i >= 3 && !testrun.All() {
-				t.Skip("takes 10 s; HONE_TEST_ALL=1 runs it")
-			}
-			plan := plan(t, p.fault, p.scenario)
-			plan.Limits.Answer, plan.Limits.Within = 3*time.Second, 20*time.Second
-			found := attack(t, plan)[p.scenario]
-			if found.Verdict == Slower && p.says == "bystander" && found.Felt.Lag > 0.1 {
-				return // it may have been the machine
-			}
-			if found.Verdict != p.verdict || !strings.Contains(found.Words, p.says) {
-				t.Errorf("%v, %q; want %v with %q", found.Verdict, found.Words, p.verdict, p.says)
-			}
-		})
-	}
-}
-
 // A sound server survives, and its bystanders over HTTP/2 are served.
 func TestSoundHTTP2(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -70,7 +71,15 @@ const (
 	keepsTargets      = "keeps-targets"
 	quadraticHeads    = "quadratic-heads"
 	cutsAtEnd         = "cuts-at-sigterm"
-	secondVersion     = "h2" // sound, and speaks HTTP/2, too
+	hundredSlots      = "100-slots" // and further clients wait for one
+	endsWithoutFiles  = "ends-accepting-without-descriptors"
+	bodyAsRequest     = "takes-the-body-of-a-GET-for-a-request"
+	firstLength       = "takes-the-first-of-two-lengths"
+	lineFeeds         = "takes-LF-for-the-end-of-a-chunk-size"
+	noBodyLimit       = "no-body-limit"
+	unboundedHead     = "unbounded-head"
+	noMask            = "no-mask" // is asked of a client of WebSocket
+	secondVersion     = "h2"      // sound, and speaks HTTP/2, too
 	keepsResets       = "h2-keeps-resets"
 	panicsOnWindow    = "h2-panics-on-windows"
 	largeLists        = "h2-large-lists"
@@ -81,7 +90,7 @@ const (
 )
 
 // webFaults are those of serveWeb, with the path of its target.
-var webFaults = map[string]string{webServer: "", lateStreams: "events", keepsTargets: "", quadraticHeads: "", cutsAtEnd: "",
+var webFaults = map[string]string{webServer: "", bodyAsRequest: "", firstLength: "", lineFeeds: "", noBodyLimit: "", unboundedHead: "", lateStreams: "events", keepsTargets: "", quadraticHeads: "", cutsAtEnd: "",
 	secondVersion: "", keepsResets: "", panicsOnWindow: "", largeLists: "", slowSettings: "", slowPings: "", panicsOnTable: "", waitsForBodies: ""}
 
 // The limits of the planted server.
@@ -104,6 +113,7 @@ type planted struct {
 	buffer   []byte
 	kept     []net.Conn // so that no finalizer closes them
 	conns    map[net.Conn]bool
+	slots    chan struct{}
 	ending   bool
 	handlers sync.WaitGroup
 }
@@ -115,11 +125,14 @@ func servePlanted(at, fault string) {
 	}
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	if _, web := webFaults[fault]; web {
+	if _, web := webFaults[fault]; web && fault != unboundedHead {
 		serveWeb(listener, fault, terminated)
 		return
 	}
-	p := &planted{fault: fault, conns: map[net.Conn]bool{}}
+	p := &planted{fault: fault, conns: map[net.Conn]bool{}, slots: make(chan struct{}, 1<<16)}
+	if fault == hundredSlots {
+		p.slots = make(chan struct{}, 100)
+	}
 	go p.accept(listener)
 	<-terminated
 	if fault == stallsAtEnd {
@@ -139,18 +152,32 @@ func servePlanted(at, fault string) {
 
 func (p *planted) accept(listener net.Listener) {
 	for {
+		p.slots <- struct{}{}
 		nc, err := listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
+		if errors.Is(err, net.ErrClosed) || err != nil && p.fault == endsWithoutFiles {
 			return
 		}
 		if err != nil {
 			<-time.After(10 * time.Millisecond) // no descriptors
+			<-p.slots
 			continue
 		}
 		p.mu.Lock()
 		p.conns[nc] = true
 		p.mu.Unlock()
-		p.handlers.Go(func() { p.serve(nc) })
+		p.handlers.Go(func() {
+			switch p.fault {
+			case unboundedHead:
+				naive{}.serve(nc)
+				nc.Close()
+			case noMask:
+				naiveSocket(nc)
+				nc.Close()
+			default:
+				p.serve(nc)
+			}
+			<-p.slots
+		})
 	}
 }
 
@@ -361,7 +388,7 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 				}
 			}
 		}
-		if strings.HasPrefix(fault, secondVersion) {
+		if strings.HasPrefix(fault, secondVersion) || fault == noBodyLimit {
 			io.Copy(io.Discard, r.Body)
 		}
 		io.WriteString(w, "hello\n")
@@ -385,10 +412,10 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 	if server.Protocols.SetUnencryptedHTTP2(strings.HasPrefix(fault, secondVersion)); server.Protocols.UnencryptedHTTP2() && fault != largeLists {
 		server.MaxHeaderBytes = 16 << 10
 	}
-	if fault == waitsForBodies || fault == largeLists { // no time limits
+	if fault == waitsForBodies || fault == largeLists || fault == noBodyLimit { // no time limits
 		server.ReadTimeout, server.WriteTimeout = 0, 0
 	}
-	listener = spies{listener, &spy{fault: fault}}
+	listener = misread{spies{listener, &spy{fault: fault}}, misreadings()[fault]}
 	server.RegisterOnShutdown(func() { close(ending) })
 	go server.Serve(listener)
 	<-terminated
@@ -400,4 +427,46 @@ func serveWeb(listener net.Listener, fault string, terminated <-chan os.Signal) 
 	if server.Shutdown(ctx) != nil {
 		server.Close()
 	}
+}
+
+// misreadings say what a server takes for what, where it reads the beginning of a connection.
+func misreadings() map[string]misreading {
+	return map[string]misreading{
+		bodyAsRequest: {regexp.MustCompile(`(GET [^\r]*\r\nHost: [^\r]*\r\n)Content-Length: \d+\r\n`), "$1"},
+		firstLength:   {regexp.MustCompile(`(Content-Length: \d+\r\n)Content-Length: \d+\r\n`), "$1"},
+		lineFeeds:     {regexp.MustCompile(`(\r\n\r\n[0-9a-f]+)\n`), "$1\r\n"},
+	}
+}
+
+type misreading struct {
+	what *regexp.Regexp // nil: nothing
+	as   string
+}
+
+// misread is a listener of connections that are misread.
+type misread struct {
+	net.Listener
+	misreading
+}
+
+type misreader struct {
+	net.Conn
+	misreading
+}
+
+func (m misread) Accept() (net.Conn, error) {
+	c, err := m.Listener.Accept()
+	if m.what != nil && err == nil {
+		c = misreader{c, m.misreading}
+	}
+	return c, err
+}
+
+func (m misreader) Read(p []byte) (int, error) {
+	const longer = 1 // what is misread may become
+	if len(p) <= longer {
+		return m.Conn.Read(p)
+	}
+	n, err := m.Conn.Read(p[:len(p)-longer])
+	return copy(p, m.what.ReplaceAll(p[:n], []byte(m.as))), err
 }
