@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/tool/exit"
 )
 
 // patience bounds every wait of a test.
@@ -35,6 +36,7 @@ const withoutDWARF = "-ldflags=-w"
 
 // TestMain makes the test binary hone, too, wherever it is run as hone.
 func TestMain(m *testing.M) {
+	flag.Int("loads", 5, "how often TestReadmeLoadsAreValid runs each load")
 	flag.Bool("update", false, "rewrite what transcripts expect with what was seen")
 	if asTest() {
 		testrun.SideBySide(6)
@@ -53,7 +55,8 @@ func asTest() bool {
 // TestScripts runs the transcripts. Beside testscript's own commands there are
 //
 //	code N COMMAND…         run it and expect the exit code N, or one of N,M
-//	interrupted N COMMAND…  the same, with Ctrl-C once the server has had requests
+//	valid COMMAND…          run it until its result is valid, three times at most
+//	interrupted N COMMAND…  the same as code, with Ctrl-C once the server has had requests
 //	interruptedat N WHEN COMMAND…
 //	                        the same, once a line on standard error matches WHEN
 //	hungup N WHEN COMMAND…  the same, with SIGHUP instead of Ctrl-C
@@ -109,6 +112,7 @@ func transcripts(t *testing.T, dir string) {
 		UpdateScripts: flag.Lookup("update").Value.String() == "true",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":          code,
+			"valid":         valid,
 			"fields":        fields,
 			"interrupted":   interrupted,
 			"interruptedat": interruptedAt,
@@ -139,17 +143,35 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N COMMAND…")
 	}
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		end := new(exec.ExitError)
-		if !errors.As(err, &end) {
-			ts.Fatalf("%v", err)
-		}
-		got = end.ExitCode()
-	}
-	if !slices.Contains(strings.Split(args[0], ","), strconv.Itoa(got)) {
+	if got := exitCode(ts, args[1:]); !slices.Contains(strings.Split(args[0], ","), strconv.Itoa(got)) {
 		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
+}
+
+// valid runs a command again whose result is not valid, as other work may make any.
+func valid(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: valid COMMAND…")
+	}
+	for range 3 {
+		switch got := exitCode(ts, args); got {
+		case exit.OK:
+			return
+		case exit.Invalid:
+		default:
+			ts.Fatalf("exit code %d", got)
+		}
+	}
+	ts.Fatalf("not valid in three runs")
+}
+
+func exitCode(ts *testscript.TestScript, command []string) int {
+	err := ts.Exec(command[0], command[1:]...)
+	if end := new(exec.ExitError); errors.As(err, &end) {
+		return end.ExitCode()
+	}
+	ts.Check(err)
+	return 0
 }
 
 // interrupted is code for a command that gets Ctrl-C.
