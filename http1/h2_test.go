@@ -19,7 +19,6 @@ import (
 func h2lent(t *testing.T, s *Server, seen func(kind, flags byte, stream uint32, payload []byte)) net.Conn {
 	t.Helper()
 	s.init()
-	acceptHTTP2(t, s)
 	here, there := net.Pipe()
 	l := newLoan(there, []byte(http2Preface))
 	ended, read := make(chan struct{}), make(chan struct{})
@@ -50,22 +49,6 @@ func h2lent(t *testing.T, s *Server, seen func(kind, flags byte, stream uint32, 
 	})
 	say(t, here, frame(frameSettings, 0, 0, ""))
 	return here
-}
-
-// acceptHTTP2 runs s.http2 where net/http has no entrance.
-func acceptHTTP2(t *testing.T, s *Server) {
-	if s.http2.enter != nil {
-		return
-	}
-	served := make(chan struct{})
-	go func() {
-		s.http2.std.Serve(s.http2)
-		close(served)
-	}()
-	t.Cleanup(func() {
-		s.http2.Close()
-		<-served
-	})
 }
 
 // pass lets time pass in a bubble.
@@ -245,7 +228,6 @@ func TestHTTP2WhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := h2server(func(http.ResponseWriter, *http.Request) { t.Error("served") })
 		s.init()
-		acceptHTTP2(t, s)
 		s.http2.drain()
 		here, there := net.Pipe()
 		go io.Copy(io.Discard, here)

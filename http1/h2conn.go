@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -233,7 +234,31 @@ func (s *Server) initHTTP2() {
 	le.init()
 	ended := &lender{closed: make(chan struct{})}
 	ended.Close()
-	le.std.Serve(ended) // sets TLSNextProto and returns
-	le.enter = le.std.TLSNextProto["unencrypted_http2"]
+	le.std.Serve(entrance{ended, le}) // sets le.enter or TLSNextProto, and returns
+	if serve := le.std.TLSNextProto["unencrypted_http2"]; serve != nil {
+		le.enter = func(ctx context.Context, c *h2conn) {
+			serve(&le.std, tls.Client(c, nil), lentHandler{le.std.Handler, ctx})
+		}
+	}
 	s.http2 = le
+}
+
+// entrance is a listener to which net/http shows how it serves connections of HTTP/2, from Go 1.27 on, as
+// it does to x/net/http2.
+type entrance struct {
+	net.Listener
+	to *lender
+}
+
+// HTTP2Config adds nothing to the server's settings.
+func (entrance) HTTP2Config() (none http.HTTP2Config) { return none }
+
+// IdleTimeout is the server's.
+func (e entrance) IdleTimeout() time.Duration {
+	return cmp.Or(e.to.std.IdleTimeout, e.to.std.ReadTimeout)
+}
+
+// ServeConnFunc gets the entrance.
+func (e entrance) ServeConnFunc(serve func(context.Context, net.Conn, http.Handler, bool, *http.Request, []byte)) {
+	e.to.enter = func(ctx context.Context, c *h2conn) { serve(ctx, c, e.to.std.Handler, true, nil, nil) }
 }

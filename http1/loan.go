@@ -46,9 +46,9 @@ type lender struct {
 	returns  bool
 	limits   engine.Limits // with defaults filled in
 	bodyTime time.Duration // how far a body may lag behind Limits.FrameRate
-	// enter is net/http's own entrance for HTTP/2, up to Go 1.26: it serves on the caller's goroutine.
-	// Another one, which comes by the queue, has buffers for HTTP/1, and the caller's waits beside it.
-	enter func(*http.Server, *tls.Conn, http.Handler)
+	// enter is net/http's own entrance for HTTP/2, on the caller's goroutine. nil: there is none, and
+	// connections come by the queue, which costs buffers for HTTP/1, and the caller's goroutine waits.
+	enter func(context.Context, *h2conn)
 
 	queue  chan net.Conn
 	closed chan struct{}
@@ -126,7 +126,7 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 		c := &h2conn{loan: l, watch: newWatch(time.Now())}
 		if le.enter != nil {
 			l.unread = l.unread[len(http2Preface):]
-			le.enter(&le.std, tls.Client(c, nil), lentHandler{le.std.Handler, le.std.ConnContext(context.Background(), c)})
+			le.enter(le.std.ConnContext(context.Background(), c), c)
 			return nil, false
 		}
 		c.watch.sides[fromClient].left = len(http2Preface)
