@@ -86,8 +86,9 @@ func TestSoundHTTP2(t *testing.T) {
 			only = append(only, s.Name)
 		}
 	}
-	found := attack(t, plan(t, secondVersion, only...))
-	for name, f := range found {
+	p := plan(t, secondVersion, only...)
+	p.Limits.Within = 30 * time.Second // other programs may have most of the CPUs
+	for name, f := range attack(t, p) {
 		if f.Verdict != Survived && f.Verdict != Slower {
 			t.Errorf("%s: %v, %s %v", name, f.Verdict, f.Words, f.Notes)
 		}

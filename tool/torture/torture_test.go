@@ -162,7 +162,12 @@ func TestSoundServers(t *testing.T) {
 			if testrun.All() {
 				only = nil
 			}
-			for name, found := range attack(t, plan(t, fault, only...)) {
+			p := plan(t, fault, only...)
+			p.Limits.Within = time.Minute // other programs may have most of the CPUs
+			for name, found := range attack(t, p) {
+				if strings.HasSuffix(found.Words, "too few to judge its memory") {
+					continue // as before
+				}
 				keeps := fault == webServer && (name == "malformed-requests" || name == "request-smuggling") // behind a length beside chunks
 				if fell := found.Verdict == Fell; fell != keeps || found.Verdict == NotFoundOut {
 					t.Errorf("%s: %v, %s %v", name, found.Verdict, found.Words, found.Notes)
