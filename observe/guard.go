@@ -28,9 +28,6 @@ type Guard struct {
 	Hosts []string
 	// Posts are the paths that accept POST, from pages of the same origin. Zero: none.
 	Posts []string
-	// Sandboxed are the path prefixes of sandboxed pages, which have no origin, so that links
-	// between them look cross-site. A request for one must not have side effects. Zero: none.
-	Sandboxed []string
 	// MaxConns is how many connections the server made by Server may have: see
 	// Admin.MaxConns.
 	MaxConns int
@@ -136,7 +133,7 @@ func (g *Guard) admits(w http.ResponseWriter, r *http.Request) bool {
 	case g.Token == "" && !g.isLocalName(r): // one of Hosts: a proxy that adds no header passes such names on
 		http.Error(w, fmt.Sprintf("without a token, the host must be localhost, a loopback address or the listen address, not %q; "+
 			"start with a token (--admin-token-file, --ui-token-file) and send it", r.Host), http.StatusForbidden)
-	case fromElsewhere(r) && !g.linked(r): // a browser adds a saved password to requests from any site
+	case fromElsewhere(r): // a browser adds a saved password to requests from any site
 		http.Error(w, "requests from another site's page are not allowed; open this address directly", http.StatusForbidden)
 	default:
 		return true
@@ -186,12 +183,6 @@ func (g *Guard) hasPassword(r *http.Request) bool {
 func (g *Guard) isToken(text string) bool {
 	got, want := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(g.Token))
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
-}
-
-// linked reports whether a request may come from a link in a sandboxed page.
-func (g *Guard) linked(r *http.Request) bool {
-	return r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
-		slices.ContainsFunc(g.Sandboxed, func(begin string) bool { return strings.HasPrefix(r.URL.Path, begin) })
 }
 
 // fromElsewhere reports whether the browser says that a page of another site sent the request.

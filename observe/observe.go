@@ -249,7 +249,7 @@ func (a *Admin) Listen(addr string) (net.Listener, error) { return a.gate().List
 func (a *Admin) gate() *Guard {
 	a.gated.Do(func() {
 		a.guard.Token, a.guard.Hosts, a.guard.MaxConns, a.guard.free = a.Token, a.Hosts, a.MaxConns, open
-		a.guard.Posts, a.guard.Sandboxed = append([]string{livePath + "capture"}, a.Posts...), []string{livePath + "pprof/"}
+		a.guard.Posts = append([]string{livePath + "capture"}, a.Posts...)
 	})
 	return &a.guard
 }

@@ -26,8 +26,6 @@ func TestPage(t *testing.T) {
 		{method: "POST", path: "/live/", want: 405},
 		{method: "POST", path: "/debug/pprof/heap", want: 405},
 		{method: "DELETE", path: "/live/capture", want: 405},
-		{method: "GET", path: "/live/pprof/1/top", site: "cross-site", mode: "navigate", want: 200},
-		{method: "GET", path: "/live/pprof/1/top", site: "cross-site", mode: "no-cors", want: 403},
 		{method: "GET", path: "/live/", site: "cross-site", mode: "navigate", want: 403},
 		{method: "GET", path: "/debug/pprof/heap", site: "cross-site", mode: "navigate", want: 403},
 		{token: secret, method: "GET", path: "/live/", want: 401},

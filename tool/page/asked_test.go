@@ -214,7 +214,7 @@ func TestMayAsk(t *testing.T) {
 		{"GET", "capture", nil, 404},
 		{"GET", "main.go", nil, 404},
 		{"GET", "..%2fpage.go", nil, 404},
-		{"GET", "pprof/1/flamegraph", nil, 404},
+		{"GET", "profiles/1", nil, 404},
 		{"GET", "events", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
 		{"GET", "?token=0123456789abcdef", nil, 400},
 		{"GET", "", nil, 200},

@@ -124,7 +124,6 @@ type hello struct {
 	Groups   []string `json:"groups"`
 	Began    string   `json:"began"` // RFC 3339
 	Capture  float64  `json:"capture,omitempty"`
-	Diff     bool     `json:"diff,omitempty"`
 	Ghost    *ghost   `json:"ghost,omitempty"`
 	Measured bool     `json:"measured,omitempty"` // the time axis holds measured time only
 	Short    bool     `json:"short,omitempty"`    // samples have too few points for charts over time
@@ -138,7 +137,7 @@ func (p *Page) hello() hello {
 		Began: p.began.UTC().Format(time.RFC3339),
 	}
 	if p.Profiles != nil {
-		h.Capture, h.Diff = p.Profiles.Lasts(probe.CPU).Seconds(), cpuOf(p.Baseline) != nil
+		h.Capture = p.Profiles.Lasts(probe.CPU).Seconds()
 	}
 	return h
 }
@@ -169,7 +168,7 @@ func (p *Page) routes() http.Handler {
 	mux.HandleFunc("GET /events", p.serveEvents)
 	if p.Profiles != nil {
 		mux.HandleFunc("POST /capture", p.serveCapture)
-		mux.HandleFunc("GET /pprof/{number}/{rest...}", p.servePprof)
+		mux.HandleFunc("GET /profiles/{number}", p.serveProfile)
 	}
 	return mux
 }

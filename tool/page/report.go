@@ -289,13 +289,28 @@ func orNone(v *float64) number {
 
 // addHot lists functions if the run has a CPU profile.
 func (r *recorded) addHot(run, against *record.Run) {
-	now := cpuOf(run)
-	if now == nil {
-		return
+	if now := cpuOf(run); now != nil {
+		r.State.Hot, _ = hotOf(now, cpuOf(against)) // two that cannot be compared are left out
 	}
-	view, err := probe.NewView(now, cpuOf(against))
+}
+
+// cpuOf returns a run's CPU profile; nil: there is none, or no run.
+func cpuOf(run *record.Run) *probe.Profile {
+	if run == nil {
+		return nil
+	}
+	profile, err := probe.OfRun(run, probe.CPU)
 	if err != nil {
-		return
+		return nil
+	}
+	return profile
+}
+
+// hotOf lists the functions of a profile, against those of an earlier one if it is not nil.
+func hotOf(now, before *probe.Profile) (*hotLines, error) {
+	view, err := probe.NewView(now, before)
+	if err != nil {
+		return nil, err
 	}
 	few, least := view.Few()
 	hot := &hotLines{Per: fmt.Sprint(view.Per), Samples: view.Samples, Doubts: view.Doubts, Few: few, Least: number(least), Lines: []hotLine{}}
@@ -314,7 +329,7 @@ func (r *recorded) addHot(run, against *record.Run) {
 	if len(hot.Lines) > 0 {
 		hot.Flame = flameOf(view.Flame(leastFlame))
 	}
-	r.State.Hot = hot
+	return hot, nil
 }
 
 // modules returns the scripts, each after its imports.

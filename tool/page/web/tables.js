@@ -207,15 +207,10 @@ export function fillCaptured(section, store) {
   section.hidden = all.length === 0;
   section.querySelector("ul").replaceChildren(...all.map((c) => {
     const item = element("li", "", "CPU from " + moment(c.from) + " to " + moment(c.to) + ": ");
-    const links = [["flame graph", c.href], ...(c.diff ? [["against the earlier run", c.diff]] : [])];
-    links.forEach(([text, href], i) => {
-      const a = element("a", "", text);
-      a.href = href;
-      a.target = "_blank";
-      a.rel = "noopener";
-      a.dataset.flames = c.number;
-      item.append(i ? ", " : "", a);
-    });
+    const a = element("a", "", "file for go tool pprof");
+    a.href = c.href;
+    a.dataset.profile = c.number;
+    item.append(a);
     return item;
   }));
 }
