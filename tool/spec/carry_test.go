@@ -8,7 +8,6 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -31,86 +30,6 @@ func given(t *testing.T, target string, flags ...string) *Load {
 		t.Fatal(err)
 	}
 	return f
-}
-
-// A carried load is the same load, with the content of its files, even if the files are gone.
-func TestCarriedLoadIsTheSame(t *testing.T) {
-	dir := t.TempDir()
-	body, sizes := filepath.Join(dir, "body"), filepath.Join(dir, "sizes")
-	users, login := filepath.Join(dir, "users.csv"), filepath.Join(dir, "login")
-	files := []string{body, sizes, users, login}
-	for name, text := range map[string]string{body: "the body", sizes: "10\n900\n", users: "name\nada\nbob\n", login: "ada:secret"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range [][]string{
-		{"127.0.0.1:1", "-c", "7", "--rate", "123.5", "--size", "file:@" + sizes, "--seed", "9", "--idle", "3", "--churn", "2"},
-		{"127.0.0.1:1", "--request", "@" + body, "--expect-content", "@" + body, "--schedule", "ramp:1..9", "--arrivals", "constant", "--warmup", "0"},
-		{"http://127.0.0.1:1/x?y=z", "--body", "@" + body, "-H", "A: b, c", "-H", "A: d", "-X", "PUT", "--status", "2xx,404", "--expect-length", "0"},
-		{"http://127.0.0.1:80", "--path", "3 /a?{{users.name}}", "--path", "1 /b", "--data", "users=" + users + ",once", "--check", "status == 200", "--cookies", "--redirects", "2", "--basic-file", login, "--resolve", "127.0.0.1:80:127.0.0.2"},
-		{"127.0.0.1:1", "--credentials-file", login},
-		{"ws://127.0.0.1:1/", "--size", "0", "--echo=false", "-H", "Origin: here", "--source", "127.0.0.1-127.0.0.9"},
-		{"127.0.0.1:1", "--frame", "len32be+incl", "--match", "id@4:8", "--request", "hex:000102030405060708090a0b", "--deadline", "1s", "--ramp", "9"},
-	} {
-		f := given(t, c[0], c[1:]...)
-		text, err := f.Carry(c[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range files {
-			if err := os.Rename(name, name+".away"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := FromCarried(text) // the files are gone now
-		for _, name := range files {
-			err = errors.Join(err, os.Rename(name+".away", name))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := f.Plan
-		if !want.Sizes.None() && want.Sizes.At(1, 2) != got.Sizes.At(1, 2) || want.Sizes.String() != got.Sizes.String() {
-			t.Errorf("%v: other sizes", c)
-		}
-		want.Sizes = got.Sizes // they contain functions
-		if want.Traffic != nil {
-			if w, g := preview(want), preview(got); w != g || w == "" {
-				t.Errorf("%v: sends\n%s, not\n%s", c, g, w)
-			}
-			want.Traffic = got.Traffic // it is compiled
-		}
-		if !reflect.DeepEqual(want, got) {
-			t.Errorf("%v:\n%+v\n%+v", c, got, want)
-		}
-	}
-}
-
-// The body of a step is any bytes, not text.
-func TestCarriedFlowsKeepTheirBytes(t *testing.T) {
-	dir := t.TempDir()
-	body, scenario := filepath.Join(dir, "body"), filepath.Join(dir, "shop.toml")
-	flows := "[[flow]]\nweight = 2\n[[flow.step]]\npath = \"/\"\nbody = \"@body\"\ntimeout = \"2s\"\n"
-	if err := errors.Join(os.WriteFile(body, []byte("a\xff\xfeb"), 0o600), os.WriteFile(scenario, []byte(flows), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	f, cmd := new(Load), &cobra.Command{Use: "load"}
-	f.Define(cmd)
-	if err := errors.Join(ReadFile(cmd, scenario), f.Complete("load", "http://127.0.0.1:1/")); err != nil {
-		t.Fatal(err)
-	}
-	text, err := f.Carry("http://127.0.0.1:1/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := FromCarried(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sent := preview(got); !strings.Contains(sent, `Content-Length: 4\r\n\r\na\xff\xfeb"`) {
-		t.Errorf("it sends %.200s", sent)
-	}
 }
 
 // The files of a carried load are bounded together, in bytes as the user counts them.

@@ -203,43 +203,6 @@ func TestScenariosThatCannotBe(t *testing.T) {
 			t.Errorf("%q: exit code %d, %q; want %q in it", c.to, code, stderr, c.says)
 		}
 	}
-	for _, args := range [][]string{
-		{"http://127.0.0.1:1/", "--path", "/x"}, {"http://127.0.0.1:1/", "--path", "x /x"}, {"http://127.0.0.1:1/", "--data", "users.csv"},
-		{"127.0.0.1:1", "--path", "1 /x"}, {"127.0.0.1:1", "--check", "status == 200"}, {"http://127.0.0.1:1/", "--flow", "x"},
-		{"http://127.0.0.1:1/", "--redirects", "21"}, {"http://127.0.0.1:1/", "--cookies", "--idle", "5"}, {"http://127.0.0.1:1/", "--expect", "login.p99<5ms"},
-	} {
-		code, stdout, stderr := loaded(t, args...)
-		if code != exit.Usage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "; ") {
-			t.Errorf("%q: exit code %d, %q%q", args, code, stdout, stderr)
-		}
-	}
-}
-
-// Values in a URL are inserted, however its path begins, or refused.
-func TestValuesInURLs(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "words.csv")
-	if err := os.WriteFile(file, []byte("word\nred chair\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		want string
-		args []string
-	}{
-		{"GET /s?q=red%20chair HTTP/1.1", []string{"http://h:8080/s?q={{w.word}}"}},
-		{"GET /?q=red%20chair/ HTTP/1.1", []string{"http://h:8080?q={{w.word}}/"}},
-		{"GET /s?q=red%20chair HTTP/1.1", []string{"http://unix:/x.sock:/s?q={{w.word}}"}},
-		{"GET /?q=red%20chair HTTP/1.1", []string{"http://unix:/x.sock:?q={{w.word}}"}},
-		{"GET /s HTTP/1.1", []string{"http://unix:/{{w.word}}.sock:/s"}}, // which is the socket's name
-		{"the URL has {{…}}, but the handshake of WebSocket is the same for all connections; ", []string{"ws://h/{{w.word}}"}},
-		{"the URL has {{…}}, but ", []string{"ws://unix:/x.sock:/?{{w.word}}"}},
-		{"the header Origin has {{…}}, but ", []string{"ws://h/", "-H", "Origin: {{w.word}}"}},
-		{"red chair!", []string{"ws://h/", "-H", "Origin: x", "--request", "{{w.word}}!"}},
-	} {
-		_, stdout, stderr := loaded(t, append(c.args, "--data", "w="+file, "--print-requests", "1")...)
-		if !strings.Contains(stdout+stderr, c.want) {
-			t.Errorf("%q: %q%q, want %q in it", c.args, stdout, stderr, c.want)
-		}
-	}
 }
 
 // What fits on a line does what the file does.
