@@ -1,7 +1,7 @@
 # Every target runs from the root of a clone. `make` alone prints this list.
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
-ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... ./articles/...
+ALL         := ./... ./observe/... ./gateway/... ./gateway/relay/... ./tool/... ./articles/... ./deploy/...
 PACKAGES    := $(ALL)
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64

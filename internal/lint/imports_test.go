@@ -35,6 +35,7 @@ var libraryImports = map[string][]string{
 	"pool":                      {},
 	"workers":                   {"internal/fifo"},
 	"conns":                     {"internal/fifo"},
+	"docs":                      {}, // its tests run the commands of the pages
 	"route":                     {},
 	"tlsfiles":                  {},
 	"internal/fakenet":          {"internal/sys"}, // only tests import it
@@ -71,8 +72,6 @@ var toolImports = map[string][]string{
 	"tool/record":       {"tool/figure"},
 	"tool/compare":      {"tool/exit", "tool/figure", "tool/load", "tool/probe", "tool/record"},
 	"tool/command":      {"tool/exit", "tool/spec"},
-	"tool/deploy":       {}, // its tests import observe and observe/dashboard
-	"tool/guides":       {}, // its tests run docs/
 	"tool/knee":         {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
 	"tool/exit":         {},
 	"tool/figure":       {},
@@ -335,7 +334,7 @@ func checkKnownPackages(t *tree) []finding {
 	seen := make(map[string]bool)
 	for _, f := range t.files {
 		dir := f.dir()
-		if seen[dir] || within(dir, "examples") || within(dir, "observe/examples") || within(dir, "bench") || within(dir, "compat") || within(dir, "tools") {
+		if seen[dir] || within(dir, "examples") || within(dir, "observe/examples") || within(dir, "bench") || within(dir, "compat") || within(dir, "deploy") || within(dir, "tools") {
 			continue
 		}
 		seen[dir] = true
@@ -368,7 +367,7 @@ func checkDirection(t *tree) []finding {
 		for _, spec := range f.ast.Imports {
 			to, ours := strings.CutPrefix(importPath(spec), module+"/")
 			switch {
-			case !ours || to == from || within(from, "bench") || within(from, "compat"):
+			case !ours || to == from || within(from, "bench") || within(from, "compat") || within(from, "deploy"):
 			case f.isTest() && isLibrary(from) && !isLibrary(to):
 				found = append(found, f.finding(spec.Pos(),
 					"%s must not import %s, not even in a test; move the test to a package that may import both", from, to))
@@ -474,7 +473,7 @@ func within(p, dir string) bool {
 
 // isLibrary reports whether a folder belongs to the root module.
 func isLibrary(dir string) bool {
-	return !within(dir, "observe") && !within(dir, "gateway") && !within(dir, "tool") && !within(dir, "articles") && !within(dir, "tools") && !within(dir, "bench") && !within(dir, "compat")
+	return !within(dir, "observe") && !within(dir, "gateway") && !within(dir, "tool") && !within(dir, "articles") && !within(dir, "tools") && !within(dir, "bench") && !within(dir, "compat") && !within(dir, "deploy")
 }
 
 // TestImportTable checks the table itself for consistency.

@@ -5,7 +5,7 @@
 //	go test ./observe/dashboard -update
 //
 // writes what Files returns into the repository. Without -update the same test compares.
-// Other tests check the queries against the list. Those of tool/deploy run each on a real
+// Other tests check the queries against the list. Those of deploy run each on a real
 // Prometheus.
 package dashboard
 

@@ -52,7 +52,7 @@ const cost = `
 
 ` + "`BenchmarkScrape`, `BenchmarkScrapeOfACrowd` and `BenchmarkLatency`" + ` in [observe](../observe)
 measure one scrape, one scrape over HTTP of a server with 15 000 connections, and what timing
-handlers adds to each request. ` + "`BenchmarkScrapeCost`" + ` in [tool/deploy](../tool/deploy)
+handlers adds to each request. ` + "`BenchmarkScrapeCost`" + ` in [deploy](../deploy)
 measures what one scrape per second costs at 50 000 requests per second.
 
 Handlers are timed by sampling, and only if the program enables it, with ` + "`Wrap` for framed, `WrapHTTP` and `WrapMessages`" + `:

@@ -36,7 +36,7 @@ func TestReleaseCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	output(t, "", nil, "git", "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-q", "-a", "-m", "Release")
-	output(t, "", nil, "go", "list", "-deps", "./...", "./gateway/...", "./gateway/relay/...", "./tool/...", "./bench/...", "./compat/...", "./tools/...")
+	output(t, "", nil, "go", "list", "-deps", "./...", "./gateway/...", "./gateway/relay/...", "./tool/...", "./bench/...", "./compat/...", "./deploy/...", "./tools/...")
 	if err := run(t.Context(), []string{"-binaries", "dist", "-platforms", platform, version}, io.Discard); err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestPublished(t *testing.T) {
 	}
 	const version = "v0.9.0-test"
 	top := output(t, "", nil, "git", "rev-parse", "--show-toplevel")
-	for _, folder := range append(published(), "bench", "compat", "tools") {
+	for _, folder := range append(published(), "bench", "compat", "deploy", "tools") {
 		if diff := output(t, filepath.Join(top, folder), []string{"GOWORK=off"}, "go", "mod", "tidy", "-diff"); diff != "" {
 			t.Errorf("go mod tidy changes %s/go.mod:\n%s", folder, diff)
 		}

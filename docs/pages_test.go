@@ -1,4 +1,6 @@
-package guides
+// Package docs runs the commands of the pages, and compares the code that they quote, names and links with
+// what is there.
+package docs
 
 import (
 	"io/fs"
@@ -10,7 +12,7 @@ import (
 	"testing"
 )
 
-const root = "../.."
+const root = ".."
 
 // Code that a page quotes is what the file has: the page says where it is from before the block.
 func TestQuotedCode(t *testing.T) {

@@ -1,3 +1,6 @@
+// Package deploy checks the manifests with the programs that read them (Prometheus, Alertmanager, promtool,
+// kubectl, systemd, nginx), runs hone and honed with their arguments, and asks a real Prometheus each query
+// of the dashboards that package observe/dashboard generates.
 package deploy
 
 import (

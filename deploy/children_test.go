@@ -17,7 +17,7 @@ import (
 )
 
 // root is the repository's root.
-const root = "../.."
+const root = ".."
 
 // patience bounds every wait of a test.
 const patience = 60 * time.Second
@@ -121,7 +121,7 @@ func run(t testing.TB, dir, name string, args ...string) string {
 // deployed returns a path in the deploy folder.
 func deployed(t *testing.T, parts ...string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(append([]string{root, "deploy"}, parts...)...))
+	path, err := filepath.Abs(filepath.Join(parts...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ const (
 // and one with, each a fresh process, in random order, eight times. The ratio of the
 // first two (A/A) shows what this machine can resolve.
 //
-//	go test -run '^$' -bench ScrapeCost -benchtime 1x ./tool/deploy
+//	go test -run '^$' -bench ScrapeCost -benchtime 1x ./deploy
 //
 // It takes two minutes, and needs an idle machine.
 func BenchmarkScrapeCost(b *testing.B) {
