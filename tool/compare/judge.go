@@ -62,7 +62,7 @@ func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Repo
 	for i := range figures {
 		figures[i].Noise = f.Noise
 	}
-	c := &Report{Schema: "hone.compare/2", Valid: true, InvalidReasons: []string{}, Notes: []string{}}
+	c := &Report{Schema: figure.SchemaCompare, Valid: true, InvalidReasons: []string{}, Notes: []string{}}
 	c.Comparison = Rules{Tolerance: f.tolerated(), Look: f.Look}.Compare(figures)
 	c.Notes = append(c.Notes, c.advice(paired)...)
 	c.Notes = append(c.Notes, Doubts(a.Settings, b.Settings)...)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/perf/benchunit"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -110,8 +111,6 @@ func (r *Runs) complete(runs int) {
 	}
 }
 
-const loadSchema = "hone.load/"
-
 func (r *Runs) readLoads(name string, in io.Reader) error {
 	results := json.NewDecoder(in)
 	for number := 1; ; number++ {
@@ -122,7 +121,7 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("compare: %s, result %d: %w", name, number, err)
-		case !strings.HasPrefix(l.Schema, loadSchema):
+		case l.Schema != figure.SchemaLoad:
 			return fmt.Errorf("compare: %s, result %d: its schema is %q, not that of hone load", name, number, l.Schema)
 		case !l.Valid:
 			return fmt.Errorf("%w: %s, result %d: %s", ErrInvalidRun, name, number, strings.Join(l.InvalidReasons, "; "))

@@ -101,7 +101,7 @@ func Read(store *record.Store, ref string, o Options) (*History, error) {
 		return nil, err
 	}
 	h := &History{
-		Schema: "hone.history/1", Valid: true, InvalidReasons: []string{}, Baseline: base.ID, Name: nameOf(base.Name), Scenario: base.Scenario.Name,
+		Schema: figure.SchemaHistory, Valid: true, InvalidReasons: []string{}, Baseline: base.ID, Name: nameOf(base.Name), Scenario: base.Scenario.Name,
 		Runs: []Run{}, LeftOut: []string{}, Level: Level, Figures: []Figure{},
 	}
 	var runs []*record.Run

@@ -61,7 +61,7 @@ type Point struct {
 // Report returns what is known so far.
 func (s *Search) Report(target string, colour bool) *Report {
 	goals := s.Goals
-	r := &Report{Schema: "hone.knee/1", InvalidReasons: []string{}, Target: target, Axis: s.Axis(), Unit: s.Unit(),
+	r := &Report{Schema: figure.SchemaKnee, InvalidReasons: []string{}, Target: target, Axis: s.Axis(), Unit: s.Unit(),
 		Trials: []Point{}, Notes: []string{}, goals: goals, colour: colour}
 	found := s.Plan.Find(s.made())
 	r.Knee = rangeOf("all goals", found.All)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // Result is the result of a run. Its JSON form is one object with the keys of the tags below. A
@@ -190,12 +192,10 @@ type Server struct {
 	Engine        *string  `json:"engine"`
 }
 
-const resultSchema = "hone.load/1"
-
 // result computes the figures of m, and the verdict.
 func (m *Measured) result() *Result {
 	r := &Result{
-		Schema:     resultSchema,
+		Schema:     figure.SchemaLoad,
 		Target:     m.plan.Target.String(),
 		Settings:   m.plan.settings(),
 		Requests:   m.requests(),

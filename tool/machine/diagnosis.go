@@ -28,7 +28,7 @@ const (
 
 // Diagnose returns the verdict, which is that of the worst check.
 func Diagnose(checks []Check, facts Facts) *Diagnosis {
-	d := &Diagnosis{Schema: "hone.doctor/1", InvalidReasons: []string{}, Verdict: goodMachine, Checks: checks, Machine: facts}
+	d := &Diagnosis{Schema: figure.SchemaDoctor, InvalidReasons: []string{}, Verdict: goodMachine, Checks: checks, Machine: facts}
 	for _, c := range checks {
 		switch c.State {
 		case Bad:

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -129,11 +130,9 @@ type hello struct {
 	Short    bool     `json:"short,omitempty"`    // samples have too few points for charts over time
 }
 
-const schema = "hone.page/1"
-
 func (p *Page) hello() hello {
 	h := hello{
-		Schema: schema, Title: p.Title, About: p.About, Groups: p.Groups, Ghost: p.ghost,
+		Schema: figure.SchemaPage, Title: p.Title, About: p.About, Groups: p.Groups, Ghost: p.ghost,
 		Began: p.began.UTC().Format(time.RFC3339),
 	}
 	if p.Profiles != nil {

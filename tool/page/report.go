@@ -112,7 +112,7 @@ func Report(w io.Writer, run, against *record.Run, judged Judged) error {
 func reportOf(run, against *record.Run, judged Judged) *recorded {
 	r := &recorded{Points: []point{}, Marks: []mark{}}
 	r.Hello = hello{
-		Schema: schema, Title: title(run, against), About: facts(run), Groups: []string{Client},
+		Schema: figure.SchemaPage, Title: title(run, against), About: facts(run), Groups: []string{Client},
 		Began: run.At.UTC().Format(time.RFC3339), Ghost: ghostOf(against), Measured: true,
 	}
 	if slices.ContainsFunc(run.Samples, func(s record.Sample) bool { return len(s.Histograms)+len(s.Series) > 0 }) {

@@ -23,7 +23,7 @@ type Report struct {
 
 // NewReport reports on a view of a profile of that name, or of one against another.
 func NewReport(v *View, names []string) *Report {
-	r := &Report{Schema: "hone.profile/1", Valid: true, InvalidReasons: []string{}, Of: names[0], View: v}
+	r := &Report{Schema: figure.SchemaProfile, Valid: true, InvalidReasons: []string{}, Of: names[0], View: v}
 	r.doubt(names[0], v.Doubts)
 	if len(names) > 1 {
 		r.Against = &names[1]

@@ -10,6 +10,7 @@ import (
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/admin"
 	"github.com/hone-go/hone/tool/demo"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -41,7 +42,7 @@ type Plan struct {
 // Run races the servers, each in a separate process, one after the other: first alone, then next to
 // slow handlers.
 func Run(ctx context.Context, plan Plan) (*Report, error) {
-	race := &Report{Schema: "hone.demo/1", InvalidReasons: []string{}}
+	race := &Report{Schema: figure.SchemaDemo, InvalidReasons: []string{}}
 	legs, retries := race.legs(), mostRetries
 	for i, l := range legs {
 		c := &contest{

@@ -9,16 +9,15 @@ import (
 	"math"
 	"strings"
 	"time"
-)
 
-// documentSchema names the format of a run's document. IDs are derived from it: a new field must
-// be omitted when empty, or the IDs of all existing runs change.
-const documentSchema = "hone.run/3"
+	"github.com/hone-go/hone/tool/figure"
+)
 
 const mostBytes = 1 << 29 // of a run's histograms and artefacts
 
 // document is a run in which hashes stand for the artefacts' bytes, without ID and PairedWith. Its
-// fields hide those of Run and Sample.
+// fields hide those of Run and Sample. IDs are derived from it: a new field must be omitted when empty, or
+// the IDs of all existing runs change.
 type document struct {
 	Schema string `json:"schema"`
 	ID     string `json:"id,omitempty"`
@@ -57,7 +56,7 @@ func sealWithin(r *Run, most int) (*sealed, error) {
 		return nil, err
 	}
 	s := &sealed{Run: c, blobs: map[string][]byte{}}
-	d := document{Schema: documentSchema, Run: *c, Samples: make([]sampleDocument, len(c.Samples))}
+	d := document{Schema: figure.SchemaStored, Run: *c, Samples: make([]sampleDocument, len(c.Samples))}
 	d.PairedWith = ""
 	size := 0
 	for i, m := range c.Samples {
@@ -100,8 +99,8 @@ func unseal(text []byte, blob func(hash string) ([]byte, error)) (*Run, error) {
 	if err := unmarshalStrictly(text, &d); err != nil {
 		return nil, err
 	}
-	if d.Schema != documentSchema {
-		return nil, fmt.Errorf("its schema is %q, and this hone reads %q", d.Schema, documentSchema)
+	if d.Schema != figure.SchemaStored {
+		return nil, fmt.Errorf("its schema is %q, and this hone reads %q", d.Schema, figure.SchemaStored)
 	}
 	r := d.Run
 	r.ID, r.Samples = digest(text)[:idDigits], make([]Sample, len(d.Samples))

@@ -14,12 +14,13 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 const (
-	headName   = "run.json"
-	headSchema = "hone.store/1"
-	mostText   = 300 // bytes of each text in run.json
+	headName = "run.json"
+	mostText = 300 // bytes of each text in run.json
 )
 
 // Summary is a run without its measurements.
@@ -89,7 +90,7 @@ func targetOf(s Scenario) (target string) {
 // The form of run.json, with the SHA-256 of the runs. It is read as it is written, and not as JSON
 // until the seal has been found right: a list reads one for each run.
 const (
-	headBegin = `{"schema":"` + headSchema + `","seal":"`
+	headBegin = `{"schema":"` + figure.SchemaStore + `","seal":"`
 	headRuns  = `","runs":`
 	headEnd   = "}\n"
 )
@@ -109,7 +110,7 @@ func (s *Store) heads(folder string) (heads []head, err error) {
 	}
 	text, known := bytes.CutPrefix(text, []byte(headBegin))
 	if !known {
-		return nil, errors.New(headName + " is not of schema " + headSchema)
+		return nil, errors.New(headName + " is not of schema " + figure.SchemaStore)
 	}
 	seal, runs, _ := bytes.Cut(text, []byte(headRuns))
 	runs, whole := bytes.CutSuffix(runs, []byte(headEnd))

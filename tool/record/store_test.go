@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 func TestWhatIsAddedComesBack(t *testing.T) {
@@ -65,7 +67,7 @@ func TestIDs(t *testing.T) {
 	}
 	plain := id(func(*Run) {})
 	if plain != "ea6495c51e3d" {
-		t.Errorf("the ID of the same run is now %s: give documentSchema another number", plain)
+		t.Errorf("the ID of the same run is now %s: give figure.SchemaStored another number", plain)
 	}
 	for what, change := range map[string]func(*Run){
 		"ID":            func(r *Run) { r.ID = "0123456789ab" },
@@ -372,7 +374,7 @@ func TestDamaged(t *testing.T) {
 		"head: too large": func(folder, _ string) { os.WriteFile(filepath.Join(folder, headName), make([]byte, 8<<10), 0o600) },
 		"head: gone":      func(folder, _ string) { os.Remove(filepath.Join(folder, headName)) },
 		"head: other version": func(folder, _ string) {
-			damage(t, filepath.Join(folder, headName), []byte(headSchema), []byte("hone.store/9"))
+			damage(t, filepath.Join(folder, headName), []byte(figure.SchemaStore), []byte("hone.store/9"))
 		},
 	} {
 		s := opened(t, newPath(t))

@@ -12,9 +12,6 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// Schema is the version of a report's JSON.
-const Schema = "hone.torture/1"
-
 // Report is what became of a server.
 type Report struct {
 	Schema         string            `json:"schema"`
@@ -88,7 +85,7 @@ func newReport(p Plan, t *target) *Report {
 		access = Owned
 	}
 	return &Report{
-		Schema: Schema, Valid: true, InvalidReasons: []string{}, Target: t.String(), Kind: t.kind.String(), Access: access.String(), Seed: p.Seed,
+		Schema: figure.SchemaTorture, Valid: true, InvalidReasons: []string{}, Target: t.String(), Kind: t.kind.String(), Access: access.String(), Seed: p.Seed,
 		At: time.Now().UTC().Truncate(time.Second), Machine: trial.Environment(p.Load.Target).Strict, Results: []Result{},
 	}
 }
@@ -162,8 +159,8 @@ func Read(from io.Reader) (*Report, error) {
 	if err := json.NewDecoder(from).Decode(r); err != nil {
 		return nil, fmt.Errorf("torture: not a report: %w; give what hone torture --json has written", err)
 	}
-	if r.Schema != Schema {
-		return nil, fmt.Errorf("torture: a report of the schema %q; give one of %s", r.Schema, Schema)
+	if r.Schema != figure.SchemaTorture {
+		return nil, fmt.Errorf("torture: a report of the schema %q; give one of %s", r.Schema, figure.SchemaTorture)
 	}
 	return r, nil
 }

@@ -168,6 +168,13 @@ func fields(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	var object any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &object))
+	if all, ok := object.(map[string]any); ok && documents()[fmt.Sprint(all["schema"])] != nil {
+		listing, err := os.ReadFile(schemasFile)
+		ts.Check(err)
+		if unknown := undescribed("\n"+string(listing), fmt.Sprint(all["schema"]), object); unknown != "" {
+			ts.Fatalf("%s has no field %s", schemasFile, unknown)
+		}
+	}
 	for _, check := range args[1:] {
 		at := strings.IndexAny(check, "=<>")
 		if at < 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
@@ -194,7 +195,7 @@ func (f *benchFlags) finish(s *session.Session, result *benchResult, base *recor
 	if s.Store == nil || record.Identify(runs...) != nil { // a failure to store is reported later
 		identify(runs)
 	}
-	result.Schema = "hone.bench/1"
+	result.Schema = figure.SchemaBench
 	result.InvalidReasons = append([]string{}, compare.Short(runs, result.wanted)...)
 	result.Valid = len(result.InvalidReasons) == 0
 	if len(runs) == 2 || base != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
@@ -81,7 +82,7 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *session.Output) error {
 	defer s.Close(ctx)
 	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress}, subject.Load.Plan)
 	defer watcher.End()
-	report := &compare.Noise{Schema: "hone.noise/2", Valid: true, Scenario: name, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
+	report := &compare.Noise{Schema: figure.SchemaNoise, Valid: true, Scenario: name, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
 	end := session.End{Err: f.sample(ctx, take, s.Live.BesideTrial(watcher.Trial), s.Store, report)}
 	watcher.End()
 	s.Live.End(report.InvalidReasons, errors.Join(end.Err, ctx.Err()))

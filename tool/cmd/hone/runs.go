@@ -70,7 +70,7 @@ func newRunList() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			return out.Print(cmd, listed{"hone.runs/1", runs}, func(w io.Writer) { writeList(w, runs) })
+			return out.Print(cmd, listed{figure.SchemaRuns, runs}, func(w io.Writer) { writeList(w, runs) })
 		},
 	}
 	flags := cmd.Flags()
@@ -115,7 +115,7 @@ func newRunShow() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			return out.Print(cmd, shown{"hone.run/1", run}, func(w io.Writer) {
+			return out.Print(cmd, shown{figure.SchemaShown, run}, func(w io.Writer) {
 				writeRun(w, run)
 				fmt.Fprintf(w, "\nfolder: %s\n", folder)
 			})
