@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,13 +53,35 @@ func (h *host) checks(sample time.Duration) []Check {
 		later = h.measure()
 	}
 	meanwhile := first.Between(later)
+	usable := h.usable()
+	stolen, stealing := judge(meanwhile.Steal, quietSteal, loudSteal)
 	all := []Check{
-		h.checkCPUs(), h.checkLimit(),
-		h.checkOthers(meanwhile, first.busiest(later, 3)), h.checkSteal(meanwhile), h.checkVirtual(),
-		h.checkGovernor(), h.checkTurbo(), h.checkSMT(), h.checkPower(), h.checkClock(),
-		h.checkMemory(), h.checkSwap(), h.checkHugePages(),
-		h.checkDescriptors(), h.checkPorts(), h.checkBacklog(), h.checkHandshakes(), h.checkTracking(),
-		h.checkGo(), h.checkProfiles(),
+		{
+			Name: "cpus", State: stateOf(usable.count > 0, usable.count > 1, Bad), Found: usable.String(), Want: "at least 2",
+			Why: "generator and server share the only CPU, so figures are of both; give hone more CPUs, or load from another machine",
+		},
+		h.checkLimit(),
+		h.checkOthers(meanwhile, first.busiest(later, 3)),
+		{
+			Name: "steal", State: stealing, Found: stolen, Want: "at most " + percent(quietSteal),
+			Why: "steal time: the host runs other machines on this one's CPUs; measure at another time, or on a dedicated machine",
+		},
+		Check{
+			Name: "virtual", Found: h.virtual(), Want: "none",
+			Why: "other machines on the same host come and go, so runs an hour apart may differ; alternate A and B, and compare them with --pairs",
+		}.oneOf("none", "container"), // limits of a container have their own checks
+		Check{
+			Name: "governor", Found: h.each(governors), Want: "performance", Fix: setFiles("performance", governors),
+			Why: "CPU frequency follows the load with a delay: a lightly loaded server looks slower than it is",
+		}.oneOf("performance"),
+		h.checkTurbo(), h.checkSMT(), h.checkPower(), h.checkClock(), h.checkMemory(), h.checkSwap(),
+		Check{
+			Name: "thp", Found: h.hugePages(), Want: "never or madvise", Fix: setFiles("madvise", "sys/kernel/mm/transparent_hugepage/enabled"),
+			Why: "the kernel merges pages in the background: memory figures jump by 2 MiB, and a run is slower meanwhile",
+		}.oneOf("never", "madvise"),
+		h.checkDescriptors(), h.checkPorts(),
+		h.atLeast("backlog", "net.core.somaxconn", wantBacklog, "connections that find the accept queue full are dropped, and retry a second later"),
+		h.checkHandshakes(), h.checkTracking(), h.checkGo(), h.checkProfiles(),
 	}
 	for i := range all {
 		h.finish(&all[i])
@@ -74,6 +97,23 @@ func (h *host) finish(c *Check) {
 	if h.superuser {
 		c.Fix = strings.Replace(c.Fix, "sudo ", "", 1)
 	}
+}
+
+// stateOf returns a state: Unknown, OK or, where there is noise, that state.
+func stateOf(is, quiet bool, noisy State) State {
+	switch {
+	case !is:
+		return Unknown
+	case quiet:
+		return OK
+	}
+	return noisy
+}
+
+// oneOf judges what was found by the values that make no noise.
+func (c Check) oneOf(quiet ...string) Check {
+	c.State = stateOf(c.Found != "", slices.Contains(quiet, c.Found), Warn)
+	return c
 }
 
 // setSysctl returns the command that sets a sysctl.
@@ -155,21 +195,13 @@ func (h *host) checkPorts() Check {
 // atLeast checks a kernel setting against a lower limit.
 func (h *host) atLeast(name, setting string, limit int, why string) Check {
 	want := strconv.Itoa(limit)
-	c := Check{Name: name, State: Unknown, Found: h.sysctl(setting), Want: "at least " + want, Why: why, Fix: setSysctl(setting, want)}
-	if n, err := strconv.Atoi(c.Found); err == nil {
-		if c.State = OK; n < limit {
-			c.State = Warn
-		}
-	}
+	c := Check{Name: name, Found: h.sysctl(setting), Want: "at least " + want, Why: why, Fix: setSysctl(setting, want)}
+	n, err := strconv.Atoi(c.Found)
+	c.State = stateOf(err == nil, n >= limit, Warn)
 	return c
 }
 
 const wantBacklog = 4096 // Linux's default since 5.4
-
-func (h *host) checkBacklog() Check {
-	return h.atLeast("backlog", "net.core.somaxconn", wantBacklog,
-		"connections that find the accept queue full are dropped, and retry a second later")
-}
 
 // checkHandshakes checks the queue of half-open connections: with SYN cookies the kernel
 // does not drop them when it is full.
@@ -213,15 +245,8 @@ func (h *host) checkProfiles() Check {
 		Fix: setSysctl(name, "1"),
 	}
 	n, err := strconv.Atoi(c.Found)
-	switch {
-	case err != nil:
-		c.State = Unknown
-	case n <= 1:
-		c.State = OK
-	case h.superuser:
+	if c.State = stateOf(err == nil, n <= 1, Warn); c.State == Warn && h.superuser {
 		c.State, c.Found = OK, c.Found+", but not for root"
-	default:
-		c.State = Warn
 	}
 	return c
 }
@@ -237,16 +262,13 @@ func (h *host) checkGo() Check {
 	newest := knownGo + max(0, h.today.Year()*12+int(h.today.Month())-1-knownGoMonth)/6
 	want := fmt.Sprintf("go1.%d", newest-1)
 	c := Check{
-		Name: "go", State: Unknown, Found: h.release, Want: "at least " + want,
+		Name: "go", Found: h.release, Want: "at least " + want,
 		Why: "Go has a release every half year and supports only the last two; this hone was built with " + h.release,
 		Fix: "go env -w GOTOOLCHAIN=" + want + ".0+auto",
 	}
 	rest, found := strings.CutPrefix(h.release, "go1.")
 	minor, _, _ := strings.Cut(rest, ".")
-	if n, err := strconv.Atoi(minor); found && err == nil {
-		if c.State = OK; n < newest-1 {
-			c.State = Warn
-		}
-	}
+	n, err := strconv.Atoi(minor)
+	c.State = stateOf(found && err == nil, n >= newest-1, Warn)
 	return c
 }

@@ -9,21 +9,6 @@ import (
 	"strings"
 )
 
-func (h *host) checkCPUs() Check {
-	usable := h.usable()
-	c := Check{
-		Name: "cpus", State: OK, Found: usable.String(), Want: "at least 2",
-		Why: "generator and server share the only CPU, so figures are of both; give hone more CPUs, or load from another machine",
-	}
-	switch usable.count {
-	case 0:
-		c.State = Unknown
-	case 1:
-		c.State = Bad
-	}
-	return c
-}
-
 // checkLimit compares the quota with the threads that it has to feed: once it is used up,
 // they are throttled until the end of the period, usually 100 ms.
 func (h *host) checkLimit() Check {
@@ -51,27 +36,7 @@ func (h *host) checkLimit() Check {
 	return c
 }
 
-func (h *host) checkGovernor() Check {
-	const files = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
-	return Check{
-		Name: "governor", Found: h.each(files), Want: "performance",
-		Why: "CPU frequency follows the load with a delay: a lightly loaded server looks slower than it is",
-		Fix: setFiles("performance", files),
-	}.oneOf("performance")
-}
-
-// oneOf judges what was found by the values that make no noise.
-func (c Check) oneOf(quiet ...string) Check {
-	switch {
-	case c.Found == "":
-		c.State = Unknown
-	case slices.Contains(quiet, c.Found):
-		c.State = OK
-	default:
-		c.State = Warn
-	}
-	return c
-}
+const governors = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
 
 func (h *host) checkTurbo() Check {
 	turbo := h.turbo()
@@ -114,17 +79,13 @@ func (h *host) checkClock() Check {
 		Name: "clocksource", Found: h.text(clocksourcePath), Want: "tsc, kvm-clock or arch_sys_counter",
 		Why: "reading this clock is a slow call into the kernel or the hypervisor, and servers read it constantly",
 	}
-	switch c.Found {
-	case "":
-		c.State = Unknown
+	fast := slices.Contains([]string{"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource", "timebase", "tod"}, c.Found)
+	c.State = stateOf(c.Found != "", fast, Bad)
+	switch {
+	case c.State != Bad:
 		return c
-	case "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource", "timebase", "tod":
-		c.State = OK
-		return c
-	case "xen":
+	case c.Found == "xen":
 		c.State = Warn
-	default:
-		c.State = Bad
 	}
 	for choice := range strings.FieldsSeq(h.text(choices)) {
 		if choice == "tsc" || choice == "kvm-clock" || choice == "arch_sys_counter" {
@@ -134,13 +95,6 @@ func (h *host) checkClock() Check {
 	}
 	c.Why += "; the kernel offers no better one here; look for clocksource in its log (dmesg)"
 	return c
-}
-
-func (h *host) checkVirtual() Check {
-	return Check{
-		Name: "virtual", Found: h.virtual(), Want: "none",
-		Why: "other machines on the same host come and go, so runs an hour apart may differ; alternate A and B, and compare them with --pairs",
-	}.oneOf("none", "container") // limits of a container have their own checks
 }
 
 // checkPower detects a machine on battery.
@@ -183,14 +137,10 @@ const (
 
 // judge converts a share to a state.
 func judge(part *float64, quiet, loud float64) (found string, s State) {
-	switch {
-	case part == nil:
+	if part == nil {
 		return "", Unknown
-	case *part <= quiet:
-		s = OK
-	case *part <= loud:
-		s = Warn
-	default:
+	}
+	if s = stateOf(true, *part <= quiet, Warn); *part > loud {
 		s = Bad
 	}
 	return percent(*part), s
@@ -206,15 +156,6 @@ func (h *host) checkOthers(m Meanwhile, names []string) Check {
 		c.Found += ": " + strings.Join(names, ", ")
 		c.Why += " (per name: share of one CPU)"
 	}
-	return c
-}
-
-func (h *host) checkSteal(m Meanwhile) Check {
-	c := Check{
-		Name: "steal", Want: "at most " + percent(quietSteal),
-		Why: "steal time: the host runs other machines on this one's CPUs; measure at another time, or on a dedicated machine",
-	}
-	c.Found, c.State = judge(m.Steal, quietSteal, loudSteal)
 	return c
 }
 
@@ -236,13 +177,8 @@ func (h *host) checkMemory() Check {
 	}
 	part := float64(free) / float64(total)
 	c.Found = strconv.FormatUint(free>>20, 10) + " MiB, " + percent(part)
-	switch {
-	case free < leastFree/4:
+	if c.State = stateOf(true, part >= wantFree && free >= leastFree, Warn); free < leastFree/4 {
 		c.State = Bad
-	case part < wantFree || free < leastFree:
-		c.State = Warn
-	default:
-		c.State = OK
 	}
 	return c
 }
@@ -269,12 +205,4 @@ func (h *host) checkSwap() Check {
 		c.State, c.Found = Warn, strconv.FormatUint(used>>20, 10)+" MiB used"
 	}
 	return c
-}
-
-func (h *host) checkHugePages() Check {
-	return Check{
-		Name: "thp", Found: h.hugePages(), Want: "never or madvise",
-		Why: "the kernel merges pages in the background: memory figures jump by 2 MiB, and a run is slower meanwhile",
-		Fix: setFiles("madvise", "sys/kernel/mm/transparent_hugepage/enabled"),
-	}.oneOf("never", "madvise")
 }
