@@ -27,13 +27,14 @@ func (t *course) sample(ctx context.Context, side int) (*record.Sample, error) {
 	now := Progress{Side: side, Name: s.label, Number: t.taken + 1, Of: t.planned}
 	t.say(now)
 	at := time.Now().UTC()
-	process, err := s.start(ctx, t.plan.Load.Target)
+	process, err := s.start(ctx, s.Target)
 	if err != nil {
 		return nil, err
 	}
 	defer process.Stop()
 	w := &window{use: process.Used}
 	plan := t.plan.Load
+	plan.Target = s.Target
 	plan.WindowOpens, plan.WindowCloses = w.opens, w.closes
 	if t.plan.MostOthers < 1 {
 		plan.Rivals = func() *float64 { return w.meanwhile(nil).Rivals }
@@ -51,7 +52,7 @@ func (t *course) sample(ctx context.Context, side int) (*record.Sample, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s, under load: %w", s.label, err)
 	}
-	if err := s.identify(w.program, t.plan.Load.Target); err != nil {
+	if err := s.identify(w.program, s.Target); err != nil {
 		return nil, err
 	}
 	w.fill(result)

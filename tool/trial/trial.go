@@ -37,6 +37,8 @@ type Server struct {
 	// Command runs until it is asked to end (SIGTERM), once per sample. Required.
 	Command string
 	Env     []string // as in "GOGC=200", added to this process's environment
+	// Target is where it listens. Zero: the load's.
+	Target load.Target
 	// Ready is the readiness check. Zero: the target accepts connections.
 	Ready Ready
 	// ReadyWithin is how long the server may take to become ready. Zero: 30 s.
@@ -183,6 +185,9 @@ func (p Plan) begin() (*course, error) {
 	}
 	t.planned = t.plan.Samples * len(p.Servers)
 	for i, server := range p.Servers {
+		if server.Target == nil {
+			server.Target = p.Load.Target
+		}
 		s := &subject{Server: server, label: "the server", out: filepath.Join(t.folder, string(rune('A'+i)))}
 		if len(p.Servers) > 1 {
 			s.label = Label(i, s.Name)

@@ -27,6 +27,7 @@ type benchFlags struct {
 	goTest   spec.GoTest
 	judge    judgeFlags
 	profiles profilingFlags
+	program  spec.Against
 	revision string
 	against  string
 	save     string
@@ -53,6 +54,10 @@ With --go-test PACKAGE it measures Go benchmarks instead of a server: it builds 
 test program of each revision once, and runs each benchmark in a fresh process, 16
 times --for 500ms. allocs/op and B/op that never vary get exact verdicts.
 
+With --against-cmd COMMAND it measures two programs alternately: that of --cmd (B) and
+the other one (A), with the same load. Each may have a target, a build, an environment
+and a readiness check of its own.
+
 The shell runs --cmd and --build; {out} in them is an empty folder, one per
 revision. The server must listen at --target, be ready when --ready reports it,
 and exit on SIGTERM.
@@ -74,6 +79,7 @@ are too few valid samples or the primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
   hone bench -f hello.toml --revision main
   hone bench --go-test ./codec --bench Encode --revision main
+  hone bench --cmd ./new --against-cmd ./old --target http://127.0.0.1:8080/
   hone bench -f hello.toml --save before && hone run baseline main
   hone bench -f hello.toml --against baseline:main --md`,
 		Args: command.NoArguments,
@@ -84,6 +90,7 @@ are too few valid samples or the primary figure is unclear.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.revision, "revision", "", "the git `REVISION` to measure alternately with the working tree")
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to compare with, as in baseline:main; see hone run --help")
+	f.program.Define(cmd)
 	f.judge.define(cmd)
 	f.profiles.define(cmd)
 	flags.StringVar(&f.save, "save", "", "store the run under this `NAME` (default: no name)")
@@ -100,8 +107,8 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	switch {
-	case f.against != "" && f.revision != "":
-		return exit.Usagef("bench: choose one of --revision and --against")
+	case f.against != "" && f.revision != "" || f.program.Given() && f.against+f.revision != "":
+		return exit.Usagef("bench: choose one of --revision, --against and --against-cmd")
 	case f.save != "" && f.discard:
 		return exit.Usagef("bench: choose one of --save and --discard")
 	}
@@ -122,7 +129,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if (f.revision != "" || f.against != "") && plan.Samples < compare.FewestPairs {
+	if (f.revision != "" || f.against != "" || f.program.Given()) && plan.Samples < compare.FewestPairs {
 		return exit.Usagef("bench: --samples (-n) %d: a verdict needs at least %d; 12 are usual", plan.Samples, compare.FewestPairs)
 	}
 	if f.profiles.wanted() || f.ui.Addr == "" { // else --pprof is the page's
@@ -162,6 +169,14 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		server.Name = cmp.Or(server.Name, "the working tree")
 		plan.Servers = []trial.Server{old, server}
 	}
+	if f.program.Given() {
+		other, err := f.program.Server(&f.Subject, server)
+		if err != nil {
+			return err
+		}
+		f.program.Names(&other, &server)
+		plan.Servers = []trial.Server{other, server}
+	}
 	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, plan.Load)
 	defer watcher.End()
 	plan.Progress = s.Live.BesideTrial(watcher.Trial)
@@ -170,7 +185,12 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		err = f.profiles.take(ctx, plan, runs)
 	}
 	watcher.End()
-	return f.finish(s, &benchResult{Runs: runs, wanted: plan.Samples}, base, err)
+	result := &benchResult{Runs: runs, wanted: plan.Samples}
+	if f.program.Given() {
+		f.judge.judge.Across = append(f.judge.judge.Across, ofPrograms(plan.Load.Target, runs)...)
+		result.notes = identical(runs)
+	}
+	return f.finish(s, result, base, err)
 }
 
 func (f *benchFlags) open(cmd *cobra.Command, live *page.Page) (*session.Session, error) {
