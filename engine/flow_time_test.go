@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -410,3 +411,33 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 
 // errUploaded ends a visit whose message was consumed already.
 var errUploaded = ClosedHere
+
+// First visits that block hold up nobody else for longer than a watchdog needs: who comes later is answered
+// within milliseconds, although so few first visits run at once.
+func TestSlowFirstVisitsHoldUpNobody(t *testing.T) {
+	bubbles(t, func(t *testing.T, e Engine) {
+		const slow, quick, most = 4, 40, 8 * time.Millisecond
+		r := start(t, e, scripted(func(t *Turn, message string) error {
+			if message == "slow" {
+				pause(time.Second)
+			}
+			return echo(t, message)
+		}), Limits{})
+		var all sync.WaitGroup
+		for i := range slow + quick {
+			c := r.dial(t)
+			all.Go(func() {
+				if i < slow {
+					c.ask("slow")
+					return
+				}
+				pause(time.Duration(i) * time.Millisecond / 2)
+				began := time.Now()
+				if c.ask("quick"); time.Since(began) > most {
+					t.Errorf("answered after %v, at most %v", time.Since(began), most)
+				}
+			})
+		}
+		all.Wait()
+	}, Events(Inline))
+}

@@ -18,6 +18,11 @@ func (s *Server) sweep() {
 			return
 		case <-timer.C:
 		case <-s.clock.Kicks():
+		case <-s.output.Impatient():
+			if s.how.hand != Inline { // whose handlers never block
+				s.output.Hasten()
+			}
+			continue
 		}
 		now := s.readLate()
 		next, busy := s.judgeAll(last, now)

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/engine/internal/timing"
 	"github.com/hone-go/hone/internal/fifo"
@@ -21,13 +22,17 @@ type Output struct {
 	// The output of a connection's first visit (a trial) cannot be predicted, so few of
 	// them run at once: more after trials that produced little, as TCP grows its
 	// congestion window, and more when none returns at all, so that blocked handlers do
-	// not hold up others.
+	// not hold up others: see Hasten.
 	trials     atomic.Int32 // running
 	most       atomic.Int32 // may run at once
 	mostAtOnce atomic.Int32 // peak of running trials since the last sweep
 	returned   atomic.Uint32
-	seen       uint32 // the sweeper's: trials returned at its last check
-	still      int    // the sweeper's: checks since one has returned
+	seen       uint32       // the sweeper's: trials returned at its last check
+	still      int          // the sweeper's: checks since one has returned
+	enough     atomic.Int32 // what most should not exceed, if all trials are like the last that returned
+	impatient  *time.Timer
+	armed      time.Time // when it was set; guarded by mu
+	moved      uint32    // the sweeper's: trials returned when it last fired
 
 	waiters
 	line [amounts]fifo.Queue[*claim]
@@ -55,6 +60,9 @@ func (b *Output) Init(limit int, spares *Spares, clock *timing.Clock) {
 	b.spares, b.clock = spares, clock
 	spares.isShort, spares.most = b.isShort, b.limit/4
 	b.most.Store(fewTrials())
+	b.enough.Store(manyTrials)
+	b.impatient = time.NewTimer(impatience)
+	b.impatient.Stop()
 }
 
 // fewTrials is the minimum number of trials that may run at once.
@@ -94,6 +102,7 @@ func (b *Output) Learn(w *Weight, size int) {
 func (b *Output) tried(size int) {
 	b.returned.Add(1)
 	enough := max(fewTrials(), int32(min(b.limit/16/int64(max(size, 1)), manyTrials)))
+	b.enough.Store(enough)
 	switch most := b.most.Load(); {
 	case most > enough:
 		b.most.Store(enough)
@@ -157,6 +166,9 @@ func (b *Output) admit(amount amount, size int64) bool {
 func (b *Output) wait(c *claim) {
 	b.mu.Lock()
 	first := b.join(&b.line[c.amount], c)
+	if c.amount == unknown && b.line[unknown].Len() == 1 {
+		b.arm()
+	}
 	b.mu.Unlock()
 	if first {
 		b.clock.SweepNow()
@@ -227,6 +239,35 @@ func (b *Output) add(n int64) {
 	case now > b.limit && now-n <= b.limit:
 		b.clock.SweepNow()
 	}
+}
+
+// impatience is how often trials must return while others wait for them.
+const impatience = time.Millisecond
+
+// Impatient tells the sweeper to call Hasten.
+func (b *Output) Impatient() <-chan time.Time { return b.impatient.C }
+
+// Hasten allows a few more trials if none has returned for an impatience: what runs may be slow, and one
+// that is quick must not wait for it. A timer that comes late says nothing: the machine is busy.
+func (b *Output) Hasten() {
+	b.mu.Lock()
+	late := time.Since(b.armed) >= 2*impatience
+	if b.line[unknown].Len() > 0 {
+		b.arm()
+	}
+	b.mu.Unlock()
+	returned, most := b.returned.Load(), b.most.Load()
+	if returned == b.moved && !late && b.trials.Load() >= most && most < b.enough.Load() {
+		b.most.CompareAndSwap(most, most+fewTrials())
+		b.grantAll()
+	}
+	b.moved = returned
+}
+
+// arm sets the timer. mu held.
+func (b *Output) arm() {
+	b.armed = time.Now()
+	b.impatient.Reset(impatience)
 }
 
 // stuck is for how many sweeps no trial must return before more of them may start.

@@ -86,7 +86,8 @@ func TestOutputBudgetModel(t *testing.T) {
 					waiting = slices.Delete(waiting, i, i+1)
 				}
 			},
-			"sweep": func(t *rapid.T) { b.Review() },
+			"sweep":  func(t *rapid.T) { b.Review() },
+			"hasten": func(t *rapid.T) { b.Hasten() },
 			"": func(t *rapid.T) {
 				collect()
 				held, trials := retained, 0
