@@ -27,8 +27,7 @@ type Report struct {
 	Trials         []Point  `json:"trials"`
 	Notes          []string `json:"notes"`
 
-	goals  []load.Goal
-	colour bool
+	goals []load.Goal
 }
 
 // Range is a knee in JSON; unknown values are null.
@@ -55,14 +54,14 @@ type Point struct {
 	P999    *float64 `json:"p999_us"`
 	Errors  int64    `json:"errors"`
 	Client  *float64 `json:"client_cpu_share"`
-	Plotted *float64 `json:"-"` // the plotted metric, in µs
+	Plotted *float64 `json:"-"` // the drawn metric, in µs
 }
 
 // Report returns what is known so far.
-func (s *Search) Report(target string, colour bool) *Report {
+func (s *Search) Report(target string) *Report {
 	goals := s.Goals
 	r := &Report{Schema: figure.SchemaKnee, InvalidReasons: []string{}, Target: target, Axis: s.Axis(), Unit: s.Unit(),
-		Trials: []Point{}, Notes: []string{}, goals: goals, colour: colour}
+		Trials: []Point{}, Notes: []string{}, goals: goals}
 	found := s.Plan.Find(s.made())
 	r.Knee = rangeOf("all goals", found.All)
 	if len(goals) == 1 {
@@ -125,13 +124,33 @@ func (p measured) inJSON(drawn string) Point {
 	return t
 }
 
-// Drawn returns the metric that is plotted.
+// Outcome returns "met", "missed" or "not valid".
+func (t Point) Outcome() string {
+	switch {
+	case !t.Valid:
+		return "not valid"
+	case slices.Contains(t.Met, false):
+		return "missed"
+	}
+	return "met"
+}
+
+// GoalLine returns the time of the drawn goal, in µs; 0: none.
+func (r *Report) GoalLine() float64 {
+	i := slices.IndexFunc(r.goals, func(g load.Goal) bool { return g.Metric == r.Drawn() })
+	if i < 0 {
+		return 0
+	}
+	return r.goals[i].Value
+}
+
+// Drawn returns the metric that is drawn.
 func (r *Report) Drawn() string { return DrawnOf(r.goals) }
 
-// DrawnOf returns the metric to plot: that of the first goal for a time.
+// DrawnOf returns the metric to draw: that of the first goal for a time.
 func DrawnOf(goals []load.Goal) string {
 	for _, g := range goals {
-		if slices.Contains([]string{"p50", "p90", "p95", "p99", "p999", "max", "mean"}, g.Metric) {
+		if g.IsTime() && !strings.HasPrefix(g.Metric, "service.") {
 			return g.Metric
 		}
 	}
@@ -165,7 +184,7 @@ func (r *Report) known() string {
 	}
 	n := 0
 	for _, t := range r.Trials {
-		if t.Load == *r.Knee.Met && t.Mark() == MarkMet {
+		if t.Load == *r.Knee.Met && t.Outcome() == "met" {
 			n++
 		}
 	}
@@ -247,7 +266,6 @@ func (r *Report) Write(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	r.writeCurve(w)
-	r.writePlot(w)
 }
 
 // writeCurve writes a line per load, for its last trial, preferably a full one.
@@ -260,8 +278,7 @@ func (r *Report) writeCurve(w io.Writer) {
 				n++
 			}
 		}
-		goals := map[rune]string{MarkMet: "met", MarkMissed: "missed", MarkInvalid: "not valid"}[t.Mark()]
-		table.Add(r.amount(t.Load), strconv.Itoa(n), figure.OrNone(t.Rate, figure.Grouped), figure.OrNone(t.P50, figure.Micros), figure.OrNone(t.P99, figure.Micros), figure.OrNone(t.P999, figure.Micros), goals)
+		table.Add(r.amount(t.Load), strconv.Itoa(n), figure.OrNone(t.Rate, figure.Grouped), figure.OrNone(t.P50, figure.Micros), figure.OrNone(t.P99, figure.Micros), figure.OrNone(t.P999, figure.Micros), t.Outcome())
 	}
 	table.Text(w)
 }
@@ -277,7 +294,7 @@ func (r *Report) curve() []Point {
 		if t.Full {
 			n += 2
 		}
-		if t.Full && t.Mark() == MarkMissed {
+		if t.Full && t.Outcome() == "missed" {
 			n += 4
 		}
 		return n

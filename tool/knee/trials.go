@@ -232,7 +232,7 @@ func (s *Search) mostLag() time.Duration {
 	most := time.Duration(0)
 	for _, g := range s.Goals {
 		part := time.Duration(g.Value / 10 * float64(time.Microsecond))
-		if isCount := slices.Contains([]string{"rate", "errors", "shed", "requests"}, g.Metric); !isCount && (most == 0 || part < most) {
+		if g.IsTime() && (most == 0 || part < most) {
 			most = part
 		}
 	}

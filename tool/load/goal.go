@@ -73,13 +73,14 @@ func metrics() []string {
 	return names
 }
 
-func (g Goal) isTime() bool {
+// IsTime reports whether the metric is a time; it is a count or a rate otherwise.
+func (g Goal) IsTime() bool {
 	return !slices.Contains(counted(), g.Metric)
 }
 
 // value parses the part after the comparison.
 func (g Goal) value(text string) (Goal, error) {
-	if g.isTime() {
+	if g.IsTime() {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < 0 {
 			return Goal{}, badGoal(g.text, fmt.Sprintf("%q is no time; write it with its unit, as in 5ms or 250us", text))
@@ -291,7 +292,7 @@ func (p Plan) most(course *offer.Course) int64 {
 // format writes a value in the goal's unit.
 func (g Goal) format(v float64) string {
 	switch {
-	case g.isTime():
+	case g.IsTime():
 		exact := time.Duration(v * 1e3)
 		unit := time.Duration(1)
 		for exact/unit >= 10_000 {

@@ -150,19 +150,12 @@ func (t *goTest) samples(pair int) []record.Sample {
 // pair adds a valid take of each side to samples. It is false if there have been too many others.
 func (t *goTest) pair(ctx context.Context, b *benchmark, round int, samples []record.Sample) (bool, error) {
 	for {
-		valid, taken := true, t.samples(t.pairs+1)
-		for i := range t.sides {
-			if b.reversed[round] {
-				i = len(t.sides) - 1 - i
-			}
-			t.say(Progress{Side: i, Name: t.sides[i].label, Number: round + 1, Of: t.plan.Samples, Benchmark: b.label})
-			s := &taken[i]
-			var err error
-			if s.Metrics, s.Reasons, err = t.take(ctx, b, i); err != nil {
-				return false, err
-			}
-			t.taken++
-			valid = valid && len(s.Reasons) == 0
+		taken, valid, err := t.turn(t.pairs+1, b.reversed[round], func(side int) (*record.Sample, error) {
+			t.say(Progress{Side: side, Name: t.sides[side].label, Number: round + 1, Of: t.plan.Samples, Benchmark: b.label})
+			return t.take(ctx, b, side)
+		})
+		if err != nil {
+			return false, err
 		}
 		if valid {
 			for i := range samples {
@@ -172,38 +165,34 @@ func (t *goTest) pair(ctx context.Context, b *benchmark, round int, samples []re
 		}
 		t.pairs++
 		for i := range taken {
-			if taken[i].Valid, taken[i].Unfit = false, record.Disturbed; len(taken[i].Reasons) == 0 {
-				taken[i].Reasons = []string{"the other take of its pair is not valid"}
+			if s := &taken[i]; s.Valid {
+				s.Valid, s.Unfit, s.Reasons = false, record.Disturbed, []string{"the other take of its pair is not valid"}
 			}
 		}
 		t.keep(taken)
-		if b.retaken >= t.plan.Retakes {
-			return false, nil // the result will report that there are too few
+		if !t.again(&b.retaken) {
+			return false, nil
 		}
-		b.retaken++
-		t.planned += len(t.sides)
 	}
 }
 
-// take runs the benchmark in a fresh process, and returns its figures, none if it skips itself, and
-// why they do not count.
-func (t *goTest) take(ctx context.Context, b *benchmark, side int) ([]record.Metric, []string, error) {
+// take runs the benchmark in a fresh process; its sample has no figures if it skips itself.
+func (t *goTest) take(ctx context.Context, b *benchmark, side int) (*record.Sample, error) {
+	sample := &record.Sample{At: time.Now().UTC(), Valid: true}
 	before := machine.Measure()
 	out, err := t.execute(ctx, b.programs[side], "-test.bench="+b.filter, "-test.benchmem",
 		"-test.benchtime="+t.plan.For.String(), "-test.count=1", "-test.timeout="+longestTake.String())
 	after := machine.Measure()
 	if err != nil {
-		return nil, nil, t.failed(ctx, b, side, err)
+		return nil, t.failed(ctx, b, side, err)
 	}
-	var reasons []string
 	if t.plan.MostOthers < 1 {
-		reasons = disturbed(before.Between(after), t.plan.MostOthers)
+		spoil(sample, disturbed(before.Between(after), t.plan.MostOthers))
 	}
-	metrics, err := metricsOf(out, b, t.cpus)
-	if err != nil {
-		return nil, nil, t.failed(ctx, b, side, err)
+	if sample.Metrics, err = metricsOf(out, b, t.cpus); err != nil {
+		return nil, t.failed(ctx, b, side, err)
 	}
-	return metrics, reasons, nil
+	return sample, nil
 }
 
 func (t *goTest) failed(ctx context.Context, b *benchmark, side int, err error) error {

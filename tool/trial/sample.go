@@ -60,9 +60,7 @@ func (t *course) sample(ctx context.Context, side int) (*record.Sample, error) {
 	if s.run.Scenario.Load == nil {
 		s.run.Scenario.Load = result.Settings
 	}
-	if reasons := w.reasons(t.plan.MostOthers); len(reasons) > 0 {
-		sample.Valid, sample.Unfit, sample.Reasons = false, record.Disturbed, append(sample.Reasons, reasons...)
-	}
+	spoil(sample, w.reasons(t.plan.MostOthers))
 	if words := process.Said(); words != "" {
 		sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "log", Name: "server.log", Data: []byte(strings.ReplaceAll(words, " | ", "\n") + "\n")})
 	}
@@ -156,6 +154,13 @@ func (w *window) closes() {
 	w.after = machine.Measure()
 	if err == nil {
 		w.program = use.Program()
+	}
+}
+
+// spoil adds why the machine makes a sample's figures unreliable, if it does.
+func spoil(s *record.Sample, reasons []string) {
+	if len(reasons) > 0 {
+		s.Valid, s.Unfit, s.Reasons = false, record.Disturbed, append(s.Reasons, reasons...)
 	}
 }
 

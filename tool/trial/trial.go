@@ -208,19 +208,18 @@ func (p Plan) begin() (*course, error) {
 func (t *course) take(ctx context.Context) error {
 	t.began = time.Now().UTC()
 	reversed := halfOf(t.plan.Samples, t.random)
-	for number, valid, again := 1, 0, 0; valid < t.plan.Samples; number++ {
-		ok, err := t.turn(ctx, number, reversed[valid])
-		switch {
-		case err != nil:
+	retaken := 0
+	for number, valid := 1, 0; valid < t.plan.Samples; number++ {
+		taken, ok, err := t.turn(number, reversed[valid], func(side int) (*record.Sample, error) { return t.sample(ctx, side) })
+		if err != nil {
 			return err
-		case ok:
-			valid++
-			continue
-		case again >= t.plan.Retakes:
-			return nil // the comparison will report that there are too few
 		}
-		again++
-		t.planned += len(t.servers)
+		t.keep(taken)
+		if ok {
+			valid++
+		} else if !t.again(&retaken) {
+			break
+		}
 	}
 	return nil
 }
@@ -266,6 +265,38 @@ func (t *taking) keep(samples []record.Sample) {
 	}
 }
 
+// turn takes one sample of each side, in reverse order if reversed, and reports whether all are valid.
+func (t *taking) turn(pair int, reversed bool, take func(side int) (*record.Sample, error)) (taken []record.Sample, valid bool, err error) {
+	taken, valid = make([]record.Sample, len(t.runs)), true
+	for i := range t.runs {
+		if reversed {
+			i = len(t.runs) - 1 - i
+		}
+		sample, err := take(i)
+		if err != nil {
+			return nil, false, err
+		}
+		t.taken++
+		sample.Order = t.taken
+		if len(t.runs) > 1 {
+			sample.Pair = pair
+		}
+		valid = valid && sample.Valid
+		taken[i] = *sample
+	}
+	return taken, valid, nil
+}
+
+// again reports whether samples that were not valid may be taken again, and counts that.
+func (t *taking) again(retaken *int) bool {
+	if *retaken >= t.design.Retakes {
+		return false // the comparison will report that there are too few
+	}
+	*retaken++
+	t.planned += len(t.runs)
+	return true
+}
+
 // sampled returns the runs that have samples.
 func (t *taking) sampled() (runs []*record.Run) {
 	for _, run := range t.runs {
@@ -304,28 +335,4 @@ func halfOf(n int, random *rand.Rand) []bool {
 		chosen[place] = i < n/2
 	}
 	return chosen
-}
-
-// turn takes one sample of each server, in reverse order if reversed.
-func (t *course) turn(ctx context.Context, number int, reversed bool) (valid bool, err error) {
-	valid = true
-	taken := make([]record.Sample, len(t.servers))
-	for i := range t.servers {
-		if reversed {
-			i = len(t.servers) - 1 - i
-		}
-		sample, err := t.sample(ctx, i)
-		if err != nil {
-			return false, err
-		}
-		t.taken++
-		sample.Order = t.taken
-		if len(t.servers) > 1 {
-			sample.Pair = number
-		}
-		valid = valid && sample.Valid
-		taken[i] = *sample
-	}
-	t.keep(taken)
-	return valid, nil
 }

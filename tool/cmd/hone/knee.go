@@ -182,7 +182,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	defer watcher.End()
 	s.Made = func(t knee.Point, found knee.Knee) {
 		watcher.Note(found.Bracket(s.Unit(), s.Plan.Width))
-		open.Live.Search(kneeShown(s.Report(shown, false)))
+		open.Live.Search(kneeShown(s.Report(shown)))
 	}
 	s.Watch = func(now knee.Progress) {
 		watcher.Sample(now.String(), trial.Progress{Load: now.Load})
@@ -196,7 +196,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		open.Live.End(nil, err)
 		return kneeFailure(err)
 	}
-	report := s.Report(shown, view.IsTerminal(open.Result()))
+	report := s.Report(shown)
 	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(target, s, report, began)}}
 	if err != nil {
 		report.Fail(err)
@@ -224,7 +224,7 @@ func kneeShown(r *knee.Report) page.Knee {
 		k.Goal = &goal
 	}
 	for _, t := range r.Trials {
-		k.Trials = append(k.Trials, page.KneeTrial{Load: t.Load, Value: t.Plotted, Full: t.Full, Valid: t.Valid, Met: t.Mark() == knee.MarkMet, Why: t.Why})
+		k.Trials = append(k.Trials, page.KneeTrial{Load: t.Load, Value: t.Plotted, Full: t.Full, Valid: t.Valid, Met: t.Outcome() == "met", Why: t.Why})
 	}
 	return k
 }
