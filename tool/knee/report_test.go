@@ -148,17 +148,6 @@ rate>500   16,000/s   –            unfinished
 	}
 }
 
-func TestPlace(t *testing.T) {
-	for _, c := range []struct {
-		v, from, to float64
-		want        int
-	}{{10, 10, 1000, 0}, {100, 10, 1000, 5}, {1000, 10, 1000, 10}, {10, 10, 10, 0}} {
-		if got := place(c.v, c.from, c.to, 11); got != c.want {
-			t.Errorf("%g of %g to %g: %d, want %d", c.v, c.from, c.to, got, c.want)
-		}
-	}
-}
-
 // TestKneeExitCodes has one case for each outcome of a search.
 func TestKneeExitCodes(t *testing.T) {
 	codeOf := func(s *Search, interrupted bool) string {

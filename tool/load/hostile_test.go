@@ -3,9 +3,11 @@ package load
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -18,12 +20,14 @@ import (
 
 // hostile is a server that ends a run, and the expected error.
 type hostile struct {
-	name  string
-	serve func(net.Conn)
-	plan  Plan
-	kind  Kind
-	cause error  // found by errors.Is; nil: any
-	try   string // a word of Try
+	name   string
+	serve  func(net.Conn)
+	target func(address string) Target // nil: hone's frames
+	plan   Plan
+	open   float64 // the rate of an open loop beside the closed one; 0: none
+	kind   Kind
+	cause  error  // found by errors.Is; nil: any
+	try    string // a word of Try
 }
 
 // after makes a server that answers n requests and then does something else.
@@ -57,7 +61,12 @@ func reset(nc net.Conn) {
 	nc.(*net.TCPConn).SetLinger(0)
 }
 
-func hostiles() []hostile {
+func hostiles() (all []hostile) {
+	defer func() {
+		for i := range all {
+			all[i].open = 5000
+		}
+	}()
 	deep := Plan{Conns: 2, Depth: 8}
 	nothing := func(dst []byte, _ wire.Packet) []byte { return dst }
 	return []hostile{
@@ -117,22 +126,25 @@ func hostiles() []hostile {
 // deaf keeps the connection open for a while without reading from it.
 func deaf(net.Conn) { <-time.After(2 * time.Second) }
 
+// A run ends soon, whatever the server does, and says what it was and what to try.
 func TestRunEndsWithHostileServers(t *testing.T) {
 	sideBySide(t)
-	const timeout = 800 * time.Millisecond
-	for _, h := range hostiles() {
-		for _, rate := range []float64{0, 5000} {
-			name := h.name + "/closed"
-			if rate > 0 {
-				name = h.name + "/open"
-			}
-			t.Run(name, func(t *testing.T) {
+	for _, h := range slices.Concat(hostiles(), hostilesOfHTTP(), hostilesOfMessages(t)) {
+		for _, rate := range slices.Compact([]float64{0, h.open}) {
+			t.Run(fmt.Sprintf("%s/%v", h.name, rate), func(t *testing.T) {
 				sideBySide(t)
 				if rate > 0 && h.kind == Silent && !testrun.All() {
 					t.Skip("waits for time-outs as the closed loop does; HONE_TEST_ALL=1 runs it")
 				}
-				p := h.plan
-				p.Target, p.Rate, p.Timeout, p.Warmup, p.For = serveWith(t, "tcp", h.serve), rate, timeout, -1, time.Minute
+				timeout := 10 * time.Second
+				if h.kind == Silent || h.kind == Closed { // only a time-out can end it
+					timeout = 800 * time.Millisecond
+				}
+				p, at := h.plan, serveWith(t, "tcp", h.serve)
+				p.Target, p.Rate, p.Timeout, p.Warmup, p.For = at, rate, timeout, -1, time.Minute
+				if h.target != nil {
+					p.Target = h.target(at.Address)
+				}
 				o := runPlan(t, context.Background(), p)
 				e := faultOf(t, o.err)
 				t.Logf("after %v: %v", o.took.Round(time.Millisecond), e)
@@ -144,7 +156,7 @@ func TestRunEndsWithHostileServers(t *testing.T) {
 				}
 				checkLine(t, e, h.try)
 				// Far below a minute, with a margin for a busy machine.
-				if o.took > 2*timeout+5*time.Second {
+				if o.took > 7*time.Second {
 					t.Errorf("took %v", o.took)
 				}
 				if r := o.result; r != nil && (r.Valid || r.Errors[h.kind.String()] == 0 || len(r.InvalidReasons) == 0) {

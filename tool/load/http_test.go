@@ -458,71 +458,42 @@ func forever(first, again string, pause time.Duration) func(net.Conn) {
 	}
 }
 
-// timeoutFor is short for kinds that only a time-out can cause.
-func timeoutFor(k Kind) time.Duration {
-	if k == Silent || k == Closed {
-		return 800 * time.Millisecond
-	}
-	return 10 * time.Second
-}
-
-func TestHTTPEndsWithHostileServers(t *testing.T) {
-	sideBySide(t)
+func hostilesOfHTTP() (all []hostile) {
 	const ok = "HTTP/1.1 200 OK\r\n"
-	for _, h := range []struct {
-		name  string
-		serve func(net.Conn)
-		kind  Kind
-		try   string
-	}{
-		{"slow loris", speaks(forever(ok, "X", 10*time.Millisecond)), Silent, "time-out"},
-		{"header bomb", speaks(forever(ok, "X: "+strings.Repeat("y", 1000)+"\r\n", 0)), Garbage, "protocol"},
-		{"one long header", speaks(forever(ok+"X: ", strings.Repeat("y", 1000), 0)), Garbage, "protocol"},
-		{"endless hints", speaks(forever("", "HTTP/1.1 103 Early Hints\r\n\r\n", 0)), Garbage, "protocol"},
-		{"endless chunks", speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n", "1000\r\n"+strings.Repeat("y", 0x1000)+"\r\n", 0)), Garbage, "limit"},
-		{"endless trailer", speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n0\r\n", "X: y\r\n", 0)), Garbage, "protocol"},
-		{"endless body", speaks(forever(ok+"\r\n", strings.Repeat("y", 1000), 0)), Garbage, "limit"},
-		{"claims too much", speaks(text(ok + "Content-Length: 999999999999\r\n\r\n")), Garbage, "limit"},
-		{"claims too much in a chunk", speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n")), Garbage, "limit"},
-		{"chunk size overflow", speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n10000000000000001\r\n")), Garbage, "protocol"},
-		{"length and chunks", speaks(text(ok + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")), Garbage, "protocol"},
-		{"negative length", speaks(text(ok + "Content-Length: -5\r\n\r\n")), Garbage, "protocol"},
-		{"two lengths", speaks(text(ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n")), Garbage, "protocol"},
-		{"one length twice", speaks(text(ok + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello")), Garbage, "protocol"},
-		{"garbage", speaks(text("SSH-2.0-OpenSSH_9.2\r\n")), Garbage, "HTTP server"},
-		{"TLS", speaks(text("\x15\x03\x01\x00\x02\x02\x46")), Garbage, "https://"},
-		{"HTTP/2", speaks(text("\x00\x00\x12\x04\x00\x00\x00\x00\x00")), Garbage, "HTTP/2"},
-		{"switches", speaks(text("HTTP/1.1 101 Switching Protocols\r\n\r\n")), Garbage, "protocol"},
-		{"answers first", text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2)), WrongID, "once"},
-		{"answers twice", speaks(text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2))), WrongID, "once"},
-		{"hangs in a head", speaks(text(ok + "Content-Le")), Silent, "time-out"},
-		{"hangs in a body", speaks(text(ok + "Content-Length: 50\r\n\r\nhello")), Silent, "time-out"},
-		{"hangs in a chunk", speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n50\r\nhello")), Silent, "time-out"},
-		{"closes in a body", speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Content-Length: 50\r\n\r\nhello") }), Closed, "log"},
-		{"closes in a chunk", speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Transfer-Encoding: chunked\r\n\r\n50\r\nhello") }), Closed, "log"},
-		{"closes in a head", speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Content-") }), Closed, "log"},
-		{"closes instead of an answer", speaks(func(net.Conn) {}), Closed, "log"},
+	for _, h := range []hostile{
+		{name: "slow loris", serve: speaks(forever(ok, "X", 10*time.Millisecond)), kind: Silent, try: "time-out"},
+		{name: "header bomb", serve: speaks(forever(ok, "X: "+strings.Repeat("y", 1000)+"\r\n", 0)), kind: Garbage, try: "protocol"},
+		{name: "one long header", serve: speaks(forever(ok+"X: ", strings.Repeat("y", 1000), 0)), kind: Garbage, try: "protocol"},
+		{name: "endless hints", serve: speaks(forever("", "HTTP/1.1 103 Early Hints\r\n\r\n", 0)), kind: Garbage, try: "protocol"},
+		{name: "endless chunks", serve: speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n", "1000\r\n"+strings.Repeat("y", 0x1000)+"\r\n", 0)), kind: Garbage, try: "limit"},
+		{name: "endless trailer", serve: speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n0\r\n", "X: y\r\n", 0)), kind: Garbage, try: "protocol"},
+		{name: "endless body", serve: speaks(forever(ok+"\r\n", strings.Repeat("y", 1000), 0)), kind: Garbage, try: "limit"},
+		{name: "claims too much", serve: speaks(text(ok + "Content-Length: 999999999999\r\n\r\n")), kind: Garbage, try: "limit"},
+		{name: "claims too much in a chunk", serve: speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n")), kind: Garbage, try: "limit"},
+		{name: "chunk size overflow", serve: speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n10000000000000001\r\n")), kind: Garbage, try: "protocol"},
+		{name: "length and chunks", serve: speaks(text(ok + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")), kind: Garbage, try: "protocol"},
+		{name: "negative length", serve: speaks(text(ok + "Content-Length: -5\r\n\r\n")), kind: Garbage, try: "protocol"},
+		{name: "two lengths", serve: speaks(text(ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n")), kind: Garbage, try: "protocol"},
+		{name: "one length twice", serve: speaks(text(ok + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello")), kind: Garbage, try: "protocol"},
+		{name: "garbage", serve: speaks(text("SSH-2.0-OpenSSH_9.2\r\n")), kind: Garbage, try: "HTTP server"},
+		{name: "TLS", serve: speaks(text("\x15\x03\x01\x00\x02\x02\x46")), kind: Garbage, try: "https://"},
+		{name: "HTTP/2", serve: speaks(text("\x00\x00\x12\x04\x00\x00\x00\x00\x00")), kind: Garbage, try: "HTTP/2"},
+		{name: "switches", serve: speaks(text("HTTP/1.1 101 Switching Protocols\r\n\r\n")), kind: Garbage, try: "protocol"},
+		{name: "answers first", serve: text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2)), kind: WrongID, try: "once"},
+		{name: "answers twice", serve: speaks(text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2))), kind: WrongID, try: "once"},
+		{name: "hangs in a head", serve: speaks(text(ok + "Content-Le")), kind: Silent, try: "time-out"},
+		{name: "hangs in a body", serve: speaks(text(ok + "Content-Length: 50\r\n\r\nhello")), kind: Silent, try: "time-out"},
+		{name: "hangs in a chunk", serve: speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n50\r\nhello")), kind: Silent, try: "time-out"},
+		{name: "closes in a body", serve: speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Content-Length: 50\r\n\r\nhello") }), kind: Closed, try: "log"},
+		{name: "closes in a chunk", serve: speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Transfer-Encoding: chunked\r\n\r\n50\r\nhello") }), kind: Closed, try: "log"},
+		{name: "closes in a head", serve: speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Content-") }), kind: Closed, try: "log"},
+		{name: "closes instead of an answer", serve: speaks(func(net.Conn) {}), kind: Closed, try: "log"},
 	} {
-		for _, rate := range []float64{0, 100} {
-			t.Run(fmt.Sprintf("%s/%v", h.name, rate), func(t *testing.T) {
-				sideBySide(t)
-				address := serveWith(t, "tcp", h.serve).Address
-				o := runPlan(t, context.Background(), Plan{
-					Target: HTTP{URL: "http://" + address, AnswerLimit: 1 << 20}, Conns: 2, Ramp: 50,
-					Rate: rate, Timeout: timeoutFor(h.kind), Warmup: -1, For: time.Minute,
-				})
-				e := faultOf(t, o.err)
-				t.Logf("after %v: %v", o.took.Round(time.Millisecond), e)
-				if e.Kind != h.kind {
-					t.Errorf("kind %v, want %v", e.Kind, h.kind)
-				}
-				checkLine(t, e, h.try)
-				if o.took > 20*time.Second {
-					t.Errorf("took %v", o.took)
-				}
-			})
-		}
+		h.target = func(address string) Target { return HTTP{URL: "http://" + address, AnswerLimit: 1 << 20} }
+		h.name, h.plan, h.open = "HTTP "+h.name, Plan{Conns: 2, Ramp: 50}, 100
+		all = append(all, h)
 	}
+	return all
 }
 
 // A request is sent again once, and not if a part of its answer has come.

@@ -202,8 +202,7 @@ func asked(then func(net.Conn)) func(net.Conn) {
 	}
 }
 
-func TestMessagesEndWithHostileServers(t *testing.T) {
-	sideBySide(t)
+func hostilesOfMessages(t *testing.T) (all []hostile) {
 	numbered := func(change func([]byte)) func(net.Conn) {
 		var n atomic.Int64
 		return echoes(framing(t, "len32be"), func(content []byte) {
@@ -213,36 +212,29 @@ func TestMessagesEndWithHostileServers(t *testing.T) {
 		})
 	}
 	for _, h := range []struct {
-		name, frame, match string
-		serve              func(net.Conn)
-		kind               Kind
-		try                string
+		frame, match string
+		hostile
 	}{
-		{"claims too much", "len32be", "order", asked(text("\xff\xff\xff\xff")), Garbage, "framing"},
-		{"counts itself", "len32be+incl", "order", asked(text("\x00\x00\x00\x01")), Garbage, "framing"},
-		{"endless line", "line", "order", asked(forever("", strings.Repeat("x", 1000), 0)), Garbage, "framing"},
-		{"says nothing", "line", "order", text(""), Silent, "time-out"},
-		{"greets", "line", "order", text(strings.Repeat("220 ready\r\n", 10)), WrongID, "once"},
-		{"closes", "line", "order", func(net.Conn) {}, Closed, "log"},
-		{"closes in an answer", "len32be", "order", asked(func(nc net.Conn) { io.WriteString(nc, "\x00\x00\x00\x09x") }), Closed, "log"},
-		{"answers with less", "len32be", "id@0:4", asked(text("\x00\x00\x00\x03xyz")), Garbage, "match"},
-		{"answers another", "len32be", "id@0:4", numbered(func(content []byte) { content[1] ^= 1 }), WrongID, "once"},
-		{"answers the same", "len32be", "id@0:8", numbered(func(content []byte) { copy(content, make([]byte, 8)) }), WrongID, "once"},
+		{"len32be", "order", hostile{name: "claims too much", serve: asked(text("\xff\xff\xff\xff")), kind: Garbage, try: "framing"}},
+		{"len32be+incl", "order", hostile{name: "counts itself", serve: asked(text("\x00\x00\x00\x01")), kind: Garbage, try: "framing"}},
+		{"line", "order", hostile{name: "endless line", serve: asked(forever("", strings.Repeat("x", 1000), 0)), kind: Garbage, try: "framing"}},
+		{"line", "order", hostile{name: "says nothing", serve: text(""), kind: Silent, try: "time-out"}},
+		{"line", "order", hostile{name: "greets", serve: text(strings.Repeat("220 ready\r\n", 10)), kind: WrongID, try: "once"}},
+		{"line", "order", hostile{name: "closes", serve: func(net.Conn) {}, kind: Closed, try: "log"}},
+		{"len32be", "order", hostile{name: "closes in an answer", serve: asked(func(nc net.Conn) { io.WriteString(nc, "\x00\x00\x00\x09x") }), kind: Closed, try: "log"}},
+		{"len32be", "id@0:4", hostile{name: "answers with less", serve: asked(text("\x00\x00\x00\x03xyz")), kind: Garbage, try: "match"}},
+		{"len32be", "id@0:4", hostile{name: "answers another", serve: numbered(func(content []byte) { content[1] ^= 1 }), kind: WrongID, try: "once"}},
+		{"len32be", "id@0:8", hostile{name: "answers the same", serve: numbered(func(content []byte) { copy(content, make([]byte, 8)) }), kind: WrongID, try: "once"}},
 	} {
-		t.Run(h.name, func(t *testing.T) {
-			sideBySide(t)
-			target := Messages{Address: serveWith(t, "tcp", h.serve).Address, Framing: framing(t, h.frame), Match: match(t, h.match), AnswerLimit: 1 << 20}
-			o := runPlan(t, context.Background(), Plan{
-				Target: target, Depth: 4, Conns: 2, Ramp: 20, Timeout: timeoutFor(h.kind), Warmup: -1, For: time.Minute,
-			})
-			e := faultOf(t, o.err)
-			t.Logf("after %v: %v", o.took.Round(time.Millisecond), e)
-			if e.Kind != h.kind {
-				t.Errorf("kind %v, want %v", e.Kind, h.kind)
-			}
-			checkLine(t, e, h.try)
-		})
+		target := Messages{Framing: framing(t, h.frame), Match: match(t, h.match), AnswerLimit: 1 << 20}
+		h.hostile.target = func(address string) Target {
+			target.Address = address
+			return target
+		}
+		h.name, h.plan = "messages "+h.name, Plan{Depth: 4, Conns: 2, Ramp: 20}
+		all = append(all, h.hostile)
 	}
+	return all
 }
 
 func TestMessagesRefuseBadPlans(t *testing.T) {
