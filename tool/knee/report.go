@@ -71,7 +71,7 @@ func (s *Search) Report(target string) *Report {
 		r.Goals = append(r.Goals, rangeOf(goals[i].String(), k))
 	}
 	for _, p := range s.points {
-		r.Trials = append(r.Trials, p.inJSON(DrawnOf(s.Goals)))
+		r.Trials = append(r.Trials, p.inJSON(r.Drawn()))
 	}
 	r.judge()
 	if note := s.disturbed(); note != "" {
@@ -144,12 +144,9 @@ func (r *Report) GoalLine() float64 {
 	return r.goals[i].Value
 }
 
-// Drawn returns the metric that is drawn.
-func (r *Report) Drawn() string { return DrawnOf(r.goals) }
-
-// DrawnOf returns the metric to draw: that of the first goal for a time.
-func DrawnOf(goals []load.Goal) string {
-	for _, g := range goals {
+// Drawn returns the metric to draw: that of the first goal for a time.
+func (r *Report) Drawn() string {
+	for _, g := range r.goals {
 		if g.IsTime() && !strings.HasPrefix(g.Metric, "service.") {
 			return g.Metric
 		}

@@ -31,8 +31,8 @@ type Search struct {
 	Others *trial.Others
 	// Watch receives the progress every second. Nil: none.
 	Watch func(Progress)
-	// Made receives each finished trial, and the state of the search. Nil: none.
-	Made func(Point, Knee)
+	// Made receives the state of the search after each trial. Nil: none.
+	Made func(Knee)
 
 	points []measured
 }
@@ -96,7 +96,7 @@ func (s *Search) Run(ctx context.Context) error {
 		}
 		s.points = append(s.points, p)
 		if s.Made != nil {
-			s.Made(p.inJSON(DrawnOf(s.Goals)), s.Plan.Find(s.made()).All)
+			s.Made(s.Plan.Find(s.made()).All)
 		}
 	}
 }

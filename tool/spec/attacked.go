@@ -59,14 +59,14 @@ func (f *Attacked) Given(cmd *cobra.Command, without ...string) (given []GivenFl
 		if slices.Contains(without, flag.Name) {
 			return
 		}
-		var secrecy secrecy // public, if it is no setting of the target
+		hides := public // unless it is a setting of the target
 		for _, one := range f.settings.list {
 			if one.name == flag.Name {
-				secrecy = one.secrecy
+				hides = one.secrecy
 			}
 		}
 		for _, value := range textsOf(flag) {
-			given = append(given, GivenFlag{"--" + flag.Name, secrecy.shown(value)})
+			given = append(given, GivenFlag{"--" + flag.Name, hides.shown(value)})
 		}
 	})
 	return given

@@ -99,7 +99,7 @@ func (f *target) settings() []setting {
 		{name: "frame", value: &value{kind: "KIND", set: f.setFraming, text: f.framingText}, kinds: framed, instead: target,
 			usage: "framing of messages: hone, line, resp (Redis), len16be, len32be, len16le, len32le (with +incl the length includes itself), fixed:N"},
 		{name: "match", value: &value{kind: "HOW", set: f.setMatch, text: func() string { return f.match.String() }}, kinds: kindMessages, instead: "use --frame as well, to say how the messages are cut",
-			usage: "how answers are matched to requests: order, or a number in both at id@OFFSET:LEN[:be|le] of the content"},
+			usage: "how answers are matched to requests: order, or a number in both at id@OFFSET:LEN of the content"},
 		{name: "credentials-file", value: &f.credentialsFile, secrecy: file, kinds: framed, instead: "use --basic-file or --bearer-file",
 			usage: "log in on every connection with the credentials in this `FILE`: of hone's frames in a Conn, else in a first message"},
 		{name: "method", short: "X", value: &f.method, usage: "the `METHOD` (GET, with --body POST)", kinds: web, instead: url},

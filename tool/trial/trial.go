@@ -97,7 +97,11 @@ type Progress struct {
 func (p Progress) Title() string {
 	title := "building " + p.Name
 	if p.Number > 0 {
-		title = fmt.Sprintf("sample %d of %d: %s", p.Number, p.Of, p.whose())
+		title = fmt.Sprintf("sample %d of %d: ", p.Number, p.Of)
+		if p.Benchmark != "" {
+			title += p.Benchmark + ", "
+		}
+		title += p.Name
 	}
 	if p.Profiling {
 		title = "profiles: " + title
@@ -108,33 +112,15 @@ func (p Progress) Title() string {
 	return title
 }
 
-func (p Progress) whose() string {
-	if p.Benchmark != "" {
-		return p.Benchmark + ", " + p.Name
-	}
-	return p.Name
-}
-
-// state is how far the sample of a server is.
-func (p Progress) state() string {
+// String adds how far the sample of a server is, as in "sample 3 of 16: B, measuring".
+func (p Progress) String() string {
 	switch {
 	case p.Load != nil:
-		return ", " + p.Load.Phase
+		return p.Title() + ", " + p.Load.Phase
 	case p.Number > 0 && p.Benchmark == "":
-		return ", starting"
+		return p.Title() + ", starting"
 	}
-	return ""
-}
-
-// String describes what is done, as in "sample 3 of 16: B, measuring".
-func (p Progress) String() string { return p.Title() + p.state() }
-
-// Now describes it without the number of a sample of the trial.
-func (p Progress) Now() string {
-	if p.Number == 0 || p.Profiling {
-		return p.String()
-	}
-	return p.whose() + p.state()
+	return p.Title()
 }
 
 // Run takes the samples and returns one run per server, in the servers' order, with

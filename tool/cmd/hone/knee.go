@@ -180,7 +180,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "hone: knee: some 20 trials, %v\n", s.About())
 	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, f.load.Plan)
 	defer watcher.End()
-	s.Made = func(t knee.Point, found knee.Knee) {
+	s.Made = func(found knee.Knee) {
 		watcher.Note(found.Bracket(s.Unit(), s.Plan.Width))
 		open.Live.Search(kneeShown(s.Report(shown)))
 	}
