@@ -16,12 +16,6 @@ const (
 	idleRest = 6 * time.Second // by then a server has released what it can
 )
 
-// waitingHTTP returns the HTTP and WebSocket servers whose idle connections are measured:
-// net/http, and the same on http1.
-func waitingHTTP() []string {
-	return []string{stdStage, http1Stage, wsStdStage, wsHTTP1}
-}
-
 // idle is the second half of the fourth article: memory per idle connection.
 func idle(ctx context.Context, b *bench) error {
 	limit, err := descriptors()
@@ -34,7 +28,7 @@ func idle(ctx context.Context, b *bench) error {
 		b.add(spread{}.row("bytes per idle connection", "bytes", fmt.Sprintf("Needs Linux and more than %d descriptors (ulimit -n).", limit)))
 		return nil
 	}
-	names := append([]string{"article-direct", "article-buffered", "article-epoll", ownName(engine.Engine{})}, waitingHTTP()...)
+	names := []string{"article-direct", "article-buffered", "article-epoll", ownName(engine.Engine{})}
 	each := make(map[string]float64, len(names))
 	for _, name := range names {
 		b.say("%s with %s connections", name, thousands(n))
@@ -86,15 +80,8 @@ func idlePlan(p *process) (plan load.Plan, err error) {
 	if err := plan.Sources.UnmarshalText([]byte("127.0.0.1-127.0.0.4")); err != nil {
 		return plan, err
 	}
-	switch p.name {
-	case wsStdStage, wsHTTP1:
-		plan.Target, plan.Content, plan.Echo = load.WebSocket{URL: "ws://" + p.addr + echoPath}, []byte("hello world\r\n"), true
-	case stdStage, http1Stage:
-		plan.Target = load.HTTP{URL: "http://" + p.addr + helloPath}
-	default:
-		plan.Content, plan.Expect = []byte("hello world\r\n"), []byte{}
-		plan.Target, err = load.ParseTarget("tcp://"+p.addr, wire.Standard)
-	}
+	plan.Content, plan.Expect = []byte("hello world\r\n"), []byte{}
+	plan.Target, err = load.ParseTarget("tcp://"+p.addr, wire.Standard)
 	return plan, err
 }
 
@@ -116,17 +103,6 @@ func (b *bench) idleRows(names []string, each map[string]float64, n int) {
 			less := whole.over(here)
 			b.add(here.row(name+", an idle connection", "bytes", why+"The claim: less than a goroutine with buffers. What remains is package net's connection, which is also registered with Go's own epoll, and a map entry.").
 				to(less, "less than a goroutine with buffers").as(larger(less)))
-		case stdStage, wsStdStage:
-			what := map[string]string{stdStage: "net/http, an idle keep-alive connection", wsStdStage: "websocket on net/http, an idle connection"}[name]
-			b.add(here.row(what, "bytes", why+"One goroutine each, with the stack and the buffers of package net/http.").to(here.over(epoll), "the article's epoll").as(noClaim))
-		case http1Stage, wsHTTP1:
-			what, beside := "http1, an idle keep-alive connection", one(each[stdStage])
-			if name == wsHTTP1 {
-				what, beside = "websocket on http1, an idle connection", one(each[wsStdStage])
-			}
-			less := beside.over(here)
-			b.add(here.row(what, "bytes", why+"One change: the server. No goroutine and no buffer while idle: an entry in the event loop's table, and for WebSocket the connection's state.").
-				to(less, "less than on net/http").as(larger(less)))
 		default:
 			less := epoll.over(here)
 			b.add(here.row(name+", an idle connection", "bytes", why+"Ours. The claim: less than the article's epoll server.").to(less, "less than the article's epoll").as(larger(less)))

@@ -1,7 +1,7 @@
 // Package lab reproduces the measurements of five articles on fast Go services, and
 // measures hone under the same load. Its claims are tests:
 //
-//	go test ./articles/lab -v -run TestClaims/ladder -args -whole
+//	go test ./articles/lab -v -run TestClaims/objects -args -whole
 //
 // A lab is one article's experiment. Its servers and its timed code are stages: each runs
 // in a separate process, with the same garbage collector settings and the same CPUs,
@@ -87,7 +87,6 @@ type experiment struct {
 
 func experiments() []experiment {
 	return []experiment{
-		{"ladder", "Buffered I/O takes a framed TCP server from 185,000 to 270,000 requests/s, and sync.Pool to 292,000.", ladder},
 		{"objects", "A pool makes a short-lived object 7 times cheaper (232 to 33 ns); for 8 bytes it costs more than it saves.", objects},
 		{"workers", "A pool of goroutines runs in 5.6 ms the 10,000 tasks that take 41 ms with one goroutine each.", tasks},
 		{"contexts", "A framework pools its contexts, which relieves the garbage collector and makes routing cheap.", contexts},

@@ -51,7 +51,7 @@ func TestClaims(t *testing.T) {
 // goroutine still waits for a child.
 func TestLabsEndWithTheirContext(t *testing.T) {
 	for _, e := range experiments() {
-		if !slices.Contains([]string{"ladder", "conns", "workers"}, e.name) {
+		if !slices.Contains([]string{"conns", "workers"}, e.name) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(t.Context())

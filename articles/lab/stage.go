@@ -45,7 +45,6 @@ func stages() map[string]func() (*stage, error) {
 	maps.Copy(all, idleStages())
 	maps.Copy(all, avatarStages())
 	maps.Copy(all, contextStages())
-	maps.Copy(all, httpStages())
 	return all
 }
 

@@ -130,3 +130,19 @@ func inverse(s spread) (turned spread) {
 	}
 	return turned
 }
+
+// one is a figure of one round.
+func one(v float64) spread { return spread{[]float64{v}} }
+
+// first returns holds, holdsLess or, if neither is true, contradicted.
+func first(whole, part bool) verdict {
+	switch {
+	case whole:
+		return holds
+	case part:
+		return holdsLess
+	}
+	return contradicted
+}
+
+const perRequest = "µs of CPU"

@@ -1,0 +1,68 @@
+// Command pooled is the buffered server whose requests come from a sync.Pool.
+package main
+
+import (
+	"bufio"
+	"log"
+	"net"
+	"sync"
+
+	"github.com/hone-go/hone/articles/stage"
+	"github.com/hone-go/hone/tool/demo"
+)
+
+type server struct {
+	counts  stage.Counts
+	submits sync.Pool
+}
+
+func main() {
+	s := &server{submits: sync.Pool{New: func() any { return demo.NewSubmit() }}}
+	stage.Run(s.serve, s.counts.Stats)
+}
+
+func (s *server) serve(ln net.Listener) error {
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		go s.handleConn(conn)
+	}
+}
+
+func (s *server) handleConn(conn net.Conn) {
+	s.counts.Connected.Add(1)
+	defer s.counts.Connected.Add(-1)
+	defer conn.Close()
+	rbuf, wbuf := bufio.NewReader(conn), bufio.NewWriter(conn)
+	for {
+		payload, err := demo.ReadFrame(rbuf)
+		if err != nil {
+			return
+		}
+		s.counts.Received.Add(1)
+		ack, err := s.handlePacket(payload)
+		if err != nil {
+			log.Print("packet decode error: ", err)
+			return
+		}
+		if err := demo.WriteFrame(wbuf, ack); err != nil {
+			return
+		}
+		if !demo.WholeFrame(rbuf) && wbuf.Flush() != nil { // the article never flushes
+			return
+		}
+		s.counts.Sent.Add(1)
+	}
+}
+
+func (s *server) handlePacket(payload []byte) ([]byte, error) {
+	submit, err := demo.Decode(payload, func() *demo.Submit { return s.submits.Get().(*demo.Submit) })
+	if err != nil {
+		return nil, err
+	}
+	ack := demo.Ack(submit.ID)
+	s.submits.Put(submit)
+	return ack, nil
+}
