@@ -6,7 +6,7 @@ PACKAGES    := $(ALL)
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps test race timing suites fuzz mutations lint vuln compat autobahn bench lab prove release release-test publish licences outdated cross
+.PHONY: help deps test race timing suites fuzz mutations lint vuln compat autobahn bench claims prove release release-test publish licences outdated cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -110,8 +110,8 @@ prove: ## kill processes, servers and the power under the gateway's log, and gat
 	cd gateway && go test -count=1 . -timeout 30m -v -run TestHostile -hostile 1000000
 	cd gateway && go test -count=1 . -v -run TestTenfold -tenfold 20s
 
-lab: ## measure again what five articles claim, in about 10 minutes
-	go test -count=1 -timeout 60m -v -run '^TestClaims$$' ./articles/lab -args -whole
+claims: ## measure again what five articles claim, in about 15 minutes
+	HONE_CLAIMS=1 go test -count=1 -p 1 -timeout 60m -v -run '^TestClaim' ./articles/...
 
 bench: $(if $(WHAT),bench.$(WHAT)) ## measure WHAT, as in make bench WHAT=peers; without it, list what there is
 	@$(if $(WHAT),:,awk -F ': ## ' '/^bench\.[a-z]+: ## / { printf "make bench WHAT=%-12s %s\n", substr($$1, 7), $$2 }' Makefile)

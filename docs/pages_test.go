@@ -108,7 +108,8 @@ func TestAnchors(t *testing.T) {
 	}
 	followed := 0
 	for _, page := range append(pages, root+"/README.md", root+"/README.zh.md", root+"/bench/README.md", root+"/deploy/README.md", root+"/observe/README.md",
-		root+"/articles/README.md", root+"/articles/lab/README.md", root+"/articles/avatar/README.md", root+"/internal/servetest/results.md") {
+		root+"/articles/README.md", root+"/articles/README.zh.md", root+"/articles/1-server/README.md", root+"/articles/1-server/README.zh.md",
+		root+"/articles/2-pools/README.md", root+"/articles/3-contexts/README.md", root+"/articles/4-connections/README.md", root+"/articles/5-avatar/README.md", root+"/internal/servetest/results.md") {
 		for _, line := range read(page) {
 			for _, m := range link.FindAllStringSubmatch(spans.ReplaceAllString(line, ""), -1) {
 				to := filepath.Join(filepath.Dir(page), m[1])

@@ -13,6 +13,7 @@ import (
 func plan(depth int) load.Plan { return load.Plan{Conns: 100, Depth: depth, Expect: []byte{}} }
 
 func TestClaimBuffers(t *testing.T) {
+	claim.Slow(t)
 	for _, depth := range []int{64, 1} {
 		report := claim.Servers(t, "direct", "buffered", claim.Frames, plan(depth))
 		claim.Gain(t, report, "rate", 270.0/185, "Direct I/O makes four system calls per request; with buffers, all requests that have arrived share one read and one write.")
@@ -21,12 +22,14 @@ func TestClaimBuffers(t *testing.T) {
 }
 
 func TestClaimPool(t *testing.T) {
+	claim.Slow(t)
 	report := claim.Servers(t, "buffered", "pooled", claim.Frames, plan(64))
 	claim.Gain(t, report, "rate", 292.0/270, "The pool saves one of seven or eight allocations per request, of 40 bytes.")
 	claim.Gain(t, report, "server CPU", 292.0/270, "The same without the load generator.")
 }
 
 func TestClaimHone(t *testing.T) {
+	claim.Slow(t)
 	for _, depth := range []int{64, 1} {
 		report := claim.Servers(t, "pooled", "hone", claim.Frames, plan(depth))
 		claim.Gain(t, report, "rate", 0, "Ours: more requests than the article's last step.")
@@ -35,6 +38,7 @@ func TestClaimHone(t *testing.T) {
 }
 
 func TestClaimBottlenecks(t *testing.T) {
+	claim.Slow(t)
 	shares := func(stage string, kind probe.Kind, cum bool, ends ...string) float64 {
 		s := claim.Start(t, stage)
 		loaded := plan(64)

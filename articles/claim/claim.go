@@ -18,11 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
 	"github.com/hone-go/hone/wire"
 )
@@ -41,9 +43,21 @@ const (
 // enough is the share of a claimed effect at which the claim holds.
 const enough = 0.8
 
-// Whole reports whether claims are measured (HONE_CLAIMS=1), which takes minutes and a machine to itself;
-// else their tests only show that every part works.
+// pairs is how many pairs a comparison takes.
+const pairs = 6
+
+// Whole reports whether claims are measured (HONE_CLAIMS=1), which takes minutes and a machine to itself,
+// or, with HONE_CLAIMS=busy, one where other programs run too; else their tests only show that every part
+// works.
 func Whole() bool { return os.Getenv("HONE_CLAIMS") != "" }
+
+// Slow skips a test of a claim unless claims are measured or all tests run.
+func Slow(t *testing.T) {
+	t.Helper()
+	if !Whole() && !testrun.All() {
+		t.Skip("takes seconds; HONE_CLAIMS=1 measures it, HONE_TEST_ALL=1 shows that it works")
+	}
+}
 
 // pick returns the first value for a measurement, else the second.
 func pick[T any](whole, quick T) T {
@@ -70,8 +84,15 @@ func Servers(t *testing.T, a, b string, target func(addr string) (load.Target, e
 		t.Fatal(err)
 	}
 	plan.Target, plan.AllowLate = to, true // it shares the processors with the server
-	plan.For, plan.Warmup = pick(2*time.Second, 100*time.Millisecond), pick(500*time.Millisecond, 20*time.Millisecond)
-	design := trial.Plan{Load: plan, Design: trial.Design{Samples: pick(8, 1), Retakes: 8, MostOthers: pick(0.3, 1.0)}}
+	if plan.Warmup = 300 * time.Millisecond; !Whole() {
+		plan.For, plan.Warmup = 100*time.Millisecond, 20*time.Millisecond
+	} else if plan.For == 0 {
+		plan.For = 1500 * time.Millisecond
+	}
+	design := trial.Plan{Load: plan, Design: trial.Design{Scenario: record.Scenario{}.Deciding("server CPU"), Samples: pick(pairs, 1), Retakes: pairs, MostOthers: pick(0.3, 1.0)}}
+	if os.Getenv("HONE_CLAIMS") == "busy" {
+		design.MostOthers, design.Load.MaxLag = 1, time.Second
+	}
 	for _, name := range []string{a, b} {
 		design.Servers = append(design.Servers, trial.Server{Name: name, Build: "go build -o {out}/server ./" + name, Command: "exec {out}/server --admin off --addr " + addr})
 	}
@@ -85,7 +106,7 @@ func Servers(t *testing.T, a, b string, target func(addr string) (load.Target, e
 		}
 	}
 	runs[0].ID, runs[1].ID, runs[0].PairedWith, runs[1].PairedWith = "a", "b", "b", "a"
-	report, err := compare.Judge{Primary: "server CPU"}.Stored(nil, runs[0], runs[1])
+	report, err := compare.Judge{Primary: "server CPU", Look: 1}.Stored(nil, runs[0], runs[1])
 	if err != nil && Whole() {
 		t.Fatal(err)
 	}
@@ -112,7 +133,7 @@ func Timed(t *testing.T, name string, a, b func(*testing.B)) *compare.Report {
 func InTurns(t *testing.T, name string, a, b func() float64) *compare.Report {
 	t.Helper()
 	var sides [2]strings.Builder
-	for pair := range pick(8, 1) {
+	for pair := range pick(pairs, 1) {
 		for i := range sides {
 			side := (i + pair) % 2
 			fmt.Fprintf(&sides[side], "Benchmark%s 1 %f ns/op\n", name, []func() float64{a, b}[side]())
@@ -128,7 +149,7 @@ func InTurns(t *testing.T, name string, a, b func() float64) *compare.Report {
 			t.Fatal(err)
 		}
 	}
-	report, err := compare.Judge{}.Compare(runs[0], runs[1], true, nil)
+	report, err := compare.Judge{Look: 1}.Compare(runs[0], runs[1], true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,14 +164,14 @@ func logTable(t *testing.T, what string, report *compare.Report) {
 	t.Logf("%s\n%s", what, &text)
 }
 
-// Gain judges a figure of a report: how many times better b is than a. An article's figure below 1 is a
+// Gain judges a figure of a report, "" for the first: how many times better b is than a. An article's figure below 1 is a
 // claimed loss, and 0 is any gain.
 func Gain(t *testing.T, report *compare.Report, name string, article float64, why string) {
 	t.Helper()
 	if report == nil {
 		return
 	}
-	i := slices.IndexFunc(report.Changes, func(c compare.Change) bool { return c.Name == name || strings.HasSuffix(c.Name, name) })
+	i := slices.IndexFunc(report.Changes, func(c compare.Change) bool { return c.Name == name || name == "" })
 	if i < 0 || report.Changes[i].Ratio == nil || report.Changes[i].Low == nil {
 		if Whole() {
 			t.Errorf("no figure %q", name)
@@ -262,7 +283,7 @@ func (s *Stage) Shares(t *testing.T, kind probe.Kind, cum bool, plan load.Plan, 
 	return 100 * sum / max(view.Total, 1e-9)
 }
 
-// Log reports a figure that is no comparison of two programs.
+// Log reports a single figure.
 func Log(t *testing.T, what string, here float64, unit string, article float64, v Verdict, why string) {
 	t.Helper()
 	t.Logf("%s: %s %s, article: %s: %s\n%s", what, figure.Digits(here), unit, figure.Digits(article), v, why)

@@ -89,12 +89,9 @@ var toolImports = map[string][]string{
 // articlesImports is the module in articles/, in the same form. The folders of an article, such as
 // articles/1-server/direct, may import everything.
 var articlesImports = map[string][]string{
-	"articles":            {},
-	"articles/claim":      {"wire", "tool/child", "tool/compare", "tool/figure", "tool/load", "tool/probe", "tool/trial"},
-	"articles/stage":      {"engine", "observe"},
-	"articles/avatar":     {"route", "pool", "workers", "engine", "http1"},
-	"articles/lab":        {anyLibrary, "tool/child", "tool/demo", "tool/figure", "tool/load", "tool/machine", "tool/probe", "articles/avatar"},
-	"articles/cmd/avatar": {anyPackage},
+	"articles":       {},
+	"articles/claim": {"wire", "internal/testrun", "tool/child", "tool/compare", "tool/figure", "tool/load", "tool/probe", "tool/record", "tool/trial"},
+	"articles/stage": {"engine", "observe"},
 }
 
 // gatewayImports is the module in gateway/, in the same form.
@@ -230,8 +227,8 @@ import (
 	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/observe"
 )
--- articles/lab/lab.go --
-package lab
+-- articles/1-server/hone/main.go --
+package main
 
 import "github.com/hone-go/hone/route"
 -- tool/cmd/hone/main.go --

@@ -81,7 +81,7 @@ func TestPublished(t *testing.T) {
 	output(t, dir, outside, "go", "install", root+"/tool/cmd/hone@"+version)
 	output(t, dir, outside, "go", "install", root+"/gateway/cmd/honed@"+version)
 	output(t, dir, outside, "go", "install", root+"/gateway/relay/cmd/honed-relay@"+version)
-	output(t, dir, outside, "go", "install", root+"/articles/cmd/avatar@"+version)
+	output(t, dir, outside, "go", "install", root+"/articles/1-server/buffered@"+version)
 	if said := output(t, dir, nil, filepath.Join(bin, "hone"), "version"); !strings.Contains(said, version) {
 		t.Errorf("hone version says %q", said)
 	}
