@@ -89,7 +89,7 @@ func Servers(t *testing.T, a, b string, target func(addr string) (load.Target, e
 	} else if plan.For == 0 {
 		plan.For = 1500 * time.Millisecond
 	}
-	design := trial.Plan{Load: plan, Design: trial.Design{Scenario: record.Scenario{}.Deciding("server CPU"), Samples: pick(pairs, 1), Retakes: pairs, MostOthers: pick(0.3, 1.0)}}
+	design := trial.Plan{Load: plan, Design: trial.Design{Scenario: record.Scenario{Primary: "server CPU"}, Samples: pick(pairs, 1), Retakes: pairs, MostOthers: pick(0.3, 1.0)}}
 	if os.Getenv("HONE_CLAIMS") == "busy" {
 		design.MostOthers, design.Load.MaxLag = 1, time.Second
 	}
@@ -187,7 +187,7 @@ func Gain(t *testing.T, report *compare.Report, name string, article float64, wh
 	if article != 0 {
 		said = fmt.Sprintf("%.3g ×", article)
 	}
-	t.Logf("%s: %.3g × better (%.3g to %.3g), article: %s: %s\n%s", name, gain, low, high, said, Judge(gain, low, high, article), why)
+	t.Logf("%s: %.3g × better (%.3g to %.3g), article: %s: %s\n%s", c.Name, gain, low, high, said, Judge(gain, low, high, article), why)
 }
 
 // Judge returns the verdict on a gain with its interval.

@@ -15,9 +15,10 @@ type stub struct {
 
 func (s *stub) Close() error { s.closed = true; return nil }
 
-func TestKnobs(t *testing.T) {
+// stubs returns a pool of stubs, and its Get.
+func stubs(t *testing.T) (*Pool, func() *Conn) {
 	p := &Pool{MaxIdle: 1, MaxActive: 2, Dial: func() (net.Conn, error) { return new(stub), nil }}
-	get := func() *Conn {
+	return p, func() *Conn {
 		t.Helper()
 		conn, err := p.Get()
 		if err != nil {
@@ -25,6 +26,10 @@ func TestKnobs(t *testing.T) {
 		}
 		return conn
 	}
+}
+
+func TestLimits(t *testing.T) {
+	p, get := stubs(t)
 	a, b := get(), get()
 	if _, err := p.Get(); !errors.Is(err, ErrExhausted) {
 		t.Error("MaxActive: ", err)
@@ -41,6 +46,16 @@ func TestKnobs(t *testing.T) {
 	if !b.Conn.(*stub).closed {
 		t.Error("a broken connection was kept")
 	}
+	p.Put(get(), false)
+	p.Close()
+	if _, err := p.Get(); !errors.Is(err, ErrClosed) || p.active != 0 {
+		t.Errorf("Close: %v, %d open", err, p.active)
+	}
+}
+
+// A connection that the test refuses, or that is too old, is closed instead of lent.
+func TestOnBorrow(t *testing.T) {
+	p, get := stubs(t)
 	for name, refuse := range map[string]func(){
 		"TestOnBorrow":    func() { p.TestOnBorrow = func(net.Conn, time.Time) error { return errors.New("no") } },
 		"IdleTimeout":     func() { p.TestOnBorrow, p.IdleTimeout = nil, 1 },
@@ -55,12 +70,6 @@ func TestKnobs(t *testing.T) {
 		} else {
 			p.Put(got, true)
 		}
-	}
-	p.TestOnBorrow, p.IdleTimeout, p.MaxConnLifetime = nil, 0, 0
-	p.Put(get(), false)
-	p.Close()
-	if _, err := p.Get(); !errors.Is(err, ErrClosed) || p.active != 0 {
-		t.Errorf("Close: %v, %d open", err, p.active)
 	}
 }
 
