@@ -25,10 +25,12 @@ type scenario struct {
 	crowd  int     // connections that are pushed to
 }
 
-// Rounds of CPU are compared in pairs, of which a signed-rank test needs many. Memory hardly varies.
+// Rounds of CPU are compared in pairs, of which a signed-rank test needs many. Memory hardly varies, and other programs do
+// not change it.
 const (
 	cpuRounds    = 8
 	steadyRounds = 5
+	idleRounds   = 3
 )
 
 // Rows are all that package drive measures. They are told apart by what they make dear: frames/A waking up, A2 the
@@ -74,7 +76,7 @@ func (s scenario) row(group string, servers []fleet.Entry) Row {
 	r := Row{Name: group + "/" + s.name, Title: s.title, Client: drive.Client, Servers: servers, Rounds: cpuRounds, Round: each(s.measure)}
 	switch {
 	case len(s.levels) > 0:
-		r.Rounds, r.Round = steadyRounds, s.idle
+		r.Rounds, r.Round = idleRounds, s.idle
 	case s.crowd > 0:
 		r.Rounds, r.Round = steadyRounds, each(s.push)
 	}

@@ -160,8 +160,8 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return err
 	}
 	var invalid []string
+	machine := table.ThisMachine(ctx, module) // before a row is stored, which changes the tree
 	for _, row := range rows {
-		machine := table.ThisMachine(ctx, module)
 		if old := stored.Row(row.Name); old != nil && old.Valid && old.Machine.Commit == machine.Commit && !*again && !*print {
 			g.Say(row.Name + " is stored, of this commit")
 			continue
