@@ -112,8 +112,12 @@ func (r *Result) judgedBy() string {
 		return ""
 	}
 	text := fmt.Sprintf("%s of p99 at most, limit %s", figure.Micros(*own), figure.Micros(*r.Client.DelayLimit))
-	if r.Client.NotRun != nil {
-		text += fmt.Sprintf("; it did not run in %.1f %% of the time, limit %.0f %%", 100**r.Client.NotRun, 100*mostLost)
+	switch lost := r.Client.NotRun; {
+	case lost == nil:
+	case r.Rate == nil:
+		text += fmt.Sprintf("; it did not run in %.1f %% of the time: the rate is a lower bound", 100**lost)
+	default:
+		text += fmt.Sprintf("; it did not run in %.1f %% of the time, limit %.0f %%", 100**lost, 100*mostLost)
 	}
 	return text
 }

@@ -141,6 +141,10 @@ func TestValidSaysTheBound(t *testing.T) {
 			closed(m, spiked(1, 1000))
 			m.Latency, m.Stopped = spiked(10_000_000, 20), 15*time.Millisecond
 		},
+		"(0.00 µs of p99 at most, limit 1.00 s; it did not run in 30.0 % of the time: the rate is a lower bound)": func(m *Measured) {
+			closed(m, spiked(1, 1000))
+			m.plan.MaxLag, m.Latency, m.Stopped = time.Second, spiked(10_000_000, 20), 300*time.Millisecond
+		},
 	} {
 		m := sound()
 		spoil(m)
