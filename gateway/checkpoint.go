@@ -10,17 +10,6 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// saving is a checkpoint that the committer writes a part at a time. Whatever comes between its parts says more than
-// they do.
-type saving struct {
-	since  int                   // committer.since.envelopes when it began
-	begins uint64                // position of its first part; 0: that is not stored yet
-	next   func() (string, bool) // yields the clients that were there when it began; queue.mu is held
-	stop   func()
-	names  []string        // that next has yielded and that are not stored yet
-	states []journal.State // room for those of a part: garbage would have all sessions marked in the middle of a checkpoint
-}
-
 // The sizes of a part: after or beside a small pack it has statesBeside sessions, which take about 2 ms to collect and to
 // encode, so that what comes meanwhile does not wait longer.
 const (
@@ -151,14 +140,6 @@ func (c *committer) checkpointDue(p *pack) bool {
 
 // stateBytes is about how large a session is in a checkpoint.
 const stateBytes = 64
-
-// state returns a session as the log stores it. Seen is relative: appendStates adds the time.
-func (known *session) state(age int64, claim bool) journal.State {
-	return journal.State{
-		Client: known.client, Epoch: known.epoch, Last: known.durable.Load(), Claim: claim,
-		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance, RecordsLost: known.recordsLost,
-	}
-}
 
 // statesNow sets the states of a part to those of clients' sessions once a pack is stored. It returns the sessions that
 // have expired.

@@ -3,38 +3,16 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// committer is the only goroutine that writes to the log. What is its own nobody else reads or writes, once the server has
-// started; of the Server it is a part.
-type committer struct {
-	*Server
-	next    uint64          // the log's next position, as far as it has read
-	encoder journal.Encoder // of states
-	saving  *saving         // the checkpoint that is being written
-	since   struct {        // somebody began the newest checkpoint
-		envelopes int
-		bytes     int64
-	}
-	leaving      bool     // it writes its last checkpoint
-	unmeasured   int      // bytes stored since grown
-	accepted     []uint64 // lost positions to bury
-	checkpointed int64    // clock.running at the newest checkpoint
-	noted        int64    // clock.running at the newest Clock in the log
-}
-
 // commit stores everything that was queued while the previous envelope was in flight, and then acknowledges it, until the
 // queue ends.
 func (c *committer) commit() {
-	defer close(c.done)
-	defer c.endReaders()
 	defer c.abandon()
-	c.readers.workers.Go(c.ticking)
 	var acks framed.Batch
 	if err := c.bury(); err != nil {
 		c.fail(err)
@@ -80,16 +58,6 @@ func (c *committer) commit() {
 	}
 }
 
-// fail is the crash-only rule: after an error the content of the log is unknown, so the
-// server acknowledges nothing more.
-func (s *Server) fail(err error) {
-	err = fmt.Errorf("gateway: the log failed; the server has stopped acknowledging: %w", err)
-	s.queue.end(err)
-	s.cancel()
-	s.framed.Close()
-	s.sockets.Close()
-}
-
 // store appends a pack to the log and sends its acknowledgements.
 func (c *committer) store(p *pack, acks *framed.Batch) error {
 	if err := c.storeClock(p); err != nil {
@@ -119,7 +87,7 @@ func (c *committer) store(p *pack, acks *framed.Batch) error {
 		return err
 	}
 	for _, change := range p.changes {
-		refused, err := change.do(c)
+		refused, err := change.do()
 		if err != nil {
 			return err
 		}
@@ -261,4 +229,44 @@ func (c *committer) stored(pos uint64, envelope []byte) {
 		}
 	}
 	c.readers.add(pos, envelope)
+}
+
+// makeRoom stores, in the reserve of a full log, what lets retention delete: how far readers are, and up to
+// where the log may be trimmed. A log of several servers has no reserve, and another one may have appended to it.
+// Only the committer calls it.
+func (c *committer) makeRoom() error {
+	if c.Shared || c.RetainAge <= 0 && c.RetainSize <= 0 {
+		return nil
+	}
+	c.queue.mu.Lock()
+	t, base := c.queue.trims, c.queue.base
+	c.queue.mu.Unlock()
+	var p pack
+	p.records.Begin(base)
+	c.addPositions(&p)
+	if t.wanted > t.logged {
+		if err := p.records.Trim(t.wanted); err != nil {
+			return err
+		}
+	}
+	if p.records.Count() == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.AppendTime)
+	defer cancel()
+	envelope := p.records.Bytes()
+	pos, err := c.Log.AppendReserved(ctx, envelope)
+	if errors.Is(err, journal.ErrNoSpace) { // not even there
+		c.leftOut(&p)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.stored(pos, envelope)
+	c.arrived(&p, 0)
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	c.queue.trims.done(t.wanted)
+	return nil
 }

@@ -3,8 +3,10 @@ package gateway
 import (
 	"cmp"
 	"crypto/rand"
-	"maps"
+	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -28,28 +30,6 @@ type cursor struct {
 	wrote      time.Time // to the log
 }
 
-// move is a position in an envelope that is not stored yet.
-type move struct {
-	cursor             *cursor
-	number, generation uint64
-}
-
-// change is a request to do something between two packs, for the committer: it does it, and then calls done with why it
-// was refused, unless the log has failed.
-type change struct {
-	do   func(*committer) (refused, failed error)
-	done func(refused error)
-}
-
-// cursorPlan returns what to store in a log with this next position. It is called with readers.mu, and again if another
-// server appends first.
-type cursorPlan func(next uint64, running int64) ([]journal.Position, error)
-
-// addChange queues a change, and reports false when the queue has ended.
-func (q *queue) addChange(c change) bool {
-	return q.ask(func(p *pack) { p.changes = append(p.changes, c) })
-}
-
 // markDirty lists a cursor whose position the log does not have; mu is held.
 func (r *readers) markDirty(p *cursor) {
 	if !p.listed {
@@ -65,105 +45,6 @@ func (p *cursor) position(running int64) journal.Position {
 		e.Away = max(running-p.seen, 0)
 	}
 	return e
-}
-
-// addPositions adds the positions that are due to a pack. Each reader writes one in positionTime, so
-// that positions are a small part of the log.
-func (c *committer) addPositions(p *pack) {
-	r := &c.readers
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.dirty) == 0 {
-		return
-	}
-	now, left := time.Now(), r.dirty[:0]
-	for _, at := range r.dirty {
-		e := at.position(at.seen)
-		e.Moves = true
-		if now.Sub(at.wrote) < c.positionTime || p.records.Position(&e) != nil {
-			left = append(left, at)
-			continue
-		}
-		at.listed, at.wrote = false, now
-		p.moves = append(p.moves, move{at, at.number, at.generation})
-	}
-	clear(r.dirty[len(left):])
-	r.dirty = left
-}
-
-// leftOut notes that the positions of a pack were not stored with it.
-func (c *committer) leftOut(p *pack) {
-	r := &c.readers
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, moved := range p.moves {
-		if moved.cursor.generation == moved.generation {
-			r.markDirty(moved.cursor)
-		}
-	}
-	p.moves = nil
-}
-
-// arrived notes that a pack is stored.
-func (c *committer) arrived(p *pack, records int) {
-	r := &c.readers
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if records > 0 {
-		r.stored.add(c.next-1, records, p.began)
-	}
-	for _, moved := range p.moves {
-		if moved.cursor.generation == moved.generation {
-			moved.cursor.logged = max(moved.cursor.logged, moved.number)
-		}
-	}
-}
-
-// changeCursors stores what a plan says.
-func (c *committer) changeCursors(plan cursorPlan) (refused, failed error) {
-	if err := c.followOthers(); err != nil {
-		return nil, err
-	}
-	failed = c.untilFirst(func() (err error) {
-		refused, err = c.tryPlan(plan)
-		return err
-	})
-	return refused, failed
-}
-
-func (c *committer) tryPlan(plan cursorPlan) (refused, failed error) {
-	r := &c.readers
-	c.queue.mu.Lock()
-	running, base := c.readClock(), c.queue.base
-	c.queue.mu.Unlock()
-	r.mu.Lock()
-	entries, refused := plan(c.next, running)
-	id, unnamed := r.identity(), !r.named()
-	r.mu.Unlock()
-	if refused != nil || len(entries) == 0 && !unnamed {
-		return refused, nil
-	}
-	var e journal.Encoder
-	e.Begin(base)
-	if unnamed {
-		refused = e.Identity(id)
-	}
-	for i := range entries {
-		refused = cmp.Or(refused, e.Position(&entries[i]))
-	}
-	if refused != nil {
-		return refused, nil
-	}
-	if err := c.append(e.Bytes()); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.log = id
-	for i := range entries {
-		r.apply(&entries[i], running)
-	}
-	return nil, nil
 }
 
 // named reports whether the log has its identity; mu is held.
@@ -260,33 +141,11 @@ func (r *readers) evict(p *cursor, why error) {
 	}
 }
 
-// end ends a reader's connection; readers.mu is held.
-func (h *holder) end(why error) {
-	h.gone, h.ended = true, why
-	h.conn.End(refusal(why))
-}
-
 // reset forgets everything, before the log is read.
 func (r *readers) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cursors, r.shares, r.log, r.stored = map[string][]*cursor{}, 0, [16]byte{}, milestones{}
-}
-
-// appendCursors adds all cursors and the log's identity to a checkpoint.
-func (s *Server) appendCursors(e *journal.Encoder, running int64, id *[16]byte) (err error) {
-	r := &s.readers
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	*id = r.identity()
-	err = e.Identity(*id)
-	for _, name := range slices.Sorted(maps.Keys(r.cursors)) {
-		for _, p := range r.cursors[name] {
-			at := p.position(running)
-			err = cmp.Or(err, e.Position(&at))
-		}
-	}
-	return err
 }
 
 // identified notes that the log has its identity, unless id is none.
@@ -318,4 +177,146 @@ func (r *readers) left(h *holder, running int64) {
 	if p := h.cursor; p != nil && p.holder == h {
 		p.holder, p.seen = nil, running
 	}
+}
+
+// sorted returns all cursors in the order of their names; mu is held.
+func (r *readers) sorted() (all []*cursor) {
+	for _, cursors := range r.cursors {
+		all = append(all, cursors...)
+	}
+	slices.SortFunc(all, func(a, b *cursor) int {
+		return cmp.Or(strings.Compare(a.name, b.name), int(a.share)-int(b.share))
+	})
+	return all
+}
+
+// reached is the number up to which a reader has everything; mu is held. It may be beyond what it has
+// acknowledged: there may be no records for it after that.
+func (p *cursor) reached() uint64 {
+	if h := p.holder; h != nil && h.state == parked && h.through == p.number {
+		return h.out.Next - 1
+	}
+	return p.number
+}
+
+// keeps returns for how much more running time a reader keeps the log from being trimmed; 0: it has expired. mu is held.
+func (r *readers) keeps(p *cursor, running int64) int64 {
+	expire := cmp.Or(p.expire, r.expiry)
+	if expire < 0 || p.holder != nil {
+		return math.MaxInt64
+	}
+	return max(expire-(running-p.seen), 0)
+}
+
+// displaced returns what to store so that shares more are remembered: if these are too many, expired readers are
+// forgotten, first those that are away for the longest time. mu is held.
+func (r *readers) displaced(shares int, running int64, generation uint64) (removed []journal.Position, err error) {
+	left := r.shares + shares - mostCursors
+	if left <= 0 {
+		return nil, nil
+	}
+	type expired struct {
+		name string
+		seen int64
+	}
+	var all []expired
+	for name, cursors := range r.cursors {
+		last := expired{name: name}
+		for _, p := range cursors {
+			last.seen = max(last.seen, p.seen)
+			if generation = max(generation, p.generation+1); r.keeps(p, running) > 0 {
+				last.name = ""
+			}
+		}
+		if last.name != "" {
+			all = append(all, last)
+		}
+	}
+	slices.SortFunc(all, func(a, b expired) int {
+		return cmp.Or(cmp.Compare(a.seen, b.seen), strings.Compare(a.name, b.name))
+	})
+	for ; left > 0; all = all[1:] {
+		if len(all) == 0 {
+			return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
+		}
+		left -= len(r.cursors[all[0].name])
+		removed = append(removed, journal.Position{Name: all[0].name, Of: 1, Generation: generation, Removed: true})
+	}
+	return removed, nil
+}
+
+// expiryNews is what the log of honed has said of a reader that is away.
+type expiryNews uint8
+
+const (
+	nothingSaid expiryNews = iota
+	expiresSoon
+	hasExpired
+)
+
+// needed returns the first position that a reader needs, by what the log has of it.
+func (r *readers) needed(running int64) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := uint64(math.MaxUint64)
+	for _, p := range r.sorted() {
+		if r.keeps(p, running) > 0 {
+			first = min(first, (p.logged+1)>>indexBits)
+		}
+	}
+	return first
+}
+
+func (r *readers) behind(to uint64) (n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.sorted() {
+		if (p.number+1)>>indexBits < to {
+			n++
+		}
+	}
+	return n
+}
+
+// ordered returns what to store for an order; mu is held.
+func (r *readers) ordered(o *ReaderOrder, number, next uint64, running int64) ([]journal.Position, error) {
+	all, generation, slowest, expire := r.cursors[o.Name], next, uint64(maxNumber), o.Expire.Milliseconds()
+	for _, p := range all {
+		generation, slowest = max(generation, p.generation+1), min(slowest, p.number)
+		if o.Do != "create" {
+			expire = p.expire
+		}
+	}
+	shares := len(all)
+	switch {
+	case o.Do == "create" && all != nil:
+		return nil, fmt.Errorf("%w: there is a reader %s", errRefused, o.Name)
+	case o.Do != "create" && all == nil:
+		return nil, fmt.Errorf("%w: %s", ErrNoReader, o.Name)
+	case o.Do == "remove":
+		return []journal.Position{{Name: o.Name, Of: 1, Generation: generation, Removed: true, Ordered: true}}, nil
+	case o.Do == "split":
+		number, shares = slowest, o.Shares
+	case o.Do == "create":
+		shares = o.Shares
+	}
+	removed, err := r.displaced(shares-len(all), running, next)
+	if err != nil {
+		return nil, err
+	}
+	entries := newCursors(o.Name, uint16(shares), number, generation, expire)
+	for i := range entries {
+		entries[i].Ordered = true
+	}
+	return append(removed, entries...), nil
+}
+
+// ReaderOrder is what an operator wants of a reader.
+type ReaderOrder struct {
+	Do     string        `json:"do"` // create, move, split or remove
+	Name   string        `json:"name"`
+	Shares int           `json:"shares,omitempty"` // to create (zero: 1) or to split into
+	Start  Start         `json:"start,omitempty"`  // to create or move: FromFirst, FromNext, FromTime or FromNumber
+	At     uint64        `json:"at,omitempty"`     // the time in milliseconds, or the number
+	Expire time.Duration `json:"expire,omitempty"` // to create: after that time away it no longer holds the log; 0: Server.ReaderExpiry
 }

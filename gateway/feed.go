@@ -2,104 +2,12 @@ package gateway
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 )
-
-// readers are the readers of the log. Its mutex is never held while something waits; who needs
-// queue.mu as well locks that first.
-type readers struct {
-	mu      sync.Mutex
-	work    sync.Cond // run is not empty, a first holder has come, or the server ends
-	started bool
-	ended   bool
-	ctx     context.Context // of what they read
-	cancel  context.CancelFunc
-	workers sync.WaitGroup
-
-	log     [16]byte // its identity; 0: it has none yet
-	cursors map[string][]*cursor
-	expiry  int64     // of cursors without a time of their own, in milliseconds; negative: none
-	shares  int       // of all cursors
-	dirty   []*cursor // whose position the log does not have
-
-	holders map[*holder]bool
-	run     []*holder // to feed
-	tail    tail
-	stored  milestones
-}
-
-// Limits of feeding.
-const (
-	feeders      = 2        // goroutines that read the log for all readers
-	tailBytes    = 4 << 20  // of the newest envelopes, in memory for all readers
-	feedStep     = 1 << 20  // for one reader before it is the turn of others
-	tellBytes    = 64 << 20 // of records that a filter excluded, after which a reader is told how far it is
-	tellTime     = time.Minute
-	positionTime = 500 * time.Millisecond // between two positions of a reader in the log
-)
-
-// holderState is who has a holder.
-type holderState uint8
-
-const (
-	blocked holderState = iota // nobody, until the reader acknowledges
-	parked                     // nobody, until there is something new: it has everything
-	queued                     // readers.run
-	fed                        // a feeder
-)
-
-// holder is a connection that reads.
-type holder struct {
-	conn    receiver
-	opening opening
-	proof   proof
-	allowed string // prefix of the clients that its token permits
-	reply   answer
-	client  context.Context // ends with the client's connection
-	number  uint64          // where it begins: behind this one
-
-	// readers.mu guards the rest, but what follows out is the feeder's.
-	state      holderState
-	again      bool // while fed: something has changed
-	open       bool // the reader has its welcome
-	gone       bool
-	ended      error   // why the server has ended it
-	cursor     *cursor // nil: passing
-	generation uint64
-	through    uint64 // newest number that the reader was told
-	sent       uint64 // bytes of the contents
-	taken      uint64 // of these, by the program
-
-	out   delivery.Out
-	told  time.Time
-	atEnd uint64 // out.Next when an eager reader was told that it has everything
-}
-
-// The reasons why a feeder leaves a holder.
-var (
-	errCredit = errors.New("the window is full")
-	errTurn   = errors.New("it is the turn of others")
-	errGone   = errors.New("the connection has ended")
-)
-
-// wake lets a feeder look at h; mu is held.
-func (r *readers) wake(h *holder) {
-	switch h.state {
-	case blocked:
-		h.state = queued
-		r.run = append(r.run, h)
-		r.work.Signal()
-	case fed:
-		h.again = true
-	}
-}
 
 // begin starts the goroutines of readers, with the first one; mu is held.
 func (s *Server) beginReaders() {
@@ -153,18 +61,6 @@ func (s *Server) feeder() {
 		}
 		r.mu.Lock()
 		r.leave(h, err)
-	}
-}
-
-// leave decides what a holder waits for; mu is held.
-func (r *readers) leave(h *holder, err error) {
-	h.state = blocked
-	switch {
-	case h.gone || err == errGone:
-	case err == errTurn || h.again || err == nil && h.out.Next>>indexBits < r.tail.end:
-		r.wake(h)
-	case err == nil:
-		h.state = parked
 	}
 }
 
@@ -231,29 +127,6 @@ func (s *Server) feedLog(h *holder, until uint64) error {
 	}
 	h.conn.End(refusal(err))
 	return errGone
-}
-
-// decoded returns a function for Read that calls each with what DecodeAt returns.
-func decoded(each func(pos uint64, e journal.Envelope) error) func(pos uint64, envelope []byte) error {
-	return func(pos uint64, envelope []byte) error {
-		e, err := journal.DecodeAt(pos, envelope)
-		if err != nil {
-			return err
-		}
-		return each(pos, e)
-	}
-}
-
-// missing returns the position behind envelopes that a read has not found, and why they are gone; 0: err is another
-// error, or none.
-func missing(err error) (next uint64, why Reason) {
-	if lost, is := errors.AsType[*journal.Damage](err); is {
-		return lost.Last + 1, Damaged
-	}
-	if trimmed, is := errors.AsType[*journal.TrimmedError](err); is {
-		return trimmed.First, Trimmed
-	}
-	return 0, 0
 }
 
 func (s *Server) tellGap(h *holder, gap Gap) error {
@@ -354,41 +227,36 @@ func (s *Server) acknowledge(h *holder, content []byte) error {
 	return nil
 }
 
-// tickReaders wakes the committer for positions that no envelope of records has taken along.
-func (s *Server) tickReaders() {
+// fetch reads what other servers append to a shared log, while there are readers.
+func (s *Server) fetch() {
 	r := &s.readers
-	ticker := time.NewTicker(s.positionTime)
-	defer ticker.Stop()
-	retained, said := time.Now(), ""
 	for {
-		grown := false
-		select {
-		case <-ticker.C:
-		case <-s.grown:
-			grown = true
-		case <-r.ctx.Done():
+		r.mu.Lock()
+		for len(r.holders) == 0 && !r.ended {
+			r.work.Wait()
+		}
+		end, ended := r.tail.end, r.ended
+		r.mu.Unlock()
+		if ended {
 			return
 		}
-		if now := time.Now(); grown || now.Sub(retained) >= s.retainTime {
-			retained = now
-			if err := s.retain(r.ctx); err == nil {
-				said = ""
-			} else if text := err.Error(); text != said && r.ctx.Err() == nil {
-				s.log.Warn("cannot measure or trim the log", "err", err)
-				said = text
-			}
+		err := s.Log.Wait(r.ctx, end)
+		if err == nil {
+			err = s.Log.Read(r.ctx, end, func(pos uint64, envelope []byte) error {
+				if _, err := journal.DecodeAt(pos, envelope); err != nil {
+					return err
+				}
+				r.add(pos, envelope)
+				return nil
+			})
 		}
-		r.mu.Lock()
-		due := len(r.dirty) > 0
-		for h := range r.holders {
-			if h.state == parked && h.out.Excluded > 0 && time.Since(h.told) >= s.tellTime {
-				h.state = blocked
-				r.wake(h)
-			}
-		}
-		r.mu.Unlock()
-		if due {
-			s.queue.ask(func(p *pack) { p.positions = true })
+		next, _ := missing(err)
+		switch {
+		case next > 0:
+			r.skip(next)
+		case err != nil && r.ctx.Err() == nil:
+			s.log.Warn("cannot read what others have appended", "err", err)
+			sleep(r.ctx, s.retry)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,31 +128,6 @@ func (c *committer) settle(requests []request, acks *framed.Batch) {
 	}
 }
 
-// settle attaches a stored session to a connection, unless the connection has ended or its token was
-// revoked in the meantime; queue.mu is held.
-func (t *sessions) settle(r *request, known *session, revoked bool, now int64) error {
-	if before := t.byClient[known.client]; before != nil && before != known {
-		before.ended = true
-		before.fence(ErrFenced)
-	}
-	t.byClient[known.client] = known
-	switch {
-	case r.stale(false):
-		return errTooSlow
-	case revoked:
-		return ErrUnauthorised
-	}
-	if r.hello.next > known.accepted+1 { // at level received: skip what a crash lost
-		known.accepted = r.hello.next - 1
-	}
-	if other := known.instance; other != 0 && r.hello.instance != 0 && other != r.hello.instance {
-		known.fence(ErrFenced)
-	}
-	known.instance = cmp.Or(r.hello.instance, known.instance)
-	r.link.take(known, now)
-	return nil
-}
-
 func (s *Server) welcome(r *request, known *session) welcome {
 	return welcome{
 		summed: known.summed && known.accepted == known.durable.Load(),
@@ -212,53 +186,10 @@ func (c *committer) untilFirst(try func() error) error {
 // conflictTime is how long a server that has lost a race waits for the other's envelope before it tries again.
 const conflictTime = 250 * time.Millisecond
 
-// learn returns the session to which an entry of the log applies; nil: the entry says nothing
-// new. queue.mu is held.
-func (t *sessions) learn(client string, epoch uint64, seen int64, claimed bool) *session {
-	t.highest = max(t.highest, epoch)
-	known := t.byClient[client]
-	switch {
-	case known == nil:
-		known = newSession(client, epoch, seen)
-	case epoch < known.epoch:
-		return nil
-	case known.link != nil || known.accepted > known.durable.Load():
-		if !claimed && epoch == known.epoch {
-			return nil // a checkpoint that repeats what this server stored
-		}
-		known.dead, known.ended = true, epoch > known.epoch
-		if known.ended {
-			known.fence(ErrFenced)
-		}
-		known.fence(ErrMoved)
-		next := newSession(client, epoch, known.seen)
-		if epoch == known.epoch {
-			next.summed, next.sum, next.instance = known.summed, known.storedSum, known.instance
-			next.reach(known.durable.Load())
-		}
-		known = next
-	case epoch > known.epoch:
-		known = newSession(client, epoch, known.seen)
+func (s *Server) revoked(client string, l *link) bool {
+	if s.Tokens == nil {
+		return false
 	}
-	known.seen = max(known.seen, seen)
-	t.byClient[client] = known
-	return known
-}
-
-// reach notes that the log has the session's records up to seq; queue.mu is held.
-func (known *session) reach(seq uint64) {
-	known.accepted = max(known.accepted, seq)
-	known.durable.Store(max(known.durable.Load(), known.accepted))
-	known.storedSum = known.sum
-}
-
-// restore applies a state of the log; queue.mu is held.
-func (known *session) restore(state *journal.State) {
-	if state.Last > known.accepted || state.Last == known.accepted && state.Summed {
-		known.summed, known.sum = state.Summed, state.Sum
-	}
-	known.instance = state.Instance
-	known.away = !state.Claim && !state.Connected
-	known.recordsLost = known.recordsLost || state.RecordsLost
-	known.reach(state.Last)
+	_, ok := s.Tokens.permits(client, l.proof, false)
+	return !ok
 }

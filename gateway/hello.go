@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -87,6 +86,7 @@ var refusals = []struct {
 	err  error
 	code wire.Result
 }{
+
 	{ErrUnauthorised, wire.Unauthorised},
 	{ErrHandshake, wire.Malformed},
 	{errTooSlow, wire.TooSlow},
@@ -239,10 +239,8 @@ func parseWelcome(in []byte) (w welcome, err error) {
 	return w, nil
 }
 
-// idleTold is the idle time that clients are told: 0 is no limit, and what is shorter than a second is one.
-func (s *Server) idleTold() time.Duration {
-	if s.limits.IdleTime == math.MaxInt64 { // off
-		return 0
-	}
-	return max(s.limits.IdleTime, time.Second)
-}
+// ErrServerClosed is returned by Serve after Shutdown or Close.
+var ErrServerClosed = framed.ErrServerClosed
+
+// errRefused is wrapped by the errors of orders that change nothing.
+var errRefused = errors.New("gateway: refused")

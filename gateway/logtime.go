@@ -1,27 +1,10 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 )
-
-// tickTime is how often a quiet server reads its clocks.
-const tickTime = time.Minute
-
-// readClock moves the log's clock and returns its running time; queue.mu is held.
-func (s *Server) readClock() (running int64) {
-	s.clock.read(s.now())
-	return s.clock.running
-}
-
-func (s *Server) times() clock {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	s.readClock()
-	return s.clock
-}
 
 // reportClock logs what the clock has noticed.
 func (s *Server) reportClock() {
@@ -33,16 +16,6 @@ func (s *Server) reportClock() {
 	for _, what := range k.notices {
 		s.log.Warn(what, "log_time", time.UnixMilli(k.time).UTC(), "wall_clock", time.UnixMilli(k.wall).UTC())
 	}
-}
-
-// AcceptClock makes log time follow the wall clock, forward or back, and returns when that is stored. It
-// fails if log time follows it already.
-func (s *Server) AcceptClock(ctx context.Context) error {
-	if err := s.start(ctx); err != nil {
-		return err
-	}
-	defer s.reportClock()
-	return s.order(ctx, (*committer).acceptClock)
 }
 
 func (c *committer) acceptClock() (refused, failed error) {
@@ -74,38 +47,6 @@ func (s *Server) restamp() {
 
 // checkpointsPerExpiry is how many checkpoints a quiet server stores while a session expires.
 const checkpointsPerExpiry = 4
-
-// ticking calls tick periodically until the server ends.
-func (s *Server) ticking() {
-	ticker := time.NewTicker(tickTime)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			s.tick()
-		case <-s.readers.ctx.Done():
-			return
-		}
-	}
-}
-
-// tick wakes the committer when a quiet server should store its clock or a checkpoint.
-func (s *Server) tick() {
-	s.reportClock()
-	s.warnOfExpiry()
-	why := s.Log.Status().Full
-	s.queue.mu.Lock()
-	_, waits := s.queue.oldest()
-	s.queue.mu.Unlock()
-	switch {
-	case waits: // the committer finds out
-	case why != nil:
-		s.isFull(why)
-	default:
-		s.isNotFull()
-	}
-	s.queue.ask(func(p *pack) { p.tick = true })
-}
 
 // storeClock stores the clock before a pack if log time was moved by more than running time, and
 // every hour, and how far the log may be trimmed. Recovery learns from it how long the servers have run.

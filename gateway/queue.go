@@ -400,3 +400,21 @@ func (q *queue) failure() error {
 	defer q.mu.Unlock()
 	return q.err
 }
+
+// move is a position in an envelope that is not stored yet.
+type move struct {
+	cursor             *cursor
+	number, generation uint64
+}
+
+// change is a request to do something between two packs, for the committer: it does it, and then calls done with why it
+// was refused, unless the log has failed.
+type change struct {
+	do   func() (refused, failed error)
+	done func(refused error)
+}
+
+// addChange queues a change, and reports false when the queue has ended.
+func (q *queue) addChange(c change) bool {
+	return q.ask(func(p *pack) { p.changes = append(p.changes, c) })
+}

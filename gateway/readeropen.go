@@ -121,7 +121,7 @@ func (s *Server) prepareOpening(h *holder) {
 		}
 		return s.planOpening(h, next, running)
 	}
-	store := func(c *committer) (refused, failed error) { return c.changeCursors(plan) }
+	store := func() (refused, failed error) { return s.committer.changeCursors(plan) }
 	if !s.queue.addChange(change{store, func(refused error) { s.welcomeReader(h, refused) }}) {
 		h.conn.Close()
 	}

@@ -2,18 +2,8 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"math"
 	"sort"
 	"time"
-
-	"github.com/hone-go/hone/gateway/journal"
-)
-
-// The log is measured, and trimmed if that is due, this often and after so many bytes.
-const (
-	retainTime  = 2 * time.Second
-	retainBytes = 32 << 20
 )
 
 // retain measures the log and deletes what it need not keep: whole segments older than RetainAge, or
@@ -59,7 +49,7 @@ func (s *Server) retain(ctx context.Context) error {
 		return nil
 	}
 	overrun, deleted := s.readers.behind(to), bytes(first, to)
-	if err := s.Trim(ctx, to); err != nil {
+	if err := s.trim(ctx, to); err != nil {
 		return err
 	}
 	s.count.add(func(st *Stats) {
@@ -103,108 +93,64 @@ func (s *Server) wanted(ctx context.Context, first, next uint64, measure func(ui
 	}
 }
 
-// needed returns the first position that a reader needs, by what the log has of it.
-func (r *readers) needed(running int64) uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first := uint64(math.MaxUint64)
-	for _, p := range r.sorted() {
-		if r.keeps(p, running) > 0 {
-			first = min(first, (p.logged+1)>>indexBits)
+// trim is Trim of a server that has started.
+func (s *Server) trim(ctx context.Context, to uint64) error {
+	var logged <-chan error
+	asked := s.queue.ask(func(*pack) {
+		if to = min(to, s.queue.base); to > 0 {
+			logged = s.queue.trims.want(to)
 		}
-	}
-	return first
-}
-
-func (r *readers) behind(to uint64) (n uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.sorted() {
-		if (p.number+1)>>indexBits < to {
-			n++
-		}
-	}
-	return n
-}
-
-// timeAt returns the log time of the first record from the envelope at pos on, and its position; next: there
-// is none. With clocks, it also takes the clock that a quiet server stores.
-func (s *Server) timeAt(ctx context.Context, pos, next uint64, clocks bool) (ms int64, at uint64, err error) {
-	for pos < next {
-		err := s.Log.Read(ctx, pos, decoded(func(p uint64, e journal.Envelope) error {
-			for c := range e.Clocks() {
-				if clocks {
-					ms, at = c.Time, p
-					return errFound
-				}
-			}
-			for r := range e.Records() {
-				ms, at = r.Time, p
-				return errFound
-			}
-			return nil
-		}))
-		if err == errFound {
-			return ms, at, nil
-		}
-		if pos, _ = missing(err); pos == 0 {
-			return 0, next, err
-		}
-	}
-	return 0, next, nil
-}
-
-// positionAt returns the first position of the newest stretch of log time whose records are of a time or later.
-func (s *Server) positionAt(ctx context.Context, ms int64, first, next uint64) (pos uint64, err error) {
-	first = max(first, s.times().since)
-	n := sort.Search(int(next-first), func(i int) bool {
-		if err != nil {
-			return true
-		}
-		var at int64
-		var found uint64
-		at, found, err = s.timeAt(ctx, first+uint64(i), next, false)
-		return err == nil && (found == next || at >= ms)
 	})
-	return first + uint64(n), err
-}
-
-// makeRoom stores, in the reserve of a full log, what lets retention delete: how far readers are, and up to
-// where the log may be trimmed. A log of several servers has no reserve, and another one may have appended to it.
-// Only the committer calls it.
-func (c *committer) makeRoom() error {
-	if c.Shared || c.RetainAge <= 0 && c.RetainSize <= 0 {
+	switch {
+	case !asked:
+		return ErrServerClosed
+	case to == 0:
 		return nil
 	}
-	c.queue.mu.Lock()
-	t, base := c.queue.trims, c.queue.base
-	c.queue.mu.Unlock()
-	var p pack
-	p.records.Begin(base)
-	c.addPositions(&p)
-	if t.wanted > t.logged {
-		if err := p.records.Trim(t.wanted); err != nil {
-			return err
-		}
-	}
-	if p.records.Count() == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.AppendTime)
-	defer cancel()
-	envelope := p.records.Bytes()
-	pos, err := c.Log.AppendReserved(ctx, envelope)
-	if errors.Is(err, journal.ErrNoSpace) { // not even there
-		c.leftOut(&p)
-		return nil
-	}
-	if err != nil {
+	if err := s.await(ctx, logged); err != nil {
 		return err
 	}
-	c.stored(pos, envelope)
-	c.arrived(&p, 0)
-	c.queue.mu.Lock()
-	defer c.queue.mu.Unlock()
-	c.queue.trims.done(t.wanted)
+	return s.Log.Trim(ctx, to)
+}
+
+func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, int64)) error {
+	r := &s.readers
+	now := s.times()
+	st := s.count.now()
+	perRecord := max(float64(st.Bytes)/float64(max(st.Records, 1)), 50)
+	r.mu.Lock()
+	end, cursors := r.tail.end, r.sorted()
+	r.mu.Unlock()
+	for _, p := range cursors {
+		r.mu.Lock()
+		pos := (p.reached() + 1) >> indexBits
+		mark, known := r.stored.from(pos)
+		all, newest := r.stored.records, r.stored.newest
+		r.mu.Unlock()
+		behind, ms := lag{records: all - mark.records}, mark.time
+		if !known && pos < end { // before this server's start
+			at := uint64(0)
+			var err error
+			if ms, at, err = s.timeAt(ctx, pos, end, false); err != nil {
+				return err
+			}
+			newest = at + 1
+			if at == end {
+				newest = 0
+			}
+		}
+		if pos < now.since && len(now.moments) > 0 { // an earlier stretch ended when this one began
+			ms = now.moments[0].Time
+		}
+		if _, behind.bytes = measure(pos); !known {
+			behind.records = max(uint64(float64(behind.bytes)/perRecord), 1)
+		}
+		if behind.age = time.Duration(max(now.time-ms, 0)) * time.Millisecond; newest < pos || newest == 0 {
+			behind = lag{}
+		}
+		r.mu.Lock()
+		p.lag = behind
+		r.mu.Unlock()
+	}
 	return nil
 }

@@ -17,23 +17,19 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
-	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/http1"
-	"github.com/hone-go/hone/internal/sys"
 )
 
 // Server is a gateway that writes to a log. Fill the fields, call Serve, and do not change
@@ -120,44 +116,14 @@ type Server struct {
 	clock    clock                     // queue.mu guards it
 	grown    chan struct{}             // there are retainBytes more
 
-	committer committer // only start and its goroutine use it
+	committer committer // only start and its goroutine use it, and the changes that it makes for others
 
 	positionTime, tellTime, retainTime time.Duration
 	mostWindow                         int // of a reader
 }
 
-// ErrServerClosed is returned by Serve after Shutdown or Close.
-var ErrServerClosed = framed.ErrServerClosed
-
 // ErrOpen refuses an address that other machines can reach when clients need no credentials.
 var ErrOpen = errors.New("gateway: an address that other machines can reach needs tokens or client certificates")
-
-// start recovers the sessions and starts the committer, once.
-func (s *Server) start(ctx context.Context) error {
-	s.prepared.Do(s.prepare)
-	s.once.Do(func() {
-		if s.Log == nil {
-			panic("gateway: Server.Log is nil")
-		}
-		s.startErr = s.committer.recover(ctx)
-		if s.startErr != nil {
-			close(s.done)
-			return
-		}
-		s.count.add(func(st *Stats) { st.Starting = false })
-		if st := s.Log.Status(); st.Full != nil {
-			s.isFull(st.Full)
-		}
-		s.readers.mu.Lock()
-		if s.Shared || s.RetainAge > 0 || s.RetainSize > 0 || len(s.readers.cursors) > 0 {
-			s.beginReaders()
-		}
-		s.readers.mu.Unlock()
-		go s.committer.commit()
-		go s.watch(s.Log.Failed())
-	})
-	return s.startErr
-}
 
 func (s *Server) isFull(why error) {
 	if !s.full.Swap(true) {
@@ -172,80 +138,6 @@ func (s *Server) isNotFull() {
 	}
 }
 
-// watch ends the server when the log fails between two appends.
-func (s *Server) watch(failed <-chan error) {
-	select {
-	case err := <-failed:
-		s.fail(err)
-	case <-s.done:
-	}
-}
-
-// Recover reads the sessions from the log, until ctx ends. Without a call of Recover, Serve
-// does it.
-func (s *Server) Recover(ctx context.Context) error { return s.start(ctx) }
-
-func (s *Server) prepare() {
-	s.committer.Server = s
-	s.Durable = cmp.Or(s.Durable, Disk)
-	s.Expiry = cmp.Or(s.Expiry, 7*24*time.Hour)
-	s.Clients = cmp.Or(s.Clients, 1_000_000)
-	s.QueueBytes = cmp.Or(s.QueueBytes, 64<<20)
-	s.AppendTime = cmp.Or(s.AppendTime, 30*time.Second)
-	s.Checkpoint = cmp.Or(s.Checkpoint, 1<<14)
-	s.CheckpointBytes = cmp.Or(s.CheckpointBytes, 176<<20)
-	s.Limits.AuthTime = cmp.Or(s.Limits.AuthTime, 5*time.Second)
-	s.Readers = cmp.Or(s.Readers, 1000)
-	if s.RetainSize > 0 { // what follows the newest checkpoint is kept
-		s.CheckpointBytes = min(s.CheckpointBytes, s.RetainSize/8)
-	}
-	s.retainTime = cmp.Or(s.retainTime, retainTime)
-	s.positionTime, s.tellTime = cmp.Or(s.positionTime, positionTime), cmp.Or(s.tellTime, tellTime)
-	s.count.Starting = true
-	s.count.Appends = Times{Bounds: timeBounds[:], Counts: make([]uint64, len(timeBounds)+1)}
-	s.grown = make(chan struct{}, 1)
-	s.readers.work.L = &s.readers.mu
-	s.readers.holders = map[*holder]bool{}
-	if s.readers.expiry = -1; s.ReaderExpiry >= 0 {
-		s.readers.expiry = cmp.Or(s.ReaderExpiry, 30*24*time.Hour).Milliseconds()
-	}
-	s.readers.ctx, s.readers.cancel = context.WithCancel(context.Background())
-	s.readers.reset()
-	s.Limits.FrameSize = min(max(s.Limits.OrDefaults().FrameSize, minFrameSize), maxFrameSize)
-	if s.Limits.HardCap == 0 { // readers need it; what others are owed is far less
-		s.Limits.HardCap = maxReadWindow + max(s.Limits.FrameSize, delivery.Target)
-	}
-	s.limits = s.Limits.OrDefaults()
-	s.mostWindow = max(min(maxReadWindow, s.limits.HardCap), minReadWindow)
-	s.most = s.limits.FrameSize - submitHead
-	s.done = make(chan struct{})
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.clock.gap = cmp.Or(s.ClockGap, 24*time.Hour).Milliseconds()
-	if s.now == nil {
-		began := time.Now()
-		s.now = func() (wall, mono int64) {
-			now := time.Now()
-			return now.UnixMilli(), now.Sub(began).Milliseconds()
-		}
-		s.synced = sys.ClockSynchronised
-	}
-	s.clock.trusted = func() bool { return s.TrustClock || s.synced != nil && s.synced() }
-	s.retry = cmp.Or(s.retry, time.Second)
-	s.log = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
-	s.queue.prepare(s.QueueBytes, s.full.Load, func() (logTime, running int64) {
-		running = s.readClock()
-		return s.clock.time, running
-	})
-	s.framed = framed.Server{
-		Handler: framed.HandlerFunc(s.submit),
-		Connect: framed.HandlerFunc(s.connect),
-		Limits:  s.Limits,
-		Logger:  s.Logger,
-		OnClose: func(c framed.Conn, _ engine.Reason) { s.closed(c.Value()) },
-	}
-	s.sockets = http1.Server{Handler: s.upgrader(), Limits: s.Limits, Logger: s.Logger}
-}
-
 // The smallest and the largest Limits.FrameSize of a Server: room for the longest hello, and no record that
 // does not fit into an envelope of the log.
 const (
@@ -256,82 +148,88 @@ const (
 // submitHead is how many bytes of a Submit frame come before the record's data.
 const submitHead = 13
 
-// Serve recovers the sessions from the log and accepts clients from ln. It returns
-// ErrServerClosed after Shutdown or Close. If the log fails it returns the log's error, and
-// records that were not acknowledged may or may not be stored. Serve always closes ln. It
-// may be called for several listeners at once.
-func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, s.framed.Serve) }
-
-// ServeWebSocket is like Serve, for WebSocket clients on any path: each frame, without its
-// length, is one binary message.
-func (s *Server) ServeWebSocket(ln net.Listener) error { return s.serve(ln, s.sockets.Serve) }
-
-func (s *Server) serve(ln net.Listener, accept func(net.Listener) error) error {
-	if err := s.MayServe(ln.Addr()); err != nil {
-		ln.Close()
-		return err
+// idleTold is the idle time that clients are told: 0 is no limit, and what is shorter than a second is one.
+func (s *Server) idleTold() time.Duration {
+	if s.limits.IdleTime == math.MaxInt64 { // off
+		return 0
 	}
-	if err := s.start(context.Background()); err != nil {
-		ln.Close()
-		return err
-	}
-	if err := accept(ln); !errors.Is(err, framed.ErrServerClosed) && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("gateway: %w", err)
-	}
-	if err := s.queue.failure(); err != nil {
-		<-s.done
-		return err
-	}
-	return ErrServerClosed
+	return max(s.limits.IdleTime, time.Second)
 }
 
-// MayServe returns an error if the server must not listen on addr: clients from other
-// machines must authenticate.
-func (s *Server) MayServe(addr net.Addr) error {
-	if s.Tokens != nil || s.Certificates || addr.Network() == "unix" {
-		return nil
+// order has the committer do something, and waits.
+func (s *Server) order(ctx context.Context, do func() (refused, failed error)) error {
+	done := make(chan error, 1)
+	if !s.queue.addChange(change{do, func(refused error) { done <- refused }}) {
+		return ErrServerClosed
 	}
-	if tcp, ok := addr.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-		return fmt.Errorf("%w: %s", ErrOpen, addr)
-	}
-	return nil
+	return s.await(ctx, done)
 }
 
-// Shutdown stops accepting, stores and acknowledges what clients have sent, writes a
-// checkpoint and closes every connection. When ctx ends first, Shutdown closes the remaining
-// connections without acknowledgements and returns ctx's error. It returns the log's error
-// if that failed. A full log holds Shutdown up until ctx ends if records wait for space, and else
-// costs only the checkpoint.
-func (s *Server) Shutdown(ctx context.Context) error {
-	if err := s.start(context.Background()); err != nil {
+func (s *Server) await(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
 		return err
-	}
-	defer context.AfterFunc(ctx, s.cancel)()
-	sockets := make(chan error, 1)
-	go func() { sockets <- s.sockets.Shutdown(ctx) }()
-	err := cmp.Or(s.framed.Shutdown(ctx), <-sockets)
-	s.queue.end(nil)
-	<-s.done
-	failure := s.queue.failure()
-	switch {
-	case ctx.Err() == nil || failure == nil:
-	case s.full.Load():
-		return fmt.Errorf("gateway: records wait for space in the log: %w", journal.ErrNoSpace)
-	default:
+	case <-s.done:
+		return ErrServerClosed
+	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return cmp.Or(failure, err)
 }
 
-// Close closes every connection immediately and returns when the committer has ended. An
-// envelope in flight may or may not be stored.
-func (s *Server) Close() error {
-	if err := s.start(context.Background()); err != nil {
-		return err
-	}
-	s.queue.end(ErrServerClosed) // first: else an append that cancel ends says that the log has failed
-	s.cancel()
-	err := cmp.Or(s.framed.Close(), s.sockets.Close())
-	<-s.done
-	return err
+// readClock moves the log's clock and returns its running time; queue.mu is held.
+func (s *Server) readClock() (running int64) {
+	s.clock.read(s.now())
+	return s.clock.running
 }
+
+func (s *Server) times() clock {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	s.readClock()
+	return s.clock
+}
+
+// fail is the crash-only rule: after an error the content of the log is unknown, so the
+// server acknowledges nothing more.
+func (s *Server) fail(err error) {
+	err = fmt.Errorf("gateway: the log failed; the server has stopped acknowledging: %w", err)
+	s.queue.end(err)
+	s.cancel()
+	s.framed.Close()
+	s.sockets.Close()
+}
+
+// committer is the only goroutine that writes to the log. What is its own nobody else reads or writes, once the server has
+// started; of the Server it is a part.
+type committer struct {
+	*Server
+	next    uint64          // the log's next position, as far as it has read
+	encoder journal.Encoder // of states
+	saving  *saving         // the checkpoint that is being written
+	since   struct {        // somebody began the newest checkpoint
+		envelopes int
+		bytes     int64
+	}
+	leaving      bool     // it writes its last checkpoint
+	unmeasured   int      // bytes stored since grown
+	accepted     []uint64 // lost positions to bury
+	checkpointed int64    // clock.running at the newest checkpoint
+	noted        int64    // clock.running at the newest Clock in the log
+}
+
+// saving is a checkpoint that the committer writes a part at a time. Whatever comes between its parts says more than
+// they do.
+type saving struct {
+	since  int                   // committer.since.envelopes when it began
+	begins uint64                // position of its first part; 0: that is not stored yet
+	next   func() (string, bool) // yields the clients that were there when it began; queue.mu is held
+	stop   func()
+	names  []string        // that next has yielded and that are not stored yet
+	states []journal.State // room for those of a part: garbage would have all sessions marked in the middle of a checkpoint
+}
+
+// The log is measured, and trimmed if that is due, this often and after so many bytes.
+const (
+	retainTime  = 2 * time.Second
+	retainBytes = 32 << 20
+)

@@ -3,90 +3,17 @@ package gateway
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
-	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/websocket"
+	"github.com/hone-go/hone/wire"
 )
-
-// session is one epoch of a client: a numbering of its records.
-type session struct {
-	client  string
-	epoch   uint64
-	durable atomic.Uint64 // the highest stored sequence number; the committer raises it
-
-	// queue.mu guards the rest.
-	accepted    uint64 // the highest sequence number that is stored or queued
-	queued      int    // bytes in the queue
-	pack        uint64 // the number of the pack with its newest record, as queue.taken counts
-	link        *link  // the connection that may write; nil: none
-	ended       bool   // the client has started a newer session
-	dead        bool   // another server has taken the client: drop what is queued here
-	seen        int64  // when the client was last connected, by clock.running
-	away        bool   // the log says that it was not connected; only recovery uses it
-	summed      bool   // sum is known: each record since the first one was numbered without a gap
-	sum         uint32 // running checksum of the records up to accepted
-	instance    uint64 // of the program that has the session; 0: unknown
-	recordsLost bool   // the log has lost acknowledged records of it, and an operator has accepted that
-
-	storedSum uint32 // like sum, up to durable; only the committer and recovery use it
-}
-
-func newSession(client string, epoch uint64, seen int64) *session {
-	return &session{client: client, epoch: epoch, seen: seen, summed: true}
-}
-
-// sums computes the running checksum of a session: CRC-32C over the sequence number and the data
-// of each record. It protects against accidents, such as two programs with one name, and not
-// against attackers.
-type sums struct{ room [8]byte }
-
-func (s *sums) add(sum uint32, seq uint64, data []byte) uint32 {
-	table := crc32.MakeTable(crc32.Castagnoli)
-	binary.BigEndian.PutUint64(s.room[:], seq)
-	return crc32.Update(crc32.Update(sum, table, s.room[:]), table, data)
-}
-
-// link is one connection's hold on a session.
-type link struct {
-	session *session // nil until the hello is granted; queue.mu guards it
-	gone    bool     // the connection has ended; queue.mu guards it
-	conn    caller
-	level   Level
-	proof   proof // the token that authenticated the client
-
-	fenced chan struct{} // fence closes it; nil: no record of the connection waits for room. queue.mu guards it
-}
-
-// sessions is what the server remembers about its clients; queue.mu guards it.
-type sessions struct {
-	byClient map[string]*session
-	highest  uint64 // epoch that any client ever got
-}
-
-// caller is a client's connection, of either kind.
-type caller interface {
-	TLS() *tls.ConnectionState
-	Trust()
-	Close()
-	End(why error) error // closes, and first sends why's result under id 0
-}
-
-// receiver is a connection with everything that a reader's needs.
-type receiver interface {
-	caller
-	Value() any
-	SetValue(v any)
-	deliver(id uint64, content []byte) error
-}
 
 // connect handles a Conn: first the hello of a client or the open of a reader, whose answer comes later, then
 // empty heartbeats.
@@ -196,86 +123,6 @@ func (s *Server) allow(name string, shown proof, reads bool) (prefix string, ok 
 	return prefix, ok
 }
 
-// request is a hello queued for the committer.
-type request struct {
-	client context.Context // ends with the client's connection
-	came   time.Time
-	reply  answer
-	link   *link
-	hello  hello
-	waited bool // for the records of the connection before, in a queue again
-	passed bool // on, to the queue
-
-	granted *session // with refused, what was decided last; neither: it is passed on
-	refused error
-}
-
-// helloTimeout is how old a hello may be where other servers share the log: a client that has lost this
-// connection unnoticed may have a session on one of them by then, and the old hello must not take it away. One
-// server alone answers hellos in their order, so a newer one wins there. It is shorter than Client.DialTime.
-const helloTimeout = 8 * time.Second
-
-// stale reports whether the client no longer waits for an answer.
-func (r *request) stale(shared bool) bool {
-	return r.link.gone || r.client.Err() != nil || shared && time.Since(r.came) > helloTimeout
-}
-
-// checkResume returns why h may not resume the session, or nil.
-func (known *session) checkResume(h hello, level Level) error {
-	switch {
-	case known == nil || h.epoch > known.epoch:
-		return ErrExpired
-	case h.epoch < known.epoch:
-		return ErrFenced
-	case h.welcomed && known.instance != 0 && h.instance != known.instance:
-		return fmt.Errorf("%w: another program has resumed this session", ErrFenced)
-	case known.recordsLost && level != Received:
-		return fmt.Errorf("%w: an operator has accepted that records of this session are lost", ErrRegressed)
-	case h.next > known.accepted+1 && level != Received:
-		return fmt.Errorf("%w: it ends at record %d, and records up to %d were acknowledged", ErrRegressed, known.durable.Load(), h.next-1)
-	}
-	return nil
-}
-
-// granted returns the session for a request: the known one or a new one. An epoch is greater
-// than all before, also than those of forgotten clients. queue.mu is held.
-func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
-	known := t.byClient[r.hello.client]
-	if r.hello.epoch != 0 {
-		err := known.checkResume(r.hello, r.link.level)
-		if err == ErrExpired && r.hello.epoch > t.highest {
-			err = fmt.Errorf("%w: it has never given an epoch as high as %d", ErrRegressed, r.hello.epoch)
-		}
-		return known, err
-	}
-	if known == nil && len(t.byClient) >= most {
-		return nil, fmt.Errorf("%w: %d", ErrTooMany, most)
-	}
-	t.highest = max(uint64(now), t.highest+1)
-	next := newSession(r.hello.client, t.highest, 0)
-	next.instance, next.summed = r.hello.instance, r.link.level != Received
-	return next, nil
-}
-
-// take makes l the only connection that may write to the session.
-func (l *link) take(known *session, now int64) {
-	known.fence(ErrMoved)
-	known.link, known.seen = l, now
-	l.session = known
-}
-
-// fence closes the connection that may write to the session, and tells the client why, if the
-// connection is able to take it.
-func (known *session) fence(why error) {
-	if l := known.link; l != nil {
-		l.conn.End(refusal(why))
-		if known.link = nil; l.fenced != nil {
-			close(l.fenced)
-			l.fenced = nil
-		}
-	}
-}
-
 func (s *Server) closed(value any) {
 	if value == nil {
 		return
@@ -352,15 +199,49 @@ func (s *Server) Revoke() (ended int) {
 	return ended
 }
 
-func (s *Server) revoked(client string, l *link) bool {
-	if s.Tokens == nil {
-		return false
+func (s *Server) upgrader() *websocket.Upgrader {
+	return &websocket.Upgrader{
+		Message:     s.message,
+		Closed:      func(c websocket.Conn, _ websocket.Code, _ engine.Reason) { s.closed(c.Value()) },
+		AuthLater:   true,
+		MessageSize: s.limits.FrameSize,
+		Limits:      s.Limits,
+		Logger:      s.Logger,
 	}
-	_, ok := s.Tokens.permits(client, l.proof, false)
-	return !ok
 }
 
-// proof is the hash of the token that a client sent.
-type proof [32]byte
-
-func (p proof) equals(other proof) bool { return subtle.ConstantTimeCompare(p[:], other[:]) == 1 }
+// message handles one binary message, which is a frame without its length.
+func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
+	if c.Kind() != websocket.Binary {
+		return nil, websocket.UnsupportedData
+	}
+	p, err := wire.Standard.Parse(msg)
+	if err != nil {
+		return nil, websocket.ProtocolError
+	}
+	conn, ack, waits := socket{c.Conn()}, wire.ConnAck, false
+	later := func() answer { return answer{socket: &socketReply{c.Later(), ack, p.ID}} }
+	switch p.Command {
+	case wire.Conn:
+		waits, err = s.greet(conn, c.Context, p.Content, later)
+	case wire.Submit:
+		ack = wire.SubmitAck
+		waits, err = s.take(conn.Value(), c.Context, p.ID, p.Content, later)
+		if err == ErrServerClosed || err == errGone {
+			return nil, websocket.GoingAway
+		}
+	default:
+		return nil, websocket.ProtocolError
+	}
+	switch {
+	case waits:
+		return nil, nil
+	case err != nil:
+		s.count.add(func(st *Stats) { st.Refused++ })
+		why := refusal(err)
+		conn.Binary(payload(ack, p.ID, why.Result, why.Content))
+		conn.Close()
+		return nil, nil
+	}
+	return append(dst, payload(ack, p.ID, wire.OK, nil)...), nil
+}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/websocket"
 	"github.com/hone-go/hone/wire"
@@ -67,51 +66,4 @@ func (s socket) deliver(id uint64, content []byte) error {
 	head[0] = byte(wire.Deliver)
 	binary.BigEndian.PutUint64(head[1:], id)
 	return s.Binary(head[:], content)
-}
-
-func (s *Server) upgrader() *websocket.Upgrader {
-	return &websocket.Upgrader{
-		Message:     s.message,
-		Closed:      func(c websocket.Conn, _ websocket.Code, _ engine.Reason) { s.closed(c.Value()) },
-		AuthLater:   true,
-		MessageSize: s.limits.FrameSize,
-		Limits:      s.Limits,
-		Logger:      s.Logger,
-	}
-}
-
-// message handles one binary message, which is a frame without its length.
-func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
-	if c.Kind() != websocket.Binary {
-		return nil, websocket.UnsupportedData
-	}
-	p, err := wire.Standard.Parse(msg)
-	if err != nil {
-		return nil, websocket.ProtocolError
-	}
-	conn, ack, waits := socket{c.Conn()}, wire.ConnAck, false
-	later := func() answer { return answer{socket: &socketReply{c.Later(), ack, p.ID}} }
-	switch p.Command {
-	case wire.Conn:
-		waits, err = s.greet(conn, c.Context, p.Content, later)
-	case wire.Submit:
-		ack = wire.SubmitAck
-		waits, err = s.take(conn.Value(), c.Context, p.ID, p.Content, later)
-		if err == ErrServerClosed || err == errGone {
-			return nil, websocket.GoingAway
-		}
-	default:
-		return nil, websocket.ProtocolError
-	}
-	switch {
-	case waits:
-		return nil, nil
-	case err != nil:
-		s.count.add(func(st *Stats) { st.Refused++ })
-		why := refusal(err)
-		conn.Binary(payload(ack, p.ID, why.Result, why.Content))
-		conn.Close()
-		return nil, nil
-	}
-	return append(dst, payload(ack, p.ID, wire.OK, nil)...), nil
 }

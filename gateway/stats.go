@@ -1,13 +1,9 @@
 package gateway
 
 import (
-	"math"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/hone-go/hone/engine"
 )
 
 // counters are what Stats counts, as opposed to what it finds when it is called.
@@ -90,81 +86,4 @@ type Stats struct {
 	ClockAhead time.Duration `json:"clock_ahead_ns"` // the wall clock minus log time
 	ClockSteps uint64        `json:"clock_steps"`    // of the wall clock that log time did not follow
 	ClockOff   bool          `json:"clock_off"`      // log time does not follow the wall clock now
-}
-
-// EngineStats returns the engine's counters, summed over frame and WebSocket connections. It
-// is for an admin server.
-func (s *Server) EngineStats() engine.Stats {
-	s.prepared.Do(s.prepare)
-	return sum(s.framed.Stats(), s.sockets.Stats().Stats)
-}
-
-func sum(a, b engine.Stats) engine.Stats {
-	addNumbers(reflect.ValueOf(&a).Elem(), reflect.ValueOf(b))
-	// Each server has its own limits, so the budgets add up.
-	a.Limits.Conns += b.Limits.Conns
-	a.Limits.TotalOutput += b.Limits.TotalOutput
-	a.Limits.TotalInput += b.Limits.TotalInput
-	a.Limits.TotalInFlight += b.Limits.TotalInFlight
-	a.Limits.Helpers += b.Limits.Helpers
-	for _, own := range b.Own { // each protocol has its own reasons
-		for i := range a.Own {
-			if a.Own[i].Name == own.Name || a.Own[i].Name == "" {
-				a.Own[i].Name = own.Name
-				a.Own[i].Count += own.Count
-				break
-			}
-		}
-	}
-	return a
-}
-
-// addNumbers adds the numbers of b to those of a, but for Limits and Own, which are not all counters.
-func addNumbers(a, b reflect.Value) {
-	switch {
-	case a.CanInt():
-		a.SetInt(a.Int() + b.Int())
-	case a.CanUint():
-		a.SetUint(a.Uint() + b.Uint())
-	case a.Kind() == reflect.Array:
-		for i := range a.Len() {
-			addNumbers(a.Index(i), b.Index(i))
-		}
-	case a.Kind() == reflect.Struct:
-		for i := range a.NumField() {
-			if name := a.Type().Field(i).Name; name != "Limits" && name != "Own" {
-				addNumbers(a.Field(i), b.Field(i))
-			}
-		}
-	}
-}
-
-// Stats returns the counters. It may be called at any time.
-func (s *Server) Stats() Stats {
-	s.prepared.Do(s.prepare)
-	st := s.count.now()
-	st.Full = s.full.Load()
-	s.readers.mu.Lock()
-	st.Readers = len(s.readers.holders)
-	s.readers.mu.Unlock()
-	if !st.Starting {
-		log := s.Log.Status()
-		st.Connected, st.Disconnections = log.Connected, log.Disconnections
-		if log.Left < math.MaxInt64 {
-			st.LogSize, st.LogLeft = log.Size, &log.Left
-		}
-	}
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	c := &s.clock
-	if c.started {
-		s.readClock()
-		st.LogTime, st.ClockAhead = time.UnixMilli(c.time).UTC(), time.Duration(c.wall-c.time)*time.Millisecond
-	}
-	st.ClockSteps, st.ClockOff = c.steps, c.off != 0
-	if ran, ok := s.queue.oldest(); ok {
-		st.Waiting = time.Duration(s.clock.running-ran) * time.Millisecond
-	}
-	st.Clients, st.Queued, st.QueuedSize = len(s.sessions.byClient), s.queue.records, s.queue.bytes
-	return st
 }

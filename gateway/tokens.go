@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
@@ -200,3 +201,8 @@ func (t *Tokens) reloadIfChanged() {
 	}
 	t.read()
 }
+
+// proof is the hash of the token that a client sent.
+type proof [32]byte
+
+func (p proof) equals(other proof) bool { return subtle.ConstantTimeCompare(p[:], other[:]) == 1 }

@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"cmp"
+	"time"
+)
+
+// tickReaders wakes the committer for positions that no envelope of records has taken along.
+func (s *Server) tickReaders() {
+	r := &s.readers
+	ticker := time.NewTicker(s.positionTime)
+	defer ticker.Stop()
+	retained, said := time.Now(), ""
+	for {
+		grown := false
+		select {
+		case <-ticker.C:
+		case <-s.grown:
+			grown = true
+		case <-r.ctx.Done():
+			return
+		}
+		if now := time.Now(); grown || now.Sub(retained) >= s.retainTime {
+			retained = now
+			if err := s.retain(r.ctx); err == nil {
+				said = ""
+			} else if text := err.Error(); text != said && r.ctx.Err() == nil {
+				s.log.Warn("cannot measure or trim the log", "err", err)
+				said = text
+			}
+		}
+		r.mu.Lock()
+		due := len(r.dirty) > 0
+		for h := range r.holders {
+			if h.state == parked && h.out.Excluded > 0 && time.Since(h.told) >= s.tellTime {
+				h.state = blocked
+				r.wake(h)
+			}
+		}
+		r.mu.Unlock()
+		if due {
+			s.queue.ask(func(p *pack) { p.positions = true })
+		}
+	}
+}
+
+// tickTime is how often a quiet server reads its clocks.
+const tickTime = time.Minute
+
+// ticking calls tick periodically until the server ends.
+func (s *Server) ticking() {
+	ticker := time.NewTicker(tickTime)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.tick()
+		case <-s.readers.ctx.Done():
+			return
+		}
+	}
+}
+
+// tick wakes the committer when a quiet server should store its clock or a checkpoint.
+func (s *Server) tick() {
+	s.reportClock()
+	s.warnOfExpiry()
+	why := s.Log.Status().Full
+	s.queue.mu.Lock()
+	_, waits := s.queue.oldest()
+	s.queue.mu.Unlock()
+	switch {
+	case waits: // the committer finds out
+	case why != nil:
+		s.isFull(why)
+	default:
+		s.isNotFull()
+	}
+	s.queue.ask(func(p *pack) { p.tick = true })
+}
+
+// expireWarning is how long before a reader expires honed warns, at most: a quarter of its time.
+const expireWarning = 7 * 24 * time.Hour
+
+// warnOfExpiry logs which readers will expire soon, and which have.
+func (s *Server) warnOfExpiry() {
+	running := s.times().running
+	r := &s.readers
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.sorted() {
+		state, left := nothingSaid, r.keeps(p, running)
+		switch {
+		case left == 0:
+			state = hasExpired
+		case left <= min(cmp.Or(p.expire, r.expiry)/4, expireWarning.Milliseconds()):
+			state = expiresSoon
+		}
+		if state > p.expirySaid {
+			what := "a reader that is away expires soon: the log is then no longer kept for it"
+			if state == hasExpired {
+				what = "a reader has expired: the log is no longer kept for it"
+			}
+			away := time.Duration(running-p.seen) * time.Millisecond
+			s.log.Warn(what, "reader", p.name, "share", p.share, "away", away, "left", time.Duration(left)*time.Millisecond)
+		}
+		p.expirySaid = state
+	}
+}
