@@ -134,10 +134,11 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return commandline.OrInterrupted(ctx, err)
 	}
 	quiet, err := commandline.Control(f.log.data).Answer(control(srv))
-	if err != nil {
-		return err
+	if err != nil { // some file systems have no sockets
+		logger.Warn("the verbs readers, sessions and clock cannot ask this honed", "err", err)
+	} else {
+		defer quiet()
 	}
-	defer quiet()
 	ctx = f.Context(ctx)
 	background, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

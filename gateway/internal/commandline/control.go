@@ -60,6 +60,9 @@ func (c Control) Answer(requests http.Handler) (stop func(), err error) {
 		srv.Serve(owned{ln})
 	}()
 	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		srv.Shutdown(ctx) // what is being carried out
 		srv.Close()
 		<-done
 		release()
