@@ -203,6 +203,9 @@ func (s *Store) find(ref string) (stored, error) {
 	if err != nil {
 		return stored{}, err
 	}
+	if len(runs)+len(skipped) == 0 {
+		return stored{}, fmt.Errorf("%w: %q: none is stored yet; store one with hone bench, or with hone load --save NAME", ErrNotFound, ref)
+	}
 	if back, ok := fromLatest(ref); ok {
 		runs = slices.DeleteFunc(runs, func(r stored) bool { return r.Made == Repeat })
 		if back < len(runs) {

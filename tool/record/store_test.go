@@ -606,3 +606,15 @@ func TestOpenReadMakesNothing(t *testing.T) {
 		t.Errorf("%v are left, %v were there", after, before)
 	}
 }
+
+// A store without runs says how to come by one.
+func TestEmptyStoreSaysHowToFillIt(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Get("latest")
+	if said := fmt.Sprint(err); !errors.Is(err, ErrNotFound) || !strings.HasSuffix(said, "none is stored yet; store one with hone bench, or with hone load --save NAME") {
+		t.Error(said)
+	}
+}

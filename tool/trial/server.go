@@ -127,13 +127,19 @@ func (s *subject) await(ctx context.Context, process *child.Child, heard *hearin
 	}
 }
 
+// notInFolder is how a shell ends that has not found a program: a built one is in no git revision.
+const notInFolder = 127
+
 // died returns the error about a server that exited unexpectedly.
 func (s *subject) died(process *child.Child, when string) error {
-	how := "with exit code 0"
+	how, try := "with exit code 0", "run it by hand"
 	if err := process.How(); err != nil {
 		how = "with " + err.Error()
+		if end := new(exec.ExitError); errors.As(err, &end) && end.ExitCode() == notInFolder && s.Build == "" {
+			try = "build it in each folder that is measured: --build 'go build -o {out}/server .' --cmd {out}/server"
+		}
 	}
-	return fmt.Errorf("%s ended %s, %s; its output: %s; run it by hand", s.label, when, how, said(process))
+	return fmt.Errorf("%s ended %s, %s; its output: %s; %s", s.label, when, how, said(process), try)
 }
 
 // dials reports whether the target accepts a connection.

@@ -196,6 +196,7 @@ func TestRunSaysWhyItCannotGoOn(t *testing.T) {
 	}{
 		{"build", func(p *Plan) { p.Servers[0].Build = "echo no such luck >&2; exit 4" }, "no such luck; run it by hand"},
 		{"start", func(p *Plan) { p.Servers[0].Command = "exec /nowhere/at/all" }, "before it was ready, with exit status 127; its output: "},
+		{"not built", func(p *Plan) { p.Servers[0].Command = "./server" }, "build it in each folder that is measured: --build "},
 		{"occupied", func(p *Plan) { p.Load.Target = load.HTTP{URL: "http://" + taken.Addr().String() + "/"} }, "stop it, or use another port"},
 		{"never ready", func(p *Plan) { p.Servers[0].Command += "-mute"; p.Servers[0].ReadyWithin = 300 * time.Millisecond }, "its output: thinking; give it more time"},
 		{"never says so", func(p *Plan) {
