@@ -169,9 +169,6 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		if row.Servers, err = fleet.Build(ctx, module, g.Dir, fleet.Choose(row.Servers, strings.FieldsFunc(*servers, func(r rune) bool { return r == ',' })), g.Say); err != nil {
 			return err
 		}
-		if *rounds > 0 {
-			row.Rounds, *rounds = max(row.Rounds, *rounds), min(row.Rounds, *rounds)
-		}
 		r, err := once(ctx, g, row, *rounds, *seed)
 		if err != nil {
 			return err
