@@ -34,14 +34,14 @@ func (p Plan) check() error {
 		{!finite(p.Ramp), "Ramp", p.Ramp, "use a positive number, or 0 for no limit"},
 		{p.Idle < 0, "Idle", p.Idle, connections},
 		{!finite(p.Churn), "Churn", p.Churn, connections + " a second"},
-		{p.Part.Of < 0 || p.Part.Index < 0 || p.Part.Index >= p.Part.of(), "Part", fmt.Sprintf("%d of %d", p.Part.Index, p.Part.Of), "use an index from 0 up to the number of parts"},
+		{p.Partition.Of < 0 || p.Partition.Index < 0 || p.Partition.Index >= p.Partition.of(), "Partition", fmt.Sprintf("%d of %d", p.Partition.Index, p.Partition.Of), "use an index from 0 up to the number of parts"},
 		{p.Deadline < 0, "Deadline", p.Deadline, duration},
 	} {
 		if f.wrong {
 			return &Error{Kind: BadPlan, What: fmt.Sprintf("the plan's %s cannot be %v", f.name, f.value), Try: f.try}
 		}
 	}
-	if conns, parts := max(p.Conns, 1), p.Part.Of; conns < parts && (p.Conns > 0 || p.Idle == 0 && p.Churn == 0) {
+	if conns, parts := max(p.Conns, 1), p.Partition.Of; conns < parts && (p.Conns > 0 || p.Idle == 0 && p.Churn == 0) {
 		return &Error{Kind: BadPlan, What: fmt.Sprintf("-c %d is too few for %d agents", conns, parts), Try: fmt.Sprintf("use -c %d or more, one connection for each", parts)}
 	}
 	return p.checkTogether()

@@ -86,7 +86,7 @@ func (c *churner) busy() bool { return c.going.Load() > 0 }
 // pace starts a goroutine for each connection when it is due, and never waits for one.
 func (c *churner) pace() {
 	defer c.going.Add(-1)
-	part := c.run.plan.Part
+	part := c.run.plan.Partition
 	for n := int64(part.Index); !c.run.stopping.Load(); n += int64(part.of()) {
 		moment := c.run.origin + int64(c.schedule.at(n))
 		if moment >= c.run.window.till {
@@ -98,13 +98,13 @@ func (c *churner) pace() {
 		c.going.Add(1)
 		c.run.goroutines.Go(func() {
 			defer c.going.Add(-1)
-			c.visit(uint64(n), moment)
+			c.oneShot(uint64(n), moment)
 		})
 	}
 }
 
-// visit opens one connection, uses it, and closes it.
-func (c *churner) visit(n uint64, moment int64) {
+// oneShot opens one connection, uses it, and closes it.
+func (c *churner) oneShot(n uint64, moment int64) {
 	r := c.run
 	begun := r.now()
 	ctx, cancel := context.WithTimeout(r.dialing, r.plan.Timeout)

@@ -53,7 +53,7 @@ func (r *run) prepareTraffic() {
 		r.flows[i].first, r.flows[i].limit = int32(first), shares[i].Limit
 		first += shares[i].Steps
 	}
-	for _, s := range r.shards {
+	for _, s := range r.counters {
 		s.steps = make([]counts, len(requests))
 		for i := range s.steps {
 			s.steps[i] = newCounts(r.paced)
@@ -79,7 +79,7 @@ func (r *run) firstStep(flow int32) (step int32) {
 func (r *run) choose(a arrival, n uint64) (arrival, bool) {
 	a.flow = int32(r.plan.Traffic.Choose(n))
 	f := &r.flows[a.flow]
-	number := int64(r.plan.Part.number(int(f.begun.Add(1) - 1)))
+	number := int64(r.plan.Partition.number(int(f.begun.Add(1) - 1)))
 	if f.limit > 0 && number >= f.limit {
 		r.usedUp.Store(true)
 	}
@@ -143,18 +143,18 @@ func (c *conn) follow(of *client, now int64, again, well bool) {
 			return
 		}
 	}
-	if of.due >= c.shard.window.till || c.run.stopping.Load() {
+	if of.due >= c.counter.window.till || c.run.stopping.Load() {
 		c.retire(of) // the load is over
 		return
 	}
-	if c.shard.window.has(of.due) {
+	if c.counter.window.has(of.due) {
 		c.run.followed.Add(1)
 	}
 	switch {
 	case of.due == now:
 		c.later.push(of)
 	case !c.run.thoughts.push(thought{of.due, c, of}):
-		c.shard.drop(Shed, of.step(), of.due, of.due)
+		c.counter.drop(Shed, of.step(), of.due, of.due)
 		c.retire(of)
 	}
 }
@@ -164,7 +164,7 @@ func (c *conn) goOn(now int64) {
 	for c.later.count > 0 && c.room() {
 		of := c.later.pop()
 		if kind, late := c.tooLate(now - of.due); late {
-			c.shard.drop(kind, of.step(), of.due, now)
+			c.counter.drop(kind, of.step(), of.due, now)
 			c.retire(of)
 			continue
 		}

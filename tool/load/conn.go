@@ -12,11 +12,11 @@ import (
 // The goroutine that appends to out while nobody writes becomes the writer, and writes until out
 // is empty; so in a closed loop the reader sends all replacements of one read in one write.
 type conn struct {
-	run    *run
-	shard  *shard
-	caller Caller
-	socket *socket
-	number uint64 // among all connections of the plan; part of every id, so that an answer on the wrong connection is detected
+	run     *run
+	counter *counter
+	caller  Caller
+	socket  *socket
+	number  uint64 // among all connections of the plan; part of every id, so that an answer on the wrong connection is detected
 
 	mu         sync.Mutex
 	slots      []slot         // outstanding requests, indexed by the low bits of their id; grows up to the plan's depth
@@ -33,7 +33,7 @@ type conn struct {
 	writeErr   error
 	writerGone chan struct{} // closed when the writer is done; not nil while somebody waits for that
 	parted     int           // how often socket was replaced
-	begun      bool          // the load has begun; only then is the shard's window known
+	begun      bool          // the load has begun; only then is the counter's window known
 	answeredAt int64         // when the last answer came
 	parting                  // how the current socket ends
 
@@ -53,8 +53,8 @@ type slot struct {
 // newConn returns the run's connection of that number.
 func newConn(r *run, number int, nc net.Conn) *conn {
 	return &conn{
-		run: r, shard: r.shards[number%len(r.shards)],
-		caller: r.plan.Target.Caller(), socket: newSocket(nc), number: uint64(r.plan.Part.number(number)),
+		run: r, counter: r.counters[number%len(r.counters)],
+		caller: r.plan.Target.Caller(), socket: newSocket(nc), number: uint64(r.plan.Partition.number(number)),
 	}
 }
 
@@ -138,7 +138,7 @@ func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error)
 	}
 	c.unlock()
 	if c.batch.count > 0 {
-		c.shard.record(&c.batch, now)
+		c.counter.record(&c.batch, now)
 	}
 	return used, parting, err
 }
@@ -185,15 +185,15 @@ func (c *conn) accept(now int64) error {
 	}
 	switch {
 	case a.Wrong:
-		c.batch.complain(WrongContent, c.shard.window.has(s.intended), a.Err)
+		c.batch.complain(WrongContent, c.counter.window.has(s.intended), a.Err)
 	case a.Err != nil:
-		c.batch.complain(Failed, c.shard.window.has(s.intended), c.ofStep(place, a.Err))
+		c.batch.complain(Failed, c.counter.window.has(s.intended), c.ofStep(place, a.Err))
 	case expect != nil && !bytes.Equal(a.Content, expect):
-		c.batch.complain(WrongContent, c.shard.window.has(s.intended), nil)
+		c.batch.complain(WrongContent, c.counter.window.has(s.intended), nil)
 	default:
 		well = true
 	}
-	if a.Code != 0 && a.Code < mostCodes && c.shard.window.has(s.intended) {
+	if a.Code != 0 && a.Code < mostCodes && c.counter.window.has(s.intended) {
 		c.batch.code(a.Code)
 	}
 	client := c.release(place)
@@ -228,7 +228,7 @@ func (c *conn) release(place int) (of *client) {
 
 // lose gives up the request in a slot after it was sent, and ends its session.
 func (c *conn) lose(kind Kind, place int, now int64, why error) {
-	c.shard.lose(kind, c.stepAt(place), c.slots[place].intended, now, why)
+	c.counter.lose(kind, c.stepAt(place), c.slots[place].intended, now, why)
 	if client := c.release(place); client != nil {
 		c.retire(client)
 	}
@@ -247,7 +247,7 @@ func wrongID(id uint64) *Error {
 func (c *conn) refill(now int64) {
 	c.goOn(now)
 	if !c.run.paced {
-		if now < c.shard.window.till {
+		if now < c.counter.window.till {
 			c.fill(now)
 		}
 		return
@@ -268,7 +268,7 @@ func (c *conn) tooLate(waited int64) (Kind, bool) {
 	if c.overdue(waited) {
 		return Shed, true
 	}
-	return Timeout, waited > c.shard.timeout
+	return Timeout, waited > c.counter.timeout
 }
 
 func (c *conn) overdue(waited int64) bool {
@@ -279,7 +279,7 @@ func (c *conn) overdue(waited int64) bool {
 // drop gives up a request that was not sent.
 func (c *conn) drop(kind Kind, a arrival, now int64) {
 	c.left.Requests++
-	c.shard.drop(kind, c.run.firstStep(a.flow), a.moment, now)
+	c.counter.drop(kind, c.run.firstStep(a.flow), a.moment, now)
 }
 
 // fill sends as many requests as there are free slots.
@@ -540,7 +540,7 @@ func (c *conn) unanswered() (since int64, why *Error, ok bool) {
 func (c *conn) abandon(now int64) {
 	for i := range c.slots {
 		if s := &c.slots[i]; s.id != 0 {
-			c.shard.lose(Unanswered, c.stepAt(i), s.intended, now, nil)
+			c.counter.lose(Unanswered, c.stepAt(i), s.intended, now, nil)
 		}
 	}
 	unsent := func(step int32, moment int64) {
@@ -548,7 +548,7 @@ func (c *conn) abandon(now int64) {
 		if c.overdue(now - moment) {
 			kind = Shed
 		}
-		c.shard.drop(kind, step, moment, now)
+		c.counter.drop(kind, step, moment, now)
 	}
 	for c.later.count > 0 {
 		client := c.later.pop()

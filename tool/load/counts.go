@@ -86,7 +86,7 @@ func newCounts(open bool) counts {
 }
 
 // record counts answers that came at now.
-func (c *counts) record(s *shard, a *answers, now int64) {
+func (c *counts) record(s *counter, a *answers, now int64) {
 	if s.window.has(now) {
 		c.Good += a.count - a.bad
 	}

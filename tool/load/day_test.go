@@ -77,7 +77,7 @@ func simulated(t *testing.T, p Plan) *run {
 	r := newRun(p)
 	t.Cleanup(r.endDials)
 	r.window = window{0, int64(p.For)}
-	for _, s := range r.shards {
+	for _, s := range r.counters {
 		s.window = r.window
 	}
 	r.connections.opens(r.window)

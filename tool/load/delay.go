@@ -16,11 +16,11 @@ import (
 // for how long: at full speed a processor that is taken away for a hundredth of the time delays
 // far fewer than a hundredth of the answers.
 type heartbeat struct {
-	run     *run
-	timer   *sys.Timer
-	due     atomic.Int64
-	shards  []*shard // whose answers it measures
-	longest int64    // delay within the window
+	run      *run
+	timer    *sys.Timer
+	due      atomic.Int64
+	counters []*counter // whose answers it measures
+	longest  int64      // delay within the window
 	lost
 }
 
@@ -30,7 +30,7 @@ const (
 	leastStop = 100 * time.Millisecond        // a single delay that makes any result invalid
 )
 
-// delays are those of a shard's answers. Each is an upper limit: that of an answer that arrived
+// delays are those of a counter's answers. Each is an upper limit: that of an answer that arrived
 // when the delay began, and no more than it took longer than the quickest of all.
 type delays struct {
 	beat     *heartbeat // nil in an open loop
@@ -44,8 +44,8 @@ type delays struct {
 // delay is a time in which the generator did not run: between two readings of the clock.
 type delay struct{ due, from, till, length int64 }
 
-// noticed notes a delay that is still going on, or has just ended. The shard's lock is held.
-func (s *shard) noticed(due, now int64) {
+// noticed notes a delay that is still going on, or has just ended. The counter's lock is held.
+func (s *counter) noticed(due, now int64) {
 	if s.late[s.newest].due != due {
 		s.newest = (s.newest + 1) % len(s.late)
 		s.late[s.newest] = delay{due: due, from: s.last, till: now}
@@ -54,8 +54,8 @@ func (s *shard) noticed(due, now int64) {
 	s.caught = now + min(now-due, int64(beatTime))
 }
 
-// lateness returns how late an answer is that was read at now. The shard's lock is held.
-func (s *shard) lateness(now int64) int64 {
+// lateness returns how late an answer is that was read at now. The counter's lock is held.
+func (s *counter) lateness(now int64) int64 {
 	if s.beat == nil {
 		return 0
 	}
@@ -68,8 +68,8 @@ func (s *shard) lateness(now int64) int64 {
 }
 
 // heldUp records what the generator added to answers that were read late, or whose request was
-// about to be written when a delay began. The shard's lock is held.
-func (s *shard) heldUp(a *answers, late, now int64) {
+// about to be written when a delay began. The counter's lock is held.
+func (s *counter) heldUp(a *answers, late, now int64) {
 	for i := range s.late {
 		if d := &s.late[i]; a.written >= d.from && a.written < d.till {
 			late += d.length
@@ -81,15 +81,15 @@ func (s *shard) heldUp(a *answers, late, now int64) {
 	}
 }
 
-func (r *run) newHeartbeat(shards ...*shard) (*heartbeat, error) {
+func (r *run) newHeartbeat(counters ...*counter) (*heartbeat, error) {
 	timer, err := r.newTimer()
 	if err != nil {
 		return nil, err
 	}
-	h := &heartbeat{run: r, timer: timer, shards: shards}
+	h := &heartbeat{run: r, timer: timer, counters: counters}
 	h.threads.Find()
 	r.heartbeats = append(r.heartbeats, h)
-	for _, s := range shards {
+	for _, s := range counters {
 		s.mu.Lock()
 		s.beat, s.delayed, s.quickest = h, newHistogram(), longest
 		s.mu.Unlock()
@@ -103,14 +103,14 @@ func (r *run) startHeartbeats() error {
 		return nil
 	}
 	if r.conns[0].reader == nil {
-		h, err := r.newHeartbeat(r.shards...)
+		h, err := r.newHeartbeat(r.counters...)
 		if err == nil {
 			r.goroutines.Go(h.waits)
 		}
 		return err
 	}
 	for i, rd := range r.readers {
-		h, err := r.newHeartbeat(r.shards[i]) // connections go to readers and to shards by their number
+		h, err := r.newHeartbeat(r.counters[i]) // connections go to readers and to counters by their number
 		if err == nil {
 			err = h.ringsIn(rd)
 		}
@@ -166,7 +166,7 @@ func (h *heartbeat) beat(now int64) {
 	if now-due <= leastLate {
 		return
 	}
-	for _, s := range h.shards {
+	for _, s := range h.counters {
 		s.mu.Lock()
 		s.noticed(due, now)
 		s.mu.Unlock()
@@ -199,7 +199,7 @@ func (r *run) doubt() string {
 }
 
 // delays adds what the heartbeats have measured.
-func (m *Measured) delays(heartbeats []*heartbeat, shards []*shard) {
+func (m *Measured) delays(heartbeats []*heartbeat, counters []*counter) {
 	if len(heartbeats) == 0 {
 		return
 	}
@@ -208,7 +208,7 @@ func (m *Measured) delays(heartbeats []*heartbeat, shards []*shard) {
 		m.Stop = max(m.Stop, time.Duration(h.longest))
 	}
 	m.lose(heartbeats)
-	for _, s := range shards {
+	for _, s := range counters {
 		m.Delay.add(s.delayed)
 	}
 	m.Delay.record(0, m.Latency.TotalCount()-m.Delay.TotalCount())

@@ -13,8 +13,8 @@ import (
 // answer in time counts as late, nor more than an answer took longer than the quickest.
 func TestAnswersTakeTheDelayOfTheirReader(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	s := &shard{window: window{0, 1000 * ms}, timeout: 1000 * ms, now: newTally(false)}
-	r := &run{window: s.window, shards: []*shard{s}}
+	s := &counter{window: window{0, 1000 * ms}, timeout: 1000 * ms, now: newTally(false)}
+	r := &run{window: s.window, counters: []*counter{s}}
 	h, err := r.newHeartbeat(s)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestAnswersTakeTheDelayOfTheirReader(t *testing.T) {
 		}
 	}
 	m := &Measured{tally: *s.now}
-	m.delays(r.heartbeats, r.shards)
+	m.delays(r.heartbeats, r.counters)
 	if m.Delay.TotalCount() != m.Latency.TotalCount() || m.Delay.ValueAtQuantile(40) != 1 || m.Stop < 8*time.Millisecond {
 		t.Errorf("%d delays of %d answers, the median %d, a stop of %v", m.Delay.TotalCount(), m.Latency.TotalCount(), m.Delay.ValueAtQuantile(50), m.Stop)
 	}

@@ -26,7 +26,7 @@ const (
 // reasons returns why the figures are not the target's. Each reason is a sentence that ends with
 // what to try next. An empty list means that the result is valid.
 func (m *Measured) reasons() []string {
-	return said(m.ended, m.behind, m.lagging, m.stopped, m.lossy, m.slow, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
+	return said(m.ended, m.behind, m.lagging, m.stopped, m.lossy, m.slow, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.tooFew)
 }
 
 // onlyLate reports whether all reasons are the generator's: it was late, or had no spare CPU.
@@ -96,13 +96,13 @@ func (m *Measured) kept() *float64 {
 // dueWithin returns how many requests the schedule has on average in the time before a moment of
 // the window, assuming a warm-up that is long enough.
 func (m *Measured) dueWithin(moment, before time.Duration) float64 {
-	share := 1 / float64(m.plan.Part.of())
-	if m.course == nil {
+	share := 1 / float64(m.plan.Partition.of())
+	if m.timeline == nil {
 		return share * m.plan.Rate * before.Seconds()
 	}
 	early := max(before-moment-m.plan.Warmup, 0) // before there was a rate
 	moment += m.plan.Warmup
-	return share * (m.course.Due(moment) - m.course.Due(moment-before+early) + m.course.Rate(0)*early.Seconds())
+	return share * (m.timeline.Due(moment) - m.timeline.Due(moment-before+early) + m.timeline.Rate(0)*early.Seconds())
 }
 
 // lagging fails when the generator sent its requests late.
@@ -195,8 +195,8 @@ func (m *Measured) churnFaulty() string {
 	return fmt.Sprintf("%d of %d churn connections failed (%s; the first: %s); %s", total, c.Conns, inWords(&c.Errors), cmp.Or(why.What, why.Kind.String()), why.Try)
 }
 
-// scarce fails when there is too little data for the high percentiles.
-func (m *Measured) scarce() string {
+// tooFew fails when there is too little data for the high percentiles.
+func (m *Measured) tooFew() string {
 	if i := m.Idle; i != nil && i.Conns == 0 && !m.unfinished() {
 		return fmt.Sprintf("none of the %d idle connections had an answer; look into the target's log", i.Failed)
 	}

@@ -265,13 +265,13 @@ func (t *tally) above(g Goal) (n int64) {
 }
 
 // most returns the upper bound of the number of requests in the measured time; 0: unknown.
-func (p Plan) most(course *offer.Course) int64 {
+func (p Plan) most(timeline *offer.Timeline) int64 {
 	var n float64
 	switch {
 	case p.Requests > 0:
 		n = float64(p.Requests)
-	case course != nil:
-		n = course.Due(p.Warmup+p.For) - course.Due(p.Warmup)
+	case timeline != nil:
+		n = timeline.Due(p.Warmup+p.For) - timeline.Due(p.Warmup)
 	case p.Rate > 0:
 		n = p.Rate * p.For.Seconds()
 	default:

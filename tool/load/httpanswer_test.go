@@ -186,7 +186,7 @@ func TestHTTPAllocatesNothing(t *testing.T) {
 	} {
 		p := must[Plan](t)(Plan{Target: HTTP{URL: "http://h"}, Depth: depth, For: time.Hour}.complete())
 		r := newRun(p)
-		r.shards[0].window = window{0, int64(time.Hour)}
+		r.counters[0].window = window{0, int64(time.Hour)}
 		c := newConn(r, 0, swallow{})
 		c.begin(r.now())
 		in := []byte(strings.Repeat(answer, depth))
@@ -197,7 +197,7 @@ func TestHTTPAllocatesNothing(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%s: %v allocations for %d answers, want none", name, n, depth)
 		}
-		if n := r.shards[0].now.Latency.TotalCount(); n != 201*depth {
+		if n := r.counters[0].now.Latency.TotalCount(); n != 201*depth {
 			t.Errorf("%s: %d answers counted, want %d", name, n, 201*depth)
 		}
 	}

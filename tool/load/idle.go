@@ -24,14 +24,14 @@ type Idle struct {
 	ServerBytes *float64 `json:"server_bytes_each"`
 }
 
-// soak keeps the idle connections. One goroutine watches all of them where the system has a
+// idleConns keeps the idle connections. One goroutine watches all of them where the system has a
 // poller, else each has its own goroutine.
-type soak struct {
+type idleConns struct {
 	run  *run
 	poll *sys.Poll // nil: the system has none
 
 	mu     sync.Mutex
-	kept   []kept
+	kept   []idleConn
 	till   int64 // when the measured time ends; 0: not known yet
 	used   int64
 	failed int64
@@ -39,20 +39,20 @@ type soak struct {
 	after  histogram
 }
 
-// kept is an idle connection; nil: it has ended.
-type kept struct {
+// idleConn is an idle connection; nil: it has ended.
+type idleConn struct {
 	nc     net.Conn
 	since  int64
 	caller *wsCaller // nil: the protocol needs no replies on an idle connection
 	held   []byte    // the incomplete beginning of a message
 }
 
-func newSoak(r *run) *soak {
-	return &soak{run: r, kept: make([]kept, r.plan.Part.count(r.plan.Idle)), after: newHistogram()}
+func newIdleConns(r *run) *idleConns {
+	return &idleConns{run: r, kept: make([]idleConn, r.plan.Partition.count(r.plan.Idle)), after: newHistogram()}
 }
 
 // open opens the connections, and reports whether all are open.
-func (s *soak) open() bool {
+func (s *idleConns) open() bool {
 	if poll, err := sys.NewPoll(nil); err == nil {
 		s.poll = poll
 		s.run.goroutines.Go(s.watch)
@@ -70,7 +70,7 @@ func (s *soak) open() bool {
 }
 
 // dial opens a connection, uses it, and keeps it.
-func (s *soak) dial(number int) bool {
+func (s *idleConns) dial(number int) bool {
 	r := s.run
 	ctx, cancel := context.WithTimeout(r.dialing, r.plan.Timeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (s *soak) dial(number int) bool {
 		return false
 	}
 	caller := r.plan.Target.Caller()
-	rest, e := r.use(ctx, nc, caller, r.sizedContent(uint64(r.plan.Part.number(number))))
+	rest, e := r.use(ctx, nc, caller, r.sizedContent(uint64(r.plan.Partition.number(number))))
 	switch {
 	case e == nil, r.plan.AllowErrors && (e.Kind == Failed || e.Kind == WrongContent):
 	case r.plan.AllowErrors && (e.Kind == Closed || e.Kind == Timeout):
@@ -104,8 +104,8 @@ func (s *soak) dial(number int) bool {
 	return true
 }
 
-func (s *soak) keep(number int, nc net.Conn, caller Caller, rest []byte) {
-	k := kept{nc: nc, since: s.run.now()}
+func (s *idleConns) keep(number int, nc net.Conn, caller Caller, rest []byte) {
+	k := idleConn{nc: nc, since: s.run.now()}
 	if k.caller, _ = caller.(*wsCaller); k.caller != nil {
 		k.caller.ignores = true
 	}
@@ -124,7 +124,7 @@ func (s *soak) keep(number int, nc net.Conn, caller Caller, rest []byte) {
 }
 
 // watch reads unsolicited messages until the run ends.
-func (s *soak) watch() {
+func (s *idleConns) watch() {
 	var ready [64]sys.Ready
 	in := make([]byte, firstRead)
 	for !s.run.stopping.Load() {
@@ -142,7 +142,7 @@ func (s *soak) watch() {
 }
 
 // read reads once, and reports whether the connection is still open.
-func (s *soak) read(number int, nc net.Conn, in []byte) bool {
+func (s *idleConns) read(number int, nc net.Conn, in []byte) bool {
 	if n, err := nc.Read(in); err == nil {
 		s.reply(number, in[:n])
 		return true
@@ -165,7 +165,7 @@ func (s *soak) read(number int, nc net.Conn, in []byte) bool {
 
 // reply sends the protocol's replies to what a connection has received. Only the connection's
 // reader calls it. After an undecodable message it sends nothing more.
-func (s *soak) reply(number int, in []byte) {
+func (s *idleConns) reply(number int, in []byte) {
 	k := &s.kept[number]
 	if k.caller == nil {
 		return
@@ -187,14 +187,14 @@ func (s *soak) reply(number int, in []byte) {
 }
 
 // until sets when the measured time ends.
-func (s *soak) until(till int64) {
+func (s *idleConns) until(till int64) {
 	s.mu.Lock()
 	s.till = till
 	s.mu.Unlock()
 }
 
 // stop closes all connections. None is opened after that.
-func (s *soak) stop() {
+func (s *idleConns) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.kept {
@@ -208,23 +208,23 @@ func (s *soak) stop() {
 }
 
 // close releases the poller when nobody uses it any more.
-func (s *soak) close() {
+func (s *idleConns) close() {
 	if s.poll != nil {
 		_ = s.poll.Close()
 	}
 }
 
-func (s *soak) result() *soaked {
-	return &soaked{Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed}, s.after}
+func (s *idleConns) result() *idleCounts {
+	return &idleCounts{Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed}, s.after}
 }
 
-// soaked holds the counts.
-type soaked struct {
+// idleCounts holds the counts.
+type idleCounts struct {
 	Idle
 	After histogram
 }
 
-func (s *soaked) add(other *soaked) {
+func (s *idleCounts) add(other *idleCounts) {
 	s.Conns += other.Conns
 	s.Failed += other.Failed
 	s.Open += other.Open

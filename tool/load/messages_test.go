@@ -294,7 +294,7 @@ func TestMessagesAllocateNothing(t *testing.T) {
 		target := Messages{Framing: framing(t, "len32be"), Match: match(t, of)}
 		p := must[Plan](t)(Plan{Target: target, Depth: depth, Echo: true, For: time.Hour}.complete())
 		r := newRun(p)
-		r.shards[0].window = window{0, int64(time.Hour)}
+		r.counters[0].window = window{0, int64(time.Hour)}
 		c := newConn(r, 0, capture{out: new(bytes.Buffer)})
 		c.begin(r.now())
 		sent := c.socket.nc.(capture).out
@@ -308,7 +308,7 @@ func TestMessagesAllocateNothing(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%s: %v allocations for %d answers, want none", of, n, depth)
 		}
-		if got := r.shards[0].now; got.Latency.TotalCount() != 201*depth || got.failures() != 0 {
+		if got := r.counters[0].now; got.Latency.TotalCount() != 201*depth || got.failures() != 0 {
 			t.Errorf("%s: %d answers, errors %v", of, got.Latency.TotalCount(), got.Errors)
 		}
 	}

@@ -66,8 +66,8 @@ func TestRunFollowsASchedule(t *testing.T) {
 // second.
 func TestPoissonScheduleFollowsTheRate(t *testing.T) {
 	const seconds = 200
-	course := scheduleOf(t, "ramp:100..900").Over(0, seconds*time.Second)
-	s := schedule{arrivals: Poisson, seed: 5, course: course}
+	timeline := scheduleOf(t, "ramp:100..900").Over(0, seconds*time.Second)
+	s := schedule{arrivals: Poisson, seed: 5, timeline: timeline}
 	var counts [seconds]float64
 	for n := int64(0); ; n++ {
 		at := s.at(n)
@@ -79,7 +79,7 @@ func TestPoissonScheduleFollowsTheRate(t *testing.T) {
 	chi := 0.0
 	for i, count := range counts {
 		from := time.Duration(i) * time.Second
-		want := course.Due(from+time.Second) - course.Due(from)
+		want := timeline.Due(from+time.Second) - timeline.Due(from)
 		chi += (count - want) * (count - want) / want
 	}
 	// Of 200 degrees of freedom: between 128 and 290 but once in 10,000 times.
@@ -110,7 +110,7 @@ func TestGateKnowsTheSchedule(t *testing.T) {
 	} {
 		m := sound()
 		m.plan.Rate, m.plan.Schedule, m.plan.For, m.plan.Warmup = 0, scheduleOf(t, c.schedule), 10*time.Second, c.warmup
-		m.course, m.Offered, m.During = m.plan.course(), c.offered, c.offered-c.under
+		m.timeline, m.Offered, m.During = m.plan.timeline(), c.offered, c.offered-c.under
 		m.Latency = newHistogram()
 		m.Latency.record(int64(latency), c.offered)
 		if says := m.behind(); (says != "") != c.behind {

@@ -32,11 +32,11 @@ const (
 
 // pacersFor returns how many pacers share the work.
 func pacersFor(p Plan, processors int) int {
-	peak, own := p.Rate, p.Part.count(p.Conns)
-	if course := p.course(); course != nil {
-		peak = course.Peak()
+	peak, own := p.Rate, p.Partition.count(p.Conns)
+	if timeline := p.timeline(); timeline != nil {
+		peak = timeline.Peak()
 	}
-	return max(1, min(processors, own, int(min(peak/float64(p.Part.of())/busiestPacer, 1<<16))+1))
+	return max(1, min(processors, own, int(min(peak/float64(p.Partition.of())/busiestPacer, 1<<16))+1))
 }
 
 func newPacer(r *run, number, pacers int) (*pacer, error) {
@@ -46,7 +46,7 @@ func newPacer(r *run, number, pacers int) (*pacer, error) {
 	}
 	p := &pacer{
 		run:      r,
-		offering: newOffering(r.plan, r.course),
+		offering: newOffering(r.plan, r.timeline),
 		due:      make([]arrival, 0, mostDue),
 		alarm:    alarm{timer: timer, now: r.now, early: int64(usualEarly)},
 		lag:      newHistogram(),

@@ -115,8 +115,8 @@ type Plan struct {
 	// keep up with the rate, which Result.Kept then shows, and AllowLate one of a closed loop whose
 	// percentiles are the generator's own, which Result.Latency and Service then lack.
 	AllowErrors, AllowBehind, AllowLate bool
-	// Part makes the run send one part of the plan, and other processes the rest. Zero: all of it.
-	Part Part
+	// Partition makes the run send one part of the plan, and other processes the rest. Zero: all of it.
+	Partition Partition
 	// Settings are the caller's names and values of the plan's settings, for Result.Settings.
 	// Zero: only those that Run fills in, which are the ones with a default.
 	Settings map[string]string
@@ -272,8 +272,8 @@ func (p Plan) settings() map[string]string {
 // paced reports whether this is an open loop.
 func (p Plan) paced() bool { return p.Rate > 0 || !p.Schedule.None() }
 
-// course returns the completed plan's Schedule; nil when it has none.
-func (p Plan) course() *offer.Course {
+// timeline returns the completed plan's Schedule; nil when it has none.
+func (p Plan) timeline() *offer.Timeline {
 	if p.Schedule.None() {
 		return nil
 	}

@@ -32,7 +32,7 @@ const (
 // preflight fails, before a thousand connections or more are opened, if this machine cannot have
 // them open at once.
 func (p Plan) preflight() error {
-	p.Conns, p.Idle, p.Churn = p.Part.count(p.Conns), p.Part.count(p.Idle), p.Churn/float64(p.Part.of())
+	p.Conns, p.Idle, p.Churn = p.Partition.count(p.Conns), p.Partition.count(p.Idle), p.Churn/float64(p.Partition.of())
 	if p.Conns+p.Idle < manyConns && p.Churn == 0 {
 		return nil
 	}

@@ -23,12 +23,12 @@ type reader struct {
 	heartbeat atomic.Pointer[heartbeat]
 }
 
-// startReaders starts one reader for each shard, or none if the system has no poller.
+// startReaders starts one reader for each counter, or none if the system has no poller.
 func (r *run) startReaders() {
 	if !sys.Polls || r.paced {
 		return
 	}
-	for range r.shards {
+	for range r.counters {
 		poll, err := sys.NewPoll(nil)
 		if err != nil {
 			break // too few descriptors: opening the connections reports that

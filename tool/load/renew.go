@@ -68,7 +68,7 @@ func (c *conn) dismiss() {
 	var why *Error
 	if c.answer.Err != nil {
 		why = decodeError(c.answer.Err)
-		if c.begun && c.shard.window.has(c.run.now()) {
+		if c.begun && c.counter.window.has(c.run.now()) {
 			c.run.drains.Add(1)
 		}
 	}
@@ -104,7 +104,7 @@ func (c *conn) ended(err error, partial bool) bool {
 	c.polite = false
 	c.mu.Unlock()
 	if c.batch.count > 0 {
-		c.shard.record(&c.batch, now)
+		c.counter.record(&c.batch, now)
 	}
 	if wrong != nil {
 		c.run.fail(wrong)
@@ -200,7 +200,7 @@ func (c *conn) wanted() bool {
 	pacing := c.run.pacing.Load() > 0 // a late pacer still brings requests after the window's end
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.begun || pacing || len(c.free) < len(c.slots) || c.waiting.count > 0 || c.live > 0 || c.run.now() < c.shard.window.till
+	return !c.begun || pacing || len(c.free) < len(c.slots) || c.waiting.count > 0 || c.live > 0 || c.run.now() < c.counter.window.till
 }
 
 // Backoff before a connection is opened again that had no answer or could not be opened: it
@@ -286,8 +286,8 @@ func (c *conn) settleRest(now int64) {
 	for i, place := range c.outstanding() {
 		s := c.slots[place]
 		again := c.announced || web != nil && s.id > c.resent && !(i == 0 && c.partial) && web.repeats(s.id)
-		if again && now-s.intended <= c.shard.limit(c.stepAt(place)) {
-			if c.shard.window.has(s.intended) {
+		if again && now-s.intended <= c.counter.limit(c.stepAt(place)) {
+			if c.counter.window.has(s.intended) {
 				c.run.retried.Add(1)
 			}
 			continue
@@ -306,7 +306,7 @@ func (c *conn) resume(now int64) {
 	if !c.begun {
 		return
 	}
-	if c.shard.window.has(now) {
+	if c.counter.window.has(now) {
 		c.run.reopened.Add(1)
 	}
 	for _, place := range c.outstanding() {
@@ -333,7 +333,7 @@ func (c *conn) expire(now int64) (next int64) {
 		if s.id == 0 {
 			continue
 		}
-		timeout := c.shard.limit(c.stepAt(place))
+		timeout := c.counter.limit(c.stepAt(place))
 		if s.written > now-timeout {
 			next = min(next, s.written+timeout)
 			continue

@@ -197,7 +197,7 @@ func TestIdleClosesHaveNoPause(t *testing.T) {
 		r := newRun(must[Plan](t)(Plan{Target: nowhere{}, Rate: 1}.complete()))
 		defer r.endDials()
 		r.window = window{0, int64(time.Hour)}
-		for _, s := range r.shards {
+		for _, s := range r.counters {
 			s.window = r.window
 		}
 		c := newConn(r, 0, nowhere{})

@@ -43,22 +43,22 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 }
 
 // run is one Run. The goroutine that called Run supervises: it alone opens and closes the window,
-// collects the shards and stops everything.
+// collects the counters and stops everything.
 type run struct {
-	plan   Plan
-	start  time.Time
-	paced  bool          // an open loop
-	sized  bool          // requests are of many sizes
-	course *offer.Course // a changing rate; else nil
-	idle   *soak         // idle connections; nil: none
-	churn  *churner      // connection churn; nil: none
+	plan     Plan
+	start    time.Time
+	paced    bool            // an open loop
+	sized    bool            // requests are of many sizes
+	timeline *offer.Timeline // a changing rate; else nil
+	idle     *idleConns      // idle connections; nil: none
+	churn    *churner        // connection churn; nil: none
 
 	// smallWindow says that everything that may be outstanding on a connection fits into the
 	// smallest socket buffer, so that writes never block.
 	smallWindow bool
 
 	conns     []*conn // by number; complete when connected is closed
-	shards    []*shard
+	counters  []*counter
 	pacers    []*pacer
 	timers    []*sys.Timer // of the supervisor: it alone opens and closes them
 	readers   []*reader    // in closed loops, where the system has a poller
@@ -106,15 +106,15 @@ const (
 
 func newRun(p Plan) *run {
 	r := &run{
-		plan: p, start: time.Now(), shortest: p.Timeout, paced: p.paced(), sized: !p.Sizes.None(), course: p.course(),
+		plan: p, start: time.Now(), shortest: p.Timeout, paced: p.paced(), sized: !p.Sizes.None(), timeline: p.timeline(),
 		smallWindow: p.Depth*(p.longest()+headroom) <= smallestBuffer,
-		conns:       make([]*conn, p.Part.count(p.Conns)),
-		connections: outages{all: p.Part.count(p.Conns)},
+		conns:       make([]*conn, p.Partition.count(p.Conns)),
+		connections: outages{all: p.Partition.count(p.Conns)},
 		connected:   make(chan struct{}), dialled: make(chan struct{}), failed: make(chan struct{}),
 	}
 	r.dialing, r.endDials = context.WithCancel(fromSources(context.Background(), p.Sources))
 	for range min(runtime.GOMAXPROCS(0), len(r.conns)) {
-		r.shards = append(r.shards, &shard{
+		r.counters = append(r.counters, &counter{
 			timeout: int64(p.Timeout),
 			now:     newTally(r.paced), spare: newTally(r.paced),
 		})
@@ -123,7 +123,7 @@ func newRun(p Plan) *run {
 		*t = newTally(r.paced)
 	}
 	if p.Idle > 0 {
-		r.idle = newSoak(r)
+		r.idle = newIdleConns(r)
 	}
 	if p.Churn > 0 {
 		r.churn = newChurner(r)
@@ -206,7 +206,7 @@ func (r *run) cannotDial(err error) {
 
 // inTurn waits until the ramp, which began at since, allows a connection.
 func (r *run) inTurn(since time.Duration, number int) bool {
-	moment := since + time.Duration(float64(r.plan.Part.number(number))*1e9/r.plan.Ramp)
+	moment := since + time.Duration(float64(r.plan.Partition.number(number))*1e9/r.plan.Ramp)
 	select {
 	case <-time.After(moment - time.Duration(r.now())):
 		return true
@@ -220,7 +220,7 @@ func (r *run) begin() error {
 	r.late = max(0, r.now()-r.origin)
 	r.window.from = r.origin + int64(r.plan.Warmup)
 	r.window.till = r.window.from + int64(r.plan.For)
-	for _, s := range r.shards {
+	for _, s := range r.counters {
 		s.window = r.window
 	}
 	r.connections.opens(r.window)
@@ -270,11 +270,11 @@ func (r *run) another(now int64) (a arrival, ok bool) {
 		return a, true
 	}
 	n := r.begunRequests.Add(1)
-	if r.plan.Requests > 0 && n > r.plan.Part.share(r.plan.Requests) {
+	if r.plan.Requests > 0 && n > r.plan.Partition.share(r.plan.Requests) {
 		return a, false
 	}
 	if r.flows != nil {
-		return r.choose(a, uint64(r.plan.Part.number(int(n-1))))
+		return r.choose(a, uint64(r.plan.Partition.number(int(n-1))))
 	}
 	return a, true
 }
@@ -285,7 +285,7 @@ func (r *run) complete() bool {
 	case r.phase != Measuring:
 		return false
 	case r.usedUp.Load():
-	case r.plan.Requests == 0, !r.paced && r.begunRequests.Load() < r.plan.Part.share(r.plan.Requests):
+	case r.plan.Requests == 0, !r.paced && r.begunRequests.Load() < r.plan.Partition.share(r.plan.Requests):
 		return false
 	}
 	return r.drained()
@@ -293,7 +293,7 @@ func (r *run) complete() bool {
 
 // lastAnswer returns the time of the last answer; 0 before the first.
 func (r *run) lastAnswer() (last int64) {
-	for _, s := range r.shards {
+	for _, s := range r.counters {
 		last = max(last, s.lastAnswer())
 	}
 	return last

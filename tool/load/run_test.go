@@ -340,7 +340,7 @@ func TestAnswersAllocateNothing(t *testing.T) {
 	const depth = 64
 	p := must[Plan](t)(Plan{Target: Frames{}, Depth: depth, Echo: true, For: time.Hour}.complete())
 	r := newRun(p)
-	r.shards[0].window = window{0, int64(time.Hour)}
+	r.counters[0].window = window{0, int64(time.Hour)}
 	c := newConn(r, 0, swallow{})
 	c.begin(r.now())
 	if len(c.slots) != depth {
@@ -365,7 +365,7 @@ func TestAnswersAllocateNothing(t *testing.T) {
 func BenchmarkAnswer(b *testing.B) {
 	p := must[Plan](b)(Plan{Target: Frames{}, Echo: true, For: time.Hour}.complete())
 	r := newRun(p)
-	r.shards[0].window = window{0, int64(time.Hour)}
+	r.counters[0].window = window{0, int64(time.Hour)}
 	c := newConn(r, 0, swallow{})
 	c.begin(r.now())
 	answer := make([]byte, 0, 128)

@@ -14,8 +14,8 @@ type schedule struct {
 	arrivals Arrivals
 	rate     float64
 	seed     uint64
-	course   *offer.Course // a changing rate; nil: constant
-	part     part          // the fraction of the rate
+	timeline *offer.Timeline // a changing rate; nil: constant
+	part     part            // the fraction of the rate
 
 	n   int64   // the number that sum belongs to
 	sum float64 // the moment of request n, in units of the mean gap
@@ -50,11 +50,11 @@ func (p part) whole(n float64) float64 {
 // With a changing rate the moments are those at which the integral of the rate reaches n, or the
 // sum of the gaps.
 func (s *schedule) at(n int64) time.Duration {
-	if s.arrivals == Constant && s.course == nil {
+	if s.arrivals == Constant && s.timeline == nil {
 		return time.Duration(math.Round((float64(n) + s.part.phase) * 1e9 / s.part.of(s.rate)))
 	}
 	if s.arrivals == Constant {
-		return s.course.Moment(s.part.whole(float64(n) + s.part.phase))
+		return s.timeline.Moment(s.part.whole(float64(n) + s.part.phase))
 	}
 	if s.sum == 0 || n < s.n {
 		s.n, s.sum = 0, gap(s.seed, 0)
@@ -63,8 +63,8 @@ func (s *schedule) at(n int64) time.Duration {
 		s.n++
 		s.sum += gap(s.seed, s.n)
 	}
-	if s.course != nil {
-		return s.course.Moment(s.part.whole(s.sum))
+	if s.timeline != nil {
+		return s.timeline.Moment(s.part.whole(s.sum))
 	}
 	return time.Duration(s.sum * 1e9 / s.part.of(s.rate))
 }
@@ -100,8 +100,8 @@ type stream struct {
 }
 
 // newOffering returns the offering of a plan.
-func newOffering(p Plan, course *offer.Course) *offering {
-	plain := schedule{arrivals: p.Arrivals, rate: p.Rate, seed: p.Seed, course: course}
+func newOffering(p Plan, timeline *offer.Timeline) *offering {
+	plain := schedule{arrivals: p.Arrivals, rate: p.Rate, seed: p.Seed, timeline: timeline}
 	o := &offering{}
 	if p.Traffic == nil {
 		o.streams = []stream{{schedule: plain}}

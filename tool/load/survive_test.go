@@ -384,7 +384,7 @@ func TestNothingIsValidWithoutAnswers(t *testing.T) {
 			{0, 200, 1, ""},
 			{200, 0, 100, ""},
 		} {
-			s := &shard{window: window{0, 1000}, timeout: 10, now: newTally(open)}
+			s := &counter{window: window{0, 1000}, timeout: 10, now: newTally(open)}
 			for range c.closed {
 				s.lose(Closed, 0, 1, 2, nil)
 			}

@@ -134,7 +134,7 @@ func TestShopCountsAreTheApplications(t *testing.T) {
 // allOf returns the arrivals of a flow in an open loop: the moments, and the numbers that select
 // its data.
 func allOf(p Plan, flow int32, till time.Duration) (all []arrival) {
-	o := newOffering(p, p.course())
+	o := newOffering(p, p.timeline())
 	for n := int64(0); ; n++ {
 		a, ok := o.at(n)
 		if !ok || a.moment >= int64(till) {
@@ -321,7 +321,7 @@ func shopAnswer(c *conn, login int) []byte {
 // loneConn returns a run's only connection, which discards its output.
 func loneConn(p Plan) (*run, *conn) {
 	r := newRun(p)
-	r.shards[0].window = window{0, int64(time.Hour)}
+	r.counters[0].window = window{0, int64(time.Hour)}
 	c := newConn(r, 0, swallow{})
 	c.begin(r.now())
 	return r, c
@@ -367,8 +367,8 @@ func TestSessionsAllocateNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations for a request", n)
 	}
-	if bad := r.shards[0].now.failures(); bad != 0 {
-		t.Errorf("%d of %v failed: %v", bad, done, r.shards[0].now.Example)
+	if bad := r.counters[0].now.failures(); bad != 0 {
+		t.Errorf("%d of %v failed: %v", bad, done, r.counters[0].now.Example)
 	}
 	if done["order"] == 0 || done["login"] != done["buy"] || len(c.retired)+c.live > 2 {
 		t.Errorf("%v, %d sessions are kept", done, len(c.retired)+c.live)
@@ -633,7 +633,7 @@ func TestFollow(t *testing.T) {
 		t.Cleanup(func() { timer.Close() })
 		r.thoughts = &thoughts{run: r, timer: timer}
 		r.stopping.Store(c.stop)
-		conn := &conn{run: r, shard: &shard{window: window{0, 100}, now: newTally(true)}}
+		conn := &conn{run: r, counter: &counter{window: window{0, 100}, now: newTally(true)}}
 		of := conn.admit(arrival{})
 		if c.last {
 			of.Next()

@@ -14,7 +14,7 @@ type supervision struct {
 	total    *tally // the whole run, without recent
 	recent   *tally // since the last interval was closed
 	interval *tally // since the last progress
-	fresh    *tally // a shard's counts, on their way to the others
+	fresh    *tally // a counter's counts, on their way to the others
 	reported int64  // when the last progress was
 	cut      int64  // when the last interval was closed
 	offered  int64  // requests of the schedule until then
@@ -66,7 +66,7 @@ func (r *run) watch(ctx context.Context) {
 		case <-r.failed:
 		case <-connected:
 			connected = nil
-			if start = r.plan.Part.ready(); start == nil {
+			if start = r.plan.Partition.ready(); start == nil {
 				r.origin = r.now()
 			}
 		case at := <-start:
@@ -161,7 +161,7 @@ func (r *run) nextCut() int64 {
 func (r *run) closeInterval(now int64) {
 	closed := newInterval(r.recent, r.cut-r.window.from, now-r.window.from)
 	r.stored = append(r.stored, closed)
-	if told := r.plan.Part.Closed; told != nil {
+	if told := r.plan.Partition.Closed; told != nil {
 		before := r.offered
 		r.offered = 0
 		for _, p := range r.pacers {
@@ -176,7 +176,7 @@ func (r *run) closeInterval(now int64) {
 
 // gather collects the counts since the last call.
 func (r *run) gather() {
-	for _, s := range r.shards {
+	for _, s := range r.counters {
 		s.collect(r.fresh)
 	}
 	r.interval.add(r.fresh)
@@ -238,7 +238,7 @@ func (r *run) wait(now int64) time.Duration {
 func (r *run) report(now int64) {
 	r.gather()
 	if r.phase == Measuring {
-		r.missed = r.plan.missed(r.total, r.recent, r.course)
+		r.missed = r.plan.missed(r.total, r.recent, r.timeline)
 	}
 	p := Progress{
 		Phase: r.phase, Elapsed: time.Duration(now), Conns: int(r.open.Load()),
@@ -304,7 +304,7 @@ func (r *run) measured() *Measured {
 	m := &Measured{
 		Late: time.Duration(r.late), tally: *r.total, plan: r.plan, Failure: r.cause, Interrupted: r.interrupted, Missed: r.missed,
 		Reconnects: r.reopened.Load(), Retries: r.retried.Load(), Drains: r.drains.Load(),
-		Outage: r.connections.total(r.end), intervals: r.stored, course: r.course,
+		Outage: r.connections.total(r.end), intervals: r.stored, timeline: r.timeline,
 		Span:  time.Duration(max(0, min(r.end, r.window.till)-r.window.from)),
 		Procs: runtime.GOMAXPROCS(0),
 	}
@@ -314,7 +314,7 @@ func (r *run) measured() *Measured {
 	if r.opened.known && r.closed.known && r.closed.at > r.opened.at {
 		m.CPUKnown, m.CPU, m.CPUSpan = true, r.closed.used-r.opened.used, time.Duration(r.closed.at-r.opened.at)
 	}
-	m.delays(r.heartbeats, r.shards)
+	m.delays(r.heartbeats, r.counters)
 	if r.plan.Rivals != nil && r.closed.taken {
 		m.Rivals = r.plan.Rivals()
 	}
@@ -334,7 +334,7 @@ func (r *run) measured() *Measured {
 			m.Sizes.take(c.left)
 		}
 	}
-	for _, s := range r.shards {
+	for _, s := range r.counters {
 		m.Steps = addSteps(m.Steps, s.steps)
 	}
 	if r.idle != nil {

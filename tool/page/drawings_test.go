@@ -145,7 +145,7 @@ func TestKneeIsShown(t *testing.T) {
 	goal, met, missed := 5000.0, 40_000.0, 44_000.0
 	k := page.Knee{Goals: "p99<5ms", Unit: "req/s", Drawn: "p99", Goal: &goal, Trials: []page.KneeTrial{}}
 	s := second(0)
-	s.Lane = page.Lane{Group: "trials", Name: "trial 1"}
+	s.Segment = page.Segment{Group: "trials", Name: "trial 1"}
 	p.Load(s)
 	try := func(load, micros float64, full, valid, met bool) {
 		k.Trials = append(k.Trials, page.KneeTrial{Load: load, Value: &micros, Full: full, Valid: valid, Met: met})

@@ -65,7 +65,7 @@ type Page struct {
 	once     sync.Once
 	began    time.Time
 	stream   stream
-	ghost    *ghost
+	earlier  *earlier
 	handler  http.Handler
 	stop     context.CancelFunc
 	ctx      context.Context
@@ -73,9 +73,9 @@ type Page struct {
 	sampling sampling
 	captures captures
 
-	mu    sync.Mutex
-	state state
-	lane  laneCount
+	mu      sync.Mutex
+	state   state
+	segment segmentCount
 }
 
 // Fact is a line at the page's foot.
@@ -89,7 +89,7 @@ const (
 	keptFor      = 15 * time.Minute
 	keptBytes    = 16 << 20
 	keptCaptures = 8
-	keptLanes    = 64
+	keptSegments = 64
 	writeTime    = 5 * time.Second // for a reader to accept the pending data
 	placeTime    = 2 * time.Second // before a newcomer may displace a reader
 	aliveTime    = 15 * time.Second
@@ -106,7 +106,7 @@ func (p *Page) ready() {
 		if p.Groups == nil {
 			p.Groups = []string{Client, Host}
 		}
-		p.ghost = ghostOf(p.Baseline)
+		p.earlier = earlierOf(p.Baseline)
 		p.state.Status = Waiting
 		p.stream.begin(rand.Text()[:8], encode("hello", p.hello()))
 		p.tell() // nobody else has the page yet
@@ -125,14 +125,14 @@ type hello struct {
 	Groups   []string `json:"groups"`
 	Began    string   `json:"began"` // RFC 3339
 	Capture  float64  `json:"capture,omitempty"`
-	Ghost    *ghost   `json:"ghost,omitempty"`
+	Earlier  *earlier `json:"earlier,omitempty"`
 	Measured bool     `json:"measured,omitempty"` // the time axis holds measured time only
 	Short    bool     `json:"short,omitempty"`    // samples have too few points for charts over time
 }
 
 func (p *Page) hello() hello {
 	h := hello{
-		Schema: figure.SchemaPage, Title: p.Title, About: p.About, Groups: p.Groups, Ghost: p.ghost,
+		Schema: figure.SchemaPage, Title: p.Title, About: p.About, Groups: p.Groups, Earlier: p.earlier,
 		Began: p.began.UTC().Format(time.RFC3339),
 	}
 	if p.Profiles != nil {

@@ -113,12 +113,12 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 	r := &recorded{Points: []point{}, Marks: []mark{}}
 	r.Hello = hello{
 		Schema: figure.SchemaPage, Title: title(run, against), About: facts(run), Groups: []string{Client},
-		Began: run.At.UTC().Format(time.RFC3339), Ghost: ghostOf(against), Measured: true,
+		Began: run.At.UTC().Format(time.RFC3339), Earlier: earlierOf(against), Measured: true,
 	}
 	if slices.ContainsFunc(run.Samples, func(s record.Sample) bool { return len(s.Histograms)+len(s.Series) > 0 }) {
 		r.addSamples(run)
 		r.Hello.Short = len(r.Points) < leastPoints*len(run.Samples)
-	} else { // Go benchmarks have no course
+	} else { // Go benchmarks have no perSecond
 		r.Hello.Groups = []string{}
 		if judged.Comparison == nil {
 			r.State.Spreads = spreadsOf(run)
@@ -172,10 +172,10 @@ func (r *recorded) addSamples(run *record.Run) {
 	at := time.Duration(0)
 	for i := range run.Samples {
 		s := &run.Samples[i]
-		c := courseOf(s)
+		c := perSecondOf(s)
 		name := fmt.Sprintf("sample %d", i+1)
-		r.State.Lanes = append(r.State.Lanes, laneOf(s, name))
-		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, "", !s.Valid}, mark{number(at.Seconds()), load.Measuring, load.Measuring, "", false})
+		r.State.Segments = append(r.State.Segments, laneOf(s, name))
+		r.Marks = append(r.Marks, mark{number(at.Seconds()), "segment", name, "", !s.Valid}, mark{number(at.Seconds()), load.Measuring, load.Measuring, "", false})
 		for _, second := range c.seconds {
 			p := point{T: number((at + second.end).Round(time.Millisecond).Seconds()), Values: numbers(second.values)}
 			if second.latency != nil {
@@ -191,7 +191,7 @@ func (r *recorded) addSamples(run *record.Run) {
 }
 
 // laneOf is a sample's row in the table.
-func laneOf(s *record.Sample, name string) laneLine {
+func laneOf(s *record.Sample, name string) segmentLine {
 	figures := figuresOf(s)
 	get := func(key string) number {
 		if v, ok := figures[key]; ok {
@@ -199,35 +199,35 @@ func laneOf(s *record.Sample, name string) laneLine {
 		}
 		return number(math.NaN())
 	}
-	return laneLine{Group: "samples", Name: name, Rate: get("rate"), P50: get("p50"), P99: get("p99"), CPU: get("cpu"), Done: true, Doubtful: !s.Valid}
+	return segmentLine{Group: "samples", Name: name, Rate: get("rate"), P50: get("p50"), P99: get("p99"), CPU: get("cpu"), Done: true, Doubtful: !s.Valid}
 }
 
 // Sampled replaces the rows of samples, as far as the page has counted them, by what is stored of them.
 func (p *Page) Sampled(runs []*record.Run) {
 	defer p.change()()
-	p.state.Lanes = nil
+	p.state.Segments = nil
 	for i, run := range runs {
 		for j := range run.Samples {
 			name := fmt.Sprintf("sample %d", j+1)
 			if len(runs) > 1 {
 				name += fmt.Sprintf(" of %c", 'A'+i)
 			}
-			p.state.Lanes = append(p.state.Lanes, laneOf(&run.Samples[j], name))
+			p.state.Segments = append(p.state.Segments, laneOf(&run.Samples[j], name))
 		}
 	}
-	p.state.Lanes = p.state.Lanes[max(0, len(p.state.Lanes)-keptLanes):]
+	p.state.Segments = p.state.Segments[max(0, len(p.state.Segments)-keptSegments):]
 }
 
 // judge sets the outcome and the figures of the samples that count.
 func (r *recorded) judge(run *record.Run) {
 	valid := 0
-	var all course
+	var all perSecond
 	var reasons []string
 	for i := range run.Samples {
 		s := &run.Samples[i]
 		if s.Valid {
 			valid++
-			all.merge(courseOf(s))
+			all.merge(perSecondOf(s))
 			continue
 		}
 		reasons = append(reasons, fmt.Sprintf("sample %d does not count: %s", i+1, s.Why()))

@@ -7,14 +7,14 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// Lane names what is under load when several take turns: an engine of a race, a sample of
+// Segment names what is under load when several take turns: an engine of a race, a sample of
 // a bench. Group is the load that they share.
-type Lane struct{ Group, Name string }
+type Segment struct{ Group, Name string }
 
 // Second is what the generator measured since the previous one. Load reads its histograms, which may
 // be nil, before it returns.
 type Second struct {
-	Lane Lane // zero: there is only one
+	Segment Segment // zero: there is only one
 	load.Progress
 }
 
@@ -29,17 +29,17 @@ type point struct {
 // mark is an event on the time axis.
 type mark struct {
 	T    number `json:"t"`
-	Kind string `json:"kind"` // "lane", "measuring", "phase", "capture" or "end"
+	Kind string `json:"kind"` // "segment", "measuring", "phase", "capture" or "end"
 	Text string `json:"text"`
 	Href string `json:"href,omitempty"`
 	// Doubtful marks the beginning of a sample that does not count.
 	Doubtful bool `json:"doubtful,omitempty"`
 }
 
-// laneCount accumulates the running lane.
-type laneCount struct {
+// segmentCount accumulates the running segment.
+type segmentCount struct {
 	began            bool
-	lane             Lane
+	segment          Segment
 	phase            string
 	errors           int64
 	latency, service spread
@@ -57,9 +57,9 @@ type laneCount struct {
 func (p *Page) Load(s Second) {
 	defer p.change()()
 	now := p.now()
-	l := &p.lane
-	if !l.began || s.Lane != l.lane {
-		p.beginLane(s.Lane, now)
+	l := &p.segment
+	if !l.began || s.Segment != l.segment {
+		p.beginSegment(s.Segment, now)
 	}
 	if s.Phase != l.phase {
 		kind := "phase"
@@ -103,29 +103,29 @@ func addTimes(values map[string]float64, prefix string, s *spread) {
 	values[prefix+"p50"], values[prefix+"p99"], values[prefix+"max"] = s.quantile(0.5), s.quantile(0.99), s.quantile(1)
 }
 
-// beginLane starts a lane and keeps only the table row of the previous one.
-func (p *Page) beginLane(lane Lane, now float64) {
-	p.lane = laneCount{began: true, lane: lane}
-	if lane != (Lane{}) {
-		p.stream.add(encode("mark", mark{number(now), "lane", lane.text(), "", false}))
-		if len(p.state.Lanes) > 0 {
-			p.state.Lanes[len(p.state.Lanes)-1].Done = true
+// beginSegment starts a segment and keeps only the table row of the previous one.
+func (p *Page) beginSegment(segment Segment, now float64) {
+	p.segment = segmentCount{began: true, segment: segment}
+	if segment != (Segment{}) {
+		p.stream.add(encode("mark", mark{number(now), "segment", segment.text(), "", false}))
+		if len(p.state.Segments) > 0 {
+			p.state.Segments[len(p.state.Segments)-1].Done = true
 		}
-		p.state.Lanes = append(p.state.Lanes, laneLine{Group: lane.Group, Name: lane.Name})
-		p.state.Lanes = p.state.Lanes[max(0, len(p.state.Lanes)-keptLanes):]
+		p.state.Segments = append(p.state.Segments, segmentLine{Group: segment.Group, Name: segment.Name})
+		p.state.Segments = p.state.Segments[max(0, len(p.state.Segments)-keptSegments):]
 	}
 }
 
-// Settle ends a lane with the figures that count, in place of its own: the page shows what its command does,
+// Settle ends a segment with the figures that count, in place of its own: the page shows what its command does,
 // and nothing else.
-func (p *Page) Settle(lane Lane, rate, p50, p99, cpu *float64) {
+func (p *Page) Settle(segment Segment, rate, p50, p99, cpu *float64) {
 	defer p.change()()
-	if !p.lane.began || lane != p.lane.lane { // it took less than a second
-		p.beginLane(lane, p.now())
+	if !p.segment.began || segment != p.segment.segment { // it took less than a second
+		p.beginSegment(segment, p.now())
 	}
-	line := &p.state.Lanes[len(p.state.Lanes)-1]
+	line := &p.state.Segments[len(p.state.Segments)-1]
 	line.Rate, line.P50, line.P99, line.CPU, line.Doubtful = orNone(rate), orNone(p50), orNone(p99), orNone(cpu), rate == nil
-	p.lane, p.state.Figures, p.state.Curve = laneCount{}, nil, nil
+	p.segment, p.state.Figures, p.state.Curve = segmentCount{}, nil, nil
 }
 
 // Agent is one of several agents that share a load, over the last second.
@@ -139,15 +139,15 @@ type Agent struct {
 // Agents adds a second of all agents; Load receives their sum.
 func (p *Page) Agents(all []Agent) {
 	defer p.change()()
-	p.state.Lanes = nil
-	for _, a := range all[:min(len(all), keptLanes)] {
-		p.state.Lanes = append(p.state.Lanes, laneLine{
+	p.state.Segments = nil
+	for _, a := range all[:min(len(all), keptSegments)] {
+		p.state.Segments = append(p.state.Segments, segmentLine{
 			Group: "agents", Name: a.Name, Rate: number(a.Rate), P50: orNone(a.P50), P99: orNone(a.P99), CPU: orNone(nil), Done: true, Doubtful: a.Doubtful,
 		})
 	}
 }
 
-func (l Lane) text() string {
+func (l Segment) text() string {
 	if l.Group == "" {
 		return l.Name
 	}
@@ -155,7 +155,7 @@ func (l Lane) text() string {
 }
 
 // measure adds a measured second.
-func (l *laneCount) measure(s Second, latency, service *spread, same bool) {
+func (l *segmentCount) measure(s Second, latency, service *spread, same bool) {
 	l.seconds++
 	l.rate += s.Rate
 	l.same = same
@@ -169,18 +169,18 @@ func (l *laneCount) measure(s Second, latency, service *spread, same bool) {
 	}
 }
 
-// figures returns the lane's figures so far.
-func (l *laneCount) figures() map[string]float64 {
+// figures returns the segment's figures so far.
+func (l *segmentCount) figures() map[string]float64 {
 	return map[string]float64{
 		"rate": l.rate / float64(l.seconds), "p50": l.latency.quantile(0.5), "p99": l.latency.quantile(0.99),
 		"p999": l.latency.quantile(0.999), "errors": float64(l.errors), "cpu": l.cpu / l.served,
 	}
 }
 
-// judge updates the state from the lane. A generator that is late, or has no spare CPU, distorts
+// judge updates the state from the segment. A generator that is late, or has no spare CPU, distorts
 // every figure, so the page reports it at once.
 func (p *Page) judge() {
-	l := &p.lane
+	l := &p.segment
 	p.state.Reasons = []string{}
 	if l.doubt != "" {
 		p.state.Reasons = append(p.state.Reasons, l.doubt)
@@ -200,15 +200,15 @@ func (p *Page) judge() {
 	if !l.same {
 		p.state.Curve.Service = l.service.curve()
 	}
-	if n := len(p.state.Lanes); n > 0 && l.lane != (Lane{}) {
-		line := &p.state.Lanes[n-1]
+	if n := len(p.state.Segments); n > 0 && l.segment != (Segment{}) {
+		line := &p.state.Segments[n-1]
 		line.Rate, line.P50, line.P99, line.CPU = number(figures["rate"]), number(figures["p50"]), number(figures["p99"]), number(figures["cpu"])
 		line.Doubtful = len(p.state.Reasons) > 0
 	}
 }
 
-// counted adds a source's second to the lane: the server's CPU per request.
-func (l *laneCount) counted(values map[string]float64) {
+// counted adds a source's second to the segment: the server's CPU per request.
+func (l *segmentCount) counted(values map[string]float64) {
 	cpu, known := values["s.cpu"]
 	rate, also := values["s.rate"]
 	if known && also && l.phase == load.Measuring && !math.IsNaN(cpu+rate) {

@@ -51,12 +51,12 @@ func TestReportHasTheVerdictOfAKnee(t *testing.T) {
 }
 
 // What the command leaves out of its table, the page leaves out, too.
-func TestSettledLaneHasWhatCounts(t *testing.T) {
+func TestSettledSegmentHasWhatCounts(t *testing.T) {
 	p := &page.Page{Title: "race"}
 	s := second(0)
-	s.Lane = page.Lane{Group: "100 × 1", Name: "events"}
+	s.Segment = page.Segment{Group: "100 × 1", Name: "events"}
 	p.Load(s)
-	p.Settle(s.Lane, new(1234.0), new(56.0), nil, new(7.5))
+	p.Settle(s.Segment, new(1234.0), new(56.0), nil, new(7.5))
 	p.End(page.Verdict{Status: page.Valid})
 	if got := stateOf(t, p); !strings.Contains(got, `"rate":1234,"p50":56,"p99":null,"cpu":7.5,"done":true}`) || !strings.Contains(got, `"figures":{}`) || strings.Contains(got, `"curve"`) {
 		t.Errorf("%s", got)
@@ -77,7 +77,7 @@ func TestEndedLoadHasItsResultsFigures(t *testing.T) {
 func TestEndedSamplesAreTheStoredOnes(t *testing.T) {
 	p := &page.Page{Title: "bench"}
 	s := second(0)
-	s.Lane = page.Lane{Group: "samples", Name: "sample 1 of 3"}
+	s.Segment = page.Segment{Group: "samples", Name: "sample 1 of 3"}
 	p.Load(s)
 	a, b := runOf(t, "a", 300, 1), runOf(t, "b", 200, 1)
 	b.Samples[0].Valid = false

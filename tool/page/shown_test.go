@@ -93,7 +93,7 @@ const contrastScript = `(() => {
 	}
 	const root = getComputedStyle(document.documentElement), card = light(parts(hex(root.getPropertyValue("--card"))));
 	function hex(text) { const n = parseInt(text.trim().slice(1), 16); return (n >> 16) + " " + (n >> 8 & 255) + " " + (n & 255); }
-	for (const [name, least] of [["--muted", 4.5], ["--one", 3], ["--two", 3], ["--three", 3], ["--four", 3], ["--five", 3], ["--ghost", 3]]) {
+	for (const [name, least] of [["--muted", 4.5], ["--one", 3], ["--two", 3], ["--three", 3], ["--four", 3], ["--five", 3], ["--earlier", 3]]) {
 		const a = light(parts(hex(root.getPropertyValue(name))));
 		const ratio = (Math.max(a, card) + 0.05) / (Math.min(a, card) + 0.05);
 		if (ratio < least) bad.add("the charts' " + name + " has a contrast of " + ratio.toFixed(2));
@@ -112,8 +112,8 @@ func TestAgents(t *testing.T) {
 	}
 	b.size(1280, 900, false)
 	b.do(chromedp.Navigate(address))
-	b.await(`document.querySelectorAll("[data-race] tr[data-lane]").length === 2`)
-	got := eval[[]string](b, `[...document.querySelectorAll("[data-race] tr[data-lane]")].map((r) => [...r.cells].map((c) => c.textContent).join("|") + " " + r.className)`)
+	b.await(`document.querySelectorAll("[data-race] tr[data-segment]").length === 2`)
+	got := eval[[]string](b, `[...document.querySelectorAll("[data-race] tr[data-segment]")].map((r) => [...r.cells].map((c) => c.textContent).join("|") + " " + r.className)`)
 	want := "a on one||500|100 µs|900 µs|– ,b on two (does not count)||250|–|–|– doubt"
 	if strings.Join(got, ",") != want {
 		t.Errorf("agents %q, want %q", strings.Join(got, ","), want)
@@ -138,7 +138,7 @@ func TestAgents(t *testing.T) {
 // spanScript is what the tiles' figures cover.
 const spanScript = `document.querySelector("[data-figure=rate] small").textContent`
 
-// TestRace shows lanes, one after the other.
+// TestRace shows segments, one after the other.
 func TestRace(t *testing.T) {
 	b := openTab(t)
 	p := &page.Page{Title: "hone demo: every engine, raced", Sources: []page.Source{page.ThisHost()}}
@@ -147,17 +147,17 @@ func TestRace(t *testing.T) {
 		for i, engine := range []string{"net-direct", "net-buffered", "net-pooled", "events"} {
 			s := second(0)
 			s.Rate *= 1 + float64(i)/3
-			s.Lane = page.Lane{Group: group, Name: engine}
+			s.Segment = page.Segment{Group: group, Name: engine}
 			p.Load(s)
 		}
 	}
 	b.size(1280, 900, false)
 	b.do(chromedp.Navigate(address))
-	b.await(`document.querySelectorAll("[data-race] tr[data-lane]").length === 8`)
-	got := eval[[]string](b, `[...document.querySelectorAll("[data-race] tr[data-lane]")].map((r) => r.dataset.lane + " " + r.querySelector("rect").getAttribute("width") + " " + r.className)`)
+	b.await(`document.querySelectorAll("[data-race] tr[data-segment]").length === 8`)
+	got := eval[[]string](b, `[...document.querySelectorAll("[data-race] tr[data-segment]")].map((r) => r.dataset.segment + " " + r.querySelector("rect").getAttribute("width") + " " + r.className)`)
 	want := "net-direct 50.00 ,net-buffered 66.67 ,net-pooled 83.33 ,events 100.00 ,net-direct 50.00 ,net-buffered 66.67 ,net-pooled 83.33 ,events 100.00 now"
 	if strings.Join(got, ",") != want {
-		t.Errorf("lanes %q, want %q", strings.Join(got, ","), want)
+		t.Errorf("segments %q, want %q", strings.Join(got, ","), want)
 	}
 	if span := eval[string](b, spanScript); span != "this turn so far" {
 		t.Errorf("the tiles show %q", span)
@@ -178,7 +178,7 @@ func TestRace(t *testing.T) {
 	b.quiet(address)
 }
 
-// TestReportOfBenchmarks checks that the report of a run without a course, of which there is nothing
+// TestReportOfBenchmarks checks that the report of a run without a perSecond, of which there is nothing
 // to draw, has its figures, alone and in a comparison.
 func TestReportOfBenchmarks(t *testing.T) {
 	b := openTab(t)
@@ -215,7 +215,7 @@ func TestReportOfBenchmarks(t *testing.T) {
 	}
 }
 
-// TestReport opens a report from disk and checks that charts, ghost and verdicts are
+// TestReport opens a report from disk and checks that charts, earlier and verdicts are
 // there, and that it loads nothing.
 func TestReport(t *testing.T) {
 	b := openTab(t)
@@ -236,7 +236,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("the report does not say %q:\n%s", want, said)
 		}
 	}
-	if n := eval[int](b, `document.querySelectorAll("[data-race] tr[data-lane]").length`); n != 7 {
+	if n := eval[int](b, `document.querySelectorAll("[data-race] tr[data-segment]").length`); n != 7 {
 		t.Errorf("%d samples, want 7", n)
 	}
 	// A figure has one difference on the page, coloured only if it is certain.

@@ -67,7 +67,7 @@ func (p *Page) sampled(values map[string]float64) {
 	if p.ctx.Err() != nil || p.state.Status.final() {
 		return
 	}
-	p.lane.counted(values)
+	p.segment.counted(values)
 	if clean := numbers(values); len(clean) > 0 {
 		p.stream.add(encode("point", point{T: number(p.now()), Values: clean}))
 	}

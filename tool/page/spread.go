@@ -8,7 +8,7 @@ import (
 )
 
 // spread is a histogram with 64 steps per doubling: its quantiles are within 1.1 %. It is
-// small enough to have one per lane.
+// small enough to have one per segment.
 type spread struct {
 	counts [octaves * fineSteps]int64
 	total  int64

@@ -44,7 +44,7 @@ type state struct {
 	Notes    []string          `json:"notes,omitempty"`
 	Figures  map[string]number `json:"figures"`
 	Curve    *curves           `json:"curve,omitempty"`
-	Lanes    []laneLine        `json:"lanes,omitempty"`
+	Segments []segmentLine     `json:"segments,omitempty"`
 	Changes  []changeLine      `json:"changes,omitempty"`
 	Spreads  [][3]string       `json:"spreads,omitempty"`
 	Hot      *hotLines         `json:"hot,omitempty"`
@@ -59,8 +59,8 @@ type curves struct {
 	Service [][2]number `json:"service,omitempty"`
 }
 
-// laneLine is a lane's row in the table.
-type laneLine struct {
+// segmentLine is a segment's row in the table.
+type segmentLine struct {
 	Group    string `json:"group"`
 	Name     string `json:"name"`
 	Rate     number `json:"rate"`
@@ -77,12 +77,12 @@ func (p *Page) End(v Verdict) {
 	defer p.change()()
 	p.state.Status, p.state.Phase = v.Status, ""
 	p.state.Reasons = append([]string{}, v.Reasons...)
-	if n := len(p.state.Lanes); n > 0 {
-		p.state.Lanes[n-1].Done = true
-		p.state.Figures = nil // the last lane's are not those of the race
+	if n := len(p.state.Segments); n > 0 {
+		p.state.Segments[n-1].Done = true
+		p.state.Figures = nil // the last segment's are not those of the race
 	}
 	if p.state.Knee != nil {
-		p.state.Lanes = nil // its own table has what counts of the trials
+		p.state.Segments = nil // its own table has what counts of the trials
 	}
 	if v.Figures != nil {
 		p.state.Figures = numbers(v.Figures)

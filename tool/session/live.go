@@ -113,10 +113,10 @@ func (l *Live) Watch(stats *admin.Server) {
 	l.target.Of(stats)
 }
 
-// Show adds one second of a load. In a race, lane names the engine.
-func (l *Live) Show(lane page.Lane, now load.Progress) {
+// Show adds one second of a load. In a race, segment names the engine.
+func (l *Live) Show(segment page.Segment, now load.Progress) {
 	if l != nil {
-		l.page.Load(page.Second{Lane: lane, Progress: now})
+		l.page.Load(page.Second{Segment: segment, Progress: now})
 	}
 }
 
@@ -128,7 +128,7 @@ func (l *Live) Agents(all []page.Agent) {
 }
 
 // Beside returns show extended to send the progress to the page, too.
-func (l *Live) Beside(lane page.Lane, show func(load.Progress)) func(load.Progress) {
+func (l *Live) Beside(segment page.Segment, show func(load.Progress)) func(load.Progress) {
 	if l == nil {
 		return show
 	}
@@ -136,7 +136,7 @@ func (l *Live) Beside(lane page.Lane, show func(load.Progress)) func(load.Progre
 		if show != nil {
 			show(now)
 		}
-		l.Show(lane, now)
+		l.Show(segment, now)
 	}
 }
 
@@ -147,10 +147,10 @@ func (l *Live) Search(k page.Knee) {
 	}
 }
 
-// Settle shows what counts of a lane's load.
-func (l *Live) Settle(lane page.Lane, rate, p50, p99, cpu *float64) {
+// Settle shows what counts of a segment's load.
+func (l *Live) Settle(segment page.Segment, rate, p50, p99, cpu *float64) {
 	if l != nil {
-		l.page.Settle(lane, rate, p50, p99, cpu)
+		l.page.Settle(segment, rate, p50, p99, cpu)
 	}
 }
 
@@ -213,7 +213,7 @@ func (l *Live) Close(ctx context.Context) {
 	l.target.Close()
 }
 
-// BesideTrial returns show extended to send a trial's progress to the page: one lane per
+// BesideTrial returns show extended to send a trial's progress to the page: one segment per
 // sample.
 func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 	if l == nil {
@@ -222,7 +222,7 @@ func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 	return func(now trial.Progress) {
 		show(now)
 		if now.Load != nil {
-			l.Show(page.Lane{Group: "samples", Name: now.Title()}, *now.Load)
+			l.Show(page.Segment{Group: "samples", Name: now.Title()}, *now.Load)
 		}
 	}
 }

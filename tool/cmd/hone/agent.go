@@ -94,13 +94,13 @@ func (f *agentsFlags) check(cmd *cobra.Command, plan load.Plan) error {
 	case f.wait <= 0:
 		return exit.Usagef("load: --agents-wait %v: use a positive duration, as in 10s", f.wait)
 	}
-	plan.Part.Of = f.count
+	plan.Partition.Of = f.count
 	if !f.remote() {
 		count, err := f.local()
 		if err != nil {
 			return err
 		}
-		plan.Part.Of = count
+		plan.Partition.Of = count
 	}
 	_, _, err := plan.Measures()
 	return loadFailure(err)

@@ -89,9 +89,11 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 			watcher.Step(leg-1, legs, fmt.Sprintf("%d of %d, %s: %s", leg, legs, engine, what))
 			watcher.Line(fmt.Sprintf("%d/%d  %-13s  %s", leg, legs, engine, what))
 		},
-		Watch: func(what, engine string, now load.Progress) { s.Live.Show(page.Lane{Group: what, Name: engine}, now) },
+		Watch: func(what, engine string, now load.Progress) {
+			s.Live.Show(page.Segment{Group: what, Name: engine}, now)
+		},
 		Lapped: func(what, engine string, lap race.Lap) {
-			s.Live.Settle(page.Lane{Group: what, Name: engine}, lap.Rate, lap.P50, lap.P99, lap.ServerCPU)
+			s.Live.Settle(page.Segment{Group: what, Name: engine}, lap.Rate, lap.P50, lap.P99, lap.ServerCPU)
 		},
 	})
 	watcher.End()

@@ -45,14 +45,14 @@ func TestDemoPage(t *testing.T) {
 	if err := json.Unmarshal([]byte(printed.String()), &r); err != nil {
 		t.Fatalf("%v: %s", err, printed.String())
 	}
-	var want []pageLane
+	var want []pageSegment
 	for _, e := range r.Engines {
 		for _, l := range []race.Lap{e.PingPong, e.Pipelined} {
-			want = append(want, pageLane{e.Engine, l.Rate, l.P50, l.P99, l.ServerCPU})
+			want = append(want, pageSegment{e.Engine, l.Rate, l.P50, l.P99, l.ServerCPU})
 		}
 	}
 	for _, b := range r.Beside {
-		want = append(want, pageLane{b.Engine, b.Rate, b.P50, b.P99, nil})
+		want = append(want, pageSegment{b.Engine, b.Rate, b.P50, b.P99, nil})
 	}
 	if len(shown) != len(want) {
 		t.Fatalf("the page shows %d loads of %d", len(shown), len(want))
@@ -64,13 +64,13 @@ func TestDemoPage(t *testing.T) {
 	}
 }
 
-// pageLane is a row of the page's table.
-type pageLane struct {
+// pageSegment is a row of the page's table.
+type pageSegment struct {
 	Name                string
 	Rate, P50, P99, CPU *float64
 }
 
-func (l pageLane) String() string {
+func (l pageSegment) String() string {
 	text := l.Name
 	for _, v := range []*float64{l.Rate, l.P50, l.P99, l.CPU} {
 		if v == nil {
@@ -83,7 +83,7 @@ func (l pageLane) String() string {
 }
 
 // endedPage returns the rows of a page that shows how the work ended, and no figures beside them.
-func endedPage(t *testing.T, events string) []pageLane {
+func endedPage(t *testing.T, events string) []pageSegment {
 	t.Helper()
 	answer, err := http.Get(events)
 	if err != nil {
@@ -93,16 +93,16 @@ func endedPage(t *testing.T, events string) []pageLane {
 	lines := bufio.NewScanner(answer.Body)
 	for lines.Buffer(nil, 16<<20); lines.Scan(); {
 		var state struct {
-			Status  string
-			Lanes   []pageLane
-			Figures map[string]float64
+			Status   string
+			Segments []pageSegment
+			Figures  map[string]float64
 		}
 		text, found := strings.CutPrefix(lines.Text(), "data: ")
 		if found && json.Unmarshal([]byte(text), &state) == nil && (state.Status == "valid" || state.Status == "invalid") {
 			if len(state.Figures) > 0 {
 				t.Errorf("the page has figures of the last load: %v", state.Figures)
 			}
-			return state.Lanes
+			return state.Segments
 		}
 	}
 	t.Fatalf("the page does not say how the demo ended: %v", lines.Err())

@@ -50,7 +50,7 @@ func TestDoctorStrict(t *testing.T) {
 	}
 }
 
-// The live page of a noise session has a lane for each sample, and says how it ended.
+// The live page of a noise session has a segment for each sample, and says how it ended.
 func TestNoisePage(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the server is started by sh")

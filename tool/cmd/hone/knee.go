@@ -187,7 +187,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	s.Watch = func(now knee.Progress) {
 		watcher.Sample(now.String(), trial.Progress{Load: now.Load})
 		if now.Load != nil {
-			open.Live.Show(page.Lane{Group: "trials", Name: now.String()}, *now.Load)
+			open.Live.Show(page.Segment{Group: "trials", Name: now.String()}, *now.Load)
 		}
 	}
 	err = s.Run(ctx)

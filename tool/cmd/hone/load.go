@@ -36,7 +36,7 @@ type loadFlags struct {
 	helpAll      bool
 	save         string
 	file, target string // a scenario, and its target
-	draft        int
+	preview      int
 	ui           uiFlags
 	store        session.Store
 }
@@ -125,7 +125,7 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.StringVarP(&f.file, "scenario", "f", "", "read these flags, and flows of several requests, from `FILE` (TOML or JSON)")
 	flags.StringVar(&f.target, "target", "", "the TARGET, in a scenario")
 	flags.Lookup("target").Hidden = true
-	flags.IntVar(&f.draft, "print-requests", 0, "send nothing; print the requests of this many sessions")
+	flags.IntVar(&f.preview, "print-requests", 0, "send nothing; print the requests of this many sessions")
 	flags.Var(&f.goals, "expect", "a goal; repeat for more; exit code 3 if one is missed")
 	flags.BoolVar(&f.abort, "abort-on-miss", false, "end as soon as a goal of --expect is certain to be missed")
 	flags.Int64VarP(&f.Plan.Requests, "count", "n", 0, "send this many requests in all, without a warm-up, then end; --for is the time limit (1h)")
@@ -205,8 +205,8 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	if err := f.Plan.HasSteps(f.goals.List); err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	if f.draft > 0 {
-		return loadFailure(f.Plan.WriteRequests(cmd.OutOrStdout(), f.draft))
+	if f.preview > 0 {
+		return loadFailure(f.Plan.WriteRequests(cmd.OutOrStdout(), f.preview))
 	}
 	stats, err := serverAt(f.stats)
 	if err != nil {
@@ -245,7 +245,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	s.Live.Watch(stats)
 	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, f.Plan)
 	defer watcher.End()
-	f.Plan.Progress = s.Live.Beside(page.Lane{}, watcher.Load)
+	f.Plan.Progress = s.Live.Beside(page.Segment{}, watcher.Load)
 	began := time.Now().UTC()
 	result, err := f.send(cmd, target, s.Live)
 	watcher.End()

@@ -164,7 +164,7 @@ func (s *service) run(ctx context.Context, j *job) done {
 		return done{Failure: failureOf(err)}
 	}
 	plan.Progress = s.told
-	plan.Part = load.Part{
+	plan.Partition = load.Partition{
 		Index: j.Index, Of: j.Of, Start: s.start,
 		Ready:  func() { s.link.send(message{Ready: true}) },
 		Closed: func(m *load.Measured) { s.link.send(message{Interval: m}) },

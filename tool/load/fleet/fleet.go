@@ -1,6 +1,6 @@
 // Package fleet runs one load from several processes, on this machine or on many.
 //
-// A coordinator gives each agent one part of a plan (load.Part) and one start time, and merges the
+// A coordinator gives each agent one part of a plan (load.Partition) and one start time, and merges the
 // agents' counts: the requests, their moments and their sizes are those that one process would
 // send, and the result is computed from the sum of the histograms, bucket by bucket. Response
 // times never cross machines, so clocks matter only for the start. The coordinator measures clock
@@ -435,7 +435,7 @@ func (c *coordinator) gather(now time.Time, count int) {
 		}
 	}
 	plan := c.Plan
-	plan.Part = load.Part{Of: count}
+	plan.Partition = load.Partition{Of: count}
 	if _, _, err := plan.Measures(); err != nil && c.err == nil {
 		c.err = err
 	}

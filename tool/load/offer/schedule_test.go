@@ -148,7 +148,7 @@ func TestMomentsAreTheIntegralsInverse(t *testing.T) {
 	}
 }
 
-func checkIntegral(t *testing.T, text string, c *Course) {
+func checkIntegral(t *testing.T, text string, c *Timeline) {
 	t.Helper()
 	const step = time.Millisecond
 	sum := 0.0

@@ -15,11 +15,11 @@ import (
 // Session is a client in the course of a flow. A zero Session must be started; one that has ended
 // can be started again, and reuses its memory.
 type Session struct {
-	script *Script
-	flow   *flow
-	number uint64
-	step   int
-	draft  bool // taken values appear as <name>
+	script  *Script
+	flow    *flow
+	number  uint64
+	step    int
+	preview bool // taken values appear as <name>
 
 	values  [][]byte // values taken from answers, by index
 	cookies []cookie
@@ -214,5 +214,5 @@ func (s *Session) AppendCookies(dst []byte) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// Draft makes taken values appear as <name>, for requests that are only printed.
-func (s *Session) Draft() { s.draft = true }
+// Preview makes taken values appear as <name>, for requests that are only printed.
+func (s *Session) Preview() { s.preview = true }

@@ -118,7 +118,7 @@ func (t *Template) Append(dst []byte, s *Session) []byte {
 			table := s.script.tables[p.from]
 			dst = p.escape.append(dst, table.value(s.row(table), p.column))
 		case taken:
-			if s.draft {
+			if s.preview {
 				dst = append(append(append(dst, '<'), p.name...), '>')
 				continue
 			}

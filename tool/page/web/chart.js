@@ -77,19 +77,19 @@ export class Chart {
     return { t: c.t.slice(from, to), v: c.v.slice(from, to) };
   }
 
-  // ghosts are the earlier run's lines, shifted to the start of this one.
-  ghosts(key) {
-    const ghost = this.store.hello.ghost;
-    if (!ghost) return [];
+  // earlierLines are the earlier run's lines, shifted to the start of this one.
+  earlierLines(key) {
+    const earlier = this.store.hello.earlier;
+    if (!earlier) return [];
     const [low, high] = this.domain();
-    if (this.what.constant && ghost.figures[this.what.constant] !== undefined) {
-      const v = ghost.figures[this.what.constant];
+    if (this.what.constant && earlier.figures[this.what.constant] !== undefined) {
+      const v = earlier.figures[this.what.constant];
       return [{ t: [low, high], v: [v, v], whole: true }];
     }
     const starts = this.store.starts();
     return starts.map((s, i) => {
       const until = Math.min(starts[i + 1] ?? Infinity, high);
-      const seen = ghost.seconds.filter((p) => p.v[key] !== undefined && p.t + s >= low - 1 && p.t + s < until);
+      const seen = earlier.seconds.filter((p) => p.v[key] !== undefined && p.t + s >= low - 1 && p.t + s < until);
       return { t: seen.map((p) => p.t + s), v: seen.map((p) => p.v[key]) };
     });
   }
@@ -107,7 +107,7 @@ export class Chart {
     this.pen.setTransform(scale, 0, 0, scale, 0, 0);
     this.pen.clearRect(0, 0, this.width, this.height);
     this.pen.font = "11px system-ui, sans-serif";
-    this.lines = this.series().map((s) => ({ ...s, now: this.visible(s.key), before: this.ghosts(s.key) }));
+    this.lines = this.series().map((s) => ({ ...s, now: this.visible(s.key), before: this.earlierLines(s.key) }));
     this.scale = this.scaleOf();
     this.labels = this.scale.ticks.map((v) => [v, short(written(v, this.what.unit))]);
     this.view.widen(Math.max(0, ...this.labels.map(([, text]) => this.pen.measureText(text).width)) + 2 * labelGap);
@@ -178,8 +178,8 @@ export class Chart {
     for (const m of this.store.marks) {
       if (m.t < low || m.t > high || m.kind === "phase") continue;
       const x = Math.round(this.x(m.t)) + 0.5;
-      const color = { capture: "--three", end: "--muted", lane: "--ghost" }[m.kind] || "--edge";
-      this.stroke([[x, margin.top], [x, bottom]], color, 1, m.kind === "lane" ? [] : [3, 3]);
+      const color = { capture: "--three", end: "--muted", segment: "--earlier" }[m.kind] || "--edge";
+      this.stroke([[x, margin.top], [x, bottom]], color, 1, m.kind === "segment" ? [] : [3, 3]);
       if (m.kind === "capture") {
         pen.fillStyle = this.color("--three");
         pen.fillRect(x - 3, margin.top, 6, 6);
@@ -195,28 +195,28 @@ export class Chart {
 
   drawFigures() {
     for (const line of this.lines) {
-      for (const before of line.before) this.drawLine(before, "--ghost", 2, [5, 4], Infinity);
+      for (const before of line.before) this.drawLine(before, "--earlier", 2, [5, 4], Infinity);
     }
     for (const line of this.lines) this.drawLine(line.now, "--" + line.color, 1.8, [], 2.6 * spacing(line.now.t));
   }
 
-  // drawLine leaves a gap where points are further apart than gap, between lanes, and at
+  // drawLine leaves a gap where points are further apart than gap, between segments, and at
   // zeros on a logarithmic scale. Samples that do not count are grey.
   drawLine(column, color, width, dash, gap) {
-    const lanes = this.view.lanes();
+    const segments = this.view.segments();
     let piece = [], doubtful = false;
     for (let i = 0; i < column.t.length; i++) {
       const t = column.t[i];
-      const apart = i > 0 && (t - column.t[i - 1] > gap || lanes.some((l) => l > column.t[i - 1] && l <= t));
+      const apart = i > 0 && (t - column.t[i - 1] > gap || segments.some((l) => l > column.t[i - 1] && l <= t));
       const there = column.v[i] !== null && (column.v[i] > 0 || !this.what.log);
       if (apart || !there) {
-        this.stroke(piece, doubtful ? "--ghost" : color, width, dash);
+        this.stroke(piece, doubtful ? "--earlier" : color, width, dash);
         piece = [];
       }
       if (!piece.length) doubtful = this.view.doubtful(t);
       if (there) piece.push([this.x(t), this.y(column.v[i])]);
     }
-    this.stroke(piece, doubtful ? "--ghost" : color, width, dash);
+    this.stroke(piece, doubtful ? "--earlier" : color, width, dash);
   }
 
   stroke(places, color, width, dash = []) {
@@ -246,7 +246,7 @@ export class Chart {
 
   valueAt(line, t) { return this.store.at(line.key, t); }
 
-  ghostAt(line, t) { return this.what.constant ? this.store.hello.ghost?.figures[this.what.constant] : this.store.ghostAt(line.key, t); }
+  earlierAt(line, t) { return this.what.constant ? this.store.hello.earlier?.figures[this.what.constant] : this.store.earlierAt(line.key, t); }
 
   fillLegend() {
     const t = this.place();
@@ -256,16 +256,16 @@ export class Chart {
     const words = [];
     for (const line of this.lines ?? []) {
       const v = this.valueAt(line, t);
-      const gap = difference(v, this.ghostAt(line, t));
+      const gap = difference(v, this.earlierAt(line, t));
       const text = this.silent(t) ? line.name : line.name + " " + written(v, this.what.unit) + (gap ? " (" + gap + ")" : "");
       const item = element("span", "", text);
       item.prepend(element("i", line.color));
       parts.push(item);
       words.push(text);
     }
-    if (this.store.hello.ghost && this.lines?.some((l) => l.before.some((b) => b.t.length))) {
+    if (this.store.hello.earlier && this.lines?.some((l) => l.before.some((b) => b.t.length))) {
       const item = element("span", "muted", "earlier");
-      item.prepend(element("i", "ghost"));
+      item.prepend(element("i", "earlier"));
       parts.push(item);
     }
     this.legend.replaceChildren(...parts);
@@ -303,7 +303,7 @@ export class Chart {
     const rows = times.map((t) => [moment(t), ...this.lines.flatMap((l) => {
       const i = l.now.t.indexOf(t);
       const cell = written(i < 0 ? undefined : l.now.v[i], this.what.unit);
-      return l.before.length ? [cell, written(this.ghostAt(l, t), this.what.unit)] : [cell];
+      return l.before.length ? [cell, written(this.earlierAt(l, t), this.what.unit)] : [cell];
     })]);
     this.table.replaceChildren(tableOf(head, rows));
   }
@@ -346,7 +346,7 @@ export class HeatMap extends Chart {
     }
     pen.globalAlpha = 1;
     for (const line of this.lines) {
-      for (const before of line.before) this.drawLine(before, "--ghost", 2, [5, 4], Infinity);
+      for (const before of line.before) this.drawLine(before, "--earlier", 2, [5, 4], Infinity);
       this.drawLine(line.now, "--two", 1.5, [], 2.6 * spacing(line.now.t));
     }
   }
@@ -388,8 +388,8 @@ export class Curve extends Chart {
 
   visible(key) { return this.points(this.store.state.curve, key); }
 
-  ghosts(key) {
-    const before = this.points(this.store.hello.ghost?.curve, key);
+  earlierLines(key) {
+    const before = this.points(this.store.hello.earlier?.curve, key);
     return before.t.length ? [before] : [];
   }
 
@@ -426,7 +426,7 @@ export class Curve extends Chart {
 
   valueAt(line, at) { return this.look(line.now, at); }
 
-  ghostAt(line, at) { return line.before.length ? this.look(line.before[0], at) : undefined; }
+  earlierAt(line, at) { return line.before.length ? this.look(line.before[0], at) : undefined; }
 
   span(at) {
     if (this.silent(at)) return "whole run, point at a percentile for its figures";

@@ -42,7 +42,7 @@ class View {
     find("phase").textContent = store.state.phase || "";
     changed("banner", [store.state.status, store.state.reasons], () => fillBanner(find("banner"), store));
     fillStrip(find("strip"), store);
-    changed("race", [store.state.lanes, store.state.notes], () => fillRace(find("race"), store));
+    changed("race", [store.state.segments, store.state.notes], () => fillRace(find("race"), store));
     changed("changes", store.state.changes, () => fillChanges(find("changes"), store));
     changed("spreads", store.state.spreads, () => fillSpreads(find("spreads"), store));
     changed("hot", store.state.hot, () => this.showHot());
@@ -53,7 +53,7 @@ class View {
     changed("about", [store.hello, store.state.notes], () => fillAbout(find("about"), store));
     fillJumps(find("jumps"));
     find("service-label").hidden = !store.state.curve?.service && !store.heat.some((c) => c.s);
-    this.spans = this.lanesAt = null;
+    this.spans = this.segmentsAt = null;
     for (const c of this.drawn) c.draw();
   }
 
@@ -107,11 +107,11 @@ class View {
     return range && last - first > range ? [last - range, last] : [first, Math.max(last, first + 10)];
   }
 
-  // lanes are the moments at which another lane begins.
-  lanes() { return this.lanesAt ??= this.store.marks.filter((m) => m.kind === "lane").map((m) => m.t); }
+  // segments are the moments at which another segment begins.
+  segments() { return this.segmentsAt ??= this.store.marks.filter((m) => m.kind === "segment").map((m) => m.t); }
 
   // doubtful tells whether a moment belongs to a sample that does not count.
-  doubtful(t) { return Boolean(this.store.marks.findLast((m) => m.kind === "lane" && m.t <= t)?.doubtful); }
+  doubtful(t) { return Boolean(this.store.marks.findLast((m) => m.kind === "segment" && m.t <= t)?.doubtful); }
 
   // unmeasured are the times outside the measured window.
   unmeasured() {

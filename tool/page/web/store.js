@@ -70,16 +70,16 @@ export class Store {
     return this.marks.filter((m) => m.kind === "measuring").map((m) => m.t - early);
   }
 
-  // ghostAt returns the earlier run's value at the same time after its start.
-  ghostAt(key, t) {
-    const ghost = this.hello.ghost;
-    if (!ghost) return undefined;
+  // earlierAt returns the earlier run's value at the same time after its start.
+  earlierAt(key, t) {
+    const earlier = this.hello.earlier;
+    if (!earlier) return undefined;
     const at = t === null ? this.last : t;
     const begun = this.starts().filter((s) => s <= at).pop();
-    if (begun === undefined || !ghost.seconds.length) return undefined;
-    const times = ghost.seconds.map((p) => p.t);
+    if (begun === undefined || !earlier.seconds.length) return undefined;
+    const times = earlier.seconds.map((p) => p.t);
     const i = nearest(times, at - begun);
-    return Math.abs(times[i] - (at - begun)) <= 1.6 ? ghost.seconds[i].v[key] : undefined;
+    return Math.abs(times[i] - (at - begun)) <= 1.6 ? earlier.seconds[i].v[key] : undefined;
   }
 }
 

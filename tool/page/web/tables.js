@@ -57,8 +57,8 @@ export function fillBanner(banner, store) {
 export function spanOf(store) {
   const { hello, state } = store;
   if (hello.measured) return "median of the samples";
-  const lane = state.lanes?.some((l) => l.group !== "agents") ? "this turn" : "whole run";
-  return ["waiting", "running"].includes(state.status) ? lane + " so far" : lane;
+  const segment = state.segments?.some((l) => l.group !== "agents") ? "this turn" : "whole run";
+  return ["waiting", "running"].includes(state.status) ? segment + " so far" : segment;
 }
 
 // fillJumps links to each visible part of the page.
@@ -76,7 +76,7 @@ export function fillJumps(nav) {
 
 export function fillStrip(strip, store) {
   const load = store.hello.groups.includes("client");
-  const ghost = store.hello.ghost;
+  const earlier = store.hello.earlier;
   const parts = (load ? loadFigures : serverFigures).map((figure) => {
     const v = load ? store.state.figures[figure.key] : store.at(figure.key, null);
     const box = element("div");
@@ -85,12 +85,12 @@ export function fillStrip(strip, store) {
     const estimated = store.hello.measured && changeOf(store, figure)?.ratio;
     name.append(element("small", "", estimated ? "earlier median × difference" : load ? spanOf(store) : "last second"));
     box.append(name, element("dd", "", written(v, figure.unit)));
-    if (load && ghost) box.append(store.hello.measured ? judged(store, figure) : unjudged(v, ghost.figures[figure.key], figure.unit));
+    if (load && earlier) box.append(store.hello.measured ? judged(store, figure) : unjudged(v, earlier.figures[figure.key], figure.unit));
     return box;
   });
   strip.replaceChildren(...parts);
-  // After a race the lanes have figures, and the race itself has none.
-  strip.parentElement.hidden = !load && !store.hello.groups.includes("server") || load && Boolean(store.state.lanes?.length) && loadFigures.every((f) => (store.state.figures[f.key] ?? null) === null);
+  // After a race the segments have figures, and the race itself has none.
+  strip.parentElement.hidden = !load && !store.hello.groups.includes("server") || load && Boolean(store.state.segments?.length) && loadFigures.every((f) => (store.state.figures[f.key] ?? null) === null);
 }
 
 // kinds are the colours of verdicts. An uncertain difference has none.
@@ -114,9 +114,9 @@ function unjudged(now, before, unit) {
 // fillRace lists what is under load in turn, or the agents of one load, with a bar for the
 // figure in which they differ: the rate, or p99 if the rate is fixed.
 export function fillRace(section, store) {
-  const lanes = store.state.lanes ?? [];
-  section.hidden = lanes.length === 0;
-  const same = lanes.length > 0 && lanes.every((l) => l.group === lanes[0].group) && lanes[0].group;
+  const segments = store.state.segments ?? [];
+  section.hidden = segments.length === 0;
+  const same = segments.length > 0 && segments.every((l) => l.group === segments[0].group) && segments[0].group;
   section.querySelector("h2").textContent = { samples: "Samples, whole run of each", agents: "Agents, last second of each" }[same] ?? "In turn, whole run of each";
   const table = element("table");
   const top = table.createTHead().insertRow();
@@ -125,8 +125,8 @@ export function fillRace(section, store) {
     cell.scope = "col";
     top.append(cell);
   }
-  for (const group of [...new Set(lanes.map((l) => l.group))]) {
-    const of = lanes.filter((l) => l.group === group);
+  for (const group of [...new Set(segments.map((l) => l.group))]) {
+    const of = segments.filter((l) => l.group === group);
     const rates = of.map((l) => l.rate).filter((v) => v > 0);
     const given = rates.length > 1 && Math.max(...rates) < 1.05 * Math.min(...rates);
     const key = given ? "p99" : "rate";
@@ -139,7 +139,7 @@ export function fillRace(section, store) {
     for (const l of of) {
       const row = body.insertRow();
       row.className = l.doubtful ? "doubt" : l.done ? "" : "now";
-      row.dataset.lane = l.name;
+      row.dataset.segment = l.name;
       row.insertCell().append(l.name + (l.doubtful ? " (does not count)" : ""));
       const bar = row.insertCell();
       bar.className = "bar";
@@ -223,7 +223,7 @@ export function fillEvents(details, store) {
 
 export function fillAbout(details, store) {
   const rows = [["began", store.hello.began ?? ""], ...(store.hello.about ?? []).map((f) => [f.name, f.value])];
-  if (store.hello.ghost) rows.push(["drawn underneath", store.hello.ghost.name]);
+  if (store.hello.earlier) rows.push(["drawn underneath", store.hello.earlier.name]);
   for (const note of store.state.notes ?? []) rows.push(["note", note]);
   details.querySelector(".scroll").replaceChildren(tableOf(["", ""], rows, "words"));
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
-// Part is one part of a plan, each run by a separate process. Together they send what one process
+// Partition is one part of a plan, each run by a separate process. Together they send what one process
 // would: connection c, of all that the plan has, belongs to part c modulo Of, and its requests
 // keep their numbers, moments and sizes. Idle and churn connections, and the number of requests in
 // a closed loop, are split in the same way.
-type Part struct {
+type Partition struct {
 	Index int
 	Of    int // number of parts; zero: 1
 	// Ready is called once all connections are open. It may be nil.
@@ -32,20 +32,20 @@ type Part struct {
 }
 
 // of returns the number of parts.
-func (p Part) of() int { return max(p.Of, 1) }
+func (p Partition) of() int { return max(p.Of, 1) }
 
 // share returns how many of the numbers below all belong to this part.
-func (p Part) share(all int64) int64 {
+func (p Partition) share(all int64) int64 {
 	return (all - int64(p.Index) + int64(p.of()) - 1) / int64(p.of())
 }
 
-func (p Part) count(all int) int { return int(p.share(int64(all))) }
+func (p Partition) count(all int) int { return int(p.share(int64(all))) }
 
 // number returns the plan's number of the part's i-th connection.
-func (p Part) number(i int) int { return p.Index + i*p.of() }
+func (p Partition) number(i int) int { return p.Index + i*p.of() }
 
 // ready calls Ready, and returns the channel that delivers the start.
-func (p Part) ready() <-chan time.Time {
+func (p Partition) ready() <-chan time.Time {
 	if p.Ready != nil {
 		p.Ready()
 	}
@@ -82,12 +82,12 @@ type Measured struct {
 	Drains     int64         `json:",omitempty"`
 	Outage     time.Duration `json:",omitempty"`
 	Sizes      sizeSum       `json:",omitzero"`
-	Idle       *soaked       `json:",omitempty"` // nil: there were none
+	Idle       *idleCounts   `json:",omitempty"` // nil: there were none
 	Churned    *churned      `json:",omitempty"` // nil: there was no churn
 
 	// What the coordinator knows itself.
 	plan      Plan
-	course    *offer.Course // a changing rate; else nil
+	timeline  *offer.Timeline // a changing rate; else nil
 	intervals []Interval
 	broken    bool // an agent is missing or has failed
 }
@@ -169,14 +169,14 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Measured{tally: *newTally(p.paced()), plan: p, course: p.course(), intervals: intervals}
+	m := &Measured{tally: *newTally(p.paced()), plan: p, timeline: p.timeline(), intervals: intervals}
 	if p.paced() {
 		m.Lag = newHistogram()
 	}
 	agents = slices.Clone(agents)
 	for i := range agents {
 		a := &agents[i]
-		a.Conns = Part{Index: i, Of: len(agents)}.count(p.Conns)
+		a.Conns = Partition{Index: i, Of: len(agents)}.count(p.Conns)
 		if a.broken() {
 			m.broken = true
 		}
@@ -184,19 +184,19 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 			a.Measured = nil
 			continue
 		}
-		a.Measured.plan, a.Measured.course = p, m.course
-		a.Measured.plan.Part = Part{Index: i, Of: len(agents)}
+		a.Measured.plan, a.Measured.timeline = p, m.timeline
+		a.Measured.plan.Partition = Partition{Index: i, Of: len(agents)}
 		m.merge(a.Measured)
 		a.figures()
 	}
 	m.shareCPUs(agents)
 	if m.Interrupted && !m.broken {
-		m.Missed = p.missed(&m.tally, newTally(p.paced()), m.course)
+		m.Missed = p.missed(&m.tally, newTally(p.paced()), m.timeline)
 	}
 	m.Interrupted = m.Interrupted && !m.broken && m.Missed == ""
 	r := m.result()
 	r.Agents = agents
-	r.InvalidReasons = append(faults(agents), said(m.ended, m.behind, m.faulty, m.churnFaulty, m.scarce)...)
+	r.InvalidReasons = append(faults(agents), said(m.ended, m.behind, m.faulty, m.churnFaulty, m.tooFew)...)
 	r.Valid = len(r.InvalidReasons) == 0
 	return r, nil
 }
@@ -205,14 +205,14 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 // empty: none.
 func (p Plan) Missed(m *Measured) string {
 	if p, err := p.complete(); err == nil && m.Latency.Histogram != nil {
-		return p.missed(&m.tally, newTally(p.paced()), p.course())
+		return p.missed(&m.tally, newTally(p.paced()), p.timeline())
 	}
 	return ""
 }
 
-func (p Plan) missed(total, recent *tally, course *offer.Course) string {
+func (p Plan) missed(total, recent *tally, timeline *offer.Timeline) string {
 	for _, g := range p.AbortOn {
-		if g.missed(total, recent, p.most(course)) {
+		if g.missed(total, recent, p.most(timeline)) {
 			return g.String()
 		}
 	}
@@ -249,7 +249,7 @@ func (m *Measured) merge(part *Measured) {
 	m.Stop, m.Stopped, m.Waited = max(m.Stop, part.Stop), max(m.Stopped, part.Stopped), max(m.Waited, part.Waited)
 	if part.Idle != nil {
 		if m.Idle == nil {
-			m.Idle = new(soaked)
+			m.Idle = new(idleCounts)
 		}
 		m.Idle.add(part.Idle)
 	}

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Course is a schedule laid out over a run's time: the first rate for the warm-up, then the
+// Timeline is a schedule laid out over a run's time: the first rate for the warm-up, then the
 // schedule. It is immutable, and so safe for concurrent use.
 //
 // The rate is piecewise linear, so that computing it at run time needs only additions,
 // multiplications and square roots, which every machine rounds in the same way; the conversions
 // force products to be rounded before they are added (no fused multiply-add).
-type Course struct {
+type Timeline struct {
 	pieces []piece
 	warmup float64 // seconds
 	first  float64 // requests a second in the warm-up
@@ -31,8 +31,8 @@ const never = time.Duration(math.MaxInt64 / 4) // leaves room for adding
 
 // Over lays the schedule out over a warm-up and a measured time; a ramp takes all of the measured
 // time.
-func (s Schedule) Over(warmup, measured time.Duration) *Course {
-	c := &Course{warmup: warmup.Seconds()}
+func (s Schedule) Over(warmup, measured time.Duration) *Timeline {
+	c := &Timeline{warmup: warmup.Seconds()}
 	for _, each := range s.stages {
 		c.add(each.from, each.to, cmp.Or(each.length, measured).Seconds())
 	}
@@ -44,7 +44,7 @@ func (s Schedule) Over(warmup, measured time.Duration) *Course {
 }
 
 // add appends a piece.
-func (c *Course) add(from, to, length float64) {
+func (c *Timeline) add(from, to, length float64) {
 	p := piece{length: length, rate: from}
 	if from != to {
 		p.slope = (to - from) / length
@@ -75,7 +75,7 @@ func (p piece) seconds(requests float64) float64 {
 // Moment returns when x requests have become due, since the warm-up began: for whole numbers, the
 // moments of constant arrivals. It is monotonic in x. If no more requests come, it is in the far
 // future. BenchmarkMoment: about 50 ns.
-func (c *Course) Moment(x float64) time.Duration {
+func (c *Timeline) Moment(x float64) time.Duration {
 	if warm := float64(c.first * c.warmup); x < warm {
 		return nanoseconds(x / c.first)
 	} else {
@@ -84,7 +84,7 @@ func (c *Course) Moment(x float64) time.Duration {
 }
 
 // within returns when x requests of the pieces have become due.
-func (c *Course) within(x float64) float64 {
+func (c *Timeline) within(x float64) float64 {
 	i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].before > x })
 	p := c.pieces[max(i-1, 0)]
 	return p.from + p.seconds(x-p.before)
@@ -99,7 +99,7 @@ func nanoseconds(seconds float64) time.Duration {
 
 // Due returns how many requests have become due by t, since the warm-up began: the integral of the
 // rate, and the inverse of Moment.
-func (c *Course) Due(t time.Duration) float64 {
+func (c *Timeline) Due(t time.Duration) float64 {
 	seconds := max(t.Seconds(), 0)
 	if seconds < c.warmup {
 		return c.first * seconds
@@ -109,7 +109,7 @@ func (c *Course) Due(t time.Duration) float64 {
 }
 
 // Rate returns the requests a second at t, since the warm-up began.
-func (c *Course) Rate(t time.Duration) float64 {
+func (c *Timeline) Rate(t time.Duration) float64 {
 	seconds := max(t.Seconds(), 0)
 	if seconds < c.warmup {
 		return c.first
@@ -119,11 +119,11 @@ func (c *Course) Rate(t time.Duration) float64 {
 }
 
 // at returns the piece of a moment after the warm-up, and how far it is into the piece.
-func (c *Course) at(seconds float64) (p piece, into float64) {
+func (c *Timeline) at(seconds float64) (p piece, into float64) {
 	i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].from > seconds })
 	p = c.pieces[max(i-1, 0)]
 	return p, min(seconds-p.from, p.length)
 }
 
 // Peak returns the highest rate.
-func (c *Course) Peak() float64 { return c.peak }
+func (c *Timeline) Peak() float64 { return c.peak }

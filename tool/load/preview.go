@@ -18,7 +18,7 @@ func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 	if err != nil {
 		return err
 	}
-	d := draft{bufio.NewWriter(w), p}
+	d := preview{bufio.NewWriter(w), p}
 	if p.Traffic == nil {
 		caller := p.Target.Caller()
 		if _, ok := caller.(*httpCaller); ok {
@@ -28,7 +28,7 @@ func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 		}
 		return d.w.Flush()
 	}
-	all, r := newOffering(p, p.course()), &run{plan: p}
+	all, r := newOffering(p, p.timeline()), &run{plan: p}
 	r.prepareTraffic()
 	for n := range int64(sessions) {
 		a, ok := all.at(n)
@@ -43,14 +43,14 @@ func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 	return d.w.Flush()
 }
 
-// draft prints requests.
-type draft struct {
+// preview prints requests.
+type preview struct {
 	w    *bufio.Writer // it keeps the first error until Flush
 	plan Plan
 }
 
 // print prints a request; if it is not text, quoted as in Go.
-func (d *draft) print(request []byte) {
+func (d *preview) print(request []byte) {
 	if utf8.Valid(request) {
 		fmt.Fprintf(d.w, "%s\n\n", request)
 	} else {
@@ -58,10 +58,10 @@ func (d *draft) print(request []byte) {
 	}
 }
 
-func (d *draft) session(a arrival) {
+func (d *preview) session(a arrival) {
 	var s traffic.Session
 	s.Start(d.plan.Traffic, int(a.flow), a.number)
-	s.Draft()
+	s.Preview()
 	when := "in its turn"
 	if d.plan.paced() {
 		when = "after " + time.Duration(a.moment).Round(time.Microsecond).String()

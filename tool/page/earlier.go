@@ -13,27 +13,27 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// ghost is an earlier run: its medians per second and over the whole run.
-type ghost struct {
+// earlier is an earlier run: its medians per second and over the whole run.
+type earlier struct {
 	Name    string            `json:"name"`
 	Figures map[string]number `json:"figures"`
 	Seconds []point           `json:"seconds"`
 	Curve   *curves           `json:"curve,omitempty"`
 }
 
-// ghostOf converts a run; nil for nil.
-func ghostOf(r *record.Run) *ghost {
+// earlierOf converts a run; nil for nil.
+func earlierOf(r *record.Run) *earlier {
 	if r == nil {
 		return nil
 	}
-	g := &ghost{Name: r.Title(), Figures: numbers(medians(r)), Seconds: []point{}}
+	g := &earlier{Name: r.Title(), Figures: numbers(medians(r)), Seconds: []point{}}
 	bySecond := map[time.Duration][]map[string]float64{}
-	var all course
+	var all perSecond
 	for i := range r.Samples {
 		if !r.Samples[i].Valid {
 			continue
 		}
-		c := courseOf(&r.Samples[i])
+		c := perSecondOf(&r.Samples[i])
 		for _, s := range c.seconds {
 			at := s.end.Round(time.Second)
 			bySecond[at] = append(bySecond[at], s.values)
@@ -51,8 +51,8 @@ func ghostOf(r *record.Run) *ghost {
 	return g
 }
 
-// course is a sample's time series.
-type course struct {
+// perSecond is a sample's time series.
+type perSecond struct {
 	seconds          []stored
 	latency, service spread
 	lasts            time.Duration
@@ -65,9 +65,9 @@ type stored struct {
 	latency, service *spread // service is nil if identical
 }
 
-// courseOf reads a sample's histograms and rates. What cannot be read is absent.
-func courseOf(s *record.Sample) *course {
-	c := &course{}
+// perSecondOf reads a sample's histograms and rates. What cannot be read is absent.
+func perSecondOf(s *record.Sample) *perSecond {
+	c := &perSecond{}
 	at := map[time.Duration]*stored{}
 	for _, h := range s.Histograms {
 		read, err := hdrhistogram.Decode(h.Data)
@@ -105,7 +105,7 @@ func courseOf(s *record.Sample) *course {
 }
 
 // addRates adds the series "rate" to the intervals, in order.
-func (c *course) addRates(s *record.Sample) {
+func (c *perSecond) addRates(s *record.Sample) {
 	for _, series := range s.Series {
 		if series.Name != "rate" {
 			continue
@@ -121,13 +121,13 @@ func (c *course) addRates(s *record.Sample) {
 	}
 }
 
-func (c *course) merge(other *course) {
+func (c *perSecond) merge(other *perSecond) {
 	c.latency.add(&other.latency)
 	c.service.add(&other.service)
 }
 
 // curves is nil without a distribution.
-func (c *course) curves() *curves {
+func (c *perSecond) curves() *curves {
 	if c.latency.total == 0 {
 		return nil
 	}

@@ -10,9 +10,9 @@ type window struct{ from, till int64 }
 
 func (w window) has(moment int64) bool { return moment >= w.from && moment < w.till }
 
-// shard counts for some of the connections, so that readers on different processors seldom contend
+// counter counts for some of the connections, so that readers on different processors seldom contend
 // for its lock. The lock is held for a few records at a time and is the last in the lock order.
-type shard struct {
+type counter struct {
 	window   window
 	timeout  int64
 	timeouts []int64 // per step, where a step has its own; else nil
@@ -24,11 +24,11 @@ type shard struct {
 	steps []counts // per step of the plan's Traffic, for the whole run
 	delays
 
-	_ [64]byte // avoids false sharing with the next shard
+	_ [64]byte // avoids false sharing with the next counter
 }
 
 // limit returns the time-out of a step.
-func (s *shard) limit(step int32) int64 {
+func (s *counter) limit(step int32) int64 {
 	if s.timeouts == nil {
 		return s.timeout
 	}
@@ -98,7 +98,7 @@ func (b *batch) code(code uint16) {
 }
 
 // record counts a batch that was read at now, and empties it.
-func (s *shard) record(b *batch, now int64) {
+func (s *counter) record(b *batch, now int64) {
 	s.mu.Lock()
 	t := s.now
 	late := s.lateness(now)
@@ -126,7 +126,7 @@ func (s *shard) record(b *batch, now int64) {
 	b.runs, b.codes, b.count, b.bad = b.runs[:0], b.codes[:0], 0, 0
 }
 
-func (s *shard) complaints(b *batch) {
+func (s *counter) complaints(b *batch) {
 	for k, n := range b.errors {
 		s.now.Errors[k] += n
 	}
@@ -142,7 +142,7 @@ func (s *shard) complaints(b *batch) {
 }
 
 // drop counts a request that was not sent, with the time it has waited.
-func (s *shard) drop(k Kind, step int32, intended, now int64) {
+func (s *counter) drop(k Kind, step int32, intended, now int64) {
 	if !s.window.has(intended) {
 		return
 	}
@@ -160,7 +160,7 @@ func (s *shard) drop(k Kind, step int32, intended, now int64) {
 // with the time that it waited, which is less than an answer would have taken: without it, a
 // server that hangs would look better than a slow one. A request whose connection broke has no
 // response time, because its short time would make the server look fast.
-func (s *shard) lose(k Kind, step int32, intended, now int64, why error) {
+func (s *counter) lose(k Kind, step int32, intended, now int64, why error) {
 	if !s.window.has(intended) {
 		return
 	}
@@ -176,8 +176,8 @@ func (s *shard) lose(k Kind, step int32, intended, now int64, why error) {
 	s.mu.Unlock()
 }
 
-// collect moves the shard's counts into t. It holds the lock only for swapping two pointers.
-func (s *shard) collect(t *tally) {
+// collect moves the counter's counts into t. It holds the lock only for swapping two pointers.
+func (s *counter) collect(t *tally) {
 	s.mu.Lock()
 	s.now, s.spare = s.spare, s.now
 	s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *shard) collect(t *tally) {
 }
 
 // lastAnswer returns the time of the last answer; 0 before the first.
-func (s *shard) lastAnswer() int64 {
+func (s *counter) lastAnswer() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last

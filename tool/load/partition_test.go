@@ -69,7 +69,7 @@ func TestPartsHaveTheMomentsOfTheWhole(t *testing.T) {
 		for _, k := range partsOf {
 			sum := make(map[int64]time.Duration)
 			for i := range k {
-				p.Part = Part{Index: i, Of: k}
+				p.Partition = Partition{Index: i, Of: k}
 				for n, at := range momentsOf(t, p) {
 					if _, twice := sum[n]; twice {
 						t.Fatalf("%s: %d parts have request %d twice", name, k, n)
@@ -131,7 +131,7 @@ func runParts(t *testing.T, p Plan, k int) (agents []Agent, told []*Measured, be
 	for i := range k {
 		starts[i], told[i] = make(chan time.Time, 1), &Measured{}
 		own := p
-		own.Part = Part{
+		own.Partition = Partition{
 			Index: i, Of: k, Ready: ready.Done, Start: starts[i],
 			Closed: func(m *Measured) { told[i].Add(overTheWire(t, m)) },
 		}
@@ -194,7 +194,7 @@ func TestPartsSendAndSumTheWhole(t *testing.T) {
 				t.Errorf("%d parts: request %d is %v early", k, n, early)
 			}
 		}
-		p.Part = Part{}
+		p.Partition = Partition{}
 		r, err := p.Merge(agents, nil)
 		if err != nil {
 			t.Fatal(err)

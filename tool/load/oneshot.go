@@ -19,8 +19,8 @@ func (r *run) use(ctx context.Context, nc net.Conn, caller Caller, content []byt
 	long := time.Unix(1, 0)
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(long) }) // fails only if nc is closed
 	defer stop()
-	v := visit{run: r, nc: nc, caller: caller, content: content}
-	request := v.caller.AppendRequest(nil, visitID, content)
+	v := oneShot{run: r, nc: nc, caller: caller, content: content}
+	request := v.caller.AppendRequest(nil, oneShotID, content)
 	if len(request) > smallestBuffer { // the server may stop reading until its answer is read
 		written := make(chan struct{})
 		go func() {
@@ -37,18 +37,18 @@ func (r *run) use(ctx context.Context, nc net.Conn, caller Caller, content []byt
 	return v.await()
 }
 
-// visit is a connection with its only request.
-type visit struct {
+// oneShot is a connection with its only request.
+type oneShot struct {
 	run     *run
 	nc      net.Conn
 	caller  Caller
 	content []byte
 }
 
-const visitID = 1
+const oneShotID = 1
 
 // await reads until the answer has come.
-func (v *visit) await() (rest []byte, wrong *Error) {
+func (v *oneShot) await() (rest []byte, wrong *Error) {
 	in, held := make([]byte, leastRead), 0
 	for {
 		n, err := v.nc.Read(in[held:])
@@ -78,7 +78,7 @@ func reply(nc net.Conn, caller *wsCaller) {
 }
 
 // settle decodes what has come, and reports whether the answer was among it.
-func (v *visit) settle(in []byte) (used int, done bool, wrong *Error) {
+func (v *oneShot) settle(in []byte) (used int, done bool, wrong *Error) {
 	for used < len(in) {
 		var a Answer
 		n, err := v.caller.Decode(&a, in[used:])
@@ -97,13 +97,13 @@ func (v *visit) settle(in []byte) (used int, done bool, wrong *Error) {
 	return used, false, nil
 }
 
-func (v *visit) verify(a *Answer) *Error {
+func (v *oneShot) verify(a *Answer) *Error {
 	expect := v.run.plan.Expect
 	if v.run.plan.Echo {
 		expect = v.content
 	}
 	switch {
-	case a.ID != visitID:
+	case a.ID != oneShotID:
 		return wrongID(a.ID)
 	case a.Err != nil:
 		try := "look into the server's log"
@@ -118,7 +118,7 @@ func (v *visit) verify(a *Answer) *Error {
 }
 
 // ended explains why the stream ended before the answer, unless its end completes the answer.
-func (v *visit) ended(err error) *Error {
+func (v *oneShot) ended(err error) *Error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &Error{
@@ -140,7 +140,7 @@ func (v *visit) ended(err error) *Error {
 	}
 }
 
-// sizedContent returns the content of the n-th visit.
+// sizedContent returns the content of the n-th such request.
 func (r *run) sizedContent(n uint64) []byte {
 	if !r.sized {
 		return r.plan.Content
