@@ -5,6 +5,7 @@ package claim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -259,7 +260,7 @@ func (s *Stage) Shares(t *testing.T, kind probe.Kind, cum bool, plan load.Plan, 
 	}
 	data, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if err := <-loaded; err != nil {
+	if err := errors.Join(err, <-loaded); err != nil {
 		t.Fatal(err)
 	}
 	parsed, err := probe.Parse(data, kind)

@@ -21,8 +21,6 @@ import (
 	"github.com/hone-go/hone/tool/probe"
 )
 
-func toText(v any) string { return fmt.Sprintf("%s", v) }
-
 // ask sends a request and reads no body.
 func ask(t *testing.T, method, address string, head http.Header) *http.Response {
 	t.Helper()

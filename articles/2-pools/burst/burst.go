@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
 // Tasks is how many a request hands over.
@@ -18,10 +19,11 @@ func Handler(handOver func(task func())) http.Handler {
 			calls = 100
 		}
 		var all sync.WaitGroup
+		var reached atomic.Int64
 		all.Add(Tasks)
 		for range Tasks {
 			handOver(func() {
-				descend(0, calls)
+				reached.Add(int64(descend(0, calls)))
 				all.Done()
 			})
 		}
