@@ -284,10 +284,13 @@ func (s Server) label() string {
 	return strings.TrimSpace(s.Name + " " + s.Version)
 }
 
+// mostLevel is up to which ratio of medians a peer and hone are about level.
+const mostLevel = 1.05
+
 // losses lists the peers that are better than hone's default engine: in CPU, in p99 at a fixed rate and in
 // memory, each row a family of its own.
 func (s *Stored) losses() string {
-	rows := [][]string{{"row", "figure", "hone", "better", "hone ÷ peer, and its interval"}}
+	rows := [][]string{{"row", "figure", "hone", "better", "hone ÷ peer, and its interval", "certain"}}
 	for _, name := range slices.Sorted(maps.Keys(s.rows)) {
 		r := s.rows[name]
 		our := slices.IndexFunc(r.Servers, func(s Server) bool {
@@ -314,7 +317,8 @@ func (s *Stored) losses() string {
 			}
 		}
 		for i, change := range (compare.Rules{Tolerance: -1}).Compare(all).Changes {
-			if change.Verdict == compare.Worse {
+			certain := change.Verdict == compare.Worse
+			if certain || change.Ratio != nil && *change.Ratio > mostLevel {
 				title := name
 				if places[i].of != "" {
 					title += ", " + places[i].of
@@ -322,6 +326,7 @@ func (s *Stored) losses() string {
 				rows = append(rows, []string{
 					title, figures[places[i].figure].label, digits(*change.MedianB), fmt.Sprintf("%s: %s", strings.TrimSpace(peers[i].Name+" "+peers[i].Version), digits(*change.MedianA)),
 					fmt.Sprintf("%s (%s–%s)", digits(*change.Ratio), digits(*change.Low), digits(*change.High)),
+					map[bool]string{true: "yes", false: "no"}[certain],
 				})
 			}
 		}
