@@ -218,8 +218,15 @@ func (r *run) inTurn(since time.Duration, number int) bool {
 // begin starts the load; request 0 is due at r.origin.
 func (r *run) begin() error {
 	r.late = max(0, r.now()-r.origin)
+	if now := r.now(); r.plan.Warmup == 0 && now >= r.origin { // the window opens before the first request
+		r.openWindow(now)
+		if r.plan.Partition.Start == nil {
+			r.origin = r.now() // what is called then may take its time
+		}
+	}
 	r.window.from = r.origin + int64(r.plan.Warmup)
 	r.window.till = r.window.from + int64(r.plan.For)
+	r.cut = r.window.from
 	for _, s := range r.counters {
 		s.window = r.window
 	}
