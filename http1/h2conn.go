@@ -234,7 +234,7 @@ func (s *Server) initHTTP2() {
 	le.init()
 	ended := &lender{closed: make(chan struct{})}
 	ended.Close()
-	le.std.Serve(entrance{ended, le}) // sets le.enter or TLSNextProto, and returns
+	le.std.Serve(&entrance{ended, le}) // sets le.enter or TLSNextProto, and returns
 	if serve := le.std.TLSNextProto["unencrypted_http2"]; serve != nil {
 		le.enter = func(ctx context.Context, c *h2conn) {
 			serve(&le.std, tls.Client(c, nil), lentHandler{le.std.Handler, ctx})
@@ -251,14 +251,14 @@ type entrance struct {
 }
 
 // HTTP2Config adds nothing to the server's settings.
-func (entrance) HTTP2Config() (none http.HTTP2Config) { return none }
+func (*entrance) HTTP2Config() (none http.HTTP2Config) { return none }
 
 // IdleTimeout is the server's.
-func (e entrance) IdleTimeout() time.Duration {
+func (e *entrance) IdleTimeout() time.Duration {
 	return cmp.Or(e.to.std.IdleTimeout, e.to.std.ReadTimeout)
 }
 
 // ServeConnFunc gets the entrance.
-func (e entrance) ServeConnFunc(serve func(context.Context, net.Conn, http.Handler, bool, *http.Request, []byte)) {
+func (e *entrance) ServeConnFunc(serve func(context.Context, net.Conn, http.Handler, bool, *http.Request, []byte)) {
 	e.to.enter = func(ctx context.Context, c *h2conn) { serve(ctx, c, e.to.std.Handler, true, nil, nil) }
 }

@@ -201,7 +201,7 @@ func TestAction(t *testing.T) {
 	}
 	report := a.read("temp/hone/report.md")
 	for _, want := range []string{
-		`(?s)^<!-- hone: codec -->\n### hone bench: a figure is worse\n\n\*\*VALID: of 3 figures, [23] worse, `, `(?m)^\| Encode \| 1 allocs/op \| 2 allocs/op \| worse: \+100\.0 %, exact; 6 pairs \|$`,
+		`(?s)^<!-- hone: codec -->\n### hone bench: a figure is worse\n\n\*\*VALID: of 3 figures, [23] worse, `, `(?m)^\| Encode allocs/op \| 1 allocs/op \| 2 allocs/op \| worse: \+100\.0 %, exact; 6 pairs \|$`,
 		`(?m)^A is origin/main [0-9a-f]{10} \([0-9a-f]{12}\), B is #12 \([0-9a-f]{12}\); 6 samples of each\.$`,
 		`(?m)^<details><summary>History of origin/main</summary>$`, `(?m)^\*\*1 run of origin/main, `, `(?m)^Exit code 3; commit [0-9a-f]{40} against [0-9a-f]{40}\.$`,
 	} {
