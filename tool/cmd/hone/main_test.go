@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -99,6 +100,7 @@ func transcripts(t *testing.T, dir string) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", quickExit)
 			env.Setenv("GOFLAGS", withoutDWARF)
+			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, ".data")) // root can make even /no-home
 			cache, err := exec.Command("go", "env", "GOCACHE").Output()
 			env.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 			return err

@@ -60,6 +60,7 @@ func TestTour(t *testing.T) {
 			Files: []string{tourScript},
 			Setup: func(env *testscript.Env) error {
 				env.Setenv("GORACE", quickExit)
+				env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, ".data"))
 				cache, err := exec.Command("go", "env", "GOCACHE").Output()
 				env.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 				return err
