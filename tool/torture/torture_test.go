@@ -82,7 +82,7 @@ var plantings = []struct {
 	{losesOnHalfClose, "half-close", Fell, "the end of the sending side"},
 	{endsWithoutFiles, "descriptors", Fell, "does not serve again"},
 	{leaksDescriptors, "churn", Fell, "descriptors are still open"},
-	{unboundedHead, "endless-heads", Fell, "of fields in a head"},
+	{unboundedHead, "endless-heads", Fell, "MiB each of"},
 	{noBodyLimit, "slow-bodies", NotFoundOut, "bodies that trickle are still open"},
 	{leaksResets, "reset-with-answers-due", Fell, "for each connection that was reset"},
 
