@@ -360,33 +360,26 @@ func TestServeRefusesWhatListenRefuses(t *testing.T) {
 	startOn(t, &observe.Admin{Stats: nothing, Token: secret}, ln)
 }
 
-// TestHandlers: further pages are guarded like the Admin's own, and accept POST where Posts says so.
+// TestHandlers: further pages are guarded like the Admin's own, and accept no POST.
 func TestHandlers(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method) })
 	s := start(t, &observe.Admin{
 		Stats: nothing, Token: secret,
-		Handlers: map[string]http.Handler{"/own/stats": page, "/own/orders": page},
-		Posts:    []string{"/own/orders"},
+		Handlers: map[string]http.Handler{"/own/stats": page},
 	})
 	for _, c := range []struct {
-		method, path, token, site string
-		want                      int
+		method, path, token string
+		want                int
 	}{
-		{"GET", "/own/stats", secret, "", 200},
-		{"GET", "/own/stats", "", "", 401},
-		{"POST", "/own/stats", secret, "", 405},
-		{"POST", "/own/orders", secret, "", 200},
-		{"POST", "/own/orders", "", "", 401},
-		{"POST", "/own/orders", secret, "cross-site", 403},
-		{"GET", "/own/none", secret, "", 404},
+		{"GET", "/own/stats", secret, 200},
+		{"GET", "/own/stats", "", 401},
+		{"POST", "/own/stats", secret, 405},
+		{"GET", "/own/none", secret, 404},
 	} {
 		r := s.request(c.path)
 		r.Method = c.method
 		if c.token != "" {
 			r.Header.Set("Authorization", "Bearer "+c.token)
-		}
-		if c.site != "" {
-			r.Header.Set("Sec-Fetch-Site", c.site)
 		}
 		if got := s.do(r); got.status != c.want {
 			t.Errorf("%v: %d, want %d", c, got.status, c.want)

@@ -22,8 +22,7 @@
 //
 // # Access control
 //
-// Only GET and HEAD are allowed, except for POST to /live/capture, from the page itself, and to
-// Admin.Posts. A request
+// Only GET and HEAD are allowed, except for POST to /live/capture, from the page itself. A request
 // must name the server by localhost, by a loopback address, by the address or name listened
 // on, or by one of Admin.Hosts. That stops DNS rebinding.
 //
@@ -138,9 +137,6 @@ type Admin struct {
 	// Handlers are further pages by path, as in http.ServeMux. They always require the Token
 	// if there is one. Zero: none.
 	Handlers map[string]http.Handler
-	// Posts are the paths of Handlers that accept POST, from pages of the same origin.
-	// Zero: none.
-	Posts []string
 	// Logger gets connection errors, and panics of the functions above. Zero: panics go to
 	// slog.Default(), and nothing else is logged.
 	Logger *slog.Logger
@@ -249,7 +245,7 @@ func (a *Admin) Listen(addr string) (net.Listener, error) { return a.gate().List
 func (a *Admin) gate() *Guard {
 	a.gated.Do(func() {
 		a.guard.Token, a.guard.Hosts, a.guard.MaxConns, a.guard.free = a.Token, a.Hosts, a.MaxConns, open
-		a.guard.Posts = append([]string{livePath + "capture"}, a.Posts...)
+		a.guard.Posts = []string{livePath + "capture"}
 	})
 	return &a.guard
 }

@@ -133,8 +133,8 @@ func TestWitnesses(t *testing.T) {
 				t.Errorf("none of the pages says %q", x.where)
 			}
 			began, shown := time.Now(), false
-			for range 3 { // chance may hide it
-				shown = shown || c.everywhere(t, &x.witness)[verdict(x.name)]
+			for i := 0; i < 200 && !shown; i++ { // chance may hide it
+				shown = c.everywhere(t, &x.witness)[verdict(x.name)]
 			}
 			if !shown && !c.busySince(began) {
 				t.Error("http1 no longer differs; delete the entry, and the sentence on a page or the defect; add the witness to known")
@@ -146,7 +146,7 @@ func TestWitnesses(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			for v := range c.everywhere(t, &known[i]) {
-				if v != equal && v != chance && !c.busySince(began) {
+				if v != equal && v != chance && v != resetByNetHTTP && !c.busySince(began) {
 					t.Errorf("%s: %s", v, known[i].literal())
 				}
 			}

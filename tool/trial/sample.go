@@ -1,9 +1,7 @@
 package trial
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -264,8 +262,4 @@ func keep(sample *record.Sample, r *load.Result) {
 	}
 	errors.Step = rate.Step
 	sample.Series = append(sample.Series, rate, errors)
-	var text bytes.Buffer
-	if json.NewEncoder(&text).Encode(r) == nil {
-		sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "load", Name: "result.json", Data: text.Bytes()})
-	}
 }

@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -46,14 +48,15 @@ func (w *receiver) start() {
 	w.t.Helper()
 	w.busy = map[string]bool{}
 	w.server = httptest.NewUnstartedServer(w)
-	if w.addr != "" {
-		w.server.Listener.Close()
-		ln, err := net.Listen("tcp", w.addr)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.server.Listener = ln
+	w.server.Listener.Close()
+	if w.addr == "" { // an address of its own: no connection of another test gets the port between die and start
+		w.addr = fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	}
+	ln, err := net.Listen("tcp", w.addr)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.server.Listener = ln
 	w.server.Start()
 	w.addr = w.server.Listener.Addr().String()
 }
