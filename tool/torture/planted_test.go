@@ -95,7 +95,7 @@ var webFaults = map[string]string{webServer: "", bodyAsRequest: "", firstLength:
 
 // The limits of the planted server.
 const (
-	headLimit  = time.Second
+	headLimit  = 5 * time.Second / 2 // a busy machine needs more than a second for a request in pieces
 	idleLimit  = 2 * time.Second
 	writeLimit = time.Second
 	webLimit   = 4 * time.Second

@@ -156,8 +156,9 @@ func TestProfile(t *testing.T) {
 		!regexp.MustCompile(`^against before \([0-9a-f]+\): (0|.* s, from [0-9,]+ samples of [0-9.]+ s), so \+`).MatchString(lines[1]) {
 		t.Errorf("it begins with\n%s", strings.Join(lines[:3], "\n"))
 	}
-	head := slices.IndexFunc(lines, func(line string) bool { return strings.HasSuffix(line, "  function") })  // behind a note, if there are few samples
-	if !testrun.Race && !regexp.MustCompile(`^ *\+[0-9.]+ s +.* main\.planted$`).MatchString(lines[head+1]) { // the detector leaves few samples
+	head := slices.IndexFunc(lines, func(line string) bool { return strings.HasSuffix(line, "  function") }) // behind a note, if there are few samples
+	quiet := !testrun.Race && !strings.Contains(out, "INVALID")                                              // the detector and a busy machine leave few samples, or many of preemption
+	if at := slices.IndexFunc(lines, regexp.MustCompile(`^ *\+[0-9.]+ s +.* main\.planted$`).MatchString); at != head+1 && (quiet || at < 0 && !testrun.Race) {
 		t.Errorf("the first line is not what was planted:\n%s", out)
 	}
 
@@ -167,7 +168,7 @@ func TestProfile(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
-	if first := report.Lines[0]; len(report.Lines) != 3 || !testrun.Race && (first.Function != "main.planted" || *first.FlatBefore != 0 || first.Flat < 100) || report.Per != probe.PerMillion ||
+	if first := report.Lines[0]; len(report.Lines) != 3 || quiet && (first.Function != "main.planted" || *first.FlatBefore != 0 || first.Flat < 100) || report.Per != probe.PerMillion ||
 		*report.Samples < 1 || report.SamplesBefore == nil { // the service before may do too little for a sample
 		t.Errorf("%s", out)
 	}
