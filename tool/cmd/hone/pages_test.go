@@ -64,35 +64,42 @@ type told struct {
 	what    string
 	result  string
 	counter engine.Reason // 0: nobody is closed
-	tests   string
+	tests   string        // that fail without it
 }
 
 // limitsTold are the limits in the order of their names on the command line.
 func limitsTold() []told {
 	return []told{
-		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a TLS handshake, and a trusted peer's PROXY header, counted from the accept", "8", engine.FrameTimeout, "`TestTrickledFrameIsRefused`"},
-		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "`TestTrickledFrameIsRefused`"},
-		{"FrameSize", "the largest frame", "3", engine.TooLarge, "`TestFrameOfExactlyTheLimitIsServed`"},
-		{"IdleTime", "silence, while no reply is owed; a protocol that can (WebSocket) asks the peer after half of it", "9", engine.IdleTimeout, "`TestIdleConnectionIsClosed`"},
-		{"AuthTime", "from the accept until a Conn is accepted, for services that ask for credentials", "8", engine.AuthTimeout, "`TestAuthTime`, `TestConnectMustBeAcceptedInTime`"},
-		{"HighWater", "output waiting for one peer; its requests are not read until half of it is gone", "–", 0, "`TestFloodIsNotRead`"},
-		{"HardCap", "output queued for one peer behind what is being written", "none", engine.SlowReader, "`TestHardCapIsForPeersThatDoNotRead`"},
-		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "`TestPeerThatReadsNothingIsCutOff`"},
-		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "`TestRefusedPeerIsLingeredFor`, `TestPeersThatStayDoNotHoldAShutdownUp`"},
-		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "`TestInFlightPausesAndResumes`"},
-		{"TotalInFlight", "the same for all connections together; at it, connections whose requests are answered late are not read until half of the replies are sent", "–", 0, "`TestTotalInFlightPausesAndResumes`, `TestTotalInFlightWithRepliesThatNeverCome`"},
-		{"TotalOutput", "memory of the output that waits for all peers together; requests that may produce much wait in line for room, and peers that do not read are closed when nothing else helps", "none", engine.OutputBudget, "`TestOutputBudgetHolds`, `TestPushesKeepToTheOutputBudget`, `TestLargeRepliesTakeTurns`, `TestFirstVisitsThatBlockHoldUpNobody`"},
-		{"TotalInput", "memory of all input that is not served yet, unfinished messages mostly; those that hold most for longest are closed first, those that hold at most 4 KiB never", "5, or closed", engine.InputBudget, "`TestInputBudgetHolds`"},
-		{"Helpers", "connections served beside the event loops at once, because their handlers take long; more wait in line", "–", 0, "`TestHelpersAreBounded`"},
-		{"Conns", "open connections; silent ones make room for newcomers, and idle ones where the protocol allows it", "5", engine.TooManyConns, "`TestIdleConnectionsStay`, `TestSilentConnectionsMakeRoom`"},
-		{"ConnsPerAddress", "the same from one address; IPv6 addresses count by their first 64 bits", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsSockets`, `TestConnsPerAddressCountsNetworksOfIPv6`"},
+		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a TLS handshake and a PROXY header, from the accept", "8", engine.FrameTimeout, "TestTrickledFrameIsRefused"},
+		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "TestTrickledFrameIsRefused"},
+		{"FrameSize", "the largest frame", "3", engine.TooLarge, "TestFrameOfExactlyTheLimitIsServed"},
+		{"IdleTime", "silence, while no reply is owed; WebSocket pings after half of it", "9", engine.IdleTimeout, "TestIdleConnectionIsClosed"},
+		{"AuthTime", "from the accept until a Conn is accepted", "8", engine.AuthTimeout, "TestAuthTime TestConnectMustBeAcceptedInTime"},
+		{"HighWater", "output waiting for one peer; its requests are not read until half of it is gone", "–", 0, "TestFloodIsNotRead"},
+		{"HardCap", "output queued for one peer behind what is being written", "none", engine.SlowReader, "TestHardCapIsForPeersThatDoNotRead"},
+		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "TestPeerThatReadsNothingIsCutOff"},
+		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "TestRefusedPeerIsLingeredFor TestPeersThatStayDoNotHoldAShutdownUp"},
+		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "TestInFlightPausesAndResumes"},
+		{"TotalInFlight", "the same for all connections; at it, those that are answered late are not read until half are sent", "–", 0, "TestTotalInFlightPausesAndResumes TestTotalInFlightWithRepliesThatNeverCome"},
+		{"TotalOutput", "memory of all output that waits; requests that may produce much wait in line, then peers that do not read are closed", "none", engine.OutputBudget, "TestOutputBudgetHolds TestPushesKeepToTheOutputBudget TestLargeRepliesTakeTurns TestFirstVisitsThatBlockHoldUpNobody"},
+		{"TotalInput", "memory of all input that is not served yet; those that hold most for longest are closed first, those with at most 4 KiB never", "5, or closed", engine.InputBudget, "TestInputBudgetHolds"},
+		{"Helpers", "connections with slow handlers that are served beside the event loops at once; more wait in line", "–", 0, "TestHelpersAreBounded"},
+		{"Conns", "open connections; silent ones make room, and idle ones where the protocol allows it", "5", engine.TooManyConns, "TestIdleConnectionsStay TestSilentConnectionsMakeRoom"},
+		{"ConnsPerAddress", "the same from one address; IPv6 addresses count by their first 64 bits", "5", engine.TooManyPerAddress, "TestConnsPerAddressCountsSockets TestConnsPerAddressCountsNetworksOfIPv6"},
 	}
 }
 
 // limitsTable fails when a limit is not told, or what is told is no limit.
 func limitsTable(t *testing.T) string {
 	var out strings.Builder
-	out.WriteString("| limit | default | what it bounds | result | counter | test |\n|---|---|---|---|---|---|\n")
+	out.WriteString("| limit | default | what it bounds | result | counter |\n|---|---|---|---|---|\n")
+	tests := ""
+	for _, dir := range []string{"engine", "framed"} {
+		files, _ := filepath.Glob("../../../" + dir + "/*_test.go")
+		for _, name := range files {
+			tests += readPage(t, filepath.Join("..", dir, filepath.Base(name)))
+		}
+	}
 	var limits engine.Limits
 	fields := reflect.TypeFor[engine.Limits]()
 	flags, all := serving.LimitsOf(&limits), limitsTold()
@@ -117,7 +124,12 @@ func limitsTable(t *testing.T) string {
 		case told.field == "TotalInFlight":
 			counter = "`hone_connections_paused`"
 		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", flags[i].Name, value, told.what, told.result, counter, told.tests)
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", flags[i].Name, value, told.what, told.result, counter)
+		for name := range strings.FieldsSeq(told.tests) {
+			if !strings.Contains(tests, "\nfunc "+name+"(") {
+				t.Errorf("%s: engine and framed have no %s", told.field, name)
+			}
+		}
 	}
 	return out.String()
 }
