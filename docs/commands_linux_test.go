@@ -42,7 +42,7 @@ var pages = []struct {
 		smaller: []string{"--idle 20000", "--idle 200", "--idle 5000", "--idle 100", "-d 10s", "-d 300ms", "-d 5s", "-d 300ms", "--rate 1000", "--rate 400"},
 		prints:  []string{"200 of 200 connections open at the end", "process_max_fds "},
 	},
-	{name: "invalid.md", prints: []string{"descriptors"}},
+	{name: "method.md", prints: []string{"descriptors"}},
 	{
 		name: "from-mqtt.md", needs: []string{"python3", "curl", "sha256sum"}, ports: []string{"7100", "7171"},
 		prints: []string{`"seq":3,`, "SEEN\nmeter-7  "},

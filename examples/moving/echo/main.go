@@ -1,5 +1,5 @@
 // Echo is a web service that was written for echo, ported to package route. before.txt is the
-// original; docs/moving.md compares the names.
+// original; docs/route.md compares the names.
 package main
 
 import (

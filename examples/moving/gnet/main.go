@@ -1,5 +1,5 @@
 // Gnet is a server for length-prefixed messages that was written for gnet, ported to hone's
-// engines. before.txt is the original; docs/moving.md compares the names.
+// engines. before.txt is the original; docs/writing-a-protocol.md compares the names.
 package main
 
 import (

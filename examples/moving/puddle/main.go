@@ -1,5 +1,5 @@
 // Puddle is a client that was written for puddle, ported to package conns. before.txt is the
-// original; docs/moving.md compares the names. It sends requests to examples/upper.
+// original; docs/pools.md compares the names. It sends requests to examples/upper.
 package main
 
 import (
