@@ -69,6 +69,49 @@ func TestEveryPageIsListed(t *testing.T) {
 	}
 }
 
+// Every page is at most two clicks away from the README of its language.
+func TestTwoClicks(t *testing.T) {
+	pages, all := []string{"README.md", "README.zh.md"}, []string{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (d.Name() == "testdata" || name != root && strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(name) == ".md" {
+			all = append(all, strings.TrimPrefix(name, root+"/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notText, link := regexp.MustCompile("(?s)```.*?```|`[^`]*`"), regexp.MustCompile(`\]\(([^)\s#:]+)(?:#[^)\s]*)?\)`)
+	next := pages
+	for range 2 {
+		var found []string
+		for _, page := range next {
+			text, err := os.ReadFile(filepath.Join(root, page))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range link.FindAllStringSubmatch(notText.ReplaceAllString(string(text), ""), -1) {
+				to := filepath.Join(filepath.Dir(page), m[1])
+				if filepath.Ext(to) == "" {
+					to = filepath.Join(to, "README.md") // a folder shows its own
+				}
+				if slices.Contains(all, to) && !slices.Contains(pages, to) {
+					pages, found = append(pages, to), append(found, to)
+				}
+			}
+		}
+		next = found
+	}
+	for _, page := range all {
+		if !slices.Contains(pages, page) {
+			t.Errorf("%s is more than two clicks away from README.md and README.zh.md", page)
+		}
+	}
+}
+
 // Links to a heading lead to one: internal/lint checks only that the files exist.
 func TestAnchors(t *testing.T) {
 	spans, link := regexp.MustCompile("`[^`]*`"), regexp.MustCompile(`\]\(([^)\s#]*)#([^)\s]+)\)`)

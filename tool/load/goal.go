@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load/offer"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
@@ -289,19 +290,15 @@ func (p Plan) most(timeline *offer.Timeline) int64 {
 	return int64(n) + 1
 }
 
-// format writes a value in the goal's unit.
+// format writes a value in the goal's unit, times as the result's text does.
 func (g Goal) format(v float64) string {
 	switch {
 	case g.IsTime():
-		exact := time.Duration(v * 1e3)
-		unit := time.Duration(1)
-		for exact/unit >= 10_000 {
-			unit *= 10
+		digit := math.Max(0.01, math.Pow(10, math.Floor(math.Log10(v))-2)) // the last that figure.Micros writes
+		if v == g.Value || cmp.Compare(math.Round(v/digit)*digit, g.Value) != cmp.Compare(v, g.Value) {
+			return time.Duration(v * 1e3).String() // rounded it would be on the other side of the goal
 		}
-		if rounded := exact.Round(unit); rounded != time.Duration(g.Value*1e3) {
-			return rounded.String() // four digits, unless they would hide on which side of the goal it is
-		}
-		return exact.String()
+		return figure.Micros(v)
 	case g.Part:
 		return strconv.FormatFloat(100*v, 'g', 4, 64) + "%"
 	case g.Metric == "rate":
