@@ -11,7 +11,7 @@ import (
 )
 
 // drawings are made by hand. Texts of the class n are names.
-var drawings = []string{"docs/img/message.svg", "docs/img/modules.svg", "docs/img/request.svg"}
+var drawings = []string{"docs/img/loops.svg", "docs/img/message.svg", "docs/img/modules.svg", "docs/img/request.svg"}
 
 // mostOfADrawing is how many bytes a drawing may have.
 const mostOfADrawing = 40 << 10

@@ -31,6 +31,7 @@ import (
 const (
 	tourScript = "testdata/tour/orders.txtar"
 	tourKept   = "testdata/tour/orders.kept"
+	tourFolder = "testdata/tour/orders" // the service
 	tourPage   = "../../../docs/tour.md"
 	tourAddr   = "127.0.0.1:8080" // instead of the port that was free
 )
@@ -59,6 +60,11 @@ func TestTour(t *testing.T) {
 		testscript.Run(t, testscript.Params{
 			Files: []string{tourScript},
 			Setup: func(env *testscript.Env) error {
+				for _, f := range tourFiles(t) {
+					if err := os.WriteFile(filepath.Join(env.WorkDir, f.Name), f.Data, 0o600); err != nil {
+						return err
+					}
+				}
 				env.Setenv("GORACE", quickExit)
 				env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, ".data"))
 				cache, err := exec.Command("go", "env", "GOCACHE").Output()
@@ -93,6 +99,7 @@ func TestTourPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	script.Files = append(script.Files, tourFiles(t)...)
 	kept, err := txtar.ParseFile(tourKept)
 	if err != nil {
 		t.Fatalf("%v; %s", err, retell)
@@ -111,6 +118,22 @@ func TestTourPage(t *testing.T) {
 	default:
 		t.Errorf("docs/tour.md is not what its script says (%v); %s", err, retell)
 	}
+}
+
+// tourFiles returns the files of the service, which a reader copies.
+func tourFiles(t *testing.T) (files []txtar.File) {
+	names, err := filepath.Glob(tourFolder + "/*")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, txtar.File{Name: filepath.Base(name), Data: data})
+	}
+	return files
 }
 
 // tour is a run of the script.
