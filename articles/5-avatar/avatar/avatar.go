@@ -1,7 +1,7 @@
 // Package avatar turns a name into a picture of its initials, and serves such pictures over HTTP:
 // the service of the fifth article with its lesson, to cache the bytes that are sent.
 //
-//	fonts, err := avatar.OpenFonts(avatar.FontOptions{})
+//	fonts, err := avatar.OpenFonts()
 //	if err != nil {
 //		log.Fatal(err)
 //	}

@@ -3,10 +3,7 @@ package avatar
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,99 +21,57 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// Limits of the fonts, which stay in memory.
-const (
-	mostFonts = 16       // files
-	mostFont  = 64 << 20 // bytes of one
-)
-
 // hanSamples are traditional and simplified characters: a font that has all of them is suitable
 // for Chinese names. Korean and Japanese fonts have only some.
 const hanSamples = "陳陈晓"
-
-// FontOptions choose the fonts to load.
-type FontOptions struct {
-	// Files are TrueType or OpenType files, or collections, that are searched in this order after
-	// the Go fonts: 16 at most, each up to 64 MiB. Zero: none.
-	Files []string
-	// Places are paths of fonts with Han characters. The first that exists and can be read is
-	// searched last, unless one of Files has the characters for Chinese names. Zero: the usual
-	// places of this system; one path that does not exist: no such font.
-	Places []string
-}
 
 // Fonts are loaded fonts. They are safe for concurrent use.
 type Fonts struct {
 	regular     *sfnt.Font // the Go fonts
 	bold        *sfnt.Font
 	others      []*sfnt.Font
-	han         string // the file that has Han characters; "": none
 	fingerprint uint64 // hash of all fonts, and of the machine's arithmetic
 	buffers     pool.Objects[sfnt.Buffer]
 }
 
-// OpenFonts loads fonts. The Go fonts are part of the program: Latin, Greek and Cyrillic are
-// always available, and look the same everywhere.
-func OpenFonts(o FontOptions) (*Fonts, error) {
+// OpenFonts loads the Go fonts, which are part of the program: Latin, Greek and Cyrillic are always
+// available, and look the same everywhere. Other letters are taken from files, in their order:
+// TrueType or OpenType fonts or collections, which stay in memory. Without files it looks where
+// systems keep fonts with Han characters, and does without if there are none.
+func OpenFonts(files ...string) (*Fonts, error) {
+	f, err := openFonts(files)
+	for _, file := range usualPlaces() {
+		if len(files) > 0 || err != nil {
+			break
+		}
+		if with, missing := openFonts([]string{file}); missing == nil && hasGlyphs(with.others[0], hanSamples) {
+			return with, nil
+		}
+	}
+	return f, err
+}
+
+func openFonts(files []string) (*Fonts, error) {
 	f := new(Fonts)
 	sum := sha256.New()
 	sum.Write([]byte(runtime.GOARCH)) // outlines are calculated with floating point
-	for into, data := range map[**sfnt.Font][]byte{&f.regular: goregular.TTF, &f.bold: gobold.TTF} {
-		parsed, err := sfnt.Parse(data)
-		if err != nil {
-			return nil, fmt.Errorf("avatar: the Go fonts: %w; build again with another version of golang.org/x/image", err)
-		}
-		*into = parsed
+	var err error
+	if f.regular, err = sfnt.Parse(goregular.TTF); err == nil {
+		f.bold, err = sfnt.Parse(gobold.TTF)
 	}
-	add := func(file string) error {
+	if err != nil {
+		return nil, fmt.Errorf("avatar: the Go fonts: %w; build again with another version of golang.org/x/image", err)
+	}
+	for _, file := range files {
 		data, parsed, err := readFont(file)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("avatar: font %s: %w; use a TrueType or OpenType file", file, err)
 		}
 		f.others = append(f.others, parsed)
 		sum.Write(data)
-		if f.han == "" && hasGlyphs(parsed, hanSamples) {
-			f.han = file
-		}
-		return nil
-	}
-	if len(o.Files) > mostFonts {
-		return nil, fmt.Errorf("avatar: %d fonts, and at most %d are read; leave some out", len(o.Files), mostFonts)
-	}
-	for _, file := range o.Files {
-		if err := add(file); err != nil {
-			return nil, err
-		}
-	}
-	places := o.Places
-	if places == nil {
-		places = usualPlaces()
-	}
-	for _, file := range places {
-		if f.han != "" {
-			break
-		}
-		if _, err := os.Stat(file); err == nil {
-			add(file) // a font that cannot be read counts as missing; Han tells the caller
-		}
 	}
 	f.fingerprint = binary.BigEndian.Uint64(sum.Sum(nil))
 	return f, nil
-}
-
-// Han returns the file with the Han characters, or "": then names in Han characters have no
-// initials. HanAdvice says what to do about it.
-func (f *Fonts) Han() string { return f.han }
-
-// HanAdvice returns how to install a font with Han characters on this system.
-func HanAdvice() string {
-	switch runtime.GOOS {
-	case "linux":
-		return "install the package fonts-droid-fallback (Debian, Ubuntu) or fonts-wqy-microhei, or name a font with --font FILE"
-	case "windows":
-		return `install the Chinese supplemental fonts, or name a font with --font FILE`
-	}
-	return "name a font with --font FILE"
 }
 
 // usualPlaces returns where systems keep fonts with Han characters, small ones first.
@@ -152,52 +107,21 @@ func usualPlaces() []string {
 // readFont reads a font file; of a collection, the first font with Han characters, or else the
 // first.
 func readFont(file string) ([]byte, *sfnt.Font, error) {
-	data, err := readBounded(file)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(data) >= 4 && (string(data[:4]) == "wOFF" || string(data[:4]) == "wOF2") {
-		return nil, nil, fmt.Errorf("avatar: font %s is a compressed web font (WOFF); use the TrueType or OpenType file that it was made from", file)
-	}
 	all, err := sfnt.ParseCollection(data)
 	if err != nil {
-		return nil, nil, fmt.Errorf("avatar: font %s: %w; use a TrueType or OpenType file", file, err)
+		return nil, nil, err
 	}
-	var chosen *sfnt.Font
-	for i := range all.NumFonts() {
-		var one *sfnt.Font
-		if one, err = all.Font(i); err == nil && (chosen == nil || !hasGlyphs(chosen, hanSamples) && hasGlyphs(one, hanSamples)) {
+	chosen, err := all.Font(0)
+	for i := 1; err == nil && i < all.NumFonts() && !hasGlyphs(chosen, hanSamples); i++ {
+		if one, err := all.Font(i); err == nil && hasGlyphs(one, hanSamples) {
 			chosen = one
 		}
 	}
-	if chosen == nil {
-		return nil, nil, fmt.Errorf("avatar: font %s: %w; use a TrueType or OpenType file", file, err)
-	}
-	if _, err := chosen.LoadGlyph(nil, 0, em(chosen), nil); errors.Is(err, sfnt.ErrColoredGlyph) {
-		return nil, nil, fmt.Errorf("avatar: font %s has coloured bitmaps instead of outlines (%w); use another font", file, err)
-	}
-	return data, chosen, nil
-}
-
-// readBounded reads a file that may be too large, or endless.
-func readBounded(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		err = errors.Unwrap(err) // without the path, which the message names
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("avatar: font %s: there is no such file (%w); check the path", file, err)
-		}
-		return nil, fmt.Errorf("avatar: font %s: %w; check who may read the file", file, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, mostFont+1))
-	if err != nil {
-		return nil, fmt.Errorf("avatar: font %s: %w; use a TrueType or OpenType file", file, err)
-	}
-	if len(data) > mostFont {
-		return nil, fmt.Errorf("avatar: font %s has more than %d MiB; use a smaller font", file, mostFont>>20)
-	}
-	return data, nil
+	return data, chosen, err
 }
 
 func hasGlyphs(f *sfnt.Font, characters string) bool {

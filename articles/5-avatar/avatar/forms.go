@@ -11,7 +11,7 @@ import (
 )
 
 // The URL formats of the article's service and of others, as documented: values that they clamp are
-// clamped, and values that they ignore are ignored. README.md lists the differences.
+// clamped, and values that they ignore are ignored.
 
 // refusal is an answer other than a picture.
 type refusal struct {

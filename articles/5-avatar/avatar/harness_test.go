@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 // onlyGo are the fonts that every machine has.
 func onlyGo(tb testing.TB) *Fonts {
 	tb.Helper()
-	f, err := OpenFonts(FontOptions{Places: []string{}})
+	f, err := openFonts(nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	fonts, err := avatar.OpenFonts(avatar.FontOptions{})
+	fonts, err := avatar.OpenFonts()
 	if err != nil {
 		log.Fatal(err)
 	}
