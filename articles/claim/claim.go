@@ -88,7 +88,7 @@ func Servers(t *testing.T, a, b string, target func(addr string) (load.Target, e
 	if plan.Warmup = 300 * time.Millisecond; !Whole() {
 		plan.For, plan.Warmup = 100*time.Millisecond, 20*time.Millisecond
 	} else if plan.For == 0 {
-		plan.For = 1500 * time.Millisecond
+		plan.For = time.Second
 	}
 	design := trial.Plan{Load: plan, Design: trial.Design{Scenario: record.Scenario{Primary: "server CPU"}, Samples: pick(pairs, 1), Retakes: pairs, MostOthers: pick(0.3, 1.0)}}
 	if os.Getenv("HONE_CLAIMS") == "busy" {
