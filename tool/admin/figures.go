@@ -86,7 +86,7 @@ func (f *Figures) Read(ctx context.Context) map[string]float64 {
 	if f.stats == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, statsTime/2)
+	ctx, cancel := context.WithTimeout(ctx, pollTime)
 	defer cancel()
 	s, err := f.stats.Read(ctx)
 	if err != nil {
@@ -201,6 +201,7 @@ func quantileBetween(before, now map[float64]float64, part float64) float64 {
 }
 
 const (
-	statsTime = time.Second // for one response
+	statsTime = 5 * time.Second // for one response: a server under load may be slow
+	pollTime  = time.Second / 2 // for one of the page
 	statsSize = 1 << 20
 )

@@ -81,6 +81,9 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if cmd.Flags().Lookup("target") != nil {
+		return exit.Usagef("%s: unexpected argument %q; a target is --target %[2]s", cmd.Name(), args[0])
+	}
 	return exit.Usagef("%s: unexpected argument %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
 }
 

@@ -35,6 +35,7 @@ const (
 	Client  = "client"  // measured by the load generator
 	Server  = "server"  // reported by the server
 	Runtime = "runtime" // the server's Go runtime
+	Metrics = "metrics" // chosen ones of the server: Page.Metrics
 	Host    = "host"    // the machine
 )
 
@@ -51,6 +52,8 @@ type Page struct {
 	About []Fact
 	// Groups are the charts to show. Zero: Client and Host.
 	Groups []string
+	// Metrics are the titles of the charts of that group. Their keys in Sources are m.0, m.1…
+	Metrics []string
 	// Sources add figures to those of Load. Zero: none.
 	Sources []Source
 	// OnlyWatched polls the Sources only from the first reader on until there has been
@@ -123,7 +126,8 @@ type hello struct {
 	Title    string   `json:"title"`
 	About    []Fact   `json:"about"`
 	Groups   []string `json:"groups"`
-	Began    string   `json:"began"` // RFC 3339
+	Metrics  []string `json:"metrics,omitempty"` // charts of the group of that name
+	Began    string   `json:"began"`             // RFC 3339
 	Capture  float64  `json:"capture,omitempty"`
 	Earlier  *earlier `json:"earlier,omitempty"`
 	Measured bool     `json:"measured,omitempty"` // the time axis holds measured time only
@@ -132,7 +136,7 @@ type hello struct {
 
 func (p *Page) hello() hello {
 	h := hello{
-		Schema: figure.SchemaPage, Title: p.Title, About: p.About, Groups: p.Groups, Earlier: p.earlier,
+		Schema: figure.SchemaPage, Title: p.Title, About: p.About, Groups: p.Groups, Metrics: p.Metrics, Earlier: p.earlier,
 		Began: p.began.UTC().Format(time.RFC3339),
 	}
 	if p.Profiles != nil {

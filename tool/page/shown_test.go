@@ -28,7 +28,7 @@ func everything(context.Context) map[string]float64 {
 		values[key] = 0.4
 	}
 	maps.Copy(values, map[string]float64{"s.rate": 50_000, "s.cpureq": 6.4, "s.conns": 100, "s.rss": 48 << 20, "s.in": 3e6, "s.out": 2e6,
-		"g.goroutines": 214, "g.heap": 9 << 20, "g.goal": 18 << 20, "g.gc": 1, "g.pause": 80, "g.sched": 14, "h.softirq": 0.1, "h.steal": 0.01})
+		"g.goroutines": 214, "g.heap": 9 << 20, "g.goal": 18 << 20, "g.gc": 1, "g.pause": 80, "g.sched": 14, "h.softirq": 0.1, "h.steal": 0.01, "m.0": 100, "m.1": 49_900})
 	return values
 }
 
@@ -38,7 +38,7 @@ var allGroups = []string{page.Client, page.Server, page.Runtime, page.Host}
 // that it is never wider than the screen and that all text has enough contrast.
 func TestLooks(t *testing.T) {
 	b := openTab(t)
-	p := &page.Page{Title: "hone load 127.0.0.1:7000", Groups: allGroups, Sources: []page.Source{everything}, Baseline: runOf(t, "before", 200, 3),
+	p := &page.Page{Title: "hone load 127.0.0.1:7000", Groups: append([]string{page.Metrics}, allGroups...), Metrics: []string{"open", "requests_total per second"}, Sources: []page.Source{everything}, Baseline: runOf(t, "before", 200, 3),
 		About: []page.Fact{{Name: "load", Value: "100 connections, 50000 requests a second"}}}
 	address := serve(t, p, &observe.Guard{})
 	each := func(name string) {
@@ -68,6 +68,9 @@ func TestLooks(t *testing.T) {
 	b.await(`document.querySelector("[data-figure=p99] dd").textContent !== "–" && document.querySelector("[data-status]").textContent === "running"`)
 	if gap := eval[string](b, `document.querySelector("[data-figure=rate] .delta").textContent`); !strings.Contains(gap, "% of 20") {
 		t.Errorf("the rate differs from the earlier run's by %q", gap)
+	}
+	if got := eval[string](b, `[...document.querySelectorAll("[data-jump=Metrics] figure")].map((e) => e.querySelector("figcaption").textContent).join("|")`); !strings.Contains(got, "requests_total per second") {
+		t.Errorf("the chosen metrics are %q", got)
 	}
 	each("running")
 	p.End(page.Verdict{Status: page.Valid, Figures: map[string]float64{"rate": 51_234, "p50": 190, "cpu": 6.4}})

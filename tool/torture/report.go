@@ -157,10 +157,10 @@ func (r *Report) verdicts() map[string]Verdict {
 func Read(from io.Reader) (*Report, error) {
 	r := new(Report)
 	if err := json.NewDecoder(from).Decode(r); err != nil {
-		return nil, fmt.Errorf("torture: not a report: %w; give what hone torture --json has written", err)
+		return nil, fmt.Errorf("not a report: %w; give what hone torture --json has written", err)
 	}
 	if r.Schema != figure.SchemaTorture {
-		return nil, fmt.Errorf("torture: a report of the schema %q; give one of %s", r.Schema, figure.SchemaTorture)
+		return nil, fmt.Errorf("a report of the schema %q; give one of %s", r.Schema, figure.SchemaTorture)
 	}
 	return r, nil
 }

@@ -65,7 +65,7 @@ type run struct {
 	falls   map[string]int // falls in two of two tries, by symptom
 }
 
-var errNoBaseline = errors.New("torture: the server does not serve good requests before any attack")
+var errNoBaseline = errors.New("the server does not serve good requests before any attack")
 
 // Run attacks the target and returns what became of it. When ctx ends, it returns the results of the
 // scenarios that had ended, and says so. An error means that there was nothing to attack.

@@ -98,6 +98,7 @@ are too few valid samples or the primary figure is unclear.`,
 	f.out.DefineReport(cmd, nil)
 	f.ui.Define(cmd)
 	f.store.Define(cmd)
+	shortHelp(cmd, "cmd target build revision against against-cmd go-test bench samples conns for rate expect-content header body profile pprof save json md output ui scenario", "content, traffic, TLS, limits, readiness, what may differ")
 	return cmd
 }
 

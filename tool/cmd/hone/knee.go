@@ -78,6 +78,7 @@ reached or the trials cannot be stored; 3 when goals are missed at the lowest lo
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	f.define(cmd)
+	shortHelp(cmd, "expect axis from to quick conns for method header body status save json output ui", "how narrow, content, traffic, TLS, limits")
 	return cmd
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/hone-go/hone/tool/admin"
 	"github.com/hone-go/hone/tool/command"
@@ -33,7 +32,6 @@ type loadFlags struct {
 	agents       agentsFlags
 	progress     bool
 	plain, abort bool
-	helpAll      bool
 	save         string
 	file, target string // a scenario, and its target
 	preview      int
@@ -75,9 +73,6 @@ counts from its scheduled moment (an open loop): how long users wait.`,
   hone load 127.0.0.1:7000 --json -o result.json`,
 		Args: f.oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.helpAll {
-				return longHelp(cmd)
-			}
 			if f.file != "" {
 				if err := spec.ReadFile(cmd, f.file); err != nil {
 					return err
@@ -94,27 +89,8 @@ counts from its scheduled moment (an open loop): how long users wait.`,
 	}
 	f.define(cmd)
 	cmd.SetUsageFunc(groupedUsage)
-	cmd.SetHelpFunc(shortHelp)
+	shortHelp(cmd, "conns for rate count depth expect method header body status json output ui save scenario", "idle connections, churn, traffic, TLS, agents, limits")
 	return cmd
-}
-
-// usualFlags are those of the short help.
-const usualFlags = "conns for rate count depth expect method header body status json output ui save scenario help-all"
-
-// shortHelp prints what most loads need. --help-all prints everything.
-func shortHelp(cmd *cobra.Command, _ []string) {
-	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	set.SortFlags = false
-	for name := range strings.FieldsSeq(usualFlags) {
-		set.AddFlag(cmd.Flags().Lookup(name))
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\n%s", cmd.Long, cmd.UseLine(), set.FlagUsages())
-}
-
-// longHelp prints everything.
-func longHelp(cmd *cobra.Command) error {
-	fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", cmd.Long)
-	return groupedUsage(cmd)
 }
 
 // define adds the flags.
@@ -138,7 +114,6 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.StringVar(&f.save, "save", "", "save the run under this `NAME`; see hone run --help")
 	f.ui.define(cmd)
 	f.store.Define(cmd)
-	flags.BoolVar(&f.helpAll, "help-all", false, "help with all flags: idle connections, churn, traffic, TLS, agents, limits")
 }
 
 // flagGroups are the headings of load's flags, in the order of its help.
@@ -153,7 +128,7 @@ func flagGroups() []struct{ heading, flags string } {
 		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
 		{"Verdict", "expect abort-on-miss allow-errors answer-limit max-lag most-others"},
 		{"Output", "server-stats server-pid progress plain json output save store help help-all"},
-		{"Live page", "ui ui-stay ui-token-file against pprof pprof-token-file"},
+		{"Live page", "ui ui-stay ui-token-file against server-metrics pprof pprof-token-file"},
 	}
 }
 
@@ -162,14 +137,7 @@ func groupedUsage(cmd *cobra.Command) error {
 	out := cmd.OutOrStderr()
 	fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s", cmd.UseLine(), cmd.Example)
 	for _, group := range flagGroups() {
-		set := pflag.NewFlagSet("", pflag.ContinueOnError)
-		set.SortFlags = false
-		for name := range strings.FieldsSeq(group.flags) {
-			if flag := cmd.Flags().Lookup(name); flag != nil {
-				set.AddFlag(flag)
-			}
-		}
-		fmt.Fprintf(out, "\n\n%s:\n%s", group.heading, strings.TrimSuffix(set.FlagUsages(), "\n"))
+		fmt.Fprintf(out, "\n\n%s:\n%s", group.heading, strings.TrimSuffix(chosen(cmd.Flags(), group.flags).FlagUsages(), "\n"))
 	}
 	_, err := fmt.Fprintln(out)
 	return err
@@ -178,7 +146,7 @@ func groupedUsage(cmd *cobra.Command) error {
 func (f *loadFlags) oneTarget(_ *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		if f.file != "" || f.helpAll {
+		if f.file != "" {
 			return nil
 		}
 		return exit.Usagef("load: name a target, as in: hone load 127.0.0.1:7000")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,13 +21,14 @@ import (
 // uiFlags sets up the live page of a load, which knows the load's server.
 type uiFlags struct {
 	session.UI
-	against, pprof, bearerFile string
+	against, pprof, bearerFile, metrics string
 }
 
 func (f *uiFlags) define(cmd *cobra.Command) {
 	f.UI.Define(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.pprof, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, from which the page captures profiles (default: that of --server-stats)")
+	flags.StringVar(&f.metrics, "server-metrics", "", "'`URL NAME,…`': draw these of any server's Prometheus metrics on the page, counters per second")
 	flags.StringVar(&f.bearerFile, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to draw under the page's charts; see hone run --help")
 }
@@ -39,6 +41,8 @@ func (f *uiFlags) check(command string) error {
 	switch {
 	case f.pprof != "" || f.bearerFile != "":
 		return exit.Usagef("%s: --pprof is for the live page; give --ui as well, as in --ui 127.0.0.1:8080, or use hone bench --profile", command)
+	case f.metrics != "":
+		return exit.Usagef("%s: --server-metrics is for the live page; give --ui as well, as in --ui 127.0.0.1:8080", command)
 	case f.against != "":
 		return exit.Usagef("%s: --against needs --ui, the page's address, as in --ui 127.0.0.1:8080; hone compare compares stored runs", command)
 	}
@@ -81,6 +85,14 @@ func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server)
 	}
 	if stats != nil {
 		p.Groups = []string{page.Client, page.Server, page.Runtime, page.Host}
+	}
+	if f.ui.metrics != "" {
+		named, err := admin.OpenNamed(cmd.Context(), f.ui.metrics)
+		if err != nil {
+			return nil, err
+		}
+		p.Metrics, p.Sources = named.Titles, []page.Source{named.Read}
+		p.Groups = slices.Insert(p.Groups, 1, page.Metrics) // after those of the generator
 	}
 	return p, nil
 }

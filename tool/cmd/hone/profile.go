@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -171,7 +173,8 @@ func whyEmpty(kind probe.Kind) string {
 
 // find reads a file, or a run.
 func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
-	if strings.Contains(ref, "://") {
+	_, port, _ := net.SplitHostPort(ref)
+	if _, err := strconv.ParseUint(port, 10, 16); err == nil || strings.Contains(ref, "://") { // baseline:main has no port
 		return f.takeNow(cmd.Context(), ref)
 	}
 	run, err := f.store.FileOrRun("profile", ref)

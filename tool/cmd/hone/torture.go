@@ -117,6 +117,7 @@ interrupted, with the result so far.`,
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
+	shortHelp(cmd, "cmd pid pprof request expect-content method header body only list against wait json output", "content, TLS, logins, patience")
 	return cmd
 }
 

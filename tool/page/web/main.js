@@ -1,5 +1,5 @@
 // Assembles the page.
-import { charts, groupNames, jumpNames } from "./words.js";
+import { charts, groupNames, jumpNames, metricChart } from "./words.js";
 import { Store, follow, take } from "./store.js";
 import { Flame, legendOf } from "./flame.js";
 import { Knee, kneeTable, kneeWords } from "./knee.js";
@@ -65,15 +65,16 @@ class View {
     find("title").textContent = hello.title;
     find("capture").hidden = !hello.capture;
     find("range").parentElement.hidden = hello.groups.length === 0 || Boolean(hello.short);
-    changed("charts", hello.groups, () => {
+    changed("charts", [hello.groups, hello.metrics], () => {
       this.drawn = [];
+      const all = charts.concat((hello.metrics ?? []).map(metricChart));
       find("charts").replaceChildren(...hello.groups.map((group) => {
         const section = element("section");
         section.id = "charts-" + group;
         section.dataset.jump = jumpNames[group];
         const box = element("div", "group");
         section.append(element("h2", "", groupNames[group]), box);
-        for (const what of charts.filter((c) => c.group === group && this.has(c))) {
+        for (const what of all.filter((c) => c.group === group && this.has(c))) {
           const chart = new ({ heat: HeatMap, curve: Curve }[what.kind] ?? Chart)(this.store, this, what);
           this.drawn.push(chart);
           box.append(chart.figure);

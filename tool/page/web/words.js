@@ -42,8 +42,13 @@ export const charts = [
   { id: "retrans", group: "host", title: "TCP retransmits", unit: "count", series: [{ key: "h.retrans", name: "segments", color: "two" }] },
 ];
 
-export const groupNames = { client: "Measured by the generator", server: "Reported by the server", runtime: "Go runtime", host: "Machine" };
-export const jumpNames = { client: "Generator", server: "Server", runtime: "Runtime", host: "Machine" };
+// metricChart draws one of the metrics that the user has chosen.
+export const metricChart = (title, i) => ({
+  id: "metric-" + i, group: "metrics", title, unit: title.includes("_bytes") ? "bytes" : "count", series: [{ key: "m." + i, name: "value", color: "one" }],
+});
+
+export const groupNames = { client: "Measured by the generator", server: "Reported by the server", runtime: "Go runtime", metrics: "Metrics of the server", host: "Machine" };
+export const jumpNames = { client: "Generator", server: "Server", runtime: "Runtime", metrics: "Metrics", host: "Machine" };
 
 // The figures of the strip: of a load, or of a server without a load.
 export const loadFigures = [
