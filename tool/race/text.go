@@ -106,9 +106,16 @@ func (r *Report) Text(w io.Writer) {
 	r.writeBeside(w)
 }
 
+// writeSpeed prints what other programs on the machine change least first.
 func (r *Report) writeSpeed(w io.Writer) {
 	fmt.Fprint(w, "\nconnections × depth: 100 × 64 is 100 connections with 64 requests in flight each.\n\n")
-	table := figure.Table{Head: []string{"load", "engine", "requests/s", "to net-direct", "p50", "p99", "server CPU/request"}, Right: "--rrrrr"}
+	cost := figure.Table{Head: []string{"engine", "memory per active connection", "server CPU/request 100 × 1", "100 × 64"}, Right: "-rrr"}
+	for _, e := range r.Engines {
+		cost.Add(e.Engine, figure.OrNone(e.IdleBytes, figure.Bytes), figure.OrNone(e.PingPong.ServerCPU, figure.Micros), figure.OrNone(e.Pipelined.ServerCPU, figure.Micros))
+	}
+	cost.Text(w)
+	fmt.Fprintln(w)
+	speed := figure.Table{Head: []string{"load", "engine", "requests/s", "to net-direct", "p50", "p99"}, Right: "--rrrr"}
 	for _, shape := range []struct {
 		name string
 		of   func(*Entry) Lap
@@ -121,17 +128,11 @@ func (r *Report) writeSpeed(w io.Writer) {
 			if i > 0 {
 				name = ""
 			}
-			table.Add(name, e.Engine, figure.OrNone(lap.Rate, figure.Grouped), figure.OrNone(lap.Ratio, figure.Times),
-				figure.OrNone(lap.P50, figure.Micros), figure.OrNone(lap.P99, figure.Micros), figure.OrNone(lap.ServerCPU, figure.Micros))
+			speed.Add(name, e.Engine, figure.OrNone(lap.Rate, figure.Grouped), figure.OrNone(lap.Ratio, figure.Times),
+				figure.OrNone(lap.P50, figure.Micros), figure.OrNone(lap.P99, figure.Micros))
 		}
 	}
-	table.Text(w)
-	fmt.Fprintln(w)
-	memory := figure.Table{Head: []string{"engine", "memory per active connection"}, Right: "-r"}
-	for _, e := range r.Engines {
-		memory.Add(e.Engine, figure.OrNone(e.IdleBytes, figure.Bytes))
-	}
-	memory.Text(w)
+	speed.Text(w)
 	if why := r.Withheld(); why != "" {
 		fmt.Fprintf(w, "\n%s\n", why)
 	}

@@ -29,6 +29,9 @@ func TestReportRatios(t *testing.T) {
 		t.Errorf("ratio to buffers on net: %v", got)
 	}
 	text := written(r.Text)
+	if strings.Index(text, "memory per") > strings.Index(text, "requests/s") {
+		t.Errorf("memory, which holds on a busy machine, comes after rates:\n%s", text)
+	}
 	for _, want := range []string{"2.50 ×", "12.1 KiB", "– ", "p99 300 µs = 1.50 × net-buffered", "50.0 ms = 250 × net-buffered"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)

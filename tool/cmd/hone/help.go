@@ -17,7 +17,7 @@ func shortHelp(cmd *cobra.Command, usual, others string) {
 			long(cmd, args)
 			return
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n\n%s", cmd.Long, cmd.UseLine(), firstLines(cmd.Example, 3), chosen(flags, usual+" help-all").FlagUsages())
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n\n%s", cmd.Long, cmd.UseLine(), firstLines(cmd.Example, 2), chosen(flags, usual+" help-all").FlagUsages())
 	})
 }
 

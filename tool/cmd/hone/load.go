@@ -58,6 +58,7 @@ Without --rate every connection keeps --depth requests in flight (a closed loop)
 much the server can do. With --rate every request is scheduled, and its response time
 counts from its scheduled moment (an open loop): how long users wait.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
+  hone load http://127.0.0.1:8080/ -c 20 --rate 500 --expect 'p99<20ms'
   hone load 127.0.0.1:7000 -c 50 --schedule ramp:1000..20000 -d 1m --deadline 100ms
   hone load 127.0.0.1:7000 -c 0 --idle 50000 --ramp 5000 -d 60s --source 127.0.0.1-127.0.0.4 --server-stats 127.0.0.1:7070
   hone load 127.0.0.1:7000 -c 20 --rate 5000 --churn 200

@@ -28,7 +28,7 @@ func (f *uiFlags) define(cmd *cobra.Command) {
 	f.UI.Define(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.pprof, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, from which the page captures profiles (default: that of --server-stats)")
-	flags.StringVar(&f.metrics, "server-metrics", "", "'`URL NAME,…`': draw these of any server's Prometheus metrics on the page, counters per second")
+	flags.StringVar(&f.metrics, "server-metrics", "", "Prometheus metrics of any server for the page, a `URL` and names, as in 'http://127.0.0.1:8889/metrics open,requests_total'; counters per second")
 	flags.StringVar(&f.bearerFile, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to draw under the page's charts; see hone run --help")
 }
