@@ -134,14 +134,12 @@ bench.generators: ## install vegeta and k6, which the row generators needs besid
 bench.memory: ## attack every engine, and compare the memory that it takes with its limits
 	cd bench && go test -count=1 ./memory -timeout 40m -v -args -all
 
-bench.streams: ## measure visits that wait: long streams, loans, pushes that wait, event feeds; compare with BASE, if given
-	cd bench && go test -count=1 ./streams -timeout 90m -v -args -all $(if $(BASE),-base '$(BASE)')
+bench.streams: ## measure handlers that wait: event feeds, and clients that never read
+	cd bench && go test -count=1 ./streams -timeout 90m -v -args -all
 
 bench.gateway: ## measure the gateway: levels, logs, shapes of load and open loops
 	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
 
-bench.instructions: ## count the user instructions of a request, and compare REV (the working tree) with BASE (a4fc546); needs valgrind
-	go run ./bench/instructions $(if $(BASE),-base '$(BASE)') $(if $(REV),-rev '$(REV)')
 
 release-test: ## build the modules as they would be published, install the five commands and build every example from them
 	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -11,22 +12,22 @@ import (
 	"unsafe"
 )
 
-// Crowd is connections of WebSocket that only listen. Nothing watches them, so that what a
+// Crowd is connections that only listen. Nothing watches them, so that what a
 // server pushes wakes nobody: its cost is the server's.
 type Crowd struct {
 	fds []int
 	in  []byte
 }
 
-// Grow opens connections until there are n.
-func (c *Crowd) Grow(ctx context.Context, addr, path string, n int) error {
+// Grow opens connections until there are n; begin is what each says and is told at first: see Upgraded and Streamed.
+func (c *Crowd) Grow(ctx context.Context, addr string, n int, begin func(fd int) error) error {
 	to, err := parseAddr(addr)
 	if err != nil {
 		return err
 	}
 	for len(c.fds) < n && err == nil {
 		if err = ctx.Err(); err == nil {
-			err = c.add(to, path)
+			err = c.add(to, begin)
 		}
 	}
 	if err != nil {
@@ -35,13 +36,13 @@ func (c *Crowd) Grow(ctx context.Context, addr, path string, n int) error {
 	return nil
 }
 
-func (c *Crowd) add(to syscall.Sockaddr, path string) error {
+func (c *Crowd) add(to syscall.Sockaddr, begin func(fd int) error) error {
 	fd, err := dial(to)
 	if err != nil {
 		return err
 	}
 	c.fds = append(c.fds, fd)
-	return upgrade(fd, path)
+	return begin(fd)
 }
 
 // Len is how many connections there are.
@@ -55,10 +56,8 @@ func (c *Crowd) Close() {
 	c.fds = nil
 }
 
-// Gather reads what each connection has been sent, which must be the message so many times,
-// within limit.
-func (c *Crowd) Gather(message []byte, times int, limit time.Duration) error {
-	want := c.frames(message, times)
+// Gather reads what each connection has been sent, which must be want, within limit.
+func (c *Crowd) Gather(want []byte, limit time.Duration) error {
 	if len(c.in) <= len(want) {
 		c.in = make([]byte, len(want)+1)
 	}
@@ -87,15 +86,46 @@ func (c *Crowd) Gather(message []byte, times int, limit time.Duration) error {
 	return nil
 }
 
-// frames is the message as a server sends it, so many times.
-func (c *Crowd) frames(message []byte, times int) (all []byte) {
-	for range times {
-		if len(message) > longestWS {
-			all = binary.BigEndian.AppendUint64(append(all, binaryFrame, shortest+2), uint64(len(message)))
-		} else {
-			all = appendWSHead(all, binaryFrame, 0, len(message))
-		}
-		all = append(all, message...)
-	}
-	return all
+// Upgraded begins a connection of WebSocket; its messages come as ServerFrame.
+func Upgraded(path string) func(fd int) error {
+	return func(fd int) error { return upgrade(fd, path) }
 }
+
+// ServerFrame is a binary message as a server sends it.
+func ServerFrame(message []byte) []byte {
+	if len(message) > longestWS {
+		return append(binary.BigEndian.AppendUint64([]byte{binaryFrame, shortest + 2}, uint64(len(message))), message...)
+	}
+	return append(appendWSHead(nil, binaryFrame, 0, len(message)), message...)
+}
+
+// Streamed begins a response that does not end; its parts come as Chunk. first is the first of them.
+func Streamed(path string, first []byte) func(fd int) error {
+	request := []byte("GET " + path + " HTTP/1.1\r\nHost: localhost:8080\r\nAccept: text/event-stream\r\n\r\n")
+	return func(fd int) error {
+		w := &wires{fd: fd}
+		if _, err := w.Write(request); err != nil {
+			return err
+		}
+		var answer [4 << 10]byte
+		for held := 0; held < len(answer); {
+			n, err := w.Read(answer[held:])
+			if err != nil {
+				return err
+			}
+			held += n
+			head, body, whole := bytes.Cut(answer[:held], []byte("\r\n\r\n"))
+			switch {
+			case !whole || len(body) < len(Chunk(first)):
+			case !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) || !bytes.Equal(body, Chunk(first)):
+				return fmt.Errorf("the server does not begin a stream: %.200q", answer[:held])
+			default:
+				return nil
+			}
+		}
+		return errors.New("the server sends a head without an end")
+	}
+}
+
+// Chunk is a part of a response that is flushed by itself.
+func Chunk(part []byte) []byte { return fmt.Appendf(nil, "%x\r\n%s\r\n", len(part), part) }

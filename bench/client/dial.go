@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// dialTime is how long a connection may take to open.
+// dialTime is how long a connection may take to open, and a call that waits to read.
 const dialTime = 5 * time.Second
 
 // parseAddr takes a loopback address: what is measured is this machine.
@@ -25,7 +25,7 @@ func parseAddr(text string) (syscall.Sockaddr, error) {
 	return &syscall.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}, nil
 }
 
-// dial returns a connected socket. It is a blocking one, but every call on it says
+// dial returns a connected socket. It is a blocking one, but once a load runs every call on it says
 // that it must not block.
 func dial(to syscall.Sockaddr) (fd int, err error) {
 	family := syscall.AF_INET
@@ -37,6 +37,9 @@ func dial(to syscall.Sockaddr) (fd int, err error) {
 	}
 	limit := syscall.NsecToTimeval(int64(dialTime))
 	err = os.NewSyscallError("setsockopt", syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &limit))
+	if err == nil {
+		err = os.NewSyscallError("setsockopt", syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit))
+	}
 	if err == nil {
 		err = os.NewSyscallError("setsockopt", syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1))
 	}

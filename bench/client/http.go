@@ -183,10 +183,6 @@ func (w *wires) SetWriteDeadline(time.Time) error { return nil }
 
 // handshake makes fd a connection of TLS, within dialTime for each step.
 func (l *loop) handshake(fd int) (*wires, *tls.Conn, error) {
-	limit := syscall.NsecToTimeval(int64(dialTime))
-	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit); err != nil {
-		return nil, nil, os.NewSyscallError("setsockopt", err)
-	}
 	w := &wires{loop: l, fd: fd}
 	secure := tls.Client(w, l.plan.HTTP.TLS)
 	if err := secure.Handshake(); err != nil {

@@ -8,8 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"syscall"
 )
 
 // WS is what to ask a server of WebSocket: to echo messages. Each carries an id, so that an
@@ -113,10 +111,6 @@ func Handshake(path string) (request, accept string) {
 
 // upgrade makes fd a connection of WebSocket, within dialTime for each step.
 func upgrade(fd int, path string) error {
-	limit := syscall.NsecToTimeval(int64(dialTime))
-	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit); err != nil {
-		return os.NewSyscallError("setsockopt", err)
-	}
 	request, accept := Handshake(path)
 	w := &wires{fd: fd}
 	if _, err := w.Write([]byte(request)); err != nil {

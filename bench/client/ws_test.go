@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,7 +122,7 @@ func TestCrowd(t *testing.T) {
 	defer s.Close()
 	var c Crowd
 	defer c.Close()
-	if err := c.Grow(t.Context(), s.Listener.Addr().String(), "/", 3); err != nil || c.Len() != 3 {
+	if err := c.Grow(t.Context(), s.Listener.Addr().String(), 3, Upgraded("/")); err != nil || c.Len() != 3 {
 		t.Fatal(err, c.Len())
 	}
 	for range 3 {
@@ -133,10 +134,10 @@ func TestCrowd(t *testing.T) {
 			}
 		}
 	}
-	if err := c.Gather(message, 2, 5*time.Second); err != nil {
+	if err := c.Gather(slices.Repeat(ServerFrame(message), 2), 5*time.Second); err != nil {
 		t.Error(err)
 	}
-	if err := c.Gather(message, 1, time.Millisecond); err == nil {
+	if err := c.Gather(ServerFrame(message), time.Millisecond); err == nil {
 		t.Error("what was not sent is gathered")
 	}
 }

@@ -25,10 +25,10 @@ const Client = "bench/client"
 // Order is one line of a client's standard input, as JSON.
 type Order struct {
 	Addr string `json:"addr"`
-	Ask  string `json:"ask"`  // the name of a web.Question, or web.Socket; empty: hone's frames
+	Ask  string `json:"ask"`  // the name of a web.Question, web.Socket or web.Stream; empty: hone's frames
 	Open int    `json:"open"` // connections to have served once and to keep open, in all
 	Load *Load  `json:"load"` // nil: none
-	// Crowd are connections of WebSocket to keep open that listen, in all.
+	// Crowd are connections of WebSocket, or event streams, to keep open that listen, in all.
 	Crowd  int     `json:"crowd"`
 	Gather *Gather `json:"gather"` // what the crowd is to have read; nil: nothing
 }
@@ -39,6 +39,7 @@ type Load struct {
 	Conns  int           `json:"conns"`
 	Depth  int           `json:"depth"`
 	Rate   float64       `json:"rate"` // requests a second; 0: the next as soon as an answer is there
+	Once   bool          `json:"once"` // a connection for each request
 	Warmup time.Duration `json:"warmup"`
 	Window time.Duration `json:"window"`
 }
@@ -55,7 +56,7 @@ type Figure struct {
 	Requests int64 `json:"requests"`
 	// Figures are those of a table.Sample: cpu_us is of the server's process, user and system, for a request; rate,
 	// requests answered in a second; p50_us, p99_us and p999_us count from the intended moment where there is a
-	// rate. client_busy, server_busy and others, what went to neither side, are of one CPU, the client's without
+	// rate. client_busy and server_busy are of one CPU, the client's without
 	// what it spent on looking for answers because a request was about to be due.
 	Figures map[string]float64 `json:"figures"`
 	Doubts  []string           `json:"doubts"` // why the client does not vouch for them; empty: it does
@@ -105,7 +106,7 @@ func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	exchange := func(conn net.Conn) error { return Exchange(conn, 1, []byte(content)) }
 	plan := client.Plan{Addr: o.Addr, Content: []byte(content)}
 	switch {
-	case o.Ask == "":
+	case o.Ask == "", o.Ask == web.Stream:
 	case o.Ask == web.Socket:
 		plan.WS, plan.Content = &client.WS{Path: web.EchoPath}, web.Echoed()
 		exchange = ExchangeWS
@@ -190,7 +191,11 @@ func (l *Load) run(ctx context.Context, p client.Plan) (*Figure, error) {
 	edges := window{pid: l.PID}
 	p.Conns, p.Depth, p.Rate = l.Conns, l.Depth, l.Rate
 	p.Warmup, p.Window, p.Opened, p.Closed = l.Warmup, l.Window, edges.opens, edges.closes
-	r, err := client.Run(ctx, p)
+	run := client.Run
+	if l.Once {
+		run = client.RunOnce
+	}
+	r, err := run(ctx, p)
 	switch {
 	case err != nil:
 		return nil, err

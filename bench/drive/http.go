@@ -2,7 +2,6 @@ package drive
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -22,36 +21,25 @@ func askFor(q web.Question) *client.HTTP {
 	return ask
 }
 
-// ExchangeHTTP asks, and reads the answer, which must be the right one.
+// ExchangeHTTP asks, and reads the answer, which must be the right one; nothing may come behind it.
 func ExchangeHTTP(conn net.Conn, q web.Question) error {
-	body, _, err := AskHTTP(conn, q.Request)
-	if err == nil && body != q.Body {
-		err = fmt.Errorf("the server answers %.40q", body)
+	if _, err := conn.Write(q.Request); err != nil {
+		return err
 	}
-	return err
-}
-
-// AskHTTP sends a request, and returns the answer's body, and all of the answer
-// as it came. Its status must be 200, and nothing may come behind it.
-func AskHTTP(conn net.Conn, request []byte) (body string, raw []byte, err error) {
-	if _, err := conn.Write(request); err != nil {
-		return "", nil, err
-	}
-	var came bytes.Buffer
-	in := bufio.NewReader(io.TeeReader(conn, &came))
+	in := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(in, nil)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	switch {
 	case err != nil:
-		return "", nil, err
-	case answer.StatusCode != http.StatusOK:
-		return "", nil, fmt.Errorf("the server answers %s and %.40q", answer.Status, text)
+		return err
+	case answer.StatusCode != http.StatusOK || string(text) != q.Body:
+		return fmt.Errorf("the server answers %s and %.40q", answer.Status, text)
 	case in.Buffered() > 0:
-		return "", nil, fmt.Errorf("the server sends %d bytes behind its answer", in.Buffered())
+		return fmt.Errorf("the server sends %d bytes behind its answer", in.Buffered())
 	}
-	return string(text), came.Bytes(), nil
+	return nil
 }

@@ -19,20 +19,18 @@ type window struct {
 }
 
 type moment struct {
-	at                   time.Time
-	server, client, idle time.Duration
-	cpus                 int
+	at             time.Time
+	server, client time.Duration
 }
 
 func (w *window) opens()  { w.first = w.read() }
 func (w *window) closes() { w.last = w.read() }
 
 func (w *window) read() (m moment) {
-	var errs [3]error
+	var errs [2]error
 	m.server, errs[0] = fleet.ProcessCPU(w.pid)
 	m.client, errs[1] = fleet.ProcessCPU(os.Getpid())
 	m.at = time.Now()
-	m.idle, m.cpus, errs[2] = fleet.IdleCPU()
 	w.err = errors.Join(w.err, errors.Join(errs[:]...))
 	return m
 }
@@ -47,11 +45,10 @@ func (w *window) figure(r *client.Result) *Figure {
 	}
 	span, busy := w.last.at.Sub(w.first.at), 0.0
 	if w.err == nil && span > 0 {
-		server, client, idle := w.last.server-w.first.server, w.last.client-w.first.client, w.last.idle-w.first.idle
+		server, client := w.last.server-w.first.server, w.last.client-w.first.client
 		part := func(d time.Duration) float64 { return max(0, d.Seconds()/span.Seconds()) }
 		busy = part(client - r.Spun)
 		f.Figures["server_busy"], f.Figures["client_busy"] = part(server), busy
-		f.Figures["others"] = part(span*time.Duration(w.last.cpus) - idle - client - server)
 		if r.Rate > 0 {
 			f.Figures["cpu_us"] = part(server) / r.Rate * 1e6
 		}

@@ -10,17 +10,17 @@ import (
 	"github.com/hone-go/hone/bench/client"
 )
 
-// TestFigure has a second in which the server used 0.9 of a CPU, the client 0.8, a
-// quarter of which it waited in, and the rest of a machine of two CPUs 0.1.
+// TestFigure has a second in which the server used 0.9 of a CPU, and the client 0.8, a
+// quarter of which it waited in.
 func TestFigure(t *testing.T) {
 	start := time.Now()
 	w := window{
-		first: moment{at: start, server: time.Second, client: 2 * time.Second, idle: 5 * time.Second, cpus: 2},
-		last:  moment{at: start.Add(time.Second), server: 1900 * time.Millisecond, client: 2800 * time.Millisecond, idle: 5200 * time.Millisecond, cpus: 2},
+		first: moment{at: start, server: time.Second, client: 2 * time.Second},
+		last:  moment{at: start.Add(time.Second), server: 1900 * time.Millisecond, client: 2800 * time.Millisecond},
 	}
 	p50 := 12.5
 	f := w.figure(&client.Result{Requests: 99, Rate: 100_000, P50: &p50, Spun: 200 * time.Millisecond})
-	want := map[string]float64{"cpu_us": 9, "server_busy": 0.9, "client_busy": 0.6, "others": 0.1, "rate": 100_000, "p50_us": 12.5}
+	want := map[string]float64{"cpu_us": 9, "server_busy": 0.9, "client_busy": 0.6, "rate": 100_000, "p50_us": 12.5}
 	for name, want := range want {
 		if got, has := f.Figures[name]; !has || math.Abs(got-want) > 1e-9*want {
 			t.Errorf("%s: %v, not %v", name, got, want)

@@ -15,19 +15,23 @@ import (
 	"github.com/hone-go/hone/bench/web"
 )
 
-// Gather is to have read what a crowd has been pushed.
+// Gather is to have read a message that a crowd has been pushed.
 type Gather struct {
 	Message []byte        `json:"message"`
-	Times   int           `json:"times"`
 	Limit   time.Duration `json:"limit"`
 }
 
 // crowd carries the parts of an order out that are about connections that listen.
 func (c *process) crowd(ctx context.Context, o Order) error {
-	if err := c.listeners.Grow(ctx, o.Addr, web.CrowdPath, max(o.Crowd, c.listeners.Len())); err != nil || o.Gather == nil {
+	begin, whole := client.Upgraded(web.CrowdPath), client.ServerFrame
+	if o.Ask == web.Stream {
+		begin = client.Streamed(web.CrowdPath, web.Event([]byte(web.Welcome)))
+		whole = func(message []byte) []byte { return client.Chunk(web.Event(message)) }
+	}
+	if err := c.listeners.Grow(ctx, o.Addr, max(o.Crowd, c.listeners.Len()), begin); err != nil || o.Gather == nil {
 		return err
 	}
-	return c.listeners.Gather(o.Gather.Message, o.Gather.Times, o.Gather.Limit)
+	return c.listeners.Gather(whole(o.Gather.Message), o.Gather.Limit)
 }
 
 // Frames of a client.

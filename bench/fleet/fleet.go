@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -28,41 +27,16 @@ func Module(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Compile compiles packages of the module bench into dir. library is a folder with another
-// revision of hone, which the same programs then use; empty: the one beside bench.
-func Compile(ctx context.Context, module, dir, library string, packages ...string) error {
-	run := func(args ...string) error {
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir = module
-		cmd.Env = append(cmd.Environ(), "GOWORK=off") // a workspace may choose other versions than go.mod
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
-		return nil
-	}
+// Compile compiles packages of the module bench into dir.
+func Compile(ctx context.Context, module, dir string, packages ...string) error {
 	args := []string{"build", "-trimpath", "-o", dir + string(filepath.Separator)} // panics are stored
-	if library != "" {
-		own, err := os.MkdirTemp("", "hone-bench-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(own)
-		file := filepath.Join(own, "go.mod")
-		for _, name := range []string{"go.mod", "go.sum"} {
-			text, err := os.ReadFile(filepath.Join(module, name))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(own, name), text, 0o600)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := run("mod", "edit", "-replace", hone+"="+library, file); err != nil {
-			return err
-		}
-		args = append(args, "-modfile", file)
+	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
+	cmd.Dir = module
+	cmd.Env = append(cmd.Environ(), "GOWORK=off") // a workspace may choose other versions than go.mod
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", cmd, err, out)
 	}
-	return run(append(args, packages...)...)
+	return nil
 }
 
 // How is the way in which a server is run.

@@ -6,6 +6,7 @@ import (
 	"debug/buildinfo"
 	"embed"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,8 +29,9 @@ type Entry struct {
 	Package string
 	// Command starts a program that is not one of bench/servers, with {dir}, {addr} and {port}.
 	Command string
-	TLS     bool // it speaks TLS
-	Inside  bool // it is part of this program, so that nothing is built or started
+	Source  string // one file in C, below bench/servers/Program, that cc compiles; empty: none
+	TLS     bool   // it speaks TLS
+	Inside  bool   // it is part of this program, so that nothing is built or started
 }
 
 const hone = "github.com/hone-go/hone"
@@ -60,9 +62,12 @@ func whole(name, from, command string) Entry {
 	return e
 }
 
-// Frames are the servers of hone's frames, the standard library first.
+// Frames are the servers of hone's frames: the floor without a library, then the standard library.
 func Frames() []Entry {
+	floor := entry("floor", table.Floor, "")
+	floor.Source = "floor.c"
 	return []Entry{
+		floor,
 		entry("net", "netbufio", "net and bufio"),
 		entry("gnet", "gnet", "github.com/panjf2000/gnet/v2"),
 		entry("netpoll", "netpoll", "github.com/cloudwego/netpoll"),
@@ -117,6 +122,24 @@ func WebSocket() []Entry {
 	}
 }
 
+// Streams are the servers of event streams over HTTP.
+func Streams() []Entry {
+	return slices.DeleteFunc(HTTP(), func(e Entry) bool { return e.Program == "nbhttp" })
+}
+
+// Data is the folder of what servers store, in that of their programs.
+const Data = "data"
+
+// honed is the gateway, with its log on the disk.
+func honed(name string) Entry {
+	return whole(name, "gateway/cmd/honed", "honed --listen {addr} --admin off --data {dir}/"+Data+"/log")
+}
+
+// Gateways are those that answer when a record is on the disk.
+func Gateways() []Entry {
+	return []Entry{honed("honed"), system("redis", "redis-server --bind 127.0.0.1 --port {port} --dir {dir}/"+Data+" --save '' --appendonly yes --appendfsync always")}
+}
+
 // RESP are the servers of Redis' protocol.
 func RESP() []Entry {
 	example := entry("hone", "hone", hone)
@@ -137,9 +160,9 @@ func Torture(second bool) (all []Entry) {
 	if second {
 		add("http2", HTTP2()...)
 	} else {
-		add("frames", append(Frames(), entry("article", "article", hone+"/bench"),
+		add("frames", append(Frames()[1:], entry("article", "article", hone+"/bench"),
 			whole("hone-serve", "tool/cmd/hone", "hone serve --addr {addr} --admin off"),
-			whole("honed", "gateway/cmd/honed", "honed --listen {addr} --admin off --data {dir}/log"))...)
+			honed("honed"))...)
 		add("http", append(HTTP(), Nginx(), system("haproxy", "haproxy -db -f {dir}/haproxy.cfg"),
 			whole("hone-serve", "tool/cmd/hone", "hone serve --addr {addr} --admin off --service http"))...)
 		add("ws", append(WebSocket(), whole("hone-serve", "tool/cmd/hone", "hone serve --addr {addr} --admin off --service ws"))...)
@@ -162,6 +185,13 @@ func Build(ctx context.Context, module, dir string, entries []Entry, say func(st
 		switch {
 		case e.Inside:
 			e.Version = inside(e.Module)
+		case e.Source != "":
+			if err := compileC(ctx, module, dir, e); errors.Is(err, exec.ErrNotFound) {
+				say(fmt.Sprintf("%s is left out, as there is no C compiler: %v", e.Name, err))
+				continue
+			} else if err != nil {
+				return nil, err
+			}
 		case e.Package != "":
 			cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, "whole")+"/", hone+"/"+e.Package)
 			cmd.Dir = module
@@ -181,18 +211,53 @@ func Build(ctx context.Context, module, dir string, entries []Entry, say func(st
 	}
 	slices.Sort(packages)
 	if packages = slices.Compact(packages); packages != nil {
-		if err := Compile(ctx, module, dir, "", packages...); err != nil {
+		if err := Compile(ctx, module, dir, packages...); err != nil {
 			return nil, err
 		}
 	}
 	for i := range built {
-		if e := &built[i]; e.Package == "" && !e.external() && !e.Inside {
+		if e := &built[i]; e.Package == "" && e.Source == "" && !e.external() && !e.Inside {
 			if err := e.readVersion(dir); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return built, configure(dir)
+}
+
+// Packages are those of hone that the entries' programs are made of, as folders of the repository.
+func Packages(ctx context.Context, module string, entries []Entry) (all []string, err error) {
+	args := []string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}
+	for _, e := range entries {
+		switch {
+		case e.Inside && e.Module == hone:
+			args = append(args, hone+"/route")
+		case e.Package != "":
+			args = append(args, hone+"/"+e.Package)
+		case e.Ours():
+			args = append(args, "./servers/"+e.Program)
+		}
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = module
+	text, err := cmd.Output()
+	for line := range strings.Lines(string(text)) {
+		if name, found := strings.CutPrefix(strings.TrimSpace(line), hone+"/"); found && !strings.HasPrefix(name, "bench/") && name != "bench" {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), err
+}
+
+// compileC compiles an entry's file.
+func compileC(ctx context.Context, module, dir string, e Entry) error {
+	file := filepath.Join(module, "servers", e.Program, e.Source)
+	out, err := exec.CommandContext(ctx, "cc", "-O2", "-pthread", "-o", filepath.Join(dir, e.Program), file).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("cc %s: %w\n%s", file, err, out)
+	}
+	return nil
 }
 
 // external reports whether the system has the program.
@@ -249,10 +314,10 @@ func (e *Entry) readVersion(dir string) error {
 //go:embed configs
 var configs embed.FS
 
-// configure writes the certificate that those files name.
+// configure writes the certificate that those files name, and makes the folder Data.
 func configure(dir string) error {
 	c, err := web.Certificate()
-	if err != nil {
+	if err = errors.Join(err, os.MkdirAll(filepath.Join(dir, Data), 0o700)); err != nil {
 		return err
 	}
 	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)

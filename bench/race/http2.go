@@ -35,16 +35,7 @@ func http2Row() Row {
 		Title: func([]int) string {
 			return fmt.Sprintf("%d connections over TLS with 1 and with 10 streams, and %d idle ones, asking for hello, not pinned", http2Conns, http2Idle)
 		},
-		Round: func(ctx context.Context, g *Ground, order []fleet.Entry) (all []table.Sample) {
-			for _, e := range order {
-				samples, err := speakHTTP2(ctx, g, e)
-				if err != nil {
-					samples = []table.Sample{{Server: e.Name, Error: err.Error()}}
-				}
-				all = append(all, samples...)
-			}
-			return all
-		},
+		Round: each(speakHTTP2),
 	}
 }
 
@@ -83,24 +74,19 @@ func speakHTTP2(ctx context.Context, g *Ground, e fleet.Entry) (samples []table.
 		return nil, err
 	}
 	for _, streams := range []int{1, 10} {
-		before, err := fleet.ProcessCPU(server.PID)
-		if err != nil {
-			return nil, err
-		}
-		var all errgroup.Group
-		for _, c := range conns {
-			for range streams {
-				all.Go(func() error { return askHTTP2(ctx, c, requests/http2Conns/streams) })
+		cpu, others, err := watch(server.PID, nil, func() error {
+			var all errgroup.Group
+			for _, c := range conns {
+				for range streams {
+					all.Go(func() error { return askHTTP2(ctx, c, requests/http2Conns/streams) })
+				}
 			}
-		}
-		if err := all.Wait(); err != nil {
-			return nil, err
-		}
-		after, err := fleet.ProcessCPU(server.PID)
+			return all.Wait()
+		})
 		if err != nil {
 			return nil, err
 		}
-		samples = append(samples, table.Sample{Server: e.Name, Case: fmt.Sprintf("%d streams", streams), Figures: map[string]float64{"cpu_us": float64(after-before) / 1e3 / float64(requests)}})
+		samples = append(samples, table.Sample{Case: fmt.Sprintf("%d streams", streams), Figures: map[string]float64{"cpu_us": float64(cpu) / 1e3 / float64(requests), "others": others}})
 	}
 	before, err := server.Collect(ctx, e)
 	if err == nil {
@@ -113,7 +99,7 @@ func speakHTTP2(ctx context.Context, g *Ground, e fleet.Entry) (samples []table.
 		return nil, err
 	}
 	after, err := server.Collect(ctx, e)
-	return append(samples, table.Sample{Server: e.Name, Case: "idle", Figures: map[string]float64{"per_conn_bytes": float64(after.Anonymous-before.Anonymous) / float64(idle)}}), err
+	return append(samples, table.Sample{Case: "idle", Figures: map[string]float64{"per_conn_bytes": float64(after.Anonymous-before.Anonymous) / float64(idle)}}), err
 }
 
 func dialHTTP2(ctx context.Context, addr string) (*http.ClientConn, error) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/table"
 	"github.com/hone-go/hone/tool/child"
+	"github.com/hone-go/hone/tool/machine"
 )
 
 // Row is what to compare.
@@ -80,10 +82,10 @@ func (g *Ground) Run(ctx context.Context, row Row, rounds int, seed uint64) *tab
 }
 
 // each measures the servers one after the other.
-func each(measure func(ctx context.Context, g *Ground, e fleet.Entry) (table.Sample, error)) func(context.Context, *Ground, []fleet.Entry) []table.Sample {
+func each(measure func(ctx context.Context, g *Ground, e fleet.Entry) ([]table.Sample, error)) func(context.Context, *Ground, []fleet.Entry) []table.Sample {
 	return func(ctx context.Context, g *Ground, order []fleet.Entry) (all []table.Sample) {
 		for _, e := range order {
-			all = append(all, g.take(ctx, e, measure))
+			all = append(all, g.take(ctx, e, measure)...)
 		}
 		return all
 	}
@@ -92,23 +94,49 @@ func each(measure func(ctx context.Context, g *Ground, e fleet.Entry) (table.Sam
 // mostOthers is the share of all CPUs that other programs may use; it knows nothing of the result.
 const mostOthers = 0.1
 
-// take takes a sample, again while other programs use too much and there are retakes left.
-func (g *Ground) take(ctx context.Context, e fleet.Entry, measure func(context.Context, *Ground, fleet.Entry) (table.Sample, error)) table.Sample {
+// take takes a server's samples, again while other programs use too much and there are retakes left.
+func (g *Ground) take(ctx context.Context, e fleet.Entry, measure func(context.Context, *Ground, fleet.Entry) ([]table.Sample, error)) []table.Sample {
 	for {
-		s, err := measure(ctx, g, e)
-		if s.Server = e.Name; err != nil {
-			s.Error, s.Figures = err.Error(), nil
+		all, err := measure(ctx, g, e)
+		if err != nil {
+			all = []table.Sample{{Error: err.Error()}}
 		}
-		others := s.Figures["others"] / float64(max(1, len(g.CPUs)))
+		others := 0.0
+		for i := range all {
+			all[i].Server = e.Name
+			others = max(others, all[i].Figures["others"]/float64(max(1, len(g.CPUs))))
+		}
 		switch {
 		case others <= mostOthers || g.Small() || ctx.Err() != nil:
-			return s
+			return all
 		case g.retaken >= g.Retakes:
-			s.Error = fmt.Sprintf("other programs used %.0f %% of the machine, and no more samples may be thrown away; let it do nothing else", 100*others)
-			return s
+			all[0].Error = fmt.Sprintf("other programs used %.0f %% of the machine, and no more samples may be thrown away; let it do nothing else", 100*others)
+			return all
 		}
 		g.retaken++
 	}
+}
+
+// watch measures the CPU time of a server while do runs, and how much of a CPU programs used that are neither it nor this
+// one and its clients; what the host took away counts as theirs.
+func watch(server int, clients []*child.Child, do func() error) (cpu time.Duration, others float64, err error) {
+	own, began := []int{server}, machine.Measure()
+	for _, c := range clients {
+		own = append(own, c.PID)
+	}
+	before, err := fleet.ProcessCPU(server)
+	if err == nil {
+		err = do()
+	}
+	after, errAfter := fleet.ProcessCPU(server)
+	if err := errors.Join(err, errAfter); err != nil {
+		return 0, 0, err
+	}
+	m := began.Between(machine.Measure(), own...)
+	if m.Others == nil || m.Steal == nil {
+		return 0, 0, errors.New("the system does not say what other programs used")
+	}
+	return after - before, float64(runtime.NumCPU()) * (*m.Others + *m.Steal), nil
 }
 
 // line is a sample for those who watch.

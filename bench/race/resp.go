@@ -32,35 +32,24 @@ func respRow() Row {
 			if g.Small() {
 				n = 500
 			}
-			before, err := fleet.ProcessCPU(server.PID)
-			if err != nil {
-				return nil, err
-			}
 			args := append([]string{"-p", port, "-q", "-c", "50", "-n", strconv.Itoa(n)}, strings.Fields(c.args)...)
-			out, err := exec.CommandContext(ctx, "redis-benchmark", args...).CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "requests per second") {
-				return nil, fmt.Errorf("redis-benchmark (make deps installs it): %w: %s", err, out)
-			}
-			after, err := fleet.ProcessCPU(server.PID)
+			cpu, others, err := watch(server.PID, nil, func() error {
+				out, err := exec.CommandContext(ctx, "redis-benchmark", args...).CombinedOutput()
+				if err != nil || !strings.Contains(string(out), "requests per second") {
+					return fmt.Errorf("redis-benchmark (make deps installs it): %w: %s", err, out)
+				}
+				return nil
+			})
 			if err != nil {
 				return nil, err
 			}
-			samples = append(samples, table.Sample{Server: e.Name, Case: c.name, Figures: map[string]float64{"cpu_us": float64(after-before) / 1e3 / float64(n)}})
+			samples = append(samples, table.Sample{Case: c.name, Figures: map[string]float64{"cpu_us": float64(cpu) / 1e3 / float64(n), "others": others}})
 		}
 		return samples, nil
 	}
 	return Row{
 		Name: "resp", Client: "redis-benchmark", Servers: fleet.RESP(), Rounds: cpuRounds,
 		Title: func([]int) string { return "50 connections of redis-benchmark, not pinned" },
-		Round: func(ctx context.Context, g *Ground, order []fleet.Entry) (all []table.Sample) {
-			for _, e := range order {
-				samples, err := measure(ctx, g, e)
-				if err != nil {
-					samples = []table.Sample{{Server: e.Name, Error: err.Error()}}
-				}
-				all = append(all, samples...)
-			}
-			return all
-		},
+		Round: each(measure),
 	}
 }

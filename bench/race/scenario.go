@@ -11,6 +11,7 @@ import (
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/table"
 	"github.com/hone-go/hone/bench/web"
+	"github.com/hone-go/hone/tool/child"
 )
 
 // scenario is one way of using a server with package drive.
@@ -20,22 +21,24 @@ type scenario struct {
 	conns  int     // connections that ask
 	depth  int     // requests under way on each
 	rate   float64 // requests a second of all; 0: the next as soon as an answer is there
+	once   bool    // a connection for each request, so many at once
 	loops  int     // the server's, unpinned if there are two
 	levels []int   // how many idle connections to read the memory of, and nothing else
-	crowd  int     // connections that are pushed to
+	crowd  int     // connections that are pushed to; web.Stream has nothing else
 }
 
-// Rounds of CPU are compared in pairs, of which a signed-rank test needs many. Memory hardly varies, and other programs do
-// not change it.
+// Rounds of CPU are compared in pairs, of which a signed-rank test needs many. The p99 at a rate varies more than CPU does;
+// memory hardly varies, and other programs do not change it.
 const (
 	cpuRounds    = 8
+	rateRounds   = 16
 	steadyRounds = 5
 	idleRounds   = 3
 )
 
 // Rows are all that package drive measures. They are told apart by what they make dear: frames/A waking up, A2 the
 // same unpinned and on two loops, B the code itself, C the memory that a crowd is spread over, O sleeping and
-// waking at a rate. lent is a request that http1 leaves to net/http.
+// waking at a rate, once accepting and closing. lent is a request that http1 leaves to net/http.
 func Rows() []Row {
 	var all []Row
 	add := func(group string, servers []fleet.Entry, scenarios ...scenario) {
@@ -49,12 +52,14 @@ func Rows() []Row {
 		scenario{name: "B", conns: 100, depth: 64},
 		scenario{name: "C", conns: 2000, depth: 1},
 		scenario{name: "O", conns: 100, depth: 64, rate: 50_000},
+		scenario{name: "once", conns: 64, depth: 1, once: true},
 		scenario{name: "idle", levels: []int{1000, 5000, 15_000}})
 	add("http", append(fleet.HTTP(), fleet.Nginx().Alone()),
 		scenario{name: "hello", ask: "hello", conns: 64, depth: 1},
 		scenario{name: "hello-256", ask: "hello", conns: 256, depth: 1},
 		scenario{name: "pipelined", ask: "hello", conns: 64, depth: 16},
-		scenario{name: "rate", ask: "hello", conns: 64, depth: 4, rate: 20_000})
+		scenario{name: "rate", ask: "hello", conns: 64, depth: 4, rate: 20_000},
+		scenario{name: "once", ask: "hello", conns: 64, depth: 1, once: true})
 	add("http", fleet.HTTP(),
 		scenario{name: "page", ask: "page", conns: 64, depth: 1},
 		scenario{name: "picture", ask: "picture", conns: 64, depth: 1},
@@ -62,13 +67,14 @@ func Rows() []Row {
 		scenario{name: "idle", ask: "hello", levels: []int{15_000}},
 		scenario{name: "idle-TLS", ask: "tls", levels: []int{2000}},
 		scenario{name: "lent", ask: "chunked", levels: []int{15_000}})
+	add("http", fleet.Streams(), scenario{name: "streams", ask: web.Stream, crowd: 5000})
 	add("ws", fleet.WebSocket(),
 		scenario{name: "100x1", ask: web.Socket, conns: 100, depth: 1},
 		scenario{name: "2000x1", ask: web.Socket, conns: 2000, depth: 1},
 		scenario{name: "100x16", ask: web.Socket, conns: 100, depth: 16},
 		scenario{name: "idle", ask: web.Socket, levels: []int{15_000}},
 		scenario{name: "push", ask: web.Socket, conns: 100, depth: 8, rate: 2000, loops: 2, crowd: 15_000})
-	return append(all, http2Row(), respRow())
+	return append(all, http2Row(), respRow(), gatewayRow())
 }
 
 func (s scenario) row(group string, servers []fleet.Entry) Row {
@@ -79,6 +85,8 @@ func (s scenario) row(group string, servers []fleet.Entry) Row {
 		r.Rounds, r.Round = idleRounds, s.idle
 	case s.crowd > 0:
 		r.Rounds, r.Round = steadyRounds, each(s.push)
+	case s.rate > 0:
+		r.Rounds = rateRounds
 	}
 	return r
 }
@@ -103,12 +111,17 @@ func (s scenario) title(cpus []int) string {
 	switch {
 	case len(s.levels) > 0:
 		return fmt.Sprintf("memory of %v idle connections that were served once%s, by connection", s.levels, asking)
+	case s.ask == web.Stream:
+		return fmt.Sprintf("an event of 256 bytes to each of %d open streams, not pinned, one loop; and the memory of a stream", s.crowd)
 	case s.crowd > 0:
 		return fmt.Sprintf("a message pushed to %d connections; then, beside that, %d connections, %.0f requests/s, not pinned, %d loops", s.crowd, s.conns, s.rate, s.loops)
 	}
 	load := fmt.Sprintf("%d connections × %d outstanding", s.conns, s.depth)
-	if s.rate > 0 {
+	switch {
+	case s.rate > 0:
 		load = fmt.Sprintf("%d connections, %.0f requests/s", s.conns, s.rate)
+	case s.once:
+		load = fmt.Sprintf("a connection for each request, %d at once", s.conns)
 	}
 	switch server, client, _ := s.placed(cpus); {
 	case s.loops > 1:
@@ -121,27 +134,32 @@ func (s scenario) title(cpus []int) string {
 }
 
 // measure is a new server and a new client for one window.
-func (s scenario) measure(ctx context.Context, g *Ground, e fleet.Entry) (sample table.Sample, err error) {
+func (s scenario) measure(ctx context.Context, g *Ground, e fleet.Entry) ([]table.Sample, error) {
 	how, cpu, procs := s.placed(g.CPUs)
 	server, err := fleet.Start(ctx, g.Dir, e, how)
 	if err != nil {
-		return sample, err
+		return nil, err
 	}
 	defer server.Stop()
 	client, err := g.client(ctx, cpu, procs)
 	if err != nil {
-		return sample, err
+		return nil, err
 	}
 	defer client.Stop()
-	answer, err := ask(ctx, client, s.order(g, server), g.Warmup+g.Window)
+	var answer drive.Report
+	_, others, err := watch(server.PID, []*child.Child{client}, func() (err error) {
+		answer, err = ask(ctx, client, s.order(g, server), g.Warmup+g.Window)
+		return err
+	})
 	if err != nil {
-		return sample, err
+		return nil, err
 	}
-	return table.Sample{Figures: answer.Load.Figures, Doubts: answer.Load.Doubts}, nil
+	answer.Load.Figures["others"] = others
+	return []table.Sample{{Figures: answer.Load.Figures, Doubts: answer.Load.Doubts}}, nil
 }
 
 func (s scenario) order(g *Ground, server *fleet.Server) drive.Order {
-	return drive.Order{Addr: server.Addr, Ask: s.ask, Load: &drive.Load{PID: server.PID, Conns: s.conns, Depth: s.depth, Rate: s.rate, Warmup: g.Warmup, Window: g.Window}}
+	return drive.Order{Addr: server.Addr, Ask: s.ask, Load: &drive.Load{PID: server.PID, Conns: s.conns, Depth: s.depth, Rate: s.rate, Once: s.once, Warmup: g.Warmup, Window: g.Window}}
 }
 
 // idle reads the memory of some servers at the same time, which do not disturb each other.

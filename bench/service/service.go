@@ -1,30 +1,16 @@
 // Package service is what every server of the comparison does, whatever moves
 // its bytes: it answers each Submit with a SubmitAck that carries the request's
 // id and content. The servers differ in the engine underneath, in nothing else.
-//
-// A request whose content begins with a marker asks for more: see the constants.
 package service
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/hone-go/hone/wire"
 )
 
-// What a request asks for by the first byte of its content. Ordinary content is
-// lower-case letters.
-const (
-	Long = 'L' // the answer's content is LongReply bytes
-	Late = 'R' // the answer is sent after the handler has returned; by hone alone
-)
-
-const (
-	// FrameLimit is the longest request, as hone's own default has it.
-	FrameLimit = 64 << 10
-	// LongReply is the size of a long answer's content.
-	LongReply = 16 << 20
-)
+// FrameLimit is the longest request, as hone's own default has it.
+const FrameLimit = 64 << 10
 
 // Options are what a server program is told by its flags.
 type Options struct {
@@ -34,28 +20,6 @@ type Options struct {
 	Engine string  // one of the program's
 	TLS    bool    // speak TLS; the servers of HTTP can
 	Pusher *Pusher // to be filled in by servers that push
-}
-
-// Reply appends the content of the answer to dst.
-func (o Options) Reply(dst, content []byte) []byte {
-	if len(content) == 0 {
-		return dst
-	}
-	if content[0] == Long {
-		return appendLong(dst)
-	}
-	return append(dst, content...)
-}
-
-// appendLong appends LongReply bytes of the alphabet, over and over.
-func appendLong(dst []byte) []byte {
-	const alphabet = "abcdefghijklmnopqrstuvwxyz"
-	end := len(dst) + LongReply
-	dst = slices.Grow(dst, LongReply+len(alphabet))
-	for len(dst) < end {
-		dst = append(dst, alphabet...)
-	}
-	return dst[:end]
 }
 
 // Visit is the result of handling the bytes that a connection has brought.
@@ -93,7 +57,7 @@ func (o Options) Answer(dst, payload []byte) ([]byte, error) {
 		return dst, wire.UnknownCommand
 	}
 	start := len(dst)
-	out := o.Reply(wire.Standard.BeginAck(dst, wire.Submit, p.ID), p.Content)
+	out := append(wire.Standard.BeginAck(dst, wire.Submit, p.ID), p.Content...)
 	return wire.Standard.EndAck(out, start, wire.OK), nil
 }
 

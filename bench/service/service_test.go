@@ -47,12 +47,6 @@ func TestServeEndsAtNonsense(t *testing.T) {
 	}
 }
 
-func TestReply(t *testing.T) {
-	if out := (Options{}).Reply([]byte("head"), []byte{Long}); len(out) != 4+LongReply || string(out[:7]) != "headabc" {
-		t.Errorf("%d bytes", len(out))
-	}
-}
-
 func TestOptions(t *testing.T) {
 	engines := []string{"first", "second"}
 	o, err := options(engines, []string{"--loops", "2", "--addr", "127.0.0.1:0"})

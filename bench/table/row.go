@@ -42,6 +42,9 @@ type Server struct {
 	Version string `json:"version"` // of that module, of Go or of the program; empty: this repository's
 }
 
+// Floor is the program that shows what the kernel and the protocol cost without a library; it is nobody's peer.
+const Floor = "floor"
+
 // Ours reports whether the server is hone's.
 func (s Server) Ours() bool {
 	return slices.Contains([]string{"hone", "honed", "http1", "ws"}, s.Program)
@@ -57,6 +60,7 @@ type Row struct {
 	Seed     uint64   `json:"seed"`    // of the order
 	Retaken  int      `json:"retaken"` // samples that were thrown away because other programs were busy
 	Client   string   `json:"client"`
+	Packages []string `json:"packages"` // of hone, in its servers
 	Samples  []Sample `json:"samples"`
 }
 
@@ -98,6 +102,15 @@ func (r *Row) Values(server, of, figure string) map[int]float64 {
 	return values
 }
 
+// Changed reports whether one of the row's packages, in the repository that dir is in, is not as it was measured.
+func (r *Row) Changed(ctx context.Context, dir string) bool {
+	args := []string{"-C", dir, "diff", "--quiet", r.Machine.Commit, "--", ":(top,exclude,glob)**/*_test.go"}
+	for _, name := range r.Packages {
+		args = append(args, ":(top,glob)"+name+"/*.go")
+	}
+	return len(r.Packages) == 0 || exec.CommandContext(ctx, "git", args...).Run() != nil
+}
+
 // Cases are those of the row, in the order of its samples; a single empty one if it has none.
 func (r *Row) Cases() []string {
 	var all []string
@@ -128,8 +141,11 @@ func ThisMachine(ctx context.Context, dir string) Machine {
 		CPU: facts["cpu"], CPUs: runtime.NumCPU(), Kernel: facts["kernel"], System: runtime.GOOS + "/" + runtime.GOARCH,
 		Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly),
 	}
-	if commit, err := exec.CommandContext(ctx, "git", "-C", dir, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output(); err == nil {
-		m.Commit, m.Changed = strings.CutSuffix(strings.TrimSpace(string(commit)), "-dirty")
+	if commit, err := exec.CommandContext(ctx, "git", "-C", dir, "rev-parse", "--short=12", "HEAD").Output(); err == nil {
+		m.Commit = strings.TrimSpace(string(commit))
+		// Rows that were stored before this one, and the pages that are made of them, change no figure.
+		diff := exec.CommandContext(ctx, "git", "-C", dir, "diff", "--quiet", "HEAD", "--", ":/", ":/!*.md", ":/!docs", ":/!bench/results")
+		m.Changed = diff.Run() != nil
 	}
 	return m
 }
@@ -214,9 +230,6 @@ func (s *Stored) add(text []byte) error {
 	}
 	return fmt.Errorf("the schema is %q; this program reads %s and %s", head.Schema, Schema, TortureSchema)
 }
-
-// Row returns a stored row, or nil.
-func (s *Stored) Row(name string) *Row { return s.rows[name] }
 
 // names are the rows that begin with one of prefixes, each of which is a row or a group of rows.
 func (s *Stored) names(prefixes ...string) (all []string) {

@@ -17,7 +17,7 @@ import (
 //	<!-- table: cpu_us of frames/A frames/B -->              figures, a line for each server
 //	<!-- table: cpu_us of http/hello to fasthttp -->         ratios, with their intervals
 //	<!-- table: ns of routes by case -->                     a line for each case, a column for each server
-//	<!-- table: facts of frames -->, losses, versions, scoreboard of torture
+//	<!-- table: facts of frames -->, losses, packages, versions, scoreboard of torture
 const (
 	beginning = "<!-- table: "
 	ending    = "<!-- table end -->"
@@ -102,6 +102,8 @@ func (s *Stored) Table(text string) (string, error) {
 		return s.versions(), nil
 	case "losses":
 		return s.losses(), nil
+	case "packages":
+		return s.packages(), nil
 	case "scoreboard":
 		return s.scoreboard(want.rows)
 	}
@@ -293,9 +295,7 @@ func (s *Stored) losses() string {
 	rows := [][]string{{"row", "figure", "hone", "better", "hone ÷ peer, and its interval", "certain"}}
 	for _, name := range slices.Sorted(maps.Keys(s.rows)) {
 		r := s.rows[name]
-		our := slices.IndexFunc(r.Servers, func(s Server) bool {
-			return s.Ours() && (strings.HasSuffix(s.Name, "events") || s.Name == "hone")
-		})
+		our := slices.IndexFunc(r.Servers, func(s Server) bool { return s.Ours() && !strings.HasSuffix(s.Name, "buffered") })
 		if our < 0 {
 			continue
 		}
@@ -310,7 +310,7 @@ func (s *Stored) losses() string {
 				}
 				for _, peer := range r.Servers {
 					place := at{r, of, figure}
-					if f := paired(place, peer.Name, hone.Name); !peer.Ours() && peer.Program != "" && len(f.Pairs) > 0 {
+					if f := paired(place, peer.Name, hone.Name); !peer.Ours() && peer.Program != "" && peer.Program != Floor && len(f.Pairs) > 0 {
 						all, peers, places = append(all, f), append(peers, peer), append(places, place)
 					}
 				}
@@ -332,6 +332,22 @@ func (s *Stored) losses() string {
 		}
 	}
 	return cmp.Or(markdown(rows), "*In no stored row.*\n")
+}
+
+// packages says which of hone's packages each row's servers are made of; rows of the same are in one line.
+func (s *Stored) packages() string {
+	of := make(map[string][]string)
+	for _, name := range slices.Sorted(maps.Keys(s.rows)) {
+		if p := s.rows[name].Packages; len(p) > 0 {
+			key := strings.Join(p, ", ")
+			of[key] = append(of[key], name)
+		}
+	}
+	rows := [][]string{{"rows", "packages"}}
+	for _, key := range slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Compare(of[a][0], of[b][0]) }) {
+		rows = append(rows, []string{strings.Join(of[key], ", "), key})
+	}
+	return markdown(rows)
 }
 
 // facts describes how rows were measured.

@@ -84,6 +84,17 @@ func (s *Stored) Behind() map[string][]string {
 	return behind
 }
 
+// Current reports whether a row is stored, valid, of the versions in use, and of hone's packages as they are now.
+func (s *Stored) Current(ctx context.Context, name, dir string) bool {
+	r := s.rows[name]
+	for _, where := range s.Behind() {
+		if slices.Contains(where, name) {
+			return false
+		}
+	}
+	return r != nil && r.Valid && !r.Changed(ctx, dir)
+}
+
 // versions is a table of what stored runs are of, and of what is newer.
 func (s *Stored) versions() string {
 	rows := [][]string{{"measured", "version", "released", "in use since"}}

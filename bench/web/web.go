@@ -3,7 +3,6 @@
 package web
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +13,8 @@ import (
 	"math/big"
 	"net/http"
 	"time"
+
+	"github.com/hone-go/hone/bench/service"
 )
 
 // The paths, and what answers to them contain. Everything else is not found.
@@ -21,6 +22,7 @@ const (
 	HelloPath   = "/hello"
 	PagePath    = "/page"
 	PicturePath = "/picture"
+	EndlessPath = "/endless" // events without a pause, of servers that run handlers of net/http
 )
 
 const (
@@ -60,11 +62,25 @@ func Body(path string) (body string, found bool) {
 }
 
 // Handler answers as a handler of net/http is usually written: it sets what headers
-// it knows of, and leaves the rest to the server.
-func Handler() http.Handler {
+// it knows of, and leaves the rest to the server. What to pushes goes to the streams on CrowdPath; nil: there are none.
+func Handler(to *service.Pusher) http.Handler {
+	streams := new(Streams)
+	if to != nil {
+		streams.Obey(to)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, found := Body(r.URL.Path)
 		switch {
+		case r.URL.Path == CrowdPath:
+			streams.ServeHTTP(w, r)
+			return
+		case r.URL.Path == EndlessPath:
+			out := http.NewResponseController(w)
+			for {
+				if _, err := w.Write(Event([]byte(Welcome))); err != nil || out.Flush() != nil {
+					return
+				}
+			}
 		case !found:
 			http.NotFound(w, r)
 			return
@@ -113,7 +129,6 @@ func Questions() []Question {
 	return []Question{
 		{Name: "hello", Request: get(HelloPath, ""), Body: hello},
 		{Name: "page", Request: get(PagePath, ""), Body: page},
-		{Name: "browser", Request: get(HelloPath, browserHead), Body: hello},
 		{Name: "picture", Request: get(PicturePath, ""), Body: picture},
 		{Name: "tls", Request: get(HelloPath, ""), Body: hello, TLS: true},
 		{Name: "chunked", Request: []byte(chunked), Body: hello},
@@ -123,18 +138,6 @@ func Questions() []Question {
 // chunked is a request whose body is not announced.
 const chunked = ("POST " + HelloPath + " HTTP/1.1\r\nHost: localhost:8080\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
 
-// browserHead is ten headers as browsers send them, beside Host.
-const browserHead = "Connection: keep-alive\r\n" +
-	"Cache-Control: max-age=0\r\n" +
-	"Upgrade-Insecure-Requests: 1\r\n" +
-	"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36\r\n" +
-	"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n" +
-	"Sec-Fetch-Site: none\r\n" +
-	"Sec-Fetch-Mode: navigate\r\n" +
-	"Accept-Encoding: gzip, deflate, br, zstd\r\n" +
-	"Accept-Language: en-US,en;q=0.9\r\n" +
-	"Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n"
-
 // Named finds a question.
 func Named(name string) (Question, error) {
 	for _, q := range Questions() {
@@ -143,18 +146,4 @@ func Named(name string) (Question, error) {
 		}
 	}
 	return Question{}, fmt.Errorf("there is no question %q", name)
-}
-
-// Undate overwrites the dates of answers, which all have the same length, so that answers
-// can be compared.
-func Undate(answers []byte) {
-	const name = "\r\nDate: "
-	for {
-		at := bytes.Index(answers, []byte(name))
-		if at < 0 {
-			return
-		}
-		answers = answers[at+len(name):]
-		copy(answers, "Mon, 02 Jan 2006 15:04:05 GMT")
-	}
 }

@@ -115,16 +115,13 @@ func attackOne(ctx context.Context, g *race.Ground, e fleet.Entry, p torture.Pla
 	return torture.Run(ctx, p)
 }
 
-// honedHello begins a session of docs/gateway.md, under a name of the connection's own.
-const honedHello = "hgw2\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x01" + "\x10################" + "\x00\x00"
-
 // loadOf is what servers of a protocol are asked.
 func loadOf(name, addr string) (p load.Plan, err error) {
 	switch protocol, _, _ := strings.Cut(filepath.ToSlash(name), "/"); protocol {
 	case "frames":
 		frames := load.Frames{Address: addr}
 		if name == "frames/honed" {
-			frames.Hello = honedHello
+			frames.Hello = race.HonedHello
 		}
 		p.Target = frames
 	case "http":

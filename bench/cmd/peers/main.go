@@ -1,5 +1,5 @@
 // Command peers compares hone with other Go servers, load generators and routers. Each row of the comparison is
-// measured by itself and stored in bench/results; what is stored of this commit already is left out.
+// measured by itself and stored in bench/results; a row whose servers have not changed since is left out.
 //
 //	go run ./bench/cmd/peers run                  every row, in up to two hours
 //	go run ./bench/cmd/peers run frames http/TLS  some rows, or groups of rows
@@ -135,7 +135,7 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	g := &race.Ground{Window: time.Second, Warmup: 300 * time.Millisecond, Quiet: 6 * time.Second, Retakes: 40, Say: stopwatch(stderr)}
 	quick := f.Bool("quick", false, "a smoke test: one round, short, small; its figures mean nothing, and it stores nothing")
 	print := f.Bool("print", false, "print the rows and store nothing")
-	again := f.Bool("again", false, "also measure rows that are stored and valid, of this commit")
+	again := f.Bool("again", false, "also measure rows that are stored, and whose servers have not changed")
 	rounds := f.Int("rounds", 0, "how often to measure each server; 0: as often as the row wants")
 	servers := f.String("servers", "", "measure these servers only, with commas between")
 	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "of the order; the same seed, the same order")
@@ -162,9 +162,13 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	var invalid []string
 	machine := table.ThisMachine(ctx, module) // before a row is stored, which changes the tree
 	for _, row := range rows {
-		if old := stored.Row(row.Name); old != nil && old.Valid && old.Machine.Commit == machine.Commit && !*again && !*print {
-			g.Say(row.Name + " is stored, of this commit")
+		if !*again && !*print && stored.Current(ctx, row.Name, module) {
+			g.Say(row.Name + " is stored, and what it measures has not changed; -again measures it")
 			continue
+		}
+		packages, err := fleet.Packages(ctx, module, row.Servers)
+		if err != nil {
+			return err
 		}
 		if row.Servers, err = fleet.Build(ctx, module, g.Dir, fleet.Choose(row.Servers, strings.FieldsFunc(*servers, func(r rune) bool { return r == ',' })), g.Say); err != nil {
 			return err
@@ -173,7 +177,7 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		if err != nil {
 			return err
 		}
-		r.Machine = machine
+		r.Machine, r.Packages = machine, packages
 		if !r.Valid {
 			invalid = append(invalid, row.Name+": "+r.InvalidReasons[0])
 		}

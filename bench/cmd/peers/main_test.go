@@ -51,6 +51,8 @@ func TestRun(t *testing.T) {
 		{"frames/A frames/O frames/idle", "net,hone-events", 6},
 		{"http/hello http/TLS http/idle-TLS", "net/http,http1-events", 6},
 		{"http/HTTP2", "http1-events", 3},
+		{"frames/once http/once http/streams", "floor,net,net/http,http1-events", 6},
+		{"gateway", "honed", 2},
 		{"ws/100x16 ws/push", "gws,hone-events", 4},
 	} {
 		t.Run(c.rows, func(t *testing.T) {

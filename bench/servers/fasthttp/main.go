@@ -2,6 +2,7 @@
 package main
 
 import (
+	"bufio"
 	"crypto/tls"
 	"net"
 
@@ -17,7 +18,16 @@ func main() {
 		if err != nil {
 			return err
 		}
-		s := &fasthttp.Server{Handler: handle, Concurrency: o.Conns}
+		streams := new(web.Streams)
+		streams.Obey(o.Pusher)
+		s := &fasthttp.Server{Concurrency: o.Conns, Handler: func(c *fasthttp.RequestCtx) {
+			if string(c.Path()) != web.CrowdPath {
+				handle(c)
+				return
+			}
+			c.SetContentType("text/event-stream")
+			c.SetBodyStreamWriter(func(w *bufio.Writer) { streams.Serve(w, w.Flush, nil) })
+		}}
 		ready(ln.Addr().String())
 		if !o.TLS {
 			return s.Serve(ln)

@@ -14,8 +14,9 @@ import (
 )
 
 func main() {
-	service.Main([]string{engine.Events(engine.Auto).Name()}, func(o service.Options, ready func(string)) error {
-		s := &http1.Server{Handler: web.Handler(), Limits: engine.Limits{Conns: o.Conns}, Std: new(http.Server)}
+	engines := []string{engine.Events(engine.Auto).Name(), engine.Events(engine.Offload).Name(), engine.Buffered(0).Name()}
+	service.Main(engines, func(o service.Options, ready func(string)) error {
+		s := &http1.Server{Handler: web.Handler(o.Pusher), Limits: engine.Limits{Conns: o.Conns}, Std: new(http.Server)}
 		if err := s.Engine.UnmarshalText([]byte(o.Engine)); err != nil {
 			return err
 		}

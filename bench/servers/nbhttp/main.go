@@ -16,7 +16,7 @@ import (
 
 func main() {
 	service.Main([]string{"pollers"}, func(o service.Options, ready func(string)) error {
-		config := nbhttp.Config{Network: "tcp", Handler: http.HandlerFunc(handle), NPoller: o.Loops, MaxLoad: o.Conns}
+		config := nbhttp.Config{Network: "tcp", Handler: sized(web.Handler(o.Pusher)), NPoller: o.Loops, MaxLoad: o.Conns}
 		if o.TLS {
 			cert, err := web.Certificate()
 			if err != nil {
@@ -37,11 +37,13 @@ func main() {
 	})
 }
 
-// handle answers with web's handler. It gives the length first: unlike net/http, nbhttp would send
+// sized answers with a handler. It gives the length first: unlike net/http, nbhttp would send
 // chunks, even when the whole answer is known, and the client reads answers with a length only.
-func handle(w http.ResponseWriter, r *http.Request) {
-	if body, found := web.Body(r.URL.Path); found {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+func sized(answer http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if body, found := web.Body(r.URL.Path); found {
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		}
+		answer.ServeHTTP(w, r)
 	}
-	web.Handler().ServeHTTP(w, r)
 }

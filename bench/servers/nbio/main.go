@@ -9,9 +9,8 @@ import (
 	"github.com/hone-go/hone/bench/service"
 )
 
-// mostWaiting is what may wait for a client that does not read before nbio closes
-// its connection. Its quick start has 6 MiB, which a long answer would exceed.
-const mostWaiting = 2 * service.LongReply
+// mostWaiting is what may wait for a client that does not read before nbio closes its connection, as in its quick start.
+const mostWaiting = 6 << 20
 
 func main() {
 	service.Main([]string{"pollers"}, func(o service.Options, ready func(string)) error {

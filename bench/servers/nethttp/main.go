@@ -16,7 +16,7 @@ func main() {
 		if err != nil {
 			return err
 		}
-		s := &http.Server{Handler: web.Handler()}
+		s := &http.Server{Handler: web.Handler(o.Pusher)}
 		ready(ln.Addr().String())
 		if !o.TLS {
 			return s.Serve(ln)

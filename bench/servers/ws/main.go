@@ -21,12 +21,18 @@ func main() {
 			Message: func(_ websocket.Call, dst, message []byte) ([]byte, error) { return append(dst, message...), nil },
 		}
 		var crowd service.Crowd[websocket.Conn]
-		listen := joining(&crowd, func([]byte) {})
-		o.Pusher.Count, o.Pusher.Push = crowd.Len, func(message []byte) { broadcast(&crowd, message) }
-		var room service.Crowd[websocket.Conn]
-		share := joining(&room, func(message []byte) { broadcast(&room, message) })
+		listen := &websocket.Upgrader{
+			Open: func(c websocket.Conn, _ *http.Request) error {
+				crowd.Add(c)
+				return nil
+			},
+			Closed:  func(c websocket.Conn, _ websocket.Code, _ engine.Reason) { crowd.Remove(c) },
+			Message: func(websocket.Call, []byte, []byte) ([]byte, error) { return nil, nil },
+		}
+		o.Pusher.Count, o.Pusher.Push = crowd.Len, func(message []byte) {
+			websocket.Broadcast(context.Background(), slices.Values(crowd.List()), websocket.Prepare(websocket.Binary, message, nil))
+		}
 		mux := http.NewServeMux()
-		mux.Handle(web.RoomPath, share)
 		mux.Handle(web.EchoPath, echo)
 		mux.Handle(web.CrowdPath, listen)
 		s := &http1.Server{Handler: mux, Limits: engine.Limits{Conns: o.Conns}, Std: new(http.Server)}
@@ -40,24 +46,4 @@ func main() {
 		ready(ln.Addr().String())
 		return s.Serve(ln)
 	})
-}
-
-// joining has each connection join a crowd, and calls said for each message.
-func joining(crowd *service.Crowd[websocket.Conn], said func(message []byte)) *websocket.Upgrader {
-	return &websocket.Upgrader{
-		Open: func(c websocket.Conn, _ *http.Request) error {
-			crowd.Add(c)
-			return nil
-		},
-		Closed: func(c websocket.Conn, _ websocket.Code, _ engine.Reason) { crowd.Remove(c) },
-		Message: func(_ websocket.Call, _, message []byte) ([]byte, error) {
-			said(message)
-			return nil, nil
-		},
-	}
-}
-
-// broadcast sends a message to a crowd.
-func broadcast(to *service.Crowd[websocket.Conn], message []byte) {
-	websocket.Broadcast(context.Background(), slices.Values(to.List()), websocket.Prepare(websocket.Binary, message, nil))
 }
