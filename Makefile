@@ -140,6 +140,8 @@ bench.streams: ## measure handlers that wait: event feeds, and clients that neve
 bench.gateway: ## measure the gateway: levels, logs, shapes of load and open loops
 	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
 
+bench.instructions: ## count the user instructions of a request, and compare REV (the working tree) with BASE (a4fc546); needs valgrind
+	go run ./bench/instructions $(if $(BASE),-base '$(BASE)') $(if $(REV),-rev '$(REV)')
 
 release-test: ## build the modules as they would be published, install the five commands and build every example from them
 	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...

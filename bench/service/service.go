@@ -9,6 +9,10 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
+// Late, as the first byte of a content, asks for an answer that is sent after the handler has
+// returned, by hone alone. Ordinary content is lower-case letters.
+const Late = 'R'
+
 // FrameLimit is the longest request, as hone's own default has it.
 const FrameLimit = 64 << 10
 

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,6 +23,7 @@ const (
 	HelloPath   = "/hello"
 	PagePath    = "/page"
 	PicturePath = "/picture"
+	OncePath    = "/once"    // one event and a flush, likewise
 	EndlessPath = "/endless" // events without a pause, of servers that run handlers of net/http
 )
 
@@ -73,6 +75,10 @@ func Handler(to *service.Pusher) http.Handler {
 		switch {
 		case r.URL.Path == CrowdPath:
 			streams.ServeHTTP(w, r)
+			return
+		case r.URL.Path == OncePath:
+			_, _ = w.Write(Event([]byte(Welcome))) // a client that has left reads nothing
+			_ = http.NewResponseController(w).Flush()
 			return
 		case r.URL.Path == EndlessPath:
 			out := http.NewResponseController(w)
@@ -146,4 +152,18 @@ func Named(name string) (Question, error) {
 		}
 	}
 	return Question{}, fmt.Errorf("there is no question %q", name)
+}
+
+// Undate overwrites the dates of answers, which all have the same length, so that answers
+// can be compared.
+func Undate(answers []byte) {
+	const name = "\r\nDate: "
+	for {
+		at := bytes.Index(answers, []byte(name))
+		if at < 0 {
+			return
+		}
+		answers = answers[at+len(name):]
+		copy(answers, "Mon, 02 Jan 2006 15:04:05 GMT")
+	}
 }

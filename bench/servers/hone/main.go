@@ -20,12 +20,30 @@ func main() {
 	service.Main(names, serve)
 }
 
+// lateAnswer is to be sent by another goroutine than the handler's.
+type lateAnswer struct {
+	reply   framed.Reply
+	content []byte
+}
+
 func serve(o service.Options, ready func(string)) error {
 	s := &framed.Server{Limits: engine.Limits{Conns: o.Conns}}
 	if err := s.Engine.UnmarshalText([]byte(o.Engine)); err != nil {
 		return err
 	}
-	s.Handler = framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) { return append(dst, req...), nil })
+	late := make(chan lateAnswer, 1<<10)
+	go func() {
+		for a := range late {
+			a.reply.Send(a.content)
+		}
+	}()
+	s.Handler = framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+		if len(req) > 0 && req[0] == service.Late {
+			late <- lateAnswer{c.Later(), append([]byte(nil), req...)}
+			return dst, nil
+		}
+		return append(dst, req...), nil
+	})
 	ln, err := net.Listen("tcp", o.Addr)
 	if err != nil {
 		return err
