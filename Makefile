@@ -105,7 +105,7 @@ autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7
 prove: ## kill processes, servers and the power under the gateway's log, and gateways under load, and verify every message
 	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
 	HONE_TEST_ALL=1 go test -count=1 -timeout 10m -v -run '^TestProve' ./gateway/cmd/honed
-	go run ./gateway/cmd/honed prove --messages 20000000 --kills 100
+	go build -o honed ./gateway/cmd/honed && go run ./tool/cmd/hone prove --honed ./honed --messages 20000000 --kills 100
 	cd gateway && go test -count=1 ./cmd/honed -timeout 30m -v -run TestCluster -cluster 8000000
 	cd gateway && go test -count=1 . -timeout 30m -v -run TestHostile -hostile 1000000
 	cd gateway && go test -count=1 . -v -run TestTenfold -tenfold 20s

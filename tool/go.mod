@@ -11,6 +11,7 @@ require (
 	github.com/chromedp/chromedp v0.23.0
 	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	github.com/hone-go/hone v0.0.0
+	github.com/hone-go/hone/gateway v0.0.0
 	github.com/hone-go/hone/observe v0.0.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_model v0.6.3
@@ -52,5 +53,6 @@ require (
 
 replace (
 	github.com/hone-go/hone => ../
+	github.com/hone-go/hone/gateway => ../gateway
 	github.com/hone-go/hone/observe => ../observe
 )

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -268,6 +269,11 @@ type load struct {
 
 // loadSize is large, so that the disk fills quickly.
 const loadSize = 16 << 10
+
+// fill makes the data of record n.
+func fill(data []byte, n uint64) {
+	copy(data, bytes.Repeat(binary.BigEndian.AppendUint64(nil, n), len(data)/8))
+}
 
 func begin(t *testing.T, addr string) *load { return beginAt(t, addr, 0) }
 

@@ -23,8 +23,6 @@ Usage:
                            readers' positions and others
   honed backup  [flags]    copy the log, of a running honed too, or bring a copy up to date
   honed restore [flags]    make a data folder of a backup
-  honed prove   [flags]    start a second honed, submit a million messages to it, kill it
-                           with kill -9 half-way, restart it, and verify every message
   honed tail    [flags]    print a line of JSON for each record, as it is stored
   honed readers list [flags], honed readers create|move|split|remove NAME [flags]
                            list and change the readers of a running honed
@@ -63,7 +61,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	do := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
 		"serve": serve, "verify": verify, "inspect": printing("inspect", inspectLines), "export": printing("export", exportLines),
-		"backup": backup, "restore": restore, "prove": prove, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
+		"backup": backup, "restore": restore, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
 	}[verb]
 	switch {
 	case do != nil:
@@ -78,7 +76,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", commandline.Version(release), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, prove, tail, readers, sessions, clock or version", verb)}
+	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, tail, readers, sessions, clock or version", verb)}
 }
 
 func isHelp(arg string) bool { return arg == "--help" || arg == "-h" || arg == "-help" }

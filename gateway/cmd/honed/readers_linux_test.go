@@ -205,9 +205,9 @@ func TestReadersKilled(t *testing.T) {
 	gatewayKills, readerKills := testrun.Sized(5, 20), testrun.Sized(3, 5)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	gw := &victim{dir: filepath.Join(t.TempDir(), "log"), stderr: os.Stderr}
-	must(t, gw.start(ctx, "127.0.0.1:0"))
-	defer gw.kill()
+	gw := &victim{dir: filepath.Join(t.TempDir(), "log")}
+	gw.start(t)
+	defer func() { gw.kill() }()
 	addr := gw.addr
 	var sending sync.WaitGroup
 	for n := range clients {
@@ -272,7 +272,8 @@ func TestReadersKilled(t *testing.T) {
 			case <-time.After(10 * time.Millisecond): // the reader took the word
 			}
 		}
-		must(t, gw.restart(ctx))
+		gw.kill()
+		gw.start(t)
 	}
 	sending.Wait()
 	reading.Wait()
