@@ -41,11 +41,7 @@ func (c *committer) commit() {
 			c.fail(err)
 			return
 		}
-		delayed := c.queue.release(p)
-		for i := range delayed {
-			delayed[i].send(&acks, nil)
-		}
-		acks.Send()
+		c.queue.release(p)
 	}
 	if c.queue.failure() != nil || c.ctx.Err() != nil {
 		return
@@ -69,18 +65,14 @@ func (c *committer) store(p *pack, acks *framed.Batch) error {
 	for i := range p.entries {
 		e := &p.entries[i]
 		if e.session.dead { // another server has taken the client; its connection here ends
-			if e.durable {
-				e.reply.fail(acks, refusal(ErrMoved))
-			}
+			e.reply.fail(acks, refusal(ErrMoved))
 			continue
 		}
-		if e.records > 0 {
+		if e.bytes > 0 {
 			e.session.durable.Store(e.seq)
 			e.session.storedSum = e.sum
 		}
-		if e.durable {
-			e.reply.send(acks, nil)
-		}
+		e.reply.send(acks, nil)
 	}
 	acks.Send()
 	if err := c.grant(p.requests, acks); err != nil {
@@ -149,12 +141,10 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 	}
 	var live journal.Encoder
 	live.Begin(e.Base)
-	at, rest := -1, 0
+	at := -1
 	for r := range e.Records() {
-		for ; rest == 0; rest = p.entries[at].records {
-			at++
+		for at++; p.entries[at].bytes == 0; at++ { // a duplicate is not in the envelope
 		}
-		rest--
 		if p.restamp {
 			r.Time = p.began
 		}

@@ -130,9 +130,8 @@ func (c *committer) settle(requests []request, acks *framed.Batch) {
 
 func (s *Server) welcome(r *request, known *session) welcome {
 	return welcome{
-		summed: known.summed && known.accepted == known.durable.Load(),
 		sum:    known.storedSum,
-		level:  r.link.level,
+		level:  s.Durable,
 		epoch:  known.epoch,
 		last:   known.durable.Load(),
 		window: uint32(max(s.limits.InFlight, 1)),

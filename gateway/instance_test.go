@@ -63,14 +63,14 @@ func TestTakeoverIsTold(t *testing.T) {
 	three.must(wire.ConnAck, 0, resultMoved)
 }
 
-// TestSumOfWelcome resumes sessions: the welcome has the checksum of what is stored, if it is known.
+// TestSumOfWelcome resumes sessions: the welcome has the checksum of what is stored.
 func TestSumOfWelcome(t *testing.T) {
 	log := newGate()
 	srv := &Server{Log: log}
 	up := serve(t, srv)
 	p := up.peer(t)
 	w := p.hello(second("a", 1, 0, 1, false))
-	if !w.summed || w.sum != 0 {
+	if w.sum != 0 {
 		t.Errorf("a new session has %+v", w)
 	}
 	var s sums
@@ -86,19 +86,9 @@ func TestSumOfWelcome(t *testing.T) {
 			srv = &Server{Log: log}
 			up = serve(t, srv)
 		}
-		if w = up.peer(t).hello(second("a", 1, w.epoch, 4, true)); !w.summed || w.sum != want || w.last != 3 {
+		if w = up.peer(t).hello(second("a", 1, w.epoch, 4, true)); w.sum != want || w.last != 3 {
 			t.Errorf("%s: %+v, want the sum %08x", name, w, want)
 		}
-	}
-	p = up.peer(t)
-	h := second("r", 1, 0, 1, false)
-	h.level = Received
-	w = p.hello(h)
-	p.stored(1, "x")
-	waitFor(t, "it to be stored", func() bool { return up.Stats().Queued == 0 })
-	h.epoch, h.next, h.welcomed = w.epoch, 2, true
-	if w := up.peer(t).hello(h); w.summed {
-		t.Errorf("at level received: %+v", w)
 	}
 }
 
@@ -163,7 +153,7 @@ func TestRecordsDuringATakeover(t *testing.T) {
 	log.set(false, nil)
 	one.must(wire.SubmitAck, 1, wire.OK)
 	one.must(wire.ConnAck, 0, resultMoved)
-	if w = two.welcome(); w.last != 1 || !w.summed {
+	if w = two.welcome(); w.last != 1 || w.sum == 0 {
 		t.Fatalf("%+v", w)
 	}
 	two.stored(2, "of two")
@@ -362,7 +352,7 @@ func (w *world) connect(p *program) {
 	for seq := p.base; seq <= got.last; seq++ {
 		sum = p.sums.add(sum, seq, []byte(p.pending[seq-p.base]))
 	}
-	if !got.summed || sum != got.sum {
+	if sum != got.sum {
 		w.stop(p, l)
 		return
 	}
@@ -408,9 +398,9 @@ func (w *world) submit(p *program, seq uint64, data string) {
 		return
 	}
 	p.at.queue.mu.Lock()
-	pack, n, err := p.at.queue.admit(p.link, context.Background, seq, []byte(data))
-	if err == nil && n > 0 {
-		pack.entries = append(pack.entries, entry{session: p.link.session, seq: seq, sum: p.link.session.sum, records: 1})
+	pack, bytes, err := p.at.queue.admit(p.link, context.Background, seq, []byte(data))
+	if err == nil && bytes > 0 {
+		pack.entries = append(pack.entries, entry{session: p.link.session, seq: seq, sum: p.link.session.sum, bytes: bytes})
 	}
 	p.at.queue.mu.Unlock()
 	if err != nil && err != errDuplicate {
@@ -482,7 +472,8 @@ func TestHandshakeBytes(t *testing.T) {
 	}{
 		"new session":  {"hgw2" + anew, wire.OK, string(w)},
 		"with a token": {"hgw2\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01d\x00\x10" + token, wire.OK, string(w)},
-		"level":        {"hgw2\x03" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers received and disk; the client asked for quorum"},
+		"level":        {"hgw2\x03" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers disk; the client asked for quorum"},
+		"received":     {"hgw2\x01" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers disk; the client asked for level 1"},
 		"regressed":    {"hgw2\x00\x7f\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01e\x00\x00", resultRegressed, "gateway: the server's log lacks records that it acknowledged: it has never given an epoch as high as 9151314442816847872"},
 		"next":         {"hgw2\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x01c\x00\x00", wire.Malformed, malformed("a new session starts at sequence number 1, not 2")},
 		"a part":       {"hgw2\x00", wire.Malformed, malformed("it ends too early")},

@@ -224,9 +224,7 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 		records, came = records+1, r.Time
 		c.clock.reach(r.Time)
 		if known := c.sessions.learn(r.Client, r.Epoch, c.clock.running, true); known != nil {
-			if known.summed = known.summed && r.Seq == known.accepted+1; known.summed {
-				known.sum = c.queue.sums.add(known.sum, r.Seq, r.Data)
-			}
+			known.sum = c.queue.sums.add(known.sum, r.Seq, r.Data)
 			known.away = false
 			known.reach(r.Seq)
 		}

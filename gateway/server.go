@@ -1,5 +1,4 @@
-// Package gateway accepts messages and acknowledges each one only after it is as durable
-// as its client asked for.
+// Package gateway accepts messages and acknowledges each one only after it is stored.
 //
 //	srv := &gateway.Server{Log: log}
 //	err := srv.Serve(ln) // until Shutdown, or until the log fails
