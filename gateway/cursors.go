@@ -23,11 +23,10 @@ type cursor struct {
 	seen       int64  // when it last had a holder, by clock.running
 	holder     *holder
 
-	lag        lag
-	expirySaid expiryNews
-	logged     uint64    // the number that the log has
-	listed     bool      // in readers.dirty
-	wrote      time.Time // to the log
+	lag    lag
+	logged uint64    // the number that the log has
+	listed bool      // in readers.dirty
+	wrote  time.Time // to the log
 }
 
 // markDirty lists a cursor whose position the log does not have; mu is held.
@@ -59,11 +58,11 @@ func (r *readers) identity() (id [16]byte) {
 }
 
 // learn learns from an envelope of the log. queue.mu is held.
-func (r *readers) learn(e journal.Envelope, running int64, pos uint64, records int, came int64) {
+func (r *readers) learn(e journal.Envelope, running int64, pos uint64, records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if records > 0 {
-		r.stored.add(pos, records, came)
+		r.newest = pos
 	}
 	if id, ok := e.Identity(); ok {
 		r.log = id
@@ -145,7 +144,7 @@ func (r *readers) evict(p *cursor, why error) {
 func (r *readers) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cursors, r.shares, r.log, r.stored = map[string][]*cursor{}, 0, [16]byte{}, milestones{}
+	r.cursors, r.shares, r.log, r.newest = map[string][]*cursor{}, 0, [16]byte{}, 0
 }
 
 // identified notes that the log has its identity, unless id is none.
@@ -199,60 +198,26 @@ func (p *cursor) reached() uint64 {
 	return p.number
 }
 
-// keeps returns for how much more running time a reader keeps the log from being trimmed; 0: it has expired. mu is held.
-func (r *readers) keeps(p *cursor, running int64) int64 {
+// keeps reports whether a reader keeps the log from being trimmed: it has not expired. mu is held.
+func (r *readers) keeps(p *cursor, running int64) bool {
 	expire := cmp.Or(p.expire, r.expiry)
-	if expire < 0 || p.holder != nil {
-		return math.MaxInt64
-	}
-	return max(expire-(running-p.seen), 0)
+	return expire < 0 || p.holder != nil || running-p.seen < expire
 }
 
-// displaced returns what to store so that shares more are remembered: if these are too many, expired readers are
-// forgotten, first those that are away for the longest time. mu is held.
-func (r *readers) displaced(shares int, running int64, generation uint64) (removed []journal.Position, err error) {
-	left := r.shares + shares - mostCursors
-	if left <= 0 {
-		return nil, nil
+// hasRoom returns ErrTooMany if shares more would be too many; mu is held.
+func (r *readers) hasRoom(shares int) error {
+	if r.shares+shares > mostCursors {
+		return fmt.Errorf("%w: %d shares of readers are remembered; remove one with honed readers remove", ErrTooMany, r.shares)
 	}
-	type expired struct {
-		name string
-		seen int64
-	}
-	var all []expired
-	for name, cursors := range r.cursors {
-		last := expired{name: name}
-		for _, p := range cursors {
-			last.seen = max(last.seen, p.seen)
-			if generation = max(generation, p.generation+1); r.keeps(p, running) > 0 {
-				last.name = ""
-			}
-		}
-		if last.name != "" {
-			all = append(all, last)
-		}
-	}
-	slices.SortFunc(all, func(a, b expired) int {
-		return cmp.Or(cmp.Compare(a.seen, b.seen), strings.Compare(a.name, b.name))
-	})
-	for ; left > 0; all = all[1:] {
-		if len(all) == 0 {
-			return nil, fmt.Errorf("%w: %d readers are remembered", ErrTooMany, r.shares)
-		}
-		left -= len(r.cursors[all[0].name])
-		removed = append(removed, journal.Position{Name: all[0].name, Of: 1, Generation: generation, Removed: true})
-	}
-	return removed, nil
+	return nil
 }
 
-// expiryNews is what the log of honed has said of a reader that is away.
-type expiryNews uint8
-
-const (
-	nothingSaid expiryNews = iota
-	expiresSoon
-	hasExpired
-)
+// lag is how much a reader has not acknowledged, see ReaderState.
+type lag struct {
+	records uint64
+	bytes   int64
+	age     time.Duration
+}
 
 // needed returns the first position that a reader needs, by what the log has of it.
 func (r *readers) needed(running int64) uint64 {
@@ -260,7 +225,7 @@ func (r *readers) needed(running int64) uint64 {
 	defer r.mu.Unlock()
 	first := uint64(math.MaxUint64)
 	for _, p := range r.sorted() {
-		if r.keeps(p, running) > 0 {
+		if r.keeps(p, running) {
 			first = min(first, (p.logged+1)>>indexBits)
 		}
 	}
@@ -279,7 +244,7 @@ func (r *readers) behind(to uint64) (n uint64) {
 }
 
 // ordered returns what to store for an order; mu is held.
-func (r *readers) ordered(o *ReaderOrder, number, next uint64, running int64) ([]journal.Position, error) {
+func (r *readers) ordered(o *ReaderOrder, number, next uint64) ([]journal.Position, error) {
 	all, generation, slowest, expire := r.cursors[o.Name], next, uint64(maxNumber), o.Expire.Milliseconds()
 	for _, p := range all {
 		generation, slowest = max(generation, p.generation+1), min(slowest, p.number)
@@ -300,15 +265,14 @@ func (r *readers) ordered(o *ReaderOrder, number, next uint64, running int64) ([
 	case o.Do == "create":
 		shares = o.Shares
 	}
-	removed, err := r.displaced(shares-len(all), running, next)
-	if err != nil {
+	if err := r.hasRoom(shares - len(all)); err != nil {
 		return nil, err
 	}
 	entries := newCursors(o.Name, uint16(shares), number, generation, expire)
 	for i := range entries {
 		entries[i].Ordered = true
 	}
-	return append(removed, entries...), nil
+	return entries, nil
 }
 
 // ReaderOrder is what an operator wants of a reader.

@@ -143,7 +143,7 @@ func TestIdlePositions(t *testing.T) {
 func (u *served) newest() uint64 {
 	u.readers.mu.Lock()
 	defer u.readers.mu.Unlock()
-	return u.readers.stored.newest
+	return u.readers.newest
 }
 
 // TestFilters has readers with filters and shares: each gets its records, in the order of each client, and

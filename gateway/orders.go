@@ -27,8 +27,8 @@ func (s *Server) OrderReader(ctx context.Context, o ReaderOrder) error {
 		return err
 	}
 	return s.order(ctx, func() (refused, failed error) {
-		return s.committer.changeCursors(func(next uint64, running int64) ([]journal.Position, error) {
-			return s.readers.ordered(&o, number, next, running)
+		return s.committer.changeCursors(func(next uint64) ([]journal.Position, error) {
+			return s.readers.ordered(&o, number, next)
 		})
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 // cursorPlan returns what to store in a log with this next position. It is called with readers.mu, and again if another
 // server appends first.
-type cursorPlan func(next uint64, running int64) ([]journal.Position, error)
+type cursorPlan func(next uint64) ([]journal.Position, error)
 
 // addPositions adds the positions that are due to a pack. Each reader writes one in positionTime, so
 // that positions are a small part of the log.
@@ -56,7 +56,7 @@ func (c *committer) arrived(p *pack, records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if records > 0 {
-		r.stored.add(c.next-1, records, p.began)
+		r.newest = c.next - 1
 	}
 	for _, moved := range p.moves {
 		if moved.cursor.generation == moved.generation {
@@ -83,7 +83,7 @@ func (c *committer) tryPlan(plan cursorPlan) (refused, failed error) {
 	running, base := c.readClock(), c.queue.base
 	c.queue.mu.Unlock()
 	r.mu.Lock()
-	entries, refused := plan(c.next, running)
+	entries, refused := plan(c.next)
 	id, unnamed := r.identity(), !r.named()
 	r.mu.Unlock()
 	if refused != nil || len(entries) == 0 && !unnamed {

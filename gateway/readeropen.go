@@ -115,11 +115,11 @@ func (s *Server) prepareOpening(h *holder) {
 	if err == nil {
 		h.number, err = s.startNumber(ctx, o.start, o.at, first, next)
 	}
-	plan := func(next uint64, running int64) ([]journal.Position, error) {
+	plan := func(next uint64) ([]journal.Position, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.planOpening(h, next, running)
+		return s.planOpening(h, next)
 	}
 	store := func() (refused, failed error) { return s.committer.changeCursors(plan) }
 	if !s.queue.addChange(change{store, func(refused error) { s.welcomeReader(h, refused) }}) {
@@ -212,7 +212,7 @@ func (s *Server) mayOpen(h *holder, all []*cursor) error {
 }
 
 // planOpening returns what to store for a reader that connects when the log has this next position; readers.mu is held.
-func (s *Server) planOpening(h *holder, next uint64, running int64) ([]journal.Position, error) {
+func (s *Server) planOpening(h *holder, next uint64) ([]journal.Position, error) {
 	r, o := &s.readers, &h.opening
 	all := r.cursors[o.name]
 	if err := s.mayOpen(h, all); err != nil {
@@ -224,15 +224,14 @@ func (s *Server) planOpening(h *holder, next uint64, running int64) ([]journal.P
 	}
 	h.generation = next // higher than every one that this name ever had
 	if all == nil {
-		removed, err := r.displaced(int(o.shares), running, next)
-		if err != nil {
+		if err := r.hasRoom(int(o.shares)); err != nil {
 			return nil, err
 		}
 		number, stored := o.begins(nil, h.number)
 		h.number = number
 		entries := newCursors(o.name, o.shares, stored, next, 0)
 		entries[o.share].Instance = o.instance
-		return append(removed, entries...), nil
+		return entries, nil
 	}
 	p := all[o.share]
 	h.generation = max(next, p.generation+1)

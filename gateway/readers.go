@@ -30,7 +30,7 @@ type readers struct {
 	holders map[*holder]bool
 	run     []*holder // to feed
 	tail    tail
-	stored  milestones
+	newest  uint64 // position of the newest envelope with records; 0: unknown
 }
 
 // Limits of feeding.

@@ -219,9 +219,9 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 		c.clock.learn(clock)
 		c.sessions.highest = max(c.sessions.highest, clock.Highest)
 	}
-	records, came := 0, int64(0)
+	records := 0
 	for r := range e.Records() {
-		records, came = records+1, r.Time
+		records++
 		c.clock.reach(r.Time)
 		if known := c.sessions.learn(r.Client, r.Epoch, c.clock.running, true); known != nil {
 			known.sum = c.queue.sums.add(known.sum, r.Seq, r.Data)
@@ -241,7 +241,7 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 			delete(c.sessions.byClient, f.Client)
 		}
 	}
-	c.readers.learn(e, c.clock.running, pos, records, came)
+	c.readers.learn(e, c.clock.running, pos, records)
 	c.queue.trims.done(e.Trimmed())
 	c.since.envelopes++
 	c.since.bytes += int64(len(envelope))

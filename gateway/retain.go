@@ -113,6 +113,7 @@ func (s *Server) trim(ctx context.Context, to uint64) error {
 	return s.Log.Trim(ctx, to)
 }
 
+// measureLags measures how far each reader is behind. It reads the record that each has to acknowledge next.
 func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, int64)) error {
 	r := &s.readers
 	now := s.times()
@@ -123,30 +124,22 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 	r.mu.Unlock()
 	for _, p := range cursors {
 		r.mu.Lock()
-		pos := (p.reached() + 1) >> indexBits
-		mark, known := r.stored.from(pos)
-		all, newest := r.stored.records, r.stored.newest
+		pos, newest := (p.reached()+1)>>indexBits, r.newest
 		r.mu.Unlock()
-		behind, ms := lag{records: all - mark.records}, mark.time
-		if !known && pos < end { // before this server's start
-			at := uint64(0)
-			var err error
-			if ms, at, err = s.timeAt(ctx, pos, end, false); err != nil {
+		behind := lag{}
+		if pos <= newest || newest == 0 {
+			ms, at, err := s.timeAt(ctx, pos, end, false)
+			if err != nil {
 				return err
 			}
-			newest = at + 1
-			if at == end {
-				newest = 0
+			if pos < now.since && len(now.moments) > 0 { // an earlier stretch ended when this one began
+				ms = now.moments[0].Time
 			}
-		}
-		if pos < now.since && len(now.moments) > 0 { // an earlier stretch ended when this one began
-			ms = now.moments[0].Time
-		}
-		if _, behind.bytes = measure(pos); !known {
-			behind.records = max(uint64(float64(behind.bytes)/perRecord), 1)
-		}
-		if behind.age = time.Duration(max(now.time-ms, 0)) * time.Millisecond; newest < pos || newest == 0 {
-			behind = lag{}
+			if at < end {
+				_, behind.bytes = measure(pos)
+				behind.records = max(uint64(float64(behind.bytes)/perRecord), 1)
+				behind.age = time.Duration(max(now.time-ms, 0)) * time.Millisecond
+			}
 		}
 		r.mu.Lock()
 		p.lag = behind

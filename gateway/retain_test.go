@@ -212,7 +212,7 @@ func TestRetainAge(t *testing.T) {
 	wall, mono = wall+day, mono+day
 	mu.Unlock()
 	s.readers.mu.Lock()
-	newest := s.readers.stored.newest // what follows it, such as a checkpoint, has no age
+	newest := s.readers.newest // what follows it, such as a checkpoint, has no age
 	s.readers.mu.Unlock()
 	waitFor(t, "everything old to be deleted", func() bool {
 		s.tick() // a quiet server stores a checkpoint a minute at most

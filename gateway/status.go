@@ -102,8 +102,8 @@ type ReaderState struct {
 	Holds      bool          `json:"holds"`               // the log
 	InFlight   uint64        `json:"in_flight_bytes"`     // sent, and not taken by the program yet
 
-	// What it has not acknowledged, a few seconds ago: records, roughly if it is behind the start of this
-	// server; bytes of the log, roughly; and the age of the oldest record, in log time.
+	// What it has not acknowledged, a few seconds ago: records, as if all were of the same size; bytes of the log,
+	// roughly; and the age of the oldest record, in log time.
 	LagRecords uint64        `json:"lag_records"`
 	LagBytes   int64         `json:"lag_bytes"`
 	LagAge     time.Duration `json:"lag_age_ns"`
@@ -122,7 +122,7 @@ func (s *Server) ReaderStates() []ReaderState {
 	for _, p := range r.sorted() {
 		st := ReaderState{
 			Name: p.name, Share: int(p.share), Shares: int(p.of), Position: Position{Log: r.log, Number: p.number}, Generation: p.generation,
-			Expire: time.Duration(max(cmp.Or(p.expire, r.expiry), 0)) * time.Millisecond, Holds: r.keeps(p, running) > 0,
+			Expire: time.Duration(max(cmp.Or(p.expire, r.expiry), 0)) * time.Millisecond, Holds: r.keeps(p, running),
 			LagRecords: p.lag.records, LagBytes: p.lag.bytes, LagAge: p.lag.age,
 		}
 		if h := p.holder; h != nil {

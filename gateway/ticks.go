@@ -1,9 +1,6 @@
 package gateway
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // tickReaders wakes the committer for positions that no envelope of records has taken along.
 func (s *Server) tickReaders() {
@@ -64,7 +61,6 @@ func (s *Server) ticking() {
 // tick wakes the committer when a quiet server should store its clock or a checkpoint.
 func (s *Server) tick() {
 	s.reportClock()
-	s.warnOfExpiry()
 	why := s.Log.Status().Full
 	s.queue.mu.Lock()
 	_, waits := s.queue.oldest()
@@ -77,33 +73,4 @@ func (s *Server) tick() {
 		s.isNotFull()
 	}
 	s.queue.ask(func(p *pack) { p.tick = true })
-}
-
-// expireWarning is how long before a reader expires honed warns, at most: a quarter of its time.
-const expireWarning = 7 * 24 * time.Hour
-
-// warnOfExpiry logs which readers will expire soon, and which have.
-func (s *Server) warnOfExpiry() {
-	running := s.times().running
-	r := &s.readers
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.sorted() {
-		state, left := nothingSaid, r.keeps(p, running)
-		switch {
-		case left == 0:
-			state = hasExpired
-		case left <= min(cmp.Or(p.expire, r.expiry)/4, expireWarning.Milliseconds()):
-			state = expiresSoon
-		}
-		if state > p.expirySaid {
-			what := "a reader that is away expires soon: the log is then no longer kept for it"
-			if state == hasExpired {
-				what = "a reader has expired: the log is no longer kept for it"
-			}
-			away := time.Duration(running-p.seen) * time.Millisecond
-			s.log.Warn(what, "reader", p.name, "share", p.share, "away", away, "left", time.Duration(left)*time.Millisecond)
-		}
-		p.expirySaid = state
-	}
 }
