@@ -306,7 +306,7 @@ func recovered(t testing.TB, s *Server) *offline {
 
 // hello resumes or begins a session.
 func (o *offline) hello(h hello) (l *link, known *session, err error) {
-	l = &link{conn: &pinned{}, level: Disk}
+	l = &link{conn: &pinned{}}
 	requests := []request{{client: context.Background(), came: time.Now(), link: l, hello: h}}
 	claims := o.committer.decide(requests)
 	if requests[0].passed { // it waits behind what has come
@@ -339,17 +339,11 @@ func (o *offline) write(l *link, seq uint64, data string) (duplicate bool) {
 
 // enqueue accepts one record, and reports whether it was a duplicate.
 func (o *offline) enqueue(l *link, seq uint64, data string) (duplicate bool) {
-	o.queue.mu.Lock()
-	p, n, err := o.queue.admit(l, context.Background, seq, []byte(data))
-	if err == nil && n > 0 {
-		p.addSilent(l.session, seq, cost([]byte(data)))
-		p.entries[len(p.entries)-1].sum = l.session.sum
-	}
-	o.queue.mu.Unlock()
-	if err != nil && err != errDuplicate {
+	accepted := l.session.accepted
+	if err := o.queue.accept(l, context.Background, seq, []byte(data), noAnswer); err != nil && err != errDuplicate {
 		o.t.Fatal(err)
 	}
-	return n == 0
+	return l.session.accepted == accepted
 }
 
 func (o *offline) acceptClock() error { return errors.Join(o.committer.acceptClock()) }

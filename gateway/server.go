@@ -49,11 +49,8 @@ type Server struct {
 	// Expiry is how long the server remembers the session of a disconnected client. A client
 	// that reconnects later is refused with ErrExpired. Zero: 7 days.
 	Expiry time.Duration
-	// ClockGap is the largest step forward of the wall clock that log time follows although the kernel
-	// does not say that the clock is synchronised; at a start it is at least 31 days. A larger one is
-	// reported, and followed after AcceptClock. Zero: 1 day.
-	ClockGap time.Duration
-	// TrustClock makes log time follow every step forward.
+	// TrustClock makes log time follow every step forward of the wall clock. Without it, it follows one of more than a
+	// day, at a start of more than 31 days, only if the kernel says that the clock is synchronised, or after AcceptClock.
 	TrustClock bool
 	// Clients is how many clients the server remembers. Zero: 1 000 000, about 300 MB.
 	Clients int

@@ -98,7 +98,7 @@ func (s *Server) prepare() {
 	s.most = s.limits.FrameSize - submitHead
 	s.done = make(chan struct{})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.clock.gap = cmp.Or(s.ClockGap, 24*time.Hour).Milliseconds()
+	s.clock.gap = (24 * time.Hour).Milliseconds()
 	if s.now == nil {
 		began := time.Now()
 		s.now = func() (wall, mono int64) {

@@ -38,7 +38,6 @@ type serving struct {
 	cert, key, ca string
 	drain         time.Duration
 	verifyRate    int64
-	verifyEvery   time.Duration
 	json          bool
 
 	listeners []listening
@@ -62,13 +61,10 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
 	flags.StringVar(&f.ca, "client-ca", "", "accept only clients whose certificate names them and is signed by a CA in this PEM `FILE`")
 	flags.DurationVar(&f.srv.Expiry, "expiry", 7*24*time.Hour, "how long to remember the session of a disconnected client")
-	flags.DurationVar(&f.srv.ClockGap, "clock-gap", 24*time.Hour, "largest step forward that log time follows if the kernel does not say that the wall clock is synchronised; after a stop at least 31 days")
 	flags.BoolVar(&f.srv.TrustClock, "trust-clock", false, "let log time follow every step forward, whatever the kernel says about the wall clock")
 	flags.IntVar(&f.srv.Clients, "clients", 1_000_000, "how many clients to remember; new ones above that are refused")
-	flags.IntVar(&f.srv.Checkpoint, "checkpoint", 1<<14, "envelopes between two checkpoints of all sessions; a start reads about as many")
-	flags.Int64Var(&f.srv.CheckpointBytes, "checkpoint-bytes", 176<<20, "`BYTES` of envelopes between two checkpoints; a start reads about as many")
-	flags.Int64Var(&f.verifyRate, "verify-rate", 20<<20, "`BYTES` per second at which the whole log is verified in the background; 0: it is not")
-	flags.DurationVar(&f.verifyEvery, "verify-every", 7*24*time.Hour, "time from one background verification to the next; the first begins at the start")
+	flags.Int64Var(&f.srv.CheckpointBytes, "checkpoint-bytes", 176<<20, "`BYTES` of envelopes between two checkpoints of all sessions, which have at most 16 384 between them; a start reads about as many")
+	flags.Int64Var(&f.verifyRate, "verify-rate", 20<<20, "`BYTES` per second at which the whole log is verified in the background, at the start and every 7 days; 0: it is not")
 	flags.DurationVar(&limits.AuthTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
 	flags.DurationVar(&limits.IdleTime, "idle-time", 3*time.Minute, "how long a client may send nothing")
 	flags.IntVar(&f.srv.QueueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
@@ -77,7 +73,6 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.DurationVar(&f.srv.RetainAge, "retain-age", 0, "delete records that are older, in running time of the servers, and that no reader needs; 0: none")
 	flags.Int64Var(&f.srv.RetainSize, "retain-size", 0, "delete the oldest records that no reader needs while the log has more `BYTES`; 0: none")
 	flags.BoolVar(&f.srv.RetainHard, "retain-hard", false, "delete also records that readers still need; they are told which they missed")
-	flags.IntVar(&limits.TotalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
 	flags.IntVar(&limits.InFlight, "window", 1024, "records in flight per connection")
 	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, 1KiB to 1019KiB, of which 13 are not the record's")
 	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections, of frames and of WebSockets each; 0: 50 000, or half of the descriptor limit")
@@ -148,7 +143,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		defer signal.Stop(hangups)
 	}
 	running.Go(func() { reload(background, hangups, srv, logger) })
-	running.Go(func() { behind.run(background, log, f.verifyRate, f.verifyEvery, logger) })
+	running.Go(func() { behind.run(background, log, f.verifyRate, logger) })
 	f.announce(stdout, addrs, sockets, admin)
 	err = f.serveAll(ctx, logger)
 	cancel()
@@ -208,14 +203,11 @@ func (f *serving) checkNumbers() error {
 		atLeast("max-log", f.log.segments.MaxBytes, 0, "0 (no limit) or more"),
 		atLeast("reserve", f.log.segments.Reserve, 0, "0 (the default) or more"),
 		atLeast("expiry", srv.Expiry, time.Second, "1s or more"),
-		atLeast("clock-gap", srv.ClockGap, time.Second, "1s or more"),
 		atLeast("clients", srv.Clients, 1, "1 or more"),
 		atLeast("readers", srv.Readers, 1, "1 or more"),
 		atLeast("reader-expiry", srv.ReaderExpiry, 0, "0 (for ever) or more"),
-		atLeast("checkpoint", srv.Checkpoint, 1, "1 or more"),
 		atLeast("checkpoint-bytes", srv.CheckpointBytes, 1, "1 or more"),
 		atLeast("verify-rate", f.verifyRate, 0, "0 (off) or more"),
-		atLeast("verify-every", f.verifyEvery, time.Second, "1s or more (off is --verify-rate 0)"),
 		atLeast("drain", f.drain, 0, "0 (at once) or more"),
 	)
 }

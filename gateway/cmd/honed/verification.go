@@ -19,11 +19,11 @@ type verification struct {
 }
 
 // run verifies log at a rate in bytes per second, again and again, until ctx ends.
-func (v *verification) run(ctx context.Context, log journal.Reader, rate int64, every time.Duration, logger *slog.Logger) {
+func (v *verification) run(ctx context.Context, log journal.Reader, rate int64, logger *slog.Logger) {
 	for rate > 0 && ctx.Err() == nil {
-		next := time.Now().Add(every)
+		next := time.Now().Add(verifyEvery)
 		if !v.once(ctx, log, rate, logger) {
-			next = time.Now().Add(min(every, verifyAgain))
+			next = time.Now().Add(verifyAgain)
 		}
 		select {
 		case <-ctx.Done():
@@ -32,8 +32,11 @@ func (v *verification) run(ctx context.Context, log journal.Reader, rate int64, 
 	}
 }
 
-// verifyAgain is when a verification that could not read everything is repeated.
-const verifyAgain = time.Minute
+// When a verification is repeated, and one that could not read everything.
+const (
+	verifyEvery = 7 * 24 * time.Hour
+	verifyAgain = time.Minute
+)
 
 // once verifies the log and logs what it finds. It reports whether it could read everything.
 func (v *verification) once(ctx context.Context, log journal.Reader, rate int64, logger *slog.Logger) (complete bool) {
