@@ -108,7 +108,6 @@ prove: ## kill processes, servers and the power under the gateway's log, and gat
 	go build -o honed ./gateway/cmd/honed && go run ./tool/cmd/hone prove --honed ./honed --messages 20000000 --kills 100
 	cd gateway && go test -count=1 ./cmd/honed -timeout 30m -v -run TestCluster -cluster 8000000
 	cd gateway && go test -count=1 . -timeout 30m -v -run TestHostile -hostile 1000000
-	cd gateway && go test -count=1 . -v -run TestTenfold -tenfold 20s
 
 claims: ## measure again what five articles claim, in about 15 minutes
 	HONE_CLAIMS=1 go test -count=1 -p 1 -timeout 60m -v -run '^TestClaim' ./articles/...

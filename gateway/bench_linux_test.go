@@ -48,16 +48,9 @@ func play(role string) error {
 	}
 	defer log.Close()
 	srv := &Server{Log: log}
-	if kind == "clock" {
-		srv.now, srv.Checkpoint = steppedClock(dir), 5
-	}
 	ended := make(chan error, 1)
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
-		if kind == "clock" {
-			ended <- srv.Shutdown(context.Background())
-			return
-		}
 		ended <- srv.Close()
 	}()
 	if err := srv.Serve(ln); err != ErrServerClosed {

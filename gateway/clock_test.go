@@ -564,50 +564,6 @@ func clockHistory(t *testing.T, random *rand.Rand) (forgotten, resumed int) {
 	return forgotten, resumed
 }
 
-// TestWrongClock has the clock of a server be wrong for one hello, ahead and behind: after it is
-// right again, sessions survive restarts.
-func TestWrongClock(t *testing.T) {
-	for name, wrong := range map[string]int64{"ahead": 10 * day, "behind": -30 * day} {
-		t.Run(name, func(t *testing.T) {
-			log := newGate()
-			wall, mono := time.Now().UnixMilli(), int64(0)
-			now := func() (int64, int64) { return wall, mono }
-			set := func(up *served, by int64) {
-				up.queue.mu.Lock()
-				wall += by
-				up.queue.mu.Unlock()
-			}
-			srv := &Server{Log: log, now: now}
-			up := serve(t, srv)
-			alice := up.peer(t)
-			a := alice.hello(first("alice"))
-			alice.stored(1, "x")
-			set(up, wrong)
-			mallory := up.peer(t)
-			m := mallory.hello(first("mallory"))
-			mallory.stored(1, "x")
-			set(up, -wrong)
-			alice.stored(2, "y")
-			for restart := range 3 {
-				if restart == 1 {
-					srv.Shutdown(soon(t)) // with a checkpoint
-				} else {
-					srv.Close() // without one, as kill -9
-				}
-				up.ended(t)
-				srv = &Server{Log: log, now: now}
-				up = serve(t, srv)
-				if w := up.peer(t).hello(hello{client: "alice", epoch: a.epoch, next: 3}); w.last != 2 {
-					t.Errorf("alice: %+v", w)
-				}
-				if w := up.peer(t).hello(hello{client: "mallory", epoch: m.epoch, next: 2}); w.last != 1 {
-					t.Errorf("mallory: %+v", w)
-				}
-			}
-		})
-	}
-}
-
 // TestClockIsReported has a step of the wall clock be counted and accepted by an operator.
 func TestClockIsReported(t *testing.T) {
 	wall := time.Now().UnixMilli()

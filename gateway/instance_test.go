@@ -63,35 +63,6 @@ func TestTakeoverIsTold(t *testing.T) {
 	three.must(wire.ConnAck, 0, resultMoved)
 }
 
-// TestSumOfWelcome resumes sessions: the welcome has the checksum of what is stored.
-func TestSumOfWelcome(t *testing.T) {
-	log := newGate()
-	srv := &Server{Log: log}
-	up := serve(t, srv)
-	p := up.peer(t)
-	w := p.hello(second("a", 1, 0, 1, false))
-	if w.sum != 0 {
-		t.Errorf("a new session has %+v", w)
-	}
-	var s sums
-	want := uint32(0)
-	for seq, data := range []string{"x", "", "some more"} {
-		p.stored(uint64(seq)+1, data)
-		want = s.add(want, uint64(seq)+1, []byte(data))
-	}
-	for name, restart := range map[string]func(){"running": nil, "after a crash": func() { srv.Close() }, "after a stop": func() { srv.Shutdown(soon(t)) }} {
-		if restart != nil {
-			restart()
-			up.ended(t)
-			srv = &Server{Log: log}
-			up = serve(t, srv)
-		}
-		if w = up.peer(t).hello(second("a", 1, w.epoch, 4, true)); w.sum != want || w.last != 3 {
-			t.Errorf("%s: %+v, want the sum %08x", name, w, want)
-		}
-	}
-}
-
 // TestUnknownEpochs asks for epochs that the log does not know.
 func TestUnknownEpochs(t *testing.T) {
 	up := serve(t, &Server{Log: newGate()})
@@ -99,27 +70,6 @@ func TestUnknownEpochs(t *testing.T) {
 	up.peer(t).refusedHello(second("a", 1, w.epoch+1, 1, false), resultRegressed)
 	up.peer(t).refusedHello(second("b", 1, w.epoch+1, 1, false), resultRegressed)
 	up.peer(t).refusedHello(second("b", 1, w.epoch, 1, false), resultExpired)
-}
-
-// TestHelloFields has fields that the server does not know, and malformed ones.
-func TestHelloFields(t *testing.T) {
-	up := serve(t, &Server{Log: newGate()})
-	known := second("a", 7, 0, 1, false).append(nil)
-	for name, c := range map[string]struct {
-		hello []byte
-		want  wire.Result
-	}{
-		"none":        {first("a").append(nil), wire.OK},
-		"unknown":     {append(slices.Clone(known), "\xc8\x00\x05what?"...), wire.OK},
-		"cut":         {known[:len(known)-1], wire.Malformed},
-		"half a head": {append(slices.Clone(known), 1, 0), wire.Malformed},
-	} {
-		p := up.peer(t)
-		p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: c.hello})
-		if got := p.must(wire.ConnAck, 1, c.want); c.want == wire.OK && string(got.Content[:4]) != "hgw2" {
-			t.Errorf("%s: %q", name, got.Content)
-		}
-	}
 }
 
 // TestSlowHelloMayTryAgain has a client say hello too late, once.
@@ -467,6 +417,8 @@ func TestHandshakeBytes(t *testing.T) {
 	}{
 		"new session":  {"hgw2" + anew, wire.OK, string(w)},
 		"with a token": {"hgw2\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01d\x00\x10" + token, wire.OK, string(w)},
+		"a new field":  {"hgw2" + anew + "\xc8\x00\x05what?", wire.OK, string(w)},
+		"half a field": {"hgw2" + anew + "\x01\x00", wire.Malformed, malformed("it ends too early")},
 		"level":        {"hgw2\x03" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers disk; the client asked for quorum"},
 		"received":     {"hgw2\x01" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers disk; the client asked for level 1"},
 		"regressed":    {"hgw2\x00\x7f\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01e\x00\x00", resultRegressed, "gateway: the server's log lacks records that it acknowledged: it has never given an epoch as high as 9151314442816847872"},

@@ -496,47 +496,6 @@ func TestGapsKeepPositions(t *testing.T) {
 	}
 }
 
-// TestSegmentsTrim trims while others append, read and wait.
-func TestSegmentsTrim(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
-	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
-	waited := make(chan error, 1)
-	go func() { waited <- log.Wait(t.Context(), 200) }()
-	trimmed := make(chan error, 1)
-	for pos := uint64(1); pos <= 200; pos++ {
-		appended(t, log, sample("client", pos, 1), pos)
-		if pos == 100 {
-			go func() { trimmed <- log.Trim(t.Context(), 90) }()
-		}
-	}
-	must(t, errors.Join(<-waited, <-trimmed))
-	first, next, err := log.Bounds()
-	if first < 50 || first > 90 || next != 201 || err != nil {
-		t.Fatalf("bounds %d and %d, %v", first, next, err)
-	}
-	var gone *TrimmedError
-	if err := log.Read(t.Context(), first-1, nil); !errors.As(err, &gone) || gone.First != first {
-		t.Errorf("a read before the first position: %v", err)
-	}
-	for range 2 {
-		next := first
-		if err := log.Read(t.Context(), 0, func(pos uint64, b []byte) error {
-			if pos != next || !bytes.Equal(b, sample("client", pos, 1)) {
-				return fmt.Errorf("position %d, want %d", pos, next)
-			}
-			next++
-			return nil
-		}); err != nil || next != 201 {
-			t.Errorf("%v, up to %d", err, next)
-		}
-		if size := log.Status().Size; size > 40<<10 || size < 1000 {
-			t.Errorf("the log has %d bytes", size)
-		}
-		must(t, log.Close())
-		log = openedSegments(t, dir, SegmentsOptions{})
-	}
-}
-
 // TestSegmentsTakenAway deletes a segment of a running log. Reading names what is lost, and if Append
 // writes to it the log fails.
 func TestSegmentsTakenAway(t *testing.T) {

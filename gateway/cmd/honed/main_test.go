@@ -227,17 +227,6 @@ func TestImpossibleNumbers(t *testing.T) {
 	}
 }
 
-// TestLockedFolder starts two processes on one log; the second must be refused.
-func TestLockedFolder(t *testing.T) {
-	gw := &victim{dir: filepath.Join(t.TempDir(), "log")}
-	gw.start(t)
-	defer gw.kill()
-	code, _, errs := honed(t, "--data", gw.dir, "--listen", "127.0.0.1:0", "--admin", "off")
-	if code != commandline.Failed || !strings.Contains(errs, "in use") && !strings.Contains(errs, "lock") {
-		t.Errorf("%d %s", code, errs)
-	}
-}
-
 // TestServeDrains runs a gateway, queries its admin side, and ends it through its context.
 func TestServeDrains(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
