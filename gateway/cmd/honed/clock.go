@@ -38,16 +38,16 @@ func clock(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		args = args[1:]
 	}
 	flags, config := commandline.New("honed clock")
-	folder := addData(flags)
+	honed := addControl(flags)
 	if err := commandline.Parse(flags, config, args, 0, stdout); err != nil {
 		return err
 	}
 	var line clockLine
 	var refused error
 	if accept {
-		refused = commandline.Control(*folder).Ask(ctx, http.MethodPost, clockPath, struct{}{}, nil)
+		refused = honed.Ask(ctx, http.MethodPost, clockPath, struct{}{}, nil)
 	}
-	if err := commandline.Control(*folder).Ask(ctx, http.MethodGet, clockPath, nil, &line); err != nil {
+	if err := honed.Ask(ctx, http.MethodGet, clockPath, nil, &line); err != nil {
 		return err
 	}
 	if line.Accepted = accept && refused == nil; refused != nil {

@@ -33,6 +33,9 @@ Usage:
                            forward or back
   honed version            print the version
 
+verify, inspect, export and backup work beside a running honed and without one, and restore makes the folder
+of the next one. tail connects to a running honed; readers, sessions and clock ask it over a socket in its folder.
+
 honed VERB --help lists the flags of a verb. honed --config FILE reads flags from a TOML file:
   listen = ["127.0.0.1:7100"]
   data = "/var/lib/honed"

@@ -156,7 +156,10 @@ func (p *progress) set(done, all uint64) {
 	fmt.Fprintf(p.out, "%s %d of %d %s (%d %%), %d s\n", p.what, done, all, p.unit, 100*done/max(all, 1), int(now.Sub(p.began).Seconds()))
 }
 
-// addData defines --data of a verb that asks the running honed.
-func addData(flags *flag.FlagSet) *string {
-	return flags.String("data", "honed-data", "`FOLDER` of the running honed")
+// addControl defines the flags of a verb that asks the running honed.
+func addControl(flags *flag.FlagSet) *commandline.Control {
+	c := new(commandline.Control)
+	flags.StringVar(&c.Folder, "data", "honed-data", "`FOLDER` of the running honed")
+	c.AddFlag(flags)
+	return c
 }

@@ -100,7 +100,7 @@ func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return err
 	}
 	flags, config := commandline.New("honed readers " + do)
-	folder := addData(flags)
+	honed := addControl(flags)
 	o := gateway.ReaderOrder{Do: do, Name: name}
 	from := ""
 	asJSON := listsAsJSON(flags, do)
@@ -122,10 +122,10 @@ func readers(ctx context.Context, args []string, stdout, stderr io.Writer) error
 				return commandline.UsageError{Err: fmt.Errorf("--from: %w", err)}
 			}
 		}
-		return commandline.Control(*folder).Ask(ctx, http.MethodPost, readersPath, o, nil)
+		return honed.Ask(ctx, http.MethodPost, readersPath, o, nil)
 	}
 	var all []gateway.ReaderState
-	if err := commandline.Control(*folder).Ask(ctx, http.MethodGet, readersPath, nil, &all); err != nil {
+	if err := honed.Ask(ctx, http.MethodGet, readersPath, nil, &all); err != nil {
 		return err
 	}
 	if len(all) == 0 && !*asJSON {
@@ -160,7 +160,7 @@ func sessions(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	var prefix string
 	flags, config := commandline.New("honed sessions " + do)
-	folder := addData(flags)
+	honed := addControl(flags)
 	asJSON := listsAsJSON(flags, do)
 	if do == "list" {
 		flags.StringVar(&prefix, "prefix", "", "only clients whose names begin with this `TEXT`")
@@ -169,13 +169,13 @@ func sessions(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	if do == "forget" {
-		return commandline.Control(*folder).Ask(ctx, http.MethodPost, sessionsPath, name, nil)
+		return honed.Ask(ctx, http.MethodPost, sessionsPath, name, nil)
 	}
 	const head = "CLIENT\tEPOCH\tLAST\tSEEN"
 	for after := ""; ; {
 		var all []gateway.SessionState
 		query := url.Values{"prefix": {prefix}, "after": {after}}.Encode()
-		if err := commandline.Control(*folder).Ask(ctx, http.MethodGet, sessionsPath+"?"+query, nil, &all); err != nil {
+		if err := honed.Ask(ctx, http.MethodGet, sessionsPath+"?"+query, nil, &all); err != nil {
 			return err
 		}
 		if len(all) == 0 {

@@ -34,6 +34,7 @@ type serving struct {
 	log           logFlags
 	listen        commandline.List
 	sockets       commandline.List
+	control       commandline.Control
 	tokens        string
 	cert, key, ca string
 	drain         time.Duration
@@ -53,6 +54,7 @@ type listening struct {
 func (f *serving) add(flags *flag.FlagSet) {
 	limits := &f.srv.Limits
 	f.log.addWriting(flags)
+	f.control.AddFlag(flags)
 	f.listen.Values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
 	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
@@ -128,7 +130,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := srv.Recover(ctx); err != nil {
 		return commandline.OrInterrupted(ctx, err)
 	}
-	quiet, err := commandline.Control(f.log.data).Answer(control(srv))
+	f.control.Folder = f.log.data
+	quiet, err := f.control.Answer(control(srv))
 	if err != nil { // some file systems have no sockets
 		logger.Warn("the verbs readers, sessions and clock cannot ask this honed", "err", err)
 	} else {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -20,9 +21,12 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// Control is a data folder with a socket, over which verbs ask the program that runs on the folder. Only the program's user
-// and root may ask. Requests are HTTP: a GET shows, a POST changes.
-type Control string
+// Control is a socket, over which verbs ask the program that runs on a data folder. Only the program's user and root may
+// ask. Requests are HTTP: a GET shows, a POST changes.
+type Control struct {
+	Folder string
+	Path   string // of the socket; empty: control in Folder
+}
 
 // ErrNotRunning is wrapped by the errors of Ask when no program answers.
 var ErrNotRunning = errors.New("nobody answers")
@@ -30,17 +34,22 @@ var ErrNotRunning = errors.New("nobody answers")
 // mostPath is how long the path of a socket may be on every system.
 const mostPath = 100
 
-// socket returns the path of the socket, if need be through a descriptor of the folder, and what releases that.
+// AddFlag adds the flag for Path.
+func (c *Control) AddFlag(flags *flag.FlagSet) {
+	flags.StringVar(&c.Path, "control", "", "`PATH` of the socket over which verbs ask the running program; default: control in --data")
+}
+
+// socket returns the path of the socket, if need be through a descriptor of its folder, and what releases that.
 func (c Control) socket() (path string, release func(), err error) {
-	path = filepath.Join(string(c), "control")
+	path = cmp.Or(c.Path, filepath.Join(c.Folder, "control"))
 	if len(path) <= mostPath {
 		return path, func() {}, nil
 	}
-	folder, err := os.Open(string(c))
+	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return "", nil, err
 	}
-	return fmt.Sprintf("/proc/self/fd/%d/control", folder.Fd()), func() { folder.Close() }, nil
+	return fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(path)), func() { folder.Close() }, nil
 }
 
 // Answer answers requests until stop is called. The caller has locked the folder.
@@ -137,7 +146,7 @@ func (c Control) Ask(ctx context.Context, method, path string, in, out any) erro
 // asked says what an error of a request means.
 func (c Control) asked(ctx context.Context, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("%w on %s: the program that this verb asks does not run there, or is still starting; give its folder with --data", ErrNotRunning, string(c))
+		err = fmt.Errorf("%w on %s: the program that this verb asks does not run there, or is still starting; give its folder with --data", ErrNotRunning, cmp.Or(c.Path, c.Folder))
 	}
 	return OrInterrupted(ctx, err)
 }

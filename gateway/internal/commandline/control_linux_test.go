@@ -1,6 +1,7 @@
 package commandline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +17,14 @@ import (
 	"time"
 )
 
-// TestControl: a program answers over a socket in its folder, however long the folder's path is, and refuses as the handler
-// says. Nobody answers before it and after it.
+// TestControl: a program answers over a socket in its folder or elsewhere, however long the path is, and refuses as the
+// handler says. Nobody answers before it and after it.
 func TestControl(t *testing.T) {
 	short, long := t.TempDir(), filepath.Join(t.TempDir(), strings.Repeat("d", 120))
 	if err := os.Mkdir(long, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{short, long} {
-		c := Control(dir)
+	for _, c := range []Control{{Folder: short}, {Folder: long}, {Folder: short, Path: filepath.Join(long, "of-its-own")}} {
 		ask := func() error { return c.Ask(t.Context(), http.MethodPost, "/", "wish", nil) }
 		if err := ask(); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("before: %v", err)
@@ -42,7 +42,7 @@ func TestControl(t *testing.T) {
 			if says, want := fmt.Sprint(ask()), fmt.Sprint(refusal); says != want {
 				t.Errorf("%s, want %s", says, want)
 			}
-			info, err := os.Stat(filepath.Join(dir, "control"))
+			info, err := os.Stat(cmp.Or(c.Path, filepath.Join(c.Folder, "control")))
 			if err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%v, %v", info, err)
 			}
@@ -52,7 +52,7 @@ func TestControl(t *testing.T) {
 			t.Errorf("afterwards: %v", err)
 		}
 	}
-	if err := Control(filepath.Join(short, "none")).Ask(t.Context(), http.MethodGet, "/", nil, nil); !errors.Is(err, ErrNotRunning) {
+	if err := (Control{Folder: filepath.Join(short, "none")}).Ask(t.Context(), http.MethodGet, "/", nil, nil); !errors.Is(err, ErrNotRunning) {
 		t.Error(err)
 	}
 }
@@ -66,10 +66,10 @@ func TestControlOfAProgramThatWasKilled(t *testing.T) {
 	}
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	left.Close()
-	if err := Control(dir).Ask(t.Context(), http.MethodGet, "/", nil, nil); !errors.Is(err, ErrNotRunning) {
+	if err := (Control{Folder: dir}).Ask(t.Context(), http.MethodGet, "/", nil, nil); !errors.Is(err, ErrNotRunning) {
 		t.Error(err)
 	}
-	stop, err := Control(dir).Answer(http.NotFoundHandler())
+	stop, err := Control{Folder: dir}.Answer(http.NotFoundHandler())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestControlOfAnotherUser(t *testing.T) {
 		t.Skip("only root can be another user")
 	}
 	dir := t.TempDir()
-	stop, err := Control(dir).Answer(http.NotFoundHandler())
+	stop, err := Control{Folder: dir}.Answer(http.NotFoundHandler())
 	if err != nil {
 		t.Fatal(err)
 	}

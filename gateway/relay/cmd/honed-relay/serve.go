@@ -117,7 +117,7 @@ func (f *relaying) start(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.dead.close()) }()
 	r.dead.changed = r.wake
-	quiet, err := commandline.Control(f.data).Answer(r.dead.control())
+	quiet, err := commandline.Control{Folder: f.data}.Answer(r.dead.control())
 	if err != nil {
 		return err
 	}

@@ -217,7 +217,7 @@ func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout,
 		return err // a new log is not wanted
 	}
 	var o outcome
-	err := commandline.Control(folder).Ask(ctx, http.MethodPost, deadPath, d, &o)
+	err := commandline.Control{Folder: folder}.Ask(ctx, http.MethodPost, deadPath, d, &o)
 	if errors.Is(err, commandline.ErrNotRunning) {
 		o, err = decideHere(ctx, folder, d, stderr)
 	}
