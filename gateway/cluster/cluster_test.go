@@ -13,9 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hone-go/hone/gateway/internal/natstest"
 	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/natstest"
 )
 
 // must ends the test with an error.

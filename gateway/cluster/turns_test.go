@@ -9,9 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/hone-go/hone/gateway/internal/natstest"
 	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/natstest"
 )
 
 // append1 appends as a gateway does, and returns how often it found nothing new after a lost race.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/gateway/internal/natstest"
+	"github.com/hone-go/hone/internal/natstest"
 	"github.com/hone-go/hone/internal/testrun"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hone-go/hone/gateway/internal/natstest"
 	"github.com/hone-go/hone/gateway/internal/writer"
+	"github.com/hone-go/hone/internal/natstest"
 	"github.com/hone-go/hone/internal/testrun"
 )
 

@@ -10,18 +10,17 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hone-go/hone/gateway/internal/namespacetest"
 	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
-// inNamespace is namespacetest.Inside with this package's flag.
+// inNamespace is testrun.InNamespace with this package's flag.
 func inNamespace(t *testing.T) bool {
 	t.Helper()
 	if *full {
-		return namespacetest.Inside(t, "-full")
+		return testrun.InNamespace(t, "-full")
 	}
-	return namespacetest.Inside(t)
+	return testrun.InNamespace(t)
 }
 
 // inserted mounts a disk and returns the folder.
@@ -75,7 +74,7 @@ func powerCuts(t *testing.T, what task, n, most int, torn bool) *proof {
 // TestProvePowerCuts: no acknowledged record is lost or doubled by a power cut, be the last
 // writes whole, torn or absent. The controls do not fsync, and lose.
 func TestProvePowerCuts(t *testing.T) {
-	if os.Getenv(namespacetest.Variable) == "" {
+	if os.Getenv(testrun.Namespace) == "" {
 		t.Parallel()
 	}
 	if !inNamespace(t) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hone-go/hone/gateway/internal/namespacetest"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // traced is a line of strace -f -y: process, then a call that ended, began or went on.
@@ -69,7 +69,7 @@ func order(trace *bufio.Scanner, isData func(path string) bool) (acks int, err e
 func TestProveOrder(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		namespacetest.Lacks(t, "strace", err)
+		testrun.Lacks(t, fmt.Sprintf("NOT PROVEN HERE: this proof needs strace: %v", err))
 	}
 	const appends = 150
 	for _, kind := range []string{"segments"} {

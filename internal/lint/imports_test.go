@@ -44,6 +44,7 @@ var libraryImports = map[string][]string{
 	"internal/httpdiff":         {}, // its tests import engine and http1
 	"internal/sys":              {},
 	"internal/lint":             {},
+	"internal/natstest":         {"internal/testrun"},                                     // only tests import it
 	"internal/simulation":       {"internal/fakenet", "internal/sys", "internal/testrun"}, // only tests import it
 	"internal/servetest":        {},
 	"internal/testrun":          {},                         // only tests import it, in every package
@@ -97,17 +98,15 @@ var articlesImports = map[string][]string{
 
 // gatewayImports is the module in gateway/, in the same form.
 var gatewayImports = map[string][]string{
-	"gateway":                        {anyLibrary, "gateway/internal/delivery", "gateway/internal/number", "gateway/journal", "internal/sys"},
-	"gateway/cluster":                {"gateway/internal/writer", "gateway/journal"},
-	"gateway/journal":                {"gateway/internal/writer"},
-	"gateway/cmd/honed":              {anyPackage},
-	"gateway/internal/commandline":   {"gateway", "gateway/internal/number", "gateway/journal", "internal/sys", "observe"},
-	"gateway/internal/delivery":      {"gateway/internal/number"},
-	"gateway/internal/namespacetest": {"internal/testrun"},
-	"gateway/internal/number":        {},
-	"gateway/internal/natstest":      {"internal/testrun"},
-	"gateway/internal/writer":        {},
-	"gateway/relay/cmd/honed-relay":  {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/namespacetest", "gateway/internal/number", "internal/faultlog", "internal/sys", "observe"},
+	"gateway":                       {anyLibrary, "gateway/internal/delivery", "gateway/internal/number", "gateway/journal", "internal/sys"},
+	"gateway/cluster":               {"gateway/internal/writer", "gateway/journal"},
+	"gateway/journal":               {"gateway/internal/writer"},
+	"gateway/cmd/honed":             {anyPackage},
+	"gateway/internal/commandline":  {"gateway", "gateway/internal/number", "gateway/journal", "internal/sys", "observe"},
+	"gateway/internal/delivery":     {"gateway/internal/number"},
+	"gateway/internal/number":       {},
+	"gateway/internal/writer":       {},
+	"gateway/relay/cmd/honed-relay": {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/number", "internal/faultlog", "internal/sys", "observe"},
 }
 
 // onlyHome lists import paths that only one package may import, tests included. A path with an in concerns only that folder's code. A path with a final

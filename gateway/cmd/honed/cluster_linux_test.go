@@ -22,8 +22,8 @@ import (
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/cluster"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/internal/natstest"
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/natstest"
 )
 
 var clusterMessages = flag.Int("cluster", 0, "messages of TestCluster; 0 skips it")

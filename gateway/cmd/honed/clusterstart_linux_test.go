@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hone-go/hone/gateway/internal/natstest"
+	"github.com/hone-go/hone/internal/natstest"
 	"github.com/hone-go/hone/internal/testrun"
 )
 

@@ -22,8 +22,8 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/internal/namespacetest"
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestProveDiskFull fills the disk of a gateway under load. At the reserve the gateway stops
@@ -31,7 +31,7 @@ import (
 // none, the log fails: the gateway exits with the reason, and continues after a restart.
 func TestProveDiskFull(t *testing.T) {
 	t.Parallel() // it waits more than it works
-	if !namespacetest.Inside(t) {
+	if !testrun.InNamespace(t) {
 		return
 	}
 	t.Run("reserve", func(t *testing.T) {

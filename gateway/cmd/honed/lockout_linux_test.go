@@ -16,14 +16,13 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/internal/namespacetest"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestServesWithoutDevices serves with an empty /dev, as in a chroot jail.
 func TestServesWithoutDevices(t *testing.T) {
 	t.Parallel()
-	if !namespacetest.Inside(t) {
+	if !testrun.InNamespace(t) {
 		return
 	}
 	mount(t, "/dev", "size=1m")

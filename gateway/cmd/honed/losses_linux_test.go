@@ -13,8 +13,8 @@ import (
 
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/internal/namespacetest"
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestLogWithoutMark: the verbs that read a log name its missing mark and read on. honed refuses it and names the flag,
@@ -61,7 +61,7 @@ func TestLogWithoutMark(t *testing.T) {
 // does /healthz.
 func TestNoSpaceIsSaid(t *testing.T) {
 	t.Parallel()
-	if !namespacetest.Inside(t) {
+	if !testrun.InNamespace(t) {
 		return
 	}
 	dir := filepath.Join(disk(t, "size=24m"), "log")

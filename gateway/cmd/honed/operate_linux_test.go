@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/internal/namespacetest"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -90,7 +89,7 @@ func TestLogIsTakenAway(t *testing.T) {
 // not been acknowledged, and the exit code says so; without it there is nothing to say.
 func TestStopsWithFullDisk(t *testing.T) {
 	t.Parallel()
-	if !namespacetest.Inside(t) {
+	if !testrun.InNamespace(t) {
 		return
 	}
 	const drain = 4 * time.Second
@@ -140,7 +139,7 @@ func TestStopsWithFullDisk(t *testing.T) {
 // TestSecondSignal ends a drain that waits for space at once.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
-	if !namespacetest.Inside(t) {
+	if !testrun.InNamespace(t) {
 		return
 	}
 	dir := disk(t, "size=160m")

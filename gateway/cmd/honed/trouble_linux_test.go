@@ -24,7 +24,7 @@ import (
 
 	"github.com/hone-go/hone/gateway/cluster"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/internal/natstest"
+	"github.com/hone-go/hone/internal/natstest"
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"

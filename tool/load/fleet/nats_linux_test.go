@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/hone-go/hone/internal/natstest"
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/load"
 )
@@ -29,55 +28,11 @@ const testToken = "0123456789abcdef0123456789abcdef"
 
 func testNATS(url string) *NATS { return &NATS{URL: url, Token: testToken} }
 
-// natsServer starts a real NATS server, of the version that the gateway's module has, and
-// returns its URL and its process.
-func natsServer(t *testing.T, binary, settings string) (address string, pid int) {
+// natsServer starts a real NATS server, and returns its address and its process.
+func natsServer(t *testing.T, settings string) (address string, pid int) {
 	t.Helper()
-	dir := t.TempDir()
-	ports, conf := filepath.Join(dir, "ports"), filepath.Join(dir, "nats.conf")
-	if err := errors.Join(os.Mkdir(ports, 0o700), os.WriteFile(conf, fmt.Appendf(nil, "listen: \"127.0.0.1:-1\"\nports_file_dir: %q\n%s\n", ports, settings), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, "-c", conf)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have been
-		_ = cmd.Wait()
-	})
-	ready := eventually(patience, func() bool {
-		files, _ := filepath.Glob(filepath.Join(ports, "*.ports"))
-		if len(files) == 0 {
-			return false
-		}
-		text, _ := os.ReadFile(files[0])
-		_, rest, _ := strings.Cut(string(text), "nats://")
-		found := false
-		address, _, found = strings.Cut(rest, `"`)
-		return found
-	})
-	if !ready {
-		t.Fatalf("the NATS server does not start: %s", log.String())
-	}
-	return address, cmd.Process.Pid
-}
-
-func buildNATS(t *testing.T) string {
-	t.Helper()
-	if !testrun.All() && testing.Short() {
-		t.Skip("builds a NATS server; HONE_TEST_ALL=1 runs it")
-	}
-	binary := filepath.Join(t.TempDir(), "nats-server")
-	// Unlike go build, go run links only what has changed.
-	cmd := exec.Command("go", "run", "-exec", "cp", "github.com/nats-io/nats-server/v2", binary)
-	cmd.Dir = "../../../tools" // which has its version
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
+	url, pid := natstest.Run(t, settings)
+	return strings.TrimPrefix(url, "nats://"), pid
 }
 
 // natsAgent starts an agent in a process of its own, to be ended with the test.
@@ -176,7 +131,9 @@ func (p *proxy) cut() {
 // what is between, is found within 3 s, named and not valid.
 func TestFleetOverNATS(t *testing.T) {
 	t.Parallel()
-	binary := buildNATS(t)
+	if !testrun.All() && testing.Short() {
+		t.Skip("builds a NATS server; HONE_TEST_ALL=1 runs it")
+	}
 	for name, c := range map[string]struct {
 		settings string
 		hurt     func(server, agent int, between, own *proxy) // the agent's proxy and the coordinator's
@@ -199,7 +156,7 @@ func TestFleetOverNATS(t *testing.T) {
 				t.Skip("a stopped process is as silent as a blocked connection; HONE_TEST_ALL=1 runs it")
 			}
 			s := serve(t, nil)
-			address, server := natsServer(t, binary, c.settings)
+			address, server := natsServer(t, c.settings)
 			between, own := newProxy(t, address), newProxy(t, address)
 			var agent int
 			for _, one := range []string{"a", "b", "c"} {
@@ -246,7 +203,7 @@ func TestFleetOverNATS(t *testing.T) {
 	}
 	t.Run("slow network", func(t *testing.T) {
 		t.Parallel()
-		address, _ := natsServer(t, binary, "")
+		address, _ := natsServer(t, "")
 		between := newProxy(t, address)
 		between.slow.Store(true)
 		natsAgent(t, "a", between.ln.Addr().String())
@@ -260,25 +217,25 @@ func TestFleetOverNATS(t *testing.T) {
 	})
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
-		refusedByNATS(t, binary)
+		refusedByNATS(t)
 	})
 	t.Run("strangers", func(t *testing.T) {
 		t.Parallel()
-		strangersOverNATS(t, binary)
+		strangersOverNATS(t)
 	})
 	t.Run("orphans", func(t *testing.T) {
 		t.Parallel()
-		orphansOverNATS(t, binary)
+		orphansOverNATS(t)
 	})
 }
 
 // What cannot work says what to do.
-func refusedByNATS(t *testing.T, binary string) {
-	address, _ := natsServer(t, binary, "max_payload: 512\nauthorization { }")
-	closed, _ := natsServer(t, binary, "authorization { user: a, password: b }")
+func refusedByNATS(t *testing.T) {
+	address, _ := natsServer(t, "max_payload: 512\nauthorization { }")
+	closed, _ := natsServer(t, "authorization { user: a, password: b }")
 	s := serve(t, nil)
 	j := testJob{Address: s.ln.Addr().String(), Conns: 2}
-	free, _ := natsServer(t, binary, "")
+	free, _ := natsServer(t, "")
 	for want, n := range map[string]*NATS{
 		"raise its max_payload":                                     testNATS("nats://" + address),
 		"Authorization Violation; start":                            testNATS("nats://" + closed),
@@ -301,8 +258,8 @@ func refusedByNATS(t *testing.T, binary string) {
 
 // Who does not have the token can neither steer an agent nor read what it does, whatever
 // is sent on the subjects, and does not disturb.
-func strangersOverNATS(t *testing.T, binary string) {
-	address, _ := natsServer(t, binary, "")
+func strangersOverNATS(t *testing.T) {
+	address, _ := natsServer(t, "")
 	stranger, err := nats.Connect("nats://" + address)
 	if err != nil {
 		t.Fatal(err)
@@ -365,8 +322,8 @@ func strangersOverNATS(t *testing.T, binary string) {
 }
 
 // An agent's load ends soon after its coordinator, and the agent waits for the next.
-func orphansOverNATS(t *testing.T, binary string) {
-	address, _ := natsServer(t, binary, "")
+func orphansOverNATS(t *testing.T) {
+	address, _ := natsServer(t, "")
 	s := serve(t, nil)
 	said := make(chan string, 16)
 	ctx, cancel := context.WithCancel(t.Context())

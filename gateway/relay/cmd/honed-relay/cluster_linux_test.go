@@ -12,7 +12,7 @@ import (
 	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/cluster"
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/internal/natstest"
+	"github.com/hone-go/hone/internal/natstest"
 )
 
 // natsServers starts a cluster of three nats-servers.

@@ -11,13 +11,13 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/internal/namespacetest"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestDeadLogFull: a full disk stops the relay, and nothing is passed over. Letters can be dropped and retried there, and
 // one that is delivered does not come again. When there is space, the relay goes on.
 func TestDeadLogFull(t *testing.T) {
-	if !namespacetest.Inside(t) {
+	if !testrun.InNamespace(t) {
 		return
 	}
 	disk := t.TempDir()

@@ -1,5 +1,4 @@
-// Package namespacetest runs tests in a namespace where they may mount file systems without root.
-package namespacetest
+package testrun
 
 import (
 	"errors"
@@ -9,18 +8,16 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/hone-go/hone/internal/testrun"
 )
 
-// Variable is set in a test process that runs in its own user and mount namespace.
-const Variable = "HONED_PROVE_INSIDE"
+// Namespace is the environment variable of a test process that runs in its own user and mount namespace.
+const Namespace = "HONE_TEST_NAMESPACE"
 
-// Inside reruns the test in a new user and mount namespace, with args added to its command line,
-// and reports whether this process is already in that namespace. If not, the caller must return.
-func Inside(t *testing.T, args ...string) bool {
+// InNamespace reruns the test in a new user and mount namespace, where it may mount file systems without root, with args
+// added to its command line, and reports whether this process is already in that namespace. If not, the caller must return.
+func InNamespace(t *testing.T, args ...string) bool {
 	t.Helper()
-	if os.Getenv(Variable) != "" {
+	if os.Getenv(Namespace) != "" {
 		if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +25,7 @@ func Inside(t *testing.T, args ...string) bool {
 	}
 	args = append([]string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=30m"}, args...)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), Variable+"=1")
+	cmd.Env = append(os.Environ(), Namespace+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -45,15 +42,9 @@ func Inside(t *testing.T, args ...string) bool {
 	case errors.As(err, &ended):
 		t.Fatalf("%v\n%s", err, out)
 	case err != nil:
-		Lacks(t, "user namespaces", err)
+		Lacks(t, fmt.Sprintf("NOT PROVEN HERE: this proof needs user namespaces: %v", err))
 	case strings.Contains(string(out), "--- SKIP"):
-		Lacks(t, "a file system of its own", errors.New("see above"))
+		Lacks(t, "NOT PROVEN HERE: this proof needs a file system of its own, see above")
 	}
 	return false
-}
-
-// Lacks ends a test whose requirement is missing, as testrun.Lacks does.
-func Lacks(t *testing.T, what string, err error) {
-	t.Helper()
-	testrun.Lacks(t, fmt.Sprintf("NOT PROVEN HERE: this proof needs %s: %v", what, err))
 }

@@ -54,14 +54,19 @@ func Binary(t testing.TB) (path string) {
 	return ""
 }
 
-// Start starts a server without a cluster, with settings that its configuration has besides
-// JetStream's, waits until it is ready, and returns its URL. It ends with the test.
+// Start starts a server with JetStream and without a cluster, with settings that its configuration has besides, waits until
+// it is ready, and returns its URL. It ends with the test.
 func Start(t testing.TB, settings string) (url string) {
 	t.Helper()
-	dir := t.TempDir()
-	config := filepath.Join(dir, "nats.conf")
-	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\njetstream { store_dir: %q, sync_interval: always }\n%s\n", filepath.Join(dir, "store"), settings)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	url, _ = Run(t, fmt.Sprintf("jetstream { store_dir: %q, sync_interval: always }\n%s\n", filepath.Join(t.TempDir(), "store"), settings))
+	return url
+}
+
+// Run is Start with these settings alone, and also returns the id of the process.
+func Run(t testing.TB, settings string) (url string, pid int) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(config, []byte("listen: \"127.0.0.1:-1\"\n"+settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(Binary(t), "-c", config)
@@ -86,9 +91,9 @@ func Start(t testing.TB, settings string) (url string) {
 		}
 		if strings.Contains(lines.Text(), "Server is ready") {
 			reading.Go(func() { io.Copy(io.Discard, said) })
-			return url
+			return url, cmd.Process.Pid
 		}
 	}
 	t.Fatalf("nats-server did not start:\n%s", all.String())
-	return ""
+	return "", 0
 }
