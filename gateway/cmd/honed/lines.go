@@ -15,8 +15,8 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// entryLine, lostLine and envelopeLine are the lines documented in docs/log-format.md, besides commandline.RecordLine.
-// entryLine is any entry but a record.
+// entryLine and lostLine are the lines documented in docs/log-format.md, besides commandline.RecordLine. entryLine is any
+// entry but a record.
 type entryLine struct {
 	Pos uint64 `json:"pos"`
 
@@ -57,21 +57,35 @@ type lostLine struct {
 	Error   string   `json:"error,omitempty"`
 }
 
-type envelopeLine struct {
-	Pos   uint64       `json:"pos"`
-	Part  journal.Part `json:"part,omitempty"`
-	Count int          `json:"count"`
-	Bytes int          `json:"bytes"`
-	Base  uint64       `json:"base"`
-}
-
 // errLost is wrapped by the error of a verb after it has written everything that can be
 // read, and a line for each envelope that is lost.
 var errLost = errors.New("envelopes of the log are lost")
 
 // exportLines writes every entry from position from as JSON lines.
 func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writer) error {
-	return eachLine(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e journal.Envelope) error {
+	buffered := bufio.NewWriter(w)
+	out := json.NewEncoder(buffered)
+	all := uint64(0)
+	lost := func(d *journal.Damage) error {
+		all += d.Last + 1 - d.First
+		line := lostLine{Lost: d.First, Last: d.Last, File: d.File, Offset: d.Offset, Clients: d.Clients}
+		if d.Err != nil {
+			line.Error = d.Err.Error()
+		}
+		return out.Encode(line)
+	}
+	first, _, err := log.Bounds()
+	if err == nil && from > 0 && from < first {
+		err = &journal.TrimmedError{First: first}
+	}
+	if err != nil {
+		return err
+	}
+	err = journal.ReadKept(ctx, log, from, func(pos uint64, b []byte) error {
+		e, err := journal.DecodeAt(pos, b)
+		if err != nil {
+			return err
+		}
 		for r := range e.Records() {
 			line := commandline.Line(&r)
 			line.Pos = pos
@@ -86,7 +100,14 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 			}
 		}
 		return nil
-	})
+	}, lost)
+	if err == nil && all > 0 {
+		err = fmt.Errorf("%w: %d of them; the lines with \"lost\" name them", errLost, all)
+	}
+	if flushed := buffered.Flush(); flushed != nil {
+		err = flushed
+	}
+	return err
 }
 
 // entriesOf returns the lines for an envelope's entries other than records.
@@ -120,48 +141,4 @@ func entriesOf(e journal.Envelope) (all []entryLine) {
 		all = append(all, entryLine{Log: hex.EncodeToString(id[:])})
 	}
 	return all
-}
-
-// inspectLines writes the header of each envelope from position from as JSON lines.
-func inspectLines(ctx context.Context, log journal.Reader, from uint64, w io.Writer) error {
-	return eachLine(ctx, log, from, w, func(out *json.Encoder, pos uint64, b []byte, e journal.Envelope) error {
-		return out.Encode(envelopeLine{pos, e.Part, e.Count, len(b), e.Base})
-	})
-}
-
-func eachLine(ctx context.Context, log journal.Reader, from uint64, w io.Writer,
-	each func(out *json.Encoder, pos uint64, b []byte, e journal.Envelope) error,
-) error {
-	buffered := bufio.NewWriter(w)
-	out := json.NewEncoder(buffered)
-	all := uint64(0)
-	lost := func(d *journal.Damage) error {
-		all += d.Last + 1 - d.First
-		line := lostLine{Lost: d.First, Last: d.Last, File: d.File, Offset: d.Offset, Clients: d.Clients}
-		if d.Err != nil {
-			line.Error = d.Err.Error()
-		}
-		return out.Encode(line)
-	}
-	first, _, err := log.Bounds()
-	if err == nil && from > 0 && from < first {
-		err = &journal.TrimmedError{First: first}
-	}
-	if err != nil {
-		return err
-	}
-	err = journal.ReadKept(ctx, log, from, func(pos uint64, b []byte) error {
-		e, err := journal.DecodeAt(pos, b)
-		if err != nil {
-			return err
-		}
-		return each(out, pos, b, e)
-	}, lost)
-	if err == nil && all > 0 {
-		err = fmt.Errorf("%w: %d of them; the lines with \"lost\" name them", errLost, all)
-	}
-	if flushed := buffered.Flush(); flushed != nil {
-		err = flushed
-	}
-	return err
 }

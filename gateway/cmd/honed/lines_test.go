@@ -55,13 +55,4 @@ func TestExport(t *testing.T) {
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
 	}
-	got.Reset()
-	must(t, inspectLines(t.Context(), log, 0, &got))
-	want = `{"pos":1,"count":1,"bytes":71,"base":0}
-{"pos":2,"part":3,"count":2,"bytes":128,"base":0}
-{"pos":3,"part":1,"count":6,"bytes":214,"base":4}
-`
-	if got.String() != want {
-		t.Errorf("got\n%swant\n%s", got.String(), want)
-	}
 }

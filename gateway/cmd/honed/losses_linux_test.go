@@ -35,7 +35,6 @@ func TestLogWithoutMark(t *testing.T) {
 	}{
 		{"verify", commandline.Failed, `"lost":0`},
 		{"export", commandline.OK, `"seq":300,`},
-		{"inspect", commandline.OK, `"pos":2,`},
 		{"backup --to " + filepath.Join(t.TempDir(), "to"), commandline.OK, "has a copy of the log"},
 	} {
 		code, out, errs := honed(t, append(strings.Fields(verb.line), "--data", dir)...)

@@ -18,7 +18,6 @@ const help = `honed is a message gateway that never loses an acknowledged messag
 Usage:
   honed [flags]            serve clients until SIGTERM or SIGINT, then drain
   honed verify  [flags]    check the whole log: damage, records stored twice or out of order
-  honed inspect [flags]    print a line of JSON for each envelope of the log
   honed export  [flags]    print a line of JSON for each entry of the log: records, session states,
                            readers' positions and others
   honed backup  [flags]    copy the log, of a running honed too, or bring a copy up to date
@@ -33,7 +32,7 @@ Usage:
                            forward or back
   honed version            print the version
 
-verify, inspect, export and backup work beside a running honed and without one, and restore makes the folder
+verify, export and backup work beside a running honed and without one, and restore makes the folder
 of the next one. tail connects to a running honed; readers, sessions and clock ask it over a socket in its folder.
 
 honed VERB --help lists the flags of a verb. honed --config FILE reads flags from a TOML file:
@@ -63,7 +62,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		verb, args = args[0], args[1:]
 	}
 	do := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"serve": serve, "verify": verify, "inspect": printing("inspect", inspectLines), "export": printing("export", exportLines),
+		"serve": serve, "verify": verify, "export": export,
 		"backup": backup, "restore": restore, "clock": clock, "tail": tail, "readers": readers, "sessions": sessions,
 	}[verb]
 	switch {
@@ -79,7 +78,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", commandline.Version(release), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use serve, verify, inspect, export, backup, restore, tail, readers, sessions, clock or version", verb)}
+	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use serve, verify, export, backup, restore, tail, readers, sessions, clock or version", verb)}
 }
 
 func isHelp(arg string) bool { return arg == "--help" || arg == "-h" || arg == "-help" }

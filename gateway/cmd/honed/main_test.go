@@ -128,15 +128,11 @@ func TestReadingVerbs(t *testing.T) {
 	if n := strings.Count(out, `"data":`); code != commandline.OK || n != 800 {
 		t.Errorf("export: %d, %d records %s", code, n, errs)
 	}
-	code, out, errs = honed(t, "inspect", "--data", gw.dir, "--from", "1")
-	if code != commandline.OK || !strings.HasPrefix(out, `{"pos":1,"count":`) {
-		t.Errorf("inspect: %d %.300s%s", code, out, errs)
-	}
 }
 
 func TestHelpOfVerbs(t *testing.T) {
 	for _, verb := range []string{
-		"verify", "inspect", "export", "backup", "restore", "tail", "clock",
+		"verify", "export", "backup", "restore", "tail", "clock",
 		"readers list", "readers create", "readers create x", "sessions forget",
 	} {
 		first, _, _ := strings.Cut(verb, " ")

@@ -59,18 +59,16 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// printing makes a verb that prints the log.
-func printing(verb string, print func(context.Context, journal.Reader, uint64, io.Writer) error) func(context.Context, []string, io.Writer, io.Writer) error {
-	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-		var from uint64
-		log, err := openForReading(ctx, verb, args, stdout, stderr, &from)
-		if err != nil {
-			return err
-		}
-		defer log.Close()
-		if err := print(ctx, log, from, stdout); err != nil {
-			return commandline.OrInterrupted(ctx, fmt.Errorf("%s: %w", verb, err))
-		}
-		return nil
+// export prints every entry of the log.
+func export(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var from uint64
+	log, err := openForReading(ctx, "export", args, stdout, stderr, &from)
+	if err != nil {
+		return err
 	}
+	defer log.Close()
+	if err := exportLines(ctx, log, from, stdout); err != nil {
+		return commandline.OrInterrupted(ctx, fmt.Errorf("export: %w", err))
+	}
+	return nil
 }
