@@ -313,47 +313,6 @@ func TestProveFailedSyncThenStart(t *testing.T) {
 	}
 }
 
-// TestProveDiskFull: the log refuses before the disk is full, and goes on when space returns,
-// through a restart where the disk was full before the log knew.
-func TestProveDiskFull(t *testing.T) {
-	t.Parallel() // it waits more than it works
-	if !inNamespace(t) {
-		return
-	}
-	for _, lie := range []bool{false, true} {
-		kind := "segments"
-		p := newProof(t, task{Kind: kind, Persist: true, Reserve: 8 << 20})
-		d := newDisk()
-		d.size, d.lie = uint64(testrun.Sized(16, 32))<<20, lie
-		c, remove := p.onDisk(d)
-		got := c.acks(-1)
-		if p.full == lie || got == 0 {
-			t.Errorf("statfs lies %v: %d acknowledgements, then no space %v", lie, got, p.full)
-		}
-		d.mu.Lock()
-		if left := int64(d.size - d.used); !lie && left < 4<<20 {
-			t.Errorf("%d bytes are left of a reserve of 8 MiB", left)
-		}
-		d.size = 0
-		d.mu.Unlock()
-		if lie {
-			c.kill()
-			t.Log(strings.TrimSpace(p.failed))
-			c = p.start()
-		}
-		for c.acks(20); p.full; c.acks(20) {
-		}
-		after := d.cut(nil)
-		c.kill()
-		remove()
-		p.after(after)
-		t.Logf("statfs lies %v: %d records acknowledged, %d lost", lie, p.total, p.lost)
-		if p.lost > 0 || c.reports < 20 {
-			t.Errorf("statfs lies %v: %d lost, %d acknowledgements at the end", lie, p.lost, c.reports)
-		}
-	}
-}
-
 // TestProveEveryCall cuts the power, or lets one write or fsync fail, at a random call to the disk of a
 // process that appends, seals, trims and makes backups. Nothing that was acknowledged is lost, and the
 // backup is whole.

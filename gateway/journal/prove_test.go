@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -55,11 +53,9 @@ type task struct {
 	Stream   string
 	Replicas int
 	Off      string // the guard that is switched off, in the controls
-	Reserve  int64  // of segments
 	Acked    uint64 // what the clients know, and need not send again
 	Each     int    // records of each client in an envelope
 	Appends  uint64 // ends after so many; 0: goes on until it is killed
-	Persist  bool   // tries again after ErrNoSpace
 	Tends    bool   // trims and backs up now and then
 	Idle     bool   // appends nothing, and is killed
 }
@@ -68,7 +64,7 @@ func (t task) open(ctx context.Context) (Log, error) {
 	switch t.Kind {
 	case "segments":
 		off := segmentGuards{fsync: t.Off == "fsync", resync: t.Off == "resync", folders: t.Off == "folders", mark: t.Off == "mark"}
-		return OpenSegments(t.Dir, SegmentsOptions{Reserve: max(t.Reserve, 1), size: 1 << 20, off: off})
+		return OpenSegments(t.Dir, SegmentsOptions{Reserve: 1, size: 1 << 20, off: off})
 	case "cluster":
 		return OpenCluster(ctx, t.Dir, t.Stream, t.Replicas, "")
 	}
@@ -182,7 +178,7 @@ func runChild(text string) error {
 				}
 			}
 		}
-		pos, err := t.append(ctx, log, &l, e.Bytes())
+		pos, err := log.Append(ctx, e.Bytes())
 		if err != nil {
 			return err
 		}
@@ -215,24 +211,6 @@ func (t task) tend(ctx context.Context, log Log, pos uint64) error {
 	return err
 }
 
-// noPosition is reported instead of a position while there is no space.
-const noPosition = 1<<64 - 1
-
-func (t task) append(ctx context.Context, log Log, l *ledger, envelope []byte) (uint64, error) {
-	for {
-		pos, err := log.Append(ctx, envelope)
-		if !t.Persist || !errors.Is(err, ErrNoSpace) {
-			return pos, err
-		}
-		if err := report(os.Stdout, l.last[0], noPosition); err != nil {
-			return 0, err
-		}
-		if err := writer.Pause(ctx, retryPause); err != nil {
-			return 0, err
-		}
-	}
-}
-
 // proof is the clients' side: what they were told, over many processes that die.
 type proof struct {
 	t      *testing.T
@@ -242,7 +220,6 @@ type proof struct {
 	total  uint64 // records acknowledged
 	lost   uint64 // records acknowledged and not found
 	stall  time.Duration
-	full   bool   // the newest child has found no space
 	failed string // what it wrote as it ended
 }
 
@@ -319,16 +296,12 @@ func (c *child) next() (newest, pos uint64, err error) {
 	return binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:]), nil
 }
 
-// acks reads n acknowledgements, or all until the child ends when n < 0, or until it finds no
-// space. It returns how many.
+// acks reads n acknowledgements, or all until the child ends when n < 0. It returns how many.
 func (c *child) acks(n int) (got int) {
 	before := time.Now()
 	for n < 0 || got < n {
-		newest, pos, err := c.next()
+		newest, _, err := c.next()
 		if err != nil {
-			return got
-		}
-		if c.p.full = pos == noPosition; c.p.full {
 			return got
 		}
 		if took := time.Since(before); c.reports > 0 {
@@ -347,8 +320,7 @@ func (c *child) acks(n int) (got int) {
 func (c *child) kill() {
 	c.once.Do(func() {
 		c.cmd.Process.Kill()
-		for c.acks(-1); c.p.full; c.acks(-1) {
-		}
+		c.acks(-1)
 		c.cmd.Wait()
 		c.out.Close()
 		c.p.failed = c.errs.String()
