@@ -40,10 +40,7 @@ type SegmentsOptions struct {
 }
 
 // segmentGuards are safety checks that tests switch off, to show that each is needed.
-type segmentGuards struct {
-	fsync, folders, resync, mark bool
-	sparse                       bool // no guard: leave holes in files instead of zeros, and make no spare
-}
+type segmentGuards struct{ fsync, folders, resync, mark bool }
 
 // tornPrefix begins the names of copies of torn ends that a start cut off.
 const tornPrefix = "torn-"
@@ -145,7 +142,7 @@ func (l *Segments) begin(last *segment) error {
 	}
 	l.file = f
 	l.all, l.slots = append(slices.Clip(l.all), s), nil
-	l.spare.tried, l.began = l.o.off.sparse, time.Now()
+	l.spare.tried, l.began = false, time.Now()
 	return nil
 }
 
@@ -287,13 +284,6 @@ func (l *Segments) store(envelope []byte) error {
 }
 
 func (l *Segments) write(at int64) error {
-	if l.o.off.sparse && len(l.frame) > 8192 { // the caller's data are zeros
-		if _, err := l.file.WriteAt(l.frame[:4096], at); err != nil {
-			return err
-		}
-		_, err := l.file.WriteAt(l.frame[len(l.frame)-2048:], at+int64(len(l.frame)-2048))
-		return err
-	}
 	n := len(l.frame)
 	padded := l.frame
 	if end := at + int64(n); end < l.zeros { // the last page whole, so that the kernel need not read it

@@ -16,15 +16,15 @@ import (
 // and little of the others, and none after a clean stop.
 func TestSegmentStart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	log := openedSegments(t, dir, SegmentsOptions{off: segmentGuards{fsync: true, folders: true, sparse: true}})
+	const size = 1 << 20
+	log := openedSegments(t, dir, SegmentsOptions{size: size, off: segmentGuards{fsync: true, folders: true}})
 	var e Encoder
-	data := make([]byte, 1<<20-8192)
 	e.Begin(0)
-	must(t, e.Record(&Record{Client: "zeros", Epoch: 1, Seq: 1, Data: data}))
+	must(t, e.Record(&Record{Client: "zeros", Epoch: 1, Seq: 1, Data: make([]byte, 60<<10)}))
 	envelope := e.Bytes()
 	pos := uint64(0)
-	for _, segments := range []int{2, testrun.Sized(20, 1600)} {
-		for len(log.all) < segments || log.last().end < segmentBytes-2<<20 {
+	for _, segments := range []int{2, testrun.Sized(20, 400)} {
+		for len(log.all) < segments || log.last().end < size-128<<10 {
 			pos++
 			appended(t, log, envelope, pos)
 		}
@@ -33,7 +33,7 @@ func TestSegmentStart(t *testing.T) {
 		must(t, err)
 		read := readSoFar(t) - before
 		t.Logf("%d segments after kill -9: %d bytes read, %v", segments, read, time.Since(began))
-		if _, next, _ := other.Bounds(); read > segmentBytes+4<<20 || next != pos+1 {
+		if _, next, _ := other.Bounds(); read > 2*size || next != pos+1 {
 			t.Errorf("%d bytes read; next position %d, want %d", read, next, pos+1)
 		}
 		other.Close()
@@ -41,7 +41,7 @@ func TestSegmentStart(t *testing.T) {
 	must(t, log.Close())
 	before := readSoFar(t)
 	log = openedSegments(t, dir, SegmentsOptions{})
-	if read := readSoFar(t) - before; read > 1<<20 {
+	if read := readSoFar(t) - before; read > size/2 {
 		t.Errorf("after a clean stop: %d bytes read", read)
 	} else {
 		t.Logf("after a clean stop: %d bytes read", read)

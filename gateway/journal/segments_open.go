@@ -417,7 +417,7 @@ func (l *Segments) prepare() error {
 	if last.sealed {
 		return l.begin(last)
 	}
-	if l.spare.tried = l.o.off.sparse; l.o.off.resync {
+	if l.o.off.resync {
 		return nil
 	}
 	if err := writer.SyncFolder(l.dir); err != nil {
