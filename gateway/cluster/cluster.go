@@ -66,17 +66,17 @@ const (
 // Several processes may append to one stream. When another process has appended something that
 // the caller has not read, Append returns ErrConflict: Follow to the end, and append again.
 type Log struct {
-	o      Options
-	lock   *os.File
-	mark   *writer.Mark
-	said   troubles
-	stream *stream
-	turn   writer.Turn
-	turns  turns
-	writer string // id of this process, for writerHeader
-	count  uint64 // Appends so far; between two Appends
-	next   uint64 // position after the last one that the caller has read; between two Appends
-	heard  uint64 // up to where the next Follow need not ask; between two Appends
+	o         Options
+	lock      *os.File
+	mark      *writer.Mark
+	said      troubles
+	stream    *stream
+	sequencer writer.Sequencer
+	turns     turns
+	writer    string // id of this process, for writerHeader
+	count     uint64 // Appends so far; between two Appends
+	next      uint64 // position after the last one that the caller has read; between two Appends
+	heard     uint64 // up to where the next Follow need not ask; between two Appends
 }
 
 // Open connects to the servers, comma-separated NATS URLs, and checks the configuration of
@@ -126,12 +126,12 @@ func (l *Log) open(ctx context.Context, servers string) error {
 		}
 	}
 	if !l.o.ReadOnly {
-		if err := l.turns.join(nc, l.o.Stream, l.writer, l.turn.Nudge); err != nil {
+		if err := l.turns.join(nc, l.o.Stream, l.writer, l.sequencer.Nudge); err != nil {
 			return err
 		}
 	}
 	_, l.next = bounds(info.State)
-	l.turn.Tell(l.next, nil)
+	l.sequencer.Tell(l.next, nil)
 	if marked && l.next-1 < l.mark.Written {
 		return &journal.Refusal{
 			What:   fmt.Sprintf("the stream %s ends at position %d but has reached %d before", l.o.Stream, l.next-1, l.mark.Written),
@@ -217,7 +217,7 @@ func (l *Log) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	if err := journal.CheckHeader(envelope); err != nil {
 		return 0, err
 	}
-	return l.turn.Append(ctx, func() (uint64, error) { return l.append(ctx, envelope) })
+	return l.sequencer.Append(ctx, func() (uint64, error) { return l.append(ctx, envelope) })
 }
 
 func (l *Log) append(ctx context.Context, envelope []byte) (uint64, error) {
@@ -225,7 +225,7 @@ func (l *Log) append(ctx context.Context, envelope []byte) (uint64, error) {
 		return 0, errors.New("journal: the stream is open to be read only")
 	}
 	if l.mark != nil && l.mark.Err() != nil {
-		return 0, l.turn.Breaks(l.mark.Err())
+		return 0, l.sequencer.Breaks(l.mark.Err())
 	}
 	began := time.Now()
 	defer func() { l.turns.done(time.Since(began)) }()
@@ -254,7 +254,7 @@ func (l *Log) place(ctx context.Context, envelope []byte, by string, uncertain b
 			ours, resolved := l.holds(ctx, pos, by, uncertain)
 			switch {
 			case resolved != nil:
-				return 0, l.turn.Breaks(errors.Join(err, resolved))
+				return 0, l.sequencer.Breaks(errors.Join(err, resolved))
 			case ours:
 				return l.stored(pos), nil
 			}
@@ -266,7 +266,7 @@ func (l *Log) place(ctx context.Context, envelope []byte, by string, uncertain b
 			l.said.trouble("the cluster does not store an envelope", err)
 		}
 		if paused := writer.Pause(ctx, retryEvery); paused != nil {
-			return 0, l.turn.Breaks(errors.Join(err, paused))
+			return 0, l.sequencer.Breaks(errors.Join(err, paused))
 		}
 	}
 }
@@ -289,7 +289,7 @@ func (l *Log) Failed() <-chan error {
 func (l *Log) stored(pos uint64) uint64 {
 	l.next = pos + 1
 	l.turns.stored(pos)
-	l.turn.Tell(l.next, nil)
+	l.sequencer.Tell(l.next, nil)
 	if l.mark != nil {
 		l.mark.Position.Store(pos)
 	}
@@ -345,7 +345,7 @@ func (l *Log) Trim(ctx context.Context, to uint64) error {
 
 // Close ends the connection and writes the high-water mark.
 func (l *Log) Close() error {
-	if l.turn.Shut() == journal.ErrClosed {
+	if l.sequencer.Shut() == journal.ErrClosed {
 		return nil
 	}
 	var err error

@@ -145,7 +145,7 @@ func TestClusterWait(t *testing.T) {
 	if most := uint64(time.Since(began)/writer.WaitEvery) + 2; asked > most {
 		t.Errorf("%d requests within %v", asked, time.Since(began))
 	}
-	a.turn.Between(func() { a.turn.Breaks(errors.New("test")) })
+	a.sequencer.Between(func() { a.sequencer.Breaks(errors.New("test")) })
 	if err := a.Wait(t.Context(), 3); !errors.Is(err, journal.ErrBroken) {
 		t.Errorf("a broken log: %v", err)
 	}

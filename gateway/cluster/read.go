@@ -14,7 +14,7 @@ import (
 // Follow is Read, and the next Append expects to follow the last envelope that Follow yielded.
 func (l *Log) Follow(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
 	said := uint64(0)
-	l.turn.Between(func() { said, l.heard = l.heard, 0 })
+	l.sequencer.Between(func() { said, l.heard = l.heard, 0 })
 	patience := ctx
 	if from < said {
 		brief, cancel := context.WithTimeout(ctx, turnPatience)
@@ -25,9 +25,9 @@ func (l *Log) Follow(ctx context.Context, from uint64, each func(pos uint64, env
 	if err != nil && (from >= said || ctx.Err() != nil) { // else the next Follow has the error
 		return err
 	}
-	l.turn.Between(func() {
+	l.sequencer.Between(func() {
 		l.next = max(l.next, known)
-		l.turn.Tell(l.next, nil)
+		l.sequencer.Tell(l.next, nil)
 	})
 	return nil
 }
@@ -140,5 +140,5 @@ func (l *Log) Verify(ctx context.Context, rate int64, progress func(done, all ui
 // For those of others it sends a request of 300 bytes every 100 ms, to the nearest replica instead of the
 // leader, and receives the envelope once.
 func (l *Log) Wait(ctx context.Context, pos uint64) error {
-	return l.turn.Wait(ctx, pos, func() bool { return l.stream.reaches(ctx, pos) })
+	return l.sequencer.Wait(ctx, pos, func() bool { return l.stream.reaches(ctx, pos) })
 }

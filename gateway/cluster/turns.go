@@ -203,9 +203,9 @@ func (l *Log) lost(ctx context.Context) {
 func (l *Log) awaitTurn(ctx context.Context, patience time.Duration) bool {
 	brief, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if l.turn.Wait(brief, l.next, nil) != nil {
+	if l.sequencer.Wait(brief, l.next, nil) != nil {
 		return false
 	}
-	l.heard = l.turn.Heard()
+	l.heard = l.sequencer.Heard()
 	return true
 }

@@ -22,7 +22,7 @@ func append1(ctx context.Context, l *Log) (nothing int, err error) {
 			return nothing, err
 		}
 		next := uint64(0)
-		l.turn.Between(func() { next = l.next })
+		l.sequencer.Between(func() { next = l.next })
 		found := false
 		if err := l.Follow(ctx, next, func(uint64, []byte) error { found = true; return nil }); err != nil {
 			return nothing, err

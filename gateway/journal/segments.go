@@ -49,18 +49,18 @@ const tornPrefix = "torn-"
 // before it returns. A start reads the last file, or none after a clean stop; damage in the others
 // is found when they are read.
 type Segments struct {
-	dir      string
-	o        SegmentsOptions
-	id       logID
-	readOnly bool
-	lock     *os.File
-	folder   *os.File // dir, locked
-	mark     *writer.Mark
-	turn     writer.Turn
-	jobs     chan []byte // envelopes to store
-	results  chan error
-	writing  sync.WaitGroup
-	size     atomic.Int64
+	dir       string
+	o         SegmentsOptions
+	id        logID
+	readOnly  bool
+	lock      *os.File
+	folder    *os.File // dir, locked
+	mark      *writer.Mark
+	sequencer writer.Sequencer
+	jobs      chan []byte // envelopes to store
+	results   chan error
+	writing   sync.WaitGroup
+	size      atomic.Int64
 
 	frame []byte // of Append's worker
 	zeros int64  // how far the last segment's file has zeros on the disk that may not be in memory
@@ -97,7 +97,7 @@ func openSegments(dir string, o SegmentsOptions, readOnly bool) (*Segments, erro
 		if readOnly {
 			ended = errReadOnly
 		}
-		l.turn.Tell(l.next, ended)
+		l.sequencer.Tell(l.next, ended)
 		return l, nil
 	}
 	l.release()
@@ -217,19 +217,19 @@ func (l *Segments) append(ctx context.Context, envelope []byte, room func(size i
 	if err := CheckHeader(envelope); err != nil {
 		return 0, err
 	}
-	return l.turn.Append(ctx, func() (uint64, error) { return l.appendNext(ctx, envelope, room) })
+	return l.sequencer.Append(ctx, func() (uint64, error) { return l.appendNext(ctx, envelope, room) })
 }
 
 func (l *Segments) appendNext(ctx context.Context, envelope []byte, room func(size int64) error) (uint64, error) {
 	if err := l.mark.Err(); err != nil {
-		return 0, l.turn.Breaks(err)
+		return 0, l.sequencer.Breaks(err)
 	}
 	err := room(int64(len(envelope)))
 	switch {
 	case errors.Is(err, ErrNoSpace):
 		return 0, err
 	case err != nil:
-		return 0, l.turn.Breaks(err)
+		return 0, l.sequencer.Breaks(err)
 	}
 	pos := l.next // without l.mu: only store writes it
 	l.jobs <- envelope
@@ -239,7 +239,7 @@ func (l *Segments) appendNext(ctx context.Context, envelope []byte, room func(si
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return 0, l.turn.Breaks(err)
+		return 0, l.sequencer.Breaks(err)
 	}
 	l.mark.Position.Store(pos)
 	return pos, nil
@@ -279,7 +279,7 @@ func (l *Segments) store(envelope []byte) error {
 	l.next++
 	last.next = l.next
 	l.size.Add(int64(len(l.frame)))
-	l.turn.Tell(l.next, nil)
+	l.sequencer.Tell(l.next, nil)
 	return nil
 }
 
@@ -320,14 +320,16 @@ func (l *Segments) room(size int64) error {
 func (l *Segments) Bounds() (first, next uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.turn.Over() == ErrClosed {
+	if l.sequencer.Over() == ErrClosed {
 		return 0, 0, ErrClosed
 	}
 	return l.all[0].first, l.next, nil
 }
 
 // Wait returns when the envelope at position pos is stored.
-func (l *Segments) Wait(ctx context.Context, pos uint64) error { return l.turn.Wait(ctx, pos, nil) }
+func (l *Segments) Wait(ctx context.Context, pos uint64) error {
+	return l.sequencer.Wait(ctx, pos, nil)
+}
 
 // Trim deletes the oldest segments that have no position from to on. It does not hold up Append, and
 // makes each deletion durable before the next, so that a crash leaves no gap.
@@ -340,7 +342,7 @@ func (l *Segments) Trim(ctx context.Context, to uint64) error {
 	for ctx.Err() == nil {
 		l.mu.Lock()
 		oldest := l.all[0]
-		if l.turn.Over() != nil || len(l.all) == 1 || l.all[1].first > to {
+		if l.sequencer.Over() != nil || len(l.all) == 1 || l.all[1].first > to {
 			l.mu.Unlock()
 			return nil
 		}
@@ -374,7 +376,7 @@ func (l *Segments) keep() error {
 // Close seals the last segment, so that the next start need not read it, and writes the high-water
 // mark.
 func (l *Segments) Close() error {
-	ended := l.turn.Shut()
+	ended := l.sequencer.Shut()
 	if ended == ErrClosed {
 		return nil
 	}

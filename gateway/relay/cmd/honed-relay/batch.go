@@ -68,10 +68,10 @@ type message struct {
 
 // batch is a number of messages that go to the destination together.
 type batch struct {
-	messages []message
-	position gateway.Position // behind them
-	again    bool             // these come from the dead-letter log: position has no meaning
-	passOn   bool             // a refused message does not hold up later ones of its client
+	messages   []message
+	position   gateway.Position // behind them
+	redelivers bool             // these come from the dead-letter log: position has no meaning
+	passOn     bool             // a refused message does not hold up later ones of its client
 
 	mu sync.Mutex // guards the states while a sink writes with several goroutines
 }

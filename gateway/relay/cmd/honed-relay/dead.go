@@ -254,16 +254,16 @@ func (d *deadLog) keep(ctx context.Context, b *batch) (added int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := deadWriter{d: d, ctx: ctx, now: time.Now(), store: d.log.Append}
-	if b.again { // it only changes letters: at a limit too, since it makes room, and what is delivered does not come again
+	if b.redelivers { // it only changes letters: at a limit too, since it makes room, and what is delivered does not come again
 		w.store = d.log.AppendReserved
 	}
 	for i := range b.messages {
 		m := &b.messages[i]
 		l := d.index.letters[letterKey{m.log, m.Number}]
 		switch {
-		case b.again && l != nil && (m.state == refused || m.state == done):
+		case b.redelivers && l != nil && (m.state == refused || m.state == done):
 			err = w.mark(l, m.state, m.reason)
-		case !b.again && l == nil && (m.state == refused || m.state == waiting):
+		case !b.redelivers && l == nil && (m.state == refused || m.state == waiting):
 			added++
 			err = w.letter(m)
 		}

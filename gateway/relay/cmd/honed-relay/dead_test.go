@@ -92,7 +92,7 @@ func TestDeadLogOrder(t *testing.T) {
 		if cap(due) > 2*25 {
 			t.Fatalf("room for %d letters was needed to find 25", cap(due))
 		}
-		b := &batch{again: true}
+		b := &batch{redelivers: true}
 		for _, l := range due {
 			if l.number != next {
 				t.Fatalf("%d is due instead of %d", l.number, next)

@@ -124,7 +124,7 @@ func (p *postgres) transact(ctx context.Context, b *batch) (err error) {
 			return err
 		}
 		switch {
-		case !b.again && p.stored == b.position.String(): // the commit whose outcome was unknown
+		case !b.redelivers && p.stored == b.position.String(): // the commit whose outcome was unknown
 			b.done(b.pending()...)
 			return nil
 		case p.stored != before:
@@ -142,7 +142,7 @@ func (p *postgres) transact(ctx context.Context, b *batch) (err error) {
 			b.refuse(i, "its epoch, sequence number or number does not fit into a bigint")
 		}
 	}
-	if err := b.split(b.pending(), func(at []int) error { return p.insert(ctx, b, at) }); err != nil || b.again {
+	if err := b.split(b.pending(), func(at []int) error { return p.insert(ctx, b, at) }); err != nil || b.redelivers {
 		return err
 	}
 	return p.move(ctx, b.position.String())
@@ -210,7 +210,7 @@ func (p *postgres) commit(ctx context.Context, b *batch) error {
 		return err
 	}
 	p.tx = nil
-	if !b.again {
+	if !b.redelivers {
 		p.stored = b.position.String()
 	}
 	b.done(b.pending()...)

@@ -196,7 +196,7 @@ func (r *relay) release(ctx context.Context) error {
 		if len(letters) == 0 {
 			continue
 		}
-		b := &batch{again: true, passOn: r.passOn, messages: letters}
+		b := &batch{redelivers: true, passOn: r.passOn, messages: letters}
 		if err := r.deliver(ctx, b); err != nil {
 			return err
 		}
@@ -207,13 +207,13 @@ func (r *relay) release(ctx context.Context) error {
 func (r *relay) deliver(ctx context.Context, b *batch) error {
 	err := r.attempt(ctx, func() error {
 		err := r.sink.write(ctx, b)
-		if err == nil && !b.again { // before the position says that these are finished
+		if err == nil && !b.redelivers { // before the position says that these are finished
 			err = r.keep(ctx, b)
 		}
 		if err == nil {
 			err = r.sink.commit(ctx, b)
 		}
-		if err == nil && b.again {
+		if err == nil && b.redelivers {
 			err = r.keep(ctx, b)
 		}
 		return err
