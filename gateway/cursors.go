@@ -217,6 +217,7 @@ type lag struct {
 	records uint64
 	bytes   int64
 	age     time.Duration
+	pos, at uint64 // its next record is at pos or later; none is there before at
 }
 
 // needed returns the first position that a reader needs, by what the log has of it.

@@ -124,14 +124,19 @@ func (s *Server) measureLags(ctx context.Context, measure func(uint64) (uint64, 
 	r.mu.Unlock()
 	for _, p := range cursors {
 		r.mu.Lock()
-		pos, newest := (p.reached()+1)>>indexBits, r.newest
+		pos, newest, known := (p.reached()+1)>>indexBits, r.newest, p.lag
 		r.mu.Unlock()
 		behind := lag{}
 		if pos <= newest || newest == 0 {
-			ms, at, err := s.timeAt(ctx, pos, end, false)
+			from := pos
+			if known.pos == pos { // checkpoints, which may be many, need not be read again
+				from = max(pos, known.at)
+			}
+			ms, at, err := s.timeAt(ctx, from, end, false)
 			if err != nil {
 				return err
 			}
+			behind.pos, behind.at = pos, at
 			if pos < now.since && len(now.moments) > 0 { // an earlier stretch ended when this one began
 				ms = now.moments[0].Time
 			}
