@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,15 +33,6 @@ func (l Level) String() string {
 
 // MarshalText returns String as bytes.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
-
-// UnmarshalText sets l to the level of that name.
-func (l *Level) UnmarshalText(text []byte) error {
-	if i := slices.Index(levelNames[:], string(text)); i >= 0 {
-		*l = Level(i)
-		return nil
-	}
-	return fmt.Errorf("gateway: there is no level %q; use %s", text, strings.Join(levelNames[Disk:], ", "))
-}
 
 // The reasons for which a server refuses a session or a record. Each has its result code on
 // the wire (docs/gateway.md) and ends the connection.
