@@ -60,9 +60,6 @@ func (s *Server) checkOrder(o *ReaderOrder) error {
 // ForgetSession ends a client's session: the client is refused with ErrExpired when it resumes it, and may
 // begin a new one. It returns when that is stored.
 func (s *Server) ForgetSession(ctx context.Context, client string) error {
-	if err := s.start(ctx); err != nil {
-		return err
-	}
 	return s.order(ctx, func() (refused, failed error) { return s.committer.forget(client) })
 }
 
@@ -93,9 +90,6 @@ func (c *committer) forget(client string) (refused, failed error) {
 // AcceptClock makes log time follow the wall clock, forward or back, and returns when that is stored. It
 // fails if log time follows it already.
 func (s *Server) AcceptClock(ctx context.Context) error {
-	if err := s.start(ctx); err != nil {
-		return err
-	}
 	defer s.reportClock()
 	return s.order(ctx, s.committer.acceptClock)
 }

@@ -152,8 +152,11 @@ func (s *Server) idleTold() time.Duration {
 	return max(s.limits.IdleTime, time.Second)
 }
 
-// order has the committer do something, and waits.
+// order has the committer of a server that has started do something, and waits.
 func (s *Server) order(ctx context.Context, do func() (refused, failed error)) error {
+	if err := s.start(ctx); err != nil {
+		return err
+	}
 	done := make(chan error, 1)
 	if !s.queue.addChange(change{do, func(refused error) { done <- refused }}) {
 		return ErrServerClosed
