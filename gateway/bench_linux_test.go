@@ -35,6 +35,8 @@ func play(role string) error {
 	switch kind {
 	case "late":
 		return playLate(ln)
+	case "plain":
+		return playPlain(ln)
 	}
 	var log journal.Log
 	switch kind {
@@ -69,6 +71,36 @@ func (f *forgetful) Append(context.Context, []byte) (uint64, error) { return f.l
 func (f *forgetful) Bounds() (uint64, uint64, error) {
 	next := f.last.Load() + 1
 	return next, next, nil
+}
+
+// playPlain is the plain late handler that level received is compared with: a goroutine gets
+// a copy of each request and answers it, without sessions and without a log.
+func playPlain(ln net.Listener) error {
+	type request struct {
+		reply framed.Reply
+		data  []byte
+	}
+	waiting := make(chan request, 1<<16) // room for all that may be in flight: the handler never waits
+	srv := &framed.Server{
+		Connect: framed.HandlerFunc(welcomeAll),
+		Handler: framed.HandlerFunc(func(c framed.Call, dst, data []byte) ([]byte, error) {
+			waiting <- request{c.Later(), slices.Clone(data)}
+			return dst, nil
+		}),
+	}
+	go func() {
+		for r := range waiting {
+			r.reply.Send(nil)
+		}
+	}()
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		srv.Close()
+	}()
+	if err := srv.Serve(ln); err != engine.ErrServerClosed {
+		return err
+	}
+	return nil
 }
 
 // welcomeAll answers every hello.
@@ -195,12 +227,25 @@ func (p *process) cpu(b *testing.B) (sum time.Duration) {
 }
 
 // BenchmarkGateway measures acknowledged records a second, the server's CPU time for each
-// and the latency. A record has 128 bytes. memory is a log that keeps nothing; late are handlers that answer late, in
-// batches, without a gateway.
+// and the latency. A record has 128 bytes. file is a plain append and fdatasync behind the
+// same gateway; memory a log that keeps nothing; plain and late handlers that answer late
+// without a gateway, one by one and in batches.
 func BenchmarkGateway(b *testing.B) {
 	for _, shape := range []struct{ conns, window int }{{4, 256}, {100, 16}, {100, 1024}} {
-		for _, kind := range []string{"late", "memory", "segments"} {
-			b.Run(fmt.Sprintf("%dx%d/%s", shape.conns, shape.window, kind), func(b *testing.B) { measure(b, kind, shape.conns, shape.window, 0) })
+		for _, kind := range []struct {
+			name, log string
+			level     Level
+		}{
+			{"plain", "plain", Default},
+			{"late", "late", Default},
+			{"memory", "memory", Default},
+			{"received-memory", "memory", Received},
+			{"received", "segments", Received},
+			{"segments", "segments", Default},
+		} {
+			b.Run(fmt.Sprintf("%dx%d/%s", shape.conns, shape.window, kind.name), func(b *testing.B) {
+				measure(b, kind.log, kind.level, shape.conns, shape.window, 0)
+			})
 		}
 	}
 }
@@ -208,15 +253,18 @@ func BenchmarkGateway(b *testing.B) {
 // BenchmarkOpenLoop offers records at a rate: ns/op is nothing, p50 and p99 are.
 func BenchmarkOpenLoop(b *testing.B) {
 	for _, rate := range []int{50_000, 100_000} {
-		b.Run(fmt.Sprint(rate), func(b *testing.B) { measure(b, "segments", 8, 1024, rate) })
+		for _, kind := range []string{"segments"} {
+			b.Run(fmt.Sprintf("%d/%s", rate, kind), func(b *testing.B) { measure(b, kind, Default, 8, 1024, rate) })
+		}
+		b.Run(fmt.Sprintf("%d/received", rate), func(b *testing.B) { measure(b, "segments", Received, 8, 1024, rate) })
 	}
 }
 
-func measure(b *testing.B, kind string, conns, window, rate int) {
+func measure(b *testing.B, kind string, level Level, conns, window, rate int) {
 	p := startProcess(b, kind)
 	clients := make([]*Client, conns)
 	for i := range clients {
-		clients[i] = &Client{Addrs: []string{p.addr}, ID: fmt.Sprint("c", i), Window: window}
+		clients[i] = &Client{Addrs: []string{p.addr}, ID: fmt.Sprint("c", i), Window: window, Level: level}
 		if _, err := clients[i].Open(context.Background()); err != nil {
 			b.Fatal(err)
 		}

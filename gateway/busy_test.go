@@ -207,8 +207,8 @@ func TestCheckpointBesidePacks(t *testing.T) {
 	}
 	known, starts := up.sessions.byClient["a"], recovered(t, &Server{Log: log})
 	again := starts.sessions.byClient["a"]
-	if again.accepted != known.accepted || again.sum != known.storedSum {
-		t.Errorf("a start knows %d records, with sum %08x; stored are %d, with %08x", again.accepted, again.sum, known.accepted, known.storedSum)
+	if again.accepted != known.accepted || !again.summed || again.sum != known.storedSum {
+		t.Errorf("a start knows %d records, with sum %08x (%v); stored are %d, with %08x", again.accepted, again.sum, again.summed, known.accepted, known.storedSum)
 	}
 	if n := len(starts.sessions.byClient); n != crowded+1 {
 		t.Errorf("%d clients", n)

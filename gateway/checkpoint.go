@@ -146,7 +146,7 @@ const stateBytes = 64
 func (c *committer) statesNow(names []string, p *pack) (expired []*session) {
 	newest := map[*session]*entry{}
 	for i := range p.entries {
-		if e := &p.entries[i]; e.bytes > 0 {
+		if e := &p.entries[i]; e.records > 0 {
 			newest[e.session] = e
 		}
 	}

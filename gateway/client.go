@@ -34,7 +34,8 @@ type Client struct {
 	ID string
 	// Token authenticates the client at servers that require tokens.
 	Token string
-	// Level is the durability that an acknowledgement promises. Zero: what the server offers.
+	// Level is the durability that an acknowledgement promises. Zero: the highest that the
+	// server offers.
 	Level Level
 	// Epoch is the session to resume after a restart of the program: Session.Epoch of the
 	// run before. Zero: a new session, which ends older ones of this name.
@@ -91,6 +92,7 @@ type ClientStats struct {
 	Acknowledged uint64 `json:"acknowledged"`
 	Resent       uint64 `json:"resent"`
 	Connected    uint64 `json:"connected"` // connections opened
+	Lost         uint64 `json:"lost"`      // at level received: acknowledged, but lost in a crash
 	LastError    error  `json:"-"`         // why the last connection ended or failed
 }
 
@@ -353,6 +355,9 @@ func (c *Client) adopt(conn *outlet, w welcome) error {
 	c.most = int(w.most)
 	c.window = min(c.window, uint64(w.window))
 	c.stats.Connected++
+	if w.last+1 < c.base {
+		c.stats.Lost += c.base - w.last - 1
+	}
 	var settled []slot
 	for seq := c.base; seq <= w.last && seq < c.next; seq++ {
 		settled = c.settle(seq, settled)
@@ -379,7 +384,7 @@ func (c *Client) begin(w welcome) {
 	}
 	if len(c.Unacknowledged) == 0 && w.last >= c.base {
 		c.base = w.last + 1
-		c.summed, c.sum = true, w.sum
+		c.summed, c.sum = w.summed, w.sum
 	}
 	c.next = c.base
 	for _, data := range c.Unacknowledged {
@@ -395,7 +400,10 @@ func (c *Client) compare(w welcome) error {
 	if w.last >= c.next {
 		return fmt.Errorf("%w: it ends at record %d, and the client's next one is %d", ErrDiverged, w.last, c.next)
 	}
-	if !c.summed {
+	if w.last+1 < c.base { // at level received, records were lost
+		c.summed = false
+	}
+	if !c.summed || !w.summed {
 		return nil
 	}
 	sum := c.sum

@@ -22,7 +22,7 @@ func TestMessageBytes(t *testing.T) {
 		want    string
 	}{
 		{hello{level: Disk, epoch: 7, next: 9, client: "c", token: "t", instance: 11, welcomed: true}, "6867773202000000000000000700000000000000090163000174010008000000000000000b020000"},
-		{welcome{level: Disk, epoch: 7, last: 8, window: 9, most: 10, idle: 11 * time.Second, expiry: time.Hour, sum: 12}, "686777320200000000000000070000000000000008000000090000000a0000000b00000e100100040000000c"},
+		{welcome{level: Disk, epoch: 7, last: 8, window: 9, most: 10, idle: 11 * time.Second, expiry: time.Hour, summed: true, sum: 12}, "686777320200000000000000070000000000000008000000090000000a0000000b00000e100100040000000c"},
 		{opening{start: FromTime, anew: true, yields: true, at: 2, share: 1, shares: 3, window: 4, name: "r", token: "t", client: "c", prefix: "p", own: position, instance: 6, resume: position}, "686772310309000000000000000200010003000000040172000174010001630200017003001c0100000000000000000000000000001000000000000300020000000504001c010000000000000000000000000000100000000000030002000000050500080000000000000006"},
 		{readWelcome{log: position.Log, number: 1, generation: 2, window: 3, share: 4, shares: 5, idle: 6 * time.Second}, "686772310100000000000000000000000000001000000000000000010000000000000002000000030004000500000006"},
 		{Gap{From: 1, To: 2, Reason: Damaged}, "020200000000000000010000000000000002"},

@@ -41,7 +41,11 @@ func (c *committer) commit() {
 			c.fail(err)
 			return
 		}
-		c.queue.release(p)
+		delayed := c.queue.release(p)
+		for i := range delayed {
+			delayed[i].send(&acks, nil)
+		}
+		acks.Send()
 	}
 	if c.queue.failure() != nil || c.ctx.Err() != nil {
 		return
@@ -65,14 +69,18 @@ func (c *committer) store(p *pack, acks *framed.Batch) error {
 	for i := range p.entries {
 		e := &p.entries[i]
 		if e.session.dead { // another server has taken the client; its connection here ends
-			e.reply.fail(acks, refusal(ErrMoved))
+			if e.durable {
+				e.reply.fail(acks, refusal(ErrMoved))
+			}
 			continue
 		}
-		if e.bytes > 0 {
+		if e.records > 0 {
 			e.session.durable.Store(e.seq)
 			e.session.storedSum = e.sum
 		}
-		e.reply.send(acks, nil)
+		if e.durable {
+			e.reply.send(acks, nil)
+		}
 	}
 	acks.Send()
 	if err := c.grant(p.requests, acks); err != nil {
@@ -141,10 +149,12 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 	}
 	var live journal.Encoder
 	live.Begin(e.Base)
-	at := -1
+	at, rest := -1, 0
 	for r := range e.Records() {
-		for at++; p.entries[at].bytes == 0; at++ { // a duplicate is not in the envelope
+		for ; rest == 0; rest = p.entries[at].records {
+			at++
 		}
+		rest--
 		if p.restamp {
 			r.Time = p.began
 		}

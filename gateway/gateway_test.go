@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -164,6 +165,68 @@ func (p *peer) silent() {
 		p.t.Fatal("the server sent something")
 	}
 	p.nc.SetDeadline(time.Now().Add(patience))
+}
+
+func TestReceivedLevel(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	p := up.peer(t)
+	h := first("a")
+	h.level = Received
+	w := p.hello(h)
+	if w.level != Received {
+		t.Fatalf("%+v", w)
+	}
+	log.set(true, nil)
+	for seq := range uint64(100) {
+		p.submit(seq+1, "x")
+		p.must(wire.SubmitAck, seq+1, wire.OK) // although nothing is stored
+	}
+	log.set(false, nil)
+	waitFor(t, "the log", func() bool { return len(records(t, log)["a"]) == 100 })
+}
+
+// TestReceivedIsBounded submits more than may wait at level received.
+func TestReceivedIsBounded(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	c := up.client(t, "a")
+	c.Level = Received
+	if _, err := c.Open(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	log.set(true, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	fed := make(chan uint64)
+	go func() {
+		n := uint64(0)
+		for ; ctx.Err() == nil; n++ {
+			if _, err := c.SubmitAsync(ctx, make([]byte, 100), nil); err != nil {
+				break
+			}
+		}
+		fed <- n
+	}()
+	waitFor(t, "a full window without acknowledgements", func() bool {
+		up.queue.mu.Lock()
+		defer up.queue.mu.Unlock()
+		return len(up.queue.delayed) == 1024
+	})
+	if waits, most := up.Stats().Queued, receivedRecords+1024; waits > most {
+		t.Errorf("%d records wait; at most %d may", waits, most)
+	}
+
+	// An acknowledgement waits for room only, not for all records before its own. The
+	// envelope in flight may be small; the next one is full.
+	log.pass()
+	log.pass()
+	waitFor(t, "acknowledgements after two envelopes", func() bool { return c.Stats().Acknowledged > receivedRecords })
+	cancel()
+	n := <-fed
+	log.set(false, nil)
+	must(t, c.Close(soon(t)))
+	waitFor(t, "the log", func() bool { return up.Stats().Records == n })
 }
 
 func TestLevelRefused(t *testing.T) {
@@ -450,6 +513,14 @@ func TestRegressed(t *testing.T) {
 	q.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 5, client: "a"}.append(nil)})
 	q.must(wire.ConnAck, 1, resultRegressed)
 	q.closed()
+
+	// At level received a crash may lose some: the session goes on behind them.
+	r := up.peer(t)
+	if v := r.hello(hello{epoch: w.epoch, next: 5, client: "a", level: Received}); v.last != 1 {
+		t.Fatalf("%+v", v)
+	}
+	r.stored(5, "y")
+	waitFor(t, "the log", func() bool { return len(records(t, log)["a"]) == 2 })
 }
 
 // elsewhere is a listener that other machines could reach.

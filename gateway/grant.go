@@ -130,8 +130,9 @@ func (c *committer) settle(requests []request, acks *framed.Batch) {
 
 func (s *Server) welcome(r *request, known *session) welcome {
 	return welcome{
+		summed: known.summed && known.accepted == known.durable.Load(),
 		sum:    known.storedSum,
-		level:  s.Durable,
+		level:  r.link.level,
 		epoch:  known.epoch,
 		last:   known.durable.Load(),
 		window: uint32(max(s.limits.InFlight, 1)),

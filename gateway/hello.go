@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,12 +17,13 @@ type Level uint8
 
 // The levels. Their values are part of the wire protocol.
 const (
-	Default Level = 0 // what the server's log offers
-	Disk    Level = 2 // fsynced: survives kill -9, a kernel panic, a power cut
-	Quorum  Level = 3 // on a majority of machines: survives the loss of a minority
+	Default  Level = 0 // the highest level that the server's log offers
+	Received Level = 1 // in the server's memory: survives a lost connection only
+	Disk     Level = 2 // fsynced: survives kill -9, a kernel panic, a power cut
+	Quorum   Level = 3 // on a majority of machines: survives the loss of a minority
 )
 
-var levelNames = [...]string{"default", "level 1", "disk", "quorum"}
+var levelNames = [...]string{"default", "received", "disk", "quorum"}
 
 // String returns the level's name.
 func (l Level) String() string {
@@ -33,6 +35,15 @@ func (l Level) String() string {
 
 // MarshalText returns String as bytes.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText sets l to the level of that name.
+func (l *Level) UnmarshalText(text []byte) error {
+	if i := slices.Index(levelNames[:], string(text)); i >= 0 {
+		*l = Level(i)
+		return nil
+	}
+	return fmt.Errorf("gateway: there is no level %q; use %s", text, strings.Join(levelNames[1:], ", "))
+}
 
 // The reasons for which a server refuses a session or a record. Each has its result code on
 // the wire (docs/gateway.md) and ends the connection.
@@ -199,6 +210,7 @@ type welcome struct {
 	most   uint32 // maximum bytes of one record's data
 	idle   time.Duration
 	expiry time.Duration
+	summed bool   // sum is known
 	sum    uint32 // running checksum of the session's records up to last
 }
 
@@ -209,7 +221,10 @@ func (w *welcome) fields(m *message) {
 	word(m, 4, &w.window, &w.most)
 	m.seconds(&w.idle)
 	m.seconds(&w.expiry)
-	m.optional(field{sumField, true, func(m *message) { word(m, 4, &w.sum) }})
+	m.optional(field{sumField, w.summed, func(m *message) {
+		w.summed = true
+		word(m, 4, &w.sum)
+	}})
 }
 
 func (w welcome) append(dst []byte) []byte { return encode(dst, w.fields) }

@@ -63,6 +63,45 @@ func TestTakeoverIsTold(t *testing.T) {
 	three.must(wire.ConnAck, 0, resultMoved)
 }
 
+// TestSumOfWelcome resumes sessions: the welcome has the checksum of what is stored, if it is known.
+func TestSumOfWelcome(t *testing.T) {
+	log := newGate()
+	srv := &Server{Log: log}
+	up := serve(t, srv)
+	p := up.peer(t)
+	w := p.hello(second("a", 1, 0, 1, false))
+	if !w.summed || w.sum != 0 {
+		t.Errorf("a new session has %+v", w)
+	}
+	var s sums
+	want := uint32(0)
+	for seq, data := range []string{"x", "", "some more"} {
+		p.stored(uint64(seq)+1, data)
+		want = s.add(want, uint64(seq)+1, []byte(data))
+	}
+	for name, restart := range map[string]func(){"running": nil, "after a crash": func() { srv.Close() }, "after a stop": func() { srv.Shutdown(soon(t)) }} {
+		if restart != nil {
+			restart()
+			up.ended(t)
+			srv = &Server{Log: log}
+			up = serve(t, srv)
+		}
+		if w = up.peer(t).hello(second("a", 1, w.epoch, 4, true)); !w.summed || w.sum != want || w.last != 3 {
+			t.Errorf("%s: %+v, want the sum %08x", name, w, want)
+		}
+	}
+	p = up.peer(t)
+	h := second("r", 1, 0, 1, false)
+	h.level = Received
+	w = p.hello(h)
+	p.stored(1, "x")
+	waitFor(t, "it to be stored", func() bool { return up.Stats().Queued == 0 })
+	h.epoch, h.next, h.welcomed = w.epoch, 2, true
+	if w := up.peer(t).hello(h); w.summed {
+		t.Errorf("at level received: %+v", w)
+	}
+}
+
 // TestUnknownEpochs asks for epochs that the log does not know.
 func TestUnknownEpochs(t *testing.T) {
 	up := serve(t, &Server{Log: newGate()})
@@ -103,7 +142,7 @@ func TestRecordsDuringATakeover(t *testing.T) {
 	log.set(false, nil)
 	one.must(wire.SubmitAck, 1, wire.OK)
 	one.must(wire.ConnAck, 0, resultMoved)
-	if w = two.welcome(); w.last != 1 || w.sum == 0 {
+	if w = two.welcome(); w.last != 1 || !w.summed {
 		t.Fatalf("%+v", w)
 	}
 	two.stored(2, "of two")
@@ -302,7 +341,7 @@ func (w *world) connect(p *program) {
 	for seq := p.base; seq <= got.last; seq++ {
 		sum = p.sums.add(sum, seq, []byte(p.pending[seq-p.base]))
 	}
-	if sum != got.sum {
+	if !got.summed || sum != got.sum {
 		w.stop(p, l)
 		return
 	}
@@ -347,7 +386,12 @@ func (w *world) submit(p *program, seq uint64, data string) {
 		p.link = nil // it was told so, or was not
 		return
 	}
-	err := p.at.queue.accept(p.link, context.Background, seq, []byte(data), noAnswer)
+	p.at.queue.mu.Lock()
+	pack, n, err := p.at.queue.admit(p.link, context.Background, seq, []byte(data))
+	if err == nil && n > 0 {
+		pack.entries = append(pack.entries, entry{session: p.link.session, seq: seq, sum: p.link.session.sum, records: 1})
+	}
+	p.at.queue.mu.Unlock()
 	if err != nil && err != errDuplicate {
 		w.t.Fatal(err)
 	}
@@ -419,8 +463,7 @@ func TestHandshakeBytes(t *testing.T) {
 		"with a token": {"hgw2\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01d\x00\x10" + token, wire.OK, string(w)},
 		"a new field":  {"hgw2" + anew + "\xc8\x00\x05what?", wire.OK, string(w)},
 		"half a field": {"hgw2" + anew + "\x01\x00", wire.Malformed, malformed("it ends too early")},
-		"level":        {"hgw2\x03" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers disk; the client asked for quorum"},
-		"received":     {"hgw2\x01" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers disk; the client asked for level 1"},
+		"level":        {"hgw2\x03" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers received and disk; the client asked for quorum"},
 		"regressed":    {"hgw2\x00\x7f\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01e\x00\x00", resultRegressed, "gateway: the server's log lacks records that it acknowledged: it has never given an epoch as high as 9151314442816847872"},
 		"next":         {"hgw2\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x01c\x00\x00", wire.Malformed, malformed("a new session starts at sequence number 1, not 2")},
 		"a part":       {"hgw2\x00", wire.Malformed, malformed("it ends too early")},

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -234,7 +233,7 @@ func TestPythonNoticesSilence(t *testing.T) {
 		args   []string
 		answer []byte
 	}{
-		{[]string{"send"}, append([]byte("hgw2\x02\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x03\xe8"), slices.Concat(idle, idle, []byte("\x01\x00\x04\x00\x00\x00\x00"))...)},
+		{[]string{"send"}, append([]byte("hgw2\x02\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x03\xe8"), append(idle, idle...)...)},
 		{[]string{"read"}, append(append([]byte("hgr1"), make([]byte, 40)...), idle...)},
 	} {
 		t.Run(c.args[0], func(t *testing.T) {

@@ -21,7 +21,9 @@ type queue struct {
 	waiting []*pack       // in order
 	taken   uint64        // how many packs were taken, ever: the number of waiting[0]
 	free    []*pack
-	bytes   int // that are not stored yet
+	delayed []answer // to records at level received that came while too many waited, in order
+	sending []answer // those that release has returned
+	bytes   int      // that are not stored yet
 	records int
 	ended   bool                            // the queue accepts no more records
 	err     error                           // why it ended; nil: a shutdown
@@ -87,13 +89,15 @@ type pack struct {
 	positions bool     // positions may be due
 }
 
-// entry is a record to acknowledge when the pack is stored.
+// entry is one action to take when the pack is stored.
 type entry struct {
 	session *session
-	seq     uint64
+	seq     uint64 // of its newest record
 	sum     uint32 // of its session up to seq
-	bytes   int32  // that it adds to its session's queued; 0: a duplicate of a queued record
+	bytes   int32  // that it adds to its session's queued
+	records int    // how many records it covers: a run of them where no reply is due; 0: a duplicate
 	reply   answer
+	durable bool // reply is due when the pack is stored; at level received there is none
 }
 
 // Limits of one envelope, and of the free list. A client with more than lightBytes in the queue leaves an eighth
@@ -121,23 +125,58 @@ func (q *queue) prepare(most int, full func() bool, now func() (logTime, running
 // errDuplicate means that the record is stored already: it may be acknowledged now.
 var errDuplicate = errors.New("gateway: the record is stored already")
 
-// accept queues a record, unless it is queued or stored already. Its acknowledgement comes when it is stored: for that accept
-// calls later, with mu held. When too much waits for the log, accept blocks: backpressure, since the connection is not
+// accept queues a record, unless it is queued or stored already, and reports whether its acknowledgement waits: for that
+// it calls later, with mu held. When too much waits for the log, accept blocks: backpressure, since the connection is not
 // read meanwhile. client returns a context that ends with the connection.
-func (q *queue) accept(l *link, client func() context.Context, seq uint64, data []byte, later func() answer) error {
+func (q *queue) accept(l *link, client func() context.Context, seq uint64, data []byte, later func() answer) (waits bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p, bytes, err := q.admit(l, client, seq, data)
-	if err == nil {
-		p.messages++
-		p.entries = append(p.entries, entry{session: l.session, seq: seq, sum: l.session.sum, bytes: bytes, reply: later()})
+	p, records, err := q.admit(l, client, seq, data)
+	if err != nil {
+		return false, err
 	}
-	return err
+	p.messages++
+	if l.level == Received {
+		p.addSilent(l.session, seq, cost(data))
+		if q.hasRoom() {
+			return false, nil
+		}
+		q.delayed = append(q.delayed, later())
+		return true, nil
+	}
+	e := entry{session: l.session, seq: seq, sum: l.session.sum, records: records, durable: true, reply: later()}
+	if records > 0 {
+		e.bytes = cost(data)
+	}
+	p.entries = append(p.entries, e)
+	return true, nil
 }
 
-// admit adds a new record to the last pack, and returns the pack and for how many bytes the record counts: 0 for a
-// duplicate. mu is held.
-func (q *queue) admit(l *link, client func() context.Context, seq uint64, data []byte) (p *pack, bytes int32, err error) {
+// hasRoom reports whether records at level received may be acknowledged at once. Without this
+// bound a fast client would fill the memory.
+func (q *queue) hasRoom() bool { return q.records <= receivedRecords && q.bytes <= q.most/4 }
+
+// receivedRecords is how many records may wait before those at level received are
+// acknowledged only when fewer wait.
+const receivedRecords = 1 << 16
+
+// addSilent notes a record that needs no reply. At level received a client's records come in
+// runs, and an entry for each would cost more than the record.
+func (p *pack) addSilent(of *session, seq uint64, bytes int32) {
+	if n := len(p.entries); n > 0 {
+		if last := &p.entries[n-1]; !last.durable && last.session == of {
+			last.seq = seq
+			last.bytes += bytes
+			last.records++
+			return
+		}
+	}
+	p.entries = append(p.entries, entry{session: of, seq: seq, bytes: bytes, records: 1})
+}
+
+// admit adds a new record to the last pack, and returns the pack and how many records it added:
+// 0 for a duplicate. mu is held.
+func (q *queue) admit(l *link, client func() context.Context, seq uint64, data []byte) (p *pack, records int, err error) {
 	known := l.session
 	if known == nil {
 		return nil, 0, fmt.Errorf("%w: the client sent a record before the welcome", ErrHandshake)
@@ -154,7 +193,7 @@ func (q *queue) admit(l *link, client func() context.Context, seq uint64, data [
 		return nil, 0, ErrMoved
 	case seq > known.accepted+1 || seq == 0:
 		return nil, 0, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
-	case seq <= known.durable.Load():
+	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
 		return nil, 0, errDuplicate
 	}
 	p = q.packFor(known, len(data))
@@ -166,14 +205,16 @@ func (q *queue) admit(l *link, client func() context.Context, seq uint64, data [
 		return nil, 0, err
 	}
 	known.accepted = seq
-	known.sum = q.sums.add(known.sum, seq, data)
-	size := len(data) + recordCost
+	if known.summed = known.summed && l.level != Received; known.summed {
+		known.sum = q.sums.add(known.sum, seq, data)
+	}
+	size := int(cost(data))
 	p.count++
 	p.bytes += size
 	q.bytes += size
 	known.queued += size
 	q.records++
-	return p, int32(size), nil
+	return p, 1, nil
 }
 
 // awaitRoom waits until there is room, the queue has ended, or l is fenced. It reports true when the client has
@@ -221,6 +262,9 @@ func (q *queue) logIsFull() {
 
 // recordCost is the memory overhead of a record, in bytes. An envelope needs less.
 const recordCost = 100
+
+// cost returns what a record counts for in the queue.
+func cost(data []byte) int32 { return int32(len(data) + recordCost) }
 
 // packFor returns the pack for a client's record of size bytes: the first one with room that is not before the
 // client's newest one.
@@ -310,8 +354,9 @@ func (q *queue) oldest() (ran int64, ok bool) {
 	return 0, false
 }
 
-// release returns a stored pack to the free list.
-func (q *queue) release(p *pack) {
+// release returns a stored pack to the free list. It returns the delayed answers if there is
+// room again; they are valid until the next release.
+func (q *queue) release(p *pack) []answer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.storing = nil
@@ -328,6 +373,12 @@ func (q *queue) release(p *pack) {
 		*p = pack{records: p.records, requests: p.requests[:0], entries: p.entries[:0]}
 		q.free = append(q.free, p)
 	}
+	clear(q.sending)
+	q.sending = q.sending[:0]
+	if q.hasRoom() {
+		q.sending, q.delayed = q.delayed, q.sending
+	}
+	return q.sending
 }
 
 // end makes the queue refuse new records. With an error, the waiting ones are not stored

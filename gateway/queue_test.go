@@ -15,14 +15,14 @@ func TestQueueIsFair(t *testing.T) {
 		q.prepare(64<<20, func() bool { return false }, func() (int64, int64) { return 0, 0 })
 		links := make([]*link, 4+40) // the first four are heavy
 		for i := range links {
-			links[i] = &link{session: &session{client: fmt.Sprint(i)}}
+			links[i] = &link{session: &session{client: fmt.Sprint(i)}, level: Level(int(Received) + r.IntN(2)*int(Disk-Received))}
 			links[i].session.link = links[i]
 		}
 		stored := map[*session]uint64{}
 		store := func() {
 			p := q.take()
 			for _, e := range p.entries {
-				if e.seq != stored[e.session]+1 {
+				if e.seq != stored[e.session]+uint64(e.records) {
 					t.Fatalf("seed %d: client %s: %d after %d", seed, e.session.client, e.seq, stored[e.session])
 				}
 				stored[e.session] = e.seq
@@ -31,7 +31,7 @@ func TestQueueIsFair(t *testing.T) {
 		}
 		data := make([]byte, 60<<10)
 		put := func(l *link, size int) {
-			if err := q.accept(l, t.Context, l.session.accepted+1, data[:size], noAnswer); err != nil {
+			if _, err := q.accept(l, t.Context, l.session.accepted+1, data[:size], noAnswer); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
@@ -82,7 +82,7 @@ func TestQueueKeepsRoom(t *testing.T) {
 	if q.bytes--; q.crowded(heavy) {
 		t.Error("one client alone may not fill half of the queue")
 	}
-	l := &link{session: heavy}
+	l := &link{session: heavy, level: Disk}
 	heavy.link = l
 	p := q.packFor(heavy, 1)
 	q.take()
@@ -90,7 +90,8 @@ func TestQueueKeepsRoom(t *testing.T) {
 	q.bytes++
 	accepted := make(chan error)
 	go func() {
-		accepted <- q.accept(l, t.Context, 1, nil, noAnswer)
+		_, err := q.accept(l, t.Context, 1, nil, noAnswer)
+		accepted <- err
 	}()
 	waitFor(t, "a record that waits for room", func() bool {
 		q.mu.Lock()

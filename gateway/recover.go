@@ -224,7 +224,9 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 		records++
 		c.clock.reach(r.Time)
 		if known := c.sessions.learn(r.Client, r.Epoch, c.clock.running, true); known != nil {
-			known.sum = c.queue.sums.add(known.sum, r.Seq, r.Data)
+			if known.summed = known.summed && r.Seq == known.accepted+1; known.summed {
+				known.sum = c.queue.sums.add(known.sum, r.Seq, r.Data)
+			}
 			known.away = false
 			known.reach(r.Seq)
 		}

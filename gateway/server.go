@@ -1,4 +1,5 @@
-// Package gateway accepts messages and acknowledges each one only after it is stored.
+// Package gateway accepts messages and acknowledges each one only after it is as durable
+// as its client asked for.
 //
 //	srv := &gateway.Server{Log: log}
 //	err := srv.Serve(ln) // until Shutdown, or until the log fails

@@ -28,6 +28,7 @@ type session struct {
 	dead        bool   // another server has taken the client: drop what is queued here
 	seen        int64  // when the client was last connected, by clock.running
 	away        bool   // the log says that it was not connected; only recovery uses it
+	summed      bool   // sum is known: each record since the first one was numbered without a gap
 	sum         uint32 // running checksum of the records up to accepted
 	instance    uint64 // of the program that has the session; 0: unknown
 	recordsLost bool   // the log has lost acknowledged records of it, and an operator has accepted that
@@ -36,7 +37,7 @@ type session struct {
 }
 
 func newSession(client string, epoch uint64, seen int64) *session {
-	return &session{client: client, epoch: epoch, seen: seen}
+	return &session{client: client, epoch: epoch, seen: seen, summed: true}
 }
 
 // sums computes the running checksum of a session: CRC-32C over the sequence number and the data
@@ -55,6 +56,7 @@ type link struct {
 	session *session // nil until the hello is granted; queue.mu guards it
 	gone    bool     // the connection has ended; queue.mu guards it
 	conn    caller
+	level   Level
 	proof   proof // the token that authenticated the client
 
 	fenced chan struct{} // fence closes it; nil: no record of the connection waits for room. queue.mu guards it
@@ -107,7 +109,7 @@ func (r *request) stale(shared bool) bool {
 }
 
 // checkResume returns why h may not resume the session, or nil.
-func (known *session) checkResume(h hello) error {
+func (known *session) checkResume(h hello, level Level) error {
 	switch {
 	case known == nil || h.epoch > known.epoch:
 		return ErrExpired
@@ -115,9 +117,9 @@ func (known *session) checkResume(h hello) error {
 		return ErrFenced
 	case h.welcomed && known.instance != 0 && h.instance != known.instance:
 		return fmt.Errorf("%w: another program has resumed this session", ErrFenced)
-	case known.recordsLost:
+	case known.recordsLost && level != Received:
 		return fmt.Errorf("%w: an operator has accepted that records of this session are lost", ErrRegressed)
-	case h.next > known.accepted+1:
+	case h.next > known.accepted+1 && level != Received:
 		return fmt.Errorf("%w: it ends at record %d, and records up to %d were acknowledged", ErrRegressed, known.durable.Load(), h.next-1)
 	}
 	return nil
@@ -128,7 +130,7 @@ func (known *session) checkResume(h hello) error {
 func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	known := t.byClient[r.hello.client]
 	if r.hello.epoch != 0 {
-		err := known.checkResume(r.hello)
+		err := known.checkResume(r.hello, r.link.level)
 		if err == ErrExpired && r.hello.epoch > t.highest {
 			err = fmt.Errorf("%w: it has never given an epoch as high as %d", ErrRegressed, r.hello.epoch)
 		}
@@ -139,7 +141,7 @@ func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	}
 	t.highest = max(uint64(now), t.highest+1)
 	next := newSession(r.hello.client, t.highest, 0)
-	next.instance = r.hello.instance
+	next.instance, next.summed = r.hello.instance, r.link.level != Received
 	return next, nil
 }
 
@@ -176,6 +178,9 @@ func (t *sessions) settle(r *request, known *session, revoked bool, now int64) e
 	case revoked:
 		return ErrUnauthorised
 	}
+	if r.hello.next > known.accepted+1 { // at level received: skip what a crash lost
+		known.accepted = r.hello.next - 1
+	}
 	if other := known.instance; other != 0 && r.hello.instance != 0 && other != r.hello.instance {
 		known.fence(ErrFenced)
 	}
@@ -205,7 +210,7 @@ func (t *sessions) learn(client string, epoch uint64, seen int64, claimed bool) 
 		known.fence(ErrMoved)
 		next := newSession(client, epoch, known.seen)
 		if epoch == known.epoch {
-			next.sum, next.instance = known.storedSum, known.instance
+			next.summed, next.sum, next.instance = known.summed, known.storedSum, known.instance
 			next.reach(known.durable.Load())
 		}
 		known = next
@@ -226,8 +231,8 @@ func (known *session) reach(seq uint64) {
 
 // restore applies a state of the log; queue.mu is held.
 func (known *session) restore(state *journal.State) {
-	if state.Last >= known.accepted {
-		known.sum = state.Sum
+	if state.Last > known.accepted || state.Last == known.accepted && state.Summed {
+		known.summed, known.sum = state.Summed, state.Sum
 	}
 	known.instance = state.Instance
 	known.away = !state.Claim && !state.Connected
@@ -239,6 +244,6 @@ func (known *session) restore(state *journal.State) {
 func (known *session) state(age int64, claim bool) journal.State {
 	return journal.State{
 		Client: known.client, Epoch: known.epoch, Last: known.durable.Load(), Claim: claim,
-		Connected: known.link != nil, Seen: -age, Sum: known.storedSum, Instance: known.instance, RecordsLost: known.recordsLost,
+		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance, RecordsLost: known.recordsLost,
 	}
 }

@@ -66,12 +66,15 @@ func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err 
 	if h, err = parseHello(content); err != nil {
 		return nil, h, err
 	}
-	l = &link{conn: conn}
+	l = &link{conn: conn, level: h.level}
 	if l.proof, err = s.authenticate(conn, h); err != nil {
 		return nil, h, err
 	}
-	if h.level != Default && h.level != s.Durable {
-		return nil, h, fmt.Errorf("%w: it offers %v; the client asked for %v", ErrLevel, s.Durable, h.level)
+	if l.level == Default {
+		l.level = s.Durable
+	}
+	if l.level != Received && l.level != s.Durable {
+		return nil, h, fmt.Errorf("%w: it offers received and %v; the client asked for %v", ErrLevel, s.Durable, h.level)
 	}
 	return l, h, nil
 }
@@ -151,19 +154,19 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// take takes the content of a Submit: a client's record, as queue.accept says, or a reader's acknowledgement. It reports
-// whether its answer, which later promises, comes later. of is the connection's value.
+// take takes the content of a Submit: a client's record, as queue.accept says, or a reader's acknowledgement.
+// of is the connection's value.
 func (s *Server) take(of any, client func() context.Context, id uint64, data []byte, later func() answer) (waits bool, err error) {
 	switch of := of.(type) {
 	case *holder:
 		return false, s.acknowledge(of, data)
 	case *link:
-		err = s.queue.accept(of, client, id, data, later)
+		waits, err = s.queue.accept(of, client, id, data, later)
 		if err == errDuplicate {
 			s.count.add(func(st *Stats) { st.Duplicates++ })
-			return false, nil
+			err = nil
 		}
-		return err == nil, err
+		return waits, err
 	}
 	return false, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
 }

@@ -179,3 +179,38 @@ func TestSharedLeavesRecords(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestSharedDropsReceived is the same at level received, which loses what was acknowledged and not
+// stored: the first server stores none of it behind the second's back, and all of its others'.
+func TestSharedDropsReceived(t *testing.T) {
+	var memory Memory
+	a, left, taken := twoOf(t, &memory)
+	p, stays := left.peer(t), left.peer(t)
+	w := p.hello(hello{client: "moves", next: 1, level: Received})
+	stays.hello(hello{client: "stays", next: 1, level: Received})
+	a.gate.set(true, nil)
+	p.submit(1, "lost")
+	<-a.gate.tried
+	for _, next := range []struct {
+		from *peer
+		seq  uint64
+		data string
+	}{{p, 2, "lost"}, {p, 3, "lost"}, {stays, 1, "x"}, {stays, 2, "y"}, {p, 4, "lost"}, {stays, 3, "z"}} {
+		next.from.submit(next.seq, next.data)
+		if next.seq == 2 && next.from == p {
+			p.must(wire.SubmitAck, 1, wire.OK)
+		}
+		next.from.must(wire.SubmitAck, next.seq, wire.OK)
+	}
+	q := taken.peer(t)
+	if v := q.hello(hello{epoch: w.epoch, next: 5, client: "moves", level: Received}); v.last != 0 {
+		t.Fatalf("%+v", v)
+	}
+	q.stored(5, "stored")
+	a.gate.set(false, nil)
+	p.closed()
+	waitFor(t, "the rest", func() bool { return left.Stats().Queued == 0 && taken.Stats().Queued == 0 })
+	if got := fmt.Sprint(records(t, &memory)); got != "map[moves:[stored] stays:[x y z]]" {
+		t.Error(got)
+	}
+}

@@ -89,6 +89,7 @@ type State struct {
 	Connected   bool   // when the state was written
 	Seen        int64  // log time at which the client was last connected; its age counts from Clock.Time of the same envelope
 	RecordsLost bool   // the log has lost acknowledged records of this epoch, and an operator has accepted that
+	Summed      bool   // Sum is known
 	Sum         uint32 // running CRC-32C of the session's records, each its sequence number (8 bytes) and data
 	Instance    uint64 // of the program that has the session; 0: unknown
 }
@@ -169,9 +170,12 @@ func (e *Encoder) Record(r *Record) error {
 
 // State adds the state of a client. It returns the same errors as Record.
 func (e *Encoder) State(s *State) error {
-	start := e.start(stateKind)
+	start, sum := e.start(stateKind), uint32(0)
+	if s.Summed {
+		sum = s.Sum
+	}
 	e.buf = appendNamed(e.buf, s.Client, s.Epoch, s.Last, uint64(s.Seen))
-	e.buf = append(binary.BigEndian.AppendUint32(e.buf, s.Sum), flags(s.Claim, true, s.Connected, s.RecordsLost))
+	e.buf = append(binary.BigEndian.AppendUint32(e.buf, sum), flags(s.Claim, s.Summed, s.Connected, s.RecordsLost))
 	e.buf = binary.BigEndian.AppendUint64(e.buf, s.Instance)
 	return e.end(start, s.Client)
 }
@@ -389,7 +393,11 @@ func wellFormed(kind entryKind, b []byte) bool {
 	case recordKind:
 		return n > 0 && rest > sessionSize && attributesSize(b[1+n+sessionSize:]) > 0
 	case stateKind:
-		return n > 0 && rest == stateSize && b[len(b)-9]&^13 == 2
+		if n == 0 || rest != stateSize {
+			return false
+		}
+		flags := b[len(b)-9]
+		return flags&^15 == 0 && (flags&2 != 0 || binary.BigEndian.Uint32(b[len(b)-13:]) == 0)
 	case forgettingKind:
 		return n > 0 && rest == 8
 	case tombstoneKind, trimKind:
@@ -446,7 +454,7 @@ func (e Envelope) States() iter.Seq[State] {
 			b = r.entry(b)
 			return yield(State{
 				Client: r.Client, Epoch: r.Epoch, Last: r.Seq, Seen: r.Time, Sum: binary.BigEndian.Uint32(b),
-				Claim: b[4]&1 != 0, Connected: b[4]&4 != 0, RecordsLost: b[4]&8 != 0, Instance: binary.BigEndian.Uint64(b[5:]),
+				Claim: b[4]&1 != 0, Summed: b[4]&2 != 0, Connected: b[4]&4 != 0, RecordsLost: b[4]&8 != 0, Instance: binary.BigEndian.Uint64(b[5:]),
 			})
 		})
 	}

@@ -60,7 +60,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 	if all := slices.Collect(got.Records()); !slices.EqualFunc(all, want, same) {
 		t.Errorf("got %d records that differ from the %d written", len(all), len(want))
 	}
-	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Sum: 7, Connected: true, RecordsLost: true, Instance: 8}}
+	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, RecordsLost: true, Instance: 8}}
 	e.BeginCheckpoint(Last, 3, nil)
 	for i := range states {
 		must(t, e.State(&states[i]))
@@ -240,7 +240,7 @@ func everyKind(t testing.TB) []byte {
 		e.Clock(Clock{Time: 1, Highest: 2, Running: 3, Since: 4, Moments: []Moment{{5, -6}}}),
 		e.Record(&Record{Client: "a", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz"),
 			Attributes: []Attribute{{Topic, []byte("t")}, {Property, []byte("\x01nv")}, {99, nil}}}),
-		e.State(&State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Sum: 4, Instance: 5}),
+		e.State(&State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Summed: true, Sum: 4, Instance: 5}),
 		e.Forgetting(&Forgetting{"b", 6}),
 		e.Tombstone(7),
 		e.words(maySkip|9, 8),
@@ -275,7 +275,7 @@ func TestEntryRefusals(t *testing.T) {
 	if len(records) != 1 || string(records[0].Data) != "xyz" || len(records[0].Attributes) != 3 || string(records[0].Attributes[1].Value) != "\x01nv" {
 		t.Errorf("records %+v", records)
 	}
-	if len(states) != 1 || states[0] != (State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Sum: 4, Instance: 5}) {
+	if len(states) != 1 || states[0] != (State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Summed: true, Sum: 4, Instance: 5}) {
 		t.Errorf("states %+v", states)
 	}
 	if got := slices.Collect(e.Forgettings()); !slices.Equal(got, []Forgetting{{"b", 6}}) {
@@ -301,7 +301,7 @@ func TestEntryRefusals(t *testing.T) {
 		{"a long attribute", "entry 2", func(b []byte) { b[record+headSize+28] = 1 }},
 		{"no client", "entry 2", func(b []byte) { b[record+headSize] = 0 }},
 		{"unknown flags", "entry 3", func(b []byte) { b[state+headSize+30] |= 16 }},
-		{"a flag that is always set", "entry 3", func(b []byte) { b[state+headSize+30] &^= 2 }},
+		{"a sum that is unknown", "entry 3", func(b []byte) { b[state+headSize+30] &^= 2 }},
 	} {
 		bad := bytes.Clone(good)
 		c.change(bad)

@@ -28,7 +28,7 @@ type entryLine struct {
 	RecordsLost bool      `json:"records_lost,omitempty"`
 	Claimed     time.Time `json:"claimed,omitzero"`
 	Seen        time.Time `json:"seen,omitzero"`
-	Sum         *uint32   `json:"sum,omitempty"` // of a session's records
+	Sum         *uint32   `json:"sum,omitempty"`
 	Instance    uint64    `json:"instance,omitempty"`
 
 	Tombstone uint64    `json:"tombstone,omitempty"`
@@ -113,11 +113,14 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 // entriesOf returns the lines for an envelope's entries other than records.
 func entriesOf(e journal.Envelope) (all []entryLine) {
 	for s := range e.States() {
-		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, RecordsLost: s.RecordsLost, Sum: &s.Sum, Instance: s.Instance}
+		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, RecordsLost: s.RecordsLost, Instance: s.Instance}
 		if s.Claim {
 			line.Claimed = commandline.JSONTime(s.Seen)
 		} else {
 			line.Seen = commandline.JSONTime(s.Seen)
+		}
+		if s.Summed {
+			line.Sum = &s.Sum
 		}
 		all = append(all, line)
 	}

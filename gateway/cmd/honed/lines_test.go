@@ -34,7 +34,7 @@ func TestExport(t *testing.T) {
 		e.Trim(9),
 		e.Record(&journal.Record{Client: "a", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz"), Attributes: []journal.Attribute{
 			{Kind: journal.Topic, Value: []byte("t")}, {Kind: journal.Property, Value: []byte("\x01nv")}, {Kind: 99}}}),
-		e.State(&journal.State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Sum: 4, Instance: 5}),
+		e.State(&journal.State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Summed: true, Sum: 4, Instance: 5}),
 		e.Forgetting(&journal.Forgetting{Client: "b", Epoch: 6}),
 		e.Tombstone(7),
 	)
@@ -43,8 +43,8 @@ func TestExport(t *testing.T) {
 	var got bytes.Buffer
 	must(t, exportLines(t.Context(), log, 0, &got))
 	want := `{"pos":1,"client":"meter-4","epoch":1,"seq":12,"time":"2026-11-22T21:00:00.125Z","data":"aGVsbG8="}
-{"pos":2,"client":"meter-4","epoch":1,"last":12,"seen":"2026-11-22T21:00:00.125Z","sum":0}
-{"pos":2,"client":"meter-4","epoch":1,"last":12,"claimed":"2026-11-22T21:00:00.125Z","sum":0}
+{"pos":2,"client":"meter-4","epoch":1,"last":12,"seen":"2026-11-22T21:00:00.125Z"}
+{"pos":2,"client":"meter-4","epoch":1,"last":12,"claimed":"2026-11-22T21:00:00.125Z"}
 {"pos":3,"client":"a","epoch":1,"seq":2,"time":"1970-01-01T00:00:00.003Z","data":"eHl6","attributes":[{"kind":1,"value":"dA=="},{"kind":4,"value":"AW52"},{"kind":99,"value":""}]}
 {"pos":3,"client":"a","epoch":1,"last":2,"claimed":"1970-01-01T00:00:00.003Z","sum":4,"instance":5}
 {"pos":3,"forgotten":"b","epoch":6}

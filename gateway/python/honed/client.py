@@ -39,8 +39,8 @@ class Client:
     """
 
     def __init__(self, address: Address, name: str, store: str, token: str = "",
-                 tls: Optional[ssl.SSLContext] = None):
-        self.address, self.name, self.token, self.tls = address, name.encode(), token.encode(), tls
+                 tls: Optional[ssl.SSLContext] = None, level: int = 0):
+        self.address, self.name, self.token, self.tls, self.level = address, name.encode(), token.encode(), tls, level
         self.instance = struct.pack(">Q", random.SystemRandom().getrandbits(63) | 1)
         self.db = sqlite3.connect(store, check_same_thread=False)
         self.db.execute("pragma locking_mode = exclusive")
@@ -143,7 +143,7 @@ class Client:
 
     def open(self, connection: Connection) -> None:
         """Says hello, compares what the server has stored with the file, and takes it as acknowledged."""
-        hello = struct.pack(">4sBQQB", b"hgw2", 0, self.epoch, self.done + 1, len(self.name)) + self.name
+        hello = struct.pack(">4sBQQB", b"hgw2", self.level, self.epoch, self.done + 1, len(self.name)) + self.name
         hello += struct.pack(">H", len(self.token)) + self.token + field(1, self.instance)
         if self.welcomed:
             hello += field(2, b"")
@@ -154,7 +154,10 @@ class Client:
         with self.changed:
             if last > self.stored:
                 raise Refused("message %d is stored, which this program has not sent: another one uses its name" % last)
-            if dict(fields(welcome, 37)).get(1) != struct.pack(">I", self.summed(last)):
+            if last < self.done:  # at level received, a crash may lose what is acknowledged
+                self.sum = None
+            ours, theirs = self.summed(last), dict(fields(welcome, 37)).get(1)
+            if ours is not None and theirs and theirs != struct.pack(">I", ours):
                 raise Refused("other messages are stored than this program has sent: another one uses its name")
             self.epoch, self.welcomed, self.acked, self.sent = epoch, True, set(), max(last, self.done)
             self.remove(self.sent)
@@ -192,11 +195,11 @@ class Client:
         self.sent += len(messages)
         return bool(messages)
 
-    def summed(self, upto: int) -> int:
-        """The checksum of all messages up to one."""
-        total: int = self.sum
+    def summed(self, upto: int) -> Optional[int]:
+        """The checksum of all messages up to one, if it is known."""
+        total: Optional[int] = self.sum
         for seq, data in self.db.execute("select * from queue where seq <= ? order by seq", (upto,)):
-            total = crc32c(struct.pack(">Q", seq) + data, total)
+            total = None if total is None else crc32c(struct.pack(">Q", seq) + data, total)
         return total
 
     def remove(self, upto: int) -> None:
