@@ -12,7 +12,7 @@ import (
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/wire"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // Settings of BenchmarkScrapeCost.
@@ -85,7 +85,7 @@ func measureCost(b *testing.B, name string, every time.Duration) (µs float64, r
 	b.Helper()
 	p := start(b, name, "serve", "--addr=127.0.0.1:0", "--admin=127.0.0.1:0")
 	defer p.stop()
-	target, err := load.ParseTarget("tcp://"+p.Addr, wire.Standard)
+	target, err := codec.ParseTarget("tcp://" + p.Addr)
 	if err != nil {
 		b.Fatal(err)
 	}

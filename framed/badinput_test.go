@@ -54,7 +54,7 @@ func badInputs(t *testing.T) []badInput {
 	}
 	for _, command := range []wire.Command{wire.Deliver, wire.ConnAck, wire.SubmitAck} {
 		p := wire.Packet{Command: command, ID: 7, Content: []byte("from a server")}
-		add(engine.UnknownCommand, wire.UnknownCommand, command.String()+" to a server", wire.Standard.Append(nil, p))
+		add(engine.UnknownCommand, wire.UnknownCommand, command.String()+" to a server", wire.Append(nil, p))
 	}
 	random := replayable(t)
 	for i := range 4 {
@@ -335,7 +335,7 @@ func randomStream(random *rand.Rand, bad []badInput) (in []byte) {
 	for range random.IntN(8) {
 		switch random.IntN(4) {
 		case 0:
-			in = wire.Standard.Append(in, wire.Packet{Command: wire.Conn, ID: random.Uint64(), Content: randomBytes(random, random.IntN(20))})
+			in = wire.Append(in, wire.Packet{Command: wire.Conn, ID: random.Uint64(), Content: randomBytes(random, random.IntN(20))})
 		case 1:
 			in = append(in, submit(random.Uint64(), string(randomBytes(random, random.IntN(6000))))...)
 		default:

@@ -24,8 +24,8 @@ func TestConnIsAcknowledgedAndIsTheHeartbeat(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}))
 		for id := uint64(1); id <= 3; id++ {
-			p.send(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: id}))
-			p.want(wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, ID: id}))
+			p.send(wire.Append(nil, wire.Packet{Command: wire.Conn, ID: id}))
+			p.want(wire.Append(nil, wire.Packet{Command: wire.ConnAck, ID: id}))
 		}
 	})
 }

@@ -57,9 +57,9 @@ func (b *Batch) Len() int { return b.length }
 
 func (b *Batch) add(r *Reply, result wire.Result, content []byte, why error) {
 	g := b.group(r.reply.Conn())
-	start, dialect := len(g.out), r.dialect()
-	g.out = append(dialect.BeginAck(g.out, r.request(), r.id), content...)
-	g.out = dialect.EndAck(g.out, start, result)
+	start := len(g.out)
+	g.out = append(wire.BeginAck(g.out, r.request(), r.id), content...)
+	g.out = wire.EndAck(g.out, start, result)
 	g.ends = append(g.ends, len(g.out))
 	if r.request() == wire.Conn && result == wire.OK {
 		g.proofs = append(g.proofs, len(g.replies))

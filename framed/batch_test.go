@@ -177,23 +177,23 @@ func TestBatchEndsADrain(t *testing.T) {
 	})
 }
 
-// Batch can answer credentials, in every dialect.
-func TestBatchAnswersConnectInTheDemoDialect(t *testing.T) {
+// Batch can answer credentials.
+func TestBatchAnswersConnect(t *testing.T) {
 	owed := make(chan framed.Reply, 2)
 	h := framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
 		owed <- c.Later()
 		return dst, nil
 	})
-	p := dial(t, serve(t, &framed.Server{Dialect: wire.Demo, Handler: h, Connect: h}))
+	p := dial(t, serve(t, &framed.Server{Handler: h, Connect: h}))
 	for _, c := range []wire.Command{wire.Conn, wire.Submit} {
-		p.send(wire.Demo.Append(nil, wire.Packet{Command: c, ID: 7}))
+		p.send(wire.Append(nil, wire.Packet{Command: c, ID: 7}))
 	}
 	var batch framed.Batch
-	batch.Add(heard(t, owed, "a handler"), []byte("dropped"))
+	batch.Add(heard(t, owed, "a handler"), []byte("welcome"))
 	batch.Fail(heard(t, owed, "a handler"), errors.New("on purpose"))
 	batch.Send()
-	p.want(wire.Demo.Append(nil, wire.Packet{Command: wire.ConnAck, ID: 7}))
-	p.want(wire.Demo.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7, Result: wire.Failed}))
+	p.want(wire.Append(nil, wire.Packet{Command: wire.ConnAck, ID: 7, Content: []byte("welcome")}))
+	p.want(wire.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7, Result: wire.Failed}))
 }
 
 // A Batch authenticates the clients whose Conn it has accepted, and only those: not the

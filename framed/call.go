@@ -106,14 +106,6 @@ func (r *Reply) observed() bool {
 	return r.observation != nil && r.observation.protocol.onRequest != nil
 }
 
-// dialect returns the client's dialect.
-func (r *Reply) dialect() wire.Dialect {
-	if r.observation == nil {
-		return wire.Standard
-	}
-	return r.observation.protocol.dialect
-}
-
 // Send sends the reply and copies content. It returns ErrClosed when the connection has
 // ended, and engine.ErrSettled when the request was answered before.
 func (r Reply) Send(content []byte) error { return r.send(wire.OK, content, nil) }
@@ -133,7 +125,7 @@ func (r *Reply) send(result wire.Result, content []byte, why error) error {
 		p.Command = wire.ConnAck
 	}
 	var room [32]byte
-	head, content := r.dialect().Split(room[:0], &p)
+	head, content := wire.Split(room[:0], &p)
 	err := r.reply.Send(head, content)
 	if r.request() == wire.Conn && result == wire.OK && err == nil {
 		r.reply.Conn().Trust()
@@ -153,7 +145,7 @@ type Conn struct{ c engine.Conn }
 // that does not read is disconnected.
 func (c Conn) Push(id uint64, content []byte) error {
 	var room [32]byte
-	head, content := wire.Standard.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
+	head, content := wire.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
 	return c.c.Push(head, content)
 }
 
@@ -162,7 +154,7 @@ func (c Conn) Push(id uint64, content []byte) error {
 // engine.Stats.Dropped), and it is not disconnected for them.
 func (c Conn) Offer(id uint64, content []byte) error {
 	var room [32]byte
-	head, content := wire.Standard.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
+	head, content := wire.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
 	return c.c.Offer(head, content)
 }
 
@@ -172,9 +164,9 @@ func (c Conn) Close() { c.c.Close(engine.ClosedHere) }
 
 // End closes the connection like Close, and tells the client why: the error's result and content, as
 // if a handler had returned it, go out under id 0 after everything sent before. It returns ErrClosed
-// if the connection is ending already. In the Demo dialect use Close.
+// if the connection is ending already.
 func (c Conn) End(why error) error {
-	return c.c.End(engine.ClosedHere, wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, Result: resultOf(why), Content: contentOf(why)}))
+	return c.c.End(engine.ClosedHere, wire.Append(nil, wire.Packet{Command: wire.ConnAck, Result: resultOf(why), Content: contentOf(why)}))
 }
 
 // Trust marks the client as authenticated: it stops the timeout of Limits.AuthTime. An accepted Conn does so, too; call

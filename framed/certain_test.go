@@ -22,22 +22,20 @@ import (
 func TestClientBelievesTheDrainsPromise(t *testing.T) {
 	refusal := func(r wire.Result) []byte { return packet(wire.ConnAck, 0, r, "") }
 	for name, test := range map[string]struct {
-		dialect wire.Dialect
 		say     []byte
 		certain bool
 	}{
-		"shutting down":               {wire.Standard, refusal(wire.ShuttingDown), true},
-		"shutting down, with content": {wire.Standard, packet(wire.ConnAck, 0, wire.ShuttingDown, "until noon"), true},
-		"idle":                        {wire.Standard, refusal(wire.Idle), false},
-		"overloaded":                  {wire.Standard, refusal(wire.Overloaded), false},
-		"too large":                   {wire.Standard, refusal(wire.TooLarge), false},
-		"a code without a name":       {wire.Standard, refusal(200), false},
-		"half a refusal":              {wire.Standard, refusal(wire.ShuttingDown)[:13], false},
-		"no word":                     {wire.Standard, nil, false},
-		"the demo dialect":            {wire.Demo, wire.Demo.Append(nil, wire.Packet{Command: wire.ConnAck, Result: wire.ShuttingDown}), false},
+		"shutting down":               {refusal(wire.ShuttingDown), true},
+		"shutting down, with content": {packet(wire.ConnAck, 0, wire.ShuttingDown, "until noon"), true},
+		"idle":                        {refusal(wire.Idle), false},
+		"overloaded":                  {refusal(wire.Overloaded), false},
+		"too large":                   {refusal(wire.TooLarge), false},
+		"a code without a name":       {refusal(200), false},
+		"half a refusal":              {refusal(wire.ShuttingDown)[:13], false},
+		"no word":                     {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, framed.ClientOptions{Dialect: test.dialect}, func(t *testing.T, s script) {
+			bubble(t, framed.ClientOptions{}, func(t *testing.T, s script) {
 				const calls = 3
 				errs := pend(t, s.c, calls, "pending")
 				for range calls {

@@ -23,8 +23,6 @@ var ErrNotSent = errors.New("framed: the request was not executed")
 
 // ClientOptions configures a Client. The zero value works.
 type ClientOptions struct {
-	// Dialect must be the server's. Zero: wire.Standard.
-	Dialect wire.Dialect
 	// FrameSize is the largest frame accepted from the server. Zero: 16 MiB. Negative: a
 	// panic. Memory grows with the bytes received, never with the length claimed.
 	FrameSize int
@@ -50,7 +48,6 @@ type ClientOptions struct {
 // Cost: no allocations for a call whose reply fits its dst (BenchmarkClient).
 type Client struct {
 	nc        net.Conn
-	dialect   wire.Dialect
 	frameSize int
 	window    int
 	onDeliver func(id uint64, content []byte)
@@ -123,7 +120,6 @@ func NewClient(nc net.Conn, o ClientOptions) *Client {
 	o.check()
 	c := &Client{
 		nc:        nc,
-		dialect:   o.Dialect,
 		frameSize: cmp.Or(o.FrameSize, defaultFrameSize),
 		window:    cmp.Or(o.Window, defaultWindow),
 		onDeliver: o.OnDeliver,
@@ -184,7 +180,7 @@ func (c *Client) Done() <-chan struct{} { return c.done }
 //   - the wire.Result with which the server refused the whole connection, such
 //     as wire.Overloaded or wire.ShuttingDown;
 //   - engine.TooLarge, engine.Malformed or engine.UnknownCommand when the
-//     server sent something other than a reply, as one with another dialect does;
+//     server sent something other than a reply;
 //   - ErrStalled when a Mux closed a stalled connection;
 //   - or the error of the connection: io.EOF when the server closed it without
 //     a reason, io.ErrUnexpectedEOF when it did so within a frame.

@@ -464,31 +464,6 @@ func TestClientCloseAmongCalls(t *testing.T) {
 	})
 }
 
-func TestClientDemo(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		s := &framed.Server{Engine: e, Dialect: wire.Demo, Handler: framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) {
-			if string(req) == "fail" {
-				return dst, wire.Unauthorised
-			}
-			return append(dst, req...), nil
-		})}
-		addr := serve(t, s)
-		c := newClient(t, addr, framed.ClientOptions{Dialect: wire.Demo})
-		if got, err := c.Connect(patient(t), nil, []byte("key")); err != nil || len(got) != 0 {
-			t.Errorf("Connect returned %q and %v", got, err)
-		}
-		if got, err := c.Call(patient(t), []byte("dst"), []byte("dropped")); err != nil || string(got) != "dst" {
-			t.Errorf("Call returned %q and %v, want its dst alone", got, err)
-		}
-		if _, err := c.Call(patient(t), nil, []byte("fail")); err != wire.Failed {
-			t.Errorf("Call returned %v, want %v: demo has no other", err, wire.Failed)
-		}
-		other := newClient(t, addr, framed.ClientOptions{})
-		_, err := other.Connect(patient(t), nil, nil)
-		wantClosed(t, "a client of another dialect", err, engine.UnknownCommand)
-	})
-}
-
 func TestClientUnix(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		path := filepath.Join(t.TempDir(), "s")
@@ -563,7 +538,7 @@ func rogue(t *testing.T, answer ...[]byte) (addr string) {
 
 // packet encodes one frame of a rogue.
 func packet(c wire.Command, id uint64, r wire.Result, content string) []byte {
-	return wire.Standard.Append(nil, wire.Packet{Command: c, ID: id, Result: r, Content: []byte(content)})
+	return wire.Append(nil, wire.Packet{Command: c, ID: id, Result: r, Content: []byte(content)})
 }
 
 func TestClientRogueServers(t *testing.T) {
@@ -580,7 +555,6 @@ func TestClientRogueServers(t *testing.T) {
 		{"under the shortest frame", []byte{0, 0, 0, 3}, engine.Malformed},
 		{"an ack without a result", []byte{0, 0, 0, 13, 0x82, 0, 0, 0, 0, 0, 0, 0, 1}, engine.Malformed},
 		{"another protocol", []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), engine.TooLarge},
-		{"another dialect", wire.Demo.Append(nil, wire.Packet{Command: wire.ConnAck, ID: 1}), engine.UnknownCommand},
 		{"garbage", bytes.Repeat([]byte{0, 0, 0, 32, 0x7f}, 100), engine.UnknownCommand},
 		{"a request", submit(1, "do it yourself"), engine.UnknownCommand},
 		{"an id never issued", ack(2, ""), engine.Malformed},

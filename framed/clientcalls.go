@@ -71,7 +71,7 @@ func (c *Client) hasRoom() bool {
 // nil, the reply is dropped.
 func (c *Client) issue(request wire.Command, content []byte, call *pendingCall) (id uint64) {
 	c.issued++
-	c.out = c.dialect.Append(c.out, wire.Packet{Command: request, ID: c.issued, Content: content})
+	c.out = wire.Append(c.out, wire.Packet{Command: request, ID: c.issued, Content: content})
 	c.pending[c.issued] = call
 	c.gathered.Signal()
 	return c.issued

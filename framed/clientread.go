@@ -36,7 +36,7 @@ func (c *Client) receive(in []byte) (used, need int, err error) {
 		if err != nil || need > 0 {
 			return used, need, unreadable(err)
 		}
-		packet, err := c.dialect.Parse(payload)
+		packet, err := wire.Parse(payload)
 		if err != nil {
 			return used, 0, unreadable(err)
 		}

@@ -223,12 +223,12 @@ func dial(t *testing.T, addr string) *peer {
 
 // submit encodes a Submit packet as a frame.
 func submit(id uint64, content string) []byte {
-	return wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: id, Content: []byte(content)})
+	return wire.Append(nil, wire.Packet{Command: wire.Submit, ID: id, Content: []byte(content)})
 }
 
 // ack encodes its SubmitAck.
 func ack(id uint64, content string) []byte {
-	return wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: []byte(content)})
+	return wire.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: []byte(content)})
 }
 
 // send writes raw bytes.
@@ -258,7 +258,7 @@ func (p *peer) tryPacket() (wire.Packet, error) {
 	if _, err := io.ReadFull(p.r, payload); err != nil {
 		return wire.Packet{}, err
 	}
-	return wire.Standard.Parse(payload)
+	return wire.Parse(payload)
 }
 
 // want reads exactly these bytes.
@@ -382,7 +382,7 @@ func whole(b []byte) func(io.Writer) error {
 
 // frame encodes a packet as a frame.
 func frame(c wire.Command, id uint64, result wire.Result, content string) []byte {
-	return wire.Standard.Append(nil, wire.Packet{Command: c, ID: id, Result: result, Content: []byte(content)})
+	return wire.Append(nil, wire.Packet{Command: c, ID: id, Result: result, Content: []byte(content)})
 }
 
 // seed returns the seed of everything random: HONE_SEED, or a new one for each process.

@@ -118,7 +118,7 @@ func servesEveryListenerAtOnce(t *testing.T, e engine.Engine) {
 		got := make([]byte, 0, len(push)+len(answer))
 		for range 2 { // in either order
 			packet := p.packet()
-			got = wire.Standard.Append(got, packet)
+			got = wire.Append(got, packet)
 		}
 		if text := string(got); text != string(push)+string(answer) && text != string(answer)+string(push) {
 			t.Errorf("connection %d got %q, want its push and its answer", i, got)

@@ -51,7 +51,7 @@ func serveEcho(_ int, p *peer) {
 		if got.Command == wire.Conn {
 			answer = wire.Packet{Command: wire.ConnAck, ID: got.ID}
 		}
-		if _, err := p.Write(wire.Standard.Append(nil, answer)); err != nil {
+		if _, err := p.Write(wire.Append(nil, answer)); err != nil {
 			return
 		}
 	}

@@ -14,7 +14,7 @@ func BenchmarkOnRequest(b *testing.B) {
 	const depth = 64
 	var in []byte
 	for id := range uint64(depth) {
-		in = wire.Standard.Append(in, wire.Packet{Command: wire.Submit, ID: id, Content: []byte("thirty-two bytes of some content")})
+		in = wire.Append(in, wire.Packet{Command: wire.Submit, ID: id, Content: []byte("thirty-two bytes of some content")})
 	}
 	inline := func(_ Call, dst, req []byte) ([]byte, error) { return append(dst, req...), nil }
 	late := func(c Call, dst, _ []byte) ([]byte, error) {

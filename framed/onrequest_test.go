@@ -158,7 +158,7 @@ func TestOnRequestHearsOfConnectAndOfLostReplies(t *testing.T) {
 		reports := make(chan framed.Request, 10)
 		s := &framed.Server{Engine: e, Handler: h, OnRequest: func(r framed.Request) { reports <- r }}
 		p := dial(t, serve(t, s))
-		p.send(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: 1}))
+		p.send(wire.Append(nil, wire.Packet{Command: wire.Conn, ID: 1}))
 		p.packet()
 		p.send(submit(2, "late"))
 		r := heard(t, owed, "a promise")
@@ -176,7 +176,7 @@ func TestOnRequestHearsOfConnectAndOfLostReplies(t *testing.T) {
 		s = &framed.Server{Engine: e, Handler: h, OnRequest: func(r framed.Request) { reports <- r },
 			Connect: framed.HandlerFunc(func(_ framed.Call, dst, _ []byte) ([]byte, error) { return dst, wire.Unauthorised })}
 		p = dial(t, serve(t, s))
-		p.send(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: 3}))
+		p.send(wire.Append(nil, wire.Packet{Command: wire.Conn, ID: 3}))
 		p.packet()
 		if got, want := of(heard(t, reports, "a report")), (reported{3, wire.Conn, false, wire.Unauthorised, wire.Unauthorised}); got != want {
 			t.Errorf("reported %+v, want %+v", got, want)

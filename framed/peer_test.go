@@ -102,7 +102,7 @@ func TestPeerIsKnownWhereverThereIsAConn(t *testing.T) {
 				}
 				serveOn(t, s, ln)
 				p := peerOf(t, nc)
-				p.send(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: 1}))
+				p.send(wire.Append(nil, wire.Packet{Command: wire.Conn, ID: 1}))
 				p.packet()
 				p.exchangeEmpty(2)
 				for _, where := range []string{"in ConnContext", "in Connect", "in the handler"} {

@@ -20,8 +20,7 @@ type protocol struct {
 	handle  HandlerFunc
 	connect HandlerFunc // nil: every Conn is acknowledged
 	proves  bool        // a Conn that connect accepts authenticates the client, within AuthTime
-	dialect wire.Dialect
-	limit   int // frame size
+	limit   int         // frame size
 	ctx     context.Context
 	within  time.Duration // Server.RequestTime
 
@@ -60,7 +59,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		if !t.Room() {
 			return used, 0, nil
 		}
-		if err := p.dialect.ParseInto(&packet, payload); err != nil {
+		if err := wire.ParseInto(&packet, payload); err != nil {
 			return used, 0, p.fault(t, in[used:], err)
 		}
 		switch packet.Command {
@@ -71,7 +70,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 				p.answer(t, used, packet.Command, packet.ID, packet.Content)
 				break
 			}
-			t.Out = p.dialect.Append(t.Out, wire.Packet{Command: wire.ConnAck, ID: packet.ID})
+			t.Out = wire.Append(t.Out, wire.Packet{Command: wire.ConnAck, ID: packet.ID})
 		default: // a command that only servers send
 			return used, 0, p.fault(t, in[used:], wire.UnknownCommand)
 		}
@@ -91,7 +90,7 @@ func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uin
 	// it until the handler has returned; otherwise a panic would leave a reply that
 	// reports success.
 	start := len(t.Out)
-	head := p.dialect.BeginAck(t.Out, command, id)
+	head := wire.BeginAck(t.Out, command, id)
 	dst := head[len(head):]
 	content, err := handle(Call{t, &p.unobserved, id, message{t.Serial(), command}}, dst, request)
 	result := wire.OK
@@ -114,7 +113,7 @@ func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uin
 	if command == wire.Conn && p.proves && result == wire.OK {
 		t.Conn().Trust()
 	}
-	t.Out = p.dialect.EndAck(head, start, result)
+	t.Out = wire.EndAck(head, start, result)
 }
 
 // resultOf returns the code on the wire for an error.
@@ -194,7 +193,7 @@ func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 		refusal.Content = []byte("no Conn was accepted in time")
 	case engine.Panicked:
 		if payload, need, err := wire.Frame(unserved, p.limit); err == nil && need == 0 {
-			if request, err := p.dialect.Parse(payload); err == nil {
+			if request, err := wire.Parse(payload); err == nil {
 				refusal.ID = request.ID
 				if request.Command == wire.Submit {
 					refusal.Command = wire.SubmitAck
@@ -202,5 +201,5 @@ func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 			}
 		}
 	}
-	return p.dialect.Append(dst, refusal)
+	return wire.Append(dst, refusal)
 }

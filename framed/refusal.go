@@ -9,8 +9,7 @@ import (
 
 // Refusal is an error with content. A handler returns one, or passes it to Reply.Fail, to
 // send the client more than a code, such as when to retry. It wraps its Result. Client
-// and Mux return the Result as their error, and the content as that of any reply. The
-// Demo dialect cannot carry it.
+// and Mux return the Result as their error, and the content as that of any reply.
 type Refusal struct {
 	Result  wire.Result // Zero: wire.Failed.
 	Content []byte      // copied when it is sent

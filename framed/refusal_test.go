@@ -74,22 +74,3 @@ func TestClientReturnsARefusal(t *testing.T) {
 		}
 	})
 }
-
-// The demo dialect cannot carry content.
-func TestRefusalInTheDemoDialect(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		s := &framed.Server{Engine: e, Dialect: wire.Demo, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
-			r := &framed.Refusal{Result: wire.Overloaded, Content: []byte("in 5 s")}
-			if string(req) == "late" {
-				c.Later().Fail(r)
-				return dst, nil
-			}
-			return dst, r
-		})}
-		p := dial(t, serve(t, s))
-		for id, request := range []string{"now", "late", "now"} {
-			p.send(wire.Demo.Append(nil, wire.Packet{Command: wire.Submit, ID: uint64(id), Content: []byte(request)}))
-			p.want(wire.Demo.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: uint64(id), Result: wire.Failed}))
-		}
-	})
-}

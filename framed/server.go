@@ -33,7 +33,6 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/sys"
-	"github.com/hone-go/hone/wire"
 )
 
 // ErrServerClosed is returned by Serve and ListenAndServe after Shutdown or Close.
@@ -86,8 +85,6 @@ type Server struct {
 	// heartbeat. A client without an accepted Conn within Limits.AuthTime is
 	// disconnected. Zero: every Conn is acknowledged, and AuthTime is off.
 	Connect Handler
-	// Dialect is the wire format. Zero: wire.Standard.
-	Dialect wire.Dialect
 	// Engine is the I/O engine. Zero: the default of this operating system.
 	Engine engine.Engine
 	// Limits are the server's limits and timeouts. Zero fields take their defaults.
@@ -129,7 +126,6 @@ type Server struct {
 func (s *Server) init() *engine.Server {
 	s.once.Do(func() {
 		p := &protocol{
-			dialect:   s.Dialect,
 			limit:     s.Limits.OrDefaults().FrameSize,
 			within:    s.RequestTime,
 			onRequest: s.OnRequest,

@@ -67,7 +67,7 @@ func (c *caller) Ask() []byte {
 	if command == wire.Submit {
 		p.Content = fmt.Appendf(nil, "%s %d", what, amount)
 	}
-	return wire.Standard.Append(nil, p)
+	return wire.Append(nil, p)
 }
 
 func (c *caller) Hear(p []byte) error {
@@ -79,7 +79,7 @@ func (c *caller) Hear(p []byte) error {
 		}
 		var p wire.Packet
 		if err == nil {
-			p, err = wire.Standard.Parse(payload)
+			p, err = wire.Parse(payload)
 		}
 		if err != nil {
 			return err

@@ -196,7 +196,7 @@ func (c *Client) SubmitAsync(ctx context.Context, data []byte, done func(seq uin
 	c.stats.Submitted++
 	s := c.slot(seq)
 	s.seq, s.done, s.acked = seq, done, false
-	s.frame = wire.Standard.Append(s.frame[:0], wire.Packet{Command: wire.Submit, ID: seq, Content: data})
+	s.frame = wire.Append(s.frame[:0], wire.Packet{Command: wire.Submit, ID: seq, Content: data})
 	if c.conn != nil {
 		c.conn.queue(s.frame)
 	}
@@ -389,7 +389,7 @@ func (c *Client) begin(w welcome) {
 	c.next = c.base
 	for _, data := range c.Unacknowledged {
 		c.stats.Submitted++
-		*c.slot(c.next) = slot{seq: c.next, frame: wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: c.next, Content: data})}
+		*c.slot(c.next) = slot{seq: c.next, frame: wire.Append(nil, wire.Packet{Command: wire.Submit, ID: c.next, Content: data})}
 		c.next++
 	}
 	c.Unacknowledged = nil
@@ -481,7 +481,7 @@ func (c *Client) receive(in []byte, settled []slot) (used int, _ []slot, err err
 		if err != nil || need > 0 {
 			return used, settled, err
 		}
-		p, err := wire.Standard.Parse(payload)
+		p, err := wire.Parse(payload)
 		if err != nil {
 			return used, settled, err
 		}

@@ -178,7 +178,7 @@ const maxAnswer = 64 << 10
 func shake(ctx context.Context, nc net.Conn, content []byte) (answer []byte, err error) {
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if _, err := nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID, Content: content})); err != nil {
+	if _, err := nc.Write(wire.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID, Content: content})); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	p, err := readOne(nc)
@@ -212,7 +212,7 @@ func readOne(nc net.Conn) (p wire.Packet, err error) {
 		case err != nil:
 			return p, fmt.Errorf("%w: %w", errForeign, err)
 		case need == 0:
-			return wire.Standard.Parse(payload)
+			return wire.Parse(payload)
 		}
 		in = append(in, make([]byte, need)...)
 		if _, err := io.ReadFull(nc, in[len(in)-need:]); err != nil {
@@ -265,7 +265,7 @@ func (d *dialer) keepAlive(o *outlet) {
 		return
 	}
 	if o.quiet {
-		o.queue(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID}))
+		o.queue(wire.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID}))
 	}
 	o.quiet = true
 	o.beat.Reset(o.interval)

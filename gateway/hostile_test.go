@@ -64,10 +64,10 @@ func TestHostile(t *testing.T) {
 // attack is frames that must be refused, the last of them at the latest.
 func attack(random *rand.Rand, victim, thief uint64) (kind string, packets []byte) {
 	conn := func(content []byte) []byte {
-		return wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: 1, Content: content})
+		return wire.Append(nil, wire.Packet{Command: wire.Conn, ID: 1, Content: content})
 	}
 	submit := func(dst []byte, seq uint64) []byte {
-		return wire.Standard.Append(dst, wire.Packet{Command: wire.Submit, ID: seq, Content: []byte("stolen")})
+		return wire.Append(dst, wire.Packet{Command: wire.Submit, ID: seq, Content: []byte("stolen")})
 	}
 	good := hello{epoch: thief, next: 1, client: "thief", token: "another-clients-own-token"}
 	switch random.IntN(7) {

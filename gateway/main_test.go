@@ -189,7 +189,7 @@ func (p *peer) send(packets ...wire.Packet) {
 	p.t.Helper()
 	var out []byte
 	for _, packet := range packets {
-		out = wire.Standard.Append(out, packet)
+		out = wire.Append(out, packet)
 	}
 	if _, err := p.nc.Write(out); err != nil {
 		p.t.Fatal(err)

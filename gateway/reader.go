@@ -175,7 +175,7 @@ func (r *Reader) Ack(p Position) error {
 // of that.
 func (r *Reader) say() {
 	a := acknowledgement{generation: r.welcome.generation, number: r.acked.Number, taken: r.taken}
-	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: a.number, Content: a.append(nil)})
+	frame := wire.Append(nil, wire.Packet{Command: wire.Submit, ID: a.number, Content: a.append(nil)})
 	r.told, r.due = r.taken, false
 	c := r.conn
 	if c.said > 0 && c.said == len(c.out) {

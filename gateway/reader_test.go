@@ -221,7 +221,7 @@ func TestAcknowledgementsAroundHeartbeat(t *testing.T) {
 		if err != nil || need > 0 {
 			t.Fatalf("%d more bytes, %v: %x", need, err, in)
 		}
-		p, err := wire.Standard.Parse(payload)
+		p, err := wire.Parse(payload)
 		must(t, err)
 		in, commands = in[wire.HeaderSize+len(payload):], append(commands, p.Command)
 	}

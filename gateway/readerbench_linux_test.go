@@ -119,7 +119,7 @@ func drain(b *testing.B, p *process, name string, n int) {
 	}
 	defer nc.Close()
 	nc.SetDeadline(time.Now().Add(10 * time.Minute))
-	nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: 1, Content: (&opening{start: FromFirst, name: name, shares: 1}).append(nil)}))
+	nc.Write(wire.Append(nil, wire.Packet{Command: wire.Conn, ID: 1, Content: (&opening{start: FromFirst, name: name, shares: 1}).append(nil)}))
 	in, room, w, taken := bufio.NewReaderSize(nc, 16<<10), make([]byte, maxReadWindow), readWelcome{}, uint64(0)
 	for said := uint64(0); n > 0; {
 		head, err := in.Peek(wire.HeaderSize)
@@ -132,7 +132,7 @@ func drain(b *testing.B, p *process, name string, n int) {
 			b.Error(err)
 			return
 		}
-		d, err := wire.Standard.Parse(frame[wire.HeaderSize:])
+		d, err := wire.Parse(frame[wire.HeaderSize:])
 		if err != nil || d.Result != wire.OK {
 			b.Errorf("%+v, %v", d, err)
 			return
@@ -148,7 +148,7 @@ func drain(b *testing.B, p *process, name string, n int) {
 		}
 		if taken += uint64(len(d.Content)); taken-said >= defaultReadWindow/4 || n <= 0 {
 			said = taken
-			nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: d.ID, Content: acknowledgement{w.generation, d.ID, taken}.append(nil)}))
+			nc.Write(wire.Append(nil, wire.Packet{Command: wire.Submit, ID: d.ID, Content: acknowledgement{w.generation, d.ID, taken}.append(nil)}))
 		}
 	}
 }

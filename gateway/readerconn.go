@@ -64,7 +64,7 @@ func (r *Reader) read(c *outlet, patience time.Duration) error {
 		if _, err := io.ReadFull(in, payload); err != nil {
 			return fmt.Errorf("gateway: %w", err)
 		}
-		p, err := wire.Standard.Parse(payload)
+		p, err := wire.Parse(payload)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%w: %w", ErrHandshake, err)

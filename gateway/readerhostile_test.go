@@ -66,7 +66,7 @@ func TestHostileReaders(t *testing.T) {
 // readerAttack is frames that must be refused.
 func readerAttack(random *rand.Rand) (kind string, packets []byte) {
 	conn := func(content []byte) []byte {
-		return wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: 1, Content: content})
+		return wire.Append(nil, wire.Packet{Command: wire.Conn, ID: 1, Content: content})
 	}
 	// Its token allows the thief what it reads with it, so the attacks are those of others.
 	good := opening{start: FromFirst, name: "victim", token: "the-token-of-the-thief", shares: 1}
@@ -104,7 +104,7 @@ func readerAttack(random *rand.Rand) (kind string, packets []byte) {
 		}
 		return "beyond its prefix", conn(good.append(nil))
 	default: // an acknowledgement without an open
-		return "no open", wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: acknowledgement{random.Uint64(), random.Uint64(), 0}.append(nil)})
+		return "no open", wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: acknowledgement{random.Uint64(), random.Uint64(), 0}.append(nil)})
 	}
 }
 

@@ -330,7 +330,7 @@ func TestReaderWebSocket(t *testing.T) {
 	for got < 3 {
 		_, msg, err := p.c.Read(soon(t), nil)
 		must(t, err)
-		d, err := wire.Standard.Parse(msg)
+		d, err := wire.Parse(msg)
 		var b Batch
 		if err != nil || d.Command != wire.Deliver || !b.parse(d.Content) {
 			t.Fatalf("%+v, %v", d, err)

@@ -215,7 +215,7 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 	if c.Kind() != websocket.Binary {
 		return nil, websocket.UnsupportedData
 	}
-	p, err := wire.Standard.Parse(msg)
+	p, err := wire.Parse(msg)
 	if err != nil {
 		return nil, websocket.ProtocolError
 	}

@@ -39,7 +39,7 @@ type socketReply struct {
 }
 
 func payload(ack wire.Command, id uint64, result wire.Result, content []byte) []byte {
-	return wire.Standard.Append(nil, wire.Packet{Command: ack, ID: id, Result: result, Content: content})[wire.HeaderSize:]
+	return wire.Append(nil, wire.Packet{Command: ack, ID: id, Result: result, Content: content})[wire.HeaderSize:]
 }
 
 // frames is a connection that speaks frames.

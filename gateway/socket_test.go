@@ -29,7 +29,7 @@ func dialSocket(t *testing.T, addr string) *socketPeer {
 
 func (p *socketPeer) send(kind websocket.Kind, packet wire.Packet) {
 	p.t.Helper()
-	if err := p.c.Write(soon(p.t), kind, wire.Standard.Append(nil, packet)[wire.HeaderSize:]); err != nil {
+	if err := p.c.Write(soon(p.t), kind, wire.Append(nil, packet)[wire.HeaderSize:]); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -40,7 +40,7 @@ func (p *socketPeer) must(what wire.Command, id uint64, result wire.Result) wire
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	packet, err := wire.Standard.Parse(msg)
+	packet, err := wire.Parse(msg)
 	if err != nil || packet.Command != what || packet.ID != id || packet.Result != result {
 		p.t.Fatalf("%+v, %v; want %v %d %v", packet, err, what, id, result)
 	}
@@ -55,7 +55,7 @@ func (p *socketPeer) closed() {
 		if err != nil {
 			return
 		}
-		if packet, err := wire.Standard.Parse(msg); err != nil || packet.Result == wire.OK {
+		if packet, err := wire.Parse(msg); err != nil || packet.Result == wire.OK {
 			p.t.Fatalf("%+v, %v", packet, err)
 		}
 	}

@@ -94,7 +94,7 @@ func (a *answers) then(d *dialer, say string) {
 }
 
 // moved is the answer to a hello that another connection has the session.
-var moved = string(wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, ID: helloID, Result: resultMoved}))
+var moved = string(wire.Append(nil, wire.Packet{Command: wire.ConnAck, ID: helloID, Result: resultMoved}))
 
 // TestMovedWithoutAWelcome: being refused says nothing of another program; only losing a session that it had makes a
 // client end for good.

@@ -120,12 +120,12 @@ func TestHealthWithoutReady(t *testing.T) {
 }
 
 // stableNames are the keys of /stats: renaming one breaks its readers.
-const stableNames = "schema engine service dialect version pid uptime_seconds cpu_seconds rss_bytes goroutines " +
+const stableNames = "schema engine service version pid uptime_seconds cpu_seconds rss_bytes goroutines " +
 	"connections connections_accepted requests_received responses_sent late_responses_sent pushes_sent pushes_dropped " +
 	"received_bytes sent_bytes panics tls_handshakes tls_resumed tls_handshakes_failed hand_offs helpers loop_sleeps loop_turns loop_events connection_buffers connection_buffer_bytes output_waiting_bytes output_memory_bytes input_memory_bytes connections_in_line connections_paused replies_owed rejected connections_ended"
 
 func TestStatsNames(t *testing.T) {
-	s := start(t, &observe.Admin{Stats: nothing, Info: observe.Info{Service: "upper", Dialect: "demo", Version: "v1"}})
+	s := start(t, &observe.Admin{Stats: nothing, Info: observe.Info{Service: "upper", Version: "v1"}})
 	a := s.want(200, "/stats")
 	if got := a.header.Get("Content-Type"); got != "application/json" {
 		t.Errorf("Content-Type %q", got)
@@ -143,7 +143,7 @@ func TestStatsNames(t *testing.T) {
 	for name := range got {
 		t.Errorf("%s is new: add it to stableNames, and keep it", name)
 	}
-	for _, part := range []string{`"engine": "buffered"`, `"service": "upper"`, `"dialect": "demo"`, `"version": "v1"`, fmt.Sprintf(`"pid": %d`, os.Getpid())} {
+	for _, part := range []string{`"engine": "buffered"`, `"service": "upper"`, `"version": "v1"`, fmt.Sprintf(`"pid": %d`, os.Getpid())} {
 		if !strings.Contains(a.body, part) {
 			t.Errorf("%s is missing in\n%s", part, a.body)
 		}

@@ -156,7 +156,7 @@ func TestEveryCounter(t *testing.T) {
 				Handshakes: 23, Resumed: 24, HandshakesFailed: 25,
 			}
 		},
-		Info: observe.Info{Service: "sub\"mit\n", Dialect: "\xff", Version: "v1.2.3"},
+		Info: observe.Info{Service: "sub\"mit\n", Version: "v1.2.3"},
 	})
 	want := map[string]float64{
 		"connections": 1, "connections_accepted": 2, "requests_received": 30, "responses_sent": 21, "late_responses_sent": 4, "pushes_sent": 5, "pushes_dropped": 22,
@@ -175,7 +175,7 @@ func TestEveryCounter(t *testing.T) {
 			t.Errorf("%s is %v, %s is %v, want %v", metric, got[metric], name, stats[name], want[name])
 		}
 	}
-	if info := `hone_info{dialect="` + "\uFFFD" + `",engine="events",service="sub\"mit\n",version="v1.2.3"}`; got[info] != 1 {
+	if info := `hone_info{engine="events",service="sub\"mit\n",version="v1.2.3"}`; got[info] != 1 {
 		t.Errorf("no %s in %v", info, slices.Sorted(maps.Keys(got)))
 	}
 	for _, name := range []string{"go_goroutines", "process_cpu_seconds_total"} {
@@ -323,7 +323,7 @@ func askFromOddAddress(t *testing.T, addr string, random *rand.Rand, requests in
 	from := oddAddress(random)
 	send := fmt.Appendf(nil, "PROXY TCP4 %v 127.0.0.1 %d 7000\r\n", from.Addr(), from.Port())
 	for range requests {
-		send = wire.Standard.Append(send, wire.Packet{Command: wire.Submit, ID: random.Uint64(), Content: []byte(oddPath(random))})
+		send = wire.Append(send, wire.Packet{Command: wire.Submit, ID: random.Uint64(), Content: []byte(oddPath(random))})
 	}
 	if random.IntN(2) == 0 {
 		send = append(send, 0, 0, 0, 6, byte(0x40+random.IntN(64)), byte(random.Uint32()))

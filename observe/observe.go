@@ -162,7 +162,6 @@ const livePath = "/live/"
 // Info describes a server. The fields are constant labels of a metric.
 type Info struct {
 	Service string `json:"service"`
-	Dialect string `json:"dialect"`
 	Version string `json:"version"`
 }
 

@@ -177,7 +177,7 @@ func ask(nc net.Conn) error {
 // part of it.
 func misuse(t *testing.T, addr string, bytes *wires) {
 	t.Helper()
-	panics := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("panic")})
+	panics := wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("panic")})
 	for range broken {
 		for _, send := range []string{string(panics), "GET "} {
 			if answer := refused(t, bytes.dial(t, addr), send); len(answer) == 0 {
@@ -206,7 +206,7 @@ func TestPublicPort(t *testing.T) {
 	addr := serve(t, srv)
 	for _, path := range everything {
 		answer := refused(t, (&wires{}).dial(t, addr), "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		want := wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, Result: wire.TooLarge})
+		want := wire.Append(nil, wire.Packet{Command: wire.ConnAck, Result: wire.TooLarge})
 		if string(answer) != string(want) {
 			t.Errorf("GET %s on the public port: %q", path, answer)
 		}
@@ -273,7 +273,7 @@ func checkCounters(t *testing.T, s *site, on string, bytes *wires) {
 		"hone_input_memory_limit_bytes":    128 << 20,
 		"hone_replies_owed_limit":          64 << 10,
 		"hone_helpers_limit":               10_000,
-		fmt.Sprintf("hone_info{dialect=%q,engine=%q,service=%q,version=%q}", "", on, "", ""): 1,
+		fmt.Sprintf("hone_info{engine=%q,service=%q,version=%q}", on, "", ""): 1,
 	}
 	for reason, set := range sets {
 		want[sample(set, reason)] = 0

@@ -91,11 +91,11 @@ func serverEntries() []entry {
 			func(r *reading) float64 { return float64(r.server.Lent) }),
 		{
 			Metric: Metric{
-				Name: "hone_info", Kind: Gauge, Labels: []string{"engine", "service", "dialect", "version"},
-				Help: "The engine, service, dialect and version that run; always 1.", Panel: "hone-server/What runs",
+				Name: "hone_info", Kind: Gauge, Labels: []string{"engine", "service", "version"},
+				Help: "The engine, service and version that run; always 1.", Panel: "hone-server/What runs",
 			},
 			read: func(r *reading, give func(float64, ...string)) {
-				give(1, r.server.Engine, r.info.Service, r.info.Dialect, r.info.Version)
+				give(1, r.server.Engine, r.info.Service, r.info.Version)
 			},
 		},
 	}

@@ -12,32 +12,28 @@ const benchContent = "a message of thirty-two bytes..."
 // BenchmarkSubmitRoundTrip is the whole work of the codec for one request on both sides:
 // encode, split, decode, reply with the same content, split, decode.
 func BenchmarkSubmitRoundTrip(b *testing.B) {
-	for _, d := range dialects {
-		b.Run(d.String(), func(b *testing.B) {
-			b.ReportAllocs()
-			content := []byte(benchContent)
-			request, reply := make([]byte, 0, 128), make([]byte, 0, 128)
-			var id uint64
-			for b.Loop() {
-				id++
-				request = d.Append(request[:0], wire.Packet{Command: wire.Submit, ID: id, Content: content})
+	b.ReportAllocs()
+	content := []byte(benchContent)
+	request, reply := make([]byte, 0, 128), make([]byte, 0, 128)
+	var id uint64
+	for b.Loop() {
+		id++
+		request = wire.Append(request[:0], wire.Packet{Command: wire.Submit, ID: id, Content: content})
 
-				payload, _, _ := wire.Frame(request, limit)
-				asked, err := d.Parse(payload)
-				if err != nil {
-					b.Fatal(err)
-				}
-				reply = d.BeginAck(reply[:0], asked.Command, asked.ID)
-				reply = append(reply, asked.Content...)
-				reply = d.EndAck(reply, 0, wire.OK)
+		payload, _, _ := wire.Frame(request, limit)
+		asked, err := wire.Parse(payload)
+		if err != nil {
+			b.Fatal(err)
+		}
+		reply = wire.BeginAck(reply[:0], asked.Command, asked.ID)
+		reply = append(reply, asked.Content...)
+		reply = wire.EndAck(reply, 0, wire.OK)
 
-				payload, _, _ = wire.Frame(reply, limit)
-				got, err := d.Parse(payload)
-				if err != nil || got.ID != id {
-					b.Fatal(got, err)
-				}
-			}
-		})
+		payload, _, _ = wire.Frame(reply, limit)
+		got, err := wire.Parse(payload)
+		if err != nil || got.ID != id {
+			b.Fatal(got, err)
+		}
 	}
 }
 
@@ -47,7 +43,7 @@ func BenchmarkServePipelined(b *testing.B) {
 	const depth = 64
 	var in []byte
 	for i := range depth {
-		in = wire.Standard.Append(in, wire.Packet{Command: wire.Submit, ID: uint64(i), Content: []byte(benchContent)})
+		in = wire.Append(in, wire.Packet{Command: wire.Submit, ID: uint64(i), Content: []byte(benchContent)})
 	}
 	out := make([]byte, 0, 2*len(in))
 	b.ReportAllocs()
@@ -63,19 +59,19 @@ func BenchmarkServePipelined(b *testing.B) {
 			b.Fatal(err)
 		}
 		rest = rest[wire.HeaderSize+len(payload):]
-		p, err := wire.Standard.Parse(payload)
+		p, err := wire.Parse(payload)
 		if err != nil {
 			b.Fatal(err)
 		}
 		start := len(out)
-		out = wire.Standard.BeginAck(out, p.Command, p.ID)
+		out = wire.BeginAck(out, p.Command, p.ID)
 		out = append(out, p.Content...)
-		out = wire.Standard.EndAck(out, start, wire.OK)
+		out = wire.EndAck(out, start, wire.OK)
 	}
 }
 
 func BenchmarkFrame(b *testing.B) {
-	in := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, Content: []byte(benchContent)})
+	in := wire.Append(nil, wire.Packet{Command: wire.Submit, Content: []byte(benchContent)})
 	for name, in := range map[string][]byte{"whole": in, "incomplete": in[:20], "refused": {0x40, 0, 0, 0}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -89,10 +85,10 @@ func BenchmarkFrame(b *testing.B) {
 func BenchmarkParse(b *testing.B) {
 	for _, c := range commands {
 		b.Run(c.String(), func(b *testing.B) {
-			payload := wire.Standard.Append(nil, wire.Packet{Command: c, Content: []byte(benchContent)})[wire.HeaderSize:]
+			payload := wire.Append(nil, wire.Packet{Command: c, Content: []byte(benchContent)})[wire.HeaderSize:]
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := wire.Standard.Parse(payload); err != nil {
+				if _, err := wire.Parse(payload); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -107,7 +103,7 @@ func BenchmarkAppend(b *testing.B) {
 			dst := make([]byte, 0, 128)
 			b.ReportAllocs()
 			for b.Loop() {
-				dst = wire.Standard.Append(dst[:0], p)
+				dst = wire.Append(dst[:0], p)
 			}
 		})
 	}
@@ -117,6 +113,6 @@ func BenchmarkAck(b *testing.B) {
 	dst := make([]byte, 0, 128)
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = wire.Standard.EndAck(wire.Standard.BeginAck(dst[:0], wire.Submit, 1), 0, wire.OK)
+		dst = wire.EndAck(wire.BeginAck(dst[:0], wire.Submit, 1), 0, wire.OK)
 	}
 }

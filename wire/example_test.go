@@ -11,10 +11,9 @@ import (
 // after the last one, and keep the rest until more bytes arrive.
 func Example() {
 	const limit = 64 << 10
-	d := wire.Standard
 
-	in := d.Append(nil, wire.Packet{Command: wire.Submit, ID: 7, Content: []byte("hello")})
-	in = d.Append(in, wire.Packet{Command: wire.Submit, ID: 8, Content: []byte("world")})
+	in := wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 7, Content: []byte("hello")})
+	in = wire.Append(in, wire.Packet{Command: wire.Submit, ID: 8, Content: []byte("world")})
 	in = in[:len(in)-3] // the rest has not arrived yet
 
 	var out []byte
@@ -30,15 +29,15 @@ func Example() {
 		}
 		in = in[wire.HeaderSize+len(payload):]
 
-		request, err := d.Parse(payload)
+		request, err := wire.Parse(payload)
 		if err != nil {
 			fmt.Println("refuse and close:", err)
 			break
 		}
 		start := len(out)
-		out = d.BeginAck(out, request.Command, request.ID)
+		out = wire.BeginAck(out, request.Command, request.ID)
 		out = append(out, bytes.ToUpper(request.Content)...)
-		out = d.EndAck(out, start, wire.OK)
+		out = wire.EndAck(out, start, wire.OK)
 	}
 	fmt.Printf("% x\n", out)
 	// Output:
@@ -47,15 +46,15 @@ func Example() {
 }
 
 // The client's side of the same: an ack's result is an error when it is not OK.
-func ExampleDialect_Parse() {
-	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7, Result: wire.TooLarge})
+func ExampleParse() {
+	frame := wire.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7, Result: wire.TooLarge})
 
 	payload, _, err := wire.Frame(frame, 64<<10)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	ack, err := wire.Standard.Parse(payload)
+	ack, err := wire.Parse(payload)
 	if err == nil && ack.Result != wire.OK {
 		err = ack.Result
 	}

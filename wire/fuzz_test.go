@@ -82,7 +82,7 @@ func readNeeded(t *testing.T, stream []byte, limit int) (h history) {
 func FuzzFrame(f *testing.F) {
 	var stream []byte
 	for i, c := range commands {
-		stream = wire.Standard.Append(stream, wire.Packet{Command: c, ID: uint64(i), Content: make([]byte, 10*i)})
+		stream = wire.Append(stream, wire.Packet{Command: c, ID: uint64(i), Content: make([]byte, 10*i)})
 	}
 	f.Add(stream, []byte{0}, uint16(1000))
 	f.Add(stream, []byte{2, 4, 250}, uint16(1000))
@@ -121,11 +121,9 @@ func FuzzFrame(f *testing.F) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, d := range dialects {
-		for i, c := range commands {
-			p := wire.Packet{Command: c, Result: wire.Result(i), ID: math.MaxUint64 - uint64(i), Content: []byte("content")}
-			f.Add(d.Append(nil, p)[wire.HeaderSize:])
-		}
+	for i, c := range commands {
+		p := wire.Packet{Command: c, Result: wire.Result(i), ID: math.MaxUint64 - uint64(i), Content: []byte("content")}
+		f.Add(wire.Append(nil, p)[wire.HeaderSize:])
 	}
 	f.Add([]byte{})
 	f.Add([]byte{0x02})
@@ -133,33 +131,26 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{0x82, 1, 2, 3, 4, 5, 6, 7, 8})
 	f.Add([]byte{0xff, 1, 2, 3, 4, 5, 6, 7, 8, 9})
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		for _, d := range dialects {
-			p, err := d.Parse(payload)
-			if err != nil {
-				if err != wire.Malformed && err != wire.UnknownCommand {
-					t.Errorf("%v: Parse returned the error %v", d, err)
-				}
-				if !same(p, wire.Packet{}) {
-					t.Errorf("%v: Parse returned %+v with the error %v", d, p, err)
-				}
-				continue
+		p, err := wire.Parse(payload)
+		if err != nil {
+			if err != wire.Malformed && err != wire.UnknownCommand {
+				t.Errorf("Parse returned the error %v", err)
 			}
-			frame := d.Append(nil, p)
-			again, need, err := wire.Frame(frame, len(frame))
-			if err != nil || need != 0 {
-				t.Fatalf("%v: Frame of an appended packet: need %d, %v", d, need, err)
+			if !same(p, wire.Packet{}) {
+				t.Errorf("Parse returned %+v with the error %v", p, err)
 			}
-			// Standard keeps every byte; Demo every byte except the code of a failure.
-			want := bytes.Clone(payload)
-			if d == wire.Demo && isAck(p.Command) {
-				want[9] = min(want[9], 1)
-			}
-			if !bytes.Equal(again, want) {
-				t.Errorf("%v: append(parse(% x)) = % x", d, payload, again)
-			}
-			if q, err := d.Parse(again); err != nil || !same(p, q) {
-				t.Errorf("%v: parse(append(%+v)) = %+v, %v", d, p, q, err)
-			}
+			return
+		}
+		frame := wire.Append(nil, p)
+		again, need, err := wire.Frame(frame, len(frame))
+		if err != nil || need != 0 {
+			t.Fatalf("Frame of an appended packet: need %d, %v", need, err)
+		}
+		if !bytes.Equal(again, payload) {
+			t.Errorf("append(parse(% x)) = % x", payload, again)
+		}
+		if q, err := wire.Parse(again); err != nil || !same(p, q) {
+			t.Errorf("parse(append(%+v)) = %+v, %v", p, q, err)
 		}
 	})
 }

@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// Command is the kind of a packet, encoded in the first byte of its payload. The
-// constants are this package's values; a [Dialect] maps them to bytes.
+// Command is the kind of a packet, encoded in the first byte of its payload.
 type Command uint8
 
 const (
@@ -55,27 +54,25 @@ const (
 // Parse decodes one payload, as returned by [Frame]. The packet's content aliases
 // payload.
 //
-// err is [UnknownCommand] when the first byte is not a command of this dialect, whatever
-// follows it, and [Malformed] when the payload is too short for its command (or, in
-// [Demo], an ack is too long). Unknown result codes are not an error: the peer may be
-// newer than this package.
-func (d Dialect) Parse(payload []byte) (p Packet, err error) {
-	err = d.ParseInto(&p, payload)
+// err is [UnknownCommand] when the first byte is not a command, whatever follows it, and
+// [Malformed] when the payload is too short for its command. Unknown result codes are not
+// an error: the peer may be newer than this package.
+func Parse(payload []byte) (p Packet, err error) {
+	err = ParseInto(&p, payload)
 	return p, err
 }
 
-// ParseInto is [Dialect.Parse] into a packet that the caller reuses. After an error p is
+// ParseInto is [Parse] into a packet that the caller reuses. After an error p is
 // unchanged.
 //
 // Cost: 2 to 3 ns, no allocations (BenchmarkParse). Parse costs twice as much where its
 // result is copied: the copy loads 16 bytes at a time from smaller recent stores, which
 // defeats store forwarding.
-func (d Dialect) ParseInto(p *Packet, payload []byte) error {
+func ParseInto(p *Packet, payload []byte) error {
 	if len(payload) == 0 {
 		return Malformed
 	}
-	c := d.command(payload[0])
-	switch c {
+	switch c := Command(payload[0]); c {
 	case Conn, Submit, Deliver:
 		if len(payload) < plainHead {
 			return Malformed
@@ -85,10 +82,10 @@ func (d Dialect) ParseInto(p *Packet, payload []byte) error {
 		p.Content = payload[plainHead:]
 		return nil
 	case ConnAck, SubmitAck:
-		if len(payload) < ackHead || d == Demo && len(payload) > ackHead {
+		if len(payload) < ackHead {
 			return Malformed
 		}
-		p.Command, p.Result = c, d.result(Result(payload[plainHead]))
+		p.Command, p.Result = c, Result(payload[plainHead])
 		p.ID = binary.BigEndian.Uint64(payload[1:])
 		p.Content = payload[ackHead:]
 		return nil
@@ -106,52 +103,47 @@ func (d Dialect) ParseInto(p *Packet, payload []byte) error {
 //
 // Cost with room in dst: about 7 ns for 32 bytes of content, no allocations
 // (BenchmarkAppend).
-func (d Dialect) Append(dst []byte, p Packet) []byte {
-	head, content := d.parts(p.Command, p.Content)
-	size := HeaderSize + head + len(content)
+func Append(dst []byte, p Packet) []byte {
+	head := headOf(p.Command)
+	size := HeaderSize + head + len(p.Content)
 	length := frameLength(size) // panics before dst grows
-	dst = appendHead(slices.Grow(dst, size), length, d.code(p.Command), p.ID)
+	dst = appendHead(slices.Grow(dst, size), length, byte(p.Command), p.ID)
 	if head == ackHead {
-		dst = append(dst, byte(d.result(p.Result)))
+		dst = append(dst, byte(p.Result))
 	}
-	return append(dst, content...)
+	return append(dst, p.Content...)
 }
 
-// Split is [Dialect.Append] without the copy of the content: it appends the frame's head
-// to dst and returns it with the content that must follow on the wire (none for an ack in
-// [Demo]).
-func (d Dialect) Split(dst []byte, p *Packet) (head, content []byte) {
-	n, content := d.parts(p.Command, p.Content)
-	dst = appendHead(dst, frameLength(HeaderSize+n+len(content)), d.code(p.Command), p.ID)
+// Split is [Append] without the copy of the content: it appends the frame's head
+// to dst and returns it with the content that must follow on the wire.
+func Split(dst []byte, p *Packet) (head, content []byte) {
+	n := headOf(p.Command)
+	dst = appendHead(dst, frameLength(HeaderSize+n+len(p.Content)), byte(p.Command), p.ID)
 	if n == ackHead {
-		dst = append(dst, byte(d.result(p.Result)))
+		dst = append(dst, byte(p.Result))
 	}
-	return dst, content
+	return dst, p.Content
 }
 
-// parts returns the length of c's head after the length field, and the part of the
-// content that follows it. Its panic message is a constant, so that the function is
-// inlined.
-func (d Dialect) parts(c Command, whole []byte) (head int, content []byte) {
+// headOf returns the length of c's head after the length field. Its panic message is a
+// constant, so that the function is inlined.
+func headOf(c Command) int {
 	switch c {
 	case Conn, Submit, Deliver:
-		return plainHead, whole
+		return plainHead
 	case ConnAck, SubmitAck:
-		if d == Demo {
-			return ackHead, nil
-		}
-		return ackHead, whole
+		return ackHead
 	}
 	panic("wire: encoding a packet without a known command")
 }
 
 // BeginAck appends the head of the ack to request, which must be Conn or Submit; it
 // panics otherwise. The caller appends the content, may truncate it again, and finishes
-// the frame with [Dialect.EndAck], passing the length that dst had before BeginAck as
+// the frame with [EndAck], passing the length that dst had before BeginAck as
 // start. Until then the frame's length and result are not valid.
 //
 // Cost of the pair with room in dst: about 7 ns, no allocations (BenchmarkAck).
-func (d Dialect) BeginAck(dst []byte, request Command, id uint64) []byte {
+func BeginAck(dst []byte, request Command, id uint64) []byte {
 	ack := ConnAck
 	switch request {
 	case Conn:
@@ -160,25 +152,21 @@ func (d Dialect) BeginAck(dst []byte, request Command, id uint64) []byte {
 	default:
 		panic("wire: BeginAck needs Conn or Submit, not " + request.String())
 	}
-	return append(appendHead(dst, 0, d.code(ack), id), byte(OK))
+	return append(appendHead(dst, 0, byte(ack), id), byte(OK))
 }
 
 // EndAck fills in length and result of the frame that begins at dst[start] and extends to
-// the end of dst, and returns dst. In [Demo] it first cuts the frame after its result, so
-// dst may become shorter.
+// the end of dst, and returns dst.
 //
 // It panics when start is not the begin of an ack, and when the frame does not fit a
 // 32-bit length.
-func (d Dialect) EndAck(dst []byte, start int, r Result) []byte {
+func EndAck(dst []byte, start int, r Result) []byte {
 	if start < 0 || len(dst)-start < HeaderSize+ackHead {
 		panic("wire: EndAck without BeginAck at start " + strconv.Itoa(start))
 	}
-	if d == Demo {
-		dst = dst[:start+HeaderSize+ackHead]
-	}
 	frame := dst[start:]
 	binary.BigEndian.PutUint32(frame, frameLength(len(frame)))
-	frame[resultAt] = byte(d.result(r))
+	frame[resultAt] = byte(r)
 	return dst
 }
 

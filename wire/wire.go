@@ -14,8 +14,8 @@
 //	+---------------+---------+--------------------+--------+- - - - - - -+
 //
 // Numbers are big-endian. [Frame] returns the payload of the first frame in a buffer,
-// [Dialect.Parse] decodes it, and [Dialect.Append] encodes a packet as one whole frame. A
-// server that builds its reply in place uses [Dialect.BeginAck] and [Dialect.EndAck]
+// [Parse] decodes it, and [Append] encodes a packet as one whole frame. A
+// server that builds its reply in place uses [BeginAck] and [EndAck]
 // instead, which copy nothing.
 //
 // Every function is safe for concurrent use on different memory. Decoding copies nothing:

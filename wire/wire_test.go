@@ -20,8 +20,6 @@ const limit = 64 << 10
 
 var commands = []wire.Command{wire.Conn, wire.Submit, wire.Deliver, wire.ConnAck, wire.SubmitAck}
 
-var dialects = []wire.Dialect{wire.Standard, wire.Demo}
-
 // unhex reads hexadecimal digits with any spacing.
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
@@ -39,13 +37,10 @@ func same(a, b wire.Packet) bool {
 	return a.Command == b.Command && a.Result == b.Result && a.ID == b.ID && bytes.Equal(a.Content, b.Content)
 }
 
-// carried returns what is left of p after encoding and decoding in d.
-func carried(d wire.Dialect, p wire.Packet) wire.Packet {
+// carried returns what is left of p after encoding and decoding.
+func carried(p wire.Packet) wire.Packet {
 	if !isAck(p.Command) {
 		p.Result = wire.OK
-	} else if d == wire.Demo {
-		p.Content = nil
-		p.Result = min(p.Result, wire.Failed)
 	}
 	return p
 }
@@ -146,7 +141,7 @@ func TestArticleDecoderDiesOnFourBytes(t *testing.T) {
 				alone,
 				append(slices.Clone(alone), 0),
 				append(slices.Clone(alone), make([]byte, 2*limit)...),
-				append(slices.Clone(alone), wire.Standard.Append(nil, wire.Packet{Command: wire.Submit})...),
+				append(slices.Clone(alone), wire.Append(nil, wire.Packet{Command: wire.Submit})...),
 			} {
 				payload, need, err := wire.Frame(in, limit)
 				if payload != nil || need != 0 || err != tt.want {
@@ -163,11 +158,10 @@ func TestArticleDecoderDiesOnFourBytes(t *testing.T) {
 func TestParse(t *testing.T) {
 	const id = "0102030405060708"
 	tests := []struct {
-		name    string
-		dialect wire.Dialect
-		in      string
-		want    wire.Packet
-		err     error
+		name string
+		in   string
+		want wire.Packet
+		err  error
 	}{
 		{name: "Conn", in: "01" + id + "aabb", want: wire.Packet{Command: wire.Conn, ID: 0x0102030405060708, Content: []byte{0xaa, 0xbb}}},
 		{name: "Submit", in: "02" + id + "cc", want: wire.Packet{Command: wire.Submit, ID: 0x0102030405060708, Content: []byte{0xcc}}},
@@ -186,25 +180,15 @@ func TestParse(t *testing.T) {
 		{name: "SubmitAck without result", in: "82" + id, err: wire.Malformed},
 		{name: "unknown and short", in: "00", err: wire.UnknownCommand},
 		{name: "unknown and long", in: "04" + id + "00", err: wire.UnknownCommand},
-		{name: "Demo's ConnAck", in: "80" + id + "00", err: wire.UnknownCommand},
+		{name: "below the acks", in: "80" + id + "00", err: wire.UnknownCommand},
 		{name: "between the acks' ends", in: "83" + id + "00", err: wire.UnknownCommand},
 		{name: "0xff", in: "ff" + id + "00", err: wire.UnknownCommand},
-
-		{name: "demo: Submit", dialect: wire.Demo, in: "02" + id + "cc", want: wire.Packet{Command: wire.Submit, ID: 0x0102030405060708, Content: []byte{0xcc}}},
-		{name: "demo: ConnAck", dialect: wire.Demo, in: "80" + id + "00", want: wire.Packet{Command: wire.ConnAck, ID: 0x0102030405060708}},
-		{name: "demo: SubmitAck", dialect: wire.Demo, in: "81" + id + "01", want: wire.Packet{Command: wire.SubmitAck, Result: wire.Failed, ID: 0x0102030405060708}},
-		{name: "demo: other codes mean a failure", dialect: wire.Demo, in: "81" + id + "05", want: wire.Packet{Command: wire.SubmitAck, Result: wire.Failed, ID: 0x0102030405060708}},
-		{name: "demo: content after the result", dialect: wire.Demo, in: "81" + id + "00 ee", err: wire.Malformed},
-		{name: "demo: ack without result", dialect: wire.Demo, in: "80" + id, err: wire.Malformed},
-		{name: "demo: 0x82", dialect: wire.Demo, in: "82" + id + "00", err: wire.UnknownCommand},
-		{name: "demo: 0xff", dialect: wire.Demo, in: "ff" + id + "00", err: wire.UnknownCommand},
-		{name: "demo: 0x7f", dialect: wire.Demo, in: "7f" + id + "00", err: wire.UnknownCommand},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.dialect.Parse(unhex(t, tt.in))
+			got, err := wire.Parse(unhex(t, tt.in))
 			if !same(got, tt.want) || err != tt.err {
-				t.Errorf("%v: Parse(%s) = %+v, %v; want %+v, %v", tt.dialect, tt.in, got, err, tt.want, tt.err)
+				t.Errorf("Parse(%s) = %+v, %v; want %+v, %v", tt.in, got, err, tt.want, tt.err)
 			}
 			if err == nil && got.Content == nil {
 				t.Error("the content of a parsed packet must not be nil")
@@ -215,40 +199,33 @@ func TestParse(t *testing.T) {
 
 // Of all first bytes with a long enough body, exactly five are commands.
 func TestEveryCommandByte(t *testing.T) {
-	want := map[wire.Dialect]map[byte]wire.Command{
-		wire.Standard: {0x01: wire.Conn, 0x02: wire.Submit, 0x03: wire.Deliver, 0x81: wire.ConnAck, 0x82: wire.SubmitAck},
-		wire.Demo:     {0x01: wire.Conn, 0x02: wire.Submit, 0x03: wire.Deliver, 0x80: wire.ConnAck, 0x81: wire.SubmitAck},
-	}
-	for _, d := range dialects {
-		for b := range 256 {
-			got, err := d.Parse(append([]byte{byte(b)}, make([]byte, 9)...))
-			c, known := want[d][byte(b)]
-			if known && (got.Command != c || err != nil) || !known && err != wire.UnknownCommand {
-				t.Errorf("%v: command byte 0x%02x: got %v, %v", d, b, got.Command, err)
-			}
+	want := map[byte]wire.Command{0x01: wire.Conn, 0x02: wire.Submit, 0x03: wire.Deliver, 0x81: wire.ConnAck, 0x82: wire.SubmitAck}
+	for b := range 256 {
+		got, err := wire.Parse(append([]byte{byte(b)}, make([]byte, 9)...))
+		c, known := want[byte(b)]
+		if known && (got.Command != c || err != nil) || !known && err != wire.UnknownCommand {
+			t.Errorf("command byte 0x%02x: got %v, %v", b, got.Command, err)
 		}
 	}
 }
 
 func TestAppend(t *testing.T) {
 	tests := []struct {
-		packet         wire.Packet
-		standard, demo string
+		packet wire.Packet
+		want   string
 	}{
-		{wire.Packet{Command: wire.Conn, ID: 1}, "0000000d 01 0000000000000001", "0000000d 01 0000000000000001"},
-		{wire.Packet{Command: wire.Submit, ID: 0x0102030405060708, Content: []byte("hi"), Result: 9}, "0000000f 02 0102030405060708 6869", "0000000f 02 0102030405060708 6869"},
-		{wire.Packet{Command: wire.Deliver, ID: math.MaxUint64, Content: []byte("!")}, "0000000e 03 ffffffffffffffff 21", "0000000e 03 ffffffffffffffff 21"},
-		{wire.Packet{Command: wire.ConnAck, ID: 1}, "0000000e 81 0000000000000001 00", "0000000e 80 0000000000000001 00"},
-		{wire.Packet{Command: wire.ConnAck, Result: wire.TooLarge}, "0000000e 81 0000000000000000 03", "0000000e 80 0000000000000000 01"},
-		{wire.Packet{Command: wire.SubmitAck, ID: 2, Content: []byte("ok")}, "00000010 82 0000000000000002 00 6f6b", "0000000e 81 0000000000000002 00"},
-		{wire.Packet{Command: wire.SubmitAck, ID: 2, Result: 200, Content: []byte("ok")}, "00000010 82 0000000000000002 c8 6f6b", "0000000e 81 0000000000000002 01"},
+		{wire.Packet{Command: wire.Conn, ID: 1}, "0000000d 01 0000000000000001"},
+		{wire.Packet{Command: wire.Submit, ID: 0x0102030405060708, Content: []byte("hi"), Result: 9}, "0000000f 02 0102030405060708 6869"},
+		{wire.Packet{Command: wire.Deliver, ID: math.MaxUint64, Content: []byte("!")}, "0000000e 03 ffffffffffffffff 21"},
+		{wire.Packet{Command: wire.ConnAck, ID: 1}, "0000000e 81 0000000000000001 00"},
+		{wire.Packet{Command: wire.ConnAck, Result: wire.TooLarge}, "0000000e 81 0000000000000000 03"},
+		{wire.Packet{Command: wire.SubmitAck, ID: 2, Content: []byte("ok")}, "00000010 82 0000000000000002 00 6f6b"},
+		{wire.Packet{Command: wire.SubmitAck, ID: 2, Result: 200, Content: []byte("ok")}, "00000010 82 0000000000000002 c8 6f6b"},
 	}
 	for _, tt := range tests {
-		for d, want := range map[wire.Dialect]string{wire.Standard: tt.standard, wire.Demo: tt.demo} {
-			got := d.Append([]byte("before"), tt.packet)
-			if !bytes.Equal(got, append([]byte("before"), unhex(t, want)...)) {
-				t.Errorf("%v: Append(%+v) = % x; want %s", d, tt.packet, got[min(6, len(got)):], want)
-			}
+		got := wire.Append([]byte("before"), tt.packet)
+		if !bytes.Equal(got, append([]byte("before"), unhex(t, tt.want)...)) {
+			t.Errorf("Append(%+v) = % x; want %s", tt.packet, got[min(6, len(got)):], tt.want)
 		}
 	}
 }
@@ -258,7 +235,7 @@ func TestAppendGrowsOnce(t *testing.T) {
 	p := wire.Packet{Command: wire.SubmitAck, Content: make([]byte, 1000)}
 	var frame []byte
 	want := testing.AllocsPerRun(100, func() { frame = slices.Grow([]byte(nil), 1014) })
-	if got := testing.AllocsPerRun(100, func() { frame = wire.Standard.Append(nil, p) }); got != want {
+	if got := testing.AllocsPerRun(100, func() { frame = wire.Append(nil, p) }); got != want {
 		t.Errorf("Append to a nil slice allocates %v times, one growth %v times", got, want)
 	}
 	_ = frame
@@ -268,7 +245,6 @@ func TestAppendGrowsOnce(t *testing.T) {
 func TestBeginAckEndAck(t *testing.T) {
 	answers := map[wire.Command]wire.Command{wire.Conn: wire.ConnAck, wire.Submit: wire.SubmitAck}
 	rapid.Check(t, func(t *rapid.T) {
-		d := rapid.SampledFrom(dialects).Draw(t, "dialect")
 		request := rapid.SampledFrom([]wire.Command{wire.Conn, wire.Submit}).Draw(t, "request")
 		id := rapid.Uint64().Draw(t, "id")
 		result := wire.Result(rapid.Byte().Draw(t, "result"))
@@ -276,12 +252,12 @@ func TestBeginAckEndAck(t *testing.T) {
 		content := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "content")
 		spare := rapid.IntRange(0, 64).Draw(t, "spare")
 
-		want := d.Append(slices.Clone(before), wire.Packet{Command: answers[request], Result: result, ID: id, Content: content})
+		want := wire.Append(slices.Clone(before), wire.Packet{Command: answers[request], Result: result, ID: id, Content: content})
 
 		got := slices.Grow(slices.Clone(before), spare)
-		got = d.BeginAck(got, request, id)
+		got = wire.BeginAck(got, request, id)
 		got = append(got, content...)
-		got = d.EndAck(got, len(before), result)
+		got = wire.EndAck(got, len(before), result)
 		if !bytes.Equal(got, want) {
 			t.Fatalf("in two halves % x, at once % x", got, want)
 		}
@@ -289,28 +265,26 @@ func TestBeginAckEndAck(t *testing.T) {
 }
 
 func TestEndAckAfterCuttingTheContentBack(t *testing.T) {
-	dst := wire.Standard.BeginAck(nil, wire.Submit, 7)
+	dst := wire.BeginAck(nil, wire.Submit, 7)
 	body := len(dst)
 	dst = append(dst, "half of a reply"...)
-	dst = wire.Standard.EndAck(dst[:body], 0, wire.Failed)
+	dst = wire.EndAck(dst[:body], 0, wire.Failed)
 	if want := unhex(t, "0000000e 82 0000000000000007 01"); !bytes.Equal(dst, want) {
 		t.Errorf("got % x, want % x", dst, want)
 	}
 }
 
 func TestMisusePanics(t *testing.T) {
-	begun := wire.Standard.BeginAck(nil, wire.Submit, 1)
-	for _, d := range dialects {
-		for _, c := range []wire.Command{0, 0x04, 0x7f, 0x80, 0x83, 0xff} {
-			mustPanic(t, fmt.Sprintf("%v: Append of command %v", d, c), func() { d.Append(nil, wire.Packet{Command: c}) })
-			mustPanic(t, fmt.Sprintf("%v: Split of command %v", d, c), func() { d.Split(nil, &wire.Packet{Command: c}) })
-		}
-		for _, c := range []wire.Command{0, wire.Deliver, wire.ConnAck, wire.SubmitAck, 0xff} {
-			mustPanic(t, fmt.Sprintf("%v: BeginAck for %v", d, c), func() { d.BeginAck(nil, c, 1) })
-		}
-		for _, start := range []int{-1, 1, len(begun), len(begun) + 1, math.MaxInt, math.MinInt} {
-			mustPanic(t, fmt.Sprintf("%v: EndAck at %d", d, start), func() { d.EndAck(begun, start, wire.OK) })
-		}
+	begun := wire.BeginAck(nil, wire.Submit, 1)
+	for _, c := range []wire.Command{0, 0x04, 0x7f, 0x80, 0x83, 0xff} {
+		mustPanic(t, fmt.Sprintf("Append of command %v", c), func() { wire.Append(nil, wire.Packet{Command: c}) })
+		mustPanic(t, fmt.Sprintf("Split of command %v", c), func() { wire.Split(nil, &wire.Packet{Command: c}) })
+	}
+	for _, c := range []wire.Command{0, wire.Deliver, wire.ConnAck, wire.SubmitAck, 0xff} {
+		mustPanic(t, fmt.Sprintf("BeginAck for %v", c), func() { wire.BeginAck(nil, c, 1) })
+	}
+	for _, start := range []int{-1, 1, len(begun), len(begun) + 1, math.MaxInt, math.MinInt} {
+		mustPanic(t, fmt.Sprintf("EndAck at %d", start), func() { wire.EndAck(begun, start, wire.OK) })
 	}
 }
 
@@ -325,11 +299,10 @@ func anyPacket(t *rapid.T) wire.Packet {
 
 func TestPacketRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := rapid.SampledFrom(dialects).Draw(t, "dialect")
 		p := anyPacket(t)
-		stream := d.Append(nil, p)
+		stream := wire.Append(nil, p)
 		before := []byte("before")
-		head, content := d.Split(before, &p)
+		head, content := wire.Split(before, &p)
 		if whole := slices.Concat(head, content); !bytes.Equal(whole, slices.Concat(before, stream)) {
 			t.Fatalf("split % x | % x, whole % x", head, content, stream)
 		}
@@ -337,8 +310,8 @@ func TestPacketRoundTrip(t *testing.T) {
 		if err != nil || need != 0 || wire.HeaderSize+len(payload) != len(stream) {
 			t.Fatalf("Frame of one whole frame of %d bytes: %d bytes of payload, need %d, %v", len(stream), len(payload), need, err)
 		}
-		got, err := d.Parse(payload)
-		if err != nil || !same(got, carried(d, p)) {
+		got, err := wire.Parse(payload)
+		if err != nil || !same(got, carried(p)) {
 			t.Fatalf("sent %+v, got %+v, %v", p, got, err)
 		}
 	})
@@ -346,11 +319,10 @@ func TestPacketRoundTrip(t *testing.T) {
 
 func TestStreamRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := rapid.SampledFrom(dialects).Draw(t, "dialect")
 		sent := rapid.SliceOfN(rapid.Custom(anyPacket), 0, 8).Draw(t, "packets")
 		var stream []byte
 		for _, p := range sent {
-			stream = d.Append(stream, p)
+			stream = wire.Append(stream, p)
 		}
 		for i, p := range sent {
 			payload, need, err := wire.Frame(stream, limit)
@@ -358,7 +330,7 @@ func TestStreamRoundTrip(t *testing.T) {
 				t.Fatalf("packet %d: need %d, %v", i, need, err)
 			}
 			stream = stream[wire.HeaderSize+len(payload):]
-			if got, err := d.Parse(payload); err != nil || !same(got, carried(d, p)) {
+			if got, err := wire.Parse(payload); err != nil || !same(got, carried(p)) {
 				t.Fatalf("packet %d: sent %+v, got %+v, %v", i, p, got, err)
 			}
 		}

@@ -27,8 +27,8 @@ func TestStages(t *testing.T) {
 			const n = 200
 			var requests, want []byte
 			for id := range uint64(n) {
-				requests = wire.Standard.Append(requests, wire.Packet{Command: wire.Submit, ID: id, Content: bytes.Repeat([]byte{'x'}, int(id))})
-				want = wire.Standard.Append(want, wire.Packet{Command: wire.SubmitAck, ID: id})
+				requests = wire.Append(requests, wire.Packet{Command: wire.Submit, ID: id, Content: bytes.Repeat([]byte{'x'}, int(id))})
+				want = wire.Append(want, wire.Packet{Command: wire.SubmitAck, ID: id})
 				if id == 0 {
 					swap(t, conn, requests, want)
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/hone-go/hone/articles/claim"
 	"github.com/hone-go/hone/pool"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/probe"
 )
 
@@ -68,7 +69,7 @@ func TestClaimWorkers(t *testing.T) {
 func TestClaimStacks(t *testing.T) {
 	claim.Slow(t)
 	s := claim.Start(t, "each")
-	plan := load.Plan{Target: load.HTTP{URL: "http://" + s.Addr + "/"}}
+	plan := load.Plan{Target: codec.HTTP{URL: "http://" + s.Addr + "/"}}
 	stacks := s.Shares(t, probe.CPU, true, plan, "runtime.newstack")
 	created := s.Shares(t, probe.CPU, true, plan, "runtime.newproc", "runtime.schedule")
 	claim.Log(t, "a goroutine each: creating and scheduling, of the CPU", created, "%", 0, claim.If(created > stacks), "The cause that the article names.")

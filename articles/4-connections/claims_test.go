@@ -14,6 +14,7 @@ import (
 	"github.com/hone-go/hone/articles/claim"
 	"github.com/hone-go/hone/tool/admin"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // size returns how many connections and requests the article has, or fewer to see that all works.
@@ -134,8 +135,8 @@ func TestClaimIdle(t *testing.T) {
 	claim.Log(t, "epoll against hone", each["epoll"]/each["hone"], "times the memory", 0, claim.If(each["epoll"] > each["hone"]), "What epoll has left is package net's connection and an entry of a map.")
 }
 
-func raw(addr string) (load.Target, error) {
-	m := load.Messages{Network: "tcp", Address: addr}
+func raw(addr string) (codec.Target, error) {
+	m := codec.Messages{Network: "tcp", Address: addr}
 	err := m.Framing.UnmarshalText([]byte("fixed:4"))
 	return m, err
 }

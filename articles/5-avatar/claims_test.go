@@ -11,6 +11,7 @@ import (
 	"github.com/hone-go/hone/articles/5-avatar/draw"
 	"github.com/hone-go/hone/articles/claim"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/probe"
 )
 
@@ -41,7 +42,7 @@ func TestClaimEncoding(t *testing.T) {
 	claim.Slow(t)
 	s := claim.Start(t, "images")
 	loaded := plan()
-	loaded.Target = load.HTTP{URL: "http://" + s.Addr + "/avatar/a"}
+	loaded.Target = codec.HTTP{URL: "http://" + s.Addr + "/avatar/a"}
 	share := s.Shares(t, probe.CPU, true, loaded, "image/png.(*Encoder).Encode")
 	claim.Log(t, "images: encoding PNG, of the CPU", share, "%", 0, claim.If(share > 50), "What the article's second profile shows.")
 }

@@ -24,10 +24,10 @@ import (
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
-	"github.com/hone-go/hone/wire"
 )
 
 // Verdict is the judgement of a claim.
@@ -69,15 +69,15 @@ func pick[T any](whole, quick T) T {
 }
 
 // Frames and Web return the target at an address, for Servers.
-func Frames(addr string) (load.Target, error) { return load.ParseTarget("tcp://"+addr, wire.Standard) }
+func Frames(addr string) (codec.Target, error) { return codec.ParseTarget("tcp://" + addr) }
 
 // Web returns the same for a path over HTTP.
-func Web(path string) func(string) (load.Target, error) {
-	return func(addr string) (load.Target, error) { return load.HTTP{URL: "http://" + addr + path}, nil }
+func Web(path string) func(string) (codec.Target, error) {
+	return func(addr string) (codec.Target, error) { return codec.HTTP{URL: "http://" + addr + path}, nil }
 }
 
 // Servers measures two stages, folders beside the test, under one load.
-func Servers(t *testing.T, a, b string, target func(addr string) (load.Target, error), plan load.Plan) *compare.Report {
+func Servers(t *testing.T, a, b string, target func(addr string) (codec.Target, error), plan load.Plan) *compare.Report {
 	t.Helper()
 	addr := freeAddress(t)
 	to, err := target(addr)

@@ -171,7 +171,7 @@ func answerAll(conn net.Conn, answer func(n int, p wire.Packet) ([]byte, error))
 		if _, err := io.ReadFull(in, frame); err != nil {
 			return
 		}
-		p, err := wire.Standard.Parse(frame[wire.HeaderSize:])
+		p, err := wire.Parse(frame[wire.HeaderSize:])
 		if err != nil {
 			return
 		}
@@ -187,13 +187,13 @@ func answerAll(conn net.Conn, answer func(n int, p wire.Packet) ([]byte, error))
 
 // ack is the right answer.
 func ack(p wire.Packet) []byte {
-	return wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: p.ID, Content: p.Content})
+	return wire.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: p.ID, Content: p.Content})
 }
 
 // TestWrongAnswersAreCounted has every tenth answer be wrong in one way. The right
 // ones around it must be found.
 func TestWrongAnswersAreCounted(t *testing.T) {
-	packet := func(p wire.Packet) []byte { return wire.Standard.Append(nil, p) }
+	packet := func(p wire.Packet) []byte { return wire.Append(nil, p) }
 	for name, c := range map[string]struct {
 		wrong func(p wire.Packet) []byte
 		lost  bool // its request has no answer

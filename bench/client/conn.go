@@ -162,7 +162,7 @@ func (l *loop) settle(c *conn, in []byte) (rest []byte, err error) {
 			break
 		}
 		in = in[wire.HeaderSize+len(payload):]
-		if p, err := wire.Standard.Parse(payload); err == nil && p.Command == wire.SubmitAck {
+		if p, err := wire.Parse(payload); err == nil && p.Command == wire.SubmitAck {
 			l.answer(c, p.ID, false)
 		} else {
 			l.wrong++

@@ -87,8 +87,8 @@ const idSize = 8
 
 func newKind(content []byte, depth int) kind {
 	k := kind{asks: wire.HeaderSize + 1, answers: wire.HeaderSize + 1}
-	k.repeat(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, Content: content}), depth)
-	k.answer = wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, Content: content})
+	k.repeat(wire.Append(nil, wire.Packet{Command: wire.Submit, Content: content}), depth)
+	k.answer = wire.Append(nil, wire.Packet{Command: wire.SubmitAck, Content: content})
 	return k
 }
 

@@ -53,9 +53,9 @@ func TestNoAllocations(t *testing.T) {
 					rest = rest[wire.HeaderSize+len(payload):]
 					var request wire.Packet
 					if err == nil {
-						err = wire.Standard.ParseInto(&request, payload)
+						err = wire.ParseInto(&request, payload)
 					}
-					out = wire.Standard.Append(out, wire.Packet{Command: wire.SubmitAck, ID: request.ID, Content: request.Content})
+					out = wire.Append(out, wire.Packet{Command: wire.SubmitAck, ID: request.ID, Content: request.Content})
 				}
 				if err == nil {
 					_, err = syscall.Write(fd, out)
@@ -140,7 +140,7 @@ func TestSpun(t *testing.T) {
 		{false, false}, {false, true}, {false, true}, {true, false}, {false, false}, {false, true},
 	} {
 		if turn.finds && i > 0 {
-			push := wire.Standard.Append(nil, wire.Packet{Command: wire.Deliver})
+			push := wire.Append(nil, wire.Packet{Command: wire.Deliver})
 			if _, err := syscall.Write(other, push); err != nil {
 				t.Fatal(err)
 			}

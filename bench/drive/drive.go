@@ -170,12 +170,12 @@ func Exchange(conn net.Conn, id uint64, content []byte) error {
 
 // Request appends a request to dst.
 func Request(dst []byte, id uint64, content []byte) []byte {
-	return wire.Standard.Append(dst, wire.Packet{Command: wire.Submit, ID: id, Content: content})
+	return wire.Append(dst, wire.Packet{Command: wire.Submit, ID: id, Content: content})
 }
 
 // ReadAnswer reads the answer that a request must have.
 func ReadAnswer(in io.Reader, id uint64, content []byte) error {
-	want := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: content})
+	want := wire.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: content})
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(in, got); err != nil {
 		return err

@@ -122,7 +122,7 @@ func readAnswer(t *testing.T, conn net.Conn) (id uint64, content []byte) {
 	}
 	var p wire.Packet
 	if err == nil {
-		p, err = wire.Standard.Parse(frame[wire.HeaderSize:])
+		p, err = wire.Parse(frame[wire.HeaderSize:])
 	}
 	if err != nil || p.Command != wire.SubmitAck || p.Result != wire.OK {
 		t.Fatalf("%v, %v, %v", err, p.Command, p.Result)

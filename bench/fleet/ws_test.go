@@ -10,6 +10,7 @@ import (
 	"github.com/hone-go/hone/bench/service"
 	"github.com/hone-go/hone/bench/web"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // TestWebSocketServers asks the same of every server of WebSocket.
@@ -38,7 +39,7 @@ func TestWebSocketServers(t *testing.T) {
 // isLoadedByTool has hone load ask, whose frames are written in another package.
 func isLoadedByTool(t *testing.T, server *fleet.Server) {
 	r, err := load.Run(t.Context(), load.Plan{
-		Target: load.WebSocket{URL: "ws://" + server.Addr + web.EchoPath}, Conns: 3, Depth: 4, Echo: true, Idle: 5, Churn: 20,
+		Target: codec.WebSocket{URL: "ws://" + server.Addr + web.EchoPath}, Conns: 3, Depth: 4, Echo: true, Idle: 5, Churn: 20,
 		Size: 300, Warmup: -1, For: 300 * time.Millisecond,
 	})
 	if err != nil {

@@ -67,7 +67,7 @@ func attacks() []attack {
 
 // unfinished is the first half of a message of that size.
 func unfinished(size int) []byte {
-	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: make([]byte, size)})
+	frame := wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: make([]byte, size)})
 	return frame[:len(frame)/2]
 }
 
@@ -138,7 +138,7 @@ func (a attack) on(t *testing.T, hone, engine string) {
 	}
 	message := a.raw
 	for i, content := range a.ask {
-		message = wire.Standard.Append(message, wire.Packet{Command: wire.Submit, ID: uint64(i + 1), Content: []byte(content)})
+		message = wire.Append(message, wire.Packet{Command: wire.Submit, ID: uint64(i + 1), Content: []byte(content)})
 	}
 	for _, c := range crowd {
 		c.SetDeadline(time.Now().Add(time.Minute))
@@ -273,10 +273,10 @@ func exchange(t *testing.T, c net.Conn) {
 // ask has a message answered.
 func ask(c net.Conn, id uint64, content, answer string) error {
 	c.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := c.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: id, Content: []byte(content)})); err != nil {
+	if _, err := c.Write(wire.Append(nil, wire.Packet{Command: wire.Submit, ID: id, Content: []byte(content)})); err != nil {
 		return err
 	}
-	want := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: []byte(answer)})
+	want := wire.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: []byte(answer)})
 	got := make([]byte, len(want))
 	for n := 0; n < len(got); {
 		more, err := c.Read(got[n:])

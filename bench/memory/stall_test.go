@@ -25,7 +25,7 @@ func TestStallRule(t *testing.T) {
 	hone := build(t)
 	ctx, cancel := context.WithTimeout(t.Context(), steadily+time.Minute)
 	defer cancel()
-	ask := slices.Concat(slices.Repeat([][]byte{wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("reply 60000")})}, 100)...)
+	ask := slices.Concat(slices.Repeat([][]byte{wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("reply 60000")})}, 100)...)
 	var tests sync.WaitGroup
 	for _, engine := range []string{"events", "buffered"} {
 		s := start(ctx, t, hone, engine)

@@ -12,36 +12,38 @@ import (
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/table"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // HonedHello begins a session of docs/gateway.md, under a name of the connection's own.
 const HonedHello = "hgw2\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x01" + "\x10################" + "\x00\x00"
 
 // sessions is the target honed: the records of a connection are numbered from 1.
-type sessions struct{ load.Frames }
+type sessions struct{ codec.Frames }
 
-// Caller returns the codec for one connection.
-func (s sessions) Caller() load.Caller {
-	return &session{Caller: s.Frames.Caller(), ids: make(map[uint64]uint64)}
+// Codec returns the codec of one connection.
+func (s sessions) Codec() codec.Codec {
+	return &session{Codec: s.Frames.Codec(), ids: make(map[uint64]uint64)}
 }
 
 // session numbers records, and knows whose numbers those are.
 type session struct {
-	load.Caller
+	codec.Codec
 	last uint64
 	ids  map[uint64]uint64
 }
 
 // AppendRequest appends the next record.
-func (s *session) AppendRequest(dst []byte, id uint64, content []byte) []byte {
+func (s *session) AppendRequest(dst []byte, id uint64, content []byte, of *traffic.Session) []byte {
 	s.last++
 	s.ids[s.last] = id
-	return s.Caller.AppendRequest(dst, s.last, content)
+	return s.Codec.AppendRequest(dst, s.last, content, of)
 }
 
 // Decode gives an answer the id of its request.
-func (s *session) Decode(a *load.Answer, in []byte) (used int, err error) {
-	used, err = s.Caller.Decode(a, in)
+func (s *session) Decode(a *codec.Answer, in []byte) (used int, err error) {
+	used, err = s.Codec.Decode(a, in)
 	if number := a.ID; number != 0 {
 		a.ID = s.ids[number]
 		delete(s.ids, number)
@@ -65,9 +67,9 @@ func gatewayRow() Row {
 		}
 		defer server.Stop()
 		for _, depth := range []int{1, 16} {
-			plan := load.Plan{Target: sessions{load.Frames{Address: server.Addr, Hello: HonedHello}}, Content: []byte(record), Conns: conns, Depth: depth, Warmup: -1, For: 2 * g.Window, MaxLag: time.Second, AllowLate: true}
+			plan := load.Plan{Target: sessions{codec.Frames{Address: server.Addr, Hello: HonedHello}}, Content: []byte(record), Conns: conns, Depth: depth, Warmup: -1, For: 2 * g.Window, MaxLag: time.Second, AllowLate: true}
 			if e.Program == "redis-server" {
-				commands := load.Messages{Address: server.Addr}
+				commands := codec.Messages{Address: server.Addr}
 				if err := commands.Framing.UnmarshalText([]byte("resp")); err != nil {
 					return nil, err
 				}

@@ -4,6 +4,7 @@
 package service
 
 import (
+	"encoding/binary"
 	"sync"
 
 	"github.com/hone-go/hone/wire"
@@ -51,18 +52,21 @@ func (o Options) Serve(dst, in []byte) Visit {
 	return v
 }
 
-// Answer appends the whole answer to one request, as wire.Frame cut it.
+// Answer appends the whole answer to one request, as wire.Frame cut it. It does without the rest of
+// package wire, so that the servers build against every revision of hone that they are compared with.
 func (o Options) Answer(dst, payload []byte) ([]byte, error) {
-	var p wire.Packet
-	if err := wire.Standard.ParseInto(&p, payload); err != nil {
-		return dst, err
-	}
-	if p.Command != wire.Submit {
+	const head = 9 // bytes before the content
+	switch {
+	case len(payload) < head:
+		return dst, wire.Malformed
+	case payload[0] != byte(wire.Submit):
 		return dst, wire.UnknownCommand
 	}
 	start := len(dst)
-	out := append(wire.Standard.BeginAck(dst, wire.Submit, p.ID), p.Content...)
-	return wire.Standard.EndAck(out, start, wire.OK), nil
+	dst = append(append(dst, 0, 0, 0, 0, byte(wire.SubmitAck)), payload[1:head]...)
+	dst = append(append(dst, byte(wire.OK)), payload[head:]...)
+	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start))
+	return dst, nil
 }
 
 // Buffers lends memory for answers to servers whose engine has copied or sent

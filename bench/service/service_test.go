@@ -13,11 +13,11 @@ import (
 )
 
 func request(id uint64, content string) []byte {
-	return wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: id, Content: []byte(content)})
+	return wire.Append(nil, wire.Packet{Command: wire.Submit, ID: id, Content: []byte(content)})
 }
 
 func answer(id uint64, content string) []byte {
-	return wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: []byte(content)})
+	return wire.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: []byte(content)})
 }
 
 // TestServeCutsAnywhere splits two requests at every byte.

@@ -311,7 +311,7 @@ func TestNoTLS(t *testing.T) {
 		}
 		defer plain.Close()
 		plain.SetDeadline(time.Now().Add(patience))
-		plain.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello")}))
+		plain.Write(wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello")}))
 		if got, _ := io.ReadAll(plain); bytes.Contains(got, []byte("HELLO")) {
 			t.Errorf("answered %q to a client without TLS", got)
 		}

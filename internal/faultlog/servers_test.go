@@ -61,7 +61,7 @@ var kinds = []struct {
 	first   string // sent on another connection before, which stays open
 }{
 	{name: "engine", message: "x"},
-	{name: "framed", message: string(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1}))},
+	{name: "framed", message: string(wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1}))},
 	{name: "http1", message: "GET /panic HTTP/1.1\r\nHost: h\r\n\r\n"},
 	{name: "http1 lent", message: "GET /panic HTTP/1.0\r\n\r\n"},
 	{name: "http1 twice", message: "GET /twice HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", says: "http: superfluous response.WriteHeader call from "},

@@ -60,13 +60,14 @@ var observeImports = map[string][]string{
 // toolImports is the module in tool/, in the same form.
 var toolImports = map[string][]string{
 	"tool/child":        {},
-	"tool/load":         {"websocket", "wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
+	"tool/load":         {"wire", "tool/figure", "tool/record", "tool/load/codec", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
+	"tool/load/codec":   {"websocket", "wire", "tool/load/source", "tool/load/traffic"},
 	"tool/load/fleet":   {"tool/child", "tool/figure", "tool/load"},
 	"tool/load/offer":   {},
 	"tool/load/source":  {},
 	"tool/load/traffic": {"tool/load/offer"},
 	"tool/machine":      {"tool/figure"},
-	"tool/trial":        {"tool/child", "tool/load", "tool/machine", "tool/record"},
+	"tool/trial":        {"tool/child", "tool/load", "tool/load/codec", "tool/machine", "tool/record"},
 	"tool/probe":        {"tool/figure", "tool/record"},
 	"tool/history":      {"tool/compare", "tool/figure", "tool/record"},
 	"tool/page":         {"tool/figure", "tool/load", "tool/machine", "tool/record", "tool/compare", "tool/history", "tool/probe", "tool/torture"},
@@ -77,11 +78,11 @@ var toolImports = map[string][]string{
 	"tool/exit":         {},
 	"tool/figure":       {},
 	"tool/demo":         {"engine", "observe"},
-	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/demo", "tool/figure", "tool/load"},
-	"tool/torture":      {"websocket", "tool/child", "tool/figure", "tool/load", "tool/load/traffic", "tool/trial"},
+	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/demo", "tool/figure", "tool/load", "tool/load/codec"},
+	"tool/torture":      {"websocket", "tool/child", "tool/figure", "tool/load", "tool/load/codec", "tool/load/traffic", "tool/trial"},
 	"tool/view":         {"tool/figure", "tool/load", "tool/machine", "tool/trial"},
 	"tool/session":      {"tool/admin", "tool/compare", "tool/exit", "tool/load", "observe", "tool/page", "tool/record", "tool/trial"},
-	"tool/spec":         {"wire", "tool/admin", "tool/exit", "tool/figure", "tool/load", "tool/load/offer", "tool/load/source", "tool/load/traffic", "tool/record", "tool/trial"},
+	"tool/spec":         {"wire", "tool/admin", "tool/exit", "tool/figure", "tool/load", "tool/load/codec", "tool/load/offer", "tool/load/source", "tool/load/traffic", "tool/record", "tool/trial"},
 	"tool/serving":      {anyLibrary, "internal/sys", "tool/exit", "tool/figure", "observe", "tool/page", "tool/probe", "tool/session", "tool/spec", "tool/admin"},
 	"tool/admin":        {"tool/exit", "tool/load", "observe"},
 	"tool/prove":        {"gateway", "gateway/journal", "tool/child"},
@@ -92,7 +93,7 @@ var toolImports = map[string][]string{
 // articles/1-server/direct, may import everything.
 var articlesImports = map[string][]string{
 	"articles":       {},
-	"articles/claim": {"wire", "internal/testrun", "tool/child", "tool/compare", "tool/figure", "tool/load", "tool/probe", "tool/record", "tool/trial"},
+	"articles/claim": {"wire", "internal/testrun", "tool/child", "tool/compare", "tool/figure", "tool/load", "tool/load/codec", "tool/probe", "tool/record", "tool/trial"},
 	"articles/stage": {"engine", "observe"},
 }
 
@@ -170,7 +171,7 @@ package bench`,
 		{
 			name:  "the load generator shares the server's code",
 			files: "-- tool/load/load.go --\npackage load\n\nimport \"github.com/hone-go/hone/framed\"",
-			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import websocket, wire, tool/figure, tool/record, tool/load/offer, tool/load/source, tool/load/traffic, internal/sys"},
+			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/figure, tool/record, tool/load/codec, tool/load/offer, tool/load/source, tool/load/traffic, internal/sys"},
 		},
 		{
 			name:  "the admin side imports the tool",
@@ -509,7 +510,7 @@ func TestImportTable(t *testing.T) {
 			}
 		}
 	}
-	if allowed("tool/load", "framed") {
+	if allowed("tool/load", "framed") || allowed("tool/load/codec", "framed") {
 		t.Error("tool/load may import framed: load generator and server must not share code")
 	}
 }

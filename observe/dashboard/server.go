@@ -68,8 +68,8 @@ func handlers() []Panel {
 			Query{Expr: rate("hone_pushes_dropped_total"), Legend: legend() + " dropped pushes"}),
 		{
 			Title: "What runs", Form: Name, Unit: "none",
-			Help:    "Engine, service, dialect and version of each instance. Two versions for longer than a rollout takes: the rollout is stuck.",
-			Queries: []Query{{Expr: gauge("hone_info", "engine", "service", "dialect", "version"), Legend: legend("engine", "service", "dialect", "version")}},
+			Help:    "Engine, service and version of each instance. Two versions for longer than a rollout takes: the rollout is stuck.",
+			Queries: []Query{{Expr: gauge("hone_info", "engine", "service", "version"), Legend: legend("engine", "service", "version")}},
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // A server that aborts every request has failed under load if it met the goals before; a
@@ -18,7 +19,7 @@ func TestKneeOfAServerThatBreaksOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer server.Close()
 	s := searched(t)
-	s.Load = load.Plan{Target: load.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 8, For: 100 * time.Millisecond, Warmup: -1}
+	s.Load = load.Plan{Target: codec.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 8, For: 100 * time.Millisecond, Warmup: -1}
 	p, err := s.once(t.Context(), s.Load, Step{Load: 20_000})
 	if err != nil || p.Invalid || len(p.Met) != 1 || p.Met[0] || !strings.Contains(p.Why, "the server closed the connections of ") {
 		t.Errorf("%v: %+v", err, p)

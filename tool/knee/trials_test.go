@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // A server that closes the connections of more than half of the requests is not there; with fewer
@@ -30,7 +31,7 @@ func TestServerThatClosesConnections(t *testing.T) {
 		}
 		s := &Search{
 			Plan: Plan{Goals: 1, From: 2, To: 3, Width: 0.02, Confirm: 1, Whole: true}, Goals: []load.Goal{goal}, Length: 300 * time.Millisecond,
-			Load: load.Plan{Target: load.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 2, MaxLag: time.Hour},
+			Load: load.Plan{Target: codec.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 2, MaxLag: time.Hour},
 		}
 		if err := s.Run(t.Context()); (err != nil) != gone {
 			t.Errorf("every %dth request: %v", each, err)
@@ -65,7 +66,7 @@ func TestJudge(t *testing.T) {
 			"the server closed the connections of 501 of 1000 requests before their answers"},
 	} {
 		s := searched(t)
-		s.Load.Target = load.HTTP{URL: "http://127.0.0.1:7000"}
+		s.Load.Target = codec.HTTP{URL: "http://127.0.0.1:7000"}
 		if c.goal != "" {
 			s.Goals = goalsOf(t, c.goal)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // BenchmarkGenerator compares what a request costs the generator with what it
@@ -43,7 +45,7 @@ func compareCost(b *testing.B, p Plan) {
 	for range rounds {
 		addr, pid := startServer(b)
 		var spent time.Duration
-		p.Target, p.Echo = Frames{Address: addr}, true
+		p.Target, p.Echo = codec.Frames{Address: addr}, true
 		p.For, p.Warmup = window, window/3
 		p.WindowOpens = func() { spent = -cpuOf(b, pid) }
 		p.WindowCloses = func() { spent += cpuOf(b, pid) }

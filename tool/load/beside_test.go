@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -26,7 +27,7 @@ func quiet(p Plan) Plan {
 }
 
 func TestIdleAlone(t *testing.T) {
-	for name, target := range map[string]Target{
+	for name, target := range map[string]codec.Target{
 		"tcp": echoServer(t, "tcp"), "unix": echoServer(t, "unix"), "another layer": throughNothing{echoServer(t, "tcp")},
 		"http": webServer(t, "tcp", handlers()["length"]), "https": webServer(t, "tls", handlers()["length"]),
 	} {
@@ -50,7 +51,7 @@ func TestIdleBesideALoad(t *testing.T) {
 	var asked [64]atomic.Int64
 	target := serveWith(t, "tcp", func(nc net.Conn) {
 		number := opened.Add(1) - 1
-		answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+		answering(nil, func(dst []byte, p wire.Packet) []byte {
 			asked[number].Add(1)
 			return echo(dst, p)
 		})(nc)
@@ -85,8 +86,8 @@ func TestIdleBesideALoad(t *testing.T) {
 // A server closes some of the idle connections, and sends unsolicited messages on others.
 func TestIdleConnectionsThatEnd(t *testing.T) {
 	sideBySide(t)
-	for name, layer := range map[string]func(Frames) Target{
-		"watched": func(f Frames) Target { return f }, "each by itself": func(f Frames) Target { return throughNothing{f} },
+	for name, layer := range map[string]func(codec.Frames) codec.Target{
+		"watched": func(f codec.Frames) codec.Target { return f }, "each by itself": func(f codec.Frames) codec.Target { return throughNothing{f} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			sideBySide(t)
@@ -103,7 +104,7 @@ func TestIdleConnectionsThatEnd(t *testing.T) {
 				if err != nil {
 					return
 				}
-				p, err := wire.Standard.Parse(payload)
+				p, err := wire.Parse(payload)
 				if err != nil {
 					return
 				}
@@ -113,7 +114,7 @@ func TestIdleConnectionsThatEnd(t *testing.T) {
 					closed.Add(1)
 					return
 				}
-				nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Deliver, ID: 1, Content: []byte("news")}))
+				nc.Write(wire.Append(nil, wire.Packet{Command: wire.Deliver, ID: 1, Content: []byte("news")}))
 				io.Copy(io.Discard, nc)
 			})
 			r := measured(t, quiet(Plan{
@@ -143,20 +144,20 @@ func TestIdleConnectionsThatCannotBe(t *testing.T) {
 	}{
 		{"closes at once", func(net.Conn) {}, Closed, "log"},
 		{"resets", reset, Closed, "log"},
-		{"says nothing", func(nc net.Conn) { io.Copy(io.Discard, nc) }, Silent, "time-out"},
-		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\n\r\n"), Garbage, "http://"},
+		{"says nothing", func(nc net.Conn) { io.Copy(io.Discard, nc) }, codec.Silent, "time-out"},
+		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\n\r\n"), codec.Garbage, "http://"},
 		{"refuses", refuses(wire.Overloaded), Refused, "fewer connections"},
-		{"wrong ids", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+		{"wrong ids", answering(nil, func(dst []byte, p wire.Packet) []byte {
 			p.ID++
 			return echo(dst, p)
-		}), WrongID, "id"},
-		{"fails", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
-			return wire.Standard.Append(dst, wire.Packet{Command: wire.SubmitAck, Result: wire.Unauthorised, ID: p.ID})
+		}), codec.WrongID, "id"},
+		{"fails", answering(nil, func(dst []byte, p wire.Packet) []byte {
+			return wire.Append(dst, wire.Packet{Command: wire.SubmitAck, Result: wire.Unauthorised, ID: p.ID})
 		}), Failed, "log"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			timeout := patience / 2
-			if c.kind == Silent {
+			if c.kind == codec.Silent {
 				timeout = 200 * time.Millisecond
 			}
 			o := runPlan(t, context.Background(), Plan{Target: serveWith(t, "tcp", c.serve), Idle: 5, Timeout: timeout, For: time.Minute})
@@ -176,7 +177,7 @@ func TestIdleConnectionsThatCannotBe(t *testing.T) {
 }
 
 func TestIdleConnectionsToNobody(t *testing.T) {
-	o := runPlan(t, context.Background(), Plan{Target: Frames{Address: "127.0.0.1:1"}, Idle: 5, Timeout: patience / 2, For: time.Minute})
+	o := runPlan(t, context.Background(), Plan{Target: codec.Frames{Address: "127.0.0.1:1"}, Idle: 5, Timeout: patience / 2, For: time.Minute})
 	if e := faultOf(t, o.err); e.Kind != Unreachable || o.result != nil {
 		t.Errorf("%v: %v", o.result, e)
 	}
@@ -188,7 +189,7 @@ func TestIdleConnectionsThatMayFail(t *testing.T) {
 	var opened atomic.Int64
 	third := func(nc net.Conn) {
 		if opened.Add(1)%3 != 0 {
-			answering(wire.Standard, nil, echo)(nc)
+			answering(nil, echo)(nc)
 		}
 	}
 	plan := Plan{Target: serveWith(t, "tcp", third), Idle: 12, AllowErrors: true, Warmup: -1, For: 50 * time.Millisecond}
@@ -215,7 +216,7 @@ func TestChurnAlone(t *testing.T) {
 			p := c.plan
 			p.Target = serveWith(t, "tcp", func(nc net.Conn) {
 				opened.Add(1)
-				answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+				answering(nil, func(dst []byte, p wire.Packet) []byte {
 					asked.Add(1)
 					return echo(dst, p)
 				})(nc)
@@ -256,7 +257,7 @@ func TestChurnAlone(t *testing.T) {
 func TestChurnDoesNotWait(t *testing.T) {
 	sideBySide(t)
 	const slow = 300 * time.Millisecond
-	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, echo))
+	target := serveWith(t, "tcp", answering(func() { <-time.After(slow) }, echo))
 	r := measured(t, quiet(Plan{Target: target, Churn: 200, For: 500 * time.Millisecond, Timeout: patience / 2}))
 	if c := r.Churn; c.Conns != 100 || c.Errors["total"] != 0 || *c.First.P50 < float64(slow/1e3) || *c.Dial.P50 > *c.First.P50 {
 		t.Errorf("churn %+v", c)
@@ -267,14 +268,14 @@ func TestChurnThatFails(t *testing.T) {
 	sideBySide(t)
 	for _, c := range []struct {
 		name   string
-		target Target
+		target codec.Target
 		kinds  []Kind
 	}{
-		{"nobody listens", Frames{Address: "127.0.0.1:1"}, []Kind{Unreachable}},
-		{"never connects", neverDials{}, []Kind{Timeout, Unanswered}},
+		{"nobody listens", codec.Frames{Address: "127.0.0.1:1"}, []Kind{Unreachable}},
+		{"never connects", neverDials{}, []Kind{Timeout, codec.Unanswered}},
 		{"closes at once", serveWith(t, "tcp", func(net.Conn) {}), []Kind{Closed}},
-		{"says nothing", serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) }), []Kind{Timeout, Unanswered}},
-		{"speaks HTTP", serveWith(t, "tcp", says("HTTP/1.1 400 Bad Request\r\n\r\n")), []Kind{Garbage}},
+		{"says nothing", serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) }), []Kind{Timeout, codec.Unanswered}},
+		{"speaks HTTP", serveWith(t, "tcp", says("HTTP/1.1 400 Bad Request\r\n\r\n")), []Kind{codec.Garbage}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sideBySide(t)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -17,7 +18,7 @@ func TestRequestsInAll(t *testing.T) {
 		{Conns: 3, Rate: 2000, Arrivals: Poisson, Requests: 500},
 	} {
 		var served atomic.Int64
-		p.Target = serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+		p.Target = serveWith(t, "tcp", answering(nil, func(dst []byte, p wire.Packet) []byte {
 			served.Add(1)
 			return echo(dst, p)
 		}))
@@ -35,7 +36,7 @@ func TestRequestsInAll(t *testing.T) {
 		}
 	}
 	for _, p := range []Plan{{Requests: -1}, {Requests: 1, Warmup: 1}, {Requests: 1, Churn: 1}, {Requests: 1, Idle: 1}} {
-		p.Target = Frames{Address: "127.0.0.1:1"}
+		p.Target = codec.Frames{Address: "127.0.0.1:1"}
 		if _, err := Run(t.Context(), p); faultOf(t, err).Kind != BadPlan {
 			t.Errorf("%+v: %v", p, err)
 		}
@@ -55,9 +56,9 @@ func onlyBusy(r *Result) bool {
 // A goal that is certain to be missed ends the run, and is judged as missed.
 func TestMissedGoalEndsTheRun(t *testing.T) {
 	sideBySide(t)
-	serve := func(t *testing.T) Target {
+	serve := func(t *testing.T) codec.Target {
 		var served atomic.Int64
-		return serveWith(t, "tcp", answering(wire.Standard, func() {
+		return serveWith(t, "tcp", answering(func() {
 			if served.Add(1)%4 == 0 {
 				<-time.After(10 * time.Millisecond)
 			}
@@ -135,7 +136,7 @@ func TestMostRequests(t *testing.T) {
 
 // HTTP/1.1 answers in order: without a depth, a request waits for no other one's answer.
 func TestDepth(t *testing.T) {
-	frames, web := Frames{Address: "127.0.0.1:1"}, HTTP{URL: "http://127.0.0.1:1/"}
+	frames, web := codec.Frames{Address: "127.0.0.1:1"}, codec.HTTP{URL: "http://127.0.0.1:1/"}
 	for _, c := range []struct {
 		plan Plan
 		want int
@@ -143,8 +144,8 @@ func TestDepth(t *testing.T) {
 		{Plan{Target: frames}, 1}, {Plan{Target: web}, 1}, {Plan{Target: frames, Rate: 1}, openDepth}, {Plan{Target: web, Rate: 1}, 1},
 		{Plan{Target: frames, Depth: 3}, 3}, {Plan{Target: web, Rate: 1, Depth: 3}, 3},
 	} {
-		if got := c.plan.depth(); got != c.want {
-			t.Errorf("%T at %v/s, depth %d: %d, want %d", c.plan.Target, c.plan.Rate, c.plan.Depth, got, c.want)
+		if p := must[Plan](t)(c.plan.complete()); p.Depth != c.want {
+			t.Errorf("%T at %v/s, depth %d: %d, want %d", c.plan.Target, c.plan.Rate, c.plan.Depth, p.Depth, c.want)
 		}
 	}
 }
@@ -154,7 +155,7 @@ func TestDepth(t *testing.T) {
 func TestStalledServerIsWarnedOf(t *testing.T) {
 	eachRate(t, []float64{0, 4000}, func(t *testing.T, rate float64) {
 		var served atomic.Int64
-		target := serveWith(t, "tcp", answering(wire.Standard, func() {
+		target := serveWith(t, "tcp", answering(func() {
 			if served.Add(1) == 300 {
 				<-time.After(time.Second)
 			}

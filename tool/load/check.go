@@ -49,9 +49,8 @@ func (p Plan) check() error {
 
 // checkTogether returns an error for fields that contradict each other.
 func (p Plan) checkTogether() error {
-	_, isHTTP := p.Target.(HTTP)
 	alone := p.Conns == 0 && (p.Idle > 0 || p.Churn > 0)
-	slower := func(r *traffic.Request) bool { return r.Timeout > cmp.Or(p.Timeout, usualTimeout) }
+	slower := func(r *traffic.Request) bool { return r.Timeout > cmp.Or(p.Timeout, UsualTimeout) }
 	for _, f := range []struct {
 		wrong     bool
 		what, try string
@@ -66,20 +65,16 @@ func (p Plan) checkTogether() error {
 		{p.Traffic != nil && (p.Idle > 0 || p.Churn > 0), "Traffic and connections beside the load", "run a second load for those"},
 		{!p.Sizes.None() && p.Content != nil, "both Content and Sizes", "give one of them"},
 		{!p.Sizes.None() && len(p.Expect) > 0, "content to expect of answers to requests of many sizes", "expect an Echo, or nothing"},
-		{!p.Sizes.None() && isHTTP, "content of many sizes in requests of HTTP", "give the target's Body, which is the same in all of them"},
 		{p.ChurnUnused && p.Churn == 0, "a ChurnUnused without a Churn", "give the Churn's rate"},
 	} {
 		if f.wrong {
-			return badTarget(f.what, f.try)
+			return badPlan(f.what, f.try)
 		}
 	}
 	return nil
 }
 
-// checkSources returns an error for source addresses that cannot reach the target.
-func (p Plan) checkSources() error {
-	if network, _ := whereIs(p.Target); network == "unix" && p.Sources.Len() > 0 {
-		return badTarget("source addresses for a unix socket", "leave them out: there only the path is an address")
-	}
-	return nil
+// badPlan returns the error for fields that contradict each other.
+func badPlan(what, try string) *Error {
+	return &Error{Kind: BadPlan, What: "the plan cannot have " + what, Try: try}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // Churn describes the connections of Plan.Churn that were due in the measured time. Failed ones
@@ -119,7 +120,7 @@ func (c *churner) oneShot(n uint64, moment int64) {
 	var wrong *Error
 	answered := opened
 	if !r.plan.ChurnUnused {
-		_, wrong = r.use(ctx, nc, r.plan.Target.Caller(), r.sizedContent(n))
+		_, wrong = r.use(ctx, nc, r.plan.Target.Codec(), r.sizedContent(n))
 		answered = r.now()
 	}
 	c.count(moment, begun, opened, answered, wrong)
@@ -156,7 +157,7 @@ func (c *churner) count(moment, begun, opened, answered int64, wrong *Error) {
 		return
 	}
 	if c.run.dialing.Err() != nil {
-		wrong.Kind = Unanswered // the run ended first
+		wrong.Kind = codec.Unanswered // the run ended first
 	}
 	c.Errors[wrong.Kind]++
 	if c.Example == nil {

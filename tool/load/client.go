@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
@@ -25,10 +26,10 @@ func (c *client) step() int32 { return int32(c.Request().Index) }
 
 // sessions holds a connection's clients.
 type sessions struct {
-	live    int            // clients that have begun and not ended
-	later   queue[*client] // clients whose next request is due and has no place
-	retired []*client      // free list
-	message []byte         // content of the current request
+	live    int                  // clients that have begun and not ended
+	later   codec.Queue[*client] // clients whose next request is due and has no place
+	retired []*client            // free list
+	message []byte               // content of the current request
 }
 
 // flowState is the progress of one flow in a closed loop.
@@ -42,9 +43,6 @@ type flowState struct {
 func (r *run) prepareTraffic() {
 	if r.plan.Traffic == nil {
 		return
-	}
-	if t, ok := r.plan.Target.(*httpTarget); ok {
-		r.base = t.base
 	}
 	shares, requests := r.plan.Traffic.Shares(), r.plan.Traffic.Requests()
 	r.flows = make([]flowState, len(shares))
@@ -89,7 +87,7 @@ func (r *run) choose(a arrival, n uint64) (arrival, bool) {
 
 // longest returns the upper bound of a request's size in bytes.
 func (p Plan) longest() int {
-	request := len(p.Target.Caller().AppendRequest(nil, 1, p.Content))
+	request := len(p.Target.Codec().AppendRequest(nil, 1, p.Content, nil))
 	if p.Traffic != nil {
 		request += p.Traffic.Most()
 	}
@@ -127,10 +125,10 @@ func (c *conn) retire(of *client) {
 // ask passes the answer to the session, which takes its values and runs its checks.
 func (c *conn) ask(place int) (again bool, err error) {
 	seen := traffic.Answer{Body: c.answer.Content, Length: int64(len(c.answer.Content))}
-	if caller, ok := c.caller.(*httpCaller); ok {
-		seen = caller.Seen()
+	if c.answer.Seen != nil {
+		seen = *c.answer.Seen
 	}
-	return c.clients[place].Answer(seen, c.run.base)
+	return c.clients[place].Answer(seen, c.run.plan.route.Base)
 }
 
 // follow continues a session whose request was answered at now.
@@ -152,7 +150,7 @@ func (c *conn) follow(of *client, now int64, again, well bool) {
 	}
 	switch {
 	case of.due == now:
-		c.later.push(of)
+		c.later.Push(of)
 	case !c.run.thoughts.push(thought{of.due, c, of}):
 		c.counter.drop(Shed, of.step(), of.due, of.due)
 		c.retire(of)
@@ -161,8 +159,8 @@ func (c *conn) follow(of *client, now int64, again, well bool) {
 
 // goOn sends the later steps that are due while there are free places.
 func (c *conn) goOn(now int64) {
-	for c.later.count > 0 && c.room() {
-		of := c.later.pop()
+	for c.later.Len() > 0 && c.room() {
+		of := c.later.Pop()
 		if kind, late := c.tooLate(now - of.due); late {
 			c.counter.drop(kind, of.step(), of.due, now)
 			c.retire(of)
@@ -180,7 +178,7 @@ func (c *conn) goOn(now int64) {
 // wake continues a session after its think time.
 func (c *conn) wake(of *client, now int64) {
 	c.mu.Lock()
-	c.later.push(of)
+	c.later.Push(of)
 	if !c.ending {
 		c.refill(now)
 	}

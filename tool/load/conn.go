@@ -6,6 +6,9 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/codec"
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // conn is one connection: its reader, its window of outstanding requests, and its output buffer.
@@ -14,34 +17,34 @@ import (
 type conn struct {
 	run     *run
 	counter *counter
-	caller  Caller
+	codec   codec.Codec
 	socket  *socket
 	number  uint64 // among all connections of the plan; part of every id, so that an answer on the wrong connection is detected
 
 	mu         sync.Mutex
-	slots      []slot         // outstanding requests, indexed by the low bits of their id; grows up to the plan's depth
-	sizes      []int32        // content sizes, same index; nil: all requests carry the plan's Content
-	clients    []*client      // sessions of the requests, same index; nil: the plan has no Traffic
-	sessions                  // of the plan's Traffic
-	left       sizeSum        // requests that were sent or given up
-	free       []uint16       // free list of slots
-	generation uint32         // part of every id, so that a duplicate answer is detected
-	waiting    queue[arrival] // due requests without a free slot
-	out        []byte         // encoded requests that the writer has not taken
-	spare      []byte         // the writer's second buffer
-	writing    bool           // a goroutine is writing; stays true after a write error
+	slots      []slot               // outstanding requests, indexed by the low bits of their id; grows up to the plan's depth
+	sizes      []int32              // content sizes, same index; nil: all requests carry the plan's Content
+	clients    []*client            // sessions of the requests, same index; nil: the plan has no Traffic
+	sessions                        // of the plan's Traffic
+	left       sizeSum              // requests that were sent or given up
+	free       []uint16             // free list of slots
+	generation uint32               // part of every id, so that a duplicate answer is detected
+	waiting    codec.Queue[arrival] // due requests without a free slot
+	out        []byte               // encoded requests that the writer has not taken
+	spare      []byte               // the writer's second buffer
+	writing    bool                 // a goroutine is writing; stays true after a write error
 	writeErr   error
 	writerGone chan struct{} // closed when the writer is done; not nil while somebody waits for that
-	parted     int           // how often socket was replaced
+	reconnects int           // how often socket was replaced
 	begun      bool          // the load has begun; only then is the counter's window known
 	answeredAt int64         // when the last answer came
-	parting                  // how the current socket ends
+	closing                  // how the current socket ends
 
-	look   int64   // used by the supervisor: when a request may have timed out
-	batch  batch   // used by the reader
-	answer Answer  // used by the reader: the answer being decoded
-	reader *reader // the shared reader of this socket; nil: it has its own goroutine
-	held   []byte  // used by the shared reader: the first part of an incomplete answer
+	look   int64        // used by the supervisor: when a request may have timed out
+	batch  batch        // used by the reader
+	answer codec.Answer // used by the reader: the answer being decoded, and what is to be said to the server
+	reader *reader      // the shared reader of this socket; nil: it has its own goroutine
+	held   []byte       // used by the shared reader: the first part of an incomplete answer
 }
 
 // slot is an outstanding request; id 0: free.
@@ -54,7 +57,7 @@ type slot struct {
 func newConn(r *run, number int, nc net.Conn) *conn {
 	return &conn{
 		run: r, counter: r.counters[number%len(r.counters)],
-		caller: r.plan.Target.Caller(), socket: newSocket(nc), number: uint64(r.plan.Partition.number(number)),
+		codec: r.plan.Target.Codec(), socket: newSocket(nc), number: uint64(r.plan.Partition.number(number)),
 	}
 }
 
@@ -93,20 +96,20 @@ func (c *conn) read() {
 	for {
 		n, err := c.socket.read(in[held:])
 		if err != nil {
-			if !c.ended(err, held > 0) || !c.renew() {
+			if !c.ended(err, held > 0) || !c.reconnect() {
 				return
 			}
 			held = 0
 			continue
 		}
 		held += n
-		used, parting, err := c.arrived(in[:held], c.run.now())
+		used, closing, err := c.arrived(in[:held], c.run.now())
 		if err != nil {
-			c.run.fail(decodeError(err))
+			c.run.fail(codec.Explain(err))
 			return
 		}
-		if parting {
-			if !c.renew() {
+		if closing {
+			if !c.reconnect() {
 				return
 			}
 			held = 0
@@ -122,7 +125,7 @@ func (c *conn) read() {
 
 // arrived settles the answers in what was read at now, and sends further requests in the freed
 // slots. It reports whether the socket must be replaced.
-func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error) {
+func (c *conn) arrived(in []byte, now int64) (used int, closing bool, err error) {
 	c.mu.Lock()
 	used, err = c.settle(in, now)
 	if c.batch.count > 0 {
@@ -132,34 +135,33 @@ func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error)
 			c.refill(now)
 		}
 	}
-	parting = c.ending
-	if r, ok := c.caller.(*wsCaller); ok && !parting {
-		c.out = r.appendReplies(c.out)
+	closing = c.ending
+	if words := c.answer.Reply; len(words) > 0 && !closing {
+		c.out, c.answer.Reply = append(c.out, words...), words[:0]
 	}
 	c.unlock()
 	if c.batch.count > 0 {
 		c.counter.record(&c.batch, now)
 	}
-	return used, parting, err
+	return used, closing, err
 }
 
 // settle verifies the complete answers of in and frees their slots.
 func (c *conn) settle(in []byte, now int64) (used int, err error) {
 	for used < len(in) && !c.ending {
-		c.answer = Answer{}
-		n, err := c.caller.Decode(&c.answer, in[used:])
-		if err != nil || n == 0 {
-			return used, err
-		}
+		n, err := codec.Next(c.codec, &c.answer, in[used:])
 		used += n
-		if c.answer.ID == 0 {
-			if c.answer.Last {
-				c.dismiss()
-			}
-			continue
-		}
-		if err := c.accept(now); err != nil {
+		switch {
+		case err != nil:
 			return used, err
+		case c.answer.ID != 0:
+			if err := c.accept(now); err != nil {
+				return used, err
+			}
+		case c.answer.Last:
+			c.dismiss()
+		default:
+			return used, nil
 		}
 	}
 	return used, nil
@@ -185,15 +187,15 @@ func (c *conn) accept(now int64) error {
 	}
 	switch {
 	case a.Wrong:
-		c.batch.complain(WrongContent, c.counter.window.has(s.intended), a.Err)
+		c.batch.complain(codec.WrongContent, c.counter.window.has(s.intended), a.Err)
 	case a.Err != nil:
 		c.batch.complain(Failed, c.counter.window.has(s.intended), c.ofStep(place, a.Err))
 	case expect != nil && !bytes.Equal(a.Content, expect):
-		c.batch.complain(WrongContent, c.counter.window.has(s.intended), nil)
+		c.batch.complain(codec.WrongContent, c.counter.window.has(s.intended), nil)
 	default:
 		well = true
 	}
-	if a.Code != 0 && a.Code < mostCodes && c.counter.window.has(s.intended) {
+	if a.Code != 0 && a.Code < codec.Codes && c.counter.window.has(s.intended) {
 		c.batch.code(a.Code)
 	}
 	client := c.release(place)
@@ -203,7 +205,7 @@ func (c *conn) accept(now int64) error {
 	c.served = true
 	if a.Last {
 		c.announced, c.polite = true, true
-		c.part(nil)
+		c.beginClosing(nil)
 	}
 	return nil
 }
@@ -236,7 +238,7 @@ func (c *conn) lose(kind Kind, place int, now int64, why error) {
 
 func wrongID(id uint64) *Error {
 	return &Error{
-		Kind: WrongID,
+		Kind: codec.WrongID,
 		What: fmt.Sprintf("the server answers id %#x, which is not outstanding on that connection", id),
 		Try:  "check that it answers every request once, with the request's own id",
 	}
@@ -252,8 +254,8 @@ func (c *conn) refill(now int64) {
 		}
 		return
 	}
-	for c.waiting.count > 0 && c.room() {
-		next := c.waiting.pop()
+	for c.waiting.Len() > 0 && c.room() {
+		next := c.waiting.Pop()
 		if kind, late := c.tooLate(now - next.moment); late {
 			c.drop(kind, next, now)
 		} else {
@@ -345,14 +347,15 @@ func (c *conn) occupy(intended, now int64) (at int) {
 
 // encode appends the request in a slot to the output buffer.
 func (c *conn) encode(place int) {
-	id := c.slots[place].id
+	var of *traffic.Session
 	if c.clients != nil {
-		if caller, ok := c.caller.(*httpCaller); ok {
-			c.out = caller.appendStep(c.out, id, &c.clients[place].Session)
-			return
-		}
+		of = &c.clients[place].Session
 	}
-	c.out = c.caller.AppendRequest(c.out, id, c.content(place))
+	var content []byte
+	if !c.run.plan.route.Whole {
+		content = c.content(place)
+	}
+	c.out = c.codec.AppendRequest(c.out, c.slots[place].id, content, of)
 }
 
 // content returns the content of the request in a slot.
@@ -391,18 +394,18 @@ func (c *conn) begin(now int64) {
 func (c *conn) due(all []arrival, stride int, now int64) {
 	c.mu.Lock()
 	for i := 0; i < len(all); i += stride {
-		if c.waiting.count == 0 && c.later.count == 0 && c.room() && !c.overdue(now-all[i].moment) {
+		if c.waiting.Len() == 0 && c.later.Len() == 0 && c.room() && !c.overdue(now-all[i].moment) {
 			c.send(all[i], now)
 		} else {
-			c.waiting.push(all[i])
+			c.waiting.Push(all[i])
 		}
 	}
-	for c.waiting.count > 0 {
-		kind, late := c.tooLate(now - c.waiting.first().moment)
+	for c.waiting.Len() > 0 {
+		kind, late := c.tooLate(now - c.waiting.First().moment)
 		if !late {
 			break
 		}
-		c.drop(kind, c.waiting.pop(), now)
+		c.drop(kind, c.waiting.Pop(), now)
 	}
 	c.refill(now)
 	c.unlock()
@@ -490,8 +493,8 @@ func (c *conn) cannotWrite(err error) {
 		return
 	}
 	c.writeErr = err
-	if parted := c.parted; c.reader != nil {
-		c.run.goroutines.Go(func() { c.cutAfter(lastWords, parted) })
+	if reconnects := c.reconnects; c.reader != nil {
+		c.run.goroutines.Go(func() { c.cutAfter(lastWords, reconnects) })
 		return
 	}
 	// If even this fails, the connection is closed and the reader returns.
@@ -499,14 +502,14 @@ func (c *conn) cannotWrite(err error) {
 }
 
 // cutAfter closes the socket after d unless it has ended or was replaced by then.
-func (c *conn) cutAfter(d time.Duration, parted int) {
+func (c *conn) cutAfter(d time.Duration, reconnects int) {
 	select {
 	case <-time.After(d):
 	case <-c.run.dialing.Done():
 		return // the run is over
 	}
 	c.mu.Lock()
-	socket, done := c.socket, c.ending || c.parted != parted
+	socket, done := c.socket, c.ending || c.reconnects != reconnects
 	c.mu.Unlock()
 	if !done {
 		socket.cut()
@@ -517,7 +520,7 @@ func (c *conn) cutAfter(d time.Duration, parted int) {
 func (c *conn) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.free) == len(c.slots) && c.waiting.count == 0 && c.live == 0
+	return len(c.free) == len(c.slots) && c.waiting.Len() == 0 && c.live == 0
 }
 
 // unanswered returns since when an answer is missing, and the reason if known; ok is false if none
@@ -540,22 +543,22 @@ func (c *conn) unanswered() (since int64, why *Error, ok bool) {
 func (c *conn) abandon(now int64) {
 	for i := range c.slots {
 		if s := &c.slots[i]; s.id != 0 {
-			c.counter.lose(Unanswered, c.stepAt(i), s.intended, now, nil)
+			c.counter.lose(codec.Unanswered, c.stepAt(i), s.intended, now, nil)
 		}
 	}
 	unsent := func(step int32, moment int64) {
-		kind := Unanswered
+		kind := codec.Unanswered
 		if c.overdue(now - moment) {
 			kind = Shed
 		}
 		c.counter.drop(kind, step, moment, now)
 	}
-	for c.later.count > 0 {
-		client := c.later.pop()
+	for c.later.Len() > 0 {
+		client := c.later.Pop()
 		unsent(client.step(), client.due)
 	}
-	for c.waiting.count > 0 {
-		next := c.waiting.pop()
+	for c.waiting.Len() > 0 {
+		next := c.waiting.Pop()
 		unsent(c.run.firstStep(next.flow), next.moment)
 	}
 }

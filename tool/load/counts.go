@@ -6,6 +6,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -136,11 +137,11 @@ func (c *counts) failures() (n int64) {
 // tally holds the counts of a time span or of some connections.
 type tally struct {
 	counts
-	Lost     int64             // of the window's requests, those that were sent and never answered
-	Example  *example          `json:",omitempty"` // the server's first failure
-	Codes    *[mostCodes]int64 `json:",omitempty"` // answers to the window's requests by Answer.Code; nil: none had a code
-	Answered int64             // answers, at any time
-	During   int64             // answers within the window, good or not
+	Lost     int64               // of the window's requests, those that were sent and never answered
+	Example  *example            `json:",omitempty"` // the server's first failure
+	Codes    *[codec.Codes]int64 `json:",omitempty"` // answers to the window's requests by Answer.Code; nil: none had a code
+	Answered int64               // answers, at any time
+	During   int64               // answers within the window, good or not
 }
 
 // example is a failed request.
@@ -153,16 +154,13 @@ type example struct {
 
 func exampleOf(err error) *example {
 	e := &example{Text: err.Error(), Unauthorised: errors.Is(err, wire.Unauthorised)}
-	if status := httpStatus(0); errors.As(err, &status) {
+	if status := codec.Status(0); errors.As(err, &status) {
 		e.Status, e.InStep = int(status), err != error(status)
 	}
 	return e
 }
 
 func newTally(open bool) *tally { return &tally{counts: newCounts(open)} }
-
-// mostCodes is above every Answer.Code that is counted.
-const mostCodes = 1000
 
 // add adds the counts of other to t.
 func (t *tally) add(other *tally) {
@@ -198,7 +196,7 @@ func (t *tally) count(code int, n int64) {
 		return
 	}
 	if t.Codes == nil {
-		t.Codes = new([mostCodes]int64)
+		t.Codes = new([codec.Codes]int64)
 	}
 	t.Codes[code] += n
 }

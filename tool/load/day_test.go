@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -59,10 +60,10 @@ type day struct {
 
 // lateAnswer is an answer that comes after its request was given up.
 type lateAnswer struct {
-	c      *conn
-	parted int
-	id     uint64
-	at     int64
+	c          *conn
+	reconnects int
+	id         uint64
+	at         int64
 }
 
 func newDay(t *testing.T) *day {
@@ -109,7 +110,7 @@ func TestSilenceAtALowRate(t *testing.T) {
 				ended = now
 			}
 			r.expire(now)
-			if c.ending && !c.renew() {
+			if c.ending && !c.reconnect() {
 				t.Fatal("not opened again")
 			}
 		}
@@ -152,7 +153,7 @@ func (d *day) request(c *conn, at int64) {
 	switch {
 	case d.sent%2000 == 0: // the answer is missing, or comes late
 		d.hung++
-		d.late = append(d.late, lateAnswer{c, c.parted, id, at + 2*int64(d.plan.Timeout)})
+		d.late = append(d.late, lateAnswer{c, c.reconnects, id, at + 2*int64(d.plan.Timeout)})
 	case d.sent%1000 == 500:
 		d.broken += int64(len(newest))
 		d.hung -= int64(len(newest)) - 1
@@ -167,7 +168,7 @@ func (d *day) request(c *conn, at int64) {
 
 func (d *day) renew(c *conn) {
 	d.ended++
-	if !c.ended(io.EOF, false) || !c.renew() {
+	if !c.ended(io.EOF, false) || !c.reconnect() {
 		d.t.Fatal("not opened again")
 	}
 }
@@ -183,7 +184,7 @@ func (d *day) answerLate(now int64) {
 	for len(d.late) > 0 && d.late[0].at < now {
 		l := d.late[0]
 		d.late = d.late[1:]
-		if l.c.parted == l.parted && l.id%2 == 0 {
+		if l.c.reconnects == l.reconnects && l.id%2 == 0 {
 			d.answer(l.c, l.id, now)
 		}
 	}
@@ -193,7 +194,8 @@ func (d *day) answerLate(now int64) {
 type nowhere struct{ net.Conn }
 
 func (n nowhere) Dial(context.Context) (net.Conn, error) { return n, nil }
-func (nowhere) Caller() Caller                           { return Frames{}.Caller() }
+func (nowhere) Codec() codec.Codec                       { return codec.Frames{}.Codec() }
+func (nowhere) Prepare(codec.Load) (codec.Route, error)  { return codec.Route{}, nil }
 func (nowhere) String() string                           { return "nowhere" }
 func (nowhere) Write(p []byte) (int, error)              { return len(p), nil }
 func (nowhere) Close() error                             { return nil }

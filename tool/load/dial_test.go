@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/source"
-	"github.com/hone-go/hone/wire"
 )
 
 func sourcesOf(tb testing.TB, text string) (a source.Addresses) {
@@ -50,22 +50,22 @@ func TestSources(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8")
 	}
-	echoing := answering(wire.Standard, nil, echo)
-	for name, make := range map[string]func(t *testing.T, seen *callers) Target{
-		"frames": func(t *testing.T, seen *callers) Target {
+	echoing := answering(nil, echo)
+	for name, make := range map[string]func(t *testing.T, seen *callers) codec.Target{
+		"frames": func(t *testing.T, seen *callers) codec.Target {
 			return serveWith(t, "tcp", func(nc net.Conn) {
 				seen.count(nc.RemoteAddr().String())
 				echoing(nc)
 			})
 		},
-		"messages": func(t *testing.T, seen *callers) Target {
-			return Messages{Address: serveWith(t, "tcp", func(nc net.Conn) {
+		"messages": func(t *testing.T, seen *callers) codec.Target {
+			return codec.Messages{Address: serveWith(t, "tcp", func(nc net.Conn) {
 				seen.count(nc.RemoteAddr().String())
 				io.Copy(nc, nc)
 			}).Address}
 		},
-		"http":  func(t *testing.T, seen *callers) Target { return countingWeb(t, "tcp", seen) },
-		"https": func(t *testing.T, seen *callers) Target { return countingWeb(t, "tls", seen) },
+		"http":  func(t *testing.T, seen *callers) codec.Target { return countingWeb(t, "tcp", seen) },
+		"https": func(t *testing.T, seen *callers) codec.Target { return countingWeb(t, "tls", seen) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := &callers{}
@@ -86,7 +86,7 @@ func TestSources(t *testing.T) {
 }
 
 // countingWeb counts each connection at its first request.
-func countingWeb(t *testing.T, over string, seen *callers) HTTP {
+func countingWeb(t *testing.T, over string, seen *callers) codec.HTTP {
 	var known sync.Map
 	return webServer(t, over, func(w http.ResponseWriter, req *http.Request) {
 		if _, old := known.LoadOrStore(req.RemoteAddr, true); !old {
@@ -129,7 +129,7 @@ func (w *wrappedCall) Unwrap() error { return w.err }
 
 func TestPreflight(t *testing.T) {
 	have := resources{descriptors: 20_000, ports: 28_232, held: time.Minute}
-	away, here := Frames{Address: "192.0.2.7:7000"}, Frames{Address: "127.0.0.1:7000"}
+	away, here := codec.Frames{Address: "192.0.2.7:7000"}, codec.Frames{Address: "127.0.0.1:7000"}
 	for _, c := range []struct {
 		name string
 		plan Plan
@@ -145,12 +145,15 @@ func TestPreflight(t *testing.T) {
 		{"sources enough", Plan{Target: here, Idle: 60_000, Sources: sourcesOf(t, "127.0.0.1-127.0.0.3")}, resources{ports: 28_232}, ""},
 		{"sources not enough", Plan{Target: here, Idle: 60_000, Sources: sourcesOf(t, "127.0.0.1-127.0.0.2")}, resources{ports: 28_232}, "for each of 2 source addresses; "},
 		{"many sources", Plan{Target: here, Idle: 60_000}, resources{ports: 100}, "--source 127.0.0.1-127.0.2.88"},
-		{"no ports", Plan{Target: Frames{Network: "unix", Address: "x"}, Idle: 60_000}, resources{ports: 100}, ""},
+		{"no ports", Plan{Target: codec.Frames{Network: "unix", Address: "x"}, Idle: 60_000}, resources{ports: 100}, ""},
 		{"churn", Plan{Target: away, Churn: 1000, For: time.Hour}, have, "need 60000 local ports, and there are 28232 for each of 1 source address (a port is not free for 1m0s after its connection); "},
 		{"short churn", Plan{Target: away, Churn: 1000, For: 10 * time.Second, Warmup: time.Second}, have, ""},
 		{"churn at home", Plan{Target: here, Churn: 1000, For: time.Hour}, resources{descriptors: 20_000, ports: 28_232, held: time.Second}, ""},
 	} {
-		err := c.plan.fitsInto(c.have)
+		route, err := c.plan.Target.Prepare(codec.Load{})
+		if c.plan.route = route; err == nil {
+			err = c.plan.fitsInto(c.have)
+		}
 		if c.says == "" {
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)

@@ -8,11 +8,12 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
 // serveFramed runs hone's own server, which echoes, until the test ends.
-func serveFramed(t *testing.T, s *framed.Server) Frames {
+func serveFramed(t *testing.T, s *framed.Server) codec.Frames {
 	t.Helper()
 	s.Handler = framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) { return append(dst, req...), nil })
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
@@ -25,9 +26,9 @@ func serveFramed(t *testing.T, s *framed.Server) Frames {
 	// The first connection makes the server start its shared goroutines.
 	nc := must[net.Conn](t)(net.Dial("tcp", ln.Addr().String()))
 	defer nc.Close()
-	must[int](t)(nc.Write(s.Dialect.Append(nil, wire.Packet{Command: wire.Submit, ID: 1})))
+	must[int](t)(nc.Write(wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1})))
 	must[int](t)(nc.Read(make([]byte, 64)))
-	return Frames{Address: ln.Addr().String(), Dialect: s.Dialect}
+	return codec.Frames{Address: ln.Addr().String()}
 }
 
 func TestRunAgainstEveryEngine(t *testing.T) {
@@ -45,22 +46,6 @@ func TestRunAgainstEveryEngine(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestRunAgainstTheDemoDialect(t *testing.T) {
-	target := serveFramed(t, &framed.Server{Dialect: wire.Demo})
-	p := Plan{Target: target, Conns: 2, Depth: 4, Requests: 200, Timeout: patience / 2}
-	if r := measured(t, p); r.Errors["total"] != 0 || r.Requests < 100 {
-		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
-	}
-	target.Dialect = wire.Standard
-	p.Target = target
-	o := runPlan(t, context.Background(), p)
-	e := faultOf(t, o.err)
-	if e.Kind != Garbage {
-		t.Errorf("the other dialect: %v", e)
-	}
-	checkLine(t, e, "dialect demo")
 }
 
 func TestRunOverTheServersLimit(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 const pageLength = 600
@@ -20,7 +22,7 @@ func loadAsAsked() error {
 	if err != nil {
 		return err
 	}
-	r, err := Run(context.Background(), Plan{Target: HTTP{URL: os.Getenv("HONE_TEST_URL"), Length: pageLength}, Conns: conns, Warmup: -1, For: window})
+	r, err := Run(context.Background(), Plan{Target: codec.HTTP{URL: os.Getenv("HONE_TEST_URL"), Length: pageLength}, Conns: conns, Warmup: -1, For: window})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // nginxServer is a server block for every test.
@@ -30,28 +32,28 @@ func TestForeignNginx(t *testing.T) {
 	sideBySide(t)
 	for _, c := range []struct {
 		name, path string
-		change     func(*HTTP)
+		change     func(*codec.HTTP)
 		status     string
 		kind       string // of every request's error; empty: none
 	}{
-		{name: "length", path: "/page", change: func(h *HTTP) { h.Length = 600 }, status: "200"},
-		{name: "another length", path: "/page", change: func(h *HTTP) { h.Length = 599 }, status: "200", kind: "wrong_content"},
-		{name: "long", path: "/long", change: func(h *HTTP) { h.Length = 300_000 }, status: "200"},
-		{name: "empty", path: "/empty", change: func(h *HTTP) { h.Length = -1 }, status: "200"},
-		{name: "not empty", path: "/page", change: func(h *HTTP) { h.Length = -1 }, status: "200", kind: "wrong_content"},
-		{name: "chunks", path: "/chunks", change: func(h *HTTP) { h.Header = http.Header{"Accept-Encoding": {"gzip"}} }, status: "200"},
+		{name: "length", path: "/page", change: func(h *codec.HTTP) { h.Length = 600 }, status: "200"},
+		{name: "another length", path: "/page", change: func(h *codec.HTTP) { h.Length = 599 }, status: "200", kind: "wrong_content"},
+		{name: "long", path: "/long", change: func(h *codec.HTTP) { h.Length = 300_000 }, status: "200"},
+		{name: "empty", path: "/empty", change: func(h *codec.HTTP) { h.Length = -1 }, status: "200"},
+		{name: "not empty", path: "/page", change: func(h *codec.HTTP) { h.Length = -1 }, status: "200", kind: "wrong_content"},
+		{name: "chunks", path: "/chunks", change: func(h *codec.HTTP) { h.Header = http.Header{"Accept-Encoding": {"gzip"}} }, status: "200"},
 		{name: "not found", path: "/nothing", status: "404", kind: "failed"},
-		{name: "not found, as expected", path: "/nothing", change: func(h *HTTP) { h.Statuses = []int{404} }, status: "404"},
+		{name: "not found, as expected", path: "/nothing", change: func(h *codec.HTTP) { h.Statuses = []int{404} }, status: "404"},
 		{name: "busy", path: "/busy", status: "503", kind: "failed"},
 		{name: "moved", path: "/moved", status: "301"},
-		{name: "head", path: "/page", change: func(h *HTTP) { h.Method = http.MethodHead }, status: "200"},
-		{name: "body", path: "/post", change: func(h *HTTP) { h.Body = bytes.Repeat([]byte("x"), 1<<10) }, status: "200"},
-		{name: "body too large", path: "/post", change: func(h *HTTP) { h.Body = bytes.Repeat([]byte("x"), 1<<10+1) }, status: "413", kind: "failed"},
-		{name: "body far too large", path: "/post", change: func(h *HTTP) { h.Body = bytes.Repeat([]byte("x"), 200<<10) }, status: "413", kind: "failed"},
+		{name: "head", path: "/page", change: func(h *codec.HTTP) { h.Method = http.MethodHead }, status: "200"},
+		{name: "body", path: "/post", change: func(h *codec.HTTP) { h.Body = bytes.Repeat([]byte("x"), 1<<10) }, status: "200"},
+		{name: "body too large", path: "/post", change: func(h *codec.HTTP) { h.Body = bytes.Repeat([]byte("x"), 1<<10+1) }, status: "413", kind: "failed"},
+		{name: "body far too large", path: "/post", change: func(h *codec.HTTP) { h.Body = bytes.Repeat([]byte("x"), 200<<10) }, status: "413", kind: "failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := startNginx(t, nginxServer, nginxFiles())
-			h := HTTP{URL: n.URL + c.path}
+			h := codec.HTTP{URL: n.URL + c.path}
 			if c.change != nil {
 				c.change(&h)
 			}
@@ -94,7 +96,7 @@ func TestForeignNginxEndsConnections(t *testing.T) {
 		{Conns: 2, Rate: 1900, MaxLag: time.Second, For: time.Second / 4},
 	} {
 		n := startNginx(t, nginxServer, nginxFiles())
-		p.Target, p.Warmup = HTTP{URL: n.URL + "/page", Length: 600}, -1
+		p.Target, p.Warmup = codec.HTTP{URL: n.URL + "/page", Length: 600}, -1
 		r := measured(t, p)
 		t.Logf("%d requests, %d reconnects", r.Requests, r.Reconnects)
 		if r.Errors["total"] != 0 || r.Statuses["200"] != r.Requests {
@@ -135,7 +137,7 @@ func TestForeignNginxBreaksOff(t *testing.T) {
 			liar := serveWith(t, "unix", speaks(func(nc net.Conn) { io.WriteString(nc, c.answer) }))
 			n := startNginx(t, "location / { proxy_http_version 1.1; proxy_pass http://unix:"+liar.Address+":/; }", nil)
 			const requests = 5
-			r := measured(t, Plan{Target: HTTP{URL: n.URL}, Requests: requests})
+			r := measured(t, Plan{Target: codec.HTTP{URL: n.URL}, Requests: requests})
 			if r.Requests != requests || r.Errors[c.kind.String()] != requests || r.Errors["total"] != requests || r.Latency.Max != nil {
 				t.Errorf("%d requests, errors %v, the longest took %v; want each of them %v, without a time", r.Requests, r.Errors, r.Latency.Max, c.kind)
 			}

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/child"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // scribe is testdata/foreign/echo.py.
 type scribe struct {
 	*child.Child
-	Messages
+	codec.Messages
 }
 
 func startScribe(t *testing.T) *scribe {
@@ -23,7 +24,7 @@ func startScribe(t *testing.T) *scribe {
 	if err := s.Answer(t.Context(), patience, &port); err != nil {
 		t.Fatal(err)
 	}
-	s.Messages = Messages{Address: fmt.Sprintf("127.0.0.1:%d", port), Framing: framing(t, "len32be"), Match: match(t, "id@0:8")}
+	s.Messages = codec.Messages{Address: fmt.Sprintf("127.0.0.1:%d", port), Framing: framing(t, "len32be"), Match: match(t, "id@0:8")}
 	return s
 }
 
@@ -85,9 +86,9 @@ func TestForeignFaults(t *testing.T) {
 		had, answers int64
 		try          string
 	}{
-		{"garbage:50", Garbage, 50, 49, "framing"},
-		{"strange", WrongID, 1, 0, "match"},
-		{"twice:50", WrongID, 50, 50, "once"},
+		{"garbage:50", codec.Garbage, 50, 49, "framing"},
+		{"strange", codec.WrongID, 1, 0, "match"},
+		{"twice:50", codec.WrongID, 50, 50, "once"},
 	} {
 		t.Run(c.word, func(t *testing.T) {
 			s := startScribe(t)

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // startRedis starts Redis on a socket in a separate folder, without persistence.
-func startRedis(t *testing.T) Messages {
+func startRedis(t *testing.T) codec.Messages {
 	t.Helper()
 	dir := shortFolder(t)
 	socket := dir + "/s"
@@ -26,13 +28,13 @@ func startRedis(t *testing.T) Messages {
 		}
 		return err == nil
 	})
-	return Messages{Network: "unix", Address: socket}
+	return codec.Messages{Network: "unix", Address: socket}
 }
 
 // redisCounts are the counters of Redis up to the command that reads them, which counts, too.
 type redisCounts struct{ commands, failures int64 }
 
-func countsOfRedis(t *testing.T, at Messages) redisCounts {
+func countsOfRedis(t *testing.T, at codec.Messages) redisCounts {
 	t.Helper()
 	said := askRedis(t, at, "INFO stats")
 	count := func(name string) int64 {
@@ -44,7 +46,7 @@ func countsOfRedis(t *testing.T, at Messages) redisCounts {
 }
 
 // askRedis returns the answer to a command: one line, or text preceded by its length.
-func askRedis(t *testing.T, at Messages, command string) string {
+func askRedis(t *testing.T, at codec.Messages, command string) string {
 	t.Helper()
 	nc := must[net.Conn](t)(net.Dial("unix", at.Address))
 	defer nc.Close()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -143,7 +144,7 @@ func longer(tb testing.TB, from time.Duration, wrong func(time.Duration) string)
 
 // serveWith listens on the network and passes every connection to serve, which owns it. Everything
 // ends with the test.
-func serveWith(tb testing.TB, network string, serve func(net.Conn)) Frames {
+func serveWith(tb testing.TB, network string, serve func(net.Conn)) codec.Frames {
 	tb.Helper()
 	address := "127.0.0.1:0"
 	if network == "unix" {
@@ -169,12 +170,12 @@ func serveWith(tb testing.TB, network string, serve func(net.Conn)) Frames {
 		ln.Close()
 		serving.Wait()
 	})
-	return Frames{Network: network, Address: ln.Addr().String()}
+	return codec.Frames{Network: network, Address: ln.Addr().String()}
 }
 
 // answering makes a server that appends the answer to a request with answer. before, if not nil,
 // is called when requests have been read and not answered.
-func answering(d wire.Dialect, before func(), answer func(dst []byte, p wire.Packet) []byte) func(net.Conn) {
+func answering(before func(), answer func(dst []byte, p wire.Packet) []byte) func(net.Conn) {
 	return func(nc net.Conn) {
 		in, out, held := make([]byte, 256<<10), []byte(nil), 0
 		for {
@@ -196,7 +197,7 @@ func answering(d wire.Dialect, before func(), answer func(dst []byte, p wire.Pac
 				if need > 0 {
 					break
 				}
-				p, err := d.Parse(payload)
+				p, err := wire.Parse(payload)
 				if err != nil {
 					return
 				}
@@ -217,11 +218,11 @@ func ack(p wire.Packet) wire.Packet {
 }
 
 // echo answers with the request's content.
-func echo(dst []byte, p wire.Packet) []byte { return wire.Standard.Append(dst, ack(p)) }
+func echo(dst []byte, p wire.Packet) []byte { return wire.Append(dst, ack(p)) }
 
 // echoServer is a correct server.
-func echoServer(tb testing.TB, network string) Frames {
-	return serveWith(tb, network, answering(wire.Standard, nil, echo))
+func echoServer(tb testing.TB, network string) codec.Frames {
+	return serveWith(tb, network, answering(nil, echo))
 }
 
 // faultOf returns err as the *Error that Run promises.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -15,12 +16,12 @@ import (
 func TestHello(t *testing.T) {
 	said := make(chan string, 8)
 	greeting := func(nc net.Conn) {
-		answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+		answering(nil, func(dst []byte, p wire.Packet) []byte {
 			if p.Command == wire.Submit {
 				return echo(dst, p)
 			}
 			said <- string(p.Content)
-			return wire.Standard.Append(dst, wire.Packet{Command: wire.ConnAck, ID: p.ID, Content: []byte("welcome")})
+			return wire.Append(dst, wire.Packet{Command: wire.ConnAck, ID: p.ID, Content: []byte("welcome")})
 		})(nc)
 	}
 	target := serveWith(t, "tcp", greeting)
@@ -48,7 +49,7 @@ func TestHelloAnswers(t *testing.T) {
 		{"resp", "AUTH wrong", "-WRONGPASS\r\n", `the server refuses the hello (the server answers "WRONGPASS")`},
 		{"line", "LOGIN", "any\n", ""},
 		{"line", "LOGIN", "any\nmore", "what nobody has asked for"},
-		{"line", "LOGIN", strings.Repeat("x", 2*mostHead), "longer than the limit"},
+		{"line", "LOGIN", strings.Repeat("x", 128<<10), "longer than the limit"},
 		{"line", "LOGIN", "", "closed the connection within the handshake"},
 		{"hone", "hello", "\x00\x00\x00\x0e\x81\x00\x00\x00\x00\x00\x00\x00\x01\x00", ""},
 		{"hone", "hello", "\x00\x00\x00\x0e\x81\x00\x00\x00\x00\x00\x00\x00\x01\x06", "the server refuses the hello (wire: unauthorised)"},
@@ -56,13 +57,13 @@ func TestHelloAnswers(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %.10q", c.framing, c.hello, c.answer), func(t *testing.T) {
 			at := serveWith(t, "unix", func(nc net.Conn) {
-				if nc.Read(make([]byte, usualSize)); c.answer != "" {
+				if nc.Read(make([]byte, UsualSize)); c.answer != "" {
 					io.WriteString(nc, c.answer)
 				}
 			})
-			target := Target(Frames{Network: at.Network, Address: at.Address, Hello: c.hello})
+			target := codec.Target(codec.Frames{Network: at.Network, Address: at.Address, Hello: c.hello})
 			if c.framing != "hone" {
-				target = Messages{Network: at.Network, Address: at.Address, Framing: framing(t, c.framing), Hello: c.hello}
+				target = codec.Messages{Network: at.Network, Address: at.Address, Framing: framing(t, c.framing), Hello: c.hello}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -22,7 +23,7 @@ import (
 type hostile struct {
 	name   string
 	serve  func(net.Conn)
-	target func(address string) Target // nil: hone's frames
+	target func(address string) codec.Target // nil: hone's frames
 	plan   Plan
 	open   float64 // the rate of an open loop beside the closed one; 0: none
 	kind   Kind
@@ -33,7 +34,7 @@ type hostile struct {
 // after makes a server that answers n requests and then does something else.
 func after(n int64, then func(dst []byte, p wire.Packet) []byte) func(net.Conn) {
 	var served atomic.Int64
-	return answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+	return answering(nil, func(dst []byte, p wire.Packet) []byte {
 		if served.Add(1) <= n {
 			return echo(dst, p)
 		}
@@ -51,7 +52,7 @@ func says(text string) func(net.Conn) {
 
 func refuses(r wire.Result) func(net.Conn) {
 	return func(nc net.Conn) {
-		nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, Result: r}))
+		nc.Write(wire.Append(nil, wire.Packet{Command: wire.ConnAck, Result: r}))
 	}
 }
 
@@ -72,44 +73,38 @@ func hostiles() (all []hostile) {
 	return []hostile{
 		{name: "closes at once", serve: func(net.Conn) {}, plan: deep, kind: Closed, try: "log"},
 		{name: "resets", serve: reset, plan: deep, kind: Closed, try: "log"},
-		{name: "says nothing", serve: func(nc net.Conn) { io.Copy(io.Discard, nc) }, plan: deep, kind: Silent, try: "dialect"},
+		{name: "says nothing", serve: func(nc net.Conn) { io.Copy(io.Discard, nc) }, plan: deep, kind: codec.Silent, try: "protocol"},
 		{
-			name: "pushes and never answers", plan: deep, kind: Silent, try: "dialect",
+			name: "pushes and never answers", plan: deep, kind: codec.Silent, try: "protocol",
 			serve: func(nc net.Conn) {
-				push := wire.Standard.Append(nil, wire.Packet{Command: wire.Deliver, Content: make([]byte, 100)})
+				push := wire.Append(nil, wire.Packet{Command: wire.Deliver, Content: make([]byte, 100)})
 				for err := error(nil); err == nil; _, err = nc.Write(push) {
 					<-time.After(time.Millisecond)
 				}
 			},
 		},
 		{
-			name: "answers too late", plan: deep, kind: Silent, try: "time-out",
-			serve: answering(wire.Standard, func() { <-time.After(1200 * time.Millisecond) }, echo),
+			name: "answers too late", plan: deep, kind: codec.Silent, try: "time-out",
+			serve: answering(func() { <-time.After(1200 * time.Millisecond) }, echo),
 		},
-		{name: "falls silent", serve: after(100, nothing), plan: deep, kind: Silent, try: "time-out"},
+		{name: "falls silent", serve: after(100, nothing), plan: deep, kind: codec.Silent, try: "time-out"},
 		{
-			name: "reads nothing", plan: Plan{Conns: 2, Depth: 64, Size: 60 << 10}, kind: Silent, try: "runs",
+			name: "reads nothing", plan: Plan{Conns: 2, Depth: 64, Size: 60 << 10}, kind: codec.Silent, try: "runs",
 			serve: deaf,
 		},
-		{name: "speaks HTTP", serve: says("HTTP/1.1 400 Bad Request\r\n\r\n"), plan: deep, kind: Garbage, cause: wire.TooLarge, try: "http://"},
-		{name: "speaks text", serve: says("\x00\x00\x00\x01hello"), plan: deep, kind: Garbage, cause: wire.Malformed, try: "dialect"},
-		{name: "unknown command", serve: says("\x00\x00\x00\x05\x7f"), plan: deep, kind: Garbage, cause: wire.UnknownCommand, try: "dialect"},
-		{name: "speaks as a client", serve: says("\x00\x00\x00\x0d\x02\x00\x00\x00\x00\x00\x00\x00\x01"), plan: deep, kind: Garbage, try: "server"},
+		{name: "speaks HTTP", serve: says("HTTP/1.1 400 Bad Request\r\n\r\n"), plan: deep, kind: codec.Garbage, cause: wire.TooLarge, try: "http://"},
+		{name: "speaks text", serve: says("\x00\x00\x00\x01hello"), plan: deep, kind: codec.Garbage, cause: wire.Malformed, try: "protocol"},
+		{name: "unknown command", serve: says("\x00\x00\x00\x05\x7f"), plan: deep, kind: codec.Garbage, cause: wire.UnknownCommand, try: "protocol"},
+		{name: "speaks as a client", serve: says("\x00\x00\x00\x0d\x02\x00\x00\x00\x00\x00\x00\x00\x01"), plan: deep, kind: codec.Garbage, try: "server"},
 		{
-			name: "speaks demo", plan: deep, kind: Garbage, try: "dialect demo",
-			serve: answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
-				return wire.Demo.Append(dst, wire.Packet{Command: wire.SubmitAck, ID: p.ID})
-			}),
-		},
-		{
-			name: "wrong ids", plan: deep, kind: WrongID, try: "id",
+			name: "wrong ids", plan: deep, kind: codec.WrongID, try: "id",
 			serve: after(50, func(dst []byte, p wire.Packet) []byte {
 				p.ID += 1 << 40
 				return echo(dst, p)
 			}),
 		},
 		{
-			name: "answers twice", plan: deep, kind: WrongID, try: "once",
+			name: "answers twice", plan: deep, kind: codec.WrongID, try: "once",
 			serve: after(50, func(dst []byte, p wire.Packet) []byte { return echo(echo(dst, p), p) }),
 		},
 		{name: "refuses", serve: refuses(wire.Overloaded), plan: deep, kind: Refused, cause: wire.Overloaded, try: "fewer connections"},
@@ -117,7 +112,7 @@ func hostiles() (all []hostile) {
 		{
 			name: "refuses in mid-run", plan: deep, kind: Refused, cause: wire.TooLarge, try: "content",
 			serve: after(50, func(dst []byte, _ wire.Packet) []byte {
-				return wire.Standard.Append(dst, wire.Packet{Command: wire.ConnAck, Result: wire.TooLarge})
+				return wire.Append(dst, wire.Packet{Command: wire.ConnAck, Result: wire.TooLarge})
 			}),
 		},
 	}
@@ -133,11 +128,11 @@ func TestRunEndsWithHostileServers(t *testing.T) {
 		for _, rate := range slices.Compact([]float64{0, h.open}) {
 			t.Run(fmt.Sprintf("%s/%v", h.name, rate), func(t *testing.T) {
 				sideBySide(t)
-				if rate > 0 && h.kind == Silent && !testrun.All() {
+				if rate > 0 && h.kind == codec.Silent && !testrun.All() {
 					t.Skip("waits for time-outs as the closed loop does; HONE_TEST_ALL=1 runs it")
 				}
 				timeout := 10 * time.Second
-				if h.target == nil || h.kind == Silent || h.kind == Closed { // only a time-out ends it
+				if h.target == nil || h.kind == codec.Silent || h.kind == Closed { // only a time-out ends it
 					timeout = 800 * time.Millisecond
 				}
 				p, at := h.plan, serveWith(t, "tcp", h.serve)
@@ -182,13 +177,13 @@ func TestRunWithoutAServer(t *testing.T) {
 	address := ln.Addr().String()
 	ln.Close()
 	for _, c := range []struct {
-		target Frames
+		target codec.Frames
 		cause  error
 		try    string
 	}{
-		{Frames{Address: address}, syscall.ECONNREFUSED, "start"},
-		{Frames{Network: "unix", Address: t.TempDir() + "/none"}, os.ErrNotExist, "start"},
-		{Frames{Address: "127.0.0.1:notaport"}, nil, "address"},
+		{codec.Frames{Address: address}, syscall.ECONNREFUSED, "start"},
+		{codec.Frames{Network: "unix", Address: t.TempDir() + "/none"}, os.ErrNotExist, "start"},
+		{codec.Frames{Address: "127.0.0.1:notaport"}, nil, "address"},
 	} {
 		o := runPlan(t, context.Background(), Plan{Target: c.target, Conns: 4, Timeout: 5 * time.Second})
 		e := faultOf(t, o.err)
@@ -201,7 +196,7 @@ func TestRunWithoutAServer(t *testing.T) {
 }
 
 // neverDials is a server that does not accept connections.
-type neverDials struct{ Frames }
+type neverDials struct{ codec.Frames }
 
 func (neverDials) Dial(ctx context.Context) (net.Conn, error) {
 	<-ctx.Done()
@@ -237,18 +232,18 @@ func TestRunCountsFailedRequests(t *testing.T) {
 		kind  Kind
 	}{
 		{"failed", tenth(func(dst []byte, p wire.Packet) []byte {
-			return wire.Standard.Append(dst, wire.Packet{Command: wire.SubmitAck, Result: wire.Unauthorised, ID: p.ID})
+			return wire.Append(dst, wire.Packet{Command: wire.SubmitAck, Result: wire.Unauthorised, ID: p.ID})
 		}), Failed},
 		{"wrong content", tenth(func(dst []byte, p wire.Packet) []byte {
 			p.Content = []byte("no")
 			return echo(dst, p)
-		}), WrongContent},
+		}), codec.WrongContent},
 		{"unanswered", tenth(func(dst []byte, _ wire.Packet) []byte { return dst }), Timeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sideBySide(t)
 			r := measured(t, Plan{
-				Target: serveWith(t, "tcp", answering(wire.Standard, nil, c.serve)), Echo: true,
+				Target: serveWith(t, "tcp", answering(nil, c.serve)), Echo: true,
 				Conns: 2, Rate: 1000, Depth: 2000, Warmup: -1, For: 500 * time.Millisecond, Timeout: timeout, MaxLag: time.Second,
 			})
 			t.Log(r.InvalidReasons)
@@ -270,7 +265,7 @@ func TestRunCountsFailedRequests(t *testing.T) {
 func TestRunKeepsTheScheduleWhenBehind(t *testing.T) {
 	sideBySide(t)
 	const slow = 50 * time.Millisecond
-	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, echo))
+	target := serveWith(t, "tcp", answering(func() { <-time.After(slow) }, echo))
 	var r *Result
 	for range 5 { // a machine may be too busy for a single answer in time
 		r = measured(t, Plan{

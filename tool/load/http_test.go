@@ -18,10 +18,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // webServer is net/http's server, over TCP, TLS or a unix socket.
-func webServer(t *testing.T, over string, handler http.HandlerFunc) HTTP {
+func webServer(t *testing.T, over string, handler http.HandlerFunc) codec.HTTP {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -31,17 +33,17 @@ func webServer(t *testing.T, over string, handler http.HandlerFunc) HTTP {
 		s.StartTLS()
 		roots := x509.NewCertPool()
 		roots.AddCert(s.Certificate())
-		return HTTP{URL: s.URL, TLS: &tls.Config{RootCAs: roots}}
+		return codec.HTTP{URL: s.URL, TLS: &tls.Config{RootCAs: roots}}
 	case "unix":
 		dir := must[string](t)(os.MkdirTemp("", "load")) // shorter than TempDir: such paths have a limit
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		s.Listener.Close()
 		s.Listener = must[net.Listener](t)(net.Listen("unix", dir+"/s"))
 		s.Start()
-		return HTTP{URL: "http://unix:" + dir + "/s:/path?q=1"}
+		return codec.HTTP{URL: "http://unix:" + dir + "/s:/path?q=1"}
 	}
 	s.Start()
-	return HTTP{URL: s.URL + "/path?q=1"}
+	return codec.HTTP{URL: s.URL + "/path?q=1"}
 }
 
 // handlers end bodies in different ways.
@@ -125,14 +127,14 @@ func TestHTTPRequest(t *testing.T) {
 	})
 	host := strings.TrimSuffix(strings.TrimPrefix(target.URL, "http://"), "/path?q=1")
 	for _, c := range []struct {
-		change func(*HTTP)
+		change func(*codec.HTTP)
 		want   string
 	}{
-		{func(*HTTP) {}, "GET /path?q=1 " + host + ` "hone" [] "" ""`},
-		{func(h *HTTP) { h.Body = []byte("content") }, "POST /path?q=1 " + host + ` "hone" [] "7" "content"`},
-		{func(h *HTTP) { h.Method = "PUT" }, "PUT /path?q=1 " + host + ` "hone" [] "0" ""`},
-		{func(h *HTTP) { h.Method, h.URL = "DELETE", "http://"+host }, "DELETE / " + host + ` "hone" [] "" ""`},
-		{func(h *HTTP) {
+		{func(*codec.HTTP) {}, "GET /path?q=1 " + host + ` "hone" [] "" ""`},
+		{func(h *codec.HTTP) { h.Body = []byte("content") }, "POST /path?q=1 " + host + ` "hone" [] "7" "content"`},
+		{func(h *codec.HTTP) { h.Method = "PUT" }, "PUT /path?q=1 " + host + ` "hone" [] "0" ""`},
+		{func(h *codec.HTTP) { h.Method, h.URL = "DELETE", "http://"+host }, "DELETE / " + host + ` "hone" [] "" ""`},
+		{func(h *codec.HTTP) {
 			h.Header = http.Header{"X-Two": {"1", "2"}, "host": {"example.com"}, "User-Agent": {"me"}}
 		}, `GET /path?q=1 example.com "me" ["1" "2"] "" ""`},
 	} {
@@ -176,8 +178,8 @@ func TestHTTPCountsStatuses(t *testing.T) {
 }
 
 func TestHTTPRefusesBadTargets(t *testing.T) {
-	good := HTTP{URL: "http://127.0.0.1:1/"}
-	bad := map[string]HTTP{
+	good := codec.HTTP{URL: "http://127.0.0.1:1/"}
+	bad := map[string]codec.HTTP{
 		"method":    {URL: good.URL, Method: "GET /"},
 		"connect":   {URL: good.URL, Method: "CONNECT"},
 		"status":    {URL: good.URL, Statuses: []int{99}},
@@ -191,7 +193,7 @@ func TestHTTPRefusesBadTargets(t *testing.T) {
 		"", "127.0.0.1", "ftp://127.0.0.1", "http://", "http://:80", "http://unix:", "http://unix::/", "http://a b/", "http://127.0.0.1/?a b",
 		"http://me:secret@127.0.0.1/", "http://127.0.0.1/#part", "http://127.0.0.1/\r\nX: y", "http://127.0.0.1:http/", "http://héllo/",
 	} {
-		bad["url "+url] = HTTP{URL: url}
+		bad["url "+url] = codec.HTTP{URL: url}
 	}
 	for name, h := range bad {
 		r, err := Run(context.Background(), Plan{Target: h})
@@ -209,22 +211,6 @@ func TestHTTPRefusesBadTargets(t *testing.T) {
 	}
 }
 
-func TestHTTPFindsItsServer(t *testing.T) {
-	for text, want := range map[string]string{
-		"http://127.0.0.1":                   "tcp 127.0.0.1:80 127.0.0.1 /",
-		"https://example.com":                "tcp example.com:443 example.com /",
-		"http://[::1]:8080/a%20b?c=d":        "tcp [::1]:8080 [::1]:8080 /a%20b?c=d",
-		"http://unix:/run/s.sock":            "unix /run/s.sock localhost /",
-		"http://unix:s.sock:/a:b?c=http://d": "unix s.sock localhost /a:b?c=http://d",
-		"https://unix:/run/s.sock:/a":        "unix /run/s.sock localhost /a",
-	} {
-		h, err := locate(text, "", "http", "https", nil)
-		if got := strings.Join([]string{h.network, h.address, h.host, h.uri}, " "); err != nil || got != want {
-			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
-		}
-	}
-}
-
 func TestHTTPSRefusals(t *testing.T) {
 	sideBySide(t)
 	target := webServer(t, "tls", handlers()["length"])
@@ -237,14 +223,14 @@ func TestHTTPSRefusals(t *testing.T) {
 	alone := "https://" + serveWith(t, "tcp", func(nc net.Conn) { _ = tls.Server(nc, &modern).Handshake() }).Address
 	for _, c := range []struct {
 		name string
-		HTTP
+		codec.HTTP
 		kind Kind
 		try  string
 	}{
-		{"unknown authority", HTTP{URL: target.URL}, Unreachable, "verification"},
-		{"another name", HTTP{URL: strings.Replace(target.URL, "127.0.0.1", "localhost", 1), TLS: trusted}, Unreachable, "name"},
-		{"plain", HTTP{URL: "https" + strings.TrimPrefix(plain.URL, "http"), TLS: trusted}, Unreachable, "http://"},
-		{"other protocols alone", HTTP{URL: alone, TLS: &tls.Config{InsecureSkipVerify: true}}, Unreachable, "HTTP/2"},
+		{"unknown authority", codec.HTTP{URL: target.URL}, Unreachable, "verification"},
+		{"another name", codec.HTTP{URL: strings.Replace(target.URL, "127.0.0.1", "localhost", 1), TLS: trusted}, Unreachable, "name"},
+		{"plain", codec.HTTP{URL: "https" + strings.TrimPrefix(plain.URL, "http"), TLS: trusted}, Unreachable, "http://"},
+		{"other protocols alone", codec.HTTP{URL: alone, TLS: &tls.Config{InsecureSkipVerify: true}}, Unreachable, "HTTP/2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := runPlan(t, context.Background(), Plan{Target: c.HTTP, Conns: 2, For: time.Second})
@@ -268,32 +254,6 @@ func TestHTTPSWithoutVerification(t *testing.T) {
 	target := webServer(t, "tls", handlers()["length"])
 	target.TLS = &tls.Config{InsecureSkipVerify: true}
 	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Requests: 300}), 2)
-}
-
-// Sessions are resumed if the plan asks for it, on each connection after the first, with both
-// versions of TLS; otherwise none is.
-func TestHTTPSResumesSessions(t *testing.T) {
-	sideBySide(t)
-	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		target := webServer(t, "tls", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
-		target.TLS.MinVersion, target.TLS.MaxVersion = version, version
-		for _, resumes := range []bool{false, true} {
-			if resumes {
-				target.TLS.ClientSessionCache = tls.NewLRUClientSessionCache(1)
-			}
-			r := measured(t, Plan{Target: target, Requests: 20})
-			if r.Handshakes == nil || r.Resumed == nil {
-				t.Fatalf("%s: no handshakes", tls.VersionName(version))
-			}
-			// After its last answer the run may open one more connection.
-			if made, resumed := *r.Handshakes, *r.Resumed; made < 20 || resumes && resumed != made-1 || !resumes && resumed != 0 {
-				t.Errorf("%s, resumes %v: %d of %d handshakes resumed a session", tls.VersionName(version), resumes, resumed, made)
-			}
-		}
-	}
-	if r := measured(t, Plan{Target: webServer(t, "tcp", handlers()["length"]), Requests: 1}); r.Handshakes != nil || r.Resumed != nil {
-		t.Errorf("without TLS: %d of %d handshakes", r.Resumed, r.Handshakes)
-	}
 }
 
 // TLS may return the last bytes of an answer together with the end of the stream. The answer still
@@ -321,44 +281,8 @@ func TestHTTPSVersions(t *testing.T) {
 	s.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
 	s.StartTLS()
 	defer s.Close()
-	e := faultOf(t, runPlan(t, context.Background(), Plan{Target: HTTP{URL: s.URL, TLS: target.TLS}, For: time.Second}).err)
-	checkLine(t, e, "--tls-min")
-}
-
-// Connections go to the Address; the request and the certificate use the URL's host.
-func TestHTTPAddress(t *testing.T) {
-	hosts := make(chan string, 64)
-	seen := func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case hosts <- r.Host:
-		default:
-		}
-	}
-	plain, secured := webServer(t, "tcp", seen), webServer(t, "tls", seen)
-	_, port, _ := strings.Cut(strings.TrimPrefix(secured.URL, "https://"), ":")
-	at := "127.0.0.1:" + port
-	for _, target := range []HTTP{
-		{URL: "http://shop.invalid/x", Address: strings.TrimSuffix(strings.TrimPrefix(plain.URL, "http://"), "/path?q=1")},
-		{URL: "https://example.com:8443/x", Address: at, TLS: secured.TLS}, // the test server's certificate is for example.com
-	} {
-		checkAnswered(t, measured(t, Plan{Target: target, Requests: 5}), 1)
-		want := strings.TrimSuffix(strings.SplitN(target.URL, "/", 4)[2], ":80")
-		if got := <-hosts; got != want {
-			t.Errorf("the request names %s, want %s", got, want)
-		}
-		for len(hosts) > 0 {
-			<-hosts
-		}
-	}
-	for name, target := range map[string]HTTP{
-		"another name":  {URL: "https://other.invalid/", Address: at, TLS: secured.TLS},
-		"a unix socket": {URL: "http://unix:/s:/x", Address: at},
-		"no port":       {URL: "http://shop.invalid/x", Address: "127.0.0.1"},
-	} {
-		if o := runPlan(t, context.Background(), Plan{Target: target, For: time.Second}); o.err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
+	e := faultOf(t, runPlan(t, context.Background(), Plan{Target: codec.HTTP{URL: s.URL, TLS: target.TLS}, For: time.Second}).err)
+	checkLine(t, e, "TLS 1.2 or 1.3")
 }
 
 // A client certificate is sent to a server that requires one.
@@ -371,7 +295,7 @@ func TestHTTPSWithACertificate(t *testing.T) {
 	defer s.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
-	target := HTTP{URL: s.URL, TLS: &tls.Config{RootCAs: roots, Certificates: s.TLS.Certificates}}
+	target := codec.HTTP{URL: s.URL, TLS: &tls.Config{RootCAs: roots, Certificates: s.TLS.Certificates}}
 	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Requests: 300}), 2)
 	target.TLS = &tls.Config{RootCAs: roots}
 	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, For: time.Minute, Timeout: 500 * time.Millisecond})
@@ -461,35 +385,35 @@ func forever(first, again string, pause time.Duration) func(net.Conn) {
 func hostilesOfHTTP() (all []hostile) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, h := range []hostile{
-		{name: "slow loris", serve: speaks(forever(ok, "X", 10*time.Millisecond)), kind: Silent, try: "time-out"},
-		{name: "header bomb", serve: speaks(forever(ok, "X: "+strings.Repeat("y", 1000)+"\r\n", 0)), kind: Garbage, try: "protocol"},
-		{name: "one long header", serve: speaks(forever(ok+"X: ", strings.Repeat("y", 1000), 0)), kind: Garbage, try: "protocol"},
-		{name: "endless hints", serve: speaks(forever("", "HTTP/1.1 103 Early Hints\r\n\r\n", 0)), kind: Garbage, try: "protocol"},
-		{name: "endless chunks", serve: speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n", "1000\r\n"+strings.Repeat("y", 0x1000)+"\r\n", 0)), kind: Garbage, try: "limit"},
-		{name: "endless trailer", serve: speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n0\r\n", "X: y\r\n", 0)), kind: Garbage, try: "protocol"},
-		{name: "endless body", serve: speaks(forever(ok+"\r\n", strings.Repeat("y", 1000), 0)), kind: Garbage, try: "limit"},
-		{name: "claims too much", serve: speaks(text(ok + "Content-Length: 999999999999\r\n\r\n")), kind: Garbage, try: "limit"},
-		{name: "claims too much in a chunk", serve: speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n")), kind: Garbage, try: "limit"},
-		{name: "chunk size overflow", serve: speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n10000000000000001\r\n")), kind: Garbage, try: "protocol"},
-		{name: "length and chunks", serve: speaks(text(ok + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")), kind: Garbage, try: "protocol"},
-		{name: "negative length", serve: speaks(text(ok + "Content-Length: -5\r\n\r\n")), kind: Garbage, try: "protocol"},
-		{name: "two lengths", serve: speaks(text(ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n")), kind: Garbage, try: "protocol"},
-		{name: "one length twice", serve: speaks(text(ok + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello")), kind: Garbage, try: "protocol"},
-		{name: "garbage", serve: speaks(text("SSH-2.0-OpenSSH_9.2\r\n")), kind: Garbage, try: "HTTP server"},
-		{name: "TLS", serve: speaks(text("\x15\x03\x01\x00\x02\x02\x46")), kind: Garbage, try: "https://"},
-		{name: "HTTP/2", serve: speaks(text("\x00\x00\x12\x04\x00\x00\x00\x00\x00")), kind: Garbage, try: "HTTP/2"},
-		{name: "switches", serve: speaks(text("HTTP/1.1 101 Switching Protocols\r\n\r\n")), kind: Garbage, try: "protocol"},
-		{name: "answers first", serve: text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2)), kind: WrongID, try: "once"},
-		{name: "answers twice", serve: speaks(text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2))), kind: WrongID, try: "once"},
-		{name: "hangs in a head", serve: speaks(text(ok + "Content-Le")), kind: Silent, try: "time-out"},
-		{name: "hangs in a body", serve: speaks(text(ok + "Content-Length: 50\r\n\r\nhello")), kind: Silent, try: "time-out"},
-		{name: "hangs in a chunk", serve: speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n50\r\nhello")), kind: Silent, try: "time-out"},
+		{name: "slow loris", serve: speaks(forever(ok, "X", 10*time.Millisecond)), kind: codec.Silent, try: "time-out"},
+		{name: "header bomb", serve: speaks(forever(ok, "X: "+strings.Repeat("y", 1000)+"\r\n", 0)), kind: codec.Garbage, try: "protocol"},
+		{name: "one long header", serve: speaks(forever(ok+"X: ", strings.Repeat("y", 1000), 0)), kind: codec.Garbage, try: "protocol"},
+		{name: "endless hints", serve: speaks(forever("", "HTTP/1.1 103 Early Hints\r\n\r\n", 0)), kind: codec.Garbage, try: "protocol"},
+		{name: "endless chunks", serve: speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n", "1000\r\n"+strings.Repeat("y", 0x1000)+"\r\n", 0)), kind: codec.Garbage, try: "limit"},
+		{name: "endless trailer", serve: speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n0\r\n", "X: y\r\n", 0)), kind: codec.Garbage, try: "protocol"},
+		{name: "endless body", serve: speaks(forever(ok+"\r\n", strings.Repeat("y", 1000), 0)), kind: codec.Garbage, try: "limit"},
+		{name: "claims too much", serve: speaks(text(ok + "Content-Length: 999999999999\r\n\r\n")), kind: codec.Garbage, try: "limit"},
+		{name: "claims too much in a chunk", serve: speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n")), kind: codec.Garbage, try: "limit"},
+		{name: "chunk size overflow", serve: speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n10000000000000001\r\n")), kind: codec.Garbage, try: "protocol"},
+		{name: "length and chunks", serve: speaks(text(ok + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")), kind: codec.Garbage, try: "protocol"},
+		{name: "negative length", serve: speaks(text(ok + "Content-Length: -5\r\n\r\n")), kind: codec.Garbage, try: "protocol"},
+		{name: "two lengths", serve: speaks(text(ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n")), kind: codec.Garbage, try: "protocol"},
+		{name: "one length twice", serve: speaks(text(ok + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello")), kind: codec.Garbage, try: "protocol"},
+		{name: "garbage", serve: speaks(text("SSH-2.0-OpenSSH_9.2\r\n")), kind: codec.Garbage, try: "HTTP server"},
+		{name: "TLS", serve: speaks(text("\x15\x03\x01\x00\x02\x02\x46")), kind: codec.Garbage, try: "https://"},
+		{name: "HTTP/2", serve: speaks(text("\x00\x00\x12\x04\x00\x00\x00\x00\x00")), kind: codec.Garbage, try: "HTTP/2"},
+		{name: "switches", serve: speaks(text("HTTP/1.1 101 Switching Protocols\r\n\r\n")), kind: codec.Garbage, try: "protocol"},
+		{name: "answers first", serve: text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2)), kind: codec.WrongID, try: "once"},
+		{name: "answers twice", serve: speaks(text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2))), kind: codec.WrongID, try: "once"},
+		{name: "hangs in a head", serve: speaks(text(ok + "Content-Le")), kind: codec.Silent, try: "time-out"},
+		{name: "hangs in a body", serve: speaks(text(ok + "Content-Length: 50\r\n\r\nhello")), kind: codec.Silent, try: "time-out"},
+		{name: "hangs in a chunk", serve: speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n50\r\nhello")), kind: codec.Silent, try: "time-out"},
 		{name: "closes in a body", serve: speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Content-Length: 50\r\n\r\nhello") }), kind: Closed, try: "log"},
 		{name: "closes in a chunk", serve: speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Transfer-Encoding: chunked\r\n\r\n50\r\nhello") }), kind: Closed, try: "log"},
 		{name: "closes in a head", serve: speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Content-") }), kind: Closed, try: "log"},
 		{name: "closes instead of an answer", serve: speaks(func(net.Conn) {}), kind: Closed, try: "log"},
 	} {
-		h.target = func(address string) Target { return HTTP{URL: "http://" + address, AnswerLimit: 1 << 20} }
+		h.target = func(address string) codec.Target { return codec.HTTP{URL: "http://" + address, AnswerLimit: 1 << 20} }
 		h.name, h.plan, h.open = "HTTP "+h.name, Plan{Conns: 2, Ramp: 50}, 100
 		all = append(all, h)
 	}
@@ -501,7 +425,7 @@ func TestHTTPSendsAgainOnce(t *testing.T) {
 	sideBySide(t)
 	for said, again := range map[string]int64{"": 1, "HTTP/1.1": 0, "HTTP/1.1 200 OK\r\n": 0} {
 		address := serveWith(t, "tcp", speaks(func(nc net.Conn) { io.WriteString(nc, said) })).Address
-		r := measured(t, Plan{Target: HTTP{URL: "http://" + address}, MaxLag: time.Hour, AllowErrors: true, For: time.Second, Warmup: -1, Timeout: patience / 2})
+		r := measured(t, Plan{Target: codec.HTTP{URL: "http://" + address}, MaxLag: time.Hour, AllowErrors: true, For: time.Second, Warmup: -1, Timeout: patience / 2})
 		if n := r.Requests; n == 0 || r.Errors["closed"] < n-1 || r.Retries < (n-1)*again || r.Retries > (n+1)*again {
 			t.Errorf("after %q: %d retries of %d requests, errors %v", said, r.Retries, r.Requests, r.Errors)
 		}
@@ -519,7 +443,7 @@ func TestHTTPSendsAgainWhatMayBe(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, rate := range []float64{0, 200} {
 			r := measured(t, Plan{
-				Target: HTTP{URL: "http://" + address, Method: method}, Rate: rate, Requests: 40, MaxLag: time.Second, AllowErrors: true, Timeout: patience / 2,
+				Target: codec.HTTP{URL: "http://" + address, Method: method}, Rate: rate, Requests: 40, MaxLag: time.Second, AllowErrors: true, Timeout: patience / 2,
 			})
 			failed, again := r.Errors["closed"], r.Retries
 			if method == http.MethodPost {
@@ -531,6 +455,36 @@ func TestHTTPSendsAgainWhatMayBe(t *testing.T) {
 			if r.Requests != 40 {
 				t.Errorf("%s: %d requests, want each of them once", method, r.Requests)
 			}
+		}
+	}
+}
+
+// usualAnswer is an answer of net/http's server.
+const usualAnswer = "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 23:00:00 GMT\r\nContent-Length: 13\r\n\r\nHello, World!"
+
+// A request and its answer allocate nothing, even if it fails.
+func TestHTTPAllocatesNothing(t *testing.T) {
+	const depth = 16
+	for name, answer := range map[string]string{
+		"good":    usualAnswer,
+		"failed":  strings.Replace(usualAnswer, "200 OK", "503 No", 1),
+		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+	} {
+		p := must[Plan](t)(Plan{Target: codec.HTTP{URL: "http://h"}, Depth: depth, For: time.Hour}.complete())
+		r := newRun(p)
+		r.counters[0].window = window{0, int64(time.Hour)}
+		c := newConn(r, 0, swallow{})
+		c.begin(r.now())
+		in := []byte(strings.Repeat(answer, depth))
+		if n := testing.AllocsPerRun(200, func() {
+			if used, _, err := c.arrived(in, r.now()); err != nil || used != len(in) {
+				t.Fatal(used, err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations for %d answers, want none", name, n, depth)
+		}
+		if n := r.counters[0].now.Latency.TotalCount(); n != 201*depth {
+			t.Errorf("%s: %d answers counted, want %d", name, n, 201*depth)
 		}
 	}
 }

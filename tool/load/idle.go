@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // Idle describes the connections of Plan.Idle. Each has received one answer before the
@@ -41,10 +42,10 @@ type idleConns struct {
 
 // idleConn is an idle connection; nil: it has ended.
 type idleConn struct {
-	nc     net.Conn
-	since  int64
-	caller *wsCaller // nil: the protocol needs no replies on an idle connection
-	held   []byte    // the incomplete beginning of a message
+	nc    net.Conn
+	since int64
+	codec codec.Codec // nil: its server asks for no replies
+	held  []byte      // the incomplete beginning of a message
 }
 
 func newIdleConns(r *run) *idleConns {
@@ -79,10 +80,10 @@ func (s *idleConns) dial(number int) bool {
 		r.cannotDial(err)
 		return false
 	}
-	caller := r.plan.Target.Caller()
-	rest, e := r.use(ctx, nc, caller, r.sizedContent(uint64(r.plan.Partition.number(number))))
+	speaks := r.plan.Target.Codec()
+	rest, e := r.use(ctx, nc, speaks, r.sizedContent(uint64(r.plan.Partition.number(number))))
 	switch {
-	case e == nil, r.plan.AllowErrors && (e.Kind == Failed || e.Kind == WrongContent):
+	case e == nil, r.plan.AllowErrors && (e.Kind == Failed || e.Kind == codec.WrongContent):
 	case r.plan.AllowErrors && (e.Kind == Closed || e.Kind == Timeout):
 		nc.Close()
 		s.mu.Lock()
@@ -93,21 +94,21 @@ func (s *idleConns) dial(number int) bool {
 		nc.Close()
 		e.What = fmt.Sprintf("idle connection %d: %s", number+1, e.What)
 		if e.Kind == Timeout {
-			e.Kind = Silent
+			e.Kind = codec.Silent
 		}
 		r.fail(e)
 		r.endDials()
 		return false
 	}
 	r.open.Add(1)
-	s.keep(number, nc, caller, rest)
+	s.keep(number, nc, speaks, rest)
 	return true
 }
 
-func (s *idleConns) keep(number int, nc net.Conn, caller Caller, rest []byte) {
+func (s *idleConns) keep(number int, nc net.Conn, speaks codec.Codec, rest []byte) {
 	k := idleConn{nc: nc, since: s.run.now()}
-	if k.caller, _ = caller.(*wsCaller); k.caller != nil {
-		k.caller.ignores = true
+	if s.run.plan.route.Pings {
+		k.codec = speaks
 	}
 	s.mu.Lock()
 	s.kept[number] = k
@@ -167,23 +168,22 @@ func (s *idleConns) read(number int, nc net.Conn, in []byte) bool {
 // reader calls it. After an undecodable message it sends nothing more.
 func (s *idleConns) reply(number int, in []byte) {
 	k := &s.kept[number]
-	if k.caller == nil {
+	if k.codec == nil {
 		return
 	}
-	in = append(k.held, in...)
+	in, a := append(k.held, in...), codec.Answer{}
 	for len(in) > 0 {
-		used, err := k.caller.Decode(new(Answer), in)
-		if err != nil {
-			k.caller, k.held = nil, nil
+		used, err := codec.Next(k.codec, &a, in)
+		if used == 0 && err != nil {
+			k.codec, k.held = nil, nil
 			return
 		}
-		if used == 0 {
+		if in = in[used:]; used == 0 {
 			break
 		}
-		in = in[used:]
 	}
 	k.held = append([]byte(nil), in...)
-	reply(k.nc, k.caller)
+	reply(k.nc, &a)
 }
 
 // until sets when the measured time ends.

@@ -32,7 +32,7 @@ func serviceOf(i Interval) []byte { return i.Service }
 // The intervals add up to the run: they have no gaps, and their sums are its figures.
 func TestIntervalsAreTheWhole(t *testing.T) {
 	sideBySide(t)
-	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(time.Millisecond) }, echo))
+	target := serveWith(t, "tcp", answering(func() { <-time.After(time.Millisecond) }, echo))
 	for name, p := range map[string]Plan{
 		"closed": {Conns: 3, Depth: 4},
 		"open":   {Conns: 3, Rate: 1000, MaxLag: time.Second},
@@ -79,7 +79,7 @@ func checkIntervals(t *testing.T, r *Result) {
 func TestIntervalsOfABadRun(t *testing.T) {
 	sideBySide(t)
 	var n atomic.Int64
-	half := answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+	half := answering(nil, func(dst []byte, p wire.Packet) []byte {
 		if n.Add(1)%2 == 0 {
 			return dst
 		}

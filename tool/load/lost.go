@@ -86,7 +86,7 @@ func (m *Measured) loss() string {
 // lossy fails for a loss, unless the generator may be late: then only the rate is withheld.
 func (m *Measured) lossy() string {
 	loss := m.loss()
-	if loss == "" || m.plan.MaxLag > usualMaxLag {
+	if loss == "" || m.plan.MaxLag > UsualMaxLag {
 		return ""
 	}
 	if all, rivals := m.notRun(); rivals > all/2 {

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/hex"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -14,11 +12,12 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
 // framing and match parse their text.
-func framing(tb testing.TB, text string) (f Framing) {
+func framing(tb testing.TB, text string) (f codec.Framing) {
 	tb.Helper()
 	if err := f.UnmarshalText([]byte(text)); err != nil {
 		tb.Fatal(err)
@@ -26,7 +25,7 @@ func framing(tb testing.TB, text string) (f Framing) {
 	return f
 }
 
-func match(tb testing.TB, text string) (m Match) {
+func match(tb testing.TB, text string) (m codec.Match) {
 	tb.Helper()
 	if err := m.UnmarshalText([]byte(text)); err != nil {
 		tb.Fatal(err)
@@ -35,7 +34,7 @@ func match(tb testing.TB, text string) (m Match) {
 }
 
 // echoes is a server that sends every message back, modified by change unless that is nil.
-func echoes(f Framing, change func([]byte)) func(net.Conn) {
+func echoes(f codec.Framing, change func([]byte)) func(net.Conn) {
 	return func(nc net.Conn) {
 		var in, out []byte
 		buf := make([]byte, 32<<10)
@@ -46,89 +45,19 @@ func echoes(f Framing, change func([]byte)) func(net.Conn) {
 			}
 			in, out = append(in, buf[:n]...), out[:0]
 			for {
-				content, used, err := f.cut(in, mostFrame)
+				content, used, err := f.Cut(in, 16<<20)
 				if err != nil || used == 0 {
 					break
 				}
 				if change != nil {
 					change(content)
 				}
-				out = f.append(out, content)
+				out = f.Append(out, content)
 				in = in[used:]
 			}
 			if _, err := nc.Write(out); err != nil {
 				return
 			}
-		}
-	}
-}
-
-func TestFraming(t *testing.T) {
-	for text, want := range map[string]string{ // of the content "hello"
-		"line":         "68656c6c6f0a",
-		"len16be":      "000568656c6c6f",
-		"len16le":      "050068656c6c6f",
-		"len32be":      "0000000568656c6c6f",
-		"len32le":      "0500000068656c6c6f",
-		"len16be+incl": "000768656c6c6f",
-		"len16le+incl": "070068656c6c6f",
-		"len32be+incl": "0000000968656c6c6f",
-		"len32le+incl": "0900000068656c6c6f",
-		"fixed:5":      "68656c6c6f",
-	} {
-		f := framing(t, text)
-		message := f.append(nil, []byte("hello"))
-		if got := hex.EncodeToString(message); got != want || f.String() != text {
-			t.Errorf("%s: %s, want %s; it prints as %v", text, got, want, f)
-		}
-		for n := range message {
-			if content, used, err := f.cut(message[:n], 5); used != 0 || err != nil {
-				t.Errorf("%s: %d bytes of %d are %q, %d, %v", text, n, len(message), content, used, err)
-			}
-		}
-		if content, used, err := f.cut(append(message, message...), 5); string(content) != "hello" || used != len(message) || err != nil {
-			t.Errorf("%s: %q, %d, %v", text, content, used, err)
-		}
-		if _, _, err := f.cut(message, 4); err == nil || faultOf(t, err).Kind != Garbage {
-			t.Errorf("%s: a limit of 4 bytes lets 5 through: %v", text, err)
-		}
-	}
-	if content, used, err := framing(t, "line").cut([]byte("+PONG\r\n"), 9); string(content) != "+PONG" || used != 7 || err != nil {
-		t.Errorf("%q, %d, %v", content, used, err)
-	}
-	if _, _, err := framing(t, "len32be+incl").cut([]byte{0, 0, 0, 3, 1}, 9); err == nil {
-		t.Error("a length of 3 that counts its own 4 bytes was taken")
-	}
-	for _, text := range []string{"", "len8", "len32", "line+incl", "fixed:5+incl", "fixed:", "fixed:0", "fixed:-1", "fixed:x", "len32be+", "LINE"} {
-		if err := new(Framing).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q was taken", text)
-		} else if line := err.Error(); !strings.HasPrefix(line, "load: ") {
-			t.Errorf("%q: %s", text, line)
-		}
-	}
-}
-
-func TestMatch(t *testing.T) {
-	for text, want := range map[string]string{ // of the number 0x0102 in eight bytes 0xee
-		"id@0:1": "02eeeeeeeeeeeeee",
-		"id@2:2": "eeee0102eeeeeeee",
-		"id@0:8": "0000000000000102",
-		"id@5:3": "eeeeeeeeee000102",
-	} {
-		m, content := match(t, text), bytes.Repeat([]byte{0xee}, 8)
-		m.put(content, 0x0102)
-		if got := hex.EncodeToString(content); got != want || m.String() != text {
-			t.Errorf("%s: %s, want %s; it prints as %v", text, got, want, m)
-		}
-		if v := m.get(content); v != 0x0102&(1<<(8*m.Len)-1) && m.Len < 8 || m.Len == 8 && v != 0x0102 {
-			t.Errorf("%s: %#x", text, v)
-		}
-	}
-	for _, text := range []string{"", "id", "id@", "id@4", "id@4:0", "id@4:9", "id@-1:4", "id@4:4:be", "id@4:4:le", "4:4", "orders"} {
-		if err := new(Match).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q was taken", text)
-		} else if line := err.Error(); !strings.HasPrefix(line, "load: ") {
-			t.Errorf("%q: %s", text, line)
 		}
 	}
 }
@@ -146,7 +75,7 @@ func TestMessages(t *testing.T) {
 			} {
 				t.Run(f+"/"+m+"/"+name, func(t *testing.T) {
 					address := serveWith(t, "tcp", echoes(framing(t, f), nil)).Address
-					p.Target = Messages{Address: address, Framing: framing(t, f), Match: match(t, m)}
+					p.Target = codec.Messages{Address: address, Framing: framing(t, f), Match: match(t, m)}
 					p.Echo = true
 					if r := measured(t, p); r.Errors["total"] != 0 || r.Requests != p.Requests || r.Statuses != nil || r.Reconnects != 0 {
 						t.Errorf("%d requests, errors %v, statuses %v", r.Requests, r.Errors, r.Statuses)
@@ -160,8 +89,8 @@ func TestMessages(t *testing.T) {
 // Messages with the right framing can talk to hone's own server.
 func TestMessagesToHone(t *testing.T) {
 	frames := serveFramed(t, &framed.Server{})
-	request := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello")})[wire.HeaderSize:]
-	target := Messages{Address: frames.Address, Framing: framing(t, "len32be+incl"), Match: match(t, "id@1:8")}
+	request := wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello")})[wire.HeaderSize:]
+	target := codec.Messages{Address: frames.Address, Framing: framing(t, "len32be+incl"), Match: match(t, "id@1:8")}
 	r := measured(t, Plan{Target: target, Content: request, Conns: 2, Depth: 16, Requests: 300})
 	if r.Errors["total"] != 0 || r.Requests < 32 {
 		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
@@ -180,7 +109,7 @@ func redis(nc net.Conn) {
 }
 
 func TestMessagesInLines(t *testing.T) {
-	target := Messages{Address: serveWith(t, "unix", redis).Address, Network: "unix"}
+	target := codec.Messages{Address: serveWith(t, "unix", redis).Address, Network: "unix"}
 	for _, request := range []string{"PING", "PING\r", "*1\r\n$4\r\nPING"} {
 		r := measured(t, Plan{Target: target, Content: []byte(request), Expect: []byte("+PONG"), Depth: 4, Conns: 2, Requests: 300})
 		if r.Errors["total"] != 0 || r.Requests < 8 {
@@ -196,7 +125,7 @@ func TestMessagesInLines(t *testing.T) {
 // asked waits for all of the first four requests, then calls then.
 func asked(then func(net.Conn)) func(net.Conn) {
 	return func(nc net.Conn) {
-		if _, err := io.ReadFull(nc, make([]byte, 4*usualSize)); err == nil {
+		if _, err := io.ReadFull(nc, make([]byte, 4*UsualSize)); err == nil {
 			then(nc)
 		}
 	}
@@ -215,19 +144,19 @@ func hostilesOfMessages(t *testing.T) (all []hostile) {
 		frame, match string
 		hostile
 	}{
-		{"len32be", "order", hostile{name: "claims too much", serve: asked(text("\xff\xff\xff\xff")), kind: Garbage, try: "framing"}},
-		{"len32be+incl", "order", hostile{name: "counts itself", serve: asked(text("\x00\x00\x00\x01")), kind: Garbage, try: "framing"}},
-		{"line", "order", hostile{name: "endless line", serve: asked(forever("", strings.Repeat("x", 1000), 0)), kind: Garbage, try: "framing"}},
-		{"line", "order", hostile{name: "says nothing", serve: text(""), kind: Silent, try: "time-out"}},
-		{"line", "order", hostile{name: "greets", serve: text(strings.Repeat("220 ready\r\n", 10)), kind: WrongID, try: "once"}},
+		{"len32be", "order", hostile{name: "claims too much", serve: asked(text("\xff\xff\xff\xff")), kind: codec.Garbage, try: "framing"}},
+		{"len32be+incl", "order", hostile{name: "counts itself", serve: asked(text("\x00\x00\x00\x01")), kind: codec.Garbage, try: "framing"}},
+		{"line", "order", hostile{name: "endless line", serve: asked(forever("", strings.Repeat("x", 1000), 0)), kind: codec.Garbage, try: "framing"}},
+		{"line", "order", hostile{name: "says nothing", serve: text(""), kind: codec.Silent, try: "time-out"}},
+		{"line", "order", hostile{name: "greets", serve: text(strings.Repeat("220 ready\r\n", 10)), kind: codec.WrongID, try: "once"}},
 		{"line", "order", hostile{name: "closes", serve: func(net.Conn) {}, kind: Closed, try: "log"}},
 		{"len32be", "order", hostile{name: "closes in an answer", serve: asked(func(nc net.Conn) { io.WriteString(nc, "\x00\x00\x00\x09x") }), kind: Closed, try: "log"}},
-		{"len32be", "id@0:4", hostile{name: "answers with less", serve: asked(text("\x00\x00\x00\x03xyz")), kind: Garbage, try: "match"}},
-		{"len32be", "id@0:4", hostile{name: "answers another", serve: numbered(func(content []byte) { content[1] ^= 1 }), kind: WrongID, try: "once"}},
-		{"len32be", "id@0:8", hostile{name: "answers the same", serve: numbered(func(content []byte) { copy(content, make([]byte, 8)) }), kind: WrongID, try: "once"}},
+		{"len32be", "id@0:4", hostile{name: "answers with less", serve: asked(text("\x00\x00\x00\x03xyz")), kind: codec.Garbage, try: "match"}},
+		{"len32be", "id@0:4", hostile{name: "answers another", serve: numbered(func(content []byte) { content[1] ^= 1 }), kind: codec.WrongID, try: "once"}},
+		{"len32be", "id@0:8", hostile{name: "answers the same", serve: numbered(func(content []byte) { copy(content, make([]byte, 8)) }), kind: codec.WrongID, try: "once"}},
 	} {
-		target := Messages{Framing: framing(t, h.frame), Match: match(t, h.match), AnswerLimit: 1 << 20}
-		h.hostile.target = func(address string) Target {
+		target := codec.Messages{Framing: framing(t, h.frame), Match: match(t, h.match), AnswerLimit: 1 << 20}
+		h.hostile.target = func(address string) codec.Target {
 			target.Address = address
 			return target
 		}
@@ -238,8 +167,8 @@ func hostilesOfMessages(t *testing.T) (all []hostile) {
 }
 
 func TestMessagesRefuseBadPlans(t *testing.T) {
-	of := func(f, m string) Messages {
-		return Messages{Address: "127.0.0.1:1", Framing: framing(t, f), Match: match(t, m)}
+	of := func(f, m string) codec.Messages {
+		return codec.Messages{Address: "127.0.0.1:1", Framing: framing(t, f), Match: match(t, m)}
 	}
 	for name, p := range map[string]Plan{
 		"too long":         {Target: of("len16be", "order"), Size: 1 << 16},
@@ -250,8 +179,8 @@ func TestMessagesRefuseBadPlans(t *testing.T) {
 		"too deep":         {Target: of("len32be", "id@0:1"), Depth: 257},
 		"two lines":        {Target: of("line", "order"), Content: []byte("PING\n")},
 		"two lines back":   {Target: of("line", "order"), Expect: []byte("PONG\n")},
-		"a hello of two":   {Target: Messages{Address: "127.0.0.1:1", Hello: "HELO a\n"}},
-		"no id":            {Target: Messages{Address: "127.0.0.1:1", Framing: framing(t, "len32be"), Match: Match{Len: 9}}},
+		"a hello of two":   {Target: codec.Messages{Address: "127.0.0.1:1", Hello: "HELO a\n"}},
+		"no id":            {Target: codec.Messages{Address: "127.0.0.1:1", Framing: framing(t, "len32be"), Match: codec.Match{Len: 9}}},
 	} {
 		r, err := Run(context.Background(), p)
 		if e := faultOf(t, err); r != nil || e.Kind != BadPlan || e.Try == "" {
@@ -260,38 +189,10 @@ func TestMessagesRefuseBadPlans(t *testing.T) {
 	}
 }
 
-// Numbers are unique among the outstanding requests, whatever their length.
-func TestNumbersAreUnique(t *testing.T) {
-	for _, c := range []struct {
-		match string
-		depth int
-	}{{"id@0:1", 256}, {"id@0:2", mostDepth}, {"id@0:8", mostDepth}} {
-		m := match(t, c.match)
-		caller := Messages{Framing: framing(t, "fixed:8"), Match: m}.Caller()
-		content, seen := make([]byte, 8), map[uint64]bool{}
-		var first []byte
-		for id := range uint64(c.depth) {
-			request := caller.AppendRequest(nil, id+1, content)
-			if number := m.get(request); seen[number] {
-				t.Fatalf("%s: number %d twice among %d", c.match, number, c.depth)
-			} else if seen[number] = true; first == nil {
-				first = request
-			}
-		}
-		var a Answer
-		if used, err := caller.Decode(&a, first); used != 8 || err != nil || a.ID != 1 {
-			t.Fatalf("%s: %d, %v, %+v", c.match, used, err, a)
-		}
-		if _, err := caller.Decode(&a, append([]byte(nil), first...)); c.depth > 256 && err == nil {
-			t.Errorf("%s: a second answer was taken", c.match)
-		}
-	}
-}
-
 func TestMessagesAllocateNothing(t *testing.T) {
 	const depth = 64
 	for _, of := range []string{"order", "id@0:4"} {
-		target := Messages{Framing: framing(t, "len32be"), Match: match(t, of)}
+		target := codec.Messages{Framing: framing(t, "len32be"), Match: match(t, of)}
 		p := must[Plan](t)(Plan{Target: target, Depth: depth, Echo: true, For: time.Hour}.complete())
 		r := newRun(p)
 		r.counters[0].window = window{0, int64(time.Hour)}
@@ -321,36 +222,3 @@ type capture struct {
 }
 
 func (c capture) Write(p []byte) (int, error) { return c.out.Write(p) }
-
-// FuzzMessages splits a stream in any pieces into the same messages.
-func FuzzMessages(f *testing.F) {
-	for i, name := range []string{"line", "len16be", "len32le+incl", "fixed:3"} {
-		f.Add(framing(f, name).append(framing(f, name).append(nil, []byte("abc")), []byte("xyz")), uint8(i), uint8(2))
-	}
-	names := []string{"line", "len16be", "len32be", "len32be+incl", "len32le", "len16le", "fixed:3"}
-	f.Fuzz(func(t *testing.T, stream []byte, which, step uint8) {
-		fr := framing(t, names[int(which)%len(names)])
-		cutAll := func(step int) (text string) {
-			var in []byte
-			for rest := stream; len(rest) > 0; {
-				n := min(step, len(rest))
-				in, rest = append(in, rest[:n]...), rest[n:]
-				for {
-					content, used, err := fr.cut(in, 1000)
-					if err != nil {
-						return text + " error"
-					}
-					if used == 0 {
-						break
-					}
-					text += fmt.Sprintf(" %q", content)
-					in = in[used:]
-				}
-			}
-			return text
-		}
-		if a, b := cutAll(max(len(stream), 1)), cutAll(int(step)%9+1); a != b {
-			t.Fatalf("%v: %s at once, %s in pieces", fr, a, b)
-		}
-	})
-}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/offer"
 	"github.com/hone-go/hone/wire"
 )
@@ -136,7 +137,7 @@ func TestDeadlineSheds(t *testing.T) {
 	sideBySide(t)
 	const slow, deadline = 50 * time.Millisecond, 100 * time.Millisecond
 	var served atomic.Int64
-	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, func(dst []byte, p wire.Packet) []byte {
+	target := serveWith(t, "tcp", answering(func() { <-time.After(slow) }, func(dst []byte, p wire.Packet) []byte {
 		served.Add(1)
 		return echo(dst, p)
 	}))
@@ -169,7 +170,7 @@ func TestRunOfManySizes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			var bySize [conns][]int
-			target := serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+			target := serveWith(t, "tcp", answering(nil, func(dst []byte, p wire.Packet) []byte {
 				mu.Lock()
 				number := p.ID >> 16 & 0xffff
 				bySize[number] = append(bySize[number], len(p.Content))
@@ -200,7 +201,7 @@ func TestRunOfManySizes(t *testing.T) {
 func TestRunOfManySizesVerifies(t *testing.T) {
 	sideBySide(t)
 	var n atomic.Int64
-	target := serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+	target := serveWith(t, "tcp", answering(nil, func(dst []byte, p wire.Packet) []byte {
 		if n.Add(1)%10 == 0 {
 			p.Content = p.Content[:len(p.Content)-1]
 		}
@@ -215,7 +216,7 @@ func TestRunOfManySizesVerifies(t *testing.T) {
 }
 
 func TestPlansThatCannotBeTogether(t *testing.T) {
-	frames, rate := Frames{Address: "127.0.0.1:1"}, scheduleOf(t, "ramp:1..2")
+	frames, rate := codec.Frames{Address: "127.0.0.1:1"}, scheduleOf(t, "ramp:1..2")
 	for name, p := range map[string]Plan{
 		"rate and schedule":        {Target: frames, Rate: 1, Schedule: rate},
 		"rate without connections": {Target: frames, Rate: 1, Idle: 1},
@@ -227,12 +228,12 @@ func TestPlansThatCannotBeTogether(t *testing.T) {
 		"no churn":                 {Target: frames, ChurnUnused: true},
 		"content and sizes":        {Target: frames, Content: []byte("x"), Sizes: sizesOf(t, "uniform:1..2")},
 		"sizes and expect":         {Target: frames, Expect: []byte("x"), Sizes: sizesOf(t, "uniform:1..2")},
-		"sizes of HTTP":            {Target: HTTP{URL: "http://127.0.0.1:1"}, Sizes: sizesOf(t, "uniform:1..2")},
-		"sizes of fixed messages":  {Target: Messages{Address: "127.0.0.1:1", Framing: Framing{fixed: 2}}, Sizes: sizesOf(t, "uniform:1..2")},
-		"sizes below the match":    {Target: Messages{Address: "127.0.0.1:1", Framing: Framing{width: 4}, Match: Match{Len: 4}}, Sizes: sizesOf(t, "uniform:3..9")},
-		"sizes above the length":   {Target: Messages{Address: "127.0.0.1:1", Framing: Framing{width: 2}}, Sizes: sizesOf(t, "uniform:3..70000")},
-		"sources of a unix socket": {Target: Frames{Network: "unix", Address: "x"}, Sources: sourcesOf(t, "127.0.0.1")},
-		"sources of HTTP's":        {Target: HTTP{URL: "http://unix:/x:/"}, Sources: sourcesOf(t, "127.0.0.1")},
+		"sizes of HTTP":            {Target: codec.HTTP{URL: "http://127.0.0.1:1"}, Sizes: sizesOf(t, "uniform:1..2")},
+		"sizes of fixed messages":  {Target: codec.Messages{Address: "127.0.0.1:1", Framing: framing(t, "fixed:2")}, Sizes: sizesOf(t, "uniform:1..2")},
+		"sizes below the match":    {Target: codec.Messages{Address: "127.0.0.1:1", Framing: framing(t, "len32be"), Match: codec.Match{Len: 4}}, Sizes: sizesOf(t, "uniform:3..9")},
+		"sizes above the length":   {Target: codec.Messages{Address: "127.0.0.1:1", Framing: framing(t, "len16be")}, Sizes: sizesOf(t, "uniform:3..70000")},
+		"sources of a unix socket": {Target: codec.Frames{Network: "unix", Address: "x"}, Sources: sourcesOf(t, "127.0.0.1")},
+		"sources of HTTP's":        {Target: codec.HTTP{URL: "http://unix:/x:/"}, Sources: sourcesOf(t, "127.0.0.1")},
 	} {
 		r, err := Run(context.Background(), p)
 		e := faultOf(t, err)

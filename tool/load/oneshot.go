@@ -10,17 +10,18 @@ import (
 	"os"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
 // use sends the first request on a connection and waits for its answer until ctx ends. It returns
 // the bytes that came after the answer.
-func (r *run) use(ctx context.Context, nc net.Conn, caller Caller, content []byte) (rest []byte, wrong *Error) {
+func (r *run) use(ctx context.Context, nc net.Conn, speaks codec.Codec, content []byte) (rest []byte, wrong *Error) {
 	long := time.Unix(1, 0)
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(long) }) // fails only if nc is closed
 	defer stop()
-	v := oneShot{run: r, nc: nc, caller: caller, content: content}
-	request := v.caller.AppendRequest(nil, oneShotID, content)
+	v := oneShot{run: r, nc: nc, codec: speaks, content: content}
+	request := speaks.AppendRequest(nil, oneShotID, content, nil)
 	if len(request) > smallestBuffer { // the server may stop reading until its answer is read
 		written := make(chan struct{})
 		go func() {
@@ -41,8 +42,9 @@ func (r *run) use(ctx context.Context, nc net.Conn, caller Caller, content []byt
 type oneShot struct {
 	run     *run
 	nc      net.Conn
-	caller  Caller
+	codec   codec.Codec
 	content []byte
+	answer  codec.Answer
 }
 
 const oneShotID = 1
@@ -54,8 +56,8 @@ func (v *oneShot) await() (rest []byte, wrong *Error) {
 		n, err := v.nc.Read(in[held:])
 		held += n
 		used, done, wrong := v.settle(in[:held])
-		if owed, ok := v.caller.(*wsCaller); ok && wrong == nil {
-			reply(v.nc, owed)
+		if wrong == nil {
+			reply(v.nc, &v.answer)
 		}
 		switch {
 		case wrong != nil || done:
@@ -70,34 +72,34 @@ func (v *oneShot) await() (rest []byte, wrong *Error) {
 	}
 }
 
-// reply sends the protocol's replies. If the write fails, the reader notices.
-func reply(nc net.Conn, caller *wsCaller) {
-	if words := caller.appendReplies(nil); len(words) > 0 {
-		_, _ = nc.Write(words)
+// reply sends what the protocol sends back by itself. If the write fails, the reader notices.
+func reply(nc net.Conn, a *codec.Answer) {
+	if len(a.Reply) > 0 {
+		_, _ = nc.Write(a.Reply)
+		a.Reply = a.Reply[:0]
 	}
 }
 
 // settle decodes what has come, and reports whether the answer was among it.
 func (v *oneShot) settle(in []byte) (used int, done bool, wrong *Error) {
 	for used < len(in) {
-		var a Answer
-		n, err := v.caller.Decode(&a, in[used:])
+		n, err := codec.Next(v.codec, &v.answer, in[used:])
+		used += n
 		switch {
 		case err != nil:
-			return used, false, decodeError(err)
-		case n == 0:
+			return used, false, codec.Explain(err)
+		case v.answer.ID != 0:
+			return used, true, v.verify(&v.answer)
+		case !v.answer.Last:
 			return used, false, nil
-		case a.ID != 0:
-			return used + n, true, v.verify(&a)
-		case a.Last && a.Err != nil:
-			return used, false, decodeError(a.Err)
+		case v.answer.Err != nil:
+			return used, false, codec.Explain(v.answer.Err)
 		}
-		used += n
 	}
 	return used, false, nil
 }
 
-func (v *oneShot) verify(a *Answer) *Error {
+func (v *oneShot) verify(a *codec.Answer) *Error {
 	expect := v.run.plan.Expect
 	if v.run.plan.Echo {
 		expect = v.content
@@ -112,7 +114,7 @@ func (v *oneShot) verify(a *Answer) *Error {
 		}
 		return &Error{Kind: Failed, Err: a.Err, What: fmt.Sprintf("a request failed (%v)", a.Err), Try: try}
 	case expect != nil && !bytes.Equal(a.Content, expect):
-		return &Error{Kind: WrongContent, What: "an answer has other content than expected", Try: "look into the server's log"}
+		return &Error{Kind: codec.WrongContent, What: "an answer has other content than expected", Try: "look into the server's log"}
 	}
 	return nil
 }
@@ -123,15 +125,14 @@ func (v *oneShot) ended(err error) *Error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &Error{
 			Kind: Timeout, Err: err, What: fmt.Sprintf("no answer within %v", v.run.plan.Timeout),
-			Try: "check that the server runs and speaks this protocol and dialect, or raise the time-out (--timeout)",
+			Try: "check that the server runs and speaks this protocol, or raise the time-out (--timeout)",
 		}
 	case errors.Is(err, io.EOF):
-		var a Answer
-		if _, wrong := v.caller.Decode(&a, nil); wrong != nil {
-			return decodeError(wrong)
+		if _, wrong := codec.Next(v.codec, &v.answer, nil); wrong != nil {
+			return codec.Explain(wrong)
 		}
-		if a.ID != 0 {
-			return v.verify(&a)
+		if v.answer.ID != 0 {
+			return v.verify(&v.answer)
 		}
 	}
 	return &Error{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 func TestConstantScheduleIsExact(t *testing.T) {
@@ -82,7 +83,7 @@ func TestPoissonScheduleIsPoisson(t *testing.T) {
 
 func TestPacersShareTheSchedule(t *testing.T) {
 	for _, c := range []struct{ conns, pacers int }{{1, 1}, {7, 1}, {7, 3}, {8, 4}, {3, 3}} {
-		p := must[Plan](t)(Plan{Target: Frames{}, Conns: c.conns, Rate: 1e9}.complete()) // request n at n ns
+		p := must[Plan](t)(Plan{Target: codec.Frames{}, Conns: c.conns, Rate: 1e9}.complete()) // request n at n ns
 		r := newRun(p)
 		for i := range r.conns {
 			r.conns[i] = newConn(r, i, swallow{})
@@ -163,7 +164,7 @@ func keepsPace(t *testing.T, lag func() (p50, p99 time.Duration)) {
 		if p50 <= promisedLag || runtime.GOOS != "linux" {
 			return
 		}
-		if p99 <= 2*usualMaxLag {
+		if p99 <= 2*UsualMaxLag {
 			quiet++
 		}
 	}
@@ -178,26 +179,6 @@ func TestRunPaces(t *testing.T) {
 		r := measured(t, Plan{Target: target, Conns: 10, Rate: 20_000, Echo: true, For: time.Second / 4, MaxLag: time.Second})
 		return microseconds(r.Lag.P50), microseconds(r.Lag.P99)
 	})
-}
-
-func TestMomentsQueue(t *testing.T) {
-	var m queue[int64]
-	var want []int64
-	random := rand.New(rand.NewPCG(3, 3))
-	for i := range int64(10_000) {
-		if random.IntN(9) < 5 {
-			m.push(i)
-			want = append(want, i)
-		} else if len(want) > 0 {
-			if got := m.pop(); got != want[0] {
-				t.Fatalf("step %d: popped %d, want %d", i, got, want[0])
-			}
-			want = want[1:]
-		}
-		if m.count != len(want) || len(want) > 0 && m.first() != want[0] {
-			t.Fatalf("step %d: %d held, want %d", i, m.count, len(want))
-		}
-	}
 }
 
 func BenchmarkSchedule(b *testing.B) {

@@ -15,7 +15,9 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/offer"
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // partsOf are the numbers of parts that the tests split into.
@@ -61,7 +63,7 @@ func TestPartsHaveTheMomentsOfTheWhole(t *testing.T) {
 		"constant": {Rate: 5000}, "poisson": {Rate: 5000, Arrivals: Poisson, Seed: 7},
 		"ramp": {Schedule: ramp, Arrivals: Poisson}, "count": {Rate: 5000, Requests: 777},
 	} {
-		p.Target, p.Conns, p.For, p.Warmup = Frames{}, 11, time.Second, -1
+		p.Target, p.Conns, p.For, p.Warmup = codec.Frames{}, 11, time.Second, -1
 		whole := momentsOf(t, p)
 		if want := 777; name == "count" && len(whole) != want || len(whole) < want {
 			t.Fatalf("%s: %d requests", name, len(whole))
@@ -86,7 +88,7 @@ func TestPartsHaveTheMomentsOfTheWhole(t *testing.T) {
 
 // recording records what is sent: the size of each request by its number, and when.
 type recording struct {
-	Frames
+	codec.Frames
 	conns int
 
 	mu    *sync.Mutex
@@ -95,20 +97,20 @@ type recording struct {
 	times map[int]time.Time
 }
 
-func newRecording(target Frames, conns int) recording {
+func newRecording(target codec.Frames, conns int) recording {
 	return recording{target, conns, new(sync.Mutex), make(map[uint64]int), make(map[int]int), make(map[int]time.Time)}
 }
 
-type recordingCaller struct {
-	Caller
+type recordingCodec struct {
+	codec.Codec
 	to recording
 }
 
-// Caller returns a codec that records what it appends.
-func (r recording) Caller() Caller { return recordingCaller{r.Frames.Caller(), r} }
+// Codec returns a codec that records what it appends.
+func (r recording) Codec() codec.Codec { return recordingCodec{r.Frames.Codec(), r} }
 
 // AppendRequest records the request.
-func (c recordingCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
+func (c recordingCodec) AppendRequest(dst []byte, id uint64, content []byte, of *traffic.Session) []byte {
 	if id >= 1<<32 { // the run measures a request's length with number 1
 		number := id >> 16 & 0xffff
 		c.to.mu.Lock()
@@ -117,7 +119,7 @@ func (c recordingCaller) AppendRequest(dst []byte, id uint64, content []byte) []
 		c.to.sizes[n], c.to.times[n] = len(content), time.Now()
 		c.to.mu.Unlock()
 	}
-	return c.Caller.AppendRequest(dst, id, content)
+	return c.Codec.AppendRequest(dst, id, content, of)
 }
 
 // runParts runs all parts of a plan concurrently from one start time, with the counts that each
@@ -249,7 +251,7 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 		m.Lag.record(1000, 1000)
 		return m
 	}
-	p := Plan{Target: Frames{Address: "127.0.0.1:1"}, Conns: 3, Rate: 3000, For: time.Second}
+	p := Plan{Target: codec.Frames{Address: "127.0.0.1:1"}, Conns: 3, Rate: 3000, For: time.Second}
 	for name, c := range map[string]struct {
 		change func(all []Agent)
 		want   string // empty: valid

@@ -11,6 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/offer"
 	"github.com/hone-go/hone/tool/load/source"
 	"github.com/hone-go/hone/tool/load/traffic"
@@ -20,7 +21,7 @@ import (
 // are not pinned to CPUs: use the system's tools to give the generator its own.
 type Plan struct {
 	// Target is the server to load. Required.
-	Target Target
+	Target codec.Target
 	// Conns is how many connections to open before the load begins. Zero: 1, or none if there are
 	// Idle or Churn.
 	Conns int
@@ -131,6 +132,8 @@ type Plan struct {
 	// measured time, the share that programs other than the server's used. Nil, or a nil result: not
 	// known, so that waiting for a processor does not count as time in which the generator did not run.
 	Rivals func() *float64
+
+	route codec.Route // of the completed plan
 }
 
 // Arrivals is the distribution of an open loop's requests over time.
@@ -189,15 +192,19 @@ type Progress struct {
 	Doubt string
 }
 
+// The values of fields of a Plan that are zero.
+const (
+	UsualSize    = 32
+	UsualFor     = 10 * time.Second
+	UsualTimeout = 5 * time.Second
+	UsualMaxLag  = time.Millisecond
+)
+
 const (
 	mostDepth     = 1<<16 - 1
 	openDepth     = 256
-	usualSize     = 32
-	usualFor      = 10 * time.Second
 	longestFor    = time.Hour // for Requests
 	longestWarmup = 5 * time.Second
-	usualTimeout  = 5 * time.Second
-	usualMaxLag   = time.Millisecond
 	mostDials     = 64 // connections being opened at once
 )
 
@@ -207,21 +214,14 @@ func (p Plan) complete() (Plan, error) {
 		return p, err
 	}
 	var err error
-	switch t := p.Target.(type) { // only these types themselves; a type that embeds one is responsible for itself
-	case Frames:
-		err = t.fits(p)
-	case Messages:
-		err = t.fits(p)
-	case HTTP:
-		p.Target, err = t.prepared(p)
-	case WebSocket:
-		p.Target, err = t.prepared(p)
-	}
-	if err != nil {
+	if p.route, err = p.Target.Prepare(p.carries()); err != nil {
 		return p, err
 	}
-	if err := p.checkSources(); err != nil {
-		return p, err
+	if p.route.Target != nil {
+		p.Target = p.route.Target
+	}
+	if p.route.Network == "unix" && p.Sources.Len() > 0 {
+		return p, badPlan("source addresses for a unix socket", "leave them out: there only the path is an address")
 	}
 	if p.Idle == 0 && p.Churn == 0 {
 		p.Conns = max(p.Conns, 1)
@@ -235,25 +235,39 @@ func (p Plan) complete() (Plan, error) {
 	if p.Traffic != nil && slices.ContainsFunc(p.Traffic.Shares(), func(s traffic.Share) bool { return s.Limit > 0 }) {
 		p.Warmup = cmp.Or(p.Warmup, -1) // every row counts
 	}
-	p.For = cmp.Or(p.For, usualFor)
+	p.For = cmp.Or(p.For, UsualFor)
 	p.Warmup = cmp.Or(p.Warmup, min(p.For/10, longestWarmup))
 	p.Warmup = max(p.Warmup, 0)
-	p.Timeout = cmp.Or(p.Timeout, usualTimeout)
-	p.MaxLag = cmp.Or(p.MaxLag, usualMaxLag)
+	p.Timeout = cmp.Or(p.Timeout, UsualTimeout)
+	p.MaxLag = cmp.Or(p.MaxLag, UsualMaxLag)
 	if p.Echo {
 		p.Expect = p.Content
 	}
 	return p, nil
 }
 
+// carries returns what a target has to know of the plan.
+func (p Plan) carries() codec.Load {
+	content := p.Carried()
+	l := codec.Load{
+		Content: content, Least: len(content), Most: len(content), Expect: p.Expect, Echo: p.Echo, Traffic: p.Traffic,
+		Chosen: p.Content != nil || p.Size != 0 || !p.Sizes.None(), Depth: p.depth(),
+	}
+	if !p.Sizes.None() {
+		l.Least, l.Most = p.Sizes.Bounds()
+	}
+	if p.Traffic != nil {
+		l.Least, l.Most = p.Traffic.Contents()
+	}
+	return l
+}
+
 // depth returns Depth, or its default.
 func (p Plan) depth() int {
-	_, given := p.Target.(HTTP)
-	_, prepared := p.Target.(*httpTarget)
-	if given || prepared || !p.paced() {
-		return cmp.Or(p.Depth, 1)
+	if p.paced() && !p.route.Whole {
+		return cmp.Or(p.Depth, openDepth)
 	}
-	return cmp.Or(p.Depth, openDepth)
+	return cmp.Or(p.Depth, 1)
 }
 
 // settings returns Settings, with the values that the completed plan has for defaults.
@@ -290,7 +304,7 @@ func (p Plan) Carried() []byte {
 		_, most := p.Sizes.Bounds()
 		return letters(most, p.Seed)
 	}
-	return letters(cmp.Or(p.Size, usualSize), p.Seed)
+	return letters(cmp.Or(p.Size, UsualSize), p.Seed)
 }
 
 // letters returns content that is a function of the seed.

@@ -50,7 +50,7 @@ func (p Plan) fitsInto(have resources) error {
 			Try:  fmt.Sprintf("raise it with ulimit -n %d, or use fewer connections", need),
 		}
 	}
-	if network, _ := whereIs(p.Target); network != "tcp" || have.ports == 0 {
+	if p.route.Network != "tcp" || have.ports == 0 {
 		return nil
 	}
 	churn := p.Churn * min(have.held, p.Warmup+p.For).Seconds()
@@ -89,8 +89,7 @@ func (p Plan) moreSources(n int) string {
 
 // leadsHere reports whether the target is on this machine's loopback network.
 func (p Plan) leadsHere() bool {
-	_, address := whereIs(p.Target)
-	host, _, err := net.SplitHostPort(address)
+	host, _, err := net.SplitHostPort(p.route.Address)
 	if err != nil {
 		return false
 	}

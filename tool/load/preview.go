@@ -20,12 +20,7 @@ func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 	}
 	d := preview{bufio.NewWriter(w), p}
 	if p.Traffic == nil {
-		caller := p.Target.Caller()
-		if _, ok := caller.(*httpCaller); ok {
-			d.print(caller.AppendRequest(nil, 1, p.Content))
-		} else {
-			d.print(p.Content)
-		}
+		d.print(p.Content, nil)
 		return d.w.Flush()
 	}
 	all, r := newOffering(p, p.timeline()), &run{plan: p}
@@ -50,7 +45,10 @@ type preview struct {
 }
 
 // print prints a request; if it is not text, quoted as in Go.
-func (d *preview) print(request []byte) {
+func (d *preview) print(request []byte, of *traffic.Session) {
+	if d.plan.route.Whole {
+		request = d.plan.Target.Codec().AppendRequest(nil, 1, nil, of)
+	}
 	if utf8.Valid(request) {
 		fmt.Fprintf(d.w, "%s\n\n", request)
 	} else {
@@ -73,11 +71,11 @@ func (d *preview) session(a arrival) {
 			name = " of " + of.Flow
 		}
 		fmt.Fprintf(d.w, "# session %d%s, %s: %s\n", a.number, name, when, of.Name)
-		if caller, ok := d.plan.Target.Caller().(*httpCaller); ok {
-			d.print(caller.appendStep(nil, 1, &s))
-		} else {
-			d.print(of.Body.Append(nil, &s))
+		var content []byte
+		if !d.plan.route.Whole {
+			content = of.Body.Append(nil, &s)
 		}
+		d.print(content, &s)
 		var think time.Duration
 		think, more = s.Next()
 		when = "after the answer"

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // reader reads from some of the sockets of a closed loop: one goroutine, one buffer, and one read
@@ -107,20 +108,20 @@ func (rd *reader) readFrom(c *conn) {
 	case err != nil:
 		rd.leave(c)
 		if c.ended(err, held > 0) {
-			rd.run.goroutines.Go(c.renewPolled)
+			rd.run.goroutines.Go(c.reconnectPolled)
 		}
 		return
 	}
 	in := rd.in[:held+n]
-	used, parting, err := c.arrived(in, rd.run.now())
+	used, closing, err := c.arrived(in, rd.run.now())
 	if err != nil {
 		rd.leave(c)
-		rd.run.fail(decodeError(err))
+		rd.run.fail(codec.Explain(err))
 		return
 	}
-	if parting {
+	if closing {
 		rd.leave(c)
-		rd.run.goroutines.Go(c.renewPolled)
+		rd.run.goroutines.Go(c.reconnectPolled)
 		return
 	}
 	c.held = append(c.held[:0], in[used:]...)

@@ -62,10 +62,6 @@ type Result struct {
 	Outage *float64 `json:"outage_us,omitempty"`
 	// Steps are the figures of the steps of the plan's Traffic.
 	Steps []Step `json:"steps,omitempty"`
-	// Handshakes counts the TLS handshakes of all connections of the run, also outside the
-	// measured time, and Resumed those that resumed a session; nil without TLS.
-	Handshakes *int64 `json:"tls_handshakes,omitempty"`
-	Resumed    *int64 `json:"tls_resumed,omitempty"`
 	// Schedule is the plan's schedule, if it has one.
 	Schedule string `json:"schedule,omitempty"`
 	// Offered is the mean rate of the schedule in the measured time, in requests a second, or in
@@ -220,7 +216,7 @@ func (m *Measured) result() *Result {
 		r.Client.DelayP99, r.Client.DelayMax = quantile(m.Delay.Histogram, 99, 100), new(float64(m.Stop)/1e3)
 	}
 	m.bounds(r)
-	if m.plan.MaxLag > usualMaxLag && m.loss() != "" {
+	if m.plan.MaxLag > UsualMaxLag && m.loss() != "" {
 		r.RateAtLeast = m.perSecond(m.Good)
 	}
 	if m.Sizes.Counted > 0 {
@@ -233,9 +229,6 @@ func (m *Measured) result() *Result {
 		if m.Lag.Histogram != nil {
 			r.Offered = m.perSecond(m.Offered)
 		}
-	}
-	if h := handshakesOf(m.plan.Target); h != nil {
-		r.Handshakes, r.Resumed = new(h.made.Load()), new(h.resumed.Load())
 	}
 	if m.Outage > 0 {
 		r.Outage = new(float64(m.Outage) / 1e3)

@@ -3,13 +3,13 @@ package load
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
@@ -76,7 +76,6 @@ type run struct {
 	begunRequests atomic.Int64  // in a closed loop with Plan.Requests or Plan.Traffic
 	flows         []flowState   // of a plan with Traffic
 	shortest      time.Duration // the shortest time-out of any request
-	base          *url.URL      // the URL that redirects are relative to
 	heartbeats    []*heartbeat  // of a closed loop
 	lag           atomic.Int64  // the longest time by which the generator was late since the last Progress
 	tardy         atomic.Int64  // of the window's requests, those that it delayed by more than Plan.MaxLag
@@ -112,7 +111,7 @@ func newRun(p Plan) *run {
 		connections: outages{all: p.Partition.count(p.Conns)},
 		connected:   make(chan struct{}), dialled: make(chan struct{}), failed: make(chan struct{}),
 	}
-	r.dialing, r.endDials = context.WithCancel(fromSources(context.Background(), p.Sources))
+	r.dialing, r.endDials = context.WithCancel(codec.FromSources(context.Background(), p.Sources))
 	for range min(runtime.GOMAXPROCS(0), len(r.conns)) {
 		r.counters = append(r.counters, &counter{
 			timeout: int64(p.Timeout),
@@ -359,12 +358,12 @@ func (r *run) silence(now int64) *Error {
 	if now-r.unheard < int64(quiet) {
 		return nil
 	}
-	try := "check that the server runs and speaks this protocol and dialect, or raise the time-out (--timeout)"
+	try := "check that the server runs and speaks this protocol, or raise the time-out (--timeout)"
 	if !r.paced {
-		try = "check that the server runs, speaks this protocol and dialect, and does not hold its answers back (is a buffer flushed?), or raise the time-out (--timeout)"
+		try = "check that the server runs, speaks this protocol, and does not hold its answers back (is a buffer flushed?), or raise the time-out (--timeout)"
 	}
 	return &Error{
-		Kind: Silent,
+		Kind: codec.Silent,
 		What: fmt.Sprintf("no answer for %v, with requests outstanding on %d of %d connections", quiet, silent, len(r.conns)),
 		Try:  try,
 	}

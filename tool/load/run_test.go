@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -82,51 +83,39 @@ func checkLoop(t *testing.T, p Plan, r *Result) {
 }
 
 func TestRunOfAPlanOfZeros(t *testing.T) {
-	p := must[Plan](t)(Plan{Target: Frames{Address: "127.0.0.1:1"}}.complete())
+	p := must[Plan](t)(Plan{Target: codec.Frames{Address: "127.0.0.1:1"}}.complete())
 	if p.Conns != 1 || p.Depth != 1 || p.For != 10*time.Second || p.Warmup != time.Second ||
 		p.Timeout != 5*time.Second || len(p.Content) != 32 || p.Expect != nil || p.MaxLag != time.Millisecond {
 		t.Errorf("zeros became %+v", p)
 	}
-	p = must[Plan](t)(Plan{Target: Frames{}, Rate: 1, Warmup: -1, Content: []byte{}, Echo: true}.complete())
+	p = must[Plan](t)(Plan{Target: codec.Frames{}, Rate: 1, Warmup: -1, Content: []byte{}, Echo: true}.complete())
 	if p.Depth != 256 || p.Warmup != 0 || len(p.Content) != 0 || p.Expect == nil {
 		t.Errorf("the plan became %+v", p)
 	}
 }
 
 func TestRunRefusesBadPlans(t *testing.T) {
-	target := Frames{Address: "127.0.0.1:1"}
+	target := codec.Frames{Address: "127.0.0.1:1"}
 	nan := 0.0
 	for name, p := range map[string]Plan{
-		"no target":       {},
-		"conns":           {Target: target, Conns: -1},
-		"depth":           {Target: target, Depth: -1},
-		"too deep":        {Target: target, Depth: 1 << 16},
-		"rate":            {Target: target, Rate: -1},
-		"no rate":         {Target: target, Rate: nan / nan},
-		"arrivals":        {Target: target, Arrivals: 7},
-		"for":             {Target: target, For: -1},
-		"timeout":         {Target: target, Timeout: -1},
-		"lag":             {Target: target, MaxLag: -1},
-		"stall":           {Target: target, MaxStall: -1},
-		"size":            {Target: target, Size: -1},
-		"ramp":            {Target: target, Ramp: -1},
-		"content in demo": {Target: Frames{Address: "127.0.0.1:1", Dialect: wire.Demo}, Echo: true},
+		"no target": {},
+		"conns":     {Target: target, Conns: -1},
+		"depth":     {Target: target, Depth: -1},
+		"too deep":  {Target: target, Depth: 1 << 16},
+		"rate":      {Target: target, Rate: -1},
+		"no rate":   {Target: target, Rate: nan / nan},
+		"arrivals":  {Target: target, Arrivals: 7},
+		"for":       {Target: target, For: -1},
+		"timeout":   {Target: target, Timeout: -1},
+		"lag":       {Target: target, MaxLag: -1},
+		"stall":     {Target: target, MaxStall: -1},
+		"size":      {Target: target, Size: -1},
+		"ramp":      {Target: target, Ramp: -1},
 	} {
 		r, err := Run(context.Background(), p)
 		if r != nil || faultOf(t, err).Kind != BadPlan {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
-	}
-}
-
-func TestRunSpeaksTheDemoDialect(t *testing.T) {
-	target := serveWith(t, "tcp", answering(wire.Demo, nil, func(dst []byte, p wire.Packet) []byte {
-		return wire.Demo.Append(dst, ack(p))
-	}))
-	target.Dialect = wire.Demo
-	r := measured(t, Plan{Target: target, Conns: 2, Depth: 8, Requests: 300})
-	if r.Errors["total"] != 0 || r.Requests != 300 {
-		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
 	}
 }
 
@@ -149,7 +138,7 @@ func TestRunWithFullBuffers(t *testing.T) {
 }
 
 // throughNothing is a target whose connections implement only net.Conn, like those of TLS.
-type throughNothing struct{ Frames }
+type throughNothing struct{ codec.Frames }
 
 type plainConn struct{ net.Conn }
 
@@ -177,8 +166,8 @@ func TestRunOnAnyConnection(t *testing.T) {
 }
 
 func TestRunPassesPushesOver(t *testing.T) {
-	target := serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
-		dst = wire.Standard.Append(dst, wire.Packet{Command: wire.Deliver, ID: p.ID, Content: []byte("news")})
+	target := serveWith(t, "tcp", answering(nil, func(dst []byte, p wire.Packet) []byte {
+		dst = wire.Append(dst, wire.Packet{Command: wire.Deliver, ID: p.ID, Content: []byte("news")})
 		return echo(dst, p)
 	}))
 	r := measured(t, Plan{Target: target, Depth: 4, Echo: true, Requests: 100, Timeout: patience / 2})
@@ -253,7 +242,7 @@ func TestWindowOpensBeforeTheFirstRequest(t *testing.T) {
 				<-time.After(20 * time.Millisecond)
 				early = asked.Load()
 			}
-			p.Target = serveWith(t, "tcp", answering(wire.Standard, func() { asked.Add(1) }, echo))
+			p.Target = serveWith(t, "tcp", answering(func() { asked.Add(1) }, echo))
 			if runPlan(t, t.Context(), p); early != 0 || asked.Load() == 0 {
 				t.Errorf("%d of %d requests came before the measured time", early, asked.Load())
 			}
@@ -267,7 +256,7 @@ func TestRunThatEndsAtOnce(t *testing.T) {
 	defer cancel()
 	asked := 0
 	p := Plan{Warmup: -1, For: time.Minute}
-	p.Target = serveWith(t, "tcp", answering(wire.Standard, func() {
+	p.Target = serveWith(t, "tcp", answering(func() {
 		if asked++; asked == 100 {
 			cancel()
 		}
@@ -293,7 +282,7 @@ func TestInterruptedRunNeverPasses(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			asked := 0
-			reads := answering(wire.Standard, func() {
+			reads := answering(func() {
 				if asked++; asked == 20 { // at most Depth of the requests before have no answer yet
 					cancel()
 				}
@@ -355,7 +344,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 // Answers are settled, replaced and counted without allocation.
 func TestAnswersAllocateNothing(t *testing.T) {
 	const depth = 64
-	p := must[Plan](t)(Plan{Target: Frames{}, Depth: depth, Echo: true, For: time.Hour}.complete())
+	p := must[Plan](t)(Plan{Target: codec.Frames{}, Depth: depth, Echo: true, For: time.Hour}.complete())
 	r := newRun(p)
 	r.counters[0].window = window{0, int64(time.Hour)}
 	c := newConn(r, 0, swallow{})
@@ -380,7 +369,7 @@ func TestAnswersAllocateNothing(t *testing.T) {
 // BenchmarkAnswer measures an answer and the next request without the kernel: the clock, decoding,
 // verifying, counting, and encoding.
 func BenchmarkAnswer(b *testing.B) {
-	p := must[Plan](b)(Plan{Target: Frames{}, Echo: true, For: time.Hour}.complete())
+	p := must[Plan](b)(Plan{Target: codec.Frames{}, Echo: true, For: time.Hour}.complete())
 	r := newRun(p)
 	r.counters[0].window = window{0, int64(time.Hour)}
 	c := newConn(r, 0, swallow{})

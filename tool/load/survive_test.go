@@ -16,6 +16,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -31,7 +32,7 @@ func TestIdleConnectionsMayBeClosed(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	r := must[*Result](t)(Run(context.Background(), Plan{
-		Target: HTTP{URL: s.URL}, Conns: 20, Rate: 100, Requests: 100, MaxLag: time.Second,
+		Target: codec.HTTP{URL: s.URL}, Conns: 20, Rate: 100, Requests: 100, MaxLag: time.Second,
 	}))
 	if !onlyBusy(r) || r.Errors["total"] != 0 || r.Requests != 100 || r.Requests != served.Load() {
 		t.Errorf("%d requests, %d served, errors %v, reasons %q", r.Requests, served.Load(), r.Errors, r.InvalidReasons)
@@ -83,7 +84,7 @@ func TestFramedIdleConnectionsMayBeClosed(t *testing.T) {
 		var served atomic.Int64
 		address, _ := framedServer(t, "127.0.0.1:0", engine.Limits{IdleTime: idle}, &served, 0)
 		r := must[*Result](t)(Run(context.Background(), Plan{
-			Target: Frames{Address: address}, Echo: true, Conns: 10, Rate: 2.8 / idle.Seconds(), Requests: 30, MaxLag: patience, Timeout: patience,
+			Target: codec.Frames{Address: address}, Echo: true, Conns: 10, Rate: 2.8 / idle.Seconds(), Requests: 30, MaxLag: patience, Timeout: patience,
 		}))
 		// A request that crosses the server's announcement must not be repeated.
 		crossed := r.Errors["closed"]
@@ -119,7 +120,7 @@ func TestDrainIsWaitedFor(t *testing.T) {
 		}()
 		o := outcome{}
 		o.result, o.err = Run(context.Background(), Plan{
-			Target: Frames{Address: address}, Echo: true, Conns: 8, Rate: rate, Warmup: -1, For: 2 * time.Second,
+			Target: codec.Frames{Address: address}, Echo: true, Conns: 8, Rate: rate, Warmup: -1, For: 2 * time.Second,
 			MaxLag: time.Second, AllowErrors: true,
 		})
 		if err := <-moved; err != nil || o.err != nil {
@@ -159,9 +160,9 @@ func within(micros float64, least, most time.Duration) bool {
 }
 
 // hanging is a framed server that leaves out every n-th answer, and counts them.
-func hanging(t *testing.T, n int64, left *atomic.Int64) Frames {
+func hanging(t *testing.T, n int64, left *atomic.Int64) codec.Frames {
 	var asked atomic.Int64
-	return serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+	return serveWith(t, "tcp", answering(nil, func(dst []byte, p wire.Packet) []byte {
 		if asked.Add(1)%n == 0 {
 			left.Add(1)
 			return dst
@@ -195,15 +196,16 @@ func TestOneHangingAnswer(t *testing.T) {
 
 // An answer that comes after its request was given up is ignored.
 func TestLateAnswerIsPassedOver(t *testing.T) {
-	for _, target := range []Caller{Frames{}.Caller(), Messages{Framing: framing(t, "len32be"), Match: match(t, "id@0:4")}.Caller()} {
+	for n, target := range []codec.Codec{codec.Frames{}.Codec(), codec.Messages{Framing: framing(t, "len32be"), Match: match(t, "id@0:4")}.Codec()} {
 		giveUp := func(id uint64) (answer []byte, ok bool) {
-			answer = target.AppendRequest(nil, id, make([]byte, 8))
-			if _, ok := target.(*frameCaller); ok {
+			answer = target.AppendRequest(nil, id, make([]byte, 8), nil)
+			if n == 0 {
 				answer = echo(nil, wire.Packet{ID: id})
 			}
-			return answer, target.(forgetter).Forget(id)
+			return answer, target.Forget(id)
 		}
-		var a Answer
+		const mostForgotten = 4096
+		var a codec.Answer
 		for n := range mostForgotten + 1 { // only answers that never come use up what may be given up
 			answer, ok := giveUp(7)
 			if !ok {
@@ -215,7 +217,7 @@ func TestLateAnswerIsPassedOver(t *testing.T) {
 			if _, err := target.Decode(&a, answer); err == nil && a.ID == 0 {
 				t.Fatalf("%T: a second late answer is passed over too", target)
 			}
-			a = Answer{}
+			a = codec.Answer{}
 		}
 		for n := range mostForgotten + 1 {
 			if _, ok := giveUp(uint64(1 + n)); ok != (n < mostForgotten) {
@@ -272,13 +274,13 @@ func TestAbortedAnswers(t *testing.T) {
 
 // mortal is a framed echo server that exits after n reads, and may restart at once at its address.
 // It answers so slowly that a closed loop is no burden.
-func mortal(t *testing.T, n int64, comesBack bool) Frames {
+func mortal(t *testing.T, n int64, comesBack bool) codec.Frames {
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	address := ln.Addr().String()
 	var served atomic.Int64
 	died := make(chan struct{})
 	ended := make(chan struct{})
-	echoes := answering(wire.Standard, func() {
+	echoes := answering(func() {
 		if served.Add(1) == n {
 			close(died)
 		}
@@ -300,7 +302,7 @@ func mortal(t *testing.T, n int64, comesBack bool) Frames {
 		end()
 	}()
 	t.Cleanup(func() { <-ended })
-	return Frames{Address: address}
+	return codec.Frames{Address: address}
 }
 
 // serveOn serves until the returned function is called, which stops everything.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // goalReport is the JSON form of a goal.
@@ -182,9 +183,6 @@ func writeConnections(table *figure.Table, r *Result) {
 	if r.Reconnects > 0 {
 		table.Line("reconnects", "%s, %s requests retried", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
 	}
-	if r.Handshakes != nil && r.Resumed != nil {
-		table.Line("TLS", "%s handshakes of all connections, %s resumed", figure.Grouped(float64(*r.Handshakes)), figure.Grouped(float64(*r.Resumed)))
-	}
 	if r.Drains > 0 {
 		table.Line("drains", "%s connections closed by the server's shutdown", figure.Grouped(float64(r.Drains)))
 	}
@@ -192,7 +190,7 @@ func writeConnections(table *figure.Table, r *Result) {
 		table.Line("outage", "%s without any connection at the longest", figure.Micros(*r.Outage))
 	}
 	var waited []string
-	for _, kind := range []Kind{Timeout, Unanswered} {
+	for _, kind := range []Kind{Timeout, codec.Unanswered} {
 		if n := r.Errors[kind.String()]; n > 0 {
 			waited = append(waited, figure.Grouped(float64(n))+" "+kind.String())
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
@@ -23,7 +24,7 @@ import (
 func BenchmarkShop(b *testing.B) {
 	const sessions, conns, rounds, window = 500.0, 16, 7, 1500 * time.Millisecond
 	addr, _ := startRole(b, "shop")
-	base := HTTP{URL: "http://" + addr}
+	base := codec.HTTP{URL: "http://" + addr}
 	plan := shopPlan(b, 0)
 	plan.Flows[2].Steps[0].Think, plan.Flows[2].Steps[0].ThinkMost = 0, 0
 	script := compiled(b, plan)
@@ -37,15 +38,15 @@ func BenchmarkShop(b *testing.B) {
 	http.DefaultClient.CloseIdleConnections()
 	plain := []struct {
 		part   float64
-		target HTTP
+		target codec.HTTP
 	}{
-		{0.70, HTTP{URL: base.URL + "/products/3"}},
-		{0.20, HTTP{URL: base.URL + "/search?q=red%20chair"}},
-		{0.10, HTTP{URL: base.URL + "/login", Body: body}},
-		{0.10, HTTP{URL: base.URL + "/buy", Body: []byte("product=3"), Header: http.Header{
+		{0.70, codec.HTTP{URL: base.URL + "/products/3"}},
+		{0.20, codec.HTTP{URL: base.URL + "/search?q=red%20chair"}},
+		{0.10, codec.HTTP{URL: base.URL + "/login", Body: body}},
+		{0.10, codec.HTTP{URL: base.URL + "/buy", Body: []byte("product=3"), Header: http.Header{
 			"Authorization": {"Bearer " + who.Token}, "Cookie": {"sid=s" + who.Token}, "Content-Type": {"application/x-www-form-urlencoded"},
 		}}},
-		{0.10, HTTP{URL: base.URL + "/orders/1"}},
+		{0.10, codec.HTTP{URL: base.URL + "/orders/1"}},
 	}
 	cost := func(p Plan) float64 {
 		p.Conns, p.Arrivals, p.For, p.Warmup, p.MaxLag = conns, Poisson, window, window/5, time.Hour
@@ -77,9 +78,9 @@ func BenchmarkStep(b *testing.B) {
 	plan.Cookies = false
 	plan.Flows[2].Steps[0].Think, plan.Flows[2].Steps[0].ThinkMost = 0, 0
 	const n = 2000
-	traffic := must[Plan](b)(Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(b, plan), Seed: 1, For: time.Hour}.complete())
+	traffic := must[Plan](b)(Plan{Target: codec.HTTP{URL: "http://h"}, Traffic: compiled(b, plan), Seed: 1, For: time.Hour}.complete())
 	answers, _ := shopAnswers(b, traffic, n)
-	for name, p := range map[string]Plan{"plain": must[Plan](b)(Plan{Target: HTTP{URL: "http://h"}, For: time.Hour}.complete()), "traffic": traffic} {
+	for name, p := range map[string]Plan{"plain": must[Plan](b)(Plan{Target: codec.HTTP{URL: "http://h"}, For: time.Hour}.complete()), "traffic": traffic} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			var r *run
@@ -126,7 +127,7 @@ func greatTraffic(tb testing.TB) (stages string, script *traffic.Script) {
 func BenchmarkGreatTraffic(b *testing.B) {
 	stages, script := greatTraffic(b)
 	addr, _ := startServer(b)
-	p := Plan{Target: Frames{Address: addr}, Conns: 8, Arrivals: Poisson, Warmup: -1, MaxLag: time.Hour, AllowErrors: true}
+	p := Plan{Target: codec.Frames{Address: addr}, Conns: 8, Arrivals: Poisson, Warmup: -1, MaxLag: time.Hour, AllowErrors: true}
 	if err := p.Schedule.UnmarshalText([]byte(stages)); err != nil {
 		b.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
@@ -94,7 +95,7 @@ func TestShopCountsAreTheApplications(t *testing.T) {
 		{Conns: 4, Requests: 600},
 	} {
 		addr, _ := startRole(t, "shop")
-		p.Target, p.Seed = HTTP{URL: "http://" + addr}, 5
+		p.Target, p.Seed = codec.HTTP{URL: "http://" + addr}, 5
 		p.Traffic = compiled(t, shopPlan(t, p.Seed))
 		p.MaxLag, p.For = time.Hour, patience
 		r := must[*Result](t)(Run(context.Background(), p))
@@ -209,7 +210,7 @@ func TestStepsHaveTheSameNumbers(t *testing.T) {
 		plan := shopPlan(t, 4)
 		plan.Flows[1].Weight = weight
 		r := must[*Result](t)(Run(context.Background(), Plan{
-			Target: HTTP{URL: "http://" + addr}, Conns: 20, Rate: 300 * (80 + weight) / 100, Arrivals: Poisson, Seed: 4,
+			Target: codec.HTTP{URL: "http://" + addr}, Conns: 20, Rate: 300 * (80 + weight) / 100, Arrivals: Poisson, Seed: 4,
 			Traffic: compiled(t, plan), For: 700 * time.Millisecond, Warmup: 100 * time.Millisecond, MaxLag: time.Hour, AllowErrors: true,
 		}))
 		numbers = append(numbers, [2]int64{r.Steps[0].Requests, r.Steps[2].Requests})
@@ -226,7 +227,7 @@ func TestFailedStepEndsItsSession(t *testing.T) {
 	plan := shopPlan(t, 1)
 	plan.Flows[2].Steps[0].Checks = []string{"json user.name matches user [0-8]$"}
 	r := must[*Result](t)(Run(context.Background(), Plan{
-		Target: HTTP{URL: "http://" + addr}, Conns: 3, Requests: 200, Seed: 1, Traffic: compiled(t, plan), For: patience,
+		Target: codec.HTTP{URL: "http://" + addr}, Conns: 3, Requests: 200, Seed: 1, Traffic: compiled(t, plan), For: patience,
 	}))
 	calls, _ := shopCalls(t, addr)
 	failed := int64(0)
@@ -260,7 +261,7 @@ func TestDataAreUsedUp(t *testing.T) {
 		}
 		plan.Data[0].Order = traffic.Once
 		r := must[*Result](t)(Run(context.Background(), Plan{
-			Target: HTTP{URL: "http://" + addr}, Conns: 8, Rate: rate, Seed: 1, Traffic: compiled(t, plan), For: patience, MaxLag: time.Hour,
+			Target: codec.HTTP{URL: "http://" + addr}, Conns: 8, Rate: rate, Seed: 1, Traffic: compiled(t, plan), For: patience, MaxLag: time.Hour,
 		}))
 		calls, who := shopCalls(t, addr)
 		if r.Errors["total"] != 0 || calls["login"] != 40 || calls["order"] != 40 || calls["browse"] < 150 {
@@ -284,7 +285,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	plan := traffic.Plan{Web: true, Redirects: 3, Cookies: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
 		{Name: "old", Path: "/old", Statuses: []int{200}, Checks: []string{"json product.id == 1"}},
 	}}}}
-	target := HTTP{URL: "http://" + addr}
+	target := codec.HTTP{URL: "http://" + addr}
 	r := must[*Result](t)(Run(context.Background(), Plan{Target: target, Requests: 100, Traffic: compiled(t, plan)}))
 	calls, _ := shopCalls(t, addr)
 	if want := map[string]int64{"old": 100, "browse": 100}; !maps.Equal(calls, want) || r.Errors["total"] != 0 || r.Requests != 200 || r.Steps[0].Requests != 200 {
@@ -349,7 +350,7 @@ func TestSessionsAllocateNothing(t *testing.T) {
 	plan := shopPlan(t, 1)
 	plan.Cookies = false
 	plan.Flows[2].Steps[0].Think, plan.Flows[2].Steps[0].ThinkMost = 0, 0
-	p := must[Plan](t)(Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, plan), Seed: 1, For: time.Hour}.complete())
+	p := must[Plan](t)(Plan{Target: codec.HTTP{URL: "http://h"}, Traffic: compiled(t, plan), Seed: 1, For: time.Hour}.complete())
 	settle := func(r *run, c *conn, answer []byte) {
 		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
 			t.Fatal(used, err)
@@ -429,7 +430,7 @@ func TestSessionsOutliveTheirConnection(t *testing.T) {
 	for _, rate := range []float64{0, 1000} {
 		served = 0
 		r := must[*Result](t)(Run(context.Background(), Plan{
-			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience, Timeout: patience,
+			Target: codec.HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience, Timeout: patience,
 		}))
 		if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 || served != 600 || r.Reconnects < 100 {
 			t.Errorf("rate %v: %d served, %d reconnects, %v, %v", rate, served, r.Reconnects, r.Errors, r.InvalidReasons)
@@ -447,22 +448,22 @@ func TestBodiesHaveTheirLength(t *testing.T) {
 	if err := os.WriteFile(file, lines, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Data: []traffic.Data{{Name: "d", File: file}}, Flows: []traffic.Flow{{Steps: []traffic.Step{{Body: "{{d.v}}"}}}}})}
+	p := Plan{Target: codec.HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Data: []traffic.Data{{Name: "d", File: file}}, Flows: []traffic.Flow{{Steps: []traffic.Step{{Body: "{{d.v}}"}}}}})}
 	p = must[Plan](t)(p.complete())
 	var s traffic.Session
 	for i, n := range []int{0, 1, 9, 10, 99, 100, 12345} {
 		s.Start(p.Traffic, 0, uint64(i))
-		got := string(p.Target.Caller().(*httpCaller).appendStep([]byte("before"), 1, &s))
+		got := string(p.Target.Codec().AppendRequest([]byte("before"), 1, nil, &s))
 		want := fmt.Sprintf("beforePOST / HTTP/1.1\r\nHost: h\r\nUser-Agent: hone\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
 		if got != want {
 			t.Errorf("%d bytes: %.200q", n, got)
 		}
 	}
 	for method, want := range map[string]bool{"POST": true, "PUT": true, "PATCH": true, "GET": false, "DELETE": false} {
-		p := Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{{Method: method}}}}})}
+		p := Plan{Target: codec.HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{{Method: method}}}}})}
 		p = must[Plan](t)(p.complete())
 		s.Start(p.Traffic, 0, 0)
-		if got := string(p.Target.Caller().(*httpCaller).appendStep(nil, 1, &s)); strings.Contains(got, "\r\nContent-Length: 0\r\n") != want {
+		if got := string(p.Target.Codec().AppendRequest(nil, 1, nil, &s)); strings.Contains(got, "\r\nContent-Length: 0\r\n") != want {
 			t.Errorf("%s without a body: %q", method, got)
 		}
 	}
@@ -484,7 +485,7 @@ func TestHangingStepEndsItsSession(t *testing.T) {
 	}}}})
 	for _, rate := range []float64{0, 1000} {
 		r := must[*Result](t)(Run(context.Background(), Plan{
-			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 20, Timeout: patience / 2,
+			Target: codec.HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 20, Timeout: patience / 2,
 			Traffic: script, MaxLag: time.Hour, For: patience, AllowErrors: true,
 		}))
 		hangs := r.Steps[1]
@@ -517,7 +518,7 @@ func TestStepsSeeTheirHeads(t *testing.T) {
 		{Path: "/a"},
 		{Path: "/b", Checks: []string{"header X-For == all", "body == ok"}},
 	}}}})
-	r := must[*Result](t)(Run(context.Background(), Plan{Target: HTTP{URL: s.URL}, Requests: 100, Traffic: script}))
+	r := must[*Result](t)(Run(context.Background(), Plan{Target: codec.HTTP{URL: s.URL}, Requests: 100, Traffic: script}))
 	if r.Errors["total"] != 0 || r.Requests != 300 {
 		t.Errorf("%v: %v", r.Errors, r.InvalidReasons)
 	}
@@ -553,7 +554,7 @@ func TestSessionsOfMessages(t *testing.T) {
 		if c.frame != "fixed:5" {
 			plan.Flows[1].Steps[0].Body, plan.Flows[1].Steps[0].Checks = "123456789{{n}}", []string{"body == 123456789{{n}}", "body matches ^1234567"}
 		}
-		target := Messages{Address: serveWith(t, "tcp", echoes(framing(t, c.frame), nil)).Address, Framing: framing(t, c.frame), Match: match(t, c.match)}
+		target := codec.Messages{Address: serveWith(t, "tcp", echoes(framing(t, c.frame), nil)).Address, Framing: framing(t, c.frame), Match: match(t, c.match)}
 		for _, rate := range []float64{0, 2000} {
 			r := must[*Result](t)(Run(context.Background(), Plan{
 				Target: target, Conns: 2, Depth: 5, Rate: rate, Requests: 300, Traffic: compiled(t, plan), Echo: true, MaxLag: time.Hour, For: patience, Timeout: patience / 2,
@@ -568,7 +569,7 @@ func TestSessionsOfMessages(t *testing.T) {
 	} {
 		plan := traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{{Body: c.body}}}}}
 		r, err := Run(context.Background(), Plan{
-			Target: Messages{Address: "127.0.0.1:1", Framing: framing(t, c.frame), Match: match(t, c.match)}, Traffic: compiled(t, plan),
+			Target: codec.Messages{Address: "127.0.0.1:1", Framing: framing(t, c.frame), Match: match(t, c.match)}, Traffic: compiled(t, plan),
 		})
 		if e := faultOf(t, err); r != nil || e.Kind != BadPlan || e.Try == "" {
 			t.Errorf("%s: %v, %v", name, r, err)
@@ -639,8 +640,8 @@ func TestFollow(t *testing.T) {
 			of.Next()
 		}
 		conn.follow(of, c.now, c.again, !c.bad)
-		if conn.live != c.live || conn.later.count != c.later || len(r.thoughts.all) != c.thinking || len(conn.retired) != 1-c.live {
-			t.Errorf("%s: %d live, %d due, %d thinking, %d retired", name, conn.live, conn.later.count, len(r.thoughts.all), len(conn.retired))
+		if conn.live != c.live || conn.later.Len() != c.later || len(r.thoughts.all) != c.thinking || len(conn.retired) != 1-c.live {
+			t.Errorf("%s: %d live, %d due, %d thinking, %d retired", name, conn.live, conn.later.Len(), len(r.thoughts.all), len(conn.retired))
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/testrun"
-	"github.com/hone-go/hone/wire"
 )
 
 // stalls is a server with a known schedule: it answers at once, except during the first Stall of
@@ -19,7 +18,7 @@ type stalls struct{ Period, Stall time.Duration }
 
 // serve holds answers that fall into a stall until its end.
 func (s stalls) serve(epoch time.Time) func(net.Conn) {
-	return answering(wire.Standard, func() {
+	return answering(func() {
 		phase := time.Since(epoch) % s.Period
 		if phase >= s.Stall {
 			return

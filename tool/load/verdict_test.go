@@ -11,13 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
 // sound returns a valid measurement: 1,000 requests in a second, answered within a millisecond.
 func sound() *Measured {
 	m := &Measured{
-		tally: *newTally(true), plan: must1(Plan{Target: Frames{}, Rate: 1000, For: time.Second}.complete()),
+		tally: *newTally(true), plan: must1(Plan{Target: codec.Frames{}, Rate: 1000, For: time.Second}.complete()),
 		Span: time.Second, Lag: newHistogram(), Offered: 1000,
 		CPU: 500 * time.Millisecond, CPUSpan: time.Second, CPUKnown: true, Procs: 2,
 	}
@@ -79,16 +80,16 @@ func TestGate(t *testing.T) {
 		{"CPU unknown", func(m *Measured) { m.CPU, m.CPUKnown = time.Hour, false }, ""},
 		{"errors", func(m *Measured) { m.Errors[Failed], m.Errors[Timeout], m.Example = 3, 2, exampleOf(wire.Overloaded) },
 			`5 of 1000 requests failed (2 timeout, 3 failed; the first failure was "wire: overloaded")`},
-		{"a status", func(m *Measured) { m.Errors[Failed], m.Example = 3, exampleOf(httpStatus(404)) },
+		{"a status", func(m *Measured) { m.Errors[Failed], m.Example = 3, exampleOf(codec.Status(404)) },
 			`(3 failed; the first failure was "HTTP 404 Not Found"); look into the target's log, accept that status (--status 404), or allow errors`},
 		{"a step's status", func(m *Measured) {
-			m.Errors[Failed], m.Example = 3, exampleOf(fmt.Errorf("step buy: %w", httpStatus(503)))
+			m.Errors[Failed], m.Example = 3, exampleOf(fmt.Errorf("step buy: %w", codec.Status(503)))
 		}, "accept that status (status = 503 in the step), or allow"},
 		{"allowed errors", func(m *Measured) { m.Errors[Failed], m.plan.AllowErrors = 3, true }, ""},
 		{"few requests", func(m *Measured) { m.Latency = spiked(1000, 99); m.Offered, m.During = 99, 99 }, "only 99 requests were measured"},
 		{"interrupted", func(m *Measured) { m.Interrupted, m.Span, m.During = true, 300*time.Millisecond, 100 }, "interrupted after 300 ms of 1.00 s"},
 		{"failed", func(m *Measured) {
-			m.Failure, m.Errors[Silent], m.During = &Error{Kind: Silent, What: "no answer", Try: "look"}, 1, 0
+			m.Failure, m.Errors[codec.Silent], m.During = &Error{Kind: codec.Silent, What: "no answer", Try: "look"}, 1, 0
 		}, "load: no answer; look"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -252,7 +253,7 @@ func TestQuantilesNeedEnoughRequests(t *testing.T) {
 
 func TestResultAsJSON(t *testing.T) {
 	full := sound()
-	full.Errors[Failed], full.Errors[WrongContent] = 2, 1
+	full.Errors[Failed], full.Errors[codec.WrongContent] = 2, 1
 	full.Good = 997
 	withServer := full.result()
 	withServer.Server = &Server{CPUPerRequest: new(1.5), RSS: new(int64), Engine: new(string)}
@@ -368,14 +369,14 @@ func TestCheckWithoutFigures(t *testing.T) {
 }
 
 func TestParseTarget(t *testing.T) {
-	for text, want := range map[string]Frames{
+	for text, want := range map[string]codec.Frames{
 		"tcp://127.0.0.1:7000": {Network: "tcp", Address: "127.0.0.1:7000"},
 		"tcp://[::1]:7000":     {Network: "tcp", Address: "[::1]:7000"},
 		"unix:///run/h.sock":   {Network: "unix", Address: "/run/h.sock"},
 		"unix://h.sock":        {Network: "unix", Address: "h.sock"},
 		"unix:h.sock":          {Network: "unix", Address: "h.sock"},
 	} {
-		if got, err := ParseTarget(text, wire.Standard); err != nil || got != want {
+		if got, err := codec.ParseTarget(text); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
@@ -388,7 +389,7 @@ func TestParseTarget(t *testing.T) {
 		"":                   "lacks its scheme",
 		"tcp:127.0.0.1:7000": "lacks its scheme",
 	} {
-		_, err := ParseTarget(text, wire.Standard)
+		_, err := codec.ParseTarget(text)
 		if err == nil {
 			t.Errorf("%q was taken", text)
 		} else if line := err.Error(); !strings.Contains(line, says) || strings.Contains(line, "%!") {
@@ -428,7 +429,6 @@ func TestTextOfWhatSeldomHappens(t *testing.T) {
 		"answers 5,000/s (constant)":                                           func(r *Result) { r.Schedule = "constant" },
 		"stopped early: p99<1ms can no longer be met":                          func(r *Result) { r.Stopped = "p99<1ms" },
 		"reconnects 3, 2 requests retried":                                     func(r *Result) { r.Reconnects, r.Retries = 3, 2 },
-		"TLS 1,234 handshakes of all connections, 7 resumed":                   func(r *Result) { r.Handshakes, r.Resumed = new(int64(1234)), new(int64(7)) },
 		"drains 1,234 connections closed by the server's shutdown":             func(r *Result) { r.Drains = 1234 },
 		"outage 2.50 ms without any connection at the longest":                 func(r *Result) { r.Outage = new(2500.0) },
 		"no answer 4 timeout, in the latencies with the time that they waited": func(r *Result) { r.Errors["timeout"] = 4 },

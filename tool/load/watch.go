@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/hone-go/hone/tool/load/codec"
+
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -77,7 +79,7 @@ func (r *run) watch(ctx context.Context) {
 		if r.phase == Connecting && r.origin > 0 && (r.paced || now >= r.origin) {
 			r.phase = WarmingUp
 			if err := r.begin(); err != nil {
-				r.fail(decodeError(err))
+				r.fail(codec.Explain(err))
 			}
 		}
 		if r.phase == WarmingUp && now >= r.window.from {
@@ -344,4 +346,23 @@ func (r *run) measured() *Measured {
 		m.Churned = &r.churn.churned
 	}
 	return m
+}
+
+// wonderTime is how long a server may say nothing at all before it is asked what it speaks.
+const wonderTime = 700 * time.Millisecond
+
+// wonder asks a silent server what it speaks, once.
+func (r *run) wonder(now int64) {
+	ask := r.plan.route.Wonder
+	if ask == nil || r.wondered || r.phase == Connecting || len(r.conns) == 0 || now-r.origin < int64(wonderTime) || r.lastAnswer() > 0 {
+		return
+	}
+	r.wondered = true
+	r.goroutines.Go(func() {
+		ctx, cancel := context.WithTimeout(r.dialing, wonderTime)
+		defer cancel()
+		if why := ask(ctx); why != nil {
+			r.fail(why)
+		}
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // A server of HTTP at an address without a scheme is recognised long before the time-out. Whoever says nothing,
@@ -18,8 +20,8 @@ func TestHTTPIsRecognised(t *testing.T) {
 	sideBySide(t)
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
-	o := runPlan(t, t.Context(), Plan{Target: Frames{Address: web.Listener.Addr().String()}, Conns: 2, Timeout: 30 * time.Second})
-	if end := new(Error); !errors.As(o.err, &end) || end.Kind != Garbage || end.Try != "write http:// before its address" || o.took > 15*time.Second {
+	o := runPlan(t, t.Context(), Plan{Target: codec.Frames{Address: web.Listener.Addr().String()}, Conns: 2, Timeout: 30 * time.Second})
+	if end := new(Error); !errors.As(o.err, &end) || end.Kind != codec.Garbage || end.Try != "write http:// before its address" || o.took > 15*time.Second {
 		t.Errorf("%v after %v", o.err, o.took)
 	}
 }
@@ -34,7 +36,7 @@ func TestSilentServerIsAskedOnce(t *testing.T) {
 	})
 	for paced, rate := range map[bool]float64{false: 0, true: 50} {
 		o := runPlan(t, t.Context(), Plan{Target: silent, Conns: 1, Rate: rate, Timeout: 2 * time.Second})
-		if end := new(Error); !errors.As(o.err, &end) || end.Kind != Silent || strings.Contains(end.Try, "is a buffer flushed?") == paced {
+		if end := new(Error); !errors.As(o.err, &end) || end.Kind != codec.Silent || strings.Contains(end.Try, "is a buffer flushed?") == paced {
 			t.Errorf("with a rate %v: %v", paced, o.err)
 		}
 	}

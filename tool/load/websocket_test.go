@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // wsSide is the server's side of a connection, written from RFC 6455 alone.
@@ -27,7 +29,7 @@ type wsSide struct {
 }
 
 // wsServer upgrades every connection, and then calls serve.
-func wsServer(tb testing.TB, serve func(*wsSide)) WebSocket {
+func wsServer(tb testing.TB, serve func(*wsSide)) codec.WebSocket {
 	tb.Helper()
 	frames := serveWith(tb, "tcp", func(nc net.Conn) {
 		side := &wsSide{nc: nc, in: bufio.NewReader(nc)}
@@ -35,7 +37,7 @@ func wsServer(tb testing.TB, serve func(*wsSide)) WebSocket {
 			serve(side)
 		}
 	})
-	return WebSocket{URL: "ws://" + frames.Address + "/echo"}
+	return codec.WebSocket{URL: "ws://" + frames.Address + "/echo"}
 }
 
 func (s *wsSide) upgrade() error {
@@ -173,7 +175,7 @@ func TestWebSocketWrongAnswers(t *testing.T) {
 		return wsFrameOf(first, payload)
 	}))
 	r := measured(t, Plan{Target: target, Echo: true, AllowErrors: true, Requests: 300})
-	if got := r.Errors[WrongContent.String()]; got == 0 || got != wrong.Load() || got != r.Errors["total"] {
+	if got := r.Errors[codec.WrongContent.String()]; got == 0 || got != wrong.Load() || got != r.Errors["total"] {
 		t.Errorf("errors %v, and %d were wrong", r.Errors, wrong.Load())
 	}
 }
@@ -210,18 +212,17 @@ func TestWebSocketAnswersPings(t *testing.T) {
 
 // Idle connections skip pushes, in whatever pieces they come, and answer the pings in and after them.
 func TestWebSocketIgnores(t *testing.T) {
-	c := WebSocket{URL: "ws://127.0.0.1"}.Caller().(*wsCaller)
-	c.ignores = true
+	c := codec.WebSocket{URL: "ws://127.0.0.1"}.Codec()
 	long := bytes.Repeat([]byte("push"), 40_000)
 	stream := slices.Concat(wsFrameOf(0x01, long), wsFrameOf(0x89, []byte("ping")), wsFrameOf(0x80, []byte("end")), wsFrameOf(0x82, long[:200]), wsFrameOf(0x89, []byte("ping")))
 	for _, piece := range []int{1, 7, 1000, len(stream)} {
 		var held []byte
+		var a codec.Answer
 		for at := 0; at < len(stream); at += piece {
 			held = append(held, stream[at:min(at+piece, len(stream))]...)
 			for len(held) > 0 {
-				var a Answer
-				used, err := c.Decode(&a, held)
-				if err != nil || a.ID != 0 {
+				used, err := codec.Next(c, &a, held)
+				if err != nil && (used == 0 || codec.Explain(err).Kind != codec.WrongID) || a.ID != 0 {
 					t.Fatal(err, a.ID)
 				}
 				if used == 0 {
@@ -230,7 +231,7 @@ func TestWebSocketIgnores(t *testing.T) {
 				held = held[used:]
 			}
 		}
-		s := &wsSide{in: bufio.NewReader(bytes.NewReader(c.appendReplies(nil)))}
+		s := &wsSide{in: bufio.NewReader(bytes.NewReader(a.Reply))}
 		for range 2 {
 			if kind, payload, err := s.read(); kind != 0x8a || string(payload) != "ping" || err != nil || len(held) > 0 {
 				t.Errorf("in pieces of %d: %#x %q %v, and %d bytes are left", piece, kind, payload, err, len(held))
@@ -241,20 +242,20 @@ func TestWebSocketIgnores(t *testing.T) {
 
 // A message that nobody has asked for ends the run, and a Close within a message the connection.
 func TestWebSocketDecodes(t *testing.T) {
-	c := WebSocket{URL: "ws://127.0.0.1"}.Caller()
-	c.AppendRequest(nil, 7, []byte("x"))
+	c := codec.WebSocket{URL: "ws://127.0.0.1"}.Codec()
+	c.AppendRequest(nil, 7, []byte("x"), nil)
 	answer, push := wsFrameOf(0x82, []byte("x")), wsFrameOf(0x82, []byte("y"))
-	var a Answer
+	var a codec.Answer
 	if used, err := c.Decode(&a, slices.Concat(answer, push)); used != len(answer) || err != nil || a.ID != 7 || string(a.Content) != "x" {
 		t.Fatal(used, err, a)
 	}
-	if used, err := c.Decode(&a, push); used != 0 || faultOf(t, err).Kind != WrongID {
+	if used, err := c.Decode(&a, push); used != len(push) || faultOf(t, err).Kind != codec.WrongID {
 		t.Errorf("a push: %d, %v", used, err)
 	}
-	c = WebSocket{URL: "ws://127.0.0.1"}.Caller()
-	c.AppendRequest(nil, 7, []byte("x"))
+	c = codec.WebSocket{URL: "ws://127.0.0.1"}.Codec()
+	c.AppendRequest(nil, 7, []byte("x"), nil)
 	in := slices.Concat(wsFrameOf(0x02, []byte("part")), wsFrameOf(0x88, []byte{0x03, 0xe9}))
-	a = Answer{}
+	a = codec.Answer{}
 	if used, err := c.Decode(&a, in); used != len(in) || err != nil || !a.Last || a.ID != 0 || a.Err == nil {
 		t.Errorf("a Close within a message: %d of %d, %v, %+v", used, len(in), err, a)
 	}
@@ -302,22 +303,22 @@ func TestWebSocketEndsWithHostileServers(t *testing.T) {
 		want        Kind
 		says        string
 	}{
-		{"masked", "\x81\x81abcdx", Garbage, "masked"},
-		{"reserved bit", "\xa1\x01x", Garbage, "reserved"},
-		{"opcode", "\x83\x01x", Garbage, "reserved opcode"},
-		{"long control", "\x89\x7e\x00\x7e", Garbage, "control frame"},
-		{"fragmented control", "\x09\x01x", Garbage, "fragmented control frame"},
-		{"length in too many bytes", "\x81\x7e\x00\x05hello", Garbage, "shortest form"},
-		{"negative length", "\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", Garbage, "beyond 63 bits"},
-		{"continued nothing", "\x80\x01x", Garbage, "without a message to continue"},
-		{"message in a message", "\x01\x01x\x81\x01x", Garbage, "before the last one was complete"},
-		{"too long", "\x81\x7f\x00\x00\x00\x00\x10\x00\x00\x00", Garbage, "longer than the limit"},
-		{"too long in parts", "\x01\x7e\x00\xc8" + strings.Repeat("x", 200) + "\x80\x7e\x00\xc8" + strings.Repeat("x", 200), Garbage, "longer than the limit"},
-		{"close of one byte", "\x88\x01x", Garbage, "one-byte"},
-		{"close with 1005", "\x88\x02\x03\xed", Garbage, "a code that must not be sent"},
+		{"masked", "\x81\x81abcdx", codec.Garbage, "masked"},
+		{"reserved bit", "\xa1\x01x", codec.Garbage, "reserved"},
+		{"opcode", "\x83\x01x", codec.Garbage, "reserved opcode"},
+		{"long control", "\x89\x7e\x00\x7e", codec.Garbage, "control frame"},
+		{"fragmented control", "\x09\x01x", codec.Garbage, "fragmented control frame"},
+		{"length in too many bytes", "\x81\x7e\x00\x05hello", codec.Garbage, "shortest form"},
+		{"negative length", "\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", codec.Garbage, "beyond 63 bits"},
+		{"continued nothing", "\x80\x01x", codec.Garbage, "without a message to continue"},
+		{"message in a message", "\x01\x01x\x81\x01x", codec.Garbage, "before the last one was complete"},
+		{"too long", "\x81\x7f\x00\x00\x00\x00\x10\x00\x00\x00", codec.Garbage, "longer than the limit"},
+		{"too long in parts", "\x01\x7e\x00\xc8" + strings.Repeat("x", 200) + "\x80\x7e\x00\xc8" + strings.Repeat("x", 200), codec.Garbage, "longer than the limit"},
+		{"close of one byte", "\x88\x01x", codec.Garbage, "one-byte"},
+		{"close with 1005", "\x88\x02\x03\xed", codec.Garbage, "a code that must not be sent"},
 		{"close for too large", "\x88\x07\x03\xf1large", Refused, `1009 "large"`},
-		{"text that is not UTF-8", "\x81\x01\xff", Garbage, "not UTF-8"},
-		{"twice", "\x81\x01x\x81\x01x", WrongID, "nobody has asked"},
+		{"text that is not UTF-8", "\x81\x01\xff", codec.Garbage, "not UTF-8"},
+		{"twice", "\x81\x01x\x81\x01x", codec.WrongID, "nobody has asked"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			target := wsServer(t, func(s *wsSide) {
@@ -344,12 +345,12 @@ func TestWebSocketHandshakes(t *testing.T) {
 		says         string
 	}{
 		{"refused", "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", Refused, "403 Forbidden"},
-		{"other accept", switching("another key"), Garbage, "Sec-WebSocket-Accept"},
-		{"other protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", Garbage, `"h2c"`},
-		{"extension", "KEY+Sec-WebSocket-Extensions: permessage-deflate", Garbage, "permessage-deflate"},
-		{"no HTTP", "SSH-2.0-OpenSSH\r\n\r\n", Garbage, "SSH"},
-		{"greeting", "KEY\x81\x01x", WrongID, "nobody has asked"},
-		{"endless", "HTTP/1.1 101 Fine\r\n" + strings.Repeat("A: b\r\n", 20_000), Garbage, "longer than"},
+		{"other accept", switching("another key"), codec.Garbage, "Sec-WebSocket-Accept"},
+		{"other protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", codec.Garbage, `"h2c"`},
+		{"extension", "KEY+Sec-WebSocket-Extensions: permessage-deflate", codec.Garbage, "permessage-deflate"},
+		{"no HTTP", "SSH-2.0-OpenSSH\r\n\r\n", codec.Garbage, "SSH"},
+		{"greeting", "KEY\x81\x01x", codec.WrongID, "nobody has asked"},
+		{"endless", "HTTP/1.1 101 Fine\r\n" + strings.Repeat("A: b\r\n", 20_000), codec.Garbage, "longer than"},
 		{"nothing", "", Unreachable, "within the handshake"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -368,7 +369,7 @@ func TestWebSocketHandshakes(t *testing.T) {
 				io.WriteString(nc, strings.Replace(answer, "KEY", good, 1))
 			}))
 			defer s.Close()
-			_, err := Run(context.Background(), Plan{Target: WebSocket{URL: "ws://" + s.Listener.Addr().String()}, For: time.Second})
+			_, err := Run(context.Background(), Plan{Target: codec.WebSocket{URL: "ws://" + s.Listener.Addr().String()}, For: time.Second})
 			if e := faultOf(t, err); e.Kind != c.want || !strings.Contains(e.What, c.says) {
 				t.Errorf("%v: %v, want %v with %q", e.Kind, e, c.want, c.says)
 			}
@@ -376,8 +377,24 @@ func TestWebSocketHandshakes(t *testing.T) {
 	}
 }
 
+func BenchmarkWebSocketCodec(b *testing.B) {
+	c := codec.WebSocket{URL: "ws://127.0.0.1"}.Codec()
+	content := bytes.Repeat([]byte("x"), 64)
+	answer := wsFrameOf(0x82, content)
+	var out []byte
+	a := new(codec.Answer)
+	b.ReportAllocs()
+	for b.Loop() {
+		out = c.AppendRequest(out[:0], 1, content, nil)
+		*a = codec.Answer{}
+		if n, err := c.Decode(a, answer); n != len(answer) || err != nil || a.ID != 1 {
+			b.Fatal(n, err, a)
+		}
+	}
+}
+
 func TestWebSocketPlans(t *testing.T) {
-	for name, target := range map[string]WebSocket{
+	for name, target := range map[string]codec.WebSocket{
 		"scheme":    {URL: "http://127.0.0.1/"},
 		"no host":   {URL: "ws:///echo"},
 		"fragment":  {URL: "ws://127.0.0.1/#a"},
@@ -387,29 +404,6 @@ func TestWebSocketPlans(t *testing.T) {
 	} {
 		if _, err := Run(context.Background(), Plan{Target: target}); faultOf(t, err).Kind != BadPlan {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-	target := must[*wsTarget](t)(WebSocket{URL: "wss://example.com/a?b", Header: http.Header{"Origin": {"https://x"}}}.target())
-	if network, address := whereIs(target); network != "tcp" || address != "example.com:443" || target.tls.ServerName != "example.com" {
-		t.Error(network, address)
-	}
-	if head := string(target.before) + "*" + string(target.behind); !strings.Contains(head, "GET /a?b HTTP/1.1\r\nHost: example.com\r\n") || !strings.Contains(head, "\r\nOrigin: https://x\r\n") || !strings.Contains(head, "\r\nSec-Websocket-Key: *\r\n") {
-		t.Errorf("%q", head)
-	}
-}
-
-func BenchmarkWebSocketCaller(b *testing.B) {
-	c := WebSocket{URL: "ws://127.0.0.1"}.Caller()
-	content := bytes.Repeat([]byte("x"), 64)
-	answer := wsFrameOf(0x82, content)
-	var out []byte
-	a := new(Answer)
-	b.ReportAllocs()
-	for b.Loop() {
-		out = c.AppendRequest(out[:0], 1, content)
-		*a = Answer{}
-		if n, err := c.Decode(a, answer); n != len(answer) || err != nil || a.ID != 1 {
-			b.Fatal(n, err, a)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (h *host) checks(sample time.Duration) []Check {
 		}.oneOf("never", "madvise"),
 		h.checkDescriptors(), h.checkPorts(),
 		h.atLeast("backlog", "net.core.somaxconn", wantBacklog, "connections that find the accept queue full are dropped, and retry a second later"),
-		h.checkHandshakes(), h.checkTracking(), h.checkGo(), h.checkProfiles(),
+		h.checkHandshakes(), h.checkTracking(),
 	}
 	for i := range all {
 		h.finish(&all[i])
@@ -234,41 +234,5 @@ func (h *host) checkTracking() Check {
 	if c.Found == "" && h.exists("proc/sys/net/core") {
 		c.State, c.Found = OK, "not in use"
 	}
-	return c
-}
-
-func (h *host) checkProfiles() Check {
-	const name = "kernel.perf_event_paranoid"
-	c := Check{
-		Name: "perf", Found: h.sysctl(name), Want: "at most 1",
-		Why: "perf cannot profile the kernel; Go's own profiles are not affected",
-		Fix: setSysctl(name, "1"),
-	}
-	n, err := strconv.Atoi(c.Found)
-	if c.State = stateOf(err == nil, n <= 1, Warn); c.State == Warn && h.superuser {
-		c.State, c.Found = OK, c.Found+", but not for root"
-	}
-	return c
-}
-
-// Go 1.26 came out in February 2026; a release follows every half year, and the last two
-// are supported.
-const (
-	knownGo      = 26
-	knownGoMonth = 2026*12 + 1
-)
-
-func (h *host) checkGo() Check {
-	newest := knownGo + max(0, h.today.Year()*12+int(h.today.Month())-1-knownGoMonth)/6
-	want := fmt.Sprintf("go1.%d", newest-1)
-	c := Check{
-		Name: "go", Found: h.release, Want: "at least " + want,
-		Why: "Go has a release every half year and supports only the last two; this hone was built with " + h.release,
-		Fix: "go env -w GOTOOLCHAIN=" + want + ".0+auto",
-	}
-	rest, found := strings.CutPrefix(h.release, "go1.")
-	minor, _, _ := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(minor)
-	c.State = stateOf(found && err == nil, n >= newest-1, Warn)
 	return c
 }

@@ -14,11 +14,9 @@ import (
 type host struct {
 	root         fs.FS // the whole file system; empty on other systems
 	goos, goarch string
-	release      string // of Go
-	procs        int    // GOMAXPROCS
-	superuser    bool   // needs no sudo
-	pid          int    // of this process
-	today        time.Time
+	procs        int  // GOMAXPROCS
+	superuser    bool // needs no sudo
+	pid          int  // of this process
 	told         told
 	wait         func(time.Duration)
 }
@@ -34,9 +32,9 @@ type told struct {
 // thisHost is the machine that runs this process.
 func thisHost() *host {
 	h := &host{
-		root: embed.FS{}, goos: runtime.GOOS, goarch: runtime.GOARCH, release: runtime.Version(),
+		root: embed.FS{}, goos: runtime.GOOS, goarch: runtime.GOARCH,
 		procs: runtime.GOMAXPROCS(0), superuser: os.Geteuid() == 0, pid: os.Getpid(),
-		today: time.Now(), told: ask(), wait: time.Sleep,
+		told: ask(), wait: time.Sleep,
 	}
 	if h.goos == "linux" {
 		h.root = os.DirFS("/")

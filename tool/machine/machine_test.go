@@ -49,7 +49,7 @@ const (
 func hostOf(t *testing.T, a *txtar.Archive) *host {
 	t.Helper()
 	first, later := fstest.MapFS{}, fstest.MapFS{}
-	h := &host{root: first, today: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)}
+	h := &host{root: first}
 	for _, f := range a.Files {
 		name, isLater := strings.CutPrefix(f.Name, laterDir)
 		switch {
@@ -83,8 +83,6 @@ func (h *host) set(t *testing.T, words string) {
 		switch key {
 		case "goarch":
 			h.goarch = value
-		case "release":
-			h.release = value
 		case "superuser":
 			h.superuser = true
 		case "procs":
@@ -236,7 +234,7 @@ func TestCommands(t *testing.T) {
 			if last := value.FindString(c.Want); last == "" || !strings.Contains(c.Fix, last) {
 				t.Errorf("%s: %q does not set %q of %q", c.Name, c.Fix, last, c.Want)
 			}
-			if h.superuser == strings.Contains(c.Fix, "sudo") && !strings.HasPrefix(c.Fix, "ulimit") && !strings.HasPrefix(c.Fix, "go ") {
+			if h.superuser == strings.Contains(c.Fix, "sudo") && !strings.HasPrefix(c.Fix, "ulimit") {
 				t.Errorf("%s: %q, and superuser is %v", c.Name, c.Fix, h.superuser)
 			}
 			if c.State != Warn && c.State != Bad {
@@ -246,7 +244,7 @@ func TestCommands(t *testing.T) {
 	})
 	for _, name := range []string{
 		"cpu-limit", "governor", "turbo", "smt", "clocksource", "swap", "thp", "descriptors", "ports", "backlog",
-		"handshakes", "conntrack", "go", "perf",
+		"handshakes", "conntrack",
 	} {
 		if !seen[name] {
 			t.Errorf("no tree has the command of %s", name)
@@ -281,7 +279,7 @@ func TestThisMachine(t *testing.T) {
 			t.Errorf("%+v: nobody has watched", c)
 		}
 	}
-	if full := Checks(); len(full) != len(quick) || len(full) < 20 {
+	if full := Checks(); len(full) != len(quick) || len(full) < 18 {
 		t.Errorf("%d checks, %d of them quick", len(full), len(quick))
 	}
 	t.Logf("\n%s%s", factsText(f), checksText(quick))

@@ -174,7 +174,7 @@ func (r *recorded) addSamples(run *record.Run) {
 		s := &run.Samples[i]
 		c := perSecondOf(s)
 		name := fmt.Sprintf("sample %d", i+1)
-		r.State.Segments = append(r.State.Segments, laneOf(s, name))
+		r.State.Segments = append(r.State.Segments, sampleLine(s, name))
 		r.Marks = append(r.Marks, mark{number(at.Seconds()), "segment", name, "", !s.Valid}, mark{number(at.Seconds()), load.Measuring, load.Measuring, "", false})
 		for _, second := range c.seconds {
 			p := point{T: number((at + second.end).Round(time.Millisecond).Seconds()), Values: numbers(second.values)}
@@ -190,8 +190,8 @@ func (r *recorded) addSamples(run *record.Run) {
 	}
 }
 
-// laneOf is a sample's row in the table.
-func laneOf(s *record.Sample, name string) segmentLine {
+// sampleLine is a sample's row in the table.
+func sampleLine(s *record.Sample, name string) segmentLine {
 	figures := figuresOf(s)
 	get := func(key string) number {
 		if v, ok := figures[key]; ok {
@@ -212,7 +212,7 @@ func (p *Page) Sampled(runs []*record.Run) {
 			if len(runs) > 1 {
 				name += fmt.Sprintf(" of %c", 'A'+i)
 			}
-			p.state.Segments = append(p.state.Segments, laneOf(&run.Samples[j], name))
+			p.state.Segments = append(p.state.Segments, sampleLine(&run.Samples[j], name))
 		}
 	}
 	p.state.Segments = p.state.Segments[max(0, len(p.state.Segments)-keptSegments):]

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/wire"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // The second race: some connections have a sleeping handler, and the latency of the
@@ -26,7 +26,7 @@ func (c *contest) besideSlow(ctx context.Context) (*Beside, error) {
 		return nil, err
 	}
 	defer server.stop()
-	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
+	target, err := codec.ParseTarget("tcp://" + server.addr)
 	if err != nil {
 		return nil, err
 	}

@@ -8,11 +8,11 @@ import (
 
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/wire"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 const (
-	warmConns  = 100 // opened before the first memory reading, so that code and tables are loaded
+	warmConns  = 100 // used before the first memory reading, so that code and tables are loaded
 	settleTime = 10 * time.Second
 )
 
@@ -59,7 +59,7 @@ func (c *contest) alone(ctx context.Context) (*Entry, error) {
 // drive loads the server for one lap, and again if the first lap was not valid. The figures of one
 // that is not valid do not count.
 func (c *contest) drive(ctx context.Context, server *ownServer, what string, plan load.Plan) (*load.Result, error) {
-	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
+	target, err := codec.ParseTarget("tcp://" + server.addr)
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
@@ -100,30 +100,24 @@ func (c *contest) doubt(what, reason string) {
 	c.doubts = append(c.doubts, fmt.Sprintf("%s, %s: %s", c.engine, what, reason))
 }
 
-// idleMemory measures the server's memory per idle connection after use; nil if the
-// system does not report memory.
+// idleMemory measures the server's memory per idle connection after use.
 func idleMemory(ctx context.Context, server *ownServer) (*float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
+	target, err := codec.ParseTarget("tcp://" + server.addr)
 	if err != nil {
 		return nil, err
 	}
-	var held load.Guests
-	defer held.Leave()
-	var resident [2]*int64
-	for i, n := range []int{warmConns, warmConns + idleConns} {
-		if err := held.UpTo(ctx, load.Plan{Target: target, Content: []byte{}, Expect: []byte{}}, n); err != nil {
-			return nil, err
-		}
-		now, err := server.stats.Read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		resident[i] = now.RSSBytes
+	plan := load.Plan{Target: target, Conns: warmConns, Requests: warmConns, For: settleTime, Content: []byte{}, Expect: []byte{}}
+	if _, err := load.Run(ctx, plan); err != nil {
+		return nil, err
 	}
-	if resident[0] == nil || resident[1] == nil {
-		return nil, errors.New("this system does not report the memory of a process")
+	plan.Idle = idleConns
+	fill := server.stats.WatchIdle(&plan)
+	r, err := load.Run(ctx, plan)
+	if err != nil {
+		return nil, err
 	}
-	return new(float64(*resident[1]-*resident[0]) / idleConns), nil
+	if fill(r); r.Idle.ServerBytes == nil {
+		err = errors.New("this system does not report the memory of a process")
+	}
+	return r.Idle.ServerBytes, err
 }

@@ -22,7 +22,7 @@ func TestGiveWay(t *testing.T) {
 	for _, service := range ServiceNames() {
 		for _, flag := range []bool{false, true} {
 			f := &Options{
-				Service: &spec.Choice{Value: service}, Dialect: &spec.Choice{Value: "standard"}, Logs: &spec.Choice{Value: "text"},
+				Service: &spec.Choice{Value: service}, Logs: &spec.Choice{Value: "text"},
 				Admin: "off", GiveWay: flag, Given: func(string) bool { return false },
 			}
 			f.Limits.limits = engine.Limits{Conns: 2}

@@ -32,7 +32,6 @@ import (
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/websocket"
-	"github.com/hone-go/hone/wire"
 )
 
 // Time limits of the shutdown.
@@ -47,7 +46,7 @@ type Options struct {
 	Cert, Key, ClientCA    string
 	Mode                   Mode
 	Engine                 EngineFlag
-	Service, Dialect, Logs *spec.Choice
+	Service, Logs          *spec.Choice
 	Limits                 limitFlag
 	Compression            bool // of WebSocket messages
 	NoHTTP2                bool
@@ -138,7 +137,7 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	}
 	s.admin = &observe.Admin{
 		Ready: s.ready.Load, Token: token, Hosts: f.AdminHosts, Logger: s.log,
-		Info: observe.Info{Service: f.Service.Value, Dialect: f.Dialect.Value, Version: f.Version},
+		Info: observe.Info{Service: f.Service.Value, Version: f.Version},
 	}
 	if f.Timed && f.Admin != "off" {
 		s.admin.Latency = new(observe.Latency)
@@ -159,16 +158,12 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 
 // prepareFrames builds the server of a framed service.
 func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
-	var dialect wire.Dialect
-	if err := dialect.UnmarshalText([]byte(f.Dialect.Value)); err != nil {
-		return exit.Usagef("serve: --dialect: %w", err)
-	}
 	handler := service(f.Service.Value)
 	if s.admin.Latency != nil {
 		handler = s.admin.Latency.Wrap(handler)
 	}
 	s.server = &framed.Server{
-		Handler: handler, Dialect: dialect, Engine: f.Engine.engine,
+		Handler: handler, Engine: f.Engine.engine,
 		Limits: f.Limits.limits, TrustedProxies: proxies, GiveWay: f.GiveWay, Logger: s.log,
 	}
 	return nil
@@ -176,11 +171,9 @@ func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
 
 // prepareWeb builds the server of the services http and ws.
 func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
-	s.admin.Info.Dialect = "http/1.1"
 	var handler http.Handler
 	switch {
 	case f.Service.Value == SocketService:
-		s.admin.Info.Dialect = "websocket"
 		handler = s.socketHandler(f.Compression, f.GiveWay)
 	case s.admin.Latency != nil:
 		handler = s.admin.Latency.WrapHTTP(webHandler())
@@ -232,8 +225,6 @@ func (f *Options) check() error {
 		return exit.Usagef("serve: --compression is for --service ws, and the service is %s; leave it out", service)
 	case f.GiveWay && service == WebService:
 		return exit.Usagef("serve: --give-way is for framed services and ws: idle connections of http always give way; leave it out")
-	case f.Given("dialect") && (service == WebService || service == SocketService):
-		return exit.Usagef("serve: --dialect is for framed services, and the service is %s; leave it out", service)
 	}
 	for _, name := range f.AdminHosts {
 		if name == "" || strings.ContainsAny(name, "/*:, \t") {
@@ -331,7 +322,7 @@ func (f *Options) announce(s *serving, stdout io.Writer) error {
 	}
 	s.log.Info("limits", effective(f.Limits.limits)...)
 	s.log.Info("serving", "addr", line.Addr, "tls", f.Cert != "", "client_certificates", f.ClientCA != "", "engine", line.Engine, "service", f.Service.Value,
-		"dialect", s.admin.Info.Dialect, "admin", admin, "pid", line.PID)
+		"admin", admin, "pid", line.PID)
 	if !f.JSON {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // given returns a load as the command line sets it.
@@ -128,7 +129,7 @@ func TestOverUnixSocket(t *testing.T) {
 		}
 	}
 	f := given(t, "unix:/x", "--frame", "line")
-	if _, messages := f.Plan.Target.(load.Messages); !messages || !OverUnixSocket(f.Plan) {
+	if _, messages := f.Plan.Target.(codec.Messages); !messages || !OverUnixSocket(f.Plan) {
 		t.Error("messages over a unix socket")
 	}
 }

@@ -30,12 +30,6 @@ func (f *GoTest) Define(cmd *cobra.Command) {
 // ofGoTest are the flags above that a measurement of Go benchmarks uses, too.
 var ofGoTest = []string{"go-test", "bench", "scenario", "samples", "for", "most-others", "progress", "plain", "tolerance", "noise", "primary", "across", "look"}
 
-// Usual values of flags that differ with --go-test.
-const (
-	goTestSamples = 16
-	goTestFor     = 500 * time.Millisecond
-)
-
 // Plan returns what to measure, but not of which trees. The subject has the flags that both kinds
 // of measurement have.
 func (f *GoTest) Plan(cmd *cobra.Command, s *Subject) (plan trial.Benchmarks, err error) {
@@ -44,7 +38,7 @@ func (f *GoTest) Plan(cmd *cobra.Command, s *Subject) (plan trial.Benchmarks, er
 			err = exit.Usagef("%s: --%s has no effect on the benchmarks of --go-test; leave one of them out", cmd.Name(), flag.Name)
 		}
 	})
-	plan = trial.Benchmarks{Package: f.Package, Bench: f.Bench, For: goTestFor, Design: trial.Design{Samples: goTestSamples, MostOthers: float64(s.others.Most), Seed: uint64(time.Now().UnixNano())}}
+	plan = trial.Benchmarks{Package: f.Package, Bench: f.Bench, For: trial.UsualTake, Design: trial.Design{Samples: trial.BenchmarkSamples, MostOthers: float64(s.others.Most), Seed: uint64(time.Now().UnixNano())}}
 	if cmd.Flags().Changed("samples") {
 		plan.Samples = s.samples
 	}

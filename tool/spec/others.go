@@ -5,7 +5,7 @@ import (
 
 	"github.com/hone-go/hone/tool/admin"
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/trial"
 )
 
@@ -15,12 +15,10 @@ type Others struct {
 	pid  int
 }
 
-const usualOthers = 0.3
-
 // Define adds the flag. What is above its default is a warning only, unless strict: other programs
 // may be the server's own, such as its database.
 func (o *Others) Define(cmd *cobra.Command, strict bool) {
-	o.Most = usualOthers
+	o.Most = trial.MostOthers
 	usage := "share of all CPUs that other programs may use; above it a result is INVALID"
 	if !strict {
 		usage = "share of all CPUs that other programs may use; above it a result has a warning, or is INVALID if you give this flag"
@@ -34,7 +32,7 @@ func (o *Others) Define(cmd *cobra.Command, strict bool) {
 // Watch returns the watcher of other programs while target is loaded. A server on this machine
 // does not count as another program: its admin side reports its process, or its port tells. Where
 // neither does, only a limit that the user gives is an error.
-func (o *Others) Watch(cmd *cobra.Command, target load.Target, server *admin.Server) (*trial.Others, error) {
+func (o *Others) Watch(cmd *cobra.Command, target codec.Target, server *admin.Server) (*trial.Others, error) {
 	given := cmd.Flags().Changed("most-others")
 	watch := &trial.Others{Most: float64(o.Most), Warn: !given, Server: o.pid, Elsewhere: trial.Elsewhere(target)}
 	if cmd.Flags().Changed("server-pid") {

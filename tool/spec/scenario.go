@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -157,7 +157,7 @@ func hashed(secret string) string { return fmt.Sprintf("%.12x", sha256.Sum256([]
 // keys, because results are shared.
 func Public(target string) string {
 	if scheme, _, found := strings.Cut(target, "://"); found && kindOf(scheme) != 0 {
-		return load.HTTP{URL: target}.String()
+		return codec.HTTP{URL: target}.String()
 	}
 	return target
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/hone-go/hone/tool/load"
 )
 
 func TestMain(m *testing.M) {
@@ -79,12 +77,6 @@ func meaning(t *testing.T, here, nothing string, words []string) []string {
 		return []string{"refused: " + err.Error()}
 	}
 	said := []string{strings.Join(f.Kept("", words[0]).Words(), ", ")}
-	switch target := f.Plan.Target.(type) {
-	case load.HTTP:
-		said[0] += at(target.Address)
-	case load.WebSocket:
-		said[0] += at(target.Address)
-	}
 	sent := preview(f.Plan)
 	said = append(said, fmt.Sprintf("%.400q", sent))
 	if f.Plan.Traffic != nil {
@@ -106,11 +98,4 @@ func meaning(t *testing.T, here, nothing string, words []string) []string {
 		said = append(said, fmt.Sprintf("an agent's plan is %+v", plan))
 	}
 	return said
-}
-
-func at(address string) string {
-	if address == "" {
-		return ""
-	}
-	return ", at " + address
 }

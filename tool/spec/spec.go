@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,7 +60,7 @@ func (f *Load) Define(cmd *cobra.Command) { f.settings.define(cmd, f.all()) }
 // all returns all settings of a load.
 func (f *Load) all() []setting {
 	p := &f.Plan
-	p.Conns, p.For, p.Timeout, p.MaxLag = 1, 10*time.Second, 5*time.Second, time.Millisecond
+	p.Conns, p.For, p.Timeout, p.MaxLag = 1, load.UsualFor, load.UsualTimeout, load.UsualMaxLag
 	f.arrivals = Choice{load.Poisson.String(), []string{load.Constant.String(), load.Poisson.String()}}
 	f.requests.files = &f.target.files
 	return slices.Concat([]setting{

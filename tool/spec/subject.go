@@ -31,7 +31,7 @@ type Subject struct {
 // Define adds the flags, which are also the keys of a scenario file.
 func (f *Subject) Define(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
-	f.readyWithin, f.stopWithin, f.samples = 30*time.Second, 10*time.Second, 12
+	f.readyWithin, f.stopWithin, f.samples = trial.UsualReady, trial.UsualStop, trial.ServerSamples
 	new(settings).define(cmd, slices.Concat([]setting{
 		{name: "scenario", short: "f", value: &f.Scenario, usage: "read these flags from `FILE` (TOML or JSON)"},
 		{name: "cmd", value: &f.cmd, usage: "shell `COMMAND` that runs the server"},

@@ -15,21 +15,20 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/offer"
-	"github.com/hone-go/hone/wire"
 )
 
 // target is the protocol and its requests.
 type target struct {
-	dialect               Choice
 	framed                bool // messages, and not hone's own frames
-	framing               load.Framing
-	match                 load.Match
+	framing               codec.Framing
+	match                 codec.Match
 	method                string
 	header                http.Header
 	body                  []byte
 	statuses              []int
-	length                int64 // as in load.HTTP: 0 is any
+	length                int64 // as in codec.HTTP: 0 is any
 	limit, size           Size
 	sizes                 offer.Sizes
 	insecure              bool
@@ -40,10 +39,6 @@ type target struct {
 	credentialsFile       string
 	echo                  bool
 	basicFile, bearerFile string
-	resolved              value
-	at                    map[string]string // where hosts are, by host and port in lower case
-	tlsMin, tlsMax        Choice
-	tlsResume             bool
 	files                 files
 }
 
@@ -79,11 +74,7 @@ func kindOf(scheme string) kinds {
 
 // settings returns those of the target.
 func (f *target) settings() []setting {
-	f.size, f.limit, f.echo = 32, 16<<20, true
-	f.dialect = Choice{"standard", []string{"standard", "demo"}}
-	versions := []string{"1.0", "1.1", "1.2", "1.3"}
-	f.tlsMin, f.tlsMax = Choice{"1.2", versions}, Choice{"1.3", versions}
-	f.resolved = value{kind: "HOST:PORT:ADDRESS", set: f.resolves, between: ","}
+	f.size, f.limit, f.echo = load.UsualSize, codec.MostAnswer, true
 	const target, url = "use tcp:// or unix: for messages", "use http:// for a web service"
 	const body, https, message = "use --body for what a request carries", "use https:// or wss://", "use --expect-content for what to expect"
 	return []setting{
@@ -95,7 +86,6 @@ func (f *target) settings() []setting {
 			usage: "the content that every answer must have: TEXT, hex:BYTES or @FILE"},
 		{name: "echo", value: &f.echo, kinds: sockets, instead: "use --expect-content for what to expect, or --check for HTTP",
 			usage: "require WebSocket answers to echo their requests, unless --expect-content is given; --echo=false accepts any answer"},
-		{name: "dialect", value: &f.dialect, usage: "dialect of hone's frames", kinds: kindFrames, instead: "leave it out: a dialect is one of hone's frames"},
 		{name: "frame", value: &value{kind: "KIND", set: f.setFraming, text: f.framingText}, kinds: framed, instead: target,
 			usage: "framing of messages: hone, line, resp (Redis), len16be, len32be, len16le, len32le (with +incl the length includes itself), fixed:N"},
 		{name: "match", value: &value{kind: "HOW", set: f.setMatch, text: func() string { return f.match.String() }}, kinds: kindMessages, instead: "use --frame as well, to say how the messages are cut",
@@ -114,11 +104,6 @@ func (f *target) settings() []setting {
 		{name: "key", value: &f.key, usage: "key of the client certificate, a PEM `FILE`", secrecy: file, kinds: secured, instead: https},
 		{name: "basic-file", value: &f.basicFile, usage: "log in with the user:password in this `FILE`", secrecy: file, kinds: web | sockets, instead: url},
 		{name: "bearer-file", value: &f.bearerFile, usage: "log in with the token in this `FILE`", secrecy: file, kinds: web | sockets, instead: url},
-		{name: "resolve", value: &f.resolved, unsaved: true, kinds: web | sockets, instead: url,
-			usage: "connect to ADDRESS for HOST:PORT of the URL, whatever names resolve to; the certificate is still HOST's"},
-		{name: "tls-min", value: &f.tlsMin, usage: "the lowest version of TLS", kinds: secured, instead: https},
-		{name: "tls-max", value: &f.tlsMax, usage: "the highest version of TLS", kinds: secured, instead: https},
-		{name: "tls-resume", value: &f.tlsResume, usage: "resume the TLS session on connections after the first, where the server offers it", kinds: secured, instead: https},
 		{name: "answer-limit", value: &f.limit, usage: "the longest answer to accept"},
 	}
 }
@@ -164,7 +149,7 @@ func withoutValue(what string, err error) error {
 }
 
 // parse parses the target of a command, with its settings.
-func (f *target) parse(command, text string, given *settings) (load.Target, error) {
+func (f *target) parse(command, text string, given *settings) (codec.Target, error) {
 	scheme, _, _ := strings.Cut(text, "://")
 	kind := kindOf(scheme)
 	switch {
@@ -179,10 +164,6 @@ func (f *target) parse(command, text string, given *settings) (load.Target, erro
 	if kind&framed == 0 {
 		return f.web(command, text, kind)
 	}
-	var dialect wire.Dialect
-	if err := dialect.UnmarshalText([]byte(f.dialect.Value)); err != nil {
-		return nil, exit.Usagef("%s: --dialect: %w", command, err)
-	}
 	if scheme == text && !strings.HasPrefix(text, "unix:") {
 		text = "tcp://" + text
 	} else if scheme != "tcp" && scheme != "unix" && scheme != text {
@@ -191,7 +172,7 @@ func (f *target) parse(command, text string, given *settings) (load.Target, erro
 	if err := dialable(command, text); err != nil {
 		return nil, err
 	}
-	frames, err := load.ParseTarget(text, dialect)
+	frames, err := codec.ParseTarget(text)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
@@ -199,7 +180,7 @@ func (f *target) parse(command, text string, given *settings) (load.Target, erro
 		return nil, err
 	}
 	if kind == kindMessages {
-		return load.Messages{
+		return codec.Messages{
 			Network: frames.Network, Address: frames.Address, AnswerLimit: int(f.limit),
 			Framing: f.framing, Match: f.match, Hello: string(f.hello),
 		}, nil
@@ -244,7 +225,7 @@ func dialable(command, text string) error {
 }
 
 // web returns a target of HTTP or WebSocket.
-func (f *target) web(command, url string, kind kinds) (load.Target, error) {
+func (f *target) web(command, url string, kind kinds) (codec.Target, error) {
 	config, err := f.tls(command)
 	if err != nil {
 		return nil, err
@@ -253,15 +234,11 @@ func (f *target) web(command, url string, kind kinds) (load.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := f.address(command, url)
-	if err != nil {
-		return nil, err
-	}
 	if kind&sockets != 0 {
-		return load.WebSocket{URL: url, Address: address, Header: header, AnswerLimit: int(f.limit), TLS: config}, nil
+		return codec.WebSocket{URL: url, Header: header, AnswerLimit: int(f.limit), TLS: config}, nil
 	}
-	return load.HTTP{
-		URL: url, Address: address, Method: f.method, Header: header, Body: f.body,
+	return codec.HTTP{
+		URL: url, Method: f.method, Header: header, Body: f.body,
 		Statuses: f.statuses, Length: f.length, AnswerLimit: int64(f.limit), TLS: config,
 	}, nil
 }
@@ -269,9 +246,6 @@ func (f *target) web(command, url string, kind kinds) (load.Target, error) {
 // tls returns the TLS configuration.
 func (f *target) tls(command string) (*tls.Config, error) {
 	config := &tls.Config{InsecureSkipVerify: f.insecure}
-	if err := f.versions(command, config); err != nil {
-		return nil, err
-	}
 	if f.cacert != "" {
 		certificates, err := f.files.read(f.cacert)
 		if err != nil {
@@ -297,11 +271,11 @@ func (f *target) tls(command string) (*tls.Config, error) {
 
 // fill sets the content of the plan's requests and the expected content of answers.
 func (f *target) fill(p *load.Plan) {
-	if _, ok := p.Target.(load.HTTP); ok {
+	if _, ok := p.Target.(codec.HTTP); ok {
 		return // the target has the request
 	}
 	p.Expect = f.expect
-	if _, ok := p.Target.(load.WebSocket); ok {
+	if _, ok := p.Target.(codec.WebSocket); ok {
 		p.Echo = f.echo && p.Expect == nil
 	}
 	if p.Content = f.content; p.Content == nil {

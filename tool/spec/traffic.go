@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
@@ -397,10 +397,10 @@ func (f *Load) completeTraffic(command string) error {
 // trafficPlan returns the plan of the flags and the file.
 func (f *Load) trafficPlan() traffic.Plan {
 	t := &f.requests
-	target, isWeb := f.Plan.Target.(load.HTTP)
-	messages, isMessages := f.Plan.Target.(load.Messages)
+	target, isWeb := f.Plan.Target.(codec.HTTP)
+	messages, isMessages := f.Plan.Target.(codec.Messages)
 	p := traffic.Plan{
-		Web: isWeb, OneLine: isMessages && messages.Framing == load.Framing{}, Seed: f.Plan.Seed,
+		Web: isWeb, OneLine: isMessages && messages.Framing == codec.Framing{}, Seed: f.Plan.Seed,
 		Data: t.data, Cookies: t.cookies, Redirects: t.redirects,
 	}
 	one := traffic.Step{Method: target.Method, Body: string(target.Body)}
@@ -447,7 +447,7 @@ func (f *Load) completeStep(step *traffic.Step, one traffic.Step, header http.He
 }
 
 // splitTarget moves the path of a URL with values in it to the steps.
-func (f *Load) splitTarget(p *traffic.Plan, target load.HTTP, isWeb bool) {
+func (f *Load) splitTarget(p *traffic.Plan, target codec.HTTP, isWeb bool) {
 	server, path := splitURL(target.URL)
 	if !isWeb || !hasValues(path) {
 		return
@@ -483,7 +483,7 @@ func hasValues(text string) bool { return strings.Contains(text, "{{") }
 
 // fixedHandshake refuses values in the handshake of WebSocket, which belongs to no step.
 func (f *Load) fixedHandshake(command string) error {
-	target, isWebSocket := f.Plan.Target.(load.WebSocket)
+	target, isWebSocket := f.Plan.Target.(codec.WebSocket)
 	if !isWebSocket {
 		return nil
 	}

@@ -148,8 +148,8 @@ func (c *crowd) await(ctx context.Context, is func(*bystander) bool) bool {
 	}
 }
 
-// so returns what was felt since begin.
-func (c *crowd) so() Felt {
+// soFar returns what was felt since begin.
+func (c *crowd) soFar() Felt {
 	var felt Felt
 	var took []float64
 	c.locked(func() {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // Conn is a connection to the server on which good requests are asked. It is not safe for concurrent
@@ -28,7 +28,7 @@ type Conn struct {
 	known   *answer // what is known of such answers
 	content []byte
 	size    int // of a request
-	codec   load.Caller
+	codec   codec.Codec
 	last    uint64 // id
 	rest    []byte // what is sent later
 	in      []byte // received, and not decoded yet
@@ -53,7 +53,7 @@ func (c *Conn) within(d time.Duration) time.Time {
 // body, for WebSocket a masked message.
 func (c *Conn) Request(dst []byte) []byte {
 	c.last++
-	return c.codec.AppendRequest(dst, c.last, c.content)
+	return c.codec.AppendRequest(dst, c.last, c.content, nil)
 }
 
 // requests returns n good requests.
@@ -113,8 +113,8 @@ func (c *Conn) read(from io.Reader) (answer, error) {
 	c.raw = c.raw[:0]
 	for ended := false; ; {
 		if len(c.in) > 0 || ended {
-			var got load.Answer
-			used, err := c.codec.Decode(&got, c.in)
+			var got codec.Answer
+			used, err := codec.Next(c.codec, &got, c.in)
 			if err != nil {
 				return answer{}, err
 			}
@@ -132,7 +132,7 @@ func (c *Conn) read(from io.Reader) (answer, error) {
 				return a, nil
 			case c.streams():
 				return answer{status: streaming, length: -1}, nil
-			case used > 0 && len(c.in) > 0:
+			case got.Last && len(c.in) > 0:
 				continue
 			case ended:
 				return answer{}, io.EOF

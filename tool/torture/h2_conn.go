@@ -17,7 +17,8 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // HTTP/2's types of frames, flags and settings (RFC 9113 §6).
@@ -163,8 +164,8 @@ func (p *packer) pack(fields ...field) []byte {
 
 // fields returns the good request of a target, as it is sent over HTTP/1.1, as fields of HTTP/2, which are
 // not to be indexed, and its body.
-func (t *target) fields(of load.Target) (all []field, body []byte) {
-	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(of.Caller().AppendRequest(nil, 1, nil))))
+func (t *target) fields(of codec.Target) (all []field, body []byte) {
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(of.Codec().AppendRequest(nil, 1, nil, nil))))
 	if err != nil {
 		return nil, nil
 	}
@@ -185,9 +186,10 @@ func (t *target) fields(of load.Target) (all []field, body []byte) {
 	return all, body
 }
 
-// codec2 asks good requests over HTTP/2, one after the other: a load.Caller. What the server wants to have
+// codec2 asks good requests over HTTP/2, one after the other: a codec.Codec. What the server wants to have
 // confirmed is confirmed with the next request.
 type codec2 struct {
+	codec.InOrder
 	frames
 	packer
 	fields  []field
@@ -200,7 +202,7 @@ type codec2 struct {
 	content []byte
 }
 
-func newCodec2(t *target, of load.Target) *codec2 {
+func newCodec2(t *target, of codec.Target) *codec2 {
 	h := &codec2{room: firstWindow}
 	h.fields, h.body = t.fields(of)
 	return h
@@ -213,7 +215,7 @@ func hello(dst []byte) []byte {
 }
 
 // AppendRequest appends a good request.
-func (h *codec2) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
+func (h *codec2) AppendRequest(dst []byte, id uint64, _ []byte, _ *traffic.Session) []byte {
 	if h.stream == 0 {
 		dst = hello(dst)
 	}
@@ -228,7 +230,7 @@ func (h *codec2) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
 }
 
 // Decode reads a frame.
-func (h *codec2) Decode(a *load.Answer, in []byte) (int, error) {
+func (h *codec2) Decode(a *codec.Answer, in []byte) (int, error) {
 	e, used, err := h.cut(in)
 	if used == 0 || err != nil {
 		return used, err

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/testrun"
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // spies are a listener whose connections look at the frames of HTTP/2 that come, and have a fault.
@@ -121,7 +121,7 @@ func agrees(c net.Conn) {
 
 func TestPlantedMalformedHTTP2(t *testing.T) {
 	t.Parallel()
-	a := arena(t, load.HTTP{URL: "http://" + serveEach(t, agrees) + "/page"}, Limits{})
+	a := arena(t, codec.HTTP{URL: "http://" + serveEach(t, agrees) + "/page"}, Limits{})
 	f := attackWith(t, "h2-malformed", a)
 	if said := strings.Join(a.inputs, "\n"); f.Verdict != Fell || !strings.Contains(said, "CR LF in a value (RFC 9113 §8.2.1): answers with 200, accepting it") || strings.Contains(said, "TE: trailers") {
 		t.Errorf("%v %s\n%s", f.Verdict, f.Words, said)
@@ -132,7 +132,7 @@ func TestPlantedMalformedHTTP2(t *testing.T) {
 func TestPlantedContinuations(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"h2-continuations", "h2-trailers"} {
-		a := arena(t, load.HTTP{URL: "http://" + serveEach(t, agrees) + "/page"}, Limits{Bytes: 16 << 20})
+		a := arena(t, codec.HTTP{URL: "http://" + serveEach(t, agrees) + "/page"}, Limits{Bytes: 16 << 20})
 		if f := attackWith(t, name, a); f.Verdict != NotFoundOut || !strings.Contains(f.Words, "no limit up to then") {
 			t.Errorf("%s: %v %s", name, f.Verdict, f.Words)
 		}
@@ -151,7 +151,7 @@ func TestBystandersOfHTTP2(t *testing.T) {
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	a := arena(t, load.HTTP{
+	a := arena(t, codec.HTTP{
 		URL: s.URL + "/?a", Method: "PUT", Body: []byte(large), Header: http.Header{"X-Own": {"own"}, "Host": {"other"}},
 		TLS: s.Client().Transport.(*http.Transport).TLSClientConfig,
 	}, Limits{})

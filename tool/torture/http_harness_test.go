@@ -17,10 +17,11 @@ import (
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // arena returns what an attack on target has, with a seed of 1.
-func arena(t *testing.T, target load.Target, limits Limits) *Arena {
+func arena(t *testing.T, target codec.Target, limits Limits) *Arena {
 	t.Helper()
 	at, err := newTarget(load.Plan{Target: target}, false)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // TestMalformed sends every input to three servers. Where one is lenient or wrong is what testdata says;
@@ -28,7 +28,7 @@ func TestMalformed(t *testing.T) {
 		{"nginx", startNginx},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := arena(t, load.HTTP{URL: c.start(t) + "/page"}, Limits{})
+			a := arena(t, codec.HTTP{URL: c.start(t) + "/page"}, Limits{})
 			ctx := within(t, 2*time.Minute)
 			all, err := a.malformed(ctx, httpInputs())
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // The servers here have faults on purpose, which the scenarios must find.
@@ -226,9 +226,9 @@ func TestPlantedWeb(t *testing.T) {
 		t.Run(c.fault, func(t *testing.T) {
 			t.Parallel()
 			at := c.start(t)
-			target := load.Target(load.HTTP{URL: at})
+			target := codec.Target(codec.HTTP{URL: at})
 			if strings.HasPrefix(at, "ws") {
-				target = load.WebSocket{URL: at}
+				target = codec.WebSocket{URL: at}
 			}
 			a := arena(t, target, Limits{Few: 8, Conns: 60, Bytes: 64 << 20, Within: time.Minute, Wait: byTimeOut, Answer: 2 * time.Second})
 			f := attackWith(t, c.scenario, a)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/internal/testrun"
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // A target whose answer is a stream of events without end has bystanders, too: they wait for its
@@ -20,7 +20,7 @@ func TestEventStreamsBesideBystanders(t *testing.T) {
 		t.Run("fault "+fault, func(t *testing.T) {
 			t.Parallel()
 			p := plan(t, fault, only...)
-			p.Load.Target = load.HTTP{URL: strings.TrimSuffix(p.Load.Target.(load.HTTP).URL, "events") + "events"}
+			p.Load.Target = codec.HTTP{URL: strings.TrimSuffix(p.Load.Target.(codec.HTTP).URL, "events") + "events"}
 			found := attack(t, p)
 			if fell := found["event-streams"].Verdict == Fell; fell != (fault == lateStreams) {
 				t.Error("event-streams is wrong")

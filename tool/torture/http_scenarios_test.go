@@ -11,6 +11,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // attackWith runs a scenario by its name.
@@ -70,12 +71,12 @@ func TestHTTPScenariosOnHTTP1(t *testing.T) {
 				limits = engine.Limits{} // its crowd is silent until all have connected
 			}
 			at := serveHTTP1(t, mux, limits)
-			a := arena(t, load.HTTP{URL: at + path}, eager)
+			a := arena(t, codec.HTTP{URL: at + path}, eager)
 			if f := attackWith(t, s.Name, a); f.Verdict != Survived {
 				t.Errorf("%s: %s", f.Verdict, f.Words)
 			}
 			if s.Name == "event-streams" {
-				a = arena(t, load.HTTP{URL: at + "/page"}, eager)
+				a = arena(t, codec.HTTP{URL: at + "/page"}, eager)
 			}
 			if err := a.Healthy(within(t, a.Within)); err != nil {
 				t.Errorf("afterwards: %v", err)
@@ -107,7 +108,7 @@ func TestGoroutinesThatStay(t *testing.T) {
 			}
 			fmt.Fprintf(w, "goroutine profile: total %d\n", n)
 		})
-		a := arena(t, load.HTTP{URL: serveNetHTTP(t, &http.Server{Handler: mux}) + "/page"}, eager)
+		a := arena(t, codec.HTTP{URL: serveNetHTTP(t, &http.Server{Handler: mux}) + "/page"}, eager)
 		a.target.learnProfiles(t.Context(), "")
 		if f := attackWith(t, "reset-with-answers-due", a); (f.Verdict == Fell) != leaks || leaks && !strings.Contains(f.Words, "goroutines stay of") {
 			t.Errorf("leaks: %v: %s: %s", leaks, f.Verdict, f.Words)
@@ -123,7 +124,7 @@ func TestRefusalIsNoGoodAnswer(t *testing.T) {
 		good []int
 		want bool
 	}{{nil, false}, {[]int{404}, true}} {
-		p := Plan{Load: load.Plan{Target: load.HTTP{URL: at, Statuses: c.good}}, Scenarios: []Scenario{}, Limits: quick, Baseline: time.Second / 2}
+		p := Plan{Load: load.Plan{Target: codec.HTTP{URL: at, Statuses: c.good}}, Scenarios: []Scenario{}, Limits: quick, Baseline: time.Second / 2}
 		_, err := Run(t.Context(), p)
 		if (err == nil) != c.want || err != nil && !errors.Is(err, errNoBaseline) {
 			t.Errorf("statuses %v: %v", c.good, err)
@@ -134,7 +135,7 @@ func TestRefusalIsNoGoodAnswer(t *testing.T) {
 // A target that is not a stream of events is not asked for one.
 func TestEventStreamsDoNotApply(t *testing.T) {
 	t.Parallel()
-	a := arena(t, load.HTTP{URL: serveHTTP1(t, http.HandlerFunc(web), engine.Limits{}) + "/page"}, eager)
+	a := arena(t, codec.HTTP{URL: serveHTTP1(t, http.HandlerFunc(web), engine.Limits{}) + "/page"}, eager)
 	if f := attackWith(t, "event-streams", a); f.Verdict != NotApplicable || !strings.Contains(f.Words, "text/plain") {
 		t.Errorf("%s: %s", f.Verdict, f.Words)
 	}
@@ -146,7 +147,7 @@ func TestHalfCloseBesideLargeAnswers(t *testing.T) {
 	t.Parallel()
 	page := make([]byte, 256<<10)
 	large := func(w http.ResponseWriter, _ *http.Request) { w.Write(page) }
-	a := arena(t, load.HTTP{URL: serveHTTP1(t, http.HandlerFunc(large), engine.Limits{}) + "/"}, eager)
+	a := arena(t, codec.HTTP{URL: serveHTTP1(t, http.HandlerFunc(large), engine.Limits{}) + "/"}, eager)
 	if f := attackWith(t, "half-close", a); f.Verdict != Survived {
 		t.Errorf("%s: %s", f.Verdict, f.Words)
 	}
@@ -156,7 +157,7 @@ func TestHalfCloseBesideLargeAnswers(t *testing.T) {
 	}
 	short := eager
 	short.Within = 1200 * time.Millisecond
-	a = arena(t, load.HTTP{URL: serveHTTP1(t, http.HandlerFunc(slow), engine.Limits{}) + "/"}, short)
+	a = arena(t, codec.HTTP{URL: serveHTTP1(t, http.HandlerFunc(slow), engine.Limits{}) + "/"}, short)
 	if f := attackWith(t, "half-close", a); f.Verdict != NotFoundOut || !strings.Contains(f.Words, "took longer") {
 		t.Errorf("%s: %s", f.Verdict, f.Words)
 	}

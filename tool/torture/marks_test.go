@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // Marks are put where the server gives them back, and nowhere else.
@@ -38,7 +39,7 @@ func TestMarks(t *testing.T) {
 		{"/echo", "a body of 20 letters", "a bo*"},
 		{"/echo", `{"id":"` + unmarked + `"}`, `{"id":"*"}`},
 	} {
-		target, err := newTarget(load.Plan{Target: load.HTTP{URL: at + c.path, Body: []byte(c.body)}}, false)
+		target, err := newTarget(load.Plan{Target: codec.HTTP{URL: at + c.path, Body: []byte(c.body)}}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

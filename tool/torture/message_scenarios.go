@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // messageScenarios attack the framing of messages.
@@ -28,7 +28,7 @@ type hostile struct {
 // lengthWidth returns how many bytes the length of a message has, and how it is written, or 0: it has
 // none, as lines and Redis' messages.
 func (a *Arena) lengthWidth() (width int, order binary.AppendByteOrder, resp bool) {
-	if t, ok := a.target.Target.(load.Messages); ok {
+	if t, ok := a.target.Target.(codec.Messages); ok {
 		width, order = t.Framing.Length()
 		return width, order, t.Framing.String() == "resp"
 	}

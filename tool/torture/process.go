@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/child"
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/trial"
 )
 
@@ -17,7 +17,7 @@ import (
 type Process struct {
 	pid    int          // 0: owned
 	server trial.Server // how it is started, if it is owned
-	target load.Target
+	target codec.Target
 
 	child atomic.Pointer[child.Child] // nil: not owned, or not started
 }

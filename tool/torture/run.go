@@ -153,7 +153,7 @@ func (r *run) baseline(ctx context.Context) error {
 	r.crowd.begin()
 	half := r.Baseline / 2
 	learnt := r.settled(ctx, r.crowd.failure) && pause(ctx, half)
-	r.report.Baseline = r.crowd.so()
+	r.report.Baseline = r.crowd.soFar()
 	switch err := r.crowd.failure(); {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -177,7 +177,7 @@ func (r *run) baseline(ctx context.Context) error {
 	if r.asked = r.process.CPU(ctx, half); r.asked < 0 {
 		pause(ctx, half)
 	}
-	r.report.Baseline = r.crowd.so()
+	r.report.Baseline = r.crowd.soFar()
 	switch b := r.report.Baseline; {
 	case errors.Is(r.crowd.failure(), errAlien):
 		return errAlien
@@ -380,7 +380,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, 
 	if scenarios[0].Waits {
 		looking.Go(func() {
 			for seen := 0; seen < 2 && pause(attack, lookEvery); {
-				felt := r.crowd.so()
+				felt := r.crowd.soFar()
 				if seen++; !r.suffers(felt, scenarios[0]) {
 					seen = 0
 				}
@@ -398,7 +398,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, 
 	over := time.Now()
 	settled := r.crowd.settled(ctx)
 	then := aftermath{settled: settled, after: time.Since(over), together: len(scenarios), early: early}
-	felt := r.crowd.so()
+	felt := r.crowd.soFar()
 	if early > 0 {
 		felt.Lag = late
 	}

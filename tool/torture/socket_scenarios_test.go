@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/websocket"
 )
 
@@ -34,7 +34,7 @@ func TestSocketScenariosOnHTTP1(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			at := serveHTTP1(t, echo(t), engine.Limits{FrameTime: 2 * time.Second, IdleTime: 3 * time.Second})
-			a := arena(t, load.WebSocket{URL: "ws" + at[len("http"):] + "/"}, eager)
+			a := arena(t, codec.WebSocket{URL: "ws" + at[len("http"):] + "/"}, eager)
 			if f := attackWith(t, s.Name, a); f.Verdict != Survived {
 				t.Errorf("%s: %s", f.Verdict, f.Words)
 			}

@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/tool/load/traffic"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // target is the server, and what a good request to it is answered with.
 type target struct {
-	load.Target
+	codec.Target
 	plan       load.Plan
 	kind       Kinds
 	at         net.Addr
@@ -51,9 +51,9 @@ func newTarget(plan load.Plan, anywhere bool) (*target, error) {
 		t.host, t.path = page.Host, page.RequestURI()
 	}
 	switch plan.Target.(type) {
-	case load.HTTP:
+	case codec.HTTP:
 		t.kind = HTTP
-	case load.WebSocket:
+	case codec.WebSocket:
 		t.kind = WebSocket
 	}
 	if !anywhere {
@@ -155,9 +155,9 @@ func (c *Conn) renew(marked bool) {
 		which = 1
 		c.mark, c.known = rand.Text()[:len(unmarked)], &t.withMarks
 		to, c.content = t.marked(c.mark)
-		c.size = len(to.Caller().AppendRequest(nil, 1, c.content))
+		c.size = len(to.Codec().AppendRequest(nil, 1, c.content, nil))
 	}
-	if c.codec = to.Caller(); c.http2 {
+	if c.codec = to.Codec(); c.http2 {
 		c.known, c.codec = &t.known2[which], newCodec2(t, to)
 	}
 }
@@ -168,9 +168,9 @@ const unmarked = "################"
 
 // marked returns the target and the content of requests with a mark: in the body of HTTP or at the end
 // of its query, or in the content. None: there is no room.
-func (t *target) marked(mark string) (to load.Target, content []byte) {
+func (t *target) marked(mark string) (to codec.Target, content []byte) {
 	switch at := t.Target.(type) {
-	case load.HTTP:
+	case codec.HTTP:
 		switch {
 		case len(at.Body) > 0:
 			at.Body = withMark(at.Body, mark)
@@ -182,7 +182,7 @@ func (t *target) marked(mark string) (to load.Target, content []byte) {
 		}
 		at.URL += mark
 		return at, nil
-	case load.Messages:
+	case codec.Messages:
 		if strings.HasPrefix(at.Framing.String(), "fixed:") && len(t.content) < len(mark) {
 			return t.Target, t.content
 		}
@@ -240,14 +240,14 @@ const streaming = "an event stream" // the status of such an answer
 func (t *target) endless() bool { return t.known.status == streaming }
 
 // seen describes the answer just decoded.
-func (c *Conn) seen(got *load.Answer) answer {
+func (c *Conn) seen(got *codec.Answer) answer {
 	body := got.Content
 	a := answer{status: fmt.Sprint(got.Code), length: int64(len(body)), whole: int64(len(c.raw))}
 	if got.Err != nil {
 		a.status, a.refused = got.Err.Error(), true
 	}
-	if web, ok := c.codec.(interface{ Seen() traffic.Answer }); ok {
-		a.length = web.Seen().Length
+	if got.Seen != nil {
+		a.length = got.Seen.Length
 		body = c.raw[max(0, int64(len(c.raw))-a.length):] // with the framing of chunks, if there are any
 	}
 	if c.mark != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/trial"
 )
 
@@ -20,19 +21,19 @@ var quick = Limits{Conns: 300, Few: 8, Bytes: 64 << 20, Wait: 5 * time.Second, A
 func plan(t *testing.T, fault string, only ...string) Plan {
 	t.Helper()
 	at := heldAddress(t)
-	var length load.Framing
+	var length codec.Framing
 	if err := length.UnmarshalText([]byte("len32be")); err != nil {
 		t.Fatal(err)
 	}
 	p := Plan{
 		Server: trial.Server{Command: os.Args[0], Env: []string{plantedAt + "=" + at, plantedFault + "=" + fault, "GORACE=atexit_sleep_ms=0"}, StopWithin: 10 * time.Second},
-		Load:   load.Plan{Target: load.Messages{Address: at, Framing: length}}, Limits: quick, Seed: 1, Baseline: time.Second,
+		Load:   load.Plan{Target: codec.Messages{Address: at, Framing: length}}, Limits: quick, Seed: 1, Baseline: time.Second,
 	}
 	if path, web := webFaults[fault]; web {
-		p.Load.Target = load.HTTP{URL: "http://" + at + "/" + path}
+		p.Load.Target = codec.HTTP{URL: "http://" + at + "/" + path}
 	}
 	if fault == noMask {
-		p.Load.Target = load.WebSocket{URL: "ws://" + at + "/"}
+		p.Load.Target = codec.WebSocket{URL: "ws://" + at + "/"}
 	}
 	for _, s := range Scenarios() {
 		if slices.Contains(only, s.Name) {
@@ -201,7 +202,7 @@ func TestOnlyPrivateAddresses(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	_, err := Run(t.Context(), Plan{Load: load.Plan{Target: load.HTTP{URL: "http://192.0.2.1/"}}, Limits: quick})
+	_, err := Run(t.Context(), Plan{Load: load.Plan{Target: codec.HTTP{URL: "http://192.0.2.1/"}}, Limits: quick})
 	if !errors.Is(err, errPublic) {
 		t.Errorf("a run against a public address: %v", err)
 	}

@@ -18,12 +18,13 @@ import (
 
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // piped is a server that echoes messages, without a network. A client that says "starve" lets everybody
 // wait as long as it is connected, and one that says "late" does so for a while after it has left.
 type piped struct {
-	load.Messages
+	codec.Messages
 	mixes    atomic.Int32 // answers, of every twentieth mark: they are another client's
 	marks    atomic.Int32
 	starving atomic.Int32
@@ -36,11 +37,11 @@ const (
 )
 
 func newPiped(t *testing.T) *piped {
-	var framing load.Framing
+	var framing codec.Framing
 	if err := framing.UnmarshalText([]byte("len32be")); err != nil {
 		t.Fatal(err)
 	}
-	return &piped{Messages: load.Messages{Address: "127.0.0.1:1", Framing: framing}}
+	return &piped{Messages: codec.Messages{Address: "127.0.0.1:1", Framing: framing}}
 }
 
 func (p *piped) Dial(context.Context) (net.Conn, error) {

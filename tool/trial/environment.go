@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"net"
@@ -10,13 +9,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/record"
 )
 
 // environment describes everything but the program that the server's figures depend on.
-func (s *subject) environment(target load.Target) record.Environment {
+func (s *serverSide) environment(target codec.Target) record.Environment {
 	e := Environment(target)
 	noteVariables(e, append(os.Environ(), s.Env...))
 	e.Soft["command"] = digest(s.Command)
@@ -45,20 +44,20 @@ func digest(command string) string {
 
 // Environment describes what is known without access to the server: the load generator's
 // machine and the network path to the target.
-func Environment(target load.Target) record.Environment {
+func Environment(target codec.Target) record.Environment {
 	facts := machine.Read()
 	facts.Strict["topology"] = Topology(target)
 	return record.Environment{Strict: facts.Strict, Soft: facts.Soft}
 }
 
 // Topology returns how the load reaches the server: "loopback", "unix" or "network".
-func Topology(target load.Target) string {
+func Topology(target codec.Target) string {
 	topology, _, _ := place(target)
 	return topology
 }
 
 // Elsewhere reports whether a target's address is one of another machine. A name may be either's.
-func Elsewhere(target load.Target) bool {
+func Elsewhere(target codec.Target) bool {
 	topology, _, host := place(target)
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	addresses, err := net.InterfaceAddrs()
@@ -70,7 +69,7 @@ func Elsewhere(target load.Target) bool {
 
 // Listeners returns the processes of this machine that serve a target at a loopback address, as far
 // as they can be seen.
-func Listeners(target load.Target) []int {
+func Listeners(target codec.Target) []int {
 	topology, port, _ := place(target)
 	if n, err := strconv.ParseUint(port, 10, 16); err == nil && topology == "loopback" {
 		return machine.Listeners(uint16(n))
@@ -79,27 +78,16 @@ func Listeners(target load.Target) []int {
 }
 
 // place returns the topology, and the port and host of a TCP address.
-func place(target load.Target) (topology, port, host string) {
-	text := target.String()
-	switch t := target.(type) { // by the address connected to, whatever the URL says
-	case load.HTTP:
-		text = cmp.Or(t.Address, text)
-	case load.WebSocket:
-		text = cmp.Or(t.Address, text)
-	}
-	if strings.HasPrefix(text, "unix") {
+func place(target codec.Target) (topology, port, host string) {
+	to, _ := target.Prepare(codec.Load{}) // what is wrong with it is said when it is loaded
+	if to.Network == "unix" {
 		return "unix", "", ""
 	}
-	scheme, rest, found := strings.Cut(text, "://")
-	if !found {
-		rest = text
-	}
-	rest, _, _ = strings.Cut(rest, "/")
-	host, port, err := net.SplitHostPort(rest)
+	host, port, err := net.SplitHostPort(to.Address)
 	if err != nil {
-		host, port = rest, map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443"}[scheme]
+		host = to.Address
 	}
-	if ip := net.ParseIP(strings.Trim(host, "[]")); host == "localhost" || ip != nil && ip.IsLoopback() {
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return "loopback", port, host
 	}
 	return "network", port, host

@@ -36,10 +36,7 @@ type Tree struct {
 	Modified bool   // whether files differ from Commit
 }
 
-const (
-	usualFor    = 500 * time.Millisecond
-	longestTake = 10 * time.Minute // as go test
-)
+const longestTake = 10 * time.Minute // as go test
 
 // Run takes the samples and returns a run per tree, in the trees' order, and what is worth
 // knowing beside them, as which benchmarks only one of them has. Sample number n of a run holds
@@ -65,12 +62,12 @@ func (p Benchmarks) Run(ctx context.Context) (runs []*record.Run, notes []string
 
 // goTest is a running measurement of Benchmarks.
 type goTest struct {
-	plan   Benchmarks
-	sides  []*treeSide
-	marks  []*benchmark // that all sides have
-	cpus   int          // GOMAXPROCS of every take
-	pairs  int          // ids given to pairs so far
-	taking              // its folder has the test programs
+	plan        Benchmarks
+	sides       []*treeSide
+	benchmarks  []*benchmark // that all sides have
+	cpus        int          // GOMAXPROCS of every take
+	pairs       int          // ids given to pairs so far
+	measurement              // its folder has the test programs
 }
 
 // treeSide is a tree during a measurement.
@@ -95,9 +92,9 @@ func (p Benchmarks) begin() (*goTest, error) {
 	if len(p.Trees) == 0 || len(p.Trees) > 2 {
 		return nil, fmt.Errorf("trial: %d trees; give one, or two to compare", len(p.Trees))
 	}
-	p.For = cmp.Or(p.For, usualFor)
+	p.For = cmp.Or(p.For, UsualTake)
 	t := &goTest{plan: p, cpus: runtime.GOMAXPROCS(0)}
-	if err := t.begin(&t.plan.Design, "hone-gotest", 16); err != nil {
+	if err := t.begin(&t.plan.Design, "hone-gotest", BenchmarkSamples); err != nil {
 		return nil, err
 	}
 	t.pairs = t.plan.Samples
@@ -116,19 +113,19 @@ func (p Benchmarks) begin() (*goTest, error) {
 // whole time, and ends early if too many takes of one are not valid.
 func (t *goTest) rounds(ctx context.Context) error {
 	t.began = time.Now().UTC()
-	t.planned = t.plan.Samples * len(t.marks) * len(t.sides)
-	for _, b := range t.marks {
+	t.planned = t.plan.Samples * len(t.benchmarks) * len(t.sides)
+	for _, b := range t.benchmarks {
 		b.reversed = halfOf(t.plan.Samples, t.random)
 	}
 	for round := range t.plan.Samples {
 		samples := t.samples(round + 1)
-		for _, b := range t.marks {
+		for _, b := range t.benchmarks {
 			if ok, err := t.pair(ctx, b, round, samples); err != nil || !ok {
 				return err
 			}
 		}
 		if !slices.ContainsFunc(samples, func(s record.Sample) bool { return len(s.Metrics) > 0 }) {
-			return fmt.Errorf("no benchmark printed a result; run one by hand: go test -run '^$' -bench '%s' %s", t.marks[0].filter, t.marks[0].programs[0].path)
+			return fmt.Errorf("no benchmark printed a result; run one by hand: go test -run '^$' -bench '%s' %s", t.benchmarks[0].filter, t.benchmarks[0].programs[0].path)
 		}
 		t.keep(samples)
 	}
@@ -215,7 +212,7 @@ func (t *goTest) environment(number int) (record.Environment, error) {
 	e := record.Environment{Strict: facts.Strict, Soft: facts.Soft}
 	noteVariables(e, os.Environ())
 	e.Strict["GOMAXPROCS"] = strconv.Itoa(t.cpus)
-	program, err := machine.Program(t.marks[0].programs[number].program)
+	program, err := machine.Program(t.benchmarks[0].programs[number].program)
 	if err != nil {
 		return e, err
 	}

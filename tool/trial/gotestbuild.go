@@ -52,12 +52,12 @@ func (t *goTest) prepare(ctx context.Context) (notes []string, err error) {
 					notes = append(notes, fmt.Sprintf("%s (%s) is only in %s, so it is not compared", name, p.path, side.label))
 				default:
 					found[key] = true
-					t.marks = append(t.marks, &benchmark{name: name, filter: wanted.of(name), programs: t.programsOf(p.path)})
+					t.benchmarks = append(t.benchmarks, &benchmark{name: name, filter: wanted.of(name), programs: t.programsOf(p.path)})
 				}
 			}
 		}
 	}
-	if len(t.marks) == 0 {
+	if len(t.benchmarks) == 0 {
 		return nil, t.nothing(notes)
 	}
 	t.label()
@@ -96,9 +96,9 @@ func (t *goTest) programsOf(importPath string) (all []*testPackage) {
 // label names the benchmarks as figures: with as much of the package's path as tells several
 // packages apart.
 func (t *goTest) label() {
-	first := t.marks[0].programs[0].path
+	first := t.benchmarks[0].programs[0].path
 	common, several := path.Dir(first)+"/", false
-	for _, b := range t.marks {
+	for _, b := range t.benchmarks {
 		p := b.programs[0].path
 		several = several || p != first
 		for !strings.HasPrefix(p, common) {
@@ -108,7 +108,7 @@ func (t *goTest) label() {
 			}
 		}
 	}
-	for _, b := range t.marks {
+	for _, b := range t.benchmarks {
 		if b.label = strings.TrimPrefix(b.name, "Benchmark"); several {
 			b.label = strings.TrimPrefix(b.programs[0].path, common) + "." + b.label
 		}

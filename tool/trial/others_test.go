@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/machine"
 )
 
@@ -84,15 +85,14 @@ func TestOthersJudge(t *testing.T) {
 // A server is found by the port of a loopback address, whatever its protocol.
 func TestPlace(t *testing.T) {
 	for _, c := range []struct {
-		target         load.Target
+		target         codec.Target
 		topology, port string
 	}{
-		{load.Frames{Address: "127.0.0.1:7000"}, "loopback", "7000"},
-		{load.HTTP{URL: "http://localhost/x"}, "loopback", "80"},
-		{load.HTTP{URL: "https://[::1]:8443/x"}, "loopback", "8443"},
-		{load.HTTP{URL: "http://example.org/", Address: "127.0.0.1:81"}, "loopback", "81"},
-		{load.WebSocket{URL: "wss://10.0.0.9/x"}, "network", "443"},
-		{load.HTTP{URL: "http://x/", Address: "unix:/run/x.sock"}, "unix", ""},
+		{codec.Frames{Address: "127.0.0.1:7000"}, "loopback", "7000"},
+		{codec.HTTP{URL: "http://localhost/x"}, "loopback", "80"},
+		{codec.HTTP{URL: "https://[::1]:8443/x"}, "loopback", "8443"},
+		{codec.WebSocket{URL: "wss://10.0.0.9/x"}, "network", "443"},
+		{codec.HTTP{URL: "http://unix:/run/x.sock:/"}, "unix", ""},
 	} {
 		if topology, port, _ := place(c.target); topology != c.topology || port != c.port {
 			t.Errorf("%v: %s, port %q", c.target, topology, port)
@@ -113,7 +113,7 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]bool{"127.0.0.1:1": false, own + ":1": false, "192.0.2.1:1": true, "a.name:1": false, "unix:/x": false} {
-		target := load.Frames{Network: "tcp", Address: address}
+		target := codec.Frames{Network: "tcp", Address: address}
 		if got := Elsewhere(target); got != want {
 			t.Errorf("%s is elsewhere: %v", address, got)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -55,8 +56,8 @@ func cpuOf(t *testing.T, runs []*record.Run) compare.Figure {
 
 // A target of its own is kept when there is one, and the load's is used otherwise.
 func TestTargets(t *testing.T) {
-	own := load.HTTP{URL: "http://127.0.0.1:2/"}
-	c, err := Plan{Servers: []Server{{Command: "x"}, {Command: "y", Target: own}}, Load: load.Plan{Target: load.HTTP{URL: "http://127.0.0.1:1/"}}}.begin()
+	own := codec.HTTP{URL: "http://127.0.0.1:2/"}
+	c, err := Plan{Servers: []Server{{Command: "x"}, {Command: "y", Target: own}}, Load: load.Plan{Target: codec.HTTP{URL: "http://127.0.0.1:1/"}}}.begin()
 	if err != nil {
 		t.Fatal(err)
 	}

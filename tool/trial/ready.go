@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // Ready is the readiness check of a server, as ParseReady reads it.
@@ -60,7 +60,7 @@ func (r Ready) String() string { return r.text }
 func (r Ready) listen() *hearing { return &hearing{ready: r, yes: make(chan struct{})} }
 
 // look checks once.
-func (r Ready) look(ctx context.Context, target load.Target) error {
+func (r Ready) look(ctx context.Context, target codec.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	switch {

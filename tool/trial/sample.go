@@ -15,12 +15,13 @@ import (
 
 	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/record"
 )
 
 // sample measures a fresh process of a server.
-func (t *course) sample(ctx context.Context, side int) (*record.Sample, error) {
+func (t *serverTrial) sample(ctx context.Context, side int) (*record.Sample, error) {
 	s := t.servers[side]
 	now := Progress{Side: side, Name: s.label, Number: t.taken + 1, Of: t.planned}
 	t.say(now)
@@ -107,7 +108,7 @@ func hasDied(process *child.Child, result *load.Result, err error) bool {
 
 // identify hashes the server's program for the first sample and reports an error if it
 // has changed since.
-func (s *subject) identify(program string, target load.Target) error {
+func (s *serverSide) identify(program string, target codec.Target) error {
 	if s.run.Environment.Strict == nil {
 		s.run.Environment = s.environment(target)
 	}

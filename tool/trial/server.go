@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/child"
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/record"
 )
 
-// subject is a server during a trial.
-type subject struct {
+// serverSide is a server during a trial.
+type serverSide struct {
 	Server
 	label  string // its name in messages
 	out    string // its {out}
@@ -27,13 +27,13 @@ type subject struct {
 
 // Start runs the server and waits until it is ready. Its Build is not run, and {out} is its Dir. The
 // caller stops it.
-func (s Server) Start(ctx context.Context, target load.Target) (*child.Child, error) {
-	one := subject{Server: s, label: "the server", out: s.Dir}
+func (s Server) Start(ctx context.Context, target codec.Target) (*child.Child, error) {
+	one := serverSide{Server: s, label: "the server", out: s.Dir}
 	return one.start(ctx, target)
 }
 
 // shell returns a command that runs line in a shell.
-func (s *subject) shell(ctx context.Context, line string) *exec.Cmd {
+func (s *serverSide) shell(ctx context.Context, line string) *exec.Cmd {
 	line = strings.ReplaceAll(line, "{out}", s.out)
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	if runtime.GOOS == "windows" {
@@ -47,7 +47,7 @@ func (s *subject) shell(ctx context.Context, line string) *exec.Cmd {
 	return cmd
 }
 
-func (s *subject) build(ctx context.Context) error {
+func (s *serverSide) build(ctx context.Context) error {
 	if s.Build == "" {
 		return nil
 	}
@@ -66,30 +66,28 @@ func (s *subject) build(ctx context.Context) error {
 }
 
 const (
-	usualReady = 30 * time.Second
-	usualStop  = 10 * time.Second
-	firstLook  = 2 * time.Millisecond // first poll of the readiness check, then with growing pauses
-	lastLook   = 100 * time.Millisecond
+	firstLook = 2 * time.Millisecond // first poll of the readiness check, then with growing pauses
+	lastLook  = 100 * time.Millisecond
 )
 
 // start runs the server and waits until it is ready.
-func (s *subject) start(ctx context.Context, target load.Target) (*child.Child, error) {
+func (s *serverSide) start(ctx context.Context, target codec.Target) (*child.Child, error) {
 	if err := dials(ctx, target); err == nil {
 		return nil, fmt.Errorf("something answers at %v before %s was started; stop it, or use another port", target, s.label)
 	}
 	heard := s.Ready.listen()
-	process, err := child.Start(s.shell(ctx, s.Command), child.Options{Signal: true, Grace: cmp.Or(s.StopWithin, usualStop), Said: heard.line})
+	process, err := child.Start(s.shell(ctx, s.Command), child.Options{Signal: true, Grace: cmp.Or(s.StopWithin, UsualStop), Said: heard.line})
 	if err != nil {
 		return nil, fmt.Errorf("the command of %s could not be run: %w", s.label, err)
 	}
-	if err := s.await(ctx, process, heard, target, cmp.Or(s.ReadyWithin, usualReady)); err != nil {
+	if err := s.await(ctx, process, heard, target, cmp.Or(s.ReadyWithin, UsualReady)); err != nil {
 		process.Stop()
 		return nil, err
 	}
 	return process, nil
 }
 
-func (s *subject) await(ctx context.Context, process *child.Child, heard *hearing, target load.Target, within time.Duration) error {
+func (s *serverSide) await(ctx context.Context, process *child.Child, heard *hearing, target codec.Target, within time.Duration) error {
 	// The check runs beside the wait, which it must not delay if it hangs.
 	looks, stop := context.WithCancel(ctx)
 	looked, looking := make(chan error, 1), false
@@ -131,7 +129,7 @@ func (s *subject) await(ctx context.Context, process *child.Child, heard *hearin
 const notInFolder = 127
 
 // died returns the error about a server that exited unexpectedly.
-func (s *subject) died(process *child.Child, when string) error {
+func (s *serverSide) died(process *child.Child, when string) error {
 	how, try := "with exit code 0", "run it by hand"
 	if err := process.How(); err != nil {
 		how = "with " + err.Error()
@@ -143,7 +141,7 @@ func (s *subject) died(process *child.Child, when string) error {
 }
 
 // dials reports whether the target accepts a connection.
-func dials(ctx context.Context, target load.Target) error {
+func dials(ctx context.Context, target codec.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	c, err := target.Dial(ctx)

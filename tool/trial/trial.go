@@ -24,6 +24,7 @@ import (
 
 	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -38,7 +39,7 @@ type Server struct {
 	Command string
 	Env     []string // as in "GOGC=200", added to this process's environment
 	// Target is where it listens. Zero: the load's.
-	Target load.Target
+	Target codec.Target
 	// Ready is the readiness check. Zero: the target accepts connections.
 	Ready Ready
 	// ReadyWithin is how long the server may take to become ready. Zero: 30 s.
@@ -75,6 +76,16 @@ type Design struct {
 	// one goroutine at a time. It must return soon. Zero: none.
 	Progress func(Progress)
 }
+
+// The values of fields that are zero.
+const (
+	ServerSamples    = 12
+	BenchmarkSamples = 16
+	MostOthers       = 0.3
+	UsualReady       = 30 * time.Second       // Server.ReadyWithin
+	UsualStop        = 10 * time.Second       // Server.StopWithin
+	UsualTake        = 500 * time.Millisecond // Benchmarks.For
+)
 
 // Progress is the state of a trial.
 type Progress struct {
@@ -151,22 +162,22 @@ func Run(ctx context.Context, p Plan) ([]*record.Run, error) {
 	return t.sampled(), ctx.Err()
 }
 
-// course is a running trial.
-type course struct {
-	plan    Plan
-	servers []*subject
-	taking  // its folder is the parent of all {out} folders
+// serverTrial is a running trial.
+type serverTrial struct {
+	plan        Plan
+	servers     []*serverSide
+	measurement // its folder is the parent of all {out} folders
 }
 
-func (p Plan) begin() (*course, error) {
+func (p Plan) begin() (*serverTrial, error) {
 	switch {
 	case len(p.Servers) == 0 || len(p.Servers) > 2:
 		return nil, fmt.Errorf("trial: %d servers; give one, or two to compare", len(p.Servers))
 	case p.Load.Target == nil:
 		return nil, errors.New("trial: the load has no target")
 	}
-	t := &course{plan: p}
-	if err := t.begin(&t.plan.Design, "hone-trial", 12); err != nil {
+	t := &serverTrial{plan: p}
+	if err := t.begin(&t.plan.Design, "hone-trial", ServerSamples); err != nil {
 		return nil, err
 	}
 	t.planned = t.plan.Samples * len(p.Servers)
@@ -174,7 +185,7 @@ func (p Plan) begin() (*course, error) {
 		if server.Target == nil {
 			server.Target = p.Load.Target
 		}
-		s := &subject{Server: server, label: "the server", out: filepath.Join(t.folder, string(rune('A'+i)))}
+		s := &serverSide{Server: server, label: "the server", out: filepath.Join(t.folder, string(rune('A'+i)))}
 		if len(p.Servers) > 1 {
 			s.label = Label(i, s.Name)
 		}
@@ -191,7 +202,7 @@ func (p Plan) begin() (*course, error) {
 // take takes pairs, or samples of the only server, until enough are valid or too many are
 // not. A retaken pair keeps its order: the first of a pair measures differently, and only
 // equal numbers of both orders cancel that.
-func (t *course) take(ctx context.Context) error {
+func (t *serverTrial) take(ctx context.Context) error {
 	t.began = time.Now().UTC()
 	reversed := halfOf(t.plan.Samples, t.random)
 	retaken := 0
@@ -210,8 +221,8 @@ func (t *course) take(ctx context.Context) error {
 	return nil
 }
 
-// taking is a running measurement.
-type taking struct {
+// measurement is a running measurement.
+type measurement struct {
 	design         *Design
 	folder         string
 	random         *rand.Rand
@@ -221,10 +232,10 @@ type taking struct {
 }
 
 // begin completes the design.
-func (t *taking) begin(d *Design, folder string, samples int) (err error) {
+func (t *measurement) begin(d *Design, folder string, samples int) (err error) {
 	d.Samples = cmp.Or(d.Samples, samples)
 	d.Retakes = cmp.Or(d.Retakes, max(1, d.Samples/2))
-	d.MostOthers = cmp.Or(d.MostOthers, 0.3)
+	d.MostOthers = cmp.Or(d.MostOthers, MostOthers)
 	t.design, t.random = d, rand.New(rand.NewPCG(d.Seed, 1))
 	if t.folder, err = child.Folder(folder); err != nil {
 		return fmt.Errorf("trial: %w", err)
@@ -232,17 +243,17 @@ func (t *taking) begin(d *Design, folder string, samples int) (err error) {
 	return nil
 }
 
-func (t *taking) end() { os.RemoveAll(t.folder) }
+func (t *measurement) end() { os.RemoveAll(t.folder) }
 
 // add returns the run of another side.
-func (t *taking) add(made, name string) *record.Run {
+func (t *measurement) add(made, name string) *record.Run {
 	run := &record.Run{Name: name, Made: made, Scenario: t.design.Scenario}
 	t.runs = append(t.runs, run)
 	return run
 }
 
 // keep adds a sample to each run.
-func (t *taking) keep(samples []record.Sample) {
+func (t *measurement) keep(samples []record.Sample) {
 	for i, run := range t.runs {
 		if run.At.IsZero() {
 			run.At = t.began // of all samples, so that the last side's run is the newest
@@ -252,7 +263,7 @@ func (t *taking) keep(samples []record.Sample) {
 }
 
 // turn takes one sample of each side, in reverse order if reversed, and reports whether all are valid.
-func (t *taking) turn(pair int, reversed bool, take func(side int) (*record.Sample, error)) (taken []record.Sample, valid bool, err error) {
+func (t *measurement) turn(pair int, reversed bool, take func(side int) (*record.Sample, error)) (taken []record.Sample, valid bool, err error) {
 	taken, valid = make([]record.Sample, len(t.runs)), true
 	for i := range t.runs {
 		if reversed {
@@ -274,7 +285,7 @@ func (t *taking) turn(pair int, reversed bool, take func(side int) (*record.Samp
 }
 
 // again reports whether samples that were not valid may be taken again, and counts that.
-func (t *taking) again(retaken *int) bool {
+func (t *measurement) again(retaken *int) bool {
 	if *retaken >= t.design.Retakes {
 		return false // the comparison will report that there are too few
 	}
@@ -284,7 +295,7 @@ func (t *taking) again(retaken *int) bool {
 }
 
 // sampled returns the runs that have samples.
-func (t *taking) sampled() (runs []*record.Run) {
+func (t *measurement) sampled() (runs []*record.Run) {
 	for _, run := range t.runs {
 		if len(run.Samples) > 0 {
 			runs = append(runs, run)
@@ -294,7 +305,7 @@ func (t *taking) sampled() (runs []*record.Run) {
 }
 
 // say adds the progress of the whole measurement.
-func (t *taking) say(p Progress) {
+func (t *measurement) say(p Progress) {
 	p.Taken, p.Samples = t.taken, t.planned
 	if t.taken > 0 {
 		each := time.Since(t.began) / time.Duration(t.taken)

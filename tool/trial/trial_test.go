@@ -19,6 +19,7 @@ import (
 
 	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -77,7 +78,7 @@ func planFor(t *testing.T, flags string) Plan {
 	addr := freeAddr(t)
 	return Plan{
 		Servers: []Server{{Command: "exec " + service + " -addr " + addr + " " + flags}},
-		Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 1, Requests: 300, For: time.Minute},
+		Load:    load.Plan{Target: codec.HTTP{URL: "http://" + addr + "/"}, Conns: 1, Requests: 300, For: time.Minute},
 		Design:  Design{Samples: 2, MostOthers: 1, Scenario: record.Scenario{Name: "test", Settings: map[string]string{"x": "y"}}},
 	}
 }
@@ -197,7 +198,7 @@ func TestRunSaysWhyItCannotGoOn(t *testing.T) {
 		{"build", func(p *Plan) { p.Servers[0].Build = "echo no such luck >&2; exit 4" }, "no such luck; run it by hand"},
 		{"start", func(p *Plan) { p.Servers[0].Command = "exec /nowhere/at/all" }, "before it was ready, with exit status 127; its output: "},
 		{"not built", func(p *Plan) { p.Servers[0].Command = "./server" }, "build it in each folder that is measured: --build "},
-		{"occupied", func(p *Plan) { p.Load.Target = load.HTTP{URL: "http://" + taken.Addr().String() + "/"} }, "stop it, or use another port"},
+		{"occupied", func(p *Plan) { p.Load.Target = codec.HTTP{URL: "http://" + taken.Addr().String() + "/"} }, "stop it, or use another port"},
 		{"never ready", func(p *Plan) { p.Servers[0].Command += "-mute"; p.Servers[0].ReadyWithin = 300 * time.Millisecond }, "its output: thinking; give it more time"},
 		{"never says so", func(p *Plan) {
 			p.Servers[0].Ready, _ = ParseReady("line:^listening$")
@@ -253,7 +254,7 @@ func TestRunNoticesAnotherProgram(t *testing.T) {
 func TestRunTakesAgain(t *testing.T) {
 	p := planFor(t, "")
 	p.Samples, p.Retakes = 1, 2
-	p.Load.Target = load.HTTP{URL: p.Load.Target.String(), Statuses: []int{404}} // makes all requests fail
+	p.Load.Target = codec.HTTP{URL: p.Load.Target.String(), Statuses: []int{404}} // makes all requests fail
 	runs, err := Run(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +304,7 @@ func TestEveryReadinessCheckSucceeds(t *testing.T) {
 	for check, flags := range map[string]string{"line:^thinking$": "-mute", "http://ADDR/": "", "tcp:ADDR": "", "tcp": ""} {
 		t.Run(check, func(t *testing.T) {
 			p := planFor(t, flags)
-			s, addr := p.Servers[0], strings.TrimSuffix(strings.TrimPrefix(p.Load.Target.(load.HTTP).URL, "http://"), "/")
+			s, addr := p.Servers[0], strings.TrimSuffix(strings.TrimPrefix(p.Load.Target.(codec.HTTP).URL, "http://"), "/")
 			s.Command = "echo thinking; " + s.Command // the mute service says the line again
 			var err error
 			if s.Ready, err = ParseReady(strings.Replace(check, "ADDR", addr, 1)); err != nil {
@@ -333,14 +334,14 @@ func TestParseReady(t *testing.T) {
 
 func TestTopology(t *testing.T) {
 	for text, want := range map[string]string{
-		"http://127.0.0.1:80/x": "loopback", "https://[::1]:443/": "loopback", "tcp://localhost:7": "loopback",
+		"http://127.0.0.1:80/x": "loopback", "https://[::1]:443/": "loopback",
 		"http://10.0.0.1/": "network", "http://example.com": "network",
 	} {
-		if got := Topology(load.HTTP{URL: text}); got != want {
+		if got := Topology(codec.HTTP{URL: text}); got != want {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
-	if got := Topology(load.Frames{Network: "unix", Address: "/run/x"}); got != "unix" {
+	if got := Topology(codec.Frames{Network: "unix", Address: "/run/x"}); got != "unix" {
 		t.Errorf("a socket: %s", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hone-go/hone/bench/table"
 	"github.com/hone-go/hone/bench/web"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/torture"
 	"github.com/hone-go/hone/tool/trial"
 )
@@ -119,19 +120,19 @@ func attackOne(ctx context.Context, g *race.Ground, e fleet.Entry, p torture.Pla
 func loadOf(name, addr string) (p load.Plan, err error) {
 	switch protocol, _, _ := strings.Cut(filepath.ToSlash(name), "/"); protocol {
 	case "frames":
-		frames := load.Frames{Address: addr}
+		frames := codec.Frames{Address: addr}
 		if name == "frames/honed" {
 			frames.Hello = race.HonedHello
 		}
 		p.Target = frames
 	case "http":
-		p.Target = load.HTTP{URL: "http://" + addr + web.HelloPath}
+		p.Target = codec.HTTP{URL: "http://" + addr + web.HelloPath}
 	case "http2":
-		p.Target = load.HTTP{URL: "https://" + addr + web.HelloPath, TLS: &tls.Config{InsecureSkipVerify: true}} // its certificate is made up
+		p.Target = codec.HTTP{URL: "https://" + addr + web.HelloPath, TLS: &tls.Config{InsecureSkipVerify: true}} // its certificate is made up
 	case "ws":
-		p.Target = load.WebSocket{URL: "ws://" + addr + web.EchoPath}
+		p.Target = codec.WebSocket{URL: "ws://" + addr + web.EchoPath}
 	case "resp":
-		messages := load.Messages{Address: addr}
+		messages := codec.Messages{Address: addr}
 		err = messages.Framing.UnmarshalText([]byte(protocol))
 		p.Target, p.Content = messages, []byte("PING")
 	}

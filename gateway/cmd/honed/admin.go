@@ -21,7 +21,7 @@ func (f *serving) startAdmin(behind *verification, logger *slog.Logger) (addr st
 		Stats:    srv.EngineStats,
 		Ready:    func() bool { return f.unready() == "" },
 		Cause:    f.unready,
-		Info:     observe.Info{Service: "honed", Dialect: "standard", Version: commandline.Version(release)},
+		Info:     observe.Info{Service: "honed", Version: commandline.Version(release)},
 		Logger:   logger,
 		Handlers: lists(srv),
 	}

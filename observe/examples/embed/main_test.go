@@ -101,7 +101,7 @@ func TestBothSides(t *testing.T) {
 	}
 	_, metrics := p.get(p.private+"metrics", "", "")
 	for _, want := range []string{
-		`hone_info{dialect="",engine=`, `service="embed",version="v1.0.0"} 1`, "\nhone_http_fast_requests_total 2\n",
+		`hone_info{engine=`, `service="embed",version="v1.0.0"} 1`, "\nhone_http_fast_requests_total 2\n",
 		"\nhone_requests_received_total 2\n", "\nhone_handler_duration_seconds_count ", "\ngo_goroutines ",
 	} {
 		if !strings.Contains(metrics, want) {

@@ -88,7 +88,7 @@ func leave(ts *testscript.TestScript, neg bool, args []string) {
 		nc, err := net.DialTimeout("tcp", ts.Getenv("ADDR"), patience)
 		ts.Check(err)
 		ts.Defer(func() { nc.Close() })
-		_, err = nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte(args[1])}))
+		_, err = nc.Write(wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte(args[1])}))
 		ts.Check(err)
 	}
 }

@@ -44,38 +44,18 @@ func newBench() *cobra.Command {
 		Short: "Measure a server several times and store the run",
 		Long: `Measure a server several times, each time in a fresh process, and store the run.
 
-With --revision REV it also builds that git revision in a separate folder and
-measures both alternately, in pairs: the verdict compares the working tree (B) with
-that revision (A). With --against RUN the verdict compares this run with a stored
-one (see hone run --help). That difference includes whatever changed on the
-machine in the meantime, so it needs a noise floor (hone doctor --noise).
+It can measure two alternately, in pairs, and compare them: --revision REV builds that
+git revision (A) beside the working tree (B), --against-cmd starts another program (A).
+--against RUN compares with a stored run, which needs a noise floor (hone doctor
+--noise). --go-test PACKAGE measures Go benchmarks instead of a server.
 
-With --go-test PACKAGE it measures Go benchmarks instead of a server: it builds the
-test program of each revision once, and runs each benchmark in a fresh process, 16
-times --for 500ms. allocs/op and B/op that never vary get exact verdicts.
+The shell runs --cmd and --build; {out} in them is an empty folder, one per revision.
+The server must listen at --target and exit on SIGTERM. A scenario file (-f) holds
+flags, one per line, as in cmd = "{out}/server"; the command line overrides it. See
+docs/bench.md.
 
-With --against-cmd COMMAND it measures two programs alternately: that of --cmd (B) and
-the other one (A), with the same load. Each may have a target, a build, an environment
-and a readiness check of its own.
-
-The shell runs --cmd and --build; {out} in them is an empty folder, one per
-revision. The server must listen at --target, be ready when --ready reports it,
-and exit on SIGTERM.
-
-A scenario file (-f) may hold flags, one per line, but not --revision, --against and
-those that say where to show or store the run, as in
-
-  target = "http://127.0.0.1:8080/"
-  build = "go build -o {out}/server ."
-  cmd = "{out}/server"
-  conns = 50
-  for = "5s"
-
-Flags on the command line override the file.
-
-Exit codes: 0 when no figure is worse, 1 when the server could not be built, started
-or loaded, or the runs could not be stored, 3 when a figure is worse, 4 when there
-are too few valid samples or the primary figure is unclear.`,
+Exit codes: 3 when a figure is worse, 4 when there are too few valid samples or the
+primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
   hone bench -f hello.toml --revision main
   hone bench --go-test ./codec --bench Encode --revision main

@@ -4,14 +4,14 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
 )
 
 // ofPrograms lists the settings that belong to the programs of two runs and not to the machine: those of two different
 // programs may differ.
-func ofPrograms(target load.Target, runs []*record.Run) (keys []string) {
+func ofPrograms(target codec.Target, runs []*record.Run) (keys []string) {
 	machine := trial.Environment(target).Strict
 	for _, run := range runs {
 		for key := range maps.Keys(run.Environment.Strict) {

@@ -29,20 +29,14 @@ func newCompare() *cobra.Command {
 (see hone run --help) or files: results of hone load --json, one after the other,
 each from a fresh server; or the output of go test -bench -count.
 
-Each figure gets an interval that contains the true difference. The figure is better
-or worse if the interval excludes zero, the same if the interval lies within
---tolerance, and unclear otherwise; then the output says how many pairs would settle
-it. All verdicts of a comparison together are wrong in at most 5 % of cases. The
-primary figure gets three times the share of that error that any other figure gets.
+A figure is better or worse if its interval excludes zero, the same if the interval
+lies within --tolerance, and else unclear; then the output says how many pairs would
+settle it. All verdicts together are wrong in at most 5 % of cases. Runs that were not
+measured alternately need a noise floor (hone doctor --noise) or --noise. See
+docs/method.md.
 
-Measure A and B alternately (--pairs for files), so that drift of the machine affects
-both: 12 pairs detect a difference of 5 % where runs vary by 2 %, and 24 pairs show
-that two are the same. Runs that were not measured alternately get no verdict until
-hone doctor --noise has measured how much sessions vary on this machine. If you
-already know that figure, pass it with --noise.
-
-Exit codes: 0 when B is not worse, 3 when a figure is worse, 4 when the primary figure
-is unclear or the two cannot be compared.`,
+Exit codes: 3 when a figure is worse, 4 when the primary figure is unclear or the two
+cannot be compared.`,
 		Example: `  hone compare baseline:main latest
   hone compare before.json after.json --pairs
   hone compare old.txt new.txt --tolerance 3% --md

@@ -26,29 +26,18 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine for sources of noise, and say how to fix them",
-		Long: `Check this machine for sources of noise, and say how to fix them.
-
-It checks the CPU, the clock, memory and the system's limits on connections, and
-watches other processes for a second. It changes nothing: each finding comes with the
-command that fixes it until the next boot.
+		Long: `Check this machine for sources of noise, and say how to fix them. It changes nothing:
+each finding comes with the command that fixes it until the next boot.
 
 GOOD: nothing was found. FAIR: the findings may change figures. BAD: figures would be
-wrong. Checks that cannot be made here are reported as unknown.
+wrong; exit code 4 with --strict.
 
-With --noise it builds the same server twice, measures both builds alternately, which
-takes some minutes, and stores the figures as a session. Once there are four sessions of a
-scenario, hone bench and hone compare know how much builds of the same source differ
-on this machine, and widen every interval accordingly. Measure eight, on several
-days. hone run list shows them (by noise), hone run rm removes them.
-
-Exit codes: 0 when the checks ran, 4 with --strict when the machine is BAD, or when
-noise could not be measured.`,
+With --noise it measures two builds of the same server, and stores how much they differ
+as a session. After four sessions of a scenario, hone bench and hone compare widen every
+interval accordingly. Measure eight, on several days; hone run rm removes them.`,
 		Example: `  hone doctor
-  hone doctor --strict && hone load 127.0.0.1:7000 -c 100
   hone doctor --fix-script -o fix.sh
-  hone doctor --quick --json
-  hone doctor --noise
-  hone doctor --noise -f hello.toml --ui 127.0.0.1:8081`,
+  hone doctor --noise -f hello.toml`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.noise.check(); err != nil {

@@ -36,7 +36,7 @@ func (f *noiseFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.wanted, "noise", false, "measure how much two builds of the same source differ here, and store it for verdicts")
 	flags.StringVarP(&f.scenario, "scenario", "f", "", "with --noise: the scenario `FILE` of hone bench to measure (default: hone serve)")
-	flags.IntVarP(&f.samples, "samples", "n", 16, "with --noise: pairs per session")
+	flags.IntVarP(&f.samples, "samples", "n", trial.BenchmarkSamples, "with --noise: pairs per session")
 	flags.IntVar(&f.sessions, "sessions", 1, "with --noise: sessions to measure now; each builds the program twice")
 	flags.BoolVar(&f.progress, "progress", false, "with --noise: report every second even if standard error is not a terminal")
 	f.ui.Define(cmd)

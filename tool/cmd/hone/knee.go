@@ -53,23 +53,16 @@ func newKnee() *cobra.Command {
 		Short: "Find the highest load at which a server meets goals",
 		Long: `Find the highest load at which a server meets goals. TARGET is as for hone load.
 
-The load doubles until a goal is missed. Short trials then bisect the range between
-the highest load that met the goals and the lowest that missed, until it is
-narrow, and full trials confirm both ends. Several goals share their trials, and
-each has its own knee. A trial also misses when the server does not keep up with the
-rate (99 %), and when requests fail, unless a goal is about errors.
+The load doubles until a goal is missed. Short trials bisect the range, and full trials
+confirm both ends. A trial also misses when the server does not keep up with the rate
+(99 %), and when requests fail, unless a goal is about errors. A load that the generator
+could not offer is no miss: the search continues below it.
 
-With --axis rate the load is requests per second (an open loop: give as many
-connections as clients would); with --axis conns it is connections, each of which
-keeps --depth requests in flight, or shares a fixed --rate.
+With --axis rate the load is requests per second (an open loop); with --axis conns it is
+connections, each of which keeps --depth requests in flight, or shares a fixed --rate.
 
-A load that the generator itself could not offer does not count as a miss: the
-search continues below it. If the server never reaches its limit, the result is
-INVALID, with the reason and a lower bound of the knee.
-
-Exit codes: 0 when the knee was found, or is above --to; 1 when the server cannot be
-reached or the trials cannot be stored; 3 when goals are missed at the lowest load;
-4 when the knee is not known; 130 when interrupted, with the result so far.`,
+Exit codes: 0 when the knee was found, or is above --to; 3 when goals are missed at the
+lowest load; 4 when the knee is not known.`,
 		Example: `  hone knee 127.0.0.1:7000 -c 100 --expect 'p99<5ms'
   hone knee http://127.0.0.1:8080/users -c 200 --expect 'p99<20ms' --expect 'p50<2ms' --from 500
   hone knee 127.0.0.1:7000 --axis conns --expect 'p99<10ms' --to 20000

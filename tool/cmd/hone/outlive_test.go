@@ -29,7 +29,7 @@ func TestServersOutliveTheReaderOfTheirLog(t *testing.T) {
 		kept := s.dial(t)
 		askFrame(t, kept, "reply 3", "xxx")
 		broken := s.dial(t)
-		broken.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("panic")}))
+		broken.Write(wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("panic")}))
 		io.Copy(io.Discard, broken) // the panic is logged before the connection ends
 		askFrame(t, kept, "reply 4", "xxxx")
 		s.drains(t)
@@ -128,8 +128,8 @@ func (u *unread) drains(t *testing.T) {
 // askFrame sends a request and expects its answer.
 func askFrame(t *testing.T, nc net.Conn, request, want string) {
 	t.Helper()
-	nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 7, Content: []byte(request)}))
-	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7, Content: []byte(want)})
+	nc.Write(wire.Append(nil, wire.Packet{Command: wire.Submit, ID: 7, Content: []byte(request)}))
+	frame := wire.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7, Content: []byte(want)})
 	got := make([]byte, len(frame))
 	if _, err := io.ReadFull(nc, got); err != nil || !bytes.Equal(got, frame) {
 		t.Fatalf("%q: got %q, %v", request, got, err)

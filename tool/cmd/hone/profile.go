@@ -42,26 +42,16 @@ func newProfile() *cobra.Command {
 
 RUN is one that hone bench --profile stored (default: latest), or a file that
 net/http/pprof or go test -cpuprofile wrote. A URL is where a running server has
-net/http/pprof, as the --admin address of hone serve: its profile is taken now. Values are per million requests where
-the load is known, so that a faster server does not look busier; otherwise they are
-per second. CPU-seconds per million requests are also microseconds per request.
+net/http/pprof, as the --admin address of hone serve: its profile is taken now.
 
-flat is a function's own cost, cum includes the functions that it calls. With
---against the functions that changed most come first, up or down. Two runs with
-different settings are refused, as by hone compare; --across lists settings that may
-differ. The settings of a file are unknown.
+Values are per million requests where the load is known, else per second; CPU-seconds
+per million requests are also microseconds per request. flat is a function's own cost,
+cum includes the functions that it calls. With --against, of a run with the same
+settings, the functions that changed most come first. hone report has flame graphs; go
+tool pprof reads the files of the run's folder, which hone run show names.
 
-Flame graphs are in hone report; for more, go tool pprof reads the files of the
-run's folder, which hone run show names.
-
-A CPU profile prints its number of samples and the value of one: all values are
-multiples of it, so rows of a few samples mean little. A profile taken under an
-invalid load is marked INVALID, with the reason, and is still shown.
-
-Exit codes: 0 when the profile was shown, 1 when there is no such run or profile,
-4 when the profile is empty or the settings of the two runs differ.`,
+Exit code 4 when the profile is empty or the settings of the two runs differ.`,
 		Example: `  hone profile
-  hone profile --against baseline:main
   hone profile after --against before --kind allocs --top 40
   hone profile new.pprof --against old.pprof
   hone profile http://127.0.0.1:6060 --for 10s --kind allocs`,

@@ -25,6 +25,7 @@ import (
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
@@ -69,7 +70,7 @@ func profiledRuns(t *testing.T) (store string) {
 	for name, planted := range map[string]string{"before": "0", "after": "2000000"} {
 		plan := trial.Plan{
 			Servers: []trial.Server{{Name: name, Command: "exec " + service + " -addr " + addr + " -planted " + planted}},
-			Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 4, Rate: 400, For: 600 * time.Millisecond},
+			Load:    load.Plan{Target: codec.HTTP{URL: "http://" + addr + "/"}, Conns: 4, Rate: 400, For: 600 * time.Millisecond},
 			Design:  trial.Design{Samples: 1, Retakes: -1, MostOthers: 1},
 		}
 		runs, err := trial.Run(t.Context(), plan)

@@ -29,33 +29,21 @@ Engines:
 
 ` + serving.EngineList() + `
 Services: submit answers with an empty reply, upper with the content in upper case.
-faults does what the content says: sleep 50ms, burn 50ms, late 5ms, late 5ms 60000
-(bytes), reply 60000, push 3, push 3 6000 (bytes each), panic. http speaks HTTP/1.1
-instead of frames, with TLS also HTTP/2: GET /hello, /echo (a body of at most 1 MiB),
-/stream?n=10&pause=100ms (server-sent events). ws echoes
-WebSocket messages of at most 1 MiB at /echo.
+faults does what the content says: sleep 50ms, burn 50ms, late 5ms, reply 60000 (bytes),
+push 3, panic. http has GET /hello, /echo (a body of at most 1 MiB) and
+/stream?n=10&pause=100ms (server-sent events). ws echoes messages at /echo.
 
 Limits (` + strings.Join(serving.LimitNames(), ", ") + `)
-have defaults that protect the server, except for auth-time and conns-per-address, which
-are off. docs/limits.md explains them, and the log starts with those in effect. Sizes
-take KiB and MiB, durations ms, s and m; off disables a limit.
+have defaults that protect the server; docs/limits.md explains them. Sizes take KiB and
+MiB, durations ms, s and m; off disables a limit.
 
-Only its owner may connect to a unix socket (mode 0600), whatever the umask is.
-With --socket-mode 0660 its group may connect as well, such as a reverse proxy. The
-admin side's socket is always 0600.
-
-The server reloads the files of --cert, --key and --client-ca within a second of a
-change, without a restart.
-
+Only its owner may connect to a unix socket, or with --socket-mode 0660 its group. The
+files of --cert, --key and --client-ca are reloaded within a second of a change.
 Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FDS).`,
 		Example: `  hone serve
-  hone serve --engine events-offload --addr :7000 --limit conns-per-address=100
-  hone serve --service upper --addr unix:/run/hone.sock --admin off
-  hone serve --service http --addr 127.0.0.1:8080
-  hone serve --service ws --addr 127.0.0.1:8080
-  hone serve --addr unix:/run/hone/hone.sock --socket-mode 0660
-  hone serve --cert server.pem --key server-key.pem
-  hone serve --cert server.pem --key server-key.pem --client-ca clients.pem
+  hone serve --addr :7000 --limit conns-per-address=100
+  hone serve --service http --addr 127.0.0.1:8080 --cert server.pem --key server-key.pem
+  hone serve --service upper --addr unix:/run/hone/hone.sock --socket-mode 0660 --admin off
   hone serve --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,7 +60,6 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
 	flags.StringArrayVar(&f.AdminHosts, "admin-host", nil, "accept this host `NAME` in requests to the admin side, as in hone.internal; repeat for more")
 	f.Engine.Add(cmd)
 	f.Service = spec.AddChoice(cmd, "service", "submit", "service that handles requests", serving.ServiceNames()...)
-	f.Dialect = spec.AddChoice(cmd, "dialect", "standard", "wire protocol", "standard", "demo")
 	flags.BoolVar(&f.Compression, "compression", false, "with --service ws, compress messages of clients that offer it (permessage-deflate)")
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
 	flags.BoolVar(&f.GiveWay, "give-way", false, "at the limit conns, close the longest idle connection for a new one, as http does")

@@ -59,33 +59,22 @@ stay and on new ones. The verdicts are
 
   survived         the bystanders got their answers, and the attack found nothing
   slower           they did, but waited longer, or something failed once and not again
-  fell             wrong or lost answers, newcomers refused, a bystander without an answer
-                   for 1 s and for 10 times the worst response time before the attacks,
-                   or a process that ended, in two of two tries; with --pid or --cmd also
-                   memory, descriptors and CPU that do not come back
+  fell             wrong, lost or late answers, newcomers refused, a process that ended, or
+                   with --pid or --cmd memory, descriptors and CPU that do not come back
   not found out    as when no time limit was seen within --wait: never a pass
   not applicable   for another kind of target, or it needs --pid or --cmd
 
-With a TARGET alone, scenarios attack from outside. --pid also watches the server's
-process and its children. --cmd starts the server and owns it: then scenarios limit its
-descriptors, stop it and kill it.
-
-Only private and loopback addresses are attacked, checked after the name is resolved,
-at every dial. Attack servers that are yours. Each scenario opens 1,000 connections and
-sends 256 MiB at most, and ends after 10 s; those that wait for the server's time limits
-run together and end after --wait, and a server has 30 s to end after SIGTERM.
+--pid also watches the server's process. --cmd starts the server and owns it: then
+scenarios limit its descriptors, stop it and kill it. Attack servers that are yours:
+only private and loopback addresses are attacked. See docs/torture.md.
 
 Exit codes: 0 when all survived (with --against: nothing is worse than in that report),
-1 when the server cannot be reached or refuses the good request, 3 when something fell (is
-worse), 4 when nothing fell and something was not found out, such as a time limit, 130 when
-interrupted, with the result so far.`,
-		Example: `  hone torture 127.0.0.1:7000
-  hone torture 127.0.0.1:6379 --frame resp --request PING --pid "$(pidof redis-server)"
+3 when something fell (is worse), 4 when something was not found out.`,
+		Example: `  hone torture 127.0.0.1:6379 --frame resp --request PING --pid "$(pidof redis-server)"
   hone torture http://127.0.0.1:8080/ --cmd './server -addr 127.0.0.1:8080' -o report.html
   hone torture ws://127.0.0.1:8080/echo --json -o before.json
   hone torture ws://127.0.0.1:8080/echo --against before.json
-  hone torture 127.0.0.1:7000 --only half-close,trickle --seed 7
-  hone torture --list`,
+  hone torture 127.0.0.1:7000 --only half-close,trickle --seed 7`,
 		Args: f.oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.list {

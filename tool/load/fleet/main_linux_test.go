@@ -22,6 +22,7 @@ import (
 
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/tool/load/offer"
 	"github.com/hone-go/hone/wire"
 )
@@ -97,7 +98,7 @@ func prepare(text []byte) (load.Plan, error) {
 		return load.Plan{}, err
 	}
 	p := load.Plan{
-		Target: load.Frames{Address: j.Address}, Conns: j.Conns, Rate: j.Rate, Requests: j.Requests, For: j.For, Warmup: j.Warmup,
+		Target: codec.Frames{Address: j.Address}, Conns: j.Conns, Rate: j.Rate, Requests: j.Requests, For: j.For, Warmup: j.Warmup,
 		Echo: true, Seed: 5, MaxLag: j.MaxLag,
 	}
 	if j.Poisson {
@@ -201,12 +202,12 @@ func (s *target) answer(nc net.Conn) {
 			if need > 0 {
 				break
 			}
-			p, err := wire.Standard.Parse(payload)
+			p, err := wire.Parse(payload)
 			if err != nil {
 				return
 			}
 			s.note(p)
-			out = wire.Standard.Append(out, wire.Packet{Command: wire.SubmitAck, ID: p.ID, Content: p.Content})
+			out = wire.Append(out, wire.Packet{Command: wire.SubmitAck, ID: p.ID, Content: p.Content})
 			rest = rest[wire.HeaderSize+len(payload):]
 		}
 		held = copy(in, rest)

@@ -1,4 +1,4 @@
-package load
+package codec
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func greet(ctx context.Context, nc net.Conn, begin func(net.Conn) error) (net.Co
 // await reads an answer, which nothing may follow. decode returns its length, or 0 while it is
 // incomplete.
 func await(nc net.Conn, protocol string, decode func(in []byte) (used int, err error)) error {
-	in, held := make([]byte, leastRead), 0
+	in, held := make([]byte, 512), 0
 	for {
 		n, ended := nc.Read(in[held:])
 		held += n
@@ -75,38 +75,4 @@ func refused(why error) error {
 		try = "check what is in --credentials-file"
 	}
 	return &Error{Kind: Refused, Err: why, What: fmt.Sprintf("the server refuses the hello (%v)", why), Try: try}
-}
-
-// hello says the target's hello.
-func (f Frames) hello() func(net.Conn) error {
-	const id = 1
-	packet := f.Dialect.Append(nil, wire.Packet{Command: wire.Conn, ID: id, Content: named(f.Hello)})
-	return say(packet, func(in []byte) (used int, err error) {
-		payload, need, err := wire.Frame(in, mostHead)
-		if err != nil || need > 0 {
-			return 0, err
-		}
-		p, err := f.Dialect.Parse(payload)
-		switch {
-		case err != nil:
-			return 0, err
-		case p.Command != wire.ConnAck:
-			return 0, (&frameCaller{dialect: f.Dialect}).unexpected(p)
-		case p.Result != wire.OK:
-			return 0, refused(p.Result)
-		}
-		return wire.HeaderSize + len(payload), nil
-	})
-}
-
-// hello says the target's hello.
-func (m Messages) hello() func(net.Conn) error {
-	return say(m.Framing.append(nil, named(m.Hello)), func(in []byte) (used int, err error) {
-		if _, used, err = m.Framing.cut(in, mostHead); used > 0 && m.Framing.resp {
-			if why := failureOfRESP(in); why != nil {
-				return 0, refused(why)
-			}
-		}
-		return used, err
-	})
 }

@@ -1,4 +1,4 @@
-package load
+package codec
 
 import (
 	"bytes"
@@ -11,14 +11,14 @@ import (
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
-// httpCaller sends the target's request, and parses answers incrementally: it buffers no more than
+// httpCodec sends the target's request, and parses answers incrementally: it buffers no more than
 // the beginning of a line. It is strict where HTTP allows to be lenient, because a doubt about
 // where an answer ends is a doubt about every later answer: no folded headers, no second length,
 // no length with chunks, no transfer coding other than chunked, no transfer coding in HTTP/1.0, no
 // bare line feeds within chunks.
-type httpCaller struct {
+type httpCodec struct {
 	target *httpTarget
-	asked  queue[httpAsked] // unanswered requests, in order
+	asked  Queue[httpAsked] // unanswered requests, in order
 	failed error            // the last failure, reused for an equal one so that it allocates nothing
 
 	state    httpState
@@ -30,6 +30,7 @@ type httpCaller struct {
 	known    knownHead
 
 	keptHead, keptBody []byte // of the answer, if its request needs them
+	seen               traffic.Answer
 }
 
 // httpAsked is an unanswered request.
@@ -65,20 +66,19 @@ const (
 	allThere
 )
 
-// httpStatus is the error for a status code that does not count as success.
-type httpStatus int
+// Status is the error for a status code that does not count as success.
+type Status int
 
-func (s httpStatus) Error() string { return fmt.Sprintf("HTTP %d %s", int(s), http.StatusText(int(s))) }
+// Error names the status.
+func (s Status) Error() string { return fmt.Sprintf("HTTP %d %s", int(s), http.StatusText(int(s))) }
 
-func (c *httpCaller) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
-	c.asked.push(httpAsked{id, &c.target.plain})
-	return append(dst, c.target.plain.whole...)
-}
-
-// appendStep appends the request of the session's current step.
-func (c *httpCaller) appendStep(dst []byte, id uint64, s *traffic.Session) []byte {
+func (c *httpCodec) AppendRequest(dst []byte, id uint64, _ []byte, s *traffic.Session) []byte {
+	if s == nil {
+		c.asked.Push(httpAsked{id, &c.target.plain})
+		return append(dst, c.target.plain.whole...)
+	}
 	r := &c.target.steps[s.Request().Index]
-	c.asked.push(httpAsked{id, r})
+	c.asked.Push(httpAsked{id, r})
 	location, get := s.Redirected()
 	if r.whole != nil && len(location) == 0 && !c.target.cookies {
 		return append(dst, r.whole...)
@@ -86,29 +86,25 @@ func (c *httpCaller) appendStep(dst []byte, id uint64, s *traffic.Session) []byt
 	return r.append(dst, s, location, get && len(location) > 0)
 }
 
-// Seen returns the answer that was decoded last, as far as its request needs it; it is valid until the
-// next one is decoded.
-func (c *httpCaller) Seen() traffic.Answer {
-	return traffic.Answer{Status: c.head.status, Head: c.keptHead, Body: c.keptBody, Length: c.size}
-}
+// Forget returns false: answers come in order.
+func (c *httpCodec) Forget(uint64) bool { return false }
 
-// repeats reports whether the request may be retried when its connection has ended, although the server
-// may have carried it out: it is idempotent, and no byte of its answer has come.
-func (c *httpCaller) repeats(id uint64) bool {
+// Repeats reports whether the request is idempotent, and no byte of its answer has come.
+func (c *httpCodec) Repeats(id uint64) bool {
 	untouched := c.state == statusLine && c.headLeft == mostHead
-	for i := range c.asked.count {
-		if asked := c.asked.at(i); asked.id == id {
+	for i := range c.asked.Len() {
+		if asked := c.asked.At(i); asked.id == id {
 			return asked.request.repeats && (untouched || i > 0)
 		}
 	}
 	return false
 }
 
-func (c *httpCaller) Decode(a *Answer, in []byte) (used int, err error) {
+func (c *httpCodec) Decode(a *Answer, in []byte) (used int, err error) {
 	if len(in) == 0 {
 		return 0, c.end(a)
 	}
-	whole := c.state == statusLine && c.asked.count > 0 && !c.asked.first().request.wantsHead // in begins with a head
+	whole := c.state == statusLine && c.asked.Len() > 0 && !c.asked.First().request.wantsHead // in begins with a head
 	if whole {
 		if used, err = c.takeKnown(in); err != nil {
 			return used, err
@@ -142,10 +138,10 @@ func (l httpLength) Error() string {
 }
 
 // step parses one line, or a part of a body; it returns 0 when it needs more input.
-func (c *httpCaller) step(in []byte) (int, error) {
+func (c *httpCodec) step(in []byte) (int, error) {
 	switch c.state {
 	case statusLine:
-		if c.asked.count == 0 {
+		if c.asked.Len() == 0 {
 			return 0, unasked("HTTP")
 		}
 		c.keptHead, c.keptBody = c.keptHead[:0], c.keptBody[:0]
@@ -181,53 +177,37 @@ func (c *httpCaller) step(in []byte) (int, error) {
 
 // keepHead keeps a line of the head if the request needs it. The fast path for known heads is not
 // used then.
-func (c *httpCaller) keepHead(in []byte, n int, err error) (int, error) {
-	if n > 0 && err == nil && c.asked.first().request.wantsHead {
+func (c *httpCodec) keepHead(in []byte, n int, err error) (int, error) {
+	if n > 0 && err == nil && c.asked.First().request.wantsHead {
 		c.keptHead = append(c.keptHead, in[:n]...)
 	}
 	return n, err
 }
 
 // keepBody keeps a piece of the body if the request needs it.
-func (c *httpCaller) keepBody(in []byte) {
-	if room := traffic.MostBody - len(c.keptBody); room > 0 && c.asked.first().request.wantsBody {
+func (c *httpCodec) keepBody(in []byte) {
+	if room := traffic.MostBody - len(c.keptBody); room > 0 && c.asked.First().request.wantsBody {
 		c.keptBody = append(c.keptBody, in[:min(len(in), room)]...)
 	}
 }
 
 // takeBody counts bytes of the body.
-func (c *httpCaller) takeBody(n int64) error {
+func (c *httpCodec) takeBody(n int64) error {
 	if c.bodyLeft -= n; c.bodyLeft < 0 {
 		return c.tooLong()
 	}
 	return nil
 }
 
-func (c *httpCaller) tooLong() error {
+func (c *httpCodec) tooLong() error {
 	return &Error{
 		Kind: Garbage, What: fmt.Sprintf("the body of an answer is longer than the limit of %d bytes", c.target.limit),
 		Try: "raise the limit of an answer, or ask for less",
 	}
 }
 
-// malformed returns the error for an answer that HTTP/1.1 forbids, or that no server should send.
-func malformed(format string, args ...any) error {
-	return &Error{
-		Kind: Garbage, What: "the server's answer is not valid HTTP/1.1: " + fmt.Sprintf(format, args...),
-		Try: "check that the address and the protocol are the server's",
-	}
-}
-
-// unasked returns the error for an unsolicited answer, in a protocol that answers in order.
-func unasked(protocol string) error {
-	return &Error{
-		Kind: WrongID, What: "the server sends what nobody has asked for, where every request has been answered",
-		Try: "check that it answers every request of " + protocol + " once, and sends nothing else",
-	}
-}
-
 // headLine cuts off a line, without its end; n is 0 when the line is incomplete.
-func (c *httpCaller) headLine(in []byte) (line []byte, n int, err error) {
+func (c *httpCodec) headLine(in []byte) (line []byte, n int, err error) {
 	n = bytes.IndexByte(in, '\n') + 1
 	if c.headLeft < max(n, 1) || n == 0 && len(in) > c.headLeft {
 		return nil, 0, malformed("the head is longer than %d bytes", mostHead)
@@ -244,7 +224,7 @@ func (c *httpCaller) headLine(in []byte) (line []byte, n int, err error) {
 }
 
 // readStatus parses a line such as HTTP/1.1 200 OK.
-func (c *httpCaller) readStatus(in []byte) (int, error) {
+func (c *httpCodec) readStatus(in []byte) (int, error) {
 	const version = "HTTP/1."
 	if begin := in[:min(len(in), len(version))]; string(begin) != version[:len(begin)] {
 		return 0, notHTTP(in)
@@ -266,24 +246,8 @@ func (c *httpCaller) readStatus(in []byte) (int, error) {
 	return n, nil
 }
 
-// notHTTP returns an error that guesses which protocol the server speaks.
-func notHTTP(in []byte) error {
-	const alert, http2 = "\x15\x03", "\x00\x00"
-	e := &Error{
-		Kind: Garbage, What: fmt.Sprintf("the server does not speak HTTP/1.1: it sends %.40q", in),
-		Try: "check the address, and that an HTTP server listens there",
-	}
-	switch {
-	case bytes.HasPrefix(in, []byte(alert)):
-		e.Try = "use https:// if it speaks TLS"
-	case bytes.HasPrefix(in, []byte(http2)):
-		e.Try = "have it speak HTTP/1.1 as well, if this is HTTP/2"
-	}
-	return e
-}
-
 // readHeader parses one header, or the empty line after the last one.
-func (c *httpCaller) readHeader(in []byte) (int, error) {
+func (c *httpCodec) readHeader(in []byte) (int, error) {
 	line, n, err := c.headLine(in)
 	if n == 0 || err != nil {
 		return 0, err
@@ -371,7 +335,7 @@ func (h *httpHead) transferEncoding(value []byte) error {
 }
 
 // beginBody runs after the empty line that ends the head.
-func (c *httpCaller) beginBody() error {
+func (c *httpCodec) beginBody() error {
 	h := &c.head
 	switch {
 	case h.status == http.StatusSwitchingProtocols:
@@ -384,9 +348,9 @@ func (c *httpCaller) beginBody() error {
 		c.state = statusLine // a 1xx: the final answer is still to come
 		return nil
 	}
-	h.last = h.closes || h.old && !h.stays || c.asked.first().request.closes
+	h.last = h.closes || h.old && !h.stays || c.asked.First().request.closes
 	switch {
-	case c.asked.first().request.bodiless, h.status == http.StatusNoContent, h.status == http.StatusNotModified:
+	case c.asked.First().request.bodiless, h.status == http.StatusNoContent, h.status == http.StatusNotModified:
 		c.state = allThere
 	case h.chunked:
 		c.state = chunkSize
@@ -405,7 +369,7 @@ func (c *httpCaller) beginBody() error {
 const mostChunkLine = 4 << 10
 
 // readChunkSize parses a chunk's first line. The claimed size counts against the limit at once.
-func (c *httpCaller) readChunkSize(in []byte) (int, error) {
+func (c *httpCodec) readChunkSize(in []byte) (int, error) {
 	n := bytes.IndexByte(in[:min(len(in), mostChunkLine)], '\n') + 1
 	if n == 0 && len(in) < mostChunkLine {
 		return 0, nil
@@ -445,7 +409,7 @@ func hexadecimal(digits []byte) (v int64, ok bool) {
 	return v, len(digits) > 0 && len(digits) <= most
 }
 
-func (c *httpCaller) readChunkEnd(in []byte) (int, error) {
+func (c *httpCodec) readChunkEnd(in []byte) (int, error) {
 	const end = "\r\n"
 	if begin := in[:min(len(in), len(end))]; string(begin) != end[:len(begin)] {
 		return 0, malformed("a chunk is longer than its size")
@@ -458,7 +422,7 @@ func (c *httpCaller) readChunkEnd(in []byte) (int, error) {
 }
 
 // readTrailer skips the trailer after the last chunk.
-func (c *httpCaller) readTrailer(in []byte) (int, error) {
+func (c *httpCodec) readTrailer(in []byte) (int, error) {
 	line, n, err := c.headLine(in)
 	if n == 0 || err != nil {
 		return 0, err
@@ -475,12 +439,14 @@ func (c *httpCaller) readTrailer(in []byte) (int, error) {
 }
 
 // answer fills a with the complete answer.
-func (c *httpCaller) answer(a *Answer) {
-	asked := c.asked.pop()
+func (c *httpCodec) answer(a *Answer) {
+	asked := c.asked.Pop()
 	a.ID, a.Code, a.Last = asked.id, uint16(c.head.status), c.head.last
+	c.seen = traffic.Answer{Status: c.head.status, Head: c.keptHead, Body: c.keptBody, Length: c.size}
+	a.Seen = &c.seen
 	switch want := asked.request.length; {
 	case !asked.request.good[c.head.status]:
-		if status := httpStatus(c.head.status); c.failed != status {
+		if status := Status(c.head.status); c.failed != status {
 			c.failed = status
 		}
 		a.Err = c.failed
@@ -494,7 +460,7 @@ func (c *httpCaller) answer(a *Answer) {
 }
 
 // end runs when the server has ended the stream.
-func (c *httpCaller) end(a *Answer) error {
+func (c *httpCodec) end(a *Answer) error {
 	switch {
 	case c.state == bodyTillEnd:
 		c.answer(a)

@@ -1,4 +1,4 @@
-package load
+package codec
 
 import (
 	"bytes"
@@ -82,7 +82,7 @@ func failureOfRESP(in []byte) error {
 func notRESP(in []byte) error {
 	e := &Error{Kind: Garbage, What: fmt.Sprintf("the server's answer is not RESP: %q", in[:min(len(in), 20)]), Try: "check that it is a server of Redis's protocol"}
 	if bytes.HasPrefix(in, []byte("HTTP/1.")) {
-		e.What, e.Try = "the server speaks HTTP", "write http:// before its address"
+		return speaksHTTP(nil)
 	}
 	return e
 }

@@ -1,4 +1,4 @@
-package load
+package codec
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 
 // decoder is one of two decoders of the same stream.
 type decoder struct {
-	*httpCaller
+	*httpCodec
 	in []byte
 }
 
 // newDecoder returns a decoder with some outstanding requests; reads disables the fast path.
 func newDecoder(t *httpTarget, reads bool) *decoder {
-	d := &decoder{httpCaller: t.Caller().(*httpCaller)}
+	d := &decoder{httpCodec: t.Codec().(*httpCodec)}
 	for id := range uint64(64) {
-		d.AppendRequest(nil, id+1, nil)
+		d.AppendRequest(nil, id+1, nil, nil)
 	}
 	if reads {
 		d.known.misses = mostMisses
@@ -41,8 +41,8 @@ func (d *decoder) decode() (s seen, goesOn bool) {
 	var a Answer
 	used, err := d.Decode(&a, d.in)
 	d.in = d.in[used:]
-	s = seen{used: used, state: d.state, headLeft: d.headLeft, asked: d.asked.count, bodyLeft: d.bodyLeft, of: d.part, size: d.size, head: d.head}
-	if a.ID != 0 {
+	s = seen{used: used, state: d.state, headLeft: d.headLeft, asked: d.asked.Len(), bodyLeft: d.bodyLeft, of: d.part, size: d.size, head: d.head}
+	if a.Seen = nil; a.ID != 0 {
 		s.answer = fmt.Sprintf("%+v", a)
 	}
 	if err != nil {

@@ -1,4 +1,4 @@
-package load
+package codec
 
 import (
 	"errors"
@@ -44,7 +44,7 @@ func TestRESP(t *testing.T) {
 func TestRESPRequests(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{"GET a": "GET a\r\n", "*1\r\n$4\r\nPING\r\n": "*1\r\n$4\r\nPING\r\n"} {
-		if got := framing(t, "resp").append(nil, []byte(content)); string(got) != want {
+		if got := framing(t, "resp").Append(nil, []byte(content)); string(got) != want {
 			t.Errorf("%q: %q", content, got)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // After an announced close the connection is opened again, and no request is lost.
@@ -82,7 +84,7 @@ func TestHTTPAnnouncements(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", name, rate), func(t *testing.T) {
 				address := serveWith(t, "tcp", speaks(func(nc net.Conn) { io.WriteString(nc, answer) })).Address
 				r := measured(t, Plan{
-					Target: HTTP{URL: "http://" + address}, Conns: 2, Rate: rate, MaxLag: time.Second, Requests: 15,
+					Target: codec.HTTP{URL: "http://" + address}, Conns: 2, Rate: rate, MaxLag: time.Second, Requests: 15,
 				})
 				if rate == 0 {
 					checkEachAlone(t, r, 2)
@@ -97,7 +99,7 @@ func TestHTTPAnnouncements(t *testing.T) {
 			io.WriteString(nc, "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello")
 		}
 	}).Address
-	r := measured(t, Plan{Target: HTTP{URL: "http://" + stays}, Conns: 2, Requests: 300})
+	r := measured(t, Plan{Target: codec.HTTP{URL: "http://" + stays}, Conns: 2, Requests: 300})
 	if checkAnswered(t, r, 2); r.Reconnects != 0 {
 		t.Errorf("%d reconnects to a server of HTTP/1.0 that stays", r.Reconnects)
 	}
@@ -141,7 +143,7 @@ func TestHTTPServerGone(t *testing.T) {
 				}
 				served <- err
 			}()
-			o := runPlan(t, context.Background(), Plan{Target: HTTP{URL: "http://" + ln.Addr().String()}, Depth: depth, For: time.Minute, Timeout: time.Second})
+			o := runPlan(t, context.Background(), Plan{Target: codec.HTTP{URL: "http://" + ln.Addr().String()}, Depth: depth, For: time.Minute, Timeout: time.Second})
 			if err := <-served; err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +161,7 @@ func TestHTTPReconnectInterrupted(t *testing.T) {
 	})).Address
 	for range 2 {
 		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond)
-		o := runPlan(t, ctx, Plan{Target: HTTP{URL: "http://" + address}, Conns: 50, Warmup: -1, For: time.Minute})
+		o := runPlan(t, ctx, Plan{Target: codec.HTTP{URL: "http://" + address}, Conns: 50, Warmup: -1, For: time.Minute})
 		cancel()
 		if o.err != nil || !o.result.Interrupted {
 			t.Errorf("%v, %v", o.result, o.err)
@@ -177,11 +179,11 @@ func TestHTTPReconnectsForALatePacer(t *testing.T) {
 	c := newConn(r, 0, must[net.Conn](t)(p.Target.Dial(t.Context()))) // the window is over: it never began
 	c.begun = true
 	r.pacing.Store(1)
-	if c.socket.nc.Close(); !c.renew() {
+	if c.socket.nc.Close(); !c.reconnect() {
 		t.Error("not opened again while a pacer is at work")
 	}
 	r.pacing.Store(0)
-	if c.socket.nc.Close(); c.renew() {
+	if c.socket.nc.Close(); c.reconnect() {
 		t.Error("opened again for nothing")
 	}
 }
@@ -207,7 +209,7 @@ func TestIdleClosesHaveNoPause(t *testing.T) {
 			if !c.ended(io.EOF, false) {
 				t.Fatal("not to be opened again")
 			}
-			if c.failures == 0 && !c.renew() {
+			if c.failures == 0 && !c.reconnect() {
 				t.Fatal("not opened again")
 			}
 			c.ending = false

@@ -1,38 +1,31 @@
-package load
+package codec
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 
+	"github.com/hone-go/hone/tool/load/traffic"
 	"github.com/hone-go/hone/websocket"
 )
 
-// wsCaller matches answers by their order.
-type wsCaller struct {
-	frames  websocket.Frames
-	kind    websocket.Kind // of requests
-	asked   queue[uint64]
-	replies []byte // control frames to send
-	ignores bool   // unsolicited messages are skipped
+// wsCodec matches answers by their order.
+type wsCodec struct {
+	InOrder
+	frames websocket.Frames
+	kind   websocket.Kind // of requests
+	asked  Queue[uint64]
 }
 
-func (c *wsCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
-	c.asked.push(id)
+func (c *wsCodec) AppendRequest(dst []byte, id uint64, content []byte, _ *traffic.Session) []byte {
+	c.asked.Push(id)
 	return websocket.AppendFrame(dst, c.kind, content)
-}
-
-// appendReplies appends the pending control frames, once.
-func (c *wsCaller) appendReplies(dst []byte) []byte {
-	dst = append(dst, c.replies...)
-	c.replies = c.replies[:0]
-	return dst
 }
 
 // mostReplies limits the replies that a server can make us queue.
 const mostReplies = 64 << 10
 
-func (c *wsCaller) Decode(a *Answer, in []byte) (used int, err error) {
+func (c *wsCodec) Decode(a *Answer, in []byte) (used int, err error) {
 	for len(in) > 0 {
 		kind, payload, used, err := c.frames.Next(in)
 		switch {
@@ -45,13 +38,13 @@ func (c *wsCaller) Decode(a *Answer, in []byte) (used int, err error) {
 			}
 		case kind == websocket.CloseFrame:
 			return len(in), c.closes(a, payload)
-		case kind == websocket.PingFrame && len(c.replies) < mostReplies:
-			c.replies = websocket.AppendFrame(c.replies, websocket.PongFrame, payload)
+		case kind == websocket.PingFrame && len(a.Reply) < mostReplies:
+			a.Reply = websocket.AppendFrame(a.Reply, websocket.PongFrame, payload)
 		case kind != websocket.Text && kind != websocket.Binary: // incomplete, or a pong
-		case c.asked.count > 0:
-			a.ID, a.Content = c.asked.pop(), payload
-		case !c.ignores:
-			return 0, unasked("WebSocket")
+		case c.asked.Len() > 0:
+			a.ID, a.Content = c.asked.Pop(), payload
+		default:
+			return used, unasked("WebSocket")
 		}
 		if kind == 0 || used > 0 {
 			return used, nil
@@ -61,9 +54,9 @@ func (c *wsCaller) Decode(a *Answer, in []byte) (used int, err error) {
 }
 
 // closes answers a Close frame, which announces the end of the connection.
-func (c *wsCaller) closes(a *Answer, payload []byte) error {
+func (c *wsCodec) closes(a *Answer, payload []byte) error {
 	a.Last = true
-	c.replies = websocket.AppendFrame(c.replies, websocket.CloseFrame, payload[:min(2, len(payload))])
+	a.Reply = websocket.AppendFrame(a.Reply, websocket.CloseFrame, payload[:min(2, len(payload))])
 	if len(payload) == 0 {
 		return nil
 	}

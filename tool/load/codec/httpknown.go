@@ -1,4 +1,4 @@
-package load
+package codec
 
 import "bytes"
 
@@ -60,7 +60,7 @@ func (k *knownHead) learn(in []byte, head httpHead) {
 }
 
 // takeKnown takes the connection's last head if in begins with it.
-func (c *httpCaller) takeKnown(in []byte) (int, error) {
+func (c *httpCodec) takeKnown(in []byte) (int, error) {
 	n := c.known.length(in)
 	if n == 0 || c.headLeft < n {
 		return 0, nil

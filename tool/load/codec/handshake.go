@@ -1,4 +1,4 @@
-package load
+package codec
 
 import (
 	"crypto/tls"
@@ -29,7 +29,7 @@ func handshakeError(err error) error {
 	case errors.As(err, &record):
 		e.Try = "use http:// or ws:// if it does not speak TLS"
 	case errors.As(err, &refused) && refused.Op == "remote error":
-		e.Try = "check that it speaks HTTP/1.1 and not HTTP/2 alone, a version of TLS between --tls-min and --tls-max, and whether it wants a client's certificate"
+		e.Try = "check that it speaks HTTP/1.1 and not HTTP/2 alone, TLS 1.2 or 1.3, and whether it wants a client's certificate"
 	default:
 		return err
 	}

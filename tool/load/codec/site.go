@@ -1,4 +1,4 @@
-package load
+package codec
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 )
 
 // site is the server of a URL: what the targets HTTP and WebSocket have in common.
@@ -19,20 +18,19 @@ type site struct {
 	text, network, address string
 	host, uri              string      // Host header and request target
 	tls                    *tls.Config // nil: no TLS
-	handshakes             *handshakes // nil: no TLS
 }
 
-// sited is a target that has a site.
-type sited interface{ its() *site }
+// route returns the way to the site of a target.
+func (s *site) route(t Target) Route {
+	page := &url.URL{Host: s.host, Path: s.uri}
+	if at, err := url.ParseRequestURI(s.uri); err == nil {
+		page, page.Host = at, s.host
+	}
+	return Route{Target: t, Network: s.network, Address: s.address, Page: page, TLS: s.tls}
+}
 
-func (s *site) its() *site { return s }
-
-// handshakes counts the TLS handshakes of all connections of a run.
-type handshakes struct{ made, resumed atomic.Int64 }
-
-// locate parses a URL with one of two schemes; elsewhere is an address to connect to instead, if
-// it is not empty.
-func locate(text, elsewhere, plain, secured string, config *tls.Config) (site, error) {
+// locate parses a URL with one of two schemes.
+func locate(text, plain, secured string, config *tls.Config) (site, error) {
 	s := site{text: public(text)}
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme != plain && scheme != secured {
@@ -67,15 +65,7 @@ func locate(text, elsewhere, plain, secured string, config *tls.Config) (site, e
 	case port == "":
 		port = "443"
 	}
-	switch {
-	case s.network != "" && elsewhere != "":
-		return s, badTarget("both a unix socket and an Address", "give one of them")
-	case elsewhere != "":
-		if _, _, err := net.SplitHostPort(elsewhere); err != nil {
-			return s, badTarget(fmt.Sprintf("the Address %q", elsewhere), "write it as in 127.0.0.1:8080")
-		}
-		s.network, s.address = "tcp", elsewhere
-	case s.network == "":
+	if s.network == "" {
 		s.network, s.address = "tcp", net.JoinHostPort(u.Hostname(), port)
 	}
 	if scheme == secured {
@@ -86,7 +76,7 @@ func locate(text, elsewhere, plain, secured string, config *tls.Config) (site, e
 
 // secure configures TLS.
 func (s *site) secure(config *tls.Config, name string) {
-	s.tls, s.handshakes = config.Clone(), new(handshakes)
+	s.tls = config.Clone()
 	if s.tls == nil {
 		s.tls = &tls.Config{}
 	}
@@ -184,10 +174,6 @@ func (s *site) Dial(ctx context.Context) (net.Conn, error) {
 	if err := secured.HandshakeContext(ctx); err != nil {
 		nc.Close()
 		return nil, handshakeError(err)
-	}
-	s.handshakes.made.Add(1)
-	if secured.ConnectionState().DidResume {
-		s.handshakes.resumed.Add(1)
 	}
 	return secured, nil
 }

@@ -1,13 +1,15 @@
-package load
+package codec
 
 import (
 	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 
+	"github.com/hone-go/hone/tool/load/traffic"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -18,8 +20,6 @@ import (
 type Frames struct {
 	Network string // "tcp" or "unix"; zero: tcp
 	Address string // host:port, or the socket's path
-	// Dialect must be the server's. In wire.Demo answers have no content. Zero: wire.Standard.
-	Dialect wire.Dialect
 	// FrameSize is the largest answer accepted. Zero: 16 MiB. Memory grows with
 	// the bytes received, never with the length claimed.
 	FrameSize int
@@ -28,11 +28,12 @@ type Frames struct {
 	Hello string
 }
 
-const mostFrame = 16 << 20
+// MostAnswer is the longest answer that a target accepts which has no limit of its own, in bytes.
+const MostAnswer = 16 << 20
 
 // ParseTarget parses tcp://HOST:PORT, unix:///PATH, unix://PATH or unix:PATH.
-func ParseTarget(text string, d wire.Dialect) (Frames, error) {
-	f := Frames{Dialect: d}
+func ParseTarget(text string) (Frames, error) {
+	var f Frames
 	if address, ok := strings.CutPrefix(text, "tcp://"); ok {
 		f.Network, f.Address = "tcp", address
 		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
@@ -62,20 +63,39 @@ func (f Frames) Dial(ctx context.Context) (net.Conn, error) {
 	return greet(ctx, nc, f.hello())
 }
 
-// Caller returns the codec for one connection.
-func (f Frames) Caller() Caller {
+// Codec returns the state for one connection.
+func (f Frames) Codec() Codec {
 	if f.FrameSize <= 0 {
-		f.FrameSize = mostFrame
+		f.FrameSize = MostAnswer
 	}
-	return &frameCaller{dialect: f.Dialect, limit: f.FrameSize}
+	return &frameCodec{limit: f.FrameSize}
 }
 
-// fits refuses a plan that does not work in the dialect.
-func (f Frames) fits(p Plan) error {
-	if f.Dialect == wire.Demo && (p.Echo || len(p.Expect) > 0) {
-		return badTarget("content to expect", "expect nothing: answers of the dialect demo have no content")
+// Prepare accepts every load.
+func (f Frames) Prepare(Load) (Route, error) {
+	return Route{Network: cmp.Or(f.Network, "tcp"), Address: f.Address, Wonder: f.wonder}, nil
+}
+
+// wonder asks for a page: net/http answers frames with nothing, because it waits for the end of a line.
+func (f Frames) wonder(ctx context.Context) *Error {
+	f.Hello = ""
+	nc, err := f.Dial(ctx)
+	if err != nil {
+		return nil
 	}
-	return nil
+	defer nc.Close()
+	in := make([]byte, len("HTTP/1."))
+	_, err = greet(ctx, nc, func(nc net.Conn) error {
+		if _, err := io.WriteString(nc, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(nc, in)
+		return err
+	})
+	if err != nil || string(in) != "HTTP/1." {
+		return nil
+	}
+	return speaksHTTP(nil)
 }
 
 // String returns the target in the form that ParseTarget takes.
@@ -83,17 +103,19 @@ func (f Frames) String() string {
 	return cmp.Or(f.Network, "tcp") + "://" + f.Address
 }
 
-type frameCaller struct {
-	dialect   wire.Dialect
+type frameCodec struct {
 	limit     int
 	forgotten map[uint64]struct{} // ids of requests that were given up
 }
+
+// Repeats returns false.
+func (c *frameCodec) Repeats(uint64) bool { return false }
 
 // mostForgotten is how many requests may be given up on a connection before it is replaced.
 const mostForgotten = 4096
 
 // Forget gives up the answer to id.
-func (c *frameCaller) Forget(id uint64) bool {
+func (c *frameCodec) Forget(id uint64) bool {
 	if len(c.forgotten) == mostForgotten {
 		return false
 	}
@@ -104,20 +126,20 @@ func (c *frameCaller) Forget(id uint64) bool {
 	return true
 }
 
-func (c *frameCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
-	return c.dialect.Append(dst, wire.Packet{Command: wire.Submit, ID: id, Content: content})
+func (c *frameCodec) AppendRequest(dst []byte, id uint64, content []byte, _ *traffic.Session) []byte {
+	return wire.Append(dst, wire.Packet{Command: wire.Submit, ID: id, Content: content})
 }
 
-func (c *frameCaller) Decode(a *Answer, in []byte) (used int, err error) {
+func (c *frameCodec) Decode(a *Answer, in []byte) (used int, err error) {
 	payload, need, err := wire.Frame(in, c.limit)
 	if err != nil && bytes.HasPrefix(in, []byte("HTTP/1.")) {
-		return 0, &Error{Kind: Garbage, Err: err, What: "the server speaks HTTP", Try: "write http:// before its address"}
+		return 0, speaksHTTP(err)
 	}
 	if err != nil || need > 0 {
 		return 0, err
 	}
 	var p wire.Packet
-	if err := c.dialect.ParseInto(&p, payload); err != nil {
+	if err := wire.ParseInto(&p, payload); err != nil {
 		return 0, err
 	}
 	used = wire.HeaderSize + len(payload)
@@ -138,33 +160,25 @@ func (c *frameCaller) Decode(a *Answer, in []byte) (used int, err error) {
 		a.Last = true
 		return used, nil
 	case p.Command == wire.ConnAck && p.ID == 0 && p.Result == wire.ShuttingDown:
-		a.Last, a.Err = true, refusal(p.Result, c.dialect)
+		a.Last, a.Err = true, refusal(p.Result)
 		return used, nil
 	}
-	return 0, c.unexpected(p)
+	return 0, unexpected(p)
 }
 
 // unexpected explains a packet that is neither an answer nor a push.
-func (c *frameCaller) unexpected(p wire.Packet) error {
+func unexpected(p wire.Packet) error {
 	if p.Command == wire.ConnAck && p.ID == 0 && p.Result != wire.OK {
-		return refusal(p.Result, c.dialect)
+		return refusal(p.Result)
 	}
-	what := fmt.Sprintf("the server answers with a %v, id %d", p.Command, p.ID)
-	if p.Command == wire.ConnAck {
-		return &Error{Kind: Garbage, What: what, Try: "it may speak another dialect: try the dialect " + c.other().String()}
+	return &Error{
+		Kind: Garbage, What: fmt.Sprintf("the server answers with a %v, id %d", p.Command, p.ID),
+		Try: "check that it is a server of hone's frames; give another framing as in --frame line",
 	}
-	return &Error{Kind: Garbage, What: what, Try: "check that this is a server"}
-}
-
-func (c *frameCaller) other() wire.Dialect {
-	if c.dialect == wire.Demo {
-		return wire.Standard
-	}
-	return wire.Demo
 }
 
 // refusal returns the error for a server that refuses the connection.
-func refusal(r wire.Result, d wire.Dialect) *Error {
+func refusal(r wire.Result) *Error {
 	e := &Error{
 		Kind: Refused, Err: r,
 		What: fmt.Sprintf("the server refuses the connection (%v)", r),
@@ -178,7 +192,29 @@ func refusal(r wire.Result, d wire.Dialect) *Error {
 	case wire.TooLarge:
 		e.Try = "send less content, or raise the server's limit of a frame"
 	case wire.Malformed, wire.UnknownCommand:
-		e.Try = "check that the server speaks the dialect " + d.String()
+		e.Try = "check that it is a server of hone's frames; give another framing as in --frame line"
 	}
 	return e
+}
+
+// hello says the target's hello.
+func (f Frames) hello() func(net.Conn) error {
+	const id = 1
+	packet := wire.Append(nil, wire.Packet{Command: wire.Conn, ID: id, Content: named(f.Hello)})
+	return say(packet, func(in []byte) (used int, err error) {
+		payload, need, err := wire.Frame(in, mostHead)
+		if err != nil || need > 0 {
+			return 0, err
+		}
+		p, err := wire.Parse(payload)
+		switch {
+		case err != nil:
+			return 0, err
+		case p.Command != wire.ConnAck:
+			return 0, unexpected(p)
+		case p.Result != wire.OK:
+			return 0, refused(p.Result)
+		}
+		return wire.HeaderSize + len(payload), nil
+	})
 }

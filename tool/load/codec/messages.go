@@ -1,7 +1,8 @@
-package load
+package codec
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // Messages is a target of any protocol that exchanges messages over a stream: the plan's content
@@ -66,7 +69,7 @@ func (f *Framing) UnmarshalText(text []byte) error {
 		return nil
 	}
 	if digits, ok := strings.CutPrefix(string(text), "fixed:"); ok {
-		if n, err := strconv.Atoi(digits); err == nil && n > 0 && n <= mostFrame {
+		if n, err := strconv.Atoi(digits); err == nil && n > 0 && n <= MostAnswer {
 			*f = Framing{fixed: n}
 			return nil
 		}
@@ -91,7 +94,7 @@ func (f Framing) String() string {
 
 // most returns the longest content that a request can have.
 func (f Framing) most() int {
-	most := mostFrame
+	most := MostAnswer
 	if f.width == 2 {
 		most = 1<<16 - 1
 		if f.whole {
@@ -109,8 +112,8 @@ func (f Framing) Length() (width int, order binary.AppendByteOrder) {
 	return f.width, binary.BigEndian
 }
 
-// append appends a message.
-func (f Framing) append(dst, content []byte) []byte {
+// Append appends a message.
+func (f Framing) Append(dst, content []byte) []byte {
 	if f.resp {
 		return appendRESP(dst, content)
 	}
@@ -133,9 +136,9 @@ func (f Framing) append(dst, content []byte) []byte {
 
 func (f Framing) isLine() bool { return f.width == 0 && f.fixed == 0 && !f.resp }
 
-// cut returns the first message of in, and how many bytes it took with its frame; 0 when it is
+// Cut returns the first message of in, and how many bytes it took with its frame; 0 when it is
 // incomplete.
-func (f Framing) cut(in []byte, limit int) (content []byte, used int, err error) {
+func (f Framing) Cut(in []byte, limit int) (content []byte, used int, err error) {
 	from, till := 0, f.fixed
 	switch {
 	case f.resp:
@@ -174,13 +177,6 @@ func (f Framing) cut(in []byte, limit int) (content []byte, used int, err error)
 	return in[from:till], till, nil
 }
 
-func tooLarge(limit int) error {
-	return &Error{
-		Kind: Garbage, What: fmt.Sprintf("the server sends a message longer than the limit of %d bytes", limit),
-		Try: "check that the framing is the server's, or raise the limit of an answer",
-	}
-}
-
 // length returns the length field at the beginning of in.
 func (f Framing) length(in []byte) (n int) {
 	for i := range f.width {
@@ -214,7 +210,7 @@ func (m *Match) UnmarshalText(text []byte) error {
 	first, second, _ := strings.Cut(place, ":")
 	offset, err := strconv.Atoi(first)
 	length, err2 := strconv.Atoi(second)
-	if errors.Join(err, err2) != nil || offset < 0 || offset > mostFrame || length < 1 || length > 8 {
+	if errors.Join(err, err2) != nil || offset < 0 || offset > MostAnswer || length < 1 || length > 8 {
 		return wrong
 	}
 	*m = Match{Offset: offset, Len: length}
@@ -254,30 +250,27 @@ func (m Messages) Dial(ctx context.Context) (net.Conn, error) {
 	return greet(ctx, nc, m.hello())
 }
 
-// Caller returns the codec for one connection.
-func (m Messages) Caller() Caller {
+// Codec returns the state for one connection.
+func (m Messages) Codec() Codec {
 	if m.AnswerLimit <= 0 {
-		m.AnswerLimit = mostFrame
+		m.AnswerLimit = MostAnswer
 	}
 	if m.Match.Len == 0 {
-		return &orderedCaller{Messages: m}
+		return &orderedCodec{Messages: m}
 	}
-	return &numberedCaller{Messages: m}
+	return &numberedCodec{Messages: m}
 }
 
 // String returns the target as a user would write it.
 func (m Messages) String() string { return Frames{Network: m.Network, Address: m.Address}.String() }
 
-// fits refuses a plan whose requests cannot be encoded.
-func (m Messages) fits(p Plan) error {
-	most, number := len(p.Carried()), m.Match
-	least := most
-	if !p.Sizes.None() {
-		least, _ = p.Sizes.Bounds()
-	}
-	if p.Traffic != nil {
-		least, most = p.Traffic.Contents()
-	}
+// Prepare refuses a load whose requests cannot be encoded.
+func (m Messages) Prepare(l Load) (Route, error) {
+	return Route{Network: cmp.Or(m.Network, "tcp"), Address: m.Address}, m.fits(l)
+}
+
+func (m Messages) fits(l Load) error {
+	least, most, number := l.Least, l.Most, m.Match
 	if most > m.Framing.most() {
 		return badTarget(fmt.Sprintf("content of %d bytes in a message of %v", most, m.Framing), fmt.Sprintf("send %d bytes at most", m.Framing.most()))
 	}
@@ -285,7 +278,7 @@ func (m Messages) fits(p Plan) error {
 		return badTarget(fmt.Sprintf("content of %s bytes in a message of %v", fromTo(least, most), m.Framing), fmt.Sprintf("send %d bytes", m.Framing.fixed))
 	}
 	ends := func(text []byte) bool { return bytes.HasSuffix(text, []byte("\n")) } // within a message it may be the protocol's
-	if m.Framing.isLine() && (ends(p.Content) || ends(p.Expect) || ends([]byte(m.Hello))) {
+	if m.Framing.isLine() && (ends(l.Content) || ends(l.Expect) || ends([]byte(m.Hello))) {
 		return badTarget("a line feed at the end of a message of line", "leave it out: the framing adds it")
 	}
 	if number.Len == 0 {
@@ -299,8 +292,8 @@ func (m Messages) fits(p Plan) error {
 		return badTarget(fmt.Sprintf("the match %v with the framing %v", number, m.Framing), "match by order: the bytes of a number may be a line's end")
 	case number.end() > least:
 		return badTarget(fmt.Sprintf("the match %v in content of %s bytes", number, fromTo(least, most)), "send content with room for the number")
-	case number.Len == 1 && p.depth() > 1<<8:
-		return badTarget(fmt.Sprintf("the match %v with a depth of %d", number, p.depth()), "use a depth of 256 at most")
+	case number.Len == 1 && l.Depth > 1<<8:
+		return badTarget(fmt.Sprintf("the match %v with a depth of %d", number, l.Depth), "use a depth of 256 at most")
 	}
 	return nil
 }
@@ -312,36 +305,37 @@ func fromTo(least, most int) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// orderedCaller matches answers by their order.
-type orderedCaller struct {
+// orderedCodec matches answers by their order.
+type orderedCodec struct {
 	Messages
-	asked queue[uint64]
+	InOrder
+	asked Queue[uint64]
 }
 
-func (c *orderedCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
-	c.asked.push(id)
-	return c.Framing.append(dst, content)
+func (c *orderedCodec) AppendRequest(dst []byte, id uint64, content []byte, _ *traffic.Session) []byte {
+	c.asked.Push(id)
+	return c.Framing.Append(dst, content)
 }
 
-func (c *orderedCaller) Decode(a *Answer, in []byte) (used int, err error) {
-	if c.asked.count == 0 && len(in) > 0 {
+func (c *orderedCodec) Decode(a *Answer, in []byte) (used int, err error) {
+	if c.asked.Len() == 0 && len(in) > 0 {
 		return 0, unasked("framing " + c.Framing.String())
 	}
-	content, used, err := c.Framing.cut(in, c.AnswerLimit)
+	content, used, err := c.Framing.Cut(in, c.AnswerLimit)
 	if used > 0 {
-		if a.ID, a.Content = c.asked.pop(), content; c.Framing.resp {
+		if a.ID, a.Content = c.asked.Pop(), content; c.Framing.resp {
 			a.Err = failureOfRESP(in)
 		}
 	}
 	return used, err
 }
 
-// numberedCaller matches answers by their number, which may be shorter than the plan's ids.
+// numberedCodec matches answers by their number, which may be shorter than the plan's ids.
 // Numbers are reused in turn, as late as possible, so that a duplicate answer is detected.
-type numberedCaller struct {
+type numberedCodec struct {
 	Messages
 	ids  []uint64      // by number; 0: free
-	free queue[uint64] // free numbers
+	free Queue[uint64] // free numbers
 	owns [][8]byte     // by number: the bytes that the request's content has at the number's offset
 	lost int           // numbers of requests that were given up
 }
@@ -350,7 +344,7 @@ type numberedCaller struct {
 const forgotten = ^uint64(0)
 
 // Forget gives up the answer to id, as long as enough numbers are free for any depth.
-func (c *numberedCaller) Forget(id uint64) bool {
+func (c *numberedCodec) Forget(id uint64) bool {
 	const longEnough = 3 // bytes, for more numbers than the largest depth
 	if c.Match.Len < longEnough || c.lost == mostForgotten {
 		return false
@@ -360,25 +354,28 @@ func (c *numberedCaller) Forget(id uint64) bool {
 	return true
 }
 
-func (c *numberedCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
+// Repeats returns false.
+func (c *numberedCodec) Repeats(uint64) bool { return false }
+
+func (c *numberedCodec) AppendRequest(dst []byte, id uint64, content []byte, _ *traffic.Session) []byte {
 	const least = 16
-	if c.free.count < least/2 && len(c.ids) < 1<<min(8*c.Match.Len, 17) {
+	if c.free.Len() < least/2 && len(c.ids) < 1<<min(8*c.Match.Len, 17) {
 		for range max(least, len(c.ids)) {
-			c.free.push(uint64(len(c.ids)))
+			c.free.Push(uint64(len(c.ids)))
 			c.ids, c.owns = append(c.ids, 0), append(c.owns, [8]byte{})
 		}
 	}
-	number := c.free.pop()
+	number := c.free.Pop()
 	c.ids[number] = id
 	copy(c.owns[number][:c.Match.Len], content[c.Match.Offset:])
 	from := len(dst) + c.Framing.width
-	dst = c.Framing.append(dst, content)
+	dst = c.Framing.Append(dst, content)
 	c.Match.put(dst[from:], number)
 	return dst
 }
 
-func (c *numberedCaller) Decode(a *Answer, in []byte) (used int, err error) {
-	content, used, err := c.Framing.cut(in, c.AnswerLimit)
+func (c *numberedCodec) Decode(a *Answer, in []byte) (used int, err error) {
+	content, used, err := c.Framing.Cut(in, c.AnswerLimit)
 	if used == 0 || err != nil {
 		return 0, err
 	}
@@ -402,6 +399,18 @@ func (c *numberedCaller) Decode(a *Answer, in []byte) (used int, err error) {
 		copy(content[c.Match.Offset:], c.owns[number][:c.Match.Len])
 	}
 	c.ids[number] = 0
-	c.free.push(number)
+	c.free.Push(number)
 	return used, nil
+}
+
+// hello says the target's hello.
+func (m Messages) hello() func(net.Conn) error {
+	return say(m.Framing.Append(nil, named(m.Hello)), func(in []byte) (used int, err error) {
+		if _, used, err = m.Framing.Cut(in, mostHead); used > 0 && m.Framing.resp {
+			if why := failureOfRESP(in); why != nil {
+				return 0, refused(why)
+			}
+		}
+		return used, err
+	})
 }

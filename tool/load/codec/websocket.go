@@ -1,4 +1,4 @@
-package load
+package codec
 
 import (
 	"bufio"
@@ -28,14 +28,12 @@ import (
 // unsolicited message. No extensions are offered, so nothing is compressed. The run closes its own
 // connections without a Close frame.
 //
-// BenchmarkWebSocketCaller: a message of 64 bytes takes 30 to 100 ns, sending and receiving; no
+// BenchmarkWebSocketCodec: a message of 64 bytes takes 30 to 100 ns, sending and receiving; no
 // allocations.
 type WebSocket struct {
 	// URL is ws://HOST[:PORT][/PATH][?QUERY], the same with wss, or over a unix socket
 	// ws://unix:/SOCKET[:/PATH]. Required.
 	URL string
-	// Address has the meaning of HTTP.Address.
-	Address string
 	// Header is sent with the handshake, in addition to Host, User-Agent: hone and what the
 	// handshake needs; it can replace the first two.
 	Header http.Header
@@ -63,39 +61,45 @@ func (w WebSocket) Dial(ctx context.Context) (net.Conn, error) {
 	return t.Dial(ctx)
 }
 
-// Caller returns the codec for one connection; its requests are binary unless Run calls it. It
+// Codec returns the state for one connection; its requests are binary unless Run calls it. It
 // panics when the fields are invalid; Run reports that as an error before.
-func (w WebSocket) Caller() Caller {
+func (w WebSocket) Codec() Codec {
 	t, err := w.target()
 	if err != nil {
 		panic(err.Error())
 	}
-	return t.Caller()
+	return t.Codec()
 }
 
 // String returns the URL.
 func (w WebSocket) String() string { return public(w.URL) }
 
-// prepared returns the target for a plan.
-func (w WebSocket) prepared(p Plan) (Target, error) {
-	content := p.Carried()
-	if len(content) > mostFrame {
-		return nil, badTarget(fmt.Sprintf("content of %d bytes in a message of WebSocket", len(content)), fmt.Sprintf("send %d bytes at most", mostFrame))
+// Prepare encodes the handshake.
+func (w WebSocket) Prepare(l Load) (Route, error) {
+	if len(l.Content) > MostAnswer {
+		return Route{}, badTarget(fmt.Sprintf("content of %d bytes in a message of WebSocket", len(l.Content)), fmt.Sprintf("send %d bytes at most", MostAnswer))
 	}
 	t, err := w.target()
 	if err != nil {
-		return nil, err
+		return Route{}, err
 	}
-	if t.text = utf8.Valid(content); p.Traffic != nil {
-		t.text = p.Traffic.IsText()
+	if t.text = utf8.Valid(l.Content); l.Traffic != nil {
+		t.text = l.Traffic.IsText()
 	}
-	return t, nil
+	return t.Prepare(l)
+}
+
+// Prepare returns the way to the target.
+func (t *wsTarget) Prepare(Load) (Route, error) {
+	r := t.route(t)
+	r.Pings = true
+	return r, nil
 }
 
 const keyHeader = "Sec-Websocket-Key"
 
 func (w WebSocket) target() (*wsTarget, error) {
-	where, err := locate(w.URL, w.Address, "ws", "wss", w.TLS)
+	where, err := locate(w.URL, "ws", "wss", w.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +121,7 @@ func (w WebSocket) target() (*wsTarget, error) {
 	t.before, t.behind, _ = bytes.Cut(where.head(http.MethodGet, host, header), []byte(keyHeader+": "+place))
 	t.before = append(slices.Clip(t.before), keyHeader+": "...)
 	if t.limit <= 0 {
-		t.limit = mostFrame
+		t.limit = MostAnswer
 	}
 	return t, nil
 }
@@ -131,9 +135,9 @@ func (t *wsTarget) Dial(ctx context.Context) (net.Conn, error) {
 	return greet(ctx, nc, t.upgrade)
 }
 
-// Caller returns the codec for one connection.
-func (t *wsTarget) Caller() Caller {
-	c := &wsCaller{frames: websocket.Frames{MessageSize: t.limit}, kind: websocket.Binary}
+// Codec returns the state for one connection.
+func (t *wsTarget) Codec() Codec {
+	c := &wsCodec{frames: websocket.Frames{MessageSize: t.limit}, kind: websocket.Binary}
 	if t.text {
 		c.kind = websocket.Text
 	}

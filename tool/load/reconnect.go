@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // A server may close a connection at any time: after an announcement, because the connection was
@@ -21,9 +22,9 @@ import (
 // replaces a connection on which an answer is missing. The goroutine that reads the connection
 // replaces it, or a separate goroutine if a shared reader reads it.
 
-// parting is how a conn's socket ends. It is reset for the next socket, except for trouble and
+// closing is how a conn's socket ends. It is reset for the next socket, except for trouble and
 // failures, which last until an answer comes.
-type parting struct {
+type closing struct {
 	ending    bool   // the socket is to be replaced; nothing is written to it any more
 	announced bool   // the server has announced that it will not answer the requests in flight
 	polite    bool   // the server is about to close the socket itself
@@ -38,8 +39,8 @@ type parting struct {
 	failures int    // consecutive sockets and dials without an answer
 }
 
-// part begins the end of the socket; why is nil if nothing is wrong. c.mu is held.
-func (c *conn) part(why *Error) {
+// beginClosing begins the end of the socket; why is nil if nothing is wrong. c.mu is held.
+func (c *conn) beginClosing(why *Error) {
 	c.ending = true
 	idled := len(c.slots) == len(c.free) && c.run.now()-c.opened >= int64(leastIdle)
 	if c.served || idled {
@@ -67,13 +68,13 @@ func (c *conn) troubled(why *Error) {
 func (c *conn) dismiss() {
 	var why *Error
 	if c.answer.Err != nil {
-		why = decodeError(c.answer.Err)
+		why = codec.Explain(c.answer.Err)
 		if c.begun && c.counter.window.has(c.run.now()) {
 			c.run.drains.Add(1)
 		}
 	}
 	c.polite = true
-	c.part(why)
+	c.beginClosing(why)
 }
 
 // stopWriting ends the writer's turn. c.mu is held.
@@ -93,13 +94,13 @@ func (c *conn) ended(err error, partial bool) bool {
 	}
 	now := c.run.now()
 	c.mu.Lock()
-	wrong := c.farewell(err)
+	wrong := c.endOfStream(err)
 	if !c.ending && wrong == nil {
 		if c.writeErr != nil {
 			err = c.writeErr
 		}
 		c.partial = partial
-		c.part(c.closed(err))
+		c.beginClosing(c.closed(err))
 	}
 	c.polite = false
 	c.mu.Unlock()
@@ -112,22 +113,21 @@ func (c *conn) ended(err error, partial bool) bool {
 	return wrong == nil
 }
 
-// farewell settles an answer that the end of the stream completes. c.mu is held.
-func (c *conn) farewell(err error) *Error {
+// endOfStream settles an answer that the end of the stream completes. c.mu is held.
+func (c *conn) endOfStream(err error) *Error {
 	if c.ending || !errors.Is(err, io.EOF) {
 		return nil
 	}
-	c.answer = Answer{}
-	_, wrong := c.caller.Decode(&c.answer, nil)
+	_, wrong := codec.Next(c.codec, &c.answer, nil)
 	if wrong == nil && c.answer.ID != 0 {
 		wrong = c.accept(c.run.now())
 	}
 	if wrong == nil {
 		return nil
 	}
-	e := decodeError(wrong)
+	e := codec.Explain(wrong)
 	if e.Kind == Closed {
-		c.part(e)
+		c.beginClosing(e)
 		return nil
 	}
 	return e
@@ -146,26 +146,27 @@ func (c *conn) closed(err error) *Error {
 	}
 }
 
-// longestFarewell is how long a server may take to close after announcing it. The side that closes
+// longestClose is how long a server may take to close after announcing it. The side that closes
 // first gets the TIME_WAIT, which should be the server.
-const longestFarewell = time.Second
+const longestClose = time.Second
 
-// renew replaces the socket that has ended, and reports whether it did. It does not if the run is
+// reconnect replaces the socket that has ended, and reports whether it did. It does not if the run is
 // over or has nothing left to send.
-func (c *conn) renew() bool {
+func (c *conn) reconnect() bool {
 	c.mu.Lock()
 	c.settleRest(c.run.now())
 	old, polite, writerGone := c.socket.nc, c.polite, c.writerGone
 	var words []byte
-	if r, ok := c.caller.(*wsCaller); ok && polite && !c.writing {
-		words = r.appendReplies(nil)
+	if polite && !c.writing {
+		words = c.answer.Reply
 	}
+	c.answer.Reply = nil
 	c.mu.Unlock()
 	if !c.wanted() {
 		return false
 	}
 	c.run.connections.gone(c.run.now())
-	if polite && old.SetDeadline(time.Now().Add(longestFarewell)) == nil {
+	if polite && old.SetDeadline(time.Now().Add(longestClose)) == nil {
 		if len(words) > 0 {
 			_, _ = old.Write(words) // an error does not matter: the socket is closed next
 		}
@@ -188,8 +189,8 @@ func (c *conn) renew() bool {
 		nc.Close()
 		return false
 	}
-	c.socket, c.caller = newSocket(nc), c.run.plan.Target.Caller()
-	c.parted++
+	c.socket, c.codec = newSocket(nc), c.run.plan.Target.Codec()
+	c.reconnects++
 	c.resume(c.run.now())
 	c.unlock()
 	return true
@@ -200,7 +201,7 @@ func (c *conn) wanted() bool {
 	pacing := c.run.pacing.Load() > 0 // a late pacer still brings requests after the window's end
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.begun || pacing || len(c.free) < len(c.slots) || c.waiting.count > 0 || c.live > 0 || c.run.now() < c.counter.window.till
+	return !c.begun || pacing || len(c.free) < len(c.slots) || c.waiting.Len() > 0 || c.live > 0 || c.run.now() < c.counter.window.till
 }
 
 // Backoff before a connection is opened again that had no answer or could not be opened: it
@@ -249,9 +250,9 @@ func (c *conn) redial() net.Conn {
 	}
 }
 
-// renewPolled is renew for a connection of a shared reader.
-func (c *conn) renewPolled() {
-	if !c.renew() {
+// reconnectPolled is reconnect for a connection of a shared reader.
+func (c *conn) reconnectPolled() {
+	if !c.reconnect() {
 		return
 	}
 	c.held = c.held[:0]
@@ -275,7 +276,6 @@ func (c *conn) outstanding() (places []int) {
 // settleRest decides about the requests in flight: those that may be retried are resent, the
 // others fail. c.mu is held.
 func (c *conn) settleRest(now int64) {
-	web, _ := c.caller.(*httpCaller)
 	kind, why := Closed, error(nil)
 	if c.trouble != nil {
 		why = c.trouble
@@ -285,7 +285,7 @@ func (c *conn) settleRest(now int64) {
 	}
 	for i, place := range c.outstanding() {
 		s := c.slots[place]
-		again := c.announced || web != nil && s.id > c.resent && !(i == 0 && c.partial) && web.repeats(s.id)
+		again := c.announced || s.id > c.resent && !(i == 0 && c.partial) && c.codec.Repeats(s.id)
 		if again && now-s.intended <= c.counter.limit(c.stepAt(place)) {
 			if c.counter.window.has(s.intended) {
 				c.run.retried.Add(1)
@@ -299,7 +299,7 @@ func (c *conn) settleRest(now int64) {
 // resume resends the outstanding requests on a new socket, in order, and then goes on as after any
 // answer. c.mu is held, nobody writes.
 func (c *conn) resume(now int64) {
-	c.parting = parting{opened: now, trouble: c.trouble, since: c.since, failures: c.failures}
+	c.closing = closing{opened: now, trouble: c.trouble, since: c.since, failures: c.failures}
 	c.writing, c.writeErr = false, nil
 	c.out = c.out[:0]
 	c.run.connections.back(now)
@@ -339,15 +339,14 @@ func (c *conn) expire(now int64) (next int64) {
 			continue
 		}
 		if !c.ending {
-			unordered, _ := c.caller.(forgetter)
-			dark = dark || c.answeredAt <= s.written || unordered == nil || !unordered.Forget(s.id)
+			dark = dark || c.answeredAt <= s.written || !c.codec.Forget(s.id)
 		}
 		c.lose(Timeout, place, now, nil)
 	}
 	socket := c.socket
 	if dark {
 		c.timedOut = true
-		c.part(nil)
+		c.beginClosing(nil)
 	}
 	if !c.ending {
 		c.refill(now)

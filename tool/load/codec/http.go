@@ -1,4 +1,4 @@
-package load
+package codec
 
 import (
 	"context"
@@ -29,7 +29,6 @@ import (
 // Result.Reconnects. The handshake is part of no service time; in an open loop it is part of the
 // response times of what came due meanwhile. If the server closes without a byte of the answer,
 // Run retries the request once when its method is idempotent. Any other request fails as Closed.
-// TLS sessions are resumed if TLS has a ClientSessionCache.
 //
 // The request is the same every time, and encoded once, unless the plan has Traffic: its steps
 // then have requests of their own, and URL gives the host and the defaults. BenchmarkHTTPDecode:
@@ -40,9 +39,6 @@ type HTTP struct {
 	// URL is http://HOST[:PORT][/PATH][?QUERY], the same with https, or over a unix
 	// socket http://unix:/SOCKET[:/PATH][?QUERY]. Required.
 	URL string
-	// Address is the HOST:PORT to connect to instead of the URL's; requests and certificates still
-	// use the URL's host. Zero: the URL's.
-	Address string
 	// Method is the request's method. Zero: GET, or POST if there is a Body.
 	Method string
 	// Header is sent as it is, in addition to Host (localhost for a unix socket), User-Agent:
@@ -65,7 +61,6 @@ type HTTP struct {
 
 const (
 	mostHead    = 64 << 10 // of an answer, including preceding 1xx answers
-	mostBody    = 16 << 20
 	leastStatus = 100
 )
 
@@ -85,7 +80,7 @@ type httpRequest struct {
 	bodiless bool   // answers to this method never have a body
 	repeats  bool   // the method is idempotent (RFC 9110, 9.2.2)
 	closes   bool   // it has Connection: close
-	good     [mostCodes]bool
+	good     [Codes]bool
 	length   int64 // of the body of a good answer; any: not checked
 
 	// The parts of a step's request, and which parts of its answers the step needs.
@@ -106,45 +101,43 @@ func (h HTTP) Dial(ctx context.Context) (net.Conn, error) {
 	return t.Dial(ctx)
 }
 
-// Caller returns the codec for one connection. It panics when the fields are invalid; Run reports
+// Codec returns the state for one connection. It panics when the fields are invalid; Run reports
 // that as an error before.
-func (h HTTP) Caller() Caller {
+func (h HTTP) Codec() Codec {
 	t, err := h.target()
 	if err != nil {
 		panic(err.Error())
 	}
-	return t.Caller()
+	return t.Codec()
 }
 
 // String returns the URL.
 func (h HTTP) String() string { return public(h.URL) }
 
-// prepared returns the target for a plan.
-func (h HTTP) prepared(p Plan) (Target, error) {
-	if p.Content != nil || p.Size != 0 {
-		return nil, badTarget("content of its own in a request of HTTP", "give it as the Body of the target")
+// Prepare encodes the requests.
+func (h HTTP) Prepare(l Load) (Route, error) {
+	if l.Chosen {
+		return Route{}, badTarget("content of its own in a request of HTTP", "give it as the Body of the target, which is the same in all requests")
 	}
-	if p.Expect != nil || p.Echo {
-		return nil, badTarget("content to expect of HTTP", "expect statuses, in the target's Statuses")
+	if l.Expect != nil || l.Echo {
+		return Route{}, badTarget("content to expect of HTTP", "expect statuses, in the target's Statuses")
 	}
 	t, err := h.target()
-	if err == nil && p.Traffic != nil {
-		err = t.prepare(h, p.Traffic)
+	if err == nil && l.Traffic != nil {
+		err = t.prepare(h, l.Traffic)
 	}
-	return t, err
-}
-
-// badTarget returns the error for a target that is invalid, or does not suit the plan.
-func badTarget(what, try string) *Error {
-	return &Error{Kind: BadPlan, What: "the plan cannot have " + what, Try: try}
+	if err != nil {
+		return Route{}, err
+	}
+	return t.Prepare(l)
 }
 
 func (h HTTP) target() (*httpTarget, error) {
-	where, err := locate(h.URL, h.Address, "http", "https", h.TLS)
+	where, err := locate(h.URL, "http", "https", h.TLS)
 	if err != nil {
 		return nil, err
 	}
-	t := &httpTarget{site: where, limit: mostBody}
+	t := &httpTarget{site: where, limit: MostAnswer}
 	if h.AnswerLimit > 0 {
 		t.limit = h.AnswerLimit
 	}
@@ -154,7 +147,7 @@ func (h HTTP) target() (*httpTarget, error) {
 // accept sets the status codes that count as success.
 func (t *httpRequest) accept(statuses []int) error {
 	for _, status := range statuses {
-		if status < leastStatus || status >= mostCodes {
+		if status < leastStatus || status >= Codes {
 			return badTarget(fmt.Sprintf("the status %d", status), "use 100 to 999")
 		}
 		t.good[status] = true
@@ -306,7 +299,14 @@ func (r *httpRequest) append(dst []byte, s *traffic.Session, location []byte, ge
 	return dst
 }
 
-// Caller returns the codec for one connection.
-func (t *httpTarget) Caller() Caller {
-	return &httpCaller{target: t, headLeft: mostHead, bodyLeft: t.limit}
+// Codec returns the state for one connection.
+func (t *httpTarget) Codec() Codec {
+	return &httpCodec{target: t, headLeft: mostHead, bodyLeft: t.limit}
+}
+
+// Prepare returns the way to the target.
+func (t *httpTarget) Prepare(Load) (Route, error) {
+	r := t.route(t)
+	r.Whole, r.Base = true, t.base
+	return r, nil
 }
