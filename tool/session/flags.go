@@ -4,8 +4,39 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 )
+
+// Flags are those that commands which measure have in common.
+type Flags struct {
+	Output
+	Store           Store
+	UI              UI
+	Progress, Plain bool
+}
+
+// Define adds all of them; each is what the command reports, as in "every second".
+func (f *Flags) Define(cmd *cobra.Command, each string) {
+	f.DefineProgress(cmd, each)
+	f.Output.Define(cmd)
+	f.UI.Define(cmd)
+	f.Store.Define(cmd)
+}
+
+// DefineProgress adds those of the progress.
+func (f *Flags) DefineProgress(cmd *cobra.Command, each string) {
+	cmd.Flags().BoolVar(&f.Progress, "progress", false, "report "+each+", even if standard error is not a terminal")
+	cmd.Flags().BoolVar(&f.Plain, "plain", false, "on a terminal, report in lines that stay instead of a view that changes")
+}
+
+// Open opens what cmd needs: the store if its runs are kept, and the page if one was asked for.
+func (f *Flags) Open(cmd *cobra.Command, keep bool, p *page.Page) (*Session, error) {
+	return Open(cmd.Context(), Plan{
+		Command: cmd.Name(), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.Output,
+		Keep: keep, Store: f.Store, UI: f.UI, Page: p, Progress: f.Progress, Plain: f.Plain,
+	})
+}
 
 // Define adds the flags of a command that writes a result.
 func (o *Output) Define(cmd *cobra.Command) {

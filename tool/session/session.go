@@ -10,8 +10,10 @@ import (
 	"io"
 
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // Plan describes what a command needs.
@@ -25,6 +27,8 @@ type Plan struct {
 	// UI sets where Page is served, if at all.
 	UI   UI
 	Page *page.Page
+	// Progress and Plain are as in view.How.
+	Progress, Plain bool
 }
 
 // Session is a running command.
@@ -36,6 +40,7 @@ type Session struct {
 
 	plan Plan
 	out  *File
+	view *view.View // nil: nothing is shown
 }
 
 // Open opens everything in plan, or nothing.
@@ -61,8 +66,15 @@ func Open(ctx context.Context, plan Plan) (s *Session, err error) {
 	return s, err
 }
 
+// Watch shows the progress of loads with this plan, as far as it is known, until the result.
+func (s *Session) Watch(plan load.Plan) *view.View {
+	s.view = view.Open(view.How{To: s.plan.Stderr, Lines: s.plan.Progress, Plain: s.plan.Plain}, plan)
+	return s.view
+}
+
 // Close closes everything; a page that stays is closed when ctx ends.
 func (s *Session) Close(ctx context.Context) {
+	s.unwatch()
 	s.Live.Close(ctx)
 	s.release()
 }
@@ -98,8 +110,16 @@ type End struct {
 	Verdict error
 }
 
+// unwatch ends what Watch has begun.
+func (s *Session) unwatch() {
+	if s.view != nil {
+		s.view.End()
+	}
+}
+
 // Finish prints the result, stores the runs, and returns the command's outcome.
 func (s *Session) Finish(e End) error {
+	s.unwatch()
 	printed := s.print(e)
 	kept := s.keep(e)
 	if printed == nil && kept == nil && len(e.Runs) > 0 && s.Store != nil && e.Kept != nil {

@@ -28,7 +28,7 @@ func (f *GoTest) Define(cmd *cobra.Command) {
 }
 
 // ofGoTest are the flags above that a measurement of Go benchmarks uses, too.
-var ofGoTest = []string{"go-test", "bench", "scenario", "samples", "for", "most-others", "progress", "plain", "tolerance", "noise", "primary", "across", "look"}
+var ofGoTest = []string{"go-test", "bench", "samples", "for", "most-others", "tolerance", "noise", "primary", "across"}
 
 // Plan returns what to measure, but not of which trees. The subject has the flags that both kinds
 // of measurement have.

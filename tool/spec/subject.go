@@ -23,8 +23,6 @@ type Subject struct {
 	stopWithin  time.Duration
 	samples     int
 	others      Others
-	Progress    bool
-	Plain       bool
 	Load        Load
 }
 
@@ -43,9 +41,6 @@ func (f *Subject) Define(cmd *cobra.Command) {
 		{name: "samples", short: "n", value: &f.samples, usage: "valid samples, or pairs of samples, to take; 24 can show that two revisions are the same"},
 	}))
 	f.others.Define(cmd, true)
-	flags := cmd.Flags()
-	flags.BoolVar(&f.Progress, "progress", false, "report every second, even if standard error is not a terminal")
-	flags.BoolVar(&f.Plain, "plain", false, PlainUsage)
 	f.Load.Define(cmd)
 }
 
@@ -95,6 +90,3 @@ func (f *Subject) Name() string {
 	}
 	return f.Load.Shape()
 }
-
-// PlainUsage is the help text of --plain.
-const PlainUsage = "on a terminal, report in lines that stay instead of a view that changes"

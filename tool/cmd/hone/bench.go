@@ -12,12 +12,10 @@ import (
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
-	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
-	"github.com/hone-go/hone/tool/view"
 )
 
 // benchFlags holds the parsed flags of hone bench. The flags that describe the
@@ -32,9 +30,7 @@ type benchFlags struct {
 	against  string
 	save     string
 	discard  bool
-	store    session.Store
-	out      session.Output
-	ui       session.UI
+	out      session.Flags
 }
 
 func newBench() *cobra.Command {
@@ -75,9 +71,10 @@ primary figure is unclear.`,
 	f.profiles.define(cmd)
 	flags.StringVar(&f.save, "save", "", "store the run under this `NAME` (default: no name)")
 	flags.BoolVar(&f.discard, "discard", false, "do not store the run")
+	f.out.DefineProgress(cmd, "every second")
 	f.out.DefineReport(cmd, nil)
-	f.ui.Define(cmd)
-	f.store.Define(cmd)
+	f.out.UI.Define(cmd)
+	f.out.Store.Define(cmd)
 	shortHelp(cmd, "cmd target build revision against against-cmd go-test bench samples conns for rate expect-content header body profile pprof save json md output ui scenario", "content, traffic, TLS, limits, readiness, what may differ")
 	return cmd
 }
@@ -93,7 +90,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	case f.save != "" && f.discard:
 		return exit.Usagef("bench: choose one of --save and --discard")
 	}
-	if err := f.ui.Check("bench"); err != nil {
+	if err := f.out.UI.Check("bench"); err != nil {
 		return err
 	}
 	if f.Scenario != "" { // it may choose what is measured
@@ -113,7 +110,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if (f.revision != "" || f.against != "" || f.program.Given()) && plan.Samples < compare.FewestPairs {
 		return exit.Usagef("bench: --samples (-n) %d: a verdict needs at least %d; 12 are usual", plan.Samples, compare.FewestPairs)
 	}
-	if f.profiles.wanted() || f.ui.Addr == "" { // else --pprof is the page's
+	if f.profiles.wanted() || f.out.UI.Addr == "" { // else --pprof is the page's
 		if err := f.profiles.check("bench"); err != nil {
 			return err
 		}
@@ -132,7 +129,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	if err != nil {
 		return err
 	}
-	s, err := f.open(cmd, f.page(base))
+	s, err := f.out.Open(cmd, !f.discard, f.page(base))
 	if err != nil {
 		return err
 	}
@@ -158,27 +155,17 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		f.program.Names(&other, &server)
 		plan.Servers = []trial.Server{other, server}
 	}
-	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, plan.Load)
-	defer watcher.End()
-	plan.Progress = s.Live.BesideTrial(watcher.Trial)
+	plan.Progress = s.Live.BesideTrial(s.Watch(plan.Load).Trial)
 	runs, err := trial.Run(ctx, plan)
 	if err == nil {
 		err = f.profiles.take(ctx, plan, runs)
 	}
-	watcher.End()
 	result := &benchResult{Runs: runs, wanted: plan.Samples}
 	if f.program.Given() {
 		f.judge.judge.Across = append(f.judge.judge.Across, ofPrograms(plan.Load.Target, runs)...)
 		result.notes = identical(runs)
 	}
 	return f.finish(s, result, base, err)
-}
-
-func (f *benchFlags) open(cmd *cobra.Command, live *page.Page) (*session.Session, error) {
-	return session.Open(cmd.Context(), session.Plan{
-		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
-		Keep: !f.discard, Store: f.store, UI: f.ui, Page: live,
-	})
 }
 
 // finish judges, prints and stores what has been measured until err.
@@ -221,7 +208,7 @@ func (f *benchFlags) base(now compare.Settings) (*record.Run, error) {
 	if f.against == "" {
 		return nil, nil
 	}
-	base, err := f.store.Run("bench: --against "+f.against, f.against)
+	base, err := f.out.Store.Run("bench: --against "+f.against, f.against)
 	if errors.Is(err, record.ErrNotFound) {
 		return nil, exit.Failedf("%w; a git revision is --revision %s", err, f.against)
 	}
@@ -239,7 +226,7 @@ func (f *benchFlags) compare(store *record.Store, result *benchResult, base *rec
 		first, second = result.Runs[0], result.Runs[1]
 	}
 	if store == nil && base != nil {
-		if store, err = f.store.Read("bench"); err != nil {
+		if store, err = f.out.Store.Read("bench"); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
-	"github.com/hone-go/hone/tool/view"
 )
 
 // runGoTest measures Go benchmarks instead of a server.
@@ -39,7 +38,7 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := f.open(cmd, f.goTestPage(base))
+	s, err := f.out.Open(cmd, !f.discard, f.goTestPage(base))
 	if err != nil {
 		return err
 	}
@@ -49,11 +48,8 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 		return session.Failure("bench", err)
 	}
 	defer remove()
-	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, load.Plan{})
-	defer watcher.End()
-	plan.Progress = s.Live.Doing(watcher.Trial)
+	plan.Progress = s.Live.Doing(s.Watch(load.Plan{}).Trial)
 	runs, notes, err := plan.Run(ctx)
-	watcher.End()
 	return f.finish(s, &benchResult{Runs: runs, notes: notes, wanted: plan.Samples}, base, err)
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/race"
 	"github.com/hone-go/hone/tool/session"
-	"github.com/hone-go/hone/tool/view"
 )
 
 const longestLap = time.Minute
@@ -23,8 +22,7 @@ const longestLap = time.Minute
 type demoFlags struct {
 	lap  time.Duration
 	step string
-	out  session.Output
-	ui   session.UI
+	out  session.Flags
 }
 
 func newDemo() *cobra.Command {
@@ -53,8 +51,9 @@ process running.`,
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().DurationVar(&f.lap, "for", 2500*time.Millisecond, "how long to measure each load")
-	f.out.Define(cmd)
-	f.ui.Define(cmd)
+	f.out.Progress = true
+	f.out.Output.Define(cmd)
+	f.out.UI.Define(cmd)
 	cmd.Flags().StringVar(&f.step, "step", "", "serve as one of the plain servers")
 	cmd.Flags().Lookup("step").Hidden = true // for its own processes
 	return cmd
@@ -67,22 +66,18 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return exit.Failedf("demo: %w", err)
 	}
-	if err := f.ui.Check("demo"); err != nil {
+	if err := f.out.UI.Check("demo"); err != nil {
 		return err
 	}
-	s, err := session.Open(ctx, session.Plan{
-		Command: "demo", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out, UI: f.ui,
-		Page: &page.Page{
-			Title: "hone demo: hone and plain servers, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
-			About: []page.Fact{{Name: "hone", Value: command.BuildOf(release).Version}},
-		},
+	s, err := f.out.Open(cmd, false, &page.Page{
+		Title: "hone demo: hone and plain servers, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
+		About: []page.Fact{{Name: "hone", Value: command.BuildOf(release).Version}},
 	})
 	if err != nil {
 		return err
 	}
 	defer s.Close(ctx)
-	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: true}, load.Plan{})
-	defer watcher.End()
+	watcher := s.Watch(load.Plan{})
 	report, err := race.Run(ctx, race.Plan{
 		Serve: []string{exe, "serve"}, Step: []string{exe, "demo", "--step"}, Lap: f.lap, Serving: s.Live.Watch,
 		Say: func(leg, legs int, engine, what string) {
@@ -96,7 +91,6 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 			s.Live.Settle(page.Segment{Group: what, Name: engine}, lap.Rate, lap.P50, lap.P99, lap.ServerCPU)
 		},
 	})
-	watcher.End()
 	if ctx.Err() != nil {
 		s.Live.End(nil, ctx.Err())
 		return &exit.Error{Code: exit.Interrupted, Err: errors.New("demo: interrupted; let it run to the end, or shorten it with --for 1s")}

@@ -18,7 +18,6 @@ import (
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
-	"github.com/hone-go/hone/tool/view"
 )
 
 // noiseFlags holds doctor's flags about noise.
@@ -27,9 +26,7 @@ type noiseFlags struct {
 	scenario string
 	samples  int
 	sessions int
-	progress bool
-	store    session.Store
-	ui       session.UI
+	to       session.Flags
 }
 
 func (f *noiseFlags) define(cmd *cobra.Command) {
@@ -38,17 +35,17 @@ func (f *noiseFlags) define(cmd *cobra.Command) {
 	flags.StringVarP(&f.scenario, "scenario", "f", "", "with --noise: the scenario `FILE` of hone bench to measure (default: hone serve)")
 	flags.IntVarP(&f.samples, "samples", "n", trial.BenchmarkSamples, "with --noise: pairs per session")
 	flags.IntVar(&f.sessions, "sessions", 1, "with --noise: sessions to measure now; each builds the program twice")
-	flags.BoolVar(&f.progress, "progress", false, "with --noise: report every second even if standard error is not a terminal")
-	f.ui.Define(cmd)
-	f.store.Define(cmd)
+	f.to.DefineProgress(cmd, "every second of --noise")
+	f.to.UI.Define(cmd)
+	f.to.Store.Define(cmd)
 }
 
 // check refuses flags that need --noise.
 func (f *noiseFlags) check() error {
-	if f.ui.Addr != "" && !f.wanted {
-		return exit.Usagef("doctor: --ui needs --noise: the checks take a second and have no live page; use hone doctor --noise --ui %s", f.ui.Addr)
+	if f.to.UI.Addr != "" && !f.wanted {
+		return exit.Usagef("doctor: --ui needs --noise: the checks take a second and have no live page; use hone doctor --noise --ui %s", f.to.UI.Addr)
 	}
-	return f.ui.Check("doctor")
+	return f.to.UI.Check("doctor")
 }
 
 // run measures a program against itself.
@@ -68,25 +65,19 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *session.Output) error {
 	if err != nil {
 		return err
 	}
-	s, err := session.Open(ctx, session.Plan{
-		Command: "doctor", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: *out,
-		Keep: true, Store: f.store, UI: f.ui,
-		Page: &page.Page{
-			Title: "hone doctor --noise", Groups: []string{page.Client, page.Host},
-			About: []page.Fact{{Name: "scenario", Value: name}, {Name: "load", Value: subject.Load.Shape()}, {Name: "hone", Value: command.BuildOf(release).Version}},
-		},
+	f.to.Output = *out
+	s, err := f.to.Open(cmd, true, &page.Page{
+		Title: "hone doctor --noise", Groups: []string{page.Client, page.Host},
+		About: []page.Fact{{Name: "scenario", Value: name}, {Name: "load", Value: subject.Load.Shape()}, {Name: "hone", Value: command.BuildOf(release).Version}},
 	})
 	if err != nil {
 		return err
 	}
 	defer s.Close(ctx)
-	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress}, subject.Load.Plan)
-	defer watcher.End()
 	report := &compare.Noise{Schema: figure.SchemaNoise, Valid: true, Scenario: name, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
-	end := session.End{Err: f.sample(ctx, take, s.Live.BesideTrial(watcher.Trial), s.Store, report)}
-	watcher.End()
+	end := session.End{Err: f.sample(ctx, take, s.Live.BesideTrial(s.Watch(subject.Load.Plan).Trial), s.Store, report)}
 	s.Live.End(report.InvalidReasons, errors.Join(end.Err, ctx.Err()))
-	if report.Kept, err = f.store.Locate(); err != nil {
+	if report.Kept, err = f.to.Store.Locate(); err != nil {
 		return exit.Failedf("doctor: %w", err)
 	}
 	if report.Sessions > 0 || end.Err == nil {

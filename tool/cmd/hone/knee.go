@@ -17,7 +17,6 @@ import (
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
-	"github.com/hone-go/hone/tool/view"
 )
 
 // kneeFlags holds the parsed flags of hone knee.
@@ -33,11 +32,7 @@ type kneeFlags struct {
 	stats    string
 	others   spec.Others
 	save     string
-	store    session.Store
-	out      session.Output
-	ui       session.UI
-	progress bool
-	plain    bool
+	out      session.Flags
 }
 
 const (
@@ -95,11 +90,7 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT, from which --most-others learns the server's process id")
 	f.others.Define(cmd, false)
 	flags.StringVar(&f.save, "save", "", "store the trials as a run under this `NAME`; see hone run --help")
-	flags.BoolVar(&f.progress, "progress", false, "report every trial even if standard error is not a terminal")
-	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
-	f.out.Define(cmd)
-	f.ui.Define(cmd)
-	f.store.Define(cmd)
+	f.out.Define(cmd, "every trial")
 }
 
 // plan checks the flags and builds the search's plan.
@@ -146,7 +137,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	ctx := cmd.Context()
-	if err := f.ui.Check("knee"); err != nil {
+	if err := f.out.UI.Check("knee"); err != nil {
 		return err
 	}
 	stats, err := serverAt(f.stats)
@@ -161,10 +152,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	shown := spec.Public(target)
-	open, err := session.Open(ctx, session.Plan{
-		Command: "knee", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
-		Keep: f.save != "", Store: f.store, UI: f.ui, Page: f.page(shown),
-	})
+	open, err := f.out.Open(cmd, f.save != "", f.page(shown))
 	if err != nil {
 		return err
 	}
@@ -172,8 +160,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	s := &knee.Search{Plan: plan, Others: others, Goals: f.goals.List, Load: f.load.Plan, Length: f.load.Plan.For, Cool: f.cool}
 	began := time.Now().UTC()
 	fmt.Fprintf(cmd.ErrOrStderr(), "hone: knee: some 20 trials, %v\n", s.About())
-	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, f.load.Plan)
-	defer watcher.End()
+	watcher := open.Watch(f.load.Plan)
 	s.Made = func(found knee.Knee) {
 		watcher.Note(found.Bracket(s.Unit(), s.Plan.Width))
 		open.Live.Search(kneeShown(s.Report(shown)))
@@ -185,7 +172,6 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		}
 	}
 	err = s.Run(ctx)
-	watcher.End()
 	if err != nil && !s.Any() {
 		open.Live.End(nil, err)
 		return kneeFailure(err)

@@ -19,7 +19,6 @@ import (
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
-	"github.com/hone-go/hone/tool/view"
 )
 
 // loadFlags are the flags of load.
@@ -27,16 +26,14 @@ type loadFlags struct {
 	spec.Load
 	goals        spec.Goals
 	stats        string
-	out          session.Output
+	out          session.Flags
 	others       spec.Others
 	agents       agentsFlags
-	progress     bool
-	plain, abort bool
+	abort        bool
 	save         string
 	file, target string // a scenario, and its target
 	preview      int
 	ui           uiFlags
-	store        session.Store
 }
 
 func newLoad() *cobra.Command {
@@ -104,12 +101,9 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds the server's CPU and memory use")
 	f.others.Define(cmd, false)
 	f.agents.define(cmd)
-	flags.BoolVar(&f.progress, "progress", false, "report every second, even if standard error is not a terminal")
-	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
-	f.out.Define(cmd)
+	f.out.Define(cmd, "every second")
 	flags.StringVar(&f.save, "save", "", "save the run under this `NAME`; see hone run --help")
 	f.ui.define(cmd)
-	f.store.Define(cmd)
 }
 
 // flagGroups are the headings of load's flags, in the order of its help.
@@ -198,21 +192,15 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		return err
 	}
-	s, err := session.Open(ctx, session.Plan{
-		Command: "load", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out,
-		Keep: f.save != "", Store: f.store, UI: f.ui.UI, Page: p,
-	})
+	s, err := f.out.Open(cmd, f.save != "", p)
 	if err != nil {
 		return err
 	}
 	defer s.Close(ctx)
 	s.Live.Watch(stats)
-	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, f.Plan)
-	defer watcher.End()
-	f.Plan.Progress = s.Live.Beside(page.Segment{}, watcher.Load)
+	f.Plan.Progress = s.Live.Beside(page.Segment{}, s.Watch(f.Plan).Load)
 	began := time.Now().UTC()
 	result, err := f.send(cmd, target, s.Live)
-	watcher.End()
 	if result == nil {
 		s.Live.Finish(nil, err)
 		if errors.Is(err, context.Canceled) {

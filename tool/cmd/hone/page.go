@@ -18,14 +18,12 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// uiFlags sets up the live page of a load, which knows the load's server.
+// uiFlags are those of the live page of a load, which knows the load's server.
 type uiFlags struct {
-	session.UI
 	against, pprof, bearerFile, metrics string
 }
 
 func (f *uiFlags) define(cmd *cobra.Command) {
-	f.UI.Define(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.pprof, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, from which the page captures profiles (default: that of --server-stats)")
 	flags.StringVar(&f.metrics, "server-metrics", "", "Prometheus metrics of any server for the page, a `URL` and names, as in 'http://127.0.0.1:8889/metrics open,requests_total'; counters per second")
@@ -34,8 +32,8 @@ func (f *uiFlags) define(cmd *cobra.Command) {
 }
 
 // check refuses flags that would have no effect.
-func (f *uiFlags) check(command string) error {
-	if err := f.UI.Check(command); err != nil || f.Addr != "" {
+func (f *uiFlags) check(command string, ui session.UI) error {
+	if err := ui.Check(command); err != nil || ui.Addr != "" {
 		return err
 	}
 	switch {
@@ -62,13 +60,13 @@ func (f *loadFlags) alike(target string, baseline *record.Run) error {
 
 // page returns the live page of a load; nil: none was asked for.
 func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server) (*page.Page, error) {
-	if err := f.ui.check("load"); err != nil || f.ui.Addr == "" {
+	if err := f.ui.check("load", f.out.UI); err != nil || f.out.UI.Addr == "" {
 		return nil, err
 	}
 	var baseline *record.Run // to draw under the charts
 	if f.ui.against != "" {
 		var err error
-		if baseline, err = f.store.Run("load", f.ui.against); err == nil {
+		if baseline, err = f.out.Store.Run("load", f.ui.against); err == nil {
 			err = f.alike(target, baseline)
 		}
 		if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/torture"
 	"github.com/hone-go/hone/tool/trial"
-	"github.com/hone-go/hone/tool/view"
 )
 
 // tortureFlags holds the parsed flags of hone torture.
@@ -34,10 +33,8 @@ type tortureFlags struct {
 	list      bool
 	seed      uint64
 	wait      time.Duration
-	out       session.Output
+	out       session.Flags
 	html      string
-	progress  bool
-	plain     bool
 	scenarios []torture.Scenario
 }
 
@@ -95,9 +92,8 @@ Exit codes: 0 when all survived (with --against: nothing is worse than in that r
 	flags.BoolVar(&f.patient, "patient", false, "wait 15m for them")
 	flags.BoolVar(&f.anywhere, "anywhere", false, "attack an address that is not private, too: only servers that are yours")
 	flags.Uint64Var(&f.seed, "seed", 1, "random seed of inputs and pauses")
-	flags.BoolVar(&f.progress, "progress", false, "report every scenario, even if standard error is not a terminal")
-	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
-	f.out.Define(cmd)
+	f.out.DefineProgress(cmd, "every scenario")
+	f.out.Output.Define(cmd)
 	flags.Lookup("output").Usage = "write the result to `FILE` instead of standard output; FILE.html gets a self-contained page beside the text"
 	_ = cmd.RegisterFlagCompletionFunc("only", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var names []cobra.Completion
@@ -195,12 +191,12 @@ func (f *tortureFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		return err
 	}
-	open, err := session.Open(cmd.Context(), session.Plan{Command: "torture", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out})
+	open, err := f.out.Open(cmd, false, nil)
 	if err != nil {
 		return err
 	}
 	defer open.Close(cmd.Context())
-	watcher := view.Open(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, load.Plan{})
+	watcher := open.Watch(load.Plan{})
 	watcher.Step(0, 1, "watching the bystanders before any attack")
 	plan.Progress = func(now torture.Progress) {
 		watcher.Step(now.Done, now.Of, now.Doing)
@@ -210,7 +206,6 @@ func (f *tortureFlags) run(cmd *cobra.Command, target string) error {
 		}
 	}
 	report, err := torture.Run(cmd.Context(), plan)
-	watcher.End()
 	if err != nil {
 		return session.Failure("torture", err)
 	}
