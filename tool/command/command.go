@@ -39,7 +39,6 @@ func Main(root *cobra.Command) {
 // Errors begin with the command's name, and here those of a subcommand get root's in front.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.CompletionOptions.DisableDefaultCmd = true // hone's own lists the shells
 	root.SetFlagErrorFunc(flagError)
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	root.SetIn(stdin)

@@ -21,7 +21,7 @@ Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed or regression,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newServe(), newLoad(), newAgent(), newBench(), newCompare(), newRun(), newDoctor(), newKnee(), newProfile(), newReport(), newHistory(), newTorture(), newProve(), newVersion(), newCompletion())
+	root.AddCommand(newDemo(), newServe(), newLoad(), newAgent(), newBench(), newCompare(), newRun(), newDoctor(), newKnee(), newProfile(), newReport(), newHistory(), newTorture(), newProve(), newVersion())
 	return root
 }
 
