@@ -128,7 +128,7 @@ func (c *conn) ask(place int) (again bool, err error) {
 	if c.answer.Seen != nil {
 		seen = *c.answer.Seen
 	}
-	return c.clients[place].Answer(seen, c.run.plan.route.Base)
+	return c.clients[place].Answer(seen, c.run.plan.route.Page)
 }
 
 // follow continues a session whose request was answered at now.

@@ -44,9 +44,8 @@ type Load struct {
 type Route struct {
 	Target           Target // the same, checked and encoded; nil: as it was given
 	Network, Address string
-	Page             *url.URL    // of HTTP and WebSocket, with the host
+	Page             *url.URL    // of HTTP and WebSocket; redirects are relative to it
 	TLS              *tls.Config // nil: no TLS
-	Base             *url.URL    // what redirects are relative to
 	Whole            bool        // its requests are its own: the load's content is not sent
 	Pings            bool        // its server may ask for replies while no request is unanswered
 	// Wonder asks a server that has never answered what it speaks, and returns nil if that does not

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,7 +68,6 @@ type httpTarget struct {
 	site
 	plain   httpRequest
 	steps   []httpRequest // of the plan's Traffic
-	base    *url.URL      // the URL that redirects are relative to
 	cookies bool
 	limit   int64
 }
@@ -197,10 +195,7 @@ func (t *httpTarget) compose(h HTTP, r *httpRequest) error {
 // prepare makes the requests of steps. It composes their headers like any other's, with values
 // left out; the text around the values becomes templates.
 func (t *httpTarget) prepare(h HTTP, script *traffic.Script) error {
-	t.base, t.cookies = &url.URL{Scheme: "http", Host: t.host, Path: "/"}, script.Cookies()
-	if t.tls != nil {
-		t.base.Scheme = "https"
-	}
+	t.cookies = script.Cookies()
 	t.steps = make([]httpRequest, len(script.Requests()))
 	for i, of := range script.Requests() {
 		if err := t.prepareStep(h, of, &t.steps[i]); err != nil {
@@ -307,6 +302,6 @@ func (t *httpTarget) Codec() Codec {
 // Prepare returns the way to the target.
 func (t *httpTarget) Prepare(Load) (Route, error) {
 	r := t.route(t)
-	r.Whole, r.Base = true, t.base
+	r.Whole = true
 	return r, nil
 }

@@ -16,17 +16,14 @@ import (
 // site is the server of a URL: what the targets HTTP and WebSocket have in common.
 type site struct {
 	text, network, address string
-	host, uri              string      // Host header and request target
+	host, uri              string // Host header and request target
+	page                   *url.URL
 	tls                    *tls.Config // nil: no TLS
 }
 
 // route returns the way to the site of a target.
 func (s *site) route(t Target) Route {
-	page := &url.URL{Host: s.host, Path: s.uri}
-	if at, err := url.ParseRequestURI(s.uri); err == nil {
-		page, page.Host = at, s.host
-	}
-	return Route{Target: t, Network: s.network, Address: s.address, Page: page, TLS: s.tls}
+	return Route{Target: t, Network: s.network, Address: s.address, Page: s.page, TLS: s.tls}
 }
 
 // locate parses a URL with one of two schemes.
@@ -54,7 +51,7 @@ func locate(text, plain, secured string, config *tls.Config) (site, error) {
 	case u.Fragment != "":
 		return s, badURL(text, "leave out what begins with #: it is never sent")
 	}
-	s.host, s.uri = u.Host, u.RequestURI()
+	s.page, s.host, s.uri = u, u.Host, u.RequestURI()
 	if strings.ContainsFunc(s.host+s.uri, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return s, badURL(text, "write blanks and other letters than ASCII as %20 and the like")
 	}
