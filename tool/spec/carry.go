@@ -204,9 +204,3 @@ func (f *Load) take(one sentSetting) error {
 	f.settings.flags.Lookup(one.Name).Changed = true
 	return v.setTable(values["table"], one.File)
 }
-
-// OverUnixSocket reports whether a plan's target is a unix socket of the machine that loads it.
-func OverUnixSocket(p load.Plan) bool {
-	return slices.ContainsFunc([]string{"unix:", "http://unix:", "https://unix:", "ws://unix:", "wss://unix:"},
-		func(prefix string) bool { return strings.HasPrefix(strings.ToLower(p.Target.String()), prefix) })
-}

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/tool/load/codec"
 )
 
 // given returns a load as the command line sets it.
@@ -114,23 +113,6 @@ func TestOnlyFilesReads(t *testing.T) {
 		if strings.Contains(string(text), "tls.LoadX509KeyPair") {
 			t.Errorf("%s reads a certificate; use files.pair", name)
 		}
-	}
-}
-
-// Unix sockets are recognised in every notation.
-func TestOverUnixSocket(t *testing.T) {
-	for target, want := range map[string]bool{
-		"127.0.0.1:1": false, "tcp://127.0.0.1:1": false, "unix:/run/x": true, "unix:///run/x": true, "unix://run/x": true,
-		"http://127.0.0.1/unix:": false, "http://unix:/run/x:/y": true, "https://unix:/run/x": true, "ws://unix:/run/x:/y?z": true, "wss://unix:/x": true,
-	} {
-		f := given(t, target)
-		if got := OverUnixSocket(f.Plan); got != want {
-			t.Errorf("%s: %v", target, got)
-		}
-	}
-	f := given(t, "unix:/x", "--frame", "line")
-	if _, messages := f.Plan.Target.(codec.Messages); !messages || !OverUnixSocket(f.Plan) {
-		t.Error("messages over a unix socket")
 	}
 }
 

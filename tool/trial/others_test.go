@@ -93,6 +93,9 @@ func TestPlace(t *testing.T) {
 		{codec.HTTP{URL: "https://[::1]:8443/x"}, "loopback", "8443"},
 		{codec.WebSocket{URL: "wss://10.0.0.9/x"}, "network", "443"},
 		{codec.HTTP{URL: "http://unix:/run/x.sock:/"}, "unix", ""},
+		{codec.WebSocket{URL: "wss://unix:/x"}, "unix", ""},
+		{codec.Messages{Network: "unix", Address: "/x"}, "unix", ""},
+		{codec.HTTP{URL: "http://127.0.0.1/unix:"}, "loopback", "80"},
 	} {
 		if topology, port, _ := place(c.target); topology != c.topology || port != c.port {
 			t.Errorf("%v: %s, port %q", c.target, topology, port)

@@ -19,6 +19,7 @@ import (
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
+	"github.com/hone-go/hone/tool/trial"
 )
 
 // natsFlags configure the connection to a NATS server.
@@ -240,7 +241,7 @@ func (f *agentFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	agent.Prepare = func(text []byte) (load.Plan, error) {
 		plan, err := spec.FromCarried(text)
-		if err == nil && spec.OverUnixSocket(plan) {
+		if err == nil && trial.Topology(plan.Target) == "unix" {
 			err = errors.New("agents do not connect to unix sockets for others; run hone load on that machine")
 		}
 		return plan, err
