@@ -45,8 +45,7 @@ func newLoad() *cobra.Command {
 server's: do not use those of an INVALID result. TARGET is
 
   http://HOST:PORT/PATH or https://…          a web service (HTTP/1.1; no HTTP/2)
-  ws://HOST:PORT/PATH or wss://…              a WebSocket server that echoes each message,
-                                              or answers it with one message
+  ws://HOST:PORT/PATH or wss://…              a WebSocket server that answers each message
   http://unix:/SOCKET:/PATH                   the same over a unix socket; also ws://
   HOST:PORT, tcp://HOST:PORT or unix:PATH     a server that speaks hone's frames, or with
                                               --frame any protocol that exchanges messages
