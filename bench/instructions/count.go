@@ -182,7 +182,7 @@ func (s shape) exchange(conn net.Conn) (requests, answers []byte, err error) {
 	case s.library == "framed":
 		for id := range uint64(s.depth) {
 			requests = drive.Request(requests, id+1, s.request)
-			answers = wire.Standard.Append(answers, wire.Packet{Command: wire.SubmitAck, ID: id + 1, Content: s.request})
+			answers = wire.Append(answers, wire.Packet{Command: wire.SubmitAck, ID: id + 1, Content: s.request})
 		}
 		return requests, answers, nil
 	}
