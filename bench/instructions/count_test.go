@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func programs(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := fleet.Compile(t.Context(), "..", dir, "", "./servers/hone", "./servers/http1", "./servers/ws", "./streams/feed"); err != nil {
+	if err := fleet.Compile(t.Context(), "..", dir, "./servers/hone", "./servers/http1", "./servers/ws"); err != nil {
 		t.Fatal(err)
 	}
 	return dir
