@@ -75,6 +75,27 @@ func ProcessCPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
+// IdleCPU is how long all CPUs together have been idle, to a tick of the kernel's,
+// and how many there are.
+func IdleCPU() (idle time.Duration, cpus int, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	return parseIdle(text)
+}
+
+// parseIdle adds the fourth and fifth number of the line "cpu" of /proc/stat:
+// idle, and idle for want of a disk.
+func parseIdle(text []byte) (idle time.Duration, cpus int, err error) {
+	const tick = time.Second / 100 // what the kernel tells user programs, everywhere that Go runs
+	var user, nice, system, waiting, disk int64
+	if _, err := fmt.Sscanf(string(text), "cpu %d %d %d %d %d", &user, &nice, &system, &waiting, &disk); err != nil {
+		return 0, 0, fmt.Errorf("/proc/stat: %w", err)
+	}
+	return time.Duration(waiting+disk) * tick, bytes.Count(text, []byte("\ncpu")), nil
+}
+
 // mask is a set of CPUs as the kernel has it.
 type mask [1024 / 64]uint64
 

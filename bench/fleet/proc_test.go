@@ -23,6 +23,16 @@ func TestParseMemory(t *testing.T) {
 	}
 }
 
+func TestParseIdle(t *testing.T) {
+	idle, cpus, err := parseIdle([]byte("cpu  10 20 30 400 50 6 7 8 9 0\ncpu0 5 10 15 200 25 0 0 0 0 0\ncpu1 5 10 15 200 25 0 0 0 0 0\nintr 1\n"))
+	if idle != 4500*time.Millisecond || cpus != 2 || err != nil {
+		t.Errorf("%v, %d, %v", idle, cpus, err)
+	}
+	if _, _, err := parseIdle([]byte("intr 1\n")); err == nil {
+		t.Error("something else is read as /proc/stat")
+	}
+}
+
 // TestThisProcess reads what the system says of the test itself.
 func TestThisProcess(t *testing.T) {
 	m, err := MemoryOf(os.Getpid())
@@ -41,6 +51,9 @@ func TestThisProcess(t *testing.T) {
 	}
 	if after, err := ProcessCPU(os.Getpid()); err != nil || after <= before {
 		t.Errorf("%v, then %v, %v", before, after, err)
+	}
+	if _, cpus, err := IdleCPU(); err != nil || cpus < 1 {
+		t.Errorf("%d CPUs, %v", cpus, err)
 	}
 }
 

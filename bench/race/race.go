@@ -9,16 +9,16 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/table"
 	"github.com/hone-go/hone/tool/child"
-	"github.com/hone-go/hone/tool/machine"
 )
 
 // Row is what to compare.
@@ -117,26 +117,34 @@ func (g *Ground) take(ctx context.Context, e fleet.Entry, measure func(context.C
 	}
 }
 
-// watch measures the CPU time of a server while do runs, and how much of a CPU programs used that are neither it nor this
-// one and its clients; what the host took away counts as theirs.
+// watch measures the CPU time of a server while do runs, and how much of a CPU was neither idle nor used by it, this
+// program, its clients and what has ended of them. That is other programs, interrupts beside all of them, and what the host
+// took away.
 func watch(server int, clients []*child.Child, do func() error) (cpu time.Duration, others float64, err error) {
-	own, began := []int{server}, machine.Measure()
-	for _, c := range clients {
-		own = append(own, c.PID)
+	var at [2]struct{ server, ours, idle time.Duration }
+	began, cpus := time.Now(), 0
+	for i := range at {
+		var ended syscall.Rusage
+		var errs [4]error
+		at[i].server, errs[0] = fleet.ProcessCPU(server)
+		at[i].idle, cpus, errs[1] = fleet.IdleCPU()
+		at[i].ours, errs[2] = fleet.ProcessCPU(os.Getpid())
+		errs[3] = syscall.Getrusage(syscall.RUSAGE_CHILDREN, &ended)
+		at[i].ours += at[i].server + time.Duration(ended.Utime.Nano()+ended.Stime.Nano())
+		for _, c := range clients {
+			used, err := fleet.ProcessCPU(c.PID)
+			at[i].ours, errs[0] = at[i].ours+used, errors.Join(errs[0], err)
+		}
+		if err = errors.Join(errs[:]...); err == nil && i == 0 {
+			err = do()
+		}
+		if err != nil {
+			return 0, 0, err
+		}
 	}
-	before, err := fleet.ProcessCPU(server)
-	if err == nil {
-		err = do()
-	}
-	after, errAfter := fleet.ProcessCPU(server)
-	if err := errors.Join(err, errAfter); err != nil {
-		return 0, 0, err
-	}
-	m := began.Between(machine.Measure(), own...)
-	if m.Others == nil || m.Steal == nil {
-		return 0, 0, errors.New("the system does not say what other programs used")
-	}
-	return after - before, float64(runtime.NumCPU()) * (*m.Others + *m.Steal), nil
+	took := time.Since(began)
+	rest := took*time.Duration(cpus) - (at[1].idle - at[0].idle) - (at[1].ours - at[0].ours)
+	return at[1].server - at[0].server, max(0, rest.Seconds()/took.Seconds()), nil
 }
 
 // line is a sample for those who watch.

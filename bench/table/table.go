@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,14 @@ const (
 	beginning = "<!-- table: "
 	ending    = "<!-- table end -->"
 )
+
+// Pages are those with tables, in the repository whose folder bench is module.
+func Pages(module string) (all []string) {
+	for _, name := range []string{"bench/figures.md", "bench/README.md", "docs/tls.md"} {
+		all = append(all, filepath.Join(module, "..", name))
+	}
+	return all
+}
 
 // none is a cell without a value.
 const none = "–"

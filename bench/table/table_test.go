@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -139,6 +140,57 @@ func TestStoredRunsComeBack(t *testing.T) {
 	}
 }
 
+// TestCurrent has a row measured again when a package of its servers changes, and not when a test or another package does.
+func TestCurrent(t *testing.T) {
+	root := t.TempDir()
+	git := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", root, "-c", "user.name=a", "-c", "user.email=a@localhost"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	write := func(name, text string) {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		git("add", ".")
+	}
+	git("init", "-q")
+	write("engine/a.go", "package engine\n")
+	git("commit", "-qm", "first")
+	s := stored()
+	r := s.rows["frames/A"]
+	r.Valid, r.Packages, r.Machine.Commit = true, []string{"engine"}, git("rev-parse", "HEAD")
+	for _, step := range []struct {
+		name, text string
+		current    bool
+	}{{"engine/a_test.go", "package engine\n", true}, {"route/a.go", "package route\n", true}, {"engine/in/a.go", "package in\n", true}, {"engine/b.go", "package engine\n", false}} {
+		write(step.name, step.text)
+		if got := s.Current(t.Context(), "frames/A", root); got != step.current {
+			t.Errorf("after %s the row is current: %v", step.name, got)
+		}
+	}
+	git("commit", "-qm", "second")
+	if r.Machine.Commit = git("rev-parse", "HEAD"); !s.Current(t.Context(), "frames/A", root) {
+		t.Error("measured again, the row is not current")
+	}
+	for name, spoil := range map[string]func(){"invalid": func() { r.Valid = false }, "of an older peer": func() { s.used["example.com/gnet"] = "v2.9.7" }, "without packages": func() { r.Packages = nil }} {
+		before, used := *r, s.used
+		s.used = map[string]string{}
+		if spoil(); s.Current(t.Context(), "frames/A", root) {
+			t.Errorf("a row %s is current", name)
+		}
+		*r, s.used = before, used
+	}
+	want := "| rows | packages |\n|---|---|\n| frames/A | engine |\n"
+	if got, err := s.Table("packages"); err != nil || got != want {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
 // TestRefresh looks days up at a proxy in a folder, whose times are in other zones.
 func TestRefresh(t *testing.T) {
 	proxy := t.TempDir()
@@ -196,9 +248,9 @@ func TestVersionsHaveDates(t *testing.T) {
 // stale are the rows that are stored of older versions than those in use, until they are measured again: none may be
 // added.
 var stale = []string{
-	"frames/A", "frames/A2", "frames/B", "frames/C", "frames/O", "frames/idle",
-	"http/TLS", "http/hello", "http/hello-256", "http/idle", "http/lent", "http/page", "http/picture", "http/pipelined", "http/rate",
-	"torture", "torture-http2", "ws/100x1", "ws/100x16", "ws/2000x1", "ws/idle", "ws/push",
+	"frames/A", "frames/A2", "frames/C", "frames/idle",
+	"http/hello-256", "http/picture", "http/pipelined", "http/rate",
+	"torture", "torture-http2", "ws/100x16", "ws/2000x1", "ws/push",
 }
 
 // TestStoredVersionsAreInUse fails when a row was measured with another version of a peer than go.mod's, or with another
@@ -222,7 +274,7 @@ func TestStoredVersionsAreInUse(t *testing.T) {
 // TestPagesAreFilled holds the pages to what is stored.
 func TestPagesAreFilled(t *testing.T) {
 	s := repository(t)
-	for _, path := range []string{"../figures.md", "../README.md"} {
+	for _, path := range Pages("..") {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,7 @@
 //	go run ./bench/cmd/peers run frames http/TLS  some rows, or groups of rows
 //	go run ./bench/cmd/peers run -quick -print A  a smoke test, whose figures mean nothing
 //	go run ./bench/cmd/peers faults               hone torture against each server
-//	go run ./bench/cmd/peers tables               makes the tables in bench/figures.md and the picture from bench/results
+//	go run ./bench/cmd/peers tables               makes tables and the picture from bench/results
 //	go run ./bench/cmd/peers versions             writes when versions were released into bench/results/versions.json
 package main
 
@@ -231,7 +231,7 @@ func stopwatch(stderr io.Writer) func(string) {
 	return func(line string) { fmt.Fprintf(stderr, "%7.1fs %s\n", time.Since(start).Seconds(), line) }
 }
 
-// publish fills the tables of the pages that are named, or of bench/figures.md and bench/README.md, and draws the
+// publish fills the tables of the pages that are named, or of all that have some, and draws the
 // picture; or it brings the list of versions up to date.
 func publish(ctx context.Context, what string, pages []string, stderr io.Writer) error {
 	if slices.ContainsFunc(pages, func(page string) bool { return strings.HasPrefix(page, "-") }) || what == "versions" && len(pages) > 0 {
@@ -250,7 +250,7 @@ func publish(ctx context.Context, what string, pages []string, stderr io.Writer)
 		return stored.Refresh(ctx, results)
 	}
 	if len(pages) == 0 {
-		pages = []string{filepath.Join(module, "figures.md"), filepath.Join(module, "README.md")}
+		pages = table.Pages(module)
 		svg, err := stored.Picture()
 		if err == nil {
 			err = os.WriteFile(filepath.Join(module, "..", "docs", "img", "beside-others.svg"), []byte(svg), 0o644)
