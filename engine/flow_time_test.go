@@ -335,7 +335,7 @@ func TestTwoShutdowns(t *testing.T) {
 // longer: neither bytes that arrived fast nor the visit's own time count for or against
 // the peer.
 func TestMoreKeepsTheFrameRate(t *testing.T) {
-	const kib = 1 << 10
+	const kib, all = 1 << 10, 512 << 10
 	upload := func(text string) scripted {
 		return func(t *Turn, message string) error {
 			if text == "computes before" {
@@ -343,7 +343,7 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 			}
 			in := t.d.box.Bytes() // after the message, whose bytes scripted has not consumed yet
 			used := 2 + len(message)
-			for got := len(in) - used; got < 4<<20; {
+			for got := len(in) - used; got < all; {
 				more, err := t.More(used, 1)
 				if err != nil {
 					return err
@@ -363,27 +363,27 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name string
-		send func(c *client) // 4 MiB in total, or less
+		send func(c *client) // all in total, or less
 		cut  time.Duration   // after the last byte; 0: not cut
 	}{
 		{"steady", func(c *client) {
-			for range 4 * kib {
+			for range all / kib {
 				pause(time.Second)
 				c.send(make([]byte, kib))
 			}
 		}, 0},
 		{"computes before", func(c *client) {
 			pause(10*time.Minute + time.Second)
-			c.send(make([]byte, 4<<20))
+			c.send(make([]byte, all))
 		}, 0},
 		{"computes between", func(c *client) {
 			for range 4 {
-				c.send(make([]byte, 1<<20))
+				c.send(make([]byte, all/4))
 				pause(12 * time.Second)
 			}
 		}, 0},
 		{"silent at once", func(c *client) {}, 5 * time.Second},
-		{"fast, then silent", func(c *client) { c.send(make([]byte, 3<<20)) }, 5 * time.Second},
+		{"fast, then silent", func(c *client) { c.send(make([]byte, all/4*3)) }, 5 * time.Second},
 		{"trickles", func(c *client) {
 			for range 4 {
 				pause(time.Second)

@@ -114,8 +114,9 @@ func dialFake(t *testing.T, s *Server, secure bool) net.Conn {
 	return serveFake(t, s, secure)()
 }
 
-// serveFake serves s in memory until the test ends, and returns a function that connects to it.
-func serveFake(t *testing.T, s *Server, secure bool) (dial func() net.Conn) {
+// serveFake has a server, of this package or net/http's, serve in memory until the test ends, and returns a
+// function that connects to it.
+func serveFake(t *testing.T, s simulation.Server, secure bool) (dial func() net.Conn) {
 	fake := fakenet.Listen()
 	ln, client := net.Listener(fake), (*tls.Config)(nil)
 	if secure {
@@ -169,23 +170,16 @@ func TestHalfHeadsMatchNetHTTP(t *testing.T) {
 			}
 		}
 	}
-	// answers are what addr answers to each, all at once.
-	answers := func(t *testing.T, addr string, all [][2]string, closes bool) []string {
+	// answers are what a server answers to each, all at once.
+	answers := func(t *testing.T, dial func() net.Conn, all [][2]string, then func(net.Conn)) []string {
 		answers := make([]string, len(all))
 		var done sync.WaitGroup
 		for i, c := range all {
+			nc := dial()
 			done.Go(func() {
-				nc, err := net.Dial("tcp", addr)
-				if err != nil {
-					t.Error(err)
-					return
-				}
 				defer nc.Close()
-				nc.SetDeadline(time.Now().Add(10 * time.Second))
 				io.WriteString(nc, c[0]+c[1])
-				if closes {
-					nc.(*net.TCPConn).CloseWrite()
-				}
+				then(nc)
 				answer, err := io.ReadAll(nc)
 				answers[i] = fmt.Sprintf("%q, %v", undated(string(answer)), err)
 			})
@@ -193,23 +187,42 @@ func TestHalfHeadsMatchNetHTTP(t *testing.T) {
 		done.Wait()
 		return answers
 	}
-	compare := func(name string, all [][2]string, headTime time.Duration) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			std := &http.Server{Handler: http.HandlerFunc(some), ReadHeaderTimeout: headTime}
-			wants := answers(t, plain(t, std), all, headTime == 0)
-			run(t, func(t *testing.T, e engine.Engine) {
-				s := serve(t, &Server{Engine: e, Std: std})
-				for i, got := range answers(t, s.addr, all, headTime == 0) {
-					if got != wants[i] {
-						t.Errorf("after %.30q and %.80q: got\n%s\nnet/http answers\n%s", all[i][0], all[i][1], got, wants[i])
-					}
-				}
-			})
-		})
+	compare := func(t *testing.T, all [][2]string, gots, wants []string) {
+		for i, got := range gots {
+			if got != wants[i] {
+				t.Errorf("after %.30q and %.80q: got\n%s\nnet/http answers\n%s", all[i][0], all[i][1], got, wants[i])
+			}
+		}
 	}
-	compare("FIN", cut, 0)
-	compare("timeout", late, 500*time.Millisecond)
+	t.Run("FIN", func(t *testing.T) {
+		t.Parallel()
+		closes := func(nc net.Conn) { nc.(interface{ CloseWrite() error }).CloseWrite() }
+		to := func(t *testing.T, addr string) func() net.Conn {
+			return func() net.Conn {
+				nc, err := net.Dial("tcp", addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				nc.SetDeadline(time.Now().Add(10 * time.Second))
+				return nc
+			}
+		}
+		wants := answers(t, to(t, plain(t, &http.Server{Handler: http.HandlerFunc(some)})), cut, closes)
+		run(t, func(t *testing.T, e engine.Engine) {
+			s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(some)})
+			compare(t, cut, answers(t, to(t, s.addr), cut, closes), wants)
+		})
+	})
+	t.Run("timeout", func(t *testing.T) {
+		inFakeTime(t, func(t *testing.T, e engine.Engine, secure bool) {
+			std := func() *http.Server {
+				return &http.Server{Handler: http.HandlerFunc(some), ReadHeaderTimeout: struck}
+			}
+			waits := func(net.Conn) {}
+			wants := answers(t, serveFake(t, std(), false), late, waits)
+			compare(t, late, answers(t, serveFake(t, &Server{Engine: e, Std: std()}, secure), late, waits), wants)
+		})
+	})
 }
 
 // A client that does not read a large answer is disconnected, whichever half writes it.

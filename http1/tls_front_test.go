@@ -28,7 +28,7 @@ func onTLS(t *testing.T, ln net.Listener) net.Listener {
 func overTLS(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	switch t.Name() { // those who see the front: its address, refusals without words, its allocations; and short limits, which bound the handshake too
 	case "TestContextHooks", "TestAddresses", "TestTooManyConns", "TestBareGetAllocations", "TestHTTP2WithoutTLS", "TestHTTP2PrefaceInPieces",
-		"TestHalfHeadsMatchNetHTTP/timeout", "TestBodiesHaveTheirOwnTime", "TestShutdownDoesNotAwaitABodyForEver":
+		"TestBodiesHaveTheirOwnTime", "TestShutdownDoesNotAwaitABodyForEver":
 		return
 	}
 	if slices.Contains(engine.All(), engine.Events(engine.Auto)) {

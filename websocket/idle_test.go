@@ -196,7 +196,7 @@ func serveIdle(secure bool) error {
 		}
 		tick := time.NewTicker(100 * time.Millisecond)
 		for rested := 0; rested < 15; <-tick.C { // long enough for all connections to return their buffers
-			if st := s.Stats(); st.Open == n && (st.Lent == 0 || secure) {
+			if st := s.Stats(); st.Open == n && st.Helpers == 0 && (st.Lent == 0 || secure) { // a busy machine needs helpers
 				rested++
 			} else {
 				rested = 0
