@@ -27,6 +27,7 @@ type member struct {
 	rest   []byte
 	open   bool // the upgrade is answered
 	last   bool // something that ends the connection was asked
+	closes bool // a Close is to be answered
 	told   bool
 }
 
@@ -46,7 +47,7 @@ func (m *member) Ask() []byte {
 	case draw < 94:
 		return AppendFrame(nil, PingFrame, []byte("hello"))
 	case draw < 96:
-		m.last = true
+		m.closes, m.last = m.closes || !m.last && !m.told, true
 		return AppendFrame(nil, CloseFrame, []byte{0x03, 0xe8})
 	case draw < 98:
 		what = "panic"
@@ -101,6 +102,9 @@ func (m *member) Hear(p []byte) error {
 func (m *member) Owed() int {
 	if m.told && m.last { // a message behind a Close is not answered
 		return 0
+	}
+	if m.closes {
+		return len(m.owed) + 1
 	}
 	return len(m.owed)
 }
