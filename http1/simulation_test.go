@@ -144,6 +144,10 @@ func site(w *simulation.World) simulation.Scene {
 		Engine: e, Logger: slog.New(slog.DiscardHandler),
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			n, _ := strconv.Atoi(r.FormValue("n"))
+			if r.Method != http.MethodGet && r.Method != http.MethodPost { // its first bytes are lost
+				rw.WriteHeader(http.StatusMethodNotAllowed)
+				return
+			}
 			rw.Header().Set("X-Id", r.FormValue("id"))
 			switch r.URL.Path {
 			case "/slow":
