@@ -126,9 +126,9 @@ func (q *queue) prepare(most int, full func() bool, now func() (logTime, running
 var errDuplicate = errors.New("gateway: the record is stored already")
 
 // accept queues a record, unless it is queued or stored already, and reports whether its acknowledgement waits: for that
-// it calls later, with mu held. When too much waits for the log, accept blocks: backpressure, since the connection is not
+// it calls later, with mu held, to fill in the answer. When too much waits for the log, accept blocks: backpressure, since the connection is not
 // read meanwhile. client returns a context that ends with the connection.
-func (q *queue) accept(l *link, client func() context.Context, seq uint64, data []byte, later func() answer) (waits bool, err error) {
+func (q *queue) accept(l *link, client func() context.Context, seq uint64, data []byte, later func(*answer)) (waits bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p, records, err := q.admit(l, client, seq, data)
@@ -141,14 +141,17 @@ func (q *queue) accept(l *link, client func() context.Context, seq uint64, data 
 		if q.hasRoom() {
 			return false, nil
 		}
-		q.delayed = append(q.delayed, later())
+		q.delayed = append(q.delayed, answer{})
+		later(&q.delayed[len(q.delayed)-1])
 		return true, nil
 	}
-	e := entry{session: l.session, seq: seq, sum: l.session.sum, records: records, durable: true, reply: later()}
+	p.entries = append(p.entries, entry{})
+	e := &p.entries[len(p.entries)-1] // filled in place: copies of it for each record showed in profiles
+	e.session, e.seq, e.sum, e.records, e.durable = l.session, seq, l.session.sum, records, true
 	if records > 0 {
 		e.bytes = cost(data)
 	}
-	p.entries = append(p.entries, e)
+	later(&e.reply)
 	return true, nil
 }
 

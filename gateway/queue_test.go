@@ -104,4 +104,4 @@ func TestQueueKeepsRoom(t *testing.T) {
 	}
 }
 
-func noAnswer() answer { return answer{} }
+func noAnswer(*answer) {}

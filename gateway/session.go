@@ -43,12 +43,17 @@ func newSession(client string, epoch uint64, seen int64) *session {
 // sums computes the running checksum of a session: CRC-32C over the sequence number and the data
 // of each record. It protects against accidents, such as two programs with one name, and not
 // against attackers.
-type sums struct{ room [8]byte }
+type sums struct {
+	room  [8]byte
+	table *crc32.Table // nil: as crc32.MakeTable says
+}
 
 func (s *sums) add(sum uint32, seq uint64, data []byte) uint32 {
-	table := crc32.MakeTable(crc32.Castagnoli)
+	if s.table == nil {
+		s.table = crc32.MakeTable(crc32.Castagnoli)
+	}
 	binary.BigEndian.PutUint64(s.room[:], seq)
-	return crc32.Update(crc32.Update(sum, table, s.room[:]), table, data)
+	return crc32.Update(crc32.Update(sum, s.table, s.room[:]), s.table, data)
 }
 
 // link is one connection's hold on a session.

@@ -19,7 +19,7 @@ import (
 // empty heartbeats.
 func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
 	conn := frames{c.Conn()}
-	_, err := s.greet(conn, c.Context, content, func() answer { return answer{frames: c.Later()} })
+	_, err := s.greet(conn, c.Context, content, func(a *answer) { a.frames = c.Later() })
 	if err != nil {
 		return s.refuse(conn, dst, err)
 	}
@@ -28,7 +28,7 @@ func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
 
 // greet handles a Conn over either kind of connection, and reports whether its answer, which later promises,
 // comes later.
-func (s *Server) greet(conn receiver, client func() context.Context, content []byte, later func() answer) (waits bool, err error) {
+func (s *Server) greet(conn receiver, client func() context.Context, content []byte, later func(*answer)) (waits bool, err error) {
 	value := conn.Value()
 	switch _, reads := value.(*holder); {
 	case value != nil && len(content) == 0:
@@ -45,7 +45,8 @@ func (s *Server) greet(conn receiver, client func() context.Context, content []b
 		}
 		conn.SetValue(h)
 		conn.Trust() // what follows takes the log its time, and not the client
-		h.reply, h.client = later(), client()
+		later(&h.reply)
+		h.client = client()
 		return true, s.open(h)
 	}
 	l, h, err := s.checkHello(conn, content)
@@ -54,7 +55,8 @@ func (s *Server) greet(conn receiver, client func() context.Context, content []b
 	}
 	conn.SetValue(l)
 	conn.Trust() // what follows takes the log its time, and not the client
-	r := request{client: client(), came: time.Now(), link: l, hello: h, reply: later()}
+	r := request{client: client(), came: time.Now(), link: l, hello: h}
+	later(&r.reply)
 	if !s.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
 		conn.Close() // without an answer: the server is ending
 	}
@@ -143,7 +145,7 @@ func (s *Server) closed(value any) {
 // submit handles a Submit. The request's id is a record's sequence number.
 func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	conn := c.Conn()
-	_, err := s.take(conn.Value(), c.Context, c.ID(), data, func() answer { return answer{frames: c.Later()} })
+	_, err := s.take(conn.Value(), c.Context, c.ID(), data, func(a *answer) { a.frames = c.Later() })
 	switch {
 	case err == ErrServerClosed || err == errGone: // no answer: the record may be stored or not
 		c.Later()
@@ -156,7 +158,7 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 
 // take takes the content of a Submit: a client's record, as queue.accept says, or a reader's acknowledgement.
 // of is the connection's value.
-func (s *Server) take(of any, client func() context.Context, id uint64, data []byte, later func() answer) (waits bool, err error) {
+func (s *Server) take(of any, client func() context.Context, id uint64, data []byte, later func(*answer)) (waits bool, err error) {
 	switch of := of.(type) {
 	case *holder:
 		return false, s.acknowledge(of, data)
@@ -220,7 +222,7 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 		return nil, websocket.ProtocolError
 	}
 	conn, ack, waits := socket{c.Conn()}, wire.ConnAck, false
-	later := func() answer { return answer{socket: &socketReply{c.Later(), ack, p.ID}} }
+	later := func(a *answer) { a.socket = &socketReply{c.Later(), ack, p.ID} }
 	switch p.Command {
 	case wire.Conn:
 		waits, err = s.greet(conn, c.Context, p.Content, later)
