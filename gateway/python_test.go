@@ -105,8 +105,8 @@ func TestPythonSessions(t *testing.T) {
 	alone := fmt.Sprintf(`
 from honed import Client
 with Client(("127.0.0.1", 9), "meter", %q) as client:
-    for n in range(%d):
-        client.put(b"other")`, store("copy"), each-1)
+    while client.stored < %d:
+        client.put(b"other")`, store("copy"), 3*each)
 	if out, err := python(t, "-c", alone).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
