@@ -52,11 +52,11 @@ func (w *receiver) start() {
 	if w.addr == "" { // an address of its own: no connection of another test gets the port between die and start
 		w.addr = fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	}
-	ln, err := net.Listen("tcp", w.addr)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.server.Listener = ln
+	eventually(w.t, "the port", func() bool { // a process that another test starts has the old listener until its exec
+		var err error
+		w.server.Listener, err = net.Listen("tcp", w.addr)
+		return err == nil
+	})
 	w.server.Start()
 	w.addr = w.server.Listener.Addr().String()
 }
