@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/hone-go/hone/wire"
 )
 
 // must fails the test if the call has failed.
@@ -186,6 +188,22 @@ func TestMomentsQueue(t *testing.T) {
 		if m.Len() != len(want) || len(want) > 0 && m.First() != want[0] {
 			t.Fatalf("step %d: %d held, want %d", i, m.Len(), len(want))
 		}
+	}
+}
+
+// Next finds an answer behind messages that it skips.
+func TestNextSkips(t *testing.T) {
+	c := Frames{}.Codec()
+	c.Forget(1)
+	late := wire.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 1})
+	in := wire.Append(late, wire.Packet{Command: wire.SubmitAck, ID: 2, Content: []byte("x")})
+	var a Answer
+	if used, err := Next(c, &a, in); used != len(in) || err != nil || a.ID != 2 || string(a.Content) != "x" {
+		t.Errorf("%d of %d bytes, %v, id %d, %q", used, len(in), err, a.ID, a.Content)
+	}
+	c.Forget(1)
+	if used, err := Next(c, &a, in[:len(late)+1]); used != len(late) || err != nil || a.ID != 0 {
+		t.Errorf("%d bytes, %v, id %d, want %d", used, err, a.ID, len(late))
 	}
 }
 
