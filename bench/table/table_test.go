@@ -248,7 +248,7 @@ func TestVersionsHaveDates(t *testing.T) {
 // stale are the rows that are stored of older versions than those in use, until they are measured again: none may be
 // added.
 var stale = []string{
-	"frames/A", "frames/A2", "frames/C", "frames/idle",
+	"frames/A2", "frames/C",
 	"http/hello-256", "http/picture", "http/pipelined", "http/rate",
 	"torture", "torture-http2", "ws/100x16", "ws/2000x1", "ws/push",
 }
