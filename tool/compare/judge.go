@@ -108,6 +108,12 @@ func (f Judge) first(figures []Figure) error {
 // Stored compares two runs. The store, if there is one, knows the noise of their machine.
 func (f Judge) Stored(store *record.Store, a, b *record.Run) (*Report, error) {
 	ra, rb, paired := Stored(a, b)
+	for _, run := range []*record.Run{a, b} {
+		none := !slices.ContainsFunc(run.Samples, func(s record.Sample) bool { return s.Valid })
+		if last := len(run.Samples) - 1; none && last >= 0 && !paired {
+			return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("compare: %s has no valid sample: %s", run.Title(), run.Samples[last].Why())}
+		}
+	}
 	chosen := f.Primary
 	f.Primary = cmp.Or(chosen, b.Scenario.Primary, a.Scenario.Primary)
 	repeats, notes, err := repeatsFor(store, a)

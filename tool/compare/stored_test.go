@@ -171,6 +171,18 @@ func TestFigureOfOneSide(t *testing.T) {
 	}
 }
 
+// A run alone without a valid sample has nothing to compare, and the reason is the sample's.
+func TestInvalidRunIsNamed(t *testing.T) {
+	invalid, valid := runOf("bad", "", -1, -2), runOf("good", "", 1, -2)
+	invalid.Samples[1].Reasons = []string{"3 of 1334 requests failed"}
+	for _, pair := range [][2]*record.Run{{invalid, valid}, {valid, invalid}} {
+		_, err := compare.Judge{Look: 1}.Stored(nil, pair[0], pair[1])
+		if said := fmt.Sprint(err); said != "compare: bad has no valid sample: 3 of 1334 requests failed" {
+			t.Error(said)
+		}
+	}
+}
+
 // A file may declare that lower values of a rate are better.
 func TestDeclaredUnit(t *testing.T) {
 	r, err := compare.ReadRuns("file", strings.NewReader("Unit misses/s better=lower\nBenchmarkCache 1 5 misses/s\n"))
