@@ -223,6 +223,77 @@ func TestStreamsAfterAPause(t *testing.T) {
 	}
 }
 
+// Connections that are worked for without a pause take turns.
+func TestHTTP2Turns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := h2server(nil)
+		s.init()
+		le := s.http2
+		for range cap(le.turns) {
+			le.turns <- struct{}{}
+		}
+		all := []byte(strings.Repeat(frame(6, 0, 0, ping), 4))
+		c := &h2conn{loan: newLoan(nil, all), watch: newWatch(time.Now())} // it has never paused
+		c.lender, c.nc, c.phase = le, new(net.TCPConn), given
+		reads := func(n int) (took time.Duration) {
+			began := time.Now()
+			if _, err := io.ReadFull(c, make([]byte, n)); err != nil {
+				t.Error(err)
+			}
+			return time.Since(began)
+		}
+		if took := reads(9); took != 0 {
+			t.Errorf("half a frame waits %v", took)
+		}
+		if took := reads(8); took != time.Second || c.turn {
+			t.Errorf("without turns, a frame waits %v", took)
+		}
+		time.AfterFunc(time.Millisecond, func() { <-le.turns })
+		if took := reads(17); took != time.Millisecond || !c.turn {
+			t.Errorf("a frame waits %v for a turn", took)
+		}
+		if reads(1); c.turn || len(le.turns) != cap(le.turns)-1 {
+			t.Error("the turn is not given back by the next read")
+		}
+		if reads(16); !c.turn {
+			t.Error("a free turn is not taken")
+		}
+		if c.Close(); len(le.turns) != cap(le.turns)-1 {
+			t.Error("the turn is not given back by the end")
+		}
+		c = &h2conn{loan: newLoan(nil, all), watch: newWatch(time.Now()), ran: time.Now()}
+		c.lender, c.nc, c.phase = le, new(net.TCPConn), given
+		if reads(17); c.turn {
+			t.Error("a connection that has just come takes a turn")
+		}
+	})
+}
+
+// Handlers that end with their streams hold nothing, nor do those that have returned before a reset.
+func TestHTTP2Resets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := h2server(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		nc := h2lent(t, s, nil)
+		for i := range uint32(300) {
+			say(t, nc, frame(frameHeaders, 4, 2*i+1, h2Post)+frame(frameReset, 0, 2*i+1, "\x00\x00\x00\x08"))
+		}
+		synctest.Wait()
+		for l := range s.http2.lent {
+			if w := &l.http2.watch; w.gone != 0 || w.handlers != 0 {
+				t.Errorf("%d handlers run, %d go on", w.handlers, w.gone)
+			}
+			l.http2.watch.gone = 50
+		}
+		say(t, nc, frame(frameHeaders, 4, 601, h2Post))
+		pass(2 * time.Second)
+		for l := range s.http2.lent {
+			if w := &l.http2.watch; w.gone != 1 || w.handlers != 1 {
+				t.Errorf("%d handlers run, %d go on", w.handlers, w.gone)
+			}
+		}
+	})
+}
+
 // A connection that comes while its server drains ends.
 func TestHTTP2WhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package http1
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -12,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -30,11 +30,16 @@ const (
 // ownReasons are their labels.
 var ownReasons = [...]string{"frame_flood", "table_resized"}
 
+// freely is how long a connection is worked for without taking turns.
+const freely = 250 * time.Microsecond
+
 // h2conn is a lent HTTP/2 connection as net/http sees it.
 type h2conn struct {
 	*loan
+	ran time.Time // since when it is worked for without a pause; of Read
 
 	mu      sync.Mutex // of what follows
+	turn    bool       // it has one of the lender's
 	watch   h2watch
 	started bool        // net/http has read
 	over    bool        // net/http gets EOF
@@ -44,11 +49,12 @@ type h2conn struct {
 	holds   int // as counted
 }
 
-// Read passes on what the client sends, and what the watch inserts.
+// Read passes on what the client sends, a head or a payload at most, and what the watch inserts.
 func (c *h2conn) Read(p []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
+	var now time.Time
+	for c.giveTurn(); ; {
 		if err = c.wakes(); err != nil {
 			return 0, err
 		}
@@ -57,32 +63,85 @@ func (c *h2conn) Read(p []byte) (n int, err error) {
 			c.watch.insert = c.watch.insert[n:]
 			return n, nil
 		}
+		p = p[:min(len(p), c.watch.sides[fromClient].rest())]
 		c.mu.Unlock()
+		began := time.Now()
 		n, err = c.loan.Read(p)
+		if now = time.Now(); now.Sub(began) > freely/8 { // it has waited
+			c.ran = now
+		}
 		c.mu.Lock()
 		if n > 0 || !c.woken || !errors.Is(err, os.ErrDeadlineExceeded) {
 			break
 		}
 	}
-	passed := c.watch.received(p[:n], time.Now())
-	if passed < n {
-		c.loan.mu.Lock()
-		c.unread, c.whole, err = append(bytes.Clone(p[passed:n]), c.unread...), n, nil
-		c.loan.mu.Unlock()
-	}
+	c.watch.pass(fromClient, p[:n], now)
 	c.happened()
-	return passed, err
+	if s := &c.watch.sides[fromClient]; s.have+s.left == 0 && now.Sub(c.ran) > freely {
+		c.takeTurn(now)
+	}
+	return n, err
 }
 
-// happened starts the looks, and counts in Limits.TotalInput what the connection holds now.
+// takeTurn waits until few others are worked for, but not for long: a hook of the user's may be slow.
+func (c *h2conn) takeTurn(now time.Time) {
+	c.mu.Unlock()
+	taken := true
+	select {
+	case c.lender.turns <- struct{}{}:
+	default:
+		select {
+		case c.lender.turns <- struct{}{}:
+		case <-time.After(time.Second):
+			taken = false
+		}
+	}
+	c.mu.Lock()
+	c.looked = c.looked.Add(time.Since(now)) // for which the client is not to blame
+	if c.turn = taken; c.over {
+		c.giveTurn()
+	}
+}
+
+func (c *h2conn) giveTurn() {
+	if c.turn {
+		c.turn = false
+		<-c.lender.turns
+	}
+}
+
+// happened counts what the connection holds now, and starts the looks.
 func (c *h2conn) happened() {
-	more := (c.watch.holds+frameHolds*max(0, c.watch.due-usualDue))/holdStep*holdStep - c.holds
-	if c.holds += more; more != 0 && c.conn != (engine.Conn{}) && !c.conn.HoldInput(more) {
+	c.count()
+	if len(c.watch.streams) > 0 && c.looks == nil && !c.over {
+		c.looked, c.looks = time.Now(), time.AfterFunc(c.lender.every(), c.look)
+	}
+}
+
+// count counts in Limits.TotalInput what the connection holds now.
+func (c *h2conn) count() {
+	more := (c.watch.holds+resetHolds*max(0, c.watch.gone-usualResets))/holdStep*holdStep - c.holds
+	if more == 0 || c.over {
+		return
+	}
+	if c.holds += more; c.conn != (engine.Conn{}) && !c.conn.HoldInput(more) {
 		c.watch.found, c.over = engine.InputBudget, true
 		c.wake()
 	}
-	if len(c.watch.streams) > 0 && c.looks == nil && !c.over {
-		c.looked, c.looks = time.Now(), time.AfterFunc(c.lender.every(), c.look)
+}
+
+// handles counts a handler that begins. The function that it returns counts its end.
+func (c *h2conn) handles(r *http.Request) (ends func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watch.handlers++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.watch.handlers--; r.Context().Err() != nil {
+			c.watch.gone = max(0, c.watch.gone-1)
+			c.count()
+		}
 	}
 }
 
@@ -117,6 +176,10 @@ func (c *h2conn) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w, le, now := &c.watch, c.lender, time.Now()
+	if w.handlers < fewHandlers { // some had returned before their streams were reset
+		w.gone = min(w.gone, w.handlers)
+		c.count()
+	}
 	client := &w.sides[fromClient]
 	d := min(now.Sub(c.looked), 2*le.every()) // it is longer if this process got no CPU time
 	others := w.conn.lag[fromClient].bytes / shared
@@ -175,6 +238,7 @@ func (c *h2conn) Write(p []byte) (int, error) {
 func (c *h2conn) Close() error {
 	c.mu.Lock()
 	c.over = true
+	c.giveTurn()
 	if c.looks != nil {
 		c.looks.Stop()
 	}
@@ -215,50 +279,67 @@ func (s *Server) preface(t *engine.Turn, in []byte) (need int, is bool, err erro
 // bytes. A field counts with 32 bytes more than it has, so there are at most 1,985.
 const h2HeaderList = 64<<10 - 10*32
 
-// initHTTP2 creates the server for connections that speak HTTP/2, over TLS or without.
+// initHTTP2 creates the server for connections that speak HTTP/2, over TLS or without, unless that is off
+// or this net/http has no entrance.
 func (s *Server) initHTTP2() {
 	spoken := protocols(&s.std)
-	if s.protocol.prior = spoken.UnencryptedHTTP2(); !spoken.HTTP2() && !s.protocol.prior {
+	if !s.NoHTTP2 && (spoken.HTTP2() || spoken.UnencryptedHTTP2()) {
+		s.http2 = s.lendsHTTP2()
+	}
+	if s.http2 != nil {
+		s.protocol.prior = spoken.UnencryptedHTTP2()
 		return
 	}
+	spoken.SetHTTP2(false)
+	spoken.SetUnencryptedHTTP2(false)
+	s.std.Protocols = &spoken
+}
+
+// lendsHTTP2 creates the lender for HTTP/2. nil: there is no entrance.
+func (s *Server) lendsHTTP2() *lender {
 	le := &lender{whole: true, limits: s.lender.limits, bodyTime: s.lender.bodyTime}
 	if s.std.ReadTimeout > 0 { // net/http bounds bodies
 		le.bodyTime = math.MaxInt64
 	}
 	copyServer(&le.std, &s.std)
 	le.std.MaxHeaderBytes = cmp.Or(le.std.MaxHeaderBytes, h2HeaderList)
-	le.std.Handler = http.HandlerFunc(s.serveLoan)
+	le.std.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l, ok := r.Context().Value(loanKey{}).(*loan); ok {
+			defer l.http2.handles(r)()
+		}
+		s.serveLoan(w, r)
+	})
 	le.std.TLSConfig, le.std.TLSNextProto = nil, nil
 	le.std.Protocols = new(http.Protocols)
 	le.std.Protocols.SetUnencryptedHTTP2(true) // the engine has decrypted it
+	le.turns = make(chan struct{}, runtime.GOMAXPROCS(0))
 	le.init()
-	ended := &lender{closed: make(chan struct{})}
-	ended.Close()
-	le.std.Serve(&entrance{ended, le}) // sets le.enter or TLSNextProto, and returns
+	le.Close()
+	le.std.Serve(&entrance{le}) // sets le.enter or TLSNextProto, and returns
 	if serve := le.std.TLSNextProto["unencrypted_http2"]; serve != nil {
 		le.enter = func(ctx context.Context, c *h2conn) {
 			serve(&le.std, tls.Client(c, nil), lentHandler{le.std.Handler, ctx})
 		}
 	}
-	s.http2 = le
+	if le.enter == nil {
+		return nil
+	}
+	return le
 }
 
 // entrance is a listener to which net/http shows how it serves connections of HTTP/2, from Go 1.27 on, as
 // it does to x/net/http2.
-type entrance struct {
-	net.Listener
-	to *lender
-}
+type entrance struct{ *lender }
 
 // HTTP2Config adds nothing to the server's settings.
 func (*entrance) HTTP2Config() (none http.HTTP2Config) { return none }
 
 // IdleTimeout is the server's.
 func (e *entrance) IdleTimeout() time.Duration {
-	return cmp.Or(e.to.std.IdleTimeout, e.to.std.ReadTimeout)
+	return cmp.Or(e.std.IdleTimeout, e.std.ReadTimeout)
 }
 
 // ServeConnFunc gets the entrance.
 func (e *entrance) ServeConnFunc(serve func(context.Context, net.Conn, http.Handler, bool, *http.Request, []byte)) {
-	e.to.enter = func(ctx context.Context, c *h2conn) { serve(ctx, c, e.to.std.Handler, true, nil, nil) }
+	e.enter = func(ctx context.Context, c *h2conn) { serve(ctx, c, e.std.Handler, true, nil, nil) }
 }

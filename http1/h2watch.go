@@ -30,8 +30,9 @@ const (
 	usualHead   = 256      // the bytes of its head that come with that
 	fieldHolds  = 32       // each byte more can be a field
 	mostFields  = h2HeaderList
-	frameHolds  = 16 << 10 // a frame that is due, beyond usualDue: after a reset, handlers go on
-	usualDue    = 16
+	resetHolds  = 16 << 10 // a handler that goes on after its stream was reset, beyond usualResets
+	usualResets = 16
+	fewHandlers = 100 // run at once, where net/http lets others wait in line
 	holdStep    = 32 << 10
 )
 
@@ -56,6 +57,9 @@ type h2side struct {
 	got   int     // bytes of word
 	first int     // what this side may send of a new stream
 }
+
+// rest is what is left of the head or of the payload.
+func (s *h2side) rest() int { return cmp.Or(s.left, len(s.head)-s.have) }
 
 func (s *h2side) kind() byte { return s.head[3] }
 
@@ -91,7 +95,8 @@ type h2stream struct {
 	whole    bool     // the body has ended
 	begun    bool     // there was a head of an answer, perhaps of 1xx
 	answered bool     // there was another: from here on this may be a conversation
-	head     int      // bytes of its fields
+	heads    int      // blocks of fields: a head, and a trailer
+	head     int      // bytes of theirs
 	holds    int
 }
 
@@ -113,6 +118,8 @@ type h2watch struct {
 	due      int
 	at       time.Time // due is as of then
 	holds    int       // of all streams
+	handlers int       // that run
+	gone     int       // streams that were reset, whose handlers may go on or begin yet
 }
 
 func newWatch(now time.Time) h2watch {
@@ -131,27 +138,18 @@ func (w *h2watch) of(id uint32) *h2stream {
 // inserts reports whether insert goes here.
 func (w *h2watch) inserts() bool { return w.insert != "" && w.sides[fromClient].between() }
 
-// received reads what the client has sent, up to where something is to be inserted. A late change of
-// the table's size becomes an unknown setting in p, because it makes net/http of Go before 1.26.9 write
-// to a map that a goroutine reads.
-func (w *h2watch) received(p []byte, now time.Time) (n int) {
-	for n < len(p) && (n == 0 || !w.inserts()) {
-		n += w.pass(fromClient, p[n:], now)
-	}
-	w.conn.lag[fromClient].bytes += n
-	return n
-}
-
-// pass reads p up to the end of a head or of a payload.
+// pass reads p up to the end of a head or of a payload. A late change of the table's size becomes an
+// unknown setting in p, because it makes net/http of Go before 1.26.9 write to a map that a goroutine reads.
 func (w *h2watch) pass(from int, p []byte, now time.Time) (n int) {
 	s := &w.sides[from]
+	n = min(s.rest(), len(p))
+	w.conn.lag[from].bytes += n
 	if s.left > 0 {
-		n = min(s.left, len(p))
 		w.payload(from, p[:n])
 		s.left -= n
 		return n
 	}
-	n = copy(s.head[s.have:], p)
+	copy(s.head[s.have:], p)
 	if s.have += n; s.have == len(s.head) {
 		s.have, s.got, s.left = 0, 0, int(s.head[0])<<16|int(binary.BigEndian.Uint16(s.head[1:]))
 		w.costs(w.price(from), now)
@@ -207,6 +205,9 @@ func (w *h2watch) begins(from int) {
 	}
 	switch {
 	case kind == frameReset, from == fromServer && kind <= frameHeaders && s.has(flagEnd):
+		if kind == frameReset && w.streams[id] != nil {
+			w.gone++
+		}
 		delete(w.streams, id)
 		st.head = 0
 	case from == fromServer:
@@ -216,6 +217,9 @@ func (w *h2watch) begins(from int) {
 	}
 	if from == fromClient && (kind == frameHeaders || kind == frameContinuation) && st != &w.ended {
 		st.head += s.left
+		if kind == frameHeaders {
+			st.heads++
+		}
 	}
 }
 
@@ -225,7 +229,7 @@ func (w *h2watch) count(st *h2stream) {
 	st.holds = 0
 	if st.head > 0 {
 		more := max(0, st.head-usualHead)
-		st.holds = more + min(fieldHolds*more, mostFields)
+		st.holds = more + min(fieldHolds*more, st.heads*mostFields)
 		if !st.whole && !st.answered || min(st.window[fromServer], w.conn.window[fromServer]) <= 0 {
 			st.holds += streamHolds
 		}

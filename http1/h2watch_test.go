@@ -21,6 +21,14 @@ const (
 	oneMore    = "\x00\x00\x00\x01"
 )
 
+// received reads what the client has sent, up to where something is to be inserted.
+func (w *h2watch) received(p []byte, now time.Time) (n int) {
+	for n < len(p) && (n == 0 || !w.inserts()) {
+		n += w.pass(fromClient, p[n:], now)
+	}
+	return n
+}
+
 func TestWatch(t *testing.T) {
 	reset, update := frame(frameReset, 0, 1, "\x00\x00\x00\x08"), frame(8, 0, 1, oneMore)
 	hello := frame(frameSettings, 0, 0, tableSize+windowSize)
@@ -141,6 +149,9 @@ func TestWatchCounts(t *testing.T) {
 	if w.holds != 0 || len(w.streams) != 1 {
 		t.Errorf("%d bytes, %d streams", w.holds, len(w.streams))
 	}
+	large := strings.Repeat("\x82", 4096)
+	says(fromClient, 4096-usualHead+mostFields+streamHolds, frame(frameHeaders, flagEndHeaders, 7, large))
+	says(fromClient, 8192-usualHead+2*mostFields, frame(frameHeaders, flagEnd|flagEndHeaders, 7, large)) // its trailer
 }
 
 // FuzzWatch splits a stream at random: the verdict is the same, at the same place, and nothing but the

@@ -44,11 +44,10 @@ type lender struct {
 	whole bool // connections are lent for good: HTTP/2
 	// returns reports that this net/http asks for more as described above.
 	returns  bool
-	limits   engine.Limits // with defaults filled in
-	bodyTime time.Duration // how far a body may lag behind Limits.FrameRate
-	// enter is net/http's own entrance for HTTP/2, on the caller's goroutine. nil: there is none, and
-	// connections come by the queue, which costs buffers for HTTP/1, and the caller's goroutine waits.
-	enter func(context.Context, *h2conn)
+	limits   engine.Limits                  // with defaults filled in
+	bodyTime time.Duration                  // how far a body may lag behind Limits.FrameRate
+	turns    chan struct{}                  // of connections of HTTP/2 that send without a pause
+	enter    func(context.Context, *h2conn) // net/http's own entrance for HTTP/2, on the caller's goroutine
 
 	queue  chan net.Conn
 	closed chan struct{}
@@ -123,15 +122,14 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 	}()
 	var nc net.Conn = l
 	if le.whole {
-		c := &h2conn{loan: l, watch: newWatch(time.Now())}
-		if le.enter != nil {
-			l.unread = l.unread[len(http2Preface):]
-			le.enter(le.std.ConnContext(context.Background(), c), c)
-			return nil, false
-		}
-		c.watch.sides[fromClient].left = len(http2Preface)
-		nc = c
-	} else if _, secure := l.nc.(tlsStater); secure {
+		now := time.Now()
+		c := &h2conn{loan: l, watch: newWatch(now), ran: now}
+		l.http2 = c
+		l.unread = l.unread[len(http2Preface):]
+		le.enter(le.std.ConnContext(context.Background(), c), c)
+		return nil, false
+	}
+	if _, secure := l.nc.(tlsStater); secure {
 		nc = tlsLoan{l}
 	}
 	select {
@@ -235,6 +233,7 @@ type loan struct {
 	tail    [3]byte              // the last bytes that net/http was given
 	full    int                  // how much net/http reads when its buffer is empty
 	tls     *tls.ConnectionState // for HTTP/2, whose server does not see the TLS connection
+	http2   *h2conn
 	ended   chan struct{}
 
 	mu       sync.Mutex

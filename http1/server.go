@@ -112,12 +112,6 @@ func (s *Server) init() *engine.Server {
 			// net/http's own default, which a wrapped nil would lose.
 			std.Handler = s.Forwarded.handler(cmp.Or[http.Handler](std.Handler, http.DefaultServeMux))
 		}
-		if s.NoHTTP2 {
-			spoken := protocols(std)
-			spoken.SetHTTP2(false)
-			spoken.SetUnencryptedHTTP2(false)
-			std.Protocols = &spoken
-		}
 		s.initLog(std.ErrorLog)
 		s.protocol.server = s
 		s.protocol.http1Off = !protocols(std).HTTP1()
@@ -187,7 +181,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// startLending starts the net/http servers that wait for lent connections, once.
+// startLending starts the net/http server that waits for lent connections, once.
 func (s *Server) startLending() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,11 +193,7 @@ func (s *Server) startLending() {
 	if s.lender.returns = comesBack(); !s.lender.returns && s.Logger != nil {
 		s.Logger.Warn("this Go version's net/http behaves differently from the one http1 was written for: connections lent to it stay with it until they close", "go", runtime.Version())
 	}
-	for _, le := range []*lender{&s.lender, s.http2} {
-		if le != nil && le.enter == nil {
-			s.lenders.Go(func() { le.std.Serve(le) })
-		}
-	}
+	s.lenders.Go(func() { s.lender.std.Serve(&s.lender) })
 }
 
 // stopLending closes the net/http servers and the connections that are still lent to them.

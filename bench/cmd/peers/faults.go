@@ -37,6 +37,7 @@ func attack(ctx context.Context, args []string, stderr io.Writer) error {
 	var limits torture.Limits
 	f.DurationVar(&limits.Wait, "wait", fullWait, "how long to wait for the servers' own time limits")
 	f.IntVar(&limits.Peers, "peers", 0, "clients of an attack on HTTP/2; 0: 8, or 3")
+	f.DurationVar(&limits.Within, "within", 0, "in which an attack ends that does not wait; 0: 10s")
 	err := f.Parse(args)
 	if err == nil && (f.NArg() > 0 || *file == "") {
 		err = fmt.Errorf("faults needs -o FILE, and takes no %q", f.Args())
@@ -80,8 +81,8 @@ func attack(ctx context.Context, args []string, stderr io.Writer) error {
 		}
 		g.Say(e.Name + ": " + found.Summary())
 	}
-	if limits.Wait < fullWait || limits.Peers > 0 || *only != "" {
-		run.Doubt("not all scenarios, other clients or too short a wait; leave -only, -peers and -wait out")
+	if limits.Wait < fullWait || limits.Peers > 0 || limits.Within > 0 || *only != "" {
+		run.Doubt("not all scenarios, other clients or other times; leave -only, -peers, -wait and -within out")
 	}
 	text, err := table.Encode(run)
 	if err == nil {
