@@ -30,7 +30,9 @@ const (
 // ownReasons are their labels.
 var ownReasons = [...]string{"frame_flood", "table_resized"}
 
-// freely is how long a connection is worked for without taking turns.
+// freely is how long a connection is worked for without taking turns. Beyond it, as many are worked for at
+// once as there are processors: 500 clients that send without a pause would else fill the scheduler's line
+// with their goroutines, and each of everybody else's would wait at its end.
 const freely = 250 * time.Microsecond
 
 // h2conn is a lent HTTP/2 connection as net/http sees it.
@@ -77,7 +79,7 @@ func (c *h2conn) Read(p []byte) (n int, err error) {
 	}
 	c.watch.pass(fromClient, p[:n], now)
 	c.happened()
-	if s := &c.watch.sides[fromClient]; s.have+s.left == 0 && now.Sub(c.ran) > freely {
+	if s := &c.watch.sides[fromClient]; n > 0 && s.have+s.left == 0 && now.Sub(c.ran) > freely {
 		c.takeTurn(now)
 	}
 	return n, err
