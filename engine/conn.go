@@ -62,8 +62,8 @@ func (c Conn) Value() any {
 		return nil
 	}
 	defer k.s.mu.Unlock()
-	if x := k.x.Load(); x != nil && x.rare != nil {
-		return x.rare.value
+	if side, i := k.side(); side.values.Load() != nil {
+		return side.values.Load()[i]
 	}
 	return nil
 }
@@ -71,7 +71,8 @@ func (c Conn) Value() any {
 // SetValue attaches v to the connection until it ends.
 func (c Conn) SetValue(v any) {
 	if k, ok := c.lock(); ok {
-		k.held().attach().rarely().value = v
+		side, i := k.side()
+		*entry(&side.values, i) = v
 		k.s.mu.Unlock()
 	}
 }

@@ -135,10 +135,12 @@ func (k owner) call(d *workspace, user func()) {
 }
 
 // Leave declares that this visit may block: another goroutine takes over the event loop
-// at once. The engine detects a visit that blocks anyway, but its loop then stalls for a
-// millisecond or two. Leave costs a few microseconds, and nothing on a goroutine engine.
+// at once, and a read buffer that a More before it has emptied is freed. The engine detects
+// a visit that blocks anyway, but its loop then stalls for a millisecond or two. Leave costs
+// a few microseconds, and nothing on a goroutine engine.
 func (t *Turn) Leave() {
 	if t.ref != nil {
+		t.freeInput()
 		t.ref.owner().leaveLoop(t.d)
 	}
 }

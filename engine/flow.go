@@ -50,13 +50,13 @@ func (k owner) admit(first bool) int {
 // below reports whether x is below the limits that pause reading.
 func (k held) below(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) < limits.InFlight && x.waiting < int64(limits.HighWater)
+	return !x.blocked.Load() && !x.starves() && !x.waitsForReply() && int(x.promises.Open()) < limits.InFlight && x.waiting < int64(limits.HighWater)
 }
 
 // resumes reports whether a pause may end: at half of the limit, as hysteresis.
 func (k held) resumes(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && !x.starves() && int(x.promises.Open()) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
+	return !x.blocked.Load() && !x.starves() && !x.waitsForReply() && int(x.promises.Open()) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
 }
 
 // hasRoom reports whether flow control lets the connection continue after a visit.

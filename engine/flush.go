@@ -26,9 +26,7 @@ func (k owner) flush(d *workspace, said bool) bool {
 
 // flushMid is Turn.Flush.
 func (k owner) flushMid(t *Turn) error {
-	if t.moved && t.d.box.Len() == 0 { // More has returned all that was read
-		t.d.slim(helperRead)
-	}
+	t.freeInput()
 	t.yield()
 	t.flushed = t.flushed || len(t.Out) > t.mark.out
 	t.largest = max(t.largest, len(t.Out))

@@ -1,6 +1,9 @@
 package engine
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // A context that is cancelled when the peer disconnects, created on demand. The sweeper
 // polls the kernel for these connections every period: a loop that does not read from a
@@ -25,22 +28,24 @@ func (t *Turn) Context(parent context.Context) context.Context {
 // happens with mu held.
 func (k owner) watch(parent context.Context) context.Context {
 	k.touch() // wakes the sweeper
-	k.s.mu.Lock()
-	if r := k.held().attach().rarely(); r.watched.ctx != nil {
-		r.watched.visited = true
-		k.s.mu.Unlock()
-		return r.watched.ctx
-	}
-	k.s.mu.Unlock()
 	ctx, end := context.WithCancel(parent)
 	k.s.mu.Lock()
-	k.held().attach().rarely().watched = watched{ctx, end, true} // only the owner gets here
-	dead := k.s.dead
+	ctx, end = k.held().adopt(k.held().attach(), ctx, end)
+	k.x.Load().rare.watched.visited = true
 	k.s.mu.Unlock()
-	if dead {
-		end()
-	}
+	end()
 	return ctx
+}
+
+// adopt stores a new context unless the connection has one or is dead. It returns the one to
+// use, and what ends the new one if that is not adopted. mu held.
+func (k held) adopt(x *inflight, ctx context.Context, end context.CancelFunc) (context.Context, context.CancelFunc) {
+	w := &x.rarely().watched
+	if w.ctx == nil && !k.s.dead {
+		w.ctx, w.end = ctx, end
+		return ctx, func() {}
+	}
+	return cmp.Or(w.ctx, ctx), end
 }
 
 // unwatch forgets the context when there is nothing left to do for the peer: at the end of a

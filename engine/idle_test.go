@@ -129,3 +129,34 @@ func TestConnectionReturnsToItsLoop(t *testing.T) {
 		t.Error("the connection is still served off its loop")
 	}
 }
+
+// A value keeps nothing of a connection in memory but itself.
+func TestValueOfAnIdleConnection(t *testing.T) {
+	t.Parallel()
+	if !slices.Contains(All(), Events(Auto)) {
+		t.Skip("there are no event loops on this system")
+	}
+	ended := make(chan any, 1)
+	s := &Server{Engine: Events(Auto), OnClose: func(c Conn, _ Reason) { ended <- c.Value() }}
+	s.Protocol = scripted(func(t *Turn, message string) error {
+		if message == "end" {
+			return ClosedHere
+		}
+		t.Conn().SetValue(message)
+		return echo(t, message)
+	})
+	ask := serveOverTCP(t, s)()
+	ask("value", "value\n")
+	attached := true
+	isFree := func() bool {
+		s.each(func(k connRef) { attached = k.x.Load() != nil })
+		return !attached
+	}
+	if !eventually(isFree) {
+		t.Error("an idle connection with a value keeps its inflight")
+	}
+	ask("end", "")
+	if v := <-ended; v != "value" {
+		t.Errorf("at its end the connection has the value %v", v)
+	}
+}

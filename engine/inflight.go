@@ -46,6 +46,7 @@ type inflight struct {
 	promises   ticket.Set    // late replies owed
 	debt       ration.Debt   // of the request budget
 	late       uint64        // late replies not yet in the counters
+	inOrder    bool          // no message is served before the promised reply is sent
 	goal       goal          // what the owner waits for in the middle of a visit
 	turn       turn          // of a TLS handshake
 	target     uint32        // value of written to wait for
@@ -56,7 +57,6 @@ type inflight struct {
 
 // rare is state that few connections need. The connection's mutex guards it.
 type rare struct {
-	value   any                                     // of Conn.SetValue
 	zone    string                                  // of the peer's address
 	give    func(net.Conn) (left []byte, back bool) // user code that will get the socket
 	watched watched                                 // of Turn.Context
@@ -72,6 +72,9 @@ func (x *inflight) rarely() *rare {
 	}
 	return x.rare
 }
+
+// waitsForReply reports whether the next message waits for a reply, see Turn.LaterInOrder. mu held.
+func (x *inflight) waitsForReply() bool { return x.inOrder && x.promises.Open() > 0 }
 
 // promised reports whether user code will get the socket. mu held.
 func (x *inflight) promised() bool { return x.rare != nil && x.rare.give != nil }
@@ -133,7 +136,7 @@ func (x *inflight) starves() bool { return x.share.Waits() || x.debt.Waits() }
 
 // forgetRare frees rare when there is nothing in it. mu held.
 func (x *inflight) forgetRare() {
-	if r := x.rare; r.value == nil && r.zone == "" && r.give == nil && r.given == nil && r.watched.ctx == nil && r.holds == 0 && r.words == nil {
+	if r := x.rare; r.zone == "" && r.give == nil && r.given == nil && r.watched.ctx == nil && r.holds == 0 && r.words == nil {
 		x.rare = nil
 	}
 }

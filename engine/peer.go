@@ -75,12 +75,8 @@ func (c Conn) carrier(do func(k connRef)) net.Conn {
 
 // six returns where the connection's IPv6 address is stored.
 func (k held) six() *[16]byte {
-	i := int(uint32(k.key))
-	side := (*k.sh.chunks.Load())[i/chunkSlots].side
-	if side.sixes.Load() == nil {
-		side.sixes.CompareAndSwap(nil, new([chunkSlots][16]byte))
-	}
-	return &side.sixes.Load()[i%chunkSlots]
+	side, i := k.side()
+	return entry(&side.sixes, i)
 }
 
 // setAddr sets the peer's address.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -262,6 +263,21 @@ type Reply struct {
 // the promise is no longer open.
 func (r Reply) Send(parts ...[]byte) error {
 	return r.conn.post(r.ticket, parts)
+}
+
+// Context is Turn.Context between the visit and Send: it lasts as long as the reply is owed, and is
+// cancelled from the start if the reply is not owed any more.
+func (r Reply) Context(parent context.Context) context.Context {
+	ctx, end := context.WithCancel(parent)
+	if k, ok := r.conn.lock(); ok {
+		if x := k.x.Load(); x != nil && x.promises.IsOpen(r.ticket) {
+			k.touch() // wakes the sweeper
+			ctx, end = k.held().adopt(x, ctx, end)
+		}
+		k.s.mu.Unlock()
+	}
+	end()
+	return ctx
 }
 
 // Conn returns the reply's connection.

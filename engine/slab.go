@@ -137,6 +137,7 @@ type side struct {
 	// layers are of the connections with TLS on an event loop; nil until there is one. An entry is
 	// the owner's, who sets it under mu.
 	layers atomic.Pointer[[chunkSlots]*secure.Conn]
+	values atomic.Pointer[[chunkSlots]any] // of Conn.SetValue; nil until there is one. An entry is under its connection's mu
 }
 
 const (
@@ -271,6 +272,9 @@ func (k owner) free() {
 	if s.secured {
 		*k.held().layerAt() = nil
 	}
+	if side, i := k.side(); side.values.Load() != nil {
+		side.values.Load()[i] = nil
+	}
 	s.mu.Unlock()
 	if x != nil && x.g == nil {
 		sh.srv.putInflight(x)
@@ -401,20 +405,30 @@ func (k owner) attachUnlocked() *inflight {
 	return k.held().attach()
 }
 
+// side returns what the connection's chunk has outside of its slots, and the connection's place there.
+func (k *connRef) side() (*side, int) {
+	i := int(uint32(k.key))
+	return (*k.sh.chunks.Load())[i/chunkSlots].side, i % chunkSlots
+}
+
+// entry returns an entry of an array of a side, which is created when one is first needed.
+func entry[T any](of *atomic.Pointer[[chunkSlots]T], i int) *T {
+	if of.Load() == nil {
+		of.CompareAndSwap(nil, new([chunkSlots]T))
+	}
+	return &of.Load()[i]
+}
+
 // layerAt returns where the connection's layer is stored.
 func (k held) layerAt() **secure.Conn {
-	i := int(uint32(k.key))
-	side := (*k.sh.chunks.Load())[i/chunkSlots].side
-	if side.layers.Load() == nil {
-		side.layers.CompareAndSwap(nil, new([chunkSlots]*secure.Conn))
-	}
-	return &side.layers.Load()[i%chunkSlots]
+	side, i := k.side()
+	return entry(&side.layers, i)
 }
 
 // layer returns the layer of a connection that has one, to its owner or to whoever holds its mutex.
 func (k *connRef) layer() *secure.Conn {
-	i := int(uint32(k.key))
-	return (*k.sh.chunks.Load())[i/chunkSlots].side.layers.Load()[i%chunkSlots]
+	side, i := k.side()
+	return side.layers.Load()[i]
 }
 
 // counters are a shard's part of a server's counters. No other shard writes within 128 bytes of

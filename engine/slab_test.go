@@ -203,15 +203,11 @@ func TestSlabFromManyGoroutines(t *testing.T) {
 	for range 2 {
 		looking.Go(func() {
 			for key := range keys {
-				if k, ok := l.lock(key); ok {
-					k.held().attach().rarely().value = key
-					k.s.mu.Unlock()
+				c := Conn{l, key}
+				c.SetValue(key)
+				if v := c.Value(); v != nil && v != key {
+					t.Errorf("connection %x has the value of %x", key, v)
 				}
-				l.each(func(k connRef) {
-					if x := k.x.Load(); x != nil && x.rarely().value != k.key {
-						t.Errorf("connection %x has the value of %x", k.key, x.rare.value)
-					}
-				})
 			}
 		})
 	}

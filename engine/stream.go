@@ -94,7 +94,7 @@ func (k owner) moreInput(d *workspace) error {
 // that it returned before is no longer valid, and the count that Advance returns is
 // relative to the new slice. The peer must send at Limits.FrameRate; only the time that
 // the visit waits here counts. With need = 0 it does not wait; when nothing is left, a
-// Flush after it frees the visit's read buffer (64 KiB on an event loop), which is
+// Flush or Leave after it frees the visit's read buffer (64 KiB on an event loop), which is
 // worthwhile before a long reply. The error is the Reason for which the connection ends;
 // Advance must return it. Outside an engine More returns errors.ErrUnsupported.
 func (t *Turn) More(used, need int) (in []byte, err error) {

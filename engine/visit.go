@@ -130,6 +130,20 @@ func (t *Turn) Later() Reply {
 	return Reply{conn: t.ref.conn(), ticket: ticket}
 }
 
+// LaterInOrder is Later for a protocol whose replies keep the order of the requests: no other message
+// of the connection is served before the reply is sent, which follows what this visit has appended to
+// Out. A visit that waits keeps delaying the reply, as with Hold.
+func (t *Turn) LaterInOrder() Reply {
+	t.Hold()
+	r := t.Later()
+	if t.left = 0; t.ref != nil {
+		t.ref.s.mu.Lock()
+		t.ref.x.Load().inOrder = true
+		t.ref.s.mu.Unlock()
+	}
+	return r
+}
+
 // Rollback undoes what happened since Mark: it cuts the output, and cancels replies
 // promised with Later. It reports false when such a reply, or a part of the reply
 // (Flush), has been sent already: the peer must not get a second one.
@@ -152,6 +166,7 @@ func (t *Turn) Rollback() (unanswered bool) {
 func (k owner) promise(into []uint64) (n int, more bool) {
 	k.s.mu.Lock()
 	x := k.held().attach()
+	x.inOrder = false
 	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.Open())))
 	if k.sh.srv.requests.IsHalfFull() {
 		n = 1 // tickets taken in advance by many visits would far exceed Limits.TotalInFlight

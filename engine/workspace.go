@@ -93,6 +93,13 @@ func (d *workspace) slim(size int) {
 	d.box.Lend(&srv.input, d.in)
 }
 
+// freeInput frees the visit's read buffer if More has returned all that was read.
+func (t *Turn) freeInput() {
+	if t.moved && t.d.box.Len() == 0 {
+		t.d.slim(helperRead)
+	}
+}
+
 // loopRead is the read size of a loop, and helperRead that of a helper: there may be many
 // of those.
 const (

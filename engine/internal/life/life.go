@@ -124,7 +124,7 @@ func Next(f Facts) Step {
 		return StepShut
 	}
 	switch { // serving
-	case f.Promised || f.Stopped || f.Why.Ends():
+	case f.Promised || f.Stopped || f.Words || f.Why.Ends(): // words are the last that it is sent
 		if f.Promised || f.Why == Left || f.Why == Draining {
 			return StepFinish
 		}

@@ -57,6 +57,8 @@ func (m modelled) broken(st Step) string {
 		return "serves in the wrong phase"
 	case serves && (m.Stopped || m.Promised || m.Why.Ends()):
 		return "serves after an error, a refusal or a promise"
+	case serves && m.Words:
+		return "serves behind the final message"
 	case serves && m.Paused:
 		return "serves without room"
 	case st == StepRead && !m.Drains:
@@ -67,9 +69,9 @@ func (m modelled) broken(st Step) string {
 		return "waits with a pending suspicion"
 	case (st == WaitForBytes || st == WaitForRoom) && (m.Stopped || m.Promised):
 		return "waits for input that will not be served"
-	case st == StepFinish && m.Why == Draining && !m.Stopped && !m.Promised && (m.Ready || m.Unread):
+	case st == StepFinish && m.Why == Draining && !m.Stopped && !m.Promised && !m.Words && (m.Ready || m.Unread):
 		return "a drain drops received input"
-	case st == StepFinish && m.Why == Draining && !m.Stopped && !m.Promised && m.Expects:
+	case st == StepFinish && m.Why == Draining && !m.Stopped && !m.Promised && !m.Words && m.Expects:
 		return "a drain drops a message that it waits for"
 	case st == StepEnd && !m.Dead && m.Why == Left && m.Partial && !m.Stopped && !m.Said:
 		return "says nothing to half a message"

@@ -55,17 +55,19 @@ func (t *Set) Forget() {
 	}
 }
 
+// IsOpen reports whether the promise of a ticket is open.
+func (t *Set) IsOpen(n uint64) bool {
+	slot := uint32(n)
+	return int64(slot) < int64(len(t.slots)) && t.slots[slot] == ticket{uint32(n >> 32), isOpen}
+}
+
 // Settle closes the promise of a ticket, and reports whether it was open.
 func (t *Set) Settle(n uint64) bool {
+	if !t.IsOpen(n) {
+		return false
+	}
 	slot := uint32(n)
-	if int64(slot) >= int64(len(t.slots)) {
-		return false
-	}
-	s := &t.slots[slot]
-	if s.next != isOpen || s.generation != uint32(n>>32) {
-		return false
-	}
-	s.next, t.free = t.free, slot+1
+	t.slots[slot].next, t.free = t.free, slot+1
 	t.open--
 	return true
 }
