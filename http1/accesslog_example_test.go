@@ -55,9 +55,16 @@ func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func accessLog(of http.Handler, to *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, began := &answered{ResponseWriter: w}, time.Now()
-		returned := false
+		remote, method, uri, returned := r.RemoteAddr, r.Method, r.RequestURI, false
+		write := func(status int, body int64) {
+			to.LogAttrs(context.Background(), slog.LevelInfo, "request",
+				slog.String("remote", remote), slog.String("method", method), slog.String("uri", uri),
+				slog.Int("status", status), slog.Int64("bytes", body), slog.Duration("duration", time.Since(began)))
+		}
 		defer func() { // also when the handler panics
 			switch {
+			case returned && http1.AnswersLater(w, write):
+				return
 			case a.status != 0:
 			case !returned:
 				a.status = http.StatusInternalServerError // the connection ends without an answer
@@ -66,9 +73,7 @@ func accessLog(of http.Handler, to *slog.Logger) http.Handler {
 			default:
 				a.status = http.StatusOK // net/http's answer of a handler that writes nothing
 			}
-			to.LogAttrs(r.Context(), slog.LevelInfo, "request",
-				slog.String("remote", r.RemoteAddr), slog.String("method", r.Method), slog.String("uri", r.RequestURI),
-				slog.Int("status", a.status), slog.Int64("bytes", a.bytes), slog.Duration("duration", time.Since(began)))
+			write(a.status, a.bytes)
 		}()
 		of.ServeHTTP(a, r)
 		returned = true
@@ -86,6 +91,11 @@ func Example_accessLog() {
 		io.WriteString(w, "now")
 		http.NewResponseController(w).Flush()
 		io.WriteString(w, " and then")
+	})
+	mux.HandleFunc("GET /later", func(w http.ResponseWriter, r *http.Request) {
+		http1.Later(w, r, func(answer *http1.LateAnswer) {
+			go answer.Send(http.StatusAccepted, []byte("done"))
+		})
 	})
 	lines := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch a.Key { // they differ from run to run
@@ -105,7 +115,7 @@ func Example_accessLog() {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 
-	for _, request := range []string{"GET /hello", "GET /stream", "POST /hello", "GET /none"} {
+	for _, request := range []string{"GET /hello", "GET /stream", "POST /hello", "GET /none", "GET /later"} {
 		method, path, _ := strings.Cut(request, " ")
 		req, err := http.NewRequest(method, "http://"+ln.Addr().String()+path, nil)
 		if err != nil {
@@ -128,4 +138,5 @@ func Example_accessLog() {
 	// level=INFO msg=request remote=127.0.0.1 method=GET uri=/stream status=200 bytes=12
 	// level=INFO msg=request remote=127.0.0.1 method=POST uri=/hello status=405 bytes=19
 	// level=INFO msg=request remote=127.0.0.1 method=GET uri=/none status=404 bytes=19
+	// level=INFO msg=request remote=127.0.0.1 method=GET uri=/later status=202 bytes=4
 }

@@ -15,7 +15,8 @@ func (c *requestContext) Deadline() (deadline time.Time, ok bool) {
 	return c.base.Deadline()
 }
 
-// Done is closed when the peer has disconnected or the handler has returned.
+// Done is closed when the peer has disconnected, and when the handler has returned and a late answer
+// has been sent.
 func (c *requestContext) Done() <-chan struct{} { return c.watch().Done() }
 
 func (c *requestContext) Err() error { return c.watch().Err() }
@@ -44,11 +45,14 @@ func (c *requestContext) watch() context.Context {
 	defer c.contextMu.Unlock()
 	if c.inner == nil {
 		parent := c.base
-		if c.turn != nil {
+		switch {
+		case c.turn != nil:
 			parent = c.turn.Context(parent)
+		case c.late != nil:
+			parent = c.late.reply.Context(parent)
 		}
 		c.inner, c.cancel = context.WithCancel(parent)
-		if c.turn == nil { // the handler has returned
+		if c.turn == nil && c.late == nil { // the handler has returned
 			c.cancel()
 		}
 	}
@@ -60,9 +64,9 @@ func (c *requestContext) watch() context.Context {
 func (c *requestContext) end() {
 	c.contextMu.Lock()
 	c.turn = nil
-	cancel := c.cancel
+	cancel, later := c.cancel, c.late != nil // the engine ends the parent of inner with the late answer
 	c.contextMu.Unlock()
-	if cancel != nil {
+	if cancel != nil && !later {
 		cancel()
 	}
 }

@@ -59,6 +59,7 @@ type lender struct {
 
 	loans, requests, bytesIn, bytesOut atomic.Uint64
 	slowBodies, closedWindows          atomic.Uint64 // of HTTP/2
+	waiting                            atomic.Int64  // handlers, in Later
 }
 
 // init prepares the lender; std must be set.

@@ -17,6 +17,7 @@ const (
 	stateServed                     // this is not the connection's first request
 	statePosted                     // the last request was a POST
 	stateHTTP2                      // the handshake chose HTTP/2
+	stateOwed                       // the last answer comes later: it may not have been sent
 )
 
 // leave lends the connection to net/http for the requests at the front of in.

@@ -43,12 +43,15 @@ type block struct {
 	inner     context.Context
 	cancel    context.CancelFunc
 	local     net.Addr
+	late      *LateAnswer // nil: the handler answers before it returns
 }
 
 // visit is the state that the requests of one visit share. It is reused for later visits.
 type visit struct {
 	head   head
 	answer answer
+	late   engine.Turn  // where a late answer is written
+	asked  http.Request // to which it is one
 	remote string
 	tls    *tls.ConnectionState
 	served uint64 // not yet added to protocol.fast
@@ -69,6 +72,13 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			return 0, 0, err
 		}
 	}
+	room := false
+	if t.State&stateOwed != 0 {
+		if room = t.Room(); !room {
+			return 0, 0, nil
+		}
+		t.State &^= stateOwed
+	}
 	if t.State&stateHTTP2 != 0 || p.prior && t.State&stateServed == 0 && t.Conn().TLS() == nil {
 		if need, is, err := p.server.preface(t, in); is {
 			return 0, need, err
@@ -77,12 +87,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	if p.http1Off {
 		return 0, 0, engine.ClosedHere // as net/http does
 	}
-	v, _ := p.visits.Get().(*visit)
-	if v == nil {
-		v = new(visit)
-		v.head.most = max(0, p.server.std.MaxHeaderBytes)
-		v.head.spare = spareFields(&p.server.std)
-	}
+	v := p.visit()
 	for {
 		rest := in[used:]
 		switch v.head.parse(rest) {
@@ -92,7 +97,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 				p.become(t, (*opening)(p))
 			}
 		case leave:
-			if t.Room() {
+			if room || t.Room() {
 				err = p.server.leave(t, rest)
 			}
 		case fast:
@@ -103,9 +108,10 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 				need = size - len(rest)
 				break
 			}
-			if !t.Room() {
+			if !room && !t.Room() {
 				break
 			}
+			room = false
 			t.Mark(used)
 			v.served++
 			if p.trusts && t.State&stateServed == 0 {
@@ -132,6 +138,17 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	v.remote, v.tls, v.served = "", nil, 0
 	p.visits.Put(v)
 	return used, need, err
+}
+
+// visit returns an unused visit, to be put into p.visits.
+func (p *protocol) visit() *visit {
+	v, _ := p.visits.Get().(*visit)
+	if v == nil {
+		v = new(visit)
+		v.head.most = max(0, p.server.std.MaxHeaderBytes)
+		v.head.spare = spareFields(&p.server.std)
+	}
+	return v
 }
 
 // become switches the connection to another of our protocols, which shares its state.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/textproto"
 	"os"
@@ -46,7 +47,9 @@ type answer struct {
 	chunked     bool
 	ended       bool // the handler has returned
 	hijacked    bool
-	switched    bool // and the connection speaks another protocol from now on
+	switched    bool // and the connection speaks another protocol from now on, or owes the answer
+	freed       bool // the read buffer
+	whole       bool // a late answer, which is sent at once
 
 	fields   []headerField // the header as of WriteHeader, sorted by key
 	known    [unknown]knownField
@@ -86,7 +89,7 @@ func (a *answer) reset() {
 	a.turn, a.protocol, a.req, a.header, a.given = nil, nil, nil, nil, nil
 	a.status, a.written, a.pending, a.err, a.flushes = 0, 0, 0, nil, 0
 	a.wroteHeader, a.wroteHead, a.wantsClose, a.closes, a.fullDuplex = false, false, false, false, false
-	a.switched = false
+	a.switched, a.freed, a.whole = false, false, false
 	a.chunked, a.ended, a.hijacked, a.bodyClosed, a.limiter = false, false, false, false, limiter{}
 	a.body, a.in, a.trailers, a.notify = nil, nil, nil, nil
 }
@@ -166,7 +169,7 @@ func (a *answer) inform(code int) {
 	out = a.appendFields(out, 1<<contentLength|1<<transferEncoding)
 	a.turn.Out = append(out, "\r\n"...)
 	a.forgetFields()
-	a.flush()
+	a.send()
 }
 
 func (w *response) Write(p []byte) (n int, err error) {
@@ -291,6 +294,9 @@ func (a *answer) raw(p []byte) {
 // of a long response keeps two parts in memory: those of 2 000 readers fit into
 // Limits.TotalOutput.
 func (a *answer) flushAt(n int) int {
+	if a.whole {
+		return math.MaxInt
+	}
 	if max(a.declared, int64(n)) > 2*flushAt {
 		return partOfLong
 	}
@@ -305,12 +311,8 @@ func (a *answer) flush() error {
 	if a.err != nil {
 		return a.err
 	}
-	if a.flushes++; a.flushes == 2 && len(a.body) == 0 { // a long response: free the read buffer
-		in, err := a.turn.More(a.used, 0)
-		if err == nil {
-			a.in, a.used = in, 0
-		} else if !errors.Is(err, errors.ErrUnsupported) {
-			a.fail(err)
+	if a.flushes++; a.flushes == 2 { // a long response
+		if err := a.freeInput(); err != nil {
 			return err
 		}
 	}
@@ -320,6 +322,22 @@ func (a *answer) flush() error {
 		a.fail(os.ErrDeadlineExceeded)
 	}
 	return a.err
+}
+
+// freeInput has the next Flush or Leave free the read buffer, once the body has been read.
+func (a *answer) freeInput() error {
+	if a.freed || len(a.body) > 0 {
+		return nil
+	}
+	a.freed = true
+	in, err := a.turn.More(a.used, 0)
+	if err == nil {
+		a.in, a.used = in, 0
+	} else if !errors.Is(err, errors.ErrUnsupported) {
+		a.fail(err)
+		return err
+	}
+	return nil
 }
 
 // fail records why nothing more can be written.
@@ -338,6 +356,14 @@ func (w *response) FlushError() error {
 		return http.ErrHijacked
 	}
 	if err := a.push(); err != nil {
+		return err
+	}
+	return a.send()
+}
+
+// send is flush for a handler that may wait after it.
+func (a *answer) send() error {
+	if err := a.freeInput(); err != nil {
 		return err
 	}
 	return a.flush()
@@ -381,7 +407,7 @@ func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 	}
 	err = a.push()
 	if err == nil && waits(src) {
-		err = a.flush()
+		err = a.send()
 	}
 	raw := !a.chunked && bodyAllowed(a.status) && a.req.Method != http.MethodHead
 	w.mu.Unlock()

@@ -9,7 +9,7 @@
 // refuses every bad request.
 //
 // Where to begin: [Server] and its fields, then Shutdown, ServeTLS and [Prepare]. Limits and
-// Engine are package engine's. Switch and Leave are for other protocols on the same connection, as
+// Engine are package engine's. Later answers when the handler has returned. Switch and Leave are for other protocols on the same connection, as
 // package websocket is one.
 package http1
 
@@ -95,6 +95,7 @@ type Stats struct {
 	SlowBodies    uint64 // streams of HTTP/2 that ended because their bodies lagged behind Limits.FrameRate
 	ClosedWindows uint64 // streams of HTTP/2 whose clients took nothing for Limits.StallTime
 	OpenLoans     int    // connections lent to net/http now
+	LateHandlers  int    // handlers that wait inside Later now, because net/http has their connections
 }
 
 // init builds the engine's server and the net/http servers around the handler.
@@ -291,6 +292,7 @@ func (s *Server) Stats() Stats {
 		st.SlowBodies += le.slowBodies.Load()
 		st.ClosedWindows += le.closedWindows.Load()
 		st.OpenLoans += le.open()
+		st.LateHandlers += int(le.waiting.Load())
 	}
 	return st
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// errSwitched reports that the connection no longer speaks HTTP.
+// errSwitched reports that the connection no longer speaks HTTP, or owes a late answer.
 var errSwitched = errors.New("http1: switched")
 
 // Switch makes the connection of w's request speak another protocol after the handler has
@@ -41,12 +41,16 @@ func fastPath(w http.ResponseWriter) *response {
 }
 
 // Leave says that the handler of w's request is about to wait or to compute for long: its event
-// loop goes on at once without it. The engine also detects slow handlers by itself, but until then
-// the loop is blocked for a millisecond or two. Leave costs a few microseconds, and does nothing if w
-// is neither the fast path's ResponseWriter nor a wrapper of it with an Unwrap method.
+// loop goes on at once without it, and its read buffer is freed if the body has been read. The first
+// Flush does that, too. The engine also detects slow handlers by itself, but until then the loop is
+// blocked for a millisecond or two, and the first time the buffer stays. Leave costs a few microseconds,
+// and does nothing if w is neither the fast path's ResponseWriter nor a wrapper of it with an Unwrap
+// method.
 func Leave(w http.ResponseWriter) {
 	if of := fastPath(w); of != nil {
-		of.begin().turn.Leave()
+		if a := of.begin(); !a.hijacked && a.freeInput() == nil {
+			a.turn.Leave()
+		}
 		of.mu.Unlock()
 	}
 }

@@ -19,6 +19,8 @@ func httpEntries() []entry {
 			func(r *reading) float64 { return float64(r.http.Loans) }),
 		one(Gauge, "hone_http_open_loans", "Loans to net/http", "Connections that are lent to net/http now.",
 			func(r *reading) float64 { return float64(r.http.OpenLoans) }),
+		one(Gauge, "hone_http_late_handlers", "Loans to net/http", "Handlers that wait inside http1.Later now, because net/http has their connections.",
+			func(r *reading) float64 { return float64(r.http.LateHandlers) }),
 		one(Counter, "hone_http2_slow_bodies_total", "HTTP requests", "HTTP/2 streams that ended because their bodies were slower than frame-rate.",
 			func(r *reading) float64 { return float64(r.http.SlowBodies) }),
 		one(Counter, "hone_http2_closed_windows_total", "HTTP requests", "HTTP/2 streams that ended because their clients took nothing for stall-time.",

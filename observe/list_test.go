@@ -64,7 +64,7 @@ func (s *sources) admin() *observe.Admin {
 			return engine.Stats{Engine: "buffered", Limits: engine.Limits{Conns: 100, TotalOutput: 2000, TotalInput: 3000, TotalInFlight: 400}.OrDefaults()}
 		},
 		HTTP: func() http1.Stats {
-			return http1.Stats{Fast: 7, Loans: 2, OpenLoans: 1, SlowBodies: 3, ClosedWindows: 4}
+			return http1.Stats{Fast: 7, Loans: 2, OpenLoans: 1, LateHandlers: 5, SlowBodies: 3, ClosedWindows: 4}
 		},
 		Latency: new(observe.Latency),
 		Conns:   map[string]func() conns.Stats{"upstream": s.conns.Stats},
@@ -196,6 +196,7 @@ func TestSources(t *testing.T) {
 		`hone_http_fast_requests_total`:                                  7,
 		`hone_http_loans_total`:                                          2,
 		`hone_http_open_loans`:                                           1,
+		`hone_http_late_handlers`:                                        5,
 		`hone_http2_slow_bodies_total`:                                   3,
 		`hone_http2_closed_windows_total`:                                4,
 		`hone_conns_connections{pool="upstream",state="in_use"}`:         1,

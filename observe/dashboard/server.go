@@ -85,7 +85,8 @@ func httpPanels() []Panel {
 			Query{rate("hone_http2_closed_windows_total"), legend() + " HTTP/2 streams ended: closed windows", other}),
 		lines("Loans to net/http", "short",
 			"Connections lent to net/http now, each with its goroutines and buffers. As many as connections: hardly anything is served on the fast path; see docs/http1.md.",
-			Query{gauge("hone_http_open_loans"), legend(), other}),
+			Query{gauge("hone_http_open_loans"), legend() + " lent", other},
+			Query{gauge("hone_http_late_handlers"), legend() + " waiting in http1.Later", other}),
 	}
 }
 
