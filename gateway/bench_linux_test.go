@@ -55,7 +55,11 @@ func play(role string) error {
 		io.Copy(io.Discard, os.Stdin)
 		ended <- srv.Close()
 	}()
-	if err := srv.Serve(ln); err != ErrServerClosed {
+	serve := srv.Serve
+	if kind == "posts" {
+		serve = srv.ServePosts
+	}
+	if err := serve(ln); err != ErrServerClosed {
 		return err
 	}
 	return <-ended

@@ -22,6 +22,7 @@ func (c *committer) beginCheckpoint() {
 	c.queue.mu.Lock()
 	defer c.queue.mu.Unlock()
 	c.saving = &saving{since: c.since.envelopes}
+	c.saving.producers = func(client string) int { return len(c.producers.byClient[client]) }
 	c.saving.next, c.saving.stop = iter.Pull(maps.Keys(c.sessions.byClient))
 }
 
@@ -37,7 +38,7 @@ func (v *saving) part(most int) (names []string, last bool) {
 			}
 			v.names = append(v.names, name)
 		}
-		size += stateBytes + len(v.names[n])
+		size += stateBytes + len(v.names[n]) + v.producers(v.names[n])*producerBytes
 	}
 	return v.names[:n], false
 }
@@ -134,23 +135,31 @@ func (c *committer) checkpointDue(p *pack) bool {
 	if p.tick && c.readClock()-c.checkpointed >= c.Expiry.Milliseconds()/checkpointsPerExpiry {
 		return true
 	}
-	size := 2 * int64(len(c.sessions.byClient)*stateBytes) // with what comes meanwhile
+	size := 2 * int64(len(c.sessions.byClient)*stateBytes+c.producers.count*producerBytes) // with what comes meanwhile
 	return (p.checkpoint || c.since.envelopes >= c.Checkpoint || c.since.bytes >= c.CheckpointBytes-size) && c.since.bytes >= size
 }
 
-// stateBytes is about how large a session is in a checkpoint.
-const stateBytes = 64
+// How large a session and a producer are in a checkpoint, about.
+const (
+	stateBytes    = 64
+	producerBytes = 128
+)
 
 // statesNow sets the states of a part to those of clients' sessions once a pack is stored. It returns the sessions that
 // have expired.
 func (c *committer) statesNow(names []string, p *pack) (expired []*session) {
-	newest := map[*session]*entry{}
+	newest, posts := map[*session]*entry{}, map[*producer]numbering{}
 	for i := range p.entries {
-		if e := &p.entries[i]; e.records > 0 {
-			newest[e.session] = e
+		e := &p.entries[i]
+		if e.records == 0 {
+			continue
+		}
+		newest[e.session] = e
+		if u, is := e.reply.other.(*post); is && u.producer != nil {
+			posts[u.producer] = u.numbers
 		}
 	}
-	states := c.saving.states[:0]
+	states, producers := c.saving.states[:0], c.saving.posting[:0]
 	c.queue.mu.Lock()
 	defer c.queue.mu.Unlock()
 	now := c.readClock()
@@ -169,13 +178,14 @@ func (c *committer) statesNow(names []string, p *pack) (expired []*session) {
 			expired = append(expired, known)
 			continue
 		}
+		producers = c.producers.states(producers, name, posts, now, expiry)
 		state := known.state(now-known.seen, false)
 		if e := newest[known]; e != nil {
 			state.Last, state.Sum = e.seq, e.sum
 		}
 		states = append(states, state)
 	}
-	c.saving.states = states
+	c.saving.states, c.saving.posting = states, producers
 	return expired
 }
 
@@ -207,6 +217,12 @@ func (c *committer) appendStates(part journal.Part, begins uint64, envelope []by
 		state.Seen += clock.Time
 		err = cmp.Or(err, e.State(&state))
 	}
+	if part != 0 {
+		for _, p := range c.saving.posting {
+			p.Seen += clock.Time
+			err = cmp.Or(err, e.Producer(&p))
+		}
+	}
 	for _, known := range expired {
 		err = cmp.Or(err, e.Forgetting(&journal.Forgetting{Client: known.client, Epoch: known.epoch}))
 	}
@@ -226,7 +242,10 @@ func (c *committer) appendStates(part journal.Part, begins uint64, envelope []by
 	c.noted = c.clock.running
 	c.queue.trims.done(trimmed)
 	for _, known := range expired {
-		delete(c.sessions.byClient, known.client)
+		if known.accepted == known.durable.Load() { // else a post has come meanwhile
+			delete(c.sessions.byClient, known.client)
+			c.producers.forget(known.client)
+		}
 	}
 	return nil
 }

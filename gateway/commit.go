@@ -102,7 +102,7 @@ func (c *committer) storeRecords(p *pack) error {
 	if n > 0 || p.positions {
 		c.addPositions(p)
 	}
-	if n == 0 && len(p.moves) == 0 {
+	if n == 0 && len(p.moves) == 0 && !p.begins {
 		return nil
 	}
 	whole := p.records.Bytes()
@@ -112,7 +112,7 @@ func (c *committer) storeRecords(p *pack) error {
 			c.leftOut(p)
 		}
 		switch {
-		case err != nil || left == 0 && len(p.moves) == 0:
+		case err != nil || left == 0 && len(p.moves) == 0 && !p.begins:
 		case c.savesWith(p):
 			if err = c.savePart(p, envelope); errors.Is(err, journal.ErrTooLarge) { // there are too many readers
 				err = c.append(envelope)
@@ -165,6 +165,11 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 		}
 	}
 	left := live.Count()
+	for state := range e.States() {
+		if err := live.State(&state); err != nil {
+			return nil, 0, err
+		}
+	}
 	return live.Bytes(), left, nil
 }
 

@@ -32,6 +32,9 @@ type queue struct {
 	storing *pack                           // that was taken and not released yet
 	trims   trims
 	sums    sums
+	posts   []*post // that wait for room, in order, and some that have left
+	posted  int     // bytes of those that wait
+	retry   func()  // queues them; mu is held
 }
 
 // trims is up to where the log may be trimmed. queue.mu guards it.
@@ -76,6 +79,7 @@ type pack struct {
 	entries  []entry   // in the order of the records
 	requests []request // hellos to answer when the records are stored
 	messages int       // accepted, duplicates included
+	begins   bool      // it has states of new sessions
 	tick     bool      // the clock or a checkpoint may be due
 	bytes    int       // of the records' data
 
@@ -199,25 +203,30 @@ func (q *queue) admit(l *link, client func() context.Context, seq uint64, data [
 	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
 		return nil, 0, errDuplicate
 	}
-	p = q.packFor(known, len(data))
+	p = q.packFor(known, len(data), 1)
 	if seq <= known.accepted {
 		return p, 0, nil // a duplicate of a queued record
 	}
-	record := journal.Record{Client: known.client, Epoch: known.epoch, Seq: seq, Time: p.began, Data: data}
-	if err := p.records.Record(&record); err != nil {
-		return nil, 0, err
-	}
-	known.accepted = seq
 	if known.summed = known.summed && l.level != Received; known.summed {
 		known.sum = q.sums.add(known.sum, seq, data)
 	}
+	return p, 1, q.add(p, known, nil, data)
+}
+
+// add adds a session's next record to a pack; mu is held.
+func (q *queue) add(p *pack, known *session, attributes []journal.Attribute, data []byte) error {
+	record := journal.Record{Client: known.client, Epoch: known.epoch, Seq: known.accepted + 1, Time: p.began, Attributes: attributes, Data: data}
+	if err := p.records.Record(&record); err != nil {
+		return err
+	}
+	known.accepted++
 	size := int(cost(data))
 	p.count++
 	p.bytes += size
 	q.bytes += size
 	known.queued += size
 	q.records++
-	return p, 1, nil
+	return nil
 }
 
 // awaitRoom waits until there is room, the queue has ended, or l is fenced. It reports true when the client has
@@ -250,6 +259,9 @@ func (q *queue) awaitRoom(l *link, client context.Context) (gone bool) {
 
 // wake has those that wait for room look again; mu is held.
 func (q *queue) wake() {
+	if len(q.posts) > 0 {
+		q.retry()
+	}
 	if q.drained != nil {
 		close(q.drained)
 		q.drained = nil
@@ -269,29 +281,29 @@ const recordCost = 100
 // cost returns what a record counts for in the queue.
 func cost(data []byte) int32 { return int32(len(data) + recordCost) }
 
-// packFor returns the pack for a client's record of size bytes: the first one with room that is not before the
+// packFor returns the pack for a client's records of size bytes: the first one with room that is not before the
 // client's newest one.
-func (q *queue) packFor(of *session, size int) *pack {
+func (q *queue) packFor(of *session, size, records int) *pack {
 	light := of.queued <= lightBytes
 	first := max(of.pack, q.taken)
 	for i, p := range q.waiting[min(first-q.taken, uint64(len(q.waiting))):] {
-		if p.hasRoom(size, light) {
+		if p.hasRoom(size, records, light) {
 			of.pack = first + uint64(i)
 			return p
 		}
 	}
 	of.pack = q.taken + uint64(len(q.waiting))
-	return q.add()
+	return q.addPack()
 }
 
-// hasRoom reports whether the pack has room for a record of size bytes of a client that has little in the queue,
+// hasRoom reports whether the pack has room for records of size bytes of a client that has little in the queue,
 // or of another one.
-func (p *pack) hasRoom(size int, light bool) bool {
-	bytes, records := journal.MaxEnvelope, packRecords
+func (p *pack) hasRoom(size, records int, light bool) bool {
+	bytes, most := journal.MaxEnvelope, packRecords
 	if !light {
-		bytes, records = bytes-lightBytes, records-records/8
+		bytes, most = bytes-lightBytes, most-most/8
 	}
-	return p.messages+len(p.requests) < records && (p.bytes == 0 || p.records.Size()+size+recordCost <= bytes)
+	return p.messages+len(p.requests)+records <= most && (p.bytes == 0 || p.records.Size()+size+recordCost <= bytes)
 }
 
 // ask lets a pack, behind everything that has come, be asked for more than records. It reports false
@@ -307,13 +319,13 @@ func (q *queue) ask(set func(p *pack)) bool {
 
 // last returns the last pack, which is behind everything that has come.
 func (q *queue) last() *pack {
-	if n := len(q.waiting); n > 0 && q.waiting[n-1].hasRoom(0, true) {
+	if n := len(q.waiting); n > 0 && q.waiting[n-1].hasRoom(0, 1, true) {
 		return q.waiting[n-1]
 	}
-	return q.add()
+	return q.addPack()
 }
 
-func (q *queue) add() *pack {
+func (q *queue) addPack() *pack {
 	var p *pack
 	if n := len(q.free); n > 0 {
 		p, q.free = q.free[n-1], q.free[:n-1]

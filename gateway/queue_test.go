@@ -84,7 +84,7 @@ func TestQueueKeepsRoom(t *testing.T) {
 	}
 	l := &link{session: heavy, level: Disk}
 	heavy.link = l
-	p := q.packFor(heavy, 1)
+	p := q.packFor(heavy, 1, 1)
 	q.take()
 	p.bytes, p.entries = 1, []entry{{session: heavy, bytes: 1}}
 	q.bytes++

@@ -21,7 +21,7 @@ const certScheme = "hone-reader"
 // mayRead checks a reader's certificate and token, and returns the prefix of the clients that it may read.
 func (s *Server) mayRead(h *holder) (prefix string, err error) {
 	if s.Certificates {
-		leaf, named, err := certificate(h.conn, h.opening.name)
+		leaf, named, err := certificate(h.conn.TLS, h.opening.name)
 		if err != nil {
 			return "", err
 		}

@@ -96,7 +96,7 @@ func (c *committer) walk(ctx context.Context, first, next uint64) error {
 // loss was accepted before.
 func (c *committer) replay(ctx context.Context, from uint64) (all []*journal.Damage, buried map[uint64]bool, err error) {
 	c.queue.mu.Lock()
-	c.sessions.byClient = map[string]*session{}
+	c.sessions.byClient, c.producers = map[string]*session{}, producers{}
 	c.readers.reset()
 	c.queue.base = 0
 	c.queue.mu.Unlock()
@@ -230,6 +230,9 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 			known.away = false
 			known.reach(r.Seq)
 		}
+		if said, is := r.Producer(); is {
+			c.producers.learn(said, c.sessions.byClient[r.Client], c.clock.running)
+		}
 	}
 	for state := range e.States() {
 		seen := c.clock.running - max(now-state.Seen, 0)
@@ -237,10 +240,16 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 			known.restore(&state)
 		}
 	}
+	for said := range e.Producers() {
+		if of := c.sessions.byClient[said.Client]; of != nil {
+			c.producers.learn(said, of, c.clock.running-max(now-said.Seen, 0))
+		}
+	}
 	for f := range e.Forgettings() {
 		known := c.sessions.byClient[f.Client]
 		if known != nil && known.epoch <= f.Epoch && known.link == nil && known.accepted == known.durable.Load() {
 			delete(c.sessions.byClient, f.Client)
+			c.producers.forget(f.Client)
 		}
 	}
 	c.readers.learn(e, c.clock.running, pos, records)

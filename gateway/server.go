@@ -72,6 +72,8 @@ type Server struct {
 	// Limits.TotalInFlight records, the server stops reading. One client may have a 64th of
 	// it, and 128 KiB, while half of it waits. Zero: 64 MiB.
 	QueueBytes int
+	// Origins are the web pages whose scripts may post, as the Origin header names them; * is all of them. Zero: none.
+	Origins []string
 	// AppendTime is the timeout for appending one envelope; after it the log has failed.
 	// Zero: 30 s.
 	AppendTime time.Duration
@@ -97,21 +99,24 @@ type Server struct {
 	log      *slog.Logger // for everything but panics
 	framed   framed.Server
 	sockets  http1.Server
+	posts    http1.Server
 	limits   engine.Limits
 	most     int // maximum bytes of one record's data
 	queue    queue
 	sessions sessions
-	readers  readers
-	count    counters
-	ctx      context.Context // for appends; canceled by Close
-	cancel   context.CancelFunc
-	done     chan struct{}             // closed when the committer has ended
-	full     atomic.Bool               // the log has no space
-	retry    time.Duration             // pause between appends to a full log
-	now      func() (wall, mono int64) // milliseconds
-	synced   func() bool               // the kernel says that the wall clock is synchronised; nil with now: it does not
-	clock    clock                     // queue.mu guards it
-	grown    chan struct{}             // there are retainBytes more
+	// producers of posts; queue.mu guards them.
+	producers producers
+	readers   readers
+	count     counters
+	ctx       context.Context // for appends; canceled by Close
+	cancel    context.CancelFunc
+	done      chan struct{}             // closed when the committer has ended
+	full      atomic.Bool               // the log has no space
+	retry     time.Duration             // pause between appends to a full log
+	now       func() (wall, mono int64) // milliseconds
+	synced    func() bool               // the kernel says that the wall clock is synchronised; nil with now: it does not
+	clock     clock                     // queue.mu guards it
+	grown     chan struct{}             // there are retainBytes more
 
 	committer committer // only start and its goroutine use it, and the changes that it makes for others
 
@@ -197,6 +202,7 @@ func (s *Server) fail(err error) {
 	s.cancel()
 	s.framed.Close()
 	s.sockets.Close()
+	s.posts.Close()
 }
 
 // committer is the only goroutine that writes to the log. What is its own nobody else reads or writes, once the server has
@@ -226,6 +232,9 @@ type saving struct {
 	stop   func()
 	names  []string        // that next has yielded and that are not stored yet
 	states []journal.State // room for those of a part: garbage would have all sessions marked in the middle of a checkpoint
+
+	posting   []journal.Producer      // those of a part, in room of the same kind
+	producers func(client string) int // how many a client has; queue.mu is held
 }
 
 // The log is measured, and trimmed if that is due, this often and after so many bytes.

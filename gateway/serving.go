@@ -43,6 +43,7 @@ func (s *Server) start(ctx context.Context) error {
 		go func() {
 			defer close(s.done)
 			defer s.endReaders()
+			defer s.abandonPosts()
 			s.committer.commit()
 		}()
 		go s.watch(s.Log.Failed())
@@ -114,6 +115,7 @@ func (s *Server) prepare() {
 		running = s.readClock()
 		return s.clock.time, running
 	})
+	s.queue.retry = s.retryPosts
 	s.framed = framed.Server{
 		Handler: framed.HandlerFunc(s.submit),
 		Connect: framed.HandlerFunc(s.connect),
@@ -122,6 +124,9 @@ func (s *Server) prepare() {
 		OnClose: func(c framed.Conn, _ engine.Reason) { s.closed(c.Value()) },
 	}
 	s.sockets = http1.Server{Handler: s.upgrader(), Limits: s.Limits, Logger: s.Logger}
+	limits := s.Limits
+	limits.AuthTime, limits.FrameSize = 0, mostHead // each request has credentials
+	s.posts = http1.Server{Handler: http.HandlerFunc(s.servePost), Limits: limits, Logger: s.Logger}
 }
 
 // Serve recovers the sessions from the log and accepts clients from ln. It returns
@@ -133,6 +138,15 @@ func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, s.framed.Serv
 // ServeWebSocket is like Serve, for WebSocket clients on any path: each frame, without its
 // length, is one binary message.
 func (s *Server) ServeWebSocket(ln net.Listener) error { return s.serve(ln, s.sockets.Serve) }
+
+// ServePosts is like Serve, for clients that send records by HTTP (docs/posts.md). The server must not be Shared.
+func (s *Server) ServePosts(ln net.Listener) error {
+	if s.Shared {
+		ln.Close()
+		return errors.New("gateway: a server that shares its log does not take posts")
+	}
+	return s.serve(ln, s.posts.Serve)
+}
 
 func (s *Server) serve(ln net.Listener, accept func(net.Listener) error) error {
 	if err := s.MayServe(ln.Addr()); err != nil {
@@ -175,9 +189,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, s.cancel)()
-	sockets := make(chan error, 1)
-	go func() { sockets <- s.sockets.Shutdown(ctx) }()
-	err := cmp.Or(s.framed.Shutdown(ctx), <-sockets)
+	others := make(chan error, 2)
+	go func() { others <- s.sockets.Shutdown(ctx) }()
+	go func() { others <- s.posts.Shutdown(ctx) }()
+	err := cmp.Or(s.framed.Shutdown(ctx), <-others, <-others)
 	s.queue.end(nil)
 	<-s.done
 	failure := s.queue.failure()
@@ -199,7 +214,7 @@ func (s *Server) Close() error {
 	}
 	s.queue.end(ErrServerClosed) // first: else an append that cancel ends says that the log has failed
 	s.cancel()
-	err := cmp.Or(s.framed.Close(), s.sockets.Close())
+	err := cmp.Or(s.framed.Close(), s.sockets.Close(), s.posts.Close())
 	<-s.done
 	return err
 }

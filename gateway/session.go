@@ -173,6 +173,9 @@ func (known *session) fence(why error) {
 // revoked in the meantime; queue.mu is held.
 func (t *sessions) settle(r *request, known *session, revoked bool, now int64) error {
 	if before := t.byClient[known.client]; before != nil && before != known {
+		if before.epoch > known.epoch { // a post has come meanwhile
+			return ErrFenced
+		}
 		before.ended = true
 		before.fence(ErrFenced)
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"slices"
@@ -69,7 +70,7 @@ func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err 
 		return nil, h, err
 	}
 	l = &link{conn: conn, level: h.level}
-	if l.proof, err = s.authenticate(conn, h); err != nil {
+	if l.proof, err = s.authenticate(conn.TLS, h.client, h.token); err != nil {
 		return nil, h, err
 	}
 	if l.level == Default {
@@ -88,8 +89,8 @@ func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
 }
 
 // certificate returns the certificate of a connection, and whether that has a name.
-func certificate(conn caller, name string) (leaf *x509.Certificate, named bool, err error) {
-	state := conn.TLS()
+func certificate(tlsOf func() *tls.ConnectionState, name string) (leaf *x509.Certificate, named bool, err error) {
+	state := tlsOf()
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return nil, false, fmt.Errorf("%w: the connection has no client certificate", ErrUnauthorised)
 	}
@@ -97,19 +98,24 @@ func certificate(conn caller, name string) (leaf *x509.Certificate, named bool, 
 	return leaf, leaf.Subject.CommonName == name || slices.Contains(leaf.DNSNames, name), nil
 }
 
-// authenticate checks the client's certificate and token. It hashes the token of an unknown client too,
+// authenticate checks a client's certificate and token, at any door. It hashes the token of an unknown client too,
 // so that its refusal is not faster.
-func (s *Server) authenticate(conn caller, h hello) (p proof, err error) {
+func (s *Server) authenticate(tlsOf func() *tls.ConnectionState, client, token string) (p proof, err error) {
+	defer func() {
+		if err != nil {
+			s.count.add(func(st *Stats) { st.Unauthorised++ })
+		}
+	}()
 	if s.Certificates {
-		if _, named, err := certificate(conn, h.client); err != nil {
+		if _, named, err := certificate(tlsOf, client); err != nil {
 			return p, err
 		} else if !named {
 			return p, fmt.Errorf("%w: the certificate does not name the client", ErrUnauthorised)
 		}
 	}
 	if s.Tokens != nil {
-		p = sha256.Sum256([]byte(h.token))
-		if _, ok := s.allow(h.client, p, false); !ok {
+		p = sha256.Sum256([]byte(token))
+		if _, ok := s.allow(client, p, false); !ok {
 			return p, ErrUnauthorised
 		}
 	}
@@ -222,7 +228,7 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 		return nil, websocket.ProtocolError
 	}
 	conn, ack, waits := socket{c.Conn()}, wire.ConnAck, false
-	later := func(a *answer) { a.socket = &socketReply{c.Later(), ack, p.ID} }
+	later := func(a *answer) { a.other = &socketReply{c.Later(), ack, p.ID} }
 	switch p.Command {
 	case wire.Conn:
 		waits, err = s.greet(conn, c.Context, p.Content, later)

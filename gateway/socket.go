@@ -9,26 +9,26 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// answer is a pending reply on either kind of connection.
+// answer is a pending reply through any door.
 type answer struct {
 	frames framed.Reply
-	socket *socketReply // nil: frames
+	other  replier // nil: frames, whose replies go in batches
 }
 
 func (a *answer) send(acks *framed.Batch, content []byte) {
-	if a.socket == nil {
+	if a.other == nil {
 		acks.Add(a.frames, content)
 		return
 	}
-	a.socket.reply.Binary(payload(a.socket.ack, a.socket.id, wire.OK, content))
+	a.other.send(content)
 }
 
 func (a *answer) fail(acks *framed.Batch, why *framed.Refusal) {
-	if a.socket == nil {
+	if a.other == nil {
 		acks.Fail(a.frames, why)
 		return
 	}
-	a.socket.reply.Binary(payload(a.socket.ack, a.socket.id, why.Result, why.Content))
+	a.other.fail(why)
 }
 
 // socketReply is a pending reply on a WebSocket.
@@ -36,6 +36,12 @@ type socketReply struct {
 	reply websocket.Reply
 	ack   wire.Command
 	id    uint64
+}
+
+func (r *socketReply) send(content []byte) { r.reply.Binary(payload(r.ack, r.id, wire.OK, content)) }
+
+func (r *socketReply) fail(why *framed.Refusal) {
+	r.reply.Binary(payload(r.ack, r.id, why.Result, why.Content))
 }
 
 func payload(ack wire.Command, id uint64, result wire.Result, content []byte) []byte {

@@ -54,12 +54,16 @@ type Stats struct {
 	Envelopes  uint64 `json:"envelopes"`  // stored, checkpoints included
 	Bytes      uint64 `json:"bytes"`      // of the envelopes
 	Refused    uint64 `json:"refused"`    // handshakes and records
-	Position   uint64 `json:"position"`   // of the newest envelope
-	Clients    int    `json:"clients"`    // remembered
-	Queued     int    `json:"queued"`     // records waiting for the log
-	QueuedSize int    `json:"queued_bytes"`
-	Full       bool   `json:"full"`     // the log has no space; the server acknowledges nothing
-	Starting   bool   `json:"starting"` // the sessions are not recovered yet
+	Ahead      uint64 `json:"ahead"`      // of these, posts of producers ahead of the log, as after a restore
+	Producers  int    `json:"producers"`  // remembered
+	// Unauthorised are clients with a wrong token or certificate, at any door.
+	Unauthorised uint64 `json:"unauthorised"`
+	Position     uint64 `json:"position"` // of the newest envelope
+	Clients      int    `json:"clients"`  // remembered
+	Queued       int    `json:"queued"`   // records waiting for the log
+	QueuedSize   int    `json:"queued_bytes"`
+	Full         bool   `json:"full"`     // the log has no space; the server acknowledges nothing
+	Starting     bool   `json:"starting"` // the sessions are not recovered yet
 
 	Appends    Times         `json:"appends"`              // how long the log took to store an envelope, fsync or replication included
 	LastAppend time.Time     `json:"last_append,omitzero"` // zero: none since the start

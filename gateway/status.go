@@ -12,11 +12,11 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// EngineStats returns the engine's counters, summed over frame and WebSocket connections. It
+// EngineStats returns the engine's counters, summed over the connections of all doors. It
 // is for an admin server.
 func (s *Server) EngineStats() engine.Stats {
 	s.prepared.Do(s.prepare)
-	return sum(s.framed.Stats(), s.sockets.Stats().Stats)
+	return sum(sum(s.framed.Stats(), s.sockets.Stats().Stats), s.posts.Stats().Stats)
 }
 
 func sum(a, b engine.Stats) engine.Stats {
@@ -85,6 +85,7 @@ func (s *Server) Stats() Stats {
 	if ran, ok := s.queue.oldest(); ok {
 		st.Waiting = time.Duration(s.clock.running-ran) * time.Millisecond
 	}
+	st.Producers = s.producers.count
 	st.Clients, st.Queued, st.QueuedSize = len(s.sessions.byClient), s.queue.records, s.queue.bytes
 	return st
 }

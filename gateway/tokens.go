@@ -20,7 +20,8 @@ import (
 // line "CLIENT TOKEN" or "CLIENT sha256:HEX" for each. Two lines for one client let it rotate
 // its token without downtime. A line that begins with # is a comment. A third word, "reads" or
 // "reads:PREFIX", is for a reader instead of a client: it may read the records of all clients, or of
-// those whose names begin with PREFIX.
+// those whose names begin with PREFIX. With "writes:PREFIX" the token may send as every client whose name
+// begins with PREFIX.
 //
 // A change of the file applies to new connections within a second, or after Reload. For open
 // connections see Server.Revoke.
@@ -101,12 +102,15 @@ func (t *Tokens) read() error {
 	return err
 }
 
-// permission is what a token allows: to send as a client, or to read.
+// permission is what a token allows: to send as a client or as several, or to read.
 type permission struct {
 	proof  proof
 	reads  bool
-	prefix string // of the clients that a reader may read
+	prefix string // of the clients that a reader may read, or as which a writer may send
 }
+
+// writers is the name under which byName has the tokens with writes:PREFIX: no client has it.
+const writers = ""
 
 func tokensIn(path string, info fs.FileInfo) (map[string][]permission, error) {
 	if info.Size() > maxFile {
@@ -123,13 +127,13 @@ func tokensIn(path string, info fs.FileInfo) (map[string][]permission, error) {
 		if len(fields) == 0 || fields[0][0] == '#' {
 			continue
 		}
-		reads, limited := false, ""
+		verb, prefix, limited := "", "", false
 		if len(fields) == 3 {
-			limited, reads = strings.CutPrefix(fields[2], "reads")
-			reads = reads && (limited == "" || len(limited) > 1 && limited[0] == ':')
+			verb, prefix, limited = strings.Cut(fields[2], ":")
 		}
-		if len(fields) != 2 && !reads {
-			return nil, fmt.Errorf("%s:%d: the line is not CLIENT TOKEN, nor READER TOKEN reads[:PREFIX]", path, n)
+		reads, writes := verb == "reads" && limited == (prefix != ""), verb == "writes" && prefix != ""
+		if len(fields) != 2 && !reads && !writes {
+			return nil, fmt.Errorf("%s:%d: the line is not CLIENT TOKEN, NAME TOKEN writes:PREFIX, nor READER TOKEN reads[:PREFIX]", path, n)
 		}
 		if err := checkClientID(fields[0]); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
@@ -139,7 +143,11 @@ func tokensIn(path string, info fs.FileInfo) (map[string][]permission, error) {
 			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
 		clear = clear || !hashed
-		byName[fields[0]] = append(byName[fields[0]], permission{hash, reads, strings.TrimPrefix(limited, ":")})
+		name := fields[0]
+		if writes {
+			name = writers
+		}
+		byName[name] = append(byName[name], permission{hash, reads, prefix})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -174,7 +182,7 @@ func (t *Tokens) allow(name string, shown proof, reads bool) (prefix string, ok 
 }
 
 // permits reports whether a hash is that of a token which lets a name read, or else send, and the prefix
-// of the clients that it may read. It compares with all tokens of the name, and never waits for the file.
+// of the clients that it may read. It compares with all tokens of the name and of writers, and never waits for the file.
 func (t *Tokens) permits(name string, shown proof, reads bool) (prefix string, ok bool) {
 	all := t.byName.Load()
 	if all == nil {
@@ -183,6 +191,11 @@ func (t *Tokens) permits(name string, shown proof, reads bool) (prefix string, o
 	for _, p := range (*all)[name] {
 		if p.proof.equals(shown) && p.reads == reads {
 			prefix, ok = p.prefix, true
+		}
+	}
+	for _, p := range (*all)[writers] {
+		if p.proof.equals(shown) && !reads && strings.HasPrefix(name, p.prefix) {
+			ok = true
 		}
 	}
 	return prefix, ok

@@ -42,6 +42,7 @@ const (
 	trimKind       entryKind = 6 | maySkip
 	positionKind   entryKind = 7 | maySkip
 	identityKind   entryKind = 8 | maySkip
+	producerKind   entryKind = 9 | maySkip
 )
 
 // Part is the place of an envelope in its checkpoint, which may have many envelopes.
@@ -77,8 +78,19 @@ type AttributeKind uint8
 const (
 	Topic       AttributeKind = 1
 	ContentType AttributeKind = 2
+	Producing   AttributeKind = 3 // which of a producer's posts the record is the last one of, see Producer
 	Property    AttributeKind = 4
 )
+
+// Text returns the value of the record's first attribute of a kind; empty: it has none.
+func (r *Record) Text(kind AttributeKind) string {
+	for _, a := range r.Attributes {
+		if a.Kind == kind {
+			return string(a.Value)
+		}
+	}
+	return ""
+}
 
 // State is what the log contains for one client, up to the State's envelope.
 type State struct {
@@ -408,6 +420,8 @@ func wellFormed(kind entryKind, b []byte) bool {
 		return n > 0 && rest == positionSize
 	case identityKind:
 		return len(b) == 16
+	case producerKind:
+		return n > 0 && rest > sessionSize
 	}
 	return true
 }

@@ -243,7 +243,7 @@ func everyKind(t testing.TB) []byte {
 		e.State(&State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Summed: true, Sum: 4, Instance: 5}),
 		e.Forgetting(&Forgetting{"b", 6}),
 		e.Tombstone(7),
-		e.words(maySkip|9, 8),
+		e.words(maySkip|99, 8),
 	)
 	must(t, err)
 	return bytes.Clone(e.Bytes())
@@ -259,7 +259,7 @@ func TestEnvelopeBytes(t *testing.T) {
 		"02" + "00000027" + "01" + "61" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "00000004" + "03" + "0000000000000005" +
 		"03" + "0000000a" + "01" + "62" + "0000000000000006" +
 		"04" + "00000008" + "0000000000000007" +
-		"89" + "00000008" + "0000000000000008"
+		"e3" + "00000008" + "0000000000000008"
 	if len(got) != len(want)+8 || got[:len(want)] != want {
 		t.Errorf("got  %s\nwant %s and a checksum", got, want)
 	}
@@ -356,6 +356,9 @@ func FuzzDecode(f *testing.F) {
 		}
 		for x := range got.Clocks() {
 			err = errors.Join(err, again.Clock(x))
+		}
+		for x := range got.Producers() {
+			err = errors.Join(err, again.Producer(&x))
 		}
 		if to := got.Trimmed(); to > 0 {
 			err = errors.Join(err, again.Trim(to))

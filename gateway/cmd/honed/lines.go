@@ -31,6 +31,9 @@ type entryLine struct {
 	Sum         *uint32   `json:"sum,omitempty"`
 	Instance    uint64    `json:"instance,omitempty"`
 
+	Producer string  `json:"producer,omitempty"` // of a client, at an epoch
+	Seq      *uint64 `json:"seq,omitempty"`      // of its newest post
+
 	Tombstone uint64    `json:"tombstone,omitempty"`
 	Trimmed   uint64    `json:"trimmed,omitempty"`
 	Clock     time.Time `json:"clock,omitzero"`
@@ -123,6 +126,9 @@ func entriesOf(e journal.Envelope) (all []entryLine) {
 			line.Sum = &s.Sum
 		}
 		all = append(all, line)
+	}
+	for p := range e.Producers() {
+		all = append(all, entryLine{Client: p.Client, Producer: p.ID, Epoch: p.Epoch, Seq: &p.Seq, Seen: commandline.JSONTime(p.Seen)})
 	}
 	for f := range e.Forgettings() {
 		all = append(all, entryLine{Forgotten: f.Client, Epoch: f.Epoch})

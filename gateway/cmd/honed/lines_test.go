@@ -45,7 +45,7 @@ func TestExport(t *testing.T) {
 	want := `{"pos":1,"client":"meter-4","epoch":1,"seq":12,"time":"2026-11-22T21:00:00.125Z","data":"aGVsbG8="}
 {"pos":2,"client":"meter-4","epoch":1,"last":12,"seen":"2026-11-22T21:00:00.125Z"}
 {"pos":2,"client":"meter-4","epoch":1,"last":12,"claimed":"2026-11-22T21:00:00.125Z"}
-{"pos":3,"client":"a","epoch":1,"seq":2,"time":"1970-01-01T00:00:00.003Z","data":"eHl6","attributes":[{"kind":1,"value":"dA=="},{"kind":4,"value":"AW52"},{"kind":99,"value":""}]}
+{"pos":3,"client":"a","epoch":1,"seq":2,"time":"1970-01-01T00:00:00.003Z","data":"eHl6","topic":"t","attributes":[{"kind":4,"value":"AW52"},{"kind":99,"value":""}]}
 {"pos":3,"client":"a","epoch":1,"last":2,"claimed":"1970-01-01T00:00:00.003Z","sum":4,"instance":5}
 {"pos":3,"forgotten":"b","epoch":6}
 {"pos":3,"tombstone":7}

@@ -35,6 +35,8 @@ type serving struct {
 	listen        commandline.List
 	sockets       commandline.List
 	control       commandline.Control
+	posts         commandline.List
+	origins       commandline.List
 	tokens        string
 	cert, key, ca string
 	drain         time.Duration
@@ -58,7 +60,9 @@ func (f *serving) add(flags *flag.FlagSet) {
 	f.listen.Values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
 	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
-	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\", or for a reader \"NAME TOKEN reads\"; sha256:HEX may stand for a token")
+	flags.Var(&f.posts, "http", "take records by HTTP, POST /v1/CLIENT, on `HOST:PORT` or unix:PATH; repeat for more")
+	flags.Var(&f.origins, "http-origin", "let web pages of `ORIGIN` post, as in https://example.com; * is all; repeat for more")
+	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\", \"NAME TOKEN writes:PREFIX\" for all clients with a prefix, or for a reader \"NAME TOKEN reads\"; sha256:HEX may stand for a token")
 	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
 	flags.StringVar(&f.ca, "client-ca", "", "accept only clients whose certificate names them and is signed by a CA in this PEM `FILE`")
@@ -77,7 +81,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.BoolVar(&f.srv.RetainHard, "retain-hard", false, "delete also records that readers still need; they are told which they missed")
 	flags.IntVar(&limits.InFlight, "window", 1024, "records in flight per connection")
 	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, 1KiB to 1019KiB, of which 13 are not the record's")
-	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections, of frames and of WebSockets each; 0: 50 000, or half of the descriptor limit")
+	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections, of frames, of WebSockets and of HTTP each; 0: 50 000, or half of the descriptor limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
 	f.Serving.Add(flags, "127.0.0.1:7171", "also drain when standard input ends, for a server that must not outlive its parent")
@@ -109,6 +113,10 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	sockets, err := f.open(f.sockets.Values, srv.ServeWebSocket, tlsConfig)
+	if err != nil {
+		return err
+	}
+	posts, err := f.open(f.posts.Values, srv.ServePosts, tlsConfig)
 	if err != nil {
 		return err
 	}
@@ -147,7 +155,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	running.Go(func() { reload(background, hangups, srv, logger) })
 	running.Go(func() { behind.run(background, log, f.verifyRate, logger) })
-	f.announce(stdout, addrs, sockets, admin)
+	f.announce(stdout, addrs, sockets, posts, admin)
 	err = f.serveAll(ctx, logger)
 	cancel()
 	running.Wait()
@@ -170,7 +178,13 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	if srv.RetainAge < 0 || srv.RetainSize < 0 || srv.RetainHard && srv.RetainAge == 0 && srv.RetainSize == 0 {
 		return nil, commandline.UsageError{Err: errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
 	}
-	srv.Durable, srv.Shared = f.log.level(), f.log.isCluster()
+	srv.Durable, srv.Shared, srv.Origins = f.log.level(), f.log.isCluster(), f.origins.Values
+	if srv.Shared && len(f.posts.Values) > 0 {
+		return nil, commandline.UsageError{Err: errors.New("--http needs a log in a folder: with --log, several servers may have it")}
+	}
+	if len(f.origins.Values) > 0 && len(f.posts.Values) == 0 {
+		return nil, commandline.UsageError{Err: errors.New("--http-origin needs --http")}
+	}
 	srv.AppendTime, srv.AcceptLoss = f.log.appendTime, f.log.segments.AcceptLoss
 	f.log.segments.SegmentTime = srv.RetainAge / segmentsPerAge
 	srv.Certificates, srv.Logger = f.ca != "", logger
@@ -309,9 +323,9 @@ func reload(ctx context.Context, hangups <-chan os.Signal, srv *gateway.Server, 
 	}
 }
 
-func (f *serving) announce(stdout io.Writer, addrs, sockets []string, admin string) {
+func (f *serving) announce(stdout io.Writer, addrs, sockets, posts []string, admin string) {
 	if f.json {
-		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": sockets, "admin": admin, "pid": os.Getpid()})
+		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": sockets, "http": posts, "admin": admin, "pid": os.Getpid()})
 		return
 	}
 	where := f.log.data
@@ -320,6 +334,9 @@ func (f *serving) announce(stdout io.Writer, addrs, sockets []string, admin stri
 	}
 	if len(sockets) > 0 {
 		where += "; WebSocket on " + strings.Join(sockets, ", ")
+	}
+	if len(posts) > 0 {
+		where += "; HTTP on " + strings.Join(posts, ", ")
 	}
 	fmt.Fprintf(stdout, "honed listens on %s; log %s; admin %s\n", strings.Join(addrs, ", "), where, cmp.Or(admin, "off"))
 }

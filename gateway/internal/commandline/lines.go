@@ -20,12 +20,23 @@ type RecordLine struct {
 	Seq        uint64              `json:"seq"`
 	Time       time.Time           `json:"time"`
 	Data       []byte              `json:"data"`
+	Topic      string              `json:"topic,omitempty"`
+	Type       string              `json:"content_type,omitempty"`
 	Attributes []journal.Attribute `json:"attributes,omitempty"`
 }
 
 // Line returns what a record's line has of the record itself.
 func Line(r *journal.Record) RecordLine {
-	return RecordLine{Client: r.Client, Epoch: r.Epoch, Seq: r.Seq, Time: JSONTime(r.Time), Data: r.Data, Attributes: r.Attributes}
+	line := RecordLine{
+		Client: r.Client, Epoch: r.Epoch, Seq: r.Seq, Time: JSONTime(r.Time), Data: r.Data,
+		Topic: r.Text(journal.Topic), Type: r.Text(journal.ContentType),
+	}
+	for _, a := range r.Attributes {
+		if a.Kind != journal.Topic && a.Kind != journal.ContentType {
+			line.Attributes = append(line.Attributes, a)
+		}
+	}
+	return line
 }
 
 // PrintList prints a table, or a line of JSON for each item.

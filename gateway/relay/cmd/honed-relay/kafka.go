@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/number"
 )
 
@@ -117,8 +118,14 @@ func (m *message) record() *kgo.Record {
 		{Key: "hone-epoch", Value: strconv.AppendUint(nil, m.Epoch, 10)},
 		{Key: "hone-seq", Value: strconv.AppendUint(nil, m.Seq, 10)},
 	}}
-	if len(m.Attributes) > 0 {
-		text, _ := json.Marshal(m.Attributes) // numbers and bytes
+	line := commandline.Line(&m.Record)
+	for _, text := range [][2]string{{"hone-topic", line.Topic}, {"content-type", line.Type}} {
+		if text[1] != "" {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: text[0], Value: []byte(text[1])})
+		}
+	}
+	if len(line.Attributes) > 0 {
+		text, _ := json.Marshal(line.Attributes) // numbers and bytes
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "hone-attributes", Value: text})
 	}
 	return r

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 )
 
 // postgres writes messages and the relay's position in one transaction. Each message is in the table once,
@@ -37,7 +38,7 @@ const pgUndefinedTable = "42P01"
 
 // columns are those that the relay fills. docs/relay.md describes the table.
 func columns() []string {
-	return []string{"log", "number", "client", "epoch", "seq", "time", "attributes", "data"}
+	return []string{"log", "number", "client", "epoch", "seq", "time", "topic", "content_type", "attributes", "data"}
 }
 
 func (p *postgres) tables() (messages, positions string) {
@@ -86,14 +87,14 @@ func (p *postgres) prepare(ctx context.Context) error {
 	if p.create && !p.verified {
 		_, err := p.conn.Exec(ctx, fmt.Sprintf(`
 			create table if not exists %s (log uuid not null, number bigint not null, client text not null, epoch bigint not null,
-				seq bigint not null, time timestamptz not null, attributes jsonb, data %s not null, primary key (log, number));
+				seq bigint not null, time timestamptz not null, topic text, content_type text, attributes jsonb, data %s not null, primary key (log, number));
 			create table if not exists %s (reader text not null, share int not null, shares int not null, position text not null,
 				changed timestamptz not null default now(), primary key (reader, share, shares))`, messages, p.dataType, positions))
 		if err != nil {
 			return err
 		}
 	}
-	if _, err := p.conn.Prepare(ctx, "message", fmt.Sprintf("insert into %s (%s) values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (log, number) do nothing",
+	if _, err := p.conn.Prepare(ctx, "message", fmt.Sprintf("insert into %s (%s) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) on conflict (log, number) do nothing",
 		messages, strings.Join(columns(), ", "))); err != nil {
 		return err
 	}
@@ -192,11 +193,21 @@ func (p *postgres) insert(ctx context.Context, b *batch, at []int) error {
 }
 
 func (m *message) row() []any {
-	var attributes []byte
-	if len(m.Attributes) > 0 {
-		attributes, _ = json.Marshal(m.Attributes) // numbers and bytes
+	line, attributes := commandline.Line(&m.Record), []byte(nil)
+	if len(line.Attributes) > 0 {
+		attributes, _ = json.Marshal(line.Attributes) // numbers and bytes
 	}
-	return []any{[16]byte(m.log), int64(m.Number), m.Client, int64(m.Epoch), int64(m.Seq), time.UnixMilli(m.Time), attributes, m.Data}
+	return []any{
+		[16]byte(m.log), int64(m.Number), m.Client, int64(m.Epoch), int64(m.Seq), line.Time,
+		orNull(line.Topic), orNull(line.Type), attributes, m.Data,
+	}
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 func (p *postgres) commit(ctx context.Context, b *batch) error {

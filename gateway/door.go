@@ -1,0 +1,322 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// Doors: what clients reach the log through. Every door has a client's name checked by authenticate, hands its records
+// to the queue, which checks their numbers and appends them in one step, and is told by a replier what became of them. Frames
+// (framed connections and WebSockets) have a session with a connection that holds it, and number their records
+// themselves. Posts have neither: the queue numbers their records in a session of its own, and a producer may number
+// its posts.
+
+// replier is told what became of a record; queue.mu may be held, and it must not block.
+type replier interface {
+	send(content []byte)
+	fail(why *framed.Refusal)
+}
+
+// post is a number of records that are stored in one envelope, or none of them.
+type post struct {
+	client  string
+	level   Level
+	puts    bool // it has no records, and makes only sure that the client has a session
+	records []content
+	size    int // that they add to an envelope, at most
+
+	id      string // of the producer; empty: there is none
+	numbers numbering
+	done    func(why error) // called once: with nil, errDuplicate or why it is not stored
+
+	newest   numbering // of the producer, with this post
+	expected uint64    // the number that should have come
+
+	producer *producer // set when it is queued
+	again    bool      // it is a duplicate
+	answered bool
+	waits    bool // for room; queue.mu guards it
+	timer    *time.Timer
+}
+
+// content is a record without its numbers.
+type content struct {
+	attributes []journal.Attribute
+	data       []byte
+}
+
+// The errors of posts, besides those of sessions.
+var (
+	errStale    = errors.New("gateway: the producer has a newer epoch")
+	errCrowded  = errors.New("gateway: too much waits for the log")
+	errNoPlace  = errors.New("gateway: too many producers")
+	errTooLarge = errors.New("gateway: the post does not fit into one envelope")
+)
+
+// Limits of a post: it fits into an envelope beside nothing else.
+const (
+	mostPosted      = journal.MaxEnvelope - 2<<10
+	mostPostRecords = packRecords - packRecords/8
+	postTime        = 5 * time.Second // that one waits for room
+)
+
+// complete completes a post whose records are set. It refuses one that does not fit.
+func (u *post) complete(mostData int) error {
+	if u.id != "" {
+		said := journal.Producer{ID: u.id, Epoch: u.numbers.epoch, Seq: u.numbers.seq}
+		last := &u.records[len(u.records)-1]
+		last.attributes = append(last.attributes[:len(last.attributes):len(last.attributes)], said.Attribute())
+	}
+	for i := range u.records {
+		r := &u.records[i]
+		if len(r.data) > mostData {
+			return fmt.Errorf("%w: record %d has %d bytes, the limit is %d", errTooLarge, i+1, len(r.data), mostData)
+		}
+		u.size += int(cost(r.data))
+		for _, a := range r.attributes {
+			u.size += 3 + len(a.Value)
+		}
+	}
+	if u.size > mostPosted || len(u.records) > mostPostRecords {
+		return fmt.Errorf("%w: %d records, %d bytes with %d for each record", errTooLarge, len(u.records), u.size, recordCost)
+	}
+	return nil
+}
+
+// post queues a post, or has it wait for room.
+func (s *Server) post(u *post) {
+	q := &s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := errCrowded
+	if len(q.posts) == 0 || q.ended {
+		err = s.put(u)
+	}
+	switch {
+	case err == errCrowded && q.posted+u.size <= q.most:
+		u.waits = true
+		q.posts, q.posted = append(q.posts, u), q.posted+u.size
+		u.timer = time.AfterFunc(postTime, func() { s.giveUp(u) })
+	case err != nil:
+		u.answer(err)
+	}
+}
+
+// retryPosts queues the posts that wait for room, as far as there is some; those of one client stay in order. queue.mu is held.
+func (s *Server) retryPosts() {
+	q := &s.queue
+	kept, blocked := q.posts[:0], map[string]bool{}
+	for _, u := range q.posts {
+		if !u.waits {
+			continue
+		}
+		err := errCrowded
+		if !blocked[u.client] && (q.bytes < q.most || q.ended) {
+			err = s.put(u)
+		}
+		if err == errCrowded {
+			kept, blocked[u.client] = append(kept, u), true
+			continue
+		}
+		u.timer.Stop()
+		q.leave(u)
+		if err != nil {
+			u.answer(err)
+		}
+	}
+	clear(q.posts[len(kept):])
+	q.posts = kept
+}
+
+// giveUp ends the wait of a post.
+func (s *Server) giveUp(u *post) {
+	q := &s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !u.waits {
+		return
+	}
+	q.leave(u)
+	for len(q.posts) > 0 && !q.posts[0].waits { // the oldest come first
+		q.posts[0] = nil
+		q.posts = q.posts[1:]
+	}
+	u.answer(errCrowded)
+}
+
+func (q *queue) leave(u *post) {
+	u.waits = false
+	q.posted -= u.size
+}
+
+// put checks a post and appends its records; queue.mu is held. errCrowded means that it has to wait, and errDuplicate that
+// everything that the producer has sent is stored; the post is answered later if there is no error.
+func (s *Server) put(u *post) error {
+	q := &s.queue
+	if q.ended {
+		return ErrServerClosed
+	}
+	running := s.readClock()
+	if u.puts && s.sessions.byClient[u.client] != nil {
+		return errDuplicate
+	}
+	known := s.producers.find(u.client, u.id)
+	if u.id != "" {
+		err := u.check(known)
+		switch {
+		case err == errDuplicate && !known.isDurable() && u.level != Received:
+			u.again = true
+			p := q.packFor(known.session, 0, 1)
+			p.messages++
+			p.entries = append(p.entries, entry{session: known.session, seq: known.record, durable: true, reply: answer{other: u}})
+			return nil
+		case err != nil:
+			return err
+		case known == nil && s.producers.isFull(u.client, s.Clients):
+			return errNoPlace
+		}
+	}
+	to, err := s.sessionOfPosts(u.client)
+	if err != nil {
+		return err
+	}
+	if s.full.Load() && (q.records > 0 || s.Log.Status().Full != nil) || q.crowded(to) {
+		return errCrowded
+	}
+	if u.id != "" && known == nil {
+		known = &producer{client: u.client, id: u.id}
+		s.producers.add(known)
+	}
+	before, size := s.sessions.byClient[u.client], u.size
+	if before != to {
+		size += 2 * recordCost // for its state
+	}
+	p := q.packFor(to, size, len(u.records))
+	if before != to {
+		if before != nil {
+			before.ended = true
+			before.fence(ErrFenced)
+		}
+		s.sessions.byClient[u.client], s.sessions.highest = to, to.epoch
+		state := to.state(0, true)
+		state.Seen = p.began
+		if err := p.records.State(&state); err != nil {
+			return err
+		}
+		p.begins = true
+	}
+	queued := to.queued
+	to.summed = false
+	for i := range u.records {
+		if err := q.add(p, to, u.records[i].attributes, u.records[i].data); err != nil {
+			return err // what the post says of its size is wrong
+		}
+	}
+	to.seen = running
+	p.messages += max(len(u.records), 1)
+	p.entries = append(p.entries, entry{session: to, seq: to.accepted, bytes: int32(to.queued - queued), records: len(u.records), durable: true, reply: answer{other: u}})
+	if known != nil {
+		known.newest, known.session, known.record, known.seen = u.numbers, to, to.accepted, running
+		u.producer = known
+	}
+	if u.records = nil; u.level == Received {
+		u.answer(nil)
+	}
+	return nil
+}
+
+// check compares the numbers of a post with those of its producer, which is nil if the post is the first one, and notes what
+// the client is told about them. It returns errDuplicate for a post that is stored or queued.
+func (u *post) check(known *producer) error {
+	u.newest = u.numbers
+	if known == nil {
+		if u.numbers.seq > 0 {
+			return fmt.Errorf("%w: nothing of this producer is known", ErrGap)
+		}
+		return nil
+	}
+	switch newest, is := known.newest, u.numbers; {
+	case is.epoch < newest.epoch:
+		u.newest = newest
+		return fmt.Errorf("%w: %d", errStale, newest.epoch)
+	case is.epoch > newest.epoch && is.seq > 0:
+		return fmt.Errorf("%w: an epoch begins at number 0", ErrHandshake)
+	case is.epoch > newest.epoch:
+	case is.seq > newest.seq+1:
+		u.expected = newest.seq + 1
+		return fmt.Errorf("%w: %d came after %d", ErrGap, is.seq, newest.seq)
+	case is.seq <= newest.seq:
+		u.newest = newest
+		return errDuplicate
+	}
+	return nil
+}
+
+// postInstance is the instance of sessions that belong to doors for posts.
+const postInstance = ^uint64(0)
+
+// sessionOfPosts returns the session for a client's posts: the client's own or a new one, which takes the place of a
+// session of frames. queue.mu is held.
+func (s *Server) sessionOfPosts(client string) (*session, error) {
+	known := s.sessions.byClient[client]
+	switch {
+	case known == nil && len(s.sessions.byClient) >= s.Clients:
+		return nil, fmt.Errorf("%w: %d", ErrTooMany, s.Clients)
+	case known == nil || known.instance != postInstance || known.link != nil:
+		next := newSession(client, max(uint64(s.clock.time), s.sessions.highest+1), 0)
+		next.instance, next.summed = postInstance, false
+		if known != nil {
+			next.pack = known.pack // its records come behind those of the session before
+		}
+		return next, nil
+	}
+	return known, nil
+}
+
+// send says that the post is stored.
+func (u *post) send([]byte) {
+	if u.producer != nil {
+		u.producer.stored, u.producer.isKept = u.numbers, true
+	}
+	why := error(nil)
+	if u.again {
+		why = errDuplicate
+	}
+	u.answer(why)
+}
+
+// fail says that it may be stored or not.
+func (u *post) fail(*framed.Refusal) { u.answer(ErrServerClosed) }
+
+// answer tells the client.
+func (u *post) answer(why error) {
+	if !u.answered {
+		u.answered = true
+		u.done(why)
+	}
+}
+
+// abandonPosts answers the posts that the server did not store, when it has failed.
+func (s *Server) abandonPosts() {
+	q := &s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.retryPosts()
+	all := q.waiting
+	if q.storing != nil {
+		all = append(all, q.storing)
+	}
+	for _, p := range all {
+		for i := range p.entries {
+			if other := p.entries[i].reply.other; other != nil {
+				if u, is := other.(*post); is {
+					u.fail(nil)
+				}
+			}
+		}
+	}
+}
