@@ -20,12 +20,12 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// guarded starts the server of docs/start.md that wants a token, and returns its address and how many connections
+// guarded starts the server of docs/start.md that wants a token, and returns it, its address and how many connections
 // have logged in.
-func guarded(t *testing.T, token string) (addr string, welcome *atomic.Int64) {
+func guarded(t *testing.T, token string) (s *framed.Server, addr string, welcome *atomic.Int64) {
 	t.Helper()
 	welcome = new(atomic.Int64)
-	s := &framed.Server{
+	s = &framed.Server{
 		Limits: engine.Limits{AuthTime: 10 * time.Second},
 		Connect: framed.HandlerFunc(func(c framed.Call, dst, given []byte) ([]byte, error) {
 			if string(given) != token {
@@ -56,7 +56,7 @@ func guarded(t *testing.T, token string) (addr string, welcome *atomic.Int64) {
 		}
 		<-ended
 	})
-	return ln.Addr().String(), welcome
+	return s, ln.Addr().String(), welcome
 }
 
 // A server of frames that wants a login is loaded, searched and attacked with the credentials in a file, which
@@ -64,7 +64,7 @@ func guarded(t *testing.T, token string) (addr string, welcome *atomic.Int64) {
 func TestFramesLogIn(t *testing.T) {
 	t.Parallel()
 	const secret = "hush-0123456789"
-	addr, welcome := guarded(t, secret)
+	server, addr, welcome := guarded(t, secret)
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
@@ -91,6 +91,9 @@ func TestFramesLogIn(t *testing.T) {
 		{"HTTP", []string{"load", "http://" + addr, "--credentials-file", token}, []int{exit.Usage}, "use --basic-file or --bearer-file", 0},
 		{"shown", []string{"run", "show", "one", "--json", "--store", store}, []int{exit.OK}, `"credentials-file": "`, 0},
 	} {
+		for end := time.Now().Add(patience); server.Stats().Open > 0 && time.Now().Before(end); { // of the run before
+			<-time.After(time.Millisecond)
+		}
 		before := welcome.Load()
 		var stdout, stderr strings.Builder
 		code := command.Run(t.Context(), newRoot(), c.args, strings.NewReader(""), &stdout, &stderr)
