@@ -11,9 +11,10 @@ import (
 )
 
 // The sizes of a part: after or beside a small pack it has statesBeside sessions, which take about 2 ms to collect and to
-// encode, so that what comes meanwhile does not wait longer.
+// encode, so that what comes meanwhile does not wait longer. Behind large packs it is as large as partBytes allows: else
+// gateways that take turns would store more beside a checkpoint than between two.
 const (
-	statesPerEnvelope = 4000
+	statesPerEnvelope = 8000
 	statesBeside      = 1000
 	partBytes         = journal.MaxEnvelope * 3 / 8
 )

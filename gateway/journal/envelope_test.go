@@ -402,3 +402,19 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
+
+// An envelope gets the base of a newer checkpoint, and is whole.
+func TestRebase(t *testing.T) {
+	var e Encoder
+	e.Begin(5)
+	if err := e.State(&State{Client: "a", Epoch: 1}); err != nil {
+		t.Fatal(err)
+	}
+	b := e.Bytes()
+	for _, base := range []uint64{7, 6} {
+		Rebase(b, base)
+		if d, err := Decode(b); err != nil || d.Base != 7 || d.Count != 1 {
+			t.Errorf("%d: %v, %+v", base, err, d)
+		}
+	}
+}
