@@ -107,7 +107,7 @@ func (c *committer) storeRecords(p *pack) error {
 	}
 	whole := p.records.Bytes()
 	return c.untilFirst(func() error {
-		journal.Rebase(whole, c.queue.base) // a checkpoint may have become complete: a start begins where the last envelope says
+		p.records.Rebase(c.queue.base) // a checkpoint may have become complete: a start begins where the last envelope says
 		envelope, left, err := p.live(whole, n)
 		if len(envelope) < len(whole) {
 			c.leftOut(p)

@@ -281,14 +281,14 @@ func (e *Encoder) Bytes() []byte {
 	return e.buf
 }
 
-// Rebase sets the base of a complete envelope to a newer one, if it has an older one.
-func Rebase(envelope []byte, base uint64) {
-	if Trust(envelope).Base >= base {
+// Rebase sets the base of the complete envelope to a newer one, if it has an older one.
+func (e *Encoder) Rebase(base uint64) {
+	if Trust(e.buf).Base >= base {
 		return
 	}
-	end := len(envelope) - trailerSize
-	binary.BigEndian.PutUint64(envelope[headerSize-8:], base)
-	binary.BigEndian.PutUint32(envelope[end:], checksum(envelope[:end]))
+	end := len(e.buf) - trailerSize
+	binary.BigEndian.PutUint64(e.buf[headerSize-8:], base)
+	binary.BigEndian.PutUint32(e.buf[end:], checksum(e.buf[:end]))
 }
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }

@@ -412,7 +412,7 @@ func TestRebase(t *testing.T) {
 	}
 	b := e.Bytes()
 	for _, base := range []uint64{7, 6} {
-		Rebase(b, base)
+		e.Rebase(base)
 		if d, err := Decode(b); err != nil || d.Base != 7 || d.Count != 1 {
 			t.Errorf("%d: %v, %+v", base, err, d)
 		}

@@ -136,7 +136,7 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 			if hurt.IsZero() {
 				hurt = began
 			}
-			if took := time.Since(hurt); took > slower*(3*time.Second+lastWords) {
+			if took := time.Since(hurt); took > 2*slower*(3*time.Second+lastWords) {
 				t.Errorf("the run ended %v after that", took)
 			} else {
 				t.Logf("the run ended %v after that: %q", took.Round(time.Millisecond), r.InvalidReasons)
