@@ -292,7 +292,7 @@ func TestPostgresPoison(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.must(fmt.Sprintf(`alter table hone_messages drop constraint rule;
-		insert into hone_messages select log, %d, 'ruled', 1, 1, now(), null, '{"n":1}' from hone_messages limit 1`, at))
+		insert into hone_messages (log, number, client, epoch, seq, time, data) select log, %d, 'ruled', 1, 1, now(), '{"n":1}' from hone_messages limit 1`, at))
 	verb(t, data, "retry", l.Number)
 	eventually(t, "the other letters", func() bool { return count("ruled") == "10" && r.stats().Dead == 1 && r.stats().Waiting == 0 })
 	if code := r.stop(); code != commandline.OK {
