@@ -3,8 +3,6 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,22 +72,4 @@ func TestReadersAreLimited(t *testing.T) {
 	if _, err := up.reader(t, "d", FromFirst).Open(soon(t)); err != nil {
 		t.Error(err)
 	}
-}
-
-// lines is what a logger has written.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
