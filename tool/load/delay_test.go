@@ -171,24 +171,25 @@ func TestStopsAreAddedUp(t *testing.T) {
 	timer := must[*sys.Timer](t)(sys.NewTimer())
 	defer timer.Close()
 	const span = 20 * time.Millisecond
-	waits := int64(0) // of the last delay
 	delay := func(pass func()) time.Duration {
-		before, waited := l.stopped.Load(), l.waited.Load()
+		before := l.stopped.Load()
 		l.threads.Since(true)
 		due := r.now()
 		pass()
 		l.beat(due, r.now())
-		waits = l.waited.Load() - waited
 		return time.Duration(l.stopped.Load() - before)
 	}
-	for range 3 {
-		if got := delay(func() {
+	var err error
+	for _, c := range []struct {
+		what        string
+		pass        func()
+		least, most time.Duration
+	}{
+		{"at work", func() {
 			for begun := time.Now(); time.Since(begun) < span; {
 			}
-		}); got > span/4 {
-			t.Errorf("at work for %v, it is said to have stopped for %v", span, got)
-		}
-		if got := delay(func() {
+		}, 0, span / 4},
+		{"behind a goroutine at work", func() {
 			done := make(chan bool)
 			go func() {
 				for begun := time.Now(); time.Since(begun) < span; {
@@ -196,12 +197,18 @@ func TestStopsAreAddedUp(t *testing.T) {
 				close(done)
 			}()
 			<-done
-		}); got > span/4 {
-			t.Errorf("behind a goroutine that was at work for %v, it is said to have stopped for %v", span, got)
+		}, 0, span / 4},
+		{"asleep", func() { err = timer.WaitFor(span) }, span / 2, time.Minute},
+	} {
+		var said []time.Duration
+		for len(said) < 10 { // other programs may keep a thread from working, or from waking
+			got := delay(c.pass)
+			if said = append(said, got); c.least <= got && got <= c.most {
+				break
+			}
 		}
-		var err error
-		if got := delay(func() { err = timer.WaitFor(span) }); got+time.Duration(waits) < span/2 || got < span/4 && waits < int64(span/2) || err != nil {
-			t.Errorf("asleep for %v, it is said to have stopped for %v and to have waited for %v (%v)", span, got, time.Duration(waits), err)
+		if got := said[len(said)-1]; got < c.least || got > c.most || err != nil {
+			t.Errorf("%s for %v each time, it is said to have stopped for %v (%v)", c.what, span, said, err)
 		}
 	}
 	if got := delay(func() {}); got != 0 {
