@@ -14,7 +14,7 @@
 // that visit at once.
 //
 // Where to begin: [Protocol] and [Turn], then [Server] and [Limits]. A [Conn] pushes, and a [Reply]
-// answers later. [Ender], [Pinger] and [Yielder] are optional methods of a Protocol.
+// answers later. [Ender], [Parter], [Pinger] and [Yielder] are optional methods of a Protocol.
 package engine
 
 import (
@@ -176,6 +176,7 @@ type spoken struct {
 	ended    func(c Conn, state uint64, why Reason) // nil: not an Ender
 	ping     []byte
 	givesWay bool
+	saysLast bool
 }
 
 func newSpoken(p Protocol) *spoken {
@@ -188,6 +189,9 @@ func newSpoken(p Protocol) *spoken {
 	}
 	if y, ok := p.(Yielder); ok {
 		sp.givesWay = y.GivesWay()
+	}
+	if last, ok := p.(Parter); ok {
+		sp.saysLast = last.SaysLast()
 	}
 	return sp
 }

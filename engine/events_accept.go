@@ -35,7 +35,7 @@ func (s *Server) joinLoop(socket sys.Socket, a arrival) {
 		d.ref.owner().end(d)
 		return
 	}
-	if !k.s.opened || s.draining.Load() {
+	if !k.s.opened || s.endsAll.Load() {
 		k.held().list()
 	}
 	k.held().release()

@@ -53,7 +53,7 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 
 // readsOn reports whether to read at once.
 func (k owner) readsOn() bool {
-	if k.phase() != life.Serving || k.reason() != 0 || !k.s.opened || k.sh.srv.draining.Load() {
+	if k.phase() != life.Serving || k.reason() != 0 || !k.s.opened || k.sh.srv.endsAll.Load() {
 		return false
 	}
 	x := k.x.Load()

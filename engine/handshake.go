@@ -148,7 +148,7 @@ func (k owner) awaitShake() error {
 	defer k.s.mu.Unlock()
 	for what := arrived; ; what = turned {
 		switch {
-		case k.s.dead || k.s.suspect != 0 || k.reason() != 0 || k.sh.srv.draining.Load():
+		case k.s.dead || k.s.suspect != 0 || k.reason() != 0 || k.sh.srv.endsAll.Load():
 			return os.ErrDeadlineExceeded
 		case what == turned && k.held().takeTurn(true):
 			return nil
@@ -172,7 +172,7 @@ func (k owner) shakeFailed(err error) {
 	case k.reason() != 0:
 		return
 	case why != 0:
-	case srv.draining.Load():
+	case srv.endsAll.Load():
 		why = ShuttingDown
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		why = PeerClosed

@@ -45,6 +45,11 @@ type Limits struct {
 	// LingerTime is how long, after the last reply, the engine reads and discards input
 	// from a refused peer, so that a reset does not destroy the refusal. Zero: 2 s.
 	LingerTime time.Duration
+	// SpreadTime is over how much of a Shutdown its connections end, evenly and in random order, so
+	// that their clients do not all come back to other servers at once; until its turn comes a
+	// connection is served as before. It must be shorter than the Shutdown may take. Those of a
+	// Parter end with an answer. Zero: off, all end at once.
+	SpreadTime time.Duration
 	// InFlight is how many late replies one connection may be owed before the engine
 	// stops reading its requests. Zero: 1024. A protocol without request ids sets 1, and
 	// its replies stay in order.
@@ -109,6 +114,7 @@ func (l Limits) OrDefaults() Limits {
 	orTime(&l.AuthTime, never)
 	orTime(&l.StallTime, 10*time.Second)
 	orTime(&l.LingerTime, 2*time.Second)
+	l.SpreadTime = max(0, l.SpreadTime)
 	orInt(&l.FrameRate, 1<<10)
 	orInt(&l.FrameSize, 64<<10)
 	orInt(&l.HighWater, 64<<10)

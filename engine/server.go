@@ -72,7 +72,9 @@ type Server struct {
 	cancel   context.CancelFunc
 	stop     chan struct{} // closed to end the background goroutines
 	hurry    chan struct{} // closed by Close: a Shutdown in progress stops waiting
-	draining atomic.Bool
+	draining atomic.Bool   // no connection comes any more
+	endsAll  atomic.Bool   // every connection ends, see Limits.SpreadTime
+	idle     atomic.Uint64 // Drained.Idle
 	forced   atomic.Bool   // connections are being forced closed
 	leaving  atomic.Bool   // a Shutdown is in progress
 	gone     chan struct{} // closed when it is done
@@ -141,6 +143,7 @@ type Drained struct {
 	Forced int // forced closed when the context ended
 	Owed   int // late replies that were never sent
 	Stuck  int // of the forced: still open when Shutdown returned, mostly because of user code
+	Idle   int // of a Parter: had no last answer in Limits.SpreadTime, so a request may have crossed their end
 }
 
 // checkOwnReasons panics if a protocol's reasons cannot be used as labels.

@@ -7,7 +7,7 @@ import (
 )
 
 // Shutdown drains the server: it stops accepting, answers the requests that were sent,
-// flushes and closes. It does not wait for sockets that were given away, nor for the visits
+// flushes and closes. With Limits.SpreadTime it serves connections until their turn to end comes. It does not wait for sockets that were given away, nor for the visits
 // that gave them. When ctx ends first, it forces the remaining connections closed,
 // abandons handlers that do not return, and returns ctx's error at most about 50 ms
 // later. Stats.Drained has the counts.
@@ -55,6 +55,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 	}
 	s.checkEmpty()
 	s.mu.Unlock()
+	s.spread(ctx)
+	s.endsAll.Store(true)
 	go s.each(func(k connRef) { k.held().notify() }) // many connections may take longer than ctx lasts
 	s.clock.SweepNow()                               // the sweeper now runs faster
 

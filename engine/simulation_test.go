@@ -160,7 +160,7 @@ func hosts(w *simulation.World) simulation.Scene {
 		return nil
 	})
 	s := &Server{
-		Protocol: p, Engine: e, Logger: slog.New(slog.DiscardHandler),
+		Protocol: p, Engine: e, Logger: slog.New(slog.DiscardHandler), Limits: Limits{SpreadTime: time.Duration(w.Rand.IntN(2)) * 20 * time.Second},
 		OnOpen: func(Conn) { opened.Add(1) }, OnClose: func(Conn, Reason) { closed.Add(1) },
 	}
 	limits := Limits{}.OrDefaults()

@@ -89,6 +89,7 @@ const (
 	isShaken                      // its TLS handshake is complete
 	isHandedOff                   // it waits for a helper, see helpers.claim
 	isInLine                      // and all helpers are busy
+	isLeaving                     // its turn to end has come in a drain, see exodus
 	isGiven                       // its socket was given away: user code may still run, but nothing waits for it
 )
 
@@ -305,19 +306,26 @@ func (k owner) free() {
 
 // each calls do with every connection of the shard, with its mutex held.
 func (sh *shard) each(do func(k connRef)) {
-	for i, c := range *sh.chunks.Load() {
-		for j := range c.slots {
-			s := &c.slots[j]
-			if s.tenant.Load() == 0 {
-				continue
-			}
-			s.mu.Lock()
-			if t := s.tenant.Load(); t != 0 {
-				do(connRef{sh: sh, s: s, x: &c.inflights[j], key: keyOf(i*chunkSlots+j, t&^awayBit)})
-			}
-			s.mu.Unlock()
+	for i := range len(*sh.chunks.Load()) * chunkSlots {
+		if k, ok := sh.at(i); ok {
+			do(k)
+			k.s.mu.Unlock()
 		}
 	}
+}
+
+// at returns the connection in a slot, with its mutex held, or false if there is none.
+func (sh *shard) at(slot int) (connRef, bool) {
+	k, ok := sh.find(uint64(slot))
+	if !ok || k.s.tenant.Load() == 0 {
+		return k, false
+	}
+	k.s.mu.Lock()
+	t := k.s.tenant.Load() &^ awayBit
+	if k.key = keyOf(slot, t); t == 0 {
+		k.s.mu.Unlock()
+	}
+	return k, t != 0
 }
 
 // list makes the shard's runner check the connection.

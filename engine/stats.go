@@ -77,6 +77,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Open, st.Drained = s.open, s.drained
+	st.Drained.Idle = int(s.idle.Load())
 	s.lateTold = max(s.lateTold, st.Late) // one that has moved from its connection to its shard meanwhile is missing
 	st.Late = s.lateTold
 	return st

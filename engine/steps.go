@@ -18,7 +18,7 @@ func (k held) facts(d *workspace) life.Facts {
 	f := life.Facts{
 		Phase: k.phase(), Why: why, Dead: s.dead || why != life.Lives && s.own.has(mustShake), Opened: s.opened,
 		Stopped: s.own.has(isStopped), Said: s.marks.has(isSaid), Settled: true,
-		Suspect: s.suspect != 0, Draining: k.sh.srv.draining.Load(), Drains: s.own.has(drains),
+		Suspect: s.suspect != 0, Draining: k.sh.srv.endsAll.Load(), Drains: s.own.has(drains),
 		Unread: s.own&(isOver|drains) == isOver,
 	}
 	if x != nil {
@@ -61,6 +61,9 @@ func (k held) carryOut(st life.Step, d *workspace) {
 	case life.StepFinish:
 		if x := k.x.Load(); x != nil && k.reason() == PeerClosed {
 			k.endContext(x) // where the kernel does not report disconnects, this is the only signal
+		}
+		if k.reason() == ShuttingDown && srv.limits.SpreadTime > 0 && k.speaks().saysLast {
+			srv.idle.Add(1)
 		}
 		k.enter(life.Finishing)
 	case life.StepClose:

@@ -112,7 +112,7 @@ func (s *Server) judgeAll(last, now timing.Tick) (next uint64, busy bool) {
 		w.condemned[i] = sentence{}
 		busy = true
 	}
-	if s.draining.Load() {
+	if s.endsAll.Load() {
 		pace, busy = uint64(s.rules.Hurried()), true
 	}
 	if busy {

@@ -85,7 +85,7 @@ func (k held) rest(x *inflight) {
 // moments returns a snapshot of the connection.
 func (k held) moments() timing.Moments {
 	s := k.s
-	m := timing.Moments{Asks: k.speaks().ping != nil, Phase: k.phase(), Since: s.since.Load(), Seen: s.seen.Load(), Trusted: s.facets.has(isTrusted), Draining: k.sh.srv.draining.Load()}
+	m := timing.Moments{Asks: k.speaks().ping != nil, Phase: k.phase(), Since: s.since.Load(), Seen: s.seen.Load(), Trusted: s.facets.has(isTrusted), Draining: k.sh.srv.endsAll.Load()}
 	if x := k.x.Load(); x != nil {
 		m.SetFrame(&x.frame)
 		m.Stall = x.stall.Load()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/internal/fifo"
 	"github.com/hone-go/hone/wire"
@@ -70,6 +71,8 @@ type Client struct {
 	writeErr error // why the writer failed
 	err      error // why the connection ended; nil while it is open
 	unsent   error // ErrNotSent and err
+
+	back time.Duration // after which to connect again, as the server has said; the reader's until done
 }
 
 const (

@@ -71,6 +71,7 @@ func (c *Client) dispatch(p wire.Packet) error {
 		return nil
 	case wire.ConnAck, wire.SubmitAck:
 		if p.Command == wire.ConnAck && p.ID == 0 && p.Result != wire.OK {
+			c.back = wire.ComeBack(p.Content)
 			return p.Result
 		}
 		call, err := c.claim(p)

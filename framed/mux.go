@@ -31,7 +31,7 @@ var ErrStalled = errors.New("framed: the server does not answer")
 // then fail with ErrNotSent and the error of the last dial. So give every ctx a deadline.
 // As many goroutines dial as there are connections, whatever the number of callers: the
 // first dial starts at once, then with backoff from 50 ms to 5 s, each with up to 50 %
-// jitter. Only when the server answers the credentials with a wire.Result, which is not
+// jitter; a server that refuses or drains may ask for a longer pause. Only when the server answers the credentials with a wire.Result, which is not
 // an outage, do calls fail with it at once.
 //
 // Cost: three goroutines per connection; no allocations for a call whose reply fits its

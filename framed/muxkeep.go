@@ -29,12 +29,14 @@ func (m *Mux) keep() {
 	failures := 0
 	for m.ctx.Err() == nil {
 		c, err := m.connect()
+		back := time.Duration(0)
 		if err == nil {
 			m.join(c)
 			m.resume()
 			began := time.Now()
 			m.tend(c)
 			c.Close()
+			back = c.back
 			failures = failuresAfter(failures, time.Since(began), c)
 			m.retire(c)
 		} else {
@@ -42,8 +44,11 @@ func (m *Mux) keep() {
 			if m.failed(err) {
 				m.resume() // fails what is parked
 			}
+			if c != nil {
+				back = c.back
+			}
 		}
-		m.rest(pause(failures))
+		m.rest(max(pause(failures), back))
 	}
 }
 
@@ -83,7 +88,7 @@ func (m *Mux) rest(d time.Duration) {
 	}
 }
 
-// connect opens a connection and sends its credentials.
+// connect opens a connection and sends its credentials. With an error, the client is closed, or nil.
 func (m *Mux) connect() (*Client, error) {
 	limit := cmp.Or(m.DialTime, defaultDialTime)
 	if limit < 0 {
@@ -110,7 +115,7 @@ func (m *Mux) connect() (*Client, error) {
 		}
 		if err != nil {
 			c.Close()
-			return nil, err
+			return c, err
 		}
 	}
 	return c, nil

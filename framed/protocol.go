@@ -25,6 +25,7 @@ type protocol struct {
 	within  time.Duration // Server.RequestTime
 
 	givesWay bool // Server.GiveWay
+	spreads  bool // Limits.SpreadTime is set
 
 	logger *slog.Logger                  // nil: nothing is logged
 	told   [len(foreigners)]atomic.Int64 // when foreign has logged something, in Unix seconds
@@ -178,6 +179,10 @@ var refusals = map[engine.Reason]wire.Result{
 	engine.ShuttingDown:      wire.ShuttingDown,
 }
 
+// backWithin is the time over which those come back whose turn has come in a drain: it evens out the steps
+// in which they are told.
+const backWithin = time.Second
+
 // Refuse appends a refusal: under the request's own id for one that panicked, under id 0
 // for the whole connection.
 func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
@@ -187,6 +192,10 @@ func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 	}
 	refusal := wire.Packet{Command: wire.ConnAck, Result: code}
 	switch why {
+	case engine.ShuttingDown:
+		if p.spreads {
+			refusal.Content = wire.AppendWithin(nil, backWithin)
+		}
 	case engine.FrameTimeout:
 		refusal.Content = []byte("a frame took too long to arrive")
 	case engine.AuthTimeout:

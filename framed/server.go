@@ -130,6 +130,7 @@ func (s *Server) init() *engine.Server {
 			within:    s.RequestTime,
 			onRequest: s.OnRequest,
 			givesWay:  s.GiveWay,
+			spreads:   s.Limits.SpreadTime > 0,
 			logger:    s.Logger,
 			epoch:     time.Now(),
 		}
@@ -213,7 +214,7 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 // Shutdown drains the server: it stops accepting, answers the requests that were sent,
-// flushes and closes. When ctx ends first, it forces the remaining connections closed,
+// flushes and closes; with Limits.SpreadTime, it serves each connection until its turn to end comes. When ctx ends first, it forces the remaining connections closed,
 // abandons handlers that do not return, and returns ctx's error at most about 50 ms
 // later. Stats().Drained has the counts.
 func (s *Server) Shutdown(ctx context.Context) error { return s.init().Shutdown(ctx) }

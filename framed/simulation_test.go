@@ -107,7 +107,7 @@ func exchange(w *simulation.World) simulation.Scene {
 	e := []engine.Engine{engine.Events(engine.Auto), engine.Events(engine.Inline), engine.Events(engine.Offload)}[w.Rand.IntN(3)]
 	var slots atomic.Int64
 	s := &framed.Server{
-		Engine: e, Logger: slog.New(slog.DiscardHandler),
+		Engine: e, Logger: slog.New(slog.DiscardHandler), Limits: engine.Limits{SpreadTime: time.Duration(w.Rand.IntN(2)) * 20 * time.Second},
 		Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
 			var what string
 			var amount int

@@ -164,7 +164,7 @@ func (l *LateAnswer) post(body []byte) error {
 	v := p.visit()
 	a := &v.answer
 	a.turn, a.protocol, a.req, a.header, a.deadline = &v.late, p, &v.asked, l.header, l.deadline
-	a.declared, a.wantsClose, a.whole, a.ended = -1, l.closes, true, true
+	a.declared, a.wantsClose, a.whole, a.ended = -1, l.closes || l.server.lastAnswer(conn), true, true
 	if v.asked.Method = http.MethodHead; !l.head {
 		v.asked.Method = http.MethodGet // as good as any other
 		delete(l.header, "Content-Length")

@@ -128,7 +128,8 @@ func (s *Server) lendTo(to *lender, c engine.Conn, l *loan) (left []byte, back b
 // serveLoan is the handler that net/http calls for lent connections.
 func (s *Server) serveLoan(w http.ResponseWriter, r *http.Request) {
 	if l, ok := r.Context().Value(loanKey{}).(*loan); ok {
-		if l.handled(r) {
+		if l.handled(r) || s.draining.Load() && l.conn.Leaving() {
+			// It also makes net/http's HTTP/2 say GOAWAY.
 			w.Header().Set("Connection", "close")
 		}
 		if l.tls != nil {

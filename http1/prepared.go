@@ -72,7 +72,7 @@ func (w *response) send(p *Prepared, body []byte, fields []Field) bool {
 	}
 	a.wroteHeader, a.wroteHead, a.status = true, true, p.status
 	a.declared, a.written = int64(len(body)), int64(len(body))
-	a.closes = a.wantsClose || !a.protocol.keepsAlive()
+	a.closes = a.wantsClose || a.protocol.server.lastAnswer(a.turn.Conn())
 	out := append(a.turn.Out, p.head...)
 	for i := range fields {
 		out = appendField(out, fields[i].Key, fields[i].Value)

@@ -57,8 +57,8 @@ type visit struct {
 	served uint64 // not yet added to protocol.fast
 }
 
-// keepsAlive reports whether connections stay open after a response.
-func (p *protocol) keepsAlive() bool { return !p.server.lastAnswer() }
+// SaysLast is true: an answer with Connection: close is a connection's last.
+func (p *protocol) SaysLast() bool { return true }
 
 // GivesWay lets a connection between two requests make room for a new one: clients expect an
 // idle connection to be closed at any time.
@@ -180,6 +180,9 @@ func (o *opening) Advance(t *engine.Turn, in []byte) (used, need int, err error)
 	}
 	return p.Advance(t, in)
 }
+
+// SaysLast is true, as for protocol.
+func (o *opening) SaysLast() bool { return true }
 
 func (o *opening) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 	return refusal(dst, unserved, why)

@@ -139,7 +139,7 @@ func (a *answer) writeHead(p []byte) {
 		a.declared = int64(len(p))
 	}
 	hasLength := a.declared != -1
-	keepsAlive := a.protocol.keepsAlive()
+	keepsAlive := !a.protocol.server.lastAnswer(a.turn.Conn())
 	if a.wantsClose || a.overLimit() || known[connection].first == "close" || !keepsAlive {
 		a.closes = true
 	}

@@ -26,6 +26,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/faultlog"
@@ -230,11 +231,14 @@ func (s *Server) SetKeepAlivesEnabled(on bool) {
 	}
 }
 
-// lastAnswer reports whether connections close after the response in progress.
-func (s *Server) lastAnswer() bool { return s.draining.Load() || s.keepAlivesOff.Load() }
+// lastAnswer reports whether the connection closes after the response in progress.
+func (s *Server) lastAnswer(c engine.Conn) bool {
+	return s.keepAlivesOff.Load() || s.draining.Load() && (s.lender.limits.SpreadTime == 0 || c.Leaving())
+}
 
 // Shutdown stops accepting, answers the requests that have arrived, and closes the
-// connections. If ctx ends first, Shutdown closes the remaining connections and returns ctx's
+// connections: with Limits.SpreadTime, each with its next answer, or with a GOAWAY, from when its turn has
+// come. If ctx ends first, Shutdown closes the remaining connections and returns ctx's
 // error about 50 ms later. It neither waits for hijacked connections nor closes them. It calls
 // Std.Shutdown, which runs the functions that were registered with Std.RegisterOnShutdown.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -252,19 +256,22 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.faults.Close()
 		ended <- err
 	}()
-	s.lender.drain()
-	if s.http2 != nil {
-		s.http2.drain()
-		go s.http2.std.Shutdown(patience)
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		cut()
-		s.stopLending()
-		<-ended
-		return ctx.Err()
+	for spread := time.After(s.lender.limits.SpreadTime); ; {
+		select {
+		case <-spread: // once
+			s.lender.drain()
+			if s.http2 != nil {
+				s.http2.drain()
+				go s.http2.std.Shutdown(patience)
+			}
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			cut()
+			s.stopLending()
+			<-ended
+			return ctx.Err()
+		}
 	}
 }
 

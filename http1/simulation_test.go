@@ -141,7 +141,7 @@ func site(w *simulation.World) simulation.Scene {
 	e := []engine.Engine{engine.Events(engine.Auto), engine.Events(engine.Offload)}[w.Rand.IntN(2)]
 	var slots atomic.Int64
 	s := &Server{
-		Engine: e, Logger: slog.New(slog.DiscardHandler),
+		Engine: e, Logger: slog.New(slog.DiscardHandler), Limits: engine.Limits{SpreadTime: time.Duration(w.Rand.IntN(2)) * 20 * time.Second},
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			n, _ := strconv.Atoi(r.FormValue("n"))
 			if r.Method != http.MethodGet && r.Method != http.MethodPost { // its first bytes are lost

@@ -1,6 +1,10 @@
 package wire
 
-import "strconv"
+import (
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
 
 // Result is an ack's result code. Every code except [OK] is also an error: parsers and
 // clients return it, and a handler may return it to answer its request with that code.
@@ -46,4 +50,22 @@ var resultTexts = [...]string{
 	TooSlow:        "wire: too slow",
 	Idle:           "wire: idle",
 	Internal:       "wire: internal",
+}
+
+// AppendWithin appends the content of a refusal that asks its peer to come back within d.
+func AppendWithin(dst []byte, d time.Duration) []byte {
+	return strconv.AppendInt(dst, d.Milliseconds(), 10)
+}
+
+// mostWithin bounds for how long a client stays away because of a refusal.
+const mostWithin = time.Minute
+
+// ComeBack returns after how long to connect again: a random part of the time that the content
+// of a refusal names, at most a minute, or 0 if it names none.
+func ComeBack(content []byte) time.Duration {
+	ms, err := strconv.ParseUint(string(content), 10, 32)
+	if err != nil || ms == 0 {
+		return 0
+	}
+	return 1 + rand.N(min(mostWithin, time.Duration(ms)*time.Millisecond))
 }

@@ -35,6 +35,7 @@ func LimitsOf(l *engine.Limits) []Limit {
 		{Name: "hard-cap", number: &l.HardCap, bytes: true},
 		{Name: "stall-time", time: &l.StallTime},
 		{Name: "linger-time", time: &l.LingerTime},
+		{Name: "spread-time", time: &l.SpreadTime},
 		{Name: "in-flight", number: &l.InFlight},
 		{Name: "total-in-flight", number: &l.TotalInFlight},
 		{Name: "total-output", number: &l.TotalOutput, bytes: true},
@@ -126,7 +127,7 @@ func effective(l engine.Limits) []any {
 // String formats the limit as --limit accepts it.
 func (l Limit) String() string {
 	switch {
-	case l.time != nil && *l.time == math.MaxInt64, l.number != nil && *l.number == math.MaxInt32:
+	case l.time != nil && (*l.time == math.MaxInt64 || *l.time == 0), l.number != nil && *l.number == math.MaxInt32:
 		return "off"
 	case l.time != nil:
 		return l.time.String()

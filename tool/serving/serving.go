@@ -36,7 +36,7 @@ import (
 
 // Time limits of the shutdown.
 const (
-	DrainTime = 25 * time.Second // for a drain
+	DrainTime = 25 * time.Second // for a drain, after Limits.SpreadTime
 	AdminTime = 2 * time.Second  // for the admin side's last responses
 )
 
@@ -329,12 +329,12 @@ func (f *Options) announce(s *serving, stdout io.Writer) error {
 	return exit.FailedIf(json.NewEncoder(stdout).Encode(line))
 }
 
-// DrainPatience returns a context that bounds a drain: until a second signal, at most
-// DrainTime. Without a drain it has ended already.
-func DrainPatience(drain bool) (context.Context, context.CancelFunc) {
+// drainPatience returns a context that bounds a drain: until a second signal, at most limit.
+// Without a drain it has ended already.
+func drainPatience(drain bool, limit time.Duration) (context.Context, context.CancelFunc) {
 	// The first signal has been or is being delivered; a signal received now is another.
 	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	patience, cancel := context.WithTimeout(signalled, DrainTime)
+	patience, cancel := context.WithTimeout(signalled, limit)
 	if !drain {
 		cancel()
 	}
@@ -347,17 +347,19 @@ func DrainPatience(drain bool) (context.Context, context.CancelFunc) {
 // stop drains and reports how that went, or closes everything at once.
 func (s *serving) stop(drain bool) error {
 	s.ready.Store(false)
-	patience, done := DrainPatience(drain)
+	before := s.server.Stats()
+	limit := DrainTime + before.Limits.SpreadTime
+	patience, done := drainPatience(drain, limit)
 	defer done()
 	if drain {
-		s.log.Info("draining", "patience", DrainTime.String(), "open", s.server.Stats().Open)
+		s.log.Info("draining", "patience", limit.String(), "spread", before.Limits.SpreadTime.String(), "open", before.Open)
 	}
 	err := s.server.Shutdown(patience)
 	if s.sockets != nil {
 		err = errors.Join(err, s.sockets.Shutdown(patience))
 	}
 	drained := s.server.Stats().Drained
-	s.log.Info("drained", "clean", drained.Clean, "forced", drained.Forced, "owed", drained.Owed, "stuck", drained.Stuck)
+	s.log.Info("drained", "clean", drained.Clean, "forced", drained.Forced, "owed", drained.Owed, "stuck", drained.Stuck, "idle", drained.Idle)
 	last, cancel := context.WithTimeout(context.Background(), AdminTime)
 	defer cancel()
 	if s.private != nil {
@@ -367,7 +369,7 @@ func (s *serving) stop(drain bool) error {
 	s.sides.Wait()
 	if err != nil {
 		return exit.Failedf("serve: the drain closed %d open connections (%w); wait longer than %v before a second signal, or find out why they are slow",
-			drained.Forced, err, DrainTime)
+			drained.Forced, err, limit)
 	}
 	return nil
 }

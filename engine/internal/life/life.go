@@ -48,7 +48,7 @@ type Facts struct {
 	Words      bool // there is a final message, see Conn.End
 	Settled    bool // no reply is owed, and no output is unsent
 	Suspect    bool // the sweeper suspects that a limit was exceeded
-	Draining   bool // the server is shutting down
+	Draining   bool // every connection of the server ends
 	Drains     bool // this connection is draining: input that had arrived by then is still served
 	Paused     bool // flow control: output must be sent before more input is served
 	Ready      bool // the protocol can continue with the buffered input

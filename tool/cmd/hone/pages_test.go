@@ -79,6 +79,7 @@ func limitsTold() []told {
 		{"HardCap", "output queued for one peer behind what is being written", "none", engine.SlowReader, "TestHardCapIsForPeersThatDoNotRead"},
 		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "TestPeerThatReadsNothingIsCutOff"},
 		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "TestRefusedPeerIsLingeredFor TestPeersThatStayDoNotHoldAShutdownUp"},
+		{"SpreadTime", "the time of a shutdown over which connections end, evenly: [upgrades](upgrades.md)", "7", engine.ShuttingDown, "TestSpread"},
 		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "TestInFlightPausesAndResumes"},
 		{"TotalInFlight", "the same for all connections; at it, those that are answered late are not read until half are sent", "–", 0, "TestTotalInFlightPausesAndResumes TestTotalInFlightWithRepliesThatNeverCome"},
 		{"TotalOutput", "memory of all output that waits; requests that may produce much wait in line, then peers that do not read are closed", "none", engine.OutputBudget, "TestOutputBudgetHolds TestPushesKeepToTheOutputBudget TestLargeRepliesTakeTurns TestFirstVisitsThatBlockHoldUpNobody"},

@@ -22,8 +22,9 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve framed requests, HTTP or WebSocket, until a signal",
 		Long: `Serve framed requests, HTTP or WebSocket, until SIGTERM or SIGINT, which drain:
-requests in flight get 25 s to finish, then connections close. A second signal ends it
-at once.
+requests in flight get 25 s to finish, then connections close. With --limit
+spread-time=30s, connections end evenly over 30 s before that (docs/upgrades.md). A
+second signal ends it at once.
 
 Engines:
 
