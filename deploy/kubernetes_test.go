@@ -130,8 +130,17 @@ func TestDeployment(t *testing.T) {
 func checkDeployment(t *testing.T, name string, admin int) {
 	d, c := readDeployment(t, name)
 	pod := d.Spec.Template.Spec
-	if grace := time.Duration(pod.TerminationGracePeriodSeconds) * time.Second; grace <= time.Duration(c.Lifecycle.PreStop.Sleep.Seconds)*time.Second+drain(t) {
-		t.Errorf("a pod is killed after %v; it waits %d s and drains up to %v", grace, c.Lifecycle.PreStop.Sleep.Seconds, drain(t))
+	whole := time.Duration(c.Lifecycle.PreStop.Sleep.Seconds)*time.Second + drain(t)
+	for _, arg := range c.Args {
+		if spread, ok := strings.CutPrefix(arg, "--limit=spread-time="); ok {
+			d, err := time.ParseDuration(spread)
+			if whole += d; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if grace := time.Duration(pod.TerminationGracePeriodSeconds) * time.Second; grace <= whole {
+		t.Errorf("a pod is killed after %v; it waits and drains up to %v", grace, whole)
 	}
 	if lost := c.ReadinessProbe.PeriodSeconds * c.ReadinessProbe.FailureThreshold; c.Lifecycle.PreStop.Sleep.Seconds <= lost {
 		t.Errorf("preStop waits %d s, in which a readiness probe needs %d to fail", c.Lifecycle.PreStop.Sleep.Seconds, lost)

@@ -130,6 +130,9 @@ func (d *dialer) run(serve func(addr string) (welcomed bool, err error), judge f
 			logged = why
 		}
 		wait, final := judge(welcomed, err)
+		if back, ok := errors.AsType[comeBack](err); ok {
+			wait = max(wait, back.after)
+		}
 		switch {
 		case final != nil && !(met && errors.Is(err, errForeign)):
 			end(final)

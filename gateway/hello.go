@@ -124,8 +124,20 @@ func refused(code wire.Result, words []byte) error {
 			return r.err
 		}
 	}
+	if back := wire.ComeBack(words); back > 0 {
+		return comeBack{code, back}
+	}
 	return code
 }
+
+// comeBack is a refusal that asks the client to come back after some time.
+type comeBack struct {
+	wire.Result
+	after time.Duration
+}
+
+// Unwrap returns the result as an error.
+func (e comeBack) Unwrap() error { return e.Result }
 
 // magic begins a hello and a welcome. Its last byte is the version of the protocol.
 const magic = "hgw2"

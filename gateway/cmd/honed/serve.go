@@ -83,6 +83,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, 1KiB to 1019KiB, of which 13 are not the record's")
 	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections, of frames, of WebSockets and of HTTP each; 0: 50 000, or half of the descriptor limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
+	flags.DurationVar(&limits.SpreadTime, "spread-time", 0, "over how much of the drain connections end, evenly; 0: at its start")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
 	f.Serving.Add(flags, "127.0.0.1:7171", "also drain when standard input ends, for a server that must not outlive its parent")
 }
@@ -226,6 +227,8 @@ func (f *serving) checkNumbers() error {
 		atLeast("checkpoint-bytes", srv.CheckpointBytes, 1, "1 or more"),
 		atLeast("verify-rate", f.verifyRate, 0, "0 (off) or more"),
 		atLeast("drain", f.drain, 0, "0 (at once) or more"),
+		atLeast("spread-time", srv.Limits.SpreadTime, 0, "0 (at once) or more"),
+		atLeast("drain", f.drain, srv.Limits.SpreadTime, "longer than --spread-time"),
 	)
 }
 

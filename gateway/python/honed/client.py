@@ -10,7 +10,7 @@ import struct
 import threading
 from typing import Optional, Set
 
-from .wire import SUBMIT, SUBMIT_ACK, WOKEN, Address, Connection, Frame, Moved, Refused, check, field, fields, frame
+from .wire import SUBMIT, SUBMIT_ACK, WOKEN, Address, Away, Connection, Frame, Moved, Refused, check, field, fields, frame
 
 log = logging.getLogger("honed")
 
@@ -117,7 +117,7 @@ class Client:
     def run(self) -> None:
         """Connects again and again, until that is useless."""
         while not self.closing and not self.why:
-            opened = False
+            opened, away = False, 0.0
             try:
                 with Connection(self.address, self.tls) as connection:
                     self.open(connection)
@@ -126,12 +126,13 @@ class Client:
             except (OSError, struct.error) as lost:
                 log.warning("trying again: %s", lost)
                 self.moved += opened and isinstance(lost, Moved)
+                away = lost.pause if isinstance(lost, Away) else 0
                 if self.moved > 5:
                     self.end(Refused("another program keeps taking the session"))
             except Exception as why:
                 self.end(why)
             with self.changed:
-                pause = 3 if self.moved else self.pause * random.uniform(0.5, 1)
+                pause = away or (3 if self.moved else self.pause * random.uniform(0.5, 1))
                 self.changed.wait_for(lambda: self.closing or self.why, pause)
             self.pause = min(2 * self.pause, 5)
 

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Iterator, List, Optional, Tuple
 
-from .wire import DELIVER, SUBMIT, SUBMIT_ACK, Address, Connection, Frame, Moved, Refused, check, field, fields, frame
+from .wire import DELIVER, SUBMIT, SUBMIT_ACK, Address, Away, Connection, Frame, Moved, Refused, check, field, fields, frame
 
 log = logging.getLogger("honed")
 
@@ -115,7 +115,8 @@ class Reader:
                     if self.yields:
                         raise Refused("another program reads under this name") from lost
                     self.yields = True
-                time.sleep(3 if self.yields else self.pause * random.uniform(0.5, 1))
+                pause = 3 if self.yields else self.pause * random.uniform(0.5, 1)
+                time.sleep(lost.pause if isinstance(lost, Away) else pause)
                 self.pause = min(2 * self.pause, 5)
                 continue
             self.pause = 0.05

@@ -1,6 +1,7 @@
 """The frames that honed and its clients exchange, over a connection that notices a silent server."""
 from __future__ import annotations
 
+import random
 import selectors
 import socket
 import ssl
@@ -9,7 +10,7 @@ import time
 from typing import Iterator, Optional, Tuple
 
 CONN, SUBMIT, DELIVER, CONN_ACK, SUBMIT_ACK = 0x01, 0x02, 0x03, 0x81, 0x82
-OK, MOVED = 0, 69
+OK, OVERLOADED, SHUTTING_DOWN, MOVED = 0, 5, 7, 69
 FINAL = {2: "malformed", 6: "unauthorised", 64: "fenced", 65: "expired", 66: "level", 67: "gap", 68: "regressed",
          70: "too many", 71: "no reader", 72: "shares", 73: "ahead"}
 TIMEOUT = 30.0  # seconds: to connect, to get the answer to the first frame, to send
@@ -27,11 +28,21 @@ class Moved(ConnectionError):
     """Another connection, perhaps of another program, has this name now."""
 
 
+class Away(ConnectionError):
+    """The server asks for a pause of some seconds."""
+
+    def __init__(self, text: str, pause: float):
+        super().__init__(text)
+        self.pause = pause
+
+
 def check(result: int, content: bytes) -> None:
     """Raises the error that a result stands for. After a ConnectionError another connection may work."""
     text = "%d %s: %s" % (result, FINAL.get(result, "from the server"), content.decode("utf-8", "replace"))
     if result in FINAL:
         raise Refused(text)
+    if result in (OVERLOADED, SHUTTING_DOWN) and content.isdigit():
+        raise Away(text, random.uniform(0, min(int(content) / 1000, 60)))
     if result != OK:
         raise Moved(text) if result == MOVED else ConnectionError(text)
 
