@@ -13,12 +13,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +37,12 @@ type Server struct {
 	// ClientCA is a PEM file with certificate authorities. If set, every client must
 	// present a certificate from one of them. Zero: clients need none.
 	ClientCA string
+	// TicketKeys is a file with the keys of session tickets: a line of 64 hexadecimal digits each,
+	// 32 random bytes. The first encrypts new tickets, and all decrypt: put a new one in front
+	// every day, and drop those older than a week. With the same file, clients resume their
+	// sessions at the next process, and at other servers. Whoever has a key can read what
+	// clients of TLS 1.2 resumed with it. Zero: keys that this configuration makes itself.
+	TicketKeys string
 	// Base has all other settings; it is cloned. For HTTP/2 with a net/http server, set
 	// NextProtos to "h2" and "http/1.1" here. Zero: TLS 1.2 and newer.
 	Base *tls.Config
@@ -81,7 +89,7 @@ type files struct {
 	current atomic.Pointer[tls.Config]
 
 	mu   sync.Mutex
-	seen [3]fs.FileInfo // from before the last read; nil for a file that did not exist
+	seen [4]fs.FileInfo // from before the last read; nil for a file that did not exist
 	bad  bool           // the last read failed
 }
 
@@ -119,8 +127,8 @@ func (f *files) look() {
 	}
 }
 
-func (f *files) stat() (found [3]fs.FileInfo) {
-	for i, path := range [...]string{f.Cert, f.Key, f.ClientCA} {
+func (f *files) stat() (found [4]fs.FileInfo) {
+	for i, path := range [...]string{f.Cert, f.Key, f.ClientCA, f.TicketKeys} {
 		if info, err := os.Stat(path); err == nil { // follows a symbolic link
 			found[i] = info
 		}
@@ -162,6 +170,13 @@ func (f *files) read() (*tls.Config, error) {
 		return nil, fmt.Errorf("%s with %s: %w", f.Cert, f.Key, err)
 	}
 	config.Certificates = []tls.Certificate{pair}
+	if f.TicketKeys != "" {
+		keys, err := ticketKeys(f.TicketKeys)
+		if err != nil {
+			return nil, err
+		}
+		config.SetSessionTicketKeys(keys)
+	}
 	if f.ClientCA == "" {
 		return config, nil
 	}
@@ -187,6 +202,25 @@ func (f *files) read() (*tls.Config, error) {
 		return nil
 	}
 	return config, nil
+}
+
+// ticketKeys reads the keys of session tickets.
+func ticketKeys(path string) (keys [][32]byte, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for i, line := range strings.Fields(string(text)) {
+		key, err := hex.DecodeString(line)
+		if err != nil || len(key) != 32 {
+			return nil, fmt.Errorf("%s: key %d is not 64 hexadecimal digits", path, i+1)
+		}
+		keys = append(keys, [32]byte(key))
+	}
+	if keys == nil {
+		return nil, fmt.Errorf("%s: no key in it", path)
+	}
+	return keys, nil
 }
 
 // certificates reads a PEM file of certificates. It is stricter than the standard

@@ -430,6 +430,74 @@ func TestSessionsEndWithTheirAuthority(t *testing.T) {
 	}
 }
 
+// Clients resume their sessions at the next process, if that has their key.
+func TestTicketKeysOutliveAProcess(t *testing.T) {
+	const first, second, third = "aa", "bb", "cc"
+	keys := func(all ...string) (file []byte) {
+		for _, k := range all {
+			file = append(file, strings.Repeat(k, 32)+"\n"...)
+		}
+		return file
+	}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, f folder) {
+				us := newAuthority(t)
+				f.renew(us, 1)
+				start := func() *tls.Config {
+					s, _ := f.server(false)
+					s.TicketKeys = f.path("tickets")
+					config, err := s.Config()
+					if err != nil {
+						t.Fatal(err)
+					}
+					return config
+				}
+				client := us.client(t, nil)
+				client.MaxVersion, client.ClientSessionCache = version, tls.NewLRUClientSessionCache(1)
+				want := func(what string, config *tls.Config, resumes bool) {
+					t.Helper()
+					l, err := connect(t, config, client)
+					if err != nil || l.client.ConnectionState().DidResume != resumes {
+						t.Errorf("%s: resumed %v, want %v: %v", what, !resumes, resumes, err)
+					}
+				}
+				f.put("tickets", keys(first))
+				old := start()
+				want("at first", old, false)
+				want("again", old, true)
+				want("at the next process", start(), true)
+				f.put("tickets", keys(second, first))
+				passes(time.Second)
+				want("with a new key in front", old, true)
+				f.put("tickets", keys(second))
+				want("at the next process without the first key", start(), true)
+				f.put("tickets", keys(third))
+				want("with another key", start(), false)
+			})
+		})
+	}
+}
+
+func TestBadTicketKeys(t *testing.T) {
+	us := newAuthority(t)
+	f := folder{t, t.TempDir()}
+	f.renew(us, 1)
+	for content, says := range map[string]string{
+		"":                                 "no key in it",
+		strings.Repeat("a", 63):            "key 1 is not 64 hexadecimal digits",
+		strings.Repeat("ab", 32) + "\nxyz": "key 2 is not 64 hexadecimal digits",
+	} {
+		f.put("tickets", []byte(content))
+		s, _ := f.server(false)
+		s.TicketKeys = f.path("tickets")
+		_, err := s.Config()
+		if text := fmt.Sprint(err); !strings.HasSuffix(text, says) {
+			t.Errorf("%q: %s, want %s", content, text, says)
+		}
+	}
+}
+
 func TestConfigReportsBadFiles(t *testing.T) {
 	us := newAuthority(t)
 	f := folder{t, t.TempDir()}
