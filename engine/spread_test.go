@@ -66,7 +66,10 @@ func spreads(t *testing.T, e Engine, p Protocol, l Limits, conns int, patience t
 					case <-gone:
 						return
 					case <-time.After(rand.N(4 * time.Second)):
-						nc.Write(message("hello"))
+						whole := message("hello")
+						nc.Write(whole[:3]) // so that it also waits for the rest of one
+						pause(time.Millisecond)
+						nc.Write(whole[3:])
 					}
 				}
 			})

@@ -1,9 +1,11 @@
 package framed_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -71,6 +73,18 @@ func TestSpreadDrainHandsOverEvenly(t *testing.T) {
 					})
 				}
 				<-time.After(10 * time.Second)
+				raw, err := listeners[0].Dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait() // it is served
+				calling.Go(func() {
+					defer raw.Close()
+					last := wire.Append(nil, wire.Packet{Command: wire.ConnAck, Result: wire.ShuttingDown, Content: []byte("1000")})
+					if said, err := io.ReadAll(raw); err != nil || !bytes.Equal(said, last) {
+						t.Errorf("a connection was told %q and %v", said, err)
+					}
+				})
 				began := time.Now()
 				if err := servers[0].Shutdown(t.Context()); err != nil {
 					t.Error(err)
