@@ -5,7 +5,8 @@ import "time"
 // Use is the resource use of several processes.
 type Use struct {
 	CPU      time.Duration
-	Resident int64 // bytes
+	Waited   time.Duration // for a processor, by all living threads together
+	Resident int64         // bytes
 	// Busiest is the process with the most CPU time: if a shell runs a server, the
 	// server.
 	Busiest int

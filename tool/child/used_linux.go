@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -25,20 +27,20 @@ func (c *Child) Used() (Use, error) {
 	return sum, nil
 }
 
-// UsedBy returns the same of any process and its descendants.
-func UsedBy(pid int) (Use, error) {
+// UsedBy returns the same of any processes and their descendants.
+func UsedBy(pids ...int) (Use, error) {
 	all, err := running()
 	if err != nil {
 		return Use{}, err
 	}
 	sum := useOf(all, func(of int) bool {
-		for of > 0 && of != pid {
+		for of > 0 && !slices.Contains(pids, of) {
 			of = all[of].parent
 		}
-		return of == pid && pid > 0
+		return of > 0
 	})
 	if sum.Busiest == 0 {
-		return Use{}, fmt.Errorf("there is no process %d", pid)
+		return Use{}, fmt.Errorf("there is no process %v", pids)
 	}
 	return sum, nil
 }
@@ -61,7 +63,21 @@ func useOf(all map[int]kin, ours func(pid int) bool) (sum Use) {
 		}
 		sum.CPU += cpu
 		sum.Resident += resident
+		sum.Waited += waitedFor(pid)
 		sum.PIDs = append(sum.PIDs, pid)
+	}
+	return sum
+}
+
+// waitedFor adds up the second number of the threads' schedstat; 0: this kernel does not count.
+func waitedFor(pid int) (sum time.Duration) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is a good one
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // the thread may have ended
+		if words := bytes.Fields(text); len(words) > 1 {
+			waited, _ := strconv.ParseInt(string(words[1]), 10, 64) // the kernel writes numbers
+			sum += time.Duration(waited)
+		}
 	}
 	return sum
 }

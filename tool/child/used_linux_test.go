@@ -2,7 +2,9 @@ package child
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +41,27 @@ func TestUsedCountsTheGroup(t *testing.T) {
 	}
 	if _, err := c.Used(); err == nil || errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+// More programs than there are processors wait for one.
+func TestUsedCountsWaits(t *testing.T) {
+	if text, err := os.ReadFile("/proc/self/schedstat"); err != nil || strings.HasPrefix(string(text), "0 0 ") {
+		t.Skip("this kernel does not count")
+	}
+	c := start(t, fmt.Sprintf(`for i in $(seq %d); do sh -c 'while :; do :; done' & done; echo 1; wait`, 2*runtime.NumCPU()), Options{Signal: true})
+	answer[int](t, c)
+	for begun := time.Now(); ; {
+		u, err := c.Used()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Waited > 20*time.Millisecond {
+			return
+		}
+		if time.Since(begun) > patience {
+			t.Fatalf("uses %+v", u)
+		}
 	}
 }
 

@@ -6,7 +6,7 @@ import "errors"
 
 func (c *Child) Used() (Use, error) { return Use{}, errors.ErrUnsupported }
 
-func UsedBy(int) (Use, error) { return Use{}, errors.ErrUnsupported }
+func UsedBy(...int) (Use, error) { return Use{}, errors.ErrUnsupported }
 
 func (u Use) Descriptors() int { return 0 }
 

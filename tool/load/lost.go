@@ -13,8 +13,9 @@ import (
 // lost adds up the time in which the generator of a closed loop did not run, which lowers the rate
 // however short its parts are. A heartbeat's delay has three: the generator was busy with other
 // answers, on whatever thread; it waited for a processor; or none of its threads had anything to do,
-// because a signal, the host or a quota had stopped them. Which program had the processor is known for
-// the whole window only (Plan.Rivals): waiting for the server's is a closed loop's nature.
+// because a signal, the host or a quota had stopped them. Waiting for a processor that the server has is
+// a closed loop's nature. Which program had it is known for the whole window only (Plan.Rivals), as is how
+// long the server waited, which lowers the rate likewise.
 type lost struct {
 	threads         sys.Threads
 	found           int64 // when they were listed
@@ -24,7 +25,8 @@ type lost struct {
 const (
 	leastDelay = int64(time.Millisecond) // a shorter one is a turn of the generator
 	oldList    = int64(time.Second)
-	mostLost   = 0.02                  // of the window
+	mostLost   = 0.02                  // of the window, in which the generator was stopped
+	mostRivals = 0.05                  // and in which it was, or it or the server waited for other programs
 	leastLost  = 10 * time.Millisecond // in a short run
 )
 
@@ -54,33 +56,36 @@ func (m *Measured) lose(heartbeats []*heartbeat) {
 	}
 }
 
-// notRun returns the share of the window in which the generator did not run, and how much of that
-// other programs than the server had its processor.
-func (m *Measured) notRun() (all, rivals float64) {
-	if m.Span <= 0 {
+// notRun returns the share of the window in which the generator was stopped, and that in which other
+// programs had the processor that it or the server waited for. No more requests wait at a time than are in
+// flight, or than there are processors.
+func (m *Measured) notRun() (stopped, rivals float64) {
+	if m.Span <= 0 || m.Lag.Histogram != nil { // at a rate, who was late has its own limit
 		return 0, 0
 	}
 	if m.Rivals != nil {
-		rivals = *m.Rivals * m.Waited.Seconds() / m.Span.Seconds()
+		waited := m.Waited + m.ServerWaited/time.Duration(max(1, min(m.plan.Conns*m.plan.Depth, m.Procs)))
+		rivals = *m.Rivals * waited.Seconds() / m.Span.Seconds()
 	}
-	return m.Stopped.Seconds()/m.Span.Seconds() + rivals, rivals
+	return m.Stopped.Seconds() / m.Span.Seconds(), min(rivals, 1)
 }
 
-// loss says that the generator did not run for so much of the time that the rate is not the server's.
+// loss says that for so much of the time the generator did not run, or other programs had the processors,
+// that the rate is not the server's.
 func (m *Measured) loss() string {
-	all, rivals := m.notRun()
-	if all <= mostLost || all*m.Span.Seconds() < leastLost.Seconds() {
+	stopped, rivals := m.notRun()
+	all := stopped + rivals
+	if stopped <= mostLost && all <= mostRivals || all*m.Span.Seconds() < leastLost.Seconds() {
 		return ""
 	}
-	why := ""
-	if rivals > all/2 {
-		why = fmt.Sprintf(", in %.1f %% because other programs had its CPU", 100*rivals)
+	text := fmt.Sprintf("the generator itself did not run in %.1f %% of the time (the limit is %.0f %%)", 100*stopped, 100*mostLost)
+	if stopped <= mostLost {
+		text = fmt.Sprintf("other programs kept the server or the generator waiting for a CPU in %.1f %% of the time (the limit is %.0f %%)", 100*all, 100*mostRivals)
 	}
-	least := ""
 	if rate := m.perSecond(m.Good); rate != nil {
-		least = fmt.Sprintf("; the rate is at least %.0f/s", *rate)
+		text += fmt.Sprintf("; the rate is at least %.0f/s", *rate)
 	}
-	return fmt.Sprintf("the generator itself did not run in %.1f %% of the time%s (the limit is %.0f %%)%s", 100*all, why, 100*mostLost, least)
+	return text
 }
 
 // lossy fails for a loss, unless the generator may be late: then only the rate is withheld.
@@ -89,8 +94,8 @@ func (m *Measured) lossy() string {
 	if loss == "" || m.plan.MaxLag > UsualMaxLag {
 		return ""
 	}
-	if all, rivals := m.notRun(); rivals > all/2 {
-		return loss + "; stop those, or give --most-others 100% if they belong to the server"
+	if stopped, _ := m.notRun(); stopped <= mostLost {
+		return loss + "; stop them, or give --most-others 100% if they belong to the server"
 	}
 	return loss + "; give it CPUs of its own, and do not stop it"
 }
@@ -100,8 +105,8 @@ func (m *Measured) bounds(r *Result) {
 	if m.Lag.Histogram != nil {
 		r.Client.DelayLimit = new(float64(m.plan.MaxLag) / 1e3)
 	} else if _, most := m.late(m.Delay, judged()[2]); most > 0 {
-		all, _ := m.notRun()
-		r.Client.DelayLimit, r.Client.NotRun, r.Client.Waited = new(float64(most)/1e3), &all, new(m.Waited.Seconds()/m.Span.Seconds())
+		stopped, rivals := m.notRun()
+		r.Client.DelayLimit, r.Client.NotRun, r.Client.Rivals = new(float64(most)/1e3), &stopped, &rivals
 	}
 }
 
@@ -112,12 +117,16 @@ func (r *Result) judgedBy() string {
 		return ""
 	}
 	text := fmt.Sprintf("%s of p99 at most, limit %s", figure.Micros(*own), figure.Micros(*r.Client.DelayLimit))
-	switch lost := r.Client.NotRun; {
-	case lost == nil:
-	case r.Rate == nil:
-		text += fmt.Sprintf("; it did not run in %.1f %% of the time: the rate is a lower bound", 100**lost)
-	default:
-		text += fmt.Sprintf("; it did not run in %.1f %% of the time, limit %.0f %%", 100**lost, 100*mostLost)
+	if r.Client.NotRun == nil {
+		return text
+	}
+	stopped, rivals := 100**r.Client.NotRun, 100**r.Client.Rivals
+	if r.Rate == nil {
+		return text + fmt.Sprintf("; it did not run in %.1f %% of the time, and other programs kept it or the server waiting in %.1f %%: the rate is a lower bound", stopped, rivals)
+	}
+	text += fmt.Sprintf("; it did not run in %.1f %% of the time, limit %.0f %%", stopped, 100*mostLost)
+	if rivals > 0 {
+		text += fmt.Sprintf("; other programs kept it or the server waiting in %.1f %%, limit %.0f %%", rivals, 100*mostRivals)
 	}
 	return text
 }

@@ -67,23 +67,24 @@ type Measured struct {
 	Delay       histogram     `json:",omitzero"`  // of answers; nil in an open loop
 	Stop        time.Duration `json:",omitempty"` // the longest time in which a closed loop's generator did not run
 	// In a closed loop: how long the generator was stopped, and waited for a processor, and Plan.Rivals.
-	Stopped    time.Duration `json:",omitempty"`
-	Waited     time.Duration `json:",omitempty"`
-	Rivals     *float64      `json:",omitempty"`
-	Offered    int64         `json:",omitempty"` // requests, or sessions, of the schedule within the window
-	Followed   int64         `json:",omitempty"` // requests within the window that are later steps of sessions
-	Steps      []counts      `json:",omitempty"` // of the plan's Traffic
-	CPU        time.Duration `json:",omitempty"`
-	CPUSpan    time.Duration `json:",omitempty"`
-	CPUKnown   bool          `json:",omitempty"`
-	Procs      int           `json:",omitempty"`
-	Reconnects int64         `json:",omitempty"`
-	Retries    int64         `json:",omitempty"`
-	Drains     int64         `json:",omitempty"`
-	Outage     time.Duration `json:",omitempty"`
-	Sizes      sizeSum       `json:",omitzero"`
-	Idle       *idleCounts   `json:",omitempty"` // nil: there were none
-	Churned    *churned      `json:",omitempty"` // nil: there was no churn
+	Stopped      time.Duration `json:",omitempty"`
+	Waited       time.Duration `json:",omitempty"`
+	Rivals       *float64      `json:",omitempty"`
+	ServerWaited time.Duration `json:",omitempty"`
+	Offered      int64         `json:",omitempty"` // requests, or sessions, of the schedule within the window
+	Followed     int64         `json:",omitempty"` // requests within the window that are later steps of sessions
+	Steps        []counts      `json:",omitempty"` // of the plan's Traffic
+	CPU          time.Duration `json:",omitempty"`
+	CPUSpan      time.Duration `json:",omitempty"`
+	CPUKnown     bool          `json:",omitempty"`
+	Procs        int           `json:",omitempty"`
+	Reconnects   int64         `json:",omitempty"`
+	Retries      int64         `json:",omitempty"`
+	Drains       int64         `json:",omitempty"`
+	Outage       time.Duration `json:",omitempty"`
+	Sizes        sizeSum       `json:",omitzero"`
+	Idle         *idleCounts   `json:",omitempty"` // nil: there were none
+	Churned      *churned      `json:",omitempty"` // nil: there was no churn
 
 	// What the coordinator knows itself.
 	plan      Plan

@@ -129,9 +129,9 @@ type Plan struct {
 	// called without WindowOpens. They may be nil.
 	WindowOpens, WindowCloses func()
 	// Rivals is called after WindowCloses: of the CPU time that this process did not use in the
-	// measured time, the share that programs other than the server's used. Nil, or a nil result: not
-	// known, so that waiting for a processor does not count as time in which the generator did not run.
-	Rivals func() *float64
+	// measured time, the share that programs other than the server's used, and how long the server's
+	// threads, together, waited for a processor. Nil, or a nil share: not known, so that no wait counts.
+	Rivals func() (share *float64, server time.Duration)
 
 	route codec.Route // of the completed plan
 }

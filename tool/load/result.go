@@ -95,10 +95,10 @@ type Result struct {
 		DelayMax *float64 `json:"delay_max_us,omitempty"`
 		// DelayLimit is what of Lag's or DelayP99 would have made the result invalid.
 		DelayLimit *float64 `json:"delay_limit_us,omitempty"`
-		// NotRun is the share of the time in which a closed loop's generator did not run although the
-		// server did not have its CPU, and Waited that in which it waited for a CPU, whoever had it.
+		// NotRun is the share of the time in which a closed loop's generator was stopped, and Rivals that in
+		// which it or the server waited for a CPU that other programs had.
 		NotRun *float64 `json:"not_run_share,omitempty"`
-		Waited *float64 `json:"waited_share,omitempty"`
+		Rivals *float64 `json:"rivals_share,omitempty"`
 	} `json:"client"`
 	// Server is for the caller to fill in: Run does not know the server's process.
 	Server *Server `json:"server"`

@@ -71,9 +71,22 @@ func TestGate(t *testing.T) {
 			closed(m, spiked(1, 1))
 			m.Stopped, m.Span = 9*time.Millisecond, 100*time.Millisecond
 		}, ""},
-		{"waits for the server", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.03) }, ""},
-		{"waits for others", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.1) }, "in 5.0 % of the time, in 5.0 % because other programs had its CPU (the limit is 2 %); the rate is at least 1000/s; stop those"},
-		{"waits for somebody", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited = time.Second / 2 }, ""},
+		{"waits for the server", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.09) }, ""},
+		{"waits for others", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.Rivals = time.Second/2, new(0.11) }, "other programs kept the server or the generator waiting for a CPU in 5.5 % of the time (the limit is 5 %); the rate is at least 1000/s; stop them"},
+		{"the server waits for others", func(m *Measured) {
+			closed(m, spiked(1, 1))
+			m.plan.Conns, m.plan.Depth, m.ServerWaited, m.Rivals = 1, 1, time.Second/2, new(0.11)
+		}, "the server or the generator waiting for a CPU in 5.5 %"},
+		{"at a rate the server waits for others", func(m *Measured) { m.ServerWaited, m.Rivals = time.Second, new(0.9) }, ""},
+		{"two threads of the server wait for others", func(m *Measured) {
+			closed(m, spiked(1, 1))
+			m.plan.Conns, m.plan.Depth, m.ServerWaited, m.Rivals = 1, 2, time.Second/2, new(0.11)
+		}, ""},
+		{"waits for others and is stopped", func(m *Measured) {
+			closed(m, spiked(1, 1))
+			m.Stopped, m.Waited, m.Rivals = 19*time.Millisecond, time.Second/2, new(0.07)
+		}, "waiting for a CPU in 5.4 % of the time"},
+		{"waits for somebody", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.ServerWaited = time.Second/2, time.Second }, ""},
 		{"CPU", func(m *Measured) { m.CPU = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
 		{"CPU at its limit", func(m *Measured) { m.CPU = 1599 * time.Millisecond }, ""},
 		{"CPU in a moment", func(m *Measured) { m.CPU, m.CPUSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},
@@ -138,11 +151,11 @@ func TestRateIsWithheld(t *testing.T) {
 func TestValidSaysTheBound(t *testing.T) {
 	for want, spoil := range map[string]func(*Measured){
 		"(10.0 µs of p99 at most, limit 1.00 ms)": func(*Measured) {},
-		"(0.00 µs of p99 at most, limit 2.50 ms; it did not run in 1.5 % of the time, limit 2 %)": func(m *Measured) {
+		"(0.00 µs of p99 at most, limit 2.50 ms; it did not run in 1.5 % of the time, limit 2 %; other programs kept it or the server waiting in 3.0 %, limit 5 %)": func(m *Measured) {
 			closed(m, spiked(1, 1000))
-			m.Latency, m.Stopped = spiked(10_000_000, 20), 15*time.Millisecond
+			m.Latency, m.Stopped, m.Waited, m.Rivals = spiked(10_000_000, 20), 15*time.Millisecond, time.Second, new(0.03)
 		},
-		"(0.00 µs of p99 at most, limit 1.00 s; it did not run in 30.0 % of the time: the rate is a lower bound)": func(m *Measured) {
+		"(0.00 µs of p99 at most, limit 1.00 s; it did not run in 30.0 % of the time, and other programs kept it or the server waiting in 0.0 %: the rate is a lower bound)": func(m *Measured) {
 			closed(m, spiked(1, 1000))
 			m.plan.MaxLag, m.Latency, m.Stopped = time.Second, spiked(10_000_000, 20), 300*time.Millisecond
 		},

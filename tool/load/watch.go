@@ -318,7 +318,7 @@ func (r *run) measured() *Measured {
 	}
 	m.delays(r.heartbeats, r.counters)
 	if r.plan.Rivals != nil && r.closed.taken {
-		m.Rivals = r.plan.Rivals()
+		m.Rivals, m.ServerWaited = r.plan.Rivals()
 	}
 	if r.paced {
 		m.Lag = newHistogram()

@@ -1,6 +1,8 @@
 package trial
 
 import (
+	"time"
+
 	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/load"
 )
@@ -34,9 +36,11 @@ func (o *Others) Watch(p *load.Plan) {
 	if o.Most >= 1 && o.Server == 0 {
 		return
 	}
-	if o.use = func() (child.Use, error) { return child.Use{}, nil }; o.Server != 0 {
-		o.use = func() (child.Use, error) { return child.UsedBy(o.Server) }
+	of := o.Own
+	if o.Server != 0 {
+		of = []int{o.Server}
 	}
+	o.use = func() (child.Use, error) { return child.UsedBy(of...) }
 	opens, closes := p.WindowOpens, p.WindowCloses
 	p.WindowOpens = func() {
 		if opens != nil {
@@ -51,7 +55,7 @@ func (o *Others) Watch(p *load.Plan) {
 		}
 	}
 	if o.Most < 1 && (o.Server != 0 || o.Own != nil || o.Elsewhere) {
-		p.Rivals = func() *float64 { return o.meanwhile(o.Own).Rivals }
+		p.Rivals = func() (*float64, time.Duration) { return o.rivals(o.Own) }
 	}
 }
 

@@ -36,7 +36,7 @@ func (t *serverTrial) sample(ctx context.Context, side int) (*record.Sample, err
 	plan.Target = s.Target
 	plan.WindowOpens, plan.WindowCloses = w.opens, w.closes
 	if t.plan.MostOthers < 1 {
-		plan.Rivals = func() *float64 { return w.meanwhile(nil).Rivals }
+		plan.Rivals = func() (*float64, time.Duration) { return w.rivals(nil) }
 	}
 	plan.Progress = func(p load.Progress) {
 		now.Load = &p
@@ -180,6 +180,11 @@ func (w *window) reasons(mostOthers float64) (reasons []string) {
 // meanwhile returns what the machine did besides this process, the server's and own.
 func (w *window) meanwhile(own []int) machine.Meanwhile {
 	return w.before.Between(w.after, slices.Concat(w.last.PIDs, own)...)
+}
+
+// rivals returns what load.Plan.Rivals does.
+func (w *window) rivals(own []int) (share *float64, server time.Duration) {
+	return w.meanwhile(own).Rivals, max(0, w.last.Waited-w.first.Waited)
 }
 
 // disturbed returns how others disturbed a measurement.
