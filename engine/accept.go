@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -297,6 +298,8 @@ func (s *Server) init() {
 		s.empty = make(chan struct{})
 		s.listeners = map[*func()]struct{}{}
 		s.addresses.Init(s.limits.ConnsPerAddress, s.Uncounted)
+		s.places = cmp.Or(s.Places, new(Places))
+		s.places.join(s)
 		for range runtime.GOMAXPROCS(0) {
 			f := newFlusher(s)
 			s.flushers = append(s.flushers, f)

@@ -24,7 +24,46 @@ type arrival struct {
 	unread  []byte
 }
 
-// admitOne is admit where there is a place. It holds mu once, and nothing else does for a connection
+// take takes a place for a newcomer, if one is free, and reports whether others are making room.
+func (p *Places) take(most int) (crowded, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= most {
+		return false, false
+	}
+	p.taken++
+	return p.displacing > 0, true
+}
+
+// give gives back the place of a connection that has ended.
+func (p *Places) give(most int, displaced bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+	if displaced {
+		p.displaced()
+	}
+	if p.taken <= most {
+		p.excess = 0
+	}
+}
+
+// displaced notes that a connection is not being displaced any more; mu is held.
+func (p *Places) displaced() {
+	p.taken++
+	if p.displacing--; p.displacing == 0 {
+		p.newcomers = nil
+	}
+}
+
+// join adds a server to those that share the places.
+func (p *Places) join(s *Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.servers = append(p.servers, s)
+}
+
+// admitOne is admit where there is a place. It holds mu and that of places once, and nothing else does for a connection
 // before its end, unless others are making room.
 func (s *Server) admitOne(a *arrival) Reason {
 	s.mu.Lock()
@@ -34,7 +73,9 @@ func (s *Server) admitOne(a *arrival) Reason {
 		return ShuttingDown
 	case !a.proxy && !s.addresses.HasPlace(a.from.Addr()):
 		return TooManyPerAddress
-	case s.open-s.displacing >= s.limits.Conns:
+	}
+	crowded, ok := s.places.take(s.limits.Conns)
+	if !ok {
 		return TooManyConns
 	}
 	if !a.proxy {
@@ -42,7 +83,7 @@ func (s *Server) admitOne(a *arrival) Reason {
 	}
 	s.open++
 	s.accepted.Add(1)
-	a.crowded = s.displacing > 0
+	a.crowded = crowded
 	return 0
 }
 
@@ -56,12 +97,7 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted bool, facets flags
 	if given {
 		s.given--
 	}
-	if facets.has(isDisplaced) {
-		s.displaced()
-	}
-	if s.open-s.displacing <= s.limits.Conns {
-		s.excess = 0
-	}
+	s.places.give(s.limits.Conns, facets.has(isDisplaced))
 	if counted {
 		s.addresses.Uncount(addr)
 	}
@@ -93,11 +129,4 @@ func (s *Server) refused(why Reason) {
 
 func (s *Server) logRefusal(why Reason) {
 	s.faults.Write(s.Logger, slog.LevelWarn, why.String(), func() (string, []any) { return "connection refused", nil })
-}
-
-// displaced decrements the number of connections to be displaced. Server.mu held.
-func (s *Server) displaced() {
-	if s.displacing--; s.displacing == 0 {
-		s.newcomers = nil
-	}
 }

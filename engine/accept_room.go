@@ -21,15 +21,16 @@ import (
 func (s *Server) queueSilent(c Conn, crowded bool) {
 	over := false
 	if crowded {
-		s.mu.Lock()
-		if over = s.excess > 0; over {
-			s.excess--
-			over = s.open-s.displacing > s.limits.Conns // a refused newcomer may have left by itself
+		p := s.places
+		p.mu.Lock()
+		if over = p.excess > 0; over {
+			p.excess--
+			over = p.taken > s.limits.Conns // a refused newcomer may have left by itself
 		}
-		if !over && s.displacing > 0 {
-			s.newcomers = append(s.newcomers, c)
+		if !over && p.displacing > 0 {
+			p.newcomers = append(p.newcomers, c)
 		}
-		s.mu.Unlock()
+		p.mu.Unlock()
 	}
 	if over {
 		c.Close(TooManyConns)
@@ -52,19 +53,21 @@ func (c Conn) isSilent() bool {
 // displace tells a connection to end in favour of one from an address, and reports whether
 // there is one. Its place counts as free at once, although its owner may take a moment.
 func (s *Server) displace(addr netip.Addr) bool {
-	s.mu.Lock()
-	many := s.displacing >= s.limits.Conns/8+64 // owners do not keep up
+	p := s.places
+	p.mu.Lock()
+	many := p.displacing >= s.limits.Conns/8+64 // owners do not keep up
 	if !many {
-		s.displacing++
+		p.displacing++
+		p.taken--
 	}
-	s.mu.Unlock()
+	p.mu.Unlock()
 	if many {
 		return false
 	}
 	if !s.askForRoom(addr, Conn{}) {
-		s.mu.Lock()
-		s.displaced()
-		s.mu.Unlock()
+		p.mu.Lock()
+		p.displaced()
+		p.mu.Unlock()
 		return false
 	}
 	return true
@@ -73,7 +76,11 @@ func (s *Server) displace(addr netip.Addr) bool {
 // askForRoom makes a connection check whether it must go, and reports whether there is one
 // besides the latest newcomer.
 func (s *Server) askForRoom(addr netip.Addr, newest Conn) bool {
-	return s.askOldest(newest) || s.askIdlest(addr)
+	s.places.mu.Lock()
+	all := s.places.servers
+	s.places.mu.Unlock()
+	return slices.ContainsFunc(all, func(t *Server) bool { return t.askOldest(newest) }) ||
+		slices.ContainsFunc(all, func(t *Server) bool { return t.askIdlest(addr) })
 }
 
 // askOldest makes the oldest silent connection check whether it must go, and reports
@@ -195,30 +202,30 @@ func (k owner) keepPlace() {
 	displaced, addr := s.facets.has(isDisplaced), k.held().addr().Addr()
 	s.facets.clear(isDisplaced)
 	s.mu.Unlock()
-	if srv := k.sh.srv; displaced && !srv.askForRoom(addr, srv.newest()) && srv.refuseNewcomer() {
+	if srv := k.sh.srv; displaced && !srv.askForRoom(addr, srv.places.newest()) && srv.places.refuseNewcomer(srv.limits.Conns) {
 		srv.logRefusal(TooManyConns)
 	}
 }
 
 // newest returns the latest newcomer, which is to be refused rather than displaced: a refused
 // client is told why.
-func (s *Server) newest() (c Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.newcomers); n > 0 {
-		c = s.newcomers[n-1]
+func (p *Places) newest() (c Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.newcomers); n > 0 {
+		c = p.newcomers[n-1]
 	}
 	return c
 }
 
 // refuseNewcomer refuses the latest connection that was admitted to a place that did not
 // become free, unless it is itself being displaced. It reports whether there is one to end now.
-func (s *Server) refuseNewcomer() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.displaced()
-	for i := len(s.newcomers) - 1; i >= 0; i-- {
-		k, ok := s.newcomers[i].lock()
+func (p *Places) refuseNewcomer(most int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.displaced()
+	for i := len(p.newcomers) - 1; i >= 0; i-- {
+		k, ok := p.newcomers[i].lock()
 		if !ok {
 			continue
 		}
@@ -229,12 +236,12 @@ func (s *Server) refuseNewcomer() bool {
 		}
 		k.s.mu.Unlock()
 		if stays {
-			s.newcomers = slices.Delete(s.newcomers, i, i+1)
+			p.newcomers = slices.Delete(p.newcomers, i, i+1)
 			return true
 		}
 	}
-	if s.open-(s.displacing-1) > s.limits.Conns { // otherwise others have left meanwhile
-		s.excess++ // it has been admitted but not queued yet
+	if p.taken+1 > most { // otherwise others have left meanwhile
+		p.excess++ // it has been admitted but not queued yet
 	}
 	return false
 }

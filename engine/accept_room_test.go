@@ -14,7 +14,7 @@ import (
 func TestRefusedNewcomerDoesNotMakeRoom(t *testing.T) {
 	s := bare(Limits{Conns: 3})
 	k := s.bareConn()
-	s.open, s.excess = 4, 1
+	s.places.taken, s.places.excess = 4, 1
 	if s.queueSilent(k.conn(), true); k.reason() != TooManyConns {
 		t.Errorf("it ends for %v, want %v", k.reason(), TooManyConns)
 	}
@@ -27,11 +27,11 @@ func TestRefusedNewcomerDoesNotMakeRoom(t *testing.T) {
 func TestNewcomerIsNotedWhileOthersMakeRoom(t *testing.T) {
 	s := bare(Limits{Conns: 3})
 	k := s.bareConn()
-	s.open, s.displacing, s.excess = 4, 1, 1 // the newcomer to refuse has left
+	s.places.taken, s.places.displacing, s.places.excess = 3, 1, 1 // the newcomer to refuse has left
 	if s.queueSilent(k.conn(), true); k.reason() != 0 {
 		t.Fatalf("it ends for %v, want nothing", k.reason())
 	}
-	if s.refuseNewcomer(); k.reason() != TooManyConns {
+	if s.places.refuseNewcomer(3); k.reason() != TooManyConns {
 		t.Errorf("it ends for %v when the place is not freed, want %v", k.reason(), TooManyConns)
 	}
 }
@@ -41,7 +41,7 @@ func TestNewcomerIsNotedWhileOthersMakeRoom(t *testing.T) {
 func TestNewcomerIsNotDisplacedForItself(t *testing.T) {
 	s := bare(Limits{Conns: 1})
 	older := s.bareConn()
-	s.open, s.displacing = 2, 1
+	s.places.taken, s.places.displacing = 1, 1
 	older.s.facets.set(isDisplaced)
 	newcomer := s.bareConn()
 	s.queueSilent(newcomer.conn(), true)

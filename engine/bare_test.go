@@ -12,7 +12,8 @@ import (
 
 // bare returns a server without background goroutines, for tests with plain values.
 func bare(l Limits) *Server {
-	s := &Server{limits: l.OrDefaults()}
+	s := &Server{limits: l.OrDefaults(), places: new(Places)}
+	s.places.join(s)
 	s.rules = s.limits.rules()
 	s.ordered = s.limits.InFlight == 1
 	s.clock.Init()

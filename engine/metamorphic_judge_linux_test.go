@@ -169,9 +169,10 @@ type gauge struct {
 // gauges returns the counts that must be zero while connections may be open.
 func (l *playing) gauges() []gauge {
 	s, st := l.srv, l.srv.Stats()
-	s.mu.Lock()
-	displacing, excess, newcomers := s.displacing, s.excess, len(s.newcomers)
-	s.mu.Unlock()
+	p := s.places
+	p.mu.Lock()
+	displacing, excess, newcomers := p.displacing, p.excess, len(p.newcomers)
+	p.mu.Unlock()
 	c := &s.helpers
 	c.mu.Lock()
 	offLoop, line := c.offLoop, len(c.line)

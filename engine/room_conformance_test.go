@@ -61,6 +61,33 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	})
 }
 
+// Servers that share their places have one limit: a newcomer at one displaces a silent connection of another, is refused
+// when all have sent something, and has a place when one has ended.
+func TestSharedPlaces(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		places := new(engine.Places)
+		sharing := func(s *engine.Server) { s.Limits.Conns, s.Places = 3, places }
+		a, b := serve(t, g, echoLines(), sharing), serve(t, g, echoLines(), sharing)
+		first, quiet := a.dial(t), a.dial(t)
+		first.ask("one", "one")
+		if !eventually(patience, func() bool { return a.Stats().Open == 2 }) {
+			t.Fatalf("%d connections are open, want 2", a.Stats().Open)
+		}
+		second, third := b.dial(t), b.dial(t)
+		second.ask("two", "two")
+		third.ask("three", "three")
+		quiet.wantEnd(refusal(engine.Displaced))
+		a.dial(t).wantRefused(engine.TooManyConns)
+		b.dial(t).wantRefused(engine.TooManyConns)
+		third.Close()
+		if !eventually(patience, func() bool { return b.Stats().Open == 1 }) {
+			t.Fatalf("%d connections are open, want 1", b.Stats().Open)
+		}
+		a.dial(t).ask("four", "four")
+		first.ask("five", "five")
+	})
+}
+
 // Behind a proxy, a connection with a PROXY header counts as silent until a byte of a
 // message has arrived.
 func TestSilentBehindAProxyMakesRoom(t *testing.T) {

@@ -33,6 +33,9 @@ type Server struct {
 	Engine Engine
 	// Limits are the server's limits and timeouts.
 	Limits Limits
+	// Places has Limits.Conns count the connections of all servers with the same Places, each of
+	// which has the same limit. Zero: the server has its own.
+	Places *Places
 	// TrustedProxies are the addresses whose connections begin with a PROXY protocol
 	// header, version 1 or 2; from all others such a header is ordinary input. Zero:
 	// none.
@@ -113,13 +116,11 @@ type Server struct {
 	idlers   admission.Idlers[Conn]
 	refusals admission.Refusals
 	sweeper  sweeper
+	places   *Places
 
 	mu         sync.Mutex
-	open       int    // connections
-	given      int    // of these, ones whose socket was given away: a drain does not wait for them
-	displacing int    // of these, silent ones that are being displaced
-	newcomers  []Conn // admitted meanwhile
-	excess     int    // newcomers to refuse that are not queued yet
+	open       int // connections
+	given      int // of these, ones whose socket was given away: a drain does not wait for them
 	addresses  admission.Addresses
 	listeners  map[*func()]struct{} // what closes them, once
 	empty      chan struct{}        // closed when a drain has no connection left to wait for
@@ -127,6 +128,17 @@ type Server struct {
 	drained    Drained
 	drainEnded bool   // drained is final
 	lateTold   uint64 // the highest Stats.Late so far, which must not fall
+}
+
+// Places are those of open connections. Servers that share them have Limits.Conns together: a newcomer at one of
+// them displaces a connection of any.
+type Places struct {
+	mu         sync.Mutex // taken behind a Server's mu, and before that of a connection
+	servers    []*Server
+	taken      int    // by connections, but for those that are being displaced
+	displacing int    // connections that are being displaced
+	newcomers  []Conn // admitted meanwhile
+	excess     int    // newcomers to refuse that are not queued yet
 }
 
 // reportPanic counts and logs a panic of user code. The deferred function that has recovered

@@ -89,6 +89,8 @@ type Server struct {
 	Engine engine.Engine
 	// Limits are the server's limits and timeouts. Zero fields take their defaults.
 	Limits engine.Limits
+	// Places are shared with servers that have Limits.Conns together. Zero: the server has its own.
+	Places *engine.Places
 	// TrustedProxies are the addresses whose connections begin with a PROXY protocol
 	// header. Zero: none.
 	TrustedProxies []netip.Prefix
@@ -139,7 +141,7 @@ func (s *Server) init() *engine.Server {
 		p.handle, p.connect = p.observed(funcOf(s.Handler)), p.observed(funcOf(s.Connect))
 		s.engine.Protocol = p
 		s.engine.Engine = s.Engine
-		s.engine.Limits = s.Limits
+		s.engine.Limits, s.engine.Places = s.Limits, s.Places
 		if p.proves = p.connect != nil && s.Limits.AuthTime > 0; !p.proves {
 			s.engine.Limits.AuthTime = -1 // without Connect, nobody could ever authenticate
 		}

@@ -116,17 +116,19 @@ func (s *Server) prepare() {
 		return s.clock.time, running
 	})
 	s.queue.retry = s.retryPosts
+	places := new(engine.Places)
 	s.framed = framed.Server{
 		Handler: framed.HandlerFunc(s.submit),
 		Connect: framed.HandlerFunc(s.connect),
 		Limits:  s.Limits,
+		Places:  places,
 		Logger:  s.Logger,
 		OnClose: func(c framed.Conn, _ engine.Reason) { s.closed(c.Value()) },
 	}
-	s.sockets = http1.Server{Handler: s.upgrader(), Limits: s.Limits, Logger: s.Logger}
+	s.sockets = http1.Server{Handler: s.upgrader(), Limits: s.Limits, Places: places, Logger: s.Logger}
 	limits := s.Limits
 	limits.AuthTime, limits.FrameSize = 0, mostHead // each request has credentials
-	s.posts = http1.Server{Handler: http.HandlerFunc(s.servePost), Limits: limits, Logger: s.Logger}
+	s.posts = http1.Server{Handler: http.HandlerFunc(s.servePost), Limits: limits, Places: places, Logger: s.Logger}
 }
 
 // Serve recovers the sessions from the log and accepts clients from ln. It returns

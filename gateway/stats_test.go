@@ -10,17 +10,25 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// TestEngineStats: an admin side sees both kinds of connection.
+// TestEngineStats: an admin side sees the connections of all doors, and they have one limit: an idle one of HTTP makes
+// room for a client of frames, and with none the client is refused.
 func TestEngineStats(t *testing.T) {
-	up := serve(t, &Server{Log: newGate()})
+	up := serve(t, &Server{Log: newGate(), Limits: engine.Limits{Conns: 3}})
 	up.peer(t).hello(first("a"))
 	ln := listen(t)
 	go up.ServeWebSocket(ln)
 	p := dialSocket(t, ln.Addr().String())
 	p.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: first("b").append(nil)})
 	p.must(wire.ConnAck, 1, wire.OK)
-	if st := up.EngineStats(); st.Open != 2 || st.Accepted != 2 || st.Promised != 2 {
-		t.Errorf("%d open, %d accepted, %d promised; want 2 of each", st.Open, st.Accepted, st.Promised)
+	posts(t, up.Server).want("204", "POST", "/v1/c", "x")
+	if st := up.EngineStats(); st.Open != 3 || st.Accepted != 3 || st.Promised != 3 || st.Limits.Conns != 3 {
+		t.Errorf("%d open, %d accepted, %d promised, limit %d; want 3 of each", st.Open, st.Accepted, st.Promised, st.Limits.Conns)
+	}
+	up.peer(t).hello(first("d"))
+	up.peer(t).closed()
+	waitFor(t, "the end of HTTP's", func() bool { return up.EngineStats().Open == 3 })
+	if st := up.EngineStats(); st.Ended[engine.Displaced] != 1 || st.Ended[engine.TooManyConns] != 1 {
+		t.Errorf("%d were displaced and %d were refused", st.Ended[engine.Displaced], st.Ended[engine.TooManyConns])
 	}
 }
 
@@ -38,8 +46,8 @@ func TestSum(t *testing.T) {
 		one.Own[i].Name = string(rune('a' + i))
 	}
 	two := sum(one, one)
-	if l := two.Limits; l.Conns != 2 || l.TotalOutput != 2 || l.TotalInput != 2 || l.TotalInFlight != 2 || l.Helpers != 2 {
-		t.Errorf("budgets of both are %+v, want 2 of each", l)
+	if l := two.Limits; l.Conns != 1 || l.TotalOutput != 2 || l.TotalInput != 2 || l.TotalInFlight != 2 || l.Helpers != 2 {
+		t.Errorf("budgets of both are %+v, want 2 of each but connections", l)
 	}
 	two.Limits = engine.Limits{}
 	numbers(reflect.ValueOf(&two).Elem(), func(name string, v reflect.Value) {

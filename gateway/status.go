@@ -21,8 +21,7 @@ func (s *Server) EngineStats() engine.Stats {
 
 func sum(a, b engine.Stats) engine.Stats {
 	addNumbers(reflect.ValueOf(&a).Elem(), reflect.ValueOf(b))
-	// Each server has its own limits, so the budgets add up.
-	a.Limits.Conns += b.Limits.Conns
+	// The doors share Limits.Conns; the other budgets of each are its own and add up.
 	a.Limits.TotalOutput += b.Limits.TotalOutput
 	a.Limits.TotalInput += b.Limits.TotalInput
 	a.Limits.TotalInFlight += b.Limits.TotalInFlight

@@ -52,6 +52,8 @@ type Server struct {
 	Engine engine.Engine
 	// Limits protect the server. Zero fields take their defaults.
 	Limits engine.Limits
+	// Places are shared with servers that have Limits.Conns together. Zero: the server has its own.
+	Places *engine.Places
 	// TrustedProxies are the addresses of proxies, whose connections start with a PROXY
 	// protocol header. Zero: none.
 	TrustedProxies []netip.Prefix
@@ -118,7 +120,7 @@ func (s *Server) init() *engine.Server {
 		s.protocol.server = s
 		s.protocol.http1Off = !protocols(std).HTTP1()
 		s.engine.Protocol = &s.protocol
-		s.engine.Engine = s.Engine
+		s.engine.Engine, s.engine.Places = s.Engine, s.Places
 		s.engine.TrustedProxies, s.engine.Uncounted = s.TrustedProxies, s.Forwarded.Proxies
 		s.engine.HandshakeFailed = badHandshake
 		s.engine.OwnReasons = ownReasons[:]

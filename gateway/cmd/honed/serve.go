@@ -81,7 +81,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.BoolVar(&f.srv.RetainHard, "retain-hard", false, "delete also records that readers still need; they are told which they missed")
 	flags.IntVar(&limits.InFlight, "window", 1024, "records in flight per connection")
 	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, 1KiB to 1019KiB, of which 13 are not the record's")
-	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections, of frames, of WebSockets and of HTTP each; 0: 50 000, or half of the descriptor limit")
+	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections, of all doors together; 0: 50 000, or half of the descriptor limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
 	flags.DurationVar(&limits.SpreadTime, "spread-time", 0, "over how much of the drain connections end, evenly; 0: at its start")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
