@@ -1,9 +1,16 @@
 package http1
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/engine"
@@ -39,31 +46,39 @@ func waiting(t *testing.T, most, goroutines int, handler func(http.ResponseWrite
 	if testing.Short() || testrun.Race {
 		t.Skip("it measures memory: run it without -short and without -race")
 	}
-	conns := 500
-	if testrun.All() {
-		conns = 4_000 // both ends have a descriptor here
-	}
+	conns := testrun.Sized(500, 10_000)
 	answers, over := make(chan *LateAnswer, conns), make(chan struct{})
 	s := serve(t, &Server{Engine: engine.Events(engine.Auto), Limits: engine.Limits{Conns: conns + 1}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
 			handler(w, r, answers, over)
 		}
 	})})
-	all := make([]net.Conn, conns)
-	buf := make([]byte, 1<<10)
-	for i := range all {
-		all[i] = s.dial(t)
-		say(t, all[i], getting("/"))
-		if _, err := all[i].Read(buf); err != nil {
-			t.Fatal(err)
+	clients := exec.Command(os.Args[0], "-test.run", "^TestCrowd$")
+	clients.Env, clients.Stderr = append(os.Environ(), fmt.Sprintf("%s=%s %d", crowdRole, s.addr, conns)), os.Stderr
+	in, err := clients.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := clients.StdoutPipe()
+	if err == nil {
+		err = clients.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { clients.Process.Kill(); clients.Wait() })
+	said := bufio.NewReader(out)
+	answered := func() {
+		t.Helper()
+		if _, err := said.ReadString('\n'); err != nil {
+			t.Fatal("the clients have ended: ", err)
 		}
 	}
+	answered()
 	before, running := rested(t, s), runtime.NumGoroutine()
-	for _, nc := range all {
-		say(t, nc, getting("/wait"))
-	}
+	io.WriteString(in, "\n")
 	var late []*LateAnswer
-	for range all {
+	for range conns {
 		late = append(late, <-answers)
 	}
 	for range 3 {
@@ -83,9 +98,53 @@ func waiting(t *testing.T, most, goroutines int, handler func(http.ResponseWrite
 			answer.Send(200, nil)
 		}
 	}
-	for _, nc := range all {
-		if _, err := nc.Read(buf); err != nil {
+	answered()
+	in.Close()
+	if err := clients.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// crowdRole is the address, and the number of connections, of a crowd of clients. Each end has a process of its own, because of
+// the descriptors.
+const crowdRole = "HONE_HTTP1_CROWD"
+
+// TestCrowd is the clients of the tests above, in another process.
+func TestCrowd(t *testing.T) {
+	addr, count, _ := strings.Cut(os.Getenv(crowdRole), " ")
+	if n, err := strconv.Atoi(count); err == nil {
+		if err := gather(addr, n); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// gather has connections ask for an answer, and for another one at the next line of standard input. It says when all have one.
+func gather(addr string, n int) (err error) {
+	all, buf := make([]net.Conn, n), make([]byte, 1<<10)
+	ask := func(request string) error {
+		for _, nc := range all {
+			io.WriteString(nc, request)
+		}
+		for _, nc := range all {
+			if n, err := nc.Read(buf); err != nil || !strings.HasPrefix(string(buf[:n]), "HTTP/1.1 200") {
+				return fmt.Errorf("got %.50q, %w", buf[:n], err)
+			}
+		}
+		fmt.Println("answered")
+		return nil
+	}
+	for i := range all {
+		if all[i], err = net.Dial("tcp", addr); err != nil {
+			return err
+		}
+	}
+	if err := ask(getting("/")); err != nil {
+		return err
+	}
+	in := bufio.NewReader(os.Stdin)
+	in.ReadString('\n')
+	err = ask(getting("/wait"))
+	io.Copy(io.Discard, in)
+	return err
 }
