@@ -105,14 +105,19 @@ func (m *message) seconds(d *time.Duration) {
 	}
 }
 
-// name is a name that fills the rest.
-func (m *message) name(name *string) {
+// text fills the rest.
+func (m *message) text(text *string) {
 	if !m.reads {
-		m.bytes = append(m.bytes, *name...)
+		m.bytes = append(m.bytes, *text...)
 		return
 	}
-	*name = string(m.take(len(m.bytes)))
-	if err := checkClientID(*name); err != nil && m.wrong == "" {
+	*text = string(m.take(len(m.bytes)))
+}
+
+// name is a name that fills the rest.
+func (m *message) name(name *string) {
+	m.text(name)
+	if err := checkClientID(*name); m.reads && err != nil && m.wrong == "" {
 		m.wrong = err.Error()
 	}
 }

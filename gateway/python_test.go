@@ -375,3 +375,16 @@ func TestPythonReader(t *testing.T) {
 		}
 	}
 }
+
+// TestPythonTopics: a program that wants the topics of a prefix reads these and nothing else.
+func TestPythonTopics(t *testing.T) {
+	up := serve(t, &Server{Log: newGate()})
+	p := posts(t, up.Server)
+	for _, path := range []string{"/v1/a/site/7", "/v1/b", "/v1/b/site", "/v1/b/site/8"} {
+		p.want("204", "POST", path, path)
+	}
+	out, said, err := honed(t, "", "read", up.addr, "copy", "--topic", "site/", "--count", "2")
+	if err != nil || strings.Count(out, "\n") != 2 || !strings.Contains(out, `"client": "a"`) || !strings.Contains(out, `"client": "b", "epoch"`) || !strings.Contains(out, `"seq": 3`) {
+		t.Errorf("%v\n%s%s", err, out, said)
+	}
+}

@@ -58,6 +58,8 @@ type Reader struct {
 	Eager bool
 	// Client and Prefix select the records of one client, or of those whose names begin so. Zero: all.
 	Client, Prefix string
+	// Topic selects the records whose topic begins so. Zero: all, and those without a topic.
+	Topic string
 	// Share is which share of the clients to read, from 0 on, and Shares how many there are, the
 	// same number for all readers of a name. Zero: 1 share, everything.
 	Share, Shares int
@@ -238,7 +240,7 @@ func (r *Reader) opening() *opening {
 	r.batches = nil // they come again, behind what the program has got
 	o := &opening{
 		start: r.Start, anew: r.Anew && !r.opened, passing: r.Passing, eager: r.Eager, yields: r.yields, share: uint16(r.Share), shares: uint16(max(r.Shares, 1)),
-		window: uint32(min(r.Window, maxReadWindow)), name: r.Name, token: r.Token, client: r.Client, prefix: r.Prefix, instance: r.instance,
+		window: uint32(min(r.Window, maxReadWindow)), name: r.Name, token: r.Token, client: r.Client, prefix: r.Prefix, topic: r.Topic, instance: r.instance,
 	}
 	switch {
 	case r.Start == FromTime:

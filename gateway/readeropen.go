@@ -260,7 +260,7 @@ func (s *Server) welcomeReader(h *holder, err error) {
 	if err == nil {
 		h.open, h.cursor = true, p
 		h.out.Next, h.through = h.number+1, h.number
-		h.out.Filter = delivery.Filter{Client: o.client, Prefix: o.prefix, Share: uint32(o.share), Shares: uint32(o.shares)}
+		h.out.Filter = delivery.Filter{Client: o.client, Prefix: o.prefix, Topic: o.topic, Share: uint32(o.share), Shares: uint32(o.shares)}
 		if p != nil {
 			p.holder = h
 		}

@@ -94,6 +94,7 @@ type opening struct {
 	name, token   string
 
 	client, prefix string    // filter; empty: none
+	topic          string    // prefix of topics; empty: none
 	own            *Position // the truth, whatever is stored
 	instance       uint64    // of the program; 0: unknown
 	resume         *Position // that this instance has reached
@@ -106,6 +107,7 @@ const (
 	ownField
 	resumeField
 	readerInstanceField
+	topicField
 )
 
 func (p *Position) fields(m *message) {
@@ -136,6 +138,7 @@ func (o *opening) fields(m *message) {
 		field{ownField, o.own != nil, position(&o.own)},
 		field{resumeField, o.resume != nil, position(&o.resume)},
 		field{readerInstanceField, o.instance != 0, func(m *message) { word(m, 8, &o.instance) }},
+		field{topicField, o.topic != "", func(m *message) { m.text(&o.topic) }},
 	)
 }
 
@@ -154,6 +157,8 @@ func parseOpening(in []byte) (o opening, err error) {
 		return malformed(fmt.Sprintf("there is no share %d of %d; the limit is %d", o.share, o.shares, maxShares))
 	case o.passing && o.start == Stored && o.own == nil:
 		return malformed("nothing is stored for a passing reader")
+	case len(o.topic) > mostTopic:
+		return malformed(fmt.Sprintf("a topic has at most %d bytes", mostTopic))
 	case o.eager && !o.passing: // its position would make the log grow, which it would then be told
 		return malformed("only a passing reader is told at once")
 	}

@@ -33,6 +33,7 @@ func (f *Reading) Add(flags *flag.FlagSet, start, otherwise string) {
 	flags.Var(&f.addrs, "addr", "read from the honed on `HOST:PORT` or unix:PATH; repeat for more of one cluster")
 	flags.StringVar(&f.Reader.Client, "client", "", "only the records of this `CLIENT`")
 	flags.StringVar(&f.Reader.Prefix, "prefix", "", "only the records of clients whose names begin with this `TEXT`")
+	flags.StringVar(&f.Reader.Topic, "topic", "", "only the records whose topic begins with this `TEXT`")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the reader's token")
 	flags.StringVar(&f.ca, "ca", "", "connect with TLS, and trust the certificate authorities in this PEM `FILE`")
 	flags.StringVar(&f.cert, "cert", "", "client certificate, a PEM `FILE`")

@@ -3,6 +3,7 @@
 package delivery
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"iter"
@@ -20,22 +21,42 @@ const (
 	Head       = 1 + 4    // bytes of a Deliver of records before its records
 	RecordHead = 8 + 4    // bytes before a record's body: its number, the body's length
 	Target     = 64 << 10 // content of a Deliver, but for a longer record
+	topicKind  = 1        // journal.Topic
 )
 
 // Filter is which records a reader gets.
 type Filter struct {
 	Client, Prefix string // of one client, or of those whose names begin so; empty: all
+	Topic          string // that topics begin with; empty: all, and records without one
 	Share, Shares  uint32 // of the clients
 }
 
-func (f *Filter) everything() bool { return f.Client == "" && f.Prefix == "" && f.Shares == 1 }
+func (f *Filter) everything() bool {
+	return f.Client == "" && f.Prefix == "" && f.Topic == "" && f.Shares == 1
+}
 
 // wants reports whether the reader gets the record with this body.
 func (f *Filter) wants(body []byte) bool {
 	client := body[1 : 1+int(body[0])]
 	return (f.Client == "" || string(client) == f.Client) &&
 		(len(client) >= len(f.Prefix) && string(client[:len(f.Prefix)]) == f.Prefix) &&
-		(f.Shares == 1 || crc32.Checksum(client, crc32.MakeTable(crc32.Castagnoli))%f.Shares == f.Share)
+		(f.Shares == 1 || crc32.Checksum(client, crc32.MakeTable(crc32.Castagnoli))%f.Shares == f.Share) &&
+		(f.Topic == "" || bytes.HasPrefix(topic(body), []byte(f.Topic)))
+}
+
+// topic returns the first topic among the attributes of a record with this body, which begins with the client and three
+// numbers.
+func topic(body []byte) []byte {
+	rest := body[1+int(body[0])+3*8:]
+	n := rest[0]
+	for rest = rest[1:]; n > 0; n-- {
+		end := 3 + int(binary.BigEndian.Uint16(rest[1:]))
+		if rest[0] == topicKind {
+			return rest[3:end]
+		}
+		rest = rest[end:]
+	}
+	return nil
 }
 
 // Envelope is an envelope of the log as readers get it. It is encoded once for all of them, and not changed while any of

@@ -3,17 +3,21 @@ package delivery
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/gateway/internal/number"
 )
 
-// body is the body of a record: a client behind its length, and data.
-func body(client string, data int) []byte {
-	return append(append([]byte{byte(len(client))}, client...), make([]byte, data)...)
+// body is the body of a record: a client behind its length, numbers, an attribute of another kind, a topic, and data.
+func body(client, topic string, data int) []byte {
+	b := append(append([]byte{byte(len(client))}, client...), make([]byte, 24)...)
+	b = append(b, 2, 9, 0, 2, 't', '/', topicKind, 0, byte(len(topic)))
+	return append(append(b, topic...), make([]byte, data)...)
 }
 
 // TestOut: a reader gets each record that it wants once and in order, in Delivers that are no longer than its window and
@@ -21,7 +25,7 @@ func body(client string, data int) []byte {
 func TestOut(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		filter := []Filter{{Shares: 1}, {Client: "a", Shares: 1}, {Prefix: "b", Shares: 1}, {Share: 1, Shares: 2}}[random.IntN(4)]
+		filter := []Filter{{Shares: 1}, {Client: "a", Shares: 1}, {Prefix: "b", Shares: 1}, {Share: 1, Shares: 2}, {Topic: "t/", Shares: 1}}[random.IntN(5)]
 		window := 2*Target + random.IntN(Target)
 		out := Out{Filter: filter, Next: 2<<number.IndexBits | 1, Room: new(Workspace)}
 		var want, got []uint64
@@ -39,9 +43,10 @@ func TestOut(t *testing.T) {
 			var all [][]byte
 			size := 0
 			for i := range random.IntN(300) {
-				b := body([]string{"a", "aa", "b", "bb"}[random.IntN(4)], random.IntN(1+random.IntN(2000)))
+				client, topic := []string{"a", "aa", "b", "bb"}[random.IntN(4)], []string{"t", "t/", "t/7"}[random.IntN(3)]
+				b := body(client, topic, random.IntN(1+random.IntN(2000)))
 				all, size = append(all, b), size+len(b)+5
-				if n := pos<<number.IndexBits | uint64(i); n >= out.Next && filter.wants(b) && pos > 1 {
+				if n := pos<<number.IndexBits | uint64(i); n >= out.Next && pos > 1 && wants(filter, client, topic) {
 					want = append(want, n)
 				}
 			}
@@ -69,11 +74,22 @@ func TestOut(t *testing.T) {
 	}
 }
 
+// wants says in other words what a filter wants.
+func wants(f Filter, client, topic string) bool {
+	switch {
+	case f.Client != "":
+		return f.Client == client
+	case f.Shares > 1:
+		return crc32.Checksum([]byte(client), crc32.MakeTable(crc32.Castagnoli))%f.Shares == f.Share
+	}
+	return strings.HasPrefix(client, f.Prefix) && strings.HasPrefix(topic, f.Topic)
+}
+
 // TestOutBesideAFullWindow: what does not fit waits, and any record fits where nothing is in flight.
 func TestOutBesideAFullWindow(t *testing.T) {
 	out := Out{Filter: Filter{Shares: 1}, Room: new(Workspace)}
 	e := new(Envelope)
-	e.Set(1, 7, 3*Target, 2, slices.Values([][]byte{body("a", 10), body("a", 3*Target)}))
+	e.Set(1, 7, 3*Target, 2, slices.Values([][]byte{body("a", "", 10), body("a", "", 3*Target)}))
 	if out.Add(e, 100) || out.Len() == 0 {
 		t.Fatal("the first record fits and the second one does not")
 	}

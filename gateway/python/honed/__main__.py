@@ -33,7 +33,7 @@ def read(args: argparse.Namespace) -> None:
     start = {"stored": STORED, "first": FIRST, "next": NEXT}[args.start]
     printed = 0
     with Reader(args.address, args.name, args.token, args.tls, start, client=args.client, prefix=args.prefix,
-                share=share, shares=shares) as reader:
+                topic=args.topic, share=share, shares=shares) as reader:
         for batch in reader:
             show(batch)
             reader.ack(batch.position)
@@ -71,6 +71,7 @@ def main() -> None:
     reading.add_argument("--start", default="first", choices=("stored", "first", "next"), help="for a name of which nothing is stored")
     reading.add_argument("--client", default="", help="only this client's messages")
     reading.add_argument("--prefix", default="", help="only those of clients whose names begin so")
+    reading.add_argument("--topic", default="", help="only those whose topic begins so")
     reading.add_argument("--share", default="0/1", metavar="I/N", help="only share I, from 0 on, of N")
     reading.add_argument("--count", type=int, default=0, help="end after so many messages; 0: never")
     args = flags.parse_args()

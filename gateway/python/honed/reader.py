@@ -15,7 +15,7 @@ from .wire import DELIVER, SUBMIT, SUBMIT_ACK, Address, Away, Connection, Frame,
 log = logging.getLogger("honed")
 
 STORED, FIRST, NEXT, TIME, NUMBER = range(5)
-CLIENT, PREFIX, OWN, RESUME, INSTANCE = range(1, 6)
+CLIENT, PREFIX, OWN, RESUME, INSTANCE, TOPIC = range(1, 7)
 RECORDS, GAP = 1, 2
 YIELD = 8
 NOTHING_THERE = 1  # the checksum of a position behind a gap
@@ -94,9 +94,9 @@ class Reader:
 
     def __init__(self, address: Address, name: str, token: str = "", tls: Optional[ssl.SSLContext] = None,
                  start: int = STORED, at: int = 0, client: str = "", prefix: str = "", share: int = 0, shares: int = 1,
-                 window: int = 0, own: Optional[Position] = None):
+                 window: int = 0, own: Optional[Position] = None, topic: str = ""):
         self.address, self.name, self.token, self.tls = address, name.encode(), token.encode(), tls
-        self.start, self.at, self.client, self.prefix = start, at, client.encode(), prefix.encode()
+        self.start, self.at, self.client, self.prefix, self.topic = start, at, client.encode(), prefix.encode(), topic.encode()
         self.share, self.shares, self.window, self.own = share, shares, window, own
         self.instance = struct.pack(">Q", random.SystemRandom().getrandbits(63) | 1)
         self.given: Optional[Position] = None  # behind what this run has been given
@@ -161,7 +161,7 @@ class Reader:
                               self.share, self.shares, self.window, len(self.name))
         opening += self.name + struct.pack(">H", len(self.token)) + self.token + field(INSTANCE, self.instance)
         own = self.acked if self.own and self.acked else self.own
-        for kind, value in (CLIENT, self.client), (PREFIX, self.prefix), (OWN, own), (RESUME, self.given):
+        for kind, value in (CLIENT, self.client), (PREFIX, self.prefix), (TOPIC, self.topic), (OWN, own), (RESUME, self.given):
             if value:
                 opening += field(kind, bytes(value))
         answer = connection.open(opening)
