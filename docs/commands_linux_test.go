@@ -44,7 +44,7 @@ var pages = []struct {
 	},
 	{name: "method.md", prints: []string{"descriptors"}},
 	{
-		name: "from-mqtt.md", needs: []string{"python3", "curl", "sha256sum"}, ports: []string{"7100", "7171"},
+		name: "from-mqtt.md", needs: []string{"curl", "sha256sum"}, ports: []string{"7100", "7171", "7180"},
 		prints: []string{`"seq":3,`, "SEEN\nmeter-7  "},
 	},
 	{

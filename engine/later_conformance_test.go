@@ -81,32 +81,3 @@ func TestReplyContext(t *testing.T) {
 		}
 	})
 }
-
-// In a drain, too, nothing follows the final words of Conn.End.
-func TestFinalWordsInADrain(t *testing.T) {
-	onEach(t, everywhere(), func(t *testing.T, g ground) {
-		owed := make(chan engine.Reply, 1)
-		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
-			if string(line) != "late" {
-				return say(t, string(line))
-			}
-			owed <- t.LaterInOrder()
-			return nil
-		}})
-		idle, c := s.dial(t), s.dial(t)
-		idle.ask("idle", "idle")
-		c.send("late\nbehind\n")
-		reply := heard(t, owed, "the promise")
-		down := make(chan error, 1)
-		go func() { down <- s.Shutdown(t.Context()) }()
-		idle.wantEnd("refused shutting_down\n")
-		if err := reply.Conn().End(engine.ClosedHere, []byte("final words\n")); err != nil {
-			t.Error(err)
-		}
-		reply.Send()
-		c.wantEnd("final words\n")
-		if err := heard(t, down, "the end of the drain"); err != nil {
-			t.Error(err)
-		}
-	})
-}

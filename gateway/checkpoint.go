@@ -149,15 +149,10 @@ const (
 // statesNow sets the states of a part to those of clients' sessions once a pack is stored. It returns the sessions that
 // have expired.
 func (c *committer) statesNow(names []string, p *pack) (expired []*session) {
-	newest, posts := map[*session]*entry{}, map[*producer]numbering{}
+	newest := map[*session]*entry{}
 	for i := range p.entries {
-		e := &p.entries[i]
-		if e.records == 0 {
-			continue
-		}
-		newest[e.session] = e
-		if u, is := e.reply.other.(*post); is && u.producer != nil {
-			posts[u.producer] = u.numbers
+		if e := &p.entries[i]; e.records > 0 {
+			newest[e.session] = e
 		}
 	}
 	states, producers := c.saving.states[:0], c.saving.posting[:0]
@@ -179,7 +174,7 @@ func (c *committer) statesNow(names []string, p *pack) (expired []*session) {
 			expired = append(expired, known)
 			continue
 		}
-		producers = c.producers.states(producers, name, posts, now, expiry)
+		producers = c.producers.states(producers, name, now, expiry)
 		state := known.state(now-known.seen, false)
 		if e := newest[known]; e != nil {
 			state.Last, state.Sum = e.seq, e.sum

@@ -3,6 +3,8 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hone-go/hone/framed"
@@ -31,15 +33,14 @@ type post struct {
 
 	id      string // of the producer; empty: there is none
 	numbers numbering
-	done    func(why error) // called once: with nil, errDuplicate or why it is not stored
+	done    func(why error) // called once, with nil, errDuplicate or why it is not stored; nil after that
 
 	newest   numbering // of the producer, with this post
 	expected uint64    // the number that should have come
 
 	producer *producer // set when it is queued
 	again    bool      // it is a duplicate
-	answered bool
-	waits    bool // for room; queue.mu guards it
+	waits    bool      // for room; queue.mu guards it
 	timer    *time.Timer
 }
 
@@ -69,7 +70,7 @@ func (u *post) complete(mostData int) error {
 	if u.id != "" {
 		said := journal.Producer{ID: u.id, Epoch: u.numbers.epoch, Seq: u.numbers.seq}
 		last := &u.records[len(u.records)-1]
-		last.attributes = append(last.attributes[:len(last.attributes):len(last.attributes)], said.Attribute())
+		last.attributes = append(slices.Clip(last.attributes), said.Attribute())
 	}
 	for i := range u.records {
 		r := &u.records[i]
@@ -188,7 +189,7 @@ func (s *Server) put(u *post) error {
 		return errCrowded
 	}
 	if u.id != "" && known == nil {
-		known = &producer{client: u.client, id: u.id}
+		known = &producer{client: to.client, id: strings.Clone(u.id)} // a part of a head would keep all of it
 		s.producers.add(known)
 	}
 	before, size := s.sessions.byClient[u.client], u.size
@@ -201,7 +202,7 @@ func (s *Server) put(u *post) error {
 			before.ended = true
 			before.fence(ErrFenced)
 		}
-		s.sessions.byClient[u.client], s.sessions.highest = to, to.epoch
+		s.sessions.byClient[to.client], s.sessions.highest = to, to.epoch
 		state := to.state(0, true)
 		state.Seen = p.began
 		if err := p.records.State(&state); err != nil {
@@ -267,7 +268,7 @@ func (s *Server) sessionOfPosts(client string) (*session, error) {
 	case known == nil && len(s.sessions.byClient) >= s.Clients:
 		return nil, fmt.Errorf("%w: %d", ErrTooMany, s.Clients)
 	case known == nil || known.instance != postInstance || known.link != nil:
-		next := newSession(client, max(uint64(s.clock.time), s.sessions.highest+1), 0)
+		next := newSession(strings.Clone(client), max(uint64(s.clock.time), s.sessions.highest+1), 0)
 		next.instance, next.summed = postInstance, false
 		if known != nil {
 			next.pack = known.pack // its records come behind those of the session before
@@ -282,11 +283,10 @@ func (u *post) send([]byte) {
 	if u.producer != nil {
 		u.producer.stored, u.producer.isKept = u.numbers, true
 	}
-	why := error(nil)
 	if u.again {
-		why = errDuplicate
+		u.answer(errDuplicate)
 	}
-	u.answer(why)
+	u.answer(nil)
 }
 
 // fail says that it may be stored or not.
@@ -294,9 +294,9 @@ func (u *post) fail(*framed.Refusal) { u.answer(ErrServerClosed) }
 
 // answer tells the client.
 func (u *post) answer(why error) {
-	if !u.answered {
-		u.answered = true
-		u.done(why)
+	if done := u.done; done != nil {
+		u.done = nil
+		done(why)
 	}
 }
 

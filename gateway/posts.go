@@ -148,28 +148,19 @@ func (s *Server) readPost(u *post, r *http.Request, topic string) error {
 	if r.ContentLength > mostPosted {
 		return errTooLarge
 	}
-	body := make([]byte, 0, max(r.ContentLength, 0)+1) // with room to see its end
-	for {
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		if len(body) > mostPosted {
-			return errTooLarge
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return bad(http.StatusBadRequest, "the body ends too early")
-		}
-		if len(body) == cap(body) {
-			body = slices.Grow(body, 512)
-		}
+	var body bytes.Buffer
+	body.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // with room to see its end
+	if _, err := body.ReadFrom(io.LimitReader(r.Body, mostPosted+1)); err != nil {
+		return bad(http.StatusBadRequest, "the body ends too early")
+	}
+	if body.Len() > mostPosted {
+		return errTooLarge
 	}
 	kind := r.Header.Get("Content-Type")
 	if len(kind) > mostContentType || strings.ContainsFunc(kind, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return bad(http.StatusBadRequest, "a content type has up to %d printable characters", mostContentType)
 	}
-	records, kind, err := recordsOf(body, kind)
+	records, kind, err := recordsOf(body.Bytes(), kind)
 	if err != nil {
 		return err
 	}
@@ -252,18 +243,23 @@ func (s *Server) refuseSlowly(w http.ResponseWriter, r *http.Request, why error)
 	})
 }
 
-// statusOf returns the status for the fate of a post.
-func statusOf(u *post, why error) int {
+// storedStatus returns the status of a post that is stored, now or before.
+func (u *post) storedStatus(before bool) int {
+	switch {
+	case u.puts && !before:
+		return http.StatusCreated
+	case u.puts, u.id != "" && !before:
+		return http.StatusOK
+	}
+	return http.StatusNoContent
+}
+
+// refusedStatus returns the status of a request that stores nothing.
+func refusedStatus(why error) int {
 	if b, is := errors.AsType[*badPost](why); is {
 		return b.status
 	}
 	switch {
-	case why == nil && u.puts:
-		return http.StatusCreated
-	case why == nil && u.id != "", errors.Is(why, errDuplicate) && u.puts:
-		return http.StatusOK
-	case why == nil, errors.Is(why, errDuplicate):
-		return http.StatusNoContent
 	case errors.Is(why, errStale):
 		return http.StatusForbidden
 	case errors.Is(why, ErrGap):
@@ -283,7 +279,7 @@ func line(why error) []byte { return []byte(strings.TrimPrefix(why.Error(), "gat
 // answerPost answers a request that was not queued.
 func (s *Server) answerPost(w http.ResponseWriter, why error) {
 	s.count.add(func(st *Stats) { st.Refused++ })
-	w.WriteHeader(statusOf(nil, why))
+	w.WriteHeader(refusedStatus(why))
 	w.Write(line(why))
 }
 
@@ -292,7 +288,11 @@ func (s *Server) answerLate(late *http1.LateAnswer, u *post, why error) {
 	if errors.Is(why, errCrowded) && s.full.Load() {
 		why = journal.ErrNoSpace
 	}
-	status := statusOf(u, why)
+	before := errors.Is(why, errDuplicate)
+	status := u.storedStatus(before)
+	if why != nil && !before {
+		status = refusedStatus(why)
+	}
 	number := func(header string, n uint64) { late.Header().Set(header, strconv.FormatUint(n, 10)) }
 	switch {
 	case u.id == "":
@@ -310,7 +310,7 @@ func (s *Server) answerLate(late *http1.LateAnswer, u *post, why error) {
 	}
 	s.count.add(func(st *Stats) {
 		switch {
-		case errors.Is(why, errDuplicate) && !u.puts:
+		case before && !u.puts:
 			st.Duplicates++
 		case status >= 400:
 			st.Refused++

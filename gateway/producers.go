@@ -72,20 +72,16 @@ func (n numbering) before(other numbering) bool {
 	return n.epoch < other.epoch || n.epoch == other.epoch && n.seq < other.seq
 }
 
-// states returns what a checkpoint has of a client's producers once a pack is stored, in which these have posts. It
-// forgets those that have expired.
-func (t *producers) states(into []journal.Producer, client string, newest map[*producer]numbering, now, expiry int64) []journal.Producer {
+// states adds what a checkpoint has of a client's producers: what is stored before it; the records in its envelopes say what
+// they add to that. It forgets those that have expired.
+func (t *producers) states(into []journal.Producer, client string, now, expiry int64) []journal.Producer {
 	for id, p := range t.byClient[client] {
-		stored, inPack := newest[p]
-		if !inPack {
-			stored = p.stored
-		}
 		switch {
 		case now-p.seen > expiry && p.isDurable():
 			delete(t.byClient[client], id)
 			t.count--
-		case inPack || p.isKept:
-			into = append(into, journal.Producer{Client: client, ID: id, Epoch: stored.epoch, Seq: stored.seq, Seen: p.seen - now})
+		case p.isKept:
+			into = append(into, journal.Producer{Client: client, ID: id, Epoch: p.stored.epoch, Seq: p.stored.seq, Seen: p.seen - now})
 		}
 	}
 	return into

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -138,6 +139,11 @@ func TestPostsAreShown(t *testing.T) {
 		!strings.Contains(out, `"topic":"site/7","content_type":"application/json"`) {
 		t.Errorf("tail: %d %s%s", code, out, errs)
 	}
+	for topic, lines := range map[string]int{"site/": 1, "site/8": 0} {
+		if code, out, errs := honed(t, "tail", "--addr", g.addr, "--topic", topic); code != commandline.OK || strings.Count(out, "\n") != lines {
+			t.Errorf("tail --topic %s: %d %s%s", topic, code, out, errs)
+		}
+	}
 	must(t, g.cmd.Process.Signal(os.Interrupt))
 	if code := g.wait(); code != commandline.OK {
 		t.Errorf("honed ended with %d", code)
@@ -145,6 +151,42 @@ func TestPostsAreShown(t *testing.T) {
 	code, out, errs := honed(t, "export", "--data", dir)
 	if code != commandline.OK || !strings.Contains(out, `"client":"meter","epoch":3,`) || !strings.Contains(out, `"producer":"p","seq":0`) {
 		t.Errorf("export: %d %s%s", code, out, errs)
+	}
+}
+
+// TestPostsPage runs the programs of docs/posts.md, each twice: their posts are stored once.
+func TestPostsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/posts.md")
+	must(t, err)
+	dir, folder, addr := filepath.Join(t.TempDir(), "log"), t.TempDir(), freeAddr(t)
+	g := startGateway(t, dir, "127.0.0.1:0", "--http", addr)
+	for _, c := range []struct{ language, before, after, file, run string }{
+		{"sh", "", "", "post.sh", "bash"},
+		{"python", "", "", "post.py", "python3"},
+		{"js", "", "", "post.mjs", "node"},
+		{"go", "package main\n\nimport (\n\"errors\"\n\"net/http\"\n\"strconv\"\n\"strings\"\n\"time\"\n)\n\n", "\nfunc main() {\n\tif err := post(0, \"21.5\"); err != nil {\n\t\tpanic(err)\n\t}\n}\n", "post.go", "go run"},
+	} {
+		_, code, found := strings.Cut(string(page), "```"+c.language+"\n")
+		code, _, _ = strings.Cut(code, "```")
+		if !found {
+			t.Fatalf("the page has no %s", c.language)
+		}
+		run := strings.Fields(c.run)
+		if _, err := exec.LookPath(run[0]); err != nil {
+			testrun.Lacks(t, run[0]+" is missing; make deps installs it")
+		}
+		path := filepath.Join(folder, c.file)
+		must(t, os.WriteFile(path, []byte(c.before+strings.ReplaceAll(code, "127.0.0.1:7180", addr)+c.after), 0o600))
+		for range 2 {
+			if out, err := exec.CommandContext(t.Context(), run[0], append(run[1:], path)...).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", c.language, err, out)
+			}
+		}
+	}
+	code, out, errs := honed(t, "tail", "--addr", g.addr)
+	if want := 2 + 3; code != commandline.OK || strings.Count(out, `"data":"MjEuNQ=="`) != want || strings.Count(out, "\n") != want {
+		t.Errorf("%d records are stored, want %d, of curl two: %d %s%s", strings.Count(out, "\n"), want, code, out, errs)
 	}
 }
 
