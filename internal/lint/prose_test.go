@@ -23,7 +23,7 @@ var longPages = map[string]int{"docs/design.md": 4500}
 // something out first.
 const (
 	mostOfAPage = 2000
-	mostOfDocs  = 43_600
+	mostOfDocs  = 44_700
 	mostOfAll   = 50_600 // without the articles, which are texts of their own
 	mostPages   = 44     // of all these
 )
