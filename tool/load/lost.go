@@ -121,8 +121,12 @@ func (r *Result) judgedBy() string {
 		return text
 	}
 	stopped, rivals := 100**r.Client.NotRun, 100**r.Client.Rivals
-	if r.Rate == nil {
-		return text + fmt.Sprintf("; it did not run in %.1f %% of the time, and other programs kept it or the server waiting in %.1f %%: the rate is a lower bound", stopped, rivals)
+	switch {
+	case r.Rate != nil:
+	case *r.Client.NotRun > mostLost:
+		return text + fmt.Sprintf("; it did not run in %.1f %% of the time: the rate is a lower bound", stopped)
+	default:
+		return text + fmt.Sprintf("; other programs kept it or the server waiting in %.1f %% of the time: the rate is a lower bound", rivals)
 	}
 	text += fmt.Sprintf("; it did not run in %.1f %% of the time, limit %.0f %%", stopped, 100*mostLost)
 	if rivals > 0 {
