@@ -20,7 +20,7 @@ deps: ## download modules and install what the tests need from Debian, as root o
 			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client chromium:chromium \
 			redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools logrotate:logrotate strace:strace nginx:nginx /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy wrk:wrk curl:curl python3:python3 /usr/lib/python3/dist-packages/pip:python3-pip \
 			/usr/lib/python3/dist-packages/setuptools:python3-setuptools /usr/lib/python3/dist-packages/wheel:python3-wheel node:nodejs \
-			pg_createcluster:postgresql java:default-jre-headless mvn:maven \
+			pg_createcluster:postgresql mosquitto_pub:mosquitto-clients /usr/lib/python3/dist-packages/paho/mqtt:python3-paho-mqtt /usr/share/nodejs/mqtt:node-mqtt java:default-jre-headless mvn:maven \
 			/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf:fonts-droid-fallback; do \
 		[ -e "$${pair%:*}" ] || command -v "$${pair%:*}" >/dev/null || echo "$${pair#*:}"; \
 	done | sort -u | tr '\n' ' '); \

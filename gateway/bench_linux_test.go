@@ -49,15 +49,15 @@ func play(role string) error {
 		return err
 	}
 	defer log.Close()
-	srv := &Server{Log: log}
+	srv := &Server{Log: log, Limits: engine.Limits{Conns: 16_000}}
 	ended := make(chan error, 1)
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
 		ended <- srv.Close()
 	}()
-	serve := srv.Serve
-	if kind == "posts" {
-		serve = srv.ServePosts
+	serve := map[string]func(net.Listener) error{"posts": srv.ServePosts, "mqtt": srv.ServeMQTT}[kind]
+	if serve == nil {
+		serve = srv.Serve
 	}
 	if err := serve(ln); err != ErrServerClosed {
 		return err

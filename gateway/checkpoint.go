@@ -23,7 +23,9 @@ func (c *committer) beginCheckpoint() {
 	c.queue.mu.Lock()
 	defer c.queue.mu.Unlock()
 	c.saving = &saving{since: c.since.envelopes}
-	c.saving.producers = func(client string) int { return len(c.producers.byClient[client]) }
+	c.saving.more = func(client string) int {
+		return len(c.producers.byClient[client])*producerBytes + len(c.sessions.byClient[client].held)*packetBytes
+	}
 	c.saving.next, c.saving.stop = iter.Pull(maps.Keys(c.sessions.byClient))
 }
 
@@ -39,7 +41,7 @@ func (v *saving) part(most int) (names []string, last bool) {
 			}
 			v.names = append(v.names, name)
 		}
-		size += stateBytes + len(v.names[n]) + v.producers(v.names[n])*producerBytes
+		size += stateBytes + len(v.names[n]) + v.more(v.names[n])
 	}
 	return v.names[:n], false
 }
@@ -144,6 +146,7 @@ func (c *committer) checkpointDue(p *pack) bool {
 const (
 	stateBytes    = 64
 	producerBytes = 128
+	packetBytes   = 10 // and a message at QoS 2
 )
 
 // statesNow sets the states of a part to those of clients' sessions once a pack is stored. It returns the sessions that
@@ -155,7 +158,7 @@ func (c *committer) statesNow(names []string, p *pack) (expired []*session) {
 			newest[e.session] = e
 		}
 	}
-	states, producers := c.saving.states[:0], c.saving.posting[:0]
+	states, producers, packets := c.saving.states[:0], c.saving.posting[:0], c.saving.packets[:0]
 	c.queue.mu.Lock()
 	defer c.queue.mu.Unlock()
 	now := c.readClock()
@@ -180,8 +183,11 @@ func (c *committer) statesNow(names []string, p *pack) (expired []*session) {
 			state.Last, state.Sum = e.seq, e.sum
 		}
 		states = append(states, state)
+		if len(known.held) > 0 {
+			packets = append(packets, known.packets(state.Last))
+		}
 	}
-	c.saving.states, c.saving.posting = states, producers
+	c.saving.states, c.saving.posting, c.saving.packets = states, producers, packets
 	return expired
 }
 
@@ -217,6 +223,9 @@ func (c *committer) appendStates(part journal.Part, begins uint64, envelope []by
 		for _, p := range c.saving.posting {
 			p.Seen += clock.Time
 			err = cmp.Or(err, e.Producer(&p))
+		}
+		for _, p := range c.saving.packets {
+			err = cmp.Or(err, e.Packets(p.client, p.epoch, false, p.seqs))
 		}
 	}
 	for _, known := range expired {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -171,7 +172,10 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 			return nil, 0, err
 		}
 	}
-	return live.Bytes(), left, nil
+	e.Packets(func(client string, epoch uint64, released bool, seqs map[uint16]uint64) {
+		err = cmp.Or(err, live.Packets(client, epoch, released, seqs))
+	})
+	return live.Bytes(), left, err
 }
 
 // append stores one envelope. While the disk is full it retries until there is space. Until

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type post struct {
 	records []content
 	size    int // that they add to an envelope, at most
 
+	link    *link  // that must hold the session; nil: none
+	once    uint16 // the packet id of a message at QoS 2; 0: it is none
 	id      string // of the producer; empty: there is none
 	numbers numbering
 	done    func(why error) // called once, with nil, errDuplicate or why it is not stored; nil after that
@@ -39,7 +42,7 @@ type post struct {
 	expected uint64    // the number that should have come
 
 	producer *producer // set when it is queued
-	again    bool      // it is a duplicate
+	fate     error     // what it is told when its turn comes
 	waits    bool      // for room; queue.mu guards it
 	timer    *time.Timer
 }
@@ -55,6 +58,8 @@ var (
 	errStale    = errors.New("gateway: the producer has a newer epoch")
 	errCrowded  = errors.New("gateway: too much waits for the log")
 	errNoPlace  = errors.New("gateway: too many producers")
+	errInFlight = errors.New("gateway: too many messages that the client has not released")
+	errUnknown  = errors.New("gateway: no message has this packet id")
 	errTooLarge = errors.New("gateway: the post does not fit into one envelope")
 )
 
@@ -90,21 +95,26 @@ func (u *post) complete(mostData int) error {
 
 // post queues a post, or has it wait for room.
 func (s *Server) post(u *post) {
-	q := &s.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	err := errCrowded
-	if len(q.posts) == 0 || q.ended {
-		err = s.put(u)
-	}
-	switch {
-	case err == errCrowded && q.posted+u.size <= q.most:
-		u.waits = true
-		q.posts, q.posted = append(q.posts, u), q.posted+u.size
-		u.timer = time.AfterFunc(postTime, func() { s.giveUp(u) })
-	case err != nil:
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if _, err := s.offer(u); err != nil {
 		u.answer(err)
 	}
+}
+
+// offer is post without an answer; queue.mu is held.
+func (s *Server) offer(u *post) (waits bool, err error) {
+	q := &s.queue
+	if err = errCrowded; len(q.posts) == 0 || q.ended {
+		err = s.put(u)
+	}
+	if err != errCrowded || q.posted+u.size > q.most {
+		return false, err
+	}
+	u.waits = true
+	q.posts, q.posted = append(q.posts, u), q.posted+u.size
+	u.timer = time.AfterFunc(postTime, func() { s.giveUp(u) })
+	return true, nil
 }
 
 // retryPosts queues the posts that wait for room, as far as there is some; those of one client stay in order. queue.mu is held.
@@ -170,10 +180,7 @@ func (s *Server) put(u *post) error {
 		err := u.check(known)
 		switch {
 		case err == errDuplicate && !known.isDurable() && u.level != Received:
-			u.again = true
-			p := q.packFor(known.session, 0, 1)
-			p.messages++
-			p.entries = append(p.entries, entry{session: known.session, seq: known.record, durable: true, reply: answer{other: u}})
+			q.behind(known.session, u, errDuplicate)
 			return nil
 		case err != nil:
 			return err
@@ -182,8 +189,16 @@ func (s *Server) put(u *post) error {
 		}
 	}
 	to, err := s.sessionOfPosts(u.client)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case u.link != nil && to.link != u.link:
+		return ErrMoved
+	case u.once != 0 && to.held[u.once] > 0:
+		q.behind(to, u, errDuplicate)
+		return nil
+	case u.once != 0 && len(to.held) >= s.mostInFlight():
+		return errInFlight
 	}
 	if s.full.Load() && (q.records > 0 || s.Log.Status().Full != nil) || q.crowded(to) {
 		return errCrowded
@@ -217,6 +232,9 @@ func (s *Server) put(u *post) error {
 			return err // what the post says of its size is wrong
 		}
 	}
+	if u.once != 0 {
+		to.hold(u.once, to.accepted)
+	}
 	to.seen = running
 	p.messages += max(len(u.records), 1)
 	p.entries = append(p.entries, entry{session: to, seq: to.accepted, bytes: int32(to.queued - queued), records: len(u.records), durable: true, reply: answer{other: u}})
@@ -228,6 +246,18 @@ func (s *Server) put(u *post) error {
 		u.answer(nil)
 	}
 	return nil
+}
+
+// behind has a post told its fate once everything of the session that is queued is stored; queue.mu is held.
+func (q *queue) behind(known *session, u *post, fate error) *pack {
+	u.fate = fate
+	p := q.packFor(known, recordCost, 1)
+	p.messages++
+	p.bytes += recordCost // there may be an entry of the log
+	q.bytes += recordCost
+	known.queued += recordCost
+	p.entries = append(p.entries, entry{session: known, seq: known.accepted, bytes: recordCost, durable: true, reply: answer{other: u}})
+	return p
 }
 
 // check compares the numbers of a post with those of its producer, which is nil if the post is the first one, and notes what
@@ -257,8 +287,22 @@ func (u *post) check(known *producer) error {
 	return nil
 }
 
-// postInstance is the instance of sessions that belong to doors for posts.
-const postInstance = ^uint64(0)
+// The instances of sessions that belong to doors for posts.
+const (
+	postInstance    = ^uint64(0)
+	lastingInstance = ^uint64(0) - 1 // a client of MQTT goes on in it over connections
+)
+
+// mostInFlight returns how many messages at QoS 2 a client may have sent and not released.
+func (s *Server) mostInFlight() int { return min(max(s.limits.InFlight, 1), math.MaxUint16) }
+
+// takesPosts reports whether a session belongs to doors for posts; queue.mu is held.
+func (known *session) takesPosts() bool {
+	if known == nil || known.instance != postInstance && known.instance != lastingInstance {
+		return false
+	}
+	return known.link == nil || known.link.posts
+}
 
 // sessionOfPosts returns the session for a client's posts: the client's own or a new one, which takes the place of a
 // session of frames. queue.mu is held.
@@ -267,7 +311,7 @@ func (s *Server) sessionOfPosts(client string) (*session, error) {
 	switch {
 	case known == nil && len(s.sessions.byClient) >= s.Clients:
 		return nil, fmt.Errorf("%w: %d", ErrTooMany, s.Clients)
-	case known == nil || known.instance != postInstance || known.link != nil:
+	case !known.takesPosts():
 		next := newSession(strings.Clone(client), max(uint64(s.clock.time), s.sessions.highest+1), 0)
 		next.instance, next.summed = postInstance, false
 		if known != nil {
@@ -283,10 +327,7 @@ func (u *post) send([]byte) {
 	if u.producer != nil {
 		u.producer.stored, u.producer.isKept = u.numbers, true
 	}
-	if u.again {
-		u.answer(errDuplicate)
-	}
-	u.answer(nil)
+	u.answer(u.fate)
 }
 
 // fail says that it may be stored or not.

@@ -229,6 +229,9 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 			}
 			known.away = false
 			known.reach(r.Seq)
+			if id := r.PacketID(); id > 0 {
+				known.hold(id, r.Seq)
+			}
 		}
 		if said, is := r.Producer(); is {
 			c.producers.learn(said, c.sessions.byClient[r.Client], c.clock.running)
@@ -245,6 +248,11 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 			c.producers.learn(said, of, c.clock.running-max(now-said.Seen, 0))
 		}
 	}
+	e.Packets(func(client string, epoch uint64, released bool, seqs map[uint16]uint64) {
+		if of := c.sessions.byClient[client]; of != nil && of.epoch == epoch {
+			of.learnPackets(released, seqs)
+		}
+	})
 	for f := range e.Forgettings() {
 		known := c.sessions.byClient[f.Client]
 		if known != nil && known.epoch <= f.Epoch && known.link == nil && known.accepted == known.durable.Load() {

@@ -74,6 +74,8 @@ type Server struct {
 	QueueBytes int
 	// Origins are the web pages whose scripts may post, as the Origin header names them; * is all of them. Zero: none.
 	Origins []string
+	// MQTTLevel is the level at which messages of MQTT at QoS 1 and 2 are acknowledged: Received or Durable. Zero: Durable.
+	MQTTLevel Level
 	// AppendTime is the timeout for appending one envelope; after it the log has failed.
 	// Zero: 30 s.
 	AppendTime time.Duration
@@ -100,6 +102,7 @@ type Server struct {
 	framed   framed.Server
 	sockets  http1.Server
 	posts    http1.Server
+	mqtt     mqttDoor
 	limits   engine.Limits
 	most     int // maximum bytes of one record's data
 	queue    queue
@@ -203,6 +206,7 @@ func (s *Server) fail(err error) {
 	s.framed.Close()
 	s.sockets.Close()
 	s.posts.Close()
+	s.mqtt.engine.Close()
 }
 
 // committer is the only goroutine that writes to the log. What is its own nobody else reads or writes, once the server has
@@ -233,8 +237,9 @@ type saving struct {
 	names  []string        // that next has yielded and that are not stored yet
 	states []journal.State // room for those of a part: garbage would have all sessions marked in the middle of a checkpoint
 
-	posting   []journal.Producer      // those of a part, in room of the same kind
-	producers func(client string) int // how many a client has; queue.mu is held
+	posting []journal.Producer      // those of a part, in room of the same kind
+	packets []packets               // those of a part
+	more    func(client string) int // how many bytes these two take of a client; queue.mu is held
 }
 
 // The log is measured, and trimmed if that is due, this often and after so many bytes.

@@ -129,6 +129,7 @@ func (s *Server) prepare() {
 	limits := s.Limits
 	limits.AuthTime, limits.FrameSize = 0, mostHead // each request has credentials
 	s.posts = http1.Server{Handler: http.HandlerFunc(s.servePost), Limits: limits, Places: places, Logger: s.Logger}
+	s.openMQTT(places)
 }
 
 // Serve recovers the sessions from the log and accepts clients from ln. It returns
@@ -148,6 +149,18 @@ func (s *Server) ServePosts(ln net.Listener) error {
 		return errors.New("gateway: a server that shares its log does not take posts")
 	}
 	return s.serve(ln, s.posts.Serve)
+}
+
+// ServeMQTT is like Serve, for clients that send records by MQTT 3.1.1 or 5 (docs/mqtt.md). The server must not be Shared.
+func (s *Server) ServeMQTT(ln net.Listener) error {
+	if s.Shared {
+		ln.Close()
+		return errors.New("gateway: a server that shares its log does not speak MQTT")
+	}
+	return s.serve(ln, func(ln net.Listener) error {
+		s.mqtt.swept.Do(func() { s.readers.workers.Go(s.sweeping) })
+		return s.mqtt.engine.Serve(ln)
+	})
 }
 
 func (s *Server) serve(ln net.Listener, accept func(net.Listener) error) error {
@@ -191,10 +204,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, s.cancel)()
-	others := make(chan error, 2)
+	others := make(chan error, 3)
 	go func() { others <- s.sockets.Shutdown(ctx) }()
 	go func() { others <- s.posts.Shutdown(ctx) }()
-	err := cmp.Or(s.framed.Shutdown(ctx), <-others, <-others)
+	go func() { others <- s.mqtt.engine.Shutdown(ctx) }()
+	err := cmp.Or(s.framed.Shutdown(ctx), <-others, <-others, <-others)
 	s.queue.end(nil)
 	<-s.done
 	failure := s.queue.failure()
@@ -216,7 +230,7 @@ func (s *Server) Close() error {
 	}
 	s.queue.end(ErrServerClosed) // first: else an append that cancel ends says that the log has failed
 	s.cancel()
-	err := cmp.Or(s.framed.Close(), s.sockets.Close(), s.posts.Close())
+	err := cmp.Or(s.framed.Close(), s.sockets.Close(), s.posts.Close(), s.mqtt.engine.Close())
 	<-s.done
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -20,18 +21,19 @@ type session struct {
 	durable atomic.Uint64 // the highest stored sequence number; the committer raises it
 
 	// queue.mu guards the rest.
-	accepted    uint64 // the highest sequence number that is stored or queued
-	queued      int    // bytes in the queue
-	pack        uint64 // the number of the pack with its newest record, as queue.taken counts
-	link        *link  // the connection that may write; nil: none
-	ended       bool   // the client has started a newer session
-	dead        bool   // another server has taken the client: drop what is queued here
-	seen        int64  // when the client was last connected, by clock.running
-	away        bool   // the log says that it was not connected; only recovery uses it
-	summed      bool   // sum is known: each record since the first one was numbered without a gap
-	sum         uint32 // running checksum of the records up to accepted
-	instance    uint64 // of the program that has the session; 0: unknown
-	recordsLost bool   // the log has lost acknowledged records of it, and an operator has accepted that
+	accepted    uint64            // the highest sequence number that is stored or queued
+	queued      int               // bytes in the queue
+	pack        uint64            // the number of the pack with its newest record, as queue.taken counts
+	link        *link             // the connection that may write; nil: none
+	ended       bool              // the client has started a newer session
+	dead        bool              // another server has taken the client: drop what is queued here
+	seen        int64             // when the client was last connected, by clock.running
+	away        bool              // the log says that it was not connected; only recovery uses it
+	summed      bool              // sum is known: each record since the first one was numbered without a gap
+	sum         uint32            // running checksum of the records up to accepted
+	instance    uint64            // of the program that has the session; 0: unknown
+	held        map[uint16]uint64 // by packet id: the records of messages at QoS 2 that the client may send again
+	recordsLost bool              // the log has lost acknowledged records of it, and an operator has accepted that
 
 	storedSum uint32 // like sum, up to durable; only the committer and recovery use it
 }
@@ -63,6 +65,7 @@ type link struct {
 	conn    caller
 	level   Level
 	proof   proof // the token that authenticated the client
+	posts   bool  // what comes over the connection are posts
 
 	fenced chan struct{} // fence closes it; nil: no record of the connection waits for room. queue.mu guards it
 }
@@ -98,6 +101,8 @@ type request struct {
 	hello  hello
 	waited bool // for the records of the connection before, in a queue again
 	passed bool // on, to the queue
+	// resumes reports, for a door for posts, whether it goes on in the known session; queue.mu is held. Nil: the hello says so.
+	resumes func(known *session) bool
 
 	granted *session // with refused, what was decided last; neither: it is passed on
 	refused error
@@ -134,6 +139,12 @@ func (known *session) checkResume(h hello, level Level) error {
 // than all before, also than those of forgotten clients. queue.mu is held.
 func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	known := t.byClient[r.hello.client]
+	if r.resumes != nil {
+		if r.hello.epoch = 0; r.resumes(known) {
+			r.hello.epoch = known.epoch
+			return known, nil
+		}
+	}
 	if r.hello.epoch != 0 {
 		err := known.checkResume(r.hello, r.link.level)
 		if err == ErrExpired && r.hello.epoch > t.highest {
@@ -246,6 +257,40 @@ func (known *session) restore(state *journal.State) {
 	known.away = !state.Claim && !state.Connected
 	known.recordsLost = known.recordsLost || state.RecordsLost
 	known.reach(state.Last)
+}
+
+// hold notes which record has the message with a packet id; queue.mu is held.
+func (known *session) hold(id uint16, seq uint64) {
+	if known.held == nil {
+		known.held = map[uint16]uint64{}
+	}
+	known.held[id] = max(known.held[id], seq)
+}
+
+// learnPackets applies what the log says of packet ids; queue.mu is held.
+func (known *session) learnPackets(released bool, seqs map[uint16]uint64) {
+	for id, seq := range seqs {
+		switch {
+		case !released:
+			known.hold(id, seq)
+		case known.held[id] <= seq:
+			delete(known.held, id)
+		}
+	}
+}
+
+// packets are packet ids of a session.
+type packets struct {
+	client string
+	epoch  uint64
+	seqs   map[uint16]uint64
+}
+
+// packets returns the packet ids of the records up to last, as the log stores them; queue.mu is held.
+func (known *session) packets(last uint64) packets {
+	seqs := maps.Clone(known.held)
+	maps.DeleteFunc(seqs, func(_ uint16, seq uint64) bool { return seq > last })
+	return packets{known.client, known.epoch, seqs}
 }
 
 // state returns a session as the log stores it. Seen is relative: appendStates adds the time.

@@ -27,7 +27,8 @@ const (
 	positionSize = 2 + 2 + 5*8 + 1         // of a body, after the name
 	clockSize    = 4 * 8                   // of a body, without moments
 	momentSize   = 2 * 8
-	maySkip      = 0x80 // bit of an entry's kind: readers that do not know it skip it
+	packetSize   = 2 + 8 // of an id and its sequence
+	maySkip      = 0x80  // bit of an entry's kind: readers that do not know it skip it
 )
 
 // entryKind is what an entry is.
@@ -43,6 +44,7 @@ const (
 	positionKind   entryKind = 7 | maySkip
 	identityKind   entryKind = 8 | maySkip
 	producerKind   entryKind = 9 | maySkip
+	packetsKind    entryKind = 10 | maySkip
 )
 
 // Part is the place of an envelope in its checkpoint, which may have many envelopes.
@@ -80,6 +82,7 @@ const (
 	ContentType AttributeKind = 2
 	Producing   AttributeKind = 3 // which of a producer's posts the record is the last one of, see Producer
 	Property    AttributeKind = 4
+	PacketID    AttributeKind = 5 // two bytes, of a message that a client of MQTT sends once, see Encoder.Packets
 )
 
 // Text returns the value of the record's first attribute of a kind; empty: it has none.
@@ -432,6 +435,8 @@ func wellFormed(kind entryKind, b []byte) bool {
 		return len(b) == 16
 	case producerKind:
 		return n > 0 && rest > sessionSize
+	case packetsKind:
+		return n > 0 && rest > 8 && (rest-9)%packetSize == 0
 	}
 	return true
 }

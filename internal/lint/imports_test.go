@@ -99,12 +99,13 @@ var articlesImports = map[string][]string{
 
 // gatewayImports is the module in gateway/, in the same form.
 var gatewayImports = map[string][]string{
-	"gateway":                       {anyLibrary, "gateway/internal/delivery", "gateway/internal/number", "gateway/journal", "internal/sys"},
+	"gateway":                       {anyLibrary, "gateway/internal/delivery", "gateway/internal/mqtt", "gateway/internal/number", "gateway/journal", "internal/sys"},
 	"gateway/cluster":               {"gateway/internal/writer", "gateway/journal"},
 	"gateway/journal":               {"gateway/internal/writer"},
 	"gateway/cmd/honed":             {anyPackage},
 	"gateway/internal/commandline":  {"gateway", "gateway/internal/number", "gateway/journal", "internal/sys", "observe"},
 	"gateway/internal/delivery":     {"gateway/internal/number"},
+	"gateway/internal/mqtt":         {},
 	"gateway/internal/number":       {},
 	"gateway/internal/writer":       {},
 	"gateway/relay/cmd/honed-relay": {"engine", "gateway", "gateway/journal", "gateway/internal/commandline", "gateway/internal/number", "internal/faultlog", "internal/sys", "observe"},

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
@@ -33,6 +35,9 @@ type entryLine struct {
 
 	Producer string  `json:"producer,omitempty"` // of a client, at an epoch
 	Seq      *uint64 `json:"seq,omitempty"`      // of its newest post
+
+	Packets  []uint16 `json:"packets,omitempty"` // ids of messages of a client
+	Released bool     `json:"released,omitempty"`
 
 	Tombstone uint64    `json:"tombstone,omitempty"`
 	Trimmed   uint64    `json:"trimmed,omitempty"`
@@ -130,6 +135,9 @@ func entriesOf(e journal.Envelope) (all []entryLine) {
 	for p := range e.Producers() {
 		all = append(all, entryLine{Client: p.Client, Producer: p.ID, Epoch: p.Epoch, Seq: &p.Seq, Seen: commandline.JSONTime(p.Seen)})
 	}
+	e.Packets(func(client string, epoch uint64, released bool, seqs map[uint16]uint64) {
+		all = append(all, entryLine{Client: client, Epoch: epoch, Packets: slices.Sorted(maps.Keys(seqs)), Released: released})
+	})
 	for f := range e.Forgettings() {
 		all = append(all, entryLine{Forgotten: f.Client, Epoch: f.Epoch})
 	}

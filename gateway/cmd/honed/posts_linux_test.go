@@ -194,7 +194,7 @@ func TestPostsPage(t *testing.T) {
 func TestPostsNeedAFolder(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ line, says string }{
-		{"--http 127.0.0.1:0 --log nats://127.0.0.1:1", "--http needs a log in a folder"},
+		{"--http 127.0.0.1:0 --log nats://127.0.0.1:1", "--http and --mqtt need a log in a folder"},
 		{"--http-origin https://example.com", "--http-origin needs --http"},
 	} {
 		code, _, errs := honed(t, append(gatewayArgs(t.TempDir(), "127.0.0.1:0"), strings.Fields(c.line)...)...)

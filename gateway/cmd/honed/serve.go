@@ -37,6 +37,8 @@ type serving struct {
 	control       commandline.Control
 	posts         commandline.List
 	origins       commandline.List
+	mqtt          commandline.List
+	mqttLevel     string
 	tokens        string
 	cert, key, ca string
 	drain         time.Duration
@@ -62,6 +64,8 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
 	flags.Var(&f.posts, "http", "take records by HTTP, POST /v1/CLIENT, on `HOST:PORT` or unix:PATH; repeat for more")
 	flags.Var(&f.origins, "http-origin", "let web pages of `ORIGIN` post, as in https://example.com; * is all; repeat for more")
+	flags.Var(&f.mqtt, "mqtt", "take records by MQTT 3.1.1 and 5 on `HOST:PORT` or unix:PATH; repeat for more")
+	flags.StringVar(&f.mqttLevel, "mqtt-level", gateway.Disk.String(), "`LEVEL` at which messages of MQTT at QoS 1 and 2 are acknowledged: received or disk")
 	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\", \"NAME TOKEN writes:PREFIX\" for all clients with a prefix, or for a reader \"NAME TOKEN reads\"; sha256:HEX may stand for a token")
 	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
@@ -121,6 +125,10 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	mqtt, err := f.open(f.mqtt.Values, srv.ServeMQTT, tlsConfig)
+	if err != nil {
+		return err
+	}
 	if err := (engine.Engine{}).CheckDescriptors(logDescriptors); err != nil {
 		return err
 	}
@@ -156,7 +164,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	running.Go(func() { reload(background, hangups, srv, logger) })
 	running.Go(func() { behind.run(background, log, f.verifyRate, logger) })
-	f.announce(stdout, addrs, sockets, posts, admin)
+	f.announce(stdout, addrs, sockets, posts, mqtt, admin)
 	err = f.serveAll(ctx, logger)
 	cancel()
 	running.Wait()
@@ -180,8 +188,15 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 		return nil, commandline.UsageError{Err: errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
 	}
 	srv.Durable, srv.Shared, srv.Origins = f.log.level(), f.log.isCluster(), f.origins.Values
-	if srv.Shared && len(f.posts.Values) > 0 {
-		return nil, commandline.UsageError{Err: errors.New("--http needs a log in a folder: with --log, several servers may have it")}
+	if srv.Shared && len(f.posts.Values)+len(f.mqtt.Values) > 0 {
+		return nil, commandline.UsageError{Err: errors.New("--http and --mqtt need a log in a folder: with --log, several servers may have it")}
+	}
+	switch f.mqttLevel {
+	case gateway.Received.String():
+		srv.MQTTLevel = gateway.Received
+	case gateway.Disk.String():
+	default:
+		return nil, commandline.UsageError{Err: fmt.Errorf("--mqtt-level is received or disk, not %s", f.mqttLevel)}
 	}
 	if len(f.origins.Values) > 0 && len(f.posts.Values) == 0 {
 		return nil, commandline.UsageError{Err: errors.New("--http-origin needs --http")}
@@ -326,9 +341,9 @@ func reload(ctx context.Context, hangups <-chan os.Signal, srv *gateway.Server, 
 	}
 }
 
-func (f *serving) announce(stdout io.Writer, addrs, sockets, posts []string, admin string) {
+func (f *serving) announce(stdout io.Writer, addrs, sockets, posts, mqtt []string, admin string) {
 	if f.json {
-		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": sockets, "http": posts, "admin": admin, "pid": os.Getpid()})
+		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": sockets, "http": posts, "mqtt": mqtt, "admin": admin, "pid": os.Getpid()})
 		return
 	}
 	where := f.log.data
@@ -340,6 +355,9 @@ func (f *serving) announce(stdout io.Writer, addrs, sockets, posts []string, adm
 	}
 	if len(posts) > 0 {
 		where += "; HTTP on " + strings.Join(posts, ", ")
+	}
+	if len(mqtt) > 0 {
+		where += "; MQTT on " + strings.Join(mqtt, ", ")
 	}
 	fmt.Fprintf(stdout, "honed listens on %s; log %s; admin %s\n", strings.Join(addrs, ", "), where, cmp.Or(admin, "off"))
 }
