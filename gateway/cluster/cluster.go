@@ -71,7 +71,7 @@ type Log struct {
 	mark      *writer.Mark
 	said      troubles
 	stream    *stream
-	sequencer writer.Sequencer
+	sequencer sequencer
 	turns     turns
 	writer    string // id of this process, for writerHeader
 	count     uint64 // Appends so far; between two Appends
@@ -126,7 +126,7 @@ func (l *Log) open(ctx context.Context, servers string) error {
 		}
 	}
 	if !l.o.ReadOnly {
-		if err := l.turns.join(nc, l.o.Stream, l.writer, l.sequencer.Nudge); err != nil {
+		if err := l.turns.join(nc, l.o.Stream, l.writer, l.sequencer.nudge); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/natstest"
 )
@@ -142,7 +141,7 @@ func TestClusterWait(t *testing.T) {
 		t.Error(err)
 	}
 	asked := a.stream.nc.Stats().OutMsgs - before
-	if most := uint64(time.Since(began)/writer.WaitEvery) + 2; asked > most {
+	if most := uint64(time.Since(began)/waitEvery) + 2; asked > most {
 		t.Errorf("%d requests within %v", asked, time.Since(began))
 	}
 	a.sequencer.Between(func() { a.sequencer.Breaks(errors.New("test")) })
@@ -312,9 +311,35 @@ func TestClusterRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuses("the stream is empty", Options{Dir: dir})
-	config.Name, config.Subjects, config.Discard = "OTHER", []string{"other"}, jetstream.DiscardOld
-	if _, err := js.CreateStream(ctx, config); err != nil {
-		t.Fatal(err)
+}
+
+// TestStreamSettings: a stream that cannot keep the promise is refused.
+func TestStreamSettings(t *testing.T) {
+	o := &Options{Stream: "S", Replicas: 3}
+	for says, change := range map[string]func(c *jetstream.StreamConfig){
+		"has the subjects":              func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "more") },
+		"no_ack":                        func(c *jetstream.StreamConfig) { c.NoAck = true },
+		"max_msgs 100":                  func(c *jetstream.StreamConfig) { c.MaxMsgs = 100 },
+		"max_bytes 1048576":             func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 },
+		"deletes messages by age":       func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+		"subject transform":             func(c *jetstream.StreamConfig) { c.SubjectTransform = &jetstream.SubjectTransformConfig{} },
+		"lets its messages be deleted":  func(c *jetstream.StreamConfig) { c.DenyDelete = false },
+		"persist_mode async":            func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode },
+		"in memory":                     func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"discards old messages":         func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
+		"cannot be trimmed (deny_purge": func(c *jetstream.StreamConfig) { c.DenyPurge = true },
+		"has 1 replicas instead of 3":   func(c *jetstream.StreamConfig) { c.Replicas = 1 },
+		"does not allow direct gets":    func(c *jetstream.StreamConfig) { c.AllowDirect = false },
+		"is sealed":                     func(c *jetstream.StreamConfig) { c.Sealed = true },
+	} {
+		config := o.config()
+		if err := o.checkConfig(config); err != nil {
+			t.Fatal(err)
+		}
+		change(&config)
+		refusal, _ := errors.AsType[*journal.Refusal](o.checkConfig(config))
+		if refusal == nil || !strings.Contains(refusal.What, says) {
+			t.Errorf("%v, want %s", refusal, says)
+		}
 	}
-	refuses("discards old messages", Options{Stream: "OTHER"})
 }

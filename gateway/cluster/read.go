@@ -140,5 +140,5 @@ func (l *Log) Verify(ctx context.Context, rate int64, progress func(done, all ui
 // For those of others it sends a request of 300 bytes every 100 ms, to the nearest replica instead of the
 // leader, and receives the envelope once.
 func (l *Log) Wait(ctx context.Context, pos uint64) error {
-	return l.sequencer.Wait(ctx, pos, func() bool { return l.stream.reaches(ctx, pos) })
+	return l.sequencer.wait(ctx, pos, func() bool { return l.stream.reaches(ctx, pos) })
 }

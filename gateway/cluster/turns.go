@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/hone-go/hone/gateway/internal/writer"
 )
 
 // turns lets the writers of one stream append in turn. Without them, the writer that has just appended knows the
@@ -203,9 +205,74 @@ func (l *Log) lost(ctx context.Context) {
 func (l *Log) awaitTurn(ctx context.Context, patience time.Duration) bool {
 	brief, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if l.sequencer.Wait(brief, l.next, nil) != nil {
+	if l.sequencer.wait(brief, l.next, nil) != nil {
 		return false
 	}
-	l.heard = l.sequencer.Heard()
+	l.heard = l.sequencer.heard()
 	return true
+}
+
+// sequencer is that of a log to which others append as well.
+type sequencer struct {
+	writer.Sequencer
+	mu   sync.Mutex
+	said uint64 // every position before it is stored, by what another writer says
+}
+
+// nudge has those that wait look whether another writer is right in that every position before said is stored.
+func (s *sequencer) nudge(said uint64) {
+	s.mu.Lock()
+	s.said = max(s.said, said)
+	s.mu.Unlock()
+	s.Tell(0, nil)
+}
+
+// heard returns up to where the log is stored by what another writer says, once.
+func (s *sequencer) heard() (said uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	said, s.said = s.said, 0
+	return said
+}
+
+// waitEvery is how often wait asks for an envelope of another process.
+const waitEvery = 100 * time.Millisecond
+
+// wait returns when the envelope at position pos is stored: by this process, or as ask reports; without ask, it is enough
+// that another writer says so.
+func (s *sequencer) wait(ctx context.Context, pos uint64, ask func() bool) error {
+	soon := time.Millisecond
+	for due := ask != nil; ; {
+		reached, changed, ended := s.News()
+		s.mu.Lock()
+		said := s.said
+		s.mu.Unlock()
+		switch {
+		case pos < reached:
+			return nil
+		case ended != nil:
+			return ended
+		case ask == nil && pos < said:
+			return nil
+		case ask != nil && (due || pos < said) && ask():
+			s.Tell(pos+1, nil)
+			return nil
+		}
+		var tick <-chan time.Time
+		switch {
+		case ask != nil && pos < said: // the nearest replica has not caught up
+			tick = time.After(soon)
+			soon = min(2*soon, waitEvery)
+		case ask != nil:
+			tick = time.After(waitEvery)
+		}
+		select {
+		case <-tick:
+			due = true
+		case <-changed:
+			due = false
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

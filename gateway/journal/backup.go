@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -177,25 +178,17 @@ func (b *backup) sameHistory(ctx context.Context) error {
 	if reached > b.Next || reached == b.Next && !extra {
 		return refuse("the copy in %s goes up to position %d, and the log in %s to %d only", b.to.dir, reached, b.log.dir, b.Next-1)
 	}
-	for _, s := range slices.Backward(copied.all) {
-		theirs, err := sums(ctx, copied, s)
-		if err != nil {
-			return err
-		}
-		ours, err := sums(ctx, b.log, s)
-		if err != nil {
-			return err
-		}
-		for pos := s.next - 1; pos >= s.first; pos-- {
-			old, has := theirs[pos]
-			sum, is := ours[pos]
-			switch {
-			case !has || !is || pos == reached && extra:
-			case sum == old:
-				return nil
-			default:
-				return refuse("the copy in %s has another history than the log in %s: they differ at position %d", b.to.dir, b.log.dir, pos)
-			}
+	for pos := reached; len(copied.all) > 0 && pos >= max(copied.all[0].first, b.First); pos-- {
+		ours, is, err := b.log.sumAt(ctx, pos)
+		theirs, has, err2 := copied.sumAt(ctx, pos)
+		switch {
+		case err != nil || err2 != nil:
+			return cmp.Or(err, err2)
+		case !is || !has || pos == reached && extra:
+		case ours != theirs:
+			return refuse("the copy in %s has another history than the log in %s: they differ at position %d", b.to.dir, b.log.dir, pos)
+		default:
+			return nil
 		}
 	}
 	return nil
@@ -210,20 +203,16 @@ func (l *Segments) continues(pos uint64) bool {
 	})
 }
 
-// sums returns the checksums of a log's envelopes in the positions of the segment s, without what is lost.
-func sums(ctx context.Context, log *Segments, s *segment) (map[uint64]uint32, error) {
-	all := map[uint64]uint32{}
-	err := ReadKept(ctx, log, s.first, func(pos uint64, envelope []byte) error {
-		if pos >= s.next {
-			return errEnough
-		}
-		all[pos] = sumOf(envelope)
-		return nil
-	}, func(*Damage) error { return nil })
-	if err == errEnough {
+// sumAt returns the checksum of the envelope at a position, if that can be read.
+func (l *Segments) sumAt(ctx context.Context, pos uint64) (sum uint32, is bool, err error) {
+	err = l.Read(ctx, pos, func(_ uint64, envelope []byte) error {
+		sum, is = sumOf(envelope), true
+		return errEnough
+	})
+	if is || errors.As(err, new(*Damage)) || errors.As(err, new(*TrimmedError)) {
 		err = nil
 	}
-	return all, err
+	return sum, is, err
 }
 
 var errEnough = errors.New("enough") // ends a Read

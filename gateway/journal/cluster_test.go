@@ -9,8 +9,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	journal.OpenCluster = func(ctx context.Context, urls, stream string, replicas int, dir string) (journal.Log, error) {
-		return cluster.Open(ctx, urls, cluster.Options{Stream: stream, Replicas: replicas, Create: true, Dir: dir})
+	journal.OpenCluster = func(ctx context.Context, url, dir string) (journal.Log, error) {
+		return cluster.Open(ctx, url, cluster.Options{Replicas: 1, Create: true, Dir: dir})
 	}
 	journal.Main(m)
 }

@@ -2,13 +2,11 @@ package journal
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hone-go/hone/gateway/internal/writer"
 	"github.com/hone-go/hone/internal/testrun"
@@ -27,10 +25,10 @@ func fill(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// strangers are files of other logs: some that programs write, and some with random names and content.
-func strangers(rng *rand.Rand, random int) []map[string]string {
+// strangers are files of other logs.
+func strangers() []map[string]string {
 	mark := string(writer.MarkSlot(1, 9))
-	all := []map[string]string{
+	return []map[string]string{
 		{"log": string(sample("a", 1, 1))},
 		{"log": "", "log.lock": "1\n"},
 		{"READY": "honed log 1\n", writer.LockName: "1\n", writer.MarkName: mark, "store/jetstream/$G/streams/LOG/msgs/1.blk": "\x00\x01"},
@@ -41,36 +39,14 @@ func strangers(rng *rand.Rand, random int) []map[string]string {
 		{segmentName(0): mark, "1.seg": mark, segmentName(1) + ".bak": mark},
 		{"HONED.mark": mark, "HONED.lock": "1\n"},
 	}
-	const letters = "mark.seg0123-ä\n" // close to the names of a log
-	for range random {
-		files := map[string]string{}
-		for range 1 + rng.IntN(7) {
-			name := "x"
-			for range rng.IntN(12) {
-				name += string([]rune(letters)[rng.IntN(len([]rune(letters)))])
-			}
-			content := make([]byte, rng.IntN(200))
-			for i := range content {
-				content[i] = byte(rng.Uint32())
-			}
-			files[name] = string(content)
-		}
-		if rng.IntN(2) == 0 {
-			files[writer.MarkName] = mark
-		}
-		all = append(all, files)
-	}
-	return all
 }
 
 // TestStrangeFolders: a folder with files that are of no log is not taken for an empty one, nor for a log. Each refusal
 // names such a file in one line, and nothing is written.
 func TestStrangeFolders(t *testing.T) {
 	t.Parallel() // it waits for fsyncs
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
 	from := killed(t, 10, true)
-	for _, files := range strangers(rand.New(rand.NewPCG(seed, 4)), testrun.Sized(30, 1000)) {
+	for _, files := range strangers() {
 		dir := t.TempDir()
 		fill(t, dir, files)
 		before := tree(t, dir)

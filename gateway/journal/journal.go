@@ -173,25 +173,13 @@ func VerifyReads(ctx context.Context, log Reader, rate int64, progress func(done
 	if err != nil {
 		return err
 	}
-	began, read := time.Now(), int64(0)
+	began, read, found := time.Now(), int64(0), 0
 	var damage []error
-	found := 0
-	lost := func(d *Damage) error {
-		if found++; found <= mostDamage {
-			damage = append(damage, d)
-		}
-		return nil
-	}
-	at := first
-	each := func(pos uint64, envelope []byte) error {
-		if pos != at {
-			lost(&Damage{First: at, Last: pos - 1, Err: errMissing})
-		}
-		at = pos + 1
+	err = ReadKept(ctx, log, first, func(pos uint64, envelope []byte) error {
 		if _, err := DecodeAt(pos, envelope); err != nil {
 			return err
 		}
-		if done := at - first; progress != nil && done%progressStep == 0 {
+		if done := pos + 1 - first; progress != nil && done%progressStep == 0 {
 			progress(done, next-first)
 		}
 		if read += int64(len(envelope)); rate > 0 {
@@ -200,20 +188,14 @@ func VerifyReads(ctx context.Context, log Reader, rate int64, progress func(done
 			}
 		}
 		return nil
-	}
-	for {
-		err = ReadPast(ctx, log, at, each, func(d *Damage) error { at = d.Last + 1; return lost(d) })
-		trimmed, is := errors.AsType[*TrimmedError](err)
-		if !is || trimmed.First <= at {
-			break
+	}, func(d *Damage) error {
+		if found++; found <= mostDamage {
+			damage = append(damage, d)
 		}
-		at = trimmed.First // it was trimmed meanwhile
-	}
+		return nil
+	})
 	if err != nil {
 		return errors.Join(append(damage, err)...)
-	}
-	if at < next {
-		lost(&Damage{First: at, Last: next - 1, Err: errMissing})
 	}
 	if found > mostDamage {
 		damage = append(damage, fmt.Errorf("journal: and %d more", found-mostDamage))

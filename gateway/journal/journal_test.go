@@ -28,7 +28,7 @@ func each(t *testing.T, test func(t *testing.T, open opener)) {
 	t.Run("cluster", func(t *testing.T) {
 		url, dir := natstest.Start(t, ""), t.TempDir()
 		test(t, func(t *testing.T) Log {
-			log, err := OpenCluster(t.Context(), url, "", 1, dir)
+			log, err := OpenCluster(t.Context(), url, dir)
 			must(t, err)
 			t.Cleanup(func() { log.Close() })
 			return logged{log, said}
@@ -82,7 +82,7 @@ func (l logged) Failed() <-chan error                       { return l.log.Faile
 func (l logged) Close() error                               { return l.log.Close() }
 
 // OpenCluster opens a log in a cluster. Package journal_test sets it, because package cluster imports this one.
-var OpenCluster func(ctx context.Context, urls, stream string, replicas int, dir string) (Log, error)
+var OpenCluster func(ctx context.Context, url, dir string) (Log, error)
 
 // must ends the test with an error.
 func must(t testing.TB, err error) {

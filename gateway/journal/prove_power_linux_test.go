@@ -37,8 +37,8 @@ func inserted(t *testing.T, d *disk) (dir string, remove func()) {
 
 // powerCuts cuts the power n times under load, each time after at most most envelopes, and
 // checks what is there. It stops at the first loss.
-func powerCuts(t *testing.T, what task, n, most int, torn bool) *proof {
-	p := newProof(t, what)
+func powerCuts(t *testing.T, n, most int, torn bool) *proof {
+	p := newProof(t, task{})
 	d := newDisk()
 	for range n {
 		c, remove := p.onDisk(d)
@@ -84,13 +84,11 @@ func TestProvePowerCuts(t *testing.T) {
 	if *full {
 		cuts, most = 30, 300
 	}
-	for _, kind := range []string{"segments"} {
-		for _, torn := range []bool{false, true} {
-			p := powerCuts(t, task{Kind: kind}, cuts, most, torn)
-			t.Logf("%s, torn writes %v: %d power cuts, %d records acknowledged, %d lost", kind, torn, cuts, p.total, p.lost)
-			if p.lost > 0 {
-				t.Errorf("%s: acknowledged records are lost", kind)
-			}
+	for _, torn := range []bool{false, true} {
+		p := powerCuts(t, cuts, most, torn)
+		t.Logf("torn writes %v: %d power cuts, %d records acknowledged, %d lost", torn, cuts, p.total, p.lost)
+		if p.lost > 0 {
+			t.Error("acknowledged records are lost")
 		}
 	}
 }
@@ -137,28 +135,25 @@ func TestProvePowerControls(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	for _, what := range []task{{Kind: "segments", Off: "fsync"}, {Kind: "segments", Off: "folders"}} {
-		for _, off := range []string{what.Off, ""} {
-			what.Off = off
-			p := newProof(t, what)
-			d := newDisk()
-			c, remove := p.onDisk(d)
-			c.acks(130) // more than one segment
-			after := d.cut(nil)
-			c.kill()
-			remove()
-			if !p.opens(after) { // the mark has noticed the loss, or reading has
-				t.Logf("%s, without %q: %s", what.Kind, off, p.failed)
-				named := strings.Contains(p.failed, "acknowledged messages are missing") || strings.Contains(p.failed, " are lost, ")
-				if off == "" || !named {
-					t.Errorf("%s, without %q: the log does not open", what.Kind, off)
-				}
-				continue
+	for _, off := range []string{"fsync", "folders", ""} {
+		p := newProof(t, task{Off: off})
+		d := newDisk()
+		c, remove := p.onDisk(d)
+		c.acks(130) // more than one segment
+		after := d.cut(nil)
+		c.kill()
+		remove()
+		if !p.opens(after) { // the mark has noticed the loss, or reading has
+			t.Logf("without %q: %s", off, p.failed)
+			named := strings.Contains(p.failed, "acknowledged messages are missing") || strings.Contains(p.failed, " are lost, ")
+			if off == "" || !named {
+				t.Errorf("without %q: the log does not open", off)
 			}
-			t.Logf("%s, without %q: %d of %d acknowledged records are lost", what.Kind, off, p.lost, p.total)
-			if off == "" != (p.lost == 0) {
-				t.Errorf("%s, without %q: %d records lost", what.Kind, off, p.lost)
-			}
+			continue
+		}
+		t.Logf("without %q: %d of %d acknowledged records are lost", off, p.lost, p.total)
+		if off == "" != (p.lost == 0) {
+			t.Errorf("without %q: %d records lost", off, p.lost)
 		}
 	}
 }
@@ -170,16 +165,12 @@ func TestProveFirstStart(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	firstStarts(t, "segments", 11)
-}
-
-func firstStarts(t *testing.T, kind string, step int) {
-	cuts := 0
+	cuts, step := 0, 11
 	if *full {
-		step = step/9 + 1
+		step = 2
 	}
 	for n := 1; ; n += step {
-		p := newProof(t, task{Kind: kind, Appends: 3})
+		p := newProof(t, task{Appends: 3})
 		d := newDisk()
 		d.left = n
 		remove := p.insert(d)
@@ -205,7 +196,7 @@ func firstStarts(t *testing.T, kind string, step int) {
 		}
 		cuts++
 	}
-	t.Logf("%s: %d power cuts during a first start, 0 records lost", kind, cuts)
+	t.Logf("%d power cuts during a first start, 0 records lost", cuts)
 }
 
 // TestProveRecoveredIsDurable: a killed process has written what it did not sync. The next one
@@ -216,7 +207,7 @@ func TestProveRecoveredIsDurable(t *testing.T) {
 		return
 	}
 	lost := func(off string) uint64 {
-		p := newProof(t, task{Kind: "segments", Off: "fsync", Each: 1}) // in one segment: a process syncs it before it begins the next
+		p := newProof(t, task{Off: "fsync", Each: 1}) // in one segment: a process syncs it before it begins the next
 		d := newDisk()
 		c, remove := p.onDisk(d)
 		c.acks(20)
@@ -243,39 +234,6 @@ func TestProveRecoveredIsDurable(t *testing.T) {
 	t.Error("nothing is lost without the sync of what was found: the test proves nothing")
 }
 
-// TestProveFailedSync: when fsync fails nothing is acknowledged any more, and the process ends.
-func TestProveFailedSync(t *testing.T) {
-	t.Parallel() // it waits more than it works
-	if !inNamespace(t) {
-		return
-	}
-	for _, kind := range []string{"segments"} {
-		p := newProof(t, task{Kind: kind})
-		d := newDisk()
-		c, remove := p.onDisk(d)
-		c.acks(20)
-		d.mu.Lock()
-		d.failSync = true
-		d.mu.Unlock()
-		c.acks(-1) // ends by itself
-		c.kill()
-		if p.failed == "" {
-			t.Errorf("%s: the process said nothing", kind)
-		}
-		t.Logf("%s: %s", kind, strings.TrimSpace(p.failed))
-		after := d.cut(nil)
-		remove()
-		c, remove = p.onDisk(after)
-		c.acks(20) // and it goes on
-		c.kill()
-		p.check()
-		remove()
-		if p.lost > 0 {
-			t.Errorf("%s: %d of %d records lost", kind, p.lost, p.total)
-		}
-	}
-}
-
 // TestProveFailedSyncThenStart: an fsync fails, a supervisor starts the process again in the same kernel, which tells
 // clients what is in the page cache, and then the power is cut. The kernel had called those pages clean.
 func TestProveFailedSyncThenStart(t *testing.T) {
@@ -284,7 +242,7 @@ func TestProveFailedSyncThenStart(t *testing.T) {
 		return
 	}
 	for _, each := range []int{1, 53} { // in one segment, and in several
-		p := newProof(t, task{Kind: "segments", Each: each})
+		p := newProof(t, task{Each: each})
 		d := newDisk()
 		c, remove := p.onDisk(d)
 		c.acks(20)
@@ -326,7 +284,7 @@ func TestProveEveryCall(t *testing.T) {
 		rounds, appends, calls = 250, 150, 1500
 	}
 	for _, harm := range []string{"power cut", "torn writes", "EIO"} {
-		p := newProof(t, task{Kind: "segments", Tends: true, Appends: uint64(appends)})
+		p := newProof(t, task{Tends: true, Appends: uint64(appends)})
 		d, quiet, n := newDisk(), 0, 0
 		for ; n < rounds || quiet == n && n < 5*rounds; n++ { // until one had an effect
 			remove := p.insert(d)

@@ -48,31 +48,19 @@ const (
 
 // task is what a child does.
 type task struct {
-	Kind     string // of log: segments, cluster
-	Dir      string // or the URLs of the servers
-	Stream   string
-	Replicas int
-	Off      string // the guard that is switched off, in the controls
-	Acked    uint64 // what the clients know, and need not send again
-	Each     int    // records of each client in an envelope
-	Appends  uint64 // ends after so many; 0: goes on until it is killed
-	Tends    bool   // trims and backs up now and then
-	Idle     bool   // appends nothing, and is killed
+	Dir     string
+	Off     string // the guard that is switched off, in the controls
+	Acked   uint64 // what the clients know, and need not send again
+	Each    int    // records of each client in an envelope
+	Appends uint64 // ends after so many; 0: goes on until it is killed
+	Tends   bool   // trims and backs up now and then
+	Idle    bool   // appends nothing, and is killed
 }
 
-func (t task) open(ctx context.Context) (Log, error) {
-	switch t.Kind {
-	case "segments":
-		off := segmentGuards{fsync: t.Off == "fsync", resync: t.Off == "resync", folders: t.Off == "folders", mark: t.Off == "mark"}
-		return OpenSegments(t.Dir, SegmentsOptions{Reserve: 1, size: 1 << 20, off: off})
-	case "cluster":
-		return OpenCluster(ctx, t.Dir, t.Stream, t.Replicas, "")
-	}
-	return nil, fmt.Errorf("there is no kind %q", t.Kind)
+func (t task) open() (Log, error) {
+	off := segmentGuards{fsync: t.Off == "fsync", resync: t.Off == "resync", folders: t.Off == "folders", mark: t.Off == "mark"}
+	return OpenSegments(t.Dir, SegmentsOptions{Reserve: 1, size: 1 << 20, off: off})
 }
-
-// retryPause is how long something is waited for before it is asked for again.
-const retryPause = 50 * time.Millisecond
 
 // ledger checks that a log holds each client's records once, in order and unchanged.
 type ledger struct {
@@ -143,7 +131,7 @@ func runChild(text string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	log, err := t.open(ctx)
+	log, err := t.open()
 	if err != nil {
 		return err
 	}
@@ -219,7 +207,6 @@ type proof struct {
 	acked  uint64 // newest sequence that was acknowledged
 	total  uint64 // records acknowledged
 	lost   uint64 // records acknowledged and not found
-	stall  time.Duration
 	failed string // what it wrote as it ended
 }
 
@@ -234,13 +221,12 @@ func newProof(t *testing.T, task task) *proof {
 
 // child is a process that appends.
 type child struct {
-	p       *proof
-	cmd     *exec.Cmd
-	out     *os.File
-	errs    bytes.Buffer
-	once    sync.Once
-	newest  uint64 // in the log when it was opened
-	reports int
+	p      *proof
+	cmd    *exec.Cmd
+	out    *os.File
+	errs   bytes.Buffer
+	once   sync.Once
+	newest uint64 // in the log when it was opened
 }
 
 // start starts a child and waits until it has recovered. wrap may put a command before it.
@@ -298,18 +284,12 @@ func (c *child) next() (newest, pos uint64, err error) {
 
 // acks reads n acknowledgements, or all until the child ends when n < 0. It returns how many.
 func (c *child) acks(n int) (got int) {
-	before := time.Now()
 	for n < 0 || got < n {
 		newest, _, err := c.next()
 		if err != nil {
 			return got
 		}
-		if took := time.Since(before); c.reports > 0 {
-			c.p.stall = max(c.p.stall, took)
-		}
-		before = time.Now()
 		got++
-		c.reports++
 		c.p.total += (newest - c.p.acked) * proofClients
 		c.p.acked = newest
 	}
@@ -344,7 +324,7 @@ func TestProveKills(t *testing.T) {
 	}
 	var total uint64
 	for range rounds {
-		p := newProof(t, task{Kind: "segments", Dir: filepath.Join(t.TempDir(), "data")})
+		p := newProof(t, task{Dir: filepath.Join(t.TempDir(), "data")})
 		for range kills {
 			c := p.start()
 			c.acks(1 + p.rng.IntN(most))

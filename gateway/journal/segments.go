@@ -29,9 +29,6 @@ type SegmentsOptions struct {
 	// AcceptLoss are positions whose loss an operator has accepted: if the log should end with
 	// them and does not, it goes on after them.
 	AcceptLoss Range
-	// AcceptNoMark opens a log whose high-water mark is missing or damaged: whether envelopes are missing at its end
-	// is then not checked. A log with its mark is not affected.
-	AcceptNoMark bool
 	// Logger gets what was found damaged or torn at the start. nil means no logging.
 	Logger *slog.Logger
 
@@ -106,33 +103,33 @@ func openSegments(dir string, o SegmentsOptions, readOnly bool) (*Segments, erro
 
 func (l *Segments) path(name string) string { return filepath.Join(l.dir, name) }
 
-// begin creates the segment after last and makes its name durable.
+// begin creates the segment after last and makes its name durable. The file gets its name once its header is on the disk.
 func (l *Segments) begin(last *segment) error {
 	s := &segment{path: l.path(segmentName(last.next)), first: last.next, next: last.next, size: segmentHead, end: segmentHead}
-	header := l.id.header(s.first, last.sum)
 	f, err := l.spare.take(), error(nil)
-	spare := f != nil
-	l.zeros = 0
-	if spare {
+	if l.zeros = 0; f != nil {
 		l.zeros = l.spare.size
-	} else if f, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+	} else if f, err = os.OpenFile(s.path+newSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return err
 	}
-	if _, err = f.WriteAt(header, 0); err == nil {
-		_, err = s.readHeader(f, &l.id)
+	defer f.Close()
+	if _, err := f.WriteAt(l.id.header(s.first, last.sum), 0); err != nil {
+		return err
 	}
-	if err == nil {
-		err = l.sync(f)
+	if _, err := s.readHeader(f, &l.id); err != nil {
+		return err
 	}
-	if err == nil && spare {
-		f, err = l.renamed(f, s.path)
+	if err := l.sync(f); err != nil {
+		return err
 	}
-	if err == nil && !l.o.off.folders {
+	if err := os.Rename(f.Name(), s.path); err != nil {
+		return err
+	}
+	if f, err = os.OpenFile(s.path, os.O_RDWR, 0); err != nil { // with its new name, which keep compares
+		return err
+	}
+	if !l.o.off.folders {
 		err = writer.SyncFolder(l.dir)
-	}
-	if err != nil {
-		f.Close()
-		return err
 	}
 	l.size.Add(segmentHead)
 	l.mu.Lock()
@@ -143,18 +140,7 @@ func (l *Segments) begin(last *segment) error {
 	l.file = f
 	l.all, l.slots = append(slices.Clip(l.all), s), nil
 	l.spare.tried, l.began = false, time.Now()
-	return nil
-}
-
-func (l *Segments) renamed(f *os.File, path string) (*os.File, error) {
-	if err := os.Rename(f.Name(), path); err != nil {
-		return f, err
-	}
-	again, err := os.OpenFile(path, os.O_RDWR, 0) // with its new name, which keep compares
-	if err != nil {
-		return f, err
-	}
-	return again, f.Close()
+	return err
 }
 
 // seal writes the footer of the last segment, which then never changes again. The trailer is written
@@ -328,7 +314,7 @@ func (l *Segments) Bounds() (first, next uint64, err error) {
 
 // Wait returns when the envelope at position pos is stored.
 func (l *Segments) Wait(ctx context.Context, pos uint64) error {
-	return l.sequencer.Wait(ctx, pos, nil)
+	return l.sequencer.Wait(ctx, pos)
 }
 
 // Trim deletes the oldest segments that have no position from to on. It does not hold up Append, and

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -93,46 +92,4 @@ func readSoFar(t *testing.T) (n int64) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// TestAllThatWasListedIsTrimmed: a reader has listed the segments when the process that writes deletes all of them, behind
-// new ones. The reader lists again. A FIFO for a last segment tells when it has listed; sometimes it has read the first one
-// before that is deleted, and then finds a log without an end, as no real one is.
-func TestAllThatWasListedIsTrimmed(t *testing.T) {
-	var err error
-	for range 10 {
-		if err = readWhileTrimmed(t); err == nil {
-			return
-		}
-	}
-	t.Fatal(err)
-}
-
-func readWhileTrimmed(t *testing.T) error {
-	t.Helper()
-	dir, away := killed(t, 90, true), t.TempDir()
-	files := segmentFiles(t, dir)
-	for _, f := range files[1:] {
-		must(t, os.Rename(f, filepath.Join(away, filepath.Base(f))))
-	}
-	fifo := filepath.Join(dir, segmentName(1<<40))
-	must(t, syscall.Mkfifo(fifo, 0o600))
-	swapped := make(chan error)
-	go func() {
-		w, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the reader
-		for _, f := range files[1:] {
-			err = errors.Join(err, os.Rename(filepath.Join(away, filepath.Base(f)), f))
-		}
-		swapped <- errors.Join(err, os.Remove(files[0]), os.Remove(fifo), w.Close())
-	}()
-	reader, err := OpenReader(dir, nil)
-	must(t, <-swapped)
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	if first, next, _ := reader.Bounds(); first != firstOf(filepath.Base(files[1])) || next != 91 {
-		t.Errorf("%d to %d", first, next)
-	}
-	return nil
 }

@@ -93,10 +93,6 @@ func (l *Segments) enter(first uint64) (err error) {
 		if err := l.create(first); err != nil {
 			return err
 		}
-	} else if err == nil && l.o.AcceptNoMark {
-		if err := l.renewMark(); err != nil {
-			return err
-		}
 	}
 	if l.mark, err = writer.OpenMark(l.path(writer.MarkName), false); err == nil {
 		err = writer.Exclude(l.mark.File, l.path(writer.LockName))
@@ -112,11 +108,7 @@ func (l *Segments) create(first uint64) error {
 		return err
 	}
 	for _, s := range paths {
-		switch {
-		case s.size <= segmentHead:
-		case l.o.AcceptNoMark:
-			return l.renewMark()
-		default:
+		if s.size > segmentHead {
 			return &Refusal{What: fmt.Sprintf("%s has a log but no file %s", l.dir, writer.MarkName), Repair: writer.WithoutMark}
 		}
 		if err := os.Remove(s.path); err != nil {
@@ -131,29 +123,12 @@ func (l *Segments) create(first uint64) error {
 	if err := writer.WriteSynced(l.path(segmentName(first)), l.id.header(first, 0)); err != nil {
 		return err
 	}
-	if err := l.makeMark(); err != nil {
-		return err
-	}
-	return writer.SyncFolder(filepath.Dir(filepath.Clean(l.dir))) // dir may be a new entry there
-}
-
-// makeMark makes the mark of a log of which nothing is known to be durable.
-func (l *Segments) makeMark() error {
 	made := l.path(writer.MarkName + newSuffix)
 	if err := writer.CreateMark(made); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(made, l.path(writer.MarkName)), writer.SyncFolder(l.dir))
-}
-
-// renewMark replaces a mark that cannot be read, whose loss is accepted.
-func (l *Segments) renewMark() error {
-	m, err := writer.OpenMark(l.path(writer.MarkName), true)
-	if err == nil {
-		return m.File.Close()
-	}
-	l.o.Logger.Warn("the operator has accepted the loss of the high-water mark: whether envelopes are missing at the end of the log is not checked", "err", err)
-	return l.makeMark()
+	// dir may be a new entry in its parent.
+	return errors.Join(os.Rename(made, l.path(writer.MarkName)), writer.SyncFolder(l.dir), writer.SyncFolder(filepath.Dir(filepath.Clean(l.dir))))
 }
 
 func (l *Segments) segments() (all []*segment, err error) {
@@ -184,9 +159,6 @@ func (l *Segments) segments() (all []*segment, err error) {
 func (l *Segments) list() (kept []*segment, err error) {
 	all, err := l.segments()
 	if err != nil {
-		return nil, err
-	}
-	if all, err = l.withoutTorn(all); err != nil {
 		return nil, err
 	}
 	for i, s := range all {
@@ -248,28 +220,6 @@ func (l *Segments) find() error {
 	}
 	l.size.Store(size)
 	return nil
-}
-
-// withoutTorn leaves out a last segment whose header was torn while it was created: nothing was
-// appended to it.
-func (l *Segments) withoutTorn(all []*segment) ([]*segment, error) {
-	if len(all) == 0 || all[len(all)-1].size > segmentHead {
-		return all, nil
-	}
-	last := all[len(all)-1]
-	f, err := os.Open(last.path)
-	if err != nil {
-		return all, err
-	}
-	defer f.Close()
-	var id logID
-	if _, err := last.readHeader(f, &id); err == nil || errors.Is(err, errElsewhere) || errors.As(err, new(*Refusal)) { // which find refuses
-		return all, nil
-	}
-	if !l.readOnly {
-		err = os.Remove(last.path)
-	}
-	return all[:len(all)-1], err
 }
 
 // findOne reads what the segment s says of itself, and compares it with those before.

@@ -520,38 +520,6 @@ func TestSegmentsTakenAway(t *testing.T) {
 	}
 }
 
-// TestReadWhileWritten reads a log that another opens, seals and trims meanwhile, without its lock.
-func TestReadWhileWritten(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
-	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
-	done := make(chan error, 1)
-	go func() {
-		for pos := uint64(1); pos <= 400; pos++ {
-			if _, err := log.Append(t.Context(), sample("client", pos, 1)); err != nil {
-				done <- err
-				return
-			}
-		}
-		done <- nil
-	}()
-	for ended := false; !ended; {
-		select {
-		case err := <-done:
-			if ended = true; err != nil {
-				t.Fatal(err)
-			}
-		default:
-		}
-		other, err := openSegments(dir, SegmentsOptions{}, true)
-		must(t, err)
-		if _, err := other.Append(t.Context(), sample("client", 1, 1)); !errors.Is(err, errReadOnly) {
-			t.Errorf("Append to a log that is open for reading: %v", err)
-		}
-		must(t, other.Verify(t.Context(), 0, nil))
-		other.Close()
-	}
-}
-
 // TestLastByteIsZero: the zeros behind the last frame are not part of it, but those at its own end are.
 func TestLastByteIsZero(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

@@ -17,45 +17,6 @@ import (
 	"github.com/hone-go/hone/internal/testrun"
 )
 
-// TestLogWithoutMark: the verbs that read a log name its missing mark and read on. honed refuses it and names the flag,
-// which says what is then not checked.
-func TestLogWithoutMark(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "log")
-	g := startGateway(t, dir, "127.0.0.1:0")
-	l := begin(t, g.addr)
-	l.reach(300)
-	l.end()
-	g.kill()
-	must(t, os.Remove(filepath.Join(dir, "mark")))
-	for _, verb := range []struct {
-		line string
-		code int
-		out  string
-	}{
-		{"verify", commandline.Failed, `"lost":0`},
-		{"export", commandline.OK, `"seq":300,`},
-		{"backup --to " + filepath.Join(t.TempDir(), "to"), commandline.OK, "has a copy of the log"},
-	} {
-		code, out, errs := honed(t, append(strings.Fields(verb.line), "--data", dir)...)
-		if code != verb.code || !strings.Contains(out, verb.out) || !strings.Contains(errs, "the high-water mark "+filepath.Join(dir, "mark")) {
-			t.Errorf("%s: %d, %.300s%s", verb.line, code, out, errs)
-		}
-	}
-	code, _, errs := honed(t, gatewayArgs(dir, "127.0.0.1:0")...)
-	if code != commandline.Failed || !strings.Contains(errs, "--accept-loss mark: whether acknowledged messages are missing at the end of the log is then not checked") {
-		t.Errorf("serve: %d, %s", code, errs)
-	}
-	g = startGateway(t, dir, "127.0.0.1:0", "--accept-loss", "mark")
-	g.says("is not checked")
-	g.kill()
-	startGateway(t, dir, "127.0.0.1:0").kill()
-	l.stored(dir)
-	if code, out, errs := honed(t, "verify", "--data", dir); code != commandline.OK {
-		t.Errorf("verify at the end: %d, %s%s", code, out, errs)
-	}
-}
-
 // TestNoSpaceIsSaid: a start whose reserve does not fit on the disk says where and why nothing is acknowledged, and so
 // does /healthz.
 func TestNoSpaceIsSaid(t *testing.T) {

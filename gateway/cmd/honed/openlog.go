@@ -38,7 +38,7 @@ func (f *logFlags) add(flags *flag.FlagSet) {
 func (f *logFlags) addWriting(flags *flag.FlagSet) {
 	f.add(flags)
 	flags.BoolVar(&f.cluster.Create, "create-stream", false, "create the cluster's stream if it does not exist")
-	flags.Func("accept-loss", "`FIRST-LAST`, or one position: start without these envelopes, which honed has named as lost; mark: start without the high-water mark", f.acceptLoss)
+	flags.Func("accept-loss", "`FIRST-LAST`, or one position: start without these envelopes, which honed has named as lost", f.acceptLoss)
 	flags.Int64Var(&f.segments.Reserve, "reserve", 64<<20, "`BYTES` of disk space that the log leaves free")
 	flags.DurationVar(&f.appendTime, "append-time", 30*time.Second, "how long storing an envelope may take before the log counts as failed and honed exits")
 	flags.Int64Var(&f.segments.MaxBytes, "max-log", 0, "size limit of the log in `BYTES`; 0: only the disk limits it")
@@ -95,12 +95,8 @@ func (f *logFlags) read(ctx context.Context, logger *slog.Logger) (journal.Reade
 	return cluster.Open(ctx, f.url, f.cluster)
 }
 
-// acceptLoss sets what --accept-loss names: a position, FIRST-LAST, or the mark.
+// acceptLoss sets what --accept-loss names: a position, or FIRST-LAST.
 func (f *logFlags) acceptLoss(text string) (err error) {
-	if text == markLoss {
-		f.segments.AcceptNoMark = true
-		return nil
-	}
 	p := &f.segments.AcceptLoss
 	first, last, isRange := strings.Cut(text, "-")
 	p.First, err = strconv.ParseUint(first, 10, 64)
@@ -108,12 +104,10 @@ func (f *logFlags) acceptLoss(text string) (err error) {
 		p.Last, err = strconv.ParseUint(last, 10, 64)
 	}
 	if err != nil || p.First == 0 || p.Last < p.First {
-		return errors.New("want a position, FIRST-LAST, or mark")
+		return errors.New("want a position, or FIRST-LAST")
 	}
 	return nil
 }
-
-const markLoss = "mark" // of --accept-loss
 
 // explain adds the remedy to an error that an operator can fix.
 func explain(err error) error {

@@ -237,52 +237,6 @@ func (l *lone) client(options ...nats.Option) jetstream.JetStream {
 	return js
 }
 
-// TestStreamSettings has streams that cannot keep the promise. Each is refused at the start.
-func TestStreamSettings(t *testing.T) {
-	t.Parallel()
-	l := newLone(t, natstest.Binary(t))
-	l.configure("", "")
-	l.start()
-	js := l.client()
-	for name, c := range map[string]struct {
-		change func(*jetstream.StreamConfig)
-		says   string
-	}{
-		"subjects": {func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "more."+c.Name) }, "has the subjects"},
-		"no ack":   {func(c *jetstream.StreamConfig) { c.NoAck = true }, "no_ack"},
-		"number":   {func(c *jetstream.StreamConfig) { c.MaxMsgs = 100 }, "max_msgs 100"},
-		"size":     {func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, "max_bytes 1048576"},
-		"age":      {func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, "deletes messages by age"},
-		"transform": {func(c *jetstream.StreamConfig) {
-			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: ">", Destination: "x.>"}
-		}, "subject transform"},
-		"deletion": {func(c *jetstream.StreamConfig) { c.DenyDelete = false }, "lets its messages be deleted"},
-		"async":    {func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode }, "persist_mode async"},
-		"memory":   {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, "in memory"},
-		"old":      {func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld }, "discards old messages"},
-		"keeps":    {func(c *jetstream.StreamConfig) { c.DenyPurge = true }, "cannot be trimmed (deny_purge"},
-		"good":     {func(*jetstream.StreamConfig) {}, ""},
-	} {
-		stream := strings.ToUpper(strings.ReplaceAll(name, " ", ""))
-		config := jetstream.StreamConfig{
-			Name: stream, Subjects: []string{"honed.log." + stream}, Discard: jetstream.DiscardNew,
-			Storage: jetstream.FileStorage, Replicas: 1, AllowDirect: true, DenyDelete: true,
-		}
-		c.change(&config)
-		if _, err := js.CreateStream(t.Context(), config); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		g := l.gateway("--stream", stream)
-		if c.says == "" {
-			g.ready()
-			continue
-		}
-		if code := g.wait(); code != commandline.Failed || !strings.Contains(g.lastLine(), c.says) || !strings.Contains(g.lastLine(), "correct its configuration") {
-			t.Errorf("%s: honed ended with %d: %s", name, code, g.lastLine())
-		}
-	}
-}
-
 // TestClusterPermissions runs honed with the permissions that docs/durability.md recommends: nobody
 // else may write to the stream, change it or delete from it.
 func TestClusterPermissions(t *testing.T) {

@@ -79,7 +79,7 @@ func OpenMark(path string, readOnly bool) (*Mark, error) {
 }
 
 // WithoutMark says what to do without a mark.
-const WithoutMark = "restore the folder from a backup, or start once with --accept-loss mark: " +
+const WithoutMark = "restore the folder from a backup, or copy it with honed backup and use the copy: " +
 	"whether acknowledged messages are missing at the end of the log is then not checked"
 
 // Run writes the position to the file every second until Halt. It ends early if that fails, or if check

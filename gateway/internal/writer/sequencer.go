@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 )
 
 // Sequencer admits one Append at a time, and none after the end of the log, and wakes those that wait for one.
@@ -14,9 +13,8 @@ type Sequencer struct {
 
 	news    sync.Mutex
 	reached uint64        // every position before it is stored
-	said    uint64        // the same, by what another writer says
 	ended   error         // why nobody can append any more; nil: the log works
-	changed chan struct{} // closed when one of them changes; nil: nobody waits
+	changed chan struct{} // closed when one of them may have changed; nil: nobody waits
 }
 
 // Append runs store once the previous Append has ended, unless the log or ctx has ended.
@@ -69,61 +67,28 @@ func (s *Sequencer) Tell(reached uint64, ended error) {
 	}
 }
 
-// Nudge has those that wait look whether another writer is right in that every position before said is stored.
-func (s *Sequencer) Nudge(said uint64) {
-	s.news.Lock()
-	s.said = max(s.said, said)
-	s.news.Unlock()
-	s.Tell(0, nil)
-}
-
-// Heard returns up to where the log is stored by what another writer says, once.
-func (s *Sequencer) Heard() (said uint64) {
+// News returns how far the log reaches, why it has ended, and a channel that is closed with the next Tell.
+func (s *Sequencer) News() (reached uint64, changed <-chan struct{}, ended error) {
 	s.news.Lock()
 	defer s.news.Unlock()
-	said, s.said = s.said, 0
-	return said
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.reached, s.changed, s.ended
 }
 
-// WaitEvery is how often wait asks for an envelope of another process.
-const WaitEvery = 100 * time.Millisecond
-
-// Wait returns when the envelope at position pos is stored. If others may have stored it, ask reports that; without
-// ask, it is enough that another writer says so.
-func (s *Sequencer) Wait(ctx context.Context, pos uint64, ask func() bool) error {
-	soon := time.Millisecond
-	for due := ask != nil; ; {
-		s.news.Lock()
-		reached, said, ended := s.reached, s.said, s.ended
-		if s.changed == nil && reached <= pos {
-			s.changed = make(chan struct{})
-		}
-		changed := s.changed
-		s.news.Unlock()
+// Wait returns when the envelope at position pos is stored.
+func (s *Sequencer) Wait(ctx context.Context, pos uint64) error {
+	for {
+		reached, changed, ended := s.News()
 		switch {
 		case pos < reached:
 			return nil
 		case ended != nil:
 			return ended
-		case ask == nil && pos < said:
-			return nil
-		case ask != nil && (due || pos < said) && ask():
-			s.Tell(pos+1, nil)
-			return nil
-		}
-		var tick <-chan time.Time
-		switch {
-		case ask != nil && pos < said: // the nearest replica has not caught up
-			tick = time.After(soon)
-			soon = min(2*soon, WaitEvery)
-		case ask != nil:
-			tick = time.After(WaitEvery)
 		}
 		select {
-		case <-tick:
-			due = true
 		case <-changed:
-			due = false
 		case <-ctx.Done():
 			return ctx.Err()
 		}
