@@ -13,12 +13,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,7 +51,7 @@ func tokensWith(t *testing.T, lines ...string) *Tokens {
 func (k *Tokens) replace(t *testing.T, lines string) {
 	t.Helper()
 	must(t, os.WriteFile(k.path, []byte(lines), 0o600))
-	must(t, k.Reload())
+	must(t, k.read())
 }
 
 func TestTokens(t *testing.T) {
@@ -69,7 +71,7 @@ func TestTokens(t *testing.T) {
 		{"c", "the-first-token-of-a", false},
 		{"#", "who", false},
 	} {
-		if _, ok := tokens.allow(c.client, sha256.Sum256([]byte(c.token)), false); ok != c.ok {
+		if _, ok := tokens.permits(c.client, sha256.Sum256([]byte(c.token)), false); ok != c.ok {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -106,7 +108,7 @@ func TestRevoke(t *testing.T) {
 	w := a.hello(hello{next: 1, client: "a", token: "the-first-token-of-a"})
 	b.hello(hello{next: 1, client: "b", token: "the-first-token-of-b"})
 	tokens.replace(t, "b the-first-token-of-b\n")
-	if n := up.Revoke(); n != 1 {
+	if n := up.revoke(); n != 1 {
 		t.Errorf("%d sessions ended", n)
 	}
 	a.closed()
@@ -117,41 +119,57 @@ func TestRevoke(t *testing.T) {
 
 	// A file that cannot be used changes nothing.
 	must(t, os.WriteFile(tokens.path, []byte("nonsense"), 0o600))
-	if err := tokens.Reload(); err == nil || tokens.Err() == nil || up.Revoke() != 0 {
-		t.Errorf("%v, %v", err, tokens.Err())
+	if err := tokens.read(); err == nil || up.revoke() != 0 {
+		t.Error(err)
 	}
 }
 
-// A file that others may read is used once they may not, although it has not changed otherwise.
-func TestTokensArePermittedLater(t *testing.T) {
+// TestTokensAreFollowed: a changed file is used, and what it does not permit any more is closed. One that cannot be used is told
+// once, and used once it can be, although it has not changed otherwise.
+func TestTokensAreFollowed(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("its files have no permissions of this kind")
 	}
-	tokens := tokensWith(t, "a the-first-token-of-a")
-	must(t, errors.Join(os.WriteFile(tokens.path, []byte("b the-first-token-of-b\n"), 0o600), os.Chmod(tokens.path, 0o644)))
-	shown := sha256.Sum256([]byte("the-first-token-of-b"))
-	look := func() (ok bool) {
-		tokens.checked = time.Time{} // a second has passed
-		_, ok = tokens.allow("b", shown, false)
-		return ok
+	var said logged
+	up := serve(t, &Server{
+		Log: newGate(), Tokens: tokensWith(t, "a the-first-token-of-a"), tokensTime: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+	})
+	a := up.peer(t)
+	a.hello(hello{next: 1, client: "a", token: "the-first-token-of-a"})
+	refused := func(times int) func() bool {
+		return func() bool { return strings.Count(said.String(), "cannot be used") == times }
 	}
-	if look() || tokens.Err() == nil {
-		t.Error("plaintext tokens that others can read are used")
+	path := up.Tokens.path
+	replace := func(lines string, mode os.FileMode) {
+		must(t, errors.Join(os.WriteFile(path+"x", []byte(lines), mode), os.Chmod(path+"x", mode), os.Rename(path+"x", path)))
 	}
-	if first, again := tokens.news(), tokens.news(); first == nil || again != nil {
-		t.Errorf("told %v and then %v, want an error once", first, again)
-	}
-	if look() || tokens.news() != nil {
-		t.Error("told again of the same file")
-	}
-	must(t, os.Chmod(tokens.path, 0o600))
-	if !look() || tokens.Err() != nil {
-		t.Errorf("not used once nobody else can read them: %v", tokens.Err())
-	}
-	must(t, os.WriteFile(tokens.path, []byte("nonsense"), 0o600))
-	if !look() || tokens.news() == nil {
-		t.Error("not told of another file")
-	}
+	replace("b the-first-token-of-b\n", 0o644)
+	waitFor(t, "a word about plaintext tokens that others can read", refused(1))
+	a.stored(1, "x")
+	must(t, os.Chmod(path, 0o600))
+	a.closed()
+	up.peer(t).hello(hello{next: 1, client: "b", token: "the-first-token-of-b"})
+	replace("nonsense", 0o600)
+	waitFor(t, "a word about the next one", refused(2))
+	up.peer(t).hello(hello{next: 1, client: "b", token: "the-first-token-of-b"})
+}
+
+// logged is what a server has logged.
+type logged struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.String()
 }
 
 // TestRevokeWhileWaiting: a hello is refused if its token was revoked while it waited for the committer, before and after
@@ -184,7 +202,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 			<-log.tried
 		}
 		tokens.replace(t, left)
-		up.Revoke()
+		up.revoke()
 		log.set(false, nil)
 		b.must(wire.ConnAck, 1, wire.Unauthorised)
 		b.closed()
@@ -199,7 +217,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 	h, err := up.admit(nil, (&opening{start: FromFirst, name: "spy", token: "the-token-of-the-spy", shares: 1}).append(nil))
 	must(t, err)
 	tokens.replace(t, left)
-	up.Revoke()
+	up.revoke()
 	h.gone = true // if it is taken nevertheless, nothing is sent
 	if err := up.open(h); !errors.Is(err, ErrUnauthorised) || len(up.readers.holders) > 0 {
 		t.Errorf("%v, %d readers", err, len(up.readers.holders))

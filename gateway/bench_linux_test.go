@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -32,12 +30,6 @@ func play(role string) error {
 		return err
 	}
 	fmt.Println(ln.Addr())
-	switch kind {
-	case "late":
-		return playLate(ln)
-	case "plain":
-		return playPlain(ln)
-	}
 	var log journal.Log
 	switch kind {
 	case "memory":
@@ -75,94 +67,6 @@ func (f *forgetful) Append(context.Context, []byte) (uint64, error) { return f.l
 func (f *forgetful) Bounds() (uint64, uint64, error) {
 	next := f.last.Load() + 1
 	return next, next, nil
-}
-
-// playPlain is the plain late handler that level received is compared with: a goroutine gets
-// a copy of each request and answers it, without sessions and without a log.
-func playPlain(ln net.Listener) error {
-	type request struct {
-		reply framed.Reply
-		data  []byte
-	}
-	waiting := make(chan request, 1<<16) // room for all that may be in flight: the handler never waits
-	srv := &framed.Server{
-		Connect: framed.HandlerFunc(welcomeAll),
-		Handler: framed.HandlerFunc(func(c framed.Call, dst, data []byte) ([]byte, error) {
-			waiting <- request{c.Later(), slices.Clone(data)}
-			return dst, nil
-		}),
-	}
-	go func() {
-		for r := range waiting {
-			r.reply.Send(nil)
-		}
-	}()
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		srv.Close()
-	}()
-	if err := srv.Serve(ln); err != engine.ErrServerClosed {
-		return err
-	}
-	return nil
-}
-
-// welcomeAll answers every hello.
-func welcomeAll(_ framed.Call, dst, _ []byte) ([]byte, error) {
-	return welcome{level: Disk, epoch: 1, window: 1024, most: 60000, idle: time.Minute}.append(dst), nil
-}
-
-// playLate is the fastest late handler: a goroutine answers all that waits with one write
-// per connection, without the requests' data, sessions and a log.
-func playLate(ln net.Listener) error {
-	var (
-		mu      sync.Mutex
-		came    = sync.NewCond(&mu)
-		waiting []framed.Reply
-		ended   bool
-	)
-	srv := &framed.Server{
-		Connect: framed.HandlerFunc(welcomeAll),
-		Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			waiting = append(waiting, c.Later())
-			came.Signal()
-			return dst, nil
-		}),
-	}
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		mu.Lock()
-		ended = true
-		came.Signal()
-		mu.Unlock()
-		srv.Close()
-	}()
-	go func() {
-		var batch framed.Batch
-		var mine []framed.Reply
-		for {
-			mu.Lock()
-			for len(waiting) == 0 && !ended {
-				came.Wait()
-			}
-			if ended {
-				mu.Unlock()
-				return
-			}
-			mine, waiting = waiting, mine[:0]
-			mu.Unlock()
-			for i := range mine {
-				batch.Add(mine[i], nil)
-			}
-			batch.Send()
-		}
-	}()
-	if err := srv.Serve(ln); err != engine.ErrServerClosed {
-		return err
-	}
-	return nil
 }
 
 // process is a server that a benchmark has started.
@@ -231,17 +135,13 @@ func (p *process) cpu(b *testing.B) (sum time.Duration) {
 }
 
 // BenchmarkGateway measures acknowledged records a second, the server's CPU time for each
-// and the latency. A record has 128 bytes. file is a plain append and fdatasync behind the
-// same gateway; memory a log that keeps nothing; plain and late handlers that answer late
-// without a gateway, one by one and in batches.
+// and the latency. A record has 128 bytes. memory is a log that keeps nothing.
 func BenchmarkGateway(b *testing.B) {
 	for _, shape := range []struct{ conns, window int }{{4, 256}, {100, 16}, {100, 1024}} {
 		for _, kind := range []struct {
 			name, log string
 			level     Level
 		}{
-			{"plain", "plain", Default},
-			{"late", "late", Default},
 			{"memory", "memory", Default},
 			{"received-memory", "memory", Received},
 			{"received", "segments", Received},
@@ -257,9 +157,7 @@ func BenchmarkGateway(b *testing.B) {
 // BenchmarkOpenLoop offers records at a rate: ns/op is nothing, p50 and p99 are.
 func BenchmarkOpenLoop(b *testing.B) {
 	for _, rate := range []int{50_000, 100_000} {
-		for _, kind := range []string{"segments"} {
-			b.Run(fmt.Sprintf("%d/%s", rate, kind), func(b *testing.B) { measure(b, kind, Default, 8, 1024, rate) })
-		}
+		b.Run(fmt.Sprintf("%d/segments", rate), func(b *testing.B) { measure(b, "segments", Default, 8, 1024, rate) })
 		b.Run(fmt.Sprintf("%d/received", rate), func(b *testing.B) { measure(b, "segments", Received, 8, 1024, rate) })
 	}
 }
@@ -345,54 +243,6 @@ func feed(b *testing.B, c *Client, n int, rate float64, all *times) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.all = append(all.all, mine...)
-}
-
-// BenchmarkNeighbour measures what four clients with 1,024 records of 60 KB in flight each cost twenty that send one
-// small record after the other, and what those cost the four.
-func BenchmarkNeighbour(b *testing.B) {
-	for _, shape := range []struct {
-		name         string
-		light, heavy int
-	}{{"alone", 20, 0}, {"both", 20, 4}, {"heavy", 0, 4}} {
-		b.Run(shape.name, func(b *testing.B) {
-			p := startProcess(b, "segments")
-			ctx, stop := context.WithTimeout(context.Background(), 5*time.Second)
-			defer stop()
-			var all times
-			var stored atomic.Int64
-			var feeding sync.WaitGroup
-			for i := range shape.heavy {
-				feeding.Go(func() {
-					c, data := &Client{Addrs: []string{p.addr}, ID: fmt.Sprint("heavy", i), Window: 1024}, make([]byte, 60<<10)
-					defer c.Close(ctx)
-					for done := func(uint64, error) { stored.Add(1) }; ; {
-						if _, err := c.SubmitAsync(ctx, data, done); err != nil {
-							return
-						}
-					}
-				})
-			}
-			for i := range shape.light {
-				feeding.Go(func() {
-					c, mine := &Client{Addrs: []string{p.addr}, ID: fmt.Sprint("light", i)}, []time.Duration(nil)
-					defer c.Close(ctx)
-					for began := time.Now(); ; began = time.Now() {
-						if _, err := c.Submit(ctx, make([]byte, 128)); err != nil {
-							break
-						}
-						mine = append(mine, time.Since(began))
-					}
-					all.mu.Lock()
-					defer all.mu.Unlock()
-					all.all = append(all.all, mine...)
-				})
-			}
-			feeding.Wait()
-			b.ReportMetric(all.quantile(0.99), "p99-ms")
-			b.ReportMetric(all.quantile(1), "worst-ms")
-			b.ReportMetric(float64(stored.Load())*60/1024/5, "heavy-MB/s")
-		})
-	}
 }
 
 // slowDisk is a log whose appends take ten milliseconds, or longer where its timer comes late.

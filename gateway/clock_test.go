@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -212,72 +211,6 @@ func TestStretchShared(t *testing.T) {
 	}
 	if again := open(); again.times().time != truth || again.clock.running != 0 {
 		t.Errorf("a later start: %+v", again.clock)
-	}
-}
-
-// TestPauseKeeps stops a server for long: in the hour after, no reader expires and nothing unread is deleted, although
-// all records are old by then. After their age in running time they are.
-func TestPauseKeeps(t *testing.T) {
-	for _, stop := range []int64{20 * day, 400 * day} {
-		for _, accepted := range []bool{false, true} { // a step back after the stop
-			t.Run(fmt.Sprint(stop/day, accepted), func(t *testing.T) {
-				var memory Memory
-				var mu sync.Mutex
-				wall, mono := int64(1_800_000_000_000), int64(0)
-				pass := func(w, m int64) {
-					mu.Lock()
-					defer mu.Unlock()
-					wall, mono = wall+w, mono+m
-				}
-				start := func() *served {
-					return serve(t, &Server{Log: &memory, RetainAge: 7 * 24 * time.Hour, RetainHard: true, Checkpoint: 2, retainTime: time.Hour,
-						synced: func() bool { return true },
-						now: func() (int64, int64) {
-							mu.Lock()
-							defer mu.Unlock()
-							return wall, mono
-						}})
-				}
-				up := start()
-				must(t, up.OrderReader(soon(t), ReaderOrder{Do: "create", Name: "copy", Start: FromFirst, Expire: 10 * 24 * time.Hour}))
-				for i := range 5 {
-					up.submits(t, fmt.Sprint("c", i), 10)
-					pass(hour, hour)
-				}
-				must(t, up.Shutdown(soon(t)))
-				pass(stop, 0)
-				up = start()
-				must(t, up.Recover(soon(t)))
-				if accepted {
-					pass(-stop-10*day, 0) // before the times of all records
-					must(t, up.AcceptClock(soon(t)))
-				}
-				up.submits(t, "after", 10)
-				for range 60 {
-					pass(minute, minute)
-					must(t, up.retain(soon(t)))
-				}
-				if begins, _, _ := memory.Bounds(); begins != 1 || !up.state("copy").Holds {
-					t.Errorf("the log begins at position %d, and the reader is %+v", begins, up.state("copy"))
-				}
-				if age := up.state("copy").LagAge; accepted && age != time.Hour {
-					t.Errorf("the oldest unread record is %v old; time started again an hour ago", age)
-				}
-				pass(7*day, 7*day)
-				waitFor(t, "what is old to be deleted", func() bool {
-					must(t, up.retain(soon(t)))
-					begins, _, _ := memory.Bounds()
-					return begins > 10
-				})
-				if !up.state("copy").Holds {
-					t.Error("the reader has expired too early")
-				}
-				pass(3*day, 3*day)
-				if up.times(); up.state("copy").Holds {
-					t.Error("the reader has not expired")
-				}
-			})
-		}
 	}
 }
 

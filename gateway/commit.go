@@ -109,7 +109,7 @@ func (c *committer) storeRecords(p *pack) error {
 	whole := p.records.Bytes()
 	return c.untilFirst(func() error {
 		p.records.Rebase(c.queue.base) // a checkpoint may have become complete: a start begins where the last envelope says
-		envelope, left, err := p.live(whole, n)
+		envelope, left, err := p.live(whole, n, c.Shared)
 		if len(envelope) < len(whole) {
 			c.leftOut(p)
 		}
@@ -135,11 +135,11 @@ func (c *committer) conflicts(err error) bool {
 	return c.Shared && errors.Is(err, journal.ErrConflict) || errors.Is(err, errMadeRoom)
 }
 
-// live returns the envelope without the records of clients that another server has taken, and with
+// live returns the envelope without the records of clients that another server has taken, if there is one, and with
 // times of this stretch, and how many of its n records are left.
-func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
+func (p *pack) live(whole []byte, n int, shared bool) ([]byte, int, error) {
 	dead := false
-	for i := range p.entries {
+	for i := 0; shared && i < len(p.entries); i++ {
 		dead = dead || p.entries[i].session.dead
 	}
 	if !dead && !p.restamp {

@@ -185,7 +185,7 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%d clients", len(got))
 		}
 		var mu sync.Mutex
-		got := map[string][]string{}
+		got, total := map[string][]string{}, 0
 		ctx, cancel := context.WithCancel(soon(t))
 		var reading sync.WaitGroup
 		for i := range shares {
@@ -199,13 +199,8 @@ func TestFilters(t *testing.T) {
 					for _, m := range b.Messages {
 						got[m.Client] = append(got[m.Client], string(m.Data))
 					}
-					if n := 0; true {
-						for _, of := range got {
-							n += len(of)
-						}
-						if n >= each*len(names) {
-							cancel()
-						}
+					if total += len(b.Messages); total >= each*len(names) {
+						cancel()
 					}
 					mu.Unlock()
 					r.Ack(b.Position)

@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"testing"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -189,45 +187,6 @@ func TestTrim(t *testing.T) {
 	if _, err := Check(t.Context(), log, nil); err == nil {
 		t.Error("Check accepts a log whose beginning is gone")
 	}
-}
-
-// TestOtherVersion: what another version has written is refused by name, by a start, by a server that runs, for a
-// reader and by Check, and nothing is written.
-func TestOtherVersion(t *testing.T) {
-	var e journal.Encoder
-	e.Begin(0)
-	newer := e.Bytes()
-	newer[4] = 3
-	end := len(newer) - 4
-	binary.BigEndian.PutUint32(newer[end:], crc32.Checksum(newer[:end], crc32.MakeTable(crc32.Castagnoli)))
-	log := new(Memory)
-	put := func() (next uint64) { // Append would refuse it
-		log.mu.Lock()
-		defer log.mu.Unlock()
-		log.envelopes = append(log.envelopes, newer)
-		return uint64(len(log.envelopes)) + 1
-	}
-	refused := func(who string, next uint64, err error) {
-		t.Helper()
-		refusal, is := errors.AsType[*journal.Refusal](err)
-		if !is || refusal.What != "an envelope has version 3; this program reads version 2" || refusal.Repair != "start the honed that wrote it, or use another folder or stream" {
-			t.Errorf("%s: %v", who, err)
-		}
-		if _, now, _ := log.Bounds(); now != next {
-			t.Errorf("%s has written: the next position was %d and is %d", who, next, now)
-		}
-	}
-	up := serve(t, &Server{Log: views(log)(), Shared: true})
-	p := up.peer(t)
-	p.hello(first("a"))
-	next := put() // by another server
-	p.submit(1, "x")
-	p.closed()
-	refused("a server that runs", next, up.ended(t))
-	refused("a start", next, serve(t, &Server{Log: log, AcceptLoss: journal.Range{First: 1, Last: next}}).ended(t))
-	_, err := Check(t.Context(), log, nil)
-	refused("Check", next, err)
-	refused("a read for a reader", next, up.Log.Read(t.Context(), 0, decoded(func(uint64, journal.Envelope) error { return nil })))
 }
 
 // TestCheckpointBytes: checkpoints come by bytes too, counted from the one before a crash.

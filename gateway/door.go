@@ -82,7 +82,7 @@ func (u *post) complete(mostData int) error {
 		if len(r.data) > mostData {
 			return fmt.Errorf("%w: record %d has %d bytes, the limit is %d", errTooLarge, i+1, len(r.data), mostData)
 		}
-		u.size += int(cost(r.data))
+		u.size += cost(r.data)
 		for _, a := range r.attributes {
 			u.size += 3 + len(a.Value)
 		}
@@ -225,7 +225,6 @@ func (s *Server) put(u *post) error {
 		}
 		p.begins = true
 	}
-	queued := to.queued
 	to.summed = false
 	for i := range u.records {
 		if err := q.add(p, to, u.records[i].attributes, u.records[i].data); err != nil {
@@ -237,7 +236,7 @@ func (s *Server) put(u *post) error {
 	}
 	to.seen = running
 	p.messages += max(len(u.records), 1)
-	p.entries = append(p.entries, entry{session: to, seq: to.accepted, bytes: int32(to.queued - queued), records: len(u.records), durable: true, reply: answer{other: u}})
+	p.entries = append(p.entries, entry{session: to, seq: to.accepted, records: len(u.records), durable: true, reply: answer{other: u}})
 	if known != nil {
 		known.newest, known.session, known.record, known.seen = u.numbers, to, to.accepted, running
 		u.producer = known
@@ -253,10 +252,8 @@ func (q *queue) behind(known *session, u *post, fate error) *pack {
 	u.fate = fate
 	p := q.packFor(known, recordCost, 1)
 	p.messages++
-	p.bytes += recordCost // there may be an entry of the log
-	q.bytes += recordCost
-	known.queued += recordCost
-	p.entries = append(p.entries, entry{session: known, seq: known.accepted, bytes: recordCost, durable: true, reply: answer{other: u}})
+	q.hold(p, known, recordCost) // there may be an entry of the log
+	p.entries = append(p.entries, entry{session: known, seq: known.accepted, durable: true, reply: answer{other: u}})
 	return p
 }
 

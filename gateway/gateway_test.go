@@ -239,38 +239,6 @@ func TestLevelRefused(t *testing.T) {
 	c2.Close(soon(t))
 }
 
-func TestFencing(t *testing.T) {
-	log := newGate()
-	up := serve(t, &Server{Log: log})
-	old := up.peer(t)
-	w := old.hello(first("a"))
-	old.stored(1, "one")
-
-	// The same session on a new connection ends the old one.
-	same := up.peer(t)
-	if again := same.hello(hello{epoch: w.epoch, next: 2, client: "a"}); again.last != 1 || again.epoch != w.epoch {
-		t.Fatalf("%+v", again)
-	}
-	old.closed()
-	same.stored(2, "two")
-
-	// A new session ends the old session for good.
-	newer := up.peer(t)
-	v := newer.hello(first("a"))
-	if v.epoch <= w.epoch || v.last != 0 {
-		t.Fatalf("%+v after %+v", v, w)
-	}
-	same.closed()
-	late := up.peer(t)
-	late.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 3, client: "a"}.append(nil)})
-	late.must(wire.ConnAck, 1, resultFenced)
-	late.closed()
-	newer.stored(1, "three")
-	if got := fmt.Sprint(records(t, log)); got != "map[a:[one two three]]" {
-		t.Error(got)
-	}
-}
-
 // TestStaleHello has a client give up a hello that the server answers late: it must not take
 // the session from the connection that the client has now.
 func TestStaleHello(t *testing.T) {
@@ -461,45 +429,6 @@ func TestDiskFull(t *testing.T) {
 	}
 	if got := fmt.Sprint(records(t, log)); got != "map[a:[x]]" {
 		t.Error(got)
-	}
-}
-
-// TestPauses has more bytes wait than may: the server stops reading and refuses nothing.
-func TestPauses(t *testing.T) {
-	log := newGate()
-	srv := &Server{Log: log, QueueBytes: 100 << 10}
-	up := serve(t, srv)
-	var all []*Client
-	for i := range 4 {
-		c := up.client(t, fmt.Sprint("c", i))
-		if _, err := c.Open(soon(t)); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, c)
-	}
-	log.set(true, nil)
-	const each = 200
-	for _, c := range all {
-		for range each {
-			if _, err := c.SubmitAsync(soon(t), make([]byte, 2000), nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	waitFor(t, "a full queue", func() bool { return up.Stats().QueuedSize >= srv.QueueBytes })
-	p := up.Stats()
-	if p.QueuedSize > srv.QueueBytes+len(all)*2200 {
-		t.Errorf("%d bytes wait", p.QueuedSize)
-	}
-	log.set(false, nil)
-	for _, c := range all {
-		must(t, c.Close(soon(t)))
-		if st := c.Stats(); st.Resent != 0 || st.Connected != 1 {
-			t.Errorf("%+v", st)
-		}
-	}
-	if n := up.Stats().Records; n != each*uint64(len(all)) {
-		t.Errorf("%d records", n)
 	}
 }
 

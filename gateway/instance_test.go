@@ -2,12 +2,10 @@ package gateway
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,45 +59,6 @@ func TestTakeoverIsTold(t *testing.T) {
 	three.hello(hello{client: "b", epoch: w.epoch, next: 1}) // it does not say which it is
 	up.peer(t).hello(second("b", 2, w.epoch, 1, true))
 	three.must(wire.ConnAck, 0, resultMoved)
-}
-
-// TestSumOfWelcome resumes sessions: the welcome has the checksum of what is stored, if it is known.
-func TestSumOfWelcome(t *testing.T) {
-	log := newGate()
-	srv := &Server{Log: log}
-	up := serve(t, srv)
-	p := up.peer(t)
-	w := p.hello(second("a", 1, 0, 1, false))
-	if !w.summed || w.sum != 0 {
-		t.Errorf("a new session has %+v", w)
-	}
-	var s sums
-	want := uint32(0)
-	for seq, data := range []string{"x", "", "some more"} {
-		p.stored(uint64(seq)+1, data)
-		want = s.add(want, uint64(seq)+1, []byte(data))
-	}
-	for name, restart := range map[string]func(){"running": nil, "after a crash": func() { srv.Close() }, "after a stop": func() { srv.Shutdown(soon(t)) }} {
-		if restart != nil {
-			restart()
-			up.ended(t)
-			srv = &Server{Log: log}
-			up = serve(t, srv)
-		}
-		if w = up.peer(t).hello(second("a", 1, w.epoch, 4, true)); !w.summed || w.sum != want || w.last != 3 {
-			t.Errorf("%s: %+v, want the sum %08x", name, w, want)
-		}
-	}
-	p = up.peer(t)
-	h := second("r", 1, 0, 1, false)
-	h.level = Received
-	w = p.hello(h)
-	p.stored(1, "x")
-	waitFor(t, "it to be stored", func() bool { return up.Stats().Queued == 0 })
-	h.epoch, h.next, h.welcomed = w.epoch, 2, true
-	if w := up.peer(t).hello(h); w.summed {
-		t.Errorf("at level received: %+v", w)
-	}
 }
 
 // TestUnknownEpochs asks for epochs that the log does not know.
@@ -441,48 +400,6 @@ func (w *world) check() {
 	for key, data := range w.acked {
 		if stored[key] != data {
 			w.t.Errorf("record %d: %q was acknowledged, %q is stored", key&(1<<20-1), data, stored[key])
-		}
-	}
-}
-
-// TestHandshakeBytes holds hello and welcome to docs/gateway.md, byte by byte but for epochs, and refuses other protocols
-// by name.
-func TestHandshakeBytes(t *testing.T) {
-	up := serve(t, &Server{Log: newGate()})
-	token := strings.Repeat("t", 16)
-	w := []byte("hgw2\x02EEEEEEEE\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\xff\xf3\x00\x00\x00\xb4\x00\x09\x3a\x80\x01\x00\x04\x00\x00\x00\x00")
-	anew := "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01c\x00\x00"
-	malformed := func(says string) string { return "gateway: not a valid handshake of the gateway's protocol: " + says }
-	speaks := "; this server speaks \"hgw2\", and \"hgr1\" with readers"
-	for name, c := range map[string]struct {
-		hello  string
-		result wire.Result
-		says   string
-	}{
-		"new session":  {"hgw2" + anew, wire.OK, string(w)},
-		"with a token": {"hgw2\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01d\x00\x10" + token, wire.OK, string(w)},
-		"a new field":  {"hgw2" + anew + "\xc8\x00\x05what?", wire.OK, string(w)},
-		"half a field": {"hgw2" + anew + "\x01\x00", wire.Malformed, malformed("it ends too early")},
-		"level":        {"hgw2\x03" + anew[1:], resultLevel, "gateway: the server's log cannot promise this level: it offers received and disk; the client asked for quorum"},
-		"regressed":    {"hgw2\x00\x7f\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01e\x00\x00", resultRegressed, "gateway: the server's log lacks records that it acknowledged: it has never given an epoch as high as 9151314442816847872"},
-		"next":         {"hgw2\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x01c\x00\x00", wire.Malformed, malformed("a new session starts at sequence number 1, not 2")},
-		"a part":       {"hgw2\x00", wire.Malformed, malformed("it ends too early")},
-		"protocol 1":   {"hgw1" + anew, wire.Malformed, malformed(`it begins with "hgw1"` + speaks)},
-		"protocol 3":   {"hgw3" + anew, wire.Malformed, malformed(`it begins with "hgw3"` + speaks)},
-		"readers' 2":   {"hgr2" + anew, wire.Malformed, malformed(`it begins with "hgr2"` + speaks)},
-		"nothing":      {"", wire.Malformed, malformed(`it begins with ""` + speaks)},
-	} {
-		p := up.peer(t)
-		p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: []byte(c.hello)})
-		got := p.must(wire.ConnAck, 1, c.result).Content
-		if c.result == wire.OK && len(got) == len(w) {
-			if binary.BigEndian.Uint64(got[5:]) == 0 {
-				t.Errorf("%s: no epoch", name)
-			}
-			copy(got[5:], "EEEEEEEE")
-		}
-		if string(got) != c.says {
-			t.Errorf("%s:\n%q, want\n%q", name, got, c.says)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func TestWaitForRoomEnds(t *testing.T) {
 		"closed": func(_ *served, p *peer) { p.nc.Close() },
 		"revoked": func(up *served, p *peer) {
 			tokens.replace(t, none)
-			if n := up.Revoke(); n != 1 {
+			if n := up.revoke(); n != 1 {
 				t.Errorf("%d connections ended", n)
 			}
 			p.closed()

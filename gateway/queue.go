@@ -77,6 +77,7 @@ type pack struct {
 	restamp  bool      // its records have the time of a stretch before
 	ran      int64     // running time of the servers then
 	entries  []entry   // in the order of the records
+	held     []held    // what its records add to their sessions' queued
 	requests []request // hellos to answer when the records are stored
 	messages int       // accepted, duplicates included
 	begins   bool      // it has states of new sessions
@@ -98,10 +99,15 @@ type entry struct {
 	session *session
 	seq     uint64 // of its newest record
 	sum     uint32 // of its session up to seq
-	bytes   int32  // that it adds to its session's queued
 	records int    // how many records it covers: a run of them where no reply is due; 0: a duplicate
 	reply   answer
 	durable bool // reply is due when the pack is stored; at level received there is none
+}
+
+// held are bytes of a run of a session's records.
+type held struct {
+	session *session
+	bytes   int
 }
 
 // Limits of one envelope, and of the free list. A client with more than lightBytes in the queue leaves an eighth
@@ -141,7 +147,7 @@ func (q *queue) accept(l *link, client func() context.Context, seq uint64, data 
 	}
 	p.messages++
 	if l.level == Received {
-		p.addSilent(l.session, seq, cost(data))
+		p.addSilent(l.session, seq)
 		if q.hasRoom() {
 			return false, nil
 		}
@@ -152,9 +158,6 @@ func (q *queue) accept(l *link, client func() context.Context, seq uint64, data 
 	p.entries = append(p.entries, entry{})
 	e := &p.entries[len(p.entries)-1] // filled in place: copies of it for each record showed in profiles
 	e.session, e.seq, e.sum, e.records, e.durable = l.session, seq, l.session.sum, records, true
-	if records > 0 {
-		e.bytes = cost(data)
-	}
 	later(&e.reply)
 	return true, nil
 }
@@ -169,16 +172,15 @@ const receivedRecords = 1 << 16
 
 // addSilent notes a record that needs no reply. At level received a client's records come in
 // runs, and an entry for each would cost more than the record.
-func (p *pack) addSilent(of *session, seq uint64, bytes int32) {
+func (p *pack) addSilent(of *session, seq uint64) {
 	if n := len(p.entries); n > 0 {
 		if last := &p.entries[n-1]; !last.durable && last.session == of {
 			last.seq = seq
-			last.bytes += bytes
 			last.records++
 			return
 		}
 	}
-	p.entries = append(p.entries, entry{session: of, seq: seq, bytes: bytes, records: 1})
+	p.entries = append(p.entries, entry{session: of, seq: seq, records: 1})
 }
 
 // admit adds a new record to the last pack, and returns the pack and how many records it added:
@@ -220,13 +222,22 @@ func (q *queue) add(p *pack, known *session, attributes []journal.Attribute, dat
 		return err
 	}
 	known.accepted++
-	size := int(cost(data))
 	p.count++
+	q.records++
+	q.hold(p, known, cost(data))
+	return nil
+}
+
+// hold counts bytes that a session adds to a pack.
+func (q *queue) hold(p *pack, known *session, size int) {
 	p.bytes += size
 	q.bytes += size
 	known.queued += size
-	q.records++
-	return nil
+	if n := len(p.held); n > 0 && p.held[n-1].session == known {
+		p.held[n-1].bytes += size
+	} else {
+		p.held = append(p.held, held{known, size})
+	}
 }
 
 // awaitRoom waits until there is room, the queue has ended, or l is fenced. It reports true when the client has
@@ -279,7 +290,7 @@ func (q *queue) logIsFull() {
 const recordCost = 100
 
 // cost returns what a record counts for in the queue.
-func cost(data []byte) int32 { return int32(len(data) + recordCost) }
+func cost(data []byte) int { return len(data) + recordCost }
 
 // packFor returns the pack for a client's records of size bytes: the first one with room that is not before the
 // client's newest one.
@@ -377,15 +388,15 @@ func (q *queue) release(p *pack) []answer {
 	q.storing = nil
 	q.bytes -= p.bytes
 	q.records -= p.count
-	for i := range p.entries {
-		e := &p.entries[i]
-		e.session.queued -= int(e.bytes)
+	for _, h := range p.held {
+		h.session.queued -= h.bytes
 	}
 	q.wake()
 	if len(q.free) < keptPacks {
 		clear(p.entries)
 		clear(p.requests)
-		*p = pack{records: p.records, requests: p.requests[:0], entries: p.entries[:0]}
+		clear(p.held)
+		*p = pack{records: p.records, requests: p.requests[:0], entries: p.entries[:0], held: p.held[:0]}
 		q.free = append(q.free, p)
 	}
 	clear(q.sending)

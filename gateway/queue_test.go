@@ -86,7 +86,7 @@ func TestQueueKeepsRoom(t *testing.T) {
 	heavy.link = l
 	p := q.packFor(heavy, 1, 1)
 	q.take()
-	p.bytes, p.entries = 1, []entry{{session: heavy, bytes: 1}}
+	p.bytes, p.held = 1, []held{{heavy, 1}}
 	q.bytes++
 	accepted := make(chan error)
 	go func() {

@@ -122,32 +122,6 @@ func TestReaderReconnects(t *testing.T) {
 	}
 }
 
-func BenchmarkReadBehind(b *testing.B) {
-	var log Memory
-	e := journal.Encoder{}
-	data := make([]byte, 128)
-	for at := 0; at < b.N; at += 512 {
-		e.Begin(0)
-		for i := range 512 {
-			e.Record(&journal.Record{Client: fmt.Sprint("c", i%8), Epoch: 1, Seq: uint64(at/8 + i/8 + 1), Time: 1, Data: data})
-		}
-		if _, err := log.Append(context.Background(), e.Bytes()); err != nil {
-			b.Fatal(err)
-		}
-	}
-	up := serve(b, &Server{Log: &log})
-	r := up.reader(b, "copy", FromFirst)
-	b.ResetTimer()
-	for n := 0; n < b.N; {
-		batch, err := r.Next(soon(b))
-		if err != nil {
-			b.Fatal(err)
-		}
-		n += len(batch.Messages)
-		r.Ack(batch.Position)
-	}
-}
-
 var stalledFor = flag.Duration("stalled", 0, "for how long the readers of TestStalledReader take nothing; 0: a moment")
 
 // TestStalledReader: readers that take nothing cost the server at most their windows, and nobody else waits. The long

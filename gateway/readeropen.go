@@ -33,7 +33,7 @@ func (s *Server) mayRead(h *holder) (prefix string, err error) {
 	}
 	if s.Tokens != nil {
 		h.proof = sha256.Sum256([]byte(h.opening.token))
-		allowed, ok := s.allow(h.opening.name, h.proof, true)
+		allowed, ok := s.Tokens.permits(h.opening.name, h.proof, true)
 		if !ok || !strings.HasPrefix(allowed, prefix) && !strings.HasPrefix(prefix, allowed) {
 			return "", ErrUnauthorised
 		}
@@ -93,7 +93,7 @@ func (s *Server) open(h *holder) error {
 	if len(r.holders) >= s.Readers {
 		return fmt.Errorf("%w: %d readers are connected", ErrTooMany, s.Readers)
 	}
-	if s.Tokens != nil { // Revoke may have come between admit and this
+	if s.Tokens != nil { // revoke may have come between admit and this
 		if err := s.Tokens.objection(h); err != nil {
 			return err
 		}

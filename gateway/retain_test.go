@@ -347,25 +347,6 @@ func TestReaderWebSocket(t *testing.T) {
 	p.closed()
 }
 
-// TestWrappedLog: a Log around another one loses neither retention nor what the log says of its size.
-func TestWrappedLog(t *testing.T) {
-	log, err := journal.OpenSegments(t.TempDir(), journal.SegmentsOptions{SegmentTime: time.Nanosecond})
-	must(t, err)
-	defer log.Close()
-	up := serve(t, &Server{Log: struct{ journal.Log }{log}, RetainSize: 1, Checkpoint: 2, retainTime: time.Millisecond})
-	c := up.client(t, "a")
-	waitFor(t, "a deletion", func() bool {
-		if _, err := c.Submit(soon(t), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		return up.Stats().Retention.Trims > 0
-	})
-	if st := up.Stats(); st.LogSize == 0 || st.LogLeft == nil {
-		t.Errorf("the log has %d bytes, and may grow by %v", st.LogSize, st.LogLeft)
-	}
-	must(t, up.Shutdown(soon(t)))
-}
-
 // narrow is a log in memory that has no space beyond a size, but a reserve.
 type narrow struct {
 	*Memory

@@ -123,8 +123,8 @@ type Server struct {
 
 	committer committer // only start and its goroutine use it, and the changes that it makes for others
 
-	positionTime, tellTime, retainTime time.Duration
-	mostWindow                         int // of a reader
+	positionTime, tellTime, retainTime, tokensTime time.Duration
+	mostWindow                                     int // of a reader
 }
 
 // ErrOpen refuses an address that other machines can reach when clients need no credentials.

@@ -40,6 +40,9 @@ func (s *Server) start(ctx context.Context) error {
 		}
 		s.readers.mu.Unlock()
 		s.readers.workers.Go(s.ticking)
+		if s.Tokens != nil {
+			s.readers.workers.Go(s.followTokens)
+		}
 		go func() {
 			defer close(s.done)
 			defer s.endReaders()
@@ -80,6 +83,7 @@ func (s *Server) prepare() {
 	}
 	s.retainTime = cmp.Or(s.retainTime, retainTime)
 	s.positionTime, s.tellTime = cmp.Or(s.positionTime, positionTime), cmp.Or(s.tellTime, tellTime)
+	s.tokensTime = cmp.Or(s.tokensTime, tokensTime)
 	s.count.Starting = true
 	s.count.Appends = Times{Bounds: timeBounds[:], Counts: make([]uint64, len(timeBounds)+1)}
 	s.grown = make(chan struct{}, 1)

@@ -115,20 +115,11 @@ func (s *Server) authenticate(tlsOf func() *tls.ConnectionState, client, token s
 	}
 	if s.Tokens != nil {
 		p = sha256.Sum256([]byte(token))
-		if _, ok := s.allow(client, p, false); !ok {
+		if _, ok := s.Tokens.permits(client, p, false); !ok {
 			return p, ErrUnauthorised
 		}
 	}
 	return p, nil
-}
-
-// allow is Tokens.allow. It logs that a changed file cannot be used.
-func (s *Server) allow(name string, shown proof, reads bool) (prefix string, ok bool) {
-	prefix, ok = s.Tokens.allow(name, shown, reads)
-	if err := s.Tokens.news(); err != nil {
-		s.log.Error("the changed file of tokens cannot be used; the tokens before stay in use", "err", err)
-	}
-	return prefix, ok
 }
 
 func (s *Server) closed(value any) {
@@ -179,19 +170,12 @@ func (s *Server) take(of any, client func() context.Context, id uint64, data []b
 	return false, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
 }
 
-// Revoke closes the connections whose tokens are no longer valid, and those of readers whose tokens
-// permit something else now: they open again. Call it after Tokens.Reload.
-func (s *Server) Revoke() (ended int) {
-	if s.Tokens == nil {
-		return 0
-	}
+// revoke ends the connections whose tokens are gone, or permit a reader something else now.
+func (s *Server) revoke() (ended int) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	for _, known := range s.sessions.byClient { // a hello that waits is checked again when it is its turn
-		if known.link == nil {
-			continue
-		}
-		if s.revoked(known.client, known.link) {
+		if known.link != nil && s.revoked(known.client, known.link) {
 			known.fence(ErrUnauthorised)
 			ended++
 		}

@@ -149,37 +149,6 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestSharedLeavesRecords has a client move while its first server still has records of it
-// that are not stored: they are stored once, by the second.
-func TestSharedLeavesRecords(t *testing.T) {
-	var memory Memory
-	a, left, taken := twoOf(t, &memory)
-	p, stays := left.peer(t), left.peer(t)
-	w := p.hello(first("moves"))
-	stays.hello(first("stays"))
-	a.gate.set(true, nil)
-	p.submit(1, "x")
-	<-a.gate.tried
-	p.submit(2, "y")
-	stays.submit(1, "z")
-	waitFor(t, "the records", func() bool { return left.Stats().Queued == 3 })
-
-	q := taken.peer(t)
-	if v := q.hello(hello{epoch: w.epoch, next: 1, client: "moves"}); v.last != 0 {
-		t.Fatalf("%+v", v)
-	}
-	q.submit(1, "x")
-	q.submit(2, "y")
-	q.must(wire.SubmitAck, 1, wire.OK)
-	q.must(wire.SubmitAck, 2, wire.OK)
-	a.gate.set(false, nil)
-	stays.must(wire.SubmitAck, 1, wire.OK)
-	p.closed()
-	if got := fmt.Sprint(records(t, &memory)); got != "map[moves:[x y] stays:[z]]" {
-		t.Error(got)
-	}
-}
-
 // TestSharedDropsReceived is the same at level received, which loses what was acknowledged and not
 // stored: the first server stores none of it behind the second's back, and all of its others'.
 func TestSharedDropsReceived(t *testing.T) {

@@ -74,3 +74,32 @@ func (s *Server) tick() {
 	}
 	s.queue.ask(func(p *pack) { p.tick = true })
 }
+
+// tokensTime is how often the file of tokens is looked at.
+const tokensTime = time.Second
+
+// followTokens looks at the file of tokens until the server ends.
+func (s *Server) followTokens() {
+	ticker := time.NewTicker(s.tokensTime)
+	defer ticker.Stop()
+	said, used := "", s.Tokens.byName.Load()
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.readers.ctx.Done():
+			return
+		}
+		text := ""
+		if err := s.Tokens.read(); err != nil {
+			text = err.Error()
+		}
+		if text != said && text != "" {
+			s.log.Error("the changed file of tokens cannot be used; the tokens before stay in use", "err", text)
+		}
+		said = text
+		if now := s.Tokens.byName.Load(); now != used {
+			used = now
+			s.log.Info("tokens reloaded", "sessions_ended", s.revoke())
+		}
+	}
+}

@@ -23,71 +23,46 @@ import (
 // those whose names begin with PREFIX. With "writes:PREFIX" the token may send as every client whose name
 // begins with PREFIX.
 //
-// A change of the file applies to new connections within a second, or after Reload. For open
-// connections see Server.Revoke.
+// A Server looks at the file every second. It ends connections whose token is gone, and those of readers whose token permits
+// something else: they open again.
 type Tokens struct {
 	path   string
-	byName atomic.Pointer[map[string][]permission] // nil until the file was read
+	byName atomic.Pointer[map[string][]permission]
 
 	mu      sync.Mutex
-	checked time.Time // last check of the file
 	changed time.Time // modification time of the file
 	size    int64
 	failed  error // why the current file is not in use
-	told    bool  // news has returned it
 }
 
 // Limits of a token and its file.
 const (
-	minToken         = 16
-	maxFile          = 64 << 20
-	tokensCheckEvery = time.Second
+	minToken = 16
+	maxFile  = 64 << 20
 )
 
 // ReadTokens reads a file of tokens. A file with plaintext tokens must not be readable by
 // other users.
 func ReadTokens(path string) (*Tokens, error) {
 	t := &Tokens{path: path}
-	if err := t.Reload(); err != nil {
+	if err := t.read(); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// Reload reads the file again. If that fails, the tokens read before stay in use.
-func (t *Tokens) Reload() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.read()
-}
-
 // Empty reports whether the file names nobody: nobody can connect.
 func (t *Tokens) Empty() bool { return len(*t.byName.Load()) == 0 }
 
-// Err returns why the current file is not in use, or nil.
-func (t *Tokens) Err() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.failed
-}
-
-// news returns what Err does, once for each file.
-func (t *Tokens) news() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.told {
-		return nil
-	}
-	t.told = t.failed != nil
-	return t.failed
-}
-
-// read reads the file; mu is held.
+// read reads the file if it has changed, or could not be used: that may have been a permission, or a lack of descriptors. If it
+// fails, the tokens read before stay in use.
 func (t *Tokens) read() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	info, err := os.Stat(t.path)
 	if err == nil {
-		if t.failed == nil || !t.changed.Equal(info.ModTime()) {
-			t.told = false
+		if t.failed == nil && info.ModTime().Equal(t.changed) && info.Size() == t.size {
+			return nil
 		}
 		t.changed, t.size = info.ModTime(), info.Size()
 		var byName map[string][]permission
@@ -173,46 +148,21 @@ func hashOf(field string) (p proof, hashed bool, err error) {
 	return sha256.Sum256([]byte(field)), false, nil
 }
 
-// allow is permits, after a look at the file.
-func (t *Tokens) allow(name string, shown proof, reads bool) (prefix string, ok bool) {
-	t.mu.Lock()
-	t.reloadIfChanged()
-	t.mu.Unlock()
-	return t.permits(name, shown, reads)
-}
-
 // permits reports whether a hash is that of a token which lets a name read, or else send, and the prefix
-// of the clients that it may read. It compares with all tokens of the name and of writers, and never waits for the file.
+// of the clients that it may read. It compares with all tokens of the name and of writers.
 func (t *Tokens) permits(name string, shown proof, reads bool) (prefix string, ok bool) {
-	all := t.byName.Load()
-	if all == nil {
-		return "", false
-	}
-	for _, p := range (*all)[name] {
+	all := *t.byName.Load()
+	for _, p := range all[name] {
 		if p.proof.equals(shown) && p.reads == reads {
 			prefix, ok = p.prefix, true
 		}
 	}
-	for _, p := range (*all)[writers] {
+	for _, p := range all[writers] {
 		if p.proof.equals(shown) && !reads && strings.HasPrefix(name, p.prefix) {
 			ok = true
 		}
 	}
 	return prefix, ok
-}
-
-// reloadIfChanged reads the file again if it has changed, at most once a second; mu is held.
-func (t *Tokens) reloadIfChanged() {
-	now := time.Now()
-	if now.Sub(t.checked) < tokensCheckEvery {
-		return
-	}
-	t.checked = now
-	info, err := os.Stat(t.path)
-	if err == nil && t.failed == nil && info.ModTime().Equal(t.changed) && info.Size() == t.size {
-		return // what has failed may have been a permission, or a lack of descriptors
-	}
-	t.read()
 }
 
 // proof is the hash of the token that a client sent.

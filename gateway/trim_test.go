@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -22,41 +21,6 @@ func (p *peer) stores(from, n uint64) {
 func sharing(memory *Memory) func() *Server {
 	open := views(memory)
 	return func() *Server { return &Server{Log: open(), Shared: true, Checkpoint: 5} }
-}
-
-// TestSharedTrim has two servers on one log, of which one trims it. A start afterwards knows that the log was
-// trimmed, and all sessions.
-func TestSharedTrim(t *testing.T) {
-	var memory Memory
-	open := sharing(&memory)
-	trims, other := serve(t, open()), serve(t, open())
-	p, q := trims.peer(t), other.peer(t)
-	p.hello(first("a"))
-	q.hello(first("b"))
-	p.stores(1, 20)
-	_, next, _ := memory.Bounds()
-	other.tick() // a quiet server follows
-	waitFor(t, "the other server", func() bool { return other.Stats().Position == next-1 })
-	must(t, trims.Trim(soon(t), 1<<60))
-	begins, _, _ := memory.Bounds()
-	if begins < 5 {
-		t.Fatalf("the log begins at position %d", begins)
-	}
-	q.stores(1, 20) // with checkpoints
-	starts := open()
-	must(t, starts.Recover(soon(t)))
-	defer starts.Close()
-	if n := starts.Stats().Clients; n != 2 {
-		t.Errorf("%d clients", n)
-	}
-	for client, last := range map[string]uint64{"a": 20, "b": 20} {
-		if known := starts.sessions.byClient[client]; known == nil || known.durable.Load() != last {
-			t.Errorf("client %s: %+v", client, known)
-		}
-	}
-	if _, err := Check(soon(t), &memory, nil); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestTrimOvertakes trims a log beyond what another server has read of it. That one may have missed
@@ -118,58 +82,5 @@ func TestStartWhileTrimmed(t *testing.T) {
 	defer starts.Close()
 	if known := starts.sessions.byClient["a"]; known == nil || known.durable.Load() != 23 {
 		t.Errorf("%+v", known)
-	}
-}
-
-// TestForeignPurge: a log whose beginning something else has deleted is refused, although a checkpoint is left.
-func TestForeignPurge(t *testing.T) {
-	for _, trimmed := range []bool{false, true} {
-		var memory Memory
-		open := sharing(&memory)
-		s := serve(t, open())
-		p := s.peer(t)
-		p.hello(first("a"))
-		p.stores(1, 20)
-		says := "honed did not trim it"
-		if trimmed {
-			must(t, s.Trim(soon(t), 6))
-			says = "trimmed it to position 6 only"
-		}
-		must(t, s.Shutdown(soon(t)))
-		_, next, _ := memory.Bounds()
-		if err := memory.Trim(soon(t), next-1); err != nil { // the checkpoint at the end is left
-			t.Fatal(err)
-		}
-		var refusal *journal.Refusal
-		err := open().Recover(soon(t))
-		if text := fmt.Sprint(err); !errors.As(err, &refusal) || !strings.Contains(text, says) {
-			t.Errorf("trimmed %v: %v", trimmed, err)
-		}
-		if err := memory.Trim(soon(t), next); err != nil { // nothing is left
-			t.Fatal(err)
-		}
-		if err := open().Recover(soon(t)); !errors.As(err, &refusal) {
-			t.Errorf("trimmed %v, empty: %v", trimmed, err)
-		}
-		if text := fmt.Sprint(open().Recover(soon(t))); !strings.Contains(text, fmt.Sprintf("--accept-loss 1-%d:", next-1)) {
-			t.Errorf("trimmed %v: %s", trimmed, text)
-		}
-		accepting := open()
-		accepting.AcceptLoss = journal.Range{First: 1, Last: next - 2}
-		if err := accepting.Recover(soon(t)); !errors.As(err, &refusal) {
-			t.Errorf("trimmed %v, less is accepted: %v", trimmed, err)
-		}
-		for _, accepted := range []journal.Range{{First: 1, Last: next - 1}, {}} {
-			accepting = open()
-			accepting.AcceptLoss = accepted
-			s = serve(t, accepting)
-			p = s.peer(t)
-			p.hello(first("a"))
-			p.stores(1, 5)
-			must(t, s.Shutdown(soon(t)))
-		}
-		if _, err := Check(t.Context(), &memory, nil); err != nil {
-			t.Error(err)
-		}
 	}
 }

@@ -8,16 +8,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/gateway/journal"
-	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -174,74 +170,5 @@ func TestErrorPage(t *testing.T) {
 	stranger := &Client{Addrs: []string{"any"}, ID: "b", Dial: to.dial}
 	if _, err := stranger.Open(soon(t)); !errors.Is(err, ErrHandshake) {
 		t.Error(err)
-	}
-}
-
-// slowLog is a log whose Append takes some time more.
-type slowLog struct {
-	journal.Log
-	takes atomic.Int64
-}
-
-func (l *slowLog) Append(ctx context.Context, envelope []byte) (uint64, error) {
-	select {
-	case <-time.After(time.Duration(l.takes.Load())):
-	case <-ctx.Done():
-	}
-	return l.Log.Append(ctx, envelope)
-}
-
-// TestSlowDisk has new clients come, in Go and in Python, while each fsync takes 3.5 s and an old session goes on.
-// They get a session, and none ends for good.
-func TestSlowDisk(t *testing.T) {
-	if !testrun.All() {
-		t.Skip("takes minutes; HONE_TEST_ALL=1 runs it")
-	}
-	for _, shared := range []bool{false, true} {
-		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
-			t.Parallel()
-			log := &slowLog{Log: new(Memory)}
-			up := serve(t, &Server{Log: log, Shared: shared})
-			busy := up.client(t, "busy")
-			if _, err := busy.Submit(soon(t), nil); err != nil {
-				t.Fatal(err)
-			}
-			log.takes.Store(int64(3500 * time.Millisecond))
-			ctx, cancel := context.WithCancel(t.Context())
-			var clients, load sync.WaitGroup
-			load.Go(func() {
-				for ctx.Err() == nil {
-					busy.Submit(ctx, nil)
-				}
-			})
-			defer load.Wait()
-			defer cancel()
-			const count = 20
-			for i := range count {
-				c := up.client(t, fmt.Sprint("go-", i))
-				clients.Go(func() {
-					if _, err := c.Submit(t.Context(), nil); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			host, port, _ := net.SplitHostPort(up.addr)
-			cmd := python(t, "-c", fmt.Sprintf(`
-from honed import Client
-clients = [Client((%q, %s), "python-%%d" %% i, ":memory:") for i in range(%d)]
-for client in clients:
-    client.put(b"x")
-for client in clients:
-    client.flush()
-    client.close()`, host, port, count))
-			patient := exec.CommandContext(t.Context(), cmd.Path, cmd.Args[1:]...)
-			patient.Env = cmd.Env
-			out, err := patient.CombinedOutput()
-			if err != nil || strings.Contains(string(out), "69") {
-				t.Errorf("%v\n%s", err, out)
-			}
-			clients.Wait()
-			t.Logf("%d refused", up.Stats().Refused)
-		})
 	}
 }

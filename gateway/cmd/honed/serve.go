@@ -157,12 +157,6 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	ctx = f.Context(ctx)
 	background, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	hangups := make(chan os.Signal, 1)
-	if srv.Tokens != nil {
-		signal.Notify(hangups, syscall.SIGHUP)
-		defer signal.Stop(hangups)
-	}
-	running.Go(func() { reload(background, hangups, srv, logger) })
 	running.Go(func() { behind.run(background, log, f.verifyRate, logger) })
 	f.announce(stdout, addrs, sockets, posts, mqtt, admin)
 	err = f.serveAll(ctx, logger)
@@ -323,22 +317,6 @@ func (f *serving) serveAll(ctx context.Context, logger *slog.Logger) error {
 		return fmt.Errorf("the drain did not finish; every acknowledged record is stored: %w", err)
 	}
 	return nil
-}
-
-// reload reloads the tokens on each SIGHUP and closes the connections whose tokens are gone, until ctx ends.
-func reload(ctx context.Context, hangups <-chan os.Signal, srv *gateway.Server, logger *slog.Logger) {
-	for {
-		select {
-		case <-hangups:
-		case <-ctx.Done():
-			return
-		}
-		if err := srv.Tokens.Reload(); err != nil {
-			logger.Error("tokens not reloaded; the old ones stay in use", "err", err)
-			continue
-		}
-		logger.Info("tokens reloaded", "sessions_ended", srv.Revoke())
-	}
 }
 
 func (f *serving) announce(stdout io.Writer, addrs, sockets, posts, mqtt []string, admin string) {
