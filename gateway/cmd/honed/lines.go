@@ -10,50 +10,13 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/internal/number"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// entryLine and lostLine are the lines documented in docs/log-format.md, besides commandline.RecordLine. entryLine is any
-// entry but a record.
-type entryLine struct {
-	Pos uint64 `json:"pos"`
-
-	// A session state has a client, a forgetting the name of another one.
-	Client      string    `json:"client,omitempty"`
-	Forgotten   string    `json:"forgotten,omitempty"`
-	Epoch       uint64    `json:"epoch,omitempty"`
-	Last        *uint64   `json:"last,omitempty"`
-	RecordsLost bool      `json:"records_lost,omitempty"`
-	Claimed     time.Time `json:"claimed,omitzero"`
-	Seen        time.Time `json:"seen,omitzero"`
-	Sum         *uint32   `json:"sum,omitempty"`
-	Instance    uint64    `json:"instance,omitempty"`
-
-	Producer string  `json:"producer,omitempty"` // of a client, at an epoch
-	Seq      *uint64 `json:"seq,omitempty"`      // of its newest post
-
-	Packets  []uint16 `json:"packets,omitempty"` // ids of messages of a client
-	Released bool     `json:"released,omitempty"`
-
-	Tombstone uint64    `json:"tombstone,omitempty"`
-	Trimmed   uint64    `json:"trimmed,omitempty"`
-	Clock     time.Time `json:"clock,omitzero"`
-	Highest   uint64    `json:"highest_epoch,omitempty"`
-	Running   int64     `json:"running_ms,omitempty"`
-	Since     uint64    `json:"since,omitempty"` // position at which time started again
-
-	Reader     string `json:"reader,omitempty"`
-	Share      uint16 `json:"share,omitempty"`
-	Shares     uint16 `json:"shares,omitempty"`
-	Number     string `json:"number,omitempty"` // that the reader has acknowledged
-	Generation uint64 `json:"generation,omitempty"`
-	Removed    bool   `json:"removed,omitempty"`
-	Log        string `json:"log,omitempty"` // its identity
-}
+// The lines are documented in docs/log-format.md.
 
 // lostLine is for envelopes that cannot be read.
 type lostLine struct {
@@ -102,7 +65,7 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 			}
 		}
 		for _, line := range entriesOf(e) {
-			line.Pos = pos
+			line["pos"] = pos
 			if err := out.Encode(line); err != nil {
 				return err
 			}
@@ -119,43 +82,41 @@ func exportLines(ctx context.Context, log journal.Reader, from uint64, w io.Writ
 }
 
 // entriesOf returns the lines for an envelope's entries other than records.
-func entriesOf(e journal.Envelope) (all []entryLine) {
+func entriesOf(e journal.Envelope) (all []map[string]any) {
+	add := func(line map[string]any) { all = append(all, line) }
 	for s := range e.States() {
-		line := entryLine{Client: s.Client, Epoch: s.Epoch, Last: &s.Last, RecordsLost: s.RecordsLost, Instance: s.Instance}
-		if s.Claim {
-			line.Claimed = commandline.JSONTime(s.Seen)
-		} else {
-			line.Seen = commandline.JSONTime(s.Seen)
-		}
+		line := map[string]any{"client": s.Client, "epoch": s.Epoch, "last": s.Last, "records_lost": s.RecordsLost, "instance": s.Instance}
+		line[map[bool]string{true: "claimed", false: "seen"}[s.Claim]] = commandline.JSONTime(s.Seen)
 		if s.Summed {
-			line.Sum = &s.Sum
+			line["sum"] = s.Sum
 		}
-		all = append(all, line)
+		add(line)
 	}
 	for p := range e.Producers() {
-		all = append(all, entryLine{Client: p.Client, Producer: p.ID, Epoch: p.Epoch, Seq: &p.Seq, Seen: commandline.JSONTime(p.Seen)})
+		add(map[string]any{"client": p.Client, "producer": p.ID, "epoch": p.Epoch, "seq": p.Seq, "seen": commandline.JSONTime(p.Seen)})
 	}
 	e.Packets(func(client string, epoch uint64, released bool, seqs map[uint16]uint64) {
-		all = append(all, entryLine{Client: client, Epoch: epoch, Packets: slices.Sorted(maps.Keys(seqs)), Released: released})
+		add(map[string]any{"client": client, "epoch": epoch, "packets": slices.Sorted(maps.Keys(seqs)), "released": released})
 	})
 	for f := range e.Forgettings() {
-		all = append(all, entryLine{Forgotten: f.Client, Epoch: f.Epoch})
+		add(map[string]any{"forgotten": f.Client, "epoch": f.Epoch})
 	}
 	for lost := range e.Tombstones() {
-		all = append(all, entryLine{Tombstone: lost})
+		add(map[string]any{"tombstone": lost})
 	}
 	if to := e.Trimmed(); to > 0 {
-		all = append(all, entryLine{Trimmed: to})
+		add(map[string]any{"trimmed": to})
 	}
 	for c := range e.Clocks() {
-		all = append(all, entryLine{Clock: commandline.JSONTime(c.Time), Highest: c.Highest, Running: c.Running, Since: c.Since})
+		add(map[string]any{"clock": commandline.JSONTime(c.Time), "highest_epoch": c.Highest, "running_ms": c.Running, "since": c.Since})
 	}
 	for p := range e.Positions() {
-		at := number.Format(p.Number)
-		all = append(all, entryLine{Reader: p.Name, Share: p.Share, Shares: p.Of, Number: at, Generation: p.Generation, Removed: p.Removed})
+		add(map[string]any{
+			"reader": p.Name, "share": p.Share, "shares": p.Of, "number": number.Format(p.Number), "generation": p.Generation, "removed": p.Removed,
+		})
 	}
 	if id, ok := e.Identity(); ok {
-		all = append(all, entryLine{Log: hex.EncodeToString(id[:])})
+		add(map[string]any{"log": hex.EncodeToString(id[:])})
 	}
 	return all
 }

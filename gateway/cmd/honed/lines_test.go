@@ -43,14 +43,14 @@ func TestExport(t *testing.T) {
 	var got bytes.Buffer
 	must(t, exportLines(t.Context(), log, 0, &got))
 	want := `{"pos":1,"client":"meter-4","epoch":1,"seq":12,"time":"2026-11-22T21:00:00.125Z","data":"aGVsbG8="}
-{"pos":2,"client":"meter-4","epoch":1,"last":12,"seen":"2026-11-22T21:00:00.125Z"}
-{"pos":2,"client":"meter-4","epoch":1,"last":12,"claimed":"2026-11-22T21:00:00.125Z"}
+{"client":"meter-4","epoch":1,"instance":0,"last":12,"pos":2,"records_lost":false,"seen":"2026-11-22T21:00:00.125Z"}
+{"claimed":"2026-11-22T21:00:00.125Z","client":"meter-4","epoch":1,"instance":0,"last":12,"pos":2,"records_lost":false}
 {"pos":3,"client":"a","epoch":1,"seq":2,"time":"1970-01-01T00:00:00.003Z","data":"eHl6","topic":"t","attributes":[{"kind":4,"value":"AW52"},{"kind":99,"value":""}]}
-{"pos":3,"client":"a","epoch":1,"last":2,"claimed":"1970-01-01T00:00:00.003Z","sum":4,"instance":5}
-{"pos":3,"forgotten":"b","epoch":6}
+{"claimed":"1970-01-01T00:00:00.003Z","client":"a","epoch":1,"instance":5,"last":2,"pos":3,"records_lost":false,"sum":4}
+{"epoch":6,"forgotten":"b","pos":3}
 {"pos":3,"tombstone":7}
 {"pos":3,"trimmed":9}
-{"pos":3,"clock":"1970-01-01T00:00:00.001Z","highest_epoch":2,"running_ms":3,"since":4}
+{"clock":"1970-01-01T00:00:00.001Z","highest_epoch":2,"pos":3,"running_ms":3,"since":4}
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)

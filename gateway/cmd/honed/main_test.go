@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +16,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/hone-go/hone/gateway"
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -30,34 +25,8 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "honed" || len(os.Args) > 1 && os.Args[1] == "serve" {
 		main()
 	}
-	if len(os.Args) > 3 && os.Args[1] == "test-reader" {
-		err := playReader(os.Args[2], os.Args[3])
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	testrun.SideBySide(4)
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
-}
-
-// playReader is a reader in a process of its own: it prints each record before it acknowledges it.
-func playReader(addr, name string) error {
-	r := &gateway.Reader{Addrs: []string{addr}, Name: name, Start: gateway.FromFirst}
-	out := bufio.NewWriter(os.Stdout)
-	for {
-		b, err := r.Next(context.Background())
-		if err != nil {
-			return err
-		}
-		for _, m := range b.Messages {
-			fmt.Fprintf(out, "%d %s %d\n", m.Number, m.Client, m.Seq)
-		}
-		if err := out.Flush(); err != nil {
-			return err
-		}
-		if err := r.Ack(b.Position); err != nil {
-			return err
-		}
-	}
 }
 
 // honed runs a command line to its end.
@@ -75,58 +44,6 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// victim is a honed in a process of its own, to be killed.
-type victim struct {
-	dir, addr string
-	cmd       *exec.Cmd
-	stdin     io.Closer // its EOF ends the child if this process dies
-}
-
-// start starts the victim, at its address of before if it had one.
-func (v *victim) start(t *testing.T) {
-	t.Helper()
-	v.cmd = exec.Command(os.Args[0], "serve", "--json", "--until-eof", "--admin", "off", "--data", v.dir, "--listen", cmp.Or(v.addr, "127.0.0.1:0"))
-	v.cmd.Stderr = os.Stderr
-	stdin, err := v.cmd.StdinPipe()
-	must(t, err)
-	v.stdin = stdin
-	out, err := v.cmd.StdoutPipe()
-	must(t, err)
-	must(t, v.cmd.Start())
-	var ready struct{ Listen []string }
-	must(t, json.NewDecoder(out).Decode(&ready))
-	v.addr = ready.Listen[0]
-}
-
-func (v *victim) kill() {
-	v.cmd.Process.Kill()
-	v.cmd.Wait()
-	v.stdin.Close()
-}
-
-// TestReadingVerbs runs the verbs that read a log on one that a killed honed has left.
-func TestReadingVerbs(t *testing.T) {
-	gw := &victim{dir: filepath.Join(t.TempDir(), "log")}
-	gw.start(t)
-	for i := range 8 {
-		c := &gateway.Client{Addrs: []string{gw.addr}, ID: fmt.Sprint("c", i)}
-		for range 100 {
-			_, err := c.SubmitAsync(t.Context(), []byte("x"), nil)
-			must(t, err)
-		}
-		must(t, c.Close(t.Context()))
-	}
-	gw.kill()
-	code, out, errs := honed(t, "verify", "--data", gw.dir)
-	if code != commandline.OK || !strings.Contains(out, `"records":800,"sessions":8,"left_out":0`) {
-		t.Errorf("verify: %d %s%s", code, out, errs)
-	}
-	code, out, errs = honed(t, "export", "--data", gw.dir)
-	if n := strings.Count(out, `"data":`); code != commandline.OK || n != 800 {
-		t.Errorf("export: %d, %d records %s", code, n, errs)
 	}
 }
 
@@ -262,46 +179,6 @@ func TestServeDrains(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir)); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "clock") }) {
 		t.Errorf("%v, %v", left, err)
 	}
-}
-
-// TestAdminByName: the name given to --admin opens every page of the admin side.
-func TestAdminByName(t *testing.T) {
-	name := loopbackName(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	said, ended := make(chan []byte, 10), make(chan int, 1)
-	var errs bytes.Buffer
-	go func() {
-		ended <- run(ctx, []string{"--json", "--data", filepath.Join(t.TempDir(), "log"), "--listen", "127.0.0.1:0", "--admin", name + ":0"}, lines(said), &errs)
-		close(said)
-	}()
-	var ready struct{ Admin string }
-	if err := json.Unmarshal(<-said, &ready); err != nil {
-		t.Fatalf("not ready: %v, %d %s", err, <-ended, &errs)
-	}
-	_, port, _ := net.SplitHostPort(ready.Admin)
-	for _, path := range []string{"/", "/healthz", "/metrics", "/stats", "/debug/pprof/", "/gateway/stats", "/gateway/metrics", readersPath, sessionsPath} {
-		if got := get(t, "http://"+net.JoinHostPort(name, port)+path); strings.Contains(got, "not allowed") {
-			t.Errorf("%s: %s", path, got)
-		}
-	}
-	cancel()
-	if code := <-ended; code != commandline.OK {
-		t.Errorf("%d %s", code, &errs)
-	}
-}
-
-// loopbackName returns a name of this machine, other than localhost, that is a loopback address.
-func loopbackName(t *testing.T) string {
-	t.Helper()
-	host, _ := os.Hostname()
-	for _, name := range []string{host, "ip6-localhost", "localhost.localdomain", "localhost4"} {
-		if addr, err := net.ResolveTCPAddr("tcp", name+":0"); name != "" && name != "localhost" && err == nil && addr.IP.IsLoopback() {
-			return name
-		}
-	}
-	t.Skip("no name of this machine but localhost is a loopback address")
-	return ""
 }
 
 // lines sends every write to the channel.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
-	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -155,32 +154,6 @@ func TestSecondSignal(t *testing.T) {
 	}
 	if code := g.wait(); code != commandline.Failed {
 		t.Errorf("honed ended with %d", code)
-	}
-}
-
-// TestFullFromTheStart starts with a full disk: alive, not ready, ready when there is space.
-func TestFullFromTheStart(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "log")
-	g := startGateway(t, dir, "127.0.0.1:0")
-	l := begin(t, g.addr)
-	l.reach(10)
-	l.end()
-	g.kill()
-	g = startGateway(t, dir, "127.0.0.1:0", "--max-log", "1")
-	g.says("no space for the log")
-	if status := g.health(); status != http.StatusServiceUnavailable {
-		t.Errorf("/healthz returns %d", status)
-	}
-}
-
-// TestFullLogExplained: the last line names every limit that can be what has no space.
-func TestFullLogExplained(t *testing.T) {
-	text := explain(fmt.Errorf("full: %w", journal.ErrNoSpace)).Error()
-	for _, remedy := range []string{"space", "--reserve", "--max-log"} {
-		if !strings.Contains(text, remedy) {
-			t.Errorf("it lacks %q: %s", remedy, text)
-		}
 	}
 }
 

@@ -149,7 +149,7 @@ func TestPostsAreShown(t *testing.T) {
 		t.Errorf("honed ended with %d", code)
 	}
 	code, out, errs := honed(t, "export", "--data", dir)
-	if code != commandline.OK || !strings.Contains(out, `"client":"meter","epoch":3,`) || !strings.Contains(out, `"producer":"p","seq":0`) {
+	if code != commandline.OK || !strings.Contains(out, `{"client":"meter","epoch":3,"pos":4,"producer":"p","seen":`) {
 		t.Errorf("export: %d %s%s", code, out, errs)
 	}
 }

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"archive/zip"
 	"context"
-	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,63 +36,13 @@ func TestPythonWheel(t *testing.T) {
 		return string(out)
 	}
 
-	// The build leaves files in its folder, so that is a copy.
-	modules, err := filepath.Glob(filepath.Join(source, "honed", "*.*"))
-	if err == nil {
-		err = os.MkdirAll(filepath.Join(build, "honed"), 0o700)
-	}
-	must(t, err)
-	want := map[string]string{}
-	for _, file := range append(modules, filepath.Join(source, "pyproject.toml"), filepath.Join(source, "README.md")) {
-		rel, _ := filepath.Rel(source, file)
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(build, rel), text, 0o600)
-		}
-		must(t, err)
-		want[filepath.ToSlash(rel)] = string(text)
-	}
-	version := regexp.MustCompile(`(?m)^version = "(.+)"$`).FindStringSubmatch(want["pyproject.toml"])
-	if version == nil {
-		t.Fatal("pyproject.toml has no version")
-	}
-	readme := want["README.md"]
-	delete(want, "pyproject.toml")
-	delete(want, "README.md")
+	must(t, os.CopyFS(build, os.DirFS(source))) // the build leaves files there
 	run("", "-m", "pip", "wheel", "--no-index", "--no-build-isolation", "--no-deps", "--wheel-dir", dir, build)
-	wheel := filepath.Join(dir, "honed_client-"+version[1]+"-py3-none-any.whl")
-
-	got, about := map[string]string{}, map[string]string{}
-	archive, err := zip.OpenReader(wheel)
-	must(t, err)
-	defer archive.Close()
-	for _, f := range archive.File {
-		r, err := f.Open()
-		must(t, err)
-		text, err := io.ReadAll(r)
-		must(t, err)
-		if name, is := strings.CutPrefix(f.Name, "honed_client-"+version[1]+".dist-info/"); is {
-			about[name] = string(text)
-		} else {
-			got[f.Name] = string(text)
-		}
+	wheels, err := filepath.Glob(filepath.Join(dir, "honed_client-*-py3-none-any.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatal(wheels, err)
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("the wheel has %v; want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
-	}
-	if names := slices.Sorted(maps.Keys(about)); !slices.Equal(names, []string{"METADATA", "RECORD", "WHEEL", "top_level.txt"}) {
-		t.Errorf("about the wheel: %v", names)
-	}
-	for _, line := range []string{"\nName: honed-client\n", "\nVersion: " + version[1] + "\n", "\nRequires-Python: >=3.9\n", readme} {
-		if !strings.Contains(about["METADATA"], line) {
-			t.Errorf("%q is missing in %s", line, about["METADATA"])
-		}
-	}
-	if strings.Contains(about["METADATA"], "\nRequires-Dist:") {
-		t.Error("it has dependencies: ", about["METADATA"])
-	}
-
-	run("", "-m", "pip", "install", "--no-index", "--no-deps", "--target", installed, wheel)
+	run("", "-m", "pip", "install", "--no-index", "--no-deps", "--target", installed, wheels[0])
 	if from := run("", "-c", "import honed; print(honed.__file__)"); !strings.HasPrefix(from, installed) {
 		t.Errorf("the package is from %s", from)
 	}

@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,44 +31,6 @@ func submits(t *testing.T, addr, client string, n int) {
 		}
 	}
 	must(t, c.Close(ctx))
-}
-
-// firstLine ends a command when it has written something.
-type firstLine struct {
-	strings.Builder
-	end context.CancelFunc
-}
-
-func (f *firstLine) Write(p []byte) (int, error) {
-	defer f.end()
-	return f.Builder.Write(p)
-}
-
-// TestTailSaysWhyItWaits has a server that closes connections without an answer, as one with TLS does.
-func TestTailSaysWhyItWaits(t *testing.T) {
-	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	var accepting sync.WaitGroup
-	accepting.Go(func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			nc.(*net.TCPConn).CloseWrite()
-			io.Copy(io.Discard, nc) // a reset would lose the end
-			nc.Close()
-		}
-	})
-	defer accepting.Wait()
-	defer ln.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	errs := &firstLine{end: cancel}
-	if err := tail(ctx, []string{"--addr", ln.Addr().String()}, io.Discard, errs); !errors.Is(err, commandline.ErrInterrupted) || !strings.Contains(errs.String(), "does it expect TLS?") {
-		t.Error(err, errs.String())
-	}
 }
 
 // TestReaderVerbs runs honed tail, readers and sessions beside a running honed.
@@ -160,148 +117,6 @@ func TestReaderVerbs(t *testing.T) {
 	}
 }
 
-// heard is what a reader has printed in all its lives.
-type heard struct {
-	mu       sync.Mutex
-	last     map[string]int // by client
-	lines    int
-	problems []string
-	changed  chan struct{} // something came
-}
-
-// listen takes in one life. A last line that was cut off does not count.
-func (h *heard) listen(out io.Reader) {
-	in, before := bufio.NewReader(out), uint64(0)
-	for {
-		line, err := in.ReadString('\n')
-		if err != nil {
-			return
-		}
-		var number uint64
-		var client string
-		var seq int
-		fmt.Sscan(line, &number, &client, &seq)
-		h.mu.Lock()
-		h.lines++
-		if seq > h.last[client]+1 {
-			h.problems = append(h.problems, fmt.Sprintf("client %s: %d comes after %d", client, seq, h.last[client]))
-		}
-		if number <= before {
-			h.problems = append(h.problems, fmt.Sprintf("number %d comes after %d in one life", number, before))
-		}
-		before, h.last[client] = number, max(h.last[client], seq)
-		h.mu.Unlock()
-		select {
-		case h.changed <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// TestReadersKilled kills honed and its readers with kill -9 while clients send: each reader gets each record at
-// least once, and each client's records in order.
-func TestReadersKilled(t *testing.T) {
-	clients, each := 8, testrun.Sized(8_000, 625_000)
-	gatewayKills, readerKills := testrun.Sized(5, 20), testrun.Sized(3, 5)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
-	defer cancel()
-	gw := &victim{dir: filepath.Join(t.TempDir(), "log")}
-	gw.start(t)
-	defer func() { gw.kill() }()
-	addr := gw.addr
-	var sending sync.WaitGroup
-	for n := range clients {
-		sending.Go(func() {
-			c := &gateway.Client{Addrs: []string{addr}, ID: fmt.Sprint("c", n)}
-			for i := range each {
-				if _, err := c.SubmitAsync(ctx, fmt.Append(nil, i), nil); err != nil {
-					t.Error(err)
-					break
-				}
-			}
-			if err := c.Close(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	var reading sync.WaitGroup
-	all := make([]*heard, 2)
-	for i := range all {
-		h := &heard{last: map[string]int{}, changed: make(chan struct{}, 1)}
-		all[i] = h
-		reading.Go(func() {
-			for life := 0; ; life++ {
-				cmd := exec.CommandContext(ctx, os.Args[0], "test-reader", addr, fmt.Sprint("r", i))
-				cmd.Stderr = os.Stderr
-				out, err := cmd.StdoutPipe()
-				if err == nil {
-					err = cmd.Start()
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				var listening sync.WaitGroup
-				ended := make(chan struct{})
-				listening.Go(func() { h.listen(out); close(ended) })
-				until := h.count() + 1 + rand.IntN(clients*each/(readerKills+1))
-				for (h.count() < until || life >= readerKills) && !h.complete(clients, each) && ctx.Err() == nil {
-					select {
-					case <-h.changed:
-					case <-ended:
-						t.Error("a reader has ended by itself")
-						return
-					case <-ctx.Done():
-						t.Error("it takes too long")
-					}
-				}
-				cmd.Process.Kill()
-				listening.Wait()
-				cmd.Wait()
-				if ctx.Err() != nil || h.complete(clients, each) && life >= readerKills {
-					return
-				}
-			}
-		})
-	}
-	for kill := range gatewayKills {
-		for all[0].count() < (kill+1)*clients*each/(gatewayKills+2) && ctx.Err() == nil {
-			select {
-			case <-all[0].changed:
-			case <-ctx.Done():
-			case <-time.After(10 * time.Millisecond): // the reader took the word
-			}
-		}
-		gw.kill()
-		gw.start(t)
-	}
-	sending.Wait()
-	reading.Wait()
-	for i, h := range all {
-		if len(h.problems) > 0 {
-			t.Errorf("reader %d: %d problems: %.500s", i, len(h.problems), h.problems)
-		}
-		t.Logf("reader %d: %d records, %d of them again", i, clients*each, h.lines-clients*each)
-	}
-}
-
-func (h *heard) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lines
-}
-
-func (h *heard) complete(clients, each int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for n := range clients {
-		if h.last[fmt.Sprint("c", n)] < each {
-			return false
-		}
-	}
-	return true
-}
-
 // TestReadersPage runs the commands at the beginning of docs/readers.md, on free ports.
 func TestReadersPage(t *testing.T) {
 	t.Parallel() // it waits more than it works
@@ -323,10 +138,10 @@ func TestReadersPage(t *testing.T) {
 	must(t, err)
 	root, err := filepath.Abs("../../..")
 	must(t, err)
-	ports := [2]string{freePort(t), freePort(t)}
-	script = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:"+ports[0], "127.0.0.1:7171", "127.0.0.1:"+ports[1],
+	addrs := [2]string{freeAddr(t), freeAddr(t)}
+	script = strings.NewReplacer("127.0.0.1:7100", addrs[0], "127.0.0.1:7171", addrs[1],
 		"./honed-data", filepath.Join(dir, "data"), "gateway/python", filepath.Join(root, "gateway/python"),
-		"&\n", "&\nuntil (exec 3<>/dev/tcp/127.0.0.1/"+ports[0]+") 2>/dev/null; do sleep 0.05; done\n").Replace(script)
+		"&\n", "&\nuntil (exec 3<>/dev/tcp/"+strings.Replace(addrs[0], ":", "/", 1)+") 2>/dev/null; do sleep 0.05; done\n").Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-e", "-c", script+"kill $!; wait $!\n")
@@ -355,14 +170,4 @@ func TestReadersPage(t *testing.T) {
 	if lines < 1000 || len(last) < 2 {
 		t.Errorf("%d lines of %d sessions", lines, len(last))
 	}
-}
-
-// freePort returns a port that nobody uses now.
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer ln.Close()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
 }

@@ -41,33 +41,20 @@ const (
 // once verifies the log and logs what it finds. It reports whether it could read everything.
 func (v *verification) once(ctx context.Context, log journal.Reader, rate int64, logger *slog.Logger) (complete bool) {
 	err := log.Verify(ctx, rate, func(done, all uint64) { v.done.Store(done); v.all.Store(all) })
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM): // this machine's, not the log's
+		logger.Warn("the background verification could not read everything; it is repeated soon", "err", err)
 		return false
 	}
-	found := int64(0)
-	complete = true
-	for _, place := range places(err) {
-		if saysNothing(place) {
-			complete = false
-			logger.Warn("the background verification could not read everything; it is repeated soon", "err", place)
-			continue
-		}
-		found++
+	found := places(err)
+	for _, place := range found {
 		logger.Error("the background verification found damage", "err", place)
 	}
-	if !complete {
-		found = max(found, v.damage.Load()) // what an earlier one found may be in what this one did not read
-	}
-	v.damage.Store(found)
-	if complete {
-		v.ended.Store(time.Now().Unix())
-	}
-	return complete
-}
-
-// saysNothing reports whether an error is of this machine and not of the log.
-func saysNothing(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+	v.damage.Store(int64(len(found)))
+	v.ended.Store(time.Now().Unix())
+	return true
 }
 
 // places returns the errors that err joins.

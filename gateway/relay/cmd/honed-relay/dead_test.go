@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -385,6 +386,34 @@ func TestDeadDrop(t *testing.T) {
 		left := d.index.sorted()
 		if numbers(left) != c.left || numbers(d.due(10, false)) != c.due || !strings.Contains(o.Error, c.says) || o.Changed != len(letters)-len(left) {
 			t.Errorf("%+v: %+v; left %s, due %s; want %s and %s", c.what, o, numbers(left), numbers(d.due(10, false)), c.left, c.due)
+		}
+		d.close()
+	}
+}
+
+// TestDropShows: what waits is shown, and given up only with --yes.
+func TestDropShows(t *testing.T) {
+	for _, c := range []struct {
+		flags string
+		code  int
+		says  string
+		left  int
+	}{
+		{"--all --waiting", commandline.Usage, "gives up these 4 messages", 4},
+		{"--client a --waiting --json", commandline.Usage, "add --yes", 4},
+		{"--client a --waiting --yes", commandline.OK, "dropped: 3\n", 1},
+		{"--client a --waiting --yes --json", commandline.OK, `{"changed":3}`, 1},
+		{"--client nobody --waiting", commandline.OK, "NUMBER", 4},
+	} {
+		dir := t.TempDir()
+		kept(t, dir, "AabA").close()
+		var said bytes.Buffer
+		if code := run(soon(t), append([]string{"dead", "drop", "--data", dir}, strings.Fields(c.flags)...), &said, &said); code != c.code || !strings.Contains(said.String(), c.says) {
+			t.Errorf("%s: %d\n%s", c.flags, code, &said)
+		}
+		d := openTestDead(t, dir)
+		if left := len(d.index.letters); left != c.left {
+			t.Errorf("%s: %d letters are left, not %d\n%s", c.flags, left, c.left, &said)
 		}
 		d.close()
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +52,7 @@ Usage:
   honed-relay dead show NUMBER                          one message, with its data
   honed-relay dead retry NUMBER… | --client C | --all   deliver refused ones again, and then what waits behind them
   honed-relay dead drop NUMBER… | --client C | --all    give refused ones up; what waits behind them is delivered
-  honed-relay dead drop … --waiting                     show what waits, too, ask, and give all of it up
+  honed-relay dead drop … --waiting                     show what waits, too; with --yes give all of it up
 
 They take --data, the folder of the relay, which may run or not. honed-relay dead VERB --help lists a verb's flags.
 `
@@ -80,8 +78,8 @@ func dead(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		flags.StringVar(client, "client", "", "only those of this `CLIENT`")
 	}
 	if verb == "drop" {
-		flags.BoolVar(unseen, "waiting", false, "give up also those that wait behind a refused one or are being retried: shows them and asks")
-		flags.BoolVar(yes, "yes", false, "with --waiting: do not ask")
+		flags.BoolVar(unseen, "waiting", false, "give up also those that wait behind a refused one or are being retried: shows them")
+		flags.BoolVar(yes, "yes", false, "with --waiting: give them up")
 	}
 	words := len(args)
 	if verb == "list" {
@@ -114,7 +112,7 @@ func dead(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		d := decision{State: map[string]state{"retry": retried, "drop": dropped}[verb].String(), Numbers: numbers, Client: *client, All: *all, Waiting: *unseen}
 		if d.Waiting && !*yes {
-			if err := confirm(ctx, *folder, &d, stderr); err != nil {
+			if err := d.show(ctx, *folder, stderr); err != nil {
 				return err
 			}
 		}
@@ -173,31 +171,19 @@ func listDead(ctx context.Context, folder string, pick func(*letter) bool, all, 
 	return err
 }
 
-// confirm shows what a decision names, asks on the terminal, and narrows the decision to what was shown.
-func confirm(ctx context.Context, folder string, d *decision, stderr io.Writer) error {
-	stdin, err := os.Stdin.Stat()
-	if null, _ := os.Stat(os.DevNull); err != nil || stdin.Mode()&os.ModeCharDevice == 0 || os.SameFile(stdin, null) {
-		return commandline.UsageError{Err: errors.New("--waiting gives up messages that may never have been tried, and standard input is no terminal to ask on; add --yes")}
-	}
-	var shown []uint64
-	named := d.names()
-	err = listDead(ctx, folder, func(l *letter) bool {
+// show shows what a decision gives up that nobody has confirmed, and refuses it.
+func (d *decision) show(ctx context.Context, folder string, stderr io.Writer) error {
+	named, shown := d.names(), 0
+	err := listDead(ctx, folder, func(l *letter) bool {
 		if named(l) {
-			shown = append(shown, l.number)
+			shown++
 		}
 		return named(l)
 	}, true, false, stderr, stderr)
-	if err != nil || len(shown) == 0 {
-		return err
+	if err == nil && shown > 0 {
+		err = commandline.UsageError{Err: fmt.Errorf("--waiting gives up these %d messages, which may never have been tried; nothing was changed, add --yes", shown)}
 	}
-	fmt.Fprintf(stderr, "Give up these %d messages? [y/N] ", len(shown))
-	signal.Reset(os.Interrupt) // it ends the process, which waits for an answer only
-	said, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-	if !strings.EqualFold(strings.TrimSpace(said), "y") {
-		return errors.New("not confirmed; nothing was changed")
-	}
-	*d = decision{State: d.State, Numbers: shown, Waiting: true}
-	return nil
+	return err
 }
 
 func showDead(ctx context.Context, folder string, wanted uint64, stdout, stderr io.Writer) error {

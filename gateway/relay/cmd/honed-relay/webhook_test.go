@@ -12,13 +12,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -411,82 +407,4 @@ func TestDeadLimit(t *testing.T) {
 	}
 	r = startRelay(t, nil, addr, data, to[0], to[1:]...)
 	eventually(t, "the rest", func() bool { return hook.unique() == 90 && r.stats().Dead == 10 })
-}
-
-// TestDeadBytes: a dead-letter log that has reached its size limit takes letters again once those in it are delivered
-// or dropped.
-func TestDeadBytes(t *testing.T) {
-	t.Parallel()
-	addr, data := newGateway(t), t.TempDir()
-	var healed atomic.Bool
-	hook := &receiver{t: t, answer: func(_ int, all []line) (int, string) {
-		if healed.Load() && all[0].Client == "a" {
-			return http.StatusOK, ""
-		}
-		return http.StatusBadRequest, ""
-	}}
-	hook.start()
-	defer hook.die()
-	start := func() *child {
-		return startRelay(t, nil, addr, data, "http://"+hook.addr, "--dead-bytes", "1MiB", "--batch-messages", "1")
-	}
-	send := func(client string) { submit(t, addr, client, 40, func(int) string { return random(20_000) }) } // 0.8 MB
-	full := func(r *child) (letters int) {
-		t.Helper()
-		if code := r.exit(); code != commandline.Failed || !strings.Contains(r.text(), "no space left") {
-			t.Fatal(code, r.text())
-		}
-		return len(deadLines(t, data))
-	}
-	letters := func(r *child, n int) {
-		t.Helper()
-		eventually(t, "the letters", func() bool { return r.isEnded() || len(deadLines(t, data)) == n })
-		if r.isEnded() {
-			t.Fatalf("%d letters are in the log, %d come: %s", len(deadLines(t, data)), n, r.text())
-		}
-	}
-	send("a")
-	send("b")
-	some := full(start())
-	verb(t, data, "drop", "--client", "b", "--waiting", "--yes")
-	verb(t, data, "retry", "--client", "a")
-	healed.Store(true)
-	r := start()
-	letters(r, 80-some)
-	send("c")
-	more := full(r)
-	verb(t, data, "drop", "--all", "--waiting", "--yes")
-	letters(start(), 80-some+40-more)
-}
-
-// A relay goes on when nobody reads its log. One that prints to standard output ends with its reader.
-func TestRelayOutlivesTheReaderOfItsLog(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("needs signals, which Windows does not send to processes")
-	}
-	t.Parallel()
-	addr := newGateway(t)
-	submit(t, addr, "a", 1, numbered)
-	w := &receiver{t: t}
-	w.start()
-	defer w.die()
-	reader, log, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	reader.Close()
-	relay := func(name, to string) *child {
-		cmd := exec.Command(os.Args[0], "--from", name, "--addr", addr, "--data", t.TempDir(), "--to", to, "--admin", "off", "--until-eof")
-		cmd.Stderr = log
-		return launch(t, log, cmd)
-	}
-	c := relay("hook", "http://"+w.addr)
-	eventually(t, "the delivery", func() bool { return len(w.lines()) == 1 || c.isEnded() })
-	if code := c.stop(); code != commandline.OK || len(w.lines()) != 1 {
-		t.Errorf("exit code %d, and %d messages; want 0 and 1", code, len(w.lines()))
-	}
-	if code := relay("print", "stdout").exit(); code == commandline.OK {
-		t.Error("a relay goes on although nobody reads what it prints")
-	}
 }
