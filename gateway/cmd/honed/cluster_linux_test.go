@@ -105,7 +105,6 @@ func TestCluster(t *testing.T) {
 		return nil
 	})
 	must(t, err)
-	lateAck(ctx, t, gateways)
 	for _, c := range clients {
 		t.Logf("connected %d times, %d resent", c.Stats().Connected, c.Stats().Resent)
 	}
@@ -145,46 +144,6 @@ func readEach(ctx context.Context, t *testing.T, r *gateway.Reader, n int) {
 		r.Ack(b.Position)
 	}
 	t.Logf("%s: %d messages, %d of them again", r.Name, n, all-n)
-}
-
-// lateAck has a gateway stop while an acknowledgement is on its way to it. Another connection has the reader's name
-// when it goes on: the acknowledgement moves nothing.
-func lateAck(ctx context.Context, t *testing.T, gateways []*daemon) {
-	t.Helper()
-	begin := func(g *daemon) (*gateway.Reader, gateway.Batch) {
-		t.Helper()
-		r := &gateway.Reader{Addrs: []string{g.listen()}, Name: "late", Start: gateway.FromFirst}
-		b, err := r.Next(ctx)
-		if err != nil || len(b.Messages) == 0 {
-			t.Fatalf("%+v, %v", b, err)
-		}
-		return r, b
-	}
-	r, first := begin(gateways[0])
-	gateways[0].signal(syscall.SIGSTOP)
-	if err := r.Ack(first.Position); err != nil {
-		t.Error(err)
-	}
-	r.Close() // which sends it
-	other, again := begin(gateways[1])
-	gateways[0].signal(syscall.SIGCONT)
-	c := &gateway.Client{Addrs: []string{gateways[0].listen()}, ID: "after", Level: gateway.Quorum}
-	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); { // a position goes into the log each 500 ms
-		if _, err := c.Submit(ctx, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.Close(ctx); err != nil {
-		t.Error(err)
-	}
-	other.Close()
-	third, last := begin(gateways[0])
-	third.Close()
-	for _, b := range []gateway.Batch{again, last} {
-		if b.Messages[0].Number != first.Messages[0].Number {
-			t.Errorf("a late acknowledgement has moved the reader from %d to %d", first.Messages[0].Number, b.Messages[0].Number)
-		}
-	}
 }
 
 // TestProveUnsynced is TestCluster's control: one replica, whose server does not fsync. A power cut
