@@ -72,10 +72,12 @@ func (k held) writeAway(again bool) {
 	k.watchFor(true)
 }
 
-// leaveLine returns a connection that has died in line to its loop, which ends it: its place and its
-// descriptor must not wait for a helper. It reports whether there is one. The caller is the loop.
+// leaveLine returns a connection that has died in line, or is to end before its handshake, to its loop,
+// which ends it: its place and its descriptor must not wait for a helper. It reports whether there is one.
+// The caller is the loop.
 func (k held) leaveLine() bool {
-	if !k.s.dead || !k.s.facets.has(isInLine) {
+	s := k.s
+	if !s.facets.has(isInLine) || !s.dead && (!s.own.shakesNext() || s.suspect == 0 && !k.sh.srv.draining.Load()) {
 		return false
 	}
 	k.s.facets.clear(isHandedOff | isInLine)

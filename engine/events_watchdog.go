@@ -116,14 +116,16 @@ func (k owner) handOff() {
 	k.sh.loop.yield.Others()
 	shakes := k.s.own.shakesNext()
 	k.s.mu.Lock()
-	if shakes && !k.held().takeTurn(false) {
-		k.held().release()
-		return
+	waits := shakes && !k.held().takeTurn(false)
+	if k.s.facets.set(isHandedOff); waits {
+		k.s.facets.set(isInLine)
 	}
 	k.held().setAway(true)
 	k.held().watchFor(true)
-	k.s.facets.set(isHandedOff)
 	k.s.mu.Unlock()
+	if waits {
+		return // until giveTurn
+	}
 	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key, shakes: shakes})
 }
 

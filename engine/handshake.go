@@ -214,20 +214,26 @@ func (k owner) endTurn() {
 	}
 }
 
-// giveTurn reports whether the connection still waits, and has got the turn.
+// giveTurn reports whether the connection still waits, and has got the turn. A helper begins with it at
+// once: a turn that waits for a loop would be nobody's meanwhile.
 func (c Conn) giveTurn() bool {
 	k, ok := c.lock()
 	if !ok {
 		return false
 	}
-	defer k.s.mu.Unlock()
-	x := k.x.Load()
-	if k.s.dead || x == nil || x.turn != inLine {
-		return false
+	x, begins := k.x.Load(), false
+	waits := !k.s.dead && x != nil && x.turn == inLine
+	if waits {
+		x.turn = itsTurn
+		if begins = k.s.facets.has(isInLine); !begins {
+			k.held().notify()
+		}
 	}
-	x.turn = itsTurn
-	k.held().notify()
-	return true
+	k.s.mu.Unlock()
+	if begins {
+		k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key, shakes: true})
+	}
+	return waits
 }
 
 // netAddr makes a net.Addr.

@@ -88,7 +88,7 @@ const (
 	isDisplaced                   // is being displaced, see accept_room.go
 	isShaken                      // its TLS handshake is complete
 	isHandedOff                   // it waits for a helper, see helpers.claim
-	isInLine                      // and all helpers are busy
+	isInLine                      // and all helpers are busy, or it has no turn at a handshake
 	isLeaving                     // its turn to end has come in a drain, see exodus
 	isGiven                       // its socket was given away: user code may still run, but nothing waits for it
 )

@@ -6,13 +6,15 @@ import (
 )
 
 // Turns hands out a bounded number of turns at something expensive. Those who wait take turns by
-// host, so that one that asks for many delays the others by one each time.
+// host, so that one that asks for many delays the others by one each time. Of a host, the newest and the
+// one that has waited longest take turns: behind a crowd, most newcomers need not wait until it has passed.
 type Turns[T any] struct {
 	mu    sync.Mutex
 	free  int
 	begun []T                // had a turn before; they are served first, because little is left to do
 	line  map[netip.Addr][]T // by Host, longest wait first
 	hosts []netip.Addr       // that are in line, next first
+	last  bool               // the next turn is the newest's
 }
 
 // Init sets how many turns there are.
@@ -48,9 +50,14 @@ func (t *Turns[T]) Pass() (next T, waits bool) {
 		host := t.hosts[0]
 		t.hosts = t.hosts[1:]
 		all := t.line[host]
-		next = all[0]
-		if len(all) > 1 {
-			t.line[host] = all[1:]
+		if n := len(all) - 1; t.last {
+			next, all = all[n], all[:n]
+		} else {
+			next, all = all[0], all[1:]
+		}
+		t.last = !t.last
+		if len(all) > 0 {
+			t.line[host] = all
 			t.hosts = append(t.hosts, host)
 		} else {
 			delete(t.line, host)
