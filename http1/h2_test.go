@@ -207,10 +207,10 @@ func TestStreamsAfterAPause(t *testing.T) {
 	s.init()
 	here, there := net.Pipe()
 	defer here.Close()
-	c := &h2conn{loan: newLoan(there, nil), watch: newWatch(time.Now()), looked: time.Now().Add(-time.Hour)}
+	c := &h2conn{loan: newLoan(there, nil), watch: newWatch(), looked: time.Now().Add(-time.Hour)}
 	c.lender, c.looks = s.http2, time.NewTimer(time.Hour)
 	defer c.Close()
-	c.watch.received([]byte(frame(frameHeaders, 4, 1, h2Post)), time.Now())
+	c.watch.received([]byte(frame(frameHeaders, 4, 1, h2Post)))
 	if c.look(); len(c.watch.streams) != 1 {
 		t.Error("the stream was reset")
 	}
@@ -223,17 +223,14 @@ func TestStreamsAfterAPause(t *testing.T) {
 	}
 }
 
-// Connections that are worked for without a pause take turns.
+// Connections that make much work take turns, which end with the next read or write.
 func TestHTTP2Turns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := h2server(nil)
 		s.init()
 		le := s.http2
-		for range cap(le.turns) {
-			le.turns <- struct{}{}
-		}
-		all := []byte(strings.Repeat(frame(6, 0, 0, ping), 4))
-		c := &h2conn{loan: newLoan(nil, all), watch: newWatch(time.Now())} // it has never paused
+		one := frame(6, 0, 0, ping)
+		c := &h2conn{loan: newLoan(nil, []byte(strings.Repeat(one, lightWork+8))), watch: newWatch()}
 		c.lender, c.nc, c.phase = le, new(net.TCPConn), given
 		reads := func(n int) (took time.Duration) {
 			began := time.Now()
@@ -242,12 +239,19 @@ func TestHTTP2Turns(t *testing.T) {
 			}
 			return time.Since(began)
 		}
+		for range cap(le.turns) {
+			le.turns <- struct{}{}
+		}
+		if took := reads(lightWork * len(one)); took != 0 || c.turn {
+			t.Errorf("light work waits %v", took)
+		}
 		if took := reads(9); took != 0 {
 			t.Errorf("half a frame waits %v", took)
 		}
 		if took := reads(8); took != time.Second || c.turn {
 			t.Errorf("without turns, a frame waits %v", took)
 		}
+		c.watch.work.add(lightWork)
 		time.AfterFunc(time.Millisecond, func() { <-le.turns })
 		if took := reads(17); took != time.Millisecond || !c.turn {
 			t.Errorf("a frame waits %v for a turn", took)
@@ -258,13 +262,14 @@ func TestHTTP2Turns(t *testing.T) {
 		if reads(16); !c.turn {
 			t.Error("a free turn is not taken")
 		}
+		if c.Write(nil); c.turn || len(le.turns) != cap(le.turns)-1 {
+			t.Error("the turn is not given back by a write")
+		}
+		if reads(17); !c.turn {
+			t.Error("a free turn is not taken again")
+		}
 		if c.Close(); len(le.turns) != cap(le.turns)-1 {
 			t.Error("the turn is not given back by the end")
-		}
-		c = &h2conn{loan: newLoan(nil, all), watch: newWatch(time.Now()), ran: time.Now()}
-		c.lender, c.nc, c.phase = le, new(net.TCPConn), given
-		if reads(17); c.turn {
-			t.Error("a connection that has just come takes a turn")
 		}
 	})
 }

@@ -30,15 +30,9 @@ const (
 // ownReasons are their labels.
 var ownReasons = [...]string{"frame_flood", "table_resized"}
 
-// freely is how long a connection is worked for without taking turns. Beyond it, as many are worked for at
-// once as there are processors: 500 clients that send without a pause would else fill the scheduler's line
-// with their goroutines, and each of everybody else's would wait at its end.
-const freely = 250 * time.Microsecond
-
 // h2conn is a lent HTTP/2 connection as net/http sees it.
 type h2conn struct {
 	*loan
-	ran time.Time // since when it is worked for without a pause; of Read
 
 	mu      sync.Mutex // of what follows
 	turn    bool       // it has one of the lender's
@@ -55,7 +49,6 @@ type h2conn struct {
 func (c *h2conn) Read(p []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var now time.Time
 	for c.giveTurn(); ; {
 		if err = c.wakes(); err != nil {
 			return 0, err
@@ -67,40 +60,39 @@ func (c *h2conn) Read(p []byte) (n int, err error) {
 		}
 		p = p[:min(len(p), c.watch.sides[fromClient].rest())]
 		c.mu.Unlock()
-		began := time.Now()
 		n, err = c.loan.Read(p)
-		if now = time.Now(); now.Sub(began) > freely/8 { // it has waited
-			c.ran = now
-		}
 		c.mu.Lock()
 		if n > 0 || !c.woken || !errors.Is(err, os.ErrDeadlineExceeded) {
 			break
 		}
 	}
-	c.watch.pass(fromClient, p[:n], now)
+	c.watch.pass(fromClient, p[:n])
 	c.happened()
-	if s := &c.watch.sides[fromClient]; n > 0 && s.have+s.left == 0 && now.Sub(c.ran) > freely {
-		c.takeTurn(now)
+	if s := &c.watch.sides[fromClient]; n > 0 && s.have+s.left == 0 && c.watch.work.level > lightWork {
+		c.takeTurn()
 	}
 	return n, err
 }
 
-// takeTurn waits until few others are worked for, but not for long: a hook of the user's may be slow.
-func (c *h2conn) takeTurn(now time.Time) {
-	c.mu.Unlock()
-	taken := true
+// takeTurn waits until few others are worked for, but not for long: a hook of the user's may be slow. The
+// turn ends with the next read or write.
+func (c *h2conn) takeTurn() {
 	select {
 	case c.lender.turns <- struct{}{}:
+		c.turn = true
 	default:
+		c.mu.Unlock()
+		began, taken := time.Now(), true
 		select {
 		case c.lender.turns <- struct{}{}:
 		case <-time.After(time.Second):
 			taken = false
 		}
+		c.mu.Lock()
+		c.looked = c.looked.Add(time.Since(began)) // for which the client is not to blame
+		c.turn = taken
 	}
-	c.mu.Lock()
-	c.looked = c.looked.Add(time.Since(now)) // for which the client is not to blame
-	if c.turn = taken; c.over {
+	if c.over {
 		c.giveTurn()
 	}
 }
@@ -228,8 +220,9 @@ func (c *h2conn) wake() {
 // Write notes what the server sends.
 func (c *h2conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
+	c.giveTurn()
 	for n := 0; n < len(p); {
-		n += c.watch.pass(fromServer, p[n:], time.Now())
+		n += c.watch.pass(fromServer, p[n:])
 	}
 	c.happened()
 	c.mu.Unlock()

@@ -19,10 +19,34 @@ const (
 // What a client's frames may cost beyond the work that they ask for. The refill is 0.5% of a core at
 // the 25 µs that a reset request takes; nghttp2 stops resets at 1,000 and 33 a second.
 const (
-	dueBurst  = 2000                 // so much at once
-	dueRefill = 5 * time.Millisecond // and one more in this time
-	dueSaved  = 1 << 20              // what answers have earned counts up to this much
+	dueBurst = 2000                 // so much at once
+	refill   = 5 * time.Millisecond // and one more in this time
+	dueSaved = 1 << 20              // what answers have earned counts up to this much
 )
+
+// A connection whose frames make more work than lightWork, and one more each refill, is worked for in turns,
+// as many at once as there are processors: 500 of them would else fill the scheduler's line with their
+// goroutines, and each of everybody else's would wait at its end. A frame makes 1, and a head more by its size.
+const (
+	lightWork = 12
+	workBytes = 64 // of a block of fields
+)
+
+// bucket is a level that falls by one each refill, down to zero.
+type bucket struct {
+	level int
+	at    time.Time // it is as of then
+}
+
+// add raises the level, or lowers it.
+func (b *bucket) add(n int) {
+	if n > 0 {
+		back := time.Since(b.at) / refill
+		b.at = b.at.Add(back * refill)
+		b.level = max(min(b.level, 0), b.level-int(min(back, dueBurst)))
+	}
+	b.level = max(min(b.level+n, dueBurst+1), -dueSaved)
+}
 
 // What is counted in Limits.TotalInput of what a connection makes net/http hold.
 const (
@@ -115,16 +139,17 @@ type h2watch struct {
 	settings int           // SETTINGS of the client
 	found    engine.Reason // why the connection must end
 	insert   string        // what net/http gets before the client's next frame
-	due      int
-	at       time.Time // due is as of then
-	holds    int       // of all streams
-	handlers int       // that run
-	gone     int       // streams that were reset, whose handlers may go on or begin yet
+	due      bucket
+	work     bucket
+	holds    int // of all streams
+	handlers int // that run
+	gone     int // streams that were reset, whose handlers may go on or begin yet
 }
 
-func newWatch(now time.Time) h2watch {
+func newWatch() h2watch {
 	const first = 65535
-	return h2watch{sides: [2]h2side{{first: first}, {first: first}}, conn: h2stream{window: [2]int{first, first}}, streams: map[uint32]*h2stream{}, at: now}
+	now := bucket{at: time.Now()}
+	return h2watch{sides: [2]h2side{{first: first}, {first: first}}, conn: h2stream{window: [2]int{first, first}}, streams: map[uint32]*h2stream{}, due: now, work: now}
 }
 
 // of returns a stream.
@@ -140,7 +165,7 @@ func (w *h2watch) inserts() bool { return w.insert != "" && w.sides[fromClient].
 
 // pass reads p up to the end of a head or of a payload. A late change of the table's size becomes an
 // unknown setting in p, because it makes net/http of Go before 1.26.9 write to a map that a goroutine reads.
-func (w *h2watch) pass(from int, p []byte, now time.Time) (n int) {
+func (w *h2watch) pass(from int, p []byte) (n int) {
 	s := &w.sides[from]
 	n = min(s.rest(), len(p))
 	w.conn.lag[from].bytes += n
@@ -152,7 +177,9 @@ func (w *h2watch) pass(from int, p []byte, now time.Time) (n int) {
 	copy(s.head[s.have:], p)
 	if s.have += n; s.have == len(s.head) {
 		s.have, s.got, s.left = 0, 0, int(s.head[0])<<16|int(binary.BigEndian.Uint16(s.head[1:]))
-		w.costs(w.price(from), now)
+		if w.due.add(w.price(from)); w.due.level > dueBurst {
+			w.found = http2Flood
+		}
 		w.begins(from)
 	}
 	return n
@@ -174,18 +201,6 @@ func (w *h2watch) price(from int) int {
 		return 8 + s.left/6
 	}
 	return 1
-}
-
-// costs counts what a frame costs.
-func (w *h2watch) costs(n int, now time.Time) {
-	if n > 0 {
-		back := now.Sub(w.at) / dueRefill
-		w.at = w.at.Add(back * dueRefill)
-		w.due = max(min(w.due, 0), w.due-int(min(back, dueBurst)))
-	}
-	if w.due = max(w.due+n, -dueSaved); w.due > dueBurst {
-		w.found = http2Flood
-	}
 }
 
 // begins follows the streams.
@@ -215,12 +230,20 @@ func (w *h2watch) begins(from int) {
 	case kind <= frameHeaders:
 		st.whole = s.has(flagEnd)
 	}
-	if from == fromClient && (kind == frameHeaders || kind == frameContinuation) && st != &w.ended {
-		st.head += s.left
+	if from == fromServer {
+		return
+	}
+	work := 1
+	if kind == frameHeaders || kind == frameContinuation {
+		work += s.left / workBytes
+		if st != &w.ended {
+			st.head += s.left
+		}
 		if kind == frameHeaders {
 			st.heads++
 		}
 	}
+	w.work.add(work)
 }
 
 // count counts what a stream holds: its head until it is answered, and the rest while it waits for its client.

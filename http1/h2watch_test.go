@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 // frame is one frame of HTTP/2.
@@ -22,9 +22,9 @@ const (
 )
 
 // received reads what the client has sent, up to where something is to be inserted.
-func (w *h2watch) received(p []byte, now time.Time) (n int) {
+func (w *h2watch) received(p []byte) (n int) {
 	for n < len(p) && (n == 0 || !w.inserts()) {
-		n += w.pass(fromClient, p[n:], now)
+		n += w.pass(fromClient, p[n:])
 	}
 	return n
 }
@@ -61,15 +61,14 @@ func TestWatch(t *testing.T) {
 		"SETTINGS acknowledged with one": {each: frame(frameSettings, flagAck, 0, tableSize), want: dueBurst + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now := time.Now()
-			w := newWatch(now)
-			if n := w.received([]byte(hello), now); n != len(hello) || w.found != 0 {
+			w := newWatch()
+			if n := w.received([]byte(hello)); n != len(hello) || w.found != 0 {
 				t.Fatalf("the first SETTINGS: %d, %d", n, w.found)
 			}
 			for i := 1; i <= 3*dueBurst; i++ {
-				n := w.received([]byte(x.each), now)
+				n := w.received([]byte(x.each))
 				for n := 0; n < len(x.sent); {
-					n += w.pass(fromServer, []byte(x.sent)[n:], now)
+					n += w.pass(fromServer, []byte(x.sent)[n:])
 				}
 				if w.found == http2Flood || w.inserts() {
 					if i != x.want || n != len(x.each) {
@@ -90,9 +89,9 @@ func TestLateTableSizeIsHidden(t *testing.T) {
 	sent := frame(frameSettings, 0, 0, tableSize) + frame(frameSettings, 0, 0, windowSize+tableSize)
 	want := sent[:len(sent)-5] + "\xff" + sent[len(sent)-4:]
 	for _, piece := range []int{1, 2, 7, len(sent)} {
-		w, got := newWatch(time.Now()), []byte(sent)
+		w, got := newWatch(), []byte(sent)
 		for n := 0; n < len(got); {
-			n += w.received(got[n:min(n+piece, len(got))], time.Now())
+			n += w.received(got[n:min(n+piece, len(got))])
 		}
 		if string(got) != want || w.found != http2Resized {
 			t.Errorf("in pieces of %d: %q, %d", piece, got, w.found)
@@ -100,35 +99,35 @@ func TestLateTableSizeIsHidden(t *testing.T) {
 	}
 }
 
-// What costs nothing for a while may come again.
+// What costs nothing for a while may come again, and light work stays light.
 func TestWatchForgets(t *testing.T) {
-	now := time.Now()
-	w := newWatch(now)
-	w.received([]byte(frame(frameSettings, 0, 0, "")), now)
-	for range 10 * dueBurst {
-		now = now.Add(dueRefill)
-		if w.received([]byte(frame(6, 0, 0, ping)), now); w.found != 0 {
-			t.Fatal("ended")
+	synctest.Test(t, func(t *testing.T) {
+		w, one := newWatch(), []byte(frame(6, 0, 0, ping))
+		w.received([]byte(frame(frameSettings, 0, 0, "")))
+		for range 10 * dueBurst {
+			pass(refill)
+			if w.received(one); w.found != 0 || w.work.level > 2 {
+				t.Fatalf("found %d, work %d", w.found, w.work.level)
+			}
 		}
-	}
-	burst := []byte(frame(6, 0, 0, ping))
-	for i := range dueBurst - 1 { // the last one counts
-		if w.received(burst, now); w.found != 0 {
-			t.Fatalf("ended with number %d of a burst", i)
+		for i := range dueBurst - 1 { // the last one counts
+			if w.received(one); w.found != 0 || w.work.level != i+2 {
+				t.Fatalf("ended with number %d of a burst; work %d", i, w.work.level)
+			}
 		}
-	}
-	if w.received(burst, now); w.found != http2Flood {
-		t.Error("passed what is more than a burst")
-	}
+		if w.received(one); w.found != http2Flood {
+			t.Error("passed what is more than a burst")
+		}
+	})
 }
 
 // Streams count while they wait for their client, heads by their size until they are answered.
 func TestWatchCounts(t *testing.T) {
-	w := newWatch(time.Now())
+	w := newWatch()
 	says := func(from, want int, what string) {
 		t.Helper()
 		for p := []byte(what); len(p) > 0; {
-			p = p[w.pass(from, p, time.Now()):]
+			p = p[w.pass(from, p):]
 		}
 		if w.holds != want {
 			t.Errorf("%d bytes after %q, want %d", w.holds, what, want)
@@ -160,17 +159,16 @@ func FuzzWatch(f *testing.F) {
 	f.Add([]byte(frame(frameSettings, 0, 0, tableSize)+frame(frameData, 0, 1, "abc")+frame(frameSettings, 0, 0, windowSize+tableSize)), uint64(1))
 	f.Add(bytes.Repeat([]byte(frame(frameReset, 0, 1, oneMore)), dueBurst+2), uint64(2))
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
-		now := time.Now()
 		whole := bytes.Clone(stream)
-		one, at := newWatch(now), 0
+		one, at := newWatch(), 0
 		for at < len(whole) && !one.inserts() {
-			at += one.received(whole[at:], now)
+			at += one.received(whole[at:])
 		}
 		parts := bytes.Clone(stream)
 		random := rand.New(rand.NewPCG(seed, 0))
-		two, done := newWatch(now), 0
+		two, done := newWatch(), 0
 		for done < len(parts) && !two.inserts() {
-			done += two.received(parts[done:min(len(parts), done+1+random.IntN(20))], now)
+			done += two.received(parts[done:min(len(parts), done+1+random.IntN(20))])
 		}
 		if done != at || two.found != one.found || two.insert != one.insert || !bytes.Equal(whole, parts) || len(one.streams) != len(two.streams) {
 			t.Fatalf("in parts %d and %d, whole %d and %d", done, two.found, at, one.found)

@@ -46,7 +46,7 @@ type lender struct {
 	returns  bool
 	limits   engine.Limits                  // with defaults filled in
 	bodyTime time.Duration                  // how far a body may lag behind Limits.FrameRate
-	turns    chan struct{}                  // of connections of HTTP/2 that send without a pause
+	turns    chan struct{}                  // of connections of HTTP/2 that make work
 	enter    func(context.Context, *h2conn) // net/http's own entrance for HTTP/2, on the caller's goroutine
 
 	queue  chan net.Conn
@@ -123,8 +123,7 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 	}()
 	var nc net.Conn = l
 	if le.whole {
-		now := time.Now()
-		c := &h2conn{loan: l, watch: newWatch(now), ran: now}
+		c := &h2conn{loan: l, watch: newWatch()}
 		l.http2 = c
 		l.unread = l.unread[len(http2Preface):]
 		le.enter(le.std.ConnContext(context.Background(), c), c)
