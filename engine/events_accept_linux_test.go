@@ -248,6 +248,62 @@ func TestHandshakesThatEndAddNoTurns(t *testing.T) {
 	<-ended
 }
 
+// blocking is a protocol whose handler waits.
+type blocking struct {
+	oneLine
+	entered, proceed chan struct{}
+}
+
+func (p *blocking) Advance(t *Turn, in []byte) (int, int, error) {
+	close(p.entered)
+	<-p.proceed
+	return p.oneLine.Advance(t, in)
+}
+
+// A turn at a handshake does not wait for the connection's loop, which a handler may block.
+func TestTurnsNeedNoLoop(t *testing.T) {
+	p := &blocking{entered: make(chan struct{}), proceed: make(chan struct{})}
+	s := &Server{Engine: Events(Inline), Protocol: p}
+	dial := serveOn(t, s, 1, loopback(t))
+	defer close(p.proceed)
+	secured := loopback(t)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(NewTLSListener(secured, secureConfig())) }()
+	t.Cleanup(func() {
+		secured.Close()
+		<-ended
+	})
+	for s.turns.Take(netip.Addr{}, Conn{}, false) {
+	}
+	nc, err := net.Dial("tcp", secured.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	go tls.Client(&half{Conn: nc}, &tls.Config{InsecureSkipVerify: true}).Handshake()
+	for until, waits := time.Now().Add(10*time.Second), false; !waits; runtime.Gosched() {
+		if time.Now().After(until) {
+			t.Fatal("the handshake is not in line")
+		}
+		s.each(func(k connRef) { waits = waits || k.s.facets.has(isInLine) })
+	}
+	dial().Write([]byte("x\n"))
+	<-p.entered
+	for given := false; !given; {
+		next, waits := s.turns.Pass()
+		if !waits {
+			t.Fatal("nobody waits for a turn")
+		}
+		given = next.giveTurn()
+	}
+	for until, shakes := time.Now().Add(10*time.Second), false; !shakes; runtime.Gosched() {
+		if time.Now().After(until) {
+			t.Fatal("no helper has begun with the handshake")
+		}
+		s.each(func(k connRef) { shakes = shakes || k.s.secured && !k.s.facets.has(isHandedOff) })
+	}
+}
+
 // half is a client's connection that sends its first message only.
 type half struct {
 	net.Conn
