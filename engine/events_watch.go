@@ -77,7 +77,7 @@ func (k held) writeAway(again bool) {
 // The caller is the loop.
 func (k held) leaveLine() bool {
 	s := k.s
-	if !s.facets.has(isInLine) || !s.dead && (!s.own.shakesNext() || s.suspect == 0 && !k.sh.srv.draining.Load()) {
+	if !s.facets.has(isInLine) || !s.dead && (!s.own.shakesNext() || s.suspect == 0 && k.reason() == 0) {
 		return false
 	}
 	k.s.facets.clear(isHandedOff | isInLine)
