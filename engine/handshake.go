@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/hone-go/hone/engine/internal/admission"
 	"github.com/hone-go/hone/engine/internal/secure"
 	"github.com/hone-go/hone/engine/internal/transport"
 	"github.com/hone-go/hone/internal/sys"
@@ -185,55 +184,6 @@ func (k owner) shakeFailed(err error) {
 		why = cmp.Or(why, asReason(err))
 	}
 	k.fail(why)
-}
-
-// takeTurn reports whether the handshake may compute. If not, the connection waits in line.
-func (k held) takeTurn(begun bool) bool {
-	x := k.attach()
-	if x.turn == noTurn {
-		x.turn = inLine
-		if k.sh.srv.turns.Take(admission.Host(k.addr().Addr()), k.conn(), begun) {
-			x.turn = itsTurn
-		}
-	}
-	return x.turn == itsTurn
-}
-
-// endTurn passes the connection's turn, if it has one, to the next in line.
-func (k owner) endTurn() {
-	k.s.mu.Lock()
-	x := k.x.Load()
-	passes := x != nil && x.turn == itsTurn
-	if passes {
-		x.turn = noTurn
-	}
-	k.s.mu.Unlock()
-	for passes {
-		next, waits := k.sh.srv.turns.Pass()
-		passes = waits && !next.giveTurn()
-	}
-}
-
-// giveTurn reports whether the connection still waits, and has got the turn. A helper begins with it at
-// once: a turn that waits for a loop would be nobody's meanwhile.
-func (c Conn) giveTurn() bool {
-	k, ok := c.lock()
-	if !ok {
-		return false
-	}
-	x, begins := k.x.Load(), false
-	waits := !k.s.dead && x != nil && x.turn == inLine
-	if waits {
-		x.turn = itsTurn
-		if begins = k.s.facets.has(isInLine); !begins {
-			k.held().notify()
-		}
-	}
-	k.s.mu.Unlock()
-	if begins {
-		k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key, shakes: true})
-	}
-	return waits
 }
 
 // netAddr makes a net.Addr.
