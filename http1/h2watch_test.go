@@ -61,25 +61,27 @@ func TestWatch(t *testing.T) {
 		"SETTINGS acknowledged with one": {each: frame(frameSettings, flagAck, 0, tableSize), want: dueBurst + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWatch()
-			if n := w.received([]byte(hello)); n != len(hello) || w.found != 0 {
-				t.Fatalf("the first SETTINGS: %d, %d", n, w.found)
-			}
-			for i := 1; i <= 3*dueBurst; i++ {
-				n := w.received([]byte(x.each))
-				for n := 0; n < len(x.sent); {
-					n += w.pass(fromServer, []byte(x.sent)[n:])
+			synctest.Test(t, func(t *testing.T) { // time stands still
+				w := newWatch()
+				if n := w.received([]byte(hello)); n != len(hello) || w.found != 0 {
+					t.Fatalf("the first SETTINGS: %d, %d", n, w.found)
 				}
-				if w.found == http2Flood || w.inserts() {
-					if i != x.want || n != len(x.each) {
-						t.Errorf("ended with number %d after %d bytes, want %d", i, n, x.want)
+				for i := 1; i <= 3*dueBurst; i++ {
+					n := w.received([]byte(x.each))
+					for n := 0; n < len(x.sent); {
+						n += w.pass(fromServer, []byte(x.sent)[n:])
 					}
-					return
+					if w.found == http2Flood || w.inserts() {
+						if i != x.want || n != len(x.each) {
+							t.Errorf("ended with number %d after %d bytes, want %d", i, n, x.want)
+						}
+						return
+					}
 				}
-			}
-			if x.want != 0 {
-				t.Errorf("passed, want the end with number %d", x.want)
-			}
+				if x.want != 0 {
+					t.Errorf("passed, want the end with number %d", x.want)
+				}
+			})
 		})
 	}
 }
@@ -159,29 +161,31 @@ func FuzzWatch(f *testing.F) {
 	f.Add([]byte(frame(frameSettings, 0, 0, tableSize)+frame(frameData, 0, 1, "abc")+frame(frameSettings, 0, 0, windowSize+tableSize)), uint64(1))
 	f.Add(bytes.Repeat([]byte(frame(frameReset, 0, 1, oneMore)), dueBurst+2), uint64(2))
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
-		whole := bytes.Clone(stream)
-		one, at := newWatch(), 0
-		for at < len(whole) && !one.inserts() {
-			at += one.received(whole[at:])
-		}
-		parts := bytes.Clone(stream)
-		random := rand.New(rand.NewPCG(seed, 0))
-		two, done := newWatch(), 0
-		for done < len(parts) && !two.inserts() {
-			done += two.received(parts[done:min(len(parts), done+1+random.IntN(20))])
-		}
-		if done != at || two.found != one.found || two.insert != one.insert || !bytes.Equal(whole, parts) || len(one.streams) != len(two.streams) {
-			t.Fatalf("in parts %d and %d, whole %d and %d", done, two.found, at, one.found)
-		}
-		for id, st := range one.streams {
-			if other := two.streams[id]; other == nil || *other != *st {
-				t.Fatalf("in parts %+v, whole %+v", other, st)
+		synctest.Test(t, func(t *testing.T) { // time stands still
+			whole := bytes.Clone(stream)
+			one, at := newWatch(), 0
+			for at < len(whole) && !one.inserts() {
+				at += one.received(whole[at:])
 			}
-		}
-		for i := range stream {
-			if whole[i] != stream[i] && (stream[i] != 1 || whole[i] != 0xff) {
-				t.Fatalf("byte %d was changed", i)
+			parts := bytes.Clone(stream)
+			random := rand.New(rand.NewPCG(seed, 0))
+			two, done := newWatch(), 0
+			for done < len(parts) && !two.inserts() {
+				done += two.received(parts[done:min(len(parts), done+1+random.IntN(20))])
 			}
-		}
+			if done != at || two.found != one.found || two.insert != one.insert || !bytes.Equal(whole, parts) || len(one.streams) != len(two.streams) {
+				t.Fatalf("in parts %d and %d, whole %d and %d", done, two.found, at, one.found)
+			}
+			for id, st := range one.streams {
+				if other := two.streams[id]; other == nil || *other != *st {
+					t.Fatalf("in parts %+v, whole %+v", other, st)
+				}
+			}
+			for i := range stream {
+				if whole[i] != stream[i] && (stream[i] != 1 || whole[i] != 0xff) {
+					t.Fatalf("byte %d was changed", i)
+				}
+			}
+		})
 	})
 }
