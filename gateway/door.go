@@ -204,7 +204,7 @@ func (s *Server) put(u *post) error {
 		return errCrowded
 	}
 	if u.id != "" && known == nil {
-		known = &producer{client: to.client, id: strings.Clone(u.id)} // a part of a head would keep all of it
+		known = &producer{client: to.client, id: u.id}
 		s.producers.add(known)
 	}
 	before, size := s.sessions.byClient[u.client], u.size
@@ -214,7 +214,6 @@ func (s *Server) put(u *post) error {
 	p := q.packFor(to, size, len(u.records))
 	if before != to {
 		if before != nil {
-			before.ended = true
 			before.fence(ErrFenced)
 		}
 		s.sessions.byClient[to.client], s.sessions.highest = to, to.epoch

@@ -415,6 +415,44 @@ func TestPostsWithoutRoom(t *testing.T) {
 	}
 }
 
+// TestPostsOfOneClient: a client that has more than its share in the queue waits, although there is room for others, and its
+// producer's posts wait in their order: none is a gap.
+func TestPostsOfOneClient(t *testing.T) {
+	log := newGate()
+	s := &Server{Log: log, QueueBytes: 300_000}
+	p := posts(t, s)
+	p.want("201", "PUT", "/v1/d", "")
+	log.set(true, nil)
+	answers := make(chan string, 10)
+	post := func(client string, headers ...string) {
+		go func() { answers <- p.do("POST", "/v1/"+client, strings.Repeat("x", 60_000), headers...)[:3] }()
+	}
+	for i, client := range []string{"x", "d", "d", "d"} {
+		post(client)
+		waitFor(t, "it to be queued", func() bool { return s.Stats().Queued == i+1 })
+		if i == 0 {
+			<-log.tried
+		}
+	}
+	waiting := func() int { s.queue.mu.Lock(); defer s.queue.mu.Unlock(); return s.queue.posted / 60_000 }
+	for i := range 2 {
+		post("d", by("p", 0, uint64(i))...)
+		waitFor(t, "it to wait", func() bool { return waiting() == i+1 })
+	}
+	log.pass() // x has left the queue
+	if got := <-answers; got != "204" || waiting() != 2 {
+		t.Errorf("got %s, and %d wait", got, waiting())
+	}
+	log.set(false, nil)
+	got := map[string]int{}
+	for range 5 {
+		got[<-answers]++
+	}
+	if got["204"] != 3 || got["200"] != 2 {
+		t.Errorf("got %v", got)
+	}
+}
+
 // TestPostsAtTheEnd: posts that are queued or wait for room are told that they may be stored or not, when the server is
 // closed and when its log fails, and handlers on loan return.
 func TestPostsAtTheEnd(t *testing.T) {
@@ -528,8 +566,13 @@ func TestPostsAndFrames(t *testing.T) {
 		t.Errorf("stored %q", got)
 	}
 	must(t, s.Close())
-	p = posts(t, &Server{Log: log})
+	s = &Server{Log: log}
+	up, p = serve(t, s), posts(t, s)
 	p.want("204 Producer-Epoch=0 Producer-Seq=1", "POST", "/v1/c", "next post", by("a", 0, 1)...)
+	p.want("204", "POST", "/v1/e", "after the restart")
+	if w := up.peer(t).hello(hello{epoch: s.SessionStates("e", "", 1)[0].Epoch, next: 1, client: "e"}); w.last != 2 || w.summed {
+		t.Errorf("a session of posts has %d records, and a checksum: %v", w.last, w.summed)
+	}
 }
 
 // TestPostsComeBehindFrames: a post that takes a session over is stored behind its records, although an envelope before
@@ -607,13 +650,13 @@ func TestProducersExpire(t *testing.T) {
 	log := newGate()
 	var ran int64
 	var mu sync.Mutex
-	start := func() (*Server, *poster) {
-		s := &Server{Log: log, Checkpoint: 1, now: func() (int64, int64) { mu.Lock(); defer mu.Unlock(); return 1_800_000_000_000 + ran, ran }}
+	start := func(checkpoint int) (*Server, *poster) {
+		s := &Server{Log: log, Checkpoint: checkpoint, now: func() (int64, int64) { mu.Lock(); defer mu.Unlock(); return 1_800_000_000_000 + ran, ran }}
 		must(t, s.Recover(soon(t))) // the time before it is a pause
 		return s, posts(t, s)
 	}
 	pass := func(days int64) { mu.Lock(); defer mu.Unlock(); ran += days * day }
-	s, p := start()
+	s, p := start(1)
 	say := func(client, id string, seq uint64, want string) {
 		t.Helper()
 		p.want(want+"…", "POST", "/v1/"+client, strings.Repeat("x", 2000), by(id, 0, seq)...)
@@ -622,7 +665,7 @@ func TestProducersExpire(t *testing.T) {
 	pass(4)
 	say("c", "new", 0, "200")
 	must(t, s.Shutdown(soon(t)))
-	s, p = start()
+	s, p = start(1)
 	pass(2)
 	say("c", "new", 1, "200")
 	say("c", "old", 0, "204") // it has not come again: that stores nothing
@@ -634,7 +677,7 @@ func TestProducersExpire(t *testing.T) {
 	say("d", "newer", 0, "200")
 	waitFor(t, "the session's end", func() bool { st := s.Stats(); return st.Producers == 1 && st.Clients == 1 })
 	must(t, s.Close())
-	s, p = start()
+	s, p = start(0) // no checkpoint follows what is forgotten
 	say("c", "new", 3, "409")
 	say("d", "newer", 1, "200")
 	if st := s.Stats(); st.Producers != 1 {
@@ -642,7 +685,7 @@ func TestProducersExpire(t *testing.T) {
 	}
 	must(t, s.ForgetSession(soon(t), "d"))
 	must(t, s.Close())
-	_, p = start()
+	_, p = start(0)
 	say("d", "newer", 2, "409")
 }
 
@@ -676,6 +719,11 @@ func TestPostTokens(t *testing.T) {
 	peer := up.peer(t)
 	peer.hello(hello{next: 1, client: "site-9", token: "token-of-the-site1"})
 	peer.stored(1, "by frames")
+	reader := up.reader(t, "site-reader", FromFirst)
+	reader.Token = "token-of-the-site1"
+	if _, err := reader.Open(soon(t)); !errors.Is(err, ErrUnauthorised) {
+		t.Errorf("a token for writing reads: %v", err)
+	}
 	for _, line := range []string{"a token-of-the-client writes", "a token-of-the-client writes:", "a token-of-the-client reads:"} {
 		must(t, os.WriteFile(path, []byte(line), 0o600))
 		if err := tokens.read(); err == nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -317,6 +318,37 @@ func TestLateHooks(t *testing.T) {
 	})
 }
 
+// The files of a multipart form are removed with the late answer, not before.
+func TestLateForm(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		names, answers := make(chan string, 1), make(chan *LateAnswer, 1)
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			err := r.ParseMultipartForm(1) // else it is in memory
+			file, _, failed := r.FormFile("f")
+			if err = errors.Join(err, failed); err != nil {
+				t.Error(err)
+				return
+			}
+			defer file.Close()
+			name := ""
+			if onDisk, is := file.(*os.File); is {
+				name = onDisk.Name()
+			}
+			names <- name
+			Later(w, r, func(answer *LateAnswer) { answers <- answer })
+		})})
+		nc := s.dial(t)
+		part := "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nfile\r\n--b--\r\n"
+		say(t, nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: "+strconv.Itoa(len(part))+"\r\n\r\n"+part)
+		name, answer := <-names, <-answers
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("before the answer: %v", err)
+		}
+		answer.Send(204, nil)
+		await(t, "the end of the file", func() bool { _, err := os.Stat(name); return os.IsNotExist(err) })
+	})
+}
+
 // Later is refused once a part of the answer is written, w is over after it, and a panic takes the answer
 // back.
 func TestLaterMisused(t *testing.T) {
@@ -392,6 +424,9 @@ func TestLaterWaitsOnALoan(t *testing.T) {
 		}
 		if err := a.answer.Send(200, bytes.Repeat([]byte("x"), 3000)); err != nil {
 			t.Error(err)
+		}
+		if err := a.answer.Send(200, nil); err != engine.ErrSettled {
+			t.Errorf("a second Send returned %v", err)
 		}
 		if text := <-got; len(text) != len("HTTP/1.1 ")+3000 || text[5] != "12"[i] {
 			t.Errorf("got %.40q", text)
