@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway/journal"
 )
 

@@ -397,7 +397,7 @@ func TestMQTTTokens(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	tokens.replace(t, "site token-of-the-site1 writes:site-\n")
-	if n := s.Revoke(); n != 1 {
+	if n := s.revoke(); n != 1 {
 		t.Errorf("%d connections ended", n)
 	}
 	c.want("disconnect 0x87", "closed")
