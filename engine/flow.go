@@ -176,7 +176,7 @@ func (k held) hasTaken(x *inflight, now timing.Tick) bool {
 	} else {
 		x.taken, x.measured = taken, true
 		if old := x.stall.Load(); old != 0 {
-			x.stall.CompareAndSwap(old, before(now)) // a writer may have ended its wait just now
+			x.stall.CompareAndSwap(old, now) // a writer may have ended its wait just now
 		}
 	}
 	return progress

@@ -45,29 +45,24 @@ func (s *Server) sweep() {
 
 // readLate updates the clock. On a busy machine, or after the whole process was stopped,
 // the clock may have stood still for longer than a period: then timestamps from that time
-// look too old and are stored again, because no limit may apply early: as a tick earlier than
-// the clock shows now, so that the next sweep, late too, does not store them once more. A machine
-// that delays every sweep would otherwise put limits off for ever.
+// look too old and are stored again, because no limit may apply early.
 func (s *Server) readLate() (now timing.Tick) {
 	parked, shown := s.clock.Parked(), s.clock.Now()
 	now = s.clock.Read()
 	if parked || now-shown <= s.rules.Period+s.rules.Period/4+1 {
 		return now
 	}
-	again := func(stamp *atomic.Uint32) { stamp.CompareAndSwap(shown, before(now)) }
+	again := func(stamp *atomic.Uint32) { stamp.CompareAndSwap(shown, now) }
 	s.each(func(k connRef) {
 		again(&k.s.seen)
 		again(&k.s.since)
 		if x := k.x.Load(); x != nil {
-			x.frame.Restamp(shown, before(now))
+			x.frame.Restamp(shown, now)
 			again(&x.stall)
 		}
 	})
 	return now
 }
-
-// before is the tick before now, as the sweeper stores it; see readLate.
-func before(now timing.Tick) timing.Tick { return max(1, now-1) }
 
 // judgeAll checks every connection once. It returns in how many ticks to check again, and
 // whether anything has happened since last: if so, after a period, else when the next

@@ -73,14 +73,9 @@ func TestLateSweepStrikesNobodyEarly(t *testing.T) {
 	k.touch()
 	s.clock.Age(time.Hour) // an hour without a sweep until now
 	now := s.readLate()
-	if age := now - k.s.seen.Load(); age > 1 {
+	if age := now - k.s.seen.Load(); age != 0 {
 		t.Errorf("a connection with a timestamp from a stopped clock is %d ms old", age)
 	}
-	s.clock.Age(time.Minute) // the next sweep is late too
-	if age := s.readLate() - k.s.seen.Load(); age < 59_000 {
-		t.Errorf("a second late sweep makes a connection that was quiet for a minute %d ms old: limits would never apply", age)
-	}
-	k.touch()
 	s.clock.Park(true) // an idle server does not sweep: its timestamps are right
 	s.clock.Age(time.Minute)
 	if age := s.readLate() - k.s.seen.Load(); age < 59_000 {

@@ -27,8 +27,7 @@ var everything = []string{"/", "/healthz", "/metrics", "/stats", "/debug/pprof/"
 // browser would resolve it.
 func TestIndex(t *testing.T) {
 	for _, base := range []string{"/", "/admin/"} {
-		page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "charts") })
-		a := &observe.Admin{Stats: nothing, Page: page, Token: secret, Info: observe.Info{Service: "<up>&per", Version: "v1.2.3"}}
+		a := &observe.Admin{Stats: nothing, Token: secret, Info: observe.Info{Service: "<up>&per", Version: "v1.2.3"}}
 		h := http.StripPrefix(strings.TrimSuffix(base, "/"), a.Handler())
 		get := func(path string) *httptest.ResponseRecorder {
 			r := at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}, path)
@@ -53,7 +52,7 @@ func TestIndex(t *testing.T) {
 			}
 			followed = append(followed, m[1])
 		}
-		if want := []string{"healthz", "metrics", "stats", "live/", "debug/pprof/"}; !slices.Equal(followed, want) {
+		if want := []string{"healthz", "metrics", "stats", "debug/pprof/"}; !slices.Equal(followed, want) {
 			t.Errorf("the index at %s links to %q, want %q", base, followed, want)
 		}
 		for _, want := range []string{"&lt;up&gt;&amp;per", "v1.2.3", "engine buffered"} {
@@ -66,9 +65,6 @@ func TestIndex(t *testing.T) {
 				t.Errorf("%q is in\n%s", bad, body)
 			}
 		}
-	}
-	if a := start(t, &observe.Admin{Stats: nothing}).want(200, "/"); strings.Contains(a.body, "live") {
-		t.Errorf("a link to a page that does not exist:\n%s", a.body)
 	}
 }
 

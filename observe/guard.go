@@ -26,8 +26,6 @@ type Guard struct {
 	// Hosts are additional names that requests may use for this machine: see Admin.Hosts.
 	// Zero: none.
 	Hosts []string
-	// Posts are the paths that accept POST, from pages of the same origin. Zero: none.
-	Posts []string
 	// MaxConns is how many connections the server made by Server may have: see
 	// Admin.MaxConns.
 	MaxConns int
@@ -84,7 +82,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 				http.StatusForbidden)
 		case cross.Check(r) != nil:
 			http.Error(w, "requests from pages of another origin are not allowed", http.StatusForbidden)
-		case !g.allows(r):
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 		case r.URL.Query().Has("token"):
@@ -93,15 +91,6 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
-}
-
-// allows reports whether a request's method is allowed for its path.
-func (g *Guard) allows(r *http.Request) bool {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		return true
-	}
-	return r.Method == http.MethodPost && slices.Contains(g.Posts, r.URL.Path)
 }
 
 // open reports whether an Admin answers a request without a token. /healthz is for load

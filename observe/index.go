@@ -13,7 +13,6 @@ var links = [...]struct{ path, what string }{
 	{"healthz", "ok, or 503 while the server drains: what balancers and readiness probes ask"},
 	{"metrics", "every metric, for Prometheus to scrape"},
 	{"stats", "counters, CPU time and memory of the process, as JSON"},
-	{livePath[1:], "charts of this server, second by second"},
 	{"debug/pprof/", "profiles: CPU, heap, goroutines, mutexes, an execution trace"},
 }
 
@@ -41,9 +40,6 @@ func (a *Admin) serveIndex(w http.ResponseWriter, _ *http.Request) {
 <dl>
 `, name, about)
 	for _, l := range links {
-		if l.path == livePath[1:] && a.Page == nil {
-			continue
-		}
 		fmt.Fprintf(&page, "<dt><a href=\"%[1]s\">/%[1]s</a></dt>\n<dd>%[2]s</dd>\n", l.path, html.EscapeString(l.what))
 	}
 	page.WriteString("</dl>\n</html>\n")

@@ -16,14 +16,12 @@
 //	/metrics       for Prometheus
 //	/stats         a Snapshot, as JSON
 //	/debug/pprof/  profiles: cpu (profile), trace, and all of runtime/pprof
-//	/live/         the live page, if Admin.Page is set
 //
 // and Admin.Handlers.
 //
 // # Access control
 //
-// Only GET and HEAD are allowed, except for POST to /live/capture, from the page itself. A request
-// must name the server by localhost, by a loopback address, by the address or name listened
+// Only GET and HEAD are allowed. A request must name the server by localhost, by a loopback address, by the address or name listened
 // on, or by one of Admin.Hosts. That stops DNS rebinding.
 //
 //   - /healthz is open to everybody who can connect, and so are /metrics and /stats,
@@ -74,7 +72,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -131,9 +128,6 @@ type Admin struct {
 	Workers map[string]WorkerPool
 	Buffers map[string]func() pool.Stats
 	Caches  map[string]func() Cache
-	// Page is served below /live/, with that prefix removed from the path: the Handler of a
-	// page.Page. Only live/capture accepts POST. Zero: nothing.
-	Page http.Handler
 	// Handlers are further pages by path, as in http.ServeMux. They always require the Token
 	// if there is one. Zero: none.
 	Handlers map[string]http.Handler
@@ -155,9 +149,6 @@ type Admin struct {
 	gated sync.Once
 	guard Guard
 }
-
-// livePath is the path of Admin.Page.
-const livePath = "/live/"
 
 // Info describes a server. The fields are constant labels of a metric.
 type Info struct {
@@ -192,9 +183,6 @@ func (a *Admin) init() {
 		mux.HandleFunc("/debug/pprof/{name...}", a.serveProfile)
 		for path, page := range a.Handlers {
 			mux.Handle(path, page)
-		}
-		if a.Page != nil {
-			mux.Handle(livePath, http.StripPrefix(strings.TrimSuffix(livePath, "/"), a.Page))
 		}
 		a.handler = a.gate().Handler(mux)
 		a.initServer()
@@ -244,7 +232,6 @@ func (a *Admin) Listen(addr string) (net.Listener, error) { return a.gate().List
 func (a *Admin) gate() *Guard {
 	a.gated.Do(func() {
 		a.guard.Token, a.guard.Hosts, a.guard.MaxConns, a.guard.free = a.Token, a.Hosts, a.MaxConns, open
-		a.guard.Posts = []string{livePath + "capture"}
 	})
 	return &a.guard
 }

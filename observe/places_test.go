@@ -172,12 +172,12 @@ func TestBusyConnectionsStay(t *testing.T) {
 		<-release
 		io.WriteString(w, "done")
 	})
-	onFakeTime(t, &observe.Admin{Stats: nothing, MaxConns: 2, Page: page}, func(t *testing.T, l *inMemory) {
+	onFakeTime(t, &observe.Admin{Stats: nothing, MaxConns: 2, Handlers: map[string]http.Handler{"/slow": page}}, func(t *testing.T, l *inMemory) {
 		release = make(chan struct{}) // in the bubble of fake time
 		answers := make(chan error, 2)
 		for range 2 {
 			v := l.dial()
-			go func() { answers <- v.ask("/live/") }()
+			go func() { answers <- v.ask("/slow") }()
 			synctest.Wait()
 		}
 		if refused := l.dial(); refused.isOpen() {

@@ -272,7 +272,7 @@ func (s *Stage) Shares(t *testing.T, kind probe.Kind, cum bool, plan load.Plan, 
 		t.Fatal(err)
 	}
 	sum := 0.0
-	for _, line := range view.Top(cum) {
+	for _, line := range view.Top() {
 		if slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(line.Function, end) }) {
 			if cum {
 				sum += line.Cum

@@ -13,7 +13,7 @@ import (
 // so their words do not count.
 var madePages = []string{
 	"bench/figures.md", "internal/servetest/results.md", "websocket/autobahn.md",
-	"observe/metrics.md", "tool/torture/requests.md",
+	"observe/metrics.md",
 }
 
 // longPages are the pages that may have more words than mostOfAPage.

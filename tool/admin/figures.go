@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -131,46 +130,13 @@ func (f *runtimeFigures) since(metrics io.Reader) map[string]float64 {
 	for _, m := range families["go_gc_cycles_total_gc_cycles_total"].GetMetric() {
 		now.cycles = m.GetCounter().GetValue()
 	}
-	f.become(now, values)
-	return values
-}
-
-// become adds the change since the previous reading to values.
-func (f *runtimeFigures) become(now runtimeFigures, values map[string]float64) {
 	if f.known {
 		values["g.gc"] = now.cycles - f.cycles
 		values["g.pause"] = 1e6 * quantileBetween(f.pauses, now.pauses, 1)
 		values["g.sched"] = 1e6 * quantileBetween(f.waits, now.waits, 0.99)
 	}
 	*f = now
-}
-
-// ThisRuntime returns a page.Source of the Go runtime of this process.
-func ThisRuntime() func(context.Context) map[string]float64 {
-	samples := []metrics.Sample{
-		{Name: "/sched/goroutines:goroutines"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"},
-		{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/sched/pauses/total/gc:seconds"}, {Name: "/sched/latencies:seconds"},
-	}
-	var seen runtimeFigures
-	return func(context.Context) map[string]float64 {
-		metrics.Read(samples)
-		number := func(i int) float64 { return float64(samples[i].Value.Uint64()) }
-		values := map[string]float64{"g.goroutines": number(0), "g.heap": number(1), "g.goal": number(2)}
-		seen.become(runtimeFigures{
-			cycles: number(3), pauses: cumulative(samples[4].Value.Float64Histogram()), waits: cumulative(samples[5].Value.Float64Histogram()), known: true,
-		}, values)
-		return values
-	}
-}
-
-// cumulative returns a histogram's cumulative buckets by upper bound.
-func cumulative(h *metrics.Float64Histogram) map[float64]float64 {
-	buckets, sum := make(map[float64]float64, len(h.Counts)), 0.0
-	for i, n := range h.Counts {
-		sum += float64(n)
-		buckets[h.Buckets[i+1]] = sum
-	}
-	return buckets
+	return values
 }
 
 // bucketsOf returns a histogram's cumulative buckets by upper bound; none for nil.

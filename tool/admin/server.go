@@ -49,15 +49,6 @@ func Open(where string) (*Server, error) {
 	return s, nil
 }
 
-// Base returns the URL under which a hone server has its profiles and metrics; "" if no
-// URL can reach them, or if the path is not /stats.
-func (s *Server) Base() string {
-	if s.transport.DialContext != nil {
-		return ""
-	}
-	return strings.TrimSuffix(s.url, "/stats")
-}
-
 // Close closes idle connections.
 func (s *Server) Close() { s.transport.CloseIdleConnections() }
 

@@ -2,12 +2,13 @@ package figure
 
 import (
 	"fmt"
+	"html"
 	"io"
 	"strings"
 	"unicode/utf8"
 )
 
-// Table is a result as rows of cells, for text and Markdown. A row may be shorter than others.
+// Table is a result as rows of cells, for text, Markdown and HTML. A row may be shorter than others.
 type Table struct {
 	Head  []string // empty: none, and then no Markdown
 	Right string   // an r for each column that is aligned to the right, as in "rr-r"; the others are not
@@ -83,6 +84,32 @@ func (t *Table) Markdown(w io.Writer) {
 	}
 	for _, note := range t.Notes {
 		fmt.Fprintf(w, "\n- %s\n", note)
+	}
+}
+
+// HTML writes the table for a page.
+func (t *Table) HTML(w io.Writer) {
+	row := func(cells []string, tag string) {
+		fmt.Fprint(w, "<tr>")
+		for i, cell := range cells {
+			align := ""
+			if t.right(i) {
+				align = ` class="number"`
+			}
+			fmt.Fprintf(w, "<%s%s>%s</%[1]s>", tag, align, html.EscapeString(cell))
+		}
+		fmt.Fprintln(w, "</tr>")
+	}
+	fmt.Fprintln(w, "<table>")
+	if len(t.Head) > 0 {
+		row(t.Head, "th")
+	}
+	for _, cells := range t.Rows {
+		row(cells, "td")
+	}
+	fmt.Fprintln(w, "</table>")
+	for _, note := range t.Notes {
+		fmt.Fprintf(w, "<p>%s</p>\n", html.EscapeString(note))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,11 +109,32 @@ func (c *Change) where() string {
 
 func short(commit string) string { return commit[:min(10, len(commit))] }
 
-func (h *History) table() *figure.Table {
+// Table has a line per figure.
+func (h *History) Table() *figure.Table {
 	table := &figure.Table{Head: []string{"figure", "now", "changes"}, Right: "-r", Notes: h.Notes()}
 	for i := range h.Figures {
 		f := &h.Figures[i]
 		table.Add(figure.Of(f.Name, f.Unit), f.In(f.Now()), h.Words(f))
+	}
+	return table
+}
+
+// Each has a line per run, the newest first.
+func (h *History) Each() *figure.Table {
+	table := &figure.Table{Head: []string{"run", "began", "commit"}, Right: "---" + strings.Repeat("r", len(h.Figures))}
+	for _, f := range h.Figures {
+		table.Head = append(table.Head, figure.Of(f.Name, f.Unit))
+	}
+	for i, r := range slices.Backward(h.Runs) {
+		commit := short(r.Commit)
+		if r.Modified {
+			commit += " with changes"
+		}
+		row := []string{r.ID, r.At.Format(time.DateOnly), commit}
+		for _, f := range h.Figures {
+			row = append(row, figure.OrNone(f.Values[i], f.In))
+		}
+		table.Add(row...)
 	}
 	return table
 }
@@ -128,11 +150,11 @@ func (f *Figure) In(v float64) string {
 // Text writes the history as text, a line per figure.
 func (h *History) Text(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n\n", h.Title(), h.Summary())
-	h.table().Text(w)
+	h.Table().Text(w)
 }
 
 // Markdown writes the history for a pull request.
 func (h *History) Markdown(w io.Writer) {
 	fmt.Fprintf(w, "**%s**: %s\n\n", h.Title(), h.Summary())
-	h.table().Markdown(w)
+	h.Table().Markdown(w)
 }

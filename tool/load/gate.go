@@ -221,7 +221,7 @@ func (m *Measured) tooFew() string {
 }
 
 func (m *Measured) unfinished() bool {
-	return m.Failure != nil || m.Interrupted || m.broken || m.Missed != ""
+	return m.Failure != nil || m.Interrupted || m.broken
 }
 
 const (

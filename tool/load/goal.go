@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/figure"
-	"github.com/hone-go/hone/tool/load/offer"
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
@@ -213,81 +212,6 @@ func (g Goal) count(r *Result, kind string) *float64 {
 		return nil
 	}
 	return new(n / float64(r.Requests))
-}
-
-// missed reports whether the goal is certain to be missed, given the counts so far and the number
-// of requests at the end (most; 0: unknown). That can be certain for upper bounds only, and never
-// for a rate.
-func (g Goal) missed(total, recent *tally, most int64) bool {
-	if g.Than == ">" || g.Than == ">=" || g.Step != "" {
-		return false // goals on steps are judged at the end
-	}
-	switch g.Metric {
-	case "rate", "requests":
-		return false
-	case "errors", "shed":
-		n := float64(total.failures() + recent.failures())
-		if g.Metric == "shed" {
-			n = float64(total.Errors[Shed] + recent.Errors[Shed])
-		}
-		if g.Part && most == 0 {
-			return false
-		}
-		if g.Part {
-			n /= float64(most)
-		}
-		return n > g.Value || g.Than == "<" && n >= g.Value
-	}
-	name := strings.TrimPrefix(g.Metric, "service.")
-	if g.Than == "==" || name == "mean" {
-		return false // a lower bound may still be reached
-	}
-	above := total.above(g) + recent.above(g)
-	parts := map[string]float64{"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01, "p999": 0.001}
-	part, isQuantile := parts[name]
-	if !isQuantile {
-		return above > 0 // max
-	}
-	return most > 0 && float64(above) > part*float64(most)
-}
-
-// above returns how many times of the goal's kind are above its value.
-func (t *tally) above(g Goal) (n int64) {
-	h := t.Latency.Histogram
-	if strings.HasPrefix(g.Metric, "service.") && t.Service.Histogram != nil {
-		h = t.Service.Histogram
-	}
-	for _, bar := range h.Distribution() {
-		if float64(bar.From)/1e3 > g.Value {
-			n += bar.Count
-		}
-	}
-	return n
-}
-
-// most returns the upper bound of the number of requests in the measured time; 0: unknown.
-func (p Plan) most(timeline *offer.Timeline) int64 {
-	var n float64
-	switch {
-	case p.Requests > 0:
-		n = float64(p.Requests)
-	case timeline != nil:
-		n = timeline.Due(p.Warmup+p.For) - timeline.Due(p.Warmup)
-	case p.Rate > 0:
-		n = p.Rate * p.For.Seconds()
-	default:
-		return 0
-	}
-	if p.Traffic != nil {
-		n *= float64(p.Traffic.Longest())
-	}
-	if p.Requests > 0 {
-		return int64(n)
-	}
-	if p.Arrivals == Poisson {
-		n += 6 * math.Sqrt(n) // six standard deviations
-	}
-	return int64(n) + 1
 }
 
 // format writes a value in the goal's unit, times as the result's text does.

@@ -61,7 +61,6 @@ type Measured struct {
 	// Failure is why the part ended early; nil: it did not.
 	Failure     *Error        `json:",omitempty"`
 	Interrupted bool          `json:",omitempty"`
-	Missed      string        `json:",omitempty"` // the goal that ended the run early
 	Span        time.Duration `json:",omitempty"` // how much of the window has passed
 	Lag         histogram     `json:",omitzero"`  // nil in a closed loop
 	Delay       histogram     `json:",omitzero"`  // of answers; nil in an open loop
@@ -191,33 +190,12 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 		a.figures()
 	}
 	m.shareCPUs(agents)
-	if m.Interrupted && !m.broken {
-		m.Missed = p.missed(&m.tally, newTally(p.paced()), m.timeline)
-	}
-	m.Interrupted = m.Interrupted && !m.broken && m.Missed == ""
+	m.Interrupted = m.Interrupted && !m.broken
 	r := m.result()
 	r.Agents = agents
 	r.InvalidReasons = append(faults(agents), said(m.ended, m.behind, m.faulty, m.churnFaulty, m.tooFew)...)
 	r.Valid = len(r.InvalidReasons) == 0
 	return r, nil
-}
-
-// Missed returns the first goal of AbortOn that is certain to be missed given the counts in m;
-// empty: none.
-func (p Plan) Missed(m *Measured) string {
-	if p, err := p.complete(); err == nil && m.Latency.Histogram != nil {
-		return p.missed(&m.tally, newTally(p.paced()), p.timeline())
-	}
-	return ""
-}
-
-func (p Plan) missed(total, recent *tally, timeline *offer.Timeline) string {
-	for _, g := range p.AbortOn {
-		if g.missed(total, recent, p.most(timeline)) {
-			return g.String()
-		}
-	}
-	return ""
 }
 
 // broken reports whether an agent failed or is missing.

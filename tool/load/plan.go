@@ -43,9 +43,6 @@ type Plan struct {
 	// Requests is how many requests to send in all; the run ends when each is answered or lost,
 	// and there is no Warmup. Zero: as many as fit into For.
 	Requests int64
-	// AbortOn are goals that end the run as soon as one is certain to be missed (see Goal.missed).
-	// Zero: none.
-	AbortOn []Goal
 	// For is how long to measure; with Requests it is the time limit. Zero: as long as the
 	// Schedule's steps or period, else 10 s, or an hour with Requests.
 	For time.Duration

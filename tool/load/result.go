@@ -31,8 +31,6 @@ type Result struct {
 	// Warnings are sentences about what the figures do not show. They do not make the result
 	// invalid.
 	Warnings []string `json:"warnings,omitempty"`
-	// Stopped is the goal of Plan.AbortOn that ended the run early.
-	Stopped string `json:"stopped,omitempty"`
 	// Requests is how many requests belong to the measured time: by their intended moment, or in a
 	// closed loop by when they were written. All are in Latency except those whose connection
 	// broke, which are only in Errors, under closed.
@@ -240,7 +238,7 @@ func (m *Measured) result() *Result {
 		}
 	}
 	r.Kept = m.kept()
-	r.Stopped, r.Warnings = m.Missed, m.warnings(r)
+	r.Warnings = m.warnings(r)
 	r.InvalidReasons = m.reasons()
 	r.Valid, r.OnlyLate = len(r.InvalidReasons) == 0, m.onlyLate(r.InvalidReasons)
 	return r

@@ -159,9 +159,6 @@ func writeRequests(table *figure.Table, r *Result) {
 		rate = "at least " + figure.Grouped(*r.RateAtLeast) + "/s"
 	}
 	table.Add("answers", rate)
-	if r.Stopped != "" {
-		table.Line("stopped", "early: %s can no longer be met", r.Stopped)
-	}
 	if r.SizeMean != nil && r.SizeMost != nil {
 		table.Line("content", "%s bytes on average, %s at most", figure.Grouped(*r.SizeMean), figure.Grouped(float64(*r.SizeMost)))
 	}

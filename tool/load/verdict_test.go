@@ -444,7 +444,6 @@ func TestServerText(t *testing.T) {
 func TestTextOfWhatSeldomHappens(t *testing.T) {
 	for want, happens := range map[string]func(*Result){
 		"answers 5,000/s (constant)":                                           func(r *Result) { r.Schedule = "constant" },
-		"stopped early: p99<1ms can no longer be met":                          func(r *Result) { r.Stopped = "p99<1ms" },
 		"reconnects 3, 2 requests retried":                                     func(r *Result) { r.Reconnects, r.Retries = 3, 2 },
 		"drains 1,234 connections closed by the server's shutdown":             func(r *Result) { r.Drains = 1234 },
 		"outage 2.50 ms without any connection at the longest":                 func(r *Result) { r.Outage = new(2500.0) },

@@ -33,7 +33,6 @@ type supervision struct {
 	interrupted bool
 	cause       *Error // the failure that ended the load; later failures are ignored
 	end         int64  // when the load ended
-	missed      string // the goal of Plan.AbortOn that ended the load
 	opened      cpuReading
 	closed      cpuReading
 }
@@ -115,7 +114,7 @@ func (r *run) over(ctx context.Context, now int64) bool {
 		return true
 	default:
 	}
-	if r.missed == "" && !r.complete() && (r.phase != Draining || !r.drained() && now < r.window.till+int64(r.plan.Timeout)) {
+	if !r.complete() && (r.phase != Draining || !r.drained() && now < r.window.till+int64(r.plan.Timeout)) {
 		return false
 	}
 	if e := r.deserted(); e != nil {
@@ -239,9 +238,6 @@ func (r *run) wait(now int64) time.Duration {
 // report calls Progress with the counts since the last report.
 func (r *run) report(now int64) {
 	r.gather()
-	if r.phase == Measuring {
-		r.missed = r.plan.missed(r.total, r.recent, r.timeline)
-	}
 	p := Progress{
 		Phase: r.phase, Elapsed: time.Duration(now), Conns: int(r.open.Load()),
 		Answered: r.total.Answered + r.recent.Answered,
@@ -276,7 +272,7 @@ func (r *run) shareSince(now int64) *float64 {
 
 // result returns the run's result. All goroutines have ended.
 func (r *run) result() (*Result, error) {
-	if r.cause == nil && !r.interrupted && r.missed == "" {
+	if r.cause == nil && !r.interrupted {
 		for _, c := range r.conns {
 			c.abandon(r.end)
 		}
@@ -304,7 +300,7 @@ func (r *run) result() (*Result, error) {
 // measured gathers what the verdict and the figures are computed from.
 func (r *run) measured() *Measured {
 	m := &Measured{
-		Late: time.Duration(r.late), tally: *r.total, plan: r.plan, Failure: r.cause, Interrupted: r.interrupted, Missed: r.missed,
+		Late: time.Duration(r.late), tally: *r.total, plan: r.plan, Failure: r.cause, Interrupted: r.interrupted,
 		Reconnects: r.reopened.Load(), Retries: r.retried.Load(), Drains: r.drains.Load(),
 		Outage: r.connections.total(r.end), intervals: r.stored, timeline: r.timeline,
 		Span:  time.Duration(max(0, min(r.end, r.window.till)-r.window.from)),

@@ -98,25 +98,3 @@ func (d *Diagnosis) Text(w io.Writer) {
 		}
 	}
 }
-
-// scriptHead explains how to run a script. Commands about limits affect the shell that
-// runs them.
-const scriptHead = `#!/bin/sh
-# What hone doctor would change here. Nothing has been changed yet: read it first.
-# Source it, as in ". ./fix.sh": limits apply to the shell that sets them.
-`
-
-// Script writes the commands that fix problems, each under its reason.
-func (d *Diagnosis) Script(w io.Writer) {
-	io.WriteString(w, scriptHead)
-	fixes := false
-	for _, c := range d.wrong() {
-		if c.Fix != "" {
-			fixes = true
-			fmt.Fprintf(w, "\n# %s is %s, wanted: %s.\n# %s.\n%s\n", c.Name, c.Found, c.Want, c.Why, c.Fix)
-		}
-	}
-	if !fixes {
-		fmt.Fprintln(w, "\n# No command would fix anything.")
-	}
-}

@@ -2,9 +2,6 @@ package machine
 
 import (
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -62,39 +59,6 @@ backlog: connections are dropped
 `
 	if got := written(ward(OK, Warn, Unknown, Bad).Text); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
-	}
-}
-
-// TestDoctorScript checks that the script has only commands and comments, quoted for a
-// shell.
-func TestDoctorScript(t *testing.T) {
-	const want = scriptHead + `
-# backlog is 128, wanted: at least 4096.
-# connections are dropped.
-sudo sysctl -w net.core.somaxconn=4096
-`
-	all := written(ward(OK, Warn, Unknown, Bad).Script)
-	if all != want {
-		t.Errorf("got\n%swant\n%s", all, want)
-	}
-	none := written(ward(OK, Bad).Script)
-	for line := range strings.Lines(none) {
-		if line != "\n" && !strings.HasPrefix(line, "#") {
-			t.Errorf("nothing can be fixed, and yet: %s", line)
-		}
-	}
-	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip("there is no sh to read the scripts")
-	}
-	for _, text := range []string{all, none} {
-		path := filepath.Join(t.TempDir(), "fix.sh")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command(shell, "-n", path).CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s\n%s", err, out, text)
-		}
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/page"
-	"github.com/hone-go/hone/tool/probe"
 )
 
 // ask sends a request and reads no body.
@@ -194,8 +193,7 @@ func TestReadersThatDoNotRead(t *testing.T) {
 
 // TestMayAsk tries requests that are not allowed.
 func TestMayAsk(t *testing.T) {
-	target := profiled(t)
-	p := &page.Page{Title: "guarded", Profiles: &probe.Source{URL: target, For: 30 * time.Second}}
+	p := &page.Page{Title: "guarded"}
 	address := serve(t, p, &observe.Guard{})
 	origin := strings.TrimSuffix(address, "/")
 	for _, c := range []struct {
@@ -203,22 +201,16 @@ func TestMayAsk(t *testing.T) {
 		head         http.Header
 		want         int
 	}{
-		{"POST", "capture", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
-		{"POST", "capture", http.Header{"Sec-Fetch-Site": {"same-site"}}, 403},
-		{"POST", "capture", http.Header{"Origin": {"http://elsewhere.example"}}, 403},
-		{"POST", "capture", http.Header{"Origin": {"null"}}, 403},
+		{"POST", "events", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"POST", "events", http.Header{"Origin": {"null"}}, 403},
 		{"POST", "events", http.Header{"Origin": {origin}}, 405},
-		{"DELETE", "capture", nil, 405},
-		{"GET", "capture", nil, 404},
+		{"DELETE", "events", nil, 405},
 		{"GET", "main.go", nil, 404},
 		{"GET", "..%2fpage.go", nil, 404},
-		{"GET", "profiles/1", nil, 404},
 		{"GET", "events", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
 		{"GET", "?token=0123456789abcdef", nil, 400},
 		{"GET", "", nil, 200},
 		{"HEAD", "events", nil, 200},
-		{"POST", "capture", http.Header{"Sec-Fetch-Site": {"same-origin"}, "Origin": {origin}}, 202},
-		{"POST", "capture", nil, 409}, // one at a time
 	} {
 		response := ask(t, c.method, address+c.path, c.head)
 		if response.StatusCode != c.want {
@@ -261,26 +253,6 @@ func TestPassword(t *testing.T) {
 		if response.StatusCode != c.want {
 			t.Errorf("the password %q from %q: %s, want %d", c.password, c.site, response.Status, c.want)
 		}
-	}
-}
-
-// TestOnlyWatched checks that no Source is polled while nobody watches.
-func TestOnlyWatched(t *testing.T) {
-	asked := make(chan struct{}, 100)
-	p := &page.Page{Title: "watched", OnlyWatched: true, Sources: []page.Source{func(context.Context) map[string]float64 {
-		asked <- struct{}{}
-		return map[string]float64{"s.rate": 1}
-	}}}
-	address := serve(t, p, &observe.Guard{})
-	ask(t, http.MethodGet, address, nil)
-	select {
-	case <-asked:
-		t.Error("a source was asked before somebody read the stream")
-	default:
-	}
-	read(t, address, "").until("point", 1)
-	if len(asked) == 0 {
-		t.Error("there is a point and nobody was asked")
 	}
 }
 

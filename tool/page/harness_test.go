@@ -245,7 +245,6 @@ func (b *tab) settle() {
 // serve serves a page behind the guard until the test ends.
 func serve(t *testing.T, p *page.Page, g *observe.Guard) string {
 	t.Helper()
-	g.Posts = []string{"/capture"}
 	ln, err := g.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package page is a live page of a load or of a server, and the same page as a
+// Package page is a live page of a load, and the same page as a
 // self-contained HTML report.
 //
 //	p := &page.Page{Title: "hone load 127.0.0.1:7000", Groups: []string{page.Client, page.Host}}
@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/figure"
-	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -56,25 +55,17 @@ type Page struct {
 	Metrics []string
 	// Sources add figures to those of Load. Zero: none.
 	Sources []Source
-	// OnlyWatched polls the Sources only from the first reader on until there has been
-	// none for 15 minutes, so that an unwatched server spends nothing on the page.
-	OnlyWatched bool
 	// Baseline is an earlier run to draw under the charts. Zero: none.
 	Baseline *record.Run
-	// Profiles is where CPU profiles are captured. Zero: none, and the page has no
-	// button.
-	Profiles *probe.Source
 
-	once     sync.Once
-	began    time.Time
-	stream   stream
-	earlier  *earlier
-	handler  http.Handler
-	stop     context.CancelFunc
-	ctx      context.Context
-	busy     sync.WaitGroup // the sampler and captures
-	sampling sampling
-	captures captures
+	once    sync.Once
+	began   time.Time
+	stream  stream
+	earlier *earlier
+	handler http.Handler
+	stop    context.CancelFunc
+	ctx     context.Context
+	sampler sync.WaitGroup
 
 	mu      sync.Mutex
 	state   state
@@ -91,7 +82,6 @@ const (
 	mostReaders  = 32
 	keptFor      = 15 * time.Minute
 	keptBytes    = 16 << 20
-	keptCaptures = 8
 	keptSegments = 64
 	writeTime    = 5 * time.Second // for a reader to accept the pending data
 	placeTime    = 2 * time.Second // before a newcomer may displace a reader
@@ -114,8 +104,8 @@ func (p *Page) ready() {
 		p.stream.begin(rand.Text()[:8], encode("hello", p.hello()))
 		p.tell() // nobody else has the page yet
 		p.handler = p.routes()
-		if !p.OnlyWatched {
-			p.sampling.begin(p)
+		if len(p.Sources) > 0 {
+			p.sampler.Go(p.sample)
 		}
 	})
 }
@@ -128,39 +118,34 @@ type hello struct {
 	Groups   []string `json:"groups"`
 	Metrics  []string `json:"metrics,omitempty"` // charts of the group of that name
 	Began    string   `json:"began"`             // RFC 3339
-	Capture  float64  `json:"capture,omitempty"`
 	Earlier  *earlier `json:"earlier,omitempty"`
 	Measured bool     `json:"measured,omitempty"` // the time axis holds measured time only
 	Short    bool     `json:"short,omitempty"`    // samples have too few points for charts over time
 }
 
 func (p *Page) hello() hello {
-	h := hello{
+	return hello{
 		Schema: figure.SchemaPage, Title: p.Title, About: p.About, Groups: p.Groups, Metrics: p.Metrics, Earlier: p.earlier,
 		Began: p.began.UTC().Format(time.RFC3339),
 	}
-	if p.Profiles != nil {
-		h.Capture = p.Profiles.Lasts(probe.CPU).Seconds()
-	}
-	return h
 }
 
 // now returns the seconds since the page began.
 func (p *Page) now() float64 { return time.Since(p.began).Seconds() }
 
 // Handler serves the page. All its links are relative: mount it under any path that ends
-// in a slash, with http.StripPrefix. Only capture accepts POST.
+// in a slash, with http.StripPrefix.
 func (p *Page) Handler() http.Handler {
 	p.ready()
 	return p.handler
 }
 
-// Close stops captures and polling and waits for both. Readers get the pending events and
+// Close stops polling and waits for its end. Readers get the pending events and
 // a goodbye, which http.Server.Shutdown waits for.
 func (p *Page) Close() {
 	p.ready()
 	p.stop()
-	p.busy.Wait()
+	p.sampler.Wait()
 	p.stream.close()
 }
 
@@ -169,10 +154,6 @@ func (p *Page) routes() http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, "index.html") })
 	mux.HandleFunc("GET /{name}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, r.PathValue("name")) })
 	mux.HandleFunc("GET /events", p.serveEvents)
-	if p.Profiles != nil {
-		mux.HandleFunc("POST /capture", p.serveCapture)
-		mux.HandleFunc("GET /profiles/{number}", p.serveProfile)
-	}
 	return mux
 }
 

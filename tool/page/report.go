@@ -175,7 +175,7 @@ func (r *recorded) addSamples(run *record.Run) {
 		c := perSecondOf(s)
 		name := fmt.Sprintf("sample %d", i+1)
 		r.State.Segments = append(r.State.Segments, sampleLine(s, name))
-		r.Marks = append(r.Marks, mark{number(at.Seconds()), "segment", name, "", !s.Valid}, mark{number(at.Seconds()), load.Measuring, load.Measuring, "", false})
+		r.Marks = append(r.Marks, mark{number(at.Seconds()), "segment", name, !s.Valid}, mark{number(at.Seconds()), load.Measuring, load.Measuring, false})
 		for _, second := range c.seconds {
 			p := point{T: number((at + second.end).Round(time.Millisecond).Seconds()), Values: numbers(second.values)}
 			if second.latency != nil {
@@ -314,7 +314,7 @@ func hotOf(now, before *probe.Profile) (*hotLines, error) {
 	}
 	few, least := view.Few()
 	hot := &hotLines{Per: fmt.Sprint(view.Per), Samples: view.Samples, Doubts: view.Doubts, Few: few, Least: number(least), Lines: []hotLine{}}
-	for _, l := range view.Top(false) {
+	for _, l := range view.Top() {
 		if len(hot.Lines) == mostHot {
 			break
 		}

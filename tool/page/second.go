@@ -29,9 +29,8 @@ type point struct {
 // mark is an event on the time axis.
 type mark struct {
 	T    number `json:"t"`
-	Kind string `json:"kind"` // "segment", "measuring", "phase", "capture" or "end"
+	Kind string `json:"kind"` // "segment", "measuring", "phase" or "end"
 	Text string `json:"text"`
-	Href string `json:"href,omitempty"`
 	// Doubtful marks the beginning of a sample that does not count.
 	Doubtful bool `json:"doubtful,omitempty"`
 }
@@ -67,7 +66,7 @@ func (p *Page) Load(s Second) {
 			kind = load.Measuring
 		}
 		l.phase = s.Phase
-		p.stream.add(encode("mark", mark{number(now), kind, s.Phase, "", false}))
+		p.stream.add(encode("mark", mark{number(now), kind, s.Phase, false}))
 	}
 	pt := point{T: number(now)}
 	values := map[string]float64{"rate": s.Rate, "errors": float64(s.Errors - l.errors), "conns": float64(s.Conns)}
@@ -107,7 +106,7 @@ func addTimes(values map[string]float64, prefix string, s *spread) {
 func (p *Page) beginSegment(segment Segment, now float64) {
 	p.segment = segmentCount{began: true, segment: segment}
 	if segment != (Segment{}) {
-		p.stream.add(encode("mark", mark{number(now), "segment", segment.text(), "", false}))
+		p.stream.add(encode("mark", mark{number(now), "segment", segment.text(), false}))
 		if len(p.state.Segments) > 0 {
 			p.state.Segments[len(p.state.Segments)-1].Done = true
 		}

@@ -3,31 +3,13 @@ package page
 import (
 	"context"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/tool/machine"
 )
 
-// sampling polls the sources.
-type sampling struct {
-	mu   sync.Mutex
-	runs bool
-}
-
-// begin starts the polling goroutine unless it runs.
-func (s *sampling) begin(p *Page) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.runs || len(p.Sources) == 0 || p.ctx.Err() != nil {
-		return
-	}
-	s.runs = true
-	p.busy.Go(func() { p.sample(s) })
-}
-
-// sample polls every second until the page closes, or has had no reader for long.
-func (p *Page) sample(s *sampling) {
+// sample polls the sources every second until the page closes.
+func (p *Page) sample() {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for {
@@ -43,13 +25,6 @@ func (p *Page) sample(s *sampling) {
 		case <-p.ctx.Done():
 			return
 		}
-		s.mu.Lock()
-		if p.OnlyWatched && !p.stream.watched() {
-			s.runs = false
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Unlock()
 	}
 }
 
@@ -70,9 +45,6 @@ func (p *Page) sampled(values map[string]float64) {
 	p.segment.counted(values)
 	if clean := numbers(values); len(clean) > 0 {
 		p.stream.add(encode("point", point{T: number(p.now()), Values: clean}))
-	}
-	if p.serves(values) {
-		p.tell()
 	}
 }
 

@@ -7,13 +7,10 @@ import (
 // Status is the state of a page.
 type Status string
 
-// The statuses. The page itself sets the first four: Waiting and Running for a load,
-// Serving and Idle for a server whose page shows no load (no group Client).
+// The statuses. The page itself sets the first two.
 const (
 	Waiting     Status = "waiting" // for the first figures
 	Running     Status = "running"
-	Serving     Status = "serving" // requests arrived within the last second
-	Idle        Status = "idle"    // none did
 	Valid       Status = "valid"
 	Invalid     Status = "invalid"
 	Failed      Status = "failed"
@@ -49,8 +46,6 @@ type state struct {
 	Spreads  [][3]string       `json:"spreads,omitempty"`
 	Hot      *hotLines         `json:"hot,omitempty"`
 	Knee     *Knee             `json:"knee,omitempty"`
-	Capture  *captureState     `json:"capture,omitempty"`
-	Captured []captured        `json:"captured,omitempty"`
 }
 
 // curves are percentile curves: see spread.curve.
@@ -87,29 +82,13 @@ func (p *Page) End(v Verdict) {
 	if v.Figures != nil {
 		p.state.Figures = numbers(v.Figures)
 	}
-	p.stream.add(encode("mark", mark{number(p.now()), "end", string(v.Status), "", false}))
+	p.stream.add(encode("mark", mark{number(p.now()), "end", string(v.Status), false}))
 }
 
 // Doing shows what a measurement without a load does now.
 func (p *Page) Doing(what string) {
 	defer p.change()()
 	p.state.Status, p.state.Phase = Running, what
-}
-
-// serves sets the status of a server whose page shows no load, and reports whether it
-// changed.
-func (p *Page) serves(values map[string]float64) bool {
-	rate, known := values["s.rate"]
-	if !known || slices.Contains(p.Groups, Client) {
-		return false
-	}
-	status := Idle
-	if rate > 0 {
-		status = Serving
-	}
-	changed := status != p.state.Status
-	p.state.Status = status
-	return changed
 }
 
 // change locks the page; the function that it returns sends the state to the readers, and unlocks.

@@ -24,7 +24,6 @@ type stream struct {
 	bytes   int
 	readers map[*reader]bool
 	closed  bool
-	since   time.Time // when the last reader left
 }
 
 // reader holds one of the places.
@@ -52,7 +51,7 @@ func encode(kind string, v any) []byte {
 }
 
 func (s *stream) begin(run string, hello []byte) {
-	s.run, s.hello, s.first, s.readers, s.since = run, hello, 1, map[*reader]bool{}, time.Now()
+	s.run, s.hello, s.first, s.readers = run, hello, 1, map[*reader]bool{}
 }
 
 // add appends an event and wakes the readers.
@@ -139,14 +138,6 @@ func (s *stream) leave(r *reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.readers, r)
-	s.since = time.Now()
-}
-
-// watched reports whether there are readers, or were recently.
-func (s *stream) watched() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.readers) > 0 || time.Since(s.since) < keptFor
 }
 
 // position is how far a reader is: the numbers of the next event and of the state that it
@@ -206,9 +197,6 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.stream.leave(reader)
-	if p.OnlyWatched {
-		p.sampling.begin(p)
-	}
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Time{}) // the server's deadline would end the stream
 	at := p.stream.after(r.Header.Get("Last-Event-ID"))

@@ -2,20 +2,15 @@ package page_test
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	"github.com/google/pprof/profile"
 
-	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/page"
-	"github.com/hone-go/hone/tool/probe"
 )
 
 // TestCrosshair moves the crosshair with the pointer and with keys, on all time charts at
@@ -84,8 +79,7 @@ func TestSaturated(t *testing.T) {
 // has a name.
 func TestControls(t *testing.T) {
 	b := openTab(t)
-	target := profiled(t)
-	p := &page.Page{Title: "controls", Profiles: &probe.Source{URL: target}}
+	p := &page.Page{Title: "controls"}
 	address := serve(t, p, &observe.Guard{})
 	p.Load(second(0))
 	b.size(1280, 900, false)
@@ -118,62 +112,4 @@ func TestControls(t *testing.T) {
 	b.await(`document.documentElement.dataset.theme === "dark" && getComputedStyle(document.body).color === "rgb(232, 234, 236)"`)
 	eval[bool](b, `localStorage.clear() === undefined`)
 	b.quiet(address)
-}
-
-// profiled serves this process's profiles.
-func profiled(t *testing.T) string {
-	t.Helper()
-	admin := &observe.Admin{Stats: func() engine.Stats { return engine.Stats{Engine: "buffered"} }}
-	server := httptest.NewServer(admin.Handler())
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// TestCapture presses the button: the functions and the flame graph of the capture come, against the
-// baseline's, and the file.
-func TestCapture(t *testing.T) {
-	b := openTab(t)
-	before := runOf(t, "before", 200, 1)
-	addProfile(t, before)
-	stop := make(chan struct{})
-	burnt := make(chan struct{})
-	go func() {
-		defer close(burnt)
-		for n := 0; ; n++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-		}
-	}()
-	rest := sync.OnceFunc(func() { close(stop); <-burnt })
-	t.Cleanup(rest)
-	p := &page.Page{Title: "capture", Baseline: before, Profiles: &probe.Source{URL: profiled(t), For: time.Second}}
-	address := serve(t, p, &observe.Guard{})
-	b.size(1280, 900, false)
-	b.do(chromedp.Navigate(address))
-	b.await(`!document.querySelector("[data-capture]").hidden`)
-	eval[bool](b, `(() => {
-		const button = document.querySelector("[data-capture]");
-		new MutationObserver(() => { if (button.disabled) window.wasBusy = true; }).observe(button, { attributes: true });
-		return true;
-	})()`)
-	b.do(chromedp.Click(chromedp.CSS("[data-capture]")))
-	b.await(`document.querySelectorAll("[data-profile]").length === 1 && !document.querySelector("[data-capture]").disabled && window.wasBusy`)
-	rest()
-	b.await(`document.querySelectorAll("[data-flame] .frame").length > 2`)
-	b.quiet(address)
-	text := eval[string](b, `document.documentElement.outerHTML`)
-	for _, want := range []string{"TestCapture", "addProfile", "earlier"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page does not say %q", want)
-		}
-	}
-	b.shot("captured")
-	response := ask(t, "GET", address+"profiles/1", nil)
-	defer response.Body.Close()
-	if file, err := profile.Parse(response.Body); err != nil || len(file.Sample) == 0 {
-		t.Errorf("the file: %v", err)
-	}
 }

@@ -13,8 +13,6 @@ import (
 	"unicode"
 
 	"github.com/google/pprof/profile"
-
-	"github.com/hone-go/hone/tool/record"
 )
 
 // fetcher fetches one source's profiles.
@@ -28,18 +26,10 @@ func (f *fetcher) take(ctx context.Context, kind Kind) ([]byte, error) {
 	switch kind {
 	case Allocs, Mutex, Block:
 		return f.added(ctx, kind)
-	case Heap, Goroutine, Metrics:
+	case Heap, Goroutine:
 		if err := wait(ctx, f.source.For); err != nil {
 			return nil, err
 		}
-	case Trace:
-		return f.fetch(ctx, kind, traceTime)
-	}
-	if kind == Metrics {
-		beside := f.source
-		beside.URL = f.page.Scheme + "://" + f.page.Host
-		page, err := beside.Scrape(ctx)
-		return page.Data, err
 	}
 	data, err := f.fetch(ctx, kind, f.source.For)
 	if err != nil {
@@ -188,19 +178,4 @@ func firstWords(body []byte) string {
 		}
 		return -1
 	}, line)
-}
-
-// Scrape fetches a page of metrics, whose address has the form of Source.URL; the default
-// path is /metrics.
-func (s Source) Scrape(ctx context.Context) (record.Artefact, error) {
-	u, err := s.page()
-	if err != nil {
-		return record.Artefact{}, err
-	}
-	if u.Path == "/debug/pprof/" {
-		u.Path = "/metrics"
-	}
-	u.Path = strings.TrimSuffix(u.Path, "/")
-	data, err := get(ctx, s.complete(), u.String(), 0)
-	return record.Artefact{Kind: string(Metrics), Name: Metrics.file(), Data: data}, err
 }

@@ -169,5 +169,5 @@ func made(t *testing.T, kind Kind, lasted time.Duration, stacks map[string]int64
 	if err := p.Write(&data); err != nil {
 		t.Fatal(err)
 	}
-	return record.Artefact{Kind: string(kind), Name: kind.file(), Data: []byte(data.String())}
+	return record.Artefact{Kind: string(kind), Name: string(kind) + ".pb.gz", Data: []byte(data.String())}
 }

@@ -32,12 +32,10 @@ const (
 	Mutex     Kind = "mutex"     // time for which lock holders made others wait
 	Block     Kind = "block"     // time spent waiting for locks and channels
 	Goroutine Kind = "goroutine" // stacks of goroutines at the end
-	Trace     Kind = "trace"     // execution trace, for go tool trace
-	Metrics   Kind = "metrics"   // the text of /metrics
 )
 
-// Profiles lists the kinds of net/http/pprof; Take takes them, and Metrics.
-func Profiles() []Kind { return []Kind{CPU, Allocs, Heap, Mutex, Block, Goroutine, Trace} }
+// Profiles lists the kinds.
+func Profiles() []Kind { return []Kind{CPU, Allocs, Heap, Mutex, Block, Goroutine} }
 
 // Source is where a program serves its profiles.
 type Source struct {
@@ -71,46 +69,30 @@ func (s Source) Take(ctx context.Context, kinds ...Kind) ([]record.Artefact, err
 	taken := make([]record.Artefact, len(kinds))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	for _, together := range []bool{true, false} { // a trace slows the program down, so it comes last
-		var all sync.WaitGroup
-		for i, kind := range kinds {
-			if together == (kind != Trace) {
-				all.Go(func() {
-					data, err := f.take(ctx, kind)
-					if err != nil {
-						cancel(err) // the others are not needed any more
-					}
-					taken[i] = record.Artefact{Kind: string(kind), Name: kind.file(), Data: data}
-				})
+	var all sync.WaitGroup
+	for i, kind := range kinds {
+		all.Go(func() {
+			data, err := f.take(ctx, kind)
+			if err != nil {
+				cancel(err) // the others are not needed any more
 			}
-		}
-		all.Wait()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+			taken[i] = record.Artefact{Kind: string(kind), Name: string(kind) + ".pb.gz", Data: data}
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	return taken, nil
 }
 
 // Lasts returns how long Take takes, apart from late responses.
-func (s Source) Lasts(kinds ...Kind) time.Duration {
-	s = s.complete()
-	var profiles, trace time.Duration
-	for _, kind := range kinds {
-		if kind == Trace {
-			trace = traceTime
-		} else {
-			profiles = s.For
-		}
-	}
-	return profiles + trace
-}
+func (s Source) Lasts() time.Duration { return s.complete().For }
 
 const (
 	usualFor      = 5 * time.Second
 	usualMost     = 64 << 20
 	usualPatience = 20 * time.Second
-	traceTime     = time.Second // a busy program writes megabytes per second
 )
 
 // complete fills in the defaults.
@@ -149,32 +131,19 @@ func (s Source) page() (*url.URL, error) {
 	return u, nil
 }
 
-// file returns the name of an artefact of the kind.
-func (k Kind) file() string {
-	switch k {
-	case Trace:
-		return "trace.out"
-	case Metrics:
-		return "metrics.txt"
-	}
-	return string(k) + ".pb.gz"
-}
-
 // query returns the path of a kind, for that duration.
 func (k Kind) query(lasts time.Duration) (string, error) {
 	seconds := strconv.Itoa(int(math.Ceil(lasts.Seconds())))
 	switch k {
 	case CPU:
 		return "profile?seconds=" + seconds, nil
-	case Trace:
-		return "trace?seconds=" + seconds, nil
 	case Heap, Allocs:
 		// The page of allocs has the same values, but as of an earlier collection.
 		return "heap?gc=1", nil
 	case Mutex, Block, Goroutine:
 		return string(k), nil
 	}
-	return "", fmt.Errorf("probe: no profile %q; use one of %s", k, kindNames(append(Profiles(), Metrics)))
+	return "", fmt.Errorf("probe: no profile %q; use one of %s", k, kindNames(Profiles()))
 }
 
 func kindNames(kinds []Kind) string {

@@ -52,11 +52,10 @@ func OfRun(r *record.Run, kind Kind) (*Profile, error) {
 	return nil, fmt.Errorf("probe: run %s has no %s profile (%s); take one: hone bench --profile %[2]s --pprof URL", r.ID, kind, has)
 }
 
-// KindsOf lists the profiles that a run has, in the order of Profiles. Traces are not
-// profiles.
+// KindsOf lists the profiles that a run has, in the order of Profiles.
 func KindsOf(r *record.Run) (kinds []Kind) {
 	for _, kind := range Profiles() {
-		if kind != Trace && slices.ContainsFunc(r.Samples, func(s record.Sample) bool {
+		if slices.ContainsFunc(r.Samples, func(s record.Sample) bool {
 			return slices.ContainsFunc(s.Artefacts, func(a record.Artefact) bool { return Kind(a.Kind) == kind })
 		}) {
 			kinds = append(kinds, kind)

@@ -34,7 +34,7 @@ func NewReport(v *View, names []string) *Report {
 
 // Largest lists the n largest functions; 0 means all.
 func (r *Report) Largest(n int) {
-	r.Lines = r.Top(false)
+	r.Lines = r.Top()
 	if r.left = len(r.Lines) - n; n > 0 && r.left > 0 {
 		r.Lines = r.Lines[:n]
 	}

@@ -30,12 +30,6 @@ func TestTakeFromARealProgram(t *testing.T) {
 		if Kind(a.Kind) != kinds[i] {
 			t.Fatalf("artefact %d is %s, want %s", i, a.Kind, kinds[i])
 		}
-		if kinds[i] == Trace {
-			if !strings.HasPrefix(string(a.Data), "go 1.") {
-				t.Errorf("the trace begins with %.20q", a.Data)
-			}
-			continue
-		}
 		p, err := Parse(a.Data, kinds[i])
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +42,7 @@ func TestTakeFromARealProgram(t *testing.T) {
 			t.Errorf("%s is %s", kinds[i], v.Per)
 		}
 		tops[kinds[i]] = make(map[string]Line)
-		for _, l := range v.Top(false) {
+		for _, l := range v.Top() {
 			tops[kinds[i]][l.Function] = l
 		}
 	}
@@ -62,33 +56,6 @@ func TestTakeFromARealProgram(t *testing.T) {
 	}
 	if l, ok := tops[Allocs]["main.early"]; ok {
 		t.Errorf("what was allocated before is in the profile: %+v", l)
-	}
-}
-
-func TestLasts(t *testing.T) {
-	s := Source{For: 1500 * time.Millisecond}
-	if got := s.Lasts(CPU, Allocs); got != 2*time.Second {
-		t.Errorf("profiles last %v", got)
-	}
-	if got := s.Lasts(CPU, Trace); got != 3*time.Second {
-		t.Errorf("with a trace they last %v", got)
-	}
-	if got := (Source{}).Lasts(Heap); got != 5*time.Second {
-		t.Errorf("usually they last %v", got)
-	}
-}
-
-// TestScrape reads a program's metrics.
-func TestScrape(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Write([]byte("path " + r.URL.Path + "\n"))
-	}))
-	defer server.Close()
-	for where, want := range map[string]string{"": "path /metrics\n", "/my/metrics": "path /my/metrics\n"} {
-		a, err := Source{URL: server.URL + where}.Scrape(t.Context())
-		if err != nil || Kind(a.Kind) != Metrics || string(a.Data) != want {
-			t.Errorf("%q: %s %q, %v", where, a.Kind, a.Data, err)
-		}
 	}
 }
 
@@ -188,12 +155,12 @@ func TestTokenAndPath(t *testing.T) {
 	defer server.Close()
 	for _, path := range []string{"", "/", "/debug/pprof", "/debug/pprof/", "/admin/pprof/?x#y"} {
 		s := Source{URL: server.URL + path, Token: "secret"}
-		if _, err := s.Take(t.Context(), Trace); err != nil {
-			t.Fatal(err)
+		if _, err := s.Take(t.Context(), Goroutine); err == nil {
+			t.Error("an empty answer is a profile")
 		}
 	}
-	want := "/debug/pprof/trace?seconds=1 Bearer secret"
-	if got := strings.Join(asked, "\n"); got != strings.Join([]string{want, want, want, want, "/admin/pprof/trace?seconds=1 Bearer secret"}, "\n") {
+	want := "/debug/pprof/goroutine Bearer secret"
+	if got := strings.Join(asked, "\n"); got != strings.Join([]string{want, want, want, want, "/admin/pprof/goroutine Bearer secret"}, "\n") {
 		t.Errorf("asked for\n%s", got)
 	}
 }

@@ -134,17 +134,13 @@ func growth(now float64, before *float64) float64 {
 	return now - *before
 }
 
-// Top lists the functions, largest first; with two profiles, those that changed most
-// first, up or down; by Cum, or by Flat.
-func (v *View) Top(byCum bool) []Line {
+// Top lists the functions by their own cost, largest first; with two profiles, those that changed most first,
+// up or down.
+func (v *View) Top() []Line {
 	lines := v.lines()
-	weight := Line.FlatGrowth
-	if byCum {
-		weight = Line.CumGrowth
-	}
 	slices.SortFunc(lines, func(a, b Line) int {
 		return cmp.Or(
-			cmp.Compare(math.Abs(weight(b)), math.Abs(weight(a))),
+			cmp.Compare(math.Abs(b.FlatGrowth()), math.Abs(a.FlatGrowth())),
 			cmp.Compare(b.Cum, a.Cum),
 			cmp.Compare(a.Function, b.Function),
 		)

@@ -47,7 +47,7 @@ func plantedIsFirst(t *testing.T, lasts time.Duration) (wrong string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	top := v.Top(false)
+	top := v.Top()
 	if len(top) == 0 {
 		return "no function has a sample"
 	}
@@ -92,7 +92,7 @@ func find(t *testing.T, lines []Line, function string) Line {
 func TestScale(t *testing.T) {
 	one := made(t, CPU, 10*time.Second, map[string]int64{"hot<main": 1e9, "main": 1e8})
 	v := viewOf(t, CPU, []record.Sample{sample(1000, one)})
-	hot, main := find(t, v.Top(false), "hot"), find(t, v.Top(false), "main")
+	hot, main := find(t, v.Top(), "hot"), find(t, v.Top(), "main")
 	if v.Per != PerMillion || !near(hot.Flat, 100) || !near(hot.Cum, 100) || !near(main.Flat, 10) || !near(main.Cum, 110) || !near(v.Total, 110) {
 		t.Errorf("%s: %+v %+v of %g", v.Per, hot, main, v.Total)
 	}
@@ -100,14 +100,14 @@ func TestScale(t *testing.T) {
 	// Samples have equal weight, whatever their length and load.
 	other := made(t, CPU, time.Second, map[string]int64{"hot<main": 4e8})
 	v = viewOf(t, CPU, []record.Sample{sample(1000, one), sample(2000, other)})
-	if hot := find(t, v.Top(false), "hot"); !near(hot.Flat, 150) {
+	if hot := find(t, v.Top(), "hot"); !near(hot.Flat, 150) {
 		t.Errorf("the mean of 100 and 200 is %g", hot.Flat)
 	}
 
 	// Twice the work for twice the requests is not growth.
 	twice := made(t, CPU, 10*time.Second, map[string]int64{"hot<main": 2e9, "main": 2e8})
 	v = viewOf(t, CPU, []record.Sample{sample(2000, twice)}, []record.Sample{sample(1000, one)})
-	for _, l := range v.Top(false) {
+	for _, l := range v.Top() {
 		if !near(l.FlatGrowth(), 0) || !near(l.CumGrowth(), 0) {
 			t.Errorf("it grew: %+v", l)
 		}
@@ -116,11 +116,11 @@ func TestScale(t *testing.T) {
 	// Without a load on one side the scale is seconds, and without a duration there is
 	// none.
 	v = viewOf(t, CPU, []record.Sample{sample(0, twice)}, []record.Sample{sample(1000, one)})
-	if hot := find(t, v.Top(false), "hot"); v.Per != PerSecond || !near(hot.Flat, 0.2) || !near(*hot.FlatBefore, 0.1) {
+	if hot := find(t, v.Top(), "hot"); v.Per != PerSecond || !near(hot.Flat, 0.2) || !near(*hot.FlatBefore, 0.1) {
 		t.Errorf("%s: %+v", v.Per, hot)
 	}
 	v = viewOf(t, CPU, []record.Sample{sample(1000, made(t, CPU, 0, map[string]int64{"hot": 1e9}))}, []record.Sample{sample(1000, one)})
-	if hot := find(t, v.Top(false), "hot"); v.Per != AsTaken || !near(hot.Flat, 1) || !near(*hot.FlatBefore, 1) {
+	if hot := find(t, v.Top(), "hot"); v.Per != AsTaken || !near(hot.Flat, 1) || !near(*hot.FlatBefore, 1) {
 		t.Errorf("%s: %+v", v.Per, hot)
 	}
 }
@@ -132,7 +132,7 @@ func TestLevels(t *testing.T) {
 		sample(1000, made(t, Goroutine, 0, map[string]int64{"a": 2, "b": 1})),
 	}
 	v := viewOf(t, Goroutine, goroutines)
-	if a, b := find(t, v.Top(false), "a"), find(t, v.Top(false), "b"); v.Per != Average || v.Unit != "" || !near(a.Flat, 1.5) || !near(b.Flat, 0.5) {
+	if a, b := find(t, v.Top(), "a"), find(t, v.Top(), "b"); v.Per != Average || v.Unit != "" || !near(a.Flat, 1.5) || !near(b.Flat, 0.5) {
 		t.Errorf("%s: %+v %+v", v.Per, a, b)
 	}
 	v = viewOf(t, Heap, []record.Sample{sample(5, made(t, Heap, 0, map[string]int64{"a": 4096}))})
@@ -146,22 +146,15 @@ func TestTopOfTwo(t *testing.T) {
 	now := made(t, CPU, time.Second, map[string]int64{"same<main": 9e8, "new<grown<main": 5e8, "f<f<f<main": 2e8})
 	v := viewOf(t, CPU, []record.Sample{sample(1e6, now)}, []record.Sample{sample(1e6, before)})
 	var order []string
-	for _, l := range v.Top(false) {
+	for _, l := range v.Top() {
 		order = append(order, l.Function)
 	}
 	if got := strings.Join(order, " "); got != "new gone f main same grown" {
 		t.Errorf("by flat: %s", got)
 	}
-	gone, f := find(t, v.Top(false), "gone"), find(t, v.Top(false), "f")
+	gone, f := find(t, v.Top(), "gone"), find(t, v.Top(), "f")
 	if !near(gone.FlatGrowth(), -0.2) || gone.Flat != 0 || !near(f.Cum, 0.2) || !near(*f.CumBefore, 0.1) {
 		t.Errorf("%+v %+v", gone, f)
-	}
-	order = nil
-	for _, l := range v.Top(true)[:3] {
-		order = append(order, l.Function)
-	}
-	if got := strings.Join(order, " "); got != "grown new main" {
-		t.Errorf("by cum: %s", got)
 	}
 	if !near(v.Total, 1.6) || !near(*v.Before, 1.2) {
 		t.Errorf("all of it is %g after %g", v.Total, *v.Before)

@@ -2,7 +2,6 @@ package record
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -232,79 +231,6 @@ func settingKey(key string) string {
 		key = "key-" + key
 	}
 	return key
-}
-
-// ReadBenchmarks reads the output of go test -bench: one run per benchmark, one sample
-// per line, in the format's units: sec, B. The settings goos, goarch, cpu and pkg are
-// strict, others soft; lines of the same name with other settings form another run. The
-// format has no time: At is zero, for the caller to set.
-func ReadBenchmarks(name string, in io.Reader) ([]*Run, error) {
-	reader := benchfmt.NewReader(in, name)
-	b := &benchmarkReader{byKey: map[string]*Run{}}
-	for reader.Scan() {
-		switch found := reader.Result().(type) {
-		case *benchfmt.Result:
-			b.add(found)
-		case *benchfmt.SyntaxError:
-			return nil, fmt.Errorf("record: %w; give the output of go test -bench", found)
-		}
-	}
-	if err := reader.Err(); err != nil {
-		return nil, fmt.Errorf("record: %w", err)
-	}
-	if len(b.runs) == 0 {
-		return nil, fmt.Errorf("record: no benchmark in %s; give the output of go test -bench", name)
-	}
-	for _, r := range b.runs {
-		for _, s := range r.Samples {
-			for i := range s.Metrics {
-				s.Metrics[i].Better = BetterOf(reader.Units(), s.Metrics[i].Unit)
-			}
-		}
-	}
-	return b.runs, nil
-}
-
-type benchmarkReader struct {
-	runs  []*Run
-	byKey map[string]*Run
-	lines int
-}
-
-func (b *benchmarkReader) add(line *benchfmt.Result) {
-	name := line.Name.String()
-	strict, soft, valid := map[string]string{}, map[string]string{}, true
-	for _, c := range line.Config {
-		switch {
-		case c.Key == validSetting:
-			valid = string(c.Value) != "false"
-		case slices.Contains(strictSettings, c.Key):
-			strict[c.Key] = string(c.Value)
-		default:
-			soft[c.Key] = string(c.Value)
-		}
-	}
-	text, _ := json.Marshal([]any{name, strict, soft}) // cannot fail: strings
-	key := string(text)
-	r := b.byKey[key]
-	if r == nil {
-		r = &Run{
-			Made:        "go test -bench",
-			Scenario:    Scenario{Name: name, Settings: map[string]string{"bench": name, "pkg": strict["pkg"]}},
-			Environment: Environment{Strict: strict, Soft: soft},
-		}
-		b.byKey[key] = r
-		b.runs = append(b.runs, r)
-	}
-	b.lines++
-	s := Sample{Order: b.lines, Valid: valid, Reasons: []string{}, Metrics: []Metric{}}
-	if !valid {
-		s.Unfit, s.Reasons = Disturbed, append(s.Reasons, "the benchmark file says so")
-	}
-	for _, v := range line.Values {
-		s.Metrics = append(s.Metrics, Metric{Name: v.Unit, Unit: v.Unit, Value: v.Value})
-	}
-	r.Samples = append(r.Samples, s)
 }
 
 // BetterOf returns Better for a unit of Go's benchmark format: as the file declares it, then

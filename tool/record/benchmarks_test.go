@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -116,85 +115,6 @@ func TestBenchmarksAreRead(t *testing.T) {
 			rt.Errorf("%v, want %v", got, want)
 		}
 	})
-}
-
-const goTest = `goos: linux
-goarch: amd64
-pkg: example.com/a
-cpu: Xeon
-commit: abc
-BenchmarkEcho/depth=16-2         	 1000	      1200 ns/op	  3.50 MB/s	       7 widgets/s	       0 B/op
-BenchmarkOther-2   	 1000	      5 ns/op
-BenchmarkEcho/depth=16-2         	 1000	      1300 ns/op	  3.40 MB/s	       8 widgets/s	       0 B/op
-PASS
-pkg: example.com/b
-BenchmarkOther-2   	 1000	      6 ns/op
-ok  	example.com/b	1.2s
-`
-
-func TestReadBenchmarks(t *testing.T) {
-	all, err := ReadBenchmarks("old.txt", strings.NewReader(goTest))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, r := range all {
-		for _, s := range r.Samples {
-			got = append(got, fmt.Sprintf("%s %s %d %v %v", r.Scenario.Name, r.Environment.Strict["pkg"], s.Order, s.Valid, s.Metrics))
-		}
-	}
-	want := []string{
-		"Echo/depth=16-2 example.com/a 1 true [{sec/op sec/op lower 1.2000000000000002e-06} {B/s B/s higher 3.5e+06} {widgets/s widgets/s higher 7} {B/op B/op lower 0}]",
-		"Echo/depth=16-2 example.com/a 3 true [{sec/op sec/op lower 1.3e-06} {B/s B/s higher 3.4e+06} {widgets/s widgets/s higher 8} {B/op B/op lower 0}]",
-		"Other-2 example.com/a 2 true [{sec/op sec/op lower 5e-09}]",
-		"Other-2 example.com/b 4 true [{sec/op sec/op lower 6.000000000000001e-09}]",
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	environment := Environment{
-		Strict: map[string]string{"goos": "linux", "goarch": "amd64", "pkg": "example.com/a", "cpu": "Xeon"},
-		Soft:   map[string]string{"commit": "abc"},
-	}
-	if !reflect.DeepEqual(all[0].Environment, environment) {
-		t.Errorf("%+v", all[0].Environment)
-	}
-	if all[1].Scenario.Hash() == all[2].Scenario.Hash() {
-		t.Error("benchmarks of two packages are the same scenario")
-	}
-	s := opened(t, newPath(t))
-	add(t, s, all...)
-	checkWhole(t, s)
-}
-
-// Written benchmarks are read back with validity and direction.
-func TestBenchmarksComeBack(t *testing.T) {
-	var b bytes.Buffer
-	if err := WriteBenchmarks(&b, sampleRun("x")); err != nil {
-		t.Fatal(err)
-	}
-	all, err := ReadBenchmarks("x", &b)
-	if err != nil || len(all) != 1 || len(all[0].Samples) != 2 {
-		t.Fatalf("%+v, %v", all, err)
-	}
-	first, second := all[0].Samples[0], all[0].Samples[1]
-	want := []Metric{{"rate-req/s", "rate-req/s", Higher, 292e3}, {"p99-µs", "p99-µs", Lower, 0.1}}
-	if !first.Valid || second.Valid || len(second.Reasons) != 1 || !reflect.DeepEqual(first.Metrics, want) {
-		t.Errorf("%+v", all[0].Samples)
-	}
-}
-
-func TestReadBenchmarksRefuses(t *testing.T) {
-	for what, text := range map[string]string{
-		"nothing":        "",
-		"another format": "{}\n",
-		"no count":       "BenchmarkX many 1 ns/op\n",
-		"a long line":    "BenchmarkX 1 1 " + strings.Repeat("x", 1<<17),
-	} {
-		if all, err := ReadBenchmarks("x", strings.NewReader(text)); err == nil {
-			t.Errorf("%s: %+v", what, all)
-		}
-	}
 }
 
 func TestWriteCSV(t *testing.T) {

@@ -5,11 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/spec"
 )
 
 // engines returns the engines that this machine supports, with every mode of Events.
@@ -65,12 +62,3 @@ func (f *EngineFlag) String() string { return f.engine.Name() }
 
 // Type is the placeholder of the value in help.
 func (f *EngineFlag) Type() string { return "NAME" }
-
-// Add adds the flag to cmd, with completion.
-func (f *EngineFlag) Add(cmd *cobra.Command) {
-	var offers []cobra.Completion
-	for _, name := range engineNames() {
-		offers = append(offers, cobra.CompletionWithDesc(name, engineNote(name)))
-	}
-	spec.AddOffering(cmd, f, "engine", "I/O engine", offers...)
-}

@@ -12,12 +12,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/spec"
 )
 
 // firstInherited is the first descriptor that a supervisor passes.
@@ -94,14 +91,6 @@ func (f *Mode) String() string { return fmt.Sprintf("%04o", uint32(*f)) }
 
 // Type is the placeholder of the value in help.
 func (f *Mode) Type() string { return "MODE" }
-
-// Add adds the flag to cmd, with completion.
-func (f *Mode) Add(cmd *cobra.Command) {
-	spec.AddOffering(cmd, f, "socket-mode", "permissions of the socket file of unix:PATH, in octal: 0660 also allows its group",
-		cobra.CompletionWithDesc("0600", "its owner"),
-		cobra.CompletionWithDesc("0660", "its owner and its group"),
-		cobra.CompletionWithDesc("0666", "everybody on this machine"))
-}
 
 // inherit listens on a socket passed by the parent process.
 func inherit(number string) (net.Listener, error) {

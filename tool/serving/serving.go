@@ -28,7 +28,6 @@ import (
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/websocket"
@@ -63,7 +62,6 @@ type serving struct {
 	web     *http1.Server       // server, if it speaks HTTP; else nil
 	sockets *websocket.Upgrader // of SocketService; else nil
 	admin   *observe.Admin
-	live    *page.Page
 	ready   atomic.Bool
 	log     *slog.Logger
 	public  net.Listener
@@ -152,7 +150,6 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 		return nil, err
 	}
 	s.admin.Stats = s.server.Stats
-	s.live = serverPage(s.admin)
 	return s, nil
 }
 
@@ -259,8 +256,6 @@ func (f *Options) open(ctx context.Context, s *serving) error {
 	_, _, unreadable := net.SplitHostPort(f.Admin)
 	switch {
 	case err == nil:
-		s.live.Profiles = ownProfiles(s.private.Addr(), s.admin.Token)
-		s.admin.Page = s.live.Handler()
 		return nil
 	case errors.Is(err, observe.ErrNoToken):
 		err = exit.Failedf("serve: --admin %s: %w (--admin-token-file)", f.Admin, observe.ErrNoToken)
@@ -363,7 +358,6 @@ func (s *serving) stop(drain bool) error {
 	last, cancel := context.WithTimeout(context.Background(), AdminTime)
 	defer cancel()
 	if s.private != nil {
-		s.live.Close()
 		s.admin.Shutdown(last) // closes remaining connections; its error changes nothing
 	}
 	s.sides.Wait()

@@ -5,7 +5,6 @@ import (
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
-	"github.com/hone-go/hone/tool/record"
 )
 
 // Flags are those that commands which measure have in common.
@@ -63,23 +62,6 @@ func (o *Output) define(cmd *cobra.Command) {
 // Define adds the flag of a command that uses a store.
 func (f *Store) Define(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Path, "store", "", "the `FOLDER` with the runs (default: .hone/runs in the nearest parent folder with .hone, else the user's)")
-}
-
-// Complete offers the store's runs for shell completion.
-func (f *Store) Complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	s, err := f.Read(cmd.Name())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	runs, err := s.List(record.Filter{Limit: 50})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	offers := []cobra.Completion{cobra.CompletionWithDesc("latest", "the newest run")}
-	for _, r := range runs {
-		offers = append(offers, cobra.CompletionWithDesc(r.ID, r.Name+" "+r.Scenario))
-	}
-	return offers, cobra.ShellCompDirectiveDefault
 }
 
 // Define adds the flags of a command with a live page.

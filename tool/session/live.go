@@ -66,7 +66,7 @@ func (f UI) listen(command string) (*observe.Guard, net.Listener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	guard := &observe.Guard{Token: token, Posts: []string{"/capture"}}
+	guard := &observe.Guard{Token: token}
 	addr := f.Addr
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" && token == "" {
 		addr = net.JoinHostPort("127.0.0.1", port)

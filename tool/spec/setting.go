@@ -77,11 +77,6 @@ func (s *settings) define(cmd *cobra.Command, list []setting) {
 		return
 	}
 	cmd.Flags().AddFlagSet(s.flags)
-	for _, one := range list {
-		if choice, ok := one.value.(*Choice); ok {
-			completed(cmd, one.name, choice.Of)
-		}
-	}
 }
 
 // flagOf returns a flag without a name.
@@ -227,22 +222,9 @@ func (c *Choice) String() string { return c.Value }
 // Type returns the value's name in help texts.
 func (c *Choice) Type() string { return strings.Join(c.Of, "|") }
 
-// AddChoice adds a Choice flag to cmd, with completion.
+// AddChoice adds a Choice flag to cmd.
 func AddChoice(cmd *cobra.Command, name, usual, usage string, of ...string) *Choice {
 	c := &Choice{usual, of}
-	AddOffering(cmd, c, name, usage, of...)
+	cmd.Flags().Var(c, name, usage)
 	return c
-}
-
-// AddOffering adds a flag to cmd whose values the shell completes, in this order.
-func AddOffering(cmd *cobra.Command, value pflag.Value, name, usage string, offers ...cobra.Completion) {
-	cmd.Flags().Var(value, name, usage)
-	completed(cmd, name, offers)
-}
-
-func completed(cmd *cobra.Command, name string, offers []cobra.Completion) {
-	complete := cobra.FixedCompletions(offers, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder)
-	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-		panic("hone: " + err.Error()) // the flag was added above
-	}
 }

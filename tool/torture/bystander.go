@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 const (
@@ -34,6 +36,11 @@ type Felt struct {
 	Lag float64 `json:"lag_seconds"`
 	// First is the first failure, in words.
 	First string `json:"first,omitempty"`
+}
+
+// String returns the response times.
+func (f Felt) String() string {
+	return fmt.Sprintf("median %s, worst %s of %d", figure.Micros(1e6*f.Median), figure.Micros(1e6*f.Worst), f.Asked)
 }
 
 // crowd is all bystanders.

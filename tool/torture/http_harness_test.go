@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/base64"
+	"flag"
 	"fmt"
 	"io"
 	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -104,4 +107,28 @@ func within(t *testing.T, d time.Duration) context.Context {
 func acceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// update writes golden files instead of comparing them.
+var update = flag.Bool("update", false, "write golden files into the repository")
+
+// httpInputs returns all lists.
+func httpInputs() []httpInput {
+	return slices.Concat(lineInputs, fieldInputs, hostInputs, lengthInputs, codingInputs, chunkInputs, lifeInputs)
+}
+
+// same compares a file with what it should be, or writes it.
+func same(t *testing.T, name, want string) {
+	t.Helper()
+	got, err := os.ReadFile(name)
+	switch {
+	case *update:
+		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case err != nil:
+		t.Error(err)
+	case string(got) != want:
+		t.Errorf("%s is not what the code says; run go test ./tool/torture -run %s -update, and look at what has changed", name, t.Name())
+	}
 }

@@ -107,7 +107,7 @@ func TestInputsAreComplete(t *testing.T) {
 				t.Errorf("%s: %s is left", in.name, left)
 			}
 		}
-		if in.may() == "" || in.section == "" {
+		if !in.refuse && in.serve == 0 && !in.waits || in.section == "" {
 			t.Errorf("%s: no right, or no section", in.name)
 		}
 		if in.serve == 1 && in.lenient == 1 {

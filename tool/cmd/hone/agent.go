@@ -69,10 +69,6 @@ func (f *agentsFlags) define(cmd *cobra.Command) {
 	flags.IntVar(&f.count, "agents-count", 0, "number of agents to wait for at a NATS server (all that connect within --agents-wait)")
 	flags.DurationVar(&f.wait, "agents-wait", 10*time.Second, "how long to wait for agents at a NATS server")
 	f.natsFlags.define(cmd, "agents-token-file")
-	complete := cobra.FixedCompletions([]cobra.Completion{"2\tprocesses on this machine", "nats://127.0.0.1:4222\tmachines that run hone agent"}, cobra.ShellCompDirectiveNoFileComp)
-	if err := cmd.RegisterFlagCompletionFunc("agents", complete); err != nil {
-		panic("hone: " + err.Error()) // the flag was added above
-	}
 }
 
 // check refuses flags that have no effect, or do not work with agents, and a plan with too few

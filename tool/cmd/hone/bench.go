@@ -110,10 +110,8 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if (f.revision != "" || f.against != "" || f.program.Given()) && plan.Samples < compare.FewestPairs {
 		return exit.Usagef("bench: --samples (-n) %d: a verdict needs at least %d; 12 are usual", plan.Samples, compare.FewestPairs)
 	}
-	if f.profiles.wanted() || f.out.UI.Addr == "" { // else --pprof is the page's
-		if err := f.profiles.check("bench"); err != nil {
-			return err
-		}
+	if err := f.profiles.check("bench"); err != nil {
+		return err
 	}
 	if f.profiles.token, err = session.ReadToken(f.profiles.tokenFile); err != nil {
 		return exit.Failedf("bench: --pprof-token-file: %w", err)

@@ -26,7 +26,7 @@ type profilingFlags struct {
 
 func (f *profilingFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.kinds, "profile", nil, "profiles to take in a separate sample: cpu, allocs, heap, mutex, block, goroutine, trace, metrics; see hone profile --help")
+	flags.StringSliceVar(&f.kinds, "profile", nil, "profiles to take in a separate sample: cpu, allocs, heap, mutex, block, goroutine; see hone profile --help")
 	flags.StringVar(&f.url, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, as in 127.0.0.1:6060")
 	flags.StringVar(&f.tokenFile, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
 	flags.DurationVar(&f.lasts, "profile-for", 5*time.Second, "length of a profile, in whole seconds")
@@ -44,12 +44,8 @@ func (f *profilingFlags) check(command string) error {
 	case f.lasts < time.Second:
 		return exit.Usagef("%s: --profile-for %v: use 1s or more", command, f.lasts)
 	}
-	known := append(probe.Profiles(), probe.Metrics)
+	names := kindNames()
 	for _, kind := range f.kinds {
-		var names []string
-		for _, k := range known {
-			names = append(names, string(k))
-		}
 		if !slices.Contains(names, kind) {
 			return exit.Usagef("%s: --profile %s: no such profile; %s", command, kind, exit.DidYouMean(kind, names, "use "+strings.Join(names, ", ")))
 		}
@@ -89,7 +85,7 @@ func (f *profilingFlags) sample(ctx context.Context, plan trial.Plan) (*record.S
 		kinds = append(kinds, probe.Kind(kind))
 	}
 	source := probe.Source{URL: f.url, Token: f.token, For: f.lasts}
-	plan.Load.For = source.Lasts(kinds...) + spareLoad
+	plan.Load.For = source.Lasts() + spareLoad
 	show := plan.Progress
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -50,7 +50,6 @@ cannot be compared.`,
 	f.judge.define(cmd)
 	f.out.DefineReport(cmd, nil)
 	f.store.Define(cmd)
-	cmd.ValidArgsFunction = f.store.Complete
 	return cmd
 }
 

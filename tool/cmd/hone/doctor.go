@@ -16,9 +16,9 @@ import (
 
 // doctorFlags holds the parsed flags of hone doctor.
 type doctorFlags struct {
-	quick, strict, script bool
-	out                   session.Output
-	noise                 noiseFlags
+	quick, strict bool
+	out           session.Output
+	noise         noiseFlags
 }
 
 func newDoctor() *cobra.Command {
@@ -36,7 +36,6 @@ With --noise it measures two builds of the same server, and stores how much they
 as a session. After four sessions of a scenario, hone bench and hone compare widen every
 interval accordingly. Measure eight, on several days; hone run rm removes them.`,
 		Example: `  hone doctor
-  hone doctor --fix-script -o fix.sh
   hone doctor --noise -f hello.toml`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +52,6 @@ interval accordingly. Measure eight, on several days; hone run rm removes them.`
 	flags.SortFlags = false
 	flags.BoolVar(&f.quick, "quick", false, "do not watch other processes for a second: checks that need it are unknown")
 	flags.BoolVar(&f.strict, "strict", false, "exit code 4 when the machine is BAD")
-	flags.BoolVar(&f.script, "fix-script", false, "print only the commands that fix it, as a shell script")
 	f.noise.define(cmd)
 	f.out.Define(cmd)
 	return cmd
@@ -61,15 +59,8 @@ interval accordingly. Measure eight, on several days; hone run rm removes them.`
 
 // run makes the checks, writes the findings and returns the exit code.
 func (f *doctorFlags) run(cmd *cobra.Command) error {
-	if f.out.JSON && f.script {
-		return exit.Usagef("doctor: choose one of --json and --fix-script")
-	}
 	d := machine.Diagnose(f.look(cmd.ErrOrStderr()), machine.Read())
-	text := d.Text
-	if f.script {
-		text = d.Script
-	}
-	if err := f.out.Print(cmd, d, text); err != nil {
+	if err := f.out.Print(cmd, d, d.Text); err != nil {
 		return err
 	}
 	return f.verdict(d)
@@ -80,8 +71,7 @@ func (f *doctorFlags) verdict(d *machine.Diagnosis) error {
 	if !f.strict || d.Valid {
 		return nil
 	}
-	said := f.out.File == "" && !f.out.JSON && !f.script // by the report's first line
-	return exit.Verdict(exit.Invalid, said, "doctor: this machine is not fit for measuring: %s", strings.Join(d.InvalidReasons, "; "))
+	return exit.Verdict(exit.Invalid, f.out.Said(), "doctor: this machine is not fit for measuring: %s", strings.Join(d.InvalidReasons, "; "))
 }
 
 // look makes the checks and, on a terminal, says why they take a second.

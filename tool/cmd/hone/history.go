@@ -41,9 +41,8 @@ Exit code 4 when no run has a valid sample.`,
 		Example: `  hone history main
   hone history main --html -o history.html
   hone history main --across go,kernel`,
-		Args:              arguments(0, 1, "history: name one baseline, as in: hone history main"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, cmp.Or(args...)) },
-		ValidArgsFunction: f.complete,
+		Args: arguments(0, 1, "history: name one baseline, as in: hone history main"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, cmp.Or(args...)) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -70,7 +69,8 @@ func (f *historyFlags) run(cmd *cobra.Command, ref string) error {
 		return err
 	}
 	var html bytes.Buffer
-	if err := page.History(&html, h); err != nil {
+	if err := page.Tables(&html, "hone history: "+h.Title(), []string{h.Summary() + "; comparable with run " + h.Baseline},
+		page.Section{Heading: "Figures over time", Table: h.Table()}, page.Section{Heading: "Every run", Table: h.Each()}); err != nil {
 		return exit.Failedf("history: %w", err)
 	}
 	text := h.Text
@@ -87,18 +87,4 @@ func (f *historyFlags) run(cmd *cobra.Command, ref string) error {
 		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("history: %s", h.InvalidReasons[0])}
 	}
 	return nil
-}
-
-// complete offers the baselines for shell completion.
-func (f *historyFlags) complete(cmd *cobra.Command, _ []string, _ string) (offers []cobra.Completion, _ cobra.ShellCompDirective) {
-	s, err := f.store.Read("history")
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var all []record.Baseline
-	all, _ = s.Baselines()
-	for _, b := range all {
-		offers = append(offers, cobra.CompletionWithDesc(b.Name, "run "+b.ID))
-	}
-	return offers, cobra.ShellCompDirectiveNoFileComp
 }

@@ -29,11 +29,10 @@ type loadFlags struct {
 	out          session.Flags
 	others       spec.Others
 	agents       agentsFlags
-	abort        bool
 	save         string
 	file, target string // a scenario, and its target
 	preview      int
-	ui           uiFlags
+	metrics      string // of any server, for the page
 }
 
 func newLoad() *cobra.Command {
@@ -95,14 +94,13 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.Lookup("target").Hidden = true
 	flags.IntVar(&f.preview, "print-requests", 0, "send nothing; print the requests of this many sessions")
 	flags.Var(&f.goals, "expect", "a goal; repeat for more; exit code 3 if one is missed")
-	flags.BoolVar(&f.abort, "abort-on-miss", false, "end as soon as a goal of --expect is certain to be missed")
 	flags.Int64VarP(&f.Plan.Requests, "count", "n", 0, "send this many requests in all, without a warm-up, then end; --for is the time limit (1h)")
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds the server's CPU and memory use")
 	f.others.Define(cmd, false)
 	f.agents.define(cmd)
 	f.out.Define(cmd, "every second")
 	flags.StringVar(&f.save, "save", "", "save the run under this `NAME`; see hone run --help")
-	f.ui.define(cmd)
+	flags.StringVar(&f.metrics, "server-metrics", "", "Prometheus metrics of any server for the page, a `URL` and names, as in 'http://127.0.0.1:8889/metrics open,requests_total'; counters per second")
 }
 
 // flagGroups are the headings of load's flags, in the order of its help.
@@ -115,9 +113,9 @@ func flagGroups() []struct{ heading, flags string } {
 		{"Traffic of several requests", "path flow data check cookies redirects print-requests"},
 		{"TLS (https:// and wss://)", "insecure cacert cert key"},
 		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
-		{"Verdict", "expect abort-on-miss allow-errors answer-limit max-lag most-others"},
+		{"Verdict", "expect allow-errors answer-limit max-lag most-others"},
 		{"Output", "server-stats server-pid progress plain json output save store help help-all"},
-		{"Live page", "ui ui-stay ui-token-file against server-metrics pprof pprof-token-file"},
+		{"Live page", "ui ui-stay ui-token-file server-metrics"},
 	}
 }
 
@@ -153,11 +151,6 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	}
 	if err := f.agents.check(cmd, f.Plan); err != nil {
 		return err
-	}
-	if f.abort {
-		if f.Plan.AbortOn = f.goals.List; len(f.Plan.AbortOn) == 0 {
-			return exit.Usagef("load: --abort-on-miss needs a goal; give one, as in --expect 'p99<5ms'")
-		}
 	}
 	if err := f.Plan.HasSteps(f.goals.List); err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
@@ -235,21 +228,15 @@ func serverAt(stats string) (*admin.Server, error) {
 func (f *loadFlags) made(target string, result *load.Result, began time.Time) *record.Run {
 	sample := trial.SampleOf(result, began)
 	sample.Order = 1
-	scenario := f.scenario(target)
+	scenario := f.Kept(f.Shape(), target)
+	if f.Plan.Requests > 0 {
+		scenario.Settings["count"] = fmt.Sprint(f.Plan.Requests)
+	}
 	scenario.Load = result.Settings
 	run := &record.Run{Name: f.save, Made: "load", At: began, Scenario: scenario,
 		Environment: trial.Environment(f.Plan.Target), Samples: []record.Sample{*sample}}
 	noteVersion(run)
 	return run
-}
-
-// scenario returns the load as it is saved.
-func (f *loadFlags) scenario(target string) record.Scenario {
-	scenario := f.Kept(f.Shape(), target)
-	if f.Plan.Requests > 0 {
-		scenario.Settings["count"] = fmt.Sprint(f.Plan.Requests)
-	}
-	return scenario
 }
 
 // loadFailure sets the exit code of a run that could not go on.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/record"
 )
 
 // patience bounds every wait of a test.
@@ -77,6 +78,7 @@ func asTest() bool {
 //	mode OCTAL PATH         expect a unix socket with these permissions
 //	cert [NAME]             make cert.pem and key.pem, or NAME.pem and NAME-key.pem
 //	nats                    start a NATS server: $NATS
+//	history FOLDER          make a store with 18 runs of a benchmark, a day apart
 //	renew NAME              put NAME's files in the place of cert.pem and key.pem
 func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
 
@@ -136,8 +138,23 @@ func transcripts(t *testing.T, dir string) {
 			"cert":          cert,
 			"renew":         renew,
 			"nats":          startNATS,
+			"history":       makeHistory,
 		},
 	})
+}
+
+// makeHistory stores runs whose allocations rise in the tenth.
+func makeHistory(ts *testscript.TestScript, _ bool, args []string) {
+	store, err := record.Open(ts.MkAbs(args[0]))
+	ts.Check(err)
+	for day := range 18 {
+		ts.Check(store.Add(&record.Run{
+			Made: record.GoTest, At: time.Date(2026, 1, 1+day, 0, 0, 0, 0, time.UTC), Scenario: record.Scenario{Name: "Encode", Settings: map[string]string{"bench": "Encode"}},
+			Samples: []record.Sample{{Order: 1, Valid: true, Metrics: []record.Metric{
+				{Name: "allocs/op", Unit: "allocs/op", Better: record.Lower, Value: float64(day / 9)}, {Name: "things/op", Unit: "things/op", Better: record.Lower, Value: 7},
+			}}},
+		}))
+	}
 }
 
 // code runs a command and expects an exit code.

@@ -306,7 +306,7 @@ func TestManualCommands(t *testing.T) {
 	if total < 40 {
 		t.Errorf("only %d commands are found in the manual", total)
 	}
-	for _, quick := range [][]string{{"doctor", "--quick"}, {"doctor", "--quick", "--fix-script"}, {"version"}} {
+	for _, quick := range [][]string{{"doctor", "--quick"}, {"version"}} {
 		hone(t, exit.OK, quick...)
 	}
 }

@@ -55,9 +55,8 @@ Exit code 4 when the profile is empty or the settings of the two runs differ.`,
   hone profile after --against before --kind allocs --top 40
   hone profile new.pprof --against old.pprof
   hone profile http://127.0.0.1:6060 --for 10s --kind allocs`,
-		Args:              arguments(0, 1, "name one run, as in: hone profile latest"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
-		ValidArgsFunction: f.store.Complete,
+		Args: arguments(0, 1, "name one run, as in: hone profile latest"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -65,17 +64,19 @@ Exit code 4 when the profile is empty or the settings of the two runs differ.`,
 	flags.DurationVar(&f.lasts, "for", 5*time.Second, "how long to profile a running server, in whole seconds")
 	flags.StringVar(&f.token, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
 	flags.StringSliceVar(&f.across, "across", nil, "settings that may differ, as in go,cpu")
-	var kinds []string
-	for _, kind := range probe.Profiles() {
-		if kind != probe.Trace {
-			kinds = append(kinds, string(kind))
-		}
-	}
-	f.kind = spec.AddChoice(cmd, "kind", "", "kind of profile to show (default: the first that the run has)", kinds...)
+	f.kind = spec.AddChoice(cmd, "kind", "", "kind of profile to show (default: the first that the run has)", kindNames()...)
 	flags.IntVar(&f.top, "top", 10, "number of functions to show; 0 shows all")
 	f.out.Define(cmd)
 	f.store.Define(cmd)
 	return cmd
+}
+
+// kindNames lists the kinds of profiles.
+func kindNames() (names []string) {
+	for _, kind := range probe.Profiles() {
+		names = append(names, string(kind))
+	}
+	return names
 }
 
 // profiled is a source of profiles: a run or a file.

@@ -104,7 +104,7 @@ func profilingOf(t *testing.T, args ...string) *profilingFlags {
 
 func TestProfilingFlags(t *testing.T) {
 	for want, args := range map[string][]string{
-		"": {"--profile", "cpu,trace", "--pprof", "127.0.0.1:1"},
+		"": {"--profile", "cpu,heap", "--pprof", "127.0.0.1:1"},
 		"bench: --profile needs --pprof, the address of the server's profiles, as in --pprof 127.0.0.1:6060": {"--profile", "cpu"},
 		"bench: --pprof needs --profile, the list of profiles, as in --profile cpu,allocs":                   {"--pprof", "127.0.0.1:1"},
 		"bench: --profile cpus: no such profile; did you mean cpu?":                                          {"--profile", "cpus", "--pprof", "127.0.0.1:1"},

@@ -36,9 +36,8 @@ that is the other revision, unless you say otherwise.`,
 		Example: `  hone report -o report.html
   hone report after --against before -o report.html
   hone report latest --against baseline:main -o report.html`,
-		Args:              arguments(0, 1, "name one run, as in: hone report latest -o report.html"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
-		ValidArgsFunction: f.store.Complete,
+		Args: arguments(0, 1, "name one run, as in: hone report latest -o report.html"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

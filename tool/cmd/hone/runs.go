@@ -1,12 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +38,7 @@ runs; write ./latest for a file of that name.`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRunList(), newRunShow(), newRunRemove(), newRunBaseline(), newRunExport(), newRunImport())
+	cmd.AddCommand(newRunList(), newRunShow(), newRunRemove(), newRunBaseline(), newRunExport())
 	return cmd
 }
 
@@ -120,7 +118,6 @@ func newRunShow() *cobra.Command {
 				fmt.Fprintf(w, "\nfolder: %s\n", folder)
 			})
 		},
-		ValidArgsFunction: store.Complete,
 	}
 	out.Define(cmd)
 	store.Define(cmd)
@@ -194,7 +191,6 @@ func newRunRemove() *cobra.Command {
 				return err
 			})
 		},
-		ValidArgsFunction: store.Complete,
 	}
 	store.Define(cmd)
 	return cmd
@@ -237,7 +233,6 @@ To have a run in another store, copy its folder, which hone run show names.`,
 			return exportRuns(cmd, format.Value, file, runs)
 		})
 	}
-	cmd.ValidArgsFunction = store.Complete
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE` instead of standard output")
 	store.Define(cmd)
 	return cmd
@@ -250,56 +245,6 @@ func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) err
 		"benchmark": func(w io.Writer) error { return record.WriteBenchmarks(w, runs...) },
 	}[format]
 	return session.Output{File: file}.Stream("run export", cmd.OutOrStdout(), write)
-}
-
-func newRunImport() *cobra.Command {
-	var store session.Store
-	cmd := &cobra.Command{
-		Use:     "import FILE…",
-		Short:   "Import the output of go test -bench",
-		Long:    "Import the output of go test -bench -count.",
-		Example: "  go test -bench . -count 10 | tee new.txt; hone run import new.txt",
-		Args:    arguments(1, math.MaxInt, "run import: name files, as in: hone run import new.txt"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return importRuns(cmd, &store, args) },
-	}
-	store.Define(cmd)
-	return cmd
-}
-
-func importRuns(cmd *cobra.Command, store *session.Store, args []string) error {
-	return store.Writing("run import", func(s *record.Store) error {
-		for _, name := range args {
-			runs, err := importFile(name)
-			if err != nil {
-				return exit.Failedf("run import: %s: %w", name, err)
-			}
-			for _, run := range runs {
-				if err := s.Add(run); err != nil {
-					return session.StoreFailure("run import: "+name, err)
-				}
-				fmt.Fprintln(cmd.OutOrStdout(), run.ID)
-			}
-		}
-		return nil
-	})
-}
-
-// importFile reads benchmarks, whose time is the file's.
-func importFile(name string) ([]*record.Run, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, errors.Unwrap(err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	runs, err := record.ReadBenchmarks(name, file)
-	for i, run := range runs {
-		run.At = info.ModTime().UTC().Add(time.Duration(i)) // in the order of the file
-	}
-	return runs, err
 }
 
 func newRunBaseline() *cobra.Command {

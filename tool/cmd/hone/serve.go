@@ -55,11 +55,11 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.Addr, "addr", usualAddr, "serve on `HOST:PORT`, unix:PATH or fd:N; port 0 picks a free one")
-	f.Mode.Add(cmd)
+	flags.Var(&f.Mode, "socket-mode", "permissions of the socket file of unix:PATH, in octal: 0660 also allows its group")
 	flags.StringVar(&f.Admin, "admin", usualAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
 	flags.StringVar(&f.TokenFile, "admin-token-file", "", "`FILE` with the token with which other machines may use the admin side")
 	flags.StringArrayVar(&f.AdminHosts, "admin-host", nil, "accept this host `NAME` in requests to the admin side, as in hone.internal; repeat for more")
-	f.Engine.Add(cmd)
+	flags.Var(&f.Engine, "engine", "I/O engine")
 	f.Service = spec.AddChoice(cmd, "service", "submit", "service that handles requests", serving.ServiceNames()...)
 	flags.BoolVar(&f.Compression, "compression", false, "with --service ws, compress messages of clients that offer it (permessage-deflate)")
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")

@@ -95,13 +95,6 @@ Exit codes: 0 when all survived (with --against: nothing is worse than in that r
 	f.out.DefineProgress(cmd, "every scenario")
 	f.out.Output.Define(cmd)
 	flags.Lookup("output").Usage = "write the result to `FILE` instead of standard output; FILE.html gets a self-contained page beside the text"
-	_ = cmd.RegisterFlagCompletionFunc("only", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		var names []cobra.Completion
-		for _, s := range torture.Scenarios() {
-			names = append(names, cobra.CompletionWithDesc(s.Name, s.Title))
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
 	shortHelp(cmd, "cmd pid pprof request expect-content method header body only list against wait json output", "content, TLS, logins, patience")
 	return cmd
 }
@@ -222,7 +215,11 @@ func (f *tortureFlags) run(cmd *cobra.Command, target string) error {
 		report.Compare(earlier)
 	}
 	if f.html != "" {
-		err = session.Output{File: f.html}.Stream("torture", io.Discard, func(w io.Writer) error { return page.Torture(w, report) })
+		err = session.Output{File: f.html}.Stream("torture", io.Discard, func(w io.Writer) error {
+			results, details, left := report.Tables()
+			return page.Tables(w, "hone torture: "+report.Target, report.About(), page.Section{Heading: "Verdicts", Table: results},
+				page.Section{Heading: "Scenarios", Table: details}, page.Section{Heading: "Not applicable", Table: left})
+		})
 	}
 	return open.Finish(session.End{
 		JSON: report, Text: session.InText(report.WriteText), Err: err,

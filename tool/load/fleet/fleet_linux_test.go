@@ -214,27 +214,6 @@ func TestFleetInterrupted(t *testing.T) {
 	}
 }
 
-// A goal that is missed for certain, by all together, ends the run.
-func TestFleetEndsAtAMissedGoal(t *testing.T) {
-	t.Parallel()
-	s := serve(t, nil)
-	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 4, Rate: 200, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}, localAgents(2, -1))
-	for _, text := range []string{"p50<1m", "max<1ns"} {
-		goal, err := load.ParseGoal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Plan.AbortOn = append(f.Plan.AbortOn, goal)
-	}
-	r, err := f.Run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Stopped != "max<1ns" || r.Interrupted || !onlyBusy(r) || r.Requests == 0 || r.Window > slower*5*time.Second {
-		t.Errorf("stopped at %q after %v, interrupted %v, %d requests: %q", r.Stopped, r.Window, r.Interrupted, r.Requests, r.InvalidReasons)
-	}
-}
-
 // No agent is left when the coordinator is killed.
 func TestAgentsEndWithTheirCoordinator(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,6 @@ type series struct {
 	open   []*merging // in order of time, at most mostOpen
 	closed []load.Interval
 	fresh  *load.Measured // what was closed since the last report
-	total  load.Measured  // all that was closed
 }
 
 // merging is a second for which not all agents have reported.
@@ -59,7 +58,6 @@ func (s *series) close() {
 		next.End = max(next.End, next.Start)
 	}
 	s.closed = append(s.closed, next)
-	s.total.Add(m)
 	if s.fresh == nil {
 		s.fresh = m
 	} else {
@@ -117,9 +115,6 @@ func (c *coordinator) report(now time.Time) {
 			most = max(most, share)
 		}
 		p.CPUShare = &most
-	}
-	if c.step == running && len(c.Plan.AbortOn) > 0 && c.Plan.Missed(&c.series.total) != "" {
-		c.stop()
 	}
 	p.Latency, p.Service = c.series.taken()
 	q := load.QuantilesOf(p.Latency)

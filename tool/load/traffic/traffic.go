@@ -168,15 +168,6 @@ func (s *Script) Choose(n uint64) int {
 	return len(s.flows) - 1
 }
 
-// Longest returns the largest number of requests of a session.
-func (s *Script) Longest() int {
-	most := 0
-	for _, f := range s.flows {
-		most = max(most, len(f.steps))
-	}
-	return most * (1 + s.redirects)
-}
-
 // IsText reports whether the literal text of all messages is UTF-8.
 func (s *Script) IsText() bool { return !s.binary }
 

@@ -178,12 +178,8 @@ export class Chart {
     for (const m of this.store.marks) {
       if (m.t < low || m.t > high || m.kind === "phase") continue;
       const x = Math.round(this.x(m.t)) + 0.5;
-      const color = { capture: "--three", end: "--muted", segment: "--earlier" }[m.kind] || "--edge";
+      const color = { end: "--muted", segment: "--earlier" }[m.kind] || "--edge";
       this.stroke([[x, margin.top], [x, bottom]], color, 1, m.kind === "segment" ? [] : [3, 3]);
-      if (m.kind === "capture") {
-        pen.fillStyle = this.color("--three");
-        pen.fillRect(x - 3, margin.top, 6, 6);
-      }
     }
     const cycles = this.store.columns.get("g.gc");
     if (!cycles) return;

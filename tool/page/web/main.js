@@ -4,7 +4,7 @@ import { Store, follow, take } from "./store.js";
 import { Flame, legendOf } from "./flame.js";
 import { Knee, kneeTable, kneeWords } from "./knee.js";
 import { Chart, Curve, HeatMap } from "./chart.js";
-import { element, fillAbout, fillBanner, fillCaptured, fillChanges, fillEvents, fillHot, fillJumps, fillRace, fillSpreads, fillStrip, once } from "./tables.js";
+import { element, fillAbout, fillBanner, fillChanges, fillEvents, fillHot, fillJumps, fillRace, fillSpreads, fillStrip, once } from "./tables.js";
 
 const find = (name) => document.querySelector("[data-" + name + "]");
 const changed = once();
@@ -47,8 +47,6 @@ class View {
     changed("spreads", store.state.spreads, () => fillSpreads(find("spreads"), store));
     changed("hot", store.state.hot, () => this.showHot());
     changed("knee", [store.state.knee, store.state.status], () => this.showKnee());
-    changed("captured", store.state.captured, () => fillCaptured(find("captured"), store));
-    changed("capture", store.state.capture, () => this.showCapture());
     changed("events", store.marks.length, () => fillEvents(find("events"), store));
     changed("about", [store.hello, store.state.notes], () => fillAbout(find("about"), store));
     fillJumps(find("jumps"));
@@ -63,7 +61,6 @@ class View {
     this.store.fresh = false;
     document.title = "hone: " + hello.title;
     find("title").textContent = hello.title;
-    find("capture").hidden = !hello.capture;
     find("range").parentElement.hidden = hello.groups.length === 0 || Boolean(hello.short);
     changed("charts", [hello.groups, hello.metrics], () => {
       this.drawn = [];
@@ -158,18 +155,6 @@ class View {
     find("knee-trials").replaceChildren(kneeTable(knee));
     this.knee.show(knee);
   }
-
-  showCapture() {
-    const button = find("capture"), capture = this.store.state.capture;
-    button.disabled = Boolean(capture?.busy);
-    button.textContent = capture?.busy ? "Capturing, " + this.store.hello.capture + " s" : "Capture CPU profile";
-    trouble(capture?.error ?? "");
-  }
-}
-
-function trouble(text) {
-  find("trouble").hidden = !text;
-  find("trouble").textContent = text;
 }
 
 // remembered is stored in the browser's local storage, if that is available.
@@ -189,20 +174,6 @@ function setTheme(theme, view) {
   view.recolor();
 }
 
-async function capture() {
-  let said = "";
-  find("capture").disabled = true; // until the stream reports its state
-  try {
-    const answer = await fetch("capture", { method: "POST" });
-    if (answer.ok) return;
-    said = await answer.text();
-  } catch {
-    said = "the program does not answer; it may have exited";
-  }
-  view.showCapture();
-  trouble(said);
-}
-
 const store = new Store();
 const view = new View(store);
 const themes = ["auto", "light", "dark"];
@@ -216,7 +187,6 @@ find("theme-switch").addEventListener("click", () => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.recolor());
 find("range").addEventListener("change", () => view.redraw());
 find("service").addEventListener("change", (e) => { view.service = e.target.checked; view.redraw(); });
-find("capture").addEventListener("click", capture);
 const recorded = document.getElementById("recorded");
 if (recorded) {
   take(store, JSON.parse(recorded.textContent));

@@ -202,19 +202,6 @@ export function fillHot(section, store) {
   section.querySelector(".scroll").replaceChildren(...doubts, table);
 }
 
-export function fillCaptured(section, store) {
-  const all = store.state.captured ?? [];
-  section.hidden = all.length === 0;
-  section.querySelector("ul").replaceChildren(...all.map((c) => {
-    const item = element("li", "", "CPU from " + moment(c.from) + " to " + moment(c.to) + ": ");
-    const a = element("a", "", "file for go tool pprof");
-    a.href = c.href;
-    a.dataset.profile = c.number;
-    item.append(a);
-    return item;
-  }));
-}
-
 export function fillEvents(details, store) {
   const rows = store.marks.slice(-300).map((m) => [moment(m.t), m.kind, m.text]);
   details.hidden = Boolean(store.hello.measured) && rows.length === 0;
