@@ -28,13 +28,10 @@ package knee
 import (
 	"cmp"
 	"math"
-	"slices"
 )
 
 // Plan is what to search for. From is required.
 type Plan struct {
-	// Goals is how many goals every trial is checked against. Zero: 1.
-	Goals int
 	// From is the lowest load, tried first: above 0, and with Whole 1 or more.
 	From float64
 	// To is the highest load. Zero: no limit.
@@ -64,8 +61,8 @@ type Step struct {
 // Trial is a step and its result.
 type Trial struct {
 	Step
-	// Met reports for each goal whether it was met. Ignored if Invalid.
-	Met []bool
+	// Met reports whether all goals were met. Ignored if Invalid.
+	Met bool
 	// Invalid marks a trial that says nothing about the target.
 	Invalid bool
 }
@@ -93,51 +90,33 @@ func (s State) String() string {
 	return [...]string{"unfinished", "found", "below", "above", "hidden"}[s]
 }
 
-// Knee is what the trials show about one goal. An unknown load is 0.
+// Knee is what the trials show. An unknown load is 0.
 type Knee struct {
 	State   State
-	Met     float64 // the highest load below Missed and Invalid that met the goal
+	Met     float64 // the highest load below Missed and Invalid that met the goals
 	Missed  float64 // the lowest that missed it
 	Invalid float64 // the lowest that could not be offered, if it is below Missed
-	// Again is the highest load above Missed at which a trial still met the goal: if it
+	// Again is the highest load above Missed at which a trial still met the goals: if it
 	// is far above, the target's capacity is not constant. 0: none.
 	Again float64
 }
 
-// Result is what the trials show.
-type Result struct {
-	All   Knee   // all goals at once
-	Goals []Knee // each goal
-}
-
 // Find returns what the trials have shown so far.
-func (p Plan) Find(made []Trial) Result {
-	p = p.complete()
-	r := Result{All: p.search(made, all).knee()}
-	for goal := range p.Goals {
-		r.Goals = append(r.Goals, p.search(made, goal).knee())
-	}
-	return r
+func (p Plan) Find(made []Trial) Knee {
+	return p.complete().search(made).knee()
 }
 
-// Next returns the trial to run after those in made. The search for all goals together
-// comes first, so that an interrupted search has the most important result; the knee of
-// each goal then needs few more trials, or none.
+// Next returns the trial to run after those in made.
 func (p Plan) Next(made []Trial) (next Step, more bool) {
 	p = p.complete()
 	if len(made) >= mostTrials {
 		return Step{}, false
 	}
-	for goal := all; goal < p.Goals; goal++ {
-		if goal == 0 && p.Goals == 1 {
-			break // no more trials are allowed
-		}
-		if next, more = p.search(made, goal).next(); more {
-			next.Rest = tooMuch(made)
-			return next, true
-		}
+	next, more = p.search(made).next()
+	if n := len(made); n > 0 {
+		next.Rest = made[n-1].Invalid || !made[n-1].Met
 	}
-	return Step{}, false
+	return next, more
 }
 
 // complete fills in the defaults. It panics on invalid values.
@@ -150,15 +129,6 @@ func (p Plan) complete() Plan {
 		p.From = math.Ceil(p.From)
 		p.To = max(math.Floor(p.To), p.From)
 	}
-	p.Goals, p.Confirm, p.Width = cmp.Or(p.Goals, 1), cmp.Or(p.Confirm, 3), cmp.Or(p.Width, 0.02)
+	p.Confirm, p.Width = cmp.Or(p.Confirm, 3), cmp.Or(p.Width, 0.02)
 	return p
-}
-
-// tooMuch reports whether the last trial missed or was invalid.
-func tooMuch(made []Trial) bool {
-	if len(made) == 0 {
-		return false
-	}
-	last := made[len(made)-1]
-	return last.Invalid || slices.Contains(last.Met, false)
 }

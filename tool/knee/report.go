@@ -22,8 +22,7 @@ type Report struct {
 	Target         string   `json:"target"`
 	Axis           string   `json:"axis"`
 	Unit           string   `json:"unit"`
-	Knee           Range    `json:"knee"`  // all goals together
-	Goals          []Range  `json:"goals"` // each goal
+	Knee           Range    `json:"knee"`
 	Trials         []Point  `json:"trials"`
 	Notes          []string `json:"notes"`
 
@@ -46,7 +45,7 @@ type Point struct {
 	Load    float64  `json:"load"`
 	Full    bool     `json:"full"`
 	Valid   bool     `json:"valid"`
-	Met     []bool   `json:"met"` // by goal; empty if not valid
+	Met     bool     `json:"met"`
 	Why     string   `json:"why"` // reason for a miss or an invalid trial
 	Rate    *float64 `json:"rate"`
 	P50     *float64 `json:"p50_us"`
@@ -62,13 +61,10 @@ func (s *Search) Report(target string) *Report {
 	goals := s.Goals
 	r := &Report{Schema: figure.SchemaKnee, InvalidReasons: []string{}, Target: target, Axis: s.Axis(), Unit: s.Unit(),
 		Trials: []Point{}, Notes: []string{}, goals: goals}
-	found := s.Plan.Find(s.made())
-	r.Knee = rangeOf("all goals", found.All)
+	k := s.Plan.Find(s.made())
+	r.Knee = rangeOf("all goals", k)
 	if len(goals) == 1 {
 		r.Knee.Goal = goals[0].String()
-	}
-	for i, k := range found.Goals {
-		r.Goals = append(r.Goals, rangeOf(goals[i].String(), k))
 	}
 	for _, p := range s.points {
 		r.Trials = append(r.Trials, p.inJSON(r.Drawn()))
@@ -77,7 +73,7 @@ func (s *Search) Report(target string) *Report {
 	if note := s.disturbed(); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
-	if k := found.All; k.Again > unsteadyPart*k.Missed && k.Missed > 0 {
+	if k.Again > unsteadyPart*k.Missed && k.Missed > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("the server's capacity is not constant: a trial at %s met the goals, one at %s did not; if it recovers slowly from overload, use a longer --cool",
 			r.amount(k.Again), r.amount(k.Missed)))
 	}
@@ -112,10 +108,7 @@ func rangeOf(goal string, k Knee) Range {
 }
 
 func (p measured) inJSON(drawn string) Point {
-	t := Point{Load: p.Load, Full: p.Full, Valid: !p.Invalid, Met: p.Met, Why: p.Why}
-	if t.Met == nil {
-		t.Met = []bool{}
-	}
+	t := Point{Load: p.Load, Full: p.Full, Valid: !p.Invalid, Met: p.Met && !p.Invalid, Why: p.Why}
 	if r := p.result; r != nil {
 		t.Rate, t.P50, t.P99, t.P999 = r.Rate, r.Latency.P50, r.Latency.P99, r.Latency.P999
 		t.Errors, t.Client = r.Errors["total"], r.Client.CPUShare
@@ -129,7 +122,7 @@ func (t Point) Outcome() string {
 	switch {
 	case !t.Valid:
 		return "not valid"
-	case slices.Contains(t.Met, false):
+	case !t.Met:
 		return "missed"
 	}
 	return "met"
@@ -161,11 +154,6 @@ func (r *Report) judge() {
 		r.InvalidReasons = append(r.InvalidReasons, r.known()+r.amount(r.Knee.knee.Invalid)+" could not be offered: "+r.why(r.Knee.knee.Invalid, false))
 	case Unfinished:
 		r.InvalidReasons = append(r.InvalidReasons, r.known()+fmt.Sprintf("the search did not finish after %s; let it run to the end, or narrow it with --from and --to", figure.Counted(len(r.Trials), "trial")))
-	}
-	for _, g := range r.Goals {
-		if r.Knee.knee.State != Hidden && g.knee.State == Hidden {
-			r.Notes = append(r.Notes, fmt.Sprintf("the knee of %s alone is not known: %s could not be offered: %s", g.Goal, r.amount(g.knee.Invalid), r.why(g.knee.Invalid, false)))
-		}
 	}
 	r.Valid = len(r.InvalidReasons) == 0
 }
@@ -252,14 +240,6 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintln(w, verdict+r.Head())
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "note:", note)
-	}
-	if len(r.Goals) > 1 {
-		fmt.Fprintln(w)
-		table := figure.Table{Head: []string{"goal", "met up to", "missed from", "knee"}}
-		for _, g := range append([]Range{r.Knee}, r.Goals...) {
-			table.Add(g.Goal, figure.OrNone(g.Met, r.amount), figure.OrNone(g.Missed, r.amount), fmt.Sprint(g.State))
-		}
-		table.Text(w)
 	}
 	fmt.Fprintln(w)
 	r.writeCurve(w)

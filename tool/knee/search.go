@@ -7,20 +7,17 @@ import (
 	"strconv"
 )
 
-// all stands for all goals together, where goals have numbers.
-const all = -1
-
 // mostInvalid is how many invalid trials of one load show that it cannot be offered.
 const mostInvalid = 3
 
-// evidence is what the trials of one load show about one goal.
+// evidence is what the trials of one load show.
 type evidence struct {
 	load          float64
 	fullMet       int
 	fullMissed    int
 	invalid       int
 	short         bool // there was a valid short trial
-	shortMet      bool // the last of them met the goal
+	shortMet      bool // the last of them met the goals
 	everMet       bool // some valid trial did
 	mostConfirmed int  // full trials needed
 }
@@ -34,28 +31,20 @@ const (
 	blocked // it could not be offered
 )
 
-func (e *evidence) add(t Trial, goal int) {
+func (e *evidence) add(t Trial) {
 	if t.Invalid {
 		e.invalid++
 		return
 	}
-	ok := t.meets(goal)
-	e.everMet = e.everMet || ok
+	e.everMet = e.everMet || t.Met
 	switch {
-	case t.Full && ok:
+	case t.Full && t.Met:
 		e.fullMet++
 	case t.Full:
 		e.fullMissed++
 	default:
-		e.short, e.shortMet = true, ok
+		e.short, e.shortMet = true, t.Met
 	}
-}
-
-func (t Trial) meets(goal int) bool {
-	if goal == all {
-		return !slices.Contains(t.Met, false)
-	}
-	return t.Met[goal]
 }
 
 func (e *evidence) verdict() (v verdict, certain bool) {
@@ -74,8 +63,7 @@ func (e *evidence) verdict() (v verdict, certain bool) {
 	return blocked, false
 }
 
-// search is the search for one goal: the loads tried, ascending, and the range that they
-// leave.
+// search is what a search knows: the loads tried, ascending, and the range that they leave.
 type search struct {
 	plan      Plan
 	tried     []evidence
@@ -89,14 +77,14 @@ type search struct {
 // every goal, and refuting them load by load would take full trials without end.
 const mostFooled = 2
 
-func (p Plan) search(made []Trial, goal int) *search {
+func (p Plan) search(made []Trial) *search {
 	s := &search{plan: p}
 	for _, t := range made {
 		i, known := slices.BinarySearchFunc(s.tried, t.Load, func(e evidence, load float64) int { return cmp.Compare(e.load, load) })
 		if !known {
 			s.tried = slices.Insert(s.tried, i, evidence{load: t.Load, mostConfirmed: p.Confirm})
 		}
-		s.tried[i].add(t, goal)
+		s.tried[i].add(t)
 	}
 	s.fooled = fooled(s.tried)
 	for i := range s.tried {

@@ -96,7 +96,7 @@ func (s *Search) Run(ctx context.Context) error {
 		}
 		s.points = append(s.points, p)
 		if s.Made != nil {
-			s.Made(s.Plan.Find(s.made()).All)
+			s.Made(s.Plan.Find(s.made()))
 		}
 	}
 }
@@ -201,7 +201,7 @@ func (s *Search) judge(p measured) (measured, error) {
 	case !s.Load.AllowErrors && !s.judgesErrors():
 		lost = failures(result)
 	}
-	p.Why = lost
+	p.Why, p.Met = lost, lost == ""
 	for _, o := range load.Check(result, s.Goals) {
 		if o.Goal.Metric == "rate" && result.RateAtLeast != nil && !o.Met {
 			p.Invalid, p.Why = true, strings.Join(result.Warnings, "; ")
@@ -211,8 +211,7 @@ func (s *Search) judge(p measured) (measured, error) {
 			p.Invalid, p.Why = true, fmt.Sprintf("%v cannot be judged: there were only %d requests; use a longer --for", o.Goal, result.Requests)
 			return p, nil
 		}
-		p.Met = append(p.Met, o.Met && lost == "")
-		if !o.Met && p.Why == "" {
+		if p.Met = p.Met && o.Met; !o.Met && p.Why == "" {
 			p.Why = o.String()
 		}
 	}
@@ -254,11 +253,10 @@ func (s *Search) brokenOff(p measured, err error) (measured, error) {
 		p.Invalid = true // the generator's machine failed
 		return p, nil
 	}
-	before := s.Plan.Find(s.made()).All
+	before := s.Plan.Find(s.made())
 	if before.Met == 0 || p.Load <= before.Met {
 		return p, err // the server is not there, or no longer
 	}
-	p.Met = make([]bool, len(s.Goals))
 	return p, nil
 }
 

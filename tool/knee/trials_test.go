@@ -3,7 +3,6 @@ package knee
 import (
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,7 +29,7 @@ func TestServerThatClosesConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &Search{
-			Plan: Plan{Goals: 1, From: 2, To: 3, Width: 0.02, Confirm: 1, Whole: true}, Goals: []load.Goal{goal}, Length: 300 * time.Millisecond,
+			Plan: Plan{From: 2, To: 3, Width: 0.02, Confirm: 1, Whole: true}, Goals: []load.Goal{goal}, Length: 300 * time.Millisecond,
 			Load: load.Plan{Target: codec.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 2, MaxLag: time.Hour},
 		}
 		if err := s.Run(t.Context()); (err != nil) != gone {
@@ -45,24 +44,24 @@ func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*load.Result)
 		goal    string // another one than a p99 below 5 ms
-		met     []bool
+		met     bool
 		invalid bool
 		why     string
 	}{
-		"met":    {met: []bool{true}},
-		"slow":   {goal: "p99<100us", met: []bool{false}, why: "p99<100us missed"},
-		"behind": {func(r *load.Result) { r.Kept = new(0.5) }, "", []bool{false}, false, "it answered 50.0 % of the requests in time"},
+		"met":    {met: true},
+		"slow":   {goal: "p99<100us", met: false, why: "p99<100us missed"},
+		"behind": {func(r *load.Result) { r.Kept = new(0.5) }, "", false, false, "it answered 50.0 % of the requests in time"},
 		"not valid": {func(r *load.Result) {
 			r.Valid, r.InvalidReasons = false, []string{"the generator was late", "and slow"}
 		},
-			"", nil, true, "the generator was late; and slow"},
+			"", false, true, "the generator was late; and slow"},
 		"too few": {func(r *load.Result) { r.Requests, r.Latency.P99 = 5, nil },
-			"", nil, true, "p99<5ms cannot be judged: there were only 5 requests; use a longer --for"},
-		"failures":           {errorsOf("failed", 1), "", []bool{false}, false, "1 of 1,000 requests failed"},
-		"failures and slow":  {errorsOf("failed", 1), "p99<100us", []bool{false}, false, "1 of 1,000 requests failed"},
-		"failures in a goal": {errorsOf("failed", 1), "errors<1%", []bool{true}, false, ""},
-		"half are closed":    {errorsOf("closed", 500), "", []bool{false}, false, "500 of 1,000 requests failed"},
-		"most are closed": {errorsOf("closed", 501), "", []bool{false}, false,
+			"", false, true, "p99<5ms cannot be judged: there were only 5 requests; use a longer --for"},
+		"failures":           {errorsOf("failed", 1), "", false, false, "1 of 1,000 requests failed"},
+		"failures and slow":  {errorsOf("failed", 1), "p99<100us", false, false, "1 of 1,000 requests failed"},
+		"failures in a goal": {errorsOf("failed", 1), "errors<1%", true, false, ""},
+		"half are closed":    {errorsOf("closed", 500), "", false, false, "500 of 1,000 requests failed"},
+		"most are closed": {errorsOf("closed", 501), "", false, false,
 			"the server closed the connections of 501 of 1000 requests before their answers"},
 	} {
 		s := searched(t)
@@ -75,7 +74,7 @@ func TestJudge(t *testing.T) {
 			c.change(p.result)
 		}
 		p, err := s.judge(p)
-		if err != nil || !slices.Equal(p.Met, c.met) || p.Invalid != c.invalid || !strings.Contains(p.Why, c.why) || (p.Why == "") != (c.why == "") {
+		if err != nil || p.Met != c.met && !c.invalid || p.Invalid != c.invalid || !strings.Contains(p.Why, c.why) || (p.Why == "") != (c.why == "") {
 			t.Errorf("%s: met %v, invalid %v, %q, %v", name, p.Met, p.Invalid, p.Why, err)
 		}
 	}
@@ -89,7 +88,7 @@ func errorsOf(kind string, n int64) func(*load.Result) {
 func TestSamples(t *testing.T) {
 	s := searched(t, "the generator was busy")
 	s.points = s.points[:3] // 1,000, 2,000 and 4,000 requests per second, of which the last is invalid
-	broke := measured{Trial: Trial{Step: Step{Load: 3_000}, Met: []bool{false}}, Why: "refused"}
+	broke := measured{Trial: Trial{Step: Step{Load: 3_000}, Met: false}, Why: "refused"}
 	s.points = append(s.points, broke)
 	for i, want := range []struct {
 		valid   bool

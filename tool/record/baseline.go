@@ -109,8 +109,8 @@ func (s *Store) Baselines() ([]Baseline, error) {
 	return all, nil
 }
 
-// Remove removes the runs that the references refer to. It refuses to remove a baseline, a
-// *BaselineError, and then removes none. The partner of a removed run stays, and keeps its PairedWith.
+// Remove removes the runs that the references refer to. It refuses to remove a baseline, and then
+// removes none. Both runs of a pair go.
 func (s *Store) Remove(refs ...string) (freed int64, err error) {
 	if s.readOnly {
 		return 0, fmt.Errorf("%w: %s; it was opened for reading", ErrReadOnly, s.path)
@@ -119,66 +119,31 @@ func (s *Store) Remove(refs ...string) (freed int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var runs []stored
+	var folders []string
 	for _, ref := range refs { // look up all first: removing changes what latest means
 		r, err := s.find(ref)
 		if err != nil {
 			return 0, err
 		}
-		if slices.ContainsFunc(runs, func(o stored) bool { return o.ID == r.ID }) { // named twice
-			continue
-		}
-		runs = append(runs, r)
 		var names []string
 		for _, b := range baselines {
-			if b.ID == r.ID {
+			if slices.Contains(strings.Split(r.folder, "+"), b.ID) {
 				names = append(names, b.Name)
 			}
 		}
 		if names != nil {
-			return 0, &BaselineError{r.ID, names}
+			return 0, fmt.Errorf("record: run %s, or its partner, is the baseline %s; remove or move the baseline first", r.ID, strings.Join(names, ", "))
+		}
+		if !slices.Contains(folders, r.folder) { // or named twice
+			folders = append(folders, r.folder)
 		}
 	}
-	for _, r := range runs {
-		size, err := s.removeRun(r)
+	for _, folder := range folders {
+		size, err := s.remove(filepath.Join(s.path, folder))
 		if err != nil {
 			return freed, s.explain(err)
 		}
 		freed += size
 	}
 	return freed, nil
-}
-
-// removeRun removes a run: its folder, or its side of a pair.
-func (s *Store) removeRun(r stored) (freed int64, err error) {
-	folder := filepath.Join(s.path, r.folder)
-	heads, err := s.heads(r.folder)
-	if err != nil {
-		return 0, err
-	}
-	left := slices.DeleteFunc(slices.Clone(heads), func(h head) bool { return h.ID == r.ID })
-	if len(left) == 0 {
-		return s.remove(folder)
-	}
-	if err := s.replace(filepath.Join(folder, headName), encodeHeads(left)); err != nil {
-		return 0, err
-	}
-	partner, err := os.ReadFile(filepath.Join(folder, left[0].ID+".json"))
-	if err != nil {
-		return 0, err
-	}
-	entries, err := os.ReadDir(folder)
-	for _, e := range entries {
-		name := e.Name()
-		if name == headName || name == left[0].ID+".json" || strings.Contains(string(partner), name) {
-			continue
-		}
-		if info, err := e.Info(); err == nil {
-			freed += info.Size()
-		}
-		if err := os.Remove(filepath.Join(folder, name)); err != nil {
-			return freed, err
-		}
-	}
-	return freed, err
 }

@@ -81,8 +81,7 @@ func TestCrash(t *testing.T) {
 		{"baseline", func() error { return s.SetBaseline("main", old.ID) }},
 		{"single", func() error { return s.Add(single) }},
 		{"moved", func() error { return s.SetBaseline("main", single.ID) }},
-		{"side", func() error { _, err := s.Remove(a.ID); return err }},
-		{"gone", func() error { _, err := s.Remove(b.ID); return err }},
+		{"gone", func() error { _, err := s.Remove(a.ID); return err }},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatal(err)
@@ -106,7 +105,7 @@ func TestCrash(t *testing.T) {
 			switch {
 			case n >= marks["old"] && !has(old), n >= marks["single"] && !has(single), n >= marks["pair"] && n <= marks["moved"] && !(has(a) && has(b)):
 				t.Errorf("seed %d, change %d: what was stored is lost: %v", seed, n, ids)
-			case n <= before["pair"] && has(a), n <= before["single"] && has(single), n >= marks["gone"] && (has(a) || has(b)), n < marks["moved"] && has(a) != has(b):
+			case n <= before["pair"] && has(a), n <= before["single"] && has(single), n >= marks["gone"] && (has(a) || has(b)), has(a) != has(b):
 				t.Errorf("seed %d, change %d: what cannot be there: %v", seed, n, ids)
 			}
 			if main, err := after.Get("baseline:main"); n >= marks["baseline"] && (err != nil || main.ID != old.ID && main.ID != single.ID) {
@@ -205,7 +204,7 @@ func TestKilled(t *testing.T) {
 // 10,000 runs are listed in half a second, once the kernel has read them.
 func TestManyRuns(t *testing.T) {
 	s := opened(t, newPath(t))
-	c, err := clean(sampleRun("x"))
+	c, err := seal(sampleRun("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +215,7 @@ func TestManyRuns(t *testing.T) {
 	for i := range count {
 		c.ID, c.At = fmt.Sprintf("%012x", i), c.At.Add(time.Second)
 		folder := filepath.Join(s.path, c.ID)
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, headName), encodeHeads([]head{headOf(c)}), 0o600)); err != nil {
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, headName), encodeHeads([]head{headOf(c.Run)}), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/hone-go/hone/tool/figure"
 )
@@ -45,43 +44,64 @@ type sealed struct {
 	blobs map[string][]byte
 }
 
-// seal copies a run into canonical form.
+// seal copies a run into canonical form: what reading it back gives.
 func seal(r *Run) (*sealed, error) {
 	return sealWithin(r, mostBytes)
 }
 
 func sealWithin(r *Run, most int) (*sealed, error) {
-	c, err := clean(r)
-	if err != nil {
-		return nil, err
-	}
-	s := &sealed{Run: c, blobs: map[string][]byte{}}
-	d := document{Schema: figure.SchemaStored, Run: *c, Samples: make([]sampleDocument, len(c.Samples))}
-	d.PairedWith = ""
+	s := &sealed{Run: r, blobs: map[string][]byte{}}
 	size := 0
-	for i, m := range c.Samples {
-		one := sampleDocument{Sample: m, Histograms: m.Histograms, Series: m.Series, Artefacts: []artefactDocument{}}
+	for _, m := range r.Samples {
 		for _, h := range m.Histograms {
 			size += len(h.Data)
 		}
 		for _, a := range m.Artefacts {
-			hash := digest(a.Data)
-			if s.blobs[hash] == nil {
+			if hash := digest(a.Data); s.blobs[hash] == nil {
 				s.blobs[hash] = a.Data
 				size += len(a.Data)
 			}
-			one.Artefacts = append(one.Artefacts, artefactDocument{a.Kind, a.Name, hash})
 		}
-		d.Samples[i] = one
 	}
 	if size > most {
 		return nil, fmt.Errorf("a run with %d MiB of histograms, profiles and logs is too large (at most %d MiB); keep fewer or shorter ones", size>>20, most>>20)
 	}
-	if s.text, err = encode(d); err != nil {
-		return nil, err
+	for range 2 { // what was invalid UTF-8 is written in another way once it has been read
+		text, err := encode(documentOf(s.Run))
+		if err == nil {
+			s.text = text
+			s.Run, err = unseal(text, func(hash string) ([]byte, error) { return s.blobs[hash], nil })
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	c.ID = digest(s.text)[:idDigits]
+	s.PairedWith = cleanText(r.PairedWith)
 	return s, nil
+}
+
+// documentOf returns a run's document: times in UTC, no list or map nil, nothing infinite.
+func documentOf(r *Run) document {
+	d := document{Schema: figure.SchemaStored, Run: *r, Samples: []sampleDocument{}}
+	d.At, d.PairedWith = r.At.UTC(), ""
+	d.Scenario.Settings, d.Scenario.Load = cleanMap(r.Scenario.Settings), cleanMap(r.Scenario.Load)
+	d.Environment = Environment{cleanMap(r.Environment.Strict), cleanMap(r.Environment.Soft)}
+	for _, m := range r.Samples {
+		m.At, m.Reasons, m.Metrics = m.At.UTC(), append([]string{}, m.Reasons...), append([]Metric{}, m.Metrics...)
+		if m.Rate != nil && (math.IsNaN(*m.Rate) || math.IsInf(*m.Rate, 0)) {
+			m.Rate = nil
+		}
+		one := sampleDocument{Sample: m, Histograms: []Histogram{}, Series: append([]Series{}, m.Series...), Artefacts: []artefactDocument{}}
+		for _, h := range m.Histograms {
+			h.Data = append([]byte{}, h.Data...)
+			one.Histograms = append(one.Histograms, h)
+		}
+		for _, a := range m.Artefacts {
+			one.Artefacts = append(one.Artefacts, artefactDocument{a.Kind, a.Name, digest(a.Data)})
+		}
+		d.Samples = append(d.Samples, one)
+	}
+	return d
 }
 
 // encode gives the same bytes for the same value.
@@ -119,57 +139,6 @@ func unseal(text []byte, blob func(hash string) ([]byte, error)) (*Run, error) {
 	return &r, nil
 }
 
-// clean copies a run except its blobs' bytes: times in UTC, no list or map nil, valid
-// UTF-8, nothing infinite.
-func clean(r *Run) (*Run, error) {
-	c := *r
-	var err error
-	if c.At, err = cleanTime(r.At); err != nil {
-		return nil, err
-	}
-	c.Name, c.Made, c.PairedWith = cleanText(r.Name), cleanText(r.Made), cleanText(r.PairedWith)
-	c.Scenario = Scenario{cleanText(r.Scenario.Name), cleanMap(r.Scenario.Settings), cleanMap(r.Scenario.Load), cleanText(r.Scenario.Primary)}
-	c.Environment = Environment{cleanMap(r.Environment.Strict), cleanMap(r.Environment.Soft)}
-	c.Samples = make([]Sample, len(r.Samples))
-	for i, s := range r.Samples {
-		if s.At, err = cleanTime(s.At); err != nil {
-			return nil, err
-		}
-		c.Samples[i] = cleanSample(s)
-	}
-	return &c, nil
-}
-
-func cleanSample(s Sample) Sample {
-	s.Unfit, s.Reasons = Unfit(cleanText(string(s.Unfit))), cleanList(s.Reasons, cleanText)
-	if s.Rate != nil && cleanValue(*s.Rate) != *s.Rate {
-		s.Rate = nil
-	}
-	s.Metrics = cleanList(s.Metrics, func(m Metric) Metric {
-		return Metric{cleanText(m.Name), cleanText(m.Unit), cleanText(m.Better), cleanValue(m.Value)}
-	})
-	s.Histograms = cleanList(s.Histograms, func(h Histogram) Histogram {
-		h.Name, h.Data = cleanText(h.Name), notNil(h.Data)
-		return h
-	})
-	s.Series = cleanList(s.Series, func(e Series) Series {
-		e.Name, e.Unit, e.Values = cleanText(e.Name), cleanText(e.Unit), cleanList(e.Values, cleanValue)
-		return e
-	})
-	s.Artefacts = cleanList(s.Artefacts, func(a Artefact) Artefact {
-		return Artefact{cleanText(a.Kind), cleanText(a.Name), notNil(a.Data)}
-	})
-	return s
-}
-
-func cleanList[T any](all []T, one func(T) T) []T {
-	out := make([]T, len(all))
-	for i, v := range all {
-		out[i] = one(v)
-	}
-	return out
-}
-
 func cleanMap(all map[string]string) map[string]string {
 	out := make(map[string]string, len(all))
 	for k, v := range all {
@@ -180,29 +149,6 @@ func cleanMap(all map[string]string) map[string]string {
 
 func cleanText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
-}
-
-// cleanValue makes values that are not finite NaN: no figure.
-func cleanValue(v float64) float64 {
-	if math.IsInf(v, 0) {
-		return math.NaN()
-	}
-	return v
-}
-
-func cleanTime(t time.Time) (time.Time, error) {
-	t = t.UTC().Round(0)
-	if y := t.Year(); y < 0 || y > 9999 {
-		return t, fmt.Errorf("the year %d cannot be written; set At to when the sample began", y)
-	}
-	return t, nil
-}
-
-func notNil(data []byte) []byte {
-	if data == nil {
-		return []byte{}
-	}
-	return data
 }
 
 // unmarshalStrictly refuses unknown fields, and a second value.

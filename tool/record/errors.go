@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"syscall"
 )
 
@@ -23,18 +22,6 @@ var (
 	// ErrDamaged reports a run that differs from what was written.
 	ErrDamaged = errors.New("record: not as it was written")
 )
-
-// BaselineError reports a run that cannot be removed because it is a baseline. Nothing
-// was removed.
-type BaselineError struct {
-	ID    string
-	Names []string // of its baselines
-}
-
-// Error says what to remove first.
-func (e *BaselineError) Error() string {
-	return fmt.Sprintf("record: run %s is the baseline %s; remove or move the baseline first", e.ID, strings.Join(e.Names, ", "))
-}
 
 // explain adds advice to an error of the disk.
 func (s *Store) explain(err error) error {

@@ -74,7 +74,7 @@ type Run struct {
 	Scenario    Scenario    `json:"scenario"`
 	Environment Environment `json:"environment"`
 	// PairedWith is the ID of the run whose samples alternated with these; Sample.Pair
-	// joins them. That run may have been removed. AddPair sets it. It is not part of what
+	// joins them. AddPair sets it. It is not part of what
 	// ID is derived from, since each of two runs would contain the other.
 	PairedWith string   `json:"paired_with,omitempty"`
 	Samples    []Sample `json:"samples"`

@@ -116,7 +116,6 @@ func TestAddingAgainChangesNothing(t *testing.T) {
 func TestPairs(t *testing.T) {
 	s := opened(t, newPath(t))
 	a, b, c := sampleRun("a"), sampleRun("b"), sampleRun("c")
-	a.Samples[0].Artefacts[0].Data = []byte("a's own")
 	for range 2 {
 		if err := s.AddPair(a, b); err != nil {
 			t.Fatal(err)
@@ -139,18 +138,16 @@ func TestPairs(t *testing.T) {
 	if folder, err := s.Folder(b.ID); err != nil || filepath.Base(folder) != a.ID+"+"+b.ID {
 		t.Errorf("a pair is in %s, %v", folder, err)
 	}
-	if _, err := s.Remove(a.ID); err != nil { // its side alone, with the log that only it has
+	if err := s.SetBaseline("main", b.ID); err != nil {
 		t.Fatal(err)
 	}
-	checkSame(t, b, get(t, s, b.ID))
-	if _, err := s.Get(a.ID); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a removed side: %v", err)
+	if _, err := s.Remove(a.ID); err == nil {
+		t.Error("a baseline went with its partner")
 	}
-	folder, _ := s.Folder(b.ID)
-	if left := files(t, folder); len(left) != 5 { // itself, run.json, the document, a profile and an empty log
-		t.Errorf("there is %v", left)
+	if err := s.RemoveBaseline("main"); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := s.Remove(b.ID, b.ID); err != nil || len(checkWhole(t, s)) > 0 {
+	if _, err := s.Remove(a.ID, b.ID); err != nil || len(checkWhole(t, s)) > 0 {
 		t.Errorf("both sides: %v", err)
 	}
 }
@@ -246,8 +243,7 @@ func TestRemove(t *testing.T) {
 	if err := s.SetBaseline("main", c.ID); err != nil {
 		t.Fatal(err)
 	}
-	var refused *BaselineError
-	if _, err := s.Remove(a.ID, c.ID); !errors.As(err, &refused) || refused.ID != c.ID || !slices.Equal(refused.Names, []string{"main"}) {
+	if _, err := s.Remove(a.ID, c.ID); !strings.Contains(fmt.Sprint(err), c.ID+", or its partner, is the baseline main") {
 		t.Errorf("removing a baseline: %v", err)
 	}
 	if _, err := s.Remove(a.ID, "nothing"); !errors.Is(err, ErrNotFound) {

@@ -106,7 +106,7 @@ func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 			}
 		}
 	}
-	plan := knee.Plan{Goals: len(f.goals.List), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.Value == knee.AxisConns}
+	plan := knee.Plan{From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.Value == knee.AxisConns}
 	if plan.From == 0 && plan.Whole {
 		plan.From = 1
 	} else if plan.From == 0 {

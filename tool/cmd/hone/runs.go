@@ -179,7 +179,7 @@ func newRunRemove() *cobra.Command {
 	var store session.Store
 	cmd := &cobra.Command{
 		Use:     "rm RUN…",
-		Short:   "Remove runs permanently",
+		Short:   "Remove runs permanently, of a pair both",
 		Example: "  hone run rm 3f9c2a71b04e",
 		Args:    arguments(1, math.MaxInt, "run rm: name the runs to remove, as in: hone run rm 3f9c2a71b04e"),
 		RunE: func(cmd *cobra.Command, args []string) error {
