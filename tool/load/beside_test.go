@@ -208,7 +208,7 @@ func TestChurnAlone(t *testing.T) {
 		plan Plan
 		web  string
 	}{
-		"used": {}, "unused": {plan: Plan{ChurnUnused: true}}, "poisson": {plan: Plan{Arrivals: Poisson}},
+		"used": {}, "poisson": {plan: Plan{Arrivals: Poisson}},
 		"http": {web: "tcp"}, "https": {web: "tls"}, "sizes": {plan: Plan{Sizes: sizesOf(t, "uniform:1..40000"), Echo: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,14 +237,10 @@ func TestChurnAlone(t *testing.T) {
 			if p.Arrivals == Constant && got.Conns != 120 || got.Conns < 80 || got.Conns > 180 || got.Errors["total"] != 0 || got.Dial.P99 == nil && got.Conns >= 100 {
 				t.Fatalf("churn %+v", got)
 			}
-			wanted := got.Conns
-			if p.ChurnUnused {
-				wanted = 0
-			}
-			if (got.First.P50 == nil) != p.ChurnUnused || !p.ChurnUnused && *got.First.Max < *got.Dial.P50 {
+			if *got.First.Max < *got.Dial.P50 {
 				t.Errorf("dials %+v, first answers %+v", got.Dial, got.First)
 			}
-			eventually(t, "the server has seen others", func() bool { return opened.Load() == got.Conns && asked.Load() == wanted })
+			eventually(t, "the server has seen others", func() bool { return opened.Load() == got.Conns && asked.Load() == got.Conns })
 			if p.Arrivals == Constant && (!r.Valid || got.Offered == nil || *got.Offered != p.Churn) || r.Rate != nil || r.Idle != nil {
 				t.Errorf("valid %v (%q), offered %v, rate %v", r.Valid, r.InvalidReasons, got.Offered, r.Rate)
 			}

@@ -35,7 +35,6 @@ func (p Plan) check() error {
 		{p.Idle < 0, "Idle", p.Idle, connections},
 		{!finite(p.Churn), "Churn", p.Churn, connections + " a second"},
 		{p.Partition.Of < 0 || p.Partition.Index < 0 || p.Partition.Index >= p.Partition.of(), "Partition", fmt.Sprintf("%d of %d", p.Partition.Index, p.Partition.Of), "use an index from 0 up to the number of parts"},
-		{p.Deadline < 0, "Deadline", p.Deadline, duration},
 	} {
 		if f.wrong {
 			return &Error{Kind: BadPlan, What: fmt.Sprintf("the plan's %s cannot be %v", f.name, f.value), Try: f.try}
@@ -59,13 +58,11 @@ func (p Plan) checkTogether() error {
 		{p.paced() && alone, "a rate without connections", "use 1 connection or more, or no rate"},
 		{p.Requests > 0 && p.Warmup > 0, "both Requests and a Warmup", "leave the warm-up out: every request is measured"},
 		{p.Requests > 0 && (p.Churn > 0 || alone), "Requests beside a Churn or without connections", "give the time to measure instead"},
-		{p.Deadline > 0 && !p.paced(), "a Deadline without a rate", "give a rate: a closed loop sends nothing late"},
 		{p.Traffic != nil && (p.Content != nil || !p.Sizes.None()), "both Traffic and Content or Sizes", "give the steps what their requests carry"},
 		{p.Traffic != nil && slices.ContainsFunc(p.Traffic.Requests(), slower), "a step with a longer time-out than the load's", "raise that of the load (--timeout)"},
 		{p.Traffic != nil && (p.Idle > 0 || p.Churn > 0), "Traffic and connections beside the load", "run a second load for those"},
 		{!p.Sizes.None() && p.Content != nil, "both Content and Sizes", "give one of them"},
 		{!p.Sizes.None() && len(p.Expect) > 0, "content to expect of answers to requests of many sizes", "expect an Echo, or nothing"},
-		{p.ChurnUnused && p.Churn == 0, "a ChurnUnused without a Churn", "give the Churn's rate"},
 	} {
 		if f.wrong {
 			return badPlan(f.what, f.try)

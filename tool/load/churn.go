@@ -117,13 +117,8 @@ func (c *churner) oneShot(n uint64, moment int64) {
 		return
 	}
 	defer nc.Close()
-	var wrong *Error
-	answered := opened
-	if !r.plan.ChurnUnused {
-		_, wrong = r.use(ctx, nc, r.plan.Target.Codec(), r.sizedContent(n))
-		answered = r.now()
-	}
-	c.count(moment, begun, opened, answered, wrong)
+	_, wrong := r.use(ctx, nc, r.plan.Target.Codec(), r.sizedContent(n))
+	c.count(moment, begun, opened, r.now(), wrong)
 }
 
 // dialError explains why a connection could not be opened; a time-out becomes Timeout.
@@ -150,9 +145,7 @@ func (c *churner) count(moment, begun, opened, answered int64, wrong *Error) {
 	c.Conns++
 	c.Lag.record(begun-moment, 1)
 	c.Dial.record(opened-moment, 1)
-	if !c.run.plan.ChurnUnused {
-		c.First.record(answered-moment, 1)
-	}
+	c.First.record(answered-moment, 1)
 	if wrong == nil {
 		return
 	}

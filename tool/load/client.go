@@ -152,7 +152,7 @@ func (c *conn) follow(of *client, now int64, again, well bool) {
 	case of.due == now:
 		c.later.Push(of)
 	case !c.run.thoughts.push(thought{of.due, c, of}):
-		c.counter.drop(Shed, of.step(), of.due, of.due)
+		c.counter.drop(Timeout, of.step(), of.due, of.due) // more think at once than a run keeps
 		c.retire(of)
 	}
 }
@@ -161,8 +161,8 @@ func (c *conn) follow(of *client, now int64, again, well bool) {
 func (c *conn) goOn(now int64) {
 	for c.later.Len() > 0 && c.room() {
 		of := c.later.Pop()
-		if kind, late := c.tooLate(now - of.due); late {
-			c.counter.drop(kind, of.step(), of.due, now)
+		if now-of.due > c.counter.timeout {
+			c.counter.drop(Timeout, of.step(), of.due, now)
 			c.retire(of)
 			continue
 		}

@@ -256,32 +256,18 @@ func (c *conn) refill(now int64) {
 	}
 	for c.waiting.Len() > 0 && c.room() {
 		next := c.waiting.Pop()
-		if kind, late := c.tooLate(now - next.moment); late {
-			c.drop(kind, next, now)
+		if now-next.moment > c.counter.timeout {
+			c.drop(next, now)
 		} else {
 			c.send(next, now)
 		}
 	}
 }
 
-// tooLate reports whether a request that has waited this long unsent is given up, and as which
-// Kind.
-func (c *conn) tooLate(waited int64) (Kind, bool) {
-	if c.overdue(waited) {
-		return Shed, true
-	}
-	return Timeout, waited > c.counter.timeout
-}
-
-func (c *conn) overdue(waited int64) bool {
-	deadline := int64(c.run.plan.Deadline)
-	return deadline > 0 && waited > deadline
-}
-
-// drop gives up a request that was not sent.
-func (c *conn) drop(kind Kind, a arrival, now int64) {
+// drop gives up a request that has waited unsent for the time-out.
+func (c *conn) drop(a arrival, now int64) {
 	c.left.Requests++
-	c.counter.drop(kind, c.run.firstStep(a.flow), a.moment, now)
+	c.counter.drop(Timeout, c.run.firstStep(a.flow), a.moment, now)
 }
 
 // fill sends as many requests as there are free slots.
@@ -390,22 +376,18 @@ func (c *conn) begin(now int64) {
 }
 
 // due takes every stride-th of the due requests of an open loop. Requests without a free slot
-// wait, but no longer than the deadline and the time-out, which also bounds the queue.
+// wait, but no longer than the time-out, which also bounds the queue.
 func (c *conn) due(all []arrival, stride int, now int64) {
 	c.mu.Lock()
 	for i := 0; i < len(all); i += stride {
-		if c.waiting.Len() == 0 && c.later.Len() == 0 && c.room() && !c.overdue(now-all[i].moment) {
+		if c.waiting.Len() == 0 && c.later.Len() == 0 && c.room() {
 			c.send(all[i], now)
 		} else {
 			c.waiting.Push(all[i])
 		}
 	}
-	for c.waiting.Len() > 0 {
-		kind, late := c.tooLate(now - c.waiting.First().moment)
-		if !late {
-			break
-		}
-		c.drop(kind, c.waiting.Pop(), now)
+	for c.waiting.Len() > 0 && now-c.waiting.First().moment > c.counter.timeout {
+		c.drop(c.waiting.Pop(), now)
 	}
 	c.refill(now)
 	c.unlock()
@@ -546,19 +528,12 @@ func (c *conn) abandon(now int64) {
 			c.counter.lose(codec.Unanswered, c.stepAt(i), s.intended, now, nil)
 		}
 	}
-	unsent := func(step int32, moment int64) {
-		kind := codec.Unanswered
-		if c.overdue(now - moment) {
-			kind = Shed
-		}
-		c.counter.drop(kind, step, moment, now)
-	}
 	for c.later.Len() > 0 {
 		client := c.later.Pop()
-		unsent(client.step(), client.due)
+		c.counter.drop(codec.Unanswered, client.step(), client.due, now)
 	}
 	for c.waiting.Len() > 0 {
 		next := c.waiting.Pop()
-		unsent(c.run.firstStep(next.flow), next.moment)
+		c.counter.drop(codec.Unanswered, c.run.firstStep(next.flow), next.moment, now)
 	}
 }

@@ -66,13 +66,13 @@ func (m *Measured) behind() string {
 		m.During, m.asked(), 100**kept, 100*leastAchieved)
 }
 
-// asked returns how many requests the schedule offered. Those that were shed or lost are the
+// asked returns how many requests the schedule offered. Those that were lost are the
 // errors', except for a caller who judges what was kept.
 func (m *Measured) asked() int64 {
 	if m.plan.AllowBehind {
 		return m.Offered + m.Followed
 	}
-	return m.Offered + m.Followed - m.Errors[Shed] - m.Lost
+	return m.Offered + m.Followed - m.Lost
 }
 
 // kept returns Result.Kept: fewer answers came within the window than were asked for. How many requests are in flight at the edges of the window is

@@ -16,16 +16,16 @@ import (
 // Goal is a condition on a result, as ParseGoal reads it.
 type Goal struct {
 	Step   string  // name of a step of the plan's Traffic; zero: the whole run
-	Metric string  // p50, p90, p95, p99, p999, max, mean, service.p50 and so on, rate, errors, shed, requests
+	Metric string  // p50, p90, p95, p99, p999, max, mean, service.p50 and so on, rate, errors, requests
 	Than   string  // <, <=, >, >= or ==
 	Value  float64 // microseconds for times, requests a second for rate, else a count
-	Part   bool    // Value is a fraction of the requests, 0.001 for 0.1%; errors and shed only
+	Part   bool    // Value is a fraction of the requests, 0.001 for 0.1%; errors only
 	text   string
 }
 
 // ParseGoal reads one goal, such as
 //
-//	p99<5ms    service.p99.9<=250us    rate>=10000    errors==0    errors<0.1%    shed<1%
+//	p99<5ms    service.p99.9<=250us    rate>=10000    errors==0    errors<0.1%
 //
 // or login.p99<20ms, for one step of a plan's Traffic. Times are response times, from the
 // intended moment in an open loop, and need a unit: ns, us, µs, ms, s or m. Blanks are allowed;
@@ -63,7 +63,7 @@ func badGoal(text, why string) error {
 }
 
 // counted are the metrics other than times.
-func counted() []string { return []string{"rate", "errors", "shed", "requests"} }
+func counted() []string { return []string{"rate", "errors", "requests"} }
 
 func metrics() []string {
 	names := counted()
@@ -90,7 +90,7 @@ func (g Goal) value(text string) (Goal, error) {
 	}
 	number, percent := strings.CutSuffix(text, "%")
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || v < 0 || math.IsNaN(v) || math.IsInf(v, 0) || percent && g.Metric != "errors" && g.Metric != "shed" {
+	if err != nil || v < 0 || math.IsNaN(v) || math.IsInf(v, 0) || percent && g.Metric != "errors" {
 		return Goal{}, badGoal(g.text, fmt.Sprintf("%q is no number for %s; write it without a unit, as in rate>=10000 or errors==0", text, g.Metric))
 	}
 	if g.Value, g.Part = v, percent; percent {
@@ -190,9 +190,14 @@ func (g Goal) figure(r *Result) *float64 {
 	case "requests":
 		return new(float64(r.Requests))
 	case "errors":
-		return g.count(r, "total")
-	case "shed":
-		return g.count(r, Shed.String())
+		n := float64(r.Errors["total"])
+		switch {
+		case !g.Part:
+			return new(n)
+		case r.Requests == 0:
+			return nil
+		}
+		return new(n / float64(r.Requests))
 	}
 	name, isService := strings.CutPrefix(g.Metric, "service.")
 	q := r.Latency
@@ -200,18 +205,6 @@ func (g Goal) figure(r *Result) *float64 {
 		q = r.Service
 	}
 	return q.Named(name)
-}
-
-// count returns a number of errors, or their fraction of the requests.
-func (g Goal) count(r *Result, kind string) *float64 {
-	n := float64(r.Errors[kind])
-	switch {
-	case !g.Part:
-		return new(n)
-	case r.Requests == 0:
-		return nil
-	}
-	return new(n / float64(r.Requests))
 }
 
 // format writes a value in the goal's unit, times as the result's text does.

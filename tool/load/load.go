@@ -39,7 +39,6 @@ const (
 	Closed      = codec.Closed
 	Timeout     = codec.Timeout
 	Failed      = codec.Failed
-	Shed        = codec.Shed
 
-	kinds = int(Shed) + 1
+	kinds = int(Failed) + 1
 )

@@ -3,7 +3,6 @@ package load
 import (
 	"context"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,9 +37,9 @@ func TestRunFollowsASchedule(t *testing.T) {
 		measured time.Duration
 		length   time.Duration // of the plan; 0: the schedule's
 	}{
-		"step:500,2000,1000/200ms": {700, 600 * time.Millisecond, 0},
-		"ramp:0..4000":             {1000, time.Second / 2, time.Second / 2},
-		"ramp:3000..1000":          {1000, time.Second / 2, time.Second / 2},
+		"stages:500/200ms,2000/200ms,1000/200ms": {700, 600 * time.Millisecond, 0},
+		"ramp:0..4000":                           {1000, time.Second / 2, time.Second / 2},
+		"ramp:3000..1000":                        {1000, time.Second / 2, time.Second / 2},
 	} {
 		for _, arrivals := range []Arrivals{Constant, Poisson} {
 			t.Run(text+"/"+arrivals.String(), func(t *testing.T) {
@@ -104,9 +103,9 @@ func TestGateKnowsTheSchedule(t *testing.T) {
 		{"ramp:1000..9000", time.Second, 50_000, 2_200, true},
 		{"ramp:9000..1000", time.Second, 50_000, -800, false},
 		{"ramp:9000..1000", time.Second, 50_000, 900, true},
-		{"step:1000,9000/5s", time.Second, 50_000, 800, false},
-		{"step:1000,9000/5s", time.Second, 50_000, 2_200, true},
-		{"step:9000,1000/5s", time.Second, 50_000, 900, true},
+		{"stages:1000/5s,9000/5s", time.Second, 50_000, 800, false},
+		{"stages:1000/5s,9000/5s", time.Second, 50_000, 2_200, true},
+		{"stages:9000/5s,1000/5s", time.Second, 50_000, 900, true},
 		{"ramp:5000..5000", 0, 50_000, 500, false},
 	} {
 		m := sound()
@@ -117,43 +116,6 @@ func TestGateKnowsTheSchedule(t *testing.T) {
 		if says := m.behind(); (says != "") != c.behind {
 			t.Errorf("%s, %d more under way: %q", c.schedule, c.under, says)
 		}
-	}
-}
-
-func TestShedRequestsAreNotBehind(t *testing.T) {
-	m := sound()
-	m.Errors[Shed], m.During, m.plan.AllowErrors = 400, 600, true
-	if r := m.result(); !r.Valid {
-		t.Errorf("not valid: %q", r.InvalidReasons)
-	}
-	m.During = 400
-	if r := m.result(); r.Valid || !strings.Contains(r.InvalidReasons[0], "only 400 of the 600") {
-		t.Errorf("valid %v, %q", r.Valid, r.InvalidReasons)
-	}
-}
-
-// A request that is later than the deadline is never sent, and is recorded.
-func TestDeadlineSheds(t *testing.T) {
-	sideBySide(t)
-	const slow, deadline = 50 * time.Millisecond, 100 * time.Millisecond
-	var served atomic.Int64
-	target := serveWith(t, "tcp", answering(func() { <-time.After(slow) }, func(dst []byte, p wire.Packet) []byte {
-		served.Add(1)
-		return echo(dst, p)
-	}))
-	r := measured(t, Plan{
-		Target: target, Rate: 200, Depth: 1, Warmup: -1, For: time.Second, Deadline: deadline, MaxLag: time.Second,
-	})
-	t.Log(r.Errors, *r.Latency.P50, *r.Latency.Max)
-	shed := r.Errors["shed"]
-	if r.Requests != 200 || shed < 100 || r.Errors["total"] != shed || r.Valid {
-		t.Errorf("%d requests, errors %v, valid %v", r.Requests, r.Errors, r.Valid)
-	}
-	if sent := r.Requests - shed; served.Load() != sent {
-		t.Errorf("the server was asked %d times, want %d", served.Load(), sent)
-	}
-	if h := r.Histograms; h.Latency.TotalCount() != 200 || h.Service.TotalCount() != 200-shed || *r.Latency.P50 < float64(deadline/1e3) {
-		t.Errorf("%d response times, %d service times, p50 %v µs", h.Latency.TotalCount(), h.Service.TotalCount(), *r.Latency.P50)
 	}
 }
 
@@ -221,11 +183,8 @@ func TestPlansThatCannotBeTogether(t *testing.T) {
 		"rate and schedule":        {Target: frames, Rate: 1, Schedule: rate},
 		"rate without connections": {Target: frames, Rate: 1, Idle: 1},
 		"schedule without any":     {Target: frames, Schedule: rate, Churn: 1},
-		"deadline without a rate":  {Target: frames, Deadline: 1},
-		"deadline":                 {Target: frames, Rate: 1, Deadline: -1},
 		"idle":                     {Target: frames, Idle: -1},
 		"churn":                    {Target: frames, Churn: -1},
-		"no churn":                 {Target: frames, ChurnUnused: true},
 		"content and sizes":        {Target: frames, Content: []byte("x"), Sizes: sizesOf(t, "uniform:1..2")},
 		"sizes and expect":         {Target: frames, Expect: []byte("x"), Sizes: sizesOf(t, "uniform:1..2")},
 		"sizes of HTTP":            {Target: codec.HTTP{URL: "http://127.0.0.1:1"}, Sizes: sizesOf(t, "uniform:1..2")},

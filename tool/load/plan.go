@@ -60,9 +60,6 @@ type Plan struct {
 	// Zero: 5 s.
 	// A step of Traffic may have a shorter one.
 	Timeout time.Duration
-	// Deadline is how late a request of an open loop is still sent. A later one is shed: not sent,
-	// counted under Shed, and recorded with the time that it waited. Zero: only Timeout limits it.
-	Deadline time.Duration
 	// Sources are the addresses that connections come from, one after the other. Only the targets
 	// of this package support them. Zero: the system chooses.
 	Sources source.Addresses
@@ -77,8 +74,6 @@ type Plan struct {
 	// request, and closed. Each has a scheduled moment, from which its times count, and never
 	// waits for another. Zero: none.
 	Churn float64
-	// ChurnUnused closes the churn's connections without a request.
-	ChurnUnused bool
 	// Traffic describes sessions of different requests. Each arrival is then a session, Rate and
 	// Requests count sessions, and every step has figures of its own. Its Seed must be the plan's.
 	// Zero: the same request every time.

@@ -38,9 +38,9 @@ type Result struct {
 	// Errors counts those of Requests that failed, by Kind.String, with their sum under "total",
 	// which is always present. The failure that ended the run is counted once, too.
 	Errors map[string]int64 `json:"errors"`
-	// Unsent is how many of the failed requests were given up before they were sent: shed, or
-	// without a free slot on their connection until the time-out or the end of the run. The server
-	// has never seen them.
+	// Unsent is how many of the failed requests were given up before they were sent: they
+	// had no free slot on their connection until the time-out or the end of the run. The server has
+	// never seen them.
 	Unsent int64 `json:"unsent"`
 	// Statuses counts the answers to Requests by Answer.Code, for protocols that have status
 	// codes: {"200": 1234}.

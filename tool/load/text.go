@@ -140,9 +140,6 @@ func writeAgents(w io.Writer, agents []Agent) {
 // writeRequests prints the counts of requests and errors.
 func writeRequests(table *figure.Table, r *Result) {
 	counts := fmt.Sprintf("%s in %s, %s errors", figure.Grouped(float64(r.Requests)), figure.Time(r.Window), figure.Grouped(float64(r.Errors["total"])))
-	if shed := r.Errors[Shed.String()]; shed > 0 {
-		counts += fmt.Sprintf(", of which %s shed", figure.Grouped(float64(shed)))
-	}
 	table.Add("requests", counts)
 	rate := figure.OrNone(r.Rate, figure.Grouped) + "/s"
 	if r.Offered != nil {

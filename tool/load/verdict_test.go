@@ -313,8 +313,6 @@ func TestParseGoal(t *testing.T) {
 		{"errors==0", "errors", "==", 0, false},
 		{"errors<0.1%", "errors", "<", 0.001, true},
 		{"requests>=5", "requests", ">=", 5, false},
-		{"shed==0", "shed", "==", 0, false},
-		{"shed<=1%", "shed", "<=", 0.01, true},
 	} {
 		g, err := ParseGoal(c.text)
 		if err != nil || g.Metric != c.metric || g.Than != c.than || math.Abs(g.Value-c.value) > 1e-12*c.value || g.Part != c.part {
@@ -326,7 +324,7 @@ func TestParseGoal(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "p99", "<5ms", "p98<5ms", "p99<5", "p99<ms", "p99<-5ms", "p99=5ms", "p99!=5ms", "p99<<5ms", "rate>=fast",
-		"rate>=5ms", "rate>=10%", "shed<5ms", "requests>5%", "errors==-1", "errors==NaN", "errors<Inf", "latency<5ms", "p99<", "service.rate>1",
+		"rate>=5ms", "rate>=10%", "requests>5%", "errors==-1", "errors==NaN", "errors<Inf", "latency<5ms", "p99<", "service.rate>1",
 	} {
 		if g, err := ParseGoal(text); err == nil {
 			t.Errorf("%q was taken as %+v", text, g)
@@ -338,7 +336,7 @@ func TestParseGoal(t *testing.T) {
 
 func TestCheckGoals(t *testing.T) {
 	m := sound()
-	m.Errors[Failed], m.Errors[Shed], m.plan.AllowErrors = 3, 2, true
+	m.Errors[Failed], m.plan.AllowErrors = 5, true
 	r := m.result()
 	for _, c := range []struct {
 		goal string
@@ -356,8 +354,6 @@ func TestCheckGoals(t *testing.T) {
 		{"requests==1000", true, ""},
 		{"errors==0", false, "errors==0 missed: errors is 5"},
 		{"errors<1%", true, "errors<1% met: errors is 0.5%"},
-		{"shed==0", false, "shed==0 missed: shed is 2"},
-		{"shed<1%", true, "shed<1% met: shed is 0.2%"},
 	} {
 		o := Check(r, []Goal{must[Goal](t)(ParseGoal(c.goal))})[0]
 		if o.Met != c.met || !o.Judged || o.Got == nil {

@@ -37,10 +37,6 @@ func TestPicture(t *testing.T) {
 	}{{"light", 1120, 800, false}, {"dark", 1120, 800, true}, {"phone", 390, 800, false}} {
 		b.size(look.width, look.height, look.dark)
 		b.settle()
-		if kind == "report" {
-			eval[bool](b, `(document.querySelector("#flames").scrollIntoView(), true)`)
-			b.settle()
-		}
 		name := filepath.Join(flag.Lookup("page.shots").Value.String(), kind+"-"+look.name+".png")
 		picture, err := png.Decode(bytes.NewReader(get(b, chromedp.CaptureScreenshot())))
 		if err != nil {

@@ -58,26 +58,6 @@ type hotLines struct {
 	Few     string    `json:"few"`     // why lines may be chance; empty: they are not
 	Least   number    `json:"least"`   // two of few samples: less is not shown
 	Lines   []hotLine `json:"lines"`
-	Flame   *flame    `json:"flame,omitempty"`
-}
-
-// flame is a probe.Frame.
-type flame struct {
-	Name   string   `json:"n"`
-	Value  number   `json:"v"`
-	Before number   `json:"b"`
-	Calls  []*flame `json:"c"`
-}
-
-// leastFlame is the smallest share of a profile that the flame graph shows.
-const leastFlame = 0.003
-
-func flameOf(f probe.Frame) *flame {
-	made := &flame{f.Function, number(f.Value), orNone(f.Before), []*flame{}}
-	for _, called := range f.Calls {
-		made.Calls = append(made.Calls, flameOf(called))
-	}
-	return made
 }
 
 type hotLine struct {
@@ -326,15 +306,12 @@ func hotOf(now, before *probe.Profile) (*hotLines, error) {
 		}
 		hot.Lines = append(hot.Lines, hotLine{l.Function, number(l.Flat), number(l.Cum), orNone(l.FlatBefore)})
 	}
-	if len(hot.Lines) > 0 {
-		hot.Flame = flameOf(view.Flame(leastFlame))
-	}
 	return hot, nil
 }
 
 // modules returns the scripts, each after its imports.
 func modules() []string {
-	return []string{"words.js", "store.js", "axis.js", "tables.js", "chart.js", "flame.js", "knee.js", "main.js"}
+	return []string{"words.js", "store.js", "axis.js", "tables.js", "chart.js", "knee.js", "main.js"}
 }
 
 // oneFile inlines styles, scripts and data into the page. Its policy allows scripts and

@@ -203,41 +203,6 @@ func TestViewSaysWhatItRestsOn(t *testing.T) {
 	}
 }
 
-// TestFlame merges both profiles into one tree, from the first caller on, on the same
-// scale; small calls are left out with their callees.
-func TestFlame(t *testing.T) {
-	of := func(rate float64, stacks map[string]int64) []record.Sample {
-		return []record.Sample{sample(rate, made(t, CPU, time.Second, stacks))}
-	}
-	ms := int64(time.Millisecond)
-	v := viewOf(t, CPU,
-		of(1e6, map[string]int64{"read<main": 40 * ms, "copy<read<main": 20 * ms, "main": 10 * ms, "tiny<main": ms / 10, "new<main": 30 * ms}),
-		of(5e5, map[string]int64{"read<main": 25 * ms, "gone<main": 25 * ms}))
-	var text strings.Builder
-	var write func(f Frame, depth int)
-	write = func(f Frame, depth int) {
-		fmt.Fprintf(&text, "%s%s %.3f %.3f\n", strings.Repeat(" ", depth), f.Function, f.Value, *f.Before)
-		for _, c := range f.Calls {
-			write(c, depth+1)
-		}
-	}
-	write(v.Flame(0.01), 0)
-	want := ` 0.100 0.100
- main 0.100 0.100
-  gone 0.000 0.050
-  new 0.030 0.000
-  read 0.060 0.050
-   copy 0.020 0.000
-`
-	if text.String() != want {
-		t.Errorf("got\n%swant\n%s", text.String(), want)
-	}
-	alone := viewOf(t, CPU, of(1e6, map[string]int64{"main": ms}))
-	if f := alone.Flame(0); f.Before != nil || len(f.Calls) != 1 || f.Calls[0].Before != nil || !near(f.Value, 0.001) {
-		t.Errorf("alone: %+v", f)
-	}
-}
-
 // Rows of a sample or two of a short profile may be chance, which is said.
 func TestFewSamples(t *testing.T) {
 	for n, want := range map[int]string{13: "only 13 samples: a row of one or two may be chance", fewSamples: ""} {

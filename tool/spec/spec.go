@@ -69,19 +69,17 @@ func (f *Load) all() []setting {
 		{name: "rate", value: &p.Rate, usage: "requests a second over all connections (closed loop)"},
 		{name: "schedule", value: &value{kind: "SCHEDULE", set: func(text string) error {
 			return withoutValue("not a schedule", p.Schedule.UnmarshalText([]byte(text)))
-		}}, usage: "a rate that changes: ramp:FROM..TO, step:RATE,RATE/DURATION or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION"},
+		}}, usage: "a rate that changes: ramp:FROM..TO, or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION"},
 		{name: "arrivals", value: &f.arrivals, usage: "how --rate, --schedule and --churn are spread over time"},
 		{name: "for", short: "d", value: &p.For, usage: "how long to measure"},
 		{name: "warmup", value: &p.Warmup, usage: "how long to load before measuring (a tenth of --for, at most 5s)"},
 		{name: "ramp", value: &p.Ramp, usage: "most connections to open a second (no limit)"},
 		{name: "timeout", value: &p.Timeout, usage: "time limit for an answer, and for connecting"},
-		{name: "deadline", value: &p.Deadline, usage: "shed requests that are later than this: do not send them (send them)"},
 		{name: "source", value: &value{kind: "ADDRESSES", set: func(text string) error {
 			return withoutValue("not source addresses", p.Sources.UnmarshalText([]byte(text)))
 		}}, usage: "source addresses: 127.0.0.1-127.0.0.20, 10.0.0.0/28, or several with commas (the system's choice)"},
 		{name: "idle", value: &p.Idle, usage: "idle connections that are opened first, used once, and kept"},
 		{name: "churn", value: &p.Churn, usage: "connection churn: connections a second that are opened, used once, and closed"},
-		{name: "churn-unused", value: &p.ChurnUnused, usage: "close the connections of --churn without a request"},
 	}, f.target.settings(), f.requests.settings(), []setting{
 		{name: "allow-errors", value: &p.AllowErrors, usage: "keep a result VALID if requests failed"},
 		{name: "max-lag", value: &p.MaxLag, unsaved: true,
@@ -126,8 +124,6 @@ func (f *Load) check(command string) error {
 	case f.Plan.Requests > 0 && f.Plan.For == 0: // no time limit
 	case f.Plan.Conns < 0, f.Plan.Conns == 0 && !beside:
 		return exit.Usagef("%s: --conns %d: use 1 or more", command, f.Plan.Conns)
-	case f.Plan.ChurnUnused && f.Plan.Churn == 0:
-		return exit.Usagef("%s: --churn-unused needs --churn; give it, as in --churn 100", command)
 	case f.Plan.For <= 0:
 		return exit.Usagef("%s: --for %v: use a positive duration, as in 10s", command, f.Plan.For)
 	case f.Plan.Timeout <= 0:

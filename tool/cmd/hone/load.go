@@ -54,7 +54,7 @@ much the server can do. With --rate every request is scheduled, and its response
 counts from its scheduled moment (an open loop): how long users wait.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
   hone load http://127.0.0.1:8080/ -c 20 --rate 500 --expect 'p99<20ms'
-  hone load 127.0.0.1:7000 -c 50 --schedule ramp:1000..20000 -d 1m --deadline 100ms
+  hone load 127.0.0.1:7000 -c 50 --schedule ramp:1000..20000 -d 1m
   hone load 127.0.0.1:7000 -c 0 --idle 50000 --ramp 5000 -d 60s --source 127.0.0.1-127.0.0.4
   hone load https://127.0.0.1:8443/orders -X POST -H 'Content-Type: application/json' --body @order.json
   hone load ws://127.0.0.1:8080/echo -c 100 --depth 16 --size 64
@@ -106,8 +106,8 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 // flagGroups are the headings of load's flags, in the order of its help.
 func flagGroups() []struct{ heading, flags string } {
 	return []struct{ heading, flags string }{
-		{"Load", "scenario target conns depth rate schedule arrivals for count warmup ramp timeout deadline source seed"},
-		{"Idle connections and churn", "idle churn churn-unused"},
+		{"Load", "scenario target conns depth rate schedule arrivals for count warmup ramp timeout source seed"},
+		{"Idle connections and churn", "idle churn"},
 		{"Requests: frames, messages and WebSocket", "size request expect-content echo frame match credentials-file"},
 		{"Requests: HTTP, and WebSocket handshakes", "method header body status expect-length basic-file bearer-file"},
 		{"Traffic of several requests", "path flow data check cookies redirects print-requests"},

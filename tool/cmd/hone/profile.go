@@ -47,8 +47,8 @@ net/http/pprof, as the --admin address of hone serve: its profile is taken now.
 Values are per million requests where the load is known, else per second; CPU-seconds
 per million requests are also microseconds per request. flat is a function's own cost,
 cum includes the functions that it calls. With --against, of a run with the same
-settings, the functions that changed most come first. hone report has flame graphs; go
-tool pprof reads the files of the run's folder, which hone run show names.
+settings, the functions that changed most come first. For flame graphs, go tool pprof
+reads the files of the run's folder, which hone run show names.
 
 Exit code 4 when the profile is empty or the settings of the two runs differ.`,
 		Example: `  hone profile

@@ -27,14 +27,13 @@ const (
 	Unanswered   // without an answer when the run ended
 	WrongContent // answered with other content than expected
 	Failed       // answered with a failure
-	Shed         // not sent, because it was later than Plan.Deadline
 )
 
 // String returns the kind as in JSON, for example "wrong_id".
 func (k Kind) String() string {
-	names := [Shed + 1]string{
+	names := [Failed + 1]string{
 		"bad_plan", "unreachable", "refused", "closed", "garbage", "wrong_id", "silent",
-		"timeout", "unanswered", "wrong_content", "failed", "shed",
+		"timeout", "unanswered", "wrong_content", "failed",
 	}
 	if int(k) >= len(names) {
 		return fmt.Sprintf("kind_%d", uint8(k))

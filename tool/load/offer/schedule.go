@@ -15,11 +15,10 @@ import (
 // Schedule is a rate of requests that changes over time, for example
 //
 //	ramp:1000..9000              linearly from the first rate to the last, over all of the measured time
-//	step:1000,4000,2000/10s      these rates, each for 10 s
 //	stages:0..1000/30s,1000/2m,5000/10s,..0/1m
 //	                             a ramp, a plateau, a spike, and a ramp from there to 0, one after the other
 //
-// Stages may have blanks and line ends between them. What comes after the last step or
+// Stages may have blanks and line ends between them. What comes after the last
 // stage has its last rate. The zero Schedule is none.
 type Schedule struct {
 	text   string  // as UnmarshalText read it
@@ -33,10 +32,10 @@ type stage struct {
 }
 
 const (
-	mostRate  = 1e9 // requests a second
-	mostSteps = 10_000
-	leastTime = time.Millisecond // of a step
-	longest   = 100 * 365 * 24 * time.Hour
+	mostRate   = 1e9 // requests a second
+	mostStages = 10_000
+	leastTime  = time.Millisecond // of a stage
+	longest    = 100 * 365 * 24 * time.Hour
 )
 
 var errRate = errors.New("write rates in digits, as in 1000 or 0.5, at most 1000000000")
@@ -58,12 +57,10 @@ func parse(text string) (s Schedule, err error) {
 	case "ramp":
 		s.stages = make([]stage, 1)
 		s.stages[0].from, s.stages[0].to, err = parseRange(rest)
-	case "step":
-		s.stages, err = parseSteps(rest)
 	case "stages":
 		s.stages, err = parseStages(rest)
 	default:
-		err = errors.New("write it as ramp:FROM..TO, step:RATE,RATE,…/DURATION or stages:FROM..TO/DURATION,RATE/DURATION,…")
+		err = errors.New("write it as ramp:FROM..TO, or stages:FROM..TO/DURATION,RATE/DURATION,…")
 	}
 	if err == nil && !slices.ContainsFunc(s.stages, func(each stage) bool { return each.from > 0 || each.to > 0 }) {
 		err = errors.New("offer more than 0")
@@ -99,25 +96,6 @@ func parseTime(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseSteps parses RATE,RATE/DURATION.
-func parseSteps(text string) (steps []stage, err error) {
-	text, length, _ := strings.Cut(text, "/")
-	each, err := parseTime(length)
-	if err != nil {
-		return nil, err
-	}
-	for word := range strings.SplitSeq(text, ",") {
-		rate, err := parseRate(word)
-		if err != nil {
-			return nil, err
-		}
-		if steps = append(steps, stage{rate, rate, each}); len(steps) > mostSteps {
-			return nil, fmt.Errorf("have %d steps at most", mostSteps)
-		}
-	}
-	return steps, nil
-}
-
 // parseStages parses FROM..TO/DURATION, RATE/DURATION and ..TO/DURATION, with commas between them.
 func parseStages(text string) (stages []stage, err error) {
 	last := 0.0
@@ -138,8 +116,8 @@ func parseStages(text string) (stages []stage, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("stage %d is %q: %w", len(stages)+1, word, err)
 		}
-		if stages = append(stages, s); len(stages) > mostSteps {
-			return nil, fmt.Errorf("have %d stages at most", mostSteps)
+		if stages = append(stages, s); len(stages) > mostStages {
+			return nil, fmt.Errorf("have %d stages at most", mostStages)
 		}
 		last = s.to
 	}
@@ -152,7 +130,7 @@ func (s Schedule) String() string { return s.text }
 // None reports whether the schedule is empty.
 func (s Schedule) None() bool { return s.stages == nil }
 
-// Length returns how long the schedule takes: its steps or its stages. Zero: any length.
+// Length returns how long the schedule takes: all stages. Zero: any length.
 func (s Schedule) Length() (length time.Duration) {
 	for _, each := range s.stages {
 		length += min(each.length, longest-length)

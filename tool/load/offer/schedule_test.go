@@ -15,7 +15,7 @@ import (
 func schedules() []string {
 	return []string{
 		"ramp:1000..9000", "ramp:9000..1000", "ramp:0..500", "ramp:500..0", "ramp:700..700", "ramp:0.5..3.25",
-		"step:1000,4000,2000/10s", "step:0,100,0,200/1s", "step:100,0/500ms", "step:250/1s",
+		"stages:1000/10s,4000/10s,2000/10s", "stages:0/1s,100/1s,0/1s,200/1s", "stages:100/500ms,0/500ms", "stages:250/1s",
 		"stages:0..1000/30s,1000/2m,5000/10s,..0/1m", "stages: 100/1s,\n ..300/2s, 0/1s, 50/1s", "stages:10/1s,0/1s", "stages:" + manyStages(200),
 	}
 }
@@ -64,22 +64,17 @@ func TestScheduleAsText(t *testing.T) {
 		"ramp:1..Inf":                  "in digits",
 		"ramp:0..0":                    "more than 0",
 		"ramp:1..2/10s":                "in digits",
-		"step:1..2/10s":                "in digits",
 		"sine:1..2/10s":                "write it as ramp:",
-		"step:0,0/10s":                 "more than 0",
-		"step:1,2":                     "duration",
-		"step:1,2/0s":                  "duration",
-		"step:1,,2/1s":                 "in digits",
-		"step:1,2/-1s":                 "duration",
-		"step:1,2/1us":                 "1ms at least",
-		"step:1,2/1s/1s":               "duration",
+		"stages:0/10s,0/10s":           "more than 0",
+		"stages:1/0s,2/0s":             "duration",
+		"stages:1/1s,/1s,2/1s":         "in digits",
+		"stages:1/1us,2/1us":           "1ms at least",
 		"stages:":                      "in digits",
 		"stages:5":                     "duration",
 		"stages:0/1s,0..0/1s":          "more than 0",
 		"stages:1..2/1s,x/1s":          "stage 2 is \"x/1s\": write rates in digits",
 		"stages:1..2/1s,..3":           "stage 2 is \"..3\": write the duration",
 		"stages:" + manyStages(10_001): "10000 stages at most",
-		"step:" + strings.Repeat("1,", 20_000) + "1/1s": "10000 steps at most",
 	} {
 		var s Schedule
 		err := s.UnmarshalText([]byte(text))
@@ -93,7 +88,7 @@ func TestScheduleAsText(t *testing.T) {
 
 func TestScheduleLength(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"ramp:1..2": 0, "step:1,2,3/1m": 3 * time.Minute,
+		"ramp:1..2": 0, "stages:1/1m,2/1m,3/1m": 3 * time.Minute,
 		"stages:0..5/3s,5/1m,..0/500ms": 63*time.Second + 500*time.Millisecond, "stages:" + manyStages(200): 200 * time.Second,
 		"stages:1/600000h,1/600000h": longest,
 	} {
@@ -106,8 +101,8 @@ func TestScheduleLength(t *testing.T) {
 func TestCourseHasTheRates(t *testing.T) {
 	const warm, length = 2 * time.Second, 20 * time.Second
 	for text, rates := range map[string]map[time.Duration]float64{
-		"ramp:1000..9000":        {0: 1000, warm: 1000, warm + 5*time.Second: 3000, warm + length: 9000, time.Hour: 9000},
-		"step:1000,4000,2000/5s": {0: 1000, warm + 4999*time.Millisecond: 1000, warm + 5*time.Second: 4000, warm + 10*time.Second: 2000, time.Hour: 2000},
+		"ramp:1000..9000":                {0: 1000, warm: 1000, warm + 5*time.Second: 3000, warm + length: 9000, time.Hour: 9000},
+		"stages:1000/5s,4000/5s,2000/5s": {0: 1000, warm + 4999*time.Millisecond: 1000, warm + 5*time.Second: 4000, warm + 10*time.Second: 2000, time.Hour: 2000},
 		"stages:0..1000/4s,3000/2s,..1000/4s,0/2s,500/1s": {0: 0, warm: 0, warm + 2*time.Second: 500, warm + 5*time.Second: 3000,
 			warm + 8*time.Second: 2000, warm + 11*time.Second: 0, warm + 12500*time.Millisecond: 500, time.Hour: 500},
 	} {
@@ -118,7 +113,7 @@ func TestCourseHasTheRates(t *testing.T) {
 			}
 		}
 	}
-	if peak := read(t, "step:10,70,20/1s").Over(0, time.Second).Peak(); peak != 70 {
+	if peak := read(t, "stages:10/1s,70/1s,20/1s").Over(0, time.Second).Peak(); peak != 70 {
 		t.Errorf("the peak is %v", peak)
 	}
 }
@@ -165,7 +160,7 @@ func checkIntegral(t *testing.T, text string, c *Timeline) {
 func TestRequestsOfTheMeasuredTime(t *testing.T) {
 	const warmup, measured = time.Second, 10 * time.Second
 	for text, want := range map[string]int{
-		"ramp:100..300": 2000, "step:100,200/5s": 1500, "step:0,100/5s": 500, "step:100,0/5s": 500,
+		"ramp:100..300": 2000, "stages:100/5s,200/5s": 1500, "stages:0/5s,100/5s": 500, "stages:100/5s,0/5s": 500,
 	} {
 		c := read(t, text).Over(warmup, measured)
 		n := 0
@@ -185,7 +180,7 @@ func TestRequestsOfTheMeasuredTime(t *testing.T) {
 }
 
 func TestNoMoreRequests(t *testing.T) {
-	c := read(t, "step:100,0/1s").Over(0, 10*time.Second)
+	c := read(t, "stages:100/1s,0/1s").Over(0, 10*time.Second)
 	if at := c.Moment(99); at != 990*time.Millisecond {
 		t.Errorf("the last request at %v", at)
 	}
@@ -250,7 +245,7 @@ func FuzzSchedule(f *testing.F) {
 }
 
 func BenchmarkMoment(b *testing.B) {
-	for _, text := range []string{"ramp:1000..9000", "step:1000,5000,9000/1s"} {
+	for _, text := range []string{"ramp:1000..9000", "stages:1000/1s,5000/1s,9000/1s"} {
 		c := read(b, text).Over(time.Second, time.Minute)
 		b.Run(text[:4], func(b *testing.B) {
 			b.ReportAllocs()

@@ -1,7 +1,6 @@
 // Assembles the page.
 import { charts, groupNames, jumpNames, metricChart } from "./words.js";
 import { Store, follow, take } from "./store.js";
-import { Flame, legendOf } from "./flame.js";
 import { Knee, kneeTable, kneeWords } from "./knee.js";
 import { Chart, Curve, HeatMap } from "./chart.js";
 import { element, fillAbout, fillBanner, fillChanges, fillEvents, fillHot, fillJumps, fillRace, fillSpreads, fillStrip, once } from "./tables.js";
@@ -20,7 +19,6 @@ class View {
     this.rarity = null;
     this.waiting = 0;
     this.left = leastLeft;
-    this.flame = new Flame(find("flame"), find("flame-says"));
     this.knee = new Knee(find("knee"));
     store.watch(() => this.later());
   }
@@ -45,7 +43,7 @@ class View {
     changed("race", [store.state.segments, store.state.notes], () => fillRace(find("race"), store));
     changed("changes", store.state.changes, () => fillChanges(find("changes"), store));
     changed("spreads", store.state.spreads, () => fillSpreads(find("spreads"), store));
-    changed("hot", store.state.hot, () => this.showHot());
+    changed("hot", store.state.hot, () => fillHot(find("hot"), this.store));
     changed("knee", [store.state.knee, store.state.status], () => this.showKnee());
     changed("events", store.marks.length, () => fillEvents(find("events"), store));
     changed("about", [store.hello, store.state.notes], () => fillAbout(find("about"), store));
@@ -136,15 +134,6 @@ class View {
   recolor() {
     this.colors.clear();
     this.redraw();
-  }
-
-  showHot() {
-    const { hot } = this.store.state;
-    fillHot(find("hot"), this.store);
-    find("flamegraph").hidden = !hot?.flame;
-    if (!hot?.flame) return;
-    find("flame-legend").replaceChildren(legendOf(hot));
-    this.flame.show(hot);
   }
 
   showKnee() {
