@@ -13,7 +13,7 @@ var others = map[string]string{
 	"--qps": "--rate, for all connections together", "-q": "--rate, for all connections together", "--rps": "--rate", "-R": "--rate", "-r": "--rate",
 	"--requests": "--count (-n)", "--iterations": "--count (-n)", "--total": "--count (-n)", "-i": "--count (-n)",
 	"--stages": "--schedule stages:…", "--threads": "none, as it uses all CPUs (GOMAXPROCS)", "-t": "none, as it uses all CPUs (GOMAXPROCS)",
-	"--latency": "none, as the percentiles are always shown", "--script": "--scenario (-f)", "-s": "--scenario (-f)", "--targets": "--path or --scenario (-f)",
+	"--latency": "none, as the percentiles are always shown", "--script": "--scenario (-f)", "-s": "--scenario (-f)", "--targets": "--scenario (-f)",
 	"-m": "--method (-X)", "-D": "--body @FILE", "--data-raw": "--body", "--data-binary": "--body @FILE", "-T": "--header (-H) 'Content-Type: …'", "-a": "--basic-file", "--auth": "--basic-file",
 	"--disable-keepalive": "--churn", "-k": "--insecure", "--thresholds": "--expect", "--summary-export": "--json -o", "--format": "--json", "--url": "none, give the target alone",
 }

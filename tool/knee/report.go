@@ -2,6 +2,7 @@ package knee
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/record"
 )
 
 // Report is the result of hone knee, also as JSON.
@@ -25,6 +27,9 @@ type Report struct {
 	Knee           Range    `json:"knee"`
 	Trials         []Point  `json:"trials"`
 	Notes          []string `json:"notes"`
+	Said           string   `json:"said"`    // the verdict in one line
+	Drawn          string   `json:"drawn"`   // the metric that pictures have
+	Goal           *float64 `json:"goal_us"` // for that metric
 
 	goals []load.Goal
 }
@@ -53,7 +58,7 @@ type Point struct {
 	P999    *float64 `json:"p999_us"`
 	Errors  int64    `json:"errors"`
 	Client  *float64 `json:"client_cpu_share"`
-	Plotted *float64 `json:"-"` // the drawn metric, in µs
+	Plotted *float64 `json:"plotted_us"` // the drawn metric
 }
 
 // Report returns what is known so far.
@@ -61,15 +66,21 @@ func (s *Search) Report(target string) *Report {
 	goals := s.Goals
 	r := &Report{Schema: figure.SchemaKnee, InvalidReasons: []string{}, Target: target, Axis: s.Axis(), Unit: s.Unit(),
 		Trials: []Point{}, Notes: []string{}, goals: goals}
+	drawn := r.metric()
+	r.Drawn = figure.Name(drawn)
+	if i := slices.IndexFunc(goals, func(g load.Goal) bool { return g.Metric == drawn }); i >= 0 {
+		r.Goal = &goals[i].Value
+	}
 	k := s.Plan.Find(s.made())
 	r.Knee = rangeOf("all goals", k)
 	if len(goals) == 1 {
 		r.Knee.Goal = goals[0].String()
 	}
 	for _, p := range s.points {
-		r.Trials = append(r.Trials, p.inJSON(r.Drawn()))
+		r.Trials = append(r.Trials, p.inJSON(drawn))
 	}
 	r.judge()
+	r.Said = r.head()
 	if note := s.disturbed(); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
@@ -128,17 +139,30 @@ func (t Point) Outcome() string {
 	return "met"
 }
 
-// GoalLine returns the time of the drawn goal, in µs; 0: none.
-func (r *Report) GoalLine() float64 {
-	i := slices.IndexFunc(r.goals, func(g load.Goal) bool { return g.Metric == r.Drawn() })
-	if i < 0 {
-		return 0
-	}
-	return r.goals[i].Value
+// kind is that of the artefact that stores a search.
+const kind = "knee"
+
+// Artefact returns the search as it is stored with a sample, where Of finds it.
+func (r *Report) Artefact() record.Artefact {
+	data, _ := json.Marshal(r) // cannot fail: trials have no NaN
+	return record.Artefact{Kind: kind, Name: "knee.json", Data: data}
 }
 
-// Drawn returns the metric to draw: that of the first goal for a time.
-func (r *Report) Drawn() string {
+// Of returns the search of a run that hone knee stored; nil for other runs.
+func Of(run *record.Run) *Report {
+	for _, s := range run.Samples {
+		for _, a := range s.Artefacts {
+			r := new(Report)
+			if a.Kind == kind && json.Unmarshal(a.Data, r) == nil {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// metric returns the metric to draw: that of the first goal for a time.
+func (r *Report) metric() string {
 	for _, g := range r.goals {
 		if g.IsTime() && !strings.HasPrefix(g.Metric, "service.") {
 			return g.Metric
@@ -190,6 +214,7 @@ func (r *Report) why(load float64, valid bool) string {
 func (r *Report) Fail(err error) {
 	r.Valid = false
 	r.InvalidReasons = append(r.InvalidReasons, err.Error())
+	r.Said = r.head()
 }
 
 // Failure returns the exit code.
@@ -201,7 +226,7 @@ func (r *Report) Failure(interrupted, quiet bool) error {
 	case !r.Valid:
 		return exit.Verdict(exit.Invalid, said, "knee: %s", reasons)
 	case r.Knee.knee.State == Below:
-		return exit.Verdict(exit.Missed, said, "knee: %s", r.Head())
+		return exit.Verdict(exit.Missed, said, "knee: %s", r.Said)
 	}
 	return nil
 }
@@ -217,8 +242,8 @@ func (r *Report) amount(load float64) string {
 	return figure.Grouped(load) + "/s"
 }
 
-// Head describes the knee in one line.
-func (r *Report) Head() string {
+// head describes the knee in one line.
+func (r *Report) head() string {
 	k := r.Knee.knee
 	switch k.State {
 	case Found:
@@ -237,7 +262,7 @@ func (r *Report) Write(w io.Writer) {
 	if !r.Valid {
 		verdict = "INVALID: "
 	}
-	fmt.Fprintln(w, verdict+r.Head())
+	fmt.Fprintln(w, verdict+r.Said)
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "note:", note)
 	}

@@ -123,23 +123,20 @@ func (c *conn) retire(of *client) {
 }
 
 // ask passes the answer to the session, which takes its values and runs its checks.
-func (c *conn) ask(place int) (again bool, err error) {
+func (c *conn) ask(place int) error {
 	seen := traffic.Answer{Body: c.answer.Content, Length: int64(len(c.answer.Content))}
 	if c.answer.Seen != nil {
 		seen = *c.answer.Seen
 	}
-	return c.clients[place].Answer(seen, c.run.plan.route.Page)
+	return c.clients[place].Answer(seen)
 }
 
 // follow continues a session whose request was answered at now.
-func (c *conn) follow(of *client, now int64, again, well bool) {
-	of.due = now
-	if !again {
-		think, more := of.Next()
-		if of.due += int64(think); !well || !more {
-			c.retire(of)
-			return
-		}
+func (c *conn) follow(of *client, now int64, well bool) {
+	think, more := of.Next()
+	if of.due = now + int64(think); !well || !more {
+		c.retire(of)
+		return
 	}
 	if of.due >= c.counter.window.till || c.run.stopping.Load() {
 		c.retire(of) // the load is over

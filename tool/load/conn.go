@@ -180,11 +180,11 @@ func (c *conn) accept(now int64) error {
 	if (c.sizes != nil || c.clients != nil) && c.run.plan.Echo {
 		expect = c.content(place)
 	}
-	again, well := false, false
 	if c.clients != nil && a.Err == nil {
-		again, a.Err = c.ask(place)
+		a.Err = c.ask(place)
 		a.Wrong = a.Err != nil
 	}
+	well := false
 	switch {
 	case a.Wrong:
 		c.batch.complain(codec.WrongContent, c.counter.window.has(s.intended), a.Err)
@@ -200,7 +200,7 @@ func (c *conn) accept(now int64) error {
 	}
 	client := c.release(place)
 	if client != nil {
-		c.follow(client, now, well && again, well)
+		c.follow(client, now, well)
 	}
 	c.served = true
 	if a.Last {

@@ -66,11 +66,6 @@ func (s *shop) routes() http.Handler {
 	mux.HandleFunc("POST /login", s.login)
 	mux.HandleFunc("POST /buy", s.buy)
 	mux.HandleFunc("GET /orders/{id}", s.order)
-	mux.HandleFunc("GET /old", func(w http.ResponseWriter, r *http.Request) {
-		s.called("old", "")
-		http.SetCookie(w, &http.Cookie{Name: "seen", Value: "yes"})
-		http.Redirect(w, r, "/products/1", http.StatusFound)
-	})
 	mux.HandleFunc("GET /calls", s.counted)
 	return mux
 }

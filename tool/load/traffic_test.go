@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -275,26 +274,6 @@ func TestDataAreUsedUp(t *testing.T) {
 		if r.Window > patience/2 {
 			t.Errorf("it lasted for %v", r.Window)
 		}
-	}
-}
-
-// Redirects are followed on request, and cookies kept.
-func TestRedirectsAreFollowed(t *testing.T) {
-	sideBySide(t)
-	addr, _ := startRole(t, "shop")
-	plan := traffic.Plan{Web: true, Redirects: 3, Cookies: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
-		{Name: "old", Path: "/old", Statuses: []int{200}, Checks: []string{"json product.id == 1"}},
-	}}}}
-	target := codec.HTTP{URL: "http://" + addr}
-	r := must[*Result](t)(Run(context.Background(), Plan{Target: target, Requests: 100, Traffic: compiled(t, plan)}))
-	calls, _ := shopCalls(t, addr)
-	if want := map[string]int64{"old": 100, "browse": 100}; !maps.Equal(calls, want) || r.Errors["total"] != 0 || r.Requests != 200 || r.Steps[0].Requests != 200 {
-		t.Errorf("%v calls, %d requests, errors %v, %v", calls, r.Requests, r.Errors, r.InvalidReasons)
-	}
-	plan.Redirects = 0
-	r = must[*Result](t)(Run(context.Background(), Plan{Target: target, Requests: 100, Traffic: compiled(t, plan)}))
-	if r.Errors["failed"] != 100 || r.Statuses["302"] != 100 {
-		t.Errorf("without: %v, %v", r.Errors, r.Statuses)
 	}
 }
 
@@ -608,27 +587,35 @@ func TestGoalsOfSteps(t *testing.T) {
 
 // After an answer a session goes on at once, after its think time, or not at all.
 func TestFollow(t *testing.T) {
-	script := compiled(t, traffic.Plan{Flows: []traffic.Flow{{Name: "f", Weight: 1, Steps: []traffic.Step{
-		{Name: "first", Body: "a", Think: 10}, {Name: "last", Body: "b"},
-	}}}})
+	thinking := func(think time.Duration) *traffic.Script {
+		return compiled(t, traffic.Plan{Flows: []traffic.Flow{{Name: "f", Weight: 1, Steps: []traffic.Step{
+			{Name: "first", Body: "a", Think: think}, {Name: "last", Body: "b"},
+		}}}})
+	}
+	thinks, goesOn := thinking(10), thinking(0)
 	for name, c := range map[string]struct {
-		now              int64
-		last             bool // the answer was that of the last step
-		again, bad, stop bool
-		live, later      int // sessions, and those of them whose request is due
-		thinking         int
+		now         int64
+		last        bool // the answer was that of the last step
+		atOnce      bool // without a think time
+		bad, stop   bool
+		live, later int // sessions, and those of them whose request is due
+		thinking    int
 	}{
-		"think time":          {now: 50, live: 1, thinking: 1},
-		"again":               {now: 50, again: true, live: 1, later: 1},
-		"again, at the end":   {now: 99, again: true, live: 1, later: 1},
-		"again, after it":     {now: 100, again: true},
-		"failed":              {now: 50, bad: true},
-		"last step":           {now: 50, last: true},
-		"due after the load":  {now: 90},
-		"due before its end":  {now: 89, live: 1, thinking: 1},
-		"stopping":            {now: 50, stop: true},
-		"again, and stopping": {now: 50, again: true, stop: true},
+		"think time":            {now: 50, live: 1, thinking: 1},
+		"at once":               {now: 50, atOnce: true, live: 1, later: 1},
+		"at once, at the end":   {now: 99, atOnce: true, live: 1, later: 1},
+		"at once, after it":     {now: 100, atOnce: true},
+		"failed":                {now: 50, bad: true},
+		"last step":             {now: 50, last: true},
+		"due after the load":    {now: 90},
+		"due before its end":    {now: 89, live: 1, thinking: 1},
+		"stopping":              {now: 50, stop: true},
+		"at once, and stopping": {now: 50, atOnce: true, stop: true},
 	} {
+		script := thinks
+		if c.atOnce {
+			script = goesOn
+		}
 		r := &run{plan: Plan{Traffic: script}, start: time.Now()}
 		timer := must[*sys.Timer](t)(r.newTimer())
 		t.Cleanup(func() { timer.Close() })
@@ -639,7 +626,7 @@ func TestFollow(t *testing.T) {
 		if c.last {
 			of.Next()
 		}
-		conn.follow(of, c.now, c.again, !c.bad)
+		conn.follow(of, c.now, !c.bad)
 		if conn.live != c.live || conn.later.Len() != c.later || len(r.thoughts.all) != c.thinking || len(conn.retired) != 1-c.live {
 			t.Errorf("%s: %d live, %d due, %d thinking, %d retired", name, conn.live, conn.later.Len(), len(r.thoughts.all), len(conn.retired))
 		}

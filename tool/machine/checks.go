@@ -81,7 +81,6 @@ func (h *host) checks(sample time.Duration) []Check {
 		}.oneOf("never", "madvise"),
 		h.checkDescriptors(), h.checkPorts(),
 		h.atLeast("backlog", "net.core.somaxconn", wantBacklog, "connections that find the accept queue full are dropped, and retry a second later"),
-		h.checkHandshakes(), h.checkTracking(),
 	}
 	for i := range all {
 		h.finish(&all[i])
@@ -202,37 +201,3 @@ func (h *host) atLeast(name, setting string, limit int, why string) Check {
 }
 
 const wantBacklog = 4096 // Linux's default since 5.4
-
-// checkHandshakes checks the queue of half-open connections: with SYN cookies the kernel
-// does not drop them when it is full.
-func (h *host) checkHandshakes() Check {
-	const cookies = "net.ipv4.tcp_syncookies"
-	c := h.atLeast("handshakes", "net.ipv4.tcp_max_syn_backlog", wantBacklog,
-		"without SYN cookies, a burst of new connections beyond this is dropped, and retries a second later")
-	c.Want = "cookies, or " + c.Want
-	switch h.sysctl(cookies) {
-	case "0":
-		c.Found += ", no cookies"
-	case "1":
-		c.Found, c.State = strings.TrimPrefix(c.Found+", cookies", ", "), OK
-	case "2":
-		c.Found, c.State = "cookies always", Warn
-		c.Want, c.Fix = "tcp_syncookies=1", setSysctl(cookies, "1")
-		c.Why = "with cookies for every connection, TCP loses some of its options"
-	default:
-		c.State = Unknown
-	}
-	return c
-}
-
-const wantTracked = 262_144
-
-// checkTracking checks the firewall's connection tracking table, if there is one.
-func (h *host) checkTracking() Check {
-	c := h.atLeast("conntrack", "net.netfilter.nf_conntrack_max", wantTracked,
-		"the firewall tracks every connection in a table, closed ones for two minutes; when it is full, packets are dropped")
-	if c.Found == "" && h.exists("proc/sys/net/core") {
-		c.State, c.Found = OK, "not in use"
-	}
-	return c
-}

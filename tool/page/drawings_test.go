@@ -11,6 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/hone-go/hone/observe"
+	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -68,7 +69,7 @@ func TestKneeIsReported(t *testing.T) {
 	b := openTab(t)
 	run := runOf(t, "search", 200, 3)
 	met, micros := 40_000.0, 2100.0
-	k := page.Knee{Goals: "p99<5ms", Unit: "req/s", Drawn: "p99", Met: &met, Trials: []page.KneeTrial{{Load: met, Value: &micros, Full: true, Valid: true, Met: true}}}
+	k := &knee.Report{Unit: "req/s", Drawn: "p99", Knee: knee.Range{Goal: "p99<5ms", Met: &met}, Trials: []knee.Point{{Load: met, Plotted: &micros, Full: true, Valid: true, Met: true}}}
 	run.Samples[2].Artefacts = append(run.Samples[2].Artefacts, k.Artefact())
 	file := filepath.Join(t.TempDir(), "report.html")
 	writeReport(t, file, run, nil, page.Judged{})
@@ -91,22 +92,23 @@ func TestKneeIsShown(t *testing.T) {
 		t.Error("a page without a search has one")
 	}
 	goal, met, missed := 5000.0, 40_000.0, 44_000.0
-	k := page.Knee{Goals: "p99<5ms", Unit: "req/s", Drawn: "p99", Goal: &goal, Trials: []page.KneeTrial{}}
+	k := knee.Report{Unit: "req/s", Drawn: "p99", Goal: &goal, Knee: knee.Range{Goal: "p99<5ms"}}
 	s := second(0)
 	s.Segment = page.Segment{Group: "trials", Name: "trial 1"}
 	p.Load(s)
 	try := func(load, micros float64, full, valid, met bool) {
-		k.Trials = append(k.Trials, page.KneeTrial{Load: load, Value: &micros, Full: full, Valid: valid, Met: met})
-		p.Search(k)
+		k.Trials = append(k.Trials, knee.Point{Load: load, Plotted: &micros, Full: full, Valid: valid, Met: met})
+		now := k
+		p.Search(&now)
 	}
 	for load := 1000.0; load < 40_000; load *= 2 {
 		try(load, 200+load/100, false, true, true)
 	}
 	try(64_000, 90_000, false, false, false)
-	k.Met = &met
+	k.Knee.Met = &met
 	try(40_000, 2100, true, true, true)
 	b.await(`document.querySelector("[data-knee-says]").textContent === "p99<5ms: met up to 40\u2009000 req/s, so far"`)
-	k.Missed = &missed
+	k.Knee.Missed = &missed
 	try(44_000, 21_000, true, true, false)
 	b.await(`document.querySelector("[data-knee-says]").textContent === "p99<5ms: met up to 40\u2009000 req/s, missed from 44\u2009000 req/s, so far"`)
 	for kind, want := range map[string]int{".met": 7, ".missed": 1, ".unclear": 1, "rect.knee": 1, ".goal": 1} {

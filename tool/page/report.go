@@ -17,6 +17,7 @@ import (
 
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
@@ -107,7 +108,7 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 	r.judge(run)
 	r.addChanges(judged)
 	r.addHot(run, against)
-	if k := KneeOf(run); k != nil { // medians over all loads would mean nothing
+	if k := knee.Of(run); k != nil { // medians over all loads would mean nothing
 		r.State.Knee, r.State.Figures, r.State.Curve = k, numbers(nil), nil
 		r.State.Status, r.State.Reasons, r.State.Notes = Valid, []string{}, append([]string{k.Said}, r.State.Notes...)
 		if !k.Valid {

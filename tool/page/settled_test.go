@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -37,7 +38,7 @@ func TestReportHasTheVerdictOfAKnee(t *testing.T) {
 	const said = "it is only known that p99<10ms is met at 878/s (in 1 trial)"
 	for _, valid := range []bool{true, false} {
 		run := runOf(t, "knee", 300, 2)
-		run.Samples[1].Artefacts = append(run.Samples[1].Artefacts, page.Knee{Valid: valid, Said: said, Trials: []page.KneeTrial{}}.Artefact())
+		run.Samples[1].Artefacts = append(run.Samples[1].Artefacts, (&knee.Report{Valid: valid, Said: said, Trials: []knee.Point{}}).Artefact())
 		var text bytes.Buffer
 		if err := page.Report(&text, run, nil, page.Judged{}); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,8 @@ package page
 
 import (
 	"slices"
+
+	"github.com/hone-go/hone/tool/knee"
 )
 
 // Status is the state of a page.
@@ -45,7 +47,7 @@ type state struct {
 	Changes  []changeLine      `json:"changes,omitempty"`
 	Spreads  [][3]string       `json:"spreads,omitempty"`
 	Hot      *hotLines         `json:"hot,omitempty"`
-	Knee     *Knee             `json:"knee,omitempty"`
+	Knee     *knee.Report      `json:"knee,omitempty"`
 }
 
 // curves are percentile curves: see spread.curve.
@@ -83,6 +85,12 @@ func (p *Page) End(v Verdict) {
 		p.state.Figures = numbers(v.Figures)
 	}
 	p.stream.add(encode("mark", mark{number(p.now()), "end", string(v.Status), false}))
+}
+
+// Search shows the progress of the search for a knee. r replaces what was shown.
+func (p *Page) Search(r *knee.Report) {
+	defer p.change()()
+	p.state.Knee = r
 }
 
 // Doing shows what a measurement without a load does now.

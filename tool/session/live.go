@@ -14,6 +14,7 @@ import (
 	"github.com/hone-go/hone/tool/admin"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
@@ -141,9 +142,9 @@ func (l *Live) Beside(segment page.Segment, show func(load.Progress)) func(load.
 }
 
 // Search shows the progress of the search for a knee.
-func (l *Live) Search(k page.Knee) {
+func (l *Live) Search(r *knee.Report) {
 	if l != nil {
-		l.page.Search(k)
+		l.page.Search(r)
 	}
 }
 

@@ -76,7 +76,6 @@ func TestCarriedLoadReadsNoFile(t *testing.T) {
 		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"basic-file","Values":["SECRET"]}]}`,
 		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"bearer-file","Values":["SECRET"]}]}`,
 		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"data","Values":["u=SECRET"]}]}`,
-		`{"Target":"http://127.0.0.1:1","Settings":[{"Name":"path","Values":["1 /{{u.1}}"]},{"Name":"data","Table":{"u":{"file":"SECRET"}}}]}`,
 		`{"Target":"127.0.0.1:1","Settings":[{"Name":"nowhere","Values":["x"]}]}`,
 		`[]`,
 	} {

@@ -20,27 +20,21 @@ import (
 
 // requests are traffic of more than one request.
 type requests struct {
-	files     *files
-	flows     []traffic.Flow // of a file
-	file      string         // which has them
-	data      []traffic.Data
-	hashes    string         // of the files of data, which are saved instead of the values
-	paths     []traffic.Flow // of --path
-	checks    []string
-	cookies   bool
-	redirects int
+	files   *files
+	flows   []traffic.Flow // of a file
+	file    string         // which has them
+	data    []traffic.Data
+	hashes  string // of the files of data, which are saved instead of the values
+	checks  []string
+	cookies bool
 }
 
 func (f *requests) settings() []setting {
 	return []setting{
-		{name: "path", value: &value{kind: "REQUEST", set: f.addPath, between: ", "}, secrecy: private, kinds: web, instead: "use http:// for a web service",
-			usage: "a request for a path, 'WEIGHT /PATH'; repeat for a weighted mix"},
 		{name: "data", value: &value{kind: "NAME=FILE", set: f.setData, text: func() string { return f.hashes }, table: f.tableOfData, between: " "}, secrecy: private,
 			usage: "a file of values for requests, CSV or JSON lines: NAME=FILE, NAME=FILE,random or NAME=FILE,once; {{NAME.COLUMN}} inserts a value; repeat for more"},
 		{name: "check", value: &f.checks, secrecy: private, usage: "a check of every answer, as in 'json user.name == ada', 'header Age < 60' or 'body contains ok'; repeat for more"},
 		{name: "cookies", value: &f.cookies, usage: "give every session a cookie jar", kinds: web, instead: "use http:// for a web service"},
-		{name: "redirects", value: &f.redirects, kinds: web, instead: "use http:// for a web service",
-			usage: "follow up to this many redirects in a row, on the same server (none: a redirect is an answer)"},
 		{name: "flow", value: &value{kind: "FLOW", set: notFlows, text: f.flowsText, table: f.tableOfFlows}, secrecy: private, hidden: true,
 			usage: "sessions of several requests, as a scenario file has them"},
 	}
@@ -343,25 +337,9 @@ func (f *requests) tableOfData(table any, file string) error {
 	return nil
 }
 
-// addPath parses WEIGHT /PATH.
-func (f *requests) addPath(text string) error {
-	first, path, ok := strings.Cut(strings.TrimSpace(text), " ")
-	weight, err := strconv.ParseFloat(strings.TrimSuffix(first, "%"), 64)
-	if path = strings.TrimSpace(path); !ok || err != nil || !(weight > 0) || !strings.HasPrefix(path, "/") {
-		return errors.New("not a request; write it as in '70 /products'")
-	}
-	name, _, _ := strings.Cut(path, "?")
-	name = strings.NewReplacer("{", "", "}", "", "|", "").Replace(name)
-	if slices.ContainsFunc(f.paths, func(o traffic.Flow) bool { return o.Name == name }) {
-		return fmt.Errorf("there is another request named %s; write both as [[flow]] in a scenario file, where each has a name of its own", name)
-	}
-	f.paths = append(f.paths, traffic.Flow{Name: name, Weight: weight, Steps: []traffic.Step{{Path: path}}})
-	return nil
-}
-
 // asked reports whether the load is more than one constant request.
 func (f *requests) asked() bool {
-	return len(f.flows) > 0 || len(f.paths) > 0 || len(f.data) > 0 || len(f.checks) > 0 || f.cookies || f.redirects > 0
+	return len(f.flows) > 0 || len(f.data) > 0 || len(f.checks) > 0 || f.cookies
 }
 
 // completeTraffic compiles the traffic, if the load is more than one constant request.
@@ -370,10 +348,6 @@ func (f *Load) completeTraffic(command string) error {
 	switch {
 	case !t.asked():
 		return nil
-	case t.redirects < 0 || t.redirects > 20:
-		return exit.Usagef("%s: --redirects %d is out of range; use 0 to 20", command, t.redirects)
-	case len(t.flows) > 0 && len(t.paths) > 0:
-		return exit.Usagef("%s: --path and the flows of a file exclude each other; write the path as a flow", command)
 	case len(t.flows) > 0 && (given("method") || given("body") || given("request")):
 		return exit.Usagef("%s: --method, --body and --request do not apply to flows; set them in the steps of the flows", command)
 	case given("size"):
@@ -401,18 +375,13 @@ func (f *Load) trafficPlan() traffic.Plan {
 	messages, isMessages := f.Plan.Target.(codec.Messages)
 	p := traffic.Plan{
 		Web: isWeb, OneLine: isMessages && messages.Framing == codec.Framing{}, Seed: f.Plan.Seed,
-		Data: t.data, Cookies: t.cookies, Redirects: t.redirects,
+		Data: t.data, Cookies: t.cookies,
 	}
 	one := traffic.Step{Method: target.Method, Body: string(target.Body)}
 	if !isWeb {
 		one.Body = string(f.target.content)
 	}
-	switch {
-	case len(t.flows) > 0:
-		p.Flows = t.flows
-	case len(t.paths) > 0:
-		p.Flows = t.paths
-	default:
+	if p.Flows = t.flows; len(p.Flows) == 0 {
 		p.Flows = []traffic.Flow{{Steps: []traffic.Step{one}}}
 	}
 	// Each run completes a copy of the flows, so that those of the file stay unchanged.
@@ -421,7 +390,7 @@ func (f *Load) trafficPlan() traffic.Plan {
 		flow := &p.Flows[i]
 		flow.Steps = slices.Clone(flow.Steps)
 		for j := range flow.Steps {
-			f.completeStep(&flow.Steps[j], one, target.Header, len(t.paths) > 0)
+			f.completeStep(&flow.Steps[j], target.Header)
 		}
 	}
 	f.splitTarget(&p, target, isWeb)
@@ -429,10 +398,7 @@ func (f *Load) trafficPlan() traffic.Plan {
 }
 
 // completeStep adds the flags for all steps to a step.
-func (f *Load) completeStep(step *traffic.Step, one traffic.Step, header http.Header, alike bool) {
-	if alike {
-		step.Method, step.Body = one.Method, one.Body
-	}
+func (f *Load) completeStep(step *traffic.Step, header http.Header) {
 	step.Checks = slices.Concat(f.requests.checks, step.Checks)
 	if len(step.Statuses) == 0 {
 		step.Statuses = f.target.statuses

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
@@ -163,7 +162,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	watcher := open.Watch(f.load.Plan)
 	s.Made = func(found knee.Knee) {
 		watcher.Note(found.Bracket(s.Unit(), s.Plan.Width))
-		open.Live.Search(kneeShown(s.Report(shown)))
+		open.Live.Search(s.Report(shown))
 	}
 	s.Watch = func(now knee.Progress) {
 		watcher.Sample(now.String(), trial.Progress{Load: now.Load})
@@ -197,18 +196,6 @@ func (f *kneeFlags) page(target string) *page.Page {
 	}
 }
 
-// kneeShown converts a report to the form that the page shows.
-func kneeShown(r *knee.Report) page.Knee {
-	k := page.Knee{Valid: r.Valid, Said: r.Head(), Goals: r.Knee.Goal, Unit: r.Unit, Drawn: figure.Name(r.Drawn()), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
-	if goal := r.GoalLine(); goal > 0 {
-		k.Goal = &goal
-	}
-	for _, t := range r.Trials {
-		k.Trials = append(k.Trials, page.KneeTrial{Load: t.Load, Value: t.Plotted, Full: t.Full, Valid: t.Valid, Met: t.Outcome() == "met", Why: t.Why})
-	}
-	return k
-}
-
 // kneeFailure explains why a search could not go on.
 func kneeFailure(err error) error {
 	if errors.Is(err, context.Canceled) {
@@ -225,7 +212,7 @@ func (f *kneeFlags) made(target string, s *knee.Search, report *knee.Report, beg
 	scenario.Load = s.Settings()
 	run := &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.Plan.Target), Samples: s.Samples()}
 	if n := len(run.Samples); n > 0 {
-		run.Samples[n-1].Artefacts = append(run.Samples[n-1].Artefacts, kneeShown(report).Artefact())
+		run.Samples[n-1].Artefacts = append(run.Samples[n-1].Artefacts, report.Artefact())
 	}
 	noteVersion(run)
 	return run

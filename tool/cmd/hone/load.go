@@ -110,7 +110,7 @@ func flagGroups() []struct{ heading, flags string } {
 		{"Idle connections and churn", "idle churn"},
 		{"Requests: frames, messages and WebSocket", "size request expect-content echo frame match credentials-file"},
 		{"Requests: HTTP, and WebSocket handshakes", "method header body status expect-length basic-file bearer-file"},
-		{"Traffic of several requests", "path flow data check cookies redirects print-requests"},
+		{"Traffic of several requests", "flow data check cookies print-requests"},
 		{"TLS (https:// and wss://)", "insecure cacert cert key"},
 		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
 		{"Verdict", "expect allow-errors answer-limit max-lag most-others"},

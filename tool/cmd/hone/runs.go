@@ -14,7 +14,7 @@ import (
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
-	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
@@ -141,7 +141,7 @@ func writeRun(w io.Writer, r *record.Run) {
 		fmt.Fprintf(w, "measured alternately with %s\n", r.PairedWith)
 	}
 	fmt.Fprintf(w, "scenario %s: %s\n", r.Scenario.Name, strings.Join(r.Scenario.Words(), ", "))
-	if k := page.KneeOf(r); k != nil { // medians over all loads would mean nothing
+	if k := knee.Of(r); k != nil { // medians over all loads would mean nothing
 		verdict := map[bool]string{true: "VALID", false: "INVALID"}[k.Valid]
 		fmt.Fprintf(w, "%s: %s\n%d of %d trials are valid\n\n", verdict, k.Said, valid, len(r.Samples))
 	} else {

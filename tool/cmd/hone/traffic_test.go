@@ -224,7 +224,6 @@ func TestTrafficOnALine(t *testing.T) {
 		want []string
 	}{
 		{[]string{s.URL + "/u/{{u.name}}", "-H", "X-User: {{u.id}}", "--body", `n={{u.name|url}}`, "--data", "u=" + file}, []string{"POST /u/ada 1 n=ada", "POST /u/b%2C%20c 2 n=b%2C%20c"}},
-		{[]string{s.URL + "/x", "--path", "3 /a", "--path", "1 /b?{{n}}", "-X", "DELETE", "--check", "json ok == true"}, []string{"DELETE /a  ", "DELETE /b?0  ", "DELETE /b?1  "}},
 		{[]string{s.URL + "/plain/{{n}}"}, []string{"GET /plain/%7B%7Bn%7D%7D  "}}, // nothing says that it is a value
 	} {
 		clear(seen)

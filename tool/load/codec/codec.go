@@ -44,7 +44,7 @@ type Load struct {
 type Route struct {
 	Target           Target // the same, checked and encoded; nil: as it was given
 	Network, Address string
-	Page             *url.URL    // of HTTP and WebSocket; redirects are relative to it
+	Page             *url.URL    // of HTTP and WebSocket
 	TLS              *tls.Config // nil: no TLS
 	Whole            bool        // its requests are its own: the load's content is not sent
 	Pings            bool        // its server may ask for replies while no request is unanswered

@@ -201,9 +201,6 @@ func (t *httpTarget) prepare(h HTTP, script *traffic.Script) error {
 		if err := t.prepareStep(h, of, &t.steps[i]); err != nil {
 			return fmt.Errorf("step %s: %w", of.Name, err)
 		}
-		for status := 301; status <= 308 && script.Redirects(); status++ {
-			t.steps[i].good[status] = true // the session follows the redirect
-		}
 	}
 	return nil
 }
@@ -256,26 +253,18 @@ func (r *httpRequest) settle() {
 			return
 		}
 	}
-	r.whole = r.append(nil, nil, nil, false)
+	r.whole = r.append(nil, nil)
 }
 
 // append appends a step's request.
-func (r *httpRequest) append(dst []byte, s *traffic.Session, location []byte, get bool) []byte {
-	method := r.method
-	if get {
-		method = http.MethodGet
-	}
-	dst = append(append(dst, method...), ' ')
-	if len(location) > 0 {
-		dst = append(dst, location...)
-	} else {
-		dst = r.path.Append(dst, s)
-	}
+func (r *httpRequest) append(dst []byte, s *traffic.Session) []byte {
+	dst = append(append(dst, r.method...), ' ')
+	dst = r.path.Append(dst, s)
 	dst = r.behind.Append(dst, s)
 	if s != nil {
 		dst = s.AppendCookies(dst)
 	}
-	if !r.sized || get {
+	if !r.sized {
 		return append(dst, '\r', '\n')
 	}
 	const length, end = "Content-Length: ", "\r\n\r\n"

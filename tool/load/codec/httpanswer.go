@@ -79,11 +79,10 @@ func (c *httpCodec) AppendRequest(dst []byte, id uint64, _ []byte, s *traffic.Se
 	}
 	r := &c.target.steps[s.Request().Index]
 	c.asked.Push(httpAsked{id, r})
-	location, get := s.Redirected()
-	if r.whole != nil && len(location) == 0 && !c.target.cookies {
+	if r.whole != nil && !c.target.cookies {
 		return append(dst, r.whole...)
 	}
-	return r.append(dst, s, location, get && len(location) > 0)
+	return r.append(dst, s)
 }
 
 // Forget returns false: answers come in order.

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hone-go/hone/tool/load/offer"
@@ -24,10 +22,6 @@ type Session struct {
 	values  [][]byte // values taken from answers, by index
 	cookies []cookie
 
-	hops     int    // redirects of this step so far
-	location []byte // where a redirect leads; empty: use the step's Path
-	get      bool   // the redirected request is a GET without a body
-
 	want, found []byte // buffers of the current check
 }
 
@@ -42,7 +36,7 @@ func (s *Session) Start(script *Script, flow int, number uint64) {
 	for i := range s.values {
 		s.values[i] = s.values[i][:0]
 	}
-	s.cookies, s.hops, s.location = s.cookies[:0], 0, s.location[:0]
+	s.cookies = s.cookies[:0]
 }
 
 func (s *Session) seed() uint64 { return s.script.seed ^ s.flow.key }
@@ -50,49 +44,37 @@ func (s *Session) seed() uint64 { return s.script.seed ^ s.flow.key }
 // Request returns the session's current step.
 func (s *Session) Request() *Request { return s.flow.steps[s.step] }
 
-// Redirected returns where a redirect leads, and whether that request is a GET without a body;
-// empty: the step's own Path.
-func (s *Session) Redirected() (location []byte, get bool) { return s.location, s.get }
-
-// Answer takes the step's values from an answer and runs its checks. again is true when the answer
-// was a redirect and the step has another request.
-func (s *Session) Answer(seen Answer, from *url.URL) (again bool, err error) {
+// Answer takes the step's values from an answer and runs its checks.
+func (s *Session) Answer(seen Answer) error {
 	r, a := s.Request(), &seen
 	if s.script.cookies {
 		s.keepCookies(a.Head)
 	}
-	if isRedirect(a.Status) && s.script.redirects > 0 {
-		if err := s.follow(a, from); err != nil {
-			return false, err
-		}
-		return true, nil
-	}
 	if r.WantsBody && int64(len(a.Body)) < a.Length {
-		return false, &failure{r.Name, "the answer's body has more than 1 MiB, which checks cannot see"}
+		return &failure{r.Name, "the answer's body has more than 1 MiB, which checks cannot see"}
 	}
 	for i := range r.checks {
 		if k := &r.checks[i]; !k.holds(s, a) {
-			return false, &failure{r.Name, fmt.Sprintf("the answer fails check %d, %s", i+1, k.public())}
+			return &failure{r.Name, fmt.Sprintf("the answer fails check %d, %s", i+1, k.public())}
 		}
 	}
 	for i := range r.takes {
 		t := &r.takes[i]
 		value, ok := t.what.find(s, a)
 		if !ok {
-			return false, &failure{r.Name, "the answer has nothing to take for " + t.name + " (" + t.public() + ")"}
+			return &failure{r.Name, "the answer has nothing to take for " + t.name + " (" + t.public() + ")"}
 		}
 		if len(value) > mostValue {
-			return false, &failure{r.Name, "the answer's " + t.name + " has more than 8 KiB"}
+			return &failure{r.Name, "the answer's " + t.name + " has more than 8 KiB"}
 		}
 		s.values[t.slot] = append(s.values[t.slot][:0], value...)
 	}
-	return false, nil
+	return nil
 }
 
 // Next moves to the next step, which is due after think; more is false when the session is over.
 func (s *Session) Next() (think time.Duration, more bool) {
 	r := s.Request()
-	s.location, s.hops = s.location[:0], 0
 	if s.step++; s.step == len(s.flow.steps) {
 		s.step--
 		return 0, false
@@ -101,66 +83,6 @@ func (s *Session) Next() (think time.Duration, more bool) {
 		think += time.Duration(offer.Scramble(s.seed()^r.key, s.number) % r.thinkSpan)
 	}
 	return think, true
-}
-
-func isRedirect(status int) bool {
-	return status == 301 || status == 302 || status == 303 || status == 307 || status == 308
-}
-
-// follow records where a redirect leads.
-func (s *Session) follow(a *Answer, from *url.URL) error {
-	r := s.Request()
-	if s.hops++; s.hops > s.script.redirects {
-		return &failure{r.Name, "too many redirects, one after the other"}
-	}
-	text, ok := headerOf(a.Head, "Location")
-	if !ok {
-		return &failure{r.Name, "a redirect without a Location"}
-	}
-	path := s.location
-	if len(path) == 0 {
-		s.want = r.Path.Append(s.want[:0], s)
-		path = s.want
-	}
-	at, err := from.Parse(string(path))
-	if err != nil {
-		at = from
-	}
-	to, err := at.Parse(string(text))
-	if err != nil || to.Scheme != from.Scheme || where(to) != where(from) && where(to) != where(s.named(from)) {
-		return &failure{r.Name, "a redirect to another server, where the connection does not lead; give that server as the target"}
-	}
-	if len(text) > mostValue {
-		return &failure{r.Name, "a redirect whose Location has more than 8 KiB"}
-	}
-	if a.Status < 307 && r.Method != "HEAD" {
-		s.get = true
-	} else if s.hops == 1 {
-		s.get = false
-	}
-	s.location = inURI.append(s.location[:0], []byte(to.RequestURI()))
-	return nil
-}
-
-// named returns the URL of the server by the Host that the step sends.
-func (s *Session) named(server *url.URL) *url.URL {
-	named := *server
-	for _, h := range s.Request().Header {
-		if strings.EqualFold(h.Name, "Host") {
-			s.want = h.Value.Append(s.want[:0], s)
-			named.Host = string(s.want)
-		}
-	}
-	return &named
-}
-
-// where returns the host and the port of a URL.
-func where(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
 // keepCookies stores the cookies of an answer. Domain, Path and Secure are ignored: a session

@@ -33,9 +33,6 @@ type Plan struct {
 	OneLine bool
 	// Cookies gives each session a cookie jar.
 	Cookies bool
-	// Redirects is how many redirects of one step are followed, on the same server. Zero: none; a
-	// redirect is then an answer.
-	Redirects int
 	// Seed is the load's.
 	Seed uint64
 }
@@ -89,14 +86,13 @@ const (
 
 // Script is a compiled plan. It is immutable, and so safe for concurrent use.
 type Script struct {
-	requests  []*Request
-	flows     []*flow
-	tables    []*table
-	cookies   bool
-	redirects int
-	binary    bool
-	seed      uint64
-	sum       float64 // of all weights
+	requests []*Request
+	flows    []*flow
+	tables   []*table
+	cookies  bool
+	binary   bool
+	seed     uint64
+	sum      float64 // of all weights
 }
 
 // Request is a compiled step.
@@ -179,9 +175,6 @@ func (s *Script) Thinks() bool {
 // Cookies reports whether sessions have a cookie jar.
 func (s *Script) Cookies() bool { return s.cookies }
 
-// Redirects reports whether redirects are followed.
-func (s *Script) Redirects() bool { return s.redirects > 0 }
-
 // Contents returns the least and the largest length of a request's body.
 func (s *Script) Contents() (least, most int) {
 	for i, r := range s.requests {
@@ -223,7 +216,7 @@ func keyOf(names ...string) uint64 {
 
 // Compile reads the data and validates the plan. Its errors say where the fault is and what to do.
 func Compile(p Plan) (*Script, error) {
-	s := &Script{cookies: p.Cookies, redirects: p.Redirects, seed: p.Seed}
+	s := &Script{cookies: p.Cookies, seed: p.Seed}
 	if len(p.Flows) == 0 {
 		return nil, fmt.Errorf("there is no flow; write one, as in [[flow]] with a [[flow.step]]")
 	}
@@ -388,7 +381,7 @@ func (s *Script) fill(p Plan, f *flow, r *Request, st Step) (err error) {
 	if err := in.takes(p, st); err != nil {
 		return err
 	}
-	r.WantsHead = r.WantsHead || p.Cookies || p.Redirects > 0
+	r.WantsHead = r.WantsHead || p.Cookies
 	return r.thinks(st)
 }
 

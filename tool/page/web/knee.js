@@ -19,11 +19,11 @@ export class Knee {
 
   draw() {
     const wide = this.box.clientWidth;
-    const trials = (this.knee?.trials ?? []).filter((t) => t.load > 0 && t.value > 0);
+    const trials = (this.knee?.trials ?? []).filter((t) => t.load > 0 && t.plotted_us > 0);
     if (!wide || wide === this.drawn || !trials.length) return;
     this.drawn = wide;
     const { knee } = this;
-    const loads = trials.map((t) => t.load), values = trials.map((t) => t.value).concat(knee.goal ?? []);
+    const loads = trials.map((t) => t.load), values = trials.map((t) => t.plotted_us).concat(knee.goal_us ?? []);
     const across = logarithmic(Math.min(...loads), Math.max(...loads)), up = logarithmic(Math.min(...values), Math.max(...values));
     const x = (v) => left + across.part(v) * (wide - left - right), y = (v) => height - bottom - up.part(v) * (height - top - bottom);
     const svg = svgOf("svg", { width: wide, height, role: "img", "aria-label": kneeWords(knee, false) });
@@ -33,8 +33,8 @@ export class Knee {
       e.textContent = text;
       svg.append(e);
     };
-    if (knee.met > 0 && knee.missed > 0) {
-      svg.append(svgOf("rect", { class: "knee", x: x(knee.met), y: top, width: Math.max(2, x(knee.missed) - x(knee.met)), height: height - top - bottom }));
+    if (knee.knee.met > 0 && knee.knee.missed > 0) {
+      svg.append(svgOf("rect", { class: "knee", x: x(knee.knee.met), y: top, width: Math.max(2, x(knee.knee.missed) - x(knee.knee.met)), height: height - top - bottom }));
     }
     for (const v of up.ticks) {
       line("grid", left, y(v), wide - right, y(v));
@@ -43,14 +43,14 @@ export class Knee {
     const room = Math.max(1, Math.ceil(across.ticks.length * 70 / (wide - left - right)));
     across.ticks.forEach((v, i) => { if (i % room === 0) label(written(v, "count"), x(v), height - bottom + 16, "middle"); });
     label(knee.unit, wide - right, height - 3, "end");
-    if (knee.goal > 0) {
-      line("goal", left, y(knee.goal), wide - right, y(knee.goal));
-      label("goal", wide - right, y(knee.goal) - 4, "end");
+    if (knee.goal_us > 0) {
+      line("goal", left, y(knee.goal_us), wide - right, y(knee.goal_us));
+      label("goal", wide - right, y(knee.goal_us) - 4, "end");
     }
     for (const t of trials) {
-      const mark = svgOf("g", { class: kindOf(t), transform: "translate(" + x(t.load) + " " + y(t.value) + ")" });
+      const mark = svgOf("g", { class: kindOf(t), transform: "translate(" + x(t.load) + " " + y(t.plotted_us) + ")" });
       const title = svgOf("title");
-      title.textContent = written(t.load, "count") + " " + knee.unit + ": " + knee.drawn + " " + written(t.value, "us") + ", " + wordOf(t);
+      title.textContent = written(t.load, "count") + " " + knee.unit + ": " + knee.drawn + " " + written(t.plotted_us, "us") + ", " + wordOf(t);
       const size = t.full ? 5 : 3.5;
       mark.append(title, kindOf(t) === "met" ? svgOf("circle", { r: size }) : svgOf("path", { d: "M-" + size + " -" + size + "L" + size + " " + size + "M-" + size + " " + size + "L" + size + " -" + size }));
       svg.append(mark);
@@ -66,12 +66,12 @@ const wordOf = (t) => (!t.valid ? "not valid" : t.met ? "met" : "missed") + (t.w
 export function kneeWords(knee, running) {
   const load = (v) => written(v, "count") + " " + knee.unit;
   const parts = [];
-  if (knee.met > 0) parts.push("met up to " + load(knee.met));
-  if (knee.missed > 0) parts.push("missed from " + load(knee.missed));
-  return knee.goals + ": " + (parts.join(", ") || "not known yet") + (running ? ", so far" : "");
+  if (knee.knee.met > 0) parts.push("met up to " + load(knee.knee.met));
+  if (knee.knee.missed > 0) parts.push("missed from " + load(knee.knee.missed));
+  return knee.knee.goal + ": " + (parts.join(", ") || "not known yet") + (running ? ", so far" : "");
 }
 
 export function kneeTable(knee) {
   return tableOf([knee.unit, knee.drawn, "trial", "result"],
-    knee.trials.toReversed().map((t) => [written(t.load, "count"), written(t.value, "us"), t.full ? "full" : "short", element("span", { met: "good", missed: "bad" }[kindOf(t)] ?? "muted", wordOf(t))]), "verdicts");
+    knee.trials.toReversed().map((t) => [written(t.load, "count"), written(t.plotted_us, "us"), t.full ? "full" : "short", element("span", { met: "good", missed: "bad" }[kindOf(t)] ?? "muted", wordOf(t))]), "verdicts");
 }
