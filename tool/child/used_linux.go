@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -40,7 +41,7 @@ func UsedBy(pids ...int) (Use, error) {
 		return of > 0
 	})
 	if sum.Busiest == 0 {
-		return Use{}, fmt.Errorf("there is no process %v", pids)
+		return Use{}, fmt.Errorf("there is no process %s", strings.Trim(fmt.Sprint(pids), "[]"))
 	}
 	return sum, nil
 }
