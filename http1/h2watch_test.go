@@ -120,6 +120,10 @@ func TestWatchForgets(t *testing.T) {
 		if w.received(one); w.found != http2Flood {
 			t.Error("passed what is more than a burst")
 		}
+		w = newWatch()
+		if w.received([]byte(frame(frameHeaders, 5, 1, strings.Repeat("\x82", 10*workBytes)))); w.work.level != 11 {
+			t.Errorf("a large head makes work %d", w.work.level)
+		}
 	})
 }
 
