@@ -25,3 +25,17 @@ func OutliveReaders() {
 
 // ErrClosed reports the end of the stream.
 var ErrClosed = errors.New("sys: end of stream")
+
+// Peer returns the process that has connected a unix socket, or listens on it, and whether its user is this
+// process's or root. Where the system does not say, the socket's permissions have decided.
+func Peer(c syscall.Conn) (pid int, trusted bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, false
+	}
+	err = raw.Control(func(fd uintptr) {
+		id, uid, _, known := PeerCredentials(int(fd))
+		pid, trusted = id, !known || uid == 0 || uid == os.Geteuid()
+	})
+	return pid, trusted && err == nil
+}

@@ -85,25 +85,14 @@ type owned struct{ net.Listener }
 func (l owned) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
-		if err != nil || fromOwner(conn) {
-			return conn, err
+		if err != nil {
+			return nil, err
+		}
+		if _, trusted := sys.Peer(conn.(syscall.Conn)); trusted {
+			return conn, nil
 		}
 		conn.Close()
 	}
-}
-
-// fromOwner reports whether this process's user or root has connected. Where the system does not say, the mode of the
-// socket decides.
-func fromOwner(conn net.Conn) (is bool) {
-	raw, err := conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return false
-	}
-	err = raw.Control(func(fd uintptr) {
-		_, uid, _, known := sys.PeerCredentials(int(fd))
-		is = !known || uid == 0 || uid == os.Geteuid()
-	})
-	return is && err == nil
 }
 
 // Ask sends a request and reads the answer into out, unless that is nil.
