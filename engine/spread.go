@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/hone-go/hone/engine/internal/life"
@@ -52,7 +53,7 @@ func (s *Server) spread(ctx context.Context) {
 		if past >= whole {
 			return // the rest ends now
 		}
-		p.tell(int(float64(p.conns) * float64(past) / float64(whole)))
+		p.tell(int(math.Round(float64(p.conns) * float64(past) / float64(whole)))) // the last one, too, before the end
 	}
 }
 
