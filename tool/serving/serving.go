@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/handover"
 	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/observe"
@@ -35,13 +37,16 @@ import (
 
 // Time limits of the shutdown.
 const (
-	DrainTime = 25 * time.Second // for a drain, after Limits.SpreadTime
-	AdminTime = 2 * time.Second  // for the admin side's last responses
+	DrainTime  = 25 * time.Second // for a drain, after Limits.SpreadTime
+	AdminTime  = 2 * time.Second  // for the admin side's last responses
+	settleTime = time.Second      // between the last accepted connection and a drain, once another process accepts
+	proofTime  = 5 * time.Second  // until a new process has accepted a connection
 )
 
 // Options are the values of hone serve's flags.
 type Options struct {
 	Addr, Admin, TokenFile string
+	Upgrade                string
 	Cert, Key, ClientCA    string
 	Mode                   Mode
 	Engine                 EngineFlag
@@ -65,8 +70,9 @@ type serving struct {
 	ready   atomic.Bool
 	log     *slog.Logger
 	public  net.Listener
-	private net.Listener // nil: off
-	ended   chan error   // receives from either side when it ends
+	private net.Listener     // nil: off
+	upgrade handover.Sockets // both, for the process that replaces this one
+	ended   chan error       // receives from either side when it ends
 	sides   sync.WaitGroup
 }
 
@@ -87,6 +93,11 @@ func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
+	taken, err := s.upgrade.Take(ctx)
+	if err != nil {
+		return exit.Failedf("serve: --upgrade: %w", err)
+	}
+	defer s.upgrade.Close()
 	if err := f.open(ctx, s); err != nil {
 		return err
 	}
@@ -103,17 +114,60 @@ func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		}()
 	}
 	s.start()
-	if err := f.announce(s, stdout); err != nil {
-		s.stop(false)
+	if err := f.begin(ctx, s, taken, stdout); err != nil {
+		s.stop(taken)
 		return err
 	}
 	select {
+	case <-s.upgrade.Yielded():
+		s.log.Info("replaced", "settling", settleTime.String())
+		s.close()
+		select {
+		case <-time.After(settleTime): // clients that were just accepted send their first request
+		case <-ctx.Done():
+		}
+		return s.stop(true)
 	case <-ctx.Done():
+		s.upgrade.Close()
 		return s.stop(true)
 	case err := <-s.ended:
 		s.stop(false)
 		return exit.Failedf("serve: %w; see the log above", err)
 	}
+}
+
+// begin makes this process the one that serves, and says so.
+func (f *Options) begin(ctx context.Context, s *serving, taken bool, stdout io.Writer) error {
+	if taken {
+		if err := s.proveAccepting(ctx); err != nil {
+			return exit.Failedf("serve: %w; the running process serves on", err)
+		}
+	}
+	if err := s.upgrade.Ready(ctx); err != nil {
+		return exit.Failedf("serve: --upgrade: %w", err)
+	}
+	return f.announce(s, stdout)
+}
+
+// proveAccepting waits until this process has accepted a connection: its own, if no client comes.
+func (s *serving) proveAccepting(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, proofTime)
+	defer cancel()
+	for s.server.Stats().Accepted == 0 {
+		at := s.public.Addr()
+		conn, err := new(net.Dialer).DialContext(ctx, at.Network(), at.String())
+		if err != nil {
+			return fmt.Errorf("%s cannot be reached: %w", at, err)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond): // the old process may accept it
+		case err = <-s.ended:
+		}
+		if conn.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepare builds the server and its admin side.
@@ -133,6 +187,10 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	if f.Logs.Value == "json" {
 		s.log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
+	if f.Upgrade != "" && f.Limits.limits.SpreadTime == 0 {
+		f.Limits.limits.SpreadTime = settleTime // so that busy connections of HTTP end with an answer
+	}
+	s.upgrade.Path, s.upgrade.Logger = strings.TrimPrefix(f.Upgrade, "unix:"), s.log
 	s.admin = &observe.Admin{
 		Ready: s.ready.Load, Token: token, Hosts: f.AdminHosts, Logger: s.log,
 		Info: observe.Info{Service: f.Service.Value, Version: f.Version},
@@ -216,6 +274,8 @@ func (f *Options) check() error {
 		return exit.Usagef("serve: --cert and --key go together; give both, or neither for plain TCP")
 	case f.ClientCA != "" && f.Cert == "":
 		return exit.Usagef("serve: --client-ca needs TLS; give --cert and --key as well")
+	case f.Upgrade != "" && !strings.HasPrefix(f.Upgrade, "unix:/"):
+		return exit.Usagef("serve: --upgrade %q is not the path of a socket; write it as in unix:/run/hone/upgrade", f.Upgrade)
 	case len(f.AdminHosts) > 0 && f.Admin == "off":
 		return exit.Usagef("serve: --admin-host needs the admin side; remove --admin off")
 	case f.Compression && service != SocketService:
@@ -233,7 +293,7 @@ func (f *Options) check() error {
 
 // open opens both listeners or, on an error, neither.
 func (f *Options) open(ctx context.Context, s *serving) error {
-	ln, err := listen(ctx, f.Addr, fs.FileMode(f.Mode))
+	ln, err := s.upgrade.Listen(f.Addr, func() (net.Listener, error) { return listen(ctx, f.Addr, fs.FileMode(f.Mode)) })
 	if err != nil {
 		return err
 	}
@@ -252,7 +312,7 @@ func (f *Options) open(ctx context.Context, s *serving) error {
 	if f.Admin == "off" {
 		return nil
 	}
-	s.private, err = s.admin.Listen(f.Admin)
+	s.private, err = s.upgrade.Listen("admin "+f.Admin, func() (net.Listener, error) { return s.admin.Listen(f.Admin) })
 	_, _, unreadable := net.SplitHostPort(f.Admin)
 	switch {
 	case err == nil:
@@ -273,7 +333,7 @@ func (f *Options) open(ctx context.Context, s *serving) error {
 // AdminDescriptors is how many descriptors the admin side needs to be reachable.
 const AdminDescriptors = 1
 
-// close closes the listeners of a server that does not start.
+// close closes the listeners of a server that does not start, or has been replaced.
 func (s *serving) close() {
 	s.public.Close()
 	if s.private != nil {

@@ -67,6 +67,7 @@ func asTest() bool {
 //	activated FLAG…         the same, with a socket passed in as systemd does
 //	signal TERM             send it a signal
 //	ended N                 wait for its exit code; its log is in server.log
+//	upgrades KIND FLAG…     replace a server again and again under clients, count what they did
 //	ask WHERE CONTENT…      ask with the library's client, one request after the other
 //	leave N CONTENT         send a request on each of N connections, wait for no answer
 //	get URL [NAME:VALUE …]  print the status and the body; the rest is header
@@ -126,6 +127,7 @@ func transcripts(t *testing.T, dir string) {
 			"activated":     servers.activated,
 			"signal":        servers.signal,
 			"ended":         servers.ended,
+			"upgrades":      upgrades,
 			"ask":           ask,
 			"leave":         leave,
 			"get":           get,

@@ -40,7 +40,10 @@ MiB, durations ms, s and m; off disables a limit.
 
 Only its owner may connect to a unix socket, or with --socket-mode 0660 its group. The
 files of --cert, --key and --client-ca are reloaded within a second of a change.
-Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FDS).`,
+Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FDS).
+
+With --upgrade a new hone serve replaces the running one and no client is refused: it takes
+the listening sockets, accepts, and only then does the old one drain. See docs/upgrades.md.`,
 		Example: `  hone serve
   hone serve --addr :7000 --limit conns-per-address=100
   hone serve --service http --addr 127.0.0.1:8080 --cert server.pem --key server-key.pem
@@ -60,6 +63,7 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
 	flags.StringVar(&f.TokenFile, "admin-token-file", "", "`FILE` with the token with which other machines may use the admin side")
 	flags.StringArrayVar(&f.AdminHosts, "admin-host", nil, "accept this host `NAME` in requests to the admin side, as in hone.internal; repeat for more")
 	flags.Var(&f.Engine, "engine", "I/O engine")
+	flags.StringVar(&f.Upgrade, "upgrade", "", "take the sockets of the hone serve that has this socket, unix:`PATH`, and give them to the next one")
 	f.Service = spec.AddChoice(cmd, "service", "submit", "service that handles requests", serving.ServiceNames()...)
 	flags.BoolVar(&f.Compression, "compression", false, "with --service ws, compress messages of clients that offer it (permessage-deflate)")
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
