@@ -25,6 +25,8 @@ import (
 type Options struct {
 	// Stream is the name of the stream. Empty means HONED.
 	Stream string
+	// LockTime is how long to wait for a process that has Dir. 0 means 1 s.
+	LockTime time.Duration
 	// Replicas is the minimum number of replicas of the stream. 0 means 3.
 	Replicas int
 	// Create creates the stream if it does not exist. Without Create, or if Dir has a mark,
@@ -159,7 +161,7 @@ func (l *Log) openMark() (found bool, err error) {
 		if err := os.MkdirAll(l.o.Dir, 0o700); err != nil {
 			return false, err
 		}
-		if l.lock, err = writer.Lock(filepath.Join(l.o.Dir, l.o.Stream+"."+writer.LockName)); err != nil {
+		if l.lock, err = writer.Lock(filepath.Join(l.o.Dir, l.o.Stream+"."+writer.LockName), l.o.LockTime); err != nil {
 			return false, err
 		}
 	}

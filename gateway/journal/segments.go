@@ -29,6 +29,9 @@ type SegmentsOptions struct {
 	// AcceptLoss are positions whose loss an operator has accepted: if the log should end with
 	// them and does not, it goes on after them.
 	AcceptLoss Range
+	// LockTime is how long to wait for a process that has the log to close it. 0: one second, in which one that was
+	// killed ends.
+	LockTime time.Duration
 	// Logger gets what was found damaged or torn at the start. nil means no logging.
 	Logger *slog.Logger
 

@@ -75,13 +75,13 @@ func (l *Segments) enter(first uint64) (err error) {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
-	if l.folder, err = writer.LockFolder(l.dir); err != nil {
+	if l.folder, err = writer.LockFolder(l.dir, l.o.LockTime); err != nil {
 		return err
 	}
 	if _, err := holdsLog(l.dir); err != nil { // nothing is written until then
 		return err
 	}
-	if l.lock, err = writer.Lock(l.path(writer.LockName)); err != nil {
+	if l.lock, err = writer.Lock(l.path(writer.LockName), l.o.LockTime); err != nil {
 		return err
 	}
 	if l.id == (logID{}) { // else Backup completes it
@@ -95,7 +95,7 @@ func (l *Segments) enter(first uint64) (err error) {
 		}
 	}
 	if l.mark, err = writer.OpenMark(l.path(writer.MarkName), false); err == nil {
-		err = writer.Exclude(l.mark.File, l.path(writer.LockName))
+		err = writer.Exclude(l.mark.File, l.path(writer.LockName), l.o.LockTime)
 	}
 	return err
 }

@@ -85,6 +85,8 @@ func TestRefusals(t *testing.T) {
 		{"no path", []string{"--data", dir + "/a", "--websocket", "unix:"}, commandline.Usage, "unix: is not a file"},
 		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, commandline.Failed, "0.0.0.0:0; give --tokens FILE or --client-ca FILE"},
 		{"key without certificate", []string{"--key", "x"}, commandline.Usage, "--cert and --key must be given together"},
+		{"no socket", []string{"--upgrade", "/run/honed/upgrade"}, commandline.Usage, "is not the path of a socket; write it as in unix:/run/honed/upgrade"},
+		{"a spread while another one waits", []string{"--upgrade", "unix:/run/honed/upgrade", "--spread-time", "1s"}, commandline.Usage, "--spread-time and --upgrade exclude each other"},
 		{"readable tokens", []string{"--tokens", open}, commandline.Failed, "chmod 600"},
 		{"no log", []string{"--data", dir + "/c", "--log", "http://x", "--listen", "127.0.0.1:0"}, commandline.Usage, "is not a nats:// or tls:// URL"},
 		{"files of no log", []string{"--data", dir, "--listen", "127.0.0.1:0", "--admin", "off"}, commandline.Failed, `has no segments of a log, but other files: "honed.toml", "tokens"; use an empty folder`},

@@ -42,6 +42,7 @@ type serving struct {
 	tokens        string
 	cert, key, ca string
 	drain         time.Duration
+	upgrade       string
 	verifyRate    int64
 	json          bool
 
@@ -88,6 +89,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections, of all doors together; 0: 50 000, or half of the descriptor limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
 	flags.DurationVar(&limits.SpreadTime, "spread-time", 0, "over how much of the drain connections end, evenly; 0: at its start")
+	flags.StringVar(&f.upgrade, "upgrade", "", "replace the honed that has this socket, unix:`PATH`, without refusing a client, and be replaced the same way")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
 	f.Serving.Add(flags, "127.0.0.1:7171", "also drain when standard input ends, for a server that must not outlive its parent")
 }
@@ -113,6 +115,12 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	// Open all listeners before the log, which may take long: a port in use fails at once. Clients
 	// that connect early wait.
 	defer f.stopListening()
+	f.Sockets.Logger = logger
+	taken, err := f.Sockets.Take(ctx)
+	if err != nil {
+		return commandline.OrInterrupted(ctx, err)
+	}
+	defer f.Sockets.Close()
 	addrs, err := f.open(f.listen.Values, srv.Serve, tlsConfig)
 	if err != nil {
 		return err
@@ -138,6 +146,16 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer stopAdmin()
+	if taken {
+		if err := f.checkLog(ctx, logger); err != nil {
+			return commandline.OrInterrupted(ctx, err)
+		}
+		if err := f.Sockets.Ready(ctx); err != nil { // then the other one closes the log
+			return commandline.OrInterrupted(ctx, err)
+		}
+		f.log.segments.LockTime = passTime + f.drain
+		f.log.cluster.LockTime = f.log.segments.LockTime
+	}
 	log, err := f.log.open(ctx, logger)
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
@@ -151,8 +169,13 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	quiet, err := f.control.Answer(control(srv))
 	if err != nil { // some file systems have no sockets
 		logger.Warn("the verbs readers, sessions and clock cannot ask this honed", "err", err)
-	} else {
-		defer quiet()
+		quiet = func() {}
+	}
+	if !taken {
+		if err := f.Sockets.Ready(ctx); err != nil {
+			quiet()
+			return err
+		}
 	}
 	ctx = f.Context(ctx)
 	background, cancel := context.WithCancel(context.Background())
@@ -162,8 +185,22 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	err = f.serveAll(ctx, logger)
 	cancel()
 	running.Wait()
+	quiet() // before another honed gets the log, and answers there
 	return cmp.Or(err, log.Close())
 }
+
+// checkLog reads the log of the honed that runs: it is not to be replaced by one that cannot open it.
+func (f *serving) checkLog(ctx context.Context, logger *slog.Logger) error {
+	reads := f.log
+	log, err := reads.read(ctx, logger)
+	if err == nil {
+		err = log.Close()
+	}
+	return err
+}
+
+// passTime is how long clients may wait while this honed drains and another one waits for the log.
+const passTime = 1500 * time.Millisecond
 
 // logDescriptors is how many descriptors the log and the admin side need.
 const logDescriptors = 16
@@ -178,6 +215,13 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 		return nil, err
 	}
 	srv := &f.srv
+	path, isPath := strings.CutPrefix(f.upgrade, "unix:")
+	if f.Sockets.Path = path; f.upgrade != "" && !isPath {
+		return nil, commandline.UsageError{Err: fmt.Errorf("--upgrade %q is not the path of a socket; write it as in unix:/run/honed/upgrade", f.upgrade)}
+	}
+	if isPath && srv.Limits.SpreadTime > 0 {
+		return nil, commandline.UsageError{Err: errors.New("--spread-time and --upgrade exclude each other: the next honed waits until this one has closed the log")}
+	}
 	if srv.RetainAge < 0 || srv.RetainSize < 0 || srv.RetainHard && srv.RetainAge == 0 && srv.RetainSize == 0 {
 		return nil, commandline.UsageError{Err: errors.New("--retain-age and --retain-size must not be negative, and --retain-hard needs one of them")}
 	}
@@ -252,7 +296,7 @@ func atLeast[N int | int64 | time.Duration](flag string, value, least N, fits st
 func (f *serving) open(addrs []string, serve func(net.Listener) error, config *tls.Config) (opened []string, err error) {
 	opened = make([]string, 0, len(addrs)) // none is [] in JSON
 	for _, addr := range addrs {
-		ln, err := listen(addr)
+		ln, err := f.Sockets.Listen(addr, func() (net.Listener, error) { return listen(addr) })
 		if err != nil {
 			return nil, err
 		}
@@ -305,7 +349,11 @@ func (f *serving) serveAll(ctx context.Context, logger *slog.Logger) error {
 		srv.Close()
 		return err
 	case <-ctx.Done():
+	case <-f.Sockets.Yielded():
+		f.drain = min(f.drain, passTime)
 	}
+	f.Sockets.Close()
+	f.stopListening()
 	f.draining.Store(true)
 	logger.Info("draining", "within", f.drain)
 	// What is left of the time is for closing what remains.

@@ -7,15 +7,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/hone-go/hone/handover"
 	"github.com/hone-go/hone/observe"
 )
 
 // Serving are the flags that the commands have in common which run until a signal.
 type Serving struct {
+	Sockets                      handover.Sockets // that another process may take over
 	admin, adminToken, logFormat string
 	untilEOF                     bool
 }
@@ -60,7 +63,7 @@ func (f *Serving) StartAdmin(side *observe.Admin, token func(flag, path string) 
 	if side.Token, err = token("--admin-token-file", f.adminToken); err != nil {
 		return "", nil, err
 	}
-	ln, err := side.Listen(f.admin)
+	ln, err := f.Sockets.Listen("admin "+f.admin, func() (net.Listener, error) { return side.Listen(f.admin) })
 	if err != nil {
 		return "", nil, err
 	}

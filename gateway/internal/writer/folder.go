@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -16,13 +17,13 @@ const LockName = "lock"
 
 // Lock locks the file path and writes this process's id into it. Two processes on one store
 // would destroy it. The file looks like something left over and may be deleted, so it does not
-// protect the store alone: exclude locks what nobody deletes.
-func Lock(path string) (*os.File, error) {
+// protect the store alone: exclude locks what nobody deletes. Every lock is waited for as Exclude does.
+func Lock(path string, patience time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := Exclude(f, path); err != nil {
+	if err := Exclude(f, path, patience); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -34,13 +35,13 @@ func Lock(path string) (*os.File, error) {
 }
 
 // LockFolder locks a folder, until the file that it returns is closed.
-func LockFolder(dir string) (*os.File, error) {
+func LockFolder(dir string, patience time.Duration) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	// Some network file systems lock no folders; there the mark's lock has to do.
-	err = Exclude(f, filepath.Join(dir, LockName))
+	err = Exclude(f, filepath.Join(dir, LockName), patience)
 	if errors.Is(err, errInUse) {
 		f.Close()
 		return nil, err
@@ -50,13 +51,13 @@ func LockFolder(dir string) (*os.File, error) {
 
 var errInUse = errors.New("it is locked")
 
-// LockWait is how long a lock is waited for: a process that was killed a moment ago may still hold it.
+// LockWait is how long a lock is waited for by default: a process that was killed a moment ago may still hold it.
 const LockWait = time.Second
 
-// Exclude locks f, or refuses and names the process whose id is in the file lock.
-func Exclude(f *os.File, lock string) error {
+// Exclude locks f within some time (0: LockWait), or refuses and names the process whose id is in the file lock.
+func Exclude(f *os.File, lock string, patience time.Duration) error {
 	began, err := time.Now(), lockFile(f)
-	for errors.Is(err, syscall.EWOULDBLOCK) && time.Since(began) < LockWait {
+	for errors.Is(err, syscall.EWOULDBLOCK) && time.Since(began) < cmp.Or(patience, LockWait) {
 		time.Sleep(LockWait / 100) // nothing says when a lock is free but trying
 		err = lockFile(f)
 	}
