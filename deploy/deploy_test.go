@@ -429,8 +429,8 @@ func drain(t *testing.T) time.Duration {
 func TestSystemd(t *testing.T) {
 	t.Parallel()
 	for name, wants := range map[string][]string{
-		"hone":  {"--addr fd:3 ", "Requires=hone.socket", "--admin 127.0.0.1:"},
-		"honed": {"--data %S/honed ", "StateDirectory=honed\n", "StateDirectoryMode=0700", "Restart=always", "--admin 127.0.0.1:", "SystemCallFilter=@system-service adjtimex\n"},
+		"hone":  {"--addr fd:3 ", "Type=notify\n", "RuntimeDirectoryMode=0700\n", "Requires=hone.socket", "--admin 127.0.0.1:"},
+		"honed": {"--data %S/honed ", "Type=notify\n", "RuntimeDirectoryMode=0700\n", "StateDirectory=honed\n", "StateDirectoryMode=0700", "Restart=always", "--admin 127.0.0.1:", "SystemCallFilter=@system-service adjtimex\n"},
 	} {
 		checkUnit(t, name, text(t, "systemd", name+".service"), wants)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // release is the version of what build makes, set as in deploy/Dockerfile.
@@ -163,7 +164,7 @@ func TestHonedMatchesManifest(t *testing.T) {
 	program := build(t, "./gateway/cmd/honed")
 	_, line, _ := strings.Cut(text(t, "systemd", "honed.service"), "\nExecStart=")
 	line, _, _ = strings.Cut(line, "\n")
-	line = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:0", "127.0.0.1:7171", "127.0.0.1:0", "%S", dir).Replace(line)
+	line = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:0", "127.0.0.1:7171", "127.0.0.1:0", "%S", dir, "%t", runtimeFolder(t, "honed")).Replace(line)
 	start(t, program, strings.Fields(line)[1:]...).stop() // the unit's arguments work too
 	p := start(t, program, args...)
 	asked := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
@@ -220,7 +221,7 @@ func TestSocketActivation(t *testing.T) {
 		t.Fatal("hone.service has no ExecStart")
 	}
 	line, _, _ := strings.Cut(exec, "\n")
-	args := strings.Fields(strings.ReplaceAll(line, "127.0.0.1:7070", "127.0.0.1:0"))[1:]
+	args := strings.Fields(strings.NewReplacer("127.0.0.1:7070", "127.0.0.1:0", "%t", runtimeFolder(t, "hone")).Replace(line))[1:]
 	socket := filepath.Join(t.TempDir(), "hone.sock")
 	daemon(t, `Listening on (\S+) as 3`, activate, append([]string{"--fdname=hone", "--listen=" + socket, build(t, "./tool/cmd/hone")}, args...)...)
 	client := &framed.Mux{Addr: "unix:" + socket}
@@ -230,6 +231,16 @@ func TestSocketActivation(t *testing.T) {
 	if reply, err := client.Call(ctx, nil, []byte("hello")); err != nil {
 		t.Errorf("answered %q, %v", reply, err)
 	}
+}
+
+// runtimeFolder makes RuntimeDirectory of a unit, in a folder that it returns.
+func runtimeFolder(t *testing.T, name string) string {
+	t.Helper()
+	dir := testrun.SocketFolder(t)
+	if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // TestUp runs deploy/up twice in a copy of the folder, with a fake docker that records
