@@ -24,7 +24,7 @@ var longPages = map[string]int{"docs/design.md": 4500}
 const (
 	mostOfAPage = 2000
 	mostOfDocs  = 44_700
-	mostOfAll   = 50_600 // without the articles, which are texts of their own
+	mostOfAll   = 51_500 // without the articles, which are texts of their own
 	mostPages   = 45     // of all these
 )
 
