@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
@@ -245,12 +246,22 @@ func (s *Server) acceptSocket(socket sys.Socket, a arrival) (why Reason) {
 // admit counts a new connection, for which another may have to go, or returns the reason to refuse
 // it. A proxy's connection does not count against the proxy's own address.
 func (s *Server) admit(a *arrival) Reason {
+	if s.limits.AcceptRate < math.MaxInt32 && !a.served && !s.pace.Admits(time.Now()) {
+		return TooManyAtOnce
+	}
 	a.proxy = !a.served && admission.Within(s.TrustedProxies, a.from.Addr())
 	why := s.admitOne(a)
 	if why == TooManyConns && s.displace(a.from.Addr()) {
 		why = s.admitOne(a)
 	}
 	return why
+}
+
+// ComeAgain returns within which time those who are refused as TooManyAtOnce should connect again, each at
+// a random moment: Protocol.Refuse tells them.
+func (s *Server) ComeAgain() time.Duration {
+	s.init()
+	return s.pace.Within(time.Now())
 }
 
 // turnAway refuses nc.
@@ -297,6 +308,7 @@ func (s *Server) init() {
 		s.hurry = make(chan struct{})
 		s.empty = make(chan struct{})
 		s.listeners = map[*func()]struct{}{}
+		s.pace.Init(s.limits.AcceptRate)
 		s.addresses.Init(s.limits.ConnsPerAddress, s.Uncounted)
 		s.places = cmp.Or(s.Places, new(Places))
 		s.places.join(s)

@@ -80,6 +80,10 @@ type Limits struct {
 	// because a single host owns all addresses of a /64. Zero: none, because a load
 	// balancer is one address.
 	ConnsPerAddress int
+	// AcceptRate is how many new connections a second are served; a quarter of that may come at once.
+	// The others are refused as TooManyAtOnce, see Server.ComeAgain: after a restart all clients may
+	// come together. Connections of ServeConn do not count. Zero: none.
+	AcceptRate int
 }
 
 // OrDefaults returns l with every zero field replaced by its default. It panics if
@@ -124,6 +128,7 @@ func (l Limits) OrDefaults() Limits {
 	orInt(&l.Helpers, 10_000)
 	orInt(&l.Conns, defaultConns())
 	orInt(&l.ConnsPerAddress, math.MaxInt32)
+	orInt(&l.AcceptRate, math.MaxInt32)
 	most = max(most, math.MaxInt/32)
 	orInt(&l.TotalOutput, 128<<20)
 	orInt(&l.TotalInput, 128<<20)

@@ -24,15 +24,15 @@ func TestLimitsOrDefaults(t *testing.T) {
 			IdleTime: 3 * time.Minute, HighWater: 64 << 10, HardCap: 256 << 10,
 			StallTime: 10 * time.Second, LingerTime: 2 * time.Second,
 			InFlight: 1024, TotalInFlight: 64 << 10, TotalOutput: 128 << 20, TotalInput: 128 << 20, Helpers: 10_000,
-			Conns: conns, ConnsPerAddress: math.MaxInt32,
+			Conns: conns, ConnsPerAddress: math.MaxInt32, AcceptRate: math.MaxInt32,
 		}},
 		{"off", Limits{
 			FrameTime: -1, FrameRate: math.MaxInt, FrameSize: math.MaxInt, IdleTime: -time.Hour, AuthTime: -1, HighWater: -2, HardCap: -3,
-			StallTime: math.MinInt64, LingerTime: -1, InFlight: -1, TotalInFlight: -1, TotalOutput: math.MinInt32, TotalInput: -1, Helpers: -1, Conns: -1, ConnsPerAddress: -1,
+			StallTime: math.MinInt64, LingerTime: -1, InFlight: -1, TotalInFlight: -1, TotalOutput: math.MinInt32, TotalInput: -1, Helpers: -1, Conns: -1, ConnsPerAddress: -1, AcceptRate: -1,
 		}, Limits{
 			FrameTime: never, FrameRate: math.MaxInt32, FrameSize: math.MaxInt32, IdleTime: never, AuthTime: never,
 			HighWater: math.MaxInt32, HardCap: math.MaxInt32, StallTime: never, LingerTime: never,
-			InFlight: math.MaxInt32, TotalInFlight: math.MaxInt32, TotalOutput: math.MaxInt32, TotalInput: math.MaxInt32, Helpers: math.MaxInt32, Conns: math.MaxInt32, ConnsPerAddress: math.MaxInt32,
+			InFlight: math.MaxInt32, TotalInFlight: math.MaxInt32, TotalOutput: math.MaxInt32, TotalInput: math.MaxInt32, Helpers: math.MaxInt32, Conns: math.MaxInt32, ConnsPerAddress: math.MaxInt32, AcceptRate: math.MaxInt32,
 		}},
 		{"large", Limits{TotalOutput: math.MaxInt / 64, TotalInput: math.MaxInt, Conns: math.MaxInt}, func() Limits {
 			l := Limits{}.OrDefaults()
@@ -41,10 +41,10 @@ func TestLimitsOrDefaults(t *testing.T) {
 		}()},
 		{"set", Limits{
 			FrameTime: 1, FrameRate: 2, FrameSize: 3, IdleTime: 4, AuthTime: 16, HighWater: 5, HardCap: 6,
-			StallTime: 7, LingerTime: 8, InFlight: 9, TotalInFlight: 15, TotalOutput: 10, TotalInput: 14, Helpers: 13, Conns: 11, ConnsPerAddress: 12,
+			StallTime: 7, LingerTime: 8, InFlight: 9, TotalInFlight: 15, TotalOutput: 10, TotalInput: 14, Helpers: 13, Conns: 11, ConnsPerAddress: 12, AcceptRate: 17,
 		}, Limits{
 			FrameTime: 1, FrameRate: 2, FrameSize: 3, IdleTime: 4, AuthTime: 16, HighWater: 5, HardCap: 6,
-			StallTime: 7, LingerTime: 8, InFlight: 9, TotalInFlight: 15, TotalOutput: 10, TotalInput: 14, Helpers: 13, Conns: 11, ConnsPerAddress: 12,
+			StallTime: 7, LingerTime: 8, InFlight: 9, TotalInFlight: 15, TotalOutput: 10, TotalInput: 14, Helpers: 13, Conns: 11, ConnsPerAddress: 12, AcceptRate: 17,
 		}},
 	} {
 		got := x.got.OrDefaults()

@@ -37,6 +37,7 @@ const (
 	InputBudget              // total unserved input exceeded Limits.TotalInput
 	Displaced                // made room for a new connection at Limits.Conns: it had never sent a byte, or see Yielder
 	AuthTimeout              // did not authenticate within Limits.AuthTime
+	TooManyAtOnce            // over Limits.AcceptRate
 	reasons
 )
 
@@ -76,6 +77,7 @@ var reasonNames = [reasons]string{
 	InputBudget:       "input_budget",
 	Displaced:         "displaced",
 	AuthTimeout:       "auth_timeout",
+	TooManyAtOnce:     "too_many_at_once",
 }
 
 // String returns the reason's label: lower case, words joined by underscores. For a

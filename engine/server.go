@@ -115,6 +115,7 @@ type Server struct {
 	silent   admission.Silent[Conn]
 	idlers   admission.Idlers[Conn]
 	refusals admission.Refusals
+	pace     admission.Pace
 	sweeper  sweeper
 	places   *Places
 

@@ -205,3 +205,37 @@ func TestSpreadWithoutConnections(t *testing.T) {
 		}
 	})
 }
+
+// Beyond Limits.AcceptRate newcomers are refused, and told the longer to stay away the more there are.
+func TestAcceptRate(t *testing.T) {
+	virtually(t, scripted(echo), Limits{AcceptRate: 20}, func(r *running) {
+		come := func(n int) (served int) {
+			for range n {
+				c := r.dial(r.t)
+				c.Write(message("hello"))
+				switch line, err := c.r.ReadString('\n'); line {
+				case "hello\n":
+					served++
+				case TooManyAtOnce.String() + "\n":
+				default:
+					r.t.Errorf("read %q and %v", line, err)
+				}
+				c.Close()
+			}
+			return served
+		}
+		if n := come(50); n != 5 {
+			r.t.Errorf("%d were served at once, want a quarter of 20", n)
+		}
+		if d := r.ComeAgain(); d != time.Second+45*time.Second/20 {
+			r.t.Errorf("45 are to come again within %v", d)
+		}
+		pause(time.Second / 10)
+		if n := come(5); n != 2 {
+			r.t.Errorf("%d were served after a tenth of a second, want 2", n)
+		}
+		if n := r.Stats().Ended[TooManyAtOnce]; n != 48 {
+			r.t.Errorf("%d were refused, want 48", n)
+		}
+	})
+}

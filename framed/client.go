@@ -72,7 +72,7 @@ type Client struct {
 	err      error // why the connection ended; nil while it is open
 	unsent   error // ErrNotSent and err
 
-	back time.Duration // after which to connect again, as the server has said; the reader's until done
+	back time.Duration // after which to connect again, as the server has said
 }
 
 const (

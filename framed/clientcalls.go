@@ -140,7 +140,7 @@ func (c *Client) end(why error) {
 		return
 	}
 	c.err, c.unsent = why, notSent(why)
-	if errors.Is(why, wire.ShuttingDown) { // the server guarantees that it did not execute what it did not answer
+	if c.back > 0 || errors.Is(why, wire.ShuttingDown) { // the server guarantees that it did not execute what it did not answer
 		c.taken = 0
 	}
 	calls, queued, taken := c.pending, slices.Collect(c.queue.All()), c.taken

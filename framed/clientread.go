@@ -71,7 +71,9 @@ func (c *Client) dispatch(p wire.Packet) error {
 		return nil
 	case wire.ConnAck, wire.SubmitAck:
 		if p.Command == wire.ConnAck && p.ID == 0 && p.Result != wire.OK {
+			c.mu.Lock()
 			c.back = wire.ComeBack(p.Content)
+			c.mu.Unlock()
 			return p.Result
 		}
 		call, err := c.claim(p)

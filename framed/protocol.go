@@ -24,8 +24,9 @@ type protocol struct {
 	ctx     context.Context
 	within  time.Duration // Server.RequestTime
 
-	givesWay bool // Server.GiveWay
-	spreads  bool // Limits.SpreadTime is set
+	givesWay bool                 // Server.GiveWay
+	spreads  bool                 // Limits.SpreadTime is set
+	again    func() time.Duration // engine.Server.ComeAgain
 
 	logger *slog.Logger                  // nil: nothing is logged
 	told   [len(foreigners)]atomic.Int64 // when foreign has logged something, in Unix seconds
@@ -176,6 +177,7 @@ var refusals = map[engine.Reason]wire.Result{
 	engine.TooManyConns:      wire.Overloaded,
 	engine.Displaced:         wire.Overloaded,
 	engine.TooManyPerAddress: wire.Overloaded,
+	engine.TooManyAtOnce:     wire.Overloaded,
 	engine.ShuttingDown:      wire.ShuttingDown,
 }
 
@@ -196,6 +198,8 @@ func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 		if p.spreads {
 			refusal.Content = wire.AppendWithin(nil, backWithin)
 		}
+	case engine.TooManyAtOnce:
+		refusal.Content = wire.AppendWithin(nil, p.again())
 	case engine.FrameTimeout:
 		refusal.Content = []byte("a frame took too long to arrive")
 	case engine.AuthTimeout:

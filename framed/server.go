@@ -133,6 +133,7 @@ func (s *Server) init() *engine.Server {
 			onRequest: s.OnRequest,
 			givesWay:  s.GiveWay,
 			spreads:   s.Limits.SpreadTime > 0,
+			again:     s.engine.ComeAgain,
 			logger:    s.Logger,
 			epoch:     time.Now(),
 		}

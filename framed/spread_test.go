@@ -152,3 +152,46 @@ func TestMuxComesBackAsAsked(t *testing.T) {
 		}
 	}
 }
+
+// Clients that all come at once are admitted at Limits.AcceptRate, and no call of theirs fails.
+func TestStormIsAdmitted(t *testing.T) {
+	const clients, rate = 600, 40
+	synctest.Test(t, func(t *testing.T) {
+		var executed atomic.Int64
+		ln := fakenet.Listen()
+		s := &framed.Server{Limits: engine.Limits{AcceptRate: rate}, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			executed.Add(1)
+			return echo(c, dst, req)
+		})}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ln) }()
+		began := time.Now()
+		var mu sync.Mutex
+		counts := map[int]int{}
+		var calling sync.WaitGroup
+		for range clients {
+			calling.Go(func() {
+				m := &framed.Mux{Dial: func(context.Context) (net.Conn, error) { return ln.Dial() }}
+				if _, err := m.Call(t.Context(), nil, []byte("hello")); err != nil {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+				mu.Lock()
+				counts[int(time.Since(began)/time.Second)]++
+				mu.Unlock()
+				<-time.After(2 * time.Minute)
+				m.Close()
+			})
+		}
+		calling.Wait()
+		s.Close()
+		<-served
+		for second, n := range counts {
+			if n > rate*3/2 || second > clients/rate*2 {
+				t.Errorf("%d were admitted in second %d, want %d a second", n, second, rate)
+			}
+		}
+		if n := executed.Load(); n != clients {
+			t.Errorf("%d calls were executed, want %d", n, clients)
+		}
+	})
+}

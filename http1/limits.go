@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -81,10 +82,10 @@ func orOff(d time.Duration) time.Duration {
 }
 
 // refusal appends the response to a connection that is refused for why, with the bytes of an
-// unanswered request. Where net/http closes silently, it does too: a client could take an
+// unanswered request; again is engine.Server.ComeAgain. Where net/http closes silently, it does too: a client could take an
 // unsolicited response for the answer to its next request.
-func refusal(dst, unserved []byte, why engine.Reason) []byte {
-	text := ""
+func refusal(dst, unserved []byte, why engine.Reason, again func() time.Duration) []byte {
+	text, fields := "", ""
 	switch why {
 	case engine.PeerClosed:
 		return badRequest(dst, unserved, io.EOF)
@@ -96,10 +97,13 @@ func refusal(dst, unserved []byte, why engine.Reason) []byte {
 		text = "too many connections from this address"
 	case engine.InputBudget:
 		text = "no memory for this request"
+	case engine.TooManyAtOnce:
+		text = "too many connections at once"
+		fields = fmt.Sprintf("Retry-After: %d\r\n", int64((again()+time.Second-1)/time.Second))
 	default:
 		return dst
 	}
-	dst = append(dst, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n503 Service Unavailable: "...)
+	dst = append(dst, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"+fields+"Connection: close\r\n\r\n503 Service Unavailable: "...)
 	return append(dst, text...)
 }
 

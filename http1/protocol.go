@@ -164,7 +164,7 @@ func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 	if len(unserved) < peeked {
 		unserved = nil
 	}
-	return refusal(dst, unserved, why)
+	return refusal(dst, unserved, why, p.server.engine.ComeAgain)
 }
 
 // opening is the protocol of a connection that has sent fewer bytes than that of its first
@@ -185,7 +185,7 @@ func (o *opening) Advance(t *engine.Turn, in []byte) (used, need int, err error)
 func (o *opening) SaysLast() bool { return true }
 
 func (o *opening) Refuse(dst, unserved []byte, why engine.Reason) []byte {
-	return refusal(dst, unserved, why)
+	return refusal(dst, unserved, why, o.server.engine.ComeAgain)
 }
 
 // serve answers the complete request at in[at:]. It returns the input as it is after the

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -132,4 +133,31 @@ func TestShutdownSpreads(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Beyond Limits.AcceptRate the answer says when to come again.
+func TestAcceptRateSaysRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := fakenet.Listen()
+		s := &Server{Limits: engine.Limits{AcceptRate: 1}, Handler: http.NotFoundHandler()}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ln) }()
+		for _, want := range []string{"404 ", "503 2", "503 3"} {
+			nc, err := ln.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			say(t, nc, getting("/"))
+			response, err := http.ReadResponse(bufio.NewReader(nc), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(response.StatusCode, " ", response.Header.Get("Retry-After")); got != want {
+				t.Errorf("answered %q, want %q", got, want)
+			}
+			nc.Close()
+		}
+		s.Close()
+		<-served
+	})
 }

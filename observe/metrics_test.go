@@ -49,6 +49,7 @@ var sets = map[string]string{
 	"bad_proxy_header":     "hone_rejected_total",
 	"too_many_conns":       "hone_rejected_total",
 	"too_many_per_address": "hone_rejected_total",
+	"too_many_at_once":     "hone_rejected_total",
 	"no_descriptors":       "hone_rejected_total",
 }
 

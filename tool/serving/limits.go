@@ -43,6 +43,7 @@ func LimitsOf(l *engine.Limits) []Limit {
 		{Name: "helpers", number: &l.Helpers},
 		{Name: "conns", number: &l.Conns},
 		{Name: "conns-per-address", number: &l.ConnsPerAddress},
+		{Name: "accept-rate", number: &l.AcceptRate},
 	}
 }
 

@@ -48,6 +48,7 @@ type Options struct {
 	Addr, Admin, TokenFile string
 	Upgrade                string
 	Cert, Key, ClientCA    string
+	TicketKeys             string
 	Mode                   Mode
 	Engine                 EngineFlag
 	Service, Logs          *spec.Choice
@@ -272,6 +273,8 @@ func (f *Options) check() error {
 		return exit.Usagef("serve: --socket-mode is for a socket file, and --addr is %s; give --addr unix:PATH, or leave it out", f.Addr)
 	case (f.Cert == "") != (f.Key == ""):
 		return exit.Usagef("serve: --cert and --key go together; give both, or neither for plain TCP")
+	case f.TicketKeys != "" && f.Cert == "":
+		return exit.Usagef("serve: --ticket-keys needs TLS; give --cert and --key as well")
 	case f.ClientCA != "" && f.Cert == "":
 		return exit.Usagef("serve: --client-ca needs TLS; give --cert and --key as well")
 	case f.Upgrade != "" && !strings.HasPrefix(f.Upgrade, "unix:/"):
@@ -297,7 +300,7 @@ func (f *Options) open(ctx context.Context, s *serving) error {
 	if err != nil {
 		return err
 	}
-	config, err := tlsConfig(tlsfiles.Server{Cert: f.Cert, Key: f.Key, ClientCA: f.ClientCA, Logger: s.log})
+	config, err := tlsConfig(tlsfiles.Server{Cert: f.Cert, Key: f.Key, ClientCA: f.ClientCA, TicketKeys: f.TicketKeys, Logger: s.log})
 	if err != nil {
 		ln.Close()
 		return err

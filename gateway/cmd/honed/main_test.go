@@ -132,6 +132,7 @@ func TestImpossibleNumbers(t *testing.T) {
 		{"checkpoint-bytes", "-1", "1", "1 or more, not -1;"},
 		{"verify-rate", "-1", "0", "0 (off) or more, not -1;"},
 		{"drain", "-1s", "0s", "0 (at once) or more, not -1s;"},
+		{"accept-rate", "-1", "0", "0 (no limit) or more, not -1;"},
 		{"spread-time", "-1s", "0s", "0 (at once) or more, not -1s;"},
 	} {
 		if code, says := serve(c.flag, c.wrong); code != commandline.Usage || !strings.Contains(says, "--"+c.flag+" is "+c.says) {

@@ -41,6 +41,7 @@ type serving struct {
 	mqttLevel     string
 	tokens        string
 	cert, key, ca string
+	tickets       string
 	drain         time.Duration
 	upgrade       string
 	verifyRate    int64
@@ -70,6 +71,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\", \"NAME TOKEN writes:PREFIX\" for all clients with a prefix, or for a reader \"NAME TOKEN reads\"; sha256:HEX may stand for a token")
 	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
+	flags.StringVar(&f.tickets, "ticket-keys", "", "resume the TLS sessions of other processes, with the keys in this `FILE`: lines of 64 hexadecimal digits, the first for new sessions")
 	flags.StringVar(&f.ca, "client-ca", "", "accept only clients whose certificate names them and is signed by a CA in this PEM `FILE`")
 	flags.DurationVar(&f.srv.Expiry, "expiry", 7*24*time.Hour, "how long to remember the session of a disconnected client")
 	flags.BoolVar(&f.srv.TrustClock, "trust-clock", false, "let log time follow every step forward, whatever the kernel says about the wall clock")
@@ -87,6 +89,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.IntVar(&limits.InFlight, "window", 1024, "records in flight per connection")
 	flags.IntVar(&limits.FrameSize, "frame-size", 64<<10, "largest frame in `BYTES`, 1KiB to 1019KiB, of which 13 are not the record's")
 	flags.IntVar(&limits.Conns, "connections", 0, "maximum open connections, of all doors together; 0: 50 000, or half of the descriptor limit")
+	flags.IntVar(&limits.AcceptRate, "accept-rate", 0, "new connections per second, at each door; more are told when to come again; 0: no limit")
 	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
 	flags.DurationVar(&limits.SpreadTime, "spread-time", 0, "over how much of the drain connections end, evenly; 0: at its start")
 	flags.StringVar(&f.upgrade, "upgrade", "", "replace the honed that has this socket, unix:`PATH`, without refusing a client, and be replaced the same way")
@@ -253,13 +256,13 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 			logger.Warn("the file of tokens names nobody: nobody can connect until it does", "file", f.tokens)
 		}
 	}
-	if f.cert == "" && f.key == "" && f.ca == "" {
+	if f.cert == "" && f.key == "" && f.ca == "" && f.tickets == "" {
 		return nil, nil
 	}
 	if f.cert == "" || f.key == "" {
-		return nil, commandline.UsageError{Err: errors.New("--cert and --key must be given together, and --client-ca needs both")}
+		return nil, commandline.UsageError{Err: errors.New("--cert and --key must be given together, and --client-ca and --ticket-keys need both")}
 	}
-	return tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
+	return tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, TicketKeys: f.tickets, Logger: logger}.Config()
 }
 
 // checkNumbers refuses numbers with which honed could not work. Of the flags that it leaves out, a negative one is off.
@@ -279,6 +282,7 @@ func (f *serving) checkNumbers() error {
 		atLeast("reader-expiry", srv.ReaderExpiry, 0, "0 (for ever) or more"),
 		atLeast("checkpoint-bytes", srv.CheckpointBytes, 1, "1 or more"),
 		atLeast("verify-rate", f.verifyRate, 0, "0 (off) or more"),
+		atLeast("accept-rate", srv.Limits.AcceptRate, 0, "0 (no limit) or more"),
 		atLeast("drain", f.drain, 0, "0 (at once) or more"),
 		atLeast("spread-time", srv.Limits.SpreadTime, 0, "0 (at once) or more"),
 		atLeast("drain", f.drain, srv.Limits.SpreadTime, "longer than --spread-time"),

@@ -87,6 +87,7 @@ func limitsTold() []told {
 		{"Helpers", "connections with slow handlers that are served beside the event loops at once; more wait in line", "–", 0, "TestHelpersAreBounded"},
 		{"Conns", "open connections; silent ones make room, and idle ones where the protocol allows it", "5", engine.TooManyConns, "TestIdleConnectionsStay TestSilentConnectionsMakeRoom"},
 		{"ConnsPerAddress", "the same from one address; IPv6 addresses count by their first 64 bits", "5", engine.TooManyPerAddress, "TestConnsPerAddressCountsSockets TestConnsPerAddressCountsNetworksOfIPv6"},
+		{"AcceptRate", "new connections a second; who is refused is told when to come again", "5", engine.TooManyAtOnce, "TestAcceptRate"},
 	}
 }
 

@@ -39,7 +39,7 @@ have defaults that protect the server; docs/limits.md explains them. Sizes take 
 MiB, durations ms, s and m; off disables a limit.
 
 Only its owner may connect to a unix socket, or with --socket-mode 0660 its group. The
-files of --cert, --key and --client-ca are reloaded within a second of a change.
+files of --cert, --key, --client-ca and --ticket-keys are reloaded within a second of a change.
 Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FDS).
 
 With --upgrade a new hone serve replaces the running one and no client is refused: it takes
@@ -72,6 +72,7 @@ the listening sockets, accepts, and only then does the old one drain. See docs/u
 	flags.StringVar(&f.Cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.Key, "key", "", "the certificate's key, a PEM `FILE`")
 	flags.StringVar(&f.ClientCA, "client-ca", "", "require client certificates signed by an authority in this PEM `FILE`")
+	flags.StringVar(&f.TicketKeys, "ticket-keys", "", "resume the TLS sessions of other processes, with the keys in this `FILE` (docs/tls.md)")
 	flags.BoolVar(&f.NoHTTP2, "no-http2", false, "with TLS and --service http or ws, speak HTTP/1.1 only")
 	f.Logs = spec.AddChoice(cmd, "log-format", "text", "format of the log on standard error", "text", "json")
 	flags.BoolVar(&f.Timed, "handler-times", true, "time one request in 128 for the admin side: about 15 ns per request")
