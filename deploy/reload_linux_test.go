@@ -36,8 +36,8 @@ func TestReload(t *testing.T) {
 				t.Fatal(err)
 			}
 			first := m.main()
-			again, ok := strings.CutPrefix(reload, "/bin/sh -c '")
-			if again, ok = strings.CutSuffix(again, "'"); first != old.Process.Pid || !ok {
+			again, ok := strings.CutSuffix(strings.TrimPrefix(reload, "/bin/sh -c '"), "'")
+			if first != old.Process.Pid || !ok {
 				t.Fatalf("the main process is %d, want %d; reload is %s", first, old.Process.Pid, reload)
 			}
 			if out, err := m.run(strings.Replace(again, "--log-format json", "--log-format none", 1)).CombinedOutput(); err == nil {

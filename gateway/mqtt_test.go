@@ -350,7 +350,7 @@ func TestMQTTSessions(t *testing.T) {
 	last := connect(mqtt.V5, false, "connack 0x0")         // begins
 	last.send(0xe0, "\x00", sized("\x11\x00\x00\x00\x00")) // and ends with its connection
 	last.want("closed")
-	last = connect(mqtt.V5, false, "connack 0x0")
+	connect(mqtt.V5, false, "connack 0x0")
 	waitFor(t, "its connection to have the session", func() bool { return s.SessionStates("c", "", 1)[0].Connected })
 	must(t, s.Close())
 
