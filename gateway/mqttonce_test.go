@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway/internal/mqtt"
+	"github.com/hone-go/hone/gateway/journal"
 )
 
 // again sends a message at QoS 2 once more.
@@ -99,6 +101,47 @@ func TestMQTTOnce(t *testing.T) {
 				t.Errorf("version %d, checkpoint %d: stored %q", version, checkpoint, got)
 			}
 		}
+	}
+}
+
+// TestMQTTOnceAfterRestore: a backup does not know which of its messages are not in flight any more. The client is told
+// that it has no session, and what it sends with such an id is stored.
+func TestMQTTOnceAfterRestore(t *testing.T) {
+	for _, checkpoint := range []int{0, 1} {
+		dir := t.TempDir()
+		copyTo := func(t *testing.T, from, to string, empty bool) {
+			_, err := journal.Backup(t.Context(), filepath.Join(dir, from), filepath.Join(dir, to), journal.BackupOptions{Empty: empty})
+			must(t, err)
+		}
+		served := func(what, name, welcome string, do func(t *testing.T, d *device)) {
+			t.Run(fmt.Sprintf("%s, %d", what, checkpoint), func(t *testing.T) {
+				log, err := journal.OpenSegments(filepath.Join(dir, name), journal.SegmentsOptions{})
+				must(t, err)
+				s := &Server{Log: log, Checkpoint: checkpoint}
+				do(t, dialMQTT(t, mqttDoorOf(t, s), mqtt.V311).connect("c", false, welcome))
+				must(t, s.Close())
+				if got := strings.Join(records(t, log)["c"], ","); name == "restored" && got != "a,b" {
+					t.Errorf("stored %s", got)
+				}
+				must(t, log.Close())
+			})
+		}
+		served("the log", "log", "connack 0x0", func(t *testing.T, d *device) {
+			d.publish(2, 1, "t", "a")
+			d.want("pubrec 1")
+			copyTo(t, "log", "backup", false)
+			d.release(1)
+			d.want("pubcomp 1")
+		})
+		copyTo(t, "backup", "restored", true)
+		served("restored", "restored", "connack 0x0", func(t *testing.T, d *device) {
+			d.publish(2, 1, "t", "b")
+			d.want("pubrec 1")
+		})
+		served("again", "restored", "connack 0x0 present", func(t *testing.T, d *device) {
+			d.again(1, "t", "b")
+			d.want("pubrec 1")
+		})
 	}
 }
 

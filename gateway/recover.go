@@ -13,6 +13,7 @@ import (
 // checkpoint, whose position every envelope has. It forgets nobody: only the log does.
 func (c *committer) recover(ctx context.Context) error {
 	began := time.Now()
+	c.copied = c.Log.Status().Copied
 	first, next, err := c.Log.Bounds()
 	if err == nil {
 		err = c.walk(ctx, first, next)
@@ -229,7 +230,7 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 			}
 			known.away = false
 			known.reach(r.Seq)
-			if id := r.PacketID(); id > 0 {
+			if id := r.PacketID(); id > 0 && pos >= c.copied {
 				known.hold(id, r.Seq)
 			}
 		}
@@ -239,6 +240,9 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 	}
 	for state := range e.States() {
 		seen := c.clock.running - max(now-state.Seen, 0)
+		if pos < c.copied && state.Instance == lastingInstance {
+			state.Instance = postInstance // its client has sent more, and is told that this session is not there
+		}
 		if known := c.sessions.learn(state.Client, state.Epoch, seen, state.Claim); known != nil {
 			known.restore(&state)
 		}
@@ -249,7 +253,7 @@ func (c *committer) learn(pos uint64, envelope []byte, e journal.Envelope) {
 		}
 	}
 	e.Packets(func(client string, epoch uint64, released bool, seqs map[uint16]uint64) {
-		if of := c.sessions.byClient[client]; of != nil && of.epoch == epoch {
+		if of := c.sessions.byClient[client]; of != nil && of.epoch == epoch && pos >= c.copied {
 			of.learnPackets(released, seqs)
 		}
 	})

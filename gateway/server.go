@@ -223,6 +223,7 @@ type committer struct {
 	leaving      bool     // it writes its last checkpoint
 	unmeasured   int      // bytes stored since grown
 	accepted     []uint64 // lost positions to bury
+	copied       uint64   // what is before it comes from a backup
 	checkpointed int64    // clock.running at the newest checkpoint
 	noted        int64    // clock.running at the newest Clock in the log
 }

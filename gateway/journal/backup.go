@@ -20,6 +20,7 @@ import (
 const (
 	partName    = "part"    // the segment that it is writing
 	copyingName = "copying" // the first copy is not complete: the folder has a part of a log
+	copiedName  = "copied"  // has the position after what was copied, which says less than clients may know
 )
 
 // refuseUnfinished returns a *Refusal if the folder has a copy that is not complete.
@@ -139,6 +140,9 @@ func (b *backup) prepare(ctx context.Context) error {
 		}
 	}
 	os.Remove(b.to.path(partName)) // of an interrupted backup
+	if err := writer.WriteSynced(b.to.path(copiedName), binary.BigEndian.AppendUint64(nil, b.Next)); err != nil {
+		return err
+	}
 	b.to.mark.Position.Store(min(b.to.mark.Written, b.Next-1))
 	return b.to.mark.Save()
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // ownNames are the files of a log that its folder may have without segments.
-var ownNames = []string{writer.LockName, writer.MarkName, writer.MarkName + newSuffix, copyingName, partName, spareName}
+var ownNames = []string{writer.LockName, writer.MarkName, writer.MarkName + newSuffix, copyingName, copiedName, partName, spareName}
 
 // holdsLog reports whether the folder dir has a log, or a part of one. It returns a *Refusal if the folder has no
 // segments but files that are not of a log: they may be a log that this package cannot read.

@@ -85,6 +85,7 @@ type Status struct {
 	Full           error  // what limits the log, if Left is 0
 	Connected      *bool  // to its cluster; nil: it has none
 	Disconnections uint64 // from its cluster
+	Copied         uint64 // what is before this position comes from a backup: clients may know of more; 0: nothing
 }
 
 // The errors of a Log that callers handle.

@@ -61,6 +61,7 @@ type Segments struct {
 	results   chan error
 	writing   sync.WaitGroup
 	size      atomic.Int64
+	copied    uint64 // Status.Copied
 
 	frame []byte // of Append's worker
 	zeros int64  // how far the last segment's file has zeros on the disk that may not be in memory
@@ -285,7 +286,7 @@ func (l *Segments) write(at int64) error {
 
 // Status returns the size of the log, and what limits it.
 func (l *Segments) Status() Status {
-	st := Status{Size: l.size.Load()}
+	st := Status{Size: l.size.Load(), Copied: l.copied}
 	if st.Left = l.space().left(st.Size); st.Left == 0 {
 		st.Full = l.space().check(st.Size, 1)
 	}
