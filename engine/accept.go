@@ -297,7 +297,7 @@ func (s *Server) init() {
 		s.input.Init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.SweepNow)
 		s.requests.Init(s.limits.TotalInFlight, &s.clock)
 		s.running = make(chan struct{})
-		s.helpers.init(s.limits.Helpers, &s.goroutines, &s.workspaces)
+		s.helpers.init(s.limits.Helpers, &s.goroutines, &s.workspaces, &s.clock)
 		s.watchdog.Init()
 		s.turns.Init(runtime.GOMAXPROCS(0))
 		s.workspaces.New = func() any { return &workspace{in: make([]byte, loopRead)} }

@@ -166,7 +166,7 @@ func newStage(t *testing.T, script []byte) *stage {
 	s.stop, s.empty = make(chan struct{}), make(chan struct{})
 	s.ctx = context.Background()
 	s.waits = st.wait
-	s.helpers.init(s.limits.Helpers, &s.goroutines, &s.workspaces)
+	s.helpers.init(s.limits.Helpers, &s.goroutines, &s.workspaces, &s.clock)
 	s.watchdog.Init()
 	s.workspaces.New = func() any { return &workspace{in: make([]byte, st.seats)} }
 	l, err := newLoop(s, func() (*sys.Poll, error) { return sys.NewPoll(st.fault) })

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hone-go/hone/engine/internal/timing"
 )
 
 // job is what a helper does: run a loop, or serve one of its connections.
@@ -24,6 +26,7 @@ type helpers struct {
 	most       int             // Limits.Helpers
 	goroutines *sync.WaitGroup // the server's
 	workspaces *sync.Pool
+	clock      *timing.Clock
 
 	mu      sync.Mutex
 	idle    []*helper
@@ -43,8 +46,8 @@ type helper struct {
 	d    workspace
 }
 
-func (c *helpers) init(most int, goroutines *sync.WaitGroup, workspaces *sync.Pool) {
-	c.most, c.goroutines, c.workspaces = most, goroutines, workspaces
+func (c *helpers) init(most int, goroutines *sync.WaitGroup, workspaces *sync.Pool, clock *timing.Clock) {
+	c.most, c.goroutines, c.workspaces, c.clock = most, goroutines, workspaces, clock
 }
 
 // run has a helper do a job at once.
@@ -186,14 +189,17 @@ func (c *helpers) served() (next job, more bool) {
 	return next, true
 }
 
-// idles makes h idle, unless the helpers have ended.
+// idles makes h idle, unless the helpers have ended. A sweeper that has parked meanwhile must sweep once more.
 func (c *helpers) idles(h *helper) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.ended {
-		c.idle = append(c.idle, h)
+	if c.ended {
+		return false
 	}
-	return !c.ended
+	if c.idle = append(c.idle, h); c.clock.Parked() {
+		c.clock.SweepNow()
+	}
+	return true
 }
 
 // work runs jobs until the helper is dismissed.

@@ -8,12 +8,31 @@ import (
 // idleHelpers returns helpers without goroutines: their jobs stay in their channels.
 func idleHelpers(s *Server, n int) *helpers {
 	c := &s.helpers
-	c.init(s.limits.Helpers, &s.goroutines, &s.workspaces)
+	c.init(s.limits.Helpers, &s.goroutines, &s.workspaces, &s.clock)
 	for range n {
 		c.idle = append(c.idle, &helper{jobs: make(chan job, 1)})
 	}
 	c.spare = n
 	return c
+}
+
+// A helper that goes idle after a server's last sweep is dismissed: it has the server sweep once more.
+func TestIdleHelperOfAParkedServer(t *testing.T) {
+	s := bare(Limits{})
+	c := idleHelpers(s, 0)
+	for _, parked := range []bool{false, true} {
+		s.clock.Park(parked)
+		c.idles(&helper{jobs: make(chan job, 1)})
+		sweeps := false
+		select {
+		case <-s.clock.Kicks():
+			sweeps = true
+		default:
+		}
+		if sweeps != parked {
+			t.Errorf("parked %v: sweeps %v", parked, sweeps)
+		}
+	}
 }
 
 // The helpers of a burst end although one of them is needed all the time.
@@ -81,7 +100,7 @@ func TestHelpersAreBounded(t *testing.T) {
 // With real helpers every job runs once.
 func TestHelpersDoEveryJobOnce(t *testing.T) {
 	s := bare(Limits{Helpers: 3})
-	s.helpers.init(s.limits.Helpers, &s.goroutines, &s.workspaces)
+	s.helpers.init(s.limits.Helpers, &s.goroutines, &s.workspaces, &s.clock)
 	l := &loop{}
 	l.srv = s
 	l.chunks.Store(&[]chunk{})

@@ -26,7 +26,6 @@ func (s *Server) sweep() {
 		}
 		now := s.readLate()
 		next, busy := s.judgeAll(last, now)
-		s.helpers.dismiss(!busy)
 		if !busy {
 			s.clock.Park(true)
 			next, busy = s.judgeAll(last, now)
@@ -34,6 +33,7 @@ func (s *Server) sweep() {
 				s.clock.Park(false)
 			}
 		}
+		s.helpers.dismiss(!busy) // once parked, or nobody dismisses one that is idle from now on; see idles
 		last = now
 		if next == timing.Never {
 			timer.Stop()
