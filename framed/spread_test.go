@@ -135,8 +135,8 @@ func TestMuxComesBackAsAsked(t *testing.T) {
 			if dial%2 == 0 { // the others are refused at the login
 				p.Write(wire.Append(nil, wire.Packet{Command: wire.ConnAck, ID: 1}))
 			}
+			last = time.Now() // before the client can dial again
 			p.Write(wire.Append(nil, wire.Packet{Command: wire.ConnAck, Result: result, Content: wire.AppendWithin(nil, 40*time.Second)}))
-			last = time.Now()
 		}, func(t *testing.T) {
 			m.Open(t.Context())
 			<-time.After(time.Hour)
