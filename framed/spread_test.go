@@ -153,13 +153,14 @@ func TestMuxComesBackAsAsked(t *testing.T) {
 	}
 }
 
-// Clients that all come at once are admitted at Limits.AcceptRate, and no call of theirs fails.
+// Clients that all come at once are admitted at Limits.AcceptRate, and no call of theirs fails: they log in first, as only so
+// many are refused in words at once, and whoever has sent a request by then cannot know what became of it.
 func TestStormIsAdmitted(t *testing.T) {
 	const clients, rate = 600, 40
 	synctest.Test(t, func(t *testing.T) {
 		var executed atomic.Int64
 		ln := fakenet.Listen()
-		s := &framed.Server{Limits: engine.Limits{AcceptRate: rate}, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+		s := &framed.Server{Limits: engine.Limits{AcceptRate: rate}, Connect: framed.HandlerFunc(echo), Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
 			executed.Add(1)
 			return echo(c, dst, req)
 		})}
@@ -171,7 +172,10 @@ func TestStormIsAdmitted(t *testing.T) {
 		var calling sync.WaitGroup
 		for range clients {
 			calling.Go(func() {
-				m := &framed.Mux{Dial: func(context.Context) (net.Conn, error) { return ln.Dial() }}
+				m := &framed.Mux{
+					Dial:        func(context.Context) (net.Conn, error) { return ln.Dial() },
+					Credentials: func(context.Context) ([]byte, error) { return []byte("me"), nil },
+				}
 				if _, err := m.Call(t.Context(), nil, []byte("hello")); err != nil {
 					t.Errorf("after %v: %v", time.Since(began), err)
 				}
