@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -129,6 +130,13 @@ func TestMQTTOnceAfterRestore(t *testing.T) {
 		served("the log", "log", "connack 0x0", func(t *testing.T, d *device) {
 			d.publish(2, 1, "t", "a")
 			d.want("pubrec 1")
+			copyTo(t, "log", "backup", false)
+			torn := filepath.Join(dir, "backup", "copied") // by a crash in a later backup, which is repeated
+			must(t, os.WriteFile(torn, nil, 0o600))
+			if log, err := journal.OpenSegments(filepath.Dir(torn), journal.SegmentsOptions{}); err == nil {
+				log.Close()
+				t.Error("a copy that does not say where it ends is opened")
+			}
 			copyTo(t, "log", "backup", false)
 			d.release(1)
 			d.want("pubcomp 1")

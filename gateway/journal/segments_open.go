@@ -89,17 +89,17 @@ func (l *Segments) enter(first uint64) (err error) {
 		if err := refuseUnfinished(l.dir); err != nil {
 			return err
 		}
+		copied, err := os.ReadFile(l.path(copiedName))
+		if err == nil && len(copied) == 8 {
+			l.copied = binary.BigEndian.Uint64(copied)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return &Refusal{What: l.path(copiedName) + " cannot be read", Repair: "repeat the honed backup that made it", Err: err}
+		}
 	}
 	if _, err := os.Lstat(l.path(writer.MarkName)); errors.Is(err, fs.ErrNotExist) {
 		if err := l.create(first); err != nil {
 			return err
 		}
-	}
-	copied, err := os.ReadFile(l.path(copiedName))
-	if err == nil && len(copied) == 8 {
-		l.copied = binary.BigEndian.Uint64(copied)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return &Refusal{What: l.path(copiedName) + " cannot be read", Repair: "repeat the honed backup or honed restore that made it", Err: err}
 	}
 	if l.mark, err = writer.OpenMark(l.path(writer.MarkName), false); err == nil {
 		err = writer.Exclude(l.mark.File, l.path(writer.LockName), l.o.LockTime)
