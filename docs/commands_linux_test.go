@@ -2,7 +2,6 @@ package docs
 
 import (
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,7 +91,8 @@ func TestCommands(t *testing.T) {
 			}
 			replace := append(page.smaller, "./hone-try", t.TempDir())
 			for _, port := range page.ports {
-				replace = append(replace, port, freePort(t))
+				_, free, _ := strings.Cut(testrun.FreeAddr(t), ":")
+				replace = append(replace, port, free)
 			}
 			out := run(t, bin, builds+strings.NewReplacer(replace...).Replace(script))
 			for _, want := range page.prints {
@@ -150,13 +150,3 @@ func blocks(t *testing.T, page, language string) (all []string) {
 	return all
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close() // a moment later the server takes it
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
-}

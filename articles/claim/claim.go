@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -79,7 +78,7 @@ func Web(path string) func(string) (codec.Target, error) {
 // Servers measures two stages, folders beside the test, under one load.
 func Servers(t *testing.T, a, b string, target func(addr string) (codec.Target, error), plan load.Plan) *compare.Report {
 	t.Helper()
-	addr := freeAddress(t)
+	addr := testrun.FreeAddr(t)
 	to, err := target(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -298,12 +297,3 @@ func If(holds bool) Verdict {
 	return Contradicted
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}

@@ -3,6 +3,9 @@ package testrun
 
 import (
 	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"strconv"
 	"testing"
@@ -40,6 +43,28 @@ func Lacks(t testing.TB, what string) {
 		t.Fatal(what)
 	}
 	t.Skip(what)
+}
+
+// FreeAddr returns an address of this machine at which nobody listens. A UDP socket keeps its port from other tests,
+// also of other processes, until this one ends. Nothing listens there meanwhile, not even for a moment: a child that
+// another test starts would have that listener until it runs its program.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	for range 100 { // below the ports of outgoing connections, which may take one while its server is down
+		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
+		kept, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { kept.Close() })
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			return addr
+		}
+		nc.Close()
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // SocketFolder returns a folder whose name is short enough for sockets in it, unlike t.TempDir's.

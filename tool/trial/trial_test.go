@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/load/codec"
@@ -55,27 +56,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// freeAddr returns an address at which nothing listens, outside the ephemeral port range.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // planFor returns a short load of the service that tolerates a busy machine.
 func planFor(t *testing.T, flags string) Plan {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("the commands are for sh")
 	}
-	addr := freeAddr(t)
+	addr := testrun.FreeAddr(t)
 	return Plan{
 		Servers: []Server{{Command: "exec " + service + " -addr " + addr + " " + flags}},
 		Load:    load.Plan{Target: codec.HTTP{URL: "http://" + addr + "/"}, Conns: 1, Requests: 300, For: time.Minute},

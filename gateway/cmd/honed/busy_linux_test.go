@@ -67,7 +67,7 @@ func busyGateways(t testing.TB, urls string, n int, more ...string) []*daemon {
 	all := make([]*daemon, n)
 	for i := range all {
 		args := []string{"serve", "--json", "--until-eof", "--admin", "off", "--data", filepath.Join(t.TempDir(), "mark"), "--log", urls, "--create-stream"}
-		all[i] = &daemon{name: fmt.Sprint("honed-", i), binary: os.Args[0], args: append(append(args, more...), "--listen", freeAddr(t))}
+		all[i] = &daemon{name: fmt.Sprint("honed-", i), binary: os.Args[0], args: append(append(args, more...), "--listen", testrun.FreeAddr(t))}
 		all[i].begin(t)
 	}
 	return all

@@ -7,8 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +22,7 @@ import (
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/natstest"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 var clusterMessages = flag.Int("cluster", 0, "messages of TestCluster; 0 skips it")
@@ -42,7 +41,7 @@ func TestCluster(t *testing.T) {
 	for i := range gateways {
 		gateways[i] = &daemon{name: fmt.Sprintf("honed %d", i), binary: os.Args[0], args: []string{
 			"serve", "--json", "--until-eof", "--admin", "off", "--data", filepath.Join(t.TempDir(), "mark"),
-			"--log", urls, "--create-stream", "--listen", freeAddr(t),
+			"--log", urls, "--create-stream", "--listen", testrun.FreeAddr(t),
 		}}
 		gateways[i].begin(t)
 	}
@@ -152,7 +151,7 @@ func readEach(ctx context.Context, t *testing.T, r *gateway.Reader, n int) {
 func TestProveUnsynced(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	dir := t.TempDir()
-	store, addr := filepath.Join(dir, "store"), freeAddr(t)
+	store, addr := filepath.Join(dir, "store"), testrun.FreeAddr(t)
 	config := filepath.Join(dir, "nats.conf")
 	text := fmt.Sprintf("listen: %q\njetstream { store_dir: %q }\n", addr, store)
 	must(t, os.WriteFile(config, []byte(text), 0o600))
@@ -160,7 +159,7 @@ func TestProveUnsynced(t *testing.T) {
 	server := &daemon{name: "nats-server", binary: binary, args: []string{"-c", config}}
 	server.begin(t)
 	data, more := filepath.Join(dir, "mark"), []string{"--log", "nats://" + addr, "--replicas", "1"}
-	g := startGateway(t, data, freeAddr(t), append(more, "--create-stream")...)
+	g := startGateway(t, data, testrun.FreeAddr(t), append(more, "--create-stream")...)
 	load := begin(t, g.addr)
 	load.reach(200)
 	server.signal(syscall.SIGSTOP)
@@ -332,33 +331,13 @@ func (d *daemon) end() {
 	d.keeper.Wait()
 }
 
-// freeAddr returns an address that nobody listens on. A UDP socket keeps its port from other tests, also of other
-// processes, until this one ends.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 100 { // below the ports of outgoing connections, which may take one while its server is down
-		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
-		kept, err := net.ListenPacket("udp", addr)
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { kept.Close() })
-		if ln, err := net.Listen("tcp", addr); err == nil {
-			ln.Close()
-			return addr
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // natsServers starts a cluster of three nats-servers.
 func natsServers(t testing.TB) (all []*daemon, urls string) {
 	t.Helper()
 	dir, binary := t.TempDir(), natstest.Binary(t)
 	var routes, clients []string
 	for range 3 {
-		routes, clients = append(routes, freeAddr(t)), append(clients, freeAddr(t))
+		routes, clients = append(routes, testrun.FreeAddr(t)), append(clients, testrun.FreeAddr(t))
 	}
 	for i := range 3 {
 		name := filepath.Join(dir, fmt.Sprintf("n%d", i))

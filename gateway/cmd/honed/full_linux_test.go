@@ -36,7 +36,7 @@ func TestProveDiskFull(t *testing.T) {
 	}
 	t.Run("reserve", func(t *testing.T) {
 		dir := disk(t, "size=160m")
-		g := startGateway(t, filepath.Join(dir, "log"), freeAddr(t))
+		g := startGateway(t, filepath.Join(dir, "log"), testrun.FreeAddr(t))
 		ballast := filepath.Join(dir, "ballast")
 		takeUp(t, ballast, 80<<20)
 		load := begin(t, g.addr)
@@ -68,7 +68,7 @@ func TestProveDiskFull(t *testing.T) {
 	})
 	t.Run("the log fails", func(t *testing.T) {
 		dir := disk(t, "size=600m,nr_inodes=150")
-		addr := freeAddr(t)
+		addr := testrun.FreeAddr(t)
 		g := startGateway(t, filepath.Join(dir, "log"), addr)
 		ballast := filepath.Join(dir, "ballast")
 		must(t, os.Mkdir(ballast, 0o700))

@@ -180,7 +180,7 @@ func TestMQTTThroughKills(t *testing.T) {
 	if testrun.All() {
 		kills, each = 10, 100_000
 	}
-	dir, addr := filepath.Join(t.TempDir(), "log"), freeAddr(t)
+	dir, addr := filepath.Join(t.TempDir(), "log"), testrun.FreeAddr(t)
 	start := func() *ran {
 		return startGateway(t, dir, "127.0.0.1:0", "--mqtt", addr, "--checkpoint-bytes", "300000")
 	}

@@ -97,7 +97,7 @@ func TestStopsWithFullDisk(t *testing.T) {
 			t.Run(fmt.Sprint(i, ", loaded ", loaded), func(t *testing.T) {
 				t.Parallel()
 				dir := disk(t, "size=160m")
-				g := startGateway(t, filepath.Join(dir, "log"), freeAddr(t), "--drain", drain.String())
+				g := startGateway(t, filepath.Join(dir, "log"), testrun.FreeAddr(t), "--drain", drain.String())
 				var l *load
 				if loaded {
 					l = begin(t, g.addr)
@@ -142,7 +142,7 @@ func TestSecondSignal(t *testing.T) {
 		return
 	}
 	dir := disk(t, "size=160m")
-	g := startGateway(t, filepath.Join(dir, "log"), freeAddr(t), "--drain", "10m")
+	g := startGateway(t, filepath.Join(dir, "log"), testrun.FreeAddr(t), "--drain", "10m")
 	begin(t, g.addr).reach(10)
 	takeUp(t, filepath.Join(dir, "ballast"), 100<<20)
 	g.says("no space for the log")
@@ -171,8 +171,8 @@ func refusesOrders(t *testing.T, dir string) {
 // TestAdminBeforeTheLog asks the admin side while the log cannot be opened yet.
 func TestAdminBeforeTheLog(t *testing.T) {
 	t.Parallel()
-	admin, dir := freeAddr(t), t.TempDir()
-	cmd := exec.Command(os.Args[0], "serve", "--until-eof", "--admin", admin, "--data", dir, "--listen", "127.0.0.1:0", "--log", "nats://"+freeAddr(t))
+	admin, dir := testrun.FreeAddr(t), t.TempDir()
+	cmd := exec.Command(os.Args[0], "serve", "--until-eof", "--admin", admin, "--data", dir, "--listen", "127.0.0.1:0", "--log", "nats://"+testrun.FreeAddr(t))
 	stdin, err := cmd.StdinPipe()
 	must(t, err)
 	defer stdin.Close()

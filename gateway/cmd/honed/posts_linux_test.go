@@ -64,7 +64,7 @@ func TestPostsThroughKills(t *testing.T) {
 	if testrun.All() {
 		kills = 10
 	}
-	dir, addr := filepath.Join(t.TempDir(), "log"), freeAddr(t)
+	dir, addr := filepath.Join(t.TempDir(), "log"), testrun.FreeAddr(t)
 	start := func() *ran {
 		return startGateway(t, dir, "127.0.0.1:0", "--http", addr, "--checkpoint-bytes", "100000")
 	}
@@ -123,7 +123,7 @@ func TestPostsThroughKills(t *testing.T) {
 // TestPostsAreShown: what a post says of itself is in the lines of tail and export, and a checkpoint has its producer.
 func TestPostsAreShown(t *testing.T) {
 	t.Parallel()
-	dir, addr := filepath.Join(t.TempDir(), "log"), freeAddr(t)
+	dir, addr := filepath.Join(t.TempDir(), "log"), testrun.FreeAddr(t)
 	g := startGateway(t, dir, "127.0.0.1:0", "--http", addr)
 	r, err := http.NewRequest("POST", "http://"+addr+"/v1/meter/site/7", strings.NewReader(`{"n":1}`))
 	must(t, err)
@@ -159,7 +159,7 @@ func TestPostsPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/posts.md")
 	must(t, err)
-	dir, folder, addr := filepath.Join(t.TempDir(), "log"), t.TempDir(), freeAddr(t)
+	dir, folder, addr := filepath.Join(t.TempDir(), "log"), t.TempDir(), testrun.FreeAddr(t)
 	g := startGateway(t, dir, "127.0.0.1:0", "--http", addr)
 	for _, c := range []struct{ language, before, after, file, run string }{
 		{"sh", "", "", "post.sh", "bash"},

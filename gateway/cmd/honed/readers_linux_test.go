@@ -138,7 +138,7 @@ func TestReadersPage(t *testing.T) {
 	must(t, err)
 	root, err := filepath.Abs("../../..")
 	must(t, err)
-	addrs := [2]string{freeAddr(t), freeAddr(t)}
+	addrs := [2]string{testrun.FreeAddr(t), testrun.FreeAddr(t)}
 	script = strings.NewReplacer("127.0.0.1:7100", addrs[0], "127.0.0.1:7171", addrs[1],
 		"./honed-data", filepath.Join(dir, "data"), "gateway/python", filepath.Join(root, "gateway/python"),
 		"&\n", "&\nuntil (exec 3<>/dev/tcp/"+strings.Replace(addrs[0], ":", "/", 1)+") 2>/dev/null; do sleep 0.05; done\n").Replace(script)

@@ -42,7 +42,7 @@ type lone struct {
 
 func newLone(t *testing.T, binary string) *lone {
 	dir := t.TempDir()
-	return &lone{t: t, binary: binary, addr: freeAddr(t), store: filepath.Join(dir, "store"), config: filepath.Join(dir, "nats.conf")}
+	return &lone{t: t, binary: binary, addr: testrun.FreeAddr(t), store: filepath.Join(dir, "store"), config: filepath.Join(dir, "nats.conf")}
 }
 
 // configure writes a configuration with settings, and has a running server read it.

@@ -188,6 +188,9 @@ func fields(ts *testscript.TestScript, neg bool, args []string) {
 				if !ok {
 					ts.Fatalf("%s: there is no %s", check, key)
 				}
+				if least := in[key+"_at_least"]; value == nil && check[at] == '>' { // the machine was busy
+					value = least
+				}
 				got = value
 			case []any:
 				i, err := strconv.Atoi(key)

@@ -38,7 +38,7 @@ func TestKilled(t *testing.T) {
 	for name, line := range map[string]string{
 		"load":  "load " + web.URL + " -c 2 -d 300ms --save x",
 		"knee":  "knee " + web.URL + " --axis conns --from 1 --to 2 --for 100ms --confirm 1 --expect p50<10s --save x",
-		"bench": "bench --target " + freePort(t) + " -n 1 -c 2 -d 200ms --most-others 100% --save x --cmd",
+		"bench": "bench --target " + testrun.FreeAddr(t) + " -n 1 -c 2 -d 200ms --most-others 100% --save x --cmd",
 	} {
 		k := &killing{dir: t.TempDir(), args: strings.Fields(line)}
 		if name == "bench" { // the server is the shell's child, which a signal to the shell does not reach

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
@@ -66,7 +67,7 @@ func TestSecretsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := []string{"-H", "Authorization: " + secrets["header"], "--body", secrets["body"]}
-	addr := freePort(t)
+	addr := testrun.FreeAddr(t)
 	check := func(what string, args []string, wanted ...int) {
 		t.Helper()
 		var stdout, stderr strings.Builder

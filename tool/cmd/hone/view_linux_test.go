@@ -431,7 +431,7 @@ func TestTerminalStopped(t *testing.T) {
 func TestTerminalOfCommands(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	addr, _ := echoServer(t)
-	free := freePort(t)
+	free := testrun.FreeAddr(t)
 	for name, c := range map[string]struct {
 		args  string
 		block func([]string, string) bool
@@ -461,12 +461,3 @@ func TestTerminalOfCommands(t *testing.T) {
 	}
 }
 
-// freePort is an address at which nobody listens.
-func freePort(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}

@@ -97,7 +97,7 @@ func TestEverythingOut(t *testing.T) {
 		honedKills, kills = 4, 2
 	}
 	all := each * clients
-	honed, addr, log := binary(t), freeAddr(t), filepath.Join(t.TempDir(), "log")
+	honed, addr, log := binary(t), testrun.FreeAddr(t), filepath.Join(t.TempDir(), "log")
 	gw := startHoned(t, honed, addr, log)
 	var running sync.WaitGroup
 	for n := range clients {

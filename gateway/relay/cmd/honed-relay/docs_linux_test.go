@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestDocs runs the commands of docs/relay.md, as they are but for the ports and folders: honed, a client, the relay,
@@ -25,7 +27,7 @@ func TestDocs(t *testing.T) {
 	}
 	text := script[1]
 	for _, port := range []string{"7100", "7171", "7172"} {
-		_, free, _ := strings.Cut(freeAddr(t), ":")
+		_, free, _ := strings.Cut(testrun.FreeAddr(t), ":")
 		text = strings.ReplaceAll(text, port, free)
 		if port == "7172" { // the default
 			text = strings.ReplaceAll(text, "honed-relay --from", "honed-relay --admin 127.0.0.1:"+free+" --from")

@@ -34,7 +34,7 @@ func newBroker(t testing.TB) *broker {
 	if !testrun.All() {
 		t.Skip("starting Kafka takes half a minute: HONE_TEST_ALL=1 runs this")
 	}
-	k := &broker{t: t, addr: freeAddr(t), dir: t.TempDir()}
+	k := &broker{t: t, addr: testrun.FreeAddr(t), dir: t.TempDir()}
 	java, err := exec.LookPath("java")
 	if err != nil {
 		testrun.Lacks(t, "NOT TESTED HERE: Java is not installed; run make deps")
@@ -50,7 +50,7 @@ func newBroker(t testing.TB) *broker {
 		t.Fatal(err)
 	}
 	k.paths = strings.TrimSpace(string(text))
-	controller := freeAddr(t)
+	controller := testrun.FreeAddr(t)
 	writeFile(t, k.config(), fmt.Sprintf(`process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@%s

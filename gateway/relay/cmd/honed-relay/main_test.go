@@ -346,26 +346,6 @@ func binary(t testing.TB) string {
 	return path
 }
 
-// freeAddr returns an address that nobody listens on. A UDP socket keeps its port from other tests, also of other
-// processes, until this one ends.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 100 { // below the ports of outgoing connections, which may take one while its server is down
-		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
-		kept, err := net.ListenPacket("udp", addr)
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { kept.Close() })
-		if ln, err := net.Listen("tcp", addr); err == nil {
-			ln.Close()
-			return addr
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // startHoned starts a gateway process and waits until it serves.
 func startHoned(t testing.TB, binary, addr, data string, more ...string) *child {
 	t.Helper()

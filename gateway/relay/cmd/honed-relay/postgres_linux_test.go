@@ -40,7 +40,7 @@ func newDatabase(t testing.TB) *database {
 	if len(found) == 0 {
 		testrun.Lacks(t, "NOT TESTED HERE: PostgreSQL is not installed; run make deps")
 	}
-	_, port, _ := net.SplitHostPort(freeAddr(t))
+	_, port, _ := net.SplitHostPort(testrun.FreeAddr(t))
 	parent := t.TempDir()
 	d := &database{t: t, bin: filepath.Dir(found[len(found)-1]), dir: filepath.Join(parent, "data"), port: port}
 	if os.Getuid() == 0 {
@@ -169,7 +169,7 @@ func (d *database) once(client string, n int) {
 func TestPostgresKills(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	honed, addr, log, data := binary(t), freeAddr(t), filepath.Join(t.TempDir(), "log"), t.TempDir()
+	honed, addr, log, data := binary(t), testrun.FreeAddr(t), filepath.Join(t.TempDir(), "log"), t.TempDir()
 	gw := startHoned(t, honed, addr, log)
 	stop := steady(t, addr, "a")
 	count := func() string { return d.ask("select count(*)::text from hone_messages") }

@@ -56,7 +56,7 @@ var doors = []struct {
 func TestEveryDoor(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	honed, addr, posts, data := binary(t), freeAddr(t), freeAddr(t), t.TempDir()
+	honed, addr, posts, data := binary(t), testrun.FreeAddr(t), testrun.FreeAddr(t), t.TempDir()
 	startHoned(t, honed, addr, filepath.Join(t.TempDir(), "log"), "--http", posts)
 	live := &gateway.Reader{Addrs: []string{addr}, Name: "live", Start: gateway.FromFirst}
 	defer live.Close()

@@ -40,7 +40,7 @@ func TestStdout(t *testing.T) {
 // TestKills kills honed and the relay: each message comes at least once, in order.
 func TestKills(t *testing.T) {
 	t.Parallel()
-	honed, addr, log, data := binary(t), freeAddr(t), filepath.Join(t.TempDir(), "log"), t.TempDir()
+	honed, addr, log, data := binary(t), testrun.FreeAddr(t), filepath.Join(t.TempDir(), "log"), t.TempDir()
 	gw := startHoned(t, honed, addr, log)
 	stop := steady(t, addr, "a")
 	var out output
