@@ -149,4 +149,3 @@ func blocks(t *testing.T, page, language string) (all []string) {
 	}
 	return all
 }
-

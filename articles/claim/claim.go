@@ -296,4 +296,3 @@ func If(holds bool) Verdict {
 	}
 	return Contradicted
 }
-

@@ -460,4 +460,3 @@ func TestTerminalOfCommands(t *testing.T) {
 		})
 	}
 }
-
