@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -97,30 +98,6 @@ func TestWrongTokenFiles(t *testing.T) {
 	}
 	if _, err := ReadTokens(tokensOf(t, 0o644, "a sha256:"+strings.Repeat("0", 64))); err != nil {
 		t.Errorf("hashes are no secret: %v", err)
-	}
-}
-
-// TestRevoke takes a client out of the file while it is connected.
-func TestRevoke(t *testing.T) {
-	tokens := tokensWith(t, "a the-first-token-of-a", "b the-first-token-of-b")
-	up := serve(t, &Server{Log: newGate(), Tokens: tokens})
-	a, b := up.peer(t), up.peer(t)
-	w := a.hello(hello{next: 1, client: "a", token: "the-first-token-of-a"})
-	b.hello(hello{next: 1, client: "b", token: "the-first-token-of-b"})
-	tokens.replace(t, "b the-first-token-of-b\n")
-	if n := up.revoke(); n != 1 {
-		t.Errorf("%d sessions ended", n)
-	}
-	a.closed()
-	b.stored(1, "x")
-	again := up.peer(t)
-	again.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 1, client: "a", token: "the-first-token-of-a"}.append(nil)})
-	again.must(wire.ConnAck, 1, wire.Unauthorised)
-
-	// A file that cannot be used changes nothing.
-	must(t, os.WriteFile(tokens.path, []byte("nonsense"), 0o600))
-	if err := tokens.read(); err == nil || up.revoke() != 0 {
-		t.Error(err)
 	}
 }
 
@@ -214,7 +191,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 	}
 
 	tokens.replace(t, lines)
-	h, err := up.admit(nil, (&opening{start: FromFirst, name: "spy", token: "the-token-of-the-spy", shares: 1}).append(nil))
+	h, err := up.admit(framed.Conn{}, (&opening{start: FromFirst, name: "spy", token: "the-token-of-the-spy", shares: 1}).append(nil))
 	must(t, err)
 	tokens.replace(t, left)
 	up.revoke()

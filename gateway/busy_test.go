@@ -79,8 +79,7 @@ func crowd(t testing.TB, log journal.Log, n int) {
 		for i := from; i < min(from+1000, n); i++ {
 			must(t, e.State(&journal.State{Client: fmt.Sprint("crowd-", i), Epoch: uint64(i + 1), Claim: true}))
 		}
-		_, err := log.Append(t.Context(), e.Bytes())
-		must(t, err)
+		works(t)(log.Append(t.Context(), e.Bytes()))
 	}
 }
 
@@ -238,8 +237,7 @@ func TestCheckpointYields(t *testing.T) {
 	for _, part := range []journal.Part{0, journal.First} {
 		var e journal.Encoder
 		e.BeginCheckpoint(part, 0, nil)
-		_, err := memory.Append(t.Context(), e.Bytes())
-		must(t, err)
+		works(t)(memory.Append(t.Context(), e.Bytes()))
 		must(t, up.committer.followOthers())
 		if up.committer.yield(); (up.committer.saving == nil) != (part == journal.First) {
 			t.Errorf("another server has stored part %d: %v", part, up.committer.saving)

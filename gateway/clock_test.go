@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -217,10 +216,8 @@ func TestStretchShared(t *testing.T) {
 // pinned is a connection that a test holds by hand.
 type pinned struct{ closed bool }
 
-func (p *pinned) TLS() *tls.ConnectionState { return nil }
-func (p *pinned) Close()                    { p.closed = true }
-func (p *pinned) Trust()                    {}
-func (p *pinned) End(error) error           { p.closed = true; return nil }
+func (p *pinned) Close()          { p.closed = true }
+func (p *pinned) End(error) error { p.closed = true; return nil }
 
 // offline is a Server without sockets: a test calls what the committer calls.
 type offline struct {
@@ -252,15 +249,11 @@ func (o *offline) hello(h hello) (l *link, known *session, err error) {
 		return nil, nil, requests[0].refused
 	}
 	if len(claims) > 0 {
-		if err := o.committer.appendStates(0, 0, nil, claims, nil); err != nil {
-			o.t.Fatal(err)
-		}
+		must(o.t, o.committer.appendStates(0, 0, nil, claims, nil))
 	}
 	o.queue.mu.Lock()
 	defer o.queue.mu.Unlock()
-	if err := o.sessions.settle(&requests[0], requests[0].granted, false, o.readClock()); err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, o.sessions.settle(&requests[0], requests[0].granted, false, o.readClock()))
 	return l, requests[0].granted, nil
 }
 
@@ -285,13 +278,9 @@ func (o *offline) acceptClock() error { return errors.Join(o.committer.acceptClo
 func (o *offline) settleAll() {
 	for len(o.queue.waiting) > 0 {
 		p := o.queue.take()
-		if err := o.committer.store(p, &o.acks); err != nil {
-			o.t.Fatal(err)
-		}
+		must(o.t, o.committer.store(p, &o.acks))
 		if p.tick && o.committer.checkpointDue(p) {
-			if err := o.committer.checkpoint(); err != nil {
-				o.t.Fatal(err)
-			}
+			must(o.t, o.committer.checkpoint())
 		}
 		o.queue.release(p)
 	}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestMessageBytes: the bytes of each message are those that docs/gateway.md and docs/readers.md describe, they say what was
@@ -45,4 +47,11 @@ func TestMessageBytes(t *testing.T) {
 			t.Errorf("%+v was read as %+v, %v", c.message, got, err)
 		}
 	}
+}
+
+// A negative window is a mistake of the programmer, and the panic names the field.
+func TestNegativeWindowPanics(t *testing.T) {
+	addrs := []string{"127.0.0.1:1"}
+	testrun.WantPanic(t, "gateway: Client.Window is negative; ", func() { (&Client{Addrs: addrs, ID: "c", Window: -1}).Open(t.Context()) })
+	testrun.WantPanic(t, "gateway: Reader.Window is negative; ", func() { (&Reader{Addrs: addrs, Name: "r", Window: -1}).Open(t.Context()) })
 }

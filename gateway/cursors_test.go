@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -52,9 +53,7 @@ func TestPositionsSurvive(t *testing.T) {
 	for round := range testrun.Sized(20, 500) {
 		up := serve(t, &Server{Log: &log, positionTime: time.Millisecond, Checkpoint: 1 + random.IntN(40)})
 		r := up.reader(t, "copy", FromFirst)
-		if _, err := r.Open(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(r.Open(soon(t)))
 		for range random.IntN(4) {
 			n := 1 + random.IntN(5)
 			up.submits(t, fmt.Sprint("c", round), n)
@@ -144,90 +143,6 @@ func (u *served) newest() uint64 {
 	u.readers.mu.Lock()
 	defer u.readers.mu.Unlock()
 	return u.readers.newest
-}
-
-// TestFilters has readers with filters and shares: each gets its records, in the order of each client, and
-// nothing else, from memory and from the log.
-func TestFilters(t *testing.T) {
-	for _, late := range []bool{false, true} {
-		up := serve(t, &Server{Log: &Memory{}})
-		names := []string{"meter-1", "meter-2", "door-1", "door-2", "x"}
-		each := 2000
-		all := map[string]*Reader{"one": up.reader(t, "one", FromFirst), "doors": up.reader(t, "doors", FromFirst)}
-		all["one"].Client, all["doors"].Prefix = "meter-1", "door-"
-		const shares = 3
-		for i := range shares {
-			r := up.reader(t, "shared", FromFirst)
-			r.Share, r.Shares, r.Window = i, shares, 128<<10
-			all[fmt.Sprint("share ", i)] = r
-		}
-		open := func() {
-			for _, r := range all {
-				if _, err := r.Open(soon(t)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if !late {
-			open()
-		}
-		var feeding sync.WaitGroup
-		for _, name := range names {
-			feeding.Go(func() { up.submits(t, name, each) })
-		}
-		if late {
-			feeding.Wait()
-		}
-		if got := all["one"].take(t, each); len(got) != 1 || len(got["meter-1"]) != each {
-			t.Errorf("%d clients", len(got))
-		}
-		if got := all["doors"].take(t, 2*each); len(got["door-1"]) != each || len(got["door-2"]) != each {
-			t.Errorf("%d clients", len(got))
-		}
-		var mu sync.Mutex
-		got, total := map[string][]string{}, 0
-		ctx, cancel := context.WithCancel(soon(t))
-		var reading sync.WaitGroup
-		for i := range shares {
-			reading.Go(func() {
-				for r := all[fmt.Sprint("share ", i)]; ; {
-					b, err := r.Next(ctx)
-					if err != nil {
-						return
-					}
-					mu.Lock()
-					for _, m := range b.Messages {
-						got[m.Client] = append(got[m.Client], string(m.Data))
-					}
-					if total += len(b.Messages); total >= each*len(names) {
-						cancel()
-					}
-					mu.Unlock()
-					r.Ack(b.Position)
-				}
-			})
-		}
-		reading.Wait()
-		cancel()
-		feeding.Wait()
-		for _, name := range names {
-			if len(got[name]) != each || !slices.IsSortedFunc(got[name], func(a, b string) int {
-				if len(a) != len(b) {
-					return len(a) - len(b)
-				}
-				return slices.Compare([]byte(a), []byte(b))
-			}) {
-				t.Errorf("late %v: %s: %d records", late, name, len(got[name]))
-			}
-		}
-		if _, err := up.readerOf("shared", 0, 2).Next(soon(t)); !errors.Is(err, ErrShares) {
-			t.Errorf("another number of shares: %v", err)
-		}
-	}
-}
-
-func (u *served) readerOf(name string, share, shares int) *Reader {
-	return &Reader{Addrs: []string{u.addr}, Name: name, Start: FromFirst, Share: share, Shares: shares}
 }
 
 // twoOfALog starts two servers that share a log, and open further ones. a is the left one's view of it.
@@ -340,9 +255,7 @@ func (p *peer) openReader(o *opening) readWelcome {
 	p.t.Helper()
 	p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: o.append(nil)})
 	w, err := parseReadWelcome(p.must(wire.ConnAck, 1, wire.OK).Content)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return w
 }
 
@@ -351,9 +264,7 @@ func (p *peer) delivery() wire.Packet {
 	p.t.Helper()
 	for {
 		packet, err := p.receive()
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		if packet.Command == wire.Deliver {
 			return packet
 		}
@@ -519,6 +430,26 @@ func TestOrders(t *testing.T) {
 	order(ReaderOrder{Do: "split", Name: "copy", Shares: 3})
 	if _, err := r.Next(soon(t)); !errors.Is(err, ErrShares) {
 		t.Errorf("after the split: %v", err)
+	}
+	var each [3]int
+	share := func(client string) int {
+		return int(crc32.Checksum([]byte(client), crc32.MakeTable(crc32.Castagnoli)) % 3)
+	}
+	for i := range 12 {
+		up.submits(t, fmt.Sprint("c", i), 2)
+		each[share(fmt.Sprint("c", i))] += 2
+	}
+	for i, n := range each {
+		r := up.reader(t, "copy", Stored)
+		r.Share, r.Shares = i, 3
+		for client, got := range r.take(t, n) {
+			if share(client) != i || !slices.Equal(got, []string{"0", "1"}) {
+				t.Errorf("share %d got %s of %s", i, got, client)
+			}
+		}
+	}
+	if _, err := up.reader(t, "nobody", Stored).Next(soon(t)); !errors.Is(err, ErrNoReader) {
+		t.Error(err)
 	}
 	for _, wrong := range []ReaderOrder{
 		{Do: "create", Name: "copy", Start: FromFirst}, {Do: "move", Name: "none", Start: FromFirst}, {Do: "remove", Name: "none"},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -68,17 +70,13 @@ func opened(t *testing.T, log journal.Log, accept journal.Range) (*offline, erro
 
 // TestLostEnvelopes loses each envelope of a log in turn. Those before the newest checkpoint cost nothing.
 // Later ones are refused, until the operator accepts their loss. That is written down: the next start
-// needs no flag, and knows all that the other envelopes say.
+// needs no flag. TestLossesAreTold knows what clients are told then.
 func TestLostEnvelopes(t *testing.T) {
 	log := new(Memory)
 	last, base := written(t, log)
 	_, end, _ := log.Bounds()
 	for pos := uint64(1); pos < end; pos++ {
-		whole := &holed{new(Memory), map[uint64]bool{pos: true}}
-		must(t, log.Read(t.Context(), 0, func(_ uint64, b []byte) error {
-			_, err := whole.Memory.Append(t.Context(), b)
-			return err
-		}))
+		whole := holedCopy(t, log, map[uint64]bool{pos: true})
 		o, err := opened(t, whole, journal.Range{})
 		if pos < base {
 			if err != nil {
@@ -103,20 +101,10 @@ func TestLostEnvelopes(t *testing.T) {
 		if o, err = opened(t, whole, journal.Range{First: pos, Last: pos}); err != nil {
 			t.Fatalf("position %d, accepted: %v", pos, err)
 		}
-		check := func(o *offline, when string) {
-			for name, n := range last {
-				session := o.sessions.byClient[name]
-				if session == nil || session.accepted > n || session.accepted+1 < n && pos != end-1 {
-					t.Errorf("position %d, %s: client %s: %+v, want up to %d", pos, when, name, session, n)
-				}
-			}
-		}
-		check(o, "accepted")
 		must(t, o.committer.bury())
-		if o, err = opened(t, whole, journal.Range{}); err != nil {
+		if _, err = opened(t, whole, journal.Range{}); err != nil {
 			t.Fatalf("position %d, the start after the accepted one: %v", pos, err)
 		}
-		check(o, "later")
 		if c, err := Check(t.Context(), whole, nil); err != nil || c.Lost != 1 || c.Accepted != 1 {
 			t.Errorf("position %d: %+v, %v", pos, c, err)
 		}
@@ -148,6 +136,98 @@ func TestAcceptedButNotBuried(t *testing.T) {
 		if keep >= all {
 			break
 		}
+	}
+}
+
+// holedCopy returns a copy of a log without some of its envelopes.
+func holedCopy(t *testing.T, log journal.Log, lost map[uint64]bool) *holed {
+	t.Helper()
+	h := &holed{new(Memory), lost}
+	must(t, log.Read(t.Context(), 0, func(_ uint64, b []byte) error {
+		_, err := h.Memory.Append(t.Context(), b)
+		return err
+	}))
+	return h
+}
+
+// TestLossesAreTold accepts the loss of envelopes of all kinds, in the middle of sessions, at their ends and at the
+// beginning of the log. Each client whose records are gone is refused with ErrRegressed, in later starts too, until it
+// begins a new session; nobody else is.
+func TestLossesAreTold(t *testing.T) {
+	log := new(Memory)
+	last, base := written(t, log)
+	_, end, _ := log.Bounds()
+	owner := map[uint64]string{} // of the record in an envelope
+	epochs := map[string]uint64{}
+	must(t, log.Read(t.Context(), 0, func(pos uint64, b []byte) error {
+		e, err := journal.Decode(b)
+		for r := range e.Records() {
+			owner[pos], epochs[r.Client] = r.Client, r.Epoch
+		}
+		return err
+	}))
+	told := func(what string, log journal.Log, accept journal.Range, gone map[string]bool) {
+		t.Helper()
+		for start := range 3 {
+			o, err := opened(t, log, accept)
+			must(t, err)
+			must(t, o.committer.bury())
+			for name, n := range last {
+				l, _, err := o.hello(hello{client: name, epoch: epochs[name], next: n + 1})
+				if errors.Is(err, ErrRegressed) != gone[name] || err != nil && !gone[name] {
+					t.Errorf("%s, start %d: %s, whose records are gone: %v, is told %v", what, start, name, gone[name], err)
+				}
+				if start == 2 && err == nil {
+					o.write(l, n+1, "goes on")
+				}
+				if start == 2 && err != nil {
+					if l, _, err = o.hello(hello{client: name, next: 1}); err != nil {
+						t.Errorf("%s: a new session of %s: %v", what, name, err)
+						continue
+					}
+					o.write(l, 1, "new")
+				}
+			}
+			accept = journal.Range{}
+		}
+	}
+	for first := base; first < end; first++ {
+		for _, more := range []uint64{0, 1, 5, end} {
+			accept := journal.Range{First: first, Last: min(first+more, end-1)}
+			lost, gone := map[uint64]bool{}, map[string]bool{}
+			for pos := first; pos <= accept.Last; pos++ {
+				if lost[pos] = true; owner[pos] != "" {
+					gone[owner[pos]] = true
+				}
+			}
+			told(fmt.Sprintf("%d to %d", first, accept.Last), holedCopy(t, log, maps.Clone(lost)), accept, gone)
+		}
+	}
+	cut := holedCopy(t, log, nil)
+	must(t, cut.Memory.Trim(t.Context(), base-1))
+	all := map[string]bool{}
+	for name := range last {
+		all[name] = true
+	}
+	told("the beginning", cut.Memory, journal.Range{First: 1, Last: base - 2}, all)
+}
+
+// TestLossIsSaidAtOnce: a refusal names all that a start with its flag loses, also if the newest checkpoint is lost and
+// the one before is needed.
+func TestLossIsSaidAtOnce(t *testing.T) {
+	log := new(Memory)
+	_, base := written(t, log)
+	cut := holedCopy(t, log, map[uint64]bool{base - 3: true, base - 2: true, base: true})
+	_, err := opened(t, cut, journal.Range{})
+	refusal, is := errors.AsType[*journal.Refusal](err)
+	want := fmt.Sprintf("--accept-loss %d-%d: the records of 3 envelopes there", base-3, base)
+	if !is || !strings.Contains(refusal.Repair, want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	o, err := opened(t, cut, journal.Range{First: base - 3, Last: base})
+	must(t, err)
+	if len(o.committer.accepted) != 3 {
+		t.Errorf("%d envelopes are lost", len(o.committer.accepted))
 	}
 }
 
@@ -207,9 +287,7 @@ func TestCheckpointBytes(t *testing.T) {
 	}
 	u := serve(t, &Server{Log: log, CheckpointBytes: 10_000})
 	c := u.client(t, "d")
-	if _, err := c.Submit(t.Context(), []byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(c.Submit(t.Context(), []byte("x")))
 	must(t, c.Close(t.Context()))
 	waitFor(t, "a checkpoint", func() bool {
 		u.Server.queue.mu.Lock()

@@ -14,8 +14,7 @@ import (
 
 // Doors: what clients reach the log through. Every door has a client's name checked by authenticate, hands its records
 // to the queue, which checks their numbers and appends them in one step, and is told by a replier what became of them. Frames
-// (framed connections and WebSockets) have a session with a connection that holds it, and number their records
-// themselves. Posts have neither: the queue numbers their records in a session of its own, and a producer may number
+// have a session with a connection that holds it, and number their records themselves. Posts have neither: the queue numbers their records in a session of its own, and a producer may number
 // its posts.
 
 // replier is told what became of a record; queue.mu may be held, and it must not block.

@@ -194,7 +194,7 @@ func (s *Server) push(h *holder, through uint64, content []byte) error {
 	r.mu.Unlock()
 	h.told = time.Now()
 	s.count.add(func(st *Stats) { st.Delivered += uint64(len(content)) })
-	if err := h.conn.deliver(through, content); err != nil {
+	if err := h.conn.Push(through, content); err != nil {
 		return errGone
 	}
 	return nil

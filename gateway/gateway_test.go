@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -43,14 +42,10 @@ func TestManyInOneEnvelope(t *testing.T) {
 	log := newGate()
 	up := serve(t, &Server{Log: log})
 	c := up.client(t, "a")
-	if _, err := c.Open(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(c.Open(soon(t)))
 	log.set(true, nil)
 	for i := range 500 {
-		if _, err := c.SubmitAsync(soon(t), fmt.Append(nil, i), nil); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(c.SubmitAsync(soon(t), fmt.Append(nil, i), nil))
 	}
 	waitFor(t, "500 records to be queued", func() bool { return up.Stats().Queued == 500 })
 	log.set(false, nil)
@@ -167,34 +162,13 @@ func (p *peer) silent() {
 	p.nc.SetDeadline(time.Now().Add(patience))
 }
 
-func TestReceivedLevel(t *testing.T) {
-	log := newGate()
-	up := serve(t, &Server{Log: log})
-	p := up.peer(t)
-	h := first("a")
-	h.level = Received
-	w := p.hello(h)
-	if w.level != Received {
-		t.Fatalf("%+v", w)
-	}
-	log.set(true, nil)
-	for seq := range uint64(100) {
-		p.submit(seq+1, "x")
-		p.must(wire.SubmitAck, seq+1, wire.OK) // although nothing is stored
-	}
-	log.set(false, nil)
-	waitFor(t, "the log", func() bool { return len(records(t, log)["a"]) == 100 })
-}
-
 // TestReceivedIsBounded submits more than may wait at level received.
 func TestReceivedIsBounded(t *testing.T) {
 	log := newGate()
 	up := serve(t, &Server{Log: log})
 	c := up.client(t, "a")
 	c.Level = Received
-	if _, err := c.Open(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(c.Open(soon(t)))
 	log.set(true, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -227,16 +201,6 @@ func TestReceivedIsBounded(t *testing.T) {
 	log.set(false, nil)
 	must(t, c.Close(soon(t)))
 	waitFor(t, "the log", func() bool { return up.Stats().Records == n })
-}
-
-func TestLevelRefused(t *testing.T) {
-	up := serve(t, &Server{Log: newGate()})
-	c := up.client(t, "a")
-	c2 := &Client{Addrs: c.Addrs, ID: "b", Level: Quorum}
-	if _, err := c2.Open(soon(t)); !errors.Is(err, ErrLevel) {
-		t.Error(err)
-	}
-	c2.Close(soon(t))
 }
 
 // TestStaleHello has a client give up a hello that the server answers late: it must not take
@@ -314,78 +278,6 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestClaimWithoutRecords has a client whose first record was never stored come back.
-func TestClaimWithoutRecords(t *testing.T) {
-	log := newGate()
-	srv := &Server{Log: log}
-	up := serve(t, srv)
-	quiet := up.peer(t).hello(first("quiet"))
-	busy := up.peer(t)
-	busy.hello(first("busy"))
-	busy.stored(1, "x")
-	srv.Close()
-	up = serve(t, &Server{Log: log})
-	if w := up.peer(t).hello(hello{epoch: quiet.epoch, next: 1, client: "quiet"}); w.last != 0 {
-		t.Errorf("%+v", w)
-	}
-}
-
-// TestExpiry has a client come back before and after its session expires.
-func TestExpiry(t *testing.T) {
-	log := newGate()
-	clock := time.Now()
-	at := func() (wall, mono int64) { return clock.UnixMilli(), clock.UnixMilli() }
-	srv := &Server{Log: log, Expiry: time.Hour, now: at}
-	up := serve(t, srv)
-	p := up.peer(t)
-	w := p.hello(first("a"))
-	if w.expiry != time.Hour {
-		t.Errorf("%+v", w)
-	}
-	p.stored(1, "x")
-	srv.Shutdown(soon(t))
-	up.ended(t)
-
-	// Time without a server does not count.
-	clock = clock.Add(100 * time.Hour)
-	srv = &Server{Log: log, Expiry: time.Hour, now: at}
-	up = serve(t, srv)
-	p = up.peer(t)
-	if w := p.hello(hello{epoch: w.epoch, next: 2, client: "a"}); w.last != 1 {
-		t.Errorf("%+v", w)
-	}
-	b := up.peer(t).hello(first("b"))
-	p.stored(2, "y")
-	p.nc.Close()
-	waitFor(t, "a to be gone", func() bool {
-		srv.queue.mu.Lock()
-		defer srv.queue.mu.Unlock()
-		return srv.sessions.byClient["a"].link == nil
-	})
-	srv.Shutdown(soon(t))
-	up.ended(t)
-
-	// Time while a server runs does, and shows at the next checkpoint.
-	srv = &Server{Log: log, Expiry: time.Hour, now: at}
-	up = serve(t, srv)
-	up.peer(t).hello(hello{epoch: b.epoch, next: 1, client: "b"})
-	srv.queue.mu.Lock()
-	clock = clock.Add(2 * time.Hour)
-	srv.queue.mu.Unlock()
-	srv.Shutdown(soon(t))
-	up.ended(t)
-	up = serve(t, &Server{Log: log, Expiry: time.Hour, now: at})
-	p = up.peer(t)
-	p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 3, client: "a"}.append(nil)})
-	p.must(wire.ConnAck, 1, resultExpired)
-	up.peer(t).hello(hello{epoch: b.epoch, next: 1, client: "b"})
-
-	// A new session of the same client gets an epoch that none had before.
-	if v := up.peer(t).hello(first("a")); v.epoch <= w.epoch {
-		t.Errorf("epoch %d after %d", v.epoch, w.epoch)
-	}
-}
-
 // TestLogFails is the crash-only rule.
 func TestLogFails(t *testing.T) {
 	log := newGate()
@@ -408,27 +300,6 @@ func TestLogFails(t *testing.T) {
 	again := serve(t, &Server{Log: log}).peer(t)
 	if w := again.hello(hello{epoch: w.epoch, next: 2, client: "a"}); w.last != 1 {
 		t.Errorf("%+v", w)
-	}
-}
-
-// TestDiskFull has the log run out of space, and have some again.
-func TestDiskFull(t *testing.T) {
-	log := newGate()
-	srv := &Server{Log: log, retry: time.Millisecond}
-	up := serve(t, srv)
-	p := up.peer(t)
-	p.hello(first("a"))
-	log.set(false, journal.ErrNoSpace)
-	p.submit(1, "x")
-	waitFor(t, "the full disk", func() bool { return up.Stats().Full })
-	p.silent()
-	log.set(false, nil)
-	p.must(wire.SubmitAck, 1, wire.OK)
-	if up.Stats().Full {
-		t.Error("still full")
-	}
-	if got := fmt.Sprint(records(t, log)); got != "map[a:[x]]" {
-		t.Error(got)
 	}
 }
 

@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,18 +30,6 @@ func (l Level) String() string {
 		return levelNames[l]
 	}
 	return fmt.Sprintf("level %d", uint8(l))
-}
-
-// MarshalText returns String as bytes.
-func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
-
-// UnmarshalText sets l to the level of that name.
-func (l *Level) UnmarshalText(text []byte) error {
-	if i := slices.Index(levelNames[:], string(text)); i >= 0 {
-		*l = Level(i)
-		return nil
-	}
-	return fmt.Errorf("gateway: there is no level %q; use %s", text, strings.Join(levelNames[1:], ", "))
 }
 
 // The reasons for which a server refuses a session or a record. Each has its result code on

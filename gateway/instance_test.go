@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -70,21 +69,6 @@ func TestUnknownEpochs(t *testing.T) {
 	up.peer(t).refusedHello(second("b", 1, w.epoch, 1, false), resultExpired)
 }
 
-// TestSlowHelloMayTryAgain has a client say hello too late, once.
-func TestSlowHelloMayTryAgain(t *testing.T) {
-	srv := &Server{Log: newGate()}
-	srv.Limits.AuthTime = 300 * time.Millisecond
-	up := serve(t, srv)
-	late := up.peer(t)
-	if said := late.must(wire.ConnAck, 0, wire.TooSlow).Content; string(said) != "no Conn was accepted in time" {
-		t.Errorf("%s", said)
-	}
-	late.closed()
-	if isFinal(refused(wire.TooSlow, nil)) {
-		t.Error("a client stops for good when it was slow once")
-	}
-}
-
 // TestRecordsDuringATakeover: what comes over a session's old connection while a claim for the new one is on its way
 // to the log is stored before the welcome, which names it. Else what the newcomer sends under the same numbers would
 // be acknowledged as duplicates, and not be stored.
@@ -109,57 +93,6 @@ func TestRecordsDuringATakeover(t *testing.T) {
 		t.Error(got)
 	}
 	up.peer(t).refusedHello(second("b", 1, w.epoch, 1, true), resultFenced)
-}
-
-// TestTwoProgramsOneIdentity runs two programs that resume the same session, as overlapping pods
-// and restored machines do. Nothing is acknowledged that is not stored, and one of them ends.
-func TestTwoProgramsOneIdentity(t *testing.T) {
-	log := newGate()
-	up := serve(t, &Server{Log: log})
-	start := &Client{ID: "dup", Addrs: []string{up.addr}}
-	session, err := start.Open(soon(t))
-	for range 3 {
-		if _, e := start.Submit(soon(t), []byte("before")); e != nil {
-			t.Fatal(e)
-		}
-	}
-	next, sum := start.Acknowledged()
-	if err != nil || next != 4 || sum == nil {
-		t.Fatal(session, next, err)
-	}
-	start.Close(soon(t))
-	var both sync.WaitGroup
-	var mu sync.Mutex
-	acked := map[string]bool{}
-	var ends [2]error
-	for i := range ends {
-		both.Go(func() {
-			c := &Client{ID: "dup", Addrs: []string{up.addr}, Epoch: session.Epoch, Next: next, Sum: sum}
-			defer c.Close(soon(t))
-			for n := range 300 {
-				data := fmt.Sprintf("%c %d", 'A'+i, n)
-				if _, ends[i] = c.Submit(soon(t), []byte(data)); ends[i] != nil {
-					return
-				}
-				mu.Lock()
-				acked[data] = true
-				mu.Unlock()
-			}
-		})
-	}
-	both.Wait()
-	t.Logf("%d acknowledged; %v; %v", len(acked), ends[0], ends[1])
-	stored := records(t, log)["dup"]
-	for data := range acked {
-		if !slices.Contains(stored, data) {
-			t.Errorf("%s was acknowledged and is not stored", data)
-		}
-	}
-	for _, err := range ends {
-		if err != nil && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrDiverged) {
-			t.Error(err)
-		}
-	}
 }
 
 // TestInstances runs random interleavings of programs that have one identity: fresh ones, ones that
@@ -273,9 +206,7 @@ func (w *world) connect(p *program) {
 	h := second("dup", p.instance, p.epoch, p.base, p.welcomed)
 	h.next = max(h.next, 1)
 	if at.Shared {
-		if err := at.committer.follow(); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, at.committer.follow())
 	}
 	l, known, err := at.hello(h)
 	if err != nil {
@@ -412,13 +343,9 @@ func TestUnacknowledged(t *testing.T) {
 	before := &Client{ID: "a", Addrs: []string{up.addr}}
 	session, err := before.Open(soon(t))
 	must(t, err)
-	if _, err := before.Submit(soon(t), []byte("one")); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(before.Submit(soon(t), []byte("one")))
 	next, sum := before.Acknowledged()
-	if _, err := before.Submit(soon(t), []byte("two")); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(before.Submit(soon(t), []byte("two")))
 	before.end(ErrClosed) // the program is killed, before it has kept that
 	<-before.done
 	for name, c := range map[string]struct {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,6 +46,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// works ends the test with the error of a call that returns something, too.
+func works(t testing.TB) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		must(t, err)
 	}
 }
 
@@ -193,9 +203,7 @@ func (p *peer) send(packets ...wire.Packet) {
 	for _, packet := range packets {
 		out = wire.Append(out, packet)
 	}
-	if _, err := p.nc.Write(out); err != nil {
-		p.t.Fatal(err)
-	}
+	works(p.t)(p.nc.Write(out))
 }
 
 func (p *peer) receive() (wire.Packet, error) {
@@ -255,5 +263,16 @@ func (p *peer) closed() {
 		if packet.Result == wire.OK {
 			p.t.Fatalf("the server sent %v %d %v", packet.Command, packet.ID, packet.Result)
 		}
+	}
+}
+
+// TestWithoutNATS: a program that imports package gateway builds nothing of NATS.
+func TestWithoutNATS(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "/gateway/journal\n") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "nats") || strings.Contains(string(out), "/gateway/cluster\n") {
+		t.Errorf("package gateway builds a cluster's log:\n%s", out)
 	}
 }

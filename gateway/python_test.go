@@ -255,9 +255,7 @@ func TestPythonNoticesSilence(t *testing.T) {
 				return &peer{t, nc}
 			}
 			p := accept()
-			if _, err := p.receive(); err != nil {
-				t.Fatal(err)
-			}
+			works(t)(p.receive())
 			p.send(wire.Packet{Command: wire.ConnAck, ID: 1, Content: c.answer})
 			heartbeats := 0
 			packet, err := p.receive()
@@ -330,9 +328,7 @@ func TestPythonReader(t *testing.T) {
 	t.Cleanup(func() { c.Close(soon(t)) })
 	submit := func(n int) {
 		for range n {
-			if _, err := c.SubmitAsync(soon(t), bytes.Repeat([]byte("x"), 300), nil); err != nil {
-				t.Fatal(err)
-			}
+			works(t)(c.SubmitAsync(soon(t), bytes.Repeat([]byte("x"), 300), nil))
 		}
 		must(t, c.Flush(soon(t)))
 	}

@@ -45,38 +45,9 @@ func (u *served) submits(t testing.TB, client string, n int) {
 	t.Helper()
 	c := &Client{Addrs: []string{u.addr}, ID: client}
 	for i := range n {
-		if _, err := c.SubmitAsync(soon(t), fmt.Append(nil, i), nil); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(c.SubmitAsync(soon(t), fmt.Append(nil, i), nil))
 	}
 	must(t, c.Close(soon(t)))
-}
-
-func TestReader(t *testing.T) {
-	var log Memory
-	up := serve(t, &Server{Log: &log})
-	up.submits(t, "a", 100)
-	r := up.reader(t, "copy", FromFirst)
-	for i, data := range r.take(t, 100)["a"] {
-		if data != fmt.Sprint(i) {
-			t.Fatalf("message %d is %s", i, data)
-		}
-	}
-	up.submits(t, "b", 50) // live
-	if got := r.take(t, 50)["b"]; len(got) != 50 || got[49] != "49" {
-		t.Fatal(got)
-	}
-	waitFor(t, "the acknowledgement", func() bool { return up.state("copy").Position.Number == r.acked.Number })
-	must(t, up.Shutdown(soon(t)))
-	again := serve(t, &Server{Log: &log})
-	again.submits(t, "c", 1)
-	next := again.reader(t, "copy", Stored)
-	if got := fmt.Sprint(next.take(t, 1)); got != "map[c:[0]]" {
-		t.Errorf("after a restart: %s", got)
-	}
-	if _, err := again.reader(t, "nobody", Stored).Next(soon(t)); !errors.Is(err, ErrNoReader) {
-		t.Error(err)
-	}
 }
 
 // TestReaderTakenOver: a second connection of a name ends the first, which moves nothing any more.
@@ -107,21 +78,6 @@ func TestReaderTakenOver(t *testing.T) {
 	second.take(t, 1)
 }
 
-// TestReaderReconnects: a reader goes on behind what its program got, on another connection.
-func TestReaderReconnects(t *testing.T) {
-	up := serve(t, &Server{Log: &Memory{}})
-	up.submits(t, "a", 10)
-	r := up.reader(t, "copy", FromFirst)
-	r.take(t, 10)
-	r.mu.Lock()
-	r.conn.nc.Close()
-	r.mu.Unlock()
-	up.submits(t, "b", 10)
-	if got := r.take(t, 10); len(got["b"]) != 10 {
-		t.Error(got)
-	}
-}
-
 var stalledFor = flag.Duration("stalled", 0, "for how long the readers of TestStalledReader take nothing; 0: a moment")
 
 // TestStalledReader: readers that take nothing cost the server at most their windows, and nobody else waits. The long
@@ -146,9 +102,7 @@ func TestStalledReader(t *testing.T) {
 		for began := time.Now(); len(took) < least || time.Since(began) < long; {
 			round := time.Now()
 			for range 200 {
-				if _, err := c.SubmitAsync(ctx, data, nil); err != nil {
-					t.Fatal(err)
-				}
+				works(t)(c.SubmitAsync(ctx, data, nil))
 			}
 			r.take(t, 200)
 			took, most = append(took, time.Since(round)), max(most, up.EngineStats().Waiting)

@@ -29,9 +29,7 @@ func TestHostileReaders(t *testing.T) {
 	up := serve(t, &Server{Log: &log, Tokens: tokens})
 	c := &Client{Addrs: []string{up.addr}, ID: "meter", Token: "the-token-of-a-client-only"}
 	for range 20 {
-		if _, err := c.Submit(soon(t), []byte("secret")); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(c.Submit(soon(t), []byte("secret")))
 	}
 	must(t, c.Close(soon(t)))
 	victim := &Reader{Addrs: []string{up.addr}, Name: "victim", Token: "the-token-of-the-victim", Start: FromFirst}
@@ -149,9 +147,7 @@ func TestReaderTokens(t *testing.T) {
 	up := serve(t, &Server{Log: &Memory{}, Tokens: tokens})
 	for _, name := range []string{"meter-1", "door-1"} {
 		c := &Client{Addrs: []string{up.addr}, ID: name, Token: "the-token-of-" + name}
-		if _, err := c.Submit(soon(t), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(c.Submit(soon(t), []byte("x")))
 		c.Close(soon(t))
 	}
 	if _, err := (&Client{Addrs: []string{up.addr}, ID: "spy", Token: "the-token-of-the-spy"}).Submit(soon(t), []byte("x")); !errors.Is(err, ErrUnauthorised) {
@@ -237,9 +233,7 @@ func TestReaderCertificates(t *testing.T) {
 	}
 	for _, name := range []string{"meter-1", "door-1"} {
 		c := &Client{ID: name, Addrs: []string{up.addr}, Dial: authority.dials(cert(name))}
-		if _, err := c.Submit(soon(t), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(c.Submit(soon(t), []byte("x")))
 		c.Close(soon(t))
 	}
 	for _, c := range []struct {

@@ -68,7 +68,7 @@ func (o *opening) narrow(prefix string) bool {
 }
 
 // admit checks an open as far as that needs nothing of the log.
-func (s *Server) admit(conn receiver, content []byte) (*holder, error) {
+func (s *Server) admit(conn framed.Conn, content []byte) (*holder, error) {
 	o, err := parseOpening(content)
 	if err != nil {
 		return nil, err

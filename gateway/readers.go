@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/internal/delivery"
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -55,7 +56,7 @@ const (
 
 // holder is a connection that reads.
 type holder struct {
-	conn    receiver
+	conn    framed.Conn
 	opening opening
 	proof   proof
 	allowed string // prefix of the clients that its token permits

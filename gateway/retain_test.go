@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
-	"github.com/hone-go/hone/wire"
 )
 
 // sizeOf is the size of a log in memory.
@@ -49,9 +49,7 @@ func TestRetainSize(t *testing.T) {
 	}
 
 	r := up.reader(t, "slow", FromNext)
-	if _, err := r.Open(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(r.Open(soon(t)))
 	fill(up)
 	waitFor(t, "the reader to hold the log", func() bool { return up.Stats().Retention.Held > limit })
 	if size := sizeOf(t, &log); size < 3*limit {
@@ -84,170 +82,33 @@ func TestRetainSize(t *testing.T) {
 	}
 }
 
-// TestExpire: a reader that was away for its time to expire no longer holds the log, across restarts too; it
-// is told what it missed.
-func TestExpire(t *testing.T) {
-	var log Memory
-	var mu sync.Mutex
-	running := int64(0)
-	start := func() *served {
-		return serve(t, &Server{
-			Log: &log, RetainSize: 10 << 10, Checkpoint: 20, retainTime: time.Millisecond, positionTime: time.Millisecond,
-			now: func() (int64, int64) {
-				mu.Lock()
-				defer mu.Unlock()
-				return 1_800_000_000_000 + running, running
-			},
-		})
-	}
-	up := start()
-	up.submits(t, "a", 10)
-	must(t, up.OrderReader(soon(t), ReaderOrder{Do: "create", Name: "copy", Start: FromFirst, Expire: 2 * time.Hour}))
-	for round := range 3 {
-		for i := range 5 {
-			up.submits(t, fmt.Sprint("c", i), 500)
-		}
-		held := up.state("copy").Holds
-		if begins, _, _ := log.Bounds(); held != (round < 2) || held && begins != 1 {
-			t.Fatalf("round %d: the reader holds the log: %v, which begins at %d", round, held, begins)
-		}
-		mu.Lock()
-		running += hour + 1
-		mu.Unlock()
-		if err := up.Shutdown(soon(t)); err != nil { // with a checkpoint, which has the time away
-			t.Fatal(err)
-		}
-		up = start()
-		must(t, up.Recover(soon(t)))
-	}
-	waitFor(t, "the log to be trimmed", func() bool { begins, _, _ := log.Bounds(); return begins > 10 })
-	if b, err := up.reader(t, "copy", Stored).Next(soon(t)); err != nil || b.Gap == nil {
-		t.Errorf("%+v, %v", b, err)
-	}
-}
-
-// aged is a log that checks that nothing is trimmed before its age.
-type aged struct {
-	*Memory
-	t      *testing.T
-	now    func() int64 // running time
-	age    int64
-	mu     sync.Mutex
-	stored map[uint64]int64 // by position
-}
-
-func (a *aged) Append(ctx context.Context, envelope []byte) (uint64, error) {
-	pos, err := a.Memory.Append(ctx, envelope)
-	now := a.now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.stored[pos] = now
-	return pos, err
-}
-
-func (a *aged) Trim(ctx context.Context, to uint64) error {
-	now := a.now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	err := a.Read(ctx, 0, func(pos uint64, b []byte) error {
-		e, err := journal.Decode(b)
-		for range e.Records() {
-			if ago := now - a.stored[pos]; pos < to && ago < a.age {
-				a.t.Errorf("a record of %v ago is deleted, before its age of %v", time.Duration(ago)*time.Millisecond, time.Duration(a.age)*time.Millisecond)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return a.Memory.Trim(ctx, to)
-}
-
-// TestRetainAge deletes by age while the wall clock jumps forward and back: nothing before its age in running
-// time, and what is older goes.
+// TestRetainAge: what is older than its age in running time is deleted, also where nothing comes any more, and nothing before.
+// TestClockHistories knows what is older while the wall clock jumps.
 func TestRetainAge(t *testing.T) {
-	const age = 3 * hour
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	var mu sync.Mutex
-	wall, mono := int64(1_800_000_000_000), int64(0)
-	log := &aged{Memory: &Memory{}, t: t, age: age, stored: map[uint64]int64{}}
-	s := &Server{Log: log, RetainAge: time.Duration(age) * time.Millisecond, Checkpoint: 1000, retainTime: time.Millisecond, positionTime: time.Millisecond,
-		now: func() (int64, int64) {
-			mu.Lock()
-			defer mu.Unlock()
-			return wall, mono
-		}}
-	log.now = func() int64 {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return s.readClock()
-	}
-	up := serve(t, s)
-	deleted := uint64(0)
-	for i := range testrun.Sized(60, 1000) {
-		up.submits(t, fmt.Sprint("c", i%7), 3)
-		mu.Lock()
-		passed := random.Int64N(hour)
-		mono += passed
-		wall += passed
-		switch random.IntN(8) {
-		case 0:
-			wall += 10 * day
-		case 1:
-			wall -= 30 * day
-		case 2:
-			wall = 1_800_000_000_000 + mono
-		}
-		mu.Unlock()
-		deleted = max(deleted, up.Stats().Retention.First)
-	}
-	mu.Lock()
-	wall, mono = 1_800_000_000_000+2*mono+100*day, mono+100*day // all clocks right again, and everything is old
-	mu.Unlock()
-	must(t, up.AcceptClock(soon(t)))
-	mu.Lock()
-	wall, mono = wall+day, mono+day
-	mu.Unlock()
-	s.readers.mu.Lock()
-	newest := s.readers.newest // what follows it, such as a checkpoint, has no age
-	s.readers.mu.Unlock()
-	waitFor(t, "everything old to be deleted", func() bool {
-		s.tick() // a quiet server stores a checkpoint a minute at most
-		begins, _, _ := log.Bounds()
-		return begins >= newest
-	})
-	up.submits(t, "c0", 1)
-}
-
-// TestSessionsOutliveRecords has many clients resume whose records are gone.
-func TestSessionsOutliveRecords(t *testing.T) {
-	clients := testrun.Sized(700, 100_000)
 	var log Memory
-	up := serve(t, &Server{Log: &log, RetainSize: 64 << 10, Checkpoint: 50, retainTime: time.Millisecond})
-	epochs := make([]uint64, clients)
-	for i := range clients {
-		p := up.peer(t)
-		epochs[i] = p.hello(first(fmt.Sprint("c", i))).epoch
-		p.stores(1, 2)
-		p.nc.Close()
-	}
-	up.submits(t, "last", 1000)
-	waitFor(t, "the records to be deleted", func() bool { return up.Stats().Retention.First > uint64(clients) })
-	if each := up.Stats().Bytes / uint64(clients); each > 1000 { // half of them records and what envelopes cost
-		t.Errorf("%d bytes were stored for each client: checkpoints are too frequent", each)
-	}
-	up.Close()
-	again := serve(t, &Server{Log: &log})
-	for i := range clients {
-		p := again.peer(t)
-		if w := p.hello(hello{epoch: epochs[i], next: 3, client: fmt.Sprint("c", i)}); w.last != 2 {
-			t.Fatalf("client %d: %+v", i, w)
+	var ran atomic.Int64
+	up := serve(t, &Server{
+		Log: &log, RetainAge: 3 * time.Hour, retainTime: time.Hour, positionTime: time.Millisecond,
+		now: func() (int64, int64) { return 1_800_000_000_000 + ran.Load(), ran.Load() },
+	})
+	up.submits(t, "a", 3)
+	begins := func() uint64 { first, _, _ := log.Bounds(); return first }
+	stored := up.newest()
+	for range 12 {
+		ran.Add(hour / 2)
+		before := up.Stats().Envelopes
+		up.tick()
+		waitFor(t, "the clock", func() bool { return ran.Load()%hour > 0 || up.Stats().Envelopes > before })
+		must(t, up.retain(soon(t)))
+		if gone := begins() > stored; gone && ran.Load() < 3*hour {
+			t.Errorf("after %v the record is deleted", time.Duration(ran.Load())*time.Millisecond)
 		}
-		p.nc.Close()
 	}
+	waitFor(t, "the record to be deleted", func() bool {
+		up.tick()
+		must(t, up.retain(soon(t)))
+		return begins() > stored
+	})
 }
 
 // TestSharedRetention has two servers trim one log while a reader moves back at random: it gets everything that
@@ -316,37 +177,6 @@ func TestSharedRetention(t *testing.T) {
 	}
 }
 
-// TestReaderWebSocket reads over a WebSocket.
-func TestReaderWebSocket(t *testing.T) {
-	up := serve(t, &Server{Log: &Memory{}, positionTime: time.Millisecond})
-	up.submits(t, "a", 3)
-	addr, ended := serveSockets(t, up.Server)
-	t.Cleanup(func() { up.Close(); <-ended })
-	p := dialSocket(t, addr)
-	p.send(2, wire.Packet{Command: wire.Conn, ID: 5, Content: (&opening{start: FromFirst, name: "copy", shares: 1}).append(nil)})
-	w, err := parseReadWelcome(p.must(wire.ConnAck, 5, wire.OK).Content)
-	must(t, err)
-	last, got := uint64(0), 0
-	for got < 3 {
-		_, msg, err := p.c.Read(soon(t), nil)
-		must(t, err)
-		d, err := wire.Parse(msg)
-		var b Batch
-		if err != nil || d.Command != wire.Deliver || !b.parse(d.Content) {
-			t.Fatalf("%+v, %v", d, err)
-		}
-		got, last = got+len(b.Messages), d.ID
-	}
-	p.send(2, wire.Packet{Command: wire.Submit, ID: 6, Content: acknowledgement{w.generation, last, 0}.append(nil)})
-	p.must(wire.SubmitAck, 6, wire.OK)
-	up.placed(t, "copy", last)
-	p.send(2, wire.Packet{Command: wire.Conn, ID: 7})
-	p.must(wire.ConnAck, 7, wire.OK)
-	p.send(2, wire.Packet{Command: wire.Submit, ID: 8, Content: acknowledgement{w.generation, last + 1, 0}.append(nil)})
-	p.must(wire.SubmitAck, 8, resultAhead)
-	p.closed()
-}
-
 // narrow is a log in memory that has no space beyond a size, but a reserve.
 type narrow struct {
 	*Memory
@@ -379,9 +209,7 @@ func TestReaderFreesFullLog(t *testing.T) {
 		Log: log, RetainSize: 50 << 10, Checkpoint: 20, retry: time.Millisecond, retainTime: time.Millisecond, positionTime: time.Millisecond,
 	})
 	r := up.reader(t, "slow", FromFirst)
-	if _, err := r.Open(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(r.Open(soon(t)))
 	var feeding sync.WaitGroup
 	feeding.Go(func() { up.submits(t, "a", 20_000) })
 	waitFor(t, "the log to be full", func() bool { return up.Stats().Full })
@@ -421,9 +249,7 @@ func TestHeldByTheLog(t *testing.T) {
 	}
 	up := start()
 	r := up.reader(t, "copy", FromFirst)
-	if _, err := r.Open(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(r.Open(soon(t)))
 	n := 0
 	for i := range 40 {
 		up.submits(t, fmt.Sprint("c", i), 5)
@@ -435,5 +261,76 @@ func TestHeldByTheLog(t *testing.T) {
 	up.Close()
 	if b, err := start().reader(t, "copy", Stored).Next(soon(t)); err != nil || b.Gap != nil {
 		t.Errorf("%+v, %v", b.Gap, err)
+	}
+}
+
+// TestReaderExpires: a reader without a time of its own keeps the log for Server.ReaderExpiry of running time, by
+// default 30 days, over restarts.
+func TestReaderExpires(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, c := range []struct{ expiry, own, want time.Duration }{
+		{want: 30 * day},
+		{expiry: 8 * day, want: 8 * day},
+		{expiry: 8 * day, own: 40 * day, want: 40 * day},
+		{expiry: -1},
+		{expiry: -1, own: 4 * time.Hour, want: 4 * time.Hour},
+	} {
+		t.Run(fmt.Sprint(c.expiry, c.own), func(t *testing.T) {
+			var ran atomic.Int64
+			var log Memory
+			start := func() *served {
+				return serve(t, &Server{Log: &log, ReaderExpiry: c.expiry, now: func() (int64, int64) { return 1_800_000_000_000 + ran.Load(), ran.Load() }})
+			}
+			up := start()
+			must(t, up.OrderReader(soon(t), ReaderOrder{Do: "create", Name: "copy", Start: FromFirst, Expire: c.own}))
+			at := func(away time.Duration, holds bool) {
+				t.Helper()
+				ran.Store(away.Milliseconds())
+				up.tick()
+				if st := up.state("copy"); st.Holds != holds || st.Expire != c.want || st.Away != away {
+					t.Errorf("after %v: %+v", away, st)
+				}
+			}
+			if c.want == 0 {
+				at(10_000*day, true)
+				return
+			}
+			at(c.want/2, true)
+			must(t, up.Shutdown(soon(t))) // the checkpoint has the time away
+			up = start()
+			must(t, up.Recover(soon(t)))
+			at(c.want-time.Second, true)
+			at(c.want, false)
+			if _, err := up.reader(t, "copy", Stored).Open(soon(t)); err != nil { // back again
+				t.Fatal(err)
+			}
+			up.tick()
+			if st := up.state("copy"); !st.Holds || !st.Connected {
+				t.Errorf("connected again: %+v", st)
+			}
+		})
+	}
+}
+
+// TestReadersAreLimited: what is one share too many is refused.
+func TestReadersAreLimited(t *testing.T) {
+	up := serve(t, &Server{Log: &Memory{}})
+	create := func(name string, shares int) error {
+		return up.OrderReader(soon(t), ReaderOrder{Do: "create", Name: name, Shares: shares, Start: FromFirst})
+	}
+	for i := range mostCursors/maxShares - 1 {
+		must(t, create(fmt.Sprint("kept", i), maxShares))
+	}
+	must(t, create("a", maxShares-1))
+	if err := create("b", 2); !errors.Is(err, ErrTooMany) {
+		t.Errorf("an order: %v", err)
+	}
+	must(t, create("b", 1))
+	if _, err := up.reader(t, "c", FromFirst).Open(soon(t)); !errors.Is(err, ErrTooMany) {
+		t.Errorf("a reader: %v", err)
+	}
+	must(t, up.OrderReader(soon(t), ReaderOrder{Do: "remove", Name: "b"}))
+	if _, err := up.reader(t, "d", FromFirst).Open(soon(t)); err != nil {
+		t.Error(err)
 	}
 }

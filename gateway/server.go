@@ -100,7 +100,6 @@ type Server struct {
 	startErr error
 	log      *slog.Logger // for everything but panics
 	framed   framed.Server
-	sockets  http1.Server
 	posts    http1.Server
 	mqtt     mqttDoor
 	limits   engine.Limits
@@ -204,7 +203,6 @@ func (s *Server) fail(err error) {
 	s.queue.end(err)
 	s.cancel()
 	s.framed.Close()
-	s.sockets.Close()
 	s.posts.Close()
 	s.mqtt.engine.Close()
 }

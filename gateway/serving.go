@@ -129,7 +129,6 @@ func (s *Server) prepare() {
 		Logger:  s.Logger,
 		OnClose: func(c framed.Conn, _ engine.Reason) { s.closed(c.Value()) },
 	}
-	s.sockets = http1.Server{Handler: s.upgrader(), Limits: s.Limits, Places: places, Logger: s.Logger}
 	limits := s.Limits
 	limits.AuthTime, limits.FrameSize = 0, mostHead // each request has credentials
 	s.posts = http1.Server{Handler: http.HandlerFunc(s.servePost), Limits: limits, Places: places, Logger: s.Logger}
@@ -141,10 +140,6 @@ func (s *Server) prepare() {
 // records that were not acknowledged may or may not be stored. Serve always closes ln. It
 // may be called for several listeners at once.
 func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, s.framed.Serve) }
-
-// ServeWebSocket is like Serve, for WebSocket clients on any path: each frame, without its
-// length, is one binary message.
-func (s *Server) ServeWebSocket(ln net.Listener) error { return s.serve(ln, s.sockets.Serve) }
 
 // ServePosts is like Serve, for clients that send records by HTTP (docs/posts.md). The server must not be Shared.
 func (s *Server) ServePosts(ln net.Listener) error {
@@ -208,11 +203,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, s.cancel)()
-	others := make(chan error, 3)
-	go func() { others <- s.sockets.Shutdown(ctx) }()
+	others := make(chan error, 2)
 	go func() { others <- s.posts.Shutdown(ctx) }()
 	go func() { others <- s.mqtt.engine.Shutdown(ctx) }()
-	err := cmp.Or(s.framed.Shutdown(ctx), <-others, <-others, <-others)
+	err := cmp.Or(s.framed.Shutdown(ctx), <-others, <-others)
 	s.queue.end(nil)
 	<-s.done
 	failure := s.queue.failure()
@@ -234,7 +228,7 @@ func (s *Server) Close() error {
 	}
 	s.queue.end(ErrServerClosed) // first: else an append that cancel ends says that the log has failed
 	s.cancel()
-	err := cmp.Or(s.framed.Close(), s.sockets.Close(), s.posts.Close(), s.mqtt.engine.Close())
+	err := cmp.Or(s.framed.Close(), s.posts.Close(), s.mqtt.engine.Close())
 	<-s.done
 	return err
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -11,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -76,20 +76,32 @@ type sessions struct {
 	highest  uint64 // epoch that any client ever got
 }
 
-// caller is a client's connection, of either kind.
-type caller interface {
-	TLS() *tls.ConnectionState
-	Trust()
-	Close()
-	End(why error) error // closes, and first sends why's result under id 0
+// answer is a pending reply through any door.
+type answer struct {
+	frames framed.Reply
+	other  replier // nil: frames, whose replies go in batches
 }
 
-// receiver is a connection with everything that a reader's needs.
-type receiver interface {
-	caller
-	Value() any
-	SetValue(v any)
-	deliver(id uint64, content []byte) error
+func (a *answer) send(acks *framed.Batch, content []byte) {
+	if a.other == nil {
+		acks.Add(a.frames, content)
+		return
+	}
+	a.other.send(content)
+}
+
+func (a *answer) fail(acks *framed.Batch, why *framed.Refusal) {
+	if a.other == nil {
+		acks.Fail(a.frames, why)
+		return
+	}
+	a.other.fail(why)
+}
+
+// caller is the connection that has a session, at any door.
+type caller interface {
+	Close()
+	End(why error) error // closes, and first sends why's result under id 0
 }
 
 // request is a hello queued for the committer.

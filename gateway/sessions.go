@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,62 +9,54 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
-	"github.com/hone-go/hone/websocket"
-	"github.com/hone-go/hone/wire"
 )
 
 // connect handles a Conn: first the hello of a client or the open of a reader, whose answer comes later, then
 // empty heartbeats.
 func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
-	conn := frames{c.Conn()}
-	_, err := s.greet(conn, c.Context, content, func(a *answer) { a.frames = c.Later() })
+	conn := c.Conn()
+	var err error
+	switch value := conn.Value(); {
+	case value != nil && len(content) == 0:
+	case value != nil:
+		err = fmt.Errorf("%w: this connection has a session or reads already", ErrHandshake)
+	default:
+		err = s.greet(c, conn, content)
+	}
 	if err != nil {
 		return s.refuse(conn, dst, err)
 	}
 	return dst, nil
 }
 
-// greet handles a Conn over either kind of connection, and reports whether its answer, which later promises,
-// comes later.
-func (s *Server) greet(conn receiver, client func() context.Context, content []byte, later func(*answer)) (waits bool, err error) {
-	value := conn.Value()
-	switch _, reads := value.(*holder); {
-	case value != nil && len(content) == 0:
-		return false, nil
-	case reads:
-		return false, fmt.Errorf("%w: this connection reads already", ErrHandshake)
-	case value != nil:
-		return false, fmt.Errorf("%w: this connection has a session already", ErrHandshake)
-	}
+// greet handles the first Conn of a connection.
+func (s *Server) greet(c framed.Call, conn framed.Conn, content []byte) error {
 	if strings.HasPrefix(string(content), readMagic) {
 		h, err := s.admit(conn, content)
 		if err != nil {
-			return false, err
+			return err
 		}
 		conn.SetValue(h)
 		conn.Trust() // what follows takes the log its time, and not the client
-		later(&h.reply)
-		h.client = client()
-		return true, s.open(h)
+		h.reply.frames, h.client = c.Later(), c.Context()
+		return s.open(h)
 	}
 	l, h, err := s.checkHello(conn, content)
 	if err != nil {
-		return false, err
+		return err
 	}
 	conn.SetValue(l)
-	conn.Trust() // what follows takes the log its time, and not the client
-	r := request{client: client(), came: time.Now(), link: l, hello: h}
-	later(&r.reply)
+	conn.Trust() // as above
+	r := request{client: c.Context(), came: time.Now(), reply: answer{frames: c.Later()}, link: l, hello: h}
 	if !s.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
 		conn.Close() // without an answer: the server is ending
 	}
-	return true, nil
+	return nil
 }
 
 // checkHello checks a hello as far as that needs no session.
-func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err error) {
+func (s *Server) checkHello(conn framed.Conn, content []byte) (l *link, h hello, err error) {
 	if h, err = parseHello(content); err != nil {
 		return nil, h, err
 	}
@@ -82,7 +73,7 @@ func (s *Server) checkHello(conn caller, content []byte) (l *link, h hello, err 
 	return l, h, nil
 }
 
-func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
+func (s *Server) refuse(conn framed.Conn, dst []byte, err error) ([]byte, error) {
 	s.count.add(func(st *Stats) { st.Refused++ })
 	conn.Close()
 	return dst, refusal(err)
@@ -139,35 +130,26 @@ func (s *Server) closed(value any) {
 	}
 }
 
-// submit handles a Submit. The request's id is a record's sequence number.
+// submit handles a Submit: a client's record, whose sequence number is the request's id, or a reader's acknowledgement.
 func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	conn := c.Conn()
-	_, err := s.take(conn.Value(), c.Context, c.ID(), data, func(a *answer) { a.frames = c.Later() })
+	err := fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
+	switch of := conn.Value().(type) {
+	case *holder:
+		err = s.acknowledge(of, data)
+	case *link:
+		_, err = s.queue.accept(of, c.Context, c.ID(), data, func(a *answer) { a.frames = c.Later() })
+	}
 	switch {
+	case err == errDuplicate:
+		s.count.add(func(st *Stats) { st.Duplicates++ })
 	case err == ErrServerClosed || err == errGone: // no answer: the record may be stored or not
 		c.Later()
 		conn.Close()
 	case err != nil:
-		return s.refuse(frames{conn}, dst, err)
+		return s.refuse(conn, dst, err)
 	}
 	return dst, nil
-}
-
-// take takes the content of a Submit: a client's record, as queue.accept says, or a reader's acknowledgement.
-// of is the connection's value.
-func (s *Server) take(of any, client func() context.Context, id uint64, data []byte, later func(*answer)) (waits bool, err error) {
-	switch of := of.(type) {
-	case *holder:
-		return false, s.acknowledge(of, data)
-	case *link:
-		waits, err = s.queue.accept(of, client, id, data, later)
-		if err == errDuplicate {
-			s.count.add(func(st *Stats) { st.Duplicates++ })
-			err = nil
-		}
-		return waits, err
-	}
-	return false, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
 }
 
 // revoke ends the connections whose tokens are gone, or permit a reader something else now.
@@ -189,51 +171,4 @@ func (s *Server) revoke() (ended int) {
 		}
 	}
 	return ended
-}
-
-func (s *Server) upgrader() *websocket.Upgrader {
-	return &websocket.Upgrader{
-		Message:     s.message,
-		Closed:      func(c websocket.Conn, _ websocket.Code, _ engine.Reason) { s.closed(c.Value()) },
-		AuthLater:   true,
-		MessageSize: s.limits.FrameSize,
-		Limits:      s.Limits,
-		Logger:      s.Logger,
-	}
-}
-
-// message handles one binary message, which is a frame without its length.
-func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
-	if c.Kind() != websocket.Binary {
-		return nil, websocket.UnsupportedData
-	}
-	p, err := wire.Parse(msg)
-	if err != nil {
-		return nil, websocket.ProtocolError
-	}
-	conn, ack, waits := socket{c.Conn()}, wire.ConnAck, false
-	later := func(a *answer) { a.other = &socketReply{c.Later(), ack, p.ID} }
-	switch p.Command {
-	case wire.Conn:
-		waits, err = s.greet(conn, c.Context, p.Content, later)
-	case wire.Submit:
-		ack = wire.SubmitAck
-		waits, err = s.take(conn.Value(), c.Context, p.ID, p.Content, later)
-		if err == ErrServerClosed || err == errGone {
-			return nil, websocket.GoingAway
-		}
-	default:
-		return nil, websocket.ProtocolError
-	}
-	switch {
-	case waits:
-		return nil, nil
-	case err != nil:
-		s.count.add(func(st *Stats) { st.Refused++ })
-		why := refusal(err)
-		conn.Binary(payload(ack, p.ID, why.Result, why.Content))
-		conn.Close()
-		return nil, nil
-	}
-	return append(dst, payload(ack, p.ID, wire.OK, nil)...), nil
 }

@@ -16,7 +16,7 @@ import (
 // is for an admin server.
 func (s *Server) EngineStats() engine.Stats {
 	s.prepared.Do(s.prepare)
-	return sum(sum(s.framed.Stats(), s.sockets.Stats().Stats), sum(s.posts.Stats().Stats, s.mqtt.engine.Stats()))
+	return sum(sum(s.framed.Stats(), s.posts.Stats().Stats), s.mqtt.engine.Stats())
 }
 
 func sum(a, b engine.Stats) engine.Stats {

@@ -25,6 +25,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// works ends the test with the error of a call that returns something, too.
+func works(t testing.TB) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		must(t, err)
+	}
+}
+
 func opened(t *testing.T, url string, o Options) *Log {
 	t.Helper()
 	o.Replicas, o.Create = 1, true
@@ -156,9 +164,7 @@ func TestNoReplicaAnswers(t *testing.T) {
 	url := natstest.Start(t, "")
 	config := (&Options{Stream: "MUTE", Replicas: 1}).config()
 	config.AllowDirect = false
-	if _, err := operator(t, url).CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(operator(t, url).CreateStream(t.Context(), config))
 	log, err := Open(t.Context(), url, Options{Stream: "MUTE", ReadOnly: true})
 	must(t, err)
 	defer log.Close()
@@ -171,39 +177,6 @@ func TestNoReplicaAnswers(t *testing.T) {
 	}
 	if asked := log.stream.nc.Stats().OutMsgs - before; asked < 2*maxTimeouts {
 		t.Errorf("%d requests", asked)
-	}
-}
-
-// TestClusterRead: what a server reads for its readers it does not know for its Append, and Measure knows
-// roughly how large the stream is.
-func TestClusterRead(t *testing.T) {
-	t.Parallel() // it waits for a nats-server
-	url := natstest.Start(t, "")
-	open := func(create bool) *Log {
-		log, err := Open(t.Context(), url, Options{Stream: "READ", Replicas: 1, Create: create})
-		must(t, err)
-		t.Cleanup(func() { log.Close() })
-		return log
-	}
-	a, b := open(true), open(false)
-	for i := range uint64(300) {
-		if _, err := a.Append(t.Context(), sample("a", i+1, 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seen := uint64(0)
-	if err := b.Read(t.Context(), 1, func(pos uint64, _ []byte) error { seen = pos; return nil }); err != nil || seen != 300 {
-		t.Fatalf("%d, %v", seen, err)
-	}
-	if _, err := b.Append(t.Context(), sample("b", 1, 1)); !errors.Is(err, journal.ErrConflict) {
-		t.Errorf("an Append after a Read: %v", err)
-	}
-	measure, err := b.Measure(t.Context())
-	must(t, err)
-	_, all := measure(1)
-	begins, half := measure(151)
-	if _, none := measure(301); none != 0 || all < 300*100 || half < all/3 || half > all*2/3 || begins != 1 {
-		t.Errorf("%d bytes, from the middle on %d, after the end %d; the middle begins at %d", all, half, none, begins)
 	}
 }
 
@@ -307,9 +280,7 @@ func TestClusterRefusals(t *testing.T) {
 	must(t, js.DeleteStream(ctx, defaultStream))
 	refuses("the stream is gone", Options{Dir: dir, Create: true})
 	config := (&Options{Stream: defaultStream, Replicas: 1}).config()
-	if _, err := js.CreateStream(ctx, config); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(js.CreateStream(ctx, config))
 	refuses("the stream is empty", Options{Dir: dir})
 }
 
@@ -333,9 +304,7 @@ func TestStreamSettings(t *testing.T) {
 		"is sealed":                     func(c *jetstream.StreamConfig) { c.Sealed = true },
 	} {
 		config := o.config()
-		if err := o.checkConfig(config); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.checkConfig(config))
 		change(&config)
 		refusal, _ := errors.AsType[*journal.Refusal](o.checkConfig(config))
 		if refusal == nil || !strings.Contains(refusal.What, says) {

@@ -89,9 +89,7 @@ func snapshots(t *testing.T, dir, to string, o BackupOptions) (all []string) {
 		must(t, os.CopyFS(at, os.DirFS(to)))
 		all = append(all, at)
 	}
-	if _, err := Backup(t.Context(), dir, to, o); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(Backup(t.Context(), dir, to, o))
 	if len(all) < 3 {
 		t.Fatalf("%d steps", len(all))
 	}
@@ -129,9 +127,7 @@ func TestInterruptedUpdate(t *testing.T) {
 	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
 	for pos := uint64(1); pos <= 300; pos++ {
 		if pos == 151 {
-			if _, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			works(t)(Backup(t.Context(), dir, to, BackupOptions{}))
 		}
 		appended(t, log, sample("client", pos, 1), pos)
 	}
@@ -194,8 +190,16 @@ func TestBackupRefuses(t *testing.T) {
 	if _, err := Backup(t.Context(), dir, other, BackupOptions{}); !errors.As(err, &refusal) {
 		t.Errorf("over another log: %v", err)
 	}
-	if _, err := Backup(t.Context(), dir, dir, BackupOptions{}); !errors.As(err, &refusal) {
-		t.Errorf("over itself: %v", err)
+	inside := tree(t, dir)
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(dir, link))
+	for _, to := range []string{dir, dir + "/sub", dir + "/sub/../deep/er", link + "/sub"} {
+		if _, err := Backup(t.Context(), dir, to, BackupOptions{}); !errors.As(err, &refusal) || !says(err, "is in the folder of the log itself") {
+			t.Errorf("into itself, %s: %v", to, err)
+		}
+	}
+	if fmt.Sprint(tree(t, dir)) != fmt.Sprint(inside) {
+		t.Error("the log's folder has changed")
 	}
 	to := filepath.Join(t.TempDir(), "backup")
 	empty := t.TempDir()
@@ -210,9 +214,7 @@ func TestBackupRefuses(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if _, err := Backup(t.Context(), dir, to, BackupOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(Backup(t.Context(), dir, to, BackupOptions{}))
 	if _, err := Backup(t.Context(), dir, to, BackupOptions{Empty: true}); !errors.As(err, &refusal) {
 		t.Errorf("over a backup, which has to be empty: %v", err)
 	}
@@ -250,9 +252,7 @@ func grown(t *testing.T, dir, client string, last uint64) string {
 func backedUp(t *testing.T, dir string) (to string) {
 	t.Helper()
 	to = filepath.Join(t.TempDir(), "backup")
-	if _, err := Backup(t.Context(), dir, to, BackupOptions{Empty: true}); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(Backup(t.Context(), dir, to, BackupOptions{Empty: true}))
 	return to
 }
 

@@ -34,43 +34,15 @@ func reseal(b []byte) []byte {
 	return b
 }
 
-func TestEnvelopeRoundTrip(t *testing.T) {
-	want := []Record{
-		{Client: "a", Epoch: 1, Seq: 1, Time: -1, Data: []byte{}},
-		{Client: "a", Epoch: 1, Seq: 2, Time: 5, Data: []byte("hello")},
-		{Client: strings.Repeat("b", maxClient), Epoch: 1 << 63, Seq: 1<<64 - 1, Time: 1 << 62, Data: make([]byte, 70_000)},
+// TestAttributes: what a record says of its topic, its content type, its producer and its packet id is read as it was written.
+func TestAttributes(t *testing.T) {
+	r := Record{Client: "a", Attributes: []Attribute{{Topic, []byte("t")}, {ContentType, []byte("c")}, producer.Attribute(), {PacketID, []byte{1, 2}}}}
+	said, is := r.Producer()
+	if said.Seen = producer.Seen; !is || said != producer || r.Text(Topic) != "t" || r.Text(ContentType) != "c" || r.Text(Property) != "" || r.PacketID() != 258 {
+		t.Errorf("%+v, %v; topic %q, type %q, id %d", said, is, r.Text(Topic), r.Text(ContentType), r.PacketID())
 	}
-	var e Encoder
-	e.Begin(7)
-	for i := range want {
-		must(t, e.Record(&want[i]))
-	}
-	size := e.Size()
-	b := e.Bytes()
-	if len(b) != size {
-		t.Errorf("Size says %d before Bytes returns %d", size, len(b))
-	}
-	got, err := Decode(b)
-	if err != nil || got.Part != 0 || got.Base != 7 || got.Count != len(want) {
-		t.Fatalf("got %v, part %d, base %d, count %d", err, got.Part, got.Base, got.Count)
-	}
-	same := func(a, b Record) bool {
-		return a.Client == b.Client && a.Epoch == b.Epoch && a.Seq == b.Seq && a.Time == b.Time && bytes.Equal(a.Data, b.Data)
-	}
-	if all := slices.Collect(got.Records()); !slices.EqualFunc(all, want, same) {
-		t.Errorf("got %d records that differ from the %d written", len(all), len(want))
-	}
-	states := []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "é", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Connected: true, RecordsLost: true, Instance: 8}}
-	e.BeginCheckpoint(Last, 3, nil)
-	for i := range states {
-		must(t, e.State(&states[i]))
-	}
-	got, err = Decode(e.Bytes())
-	if err != nil || got.Part != Last || got.Base != 3 {
-		t.Fatalf("got %v, part %d, base %d", err, got.Part, got.Base)
-	}
-	if all := slices.Collect(got.States()); !slices.Equal(all, states) {
-		t.Errorf("got %v, want %v", all, states)
+	if _, is := (&Record{Attributes: []Attribute{{Producing, make([]byte, 16)}}}).Producer(); is {
+		t.Error("a producer without an id")
 	}
 }
 
@@ -232,6 +204,11 @@ func TestEncoderDoesNotAllocate(t *testing.T) {
 	}
 }
 
+var (
+	position = Position{Name: "r", Share: 2, Of: 3, Number: 1<<40 | 5, Generation: 7, Instance: 10, Away: 8, Expire: 9, Ordered: true, Moves: true}
+	producer = Producer{Client: "a", ID: "bc", Epoch: 1, Seq: 2, Seen: 3}
+)
+
 // everyKind is an envelope with an entry of each kind that readers must know, and one that may be skipped.
 func everyKind(t testing.TB) []byte {
 	var e Encoder
@@ -244,6 +221,11 @@ func everyKind(t testing.TB) []byte {
 		e.Forgetting(&Forgetting{"b", 6}),
 		e.Tombstone(7),
 		e.words(maySkip|99, 8),
+		e.Trim(9),
+		e.Identity([16]byte{1, 2, 3}),
+		e.Position(&position),
+		e.Producer(&producer),
+		e.Packets("c", 7, true, map[uint16]uint64{258: 3}),
 	)
 	must(t, err)
 	return bytes.Clone(e.Bytes())
@@ -252,14 +234,19 @@ func everyKind(t testing.TB) []byte {
 // TestEnvelopeBytes holds the encoder to docs/log-format.md.
 func TestEnvelopeBytes(t *testing.T) {
 	got := hex.EncodeToString(everyKind(t))
-	want := "484e4556" + "02" + "00" + "01" + "00" + "00000006" + "000000ba" + "0000000000000004" +
+	want := "484e4556" + "02" + "00" + "01" + "00" + "0000000b" + "0000014b" + "0000000000000004" +
 		"05" + "00000030" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "0000000000000004" + "0000000000000005" + "fffffffffffffffa" +
 		"01" + "0000002b" + "01" + "61" + "0000000000000001" + "0000000000000002" + "0000000000000003" +
 		"03" + "01" + "0001" + "74" + "04" + "0003" + "016e76" + "63" + "0000" + "78797a" +
 		"02" + "00000027" + "01" + "61" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "00000004" + "03" + "0000000000000005" +
 		"03" + "0000000a" + "01" + "62" + "0000000000000006" +
 		"04" + "00000008" + "0000000000000007" +
-		"e3" + "00000008" + "0000000000000008"
+		"e3" + "00000008" + "0000000000000008" +
+		"86" + "00000008" + "0000000000000009" +
+		"88" + "00000010" + "01020300000000000000000000000000" +
+		"87" + "0000002f" + "01" + "72" + "0002" + "0003" + "0000010000000005" + "0000000000000007" + "000000000000000a" + "0000000000000008" + "0000000000000009" + "06" +
+		"89" + "0000001c" + "01" + "61" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "6263" +
+		"8a" + "00000015" + "01" + "63" + "0000000000000007" + "01" + "0102" + "0000000000000003"
 	if len(got) != len(want)+8 || got[:len(want)] != want {
 		t.Errorf("got  %s\nwant %s and a checksum", got, want)
 	}
@@ -287,6 +274,23 @@ func TestEntryRefusals(t *testing.T) {
 	if got := slices.Collect(e.Clocks()); !reflect.DeepEqual(got, []Clock{{1, 2, 3, 4, []Moment{{5, -6}}}}) {
 		t.Errorf("clocks %v", got)
 	}
+	if to := e.Trimmed(); to != 9 {
+		t.Errorf("trimmed to %d", to)
+	}
+	if id, is := e.Identity(); !is || id != [16]byte{1, 2, 3} {
+		t.Errorf("identity %x", id)
+	}
+	if got := slices.Collect(e.Positions()); !slices.Equal(got, []Position{position}) {
+		t.Errorf("positions %+v", got)
+	}
+	if got := slices.Collect(e.Producers()); !slices.Equal(got, []Producer{producer}) {
+		t.Errorf("producers %+v", got)
+	}
+	e.Packets(func(client string, epoch uint64, released bool, seqs map[uint16]uint64) {
+		if client != "c" || epoch != 7 || !released || !maps.Equal(seqs, map[uint16]uint64{258: 3}) {
+			t.Errorf("packets of %s, %d, %v: %v", client, epoch, released, seqs)
+		}
+	})
 	const clock, record = headerSize, headerSize + headSize + 48
 	const state = record + headSize + 0x2b
 	for _, c := range []struct {
@@ -312,8 +316,19 @@ func TestEntryRefusals(t *testing.T) {
 	}
 	newer := bytes.Clone(good)
 	newer[clock] = 6
-	if _, err := DecodeAt(1, reseal(newer)); !says(err, "journal: entry 1 of 6 has kind 6, which this program does not know; start the honed that wrote it") {
+	if _, err := DecodeAt(1, reseal(newer)); !says(err, "journal: entry 1 of 11 has kind 6, which this program does not know; start the honed that wrote it") {
 		t.Errorf("an unknown kind: %v", err)
+	}
+	for kind, bodies := range map[entryKind][]string{
+		positionKind: {"\x01r", "\x02r" + strings.Repeat("\x00", positionSize)},
+		producerKind: {"\x01a" + strings.Repeat("\x00", sessionSize)}, // without an id
+		packetsKind:  {"", "\x01c", "\x01c\x00\x00\x00\x00\x00\x00\x00\x07", "\x01c\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x01"},
+	} {
+		for _, body := range bodies {
+			if wellFormed(kind, []byte(body)) {
+				t.Errorf("kind %d: %q is well-formed", kind, body)
+			}
+		}
 	}
 	many := Record{Client: "a", Attributes: make([]Attribute, 256)}
 	var out Encoder
@@ -378,38 +393,11 @@ func sameBytes(a, b []byte) bool {
 	return bytes.Equal(a, b)
 }
 
-func BenchmarkEncode(b *testing.B) {
-	var e Encoder
-	r := Record{Client: "client", Epoch: 1, Data: make([]byte, 128)}
-	b.ReportAllocs()
-	for range b.N {
-		e.Begin(0)
-		for range 530 {
-			if err := e.Record(&r); err != nil {
-				b.Fatal(err)
-			}
-		}
-		e.Bytes()
-	}
-}
-
-func BenchmarkDecode(b *testing.B) {
-	envelope := sample("client", 1, 530)
-	b.ReportAllocs()
-	for range b.N {
-		if _, err := Decode(envelope); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // An envelope gets the base of a newer checkpoint, and is whole.
 func TestRebase(t *testing.T) {
 	var e Encoder
 	e.Begin(5)
-	if err := e.State(&State{Client: "a", Epoch: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.State(&State{Client: "a", Epoch: 1}))
 	b := e.Bytes()
 	for _, base := range []uint64{7, 6} {
 		e.Rebase(base)

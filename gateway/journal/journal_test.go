@@ -92,6 +92,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// works ends the test with the error of a call that returns something, too.
+func works(t testing.TB) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		must(t, err)
+	}
+}
+
 func appended(t *testing.T, log Log, envelope []byte, want uint64) {
 	t.Helper()
 	if pos, err := log.Append(t.Context(), envelope); err != nil || pos != want {
@@ -148,6 +156,35 @@ func TestLog(t *testing.T) {
 		if err := log.Verify(t.Context(), 0, func(d, a uint64) { done, all = d, a }); err != nil || done != n || all != n {
 			t.Errorf("Verify: %v, progress %d of %d", err, done, all)
 		}
+		next := uint64(1)
+		must(t, log.Follow(t.Context(), 0, func(pos uint64, b []byte) error {
+			if pos != next || !bytes.Equal(b, sample("a", pos, int(pos))) {
+				t.Errorf("Follow: position %d instead of %d", pos, next)
+			}
+			next++
+			return nil
+		}))
+		measure, err := log.Measure(t.Context())
+		must(t, err)
+		begins, whole := measure(1)
+		middle, half := measure(n / 2)
+		if begins != 1 || middle > n/2 || whole < n*100 || half <= 0 || half >= whole {
+			t.Errorf("from 1 on %d bytes, from the middle on %d, which begins at %d", whole, half, middle)
+		}
+		if st := log.Status(); st.Left <= 0 || st.Full != nil || st.Connected != nil && !*st.Connected {
+			t.Errorf("%+v", st)
+		}
+		if pos, err := log.AppendReserved(t.Context(), sample("a", next, 1)); err == nil && pos == next {
+			next++
+		} else if !errors.Is(err, ErrNoSpace) {
+			t.Errorf("AppendReserved: position %d, %v", pos, err)
+		}
+		appended(t, log, sample("a", next, 1), next)
+		select {
+		case err := <-log.Failed():
+			t.Error("the log has failed:", err)
+		default:
+		}
 		stop := errors.New("stop")
 		if err := log.Read(t.Context(), 1, func(uint64, []byte) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("Read returns %v when its function stops it", err)
@@ -160,46 +197,6 @@ func TestLog(t *testing.T) {
 		}
 		if _, err := log.Append(t.Context(), sample("a", 1, 1)); !errors.Is(err, ErrClosed) {
 			t.Errorf("Append after Close: %v", err)
-		}
-	})
-}
-
-// TestKeeper has a log asked what only a gateway asks of it.
-func TestKeeper(t *testing.T) {
-	each(t, func(t *testing.T, open opener) {
-		const n = 40
-		log := open(t)
-		for i := uint64(1); i <= n; i++ {
-			appended(t, log, sample("a", i, 1), i)
-		}
-		next := uint64(1)
-		must(t, log.Follow(t.Context(), 0, func(pos uint64, b []byte) error {
-			if pos != next || !bytes.Equal(b, sample("a", pos, 1)) {
-				t.Errorf("Follow: position %d instead of %d", pos, next)
-			}
-			next++
-			return nil
-		}))
-		if pos, err := log.AppendReserved(t.Context(), sample("a", next, 1)); err == nil && pos == next {
-			next++
-		} else if !errors.Is(err, ErrNoSpace) {
-			t.Errorf("AppendReserved: position %d, %v", pos, err)
-		}
-		appended(t, log, sample("a", next, 1), next)
-		measure, err := log.Measure(t.Context())
-		must(t, err)
-		begins, all := measure(1)
-		middle, half := measure(n / 2)
-		if begins != 1 || middle > n/2 || all < n*100 || half <= 0 || half >= all {
-			t.Errorf("from 1 on %d bytes, from the middle on %d, which begins at %d", all, half, middle)
-		}
-		if st := log.Status(); st.Left <= 0 || st.Full != nil || st.Connected != nil && !*st.Connected {
-			t.Errorf("%+v", st)
-		}
-		select {
-		case err := <-log.Failed():
-			t.Error("the log has failed:", err)
-		default:
 		}
 	})
 }

@@ -229,10 +229,10 @@ type child struct {
 	newest uint64 // in the log when it was opened
 }
 
-// start starts a child and waits until it has recovered. wrap may put a command before it.
-func (p *proof) start(wrap ...string) *child {
+// start starts a child and waits until it has recovered.
+func (p *proof) start() *child {
 	p.t.Helper()
-	c, opened := p.try(wrap...)
+	c, opened := p.try()
 	if !opened {
 		p.t.Fatalf("the log does not open: %s", p.failed)
 	}
@@ -240,24 +240,17 @@ func (p *proof) start(wrap ...string) *child {
 }
 
 // try is start for a log that may not open.
-func (p *proof) try(wrap ...string) (c *child, opened bool) {
+func (p *proof) try() (c *child, opened bool) {
 	p.t.Helper()
 	p.task.Acked = p.acked
 	text, err := json.Marshal(p.task)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	argv := append(append([]string{}, wrap...), os.Args[0])
-	c = &child{p: p, cmd: exec.Command(argv[0], argv[1:]...)}
+	must(p.t, err)
+	c = &child{p: p, cmd: exec.Command(os.Args[0])}
 	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	r, w, err := os.Pipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	c.out, c.cmd.Stdout, c.cmd.Stderr = r, w, &c.errs
-	if err := c.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, c.cmd.Start())
 	w.Close()
 	p.t.Cleanup(c.kill)
 	newest, _, err := c.next()

@@ -88,8 +88,6 @@ func readSoFar(t *testing.T) (n int64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")
 	must(t, err)
-	if _, err := fmt.Sscanf(string(text), "rchar: %d", &n); err != nil {
-		t.Fatal(err)
-	}
+	works(t)(fmt.Sscanf(string(text), "rchar: %d", &n))
 	return n
 }

@@ -545,9 +545,7 @@ func TestMeasure(t *testing.T) {
 	must(t, err)
 	defer log.Close()
 	for i := range 100 {
-		if _, err := log.Append(t.Context(), sample("a", uint64(8*i+1), 8)); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(log.Append(t.Context(), sample("a", uint64(8*i+1), 8)))
 	}
 	measure, err := log.Measure(t.Context())
 	must(t, err)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/hone-go/hone/gateway"
 )
 
 // leastShare is how much of its half each of two busy gateways must store.
@@ -17,8 +15,8 @@ const leastShare = 0.3
 // BenchmarkBusyGateways compares two busy gateways with one, of three on one cluster of three nats-servers with fsync.
 // Clients stay with their gateway. A shape is the clients of each busy gateway and the window of each client; a pair is a
 // run of two between runs of one, and its ratio is the sum of the two by the mean of those beside it. Metrics of several
-// runs are medians. It fails if a process ends, a gateway gets less than leastShare, or a reader does not get everything
-// acknowledged once. HONE_BENCH_WINDOW is the time of a run, 10s without it:
+// runs are medians. It fails if a process ends, a gateway gets less than leastShare, or something acknowledged is not stored
+// once. HONE_BENCH_WINDOW is the time of a run, 10s without it:
 //
 //	go test ./gateway/cmd/honed -run '^$' -bench BusyGateways -benchtime 5x -timeout 60m
 func BenchmarkBusyGateways(b *testing.B) {
@@ -59,13 +57,17 @@ func (m *match) compare(b *testing.B) {
 		least = min(least, 2*slices.Min(both)/sum)
 		b.Logf("two %.0f, one %.0f records/s: %.3f", both, beside, ratios[len(ratios)-1])
 	}
-	lost, doubled, gaps := m.read(b)
+	stored, checked := inCluster(b, urls) // none of them twice
+	lost := uint64(0)
+	for client, acked := range m.acked {
+		lost += acked - min(stored[client], acked)
+	}
 	exits := 0
 	for _, d := range append(servers, m.gateways...) {
 		exits += d.ends()
 	}
-	if exits > 0 || lost+doubled+gaps > 0 || !(least >= leastShare) {
-		b.Errorf("%d exits, %d lost, %d doubled, %d gaps, least share %.2f", exits, lost, doubled, gaps, least)
+	if exits > 0 || lost+checked.LeftOut > 0 || !(least >= leastShare) {
+		b.Errorf("%d exits, %d lost, %d left out, least share %.2f", exits, lost, checked.LeftOut, least)
 	}
 	b.ReportMetric(0, "ns/op") // says nothing here
 	b.ReportMetric(median(ratios), "ratio")
@@ -74,8 +76,6 @@ func (m *match) compare(b *testing.B) {
 	b.ReportMetric(least, "least-share")
 	b.ReportMetric(float64(exits), "exits")
 	b.ReportMetric(float64(lost), "lost")
-	b.ReportMetric(float64(doubled), "doubled")
-	b.ReportMetric(float64(gaps), "gaps")
 }
 
 // run keeps some gateways busy, and returns how many records each acknowledges per second once every client has begun.
@@ -111,50 +111,6 @@ func (m *match) run(b *testing.B, busy ...*daemon) (rates []float64) {
 		}
 	}
 	return rates
-}
-
-// read compares what was acknowledged with what a reader gets from the gateway that was never busy.
-func (m *match) read(b *testing.B) (lost, doubled, gaps uint64) {
-	addrs := []string{m.gateways[2].listen()}
-	end := &gateway.Client{Addrs: addrs, ID: "end", Level: gateway.Quorum} // its record is the last one
-	_, err := end.Submit(b.Context(), nil)
-	must(b, err)
-	must(b, end.Close(b.Context()))
-	r := &gateway.Reader{Addrs: addrs, Name: "everything", Start: gateway.FromFirst}
-	defer r.Close()
-	type progress struct{ newest, records uint64 }
-	had := map[string]progress{}
-	for number := uint64(0); had[end.ID].records == 0; {
-		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-		batch, err := r.Next(ctx)
-		cancel()
-		must(b, err)
-		if batch.Gap != nil {
-			gaps++
-		}
-		for _, one := range batch.Messages {
-			if one.Number <= number {
-				continue // the same record again, after a lost connection
-			}
-			number = one.Number
-			p := had[one.Client]
-			switch {
-			case one.Seq <= p.newest:
-				doubled++
-				continue
-			case one.Seq > p.newest+1:
-				gaps++
-			}
-			had[one.Client] = progress{one.Seq, p.records + 1}
-		}
-		must(b, r.Ack(batch.Position))
-	}
-	for client, acked := range m.acked {
-		got := had[client].records
-		lost += acked - min(got, acked)
-		doubled += got - min(got, acked) // as clients end when everything is acknowledged
-	}
-	return lost, doubled, gaps
 }
 
 func median(of []float64) float64 {

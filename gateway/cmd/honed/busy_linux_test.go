@@ -126,12 +126,7 @@ func TestBusyGateways(t *testing.T) {
 	for _, c := range crews {
 		c.feeding.Wait()
 	}
-	log, err := cluster.Open(t.Context(), urls, cluster.Options{ReadOnly: true})
-	must(t, err)
-	defer log.Close()
-	stored := map[string]uint64{}
-	checked, err := gateway.Check(t.Context(), log, func(r journal.Record) error { stored[r.Client]++; return nil })
-	must(t, err)
+	stored, checked := inCluster(t, urls)
 	for i, c := range crews {
 		for j := range c.acked {
 			if name := fmt.Sprintf("%s-%d", gateways[i].name, j); stored[name] != c.acked[j].Load() {
@@ -142,6 +137,18 @@ func TestBusyGateways(t *testing.T) {
 	if checked.LeftOut > 0 {
 		t.Errorf("%d records are left out", checked.LeftOut)
 	}
+}
+
+// inCluster returns how many records each client has in a cluster's log, each once and in order.
+func inCluster(t testing.TB, urls string) (stored map[string]uint64, checked gateway.Checked) {
+	t.Helper()
+	log, err := cluster.Open(t.Context(), urls, cluster.Options{ReadOnly: true})
+	must(t, err)
+	defer log.Close()
+	stored = map[string]uint64{}
+	checked, err = gateway.Check(t.Context(), log, func(r journal.Record) error { stored[r.Client]++; return nil })
+	must(t, err)
+	return stored, checked
 }
 
 // TestBusyCheckpoints: two busy gateways with 100,000 sessions complete checkpoints, so that a start reads at most 256 MB.
@@ -162,8 +169,7 @@ func TestBusyCheckpoints(t *testing.T) {
 			n++
 			must(t, e.State(&journal.State{Client: fmt.Sprint("crowd-", n), Epoch: uint64(n), Claim: true}))
 		}
-		_, err := log.Append(t.Context(), e.Bytes())
-		must(t, err)
+		works(t)(log.Append(t.Context(), e.Bytes()))
 	}
 	must(t, log.Close())
 	gateways := busyGateways(t, urls, 2)

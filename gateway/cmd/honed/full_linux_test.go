@@ -136,7 +136,8 @@ type ran struct {
 	t           *testing.T
 	cmd         *exec.Cmd
 	stdin       io.Closer
-	addr, admin string
+	listen      []string    // addresses
+	addr, admin string      // the first one
 	line        chan []byte // what it prints when it is ready
 	ended       chan struct{}
 
@@ -200,7 +201,7 @@ func (g *ran) ready() {
 		<-g.ended
 		g.t.Fatalf("honed did not start: %s", g.said.String())
 	}
-	g.addr, g.admin = ready.Listen[0], ready.Admin
+	g.listen, g.addr, g.admin = ready.Listen, ready.Listen[0], ready.Admin
 }
 
 func (g *ran) kill() {
@@ -238,9 +239,7 @@ func (g *ran) lastLine() string {
 func (g *ran) health() int {
 	g.t.Helper()
 	resp, err := http.Get("http://" + g.admin + "/healthz")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	resp.Body.Close()
 	return resp.StatusCode
 }
@@ -331,9 +330,7 @@ func (l *load) end() {
 func (l *load) stored(dir string) {
 	l.t.Helper()
 	log, err := journal.OpenReader(dir, nil)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	defer log.Close()
 	l.storedIn(log)
 }

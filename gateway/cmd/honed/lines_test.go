@@ -2,7 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"syscall"
 	"testing"
 
 	"github.com/hone-go/hone/gateway/journal"
@@ -15,9 +20,7 @@ func TestExport(t *testing.T) {
 	var e journal.Encoder
 	add := func() {
 		t.Helper()
-		if _, err := log.Append(t.Context(), e.Bytes()); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(log.Append(t.Context(), e.Bytes()))
 	}
 	e.Begin(0)
 	must(t, e.Record(&journal.Record{Client: "meter-4", Epoch: 1, Seq: 12, Time: 1795381200125, Data: []byte("hello")}))
@@ -54,5 +57,36 @@ func TestExport(t *testing.T) {
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
+	}
+}
+
+// verified is a log whose verification ends with an error.
+type verified struct {
+	journal.Reader
+	err error
+}
+
+func (v verified) Verify(context.Context, int64, func(done, all uint64)) error { return v.err }
+
+// A verification that lacks descriptors has not found damage, and does not forget what was found before.
+func TestVerificationWithoutDescriptors(t *testing.T) {
+	lacks := &fs.PathError{Op: "open", Path: "1.seg", Err: syscall.EMFILE}
+	damage := &journal.Damage{First: 3, Last: 3, Err: errors.New("damaged")}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	var v verification
+	for i, c := range []struct {
+		err      error
+		complete bool
+		damage   int64
+	}{
+		{lacks, false, 0},
+		{errors.Join(damage, damage), true, 2},
+		{errors.Join(damage, lacks), false, 2},
+		{nil, true, 0},
+		{&fs.PathError{Op: "read", Path: "1.seg", Err: syscall.EIO}, true, 1},
+	} {
+		if complete := v.once(t.Context(), verified{err: c.err}, 1, log); complete != c.complete || v.damage.Load() != c.damage {
+			t.Errorf("%d: complete %v with %d places; want %v and %d", i, complete, v.damage.Load(), c.complete, c.damage)
+		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway"
-	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/testrun"
 )
@@ -62,30 +61,6 @@ func TestUnready(t *testing.T) {
 	}
 }
 
-// TestBackupTargets: a backup is not written into the log's own folder or below it, nor among other files.
-func TestBackupTargets(t *testing.T) {
-	dir, other := filepath.Join(t.TempDir(), "log"), t.TempDir()
-	log, err := journal.OpenSegments(dir, journal.SegmentsOptions{})
-	must(t, err)
-	must(t, log.Close())
-	must(t, os.WriteFile(filepath.Join(other, "notes.txt"), nil, 0o600))
-	link := filepath.Join(t.TempDir(), "link")
-	must(t, os.Symlink(dir, link))
-	for to, want := range map[string]string{
-		dir: "is in the folder of the log itself", dir + "/sub": "is in the folder of the log itself",
-		dir + "/sub/../deep/er": "is in the folder of the log itself", link + "/sub": "is in the folder of the log itself",
-		other: `other files: "notes.txt"`,
-	} {
-		code, _, errs := honed(t, "backup", "--data", dir, "--to", to)
-		if code != commandline.Failed || !strings.Contains(errs, want) {
-			t.Errorf("--to %s: %d, %s", to, code, errs)
-		}
-	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) != 3 {
-		t.Errorf("the log's folder has changed: %v, %v", files, err)
-	}
-}
-
 // trimming trims a log at the first write.
 type trimming struct {
 	strings.Builder
@@ -114,8 +89,7 @@ func TestReadBesideTrims(t *testing.T) {
 		for ; next < to; next++ {
 			e.Begin(0)
 			must(t, e.Record(&journal.Record{Client: "c", Epoch: 1, Seq: next + 1, Time: 1, Data: make([]byte, 8<<10)}))
-			_, err := log.Append(t.Context(), e.Bytes())
-			must(t, err)
+			works(t)(log.Append(t.Context(), e.Bytes()))
 		}
 	}
 	fill(20)

@@ -47,6 +47,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// works ends the test with the error of a call that returns something, too.
+func works(t testing.TB) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		must(t, err)
+	}
+}
+
 func TestHelpOfVerbs(t *testing.T) {
 	for _, verb := range []string{
 		"verify", "export", "backup", "restore", "tail", "clock",
@@ -82,7 +90,7 @@ func TestRefusals(t *testing.T) {
 		{"port in use", []string{"--data", dir + "/a", "--listen", ln.Addr().String()}, commandline.Failed, "choose another address with --listen"},
 		{"not a number", []string{"--clients", "x"}, commandline.Usage, `for flag --clients`},
 		{"no file", []string{"--data", dir + "/a", "--listen", "unix:@honed"}, commandline.Usage, "unix:@honed is not a file, so no permissions would protect it"},
-		{"no path", []string{"--data", dir + "/a", "--websocket", "unix:"}, commandline.Usage, "unix: is not a file"},
+		{"no path", []string{"--data", dir + "/a", "--http", "unix:"}, commandline.Usage, "unix: is not a file"},
 		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, commandline.Failed, "0.0.0.0:0; give --tokens FILE or --client-ca FILE"},
 		{"key without certificate", []string{"--key", "x"}, commandline.Usage, "--cert and --key must be given together"},
 		{"no socket", []string{"--upgrade", "/run/honed/upgrade"}, commandline.Usage, "is not the path of a socket; write it as in unix:/run/honed/upgrade"},
@@ -151,13 +159,13 @@ func TestServeDrains(t *testing.T) {
 	var errs bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"--json", "--data", dir, "--listen", "127.0.0.1:0", "--websocket", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, lines(said), &errs)
+		ended <- run(ctx, []string{"--json", "--data", dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, lines(said), &errs)
 	}()
 	var ready struct {
-		Listen, Websocket []string
-		Admin             string
+		Listen, HTTP []string
+		Admin        string
 	}
-	if err := json.Unmarshal(<-said, &ready); err != nil || len(ready.Listen) != 1 || len(ready.Websocket) != 1 {
+	if err := json.Unmarshal(<-said, &ready); err != nil || len(ready.Listen) != 1 || len(ready.HTTP) != 1 {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{

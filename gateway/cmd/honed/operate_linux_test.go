@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -172,13 +172,7 @@ func refusesOrders(t *testing.T, dir string) {
 func TestAdminBeforeTheLog(t *testing.T) {
 	t.Parallel()
 	admin, dir := testrun.FreeAddr(t), t.TempDir()
-	cmd := exec.Command(os.Args[0], "serve", "--until-eof", "--admin", admin, "--data", dir, "--listen", "127.0.0.1:0", "--log", "nats://"+testrun.FreeAddr(t))
-	stdin, err := cmd.StdinPipe()
-	must(t, err)
-	defer stdin.Close()
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	must(t, cmd.Start())
+	g := launch(t, exec.Command(os.Args[0], "serve", "--until-eof", "--admin", admin, "--data", dir, "--listen", "127.0.0.1:0", "--log", "nats://"+testrun.FreeAddr(t)))
 	ask := func(path string) (status int, body string) {
 		resp, err := http.Get("http://" + admin + path)
 		if err != nil {
@@ -197,9 +191,49 @@ func TestAdminBeforeTheLog(t *testing.T) {
 	}
 	refusesOrders(t, dir)
 	began := time.Now()
-	must(t, cmd.Process.Signal(syscall.SIGTERM))
-	_ = cmd.Wait() // the exit code tells
-	if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != commandline.Interrupted || took > 5*time.Second {
-		t.Errorf("honed ended with %d after %v: %s", code, took, said.String())
+	must(t, g.cmd.Process.Signal(syscall.SIGTERM))
+	if code, took := g.wait(), time.Since(began); code != commandline.Interrupted || took > 5*time.Second {
+		t.Errorf("honed ended with %d after %v: %s", code, took, g.said.String())
 	}
+}
+
+// TestServesWithoutDevices serves with an empty /dev, as in a chroot jail.
+func TestServesWithoutDevices(t *testing.T) {
+	t.Parallel()
+	if !testrun.InNamespace(t) {
+		return
+	}
+	mount(t, "/dev", "size=1m")
+	g := startGateway(t, filepath.Join(t.TempDir(), "log"), "127.0.0.1:0")
+	if status := g.health(); status != http.StatusOK {
+		t.Errorf("/healthz returns %d", status)
+	}
+	load := begin(t, g.addr)
+	load.reach(100)
+	load.end()
+}
+
+// withFiles returns a gateway's command with a limit of descriptors.
+func withFiles(t *testing.T, files int) *exec.Cmd {
+	args := gatewayArgs(filepath.Join(t.TempDir(), "log"), "127.0.0.1:0")
+	return exec.Command("sh", append([]string{"-c", `ulimit -n "$0"; exec "$@"`, strconv.Itoa(files), os.Args[0]}, args...)...)
+}
+
+// TestStartNeedsDescriptors starts a gateway whose descriptors do not suffice for its log and one
+// connection. It must not start, and say how many more it needs.
+func TestStartNeedsDescriptors(t *testing.T) {
+	t.Parallel()
+	const few = 16
+	cmd := withFiles(t, few)
+	said, err := cmd.CombinedOutput()
+	var limit, more int
+	_, line, _ := strings.Cut(string(said), "the limit is ")
+	fmt.Sscanf(line, "%d, and a server needs %d more; raise it (ulimit -n, LimitNOFILE)", &limit, &more)
+	if cmd.ProcessState.ExitCode() != commandline.Failed || strings.Count(string(said), "\n") != 1 || limit != few || more < 1 {
+		t.Fatalf("%v: %s", err, said)
+	}
+	g := startProcess(t, withFiles(t, few+more))
+	load := begin(t, g.addr)
+	load.reach(100)
+	load.end()
 }

@@ -26,9 +26,7 @@ func submits(t *testing.T, addr, client string, n int) {
 	defer cancel()
 	c := &gateway.Client{Addrs: []string{addr}, ID: client}
 	for i := range n {
-		if _, err := c.SubmitAsync(ctx, fmt.Append(nil, i), nil); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(c.SubmitAsync(ctx, fmt.Append(nil, i), nil))
 	}
 	must(t, c.Close(ctx))
 }

@@ -33,7 +33,6 @@ type serving struct {
 	srv           gateway.Server
 	log           logFlags
 	listen        commandline.List
-	sockets       commandline.List
 	control       commandline.Control
 	posts         commandline.List
 	origins       commandline.List
@@ -63,7 +62,6 @@ func (f *serving) add(flags *flag.FlagSet) {
 	f.control.AddFlag(flags)
 	f.listen.Values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
-	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
 	flags.Var(&f.posts, "http", "take records by HTTP, POST /v1/CLIENT, on `HOST:PORT` or unix:PATH; repeat for more")
 	flags.Var(&f.origins, "http-origin", "let web pages of `ORIGIN` post, as in https://example.com; * is all; repeat for more")
 	flags.Var(&f.mqtt, "mqtt", "take records by MQTT 3.1.1 and 5 on `HOST:PORT` or unix:PATH; repeat for more")
@@ -128,10 +126,6 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	sockets, err := f.open(f.sockets.Values, srv.ServeWebSocket, tlsConfig)
-	if err != nil {
-		return err
-	}
 	posts, err := f.open(f.posts.Values, srv.ServePosts, tlsConfig)
 	if err != nil {
 		return err
@@ -184,7 +178,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	background, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { behind.run(background, log, f.verifyRate, logger) })
-	f.announce(stdout, addrs, sockets, posts, mqtt, admin)
+	f.announce(stdout, addrs, posts, mqtt, admin)
 	err = f.serveAll(ctx, logger)
 	cancel()
 	running.Wait()
@@ -371,17 +365,14 @@ func (f *serving) serveAll(ctx context.Context, logger *slog.Logger) error {
 	return nil
 }
 
-func (f *serving) announce(stdout io.Writer, addrs, sockets, posts, mqtt []string, admin string) {
+func (f *serving) announce(stdout io.Writer, addrs, posts, mqtt []string, admin string) {
 	if f.json {
-		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": sockets, "http": posts, "mqtt": mqtt, "admin": admin, "pid": os.Getpid()})
+		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "http": posts, "mqtt": mqtt, "admin": admin, "pid": os.Getpid()})
 		return
 	}
 	where := f.log.data
 	if f.log.url != "" {
 		where = f.log.url
-	}
-	if len(sockets) > 0 {
-		where += "; WebSocket on " + strings.Join(sockets, ", ")
 	}
 	if len(posts) > 0 {
 		where += "; HTTP on " + strings.Join(posts, ", ")

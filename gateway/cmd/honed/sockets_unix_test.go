@@ -17,7 +17,7 @@ import (
 )
 
 // socketFlags are the flags that take unix:PATH.
-var socketFlags = [...]string{"--listen", "--websocket", "--admin"}
+var socketFlags = [...]string{"--listen", "--http", "--admin"}
 
 // TestSocketsAreTheirOwners: the permissions do not depend on the umask.
 func TestSocketsAreTheirOwners(t *testing.T) {
@@ -49,8 +49,8 @@ func onSockets(t *testing.T, dir string, look func()) {
 		ended <- run(ctx, args, lines(said), &errs)
 		close(said)
 	}()
-	var ready struct{ Listen, Websocket []string }
-	if err := json.Unmarshal(<-said, &ready); err != nil || len(ready.Listen) != 1 || len(ready.Websocket) != 1 {
+	var ready struct{ Listen, HTTP []string }
+	if err := json.Unmarshal(<-said, &ready); err != nil || len(ready.Listen) != 1 || len(ready.HTTP) != 1 {
 		cancel()
 		t.Fatalf("not ready: %v, %d %s", err, <-ended, &errs)
 	}

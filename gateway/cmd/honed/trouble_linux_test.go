@@ -49,22 +49,16 @@ func newLone(t *testing.T, binary string) *lone {
 func (l *lone) configure(jetstream, settings string) {
 	l.t.Helper()
 	text := fmt.Sprintf("listen: %q\njetstream { store_dir: %q, sync_interval: always%s }\n%s\n", l.addr, l.store, jetstream, settings)
-	if err := os.WriteFile(l.config, []byte(text), 0o600); err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, os.WriteFile(l.config, []byte(text), 0o600))
 	if l.process != nil {
-		if err := l.process.Process.Signal(syscall.SIGHUP); err != nil {
-			l.t.Fatal(err)
-		}
+		must(l.t, l.process.Process.Signal(syscall.SIGHUP))
 	}
 }
 
 func (l *lone) start() {
 	l.t.Helper()
 	l.process = exec.Command(l.binary, "-c", l.config)
-	if err := l.process.Start(); err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, l.process.Start())
 	l.t.Cleanup(func() { l.process.Process.Kill(); l.process.Wait() })
 	eventually(l.t, "nats-server listens", func() bool {
 		nc, err := net.Dial("tcp", l.addr)
@@ -164,13 +158,9 @@ func TestClusterTrouble(t *testing.T) {
 			l.configure(", max_file_store: 16MB", "")
 			l.start()
 			js := l.client()
-			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "BALLAST", Subjects: []string{"ballast"}}); err != nil {
-				t.Fatal(err)
-			}
+			works(t)(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "BALLAST", Subjects: []string{"ballast"}}))
 			for range 12 {
-				if _, err := js.Publish(t.Context(), "ballast", make([]byte, 1<<20-1024)); err != nil {
-					t.Fatal(err)
-				}
+				works(t)(js.Publish(t.Context(), "ballast", make([]byte, 1<<20-1024)))
 			}
 			g := l.gateway()
 			g.ready()
@@ -226,14 +216,10 @@ func TestClusterTrouble(t *testing.T) {
 func (l *lone) client(options ...nats.Option) jetstream.JetStream {
 	l.t.Helper()
 	nc, err := nats.Connect("nats://"+l.addr, options...)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	l.t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	return js
 }
 

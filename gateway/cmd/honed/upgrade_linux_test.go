@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -21,47 +18,21 @@ import (
 	"github.com/hone-go/hone/internal/testrun"
 )
 
-// upgraded is a honed that is replaced.
-type upgraded struct {
-	*exec.Cmd
-	listen []string
-	errs   bytes.Buffer
-	stdin  io.Closer
-}
-
-// startUpgrade starts a honed that may replace another one. Without an error it is ready.
-func startUpgrade(t *testing.T, dir string, flags ...string) (*upgraded, error) {
+// startUpgrade starts a honed that may replace another one.
+func startUpgrade(t *testing.T, dir string, flags ...string) *ran {
 	t.Helper()
-	h := &upgraded{Cmd: exec.Command(os.Args[0], append([]string{
+	return launch(t, exec.Command(os.Args[0], append([]string{
 		"serve", "--json", "--until-eof", "--admin", "127.0.0.1:0", "--data", dir + "/log", "--upgrade", "unix:" + dir + "/upgrade",
 		"--listen", "127.0.0.1:0", "--listen", "unix:" + dir + "/clients",
-	}, flags...)...)}
-	h.Stderr = &h.errs
-	stdin, err := h.StdinPipe()
-	must(t, err)
-	h.stdin = stdin
-	out, err := h.StdoutPipe()
-	must(t, err)
-	must(t, h.Start())
-	t.Cleanup(func() {
-		h.Process.Kill()
-		h.Wait()
-		h.stdin.Close()
-	})
-	var ready struct{ Listen []string }
-	if err := json.NewDecoder(out).Decode(&ready); err != nil {
-		return h, fmt.Errorf("%w: %s", h.Wait(), &h.errs)
-	}
-	h.listen = ready.Listen
-	return h, nil
+	}, flags...)...))
 }
 
 // TestUpgrades replaces honed again and again while clients submit and others connect: nobody is refused, every
 // acknowledged record is stored once, and nobody waits for long.
 func TestUpgrades(t *testing.T) {
 	dir := testrun.SocketFolder(t)
-	old, err := startUpgrade(t, dir)
-	must(t, err)
+	old := startUpgrade(t, dir)
+	old.ready()
 	addrs := old.listen
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -100,19 +71,19 @@ func TestUpgrades(t *testing.T) {
 		for before := acked.Load(); acked.Load() < before+20 && !t.Failed(); {
 			<-time.After(time.Millisecond)
 		}
-		next, err := startUpgrade(t, dir)
-		must(t, err)
+		next := startUpgrade(t, dir)
+		next.ready()
 		if fmt.Sprint(next.listen) != fmt.Sprint(addrs) {
 			t.Fatalf("it listens on %v, want %v", next.listen, addrs)
 		}
-		if err := old.Wait(); err != nil {
-			t.Fatalf("the old one: %v %s", err, &old.errs)
+		if code := old.wait(); code != commandline.OK {
+			t.Fatalf("the old one: %d %s", code, old.said.String())
 		}
 		old = next
 	}
 	before := acked.Load()
-	if h, err := startUpgrade(t, dir, "--data", dir); err == nil || !strings.Contains(h.errs.String(), "has no segments of a log") {
-		t.Errorf("one that cannot open the log: %v", err)
+	if h := startUpgrade(t, dir, "--data", dir); h.wait() != commandline.Failed || !strings.Contains(h.said.String(), "has no segments of a log") {
+		t.Errorf("one that cannot open the log: %s", h.said.String())
 	}
 	for acked.Load() < before+20 && !t.Failed() {
 		<-time.After(time.Millisecond)
@@ -120,8 +91,8 @@ func TestUpgrades(t *testing.T) {
 	stop()
 	clients.Wait()
 	old.stdin.Close()
-	if err := old.Wait(); err != nil {
-		t.Errorf("%v %s", err, &old.errs)
+	if code := old.wait(); code != commandline.OK {
+		t.Errorf("%d %s", code, old.said.String())
 	}
 	code, out, errs := honed(t, "verify", "--data", filepath.Join(dir, "log"))
 	if code != commandline.OK || !strings.Contains(out, fmt.Sprintf(`"records":%d,`, acked.Load())) {

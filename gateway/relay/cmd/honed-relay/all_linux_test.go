@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"net/http"
@@ -19,64 +17,6 @@ import (
 )
 
 var allMessages = flag.Int("all", testrun.Sized(0, 400_000), "messages of TestEverythingOut; 0 skips it; from 1,000,000 on with all kills")
-
-// received is what a destination has got, in all lives of its reader.
-type received struct {
-	mu       sync.Mutex
-	last     map[string]uint64 // sequence number, by client
-	repeated int
-	skipped  []string
-	part     []byte // of a line
-}
-
-// begin forgets a line of the life before that was cut off.
-func (r *received) begin() *received {
-	r.part = nil
-	return r
-}
-
-// Write takes lines of JSON.
-func (r *received) Write(text []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.part = append(r.part, text...)
-	for {
-		one, rest, found := bytes.Cut(r.part, []byte("\n"))
-		if !found {
-			r.part = append(r.part[:0], one...)
-			return len(text), nil
-		}
-		r.part = rest
-		var l line
-		if err := json.Unmarshal(one, &struct {
-			Client *string
-			Seq    *uint64
-		}{&l.Client, &l.Seq}); err != nil {
-			r.skipped = append(r.skipped, err.Error())
-		}
-		r.take(&l)
-	}
-}
-
-// take checks that nothing of a client is left out; mu is held.
-func (r *received) take(l *line) {
-	switch last := r.last[l.Client]; {
-	case l.Seq <= last:
-		r.repeated++
-	case l.Seq > last+1:
-		r.skipped = append(r.skipped, fmt.Sprintf("%s: %d comes after %d", l.Client, l.Seq, last))
-	}
-	r.last[l.Client] = max(r.last[l.Client], l.Seq)
-}
-
-func (r *received) count() (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, last := range r.last {
-		n += int(last)
-	}
-	return n
-}
 
 // TestEverythingOut takes the messages of 8 clients out through Go, Python, a webhook that fails one request in 20 and
 // dies twice, and PostgreSQL, while honed and all of these are killed with kill -9: each message comes everywhere at
@@ -114,7 +54,7 @@ func TestEverythingOut(t *testing.T) {
 			}
 		})
 	}
-	byGo, byPython, byWebhook := &received{last: map[string]uint64{}}, &received{last: map[string]uint64{}}, &received{last: map[string]uint64{}}
+	byGo, byPython, byWebhook := newReceived(), newReceived(), newReceived()
 	hook := &receiver{t: t, answer: func(n int, _ []line) (int, string) {
 		if n%20 == 0 {
 			return http.StatusServiceUnavailable, "busy"

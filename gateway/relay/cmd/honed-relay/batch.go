@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"hash/crc32"
+	"math"
 	"sync"
 	"time"
 
@@ -10,18 +12,57 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// sink is a destination. One goroutine uses it.
+// sink is a destination. One goroutine uses it, but for write, which several may call at once if it has lanes. After an error
+// other than a refusal it is closed, and opens again by itself.
 type sink interface {
 	// open connects. A sink that stores the relay's position together with the messages returns it;
 	// nil means that it has none, and at first says whether it will.
 	open(ctx context.Context) (own *gateway.Position, err error)
-	// write hands the batch's pending messages to the destination and marks them as done or refused.
-	// After an error, write is called again, and open before it if the connection was lost.
-	write(ctx context.Context, b *batch) error
-	// commit makes durable what write has written, with the batch's position if the sink stores that.
-	// After an error write is called again: only then does the sink know what it has.
+	// write hands the messages at some indexes to the destination, all of them or none, and marks those as done that need
+	// no commit.
+	write(ctx context.Context, b *batch, at []int) error
+	// commit makes durable what write has written, with the batch's position if the sink stores that, and marks the rest as
+	// done. After an error write is called again: only then does the sink know what it has.
 	commit(ctx context.Context, b *batch) error
 	close()
+}
+
+// parts is how a sink takes a batch: in lanes side by side, each client's messages in one of them, and in one write at most so
+// many messages and bytes, or one message.
+type parts struct {
+	lanes, messages, bytes int
+	time                   time.Duration // of one call
+}
+
+// whole takes a batch as a whole.
+func whole(time time.Duration) parts { return parts{1, math.MaxInt, math.MaxInt, time} }
+
+// within calls the sink.
+func (p *parts) within(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.time)
+	defer cancel()
+	return call(ctx)
+}
+
+// write hands the pending messages to a sink.
+func (p *parts) write(ctx context.Context, to sink, b *batch) error {
+	lanes, errs := make([][]int, p.lanes), make([]error, p.lanes)
+	for _, i := range b.pending() {
+		lane := int(crc32.ChecksumIEEE([]byte(b.messages[i].Client)) % uint32(p.lanes))
+		lanes[lane] = append(lanes[lane], i)
+	}
+	var writing sync.WaitGroup
+	for n, lane := range lanes {
+		writing.Go(func() {
+			errs[n] = b.chunks(lane, p.messages, p.bytes, func(at []int) error {
+				return b.split(at, func(at []int) error {
+					return p.within(ctx, func(ctx context.Context) error { return to.write(ctx, b, at) })
+				})
+			})
+		})
+	}
+	writing.Wait()
+	return errors.Join(errs...)
 }
 
 // finalError is an error that trying again does not cure. It ends the relay.
@@ -42,7 +83,7 @@ type laterError struct {
 
 func (e laterError) Unwrap() error { return e.error }
 
-// state is what became of a message.
+// state is what became of a message. The dead-letter log has the values.
 type state uint8
 
 const (

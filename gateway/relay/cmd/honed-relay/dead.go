@@ -3,14 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
-	"encoding/json"
+	endian "encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,9 +42,39 @@ type letter struct {
 	letterKey
 	client string
 	state  state
-	reason string    // why it was refused
 	since  time.Time // of the state
-	pos    uint64    // of the entry in the dead-letter log
+	reason string    // why it was refused
+	pos    uint64    // of its message in the dead-letter log
+}
+
+// The data of every record in the log begins with what happened to a message: the state, the log and the number of the message,
+// the time, the length of the reason, the reason. A record of the message itself has the message's data behind that; one that
+// only changes the state of a letter has epoch 0.
+const (
+	entryHead     = 1 + 16 + 8 + 8 + 2
+	longestReason = 800 // so that the largest message of a gateway fits
+)
+
+// entry returns what the data of a record about the letter begins with.
+func (l *letter) entry() []byte {
+	reason := strings.ToValidUTF8(l.reason[:min(len(l.reason), longestReason)], "?")
+	b := append([]byte{byte(l.state)}, l.log[:]...)
+	b = endian.BigEndian.AppendUint64(endian.BigEndian.AppendUint64(b, l.number), uint64(l.since.UnixMilli()))
+	return append(endian.BigEndian.AppendUint16(b, uint16(len(reason))), reason...)
+}
+
+// letterIn returns the letter that a record is about, and takes what says so from the record's data.
+func letterIn(pos uint64, r *journal.Record) (*letter, error) {
+	b := r.Data
+	if len(b) < entryHead || len(b) < entryHead+int(endian.BigEndian.Uint16(b[33:])) || b[0] < byte(done) || b[0] > byte(dropped) {
+		return nil, fmt.Errorf("the dead-letter log has a record at position %d that this version does not know", pos)
+	}
+	end := entryHead + int(endian.BigEndian.Uint16(b[33:]))
+	r.Data = b[end:]
+	return &letter{
+		letterKey: letterKey{[16]byte(b[1:]), endian.BigEndian.Uint64(b[17:])}, client: r.Client, state: state(b[0]),
+		since: time.UnixMilli(int64(endian.BigEndian.Uint64(b[25:]))), reason: string(b[entryHead:end]), pos: pos,
+	}, nil
 }
 
 // deadIndex is what the log contains: the letters by key, all and those of each client in their order.
@@ -54,15 +84,6 @@ type deadIndex struct {
 	order   []*letter // and up to as many again that are delivered or dropped
 	refused int       // how many of the letters are refused
 	queued  int       // and how many are retried or waiting
-}
-
-// entry is a line of JSON that says what happened to a message. It is the data of a record with epoch 0.
-// Behind an entry that makes a letter comes its message, as it was in the gateway's log.
-type entry struct {
-	State  string `json:"state"`
-	Log    string `json:"log"`
-	Letter bool   `json:"letter,omitempty"` // it makes a letter
-	Reason string `json:"reason,omitempty"`
 }
 
 // openDead opens the dead-letter log of a folder, for this process alone. What is damaged is named and read past: to
@@ -78,8 +99,8 @@ func openDead(ctx context.Context, folder string, most int, bytes int64, logger 
 	err = d.read(ctx)
 	if err == nil && d.damaged > 0 { // others cannot read past damage at the end, so an entry that says nothing follows it
 		w := deadWriter{d: d, ctx: ctx, now: time.Now(), store: log.AppendReserved}
-		err = w.entry(&letter{client: "-"}, entry{State: done.String()})
-		if _, full := w.flush(); !errors.Is(full, journal.ErrNoSpace) {
+		err = w.mark(&letter{client: "-"}, done, "")
+		if full := w.flush(); !errors.Is(full, journal.ErrNoSpace) {
 			err = errors.Join(err, full)
 		}
 	}
@@ -105,82 +126,38 @@ func (d *deadLog) read(ctx context.Context) (err error) {
 func readDead(ctx context.Context, log journal.Reader, lost func(error)) (deadIndex, error) {
 	var x deadIndex
 	begin := func() { x = deadIndex{letters: map[letterKey]*letter{}, clients: map[string][]*letter{}} }
-	err := walk(ctx, log, 0, begin, lost, func(pos uint64, e entry, meta journal.Record, m *journal.Record) error {
-		key, s, err := e.parse(meta)
-		if err != nil {
-			return err
+	err := walk(ctx, log, 0, begin, lost, func(l *letter, r *journal.Record) error {
+		if r.Epoch > 0 {
+			x.add(l)
+		} else {
+			x.set(x.letters[l.letterKey], l.state, l.reason, l.since)
 		}
-		since := time.UnixMilli(meta.Time)
-		if m == nil {
-			x.set(x.letters[key], s, e.Reason, since)
-			return nil
-		}
-		x.add(&letter{letterKey: key, client: m.Client, state: s, reason: e.Reason, since: since, pos: pos})
 		return nil
 	})
 	return x, err
 }
 
-// walk calls begin, and each for the entries of a log, with the message of one that makes a letter, and lost for what is
-// damaged. The message is valid until each returns. If a relay trims the log meanwhile, walk begins again with what is
-// left: nobody needs what precedes it.
-func walk(ctx context.Context, log journal.Reader, from uint64, begin func(), lost func(error),
-	each func(uint64, entry, journal.Record, *journal.Record) error,
-) error {
+// walk calls begin, and each for the records of a log, and lost for what is damaged. A record is valid until each returns. If
+// a relay trims the log meanwhile, walk begins again with what is left: nobody needs what precedes it.
+func walk(ctx context.Context, log journal.Reader, from uint64, begin func(), lost func(error), each func(*letter, *journal.Record) error) error {
 	begin()
-	var e entry
-	var at uint64
-	var meta *journal.Record // whose message comes next
-	past := func(d *journal.Damage) error {
-		meta = nil
-		lost(d)
-		return nil
-	}
 	err := journal.ReadPast(ctx, log, from, func(pos uint64, envelope []byte) error {
 		decoded, err := journal.Decode(envelope)
-		if err != nil {
-			return err
-		}
 		for r := range decoded.Records() {
-			switch {
-			case r.Epoch > 0 && meta != nil:
-				err = each(at, e, *meta, &r)
-				meta = nil
-			case r.Epoch > 0: // begins before from
-			default: // what preceded without its message was not stored completely
-				e, at, meta = entry{}, pos, nil
-				if err := json.Unmarshal(r.Data, &e); err != nil {
-					return fmt.Errorf("the dead-letter log, position %d: %w", pos, err)
-				}
-				if r.Data = nil; e.Letter {
-					meta = new(r)
-				} else {
-					err = each(pos, e, r, nil)
-				}
+			var l *letter
+			if l, err = letterIn(pos, &r); err == nil {
+				err = each(l, &r)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		return nil
-	}, past)
+		return err
+	}, func(d *journal.Damage) error { lost(d); return nil })
 	if trimmed, is := errors.AsType[*journal.TrimmedError](err); is && trimmed.First > from {
 		return walk(ctx, log, trimmed.First, begin, lost, each)
 	}
 	return err
-}
-
-func (e *entry) parse(meta journal.Record) (key letterKey, s state, err error) {
-	id, err := hex.DecodeString(e.Log)
-	if err != nil || len(id) != len(key.log) {
-		return key, s, fmt.Errorf("the dead-letter log: %q is not the identity of a log", e.Log)
-	}
-	for s = done; s <= dropped; s++ {
-		if s.String() == e.State {
-			return letterKey{[16]byte(id), meta.Seq}, s, nil
-		}
-	}
-	return key, s, fmt.Errorf("the dead-letter log has the state %q, which this version does not know", e.State)
 }
 
 // count adds n to the number of the letters in a letter's state.
@@ -271,18 +248,16 @@ func (d *deadLog) keep(ctx context.Context, b *batch) (added int, err error) {
 			return 0, err
 		}
 	}
-	_, err = w.flush()
-	return added, err
+	return added, w.flush()
 }
 
-// deadWriter appends entries, many in an envelope. The index follows each append. d.mu is held.
+// deadWriter appends records, many in an envelope. The index follows each append. d.mu is held.
 type deadWriter struct {
 	d     *deadLog
 	ctx   context.Context
 	now   time.Time
 	e     journal.Encoder
 	store func(context.Context, []byte) (pos uint64, err error)
-	begun bool
 	then  []func(pos uint64) // what the envelope changes in the index
 }
 
@@ -295,76 +270,53 @@ func (w *deadWriter) letter(m *message) error {
 			"or start with a higher --dead-messages", w.d.most)
 	}
 	l := &letter{letterKey: letterKey{m.log, m.Number}, client: m.Client, state: m.state, reason: m.reason, since: w.now}
-	if err := w.entry(l, entry{State: m.state.String(), Letter: true, Reason: m.reason}); err != nil {
-		return err
-	}
-	err := w.e.Record(&m.Record)
-	if errors.Is(err, journal.ErrTooLarge) { // it needs an envelope of its own
-		if l.pos, err = w.flush(); err != nil {
-			return err
-		}
-		w.begin()
-		err = w.e.Record(&m.Record)
-	}
-	w.then = append(w.then, func(pos uint64) {
-		l.pos = cmp.Or(l.pos, pos)
+	return w.add(l, m.Record, func(pos uint64) {
+		l.pos = pos
 		w.d.index.add(l)
 	})
-	return err
 }
 
 func (w *deadWriter) mark(l *letter, s state, reason string) error {
-	if err := w.entry(l, entry{State: s.String(), Reason: reason}); err != nil {
-		return err
-	}
-	w.then = append(w.then, func(uint64) { w.d.index.set(l, s, reason, w.now) })
-	return nil
+	now := &letter{letterKey: l.letterKey, state: s, reason: reason, since: w.now}
+	return w.add(now, journal.Record{Client: l.client, Time: w.now.UnixMilli()}, func(uint64) { w.d.index.set(l, s, reason, w.now) })
 }
 
-// entry adds an entry, to the next envelope if this one is large enough.
-func (w *deadWriter) entry(l *letter, e entry) error {
-	if w.begun && w.e.Size() > usualEnvelope {
-		if _, err := w.flush(); err != nil {
+// add adds a record about a letter, to the next envelope if this one would be large.
+func (w *deadWriter) add(l *letter, r journal.Record, then func(pos uint64)) error {
+	r.Data = append(l.entry(), r.Data...)
+	if len(w.then) > 0 && w.e.Size()+len(r.Data) > usualEnvelope {
+		if err := w.flush(); err != nil {
 			return err
 		}
 	}
-	if !w.begun {
-		w.begin()
+	if len(w.then) == 0 {
+		w.e.Begin(0)
 	}
-	e.Log = hex.EncodeToString(l.log[:])
-	text, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	return w.e.Record(&journal.Record{Client: l.client, Seq: l.number, Time: w.now.UnixMilli(), Data: text})
+	w.then = append(w.then, then)
+	return w.e.Record(&r)
 }
 
-func (w *deadWriter) begin() {
-	w.e.Begin(0)
-	w.begun = true
-}
-
-// flush stores what was added, and returns where.
-func (w *deadWriter) flush() (pos uint64, err error) {
-	if !w.begun {
-		return 0, nil
+// flush stores what was added.
+func (w *deadWriter) flush() error {
+	if len(w.then) == 0 {
+		return nil
 	}
 	envelope := w.e.Bytes()
-	pos, err = w.store(w.ctx, envelope)
+	pos, err := w.store(w.ctx, envelope)
 	if errors.Is(err, journal.ErrNoSpace) { // what is delivered or dropped makes room
 		if err := w.d.shorten(w.ctx); err != nil {
-			return 0, err
+			return err
 		}
 		pos, err = w.store(w.ctx, envelope)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("the dead-letter log: %w", err)
+		return fmt.Errorf("the dead-letter log: %w", err)
 	}
 	for _, then := range w.then {
 		then(pos)
 	}
-	w.begun, w.then = false, nil
-	return pos, nil
+	w.then = nil
+	return nil
 }
 
 // due returns up to most letters that are to be delivered: for each client the oldest ones, up to one
@@ -400,14 +352,13 @@ func load(ctx context.Context, log journal.Reader, letters []*letter) ([]message
 		wanted[l.letterKey], first = true, min(first, l.pos)
 	}
 	all, enough := []message(nil), errors.New("enough")
-	err := walk(ctx, log, first, func() {}, func(error) {}, func(_ uint64, e entry, meta journal.Record, m *journal.Record) error {
-		key, _, err := e.parse(meta)
-		if err != nil || m == nil || !wanted[key] {
-			return err
+	err := walk(ctx, log, first, func() {}, func(error) {}, func(l *letter, r *journal.Record) error {
+		if r.Epoch == 0 || !wanted[l.letterKey] {
+			return nil
 		}
-		delete(wanted, key)
-		loaded := message{log: key.log}
-		loaded.Number, loaded.Record = key.number, cloned(*m)
+		delete(wanted, l.letterKey)
+		loaded := message{log: l.log}
+		loaded.Number, loaded.Record = l.number, cloned(*r)
 		if all = append(all, loaded); len(wanted) == 0 {
 			return enough
 		}

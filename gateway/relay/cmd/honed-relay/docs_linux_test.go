@@ -35,9 +35,7 @@ func TestDocs(t *testing.T) {
 	}
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "./honed-data", dir+"/log"), "./relay-data", dir+"/relay")
 	bin := filepath.Dir(binary(t))
-	if err := os.Symlink(mustAbs(t, os.Args[0]), filepath.Join(bin, "honed-relay")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(mustAbs(t, os.Args[0]), filepath.Join(bin, "honed-relay")))
 	ctx, cancel := context.WithTimeout(t.Context(), patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", "set -eu\n"+text+"\nkill $(jobs -p)\nwait\n")
@@ -61,8 +59,6 @@ func TestDocs(t *testing.T) {
 func mustAbs(t *testing.T, path string) string {
 	t.Helper()
 	abs, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return abs
 }

@@ -21,53 +21,35 @@ import (
 // kafka produces messages to a topic, with the client as key, so that a client's messages are in one partition,
 // in order.
 type kafka struct {
-	options     []kgo.Opt
-	messages    int // produced at once
-	requestTime time.Duration
-	client      *kgo.Client // nil: connect first
+	options []kgo.Opt
+	client  *kgo.Client // nil: connect first
 }
 
 // chunkBytes is how much data is produced at once. Since it is less than ProducerBatchMaxBytes and nothing is sent
 // before the flush, a partition's messages go in one Kafka batch: the broker takes all of them or none.
 const chunkBytes = 512 << 10
 
-func (k *kafka) open(ctx context.Context) (*gateway.Position, error) { return nil, k.connect(ctx) }
-
-func (k *kafka) connect(ctx context.Context) error {
+func (k *kafka) open(ctx context.Context) (*gateway.Position, error) {
+	if k.client != nil {
+		return nil, nil
+	}
 	client, err := kgo.NewClient(k.options...)
 	if err != nil {
-		return finalError{err}
+		return nil, finalError{err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.requestTime)
-	defer cancel()
 	if err := client.Ping(ctx); err != nil {
 		client.Close()
-		return err
+		return nil, err
 	}
 	k.client = client
-	return nil
+	return nil, nil
 }
 
-// write produces the pending messages and waits until all in-sync replicas have them.
-func (k *kafka) write(ctx context.Context, b *batch) error {
-	if k.client == nil {
-		if err := k.connect(ctx); err != nil {
-			return err
-		}
+// write produces messages and waits until all in-sync replicas have them. A partition takes all of its messages or none of them.
+func (k *kafka) write(ctx context.Context, b *batch, at []int) error {
+	if _, err := k.open(ctx); err != nil {
+		return err
 	}
-	err := b.chunks(b.pending(), k.messages, chunkBytes, func(at []int) error {
-		return b.split(at, func(at []int) error { return k.produce(ctx, b, at) })
-	})
-	if err != nil {
-		k.close() // what it still has must not come later
-	}
-	return err
-}
-
-// produce produces some messages. A partition takes all of its messages or none of them.
-func (k *kafka) produce(ctx context.Context, b *batch, at []int) error {
-	ctx, cancel := context.WithTimeout(ctx, k.requestTime)
-	defer cancel()
 	var mu sync.Mutex // a promise may come behind a Flush that fails
 	errs := make([]error, len(at))
 	for n, i := range at {
@@ -133,7 +115,7 @@ func (m *message) record() *kgo.Record {
 
 func (k *kafka) commit(context.Context, *batch) error { return nil }
 
-// close closes the client, which gives up what it has not sent.
+// close closes the client, which gives up what it has not sent: it must not come later.
 func (k *kafka) close() {
 	if k.client != nil {
 		k.client.Close()

@@ -46,9 +46,7 @@ func newBroker(t testing.TB) *broker {
 		testrun.Lacks(t, fmt.Sprintf("NOT TESTED HERE: Kafka is not there; run make deps: %v\n%s", err, out))
 	}
 	text, err := os.ReadFile(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	k.paths = strings.TrimSpace(string(text))
 	controller := testrun.FreeAddr(t)
 	writeFile(t, k.config(), fmt.Sprintf(`process.roles=broker,controller
@@ -66,9 +64,7 @@ offsets.topic.replication.factor=1
 	}
 	k.start()
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer client.Close()
 	request, topic := kmsg.NewPtrCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = "messages", 4, 1
@@ -85,9 +81,7 @@ func (k *broker) start() {
 	k.t.Helper()
 	k.run = launch(k.t, io.Discard, exec.Command(k.java, "-Xmx512m", "-cp", k.paths, "kafka.Kafka", k.config()))
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.addr))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must(k.t, err)
 	defer client.Close()
 	eventually(k.t, "Kafka's start", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -104,9 +98,7 @@ func (k *broker) read(topic string, enough func(all []*kgo.Record) bool) (all []
 	k.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.addr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxWait(100*time.Millisecond))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must(k.t, err)
 	defer client.Close()
 	ctx := soon(k.t)
 	for !enough(all) {

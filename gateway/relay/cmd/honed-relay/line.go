@@ -41,9 +41,8 @@ type printer struct {
 
 func (p *printer) open(context.Context) (*gateway.Position, error) { return nil, nil }
 
-func (p *printer) write(_ context.Context, b *batch) error {
+func (p *printer) write(_ context.Context, b *batch, at []int) error {
 	p.buf.Reset()
-	at := b.pending()
 	b.appendLines(&p.buf, at)
 	if _, err := p.to.Write(p.buf.Bytes()); err != nil {
 		return finalError{fmt.Errorf("standard output: %w", err)} // part of a line may be out

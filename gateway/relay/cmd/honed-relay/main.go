@@ -16,8 +16,7 @@ const help = `honed-relay takes the messages of a honed to another system.
 Usage:
   honed-relay --from READER --addr HOST:PORT --to DESTINATION [flags]
                                   relay until SIGTERM or SIGINT
-  honed-relay dead list [flags]   list the messages that the destination refused
-  honed-relay dead show NUMBER    print one of them with its data
+  honed-relay dead list [flags]   list the messages that the destination refused, --json with their data
   honed-relay dead retry NUMBER…  deliver them again, and what waits behind them
   honed-relay dead drop NUMBER…   give refused ones up; what waits behind them is delivered
   honed-relay version             print the version

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -48,6 +47,22 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
+// must ends the test with an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// works ends the test with the error of a call that returns something, too.
+func works(t testing.TB) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		must(t, err)
+	}
+}
+
 // eventually waits until something holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
@@ -70,13 +85,9 @@ type server struct {
 func newServer(t testing.TB) *server {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log, err := journal.OpenSegments(t.TempDir(), journal.SegmentsOptions{MaxBytes: 180 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &server{t: t, addr: ln.Addr().String(), log: log}
 	s.srv = &gateway.Server{Log: log, Checkpoint: 1}
 	ended := make(chan error, 1)
@@ -95,9 +106,7 @@ func newGateway(t testing.TB) (addr string) { return newServer(t).addr }
 func (s *server) trimPast(pos uint64) {
 	s.t.Helper()
 	eventually(s.t, "a trimmed log", func() bool {
-		if err := s.srv.Trim(soon(s.t), 1<<60); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, s.srv.Trim(soon(s.t), 1<<60))
 		first, _, err := s.log.Bounds()
 		return err != nil || first > pos+1
 	})
@@ -108,13 +117,9 @@ func submit(t testing.TB, addr, client string, n int, data func(i int) string) {
 	t.Helper()
 	c := &gateway.Client{Addrs: []string{addr}, ID: client}
 	for i := range n {
-		if _, err := c.SubmitAsync(soon(t), []byte(data(i+1)), nil); err != nil {
-			t.Fatal(err)
-		}
+		works(t)(c.SubmitAsync(soon(t), []byte(data(i+1)), nil))
 	}
-	if err := c.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close(soon(t)))
 }
 
 // steady submits a client's messages, at most a million, until stop is called, which returns how many there are.
@@ -208,9 +213,7 @@ func launch(t testing.TB, out io.Writer, cmd *exec.Cmd) *child {
 		cmd.Stderr = c
 	}
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.stdin = stdin; cmd.Start() != nil {
 		t.Fatal("cannot start ", cmd.Args)
 	}
@@ -261,9 +264,7 @@ func (c *child) stats() (s stats) {
 		c.t.Fatal(err, c.text())
 	}
 	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(&s); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, json.NewDecoder(answer.Body).Decode(&s))
 	return s
 }
 
@@ -278,33 +279,61 @@ func verb(t testing.TB, data string, args ...string) string {
 	return out.String()
 }
 
-// output collects what relays print, also of several runs.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+// received is what a destination has got, in all lives of its reader.
+type received struct {
+	mu       sync.Mutex
+	last     map[string]uint64 // sequence number, by client
+	repeated int
+	skipped  []string
+	part     []byte // of a line
 }
 
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
+func newReceived() *received { return &received{last: map[string]uint64{}} }
+
+// begin forgets a line of the life before that was cut off.
+func (r *received) begin() *received {
+	r.part = nil
+	return r
 }
 
-// lines returns the whole lines that were printed.
-func (o *output) lines(t testing.TB) (all []line) {
-	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for in := bufio.NewReader(bytes.NewReader(o.text.Bytes())); ; {
-		text, err := in.ReadBytes('\n')
-		if err != nil {
-			return all
+// Write takes lines of JSON.
+func (r *received) Write(text []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.part = append(r.part, text...)
+	for {
+		one, rest, found := bytes.Cut(r.part, []byte("\n"))
+		if !found {
+			r.part = append(r.part[:0], one...)
+			return len(text), nil
 		}
+		r.part = rest
 		var l line
-		if json.Unmarshal(text, &l) == nil { // a relay that was killed may have left a part of a line
-			all = append(all, l)
+		if err := json.Unmarshal(one, &l); err != nil {
+			r.skipped = append(r.skipped, err.Error())
 		}
+		r.take(&l)
 	}
+}
+
+// take checks that nothing of a client is left out; mu is held.
+func (r *received) take(l *line) {
+	switch last := r.last[l.Client]; {
+	case l.Seq <= last:
+		r.repeated++
+	case l.Seq > last+1:
+		r.skipped = append(r.skipped, fmt.Sprintf("%s: %d comes after %d", l.Client, l.Seq, last))
+	}
+	r.last[l.Client] = max(r.last[l.Client], l.Seq)
+}
+
+func (r *received) count() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, last := range r.last {
+		n += int(last)
+	}
+	return n
 }
 
 // ordered checks that each client's messages are there from 1 to n in order, once the repeated ones are left
@@ -362,17 +391,13 @@ func startHoned(t testing.TB, binary, addr, data string, more ...string) *child 
 
 func writeFile(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func mustRead(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 

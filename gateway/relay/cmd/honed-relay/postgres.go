@@ -18,15 +18,14 @@ import (
 // postgres writes messages and the relay's position in one transaction. Each message is in the table once,
 // whatever is killed when.
 type postgres struct {
-	config      *pgx.ConnConfig
-	table       pgx.Identifier
-	create      bool
-	dataType    string
-	reader      string
-	share       int
-	shares      int
-	anew        bool // begin at --start, whatever the table of positions has
-	requestTime time.Duration
+	config   *pgx.ConnConfig
+	table    pgx.Identifier
+	create   bool
+	dataType string
+	reader   string
+	share    int
+	shares   int
+	anew     bool // begin at --start, whatever the table of positions has
 
 	conn     *pgx.Conn // nil: connect first
 	tx       pgx.Tx    // from write to commit; nil: there is nothing to commit
@@ -48,8 +47,6 @@ func (p *postgres) tables() (messages, positions string) {
 
 // open connects and returns the position in the table.
 func (p *postgres) open(ctx context.Context) (own *gateway.Position, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.requestTime)
-	defer cancel()
 	if err := p.connect(ctx); err != nil {
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && strings.Contains("3D 3F 28 42", pg.Code[:2]) { // no such database, schema, user or table
@@ -107,46 +104,31 @@ func (p *postgres) prepare(ctx context.Context) error {
 	return err
 }
 
-// write writes the messages and the position, and leaves the transaction open for commit.
-func (p *postgres) write(ctx context.Context, b *batch) error {
-	ctx, cancel := context.WithTimeout(ctx, p.requestTime)
-	defer cancel()
-	err := p.transact(ctx, b)
-	if err != nil {
-		p.close()
+// begin begins the transaction of a batch, unless it has begun, and moves the position in it. It reports whether the table has the batch: the outcome of its
+// commit was unknown.
+func (p *postgres) begin(ctx context.Context, b *batch) (committed bool, err error) {
+	if p.tx != nil {
+		return false, nil
 	}
-	return err
-}
-
-func (p *postgres) transact(ctx context.Context, b *batch) (err error) {
-	before := p.stored
-	if p.conn == nil {
+	if before := p.stored; p.conn == nil {
 		if err := p.connect(ctx); err != nil {
-			return err
+			return false, err
 		}
 		switch {
-		case !b.redelivers && p.stored == b.position.String(): // the commit whose outcome was unknown
+		case !b.redelivers && p.stored == b.position.String():
 			b.done(b.pending()...)
-			return nil
+			return true, nil
 		case p.stored != before:
-			return p.overtaken(before)
+			return false, p.overtaken(before)
 		}
 	}
 	if p.tx, err = p.conn.Begin(ctx); err != nil {
-		return err
+		return false, err
 	}
-	if _, err := p.tx.Exec(ctx, "set constraints all immediate"); err != nil {
-		return err
+	if _, err = p.tx.Exec(ctx, "set constraints all immediate"); err == nil && !b.redelivers {
+		err = p.move(ctx, b.position.String())
 	}
-	for _, i := range b.pending() {
-		if m := &b.messages[i]; int64(m.Epoch|m.Seq|m.Number) < 0 {
-			b.refuse(i, "its epoch, sequence number or number does not fit into a bigint")
-		}
-	}
-	if err := b.split(b.pending(), func(at []int) error { return p.insert(ctx, b, at) }); err != nil || b.redelivers {
-		return err
-	}
-	return p.move(ctx, b.position.String())
+	return false, err
 }
 
 // move changes the position, if the table has the one that it should have.
@@ -170,8 +152,16 @@ func (p *postgres) overtaken(before string) error {
 		"when no other relay runs", positions, before, p.reader)}
 }
 
-// insert writes some messages, all or none.
-func (p *postgres) insert(ctx context.Context, b *batch, at []int) error {
+// write inserts some messages, all or none, and leaves the transaction open for commit.
+func (p *postgres) write(ctx context.Context, b *batch, at []int) error {
+	for _, i := range at {
+		if m := &b.messages[i]; int64(m.Epoch|m.Seq|m.Number) < 0 {
+			return refusal{"its epoch, sequence number or number does not fit into a bigint"}
+		}
+	}
+	if committed, err := p.begin(ctx, b); err != nil || committed {
+		return err
+	}
 	savepoint, err := p.tx.Begin(ctx)
 	if err != nil {
 		return err
@@ -211,17 +201,13 @@ func orNull(text string) *string {
 }
 
 func (p *postgres) commit(ctx context.Context, b *batch) error {
-	if p.tx == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.requestTime)
-	defer cancel()
-	if err := p.tx.Commit(ctx); err != nil {
-		p.close()
+	if committed, err := p.begin(ctx, b); err != nil || committed {
 		return err
 	}
-	p.tx = nil
-	if !b.redelivers {
+	if err := p.tx.Commit(ctx); err != nil {
+		return err
+	}
+	if p.tx = nil; !b.redelivers {
 		p.stored = b.position.String()
 	}
 	b.done(b.pending()...)

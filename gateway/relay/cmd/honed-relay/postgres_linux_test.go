@@ -141,13 +141,9 @@ func (d *database) ask(query string, args ...any) string {
 func (d *database) must(statement string) {
 	d.t.Helper()
 	conn, err := pgx.Connect(soon(d.t), d.url())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(soon(d.t), statement); err != nil {
-		d.t.Fatal(err)
-	}
+	works(d.t)(conn.Exec(soon(d.t), statement))
 }
 
 func (d *database) relay(addr, data string, more ...string) *child {
@@ -224,9 +220,7 @@ func TestPostgresRestored(t *testing.T) {
 
 	restore()
 	var p gateway.Position
-	if err := p.UnmarshalText([]byte(d.ask("select position from hone_positions"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.UnmarshalText([]byte(d.ask("select position from hone_positions"))))
 	submit(t, up.addr, "large", 1200, func(int) string { return strings.Repeat("x", 60_000) }) // more than a segment
 	up.trimPast(p.Number >> 16)
 	submit(t, up.addr, "c", 1, numbered)
@@ -288,9 +282,7 @@ func TestPostgresPoison(t *testing.T) {
 	// The relay was killed after it had brought a letter into the table and before it had marked it: it comes once.
 	l := deadLines(t, data)[0]
 	at, err := number.Parse(l.Number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.must(fmt.Sprintf(`alter table hone_messages drop constraint rule;
 		insert into hone_messages (log, number, client, epoch, seq, time, data) select log, %d, 'ruled', 1, 1, now(), '{"n":1}' from hone_messages limit 1`, at))
 	verb(t, data, "retry", l.Number)
@@ -310,9 +302,7 @@ func TestPostgresOvertaken(t *testing.T) {
 	count := func() string { return d.ask("select count(*)::text from hone_messages") }
 	eventually(t, "10 messages", func() bool { return count() == "10" })
 	var p gateway.Position
-	if err := p.UnmarshalText([]byte(d.ask("select position from hone_positions"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.UnmarshalText([]byte(d.ask("select position from hone_positions"))))
 	p.Number++
 	d.must("update hone_positions set position = '" + p.String() + "'")
 	submit(t, addr, "a", 10, numbered)
@@ -339,27 +329,20 @@ func TestPostgresUnknownCommit(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	config, err := pgx.ParseConfig(d.url())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &postgres{config: config, table: pgx.Identifier{"hone_messages"}, create: true, dataType: "bytea", reader: "r", shares: 1, requestTime: patience()}
+	must(t, err)
+	p := &postgres{config: config, table: pgx.Identifier{"hone_messages"}, create: true, dataType: "bytea", reader: "r", shares: 1}
 	defer func() { p.close() }()
 	if own, err := p.open(soon(t)); err != nil || own != nil {
 		t.Fatal(own, err)
 	}
 	for number := uint64(1); number < 4; number++ {
 		b := &batch{messages: []message{letterOf(number, pending, []byte("x"))}, position: gateway.Position{Number: number}}
-		if err := p.write(soon(t), b); err != nil {
-			t.Fatal(err)
-		}
-		if number == 2 {
-			if err := p.tx.Commit(soon(t)); err != nil {
-				t.Fatal(err)
-			}
+		must(t, p.write(soon(t), b, b.pending()))
+		if before := p.stored; number == 2 {
+			must(t, p.commit(soon(t), b))
 			p.close()
-			if err := p.write(soon(t), b); err != nil {
-				t.Fatal(err)
-			}
+			p.stored, b.messages[0].state = before, pending
+			must(t, p.write(soon(t), b, b.pending()))
 		}
 		if err := p.commit(soon(t), b); err != nil || len(b.pending()) > 0 {
 			t.Fatal(err, b.pending())

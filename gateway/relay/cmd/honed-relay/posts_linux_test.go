@@ -111,13 +111,6 @@ func TestEveryDoor(t *testing.T) {
 	to.stop()
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestKafkaPosts: topic and content type are headers of their own.
 func TestKafkaPosts(t *testing.T) {
 	m := message{Message: gateway.Message{Record: journal.Record{Client: "c", Attributes: []journal.Attribute{

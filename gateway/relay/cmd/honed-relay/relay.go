@@ -20,6 +20,7 @@ import (
 type relay struct {
 	reader     *gateway.Reader
 	sink       sink
+	parts      parts
 	dead       *deadLog
 	messages   int // of a batch
 	bytes      int // of a batch
@@ -99,8 +100,10 @@ func explain(err error) error {
 // open opens the sink, and tries again while it cannot be reached.
 func (r *relay) open(ctx context.Context) (own *gateway.Position, err error) {
 	err = r.attempt(ctx, func() error {
-		own, err = r.sink.open(ctx)
-		return err
+		return r.parts.within(ctx, func(ctx context.Context) error {
+			own, err = r.sink.open(ctx)
+			return err
+		})
 	})
 	return own, err
 }
@@ -206,12 +209,15 @@ func (r *relay) release(ctx context.Context) error {
 // deliver hands a batch to the sink until each message is in the sink or in the dead-letter log.
 func (r *relay) deliver(ctx context.Context, b *batch) error {
 	err := r.attempt(ctx, func() error {
-		err := r.sink.write(ctx, b)
+		err := r.parts.write(ctx, r.sink, b)
 		if err == nil && !b.redelivers { // before the position says that these are finished
 			err = r.keep(ctx, b)
 		}
 		if err == nil {
-			err = r.sink.commit(ctx, b)
+			err = r.parts.within(ctx, func(ctx context.Context) error { return r.sink.commit(ctx, b) })
+		}
+		if err != nil {
+			r.sink.close()
 		}
 		if err == nil && b.redelivers {
 			err = r.keep(ctx, b)

@@ -18,11 +18,11 @@ func TestStdout(t *testing.T) {
 	t.Parallel()
 	addr, data := newGateway(t), t.TempDir()
 	submit(t, addr, "a", 100, numbered)
-	var out output
-	r := startRelay(t, &out, addr, data, "stdout")
-	eventually(t, "100 messages", func() bool { return len(out.lines(t)) == 100 })
+	out := newReceived()
+	r := startRelay(t, out, addr, data, "stdout")
+	eventually(t, "100 messages", func() bool { return out.count() == 100 })
 	submit(t, addr, "b", 100, numbered)
-	eventually(t, "100 more", func() bool { return len(out.lines(t)) == 200 })
+	eventually(t, "100 more", func() bool { return out.count() == 200 })
 	if s := r.stats(); s.Records != 200 || s.Bytes == 0 || s.LastSuccess == 0 || s.Lag != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -30,10 +30,10 @@ func TestStdout(t *testing.T) {
 		t.Errorf("%d %s", code, r.text())
 	}
 	submit(t, addr, "c", 100, numbered)
-	startRelay(t, &out, addr, data, "stdout")
-	eventually(t, "the rest", func() bool { return len(out.lines(t)) >= 300 })
-	if repeated := ordered(t, out.lines(t), 3, 100); repeated != 0 {
-		t.Errorf("%d messages came twice after an orderly stop", repeated)
+	startRelay(t, out, addr, data, "stdout")
+	eventually(t, "the rest", func() bool { return out.count() == 300 })
+	if out.repeated+len(out.skipped) != 0 {
+		t.Errorf("%d messages came twice after an orderly stop; %q", out.repeated, out.skipped)
 	}
 }
 
@@ -43,11 +43,11 @@ func TestKills(t *testing.T) {
 	honed, addr, log, data := binary(t), testrun.FreeAddr(t), filepath.Join(t.TempDir(), "log"), t.TempDir()
 	gw := startHoned(t, honed, addr, log)
 	stop := steady(t, addr, "a")
-	var out output
+	out := newReceived()
 	for kill := range testrun.Sized(4, 40) {
-		before := len(out.lines(t))
-		r := startRelay(t, &out, addr, data, "stdout")
-		eventually(t, "progress", func() bool { return len(out.lines(t)) > before })
+		before := out.count()
+		r := startRelay(t, out.begin(), addr, data, "stdout")
+		eventually(t, "progress", func() bool { return out.count() > before })
 		if kill%2 == 0 {
 			gw.kill()
 			gw = startHoned(t, honed, addr, log)
@@ -55,12 +55,11 @@ func TestKills(t *testing.T) {
 		r.kill()
 	}
 	n := stop()
-	startRelay(t, &out, addr, data, "stdout")
-	eventually(t, "the last message", func() bool {
-		all := out.lines(t)
-		return len(all) > 0 && string(all[len(all)-1].Data) == numbered(n)
-	})
-	t.Logf("%d of %d messages came more than once", ordered(t, out.lines(t), 1, n), n)
+	startRelay(t, out.begin(), addr, data, "stdout")
+	eventually(t, "the last message", func() bool { return out.count() == n })
+	if t.Logf("%d of %d messages came more than once", out.repeated, n); len(out.skipped) > 0 {
+		t.Errorf("%q", out.skipped)
+	}
 }
 
 func TestRefusals(t *testing.T) {
@@ -73,9 +72,7 @@ func TestRefusals(t *testing.T) {
 	config := filepath.Join(dir, "relay.toml")
 	os.WriteFile(config, []byte("from = \"a\"\nto = \"carrier-pigeon\"\n"), 0o600)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	for _, c := range []struct {
 		name string
@@ -85,28 +82,19 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no such verb", []string{"fly"}, 2, `there is no verb "fly"`},
 		{"no reader", []string{"--to", "stdout"}, 2, "--from READER is missing"},
-		{"a space in the name", []string{"--from", "my billing", "--to", "stdout"}, 2, "--from: a name has 1 to 64 characters, printable ASCII without spaces, not \"my billing\""},
-		{"not ASCII", []string{"--from", "zürich", "--to", "stdout"}, 2, "--from: a name has 1 to 64 characters"},
 		{"a long name", []string{"--from", strings.Repeat("a", 65), "--to", "stdout"}, 2, "--from: a name has 1 to 64 characters"},
 		{"no destination", []string{"--from", "a"}, 2, "--to DESTINATION is missing"},
 		{"password", []string{"--from", "a", "--to", "postgres://u:hidden@h/d"}, 2, "put it into a file"},
 		{"another destination", []string{"--config", config}, 2, `there is no destination "carrier-pigeon"`},
 		{"a password without a user", []string{"--from", "a", "--to", "kafka://127.0.0.1:1/t", "--password-file", empty}, 2, "needs both --user and --password-file"},
-		{"a user without a password", []string{"--from", "a", "--to", "kafka://127.0.0.1:1/t", "--user", "u"}, 2, "needs both --user and --password-file"},
 		{"no host", []string{"--from", "a", "--to", "https://"}, 2, "--to https://HOST/PATH needs a host"},
-		{"a path without a host", []string{"--from", "a", "--to", "http:///x"}, 2, "--to http://HOST/PATH needs a host"},
 		{"start", []string{"--from", "a", "--to", "stdout", "--start", "soon"}, 2, `is not first, next, a time`},
 		{"share", []string{"--from", "a", "--to", "stdout", "--share", "2", "--shares", "2"}, 2, "--share is from 0 to 1, not 2"},
-		{"shares that wrap", []string{"--from", "a", "--to", "stdout", "--shares", "65537"}, 2, "--shares is from 1 to 1024, not 65537"},
-		{"no shares", []string{"--from", "a", "--to", "stdout", "--shares", "0"}, 2, "--shares is from 1 to 1024, not 0"},
-		{"small window", []string{"--from", "a", "--to", "stdout", "--window", "5"}, 2, "--window is from 131072 to 2097152, or 0 for 1 MiB, not 5"},
-		{"negative window", []string{"--from", "a", "--to", "stdout", "--window", "-5"}, 2, "--window is from"},
 		{"negative size", []string{"--from", "a", "--to", "stdout", "--dead-bytes", "-1"}, 2, "--dead-bytes must not be negative"},
 		{"bounds", []string{"--from", "a", "--to", "stdout", "--batch-bytes", "0"}, 2, "must be positive"},
 		{"readable secret", []string{"--from", "a", "--to", "http://127.0.0.1:1", "--secret-file", open}, 1, "chmod 600"},
 		{"empty secret", []string{"--from", "a", "--to", "http://127.0.0.1:1", "--secret-file", empty}, 2, "is empty"},
 		{"no token", []string{"--from", "a", "--to", "stdout", "--token-file", dir + "/none"}, 2, "no such file"},
-		{"no secret", []string{"--from", "a", "--to", "http://127.0.0.1:1", "--secret-file", dir + "/none"}, 2, "no such file"},
 		{"port in use", []string{"--from", "a", "--to", "stdout", "--data", dir + "/d", "--admin", ln.Addr().String()}, 1, "address already in use"},
 		{"no log", []string{"dead", "list", "--data", dir + "/none"}, 1, "there is no folder"},
 		{"no log to change", []string{"dead", "drop", "--all", "--data", dir + "/none"}, 1, "no such file"},
@@ -127,7 +115,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	for line, says := range map[string]string{
-		"--help": "--accept-gaps", "dead --help": "honed-relay dead show NUMBER", "dead help": "honed-relay dead show NUMBER", "dead list --help": "--client",
+		"--help": "--accept-gaps", "dead --help": "honed-relay dead list [NUMBER", "dead help": "honed-relay dead list [NUMBER", "dead list --help": "--client",
 	} {
 		var out, errs bytes.Buffer
 		if code := run(soon(t), strings.Fields(line), &out, &errs); code != 0 || !strings.Contains(out.String(), says) || errs.Len() > 0 {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"net/http"
 	"net/url"
@@ -54,7 +53,6 @@ func (f *relaying) add(flags *flag.FlagSet) {
 	flags.IntVar(&r.Shares, "shares", 1, "how many relays of this name share the clients")
 	flags.BoolVar(&f.stored, "stored", false, "refuse to begin if honed has no position of the reader")
 	flags.BoolVar(&r.Anew, "anew", false, "begin at --start whatever is stored, also in the destination")
-	flags.IntVar(&r.Window, "window", 0, "`BYTES` on the way from honed, 131072 to 2097152; 0: 1 MiB")
 
 	flags.StringVar(&f.to, "to", "", "the `DESTINATION`: stdout, https://…, http://…, postgres://… or kafka://…")
 	flags.StringVar(&f.table, "table", "hone_messages", "PostgreSQL: the table; the relays' positions are in hone_positions in its schema")
@@ -147,8 +145,6 @@ func (f *relaying) check() error {
 		return fmt.Errorf("--shares is from 1 to 1024, not %d", r.Shares)
 	case r.Share < 0 || r.Share >= r.Shares:
 		return fmt.Errorf("--share is from 0 to %d, not %d", r.Shares-1, r.Share)
-	case r.Window != 0 && (r.Window < 128<<10 || r.Window > 2<<20):
-		return fmt.Errorf("--window is from 131072 to 2097152, or 0 for 1 MiB, not %d", r.Window)
 	case f.deadBytes < 0:
 		return errors.New("--dead-bytes must not be negative; with 0 only the disk limits the dead-letter log")
 	case f.stored && r.Start != gateway.Stored:
@@ -159,6 +155,7 @@ func (f *relaying) check() error {
 
 // destination returns the sink that --to names.
 func (f *relaying) destination(stdout io.Writer) (sink, error) {
+	f.parts = whole(f.requestTime)
 	if f.to == "stdout" {
 		return &printer{to: stdout}, nil
 	}
@@ -197,7 +194,7 @@ func (f *relaying) postgres() (sink, error) {
 	config.RuntimeParams["application_name"] = "honed-relay " + r.Name
 	return &postgres{
 		config: config, table: strings.Split(f.table, "."), create: f.createTable, dataType: f.dataType,
-		reader: r.Name, share: r.Share, shares: r.Shares, anew: r.Anew, requestTime: f.requestTime,
+		reader: r.Name, share: r.Share, shares: r.Shares, anew: r.Anew,
 	}, nil
 }
 
@@ -209,7 +206,8 @@ func (f *relaying) kafka(u *url.URL) (sink, error) {
 	if (f.user == "") != (f.passwordFile == "") {
 		return nil, commandline.UsageError{Err: errors.New("--to kafka://… needs both --user and --password-file to log in, or neither")}
 	}
-	k := &kafka{messages: f.messages, requestTime: f.requestTime}
+	k := new(kafka)
+	f.parts.messages, f.parts.bytes = f.messages, chunkBytes
 	k.options = []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(u.Host, ",")...), kgo.DefaultProduceTopic(topic), kgo.ClientID("honed-relay"),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ManualFlushing(), kgo.MaxBufferedRecords(f.messages + 1),
@@ -234,11 +232,11 @@ func (f *relaying) webhook() (sink, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = f.lanes
+	f.parts = parts{f.lanes, max(f.messages/10, 1), f.bytes, f.requestTime}
 	return &webhook{
-		url: f.to, lanes: f.lanes, messages: max(f.messages/10, 1), bytes: f.bytes, secret: secret, authorization: authorization,
-		seed: maphash.MakeSeed(),
+		url: f.to, secret: secret, authorization: authorization,
 		client: http.Client{
-			Transport: transport, Timeout: f.requestTime,
+			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a POST may become a GET
 		},
 	}, nil

@@ -41,18 +41,16 @@ func (d *decision) names() func(*letter) bool {
 
 // outcome is what became of a decision.
 type outcome struct {
-	Changed int    `json:"changed"`
-	Error   string `json:"error,omitempty"`
+	Changed int `json:"changed"`
 }
 
 const deadHelp = `honed-relay dead decides what becomes of the messages that the destination refused.
 
 Usage:
-  honed-relay dead list [--client C] [--all] [--json]   what was refused and why; --all: and what waits
-  honed-relay dead show NUMBER                          one message, with its data
+  honed-relay dead list [NUMBER…] [--client C] [--all]  what was refused and why; --all: and what waits; --json: with the data
   honed-relay dead retry NUMBER… | --client C | --all   deliver refused ones again, and then what waits behind them
   honed-relay dead drop NUMBER… | --client C | --all    give refused ones up; what waits behind them is delivered
-  honed-relay dead drop … --waiting                     show what waits, too; with --yes give all of it up
+  honed-relay dead drop … --waiting --yes               give up what waits, too
 
 They take --data, the folder of the relay, which may run or not. honed-relay dead VERB --help lists a verb's flags.
 `
@@ -71,21 +69,15 @@ func dead(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	folder := flags.String("data", "honed-relay-data", "`FOLDER` of the dead-letter log")
 	asJSON := flags.Bool("json", false, "print JSON, one line for each message")
 	all, client, unseen, yes := new(bool), new(string), new(bool), new(bool)
-	if verb != "show" {
-		flags.BoolVar(all, "all", false, map[string]string{
-			"list": "list also those that wait behind a refused one", "retry": "deliver all refused ones again", "drop": "give all refused ones up",
-		}[verb])
-		flags.StringVar(client, "client", "", "only those of this `CLIENT`")
-	}
+	flags.BoolVar(all, "all", false, map[string]string{
+		"list": "list also those that wait behind a refused one", "retry": "deliver all refused ones again", "drop": "give all refused ones up",
+	}[verb])
+	flags.StringVar(client, "client", "", "only those of this `CLIENT`")
 	if verb == "drop" {
-		flags.BoolVar(unseen, "waiting", false, "give up also those that wait behind a refused one or are being retried: shows them")
-		flags.BoolVar(yes, "yes", false, "with --waiting: give them up")
+		flags.BoolVar(unseen, "waiting", false, "give up also those that wait behind a refused one or are being retried, with --yes")
+		flags.BoolVar(yes, "yes", false, "with --waiting: give them up although they may never have been tried")
 	}
-	words := len(args)
-	if verb == "list" {
-		words = 0
-	}
-	if err := commandline.Parse(flags, config, args, words, stdout); err != nil {
+	if err := commandline.Parse(flags, config, args, len(args), stdout); err != nil {
 		return err
 	}
 	var numbers []uint64
@@ -98,13 +90,9 @@ func dead(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	switch verb {
 	case "list":
-		wanted := func(l *letter) bool { return (*client == "" || l.client == *client) && (*all || l.state == refused) }
-		return listDead(ctx, *folder, wanted, *all, *asJSON, stdout, stderr)
-	case "show":
-		if len(numbers) != 1 {
-			return commandline.UsageError{Err: errors.New("give the number of one message, as honed-relay dead list prints it")}
-		}
-		return showDead(ctx, *folder, numbers[0], stdout, stderr)
+		named := (&decision{Numbers: numbers, Client: *client, All: len(numbers) == 0 && *client == ""}).names()
+		wanted := func(l *letter) bool { return named(l) && (*all || len(numbers) > 0 || l.state == refused) }
+		return listDead(ctx, *folder, wanted, *all || len(numbers) > 0, *asJSON, stdout, stderr)
 	case "retry", "drop":
 		given := map[bool]int{true: 1}
 		if given[len(numbers) > 0]+given[*client != ""]+given[*all] != 1 {
@@ -112,16 +100,14 @@ func dead(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		d := decision{State: map[string]state{"retry": retried, "drop": dropped}[verb].String(), Numbers: numbers, Client: *client, All: *all, Waiting: *unseen}
 		if d.Waiting && !*yes {
-			if err := d.show(ctx, *folder, stderr); err != nil {
-				return err
-			}
+			return commandline.UsageError{Err: errors.New("--waiting gives up messages that may never have been tried: look at them with dead list --all, and add --yes")}
 		}
 		return decide(ctx, *folder, d, *asJSON, stdout, stderr)
 	}
-	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use dead list, show, retry or drop", "dead "+verb)}
+	return commandline.UsageError{Err: fmt.Errorf("there is no verb %q; use dead list, retry or drop", "dead "+verb)}
 }
 
-// deadLine is a line of honed-relay dead list and show.
+// deadLine is a line of honed-relay dead list.
 type deadLine struct {
 	State  string    `json:"state"`
 	Reason string    `json:"reason,omitempty"`
@@ -129,72 +115,38 @@ type deadLine struct {
 	line
 }
 
-// readDeadLines returns the open letters that pick chooses, the oldest first. It says on stderr what is damaged.
-func readDeadLines(ctx context.Context, folder string, pick func(*letter) bool, stderr io.Writer) (all []deadLine, waiting int, err error) {
+// listDead prints the open letters that pick chooses, the oldest first, and how many others wait unless all are wanted. It says
+// on stderr what is damaged.
+func listDead(ctx context.Context, folder string, pick func(*letter) bool, all, asJSON bool, stdout, stderr io.Writer) error {
 	log, err := journal.OpenReader(folder, nil)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	defer log.Close()
 	index, err := readDead(ctx, log, func(err error) {
 		fmt.Fprintln(stderr, "honed-relay: the dead-letter log is damaged; messages in it are lost:", err)
 	})
-	if err != nil {
-		return nil, 0, err
+	var loaded []message
+	if err == nil {
+		loaded, err = load(ctx, log, slices.DeleteFunc(index.sorted(), func(l *letter) bool { return !pick(l) }))
 	}
-	letters := slices.DeleteFunc(index.sorted(), func(l *letter) bool { return !pick(l) })
-	loaded, err := load(ctx, log, letters)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, m := range loaded {
-		l := index.letters[letterKey{m.log, m.Number}]
-		all = append(all, deadLine{l.state.String(), l.reason, l.since.UTC(), m.line()})
-	}
-	return all, index.queued, nil
-}
-
-// listDead prints the open letters that pick chooses, and how many others wait unless all are wanted.
-func listDead(ctx context.Context, folder string, pick func(*letter) bool, all, asJSON bool, stdout, stderr io.Writer) error {
-	lines, queued, err := readDeadLines(ctx, folder, pick, stderr)
 	if err != nil {
 		return commandline.OrInterrupted(ctx, err)
+	}
+	var lines []deadLine
+	for _, m := range loaded {
+		l := index.letters[letterKey{m.log, m.Number}]
+		lines = append(lines, deadLine{l.state.String(), l.reason, l.since.UTC(), m.line()})
 	}
 	err = commandline.PrintList(stdout, asJSON, lines, "NUMBER\tSTATE\tCLIENT\tEPOCH\tSEQ\tBYTES\tSINCE\tREASON", func(l deadLine) string {
 		reason, _, _ := strings.Cut(l.Reason, "\n")
 		return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s", l.Number, l.State, l.Client, l.Epoch, l.Seq, len(l.Data), l.Since.Format(time.RFC3339), reason)
 	})
-	if err != nil || asJSON || all || queued == 0 {
+	if err != nil || asJSON || all || index.queued == 0 {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%d more wait behind these or are being retried: --all lists them\n", queued)
+	_, err = fmt.Fprintf(stdout, "%d more wait behind these or are being retried: --all lists them\n", index.queued)
 	return err
-}
-
-// show shows what a decision gives up that nobody has confirmed, and refuses it.
-func (d *decision) show(ctx context.Context, folder string, stderr io.Writer) error {
-	named, shown := d.names(), 0
-	err := listDead(ctx, folder, func(l *letter) bool {
-		if named(l) {
-			shown++
-		}
-		return named(l)
-	}, true, false, stderr, stderr)
-	if err == nil && shown > 0 {
-		err = commandline.UsageError{Err: fmt.Errorf("--waiting gives up these %d messages, which may never have been tried; nothing was changed, add --yes", shown)}
-	}
-	return err
-}
-
-func showDead(ctx context.Context, folder string, wanted uint64, stdout, stderr io.Writer) error {
-	lines, _, err := readDeadLines(ctx, folder, func(l *letter) bool { return l.number == wanted }, stderr)
-	if err == nil && len(lines) == 0 {
-		err = fmt.Errorf("the dead-letter log has no message %s that is refused or waits", number.Format(wanted))
-	}
-	if err != nil {
-		return commandline.OrInterrupted(ctx, err)
-	}
-	return commandline.PrintList(stdout, true, lines, "", nil)
 }
 
 // decide has the relay that runs carry out a decision, or does it itself if none does.
@@ -210,8 +162,6 @@ func decide(ctx context.Context, folder string, d decision, asJSON bool, stdout,
 	switch {
 	case err != nil:
 		return commandline.OrInterrupted(ctx, err)
-	case o.Error != "":
-		return errors.New(o.Error)
 	case asJSON:
 		return json.NewEncoder(stdout).Encode(o)
 	}
@@ -225,14 +175,14 @@ func decideHere(ctx context.Context, folder string, d decision, stderr io.Writer
 	if err != nil {
 		return o, err
 	}
-	o = log.carryOut(ctx, d)
+	o, err = log.carryOut(ctx, d)
 	if log.damaged > 0 {
 		fmt.Fprintf(stderr, "honed-relay: the dead-letter log is damaged in %d places; honed-relay dead list names them\n", log.damaged)
 	}
-	return o, log.close()
+	return o, errors.Join(err, log.close())
 }
 
-func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
+func (d *deadLog) carryOut(ctx context.Context, what decision) (o outcome, err error) {
 	s := map[string]state{retried.String(): retried, dropped.String(): dropped}[what.State]
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -245,29 +195,25 @@ func (d *deadLog) carryOut(ctx context.Context, what decision) outcome {
 	}
 	for _, n := range what.Numbers {
 		if !found[n] {
-			return outcome{Error: fmt.Sprintf("the dead-letter log has no refused message %s; nothing was changed. drop --waiting gives up one that waits", number.Format(n))}
+			return o, fmt.Errorf("the dead-letter log has no refused message %s; nothing was changed. drop --waiting gives up one that waits", number.Format(n))
 		}
 	}
 	if s == pending {
-		return outcome{Error: fmt.Sprintf("there is no decision %q", what.State)}
+		return o, fmt.Errorf("there is no decision %q", what.State)
 	}
 	w := deadWriter{d: d, ctx: ctx, now: time.Now(), store: d.log.AppendReserved}
 	for _, l := range letters {
 		if err := w.mark(l, s, l.reason); err != nil {
-			return outcome{Error: err.Error()}
+			return o, err
 		}
 	}
-	_, err := w.flush()
-	if err == nil {
+	if err = w.flush(); err == nil {
 		err = d.shorten(ctx)
 	}
-	if err != nil {
-		return outcome{Error: err.Error()}
-	}
-	if d.changed != nil {
+	if err == nil && d.changed != nil {
 		d.changed()
 	}
-	return outcome{Changed: len(letters)}
+	return outcome{len(letters)}, err
 }
 
 // control answers the verbs of a running relay.
@@ -279,7 +225,12 @@ func (d *deadLog) control() http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		commandline.AnswerJSON(w, d.carryOut(context.WithoutCancel(r.Context()), what)) // an append that is cut off breaks the log
+		o, err := d.carryOut(context.WithoutCancel(r.Context()), what) // an append that is cut off breaks the log
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+		commandline.AnswerJSON(w, o)
 	})
 	return mux
 }

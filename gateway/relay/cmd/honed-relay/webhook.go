@@ -6,29 +6,22 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/gateway"
 )
 
-// webhook posts messages as lines of JSON. Each client's messages go through one lane in their order.
+// webhook posts messages as lines of JSON.
 type webhook struct {
 	url           string
 	secret        string // signs requests; empty: they are not signed
 	authorization string // the header; empty: none
-	lanes         int
-	messages      int // of a request
-	bytes         int
 	client        http.Client
-	seed          maphash.Seed
 }
 
 // The headers of a request.
@@ -36,7 +29,6 @@ const (
 	signatureHeader   = "Hone-Signature"
 	idempotencyHeader = "Idempotency-Key"
 	longestAnswer     = 64 << 10 // bytes of an answer that are read
-	longestReason     = 1 << 10  // bytes of it that the dead-letter log keeps
 )
 
 func (w *webhook) open(context.Context) (*gateway.Position, error) { return nil, nil }
@@ -45,38 +37,8 @@ func (w *webhook) commit(context.Context, *batch) error { return nil }
 
 func (w *webhook) close() { w.client.CloseIdleConnections() }
 
-// write sends each lane's messages, all lanes at once.
-func (w *webhook) write(ctx context.Context, b *batch) error {
-	lanes := make([][]int, w.lanes)
-	for _, i := range b.pending() {
-		lane := maphash.String(w.seed, b.messages[i].Client) % uint64(w.lanes)
-		lanes[lane] = append(lanes[lane], i)
-	}
-	errs := make([]error, w.lanes)
-	var sending sync.WaitGroup
-	for n, lane := range lanes {
-		if len(lane) > 0 {
-			sending.Go(func() { errs[n] = w.send(ctx, b, lane) })
-		}
-	}
-	sending.Wait()
-	return errors.Join(errs...)
-}
-
-// send sends a lane's messages, one request after the other.
-func (w *webhook) send(ctx context.Context, b *batch, lane []int) error {
-	return b.chunks(lane, w.messages, w.bytes, func(at []int) error {
-		return b.split(at, func(at []int) error {
-			err := w.post(ctx, b, at)
-			if err == nil {
-				b.done(at...)
-			}
-			return err
-		})
-	})
-}
-
-func (w *webhook) post(ctx context.Context, b *batch, at []int) error {
+// write sends one request.
+func (w *webhook) write(ctx context.Context, b *batch, at []int) error {
 	var body bytes.Buffer
 	b.appendLines(&body, at)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body.Bytes()))
@@ -102,7 +64,10 @@ func (w *webhook) post(ctx context.Context, b *batch, at []int) error {
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, longestAnswer))
-	return classify(answer, text, err)
+	if err = classify(answer, text, err); err == nil {
+		b.done(at...)
+	}
+	return err
 }
 
 // sign returns the signature of a body: the time, so that an old request can be told from a new one, and
@@ -124,9 +89,6 @@ func classify(answer *http.Response, text []byte, err error) error {
 	case err != nil:
 		return err
 	case code/100 == 4 && !transient(code):
-		if len(text) > longestReason {
-			text = text[:longestReason]
-		}
 		return refusal{strings.TrimSpace(answer.Status + " " + strings.ToValidUTF8(string(text), "?"))}
 	}
 	err = fmt.Errorf("the webhook answered %s", answer.Status)

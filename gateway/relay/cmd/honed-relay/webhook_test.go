@@ -6,17 +6,21 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hone-go/hone/gateway/internal/commandline"
 	"github.com/hone-go/hone/internal/testrun"
@@ -313,9 +317,7 @@ func deadLines(t testing.TB, data string) (all []deadLine) {
 	t.Helper()
 	for text := range strings.Lines(verb(t, data, "list", "--all", "--json")) {
 		var l deadLine
-		if err := json.Unmarshal([]byte(text), &l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text), &l))
 		all = append(all, l)
 	}
 	return all
@@ -357,7 +359,7 @@ func TestPoisonHolds(t *testing.T) {
 	r = startRelay(t, nil, addr, data, to[0], to[1:]...)
 	eventually(t, "one more", func() bool { return r.stats().Waiting == 601 })
 	dead := deadLines(t, data)
-	show := verb(t, data, "show", dead[0].Number)
+	show := verb(t, data, "list", dead[0].Number, "--json")
 	if !strings.Contains(show, `"state":"refused"`) || !strings.Contains(show, `"reason":"422`) || !strings.Contains(verb(t, data, "list"), "601 more wait") {
 		t.Error(show)
 	}
@@ -392,19 +394,33 @@ func TestPoisonHolds(t *testing.T) {
 	}
 }
 
-// TestDeadLimit: at its limit the dead-letter log stops the relay, and nothing is passed over.
-func TestDeadLimit(t *testing.T) {
-	t.Parallel()
-	addr, data := newGateway(t), t.TempDir()
-	submit(t, addr, "a", 100, poisoned)
-	hook := &receiver{t: t, answer: poison}
-	hook.start()
-	defer hook.die()
-	to := []string{"http://" + hook.addr, "--pass-on", "--batch-messages", "10"}
-	r := startRelay(t, nil, addr, data, to[0], append(to[1:], "--dead-messages", "5")...)
-	if code := r.exit(); code != commandline.Failed || !strings.Contains(r.text()+"", "which is its limit") {
-		t.Errorf("%d %s", code, r.text())
+// TestKafkaOutcomes: what Kafka has taken does not come again because others failed.
+func TestKafkaOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		errs    []error
+		err     error // nil: none, or a refusal
+		refused bool
+		left    []int
+	}{
+		{"all taken", []error{nil, nil, nil, nil}, nil, false, nil},
+		{"one failed first", []error{kerr.NotLeaderForPartition, nil, kerr.NotLeaderForPartition, nil}, kerr.NotLeaderForPartition, false, []int{1, 5}},
+		{"one without an answer", []error{nil, errUnanswered, nil, nil}, errUnanswered, false, []int{3}},
+		{"one refused", []error{nil, kerr.MessageTooLarge, nil, nil}, nil, true, []int{3}},
+		{"refused and failed", []error{kerr.MessageTooLarge, nil, kerr.NotEnoughReplicas, nil}, kerr.NotEnoughReplicas, false, []int{1, 5}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := &batch{messages: make([]message, 8)}
+			at := []int{1, 3, 5, 7}
+			b.done(0, 2, 4, 6)
+			err := settle(b, at, c.errs)
+			var no refusal
+			if errors.As(err, &no) != c.refused || !c.refused && !errors.Is(err, c.err) {
+				t.Error(err)
+			}
+			if left := b.pending(); !slices.Equal(left, c.left) {
+				t.Errorf("%v are left; want %v", left, c.left)
+			}
+		})
 	}
-	r = startRelay(t, nil, addr, data, to[0], to[1:]...)
-	eventually(t, "the rest", func() bool { return hook.unique() == 90 && r.stats().Dead == 10 })
 }
