@@ -18,7 +18,7 @@ import (
 	"github.com/hone-go/hone/internal/testrun"
 )
 
-var histories = flag.Int("histories", testrun.Sized(1000, 3000), "random histories of clocks, restarts and clients")
+var histories = flag.Int("histories", testrun.Sized(300, 3000), "random histories of clocks, restarts and clients")
 
 // hour and day are in milliseconds, like the clock.
 const (

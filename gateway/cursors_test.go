@@ -91,7 +91,7 @@ func TestIdlePositions(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(soon(t))
 	var reading sync.WaitGroup
-	each := testrun.Sized(30_000, 300_000)
+	each := testrun.Sized(10_000, 300_000)
 	for i, r := range all {
 		reading.Go(func() {
 			if i < 3 {
@@ -117,7 +117,7 @@ func TestIdlePositions(t *testing.T) {
 	_, before, _ := log.Bounds()
 	ticks := time.NewTicker(10 * time.Millisecond)
 	defer ticks.Stop()
-	for range 100 {
+	for range 40 { // times positionTime
 		<-ticks.C
 	}
 	if _, after, _ := log.Bounds(); after > before+4 {

@@ -14,7 +14,7 @@ import (
 )
 
 // hostile is how many malformed handshakes, replays, gaps and stolen sessions are tried.
-var hostile = flag.Int("hostile", testrun.Sized(1500, 4000), "hostile connections of TestHostile")
+var hostile = flag.Int("hostile", testrun.Sized(500, 4000), "hostile connections of TestHostile")
 
 // TestHostile has every wrong handshake and record refused, and nothing of it stored.
 // go test -run TestHostile -hostile 1000000 is the long run.

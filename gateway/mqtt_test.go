@@ -446,6 +446,7 @@ func TestMQTTKeepAlive(t *testing.T) {
 
 // TestMQTTWills: a will is stored when its client is lost, and not when it says goodbye or comes back in time.
 func TestMQTTWills(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	log := newGate()
 	s := &Server{Log: log}
 	s.mqtt.swept.Do(func() {}) // this test sweeps
@@ -531,6 +532,7 @@ func TestMQTTDrain(t *testing.T) {
 // TestMQTTWithoutRoom: a message that finds no room waits, with what its connection sends behind it. After 5 s the connection
 // ends, and the message is not stored.
 func TestMQTTWithoutRoom(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	log := newGate()
 	s := &Server{Log: log, QueueBytes: 4 * (1000 + recordCost)}
 	addr := mqttDoorOf(t, s)

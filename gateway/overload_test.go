@@ -14,6 +14,7 @@ import (
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // slow is a log that stores few records for one envelope's time.
@@ -87,6 +88,7 @@ func TestOverload(t *testing.T) {
 // TestWaitForRoomEnds: while the log has no space, connections whose records wait for room in the queue end with their
 // clients, and when they are revoked.
 func TestWaitForRoomEnds(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	const token = "the-token-of-the-client"
 	left, none := "a "+token+"\n", "b "+token+"\n"
 	tokens := tokensWith(t, left)
@@ -166,7 +168,7 @@ func TestHalfClosedWaitsForRoom(t *testing.T) {
 // TestQueueIsFair has heavy clients keep the queue full, and light ones send now and then: a light client's record is
 // in one of the next two packs, each client's records stay in order, and the counts end at zero.
 func TestQueueIsFair(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(testrun.Sized(3, 10)) {
 		r := rand.New(rand.NewPCG(seed, 26))
 		var q queue
 		q.prepare(64<<20, func() bool { return false }, func() (int64, int64) { return 0, 0 })

@@ -363,6 +363,7 @@ func TestPostsWaitForTheLog(t *testing.T) {
 // TestPostsWithoutRoom: a post that finds no room waits for it, and after 5 s it is refused and not stored. Those that wait
 // are stored in their order, so that none of a producer is a gap, and no more wait than fit into the queue.
 func TestPostsWithoutRoom(t *testing.T) {
+	t.Parallel()                        // it waits more than it works
 	const size = 1000 + recordCost + 20 // with the producer
 	log := newGate()
 	s := &Server{Log: log, QueueBytes: 3 * size}
@@ -492,6 +493,7 @@ func TestPostsAtTheEnd(t *testing.T) {
 
 // TestPostsOnAFullDisk: a full log refuses posts after 5 s, and takes them again when there is space, without frames.
 func TestPostsOnAFullDisk(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	log := newGate()
 	s := &Server{Log: log, retry: time.Millisecond}
 	p := posts(t, s)
@@ -692,6 +694,7 @@ func TestProducersExpire(t *testing.T) {
 // TestPostTokens: a token lets its client post, one with writes:PREFIX all clients with the prefix, at every door. A wrong
 // one waits for its answer and is counted.
 func TestPostTokens(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	path := filepath.Join(t.TempDir(), "tokens")
 	must(t, os.WriteFile(path, []byte("c token-of-the-client\nsite token-of-the-site1 writes:site-\nr token-of-a-reader- reads\n"), 0o600))
 	tokens, err := ReadTokens(path)

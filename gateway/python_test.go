@@ -73,6 +73,7 @@ func mustCount(t *testing.T, log *gate, n int) {
 
 // TestPythonSessions continues a session from its file in several runs, and has other programs use its name.
 func TestPythonSessions(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	log := newGate()
 	up := serve(t, &Server{Log: log})
 	folder := t.TempDir()
@@ -88,7 +89,7 @@ func TestPythonSessions(t *testing.T) {
 		}
 		must(t, err)
 	}
-	each := testrun.Sized(20, 50) // it stores each line with an fsync
+	each := testrun.Sized(8, 50) // it stores each line with an fsync
 	for from := range 3 {
 		if said, err := send("first", countUp(from*each+1, from*each+each)); err != nil || said != "" {
 			t.Fatal(err, said)
@@ -171,6 +172,7 @@ func (c *cutter) pass(from, to net.Conn, limit int64) {
 // TestPythonClientGoesOn kills the client's process again and again and cuts its connections: each message is
 // stored once and in order.
 func TestPythonClientGoesOn(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	log := newGate()
 	up := serve(t, &Server{Log: log})
 	c := cut(t, up.addr, 3000)
@@ -201,6 +203,7 @@ with Client((%q, %s), "meter", %q) as client:
 
 // TestPythonClientStoresAlone has a client store more messages before it connects than its thread can be woken for.
 func TestPythonClientStoresAlone(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	ln := listen(t)
 	host, port, _ := net.SplitHostPort(ln.Addr().String())
 	const count = 2000
@@ -284,6 +287,7 @@ func (e endless) Read(b []byte) (int, error) { return copy(b, e), nil }
 
 // TestPythonTLS sends and reads as a deployment does: with TLS, the program's certificate and a token file.
 func TestPythonTLS(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	tokens := tokensWith(t, "meter the-token-of-the-meter", "copy the-token-of-the-reader reads")
 	authority, up := certified(t, &Server{Log: newGate(), Tokens: tokens}, engine.NewTLSListener)
 	program := authority.client(t, &x509.Certificate{})
@@ -320,6 +324,7 @@ func TestPythonTLS(t *testing.T) {
 
 // TestPythonReader reads everything once and in order, over connections that are cut and in a second run, and is refused.
 func TestPythonReader(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	tokens := tokensWith(t, "copy the-token-of-the-reader reads", "a the-token-of-client-a")
 	var log Memory
 	up := serve(t, &Server{Log: &log, Tokens: tokens, positionTime: time.Millisecond})
@@ -374,6 +379,7 @@ func TestPythonReader(t *testing.T) {
 
 // TestPythonTopics: a program that wants the topics of a prefix reads these and nothing else.
 func TestPythonTopics(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	up := serve(t, &Server{Log: newGate()})
 	p := posts(t, up.Server)
 	for _, path := range []string{"/v1/a/site/7", "/v1/b", "/v1/b/site", "/v1/b/site/8"} {

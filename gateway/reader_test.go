@@ -52,6 +52,7 @@ func (u *served) submits(t testing.TB, client string, n int) {
 
 // TestReaderTakenOver: a second connection of a name ends the first, which moves nothing any more.
 func TestReaderTakenOver(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	up := serve(t, &Server{Log: &Memory{}})
 	up.submits(t, "a", 10)
 	first := up.reader(t, "copy", FromFirst)

@@ -20,6 +20,7 @@ import (
 // TestHelloThatWaits has a hello wait a minute for the log, and longer than a client may take for it. Nobody has taken
 // its session, so the answer is not that somebody has.
 func TestHelloThatWaits(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
 			log := newGate()
@@ -199,6 +200,7 @@ func TestRefusalsThatNameATime(t *testing.T) {
 
 // The Python programs do so, too.
 func TestPythonStaysAway(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	said, err := python(t, "-c", `
 from honed.wire import Away, check
 for result in 5, 7:

@@ -37,6 +37,7 @@ func copyOf(t *testing.T, dir string, first, next uint64) {
 // TestBackup copies a log while another goroutine appends to it and trims it, again and again into one
 // folder. Each copy is a whole log.
 func TestBackup(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "copies", "backup")
 	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
 	must(t, os.Mkdir(filepath.Dir(to), 0o700))
@@ -99,6 +100,7 @@ func snapshots(t *testing.T, dir, to string, o BackupOptions) (all []string) {
 // TestUnfinishedCopy kills first backups and restores after each step. What they leave does not pass for a log,
 // until the same command has completed it.
 func TestUnfinishedCopy(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	dir := killed(t, 60, true)
 	for _, o := range []BackupOptions{{}, {Empty: true}} {
 		all := snapshots(t, dir, filepath.Join(t.TempDir(), "data"), o)
@@ -123,6 +125,7 @@ func TestUnfinishedCopy(t *testing.T) {
 
 // TestInterruptedUpdate kills a backup that brings a copy up to date after each step. The copy is still a log.
 func TestInterruptedUpdate(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
 	log := openedSegments(t, dir, SegmentsOptions{size: 4 << 10})
 	for pos := uint64(1); pos <= 300; pos++ {
@@ -185,6 +188,7 @@ func TestOpensBesideTrims(t *testing.T) {
 
 // TestBackupRefuses: a backup does not overwrite another log, or the log itself, and names damage.
 func TestBackupRefuses(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	dir, other := killed(t, 60, true), killed(t, 10, true)
 	var refusal *Refusal
 	if _, err := Backup(t.Context(), dir, other, BackupOptions{}); !errors.As(err, &refusal) {
@@ -259,6 +263,7 @@ func backedUp(t *testing.T, dir string) (to string) {
 // TestBackupOfAnotherHistory: a log that was restored from an older backup, and has grown, does not replace the copy of
 // the log that it was, of which only the copy has the end.
 func TestBackupOfAnotherHistory(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	dir := filepath.Join(t.TempDir(), "data")
 	var older []string // backups, the newest with 60 envelopes; 49 fill a segment
 	for _, last := range []uint64{10, 49, 50, 59, 60} {
@@ -289,6 +294,7 @@ func TestBackupOfAnotherHistory(t *testing.T) {
 
 // TestBackupOfTheSameHistory: damage, retention and a power cut do not make another history of a log.
 func TestBackupOfTheSameHistory(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	flip := func(dir string) { // in the last envelope
 		files := segmentFiles(t, dir)
 		file := files[len(files)-1]
@@ -311,6 +317,7 @@ func TestBackupOfTheSameHistory(t *testing.T) {
 		"damage and retention": func(dir, to string) { flip(to); trimmed(t, grown(t, dir, "client", 200), 55) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := killed(t, 60, true)
 			to := backedUp(t, dir)
 			between(dir, to)
@@ -331,6 +338,7 @@ func TestBackupOfTheSameHistory(t *testing.T) {
 
 // TestBackupIsOvertaken: while a backup copies, the log grows, and everything that it had is trimmed.
 func TestBackupIsOvertaken(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	for _, again := range []bool{false, true} {
 		dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
 		if grown(t, dir, "client", 60); again {
@@ -361,6 +369,7 @@ func TestBackupIsOvertaken(t *testing.T) {
 // TestBackupAfterPowerCut: the copy has an envelope that was being stored when the power was cut. The log has lost it,
 // and then another one at its position.
 func TestBackupAfterPowerCut(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	for _, last := range []uint64{59, 60, 200} {
 		dir := killed(t, 60, true)
 		to := backedUp(t, dir)

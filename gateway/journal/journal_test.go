@@ -125,6 +125,7 @@ func contents(t *testing.T, log Log, from uint64) [][]byte {
 }
 
 func TestLog(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	each(t, func(t *testing.T, open opener) {
 		const n = 40
 		log := open(t)
@@ -223,6 +224,7 @@ func TestRefusedAppends(t *testing.T) {
 
 // TestTrim: what was trimmed is gone and says so, the rest keeps its positions, and a start finds it so.
 func TestTrim(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	each(t, func(t *testing.T, open opener) {
 		const n = 200
 		log := open(t)
@@ -270,6 +272,7 @@ func TestTrim(t *testing.T) {
 // TestTrimBeside trims while others append, read and verify: positions go on without gaps, and a reader
 // is overtaken at most.
 func TestTrimBeside(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	each(t, func(t *testing.T, open opener) {
 		n := uint64(testrun.Sized(120, 300))
 		log := open(t)
@@ -375,6 +378,7 @@ func TestWait(t *testing.T) {
 
 // TestVerifyRate: Verify keeps to its rate, and Append goes on meanwhile where it was.
 func TestVerifyRate(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	each(t, func(t *testing.T, open opener) {
 		log := open(t)
 		const n = 20

@@ -35,7 +35,7 @@ func Main(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	testrun.SideBySide(4)
+	testrun.SideBySide(8)
 	os.Exit(m.Run())
 }
 

@@ -159,7 +159,7 @@ func TestSegmentFlips(t *testing.T) {
 	for _, class := range slices.Sorted(maps.Keys(flipClasses)) {
 		ranges := flipClasses[class]
 		lost, named, unnoticed, refused := 0, 0, 0, 0
-		flips := testrun.Sized(20, 400)
+		flips := testrun.Sized(8, 400)
 		for range flips {
 			dir := copied(t, source)
 			what := flipped(t, rng, dir, filepath.Base(files[rng.IntN(len(files))]), class, ranges)
@@ -328,6 +328,7 @@ func TestSegmentTails(t *testing.T) {
 // TestSegmentFiles deletes, swaps, duplicates and truncates whole files: no wrong envelope is served, and
 // what is missing is named or refused.
 func TestSegmentFiles(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	const n = 90
 	source := killed(t, n, true)
 	for name, harm := range map[string]func(files []string) error{
@@ -461,6 +462,7 @@ func TestScanBesideAWriter(t *testing.T) {
 // TestGapsKeepPositions: what follows positions whose loss was accepted keeps its positions, in a log that is killed
 // once more and in one whose index is damaged, and no damage is found between two frames.
 func TestGapsKeepPositions(t *testing.T) {
+	t.Parallel() // it waits for fsyncs
 	const n = 8
 	dir := killed(t, n, true)
 	file := segmentFiles(t, dir)[0]

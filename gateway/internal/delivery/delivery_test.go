@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/gateway/internal/number"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // body is the body of a record: a client behind its length, numbers, an attribute of another kind, a topic, and data.
@@ -23,7 +24,7 @@ func body(client, topic string, data int) []byte {
 // TestOut: a reader gets each record that it wants once and in order, in Delivers that are no longer than its window and
 // the target allow, wherever it begins, whether the envelopes are shared or read for it alone.
 func TestOut(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(testrun.Sized(40, 200)) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		filter := []Filter{{Shares: 1}, {Client: "a", Shares: 1}, {Prefix: "b", Shares: 1}, {Share: 1, Shares: 2}, {Topic: "t/", Shares: 1}}[random.IntN(5)]
 		window := 2*Target + random.IntN(Target)

@@ -25,6 +25,13 @@ import (
 	"github.com/hone-go/hone/internal/testrun"
 )
 
+// empty is a folder with an empty database, which the first test that needs one makes.
+var empty struct {
+	sync.Once
+	folder string
+	err    error
+}
+
 // TestMain runs honed-relay when a test has started this binary as a child process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "test-reader" {
@@ -35,7 +42,10 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	testrun.SideBySide(4)
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), goleak.Cleanup(func(code int) {
+		os.RemoveAll(empty.folder)
+		os.Exit(code)
+	}))
 }
 
 // patience is how long a test waits for what must come.
@@ -81,12 +91,12 @@ type server struct {
 	addr string
 }
 
-// newServer serves a gateway until the test ends. Its log may have 180 MB.
-func newServer(t testing.TB) *server {
+// newServer serves a gateway until the test ends, with a segment for each envelope after some time. Its log may have 180 MB.
+func newServer(t testing.TB, segment time.Duration) *server {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	log, err := journal.OpenSegments(t.TempDir(), journal.SegmentsOptions{MaxBytes: 180 << 20})
+	log, err := journal.OpenSegments(t.TempDir(), journal.SegmentsOptions{MaxBytes: 180 << 20, SegmentTime: segment})
 	must(t, err)
 	s := &server{t: t, addr: ln.Addr().String(), log: log}
 	s.srv = &gateway.Server{Log: log, Checkpoint: 1}
@@ -100,7 +110,7 @@ func newServer(t testing.TB) *server {
 	return s
 }
 
-func newGateway(t testing.TB) (addr string) { return newServer(t).addr }
+func newGateway(t testing.TB) (addr string) { return newServer(t, 0).addr }
 
 // trimPast deletes the beginning of the log, up to an envelope after pos.
 func (s *server) trimPast(pos uint64) {
